@@ -1,0 +1,40 @@
+/* src/base/arena.h
+ * An arena: what dies together lives together. {0} is an empty one. Memory comes zeroed, 16-byte aligned, and is
+ * never moved. One thread at a time.
+ * When memory runs out, or `limit` bytes have been handed out, the arena jumps to `*oom` if that is set, and
+ * otherwise prints and aborts: the command may do that, the guard and the plugins may not, so they set `oom` (see
+ * XL_ARENA_GUARDED) at their entry points and return EXHAUSTED from there. */
+#ifndef XL_BASE_ARENA_H
+#define XL_BASE_ARENA_H
+
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct xl_arena {
+    struct xl_chunk *chunk; /* newest first */
+    char *p, *end;          /* free space in the newest */
+    size_t used;            /* bytes handed out */
+    size_t limit;           /* 0: none */
+    jmp_buf *oom;
+} xl_arena;
+
+void *xl_arena_alloc(xl_arena *a, size_t size);               /* never NULL; size 0 is fine */
+void *xl_arena_array(xl_arena *a, size_t elem, size_t count); /* checks the product */
+void *xl_arena_grow(xl_arena *a, void *old, size_t elem, size_t count, size_t newcount); /* old stays valid */
+void xl_arena_fini(xl_arena *a);                              /* frees all; the arena is empty and usable again */
+
+#define xl_new(a, T, n) ((T *)xl_arena_array((a), sizeof(T), (n)))
+
+/* Appends to a growing array in an arena: XL_PUSH(arena, f->op, f->nop, f->cap, op). */
+#define XL_PUSH(a, arr, n, cap, x)                                                          \
+    do {                                                                                    \
+        if ((n) == (cap)) {                                                                 \
+            size_t cap_ = (cap) ? 2 * (size_t)(cap) : 8;                                    \
+            (arr) = xl_arena_grow((a), (arr), sizeof *(arr), (n), cap_);                    \
+            (cap) = cap_;                                                                   \
+        }                                                                                   \
+        (arr)[(n)++] = (x);                                                                 \
+    } while (0)
+
+#endif

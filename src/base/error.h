@@ -1,0 +1,51 @@
+/* src/base/error.h
+ * An error is a pointer: NULL is success. It carries a code and one line of text to which each
+ * caller prepends its context, so that the user reads "parsing mlp.mlir: line 12: ...".
+ * Errors are owned by whoever holds them; any thread may use one at a time. Running out of memory
+ * while making an error yields a static one, which is as good as any other. */
+#ifndef XL_BASE_ERROR_H
+#define XL_BASE_ERROR_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+typedef enum {
+    XL_OK = 0,
+#define CODE(name, number, word) XL_CODE_##name = number,
+#include "base/codes.def"
+} xl_code;
+
+typedef struct xl_error xl_error;
+
+#if defined(__GNUC__)
+#define XL_MUST_USE __attribute__((warn_unused_result))
+#define XL_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define XL_NORETURN __attribute__((noreturn))
+#else
+#define XL_MUST_USE
+#define XL_PRINTF(f, a)
+#define XL_NORETURN
+#endif
+
+xl_error *xl_error_new(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
+/* Prepends "context: " to err's text; err may be NULL, then NULL comes back. */
+xl_error *xl_error_wrap(xl_error *err, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
+xl_code xl_error_code(const xl_error *err);         /* XL_OK for NULL */
+const char *xl_error_message(const xl_error *err);  /* borrowed until free; "ok" for NULL */
+const char *xl_code_word(xl_code code);
+const char *xl_code_name(xl_code code);             /* "INVALID" */
+void xl_error_free(xl_error *err);                  /* NULL is fine */
+
+#define XL_ERR(code, ...) xl_error_new(XL_CODE_##code, __VA_ARGS__)
+
+/* Inside a function with `xl_error *err` and a label `out`. The context is never optional. */
+#define XL_TRY(expr, ...) do { err = (expr); if (err) { err = xl_error_wrap(err, __VA_ARGS__); goto out; } } while (0)
+/* The same where the callee's message needs nothing from us. */
+#define XL_DO(expr) do { err = (expr); if (err) goto out; } while (0)
+
+/* A mistake of ours, not of the user: prints where and aborts. Never used in guard/ or in the plugins' paths. */
+void xl_bug(const char *file, int line, const char *fmt, ...) XL_PRINTF(3, 4) XL_NORETURN;
+#define XL_BUG(...) xl_bug(__FILE__, __LINE__, __VA_ARGS__)
+#define XL_ASSERT(cond) do { if (!(cond)) XL_BUG("%s does not hold", #cond); } while (0)
+
+#endif
