@@ -36,9 +36,10 @@ static jmp_buf xl_test_out;
 
 int main(int argc, char **argv)
 {
-    int failed = 0;
+    static int failed;             /* static: setjmp must not lose them */
+    static xl_test *t;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    for (xl_test *t = xl_tests; t; t = t->next) {
+    for (t = xl_tests; t; t = t->next) {
         if (argc > 1 && !strstr(t->name, argv[1]))
             continue;
         int bad = setjmp(xl_test_out);
