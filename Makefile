@@ -19,6 +19,8 @@ CFLAGS  ?= -g
 XCFLAGS  = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fPIC -fvisibility=hidden $(OPT) -fno-math-errno -ffp-contract=off \
            -Wall -Wextra -Wpedantic -Wno-missing-field-initializers $(if $(WERROR),-Werror) \
            $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -MMD -MP
+# Kernels want the vectoriser; what each needs beyond $(OPT) is said here.
+CFLAGS_dtype = -O3
 LIBS     = -lyaml -lsodium -lzstd -lpthread -ldl -lm
 
 layer    = $(filter-out %_test.c %_main.c,$(wildcard src/$(1)/*.c) $(wildcard src/$(1)/*/*.c) $(wildcard src/$(1)/arch/$(ARCH)/*.c))
