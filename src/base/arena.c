@@ -22,12 +22,20 @@ static void out_of_memory(xl_arena *a, size_t size)
 
 void *xl_arena_alloc(xl_arena *a, size_t size)
 {
+    void *p = xl_arena_try(a, size);
+    if (!p)
+        out_of_memory(a, size);
+    return p;
+}
+
+void *xl_arena_try(xl_arena *a, size_t size)
+{
     if (size > SIZE_MAX / 2)
-        out_of_memory(a, size);
+        return NULL;
     size = (size + 15) & ~(size_t)15;
-    if ((a->limit && (size > a->limit || a->used > a->limit - size)))
-        out_of_memory(a, size);
-    if ((size_t)(a->end - a->p) < size) {
+    if (a->limit && (size > a->limit || a->used > a->limit - size))
+        return NULL;
+    if (!a->chunk || (size_t)(a->end - a->p) < size) {
         size_t want = a->chunk ? a->chunk->size * 2 : FIRST;
         if (want > LARGEST)
             want = LARGEST;
@@ -35,7 +43,7 @@ void *xl_arena_alloc(xl_arena *a, size_t size)
             want = size;
         struct xl_chunk *c = calloc(1, sizeof *c + want);
         if (!c)
-            out_of_memory(a, size);
+            return NULL;
         c->size = want;
         if (a->chunk && want == size && (size_t)(a->end - a->p) > size / 4) {
             c->next = a->chunk->next; /* a large block of its own: keep filling the present chunk */

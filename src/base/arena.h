@@ -20,6 +20,7 @@ typedef struct xl_arena {
 } xl_arena;
 
 void *xl_arena_alloc(xl_arena *a, size_t size);               /* never NULL; size 0 is fine */
+void *xl_arena_try(xl_arena *a, size_t size);                 /* NULL instead of jumping: for what a user sized */
 void *xl_arena_array(xl_arena *a, size_t elem, size_t count); /* checks the product */
 void *xl_arena_grow(xl_arena *a, void *old, size_t elem, size_t count, size_t newcount); /* old stays valid */
 void xl_arena_fini(xl_arena *a);                              /* frees all; the arena is empty and usable again */

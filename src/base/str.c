@@ -1,6 +1,8 @@
 #include "base/str.h"
 
 #include <errno.h>
+#include <locale.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -101,6 +103,27 @@ bool xl_str_i64(xl_str s, int64_t *out)
     bool hex = strncmp(tmp, "0x", 2) == 0 || strncmp(tmp, "-0x", 3) == 0;
     long long v = strtoll(tmp, &end, hex ? 16 : 10);
     if (errno || *end)
+        return false;
+    *out = v;
+    return true;
+}
+
+/* strtod follows the locale of whatever process we live in; numbers in files do not. */
+static locale_t c_locale;
+static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
+static void make_c_locale(void) { c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); }
+
+bool xl_str_f64(xl_str s, double *out)
+{
+    char tmp[512]; /* longer than any double's exact decimal form that somebody would write down */
+    if (s.n == 0 || s.n >= sizeof tmp || is_space(s.p[0]))
+        return false;
+    memcpy(tmp, s.p, s.n);
+    tmp[s.n] = 0;
+    pthread_once(&c_locale_once, make_c_locale);
+    char *end;
+    double v = c_locale ? strtod_l(tmp, &end, c_locale) : strtod(tmp, &end);
+    if (end != tmp + s.n)
         return false;
     *out = v;
     return true;

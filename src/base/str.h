@@ -30,6 +30,7 @@ char *xl_str_c(xl_arena *a, xl_str s);                       /* the same as a C 
 xl_str xl_strf(xl_arena *a, const char *fmt, ...) XL_PRINTF(2, 3);
 size_t xl_str_distance(xl_str a, xl_str b);                  /* edit distance, for "did you mean" */
 bool xl_str_i64(xl_str s, int64_t *out);                     /* whole string, decimal or 0x; false if not a number */
+bool xl_str_f64(xl_str s, double *out);                      /* whole string, whatever the locale; inf and nan too */
 bool xl_str_size(xl_str s, uint64_t *out);                   /* "16MiB", "2GB", "4096" */
 
 typedef struct { char *p; size_t n, cap; bool failed; } xl_buf;

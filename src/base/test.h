@@ -31,8 +31,15 @@ static jmp_buf xl_test_out;
 #define CHECK_STR(a, b) do { const char *a_ = (a), *b_ = (b); if (strcmp(a_, b_)) FAIL("%s is \"%s\", not \"%s\"", #a, a_, b_); } while (0)
 #define CHECK_OK(e) do { xl_error *e_ = (e); if (e_) FAIL("%s: %s", #e, xl_error_message(e_)); } while (0)
 /* The expression fails, and its message has `part` in it. */
-#define CHECK_ERR(e, part) do { xl_error *e_ = (e); if (!e_) FAIL("%s succeeded", #e); \
-        if (!strstr(xl_error_message(e_), part)) FAIL("%s says \"%s\", without \"%s\"", #e, xl_error_message(e_), part); xl_error_free(e_); } while (0)
+#define CHECK_ERR(e, part)                                                                              \
+    do {                                                                                                \
+        xl_error *e_ = (e);                                                                             \
+        if (!e_)                                                                                        \
+            FAIL("%s succeeded", #e);                                                                   \
+        if (!strstr(xl_error_message(e_), part))                                                        \
+            FAIL("%s says \"%s\", without \"%s\"", #e, xl_error_message(e_), part);                     \
+        xl_error_free(e_);                                                                              \
+    } while (0)
 
 int main(int argc, char **argv)
 {
