@@ -1,0 +1,155 @@
+#include "cpu/pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/test.h"
+
+typedef struct { xl_pool *pool; atomic_uint hit[1000]; float part[64]; const float *x; atomic_size_t sum; } job;
+
+static void mark(void *ctx, size_t b, size_t e)
+{
+    job *j = ctx;
+    for (size_t i = b; i < e; i++)
+        atomic_fetch_add(&j->hit[i], 1);
+}
+
+TEST(every_index_once)
+{
+    static job j;
+    for (size_t threads = 1; threads <= 5; threads++) {
+        xl_pool *p = xl_pool_new(threads);
+        CHECK_INT(xl_pool_size(p), threads);
+        for (size_t n = 0; n <= 1000; n += 37)
+            for (size_t grain = 0; grain <= 130; grain += 13) {
+                memset(&j, 0, sizeof j);
+                xl_pool_for(p, n, grain, mark, &j);
+                for (size_t i = 0; i < 1000; i++)
+                    CHECK_INT(j.hit[i], i < n);
+            }
+        xl_pool_free(p);
+    }
+}
+
+static void partial(void *ctx, size_t b, size_t e)
+{
+    job *j = ctx;
+    float s = 0;
+    for (size_t i = b; i < e; i++)
+        s += j->x[i];
+    j->part[b / 16] = s;
+}
+
+TEST(chunks_do_not_depend_on_threads)
+{
+    static float x[1000], first[64];
+    for (int i = 0; i < 1000; i++)
+        x[i] = 1.0f / (float)(i + 3);
+    for (size_t threads = 1; threads <= 4; threads++) {
+        xl_pool *p = threads == 1 ? NULL : xl_pool_new(threads);
+        static job j;
+        j = (job){ .x = x };
+        xl_pool_for(p, 1000, 16, partial, &j);
+        if (threads == 1)
+            memcpy(first, j.part, sizeof first);
+        CHECK(!memcmp(first, j.part, sizeof first));
+        xl_pool_free(p);
+    }
+}
+
+static void inner(void *ctx, size_t b, size_t e)
+{
+    atomic_fetch_add(&((job *)ctx)->sum, e - b);
+}
+
+static void outer(void *ctx, size_t b, size_t e)
+{
+    for (size_t i = b; i < e; i++)
+        xl_pool_for(((job *)ctx)->pool, 10, 3, inner, ctx);
+}
+
+TEST(nested_runs_inline)
+{
+    static job j;
+    j.pool = xl_pool_new(3);
+    xl_pool_for(j.pool, 100, 1, outer, &j);
+    CHECK_INT(j.sum, 1000);
+    xl_pool_free(j.pool);
+}
+
+static void *caller(void *arg)
+{
+    for (int i = 0; i < 2000; i++)
+        xl_pool_for(((job *)arg)->pool, 8, 1, inner, arg);
+    return NULL;
+}
+
+TEST(many_callers)
+{
+    static job j;
+    j.pool = xl_pool_new(3);
+    pthread_t t[3];
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&t[i], NULL, caller, &j) == 0);
+    for (int i = 0; i < 3; i++)
+        pthread_join(t[i], NULL);
+    CHECK_INT(j.sum, 3 * 2000 * 8);
+    xl_pool_free(j.pool);
+}
+
+TEST(idle_pool_does_not_spin)
+{
+    xl_pool *p = xl_pool_new(4);
+    static job j;
+    xl_pool_for(p, 8, 1, inner, &j);
+    struct timespec a, b, wait = { 0, 300000000 };
+    nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+    nanosleep(&wait, NULL);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+    long us = (b.tv_sec - a.tv_sec) * 1000000 + (b.tv_nsec - a.tv_nsec) / 1000;
+    if (us > 3000)
+        FAIL("an idle pool used %ld us of CPU time in 300 ms", us);
+    xl_pool_free(p);
+}
+
+TEST(forked_child_runs_alone)
+{
+    xl_pool *p = xl_pool_new(3);
+    static job j;
+    pid_t pid = fork();
+    if (pid == 0) {
+        xl_pool_for(p, 50, 1, inner, &j);
+        _exit(j.sum == 50 ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK_INT(status, 0);
+    xl_pool_free(p);
+}
+
+TEST(environment_sets_the_size)
+{
+    setenv("XLANE_CPU_THREADS", "3", 1);
+    xl_pool *p = xl_pool_new(0);
+    CHECK_INT(xl_pool_size(p), 3);
+    xl_pool_free(p);
+    setenv("XLANE_CPU_THREADS", "many", 1);
+    p = xl_pool_new(0);
+    CHECK(xl_pool_size(p) >= 1);
+    xl_pool_free(p);
+    unsetenv("XLANE_CPU_THREADS");
+}
+
+TEST(scratch_is_kept_and_aligned)
+{
+    char *a = xl_scratch(0, 100), *b = xl_scratch(1, 100);
+    CHECK(a && b && a != b);
+    CHECK_INT((uintptr_t)a % 64, 0);
+    CHECK(xl_scratch(0, 50) == a);
+    CHECK(xl_scratch(0, SIZE_MAX) == NULL);
+}
