@@ -1,0 +1,74 @@
+/* Locations: where in the user's program an op comes from. */
+#include "ir/ir.h"
+
+xl_loc xl_loc_add(xl_module *m, const xl_loc_info *info)
+{
+    if (m->nloc == 0)
+        XL_PUSH(&m->arena, m->loc, m->nloc, m->caploc, (xl_loc_info){ .kind = XL_LOC_UNKNOWN });
+    xl_loc id = { m->nloc };
+    XL_PUSH(&m->arena, m->loc, m->nloc, m->caploc, *info);
+    return id;
+}
+
+xl_loc xl_loc_file(xl_module *m, xl_str file, uint32_t line, uint32_t col)
+{
+    return xl_loc_add(m, &(xl_loc_info){ .kind = XL_LOC_FILE, .str = xl_str_dup(&m->arena, file), .line = line, .col = col });
+}
+
+xl_loc xl_loc_name(xl_module *m, xl_str name, xl_loc child)
+{
+    return xl_loc_add(m, &(xl_loc_info){ .kind = XL_LOC_NAME, .str = xl_str_dup(&m->arena, name), .a = child });
+}
+
+const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc)
+{
+    static const xl_loc_info unknown = { .kind = XL_LOC_UNKNOWN };
+    if (loc.id == 0 || loc.id >= m->nloc)
+        return &unknown;
+    if (m->loc_decode)
+        m->loc_decode((xl_module *)m, loc);                /* fills m->loc[loc.id] if it is not yet */
+    return &m->loc[loc.id];
+}
+
+/* Callee before caller: the innermost user frame is the line a person wants. Bounded, for hostile nesting. */
+static bool find_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col, int depth)
+{
+    for (; depth < 64; depth++) {
+        const xl_loc_info *l = xl_loc_get(m, loc);
+        switch (l->kind) {
+        case XL_LOC_UNKNOWN: return false;
+        case XL_LOC_FILE:
+            *file = l->str;
+            *line = l->line;
+            *col = l->col;
+            return true;
+        case XL_LOC_NAME: loc = l->a; break;
+        case XL_LOC_CALL: {
+            xl_loc caller = l->b;
+            if (find_line(m, l->a, file, line, col, depth + 1))
+                return true;
+            loc = caller;
+            break;
+        }
+        case XL_LOC_FUSED:
+            for (uint32_t i = 0; i < l->n; i++)
+                if (find_line(m, l->list[i], file, line, col, depth + 8))
+                    return true;
+            return false;
+        }
+    }
+    return false;
+}
+
+bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col)
+{
+    return find_line(m, loc, file, line, col, 0);
+}
+
+xl_str xl_loc_label(const xl_module *m, xl_loc loc)
+{
+    const xl_loc_info *l = xl_loc_get(m, loc);
+    for (int depth = 0; depth < 64 && (l->kind == XL_LOC_CALL || l->kind == XL_LOC_FUSED); depth++)
+        l = xl_loc_get(m, l->kind == XL_LOC_CALL ? l->a : l->n ? l->list[0] : (xl_loc){ 0 });
+    return l->kind == XL_LOC_NAME ? l->str : (xl_str){ "", 0 };
+}
