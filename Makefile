@@ -23,8 +23,9 @@ XCFLAGS  = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fPIC -fvisibility=hidden $(OP
 CFLAGS_dtype = -O3
 LIBS     = -lyaml -lsodium -lzstd -lpthread -ldl -lm
 
+layers  := base ir pass pjrt lane guard cpu train cli
 layer    = $(filter-out %_test.c %_main.c,$(wildcard src/$(1)/*.c) $(wildcard src/$(1)/*/*.c) $(wildcard src/$(1)/arch/$(ARCH)/*.c))
-src_c   := $(filter-out $(foreach d,$(wildcard src/*/arch/*),$(if $(filter %/$(ARCH),$(d)),,$(wildcard $(d)/*.c))),$(foreach l,base ir pass pjrt lane guard cpu train cli,$(sort $(call layer,$(l)))))
+src_c   := $(filter-out $(foreach d,$(wildcard src/*/arch/*),$(if $(filter %/$(ARCH),$(d)),,$(wildcard $(d)/*.c))),$(foreach l,$(layers),$(sort $(call layer,$(l)))))
 obj      = $(patsubst src/%.c,$(B)/obj/%.o,$(filter $(foreach l,$(1),src/$(l)/%),$(src_c)))
 
 core    := base ir pass pjrt lane train
@@ -45,10 +46,13 @@ $(B)/libxlane-cpu.so: $(call obj,base ir pass cpu)
 $(B)/libxlane-guard.so: $(call obj,base ir pass pjrt lane guard)
 	$(CC) $(XCFLAGS) $(CFLAGS) -shared $^ -o $@ $(LIBS)
 
-# A test program links every object of every layer but the command's main.
+# A test program takes what it needs of all layers (but the command's main) from one archive.
+$(B)/test/all.a: $(filter-out $(B)/obj/cli/main.o,$(call obj,$(layers)))
+	@mkdir -p $(@D)
+	rm -f $@ && $(CROSS)ar rcs $@ $^
 test_c  := $(wildcard src/*/*_test.c)
 tests   := $(patsubst src/%.c,$(B)/test/%,$(if $(T),$(foreach t,$(test_c),$(if $(findstring $(T),$(t)),$(t))),$(test_c)))
-$(B)/test/%: $(B)/obj/%.o $(call obj,base ir pass pjrt lane guard cpu train)
+$(B)/test/%: $(B)/obj/%.o $(B)/test/all.a
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $^ -o $@ $(LIBS)
 .PRECIOUS: $(B)/obj/%.o

@@ -1,0 +1,172 @@
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/version.h"
+
+void xl_cli_exit(const xl_cli *cli, int status) { *cli->status = status; }
+
+xl_error *xl_cli_misuse(const xl_cli *cli, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    *cli->status = XL_EXIT_MISUSED;
+    return XL_ERR(INVALID, "%s", text);
+}
+
+xl_error *xl_cli_put(xl_buf *b)
+{
+    xl_error *err = NULL;
+    if (b->failed) {
+        err = XL_ERR(EXHAUSTED, "no memory for the result");
+        goto out;
+    }
+    if (b->n == 0 || b->p[b->n - 1] != '\n')
+        xl_buf_putc(b, '\n');
+    if (fwrite(b->p, 1, b->n, stdout) != b->n)
+        err = XL_ERR(UNAVAILABLE, "writing the result: %s", strerror(errno));
+out:
+    xl_buf_fini(b);
+    return err;
+}
+
+static void help_all(xl_buf *b, const xl_verb *const *verbs)
+{
+    xl_buf_puts(b, "xlane: launches, proves, trains and watches XLA programs through the PJRT C API\n\n"
+                   "usage: xlane VERB [OPTIONS] [ARGUMENTS]\n\n");
+    for (; *verbs; verbs++)
+        xl_buf_printf(b, "  %-12s %s\n", (*verbs)->name, (*verbs)->help);
+    xl_buf_puts(b, "\nEvery verb has --help with an example, and --json for scripts.\n"
+                   "Exit status: 0 done, 1 failed, 2 misused, 3 the policy said stop.\n"
+                   "XLANE_LOG=off|error|warn|info|debug says how much is told on standard error.\n");
+}
+
+static void help_verb(xl_buf *b, const xl_verb *v, const xl_opt *common)
+{
+    xl_buf_printf(b, "xlane %s: %s\n\nusage: xlane %s%s%s\n\n", v->name, v->help, v->name, v->args ? " " : "", v->args ? v->args : "");
+    if (v->more)
+        xl_buf_printf(b, "%s\n\n", v->more);
+    xl_opt_help(b, v->opts);
+    xl_opt_help(b, common);
+    if (v->example) {
+        xl_str rest = xl_str_of(v->example);
+        xl_buf_puts(b, "\nexample:\n");
+        while (rest.n) {
+            xl_str line = xl_str_cut(&rest, '\n');
+            xl_buf_printf(b, "  %.*s\n", XL_FMT(line));
+        }
+    }
+}
+
+static const xl_verb *find(const xl_verb *const *verbs, const char *name)
+{
+    for (; *verbs; verbs++)
+        if (strcmp((*verbs)->name, name) == 0)
+            return *verbs;
+    return NULL;
+}
+
+static xl_error *unknown_verb(const xl_cli *cli, const xl_verb *const *verbs, const char *name)
+{
+    size_t best = SIZE_MAX;
+    const char *near = NULL;
+    for (; *verbs; verbs++) {
+        size_t d = xl_str_distance(xl_str_of((*verbs)->name), xl_str_of(name));
+        if (d < best) {
+            best = d;
+            near = (*verbs)->name;
+        }
+    }
+    if (near && best <= 1 + strlen(name) / 3)
+        return xl_cli_misuse(cli, "there is no verb '%s'; did you mean '%s'?", name, near);
+    return xl_cli_misuse(cli, "there is no verb '%s'; xlane --help lists those there are", name);
+}
+
+static void program_dir(char *out, size_t room)
+{
+    ssize_t n = readlink("/proc/self/exe", out, room - 1);
+    out[n > 0 ? n : 0] = 0;
+    char *slash = strrchr(out, '/');
+    if (slash)
+        *slash = 0;
+}
+
+static xl_error *run(const xl_cli *cli, bool *json, const xl_verb *const *verbs, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_buf b = { 0 };
+    bool help = false, version = false;
+    int n = 0;
+    const xl_opt common[] = { { "json", XL_OPT_FLAG, json, NULL, "the result as one JSON value" },
+                              { "help", XL_OPT_FLAG, &help, NULL, "this text" },
+                              { 0 } };
+    const xl_opt before[] = { { "version", XL_OPT_FLAG, &version, NULL, "the version" }, { 0 } };
+
+    *cli->status = XL_EXIT_MISUSED; /* until the verb has what it needs */
+    XL_DO(xl_opt_parse(cli->arena, before, common, true, argc, argv, &n));
+    if (version) {
+        *cli->status = XL_EXIT_DONE;
+        xl_buf_puts(&b, "xlane " XL_VERSION);
+        return xl_cli_put(&b);
+    }
+    bool ask = n > 0 && strcmp(argv[0], "help") == 0 && !find(verbs, "help"); /* `xlane help [VERB]` */
+    if (ask) {
+        help = true;
+        argv++;
+        n--;
+    }
+    const xl_verb *v = n > 0 ? find(verbs, argv[0]) : NULL;
+    if (n > 0 && !v)
+        return unknown_verb(cli, verbs, argv[0]);
+    if (v) {
+        int rest = 0;
+        XL_TRY(xl_opt_parse(cli->arena, v->opts, common, v->stop_at_first, n - 1, argv + 1, &rest), "%s", v->name);
+        argv++;
+        n = rest;
+    }
+    if (help || !v) {
+        if (v)
+            help_verb(&b, v, common);
+        else
+            help_all(&b, verbs);
+        if (help) {
+            *cli->status = XL_EXIT_DONE;
+            return xl_cli_put(&b);
+        }
+        fwrite(b.p, 1, b.n, stderr);
+        xl_buf_fini(&b);
+        return NULL;
+    }
+    if (n < v->min || (v->max >= 0 && n > v->max))
+        return xl_cli_misuse(cli, "%s: %s; usage: xlane %s %s", v->name, n < v->min ? "an argument is missing" : "too many arguments",
+                             v->name, v->args ? v->args : "");
+    *cli->status = XL_EXIT_DONE;
+    err = v->run(cli, n, argv);
+out:
+    return err;
+}
+
+int xl_cli_main(const xl_verb *const *verbs, int argc, char **argv)
+{
+    char dir[4096];
+    int status = XL_EXIT_DONE;
+    xl_arena arena = { 0 };
+    xl_cli cli = { .arena = &arena, .dir = dir, .status = &status };
+    program_dir(dir, sizeof dir);
+    xl_error *err = run(&cli, &cli.json, verbs, argc > 0 ? argc - 1 : 0, argc > 0 ? argv + 1 : argv);
+    if (fflush(stdout) != 0 && !err)
+        err = XL_ERR(UNAVAILABLE, "writing the result: %s", strerror(errno));
+    if (err) {
+        fprintf(stderr, "xlane: %s\n", xl_error_message(err));
+        if (status == XL_EXIT_DONE)
+            status = XL_EXIT_FAILED;
+        xl_error_free(err);
+    }
+    xl_arena_fini(&arena);
+    return status;
+}

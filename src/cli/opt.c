@@ -1,0 +1,132 @@
+#include "cli/opt.h"
+
+#include <stdio.h>
+
+static const xl_opt *find(const xl_opt *table, xl_str name)
+{
+    for (; table && table->name; table++)
+        if (xl_str_is(name, table->name))
+            return table;
+    return NULL;
+}
+
+static void nearest(const xl_opt *table, xl_str name, size_t *best, const char **near)
+{
+    for (; table && table->name; table++) {
+        size_t d = xl_str_distance(name, xl_str_of(table->name));
+        if (d < *best) {
+            *best = d;
+            *near = table->name;
+        }
+    }
+}
+
+static xl_error *unknown(const xl_opt *table, const xl_opt *common, xl_str name)
+{
+    size_t best = SIZE_MAX;
+    const char *near = NULL;
+    nearest(table, name, &best, &near);
+    nearest(common, name, &best, &near);
+    if (near && best <= 1 + name.n / 2)
+        return XL_ERR(INVALID, "there is no option --%.*s; did you mean --%s?", XL_FMT(name), near);
+    return XL_ERR(INVALID, "there is no option --%.*s; --help lists those there are", XL_FMT(name));
+}
+
+static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
+{
+    xl_str s = xl_str_of(text);
+    bool ok = true;
+    switch (o->kind) {
+    case XL_OPT_FLAG:
+        if (xl_str_is(s, "true") || xl_str_is(s, "false"))
+            *(bool *)o->out = xl_str_is(s, "true");
+        else
+            return XL_ERR(INVALID, "--%s takes no value (or true, or false), not '%s'", o->name, text);
+        return NULL;
+    case XL_OPT_STR:
+        *(const char **)o->out = text;
+        return NULL;
+    case XL_OPT_INT:
+        ok = xl_str_i64(s, o->out);
+        break;
+    case XL_OPT_NUM:
+        ok = xl_str_f64(s, o->out);
+        break;
+    case XL_OPT_SIZE:
+        ok = xl_str_size(s, o->out);
+        break;
+    case XL_OPT_REPEAT: {
+        xl_opt_list *l = o->out;
+        l->p = xl_arena_grow(a, (void *)l->p, sizeof *l->p, l->n, l->n + 1);
+        l->p[l->n++] = text;
+        return NULL;
+    }
+    }
+    static const char *const want[] = { [XL_OPT_INT] = "a whole number", [XL_OPT_NUM] = "a number", [XL_OPT_SIZE] = "a size such as 64MiB" };
+    return ok ? NULL : XL_ERR(INVALID, "--%s takes %s, not '%s'", o->name, want[o->kind], text);
+}
+
+xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, bool stop_at_first, int argc, char **argv, int *nargs)
+{
+    xl_error *err = NULL;
+    int n = 0, i = 0;
+    for (; i < argc; i++) {
+        char *arg = argv[i];
+        if (arg[0] != '-' || arg[1] == 0) { /* a plain word, or "-" for standard input */
+            if (stop_at_first)
+                break;
+            argv[n++] = arg;
+            continue;
+        }
+        if (arg[1] != '-') {
+            double number;
+            if (xl_str_f64(xl_str_of(arg), &number)) {
+                argv[n++] = arg;
+                continue;
+            }
+            if (strcmp(arg, "-h") != 0) {
+                err = XL_ERR(INVALID, "'%s': options are written out here, with two dashes; --help lists them", arg);
+                goto out;
+            }
+            arg = "--help";
+        }
+        if (arg[2] == 0) { /* "--" */
+            i++;
+            break;
+        }
+        xl_str rest = xl_str_of(arg + 2), name = xl_str_cut(&rest, '=');
+        const char *value = rest.p;
+        const xl_opt *o = find(table, name);
+        if (!o)
+            o = find(common, name);
+        if (!o) {
+            err = unknown(table, common, name);
+            goto out;
+        }
+        if (!value && o->kind == XL_OPT_FLAG) {
+            *(bool *)o->out = true;
+            continue;
+        }
+        if (!value && i + 1 < argc)
+            value = argv[++i];
+        if (!value) {
+            err = XL_ERR(INVALID, "--%s needs a value: --%s=%s", o->name, o->name, o->value ? o->value : "VALUE");
+            goto out;
+        }
+        XL_DO(set(a, o, value));
+    }
+    for (; i < argc; i++)
+        argv[n++] = argv[i];
+    *nargs = n;
+out:
+    return err;
+}
+
+void xl_opt_help(xl_buf *b, const xl_opt *table)
+{
+    for (; table && table->name; table++) {
+        char left[80];
+        snprintf(left, sizeof left, "--%s%s%s", table->name, table->value ? "=" : "", table->value ? table->value : "");
+        xl_buf_printf(b, "  %-26s %s\n", left, table->help);
+    }
+}
