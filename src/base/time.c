@@ -1,0 +1,37 @@
+#include "base/time.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+static double clock_seconds(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double xl_now(void) { return clock_seconds(CLOCK_MONOTONIC); }
+double xl_now_wall(void) { return clock_seconds(CLOCK_REALTIME); }
+
+static const char *format(double wall, const char *fmt, char out[XL_TIME_ISO])
+{
+    time_t t = (time_t)wall;
+    struct tm tm;
+    if (!(wall >= 0 && wall < 253402300800.0) || !gmtime_r(&t, &tm) || !strftime(out, XL_TIME_ISO, fmt, &tm))
+        strcpy(out, "?");
+    return out;
+}
+
+const char *xl_time_iso(double wall, char out[XL_TIME_ISO]) { return format(wall, "%Y-%m-%dT%H:%M:%SZ", out); }
+const char *xl_time_name(double wall, char out[XL_TIME_ISO]) { return format(wall, "%Y%m%d-%H%M%S", out); }
+
+void xl_sleep(double seconds)
+{
+    if (!(seconds > 0))
+        return;
+    struct timespec t = { .tv_sec = (time_t)seconds };
+    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
+    while (nanosleep(&t, &t) != 0 && errno == EINTR)
+        ;
+}
