@@ -1,16 +1,19 @@
 /* src/ir/hash.h
  * The canonical hash of a program: unchanged by locations, names of values, functions and module, the order of functions, of
- * attributes, and by jax.result_info; changed by everything that changes the code, the order of ops included. */
+ * attributes, by functions that the entry does not reach, and by jax.result_info; changed by everything that changes the
+ * code, the order of ops included. */
 #ifndef XL_IR_HASH_H
 #define XL_IR_HASH_H
 
+#include "base/hash.h"
 #include "ir/ir.h"
 
-typedef struct { uint8_t b[32]; } xl_digest;
-
+/* Where memory runs out, this jumps to the module's `arena.oom` (see arena.h), having freed what it took. */
 xl_digest xl_module_hash(const xl_module *m);
-void xl_digest_hex(const xl_digest *d, char out[65]);
-/* A number per op (its code, attributes, operand types and result types; not its position): equal for ops that do the same. */
+/* A number per op (its code, attributes, operand and result types, regions; not its position): equal for ops that do the same.
+ * A function that it calls counts by its type only. For tables in memory: equal numbers are a hint, not a proof. */
 uint64_t xl_op_hash(const xl_func *f, const xl_op *op);
+/* Of an attribute, without the names of symbols. */
+uint64_t xl_attr_hash(const xl_module *m, const xl_attr *a);
 
 #endif
