@@ -21,6 +21,13 @@ XCFLAGS  = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fPIC -fvisibility=hidden $(OP
            $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -MMD -MP
 # Kernels want the vectoriser; what each needs beyond $(OPT) is said here.
 CFLAGS_dtype = -O3
+# Products in a micro-kernel are fused with the sum they go into, by design; nowhere else.
+CFLAGS_gemm_generic = -O3 -ffp-contract=fast
+CFLAGS_gemm_neon = -O3 -ffp-contract=fast
+CFLAGS_gemm_bf16 = -O3 -march=armv8.2-a+bf16
+CFLAGS_gemm_avx2 = -O3 -ffp-contract=fast -mavx2 -mfma -mf16c
+CFLAGS_gemm_avx512 = -O3 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mf16c -mprefer-vector-width=512
+CFLAGS_gemm_avx512_bf16 = $(CFLAGS_gemm_avx512) -mavx512bf16
 LIBS     = -lyaml -lsodium -lzstd -lpthread -ldl -lm
 
 layers  := base ir pass pjrt lane guard cpu train cli
@@ -60,7 +67,13 @@ build-tests: $(tests)
 test: $(tests)
 	@fail=0; for t in $(tests); do echo "== $$t"; $(RUN) $$t || fail=1; done; exit $$fail
 
+# Programs that measure; each is bench/<name>.c and prints a table.
+$(B)/bench/%: bench/%.c $(call obj,base ir pass cpu)
+	@mkdir -p $(@D)
+	$(CC) $(XCFLAGS) $(CFLAGS) $^ -o $@ $(LIBS)
+bench: $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/*.c))
+
 clean:
 	rm -rf $(B)
-.PHONY: all test build-tests clean
+.PHONY: all test build-tests bench clean
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -1,0 +1,72 @@
+/* NEON: the f32 tile is 8x12, the f64 tile 8x6. Each FMA takes one factor from a lane, so a step of k is
+ * 5 loads and 24 FMAs, and 24 sums are in flight: enough for 4 pipes of latency 4. */
+#include <arm_neon.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static void neon_f32(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)
+{
+    const float *a = av, *b = bv;
+    float *c = cv;
+    float32x4_t acc[8][3];
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 3; j++)
+            acc[i][j] = vdupq_n_f32(0);
+    for (size_t p = 0; p < k; p++, a += 8, b += 12) {
+        float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4), x[3] = { vld1q_f32(b), vld1q_f32(b + 4), vld1q_f32(b + 8) };
+        for (int j = 0; j < 3; j++) {
+            acc[0][j] = vfmaq_laneq_f32(acc[0][j], x[j], a0, 0);
+            acc[1][j] = vfmaq_laneq_f32(acc[1][j], x[j], a0, 1);
+            acc[2][j] = vfmaq_laneq_f32(acc[2][j], x[j], a0, 2);
+            acc[3][j] = vfmaq_laneq_f32(acc[3][j], x[j], a0, 3);
+            acc[4][j] = vfmaq_laneq_f32(acc[4][j], x[j], a1, 0);
+            acc[5][j] = vfmaq_laneq_f32(acc[5][j], x[j], a1, 1);
+            acc[6][j] = vfmaq_laneq_f32(acc[6][j], x[j], a1, 2);
+            acc[7][j] = vfmaq_laneq_f32(acc[7][j], x[j], a1, 3);
+        }
+    }
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 3; j++) {
+            float *y = c + i * ldc + j * 4;
+            vst1q_f32(y, accumulate ? vaddq_f32(vld1q_f32(y), acc[i][j]) : acc[i][j]);
+        }
+}
+
+static void neon_f64(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)
+{
+    const double *a = av, *b = bv;
+    double *c = cv;
+    float64x2_t acc[8][3];
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 3; j++)
+            acc[i][j] = vdupq_n_f64(0);
+    for (size_t p = 0; p < k; p++, a += 8, b += 6) {
+        float64x2_t x[3] = { vld1q_f64(b), vld1q_f64(b + 2), vld1q_f64(b + 4) };
+        for (int i = 0; i < 4; i++) {
+            float64x2_t pair = vld1q_f64(a + 2 * i);
+            for (int j = 0; j < 3; j++) {
+                acc[2 * i][j] = vfmaq_laneq_f64(acc[2 * i][j], x[j], pair, 0);
+                acc[2 * i + 1][j] = vfmaq_laneq_f64(acc[2 * i + 1][j], x[j], pair, 1);
+            }
+        }
+    }
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 3; j++) {
+            double *y = c + i * ldc + j * 2;
+            vst1q_f64(y, accumulate ? vaddq_f64(vld1q_f64(y), acc[i][j]) : acc[i][j]);
+        }
+}
+
+#define BYTES 16
+#define NEEDS XL_CPU_NEON
+#define F32_MR 8
+#define F32_NV 3
+#define F64_MR 8
+#define F64_NV 3
+#define F32_TILE neon_f32
+#define F64_TILE neon_f64
+#define F32_NAME "neon 8x12 f32"
+#define F64_NAME "neon 8x6 f64"
+#define ISA(f) xl_gemm_neon_##f
+#include "cpu/kernel/gemm_set.inl"

@@ -1,0 +1,46 @@
+/* src/cpu/gemm.h
+ * C[m,n] = A[m,k] B[k,n], or +=, over a batch. A and B have a stride for each index, so a transpose is never written out;
+ * C's rows are contiguous. Sums are kept in f32 for f32, bf16 and f16 (any mix of the three), in f64 for f64, in i32
+ * (wrapping) for the integers. The order in which a sum is taken depends on the shapes and strides alone: the thread
+ * count changes no bit of the result. C may not overlap A or B. Any thread may call; the pool may be NULL.
+ *
+ * An epilogue is called once for each tile of C, when the tile's sums are complete and still in cache, from whichever
+ * thread made it, tiles of one C at the same time. It reads and changes the tile in the type of the sums; if C is narrower, it
+ * is rounded afterwards. Tiles cover C exactly. */
+#ifndef XL_CPU_GEMM_H
+#define XL_CPU_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cpu/pool.h"
+
+typedef enum { XL_GEMM_F32, XL_GEMM_F64, XL_GEMM_BF16, XL_GEMM_F16, XL_GEMM_I8, XL_GEMM_U8, XL_GEMM_I32, XL_GEMM_TYPES } xl_gemm_type;
+
+/* tile[i * ld + j] is element (i0 + i, j0 + j) of C number `batch` (row-major over the batch dimensions). */
+typedef void xl_gemm_epilogue(void *ctx, void *tile, ptrdiff_t ld, size_t batch, size_t i0, size_t j0, size_t m, size_t n);
+
+enum { XL_GEMM_BATCH = 4 };
+
+typedef struct {
+    size_t m, n, k;
+    xl_gemm_type a_type, b_type;                /* both f64, or both integer, or any of f32, bf16, f16 */
+    xl_gemm_type c_type;                        /* the type of the sums; for f32 also bf16 or f16 */
+    const void *a, *b;
+    void *c;
+    ptrdiff_t a_row, a_col, b_row, b_col, c_row; /* in elements; b_row steps along k */
+    size_t batch[XL_GEMM_BATCH];                /* outermost first; 0 counts as 1 */
+    ptrdiff_t a_batch[XL_GEMM_BATCH], b_batch[XL_GEMM_BATCH], c_batch[XL_GEMM_BATCH];
+    bool accumulate;                            /* C += A B; C is read in its own type */
+    xl_gemm_epilogue *epilogue;                 /* may be NULL */
+    void *ctx;
+} xl_gemm;
+
+/* False if the combination of types is none of the above; nothing is written then. */
+bool xl_gemm_run(xl_pool *pool, const xl_gemm *g);
+
+/* The name of the kernel that would run, for reports: "neon 8x12". */
+const char *xl_gemm_kernel_name(xl_gemm_type a, xl_gemm_type b);
+
+#endif

@@ -1,0 +1,72 @@
+/* src/cpu/kernel/gemm_pack.inl: packing S into panels of P, one always-inline body called with constants. Include after
+ * defining S (source), P (packed), LOAD(s), NAME(f). */
+__attribute__((always_inline)) static inline void NAME(pack)(P *restrict dst, const S *restrict src, ptrdiff_t rs, ptrdiff_t cs,
+                                                              size_t rows, size_t k, size_t kpad, size_t R, size_t KR)
+{
+    if (KR == 1 && rows == R && rs == 1) {
+        for (size_t p = 0; p < k; p++, src += cs, dst += R)
+            for (size_t i = 0; i < R; i++)
+                dst[i] = LOAD(src[i]);
+        return;
+    }
+    if (KR == 1 && rows == R && cs == 1) {
+        size_t p = 0;
+        for (; p + 4 <= k; p += 4)
+            for (size_t i = 0; i < R; i += R - i >= 4 ? 4 : 1) {
+                if (R - i < 4) {
+                    for (size_t q = 0; q < 4; q++)
+                        dst[(p + q) * R + i] = LOAD(src[(ptrdiff_t)i * rs + (ptrdiff_t)(p + q)]);
+                    continue;
+                }
+                P t[4][4];
+                for (size_t r = 0; r < 4; r++)
+                    for (size_t q = 0; q < 4; q++)
+                        t[q][r] = LOAD(src[(ptrdiff_t)(i + r) * rs + (ptrdiff_t)(p + q)]);
+                for (size_t q = 0; q < 4; q++)
+                    for (size_t r = 0; r < 4; r++)
+                        dst[(p + q) * R + i + r] = t[q][r];
+            }
+        for (; p < k; p++)
+            for (size_t i = 0; i < R; i++)
+                dst[p * R + i] = LOAD(src[(ptrdiff_t)i * rs + (ptrdiff_t)p]);
+        return;
+    }
+    if (KR > 1 && rows == R && cs == 1) {
+        size_t p = 0;
+        for (; p + KR <= k; p += KR)
+            for (size_t i = 0; i < R; i++)
+                for (size_t q = 0; q < KR; q++)
+                    dst[(p * R) + i * KR + q] = LOAD(src[(ptrdiff_t)i * rs + (ptrdiff_t)(p + q)]);
+        if (p < kpad)
+            for (size_t i = 0; i < R; i++)
+                for (size_t q = 0; q < KR; q++)
+                    dst[(p * R) + i * KR + q] = p + q < k ? LOAD(src[(ptrdiff_t)i * rs + (ptrdiff_t)(p + q)]) : 0;
+        return;
+    }
+    if (KR > 1 && rows == R && rs == 1) {
+        size_t p = 0;
+        for (; p + KR <= k; p += KR)
+            for (size_t i = 0; i < R; i++)
+                for (size_t q = 0; q < KR; q++)
+                    dst[(p * R) + i * KR + q] = LOAD(src[i + (p + q) * (size_t)cs]);
+        if (p < kpad)
+            for (size_t i = 0; i < R; i++)
+                for (size_t q = 0; q < KR; q++)
+                    dst[(p * R) + i * KR + q] = p + q < k ? LOAD(src[i + (p + q) * (size_t)cs]) : 0;
+        return;
+    }
+    for (size_t p = 0; p < kpad; p++)
+        for (size_t i = 0; i < R; i++)
+            dst[(p / KR * R + i) * KR + p % KR] = i < rows && p < k ? LOAD(src[(ptrdiff_t)i * rs + (ptrdiff_t)p * cs]) : 0;
+}
+static void NAME(pack_a)(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k, size_t kpad)
+{
+    NAME(pack)(dst, src, rs, cs, rows, k, kpad, MR, KSTEP);
+}
+static void NAME(pack_b)(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k, size_t kpad)
+{
+    NAME(pack)(dst, src, rs, cs, rows, k, kpad, NR, KSTEP);
+}
+#undef S
+#undef LOAD
+#undef NAME

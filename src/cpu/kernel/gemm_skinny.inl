@@ -1,0 +1,101 @@
+/* src/cpu/kernel/gemm_skinny.inl: when one of m and n is at most 4, the big matrix is read once, where it lies. Include after
+ * defining S (type of the matrix), P (type of the sums), LANES, LOAD(s), NAME(f). */
+typedef P NAME(vec) __attribute__((vector_size(LANES * sizeof(P)), aligned(sizeof(P)), may_alias));
+
+__attribute__((always_inline)) static inline NAME(vec) NAME(get)(const S *s)
+{
+    NAME(vec) v;
+    for (int l = 0; l < LANES; l++)
+        v[l] = LOAD(s[l]);
+    return v;
+}
+
+__attribute__((always_inline)) static inline void NAME(axpy_block)(size_t k, const P *x, const S *mat, ptrdiff_t step, P *y,
+                                                                   ptrdiff_t ldy, const int count, const int nv)
+{
+    NAME(vec) acc[16];
+    for (int i = 0; i < count * nv; i++)
+        acc[i] = (NAME(vec)){ 0 };
+    for (size_t p = 0; p < k; p++, x += 4, mat += step)
+        for (int j = 0; j < nv; j++) {
+            NAME(vec) m = NAME(get)(mat + j * LANES);
+            for (int s = 0; s < count; s++)
+                acc[s * nv + j] += m * x[s];
+        }
+    for (int s = 0; s < count; s++)
+        for (int j = 0; j < nv; j++)
+            *(NAME(vec) *)(y + s * ldy + j * LANES) = acc[s * nv + j];
+}
+
+static void NAME(axpy)(size_t k, size_t n, size_t count, const void *xv, const void *matv, ptrdiff_t step, void *yv, ptrdiff_t ldy)
+{
+    const P *x = xv;
+    const S *mat = matv;
+    P *y = yv;
+    size_t r = 0;
+    switch (count) {
+    case 1:
+        for (; r + 16 * LANES <= n; r += 16 * LANES)
+            NAME(axpy_block)(k, x, mat + r, step, y + r, ldy, 1, 16);
+        for (; r + 4 * LANES <= n; r += 4 * LANES)
+            NAME(axpy_block)(k, x, mat + r, step, y + r, ldy, 1, 4);
+        break;
+    case 2:
+        for (; r + 8 * LANES <= n; r += 8 * LANES)
+            NAME(axpy_block)(k, x, mat + r, step, y + r, ldy, 2, 8);
+        break;
+    case 3:
+        for (; r + 4 * LANES <= n; r += 4 * LANES)
+            NAME(axpy_block)(k, x, mat + r, step, y + r, ldy, 3, 4);
+        break;
+    default:
+        for (; r + 4 * LANES <= n; r += 4 * LANES)
+            NAME(axpy_block)(k, x, mat + r, step, y + r, ldy, 4, 4);
+    }
+    for (; r < n; r++)
+        for (size_t s = 0; s < count; s++) {
+            P acc = 0;
+            for (size_t p = 0; p < k; p++)
+                acc += x[p * 4 + s] * LOAD(mat[(ptrdiff_t)r + (ptrdiff_t)p * step]);
+            y[(ptrdiff_t)s * ldy + (ptrdiff_t)r] = acc;
+        }
+}
+
+__attribute__((always_inline)) static inline void NAME(dot_block)(size_t k, const P *x, const S *mat, ptrdiff_t step, P *y, const int rows)
+{
+    enum { U = 4 };
+    NAME(vec) acc[4][U];
+    for (int r = 0; r < rows; r++)
+        for (int u = 0; u < U; u++)
+            acc[r][u] = (NAME(vec)){ 0 };
+    size_t p = 0;
+    for (; p + U * LANES <= k; p += U * LANES)
+        for (int u = 0; u < U; u++) {
+            NAME(vec) xv = *(const NAME(vec) *)(x + p + u * LANES);
+            for (int r = 0; r < rows; r++)
+                acc[r][u] += xv * NAME(get)(mat + r * step + p + u * LANES);
+        }
+    for (int r = 0; r < rows; r++) {
+        NAME(vec) t = (acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]);
+        P sum = 0;
+        for (int l = 0; l < LANES; l++)
+            sum += t[l];
+        for (size_t q = p; q < k; q++)
+            sum += x[q] * LOAD(mat[r * step + (ptrdiff_t)q]);
+        y[r] = sum;
+    }
+}
+
+static void NAME(dot)(size_t k, size_t n, const void *x, const void *matv, ptrdiff_t step, void *yv)
+{
+    const S *mat = matv;
+    P *y = yv;
+    size_t r = 0;
+    for (; r + 4 <= n; r += 4)
+        NAME(dot_block)(k, x, mat + (ptrdiff_t)r * step, step, y + r, 4);
+    for (; r < n; r++)
+        NAME(dot_block)(k, x, mat + (ptrdiff_t)r * step, step, y + r, 1);
+}
+#undef S
+#undef LOAD
+#undef NAME

@@ -1,0 +1,30 @@
+/* src/cpu/kernel/gemm_tile.inl: the micro-kernel with the compiler's vectors. Include after defining P (element), LANES (in
+ * a vector), MR, NR (a multiple of LANES), TILE (its name). The file is compiled with contraction: products here are
+ * meant to be fused. */
+typedef P VEC(TILE) __attribute__((vector_size(LANES * sizeof(P)), aligned(sizeof(P)), may_alias));
+
+static void TILE(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)
+{
+    enum { NV = NR / LANES };
+    const P *a = av, *b = bv;
+    P *c = cv;
+    VEC(TILE) acc[MR][NV];
+    for (int i = 0; i < MR; i++)
+        for (int j = 0; j < NV; j++)
+            acc[i][j] = (VEC(TILE)){ 0 };
+    for (size_t p = 0; p < k; p++, a += MR, b += NR) {
+        VEC(TILE) x[NV];
+        for (int j = 0; j < NV; j++)
+            x[j] = *(const VEC(TILE) *)(b + j * LANES);
+        for (int i = 0; i < MR; i++)
+            for (int j = 0; j < NV; j++)
+                acc[i][j] += x[j] * a[i];
+    }
+    for (int i = 0; i < MR; i++)
+        for (int j = 0; j < NV; j++) {
+            VEC(TILE) *y = (VEC(TILE) *)(c + i * ldc + j * LANES);
+            if (accumulate)
+                acc[i][j] += *y;
+            *y = acc[i][j];
+        }
+}
