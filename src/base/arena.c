@@ -87,3 +87,12 @@ void xl_arena_fini(xl_arena *a)
     a->p = a->end = NULL;
     a->used = 0;
 }
+
+xl_error *xl_arena_call(xl_error *(*fn)(xl_arena *a, void *ctx), void *ctx)
+{
+    jmp_buf oom;
+    xl_arena a = { .oom = &oom };
+    xl_error *err = setjmp(oom) ? XL_ERR(EXHAUSTED, "out of memory") : fn(&a, ctx);
+    xl_arena_fini(&a);
+    return err;
+}

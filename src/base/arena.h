@@ -2,14 +2,16 @@
  * An arena: what dies together lives together. {0} is an empty one. Memory comes zeroed, 16-byte aligned, and is
  * never moved. One thread at a time.
  * When memory runs out, or `limit` bytes have been handed out, the arena jumps to `*oom` if that is set, and
- * otherwise prints and aborts: the command may do that, the guard and the plugins may not, so they set `oom` (see
- * XL_ARENA_GUARDED) at their entry points and return EXHAUSTED from there. */
+ * otherwise prints and aborts: the command may do that, the guard and the plugins may not, so they go through
+ * xl_arena_call at their entry points and return EXHAUSTED from there. */
 #ifndef XL_BASE_ARENA_H
 #define XL_BASE_ARENA_H
 
 #include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/error.h"
 
 typedef struct xl_arena {
     struct xl_chunk *chunk; /* newest first */
@@ -24,6 +26,10 @@ void *xl_arena_try(xl_arena *a, size_t size);                 /* NULL instead of
 void *xl_arena_array(xl_arena *a, size_t elem, size_t count); /* checks the product */
 void *xl_arena_grow(xl_arena *a, void *old, size_t elem, size_t count, size_t newcount); /* old stays valid */
 void xl_arena_fini(xl_arena *a);                              /* frees all; the arena is empty and usable again */
+
+/* Calls fn with an arena of its own, which is freed after; EXHAUSTED if that ran out of memory. What fn opened or locked by then
+ * stays so: it must not hold a lock while it allocates. */
+xl_error *xl_arena_call(xl_error *(*fn)(xl_arena *a, void *ctx), void *ctx) XL_MUST_USE;
 
 #define xl_new(a, T, n) ((T *)xl_arena_array((a), sizeof(T), (n)))
 

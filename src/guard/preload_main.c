@@ -1,0 +1,92 @@
+/* guard/preload_main.c: the object that `xlane run` preloads. It needs nothing but libc, because whatever a preloaded object
+ * needs enters the global scope ahead of the program's own libraries.
+ *
+ * It defines dlsym. Asked for "GetPjrtApi", it opens libxlane-guard.so (RTLD_LOCAL) and hands out the guard's answer instead of
+ * the plugin's; for everything else it jumps to the real dlsym. A jump, not a call: dlsym(RTLD_NEXT, ...) looks at the address
+ * it was called from, so ours must not appear on the stack. Hence the few lines of assembly. */
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef void *dlsym_fn(void *handle, const char *name);
+typedef void *attach_fn(void *get_pjrt_api);
+
+#if defined(__x86_64__)
+#define FIRST_VERSION "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+#define FIRST_VERSION "GLIBC_2.17"
+#else
+#error "dlsym's first version on this architecture is not known here"
+#endif
+
+static _Atomic(dlsym_fn *) real_dlsym;
+static _Atomic(attach_fn *) attach;
+static atomic_int attach_tried;
+
+static dlsym_fn *find_real(void)
+{
+    dlsym_fn *f = atomic_load_explicit(&real_dlsym, memory_order_acquire);
+    if (!f) {
+        void *p = dlvsym(RTLD_NEXT, "dlsym", FIRST_VERSION);
+        memcpy(&f, &p, sizeof f);
+        atomic_store_explicit(&real_dlsym, f, memory_order_release);
+    }
+    return f;
+}
+
+/* The guard beside this object, or NULL: then the program runs as if we were not there. */
+static attach_fn *find_attach(void)
+{
+    if (!atomic_exchange(&attach_tried, 1)) {
+        const char *path = getenv("XLANE_GUARD_LIBRARY");
+        void *lib = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+        if (lib) {
+            void *p = find_real()(lib, "xlane_guard_attach");
+            attach_fn *f;
+            memcpy(&f, &p, sizeof f);
+            atomic_store_explicit(&attach, f, memory_order_release);
+        } else {
+            const char *why = dlerror();
+            (void)!write(2, "xlane: the guard did not load: ", 31);
+            (void)!write(2, why ? why : "?", why ? strlen(why) : 1);
+            (void)!write(2, "\n", 1);
+        }
+    }
+    return atomic_load_explicit(&attach, memory_order_acquire);
+}
+
+static void *guarded_dlsym(void *handle, const char *name)
+{
+    void *theirs = find_real()(handle, name);
+    attach_fn *a = theirs ? find_attach() : NULL;
+    void *ours = a ? a(theirs) : NULL;
+    return ours ? ours : theirs;
+}
+
+/* Where dlsym jumps to. Called from the assembly below with dlsym's own arguments. */
+__attribute__((used, visibility("hidden"))) dlsym_fn *xlane_preload_pick(void *handle, const char *name)
+{
+    (void)handle;
+    if (name && name[0] == 'G' && strcmp(name, "GetPjrtApi") == 0) {
+        const char *off = getenv("XLANE_GUARD");
+        if (!off || strcmp(off, "off"))
+            return guarded_dlsym;
+    }
+    return find_real();
+}
+
+#if defined(__x86_64__)
+__asm__(".text\n.globl dlsym\n.type dlsym,@function\ndlsym:\n"
+        "  push %rdi\n  push %rsi\n  sub $8, %rsp\n"
+        "  call xlane_preload_pick\n"
+        "  add $8, %rsp\n  pop %rsi\n  pop %rdi\n"
+        "  jmp *%rax\n.size dlsym, .-dlsym\n");
+#else
+__asm__(".text\n.globl dlsym\n.type dlsym,%function\ndlsym:\n"
+        "  stp x29, x30, [sp, -32]!\n  stp x0, x1, [sp, 16]\n  mov x29, sp\n"
+        "  bl xlane_preload_pick\n"
+        "  mov x16, x0\n  ldp x0, x1, [sp, 16]\n  ldp x29, x30, [sp], 32\n"
+        "  br x16\n.size dlsym, .-dlsym\n");
+#endif

@@ -1,0 +1,839 @@
+/* An entry file `<digest>.xle`:
+ *   header (48 bytes: magic, manifest size, packed size, raw size, seconds), manifest (JSON: module, created, host, parts),
+ *   packed blob (zstd), MAC (32 bytes, keyed BLAKE2b over all before).
+ * The digest in the name is that of the parts in the manifest: an entry renamed or replaced by another does not pass. */
+#include "lane/cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/time.h"
+#include "base/zip.h"
+
+struct xl_cache {
+    char *dir;                                             /* where entries are read and written */
+    xl_cache_opts opts;
+    xl_key key;
+};
+
+typedef struct {
+    char magic[8];
+    uint64_t manifest, packed, raw;
+    double seconds;
+    uint64_t reserved;
+} header;
+_Static_assert(sizeof(header) == 48, "the header's layout is part of the format");
+static const char magic[8] = "XLANEXE1";
+static const char pack_magic[8] = "XLANEPK1";
+enum { MAC = XL_DIGEST_SIZE };
+static const uint64_t most_entry = UINT64_C(8) << 30;
+
+/* ---- the user's key ------------------------------------------------------------------------------------------------
+ * It lies outside the cache folder, so that whoever can write there cannot make entries that pass. */
+static xl_error *load_key(xl_arena *a, const char *cache_dir, xl_key *out)
+{
+    xl_error *err = NULL;
+    const char *state = getenv("XLANE_STATE"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char *dir = state && *state ? xl_str_c(a, xl_str_of(state))
+                : xdg && *xdg   ? xl_path_join(a, xdg, "xlane")
+                : home && *home ? xl_path_join(a, home, ".local/state/xlane")
+                                : xl_str_c(a, xl_str_of(cache_dir));
+    char *path = xl_path_join(a, dir, "cache.key");
+    xl_str bytes;
+    for (int tries = 0; tries < 3; tries++) {
+        struct stat st;
+        if (stat(path, &st) == 0) {
+            if ((st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & 077))
+                return XL_ERR(UNAUTHENTICATED, "%s can be read by others; remove it, and a new one is made", path);
+            XL_TRY(xl_file_read_max(a, path, 4096, &bytes), "reading the cache key");
+            if (bytes.n != XL_KEY_SIZE)
+                return XL_ERR(DATA_LOSS, "%s is damaged; remove it, and a new one is made (old entries are then misses)", path);
+            memcpy(out->b, bytes.p, XL_KEY_SIZE);
+            return NULL;
+        }
+        XL_DO(xl_dir_make(dir));
+        XL_DO(xl_random(out->b, XL_KEY_SIZE));
+        err = xl_file_write_new(path, (xl_str){ (const char *)out->b, XL_KEY_SIZE }, 0600);
+        if (!err)
+            return NULL;
+        if (xl_error_code(err) != XL_CODE_EXISTS)
+            goto out;
+        xl_error_free(err);                                /* another process was first: read what it wrote */
+        err = NULL;
+    }
+    err = XL_ERR(UNAVAILABLE, "could not settle on a cache key in %s", dir);
+out:
+    return err;
+}
+
+typedef struct { const char *dir; const xl_cache_opts *opts; xl_cache *c; } open_ctx;
+
+static xl_error *do_open(xl_arena *a, void *p)
+{
+    xl_error *err = NULL;
+    open_ctx *o = p;
+    if (strstr(o->dir, "://"))
+        return XL_ERR(INVALID, "%s is remote, and a cache folder must be local; use a local folder, with "
+                               "`xlane cache export` and `xlane cache import` to carry it between hosts", o->dir);
+    char *dir = xl_str_c(a, xl_str_of(o->dir));
+    if (o->opts->segment && *o->opts->segment)
+        dir = xl_path_join(a, dir, xl_strf(a, "segment-%s", o->opts->segment).p);
+    if (!o->opts->read_only)
+        XL_TRY(xl_dir_make(dir), "making the cache folder");
+    XL_TRY(xl_path_trusted(dir), "cache folder refused");
+    XL_DO(load_key(a, dir, &o->c->key));
+    o->c->dir = strdup(dir);
+    if (!o->c->dir)
+        return XL_ERR(EXHAUSTED, "out of memory");
+    o->c->opts = *o->opts;
+    o->c->opts.segment = NULL;
+    if (!o->c->opts.max_bytes)
+        o->c->opts.max_bytes = UINT64_C(10) << 30;
+out:
+    return err;
+}
+
+xl_error *xl_cache_open(const char *dir, const xl_cache_opts *opts, xl_cache **out)
+{
+    static const xl_cache_opts none;
+    *out = NULL;
+    xl_cache *c = calloc(1, sizeof *c);
+    if (!c)
+        return XL_ERR(EXHAUSTED, "out of memory");
+    xl_error *err = xl_arena_call(do_open, &(open_ctx){ dir, opts ? opts : &none, c });
+    if (err) {
+        xl_cache_close(c);
+        return err;
+    }
+    *out = c;
+    return NULL;
+}
+
+void xl_cache_close(xl_cache *c)
+{
+    if (!c)
+        return;
+    free(c->dir);
+    free(c);
+}
+
+const char *xl_cache_dir(const xl_cache *c) { return c->dir; }
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+void xl_cache_key_add(xl_cache_key *k, const char *name, xl_str value)
+{
+    if (k->n < XL_KEY_PARTS) {
+        k->name[k->n] = name;
+        k->value[k->n++] = value;
+    }
+}
+
+static void digest_parts(uint32_t n, const xl_str *name, const xl_str *value, xl_digest *out)
+{
+    xl_hash h;
+    xl_hash_init(&h);
+    xl_hash_str(&h, XL_STR("xlane executable key 1"));
+    for (uint32_t i = 0; i < n; i++) {
+        xl_hash_str(&h, name[i]);
+        xl_hash_str(&h, value[i]);
+    }
+    *out = xl_hash_final(&h);
+}
+
+void xl_cache_key_seal(xl_cache_key *k)
+{
+    xl_str name[XL_KEY_PARTS];
+    for (uint32_t i = 0; i < k->n; i++)
+        name[i] = xl_str_of(k->name[i]);
+    digest_parts(k->n, name, k->value, &k->digest);
+}
+
+static char *entry_path(xl_arena *a, const char *dir, const xl_digest *d, const char *suffix)
+{
+    char hex[XL_DIGEST_HEX];
+    return xl_path_join(a, dir, xl_strf(a, "%s%s", xl_digest_hex(d, hex), suffix).p);
+}
+
+/* ---- one entry --------------------------------------------------------------------------------------------------- */
+typedef struct {
+    header h;
+    xl_str manifest, packed;
+    xl_cache_entry info;
+} entry;
+
+static const char *parse_manifest(xl_arena *a, entry *out)
+{
+    xl_node *m;
+    xl_error *err = xl_json_read(a, "manifest", out->manifest, &m);
+    if (err) {
+        xl_error_free(err);
+        return "its manifest does not parse";
+    }
+    const xl_node *parts = xl_node_get(m, "parts"), *n;
+    xl_cache_entry *e = &out->info;
+    e->raw_bytes = out->h.raw;
+    e->compile_seconds = out->h.seconds;
+    if ((n = xl_node_get(m, "module")) && n->kind == XL_NODE_STR)
+        e->module = n->s;
+    if ((n = xl_node_get(m, "host")) && n->kind == XL_NODE_STR)
+        e->host = n->s;
+    if ((n = xl_node_get(m, "created")))
+        e->created = n->f;
+    if (!parts || parts->kind != XL_NODE_MAP || parts->n > XL_KEY_PARTS)
+        return "its manifest has no parts";
+    e->n = (uint32_t)parts->n;
+    for (uint32_t i = 0; i < e->n; i++) {
+        e->name[i] = parts->kid[i]->key;
+        e->value[i] = parts->kid[i]->s;
+    }
+    return NULL;
+}
+
+/* Takes an entry apart. `key` NULL: the MAC is not checked (a packed file has a plain digest instead). */
+static const char *parse_entry(xl_arena *a, xl_str bytes, const xl_key *key, entry *out)
+{
+    if (bytes.n < sizeof(header) + MAC)
+        return "truncated";
+    memcpy(&out->h, bytes.p, sizeof out->h);
+    if (memcmp(out->h.magic, magic, sizeof magic))
+        return "not an entry of this format";
+    size_t body = bytes.n - sizeof(header) - MAC;
+    if (out->h.manifest > body || out->h.packed != body - out->h.manifest || out->h.raw > most_entry)
+        return "truncated";
+    if (key) {
+        xl_digest mac = xl_mac_of(key, (xl_str){ bytes.p, bytes.n - MAC }), stored;
+        memcpy(stored.b, bytes.p + bytes.n - MAC, MAC);
+        if (!xl_digest_eq(&mac, &stored))
+            return "damaged, or not written by this user (its seal does not fit)";
+    }
+    out->manifest = (xl_str){ bytes.p + sizeof(header), (size_t)out->h.manifest };
+    out->packed = (xl_str){ out->manifest.p + out->manifest.n, (size_t)out->h.packed };
+    return parse_manifest(a, out);
+}
+
+/* Only the manifest, unauthenticated: good enough to say in words what differs, and quick however large the entry is. */
+static bool peek_entry(xl_arena *a, const char *path, entry *out)
+{
+    enum { MOST = 1 << 18 };
+    struct stat st;
+    bool ok = false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    *out = (entry){ 0 };
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) == 0 && pread(fd, &out->h, sizeof out->h, 0) == sizeof out->h &&
+        !memcmp(out->h.magic, magic, sizeof magic) && out->h.manifest <= MOST) {
+        char *text = xl_new(a, char, (size_t)out->h.manifest + 1);
+        out->manifest = (xl_str){ text, (size_t)out->h.manifest };
+        ok = pread(fd, text, out->manifest.n, sizeof out->h) == (ssize_t)out->manifest.n && !parse_manifest(a, out);
+        out->info.used = (double)st.st_mtim.tv_sec;
+    }
+    close(fd);
+    return ok;
+}
+
+/* Reads an entry file that only we (or root) can have written. Returns what is wrong, or NULL. *missing: there is none. */
+static const char *read_entry(xl_arena *a, const char *path, const xl_key *key, xl_str *bytes, entry *out, bool *missing)
+{
+    const char *bad = NULL;
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    *missing = fd < 0 && errno == ENOENT;
+    if (fd < 0)
+        return *missing ? "missing" : errno == ELOOP ? "a link, not a file" : "cannot be opened";
+    char *p = NULL;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        bad = "not a file";
+    } else if ((st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & 022)) {
+        bad = "another user could have written it";
+    } else if ((uint64_t)st.st_size > most_entry) {
+        bad = "too large";
+    } else if (!(p = malloc((size_t)st.st_size + 1))) {
+        bad = "no memory to read it";
+    } else {
+        size_t have = 0;
+        while (have < (size_t)st.st_size) {
+            ssize_t got = read(fd, p + have, (size_t)st.st_size - have);
+            if (got <= 0) {
+                if (got < 0 && errno == EINTR)
+                    continue;
+                bad = got < 0 ? "cannot be read" : "shrank while it was read";
+                break;
+            }
+            have += (size_t)got;
+        }
+    }
+    close(fd);
+    *bytes = (xl_str){ p, p && !bad ? (size_t)st.st_size : 0 };
+    if (!bad) {
+        *out = (entry){ 0 };
+        bad = parse_entry(a, *bytes, key, out);
+        out->info.bytes = (uint64_t)st.st_size;
+        out->info.used = (double)st.st_mtim.tv_sec;
+    }
+    if (!bad) {
+        char hex[XL_DIGEST_HEX];
+        xl_digest d;
+        digest_parts(out->info.n, out->info.name, out->info.value, &d);
+        if (!xl_str_starts(xl_path_base(xl_str_of(path)), xl_str_of(xl_digest_hex(&d, hex))))
+            bad = "its name does not fit what is in it";
+    }
+    return bad;
+}
+
+static const char *unpack(const entry *e, xl_buf *raw)
+{
+    xl_error *err = xl_unzip(e->packed, e->h.raw, raw);
+    const char *bad = !err && raw->n == e->h.raw ? NULL
+                      : xl_error_code(err) == XL_CODE_EXHAUSTED ? "no memory to unpack it" : "does not unpack";
+    xl_error_free(err);
+    if (bad)
+        xl_buf_fini(raw);
+    return bad;
+}
+
+/* ---- differences in words ---------------------------------------------------------------------------------------- */
+static bool next_word(xl_str *rest, xl_str *word)
+{
+    *rest = xl_str_trim(*rest);
+    size_t n = 0;
+    while (n < rest->n && rest->p[n] != ' ' && rest->p[n] != '\n' && rest->p[n] != '\t')
+        n++;
+    *word = (xl_str){ rest->p, n };
+    *rest = (xl_str){ rest->p + n, rest->n - n };
+    return n > 0;
+}
+
+static bool find_word(xl_str list, xl_str name, xl_str *value)
+{
+    xl_str word;
+    while (next_word(&list, &word)) {
+        xl_str v = word, k = xl_str_cut(&v, '=');
+        if (xl_str_eq(k, name)) {
+            *value = v.p ? v : XL_STR("set");
+            return true;
+        }
+    }
+    return false;
+}
+
+static xl_str no_dashes(xl_str s)
+{
+    while (s.n && s.p[0] == '-') {
+        s.p++;
+        s.n--;
+    }
+    return s;
+}
+
+void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
+{
+    xl_str word, rest = before;
+    int said = 0;
+    while (next_word(&rest, &word) && said < 8) {
+        xl_str old = word, name = xl_str_cut(&old, '='), now;
+        if (!old.p)
+            old = XL_STR("set");
+        if (!find_word(after, name, &now))
+            now = XL_STR("absent");
+        if (!xl_str_eq(old, now))
+            xl_buf_printf(out, "%s%.*s %.*s -> %.*s", said++ ? ", " : "", XL_FMT(no_dashes(name)), XL_FMT(old), XL_FMT(now));
+    }
+    rest = after;
+    while (next_word(&rest, &word) && said < 8) {
+        xl_str now = word, name = xl_str_cut(&now, '='), old;
+        if (!find_word(before, name, &old))
+            xl_buf_printf(out, "%s%.*s absent -> %.*s", said++ ? ", " : "", XL_FMT(no_dashes(name)),
+                          XL_FMT(now.p ? now : XL_STR("set")));
+    }
+    if (!said)
+        xl_buf_puts(out, "the order or spacing of the words");
+}
+
+/* Which part, when several differ, is the reason: in the order in which a person would look. */
+static const char *const blame[] = { "program", "options", "flags", "profile", "plugin", "versions", "topology" };
+
+static void explain_miss(xl_arena *a, xl_cache *c, const xl_cache_key *k, xl_cache_found *out)
+{
+    struct { double used; entry e; uint32_t same; bool program; } best = { 0 };
+    DIR *d = opendir(c->dir);
+    struct dirent *de;
+    bool any = false;
+    int looked = 0;
+    out->reason = "first";
+    snprintf(out->detail, sizeof out->detail, "no entry for this program yet");
+    while (d && (de = readdir(d)) && looked < 4096) {
+        xl_str name = xl_str_of(de->d_name);
+        entry e;
+        if (!xl_str_ends(name, XL_STR(".xle")))
+            continue;
+        looked++;
+        if (!peek_entry(a, xl_path_join(a, c->dir, xl_str_c(a, name)), &e))
+            continue;
+        uint32_t same = 0;
+        bool program = false;
+        for (uint32_t i = 0; i < k->n && i < e.info.n; i++)
+            if (xl_str_is(e.info.name[i], k->name[i]) && xl_str_eq(e.info.value[i], k->value[i])) {
+                same++;
+                program |= !strcmp(k->name[i], "program");
+            }
+        bool related = program || (k->module.n && xl_str_eq(e.info.module, k->module));
+        if (!related || (any && (best.program > program || (best.program == program && best.same > same) ||
+                                 (best.program == program && best.same == same && best.used > e.info.used))))
+            continue;
+        any = true;
+        best.e = e;
+        best.same = same;
+        best.program = program;
+        best.used = e.info.used;
+    }
+    if (d)
+        closedir(d);
+    if (!any)
+        return;
+    xl_buf words = { 0 };
+    xl_buf_puts(&words, best.program ? "same program" : "another program of the same name");
+    const char *reason = NULL;
+    for (size_t b = 0; b < sizeof blame / sizeof *blame; b++)
+        for (uint32_t i = 0; i < k->n && i < best.e.info.n; i++) {
+            if (strcmp(k->name[i], blame[b]) || xl_str_eq(best.e.info.value[i], k->value[i]))
+                continue;
+            if (!reason)
+                reason = blame[b];
+            if (strcmp(blame[b], "program")) {
+                xl_buf_printf(&words, "; %s: ", blame[b]);
+                xl_words_diff(best.e.info.value[i], k->value[i], &words);
+            }
+        }
+    if (reason)
+        out->reason = reason;
+    snprintf(out->detail, sizeof out->detail, "%.*s", (int)words.n, words.p ? words.p : "");
+    xl_buf_fini(&words);
+}
+
+/* ---- get and put ------------------------------------------------------------------------------------------------- */
+typedef struct { xl_cache *c; const xl_cache_key *k; xl_cache_found *out; } get_ctx;
+
+static const char *dropped_reason(xl_arena *a, xl_cache *c, const xl_cache_key *k)
+{
+    char hex[XL_DIGEST_HEX];
+    xl_str log, line;
+    xl_error *err = xl_file_read_max(a, xl_path_join(a, c->dir, "removed.log"), 1 << 22, &log);
+    if (err) {
+        xl_error_free(err);
+        return NULL;
+    }
+    xl_digest_hex(&k->digest, hex);
+    const char *why = NULL;
+    while (log.n) {
+        line = xl_str_cut(&log, '\n');
+        xl_str id = xl_str_cut(&line, ' ');
+        if (xl_str_is(id, hex))
+            why = xl_str_c(a, line);
+    }
+    return why;
+}
+
+static xl_error *do_get(xl_arena *a, void *p)
+{
+    get_ctx *g = p;
+    xl_cache_found *out = g->out;
+    entry e;
+    xl_str bytes = { 0 };
+    bool missing;
+    char *path = entry_path(a, g->c->dir, &g->k->digest, ".xle");
+    const char *bad = read_entry(a, path, &g->c->key, &bytes, &e, &missing);
+    if (!bad) {
+        xl_buf raw = { 0 };
+        bad = unpack(&e, &raw);
+        if (!bad) {
+            out->hit = true;
+            out->blob = raw.p;
+            out->size = raw.n;
+            out->compile_seconds = e.h.seconds;
+            if (!g->c->opts.read_only)
+                utimensat(AT_FDCWD, path, NULL, 0);        /* used now: the last to be evicted */
+        }
+    }
+    free((void *)bytes.p);
+    if (out->hit)
+        return NULL;
+    const char *gone = missing ? dropped_reason(a, g->c, g->k) : NULL;
+    if (!missing) {
+        out->reason = "unreadable";
+        snprintf(out->detail, sizeof out->detail, "%s: %s", path, bad);
+    } else if (gone) {
+        out->reason = !strncmp(gone, "evicted", 7) ? "evicted" : "unreadable";
+        snprintf(out->detail, sizeof out->detail, "%s", gone);
+    } else {
+        explain_miss(a, g->c, g->k, out);
+    }
+    return NULL;
+}
+
+xl_error *xl_cache_get(xl_cache *c, const xl_cache_key *k, xl_cache_found *out)
+{
+    *out = (xl_cache_found){ .reason = "first" };
+    return xl_arena_call(do_get, &(get_ctx){ c, k, out });
+}
+
+static const char *host_name(char *buf, size_t n)
+{
+    if (gethostname(buf, n))
+        snprintf(buf, n, "unknown");
+    buf[n - 1] = 0;
+    return buf;
+}
+
+static void note_removed(xl_arena *a, const char *dir, xl_str file, const char *why)
+{
+    xl_str id = { file.p, file.n > 4 ? file.n - 4 : 0 };
+    xl_error_free(xl_file_append(xl_path_join(a, dir, "removed.log"), xl_strf(a, "%.*s %s", XL_FMT(id), why)));
+}
+
+typedef struct { xl_str file; double used; uint64_t bytes; } lru;
+static int oldest_first(const void *x, const void *y)
+{
+    const lru *a = x, *b = y;
+    return a->used < b->used ? -1 : a->used > b->used;
+}
+
+/* Keeps the folder within its bound; returns what went. */
+static void evict(xl_arena *a, const char *dir, uint64_t most, size_t *removed, uint64_t *freed)
+{
+    xl_str *names;
+    size_t n, have = 0;
+    uint64_t total = 0;
+    xl_error *err = xl_dir_list(a, dir, &names, &n);
+    if (err) {
+        xl_error_free(err);
+        return;
+    }
+    lru *all = xl_new(a, lru, n);
+    for (size_t i = 0; i < n; i++) {
+        xl_file_info st;
+        if (!xl_str_ends(names[i], XL_STR(".xle")) || !xl_file_stat(xl_path_join(a, dir, xl_str_c(a, names[i])), &st))
+            continue;
+        all[have++] = (lru){ names[i], st.mtime, st.size };
+        total += st.size;
+    }
+    if (total <= most)
+        return;
+    qsort(all, have, sizeof *all, oldest_first);
+    for (size_t i = 0; i < have && total > most; i++) {
+        if (unlink(xl_path_join(a, dir, xl_str_c(a, all[i].file))) == 0) {
+            total -= all[i].bytes;
+            *freed += all[i].bytes;
+            ++*removed;
+            note_removed(a, dir, all[i].file, "evicted: the folder had reached its size bound");
+        }
+    }
+}
+
+typedef struct { xl_cache *c; const xl_cache_key *k; const void *blob; size_t size; double seconds; } put_ctx;
+
+static xl_error *do_put(xl_arena *a, void *p)
+{
+    xl_error *err = NULL;
+    put_ctx *o = p;
+    xl_buf file = { 0 }, manifest = { 0 };
+    char host[256];
+    xl_json j = { .out = &manifest };
+    xl_json_map(&j);
+    xl_json_put_str(&j, "module", o->k->module);
+    xl_json_put_int(&j, "created", (int64_t)xl_now_wall());
+    xl_json_put_text(&j, "host", host_name(host, sizeof host));
+    xl_json_key(&j, "parts");
+    xl_json_map(&j);
+    for (uint32_t i = 0; i < o->k->n; i++)
+        xl_json_put_str(&j, o->k->name[i], o->k->value[i]);
+    xl_json_end(&j);
+    xl_json_end(&j);
+    header h = { .manifest = manifest.n, .raw = o->size, .seconds = o->seconds };
+    memcpy(h.magic, magic, sizeof magic);
+    xl_buf_add(&file, &h, sizeof h);
+    xl_buf_str(&file, xl_buf_view(&manifest));
+    XL_TRY(xl_zip((xl_str){ o->blob, o->size }, 1, &file), "packing the executable");
+    h.packed = file.n - sizeof h - manifest.n;
+    if (file.failed || manifest.failed) {
+        err = XL_ERR(EXHAUSTED, "out of memory");
+        goto out;
+    }
+    memcpy(file.p, &h, sizeof h);
+    xl_digest mac = xl_mac_of(&o->c->key, xl_buf_view(&file));
+    xl_buf_add(&file, mac.b, MAC);
+    if (file.failed) {
+        err = XL_ERR(EXHAUSTED, "out of memory");
+        goto out;
+    }
+    XL_TRY(xl_file_write_atomic(entry_path(a, o->c->dir, &o->k->digest, ".xle"), xl_buf_view(&file)), "writing a cache entry");
+    char *writers = xl_path_join(a, o->c->dir, "writers");
+    xl_error_free(xl_dir_make(writers));
+    int fd = open(xl_path_join(a, writers, host_name(host, sizeof host)), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    if (fd >= 0) {
+        futimens(fd, NULL);
+        close(fd);
+    }
+    size_t removed = 0;
+    uint64_t freed = 0;
+    evict(a, o->c->dir, o->c->opts.max_bytes, &removed, &freed);
+out:
+    xl_buf_fini(&file);
+    xl_buf_fini(&manifest);
+    return err;
+}
+
+xl_error *xl_cache_put(xl_cache *c, const xl_cache_key *k, const void *blob, size_t size, double seconds)
+{
+    if (c->opts.read_only)
+        return NULL;
+    return xl_arena_call(do_put, &(put_ctx){ c, k, blob, size, seconds });
+}
+
+typedef struct { xl_cache *c; const xl_cache_key *k; const char *why; } drop_ctx;
+static xl_error *do_drop(xl_arena *a, void *p)
+{
+    drop_ctx *d = p;
+    char *path = entry_path(a, d->c->dir, &d->k->digest, ".xle");
+    if (unlink(path) == 0)
+        note_removed(a, d->c->dir, xl_path_base(xl_str_of(path)), d->why);
+    return NULL;
+}
+
+void xl_cache_drop(xl_cache *c, const xl_cache_key *k, const char *why)
+{
+    if (!c->opts.read_only)
+        xl_error_free(xl_arena_call(do_drop, &(drop_ctx){ c, k, why }));
+}
+
+/* ---- leases: flock, so that a process that dies lets go ----------------------------------------------------------- */
+xl_lease_state xl_cache_lease(xl_cache *c, const xl_cache_key *k, double seconds, xl_lease *out)
+{
+    char hex[XL_DIGEST_HEX], path[4096];
+    bool waited = false;
+    out->fd = -1;
+    if (c->opts.read_only)
+        return XL_LEASE_MINE;
+    snprintf(path, sizeof path, "%s/%s.lock", c->dir, xl_digest_hex(&k->digest, hex));
+    for (double left = seconds;;) {
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0)
+            return XL_LEASE_MINE;                          /* no lease to be had: everybody compiles for themselves */
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+            struct stat held, named;
+            if (fstat(fd, &held) == 0 && stat(path, &named) == 0 && held.st_ino == named.st_ino) {
+                out->fd = fd;
+                return waited ? XL_LEASE_WAITED : XL_LEASE_MINE;
+            }
+            close(fd);                                     /* it was removed while we opened it */
+            continue;
+        }
+        bool busy = errno == EWOULDBLOCK || errno == EINTR;
+        close(fd);
+        if (!busy)
+            return XL_LEASE_MINE;
+        if (left <= 0)
+            return XL_LEASE_TIMEOUT;
+        waited = true;
+        nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+        left -= 0.02;
+    }
+}
+
+void xl_cache_release(xl_cache *c, const xl_cache_key *k, xl_lease *l)
+{
+    char hex[XL_DIGEST_HEX], path[4096];
+    if (l->fd < 0)
+        return;
+    snprintf(path, sizeof path, "%s/%s.lock", c->dir, xl_digest_hex(&k->digest, hex));
+    unlink(path);
+    close(l->fd);
+    l->fd = -1;
+}
+
+const char *xl_cache_writers(xl_arena *a, const char *dir)
+{
+    char *writers = xl_path_join(a, dir, "writers"), me[256];
+    xl_str *names;
+    size_t n, others = 0;
+    xl_buf said = { 0 };
+    xl_error *err = xl_dir_list(a, writers, &names, &n);
+    xl_error_free(err);
+    if (err)
+        return "";
+    host_name(me, sizeof me);
+    for (size_t i = 0; i < n; i++) {
+        xl_file_info st;
+        if (!xl_str_is(names[i], me) && xl_file_stat(xl_path_join(a, writers, xl_str_c(a, names[i])), &st) &&
+            xl_now_wall() - st.mtime < 600)
+            xl_buf_printf(&said, "%s%.*s", others++ ? ", " : "", XL_FMT(names[i]));
+    }
+    const char *text = others ? xl_strf(a, "%s also writes to %s: several hosts write one folder, which makes each wait for the "
+                                           "others; give one host the folder and the others --cache-read-only, or each a segment",
+                                        said.p, dir).p : "";
+    xl_buf_fini(&said);
+    return text;
+}
+
+/* ---- looking after a folder -------------------------------------------------------------------------------------- */
+xl_error *xl_cache_list(xl_arena *a, const char *dir, xl_cache_entry **out, size_t *n)
+{
+    xl_error *err = NULL;
+    xl_str *names;
+    size_t nname;
+    xl_key key;
+    *n = 0;
+    *out = NULL;
+    XL_TRY(xl_dir_list(a, dir, &names, &nname), "looking into the cache folder");
+    XL_DO(load_key(a, dir, &key));
+    *out = xl_new(a, xl_cache_entry, nname);
+    for (size_t i = 0; i < nname; i++) {
+        xl_str bytes = { 0 };
+        entry e = { 0 };
+        bool missing;
+        if (!xl_str_ends(names[i], XL_STR(".xle")))
+            continue;
+        char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
+        const char *bad = read_entry(a, path, &key, &bytes, &e, &missing);
+        if (!bad) {
+            xl_buf raw = { 0 };
+            bad = unpack(&e, &raw);
+            xl_buf_fini(&raw);
+        }
+        free((void *)bytes.p);
+        e.info.file = names[i];
+        e.info.bad = bad;
+        (*out)[(*n)++] = e.info;
+    }
+out:
+    return err;
+}
+
+xl_error *xl_cache_prune(xl_arena *a, const char *dir, uint64_t max_bytes, size_t *removed, uint64_t *freed)
+{
+    xl_error *err = NULL;
+    xl_cache_entry *e;
+    xl_str *names;
+    size_t n;
+    *removed = 0;
+    *freed = 0;
+    XL_DO(xl_cache_list(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++)
+        if (e[i].bad && unlink(xl_path_join(a, dir, xl_str_c(a, e[i].file))) == 0) {
+            note_removed(a, dir, e[i].file, e[i].bad);
+            *freed += e[i].bytes;
+            ++*removed;
+        }
+    XL_DO(xl_dir_list(a, dir, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        xl_file_info st;
+        char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
+        bool temporary = !xl_str_ends(names[i], XL_STR(".xle")) && strstr(xl_str_c(a, names[i]), ".xle");
+        bool lock = xl_str_ends(names[i], XL_STR(".lock"));
+        if ((temporary || lock) && xl_file_stat(path, &st) && xl_now_wall() - st.mtime > 3600 && unlink(path) == 0) {
+            *freed += st.size;
+            ++*removed;
+        }
+    }
+    evict(a, dir, max_bytes ? max_bytes : UINT64_MAX, removed, freed);
+out:
+    return err;
+}
+
+/* A pack: magic, then for each entry its length, its bytes without the MAC, and a plain digest of them. The user who imports
+ * it vouches for it; the file itself must be one that nobody else can write. */
+xl_error *xl_cache_export(xl_arena *a, const char *dir, const char *file, size_t *count)
+{
+    xl_error *err = NULL;
+    xl_cache_entry *e;
+    size_t n;
+    xl_key key;
+    xl_buf out = { 0 };
+    *count = 0;
+    XL_DO(xl_cache_list(a, dir, &e, &n));
+    XL_DO(load_key(a, dir, &key));
+    xl_buf_add(&out, pack_magic, sizeof pack_magic);
+    for (size_t i = 0; i < n; i++) {
+        xl_str bytes = { 0 };
+        entry parsed;
+        bool missing;
+        if (e[i].bad)
+            continue;
+        if (!read_entry(a, xl_path_join(a, dir, xl_str_c(a, e[i].file)), &key, &bytes, &parsed, &missing)) {
+            uint64_t size = bytes.n - MAC;
+            xl_digest d = xl_hash_of((xl_str){ bytes.p, (size_t)size });
+            xl_buf_add(&out, &size, sizeof size);
+            xl_buf_add(&out, bytes.p, (size_t)size);
+            xl_buf_add(&out, d.b, sizeof d.b);
+            ++*count;
+        }
+        free((void *)bytes.p);
+    }
+    if (out.failed)
+        err = XL_ERR(EXHAUSTED, "out of memory");
+    else
+        err = xl_file_write_atomic(file, xl_buf_view(&out));
+out:
+    xl_buf_fini(&out);
+    return err;
+}
+
+xl_error *xl_cache_import(xl_arena *a, const char *dir, const char *file, size_t *count)
+{
+    xl_error *err = NULL;
+    xl_cache *c = NULL;
+    xl_str in;
+    *count = 0;
+    XL_TRY(xl_path_trusted(file), "not importing executables from there");
+    XL_TRY(xl_file_read(a, file, &in), "importing");
+    if (in.n < 8 || memcmp(in.p, pack_magic, 8)) {
+        err = XL_ERR(INVALID, "%s is not an exported cache; make one with `xlane cache export`", file);
+        goto out;
+    }
+    XL_DO(xl_cache_open(dir, NULL, &c));
+    for (size_t at = 8; at < in.n;) {
+        uint64_t size;
+        entry e = { 0 };
+        if (in.n - at < sizeof size + MAC) {
+            err = XL_ERR(DATA_LOSS, "%s is truncated at byte %zu; %zu entries before it were taken", file, at, *count);
+            goto out;
+        }
+        memcpy(&size, in.p + at, sizeof size);
+        at += sizeof size;
+        if (size > in.n - at - MAC) {
+            err = XL_ERR(DATA_LOSS, "%s is truncated at byte %zu; %zu entries before it were taken", file, at, *count);
+            goto out;
+        }
+        xl_digest d = xl_hash_of((xl_str){ in.p + at, (size_t)size }), stored;
+        memcpy(stored.b, in.p + at + size, MAC);
+        const char *bad = xl_digest_eq(&d, &stored) ? parse_entry(a, (xl_str){ in.p + at, (size_t)size + MAC }, NULL, &e) : "damaged";
+        if (bad) {
+            err = XL_ERR(DATA_LOSS, "%s: the entry at byte %zu is %s; %zu entries before it were taken", file, at, bad, *count);
+            goto out;
+        }
+        xl_buf out = { 0 };
+        xl_buf_add(&out, in.p + at, (size_t)size);
+        xl_digest mac = xl_mac_of(&c->key, xl_buf_view(&out));
+        xl_buf_add(&out, mac.b, MAC);
+        digest_parts(e.info.n, e.info.name, e.info.value, &d);
+        err = out.failed ? XL_ERR(EXHAUSTED, "out of memory")
+                         : xl_file_write_atomic(entry_path(a, c->dir, &d, ".xle"), xl_buf_view(&out));
+        xl_buf_fini(&out);
+        if (err)
+            goto out;
+        ++*count;
+        at += size + MAC;
+    }
+out:
+    xl_cache_close(c);
+    return err;
+}

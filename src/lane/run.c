@@ -1,0 +1,209 @@
+#include "lane/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+
+struct xl_run {
+    char *dir;
+    int fd;                                                /* events.jsonl, O_APPEND; -1: not recorded */
+    _Atomic int rank;
+    double began;                                          /* wall clock, shared by all processes of the run */
+    _Atomic uint64_t lost;
+};
+
+xl_error *xl_run_make(xl_arena *a, const char *parent, const char *name, char **path)
+{
+    xl_error *err = NULL;
+    char stamp[XL_TIME_ISO];
+    xl_time_name(xl_now_wall(), stamp);
+    XL_TRY(xl_dir_make(parent), "making the folder for runs");
+    xl_buf clean = { 0 };
+    for (const char *c = name && *name ? name : "run"; *c; c++)
+        xl_buf_putc(&clean, (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') ||
+                                    *c == '.' || *c == '-' || *c == '_' ? *c : '-');
+    for (int k = 1; k < 10000; k++) {
+        char suffix[16] = "";
+        if (k > 1)
+            snprintf(suffix, sizeof suffix, "-%d", k);
+        *path = xl_path_join(a, parent, xl_strf(a, "%s-%s%s", stamp, clean.p, suffix).p);
+        if (mkdir(*path, 0777) == 0)
+            break;
+        if (errno != EEXIST || k == 9999) {
+            err = XL_ERR(UNAVAILABLE, "making %s: %s; name another folder with --runs", *path, strerror(errno));
+            break;
+        }
+    }
+    xl_buf_fini(&clean);
+out:
+    return err;
+}
+
+static int rank_from_environment(void)
+{
+    static const char *const names[] = { "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *v = getenv(names[i]);
+        int64_t rank;
+        if (v && xl_str_i64(xl_str_of(v), &rank) && rank >= 0 && rank < 1 << 30)
+            return (int)rank;
+    }
+    return 0;
+}
+
+xl_error *xl_run_open(const char *dir, xl_run **out)
+{
+    xl_error *err = NULL;
+    *out = NULL;
+    xl_run *r = calloc(1, sizeof *r);
+    if (!r || !(r->dir = strdup(dir ? dir : ""))) {
+        free(r);
+        return XL_ERR(EXHAUSTED, "out of memory");
+    }
+    r->fd = -1;
+    r->rank = rank_from_environment();
+    /* The first process to get here dates the run by the folder itself, so that all agree on t = 0. */
+    struct stat st;
+    r->began = dir && stat(dir, &st) == 0 ? (double)st.st_ctim.tv_sec + (double)st.st_ctim.tv_nsec * 1e-9 : xl_now_wall();
+    const char *began = getenv("XLANE_RUN_BEGAN");
+    if (began && *began)
+        r->began = strtod(began, NULL);
+    if (dir && *dir) {
+        xl_arena tmp = { 0 };
+        char *path = xl_path_join(&tmp, dir, "events.jsonl");
+        r->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (r->fd < 0)
+            err = XL_ERR(UNAVAILABLE, "opening %s: %s", path, strerror(errno));
+        xl_arena_fini(&tmp);
+    }
+    *out = r;                                              /* usable even then: it records nothing */
+    return err;
+}
+
+void xl_run_close(xl_run *r)
+{
+    if (!r)
+        return;
+    if (r->fd >= 0)
+        close(r->fd);
+    free(r->dir);
+    free(r);
+}
+
+const char *xl_run_dir(const xl_run *r) { return r->dir; }
+int xl_run_rank(const xl_run *r) { return r->rank; }
+void xl_run_set_rank(xl_run *r, int rank) { r->rank = rank; }
+double xl_run_time(const xl_run *r) { return xl_now_wall() - r->began; }
+uint64_t xl_run_lost(const xl_run *r) { return r->lost; }
+
+void xl_event_begin(const xl_run *r, xl_event *e, const char *event)
+{
+    *e = (xl_event){ 0 };
+    e->j.out = &e->line;
+    xl_json_map(&e->j);
+    double t = xl_run_time(r);
+    xl_json_key(&e->j, "t");
+    xl_json_num(&e->j, (double)(int64_t)(t * 1e6) * 1e-6);
+    xl_json_put_int(&e->j, "rank", xl_run_rank(r));
+    xl_json_put_int(&e->j, "pid", getpid());
+    xl_json_put_text(&e->j, "event", event);
+}
+
+void xl_event_end(xl_run *r, xl_event *e)
+{
+    xl_json_end(&e->j);
+    xl_buf_putc(&e->line, '\n');
+    if (r->fd >= 0 && !e->line.failed) {
+        ssize_t n = write(r->fd, e->line.p, e->line.n);    /* one write: lines of several processes do not mix */
+        if (n != (ssize_t)e->line.n)
+            r->lost++;
+    } else if (r->fd >= 0) {
+        r->lost++;
+    }
+    xl_buf_fini(&e->line);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const xl_node *x = *(xl_node *const *)a, *y = *(xl_node *const *)b;
+    double s = xl_node_get(x, "t") ? xl_node_get(x, "t")->f : 0, t = xl_node_get(y, "t") ? xl_node_get(y, "t")->f : 0;
+    return s < t ? -1 : s > t ? 1 : x->line < y->line ? -1 : x->line > y->line;
+}
+
+xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t *n)
+{
+    xl_error *err = NULL;
+    xl_str text;
+    char *path = xl_path_join(a, dir, "events.jsonl");
+    size_t cap = 0;
+    uint32_t line = 0;
+    *events = NULL;
+    *n = 0;
+    XL_TRY(xl_file_read(a, path, &text), "%s is not a run folder", dir);
+    while (text.n) {
+        xl_str one = xl_str_cut(&text, '\n');
+        xl_node *node;
+        line++;
+        if (!one.n)
+            continue;
+        xl_error *bad = xl_json_read(a, path, one, &node);
+        if (bad || node->kind != XL_NODE_MAP) {            /* torn by a crash or a full disk: the rest still counts */
+            xl_error_free(bad);
+            continue;
+        }
+        node->line = line;
+        XL_PUSH(a, *events, *n, cap, node);
+    }
+    if (*n)
+        qsort(*events, *n, sizeof **events, by_time);
+out:
+    return err;
+}
+
+xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
+{
+    const char *runs = getenv("XLANE_RUNS");
+    if (!runs || !*runs)
+        runs = "runs";
+    if (strcmp(word, "last")) {
+        char *tries[] = { xl_str_c(a, xl_str_of(word)), xl_path_join(a, runs, word) };
+        for (int i = 0; i < 2; i++)
+            if (xl_file_stat(xl_path_join(a, tries[i], "events.jsonl"), NULL)) {
+                *dir = tries[i];
+                return NULL;
+            }
+        /* A part of a name will do when it fits exactly one. */
+        xl_str *names = NULL;
+        size_t n = 0, hits = 0;
+        xl_error_free(xl_dir_list(a, runs, &names, &n));
+        for (size_t i = 0; i < n; i++)
+            if (strstr(xl_str_c(a, names[i]), word)) {
+                *dir = xl_path_join(a, runs, xl_str_c(a, names[i]));
+                hits++;
+            }
+        if (hits == 1)
+            return NULL;
+        return XL_ERR(NOT_FOUND, "%s run folder called %s; `ls %s` shows those there are, `last` is the newest",
+                      hits ? "more than one" : "no", word, runs);
+    }
+    xl_str *names;
+    size_t n;
+    xl_error *err = xl_dir_list(a, runs, &names, &n);
+    if (err)
+        return xl_error_wrap(err, "looking for the last run");
+    for (size_t i = n; i-- > 0;) {                         /* names begin with the time */
+        char *d = xl_path_join(a, runs, xl_str_c(a, names[i]));
+        if (xl_file_stat(xl_path_join(a, d, "events.jsonl"), NULL)) {
+            *dir = d;
+            return NULL;
+        }
+    }
+    return XL_ERR(NOT_FOUND, "no runs in %s; make one with `xlane run -- CMD`", runs);
+}

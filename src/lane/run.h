@@ -1,0 +1,34 @@
+/* src/lane/run.h
+ * A run: one recorded launch, a folder. `run.json` says what was launched, `events.jsonl` what happened, a line each, from all
+ * of its processes; `programs/` keeps every program that was compiled. Everything that explains something reads these.
+ * Any thread may add events. Trouble with the disk is counted and otherwise swallowed: a run never fails its program. */
+#ifndef XL_LANE_RUN_H
+#define XL_LANE_RUN_H
+
+#include "base/json.h"
+#include "base/str.h"
+
+typedef struct xl_run xl_run;
+
+/* Makes `<parent>/<time>-<name>` (a number is appended where that exists) and gives its path. */
+xl_error *xl_run_make(xl_arena *a, const char *parent, const char *name, char **path) XL_MUST_USE;
+/* Attaches to an existing folder as one of its processes. NULL dir: a run that records nothing. */
+xl_error *xl_run_open(const char *dir, xl_run **out) XL_MUST_USE;
+void xl_run_close(xl_run *r);
+const char *xl_run_dir(const xl_run *r);                   /* "" where nothing is recorded */
+int xl_run_rank(const xl_run *r);                          /* from RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, ...; 0 */
+void xl_run_set_rank(xl_run *r, int rank);
+double xl_run_time(const xl_run *r);                       /* seconds since the run began */
+uint64_t xl_run_lost(const xl_run *r);                     /* events that could not be written */
+
+/* One event: begin writes t, rank, pid and event; the caller adds members; end writes the line. */
+typedef struct { xl_json j; xl_buf line; } xl_event;
+void xl_event_begin(const xl_run *r, xl_event *e, const char *event);
+void xl_event_end(xl_run *r, xl_event *e);
+
+/* Reading: the events of a run folder, in time order, as a list of maps. */
+xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t *n) XL_MUST_USE;
+/* The folder a user means by RUN: a path, a name under ./runs, or "last". */
+xl_error *xl_run_find(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
+
+#endif
