@@ -1,6 +1,6 @@
 /* bench/gemm.c: our GEMM beside oneDNN and OpenBLAS in one run, as ratios, with the machine's peak beside them. The libraries are
  * opened at run time (libdnnl.so.2 or .3, libopenblas.so.0, or what XLANE_BENCH_BLAS names); one that is missing is left
- * out. Times are the best of several rounds in which the candidates take turns, so that a busy moment hits all alike. */
+ * out. `gemm quick` leaves out the largest, `gemm TEXT` all whose name lacks the text. Times are the best of several rounds in which the candidates take turns, so that a busy moment hits all alike. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,6 +10,7 @@
 
 #include "cpu/dtype.h"
 #include "cpu/gemm.h"
+#include "cpu/kernel/gemm.h"
 
 typedef void cblas_sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
 typedef void cblas_dgemm_fn(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a, int lda, const double *b, int ldb, double beta, double *c, int ldc);
@@ -83,10 +84,12 @@ static double one_time(int kind, const shape *s, const data *d, int reps)
 /* What the FMA units give when nothing else is in the way: the f32 tile over and over on panels in L1. */
 static void peak_chunk(void *ctx, size_t begin, size_t end)
 {
-    float *x = ctx;
-    static float c[64][64 * 64];
+    const xl_gemm_kernel *kn = ctx;
+    static float x[32 * 256];
+    _Alignas(64) float c[16 * 32];
     for (size_t i = begin; i < end; i++)
-        call(OURS, &(shape){ 48, 512, 48, 1, false, false, XL_GEMM_F32 }, &(data){ x, x, c[i % 64] });
+        for (int r = 0; r < 50; r++)
+            kn->tile(256, x, x, c, kn->nr, false);
 }
 
 int main(int argc, char **argv)
@@ -99,17 +102,16 @@ int main(int argc, char **argv)
     symbol(blas_libs, "cblas_dgemm", &dgemm);
     symbol(dnnl_libs, "dnnl_sgemm", &dnnl);
     pool = xl_pool_new(0);
-    float *x = aligned_alloc(64, 48 * 512 * 4);
-    for (int i = 0; i < 48 * 512; i++)
-        x[i] = 1;
-    double best = 1e9;
+    const xl_gemm_kernel *const *kn = xl_gemm_kernels;
+    while (strcmp((*kn)->name, xl_gemm_kernel_name(XL_GEMM_F32, XL_GEMM_F32)))
+        kn++;
+    double peak = 0, work = 2.0 * (*kn)->mr * (*kn)->nr * 256 * 50 * 64 * (double)xl_pool_size(pool);
     for (int i = 0; i < 20; i++) {
         double t = now();
-        xl_pool_for(pool, 64 * xl_pool_size(pool), 1, peak_chunk, x);
-        double e = (now() - t) / (double)(64 * xl_pool_size(pool));
-        best = e < best ? e : best;
+        xl_pool_for(pool, 64 * xl_pool_size(pool), 1, peak_chunk, (void *)*kn);
+        double e = work / (now() - t) * 1e-9;
+        peak = e > peak ? e : peak;
     }
-    double peak = 2.0 * 48 * 48 * 512 / best * 1e-9;
     printf("%zu threads, %s, %s; from L1, f32: %.0f GFLOP/s\n", xl_pool_size(pool), xl_gemm_kernel_name(XL_GEMM_F32, XL_GEMM_F32),
            xl_gemm_kernel_name(XL_GEMM_BF16, XL_GEMM_BF16), peak);
     static const shape shapes[] = {
@@ -130,6 +132,13 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const shape *s = &shapes[i];
         if (quick && s->m * s->k * s->n > 1u << 29)
+            continue;
+        char name[64];
+        static const char *const words[] = { "f32", "f64", "bf16", "f16" };
+        snprintf(name, sizeof name, "%s %zux%zu%sx%zu%s", words[s->t], s->m, s->k, s->ta ? "T" : "", s->n, s->tb ? "T" : "");
+        if (s->batch > 1)
+            snprintf(name + strlen(name), sizeof name - strlen(name), " *%zu", s->batch);
+        if (argc > 1 && !quick && !strstr(name, argv[1]))
             continue;
         size_t es = s->t == XL_GEMM_F64 ? 8 : s->t == XL_GEMM_F32 ? 4 : 2, na = s->m * s->k * s->batch, nb = s->k * s->n * s->batch, nc = s->m * s->n * s->batch;
         data d = { malloc(na * es), malloc(nb * es), malloc(nc * es) };
@@ -152,11 +161,7 @@ int main(int argc, char **argv)
                 double e = one_time(kind, s, &d, reps);
                 t[kind] = e < t[kind] ? e : t[kind];
             }
-        char name[64], cell[KINDS][16];
-        static const char *const words[] = { "f32", "f64", "bf16", "f16" };
-        snprintf(name, sizeof name, "%s %zux%zu%sx%zu%s", words[s->t], s->m, s->k, s->ta ? "T" : "", s->n, s->tb ? "T" : "");
-        if (s->batch > 1)
-            snprintf(name + strlen(name), sizeof name - strlen(name), " *%zu", s->batch);
+        char cell[KINDS][16];
         for (int kind = 0; kind < KINDS; kind++)
             snprintf(cell[kind], sizeof *cell, t[kind] < 1e8 ? "%.1f" : "-", flops / t[kind] * 1e-9);
         double other = t[DNNL] < t[BLAS] ? t[DNNL] : t[BLAS];

@@ -11,6 +11,9 @@
 
 #include "cpu/gemm.h"
 
+/* Sums stay in registers only if the loops over them are gone before the compiler looks for such arrays. */
+#define UNROLL _Pragma("GCC unroll 32")
+
 /* c[mr][nr] (+)= a b, k a multiple of kr. */
 typedef void xl_gemm_tile_fn(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate);
 /* Packs `rows` (at most the panel's) by k elements of `src`, steps rs and cs, into kpad steps. */

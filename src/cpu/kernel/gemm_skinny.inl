@@ -5,6 +5,7 @@ typedef P NAME(vec) __attribute__((vector_size(LANES * sizeof(P)), aligned(sizeo
 __attribute__((always_inline)) static inline NAME(vec) NAME(get)(const S *s)
 {
     NAME(vec) v;
+    UNROLL
     for (int l = 0; l < LANES; l++)
         v[l] = LOAD(s[l]);
     return v;
@@ -14,15 +15,20 @@ __attribute__((always_inline)) static inline void NAME(axpy_block)(size_t k, con
                                                                    ptrdiff_t ldy, const int count, const int nv)
 {
     NAME(vec) acc[16];
+    UNROLL
     for (int i = 0; i < count * nv; i++)
         acc[i] = (NAME(vec)){ 0 };
     for (size_t p = 0; p < k; p++, x += 4, mat += step)
+        UNROLL
         for (int j = 0; j < nv; j++) {
             NAME(vec) m = NAME(get)(mat + j * LANES);
+            UNROLL
             for (int s = 0; s < count; s++)
                 acc[s * nv + j] += m * x[s];
         }
+    UNROLL
     for (int s = 0; s < count; s++)
+        UNROLL
         for (int j = 0; j < nv; j++)
             *(NAME(vec) *)(y + s * ldy + j * LANES) = acc[s * nv + j];
 }
@@ -65,19 +71,25 @@ __attribute__((always_inline)) static inline void NAME(dot_block)(size_t k, cons
 {
     enum { U = 4 };
     NAME(vec) acc[4][U];
+    UNROLL
     for (int r = 0; r < rows; r++)
+        UNROLL
         for (int u = 0; u < U; u++)
             acc[r][u] = (NAME(vec)){ 0 };
     size_t p = 0;
     for (; p + U * LANES <= k; p += U * LANES)
+        UNROLL
         for (int u = 0; u < U; u++) {
             NAME(vec) xv = *(const NAME(vec) *)(x + p + u * LANES);
+            UNROLL
             for (int r = 0; r < rows; r++)
                 acc[r][u] += xv * NAME(get)(mat + r * step + p + u * LANES);
         }
+    UNROLL
     for (int r = 0; r < rows; r++) {
         NAME(vec) t = (acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]);
         P sum = 0;
+        UNROLL
         for (int l = 0; l < LANES; l++)
             sum += t[l];
         for (size_t q = p; q < k; q++)

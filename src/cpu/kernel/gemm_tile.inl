@@ -9,18 +9,25 @@ static void TILE(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t l
     const P *a = av, *b = bv;
     P *c = cv;
     VEC(TILE) acc[MR][NV];
+    UNROLL
     for (int i = 0; i < MR; i++)
+        UNROLL
         for (int j = 0; j < NV; j++)
             acc[i][j] = (VEC(TILE)){ 0 };
     for (size_t p = 0; p < k; p++, a += MR, b += NR) {
         VEC(TILE) x[NV];
+        UNROLL
         for (int j = 0; j < NV; j++)
             x[j] = *(const VEC(TILE) *)(b + j * LANES);
+        UNROLL
         for (int i = 0; i < MR; i++)
+            UNROLL
             for (int j = 0; j < NV; j++)
                 acc[i][j] += x[j] * a[i];
     }
+    UNROLL
     for (int i = 0; i < MR; i++)
+        UNROLL
         for (int j = 0; j < NV; j++) {
             VEC(TILE) *y = (VEC(TILE) *)(c + i * ldc + j * LANES);
             if (accumulate)

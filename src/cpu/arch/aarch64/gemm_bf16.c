@@ -10,18 +10,24 @@ static void bfmmla_8x12(size_t k, const void *av, const void *bv, void *cv, ptrd
     const bfloat16_t *a = av, *b = bv;
     float *c = cv;
     float32x4_t acc[4][6];
+    UNROLL
     for (int i = 0; i < 4; i++)
+        UNROLL
         for (int j = 0; j < 6; j++)
             acc[i][j] = vdupq_n_f32(0);
     for (size_t p = 0; p < k; p += 4, a += 32, b += 48) {
         bfloat16x8_t x[4] = { vld1q_bf16(a), vld1q_bf16(a + 8), vld1q_bf16(a + 16), vld1q_bf16(a + 24) };
+        UNROLL
         for (int j = 0; j < 6; j++) {
             bfloat16x8_t y = vld1q_bf16(b + 8 * j);
+            UNROLL
             for (int i = 0; i < 4; i++)
                 acc[i][j] = vbfmmlaq_f32(acc[i][j], x[i], y);
         }
     }
+    UNROLL
     for (int i = 0; i < 4; i++)
+        UNROLL
         for (int j = 0; j < 3; j++) {
             float64x2_t l = vreinterpretq_f64_f32(acc[i][2 * j]), r = vreinterpretq_f64_f32(acc[i][2 * j + 1]);
             float32x4_t top = vreinterpretq_f32_f64(vzip1q_f64(l, r)), low = vreinterpretq_f32_f64(vzip2q_f64(l, r));

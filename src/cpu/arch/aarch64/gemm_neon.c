@@ -5,16 +5,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu/kernel/gemm.h"
+
 static void neon_f32(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)
 {
     const float *a = av, *b = bv;
     float *c = cv;
     float32x4_t acc[8][3];
+    UNROLL
     for (int i = 0; i < 8; i++)
+        UNROLL
         for (int j = 0; j < 3; j++)
             acc[i][j] = vdupq_n_f32(0);
     for (size_t p = 0; p < k; p++, a += 8, b += 12) {
         float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4), x[3] = { vld1q_f32(b), vld1q_f32(b + 4), vld1q_f32(b + 8) };
+        UNROLL
         for (int j = 0; j < 3; j++) {
             acc[0][j] = vfmaq_laneq_f32(acc[0][j], x[j], a0, 0);
             acc[1][j] = vfmaq_laneq_f32(acc[1][j], x[j], a0, 1);
@@ -26,7 +31,9 @@ static void neon_f32(size_t k, const void *av, const void *bv, void *cv, ptrdiff
             acc[7][j] = vfmaq_laneq_f32(acc[7][j], x[j], a1, 3);
         }
     }
+    UNROLL
     for (int i = 0; i < 8; i++)
+        UNROLL
         for (int j = 0; j < 3; j++) {
             float *y = c + i * ldc + j * 4;
             vst1q_f32(y, accumulate ? vaddq_f32(vld1q_f32(y), acc[i][j]) : acc[i][j]);
@@ -38,20 +45,26 @@ static void neon_f64(size_t k, const void *av, const void *bv, void *cv, ptrdiff
     const double *a = av, *b = bv;
     double *c = cv;
     float64x2_t acc[8][3];
+    UNROLL
     for (int i = 0; i < 8; i++)
+        UNROLL
         for (int j = 0; j < 3; j++)
             acc[i][j] = vdupq_n_f64(0);
     for (size_t p = 0; p < k; p++, a += 8, b += 6) {
         float64x2_t x[3] = { vld1q_f64(b), vld1q_f64(b + 2), vld1q_f64(b + 4) };
+        UNROLL
         for (int i = 0; i < 4; i++) {
             float64x2_t pair = vld1q_f64(a + 2 * i);
+            UNROLL
             for (int j = 0; j < 3; j++) {
                 acc[2 * i][j] = vfmaq_laneq_f64(acc[2 * i][j], x[j], pair, 0);
                 acc[2 * i + 1][j] = vfmaq_laneq_f64(acc[2 * i + 1][j], x[j], pair, 1);
             }
         }
     }
+    UNROLL
     for (int i = 0; i < 8; i++)
+        UNROLL
         for (int j = 0; j < 3; j++) {
             double *y = c + i * ldc + j * 2;
             vst1q_f64(y, accumulate ? vaddq_f64(vld1q_f64(y), acc[i][j]) : acc[i][j]);
