@@ -3,6 +3,9 @@
 #   make test T=arena    the unit tests, or those whose name has T in it
 #   make SAN=address,undefined test      make SAN=thread test
 #   make CROSS=x86_64-linux-gnu-         (or aarch64-linux-gnu-) a cross build in its own folder
+#   make install PREFIX=/usr/local       make bundle (a relocatable tarball)
+# A file src/<layer>/<x>.c belongs to its layer's libraries. Named <x>_test.c, <x>_bench.c or <x>_fuzz.c it is a program
+# of its own; named <x>_main.c it holds the entry points of its layer's library (GetPjrtApi) and is in no other.
 CC      ?= cc
 SAN     ?=
 CROSS   ?=
@@ -14,11 +17,14 @@ CC      := $(CROSS)gcc
 endif
 ARCH    := $(shell $(CC) -dumpmachine | cut -d- -f1)
 
-OPT     ?= -O2
+OPT     ?= $(if $(SAN),-O1,-O2)
 CFLAGS  ?= -g
 XCFLAGS  = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fPIC -fvisibility=hidden $(OPT) -fno-math-errno -ffp-contract=off \
-           -Wall -Wextra -Wpedantic -Wno-missing-field-initializers $(if $(WERROR),-Werror) \
-           $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) -MMD -MP
+           -Wall -Wextra -Wpedantic -Wno-missing-field-initializers $(if $(SAN),$(sanflags),$(if $(WERROR),-Werror)) -MMD -MP
+# gcc warns of things that only the sanitizers' own code does, so warnings are no errors there.
+sanflags = -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer $(if $(FUZZ),-fsanitize=fuzzer-no-link)
+LDFLAGS ?=
+XLDFLAGS = $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN' $(if $(SAN),,-Wl,-z,defs)
 # Kernels want the vectoriser; what each needs beyond $(OPT) is said here.
 CFLAGS_dtype = -O3
 # Products in a micro-kernel are fused with the sum they go into, by design; nowhere else.
@@ -31,7 +37,7 @@ CFLAGS_gemm_avx512_bf16 = $(CFLAGS_gemm_avx512) -mavx512bf16
 LIBS     = -lyaml -lsodium -lzstd -lpthread -ldl -lm
 
 layers  := base ir pass pjrt lane guard cpu train cli
-layer    = $(filter-out %_test.c %_main.c,$(wildcard src/$(1)/*.c) $(wildcard src/$(1)/*/*.c) $(wildcard src/$(1)/arch/$(ARCH)/*.c))
+layer    = $(filter-out %_test.c %_bench.c %_fuzz.c %_main.c,$(wildcard src/$(1)/*.c) $(wildcard src/$(1)/*/*.c) $(wildcard src/$(1)/arch/$(ARCH)/*.c))
 src_c   := $(filter-out $(foreach d,$(wildcard src/*/arch/*),$(if $(filter %/$(ARCH),$(d)),,$(wildcard $(d)/*.c))),$(foreach l,$(layers),$(sort $(call layer,$(l)))))
 obj      = $(patsubst src/%.c,$(B)/obj/%.o,$(filter $(foreach l,$(1),src/$(l)/%),$(src_c)))
 
@@ -42,16 +48,18 @@ $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
 
+entry    = $(patsubst src/%.c,$(B)/obj/%.o,$(wildcard src/$(1)/*_main.c))
+link     = $(CC) $(XCFLAGS) $(CFLAGS) $(1) $^ -o $@ $(XLDFLAGS) $(LIBS)
 $(B)/xlane: $(call obj,$(core) cli)
-	$(CC) $(XCFLAGS) $(CFLAGS) $^ -o $@ $(LIBS)
+	$(link)
 $(B)/libxlane.a: $(call obj,$(core))
 	rm -f $@ && $(CROSS)ar rcs $@ $^
 $(B)/libxlane.so: $(call obj,$(core))
-	$(CC) $(XCFLAGS) $(CFLAGS) -shared $^ -o $@ $(LIBS)
-$(B)/libxlane-cpu.so: $(call obj,base ir pass cpu)
-	$(CC) $(XCFLAGS) $(CFLAGS) -shared $^ -o $@ $(LIBS)
-$(B)/libxlane-guard.so: $(call obj,base ir pass pjrt lane guard)
-	$(CC) $(XCFLAGS) $(CFLAGS) -shared $^ -o $@ $(LIBS)
+	$(call link,-shared)
+$(B)/libxlane-cpu.so: $(call obj,base ir pass cpu) $(call entry,cpu)
+	$(call link,-shared)
+$(B)/libxlane-guard.so: $(call obj,base ir pass pjrt lane guard) $(call entry,guard)
+	$(call link,-shared)
 
 # A test program takes what it needs of all layers (but the command's main) from one archive.
 $(B)/test/all.a: $(filter-out $(B)/obj/cli/main.o,$(call obj,$(layers)))
@@ -61,7 +69,17 @@ test_c  := $(wildcard src/*/*_test.c)
 tests   := $(patsubst src/%.c,$(B)/test/%,$(if $(T),$(foreach t,$(test_c),$(if $(findstring $(T),$(t)),$(t))),$(test_c)))
 $(B)/test/%: $(B)/obj/%.o $(B)/test/all.a
 	@mkdir -p $(@D)
-	$(CC) $(XCFLAGS) $(CFLAGS) $^ -o $@ $(LIBS)
+	$(link)
+benches := $(patsubst src/%.c,$(B)/bench/%,$(wildcard src/*/*_bench.c))
+$(B)/bench/%: $(B)/obj/%.o $(B)/test/all.a
+	@mkdir -p $(@D)
+	$(link)
+build-bench: $(benches)
+fuzzers := $(patsubst src/%.c,$(B)/fuzz/%,$(wildcard src/*/*_fuzz.c))
+$(B)/fuzz/%: $(B)/obj/%.o $(B)/test/all.a
+	@mkdir -p $(@D)
+	$(call link,-fsanitize=fuzzer)
+build-fuzz: $(fuzzers)
 .PRECIOUS: $(B)/obj/%.o
 build-tests: $(tests)
 test: $(tests)
@@ -73,7 +91,30 @@ $(B)/bench/%: bench/%.c $(call obj,base ir pass cpu)
 	$(CC) $(XCFLAGS) $(CFLAGS) $^ -o $@ $(LIBS)
 bench: $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/*.c))
 
+VERSION := $(shell sed -n 's/.*XL_VERSION "\(.*\)"/\1/p' src/base/version.h)
+PREFIX  ?= /usr/local
+headers := $(wildcard include/xlane/*.h)
+install: all
+	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/xlane
+	install -m 755 $(B)/xlane $(DESTDIR)$(PREFIX)/bin/
+	install -m 755 $(wildcard $(B)/*.so) $(DESTDIR)$(PREFIX)/lib/
+	install -m 644 $(B)/libxlane.a $(DESTDIR)$(PREFIX)/lib/
+	$(if $(headers),install -m 644 $(headers) $(DESTDIR)$(PREFIX)/include/xlane/)
+	printf '%s\n' 'prefix=$(PREFIX)' 'Name: xlane' 'Description: the XLA training lane in C' 'Version: $(VERSION)' \
+	    'Cflags: -I$${prefix}/include' 'Libs: -L$${prefix}/lib -lxlane' 'Libs.private: $(LIBS)' \
+	    >$(DESTDIR)$(PREFIX)/lib/pkgconfig/xlane.pc
+
+# One tarball that runs on a bare glibc machine: the libraries that are not everywhere travel along, under their sonames.
+bundle_name := xlane-$(VERSION)-$(ARCH)
+bundle: all
+	rm -rf $(B)/bundle && $(MAKE) --no-print-directory install DESTDIR=$(B)/bundle/ PREFIX=$(bundle_name)
+	sed -i 's,^prefix=.*,prefix=$${pcfiledir}/../..,' $(B)/bundle/$(bundle_name)/lib/pkgconfig/xlane.pc
+	for l in zstd sodium yaml; do f=$$(readlink -f $$($(CC) -print-file-name=lib$$l.so)) && \
+	    install -m 644 $$f $(B)/bundle/$(bundle_name)/lib/$$($(CROSS)readelf -d $$f | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p') || exit 1; done
+	cp LICENSE README.md $(B)/bundle/$(bundle_name)/
+	tar -C $(B)/bundle -czf build/$(bundle_name).tar.gz $(bundle_name)
+
 clean:
 	rm -rf $(B)
-.PHONY: all test build-tests bench clean
+.PHONY: all test build-tests build-bench build-fuzz install bundle clean
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
