@@ -4,8 +4,8 @@
 #   make SAN=address,undefined test      make SAN=thread test
 #   make CROSS=x86_64-linux-gnu-         (or aarch64-linux-gnu-) a cross build in its own folder
 #   make install PREFIX=/usr/local       make bundle (a relocatable tarball)
-# A file src/<layer>/<x>.c belongs to its layer's libraries. Named <x>_test.c, <x>_bench.c or <x>_fuzz.c it is a program
-# of its own; named <x>_main.c it holds the entry points of its layer's library (GetPjrtApi) and is in no other.
+# A file src/<layer>/<x>.c belongs to its layer's libraries. Named <x>_test.c or <x>_fuzz.c it is a program of its own; named
+# <x>_main.c it holds the entry points of its layer's library (GetPjrtApi) and is in no other.
 CC      ?= cc
 SAN     ?=
 CROSS   ?=
@@ -37,18 +37,20 @@ CFLAGS_gemm_avx512_bf16 = $(CFLAGS_gemm_avx512) -mavx512bf16
 LIBS     = -lyaml -lsodium -lzstd -lpthread -ldl -lm
 
 layers  := base ir pass pjrt lane guard cpu train cli
-layer    = $(filter-out %_test.c %_bench.c %_fuzz.c %_main.c,$(wildcard src/$(1)/*.c) $(wildcard src/$(1)/*/*.c) $(wildcard src/$(1)/arch/$(ARCH)/*.c))
+layer    = $(filter-out %_test.c %_fuzz.c %_main.c,$(wildcard src/$(1)/*.c) $(wildcard src/$(1)/*/*.c) $(wildcard src/$(1)/arch/$(ARCH)/*.c))
 src_c   := $(filter-out $(foreach d,$(wildcard src/*/arch/*),$(if $(filter %/$(ARCH),$(d)),,$(wildcard $(d)/*.c))),$(foreach l,$(layers),$(sort $(call layer,$(l)))))
 obj      = $(patsubst src/%.c,$(B)/obj/%.o,$(filter $(foreach l,$(1),src/$(l)/%),$(src_c)))
 
 core    := base ir pass pjrt lane train
-all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(if $(wildcard src/cpu/*.c),$(B)/libxlane-cpu.so) $(if $(wildcard src/guard/*.c),$(B)/libxlane-guard.so)
+plugins := $(if $(wildcard src/cpu/*.c),$(B)/libxlane-cpu.so) $(if $(filter src/guard/%,$(src_c)),$(B)/libxlane-guard.so) \
+           $(if $(wildcard src/guard/preload_main.c),$(B)/libxlane-preload.so)
+all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins)
 
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
 
-entry    = $(patsubst src/%.c,$(B)/obj/%.o,$(wildcard src/$(1)/*_main.c))
+entry    = $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out %/preload_main.c,$(wildcard src/$(1)/*_main.c)))
 link     = $(CC) $(XCFLAGS) $(CFLAGS) $(1) $^ -o $@ $(XLDFLAGS) $(LIBS)
 $(B)/xlane: $(call obj,$(core) cli)
 	$(link)
@@ -60,6 +62,8 @@ $(B)/libxlane-cpu.so: $(call obj,base ir pass cpu) $(call entry,cpu)
 	$(call link,-shared)
 $(B)/libxlane-guard.so: $(call obj,base ir pass pjrt lane guard) $(call entry,guard)
 	$(call link,-shared)
+$(B)/libxlane-preload.so: $(B)/obj/guard/preload_main.o
+	$(CC) $(XCFLAGS) $(CFLAGS) -shared $^ -o $@ $(LDFLAGS) -ldl
 
 # A test program takes what it needs of all layers (but the command's main) from one archive.
 $(B)/test/all.a: $(filter-out $(B)/obj/cli/main.o,$(call obj,$(layers)))
@@ -70,11 +74,6 @@ tests   := $(patsubst src/%.c,$(B)/test/%,$(if $(T),$(foreach t,$(test_c),$(if $
 $(B)/test/%: $(B)/obj/%.o $(B)/test/all.a
 	@mkdir -p $(@D)
 	$(link)
-benches := $(patsubst src/%.c,$(B)/bench/%,$(wildcard src/*/*_bench.c))
-$(B)/bench/%: $(B)/obj/%.o $(B)/test/all.a
-	@mkdir -p $(@D)
-	$(link)
-build-bench: $(benches)
 fuzzers := $(patsubst src/%.c,$(B)/fuzz/%,$(wildcard src/*/*_fuzz.c))
 $(B)/fuzz/%: $(B)/obj/%.o $(B)/test/all.a
 	@mkdir -p $(@D)
@@ -86,10 +85,11 @@ test: $(tests)
 	@fail=0; for t in $(tests); do echo "== $$t"; $(RUN) $$t || fail=1; done; exit $$fail
 
 # Programs that measure; each is bench/<name>.c and prints a table.
-$(B)/bench/%: bench/%.c $(call obj,base ir pass cpu)
+$(B)/bench/%: bench/%.c $(B)/test/all.a
 	@mkdir -p $(@D)
-	$(CC) $(XCFLAGS) $(CFLAGS) $^ -o $@ $(LIBS)
-bench: $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/*.c))
+	$(link)
+build-bench: $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/*.c))
+bench: build-bench
 
 VERSION := $(shell sed -n 's/.*XL_VERSION "\(.*\)"/\1/p' src/base/version.h)
 PREFIX  ?= /usr/local
@@ -116,5 +116,5 @@ bundle: all
 
 clean:
 	rm -rf $(B)
-.PHONY: all test build-tests build-bench build-fuzz install bundle clean
+.PHONY: all test build-tests build-bench bench build-fuzz install bundle clean
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
