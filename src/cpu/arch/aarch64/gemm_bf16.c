@@ -18,11 +18,14 @@ static void bfmmla_8x12(size_t k, const void *av, const void *bv, void *cv, ptrd
     for (size_t p = 0; p < k; p += 4, a += 32, b += 48) {
         bfloat16x8_t x[4] = { vld1q_bf16(a), vld1q_bf16(a + 8), vld1q_bf16(a + 16), vld1q_bf16(a + 24) };
         UNROLL
-        for (int j = 0; j < 6; j++) {
-            bfloat16x8_t y = vld1q_bf16(b + 8 * j);
+        for (int h = 0; h < 6; h += 3) {
+            bfloat16x8_t y[3] = { vld1q_bf16(b + 8 * h), vld1q_bf16(b + 8 * h + 8), vld1q_bf16(b + 8 * h + 16) };
             UNROLL
-            for (int i = 0; i < 4; i++)
-                acc[i][j] = vbfmmlaq_f32(acc[i][j], x[i], y);
+            for (int j = 0; j < 3; j++)
+                UNROLL
+                for (int i = 0; i < 4; i++)
+                    acc[i][h + j] = vbfmmlaq_f32(acc[i][h + j], x[i], y[j]);
+            __asm__ volatile("" ::: "memory");               /* all six of B at once would not fit beside 24 sums and A */
         }
     }
     UNROLL
