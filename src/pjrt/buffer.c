@@ -64,11 +64,11 @@ xl_error *xl_buffer_from_host(const xl_device *d, xl_elem elem, xl_dims dims, co
     XL_DO(xl_buffer_own(c, args.buffer, out));
     /* DURING_CALL is over with the call, whatever the event says; for the others the caller keeps or waits. */
     if (opts->rule == XL_HOST_DURING_CALL && !opts->done) {
-        xl_event *e = NULL;
-        XL_DO(xl_event_own(c->plugin, args.done_with_host_buffer, &e));
-        xl_event_free(e);
+        xl_fence *e = NULL;
+        XL_DO(xl_fence_own(c->plugin, args.done_with_host_buffer, &e));
+        xl_fence_free(e);
     } else {
-        XL_DO(xl_event_settle(c->plugin, args.done_with_host_buffer, opts->done));
+        XL_DO(xl_fence_settle(c->plugin, args.done_with_host_buffer, opts->done));
     }
 out:
     if (err) {
@@ -78,7 +78,7 @@ out:
     return err;
 }
 
-xl_error *xl_buffer_to_host(const xl_buffer *b, void *dst, size_t size, xl_event **done)
+xl_error *xl_buffer_to_host(const xl_buffer *b, void *dst, size_t size, xl_fence **done)
 {
     xl_error *err = NULL;
     const xl_plugin *p = b->client->plugin;
@@ -94,7 +94,7 @@ xl_error *xl_buffer_to_host(const xl_buffer *b, void *dst, size_t size, xl_event
     PJRT_Buffer_ToHostBuffer_Args args = { .struct_size = sizeof args, .src = b->handle, .host_layout = &rows, .dst = dst,
                                            .dst_size = size };
     XL_DO(PJRT_CALL(p, PJRT_Buffer_ToHostBuffer, &args));
-    err = xl_event_settle(p, args.event, done);
+    err = xl_fence_settle(p, args.event, done);
 out:
     xl_arena_fini(&tmp);
     return err;
@@ -132,12 +132,12 @@ xl_error *xl_buffer_bytes(const xl_buffer *b, size_t *out)
     return err;
 }
 
-xl_error *xl_buffer_ready(const xl_buffer *b, xl_event **out)
+xl_error *xl_buffer_ready(const xl_buffer *b, xl_fence **out)
 {
     *out = NULL;
     PJRT_Buffer_ReadyEvent_Args args = { .struct_size = sizeof args, .buffer = b->handle };
     xl_error *err = PJRT_CALL(b->client->plugin, PJRT_Buffer_ReadyEvent, &args);
-    return err ? err : xl_event_own(b->client->plugin, args.event, out);
+    return err ? err : xl_fence_own(b->client->plugin, args.event, out);
 }
 
 xl_error *xl_buffer_is_deleted(const xl_buffer *b, bool *out)

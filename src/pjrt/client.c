@@ -324,25 +324,25 @@ xl_error *xl_device_memory_reset_peak(const xl_device *d)
     return PJRT_CALL(d->client->plugin, PJRT_Device_ClearMemoryStats, &args);
 }
 
-/* ---- Events ---- */
+/* ---- Fences ---- */
 
-xl_error *xl_event_own(const xl_plugin *p, PJRT_Event *handle, xl_event **out)
+xl_error *xl_fence_own(const xl_plugin *p, PJRT_Event *handle, xl_fence **out)
 {
     *out = NULL;
     if (!handle)
         return XL_ERR(INTERNAL, "%s gave no event where the interface demands one", p->file);
-    xl_event *e = malloc(sizeof *e);
+    xl_fence *e = malloc(sizeof *e);
     if (!e) {
         PJRT_Event_Destroy_Args gone = { .struct_size = sizeof gone, .event = handle };
         xl_error_free(PJRT_CALL(p, PJRT_Event_Destroy, &gone));
         return XL_ERR(EXHAUSTED, "out of memory");
     }
-    *e = (xl_event){ p, handle };
+    *e = (xl_fence){ p, handle };
     *out = e;
     return NULL;
 }
 
-void xl_event_free(xl_event *e)
+void xl_fence_free(xl_fence *e)
 {
     if (!e)
         return;
@@ -351,7 +351,7 @@ void xl_event_free(xl_event *e)
     free(e);
 }
 
-xl_error *xl_event_is_ready(const xl_event *e, bool *out)
+xl_error *xl_fence_is_ready(const xl_fence *e, bool *out)
 {
     PJRT_Event_IsReady_Args args = { .struct_size = sizeof args, .event = e->handle };
     xl_error *err = PJRT_CALL(e->plugin, PJRT_Event_IsReady, &args);
@@ -368,7 +368,7 @@ static void ready(PJRT_Error *error, void *user_arg)
     r.fn(xl_plugin_error(r.plugin, "the awaited work", error), r.arg);
 }
 
-xl_error *xl_event_on_ready(xl_event *e, void (*fn)(xl_error *err, void *arg), void *arg)
+xl_error *xl_fence_on_ready(xl_fence *e, void (*fn)(xl_error *err, void *arg), void *arg)
 {
     on_ready *r = malloc(sizeof *r);
     if (!r)
@@ -394,11 +394,11 @@ static void wake(xl_error *err, void *arg)
 }
 
 /* Frontends never call Event_Await, so plugins exist that have only OnReady. */
-static xl_error *await_by_callback(xl_event *e)
+static xl_error *await_by_callback(xl_fence *e)
 {
     xl_error *err = NULL;
     waiter w = { .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
-    XL_DO(xl_event_on_ready(e, wake, &w));
+    XL_DO(xl_fence_on_ready(e, wake, &w));
     pthread_mutex_lock(&w.lock);
     while (!w.done)
         pthread_cond_wait(&w.cond, &w.lock);
@@ -410,7 +410,7 @@ out:
     return err;
 }
 
-xl_error *xl_event_await(xl_event *e)
+xl_error *xl_fence_await(xl_fence *e)
 {
     bool is_ready;
     if (!PJRT_CAN(e->plugin, PJRT_Event_Await))
@@ -419,7 +419,7 @@ xl_error *xl_event_await(xl_event *e)
     xl_error *err = PJRT_CALL(e->plugin, PJRT_Event_Await, &args);
     /* UNIMPLEMENTED may be Await's answer or that of the work; the work's comes with a ready event. */
     if (xl_error_code(err) == XL_CODE_UNIMPLEMENTED) {
-        xl_error *ask = xl_event_is_ready(e, &is_ready);
+        xl_error *ask = xl_fence_is_ready(e, &is_ready);
         if (!ask && !is_ready) {
             xl_error_free(err);
             return await_by_callback(e);
@@ -429,18 +429,18 @@ xl_error *xl_event_await(xl_event *e)
     return err;
 }
 
-xl_error *xl_event_settle(const xl_plugin *p, PJRT_Event *handle, xl_event **done)
+xl_error *xl_fence_settle(const xl_plugin *p, PJRT_Event *handle, xl_fence **done)
 {
     xl_error *err = NULL;
-    xl_event *e = NULL;
-    XL_DO(xl_event_own(p, handle, &e));
+    xl_fence *e = NULL;
+    XL_DO(xl_fence_own(p, handle, &e));
     if (done) {
         *done = e;
         e = NULL;
     } else {
-        err = xl_event_await(e);
+        err = xl_fence_await(e);
     }
 out:
-    xl_event_free(e);
+    xl_fence_free(e);
     return err;
 }

@@ -3,7 +3,7 @@
  * plugins older and newer than this project's header: what a plugin does not offer is an UNIMPLEMENTED error that names
  * the call and the plugin's version.
  * Any thread may use a client and what belongs to it; open, close and free are for one thread each. Free buffers,
- * events and programs before their client is closed. Devices, memories and strings are borrowed until then. */
+ * fences and programs before their client is closed. Devices, memories and strings are borrowed until then. */
 #ifndef XL_PJRT_CLIENT_H
 #define XL_PJRT_CLIENT_H
 
@@ -11,7 +11,7 @@
 
 typedef struct xl_client xl_client;
 typedef struct xl_buffer xl_buffer;
-typedef struct xl_event xl_event;
+typedef struct xl_fence xl_fence;
 
 /* Element types; the numbers are PJRT's. */
 typedef enum {
@@ -90,29 +90,29 @@ typedef struct {
     const int64_t *strides;                  /* bytes, one per dimension, may be zero or negative; NULL: dense, row by row */
     const int64_t *minor_to_major;           /* layout on the device; NULL: the plugin's default */
     const xl_memory *memory;                 /* NULL: the device's default */
-    xl_event **done;                         /* wanted with UNTIL_DONE and ZERO_COPY, else NULL */
+    xl_fence **done;                         /* wanted with UNTIL_DONE and ZERO_COPY, else NULL */
 } xl_host_opts;
 /* Copies `data` to `d`. opts may be NULL. The caller owns *out. */
 xl_error *xl_buffer_from_host(const xl_device *d, xl_elem elem, xl_dims dims, const void *data, const xl_host_opts *opts,
                               xl_buffer **out) XL_MUST_USE;
 /* Copies to `dst`, dense and row by row; `size` must be the exact number of bytes. Waits, unless `done` is given. */
-xl_error *xl_buffer_to_host(const xl_buffer *b, void *dst, size_t size, xl_event **done) XL_MUST_USE;
+xl_error *xl_buffer_to_host(const xl_buffer *b, void *dst, size_t size, xl_fence **done) XL_MUST_USE;
 xl_error *xl_buffer_elem(const xl_buffer *b, xl_elem *out) XL_MUST_USE;
 xl_error *xl_buffer_dims(const xl_buffer *b, xl_dims *out) XL_MUST_USE;      /* borrowed until the buffer is freed */
 xl_error *xl_buffer_device(const xl_buffer *b, const xl_device **out) XL_MUST_USE;
 xl_error *xl_buffer_bytes(const xl_buffer *b, size_t *out) XL_MUST_USE;      /* on the device */
-xl_error *xl_buffer_ready(const xl_buffer *b, xl_event **out) XL_MUST_USE;   /* when its content is there */
+xl_error *xl_buffer_ready(const xl_buffer *b, xl_fence **out) XL_MUST_USE;   /* when its content is there */
 xl_error *xl_buffer_is_deleted(const xl_buffer *b, bool *out) XL_MUST_USE;   /* donated or deleted */
 xl_error *xl_buffer_copy(const xl_buffer *b, const xl_device *to, xl_buffer **out) XL_MUST_USE;
 xl_error *xl_buffer_delete(xl_buffer *b) XL_MUST_USE;                        /* gives the memory back, keeps the handle */
 void xl_buffer_free(xl_buffer *b);
 
-/* ---- Events ---- */
-xl_error *xl_event_await(xl_event *e) XL_MUST_USE;              /* waits; the error is that of the work */
-xl_error *xl_event_is_ready(const xl_event *e, bool *out) XL_MUST_USE;
+/* ---- Fences: when work on a device is done (PJRT calls them events) ---- */
+xl_error *xl_fence_await(xl_fence *e) XL_MUST_USE;              /* waits; the error is that of the work */
+xl_error *xl_fence_is_ready(const xl_fence *e, bool *out) XL_MUST_USE;
 /* Calls fn once, perhaps before this returns, perhaps from a thread of the plugin; fn owns the error. The event may be
  * freed at once. */
-xl_error *xl_event_on_ready(xl_event *e, void (*fn)(xl_error *err, void *arg), void *arg) XL_MUST_USE;
-void xl_event_free(xl_event *e);
+xl_error *xl_fence_on_ready(xl_fence *e, void (*fn)(xl_error *err, void *arg), void *arg) XL_MUST_USE;
+void xl_fence_free(xl_fence *e);
 
 #endif

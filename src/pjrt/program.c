@@ -195,7 +195,7 @@ xl_error *xl_program_execute(const xl_program *p, const xl_exec *x)
                 xl_error_free(one);
         }
         if (x->done) {
-            xl_error *one = xl_event_own(c->plugin, event[d], &x->done[d]);
+            xl_error *one = xl_fence_own(c->plugin, event[d], &x->done[d]);
             if (!err)
                 err = one;
             else
@@ -209,7 +209,7 @@ xl_error *xl_program_execute(const xl_program *p, const xl_exec *x)
                 x->out[d][i] = NULL;
             }
             if (x->done) {
-                xl_event_free(x->done[d]);
+                xl_fence_free(x->done[d]);
                 x->done[d] = NULL;
             }
         }

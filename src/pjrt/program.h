@@ -35,7 +35,7 @@ typedef struct {
     const xl_device *only;            /* a portable program on this one device; ndevice is 1 */
     int launch_id;                    /* the same on every process of one launch */
     const char *where;                /* file and line of the caller, for the plugin's profiles; NULL: none */
-    xl_event **done;                  /* [ndevice], owned by the caller; NULL: not wanted */
+    xl_fence **done;                  /* [ndevice], owned by the caller; NULL: not wanted */
 } xl_exec;
 /* Starts the program and returns; the outputs become ready later. */
 xl_error *xl_program_execute(const xl_program *p, const xl_exec *x) XL_MUST_USE;
