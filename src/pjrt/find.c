@@ -39,6 +39,14 @@ static bool any_exists(const char *const *pattern)
 
 static bool has_devices(int kind) { return kind < 0 || !kinds[kind].nodes[0] || any_exists(kinds[kind].nodes); }
 
+const char *xl_plugin_kind(const char *path)
+{
+    int k = kind_of(path);
+    return k < 0 ? NULL : kinds[k].name;
+}
+
+bool xl_plugin_has_devices(const char *path) { return has_devices(kind_of(path)); }
+
 typedef struct { xl_arena *a; const char **p; size_t n, cap; } list;
 
 static void add(list *l, const char *s)
@@ -201,7 +209,8 @@ static xl_error *by_name(xl_arena *a, const char *named, const char *how, xl_plu
                       "install it (pip install %s) or give its path",
                       named, k == 0 ? "libtpu" : "jax-cuda13-pjrt");
     }
-    c->path = xl_str_c(a, xl_str_of(named));
+    /* A bare name is a file here: the loader must not go looking for it elsewhere. */
+    c->path = strchr(named, '/') ? xl_str_c(a, xl_str_of(named)) : xl_strf(a, "./%s", named).p;
     c->why = xl_strf(a, "named by %s", how).p;
     return NULL;
 }

@@ -85,6 +85,45 @@ out:
     return err;
 }
 
+/* The note lies in a PT_NOTE segment: {name size, description size, type 3, "GNU\0", id}. Whatever does not fit is "none". */
+xl_str xl_plugin_build_id(xl_arena *a, const char *path)
+{
+    xl_buf hex = { 0 };
+    Elf64_Ehdr head;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || pread(fd, &head, sizeof head, 0) != sizeof head || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
+        head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_phentsize != sizeof(Elf64_Phdr))
+        goto out;
+    for (int i = 0; i < head.e_phnum && !hex.n; i++) {
+        Elf64_Phdr ph;
+        unsigned char note[4096];
+        if (pread(fd, &ph, sizeof ph, (off_t)(head.e_phoff + (uint64_t)i * sizeof ph)) != sizeof ph)
+            break;
+        if (ph.p_type != PT_NOTE)
+            continue;
+        ssize_t got = pread(fd, note, ph.p_filesz < sizeof note ? (size_t)ph.p_filesz : sizeof note, (off_t)ph.p_offset);
+        for (size_t at = 0; got > 0 && at + 12 <= (size_t)got && !hex.n;) {
+            uint32_t name, desc, type;
+            memcpy(&name, note + at, 4);
+            memcpy(&desc, note + at + 4, 4);
+            memcpy(&type, note + at + 8, 4);
+            size_t body = at + 12 + (((size_t)name + 3) & ~(size_t)3), next = body + (((size_t)desc + 3) & ~(size_t)3);
+            if (next > (size_t)got)
+                break;
+            if (type == NT_GNU_BUILD_ID && name == 4 && memcmp(note + at + 12, "GNU", 4) == 0)
+                for (uint32_t k = 0; k < desc && k < 64; k++)
+                    xl_buf_printf(&hex, "%02x", note[body + k]);
+            at = next;
+        }
+    }
+out:
+    if (fd >= 0)
+        close(fd);
+    xl_str id = xl_str_dup(a, xl_buf_view(&hex));
+    xl_buf_fini(&hex);
+    return id;
+}
+
 /* dlerror's text for the commonest case, turned round: "needs libfoo.so.1, which is not installed". */
 static xl_error *dlopen_error(const char *path, const char *said)
 {

@@ -26,6 +26,8 @@ typedef struct {
 /* Looks at the file without running any of it: is it there, is it a shared object, is it for this machine?
  * NOT_FOUND: no such file. UNAVAILABLE: it cannot be loaded here, and why. */
 xl_error *xl_plugin_inspect(const char *path) XL_MUST_USE;
+/* The build id the linker gave the file, in hexadecimal; empty if it has none. Cheap, unlike hashing half a gigabyte. */
+xl_str xl_plugin_build_id(xl_arena *a, const char *path);
 /* Opens `path` and asks it for its table. NOT_FOUND and UNAVAILABLE as above; PRECONDITION: it loads, but is no plugin
  * or one of a version that does not fit. Nothing of the plugin but its constructors and GetPjrtApi has run. */
 xl_error *xl_plugin_load(const char *path, xl_plugin **out) XL_MUST_USE;
@@ -57,6 +59,9 @@ typedef struct {
     size_t npassed_over;
 } xl_plugin_choice;
 xl_error *xl_plugin_find(xl_arena *a, const xl_plugin_wish *wish, xl_plugin_choice *out) XL_MUST_USE;
+/* Which devices a plugin wants, by its file name: "tpu", "cuda", "rocm", "cpu"; NULL if the name does not tell. */
+const char *xl_plugin_kind(const char *path);
+bool xl_plugin_has_devices(const char *path);   /* are their device files here? true where the name does not tell */
 /* site-packages folders of the Python in the environment (VIRTUAL_ENV, CONDA_PREFIX, python3 in PATH, ~/.local). */
 const char **xl_python_sites(xl_arena *a, size_t *n);
 
