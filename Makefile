@@ -27,7 +27,10 @@ LDFLAGS ?=
 XLDFLAGS = $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN' $(if $(SAN),,-Wl,-z,defs)
 # Kernels want the vectoriser; what each needs beyond $(OPT) is said here.
 CFLAGS_dtype = -O3
-# Products in a micro-kernel are fused with the sum they go into, by design; nowhere else.
+# Products in a micro-kernel or a polynomial are fused with the sum they go into, by design; nowhere else.
+CFLAGS_vmath_generic = -O3 -ffp-contract=fast
+CFLAGS_vmath_avx2 = $(CFLAGS_gemm_avx2)
+CFLAGS_vmath_avx512 = $(CFLAGS_gemm_avx512)
 CFLAGS_gemm_generic = -O3 -ffp-contract=fast
 CFLAGS_gemm_neon = -O3 -ffp-contract=fast
 CFLAGS_gemm_bf16 = -O3 -march=armv8.2-a+bf16
