@@ -100,7 +100,7 @@ TEST(proc_calls_a_function_in_a_child)
     CHECK(strstr(r.err.p, "more noise\n") && strstr(r.err.p, "noise\n"));
     CHECK_OK(xl_proc_call(&a, die, "goodbye", 10000, &r));
     CHECK_INT(r.signal, SIGABRT);
-    CHECK_STR(r.err.p, "last words: goodbye\n");
+    CHECK(xl_str_starts(r.err, XL_STR("last words: goodbye\n"))); /* an emulator adds a line of its own */
     CHECK(xl_str_is(xl_proc_words(&a, &r), "ended by signal 6 (Aborted)"));
     CHECK_OK(xl_proc_call(&a, hang, NULL, 100, &r));
     CHECK(r.timed_out);
