@@ -83,7 +83,22 @@ $(B)/fuzz/%: $(B)/obj/%.o $(B)/test/all.a
 	$(call link,-fsanitize=fuzzer)
 build-fuzz: $(fuzzers)
 .PRECIOUS: $(B)/obj/%.o
-build-tests: $(tests)
+# Plugins with something wrong, for the tests of the probe and of pjrt/; one needs a library that is gone by then.
+plugins := $(patsubst test/plugins/%.c,$(B)/test/plugins/%.so,$(filter-out %/gone.c,$(wildcard test/plugins/*.c)))
+$(B)/test/plugins/%.so: test/plugins/%.c test/plugins/fake.h src/pjrt/abi.h
+	@mkdir -p $(@D)
+	$(CC) $(XCFLAGS) $(CFLAGS) -shared -fno-sanitize=all $< -o $@
+$(B)/test/plugins/dependency.so: test/plugins/dependency.c test/plugins/gone.c
+	@mkdir -p $(@D)/gone
+	$(CC) $(XCFLAGS) $(CFLAGS) -shared test/plugins/gone.c -o $(@D)/gone/libxlane-test-gone.so
+	$(CC) $(XCFLAGS) $(CFLAGS) -shared $< -o $@ -L$(@D)/gone -lxlane-test-gone
+	rm -r $(@D)/gone
+# Small programs that whole-program tests talk to.
+tools   := $(patsubst test/tool/%.c,$(B)/test/tool/%,$(wildcard test/tool/*.c))
+$(B)/test/tool/%: test/tool/%.c $(B)/test/all.a
+	@mkdir -p $(@D)
+	$(CC) $(XCFLAGS) $(CFLAGS) $^ -o $@ $(LIBS)
+build-tests: $(tests) $(plugins) $(tools)
 test: $(tests)
 	@fail=0; for t in $(tests); do echo "== $$t"; $(RUN) $$t || fail=1; done; exit $$fail
 
