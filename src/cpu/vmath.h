@@ -3,7 +3,7 @@
  * but in sin, cos and tan, where a vector with an element past 2^28 takes the slow way. NaN, infinity, -0 and subnormals
  * are what libm makes of them, with one exception: which NaN comes out is not promised. Any thread may call.
  *
- * Errors in f32, in units in the last place of the true result (test/vmath measures them over all exponents):
+ * Errors in f32, in units in the last place of the true result (vmath_test.c measures them over all exponents):
  *   sqrt 0.5    exp exp2 log log2 log10 rsqrt cbrt sin cos tan sinh cosh asin acos atan asinh acosh atanh expm1 log1p pow atan2 erfc 1
  *   tanh logistic erf 2
  * f64 is libm's, element by element; logistic and rsqrt 2 ulp. */

@@ -1,12 +1,18 @@
 /* src/cpu/kernel/gemm_pack.inl: packing S into panels of P, one always-inline body called with constants. Include after
- * defining S (source), P (packed), LOAD(s), NAME(f). */
+ * defining S (source), P (packed), LOAD(s), NAME(f), and, if four elements can be had as a vector of P, LOAD4(p). */
 __attribute__((always_inline)) static inline void NAME(pack)(P *restrict dst, const S *restrict src, ptrdiff_t rs, ptrdiff_t cs,
                                                               size_t rows, size_t k, size_t kpad, size_t R, size_t KR)
 {
     if (KR == 1 && rows == R && rs == 1) {
-        for (size_t p = 0; p < k; p++, src += cs, dst += R)
-            for (size_t i = 0; i < R; i++)
+        for (size_t p = 0; p < k; p++, src += cs, dst += R) {
+            size_t i = 0;
+#ifdef LOAD4
+            for (; i + 4 <= R; i += 4)
+                *(f32x4 *)(dst + i) = LOAD4(src + i);
+#endif
+            for (; i < R; i++)
                 dst[i] = LOAD(src[i]);
+        }
         return;
     }
     if (KR == 1 && rows == R && cs == 1) {
@@ -18,6 +24,17 @@ __attribute__((always_inline)) static inline void NAME(pack)(P *restrict dst, co
                         dst[(p + q) * R + i] = LOAD(src[(ptrdiff_t)i * rs + (ptrdiff_t)(p + q)]);
                     continue;
                 }
+#ifdef LOAD4
+                const S *q0 = src + (ptrdiff_t)i * rs + (ptrdiff_t)p;
+                f32x4 a = LOAD4(q0), b = LOAD4(q0 + rs), c = LOAD4(q0 + 2 * rs), d = LOAD4(q0 + 3 * rs);
+                f32x4 ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+                f32x4 cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+                P *to = dst + p * R + i;
+                *(f32x4 *)to = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
+                *(f32x4 *)(to + R) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+                *(f32x4 *)(to + 2 * R) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
+                *(f32x4 *)(to + 3 * R) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+#else
                 P t[4][4];
                 for (size_t r = 0; r < 4; r++)
                     for (size_t q = 0; q < 4; q++)
@@ -25,6 +42,7 @@ __attribute__((always_inline)) static inline void NAME(pack)(P *restrict dst, co
                 for (size_t q = 0; q < 4; q++)
                     for (size_t r = 0; r < 4; r++)
                         dst[(p + q) * R + i + r] = t[q][r];
+#endif
             }
         for (; p < k; p++)
             for (size_t i = 0; i < R; i++)
@@ -69,4 +87,5 @@ static void NAME(pack_b)(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs,
 }
 #undef S
 #undef LOAD
+#undef LOAD4
 #undef NAME

@@ -1,5 +1,9 @@
 /* src/cpu/kernel/gemm_set.inl: all the kernels of one instruction set from the compiler's vectors. Include after defining ISA(f),
  * NEEDS, BYTES (of a vector), the tile shapes F32_MR, F32_NV (vectors), F64_MR, F64_NV, and the names as strings. */
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 #include "cpu/dtype.h"
 #include "cpu/feature.h"
 #include "cpu/kernel/gemm.h"
@@ -9,6 +13,32 @@
 #define VEC(t) GLUE(t, _vec)
 #define KSTEP 1
 #define PLAIN(s) (s)
+
+/* Narrow floats by the vector: four for packing, BYTES / 4 for reading in place. */
+#define INLINE __attribute__((always_inline)) static inline
+typedef float f32x4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float f32xn __attribute__((vector_size(BYTES), aligned(4), may_alias));
+typedef uint32_t u32x4 __attribute__((vector_size(16)));
+typedef uint32_t u32xn __attribute__((vector_size(BYTES)));
+typedef uint16_t u16x4 __attribute__((vector_size(8), aligned(2), may_alias));
+typedef uint16_t u16xn __attribute__((vector_size(BYTES / 2), aligned(2), may_alias));
+INLINE f32x4 bf16x4(const uint16_t *p) { return (f32x4)(__builtin_convertvector(*(const u16x4 *)p, u32x4) << 16); }
+INLINE f32xn bf16xn(const uint16_t *p) { return (f32xn)(__builtin_convertvector(*(const u16xn *)p, u32xn) << 16); }
+#if defined(__aarch64__)
+typedef __fp16 f16x4 __attribute__((vector_size(8), aligned(2), may_alias));
+INLINE f32x4 f16_x4(const uint16_t *p) { return __builtin_convertvector(*(const f16x4 *)p, f32x4); }
+INLINE f32xn f16_xn(const uint16_t *p) { return f16_x4(p); }
+#elif defined(__F16C__)
+INLINE f32x4 f16_x4(const uint16_t *p) { return (f32x4)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)p)); }
+#if BYTES == 32
+INLINE f32xn f16_xn(const uint16_t *p) { return (f32xn)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+#else
+INLINE f32xn f16_xn(const uint16_t *p) { return (f32xn)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+#endif
+#else
+INLINE f32x4 f16_x4(const uint16_t *p) { return (f32x4){ xl_f16_load(p[0]), xl_f16_load(p[1]), xl_f16_load(p[2]), xl_f16_load(p[3]) }; }
+INLINE f32xn f16_xn(const uint16_t *p) { return f16_x4(p); }
+#endif
 
 #define P float
 #define LANES (BYTES / 4)
@@ -22,26 +52,32 @@
 #endif
 #define S float
 #define LOAD PLAIN
+#define LOAD4(p) (*(const f32x4 *)(p))
 #define NAME(f) f##_f32
 #include "cpu/kernel/gemm_pack.inl"
 #define S uint16_t
 #define LOAD xl_bf16_load
+#define LOAD4 bf16x4
 #define NAME(f) f##_bf16
 #include "cpu/kernel/gemm_pack.inl"
 #define S uint16_t
 #define LOAD xl_f16_load
+#define LOAD4 f16_x4
 #define NAME(f) f##_f16
 #include "cpu/kernel/gemm_pack.inl"
 #define S float
 #define LOAD PLAIN
+#define GET(p) (*(const f32xn *)(p))
 #define NAME(f) f##_f32
 #include "cpu/kernel/gemm_skinny.inl"
 #define S uint16_t
 #define LOAD xl_bf16_load
+#define GET bf16xn
 #define NAME(f) f##_bf16
 #include "cpu/kernel/gemm_skinny.inl"
 #define S uint16_t
 #define LOAD xl_f16_load
+#define GET f16_xn
 #define NAME(f) f##_f16
 #include "cpu/kernel/gemm_skinny.inl"
 const xl_gemm_kernel ISA(f32) = {
@@ -72,6 +108,7 @@ const xl_gemm_kernel ISA(f32) = {
 #include "cpu/kernel/gemm_pack.inl"
 #define S double
 #define LOAD PLAIN
+#define GET(p) (*(const vec_f64 *)(p))
 #define NAME(f) f##_f64
 #include "cpu/kernel/gemm_skinny.inl"
 const xl_gemm_kernel ISA(f64) = {

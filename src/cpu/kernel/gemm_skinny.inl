@@ -1,15 +1,6 @@
 /* src/cpu/kernel/gemm_skinny.inl: when one of m and n is at most 4, the big matrix is read once, where it lies. Include after
- * defining S (type of the matrix), P (type of the sums), LANES, LOAD(s), NAME(f). */
+ * defining S (type of the matrix), P (type of the sums), LANES, LOAD(s), GET(p) (LANES of them, as a vector of P), NAME(f). */
 typedef P NAME(vec) __attribute__((vector_size(LANES * sizeof(P)), aligned(sizeof(P)), may_alias));
-
-__attribute__((always_inline)) static inline NAME(vec) NAME(get)(const S *s)
-{
-    NAME(vec) v;
-    UNROLL
-    for (int l = 0; l < LANES; l++)
-        v[l] = LOAD(s[l]);
-    return v;
-}
 
 __attribute__((always_inline)) static inline void NAME(axpy_block)(size_t k, const P *x, const S *mat, ptrdiff_t step, P *y,
                                                                    ptrdiff_t ldy, const int count, const int nv)
@@ -21,7 +12,7 @@ __attribute__((always_inline)) static inline void NAME(axpy_block)(size_t k, con
     for (size_t p = 0; p < k; p++, x += 4, mat += step)
         UNROLL
         for (int j = 0; j < nv; j++) {
-            NAME(vec) m = NAME(get)(mat + j * LANES);
+            NAME(vec) m = GET(mat + j * LANES);
             UNROLL
             for (int s = 0; s < count; s++)
                 acc[s * nv + j] += m * x[s];
@@ -83,7 +74,7 @@ __attribute__((always_inline)) static inline void NAME(dot_block)(size_t k, cons
             NAME(vec) xv = *(const NAME(vec) *)(x + p + u * LANES);
             UNROLL
             for (int r = 0; r < rows; r++)
-                acc[r][u] += xv * NAME(get)(mat + r * step + p + u * LANES);
+                acc[r][u] += xv * GET(mat + r * step + p + u * LANES);
         }
     UNROLL
     for (int r = 0; r < rows; r++) {
@@ -110,4 +101,5 @@ static void NAME(dot)(size_t k, size_t n, const void *x, const void *matv, ptrdi
 }
 #undef S
 #undef LOAD
+#undef GET
 #undef NAME
