@@ -1,0 +1,43 @@
+/* src/pass/pass.h
+ * Transformations of a program. Each leaves a program that verifies and gives the same numbers, bit for bit: nothing here
+ * reassociates or assumes that NaN does not happen. Locations stay with the ops. A pass is a file, a prototype here and a row in
+ * pipeline.c. Memory is the module's (see arena.h for what happens when it ends); one thread at a time. */
+#ifndef XL_PASS_PASS_H
+#define XL_PASS_PASS_H
+
+#include "ir/ir.h"
+
+typedef struct {
+    /* Composites for which this says true stay as they are, for a backend that has the op; NULL: none. */
+    bool (*keep_composite)(const xl_op *op);
+    const char *only;                                      /* comma-separated names of passes to run; NULL: all */
+    bool verify;                                           /* after each pass: for tests */
+    void (*after)(void *ctx, const char *pass, const xl_module *m); /* NULL: none; for --dump-after */
+    void *ctx;
+} xl_pipeline_opts;
+
+/* All passes in order. opts may be NULL. */
+xl_error *xl_pipeline_run(xl_module *m, const xl_pipeline_opts *opts) XL_MUST_USE;
+const char *xl_pipeline_names(void);                       /* "inline canonical ...", for messages */
+
+typedef xl_error *xl_pass_fn(xl_module *m, const xl_pipeline_opts *opts);
+xl_pass_fn xl_pass_inline, xl_pass_dce;
+
+/* ---- shared by passes --------------------------------------------------------------------------------------------- */
+/* Whether dropping the op changes anything but its results: effects, collectives, calls and regions that have such. */
+bool xl_op_has_effect(const xl_module *m, const xl_op *op);
+/* Values are renumbered in the order of definition, and what no op defines any more is forgotten. */
+void xl_func_compact(xl_func *f);
+
+/* Replacing values: note the replacements with xl_subst_set while walking in program order, and read operands through it. */
+typedef struct { xl_value *to; uint32_t n; } xl_subst;
+xl_subst xl_subst_new(xl_func *f);                         /* for the values that f has now */
+static inline xl_value xl_subst_get(const xl_subst *s, xl_value v) { return v.id < s->n && s->to[v.id].id != UINT32_MAX ? s->to[v.id] : v; }
+static inline void xl_subst_set(xl_subst *s, xl_value from, xl_value to) { s->to[from.id] = to; }
+static inline void xl_subst_op(const xl_subst *s, xl_op *op)
+{
+    for (uint32_t i = 0; i < op->nin; i++)
+        op->in[i] = xl_subst_get(s, op->in[i]);
+}
+
+#endif
