@@ -430,7 +430,7 @@ static xl_str advice(xl_arena *a, const xl_probe *p)
             return XL_STR("get the plugin for this machine's processor, or move the lane to a machine of the other kind");
         if (says(p->reason, "not found on this machine"))
             return XL_STR("install the package that has the missing library, or add its folder to LD_LIBRARY_PATH");
-        if (says(p->reason, "not a shared library"))
+        if (says(p->reason, "not a shared library") || says(p->reason, "cut short"))
             return XL_STR("this is not a plugin: download it again, or name the .so file");
         return p->ended.n ? XL_STR("read its last words; then try the plugin's previous version")
                           : XL_STR("check the file against its package (pip install --force-reinstall)");

@@ -39,6 +39,26 @@ static const char *file_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* How many bytes the file must have for its segments to be there; 0 where its headers are not to be trusted. A shorter
+ * file would not make dlopen fail but kill the process with SIGBUS. */
+static uint64_t bytes_wanted(int fd)
+{
+    Elf64_Ehdr head;
+    uint64_t most = 0;
+    if (pread(fd, &head, sizeof head, 0) != sizeof head || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+        head.e_phentsize != sizeof(Elf64_Phdr))
+        return 0;
+    for (int i = 0; i < head.e_phnum; i++) {
+        Elf64_Phdr ph;
+        uint64_t end = head.e_phoff + ((uint64_t)i + 1) * sizeof ph;
+        if (pread(fd, &ph, sizeof ph, (off_t)(end - sizeof ph)) != sizeof ph)
+            return end;
+        if (ph.p_type == PT_LOAD && ph.p_offset + ph.p_filesz > most)
+            most = ph.p_offset + ph.p_filesz;
+    }
+    return most;
+}
+
 xl_error *xl_plugin_inspect(const char *path)
 {
     xl_error *err = NULL;
@@ -77,8 +97,12 @@ xl_error *xl_plugin_inspect(const char *path)
                      machine_name(THIS_MACHINE));
         goto out;
     }
+    uint64_t wanted = bytes_wanted(fd);
     if (type != ET_DYN)
         err = XL_ERR(UNAVAILABLE, "%s: an ELF file, but not a shared library", path);
+    else if (wanted > (uint64_t)st.st_size)
+        err = XL_ERR(UNAVAILABLE, "%s: the file is cut short: it has %lld bytes, its headers speak of %llu", path,
+                     (long long)st.st_size, (unsigned long long)wanted);
 out:
     if (fd >= 0)
         close(fd);
