@@ -1,0 +1,14 @@
+"""JAX finds this through the entry point `jax_plugins`; the device is then `JAX_PLATFORMS=xlane`."""
+import xlane
+
+
+def initialize():
+    from jax._src import xla_bridge
+    from jax._src.interpreters import mlir
+
+    # Below every other backend: installing this wheel changes nobody's default device.
+    xla_bridge.register_plugin("xlane", priority=-1, library_path=xlane.path("lib", "libxlane-cpu.so"))
+    # JAX tells only the platforms in this list which arguments are donated.
+    donating = getattr(mlir, "_platforms_with_donation", None)
+    if donating is not None and "xlane" not in donating:
+        donating.append("xlane")
