@@ -70,6 +70,7 @@ typedef struct {
     ptrdiff_t ldsum;
     size_t mt, nt, tiles_n;
     bool first, last, narrow;
+    bool direct;                        /* B is read where it lies, but for the last panel if that is cut */
 } job;
 
 static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -111,9 +112,9 @@ static void pack_panels(void *ctx, size_t begin, size_t end)
             const char *src = w->a + ((ptrdiff_t)(w->i0 + row) * g->a_row + (ptrdiff_t)w->p0 * g->a_col) * type_size[g->a_type];
             kn->pack_a[g->a_type](w->pa + row * w->kpad * kn->size, src, g->a_row, g->a_col, min_size(kn->mr, w->m - row), w->k, w->kpad);
         } else {
-            size_t col = (i - na) * kn->nr;
+            size_t col = w->direct ? w->n / kn->nr * kn->nr : (i - na) * kn->nr;
             const char *src = w->b + ((ptrdiff_t)w->p0 * g->b_row + (ptrdiff_t)(w->j0 + col) * g->b_col) * type_size[g->b_type];
-            kn->pack_b[g->b_type](w->pb + col * w->kpad * kn->size, src, g->b_col, g->b_row, min_size(kn->nr, w->n - col), w->k, w->kpad);
+            kn->pack_b[g->b_type](w->pb + (w->direct ? 0 : col) * w->kpad * kn->size, src, g->b_col, g->b_row, min_size(kn->nr, w->n - col), w->k, w->kpad);
         }
 }
 
@@ -149,15 +150,20 @@ static void compute_tiles(void *ctx, size_t begin, size_t end)
                         load_narrow(w->c, (ptrdiff_t)(w->i0 + i0 + i) * w->g->c_row + (ptrdiff_t)(w->j0 + j0 + j), w->g->c_type);
             accumulate = true;
         }
+        const char *b = w->b + ((ptrdiff_t)w->p0 * w->g->b_row + (ptrdiff_t)(w->j0 + j0) * w->g->b_col) * kn->size;
         for (size_t j = 0; j < n; j += kn->nr)
             for (size_t i = 0; i < m; i += kn->mr) {
-                const char *pa = w->pa + (i0 + i) * w->kpad * kn->size, *pb = w->pb + (j0 + j) * w->kpad * kn->size;
+                const char *pa = w->pa + (i0 + i) * w->kpad * kn->size, *pb = w->pb + (w->direct ? 0 : j0 + j) * w->kpad * kn->size;
                 char *c = out + ((ptrdiff_t)i * w->ldsum + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size;
-                if (i + kn->mr <= m && j + kn->nr <= n) {
-                    kn->tile(w->kpad, pa, pb, c, w->ldsum, accumulate);
+                bool whole = i + kn->mr <= m && j + kn->nr <= n;
+                char *to = whole ? c : edge;
+                ptrdiff_t ld = whole ? w->ldsum : kn->nr;
+                if (w->direct && j + kn->nr <= n)
+                    kn->direct(w->k, pa, b + (ptrdiff_t)j * kn->size, w->g->b_row, to, ld, accumulate && whole);
+                else
+                    kn->tile(w->kpad, pa, pb, to, ld, accumulate && whole);
+                if (whole)
                     continue;
-                }
-                kn->tile(w->kpad, pa, pb, edge, kn->nr, false);
                 for (size_t r = 0; r < min_size(kn->mr, m - i); r++)
                     add_edge(w->acc, c + (ptrdiff_t)r * w->ldsum * (ptrdiff_t)w->acc_size, edge + r * kn->nr * w->acc_size,
                              min_size(kn->nr, n - j), accumulate);
@@ -256,6 +262,9 @@ static void run_packed(xl_pool *pool, job *w)
     size_t mb = min_size(g->m, BLOCK), nb = min_size(g->n, BLOCK);
     if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL)
         pool = NULL;
+    /* packing B pays if its elements are used often; a small one stays in L1 anyway, if its rows do not collide there */
+    w->direct = kn->direct && g->b_type == kn->packed && g->b_col == 1 &&
+                (g->m <= 4u * kn->mr || (g->k <= 64 && g->n <= 512 && g->k * g->n * kn->size <= 32768));
     w->pa = xl_scratch(XL_SCRATCH_GEMM_A, ceil_div(mb, kn->mr) * kn->mr * kc * kn->size);
     w->pb = xl_scratch(XL_SCRATCH_GEMM_B, ceil_div(nb, kn->nr) * kn->nr * kc * kn->size);
     char *apart = w->narrow ? xl_scratch(XL_SCRATCH_GEMM_C, mb * nb * w->acc_size) : NULL;
@@ -275,7 +284,7 @@ static void run_packed(xl_pool *pool, job *w)
                 w->first = w->p0 == 0;
                 w->last = w->p0 + kc >= g->k;
                 choose_tile(w);
-                size_t panels = ceil_div(w->m, kn->mr) + ceil_div(w->n, kn->nr);
+                size_t panels = ceil_div(w->m, kn->mr) + (w->direct ? w->n % kn->nr != 0 : ceil_div(w->n, kn->nr));
                 size_t grain = 1 + 65536 / (w->kpad * kn->size * kn->nr);
                 xl_pool_for(pool, panels, grain, pack_panels, w);
                 xl_pool_for(pool, ceil_div(w->m, w->mt) * w->tiles_n, 1, compute_tiles, w);

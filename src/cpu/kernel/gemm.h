@@ -16,6 +16,8 @@
 
 /* c[mr][nr] (+)= a b, k a multiple of kr. */
 typedef void xl_gemm_tile_fn(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate);
+/* The same with b where it lies: `step` elements from one step of k to the next. */
+typedef void xl_gemm_direct_fn(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate);
 /* Packs `rows` (at most the panel's) by k elements of `src`, steps rs and cs, into kpad steps. */
 typedef void xl_gemm_pack_fn(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k, size_t kpad);
 /* y[s][r] = sum over p of x[s][p] mat[p * step + r], for s < count (at most 4), r < n; x is [k][4], y has stride ldy. */
@@ -30,6 +32,7 @@ typedef struct {
     uint8_t size;                               /* its bytes */
     uint8_t mr, nr, kr;
     xl_gemm_tile_fn *tile;
+    xl_gemm_direct_fn *direct;                  /* NULL: there is none */
     xl_gemm_pack_fn *pack_a[XL_GEMM_TYPES], *pack_b[XL_GEMM_TYPES];   /* by the source's type; NULL: not taken */
     xl_gemm_axpy_fn *axpy[XL_GEMM_TYPES];       /* by the type of mat; NULL: there is none */
     xl_gemm_dot_fn *dot[XL_GEMM_TYPES];

@@ -11,6 +11,7 @@
 #define GLUE_(a, b) a##b
 #define GLUE(a, b) GLUE_(a, b)
 #define VEC(t) GLUE(t, _vec)
+#define BODY(t) GLUE(t, _body)
 #define KSTEP 1
 #define PLAIN(s) (s)
 
@@ -48,7 +49,12 @@ INLINE f32xn f16_xn(const uint16_t *p) { return f16_x4(p); }
 #define TILE tile_f32
 #include "cpu/kernel/gemm_tile.inl"
 #undef TILE
+static void direct_f32(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate)
+{
+    tile_f32_body(k, a, b, step, c, ldc, accumulate);
+}
 #define F32_TILE tile_f32
+#define F32_DIRECT direct_f32
 #endif
 #define S float
 #define LOAD PLAIN
@@ -81,7 +87,7 @@ INLINE f32xn f16_xn(const uint16_t *p) { return f16_x4(p); }
 #define NAME(f) f##_f16
 #include "cpu/kernel/gemm_skinny.inl"
 const xl_gemm_kernel ISA(f32) = {
-    .name = F32_NAME, .needs = NEEDS, .packed = XL_GEMM_F32, .size = 4, .mr = MR, .nr = NR, .kr = 1, .tile = F32_TILE,
+    .name = F32_NAME, .needs = NEEDS, .packed = XL_GEMM_F32, .size = 4, .mr = MR, .nr = NR, .kr = 1, .tile = F32_TILE, .direct = F32_DIRECT,
     .pack_a = { [XL_GEMM_F32] = pack_a_f32, [XL_GEMM_BF16] = pack_a_bf16, [XL_GEMM_F16] = pack_a_f16 },
     .pack_b = { [XL_GEMM_F32] = pack_b_f32, [XL_GEMM_BF16] = pack_b_bf16, [XL_GEMM_F16] = pack_b_f16 },
     .axpy = { [XL_GEMM_F32] = axpy_f32, [XL_GEMM_BF16] = axpy_bf16, [XL_GEMM_F16] = axpy_f16 },
@@ -100,7 +106,12 @@ const xl_gemm_kernel ISA(f32) = {
 #define TILE tile_f64
 #include "cpu/kernel/gemm_tile.inl"
 #undef TILE
+static void direct_f64(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate)
+{
+    tile_f64_body(k, a, b, step, c, ldc, accumulate);
+}
 #define F64_TILE tile_f64
+#define F64_DIRECT direct_f64
 #endif
 #define S double
 #define LOAD PLAIN
@@ -112,7 +123,7 @@ const xl_gemm_kernel ISA(f32) = {
 #define NAME(f) f##_f64
 #include "cpu/kernel/gemm_skinny.inl"
 const xl_gemm_kernel ISA(f64) = {
-    .name = F64_NAME, .needs = NEEDS, .packed = XL_GEMM_F64, .size = 8, .mr = MR, .nr = NR, .kr = 1, .tile = F64_TILE,
+    .name = F64_NAME, .needs = NEEDS, .packed = XL_GEMM_F64, .size = 8, .mr = MR, .nr = NR, .kr = 1, .tile = F64_TILE, .direct = F64_DIRECT,
     .pack_a = { [XL_GEMM_F64] = pack_a_f64 }, .pack_b = { [XL_GEMM_F64] = pack_b_f64 },
     .axpy = { [XL_GEMM_F64] = axpy_f64 }, .dot = { [XL_GEMM_F64] = dot_f64 },
 };

@@ -3,7 +3,7 @@
  * meant to be fused. */
 typedef P VEC(TILE) __attribute__((vector_size(LANES * sizeof(P)), aligned(sizeof(P)), may_alias));
 
-static void TILE(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)
+__attribute__((always_inline)) static inline void BODY(TILE)(size_t k, const void *av, const void *bv, ptrdiff_t step, void *cv, ptrdiff_t ldc, bool accumulate)
 {
     enum { NV = NR / LANES };
     const P *a = av, *b = bv;
@@ -14,7 +14,7 @@ static void TILE(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t l
         UNROLL
         for (int j = 0; j < NV; j++)
             acc[i][j] = (VEC(TILE)){ 0 };
-    for (size_t p = 0; p < k; p++, a += MR, b += NR) {
+    for (size_t p = 0; p < k; p++, a += MR, b += step) {
         VEC(TILE) x[NV];
         UNROLL
         for (int j = 0; j < NV; j++)
@@ -34,4 +34,9 @@ static void TILE(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t l
                 acc[i][j] += *y;
             *y = acc[i][j];
         }
+}
+
+static void TILE(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
+{
+    BODY(TILE)(k, a, b, NR, c, ldc, accumulate);
 }

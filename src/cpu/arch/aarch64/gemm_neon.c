@@ -7,7 +7,7 @@
 
 #include "cpu/kernel/gemm.h"
 
-static void neon_f32(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)
+__attribute__((always_inline)) static inline void body_f32(size_t k, const void *av, const void *bv, ptrdiff_t step, void *cv, ptrdiff_t ldc, bool accumulate)
 {
     const float *a = av, *b = bv;
     float *c = cv;
@@ -17,7 +17,7 @@ static void neon_f32(size_t k, const void *av, const void *bv, void *cv, ptrdiff
         UNROLL
         for (int j = 0; j < 3; j++)
             acc[i][j] = vdupq_n_f32(0);
-    for (size_t p = 0; p < k; p++, a += 8, b += 12) {
+    for (size_t p = 0; p < k; p++, a += 8, b += step) {
         float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4), x[3] = { vld1q_f32(b), vld1q_f32(b + 4), vld1q_f32(b + 8) };
         UNROLL
         for (int j = 0; j < 3; j++) {
@@ -40,7 +40,7 @@ static void neon_f32(size_t k, const void *av, const void *bv, void *cv, ptrdiff
         }
 }
 
-static void neon_f64(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)
+__attribute__((always_inline)) static inline void body_f64(size_t k, const void *av, const void *bv, ptrdiff_t step, void *cv, ptrdiff_t ldc, bool accumulate)
 {
     const double *a = av, *b = bv;
     double *c = cv;
@@ -50,7 +50,7 @@ static void neon_f64(size_t k, const void *av, const void *bv, void *cv, ptrdiff
         UNROLL
         for (int j = 0; j < 3; j++)
             acc[i][j] = vdupq_n_f64(0);
-    for (size_t p = 0; p < k; p++, a += 8, b += 6) {
+    for (size_t p = 0; p < k; p++, a += 8, b += step) {
         float64x2_t x[3] = { vld1q_f64(b), vld1q_f64(b + 2), vld1q_f64(b + 4) };
         UNROLL
         for (int i = 0; i < 4; i++) {
@@ -71,6 +71,26 @@ static void neon_f64(size_t k, const void *av, const void *bv, void *cv, ptrdiff
         }
 }
 
+static void neon_f32(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
+{
+    body_f32(k, a, b, 12, c, ldc, accumulate);
+}
+
+static void neon_f64(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
+{
+    body_f64(k, a, b, 6, c, ldc, accumulate);
+}
+
+static void direct_f32(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate)
+{
+    body_f32(k, a, b, step, c, ldc, accumulate);
+}
+
+static void direct_f64(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate)
+{
+    body_f64(k, a, b, step, c, ldc, accumulate);
+}
+
 #define BYTES 16
 #define NEEDS XL_CPU_NEON
 #define F32_MR 8
@@ -79,6 +99,8 @@ static void neon_f64(size_t k, const void *av, const void *bv, void *cv, ptrdiff
 #define F64_NV 3
 #define F32_TILE neon_f32
 #define F64_TILE neon_f64
+#define F32_DIRECT direct_f32
+#define F64_DIRECT direct_f64
 #define F32_NAME "neon 8x12 f32"
 #define F64_NAME "neon 8x6 f64"
 #define ISA(f) xl_gemm_neon_##f
