@@ -139,6 +139,8 @@ void xl_text_custom(xl_text *p, xl_text_op *c);            /* what follows a bar
 const xl_attr *xl_text_sharding(xl_text *p);               /* <@mesh, [...]> */
 const xl_attr *xl_text_shardings(xl_text *p);              /* [<...>, ...] as an ARRAY */
 const xl_mesh *xl_text_mesh(xl_text *p);                   /* <["x"=2], device_ids=[...]> */
+const xl_attr *xl_text_axis_names(xl_text *p);             /* {"x", "y"} as an ARRAY of STR */
+const xl_attr *xl_text_sdy_list(xl_text *p);               /* <manual_axes{"x"}> after #sdy, and lists of axes */
 const xl_attr *xl_text_raw(xl_text *p, xl_str head);       /* a bracketed body as OPAQUE text: head, then the body */
 
 #endif

@@ -485,6 +485,8 @@ static const xl_attr *hash_attr(xl_text *p)
         p->s = at;
         return xl_text_raw(p, whole);
     }
+    if (*p->s == '<' && xl_str_is(w, "sdy"))
+        return xl_text_sdy_list(p);
     if (!memchr(w.p, '.', w.n)) {
         if (*p->s == '<')                                  /* another dialect's enum or the like */
             return xl_text_raw(p, whole);

@@ -409,17 +409,7 @@ static void manual(xl_text *p, xl_text_op *c)
     key_equals(p, "out_shardings");
     SET(c, SDY_MANUAL, out_shardings, xl_text_shardings(p));
     key_equals(p, "manual_axes");
-    uint32_t mark = p->nitem;
-    xl_text_want(p, '{');
-    if (!text_take(p, '}')) {
-        do {
-            const xl_attr *a = xl_attr_str(p->m, xl_text_string(p));
-            PUSH(item, nitem, capitem, a);
-        } while (text_take(p, ','));
-        xl_text_want(p, '}');
-    }
-    SET(c, SDY_MANUAL, manual_axes, xl_attr_array(p->m, p->item + mark, p->nitem - mark));
-    p->nitem = mark;
+    SET(c, SDY_MANUAL, manual_axes, xl_text_axis_names(p));
     sdy_region(p);
 }
 

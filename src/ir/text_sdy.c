@@ -119,6 +119,41 @@ const xl_attr *xl_text_shardings(xl_text *p)
     return a;
 }
 
+const xl_attr *xl_text_axis_names(xl_text *p)
+{
+    uint32_t mark = p->nitem;
+    xl_text_want(p, '{');
+    if (!text_take(p, '}')) {
+        do {
+            const xl_attr *a = xl_attr_str(p->m, xl_text_string(p));
+            XL_PUSH(&p->tmp, p->item, p->nitem, p->capitem, a);
+        } while (text_take(p, ','));
+        xl_text_want(p, '}');
+    }
+    const xl_attr *a = xl_attr_array(p->m, p->item + mark, p->nitem - mark);
+    p->nitem = mark;
+    return a;
+}
+
+const xl_attr *xl_text_sdy_list(xl_text *p)
+{
+    const char *at = p->s;
+    xl_text_want(p, '<');
+    xl_str w = xl_text_ident(p);
+    text_skip(p);
+    const xl_attr *a = NULL;
+    if (xl_str_is(w, "manual_axes"))
+        a = xl_text_axis_names(p);
+    else if (*p->s == '[' || *p->s == '{')                 /* the ops' own forms have the list alone */
+        a = xl_text_raw(p, (xl_str){ 0 });
+    if (a) {
+        xl_text_want(p, '>');
+        return a;
+    }
+    p->s = at;
+    return xl_text_raw(p, XL_STR("#sdy"));
+}
+
 const xl_attr *xl_text_raw(xl_text *p, xl_str head)
 {
     char open[XL_TEXT_DEPTH];
@@ -150,12 +185,13 @@ const xl_attr *xl_text_raw(xl_text *p, xl_str head)
     } while (depth > 0);
     /* White space outside strings becomes one blank. */
     char *room = xl_arena_alloc(&p->tmp, head.n + (size_t)(p->s - from)), *w = room;
-    memcpy(w, head.p, head.n);
+    if (head.n)
+        memcpy(w, head.p, head.n);
     w += head.n;
     bool quoted = false;
     for (const char *c = from; c < p->s; c++) {
         if (!quoted && xl_text_is(*c, XL_CH_SPACE)) {
-            if (w[-1] != ' ')
+            if (w > room && w[-1] != ' ')
                 *w++ = ' ';
             continue;
         }
