@@ -11,7 +11,7 @@
 #include "cpu/feature.h"
 #include "cpu/kernel/gemm.h"
 
-enum { BLOCK = 2048, KC = 512, TILE_M = 128, TILE_N = 252, SKINNY = 4, SKINNY_K = 1024 };
+enum { BLOCK = 2048, KC = 512, TILE_M = 128, TILE_N = 252, SKINNY = 4, SLAB = 16, DIRECT_KC = 128 };
 #define SMALL 1e6   /* flops: not worth waking anybody */
 #define ALONE 32e6  /* flops: one member of a batch is shared only above this */
 
@@ -28,14 +28,24 @@ const xl_gemm_kernel *const xl_gemm_kernels[] = {
     ARCH_KERNELS &xl_gemm_generic_f32, &xl_gemm_generic_f64, &xl_gemm_generic_i32, NULL
 };
 
+static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+
 static const uint8_t type_size[XL_GEMM_TYPES] = { 4, 8, 2, 2, 1, 1, 4 };
 
-static const xl_gemm_kernel *find(xl_gemm_type a, xl_gemm_type b)
+static double padded(const xl_gemm_kernel *k, size_t m, size_t n)
+{
+    return (double)(ceil_div(m, k->mr) * k->mr) * (double)(ceil_div(n, k->nr) * k->nr);
+}
+
+static const xl_gemm_kernel *find(xl_gemm_type a, xl_gemm_type b, size_t m, size_t n)
 {
     uint32_t have = xl_cpu_features();
     for (const xl_gemm_kernel *const *k = xl_gemm_kernels; *k; k++)
-        if (((*k)->needs & ~have) == 0 && (*k)->pack_a[a] && (*k)->pack_b[b])
-            return *k;
+        if (((*k)->needs & ~have) == 0 && (*k)->pack_a[a] && (*k)->pack_b[b]) {
+            const xl_gemm_kernel *alt = (*k)->alt;
+            return alt && alt->pack_a[a] && alt->pack_b[b] && padded(alt, m, n) < 0.94 * padded(*k, m, n) ? alt : *k;
+        }
     return NULL;
 }
 
@@ -51,7 +61,7 @@ static const xl_gemm_kernel *find_skinny(xl_gemm_type t)
 
 const char *xl_gemm_kernel_name(xl_gemm_type a, xl_gemm_type b)
 {
-    const xl_gemm_kernel *k = find(a, b);
+    const xl_gemm_kernel *k = find(a, b, 4096, 4096);
     return k ? k->name : "none";
 }
 
@@ -73,8 +83,6 @@ typedef struct {
     bool direct;                        /* B is read where it lies, but for the last panel if that is cut */
 } job;
 
-static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
-static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 static float load_narrow(const void *c, ptrdiff_t at, xl_gemm_type t)
 {
@@ -106,16 +114,22 @@ static void pack_panels(void *ctx, size_t begin, size_t end)
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
     size_t na = ceil_div(w->m, kn->mr);
-    for (size_t i = begin; i < end; i++)
-        if (i < na) {
-            size_t row = i * kn->mr;
-            const char *src = w->a + ((ptrdiff_t)(w->i0 + row) * g->a_row + (ptrdiff_t)w->p0 * g->a_col) * type_size[g->a_type];
-            kn->pack_a[g->a_type](w->pa + row * w->kpad * kn->size, src, g->a_row, g->a_col, min_size(kn->mr, w->m - row), w->k, w->kpad);
-        } else {
-            size_t col = w->direct ? w->n / kn->nr * kn->nr : (i - na) * kn->nr;
-            const char *src = w->b + ((ptrdiff_t)w->p0 * g->b_row + (ptrdiff_t)(w->j0 + col) * g->b_col) * type_size[g->b_type];
-            kn->pack_b[g->b_type](w->pb + (w->direct ? 0 : col) * w->kpad * kn->size, src, g->b_col, g->b_row, min_size(kn->nr, w->n - col), w->k, w->kpad);
+    /* Along the rows of a matrix a panel takes a short piece of each, and rows a power of two apart collide in the cache:
+     * a few steps of k are packed for all of the chunk's panels before the next few. */
+    bool across = (begin < na ? g->a_row : g->b_col) == 1;
+    size_t slab = across && w->k > SLAB ? SLAB : w->k;
+    for (size_t p = 0; p < w->k; p += slab) {
+        size_t k = min_size(slab, w->k - p), kpad = p + k == w->k ? w->kpad - p : k;
+        for (size_t i = begin; i < end; i++) {
+            bool is_a = i < na;
+            size_t r = is_a ? kn->mr : kn->nr, at = is_a ? i * r : w->direct ? w->n / r * r : (i - na) * r;
+            ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row;
+            const char *src = (is_a ? w->a : w->b) +
+                              ((ptrdiff_t)((is_a ? w->i0 : w->j0) + at) * rs + (ptrdiff_t)(w->p0 + p) * cs) * type_size[is_a ? g->a_type : g->b_type];
+            char *dst = (is_a ? w->pa : w->pb) + ((!is_a && w->direct ? 0 : at) * w->kpad + p * r) * kn->size;
+            (is_a ? kn->pack_a[g->a_type] : kn->pack_b[g->b_type])(dst, src, rs, cs, min_size(r, (is_a ? w->m : w->n) - at), k, kpad);
         }
+    }
 }
 
 static void add_edge(xl_gemm_type t, void *c, const void *x, size_t n, bool accumulate)
@@ -258,13 +272,13 @@ static void run_packed(xl_pool *pool, job *w)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    size_t kblocks = ceil_div(g->k, (size_t)KC * 4 / kn->size), kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
-    size_t mb = min_size(g->m, BLOCK), nb = min_size(g->n, BLOCK);
-    if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL)
-        pool = NULL;
     /* packing B pays if its elements are used often; a small one stays in L1 anyway, if its rows do not collide there */
     w->direct = kn->direct && g->b_type == kn->packed && g->b_col == 1 &&
                 (g->m <= 4u * kn->mr || (g->k <= 64 && g->n <= 512 && g->k * g->n * kn->size <= 32768));
+    size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : (size_t)KC * 4 / kn->size), kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
+    size_t mb = min_size(g->m, BLOCK), nb = min_size(g->n, BLOCK);
+    if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL)
+        pool = NULL;
     w->pa = xl_scratch(XL_SCRATCH_GEMM_A, ceil_div(mb, kn->mr) * kn->mr * kc * kn->size);
     w->pb = xl_scratch(XL_SCRATCH_GEMM_B, ceil_div(nb, kn->nr) * kn->nr * kc * kn->size);
     char *apart = w->narrow ? xl_scratch(XL_SCRATCH_GEMM_C, mb * nb * w->acc_size) : NULL;
@@ -416,7 +430,7 @@ static void run_members(void *ctx, size_t begin, size_t end)
 
 bool xl_gemm_run(xl_pool *pool, const xl_gemm *g)
 {
-    const xl_gemm_kernel *kn = find(g->a_type, g->b_type);
+    const xl_gemm_kernel *kn = find(g->a_type, g->b_type, g->m, g->n);
     if (!kn)
         return false;
     xl_gemm_type acc = kn->packed == XL_GEMM_BF16 ? XL_GEMM_F32 : kn->packed;

@@ -40,7 +40,7 @@ typedef struct {
 /* False if the combination of types is none of the above; nothing is written then. */
 bool xl_gemm_run(xl_pool *pool, const xl_gemm *g);
 
-/* The name of the kernel that would run, for reports: "neon 8x12". */
+/* The name of the kernel that would run on large matrices, for reports: "neon 8x12". */
 const char *xl_gemm_kernel_name(xl_gemm_type a, xl_gemm_type b);
 
 #endif

@@ -25,7 +25,7 @@ typedef void xl_gemm_axpy_fn(size_t k, size_t n, size_t count, const void *x, co
 /* y[r] = sum over p of x[p] mat[r * step + p], for r < n. */
 typedef void xl_gemm_dot_fn(size_t k, size_t n, const void *x, const void *mat, ptrdiff_t step, void *y);
 
-typedef struct {
+typedef struct xl_gemm_kernel {
     const char *name;
     uint32_t needs;                             /* XL_CPU_ features */
     xl_gemm_type packed;                        /* the type in panels */
@@ -36,6 +36,7 @@ typedef struct {
     xl_gemm_pack_fn *pack_a[XL_GEMM_TYPES], *pack_b[XL_GEMM_TYPES];   /* by the source's type; NULL: not taken */
     xl_gemm_axpy_fn *axpy[XL_GEMM_TYPES];       /* by the type of mat; NULL: there is none */
     xl_gemm_dot_fn *dot[XL_GEMM_TYPES];
+    const struct xl_gemm_kernel *alt;           /* a smaller tile, taken where it leaves much less of itself empty; or NULL */
 } xl_gemm_kernel;
 
 /* Best first within a type; the driver takes the first whose needs are met. Ends with a NULL. */

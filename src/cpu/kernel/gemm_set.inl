@@ -92,6 +92,9 @@ const xl_gemm_kernel ISA(f32) = {
     .pack_b = { [XL_GEMM_F32] = pack_b_f32, [XL_GEMM_BF16] = pack_b_bf16, [XL_GEMM_F16] = pack_b_f16 },
     .axpy = { [XL_GEMM_F32] = axpy_f32, [XL_GEMM_BF16] = axpy_bf16, [XL_GEMM_F16] = axpy_f16 },
     .dot = { [XL_GEMM_F32] = dot_f32, [XL_GEMM_BF16] = dot_bf16, [XL_GEMM_F16] = dot_f16 },
+#ifdef F32_ALT
+    .alt = F32_ALT,
+#endif
 };
 #undef P
 #undef LANES
