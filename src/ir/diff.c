@@ -1,0 +1,674 @@
+/* What differs between two programs.
+ *
+ * Arguments first: by name where both programs name them, else by position. Then the ops of the two entry functions, as sequences:
+ * ops that are wholly alike pair up (by xl_op_hash), and what lies between two such pairs is paired by kind of op alone. A pair
+ * that differs is described by its attributes, its constant, its types, its regions; what has no partner was added or removed.
+ * Called functions are compared where the calls that lead to them pair up.
+ *
+ * One change often alters hundreds of ops. So a type that follows from operands already different is no difference of its own,
+ * and when argument types differ, sizes in attributes and in constants are taken to follow from that. */
+#include "ir/diff.h"
+
+#include <stdio.h>
+
+#include "ir/hash.h"
+
+typedef struct { const xl_func *a, *b; } func_pair;
+
+typedef struct {
+    xl_arena *arena;
+    const xl_module *a, *b;
+    xl_diff *list;
+    uint32_t n, cap, most;
+    bool shapes, dtypes;                                   /* of arguments differ: much else follows */
+    func_pair *seen;
+    uint32_t nseen, capseen;
+} diff;
+
+/* The functions being compared, which value of a became which of b (UINT32_MAX: none), and which of b came from one of a. */
+typedef struct { diff *d; const xl_func *fa, *fb; uint32_t *to; bool *from; int depth; } pair;
+
+static void became(pair *p, xl_value a, xl_value b)
+{
+    p->to[a.id] = b.id;
+    p->from[b.id] = true;
+}
+
+const char *xl_diff_word(xl_diff_kind kind)
+{
+    static const char *const word[] = { "shape", "dtype", "sharding", "constant", "op", "layout", "donation", "args" };
+    return word[kind];
+}
+
+/* ---- notes ------------------------------------------------------------------------------------------------------ */
+static void note(diff *d, xl_diff x)
+{
+    if (d->n >= d->most)
+        return;
+    XL_PUSH(d->arena, d->list, d->n, d->cap, x);
+}
+
+static void place(const xl_module *m, xl_loc loc, xl_diff *x)
+{
+    uint32_t col;
+    if (!xl_loc_line(m, loc, &x->file, &x->line, &col))
+        x->file = (xl_str){ "", 0 };
+}
+
+static xl_str at(const diff *d, const xl_diff *x)
+{
+    return x->file.n ? xl_strf(d->arena, " at %.*s:%u", XL_FMT(x->file), x->line) : (xl_str){ "", 0 };
+}
+
+/* The first op in the program that reads v, looking into regions; RETURN only where there is no other. */
+static const xl_op *user(const xl_region *r, xl_value v, bool ends)
+{
+    for (uint32_t k = 0; k < r->nop; k++) {
+        const xl_op *op = r->op[k];
+        if (op->code != XL_OP_RETURN || ends)
+            for (uint32_t i = 0; i < op->nin; i++)
+                if (op->in[i].id == v.id)
+                    return op;
+        for (uint32_t i = 0; i < op->nregion; i++) {
+            const xl_op *in = user(op->region[i], v, ends);
+            if (in)
+                return in;
+        }
+    }
+    return NULL;
+}
+
+static void place_use(const xl_func *f, xl_value v, xl_diff *x)
+{
+    const xl_op *op = f->body ? user(f->body, v, false) : NULL;
+    if (op && op->code == XL_OP_CALL && f->m) {            /* the line within the function that is called */
+        const xl_func *g = xl_module_func(f->m, xl_op_str(op, XL_SLOT(CALL, callee)));
+        for (uint32_t i = 0; g && g->body && i < op->nin && i < g->body->narg; i++)
+            if (op->in[i].id == v.id) {
+                const xl_op *in = user(g->body, g->body->arg[i], false);
+                if (in)
+                    place(f->m, in->loc, x);
+            }
+    }
+    if (!x->file.n && op)
+        place(f->m, op->loc, x);
+}
+
+/* ---- arguments -------------------------------------------------------------------------------------------------- */
+static uint32_t nargs(const xl_func *f) { return f->body ? f->body->narg : f->type ? f->type->nin : 0; }
+static const xl_type *arg_type(const xl_func *f, uint32_t i) { return f->body ? xl_value_type(f, f->body->arg[i]) : f->type->elem[i]; }
+
+static xl_str arg_name(const xl_func *f, uint32_t i)
+{
+    xl_str none = { "", 0 };
+    return f->body ? xl_loc_label(f->m, f->val[f->body->arg[i].id].loc) : none;
+}
+
+static xl_diff about_arg(diff *d, const xl_func *f, uint32_t i, xl_diff_kind kind)
+{
+    xl_diff x = { .kind = kind, .arg = (int32_t)i, .dim = -1, .name = arg_name(f, i) };
+    (void)d;
+    if (f->body)
+        place_use(f, f->body->arg[i], &x);
+    return x;
+}
+
+static xl_str arg_words(diff *d, const xl_diff *x)
+{
+    return x->name.n ? xl_strf(d->arena, "argument %d (%.*s)", x->arg, XL_FMT(x->name)) : xl_strf(d->arena, "argument %d", x->arg);
+}
+
+static xl_diff_kind attr_kind(xl_str key)
+{
+    if (xl_str_is(key, "sdy.sharding") || xl_str_is(key, "mhlo.sharding") || xl_str_is(key, "sdy.sharding_rule"))
+        return XL_DIFF_SHARDING;
+    if (xl_str_is(key, "tf.aliasing_output") || xl_str_is(key, "jax.buffer_donor"))
+        return XL_DIFF_DONATION;
+    if (xl_str_is(key, "mhlo.layout_mode") || xl_str_is(key, "mhlo.memory_kind") || xl_str_ends(key, XL_STR("layouts")) || xl_str_ends(key, XL_STR("layout")))
+        return XL_DIFF_LAYOUT;
+    return XL_DIFF_OP;
+}
+
+static bool no_matter(xl_str key) { return xl_str_is(key, "jax.result_info") || xl_str_is(key, "jax.arg_info") || xl_str_is(key, "jax.uses_shape_polymorphism"); }
+
+/* Calls fn for each key whose value differs between the dictionaries x and y. */
+typedef void differ_fn(void *ctx, xl_str key, const xl_attr *before, const xl_attr *after);
+static void dicts(const diff *d, const xl_attr *x, const xl_attr *y, differ_fn *fn, void *ctx)
+{
+    uint32_t i = 0, k = 0, nx = x ? x->n : 0, ny = y ? y->n : 0;
+    while (i < nx || k < ny) {
+        int c = i >= nx ? 1 : k >= ny ? -1 : xl_str_cmp(x->key[i], y->key[k]);
+        const xl_attr *before = c <= 0 ? x->item[i] : NULL, *after = c >= 0 ? y->item[k] : NULL;
+        xl_str key = c <= 0 ? x->key[i] : y->key[k];
+        if (!no_matter(key) && !(before && after && (xl_attr_eq(before, after) || xl_attr_hash(d->a, before) == xl_attr_hash(d->b, after))))
+            fn(ctx, key, before, after);
+        i += c <= 0;
+        k += c >= 0;
+    }
+}
+
+typedef struct { diff *d; const xl_func *f; uint32_t i; const char *what; bool donated; } arg_ctx;
+
+static void arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr *after)
+{
+    arg_ctx *c = ctx;
+    diff *d = c->d;
+    bool arg = c->what == NULL;
+    xl_diff x = { .kind = attr_kind(key), .arg = -1, .dim = -1 };
+    if (arg)
+        x = about_arg(d, c->f, c->i, x.kind);
+    xl_str who = arg ? arg_words(d, &x) : xl_strf(d->arena, "%s", c->what);
+    if (x.kind == XL_DIFF_DONATION) {                      /* which output it goes to follows; that it is given away is the point */
+        if (c->donated)
+            return;
+        c->donated = true;
+        x.before = before ? XL_STR("donated") : XL_STR("kept");
+        x.after = after ? XL_STR("donated") : XL_STR("kept");
+        if (before && after) {
+            x.before = xl_say_attr(d->arena, before);
+            x.after = xl_say_attr(d->arena, after);
+            x.text = xl_strf(d->arena, "%.*s is donated to output %.*s, before to %.*s", XL_FMT(who), XL_FMT(x.after), XL_FMT(x.before));
+        } else
+            x.text = after ? xl_strf(d->arena, "%.*s is now donated", XL_FMT(who)) : xl_strf(d->arena, "%.*s is no longer donated", XL_FMT(who));
+    } else {
+        x.before = xl_say_attr(d->arena, before);
+        x.after = xl_say_attr(d->arena, after);
+        if (x.kind == XL_DIFF_SHARDING)
+            x.text = xl_strf(d->arena, "%.*s: sharding %.*s -> %.*s", XL_FMT(who), XL_FMT(x.before), XL_FMT(x.after));
+        else
+            x.text = xl_strf(d->arena, "%.*s: %.*s %.*s -> %.*s", XL_FMT(who), XL_FMT(key), XL_FMT(x.before), XL_FMT(x.after));
+    }
+    note(d, x);
+}
+
+static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, uint32_t k)
+{
+    const xl_type *s = arg_type(fa, i), *t = arg_type(fb, k);
+    if (s->kind != XL_TY_TENSOR || t->kind != XL_TY_TENSOR || s->rank != t->rank) {
+        if (!xl_type_eq(s, t)) {
+            xl_diff x = about_arg(d, fb, k, XL_DIFF_SHAPE);
+            x.before = xl_say_type(d->arena, s);
+            x.after = xl_say_type(d->arena, t);
+            x.text = xl_strf(d->arena, "%.*s: %.*s -> %.*s%.*s", XL_FMT(arg_words(d, &x)), XL_FMT(x.before), XL_FMT(x.after), XL_FMT(at(d, &x)));
+            d->shapes = true;
+            note(d, x);
+        }
+    } else {
+        for (uint32_t q = 0; q < s->rank; q++) {
+            int64_t bs = s->bounds ? s->bounds[q] : XL_DYN, bt = t->bounds ? t->bounds[q] : XL_DYN;
+            if (s->dims[q] == t->dims[q] && bs == bt)
+                continue;
+            xl_diff x = about_arg(d, fb, k, XL_DIFF_SHAPE);
+            x.dim = (int32_t)q;
+            x.before = s->dims[q] >= 0 ? xl_strf(d->arena, "%lld", (long long)s->dims[q]) : bs >= 0 ? xl_strf(d->arena, "<=%lld", (long long)bs) : XL_STR("?");
+            x.after = t->dims[q] >= 0 ? xl_strf(d->arena, "%lld", (long long)t->dims[q]) : bt >= 0 ? xl_strf(d->arena, "<=%lld", (long long)bt) : XL_STR("?");
+            x.text = xl_strf(d->arena, "%.*s: dimension %u is %.*s, before %.*s%.*s", XL_FMT(arg_words(d, &x)), q, XL_FMT(x.after), XL_FMT(x.before), XL_FMT(at(d, &x)));
+            d->shapes = true;
+            note(d, x);
+        }
+        if (s->dtype != t->dtype) {
+            xl_diff x = about_arg(d, fb, k, XL_DIFF_DTYPE);
+            x.before = xl_str_of(xl_dtypes[s->dtype].text);
+            x.after = xl_str_of(xl_dtypes[t->dtype].text);
+            x.text = xl_strf(d->arena, "%.*s: %.*s, before %.*s%.*s", XL_FMT(arg_words(d, &x)), XL_FMT(x.after), XL_FMT(x.before), XL_FMT(at(d, &x)));
+            d->dtypes = true;
+            note(d, x);
+        }
+    }
+    arg_ctx c = { d, fb, k, NULL, false };
+    dicts(d, fa->arg_attr ? fa->arg_attr[i] : NULL, fb->arg_attr ? fb->arg_attr[k] : NULL, arg_attr, &c);
+}
+
+static bool all_named(const xl_func *f)
+{
+    uint32_t n = nargs(f);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!arg_name(f, i).n)
+            return false;
+        for (uint32_t k = 0; k < i && n <= 4096; k++)
+            if (n <= 512 && xl_str_eq(arg_name(f, i), arg_name(f, k)))
+                return false;
+    }
+    return n > 0;
+}
+
+static void came_or_went(diff *d, const xl_func *f, uint32_t i, bool came)
+{
+    xl_diff x = about_arg(d, f, i, XL_DIFF_ARGS);
+    xl_str t = xl_say_type(d->arena, arg_type(f, i));
+    *(came ? &x.after : &x.before) = t;
+    x.text = xl_strf(d->arena, "%.*s %s: %.*s%.*s", XL_FMT(arg_words(d, &x)), came ? "was added" : "was removed", XL_FMT(t), XL_FMT(at(d, &x)));
+    note(d, x);
+}
+
+/* Fills to[] (per argument of a: index in b or -1) and notes what differs. */
+static void args(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
+{
+    uint32_t na = nargs(fa), nb = nargs(fb);
+    int32_t *from = xl_new(d->arena, int32_t, nb);
+    for (uint32_t k = 0; k < nb; k++)
+        from[k] = -1;
+    for (uint32_t i = 0; i < na; i++)
+        to[i] = na == nb ? (int32_t)i : -1;
+    if (all_named(fa) && all_named(fb) && na <= 4096 && nb <= 4096) {
+        uint32_t same = 0, moved = 0;
+        int32_t *by_name = xl_new(d->arena, int32_t, na);
+        for (uint32_t i = 0; i < na; i++) {
+            by_name[i] = -1;
+            xl_str name = arg_name(fa, i);
+            for (uint32_t q = 0; q < nb && by_name[i] < 0; q++) {
+                uint32_t k = (i + q) % nb;                 /* mostly in place */
+                if (xl_str_eq(name, arg_name(fb, k)))
+                    by_name[i] = (int32_t)k;
+            }
+            same += by_name[i] >= 0;
+            moved += by_name[i] >= 0 && by_name[i] != (int32_t)i;
+        }
+        /* Names that changed with nothing else are renames: then position counts. */
+        if (na != nb || (same == na && moved))
+            memcpy(to, by_name, na * sizeof *to);
+        if (na == nb && same == na && moved) {
+            xl_diff x = { .kind = XL_DIFF_ARGS, .arg = -1, .dim = -1 };
+            xl_buf before = { 0 }, after = { 0 };
+            uint32_t shown = 0;
+            for (uint32_t i = 0; i < na; i++) {
+                if (by_name[i] == (int32_t)i)
+                    continue;
+                if (x.arg < 0)
+                    x = about_arg(d, fb, i, XL_DIFF_ARGS);
+                if (shown++ < 8) {
+                    xl_buf_printf(&before, "%s%.*s", before.n ? ", " : "", XL_FMT(arg_name(fa, i)));
+                    xl_buf_printf(&after, "%s%.*s", after.n ? ", " : "", XL_FMT(arg_name(fb, i)));
+                }
+            }
+            x.before = xl_str_dup(d->arena, xl_buf_view(&before));
+            x.after = xl_str_dup(d->arena, xl_buf_view(&after));
+            x.text = xl_strf(d->arena, "arguments were reordered: %.*s -> %.*s%s", XL_FMT(x.before), XL_FMT(x.after), shown > 8 ? ", ..." : "");
+            xl_buf_fini(&before);
+            xl_buf_fini(&after);
+            note(d, x);
+        }
+    } else if (na != nb) {                                 /* no names: pair equal types in order */
+        uint64_t *x = xl_new(d->arena, uint64_t, na), *y = xl_new(d->arena, uint64_t, nb);
+        for (uint32_t i = 0; i < na; i++) {
+            xl_str t = xl_say_type(d->arena, arg_type(fa, i));
+            x[i] = xl_hash64(t.p, t.n, 1);
+        }
+        for (uint32_t k = 0; k < nb; k++) {
+            xl_str t = xl_say_type(d->arena, arg_type(fb, k));
+            y[k] = xl_hash64(t.p, t.n, 1);
+        }
+        xl_align(d->arena, x, na, y, nb, to);
+    }
+    for (uint32_t i = 0; i < na; i++)
+        if (to[i] >= 0)
+            from[to[i]] = (int32_t)i;
+        else
+            came_or_went(d, fa, i, false);
+    for (uint32_t k = 0; k < nb; k++)
+        if (from[k] >= 0)
+            one_arg(d, fa, (uint32_t)from[k], fb, k);
+        else
+            came_or_went(d, fb, k, true);
+}
+
+/* ---- ops -------------------------------------------------------------------------------------------------------- */
+static void regions(pair *p, const xl_region *ra, const xl_region *rb);
+static void funcs(diff *d, const xl_func *fa, const xl_func *fb, const int32_t *args_to, int depth);
+
+static void changed(pair *p, const xl_op *a, const xl_op *b, xl_diff_kind kind, const char *what, xl_str before, xl_str after)
+{
+    diff *d = p->d;
+    xl_diff x = { .kind = kind, .arg = -1, .dim = -1, .before = before, .after = after };
+    place(d->b, b->loc, &x);
+    if (!x.file.n)
+        place(d->a, a->loc, &x);
+    x.text = xl_strf(d->arena, "%s: %s %.*s -> %.*s%.*s", xl_op_text(b), what, XL_FMT(before), XL_FMT(after), XL_FMT(at(d, &x)));
+    note(d, x);
+}
+
+static void constant(pair *p, const xl_op *a, const xl_op *b)
+{
+    diff *d = p->d;
+    const xl_attr *s = a->attr[0], *t = b->attr[0];
+    xl_diff x = { .kind = XL_DIFF_CONSTANT, .arg = -1, .dim = -1 };
+    bool alike = xl_type_eq(s->type, t->type);
+    if (!alike && (d->shapes || d->dtypes)) {              /* its type follows from the arguments': the value is what counts */
+        if (s->splat || t->splat || s->type->rank || t->type->rank || d->dtypes || s->dtype != t->dtype)
+            return;
+    }
+    place_use(p->fb, b->out[0], &x);
+    if (!x.file.n)
+        place(d->b, b->loc, &x);
+    x.before = xl_say_attr(d->arena, s);
+    x.after = xl_say_attr(d->arena, t);
+    const xl_op *use = p->fb->body ? user(p->fb->body, b->out[0], false) : NULL;
+    const char *by = use ? xl_op_text(use) : NULL;
+    if (alike && !s->splat && !t->splat && s->type->rank && s->data.n == t->data.n) { /* which element */
+        size_t size = xl_dtype_bytes(s->dtype), first = s->data.n, differ = 0;
+        for (size_t i = 0; i < s->data.n; i += size)
+            if (memcmp(s->data.p + i, t->data.p + i, size)) {
+                first = first == s->data.n ? i : first;
+                differ++;
+            }
+        xl_attr one = *s, two = *t;
+        one.data = (xl_str){ s->data.p + first, size };
+        two.data = (xl_str){ t->data.p + first, size };
+        xl_type scalar = { .kind = XL_TY_TENSOR, .dtype = s->dtype };
+        one.type = two.type = &scalar;
+        x.before = xl_say_attr(d->arena, &one);
+        x.after = xl_say_attr(d->arena, &two);
+        x.text = xl_strf(d->arena, "constant %.*s%s%s: element %zu is %.*s, before %.*s (%zu of %zu differ)%.*s", XL_FMT(xl_say_type(d->arena, t->type)), by ? ", used by " : "", by ? by : "",
+                         first / size, XL_FMT(x.after), XL_FMT(x.before), differ, s->data.n / size, XL_FMT(at(d, &x)));
+    } else
+        x.text = xl_strf(d->arena, "constant %.*s -> %.*s%s%s%.*s", XL_FMT(x.before), XL_FMT(x.after), by ? ", used by " : "", by ? by : "", XL_FMT(at(d, &x)));
+    note(d, x);
+}
+
+typedef struct { pair *p; const xl_op *a, *b; } op_ctx;
+
+static void op_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr *after)
+{
+    op_ctx *c = ctx;
+    xl_arena *arena = c->p->d->arena;
+    changed(c->p, c->a, c->b, attr_kind(key), xl_str_c(arena, key), xl_say_attr(arena, before), xl_say_attr(arena, after));
+}
+
+/* Numbers in these attributes are sizes and places: they follow when shapes differ. */
+static bool follows_shapes(xl_attr_want w) { return w == XL_AK_DIMS || w == XL_AK_PAIRS || w == XL_AK_I64; }
+
+static void types(pair *p, const xl_op *a, const xl_op *b)
+{
+    diff *d = p->d;
+    if (d->shapes || d->dtypes || a->code == XL_OP_CONSTANT)
+        return;
+    for (uint32_t i = 0; i < a->nin && i < b->nin; i++)
+        if (!xl_type_eq(xl_in_type(p->fa, a, i), xl_in_type(p->fb, b, i)))
+            return;                                        /* follows from an op above */
+    for (uint32_t i = 0; i < a->nout && i < b->nout; i++) {
+        const xl_type *s = xl_out_type(p->fa, a, i), *t = xl_out_type(p->fb, b, i);
+        if (xl_type_eq(s, t))
+            continue;
+        bool shape = s->kind != t->kind || s->rank != t->rank || (s->rank && memcmp(s->dims, t->dims, s->rank * sizeof *s->dims));
+        changed(p, a, b, shape ? XL_DIFF_SHAPE : XL_DIFF_DTYPE, "result", xl_say_type(d->arena, s), xl_say_type(d->arena, t));
+        return;
+    }
+}
+
+/* The value in b's terms, for a person: an argument or the op that makes it. */
+static xl_str value_words(diff *d, const xl_func *f, xl_value v)
+{
+    const xl_val *x = &f->val[v.id];
+    if (x->def)
+        return xl_str_of(xl_op_text(x->def));
+    if (x->region == f->body) {
+        xl_str name = arg_name(f, x->index);
+        return name.n ? name : xl_strf(d->arena, "argument %u", x->index);
+    }
+    return xl_strf(d->arena, "argument %u of its region", x->index);
+}
+
+static void wiring(pair *p, const xl_op *a, const xl_op *b)
+{
+    for (uint32_t i = 0; i < a->nin && i < b->nin; i++) {
+        uint32_t want = p->to[a->in[i].id];
+        if (want == UINT32_MAX || want == b->in[i].id || !p->from[b->in[i].id])
+            continue;                                      /* an op that came or went has been named */
+        char what[40];
+        snprintf(what, sizeof what, "operand %u", i);
+        changed(p, a, b, XL_DIFF_OP, what, value_words(p->d, p->fb, (xl_value){ want }), value_words(p->d, p->fb, b->in[i]));
+        return;
+    }
+}
+
+static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
+{
+    diff *d = p->d;
+    for (uint32_t i = 0; i < a->nout && i < b->nout; i++)
+        became(p, a->out[i], b->out[i]);
+    if (d->n >= d->most)
+        return;
+    if (a->code == XL_OP_CALL || a->code == XL_OP_COMPOSITE) {
+        uint32_t slot = a->code == XL_OP_CALL ? XL_SLOT(CALL, callee) : XL_SLOT(COMPOSITE, decomposition);
+        const xl_func *ga = xl_module_func(d->a, xl_op_str(a, slot)), *gb = xl_module_func(d->b, xl_op_str(b, slot));
+        if (ga && gb && p->depth < 64)
+            funcs(d, ga, gb, NULL, p->depth + 1);
+    }
+    if (!alike) {
+        if (a->code == XL_OP_CONSTANT) {
+            if (!xl_attr_eq(a->attr[0], b->attr[0]))
+                constant(p, a, b);
+        } else {
+            const xl_attr_row *row = &xl_attr_rows[xl_ops[a->code].row0];
+            for (uint32_t i = 0, n = xl_op_nattr((xl_opcode)a->code); i < n; i++) {
+                if (row[i].want == XL_AK_SYM || row[i].want == XL_AK_SYMS || (d->shapes && follows_shapes(row[i].want)) || xl_attr_eq(a->attr[i], b->attr[i]))
+                    continue;
+                xl_diff_kind kind = row[i].want == XL_AK_SHARDING || row[i].want == XL_AK_SHARDINGS ? XL_DIFF_SHARDING : attr_kind(xl_str_of(row[i].name));
+                changed(p, a, b, kind, row[i].name, xl_say_attr(d->arena, a->attr[i]), xl_say_attr(d->arena, b->attr[i]));
+            }
+        }
+        op_ctx c = { p, a, b };
+        dicts(d, a->extra, b->extra, op_attr, &c);
+        types(p, a, b);
+    }
+    if (a->nin != b->nin)
+        changed(p, a, b, XL_DIFF_OP, "number of operands", xl_strf(d->arena, "%u", a->nin), xl_strf(d->arena, "%u", b->nin));
+    wiring(p, a, b);
+    for (uint32_t i = 0; i < a->nregion && i < b->nregion; i++)
+        regions(p, a->region[i], b->region[i]);
+    if (a->nregion != b->nregion)
+        changed(p, a, b, XL_DIFF_OP, "number of regions", xl_strf(d->arena, "%u", a->nregion), xl_strf(d->arena, "%u", b->nregion));
+}
+
+/* Ops of one side only, from..to of region r: one note for the whole run. Constants are named by what uses them, so they go
+ * unmentioned beside another op. */
+static void run_of(diff *d, const xl_func *f, const xl_region *r, const uint32_t *idx, uint32_t n, bool came)
+{
+    uint32_t shown = 0, real = 0;
+    const xl_op *first = NULL, *last = NULL;
+    xl_buf names = { 0 };
+    if (n == 0 || d->n >= d->most)
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        real += r->op[idx[i]]->code != XL_OP_CONSTANT;
+    for (uint32_t i = 0; i < n; i++) {
+        const xl_op *op = r->op[idx[i]];
+        if (real && op->code == XL_OP_CONSTANT)
+            continue;
+        if (!real && (d->shapes || d->dtypes))
+            break;                                         /* constants alone, and types differ: they follow */
+        first = first ? first : op;
+        last = op;
+        if (shown++ < 4)
+            xl_buf_printf(&names, "%s%s", names.n ? ", " : "", xl_op_text(op));
+    }
+    if (first) {
+        xl_diff x = { .kind = real ? XL_DIFF_OP : XL_DIFF_CONSTANT, .arg = -1, .dim = -1 };
+        place(f->m, first->loc, &x);
+        xl_str what = xl_str_dup(d->arena, xl_buf_view(&names)), until = { "", 0 };
+        if (!real)
+            what = xl_strf(d->arena, "%.*s %.*s", XL_FMT(what), XL_FMT(xl_say_attr(d->arena, first->attr[0])));
+        xl_diff y = { 0 };
+        place(f->m, last->loc, &y);
+        if (shown > 1 && y.file.n && y.line != x.line)
+            until = xl_strf(d->arena, " to line %u", y.line);
+        *(came ? &x.after : &x.before) = what;
+        if (shown == 1)
+            x.text = xl_strf(d->arena, "%.*s was %s%.*s", XL_FMT(what), came ? "added" : "removed", XL_FMT(at(d, &x)));
+        else
+            x.text = xl_strf(d->arena, "%u ops were %s: %.*s%s%.*s%.*s", shown, came ? "added" : "removed", XL_FMT(what), shown > 4 ? ", ..." : "", XL_FMT(at(d, &x)), XL_FMT(until));
+        note(d, x);
+    }
+    xl_buf_fini(&names);
+}
+
+/* What an op is when types and sizes are left out. */
+static uint64_t loose(const xl_op *op, bool with_attrs, const xl_module *m)
+{
+    uint64_t h = xl_hash64(&op->code, sizeof op->code, op->nin * 31u + op->nout);
+    if (op->code == XL_OP_UNKNOWN)
+        h = xl_hash64(op->name.p, op->name.n, h);
+    if (op->code == XL_OP_CUSTOM_CALL) {
+        xl_str t = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
+        h = xl_hash64(t.p, t.n, h);
+    }
+    for (uint32_t i = 0; i < op->nregion; i++)
+        for (uint32_t k = 0; k < op->region[i]->nop && k < 64; k++)
+            h = xl_hash64(&op->region[i]->op[k]->code, sizeof(uint16_t), h);
+    if (with_attrs) {
+        const xl_attr_row *row = &xl_attr_rows[xl_ops[op->code].row0];
+        for (uint32_t i = 0, n = xl_op_nattr((xl_opcode)op->code); i < n; i++)
+            if (op->attr[i] && op->attr[i]->kind != XL_AT_SYM && !follows_shapes(row[i].want)) {
+                if (op->code == XL_OP_CONSTANT)
+                    h = xl_hash64(op->attr[i]->data.p, op->attr[i]->data.n < 64 ? op->attr[i]->data.n : 64, h);
+                else
+                    h ^= xl_attr_hash(m, op->attr[i]) * (i + 1);
+            }
+    }
+    return h;
+}
+
+/* Pairs the ops between two pairs by kind; what is left came or went. */
+static void gap(pair *p, const xl_region *ra, uint32_t a0, uint32_t a1, const xl_region *rb, uint32_t b0, uint32_t b1)
+{
+    diff *d = p->d;
+    uint32_t na = a1 - a0, nb = b1 - b0, nwent = 0, ncame = 0, k = 0;
+    if (na == 0 && nb == 0)
+        return;
+    uint64_t *x = xl_new(d->arena, uint64_t, na), *y = xl_new(d->arena, uint64_t, nb);
+    int32_t *to = xl_new(d->arena, int32_t, na);
+    uint32_t *went = xl_new(d->arena, uint32_t, na), *came = xl_new(d->arena, uint32_t, nb);
+    for (uint32_t i = 0; i < na; i++) {
+        x[i] = xl_hash64(&ra->op[a0 + i]->code, 2, 7);
+        if (ra->op[a0 + i]->code == XL_OP_CUSTOM_CALL)
+            x[i] = loose(ra->op[a0 + i], false, d->a);
+    }
+    for (uint32_t i = 0; i < nb; i++) {
+        y[i] = xl_hash64(&rb->op[b0 + i]->code, 2, 7);
+        if (rb->op[b0 + i]->code == XL_OP_CUSTOM_CALL)
+            y[i] = loose(rb->op[b0 + i], false, d->b);
+    }
+    xl_align(d->arena, x, na, y, nb, to);
+    for (uint32_t i = 0; i <= na; i++) {
+        if (i < na && to[i] < 0) {
+            went[nwent++] = a0 + i;
+            continue;
+        }
+        uint32_t stop = i < na ? (uint32_t)to[i] : nb;
+        while (k < stop)
+            came[ncame++] = b0 + k++;
+        run_of(d, p->fa, ra, went, nwent, false);
+        run_of(d, p->fb, rb, came, ncame, true);
+        nwent = ncame = 0;
+        if (i < na) {
+            ops(p, ra->op[a0 + i], rb->op[b0 + k], false);
+            k++;
+        }
+    }
+}
+
+static void regions(pair *p, const xl_region *ra, const xl_region *rb)
+{
+    diff *d = p->d;
+    uint32_t a0 = 0, b0 = 0;
+    bool loosely = d->shapes || d->dtypes;
+    for (uint32_t i = 0; i < ra->narg && i < rb->narg; i++)
+        if (p->fa->body != ra)                             /* the function's own are set by its caller */
+            became(p, ra->arg[i], rb->arg[i]);
+    uint64_t *x = xl_new(d->arena, uint64_t, ra->nop), *y = xl_new(d->arena, uint64_t, rb->nop);
+    int32_t *to = xl_new(d->arena, int32_t, ra->nop);
+    for (uint32_t i = 0; i < ra->nop; i++)
+        x[i] = loosely ? loose(ra->op[i], true, d->a) : xl_op_hash(p->fa, ra->op[i]);
+    for (uint32_t i = 0; i < rb->nop; i++)
+        y[i] = loosely ? loose(rb->op[i], true, d->b) : xl_op_hash(p->fb, rb->op[i]);
+    xl_align(d->arena, x, ra->nop, y, rb->nop, to);
+    for (uint32_t i = 0; i < ra->nop; i++) {
+        if (to[i] < 0)
+            continue;
+        gap(p, ra, a0, i, rb, b0, (uint32_t)to[i]);
+        ops(p, ra->op[i], rb->op[to[i]], !loosely);
+        a0 = i + 1;
+        b0 = (uint32_t)to[i] + 1;
+    }
+    gap(p, ra, a0, ra->nop, rb, b0, rb->nop);
+}
+
+static void funcs(diff *d, const xl_func *fa, const xl_func *fb, const int32_t *args_to, int depth)
+{
+    for (uint32_t i = 0; i < d->nseen; i++)
+        if (d->seen[i].a == fa && d->seen[i].b == fb)
+            return;
+    XL_PUSH(d->arena, d->seen, d->nseen, d->capseen, ((func_pair){ fa, fb }));
+    if (!fa->body || !fb->body)
+        return;
+    pair p = { d, fa, fb, xl_new(d->arena, uint32_t, fa->nval), xl_new(d->arena, bool, fb->nval), depth };
+    memset(p.to, 0xff, fa->nval * sizeof *p.to);
+    for (uint32_t i = 0; i < fa->body->narg; i++) {
+        int32_t k = args_to ? args_to[i] : i < fb->body->narg ? (int32_t)i : -1;
+        if (k >= 0)
+            became(&p, fa->body->arg[i], fb->body->arg[k]);
+    }
+    regions(&p, fa->body, fb->body);
+}
+
+/* ---- modules ---------------------------------------------------------------------------------------------------- */
+static void module_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr *after)
+{
+    diff *d = ctx;
+    xl_diff x = { .kind = attr_kind(key), .arg = -1, .dim = -1, .before = xl_say_attr(d->arena, before), .after = xl_say_attr(d->arena, after) };
+    x.text = xl_strf(d->arena, "the program's %.*s: %.*s -> %.*s", XL_FMT(key), XL_FMT(x.before), XL_FMT(x.after));
+    note(d, x);
+}
+
+static void meshes(diff *d)
+{
+    for (uint32_t i = 0; i < d->a->nmesh && i < d->b->nmesh; i++) {
+        xl_attr s = { .kind = XL_AT_MESH, .mesh = d->a->mesh[i].mesh }, t = { .kind = XL_AT_MESH, .mesh = d->b->mesh[i].mesh };
+        if (xl_attr_eq(&s, &t))
+            continue;
+        xl_diff x = { .kind = XL_DIFF_SHARDING, .arg = -1, .dim = -1, .before = xl_say_attr(d->arena, &s), .after = xl_say_attr(d->arena, &t) };
+        x.text = xl_strf(d->arena, "the mesh: %.*s -> %.*s", XL_FMT(x.before), XL_FMT(x.after));
+        note(d, x);
+    }
+}
+
+static void results(diff *d, const xl_func *fa, const xl_func *fb)
+{
+    uint32_t na = fa->type ? fa->type->nelem - fa->type->nin : 0, nb = fb->type ? fb->type->nelem - fb->type->nin : 0;
+    for (uint32_t i = 0; i < na && i < nb; i++) {
+        char what[40];
+        snprintf(what, sizeof what, "result %u", i);
+        arg_ctx c = { d, fb, i, what, false };
+        dicts(d, fa->res_attr ? fa->res_attr[i] : NULL, fb->res_attr ? fb->res_attr[i] : NULL, arg_attr, &c);
+    }
+    if (na != nb) {
+        xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .before = xl_strf(d->arena, "%u", na), .after = xl_strf(d->arena, "%u", nb) };
+        x.text = xl_strf(d->arena, "the program returns %u values, before %u", nb, na);
+        note(d, x);
+    }
+}
+
+xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b, uint32_t most, uint32_t *n)
+{
+    diff d = { .arena = arena, .a = a, .b = b, .most = most };
+    *n = 0;
+    xl_digest x = xl_module_hash(a), y = xl_module_hash(b);
+    if (xl_digest_eq(&x, &y))
+        return NULL;
+    const xl_func *fa = xl_module_entry(a), *fb = xl_module_entry(b);
+    if (!fa || !fb) {
+        note(&d, (xl_diff){ .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .text = XL_STR("the programs differ, and one of them has no entry function to compare") });
+        *n = d.n;
+        return d.list;
+    }
+    int32_t *to = xl_new(arena, int32_t, nargs(fa));
+    args(&d, fa, fb, to);
+    results(&d, fa, fb);
+    meshes(&d);
+    dicts(&d, a->extra, b->extra, module_attr, &d);
+    funcs(&d, fa, fb, to, 0);
+    if (d.n == 0 && most)                                  /* the hashes differ, so something does */
+        note(&d, (xl_diff){ .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .text = XL_STR("the programs differ in a detail that has no name here: compare the output of xlane print") });
+    *n = d.n;
+    return d.list;
+}
