@@ -665,7 +665,8 @@ static uint32_t open_region(xl_bc *r, xl_cur *c)
         r->ids = xl_arena_grow(&r->tmp, r->ids, sizeof *r->ids, base, cap);
         r->capids = (uint32_t)cap;
     }
-    memset(r->ids + base, 0xff, n * sizeof *r->ids);       /* XL_NO_VALUE: not yet defined */
+    if (n)
+        memset(r->ids + base, 0xff, n * sizeof *r->ids);       /* XL_NO_VALUE: not yet defined */
     r->nids = base + (uint32_t)n;
     return base;
 }
