@@ -19,8 +19,7 @@ enum { OP_ATTRS = 1, OP_RESULTS = 2, OP_OPERANDS = 4, OP_SUCCESSORS = 8, OP_REGI
 enum { MAX_REGION_DEPTH = 256, MAX_BYTECODE = 6 };
 
 typedef enum { DESC_NEW, DESC_OP, DESC_MODULE, DESC_FUNC, DESC_MESH, DESC_CAST } desc_kind;
-enum { SLOT_DROP = -1, SLOT_STRUCT = -2 };
-typedef struct { int16_t slot; bool optional, later; } prop_row;
+typedef struct { xl_str name; bool drop, optional, later; } prop_row;
 
 struct xl_bc_desc {
     xl_str name;                                           /* without the dialect */
@@ -368,15 +367,9 @@ static bool has_word(const char *words, const char *w)
     return false;
 }
 
-static bool is_struct(xl_str name)
+static void add_prop(xl_bc_desc *d, xl_str name, bool drop, bool optional, bool later)
 {
-    return xl_str_is(name, "channel_handle") || xl_str_is(name, "dimension_numbers") || xl_str_is(name, "dot_dimension_numbers") ||
-           xl_str_is(name, "scatter_dimension_numbers") || xl_str_is(name, "algorithm");
-}
-
-static void add_prop(xl_bc_desc *d, int slot, bool optional, bool later)
-{
-    d->prop[d->nprop++] = (prop_row){ (int16_t)slot, optional, later };
+    d->prop[d->nprop++] = (prop_row){ name, drop, optional, later };
 }
 
 static void describe_slots(xl_bc_desc *d, const char *missing, bool optional)
@@ -384,7 +377,7 @@ static void describe_slots(xl_bc_desc *d, const char *missing, bool optional)
     for (uint32_t i = 0, n = xl_op_nattr(d->code); i < n; i++) {
         const xl_attr_row *row = &xl_attr_rows[xl_ops[d->code].row0 + i];
         if (!has_word(missing, row->name))
-            add_prop(d, (int)i, optional && row->def != XL_DEF_REQUIRED, false);
+            add_prop(d, xl_str_of(row->name), false, optional && row->def != XL_DEF_REQUIRED, false);
     }
 }
 
@@ -425,7 +418,7 @@ static void describe_vhlo(xl_bc *r, xl_bc_desc *d, const uint8_t *at)
     if (d->code == XL_OP_DYNAMIC_CONV && version == 1) {   /* it had `padding` too; its operand says the same */
         uint32_t k = XL_SLOT(DYNAMIC_CONV, precision_config);
         memmove(&d->prop[k + 1], &d->prop[k], (d->nprop++ - k) * sizeof *d->prop);
-        d->prop[k] = (prop_row){ SLOT_DROP, false, false };
+        d->prop[k] = (prop_row){ .drop = true };
     }
 }
 
@@ -463,8 +456,7 @@ static void describe(xl_bc *r, xl_bc_desc *d, const uint8_t *at)
                 char last = w.p[w.n - 1];
                 bool optional = last == '?' || last == '!';
                 w.n -= optional;
-                int slot = xl_slot_find(d->code, w);
-                add_prop(d, slot >= 0 ? slot : is_struct(w) ? SLOT_STRUCT : SLOT_DROP, optional, last == '!');
+                add_prop(d, w, d->code == XL_OP_CALL && !xl_str_is(w, "callee"), optional, last == '!');
             }
             return;
         }
@@ -472,17 +464,6 @@ static void describe(xl_bc *r, xl_bc_desc *d, const uint8_t *at)
 }
 
 /* ---- attributes of an op ----------------------------------------------------------------------------------------- */
-static void put_struct(xl_bc *r, const uint8_t *at, xl_opcode code, const xl_attr **slot, const xl_attr *a)
-{
-    if (a->kind != XL_AT_STRUCT)
-        XL_BC_FAIL(r, at, "a structure is expected here");
-    for (uint32_t i = 0; i < a->n; i++) {
-        int s = xl_slot_find(code, a->key[i]);
-        if (s >= 0)                                        /* collectives have no channel_type */
-            slot[s] = a->item[i];
-    }
-}
-
 static uint32_t count_refs(xl_bc *r, xl_cur c)
 {
     uint32_t n = 0;
@@ -517,11 +498,10 @@ static void put_props(xl_bc *r, xl_bc_desc *d, xl_bc_prop *p, xl_op *op)
             }
             if (v >= r->nattr)
                 XL_BC_FAIL(r, at, "attribute %llu of %u", (unsigned long long)v, r->nattr);
-            if (row->slot >= 0) {
-                slot[row->slot] = xl_bc_slot_attr(r, (uint32_t)v, xl_attr_rows[xl_ops[d->code].row0 + (uint32_t)row->slot].want);
-            } else if (row->slot == SLOT_STRUCT) {
-                put_struct(r, at, d->code, slot, xl_bc_attr(r, (uint32_t)v));
-            }
+            const xl_attr *a = xl_bc_attr(r, (uint32_t)v);
+            const char *why = row->drop ? NULL : xl_slot_put(r->m, d->code, slot, row->name, a);
+            if (why)
+                XL_BC_FAIL(r, at, "%s: %.*s: %s", xl_ops[d->code].text, XL_FMT(row->name), *why ? why : "the op has no such attribute");
             xl_bc_charge(r, at, r->attr[v].weight);
         }
         if (c.p != c.end && d->code != XL_OP_CHLO_SCAN)    /* which ends in the sizes of its operand groups */
@@ -546,12 +526,12 @@ static void put_dict(xl_bc *r, const uint8_t *at, xl_op *op, const xl_attr *dict
     uint32_t n = 0;
     for (uint32_t i = 0; i < dict->n; i++) {
         xl_str k = dict->key[i];
-        int slot = xl_slot_find((xl_opcode)op->code, k);
-        if (slot >= 0) {
-            op->attr[slot] = xl_bc_coerce(r, at, dict->item[i], xl_attr_rows[xl_ops[op->code].row0 + (uint32_t)slot].want);
-        } else if (op->code != XL_OP_UNKNOWN && is_struct(k) && dict->item[i]->kind == XL_AT_STRUCT) {
-            put_struct(r, at, (xl_opcode)op->code, op->attr, dict->item[i]);
-        } else if (!(vhlo && op->code == XL_OP_DYNAMIC_CONV && xl_str_is(k, "padding"))) {
+        if (vhlo && op->code == XL_OP_DYNAMIC_CONV && xl_str_is(k, "padding"))
+            continue;
+        const char *why = op->code == XL_OP_UNKNOWN ? "" : xl_slot_put(r->m, (xl_opcode)op->code, op->attr, k, dict->item[i]);
+        if (why && *why)
+            XL_BC_FAIL(r, at, "%s: %.*s: %s", xl_op_text(op), XL_FMT(k), why);
+        if (why) {
             key[n] = k;
             item[n++] = dict->item[i];
         }

@@ -15,7 +15,6 @@ typedef struct { const uint8_t *p, *end; } xl_cur;
 typedef struct {
     xl_cur at;
     union { const xl_attr *attr; const xl_type *type; };
-    const xl_attr *list;                                   /* attr: the same as the integers of a list slot */
     uint32_t weight;                                       /* nodes below it, itself included */
     uint16_t dialect;
     bool custom, busy, scalar;
@@ -105,9 +104,6 @@ const xl_type *xl_bc_type_ref(xl_bc *r, xl_cur *c);
 const xl_type *xl_bc_text_type(xl_bc *r, const xl_bc_entry *e, xl_str text, bool *scalar);
 const xl_attr *xl_bc_text_attr(xl_bc *r, const xl_bc_entry *e, xl_str text);
 xl_loc xl_bc_loc(xl_bc *r, uint32_t index);
-/* The attribute in the form the slot wants. */
-const xl_attr *xl_bc_slot_attr(xl_bc *r, uint32_t index, xl_attr_want want);
-const xl_attr *xl_bc_coerce(xl_bc *r, const uint8_t *at, const xl_attr *a, xl_attr_want want);
 /* Prepares the locations of the module, to be decoded by xl_loc_get. */
 void xl_bc_locations(xl_bc *r);
 

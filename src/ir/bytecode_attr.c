@@ -1,12 +1,12 @@
 /* The attribute and type tables of MLIR bytecode: builtin, VHLO, StableHLO, CHLO, sdy and quant encodings, each entry
  * decoded when first used and remembered. Entries refer to each other by number, in any order: a cycle, a deep nest and a
  * small table that unfolds to a huge tree (its weight) are refused. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "ir/bytecode.h"
+#include "ir/num.h"
 
-enum { MAX_DEPTH = 100, MAX_WEIGHT = 1 << 22, MAX_LIST = 1 << 20 };
+enum { MAX_DEPTH = 100, MAX_WEIGHT = 1 << 22 };
 
 static xl_attr *make(xl_bc *r, xl_attr_kind kind)
 {
@@ -93,30 +93,6 @@ static int64_t sign_extend(uint64_t u, unsigned bits, bool is_signed)
     return (int64_t)u;
 }
 
-static double float_value(xl_dtype d, uint64_t bits)
-{
-    unsigned e = xl_dtypes[d].exp, m = xl_dtypes[d].man;
-    if (d == XL_F64) {
-        double v;
-        memcpy(&v, &bits, sizeof v);
-        return v;
-    }
-    bool uz = d == XL_F8E4M3FNUZ || d == XL_F8E5M2FNUZ || d == XL_F8E4M3B11FNUZ;
-    bool finite = uz || d == XL_F4E2M1FN || d == XL_F6E2M3FN || d == XL_F6E3M2FN || d == XL_F8E4M3FN || d == XL_F8E8M0FNU;
-    int bias = (1 << (e - 1)) - 1 + uz;
-    if (d == XL_F8E4M3B11FNUZ)
-        bias = 11;
-    uint64_t man = bits & ((1ull << m) - 1), ex = (bits >> m) & ((1ull << e) - 1);
-    double sign = d != XL_F8E8M0FNU && (bits >> (m + e)) & 1 ? -1 : 1;
-    if (!finite && ex == (1ull << e) - 1)
-        return man ? (double)NAN : sign * (double)INFINITY;
-    if ((uz && bits == 0x80) || (d == XL_F8E4M3FN && (bits & 0x7f) == 0x7f) || (d == XL_F8E8M0FNU && bits == 0xff))
-        return (double)NAN;
-    if (ex == 0 && d != XL_F8E8M0FNU)
-        return sign * ldexp((double)man, 1 - bias - (int)m);
-    return sign * ldexp((double)(man | 1ull << m), (int)ex - bias - (int)m);
-}
-
 static const xl_attr *float_attr(xl_bc *r, xl_cur *c, xl_dtype d)
 {
     if (xl_dtype_class(d) != XL_CLASS_FLOAT)
@@ -125,7 +101,7 @@ static const xl_attr *float_attr(xl_bc *r, xl_cur *c, xl_dtype d)
     uint64_t u = apint(r, c, bits);
     if (bits < 64)
         u &= (1ull << bits) - 1;
-    return xl_attr_float(r->m, d, u, float_value(d, u));
+    return xl_attr_float(r->m, d, u, xl_num_value(d, u));
 }
 
 static const xl_attr *int_attr(xl_bc *r, xl_cur *c, xl_dtype d)
@@ -312,7 +288,7 @@ static const xl_attr *dense_array(xl_bc *r, xl_cur *c)
         for (uint64_t i = 0; i < n; i++) {
             uint64_t u = 0;
             memcpy(&u, blob.p + i * size, size);
-            item[i] = xl_attr_float(r->m, t->dtype, u, float_value(t->dtype, u));
+            item[i] = xl_attr_float(r->m, t->dtype, u, xl_num_value(t->dtype, u));
         }
         return xl_attr_array(r->m, item, (uint32_t)n);
     }
@@ -470,7 +446,7 @@ static const xl_attr *vhlo_attr(xl_bc *r, xl_cur *c, uint32_t *w)
 }
 
 /* ---- StableHLO and CHLO ----------------------------------------------------------------------------------------- */
-/* Structures are flattened into the slots of the same names; see set_named in bytecode.c. */
+/* Structures are flattened into the slots of the same names: see xl_slot_put. */
 static const xl_attr *lists(xl_bc *r, xl_cur *c, const char *name, uint32_t n, const char *const *key, uint32_t ints)
 {
     const xl_attr *item[9];
@@ -486,7 +462,7 @@ static const xl_attr *stablehlo_attr(xl_bc *r, xl_cur *c, uint32_t *w)
     const xl_attr *a;
     switch (code) {
     case 1: {
-        static const char *const key[] = { "channel_id", "channel_type" };
+        static const char *const key[] = { "handle", "type" };
         return lists(r, c, "stablehlo.channel_handle", 2, key, 3);
     }
     case 2: return enumeration(r, c, XL_ENUM_COMPARISON_DIRECTION);
@@ -1094,159 +1070,6 @@ const xl_attr *xl_bc_attr(xl_bc *r, uint32_t index)
     e->weight = w;
     leave(r, e, &c);
     return e->attr = a;
-}
-
-/* ---- the form a slot wants --------------------------------------------------------------------------------------- */
-static const xl_attr *as_list(xl_bc *r, const uint8_t *at, const xl_attr *a, xl_dtype d)
-{
-    if (a->kind == XL_AT_INTS && a->dtype == d)
-        return a;
-    int64_t n = 0;
-    if (a->kind == XL_AT_INTS) {
-        n = a->n;
-    } else if (a->kind == XL_AT_ARRAY) {
-        n = a->n;
-        for (uint32_t i = 0; i < a->n; i++)
-            if (a->item[i]->kind != XL_AT_INT && a->item[i]->kind != XL_AT_BOOL)
-                XL_BC_FAIL(r, at, "a list of integers is expected here");
-    } else if (a->kind == XL_AT_DENSE) {
-        xl_dclass k = xl_dtype_class(a->dtype);
-        if (!xl_type_count(a->type, &n) || n > MAX_LIST || (k != XL_CLASS_INT && k != XL_CLASS_UINT && k != XL_CLASS_PRED))
-            XL_BC_FAIL(r, at, "a list of at most %d integers is expected here", MAX_LIST);
-    } else {
-        XL_BC_FAIL(r, at, "a list of integers is expected here");
-    }
-    xl_bc_charge(r, at, (uint64_t)n / 8);
-    int64_t *v = xl_new(&r->m->arena, int64_t, (size_t)n);
-    for (int64_t i = 0; i < n; i++)
-        v[i] = a->kind == XL_AT_INTS ? a->ints[i] : a->kind == XL_AT_ARRAY ? a->item[i]->i : xl_dense_int(a, i);
-    xl_attr *l = make(r, XL_AT_INTS);
-    l->dtype = d;
-    l->n = (uint32_t)n;
-    l->ints = v;
-    return l;
-}
-
-const xl_attr *xl_bc_coerce(xl_bc *r, const uint8_t *at, const xl_attr *a, xl_attr_want want)
-{
-    const char *expected = NULL;
-    if (a->kind == XL_AT_TYPE && a->type->kind == XL_TY_NONE)
-        return NULL;                                       /* how VHLO says that an optional one is absent */
-    switch (want) {
-    case XL_AK_DIMS: case XL_AK_PAIRS: return as_list(r, at, a, XL_I64);
-    case XL_AK_BOOLS: return as_list(r, at, a, XL_I1);
-    case XL_AK_I64: case XL_AK_I32: {
-        xl_dtype d = want == XL_AK_I64 ? XL_I64 : XL_I32;
-        if (a->kind == XL_AT_INT)
-            return a->dtype == d ? a : xl_attr_int(r->m, d, a->i);
-        expected = "an integer";
-        break;
-    }
-    case XL_AK_F32:
-        if (a->kind == XL_AT_FLOAT)
-            return a;
-        expected = "a float";
-        break;
-    case XL_AK_BOOL:
-        if (a->kind == XL_AT_UNIT)
-            return xl_attr_bool(r->m, true);
-        if (a->kind == XL_AT_BOOL)
-            return a;
-        expected = "true or false";
-        break;
-    case XL_AK_STR:
-        if (a->kind == XL_AT_STR)
-            return a;
-        expected = "a string";
-        break;
-    case XL_AK_SYM:
-        if (a->kind == XL_AT_SYM)
-            return a;
-        if (a->kind == XL_AT_STR)
-            return make_str(r, XL_AT_SYM, a->str);
-        expected = "a symbol";
-        break;
-    case XL_AK_SYMS:
-        if (a->kind == XL_AT_ARRAY) {
-            const xl_attr **item = xl_new(&r->m->arena, const xl_attr *, a->n);
-            for (uint32_t i = 0; i < a->n; i++) {
-                item[i] = a->item[i]->kind == XL_AT_STR ? make_str(r, XL_AT_SYM, a->item[i]->str) : a->item[i];
-                if (item[i]->kind != XL_AT_SYM)
-                    XL_BC_FAIL(r, at, "a list of symbols is expected here");
-            }
-            return xl_attr_array(r->m, item, a->n);
-        }
-        expected = "a list of symbols";
-        break;
-    case XL_AK_DENSE:
-        if (a->kind == XL_AT_DENSE)
-            return a;
-        expected = "a dense constant";
-        break;
-    case XL_AK_TYPE:
-        if (a->kind == XL_AT_TYPE)
-            return a;
-        expected = "a type";
-        break;
-    case XL_AK_STRUCT:
-        if (a->kind == XL_AT_STRUCT)
-            return a;
-        expected = "a structure";
-        break;
-    case XL_AK_DICT:
-        if (a->kind == XL_AT_DICT)
-            return a;
-        expected = "a dictionary";
-        break;
-    case XL_AK_ARRAY:
-        if (a->kind == XL_AT_ARRAY)
-            return a;
-        expected = "a list";
-        break;
-    case XL_AK_PRECISIONS: case XL_AK_SHARDINGS: case XL_AK_STRS: {
-        xl_attr_kind k = want == XL_AK_PRECISIONS ? XL_AT_ENUM : want == XL_AK_SHARDINGS ? XL_AT_SHARDING : XL_AT_STR;
-        bool ok = a->kind == XL_AT_ARRAY;
-        for (uint32_t i = 0; ok && i < a->n; i++)
-            ok = a->item[i]->kind == k;
-        if (ok)
-            return a;
-        expected = want == XL_AK_PRECISIONS ? "a list of precisions" : want == XL_AK_STRS ? "a list of strings" : "a list of shardings";
-        break;
-    }
-    case XL_AK_STR_OR_DICT:
-        if (a->kind == XL_AT_STR || a->kind == XL_AT_DICT)
-            return a;
-        expected = "a string or a dictionary";
-        break;
-    case XL_AK_GROUPS:
-        if ((a->kind == XL_AT_DENSE && a->type->rank == 2 && a->dtype == XL_I64) || a->kind == XL_AT_STRUCT)
-            return a;
-        expected = "groups of devices";
-        break;
-    case XL_AK_SHARDING:
-        if (a->kind == XL_AT_SHARDING)
-            return a;
-        expected = "a sharding";
-        break;
-    case XL_AK_ATTR: return a;
-    default:                                               /* an enumeration, numbered as the wants are */
-        if (a->kind == XL_AT_ENUM && (int)a->which - 1 == (int)want - (int)XL_AK_ATTR - 1)
-            return a;
-        expected = xl_enum_name((xl_enum)((int)want - (int)XL_AK_ATTR));
-    }
-    XL_BC_FAIL(r, at, "%s is expected here", expected);
-}
-
-const xl_attr *xl_bc_slot_attr(xl_bc *r, uint32_t index, xl_attr_want want)
-{
-    xl_bc_entry *e = &r->attr[index];
-    bool list = want == XL_AK_DIMS || want == XL_AK_PAIRS;
-    if (e->list && list)
-        return e->list;
-    const xl_attr *a = xl_bc_coerce(r, e->at.p, xl_bc_attr(r, index), want);
-    if (list)
-        e->list = a;
-    return a;
 }
 
 /* ---- locations -------------------------------------------------------------------------------------------------- */
