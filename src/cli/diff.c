@@ -1,0 +1,99 @@
+#include "ir/diff.h"
+
+#include <stdio.h>
+
+#include "cli/program.h"
+#include "ir/hash.h"
+
+static struct { int64_t most; bool unchecked; } opt = { .most = 20 };
+static const xl_opt opts[] = {
+    { "most", XL_OPT_INT, &opt.most, "N", "tell at most so many differences (20)" },
+    { "unchecked", XL_OPT_FLAG, &opt.unchecked, NULL, "compare even programs that do not verify" },
+    { 0 } };
+
+static void put_json(xl_buf *b, const char *ha, const char *hb, const xl_diff *d, uint32_t n)
+{
+    xl_json j = { .out = b, .pretty = true };
+    xl_json_map(&j);
+    xl_json_put_bool(&j, "same", strcmp(ha, hb) == 0);
+    xl_json_put_text(&j, "before", ha);
+    xl_json_put_text(&j, "after", hb);
+    xl_json_key(&j, "detail");
+    xl_json_list(&j);
+    for (uint32_t i = 0; i < n; i++, d++) {
+        xl_json_map(&j);
+        xl_json_put_text(&j, "what", xl_diff_word(d->kind));
+        if (d->arg >= 0)
+            xl_json_put_int(&j, "arg", d->arg);
+        if (d->name.n)
+            xl_json_put_str(&j, "name", d->name);
+        if (d->dim >= 0)
+            xl_json_put_int(&j, "dim", d->dim);
+        if (d->before.n || d->after.n) {
+            xl_json_put_str(&j, "before", d->before);
+            xl_json_put_str(&j, "after", d->after);
+        }
+        if (d->file.n) {
+            char line[16];
+            snprintf(line, sizeof line, ":%u", d->line);
+            xl_buf where = { 0 };
+            xl_buf_str(&where, d->file);
+            xl_buf_puts(&where, line);
+            xl_json_put_str(&j, "where", xl_buf_view(&where));
+            xl_buf_fini(&where);
+        }
+        xl_json_put_str(&j, "text", d->text);
+        xl_json_end(&j);
+    }
+    xl_json_end(&j);
+    xl_json_end(&j);
+}
+
+static xl_error *diff(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_buf b = { 0 };
+    xl_module *x = NULL, *y = NULL;
+    (void)argc;
+    if (opt.most < 1 || opt.most > 1000000) {
+        err = xl_cli_misuse(cli, "--most needs a number from 1 to 1000000");
+        goto out;
+    }
+    *cli->status = XL_EXIT_MISUSED;                        /* a file that is no program: not a difference */
+    XL_DO(xl_cli_program(cli, argv[0], opt.unchecked, &x));
+    XL_DO(xl_cli_program(cli, argv[1], opt.unchecked, &y));
+    char ha[XL_DIGEST_HEX], hb[XL_DIGEST_HEX];
+    xl_digest dx = xl_module_hash(x), dy = xl_module_hash(y);
+    xl_digest_hex(&dx, ha);
+    xl_digest_hex(&dy, hb);
+    uint32_t n;
+    const xl_diff *d = xl_module_diff(cli->arena, x, y, (uint32_t)opt.most, &n);
+    if (cli->json)
+        put_json(&b, ha, hb, d, n);
+    else if (n == 0)
+        xl_buf_printf(&b, "the same program, %s\n", ha);
+    else
+        for (uint32_t i = 0; i < n; i++)
+            xl_buf_printf(&b, "%-9s %.*s\n", xl_diff_word(d[i].kind), XL_FMT(d[i].text));
+    XL_DO(xl_cli_put(&b));
+    xl_cli_exit(cli, xl_digest_eq(&dx, &dy) ? XL_EXIT_DONE : XL_EXIT_FAILED);
+out:
+    xl_buf_fini(&b);
+    xl_module_free(x);
+    xl_module_free(y);
+    return err;
+}
+
+const xl_verb xl_verb_diff = {
+    .name = "diff",
+    .args = "[--most=N] BEFORE AFTER",
+    .help = "what differs between two programs, in words, with source lines",
+    .more = "Each line is one difference: what kind it is (args, shape, dtype, sharding, constant, op, layout, donation), and a sentence.\n"
+            "Other names, other source lines and another order of functions are no difference.\n"
+            "Exit status: 0 the same program, 1 they differ, 2 misused, or a file that is no program.",
+    .example = "xlane diff step-1.mlir step-2.mlir\nxlane diff --json before.bc after.bc",
+    .opts = opts,
+    .min = 2,
+    .max = 2,
+    .run = diff,
+};

@@ -1,0 +1,90 @@
+#include <stdio.h>
+
+#include "cli/program.h"
+#include "ir/hash.h"
+#include "ir/print.h"
+#include "pass/pass.h"
+
+static struct { bool hash, locations, shorten, unchecked, optimise; const char *dump, *passes; } opt;
+static const xl_opt opts[] = {
+    { "hash", XL_OPT_FLAG, &opt.hash, NULL, "only the canonical hash" },
+    { "locations", XL_OPT_FLAG, &opt.locations, NULL, "with the source line of every op" },
+    { "shorten", XL_OPT_FLAG, &opt.shorten, NULL, "leave out the middle of large constants: for reading, not for parsers" },
+    { "unchecked", XL_OPT_FLAG, &opt.unchecked, NULL, "print it even if it does not verify" },
+    { "optimise", XL_OPT_FLAG, &opt.optimise, NULL, "run the passes first" },
+    { "passes", XL_OPT_STR, &opt.passes, "LIST", "run only these passes, separated by commas" },
+    { "dump-after", XL_OPT_STR, &opt.dump, "PASS", "the program as it is after this pass, on standard error; all: after each" },
+    { 0 } };
+
+static uint64_t count(const xl_region *r)
+{
+    uint64_t n = r->nop;
+    for (uint32_t k = 0; k < r->nop; k++)
+        for (uint32_t i = 0; i < r->op[k]->nregion; i++)
+            n += count(r->op[k]->region[i]);
+    return n;
+}
+
+static void dump(void *ctx, const char *pass, const xl_module *m)
+{
+    xl_buf b = { 0 };
+    (void)ctx;
+    if (strcmp(opt.dump, "all") != 0 && strcmp(opt.dump, pass) != 0)
+        return;
+    xl_print_module(m, &(xl_print_opts){ .locations = opt.locations, .shorten = opt.shorten }, &b);
+    fprintf(stderr, "// after %s\n%.*s\n", pass, XL_FMT(xl_buf_view(&b)));
+    xl_buf_fini(&b);
+}
+
+static xl_error *print(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_buf b = { 0 }, text = { 0 };
+    xl_module *m = NULL;
+    char hex[XL_DIGEST_HEX];
+    (void)argc;
+    XL_DO(xl_cli_program(cli, argv[0], opt.unchecked, &m));
+    if (opt.optimise || opt.passes || opt.dump)
+        XL_TRY(xl_pipeline_run(m, &(xl_pipeline_opts){ .only = opt.passes, .verify = true, .after = opt.dump ? dump : NULL }), "%s", argv[0]);
+    xl_digest d = xl_module_hash(m);
+    xl_digest_hex(&d, hex);
+    if (!opt.hash)
+        xl_print_module(m, &(xl_print_opts){ .locations = opt.locations, .shorten = opt.shorten }, &text);
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        uint64_t nop = 0;
+        for (uint32_t i = 0; i < m->nfunc; i++)
+            nop += m->func[i]->body ? count(m->func[i]->body) : 0;
+        xl_json_map(&j);
+        xl_json_put_str(&j, "module", m->name);
+        xl_json_put_text(&j, "hash", hex);
+        xl_json_put_int(&j, "functions", m->nfunc);
+        xl_json_put_int(&j, "ops", (int64_t)nop);
+        if (!opt.hash)
+            xl_json_put_str(&j, "text", xl_buf_view(&text));
+        xl_json_end(&j);
+    } else if (opt.hash)
+        xl_buf_puts(&b, hex);
+    else
+        xl_buf_str(&b, xl_buf_view(&text));
+    err = xl_cli_put(&b);
+out:
+    xl_buf_fini(&b);
+    xl_buf_fini(&text);
+    xl_module_free(m);
+    return err;
+}
+
+const xl_verb xl_verb_print = {
+    .name = "print",
+    .args = "[--hash] [--locations] [--shorten] [--optimise] FILE",
+    .help = "a StableHLO program as canonical text, or its hash",
+    .more = "FILE is StableHLO text, MLIR bytecode or an HloModuleProto, told apart by its bytes; - is standard input. The program is\n"
+            "verified first: a mistake is named with its op and source line. Names, locations, the order of functions and of\n"
+            "attributes do not change the hash; whatever changes the code does.",
+    .example = "xlane print step.mlir\nxlane print --hash step.bc\nxlane print --dump-after=inline --shorten step.mlir",
+    .opts = opts,
+    .min = 1,
+    .max = 1,
+    .run = print,
+};
