@@ -1,0 +1,195 @@
+/* Elementwise functions of one complex type. T: its part; C: its C type; M(f): libm's function for C; R(f): for T; NAME(f). */
+#define UNARY(name, expr)                                                                      \
+    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
+    {                                                                                          \
+        (void)ctx;                                                                             \
+        C *y = y_;                                                                             \
+        const C *a = x_[0];                                                                    \
+        for (size_t i = 0; i < n; i++) {                                                       \
+            C x = a[i];                                                                        \
+            y[i] = (expr);                                                                     \
+        }                                                                                      \
+    }
+#define PART(name, expr)                                                                       \
+    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
+    {                                                                                          \
+        (void)ctx;                                                                             \
+        T *y = y_;                                                                             \
+        const C *a = x_[0];                                                                    \
+        for (size_t i = 0; i < n; i++) {                                                       \
+            C x = a[i];                                                                        \
+            y[i] = (expr);                                                                     \
+        }                                                                                      \
+    }
+#define BINARY(name, expr)                                                                     \
+    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
+    {                                                                                          \
+        (void)ctx;                                                                             \
+        C *r = y_;                                                                             \
+        const C *a = x_[0], *b = x_[1];                                                        \
+        for (size_t i = 0; i < n; i++) {                                                       \
+            C x = a[i], y = b[i];                                                              \
+            r[i] = (expr);                                                                     \
+        }                                                                                      \
+    }
+#define RE(x) M(creal)(x)
+#define IM(x) M(cimag)(x)
+
+static inline C NAME(make)(T re, T im)
+{
+    union { T p[2]; C c; } u = { { re, im } };             /* keeps infinities and signs, where re + im * I would not */
+    return u.c;
+}
+static inline C NAME(mul1)(C x, C y)
+{
+    return NAME(make)(RE(x) * RE(y) - IM(x) * IM(y), RE(x) * IM(y) + IM(x) * RE(y));
+}
+static inline C NAME(expm1_1)(C x)
+{
+    T e = R(expm1)(RE(x)), s = R(sin)(IM(x) / 2), c = R(cos)(IM(x));
+    T im = IM(x) == 0 ? IM(x) : R(exp)(RE(x)) * R(sin)(IM(x));
+    return NAME(make)(e * c - 2 * s * s, im);              /* exp(a) cos b - 1 without cancellation */
+}
+static inline C NAME(log1p_1)(C x)
+{
+    T re = RE(x), im = IM(x);
+    T r;
+    if (R(fabs)(re) < (T)0.5 && R(fabs)(im) < (T)0.5)
+        r = R(log1p)(re * (2 + re) + im * im) / 2;
+    else
+        r = R(log)(R(hypot)(1 + re, im));
+    return NAME(make)(r, R(atan2)(im, 1 + re));
+}
+static inline C NAME(sign1)(C x)
+{
+    T a = R(hypot)(RE(x), IM(x));
+    if (RE(x) != RE(x) || IM(x) != IM(x))
+        return NAME(make)((T)NAN, (T)NAN);
+    if (a == 0)
+        return x;
+    return NAME(make)(RE(x) / a, IM(x) / a);
+}
+static inline C NAME(cbrt1)(C x) { return M(cpow)(x, NAME(make)((T)(1.0 / 3), 0)); }
+static inline C NAME(pow1)(C x, C y)
+{
+    if (RE(y) == 0 && IM(y) == 0)
+        return NAME(make)(1, 0);
+    if (RE(x) == 0 && IM(x) == 0)
+        return RE(y) > 0 ? NAME(make)(0, 0) : M(cpow)(x, y);
+    return M(cpow)(x, y);
+}
+static inline C NAME(atan2_1)(C y, C x)                    /* -i log((x + iy) / sqrt(x^2 + y^2)) */
+{
+    C i = NAME(make)(0, 1);
+    C q = (x + NAME(mul1)(i, y)) / M(csqrt)(NAME(mul1)(x, x) + NAME(mul1)(y, y));
+    C l = M(clog)(q);
+    return NAME(make)(IM(l), -RE(l));
+}
+static inline bool NAME(before)(C x, C y) { return RE(x) < RE(y) || (RE(x) == RE(y) && IM(x) < IM(y)); }
+static inline bool NAME(isnan1)(C x) { return RE(x) != RE(x) || IM(x) != IM(x); }
+
+UNARY(negate, NAME(make)(-RE(x), -IM(x)))
+UNARY(conj, NAME(make)(RE(x), -IM(x)))
+UNARY(cosine, M(ccos)(x))
+UNARY(sine, M(csin)(x))
+UNARY(tan, M(ctan)(x))
+UNARY(exp, M(cexp)(x))
+UNARY(expm1, NAME(expm1_1)(x))
+UNARY(log, M(clog)(x))
+UNARY(log1p, NAME(log1p_1)(x))
+UNARY(logistic, NAME(make)(1, 0) / (NAME(make)(1, 0) + M(cexp)(NAME(make)(-RE(x), -IM(x)))))
+UNARY(rsqrt, NAME(make)(1, 0) / M(csqrt)(x))
+UNARY(sign, NAME(sign1)(x))
+UNARY(sqrt, M(csqrt)(x))
+UNARY(cbrt, NAME(cbrt1)(x))
+UNARY(tanh, M(ctanh)(x))
+UNARY(acos, M(cacos)(x))
+UNARY(acosh, M(cacosh)(x))
+UNARY(asin, M(casin)(x))
+UNARY(asinh, M(casinh)(x))
+UNARY(atan, M(catan)(x))
+UNARY(atanh, M(catanh)(x))
+UNARY(cosh, M(ccosh)(x))
+UNARY(sinh, M(csinh)(x))
+UNARY(square, NAME(mul1)(x, x))
+PART(abs, R(hypot)(RE(x), IM(x)))
+PART(real, RE(x))
+PART(imag, IM(x))
+BINARY(add, x + y)
+BINARY(sub, x - y)
+BINARY(mul, NAME(mul1)(x, y))
+BINARY(div, x / y)
+BINARY(pow, NAME(pow1)(x, y))
+BINARY(atan2, NAME(atan2_1)(x, y))
+BINARY(max, NAME(isnan1)(x) ? x : NAME(isnan1)(y) ? y : NAME(before)(x, y) ? y : x)
+BINARY(min, NAME(isnan1)(x) ? x : NAME(isnan1)(y) ? y : NAME(before)(y, x) ? y : x)
+
+static void NAME(eq)(void *y_, const void *const *x_, size_t n, const void *ctx)
+{
+    (void)ctx;
+    uint8_t *y = y_;
+    const T *a = x_[0], *b = x_[1];
+    for (size_t i = 0; i < n; i++)
+        y[i] = a[2 * i] == b[2 * i] && a[2 * i + 1] == b[2 * i + 1];
+}
+static void NAME(ne)(void *y_, const void *const *x_, size_t n, const void *ctx)
+{
+    (void)ctx;
+    uint8_t *y = y_;
+    const T *a = x_[0], *b = x_[1];
+    for (size_t i = 0; i < n; i++)
+        y[i] = a[2 * i] != b[2 * i] || a[2 * i + 1] != b[2 * i + 1];
+}
+xl_ew_fn *NAME(xl_ew_compare)(int direction) { return direction == 0 ? NAME(eq) : direction == 1 ? NAME(ne) : NULL; }
+
+xl_ew_fn *NAME(xl_ew)(xl_opcode code)
+{
+    switch (code) {
+    case XL_OP_ABS: return NAME(abs);
+    case XL_OP_CBRT: return NAME(cbrt);
+    case XL_OP_COSINE: return NAME(cosine);
+    case XL_OP_EXPONENTIAL: return NAME(exp);
+    case XL_OP_EXPONENTIAL_MINUS_ONE: return NAME(expm1);
+    case XL_OP_IMAG: return NAME(imag);
+    case XL_OP_REAL: return NAME(real);
+    case XL_OP_LOG: return NAME(log);
+    case XL_OP_LOG_PLUS_ONE: return NAME(log1p);
+    case XL_OP_LOGISTIC: return NAME(logistic);
+    case XL_OP_NEGATE: return NAME(negate);
+    case XL_OP_RSQRT: return NAME(rsqrt);
+    case XL_OP_SIGN: return NAME(sign);
+    case XL_OP_SINE: return NAME(sine);
+    case XL_OP_SQRT: return NAME(sqrt);
+    case XL_OP_TAN: case XL_OP_CHLO_TAN: return NAME(tan);
+    case XL_OP_TANH: return NAME(tanh);
+    case XL_OP_CHLO_ACOS: return NAME(acos);
+    case XL_OP_CHLO_ACOSH: return NAME(acosh);
+    case XL_OP_CHLO_ASIN: return NAME(asin);
+    case XL_OP_CHLO_ASINH: return NAME(asinh);
+    case XL_OP_CHLO_ATAN: return NAME(atan);
+    case XL_OP_CHLO_ATANH: return NAME(atanh);
+    case XL_OP_CHLO_CONJ: return NAME(conj);
+    case XL_OP_CHLO_COSH: return NAME(cosh);
+    case XL_OP_CHLO_SINH: return NAME(sinh);
+    case XL_OP_CHLO_SQUARE: return NAME(square);
+    case XL_OP_ADD: return NAME(add);
+    case XL_OP_SUBTRACT: return NAME(sub);
+    case XL_OP_MULTIPLY: return NAME(mul);
+    case XL_OP_DIVIDE: return NAME(div);
+    case XL_OP_POWER: return NAME(pow);
+    case XL_OP_ATAN2: return NAME(atan2);
+    case XL_OP_MAXIMUM: return NAME(max);
+    case XL_OP_MINIMUM: return NAME(min);
+    default: return NULL;
+    }
+}
+#undef UNARY
+#undef PART
+#undef BINARY
+#undef RE
+#undef IM
+#undef T
+#undef C
+#undef M
+#undef R
+#undef NAME

@@ -1,0 +1,15 @@
+/* Elementwise functions over f32 and f64; the narrower floats go through f32. */
+#include <math.h>
+
+#include "cpu/ew.h"
+#include "cpu/kernel/special.h"
+
+#define T float
+#define M(g) g##f
+#define NAME(f) f##_f32
+#include "cpu/kernel/ew_float.inl"
+
+#define T double
+#define M(g) g
+#define NAME(f) f##_f64
+#include "cpu/kernel/ew_float.inl"
