@@ -1,0 +1,193 @@
+#include "cpu/lower.h"
+
+enum { DEPTH_MAX = 128, OPS_MAX = 1 << 23 };
+
+typedef struct {
+    xl_func *f;
+    xl_value *now;                                         /* what a replaced value is now; XL_NO_VALUE: itself */
+    uint32_t cap;
+    uint64_t total;
+} lower;
+
+static void replace(lower *l, xl_value old, xl_value new)
+{
+    if (old.id >= l->cap) {
+        uint32_t cap = l->f->nval + l->f->nval / 2 + 64;
+        xl_value *now = xl_new(&l->f->m->arena, xl_value, cap);
+        if (l->cap)
+            memcpy(now, l->now, l->cap * sizeof *now);
+        for (uint32_t i = l->cap; i < cap; i++)
+            now[i] = XL_NO_VALUE;
+        l->now = now;
+        l->cap = cap;
+    }
+    l->now[old.id] = new;
+}
+
+static xl_value resolve(const lower *l, xl_value v)
+{
+    while (v.id < l->cap && l->now[v.id].id != XL_NO_VALUE.id)
+        v = l->now[v.id];
+    return v;
+}
+
+/* A composite whose name is that of an op which computes the same from the same operands. */
+static xl_op *by_name(lower *l, const xl_op *op)
+{
+    xl_str name = xl_op_str(op, XL_SLOT(COMPOSITE, name));
+    if (!xl_str_starts(name, XL_STR("chlo.")))
+        return NULL;
+    xl_opcode code = xl_opcode_find(name);
+    bool plain = code != XL_OP_UNKNOWN && (xl_ops[code].flags & XL_OP_ELEMWISE) && xl_op_nattr(code) == 0;
+    if (!plain && code != XL_OP_CHLO_TOP_K)
+        return NULL;
+    if (op->nregion || (xl_ops[code].nin >= 0 && (uint32_t)xl_ops[code].nin != op->nin) || (uint32_t)xl_ops[code].nout != op->nout)
+        return NULL;
+    const xl_attr *k = NULL;
+    if (code == XL_OP_CHLO_TOP_K) {
+        k = xl_dict_get(XL_ATTR(op, COMPOSITE, composite_attributes), XL_STR("k"));
+        if (!k || k->kind != XL_AT_INT)
+            return NULL;
+    }
+    const xl_type *out[2] = { xl_out_type(l->f, op, 0), op->nout > 1 ? xl_out_type(l->f, op, 1) : NULL };
+    xl_op *c = xl_op_new(l->f, NULL, code, op->in, op->nin, out, op->nout, 0, op->loc);
+    if (k)
+        xl_op_set(c, XL_SLOT(CHLO_TOP_K, k), k);
+    for (uint32_t i = 0; i < op->nout; i++)
+        replace(l, op->out[i], c->out[i]);
+    return c;
+}
+
+static xl_error *flatten(lower *l, xl_region *r, uint32_t depth);
+
+/* The ops of `from` (a region of this function) take the place of op; its arguments are op's operands. */
+static xl_error *splice(lower *l, xl_region *to, const xl_op *op, xl_region *from, uint32_t depth)
+{
+    if (from->narg != op->nin)
+        return XL_ERR(INVALID, "%s: its region takes %u values, not %u", xl_op_text(op), from->narg, op->nin);
+    for (uint32_t i = 0; i < op->nin; i++)
+        replace(l, from->arg[i], op->in[i]);
+    xl_error *err = flatten(l, from, depth + 1);
+    if (err)
+        return err;
+    for (uint32_t i = 0; i < from->nop; i++) {
+        xl_op *in = from->op[i];
+        if (in->code == XL_OP_RETURN) {
+            for (uint32_t k = 0; k < op->nout && k < in->nin; k++)
+                replace(l, op->out[k], in->in[k]);
+            break;
+        }
+        xl_region_append(l->f, to, in);
+    }
+    return NULL;
+}
+
+static xl_error *call(lower *l, xl_region *r, const xl_op *op, xl_str name, uint32_t depth)
+{
+    xl_func *f = l->f, *g = xl_module_func(f->m, name);
+    if (!g || !g->body)
+        return XL_ERR(INVALID, "%s: the program has no function @%.*s", xl_op_text(op), XL_FMT(name));
+    xl_op *ret = xl_region_end(g->body);
+    if (g->body->narg != op->nin || !ret || ret->nin != op->nout)
+        return XL_ERR(INVALID, "%s: @%.*s takes or gives another number of values", xl_op_text(op), XL_FMT(name));
+    xl_value *map = xl_new(&f->m->arena, xl_value, g->nval), *out = xl_new(&f->m->arena, xl_value, op->nout);
+    for (uint32_t i = 0; i < op->nin; i++)
+        map[g->body->arg[i].id] = op->in[i];
+    xl_region *tmp = xl_region_new(f, NULL);
+    xl_region_clone_into(f, tmp, g, g->body, map, out, op->nout);
+    xl_error *err = flatten(l, tmp, depth + 1);
+    if (err)
+        return err;
+    for (uint32_t i = 0; i < tmp->nop; i++)
+        xl_region_append(f, r, tmp->op[i]);
+    for (uint32_t i = 0; i < op->nout; i++)
+        replace(l, op->out[i], resolve(l, out[i]));
+    return NULL;
+}
+
+static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
+{
+    if (depth > DEPTH_MAX)
+        return XL_ERR(UNIMPLEMENTED, "calls are nested more than %d deep: recursion is not served", DEPTH_MAX);
+    xl_op **old = r->op;
+    uint32_t n = r->nop;
+    xl_error *err;
+    r->op = NULL;
+    r->nop = r->capop = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        xl_op *op = old[i], *known;
+        if (++l->total > OPS_MAX)
+            return XL_ERR(EXHAUSTED, "the program has more than %d ops once its calls are inlined", OPS_MAX);
+        for (uint32_t k = 0; k < op->nin; k++)
+            op->in[k] = resolve(l, op->in[k]);
+        switch (op->code) {
+        case XL_OP_CALL: err = call(l, r, op, xl_op_str(op, XL_SLOT(CALL, callee)), depth); break;
+        case XL_OP_COMPOSITE:
+            known = by_name(l, op);
+            if (known) {
+                xl_region_append(l->f, r, known);
+                err = NULL;
+            } else {
+                err = call(l, r, op, xl_op_str(op, XL_SLOT(COMPOSITE, decomposition)), depth);
+            }
+            break;
+        case XL_OP_SDY_NAMED: case XL_OP_SDY_MANUAL: err = splice(l, r, op, op->region[0], depth); break;
+        default:
+            err = NULL;
+            xl_region_append(l->f, r, op);
+            for (uint32_t k = 0; k < op->nregion && !err; k++)
+                err = flatten(l, op->region[k], depth + 1);
+        }
+        if (err)
+            return err;
+    }
+    return NULL;
+}
+
+/* Has to stay even if nobody reads its results: effects, and loops or branches with effects inside. */
+static bool effect(const xl_op *op)
+{
+    if (op->code == XL_OP_OPTIMIZATION_BARRIER)
+        return false;
+    if ((xl_ops[op->code].flags & (XL_OP_EFFECT | XL_OP_TERMINATOR)))
+        return true;
+    if (op->code == XL_OP_CUSTOM_CALL)
+        return xl_op_int(op, XL_SLOT(CUSTOM_CALL, has_side_effect));
+    for (uint32_t k = 0; k < op->nregion; k++)
+        for (uint32_t i = 0; i < op->region[k]->nop; i++)
+            if (op->region[k]->op[i]->code != XL_OP_RETURN && effect(op->region[k]->op[i]))
+                return true;
+    return false;
+}
+
+static void sweep(xl_func *f, xl_region *r, uint32_t *uses)
+{
+    uint32_t keep = r->nop;
+    for (uint32_t i = r->nop; i-- > 0; ) {
+        xl_op *op = r->op[i];
+        bool used = effect(op);
+        for (uint32_t k = 0; k < op->nout; k++)
+            used = used || uses[op->out[k].id];
+        if (!used)
+            continue;
+        for (uint32_t k = 0; k < op->nin; k++)
+            uses[op->in[k].id]++;
+        for (uint32_t k = 0; k < op->nregion; k++)
+            sweep(f, op->region[k], uses);
+        r->op[--keep] = op;
+    }
+    memmove(r->op, r->op + keep, (r->nop - keep) * sizeof *r->op);
+    r->nop -= keep;
+}
+
+xl_error *xl_lower(xl_module *m)
+{
+    lower l = { .f = xl_module_entry(m) };
+    if (!l.f || !l.f->body)
+        return XL_ERR(INVALID, "the program has no entry function: give one public function, or name it main");
+    xl_error *err = flatten(&l, l.f->body, 0);
+    if (err)
+        return err;
+    sweep(l.f, l.f->body, xl_new(&m->arena, uint32_t, l.f->nval));
+    return NULL;
+}
