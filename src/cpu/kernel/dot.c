@@ -1,0 +1,303 @@
+/* Products of matrices, through the GEMM where it has the types, through plain loops over a wide type where it has not. */
+#include <stdlib.h>
+
+#include "cpu/ew.h"
+#include "cpu/gemm.h"
+#include "cpu/planner.h"
+#include "cpu/strided.h"
+
+typedef struct { int64_t n[XL_RANK_MAX], a[XL_RANK_MAX], b[XL_RANK_MAX]; uint32_t rank; int64_t count; } axes; /* strides in elements */
+
+typedef struct {
+    axes batch, m, n, k;                                   /* a strides in lhs, b in rhs */
+    xl_dtype in, out;
+    bool gemm;
+    xl_gemm g;
+    int64_t ma, mb_;                                       /* joined strides, when one dimension does */
+    bool copy_a, copy_b;                                   /* operands that must be brought in order first */
+    xl_strided va, vb;
+    xl_ew load, loadb, store;                              /* to and from the wide type */
+    xl_dtype wide;
+} dot;
+
+static bool gemm_type(xl_dtype d, xl_gemm_type *t)
+{
+    switch (d) {
+    case XL_F32: *t = XL_GEMM_F32; return true;
+    case XL_F64: *t = XL_GEMM_F64; return true;
+    case XL_BF16: *t = XL_GEMM_BF16; return true;
+    case XL_F16: *t = XL_GEMM_F16; return true;
+    case XL_I8: *t = XL_GEMM_I8; return true;
+    case XL_U8: *t = XL_GEMM_U8; return true;
+    case XL_I32: *t = XL_GEMM_I32; return true;
+    default: return false;
+    }
+}
+
+static bool joins(const axes *x, const int64_t *stride, int64_t *out)
+{
+    *out = x->rank ? stride[x->rank - 1] : 0;
+    for (uint32_t i = 0; i + 1 < x->rank; i++)
+        if (stride[i] != stride[i + 1] * x->n[i + 1])
+            return false;
+    return true;
+}
+
+static void *ordered(const xl_strided *v, const void *x, size_t bytes, xl_pool *pool)
+{
+    void *y = aligned_alloc(XL_ALIGN, (bytes + 2 * XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1));
+    if (y)
+        xl_strided_run(v, y, x, pool);
+    return y;
+}
+
+static xl_error *run_gemm(const xl_step *s, xl_frame *f)
+{
+    const dot *d = s->data;
+    xl_gemm g = d->g;
+    void *a = NULL, *b = NULL;
+    xl_error *err = NULL;
+    g.a = xl_in(s, f, 0);
+    g.b = xl_in(s, f, 1);
+    g.c = xl_out(s, f, 0);
+    if (d->copy_a && !(g.a = a = ordered(&d->va, g.a, s->shape[0].bytes, f->pool))) {
+        err = XL_ERR(EXHAUSTED, "no memory to bring the operand in order");
+        goto out;
+    }
+    if (d->copy_b && !(g.b = b = ordered(&d->vb, g.b, s->shape[1].bytes, f->pool))) {
+        err = XL_ERR(EXHAUSTED, "no memory to bring the operand in order");
+        goto out;
+    }
+    if (!xl_gemm_run(f->pool, &g))
+        err = XL_ERR(INTERNAL, "the matrix product refused its types");
+out:
+    free(a);
+    free(b);
+    return err;
+}
+
+static int64_t offset(const axes *x, const int64_t *stride, int64_t i)
+{
+    int64_t at = 0;
+    for (uint32_t k = x->rank; k-- > 0; ) {
+        at += i % x->n[k] * stride[k];
+        i /= x->n[k];
+    }
+    return at;
+}
+
+#define LOOP(T, ACC, mul_add)                                                                         \
+    for (int64_t g = 0; g < d->batch.count; g++) {                                                    \
+        int64_t ga = offset(&d->batch, d->batch.a, g), gb = offset(&d->batch, d->batch.b, g);         \
+        for (int64_t i = 0; i < d->m.count; i++) {                                                    \
+            const T *pa = (const T *)a + ga + offset(&d->m, d->m.a, i);                               \
+            for (int64_t j = 0; j < d->n.count; j++) {                                                \
+                const T *pb = (const T *)b + gb + offset(&d->n, d->n.b, j);                           \
+                ACC sum = 0;                                                                          \
+                for (int64_t k = 0; k < d->k.count; k++)                                              \
+                    mul_add;                                                                          \
+                ((T *)c)[(g * d->m.count + i) * d->n.count + j] = (T)sum;                             \
+            }                                                                                         \
+        }                                                                                             \
+    }
+
+static xl_error *run_plain(const xl_step *s, xl_frame *f)
+{
+    const dot *d = s->data;
+    const xl_shape *x = xl_in_shape(s, 0), *y = xl_in_shape(s, 1), *z = xl_out_shape(s, 0);
+    size_t w = xl_dtype_bytes(d->wide);
+    xl_error *err = NULL;
+    void *a = malloc((size_t)x->count * w + 1), *b = malloc((size_t)y->count * w + 1), *c = malloc((size_t)z->count * w + 1);
+    int64_t *ka = malloc((size_t)d->k.count * 2 * sizeof *ka + 1), *kb = ka + d->k.count;
+    if (!a || !b || !c || !ka) {
+        err = XL_ERR(EXHAUSTED, "no memory for the product");
+        goto out;
+    }
+    for (int64_t k = 0; k < d->k.count; k++) {
+        ka[k] = offset(&d->k, d->k.a, k);
+        kb[k] = offset(&d->k, d->k.b, k);
+    }
+    const void *in[1] = { xl_in(s, f, 0) };
+    d->load.fn(a, in, (size_t)x->count, d->load.ctx);
+    in[0] = xl_in(s, f, 1);
+    d->loadb.fn(b, in, (size_t)y->count, d->loadb.ctx);
+    switch (d->wide) {
+    case XL_F32: LOOP(float, float, sum += pa[ka[k]] * pb[kb[k]]) break;
+    case XL_F64: LOOP(double, double, sum += pa[ka[k]] * pb[kb[k]]) break;
+    case XL_I64: LOOP(uint64_t, uint64_t, sum += pa[ka[k]] * pb[kb[k]]) break;
+    default:                                               /* complex, as pairs of doubles */
+        for (int64_t g = 0; g < d->batch.count; g++)
+            for (int64_t i = 0; i < d->m.count; i++)
+                for (int64_t j = 0; j < d->n.count; j++) {
+                    const double *pa = (const double *)a + 2 * (offset(&d->batch, d->batch.a, g) + offset(&d->m, d->m.a, i));
+                    const double *pb = (const double *)b + 2 * (offset(&d->batch, d->batch.b, g) + offset(&d->n, d->n.b, j));
+                    double re = 0, im = 0;
+                    for (int64_t k = 0; k < d->k.count; k++) {
+                        const double *u = pa + 2 * ka[k], *v = pb + 2 * kb[k];
+                        re += u[0] * v[0] - u[1] * v[1];
+                        im += u[0] * v[1] + u[1] * v[0];
+                    }
+                    double *to = (double *)c + 2 * ((g * d->m.count + i) * d->n.count + j);
+                    to[0] = re, to[1] = im;
+                }
+    }
+    in[0] = c;
+    d->store.fn(xl_out(s, f, 0), in, (size_t)z->count, d->store.ctx);
+out:
+    free(a);
+    free(b);
+    free(c);
+    free(ka);
+    return err;
+}
+
+static bool in_list(xl_dims d, int64_t v)
+{
+    for (size_t i = 0; i < d.n; i++)
+        if (d.p[i] == v)
+            return true;
+    return false;
+}
+static void add_axis(axes *x, int64_t n, int64_t a, int64_t b)
+{
+    x->n[x->rank] = n;
+    x->a[x->rank] = a;
+    x->b[x->rank++] = b;
+    x->count *= n;
+}
+
+static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb, xl_dims lc, xl_dims rc)
+{
+    xl_shape l, r, o;
+    int64_t ls[XL_RANK_MAX], rs[XL_RANK_MAX];
+    xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, 0), &l);
+    if (!err)
+        err = xl_shape_of(p, xl_in_type(p->f, op, 1), &r);
+    if (!err)
+        err = xl_shape_of(p, xl_out_type(p->f, op, 0), &o);
+    if (err)
+        return err;
+    dot *d = xl_new(p->a, dot, 1);
+    d->batch.count = d->m.count = d->n.count = d->k.count = 1;
+    xl_row_major(ls, l.rank, l.dims, 1);
+    xl_row_major(rs, r.rank, r.dims, 1);
+    for (size_t i = 0; i < lb.n; i++)
+        add_axis(&d->batch, l.dims[lb.p[i]], ls[lb.p[i]], rs[xl_dims_at(rb, i, 0)]);
+    for (size_t i = 0; i < lc.n; i++)
+        add_axis(&d->k, l.dims[lc.p[i]], ls[lc.p[i]], rs[xl_dims_at(rc, i, 0)]);
+    for (uint32_t i = 0; i < l.rank; i++)
+        if (!in_list(lb, i) && !in_list(lc, i))
+            add_axis(&d->m, l.dims[i], ls[i], 0);
+    for (uint32_t i = 0; i < r.rank; i++)
+        if (!in_list(rb, i) && !in_list(rc, i))
+            add_axis(&d->n, r.dims[i], 0, rs[i]);
+    if (d->batch.count * d->m.count * d->n.count != o.count)
+        return xl_plan_unsupported(p, op, "its result has not the shape of the product");
+    p->plan->flops += 2.0 * (double)o.count * (double)d->k.count;
+    d->in = l.dtype;
+    d->out = o.dtype;
+    xl_gemm *g = &d->g;
+    bool fl = xl_dtype_class(l.dtype) == XL_CLASS_FLOAT;
+    bool types = gemm_type(l.dtype, &g->a_type) && gemm_type(r.dtype, &g->b_type) && gemm_type(o.dtype, &g->c_type);
+    if (types) {                                           /* sums of the type the result has, or wider */
+        if (l.dtype == XL_F64 || r.dtype == XL_F64 || o.dtype == XL_F64)
+            types = l.dtype == XL_F64 && r.dtype == XL_F64 && o.dtype == XL_F64;
+        else if (fl)
+            types = xl_dtype_class(r.dtype) == XL_CLASS_FLOAT && xl_dtype_class(o.dtype) == XL_CLASS_FLOAT;
+        else
+            types = o.dtype == XL_I32;
+    }
+    if (types) {
+        int64_t ma, ka, kb, nb, x;
+        bool a_ok = joins(&d->m, d->m.a, &ma) && joins(&d->k, d->k.a, &ka), b_ok = joins(&d->n, d->n.b, &nb) && joins(&d->k, d->k.b, &kb);
+        axes bt = { .rank = 0, .count = 1 };
+        for (uint32_t i = 0; i < d->batch.rank; i++) {     /* join batch dimensions that run on in both */
+            if (d->batch.n[i] == 1)
+                continue;
+            uint32_t t = bt.rank;
+            if (t && bt.a[t - 1] == d->batch.a[i] * d->batch.n[i] && bt.b[t - 1] == d->batch.b[i] * d->batch.n[i]) {
+                bt.n[t - 1] *= d->batch.n[i];
+                bt.a[t - 1] = d->batch.a[i];
+                bt.b[t - 1] = d->batch.b[i];
+            } else {
+                add_axis(&bt, d->batch.n[i], d->batch.a[i], d->batch.b[i]);
+            }
+        }
+        if (bt.rank > XL_GEMM_BATCH)
+            a_ok = b_ok = false;
+        (void)x;
+        if (!a_ok) {                                       /* to [batch, m, k] */
+            int64_t dim[XL_RANK_MAX], from[XL_RANK_MAX], to[XL_RANK_MAX];
+            uint32_t k = 0;
+            const axes *all[3] = { &d->batch, &d->m, &d->k };
+            for (int t = 0; t < 3; t++)
+                for (uint32_t i = 0; i < all[t]->rank; i++)
+                    dim[k] = all[t]->n[i], from[k++] = all[t]->a[i] * (int64_t)l.elem;
+            xl_row_major(to, k, dim, l.elem);
+            xl_strided_init(&d->va, l.elem, k, dim, to, from);
+            d->copy_a = true;
+            ma = d->k.count, ka = 1;
+        }
+        if (!b_ok) {                                       /* to [batch, k, n] */
+            int64_t dim[XL_RANK_MAX], from[XL_RANK_MAX], to[XL_RANK_MAX];
+            uint32_t k = 0;
+            const axes *all[3] = { &d->batch, &d->k, &d->n };
+            for (int t = 0; t < 3; t++)
+                for (uint32_t i = 0; i < all[t]->rank; i++)
+                    dim[k] = all[t]->n[i], from[k++] = all[t]->b[i] * (int64_t)r.elem;
+            xl_row_major(to, k, dim, r.elem);
+            xl_strided_init(&d->vb, r.elem, k, dim, to, from);
+            d->copy_b = true;
+            kb = d->n.count, nb = 1;
+        }
+        if (bt.rank > XL_GEMM_BATCH) {
+            bt = (axes){ .rank = 0, .count = 1 };
+            add_axis(&bt, d->batch.count, d->m.count * d->k.count, d->n.count * d->k.count);
+        } else if (bt.rank) {                              /* a copied operand's batches are dense */
+            int64_t run = 1;
+            for (uint32_t i = bt.rank; i-- > 0; ) {
+                if (!a_ok)
+                    bt.a[i] = run * d->m.count * d->k.count;
+                if (!b_ok)
+                    bt.b[i] = run * d->n.count * d->k.count;
+                run *= bt.n[i];
+            }
+        }
+        g->m = (size_t)d->m.count, g->n = (size_t)d->n.count, g->k = (size_t)d->k.count;
+        g->a_row = ma, g->a_col = ka, g->b_row = kb, g->b_col = nb, g->c_row = d->n.count;
+        int64_t run = 1;
+        for (uint32_t i = bt.rank; i-- > 0; ) {
+            g->batch[i] = (size_t)bt.n[i];
+            g->a_batch[i] = bt.a[i];
+            g->b_batch[i] = bt.b[i];
+            g->c_batch[i] = run * d->m.count * d->n.count;
+            run *= bt.n[i];
+        }
+        return xl_plan_step(p, op, run_gemm, d, 0);
+    }
+    xl_dclass cls = xl_dtype_class(l.dtype);
+    d->wide = cls == XL_CLASS_COMPLEX ? XL_C128 : cls == XL_CLASS_FLOAT ? (l.dtype == XL_F64 || o.dtype == XL_F64 ? XL_F64 : XL_F32) : XL_I64;
+    if (xl_dtype_class(r.dtype) == XL_CLASS_COMPLEX)
+        d->wide = XL_C128;
+    d->load = xl_ew_convert(p->a, l.dtype, d->wide);
+    d->loadb = xl_ew_convert(p->a, r.dtype, d->wide);
+    d->store = xl_ew_convert(p->a, d->wide, o.dtype);
+    return xl_plan_step(p, op, run_plain, d, 0);
+}
+
+xl_error *xl_kernel_dot_general(xl_planner *p, const xl_op *op)
+{
+    return plan_dot(p, op, xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)),
+                    xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_batching_dimensions)),
+                    xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)),
+                    xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_contracting_dimensions)));
+}
+xl_error *xl_kernel_dot(xl_planner *p, const xl_op *op)
+{
+    int64_t *c = xl_new(p->a, int64_t, 2);
+    c[0] = (int64_t)xl_in_type(p->f, op, 0)->rank - 1;
+    xl_dims none = { NULL, 0 };
+    if (c[0] < 0)
+        return xl_plan_unsupported(p, op, "an operand without dimensions");
+    return plan_dot(p, op, none, none, (xl_dims){ c, 1 }, (xl_dims){ c + 1, 1 });
+}

@@ -1,0 +1,55 @@
+#include "cpu/kernel/fold.h"
+
+xl_error *xl_fold_plan(xl_planner *p, const xl_op *op, uint32_t r, uint32_t n, xl_fold *out)
+{
+    *out = (xl_fold){ .n = n, .single = XL_OP_UNKNOWN };
+    if (n == 0 || n > 16)
+        return xl_plan_unsupported(p, op, "it reduces more than 16 values together");
+    if (op->nregion <= r || op->region[r]->narg != 2 * n)
+        return xl_plan_unsupported(p, op, "its region does not take two values per operand");
+    for (uint32_t i = 0; i < n; i++)
+        out->elem[i] = xl_dtype_bytes(xl_value_type(p->f, op->region[r]->arg[i])->dtype);
+    xl_opcode single = xl_region_single(p->f, op->region[r]);
+    xl_dtype d = xl_value_type(p->f, op->region[r]->arg[0])->dtype;
+    if (n == 1 && single != XL_OP_UNKNOWN && (xl_ops[single].flags & XL_OP_ELEMWISE) && xl_op_nattr(single) == 0 &&
+        xl_in_type(p->f, op->region[r]->op[1], 0)->dtype == d) {
+        out->ew = xl_ew_of(p->a, single, d, d);
+        if (out->ew.fn) {
+            out->single = single;
+            return NULL;
+        }
+    }
+    return xl_plan_lanes(p, op, r, &out->block);
+}
+
+xl_error *xl_block_apply(const xl_block *b, xl_frame *fr, const void *const *in, void *const *out, size_t m)
+{
+    size_t lanes = fr->lanes;
+    xl_error *err = NULL;
+    for (size_t at = 0; at < m && !err; at += b->lanes) {
+        size_t k = m - at < b->lanes ? m - at : b->lanes;
+        for (uint32_t i = 0; i < b->narg; i++)
+            fr->ptr[b->arg[i]] = (char *)(uintptr_t)in[i] + at * b->arg_shape[i].elem;
+        fr->lanes = b->lanes > 1 ? k : 0;
+        err = xl_block_run(b, fr);
+        for (uint32_t i = 0; i < b->nret && !err; i++)
+            memcpy((char *)out[i] + at * b->ret_shape[i].elem, fr->ptr[b->ret[i]], k * b->ret_shape[i].elem);
+    }
+    fr->lanes = lanes;
+    return err;
+}
+
+xl_error *xl_fold_run(const xl_fold *f, xl_frame *fr, void *const *acc, const void *const *x, size_t m)
+{
+    if (f->ew.fn) {
+        const void *in[3] = { acc[0], x[0], NULL };
+        f->ew.fn(acc[0], in, m, f->ew.ctx);
+        return NULL;
+    }
+    const void *in[32];
+    for (uint32_t i = 0; i < f->n; i++) {
+        in[i] = acc[i];
+        in[f->n + i] = x[i];
+    }
+    return xl_block_apply(f->block, fr, in, acc, m);
+}

@@ -1,0 +1,25 @@
+/* src/cpu/kernel/fold.h
+ * Applying a region of scalars to many elements at once: acc[i] = region(acc[i], x[i]). A region of one op is that op's
+ * elementwise function; any other is a vector block. */
+#ifndef XL_CPU_KERNEL_FOLD_H
+#define XL_CPU_KERNEL_FOLD_H
+
+#include "cpu/ew.h"
+#include "cpu/planner.h"
+
+typedef struct {
+    uint32_t n;                                            /* values per element: operands of a variadic reduction */
+    xl_ew ew;                                              /* of the one op, when n is 1; else NULL */
+    xl_opcode single;
+    xl_block *block;
+    size_t elem[16];
+} xl_fold;
+
+/* For region r of op, which takes 2n values and gives n. */
+xl_error *xl_fold_plan(xl_planner *p, const xl_op *op, uint32_t r, uint32_t n, xl_fold *out) XL_MUST_USE;
+/* m elements (any number). acc is read and written; x is not changed. */
+xl_error *xl_fold_run(const xl_fold *f, xl_frame *fr, void *const *acc, const void *const *x, size_t m) XL_MUST_USE;
+/* Runs a block of narg values over m elements: in[] and out[] are arrays of m. */
+xl_error *xl_block_apply(const xl_block *b, xl_frame *fr, const void *const *in, void *const *out, size_t m) XL_MUST_USE;
+
+#endif
