@@ -175,6 +175,14 @@ static xl_error *out_of_hbm(const xl_plan *p, size_t need, size_t limit)
                   human(arg, e, sizeof e), human(out, f, sizeof f), p->temp_bytes + p->const_bytes);
 }
 
+static bool looks_like_text(xl_str s)
+{
+    for (size_t i = 0; i < s.n && i < 64; i++)
+        if ((unsigned char)s.p[i] < ' ' && s.p[i] != '\n' && s.p[i] != '\t' && s.p[i] != '\r')
+            return false;
+    return s.n > 0;
+}
+
 static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **out)
 {
     xl_error *err = NULL;
@@ -200,7 +208,12 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     }
     xl_buf_str(&e->program, program);
     xl_buf_str(&e->options, opts);
-    XL_DO(xl_read(program, NULL, &m));
+    if (program.n >= 4 && !memcmp(program.p, "ML\xefR", 4))
+        XL_DO(xl_read_bytecode(program, NULL, &m));
+    else if (looks_like_text(program))
+        XL_DO(xl_read_text(program, NULL, &m));
+    else
+        XL_DO(xl_read_hlo(program, NULL, &m));
     jmp_buf oom;
     jmp_buf *outer = m->arena.oom;
     if (setjmp(oom)) {

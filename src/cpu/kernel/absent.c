@@ -1,0 +1,26 @@
+/* Ops that reach the planner in no form that this device serves. */
+#include "cpu/planner.h"
+
+#define ABSENT(name, why) xl_error *xl_kernel_##name(xl_planner *p, const xl_op *op) { return xl_plan_unsupported(p, op, why); }
+ABSENT(rng, "not served")
+ABSENT(rng_bit_generator, "not served")
+ABSENT(reduce_window, "not served")
+ABSENT(select_and_scatter, "not served")
+ABSENT(convolution, "not served")
+ABSENT(cholesky, "not served")
+ABSENT(triangular_solve, "not served")
+ABSENT(fft, "not served")
+ABSENT(batch_norm_grad, "not served")
+ABSENT(batch_norm_inference, "not served")
+ABSENT(batch_norm_training, "not served")
+ABSENT(custom_call, "not served")
+ABSENT(collective, "not served")
+ABSENT(einsum, "einsum is not served: give dot_general")
+ABSENT(composite, "a composite that was not inlined")
+ABSENT(manual, "a manual computation that was not partitioned")
+ABSENT(named, "a named computation that was not spliced in")
+ABSENT(async_start, "asynchronous computations are not served")
+ABSENT(async_done, "asynchronous computations are not served")
+ABSENT(ragged_dot, "ragged_dot is not served: expand it into plain ops")
+ABSENT(scan, "chlo.scan is not served in this form: give its decomposition")
+ABSENT(chlo_broadcast, "broadcasting CHLO ops are not served: legalise them to StableHLO")

@@ -1,0 +1,332 @@
+/* Sort and top_k. A merge sort of positions per line: stable always. Comparators that compare one operand's elements run as
+ * comparisons of integer keys; others run as vector blocks, one level of merges at a time, a lane for each pair of runs. */
+#include <stdlib.h>
+
+#include "cpu/dtype.h"
+#include "cpu/kernel/fold.h"
+
+typedef enum { KEY_NONE, KEY_TOTAL, KEY_CANONICAL, KEY_NUMBER } key_kind;
+typedef struct {
+    int64_t dim, len, inner, lines;
+    uint32_t n;
+    uint32_t key;                                          /* which operand */
+    key_kind kind;
+    bool down;
+    size_t elem[64];
+} sorting;
+
+int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
+
+/* A number whose order is the comparator's. canonical: all NaN are one, and -0 is 0. */
+static int64_t key_of(const char *p, xl_dtype d, bool canonical)
+{
+    int64_t k;
+    switch (xl_dtype_class(d)) {
+    case XL_CLASS_FLOAT: {
+        if (d == XL_F64) {
+            double v;
+            memcpy(&v, p, 8);
+            if (canonical)
+                v = v == 0 ? 0 : v != v ? xl_f64_of_bits(0x7ff8000000000000) : v;
+            k = (int64_t)xl_f64_bits(v);
+            return k < 0 ? k ^ INT64_MAX : k;
+        }
+        float v;
+        if (d == XL_F32)
+            memcpy(&v, p, 4);
+        else
+            xl_widen(d)(&v, p, 1);
+        if (canonical)
+            v = v == 0 ? 0 : v != v ? xl_f32_of_bits(0x7fc00000) : v;
+        int32_t b = (int32_t)xl_f32_bits(v);
+        return b < 0 ? b ^ INT32_MAX : b;
+    }
+    case XL_CLASS_UINT:
+        if (d == XL_U64) {
+            uint64_t v;
+            memcpy(&v, p, 8);
+            return (int64_t)(v ^ (uint64_t)1 << 63);
+        }
+        return xl_read_index(p, d, 0);
+    default: return xl_read_index(p, d, 0);
+    }
+}
+
+typedef struct { int64_t key; int64_t at; } item;
+
+static void merge_sort(item *a, item *tmp, int64_t n, bool down)
+{
+    enum { RUN = 16 };
+    for (int64_t i = 0; i < n; i += RUN)                   /* short runs by insertion */
+        for (int64_t j = i + 1; j < n && j < i + RUN; j++) {
+            item x = a[j];
+            int64_t k = j;
+            for (; k > i && (down ? a[k - 1].key < x.key : a[k - 1].key > x.key); k--)
+                a[k] = a[k - 1];
+            a[k] = x;
+        }
+    item *from = a, *to = tmp;
+    for (int64_t w = RUN; w < n; w *= 2) {
+        for (int64_t i = 0; i < n; i += 2 * w) {
+            int64_t l = i, m = i + w < n ? i + w : n, r = m, e = i + 2 * w < n ? i + 2 * w : n;
+            for (int64_t k = i; k < e; k++) {
+                bool left = r >= e || (l < m && (down ? from[l].key >= from[r].key : from[l].key <= from[r].key));
+                to[k] = left ? from[l++] : from[r++];
+            }
+        }
+        item *t = from;
+        from = to;
+        to = t;
+    }
+    if (from != a)
+        memcpy(a, from, (size_t)n * sizeof *a);
+}
+
+typedef struct { const sorting *d; const xl_step *s; xl_frame *f; _Atomic int failed; } sjob;
+
+static void sort_lines(void *ctx, size_t begin, size_t end)
+{
+    sjob *j = ctx;
+    const sorting *d = j->d;
+    item *a = malloc((size_t)d->len * 2 * sizeof *a);
+    char *copy = malloc((size_t)d->len * 16);
+    if (!a || !copy) {
+        j->failed = 1;
+        goto out;
+    }
+    for (size_t l = begin; l < end; l++) {
+        int64_t base = (int64_t)l / d->inner * d->len * d->inner + (int64_t)l % d->inner;
+        const char *x = xl_in(j->s, j->f, d->key);
+        for (int64_t i = 0; i < d->len; i++)
+            a[i] = (item){ key_of(x + (size_t)(base + i * d->inner) * d->elem[d->key], j->s->shape[d->key].dtype, d->kind == KEY_CANONICAL), i };
+        merge_sort(a, a + d->len, d->len, d->down);
+        for (uint32_t k = 0; k < d->n; k++) {
+            size_t e = d->elem[k];
+            const char *from = (const char *)xl_in(j->s, j->f, k);
+            char *to = xl_out(j->s, j->f, k);
+            for (int64_t i = 0; i < d->len; i++)
+                memcpy(copy + (size_t)i * e, from + (size_t)(base + a[i].at * d->inner) * e, e);
+            for (int64_t i = 0; i < d->len; i++)
+                memcpy(to + (size_t)(base + i * d->inner) * e, copy + (size_t)i * e, e);
+        }
+    }
+out:
+    free(a);
+    free(copy);
+}
+
+static xl_error *run_sort_key(const xl_step *s, xl_frame *f)
+{
+    const sorting *d = s->data;
+    sjob j = { .d = d, .s = s, .f = f };
+    if (!d->lines || !d->len)
+        return NULL;
+    xl_pool_for(f->pool, (size_t)d->lines, (size_t)((1 << 14) / (d->len + 1) + 1), sort_lines, &j);
+    return j.failed ? XL_ERR(EXHAUSTED, "no memory to sort") : NULL;
+}
+
+/* Any comparator. Merges at one level proceed together: each lane compares the heads of one pair of runs. */
+static xl_error *run_sort_any(const xl_step *s, xl_frame *f)
+{
+    const sorting *d = s->data;
+    const xl_block *b = s->sub[0];
+    xl_error *err = NULL;
+    uint32_t n = d->n;
+    int64_t len = d->len;
+    if (!d->lines || !len)
+        return NULL;
+    enum { W = XL_LANES };
+    int64_t *at = malloc((size_t)len * 2 * sizeof *at), *to = at + len, *state = malloc((size_t)W * 4 * sizeof *state);
+    char *tile = malloc((size_t)2 * n * W * 16), *copy = malloc((size_t)len * 16);
+    uint8_t less[W];
+    if (!at || !state || !tile || !copy) {
+        err = XL_ERR(EXHAUSTED, "no memory to sort");
+        goto out;
+    }
+    const void *in[128];
+    void *out[1] = { less };
+    for (uint32_t i = 0; i < 2 * n; i++)
+        in[i] = tile + (size_t)i * W * 16;
+    for (int64_t l = 0; l < d->lines; l++) {
+        int64_t base = l / d->inner * len * d->inner + l % d->inner, *src = at, *dst = to;
+        for (int64_t i = 0; i < len; i++)
+            src[i] = i;
+        for (int64_t w = 1; w < len; w *= 2) {
+            for (int64_t first = 0; first < len; first += 2 * w * W) { /* up to W pairs of runs together */
+                int64_t np = 0;
+                for (int64_t i = first; i < len && np < W; i += 2 * w, np++) {
+                    int64_t *t = state + np * 4;           /* left, right, and the two ends follow from i */
+                    t[0] = i;
+                    t[1] = i + w < len ? i + w : len;
+                    t[2] = i;                              /* where the next goes */
+                    t[3] = i;
+                }
+                for (;;) {
+                    int64_t lane[W], m = 0;
+                    for (int64_t p = 0; p < np; p++) {
+                        int64_t *t = state + p * 4, mid = t[3] + w < len ? t[3] + w : len, end = t[3] + 2 * w < len ? t[3] + 2 * w : len;
+                        if (t[0] >= mid || t[1] >= end) {  /* one side is used up: the rest follows as it is */
+                            while (t[0] < mid)
+                                dst[t[2]++] = src[t[0]++];
+                            while (t[1] < end)
+                                dst[t[2]++] = src[t[1]++];
+                            continue;
+                        }
+                        for (uint32_t k = 0; k < n; k++) { /* comparator(right, left): right goes first only if it is less */
+                            size_t e = d->elem[k];
+                            const char *x = xl_in(s, f, k);
+                            memcpy((char *)(uintptr_t)in[2 * k] + (size_t)m * e, x + (size_t)(base + src[t[1]] * d->inner) * e, e);
+                            memcpy((char *)(uintptr_t)in[2 * k + 1] + (size_t)m * e, x + (size_t)(base + src[t[0]] * d->inner) * e, e);
+                        }
+                        lane[m++] = p;
+                    }
+                    if (!m)
+                        break;
+                    XL_DO(xl_block_apply(b, f, in, out, (size_t)m));
+                    for (int64_t i = 0; i < m; i++) {
+                        int64_t *t = state + lane[i] * 4;
+                        dst[t[2]++] = less[i] ? src[t[1]++] : src[t[0]++];
+                    }
+                }
+            }
+            int64_t *t = src;
+            src = dst;
+            dst = t;
+        }
+        for (uint32_t k = 0; k < n; k++) {
+            size_t e = d->elem[k];
+            const char *x = xl_in(s, f, k);
+            char *y = xl_out(s, f, k);
+            for (int64_t i = 0; i < len; i++)
+                memcpy(copy + (size_t)i * e, x + (size_t)(base + src[i] * d->inner) * e, e);
+            for (int64_t i = 0; i < len; i++)
+                memcpy(y + (size_t)(base + i * d->inner) * e, copy + (size_t)i * e, e);
+        }
+    }
+out:
+    free(at);
+    free(state);
+    free(tile);
+    free(copy);
+    return err;
+}
+
+/* What one side of the comparison is: the argument itself, or that argument with its NaN and zeros made one. */
+static bool side(const xl_func *f, const xl_region *r, xl_value v, uint32_t *arg, bool *canonical)
+{
+    for (int depth = 0; depth < 4; depth++) {
+        const xl_val *x = &f->val[v.id];
+        if (!x->def) {
+            *arg = x->index;
+            return x->region == r;
+        }
+        if (x->def->code != XL_OP_SELECT)
+            return false;
+        *canonical = true;                                 /* select(x != x or x == 0, constant, x): JAX's way */
+        v = x->def->in[2];
+    }
+    return false;
+}
+
+static void find_key(const xl_func *f, const xl_op *op, sorting *d)
+{
+    const xl_region *r = op->region[0];
+    const xl_op *end = xl_region_end(r);
+    uint32_t a, b;
+    bool ca = false, cb = false;
+    d->kind = KEY_NONE;
+    if (!end || end->nin != 1)
+        return;
+    const xl_op *cmp = f->val[end->in[0].id].def;
+    if (!cmp || cmp->code != XL_OP_COMPARE || cmp->parent != r)
+        return;
+    int64_t dir = xl_op_int(cmp, XL_SLOT(COMPARE, comparison_direction));
+    bool total = xl_op_int(cmp, XL_SLOT(COMPARE, compare_type)) == XL_COMPARISON_TYPE_TOTALORDER;
+    if (dir != XL_COMPARISON_DIRECTION_LT && dir != XL_COMPARISON_DIRECTION_GT)
+        return;
+    if (!side(f, r, cmp->in[0], &a, &ca) || !side(f, r, cmp->in[1], &b, &cb) || ca != cb || a / 2 != b / 2 || a == b)
+        return;
+    xl_dclass cls = xl_dtype_class(xl_value_type(f, r->arg[a])->dtype);
+    bool floats = cls == XL_CLASS_FLOAT;
+    if (cls == XL_CLASS_COMPLEX || (floats && !total) || (!floats && ca))
+        return;                                            /* float comparison of NaN is no order: leave it to the block */
+    if (ca && r->nop > 12)
+        return;
+    d->kind = !floats ? KEY_NUMBER : ca ? KEY_CANONICAL : KEY_TOTAL;
+    d->key = a / 2;
+    d->down = (dir == XL_COMPARISON_DIRECTION_GT) != (a % 2 == 1);
+}
+
+static xl_error *lines(xl_planner *p, const xl_op *op, sorting *d, int64_t dim)
+{
+    xl_shape a;
+    xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, 0), &a);
+    if (err)
+        return err;
+    if (dim < 0)
+        dim += a.rank;
+    if (dim < 0 || dim >= a.rank)
+        return xl_plan_unsupported(p, op, "its dimension is out of range");
+    d->dim = dim;
+    d->len = a.dims[dim];
+    d->inner = 1;
+    for (uint32_t i = (uint32_t)dim + 1; i < a.rank; i++)
+        d->inner *= a.dims[i];
+    d->lines = d->len ? a.count / d->len : 0;
+    return NULL;
+}
+
+xl_error *xl_kernel_sort(xl_planner *p, const xl_op *op)
+{
+    sorting *d = xl_new(p->a, sorting, 1);
+    if (op->nin == 0 || op->nin > 64 || op->region[0]->narg != 2 * op->nin)
+        return xl_plan_unsupported(p, op, "it sorts no operand, or more than 64");
+    xl_error *err = lines(p, op, d, xl_op_int(op, XL_SLOT(SORT, dimension)));
+    if (err)
+        return err;
+    d->n = op->nin;
+    for (uint32_t i = 0; i < d->n; i++)
+        d->elem[i] = xl_dtype_bytes(xl_in_type(p->f, op, i)->dtype);
+    find_key(p->f, op, d);
+    if (d->kind != KEY_NONE)
+        return xl_plan_step(p, op, run_sort_key, d, 0);
+    xl_block **sub = xl_new(p->a, xl_block *, 1);
+    if ((err = xl_plan_lanes(p, op, 0, &sub[0])))
+        return err;
+    return xl_plan_step_sub(p, op, run_sort_any, d, 0, sub);
+}
+
+/* ---- top_k ------------------------------------------------------------------------------------------------------ */
+/* The k largest of each line of the last dimension, NaN largest of all, ties in order of position. */
+static xl_error *run_top_k(const xl_step *s, xl_frame *f)
+{
+    const sorting *d = s->data;
+    const xl_shape *x = xl_in_shape(s, 0);
+    int64_t k = xl_out_shape(s, 0)->dims[x->rank - 1];
+    item *a = malloc((size_t)d->len * 2 * sizeof *a + 1);
+    if (!a)
+        return XL_ERR(EXHAUSTED, "no memory to sort");
+    for (int64_t l = 0; l < d->lines; l++) {
+        const char *p = (const char *)xl_in(s, f, 0) + (size_t)(l * d->len) * x->elem;
+        for (int64_t i = 0; i < d->len; i++)
+            a[i] = (item){ key_of(p + (size_t)i * x->elem, x->dtype, true), i };
+        merge_sort(a, a + d->len, d->len, true);
+        for (int64_t i = 0; i < k; i++) {
+            memcpy((char *)xl_out(s, f, 0) + (size_t)(l * k + i) * x->elem, p + (size_t)a[i].at * x->elem, x->elem);
+            ((int32_t *)xl_out(s, f, 1))[l * k + i] = (int32_t)a[i].at;
+        }
+    }
+    free(a);
+    return NULL;
+}
+xl_error *xl_kernel_top_k(xl_planner *p, const xl_op *op)
+{
+    sorting *d = xl_new(p->a, sorting, 1);
+    xl_error *err = lines(p, op, d, -1);
+    if (err)
+        return err;
+    const xl_type *in = xl_in_type(p->f, op, 0), *out = xl_out_type(p->f, op, 0);
+    if (op->nout != 2 || out->rank != in->rank || out->dims[in->rank - 1] > d->len || xl_out_type(p->f, op, 1)->dtype != XL_I32)
+        return xl_plan_unsupported(p, op, "its results have not the shape or type of a top_k");
+    return xl_plan_step(p, op, run_top_k, d, 0);
+}
