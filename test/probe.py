@@ -94,6 +94,11 @@ with tempfile.TemporaryDirectory() as d:
     p = expect("held", "device-held", f"is held by process {holder.pid} (", env=env)
     check("held_by_whom", [(h["pid"], h["device"]) for h in p["holders"]] == [(holder.pid, os.path.realpath(device))]
           and "fcntl" in p["holders"][0]["command"] and str(holder.pid) in p["next"], p)
+    # A card may be shared: somebody else's having it open is a reason only where there is no room left.
+    for name, word in ("crowded", "device-held"), ("nodevice", "no-device"):
+        with open(f"{PLUGINS}/{name}.so", "rb") as f:
+            shared = file(f"xla_cuda_{name}.so", f.read())
+        expect("shared_" + name, word, "", plugin=shared, env=env)
     holder.kill()
     holder.wait()
 

@@ -46,6 +46,25 @@ static void put_device(xl_buf *b, const xl_probe_device *d)
     xl_buf_putc(b, '\n');
 }
 
+/* All it said last where that is the only evidence; otherwise its last line with an error in it, for plugins are talkative. */
+static void put_words(xl_buf *b, xl_str words, bool all)
+{
+    if (all) {
+        if (words.n > 1000)
+            words = (xl_str){ words.p + words.n - 1000, 1000 };
+        xl_buf_printf(b, "it said   %.*s\n", XL_FMT(words));
+        return;
+    }
+    xl_str found = { 0 };
+    while (words.n) {
+        xl_str line = xl_str_cut(&words, '\n');
+        if (memmem(line.p, line.n, "rror", 4) || memmem(line.p, line.n, "ERROR", 5))
+            found = line;
+    }
+    if (found.n)
+        xl_buf_printf(b, "it said   %.*s%s\n", (int)(found.n > 300 ? 300 : found.n), found.p, found.n > 300 ? "…" : "");
+}
+
 static void put_text(xl_buf *b, const xl_probe *p)
 {
     const xl_bundle *v = &p->bundle;
@@ -56,12 +75,8 @@ static void put_text(xl_buf *b, const xl_probe *p)
         xl_buf_printf(b, "passed    %s\n", p->passed_over[i]);
     if (p->reason.n)
         xl_buf_printf(b, "reason    %.*s\n", XL_FMT(p->reason));
-    if (p->ended.n && p->last_words.n) {
-        xl_str words = p->last_words;
-        if (words.n > 1000)
-            words = (xl_str){ words.p + words.n - 1000, 1000 };
-        xl_buf_printf(b, "it said   %.*s\n", XL_FMT(words));
-    }
+    if (p->class != XL_PROBE_HEALTHY && p->last_words.n)
+        put_words(b, p->last_words, p->ended.n > 0);
     if (v->api_major >= 0) {
         xl_buf_printf(b, "api       PJRT %d.%d", v->api_major, v->api_minor);
         if (v->stablehlo_now.n)

@@ -110,16 +110,15 @@ void xl_holders_find(xl_arena *a, const char *kind, xl_holders *out)
     devices d = { .a = a };
     const char *env = getenv("XLANE_PROBE_DEVICES");
     *out = (xl_holders){ 0 };
-    if (env && *env) {
+    out->exclusive = env && *env && !kind;
+    if (env && *env)
         add_patterns(&d, env);
-        out->exclusive = true;
-    } else {
-        for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-            if (!kind || strcmp(kind, kinds[i].kind) == 0) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!kind || strcmp(kind, kinds[i].kind) == 0) {
+            if (!env || !*env)
                 add_patterns(&d, kinds[i].patterns);
-                out->exclusive |= kinds[i].exclusive && kind;
-            }
-    }
+            out->exclusive |= kinds[i].exclusive && kind;
+        }
     out->ndevice = d.n;
     DIR *proc = d.n ? opendir("/proc") : NULL;
     if (!proc)

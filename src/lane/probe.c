@@ -401,7 +401,8 @@ static bool says_held(xl_str text)
 static void judge_held(xl_arena *a, xl_probe *p, int64_t code)
 {
     bool told = says_held(p->reason) || says_held(p->last_words);
-    bool no_memory = code == XL_CODE_EXHAUSTED || says(p->reason, "out of memory") || says(p->reason, "OUT_OF_MEMORY");
+    bool no_memory = code == XL_CODE_EXHAUSTED || says(p->reason, "out of memory") || says(p->reason, "OUT_OF_MEMORY") ||
+                     says(p->last_words, "CUDA_ERROR_OUT_OF_MEMORY"); /* the plugin's error says "no supported devices" then */
     if (p->class != XL_PROBE_NO_DEVICE && !(no_memory && p->class > XL_PROBE_NO_DEVICE))
         return;
     /* Devices that several may share are held only if the plugin complains of room or of others. */
