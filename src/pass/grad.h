@@ -1,0 +1,63 @@
+/* src/pass/grad.h
+ * Reverse-mode gradients. The engine walks the ops of a region backwards; for each that a cotangent reaches it calls the
+ * rule that the `gradient` column of ops.def names, and the rule appends the ops of the adjoint and hands each operand its
+ * share. The program is changed in place: gradients are more ops at the end of the same region. See grad.c. */
+#ifndef XL_PASS_GRAD_H
+#define XL_PASS_GRAD_H
+
+#include "pass/emit.h"
+
+/* What a loop keeps for its way back; the rest is computed again. */
+typedef enum {
+    XL_KEEP_CARRY,    /* only what goes round the loop: least memory */
+    XL_KEEP_DOTS,     /* also results of matrix products, convolutions and loops inside */
+} xl_grad_keep;
+
+typedef struct { xl_grad_keep keep; } xl_grad_opts;
+
+/* d loss / d wrt[i], each of its value's type. `loss` is a scalar float of f's body; calls and composites must have been
+ * inlined (xl_pass_inline). Where loss does not depend on wrt[i], out[i] is a constant zero. The body has no RETURN yet, or its
+ * RETURN stays last. opts may be NULL. */
+xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, const xl_grad_opts *opts, xl_value *out) XL_MUST_USE;
+
+/* Ops whose `extra` has this key (an integer, the same for all ops of one group, which are neighbours) are computed again on
+ * the way back instead of kept: rematerialisation by region. */
+#define XL_GRAD_REMAT "xlane.remat"
+
+/* ---- for the rules -------------------------------------------------------------------------------------------------- */
+typedef struct xl_grad_ctx xl_grad_ctx;
+struct xl_grad_ctx {
+    xl_emit e;                 /* where the adjoint goes */
+    xl_grad_opts opts;
+    xl_value *cot;             /* by value id: its cotangent so far, or XL_NO_VALUE */
+    bool *active;              /* by value id: depends on what we differentiate by */
+    uint32_t cap;              /* of both */
+};
+
+/* ct[i]: the cotangent of result i, XL_NO_VALUE where there is none; at least one is there. */
+typedef xl_error *xl_grad_fn(xl_grad_ctx *g, xl_op *op, const xl_value *ct);
+
+bool xl_cot_active(const xl_grad_ctx *g, xl_value v);
+xl_value xl_cot_get(const xl_grad_ctx *g, xl_value v);
+void xl_cot_set(xl_grad_ctx *g, xl_value v, xl_value cot);
+/* Adds to v's cotangent; nothing where v is not active. */
+void xl_cot_add(xl_grad_ctx *g, xl_value v, xl_value cot);
+/* An engine for a region of its own: knows what is active, has no cotangents yet. */
+xl_grad_ctx xl_cot_inner(const xl_grad_ctx *g, xl_region *r);
+/* Marks what depends on active values in these ops, and sweeps them backwards. */
+void xl_cot_mark(xl_grad_ctx *g, xl_op *const *ops, uint32_t n);
+xl_error *xl_cot_sweep(xl_grad_ctx *g, xl_op *const *ops, uint32_t n) XL_MUST_USE;
+/* Values that op's regions use and do not define, each once. */
+xl_value *xl_cot_captures(const xl_func *f, const xl_op *op, uint32_t *n);
+/* Takes ops that nobody in `r` uses out of it: a region of our own making, where that is known at once. */
+void xl_cot_prune(xl_func *f, xl_region *r);
+static inline bool xl_cot_float(const xl_type *t)
+{
+    return t->kind == XL_TY_TENSOR && (xl_dtype_class(t->dtype) == XL_CLASS_FLOAT || xl_dtype_class(t->dtype) == XL_CLASS_COMPLEX);
+}
+xl_value *xl_cot_map(const xl_func *f, uint32_t *n); /* a map of every value to itself, for cloning */
+
+#define OP(name, text, in, out, regions, types, grad, ...) xl_grad_fn xl_grad_##grad;
+#include "ir/ops.def"
+
+#endif
