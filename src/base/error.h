@@ -21,7 +21,9 @@ typedef struct xl_error xl_error;
 #define XL_MUST_USE __attribute__((warn_unused_result))
 #define XL_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define XL_NORETURN __attribute__((noreturn))
+#define XL_EXPORT __attribute__((visibility("default"))) /* of the installed header */
 #else
+#define XL_EXPORT
 #define XL_MUST_USE
 #define XL_PRINTF(f, a)
 #define XL_NORETURN
@@ -31,10 +33,10 @@ xl_error *xl_error_new(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3) XL_MU
 /* Prepends "context: " to err's text; err may be NULL, then NULL comes back. */
 xl_error *xl_error_wrap(xl_error *err, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
 xl_code xl_error_code(const xl_error *err);         /* XL_OK for NULL */
-const char *xl_error_message(const xl_error *err);  /* borrowed until free; "ok" for NULL */
+XL_EXPORT const char *xl_error_message(const xl_error *err);  /* borrowed until free; "ok" for NULL */
 const char *xl_code_word(xl_code code);
 const char *xl_code_name(xl_code code);             /* "INVALID" */
-void xl_error_free(xl_error *err);                  /* NULL is fine */
+XL_EXPORT void xl_error_free(xl_error *err);                  /* NULL is fine */
 
 #define XL_ERR(code, ...) xl_error_new(XL_CODE_##code, __VA_ARGS__)
 

@@ -77,7 +77,7 @@ static bool set_active(xl_grad_ctx *g, xl_value v)
 static void mark_op(xl_grad_ctx *g, xl_op *op)
 {
     xl_grad_fn *rule = rules[op->code];
-    if (rule == xl_grad_zero || op->code == XL_OP_RETURN)
+    if (rule == xl_grad_zero || op->code == XL_OP_RETURN || xl_dict_get(op->extra, XL_STR(XL_GRAD_STOP)))
         return;
     if (op->code == XL_OP_WHILE) {           /* what goes round may become active on a later turn */
         xl_region *body = op->region[1];
@@ -346,6 +346,19 @@ xl_error *xl_grad_zero(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     (void)g, (void)op, (void)ct;
     return NULL;
 }
+
+static void strip(xl_func *f, xl_region *r)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        r->op[i]->extra = xl_dict_with(f->m, xl_dict_with(f->m, r->op[i]->extra, XL_STR(XL_GRAD_REMAT), NULL), XL_STR(XL_GRAD_STOP), NULL);
+        if (r->op[i]->extra && !r->op[i]->extra->n)
+            r->op[i]->extra = NULL;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            strip(f, r->op[i]->region[k]);
+    }
+}
+
+void xl_grad_strip(xl_func *f) { strip(f, f->body); }
 
 /* ---- the entrance ----------------------------------------------------------------------------------------------------- */
 xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, const xl_grad_opts *opts, xl_value *out)

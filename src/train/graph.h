@@ -1,0 +1,72 @@
+/* src/train/graph.h
+ * What is inside an xl_graph, for the rest of train/. The graph's function has the inputs and parameters as arguments, in the
+ * order in which they were named, and no RETURN: programs are made of it by copying its body into functions of their own. */
+#ifndef XL_TRAIN_GRAPH_H
+#define XL_TRAIN_GRAPH_H
+
+#define XL_NO_LOCATIONS
+#include "pass/emit.h"
+#include "xlane/xlane.h"
+
+typedef enum { XL_HOW_MEAN, XL_HOW_SUM, XL_HOW_MAX, XL_HOW_LOCAL } xl_metric_how;
+
+typedef struct {
+    xl_str name;
+    const xl_type *type;
+    xl_value arg;                        /* in the graph's function */
+    enum { XL_INIT_CONST, XL_INIT_NORMAL, XL_INIT_UNIFORM } init;
+    double scale;
+} xl_param_info;
+
+typedef struct { xl_str name; const xl_type *type; xl_value arg; } xl_input_info;
+typedef struct { xl_str name; xl_metric_how how; xl_value value; } xl_metric_info;
+
+struct xl_graph {
+    xl_module *m;
+    xl_func *f;
+    xl_emit e;
+    xl_error *err;
+    xl_str name;
+    xl_dtype compute;
+    xl_param_info *param;
+    xl_input_info *input;
+    xl_metric_info *metric;
+    uint32_t nparam, capparam, ninput, capinput, nmetric, capmetric;
+    xl_value loss;
+    const char *file;
+    int line;
+    const char *last_file;               /* the location of the last call, made once per line */
+    int last_line;
+    uint32_t remat_from;                 /* first op of the open group, UINT32_MAX when none is open */
+    int64_t ngroup;
+    uint32_t depth;                      /* of scans that are open */
+};
+
+static inline xl_value xl_val_of(xl_tensor t) { return (xl_value){ t.id }; }
+static inline xl_tensor xl_tensor_of(xl_value v) { return (xl_tensor){ v.id }; }
+#define XL_NO_TENSOR ((xl_tensor){ UINT32_MAX })
+enum { XL_MOST_DIMS = 16 };
+
+/* Sets the sticky error, with the caller's line, unless there is one already. */
+xl_tensor xl_graph_fail(xl_graph *g, const char *fmt, ...) XL_PRINTF(2, 3);
+bool xl_graph_ok(xl_graph *g, const char *op, const xl_tensor *t, int n); /* no error yet, and these belong to g */
+static inline const xl_type *xl_graph_type(const xl_graph *g, xl_tensor t) { return xl_value_type(g->f, xl_val_of(t)); }
+/* The same as the public ones, by numbers. */
+xl_tensor xl_input_dims(xl_graph *g, const char *name, xl_dtype d, xl_dims dims);
+xl_tensor xl_param_dims(xl_graph *g, const char *name, xl_dims dims, const char *init); /* f32; used as g->compute */
+xl_tensor xl_reshape_dims(xl_graph *g, xl_tensor a, xl_dims dims);
+xl_tensor xl_transpose_dims(xl_graph *g, xl_tensor a, xl_dims perm);
+xl_tensor xl_broadcast_dims(xl_graph *g, xl_tensor a, xl_dims dims);
+xl_tensor xl_dot_dims(xl_graph *g, xl_tensor a, xl_tensor b, xl_dims abatch, xl_dims bbatch, xl_dims ac, xl_dims bc, xl_dtype out);
+xl_tensor xl_cast_to(xl_graph *g, xl_tensor a, xl_dtype d);
+xl_tensor xl_const_of(xl_graph *g, xl_dtype d, xl_dims dims, double v);
+xl_tensor xl_iota_of(xl_graph *g, xl_dtype d, xl_dims dims, int dim);
+xl_tensor xl_gather_rows(xl_graph *g, xl_tensor table, xl_tensor ids); /* ids of any shape; rows of a[n, ...] */
+const xl_param_info *xl_graph_param(const xl_graph *g, xl_str name);
+const xl_input_info *xl_graph_input(const xl_graph *g, xl_str name);
+/* A module in which only *f is to be seen: for printing, hashing and compiling. It borrows everything. */
+xl_module xl_graph_view(const xl_graph *g, xl_func **f);
+/* A new function that is not (yet) seen in the module. */
+xl_func *xl_graph_func(xl_graph *g, const char *name);
+
+#endif
