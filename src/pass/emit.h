@@ -1,18 +1,21 @@
 /* src/pass/emit.h
- * Ops with their result types, for code that writes programs (gradients, the frontend, the optimizer): each call appends
- * one op (or a few) to the region and gives its value. Nothing is checked here beyond what the type needs; a caller that
- * takes shapes from a user checks them first, and the verifier looks at the whole. */
+ * The builder of ir/build.h for code that writes programs by rules (gradients, the frontend, the optimizer): the same ops, and
+ * a few compound ones. A caller that takes shapes from a user checks them first; what the builder refuses here is a mistake of
+ * ours, and ends the program with its message. */
 #ifndef XL_PASS_EMIT_H
 #define XL_PASS_EMIT_H
 
-#include "ir/ir.h"
+#include "ir/build.h"
 
-typedef struct { xl_func *f; xl_region *r; xl_loc loc; } xl_emit;
+typedef xl_b xl_emit;
 
 static inline const xl_type *xl_em_type(const xl_emit *e, xl_value v) { return xl_value_type(e->f, v); }
+static inline xl_emit xl_em_in(const xl_emit *e, xl_region *r) { xl_emit in = *e; in.r = r; return in; } /* the same, elsewhere */
 static inline bool xl_has(xl_value v) { return v.id != XL_NO_VALUE.id; }
 
+/* An op of which the attributes are still to be set; xl_em_done checks it. */
 xl_op *xl_em_op(xl_emit *e, xl_opcode code, const xl_value *in, uint32_t nin, const xl_type *out);
+xl_value xl_em_done(xl_emit *e, xl_op *op);
 xl_value xl_em_unary(xl_emit *e, xl_opcode code, xl_value a);                       /* result of the operand's type */
 xl_value xl_em_binary(xl_emit *e, xl_opcode code, xl_value a, xl_value b);          /* result of a's type */
 xl_value xl_em_select(xl_emit *e, xl_value p, xl_value a, xl_value b);

@@ -58,7 +58,7 @@ void xl_cot_add(xl_grad_ctx *g, xl_value v, xl_value cot)
 
 xl_grad_ctx xl_cot_inner(const xl_grad_ctx *g, xl_region *r)
 {
-    xl_grad_ctx in = { .e = { g->e.f, r, g->e.loc }, .opts = g->opts };
+    xl_grad_ctx in = { .e = xl_em_in(&g->e, r), .opts = g->opts };
     grow(&in, g->e.f->nval);
     memcpy(in.active, g->active, (g->cap < in.cap ? g->cap : in.cap) * sizeof *in.active);
     return in;
@@ -372,7 +372,7 @@ xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, co
     uint32_t nop = r->nop;
     xl_op **ops = xl_new(&f->m->arena, xl_op *, nop);
     memcpy(ops, r->op, nop * sizeof *ops);
-    xl_grad_ctx g = { .e = { f, r, { 0 } }, .opts = opts ? *opts : (xl_grad_opts){ XL_KEEP_CARRY } };
+    xl_grad_ctx g = { .e = xl_b_at(f, r), .opts = opts ? *opts : (xl_grad_opts){ XL_KEEP_CARRY } };
     grow(&g, f->nval);
     for (uint32_t i = 0; i < n; i++)
         if (!set_active(&g, wrt[i]) && !xl_cot_active(&g, wrt[i])) {

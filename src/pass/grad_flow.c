@@ -278,12 +278,12 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     for (int k = 0; k < 2; k++)
         for (uint32_t i = 0; i < ncarry; i++)
             xl_region_add_arg(f, w->region[k], types[i], g->e.loc);
-    xl_emit c = { f, w->region[0], g->e.loc };
+    xl_emit c = xl_em_in(&g->e, w->region[0]);
     xl_value more = xl_em_compare(&c, XL_COMPARISON_DIRECTION_LT, w->region[0]->arg[0], xl_em_splat(&c, it, (double)tr.count));
     xl_em_return(&c, &more, 1);
 
     xl_region *wb = w->region[1];
-    xl_emit e = { f, wb, g->e.loc };
+    xl_emit e = xl_em_in(&g->e, wb);
     xl_value j = wb->arg[0], t = xl_em_binary(&e, XL_OP_SUBTRACT, xl_em_splat(&e, it, (double)(tr.count - 1)), j), i0 = t;
     if (tr.step != 1)
         i0 = xl_em_binary(&e, XL_OP_MULTIPLY, i0, xl_em_splat(&e, it, (double)tr.step));
@@ -365,7 +365,7 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
 
     /* Now it is known which rows are read: let the forward loop carry those. */
     xl_op *fret = pop_return(body);
-    xl_emit fe = { f, body, g->e.loc };
+    xl_emit fe = xl_em_in(&g->e, body);
     xl_value row_at = XL_NO_VALUE;
     for (uint32_t i = 0; i < nkept; i++) {
         if (!in_region(wb, rows[i].slice))
@@ -377,7 +377,7 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
         uint32_t pos = 0;
         while (home->op[pos] != op)
             pos++;
-        xl_emit oe = { f, home, g->e.loc };
+        xl_emit oe = xl_em_in(&g->e, home);
         xl_value zero = xl_em_splat(&oe, rows[i].type, 0);
         xl_op *zop = home->op[--home->nop];
         xl_region_append(f, home, zop);                  /* room for one more, then shift */

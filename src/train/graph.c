@@ -18,7 +18,7 @@ xl_graph *xl_graph_new(const char *name)
     m->name = g->name;
     g->f = xl_func_new(m, XL_STR("graph"));
     g->f->visibility = XL_PRIVATE;
-    g->e = (xl_emit){ g->f, g->f->body, { 0 } };
+    g->e = xl_b_at(g->f, NULL);
     g->compute = XL_F32;
     g->loss = XL_NO_VALUE;
     g->remat_from = UINT32_MAX;
@@ -360,7 +360,7 @@ xl_error *xl_graph_text(xl_graph *g, const xl_tensor *out, int n, char **text)
     xl_region_clone_into(f, f->body, g->f, g->f->body, map, NULL, 0);
     for (int i = 0; i < n; i++)
         ret[i] = map[out[i].id];
-    xl_emit e = { f, f->body, { 0 } };
+    xl_emit e = xl_b_at(f, NULL);
     xl_em_return(&e, ret, (uint32_t)n);
     xl_func_set_type(f);
     xl_grad_strip(f);
