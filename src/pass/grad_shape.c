@@ -102,6 +102,16 @@ RULE(slice)
 {
     const xl_type *t = in_type(g, op, 0), *out = xl_out_type(g->e.f, op, 0);
     xl_dims s = xl_op_dims(op, XL_SLOT(SLICE, start_indices)), st = xl_op_dims(op, XL_SLOT(SLICE, strides));
+    xl_value was = xl_cot_get(g, op->in[0]);
+    if (xl_has(was) && !st.n && t->rank && xl_cot_active(g, op->in[0])) { /* in place, as a dynamic slice does it */
+        xl_value *start = xl_new(mem(g), xl_value, t->rank);
+        for (uint32_t i = 0; i < t->rank; i++)
+            start[i] = xl_em_scalar(&g->e, XL_I32, (double)s.p[i]);
+        xl_value part = xl_em_slice(&g->e, was, s.p, xl_op_dims(op, XL_SLOT(SLICE, limit_indices)).p, NULL);
+        part = xl_em_binary(&g->e, XL_OP_ADD, part, ct[0]);
+        xl_cot_set(g, op->in[0], xl_em_dynamic_update(&g->e, was, part, start));
+        return NULL;
+    }
     int64_t *low = xl_new(mem(g), int64_t, t->rank), *high = xl_new(mem(g), int64_t, t->rank), *inner = xl_new(mem(g), int64_t, t->rank);
     for (uint32_t i = 0; i < t->rank; i++) {
         int64_t step = xl_dims_at(st, i, 1), n = out->dims[i];
@@ -332,6 +342,24 @@ RULE(scatter)
     map[op->in[2].id] = zero;
     xl_op *s = xl_op_clone(g->e.f, g->e.r, g->e.f, op, map);
     xl_cot_add(g, op->in[0], s->out[0]);
+    return NULL;
+}
+
+/* The chosen elements' cotangents go back to the positions that the op gives beside them. */
+RULE(top_k)
+{
+    xl_value x = op->in[0];
+    const xl_type *t = in_type(g, op, 0), *it = xl_out_type(g->e.f, op, 1);
+    int64_t *batch = xl_new(mem(g), int64_t, t->rank), *one = xl_new(mem(g), int64_t, t->rank + 1), last = (int64_t)t->rank - 1;
+    for (uint32_t i = 0; i < t->rank; i++) {
+        batch[i] = i;
+        one[i] = it->dims[i];
+    }
+    one[t->rank] = 1;
+    xl_value idx = xl_em_reshape(&g->e, op->out[1], (xl_dims){ one, t->rank + 1 });
+    xl_dims lead = { batch, t->rank - 1 }, at = { &last, 1 };
+    xl_b_scatter_dims d = { .inserted = at, .input_batch = lead, .index_batch = lead, .map = at, .vector_dim = t->rank, .unique = true };
+    xl_cot_add(g, x, xl_b_scatter(&g->e, xl_em_like(&g->e, x, 0), idx, ct[0], &d, XL_OP_ADD));
     return NULL;
 }
 
