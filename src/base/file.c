@@ -140,7 +140,7 @@ static void sync_dir(const char *dir)
     }
 }
 
-static xl_error *write_whole(const char *path, xl_str bytes, unsigned mode, bool fresh)
+static xl_error *write_whole(const char *path, xl_str bytes, unsigned mode, bool fresh, bool sync)
 {
     xl_error *err = NULL;
     char dir[PATH_MAX], name[PATH_MAX];
@@ -161,7 +161,7 @@ static xl_error *write_whole(const char *path, xl_str bytes, unsigned mode, bool
         goto out;
     }
     made = true;
-    if (write_all(fd, bytes.p, bytes.n) != 0 || fsync(fd) != 0) {
+    if (write_all(fd, bytes.p, bytes.n) != 0 || (sync && fsync(fd) != 0)) {
         err = os_error(errno, "writing", path);
         goto out;
     }
@@ -176,7 +176,8 @@ static xl_error *write_whole(const char *path, xl_str bytes, unsigned mode, bool
         goto out;
     }
     made = fresh; /* link left the temporary name behind, rename did not */
-    sync_dir(dir);
+    if (sync)
+        sync_dir(dir);
 out:
     if (fd >= 0)
         close(fd);
@@ -185,9 +186,13 @@ out:
     return err;
 }
 
-xl_error *xl_file_write_atomic(const char *path, xl_str bytes) { return write_whole(path, bytes, 0666, false); }
+xl_error *xl_file_write_atomic(const char *path, xl_str bytes) { return write_whole(path, bytes, 0666, false, true); }
 
-xl_error *xl_file_write_new(const char *path, xl_str bytes, unsigned mode) { return write_whole(path, bytes, mode, true); }
+xl_error *xl_file_write_new(const char *path, xl_str bytes, unsigned mode) { return write_whole(path, bytes, mode, true, true); }
+
+xl_error *xl_file_write_mode(const char *path, xl_str bytes, unsigned mode) { return write_whole(path, bytes, mode, false, true); }
+
+xl_error *xl_file_write_quick(const char *path, xl_str bytes) { return write_whole(path, bytes, 0666, false, false); }
 
 xl_error *xl_file_append(const char *path, xl_str line)
 {

@@ -14,7 +14,10 @@ xl_error *xl_file_read_max(xl_arena *a, const char *path, uint64_t most, xl_str 
 
 /* Writes a temporary file beside `path`, syncs it, renames it over `path`, syncs the folder. */
 xl_error *xl_file_write_atomic(const char *path, xl_str bytes) XL_MUST_USE;
-/* The same with a mode (0600 for secrets), and EXISTS where `path` is there already: never overwrites. */
+xl_error *xl_file_write_mode(const char *path, xl_str bytes, unsigned mode) XL_MUST_USE;
+/* The same without the syncs, for what a crash of the machine may take: whole or absent while the machine stands. */
+xl_error *xl_file_write_quick(const char *path, xl_str bytes) XL_MUST_USE;
+/* The same as the first with a mode (0600 for secrets), and EXISTS where `path` is there already: never overwrites. */
 xl_error *xl_file_write_new(const char *path, xl_str bytes, unsigned mode) XL_MUST_USE;
 /* Adds one line (a newline is put where it lacks) in a single write, so that several processes may share the file. */
 xl_error *xl_file_append(const char *path, xl_str line) XL_MUST_USE;

@@ -87,8 +87,10 @@ static xl_error *do_open(xl_arena *a, void *p)
     char *dir = xl_str_c(a, xl_str_of(o->dir));
     if (o->opts->segment && *o->opts->segment)
         dir = xl_path_join(a, dir, xl_strf(a, "segment-%s", o->opts->segment).p);
-    if (!o->opts->read_only)
+    if (!o->opts->read_only && !xl_file_stat(dir, NULL)) {
         XL_TRY(xl_dir_make(dir), "making the cache folder");
+        chmod(dir, 0755);                                  /* whatever the umask: nobody else writes here */
+    }
     XL_TRY(xl_path_trusted(dir), "cache folder refused");
     XL_DO(load_key(a, dir, &o->c->key));
     o->c->dir = strdup(dir);
@@ -575,7 +577,7 @@ static xl_error *do_put(xl_arena *a, void *p)
         err = XL_ERR(EXHAUSTED, "out of memory");
         goto out;
     }
-    XL_TRY(xl_file_write_atomic(entry_path(a, o->c->dir, &o->k->digest, ".xle"), xl_buf_view(&file)), "writing a cache entry");
+    XL_TRY(xl_file_write_mode(entry_path(a, o->c->dir, &o->k->digest, ".xle"), xl_buf_view(&file), 0644), "writing a cache entry");
     char *writers = xl_path_join(a, o->c->dir, "writers");
     xl_error_free(xl_dir_make(writers));
     int fd = open(xl_path_join(a, writers, host_name(host, sizeof host)), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -737,7 +739,7 @@ xl_error *xl_cache_prune(xl_arena *a, const char *dir, uint64_t max_bytes, size_
     for (size_t i = 0; i < n; i++) {
         xl_file_info st;
         char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
-        bool temporary = !xl_str_ends(names[i], XL_STR(".xle")) && strstr(xl_str_c(a, names[i]), ".xle");
+        bool temporary = xl_str_starts(names[i], XL_STR(".xlane-")) && xl_str_ends(names[i], XL_STR(".tmp"));
         bool lock = xl_str_ends(names[i], XL_STR(".lock"));
         if ((temporary || lock) && xl_file_stat(path, &st) && xl_now_wall() - st.mtime > 3600 && unlink(path) == 0) {
             *freed += st.size;
@@ -826,7 +828,7 @@ xl_error *xl_cache_import(xl_arena *a, const char *dir, const char *file, size_t
         xl_buf_add(&out, mac.b, MAC);
         digest_parts(e.info.n, e.info.name, e.info.value, &d);
         err = out.failed ? XL_ERR(EXHAUSTED, "out of memory")
-                         : xl_file_write_atomic(entry_path(a, c->dir, &d, ".xle"), xl_buf_view(&out));
+                         : xl_file_write_mode(entry_path(a, c->dir, &d, ".xle"), xl_buf_view(&out), 0644);
         xl_buf_fini(&out);
         if (err)
             goto out;

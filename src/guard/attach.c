@@ -1,0 +1,437 @@
+/* Attaching to plugins, the replaced entries, and errors of our own. */
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "guard/guard.h"
+
+guard_state G;
+static xl_mutex attach_lock = XL_MUTEX_INIT;
+extern char **environ;
+
+/* ---- errors -------------------------------------------------------------------------------------------------------
+ * Both sides may free and ask them, the frontend through the table and an XLA plugin through the vtable. */
+typedef struct {
+    PJRT_Error base;
+    PJRT_Error_Code code;
+    size_t n;
+    char text[];
+} own_error;
+
+static void own_destroy(PJRT_Error *e) { free(e); }
+static void own_message(const PJRT_Error *e, const char **text, size_t *n)
+{
+    *text = ((const own_error *)e)->text;
+    *n = ((const own_error *)e)->n;
+}
+static PJRT_Error_Code own_code(const PJRT_Error *e) { return ((const own_error *)e)->code; }
+static void own_payloads(const PJRT_Error *e, PJRT_Error_PayloadVisitor visitor, void *arg)
+{
+    (void)e;
+    (void)visitor;
+    (void)arg;
+}
+static const PJRT_Error_FunctionTable own_vtable = {
+    .struct_size = sizeof own_vtable, .instance_size = sizeof(own_error), .destroy = own_destroy, .message = own_message,
+    .get_code = own_code, .for_each_payload = own_payloads,
+};
+
+PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text)
+{
+    own_error *e = malloc(sizeof *e + text.n + 1);
+    if (!e)
+        return NULL;
+    e->base.vtable = &own_vtable;
+    e->code = code;
+    e->n = text.n;
+    memcpy(e->text, text.p, text.n);
+    e->text[text.n] = 0;
+    return &e->base;
+}
+
+static bool is_own(const PJRT_Error *e) { return e && e->vtable == &own_vtable; }
+
+/* ---- the runtime's variables as words ------------------------------------------------------------------------------ */
+static bool matters(const char *var)
+{
+    static const char *const not_code[] = { "PJRT_NAMES_AND_LIBRARY_PATHS=", "PJRT_LIBRARY_PATH=", "TPU_LIBRARY_PATH=",
+                                            "TPU_PROCESS_PORT=", "TPU_MIN_LOG_LEVEL=", "TPU_STDERR_LOG_LEVEL=" };
+    for (size_t i = 0; i < sizeof not_code / sizeof *not_code; i++)
+        if (!strncmp(var, not_code[i], strlen(not_code[i])))
+            return false;
+    return !strncmp(var, "PJRT_", 5) || !strncmp(var, "TPU_", 4);
+}
+
+static bool only_dumps(xl_str word)
+{
+    return xl_str_starts(word, XL_STR("--xla_dump_")) || xl_str_starts(word, XL_STR("--xla_detailed_logging"));
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* "--xla_a=1 PJRT_DEVICE=TPU", sorted, with the dump flags left out: they do not change the code. */
+void guard_flags_now(char *out, size_t n)
+{
+    char *word[512];
+    size_t nword = 0, at = 0;
+    static const char *const lists[] = { "XLA_FLAGS", "LIBTPU_INIT_ARGS" };
+    for (size_t i = 0; i < 2; i++) {
+        const char *v = getenv(lists[i]);
+        for (xl_str rest = xl_str_of(v ? v : ""); rest.n && nword < 511;) {
+            rest = xl_str_trim(rest);
+            size_t len = 0;
+            while (len < rest.n && rest.p[len] != ' ' && rest.p[len] != '\t' && rest.p[len] != '\n')
+                len++;
+            xl_str one = { rest.p, len };
+            rest = (xl_str){ rest.p + len, rest.n - len };
+            if (one.n && !only_dumps(one))
+                word[nword++] = strndup(one.p, one.n);
+        }
+    }
+    for (char **e = environ; e && *e && nword < 511; e++)
+        if (matters(*e)) {
+            char *w = strdup(*e);
+            for (char *c = w; c && *c; c++)
+                if (*c == ' ' || *c == '\t' || *c == '\n')
+                    *c = ',';
+            word[nword++] = w;
+        }
+    size_t have = 0;
+    for (size_t i = 0; i < nword; i++)                     /* those that memory allowed */
+        if (word[i])
+            word[have++] = word[i];
+    qsort(word, have, sizeof *word, by_text);
+    out[0] = 0;
+    for (size_t i = 0; i < have; i++) {
+        int put = at < n ? snprintf(out + at, n - at, "%s%s", at ? " " : "", word[i]) : 0;
+        at += put > 0 ? (size_t)put : 0;
+        free(word[i]);
+    }
+}
+
+/* ---- who the plugin is --------------------------------------------------------------------------------------------- */
+typedef struct { uintptr_t addr; char hex[129]; } build_id;
+
+static int find_build_id(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+    build_id *b = ctx;
+    bool inside = false;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type == PT_LOAD && b->addr >= info->dlpi_addr + p->p_vaddr && b->addr < info->dlpi_addr + p->p_vaddr + p->p_memsz)
+            inside = true;
+    }
+    if (!inside)
+        return 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+        if (p->p_type != PT_NOTE)
+            continue;
+        const char *at = (const char *)(info->dlpi_addr + p->p_vaddr), *end = at + p->p_memsz;
+        while (at + sizeof(ElfW(Nhdr)) <= end) {
+            const ElfW(Nhdr) *n = (const ElfW(Nhdr) *)(const void *)at;
+            const char *name = at + sizeof *n, *desc = name + ((n->n_namesz + 3) & ~3u);
+            if (desc + n->n_descsz > end)
+                break;
+            if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && !memcmp(name, "GNU", 4) && n->n_descsz <= 64)
+                for (uint32_t k = 0; k < n->n_descsz; k++)
+                    snprintf(b->hex + 2 * k, 3, "%02x", (unsigned char)desc[k]);
+            at = desc + ((n->n_descsz + 3) & ~3u);
+        }
+    }
+    return 1;
+}
+
+static void identify(guard_plugin *p, void *symbol)
+{
+    enum { SMALL = 128 << 20 };
+    Dl_info where;
+    struct stat st = { 0 };
+    if (dladdr(symbol, &where) && where.dli_fname)
+        snprintf(p->path, sizeof p->path, "%s", where.dli_fname);
+    bool have = stat(p->path, &st) == 0;
+    char hex[XL_DIGEST_HEX] = "";
+    xl_digest d;
+    if (have && st.st_size <= SMALL) {
+        xl_error *err = xl_hash_file(p->path, &d);
+        if (!err)
+            xl_digest_hex(&d, hex);
+        xl_error_free(err);
+    }
+    if (!hex[0]) {                                         /* too large to read at every start: its build id stands for it */
+        build_id b = { (uintptr_t)symbol, "" };
+        dl_iterate_phdr(find_build_id, &b);
+        snprintf(hex, sizeof hex, "%.40s-%lld", b.hex[0] ? b.hex : "no-build-id", (long long)st.st_size);
+    }
+    snprintf(p->identity, sizeof p->identity, "file=%s api=%d.%d", hex, p->real->pjrt_api_version.major_version,
+             p->real->pjrt_api_version.minor_version);
+}
+
+/* ---- the hooks ------------------------------------------------------------------------------------------------------ */
+static PJRT_Error *on_Plugin_Initialize(guard_plugin *p, PJRT_Plugin_Initialize_Args *a)
+{
+    guard_flags_now(p->flags, sizeof p->flags);
+    return p->real->PJRT_Plugin_Initialize(a);
+}
+
+static void on_Error_Destroy(guard_plugin *p, PJRT_Error_Destroy_Args *a)
+{
+    if (is_own(a->error))
+        free(a->error);
+    else
+        p->real->PJRT_Error_Destroy(a);
+}
+
+static void on_Error_Message(guard_plugin *p, PJRT_Error_Message_Args *a)
+{
+    if (is_own(a->error))
+        own_message(a->error, &a->message, &a->message_size);
+    else
+        p->real->PJRT_Error_Message(a);
+}
+
+static PJRT_Error *on_Error_GetCode(guard_plugin *p, PJRT_Error_GetCode_Args *a)
+{
+    if (!is_own(a->error))
+        return p->real->PJRT_Error_GetCode(a);
+    a->code = own_code(a->error);
+    return NULL;
+}
+
+static PJRT_Error *on_Error_ForEachPayload(guard_plugin *p, PJRT_Error_ForEachPayload_Args *a)
+{
+    return is_own(a->error) ? NULL : p->real->PJRT_Error_ForEachPayload(a);
+}
+
+static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
+{
+    if (!atomic_exchange(&p->initialised, true))
+        guard_flags_now(p->flags, sizeof p->flags);
+    for (size_t i = 0; i < a->num_options; i++) {
+        const PJRT_NamedValue *v = &a->create_options[i];
+        if (v->name_size == 7 && !memcmp(v->name, "node_id", 7) && v->type == PJRT_NamedValue_kInt64)
+            xl_run_set_rank(G.run, (int)v->int64_value);
+    }
+    double t = xl_now();
+    flight *f = guard_takeoff("client creation", xl_path_base(xl_str_of(p->path)));
+    PJRT_Error *err = p->real->PJRT_Client_Create(a);
+    guard_land(f);
+    if (!err) {
+        xl_mutex_lock(&G.client_lock);
+        G.client_plugin = p;
+        G.client = a->client;
+        xl_mutex_unlock(&G.client_lock);
+    }
+    xl_event e;
+    xl_event_begin(G.run, &e, "client");
+    xl_json_put_text(&e.j, "plugin", p->path);
+    xl_json_put_bool(&e.j, "ok", !err);
+    xl_json_put_num(&e.j, "seconds", xl_now() - t);
+    xl_json_put_text(&e.j, "flags", p->flags);
+    xl_event_end(G.run, &e);
+    return err;
+}
+
+static PJRT_Error *on_Client_Destroy(guard_plugin *p, PJRT_Client_Destroy_Args *a)
+{
+    xl_mutex_lock(&G.client_lock);
+    if (G.client == a->client)
+        G.client = NULL;
+    xl_mutex_unlock(&G.client_lock);
+    guard_write_metrics();
+    return p->real->PJRT_Client_Destroy(a);
+}
+
+static PJRT_Error *on_Client_Compile(guard_plugin *p, PJRT_Client_Compile_Args *a) { return guard_compile(p, a); }
+
+static PJRT_Error *on_Executable_DeserializeAndLoad(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *a)
+{
+    double t = xl_now();
+    PJRT_Error *err = p->real->PJRT_Executable_DeserializeAndLoad(a);
+    if (!err)
+        guard_loaded(p, a, xl_now() - t);
+    return err;
+}
+
+static PJRT_Error *on_LoadedExecutable_Execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a) { return guard_execute(p, a); }
+
+static PJRT_Error *on_LoadedExecutable_Destroy(guard_plugin *p, PJRT_LoadedExecutable_Destroy_Args *a)
+{
+    guard_exec_drop(a->executable);
+    return p->real->PJRT_LoadedExecutable_Destroy(a);
+}
+
+static const uint8_t type_bytes[] = { /* by PJRT_Buffer_Type; sub-byte types take a byte on the host */
+    0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8, 16, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+};
+
+static PJRT_Error *on_Client_BufferFromHostBuffer(guard_plugin *p, PJRT_Client_BufferFromHostBuffer_Args *a)
+{
+    uint64_t bytes = (unsigned)a->type < sizeof type_bytes ? type_bytes[a->type] : 1;
+    for (size_t i = 0; i < a->num_dims; i++)
+        bytes *= (uint64_t)a->dims[i];
+    xl_metrics_count(G.metrics, NULL, XL_M_InboundData, bytes);
+    xl_metrics_count(G.metrics, NULL, XL_M_TransferToDevice, 1);
+    return p->real->PJRT_Client_BufferFromHostBuffer(a);
+}
+
+static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuffer_Args *a)
+{
+    if (a->dst)
+        guard_read("copy to the host", a->dst_size);
+    return p->real->PJRT_Buffer_ToHostBuffer(a);
+}
+
+static PJRT_Error *on_Buffer_CopyRawToHost(guard_plugin *p, PJRT_Buffer_CopyRawToHost_Args *a)
+{
+    guard_read("raw copy to the host", (uint64_t)a->transfer_size);
+    return p->real->PJRT_Buffer_CopyRawToHost(a);
+}
+
+static uint64_t size_of(guard_plugin *p, PJRT_Buffer *b)
+{
+    PJRT_Buffer_OnDeviceSizeInBytes_Args s = { .struct_size = sizeof s, .buffer = b };
+    PJRT_Error *err = p->real->PJRT_Buffer_OnDeviceSizeInBytes(&s);
+    if (!err)
+        return s.on_device_size_in_bytes;
+    p->real->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+    return 0;
+}
+
+static PJRT_Error *on_Buffer_UnsafePointer(guard_plugin *p, PJRT_Buffer_UnsafePointer_Args *a)
+{
+    guard_read("raw pointer", size_of(p, a->buffer));
+    return p->real->PJRT_Buffer_UnsafePointer(a);
+}
+
+static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p, PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args *a)
+{
+    guard_read("raw pointer", size_of(p, a->buffer));
+    return p->real->PJRT_Buffer_OpaqueDeviceMemoryDataPointer(a);
+}
+
+/* ---- one set of entries per plugin ----------------------------------------------------------------------------------- */
+#define SETS(M) M(0) M(1) M(2) M(3)
+#define HOOK_OF(k, ret, name) static ret hook_##k##_##name(PJRT_##name##_Args *a) { return on_##name(&G.plugin[k], a); }
+#define HOOK(ret, name) HOOK_OF(0, ret, name)
+#include "guard/hooks.def"
+#define HOOK(ret, name) HOOK_OF(1, ret, name)
+#include "guard/hooks.def"
+#define HOOK(ret, name) HOOK_OF(2, ret, name)
+#include "guard/hooks.def"
+#define HOOK(ret, name) HOOK_OF(3, ret, name)
+#include "guard/hooks.def"
+
+#define GET_OF(k) static const PJRT_Api *get_##k(void) { return G.plugin[k].table; }
+SETS(GET_OF)
+_Static_assert(GUARD_PLUGINS == 4, "a set of hooks for each plugin");
+
+#define PUT(k, name)                                                                               \
+    if (PJRT_HAS(t, PJRT_##name) && t->PJRT_##name)                                                \
+        t->PJRT_##name = hook_##k##_##name;
+
+static void put_hooks(PJRT_Api *t, uint32_t k)
+{
+    switch (k) {
+#define HOOK(ret, name) PUT(0, name)
+    case 0:
+#include "guard/hooks.def"
+        break;
+#define HOOK(ret, name) PUT(1, name)
+    case 1:
+#include "guard/hooks.def"
+        break;
+#define HOOK(ret, name) PUT(2, name)
+    case 2:
+#include "guard/hooks.def"
+        break;
+#define HOOK(ret, name) PUT(3, name)
+    case 3:
+#include "guard/hooks.def"
+        break;
+    default: break;
+    }
+}
+
+static PJRT_GetPjrtApi *const getters[GUARD_PLUGINS] = { get_0, get_1, get_2, get_3 };
+
+static PJRT_GetPjrtApi *attach(PJRT_GetPjrtApi *theirs)
+{
+    const PJRT_Api *real = theirs();
+    if (!real || real->struct_size < PJRT_SIZE(PJRT_Api, PJRT_LoadedExecutable_Execute) ||
+        real->pjrt_api_version.major_version != PJRT_API_MAJOR || real->pjrt_api_version.minor_version < PJRT_API_MINOR_FLOOR)
+        return NULL;                                       /* another table than we know: hands off */
+    guard_start();
+    for (uint32_t i = 0; i < G.nplugin; i++)
+        if (G.plugin[i].real == real)
+            return getters[i];
+    if (G.nplugin == GUARD_PLUGINS || !G.run || !G.metrics)
+        return NULL;
+    guard_plugin *p = &G.plugin[G.nplugin];
+    PJRT_Api *t = calloc(1, real->struct_size > sizeof *t ? real->struct_size : sizeof *t);
+    if (!t)
+        return NULL;
+    memcpy(t, real, real->struct_size);
+    p->real = real;
+    p->table = t;
+    void *symbol;
+    memcpy(&symbol, &theirs, sizeof symbol);
+    identify(p, symbol);
+    guard_flags_now(p->flags, sizeof p->flags);
+    put_hooks(t, G.nplugin);
+    xl_event e;
+    xl_event_begin(G.run, &e, "attach");
+    xl_json_put_text(&e.j, "plugin", p->path);
+    xl_json_put_text(&e.j, "identity", p->identity);
+    xl_json_put_text(&e.j, "flags", p->flags);
+    xl_json_put_text(&e.j, "cache", G.cache ? xl_cache_dir(G.cache) : "off");
+    xl_event_end(G.run, &e);
+    return getters[G.nplugin++];
+}
+
+/* The preload asks with the plugin's own GetPjrtApi and hands ours to the frontend. NULL: the plugin's own stays. */
+__attribute__((visibility("default"))) void *xlane_guard_attach(void *get_pjrt_api);
+void *xlane_guard_attach(void *get_pjrt_api)
+{
+    PJRT_GetPjrtApi *theirs, *ours;
+    memcpy(&theirs, &get_pjrt_api, sizeof theirs);
+    xl_mutex_lock(&attach_lock);
+    ours = attach(theirs);
+    xl_mutex_unlock(&attach_lock);
+    void *p;
+    memcpy(&p, &ours, sizeof p);
+    return p;
+}
+
+/* Named as the plugin itself: the real one is in XLANE_GUARD_PLUGIN. */
+__attribute__((visibility("default"))) const PJRT_Api *GetPjrtApi(void);
+const PJRT_Api *GetPjrtApi(void)
+{
+    const char *path = getenv("XLANE_GUARD_PLUGIN"), *off = getenv("XLANE_GUARD");
+    if (!path || !*path) {
+        fprintf(stderr, "xlane: the guard was loaded as a plugin, but XLANE_GUARD_PLUGIN does not say which plugin to guard; "
+                        "set it to the plugin's path\n");
+        return NULL;
+    }
+    void *lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL), *symbol = lib ? dlsym(lib, "GetPjrtApi") : NULL;
+    if (!symbol) {
+        const char *why = dlerror();
+        fprintf(stderr, "xlane: the guarded plugin %s did not load: %s; `xlane probe --plugin %s` says more\n", path,
+                why ? why : "no GetPjrtApi", path);
+        return NULL;
+    }
+    PJRT_GetPjrtApi *theirs, *ours;
+    memcpy(&theirs, &symbol, sizeof theirs);
+    if (off && !strcmp(off, "off"))
+        return theirs();
+    void *p = xlane_guard_attach(symbol);                  /* with the preload at work too, it is attached once */
+    memcpy(&ours, &p, sizeof ours);
+    return ours ? ours() : theirs();
+}

@@ -1,0 +1,517 @@
+/* A compile: contract, policy, cache, then the plugin. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/time.h"
+#include "guard/guard.h"
+#include "ir/hash.h"
+#include "ir/read.h"
+#include "pjrt/options.h"
+
+/* ---- executables we have seen made: open addressing by handle --------------------------------------------------------- */
+static size_t slot_of(const void *handle, size_t cap) { return (size_t)(((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15)) & (cap - 1); }
+
+exec_info *guard_exec_find(const void *handle)
+{
+    exec_info *found = NULL;
+    xl_mutex_lock(&G.table_lock);
+    if (G.capexec)
+        for (size_t i = slot_of(handle, G.capexec); G.exec[i]; i = (i + 1) & (G.capexec - 1))
+            if (G.exec[i]->handle == handle) {
+                found = G.exec[i];
+                break;
+            }
+    xl_mutex_unlock(&G.table_lock);
+    return found;
+}
+
+static void insert(exec_info **table, size_t cap, exec_info *e)
+{
+    size_t i = slot_of(e->handle, cap);
+    while (table[i])
+        i = (i + 1) & (cap - 1);
+    table[i] = e;
+}
+
+void guard_exec_add(const void *handle, xl_str module)
+{
+    exec_info *e = calloc(1, sizeof *e);
+    if (!e)
+        return;
+    e->handle = handle;
+    snprintf(e->module, sizeof e->module, "%.*s", XL_FMT(module));
+    e->metrics = xl_metrics_module(G.metrics, xl_str_of(e->module));
+    guard_exec_drop(handle);
+    xl_mutex_lock(&G.table_lock);
+    if (2 * (G.nexec + 1) > G.capexec) {
+        size_t cap = G.capexec ? 2 * G.capexec : 256;
+        exec_info **table = calloc(cap, sizeof *table);
+        if (!table) {
+            xl_mutex_unlock(&G.table_lock);
+            free(e);
+            return;
+        }
+        for (size_t i = 0; i < G.capexec; i++)
+            if (G.exec[i])
+                insert(table, cap, G.exec[i]);
+        free(G.exec);
+        G.exec = table;
+        G.capexec = cap;
+    }
+    insert(G.exec, G.capexec, e);
+    G.nexec++;
+    xl_mutex_unlock(&G.table_lock);
+}
+
+void guard_exec_drop(const void *handle)
+{
+    xl_mutex_lock(&G.table_lock);
+    size_t mask = G.capexec - 1, i = G.capexec ? slot_of(handle, G.capexec) : 0;
+    while (G.capexec && G.exec[i] && G.exec[i]->handle != handle)
+        i = (i + 1) & mask;
+    if (G.capexec && G.exec[i]) {
+        free(G.exec[i]);
+        G.exec[i] = NULL;
+        G.nexec--;
+        for (size_t k = (i + 1) & mask; G.exec[k]; k = (k + 1) & mask) { /* close the gap */
+            exec_info *moved = G.exec[k];
+            G.exec[k] = NULL;
+            insert(G.exec, G.capexec, moved);
+        }
+    }
+    xl_mutex_unlock(&G.table_lock);
+}
+
+/* ---- the plugin, asked by us ------------------------------------------------------------------------------------------ */
+static xl_error *take(guard_plugin *p, PJRT_Error *err, const char *call)
+{
+    if (!err)
+        return NULL;
+    PJRT_Error_Message_Args m = { .struct_size = sizeof m, .error = err };
+    PJRT_Error_GetCode_Args c = { .struct_size = sizeof c, .error = err };
+    p->table->PJRT_Error_Message(&m);
+    PJRT_Error *bad = p->table->PJRT_Error_GetCode(&c);
+    xl_error *out = xl_error_new(bad || c.code <= 0 || c.code > 16 ? XL_CODE_UNKNOWN : (xl_code)c.code, "%s: %.*s", call,
+                                 (int)m.message_size, m.message);
+    p->table->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+    return out;
+}
+
+static xl_error *platform(guard_plugin *p, PJRT_Client *client, xl_buf *topology, xl_buf *versions)
+{
+    xl_error *err = NULL;
+    PJRT_Client_PlatformName_Args name = { .struct_size = sizeof name, .client = client };
+    PJRT_Client_PlatformVersion_Args version = { .struct_size = sizeof version, .client = client };
+    PJRT_Client_Devices_Args devices = { .struct_size = sizeof devices, .client = client };
+    XL_DO(take(p, p->real->PJRT_Client_PlatformName(&name), "PJRT_Client_PlatformName"));
+    XL_DO(take(p, p->real->PJRT_Client_PlatformVersion(&version), "PJRT_Client_PlatformVersion"));
+    XL_DO(take(p, p->real->PJRT_Client_Devices(&devices), "PJRT_Client_Devices"));
+    xl_buf_printf(topology, "platform=%.*s devices=%zu", (int)name.platform_name_size, name.platform_name, devices.num_devices);
+    if (devices.num_devices) {
+        PJRT_Device_GetDescription_Args d = { .struct_size = sizeof d, .device = devices.devices[0] };
+        XL_DO(take(p, p->real->PJRT_Device_GetDescription(&d), "PJRT_Device_GetDescription"));
+        PJRT_DeviceDescription_Kind_Args k = { .struct_size = sizeof k, .device_description = d.device_description };
+        XL_DO(take(p, p->real->PJRT_DeviceDescription_Kind(&k), "PJRT_DeviceDescription_Kind"));
+        xl_buf_puts(topology, " kind=");
+        for (size_t i = 0; i < k.device_kind_size; i++)
+            xl_buf_putc(topology, k.device_kind[i] == ' ' ? '_' : k.device_kind[i]);
+    }
+    xl_buf_puts(versions, "platform_version=");
+    for (size_t i = 0; i < version.platform_version_size; i++) {
+        char c = version.platform_version[i];
+        xl_buf_putc(versions, c == ' ' || c == '\n' || c == '\t' ? '_' : c);
+    }
+    FILE *driver = fopen("/proc/driver/nvidia/version", "re");
+    char line[256];
+    if (driver) {
+        if (fgets(line, sizeof line, driver)) {
+            line[strcspn(line, "\n")] = 0;
+            for (char *c = line; *c; c++)
+                if (*c == ' ' || *c == '\t')
+                    *c = '_';
+            xl_buf_printf(versions, " driver=%s", line);
+        }
+        fclose(driver);
+    }
+out:
+    return err;
+}
+
+/* Compile options as words: "executable_build_options.num_partitions=1 ...", those that change the code. */
+static xl_error *option_words(xl_arena *a, xl_str bytes, xl_buf *out, bool *early_exit, int64_t *devices)
+{
+    xl_error *err = NULL;
+    xl_option *root, *none;
+    xl_option_change *change;
+    size_t n;
+    XL_DO(xl_options_parse(a, bytes, &root));
+    XL_DO(xl_options_parse(a, XL_STR(""), &none));
+    *early_exit = xl_options_int(root, "executable_build_options.debug_options.xla_early_exit_with_layouts", 0) != 0;
+    *devices = xl_options_int(root, "executable_build_options.num_replicas", 1) *
+               xl_options_int(root, "executable_build_options.num_partitions", 1);
+    xl_options_diff(a, none, root, &change, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (change[i].quiet)
+            continue;
+        xl_buf_printf(out, "%s%.*s=", out->n ? " " : "", XL_FMT(change[i].path));
+        for (size_t k = 0; k < change[i].after.n; k++) {
+            char c = change[i].after.p[k];
+            xl_buf_putc(out, c == ' ' || c == '\n' || c == '\t' ? '_' : c);
+        }
+    }
+out:
+    return err;
+}
+
+/* ---- what a compile is made of ---------------------------------------------------------------------------------------- */
+typedef struct {
+    guard_plugin *p;
+    PJRT_Client_Compile_Args *args;
+    /* found out */
+    char module[256], hash[XL_DIGEST_HEX];
+    xl_buf options, topology, versions;
+    const char *uncacheable;                               /* why it may not be cached, or NULL */
+    const char *phase;
+    bool stop;
+    xl_buf event;                                          /* the members of its event that the contract gives */
+    xl_buf sentence;                                       /* for people: why it compiled */
+    char reason[16];
+    xl_cache_key key;
+    xl_module *m;                                          /* until the contracts own it */
+} compile;
+
+static bool calls(const xl_region *r, const char *target)
+{
+    for (uint32_t i = 0; r && i < r->nop; i++) {
+        const xl_op *op = r->op[i];
+        if (op->code == XL_OP_CUSTOM_CALL && xl_str_is(xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)), target))
+            return true;
+        for (uint32_t k = 0; k < op->nregion; k++)
+            if (calls(op->region[k], target))
+                return true;
+    }
+    return false;
+}
+
+/* A module that runs again and again, or that the user named. */
+static bool watched(const char *module, const xl_module_metrics *mm)
+{
+    xl_str rest = xl_str_of(G.watch), group = xl_contract_group(xl_str_of(module));
+    while (rest.n) {
+        xl_str one = xl_str_trim(xl_str_cut(&rest, ','));
+        if (one.n && (xl_str_is(one, module) || xl_str_eq(one, group)))
+            return true;
+    }
+    return mm && xl_module_metrics_count(mm, XL_M_ExecuteTime) >= G.watch_after;
+}
+
+static void say_why(compile *c, const xl_verdict *v)
+{
+    xl_buf *b = &c->sentence;
+    xl_buf_printf(b, "%s compiled again: %s", c->module, v->reason);
+    for (uint32_t i = 0; i < v->ndiff && i < 4; i++)
+        xl_buf_printf(b, "%s%.*s", i ? "; " : ": ", XL_FMT(v->diff[i].text));
+    if (v->ndiff > 4)
+        xl_buf_printf(b, "; and %u more", v->ndiff - 4);
+    if (v->words.n)
+        xl_buf_printf(b, "; %.*s", XL_FMT(v->words));
+}
+
+static xl_error *examine(xl_arena *a, void *ctx)
+{
+    xl_error *err = NULL;
+    compile *c = ctx;
+    PJRT_Client_Compile_Args *args = c->args;
+    xl_str bytes = { args->program->code, args->program->code_size };
+    xl_digest d;
+    bool early_exit = false;
+    int64_t devices = 1;
+    err = xl_read(bytes, NULL, &c->m);
+    if (err) {
+        guard_fault("reading a program", err);
+        d = xl_hash_of(bytes);
+        snprintf(c->module, sizeof c->module, "unreadable");
+    } else {
+        c->m->arena.oom = a->oom;
+        d = xl_module_hash(c->m);
+        snprintf(c->module, sizeof c->module, "%.*s", XL_FMT(c->m->name));
+        for (uint32_t i = 0; i < c->m->nfunc; i++)
+            if (calls(c->m->func[i]->body, "CustomSPMDPartitioning"))
+                c->uncacheable = "it has a custom partitioner, which is a pointer of this process";
+    }
+    xl_digest_hex(&d, c->hash);
+    err = option_words(a, (xl_str){ args->compile_options, args->compile_options_size }, &c->options, &early_exit, &devices);
+    if (err) {
+        char hex[XL_DIGEST_HEX];
+        guard_fault("reading compile options", err);
+        d = xl_hash_of((xl_str){ args->compile_options, args->compile_options_size });
+        xl_buf_printf(&c->options, "unread=%s", xl_digest_hex(&d, hex));
+    }
+    if (early_exit)
+        c->uncacheable = "it stops after layout assignment";
+    XL_DO(platform(c->p, args->client, &c->topology, &c->versions));
+    if (c->options.failed || c->topology.failed || c->versions.failed)
+        return XL_ERR(EXHAUSTED, "out of memory");
+    c->key.module = xl_str_of(c->module);
+    xl_cache_key_add(&c->key, "program", xl_str_of(c->hash));
+    xl_cache_key_add(&c->key, "options", xl_buf_view(&c->options));
+    xl_cache_key_add(&c->key, "flags", xl_str_of(c->p->flags));
+    xl_cache_key_add(&c->key, "profile", xl_str_of(G.profile));
+    xl_cache_key_add(&c->key, "plugin", xl_str_of(c->p->identity));
+    xl_cache_key_add(&c->key, "versions", xl_buf_view(&c->versions));
+    xl_cache_key_add(&c->key, "topology", xl_buf_view(&c->topology));
+    xl_cache_key_seal(&c->key);
+
+    xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(c->module));
+    bool steady = G.step >= G.warmup && watched(c->module, mm);
+    c->phase = steady ? "steady" : "warmup";
+    xl_verdict v;
+    xl_module *m = c->m;
+    c->m = NULL;
+    xl_mutex_lock(&G.compile_lock);
+    err = G.contracts ? xl_contracts_judge(G.contracts, a, &c->key, m, bytes, &v) : XL_ERR(EXHAUSTED, "out of memory");
+    xl_mutex_unlock(&G.compile_lock);
+    if (err)
+        return err;
+    xl_json j = { .out = &c->event };
+    xl_json_map(&j);
+    xl_verdict_json(&v, &j);
+    xl_json_end(&j);
+    snprintf(c->reason, sizeof c->reason, "%s", v.reason);
+    if (steady && strcmp(v.reason, "first")) {
+        say_why(c, &v);
+        c->stop = G.policy == XL_POLICY_STOP;
+        xl_metrics_count(G.metrics, mm, XL_M_SteadyRecompile, 1);
+    }
+out:
+    return err;
+}
+
+static void report(compile *c, const char *result, double seconds, const xl_cache_found *miss, const char *error)
+{
+    xl_event e;
+    xl_event_begin(G.run, &e, "compile");
+    xl_json_put_text(&e.j, "module", c->module);
+    xl_json_put_text(&e.j, "program", c->hash);
+    xl_json_put_text(&e.j, "result", result);
+    xl_json_put_num(&e.j, "seconds", seconds);
+    xl_json_put_text(&e.j, "phase", c->phase ? c->phase : "warmup");
+    xl_json_put_int(&e.j, "step", (int64_t)G.step);
+    if (c->event.n > 2 && !c->event.failed) {              /* the contract's members, without their braces */
+        xl_buf_putc(e.j.out, ',');
+        xl_buf_add(e.j.out, c->event.p + 1, c->event.n - 2);
+    } else {
+        xl_json_put_text(&e.j, "reason", "first");
+    }
+    if (miss && !miss->hit) {
+        xl_json_put_text(&e.j, "cache_reason", miss->reason);
+        xl_json_put_text(&e.j, "cache_detail", miss->detail);
+    }
+    if (c->uncacheable)
+        xl_json_put_text(&e.j, "uncacheable", c->uncacheable);
+    if (error)
+        xl_json_put_text(&e.j, "error", error);
+    xl_event_end(G.run, &e);
+}
+
+/* ---- cache -------------------------------------------------------------------------------------------------------------- */
+static PJRT_LoadedExecutable *load(compile *c, const xl_cache_found *f)
+{
+    PJRT_LoadOptions how = { .struct_size = sizeof how };
+    PJRT_Executable_DeserializeAndLoad_Args l = {
+        .struct_size = sizeof l, .client = c->args->client, .serialized_executable = f->blob, .serialized_executable_size = f->size,
+        .overridden_serialized_compile_options = c->args->compile_options,
+        .overridden_serialized_compile_options_size = c->args->compile_options_size, .load_options = &how,
+    };
+    xl_error *err = take(c->p, c->p->real->PJRT_Executable_DeserializeAndLoad(&l), "PJRT_Executable_DeserializeAndLoad");
+    if (!err)
+        return l.loaded_executable;
+    xl_cache_drop(G.cache, &c->key, xl_error_message(err));
+    guard_fault("loading a cached executable", err);
+    return NULL;
+}
+
+static void store(compile *c, double seconds)
+{
+    xl_error *err = NULL;
+    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = c->args->executable };
+    PJRT_Executable_Serialize_Args s = { .struct_size = sizeof s };
+    g.executable = NULL;
+    XL_DO(take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable"));
+    s.executable = g.executable;
+    XL_DO(take(c->p, c->p->real->PJRT_Executable_Serialize(&s), "PJRT_Executable_Serialize"));
+    err = xl_cache_put(G.cache, &c->key, s.serialized_bytes, s.serialized_bytes_size, seconds);
+    if (s.serialized_executable_deleter)
+        s.serialized_executable_deleter(s.serialized_executable);
+out:
+    if (g.executable) {
+        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
+        xl_error_free(take(c->p, c->p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
+    }
+    if (err) {
+        xl_metrics_count(G.metrics, NULL, XL_M_UncachedCompile, 1);
+        if (xl_error_code(err) == XL_CODE_UNIMPLEMENTED && !c->p->no_serialize_said) {
+            c->p->no_serialize_said = true;
+            guard_say("%s cannot serialise its executables, so nothing is cached: %s", c->p->path, xl_error_message(err));
+        }
+        guard_fault("writing to the cache", err);
+    }
+}
+
+/* ---- flags that came too late --------------------------------------------------------------------------------------------- */
+static void late_flags(guard_plugin *p)
+{
+    static char said[sizeof p->flags];
+    char now[sizeof p->flags];
+    guard_flags_now(now, sizeof now);
+    if (!strcmp(now, p->flags))
+        return;
+    xl_mutex_lock(&G.compile_lock);
+    bool again = !strcmp(now, said);
+    memcpy(said, now, sizeof said);
+    xl_mutex_unlock(&G.compile_lock);
+    if (again)
+        return;
+    xl_buf words = { 0 };
+    xl_words_diff(xl_str_of(p->flags), xl_str_of(now), &words);
+    xl_event e;
+    xl_event_begin(G.run, &e, "late-flag");
+    xl_json_put_text(&e.j, "before", p->flags);
+    xl_json_put_text(&e.j, "after", now);
+    xl_json_put_str(&e.j, "words", xl_buf_view(&words));
+    xl_json_put_text(&e.j, "text", "changed after the plugin was initialised: it has no effect; set it before the program starts");
+    xl_event_end(G.run, &e);
+    guard_say("a flag changed after the plugin was initialised and has no effect: %.*s; set it before the program starts", XL_FMT(xl_buf_view(&words)));
+    xl_buf_fini(&words);
+}
+
+static const double lease_seconds = 900;
+
+PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
+{
+    compile c = { .p = p, .args = args };
+    xl_cache_found found = { .reason = "first" };
+    xl_lease lease = { -1 };
+    PJRT_Error *out = NULL;
+    late_flags(p);
+    xl_error *err = xl_arena_call(examine, &c);
+    xl_module_free(c.m);
+    bool known = !err, cache = known && G.cache && !c.uncacheable, leased = false;
+    if (err)
+        guard_fault("examining a compile", err);
+    if (c.stop) {
+        xl_buf text = { 0 };
+        xl_buf_printf(&text, "xlane: the policy is to stop when a step is compiled again after the warm-up window. %.*s. Run `xlane explain` "
+                             "on the run for all of it, or use --policy warn to go on.", XL_FMT(xl_buf_view(&c.sentence)));
+        out = guard_error(PJRT_Error_Code_FAILED_PRECONDITION, xl_buf_view(&text));
+        if (out) {
+            report(&c, "stopped", 0, NULL, text.p);
+            xl_event e;
+            xl_event_begin(G.run, &e, "stop");
+            xl_json_put_str(&e.j, "text", xl_buf_view(&c.sentence));
+            xl_event_end(G.run, &e);
+        }
+        xl_buf_fini(&text);
+        if (out)
+            goto out;
+    }
+    if (c.sentence.n && G.policy == XL_POLICY_WARN)
+        guard_say("%.*s", XL_FMT(xl_buf_view(&c.sentence)));
+    xl_str module = xl_str_of(c.module);
+    flight *f = guard_takeoff("compile", module);
+    double t = xl_now();
+    for (int look = 0; cache && look < 2; look++) {        /* before the lease, and again once we have it */
+        if ((err = xl_cache_get(G.cache, &c.key, &found))) {
+            guard_fault("looking into the cache", err);
+            break;
+        }
+        PJRT_LoadedExecutable *loaded = found.hit ? load(&c, &found) : NULL;
+        free(found.blob);
+        found.blob = NULL;
+        if (loaded) {
+            args->executable = loaded;
+            double seconds = xl_now() - t;
+            xl_module_metrics *mm = xl_metrics_module(G.metrics, module);
+            xl_metrics_time(G.metrics, mm, XL_M_LoadTime, seconds);
+            xl_metrics_count(G.metrics, mm, XL_M_CachedCompile, 1);
+            guard_exec_add(loaded, module);
+            report(&c, "cached", seconds, NULL, NULL);
+            goto landed;
+        }
+        if (found.hit) {
+            found = (xl_cache_found){ .reason = "unreadable" };
+            snprintf(found.detail, sizeof found.detail, "the plugin would not load the entry");
+        }
+        if (look == 0) {
+            xl_lease_state s = xl_cache_lease(G.cache, &c.key, lease_seconds, &lease);
+            leased = true;
+            if (s != XL_LEASE_WAITED)
+                break;                                     /* nobody was ahead of us: nothing new to find */
+        }
+    }
+    t = xl_now();
+    out = p->real->PJRT_Client_Compile(args);
+    double seconds = xl_now() - t;
+    if (out) {
+        PJRT_Error_Message_Args m = { .struct_size = sizeof m, .error = out };
+        p->real->PJRT_Error_Message(&m);
+        xl_buf text = { 0 };
+        xl_buf_add(&text, m.message, m.message_size);
+        report(&c, "failed", seconds, cache ? &found : NULL, text.p ? text.p : "");
+        xl_buf_fini(&text);
+    } else {
+        xl_module_metrics *mm = xl_metrics_module(G.metrics, module);
+        xl_metrics_time(G.metrics, mm, XL_M_CompileTime, seconds);
+        if (cache)
+            xl_metrics_count(G.metrics, mm, XL_M_CompileCacheMiss, 1);
+        else
+            xl_metrics_count(G.metrics, mm, XL_M_UncachedCompile, 1);
+        guard_exec_add(args->executable, module);
+        if (cache)
+            store(&c, seconds);
+        report(&c, "compiled", seconds, cache ? &found : NULL, NULL);
+    }
+landed:
+    if (leased)
+        xl_cache_release(G.cache, &c.key, &lease);
+    guard_land(f);
+out:
+    xl_buf_fini(&c.options);
+    xl_buf_fini(&c.topology);
+    xl_buf_fini(&c.versions);
+    xl_buf_fini(&c.event);
+    xl_buf_fini(&c.sentence);
+    return out;
+}
+
+/* The frontend's own cache answered. */
+void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds)
+{
+    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = args->loaded_executable };
+    PJRT_Executable_Name_Args n = { .struct_size = sizeof n };
+    char module[128] = "unnamed";
+    xl_error *err = take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+    if (!err) {
+        n.executable = g.executable;
+        err = take(p, p->real->PJRT_Executable_Name(&n), "PJRT_Executable_Name");
+        if (!err)
+            snprintf(module, sizeof module, "%.*s", (int)n.executable_name_size, n.executable_name);
+        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
+        xl_error_free(take(p, p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
+    }
+    if (err)
+        guard_fault("naming a loaded executable", err);
+    xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(module));
+    xl_metrics_time(G.metrics, mm, XL_M_LoadTime, seconds);
+    xl_metrics_count(G.metrics, mm, XL_M_FrontendCacheHit, 1);
+    guard_exec_add(args->loaded_executable, xl_str_of(module));
+    xl_event e;
+    xl_event_begin(G.run, &e, "compile");
+    xl_json_put_text(&e.j, "module", module);
+    xl_json_put_text(&e.j, "result", "loaded");
+    xl_json_put_num(&e.j, "seconds", seconds);
+    xl_json_put_text(&e.j, "phase", "warmup");
+    xl_json_put_int(&e.j, "step", (int64_t)G.step);
+    xl_json_put_text(&e.j, "reason", "first");
+    xl_event_end(G.run, &e);
+}

@@ -1,0 +1,106 @@
+/* src/guard/guard.h
+ * The guard: a PJRT_Api that forwards to another one and calls lane/ beside it. It lives in somebody else's process: it never
+ * aborts, never prints to their standard output, changes no result, and on trouble of its own steps aside and forwards.
+ *
+ * Handles pass through unwrapped; what we know of them sits in side tables. The table handed out is a copy of the plugin's own,
+ * all of it (what is newer than us included), with the entries of hooks.def replaced. PJRT calls carry no context, so each
+ * plugin of a process gets its own set of replaced entries: see attach.c. */
+#ifndef XL_GUARD_GUARD_H
+#define XL_GUARD_GUARD_H
+
+#include <stdatomic.h>
+
+#include "base/thread.h"
+#include "lane/cache.h"
+#include "lane/contract.h"
+#include "lane/metrics.h"
+#include "lane/run.h"
+#include "pjrt/abi.h"
+
+typedef enum { XL_POLICY_ALLOW, XL_POLICY_WARN, XL_POLICY_STOP } xl_policy;
+
+/* An executable we have seen made. */
+typedef struct exec_info {
+    const void *handle;
+    xl_module_metrics *metrics;                            /* its module's */
+    char module[128];
+} exec_info;
+
+typedef struct guard_plugin {
+    const PJRT_Api *real;
+    const PJRT_Api *table;                                 /* ours: what the frontend sees */
+    char path[4096];
+    char identity[256];                                    /* words for the cache key: file digest or build id, versions */
+    char flags[16384];                                     /* XLA_FLAGS, LIBTPU_INIT_ARGS, ... when it was loaded, as words */
+    _Atomic bool initialised;
+    bool no_serialize_said;
+} guard_plugin;
+
+enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64 };
+
+/* A call under way, for the watcher. */
+typedef struct {
+    _Atomic double since;                                  /* 0: free */
+    const char *what;                                      /* "compile", "execute" */
+    char module[128];
+    bool said;
+} flight;
+
+typedef struct {
+    xl_run *run;
+    xl_metrics *metrics;
+    xl_cache *cache;                                       /* NULL: off */
+    xl_contracts *contracts;
+    xl_mutex compile_lock;                                 /* contracts */
+    xl_mutex table_lock;                                   /* execs */
+    exec_info **exec;                                      /* open addressing by handle */
+    size_t nexec, capexec;
+    xl_policy policy;
+    uint64_t warmup, watch_after;                          /* steps; executions that make a module a step module */
+    char watch[1024];                                      /* names given by the user, separated by commas */
+    double hang_after;
+    char profile[256];
+    /* steps: executions of the module with the most execute time */
+    _Atomic(xl_module_metrics *) step_module;
+    _Atomic uint64_t step;
+    /* reads to the host since the last step */
+    _Atomic uint64_t read_bytes, reads, sync_run;
+    _Atomic bool sync_said;
+    flight flight[GUARD_FLIGHTS];
+    guard_plugin plugin[GUARD_PLUGINS];
+    uint32_t nplugin;
+    xl_mutex client_lock;                                  /* client: held while its memory is read */
+    PJRT_Client *client;                                   /* the newest, for memory figures */
+    guard_plugin *client_plugin;
+} guard_state;
+
+extern guard_state G;
+
+void guard_start(void);                                    /* once: reads the environment, opens run and cache */
+void guard_fault(const char *what, xl_error *err);         /* frees err; counts and records it */
+void guard_say(const char *fmt, ...) XL_PRINTF(1, 2);      /* one line to standard error, and an event */
+
+/* attach.c */
+PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text);/* an error of ours, with its vtable */
+void guard_flags_now(char *out, size_t n);                 /* the runtime's variables as words */
+
+/* compile.c */
+PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args);
+void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds);
+void guard_exec_add(const void *handle, xl_str module);
+exec_info *guard_exec_find(const void *handle);            /* NULL: not seen made */
+void guard_exec_drop(const void *handle);
+
+/* execute.c */
+PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
+void guard_read(const char *how, uint64_t bytes);
+
+/* watch.c */
+void guard_watch_start(void);
+void guard_watch_stir(void);                               /* something is going on: wake the watcher if it sleeps */
+flight *guard_takeoff(const char *what, xl_str module);    /* NULL: too many at once */
+void guard_land(flight *f);
+void guard_write_metrics(void);
+void guard_memory_due(void);                               /* sample the devices' memory soon */
+
+#endif

@@ -1,0 +1,95 @@
+/* What the guard is told by the environment, and its end. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "guard/guard.h"
+
+void guard_say(const char *fmt, ...)
+{
+    char text[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "xlane: %s\n", text);
+}
+
+void guard_fault(const char *what, xl_error *err)
+{
+    xl_event e;
+    xl_metrics_count(G.metrics, NULL, XL_M_GuardFault, 1);
+    xl_event_begin(G.run, &e, "fault");
+    xl_json_put_text(&e.j, "what", what);
+    xl_json_put_text(&e.j, "error", xl_error_message(err));
+    xl_event_end(G.run, &e);
+    xl_error_free(err);
+}
+
+static const char *env(const char *name, const char *otherwise)
+{
+    const char *v = getenv(name);
+    return v && *v ? v : otherwise;
+}
+
+static uint64_t env_number(const char *name, uint64_t otherwise)
+{
+    uint64_t v;
+    const char *s = getenv(name);
+    return s && *s && xl_str_size(xl_str_of(s), &v) ? v : otherwise;
+}
+
+static void at_exit(void)
+{
+    guard_write_metrics();
+    xl_event e;
+    xl_event_begin(G.run, &e, "exit");
+    xl_json_put_int(&e.j, "steps", (int64_t)G.step);
+    xl_json_put_int(&e.j, "compiles", (int64_t)xl_metrics_total(G.metrics, XL_M_CompileTime));
+    xl_json_put_int(&e.j, "cached", (int64_t)xl_metrics_total(G.metrics, XL_M_CachedCompile));
+    xl_json_put_int(&e.j, "executes", (int64_t)xl_metrics_total(G.metrics, XL_M_ExecuteTime));
+    xl_event_end(G.run, &e);
+}
+
+static void start(void)
+{
+    xl_mutex_init(&G.compile_lock);
+    xl_mutex_init(&G.table_lock);
+    xl_mutex_init(&G.client_lock);
+    const char *dir = getenv("XLANE_RUN");
+    xl_error *err = xl_run_open(dir && *dir ? dir : NULL, &G.run), *trouble = NULL;
+    G.metrics = xl_metrics_new();
+    if (!G.run || !G.metrics) {
+        xl_error_free(err);
+        return;
+    }
+    if (err)
+        guard_fault("recording the run", err);
+    G.contracts = xl_contracts_new(G.run);
+    const char *policy = env("XLANE_POLICY", "warn");
+    G.policy = !strcmp(policy, "stop") ? XL_POLICY_STOP : !strcmp(policy, "allow") ? XL_POLICY_ALLOW : XL_POLICY_WARN;
+    G.warmup = env_number("XLANE_WARMUP", 10);
+    G.watch_after = env_number("XLANE_WATCH_AFTER", 3);
+    snprintf(G.watch, sizeof G.watch, "%s", env("XLANE_WATCH", ""));
+    G.hang_after = (double)env_number("XLANE_HANG", 120);
+    snprintf(G.profile, sizeof G.profile, "%s", env("XLANE_PROFILE", "none"));
+    const char *cache = env("XLANE_CACHE", "off");
+    if (strcmp(cache, "off")) {
+        xl_cache_opts opts = { .max_bytes = env_number("XLANE_CACHE_MAX", 0), .read_only = env_number("XLANE_CACHE_READ_ONLY", 0) != 0,
+                               .segment = getenv("XLANE_CACHE_SEGMENT") };
+        trouble = xl_cache_open(cache, &opts, &G.cache);
+        if (trouble) {
+            guard_say("no executable cache in this run: %s", xl_error_message(trouble));
+            guard_fault("opening the cache", trouble);
+        }
+    }
+    atexit(at_exit);
+    guard_watch_start();
+}
+
+void guard_start(void)
+{
+    static xl_once once = XL_ONCE_INIT;
+    xl_once_run(&once, start);
+}

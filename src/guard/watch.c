@@ -1,0 +1,205 @@
+/* The watcher: one thread that sleeps while nothing happens. While calls are under way it names those that hang; after activity
+ * it writes the metrics and the devices' memory figures, a few times a second at most. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "guard/guard.h"
+
+static _Atomic int asleep;                                 /* the watcher waits on this word while it is 1 */
+static _Atomic bool dirty, memory_due;
+static _Atomic uint32_t next_flight;
+static int memory_fd = -2;
+static bool memory_refused;
+
+/* ---- calls under way ---------------------------------------------------------------------------------------------------- */
+flight *guard_takeoff(const char *what, xl_str module)
+{
+    guard_watch_stir();
+    uint32_t at = atomic_fetch_add_explicit(&next_flight, 1, memory_order_relaxed);
+    for (uint32_t k = 0; k < GUARD_FLIGHTS; k++) {
+        flight *f = &G.flight[(at + k) % GUARD_FLIGHTS];
+        double free_slot = 0;
+        if (atomic_load_explicit(&f->since, memory_order_relaxed) == 0 &&
+            atomic_compare_exchange_strong_explicit(&f->since, &free_slot, -1, memory_order_acquire, memory_order_relaxed)) {
+            size_t n = module.n < sizeof f->module - 1 ? module.n : sizeof f->module - 1;
+            memcpy(f->module, module.p, n);
+            f->module[n] = 0;
+            f->what = what;
+            f->said = false;
+            atomic_store_explicit(&f->since, xl_now(), memory_order_release);
+            return f;
+        }
+    }
+    return NULL;
+}
+
+void guard_land(flight *f)
+{
+    if (f)
+        atomic_store_explicit(&f->since, 0, memory_order_release);
+}
+
+static bool look_for_hangs(void)
+{
+    bool any = false;
+    double now = xl_now();
+    for (uint32_t i = 0; i < GUARD_FLIGHTS; i++) {
+        flight *f = &G.flight[i];
+        double since = atomic_load_explicit(&f->since, memory_order_acquire);
+        if (since <= 0)
+            continue;
+        any = true;
+        if (now - since < G.hang_after || f->said)
+            continue;
+        f->said = true;
+        char module[sizeof f->module];
+        memcpy(module, f->module, sizeof module);
+        if (atomic_load_explicit(&f->since, memory_order_acquire) != since)
+            continue;                                      /* it came back while we looked */
+        xl_event e;
+        xl_event_begin(G.run, &e, "hang");
+        xl_json_put_text(&e.j, "what", f->what);
+        xl_json_put_text(&e.j, "module", module);
+        xl_json_put_num(&e.j, "seconds", now - since);
+        xl_event_end(G.run, &e);
+        guard_say("%s of %s has not returned for %.0f s (process %d)", f->what, module, now - since, (int)getpid());
+    }
+    return any;
+}
+
+/* ---- files ---------------------------------------------------------------------------------------------------------------- */
+void guard_write_metrics(void)
+{
+    const char *dir = xl_run_dir(G.run), *prom = getenv("XLANE_PROMETHEUS");
+    char path[4200];
+    xl_buf b = { 0 };
+    xl_json j = { .out = &b };
+    if (*dir) {
+        snprintf(path, sizeof path, "%s/metrics-%d.json", dir, (int)getpid());
+        xl_metrics_json(G.metrics, &j);
+        if (!b.failed)
+            xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
+    }
+    b.n = 0;
+    if (prom && *prom) {
+        xl_metrics_prometheus(G.metrics, xl_run_rank(G.run), &b);
+        if (!b.failed)
+            xl_error_free(xl_file_write_quick(prom, xl_buf_view(&b)));
+    }
+    xl_buf_fini(&b);
+}
+
+void guard_memory_due(void)
+{
+    atomic_store_explicit(&memory_due, true, memory_order_relaxed);
+}
+
+static void put_optional(xl_buf *b, bool set, int64_t v)
+{
+    if (set)
+        xl_buf_printf(b, ",%lld", (long long)v);
+    else
+        xl_buf_putc(b, ',');
+}
+
+/* Physical devices, one line each. A plugin that cannot answer is named once, with the call. Under client_lock. */
+static void sample_memory(void)
+{
+    PJRT_Client *client = G.client;
+    guard_plugin *p = G.client_plugin;
+    const char *dir = xl_run_dir(G.run);
+    if (!client || !p || !*dir || memory_refused)
+        return;
+    if (memory_fd == -2) {
+        char path[4200];
+        snprintf(path, sizeof path, "%s/memory.csv", dir);
+        memory_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_EXCL, 0666);
+        if (memory_fd >= 0) {
+            static const char head[] = "t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n";
+            (void)!write(memory_fd, head, sizeof head - 1);
+        } else {
+            memory_fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+        }
+    }
+    PJRT_Client_AddressableDevices_Args d = { .struct_size = sizeof d, .client = client };
+    if (memory_fd < 0 || p->real->PJRT_Client_AddressableDevices(&d))
+        return;
+    xl_buf b = { 0 };
+    for (size_t i = 0; i < d.num_addressable_devices; i++) {
+        PJRT_Device_MemoryStats_Args s = { .struct_size = sizeof s, .device = d.addressable_devices[i] };
+        PJRT_Error *err = p->real->PJRT_Device_MemoryStats(&s);
+        if (err) {
+            PJRT_Error_Message_Args m = { .struct_size = sizeof m, .error = err };
+            p->real->PJRT_Error_Message(&m);
+            xl_event e;
+            memory_refused = true;
+            xl_event_begin(G.run, &e, "memory");
+            xl_json_put_text(&e.j, "call", "PJRT_Device_MemoryStats");
+            xl_json_put_text(&e.j, "plugin", p->path);
+            xl_json_put_str(&e.j, "error", (xl_str){ m.message, m.message_size });
+            xl_event_end(G.run, &e);
+            p->real->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+            break;
+        }
+        xl_buf_printf(&b, "%.6f,%d,%d,%zu,%llu,%lld", xl_run_time(G.run), xl_run_rank(G.run), (int)getpid(), i,
+                      (unsigned long long)G.step, (long long)s.bytes_in_use);
+        put_optional(&b, s.peak_bytes_in_use_is_set, s.peak_bytes_in_use);
+        put_optional(&b, s.bytes_limit_is_set, s.bytes_limit);
+        put_optional(&b, s.largest_alloc_size_is_set, s.largest_alloc_size);
+        xl_buf_putc(&b, '\n');
+    }
+    if (b.n && !b.failed)
+        (void)!write(memory_fd, b.p, b.n);
+    xl_buf_fini(&b);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------------------------------- */
+void guard_watch_stir(void)
+{
+    atomic_store_explicit(&dirty, true, memory_order_relaxed);
+    if (atomic_load_explicit(&asleep, memory_order_relaxed) && atomic_exchange(&asleep, 0))
+        syscall(SYS_futex, (int *)&asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+static void watch(void *unused)
+{
+    double written = 0;
+    (void)unused;
+    for (;;) {
+        bool busy = look_for_hangs();
+        if (atomic_exchange_explicit(&memory_due, false, memory_order_relaxed)) {
+            xl_mutex_lock(&G.client_lock);
+            sample_memory();
+            xl_mutex_unlock(&G.client_lock);
+        }
+        if (xl_now() - written > 2 && atomic_exchange_explicit(&dirty, false, memory_order_relaxed)) {
+            guard_write_metrics();
+            written = xl_now();
+            busy = true;
+        }
+        if (busy || atomic_load_explicit(&dirty, memory_order_relaxed) || xl_now() - written < 2.5) {
+            xl_sleep(0.2);
+            continue;
+        }
+        atomic_store(&asleep, 1);
+        if (!atomic_load(&dirty))
+            syscall(SYS_futex, (int *)&asleep, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
+        atomic_store(&asleep, 0);
+    }
+}
+
+void guard_watch_start(void)
+{
+    static xl_thread t;
+    xl_error *err = xl_thread_start(&t, "xlane-watch", watch, NULL);
+    if (err)
+        guard_fault("starting the watcher", err);
+}

@@ -1,0 +1,435 @@
+#include "lane/contract.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/zip.h"
+#include "ir/hash.h"
+#include "ir/read.h"
+
+/* One remembered compile. The key's parts and names are copied into its arena. */
+typedef struct record {
+    struct record *next;                                   /* newest first */
+    xl_arena arena;
+    xl_str group, run;                                     /* run: empty for this process */
+    char hash[XL_DIGEST_HEX];
+    xl_str name[XL_KEY_PARTS], value[XL_KEY_PARTS];
+    uint32_t n;
+    xl_module *m;
+    uint64_t *op;                                          /* the numbers of its ops, sorted: how alike two programs are */
+    uint32_t nop;
+} record;
+
+enum { PER_GROUP = 16, GROUPS = 256, DIFFS = 32 };
+static const size_t most_memory = (size_t)256 << 20;
+
+struct xl_contracts {
+    xl_run *run;
+    record *all;
+    size_t memory;
+    uint32_t ngroup;
+    xl_str group[GROUPS];                                  /* those whose earlier runs were looked up */
+};
+
+xl_contracts *xl_contracts_new(xl_run *run)
+{
+    xl_contracts *c = calloc(1, sizeof *c);
+    if (c)
+        c->run = run;
+    return c;
+}
+
+static void record_free(record *r)
+{
+    if (!r)
+        return;
+    xl_module_free(r->m);
+    xl_arena_fini(&r->arena);
+    free(r);
+}
+
+void xl_contracts_free(xl_contracts *c)
+{
+    if (!c)
+        return;
+    for (record *r = c->all, *next; r; r = next) {
+        next = r->next;
+        record_free(r);
+    }
+    for (uint32_t i = 0; i < c->ngroup; i++)
+        free((void *)c->group[i].p);
+    free(c);
+}
+
+xl_str xl_contract_group(xl_str module)
+{
+    size_t n = module.n;
+    while (n && module.p[n - 1] >= '0' && module.p[n - 1] <= '9')
+        n--;
+    return n && n < module.n && module.p[n - 1] == '.' ? (xl_str){ module.p, n - 1 } : module;
+}
+
+/* ---- how alike ----------------------------------------------------------------------------------------------------- */
+static int by_number(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void number_ops(record *r)
+{
+    uint32_t n = 0;
+    for (uint32_t f = 0; f < r->m->nfunc; f++)
+        n += r->m->func[f]->body ? r->m->func[f]->body->nop : 0;
+    r->op = xl_new(&r->arena, uint64_t, n);
+    for (uint32_t f = 0; f < r->m->nfunc; f++) {
+        xl_func *fn = r->m->func[f];
+        for (uint32_t i = 0; fn->body && i < fn->body->nop; i++)
+            r->op[r->nop++] = xl_op_hash(fn, fn->body->op[i]);
+    }
+    if (r->nop)
+        qsort(r->op, r->nop, sizeof *r->op, by_number);
+}
+
+static uint32_t in_common(const record *a, const record *b)
+{
+    uint32_t i = 0, j = 0, n = 0;
+    while (i < a->nop && j < b->nop) {
+        if (a->op[i] == b->op[j])
+            n++, i++, j++;
+        else if (a->op[i] < b->op[j])
+            i++;
+        else
+            j++;
+    }
+    return n;
+}
+
+/* ---- programs on disk ---------------------------------------------------------------------------------------------- */
+xl_error *xl_program_save(xl_run *run, const char *hash, xl_str bytes)
+{
+    xl_error *err = NULL;
+    xl_buf packed = { 0 };
+    char path[4096];
+    if (!*xl_run_dir(run))
+        return NULL;
+    int n = snprintf(path, sizeof path, "%s/programs", xl_run_dir(run));
+    if (n < 0 || (size_t)n + 80 >= sizeof path)
+        return XL_ERR(INVALID, "the run folder's path is too long");
+    XL_DO(xl_dir_make(path));
+    snprintf(path + n, sizeof path - (size_t)n, "/%s.zst", hash);
+    if (xl_file_stat(path, NULL))
+        return NULL;
+    XL_DO(xl_zip(bytes, 1, &packed));
+    err = xl_file_write_quick(path, xl_buf_view(&packed));
+out:
+    xl_buf_fini(&packed);
+    return err;
+}
+
+xl_error *xl_program_load(xl_arena *a, const char *run_dir, const char *hash, xl_str *bytes)
+{
+    xl_error *err = NULL;
+    xl_buf raw = { 0 };
+    xl_str packed;
+    char *path = xl_path_join(a, run_dir, xl_strf(a, "programs/%s.zst", hash).p);
+    XL_TRY(xl_file_read(a, path, &packed), "loading a recorded program");
+    XL_TRY(xl_unzip(packed, UINT64_C(1) << 30, &raw), "loading %s", path);
+    *bytes = xl_str_dup(a, xl_buf_view(&raw));
+out:
+    xl_buf_fini(&raw);
+    return err;
+}
+
+/* ---- earlier runs: `<runs>/contracts/<group>.jsonl`, a line per compile ---------------------------------------------- */
+static char *index_path(xl_arena *a, const xl_contracts *c, xl_str group)
+{
+    xl_str parent = xl_path_dir(xl_str_of(xl_run_dir(c->run)));
+    xl_buf name = { 0 };
+    for (size_t i = 0; i < group.n && i < 100; i++) {
+        char ch = group.p[i];
+        xl_buf_putc(&name, (ch >= '0' && ch <= '9') || (ch >= 'A' && ch <= 'Z') || (ch >= 'a' && ch <= 'z') || ch == '_' || ch == '-' ? ch : '.');
+    }
+    char *path = xl_path_join(a, xl_str_c(a, parent), xl_strf(a, "contracts/%s.jsonl", name.p ? name.p : "none").p);
+    xl_buf_fini(&name);
+    return path;
+}
+
+static void remember_on_disk(xl_arena *a, xl_contracts *c, const record *r, xl_str bytes)
+{
+    if (!*xl_run_dir(c->run))
+        return;
+    xl_buf line = { 0 };
+    xl_json j = { .out = &line };
+    xl_json_map(&j);
+    xl_json_put_str(&j, "run", xl_path_base(xl_str_of(xl_run_dir(c->run))));
+    xl_json_put_int(&j, "rank", xl_run_rank(c->run));
+    xl_json_put_text(&j, "hash", r->hash);
+    xl_json_key(&j, "parts");
+    xl_json_map(&j);
+    for (uint32_t i = 0; i < r->n; i++) {
+        xl_json_keyn(&j, r->name[i]);
+        xl_json_str(&j, r->value[i]);
+    }
+    xl_json_end(&j);
+    xl_json_end(&j);
+    char *path = index_path(a, c, r->group);
+    xl_error_free(xl_dir_make(xl_str_c(a, xl_path_dir(xl_str_of(path)))));
+    xl_error_free(xl_file_append(path, xl_buf_view(&line)));
+    xl_error_free(xl_program_save(c->run, r->hash, bytes));
+    xl_buf_fini(&line);
+}
+
+static record *record_new(xl_arena *a, xl_str group)
+{
+    record *r = calloc(1, sizeof *r);
+    if (r) {
+        r->arena.oom = a->oom;
+        r->group = xl_str_dup(&r->arena, group);
+    }
+    return r;
+}
+
+/* The newest few of earlier runs, read once per group. */
+static void recall(xl_arena *a, xl_contracts *c, xl_str group)
+{
+    for (uint32_t i = 0; i < c->ngroup; i++)
+        if (xl_str_eq(c->group[i], group))
+            return;
+    char *copy = c->ngroup < GROUPS ? malloc(group.n + 1) : NULL;
+    if (!copy)
+        return;
+    memcpy(copy, group.p, group.n);
+    c->group[c->ngroup++] = (xl_str){ copy, group.n };
+    if (!*xl_run_dir(c->run))
+        return;
+    xl_str text;
+    xl_error *err = xl_file_read_max(a, index_path(a, c, group), 64 << 20, &text);
+    if (err) {
+        xl_error_free(err);
+        return;
+    }
+    const char *end = text.p + text.n, *at = end;
+    for (int lines = 0; at > text.p && lines < 4;) {       /* from the end, newest first; the list keeps that order */
+        const char *from = at - 1;
+        while (from > text.p && from[-1] != '\n')
+            from--;
+        xl_node *n;
+        xl_str line = xl_str_trim((xl_str){ from, (size_t)(at - from) });
+        at = from;
+        if (!line.n)
+            continue;
+        lines++;
+        err = xl_json_read(a, "contracts", line, &n);
+        const xl_node *hash = err ? NULL : xl_node_get(n, "hash"), *run = err ? NULL : xl_node_get(n, "run"),
+                      *parts = err ? NULL : xl_node_get(n, "parts");
+        xl_error_free(err);
+        if (!hash || !run || !parts || hash->s.n != XL_DIGEST_HEX - 1 || parts->n > XL_KEY_PARTS ||
+            xl_str_is(run->s, xl_str_c(a, xl_path_base(xl_str_of(xl_run_dir(c->run))))))
+            continue;
+        record *r = record_new(a, group);
+        if (!r)
+            return;
+        memcpy(r->hash, hash->s.p, hash->s.n);
+        r->run = xl_str_dup(&r->arena, run->s);
+        r->n = (uint32_t)parts->n;
+        for (uint32_t i = 0; i < r->n; i++) {
+            r->name[i] = xl_str_dup(&r->arena, parts->kid[i]->key);
+            r->value[i] = xl_str_dup(&r->arena, parts->kid[i]->s);
+        }
+        record **tail = &c->all;                           /* behind everything of this process */
+        while (*tail)
+            tail = &(*tail)->next;
+        *tail = r;
+    }
+}
+
+/* A recalled record's program is read only when it is needed. */
+static void need_program(xl_arena *a, xl_contracts *c, record *r)
+{
+    xl_str bytes;
+    if (r->m || !r->run.n)
+        return;
+    char *dir = xl_path_join(a, xl_str_c(a, xl_path_dir(xl_str_of(xl_run_dir(c->run)))), xl_str_c(a, r->run));
+    xl_error *err = xl_program_load(a, dir, r->hash, &bytes);
+    if (!err)
+        err = xl_read(bytes, NULL, &r->m);
+    xl_error_free(err);
+    if (r->m) {
+        r->m->arena.oom = a->oom;
+        r->arena.oom = a->oom;
+        number_ops(r);
+    }
+}
+
+/* ---- the verdict --------------------------------------------------------------------------------------------------- */
+/* Arguments that came, went or changed places count as the ops' business unless a shape says more. */
+static const xl_diff_kind order[] = { XL_DIFF_SHAPE, XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_CONSTANT, XL_DIFF_OP, XL_DIFF_ARGS,
+                                      XL_DIFF_LAYOUT, XL_DIFF_DONATION };
+
+xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
+{
+    uint32_t n = 0;
+    out->diff = xl_module_diff(a, before, after, DIFFS, &n);
+    out->ndiff = n;
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++)
+        for (uint32_t i = 0; i < n; i++)
+            if (out->diff[i].kind == order[k]) {
+                out->reason = order[k] == XL_DIFF_ARGS ? "op" : xl_diff_word(order[k]);
+                return NULL;
+            }
+    out->reason = "identical";
+    return NULL;
+}
+
+/* The part of the key that is to blame when the program is the same; NULL when all are. */
+static const char *compare_parts(xl_arena *a, const record *old, const xl_cache_key *key, xl_verdict *out)
+{
+    static const struct { const char *part, *reason; } blame[] = {
+        { "options", "options" }, { "flags", "flags" }, { "profile", "profile" }, { "plugin", "plugin" },
+        { "versions", "plugin" }, { "topology", "topology" },
+    };
+    const char *reason = NULL;
+    xl_buf words = { 0 };
+    for (size_t b = 0; b < sizeof blame / sizeof *blame; b++)
+        for (uint32_t i = 0; i < key->n; i++) {
+            if (strcmp(key->name[i], blame[b].part))
+                continue;
+            for (uint32_t k = 0; k < old->n; k++)
+                if (xl_str_is(old->name[k], blame[b].part) && !xl_str_eq(old->value[k], key->value[i])) {
+                    xl_buf_printf(&words, "%s%s: ", words.n ? "; " : "", blame[b].part);
+                    xl_words_diff(old->value[k], key->value[i], &words);
+                    if (!reason)
+                        reason = blame[b].reason;
+                }
+        }
+    out->words = words.n ? xl_str_dup(a, xl_buf_view(&words)) : (xl_str){ "", 0 };
+    xl_buf_fini(&words);
+    return reason;
+}
+
+/* Keeps within PER_GROUP of a group and a bound on memory; the oldest go. */
+static void forget(xl_contracts *c, xl_str group)
+{
+    uint32_t same = 0;
+    c->memory = 0;
+    for (record **at = &c->all; *at;) {
+        record *r = *at;
+        size_t size = r->arena.used + (r->m ? r->m->arena.used : 0);
+        if ((xl_str_eq(r->group, group) && ++same > PER_GROUP) || c->memory + size > most_memory) {
+            *at = r->next;
+            record_free(r);
+            continue;
+        }
+        c->memory += size;
+        at = &r->next;
+    }
+}
+
+xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, xl_module *m, xl_str bytes, xl_verdict *out)
+{
+    xl_error *err = NULL;
+    xl_str group = xl_contract_group(key->module);
+    *out = (xl_verdict){ .reason = "first" };
+    record *now = record_new(a, group), *best = NULL;
+    if (!now) {
+        xl_module_free(m);
+        return XL_ERR(EXHAUSTED, "out of memory");
+    }
+    now->m = m;
+    for (uint32_t i = 0; i < key->n; i++) {
+        now->name[i] = xl_str_dup(&now->arena, xl_str_of(key->name[i]));
+        now->value[i] = xl_str_dup(&now->arena, key->value[i]);
+        if (!strcmp(key->name[i], "program"))
+            snprintf(now->hash, sizeof now->hash, "%.*s", XL_FMT(key->value[i]));
+    }
+    now->n = key->n;
+    if (m) {
+        m->arena.oom = a->oom;
+        number_ops(now);
+    }
+    recall(a, c, group);
+    bool same_best = false, here_best = false;
+    uint32_t common_best = 0;
+    for (record *r = c->all; r; r = r->next) {
+        if (!xl_str_eq(r->group, group))
+            continue;
+        bool same = !strcmp(r->hash, now->hash), here = !r->run.n;
+        if (!same)
+            need_program(a, c, r);
+        if (!same && (!r->m || !m))
+            continue;
+        uint32_t common = same ? UINT32_MAX : in_common(r, now);
+        if (best && (here_best > here || (here_best == here && (same_best > same || (same_best == same && common_best >= common)))))
+            continue;                                      /* this process before earlier runs, the same before the alike */
+        best = r;
+        same_best = same;
+        here_best = here;
+        common_best = common;
+    }
+    if (best) {
+        snprintf(out->against, sizeof out->against, "%s", best->hash);
+        out->against_run = xl_str_dup(a, best->run);
+        const char *part = compare_parts(a, best, key, out);
+        if (!same_best) {
+            best->m->arena.oom = a->oom;
+            err = xl_contract_compare(a, best->m, m, out);
+            if (!strcmp(out->reason, "identical"))         /* the hash says otherwise: something that has no words yet */
+                out->reason = "op";
+        } else {
+            out->reason = part ? part : here_best ? "identical" : "first";
+        }
+    }
+    remember_on_disk(a, c, now, bytes);
+    now->arena.oom = NULL;
+    if (now->m)
+        now->m->arena.oom = NULL;
+    now->next = c->all;
+    c->all = now;
+    forget(c, group);
+    return err;
+}
+
+void xl_verdict_json(const xl_verdict *v, xl_json *j)
+{
+    xl_json_put_text(j, "reason", v->reason);
+    if (v->against[0])
+        xl_json_put_text(j, "against", v->against);
+    if (v->against_run.n)
+        xl_json_put_str(j, "against_run", v->against_run);
+    if (v->words.n)
+        xl_json_put_str(j, "words", v->words);
+    xl_json_key(j, "detail");
+    xl_json_list(j);
+    for (uint32_t i = 0; i < v->ndiff; i++) {
+        const xl_diff *d = &v->diff[i];
+        xl_json_map(j);
+        xl_json_put_text(j, "what", xl_diff_word(d->kind));
+        if (d->arg >= 0)
+            xl_json_put_int(j, "arg", d->arg);
+        if (d->name.n)
+            xl_json_put_str(j, "name", d->name);
+        if (d->dim >= 0)
+            xl_json_put_int(j, "dim", d->dim);
+        int64_t number;
+        for (int side = 0; side < 2; side++) {
+            xl_str s = side ? d->after : d->before;
+            xl_json_key(j, side ? "after" : "before");
+            if (xl_str_i64(s, &number))
+                xl_json_int(j, number);
+            else
+                xl_json_str(j, s);
+        }
+        if (d->file.n) {
+            xl_buf where = { 0 };
+            xl_buf_printf(&where, "%.*s:%u", XL_FMT(d->file), d->line);
+            xl_json_put_str(j, "where", xl_buf_view(&where));
+            xl_buf_fini(&where);
+        }
+        xl_json_put_str(j, "text", d->text);
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+}

@@ -1,0 +1,43 @@
+/* src/lane/contract.h
+ * Contracts: what each compile of a module was made of, remembered within a process and, in the folder of runs, across them.
+ * A later compile of a module of the same name is compared with the nearest one, and the difference is said in words.
+ * Not for several threads at once: the caller locks. Nothing here aborts. */
+#ifndef XL_LANE_CONTRACT_H
+#define XL_LANE_CONTRACT_H
+
+#include "ir/diff.h"
+#include "lane/cache.h"
+#include "lane/run.h"
+
+typedef struct xl_contracts xl_contracts;
+
+typedef struct {
+    const char *reason;                                    /* "first", "shape", ... as in events.jsonl */
+    char against[XL_DIGEST_HEX];                           /* hash of the program it was compared with, or "" */
+    xl_str against_run;                                    /* the run that one belongs to, if an earlier one */
+    const xl_diff *diff;                                   /* in the arena that was given */
+    uint32_t ndiff;
+    xl_str words;                                          /* what differs outside the program: flags, options, plugin ... */
+} xl_verdict;
+
+/* `run` may record nothing; then nothing is remembered across runs. NULL: no memory. */
+xl_contracts *xl_contracts_new(xl_run *run);
+void xl_contracts_free(xl_contracts *c);
+
+/* Judges a compile and remembers it. `m` is the parsed program (it becomes ours, also on error) or NULL where it could not be
+ * read; `bytes` the program as it came; `key` its parts, "program" the canonical hash. */
+xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, xl_module *m, xl_str bytes, xl_verdict *out)
+    XL_MUST_USE;
+
+/* "jit_step" of "jit_step"; "SyncTensorsGraph" of "SyncTensorsGraph.17": the name under which programs are compared. */
+xl_str xl_contract_group(xl_str module);
+/* reason, against and detail as members of the event that is being written. */
+void xl_verdict_json(const xl_verdict *v, xl_json *j);
+
+/* The recorded programs of a run: `programs/<hash>.zst`. */
+xl_error *xl_program_save(xl_run *run, const char *hash, xl_str bytes) XL_MUST_USE;
+xl_error *xl_program_load(xl_arena *a, const char *run_dir, const char *hash, xl_str *bytes) XL_MUST_USE;
+/* Compares two recorded programs: fills reason and diff. */
+xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out) XL_MUST_USE;
+
+#endif

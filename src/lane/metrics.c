@@ -1,0 +1,296 @@
+#include "lane/metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/thread.h"
+
+static const struct { const char *name, *help; bool timing; } rows[XL_M_COUNT] = {
+#define TIMING(n, h) [XL_M_##n] = { #n, h, true },
+#define COUNTER(n, h) [XL_M_##n] = { #n, h, false },
+    XL_METRICS(TIMING, COUNTER)
+};
+
+struct xl_module_metrics {
+    char *name;
+    xl_meter meter[XL_M_COUNT];
+};
+
+enum { MODULES = 4096 };                                   /* eager programs have many small ones; beyond this they share a last one */
+struct xl_metrics {
+    xl_meter total[XL_M_COUNT];
+    xl_mutex lock;
+    _Atomic uint32_t n;
+    xl_module_metrics *module[MODULES];
+};
+
+xl_metrics *xl_metrics_new(void)
+{
+    xl_metrics *m = calloc(1, sizeof *m);
+    if (m)
+        xl_mutex_init(&m->lock);
+    return m;
+}
+
+void xl_metrics_free(xl_metrics *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; i < m->n; i++) {
+        free(m->module[i]->name);
+        free(m->module[i]);
+    }
+    xl_mutex_fini(&m->lock);
+    free(m);
+}
+
+xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str name)
+{
+    xl_module_metrics *mm = NULL;
+    xl_mutex_lock(&m->lock);
+    uint32_t n = m->n;
+    if (n >= MODULES - 1)
+        name = XL_STR("(others)");
+    for (uint32_t i = 0; i < n && !mm; i++)
+        if (xl_str_is(name, m->module[i]->name))
+            mm = m->module[i];
+    if (!mm && n < MODULES && (mm = calloc(1, sizeof *mm))) {
+        mm->name = malloc(name.n + 1);
+        if (mm->name) {
+            memcpy(mm->name, name.p, name.n);
+            mm->name[name.n] = 0;
+            m->module[n] = mm;
+            m->n = n + 1;
+        } else {
+            free(mm);
+            mm = NULL;
+        }
+    }
+    xl_mutex_unlock(&m->lock);
+    return mm;
+}
+
+xl_str xl_module_metrics_name(const xl_module_metrics *mm) { return xl_str_of(mm->name); }
+uint64_t xl_module_metrics_count(const xl_module_metrics *mm, xl_metric w) { return mm->meter[w].n; }
+double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric w) { return (double)mm->meter[w].sum * 1e-9; }
+uint64_t xl_metrics_total(const xl_metrics *m, xl_metric w) { return rows[w].timing ? m->total[w].n : m->total[w].sum; }
+
+/* Bucket b holds durations from 100 ns * 2^(b/8) on. */
+static uint32_t bucket_of(uint64_t ns)
+{
+    if (ns < 100)
+        return 0;
+    double b = 8 * log2((double)ns / 100);
+    return b >= XL_HIST - 1 ? XL_HIST - 1 : (uint32_t)b;
+}
+static double bucket_seconds(double b) { return 1e-7 * exp2(b / 8); }
+
+static void add(xl_meter *t, uint64_t value, int bucket)
+{
+    atomic_fetch_add_explicit(&t->n, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&t->sum, value, memory_order_relaxed);
+    if (bucket >= 0)
+        atomic_fetch_add_explicit(&t->bucket[bucket], 1, memory_order_relaxed);
+}
+
+void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric w, double seconds)
+{
+    uint64_t ns = seconds > 0 ? (uint64_t)(seconds * 1e9) : 0;
+    int b = (int)bucket_of(ns);
+    add(&m->total[w], ns, b);
+    if (mm)
+        add(&mm->meter[w], ns, b);
+}
+
+void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric w, uint64_t by)
+{
+    add(&m->total[w], by, -1);
+    if (mm)
+        add(&mm->meter[w], by, -1);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------------- */
+static void set_json(const xl_meter *set, xl_json *j)
+{
+    xl_json_map(j);
+    for (int w = 0; w < XL_M_COUNT; w++) {
+        if (!set[w].n)
+            continue;
+        xl_json_key(j, rows[w].name);
+        xl_json_map(j);
+        xl_json_put_int(j, "n", (int64_t)set[w].n);
+        xl_json_put_int(j, "sum", (int64_t)set[w].sum);
+        if (rows[w].timing) {                              /* [bucket, count] pairs of those that are not empty */
+            xl_json_key(j, "hist");
+            xl_json_list(j);
+            for (int b = 0; b < XL_HIST; b++)
+                if (set[w].bucket[b]) {
+                    xl_json_int(j, b);
+                    xl_json_int(j, set[w].bucket[b]);
+                }
+            xl_json_end(j);
+        }
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+}
+
+void xl_metrics_json(const xl_metrics *m, xl_json *j)
+{
+    xl_json_map(j);
+    xl_json_key(j, "total");
+    set_json(m->total, j);
+    xl_json_key(j, "modules");
+    xl_json_map(j);
+    for (uint32_t i = 0; i < m->n; i++) {
+        xl_json_key(j, m->module[i]->name);
+        set_json(m->module[i]->meter, j);
+    }
+    xl_json_end(j);
+    xl_json_end(j);
+}
+
+static void set_add(xl_meter *set, const xl_node *n)
+{
+    for (int w = 0; w < XL_M_COUNT; w++) {
+        const xl_node *one = xl_node_get(n, rows[w].name), *v, *hist = xl_node_get(one, "hist");
+        if ((v = xl_node_get(one, "n")) && v->i > 0)
+            set[w].n += (uint64_t)v->i;
+        if ((v = xl_node_get(one, "sum")) && v->i > 0)
+            set[w].sum += (uint64_t)v->i;
+        for (size_t k = 0; hist && k + 1 < hist->n; k += 2)
+            if (hist->kid[k]->i >= 0 && hist->kid[k]->i < XL_HIST && hist->kid[k + 1]->i > 0)
+                set[w].bucket[hist->kid[k]->i] += (uint32_t)hist->kid[k + 1]->i;
+    }
+}
+
+xl_error *xl_metrics_add_json(xl_metrics *m, const xl_node *n)
+{
+    set_add(m->total, xl_node_get(n, "total"));
+    const xl_node *mods = xl_node_get(n, "modules");
+    for (size_t i = 0; mods && mods->kind == XL_NODE_MAP && i < mods->n; i++) {
+        xl_module_metrics *mm = xl_metrics_module(m, mods->kid[i]->key);
+        if (!mm)
+            return XL_ERR(EXHAUSTED, "out of memory");
+        set_add(mm->meter, mods->kid[i]);
+    }
+    return NULL;
+}
+
+xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t *processes)
+{
+    xl_error *err = NULL;
+    xl_str *names, text;
+    size_t n;
+    *processes = 0;
+    *out = xl_metrics_new();
+    if (!*out)
+        return XL_ERR(EXHAUSTED, "out of memory");
+    XL_TRY(xl_dir_list(a, dir, &names, &n), "reading the run");
+    for (size_t i = 0; i < n; i++) {
+        xl_node *node;
+        if (!xl_str_starts(names[i], XL_STR("metrics-")) || !xl_str_ends(names[i], XL_STR(".json")))
+            continue;
+        char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
+        XL_TRY(xl_file_read(a, path, &text), "reading metrics");
+        XL_TRY(xl_json_read(a, path, text, &node), "reading metrics");
+        XL_DO(xl_metrics_add_json(*out, node));
+        ++*processes;
+    }
+    if (!*processes)
+        err = XL_ERR(NOT_FOUND, "%s has no metrics: no process of it attached to a plugin", dir);
+out:
+    if (err) {
+        xl_metrics_free(*out);
+        *out = NULL;
+    }
+    return err;
+}
+
+/* ---- for people and scrapers --------------------------------------------------------------------------------------- */
+/* "01m02s345ms678.901us", as PyTorch/XLA writes durations: only the parts that are there. */
+static void put_duration(xl_buf *out, double s)
+{
+    uint64_t us = (uint64_t)(s * 1e6), left = us;
+    uint64_t d = left / 86400000000u, h, m, sec, ms;
+    left %= 86400000000u;
+    h = left / 3600000000u, left %= 3600000000u;
+    m = left / 60000000u, left %= 60000000u;
+    sec = left / 1000000u, left %= 1000000u;
+    ms = left / 1000u, left %= 1000u;
+    if (d)
+        xl_buf_printf(out, "%llud", (unsigned long long)d);
+    if (d || h)
+        xl_buf_printf(out, "%02lluh", (unsigned long long)h);
+    if (d || h || m)
+        xl_buf_printf(out, "%02llum", (unsigned long long)m);
+    if (d || h || m || sec)
+        xl_buf_printf(out, "%02llus", (unsigned long long)sec);
+    if (us >= 1000)
+        xl_buf_printf(out, "%03llums", (unsigned long long)ms);
+    xl_buf_printf(out, "%03llu.%03uus", (unsigned long long)left, (unsigned)((uint64_t)(s * 1e9) % 1000));
+}
+
+static double percentile(const xl_meter *t, double q)
+{
+    uint64_t n = 0, want = (uint64_t)(q * (double)t->n);
+    for (int b = 0; b < XL_HIST; b++) {
+        n += t->bucket[b];
+        if (n > want)
+            return bucket_seconds(b + 0.5);
+    }
+    return bucket_seconds(XL_HIST);
+}
+
+static void print_set(const xl_meter *set, xl_buf *out)
+{
+    static const int q[] = { 1, 5, 10, 20, 50, 80, 90, 95, 99 };
+    for (int w = 0; w < XL_M_COUNT; w++) {
+        if (!rows[w].timing || !set[w].n)
+            continue;
+        xl_buf_printf(out, "Metric: %s\n  TotalSamples: %llu\n  Accumulator: ", rows[w].name, (unsigned long long)set[w].n);
+        put_duration(out, (double)set[w].sum * 1e-9);
+        xl_buf_puts(out, "\n  Percentiles: ");
+        for (size_t i = 0; i < sizeof q / sizeof *q; i++) {
+            xl_buf_printf(out, "%s%d%%=", i ? "; " : "", q[i]);
+            put_duration(out, percentile(&set[w], q[i] / 100.0));
+        }
+        xl_buf_putc(out, '\n');
+    }
+    for (int w = 0; w < XL_M_COUNT; w++)
+        if (!rows[w].timing && set[w].sum)
+            xl_buf_printf(out, "Counter: %s\n  Value: %llu\n", rows[w].name, (unsigned long long)set[w].sum);
+}
+
+void xl_metrics_print(const xl_metrics *m, bool modules, xl_buf *out)
+{
+    print_set(m->total, out);
+    for (uint32_t i = 0; modules && i < m->n; i++) {
+        xl_buf_printf(out, "\nModule: %s\n", m->module[i]->name);
+        print_set(m->module[i]->meter, out);
+    }
+}
+
+void xl_metrics_prometheus(const xl_metrics *m, int rank, xl_buf *out)
+{
+    for (int w = 0; w < XL_M_COUNT; w++) {
+        char name[64];
+        size_t n = 0;
+        for (const char *c = rows[w].name; *c && n < 50; c++) { /* CompileTime -> compile_time */
+            if (*c >= 'A' && *c <= 'Z' && n)
+                name[n++] = '_';
+            name[n++] = (char)(*c >= 'A' && *c <= 'Z' ? *c + 32 : *c);
+        }
+        name[n] = 0;
+        if (rows[w].timing)
+            xl_buf_printf(out, "# HELP xlane_%s_seconds %s\n# TYPE xlane_%s_seconds summary\nxlane_%s_seconds_sum{rank=\"%d\"} %.9f\n"
+                               "xlane_%s_seconds_count{rank=\"%d\"} %llu\n",
+                          name, rows[w].help, name, name, rank, (double)m->total[w].sum * 1e-9, name, rank,
+                          (unsigned long long)m->total[w].n);
+        else
+            xl_buf_printf(out, "# HELP xlane_%s_total %s\n# TYPE xlane_%s_total counter\nxlane_%s_total{rank=\"%d\"} %llu\n", name,
+                          rows[w].help, name, name, rank, (unsigned long long)m->total[w].sum);
+    }
+}

@@ -1,0 +1,66 @@
+/* src/lane/metrics.h
+ * Counters and timings of a process, in total and by module, under the names PyTorch/XLA users know. Adding to one costs some
+ * tens of nanoseconds and takes no memory after the first time; any thread may do so. They are written as JSON beside the
+ * run's events and read back by `xlane metrics`, which adds up the processes of a run. */
+#ifndef XL_LANE_METRICS_H
+#define XL_LANE_METRICS_H
+
+#include <stdatomic.h>
+
+#include "base/json.h"
+#include "base/str.h"
+
+/* Every metric, once: a timing has a distribution, a counter a number. `help` is for scrapers. */
+#define XL_METRICS(TIMING, COUNTER)                                                                  \
+    TIMING(CompileTime, "seconds spent compiling")                                                  \
+    TIMING(LoadTime, "seconds spent loading executables from a cache")                              \
+    TIMING(ExecuteTime, "seconds spent in execute calls")                                           \
+    COUNTER(CompileCacheMiss, "compiles that no cache answered")                                    \
+    COUNTER(UncachedCompile, "compiles that were not written to the cache")                         \
+    COUNTER(CachedCompile, "compiles that the cache answered")                                      \
+    COUNTER(FrontendCacheHit, "executables that the frontend's own cache answered")                 \
+    COUNTER(SteadyRecompile, "recompiles of a watched module after the warm-up window")             \
+    COUNTER(InboundData, "bytes to the device")                                                     \
+    COUNTER(OutboundData, "bytes from the device")                                                  \
+    COUNTER(TransferToDevice, "transfers to the device")                                            \
+    COUNTER(TransferFromDevice, "transfers from the device")                                        \
+    COUNTER(HostSync, "steps that read from the device before the next one")                        \
+    COUNTER(GuardFault, "times the guard stepped aside for trouble of its own")
+
+typedef enum {
+#define ROW(name, help) XL_M_##name,
+    XL_METRICS(ROW, ROW)
+#undef ROW
+    XL_M_COUNT
+} xl_metric;
+
+enum { XL_HIST = 320 };                                    /* eight buckets an octave from 100 ns on */
+typedef struct {
+    _Atomic uint64_t n;
+    _Atomic uint64_t sum;                                  /* nanoseconds, or the counter */
+    _Atomic uint32_t bucket[XL_HIST];                      /* timings only */
+} xl_meter;
+
+typedef struct xl_metrics xl_metrics;                      /* one set: a process */
+typedef struct xl_module_metrics xl_module_metrics;        /* one module of it */
+
+xl_metrics *xl_metrics_new(void);                          /* NULL: no memory */
+void xl_metrics_free(xl_metrics *m);
+/* The module's own set, made when first asked for; NULL without memory. Lives as long as m. */
+xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str module);
+xl_str xl_module_metrics_name(const xl_module_metrics *mm);
+uint64_t xl_module_metrics_count(const xl_module_metrics *mm, xl_metric which);
+double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric which);
+/* mm may be NULL: then only the total counts. */
+void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric which, double seconds);
+void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric which, uint64_t by);
+uint64_t xl_metrics_total(const xl_metrics *m, xl_metric which);
+
+void xl_metrics_json(const xl_metrics *m, xl_json *j);
+xl_error *xl_metrics_add_json(xl_metrics *m, const xl_node *n) XL_MUST_USE; /* adds what another process wrote */
+void xl_metrics_print(const xl_metrics *m, bool modules, xl_buf *out);      /* the layout of PyTorch/XLA's report */
+void xl_metrics_prometheus(const xl_metrics *m, int rank, xl_buf *out);
+/* All metrics-*.json of a run folder, added up. */
+xl_error *xl_metrics_read(xl_arena *a, const char *dir, xl_metrics **out, size_t *processes) XL_MUST_USE;
+
+#endif
