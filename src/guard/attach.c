@@ -319,14 +319,19 @@ static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p, PJRT
 
 /* ---- one set of entries per plugin ----------------------------------------------------------------------------------- */
 #define SETS(M) M(0) M(1) M(2) M(3)
-#define HOOK_OF(k, ret, name) static ret hook_##k##_##name(PJRT_##name##_Args *a) { return on_##name(&G.plugin[k], a); }
-#define HOOK(ret, name) HOOK_OF(0, ret, name)
+#define HOOK_OF(k, name) static PJRT_Error *hook_##k##_##name(PJRT_##name##_Args *a) { return on_##name(&G.plugin[k], a); }
+#define HOOKV_OF(k, name) static void hook_##k##_##name(PJRT_##name##_Args *a) { on_##name(&G.plugin[k], a); }
+#define HOOK(name) HOOK_OF(0, name)
+#define HOOKV(name) HOOKV_OF(0, name)
 #include "guard/hooks.def"
-#define HOOK(ret, name) HOOK_OF(1, ret, name)
+#define HOOK(name) HOOK_OF(1, name)
+#define HOOKV(name) HOOKV_OF(1, name)
 #include "guard/hooks.def"
-#define HOOK(ret, name) HOOK_OF(2, ret, name)
+#define HOOK(name) HOOK_OF(2, name)
+#define HOOKV(name) HOOKV_OF(2, name)
 #include "guard/hooks.def"
-#define HOOK(ret, name) HOOK_OF(3, ret, name)
+#define HOOK(name) HOOK_OF(3, name)
+#define HOOKV(name) HOOKV_OF(3, name)
 #include "guard/hooks.def"
 
 #define GET_OF(k) static const PJRT_Api *get_##k(void) { return G.plugin[k].table; }
@@ -340,19 +345,23 @@ _Static_assert(GUARD_PLUGINS == 4, "a set of hooks for each plugin");
 static void put_hooks(PJRT_Api *t, uint32_t k)
 {
     switch (k) {
-#define HOOK(ret, name) PUT(0, name)
+#define HOOK(name) PUT(0, name)
+#define HOOKV(name) PUT(0, name)
     case 0:
 #include "guard/hooks.def"
         break;
-#define HOOK(ret, name) PUT(1, name)
+#define HOOK(name) PUT(1, name)
+#define HOOKV(name) PUT(1, name)
     case 1:
 #include "guard/hooks.def"
         break;
-#define HOOK(ret, name) PUT(2, name)
+#define HOOK(name) PUT(2, name)
+#define HOOKV(name) PUT(2, name)
     case 2:
 #include "guard/hooks.def"
         break;
-#define HOOK(ret, name) PUT(3, name)
+#define HOOK(name) PUT(3, name)
+#define HOOKV(name) PUT(3, name)
     case 3:
 #include "guard/hooks.def"
         break;

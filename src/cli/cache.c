@@ -1,0 +1,120 @@
+#include "lane/cache.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "cli/cli.h"
+
+static struct { const char *dir; uint64_t max; } opt;
+static const xl_opt opts[] = {
+    { "cache", XL_OPT_STR, &opt.dir, "DIR", "the cache folder (XLANE_CACHE, else ~/.cache/xlane)" },
+    { "max", XL_OPT_SIZE, &opt.max, "SIZE", "prune: keep at most this much" },
+    { 0 },
+};
+
+static const char *folder(xl_arena *a)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *env = getenv("XLANE_CACHE"), *home = getenv("HOME");
+    return opt.dir ? opt.dir : env && *env ? env : xdg && *xdg ? xl_path_join(a, xdg, "xlane") : xl_path_join(a, home ? home : ".", ".cache/xlane");
+}
+
+static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
+{
+    xl_error *err = NULL;
+    xl_cache_entry *e;
+    size_t n, bad = 0;
+    uint64_t bytes = 0;
+    xl_buf b = { 0 };
+    XL_DO(xl_cache_list(cli->arena, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        bad += e[i].bad != NULL;
+        bytes += e[i].bytes;
+    }
+    const char *others = xl_cache_writers(cli->arena, dir);
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_put_text(&j, "folder", dir);
+        xl_json_put_int(&j, "bytes", (int64_t)bytes);
+        xl_json_put_int(&j, "bad", (int64_t)bad);
+        xl_json_put_text(&j, "writers", others);
+        xl_json_key(&j, "entries");
+        xl_json_list(&j);
+        for (size_t i = 0; i < n; i++) {
+            xl_json_map(&j);
+            xl_json_put_str(&j, "file", e[i].file);
+            xl_json_put_str(&j, "module", e[i].module);
+            xl_json_put_int(&j, "bytes", (int64_t)e[i].bytes);
+            xl_json_put_num(&j, "compile_seconds", e[i].compile_seconds);
+            xl_json_put_num(&j, "created", e[i].created);
+            xl_json_put_num(&j, "used", e[i].used);
+            xl_json_put_str(&j, "host", e[i].host);
+            xl_json_put_text(&j, "bad", e[i].bad);
+            xl_json_key(&j, "parts");
+            xl_json_map(&j);
+            for (uint32_t k = 0; k < e[i].n; k++) {
+                xl_json_keyn(&j, e[i].name[k]);
+                xl_json_str(&j, e[i].value[k]);
+            }
+            xl_json_end(&j);
+            xl_json_end(&j);
+        }
+        xl_json_end(&j);
+        xl_json_end(&j);
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            char iso[XL_TIME_ISO];
+            if (verify && !e[i].bad)
+                continue;
+            xl_buf_printf(&b, "%.12s  %9.1f KiB  %8.3f s to compile  used %s  %.*s%s%s\n", e[i].file.p, (double)e[i].bytes / 1024,
+                          e[i].compile_seconds, xl_time_iso(e[i].used, iso), XL_FMT(e[i].module.n ? e[i].module : XL_STR("?")),
+                          e[i].bad ? "  BAD: " : "", e[i].bad ? e[i].bad : "");
+        }
+        xl_buf_printf(&b, "%zu entr%s, %.1f MiB in %s; %zu bad%s\n", n, n == 1 ? "y" : "ies", (double)bytes / (1 << 20), dir, bad,
+                      bad ? "; `xlane cache prune` removes them" : "");
+        if (*others)
+            xl_buf_printf(&b, "%s\n", others);
+    }
+    if (verify && bad)
+        xl_cli_exit(cli, XL_EXIT_FAILED);
+    err = xl_cli_put(&b);
+out:
+    xl_buf_fini(&b);
+    return err;
+}
+
+static xl_error *cache(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    const char *what = argv[0], *dir = folder(cli->arena);
+    bool carries = !strcmp(what, "export") || !strcmp(what, "import");
+    size_t n = 0;
+    uint64_t freed = 0;
+    if (carries != (argc == 2))
+        return xl_cli_misuse(cli, carries ? "%s which file?" : "%s takes no file", what);
+    if (!strcmp(what, "ls") || !strcmp(what, "verify"))
+        return list(cli, dir, what[0] == 'v');
+    if (!strcmp(what, "prune")) {
+        XL_DO(xl_cache_prune(cli->arena, dir, opt.max, &n, &freed));
+        printf("removed %zu, freed %.1f MiB\n", n, (double)freed / (1 << 20));
+    } else if (!strcmp(what, "export")) {
+        XL_DO(xl_cache_export(cli->arena, dir, argv[1], &n));
+        printf("%zu entries in %s; bring it to another host and run `xlane cache import`\n", n, argv[1]);
+    } else if (!strcmp(what, "import")) {
+        XL_DO(xl_cache_import(cli->arena, dir, argv[1], &n));
+        printf("%zu entries taken into %s\n", n, dir);
+    } else {
+        return xl_cli_misuse(cli, "the cache can be asked for ls, verify, prune, export and import, not %s", what);
+    }
+out:
+    return err;
+}
+
+const xl_verb xl_verb_cache = {
+    .name = "cache", .args = "ls|verify|prune|export FILE|import FILE", .help = "the executable cache: what is kept, is it sound, carry it",
+    .more = "verify exits 1 when an entry is damaged. export writes all sound entries into one file, import adopts such a file:\n"
+            "that warms a fleet from one host.",
+    .example = "xlane cache ls --cache /var/cache/xlane", .opts = opts, .min = 1, .max = 2, .run = cache,
+};
