@@ -1,0 +1,246 @@
+"""The guard under unmodified JAX on the embedded device: cache, causes, policy, faults. Rows C1-C6, G1-G4, G6, L2."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
+XLANE = os.path.join(BUILD, "xlane")
+PLUGIN = os.path.join(BUILD, "libxlane-cpu.so")
+CASES = os.path.join(HERE, "guard_cases.py")
+TMP = tempfile.mkdtemp(prefix="xlane-guard-")
+failed = 0
+
+
+def environment(plugin=PLUGIN, **more):
+    env = dict(os.environ, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + plugin, XLANE_STATE=os.path.join(TMP, "state"))
+    env.pop("XLA_FLAGS", None)
+    env.update({k: str(v) for k, v in more.items()})
+    return env
+
+
+def run(name, *cmd, runs=None, cache="off", env=None, args=(), status=0, plugin=PLUGIN):
+    runs = runs or os.path.join(TMP, "runs-" + name)
+    before = set(os.listdir(runs)) if os.path.isdir(runs) else set()
+    p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, *args, "--", *cmd], text=True, capture_output=True,
+                       env=environment(plugin, **(env or {})), timeout=300)
+    if status is not None and p.returncode != status:
+        raise AssertionError("exit status %d, not %d\n%s%s" % (p.returncode, status, p.stdout[-2000:], p.stderr[-3000:]))
+    new = [d for d in os.listdir(runs) if d not in before and d != "contracts"]
+    assert len(new) == 1, new
+    return p, os.path.join(runs, new[0])
+
+
+def case(name, phase="", **kw):
+    return run(name, sys.executable, CASES, name, phase, **kw)
+
+
+def compiles(folder):
+    out = subprocess.run([XLANE, "explain", "--json", folder], text=True, capture_output=True, check=True)
+    return json.loads(out.stdout)
+
+
+def step_of(folder):
+    return [e for e in compiles(folder) if e["module"] == "jit_step"]
+
+
+def line_of(tag):
+    for n, text in enumerate(open(CASES), 1):
+        if text.rstrip().endswith("# LINE " + tag):
+            return n
+    raise KeyError(tag)
+
+
+def check(name):
+    def wrap(f):
+        global failed
+        try:
+            f()
+            print("ok", name, flush=True)
+        except Exception as e:  # the next test still runs
+            failed += 1
+            print("FAIL", name)
+            print("  " + "\n  ".join(str(e).splitlines()[:40]), flush=True)
+    return wrap
+
+
+def cause(name, reason, line=None, **detail):
+    """The last compile of jit_step has this reason, and some detail of it has these members and the planted line."""
+    @check("G1_" + name)
+    def _():
+        _, folder = case(name, env=detail.pop("env", None))
+        last = step_of(folder)[-1]
+        assert last["reason"] == reason, json.dumps(last, indent=1)
+        if not detail and not line:
+            return
+        for d in last["detail"]:
+            if all(str(d.get(k)) == str(v) for k, v in detail.items()):
+                if not line or re.search(r"guard_cases\.py:%d$" % line_of(name), d.get("where", "")):
+                    return
+        raise AssertionError(json.dumps(last, indent=1))
+
+
+STEADY = """
+import jax, jax.numpy as jnp
+@jax.jit
+def step(w, batch):
+    return w - 0.1 * jnp.sum(batch) * w
+w = jnp.ones((4,))
+for n in [8] * 15 + [9] + [8] * 3:
+    w = step(w, jnp.ones((n, 4)))
+print(float(w[0]))
+"""
+
+TRAIN = """
+import jax, jax.numpy as jnp
+{comment}
+@jax.jit
+def step(w, x):
+    {name} = jnp.tanh(x @ w)
+    return w - 0.01 * x.T @ {name}, jnp.sum({name})
+w = jnp.ones((16, 4)) / 7
+x = jnp.sin(jnp.arange(128, dtype=jnp.float32)).reshape(8, 16)
+for _ in range(4):
+    w, loss = step(w, x)
+print(loss.tobytes().hex(), w.tobytes().hex() if hasattr(w, "tobytes") else "")
+"""
+
+
+def script(name, text):
+    path = os.path.join(TMP, name)
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
+@check("C2_second_process_compiles_nothing_same_bits")
+def _():
+    cache, runs = os.path.join(TMP, "cache-warm"), os.path.join(TMP, "runs-warm")
+    one = script("train.py", TRAIN.format(comment="", name="h"))
+    a, cold = run("cold", sys.executable, one, cache=cache, runs=runs)
+    b, warm = run("warm", sys.executable, one, cache=cache, runs=runs)
+    assert a.stdout == b.stdout and len(a.stdout) > 40, (a.stdout, b.stdout)
+    assert {e["result"] for e in compiles(cold)} == {"compiled"}, compiles(cold)
+    assert {e["result"] for e in compiles(warm)} == {"cached"}, compiles(warm)
+    two = script("moved.py", TRAIN.format(comment="# moved\n\n# three lines down\n", name="hidden_state"))
+    c, moved = run("moved", sys.executable, two, cache=cache, runs=runs)
+    assert c.stdout == a.stdout
+    assert {e["result"] for e in compiles(moved)} == {"cached"}, compiles(moved)
+    plain = subprocess.run([sys.executable, one], text=True, capture_output=True, env=environment())
+    assert plain.stdout == a.stdout, plain.stderr
+    d, other = run("flag", sys.executable, one, cache=cache, runs=runs, env={"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"})
+    steps = step_of(other)
+    assert steps[-1]["result"] == "compiled" and steps[-1]["cache_reason"] in ("flags", "options"), steps
+    assert "fast_math" in steps[-1]["cache_detail"], steps
+    verify = subprocess.run([XLANE, "cache", "verify", "--cache", cache], text=True, capture_output=True, env=environment())
+    assert verify.returncode == 0, verify.stdout
+
+
+cause("longer_batch", "shape", line=True, name="batch", dim=0, before=8, after=16)
+cause("dtype_change", "dtype", name="batch", before="f32", after="bf16")
+cause("baked_float", "constant", line=True)
+cause("hidden_branch", "op", line=True)
+cause("dropped_donation", "donation", arg=0)
+cause("other_sharding", "sharding", arg=0, env={"XLANE_CPU_DEVICES": 2})
+cause("config_value", "identical")
+cause("weak_scalar", "op", line=True)
+cause("gather_constant", "constant", line=True)
+cause("reordered_arguments", "shape", arg=0)
+cause("layer_count", "op", line=True)
+cause("other_precision", "op", line=True)
+cause("shape_from_data", "shape", line=True, name="batch", dim=0, before=8, after=5)
+
+
+@check("G1_other_flag")
+def _():
+    runs = os.path.join(TMP, "runs-flags")
+    case("other_flag", runs=runs)
+    _, folder = case("other_flag", runs=runs, env={"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"})
+    last = step_of(folder)[-1]
+    assert last["reason"] in ("options", "flags") and "fast_math" in last["words"], last
+
+
+@check("G1_new_plugin_version")
+def _():
+    runs, other = os.path.join(TMP, "runs-plugin"), os.path.join(TMP, "libother.so")
+    shutil.copy(PLUGIN, other)
+    with open(other, "ab") as f:
+        f.write(b"newer")
+    case("new_plugin", runs=runs)
+    _, folder = case("new_plugin", runs=runs, plugin=other)
+    assert step_of(folder)[-1]["reason"] == "plugin", step_of(folder)
+
+
+@check("G5_a_rank_that_built_another_graph")
+def _():
+    runs = os.path.join(TMP, "runs-rank")
+    _, zero = case("rank_branch", runs=runs, env={"RANK": 0})
+    _, one = case("rank_branch", runs=runs, env={"RANK": 1})
+    out = subprocess.run([XLANE, "explain", zero, one], text=True, capture_output=True, check=True).stdout
+    assert "exponential" in out and "guard_cases.py:%d" % line_of("rank_branch") in out, out
+
+
+@check("G3_policy_stop_ends_with_the_reason_in_the_traceback")
+def _():
+    path = script("steady.py", STEADY)
+    p, folder = run("stop", sys.executable, path, args=("--policy", "stop", "--warmup", "5"), status=3)
+    assert "Traceback" in p.stderr and "batch" in p.stderr and "8 -> 9" in p.stderr.replace("to", "->"), p.stderr[-2000:]
+    p, folder = run("warn", sys.executable, path, args=("--policy", "warn", "--warmup", "5"))
+    assert "compiled again" in p.stderr, p.stderr
+    steady = [e for e in step_of(folder) if e["phase"] == "steady"]
+    assert len(steady) == 1 and steady[0]["reason"] == "shape", step_of(folder)
+
+
+@check("L2_late_flags_are_reported")
+def _():
+    path = script("late.py", "import jax, jax.numpy as jnp, os\njnp.ones(3) + 1\nos.environ['XLA_FLAGS'] = '--xla_late=1'\n"
+                             "print(jnp.ones(4) * 2)\n")
+    p, folder = run("late", sys.executable, path)
+    assert "xla_late" in p.stderr, p.stderr
+    events = [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
+    assert any(e["event"] == "late-flag" for e in events)
+
+
+@check("G3_metrics_and_memory")
+def _():
+    _, folder = case("other_flag")
+    text = subprocess.run([XLANE, "metrics", folder], text=True, capture_output=True, check=True).stdout
+    assert "Metric: CompileTime" in text and "Metric: ExecuteTime" in text and "Counter: InboundData" in text, text
+    memory = json.loads(subprocess.run([XLANE, "memory", "--json", folder], text=True, capture_output=True, check=True).stdout)
+    assert memory["devices"] and memory["devices"][0]["bytes_in_use"] > 0, memory
+
+
+@check("L2_what_cannot_be_guarded_is_said")
+def _():
+    p, _ = run("plain", "true")
+    assert "nothing was guarded" in p.stderr, p.stderr
+    p, _ = run("status", "sh", "-c", "exit 7", status=7)
+    p, _ = run("off", sys.executable, CASES, "other_flag", env={"XLANE_GUARD": "off"})
+    assert "nothing was guarded" not in p.stderr
+
+
+@check("G6_named_as_the_plugin_itself")
+def _():
+    env = environment(os.path.join(BUILD, "libxlane-guard.so"), XLANE_GUARD_PLUGIN=PLUGIN, XLANE_RUN=os.path.join(TMP, "direct"))
+    os.mkdir(os.path.join(TMP, "direct"))
+    p = subprocess.run([sys.executable, CASES, "other_flag"], text=True, capture_output=True, env=env)
+    assert p.returncode == 0, p.stderr
+    assert step_of(os.path.join(TMP, "direct")), "no compile was recorded"
+
+
+@check("C5_bad_folders_are_refused_before_the_start")
+def _():
+    bad = os.path.join(TMP, "open-to-all")
+    os.mkdir(bad)
+    os.chmod(bad, 0o777)
+    for cache, words in [(bad, "refused"), ("gs://bucket/dir", "cache export")]:
+        p = subprocess.run([XLANE, "run", "--cache", cache, "--", "true"], text=True, capture_output=True, env=environment(), cwd=TMP)
+        assert p.returncode == 1 and words in p.stderr, (p.returncode, p.stderr)
+
+
+shutil.rmtree(TMP, ignore_errors=True)
+sys.exit(1 if failed else 0)
