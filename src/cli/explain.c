@@ -188,11 +188,11 @@ static void compare_programs(xl_arena *a, sink *s, const char *da, const char *d
 {
     xl_str bytes;
     xl_module *p = NULL, *q = NULL;
-    xl_error *err = xl_program_load(a, da, x->hash, &bytes);
+    xl_error *err = xl_recorded_load(a, da, x->hash, &bytes);
     if (!err)
         err = xl_read(bytes, NULL, &p);
     if (!err)
-        err = xl_program_load(a, db, y->hash, &bytes);
+        err = xl_recorded_load(a, db, y->hash, &bytes);
     if (!err)
         err = xl_read(bytes, NULL, &q);
     char *module = xl_str_c(a, x->module);

@@ -108,7 +108,7 @@ static uint32_t in_common(const record *a, const record *b)
 }
 
 /* ---- programs on disk ---------------------------------------------------------------------------------------------- */
-xl_error *xl_program_save(xl_run *run, const char *hash, xl_str bytes)
+xl_error *xl_recorded_save(xl_run *run, const char *hash, xl_str bytes)
 {
     xl_error *err = NULL;
     xl_buf packed = { 0 };
@@ -129,7 +129,7 @@ out:
     return err;
 }
 
-xl_error *xl_program_load(xl_arena *a, const char *run_dir, const char *hash, xl_str *bytes)
+xl_error *xl_recorded_load(xl_arena *a, const char *run_dir, const char *hash, xl_str *bytes)
 {
     xl_error *err = NULL;
     xl_buf raw = { 0 };
@@ -178,7 +178,7 @@ static void remember_on_disk(xl_arena *a, xl_contracts *c, const record *r, xl_s
     char *path = index_path(a, c, r->group);
     xl_error_free(xl_dir_make(xl_str_c(a, xl_path_dir(xl_str_of(path)))));
     xl_error_free(xl_file_append(path, xl_buf_view(&line)));
-    xl_error_free(xl_program_save(c->run, r->hash, bytes));
+    xl_error_free(xl_recorded_save(c->run, r->hash, bytes));
     xl_buf_fini(&line);
 }
 
@@ -253,7 +253,7 @@ static void need_program(xl_arena *a, xl_contracts *c, record *r)
     if (r->m || !r->run.n)
         return;
     char *dir = xl_path_join(a, xl_str_c(a, xl_path_dir(xl_str_of(xl_run_dir(c->run)))), xl_str_c(a, r->run));
-    xl_error *err = xl_program_load(a, dir, r->hash, &bytes);
+    xl_error *err = xl_recorded_load(a, dir, r->hash, &bytes);
     if (!err)
         err = xl_read(bytes, NULL, &r->m);
     xl_error_free(err);

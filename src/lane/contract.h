@@ -35,8 +35,8 @@ xl_str xl_contract_group(xl_str module);
 void xl_verdict_json(const xl_verdict *v, xl_json *j);
 
 /* The recorded programs of a run: `programs/<hash>.zst`. */
-xl_error *xl_program_save(xl_run *run, const char *hash, xl_str bytes) XL_MUST_USE;
-xl_error *xl_program_load(xl_arena *a, const char *run_dir, const char *hash, xl_str *bytes) XL_MUST_USE;
+xl_error *xl_recorded_save(xl_run *run, const char *hash, xl_str bytes) XL_MUST_USE;
+xl_error *xl_recorded_load(xl_arena *a, const char *run_dir, const char *hash, xl_str *bytes) XL_MUST_USE;
 /* Compares two recorded programs: fills reason and diff. */
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out) XL_MUST_USE;
 
