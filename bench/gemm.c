@@ -1,6 +1,7 @@
 /* bench/gemm.c: our GEMM beside oneDNN and OpenBLAS in one run, as ratios, with the machine's peak beside them. The libraries are
  * opened at run time (libdnnl.so.2 or .3, libopenblas.so.0, or what XLANE_BENCH_BLAS names); one that is missing is left
- * out. `gemm quick` leaves out the largest, `gemm TEXT` all whose name lacks the text. Times are the best of several rounds in which the candidates take turns, so that a busy moment hits all alike. */
+ * out. `gemm quick` leaves out the largest, `gemm TEXT` all whose name lacks the text. Times are the best of several rounds in which the candidates take turns, so that a busy moment hits all alike.
+ * XLANE_CPU_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 measures one core, in CPU time. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,10 +25,12 @@ static cblas_dgemm_fn *dgemm;
 static dnnl_sgemm_fn *dnnl;
 static xl_pool *pool;
 
+static clockid_t clock_used = CLOCK_MONOTONIC;
+
 static double now(void)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock_used, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -104,6 +107,8 @@ int main(int argc, char **argv)
     symbol(blas_libs, "cblas_dgemm", &dgemm);
     symbol(dnnl_libs, "dnnl_sgemm", &dnnl);
     pool = xl_pool_new(0);
+    if (xl_pool_size(pool) == 1)                             /* alone, the thread's own time: right on a busy machine too */
+        clock_used = CLOCK_THREAD_CPUTIME_ID;
     const xl_gemm_kernel *const *kn = xl_gemm_kernels;
     while (strcmp((*kn)->name, xl_gemm_kernel_name(XL_GEMM_F32, XL_GEMM_F32)))
         kn++;

@@ -325,7 +325,7 @@ static void skinny_chunk(void *ctx, size_t begin, size_t end)
     job *w = s->w;
     const xl_gemm *g = w->g;
     size_t n = end - begin, size = w->acc_size, step = type_size[s->big_type];
-    _Alignas(64) char y[SKINNY * 256 * 8];
+    _Alignas(64) char y[SKINNY * 256 * 8];                   /* or one row of 1024 */
     if (s->dots) {
         const char *mat = s->big + (ptrdiff_t)begin * s->step * (ptrdiff_t)step;
         for (size_t c = 0; c < s->count; c++)
@@ -392,7 +392,9 @@ static bool run_skinny(xl_pool *pool, job *w)
     }
     if (2.0 * (double)g->k * (double)s.len * (double)s.count < SMALL / 4)
         pool = NULL;
-    xl_pool_for(pool, s.len, s.dots ? 64 : 256, skinny_chunk, &s);
+    /* a single row wants long pieces; how long changes no sum, so here the number of threads may decide */
+    size_t chunk = s.dots ? 64 : s.count > 1 ? 256 : xl_pool_size(pool) == 1 ? 1024 : 512;
+    xl_pool_for(pool, s.len, chunk, skinny_chunk, &s);
     return true;
 }
 

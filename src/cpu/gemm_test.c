@@ -117,7 +117,7 @@ static void one(xl_pool *pool, xl_pool *other, types t, size_t m, size_t n, size
 
 static void all_shapes(types t)
 {
-    static const size_t shapes[][3] = { { 1, 1, 1 }, { 1, 70, 33 }, { 70, 1, 65 }, { 3, 300, 17 }, { 300, 2, 40 }, { 4, 9, 130 }, { 5, 5, 5 }, { 8, 12, 4 },
+    static const size_t shapes[][3] = { { 1, 1, 1 }, { 1, 70, 33 }, { 1, 1500, 21 }, { 70, 1, 65 }, { 3, 300, 17 }, { 300, 2, 40 }, { 4, 9, 130 }, { 5, 5, 5 }, { 8, 12, 4 },
                                         { 33, 29, 7 }, { 64, 64, 64 }, { 65, 37, 131 }, { 130, 258, 19 }, { 7, 40, 1100 }, { 2, 3, 0 }, { 0, 4, 4 }, { 140, 150, 70 } };
     xl_pool *p = xl_pool_new(3);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)

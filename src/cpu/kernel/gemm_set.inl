@@ -4,6 +4,8 @@
 #include <immintrin.h>
 #endif
 
+#include <string.h>
+
 #include "cpu/dtype.h"
 #include "cpu/feature.h"
 #include "cpu/kernel/gemm.h"

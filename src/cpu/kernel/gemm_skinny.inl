@@ -24,6 +24,39 @@ __attribute__((always_inline)) static inline void NAME(axpy_block)(size_t k, con
             *(NAME(vec) *)(y + s * ldy + j * LANES) = acc[s * nv + j];
 }
 
+/* One row: nothing is used twice, so all that counts is that the matrix comes in long pieces. Four of its rows at a time. */
+__attribute__((always_inline)) static inline void NAME(axpy_rows)(size_t n, const P *x, const S *mat, ptrdiff_t step, P *y, const int rows)
+{
+    size_t r = 0;
+    P f[4];
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        f[i] = x[4 * i];
+    for (; r + 4 * LANES <= n; r += 4 * LANES) {
+        NAME(vec) acc[4];
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            acc[j] = *(NAME(vec) *)(y + r + j * LANES);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            __builtin_prefetch(mat + (i + 2 * rows) * step + r);
+            UNROLL
+            for (int j = 0; j < 4; j++)
+                acc[j] += GET(mat + i * step + r + j * LANES) * f[i];
+        }
+        UNROLL
+        for (int j = 0; j < 4; j++)
+            *(NAME(vec) *)(y + r + j * LANES) = acc[j];
+    }
+    for (; r < n; r += LANES) {
+        NAME(vec) acc = *(NAME(vec) *)(y + r);
+        UNROLL
+        for (int i = 0; i < rows; i++)
+            acc += GET(mat + i * step + r) * f[i];
+        *(NAME(vec) *)(y + r) = acc;
+    }
+}
+
 static void NAME(axpy)(size_t k, size_t n, size_t count, const void *xv, const void *matv, ptrdiff_t step, void *yv, ptrdiff_t ldy)
 {
     const P *x = xv;
@@ -31,12 +64,16 @@ static void NAME(axpy)(size_t k, size_t n, size_t count, const void *xv, const v
     P *y = yv;
     size_t r = 0;
     switch (count) {
-    case 1:
-        for (; r + 16 * LANES <= n; r += 16 * LANES)
-            NAME(axpy_block)(k, x, mat + r, step, y + r, ldy, 1, 16);
-        for (; r + 4 * LANES <= n; r += 4 * LANES)
-            NAME(axpy_block)(k, x, mat + r, step, y + r, ldy, 1, 4);
+    case 1: {
+        r = n / LANES * LANES;
+        memset(y, 0, r * sizeof *y);
+        size_t p = 0;
+        for (; p + 4 <= k; p += 4)
+            NAME(axpy_rows)(r, x + 4 * p, mat + (ptrdiff_t)p * step, step, y, 4);
+        for (; p < k; p++)
+            NAME(axpy_rows)(r, x + 4 * p, mat + (ptrdiff_t)p * step, step, y, 1);
         break;
+    }
     case 2:
         for (; r + 8 * LANES <= n; r += 8 * LANES)
             NAME(axpy_block)(k, x, mat + r, step, y + r, ldy, 2, 8);
