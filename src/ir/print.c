@@ -392,7 +392,8 @@ static bool all_same_type(const printer *w, const xl_op *op)
 
 static void generic(printer *w, const xl_op *op)
 {
-    xl_buf_printf(w->b, "\"%s\"(", xl_op_text(op));
+    xl_print_string(w->b, xl_str_of(xl_op_text(op)));
+    xl_buf_putc(w->b, '(');
     values(w, op->in, op->nin);
     xl_buf_putc(w->b, ')');
     size_t mark = w->b->n;
