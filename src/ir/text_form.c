@@ -102,7 +102,7 @@ static void key_value(xl_text *p, xl_text_op *c, xl_str key)
 static void operands_and_keys(xl_text *p, xl_text_op *c)
 {
     text_skip(p);
-    if (*p->s != '%' && !xl_text_is(*p->s, XL_CH_START))
+    if ((*p->s != '%' && !xl_text_is(*p->s, XL_CH_START)) || !strncmp(p->s, "loc(", 4))
         return;
     do {
         text_skip(p);

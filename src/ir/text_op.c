@@ -642,6 +642,15 @@ static void find_resources(xl_text *p)
 static void set_up(xl_text *p)
 {
     xl_str bytes = p->bytes;
+    /* The stacks exist from the start, so that "above the mark" is an address even where there is nothing. */
+    p->capnum = p->capty = p->capval = p->capitem = p->cappair = p->capreg = p->capwant = 64;
+    p->num = xl_new(&p->tmp, int64_t, p->capnum);
+    p->ty = xl_new(&p->tmp, const xl_type *, p->capty);
+    p->val = xl_new(&p->tmp, xl_value, p->capval);
+    p->item = xl_new(&p->tmp, const xl_attr *, p->capitem);
+    p->pair = xl_new(&p->tmp, xl_text_pair, p->cappair);
+    p->reg = xl_new(&p->tmp, xl_region *, p->capreg);
+    p->want = xl_new(&p->tmp, xl_text_result, p->capwant);
     if (bytes.n > UINT32_MAX / 2)
         xl_text_fail(p, "the text is larger than 2 GiB");
     p->s = p->start = xl_str_dup(&p->m->arena, bytes).p;
