@@ -5,7 +5,7 @@
 #ifndef XL_PASS_PASS_H
 #define XL_PASS_PASS_H
 
-#include "ir/ir.h"
+#include "ir/build.h"
 
 typedef struct {
     /* Composites for which this says true stay as they are, for a backend that has the op; NULL: none. */
@@ -21,7 +21,7 @@ xl_error *xl_pipeline_run(xl_module *m, const xl_pipeline_opts *opts) XL_MUST_US
 const char *xl_pipeline_names(void);                       /* "inline canonical ...", for messages */
 
 typedef xl_error *xl_pass_fn(xl_module *m, const xl_pipeline_opts *opts);
-xl_pass_fn xl_pass_inline, xl_pass_dce;
+xl_pass_fn xl_pass_inline, xl_pass_canonical, xl_pass_fold, xl_pass_simplify, xl_pass_cse, xl_pass_dce;
 
 /* ---- shared by passes --------------------------------------------------------------------------------------------- */
 /* Whether dropping the op changes anything but its results: effects, collectives, calls and regions that have such. */
@@ -39,5 +39,15 @@ static inline void xl_subst_op(const xl_subst *s, xl_op *op)
     for (uint32_t i = 0; i < op->nin; i++)
         op->in[i] = xl_subst_get(s, op->in[i]);
 }
+
+/* Rewriting op by op. `fn` sees each op in program order, its operands already replaced and its regions done; it may append ops with
+ * b (which stands before the op) and either keeps the op (false), or gives a value for each of its results with
+ * xl_subst_set and has it dropped (true). The builder's error ends the walk. */
+typedef bool xl_rewrite_fn(xl_b *b, xl_subst *s, xl_op *op);
+xl_error *xl_rewrite(xl_module *m, xl_rewrite_fn *fn) XL_MUST_USE;
+
+/* The constant that v is, or NULL; and whether it is one number throughout. */
+const xl_attr *xl_const_of(const xl_func *f, xl_value v);
+static inline bool xl_const_splat(const xl_attr *a) { return a && a->data.n == xl_dtype_bytes(a->dtype) && a->data.n > 0; }
 
 #endif

@@ -5,6 +5,11 @@
 
 static const struct { const char *name; xl_pass_fn *run; } passes[] = {
     { "inline", xl_pass_inline },
+    { "canonical", xl_pass_canonical },
+    { "simplify", xl_pass_simplify },
+    { "fold", xl_pass_fold },
+    { "cse", xl_pass_cse },
+    { "simplify", xl_pass_simplify },                      /* folding and sharing open new cases */
     { "dce", xl_pass_dce },
 };
 enum { NPASS = sizeof passes / sizeof *passes };
@@ -36,7 +41,7 @@ out:
     return err;
 }
 
-const char *xl_pipeline_names(void) { return "inline dce"; }
+const char *xl_pipeline_names(void) { return "inline canonical simplify fold cse dce"; }
 
 xl_subst xl_subst_new(xl_func *f)
 {
