@@ -12,7 +12,7 @@ xl_error *xl_cli_program(const xl_cli *cli, const char *path, bool unchecked, xl
     xl_str bytes;
     *out = NULL;
     XL_DO(xl_file_read(cli->arena, strcmp(path, "-") == 0 ? "/dev/stdin" : path, &bytes));
-    XL_TRY(xl_read_text(bytes, NULL, out), "%s", path);
+    XL_TRY(xl_read(bytes, NULL, out), "%s", path);
     if (!unchecked)
         XL_TRY(xl_verify(*out), "%s", path);
 out:

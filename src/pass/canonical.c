@@ -32,7 +32,7 @@ static bool rewrite(xl_b *b, xl_subst *s, xl_op *op)
     }
     default: break;
     }
-    if ((xl_ops[op->code].flags & XL_OP_COMMUTES) && op->nin == 2 && xl_const_of(f, op->in[0]) && !xl_const_of(f, op->in[1])) {
+    if ((xl_ops[op->code].flags & XL_OP_COMMUTES) && op->nin == 2 && xl_value_const(f, op->in[0]) && !xl_value_const(f, op->in[1])) {
         xl_value first = op->in[0];
         op->in[0] = op->in[1];
         op->in[1] = first;

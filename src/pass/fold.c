@@ -23,7 +23,7 @@ static num get(const xl_attr *a, int64_t i)
     size_t size = xl_dtype_bytes(a->dtype);
     if (plain_int(a->dtype))
         return (num){ false, xl_dense_int(a, i), 0 };
-    return (num){ true, 0, xl_scalar_get(a->dtype, a->data.p + (xl_const_splat(a) ? 0 : (size_t)i * size)) };
+    return (num){ true, 0, xl_scalar_get(a->dtype, a->data.p + (xl_attr_is_splat(a) ? 0 : (size_t)i * size)) };
 }
 
 /* The exactly rounded result in type d; NaN is left alone, for its bits are the device's affair. */
@@ -181,10 +181,10 @@ static bool elementwise(xl_b *b, xl_subst *s, const xl_op *op)
     if (op->nin < 1 || op->nin > 3 || !plain(t) || !xl_type_count(t, &n) || n == 0)
         return false;
     for (uint32_t i = 0; i < op->nin; i++) {
-        k[i] = xl_const_of(f, op->in[i]);
+        k[i] = xl_value_const(f, op->in[i]);
         if (!k[i] || !plain(k[i]->type))
             return false;
-        one = one && xl_const_splat(k[i]);
+        one = one && xl_attr_is_splat(k[i]);
     }
     if (!one && n > MOST)
         return false;
@@ -203,17 +203,17 @@ static bool rewrite(xl_b *b, xl_subst *s, xl_op *op)
     if (op->nout != 1 || op->nin == 0 || op->extra)
         return false;
     const xl_type *t = xl_out_type(f, op, 0);
-    const xl_attr *k = xl_const_of(f, op->in[0]);
+    const xl_attr *k = xl_value_const(f, op->in[0]);
     if (!k || !xl_type_static(t) || t->quant)
         return false;
     switch (op->code) {
     case XL_OP_RESHAPE:                                    /* the same bytes in another shape */
-        if (!xl_const_splat(k) && k->data.n > 65536)
+        if (!xl_attr_is_splat(k) && k->data.n > 65536)
             return false;
         xl_subst_set(s, op->out[0], xl_b_const(b, t, k->data.p, k->data.n));
         return !xl_b_failed(b);
     case XL_OP_BROADCAST_IN_DIM: case XL_OP_TRANSPOSE: case XL_OP_SLICE: case XL_OP_REVERSE: case XL_OP_DYNAMIC_SLICE:
-        if (!xl_const_splat(k) || k->type->dtype != t->dtype)
+        if (!xl_attr_is_splat(k) || k->type->dtype != t->dtype)
             return false;
         xl_subst_set(s, op->out[0], xl_b_const(b, t, k->data.p, k->data.n));
         return !xl_b_failed(b);

@@ -47,7 +47,7 @@ typedef bool xl_rewrite_fn(xl_b *b, xl_subst *s, xl_op *op);
 xl_error *xl_rewrite(xl_module *m, xl_rewrite_fn *fn) XL_MUST_USE;
 
 /* The constant that v is, or NULL; and whether it is one number throughout. */
-const xl_attr *xl_const_of(const xl_func *f, xl_value v);
-static inline bool xl_const_splat(const xl_attr *a) { return a && a->data.n == xl_dtype_bytes(a->dtype) && a->data.n > 0; }
+const xl_attr *xl_value_const(const xl_func *f, xl_value v);
+static inline bool xl_attr_is_splat(const xl_attr *a) { return a && a->data.n == xl_dtype_bytes(a->dtype) && a->data.n > 0; }
 
 #endif

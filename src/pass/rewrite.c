@@ -38,7 +38,7 @@ xl_error *xl_rewrite(xl_module *m, xl_rewrite_fn *fn)
     return NULL;
 }
 
-const xl_attr *xl_const_of(const xl_func *f, xl_value v)
+const xl_attr *xl_value_const(const xl_func *f, xl_value v)
 {
     const xl_op *op = f->val[v.id].def;
     const xl_attr *a = op && op->code == XL_OP_CONSTANT ? op->attr[XL_SLOT(CONSTANT, value)] : NULL;

@@ -8,7 +8,7 @@
 static bool is_bits(const xl_attr *a, double v, bool negative_zero)
 {
     unsigned char want[16] = { 0 };
-    if (!xl_const_splat(a) || xl_dtype_class(a->dtype) == XL_CLASS_COMPLEX)
+    if (!xl_attr_is_splat(a) || xl_dtype_class(a->dtype) == XL_CLASS_COMPLEX)
         return false;
     xl_scalar_put(a->dtype, negative_zero ? -0.0 : v, want);
     return memcmp(want, a->data.p, a->data.n) == 0;
@@ -19,7 +19,7 @@ static bool is_int_type(xl_dtype d) { xl_dclass c = xl_dtype_class(d); return c 
 
 static bool is_ones(const xl_attr *a)                      /* all bits set */
 {
-    if (!xl_const_splat(a) || !is_int_type(a->dtype))
+    if (!xl_attr_is_splat(a) || !is_int_type(a->dtype))
         return false;
     if (xl_dtype_class(a->dtype) == XL_CLASS_PRED)
         return a->data.p[0] != 0;
@@ -62,7 +62,7 @@ static const xl_op *def_of(const xl_func *f, xl_value v, xl_opcode code)
 /* The value that the op merely repeats, or XL_NO_VALUE. */
 static xl_value same_as(const xl_func *f, const xl_op *op)
 {
-    const xl_attr *k = op->nin == 2 ? xl_const_of(f, op->in[1]) : NULL;
+    const xl_attr *k = op->nin == 2 ? xl_value_const(f, op->in[1]) : NULL;
     xl_value x = op->nin ? op->in[0] : XL_NO_VALUE;
     const xl_type *t = op->nin ? xl_in_type(f, op, 0) : NULL, *r = xl_out_type(f, op, 0);
     bool integer = r->kind == XL_TY_TENSOR && is_int_type(r->dtype), twice = op->nin == 2 && op->in[0].id == op->in[1].id;
@@ -79,10 +79,10 @@ static xl_value same_as(const xl_func *f, const xl_op *op)
     case XL_OP_NEGATE: return (d = def_of(f, x, XL_OP_NEGATE)) ? d->in[0] : XL_NO_VALUE;
     case XL_OP_NOT: return (d = def_of(f, x, XL_OP_NOT)) ? d->in[0] : XL_NO_VALUE;
     case XL_OP_SELECT: {
-        const xl_attr *p = xl_const_of(f, op->in[0]);
+        const xl_attr *p = xl_value_const(f, op->in[0]);
         if (op->in[1].id == op->in[2].id)
             return op->in[1];
-        return xl_const_splat(p) ? op->in[p->data.p[0] ? 1 : 2] : XL_NO_VALUE;
+        return xl_attr_is_splat(p) ? op->in[p->data.p[0] ? 1 : 2] : XL_NO_VALUE;
     }
     case XL_OP_CONVERT:
         if (r == t)
@@ -145,7 +145,7 @@ static xl_value joined(xl_b *b, const xl_op *op)
 /* A branch whose choice is known takes the place of the op. */
 static bool take_branch(xl_b *b, xl_subst *s, xl_op *op)
 {
-    const xl_attr *k = xl_const_of(b->f, op->in[0]);
+    const xl_attr *k = xl_value_const(b->f, op->in[0]);
     if (!k || op->nregion == 0)
         return false;
     int64_t which = op->code == XL_OP_IF ? (k->data.p[0] ? 0 : 1) : xl_dense_int(k, 0);
