@@ -147,6 +147,7 @@ TEST(fences_call_back)
     CHECK_OK(xl_fence_on_ready(done, count, &calls));
     xl_fence_free(done);
     CHECK_INT(calls, 1);
+    xl_buffer_free(b);
     CHECK_ERR(xl_buffer_from_host(xl_client_local(c, 0), XL_ELEM_S8, two, a_data, NULL, &b), "f32 matrices alone");
     xl_client_close(c);
 }
