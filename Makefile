@@ -98,7 +98,7 @@ tools   := $(patsubst test/tool/%.c,$(B)/test/tool/%,$(wildcard test/tool/*.c))
 $(B)/test/tool/%: test/tool/%.c $(B)/test/all.a
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $< $(B)/test/all.a -o $@ $(LIBS)
-build-tests: $(tests) $(plugins) $(tools)
+build-tests: $(tests) $(plugins) $(tools) $(B)/libxlane-cpu.so
 test: $(tests)
 	@fail=0; for t in $(tests); do echo "== $$t"; $(RUN) $$t || fail=1; done; exit $$fail
 

@@ -83,6 +83,9 @@ with tempfile.TemporaryDirectory() as d:
     p = expect("new", "healthy", "")
     check("new_minor", p["api"]["minor"] == 314, p)
 
+    p = expect("embedded", "healthy", "", plugin="cpu")
+    check("embedded_memory", len(p["devices"]) >= 1 and all(x["right"] and x["memory"]["limit"] > 0 for x in p["devices"]), p)
+
     # A device file held by somebody else: who, by pid and command.
     device = file("accel0", b"")
     env = {"FAKE_DEVICE": device, "XLANE_PROBE_DEVICES": d + "/accel*"}

@@ -25,7 +25,7 @@ static void put_device(xl_buf *b, const xl_probe_device *d)
 {
     xl_buf_printf(b, "device    %d  %.*s: ", d->id, XL_FMT(d->kind));
     if (d->right)
-        xl_buf_printf(b, "right answer; compiled in %.3f s, moved and ran in %.3f s", d->compile_s, d->run_s);
+        xl_buf_printf(b, "right answer; compiled in %.4g ms, moved and ran in %.4g ms", d->compile_s * 1e3, d->run_s * 1e3);
     else
         xl_buf_str(b, d->trouble);
     if (d->has_memory) {
