@@ -104,7 +104,7 @@ xl_error *xl_store_new(PJRT_Device *d, size_t bytes, xl_store **out) XL_MUST_USE
 xl_store *xl_store_ref(xl_store *s);
 void xl_store_unref(xl_store *s);
 xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s, PJRT_Buffer **out) XL_MUST_USE;
-void xl_buffer_free(PJRT_Buffer *b);
+void xl_cpu_buffer_free(PJRT_Buffer *b);
 PJRT_Buffer_Type xl_api_type(xl_dtype d);
 xl_dtype xl_api_dtype(PJRT_Buffer_Type t);
 /* Takes n bytes of the device's limit, or says that there are not so many. */

@@ -104,7 +104,7 @@ xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank,
     *out = b;
     return NULL;
 }
-void xl_buffer_free(PJRT_Buffer *b)
+void xl_cpu_buffer_free(PJRT_Buffer *b)
 {
     if (!b)
         return;
@@ -332,7 +332,7 @@ PJRT_Error *xl_PJRT_Client_CreateErrorBuffer(PJRT_Client_CreateErrorBuffer_Args 
 
 PJRT_Error *xl_PJRT_Buffer_Destroy(PJRT_Buffer_Destroy_Args *args)
 {
-    xl_buffer_free(args->buffer);
+    xl_cpu_buffer_free(args->buffer);
     return NULL;
 }
 PJRT_Error *xl_PJRT_Buffer_ElementType(PJRT_Buffer_ElementType_Args *args)
@@ -589,7 +589,7 @@ PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_Destroy(PJRT_AsyncHostToDev
 {
     PJRT_AsyncHostToDeviceTransferManager *t = args->transfer_manager;
     for (size_t i = 0; t && i < t->n; i++)
-        xl_buffer_free(t->buf[i]);
+        xl_cpu_buffer_free(t->buf[i]);
     if (t)
         free(t->buf);
     free(t);

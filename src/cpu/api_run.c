@@ -137,7 +137,7 @@ out:
         xl_store_unref(s->out_store[k]);
     if (err)
         for (uint32_t k = 0; k < p->nout; k++) {
-            xl_buffer_free(s->out[k]);
+            xl_cpu_buffer_free(s->out[k]);
             s->out[k] = NULL;
         }
     if (mem != small)
@@ -174,7 +174,7 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
     if (err)
         for (size_t d = 0; d < done; d++)
             for (uint32_t k = 0; k < l->e->plan->nout; k++) {
-                xl_buffer_free(args->output_lists[d][k]);
+                xl_cpu_buffer_free(args->output_lists[d][k]);
                 args->output_lists[d][k] = NULL;
             }
     return xl_api_error(err);
