@@ -341,8 +341,10 @@ static const xl_attr *builtin_attr(xl_bc *r, uint32_t index, xl_cur *c, uint32_t
         return make_str(r, XL_AT_SYM, a->str);
     case 5: {
         a = sub(r, c, w);
+        if (a->kind != XL_AT_STR)
+            XL_BC_FAIL(r, at, "the name of a symbol must be a string");
         uint32_t n = xl_bc_count(r, c, 1);
-        xl_str s = a->kind == XL_AT_STR ? a->str : (xl_str){ 0 };
+        xl_str s = a->str;
         for (uint32_t i = 0; i < n; i++) {
             a = sub(r, c, w);
             if (a->kind != XL_AT_SYM || s.n > 4096)

@@ -30,10 +30,12 @@ const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc)
     return &m->loc[loc.id];
 }
 
-/* Callee before caller: the innermost user frame is the line a person wants. Bounded, for hostile nesting. */
-static bool find_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col, int depth)
+/* Callee before caller: the innermost user frame is the line a person wants. Bounded by `left`, the steps that may yet be taken:
+ * a hostile file's locations may contain themselves. */
+static bool find_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col, uint32_t *left)
 {
-    for (; depth < 64; depth++) {
+    while (*left > 0) {
+        --*left;
         const xl_loc_info *l = xl_loc_get(m, loc);
         switch (l->kind) {
         case XL_LOC_UNKNOWN: return false;
@@ -45,14 +47,14 @@ static bool find_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *li
         case XL_LOC_NAME: loc = l->a; break;
         case XL_LOC_CALL: {
             xl_loc caller = l->b;
-            if (find_line(m, l->a, file, line, col, depth + 1))
+            if (find_line(m, l->a, file, line, col, left))
                 return true;
             loc = caller;
             break;
         }
         case XL_LOC_FUSED:
             for (uint32_t i = 0; i < l->n; i++)
-                if (find_line(m, l->list[i], file, line, col, depth + 8))
+                if (find_line(m, l->list[i], file, line, col, left))
                     return true;
             return false;
         }
@@ -62,7 +64,8 @@ static bool find_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *li
 
 bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col)
 {
-    return find_line(m, loc, file, line, col, 0);
+    uint32_t left = 1000;
+    return find_line(m, loc, file, line, col, &left);
 }
 
 xl_str xl_loc_label(const xl_module *m, xl_loc loc)
