@@ -1,0 +1,180 @@
+#include "train/lane.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/time.h"
+#include "ir/hash.h"
+#include "ir/print.h"
+#include "pjrt/options.h"
+
+xl_error *xl_lane_open(const char *plugin, xl_lane **out)
+{
+    xl_error *err = NULL;
+    xl_plugin *p = NULL;
+    xl_arena a = { 0 };
+    *out = NULL;
+    xl_lane *l = xl_new(&a, xl_lane, 1);
+    XL_DO(xl_plugin_find(&a, &(xl_plugin_wish){ .named = plugin }, &l->choice));
+    XL_TRY(xl_plugin_load(l->choice.path, &p), "opening the device");
+    XL_TRY(xl_client_open(p, NULL, &l->client), "starting %s", l->choice.path);
+    l->dev = xl_client_local(l->client, 0);
+    if (!l->dev) {
+        err = XL_ERR(UNAVAILABLE, "%s runs, but has no device for this process; see xlane probe", l->choice.path);
+        goto out;
+    }
+    l->name = xl_str_c(&a, xl_strf(&a, "%.*s (%.*s), %s", XL_FMT(xl_client_platform(l->client)), XL_FMT(l->dev->kind), l->choice.why));
+    l->arena = a;
+    *out = l;
+    return NULL;
+out:
+    xl_client_close(l->client);
+    xl_arena_fini(&a);
+    return err;
+}
+
+void xl_lane_close(xl_lane *l)
+{
+    if (!l)
+        return;
+    xl_client_close(l->client);
+    xl_arena a = l->arena;               /* the lane itself lies in it */
+    xl_arena_fini(&a);
+}
+
+const char *xl_lane_name(const xl_lane *l) { return l->name; }
+
+xl_elem xl_elem_of(xl_dtype d)
+{
+    return xl_elem_parse(xl_str_of(xl_dtypes[d].text));
+}
+
+xl_digest xl_graph_hash(xl_graph *g, xl_func *f)
+{
+    xl_module v = xl_graph_view(g, &f);
+    return xl_module_hash(&v);
+}
+
+static void report(xl_lane *l, const char *module, const char *hash, const char *result, const char *reason, double seconds, const xl_error *err)
+{
+    if (!l->run)
+        return;
+    xl_event e;
+    xl_event_begin(l->run, &e, "compile");
+    xl_json_put_text(&e.j, "module", module);
+    xl_json_put_text(&e.j, "program", hash);
+    xl_json_put_text(&e.j, "result", result);
+    xl_json_put_num(&e.j, "seconds", seconds);
+    xl_json_put_text(&e.j, "phase", l->steady ? "steady" : "warmup");
+    xl_json_put_int(&e.j, "step", l->step);
+    xl_json_put_text(&e.j, "reason", reason);
+    if (err)
+        xl_json_put_text(&e.j, "error", xl_error_message(err));
+    xl_event_end(l->run, &e);
+}
+
+/* Why this compile: the same module name with the same program is "identical", with another one "op" unless it is the first. */
+static const char *reason_of(xl_lane *l, const char *module, const xl_digest *d)
+{
+    const char *why = "first";
+    for (uint32_t i = 0; i < l->nseen; i++)
+        if (xl_str_is(l->seen[i].module, module)) {
+            why = xl_digest_eq(&l->seen[i].program, d) ? "identical" : "op";
+            if (why[0] == 'i')
+                return why;
+        }
+    XL_PUSH(&l->arena, l->seen, l->nseen, l->capseen,
+            ((__typeof__(*l->seen)){ xl_str_dup(&l->arena, xl_str_of(module)), *d }));
+    return why;
+}
+
+static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash, xl_str options, xl_cache_key *k)
+{
+    char hex[XL_DIGEST_HEX];
+    xl_digest od = xl_hash_of(options);
+    xl_cache_key_add(k, "program", xl_str_of(hash));
+    xl_cache_key_add(k, "options", xl_str_dup(a, xl_str_of(xl_digest_hex(&od, hex))));
+    xl_cache_key_add(k, "plugin", xl_strf(a, "%.*s %.*s", XL_FMT(xl_client_platform(l->client)), XL_FMT(xl_client_version(l->client))));
+    xl_digest file;
+    xl_error *err = xl_hash_file(l->choice.path, &file);
+    if (!err)
+        xl_cache_key_add(k, "file", xl_str_dup(a, xl_str_of(xl_digest_hex(&file, hex))));
+    xl_error_free(err);
+    xl_cache_key_add(k, "topology", xl_strf(a, "%.*s %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client)));
+    k->module = xl_str_of(module);
+    xl_cache_key_seal(k);
+}
+
+xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out)
+{
+    xl_error *err = NULL;
+    xl_arena tmp = { 0 };
+    xl_buf text = { 0 }, options = { 0 }, blob = { 0 };
+    xl_cache_key key = { 0 };
+    xl_cache_found found = { 0 };
+    char hash[XL_DIGEST_HEX];
+    xl_module view = xl_graph_view(g, &f);
+    xl_digest d = xl_module_hash(&view);
+    const char *reason = reason_of(l, module, &d), *result = "compiled";
+    double start = xl_now();
+    *out = NULL;
+    xl_digest_hex(&d, hash);
+    view.name = xl_str_of(module);
+    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1 });
+    if (l->cache) {
+        key_of(l, &tmp, module, hash, xl_buf_view(&options), &key);
+        XL_DO(xl_cache_get(l->cache, &key, &found));
+        if (found.hit) {
+            err = xl_program_deserialize(l->client, (xl_str){ found.blob, found.size }, (xl_str){ "", 0 }, out);
+            if (!err) {
+                result = "cached";
+                l->nloaded++;
+                goto out;
+            }
+            XL_LOG(WARN, "the cache's entry for %s does not load: %s", module, xl_error_message(err));
+            xl_cache_drop(l->cache, &key, xl_error_message(err));
+            xl_error_free(err);
+        }
+    }
+    xl_print_module(&view, &(xl_print_opts){ .locations = true }, &text);
+    if (text.failed) {
+        err = XL_ERR(EXHAUSTED, "no memory for the text of %s", module);
+        goto out;
+    }
+    err = xl_program_compile(l->client, xl_buf_view(&text), XL_FORMAT_MLIR, xl_buf_view(&options), out);
+    if (err) {
+        err = xl_error_wrap(err, "compiling %s", module);
+        result = "failed";
+        goto out;
+    }
+    l->ncompile++;
+    l->compile_seconds += xl_now() - start;
+    if (l->cache) {                      /* a cache that cannot be written costs a compile next time, not this run */
+        xl_error *e = xl_executable_serialize(xl_program_executable(*out), &blob);
+        if (!e)
+            e = xl_cache_put(l->cache, &key, blob.p, blob.n, xl_now() - start);
+        if (e)
+            XL_LOG(INFO, "%s is not kept in the cache: %s", module, xl_error_message(e));
+        xl_error_free(e);
+    }
+out:
+    report(l, module, hash, result, found.hit || !found.reason ? reason : found.reason, xl_now() - start, err);
+    free(found.blob);
+    xl_buf_fini(&text);
+    xl_buf_fini(&options);
+    xl_buf_fini(&blob);
+    xl_arena_fini(&tmp);
+    return err;
+}
+
+xl_error *xl_lane_execute(xl_lane *l, xl_program *p, xl_buffer *const *in, size_t nin, xl_buffer **out)
+{
+    (void)l;
+    xl_exec x = { .ndevice = 1, .narg = nin, .arg = &in, .out = &out };
+    return xl_program_execute(p, &x);
+}
+
+xl_error *xl_lane_put(xl_lane *l, const xl_type *t, const void *data, xl_buffer **out)
+{
+    return xl_buffer_from_host(l->dev, xl_elem_of(t->dtype), xl_type_dims(t), data, NULL, out);
+}

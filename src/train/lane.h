@@ -1,0 +1,38 @@
+/* src/train/lane.h
+ * What is inside an xl_lane: one device of one client, the cache its programs come from, the run that hears of them. */
+#ifndef XL_TRAIN_LANE_H
+#define XL_TRAIN_LANE_H
+
+#include "lane/cache.h"
+#include "lane/run.h"
+#include "pjrt/program.h"
+#include "train/graph.h"
+
+struct xl_lane {
+    xl_arena arena;
+    xl_plugin_choice choice;
+    xl_client *client;
+    const xl_device *dev;
+    const char *name;
+    xl_cache *cache;           /* NULL: none */
+    xl_run *run;               /* NULL: nobody listens. Both belong to whoever set them */
+    int64_t step;              /* for the events: where training stands */
+    bool steady;               /* after the warm-up window */
+    uint64_t ncompile, nloaded;
+    double compile_seconds;
+    struct { xl_str module; xl_digest program; } *seen; /* what was compiled so far, for the reasons in the events */
+    uint32_t nseen, capseen;
+};
+
+/* The one place where a program of ours becomes an executable: printed, looked up, compiled, stored, reported. `module` names it
+ * in the events ("train.t256"). The caller owns *out. */
+xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out) XL_MUST_USE;
+/* The program's canonical hash: what a cache key and an event have. */
+xl_digest xl_graph_hash(xl_graph *g, xl_func *f);
+
+xl_elem xl_elem_of(xl_dtype d);
+/* Runs on the lane's device: nin buffers in, nout out (owned by the caller). */
+xl_error *xl_lane_execute(xl_lane *l, xl_program *p, xl_buffer *const *in, size_t nin, xl_buffer **out) XL_MUST_USE;
+xl_error *xl_lane_put(xl_lane *l, const xl_type *t, const void *data, xl_buffer **out) XL_MUST_USE;
+
+#endif

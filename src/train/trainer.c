@@ -1,0 +1,356 @@
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- first values --------------------------------------------------------------------------------------------------- */
+static uint64_t mix(uint64_t *s)         /* splitmix64 */
+{
+    uint64_t z = (*s += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+void xl_param_draw(const xl_param_info *p, uint64_t seed, float *out, size_t n)
+{
+    uint64_t s = seed * 0x2545f4914f6cdd1du;
+    for (size_t i = 0; i < p->name.n; i++) /* a parameter's numbers do not depend on what stands before it */
+        s = (s ^ (unsigned char)p->name.p[i]) * 0x100000001b3u;
+    if (p->init == XL_INIT_CONST) {
+        for (size_t i = 0; i < n; i++)
+            out[i] = (float)p->scale;
+        return;
+    }
+    for (size_t i = 0; i < n; i += 2) {
+        uint64_t r = mix(&s);
+        float u = ((float)(r >> 40) + 0.5f) * 0x1p-24f, w = (float)(uint32_t)((r >> 8) & 0xffffff) * 0x1p-24f, a, b;
+        if (p->init == XL_INIT_NORMAL) {
+            float radius = sqrtf(-2 * logf(u)), angle = 6.28318531f * w;
+            a = radius * cosf(angle);
+            b = radius * sinf(angle);
+        } else
+            a = 2 * u - 1, b = 2 * w - 1;
+        out[i] = a * (float)p->scale;
+        if (i + 1 < n)
+            out[i + 1] = b * (float)p->scale;
+    }
+}
+
+/* ---- life ----------------------------------------------------------------------------------------------------------- */
+xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt)
+{
+    float h[XL_HYPER_COUNT];
+    xl_buffer *b = NULL;
+    xl_error *err = xl_hyper_fill(opt, h);
+    if (!err)
+        err = xl_buffer_from_host(t->lane->dev, xl_elem_of(XL_F32), XL_DIMS(XL_HYPER_COUNT), h, NULL, &b);
+    if (err)
+        return err;
+    xl_buffer_free(t->hyper);
+    t->hyper = b;
+    t->opt = *opt;
+    return NULL;
+}
+
+xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t seed, xl_trainer **out)
+{
+    xl_error *err = NULL;
+    xl_arena a = { 0 };
+    xl_trainer *t = NULL;
+    float *host = NULL;
+    *out = NULL;
+    if (g->err)
+        return XL_ERR(INVALID, "%s", xl_error_message(g->err));
+    if (!g->nparam)
+        return XL_ERR(INVALID, "graph %.*s has no parameters to train", XL_FMT(g->name));
+    t = xl_new(&a, xl_trainer, 1);
+    t->lane = l;
+    t->first = g;
+    t->n = g->nparam;
+    t->name = xl_new(&a, xl_str, t->n);
+    t->type = xl_new(&a, const xl_type *, t->n);
+    t->buf = xl_new(&a, xl_buffer *, 3 * (size_t)t->n + 1);
+    int64_t most = 0;
+    for (uint32_t i = 0; i < t->n; i++) {
+        int64_t n = 0;
+        t->name[i] = xl_str_dup(&a, g->param[i].name);
+        t->type[i] = g->param[i].type;
+        xl_type_count(t->type[i], &n);
+        most = n > most ? n : most;
+    }
+    host = calloc((size_t)most, sizeof *host);
+    if (!host) {
+        err = XL_ERR(EXHAUSTED, "no memory for the largest parameter, %lld numbers", (long long)most);
+        goto out;
+    }
+    for (uint32_t i = 0; i < t->n; i++)
+        for (uint32_t k = 1; k < 3; k++)
+            XL_TRY(xl_lane_put(l, t->type[i], host, &t->buf[k * t->n + i]), "optimizer state of %.*s", XL_FMT(t->name[i]));
+    for (uint32_t i = 0; i < t->n; i++) {
+        int64_t n = 0;
+        xl_type_count(t->type[i], &n);
+        xl_param_draw(&g->param[i], seed, host, (size_t)n);
+        XL_TRY(xl_lane_put(l, t->type[i], host, &t->buf[i]), "parameter %.*s", XL_FMT(t->name[i]));
+    }
+    int32_t zero[2] = { 0, 0 };
+    XL_DO(xl_buffer_from_host(l->dev, xl_elem_of(XL_I32), XL_DIMS(2), zero, NULL, &t->buf[3 * t->n]));
+    xl_adamw plain = xl_adamw_default();
+    XL_DO(xl_trainer_set_hyper(t, opt ? opt : &plain));
+out:
+    free(host);
+    t->arena = a;
+    if (err)
+        xl_trainer_free(t);
+    else
+        *out = t;
+    return err;
+}
+
+void xl_trainer_free(xl_trainer *t)
+{
+    if (!t)
+        return;
+    for (uint32_t i = 0; i < 3 * t->n + 1; i++)
+        xl_buffer_free(t->buf[i]);
+    xl_buffer_free(t->hyper);
+    xl_buffer_free(t->metrics);
+    for (uint32_t i = 0; i < t->nprog; i++)
+        xl_program_free(t->prog[i].p);
+    xl_arena a = t->arena;
+    xl_arena_fini(&a);
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------------------- */
+static xl_error *same_params(const xl_trainer *t, const xl_graph *g)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        const xl_param_info *p = xl_graph_param(g, t->name[i]);
+        if (p && !xl_type_eq(p->type, t->type[i]))
+            return XL_ERR(INVALID, "parameter \"%.*s\" has another shape in graph %.*s than in %.*s", XL_FMT(t->name[i]), XL_FMT(g->name),
+                          XL_FMT(t->first->name));
+    }
+    return NULL;
+}
+
+xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, const xl_prepared **out)
+{
+    xl_error *err = NULL;
+    xl_func *f;
+    xl_prepared p = { .g = g, .kind = kind };
+    for (uint32_t i = 0; i < t->nprog; i++)
+        if (t->prog[i].g == g && t->prog[i].kind == kind) {
+            *out = &t->prog[i];
+            return NULL;
+        }
+    XL_DO(same_params(t, g));
+    XL_DO(xl_step_build(g, kind, t->name, t->n, &t->how, &f));
+    p.module = xl_str_c(&t->arena, xl_strf(&t->arena, "%s_%.*s", kind == XL_STEP_TRAIN ? "train" : "eval", XL_FMT(g->name)));
+    XL_DO(xl_lane_compile(t->lane, g, f, p.module, &p.p));
+    if (t->nprog == t->capprog) {        /* earlier ones are pointed at: they stay where they are */
+        uint32_t cap = t->capprog ? 2 * t->capprog : 16;
+        xl_prepared *more = xl_new(&t->arena, xl_prepared, cap);
+        memcpy(more, t->prog, t->nprog * sizeof *more);
+        t->prog = more;
+        t->capprog = cap;
+    }
+    t->prog[t->nprog] = p;
+    *out = &t->prog[t->nprog++];
+out:
+    return err;
+}
+
+xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_buffer *const *input, xl_buffer **metrics)
+{
+    xl_error *err = NULL;
+    uint32_t ns = 3 * t->n + 1, nin = ns + 1 + p->g->ninput;
+    xl_buffer **in = calloc(nin, sizeof *in), **out = calloc(ns + 1, sizeof *out);
+    if (!in || !out) {
+        err = XL_ERR(EXHAUSTED, "no memory for the arguments of a step");
+        goto out;
+    }
+    memcpy(in, t->buf, ns * sizeof *in);
+    in[ns] = t->hyper;
+    memcpy(in + ns + 1, input, p->g->ninput * sizeof *in);
+    XL_TRY(xl_lane_execute(t->lane, p->p, in, nin, out), "running %s", p->module);
+    for (uint32_t i = 0; i < ns; i++) {  /* the old ones were given away: only their handles are left */
+        xl_buffer_free(t->buf[i]);
+        t->buf[i] = out[i];
+    }
+    *metrics = out[ns];
+out:
+    free(in);
+    free(out);
+    return err;
+}
+
+xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_buffer *const *input, xl_buffer **metrics)
+{
+    xl_error *err = NULL;
+    uint32_t nin = t->n + p->g->ninput;
+    xl_buffer **in = calloc(nin, sizeof *in), *out[1] = { NULL };
+    if (!in)
+        return XL_ERR(EXHAUSTED, "no memory for the arguments of an evaluation");
+    memcpy(in, t->buf, t->n * sizeof *in);
+    memcpy(in + t->n, input, p->g->ninput * sizeof *in);
+    XL_TRY(xl_lane_execute(t->lane, p->p, in, nin, out), "running %s", p->module);
+    *metrics = out[0];
+out:
+    free(in);
+    return err;
+}
+
+/* ---- the public calls ----------------------------------------------------------------------------------------------- */
+static void free_all(xl_buffer **b, uint32_t n)
+{
+    for (uint32_t i = 0; b && i < n; i++)
+        xl_buffer_free(b[i]);
+    free(b);
+}
+
+static xl_error *put_feed(xl_trainer *t, const xl_graph *g, const xl_feed *feed, int n, xl_buffer ***out)
+{
+    xl_error *err = NULL;
+    xl_buffer **b = calloc(g->ninput ? g->ninput : 1, sizeof *b);
+    if (!b)
+        return XL_ERR(EXHAUSTED, "no memory for the inputs");
+    for (uint32_t i = 0; i < g->ninput; i++) {
+        const xl_feed *f = NULL;
+        int64_t bytes = 0;
+        for (int k = 0; k < n; k++)
+            if (xl_str_is(g->input[i].name, feed[k].name))
+                f = &feed[k];
+        xl_type_bytes(g->input[i].type, &bytes);
+        if (!f) {
+            err = XL_ERR(INVALID, "input \"%.*s\" was not given", XL_FMT(g->input[i].name));
+            goto out;
+        }
+        if ((size_t)bytes != f->bytes) {
+            err = XL_ERR(INVALID, "input \"%s\" has %zu bytes, its type takes %lld", f->name, f->bytes, (long long)bytes);
+            goto out;
+        }
+        XL_TRY(xl_lane_put(t->lane, g->input[i].type, f->data, &b[i]), "input \"%s\"", f->name);
+    }
+    for (int k = 0; k < n; k++)
+        if (!xl_graph_input(g, xl_str_of(feed[k].name))) {
+            err = XL_ERR(INVALID, "graph %.*s has no input \"%s\"", XL_FMT(g->name), feed[k].name);
+            goto out;
+        }
+    *out = b;
+    return NULL;
+out:
+    free_all(b, g->ninput);
+    return err;
+}
+
+xl_error *xl_trainer_step_with(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n)
+{
+    xl_error *err = NULL;
+    const xl_prepared *p;
+    xl_buffer **in = NULL, *metrics = NULL;
+    XL_DO(xl_trainer_prepare(t, g, XL_STEP_TRAIN, &p));
+    XL_DO(put_feed(t, g, feed, n, &in));
+    XL_DO(xl_trainer_update(t, p, in, &metrics));
+    xl_buffer_free(t->metrics);
+    t->metrics = metrics;
+    t->last = p;
+    t->lane->step++;
+out:
+    free_all(in, g->ninput);
+    return err;
+}
+
+xl_error *xl_trainer_step(xl_trainer *t, const xl_feed *feed, int n) { return xl_trainer_step_with(t, t->first, feed, n); }
+
+static const char *const own_names[XL_AT_OWN] = { "loss", "grad_norm", "lr", "skipped", "step" };
+
+uint32_t xl_metric_count(const xl_graph *g, xl_step_kind kind) { return (kind == XL_STEP_TRAIN ? XL_AT_OWN : 1) + g->nmetric; }
+
+const char *xl_metric_name(const xl_graph *g, xl_step_kind kind, uint32_t i)
+{
+    uint32_t own = kind == XL_STEP_TRAIN ? XL_AT_OWN : 1;
+    return i < own ? own_names[i] : g->metric[i - own].name.p;
+}
+
+int xl_metric_find(const xl_graph *g, xl_step_kind kind, const char *name, xl_metric_how *how)
+{
+    uint32_t own = kind == XL_STEP_TRAIN ? XL_AT_OWN : 1;
+    for (uint32_t i = 0; i < xl_metric_count(g, kind); i++)
+        if (!strcmp(xl_metric_name(g, kind, i), name)) {
+            if (how)
+                *how = i < own ? XL_HOW_MEAN : g->metric[i - own].how;
+            return (int)i;
+        }
+    return -1;
+}
+
+static xl_error *read_metric(const xl_prepared *p, xl_buffer *b, const char *name, double *out)
+{
+    int at = xl_metric_find(p->g, p->kind, name, NULL);
+    uint32_t n = xl_metric_count(p->g, p->kind);
+    if (at < 0)
+        return XL_ERR(NOT_FOUND, "%s has no metric \"%s\"", p->module, name);
+    float *v = calloc(n, sizeof *v);
+    if (!v)
+        return XL_ERR(EXHAUSTED, "no memory for %u metrics", n);
+    xl_error *err = xl_buffer_to_host(b, v, n * sizeof *v, NULL);
+    *out = err ? 0 : v[at];
+    free(v);
+    return err;
+}
+
+xl_error *xl_trainer_read(xl_trainer *t, const char *metric, double *out)
+{
+    if (!t->metrics)
+        return XL_ERR(PRECONDITION, "no step has been made yet");
+    return read_metric(t->last, t->metrics, metric, out);
+}
+
+xl_error *xl_trainer_eval(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n, const char *metric, double *out)
+{
+    xl_error *err = NULL;
+    const xl_prepared *p;
+    xl_buffer **in = NULL, *b = NULL;
+    XL_DO(xl_trainer_prepare(t, g, XL_STEP_EVAL, &p));
+    XL_DO(put_feed(t, g, feed, n, &in));
+    XL_DO(xl_trainer_measure(t, p, in, &b));
+    err = read_metric(p, b, metric, out);
+out:
+    xl_buffer_free(b);
+    free_all(in, g->ninput);
+    return err;
+}
+
+xl_error *xl_trainer_counters(xl_trainer *t, int32_t out[2]) { return xl_buffer_to_host(t->buf[3 * t->n], out, 8, NULL); }
+
+static xl_error *param_at(const xl_trainer *t, const char *name, size_t bytes, uint32_t *at)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        int64_t have = 0;
+        if (!xl_str_is(t->name[i], name))
+            continue;
+        xl_type_bytes(t->type[i], &have);
+        *at = i;
+        return (size_t)have == bytes ? NULL : XL_ERR(INVALID, "parameter \"%s\" has %lld bytes, not %zu", name, (long long)have, bytes);
+    }
+    return XL_ERR(NOT_FOUND, "there is no parameter \"%s\"", name);
+}
+
+xl_error *xl_trainer_get(xl_trainer *t, const char *param, void *data, size_t bytes)
+{
+    uint32_t i;
+    xl_error *err = param_at(t, param, bytes, &i);
+    return err ? err : xl_buffer_to_host(t->buf[i], data, bytes, NULL);
+}
+
+xl_error *xl_trainer_set(xl_trainer *t, const char *param, const void *data, size_t bytes)
+{
+    uint32_t i;
+    xl_buffer *b = NULL;
+    xl_error *err = param_at(t, param, bytes, &i);
+    if (err || (err = xl_lane_put(t->lane, t->type[i], data, &b)))
+        return err;
+    xl_buffer_free(t->buf[i]);
+    t->buf[i] = b;
+    return NULL;
+}

@@ -1,0 +1,48 @@
+/* src/train/trainer.h
+ * What is inside an xl_trainer, for the loop and the checkpoints: names and types of the parameters, their buffers and those of
+ * the optimizer, and one program per graph and kind. */
+#ifndef XL_TRAIN_TRAINER_H
+#define XL_TRAIN_TRAINER_H
+
+#include "train/lane.h"
+#include "train/step.h"
+
+typedef struct {
+    xl_graph *g;
+    xl_step_kind kind;
+    xl_program *p;
+    const char *module;
+} xl_prepared;
+
+struct xl_trainer {
+    xl_arena arena;
+    xl_lane *lane;
+    xl_graph *first;                     /* the graph that named the parameters */
+    uint32_t n;
+    xl_str *name;
+    const xl_type **type;                /* of the first graph's module */
+    xl_buffer **buf;                     /* 3n + 1: parameters, first and second moments, counters */
+    xl_buffer *hyper;
+    xl_adamw opt;
+    xl_step_opts how;
+    xl_prepared *prog;
+    uint32_t nprog, capprog;
+    xl_buffer *metrics;                  /* of the last step */
+    const xl_prepared *last;
+};
+
+/* The program of a graph, compiled when first asked for. */
+xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, const xl_prepared **out) XL_MUST_USE;
+/* One update with inputs already on the device, in the order of the graph's. The metrics buffer is the caller's. */
+xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_buffer *const *input, xl_buffer **metrics) XL_MUST_USE;
+xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_buffer *const *input, xl_buffer **metrics) XL_MUST_USE;
+xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt) XL_MUST_USE;
+xl_error *xl_trainer_counters(xl_trainer *t, int32_t out[2]) XL_MUST_USE;   /* updates done, steps skipped; waits */
+/* Index of a metric in what a program of this kind gives, or -1; `how` may be NULL. */
+int xl_metric_find(const xl_graph *g, xl_step_kind kind, const char *name, xl_metric_how *how);
+uint32_t xl_metric_count(const xl_graph *g, xl_step_kind kind);
+const char *xl_metric_name(const xl_graph *g, xl_step_kind kind, uint32_t i);
+/* Draws a parameter: the same numbers from the same seed and name everywhere. */
+void xl_param_draw(const xl_param_info *p, uint64_t seed, float *out, size_t n);
+
+#endif
