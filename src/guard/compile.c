@@ -180,6 +180,14 @@ typedef struct {
     xl_module *m;                                          /* until the contracts own it */
 } compile;
 
+static uint32_t count_ops(const xl_module *m)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; m && i < m->nfunc; i++)
+        n += m->func[i]->body ? m->func[i]->body->nop : 0;
+    return n;
+}
+
 static bool calls(const xl_region *r, const char *target)
 {
     for (uint32_t i = 0; r && i < r->nop; i++) {
@@ -193,16 +201,19 @@ static bool calls(const xl_region *r, const char *target)
     return false;
 }
 
-/* A module that runs again and again, or that the user named. */
-static bool watched(const char *module, const xl_module_metrics *mm)
+/* A module that runs again and again, or that the user named. The small modules of eager ops also run again and again, with
+ * whatever shapes come: those are told apart by their size, unless one is where the time goes. */
+static bool watched(const char *module, const xl_module_metrics *mm, uint32_t nop)
 {
+    enum { SMALL = 16 };
     xl_str rest = xl_str_of(G.watch), group = xl_contract_group(xl_str_of(module));
     while (rest.n) {
         xl_str one = xl_str_trim(xl_str_cut(&rest, ','));
         if (one.n && (xl_str_is(one, module) || xl_str_eq(one, group)))
             return true;
     }
-    return mm && xl_module_metrics_count(mm, XL_M_ExecuteTime) >= G.watch_after;
+    return mm && xl_module_metrics_count(mm, XL_M_ExecuteTime) >= G.watch_after &&
+           (nop > SMALL || mm == atomic_load_explicit(&G.step_module, memory_order_relaxed));
 }
 
 static void say_why(compile *c, const xl_verdict *v)
@@ -263,7 +274,7 @@ static xl_error *examine(xl_arena *a, void *ctx)
     xl_cache_key_seal(&c->key);
 
     xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(c->module));
-    bool steady = G.step >= G.warmup && watched(c->module, mm);
+    bool steady = G.step >= G.warmup && watched(c->module, mm, count_ops(c->m));
     c->phase = steady ? "steady" : "warmup";
     xl_verdict v;
     xl_module *m = c->m;

@@ -1,4 +1,4 @@
-"""Sixteen small training scripts, each with one planted cause of a recompile: `python guard_cases.py NAME [PHASE]`.
+"""Sixteen small training scripts, each with one planted cause of a recompile: `python cases.py NAME [PHASE]`.
 They know nothing of xlane; guard.py runs them under `xlane run` and reads what explain says."""
 import os
 import sys
@@ -72,8 +72,8 @@ def other_sharding(phase):
 
     def step(w):
         return w * 2
-    loop(jax.jit(step), jax.device_put(X, NamedSharding(mesh, P("x"))))
-    jax.jit(step)(jax.device_put(X, NamedSharding(mesh, P(None, "x"))))
+    jax.jit(step).lower(jax.device_put(X, NamedSharding(mesh, P("x")))).compile()
+    jax.jit(step).lower(jax.device_put(X, NamedSharding(mesh, P(None, "x")))).compile()
 
 
 def config_value(phase):
