@@ -33,12 +33,13 @@ static void insert(exec_info **table, size_t cap, exec_info *e)
     table[i] = e;
 }
 
-void guard_exec_add(const void *handle, xl_str module)
+void guard_exec_add(const void *handle, xl_str module, bool eager)
 {
     exec_info *e = calloc(1, sizeof *e);
     if (!e)
         return;
     e->handle = handle;
+    e->eager = eager;
     snprintf(e->module, sizeof e->module, "%.*s", XL_FMT(module));
     e->metrics = xl_metrics_module(G.metrics, xl_str_of(e->module));
     guard_exec_drop(handle);
@@ -176,15 +177,20 @@ typedef struct {
     xl_buf event;                                          /* the members of its event that the contract gives */
     xl_buf sentence;                                       /* for people: why it compiled */
     char reason[16];
+    uint32_t nop;
     xl_cache_key key;
     xl_module *m;                                          /* until the contracts own it */
 } compile;
 
+/* How many ops compute something: constants, calls and returns left out. */
 static uint32_t count_ops(const xl_module *m)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; m && i < m->nfunc; i++)
-        n += m->func[i]->body ? m->func[i]->body->nop : 0;
+        for (uint32_t k = 0; m->func[i]->body && k < m->func[i]->body->nop; k++) {
+            uint16_t code = m->func[i]->body->op[k]->code;
+            n += code != XL_OP_CONSTANT && code != XL_OP_CALL && code != XL_OP_RETURN;
+        }
     return n;
 }
 
@@ -202,7 +208,7 @@ static bool calls(const xl_region *r, const char *target)
 }
 
 /* A module that runs again and again, or that the user named. The small modules of eager ops also run again and again, with
- * whatever shapes come: those are told apart by their size, unless one is where the time goes. */
+ * whatever shapes come: those are told apart by their size, unless one is where the time goes (see count_step). */
 static bool watched(const char *module, const xl_module_metrics *mm, uint32_t nop)
 {
     enum { SMALL = 16 };
@@ -274,7 +280,8 @@ static xl_error *examine(xl_arena *a, void *ctx)
     xl_cache_key_seal(&c->key);
 
     xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(c->module));
-    bool steady = G.step >= G.warmup && watched(c->module, mm, count_ops(c->m));
+    c->nop = count_ops(c->m);
+    bool steady = G.step >= G.warmup && watched(c->module, mm, c->nop);
     c->phase = steady ? "steady" : "warmup";
     xl_verdict v;
     xl_module *m = c->m;
@@ -445,7 +452,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
             xl_module_metrics *mm = xl_metrics_module(G.metrics, module);
             xl_metrics_time(G.metrics, mm, XL_M_LoadTime, seconds);
             xl_metrics_count(G.metrics, mm, XL_M_CachedCompile, 1);
-            guard_exec_add(loaded, module);
+            guard_exec_add(loaded, module, c.nop <= 1);
             report(&c, "cached", seconds, NULL, NULL);
             goto landed;
         }
@@ -477,7 +484,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
             xl_metrics_count(G.metrics, mm, XL_M_CompileCacheMiss, 1);
         else
             xl_metrics_count(G.metrics, mm, XL_M_UncachedCompile, 1);
-        guard_exec_add(args->executable, module);
+        guard_exec_add(args->executable, module, c.nop <= 1);
         if (cache)
             store(&c, seconds);
         report(&c, "compiled", seconds, cache ? &found : NULL, NULL);
@@ -515,7 +522,7 @@ void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args
     xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(module));
     xl_metrics_time(G.metrics, mm, XL_M_LoadTime, seconds);
     xl_metrics_count(G.metrics, mm, XL_M_FrontendCacheHit, 1);
-    guard_exec_add(args->loaded_executable, xl_str_of(module));
+    guard_exec_add(args->loaded_executable, xl_str_of(module), false);
     xl_event e;
     xl_event_begin(G.run, &e, "compile");
     xl_json_put_text(&e.j, "module", module);

@@ -51,7 +51,7 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
     PJRT_Error *err = p->real->PJRT_LoadedExecutable_Execute(args);
     xl_metrics_time(G.metrics, mm, XL_M_ExecuteTime, xl_now() - t);
     guard_land(f);
-    if (mm)
+    if (mm && !e->eager)
         count_step(mm);
     return err;
 }

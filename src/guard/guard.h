@@ -23,6 +23,7 @@ typedef enum { XL_POLICY_ALLOW, XL_POLICY_WARN, XL_POLICY_STOP } xl_policy;
 typedef struct exec_info {
     const void *handle;
     xl_module_metrics *metrics;                            /* its module's */
+    bool eager;                                            /* one op: a frontend's eager op, never a step */
     char module[128];
 } exec_info;
 
@@ -87,7 +88,7 @@ void guard_flags_now(char *out, size_t n);                 /* the runtime's vari
 /* compile.c */
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args);
 void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds);
-void guard_exec_add(const void *handle, xl_str module);
+void guard_exec_add(const void *handle, xl_str module, bool eager);
 exec_info *guard_exec_find(const void *handle);            /* NULL: not seen made */
 void guard_exec_drop(const void *handle);
 
