@@ -2,19 +2,6 @@
 #include "cpu/planner.h"
 
 #define ABSENT(name, why) xl_error *xl_kernel_##name(xl_planner *p, const xl_op *op) { return xl_plan_unsupported(p, op, why); }
-ABSENT(rng, "not served")
-ABSENT(rng_bit_generator, "not served")
-ABSENT(reduce_window, "not served")
-ABSENT(select_and_scatter, "not served")
-ABSENT(convolution, "not served")
-ABSENT(cholesky, "not served")
-ABSENT(triangular_solve, "not served")
-ABSENT(fft, "not served")
-ABSENT(batch_norm_grad, "not served")
-ABSENT(batch_norm_inference, "not served")
-ABSENT(batch_norm_training, "not served")
-ABSENT(custom_call, "not served")
-ABSENT(collective, "not served")
 ABSENT(einsum, "einsum is not served: give dot_general")
 ABSENT(composite, "a composite that was not inlined")
 ABSENT(manual, "a manual computation that was not partitioned")

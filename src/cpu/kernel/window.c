@@ -1,0 +1,297 @@
+/* Windows: reduce_window and select_and_scatter. A window as long as its dimension that grows from one end is a running
+ * reduction and takes one pass; otherwise each position of the window is folded into a tile of results at a time. */
+#include <stdlib.h>
+
+#include "cpu/kernel/fold.h"
+#include "cpu/strided.h"
+
+typedef struct {
+    xl_fold fold, scatter;
+    uint32_t n, rank;
+    int64_t size[XL_RANK_MAX], step[XL_RANK_MAX], low[XL_RANK_MAX], spread[XL_RANK_MAX], base[XL_RANK_MAX]; /* spread: window dilation */
+    int64_t window;                                        /* positions in it */
+    int32_t scan;                                          /* dimension of a running reduction, or -1 */
+    bool reverse;
+    xl_block *select;
+    xl_ew up, down;                                        /* narrow floats are folded in f32 */
+    xl_ew wide;
+} windows;
+
+static xl_error *run_scan(const xl_step *s, xl_frame *f)
+{
+    const windows *d = s->data;
+    const xl_shape *x = xl_in_shape(s, 0);
+    int64_t len = x->dims[d->scan], inner = 1, outer = 1;
+    xl_error *err = NULL;
+    char *mem[16] = { 0 };
+    for (int32_t i = 0; i < d->scan; i++)
+        outer *= x->dims[i];
+    for (uint32_t i = (uint32_t)d->scan + 1; i < x->rank; i++)
+        inner *= x->dims[i];
+    if (!x->count)
+        return NULL;
+    if (d->wide.fn) {                                      /* one narrow operand */
+        float *w = malloc((size_t)x->count * 4);
+        float init;
+        if (!w)
+            return XL_ERR(EXHAUSTED, "no memory to widen the operand");
+        const void *in[3] = { xl_in(s, f, 1), NULL, NULL };
+        d->up.fn(&init, in, 1, d->up.ctx);
+        in[0] = xl_in(s, f, 0);
+        d->up.fn(w, in, (size_t)x->count, d->up.ctx);
+        for (int64_t o = 0; o < outer; o++)
+            for (int64_t k = 0; k < len; k++) {
+                int64_t at = d->reverse ? len - 1 - k : k, prev = d->reverse ? at + 1 : at - 1;
+                float *y = w + (o * len + at) * inner;
+                for (int64_t i = 0; i < inner && k == 0; i++) {
+                    const void *two[3] = { &init, y + i, NULL };
+                    d->wide.fn(y + i, two, 1, d->wide.ctx);
+                }
+                const void *two[3] = { k ? w + (o * len + prev) * inner : y, y, NULL };
+                if (k)
+                    d->wide.fn(y, two, (size_t)inner, d->wide.ctx);
+            }
+        in[0] = w;
+        d->down.fn(xl_out(s, f, 0), in, (size_t)x->count, d->down.ctx);
+        free(w);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < d->n; i++) {
+        mem[i] = malloc((size_t)inner * d->fold.elem[i] + 1);
+        if (!mem[i]) {
+            err = XL_ERR(EXHAUSTED, "no memory for a running reduction");
+            goto out;
+        }
+    }
+    for (int64_t o = 0; o < outer; o++) {
+        void *acc[16];
+        for (uint32_t i = 0; i < d->n; i++) {
+            acc[i] = mem[i];
+            xl_fill(mem[i], xl_in(s, f, d->n + i), d->fold.elem[i], (size_t)inner);
+        }
+        for (int64_t k = 0; k < len; k++) {
+            int64_t at = d->reverse ? len - 1 - k : k;
+            const void *in[16];
+            for (uint32_t i = 0; i < d->n; i++)
+                in[i] = (const char *)xl_in(s, f, i) + (size_t)((o * len + at) * inner) * d->fold.elem[i];
+            XL_DO(xl_fold_run(&d->fold, f, acc, in, (size_t)inner));
+            for (uint32_t i = 0; i < d->n; i++)
+                memcpy((char *)xl_out(s, f, i) + (size_t)((o * len + at) * inner) * d->fold.elem[i], acc[i], (size_t)inner * d->fold.elem[i]);
+        }
+    }
+out:
+    for (uint32_t i = 0; i < d->n; i++)
+        free(mem[i]);
+    return err;
+}
+
+enum { W = 256 };
+
+/* Where window position w of result coordinates c reads; false: in the padding or between dilated elements. */
+static bool reads(const windows *d, const int64_t *c, const int64_t *w, const xl_shape *x, const int64_t *stride, int64_t *at)
+{
+    *at = 0;
+    for (uint32_t k = 0; k < d->rank; k++) {
+        int64_t p = c[k] * d->step[k] + w[k] * d->spread[k] - d->low[k];
+        if (p < 0 || p % d->base[k])
+            return false;
+        p /= d->base[k];
+        if (p >= x->dims[k])
+            return false;
+        *at += p * stride[k];
+    }
+    return true;
+}
+
+static bool advance(int64_t *c, const int64_t *dims, uint32_t rank)
+{
+    for (uint32_t k = rank; k-- > 0; ) {
+        if (++c[k] < dims[k])
+            return true;
+        c[k] = 0;
+    }
+    return false;
+}
+
+static xl_error *run_window(const xl_step *s, xl_frame *f)
+{
+    const windows *d = s->data;
+    const xl_shape *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
+    int64_t stride[XL_RANK_MAX], c[XL_RANK_MAX] = { 0 }, w[XL_RANK_MAX];
+    xl_error *err = NULL;
+    uint32_t n = d->n;
+    char *tile = malloc((size_t)n * W * 16 * 2 + W * XL_RANK_MAX * sizeof(int64_t));
+    if (!tile)
+        return XL_ERR(EXHAUSTED, "no memory for windows");
+    int64_t *coord = (int64_t *)(void *)(tile + (size_t)n * W * 32);
+    xl_row_major(stride, x->rank, x->dims, 1);
+    for (int64_t first = 0; first < y->count; first += W) {
+        size_t m = y->count - first < W ? (size_t)(y->count - first) : W;
+        void *acc[16];
+        const void *in[16];
+        for (size_t i = 0; i < m; i++) {
+            memcpy(coord + i * d->rank, c, d->rank * sizeof *c);
+            advance(c, y->dims, d->rank);
+        }
+        for (uint32_t k = 0; k < n; k++) {
+            acc[k] = tile + (size_t)k * W * 32;
+            in[k] = tile + (size_t)k * W * 32 + W * 16;
+            xl_fill(acc[k], xl_in(s, f, n + k), d->fold.elem[k], m);
+        }
+        memset(w, 0, sizeof w);
+        for (int64_t p = 0; p < d->window; p++) {
+            for (size_t i = 0; i < m; i++) {
+                int64_t at;
+                bool in_reach = reads(d, coord + i * d->rank, w, x, stride, &at);
+                for (uint32_t k = 0; k < n; k++) {
+                    size_t e = d->fold.elem[k];
+                    memcpy((char *)(uintptr_t)in[k] + i * e, in_reach ? (const char *)xl_in(s, f, k) + (size_t)at * e : (const char *)xl_in(s, f, n + k), e);
+                }
+            }
+            XL_DO(xl_fold_run(&d->fold, f, acc, in, m));
+            advance(w, d->size, d->rank);
+        }
+        for (uint32_t k = 0; k < n; k++)
+            memcpy((char *)xl_out(s, f, k) + (size_t)first * d->fold.elem[k], acc[k], m * d->fold.elem[k]);
+    }
+out:
+    free(tile);
+    return err;
+}
+
+static xl_error *read_windows(xl_planner *p, const xl_op *op, windows *d, const xl_shape *x, xl_dims size, xl_dims step, xl_dims pad,
+                              xl_dims spread, xl_dims base)
+{
+    d->rank = x->rank;
+    d->window = 1;
+    for (uint32_t k = 0; k < x->rank; k++) {
+        d->size[k] = xl_dims_at(size, k, 1);
+        d->step[k] = xl_dims_at(step, k, 1);
+        d->low[k] = xl_dims_at(pad, 2 * k, 0);
+        d->spread[k] = xl_dims_at(spread, k, 1);
+        d->base[k] = xl_dims_at(base, k, 1);
+        if (d->size[k] < 1 || d->step[k] < 1 || d->spread[k] < 1 || d->base[k] < 1)
+            return xl_plan_unsupported(p, op, "a window size, stride or dilation below one");
+        d->window *= d->size[k];
+    }
+    return NULL;
+}
+
+xl_error *xl_kernel_reduce_window(xl_planner *p, const xl_op *op)
+{
+    xl_shape x;
+    xl_error *err = NULL;
+    windows *d = xl_new(p->a, windows, 1);
+    uint32_t n = op->nin / 2;
+    XL_DO(xl_shape_of(p, xl_in_type(p->f, op, 0), &x));
+    XL_DO(xl_fold_plan(p, op, 0, n, &d->fold));
+    d->n = n;
+    xl_dims pad = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, padding));
+    XL_DO(read_windows(p, op, d, &x, xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dimensions)),
+                       xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_strides)), pad, xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dilations)),
+                       xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, base_dilations))));
+    d->scan = -1;
+    bool plain = true;
+    for (uint32_t k = 0; k < x.rank && plain; k++) {
+        int64_t low = d->low[k], high = xl_dims_at(pad, 2 * k + 1, 0), len = x.dims[k];
+        if (d->step[k] != 1 || d->spread[k] != 1 || d->base[k] != 1)
+            plain = false;
+        else if (d->size[k] == 1 && !low && !high)
+            continue;
+        else if (d->scan < 0 && d->size[k] == len && low + high == len - 1 && (low == 0 || high == 0)) {
+            d->scan = (int32_t)k;
+            d->reverse = low == 0;
+        } else {
+            plain = false;
+        }
+    }
+    xl_block **sub = xl_new(p->a, xl_block *, 1);
+    sub[0] = d->fold.block;
+    if (plain && d->scan >= 0) {
+        if (n == 1 && xl_is_narrow(x.dtype) && d->fold.ew.fn) {
+            d->up = xl_ew_convert(p->a, x.dtype, XL_F32);
+            d->down = xl_ew_convert(p->a, XL_F32, x.dtype);
+            d->wide = xl_ew_of(p->a, d->fold.single, XL_F32, XL_F32);
+        }
+        return xl_plan_step_sub(p, op, run_scan, d, 0, sub);
+    }
+    return xl_plan_step_sub(p, op, run_window, d, 0, sub);
+out:
+    return err;
+}
+
+/* For every window, the element that `select` prefers over all others receives the source's value. */
+static xl_error *run_select_and_scatter(const xl_step *s, xl_frame *f)
+{
+    const windows *d = s->data;
+    const xl_shape *x = xl_in_shape(s, 0), *src = xl_in_shape(s, 1);
+    int64_t stride[XL_RANK_MAX], c[XL_RANK_MAX] = { 0 }, w[XL_RANK_MAX];
+    size_t e = x->elem;
+    char *y = xl_out(s, f, 0);
+    const char *op = xl_in(s, f, 0);
+    xl_error *err = NULL;
+    int64_t best[W], at[W];
+    uint8_t pick[W];
+    char *tile = malloc((size_t)2 * W * 16);
+    if (!tile)
+        return XL_ERR(EXHAUSTED, "no memory for windows");
+    xl_row_major(stride, x->rank, x->dims, 1);
+    xl_fill(y, xl_in(s, f, 2), e, (size_t)x->count);
+    for (int64_t first = 0; first < src->count; first += W) {
+        size_t m = src->count - first < W ? (size_t)(src->count - first) : W;
+        int64_t start[XL_RANK_MAX];
+        memcpy(start, c, sizeof start);
+        for (size_t i = 0; i < m; i++)
+            best[i] = -1;
+        memset(w, 0, sizeof w);
+        for (int64_t p = 0; p < d->window; p++) {
+            memcpy(c, start, sizeof c);
+            size_t k = 0, lane[W];
+            for (size_t i = 0; i < m; i++) {
+                if (reads(d, c, w, x, stride, &at[i])) {
+                    if (best[i] < 0) {
+                        best[i] = at[i];
+                    } else {
+                        memcpy(tile + k * e, op + (size_t)best[i] * e, e);
+                        memcpy(tile + W * 16 + k * e, op + (size_t)at[i] * e, e);
+                        lane[k++] = i;
+                    }
+                }
+                advance(c, src->dims, d->rank);
+            }
+            if (k) {
+                const void *in[2] = { tile, tile + W * 16 };
+                void *out[1] = { pick };
+                XL_DO(xl_block_apply(d->select, f, in, out, k));
+                for (size_t i = 0; i < k; i++)
+                    if (!pick[i])
+                        best[lane[i]] = at[lane[i]];
+            }
+            advance(w, d->size, d->rank);
+        }
+        for (size_t i = 0; i < m; i++)
+            if (best[i] >= 0) {
+                void *acc[1] = { y + (size_t)best[i] * e };
+                const void *v[1] = { (const char *)xl_in(s, f, 1) + (size_t)(first + (int64_t)i) * e };
+                XL_DO(xl_fold_run(&d->scatter, f, acc, v, 1));
+            }
+    }
+out:
+    free(tile);
+    return err;
+}
+xl_error *xl_kernel_select_and_scatter(xl_planner *p, const xl_op *op)
+{
+    xl_shape x;
+    xl_error *err = NULL;
+    windows *d = xl_new(p->a, windows, 1);
+    xl_dims none = { NULL, 0 };
+    XL_DO(xl_shape_of(p, xl_in_type(p->f, op, 0), &x));
+    XL_DO(xl_plan_lanes(p, op, 0, &d->select));
+    XL_DO(xl_fold_plan(p, op, 1, 1, &d->scatter));
+    XL_DO(read_windows(p, op, d, &x, xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, window_dimensions)),
+                       xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, window_strides)), xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, padding)), none, none));
+    return xl_plan_step(p, op, run_select_and_scatter, d, 0);
+out:
+    return err;
+}
