@@ -217,13 +217,28 @@ static const xl_attr *structure(xl_bc *r, const char *name, uint32_t n, const ch
         k[i] = xl_str_of(key[i]);
     return xl_attr_struct(r->m, xl_str_of(name), k, item, n);
 }
+/* Zeros are left out, as in text. */
 static const xl_attr *result_accuracy(xl_bc *r, xl_cur *c, uint32_t *w)
 {
     const xl_attr *atol = float_attr(r, c, XL_F64), *rtol = float_attr(r, c, XL_F64), *ulps = int_one(r, c);
-    const xl_attr *mode = sub(r, c, w);
-    const char *const key[] = { "atol", "mode", "rtol", "ulps" };
-    const xl_attr *const item[] = { atol, mode, rtol, ulps };
-    return structure(r, "stablehlo.result_accuracy", 4, key, item);
+    const char *key[4];
+    const xl_attr *item[4];
+    uint32_t n = 0;
+    key[n] = "mode";
+    item[n++] = sub(r, c, w);
+    if (atol->u) {
+        key[n] = "atol";
+        item[n++] = atol;
+    }
+    if (rtol->u) {
+        key[n] = "rtol";
+        item[n++] = rtol;
+    }
+    if (ulps->i) {
+        key[n] = "ulps";
+        item[n++] = ulps;
+    }
+    return structure(r, "stablehlo.result_accuracy", n, key, item);
 }
 
 static const xl_attr *operand_alias(xl_bc *r, xl_cur *c)
@@ -234,12 +249,13 @@ static const xl_attr *operand_alias(xl_bc *r, xl_cur *c)
     return structure(r, "stablehlo.output_operand_alias", 3, key, item);
 }
 
+/* (pre)size, as two integers. */
 static const xl_attr *sub_axis(xl_bc *r, xl_cur *c)
 {
-    const xl_attr *pre = int_one(r, c), *size = int_one(r, c);
-    const char *const key[] = { "pre_size", "size" };
-    const xl_attr *const item[] = { pre, size };
-    return structure(r, "stablehlo.sub_axis_info", 2, key, item);
+    int64_t v[2];
+    v[0] = xl_bc_svarint(r, c);
+    v[1] = xl_bc_svarint(r, c);
+    return xl_attr_dims(r->m, (xl_dims){ v, 2 });
 }
 
 static const xl_attr *axis_ref(xl_bc *r, const xl_attr *name, const xl_attr *part)

@@ -118,11 +118,23 @@ static void put_accuracy(xl_low *l, xl_op *op, uint32_t slot)
     uint64_t atol = (uint64_t)xl_hlo_num(l->h, t, 1), rtol = (uint64_t)xl_hlo_num(l->h, t, 2);
     if (mode < 0 || mode > XL_RESULT_ACCURACY_MODE_TOLERANCE)
         FAIL(l, "a result accuracy of mode %lld", (long long)mode);
-    const xl_str key[] = { XL_STR("atol"), XL_STR("mode"), XL_STR("rtol"), XL_STR("ulps") };
-    const xl_attr *const item[] = { xl_attr_float(mod, XL_F64, atol, xl_proto_f64(atol)),
-        xl_attr_enum(mod, XL_ENUM_RESULT_ACCURACY_MODE, mode), xl_attr_float(mod, XL_F64, rtol, xl_proto_f64(rtol)),
-        xl_attr_i64(mod, xl_hlo_num(l->h, t, 3)) };
-    xl_op_set(op, slot, xl_attr_struct(mod, XL_STR("stablehlo.result_accuracy"), key, item, 4));
+    int64_t ulps = xl_hlo_num(l->h, t, 3);
+    xl_str key[4] = { XL_STR("mode") };
+    const xl_attr *item[4] = { xl_attr_enum(mod, XL_ENUM_RESULT_ACCURACY_MODE, mode) };
+    uint32_t n = 1;                                        /* zeros are left out, as in text */
+    if (atol) {
+        key[n] = XL_STR("atol");
+        item[n++] = xl_attr_float(mod, XL_F64, atol, xl_proto_f64(atol));
+    }
+    if (rtol) {
+        key[n] = XL_STR("rtol");
+        item[n++] = xl_attr_float(mod, XL_F64, rtol, xl_proto_f64(rtol));
+    }
+    if (ulps) {
+        key[n] = XL_STR("ulps");
+        item[n++] = xl_attr_i64(mod, ulps);
+    }
+    xl_op_set(op, slot, xl_attr_struct(mod, XL_STR("stablehlo.result_accuracy"), key, item, n));
 }
 
 static bool plain_op(xl_low *l)

@@ -61,10 +61,9 @@ static void key_value(xl_text *p, xl_text_op *c, xl_str key)
             xl_attr_want want = xl_attr_rows[xl_ops[c->code].row0 + k->slot].want;
             c->slot[k->slot] = want == XL_AK_DIMS  ? xl_text_ints(p)
                                : want == XL_AK_I64 ? xl_attr_i64(p->m, xl_text_int(p))
+                               : want == XL_AK_STR ? xl_attr_str(p->m, xl_text_string(p)) /* the colon after it is the op's */
                                : want > XL_AK_ATTR ? enum_word(p, (xl_enum)(want - XL_AK_ATTR))
                                                    : xl_text_attr(p);
-            if (want == XL_AK_STR && c->slot[k->slot]->kind != XL_AT_STR)
-                xl_text_fail(p, "%s: expected a string", k->key);
             if (want == XL_AK_BOOL && c->slot[k->slot]->kind != XL_AT_BOOL)
                 xl_text_fail(p, "%s: expected true or false", k->key);
             return;
