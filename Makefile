@@ -106,7 +106,7 @@ test: $(tests)
 $(B)/bench/%: bench/%.c $(B)/test/all.a
 	@mkdir -p $(@D)
 	$(link)
-build-bench: $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/*.c))
+build-bench: $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/*.c)) $(tools)
 bench: build-bench
 
 VERSION := $(shell sed -n 's/.*XL_VERSION "\(.*\)"/\1/p' src/base/version.h)

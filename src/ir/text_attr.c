@@ -376,7 +376,12 @@ static const xl_attr *field(xl_text *p)
         v[1] = xl_text_int(p);
         return xl_attr_dims(p->m, (xl_dims){ v, 2 });
     }
-    return xl_text_attr(p);
+    const xl_attr *a = xl_text_attr(p);                    /* numbers in structs have no type of their own */
+    if (a->kind == XL_AT_INT)
+        return xl_attr_i64(p->m, a->i);
+    if (a->kind == XL_AT_FLOAT)
+        return xl_attr_float(p->m, XL_F64, xl_num_round(XL_F64, a->f), a->f);
+    return a;
 }
 
 const xl_attr *xl_text_struct(xl_text *p, xl_str name)
@@ -612,6 +617,8 @@ static const xl_attr *number_attr(xl_text *p)
     if (xl_dtype_class(d) == XL_CLASS_FLOAT) {
         if (!is_hex)
             xl_text_fail(p, "a float needs a dot: 1.0");
+        if (xl_dtypes[d].bits < 64 && (uint64_t)v >> xl_dtypes[d].bits)
+            xl_text_fail(p, "a bit pattern is wider than %s", xl_dtypes[d].text);
         return xl_attr_float(p->m, d, (uint64_t)v, xl_num_value(d, (uint64_t)v));
     }
     if (d == XL_I1)

@@ -19,6 +19,8 @@ static const xl_axis_ref *axes(xl_text *p, char close, uint32_t *n, bool *open)
             a.pre = xl_text_int(p);
             xl_text_want(p, ')');
             a.size = xl_text_int(p);
+            if (a.pre < 1 || a.size < 1)
+                xl_text_fail(p, "a part of an axis has positive sizes");
         }
         XL_PUSH(&p->m->arena, axis, *n, cap, a);
     } while (text_take(p, ','));
@@ -99,6 +101,8 @@ const xl_attr *xl_text_sharding(xl_text *p)
         else
             s->replicated = axes(p, '}', &s->nreplicated, NULL);
     }
+    if (!s->nunreduced)
+        s->reduction = 0;
     xl_text_want(p, '>');
     return xl_attr_sharding(p->m, s);
 }
