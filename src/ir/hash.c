@@ -1,7 +1,8 @@
 /* The program is written as a stream of small numbers, and the stream is hashed. The stream is self-delimiting (every list
  * has its length first), so two programs have one stream only if they are one program. Whatever has a name gets a number in the
  * order of first use instead: values, functions, meshes. A type is written out once and is a number after that, which
- * keeps the stream of a 200 KB program below 100 KB. */
+ * keeps the stream of a 200 KB program below 100 KB. Constants are written where they are used, and equal ones are one: frontends
+ * and serialisers move them about and merge them, and no device cares where in the text a constant stands. */
 #include "ir/hash.h"
 
 #include <stdio.h>
@@ -10,6 +11,8 @@
 typedef struct { const void *key; uint32_t number; } slot;
 typedef struct { slot *at; uint32_t n, cap; } ptr_map;
 
+typedef struct { const xl_attr *value; const xl_type *type; uint64_t hash; uint32_t number; } constant;
+
 typedef struct {
     const xl_module *m;
     xl_arena *arena;                                       /* NULL: the quick form, which keeps no tables */
@@ -17,6 +20,8 @@ typedef struct {
     uint64_t quick;
     uint32_t n;
     ptr_map types, meshes;
+    constant *constants;                                   /* by content, open addressing */
+    uint32_t nconstant, capconstant;
     uint32_t *func_by_name, func_cap;                      /* index + 1 into m->func, by hash of the name */
     uint32_t *func_number;                                 /* per m->func: number + 1, or 0 when not seen */
     const xl_func **queue;
@@ -342,10 +347,47 @@ static void define(stream *s, const xl_func *f, xl_value v)
     type(s, f->val[v.id].type, 0);
 }
 
+static bool is_free_constant(const xl_op *o) { return o && o->code == XL_OP_CONSTANT && !o->extra && o->attr[0] && o->attr[0]->kind == XL_AT_DENSE; }
+
+static void use_constant(stream *s, const xl_func *f, xl_value v)
+{
+    const xl_attr *a = f->val[v.id].def->attr[0];
+    const xl_type *t = f->val[v.id].type;
+    uint64_t hash = xl_hash64(a->data.p, a->data.n, (uint64_t)(uintptr_t)t); /* types are interned */
+    if (s->nconstant * 2 >= s->capconstant) {
+        constant *old = s->constants;
+        uint32_t cap = s->capconstant;
+        s->capconstant = cap ? 2 * cap : 64;
+        s->constants = xl_new(s->arena, constant, s->capconstant);
+        for (uint32_t i = 0; i < cap; i++)
+            if (old[i].value) {
+                uint32_t h = (uint32_t)old[i].hash & (s->capconstant - 1);
+                while (s->constants[h].value)
+                    h = (h + 1) & (s->capconstant - 1);
+                s->constants[h] = old[i];
+            }
+    }
+    uint32_t h = (uint32_t)hash & (s->capconstant - 1);
+    for (; s->constants[h].value; h = (h + 1) & (s->capconstant - 1)) {
+        const constant *c = &s->constants[h];
+        if (c->hash == hash && c->type == t && c->value->type == a->type && xl_str_eq(c->value->data, a->data)) {
+            num(s, 2 * (uint64_t)c->number + 1);
+            return;
+        }
+    }
+    s->constants[h] = (constant){ a, t, hash, s->nconstant };
+    num(s, 2 * (uint64_t)s->nconstant++ + 1);
+    type(s, t, 0);
+    attr(s, a, 0);
+}
+
 static void use(stream *s, const xl_func *f, xl_value v)
 {
     if (s->value) {
-        num(s, s->value[v.id]);                            /* 0: not defined yet, which no verified program has */
+        if (is_free_constant(f->val[v.id].def))
+            use_constant(s, f, v);
+        else
+            num(s, 2 * (uint64_t)s->value[v.id]);          /* 0: not defined yet, which no verified program has */
         return;
     }
     for (uint32_t back = 1; back <= s->nlocal && back <= 256; back++)
@@ -361,7 +403,9 @@ static void region(stream *s, const xl_func *f, const xl_region *r, int depth);
 
 static void op(stream *s, const xl_func *f, const xl_op *o, int depth)
 {
-    num(s, o->code);
+    if (s->value && is_free_constant(o))
+        return;
+    num(s, 1 + (uint64_t)o->code);
     if (o->code == XL_OP_UNKNOWN)
         str(s, o->name);
     num(s, o->nin);
@@ -386,9 +430,9 @@ static void region(stream *s, const xl_func *f, const xl_region *r, int depth)
     num(s, r->narg);
     for (uint32_t i = 0; i < r->narg; i++)
         define(s, f, r->arg[i]);
-    num(s, r->nop);
     for (uint32_t i = 0; i < r->nop; i++)
         op(s, f, r->op[i], depth);
+    num(s, 0);
 }
 
 static void func(stream *s, const xl_func *f)

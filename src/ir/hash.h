@@ -1,7 +1,7 @@
 /* src/ir/hash.h
  * The canonical hash of a program: unchanged by locations, names of values, functions and module, the order of functions, of
- * attributes, by functions that the entry does not reach, and by jax.result_info; changed by everything that changes the
- * code, the order of ops included. */
+ * attributes, by where constants stand, by functions that the entry does not reach, and by jax.result_info; changed by
+ * everything that changes the code, the order of ops included. */
 #ifndef XL_IR_HASH_H
 #define XL_IR_HASH_H
 

@@ -1,5 +1,6 @@
 #include "base/test.h"
 #include "ir/hash.h"
+#include "ir/read.h"
 
 /* A small program with a call, a reduction and a mesh, in variants. */
 typedef struct {
@@ -131,4 +132,29 @@ TEST(ops_alike_have_one_number)
     xl_module_free(a);
     xl_module_free(b);
     xl_module_free(c);
+}
+
+static xl_digest of_text(const char *text)
+{
+    xl_module *m = NULL;
+    CHECK_OK(xl_read_text(xl_str_of(text), NULL, &m));
+    xl_digest d = xl_module_hash(m);
+    xl_module_free(m);
+    return d;
+}
+
+TEST(where_constants_stand_does_not_count)
+{
+#define MAIN(body) "func.func public @main(%a: tensor<f32>) -> tensor<f32> {\n" body "\n}"
+    xl_digest a = of_text(MAIN("%0 = stablehlo.sine %a : tensor<f32>\n %c = stablehlo.constant dense<2.0> : tensor<f32>\n %1 = stablehlo.add %0, %c : tensor<f32>\n"
+                               " %d = stablehlo.constant dense<2.0> : tensor<f32>\n %2 = stablehlo.subtract %1, %d : tensor<f32>\n return %2 : tensor<f32>"));
+    xl_digest moved = of_text(MAIN("%c = stablehlo.constant dense<2.0> : tensor<f32>\n %0 = stablehlo.sine %a : tensor<f32>\n %1 = stablehlo.add %0, %c : tensor<f32>\n"
+                                   " %2 = stablehlo.subtract %1, %c : tensor<f32>\n return %2 : tensor<f32>"));
+    xl_digest other = of_text(MAIN("%c = stablehlo.constant dense<2.0> : tensor<f32>\n %d = stablehlo.constant dense<3.0> : tensor<f32>\n %0 = stablehlo.sine %a : tensor<f32>\n"
+                                   " %1 = stablehlo.add %0, %c : tensor<f32>\n %2 = stablehlo.subtract %1, %d : tensor<f32>\n return %2 : tensor<f32>"));
+    xl_digest swapped = of_text(MAIN("%c = stablehlo.constant dense<2.0> : tensor<f32>\n %d = stablehlo.constant dense<3.0> : tensor<f32>\n %0 = stablehlo.sine %a : tensor<f32>\n"
+                                     " %1 = stablehlo.add %0, %d : tensor<f32>\n %2 = stablehlo.subtract %1, %c : tensor<f32>\n return %2 : tensor<f32>"));
+    CHECK(xl_digest_eq(&a, &moved));
+    CHECK(!xl_digest_eq(&a, &other));
+    CHECK(!xl_digest_eq(&swapped, &other));
 }
