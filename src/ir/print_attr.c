@@ -60,7 +60,7 @@ static void quant(xl_buf *b, const xl_quant *q)
     unsigned bits = xl_dtypes[q->storage].bits;
     int64_t min = q->is_signed ? -((int64_t)1 << (bits - 1)) : 0, max = q->is_signed ? ((int64_t)1 << (bits - 1)) - 1 : ((int64_t)1 << bits) - 1;
     const char *storage = xl_dtypes[q->storage].text;      /* unsigned storage is said by its name: u8 */
-    xl_buf_printf(b, "!quant.uniform<%s%s", q->is_signed ? "" : "u", storage + (!q->is_signed && storage[0] == 'u'));
+    xl_buf_printf(b, "!quant.uniform<%s%s", q->is_signed ? "" : "u", storage + (q->is_signed ? 0 : storage[0] == 'u' ? 2 : 1));
     if (q->min != min || q->max != max)
         xl_buf_printf(b, "<%lld:%lld>", (long long)q->min, (long long)q->max);
     xl_buf_printf(b, ":%s", xl_dtypes[q->expressed].text);

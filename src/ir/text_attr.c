@@ -30,8 +30,13 @@ static const xl_quant *quant(xl_text *p)
     xl_quant *q = xl_new(&p->m->arena, xl_quant, 1);
     xl_text_want(p, '<');
     xl_str word = xl_text_ident(p);
+    if (word.n > 1 && word.p[0] == 'u' && xl_text_is(word.p[1], XL_CH_DIGIT)) /* u8, as this dialect spells ui8 */
+        word = xl_strf(&p->tmp, "ui%.*s", (int)(word.n - 1 < 40 ? word.n - 1 : 40), word.p + 1);
     q->storage = dtype_of(p, word);
-    q->is_signed = xl_dtype_class(q->storage) == XL_CLASS_INT;
+    xl_dclass cls = xl_dtype_class(q->storage);
+    if (cls != XL_CLASS_INT && cls != XL_CLASS_UINT)
+        xl_text_fail(p, "a quantised type is stored in integers");
+    q->is_signed = cls == XL_CLASS_INT;
     unsigned bits = xl_dtypes[q->storage].bits;
     if (bits == 0 || bits > 32)
         xl_text_fail(p, "a quantised type is stored in at most 32 bits");

@@ -64,6 +64,8 @@ TEST(types_of_all_kinds)
     round_trip("func.func @f(%a: tensor<?x4xf32, #stablehlo.bounds<3, ?>>, %t: !stablehlo.token, %u: tuple<tensor<i1>, tuple<>>, %c: tensor<0x3xcomplex<f64>>)"
                " -> tensor<?x4xf32, #stablehlo.bounds<3, ?>> {\n return %a : tensor<?x4xf32, #stablehlo.bounds<3, ?>>\n}");
     round_trip("!q = tensor<2x!quant.uniform<i8<-127:127>:f32:0, {0.5:1,2.5e-1}>>\nfunc.func private @g(!q, tensor<*xbf16>, memref<2xf8E4M3FN>)");
+    round_trip("func.func private @g(tensor<2x!quant.uniform<u8:f32, 5.0e-01:3>>)");
+    refuse("func.func private @g(tensor<2x!quant.uniform<i1:f32, 5.0e-01>>)", "integers");
 }
 
 TEST(resources_and_blobs)
