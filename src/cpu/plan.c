@@ -163,21 +163,22 @@ void xl_copy_step(xl_planner *p, uint32_t from, uint32_t to, const xl_shape *s)
     xl_plan_add(p, "copy", xl_run_copy, NULL, &from, 1, &to, 1, both);
 }
 
-static uint32_t place_result(xl_planner *p, xl_value v, size_t bytes, uint32_t inplace, const uint32_t *in, uint32_t nin)
+/* now: until when the op reads; the end of an op with regions. */
+static uint32_t place_result(xl_planner *p, xl_value v, size_t bytes, uint32_t inplace, const uint32_t *in, uint32_t nin, int64_t now)
 {
     xl_plan_buf *buf = p->plan->buf;
     uint32_t h = p->hint[v.id];
     bytes *= p->lanes;
     if (h != XL_NO_BUF && buf[h].bytes == bytes) {
         bool ok = buf[h].last < p->pos;
-        if (!ok && buf[h].last == p->pos) {                /* read by this very op: fine where the op works in place */
+        if (!ok && buf[h].last == now) {                /* read by this very op: fine where the op works in place */
             bool reads = false, all = true;
             for (uint32_t i = 0; i < nin; i++)
                 if (in[i] == h) {
                     reads = true;
                     all = all && i < 32 && (inplace >> i & 1);
                 }
-            ok = !reads || all;
+            ok = reads ? all : now == p->pos;              /* a region may read what is no operand */
             if (!reads && buf[h].kind == XL_BUF_OUT && p->plan->out_donor[buf[h].index] >= 0) {
                 uint32_t donor = (uint32_t)p->plan->out_donor[buf[h].index]; /* its memory is an argument's */
                 for (uint32_t i = 0; i < nin; i++)
@@ -191,7 +192,7 @@ static uint32_t place_result(xl_planner *p, xl_value v, size_t bytes, uint32_t i
     if (h == XL_NO_BUF)
         for (uint32_t i = 0; i < nin && i < 32; i++) {
             xl_plan_buf *b = &buf[in[i]];
-            if (!(inplace >> i & 1) || b->kind != XL_BUF_TEMP || b->pinned || b->bytes != bytes || b->last > p->pos || b->end > p->pos)
+            if (!(inplace >> i & 1) || b->kind != XL_BUF_TEMP || b->pinned || b->bytes != bytes || b->last > now || b->end > now)
                 continue;
             bool twice = false;
             for (uint32_t k = 0; k < nin; k++)
@@ -230,13 +231,13 @@ xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, cons
             return err;
         for (; k < n; k++) {
             if (n - first == 1)
-                buf[k] = place_result(p, op->out[i], shape[k].bytes, inplace, buf, nin);
+                buf[k] = place_result(p, op->out[i], shape[k].bytes, inplace, buf, nin, op->nregion ? p->end[op->mark] : p->pos);
             else
                 buf[k] = xl_plan_buf_new(p, XL_BUF_TEMP, shape[k].bytes);
             for (uint32_t j = nin; j < k; j++)             /* two results cannot lie in one operand's memory */
                 if (buf[j] == buf[k])
                     buf[k] = xl_plan_buf_new(p, XL_BUF_TEMP, shape[k].bytes * p->lanes);
-            touch(p, buf[k], p->pos);
+            touch(p, buf[k], p->end[op->mark]);            /* written until the op ends */
         }
         set_leaves(p, op->out[i], buf + first, k - first);
         for (uint32_t j = first; j < k; j++)
@@ -455,7 +456,9 @@ static void find_uses(xl_planner *p, const xl_region *r)
         for (uint32_t k = 0; k < op->nin; k++) {
             const xl_val *v = &p->f->val[op->in[k].id];
             const xl_region *home = v->def ? v->def->parent : v->region;
-            int64_t pos = p->begin[op->mark];
+            int64_t pos = p->begin[op->mark];              /* loops and branches have read their operands when they begin */
+            if (op->nregion && op->code != XL_OP_WHILE && op->code != XL_OP_IF && op->code != XL_OP_CASE)
+                pos = p->end[op->mark];
             for (const xl_region *at = r; at != home && at->owner; at = at->owner->parent)
                 pos = p->end[at->owner->mark];
             if (p->last[op->in[k].id] < pos)

@@ -55,6 +55,8 @@ static xl_error *run_approx(const xl_step *s, xl_frame *f)
 static xl_error *plan_approx(xl_planner *p, const xl_op *op)
 {
     const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config), *calls = XL_ATTR(op, CUSTOM_CALL, called_computations);
+    if (!cfg || cfg->kind != XL_AT_DICT)                   /* JAX puts it beside the op's own attributes */
+        cfg = xl_dict_get(op->extra, XL_STR("mhlo.backend_config"));
     const xl_attr *dim = cfg && cfg->kind == XL_AT_DICT ? xl_dict_get(cfg, XL_STR("reduction_dim")) : NULL;
     approx_data *d = xl_new(p->a, approx_data, 1);
     const xl_type *x = xl_in_type(p->f, op, 0);
