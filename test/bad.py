@@ -266,6 +266,14 @@ bad("a call with too many arguments", "func.call", ["f32", "f32"], "f32", "@f ta
 bad("a call with another type", "func.call", ["i32"], "f32", "argument 0 of @f is f32, i32 is given", "callee = @f",
     extra="func.func private @f(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }\n")
 bad("a composite of nobody", "composite", ["f32"], "f32", "there is no function @nobody", 'decomposition = @nobody, name = "my.op"')
+bad("a composite without a namespace", "composite", ["f32"], "f32", "is not that of an op in a namespace", 'decomposition = @f, name = "op"',
+    extra="func.func private @f(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }\n")
+bad("a composite of another type", "composite", ["f32"], "f32", "its operands and results are not those of @f", 'decomposition = @f, name = "my.op"',
+    extra="func.func private @f(%x: tensor<f64>) -> tensor<f64> { return %x : tensor<f64> }\n")
+bad("a custom_call with too few layouts", "custom_call", ["f32", "f32"], "f32", "has 1 operand layouts for 2 operands",
+    'call_target_name = "t", operand_layouts = [dense<> : tensor<0xindex>], result_layouts = [dense<> : tensor<0xindex>]')
+bad("a custom_call with a layout that repeats", "custom_call", [F], F, "does not name each dimension once",
+    'call_target_name = "t", operand_layouts = [dense<[0, 0]> : tensor<2xindex>], result_layouts = [dense<[1, 0]> : tensor<2xindex>]')
 text("a function that calls itself", "module {\nfunc.func public @main(%a: tensor<f32>) -> tensor<f32> { %0 = func.call @main(%a) : (tensor<f32>) -> tensor<f32>\n return %0 : tensor<f32> }\n}",
      "calls itself", ours=True)
 text("a function twice", "module {\nfunc.func public @main() { return }\nfunc.func public @main() { return }\n}", "twice")

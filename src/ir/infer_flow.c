@@ -77,6 +77,54 @@ RULE(call)
     return NULL;
 }
 
+RULE(composite)
+{
+    xl_str name = xl_op_str(c->op, XL_SLOT(COMPOSITE, name)), rest = name, head = xl_str_cut(&rest, '.');
+    NEED(head.n && rest.n, "the name '%.*s' is not that of an op in a namespace", XL_FMT(name));
+    return xl_need_given(c);
+}
+
+/* A layout lists the dimensions of its tensor, each once, from the fastest. */
+static xl_error *need_layouts(xl_infer_ctx *c, const xl_attr *a, uint32_t n, bool in)
+{
+    NEED(!a || a->n == n, "has %u %s layouts for %u %s", a->n, in ? "operand" : "result", n, in ? "operands" : "results");
+    for (uint32_t i = 0; a && i < n; i++) {
+        const xl_type *t = in ? IN(i) : c->out[i];
+        const xl_attr *l = a->item[i];
+        if (l->kind != XL_AT_DENSE || l->type->rank != 1 || t->kind != XL_TY_TENSOR || t->unranked)
+            continue;
+        NEED(l->type->dims[0] == (int64_t)t->rank, "%s %u is %s, its layout has %lld dimensions", in ? "operand" : "result", i, SHOW(t), LL(l->type->dims[0]));
+        uint64_t seen = 0;
+        for (uint32_t k = 0; k < t->rank && t->rank <= 64; k++) {
+            int64_t d = xl_dense_int(l, k);
+            NEED(d >= 0 && d < (int64_t)t->rank && !(seen >> d & 1), "the layout of %s %u does not name each dimension once", in ? "operand" : "result", i);
+            seen |= UINT64_C(1) << d;
+        }
+    }
+    return NULL;
+}
+
+RULE(custom_call)
+{
+    const xl_attr *in = c->op->attr[XL_SLOT(CUSTOM_CALL, operand_layouts)], *out = c->op->attr[XL_SLOT(CUSTOM_CALL, result_layouts)];
+    xl_error *err = xl_need_given(c);
+    if (!err)
+        err = need_layouts(c, in, c->op->nin, true);
+    if (!err && !(c->nout == 1 && c->out[0]->kind == XL_TY_TUPLE)) /* a tuple has the layouts of its elements */
+        err = need_layouts(c, out, c->nout, false);
+    return err;
+}
+
+RULE(async_done)
+{
+    const xl_type *t = IN(0);
+    NEED(t->kind == XL_TY_FUTURE, "the operand must be a future, not %s", SHOW(t));
+    NEED(t->nelem == c->nout, "the future holds %u values, %u are taken", t->nelem, c->nout);
+    for (uint32_t i = 0; i < c->nout; i++)
+        c->out[i] = t->elem[i];
+    return NULL;
+}
+
 /* ---- tuples and tokens ------------------------------------------------------------------------------------------ */
 RULE(tuple)
 {

@@ -1,6 +1,6 @@
 /* The verifier: what no single op can see. Symbols are unique and calls lead somewhere, never in a circle; a value is defined
  * before its uses and within their sight; regions end in a return. The rest is inference, op by op. */
-#include "ir/verify.h"
+#include "ir/infer.h"
 
 enum { DEPTH = 256 };
 
@@ -130,7 +130,7 @@ static xl_error *region_calls(calls *c, const xl_func *f, const xl_region *r, in
             bool fits = t && t->nin == op->nin && t->nelem - t->nin == op->nout;
             for (uint32_t i = 0; fits && i < t->nelem; i++) {
                 const xl_type *have = i < t->nin ? xl_in_type(f, op, i) : xl_out_type(f, op, i - t->nin);
-                fits = have->kind != XL_TY_TENSOR ? have->kind == t->elem[i]->kind : t->elem[i]->kind == XL_TY_TENSOR && (t->elem[i]->rank == have->rank || have->unranked);
+                fits = xl_type_like(have, t->elem[i]);
             }
             if (!fits) {
                 err = XL_ERR(INVALID, "@%.*s: %s: its operands and results are not those of @%.*s", XL_FMT(f->name), xl_op_text(op), XL_FMT(name));
