@@ -49,12 +49,21 @@ static void pass_on(int sig, siginfo_t *info, void *unused)
         kill((pid_t)child, sig);
 }
 
+/* Beside the program (a build folder), or in ../lib (an installation). */
+static char *library(const xl_cli *cli, const char *name)
+{
+    char *beside = xl_path_join(cli->arena, cli->dir, name);
+    char *installed = xl_path_join(cli->arena, cli->dir, xl_strf(cli->arena, "../lib/%s", name).p);
+    return xl_file_stat(beside, NULL) ? beside : xl_file_stat(installed, NULL) ? installed : NULL;
+}
+
 static xl_error *environment(const xl_cli *cli, const char *dir, const char *cache)
 {
     xl_arena *a = cli->arena;
-    char *guard = xl_path_join(a, cli->dir, "libxlane-guard.so"), *stub = xl_path_join(a, cli->dir, "libxlane-preload.so");
-    if (!xl_file_stat(guard, NULL) || !xl_file_stat(stub, NULL))
-        return XL_ERR(NOT_FOUND, "libxlane-guard.so and libxlane-preload.so are not beside this program in %s; install them there", cli->dir);
+    char *guard = library(cli, "libxlane-guard.so"), *stub = library(cli, "libxlane-preload.so");
+    if (!guard || !stub)
+        return XL_ERR(NOT_FOUND, "libxlane-guard.so and libxlane-preload.so are neither beside this program in %s nor in ../lib from there; "
+                                 "install them in one of the two", cli->dir);
     xl_error *err = NULL;
     XL_TRY(xl_path_trusted(guard), "not loading the guard");
     XL_TRY(xl_path_trusted(stub), "not preloading the guard");
