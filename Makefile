@@ -27,6 +27,10 @@ LDFLAGS ?=
 XLDFLAGS = $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN' $(if $(SAN),,-Wl,-z,defs)
 # Kernels want the vectoriser; what each needs beyond $(OPT) is said here.
 CFLAGS_dtype = -O3
+CFLAGS_ew = -O3
+CFLAGS_ew_float = -O3
+CFLAGS_ew_int = -O3
+CFLAGS_reduce = -O3
 # Products in a micro-kernel or a polynomial are fused with the sum they go into, by design; nowhere else.
 CFLAGS_vmath_generic = -O3 -ffp-contract=fast
 CFLAGS_vmath_avx2 = $(CFLAGS_gemm_avx2)

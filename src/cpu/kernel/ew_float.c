@@ -3,6 +3,7 @@
 
 #include "cpu/ew.h"
 #include "cpu/kernel/special.h"
+#include "cpu/vmath.h"
 
 #define T float
 #define M(g) g##f

@@ -36,37 +36,50 @@
         }                                                                                      \
     }
 
+/* The functions that vmath has over arrays. */
+#define ARRAY(name, v)                                                                         \
+    static void NAME(name)(void *y, const void *const *x, size_t n, const void *ctx)           \
+    {                                                                                          \
+        (void)ctx;                                                                             \
+        NAME(xl_v##v)(y, x[0], n);                                                             \
+    }
+#define ARRAY2(name, v)                                                                        \
+    static void NAME(name)(void *y, const void *const *x, size_t n, const void *ctx)           \
+    {                                                                                          \
+        (void)ctx;                                                                             \
+        NAME(xl_v##v)(y, x[0], x[1], n);                                                       \
+    }
 UNARY(abs, M(fabs)(x))
-UNARY(cbrt, M(cbrt)(x))
+ARRAY(cbrt, cbrt)
 UNARY(ceil, M(ceil)(x))
-UNARY(cosine, M(cos)(x))
-UNARY(exp, M(exp)(x))
-UNARY(expm1, M(expm1)(x))
+ARRAY(cosine, cos)
+ARRAY(exp, exp)
+ARRAY(expm1, expm1)
 UNARY(floor, M(floor)(x))
 UNARY(zero, x - x == 0 ? 0 : 0 * x)
 UNARY(same, x)
-UNARY(log, M(log)(x))
-UNARY(log1p, M(log1p)(x))
-UNARY(logistic, 1 / (1 + M(exp)(-x)))
+ARRAY(log, log)
+ARRAY(log1p, log1p)
+ARRAY(logistic, logistic)
 UNARY(negate, -x)
 UNARY(round_afz, M(round)(x))
 UNARY(round_even, M(rint)(x))
-UNARY(rsqrt, 1 / M(sqrt)(x))
+ARRAY(rsqrt, rsqrt)
 UNARY(sign, x > 0 ? 1 : x < 0 ? -1 : x)
-UNARY(sine, M(sin)(x))
-UNARY(sqrt, M(sqrt)(x))
-UNARY(tan, M(tan)(x))
-UNARY(tanh, M(tanh)(x))
-UNARY(acos, M(acos)(x))
-UNARY(acosh, M(acosh)(x))
-UNARY(asin, M(asin)(x))
-UNARY(asinh, M(asinh)(x))
-UNARY(atan, M(atan)(x))
-UNARY(atanh, M(atanh)(x))
-UNARY(cosh, M(cosh)(x))
-UNARY(sinh, M(sinh)(x))
-UNARY(erf, M(erf)(x))
-UNARY(erfc, M(erfc)(x))
+ARRAY(sine, sin)
+ARRAY(sqrt, sqrt)
+ARRAY(tan, tan)
+ARRAY(tanh, tanh)
+ARRAY(acos, acos)
+ARRAY(acosh, acosh)
+ARRAY(asin, asin)
+ARRAY(asinh, asinh)
+ARRAY(atan, atan)
+ARRAY(atanh, atanh)
+ARRAY(cosh, cosh)
+ARRAY(sinh, sinh)
+ARRAY(erf, erf)
+ARRAY(erfc, erfc)
 UNARY(erf_inv, (T)xl_special_erf_inv(x))
 UNARY(digamma, (T)xl_special_digamma(x))
 UNARY(bessel_i1e, (T)xl_special_bessel_i1e(x))
@@ -81,8 +94,8 @@ BINARY(sub, x - y)
 BINARY(mul, x *y)
 BINARY(div, x / y)
 BINARY(rem, M(fmod)(x, y))
-BINARY(pow, M(pow)(x, y))
-BINARY(atan2, M(atan2)(x, y))
+ARRAY2(pow, pow)
+ARRAY2(atan2, atan2)
 BINARY(next_after, M(nextafter)(x, y))
 BINARY(polygamma, (T)xl_special_polygamma(x, y))
 BINARY(zeta, (T)xl_special_zeta(x, y))
@@ -196,6 +209,8 @@ xl_ew_fn *NAME(xl_ew)(xl_opcode code)
     }
 }
 #undef UNARY
+#undef ARRAY
+#undef ARRAY2
 #undef TEST1
 #undef BINARY
 #undef T

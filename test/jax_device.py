@@ -1,0 +1,104 @@
+"""The device behind the ops: devices and memory as the environment sets them, limits, serialised executables, donation, errors."""
+import os, subprocess, sys
+sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
+here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+lib = os.environ.get("XLANE_CPU_PLUGIN", os.path.join(here, "build", "libxlane-cpu.so"))
+env = dict(os.environ, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + lib)
+try:
+    import jax
+except ImportError as e:
+    print("skip jax_device: %s" % e)
+    sys.exit(0)
+
+def run(name, code, **more):
+    p = subprocess.run([sys.executable, "-c", code], env=dict(env, **more), capture_output=True, text=True, timeout=120)
+    ok = p.returncode == 0
+    print("%s %s" % ("ok" if ok else "FAIL", name))
+    if not ok:
+        print("\n".join((p.stdout + p.stderr).strip().split("\n")[-6:]))
+    return ok
+
+ok = True
+ok &= run("devices", """
+import jax, numpy as np
+assert len(jax.devices()) == 8
+x = jax.device_put(np.arange(5.0), jax.devices()[3])
+assert (x + 1).devices() == {jax.devices()[3]}
+y = jax.device_put(x, jax.devices()[5])
+assert np.asarray(y)[4] == 4
+""", XLANE_CPU_DEVICES="8")
+ok &= run("limit", """
+import jax, jax.numpy as jnp, numpy as np
+s = jax.devices()[0].memory_stats()
+assert s["bytes_limit"] == 16 << 20, s
+try:
+    jax.jit(lambda: jnp.ones((4096, 4096)) * 2)()
+    assert False, "64 MiB fit into 16"
+except Exception as e:
+    assert "E1000" in str(e) and "Exceeded hbm capacity by" in str(e), e
+try:
+    jax.device_put(np.ones((4096, 4096), np.float32))
+    assert False, "64 MiB fit into 16"
+except Exception as e:
+    assert "RESOURCE_EXHAUSTED" in str(e), e
+assert float((jnp.ones(8) + 1).sum()) == 16          # the client goes on
+before = jax.devices()[0].memory_stats()["bytes_in_use"]
+x = jax.device_put(np.ones(1 << 18, np.float32))
+assert jax.devices()[0].memory_stats()["bytes_in_use"] - before >= 1 << 20
+del x
+assert jax.devices()[0].memory_stats()["bytes_in_use"] <= before + 4096
+""", XLANE_CPU_HBM="16MiB")
+ok &= run("donation", """
+import jax, jax.numpy as jnp, numpy as np
+from jax._src.interpreters import mlir
+mlir._platforms_with_donation.append("xlane")
+f = jax.jit(lambda x, y: (x * 2 + y, x - y), donate_argnums=0)
+x, y = jnp.arange(4000.0), jnp.ones(4000)
+p = x.unsafe_buffer_pointer()
+a, b = f(x, y)
+assert x.is_deleted() and not y.is_deleted()
+assert a.unsafe_buffer_pointer() == p
+assert float(a[3]) == 7 and float(b[3]) == 2
+x = jnp.arange(4000.0)
+view = np.asarray(x)                                  # somebody looks at the memory: it may not be written
+a, b = f(x, y)
+assert view[3] == 3 and float(a[3]) == 7
+try:
+    f(x, y)
+    assert False
+except Exception as e:
+    assert "delete" in str(e) or "donate" in str(e), e
+""")
+ok &= run("serialise", """
+import jax, jax.numpy as jnp, numpy as np, pickle
+from jax.experimental import serialize_executable as se
+f = jax.jit(lambda x: jnp.tanh(x @ x.T).sum(0))
+x = np.random.default_rng(0).normal(size=(9, 7)).astype(np.float32)
+c = f.lower(x).compile()
+blob, i, o = se.serialize(c)
+g = se.deserialize_and_load(blob, i, o)
+assert np.array_equal(np.asarray(g(x)), np.asarray(c(x)))
+m = c.memory_analysis()
+assert m.argument_size_in_bytes == 9 * 7 * 4 and m.output_size_in_bytes == 9 * 4
+assert c.cost_analysis()["flops"] > 0
+client = jax.devices()[0].client
+raw = client.serialize_executable(c._executable.xla_executable) if hasattr(client, "serialize_executable") else None
+""")
+ok &= run("leaks", """
+import jax, jax.numpy as jnp, numpy as np, resource
+def once(i):
+    f = jax.jit(lambda x: (x * 2).sum() + i)
+    float(f(np.ones(1000, np.float32)))
+    f.clear_cache()
+for i in range(60): once(i)
+jax.clear_caches()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+s = jax.devices()[0].memory_stats()["bytes_in_use"]
+for i in range(200): once(1000 + i)
+jax.clear_caches()
+import gc; gc.collect()
+assert jax.devices()[0].memory_stats()["bytes_in_use"] <= s + 4096
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+assert grown < 40000, grown
+""")
+sys.exit(0 if ok else 1)
