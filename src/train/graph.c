@@ -246,9 +246,9 @@ static bool parse_init(xl_graph *g, const char *init, xl_param_info *p)
     return !g->err;
 }
 
-static xl_tensor new_param(xl_graph *g, const char *name, const xl_type *t, const char *init)
+static xl_tensor new_param(xl_graph *g, const char *name, const xl_type *t, bool matrix, const char *init)
 {
-    xl_param_info p = { .type = t };
+    xl_param_info p = { .type = t, .matrix = matrix };
     if (g->err || !fresh_name(g, "param", name) || !parse_init(g, init, &p))
         return XL_NO_TENSOR;
     if (t->dtype != XL_F32)
@@ -257,18 +257,23 @@ static xl_tensor new_param(xl_graph *g, const char *name, const xl_type *t, cons
     p.arg = new_arg(g, p.name, t);
     XL_PUSH(&g->m->arena, g->param, g->nparam, g->capparam, p);
     /* vectors (gains, biases) stay in f32: they are small, and where they act the computation is in f32 anyway */
-    return xl_tensor_of(t->rank >= 2 ? xl_em_convert(&g->e, p.arg, g->compute) : p.arg);
+    return xl_tensor_of(matrix ? xl_em_convert(&g->e, p.arg, g->compute) : p.arg);
 }
 
 xl_tensor xl_param(xl_graph *g, const char *name, const char *type, const char *init)
 {
     const xl_type *t = g->err ? NULL : parse_type(g, "param", type);
-    return t ? new_param(g, name, t, init) : XL_NO_TENSOR;
+    return t ? new_param(g, name, t, t->rank >= 2, init) : XL_NO_TENSOR;
 }
 
 xl_tensor xl_param_dims(xl_graph *g, const char *name, xl_dims dims, const char *init)
 {
-    return new_param(g, name, xl_type_tensor(g->m, XL_F32, dims), init);
+    return new_param(g, name, xl_type_tensor(g->m, XL_F32, dims), dims.n >= 2, init);
+}
+
+xl_tensor xl_param_rows(xl_graph *g, const char *name, xl_dims dims, const char *init)
+{
+    return new_param(g, name, xl_type_tensor(g->m, XL_F32, dims), dims.n >= 3, init);
 }
 
 void xl_graph_compute(xl_graph *g, const char *dtype)

@@ -16,6 +16,7 @@ typedef struct {
     xl_value arg;                        /* in the graph's function */
     enum { XL_INIT_CONST, XL_INIT_NORMAL, XL_INIT_UNIFORM } init;
     double scale;
+    bool matrix;                         /* two dimensions or more (not counting that of a scan): decays, and is used as g->compute */
 } xl_param_info;
 
 typedef struct { xl_str name; const xl_type *type; xl_value arg; } xl_input_info;
@@ -54,6 +55,7 @@ static inline const xl_type *xl_graph_type(const xl_graph *g, xl_tensor t) { ret
 /* The same as the public ones, by numbers. */
 xl_tensor xl_input_dims(xl_graph *g, const char *name, xl_dtype d, xl_dims dims);
 xl_tensor xl_param_dims(xl_graph *g, const char *name, xl_dims dims, const char *init); /* f32; used as g->compute */
+xl_tensor xl_param_rows(xl_graph *g, const char *name, xl_dims dims, const char *init); /* the first dimension is that of a scan */
 xl_tensor xl_reshape_dims(xl_graph *g, xl_tensor a, xl_dims dims);
 xl_tensor xl_transpose_dims(xl_graph *g, xl_tensor a, xl_dims perm);
 xl_tensor xl_broadcast_dims(xl_graph *g, xl_tensor a, xl_dims dims);

@@ -255,7 +255,7 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
         xl_value nm = add(&o, mul(&o, m[i], b1), mul(&o, g1, c1)), nv = add(&o, mul(&o, v[i], b2), mul(&o, mul(&o, g1, g1), c2));
         xl_value den = add(&o, xl_em_unary(&o.e, XL_OP_SQRT, mul(&o, nv, r2)), o.hyper[XL_HYPER_EPS]);
         xl_value upd = mul(&o, dvd(&o, mul(&o, nm, r1), den), lr);
-        if (info[i]->type->rank >= 2)
+        if (info[i]->matrix)
             upd = add(&o, upd, mul(&o, p[i], decay));
         xl_value np = sub(&o, p[i], upd), keep = xl_em_spread(&o.e, fin, dims);
         ret[i] = xl_em_select(&o.e, keep, np, p[i]);

@@ -1,0 +1,312 @@
+#include "train/blocks.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* In the first pass over a unit its parameters are made; in the second, inside the scan, the same calls in the same order read
+ * them. That keeps one description of a block. */
+xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const char *init)
+{
+    xl_graph *g = b->g;
+    if (g->err)
+        return XL_NO_TENSOR;
+    if (b->making) {
+        char full[160];
+        int64_t d[XL_MOST_DIMS];
+        if (b->nmade == XL_MOST_MADE)
+            return xl_graph_fail(g, "a unit with more than %d parameters", XL_MOST_MADE);
+        snprintf(full, sizeof full, "%s.%s", b->prefix, name);
+        d[0] = b->rows;
+        memcpy(d + 1, dims.p, dims.n * sizeof *d);
+        b->made[b->nmade++] = xl_param_rows(g, full, (xl_dims){ d, dims.n + 1 }, init);
+        return XL_NO_TENSOR;
+    }
+    xl_tensor all = b->made[b->at++];
+    if (b->turn.id != UINT32_MAX)
+        return xl_row(g, all, b->turn);
+    return xl_reshape_dims(g, xl_slice(g, all, 0, b->row, b->row + 1), dims);
+}
+
+#define PARAM(name, init, ...) xl_block_param(b, name, XL_DIMS(__VA_ARGS__), init)
+
+static const char *scaled(char out[32], double by)
+{
+    snprintf(out, 32, "normal %.9g", by);
+    return out;
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------------------ */
+/* Rotary positions: pairs (i, i + half) turn by position * base^(-i/half). x [batch, time, heads, size]. */
+static xl_tensor rope(xl_blocks *b, xl_tensor x)
+{
+    xl_graph *g = b->g;
+    int64_t size = xl_dim(g, x, 3), half = size / 2;
+    xl_dtype d = g->err ? XL_F32 : xl_graph_type(g, x)->dtype;
+    xl_tensor i = xl_iota_of(g, XL_F32, XL_DIMS(half), 0);
+    xl_tensor freq = xl_exp(g, xl_scale(g, i, -log(b->c->rope_base) / (double)half));
+    xl_tensor pos = xl_reshape_dims(g, xl_cast_to(g, b->positions, XL_F32), XL_DIMS(b->batch, b->time, 1, 1));
+    xl_tensor angle = xl_mul(g, pos, freq), c = xl_cos(g, angle), s = xl_sin(g, angle);
+    xl_tensor f = xl_cast_to(g, x, XL_F32), p = xl_slice(g, f, 3, 0, half), q = xl_slice(g, f, 3, half, size);
+    xl_tensor turned[2] = { xl_sub(g, xl_mul(g, p, c), xl_mul(g, q, s)), xl_add(g, xl_mul(g, q, c), xl_mul(g, p, s)) };
+    return xl_cast_to(g, xl_concat(g, turned, 2, 3), d);
+}
+
+static xl_tensor attention(xl_blocks *b, xl_tensor x)
+{
+    xl_graph *g = b->g;
+    const xl_model *c = b->c;
+    char s1[32], s2[32];
+    int64_t B = b->batch, T = b->time, D = c->dim, H = c->heads, G = c->kv_heads ? c->kv_heads : H, S = D / H, R = H / G;
+    xl_tensor gain = PARAM("norm", "ones", D);
+    xl_tensor wq = PARAM("wq", scaled(s1, 1 / sqrt((double)D)), D, H * S), wk = PARAM("wk", s1, D, G * S), wv = PARAM("wv", s1, D, G * S);
+    xl_tensor wo = PARAM("wo", scaled(s2, 0.5 / sqrt((double)(H * S))), H * S, D);
+    if (b->making)
+        return x;
+    xl_tensor n = xl_rmsnorm(g, x, gain);
+    xl_tensor q = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wq), XL_DIMS(B, T, H, S)));
+    xl_tensor k = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wk), XL_DIMS(B, T, G, S)));
+    xl_tensor v = xl_reshape_dims(g, xl_matmul(g, n, wv), XL_DIMS(B, T, G, S));
+    /* heads of one group share keys and values: they are rows of one product */
+    q = xl_transpose_dims(g, xl_reshape_dims(g, q, XL_DIMS(B, T, G, R, S)), XL_DIMS(0, 2, 3, 1, 4));
+    q = xl_reshape_dims(g, q, XL_DIMS(B, G, R * T, S));
+    k = xl_transpose_dims(g, k, XL_DIMS(0, 2, 1, 3));
+    v = xl_transpose_dims(g, v, XL_DIMS(0, 2, 1, 3));
+    xl_dims bg = XL_DIMS(0, 1);
+    xl_tensor scores = xl_scale(g, xl_dot_dims(g, q, k, bg, bg, XL_DIMS(3), XL_DIMS(3), XL_F32), 1 / sqrt((double)S));
+    scores = xl_reshape_dims(g, scores, XL_DIMS(B, G, R, T, T));
+    xl_tensor mask = xl_reshape_dims(g, b->mask, XL_DIMS(B, 1, 1, T, T));
+    scores = xl_where(g, mask, scores, xl_const_of(g, XL_F32, XL_NO_DIMS, -1e30));
+    xl_tensor p = xl_cast_to(g, xl_softmax(g, scores), g->compute);
+    p = xl_reshape_dims(g, p, XL_DIMS(B, G, R * T, T));
+    xl_tensor o = xl_reshape_dims(g, xl_matmul(g, p, v), XL_DIMS(B, G, R, T, S));
+    o = xl_reshape_dims(g, xl_transpose_dims(g, o, XL_DIMS(0, 3, 1, 2, 4)), XL_DIMS(B, T, H * S));
+    return xl_add(g, x, xl_matmul(g, o, wo));
+}
+
+static int64_t ffn_size(const xl_model *c) { return c->ffn ? c->ffn : (c->dim * 8 / 3 + 31) / 32 * 32; }
+
+static xl_tensor swiglu(xl_blocks *b, xl_tensor x)
+{
+    xl_graph *g = b->g;
+    char s1[32], s2[32];
+    int64_t D = b->c->dim, F = ffn_size(b->c);
+    xl_tensor gain = PARAM("ffn_norm", "ones", D);
+    xl_tensor gate = PARAM("gate", scaled(s1, 1 / sqrt((double)D)), D, F), up = PARAM("up", s1, D, F);
+    xl_tensor down = PARAM("down", scaled(s2, 0.5 / sqrt((double)F)), F, D);
+    if (b->making)
+        return x;
+    xl_tensor n = xl_rmsnorm(g, x, gain);
+    xl_tensor h = xl_mul(g, xl_silu(g, xl_matmul(g, n, gate)), xl_matmul(g, n, up));
+    return xl_add(g, x, xl_matmul(g, h, down));
+}
+
+/* ---- state space ---------------------------------------------------------------------------------------------------- */
+/* A short causal convolution over time, one filter per channel, that does not look across documents. */
+static xl_tensor short_conv(xl_blocks *b, xl_tensor x, xl_tensor w, int64_t width)
+{
+    xl_graph *g = b->g;
+    xl_tensor sum = XL_NO_TENSOR;
+    for (int64_t i = 0; i < width; i++) {
+        xl_tensor tap = xl_slice(g, w, 0, i, i + 1), at = i ? xl_shift(g, x, 1, i, 0) : x;
+        if (i) {                                             /* only from the same document */
+            xl_tensor same = xl_compare(g, b->segments, "==", xl_shift(g, b->segments, 1, i, -1));
+            at = xl_where(g, xl_reshape_dims(g, same, XL_DIMS(b->batch, b->time, 1)), at, xl_const_of(g, XL_F32, XL_NO_DIMS, 0));
+        }
+        xl_tensor part = xl_mul(g, at, tap);
+        sum = i ? xl_add(g, sum, part) : part;
+    }
+    return sum;
+}
+
+/* h_t = a_t h_(t-1) + B_t (d_t x_t), y_t = C_t h_t, with a_t = exp(-d_t A) per head. In chunks of length Q: inside a chunk the
+ * whole map from x to y is a masked product of C, B and the decays; between chunks the states travel by a product with the decays
+ * of whole chunks. All in f32. A document's first token does not see what came before: its decay is zero, in logarithms a
+ * number so low that its exponential is. */
+static xl_tensor state_space(xl_blocks *b, xl_tensor x)
+{
+    xl_graph *g = b->g;
+    const xl_model *c = b->c;
+    char s1[32], s2[32];
+    int64_t B = b->batch, T = b->time, D = c->dim, E = 2 * D, H = c->heads, P = E / H, N = c->state;
+    int64_t Q = c->chunk < T ? c->chunk : T;
+    while (T % Q)
+        Q--;
+    int64_t C = T / Q;
+    xl_tensor gain = PARAM("norm", "ones", D);
+    scaled(s1, 1 / sqrt((double)D));
+    xl_tensor win = PARAM("win", s1, D, 2 * E), wbc = PARAM("wbc", s1, D, 2 * N), wdt = PARAM("wdt", s1, D, H);
+    xl_tensor conv = PARAM("conv", "normal 0.5", 4, E), dt_bias = PARAM("dt_bias", "const -2", H), a_log = PARAM("a_log", "const 0", H);
+    xl_tensor skip = PARAM("skip", "ones", H), onorm = PARAM("out_norm", "ones", E);
+    xl_tensor wout = PARAM("wout", scaled(s2, 0.5 / sqrt((double)E)), E, D);
+    if (b->making)
+        return x;
+    xl_tensor n = xl_rmsnorm(g, x, gain), zx = xl_matmul(g, n, win);
+    xl_tensor z = xl_slice(g, zx, 2, 0, E), u = xl_cast_to(g, xl_slice(g, zx, 2, E, 2 * E), XL_F32);
+    u = xl_silu(g, short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4));
+    xl_tensor bc = xl_cast_to(g, xl_matmul(g, n, wbc), XL_F32);
+    xl_tensor Bm = xl_reshape_dims(g, xl_slice(g, bc, 2, 0, N), XL_DIMS(B, C, Q, N)), Cm = xl_reshape_dims(g, xl_slice(g, bc, 2, N, 2 * N), XL_DIMS(B, C, Q, N));
+    xl_tensor dt = xl_softplus(g, xl_add(g, xl_cast_to(g, xl_matmul(g, n, wdt), XL_F32), dt_bias));       /* [B,T,H] */
+    xl_tensor la = xl_neg(g, xl_mul(g, dt, xl_exp(g, a_log)));                                            /* log a_t */
+    la = xl_where(g, xl_compare(g, b->fresh, ">", xl_const_of(g, XL_F32, XL_NO_DIMS, 0.5)), la, xl_const_of(g, XL_F32, XL_NO_DIMS, -1e4));
+    xl_tensor xd = xl_mul(g, xl_reshape_dims(g, u, XL_DIMS(B, T, H, P)), xl_reshape_dims(g, dt, XL_DIMS(B, T, H, 1)));
+    xd = xl_transpose_dims(g, xl_reshape_dims(g, xd, XL_DIMS(B, C, Q, H, P)), XL_DIMS(0, 1, 3, 2, 4));    /* [B,C,H,Q,P] */
+    la = xl_transpose_dims(g, xl_reshape_dims(g, la, XL_DIMS(B, C, Q, H)), XL_DIMS(0, 1, 3, 2));          /* [B,C,H,Q] */
+    xl_tensor cum = xl_cumsum(g, la, 3);
+    xl_tensor last = xl_slice(g, cum, 3, Q - 1, Q);                                                       /* [B,C,H,1] */
+    xl_tensor zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
+    /* inside a chunk: from s to t <= s decays by exp(cum_t - cum_s) */
+    xl_tensor it = xl_iota_of(g, XL_I32, XL_DIMS(Q, Q), 0), is = xl_iota_of(g, XL_I32, XL_DIMS(Q, Q), 1);
+    xl_tensor low = xl_compare(g, it, ">=", is);
+    xl_tensor diff = xl_sub(g, xl_reshape_dims(g, cum, XL_DIMS(B, C, H, Q, 1)), xl_reshape_dims(g, cum, XL_DIMS(B, C, H, 1, Q)));
+    xl_tensor L = xl_where(g, low, xl_exp(g, xl_where(g, low, diff, zero)), zero);                         /* [B,C,H,Q,Q] */
+    xl_dims bc2 = XL_DIMS(0, 1);
+    xl_tensor CB = xl_dot_dims(g, Cm, Bm, bc2, bc2, XL_DIMS(3), XL_DIMS(3), XL_F32);                       /* [B,C,Q,Q] */
+    xl_tensor M = xl_mul(g, L, xl_reshape_dims(g, CB, XL_DIMS(B, C, 1, Q, Q)));
+    xl_tensor y = xl_matmul(g, M, xd);                                                                    /* [B,C,H,Q,P] */
+    if (C > 1) {
+        /* what each chunk leaves behind: sum over s of exp(last - cum_s) B_s x_s, [B,C,H,N,P] */
+        xl_tensor left = xl_exp(g, xl_sub(g, last, cum));
+        xl_tensor xw = xl_mul(g, xd, xl_reshape_dims(g, left, XL_DIMS(B, C, H, Q, 1)));
+        xl_tensor st = xl_dot_dims(g, Bm, xw, bc2, bc2, XL_DIMS(2), XL_DIMS(3), XL_F32);                   /* [B,C,N,H,P] */
+        st = xl_reshape_dims(g, st, XL_DIMS(B, C, N * H * P));
+        /* the state before chunk i is the sum over j < i of exp(total_(j+1) + ... + total_(i-1)) times what j left */
+        xl_tensor tot = xl_transpose_dims(g, xl_reshape_dims(g, last, XL_DIMS(B, C, H)), XL_DIMS(0, 2, 1)); /* [B,H,C] */
+        xl_tensor run = xl_cumsum(g, tot, 2), before = xl_sub(g, run, tot);
+        xl_tensor ic = xl_iota_of(g, XL_I32, XL_DIMS(C, C), 0), jc = xl_iota_of(g, XL_I32, XL_DIMS(C, C), 1), past = xl_compare(g, ic, ">", jc);
+        xl_tensor gap = xl_sub(g, xl_reshape_dims(g, before, XL_DIMS(B, H, C, 1)), xl_reshape_dims(g, run, XL_DIMS(B, H, 1, C)));
+        xl_tensor W = xl_where(g, past, xl_exp(g, xl_where(g, past, gap, zero)), zero);                    /* [B,H,C,C] */
+        st = xl_transpose_dims(g, xl_reshape_dims(g, st, XL_DIMS(B, C, N, H, P)), XL_DIMS(0, 3, 1, 2, 4));
+        xl_tensor in = xl_matmul(g, W, xl_reshape_dims(g, st, XL_DIMS(B, H, C, N * P)));                   /* [B,H,C,N*P] */
+        in = xl_transpose_dims(g, xl_reshape_dims(g, in, XL_DIMS(B, H, C, N, P)), XL_DIMS(0, 2, 1, 3, 4)); /* [B,C,H,N,P] */
+        /* read at t with decay exp(cum_t) */
+        xl_tensor Ch = xl_mul(g, xl_reshape_dims(g, Cm, XL_DIMS(B, C, 1, Q, N)), xl_reshape_dims(g, xl_exp(g, cum), XL_DIMS(B, C, H, Q, 1)));
+        y = xl_add(g, y, xl_matmul(g, Ch, in));
+    }
+    y = xl_reshape_dims(g, xl_transpose_dims(g, y, XL_DIMS(0, 1, 3, 2, 4)), XL_DIMS(B, T, H, P));
+    y = xl_add(g, y, xl_mul(g, xl_reshape_dims(g, u, XL_DIMS(B, T, H, P)), xl_reshape_dims(g, skip, XL_DIMS(H, 1))));
+    y = xl_mul(g, xl_reshape_dims(g, y, XL_DIMS(B, T, E)), xl_silu(g, xl_cast_to(g, z, XL_F32)));
+    return xl_add(g, x, xl_matmul(g, xl_cast_to(g, xl_rmsnorm(g, y, onorm), g->compute), wout));
+}
+
+/* ---- recurrence ----------------------------------------------------------------------------------------------------- */
+/* h_t = a_t h_(t-1) + sqrt(1 - a_t^2) (i_t x_t), a_t = exp(-8 softplus(lambda) r_t), r and i gates of the input. All turns at
+ * once by doubling: log T elementwise steps. */
+static xl_tensor recurrence(xl_blocks *b, xl_tensor x)
+{
+    xl_graph *g = b->g;
+    char s1[32], s2[32];
+    int64_t D = b->c->dim, T = b->time;
+    xl_tensor gain = PARAM("norm", "ones", D);
+    scaled(s1, 1 / sqrt((double)D));
+    xl_tensor wx = PARAM("wx", s1, D, D), wg = PARAM("wg", s1, D, D), wr = PARAM("wr", s1, D, D), wi = PARAM("wi", s1, D, D);
+    xl_tensor conv = PARAM("conv", "normal 0.5", 4, D), lambda = PARAM("lambda", "const -3", D);
+    xl_tensor wo = PARAM("wo", scaled(s2, 0.5 / sqrt((double)D)), D, D);
+    if (b->making)
+        return x;
+    xl_tensor n = xl_rmsnorm(g, x, gain), u = xl_cast_to(g, xl_matmul(g, n, wx), XL_F32);
+    u = short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4);
+    xl_tensor r = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wr), XL_F32)), i = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wi), XL_F32));
+    xl_tensor la = xl_mul(g, r, xl_scale(g, xl_softplus(g, lambda), -8)), a = xl_exp(g, la);
+    xl_tensor room = xl_sqrt(g, xl_offset(g, xl_neg(g, xl_exp(g, xl_scale(g, la, 2))), 1 + 1e-6));
+    xl_tensor h = xl_mul(g, xl_mul(g, room, i), u);
+    a = xl_mul(g, a, b->fresh);                              /* nothing from another document */
+    for (int64_t by = 1; by < T && !g->err; by *= 2) {
+        h = xl_add(g, h, xl_mul(g, a, xl_shift(g, h, 1, by, 0)));
+        if (by * 2 < T)
+            a = xl_mul(g, a, xl_shift(g, a, 1, by, 0));
+    }
+    xl_tensor out = xl_mul(g, h, xl_gelu(g, xl_cast_to(g, xl_matmul(g, n, wg), XL_F32)));
+    return xl_add(g, x, xl_matmul(g, xl_cast_to(g, out, g->compute), wo));
+}
+
+/* ---- experts -------------------------------------------------------------------------------------------------------- */
+/* Each token goes to its top_k experts, if there is room: an expert has `slots` places, given in the order of the tokens. Tokens
+ * are brought to the places by a gather and back by another; shapes depend on nothing but the configuration. */
+static xl_tensor experts(xl_blocks *b, xl_tensor x)
+{
+    xl_graph *g = b->g;
+    const xl_model *c = b->c;
+    char s1[32], s2[32];
+    int64_t B = b->batch, T = b->time, D = c->dim, X = c->experts, K = c->top_k, F = ffn_size(c), n = B * T;
+    int64_t slots = (int64_t)ceil((double)(n * K) / (double)X * c->capacity);
+    slots = slots < 1 ? 1 : slots > n ? n : slots;
+    xl_tensor gain = PARAM("ffn_norm", "ones", D);
+    xl_tensor router = PARAM("router", scaled(s1, 1 / sqrt((double)D)), D, X);
+    xl_tensor gate = PARAM("gate", s1, X, D, F), up = PARAM("up", s1, X, D, F), down = PARAM("down", scaled(s2, 0.5 / sqrt((double)F)), X, F, D);
+    if (b->making)
+        return x;
+    xl_tensor h = xl_reshape_dims(g, xl_rmsnorm(g, x, gain), XL_DIMS(n, D));
+    xl_tensor probs = xl_softmax(g, xl_matmul(g, xl_cast_to(g, h, XL_F32), xl_cast_to(g, router, XL_F32)));   /* [n,X] */
+    xl_tensor ids = xl_iota_of(g, XL_I32, XL_DIMS(n, X), 1), zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0), one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);
+    xl_tensor left = probs, valid = xl_reshape_dims(g, b->valid, XL_DIMS(n, 1));
+    xl_tensor used = xl_const_of(g, XL_F32, XL_DIMS(1, X), 0), place[16], weight[16], fits[16], share = XL_NO_TENSOR, sum = XL_NO_TENSOR;
+    for (int64_t k = 0; k < K; k++) {
+        /* the largest that is left; of equal ones the first */
+        xl_tensor top = xl_keep(g, xl_max(g, xl_stop_gradient(g, left), "[1]"), left, "[1]");
+        xl_tensor is = xl_compare(g, xl_stop_gradient(g, left), ">=", top);
+        xl_tensor big = xl_cast_to(g, xl_where(g, is, ids, xl_const_of(g, XL_I32, XL_NO_DIMS, (double)X)), XL_F32);
+        xl_tensor pick = xl_neg(g, xl_max(g, xl_neg(g, big), "[1]"));                                          /* [n] */
+        xl_tensor hot = xl_where(g, xl_compare(g, xl_cast_to(g, ids, XL_F32), "==", xl_reshape_dims(g, pick, XL_DIMS(n, 1))), one, zero);
+        weight[k] = xl_sum(g, xl_mul(g, probs, hot), "[1]");                                                   /* [n] */
+        sum = k ? xl_add(g, sum, weight[k]) : weight[k];
+        left = xl_where(g, xl_compare(g, hot, ">", zero), xl_const_of(g, XL_F32, XL_NO_DIMS, -1), left);
+        hot = xl_mul(g, hot, valid);                                                                           /* padding takes no place */
+        xl_tensor order = xl_add(g, xl_sub(g, xl_cumsum(g, hot, 0), hot), used);                               /* how many came before */
+        xl_tensor pos = xl_sum(g, xl_mul(g, order, hot), "[1]"), went = xl_sum(g, hot, "[1]");
+        used = xl_add(g, used, xl_keep(g, xl_sum(g, hot, "[0]"), hot, "[0]"));
+        share = k ? xl_add(g, share, xl_sum(g, hot, "[0]")) : xl_sum(g, hot, "[0]");
+        fits[k] = xl_mul(g, went, xl_where(g, xl_compare(g, pos, "<", xl_const_of(g, XL_F32, XL_NO_DIMS, (double)slots)), one, zero));
+        xl_tensor at = xl_add(g, xl_scale(g, pick, (double)slots), pos);
+        /* what does not fit goes to one place more, that is thrown away */
+        place[k] = xl_cast_to(g, xl_where(g, xl_compare(g, fits[k], ">", zero), at, xl_const_of(g, XL_F32, XL_NO_DIMS, (double)(X * slots))), XL_I32);
+    }
+    if (g->err)
+        return XL_NO_TENSOR;
+    /* which token sits at each place: a scatter of token numbers, which has no gradient and needs none */
+    xl_tensor who[16], where[16];
+    for (int64_t k = 0; k < K; k++) {
+        who[k] = xl_iota_of(g, XL_I32, XL_DIMS(n), 0);
+        where[k] = place[k];
+    }
+    xl_tensor all_who = xl_concat(g, who, (int)K, 0), all_where = xl_reshape_dims(g, xl_concat(g, where, (int)K, 0), XL_DIMS(n * K, 1));
+    if (g->err)
+        return XL_NO_TENSOR;
+    xl_value seats = xl_em_splat(&g->e, xl_type_tensor(g->m, XL_I32, XL_DIMS(X * slots + 1)), (double)n);
+    static const int64_t zero_dim = 0;
+    xl_b_scatter_dims sd = { .inserted = { &zero_dim, 1 }, .map = { &zero_dim, 1 }, .vector_dim = 1 };
+    seats = xl_b_scatter(&g->e, seats, xl_val_of(all_where), xl_val_of(all_who), &sd, XL_OP_MINIMUM);
+    xl_tensor seat = xl_slice(g, xl_tensor_of(seats), 0, 0, X * slots);
+    /* an empty seat reads a row of zeros behind the last token */
+    xl_tensor padded[2] = { h, xl_const_of(g, g->err ? XL_F32 : xl_graph_type(g, h)->dtype, XL_DIMS(1, D), 0) };
+    xl_tensor in = xl_reshape_dims(g, xl_gather_rows(g, xl_concat(g, padded, 2, 0), seat), XL_DIMS(X, slots, D));
+    xl_tensor act = xl_mul(g, xl_silu(g, xl_matmul(g, in, gate)), xl_matmul(g, in, up));
+    xl_tensor out = xl_reshape_dims(g, xl_matmul(g, act, down), XL_DIMS(X * slots, D));
+    xl_tensor back[2] = { out, xl_const_of(g, g->err ? XL_F32 : xl_graph_type(g, out)->dtype, XL_DIMS(1, D), 0) };
+    out = xl_concat(g, back, 2, 0);
+    xl_tensor y = XL_NO_TENSOR, dropped = XL_NO_TENSOR;
+    for (int64_t k = 0; k < K; k++) {
+        xl_tensor w = xl_mul(g, xl_div(g, weight[k], sum), fits[k]);
+        xl_tensor part = xl_mul(g, xl_cast_to(g, xl_gather_rows(g, out, place[k]), XL_F32), xl_reshape_dims(g, w, XL_DIMS(n, 1)));
+        y = k ? xl_add(g, y, part) : part;
+        xl_tensor lost = xl_sub(g, xl_sum(g, b->valid, NULL), xl_sum(g, fits[k], NULL));
+        dropped = k ? xl_add(g, dropped, lost) : lost;
+    }
+    /* balance: X times the sum over experts of (share of tokens) times (mean probability); 1 when even */
+    xl_tensor count = xl_maximum(g, xl_sum(g, b->valid, NULL), one);
+    xl_tensor mean_p = xl_div(g, xl_sum(g, xl_mul(g, probs, valid), "[0]"), count);
+    xl_tensor frac = xl_div(g, share, xl_scale(g, count, (double)K));
+    b->balance = xl_add(g, b->balance, xl_scale(g, xl_sum(g, xl_mul(g, xl_stop_gradient(g, frac), mean_p), NULL), (double)X));
+    b->dropped = xl_add(g, b->dropped, dropped);
+    return xl_add(g, x, xl_cast_to(g, xl_reshape_dims(g, y, XL_DIMS(B, T, D)), g->err ? XL_F32 : xl_graph_type(g, x)->dtype));
+}
+
+xl_tensor xl_block(xl_blocks *b, char kind, xl_tensor x)
+{
+    switch (kind) {
+    case 'A': return swiglu(b, attention(b, x));
+    case 'M': return state_space(b, x);
+    case 'E': return experts(b, attention(b, x));
+    case 'R': return swiglu(b, recurrence(b, x));
+    default: return xl_graph_fail(b->g, "no block is called '%c'; there are A, M, E, R", kind);
+    }
+}

@@ -1,0 +1,31 @@
+/* src/train/blocks.h: the blocks of model.h. Each takes x [batch, time, dim] and gives the same shape, residual included. */
+#ifndef XL_TRAIN_BLOCKS_H
+#define XL_TRAIN_BLOCKS_H
+
+#include "train/model.h"
+
+typedef struct {
+    xl_graph *g;
+    const xl_model *c;
+    int64_t batch, time;
+    xl_tensor segments, positions;               /* i32[batch, time] */
+    xl_tensor mask;                              /* i1[batch, time, time]: may look there */
+    xl_tensor fresh;                             /* f32[batch, time, 1]: 0 at the first token of a document, else 1 */
+    xl_tensor valid;                             /* f32[batch, time] */
+    /* Parameters of the block at work: made once, with a row per turn of the scan, then read by row. */
+    const char *prefix;
+    int64_t rows;
+    bool making;
+    xl_tensor turn;                              /* of the scan at work, or XL_NO_TENSOR: row `row` then */
+    int64_t row;
+    xl_tensor *made;                             /* in the order in which the blocks ask */
+    int nmade, at;
+    xl_tensor balance, dropped;                  /* sums over the E blocks so far, f32[] */
+} xl_blocks;
+
+/* A parameter of the block at work. */
+xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const char *init);
+xl_tensor xl_block(xl_blocks *b, char kind, xl_tensor x);
+enum { XL_MOST_MADE = 1024 };
+
+#endif

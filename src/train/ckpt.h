@@ -1,0 +1,28 @@
+/* src/train/ckpt.h
+ * Checkpoints of a trainer: parameters under their names, moments as "adamw.m.NAME" and "adamw.v.NAME", the counters, and in the
+ * metadata where the run stood. Taking one waits for the device and copies to the host; writing happens in a thread. */
+#ifndef XL_TRAIN_CKPT_H
+#define XL_TRAIN_CKPT_H
+
+#include "train/trainer.h"
+
+typedef struct { int64_t batches; uint64_t seed; } xl_progress;  /* of the data: how many batches were used */
+
+/* Gives a name to a tensor set of the trainer: shared by save and load. */
+xl_error *xl_ckpt_save(xl_trainer *t, const char *path, const xl_progress *where) XL_MUST_USE;
+/* Into the live buffers: each new one lies where the old one lay. A tensor that is missing or of another shape is named, and nothing
+ * is changed. where may be NULL. */
+xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where) XL_MUST_USE;
+
+/* Saves in the background, one at a time; keeps the last `keep` of the folder. */
+typedef struct xl_saver xl_saver;
+xl_error *xl_saver_open(const char *dir, int64_t keep, xl_saver **out) XL_MUST_USE;
+/* Waits for the one before. The error, if there is one, is that of the one before: training goes on without it. */
+xl_error *xl_saver_save(xl_saver *s, xl_trainer *t, int64_t step, const xl_progress *where) XL_MUST_USE;
+xl_error *xl_saver_wait(xl_saver *s) XL_MUST_USE;
+xl_error *xl_saver_close(xl_saver *s) XL_MUST_USE;            /* waits */
+int64_t xl_saver_last(xl_saver *s);                           /* the step of the last that was written; -1: none */
+/* The newest checkpoint in a folder that can be read; NULL if there is none. */
+xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *step) XL_MUST_USE;
+
+#endif

@@ -1,0 +1,235 @@
+#include "train/config.h"
+
+#include <stddef.h>
+
+#include "base/file.h"
+#include "base/yaml.h"
+
+typedef enum { STR, INT, NUM, BOOL, INTS } kind;
+typedef struct { const char *key; kind k; size_t at; } row;
+#define AT(field) offsetof(xl_config, field)
+
+static const row rows[] = {
+    { "name", STR, AT(name) }, { "device", STR, AT(device) }, { "runs", STR, AT(runs) }, { "cache", STR, AT(cache) },
+    { "seed", INT, AT(seed) },
+    { "model.pattern", STR, AT(model.pattern) }, { "model.vocab", INT, AT(model.vocab) }, { "model.dim", INT, AT(model.dim) },
+    { "model.heads", INT, AT(model.heads) }, { "model.kv_heads", INT, AT(model.kv_heads) }, { "model.ffn", INT, AT(model.ffn) },
+    { "model.state", INT, AT(model.state) }, { "model.chunk", INT, AT(model.chunk) }, { "model.experts", INT, AT(model.experts) },
+    { "model.top_k", INT, AT(model.top_k) }, { "model.capacity", NUM, AT(model.capacity) }, { "model.balance", NUM, AT(model.balance) },
+    { "model.rope_base", NUM, AT(model.rope_base) }, { "model.scan", BOOL, AT(model.scan) }, { "model.remat", BOOL, AT(model.remat) },
+    { "model.compute", STR, AT(model.compute) },
+    { "data.train", STR, AT(data.train) }, { "data.valid", STR, AT(data.valid) }, { "data.format", STR, AT(data.format) },
+    { "data.batch", INT, AT(data.batch) }, { "data.time", INT, AT(data.time) }, { "data.buckets", INTS, AT(data.buckets) },
+    { "data.pack", BOOL, AT(data.pack) }, { "data.end", INT, AT(data.end) },
+    { "optimizer.lr", NUM, AT(opt.lr) }, { "optimizer.min_lr", NUM, AT(opt.min_lr) }, { "optimizer.schedule", STR, AT(opt.schedule) },
+    { "optimizer.warmup", INT, AT(opt.warmup) }, { "optimizer.beta1", NUM, AT(opt.beta1) }, { "optimizer.beta2", NUM, AT(opt.beta2) },
+    { "optimizer.eps", NUM, AT(opt.eps) }, { "optimizer.decay", NUM, AT(opt.decay) }, { "optimizer.clip", NUM, AT(opt.clip) },
+    { "optimizer.bake_lr", BOOL, AT(bake_lr) },
+    { "train.steps", INT, AT(steps) }, { "train.log_every", INT, AT(log_every) }, { "train.eval_every", INT, AT(eval_every) },
+    { "train.eval_batches", INT, AT(eval_batches) }, { "train.save_every", INT, AT(save_every) }, { "train.keep", INT, AT(keep) },
+    { "train.warmup_steps", INT, AT(warmup_steps) }, { "train.keep_for_backward", STR, AT(keep_for_backward) },
+};
+enum { NROW = sizeof rows / sizeof *rows };
+
+static xl_config defaults(void)
+{
+    xl_config c = { .name = "train", .runs = "runs", .seed = 1, .model = xl_model_default(), .opt = xl_adamw_default() };
+    c.data.format = "auto";
+    c.data.batch = 8;
+    c.data.time = 128;
+    c.data.end = -1;
+    c.opt.lr = 3e-3;
+    c.opt.schedule = "cosine";
+    c.opt.warmup = 20;
+    c.opt.beta2 = 0.95;
+    c.opt.decay = 0.1;
+    c.opt.clip = 1;
+    c.steps = 200;
+    c.log_every = 10;
+    c.eval_every = 100;
+    c.eval_batches = 8;
+    c.save_every = 100;
+    c.keep = 3;
+    c.warmup_steps = 10;
+    c.keep_for_backward = "carry";
+    return c;
+}
+
+static xl_error *ints(xl_config *c, xl_str v, const char *key)
+{
+    v = xl_str_trim(v);
+    if (v.n >= 2 && v.p[0] == '[' && v.p[v.n - 1] == ']')
+        v = (xl_str){ v.p + 1, v.n - 2 };
+    c->data.nbucket = 0;
+    while (v.n) {
+        int64_t i;
+        xl_str word = xl_str_trim(xl_str_cut(&v, ','));
+        if (!xl_str_i64(word, &i) || i < 1)
+            return XL_ERR(INVALID, "%s: \"%.*s\" is not a positive number", key, XL_FMT(word));
+        if (c->data.nbucket == XL_MOST_BUCKETS)
+            return XL_ERR(INVALID, "%s: more than %d", key, XL_MOST_BUCKETS);
+        if (c->data.nbucket && c->data.buckets[c->data.nbucket - 1] >= i)
+            return XL_ERR(INVALID, "%s must grow: %lld comes after %lld", key, (long long)i, (long long)c->data.buckets[c->data.nbucket - 1]);
+        c->data.buckets[c->data.nbucket++] = i;
+    }
+    return NULL;
+}
+
+static xl_error *unknown(xl_str key)
+{
+    const char *near = NULL;
+    size_t best = 5;
+    for (int i = 0; i < NROW; i++) {
+        /* a name given without its section counts as near */
+        const char *dot = strchr(rows[i].key, '.');
+        size_t d = xl_str_distance(key, xl_str_of(rows[i].key)), e = dot ? xl_str_distance(key, xl_str_of(dot + 1)) + 1 : d;
+        d = e < d ? e : d;
+        if (d < best)
+            best = d, near = rows[i].key;
+    }
+    return near ? XL_ERR(INVALID, "unknown key \"%.*s\"; did you mean \"%s\"?", XL_FMT(key), near)
+                : XL_ERR(INVALID, "unknown key \"%.*s\"; docs/train.md lists the keys", XL_FMT(key));
+}
+
+static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v)
+{
+    for (int i = 0; i < NROW; i++) {
+        if (!xl_str_is(key, rows[i].key))
+            continue;
+        char *at = (char *)c + rows[i].at;
+        int64_t n;
+        double f;
+        switch (rows[i].k) {
+        case STR:
+            *(const char **)(void *)at = v.n ? xl_str_c(a, v) : NULL;
+            return NULL;
+        case INT:
+            if (!xl_str_i64(v, &n))
+                return XL_ERR(INVALID, "%s: \"%.*s\" is not a whole number", rows[i].key, XL_FMT(v));
+            *(int64_t *)(void *)at = n;
+            return NULL;
+        case NUM:
+            if (!xl_str_f64(v, &f))
+                return XL_ERR(INVALID, "%s: \"%.*s\" is not a number", rows[i].key, XL_FMT(v));
+            *(double *)(void *)at = f;
+            return NULL;
+        case BOOL:
+            if (!xl_str_is(v, "true") && !xl_str_is(v, "false"))
+                return XL_ERR(INVALID, "%s: \"%.*s\" is neither true nor false", rows[i].key, XL_FMT(v));
+            *(bool *)(void *)at = v.p[0] == 't';
+            return NULL;
+        case INTS:
+            return ints(c, v, rows[i].key);
+        }
+    }
+    return unknown(key);
+}
+
+static xl_error *walk(xl_arena *a, xl_config *c, const xl_node *n, xl_str prefix)
+{
+    for (size_t i = 0; i < n->n; i++) {
+        const xl_node *k = n->kid[i];
+        xl_str key = prefix.n ? xl_strf(a, "%.*s.%.*s", XL_FMT(prefix), XL_FMT(k->key)) : k->key, v = k->s;
+        xl_error *err = NULL;
+        if (k->kind == XL_NODE_NULL)
+            continue;
+        if (k->kind == XL_NODE_MAP)
+            err = walk(a, c, k, key);
+        else {
+            if (k->kind == XL_NODE_LIST) {
+                xl_buf b = { 0 };
+                for (size_t j = 0; j < k->n; j++) {
+                    xl_buf_puts(&b, j ? "," : "");
+                    xl_buf_str(&b, k->kid[j]->s);
+                }
+                v = xl_str_dup(a, xl_buf_view(&b));
+                xl_buf_fini(&b);
+            }
+            err = set(a, c, key, v);
+            if (err)
+                err = xl_error_wrap(err, "%s:%u", k->file, k->line);
+        }
+        if (err)
+            return err;
+    }
+    return NULL;
+}
+
+bool xl_config_is_word(const char *arg)
+{
+    const char *eq = strchr(arg, '=');
+    return eq && eq != arg && arg[0] != '-' && !memchr(arg, '/', (size_t)(eq - arg));
+}
+
+static xl_error *check(const xl_config *c)
+{
+    xl_error *err = xl_model_check(&c->model);
+    if (err)
+        return err;
+    if (!c->data.train)
+        return XL_ERR(INVALID, "data.train is not set: the file to train on");
+    if (c->data.batch < 1 || c->data.time < 2)
+        return XL_ERR(INVALID, "data.batch %lld and data.time %lld: at least 1 and 2", (long long)c->data.batch, (long long)c->data.time);
+    if (c->steps < 1 || c->log_every < 1 || c->keep < 1 || c->eval_batches < 1 || c->eval_every < 0 || c->save_every < 0)
+        return XL_ERR(INVALID, "train.steps, log_every, eval_batches and keep must be positive");
+    if (strcmp(c->keep_for_backward, "carry") && strcmp(c->keep_for_backward, "dots"))
+        return XL_ERR(INVALID, "train.keep_for_backward is carry or dots");
+    return NULL;
+}
+
+xl_error *xl_config_read(xl_arena *a, const char *file, char *const *words, int n, xl_config *out)
+{
+    xl_error *err = NULL;
+    xl_config c = defaults();
+    if (file) {
+        xl_str text;
+        xl_node *root;
+        XL_DO(xl_file_read_max(a, file, XL_YAML_BYTES, &text));
+        XL_DO(xl_yaml_read(a, file, text, &root));
+        if (root->kind == XL_NODE_MAP)
+            XL_DO(walk(a, &c, root, (xl_str){ "" }));
+        else if (root->kind != XL_NODE_NULL) {
+            err = XL_ERR(INVALID, "%s: a configuration is a map of keys", file);
+            goto out;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        xl_str rest = xl_str_of(words[i]), key = xl_str_cut(&rest, '=');
+        XL_DO(set(a, &c, key, rest));
+    }
+    c.opt.steps = c.steps;
+    XL_DO(check(&c));
+    *out = c;
+out:
+    return err;
+}
+
+void xl_config_write(const xl_config *c, xl_buf *out)
+{
+    char section[32] = "";
+    for (int i = 0; i < NROW; i++) {
+        const char *dot = strchr(rows[i].key, '.'), *name = dot ? dot + 1 : rows[i].key;
+        const char *at = (const char *)c + rows[i].at;
+        if (dot && (strncmp(section, rows[i].key, (size_t)(dot - rows[i].key)) || section[dot - rows[i].key])) {
+            memcpy(section, rows[i].key, (size_t)(dot - rows[i].key));
+            section[dot - rows[i].key] = 0;
+            xl_buf_printf(out, "%s:\n", section);
+        }
+        const char *s = rows[i].k == STR ? *(const char *const *)(const void *)at : NULL;
+        if ((rows[i].k == STR && !s) || (rows[i].k == INTS && !c->data.nbucket))
+            continue;
+        xl_buf_printf(out, "%s%s: ", dot ? "  " : "", name);
+        switch (rows[i].k) {
+        case STR: xl_buf_printf(out, "\"%s\"\n", s); break;
+        case INT: xl_buf_printf(out, "%lld\n", (long long)*(const int64_t *)(const void *)at); break;
+        case NUM: xl_buf_printf(out, "%.17g\n", *(const double *)(const void *)at); break;
+        case BOOL: xl_buf_printf(out, "%s\n", *(const bool *)(const void *)at ? "true" : "false"); break;
+        case INTS:
+            xl_buf_puts(out, "[");
+            for (int k = 0; k < c->data.nbucket; k++)
+                xl_buf_printf(out, k ? ", %lld" : "%lld", (long long)c->data.buckets[k]);
+            xl_buf_puts(out, "]\n");
+            break;
+        }
+    }
+}

@@ -1,0 +1,32 @@
+/* src/train/config.h
+ * The configuration of a run: a YAML file, then key=value words that win over it. Every key is one row of the table in config.c. */
+#ifndef XL_TRAIN_CONFIG_H
+#define XL_TRAIN_CONFIG_H
+
+#include "train/model.h"
+
+enum { XL_MOST_BUCKETS = 16 };
+typedef struct {
+    const char *name, *device, *runs, *cache; /* device NULL: the best that is here; cache "none": none */
+    int64_t seed;
+    xl_model model;
+    struct {
+        const char *train, *valid;            /* files; valid NULL: the last tenth of train */
+        const char *format;                   /* auto, bytes, lines, nanogpt, llmc */
+        int64_t batch, time, buckets[XL_MOST_BUCKETS];
+        int nbucket;                          /* 0: one, of `time` */
+        bool pack;                            /* lines: several documents in a row, with segments */
+        int64_t end;                          /* a token that ends a document; -1: none */
+    } data;
+    xl_adamw opt;
+    int64_t steps, log_every, eval_every, eval_batches, save_every, keep, warmup_steps;
+    bool bake_lr;                             /* a mistake on purpose, to see it caught */
+    const char *keep_for_backward;            /* carry, dots */
+} xl_config;
+
+/* `file` NULL: only the words. Strings live in the arena. */
+xl_error *xl_config_read(xl_arena *a, const char *file, char *const *words, int n, xl_config *out) XL_MUST_USE;
+void xl_config_write(const xl_config *c, xl_buf *out);                /* as YAML, every key */
+bool xl_config_is_word(const char *arg);                              /* has the form key=value */
+
+#endif

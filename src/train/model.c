@@ -1,0 +1,214 @@
+#include "train/model.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "train/blocks.h"
+
+xl_model xl_model_default(void)
+{
+    return (xl_model){ .pattern = "AMER*2", .vocab = 256, .dim = 128, .heads = 4, .kv_heads = 0, .ffn = 0, .state = 32, .chunk = 32, .experts = 4,
+                       .top_k = 2, .capacity = 1.25, .balance = 0.01, .rope_base = 10000, .scan = true, .compute = "f32" };
+}
+
+xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n)
+{
+    const char *s = pattern ? pattern : "";
+    *n = 0;
+    while (*s) {
+        xl_unit u = { .times = 1 };
+        bool paren = *s == '(';
+        s += paren;
+        while (isalpha((unsigned char)*s)) {
+            if (!strchr("AMER", *s))
+                return XL_ERR(INVALID, "pattern \"%s\": no block is called '%c'; there are A, M, E, R", pattern, *s);
+            if (u.n == (int)sizeof u.block - 1)
+                return XL_ERR(INVALID, "pattern \"%s\": a unit of more than %d blocks", pattern, u.n);
+            u.block[u.n++] = *s++;
+        }
+        if (paren && *s++ != ')')
+            return XL_ERR(INVALID, "pattern \"%s\": a parenthesis is not closed", pattern);
+        if (*s == '*') {
+            char *end;
+            u.times = strtoll(s + 1, &end, 10);
+            if (end == s + 1 || u.times < 1 || u.times > 10000)
+                return XL_ERR(INVALID, "pattern \"%s\": after * comes a number from 1 to 10000", pattern);
+            s = end;
+        }
+        if (!u.n || (*s && !isalpha((unsigned char)*s) && *s != '('))
+            return XL_ERR(INVALID, "pattern \"%s\" is not understood at \"%s\"; write one such as A*12 or AMER*3", pattern, s);
+        if (*n == XL_MOST_UNITS)
+            return XL_ERR(INVALID, "pattern \"%s\": more than %d units", pattern, XL_MOST_UNITS);
+        out[(*n)++] = u;
+    }
+    return *n ? NULL : XL_ERR(INVALID, "the pattern is empty; write one such as A*12 or AMER*3");
+}
+
+xl_error *xl_model_check(const xl_model *c)
+{
+    xl_unit u[XL_MOST_UNITS];
+    int n;
+    xl_error *err = xl_pattern_parse(c->pattern, u, &n);
+    if (err)
+        return err;
+    if (c->vocab < 2 || c->dim < 2 || c->heads < 1 || c->state < 1 || c->chunk < 1 || c->ffn < 0)
+        return XL_ERR(INVALID, "model: vocab, dim, heads, state and chunk must be positive");
+    if (c->dim % c->heads || (c->dim / c->heads) % 2)
+        return XL_ERR(INVALID, "model: dim %lld over %lld heads; a head needs an even number of channels", (long long)c->dim, (long long)c->heads);
+    if (c->kv_heads < 0 || (c->kv_heads && c->heads % c->kv_heads))
+        return XL_ERR(INVALID, "model: %lld heads do not divide into %lld groups", (long long)c->heads, (long long)c->kv_heads);
+    if (c->top_k < 1 || c->top_k > c->experts || c->top_k > 16 || !(c->capacity > 0))
+        return XL_ERR(INVALID, "model: top_k %lld of %lld experts; it takes 1 to 16 and at most all of them, and a capacity above 0",
+                      (long long)c->top_k, (long long)c->experts);
+    return NULL;
+}
+
+typedef struct { xl_blocks *b; const xl_unit *u; xl_tensor *made; const char *prefix; } unit_run;
+
+static xl_tensor run_unit(xl_blocks *b, const xl_unit *u, const char *unit, xl_tensor x)
+{
+    char prefix[96];
+    for (int i = 0; i < u->n; i++) {
+        snprintf(prefix, sizeof prefix, "%s.%d%c", unit, i, u->block[i]);
+        b->prefix = prefix;
+        if (b->c->remat && !b->making && b->turn.id == UINT32_MAX) {
+            xl_remat_begin(b->g);
+            x = xl_block(b, u->block[i], x);
+            xl_remat_end(b->g);
+        } else
+            x = xl_block(b, u->block[i], x);
+    }
+    return x;
+}
+
+static void scan_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg)
+{
+    (void)g;
+    unit_run *r = arg;
+    xl_blocks *b = r->b;
+    b->turn = turn;
+    b->at = 0;
+    b->balance = carry[1];
+    b->dropped = carry[2];
+    carry[0] = run_unit(b, r->u, r->prefix, carry[0]);
+    carry[1] = b->balance;
+    carry[2] = b->dropped;
+}
+
+static void context(xl_blocks *b)
+{
+    xl_graph *g = b->g;
+    int64_t B = b->batch, T = b->time;
+    xl_tensor row = xl_reshape_dims(g, b->segments, XL_DIMS(B, T, 1)), col = xl_reshape_dims(g, b->segments, XL_DIMS(B, 1, T));
+    xl_tensor it = xl_iota_of(g, XL_I32, XL_DIMS(T, T), 0), is = xl_iota_of(g, XL_I32, XL_DIMS(T, T), 1);
+    xl_tensor same = xl_compare(g, row, "==", col);
+    b->mask = xl_and(g, same, xl_broadcast_dims(g, xl_compare(g, it, ">=", is), XL_DIMS(B, T, T)));
+    xl_tensor zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0), one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);
+    xl_tensor first = xl_compare(g, b->segments, "==", xl_shift(g, b->segments, 1, 1, -1));
+    b->fresh = xl_reshape_dims(g, xl_where(g, first, xl_broadcast_dims(g, one, XL_DIMS(B, T)), zero), XL_DIMS(B, T, 1));
+    b->valid = xl_where(g, xl_compare(g, b->segments, ">", xl_const_of(g, XL_I32, XL_NO_DIMS, 0)), xl_broadcast_dims(g, one, XL_DIMS(B, T)), zero);
+}
+
+xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why)
+{
+    xl_unit unit[XL_MOST_UNITS];
+    int n = 0, scanned = 0, repeated = 0;
+    xl_error *err = xl_model_check(c);
+    if (!err)
+        err = xl_pattern_parse(c->pattern, unit, &n);
+    if (err) {
+        xl_graph_fail(g, "%s", xl_error_message(err));
+        xl_error_free(err);
+        return XL_NO_TENSOR;
+    }
+    xl_graph_compute(g, c->compute);
+    xl_dims bt = XL_DIMS(batch, time);
+    xl_blocks b = { .g = g, .c = c, .batch = batch, .time = time, .turn = XL_NO_TENSOR };
+    xl_tensor tokens = xl_input_dims(g, "tokens", XL_I32, bt), targets = xl_input_dims(g, "targets", XL_I32, bt);
+    b.segments = xl_input_dims(g, "segments", XL_I32, bt);
+    b.positions = xl_input_dims(g, "positions", XL_I32, bt);
+    xl_tensor table = xl_param_dims(g, "embed", XL_DIMS(c->vocab, c->dim), "normal 0.02");
+    xl_tensor gain = xl_param_dims(g, "norm", XL_DIMS(c->dim), "ones");
+    char init[32];
+    snprintf(init, sizeof init, "normal %.9g", 0.02);
+    xl_tensor head = xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), init);
+    context(&b);
+    b.balance = b.dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
+    xl_tensor x = xl_lookup(g, table, tokens);
+    int blocks = 0;
+    for (int i = 0; i < n && !g->err; i++) {
+        char name[16];
+        xl_tensor made[XL_MOST_MADE];
+        snprintf(name, sizeof name, "u%d", i);
+        b.made = made;
+        b.nmade = 0;
+        b.rows = unit[i].times;
+        b.making = true;
+        run_unit(&b, &unit[i], name, x);
+        b.making = false;
+        for (int k = 0; k < unit[i].n; k++)
+            blocks += unit[i].block[k] == 'E' ? (int)unit[i].times : 0;
+        repeated += unit[i].times > 1;
+        if (c->scan && unit[i].times > 1) {
+            xl_tensor carry[3] = { x, b.balance, b.dropped };
+            unit_run r = { &b, &unit[i], made, name };
+            xl_scan(g, unit[i].times, carry, 3, scan_body, &r);
+            x = carry[0];
+            b.balance = carry[1];
+            b.dropped = carry[2];
+            b.turn = XL_NO_TENSOR;
+            scanned++;
+        } else
+            for (b.row = 0; b.row < unit[i].times && !g->err; b.row++) {
+                b.at = 0;
+                x = run_unit(&b, &unit[i], name, x);
+            }
+    }
+    if (why)
+        *why = scanned == repeated ? "" : "scan is off in the configuration";
+    xl_tensor logits = xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, gain), head), XL_F32);
+    xl_tensor nll = xl_cross_entropy(g, logits, targets), ce = xl_masked_mean(g, nll, b.valid);
+    xl_metric(g, "nll", "mean", ce);
+    xl_metric(g, "tokens", "sum", xl_sum(g, b.valid, NULL));
+    if (blocks) {
+        xl_tensor bal = xl_scale(g, b.balance, 1.0 / blocks);
+        xl_metric(g, "balance", "mean", bal);
+        xl_metric(g, "dropped", "sum", b.dropped);
+        xl_loss(g, xl_add(g, ce, xl_scale(g, bal, c->balance)));
+    } else
+        xl_loss(g, ce);
+    return logits;
+}
+
+int64_t xl_graph_params(const xl_graph *g)
+{
+    int64_t total = 0;
+    for (uint32_t i = 0; i < g->nparam; i++) {
+        int64_t n = 0;
+        xl_type_count(g->param[i].type, &n);
+        total += n;
+    }
+    return total;
+}
+
+double xl_model_flops(const xl_model *c, int64_t params, int64_t batch, int64_t time)
+{
+    xl_unit unit[XL_MOST_UNITS];
+    int n = 0;
+    double tokens = (double)batch * (double)time, attention = 0, idle = 0;
+    xl_error *err = xl_pattern_parse(c->pattern, unit, &n);
+    xl_error_free(err);
+    int64_t ffn = c->ffn ? c->ffn : (c->dim * 8 / 3 + 31) / 32 * 32;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < unit[i].n; k++) {
+            char b = unit[i].block[k];
+            double times = (double)unit[i].times;
+            if (b == 'A' || b == 'E')
+                attention += times * 12 * (double)time * (double)c->dim; /* scores and their use, both ways, over all positions */
+            if (b == 'E')
+                idle += times * 3.0 * (double)(c->dim * ffn) * (double)(c->experts - c->top_k);
+        }
+    double active = (double)params - (double)(c->vocab * c->dim) - idle; /* looking a row up is no product */
+    return tokens * (6 * active + attention);
+}
