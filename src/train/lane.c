@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "ir/diff.h"
 #include "ir/hash.h"
 #include "ir/print.h"
 #include "pjrt/options.h"
@@ -23,6 +24,7 @@ xl_error *xl_lane_open(const char *plugin, xl_lane **out)
         err = XL_ERR(UNAVAILABLE, "%s runs, but has no device for this process; see xlane probe", l->choice.path);
         goto out;
     }
+    l->policy = XL_POLICY_WARN;
     l->name = xl_str_c(&a, xl_strf(&a, "%.*s (%.*s), %s", XL_FMT(xl_client_platform(l->client)), XL_FMT(l->dev->kind), l->choice.why));
     l->arena = a;
     *out = l;
@@ -55,7 +57,9 @@ xl_digest xl_graph_hash(xl_graph *g, xl_func *f)
     return xl_module_hash(&v);
 }
 
-static void report(xl_lane *l, const char *module, const char *hash, const char *result, const char *reason, double seconds, const xl_error *err)
+typedef struct { const char *reason, *words; xl_diff *diff; uint32_t ndiff; char against[XL_DIGEST_HEX]; } cause;
+
+static void report(xl_lane *l, const char *module, const char *hash, const char *result, const cause *c, double seconds, const xl_error *err)
 {
     if (!l->run)
         return;
@@ -67,25 +71,53 @@ static void report(xl_lane *l, const char *module, const char *hash, const char 
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", l->steady ? "steady" : "warmup");
     xl_json_put_int(&e.j, "step", l->step);
-    xl_json_put_text(&e.j, "reason", reason);
+    xl_json_put_text(&e.j, "reason", c->reason);
+    if (c->against[0])
+        xl_json_put_text(&e.j, "against", c->against);
+    if (c->ndiff) {
+        xl_json_key(&e.j, "detail");
+        xl_json_list(&e.j);
+        for (uint32_t i = 0; i < c->ndiff; i++) {
+            const xl_diff *d = &c->diff[i];
+            xl_json_map(&e.j);
+            xl_json_put_text(&e.j, "what", xl_diff_word(d->kind));
+            if (d->arg >= 0)
+                xl_json_put_int(&e.j, "arg", d->arg);
+            if (d->name.n)
+                xl_json_put_str(&e.j, "name", d->name);
+            xl_json_put_str(&e.j, "before", d->before);
+            xl_json_put_str(&e.j, "after", d->after);
+            xl_json_put_str(&e.j, "text", d->text);
+            xl_json_end(&e.j);
+        }
+        xl_json_end(&e.j);
+    }
     if (err)
         xl_json_put_text(&e.j, "error", xl_error_message(err));
     xl_event_end(l->run, &e);
 }
 
-/* Why this compile: the same module name with the same program is "identical", with another one "op" unless it is the first. */
-static const char *reason_of(xl_lane *l, const char *module, const xl_digest *d)
+/* Why this compile: the first of its name, the same program again, or what differs from the last of its name. */
+static cause cause_of(xl_lane *l, xl_arena *tmp, xl_graph *g, xl_func *f, const char *module, const xl_digest *d)
 {
-    const char *why = "first";
-    for (uint32_t i = 0; i < l->nseen; i++)
-        if (xl_str_is(l->seen[i].module, module)) {
-            why = xl_digest_eq(&l->seen[i].program, d) ? "identical" : "op";
-            if (why[0] == 'i')
-                return why;
+    cause c = { .reason = "first", .words = "" };
+    for (uint32_t i = l->nseen; i-- > 0;) {
+        if (!xl_str_is(l->seen[i].module, module))
+            continue;
+        xl_digest_hex(&l->seen[i].program, c.against);
+        if (xl_digest_eq(&l->seen[i].program, d)) {
+            c.reason = "identical";
+            return c;
         }
+        xl_module a = xl_graph_view(l->seen[i].g, &l->seen[i].f), b = xl_graph_view(g, &f);
+        c.diff = xl_module_diff(tmp, &a, &b, 16, &c.ndiff);
+        c.reason = c.ndiff ? xl_diff_word(c.diff[0].kind) : "op";
+        c.words = c.ndiff ? xl_str_c(tmp, c.diff[0].text) : "";
+        break;
+    }
     XL_PUSH(&l->arena, l->seen, l->nseen, l->capseen,
-            ((__typeof__(*l->seen)){ xl_str_dup(&l->arena, xl_str_of(module)), *d }));
-    return why;
+            ((__typeof__(*l->seen)){ xl_str_dup(&l->arena, xl_str_of(module)), *d, g, f }));
+    return c;
 }
 
 static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash, xl_str options, xl_cache_key *k)
@@ -115,10 +147,20 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
     char hash[XL_DIGEST_HEX];
     xl_module view = xl_graph_view(g, &f);
     xl_digest d = xl_module_hash(&view);
-    const char *reason = reason_of(l, module, &d), *result = "compiled";
+    cause why = cause_of(l, &tmp, g, f, module, &d);
+    const char *result = "compiled";
     double start = xl_now();
     *out = NULL;
     xl_digest_hex(&d, hash);
+    if (l->steady && why.against[0] && l->policy != XL_POLICY_ALLOW) {
+        if (l->policy == XL_POLICY_STOP) {
+            result = "refused";
+            err = XL_ERR(PRECONDITION, "step %lld: %s would compile again after the warm-up window: %s. %s", (long long)l->step, module, why.reason,
+                         why.words);
+            goto out;
+        }
+        XL_LOG(WARN, "step %lld: %s compiles again after the warm-up window: %s. %s", (long long)l->step, module, why.reason, why.words);
+    }
     view.name = xl_str_of(module);
     xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1 });
     if (l->cache) {
@@ -158,7 +200,7 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
         xl_error_free(e);
     }
 out:
-    report(l, module, hash, result, found.hit || !found.reason ? reason : found.reason, xl_now() - start, err);
+    report(l, module, hash, result, &why, xl_now() - start, err);
     free(found.blob);
     xl_buf_fini(&text);
     xl_buf_fini(&options);

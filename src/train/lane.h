@@ -20,8 +20,10 @@ struct xl_lane {
     bool steady;               /* after the warm-up window */
     uint64_t ncompile, nloaded;
     double compile_seconds;
-    struct { xl_str module; xl_digest program; } *seen; /* what was compiled so far, for the reasons in the events */
+    /* What was compiled so far under which name, for the reasons in the events. The graphs must outlive the lane's compiles. */
+    struct { xl_str module; xl_digest program; xl_graph *g; xl_func *f; } *seen;
     uint32_t nseen, capseen;
+    enum { XL_POLICY_ALLOW, XL_POLICY_WARN, XL_POLICY_STOP } policy; /* of a recompile after the warm-up window */
 };
 
 /* The one place where a program of ours becomes an executable: printed, looked up, compiled, stored, reported. `module` names it

@@ -139,10 +139,11 @@ xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, cons
     xl_func *f;
     xl_prepared p = { .g = g, .kind = kind };
     for (uint32_t i = 0; i < t->nprog; i++)
-        if (t->prog[i].g == g && t->prog[i].kind == kind) {
+        if (t->prog[i].g == g && t->prog[i].kind == kind && (kind != XL_STEP_TRAIN || !t->how.bake_lr || t->prog[i].baked == t->how.baked)) {
             *out = &t->prog[i];
             return NULL;
         }
+    p.baked = t->how.baked;
     XL_DO(same_params(t, g));
     XL_DO(xl_step_build(g, kind, t->name, t->n, &t->how, &f));
     p.module = xl_str_c(&t->arena, xl_strf(&t->arena, "%s_%.*s", kind == XL_STEP_TRAIN ? "train" : "eval", XL_FMT(g->name)));

@@ -12,6 +12,7 @@ typedef struct {
     xl_step_kind kind;
     xl_program *p;
     const char *module;
+    double baked;                        /* see xl_step_opts */
 } xl_prepared;
 
 struct xl_trainer {

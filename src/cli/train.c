@@ -1,0 +1,90 @@
+/* xlane train: a model from a configuration. */
+#include "cli/cli.h"
+#include "train/loop.h"
+
+static struct { bool dry_run, quiet; const char *print, *device; } opt;
+static const xl_opt opts[] = {
+    { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL, "say what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
+    { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
+    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the best that is here)" },
+    { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
+    { 0 } };
+
+static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
+{
+    xl_buf b = { 0 };
+    if (cli->json) {
+        xl_json j = { .out = &b };
+        xl_json_map(&j);
+        xl_json_put_text(&j, "run", r->dir);
+        xl_json_put_int(&j, "step", r->step);
+        xl_json_put_num(&j, "loss", r->loss);
+        xl_json_put_num(&j, "validation", r->eval_loss);
+        xl_json_put_int(&j, "skipped", r->skipped);
+        xl_json_put_bool(&j, "stopped", r->stopped);
+        xl_json_end(&j);
+    } else
+        xl_buf_printf(&b, "%s: step %lld, loss %.4f, validation %.4f", r->dir, (long long)r->step, r->loss, r->eval_loss);
+    return xl_cli_put(&b);
+}
+
+static xl_error *train(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_config c;
+    xl_buf b = { 0 };
+    const char *file = argc && !xl_config_is_word(argv[0]) ? argv[0] : NULL;
+    int skip = file ? 1 : 0;
+    for (int i = skip; i < argc; i++)
+        if (!xl_config_is_word(argv[i]))
+            return xl_cli_misuse(cli, "\"%s\" is not of the form key=value", argv[i]);
+    XL_DO(xl_config_read(cli->arena, file, argv + skip, argc - skip, &c));
+    if (opt.device)
+        c.device = opt.device;
+    if (opt.print || opt.dry_run) {
+        err = opt.print ? xl_train_print(&c, opt.print, &b) : xl_train_plan(&c, cli->json, &b);
+        if (!err)
+            return xl_cli_put(&b);
+        xl_buf_fini(&b);
+        goto out;
+    }
+    xl_loop_result r;
+    XL_DO(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet }, &r));
+    err = result(cli, &r);
+out:
+    return err;
+}
+
+const xl_verb xl_verb_train = {
+    .name = "train", .args = "[--dry-run] [CONF.yaml] [key=value ...]", .help = "train a model from a configuration",
+    .more = "The keys are listed in docs/train.md; words on the command line win over the file. Ctrl-C finishes the step, saves and says "
+            "how to go on; a second one ends at once.",
+    .example = "xlane train examples/hybrid.yaml\nxlane train data.train=book.txt model.pattern='A*4' train.steps=500",
+    .opts = opts, .min = 0, .max = -1, .run = train,
+};
+
+static xl_error *resume(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_config c;
+    char *dir;
+    XL_DO(xl_run_find(cli->arena, argv[0], &dir));
+    XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
+    if (opt.device)
+        c.device = opt.device;
+    xl_loop_result r;
+    XL_DO(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet }, &r));
+    err = result(cli, &r);
+out:
+    return err;
+}
+
+static const xl_opt resume_opts[] = {
+    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
+    { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
+    { 0 } };
+const xl_verb xl_verb_resume = {
+    .name = "resume", .args = "RUN [key=value ...]", .help = "go on with a training run from its newest checkpoint",
+    .more = "RUN is the folder of a run, its name under ./runs, or `last`. The losses are those of a run that was never interrupted, bit for bit.",
+    .example = "xlane resume last\nxlane resume last train.steps=1000", .opts = resume_opts, .min = 1, .max = -1, .run = resume,
+};

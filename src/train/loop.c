@@ -1,0 +1,527 @@
+#include "train/loop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "base/version.h"
+#include "train/tb.h"
+
+/* ---- signals: the first asks for an end after this step, the second ends at once -------------------------------------- */
+static volatile sig_atomic_t asked;
+
+static void on_signal(int sig)
+{
+    if (asked)
+        _exit(128 + sig);
+    asked = sig;
+}
+
+static void listen(struct sigaction was[2])
+{
+    struct sigaction s = { .sa_handler = on_signal };
+    asked = 0;
+    sigaction(SIGINT, &s, &was[0]);
+    sigaction(SIGTERM, &s, &was[1]);
+}
+
+static void unlisten(struct sigaction was[2])
+{
+    sigaction(SIGINT, &was[0], NULL);
+    sigaction(SIGTERM, &was[1], NULL);
+}
+
+/* ---- the state of a loop -------------------------------------------------------------------------------------------- */
+typedef struct {                         /* a step whose numbers are still on the device */
+    xl_buffer *b;
+    xl_fence *done;
+    const xl_prepared *p;
+    int64_t step;
+    int bucket;
+    double wall;
+    float v[32];
+} pending;
+
+enum { MOST_PENDING = 4096 };
+
+typedef struct {
+    const xl_config *c;
+    xl_arena *a;
+    xl_setup s;
+    xl_run *run;
+    xl_tb *tb;
+    xl_data *data;
+    xl_saver *saver;
+    FILE *csv, *say;
+    int lock;
+    bool quiet, tty;
+    int64_t step, batches, tokens;
+    pending *q;
+    uint32_t nq, started;
+    double began, last_print, last_loss, eval_loss, skipped;
+    int64_t last_step, last_tokens;
+    float lr, norm;
+} loop;
+
+static void note(loop *l, const char *event, const char *key, double v)
+{
+    xl_event e;
+    xl_event_begin(l->run, &e, event);
+    xl_json_put_int(&e.j, "step", l->step);
+    if (key)
+        xl_json_put_num(&e.j, key, v);
+    xl_event_end(l->run, &e);
+}
+
+static void note_text(loop *l, const char *event, const char *key, const char *text)
+{
+    xl_event e;
+    xl_event_begin(l->run, &e, event);
+    xl_json_put_int(&e.j, "step", l->step);
+    xl_json_put_text(&e.j, key, text);
+    xl_event_end(l->run, &e);
+}
+
+/* ---- metrics.csv ---------------------------------------------------------------------------------------------------- */
+/* A resumed run goes on behind the step of its checkpoint: rows beyond it are written again. */
+static xl_error *open_csv(loop *l, const char *dir, int64_t after)
+{
+    xl_error *err = NULL;
+    char *path = xl_path_join(l->a, dir, "metrics.csv");
+    xl_buf keep = { 0 };
+    xl_graph *g = l->s.g[0];
+    if (after > 0 && xl_file_stat(path, NULL)) {
+        xl_str text, line;
+        XL_DO(xl_file_read(l->a, path, &text));
+        while (text.n) {
+            line = xl_str_cut(&text, '\n');
+            xl_str rest = line;
+            int64_t step;
+            if (xl_str_i64(xl_str_cut(&rest, ','), &step) && step <= after)
+                xl_buf_printf(&keep, "%.*s\n", XL_FMT(line));
+        }
+    }
+    l->csv = fopen(path, "w");
+    if (!l->csv) {
+        err = XL_ERR(UNAVAILABLE, "making %s: %s", path, strerror(errno));
+        goto out;
+    }
+    fputs("step", l->csv);
+    for (uint32_t i = 0; i < xl_metric_count(g, XL_STEP_TRAIN); i++)
+        if (i != XL_AT_STEP)
+            fprintf(l->csv, ",%s%s", xl_metric_name(g, XL_STEP_TRAIN, i),
+                    i >= XL_AT_OWN && g->metric[i - XL_AT_OWN].how == XL_HOW_LOCAL ? ".local" : "");
+    fprintf(l->csv, ",bucket,seconds\n%.*s", XL_FMT(xl_buf_view(&keep)));
+    fflush(l->csv);
+out:
+    xl_buf_fini(&keep);
+    return err;
+}
+
+static void log_step(loop *l, const pending *p)
+{
+    const xl_graph *g = p->p->g;
+    uint32_t n = xl_metric_count(g, XL_STEP_TRAIN);
+    fprintf(l->csv, "%lld", (long long)p->step);
+    for (uint32_t i = 0; i < n; i++) {
+        bool local = i >= XL_AT_OWN && g->metric[i - XL_AT_OWN].how == XL_HOW_LOCAL;
+        if (i == XL_AT_STEP)
+            continue;
+        fprintf(l->csv, ",%.9g", (double)p->v[i]);
+        char tag[128];
+        if (local)
+            snprintf(tag, sizeof tag, "local/rank%d/%s", xl_run_rank(l->run), xl_metric_name(g, XL_STEP_TRAIN, i));
+        else
+            snprintf(tag, sizeof tag, "train/%s", xl_metric_name(g, XL_STEP_TRAIN, i));
+        xl_tb_scalar(l->tb, tag, p->step, p->v[i]);
+    }
+    fprintf(l->csv, ",%d,%.6f\n", p->bucket, p->wall - l->began);
+    if (p->v[XL_AT_SKIPPED] > l->skipped) {
+        xl_event e;
+        xl_event_begin(l->run, &e, "skipped");
+        xl_json_put_int(&e.j, "step", p->step);
+        xl_json_put_text(&e.j, "cause", "the loss or its gradient was not finite; the update was left out");
+        xl_event_end(l->run, &e);
+    }
+    l->skipped = p->v[XL_AT_SKIPPED];
+    l->last_loss = p->v[XL_AT_LOSS];
+    l->lr = p->v[XL_AT_LR];
+    l->norm = p->v[XL_AT_GRAD_NORM];
+}
+
+/* Starts the transfers of what is still on the device; nobody waits for them here. */
+static xl_error *fetch(loop *l)
+{
+    xl_error *err = NULL;
+    for (; l->started < l->nq; l->started++) {
+        pending *p = &l->q[l->started];
+        XL_DO(xl_buffer_to_host(p->b, p->v, xl_metric_count(p->p->g, XL_STEP_TRAIN) * sizeof(float), &p->done));
+    }
+out:
+    return err;
+}
+
+/* Takes what has arrived; with `wait` all that was started. */
+static xl_error *harvest(loop *l, bool wait)
+{
+    xl_error *err = NULL;
+    uint32_t k = 0;
+    for (; k < l->started; k++) {
+        bool ready = true;
+        if (!wait)
+            XL_DO(xl_fence_is_ready(l->q[k].done, &ready));
+        if (!ready)
+            break;
+        XL_TRY(xl_fence_await(l->q[k].done), "step %lld", (long long)l->q[k].step);
+        log_step(l, &l->q[k]);
+        xl_fence_free(l->q[k].done);
+        xl_buffer_free(l->q[k].b);
+        l->q[k].done = NULL;
+        l->q[k].b = NULL;
+    }
+out:
+    memmove(l->q, l->q + k, (l->nq - k) * sizeof *l->q);
+    l->nq -= k;
+    l->started -= k;
+    return err;
+}
+
+/* ---- talk ----------------------------------------------------------------------------------------------------------- */
+static const char *amount(char out[32], double v)
+{
+    static const char unit[] = " kMGTP";
+    int i = 0;
+    while (v >= 1000 && i < 5)
+        v /= 1000, i++;
+    snprintf(out, 32, i ? "%.3g%c" : "%.3g", v, unit[i]);
+    return out;
+}
+
+static void print_line(loop *l, bool end)
+{
+    double now = xl_now_wall(), dt = now - l->last_print;
+    int64_t ds = l->step - l->last_step;
+    if (l->quiet || ds < 1)
+        return;
+    char rate[32], mem[32];
+    double per = dt / (double)ds, left = per * (double)(l->c->steps - l->step);
+    xl_device_memory m;
+    xl_error *err = xl_device_memory_read(l->s.lane->dev, &m);
+    struct rusage ru;
+    getrusage(RUSAGE_SELF, &ru);
+    double used = !err && m.in_use > 0 ? (double)m.in_use : (double)ru.ru_maxrss * 1024;
+    xl_error_free(err);
+    fprintf(l->say, "%sstep %lld/%lld  loss %.4f  %s tok/s  %.1f ms/step  %sB  compiles %llu  left %d:%02d%s", l->tty ? "\r\033[K" : "",
+            (long long)l->step, (long long)l->c->steps, l->last_loss, amount(rate, (double)(l->tokens - l->last_tokens) / dt), per * 1e3,
+            amount(mem, used), (unsigned long long)l->s.lane->ncompile, (int)(left / 60), (int)left % 60, l->tty && !end ? "" : "\n");
+    if (l->skipped > 0 && (!l->tty || end))
+        fprintf(l->say, "%lld steps were skipped: loss or gradient not finite\n", (long long)l->skipped);
+    fflush(l->say);
+    l->last_print = now;
+    l->last_step = l->step;
+    l->last_tokens = l->tokens;
+}
+
+/* ---- evaluation ----------------------------------------------------------------------------------------------------- */
+static void free_inputs(xl_buffer **in, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        xl_buffer_free(in[i]);
+}
+
+static xl_error *put_batch(xl_lane *l, const xl_graph *g, const xl_batch *b, xl_buffer *in[4])
+{
+    xl_error *err = NULL;
+    const int32_t *src[4] = { b->tokens, b->targets, b->segments, b->positions };
+    memset(in, 0, 4 * sizeof *in);
+    for (uint32_t i = 0; i < g->ninput; i++)
+        XL_TRY(xl_lane_put(l, g->input[i].type, src[i], &in[i]), "sending a batch");
+out:
+    if (err)
+        free_inputs(in, 4);
+    return err;
+}
+
+static xl_error *evaluate(xl_setup *s, const xl_config *c, int64_t batches, double *nll, int64_t *tokens)
+{
+    xl_error *err = NULL;
+    xl_data *d = NULL;
+    double sum = 0;
+    *tokens = 0;
+    XL_DO(xl_data_open(c, true, &d));
+    XL_DO(xl_data_start(d, 0));
+    for (int64_t i = 0; i < batches; i++) {
+        const xl_batch *b;
+        const xl_prepared *p;
+        xl_buffer *in[4], *m = NULL;
+        float v[32] = { 0 };
+        XL_DO(xl_data_next(d, &b));
+        XL_DO(xl_trainer_prepare(s->t, s->g[b->bucket], XL_STEP_EVAL, &p));
+        XL_DO(put_batch(s->lane, p->g, b, in));
+        err = xl_trainer_measure(s->t, p, in, &m);
+        if (!err)
+            err = xl_buffer_to_host(m, v, xl_metric_count(p->g, XL_STEP_EVAL) * sizeof(float), NULL);
+        free_inputs(in, 4);
+        xl_buffer_free(m);
+        if (err)
+            goto out;
+        sum += (double)v[xl_metric_find(p->g, XL_STEP_EVAL, "nll", NULL)] * (double)b->ntoken;
+        *tokens += b->ntoken;
+    }
+    *nll = *tokens ? sum / (double)*tokens : NAN;
+out:
+    xl_data_close(d);
+    return err;
+}
+
+/* ---- the run's folder ----------------------------------------------------------------------------------------------- */
+static xl_error *lock_dir(loop *l, const char *dir)
+{
+    char *path = xl_path_join(l->a, dir, "lock");
+    l->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (l->lock < 0)
+        return XL_ERR(UNAVAILABLE, "making %s: %s", path, strerror(errno));
+    if (flock(l->lock, LOCK_EX | LOCK_NB))
+        return XL_ERR(PRECONDITION, "another process trains in %s; wait for it, or start a new run", dir);
+    return NULL;
+}
+
+static xl_error *write_run_json(loop *l, const char *dir)
+{
+    xl_buf b = { 0 };
+    xl_json j = { .out = &b, .pretty = true };
+    char when[XL_TIME_ISO];
+    xl_json_map(&j);
+    xl_json_put_text(&j, "kind", "train");
+    xl_json_put_text(&j, "name", l->c->name);
+    xl_json_put_text(&j, "xlane", XL_VERSION);
+    xl_json_put_text(&j, "started", xl_time_iso(xl_now_wall(), when));
+    xl_json_put_text(&j, "device", xl_lane_name(l->s.lane));
+    xl_json_put_text(&j, "plugin", l->s.lane->choice.path);
+    xl_json_put_text(&j, "pattern", l->c->model.pattern);
+    xl_json_put_int(&j, "parameters", xl_graph_params(l->s.g[0]));
+    xl_json_put_text(&j, "data", xl_data_about(l->data));
+    xl_json_put_text(&j, "scan", l->s.why[0] ? l->s.why : "over repeated units");
+    xl_json_end(&j);
+    xl_error *err = xl_file_write_atomic(xl_path_join(l->a, dir, "run.json"), xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return err;
+}
+
+static xl_error *save(loop *l)
+{
+    xl_progress where = { l->batches, (uint64_t)l->c->seed };
+    xl_error *err = xl_saver_save(l->saver, l->s.t, l->step, &where);
+    if (err) {                           /* a full disk does not end a run: the last good checkpoint stays */
+        fprintf(l->say, "%scheckpoint at step %lld not written: %s\n", l->tty ? "\n" : "", (long long)l->step, xl_error_message(err));
+        note_text(l, "checkpoint_failed", "error", xl_error_message(err));
+        xl_error_free(err);
+    } else
+        note(l, "checkpoint", NULL, 0);
+    return NULL;
+}
+
+/* The rate that a careless program would bake into its step; see optimizer.bake_lr. */
+static double rate_now(const xl_adamw *o, int64_t t)
+{
+    double up = fmin(1, (double)t / (double)(o->warmup > 1 ? o->warmup : 1)), at = fmax(0, fmin(1, (double)(t - o->warmup) / (double)(o->steps - o->warmup)));
+    double shape = !strcmp(o->schedule, "cosine") ? 0.5 * (1 + cos(M_PI * at)) : !strcmp(o->schedule, "linear") ? 1 - at : 1;
+    return up * (o->min_lr + (o->lr - o->min_lr) * shape);
+}
+
+static xl_error *one_step(loop *l)
+{
+    xl_error *err = NULL;
+    const xl_batch *b;
+    const xl_prepared *p;
+    xl_buffer *in[4] = { 0 }, *m = NULL;
+    XL_DO(xl_data_next(l->data, &b));
+    l->s.lane->step = l->step;
+    l->s.lane->steady = l->step >= l->c->warmup_steps;
+    if (l->c->bake_lr) {
+        l->s.t->how.bake_lr = true;
+        l->s.t->how.baked = rate_now(&l->c->opt, l->step + 1);
+    }
+    XL_DO(xl_trainer_prepare(l->s.t, l->s.g[b->bucket], XL_STEP_TRAIN, &p));
+    XL_DO(put_batch(l->s.lane, p->g, b, in));
+    XL_DO(xl_trainer_update(l->s.t, p, in, &m));
+    l->step++;
+    l->batches++;
+    l->tokens += b->ntoken;
+    l->q[l->nq++] = (pending){ .b = m, .p = p, .step = l->step, .bucket = b->bucket, .wall = xl_now_wall() };
+out:
+    free_inputs(in, 4);
+    return err;
+}
+
+xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opts, xl_loop_result *out)
+{
+    xl_error *err = NULL;
+    loop l = { .c = c, .a = a, .lock = -1, .say = opts->say ? opts->say : stderr, .quiet = opts->quiet, .last_loss = NAN, .eval_loss = NAN };
+    struct sigaction was[2];
+    const int64_t *times;
+    char *dir = opts->dir ? xl_str_c(a, xl_str_of(opts->dir)) : NULL, *from = NULL;
+    int64_t at = 0;
+    bool heard = false;
+    l.tty = isatty(fileno(l.say));
+    l.q = calloc(MOST_PENDING, sizeof *l.q);
+    *out = (xl_loop_result){ .loss = NAN, .eval_loss = NAN };
+    if (!l.q) {
+        err = XL_ERR(EXHAUSTED, "no memory for the loop");
+        goto out;
+    }
+    XL_DO(xl_data_open(c, false, &l.data));
+    int n = xl_data_buckets(l.data, &times);
+    XL_DO(xl_setup_graphs(c, times, n, c->data.batch, &l.s));
+    XL_DO(xl_setup_device(c, &l.s));
+    if (!dir)
+        XL_DO(xl_run_make(a, c->runs, c->name, &dir));
+    out->dir = dir;
+    XL_DO(lock_dir(&l, dir));
+    XL_DO(xl_run_open(dir, &l.run));
+    l.s.lane->run = l.run;
+    if (!opts->dir) {
+        xl_buf y = { 0 };
+        xl_config_write(c, &y);
+        err = xl_file_write_atomic(xl_path_join(a, dir, "config.yaml"), xl_buf_view(&y));
+        xl_buf_fini(&y);
+        if (err)
+            goto out;
+    }
+    XL_DO(write_run_json(&l, dir));
+    XL_DO(xl_trainer_new(l.s.lane, l.s.g[0], &c->opt, (uint64_t)c->seed, &l.s.t));
+    l.s.t->how.keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY;
+    char *ckpts = xl_path_join(a, dir, "checkpoints");
+    XL_DO(xl_ckpt_newest(a, ckpts, &from, &at));
+    if (opts->dir && from) {
+        xl_progress where;
+        XL_TRY(xl_ckpt_load(l.s.t, from, &where), "resuming");
+        l.step = at;
+        l.batches = where.batches;
+        if (where.seed != (uint64_t)c->seed)
+            fprintf(l.say, "the checkpoint was made with seed %llu: the data come in another order now\n", (unsigned long long)where.seed);
+    }
+    XL_DO(xl_saver_open(ckpts, c->keep, &l.saver));
+    XL_DO(open_csv(&l, dir, l.step));
+    xl_error_free(xl_tb_open(dir, &l.tb));
+    XL_DO(xl_data_start(l.data, l.batches));
+    if (!l.quiet) {
+        char count[32];
+        fprintf(l.say, "%s: %s parameters, %s\n", c->model.pattern, amount(count, (double)xl_graph_params(l.s.g[0])), xl_lane_name(l.s.lane));
+        fprintf(l.say, "data: %s\nrun:  %s%s\n", xl_data_about(l.data), dir, l.step ? " (resumed)" : "");
+        if (l.s.why[0])
+            fprintf(l.say, "no scan over layers: %s\n", l.s.why);
+        if (xl_data_cut(l.data))
+            fprintf(l.say, "%lld documents are longer than the largest bucket and are cut\n", (long long)xl_data_cut(l.data));
+    }
+    xl_event e;
+    xl_event_begin(l.run, &e, l.step ? "resume" : "start");
+    xl_json_put_int(&e.j, "step", l.step);
+    xl_json_put_text(&e.j, "device", xl_lane_name(l.s.lane));
+    xl_json_put_text(&e.j, "scan", l.s.why[0] ? l.s.why : "over repeated units");
+    xl_event_end(l.run, &e);
+    listen(was);
+    heard = true;
+    l.began = l.last_print = xl_now_wall();
+    l.last_step = l.step;
+
+    while (l.step < c->steps && !asked) {
+        XL_DO(one_step(&l));
+        bool log = l.step % c->log_every == 0 || l.step == c->steps, ev = c->eval_every && (l.step % c->eval_every == 0 || l.step == c->steps);
+        XL_DO(harvest(&l, false));
+        if (log || l.nq == MOST_PENDING) {
+            XL_DO(fetch(&l));
+            XL_DO(harvest(&l, true));
+            print_line(&l, false);
+            xl_tb_flush(l.tb);
+            fflush(l.csv);
+        }
+        if (ev) {
+            int64_t tokens;
+            XL_TRY(evaluate(&l.s, c, c->eval_batches, &l.eval_loss, &tokens), "evaluating");
+            xl_event_begin(l.run, &e, "eval");
+            xl_json_put_int(&e.j, "step", l.step);
+            xl_json_put_num(&e.j, "nll", l.eval_loss);
+            xl_json_put_text(&e.j, "reduction", "mean over all tokens of all batches");
+            xl_json_put_int(&e.j, "tokens", tokens);
+            xl_json_put_int(&e.j, "participants", 1);
+            xl_event_end(l.run, &e);
+            xl_tb_scalar(l.tb, "eval/nll", l.step, l.eval_loss);
+            if (!l.quiet)
+                fprintf(l.say, "%sstep %lld  validation %.4f nats/token\n", l.tty ? "\r\033[K" : "", (long long)l.step, l.eval_loss);
+            l.last_print = xl_now_wall();
+            l.last_step = l.step;
+            l.last_tokens = l.tokens;
+        }
+        if (c->save_every && l.step % c->save_every == 0 && l.step < c->steps)
+            XL_DO(save(&l));
+    }
+    XL_DO(fetch(&l));
+    XL_DO(harvest(&l, true));
+    print_line(&l, true);
+    XL_DO(save(&l));
+    err = xl_saver_wait(l.saver);
+    if (err) {
+        err = xl_error_wrap(err, "the last checkpoint");
+        goto out;
+    }
+    out->stopped = asked != 0;
+    note_text(&l, "stop", "why", asked ? "a signal" : "all steps done");
+    if (asked && !l.quiet)
+        fprintf(l.say, "stopped after step %lld and saved; go on with: xlane resume %s\n", (long long)l.step, dir);
+out:
+    if (heard)
+        unlisten(was);
+    if (err && l.run)
+        note_text(&l, "failed", "error", xl_error_message(err));
+    for (uint32_t i = 0; i < l.nq; i++) {
+        xl_fence_free(l.q[i].done);
+        xl_buffer_free(l.q[i].b);
+    }
+    free(l.q);
+    xl_error *late = xl_saver_close(l.saver);
+    xl_error_free(late);
+    xl_data_close(l.data);
+    xl_setup_fini(&l.s);
+    xl_tb_close(l.tb);
+    if (l.csv)
+        fclose(l.csv);
+    xl_run_close(l.run);
+    if (l.lock >= 0)
+        close(l.lock);
+    out->step = l.step;
+    out->loss = l.last_loss;
+    out->eval_loss = l.eval_loss;
+    out->skipped = (int64_t)l.skipped;
+    return err;
+}
+
+/* ---- evaluation of a finished run ----------------------------------------------------------------------------------- */
+xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step)
+{
+    xl_error *err = NULL;
+    xl_setup s = { 0 };
+    char *path;
+    XL_DO(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, step));
+    if (!path) {
+        err = XL_ERR(NOT_FOUND, "%s has no checkpoint that can be read", dir);
+        goto out;
+    }
+    int64_t one = c->data.time;
+    XL_DO(xl_setup_graphs(c, c->data.nbucket ? c->data.buckets : &one, c->data.nbucket ? c->data.nbucket : 1, c->data.batch, &s));
+    XL_DO(xl_setup_device(c, &s));
+    XL_DO(xl_trainer_new(s.lane, s.g[0], &c->opt, (uint64_t)c->seed, &s.t));
+    XL_DO(xl_ckpt_load(s.t, path, NULL));
+    err = evaluate(&s, c, c->eval_batches, nll, tokens);
+out:
+    xl_setup_fini(&s);
+    return err;
+}

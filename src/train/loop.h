@@ -1,0 +1,54 @@
+/* src/train/loop.h
+ * A training run from its configuration: opens the device and the data, trains, evaluates, saves, and leaves a run folder. */
+#ifndef XL_TRAIN_LOOP_H
+#define XL_TRAIN_LOOP_H
+
+#include <stdio.h>
+
+#include "train/ckpt.h"
+#include "train/config.h"
+#include "train/data.h"
+
+typedef struct {
+    const char *dir;                     /* an existing run to go on with; NULL: a new one */
+    bool quiet;                          /* no progress line */
+    FILE *say;                           /* progress and remarks; NULL: standard error */
+} xl_loop_opts;
+
+typedef struct {
+    char *dir;
+    int64_t step, skipped;
+    double loss, eval_loss;              /* of the last; nan where there was none */
+    bool stopped;                        /* by a signal, after saving */
+} xl_loop_result;
+
+/* Strings of the result live in the arena. */
+xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opts, xl_loop_result *out) XL_MUST_USE;
+/* What the run would be, without a device: parameters, work, memory, buckets, the programs' hashes. */
+xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out) XL_MUST_USE;
+/* The program as text: "loss" (parameters, inputs -> loss), "step" or "eval". */
+xl_error *xl_train_print(const xl_config *c, const char *what, xl_buf *out) XL_MUST_USE;
+/* The whole validation part with the newest checkpoint of a run. */
+xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step) XL_MUST_USE;
+
+typedef struct { const char *prompt; int64_t tokens; double temperature, top_p; uint64_t seed; } xl_sample_opts;
+/* Bytes drawn from the newest checkpoint of a run, after the prompt; `put` gets each as it comes. */
+xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, const xl_sample_opts *o, void (*put)(void *ctx, int token), void *ctx) XL_MUST_USE;
+
+/* The configuration that a run folder keeps, with words over it. */
+xl_error *xl_run_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out) XL_MUST_USE;
+/* Shared by the above: device with its cache, and the graphs, one per bucket. */
+typedef struct {
+    xl_lane *lane;
+    xl_cache *cache;
+    xl_graph *g[XL_MOST_BUCKETS];
+    int n;
+    xl_tensor logits[XL_MOST_BUCKETS];
+    const char *why;                     /* not scanned, or "" */
+    xl_trainer *t;
+} xl_setup;
+xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64_t batch, xl_setup *out) XL_MUST_USE;
+xl_error *xl_setup_device(const xl_config *c, xl_setup *s) XL_MUST_USE;
+void xl_setup_fini(xl_setup *s);
+
+#endif
