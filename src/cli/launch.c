@@ -1,0 +1,139 @@
+#include "cli/launch.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "ir/hash.h"
+#include "ir/read.h"
+#include "lane/contract.h"
+#include "lane/run.h"
+
+static bool looks_like_hlo(xl_str s)
+{
+    if (s.n >= 4 && !memcmp(s.p, "ML\xefR", 4))
+        return false;
+    for (size_t i = 0; i < s.n && i < 64; i++)
+        if ((unsigned char)s.p[i] < ' ' && s.p[i] != '\n' && s.p[i] != '\t' && s.p[i] != '\r')
+            return true;
+    return false;
+}
+
+static int count_of(const xl_module *m, const char *key)
+{
+    const xl_attr *v = xl_dict_get(m->extra, xl_str_of(key));
+    return v && v->kind == XL_AT_INT && v->i > 0 && v->i < 1 << 20 ? (int)v->i : 1;
+}
+
+/* Fills in what the program itself says; one that our reader does not take may still be the compiler's to judge. */
+static void describe(xl_arena *a, xl_launch *l)
+{
+    xl_module *m = NULL;
+    char hex[XL_DIGEST_HEX];
+    xl_error *err = xl_read(l->code, NULL, &m);
+    l->format = looks_like_hlo(l->code) ? XL_FORMAT_HLO : XL_FORMAT_MLIR;
+    l->replicas = l->partitions = 1;
+    xl_digest d;
+    if (!err) {
+        l->replicas = count_of(m, "mhlo.num_replicas");
+        l->partitions = count_of(m, "mhlo.num_partitions");
+        l->shardy = m->nmesh > 0;
+        d = xl_module_hash(m);
+        xl_module_free(m);
+    } else {
+        d = xl_hash_of(l->code);
+    }
+    xl_error_free(err);
+    l->sig.code = xl_str_dup(a, xl_str_of(xl_digest_hex(&d, hex)));
+    l->sig.parallelism = xl_strf(a, "replicas %d partitions %d", l->replicas, l->partitions);
+}
+
+static xl_error *of_run(const xl_cli *cli, const char *dir, const char *module, xl_launch *l)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_node **event = NULL;
+    size_t n = 0, nseen = 0, cap = 0, others = 0;
+    xl_str *seen = NULL;
+    xl_buf names = { 0 };
+    XL_DO(xl_run_events(a, dir, &event, &n));
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *what = xl_node_get(event[i], "event"), *name = xl_node_get(event[i], "module"), *hash = xl_node_get(event[i], "program");
+        bool again = false;
+        xl_str code;
+        if (!what || !xl_str_is(what->s, "compile") || !name || !hash)
+            continue;
+        for (size_t k = 0; k < nseen; k++)
+            again = again || xl_str_eq(seen[k], hash->s);
+        if (again)
+            continue;
+        XL_PUSH(a, seen, nseen, cap, hash->s);
+        if (module && !xl_str_is(name->s, module)) {
+            if (!names.n || !strstr(names.p, xl_str_c(a, name->s)))
+                xl_buf_printf(&names, "%s%.*s", names.n ? ", " : "", XL_FMT(name->s));
+            continue;
+        }
+        xl_error *gone = xl_recorded_load(a, dir, xl_str_c(a, hash->s), &code);
+        if (gone) {
+            xl_error_free(gone);
+            continue;
+        }
+        others++;
+        /* With a name the newest, without one the largest: that is the training step of nearly every program. */
+        if (!l->code.p || module || code.n > l->code.n) {
+            l->code = code;
+            l->name = xl_str_c(a, name->s);
+        }
+    }
+    if (!l->code.p) {
+        if (module && names.n)
+            err = XL_ERR(NOT_FOUND, "%s compiled no module called %s; it has %s", dir, module, names.p);
+        else
+            err = XL_ERR(NOT_FOUND, "%s has no recorded programs; run it under `xlane run -- CMD`, which records them", dir);
+        goto out;
+    }
+    describe(a, l);
+    l->about = xl_strf(a, "%s of run %s%s", l->name, dir, others > 1 && !module ? ", the largest it compiled (--module names another)" : "").p;
+    l->sig.model = xl_strf(a, "module %s", l->name);
+out:
+    xl_buf_fini(&names);
+    return err;
+}
+
+xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module, xl_launch *l)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_file_info info;
+    xl_str name = xl_str_of(what);
+    char *dir;
+    *l = (xl_launch){ .conf = NULL, .words = words, .nword = nword };
+    if (nword) {
+        err = xl_cli_misuse(cli, "'%s': settings (key=value) belong to a config, and %s is none", words[0], what);
+        goto out;
+    }
+    if (xl_file_stat(what, &info) && !info.dir) {
+        if (module) {
+            err = xl_cli_misuse(cli, "--module chooses a program of a recorded run; %s is one program", what);
+            goto out;
+        }
+        XL_DO(xl_file_read(a, what, &l->code));
+        l->name = xl_str_c(a, xl_path_base(name));
+        l->about = what;
+        l->sig.model = xl_strf(a, "file %s", l->name);
+        describe(a, l);
+        goto out;
+    }
+    XL_TRY(xl_run_find(a, what, &dir), "%s is no file", what);
+    err = of_run(cli, dir, module, l);
+out:
+    return err;
+}
+
+xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch)
+{
+    (void)cli;
+    (void)batch;
+    return XL_ERR(INVALID, "%s has its batch built in", l->name);
+}
+
+void xl_launch_fini(xl_launch *l) { xl_buf_fini(&l->text); }

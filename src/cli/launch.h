@@ -1,0 +1,31 @@
+/* src/cli/launch.h
+ * What a user means by (RUN | conf.yaml | FILE): a program to compile, with the signature it has in the catalog. */
+#ifndef XL_CLI_LAUNCH_H
+#define XL_CLI_LAUNCH_H
+
+#include "cli/cli.h"
+#include "lane/catalog.h"
+#include "pjrt/program.h"
+
+typedef struct {
+    const char *name;               /* short: "step.mlir", "jit_step" */
+    const char *about;              /* a line for people */
+    xl_str code;
+    xl_format format;
+    int replicas, partitions;
+    bool shardy;
+    xl_signature sig;               /* hardware and bundle are for the caller to fill in */
+    int64_t batch;                  /* of a config; 0 where the batch cannot be changed */
+    xl_buf text;                    /* owns `code` where it was printed */
+    const char *conf;
+    char *const *words;
+    int nword;
+} xl_launch;
+
+/* `words` are key=value settings of a config; `module` chooses a program of a run. */
+xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module, xl_launch *out) XL_MUST_USE;
+/* The same config with another batch. */
+xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch) XL_MUST_USE;
+void xl_launch_fini(xl_launch *l);
+
+#endif

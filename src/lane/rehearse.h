@@ -1,0 +1,62 @@
+/* src/lane/rehearse.h
+ * Rehearsal: a program compiled by a plugin for devices that are not here. What a compiler can know comes back: does it fit, how much
+ * memory of which kind, how many operations, which collectives. Nothing has run, and no result of this says so.
+ * The plugin is opened in a child process, for compilers abort. To be called while no other thread of ours runs (it forks).
+ * Everything in a result is the arena's. */
+#ifndef XL_LANE_REHEARSE_H
+#define XL_LANE_REHEARSE_H
+
+#include "base/json.h"
+#include "pjrt/program.h"
+
+typedef enum {
+    XL_REHEARSAL_FITS,          /* it compiles */
+    XL_REHEARSAL_TOO_LARGE,     /* the compiler says it needs more memory than a device has */
+    XL_REHEARSAL_REFUSED,       /* the compiler refuses it, for another reason */
+    XL_REHEARSAL_NO_TOPOLOGY,   /* the plugin does not know the topology */
+    XL_REHEARSAL_NO_PLUGIN,     /* it cannot be opened here */
+    XL_REHEARSAL_ENDED,         /* the compiler ended, or did not end in time */
+} xl_rehearsal_verdict;
+const char *xl_rehearsal_word(xl_rehearsal_verdict v);      /* "too-large" */
+
+typedef struct { xl_str name; int64_t count, bytes; } xl_collective;    /* bytes: of the results, each op counted once */
+
+typedef struct {
+    xl_rehearsal_verdict verdict;
+    xl_str plugin, topology, kind;      /* kind of its devices: "TPU v6 lite" */
+    int64_t devices, partitions;
+    double seconds;                     /* the compile */
+    xl_program_memory memory;           /* all -1 where the plugin does not say */
+    double flops, bytes;                /* of the program, per device; -1: not said */
+    int64_t used, limit;                /* of a program that is too large, in the compiler's own figures; -1: not said */
+    xl_collective *collective;
+    size_t ncollective;
+    bool scanned;                       /* the optimised program could be read: no collectives means that there are none */
+    xl_str message;                     /* the compiler's words, cut to a few lines */
+    xl_str next;                        /* the step to take; empty where it fits */
+} xl_rehearsal;
+
+typedef struct {
+    const char *plugin;                 /* a path */
+    const char *topology;
+    xl_str code;
+    xl_format format;
+    int replicas, partitions;           /* 0: one */
+    bool shardy;                        /* its shardings are sdy ones */
+    double timeout_s;                   /* 0: an hour */
+    const char *progress;               /* a word for a line on standard error while it compiles; NULL: none */
+} xl_rehearse_opts;
+
+/* Fails only where the rehearsal itself could not be made; everything else is a verdict. */
+xl_error *xl_rehearse(xl_arena *a, const xl_rehearse_opts *opts, xl_rehearsal *out) XL_MUST_USE;
+/* Both ways, for the catalog. */
+void xl_rehearsal_json(xl_json *j, const xl_rehearsal *r);
+xl_error *xl_rehearsal_read(xl_arena *a, const xl_node *n, xl_rehearsal *out) XL_MUST_USE;
+
+/* Collectives of a program as a plugin runs it ("hlo", "hlo_with_config"), read leniently: whatever is not understood is passed over.
+ * False where it is no HLO at all. */
+bool xl_collectives_scan(xl_arena *a, xl_str code, xl_str format, xl_collective **out, size_t *n);
+/* "Used 34.20G of 31.25G hbm": the two figures of an out-of-memory message; false if it has none. */
+bool xl_oom_figures(xl_str message, int64_t *used, int64_t *limit);
+
+#endif
