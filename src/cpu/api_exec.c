@@ -8,6 +8,7 @@
 #include "cpu/api.h"
 #include "cpu/lower.h"
 #include "ir/read.h"
+#include "ir/verify.h"
 
 /* ---- compile options -------------------------------------------------------------------------------------------- */
 typedef struct { int64_t nreplica, npartition; bool portable; xl_str assignment; int64_t ordinal; } options;
@@ -223,7 +224,9 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     }
     m->arena.oom = &oom;
     e->name = strndup(m->name.n ? m->name.p : "main", m->name.n ? m->name.n : 4);
-    err = xl_lower(m);
+    err = xl_verify(m);                                    /* kernels trust shapes and attributes from here on */
+    if (!err)
+        err = xl_lower(m);
     m->arena.oom = outer;
     if (!err)
         err = xl_plan_new(m, &e->plan);
