@@ -7,6 +7,7 @@
 #include "base/version.h"
 #include "cpu/api.h"
 #include "cpu/lower.h"
+#include "ir/print.h"
 #include "ir/read.h"
 #include "ir/verify.h"
 
@@ -573,18 +574,27 @@ PJRT_Error *xl_PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompile
 }
 PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args *args)
 {
-    const xl_exec *e = args->executable->e;
+    xl_exec *e = args->executable->e;
     PJRT_Program *p = args->program;
-    if (e->program.n < 4 || memcmp(e->program.p, "ML\xefR", 4))
-        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "the optimised program is kept for programs that came as MLIR bytecode");
+    xl_str code = xl_buf_view(&e->program);
+    if (code.n < 4 || memcmp(code.p, "ML\xefR", 4)) {      /* came as HLO or text: say it in text, as it was planned */
+        pthread_mutex_lock(&e->lock);
+        if (!e->text.n)
+            xl_print_module(e->plan->m, NULL, &e->text);
+        bool failed = e->text.failed;
+        code = xl_buf_view(&e->text);
+        pthread_mutex_unlock(&e->lock);
+        if (failed)
+            return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to print the program");
+    }
     p->format = "mlir";
     p->format_size = 4;
     if (p->code) {
-        if (p->code_size < e->program.n)
-            return xl_api_fail(XL_CODE_INVALID, "room for %zu bytes, the program has %zu", p->code_size, e->program.n);
-        memcpy(p->code, e->program.p, e->program.n);
+        if (p->code_size < code.n)
+            return xl_api_fail(XL_CODE_INVALID, "room for %zu bytes, the program has %zu", p->code_size, code.n);
+        memcpy(p->code, code.p, code.n);
     }
-    p->code_size = e->program.n;
+    p->code_size = code.n;
     return NULL;
 }
 struct PJRT_SerializedCompileOptions { char *p; };
