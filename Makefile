@@ -31,6 +31,8 @@ CFLAGS_ew = -O3
 CFLAGS_ew_float = -O3
 CFLAGS_ew_int = -O3
 CFLAGS_reduce = -O3
+CFLAGS_strided = -O3
+CFLAGS_tile = -O3
 # Products in a micro-kernel or a polynomial are fused with the sum they go into, by design; nowhere else.
 CFLAGS_vmath_generic = -O3 -ffp-contract=fast
 CFLAGS_vmath_avx2 = $(CFLAGS_gemm_avx2)

@@ -28,6 +28,9 @@ try:
 except ImportError:
     torch = None
 
+from jax._src.interpreters import mlir
+if "xlane" not in mlir._platforms_with_donation:      # the wheel does this
+    mlir._platforms_with_donation.append("xlane")
 cpu, xl = jax.devices("cpu")[0], jax.devices("xlane")[0]
 only = sys.argv[1] if len(sys.argv) > 1 else ""
 seconds = float(os.environ.get("XLANE_BENCH_SECONDS", "1.5"))

@@ -16,7 +16,9 @@
 #define DL (BYTES / 8)
 typedef float vf __attribute__((vector_size(BYTES), aligned(4), may_alias));
 typedef int32_t vi __attribute__((vector_size(BYTES), aligned(4), may_alias));
+typedef uint32_t vu __attribute__((vector_size(BYTES), aligned(4), may_alias));
 typedef double vd __attribute__((vector_size(BYTES), aligned(8), may_alias));
+typedef uint64_t vul __attribute__((vector_size(BYTES), aligned(8), may_alias));
 typedef int64_t vl __attribute__((vector_size(BYTES), aligned(8), may_alias));
 typedef float vh __attribute__((vector_size(BYTES / 2), aligned(4), may_alias));
 #define INLINE __attribute__((always_inline)) static inline
@@ -62,7 +64,7 @@ INLINE vf f_log(vf x)
 {
     vi tiny = x < 0x1p-126f;
     vf s = fsel(tiny, x * 0x1p24f, x);
-    vi u = (vi)s - 0x3f3504f3;                               /* sqrt(1/2) */
+    vi u = (vi)((vu)s - 0x3f3504f3u);                        /* sqrt(1/2); wraps for what is negative */
     vi e = (u >> 23) - (tiny & 24);
     vf m = (vf)((u & 0x7fffff) + 0x3f3504f3), f = m - 1.0f, q = f * f;
     vf p = f * 0.06980701959f - 0.1149454661f;
@@ -157,7 +159,7 @@ INLINE vd d_exp(vd x)
 /* x is 0, normal, infinite or NaN. */
 INLINE vd d_log(vd x)
 {
-    vl u = (vl)x - 0x3fe6a09e667f3bcd;
+    vl u = (vl)((vul)x - 0x3fe6a09e667f3bcdu);
     vl e = u >> 52;
     vd m = (vd)((u & 0xfffffffffffff) + 0x3fe6a09e667f3bcd), f = m - 1.0, s = f / (f + 2.0), z = s * s;
     vd p = z * (2.0 / 17) + 2.0 / 15;
