@@ -1,0 +1,152 @@
+"""The guard in trouble: killed at any moment, without memory or disk, eight processes on one cache, many threads. Rows C4, C5, B4."""
+import glob
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
+XLANE, PLUGIN = os.path.join(BUILD, "xlane"), os.path.join(BUILD, "libxlane-cpu.so")
+DRIVER, INJECT = os.path.join(BUILD, "test", "tool", "guard"), os.path.join(BUILD, "test", "plugins", "inject.so")
+TMP = tempfile.mkdtemp(prefix="xlane-faults-")
+ENV = dict(os.environ, XLANE_STATE=os.path.join(TMP, "state"))
+ALL = bool(os.environ.get("XLANE_TEST_ALL"))
+failed = 0
+
+
+def check(name):
+    def wrap(f):
+        global failed
+        try:
+            f()
+            print("ok", name, flush=True)
+        except Exception as e:
+            failed += 1
+            print("FAIL", name)
+            print("  " + "\n  ".join(str(e).splitlines()[:30]), flush=True)
+    return wrap
+
+
+def driver(rounds, threads, seed=0):
+    return [DRIVER, PLUGIN, str(rounds), str(threads), str(seed)]
+
+
+def guarded(cmd, cache, name="x", env=None, **kw):
+    return subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, "runs"), "--cache", cache, "--name", name, "--", *cmd], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(ENV, **(env or {})), **kw)
+
+
+def bare(cmd):
+    return subprocess.run(cmd, text=True, capture_output=True, env=ENV, check=True).stdout
+
+
+def verify(cache):
+    p = subprocess.run([XLANE, "cache", "verify", "--cache", cache], text=True, capture_output=True, env=ENV)
+    assert p.returncode == 0, p.stdout + p.stderr
+
+
+def results(name):
+    out = []
+    for folder in glob.glob(os.path.join(TMP, "runs", "*-" + name + "*")):
+        for line in open(os.path.join(folder, "events.jsonl")):
+            e = json.loads(line)
+            if e["event"] == "compile":
+                out.append(e["result"])
+    return out
+
+
+@check("C4_eight_processes_compile_each_program_once")
+def _():
+    cache = os.path.join(TMP, "eight")
+    procs = [guarded(driver(6, 1, k), cache, "eight") for k in range(8)]
+    outs = [p.communicate(timeout=120) for p in procs]
+    assert all(p.returncode == 0 for p in procs), outs
+    assert len({o for o, _ in outs}) == 1, outs
+    done = results("eight")
+    assert len(done) == 48 and done.count("compiled") == 6 and done.count("cached") == 42, (len(done), done.count("compiled"))
+    verify(cache)
+
+
+@check("C5_killed_at_any_moment_leaves_a_cache_that_verifies")
+def _():
+    cache, rng = os.path.join(TMP, "killed"), random.Random(7)
+    want = bare(driver(6, 1))
+    for i in range(200 if ALL else 60):
+        for f in glob.glob(os.path.join(cache, "*.xle")):
+            if rng.random() < 0.3:
+                os.unlink(f)
+        p = guarded(driver(6, 2, i), cache, "killed", start_new_session=True)
+        time.sleep(rng.random() * 0.12)
+        os.killpg(p.pid, signal.SIGKILL)
+        p.communicate()
+        verify(cache)
+    p = guarded(driver(6, 1), cache, "after")
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 0 and out == want, (out, err)
+
+
+FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:ENOSPC", "write:EIO", "open:EMFILE", "read:EIO", "fsync:EIO",
+          "rename:EROFS", "mkdir:EACCES"]
+
+
+@check("B4_faults_of_the_guard_do_not_reach_the_program")
+def _():
+    want = bare(driver(6, 2))
+    for fault in FAULTS:
+        for warm in (False, True):
+            cache = os.path.join(TMP, "fault")
+            if not warm:
+                shutil.rmtree(cache, ignore_errors=True)
+            p = guarded(driver(6, 2), cache, "fault", env={"LD_PRELOAD": INJECT, "XLANE_INJECT": fault})
+            out, err = p.communicate(timeout=120)
+            assert p.returncode == 0 and out == want, (fault, p.returncode, out, err[-1500:])
+    verify(os.path.join(TMP, "fault"))
+
+
+@check("B4_the_same_under_JAX")
+def _():
+    script = os.path.join(HERE, "guard", "cases.py")
+    env = dict(ENV, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN)
+    text = "import runpy, sys\nsys.argv = ['cases.py', 'layer_count']\nns = runpy.run_path(%r, run_name='__main__')\n" \
+           "import numpy as np\nprint(np.asarray(ns['X']).sum())\n" % script
+    want = subprocess.run([sys.executable, "-c", text], text=True, capture_output=True, env=env, check=True).stdout
+    for fault in ["malloc:3", "write:ENOSPC", "open:EMFILE"] if not ALL else FAULTS:
+        p = guarded([sys.executable, "-c", text], os.path.join(TMP, "jaxfault"), "jaxfault",
+                    env=dict(env, LD_PRELOAD=INJECT, XLANE_INJECT=fault))
+        out, err = p.communicate(timeout=240)
+        assert p.returncode == 0 and out == want, (fault, p.returncode, out, err[-1500:])
+
+
+@check("C6_a_read_only_or_vanished_folder_steps_aside")
+def _():
+    want = bare(driver(3, 1))
+    cache = os.path.join(TMP, "gone")
+    p = guarded(["sh", "-c", "rm -rf '%s' '%s'/runs/*gone*; exec %s" % (cache, TMP, " ".join(driver(3, 1)))], cache, "gone")
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 0 and out == want, (out, err)
+
+
+@check("G3_a_call_that_hangs_is_named_while_it_hangs")
+def _():
+    hang = os.path.join(BUILD, "test", "plugins", "hangs_running.so")
+    p = subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, "runs"), "--cache", "off", "--hang", "1", "--name", "hang", "--", DRIVER, hang,
+                          "1", "1"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=ENV, start_new_session=True)
+    try:
+        line = ""
+        end = time.time() + 20
+        while time.time() < end and "has not returned" not in line:
+            line = p.stderr.readline()
+        assert "has not returned" in line, line
+    finally:
+        os.killpg(p.pid, signal.SIGKILL)
+        p.communicate()
+
+
+shutil.rmtree(TMP, ignore_errors=True)
+sys.exit(1 if failed else 0)

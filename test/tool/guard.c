@@ -1,0 +1,93 @@
+/* What the tests of the guard drive: a small frontend of its own, quick to start, with several threads if asked.
+ *   guard PLUGIN ROUNDS THREADS [SEED]
+ * Each round compiles one of a few programs, runs it on known numbers and checks the answer; at the end one line with a sum over all
+ * results goes to standard output, which must be the same with the guard, without it, and under every fault. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/thread.h"
+#include "pjrt/options.h"
+#include "pjrt/program.h"
+
+enum { PROGRAMS = 6, N = 16 };
+
+typedef struct { xl_client *c; int rounds, seed; double sum; xl_error *err; } job;
+
+static xl_error *one(xl_client *c, int k, double *sum)
+{
+    xl_error *err = NULL;
+    xl_buf text = { 0 }, options = { 0 };
+    xl_program *p = NULL;
+    xl_buffer *in = NULL, *out = NULL;
+    float x[N], y[N];
+    xl_buf_printf(&text,
+                  "module @jit_step { func.func public @main(%%a: tensor<4x4xf32>) -> tensor<4x4xf32> {\n"
+                  "  %%c = stablehlo.constant dense<%d.0> : tensor<4x4xf32>\n  %%0 = stablehlo.multiply %%a, %%c : tensor<4x4xf32>\n"
+                  "  %%1 = stablehlo.add %%0, %%a : tensor<4x4xf32>\n  return %%1 : tensor<4x4xf32>\n} }\n", k + 2);
+    xl_options_build(&options, &(xl_options){ 0 });
+    XL_DO(xl_program_compile(c, xl_buf_view(&text), XL_FORMAT_MLIR, xl_buf_view(&options), &p));
+    for (int i = 0; i < N; i++)
+        x[i] = (float)i;
+    int64_t dims[] = { 4, 4 };
+    XL_DO(xl_buffer_from_host(xl_client_local(c, 0), XL_ELEM_F32, (xl_dims){ dims, 2 }, x, NULL, &in));
+    xl_buffer *const args[] = { in }, *const *const rows[] = { args };
+    xl_buffer **const outs[] = { &out };
+    XL_DO(xl_program_execute(p, &(xl_exec){ .ndevice = 1, .narg = 1, .arg = rows, .out = outs }));
+    XL_DO(xl_buffer_to_host(out, y, sizeof y, NULL));
+    for (int i = 0; i < N; i++) {
+        if (y[i] != (float)i * (float)(k + 3)) {
+            err = XL_ERR(DATA_LOSS, "program %d gave %g for %d", k, (double)y[i], i);
+            goto out;
+        }
+        *sum += (double)y[i];
+    }
+out:
+    xl_buffer_free(in);
+    xl_buffer_free(out);
+    xl_program_free(p);
+    xl_buf_fini(&text);
+    xl_buf_fini(&options);
+    return err;
+}
+
+static void work(void *arg)
+{
+    job *j = arg;
+    for (int i = 0; i < j->rounds && !j->err; i++)
+        j->err = one(j->c, (j->seed + i) % PROGRAMS, &j->sum);
+}
+
+int main(int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_plugin *p;
+    xl_client *c = NULL;
+    job jobs[64] = { 0 };
+    xl_thread t[64];
+    double sum = 0;
+    if (argc < 4) {
+        fprintf(stderr, "usage: guard PLUGIN ROUNDS THREADS [SEED]\n");
+        return 2;
+    }
+    int rounds = atoi(argv[2]), threads = atoi(argv[3]), seed = argc > 4 ? atoi(argv[4]) : 0;
+    XL_DO(xl_plugin_load(argv[1], &p));
+    XL_DO(xl_plugin_init(p));
+    XL_DO(xl_client_open(p, NULL, &c));
+    for (int i = 0; i < threads && i < 64; i++) {
+        jobs[i] = (job){ c, rounds, seed + i, 0, NULL };
+        XL_DO(xl_thread_start(&t[i], "driver", work, &jobs[i]));
+    }
+    for (int i = 0; i < threads && i < 64; i++)
+        xl_thread_join(&t[i]);
+    for (int i = 0; i < threads && i < 64; i++) {
+        sum += jobs[i].sum;
+        if (jobs[i].err && !err)
+            err = jobs[i].err;
+    }
+    printf("sum %.1f\n", sum);
+out:
+    xl_client_close(c);
+    if (err)
+        fprintf(stderr, "guard: %s\n", xl_error_message(err));
+    return err ? 1 : 0;
+}
