@@ -7,6 +7,8 @@
 #include "ir/read.h"
 #include "lane/contract.h"
 #include "lane/run.h"
+#include "train/calibrate.h"
+#include "train/loop.h"
 
 static bool looks_like_hlo(xl_str s)
 {
@@ -106,7 +108,12 @@ xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *c
     xl_file_info info;
     xl_str name = xl_str_of(what);
     char *dir;
-    *l = (xl_launch){ .conf = NULL, .words = words, .nword = nword };
+    *l = (xl_launch){ .words = words, .nword = nword };
+    if (xl_str_ends(name, XL_STR(".yaml")) || xl_str_ends(name, XL_STR(".yml"))) {
+        l->conf = what;
+        err = xl_launch_batch(cli, l, 0);
+        goto out;
+    }
     if (nword) {
         err = xl_cli_misuse(cli, "'%s': settings (key=value) belong to a config, and %s is none", words[0], what);
         goto out;
@@ -129,11 +136,32 @@ out:
     return err;
 }
 
+/* The step of the largest bucket: the one that decides whether a config fits. */
 xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch)
 {
-    (void)cli;
-    (void)batch;
-    return XL_ERR(INVALID, "%s has its batch built in", l->name);
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_config c;
+    if (!l->conf)
+        return XL_ERR(INVALID, "%s has its batch built in", l->name);
+    XL_DO(xl_config_read(a, l->conf, l->words, l->nword, &c));
+    if (batch > 0)
+        c.data.batch = batch;
+    if (c.data.nbucket) {
+        c.data.time = c.data.buckets[c.data.nbucket - 1];
+        c.data.nbucket = 0;
+    }
+    xl_buf_fini(&l->text);
+    l->text = (xl_buf){ 0 };
+    XL_TRY(xl_train_print(&c, "step", &l->text), "%s", l->conf);
+    l->code = xl_buf_view(&l->text);
+    describe(a, l);
+    l->batch = c.data.batch;
+    l->name = xl_strf(a, "%.*s (batch %lld)", XL_FMT(xl_path_base(xl_str_of(l->conf))), (long long)l->batch).p;
+    l->about = xl_strf(a, "the training step of %s: %s, batch %lld, length %lld", l->conf, c.model.pattern, (long long)l->batch, (long long)c.data.time).p;
+    xl_config_signature(a, &c, &l->sig);
+out:
+    return err;
 }
 
 void xl_launch_fini(xl_launch *l) { xl_buf_fini(&l->text); }

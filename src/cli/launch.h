@@ -24,7 +24,7 @@ typedef struct {
 
 /* `words` are key=value settings of a config; `module` chooses a program of a run. */
 xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module, xl_launch *out) XL_MUST_USE;
-/* The same config with another batch. */
+/* The same config with another batch; 0: its own. */
 xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch) XL_MUST_USE;
 void xl_launch_fini(xl_launch *l);
 

@@ -1,0 +1,90 @@
+/* xlane calibrate: predicted, compiled and observed memory of a training step. */
+#include <math.h>
+
+#include "cli/cli.h"
+#include "train/calibrate.h"
+
+static struct { const char *device; } opt;
+static const xl_opt opts[] = {
+    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the config's, else the best that is here)" },
+    { 0 },
+};
+
+static void put_row(xl_buf *b, const char *what, int64_t v, const char *note)
+{
+    if (v >= 0)
+        xl_buf_printf(b, "%-11s %10.2f MiB   %s\n", what, (double)v / (1 << 20), note);
+    else
+        xl_buf_printf(b, "%-11s %10s       %s\n", what, "-", note);
+}
+
+static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_config c;
+    xl_calibration k;
+    xl_buf b = { 0 };
+    const char *file = !xl_config_is_word(argv[0]) ? argv[0] : NULL;
+    int skip = file ? 1 : 0;
+    for (int i = skip; i < argc; i++)
+        if (!xl_config_is_word(argv[i]))
+            return xl_cli_misuse(cli, "\"%s\" is not of the form key=value", argv[i]);
+    XL_DO(xl_config_read(a, file, argv + skip, argc - skip, &c));
+    if (opt.device)
+        c.device = opt.device;
+    XL_DO(xl_calibrate(a, &c, &k));
+    const xl_catalog_entry *e = &k.entry;
+    bool bad = e->outcome == XL_OUTCOME_FAILED;
+    const char *verdict = bad ? "does not fit" : isnan(k.off) ? "not observed" : k.mismatch ? "mismatch" : "calibrated";
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_put_text(&j, "verdict", verdict);
+        xl_json_put_str(&j, "device", k.device_name);
+        xl_json_put_text(&j, "rule", xl_predict_word(k.rule));
+        xl_json_put_bool(&j, "rule_measured", k.measured);
+        xl_json_put_num(&j, "off", k.off);
+        xl_json_put_int(&j, "host_peak", k.host_peak);
+        xl_json_put_int(&j, "host_free", k.host_free);
+        xl_json_put_str(&j, "moved", k.moved);
+        xl_json_key(&j, "before");
+        if (k.before)
+            xl_catalog_json(&j, k.before);
+        else
+            xl_json_null(&j);
+        xl_json_key(&j, "entry");
+        xl_catalog_json(&j, e);
+        xl_json_end(&j);
+    } else {
+        xl_buf_printf(&b, "%s: %s, batch %lld\n", verdict, c.model.pattern, (long long)c.data.batch);
+        xl_buf_printf(&b, "%-11s %.*s\n", "device", XL_FMT(k.device_name));
+        put_row(&b, "predicted", e->predicted, xl_strf(a, "liveness of the program, %s rule%s", xl_predict_word(k.rule), k.measured ? " (measured)" : "").p);
+        put_row(&b, "compiled", e->compiled, "the compiler's own figure");
+        put_row(&b, "observed", e->observed, e->observed >= 0 ? "peak of the physical device over two steps" : e->message.n ? e->message.p : "the device gives no figure");
+        put_row(&b, "limit", e->limit, "of the device");
+        put_row(&b, "host", k.host_peak, xl_strf(a, "peak of this process; the machine has %.0f MiB free", (double)k.host_free / (1 << 20)).p);
+        if (!isnan(k.off))
+            xl_buf_printf(&b, "%-11s %+9.1f %%     prediction against observation; more than %.0f %% either way is a mismatch\n", "off", 100 * k.off, 100 * XL_CALIBRATE_OFF);
+        if (bad)
+            xl_buf_printf(&b, "%-11s %.*s: %.*s\n", "failed", XL_FMT(e->class), XL_FMT(e->message));
+        if (k.before)
+            xl_buf_printf(&b, "%-11s %s%.*s\n            was %.*s\n            is  %.*s\n", "stack", k.moved.n ? "changed, and moved " : "changed; no figure moved",
+                          XL_FMT(k.moved), XL_FMT(k.before->sig.bundle), XL_FMT(e->sig.bundle));
+        if (k.mismatch)
+            xl_buf_puts(&b, "next        do not trust a fit on this stack: take the observed figure, and leave that much room in the large run\n");
+    }
+    XL_DO(xl_cli_put(&b));
+    if (bad || k.mismatch || (k.before && k.moved.n))
+        xl_cli_exit(cli, XL_EXIT_FAILED);
+out:
+    xl_buf_fini(&b);
+    return err;
+}
+
+const xl_verb xl_verb_calibrate = {
+    .name = "calibrate", .args = "[CONF.yaml] [key=value ...]", .help = "predicted, compiled and observed memory of a training step",
+    .more = "Compiles the step, runs it twice on the device and reads the physical device's peak. The three figures go into the catalog. The exit\n"
+            "status is 1 when the prediction is off by more than a tenth, or when a figure moved since the stack was another.",
+    .example = "xlane calibrate conf.yaml\nxlane calibrate conf.yaml data.batch=32", .opts = opts, .min = 1, .max = -1, .run = calibrate,
+};

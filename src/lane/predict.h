@@ -1,0 +1,24 @@
+/* src/lane/predict.h
+ * How much memory a program will take, before anybody compiles it: liveness over our own program. A value takes memory from the op
+ * that makes it to its last use; what a donated argument gives away is taken once. Compilers differ in what they keep, and that one
+ * thing is a rule which can be measured: does the device write elementwise results to memory, or fuse them into their readers? */
+#ifndef XL_LANE_PREDICT_H
+#define XL_LANE_PREDICT_H
+
+#include "ir/ir.h"
+#include "pjrt/program.h"
+
+typedef enum {
+    XL_RULE_PLAIN,      /* every op's result is in memory; elementwise ops work in place where their operand ends with them */
+    XL_RULE_FUSED,      /* elementwise ops and reshapes that only such ops read are not */
+} xl_predict_rule;
+const char *xl_predict_word(xl_predict_rule r);
+
+typedef struct { int64_t arguments, outputs, aliased, temporary, constants, total; } xl_prediction;
+
+/* The program is simplified first, in a copy. */
+xl_error *xl_predict(const xl_module *m, xl_predict_rule rule, xl_prediction *out) XL_MUST_USE;
+/* Asks the compiler about two small programs: nothing runs. UNIMPLEMENTED where it gives no memory figures. */
+xl_error *xl_predict_measure(xl_client *c, xl_predict_rule *out) XL_MUST_USE;
+
+#endif

@@ -1,0 +1,290 @@
+#include "train/calibrate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "base/version.h"
+#include "ir/hash.h"
+#include "train/loop.h"
+
+void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s)
+{
+    const xl_model *m = &c->model;
+    int64_t time = c->data.nbucket ? c->data.buckets[c->data.nbucket - 1] : c->data.time;
+    s->model = xl_strf(a, "%s vocab %lld dim %lld heads %lld/%lld ffn %lld state %lld chunk %lld experts %lld top %lld capacity %g batch %lld time %lld",
+                       m->pattern, (long long)m->vocab, (long long)m->dim, (long long)m->heads, (long long)m->kv_heads, (long long)m->ffn,
+                       (long long)m->state, (long long)m->chunk, (long long)m->experts, (long long)m->top_k, m->capacity, (long long)c->data.batch,
+                       (long long)time);
+    s->features = xl_strf(a, "scan %s remat %s compute %s keep %s", m->scan ? "on" : "off", m->remat ? "on" : "off", m->compute, c->keep_for_backward);
+    s->parallelism = XL_STR("replicas 1 partitions 1");
+}
+
+/* The stack: versions, and the flags that change what the compiler or the device does. */
+static void lane_signature(xl_arena *a, const xl_lane *l, const xl_device_memory *dm, xl_signature *s)
+{
+    static const char *const flags[] = { "XLA_FLAGS", "LIBTPU_INIT_ARGS", "XLANE_CPU_GRAIN" };
+    xl_buf b = { 0 };
+    xl_buf_printf(&b, "xlane %s, %s %.*s", XL_VERSION, strrchr(l->choice.path, '/') ? strrchr(l->choice.path, '/') + 1 : l->choice.path,
+                  XL_FMT(xl_plugin_build_id(a, l->choice.path)));
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const char *v = getenv(flags[i]);
+        if (v && *v)
+            xl_buf_printf(&b, ", %s=%s", flags[i], v);
+    }
+    s->bundle = xl_str_dup(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    s->hardware = xl_strf(a, "%zu x %.*s, %lld MiB", xl_client_nlocal(l->client), XL_FMT(l->dev->kind), (long long)(dm->limit / (1 << 20)));
+}
+
+static xl_error *setup(const xl_config *c, xl_setup *s)
+{
+    int64_t time = c->data.nbucket ? c->data.buckets[c->data.nbucket - 1] : c->data.time;
+    return xl_setup_graphs(c, &time, 1, c->data.batch, s);
+}
+
+static xl_error *predict(const xl_config *c, xl_setup *s, xl_predict_rule rule, xl_prediction *p, xl_digest *code)
+{
+    xl_error *err = NULL;
+    xl_func *f;
+    xl_graph *g = s->g[0];
+    xl_arena a = { 0 };
+    xl_str *name = xl_new(&a, xl_str, g->nparam);
+    for (uint32_t i = 0; i < g->nparam; i++)
+        name[i] = g->param[i].name;
+    XL_DO(xl_step_build(g, XL_STEP_TRAIN, name, g->nparam,
+                        &(xl_step_opts){ .keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY }, &f));
+    xl_module v = xl_graph_view(g, &f);
+    *code = xl_module_hash(&v);
+    err = xl_predict(&v, rule, p);
+out:
+    xl_arena_fini(&a);
+    return err;
+}
+
+/* Tokens that touch every row of the tables now and then; one document a row. */
+static xl_error *two_steps(xl_setup *s, const xl_prepared *p)
+{
+    xl_error *err = NULL;
+    const xl_graph *g = p->g;
+    int32_t *data = NULL;
+    xl_buffer *in[8] = { 0 }, *m = NULL;
+    int64_t n = 0;
+    xl_type_count(g->input[0].type, &n);
+    int64_t time = g->input[0].type->dims[g->input[0].type->rank - 1];
+    data = malloc((size_t)n * sizeof *data);
+    if (!data)
+        return XL_ERR(EXHAUSTED, "no memory for a batch");
+    for (int turn = 0; turn < 2; turn++) {
+        for (uint32_t i = 0; i < g->ninput && i < 8; i++) {
+            for (int64_t k = 0; k < n; k++)
+                data[k] = xl_str_is(g->input[i].name, "segments") ? 1 : xl_str_is(g->input[i].name, "positions") ? (int32_t)(k % time) : (int32_t)((k * 31 + turn) % 97);
+            XL_DO(xl_lane_put(s->lane, g->input[i].type, data, &in[i]));
+        }
+        XL_DO(xl_trainer_update(s->t, p, in, &m));
+        float out[32];
+        XL_DO(xl_buffer_to_host(m, out, xl_metric_count(g, XL_STEP_TRAIN) * sizeof(float), NULL)); /* waits for the step */
+        xl_buffer_free(m);
+        m = NULL;
+        for (uint32_t i = 0; i < 8; i++) {
+            xl_buffer_free(in[i]);
+            in[i] = NULL;
+        }
+    }
+out:
+    for (uint32_t i = 0; i < 8; i++)
+        xl_buffer_free(in[i]);
+    xl_buffer_free(m);
+    free(data);
+    return err;
+}
+
+static void failed(xl_arena *a, xl_catalog_entry *e, const xl_error *err)
+{
+    xl_str m = xl_str_of(xl_error_message(err));
+    const char *code = memmem(m.p, m.n, "E1000", 5) ? "E1000" : memmem(m.p, m.n, "E1001", 5) ? "E1001" : xl_code_name(xl_error_code(err));
+    e->outcome = XL_OUTCOME_FAILED;
+    e->class = xl_str_of(code);
+    e->message = xl_str_dup(a, m);
+}
+
+static void compare(xl_arena *a, xl_calibration *k)
+{
+    xl_catalog_entry *all;
+    size_t n;
+    xl_error *err = xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL);
+    if (err) {
+        xl_error_free(err);
+        return;
+    }
+    k->before = xl_catalog_before(all, n, &k->entry.sig);
+    if (!k->before)
+        return;
+    xl_buf b = { 0 };
+    const struct { const char *what; int64_t was, is; } row[] = { { "predicted", k->before->predicted, k->entry.predicted },
+                                                                  { "compiled", k->before->compiled, k->entry.compiled },
+                                                                  { "observed", k->before->observed, k->entry.observed } };
+    for (size_t i = 0; i < 3; i++)
+        if (row[i].was > 0 && row[i].is > 0 && llabs(row[i].is - row[i].was) * 50 > row[i].was)
+            xl_buf_printf(&b, "%s%s %.2f -> %.2f MiB", b.n ? ", " : "", row[i].what, (double)row[i].was / (1 << 20), (double)row[i].is / (1 << 20));
+    k->moved = xl_str_dup(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+}
+
+xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
+{
+    xl_error *err = NULL, *no = NULL;
+    xl_setup s = { 0 };
+    const xl_prepared *p = NULL;
+    xl_digest code;
+    char hex[XL_DIGEST_HEX];
+    struct rusage ru;
+    *out = (xl_calibration){ .entry = xl_catalog_blank(), .rule = XL_RULE_FUSED, .off = NAN };
+    xl_catalog_entry *e = &out->entry;
+    e->what = XL_STR("calibrate");
+    XL_DO(setup(c, &s));
+    XL_DO(xl_setup_device(c, &s));
+    no = xl_predict_measure(s.lane->client, &out->rule);
+    out->measured = !no;
+    xl_error_free(no);
+    XL_DO(predict(c, &s, out->rule, &out->predicted, &code));
+    e->predicted = out->predicted.total;
+    no = xl_device_memory_read(s.lane->dev, &out->device);
+    if (no)                                 /* S4: which call of which plugin cannot answer */
+        out->device = (xl_device_memory){ .limit = -1, .in_use = -1, .peak_in_use = -1 };
+    e->message = no ? xl_str_dup(a, xl_str_of(xl_error_message(no))) : XL_STR("");
+    xl_error_free(no);
+    e->limit = out->device.limit;
+    out->device_name = xl_str_dup(a, xl_str_of(xl_lane_name(s.lane)));
+    xl_config_signature(a, c, &e->sig);
+    lane_signature(a, s.lane, &out->device, &e->sig);
+    e->sig.code = xl_str_dup(a, xl_str_of(xl_digest_hex(&code, hex)));
+    xl_error_free(xl_device_memory_reset_peak(s.lane->dev));
+
+    double start = xl_now();
+    no = xl_trainer_new(s.lane, s.g[0], &c->opt, (uint64_t)c->seed, &s.t);
+    if (!no) {
+        s.t->how.keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY;
+        no = xl_trainer_prepare(s.t, s.g[0], XL_STEP_TRAIN, &p);
+    }
+    e->seconds = xl_now() - start;
+    if (!no) {
+        xl_error *stats = xl_executable_memory(xl_program_executable(p->p), &out->compiled);
+        e->compiled = stats ? -1 : out->compiled.needs;
+        xl_error_free(stats);
+        no = two_steps(&s, p);
+    }
+    if (no) {
+        failed(a, e, no);
+        xl_error_free(no);
+    } else {
+        e->outcome = XL_OUTCOME_RAN;
+        no = xl_device_memory_read(s.lane->dev, &out->device);
+        e->observed = no ? -1 : out->device.peak_in_use >= 0 ? out->device.peak_in_use : out->device.in_use;
+        xl_error_free(no);
+    }
+    if (e->observed > 0) {
+        out->off = ((double)e->predicted - (double)e->observed) / (double)e->observed;
+        out->mismatch = fabs(out->off) > XL_CALIBRATE_OFF;
+    }
+    getrusage(RUSAGE_SELF, &ru);
+    out->host_peak = e->host = (int64_t)ru.ru_maxrss * 1024;
+    out->host_free = (int64_t)sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    compare(a, out);
+    err = xl_error_wrap(xl_catalog_add(xl_catalog_dir(a), e), "keeping the calibration");
+out:
+    xl_setup_fini(&s);
+    return err;
+}
+
+/* ---- fitting -------------------------------------------------------------------------------------------------------- */
+typedef struct { int64_t batch; xl_known known; int64_t predicted; } candidate;
+
+xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *line), void *ctx, xl_calibration *out)
+{
+    xl_error *err = NULL;
+    xl_setup device = { 0 };
+    xl_predict_rule rule = XL_RULE_FUSED;
+    xl_device_memory dm;
+    xl_signature lane = { 0 };
+    xl_catalog_entry *all;
+    size_t n;
+    int64_t wanted = c->data.batch, low = 0, high = wanted;
+    candidate *cand = NULL;
+    size_t ncand = 0, cap = 0;
+    XL_DO(xl_setup_device(c, &device));
+    XL_TRY(xl_device_memory_read(device.lane->dev, &dm), "fitting needs the size of the device's memory");
+    if (dm.limit <= 0) {
+        err = XL_ERR(UNIMPLEMENTED, "%s does not say how much memory it has, so nothing can be fitted to it; set data.batch by hand", xl_lane_name(device.lane));
+        goto out;
+    }
+    xl_error_free(xl_predict_measure(device.lane->client, &rule));
+    lane_signature(a, device.lane, &dm, &lane);
+    xl_setup_fini(&device);
+    XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
+    /* The prediction grows with the batch: the largest that is predicted to fit is found by halving. */
+    while (low < high) {
+        int64_t mid = low + (high - low + 1) / 2;
+        xl_setup s = { 0 };
+        xl_prediction p;
+        xl_digest code;
+        xl_config x = *c;
+        x.data.batch = mid;
+        err = setup(&x, &s);
+        if (!err)
+            err = predict(&x, &s, rule, &p, &code);
+        xl_setup_fini(&s);
+        if (err)
+            goto out;
+        if (p.total <= dm.limit)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    if (!low) {
+        err = XL_ERR(EXHAUSTED, "not even one row fits %lld MiB: a smaller model, or model.remat=true", (long long)(dm.limit >> 20));
+        goto out;
+    }
+    for (int64_t b = low; b >= 1; b = b > 1 && b * 15 / 16 == b ? b - 1 : b * 15 / 16) {
+        xl_setup s = { 0 };
+        xl_prediction p;
+        xl_digest code;
+        char hex[XL_DIGEST_HEX];
+        xl_config x = *c;
+        xl_signature sig = lane;
+        x.data.batch = b;
+        err = setup(&x, &s);
+        if (!err)
+            err = predict(&x, &s, rule, &p, &code);
+        xl_setup_fini(&s);
+        if (err)
+            goto out;
+        xl_config_signature(a, &x, &sig);
+        sig.code = xl_str_dup(a, xl_str_of(xl_digest_hex(&code, hex)));
+        XL_PUSH(a, cand, ncand, cap, ((candidate){ b, xl_catalog_known(all, n, &sig, NULL), p.total }));
+        if (ncand >= 24)
+            break;
+    }
+    /* Known good ones first, the largest of each kind before the others: but a larger unseen one is no worse for being unseen. */
+    for (int pass = XL_KNOWN_GOOD; pass <= XL_UNSEEN; pass++)
+        for (size_t i = 0; i < ncand; i++) {
+            if ((int)cand[i].known != pass)
+                continue;
+            c->data.batch = cand[i].batch;
+            XL_DO(xl_calibrate(a, c, out));
+            if (say)
+                say(ctx, xl_strf(a, "batch %lld (%s): predicted %.1f MiB, observed %.1f MiB of %.1f: %s", (long long)cand[i].batch,
+                                 pass == XL_KNOWN_GOOD ? "known good" : "unseen", (double)cand[i].predicted / (1 << 20),
+                                 out->entry.observed > 0 ? (double)out->entry.observed / (1 << 20) : 0.0, (double)dm.limit / (1 << 20),
+                                 out->entry.outcome == XL_OUTCOME_RAN ? "taken" : xl_str_c(a, out->entry.class)).p);
+            if (out->entry.outcome == XL_OUTCOME_RAN)
+                goto out;
+        }
+    err = XL_ERR(EXHAUSTED, "no batch up to %lld fits: a smaller model, or model.remat=true", (long long)wanted);
+out:
+    xl_setup_fini(&device);
+    return err;
+}

@@ -1,0 +1,37 @@
+/* src/train/calibrate.h
+ * Three figures for the memory of a training step, side by side: predicted from the program, said by the compiler, observed on the
+ * physical device after two steps. They go into the catalog under the launch's signature. */
+#ifndef XL_TRAIN_CALIBRATE_H
+#define XL_TRAIN_CALIBRATE_H
+
+#include "lane/catalog.h"
+#include "lane/predict.h"
+#include "train/config.h"
+
+typedef struct {
+    xl_catalog_entry entry;         /* what the catalog gets */
+    xl_prediction predicted;
+    xl_program_memory compiled;
+    xl_device_memory device;
+    xl_predict_rule rule;
+    bool measured;                  /* the rule was asked of the compiler; else it is the usual one */
+    double off;                     /* (predicted - observed) / observed; nan where nothing was observed */
+    bool mismatch;                  /* by more than XL_CALIBRATE_OFF */
+    const xl_catalog_entry *before; /* the same launch on another stack; NULL: none */
+    xl_str moved;                   /* what changed since, in words; empty: nothing */
+    xl_str device_name;
+    int64_t host_peak, host_free;   /* this process's peak; what the machine has left */
+} xl_calibration;
+
+#define XL_CALIBRATE_OFF 0.10
+
+/* What a config is in the catalog: model and features; and with a lane: hardware and bundle. */
+void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s);
+/* Compiles and runs two steps on the config's device. A step that does not fit is no error: the entry's outcome says so. */
+xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out) XL_MUST_USE;
+
+/* The largest batch up to the config's own that fits the device: those that the catalog knows to run, then unseen ones by what is
+ * predicted, each calibrated before it is believed; known bad ones are left out. c's batch is set. `say` gets a line per candidate. */
+xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *line), void *ctx, xl_calibration *out) XL_MUST_USE;
+
+#endif
