@@ -111,7 +111,7 @@ test: $(tests)
 # Programs that measure; each is bench/<name>.c and prints a table.
 $(B)/bench/%: bench/%.c $(B)/test/all.a
 	@mkdir -p $(@D)
-	$(link)
+	$(CC) $(XCFLAGS) $(CFLAGS) $< $(B)/test/all.a -o $@ $(XLDFLAGS) $(LIBS)
 build-bench: $(patsubst bench/%.c,$(B)/bench/%,$(wildcard bench/*.c)) $(tools)
 bench: build-bench
 

@@ -220,7 +220,7 @@ static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
             xl_run_set_rank(G.run, (int)v->int64_value);
     }
     double t = xl_now();
-    flight *f = guard_takeoff("client creation", xl_path_base(xl_str_of(p->path)));
+    flight *f = guard_takeoff("client creation", p->path, t);
     PJRT_Error *err = p->real->PJRT_Client_Create(a);
     guard_land(f);
     if (!err) {

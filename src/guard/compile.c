@@ -13,7 +13,10 @@ static size_t slot_of(const void *handle, size_t cap) { return (size_t)(((uintpt
 
 exec_info *guard_exec_find(const void *handle)
 {
+    static _Thread_local struct { const void *handle; exec_info *found; uint64_t changes; } last;
     exec_info *found = NULL;
+    if (last.handle == handle && last.changes == atomic_load_explicit(&G.exec_changes, memory_order_acquire))
+        return last.found;                                 /* a step runs the same executable again and again */
     xl_mutex_lock(&G.table_lock);
     if (G.capexec)
         for (size_t i = slot_of(handle, G.capexec); G.exec[i]; i = (i + 1) & (G.capexec - 1))
@@ -21,6 +24,9 @@ exec_info *guard_exec_find(const void *handle)
                 found = G.exec[i];
                 break;
             }
+    last.handle = handle;
+    last.found = found;
+    last.changes = G.exec_changes;
     xl_mutex_unlock(&G.table_lock);
     return found;
 }
@@ -61,6 +67,7 @@ void guard_exec_add(const void *handle, xl_str module, bool eager)
     }
     insert(G.exec, G.capexec, e);
     G.nexec++;
+    G.exec_changes++;
     xl_mutex_unlock(&G.table_lock);
 }
 
@@ -74,6 +81,7 @@ void guard_exec_drop(const void *handle)
         free(G.exec[i]);
         G.exec[i] = NULL;
         G.nexec--;
+        G.exec_changes++;
         for (size_t k = (i + 1) & mask; G.exec[k]; k = (k + 1) & mask) { /* close the gap */
             exec_info *moved = G.exec[k];
             G.exec[k] = NULL;
@@ -436,8 +444,9 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     if (c.sentence.n && G.policy == XL_POLICY_WARN)
         guard_say("%.*s", XL_FMT(xl_buf_view(&c.sentence)));
     xl_str module = xl_str_of(c.module);
-    flight *f = guard_takeoff("compile", module);
     double t = xl_now();
+    xl_module_metrics *named = xl_metrics_module(G.metrics, module);
+    flight *f = guard_takeoff("compile", named ? xl_module_metrics_name(named) : "a program", t);
     for (int look = 0; cache && look < 2; look++) {        /* before the lease, and again once we have it */
         if ((err = xl_cache_get(G.cache, &c.key, &found))) {
             guard_fault("looking into the cache", err);

@@ -14,17 +14,19 @@ static void count_step(xl_module_metrics *mm)
     }
     atomic_store_explicit(&G.step, xl_module_metrics_count(mm, XL_M_ExecuteTime), memory_order_relaxed);
     guard_memory_due();
-    if (atomic_exchange_explicit(&G.reads, 0, memory_order_relaxed) == 0) {
-        atomic_store_explicit(&G.sync_run, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&G.reads, memory_order_relaxed) == 0) {
+        if (atomic_load_explicit(&G.sync_run, memory_order_relaxed))
+            atomic_store_explicit(&G.sync_run, 0, memory_order_relaxed);
         return;
     }
+    atomic_store_explicit(&G.reads, 0, memory_order_relaxed);
     uint64_t bytes = atomic_exchange_explicit(&G.read_bytes, 0, memory_order_relaxed);
     xl_metrics_count(G.metrics, mm, XL_M_HostSync, 1);
     /* Once is a log line, again and again is a step that waits for the host. */
     if (atomic_fetch_add_explicit(&G.sync_run, 1, memory_order_relaxed) == 4 && !atomic_exchange(&G.sync_said, true)) {
         xl_event e;
         xl_event_begin(G.run, &e, "sync");
-        xl_json_put_str(&e.j, "module", xl_module_metrics_name(mm));
+        xl_json_put_text(&e.j, "module", xl_module_metrics_name(mm));
         xl_json_put_int(&e.j, "bytes", (int64_t)bytes);
         xl_json_put_int(&e.j, "step", (int64_t)G.step);
         xl_json_put_text(&e.j, "text", "every step reads from the device before the next one starts, so the device waits for the host; "
@@ -46,8 +48,8 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
 {
     exec_info *e = guard_exec_find(args->executable);
     xl_module_metrics *mm = e ? e->metrics : NULL;
-    flight *f = guard_takeoff("execute", e ? (xl_str){ e->module, sizeof e->module } : XL_STR("unknown"));
     double t = xl_now();
+    flight *f = guard_takeoff("execute", mm ? xl_module_metrics_name(mm) : "an executable", t);
     PJRT_Error *err = p->real->PJRT_LoadedExecutable_Execute(args);
     xl_metrics_time(G.metrics, mm, XL_M_ExecuteTime, xl_now() - t);
     guard_land(f);

@@ -42,9 +42,9 @@ enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64 };
 /* A call under way, for the watcher. */
 typedef struct {
     _Atomic double since;                                  /* 0: free */
-    const char *what;                                      /* "compile", "execute" */
-    char module[128];
-    bool said;
+    _Atomic(const char *) what;                            /* "compile", "execute" */
+    _Atomic(const char *) module;                          /* a name that lives as long as the process */
+    _Atomic bool said;
 } flight;
 
 typedef struct {
@@ -56,6 +56,7 @@ typedef struct {
     xl_mutex table_lock;                                   /* execs */
     exec_info **exec;                                      /* open addressing by handle */
     size_t nexec, capexec;
+    _Atomic uint64_t exec_changes;                         /* how often exec changed: tells a remembered look-up that it is old */
     xl_policy policy;
     uint64_t warmup, watch_after;                          /* steps; executions that make a module a step module */
     char watch[1024];                                      /* names given by the user, separated by commas */
@@ -99,7 +100,8 @@ void guard_read(const char *how, uint64_t bytes);
 /* watch.c */
 void guard_watch_start(void);
 void guard_watch_stir(void);                               /* something is going on: wake the watcher if it sleeps */
-flight *guard_takeoff(const char *what, xl_str module);    /* NULL: too many at once */
+/* `module` must live as long as the process (a name in G.metrics); `now` is xl_now(). NULL: too many at once. */
+flight *guard_takeoff(const char *what, const char *module, double now);
 void guard_land(flight *f);
 void guard_write_metrics(void);
 void guard_memory_due(void);                               /* sample the devices' memory soon */

@@ -15,26 +15,24 @@
 
 static _Atomic int asleep;                                 /* the watcher waits on this word while it is 1 */
 static _Atomic bool dirty, memory_due;
-static _Atomic uint32_t next_flight;
 static int memory_fd = -2;
 static bool memory_refused;
 
 /* ---- calls under way ---------------------------------------------------------------------------------------------------- */
-flight *guard_takeoff(const char *what, xl_str module)
+flight *guard_takeoff(const char *what, const char *module, double now)
 {
+    static _Thread_local uint32_t mine;                    /* where this thread found room the last time */
     guard_watch_stir();
-    uint32_t at = atomic_fetch_add_explicit(&next_flight, 1, memory_order_relaxed);
     for (uint32_t k = 0; k < GUARD_FLIGHTS; k++) {
-        flight *f = &G.flight[(at + k) % GUARD_FLIGHTS];
+        flight *f = &G.flight[(mine + k) % GUARD_FLIGHTS];
         double free_slot = 0;
         if (atomic_load_explicit(&f->since, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong_explicit(&f->since, &free_slot, -1, memory_order_acquire, memory_order_relaxed)) {
-            size_t n = module.n < sizeof f->module - 1 ? module.n : sizeof f->module - 1;
-            memcpy(f->module, module.p, n);
-            f->module[n] = 0;
-            f->what = what;
-            f->said = false;
-            atomic_store_explicit(&f->since, xl_now(), memory_order_release);
+            mine = (mine + k) % GUARD_FLIGHTS;
+            atomic_store_explicit(&f->module, module, memory_order_relaxed);
+            atomic_store_explicit(&f->what, what, memory_order_relaxed);
+            atomic_store_explicit(&f->said, false, memory_order_relaxed);
+            atomic_store_explicit(&f->since, now, memory_order_release);
             return f;
         }
     }
@@ -59,18 +57,17 @@ static bool look_for_hangs(void)
         any = true;
         if (now - since < G.hang_after || f->said)
             continue;
+        const char *what = f->what, *module = f->module;
         f->said = true;
-        char module[sizeof f->module];
-        memcpy(module, f->module, sizeof module);
         if (atomic_load_explicit(&f->since, memory_order_acquire) != since)
             continue;                                      /* it came back while we looked */
         xl_event e;
         xl_event_begin(G.run, &e, "hang");
-        xl_json_put_text(&e.j, "what", f->what);
+        xl_json_put_text(&e.j, "what", what);
         xl_json_put_text(&e.j, "module", module);
         xl_json_put_num(&e.j, "seconds", now - since);
         xl_event_end(G.run, &e);
-        guard_say("%s of %s has not returned for %.0f s (process %d)", f->what, module, now - since, (int)getpid());
+        guard_say("%s of %s has not returned for %.0f s (process %d)", what, module, now - since, (int)getpid());
     }
     return any;
 }
@@ -99,7 +96,8 @@ void guard_write_metrics(void)
 
 void guard_memory_due(void)
 {
-    atomic_store_explicit(&memory_due, true, memory_order_relaxed);
+    if (!atomic_load_explicit(&memory_due, memory_order_relaxed))
+        atomic_store_explicit(&memory_due, true, memory_order_relaxed);
 }
 
 static void put_optional(xl_buf *b, bool set, int64_t v)
@@ -164,7 +162,8 @@ static void sample_memory(void)
 /* ---- the thread ------------------------------------------------------------------------------------------------------------- */
 void guard_watch_stir(void)
 {
-    atomic_store_explicit(&dirty, true, memory_order_relaxed);
+    if (!atomic_load_explicit(&dirty, memory_order_relaxed))
+        atomic_store_explicit(&dirty, true, memory_order_relaxed);
     if (atomic_load_explicit(&asleep, memory_order_relaxed) && atomic_exchange(&asleep, 0))
         syscall(SYS_futex, (int *)&asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }

@@ -72,20 +72,21 @@ xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str name)
     return mm;
 }
 
-xl_str xl_module_metrics_name(const xl_module_metrics *mm) { return xl_str_of(mm->name); }
+const char *xl_module_metrics_name(const xl_module_metrics *mm) { return mm->name; }
 uint64_t xl_module_metrics_count(const xl_module_metrics *mm, xl_metric w) { return mm->meter[w].n; }
 double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric w) { return (double)mm->meter[w].sum * 1e-9; }
 uint64_t xl_metrics_total(const xl_metrics *m, xl_metric w) { return rows[w].timing ? m->total[w].n : m->total[w].sum; }
 
-/* Bucket b holds durations from 100 ns * 2^(b/8) on. */
+/* Eight buckets an octave from 128 ns on: the place of the highest bit, and the three bits below it. */
 static uint32_t bucket_of(uint64_t ns)
 {
-    if (ns < 100)
+    if (ns < 128)
         return 0;
-    double b = 8 * log2((double)ns / 100);
-    return b >= XL_HIST - 1 ? XL_HIST - 1 : (uint32_t)b;
+    uint32_t top = 63 - (uint32_t)__builtin_clzll(ns), b = (top - 7) * 8 + ((uint32_t)(ns >> (top - 3)) & 7);
+    return b < XL_HIST ? b : XL_HIST - 1;
 }
-static double bucket_seconds(double b) { return 1e-7 * exp2(b / 8); }
+/* The middle of a bucket. */
+static double bucket_seconds(int b) { return 1e-9 * 128 * exp2(b / 8) * (1 + (b % 8 + 0.5) / 8); }
 
 static void add(xl_meter *t, uint64_t value, int bucket)
 {
@@ -239,9 +240,9 @@ static double percentile(const xl_meter *t, double q)
     for (int b = 0; b < XL_HIST; b++) {
         n += t->bucket[b];
         if (n > want)
-            return bucket_seconds(b + 0.5);
+            return bucket_seconds(b);
     }
-    return bucket_seconds(XL_HIST);
+    return bucket_seconds(XL_HIST - 1);
 }
 
 static void print_set(const xl_meter *set, xl_buf *out)

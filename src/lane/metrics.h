@@ -34,7 +34,7 @@ typedef enum {
     XL_M_COUNT
 } xl_metric;
 
-enum { XL_HIST = 320 };                                    /* eight buckets an octave from 100 ns on */
+enum { XL_HIST = 320 };                                    /* eight buckets an octave from 128 ns on */
 typedef struct {
     _Atomic uint64_t n;
     _Atomic uint64_t sum;                                  /* nanoseconds, or the counter */
@@ -48,7 +48,7 @@ xl_metrics *xl_metrics_new(void);                          /* NULL: no memory */
 void xl_metrics_free(xl_metrics *m);
 /* The module's own set, made when first asked for; NULL without memory. Lives as long as m. */
 xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str module);
-xl_str xl_module_metrics_name(const xl_module_metrics *mm);
+const char *xl_module_metrics_name(const xl_module_metrics *mm);
 uint64_t xl_module_metrics_count(const xl_module_metrics *mm, xl_metric which);
 double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric which);
 /* mm may be NULL: then only the total counts. */
