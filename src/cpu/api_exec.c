@@ -230,7 +230,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
         err = xl_lower(m);
     m->arena.oom = outer;
     if (!err)
-        err = xl_plan_new(m, &e->plan);
+        err = xl_plan_new(m, e->nreplica * e->npartition, &e->plan);
     if (err)
         goto out;
     m = NULL;                                              /* the plan's now */

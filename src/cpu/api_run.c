@@ -1,9 +1,12 @@
 /* LoadedExecutable_Execute: arguments checked and held, outputs made or taken over from donated arguments, the plan run.
- * Programs run in the calling thread (which the pool helps); when they return, all events are ready. */
+ * Programs run in the calling thread (which the pool helps), those whose devices meet in a thread for each;
+ * when they return, all events are ready. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
 #include "cpu/api.h"
+#include "cpu/collective.h"
 
 typedef struct {                                           /* one device's share of an execution */
     PJRT_LoadedExecutable *l;
@@ -17,6 +20,8 @@ typedef struct {                                           /* one device's share
     xl_store **arg_store, **out_store;
     void **arg, **outp;
     bool *donate;
+    xl_thread thread;
+    xl_error *err;
 } share;
 
 static bool kept(const PJRT_ExecuteOptions *o, uint32_t i)
@@ -69,6 +74,12 @@ static xl_error *hold_args(share *s)
     return NULL;
 }
 
+static void leave(const share *s, const xl_error *err)
+{
+    if (s->meet)
+        xl_meet_leave(s->meet, s->replica * s->l->e->npartition + s->partition, err);
+}
+
 static xl_error *run_share(share *s)
 {
     xl_exec *e = s->l->e;
@@ -80,8 +91,11 @@ static xl_error *run_share(share *s)
     void *small[256];
     size_t words = 2 * n + p->narg;                        /* stores, pointers, flags */
     void **mem = words <= 256 ? small : malloc(words * sizeof *mem);
-    if (!mem)
-        return XL_ERR(EXHAUSTED, "no memory to run %s", e->name);
+    if (!mem) {
+        err = XL_ERR(EXHAUSTED, "no memory to run %s", e->name);
+        leave(s, err);
+        return err;
+    }
     memset(mem, 0, words * sizeof *mem);
     s->arg_store = (xl_store **)mem;
     s->out_store = s->arg_store + p->narg;
@@ -127,6 +141,7 @@ static xl_error *run_share(share *s)
             (void)xl_PJRT_Buffer_Delete(&d);
         }
 out:
+    leave(s, err);
     if (took)
         xl_device_give(s->device, p->temp_bytes);
     if (temp)
@@ -145,6 +160,46 @@ out:
     return err;
 }
 
+static void run_device(void *arg)
+{
+    share *s = arg;
+    s->err = run_share(s);
+}
+
+/* Devices that meet run at once, one thread each; the caller is the first of them. The error that is told is the first device's to fail
+ * for a reason of its own, not one of those that stopped because of it. */
+static xl_error *run_together(share *all, size_t n, xl_meet **meet)
+{
+    xl_error *err = xl_meet_new((uint32_t)n, meet);
+    size_t started = 1;
+    if (err)
+        return err;
+    for (size_t k = 0; k < n; k++)
+        all[k].meet = *meet;
+    for (; started < n && !err; started++)
+        err = xl_thread_start(&all[started].thread, "xlane-device", run_device, &all[started]);
+    if (err) {
+        started--;
+        for (size_t k = started; k < n; k++)
+            xl_meet_absent(*meet, all[k].replica * all[k].l->e->npartition + all[k].partition, err);
+    }
+    run_device(&all[0]);
+    for (size_t k = 1; k < started; k++)
+        xl_thread_join(&all[k].thread);
+    for (size_t k = 0; k < n; k++) {
+        if (all[k].err && (!err || (xl_error_code(err) == XL_CODE_ABORTED && xl_error_code(all[k].err) != XL_CODE_ABORTED))) {
+            xl_error_free(err);
+            err = all[k].err;
+        } else {
+            xl_error_free(all[k].err);
+        }
+    }
+    const char *trace = getenv("XLANE_CPU_TRACE");
+    if (!err && trace && *trace && strcmp(trace, "0"))
+        fprintf(stderr, "xlane: %s: %llu bytes through collectives on %zu devices\n", all[0].l->e->name, (unsigned long long)xl_meet_bytes(*meet), n);
+    return err;
+}
+
 PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args *args)
 {
     PJRT_LoadedExecutable *l = args->executable;
@@ -154,25 +209,36 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
     bool one = PJRT_HAS(args, execute_device) && args->execute_device;
     if (one ? args->num_devices != 1 : args->num_devices != l->n)
         return xl_api_fail(XL_CODE_INVALID, "%s runs on %zu devices, arguments were given for %zu", l->e->name, one ? 1 : l->n, args->num_devices);
-    size_t done = 0;
-    for (; done < args->num_devices && !err; done++) {
-        size_t at = done;
+    size_t n = args->num_devices;
+    share *all = calloc(n, sizeof *all);
+    xl_meet *meet = NULL;
+    if (!all)
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to run %s", l->e->name);
+    for (size_t k = 0; k < n; k++) {
+        size_t at = k;
         for (size_t i = 0; one && i < l->n; i++)
             if (l->devices[i] == args->execute_device)
                 at = i;
-        share s = { .l = l, .device = one ? args->execute_device : l->devices[at], .args = args->argument_lists ? args->argument_lists[done] : NULL,
-                    .nargs = args->num_args, .opts = args->options, .out = args->output_lists[done],
-                    .replica = (uint32_t)l->ids[at].replica, .partition = (uint32_t)l->ids[at].partition };
-        for (uint32_t k = 0; k < l->e->plan->nout; k++)
-            s.out[k] = NULL;
-        err = run_share(&s);
+        all[k] = (share){ .l = l, .device = one ? args->execute_device : l->devices[at], .args = args->argument_lists ? args->argument_lists[k] : NULL,
+                          .nargs = args->num_args, .opts = args->options, .out = args->output_lists[k], .replica = (uint32_t)l->ids[at].replica,
+                          .partition = (uint32_t)l->ids[at].partition };
+        for (uint32_t i = 0; i < l->e->plan->nout; i++)
+            all[k].out[i] = NULL;
     }
+    if (l->e->plan->collective && n > 1) {
+        err = run_together(all, n, &meet);
+    } else {
+        for (size_t k = 0; k < n && !err; k++)
+            err = run_share(&all[k]);
+    }
+    xl_meet_free(meet);
+    free(all);
     if (!err && args->device_complete_events)
         for (size_t d = 0; d < args->num_devices; d++)
             if (!(args->device_complete_events[d] = xl_event_new(true)) && !err)
                 err = XL_ERR(EXHAUSTED, "no memory for an event");
     if (err)
-        for (size_t d = 0; d < done; d++)
+        for (size_t d = 0; d < n; d++)
             for (uint32_t k = 0; k < l->e->plan->nout; k++) {
                 xl_cpu_buffer_free(args->output_lists[d][k]);
                 args->output_lists[d][k] = NULL;

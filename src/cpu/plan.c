@@ -568,7 +568,7 @@ out:
     return err;
 }
 
-xl_error *xl_plan_new(xl_module *m, xl_plan **out)
+xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
 {
     xl_error *err = NULL;
     jmp_buf oom;
@@ -584,6 +584,7 @@ xl_error *xl_plan_new(xl_module *m, xl_plan **out)
         return XL_ERR(EXHAUSTED, "no memory left while planning the program");
     }
     plan->arena.oom = &oom;
+    plan->ndevice = ndevice;
     m->arena.oom = &oom;
     xl_planner *p = xl_new(&plan->arena, xl_planner, 1);
     p->plan = plan;

@@ -70,7 +70,8 @@ struct xl_plan {
     bool *arg_donated;
     size_t temp_bytes, const_bytes;
     double flops, bytes_accessed, transcendentals;
-    bool collective;                                       /* devices meet while running */
+    uint32_t ndevice;                                      /* that run it together */
+    bool collective;                                       /* they meet while running */
     uint32_t nstep;
 };
 
@@ -87,7 +88,7 @@ struct xl_frame {
 };
 
 /* Takes over m on success. The module must be inlined: one function without calls. */
-xl_error *xl_plan_new(xl_module *m, xl_plan **out) XL_MUST_USE;
+xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out) XL_MUST_USE;
 void xl_plan_free(xl_plan *p);
 
 /* arg and out: narg and nout pointers, 64-byte aligned where they are ours; an output may be its donor's memory.

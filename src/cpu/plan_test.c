@@ -9,7 +9,7 @@ static xl_plan *plan_of(const char *text)
     xl_plan *p;
     CHECK_OK(xl_read_text(xl_str_of(text), NULL, &m));
     CHECK_OK(xl_lower(m));
-    CHECK_OK(xl_plan_new(m, &p));
+    CHECK_OK(xl_plan_new(m, 1, &p));
     return p;
 }
 static void run(const xl_plan *p, void *const *arg, void *const *out)
@@ -69,6 +69,6 @@ TEST(what_is_not_served_is_named)
     CHECK_OK(xl_read_text(XL_STR("func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.custom_call @nobody(%a) : (tensor<4xf32>) -> "
                                  "tensor<4xf32> return %0 : tensor<4xf32> }"), NULL, &m));
     CHECK_OK(xl_lower(m));
-    CHECK_ERR(xl_plan_new(m, &p), "nobody");
+    CHECK_ERR(xl_plan_new(m, 1, &p), "nobody");
     xl_module_free(m);
 }

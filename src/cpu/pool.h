@@ -24,6 +24,6 @@ void xl_pool_for(xl_pool *p, size_t n, size_t grain, xl_pool_fn *fn, void *ctx);
 /* Memory of the calling thread, 64-byte aligned, kept from call to call and freed when the thread ends. `slot` (0..3) keeps
  * nested users apart; a slot's contents last until the thread asks for that slot again. NULL when there is none. */
 void *xl_scratch(unsigned slot, size_t bytes);
-enum { XL_SCRATCH_GEMM_A, XL_SCRATCH_GEMM_B, XL_SCRATCH_GEMM_C, XL_SCRATCH_PLAN, XL_SCRATCH_SLOTS };
+enum { XL_SCRATCH_GEMM_A, XL_SCRATCH_GEMM_B, XL_SCRATCH_GEMM_C, XL_SCRATCH_PLAN, XL_SCRATCH_MEET, XL_SCRATCH_SLOTS };
 
 #endif
