@@ -1,14 +1,22 @@
 /* xlane train: a model from a configuration. */
 #include "cli/cli.h"
+#include "train/calibrate.h"
 #include "train/loop.h"
 
-static struct { bool dry_run, quiet; const char *print, *device; } opt;
+static struct { bool dry_run, quiet, fit; const char *print, *device; } opt;
 static const xl_opt opts[] = {
     { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL, "say what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
     { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the best that is here)" },
+    { "fit", XL_OPT_FLAG, &opt.fit, NULL, "take the largest batch up to data.batch that fits the device: known good ones, then unseen, never known bad" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { 0 } };
+
+static void say(void *ctx, const char *line)
+{
+    (void)ctx;
+    fprintf(stderr, "fit: %s\n", line);
+}
 
 static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
 {
@@ -47,6 +55,10 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
             return xl_cli_put(&b);
         xl_buf_fini(&b);
         goto out;
+    }
+    if (opt.fit) {
+        xl_calibration fitted;
+        XL_TRY(xl_fit(cli->arena, &c, say, NULL, &fitted), "fitting the batch");
     }
     xl_loop_result r;
     XL_DO(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet }, &r));

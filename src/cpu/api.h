@@ -44,6 +44,7 @@ struct PJRT_Device {
     PJRT_Memory *memory_list[1];
     PJRT_Device *self[1];
     _Atomic int64_t in_use, peak, allocs, largest;
+    size_t grain;                                          /* 0: allocations are not rounded up */
     int64_t limit;                                         /* 0: none was set; then total is what the machine has */
     int64_t total;
 };

@@ -1,5 +1,5 @@
 /* The plugin, its client, devices, memories and topologies. XLANE_CPU_DEVICES gives the number of devices,
- * XLANE_CPU_HBM the memory each of them has. */
+ * XLANE_CPU_HBM the memory each of them has, XLANE_CPU_GRAIN the size to which each allocation is rounded up. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -214,8 +214,11 @@ PJRT_Error *xl_PJRT_Device_GetAttributes(PJRT_Device_GetAttributes_Args *args)
     return NULL;
 }
 
+/* Devices hand out memory in tiles or pages; ours need not, and does when asked to. */
+static size_t grained(const PJRT_Device *d, size_t n) { return d->grain ? (n + d->grain - 1) / d->grain * d->grain : n; }
 xl_error *xl_device_take(PJRT_Device *d, size_t n)
 {
+    n = grained(d, n);
     int64_t now = atomic_fetch_add(&d->in_use, (int64_t)n) + (int64_t)n;
     if (d->limit && now > d->limit) {
         atomic_fetch_sub(&d->in_use, (int64_t)n);
@@ -231,7 +234,7 @@ xl_error *xl_device_take(PJRT_Device *d, size_t n)
     atomic_fetch_add(&d->allocs, 1);
     return NULL;
 }
-void xl_device_give(PJRT_Device *d, size_t n) { atomic_fetch_sub(&d->in_use, (int64_t)n); }
+void xl_device_give(PJRT_Device *d, size_t n) { atomic_fetch_sub(&d->in_use, (int64_t)grained(d, n)); }
 
 /* ---- client ----------------------------------------------------------------------------------------------------- */
 static void client_free(PJRT_Client *c)
@@ -268,10 +271,12 @@ static xl_error *env_size(const char *name, uint64_t least, uint64_t most, uint6
 
 PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
 {
-    uint64_t n = 1, limit = 0;
+    uint64_t n = 1, limit = 0, grain = 0;
     xl_error *err = env_size("XLANE_CPU_DEVICES", 1, DEVICES_MAX, &n);
     if (!err)
         err = env_size("XLANE_CPU_HBM", 1, INT64_MAX, &limit);
+    if (!err)
+        err = env_size("XLANE_CPU_GRAIN", 1, (uint64_t)1 << 30, &grain);
     for (size_t i = 0; i < args->num_options && !err; i++) {
         const PJRT_NamedValue *v = &args->create_options[i];
         xl_str name = { v->name, v->name_size };
@@ -308,6 +313,7 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
         d->memory_list[0] = &d->memory.base;
         d->self[0] = d;
         d->limit = (int64_t)limit;
+        d->grain = (size_t)grain;
         d->total = pages > 0 && page > 0 ? (int64_t)pages * page : INT64_MAX;
         c->list[i] = d;
         c->memories[i] = &d->memory.base;

@@ -307,6 +307,7 @@ xl_tensor xl_block(xl_blocks *b, char kind, xl_tensor x)
     case 'M': return state_space(b, x);
     case 'E': return experts(b, attention(b, x));
     case 'R': return swiglu(b, recurrence(b, x));
-    default: return xl_graph_fail(b->g, "no block is called '%c'; there are A, M, E, R", kind);
+    case 'D': return swiglu(b, x);
+    default: return xl_graph_fail(b->g, "no block is called '%c'; there are A, M, E, R, D", kind);
     }
 }

@@ -177,6 +177,10 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
         xl_error_free(stats);
         no = two_steps(&s, p);
     }
+    if (no && xl_error_code(no) != XL_CODE_EXHAUSTED) { /* says nothing of memory: not the catalog's business */
+        err = no;
+        goto out;
+    }
     if (no) {
         failed(a, e, no);
         xl_error_free(no);
@@ -223,6 +227,7 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
     }
     xl_error_free(xl_predict_measure(device.lane->client, &rule));
     lane_signature(a, device.lane, &dm, &lane);
+    const int64_t room = dm.limit - dm.limit / 50; /* the loop has the next batch on the device while a step runs */
     xl_setup_fini(&device);
     XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
     /* The prediction grows with the batch: the largest that is predicted to fit is found by halving. */
@@ -239,7 +244,7 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
         xl_setup_fini(&s);
         if (err)
             goto out;
-        if (p.total <= dm.limit)
+        if (p.total <= room)
             low = mid;
         else
             high = mid - 1;
@@ -275,12 +280,13 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
                 continue;
             c->data.batch = cand[i].batch;
             XL_DO(xl_calibrate(a, c, out));
+            bool tight = out->entry.outcome == XL_OUTCOME_RAN && out->entry.observed > room;
             if (say)
                 say(ctx, xl_strf(a, "batch %lld (%s): predicted %.1f MiB, observed %.1f MiB of %.1f: %s", (long long)cand[i].batch,
                                  pass == XL_KNOWN_GOOD ? "known good" : "unseen", (double)cand[i].predicted / (1 << 20),
                                  out->entry.observed > 0 ? (double)out->entry.observed / (1 << 20) : 0.0, (double)dm.limit / (1 << 20),
-                                 out->entry.outcome == XL_OUTCOME_RAN ? "taken" : xl_str_c(a, out->entry.class)).p);
-            if (out->entry.outcome == XL_OUTCOME_RAN)
+                                 tight ? "too tight" : out->entry.outcome == XL_OUTCOME_RAN ? "taken" : xl_str_c(a, out->entry.class)).p);
+            if (out->entry.outcome == XL_OUTCOME_RAN && !tight)
                 goto out;
         }
     err = XL_ERR(EXHAUSTED, "no batch up to %lld fits: a smaller model, or model.remat=true", (long long)wanted);

@@ -21,8 +21,8 @@ xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n)
         bool paren = *s == '(';
         s += paren;
         while (isalpha((unsigned char)*s)) {
-            if (!strchr("AMER", *s))
-                return XL_ERR(INVALID, "pattern \"%s\": no block is called '%c'; there are A, M, E, R", pattern, *s);
+            if (!strchr("AMERD", *s))
+                return XL_ERR(INVALID, "pattern \"%s\": no block is called '%c'; there are A, M, E, R, D", pattern, *s);
             if (u.n == (int)sizeof u.block - 1)
                 return XL_ERR(INVALID, "pattern \"%s\": a unit of more than %d blocks", pattern, u.n);
             u.block[u.n++] = *s++;

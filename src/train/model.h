@@ -4,6 +4,7 @@
  *   M  a selective state space, in chunks so that it is matrix work
  *   E  causal attention, then top-k experts with a capacity: static shapes, a balance loss, dropped tokens counted
  *   R  a gated linear recurrence, then SwiGLU
+ *   D  SwiGLU alone: dense, each token for itself
  * "A*12" is twelve A; "AMER*3" the four in turn, three times; "AA(ME)*2" two A and then ME twice. A repeated unit is one scan
  * whose parameters have a row per turn; names are unit.block.part, as in "u0.0A.wq". */
 #ifndef XL_TRAIN_MODEL_H
