@@ -184,7 +184,6 @@ typedef struct {
     bool stop;
     xl_buf event;                                          /* the members of its event that the contract gives */
     xl_buf sentence;                                       /* for people: why it compiled */
-    char reason[16];
     uint32_t nop;
     xl_cache_key key;
     xl_module *m;                                          /* until the contracts own it */
@@ -287,6 +286,15 @@ static xl_error *examine(xl_arena *a, void *ctx)
     xl_cache_key_add(&c->key, "topology", xl_buf_view(&c->topology));
     xl_cache_key_seal(&c->key);
 
+out:
+    return err;
+}
+
+/* The contract and the policy. The caller holds compile_lock: running out of memory jumps past this function. */
+static xl_error *judge(xl_arena *a, void *ctx)
+{
+    xl_error *err = NULL;
+    compile *c = ctx;
     xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(c->module));
     c->nop = count_ops(c->m);
     bool steady = G.step >= G.warmup && watched(c->module, mm, c->nop);
@@ -294,16 +302,11 @@ static xl_error *examine(xl_arena *a, void *ctx)
     xl_verdict v;
     xl_module *m = c->m;
     c->m = NULL;
-    xl_mutex_lock(&G.compile_lock);
-    err = G.contracts ? xl_contracts_judge(G.contracts, a, &c->key, m, bytes, &v) : XL_ERR(EXHAUSTED, "out of memory");
-    xl_mutex_unlock(&G.compile_lock);
-    if (err)
-        return err;
+    XL_DO(xl_contracts_judge(G.contracts, a, &c->key, m, (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
     xl_json j = { .out = &c->event };
     xl_json_map(&j);
     xl_verdict_json(&v, &j);
     xl_json_end(&j);
-    snprintf(c->reason, sizeof c->reason, "%s", v.reason);
     if (steady && strcmp(v.reason, "first")) {
         say_why(c, &v);
         c->stop = G.policy == XL_POLICY_STOP;
@@ -421,10 +424,17 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     PJRT_Error *out = NULL;
     late_flags(p);
     xl_error *err = xl_arena_call(examine, &c);
-    xl_module_free(c.m);
     bool known = !err, cache = known && G.cache && !c.uncacheable, leased = false;
     if (err)
         guard_fault("examining a compile", err);
+    if (known && G.contracts) {
+        xl_mutex_lock(&G.compile_lock);
+        err = xl_arena_call(judge, &c);
+        xl_mutex_unlock(&G.compile_lock);
+        if (err)
+            guard_fault("comparing a compile", err);
+    }
+    xl_module_free(c.m);
     if (c.stop) {
         xl_buf text = { 0 };
         xl_buf_printf(&text, "xlane: the policy is to stop when a step is compiled again after the warm-up window. %.*s. Run `xlane explain` "
