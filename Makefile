@@ -55,6 +55,14 @@ plugins := $(if $(wildcard src/cpu/*.c),$(B)/libxlane-cpu.so) $(if $(filter src/
            $(if $(wildcard src/guard/preload_main.c),$(B)/libxlane-preload.so)
 all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins)
 
+# The built-in profiles, as C strings.
+profiles := $(sort $(wildcard profiles/*.yaml))
+$(B)/gen/profiles.inc: $(profiles) Makefile
+	@mkdir -p $(@D)
+	for f in $(profiles); do printf '{ "%s",\n' $$(basename $$f .yaml); sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $$f; echo '},'; done >$@
+$(B)/obj/lane/profile_text.o: $(B)/gen/profiles.inc
+$(B)/obj/lane/profile_text.o: XCFLAGS += -I$(B)/gen
+
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
@@ -123,6 +131,8 @@ install: all
 	install -m 755 $(B)/xlane $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(wildcard $(B)/*.so) $(DESTDIR)$(PREFIX)/lib/
 	install -m 644 $(B)/libxlane.a $(DESTDIR)$(PREFIX)/lib/
+	mkdir -p $(DESTDIR)$(PREFIX)/share/xlane/profiles
+	install -m 644 $(profiles) $(DESTDIR)$(PREFIX)/share/xlane/profiles/
 	$(if $(headers),install -m 644 $(headers) $(DESTDIR)$(PREFIX)/include/xlane/)
 	printf '%s\n' 'prefix=$(PREFIX)' 'Name: xlane' 'Description: the XLA training lane in C' 'Version: $(VERSION)' \
 	    'Cflags: -I$${prefix}/include' 'Libs: -L$${prefix}/lib -lxlane' 'Libs.private: $(LIBS)' \

@@ -1,5 +1,7 @@
 /* xlane run: any program under the guard. */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +14,27 @@
 #include "lane/bundle.h"
 #include "lane/cache.h"
 #include "lane/metrics.h"
+#include "lane/probe.h"
+#include "lane/profile.h"
+#include "lane/receipt.h"
+#include "lane/retry.h"
 #include "lane/run.h"
+#include "pjrt/plugin.h"
 
 static struct {
-    const char *cache, *segment, *policy, *runs, *name, *prometheus;
+    const char *profile, *cache, *segment, *policy, *runs, *name, *prometheus;
     uint64_t cache_max;
-    int64_t warmup;
+    int64_t warmup, retries;
     double hang;
-    xl_opt_list watch;
-    bool read_only, summary;
-} opt = { .policy = "warn", .runs = "runs", .warmup = 10, .hang = 120 };
+    xl_opt_list watch, smaller;
+    bool read_only, summary, probe;
+} opt = { .runs = "runs", .warmup = -1, .hang = -1 };
 
 static const xl_opt opts[] = {
+    { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy: `xlane profile list` shows those there are; options given here are stronger" },
+    { "probe", XL_OPT_FLAG, &opt.probe, NULL, "prove the device first; where that fails, nothing is started" },
+    { "retries", XL_OPT_INT, &opt.retries, "N", "start again, at most N times, where startup or the first compiles failed and a retry can help (0)" },
+    { "smaller", XL_OPT_REPEAT, &opt.smaller, "ARGS", "arguments added to the command when a smaller candidate is wanted; once for each next one" },
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "where executables are kept, or off (XLANE_CACHE, else ~/.cache/xlane)" },
     { "cache-max", XL_OPT_SIZE, &opt.cache_max, "SIZE", "how large it may grow before the least recently used go (10GiB)" },
     { "cache-read-only", XL_OPT_FLAG, &opt.read_only, NULL, "read the cache, never write it: for followers of one writer" },
@@ -74,8 +85,10 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
     setenv("XLANE_RUN_BEGAN", xl_strf(a, "%.6f", xl_now_wall()).p, 1);
     setenv("XLANE_CACHE", cache, 1);
     setenv("XLANE_POLICY", opt.policy, 1);
-    setenv("XLANE_WARMUP", xl_strf(a, "%lld", (long long)opt.warmup).p, 1);
-    setenv("XLANE_HANG", xl_strf(a, "%.0f", opt.hang).p, 1);
+    if (opt.warmup >= 0)
+        setenv("XLANE_WARMUP", xl_strf(a, "%lld", (long long)opt.warmup).p, 1);
+    if (opt.hang >= 0)
+        setenv("XLANE_HANG", xl_strf(a, "%.0f", opt.hang).p, 1);
     if (opt.cache_max)
         setenv("XLANE_CACHE_MAX", xl_strf(a, "%llu", (unsigned long long)opt.cache_max).p, 1);
     if (opt.read_only)
@@ -94,7 +107,34 @@ out:
     return err;
 }
 
-static xl_error *write_run(xl_arena *a, const char *dir, int argc, char **argv, const char *cache, double began, double ended, int status)
+/* A profile for the embedded device also says where that is, so that it works without the wheel. */
+static xl_error *embedded(xl_arena *a, const xl_profile *p)
+{
+    const xl_setting *s = xl_profile_get(p, "device.plugin");
+    if (!s || !xl_str_is(s->value, "cpu"))
+        return NULL;
+    xl_error *err = NULL;
+    xl_plugin_choice c;
+    XL_DO(xl_plugin_find(a, &(xl_plugin_wish){ .named = "cpu" }, &c));
+    setenv("PJRT_NAMES_AND_LIBRARY_PATHS", xl_strf(a, "xlane:%s", c.path).p, 0);
+    setenv("PJRT_LIBRARY_PATH", c.path, 0);
+out:
+    return err;
+}
+
+/* Packages are looked for beside the python3 in PATH; where the command names another Python, that one counts. Gives PATH as it
+ * was, to be put back: the program's own PATH is not ours to change. */
+static const char *python_first(xl_arena *a, const char *program)
+{
+    const char *path = getenv("PATH");
+    const char *before = path ? xl_str_c(a, xl_str_of(path)) : "";
+    if (strchr(program, '/') && xl_str_starts(xl_path_base(xl_str_of(program)), XL_STR("python")))
+        setenv("PATH", xl_strf(a, "%.*s:%s", XL_FMT(xl_path_dir(xl_str_of(program))), before).p, 1);
+    return before;
+}
+
+static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profile, int argc, char **argv, const char *cache, double began, double ended,
+                           int status)
 {
     xl_buf b = { 0 };
     xl_json j = { .out = &b, .pretty = true };
@@ -114,8 +154,21 @@ static xl_error *write_run(xl_arena *a, const char *dir, int argc, char **argv, 
         xl_json_put_int(&j, "status", status);
     }
     xl_json_put_text(&j, "profile", getenv("XLANE_PROFILE"));
+    xl_json_put_bool(&j, "diagnostic", profile->diagnostic);
+    xl_json_key(&j, "launch");
+    xl_profile_json(&j, profile);
+    xl_node **e = NULL;
+    size_t n = 0;
+    if (ended > 0)                                         /* what the plugin really saw: frontends add flags of their own on import */
+        xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *what = xl_node_get(e[i], "event"), *flags = xl_node_get(e[i], "flags");
+        if (what && flags && xl_str_is(what->s, "client")) {
+            xl_json_put_str(&j, "flags_at_load", flags->s);
+            break;
+        }
+    }
     xl_json_put_text(&j, "policy", opt.policy);
-    xl_json_put_int(&j, "warmup", opt.warmup);
     xl_json_put_text(&j, "cache", cache);
     xl_json_key(&j, "environment");
     xl_json_map(&j);
@@ -130,7 +183,9 @@ static xl_error *write_run(xl_arena *a, const char *dir, int argc, char **argv, 
                 break;
             }
     xl_json_end(&j);
+    const char *path = python_first(a, argv[0]);
     xl_bundle_collect(a, NULL, &bundle);
+    setenv("PATH", path, 1);
     xl_json_key(&j, "bundle");
     xl_bundle_json(&j, &bundle);
     xl_json_end(&j);
@@ -139,7 +194,7 @@ static xl_error *write_run(xl_arena *a, const char *dir, int argc, char **argv, 
     return err;
 }
 
-static void summary(xl_arena *a, const char *dir, double seconds, int status, bool stopped)
+static void summary(xl_arena *a, const char *dir, const xl_profile *p, double seconds, int status, bool stopped)
 {
     xl_metrics *m = NULL;
     xl_node **e = NULL;
@@ -159,8 +214,223 @@ static void summary(xl_arena *a, const char *dir, double seconds, int status, bo
         fprintf(stderr, "xlane: %zu recompiles of a step after the warm-up window%s\n", again, again ? "; `xlane explain` names their causes" : "");
         fprintf(stderr, "xlane: %llu steps waited for a read to the host\n", (unsigned long long)xl_metrics_total(m, XL_M_HostSync));
     }
+    if (p->diagnostic)
+        fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n", XL_FMT(p->name));
     fprintf(stderr, "xlane: recorded in %s\n", dir);
     xl_metrics_free(m);
+}
+
+/* ---- one attempt --------------------------------------------------------------------------------------------------------- */
+enum { TAIL = 64 << 10 };
+typedef struct { char *p; size_t n; } tail;                /* the last words on standard error */
+
+static void keep(tail *t, const char *p, size_t n)
+{
+    if (!t->p)
+        return;
+    if (n > TAIL) {
+        p += n - TAIL;
+        n = TAIL;
+    }
+    if (t->n + n > TAIL) {
+        size_t drop = t->n + n - TAIL;
+        memmove(t->p, t->p + drop, t->n - drop);
+        t->n -= drop;
+    }
+    memcpy(t->p + t->n, p, n);
+    t->n += n;
+}
+
+/* Standard error goes through us, and on. A grandchild may keep the pipe open: once the child is gone, what is there is taken. */
+static void pump(int fd, pid_t pid, tail *t, int *status)
+{
+    char piece[1 << 14];
+    bool gone = false;
+    for (;;) {
+        struct pollfd p = { fd, POLLIN, 0 };
+        int ready = poll(&p, 1, gone ? 0 : 200);
+        if (ready > 0) {
+            ssize_t n = read(fd, piece, sizeof piece);
+            if (n <= 0 && !(n < 0 && errno == EINTR))
+                break;
+            if (n > 0) {
+                keep(t, piece, (size_t)n);
+                (void)!write(2, piece, (size_t)n);
+            }
+        } else if (gone) {
+            return;
+        }
+        gone = gone || waitpid(pid, status, WNOHANG) == pid;
+    }
+    while (!gone && waitpid(pid, status, 0) < 0 && errno == EINTR)
+        ;
+}
+
+static xl_error *attempt(char **argv, tail *t, int *status)
+{
+    static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT };
+    sigset_t block, old;
+    int words[2] = { -1, -1 };
+    fflush(NULL);
+    if (t->p && pipe2(words, O_CLOEXEC))
+        return XL_ERR(EXHAUSTED, "making a pipe: %s", strerror(errno));
+    sigemptyset(&block);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        sigaddset(&block, passed[i]);
+    sigprocmask(SIG_BLOCK, &block, &old);                  /* none may come before there is a child to pass it to */
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        if (words[1] >= 0)
+            dup2(words[1], 2);
+        execvp(argv[0], argv);
+        fprintf(stderr, "xlane: %s: %s\n", argv[0], strerror(errno));
+        _exit(errno == ENOENT ? 127 : 126);
+    }
+    if (words[1] >= 0)
+        close(words[1]);
+    if (pid < 0) {
+        if (words[0] >= 0)
+            close(words[0]);
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        return XL_ERR(UNAVAILABLE, "starting %s: %s", argv[0], strerror(errno));
+    }
+    child = (sig_atomic_t)pid;
+    struct sigaction act = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART };
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        sigaction(passed[i], &act, NULL);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+    if (words[0] >= 0) {
+        pump(words[0], pid, t, status);
+        close(words[0]);
+    } else {
+        while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+            ;
+    }
+    child = 0;
+    return NULL;
+}
+
+/* ---- attempts -------------------------------------------------------------------------------------------------------------- */
+static void tell_attempt(xl_run *r, int64_t number)
+{
+    xl_event e;
+    xl_event_begin(r, &e, "attempt");
+    xl_json_put_int(&e.j, "number", number);
+    xl_event_end(r, &e);
+}
+
+static void tell_retry(xl_run *r, const xl_failure *f, xl_phase phase, int64_t number, int code, const char *then)
+{
+    xl_event e;
+    xl_event_begin(r, &e, "retry");
+    xl_json_put_int(&e.j, "attempt", number);
+    xl_json_put_int(&e.j, "status", code);
+    xl_json_put_text(&e.j, "phase", xl_phase_word(phase));
+    xl_failure_json(&e.j, f);
+    xl_json_put_text(&e.j, "then", then);
+    xl_event_end(r, &e);
+}
+
+/* The command of the k-th smaller candidate. */
+static char **shrunk(xl_arena *a, int argc, char **argv, size_t k)
+{
+    size_t n = 0, cap = 0;
+    char **out = NULL;
+    for (int i = 0; i < argc; i++)
+        XL_PUSH(a, out, n, cap, argv[i]);
+    xl_str rest = xl_str_of(k ? opt.smaller.p[k - 1] : "");
+    while (rest.n) {
+        xl_str word = xl_str_cut(&rest, ' ');
+        if (word.n)
+            XL_PUSH(a, out, n, cap, xl_str_c(a, word));
+    }
+    XL_PUSH(a, out, n, cap, NULL);
+    return out;
+}
+
+static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, int *code, int64_t *made)
+{
+    xl_error *err = NULL;
+    xl_run *r = NULL;
+    size_t smaller = 0;
+    tail t = { 0 };
+    xl_error_free(xl_run_open(dir, &r));
+    if (!r)
+        return XL_ERR(EXHAUSTED, "out of memory");
+    if (opt.retries > 0)
+        t.p = xl_arena_alloc(a, TAIL);
+    for (int64_t k = 1;; k++) {
+        int status = 0;
+        t.n = 0;
+        *made = k;
+        if (opt.retries > 0) {
+            setenv("XLANE_ATTEMPT", xl_strf(a, "%lld", (long long)k).p, 1);
+            tell_attempt(r, k);
+        }
+        XL_DO(attempt(shrunk(a, argc, argv, smaller), &t, &status));
+        *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (!*code || opt.retries <= 0)
+            break;
+        int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        xl_buf texts = { 0 };
+        xl_phase phase = xl_run_phase(a, dir, &texts);
+        xl_buf_add(&texts, t.p, t.n);
+        xl_failure f = xl_retry_classify(0, xl_buf_view(&texts), phase);
+        xl_buf_fini(&texts);
+        if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT || sig == SIGKILL)
+            f.again = false;                               /* somebody wanted it to end */
+        const char *then = "tried again";
+        if (!f.again)
+            then = phase == XL_PHASE_RUN ? "stopped: it failed after the compile window, where nothing is retried" : "stopped: a retry could not help";
+        else if (f.verdict == XL_RETRY_SMALLER && smaller == opt.smaller.n)
+            then = opt.smaller.n ? "stopped: no smaller candidate is left" : "stopped: no smaller candidate was given (--smaller)";
+        else if (k > opt.retries)
+            then = "stopped: no retries are left";
+        else if (f.verdict == XL_RETRY_SMALLER)
+            then = "tried again with the next smaller candidate";
+        bool again = !strncmp(then, "tried", 5);
+        tell_retry(r, &f, phase, k, *code, then);
+        fprintf(stderr, "xlane: attempt %lld failed with %d at %s: %s (%s, %s); %s\n", (long long)k, *code, xl_phase_word(phase), f.text, f.cause,
+                xl_retry_word(f.verdict), then);
+        if (!again)
+            break;
+        if (f.verdict == XL_RETRY_SMALLER)
+            smaller++;
+        else
+            xl_sleep(k < 6 ? (double)(1 << (k - 1)) * 0.5 : 16);   /* what is in the way needs time to go */
+    }
+out:
+    xl_run_close(r);
+    return err;
+}
+
+static xl_error *prove(xl_arena *a, const xl_profile *p)
+{
+    xl_error *err = NULL;
+    xl_probe probe;
+    const xl_setting *s = xl_profile_get(p, "device.plugin");
+    XL_DO(xl_probe_run(a, &(xl_probe_opts){ .profile = s && s->value.n ? xl_str_c(a, s->value) : NULL }, &probe));
+    if (probe.class != XL_PROBE_HEALTHY)
+        err = XL_ERR(UNAVAILABLE, "not started, for the device does not answer: %s: %.*s; %.*s", xl_probe_word(probe.class), XL_FMT(probe.reason),
+                     XL_FMT(probe.next));
+out:
+    return err;
+}
+
+static const char *cache_folder(xl_arena *a)
+{
+    const char *cache = opt.cache, *home = getenv("XDG_CACHE_HOME");
+    if (!cache)
+        cache = getenv("XLANE_CACHE");
+    if (!cache || !*cache)
+        cache = home && *home ? xl_path_join(a, home, "xlane") : getenv("HOME") ? xl_path_join(a, getenv("HOME"), ".cache/xlane") : "off";
+    if (strcmp(cache, "off") && !strstr(cache, "://") && cache[0] != '/') { /* the program may change folders */
+        char cwd[4096];
+        if (getcwd(cwd, sizeof cwd))
+            cache = xl_path_join(a, cwd, cache);
+    }
+    return cache;
 }
 
 static xl_error *run(const xl_cli *cli, int argc, char **argv)
@@ -168,19 +438,25 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_error *err = NULL;
     xl_arena *a = cli->arena;
     char *dir;
-    if (strcmp(opt.policy, "allow") && strcmp(opt.policy, "warn") && strcmp(opt.policy, "stop"))
+    xl_profile profile;
+    if (opt.policy && strcmp(opt.policy, "allow") && strcmp(opt.policy, "warn") && strcmp(opt.policy, "stop"))
         return xl_cli_misuse(cli, "--policy is allow, warn or stop, not %s", opt.policy);
-    const char *cache = opt.cache, *home = getenv("XDG_CACHE_HOME");
-    if (!cache)
-        cache = getenv("XLANE_CACHE");
-    if (!cache || !*cache)
-        cache = home && *home ? xl_path_join(a, home, "xlane")
-                : getenv("HOME")  ? xl_path_join(a, getenv("HOME"), ".cache/xlane") : "off";
-    if (strcmp(cache, "off") && !strstr(cache, "://") && cache[0] != '/') { /* the program may change folders */
-        char cwd[4096];
-        if (getcwd(cwd, sizeof cwd))
-            cache = xl_path_join(a, cwd, cache);
+    XL_DO(xl_profile_effective(a, opt.profile, &profile));
+    if (opt.profile) {
+        XL_DO(xl_profile_apply(a, &profile));
+        XL_DO(embedded(a, &profile));
+        for (size_t i = 0; i < profile.n; i++)
+            if (profile.set[i].shadow.n)
+                fprintf(stderr, "xlane: profile %.*s sets %.*s to %.*s; the environment's %.*s does not count\n", XL_FMT(profile.name),
+                        XL_FMT(profile.set[i].name), XL_FMT(profile.set[i].value), XL_FMT(profile.set[i].shadow));
     }
+    if (!opt.policy) {
+        const xl_setting *s = xl_profile_get(&profile, "shapes.policy");
+        opt.policy = s && s->value.n ? xl_str_c(a, s->value) : "warn";
+    }
+    if (opt.probe)
+        XL_DO(prove(a, &profile));
+    const char *cache = cache_folder(a);
     if (strcmp(cache, "off")) {                            /* say now what would otherwise be said from inside the program */
         xl_cache *probe;
         xl_cache_opts how = { .read_only = opt.read_only, .segment = opt.segment };
@@ -199,35 +475,11 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     }
     double began = xl_now_wall(), clock = xl_now();
     XL_DO(environment(cli, dir, cache));
-    XL_TRY(write_run(a, dir, argc, argv, cache, began, 0, 0), "recording the run");
+    XL_TRY(write_run(a, dir, &profile, argc, argv, cache, began, 0, 0), "recording the run");
     xl_error_free(xl_file_append(xl_path_join(a, dir, "events.jsonl"), XL_STR("{\"t\":0,\"rank\":0,\"event\":\"launch\"}")));
-    fflush(NULL);
-    static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT };
-    sigset_t block, old;
-    sigemptyset(&block);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-        sigaddset(&block, passed[i]);
-    sigprocmask(SIG_BLOCK, &block, &old);                  /* none may come before there is a child to pass it to */
-    pid_t pid = fork();
-    if (pid == 0) {
-        sigprocmask(SIG_SETMASK, &old, NULL);
-        execvp(argv[0], argv);
-        fprintf(stderr, "xlane: %s: %s\n", argv[0], strerror(errno));
-        _exit(errno == ENOENT ? 127 : 126);
-    }
-    if (pid < 0) {
-        err = XL_ERR(UNAVAILABLE, "starting %s: %s", argv[0], strerror(errno));
-        goto out;
-    }
-    child = (sig_atomic_t)pid;
-    struct sigaction act = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART };
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
-        sigaction(passed[i], &act, NULL);
-    sigprocmask(SIG_SETMASK, &old, NULL);
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    int code = 0;
+    int64_t made = 1;
+    XL_DO(attempts(a, dir, argc, argv, &code, &made));
     xl_node **e = NULL;
     size_t n = 0;
     bool attached = false, stopped = false;
@@ -238,13 +490,23 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         stopped |= what && xl_str_is(what->s, "stop");
     }
     double seconds = xl_now() - clock;
-    xl_error_free(write_run(a, dir, argc, argv, cache, began, began + seconds, code));
+    xl_error_free(write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code));
     const char *off = getenv("XLANE_GUARD");
     if (!attached && !(off && !strcmp(off, "off")))
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin is built in (JAX's own "
                         "cpu is), or it is a static or setuid program; nothing was guarded\n");
+    char note[96];
+    snprintf(note, sizeof note, "it took %lld attempts", (long long)made);
+    xl_receipt_note took = { note, "events.jsonl" };
+    xl_receipt_facts facts = { .kind = "run", .dir = dir, .argc = argc, .argv = argv, .status = code, .cache = strcmp(cache, "off") ? cache : NULL,
+                               .note = &took, .nnote = made > 1 };
+    python_first(a, argv[0]);
+    xl_error *unwritten = xl_receipt_write(a, &facts, NULL);
+    if (unwritten)
+        fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(unwritten));
+    xl_error_free(unwritten);
     if (opt.summary || isatty(2))
-        summary(a, dir, seconds, code, stopped);
+        summary(a, dir, &profile, seconds, code, stopped);
     xl_cli_exit(cli, stopped ? XL_EXIT_STOPPED : code);
 out:
     return err;
@@ -255,6 +517,8 @@ const xl_verb xl_verb_run = {
     .more = "Keeps its executables in a cache that a restart reads, compares each compile with the ones before, counts, and watches.\n"
             "The program is not changed; its exit status is passed through, except that 3 means the policy said stop.\n"
             "Without this command: name libxlane-guard.so as the plugin and put the real one's path into XLANE_GUARD_PLUGIN.\n"
-            "XLANE_GUARD=off switches the guard off.",
+            "XLANE_GUARD=off switches the guard off.\n"
+            "With --retries a failure at startup or in the first compiles is classified (docs/profiles.md) and tried again only where that can help:\n"
+            "here after a pause, or with the arguments of the next --smaller. A failure later on is never retried.",
     .example = "xlane run --policy stop -- python train.py --steps 1000", .opts = opts, .min = 1, .max = -1, .stop_at_first = true, .run = run,
 };

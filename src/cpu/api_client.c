@@ -222,7 +222,7 @@ xl_error *xl_device_take(PJRT_Device *d, size_t n)
     int64_t now = atomic_fetch_add(&d->in_use, (int64_t)n) + (int64_t)n;
     if (d->limit && now > d->limit) {
         atomic_fetch_sub(&d->in_use, (int64_t)n);
-        return XL_ERR(EXHAUSTED, "RESOURCE_EXHAUSTED: E1001: RuntimeBufferAllocationFailure: Error allocating device buffer: attempting to allocate "
+        return XL_ERR(EXHAUSTED, "RESOURCE_EXHAUSTED: E0100: RuntimeBufferAllocationFailure: Error allocating device buffer: attempting to allocate "
                       "%.2fM. That was not possible. There are %.2fM free on device %s: free buffers, or raise XLANE_CPU_HBM",
                       (double)n / 1048576, (double)(d->limit - (now - (int64_t)n)) / 1048576, d->desc.text);
     }

@@ -235,6 +235,11 @@ static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
     xl_json_put_bool(&e.j, "ok", !err);
     xl_json_put_num(&e.j, "seconds", xl_now() - t);
     xl_json_put_text(&e.j, "flags", p->flags);
+    if (err) {
+        PJRT_Error_Message_Args m = { .struct_size = sizeof m, .error = err };
+        p->real->PJRT_Error_Message(&m);
+        xl_json_put_str(&e.j, "error", (xl_str){ m.message, m.message_size });
+    }
     xl_event_end(G.run, &e);
     return err;
 }
@@ -279,6 +284,10 @@ static PJRT_Error *on_Client_BufferFromHostBuffer(guard_plugin *p, PJRT_Client_B
         bytes *= (uint64_t)a->dims[i];
     xl_metrics_count(G.metrics, NULL, XL_M_InboundData, bytes);
     xl_metrics_count(G.metrics, NULL, XL_M_TransferToDevice, 1);
+    if (!atomic_load_explicit(&G.tensor, memory_order_relaxed) && !atomic_exchange(&G.tensor, true)) {
+        G.tensor_spmd = guard_spmd();
+        G.tensor_time = xl_run_time(G.run);
+    }
     return p->real->PJRT_Client_BufferFromHostBuffer(a);
 }
 

@@ -414,6 +414,23 @@ static void late_flags(guard_plugin *p)
     xl_buf_fini(&words);
 }
 
+/* SPMD that came on after the first tensor: what existed by then has no sharding, and XLA does not say so. */
+static void late_spmd(void)
+{
+    static _Atomic bool said;
+    if (!G.tensor || G.tensor_spmd || !guard_spmd() || atomic_exchange(&said, true))
+        return;
+    char text[256];
+    snprintf(text, sizeof text, "SPMD was switched on after the first tensor, which was made at %.3f s of the run: that one and what came with it have no "
+             "sharding; switch it on before anything is put on a device (spmd.enabled in a profile)", G.tensor_time);
+    xl_event e;
+    xl_event_begin(G.run, &e, "late-spmd");
+    xl_json_put_num(&e.j, "tensor", G.tensor_time);
+    xl_json_put_text(&e.j, "text", text);
+    xl_event_end(G.run, &e);
+    guard_say("%s", text);
+}
+
 static const double lease_seconds = 900;
 
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
@@ -423,6 +440,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     xl_lease lease = { -1 };
     PJRT_Error *out = NULL;
     late_flags(p);
+    late_spmd();
     xl_error *err = xl_arena_call(examine, &c);
     bool known = !err, cache = known && G.cache && !c.uncacheable, leased = false;
     if (err)

@@ -61,7 +61,10 @@ typedef struct {
     uint64_t warmup, watch_after;                          /* steps; executions that make a module a step module */
     char watch[1024];                                      /* names given by the user, separated by commas */
     double hang_after;
-    char profile[256];
+    char profile[256];                                     /* of what the profile says, the part that changes the code */
+    _Atomic bool tensor;                                   /* the first one was put on a device, */
+    bool tensor_spmd;                                      /* when SPMD was on or not, */
+    double tensor_time;                                    /* at this moment of the run */
     /* steps: executions of the module with the most execute time */
     _Atomic(xl_module_metrics *) step_module;
     _Atomic uint64_t step;
@@ -85,6 +88,7 @@ void guard_say(const char *fmt, ...) XL_PRINTF(1, 2);      /* one line to standa
 /* attach.c */
 PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text);/* an error of ours, with its vtable */
 void guard_flags_now(char *out, size_t n);                 /* the runtime's variables as words */
+bool guard_spmd(void);                                     /* PyTorch/XLA's SPMD mode, as the environment has it */
 
 /* compile.c */
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args);

@@ -40,6 +40,12 @@ static uint64_t env_number(const char *name, uint64_t otherwise)
     return s && *s && xl_str_size(xl_str_of(s), &v) ? v : otherwise;
 }
 
+bool guard_spmd(void)
+{
+    const char *v = getenv("XLA_USE_SPMD");
+    return v && *v && strcmp(v, "0") && strcmp(v, "false");
+}
+
 static void at_exit(void)
 {
     guard_write_metrics();
@@ -73,7 +79,10 @@ static void start(void)
     G.watch_after = env_number("XLANE_WATCH_AFTER", 3);
     snprintf(G.watch, sizeof G.watch, "%s", env("XLANE_WATCH", ""));
     G.hang_after = (double)env_number("XLANE_HANG", 120);
-    snprintf(G.profile, sizeof G.profile, "%s", env("XLANE_PROFILE", "none"));
+    /* "name@digest": the digest is of what changes the code. The name is not in the key, so that a diagnostic profile finds the
+     * executables of the profile it looks into. */
+    const char *profile = env("XLANE_PROFILE", "none"), *at = strrchr(profile, '@');
+    snprintf(G.profile, sizeof G.profile, "%s", at ? at + 1 : profile);
     const char *cache = env("XLANE_CACHE", "off");
     if (strcmp(cache, "off")) {
         xl_cache_opts opts = { .max_bytes = env_number("XLANE_CACHE_MAX", 0), .read_only = env_number("XLANE_CACHE_READ_ONLY", 0) != 0,

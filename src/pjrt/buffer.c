@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "pjrt/call.h"
+#include "pjrt/gate.h"
 #include "pjrt/own.h"
 
 static void destroy(const xl_client *c, PJRT_Buffer *handle)
@@ -60,6 +61,7 @@ xl_error *xl_buffer_from_host(const xl_device *d, xl_elem elem, xl_dims dims, co
                                                          .minor_to_major_size = dims.n };
         args.device_layout = &layout;
     }
+    XL_DO(xl_gate_pass(XL_GATE_TENSOR, "putting a tensor on a device"));
     XL_DO(PJRT_CALL(c->plugin, PJRT_Client_BufferFromHostBuffer, &args));
     XL_DO(xl_buffer_own(c, args.buffer, out));
     /* DURING_CALL is over with the call, whatever the event says; for the others the caller keeps or waits. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "pjrt/call.h"
+#include "pjrt/gate.h"
 #include "pjrt/own.h"
 
 static const struct { const char *text; size_t bytes; } elems[] = {
@@ -196,6 +197,7 @@ xl_error *xl_client_open(xl_plugin *p, const xl_client_opts *opts, xl_client **o
     if (!c)
         return XL_ERR(EXHAUSTED, "out of memory");
     c->plugin = p;
+    XL_DO(xl_gate_pass(XL_GATE_RUNTIME, "making a client"));
     XL_DO(xl_plugin_init(p));
     PJRT_Client_Create_Args create = { .struct_size = sizeof create };
     if (opts && opts->noption) {

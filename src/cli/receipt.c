@@ -1,0 +1,135 @@
+/* xlane receipt: what was proved, on which pins, and for how long that holds. */
+#include "lane/receipt.h"
+
+#include <stdio.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "lane/run.h"
+
+static xl_str text_of(const xl_node *n, const char *key)
+{
+    const xl_node *v = xl_node_get(n, key);
+    return v && v->kind != XL_NODE_NULL ? v->s : (xl_str){ "", 0 };
+}
+
+/* A file, a run's folder, or what `explain` calls a run. */
+static char *find(xl_arena *a, const char *word)
+{
+    char *dir;
+    if (xl_file_stat(word, NULL))
+        return xl_str_c(a, xl_str_of(word));
+    xl_error *err = xl_run_find(a, word, &dir);
+    xl_error_free(err);
+    return err ? xl_str_c(a, xl_str_of(word)) : dir;
+}
+
+static xl_error *show(const xl_cli *cli, const char *path)
+{
+    xl_error *err = NULL;
+    xl_node *r = NULL;
+    xl_buf b = { 0 };
+    xl_error *edited = xl_receipt_read(cli->arena, path, &r);
+    if (edited && (!r || xl_error_code(edited) != XL_CODE_DATA_LOSS))
+        return edited;
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_node(&j, r);
+        xl_error_free(edited);
+        return xl_cli_put(&b);
+    }
+    xl_buf_printf(&b, "%.*s receipt of %.*s: %.*s, %.*s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")), XL_FMT(text_of(r, "proof")),
+                  XL_FMT(text_of(r, "claim")), xl_node_get(r, "diagnostic") && xl_node_get(r, "diagnostic")->b ? " (diagnostic profile: timings do not count)" : "");
+    const xl_node *rungs = xl_node_get(r, "rungs"), *restore = xl_node_get(r, "restore"), *owners = xl_node_get(r, "owners");
+    if (text_of(rungs, "first_passing").n || text_of(rungs, "next_failing").n)
+        xl_buf_printf(&b, "rungs     first passing %.*s, next failing %.*s\n", XL_FMT(text_of(rungs, "first_passing")), XL_FMT(text_of(rungs, "next_failing")));
+    xl_buf_printf(&b, "restore   %.*s\n", XL_FMT(text_of(restore, "method")));
+    for (size_t i = 0; owners && i < owners->n; i++)
+        xl_buf_printf(&b, "%s%.*s: %.*s", i ? "; " : "owners    ", XL_FMT(owners->kid[i]->key), XL_FMT(owners->kid[i]->s));
+    xl_buf_putc(&b, '\n');
+    const xl_node *facts = xl_node_get(r, "facts"), *notes = xl_node_get(r, "notes");
+    for (size_t i = 0; facts && i < facts->n; i++) {
+        const xl_node *f = facts->kid[i];
+        xl_buf_printf(&b, "%-16.*s %.*s\n%-16s %.*s%s%.*s\n", XL_FMT(text_of(f, "fact")), XL_FMT(text_of(f, "value")), "", XL_FMT(text_of(f, "holds")),
+                      text_of(f, "when").n ? ": " : "", XL_FMT(text_of(f, "when")));
+    }
+    for (size_t i = 0; notes && i < notes->n; i++)
+        xl_buf_printf(&b, "note             %.*s (%.*s)\n", XL_FMT(text_of(notes->kid[i], "text")), XL_FMT(text_of(notes->kid[i], "source")));
+    err = xl_cli_put(&b);
+    if (!err)
+        return edited;
+    xl_error_free(edited);
+    return err;
+}
+
+static xl_error *diff(const xl_cli *cli, const char *one, const char *two)
+{
+    xl_error *err = NULL;
+    xl_node *x, *y;
+    xl_node_change *c;
+    size_t n, shown = 0;
+    xl_buf b = { 0 };
+    xl_json j = { .out = &b, .pretty = true };
+    XL_DO(xl_receipt_read(cli->arena, one, &x));
+    XL_DO(xl_receipt_read(cli->arena, two, &y));
+    xl_node_changes(cli->arena, x, y, &c, &n);
+    if (cli->json)
+        xl_json_list(&j);
+    for (size_t i = 0; i < n; i++) {
+        static const char *const every[] = { "made", "checksum", "run" }; /* these differ always */
+        bool skip = false;
+        for (size_t k = 0; k < sizeof every / sizeof *every; k++)
+            skip |= xl_str_is(c[i].name, every[k]);
+        if (skip)
+            continue;
+        shown++;
+        if (cli->json) {
+            xl_json_map(&j);
+            xl_json_put_str(&j, "name", c[i].name);
+            xl_json_put_str(&j, "before", c[i].before);
+            xl_json_put_str(&j, "after", c[i].after);
+            xl_json_end(&j);
+        } else {
+            xl_buf_printf(&b, "%.*s: %.*s -> %.*s\n", XL_FMT(c[i].name), XL_FMT(c[i].before.n ? c[i].before : XL_STR("(not there)")),
+                          XL_FMT(c[i].after.n ? c[i].after : XL_STR("(not there)")));
+        }
+    }
+    if (cli->json)
+        xl_json_end(&j);
+    else if (!shown)
+        xl_buf_puts(&b, "the same but for their times\n");
+    xl_cli_exit(cli, shown ? XL_EXIT_FAILED : XL_EXIT_DONE);
+    err = xl_cli_put(&b);
+out:
+    return err;
+}
+
+static xl_error *receipt(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_node *r;
+    xl_buf b = { 0 };
+    xl_arena *a = cli->arena;
+    if (!strcmp(argv[0], "show") && argc <= 2)
+        return show(cli, find(a, argc > 1 ? argv[1] : "last"));
+    if (!strcmp(argv[0], "diff") && argc == 3)
+        return diff(cli, find(a, argv[1]), find(a, argv[2]));
+    if (strcmp(argv[0], "verify") || argc > 2)
+        return xl_cli_misuse(cli, "receipt: usage: show [RUN], diff RUN RUN, or verify [RUN]; RUN is a run's folder or a receipt's file");
+    XL_DO(xl_receipt_read(a, find(a, argc > 1 ? argv[1] : "last"), &r));
+    xl_buf_printf(&b, "sound: a %.*s receipt of %.*s, %.*s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")), XL_FMT(text_of(r, "proof")));
+    if (cli->json) {
+        b.n = 0;
+        xl_buf_puts(&b, "{\"sound\":true}");
+    }
+    err = xl_cli_put(&b);
+out:
+    return err;
+}
+
+const xl_verb xl_verb_receipt = {
+    .name = "receipt", .args = "show [RUN] | diff RUN RUN | verify [RUN]", .help = "what a run proved, on which pins, and how long that holds",
+    .more = "Every run leaves a receipt.json in its folder; it is written once. `verify` fails when it was edited; `diff` exits with 1 where two differ.\n"
+            "A receipt speaks of viability: that the lane starts, compiles, restores and runs. It says nothing of the quality of what was trained.",
+    .example = "xlane receipt show last\nxlane receipt diff RUN1 RUN2", .min = 1, .max = 3, .run = receipt,
+};

@@ -1,0 +1,43 @@
+/* src/lane/receipt.h
+ * A receipt: what a run or ladder proved, on which pins, and how long that holds. It says viability, never quality; keeps what
+ * was rehearsed apart from what ran; and carries a checksum, so that an edited one is known. It is written once and never
+ * overwritten. One thread at a time. */
+#ifndef XL_LANE_RECEIPT_H
+#define XL_LANE_RECEIPT_H
+
+#include "base/json.h"
+#include "base/str.h"
+
+typedef struct { const char *text, *source; } xl_receipt_note;
+
+typedef struct {
+    const char *kind;            /* "run", "ladder", "train", "rehearse" */
+    const char *dir;             /* the run's folder, for counters and notes; NULL: none */
+    int argc;
+    char **argv;                 /* the command */
+    int status;                  /* its exit status */
+    const char *plugin;          /* NULL: as the run's events say */
+    const char *cache;           /* NULL: none */
+    const char *first_passing;   /* rungs; NULL: none was asked for */
+    const char *next_failing;
+    bool rehearsed;              /* compiled for a device that was not there: never said to have run */
+    const char *topology;        /* rehearsed for; NULL */
+    const xl_receipt_note *note; /* besides those of the run's events */
+    size_t nnote;
+} xl_receipt_facts;
+
+/* Writes `path` (NULL: receipt.json in the run's folder). EXISTS where there is one already. */
+xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *path) XL_MUST_USE;
+/* Reads one, or the receipt.json of a folder. DATA_LOSS when its checksum does not fit; *out is then still what it says. */
+xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out) XL_MUST_USE;
+
+/* The checksum of a JSON map without its member "checksum": for receipts and locks. */
+bool xl_sealed_check(const xl_node *root);
+/* Writes {…body…,"checksum":…}; `body` is one complete map. */
+xl_error *xl_sealed_write(xl_arena *a, const char *path, xl_str body, bool fresh) XL_MUST_USE;
+
+typedef struct { xl_str name, before, after; } xl_node_change;
+/* Leaves that differ between two trees, by dotted path; lists of maps with a "name" or "fact" are matched by it. */
+void xl_node_changes(xl_arena *a, const xl_node *x, const xl_node *y, xl_node_change **out, size_t *n);
+
+#endif
