@@ -1,23 +1,12 @@
 """Gradients against jax.grad: each case is a JAX function; its StableHLO goes through `xlane grad`, and what comes out runs on
 JAX's own CPU device beside jax.grad of the same function. (Rows T1, O1: gradients to 1e-5 relative in f32.)"""
-import os, subprocess, sys, tempfile
+import subprocess, sys, tempfile
 import numpy as np
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
+from _run import XLANE, run_text
 import jax, jax.numpy as jnp
 from jax import lax
-from jax._src.lib import xla_client
 
-XLANE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "build", "xlane")
 rng = np.random.default_rng(7)
-client = jax.devices()[0].client
-
-
-def run_text(text, args):
-    options = xla_client.CompileOptions()
-    devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
-    exe = client.compile_and_load(text.encode(), devices, options)
-    bufs = [jax.device_put(np.asarray(a)) for a in args]
-    return [np.asarray(o[0]) for o in exe.execute_sharded(bufs).disassemble_into_single_device_arrays()]
 
 
 def f(*shape, lo=None, hi=None):

@@ -120,8 +120,8 @@ static xl_tensor short_conv(xl_blocks *b, xl_tensor x, xl_tensor w, int64_t widt
 
 /* h_t = a_t h_(t-1) + B_t (d_t x_t), y_t = C_t h_t, with a_t = exp(-d_t A) per head. In chunks of length Q: inside a chunk the
  * whole map from x to y is a masked product of C, B and the decays; between chunks the states travel by a product with the decays
- * of whole chunks. All in f32. A document's first token does not see what came before: its decay is zero, in logarithms a
- * number so low that its exponential is. */
+ * of whole chunks. All in f32. Documents lie in a row one after the other; what crosses from one to the next is masked out in each
+ * of the three products. */
 static xl_tensor state_space(xl_blocks *b, xl_tensor x)
 {
     xl_graph *g = b->g;
@@ -147,7 +147,7 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
     xl_tensor Bm = xl_reshape_dims(g, xl_slice(g, bc, 2, 0, N), XL_DIMS(B, C, Q, N)), Cm = xl_reshape_dims(g, xl_slice(g, bc, 2, N, 2 * N), XL_DIMS(B, C, Q, N));
     xl_tensor dt = xl_softplus(g, xl_add(g, xl_cast_to(g, xl_matmul(g, n, wdt), XL_F32), dt_bias));       /* [B,T,H] */
     xl_tensor la = xl_neg(g, xl_mul(g, dt, xl_exp(g, a_log)));                                            /* log a_t */
-    la = xl_where(g, xl_compare(g, b->fresh, ">", xl_const_of(g, XL_F32, XL_NO_DIMS, 0.5)), la, xl_const_of(g, XL_F32, XL_NO_DIMS, -1e4));
+    xl_tensor seg = xl_reshape_dims(g, b->segments, XL_DIMS(B, C, Q));
     xl_tensor xd = xl_mul(g, xl_reshape_dims(g, u, XL_DIMS(B, T, H, P)), xl_reshape_dims(g, dt, XL_DIMS(B, T, H, 1)));
     xd = xl_transpose_dims(g, xl_reshape_dims(g, xd, XL_DIMS(B, C, Q, H, P)), XL_DIMS(0, 1, 3, 2, 4));    /* [B,C,H,Q,P] */
     la = xl_transpose_dims(g, xl_reshape_dims(g, la, XL_DIMS(B, C, Q, H)), XL_DIMS(0, 1, 3, 2));          /* [B,C,H,Q] */
@@ -156,7 +156,7 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
     xl_tensor zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
     /* inside a chunk: from s to t <= s decays by exp(cum_t - cum_s) */
     xl_tensor it = xl_iota_of(g, XL_I32, XL_DIMS(Q, Q), 0), is = xl_iota_of(g, XL_I32, XL_DIMS(Q, Q), 1);
-    xl_tensor low = xl_compare(g, it, ">=", is);
+    xl_tensor low = xl_and(g, xl_compare(g, it, ">=", is), xl_compare(g, xl_reshape_dims(g, seg, XL_DIMS(B, C, 1, Q, 1)), "==", xl_reshape_dims(g, seg, XL_DIMS(B, C, 1, 1, Q))));
     xl_tensor diff = xl_sub(g, xl_reshape_dims(g, cum, XL_DIMS(B, C, H, Q, 1)), xl_reshape_dims(g, cum, XL_DIMS(B, C, H, 1, Q)));
     xl_tensor L = xl_where(g, low, xl_exp(g, xl_where(g, low, diff, zero)), zero);                         /* [B,C,H,Q,Q] */
     xl_dims bc2 = XL_DIMS(0, 1);
@@ -165,7 +165,9 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
     xl_tensor y = xl_matmul(g, M, xd);                                                                    /* [B,C,H,Q,P] */
     if (C > 1) {
         /* what each chunk leaves behind: sum over s of exp(last - cum_s) B_s x_s, [B,C,H,N,P] */
-        xl_tensor left = xl_exp(g, xl_sub(g, last, cum));
+        xl_tensor first_seg = xl_slice(g, seg, 2, 0, 1), last_seg = xl_slice(g, seg, 2, Q - 1, Q);               /* [B,C,1] */
+        xl_tensor stays = xl_reshape_dims(g, xl_compare(g, seg, "==", last_seg), XL_DIMS(B, C, 1, Q));
+        xl_tensor left = xl_where(g, stays, xl_exp(g, xl_sub(g, last, cum)), zero);
         xl_tensor xw = xl_mul(g, xd, xl_reshape_dims(g, left, XL_DIMS(B, C, H, Q, 1)));
         xl_tensor st = xl_dot_dims(g, Bm, xw, bc2, bc2, XL_DIMS(2), XL_DIMS(3), XL_F32);                   /* [B,C,N,H,P] */
         st = xl_reshape_dims(g, st, XL_DIMS(B, C, N * H * P));
@@ -173,13 +175,16 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
         xl_tensor tot = xl_transpose_dims(g, xl_reshape_dims(g, last, XL_DIMS(B, C, H)), XL_DIMS(0, 2, 1)); /* [B,H,C] */
         xl_tensor run = xl_cumsum(g, tot, 2), before = xl_sub(g, run, tot);
         xl_tensor ic = xl_iota_of(g, XL_I32, XL_DIMS(C, C), 0), jc = xl_iota_of(g, XL_I32, XL_DIMS(C, C), 1), past = xl_compare(g, ic, ">", jc);
+        past = xl_and(g, past, xl_compare(g, xl_reshape_dims(g, first_seg, XL_DIMS(B, 1, C, 1)), "==", xl_reshape_dims(g, last_seg, XL_DIMS(B, 1, 1, C))));
         xl_tensor gap = xl_sub(g, xl_reshape_dims(g, before, XL_DIMS(B, H, C, 1)), xl_reshape_dims(g, run, XL_DIMS(B, H, 1, C)));
         xl_tensor W = xl_where(g, past, xl_exp(g, xl_where(g, past, gap, zero)), zero);                    /* [B,H,C,C] */
         st = xl_transpose_dims(g, xl_reshape_dims(g, st, XL_DIMS(B, C, N, H, P)), XL_DIMS(0, 3, 1, 2, 4));
         xl_tensor in = xl_matmul(g, W, xl_reshape_dims(g, st, XL_DIMS(B, H, C, N * P)));                   /* [B,H,C,N*P] */
         in = xl_transpose_dims(g, xl_reshape_dims(g, in, XL_DIMS(B, H, C, N, P)), XL_DIMS(0, 2, 1, 3, 4)); /* [B,C,H,N,P] */
         /* read at t with decay exp(cum_t) */
-        xl_tensor Ch = xl_mul(g, xl_reshape_dims(g, Cm, XL_DIMS(B, C, 1, Q, N)), xl_reshape_dims(g, xl_exp(g, cum), XL_DIMS(B, C, H, Q, 1)));
+        xl_tensor comes = xl_reshape_dims(g, xl_compare(g, seg, "==", first_seg), XL_DIMS(B, C, 1, Q));
+        xl_tensor seen = xl_where(g, comes, xl_exp(g, cum), zero);
+        xl_tensor Ch = xl_mul(g, xl_reshape_dims(g, Cm, XL_DIMS(B, C, 1, Q, N)), xl_reshape_dims(g, seen, XL_DIMS(B, C, H, Q, 1)));
         y = xl_add(g, y, xl_matmul(g, Ch, in));
     }
     y = xl_reshape_dims(g, xl_transpose_dims(g, y, XL_DIMS(0, 1, 3, 2, 4)), XL_DIMS(B, T, H, P));

@@ -1,0 +1,18 @@
+"""Shared by tests that run StableHLO text on JAX's own CPU device."""
+import os
+import numpy as np
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+import jax
+from jax._src.lib import xla_client
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+XLANE = os.path.join(ROOT, "build", "xlane")
+
+
+def run_text(text, args):
+    client = jax.devices("cpu")[0].client
+    options = xla_client.CompileOptions()
+    devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
+    exe = client.compile_and_load(text.encode(), devices, options)
+    bufs = [jax.device_put(np.asarray(a)) for a in args]
+    return [np.asarray(o[0]) for o in exe.execute_sharded(bufs).disassemble_into_single_device_arrays()]
