@@ -362,7 +362,7 @@ typedef struct { int exp, man; } precision;
         for (size_t i = 0; i < n; i++) {                                                                        \
             U v = x[i], s = v & sign, m = v & ~sign;                                                            \
             if (m > inf) {                                                                                      \
-                y[i] = v;                                                                                       \
+                y[i] = r->man ? v : s | inf; /* no bit is left to tell NaN from infinity */                     \
                 continue;                                                                                       \
             }                                                                                                   \
             if (r->man < MAN) {                                                                                 \

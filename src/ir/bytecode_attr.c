@@ -121,6 +121,8 @@ static const xl_attr *dense(xl_bc *r, const uint8_t *at, const xl_type *t, xl_st
     if (t->kind != XL_TY_TENSOR || !xl_type_count(t, &n))
         XL_BC_FAIL(r, at, "a constant must have a tensor type with known dimensions");
     size_t elem = xl_dtype_bytes(t->dtype);
+    if (n == 0 && blob.n <= elem)                          /* a splat over no elements still says which */
+        return xl_attr_dense(r->m, t, (xl_str){ blob.p, 0 });
     if (t->dtype == XL_I1) {                               /* a bit each, a byte each, or one for all: told by the size */
         size_t packed = (size_t)((uint64_t)n + 7) / 8;
         uint8_t first = blob.n ? (uint8_t)blob.p[0] : 0, one;

@@ -101,6 +101,23 @@ static int64_t offset(const axes *x, const int64_t *stride, int64_t i)
         }                                                                                             \
     }
 
+/* Complex numbers as pairs. */
+#define PAIRS(T)                                                                                      \
+    for (int64_t g = 0; g < d->batch.count; g++)                                                      \
+        for (int64_t i = 0; i < d->m.count; i++)                                                      \
+            for (int64_t j = 0; j < d->n.count; j++) {                                                \
+                const T *pa = (const T *)a + 2 * (offset(&d->batch, d->batch.a, g) + offset(&d->m, d->m.a, i)); \
+                const T *pb = (const T *)b + 2 * (offset(&d->batch, d->batch.b, g) + offset(&d->n, d->n.b, j)); \
+                T re = 0, im = 0;                                                                     \
+                for (int64_t k = 0; k < d->k.count; k++) {                                            \
+                    const T *u = pa + 2 * ka[k], *v = pb + 2 * kb[k];                                 \
+                    re += u[0] * v[0] - u[1] * v[1];                                                  \
+                    im += u[0] * v[1] + u[1] * v[0];                                                  \
+                }                                                                                     \
+                T *to = (T *)c + 2 * ((g * d->m.count + i) * d->n.count + j);                         \
+                to[0] = re, to[1] = im;                                                               \
+            }
+
 static xl_error *run_plain(const xl_step *s, xl_frame *f)
 {
     const dot *d = s->data;
@@ -125,21 +142,8 @@ static xl_error *run_plain(const xl_step *s, xl_frame *f)
     case XL_F32: LOOP(float, float, sum += pa[ka[k]] * pb[kb[k]]) break;
     case XL_F64: LOOP(double, double, sum += pa[ka[k]] * pb[kb[k]]) break;
     case XL_I64: LOOP(uint64_t, uint64_t, sum += pa[ka[k]] * pb[kb[k]]) break;
-    default:                                               /* complex, as pairs of doubles */
-        for (int64_t g = 0; g < d->batch.count; g++)
-            for (int64_t i = 0; i < d->m.count; i++)
-                for (int64_t j = 0; j < d->n.count; j++) {
-                    const double *pa = (const double *)a + 2 * (offset(&d->batch, d->batch.a, g) + offset(&d->m, d->m.a, i));
-                    const double *pb = (const double *)b + 2 * (offset(&d->batch, d->batch.b, g) + offset(&d->n, d->n.b, j));
-                    double re = 0, im = 0;
-                    for (int64_t k = 0; k < d->k.count; k++) {
-                        const double *u = pa + 2 * ka[k], *v = pb + 2 * kb[k];
-                        re += u[0] * v[0] - u[1] * v[1];
-                        im += u[0] * v[1] + u[1] * v[0];
-                    }
-                    double *to = (double *)c + 2 * ((g * d->m.count + i) * d->n.count + j);
-                    to[0] = re, to[1] = im;
-                }
+    case XL_C64: PAIRS(float) break;
+    default: PAIRS(double) break;
     }
     in[0] = c;
     d->store.fn(xl_out(s, f, 0), in, (size_t)z->count, d->store.ctx);
@@ -276,9 +280,8 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
         return xl_plan_step(p, op, run_gemm, d, 0);
     }
     xl_dclass cls = xl_dtype_class(l.dtype);
-    d->wide = cls == XL_CLASS_COMPLEX ? XL_C128 : cls == XL_CLASS_FLOAT ? (l.dtype == XL_F64 || o.dtype == XL_F64 ? XL_F64 : XL_F32) : XL_I64;
-    if (xl_dtype_class(r.dtype) == XL_CLASS_COMPLEX)
-        d->wide = XL_C128;
+    bool pairs = cls == XL_CLASS_COMPLEX || xl_dtype_class(r.dtype) == XL_CLASS_COMPLEX;
+    d->wide = pairs ? (o.dtype == XL_C64 ? XL_C64 : XL_C128) : cls == XL_CLASS_FLOAT ? (l.dtype == XL_F64 || o.dtype == XL_F64 ? XL_F64 : XL_F32) : XL_I64;
     d->load = xl_ew_convert(p->a, l.dtype, d->wide);
     d->loadb = xl_ew_convert(p->a, r.dtype, d->wide);
     d->store = xl_ew_convert(p->a, d->wide, o.dtype);

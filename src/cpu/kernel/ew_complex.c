@@ -1,4 +1,5 @@
-/* Elementwise functions over complex numbers, by way of C's own. */
+/* Elementwise functions over complex numbers, by way of C's own: of double for both, so that the parts of a complex of floats are right
+ * to the last place or nearly so. */
 #include <complex.h>
 #include <math.h>
 
@@ -9,8 +10,8 @@ xl_ew_fn *xl_ew_compare_c128(int direction);
 
 #define T float
 #define C float complex
-#define M(g) g##f
-#define R(g) g##f
+#define M(g) g
+#define R(g) g
 #define NAME(f) f##_c64
 #include "cpu/kernel/ew_complex.inl"
 

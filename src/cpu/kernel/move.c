@@ -393,12 +393,6 @@ xl_error *xl_kernel_bitcast_convert(xl_planner *p, const xl_op *op)
 {
     xl_dtype in = xl_in_type(p->f, op, 0)->dtype, out = xl_out_type(p->f, op, 0)->dtype;
     int ib = xl_dtypes[in].bits, ob = xl_dtypes[out].bits;
-    if (in == XL_I1 || out == XL_I1) {
-        if (in != out && (ib < 8 || ob < 8) && xl_dtype_bytes(in) == xl_dtype_bytes(out) && ib == ob)
-            return same(p, op);
-        if (in != out)
-            return xl_plan_unsupported(p, op, "booleans have no bits to show");
-    }
     if (ib == ob || (ib >= 8 && ob >= 8))
         return same(p, op);
     return xl_plan_step(p, op, run_bitcast, NULL, 0);

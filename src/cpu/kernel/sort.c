@@ -297,7 +297,7 @@ xl_error *xl_kernel_sort(xl_planner *p, const xl_op *op)
 }
 
 /* ---- top_k ------------------------------------------------------------------------------------------------------ */
-/* The k largest of each line of the last dimension, NaN largest of all, ties in order of position. */
+/* The k largest of each line of the last dimension, in IEEE's total order (-NaN least, NaN greatest), ties in order of position. */
 static xl_error *run_top_k(const xl_step *s, xl_frame *f)
 {
     const sorting *d = s->data;
@@ -309,7 +309,7 @@ static xl_error *run_top_k(const xl_step *s, xl_frame *f)
     for (int64_t l = 0; l < d->lines; l++) {
         const char *p = (const char *)xl_in(s, f, 0) + (size_t)(l * d->len) * x->elem;
         for (int64_t i = 0; i < d->len; i++)
-            a[i] = (item){ key_of(p + (size_t)i * x->elem, x->dtype, true), i };
+            a[i] = (item){ key_of(p + (size_t)i * x->elem, x->dtype, false), i };
         merge_sort(a, a + d->len, d->len, true);
         for (int64_t i = 0; i < k; i++) {
             memcpy((char *)xl_out(s, f, 0) + (size_t)(l * k + i) * x->elem, p + (size_t)a[i].at * x->elem, x->elem);

@@ -13,8 +13,6 @@ typedef struct {
     int32_t scan;                                          /* dimension of a running reduction, or -1 */
     bool reverse;
     xl_block *select;
-    xl_ew up, down;                                        /* narrow floats are folded in f32 */
-    xl_ew wide;
 } windows;
 
 static xl_error *run_scan(const xl_step *s, xl_frame *f)
@@ -30,32 +28,6 @@ static xl_error *run_scan(const xl_step *s, xl_frame *f)
         inner *= x->dims[i];
     if (!x->count)
         return NULL;
-    if (d->wide.fn) {                                      /* one narrow operand */
-        float *w = malloc((size_t)x->count * 4);
-        float init;
-        if (!w)
-            return XL_ERR(EXHAUSTED, "no memory to widen the operand");
-        const void *in[3] = { xl_in(s, f, 1), NULL, NULL };
-        d->up.fn(&init, in, 1, d->up.ctx);
-        in[0] = xl_in(s, f, 0);
-        d->up.fn(w, in, (size_t)x->count, d->up.ctx);
-        for (int64_t o = 0; o < outer; o++)
-            for (int64_t k = 0; k < len; k++) {
-                int64_t at = d->reverse ? len - 1 - k : k, prev = d->reverse ? at + 1 : at - 1;
-                float *y = w + (o * len + at) * inner;
-                for (int64_t i = 0; i < inner && k == 0; i++) {
-                    const void *two[3] = { &init, y + i, NULL };
-                    d->wide.fn(y + i, two, 1, d->wide.ctx);
-                }
-                const void *two[3] = { k ? w + (o * len + prev) * inner : y, y, NULL };
-                if (k)
-                    d->wide.fn(y, two, (size_t)inner, d->wide.ctx);
-            }
-        in[0] = w;
-        d->down.fn(xl_out(s, f, 0), in, (size_t)x->count, d->down.ctx);
-        free(w);
-        return NULL;
-    }
     for (uint32_t i = 0; i < d->n; i++) {
         mem[i] = malloc((size_t)inner * d->fold.elem[i] + 1);
         if (!mem[i]) {
@@ -207,14 +179,8 @@ xl_error *xl_kernel_reduce_window(xl_planner *p, const xl_op *op)
     }
     xl_block **sub = xl_new(p->a, xl_block *, 1);
     sub[0] = d->fold.block;
-    if (plain && d->scan >= 0) {
-        if (n == 1 && xl_is_narrow(x.dtype) && d->fold.ew.fn) {
-            d->up = xl_ew_convert(p->a, x.dtype, XL_F32);
-            d->down = xl_ew_convert(p->a, XL_F32, x.dtype);
-            d->wide = xl_ew_of(p->a, d->fold.single, XL_F32, XL_F32);
-        }
+    if (plain && d->scan >= 0)
         return xl_plan_step_sub(p, op, run_scan, d, 0, sub);
-    }
     return xl_plan_step_sub(p, op, run_window, d, 0, sub);
 out:
     return err;
