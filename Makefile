@@ -91,10 +91,23 @@ tests   := $(patsubst src/%.c,$(B)/test/%,$(if $(T),$(foreach t,$(test_c),$(if $
 $(B)/test/%: $(B)/obj/%.o $(B)/test/all.a
 	@mkdir -p $(@D)
 	$(link)
-fuzzers := $(patsubst src/%.c,$(B)/fuzz/%,$(wildcard src/*/*_fuzz.c))
-$(B)/fuzz/%: $(B)/obj/%.o $(B)/test/all.a
-	@mkdir -p $(@D)
-	$(call link,-fsanitize=fuzzer)
+# A fuzzer links its own layer and those its layer may use, so that one of a reader does not wait for the kernels.
+fuzzers := $(patsubst src/%.c,$(B)/fuzz/%,$(if $(F),$(wildcard src/*/*$(F)*_fuzz.c),$(wildcard src/*/*_fuzz.c)))
+below_base := base
+below_ir   := base ir
+below_pjrt := base ir pass pjrt
+below_lane := $(below_pjrt) lane
+below_cpu  := base ir pass cpu
+below_train := $(core)
+define fuzz_layer
+$(B)/fuzz/$(1).a: $(call obj,$(below_$(1)))
+	@mkdir -p $$(@D)
+	rm -f $$@ && $$(CROSS)ar rcs $$@ $$^
+$(filter $(B)/fuzz/$(1)/%,$(fuzzers)): $(B)/fuzz/%: $(B)/obj/%.o $(B)/fuzz/$(1).a
+	@mkdir -p $$(@D)
+	$$(call link,-fsanitize=fuzzer)
+endef
+$(foreach l,$(sort $(foreach f,$(fuzzers),$(word 2,$(subst /, ,$(f:$(B)/%=%))))),$(eval $(call fuzz_layer,$(l))))
 build-fuzz: $(fuzzers)
 .PRECIOUS: $(B)/obj/%.o
 # Plugins with something wrong, for the tests of the probe and of pjrt/; one needs a library that is gone by then.

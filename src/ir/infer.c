@@ -253,20 +253,9 @@ RULE(terminator) { (void)c; return NULL; }
 
 RULE(identity)
 {
-    uint32_t n = c->nout;
-    if (c->op->code == XL_OP_COLLECTIVE_BROADCAST && xl_op_int(c->op, XL_SLOT(COLLECTIVE_BROADCAST, has_dynamic_root)))
-        n++;                                               /* the last operand tells who sends */
-    NEED(c->op->nin == n, "has %u operands and %u results", c->op->nin, c->nout);
+    NEED(c->op->nin == c->nout, "has %u operands and %u results", c->op->nin, c->nout);
     for (uint32_t i = 0; i < c->nout; i++)
         c->out[i] = IN(i);
-    if (c->op->code == XL_OP_COLLECTIVE_PERMUTE) {
-        xl_dims p = xl_op_dims(c->op, XL_SLOT(COLLECTIVE_PERMUTE, source_target_pairs));
-        for (size_t i = 0; i < p.n; i++) {
-            NEED(p.p[i] >= 0, "source_target_pairs has %lld", (long long)p.p[i]);
-            for (size_t k = i % 2; k < i; k += 2)
-                NEED(p.p[k] != p.p[i], "%s %lld occurs twice in source_target_pairs", i % 2 ? "target" : "source", (long long)p.p[i]);
-        }
-    }
     return NULL;
 }
 
@@ -285,9 +274,28 @@ static xl_error *need_class(xl_infer_ctx *c, uint32_t i, unsigned classes)
     return NULL;
 }
 
+/* result_accuracy: tolerances go with the mode TOLERANCE only. */
+static xl_error *need_accuracy(xl_infer_ctx *c)
+{
+    const xl_attr_row *row = &xl_attr_rows[xl_ops[c->op->code].row0];
+    if (!xl_op_nattr((xl_opcode)c->op->code) || strcmp(row->name, "result_accuracy") || !c->op->attr[0])
+        return NULL;
+    const xl_attr *mode = xl_dict_get(c->op->attr[0], XL_STR("mode"));
+    if (!mode || mode->kind != XL_AT_ENUM || mode->i == XL_RESULT_ACCURACY_MODE_TOLERANCE)
+        return NULL;
+    for (uint32_t i = 0; i < c->op->attr[0]->n; i++) {
+        const xl_attr *v = c->op->attr[0]->item[i];
+        NEED(v == mode || (v->kind == XL_AT_FLOAT ? v->f == 0 : v->kind != XL_AT_INT || v->i == 0), "result_accuracy of mode %s has a tolerance, %.*s",
+             xl_enum_text(XL_ENUM_RESULT_ACCURACY_MODE, mode->i), XL_FMT(c->op->attr[0]->key[i]));
+    }
+    return NULL;
+}
+
 static xl_error *same_as_operand(xl_infer_ctx *c, unsigned classes)
 {
     xl_error *err = need_class(c, 0, classes);
+    if (!err)
+        err = need_accuracy(c);
     if (err)
         return err;
     if (IN(0)->quant && c->out[0])

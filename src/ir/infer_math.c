@@ -64,6 +64,17 @@ static bool has(xl_dims d, int64_t v)
     return false;
 }
 
+/* An algorithm says all that a precision would. Which of them there are is the device's affair. */
+static xl_error *need_algorithm(xl_infer_ctx *c)
+{
+    static const uint32_t count[] = { XL_SLOT(DOT_GENERAL, lhs_component_count), XL_SLOT(DOT_GENERAL, rhs_component_count), XL_SLOT(DOT_GENERAL, num_primitive_operations) };
+    static const char *const name[] = { "lhs_component_count", "rhs_component_count", "num_primitive_operations" };
+    for (int i = 0; i < 3; i++)
+        NEED(!c->op->attr[count[i]] || xl_op_int(c->op, count[i]) > 0, "%s is %lld, expected a positive number", name[i], LL(xl_op_int(c->op, count[i])));
+    NEED(!XL_ATTR(c->op, DOT_GENERAL, accumulation_type) || !XL_ATTR(c->op, DOT_GENERAL, precision_config), "has an algorithm and a precision; with an algorithm the precision must be DEFAULT");
+    return NULL;
+}
+
 RULE(dot_general)
 {
     START();
@@ -74,6 +85,8 @@ RULE(dot_general)
     if (!err)
         err = elements_meet(c);
     if (err)
+        return err;
+    if ((err = need_algorithm(c)))
         return err;
     NEED(lb.n == rb.n, "lhs has %zu batching dimensions and rhs %zu", lb.n, rb.n);
     NEED(lc.n == rc.n, "lhs has %zu contracting dimensions and rhs %zu", lc.n, rc.n);
@@ -101,6 +114,81 @@ RULE(dot_general)
         if (!has(rb, i) && !has(rc, i))
             d[n++] = b->dims[i];
     c->out[0] = result(c, a, d, n);
+    return NULL;
+}
+
+/* A product whose rows fall into groups: group_sizes says how many of the ragged dimension belong to each. */
+RULE(ragged_dot)
+{
+    xl_error *err = xl_need_given(c);
+    const xl_attr *n = XL_ATTR(c->op, CHLO_RAGGED_DOT, ragged_dot_dimension_numbers);
+    NEED(c->op->nin == 3, "has %u operands, expected lhs, rhs and group_sizes", c->op->nin);
+    if (!err)
+        err = xl_need_tensors(c);
+    if (err || n->kind != XL_AT_STRUCT)                    /* a form of the numbers that is not known here is the device's affair */
+        return err;
+    static const char *const key[6] = { "lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions",
+                                        "lhs_ragged_dimensions", "rhs_group_dimensions" };
+    const xl_type *a = IN(0), *b = IN(1), *g = IN(2);
+    xl_dims d[6];
+    for (int i = 0; i < 6; i++) {
+        const xl_attr *l = xl_dict_get(n, xl_str_of(key[i]));
+        NEED(!l || l->kind == XL_AT_INTS, "%s must be a list of dimensions", key[i]);
+        d[i] = l ? (xl_dims){ l->ints, l->n } : (xl_dims){ NULL, 0 };
+        DIMS(d[i], i % 2 ? b->rank : a->rank, false, key[i]);
+        for (int k = i % 2; k < i; k += 2)
+            for (size_t j = 0; j < d[i].n; j++)
+                NEED(!has(d[k], d[i].p[j]) || i == 4, "%s and %s both have %lld", key[k], key[i], LL(d[i].p[j]));
+    }
+    xl_dims lb = d[0], rb = d[1], lc = d[2], rc = d[3], ragged = d[4], group = d[5];
+    NEED(lb.n == rb.n && lc.n == rc.n, "lhs has %zu batching and %zu contracting dimensions, rhs %zu and %zu", lb.n, lc.n, rb.n, rc.n);
+    for (int i = 0; i < 2; i++)
+        for (size_t k = 0; k < d[2 * i].n; k++)
+            NEED(xl_dim_like(a->dims[d[2 * i].p[k]], b->dims[d[2 * i + 1].p[k]]), "%s sizes differ, %lld (lhs dim %lld) and %lld (rhs dim %lld)", i ? "contracting" : "batching",
+                 LL(a->dims[d[2 * i].p[k]]), LL(d[2 * i].p[k]), LL(b->dims[d[2 * i + 1].p[k]]), LL(d[2 * i + 1].p[k]));
+    NEED(ragged.n == 1, "has %zu ragged dimensions, expected 1", ragged.n);
+    bool contracted = has(lc, ragged.p[0]), batched = has(lb, ragged.p[0]), rows = !contracted && !batched;
+    NEED(group.n == (rows ? 1 : 0), "has %zu group dimensions in the rhs, expected %d where the ragged one is %s", group.n, rows, rows ? "a row of lhs" : "batched or contracted");
+    NEED(xl_is_int(g->dtype) && g->rank >= 1, "group_sizes must be lists of integers, not %s", SHOW(g));
+    int64_t groups = g->dims[g->rank - 1];
+    NEED(!rows || xl_dim_like(b->dims[group.p[0]], groups), "there are %lld group sizes, rhs has %lld groups", LL(groups), LL(rows ? b->dims[group.p[0]] : 0));
+    if (g->rank == 1)
+        return NULL;
+    /* A list for each index of what comes before the ragged dimension: batches, then other rows or contracted dimensions. */
+    int64_t *want = new_dims(c, (size_t)a->rank + 1);
+    uint32_t nwant = 0;
+    for (size_t i = 0; i < lb.n && !(batched && lb.p[i] == ragged.p[0]); i++)
+        want[nwant++] = a->dims[lb.p[i]];
+    for (int64_t i = 0; rows && i < ragged.p[0]; i++)
+        if (!has(lb, i) && !has(lc, i))
+            want[nwant++] = a->dims[i];
+    for (size_t i = 0; contracted && i < lc.n && lc.p[i] != ragged.p[0]; i++)
+        want[nwant++] = a->dims[lc.p[i]];
+    want[nwant++] = groups;
+    const xl_type *t = xl_type_tensor(c->m, g->dtype, (xl_dims){ want, nwant });
+    NEED(xl_shape_like(t, g), "group_sizes is %s, expected %s", SHOW(g), SHOW(t));
+    return NULL;
+}
+
+/* inputs (each with the scanned dimension), then carries; the body takes a slice of each input and the carries, and returns a
+ * slice of each output and the carries again. */
+RULE(scan)
+{
+    const xl_op *end;
+    xl_error *err = xl_need_given(c);
+    if (!err)
+        err = xl_need_tensors(c);
+    if (!err)
+        err = xl_need_region(c, 0, c->op->nin, &end);
+    if (err)
+        return err;
+    int64_t dim = xl_op_int(c->op, XL_SLOT(CHLO_SCAN, dimension));
+    NEED(end->nin == c->nout, "the body returns %u values, the op has %u results", end->nin, c->nout);
+    for (uint32_t i = 0; i < c->nout; i++) {
+        const xl_type *t = xl_in_type(c->f, end, i), *r = c->out[i];
+        NEED(t->kind == XL_TY_TENSOR && r->kind == XL_TY_TENSOR && t->dtype == r->dtype, "the body returns %s as value %u, the result is %s", SHOW(t), i, SHOW(r));
+        NEED(r->unranked || t->unranked || r->rank == t->rank || (r->rank == t->rank + 1 && dim >= 0 && dim < (int64_t)r->rank), "the body returns %s as value %u, the result is %s", SHOW(t), i, SHOW(r));
+    }
     return NULL;
 }
 
@@ -142,6 +230,7 @@ static xl_error *conv(xl_infer_ctx *c, const conv_slots *s, const xl_dims *paddi
         err = need_precisions(c, s->precision);
     if (err)
         return err;
+    NEED(a->dtype == k->dtype || a->quant || k->quant, "operand types differ, %s and %s", SHOW(a), SHOW(k));
     NEED(a->rank == k->rank && a->rank >= 2, "operands must have one rank of at least 2, not %s and %s", SHOW(a), SHOW(k));
     uint32_t rank = a->rank, ns = rank - 2;
     int64_t ib = xl_op_int(op, s->in_batch), inf = xl_op_int(op, s->in_feature), ki = xl_op_int(op, s->k_in), ko = xl_op_int(op, s->k_out),
@@ -192,6 +281,8 @@ RULE(dynamic_conv)
     static const conv_slots s = CONV_SLOTS(DYNAMIC_CONV);
     const xl_type *p = IN(2);
     NEED(p->kind == XL_TY_TENSOR && p->rank == 2 && xl_is_int(p->dtype), "the padding must be a matrix of integers, not %s", SHOW(p));
+    NEED(xl_dim_like(p->dims[1], 2) && (IN(0)->kind != XL_TY_TENSOR || IN(0)->rank < 2 || xl_dim_like(p->dims[0], (int64_t)IN(0)->rank - 2)),
+         "the padding is %s, expected a pair for each spatial dimension of %s", SHOW(p), SHOW(IN(0)));
     return conv(c, &s, NULL);
 }
 
@@ -328,6 +419,10 @@ RULE(select_and_scatter)
         err = xl_need_region(c, 0, 2, &end);
     if (err)
         return err;
+    for (uint32_t i = 0; i < 2; i++) {
+        const xl_type *arg = xl_value_type(c->f, op->region[0]->arg[i]);
+        NEED(xl_is_scalar(arg) && (arg->dtype == t->dtype || t->quant), "argument %u of select is %s, expected a scalar %s", i, SHOW(arg), xl_dtypes[t->dtype].text);
+    }
     for (uint32_t i = 0; i < t->rank; i++)
         NEED(xl_dim_like(d[i], src->dims[i]), "the source has %lld elements in dim %u, the windows make %lld", LL(src->dims[i]), i, LL(d[i]));
     NEED(end->nin == 1 && xl_is_scalar(xl_in_type(c->f, end, 0)) && xl_in_type(c->f, end, 0)->dtype == XL_I1, "select must return one scalar boolean");
@@ -336,6 +431,10 @@ RULE(select_and_scatter)
         return err;
     const xl_type *r = end->nin == 1 ? xl_in_type(c->f, end, 0) : NULL;
     NEED(r && xl_is_scalar(r) && (xl_promotable(t->dtype, r->dtype) || t->quant), "scatter must return one scalar %s", xl_dtypes[t->dtype].text);
+    for (uint32_t i = 0; i < 2; i++) {
+        const xl_type *arg = xl_value_type(c->f, op->region[1]->arg[i]);
+        NEED(xl_is_scalar(arg) && (arg->dtype == r->dtype || t->quant), "argument %u of scatter is %s, expected a scalar %s", i, SHOW(arg), xl_dtypes[r->dtype].text);
+    }
     if (!(t->quant && c->out[0]))
         c->out[0] = xl_type_with_dtype(c->m, t, r->dtype);
     return NULL;

@@ -75,6 +75,34 @@ static xl_error *need_list(xl_infer_ctx *c, uint32_t i, int64_t n, const char *w
     return NULL;
 }
 
+/* The numbers that operand i is known to hold: those of a constant. */
+static bool known_list(const xl_infer_ctx *c, uint32_t i, xl_dims *out)
+{
+    const xl_op *def = xl_value_op(c->f, c->op->in[i]);
+    if (!def || def->code != XL_OP_CONSTANT)
+        return false;
+    const xl_attr *v = XL_ATTR(def, CONSTANT, value);
+    int64_t n;
+    if (!v || v->kind != XL_AT_DENSE || v->type->kind != XL_TY_TENSOR || v->type->rank != 1 || !xl_is_int(v->dtype) || !xl_type_count(v->type, &n) || n > 64)
+        return false;
+    int64_t *p = xl_new(&c->m->arena, int64_t, (size_t)n);
+    for (int64_t k = 0; k < n; k++)
+        p[k] = xl_dense_int(v, v->splat ? 0 : k);
+    *out = (xl_dims){ p, (size_t)n };
+    return true;
+}
+
+/* Where operand i, a shape, is a constant, the result must be of that shape. */
+static xl_error *need_said_shape(xl_infer_ctx *c, uint32_t i)
+{
+    xl_dims want;
+    const xl_type *r = c->out[0];
+    if (known_list(c, i, &want) && want.n == r->rank)
+        for (uint32_t k = 0; k < r->rank; k++)
+            NEED(want.p[k] >= 0 && xl_dim_like(want.p[k], r->dims[k]), "the shape says %lld for dim %u, the result is %s", (long long)want.p[k], k, SHOW(r));
+    return NULL;
+}
+
 RULE(rng)
 {
     START();
@@ -86,6 +114,8 @@ RULE(rng)
     if (err)
         return err;
     GIVEN();
+    if ((err = need_said_shape(c, 2)))
+        return err;
     NEED(c->out[0]->dtype == IN(0)->dtype, "the result is %s, expected elements of %s", SHOW(c->out[0]), xl_dtypes[IN(0)->dtype].text);
     return NULL;
 }
@@ -135,23 +165,46 @@ static xl_error *broadcast_fits(xl_infer_ctx *c, xl_dims dims)
     return NULL;
 }
 
+/* The result of an op that says no shape at run time: at most one dimension is open, and that one has a bound. */
+static xl_error *need_fixed(xl_infer_ctx *c)
+{
+    const xl_type *r = c->out[0];
+    uint32_t open = 0;
+    NEED(!r->unranked, "the result must have a rank");
+    for (uint32_t i = 0; i < r->rank; i++) {
+        NEED(r->dims[i] >= 0 || bound_of(r, i) >= 0, "dim %u of the result, %s, has neither size nor bound", i, SHOW(r));
+        open += r->dims[i] < 0;
+    }
+    NEED(open <= 1, "the result, %s, has %u dimensions without a size; one may be so", SHOW(r), open);
+    return NULL;
+}
+
 RULE(broadcast_in_dim)
 {
     START();
     GIVEN();
+    xl_error *err = need_fixed(c);
+    if (err)
+        return err;
     return broadcast_fits(c, xl_op_dims(c->op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions)));
 }
 
-RULE(reshape)
+static xl_error *same_elements(xl_infer_ctx *c)
 {
-    START();
-    GIVEN();
     const xl_type *a = IN(0), *b = c->out[0];
     int64_t x, y;
     NEED(a->dtype == b->dtype || a->quant, "the operand is %s and the result %s: the types differ", SHOW(a), SHOW(b));
     if (xl_type_count(a, &x) && xl_type_count(b, &y))
         NEED(x == y, "%s has %lld elements and %s has %lld", SHOW(a), (long long)x, SHOW(b), (long long)y);
     return NULL;
+}
+
+RULE(reshape)
+{
+    START();
+    GIVEN();
+    xl_error *err = need_fixed(c);
+    return err ? err : same_elements(c);
 }
 
 RULE(transpose)
@@ -178,27 +231,83 @@ RULE(reverse)
     return NULL;
 }
 
+static xl_error *dynamic_broadcast(xl_infer_ctx *c)
+{
+    xl_dims dims = xl_op_dims(c->op, XL_SLOT(DYNAMIC_BROADCAST_IN_DIM, broadcast_dimensions)), said,
+            grow = xl_op_dims(c->op, XL_SLOT(DYNAMIC_BROADCAST_IN_DIM, known_expanding_dimensions)),
+            keep = xl_op_dims(c->op, XL_SLOT(DYNAMIC_BROADCAST_IN_DIM, known_nonexpanding_dimensions));
+    const xl_type *t = IN(0);
+    NEED(IN(1)->dims[0] >= 0, "the shape must have a known length, not %s", SHOW(IN(1)));
+    DIMS(grow, t->rank, false, "known_expanding_dimensions");
+    DIMS(keep, t->rank, false, "known_nonexpanding_dimensions");
+    for (size_t i = 0; i < grow.n; i++)
+        for (size_t k = 0; k < keep.n; k++)
+            NEED(grow.p[i] != keep.p[k], "dim %lld is said to expand and not to expand", (long long)grow.p[i]);
+    xl_error *err = broadcast_fits(c, dims);
+    if (!err && known_list(c, 1, &said))
+        for (uint32_t i = 0; i < t->rank; i++) {
+            int64_t to = said.p[dims.p[i]];
+            NEED(t->dims[i] == 1 || xl_dim_like(t->dims[i], to), "operand dim %u has %lld elements, the shape says %lld; expected 1 or as many", i, (long long)t->dims[i], (long long)to);
+        }
+    return err;
+}
+
+/* dynamic_pad with constants: they must make sense, and make the result. */
+static xl_error *said_padding(xl_infer_ctx *c)
+{
+    xl_dims lo, hi, in;
+    const xl_type *t = IN(0), *r = c->out[0];
+    bool inner = known_list(c, 4, &in), all = inner && known_list(c, 2, &lo) && known_list(c, 3, &hi);
+    for (uint32_t i = 0; inner && i < t->rank; i++) {
+        NEED(in.p[i] >= 0, "interior padding %lld of dim %u is negative", (long long)in.p[i], i);
+        if (!all || t->dims[i] < 0 || r->rank != t->rank)
+            continue;
+        xl_wide n = (xl_wide)lo.p[i] + hi.p[i] + (t->dims[i] ? (xl_wide)(t->dims[i] - 1) * in.p[i] + t->dims[i] : 0);
+        NEED(xl_fits(n) && xl_dim_like((int64_t)n, r->dims[i]), "dim %u of %s is not what padding makes of %s", i, SHOW(r), SHOW(t));
+    }
+    return NULL;
+}
+
 /* ---- ops whose result shape is an operand ----------------------------------------------------------------------- */
 RULE(dynamic_shape)
 {
     START();
     GIVEN();
     xl_error *err = NULL;
+    xl_dims said;
     const xl_type *r = c->out[0], *t = IN(0);
     switch (c->op->code) {
     case XL_OP_DYNAMIC_IOTA:
         err = need_list(c, 0, r->rank, "the shape");
+        if (!err)
+            err = need_said_shape(c, 0);
         return err ? err : iota_dim(c, xl_op_int(c->op, XL_SLOT(DYNAMIC_IOTA, iota_dimension)));
     case XL_OP_DYNAMIC_BROADCAST_IN_DIM:
         err = need_list(c, 1, r->rank, "the shape");
-        return err ? err : broadcast_fits(c, xl_op_dims(c->op, XL_SLOT(DYNAMIC_BROADCAST_IN_DIM, broadcast_dimensions)));
+        if (!err)
+            err = need_said_shape(c, 1);
+        return err ? err : dynamic_broadcast(c);
     case XL_OP_DYNAMIC_RESHAPE:
         err = need_list(c, 1, r->rank, "the shape");
-        return err ? err : xl_infer_reshape(c);
+        if (!err)
+            err = need_said_shape(c, 1);
+        if (err)
+            return err;
+        NEED(IN(1)->dims[0] >= 0, "the shape must have a known length, not %s", SHOW(IN(1)));
+        if (known_list(c, 1, &said)) {
+            xl_wide n = 1;
+            int64_t have;
+            for (size_t i = 0; i < said.n && n <= INT64_MAX; i++)
+                n *= said.p[i];
+            NEED(!xl_type_count(t, &have) || n == have, "the operand is %s, which is not as many elements as the shape says", SHOW(t));
+        }
+        return same_elements(c);
     case XL_OP_DYNAMIC_PAD:
         NEED(xl_is_scalar(IN(1)) && (IN(1)->dtype == t->dtype || t->quant), "the padding value is %s, expected a scalar %s", SHOW(IN(1)), xl_dtypes[t->dtype].text);
         for (uint32_t i = 2; i < 5 && !err; i++)
             err = need_list(c, i, t->rank, "the padding");
+        if (!err)
+            err = said_padding(c);
         break;
     default:                                               /* real_dynamic_slice */
         for (uint32_t i = 1; i < 4 && !err; i++)
@@ -293,6 +402,7 @@ RULE(slice)
         NEED(stride > 0, "stride %lld of dim %u is not positive", (long long)stride, i);
         NEED(s.p[i] >= 0 && s.p[i] <= l.p[i], "dim %u goes from %lld to %lld", i, (long long)s.p[i], (long long)l.p[i]);
         NEED(t->dims[i] < 0 || l.p[i] <= t->dims[i], "dim %u ends at %lld, beyond its size %lld", i, (long long)l.p[i], (long long)t->dims[i]);
+        NEED(bound_of(t, i) < 0 || l.p[i] <= bound_of(t, i), "dim %u ends at %lld, beyond its bound %lld", i, (long long)l.p[i], (long long)bound_of(t, i));
         int64_t n = l.p[i] - s.p[i];
         d[i] = n / stride + (n % stride != 0);
     }
@@ -496,6 +606,15 @@ static xl_error *gathered(xl_infer_ctx *c, const pointing *p, const int64_t *siz
     return NULL;
 }
 
+static xl_error *need_sizes(xl_infer_ctx *c, const pointing *p, xl_dims sizes)
+{
+    for (uint32_t i = 0; i < p->t->rank; i++) {
+        NEED(sizes.p[i] >= 0 && (p->t->dims[i] < 0 || sizes.p[i] <= p->t->dims[i]), "slice size %lld of dim %u is beyond its size %lld", (long long)sizes.p[i], i, (long long)p->t->dims[i]);
+        NEED(sizes.p[i] <= 1 || !(has(p->dropped, i) || has(p->batch, i)), "slice size of collapsed or batching dim %u is %lld, expected at most 1", i, (long long)sizes.p[i]);
+    }
+    return NULL;
+}
+
 RULE(gather)
 {
     START();
@@ -508,11 +627,8 @@ RULE(gather)
     if (err)
         return err;
     NEED(sizes.n == p.t->rank, "slice_sizes has %zu entries, expected the operand's rank, %u", sizes.n, p.t->rank);
-    for (uint32_t i = 0; i < p.t->rank; i++) {
-        NEED(sizes.p[i] >= 0 && (p.t->dims[i] < 0 || sizes.p[i] <= p.t->dims[i]), "slice size %lld of dim %u is beyond its size %lld", (long long)sizes.p[i], i, (long long)p.t->dims[i]);
-        NEED(sizes.p[i] <= 1 || !(has(p.dropped, i) || has(p.batch, i)), "slice size of collapsed or batching dim %u is %lld, expected at most 1", i, (long long)sizes.p[i]);
-    }
-    return gathered(c, &p, sizes.p);
+    err = need_sizes(c, &p, sizes);
+    return err ? err : gathered(c, &p, sizes.p);
 }
 
 RULE(dynamic_gather)
@@ -522,10 +638,14 @@ RULE(dynamic_gather)
     pointing p = { IN(0), IN(1), xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, offset_dims)), xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, collapsed_slice_dims)),
                    xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, operand_batching_dims)), xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, start_indices_batching_dims)),
                    xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, start_index_map)), xl_op_int(op, XL_SLOT(DYNAMIC_GATHER, index_vector_dim)) };
+    xl_dims sizes;
     xl_error *err = need_list(c, 2, IN(0)->rank, "slice_sizes");
     if (!err)
         err = need_pointing(c, &p);
-    return err ? err : gathered(c, &p, NULL);
+    bool known = !err && known_list(c, 2, &sizes) && sizes.n == p.t->rank;
+    if (known)
+        err = need_sizes(c, &p, sizes);
+    return err ? err : gathered(c, &p, known ? sizes.p : NULL);
 }
 
 RULE(scatter)

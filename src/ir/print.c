@@ -205,6 +205,38 @@ static void conv_part(printer *w, const xl_op *op, const char *part, const char 
     xl_buf_putc(w->b, ']');
 }
 
+/* Do the numbers name each dimension once? Only then can they be drawn. */
+static bool conv_plain(const xl_op *op)
+{
+    static const char *const part[3][3] = { { "input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions" },
+                                            { "kernel_input_feature_dimension", "kernel_output_feature_dimension", "kernel_spatial_dimensions" },
+                                            { "output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions" } };
+    for (int k = 0; k < 3; k++) {
+        const xl_attr *a = slot_of(op, part[k][0]), *f = slot_of(op, part[k][1]), *s = slot_of(op, part[k][2]);
+        uint32_t rank = (s ? s->n : 0) + 2;
+        uint64_t seen = 0;
+        if (!a || !f || rank > 34)                         /* the reader takes 32 spatial dimensions */
+            return false;
+        for (uint32_t i = 0; i < rank; i++) {
+            int64_t d = i == 0 ? a->i : i == 1 ? f->i : s->ints[i - 2];
+            if (d < 0 || d >= rank || (seen >> d & 1))
+                return false;
+            seen |= UINT64_C(1) << d;
+        }
+    }
+    return true;
+}
+
+static void conv_raw(printer *w, const xl_op *op)
+{
+    bool some = false;
+    xl_buf_puts(w->b, "raw ");
+    const xl_attr_row *row = &xl_attr_rows[xl_ops[op->code].row0];
+    for (uint32_t i = 0, n = xl_op_nattr((xl_opcode)op->code); i < n; i++)
+        if (strstr(row[i].name, "_dimension"))
+            struct_dims(w, op, row[i].name, &some);
+}
+
 static void conv_numbers(printer *w, const xl_op *op)
 {
     conv_part(w, op, "input", "batch", "feature", 'b', 'f');
@@ -299,7 +331,10 @@ static void inherent(printer *w, const xl_op *op, dict *d, uint32_t said)
     }
     if (is_conv(op) && !(said >> 31)) {
         entry(d, "dimension_numbers = #stablehlo.conv<");
-        conv_numbers(w, op);
+        if (conv_plain(op))
+            conv_numbers(w, op);
+        else
+            conv_raw(w, op);
         xl_buf_putc(w->b, '>');
     }
     if (has_algorithm(op) && !(said >> 31)) {

@@ -34,6 +34,14 @@ static const xl_attr *as_ints(xl_module *m, const xl_attr *a, xl_dtype d)
     return xl_attr_ints(m, d, (xl_dims){ v, (size_t)n });
 }
 
+static const xl_attr *pairs(xl_module *m, const xl_attr *a)
+{
+    int64_t n;
+    if (a->kind == XL_AT_DENSE && !(a->type->rank == 2 && a->type->dims[1] == 2) && (!xl_type_count(a->type, &n) || n))
+        return NULL;
+    return as_ints(m, a, XL_I64);
+}
+
 static const xl_attr *as_bool(xl_module *m, const xl_attr *a)
 {
     if (a->kind == XL_AT_UNIT)
@@ -129,7 +137,8 @@ static const xl_attr *coerce(xl_module *m, const xl_attr *a, const xl_attr_row *
     case XL_AK_STR: return a->kind == XL_AT_STR ? a : a->kind == XL_AT_SYM ? xl_attr_str(m, a->str) : NULL;
     case XL_AK_SYM: return a->kind == XL_AT_SYM ? a : a->kind == XL_AT_STR ? xl_attr_sym(m, a->str) : NULL;
     case XL_AK_SYMS: return symbols(m, a);
-    case XL_AK_DIMS: case XL_AK_PAIRS: return as_ints(m, a, XL_I64);
+    case XL_AK_DIMS: return as_ints(m, a, XL_I64);
+    case XL_AK_PAIRS: return pairs(m, a);
     case XL_AK_BOOLS: return as_ints(m, a, XL_I1);
     case XL_AK_DENSE: return a->kind == XL_AT_DENSE ? a : NULL;
     case XL_AK_TYPE: return a->kind == XL_AT_TYPE ? a : NULL;

@@ -399,7 +399,7 @@ const xl_attr *xl_text_struct(xl_text *p, xl_str name)
             xl_text_want(p, '=');
             e.value = field(p);
             PUSH(pair, npair, cappair, e);
-        } while (text_take(p, ','));
+        } while (text_take(p, ',') && !text_at(p, '>'));   /* a comma may come last */
         xl_text_want(p, '>');
     }
     return xl_text_keyed(p, mark, name);
@@ -521,12 +521,14 @@ static const xl_attr *hash_attr(xl_text *p)
             xl_text_want(p, '<');
             if (xl_text_word(p, "raw")) {
                 uint32_t mark = p->npair;
-                do {
+                while (!text_at(p, '>')) {
                     xl_text_pair e = { xl_text_ident(p), NULL };
                     xl_text_want(p, '=');
                     e.value = field(p);
                     PUSH(pair, npair, cappair, e);
-                } while (text_take(p, ','));
+                    if (!text_take(p, ','))
+                        break;
+                }
                 xl_text_want(p, '>');
                 return xl_text_keyed(p, mark, w);
             }
@@ -562,6 +564,8 @@ static const xl_attr *hash_attr(xl_text *p)
             p->s = at;
         }
     }
+    if (xl_str_is(w, "chlo.ragged_dot"))
+        return xl_text_struct(p, w);
     if (*p->s == '<' || *p->s == '[')
         return xl_text_raw(p, whole);
     return xl_attr_opaque(p->m, whole);

@@ -168,9 +168,8 @@ const xl_attr *xl_text_dense(xl_text *p)                   /* after the word den
         b.data = small;
         b.room = size;
         one(p, &b);
-        if (xl_type_count(t, &count) && count == 0)
-            xl_text_fail(p, "a constant has an element, its type has none");
-        a = xl_attr_dense(p->m, t, (xl_str){ small, size });
+        bool none = xl_type_count(t, &count) && count == 0; /* every element of none is this one: MLIR takes it */
+        a = xl_attr_dense(p->m, t, (xl_str){ small, none ? 0 : size });
     } else {
         if (!xl_type_count(t, &count) || count > most)
             xl_text_fail(p, "a constant has fewer elements than its type, or its type is not static");

@@ -376,6 +376,38 @@ static void key_equals(xl_text *p, const char *key)
     xl_text_want(p, '=');
 }
 
+static void segments(xl_text *p, xl_text_op *c, const char *key, int64_t a, int64_t b)
+{
+    int64_t v[2] = { a, b };
+    xl_text_put(p, c, xl_str_of(key), xl_attr_ints(p->m, XL_I32, (xl_dims){ v, 2 }));
+}
+
+/* (V, V) inits (V) dimension = 0 attributes {...} { ^bb0(...): ... } : (T, T, T) -> (T, T) */
+static void scan(xl_text *p, xl_text_op *c)
+{
+    xl_text_want(p, '(');
+    xl_text_operands(p, ')');
+    uint32_t inputs = p->nval - c->val0;
+    xl_text_want_word(p, "inits");
+    xl_text_want(p, '(');
+    xl_text_operands(p, ')');
+    uint32_t carries = p->nval - c->val0 - inputs;
+    key_equals(p, "dimension");
+    SET(c, CHLO_SCAN, dimension, xl_attr_i64(p->m, xl_text_int(p)));
+    if (xl_text_word(p, "attributes"))
+        xl_text_attrs(p, c);
+    xl_region *r = xl_region_new(p->f, NULL);
+    xl_text_region(p, r);
+    PUSH(reg, nreg, capreg, r);
+    xl_text_want(p, ':');
+    xl_text_functype(p, c);
+    uint32_t results = p->nty - c->ty0;
+    if (results < carries)
+        xl_text_fail(p, "there are %u initial values and %u results", carries, results);
+    segments(p, c, "operandSegmentSizes", inputs, carries);
+    segments(p, c, "resultSegmentSizes", results - carries, carries);
+}
+
 /* (%a: T, ...) { ... } after an sdy op that names its block arguments itself. */
 static void sdy_region(xl_text *p)
 {
@@ -508,6 +540,7 @@ void xl_text_custom(xl_text *p, xl_text_op *c)
             reduce(p, c);
         return;
     case XL_OP_WHILE: loop(p, c); return;
+    case XL_OP_CHLO_SCAN: scan(p, c); return;
     case XL_OP_SLICE: slice(p, c); rest(p, c); return;
     case XL_OP_CONVOLUTION: convolution(p, c); rest(p, c); return;
     case XL_OP_GET_TUPLE_ELEMENT:
