@@ -2,6 +2,8 @@
 import os
 import numpy as np
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# what is compared runs once: compiling it well would take far longer than running it badly
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 import jax
 from jax._src.lib import xla_client
 

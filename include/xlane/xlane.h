@@ -130,6 +130,30 @@ XL_API void xl_gradient(xl_graph *g, xl_tensor loss, const xl_tensor *wrt, int n
 /* The program as StableHLO text: a function of the inputs and parameters that returns `out`. The string is malloc'd. */
 XL_CHECKED xl_error *xl_graph_text(xl_graph *g, const xl_tensor *out, int n, char **text);
 
+/* ---- hybrid language models --------------------------------------------------------------------------------------- */
+/* A model is a pattern of blocks:
+ *   A  causal attention (rotary positions, grouped heads, masks by document), then SwiGLU
+ *   M  a selective state space, in chunks so that it is matrix work
+ *   E  causal attention, then top-k experts with a capacity: static shapes, a balance loss, dropped tokens counted
+ *   R  a gated linear recurrence, then SwiGLU
+ * "A*12" is twelve A; "AMER*3" the four in turn, three times; "AA(ME)*2" two A and then ME twice. Start from xl_model_default. */
+typedef struct {
+    const char *pattern;
+    int64_t vocab, dim, heads, kv_heads, ffn;    /* kv_heads 0: as heads; ffn 0: 8/3 dim, rounded up to 32 */
+    int64_t state, chunk;                        /* M: size of a head's state; length of a chunk */
+    int64_t experts, top_k;                      /* E */
+    double capacity, balance;                    /* E: places per token and expert beyond the even share; weight of the balance loss */
+    double rope_base;
+    int scan;                                    /* one compiled body for a repeated unit, whatever its depth */
+    int remat;                                   /* without scan: blocks are computed again on the way back */
+    const char *compute;                         /* "f32" or "bf16" */
+} xl_model;
+XL_API xl_model xl_model_default(void);
+/* Makes the inputs tokens, targets, segments (0: padding, which neither sees nor counts; else the number of the document) and
+ * positions (within the document), all i32[batch, time]; the parameters; the loss and the metrics. Gives the logits
+ * f32[batch, time, vocab]. `why` (may be NULL) gets why a repeated unit is not scanned, or "". */
+XL_API xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why);
+
 /* ---- lanes and training ------------------------------------------------------------------------------------------- */
 typedef struct xl_lane xl_lane;
 /* plugin: a path, "cpu", "cuda", "tpu", or NULL for the best that is here (XLANE_PLUGIN is asked too). */

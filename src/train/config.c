@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/yaml.h"
 
-typedef enum { STR, INT, NUM, BOOL, INTS } kind;
+typedef enum { STR, INT, NUM, BOOL, FLAG, INTS } kind; /* FLAG: an int, as the public header has it */
 typedef struct { const char *key; kind k; size_t at; } row;
 #define AT(field) offsetof(xl_config, field)
 
@@ -16,7 +16,7 @@ static const row rows[] = {
     { "model.heads", INT, AT(model.heads) }, { "model.kv_heads", INT, AT(model.kv_heads) }, { "model.ffn", INT, AT(model.ffn) },
     { "model.state", INT, AT(model.state) }, { "model.chunk", INT, AT(model.chunk) }, { "model.experts", INT, AT(model.experts) },
     { "model.top_k", INT, AT(model.top_k) }, { "model.capacity", NUM, AT(model.capacity) }, { "model.balance", NUM, AT(model.balance) },
-    { "model.rope_base", NUM, AT(model.rope_base) }, { "model.scan", BOOL, AT(model.scan) }, { "model.remat", BOOL, AT(model.remat) },
+    { "model.rope_base", NUM, AT(model.rope_base) }, { "model.scan", FLAG, AT(model.scan) }, { "model.remat", FLAG, AT(model.remat) },
     { "model.compute", STR, AT(model.compute) },
     { "data.train", STR, AT(data.train) }, { "data.valid", STR, AT(data.valid) }, { "data.format", STR, AT(data.format) },
     { "data.batch", INT, AT(data.batch) }, { "data.time", INT, AT(data.time) }, { "data.buckets", INTS, AT(data.buckets) },
@@ -114,10 +114,13 @@ static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v)
                 return XL_ERR(INVALID, "%s: \"%.*s\" is not a number", rows[i].key, XL_FMT(v));
             *(double *)(void *)at = f;
             return NULL;
-        case BOOL:
+        case BOOL: case FLAG:
             if (!xl_str_is(v, "true") && !xl_str_is(v, "false"))
                 return XL_ERR(INVALID, "%s: \"%.*s\" is neither true nor false", rows[i].key, XL_FMT(v));
-            *(bool *)(void *)at = v.p[0] == 't';
+            if (rows[i].k == FLAG)
+                *(int *)(void *)at = v.p[0] == 't';
+            else
+                *(bool *)(void *)at = v.p[0] == 't';
             return NULL;
         case INTS:
             return ints(c, v, rows[i].key);
@@ -227,6 +230,7 @@ void xl_config_write(const xl_config *c, xl_buf *out)
         case INT: xl_buf_printf(out, "%lld\n", (long long)*(const int64_t *)(const void *)at); break;
         case NUM: xl_buf_printf(out, "%.17g\n", *(const double *)(const void *)at); break;
         case BOOL: xl_buf_printf(out, "%s\n", *(const bool *)(const void *)at ? "true" : "false"); break;
+        case FLAG: xl_buf_printf(out, "%s\n", *(const int *)(const void *)at ? "true" : "false"); break;
         case INTS:
             xl_buf_puts(out, "[");
             for (int k = 0; k < c->data.nbucket; k++)

@@ -1,0 +1,232 @@
+"""Training on the embedded device, as a user does it: the examples, one compile per bucket and kind, a constant that should be none,
+kill and resume, learning, checkpoints that Python reads, and what goes wrong. (Rows O1-O4, T1-T3, E1, G4, M1)"""
+import json, os, signal, struct, subprocess, sys, tempfile, time
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+XLANE = os.path.join(ROOT, "build", "xlane")
+tmp = tempfile.mkdtemp(prefix="xlane-train-")
+env = dict(os.environ, XLANE_PLUGIN=os.path.join(ROOT, "build", "libxlane-cpu.so"), LD_LIBRARY_PATH=os.path.join(ROOT, "build"), XLANE_CACHE="none")
+TINY = ["model.dim=32", "model.heads=2", "data.time=32", "data.batch=4", "optimizer.warmup=5", "cache=none"]
+
+
+def xlane(*args, code=0, **kw):
+    p = subprocess.run([XLANE, *args], capture_output=True, text=True, env=env, cwd=tmp, errors="replace", **kw)
+    if code is not None and p.returncode != code:
+        raise AssertionError(f"xlane {' '.join(args)}: exit {p.returncode}: {p.stderr.strip()[-600:]}")
+    return p
+
+
+def corpus(name, least=200000):
+    path = os.path.join(tmp, name)
+    with open(path, "wb") as f:
+        for d, _, names in sorted(os.walk(os.path.join(ROOT, "src"))):
+            for n in sorted(names):
+                if n.endswith((".c", ".h")) and f.tell() < least:
+                    f.write(open(os.path.join(d, n), "rb").read())
+    return path
+
+
+def run_of(p):
+    return json.loads(p.stdout)["run"]
+
+
+def events(run, kind):
+    out = [json.loads(line) for line in open(os.path.join(tmp, run, "events.jsonl"))]
+    return [e for e in out if e["event"] == kind]
+
+
+def losses(run):
+    rows = [line.split(",") for line in open(os.path.join(tmp, run, "metrics.csv")).read().split()[1:]]
+    return {int(r[0]): r[1:5] for r in rows}
+
+
+def examples():
+    for name in ("line", "digits", "hybrid"):
+        src = os.path.join(ROOT, "examples", name + ".c")
+        assert len(open(src).read().split("\n")) <= 81, f"{name}.c is longer than 80 lines"
+        exe = os.path.join(tmp, name)
+        subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", src, "-I", ROOT + "/include", "-L", ROOT + "/build", "-lxlane", "-o", exe], check=True)
+        p = subprocess.run([exe] + ([src] if name == "hybrid" else []), capture_output=True, text=True, env=env, cwd=tmp)
+        assert p.returncode == 0, f"{name}: {p.stdout} {p.stderr}"
+    cc = os.path.join(tmp, "x.cc")
+    open(cc, "w").write('#include <xlane/xlane.h>\nint main() { xl_graph *g = xl_graph_new("x"); xl_loss(g, xl_sum(g, xl_input(g, "a", "f32[2]"), 0)); xl_graph_free(g); }\n')
+    if subprocess.run(["sh", "-c", "command -v c++"], capture_output=True).returncode == 0:
+        subprocess.run(["c++", "-std=c++11", "-Wall", "-Wextra", "-Werror", cc, "-I", ROOT + "/include", "-L", ROOT + "/build", "-lxlane", "-o", cc + ".out"], check=True)
+
+
+def one_compile():
+    lines = os.path.join(tmp, "lines.txt")
+    rng = np.random.default_rng(1)
+    with open(lines, "w") as f:
+        for _ in range(3000):
+            f.write("ab" * int(rng.integers(1, 30)) + "c\n")
+    p = xlane("train", "--json", "--quiet", f"data.train={lines}", "data.format=lines", "data.buckets=[16,32,64]", "model.pattern=A", *TINY, "train.steps=1000",
+              "train.eval_every=100", "train.eval_batches=30", "train.save_every=0", "optimizer.schedule=cosine", "optimizer.clip=0.5")
+    made = [e["module"] for e in events(run_of(p), "compile")]
+    assert sorted(made) == sorted(f"{k}_b4t{t}" for k in ("train", "eval") for t in (16, 32, 64)), made
+    assert len(events(run_of(p), "eval")) == 10
+    assert {r[7] for r in (line.split(",") for line in open(os.path.join(tmp, run_of(p), "metrics.csv")).read().split()[1:])} == {"0", "1", "2"}
+    first = xlane("train", "--json", "--quiet", f"data.train={lines}", "model.pattern=A", *TINY, "train.steps=6", "train.eval_every=0")
+    assert len(events(run_of(first), "compile")) == 1
+
+
+def baked_constant():
+    text = corpus("baked.txt", 20000)
+    p = xlane("train", "--json", "--quiet", f"data.train={text}", "model.pattern=A", *TINY, "train.steps=12", "train.warmup_steps=3", "optimizer.bake_lr=true",
+              "train.eval_every=0", "train.policy=stop", code=1)
+    assert "would compile again after the warm-up window: constant" in p.stderr, p.stderr
+    run = os.path.join("runs", sorted(os.listdir(os.path.join(tmp, "runs")))[-1])
+    steady = [e for e in events(run, "compile") if e["phase"] == "steady"]
+    assert steady and steady[0]["reason"] == "constant" and steady[0]["detail"][0]["what"] == "constant", steady
+
+
+def kill_and_resume():
+    text = corpus("resume.txt")
+    conf = [f"data.train={text}", "model.pattern=AR", *TINY, "train.steps=300", "train.save_every=50", "train.log_every=1", "train.eval_every=0"]
+    whole = run_of(xlane("train", "--json", "--quiet", *conf, "runs=whole"))
+    child = subprocess.Popen([XLANE, "train", "--quiet", *conf, "runs=cut"], env=env, cwd=tmp, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    cut = None
+    for _ in range(6000):
+        time.sleep(0.005)
+        names = os.listdir(os.path.join(tmp, "cut")) if os.path.isdir(os.path.join(tmp, "cut")) else []
+        if names and os.path.exists(os.path.join(tmp, "cut", names[0], "metrics.csv")):
+            cut = os.path.join("cut", names[0])
+            if len(losses(cut)) >= 137:
+                break
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    before = len(losses(cut))
+    assert 100 <= before < 300, before
+    xlane("resume", "--quiet", cut)
+    assert losses(whole) == losses(cut), "the resumed losses differ"
+    assert [e["event"] for e in events(cut, "resume")] == ["resume"]
+    # a signal: the step is finished, saved, and the way on is said
+    child = subprocess.Popen([XLANE, "train", *conf, "runs=soft", "train.steps=100000"], env=env, cwd=tmp, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    child.send_signal(signal.SIGTERM)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 0 and "go on with: xlane resume soft/" in err, err
+    return whole
+
+
+def bigram_nats(train, valid):
+    c = np.full((256, 256), 0.01)
+    a = np.frombuffer(train, np.uint8)
+    np.add.at(c, (a[:-1], a[1:]), 1)
+    logp = np.log(c / c.sum(1, keepdims=True))
+    v = np.frombuffer(valid, np.uint8)
+    return -logp[v[:-1], v[1:]].mean()
+
+
+def learns():
+    text = corpus("learn.txt", 400000)
+    data = open(text, "rb").read()
+    cut = len(data) - len(data) // 10
+    bar = bigram_nats(data[:cut], data[cut:])
+    got = {}
+    for pattern, steps in (("AMER*2", 260), ("A*2", 500), ("M*2", 500), ("E*2", 500), ("R*2", 500)):
+        p = xlane("train", "--json", "--quiet", f"data.train={text}", f"model.pattern={pattern}", "model.dim=64", "data.time=64", "data.batch=8", "optimizer.lr=0.006",
+                  f"train.steps={steps}", "optimizer.warmup=20", f"train.eval_every={steps}", "train.eval_batches=40", "cache=none", "train.save_every=0")
+        got[pattern] = json.loads(p.stdout)["validation"]
+        assert got[pattern] < bar, f"{pattern}: {got[pattern]:.3f} nats, a bigram model has {bar:.3f}"
+        if pattern == "AMER*2":
+            out = xlane("sample", run_of(p), "--prompt=static ", "--tokens=40").stdout
+            assert out.startswith("static ") and len(out) > 30, out
+            ev = json.loads(xlane("eval", "--json", run_of(p)).stdout)
+            assert abs(ev["nll"] - got[pattern]) < 0.2 and ev["reduction"] == "mean" and ev["tokens"] > 0
+    print("#", {k: round(v, 3) for k, v in got.items()}, "bigram", round(bar, 3))
+
+
+def checkpoints_are_readable():
+    text = corpus("ckpt.txt", 20000)
+    run = run_of(xlane("train", "--json", "--quiet", f"data.train={text}", "model.pattern=A", *TINY, "train.steps=8", "train.save_every=2", "train.keep=2", "train.eval_every=0"))
+    folder = os.path.join(tmp, run, "checkpoints")
+    assert sorted(os.listdir(folder)) == ["step-00000006.safetensors", "step-00000008.safetensors"]
+    try:
+        from safetensors.numpy import load_file
+        t = load_file(os.path.join(folder, "step-00000008.safetensors"))
+    except ImportError:
+        raw = open(os.path.join(folder, "step-00000008.safetensors"), "rb").read()
+        n = struct.unpack("<Q", raw[:8])[0]
+        head = json.loads(raw[8:8 + n])
+        t = {k: np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], {"F32": "f4", "I32": "i4"}[v["dtype"]]).reshape(v["shape"])
+             for k, v in head.items() if k != "__metadata__"}
+    assert t["embed"].shape == (256, 32) and t["adamw.counters"].tolist() == [8, 0] and np.isfinite(t["head"]).all() and np.abs(t["adamw.v.head"]).max() > 0
+    # TensorBoard's records: lengths and checksums hold
+    rec = [n for n in os.listdir(os.path.join(tmp, run)) if "tfevents" in n]
+    raw = open(os.path.join(tmp, run, rec[0]), "rb").read()
+    count = 0
+    while raw:
+        n = struct.unpack("<Q", raw[:8])[0]
+        raw, count = raw[16 + n:], count + 1
+    assert count > 8
+
+
+def bad_input():
+    text = corpus("bad.txt", 20000)
+    empty, big = os.path.join(tmp, "empty.txt"), os.path.join(tmp, "big.bin")
+    open(empty, "w").close()
+    np.array([1, 2, 60000] * 2000, np.uint16).tofile(big)
+    says = lambda want, *args: (lambda p: None if want in p.stderr else (_ for _ in ()).throw(AssertionError(f"{args}: {p.stderr}")))(xlane(*args, code=1))
+    says("is empty", "train", f"data.train={empty}", *TINY)
+    says("beyond the vocabulary of 256", "train", f"data.train={big}", "model.pattern=A", *TINY)
+    says('did you mean "model.pattern"', "train", f"data.train={text}", "model.patern=A")
+    says('did you mean "optimizer.lr"', "train", f"data.train={text}", "optimizer.lrr=1")
+    says("no block is called 'Q'", "train", f"data.train={text}", "model.pattern=AQ")
+    says("even number of channels", "train", f"data.train={text}", "model.dim=33")
+    conf = os.path.join(tmp, "typo.yaml")
+    open(conf, "w").write("model:\n  dim: 32\n  haeds: 2\n")
+    says("typo.yaml:3: unknown key", "train", conf, f"data.train={text}")
+    run = run_of(xlane("train", "--json", "--quiet", f"data.train={text}", "model.pattern=A", *TINY, "train.steps=6", "train.save_every=3", "train.eval_every=0"))
+    says('tensor "embed"', "resume", run, "model.dim=16", "train.steps=9")
+    folder = os.path.join(tmp, run, "checkpoints")
+    newest = os.path.join(folder, sorted(os.listdir(folder))[-1])
+    raw = open(newest, "rb").read()
+    for junk in (raw[:100], struct.pack("<Q", 1 << 60) + raw[8:], struct.pack("<Q", 20) + b'{"a":{"dtype":"F32"}}', b"", raw[:-10]):
+        open(newest, "wb").write(junk)
+        p = xlane("resume", "--quiet", run, "train.steps=6", code=None)      # the one before is whole: it goes on from there
+        assert p.returncode == 0 and "passed over" in p.stderr, (len(junk), p.stderr)
+    # two runs in one folder
+    a = subprocess.Popen([XLANE, "resume", "--quiet", run, "train.steps=100000"], env=env, cwd=tmp, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    p = xlane("resume", run, code=1)
+    a.kill()
+    a.wait()
+    assert "another process trains in" in p.stderr, p.stderr
+    # a file that shrinks under the run
+    shrink = corpus("shrink.txt", 100000)
+    a = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={shrink}", "model.pattern=A", *TINY, "train.steps=100000", "train.eval_every=0"], env=env, cwd=tmp, stderr=subprocess.PIPE, text=True)
+    time.sleep(1)
+    os.truncate(shrink, 100)
+    _, err = a.communicate(timeout=60)
+    assert a.returncode == 1 and "has become shorter" in err, err
+
+
+def dry_run():
+    text = corpus("dry.txt", 20000)
+    env_no = dict(env, XLANE_PLUGIN="/nowhere.so")
+    p = subprocess.run([XLANE, "train", "--dry-run", "--json", f"data.train={text}", "data.buckets=[32,64]", "model.pattern=AMER*2", "model.dim=32"],
+                       capture_output=True, text=True, env=env_no, cwd=tmp)
+    plan = json.loads(p.stdout)
+    assert plan["parameters"] > 0 and len(plan["buckets"]) == 2 and all(b["flops"] > 0 and b["predicted_bytes"] > plan["state_bytes"] for b in plan["buckets"])
+    ops = [json.loads(xlane("train", "--dry-run", "--json", f"data.train={text}", f"model.pattern=A*{n}", *TINY).stdout)["buckets"][0]["ops"] for n in (6, 96)]
+    assert ops[0] == ops[1], ops                                             # T2: the program does not grow with its depth
+
+
+def main():
+    bad = 0
+    for name, fn in dict(examples=examples, one_compile=one_compile, baked_constant=baked_constant, kill_and_resume=kill_and_resume,
+                         checkpoints=checkpoints_are_readable, bad_input=bad_input, dry_run=dry_run, learns=learns).items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        try:
+            fn()
+            print(f"ok train_{name}", flush=True)
+        except Exception as e:
+            print(f"FAIL train_{name}: {type(e).__name__}: {str(e)[:1500]}", flush=True)
+            bad += 1
+    return bad
+
+
+sys.exit(1 if main() else 0)
