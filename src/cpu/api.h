@@ -130,6 +130,9 @@ typedef struct {
     PJRT_NamedValue cost[4];
     xl_buf text;                                           /* the optimised program, made when asked */
     PJRT_Layouts_MemoryLayout **layouts[2];                /* lists to hand out: outputs, parameters */
+    char **shardings[2];                                   /* OpSharding messages of outputs and parameters; NULL on one device */
+    size_t *sharding_sizes[2];
+    uint32_t nsharding[2];
     pthread_mutex_t lock;
     void *_Atomic spare;                                   /* temp memory of the last run, kept for the next */
 } xl_exec;

@@ -9,6 +9,7 @@
 #include "cpu/lower.h"
 #include "ir/print.h"
 #include "ir/read.h"
+#include "pass/shard.h"
 #include "ir/verify.h"
 
 /* ---- compile options -------------------------------------------------------------------------------------------- */
@@ -134,6 +135,12 @@ static void exec_unref(xl_exec *e)
     free(e->out_ranks);
     free(e->kinds);
     free(e->kind_sizes);
+    for (int k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < e->nsharding[k]; i++)
+            free(e->shardings[k][i]);
+        free(e->shardings[k]);
+        free(e->sharding_sizes[k]);
+    }
     free(e->layouts[0]);
     free(e->layouts[1]);
     free(atomic_load(&e->spare));
@@ -185,11 +192,37 @@ static bool looks_like_text(xl_str s)
     return s.n > 0;
 }
 
+/* The OpSharding of every result and argument, as frontends ask for them. */
+static xl_error *keep_shardings(xl_exec *e, const xl_shard_info *info)
+{
+    for (int k = 0; k < 2; k++) {
+        uint32_t n = k ? info->narg : info->nout;
+        e->shardings[k] = calloc((size_t)n + 1, sizeof **e->shardings);
+        e->sharding_sizes[k] = calloc((size_t)n + 1, sizeof **e->sharding_sizes);
+        if (!e->shardings[k] || !e->sharding_sizes[k])
+            return XL_ERR(EXHAUSTED, "no memory for shardings");
+        for (uint32_t i = 0; i < n; i++) {
+            const xl_shape *s = k ? &e->plan->arg[i] : &e->plan->out[i];
+            xl_buf b = { 0 };
+            xl_shard_proto(info, k ? info->arg[i] : info->out[i], s->rank, &b);
+            if (b.failed) {
+                xl_buf_fini(&b);
+                return XL_ERR(EXHAUSTED, "no memory for shardings");
+            }
+            e->shardings[k][i] = b.p;
+            e->sharding_sizes[k][i] = b.n;
+            e->nsharding[k] = i + 1;
+        }
+    }
+    return NULL;
+}
+
 static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **out)
 {
     xl_error *err = NULL;
     xl_module *m = NULL;
     options o;
+    xl_shard_info shards = { 0 };
     xl_exec *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e)
@@ -227,7 +260,9 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     e->name = strndup(m->name.n ? m->name.p : "main", m->name.n ? m->name.n : 4);
     err = xl_verify(m);                                    /* kernels trust shapes and attributes from here on */
     if (!err)
-        err = xl_lower(m);
+        err = xl_lower(m, e->npartition > 1);
+    if (!err && e->npartition > 1)
+        err = xl_shard(m, e->npartition, e->nreplica, &shards);
     m->arena.oom = outer;
     if (!err)
         err = xl_plan_new(m, e->nreplica * e->npartition, &e->plan);
@@ -253,6 +288,8 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
         err = XL_ERR(EXHAUSTED, "no memory for an executable");
         goto out;
     }
+    if (e->npartition > 1)
+        XL_DO(keep_shardings(e, &shards));
     const xl_op *end = xl_region_end(p->f->body);
     dims = 0;
     for (uint32_t i = 0; i < p->nout; i++) {
@@ -705,15 +742,15 @@ PJRT_Error *xl_PJRT_LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_G
 static PJRT_Error *parameter_shardings(PJRT_Shardings_PJRT_Executable_ParameterShardings_Args *args)
 {
     args->num_parameters = args->executable->e->plan->narg;
-    args->shardings = NULL;
-    args->sharding_sizes = NULL;
+    args->shardings = (const char *const *)args->executable->e->shardings[1];
+    args->sharding_sizes = args->executable->e->sharding_sizes[1];
     return NULL;
 }
 static PJRT_Error *output_shardings(PJRT_Shardings_PJRT_Executable_OutputShardings_Args *args)
 {
     args->num_outputs = args->executable->e->plan->nout;
-    args->shardings = NULL;
-    args->sharding_sizes = NULL;
+    args->shardings = (const char *const *)args->executable->e->shardings[0];
+    args->sharding_sizes = args->executable->e->sharding_sizes[0];
     return NULL;
 }
 PJRT_Shardings_Extension xl_shardings_extension = {

@@ -7,6 +7,7 @@ typedef struct {
     xl_value *now;                                         /* what a replaced value is now; XL_NO_VALUE: itself */
     uint32_t cap;
     uint64_t total;
+    bool keep_manual;
 } lower;
 
 static void replace(lower *l, xl_value old, xl_value new)
@@ -131,7 +132,13 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
                 err = call(l, r, op, xl_op_str(op, XL_SLOT(COMPOSITE, decomposition)), depth);
             }
             break;
-        case XL_OP_SDY_NAMED: case XL_OP_SDY_MANUAL: err = splice(l, r, op, op->region[0], depth); break;
+        case XL_OP_SDY_NAMED: err = splice(l, r, op, op->region[0], depth); break;
+        case XL_OP_SDY_MANUAL:
+            if (!l->keep_manual) {
+                err = splice(l, r, op, op->region[0], depth);
+                break;
+            }
+            /* fall through */
         default:
             err = NULL;
             xl_region_append(l->f, r, op);
@@ -180,9 +187,9 @@ static void sweep(xl_func *f, xl_region *r, uint32_t *uses)
     r->nop -= keep;
 }
 
-xl_error *xl_lower(xl_module *m)
+xl_error *xl_lower(xl_module *m, bool keep_manual)
 {
-    lower l = { .f = xl_module_entry(m) };
+    lower l = { .f = xl_module_entry(m), .keep_manual = keep_manual };
     if (!l.f || !l.f->body)
         return XL_ERR(INVALID, "the program has no entry function: give one public function, or name it main");
     xl_error *err = flatten(&l, l.f->body, 0);

@@ -5,6 +5,6 @@
 
 #include "ir/ir.h"
 
-xl_error *xl_lower(xl_module *m) XL_MUST_USE;
+xl_error *xl_lower(xl_module *m, bool keep_manual) XL_MUST_USE;
 
 #endif

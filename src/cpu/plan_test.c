@@ -8,7 +8,7 @@ static xl_plan *plan_of(const char *text)
     xl_module *m;
     xl_plan *p;
     CHECK_OK(xl_read_text(xl_str_of(text), NULL, &m));
-    CHECK_OK(xl_lower(m));
+    CHECK_OK(xl_lower(m, false));
     CHECK_OK(xl_plan_new(m, 1, &p));
     return p;
 }
@@ -68,7 +68,7 @@ TEST(what_is_not_served_is_named)
     xl_plan *p;
     CHECK_OK(xl_read_text(XL_STR("func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.custom_call @nobody(%a) : (tensor<4xf32>) -> "
                                  "tensor<4xf32> return %0 : tensor<4xf32> }"), NULL, &m));
-    CHECK_OK(xl_lower(m));
+    CHECK_OK(xl_lower(m, false));
     CHECK_ERR(xl_plan_new(m, 1, &p), "nobody");
     xl_module_free(m);
 }

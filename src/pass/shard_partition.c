@@ -1,0 +1,866 @@
+/* Partitioning: the ops of the program as it came are walked in order, and each is emitted on local shapes into a new body. `now` has for every
+ * value of the old program what stands for it, `at` the spec it is held in. For each op the candidates are the splits that its operands or its
+ * results suggest; the one with the fewest bytes to move (and, weighed lightly, the least work) is taken. Sums over a split factor
+ * give a partial result, which an all_reduce, or a reduce_scatter where the result is split over the same atoms, makes whole. */
+#include "pass/shard.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "ir/verify.h"
+#include "pass/pass.h"
+
+typedef struct { uint32_t old; xl_axes *spec; xl_value v; const xl_region *where; } kept;
+typedef struct {
+    xl_shard_ctx *c;
+    xl_b b;
+    xl_value *now;
+    xl_axes **at;
+    kept *cache;
+    uint32_t ncache, capcache;
+    const xl_region *open[80];
+    uint32_t nopen;
+    xl_error *err;
+} part;
+
+static const xl_type *type_of(const part *p, xl_value v) { return p->c->f->val[v.id].type; }
+
+static const char *line_of(const part *p, const xl_op *op, char *text, size_t size)
+{
+    xl_str file;
+    uint32_t line, col;
+    if (xl_loc_line(p->c->m, op->loc, &file, &line, &col))
+        snprintf(text, size, "%s (%.*s:%u)", xl_op_text(op), XL_FMT(file), line);
+    else
+        snprintf(text, size, "%s", xl_op_text(op));
+    return text;
+}
+
+static void fail(part *p, const xl_op *op, const char *why)
+{
+    char text[512];
+    if (!p->err)
+        p->err = XL_ERR(UNIMPLEMENTED, "partitioning %s: %s", line_of(p, op, text, sizeof text), why);
+}
+
+static void set(part *p, xl_value old, xl_value now, xl_axes *spec)
+{
+    p->now[old.id] = now;
+    p->at[old.id] = spec;
+}
+
+/* ---- values that cost nothing to make again ------------------------------------------------------------------------ */
+static xl_value source(part *p, const xl_op *op, const xl_axes *spec)
+{
+    const xl_type *t = xl_out_type(p->c->f, op, 0), *local = xl_shard_local(p->c, t, spec);
+    xl_b *b = &p->b;
+    if (op->code == XL_OP_CONSTANT) {
+        const xl_attr *a = XL_ATTR(op, CONSTANT, value);
+        return xl_b_const(b, local, a->data.p, xl_dtype_bytes(t->dtype));
+    }
+    if (op->code == XL_OP_BROADCAST_IN_DIM)
+        return xl_b_fill(b, p->now[op->in[0].id], xl_type_dims(local));
+    int64_t dim = xl_op_int(op, XL_SLOT(IOTA, iota_dimension));
+    if (!spec[dim].n)
+        return xl_b_iota(b, local, dim);
+    xl_dtype d = t->dtype == XL_I64 || t->dtype == XL_U64 || t->dtype == XL_U32 || t->dtype == XL_I32 ? t->dtype : XL_I32;
+    xl_value i = xl_b_iota(b, xl_type_with_dtype(p->c->m, local, d), dim), off = xl_shard_offset(p->c, b, &spec[dim], local->dims[dim], d);
+    i = xl_b_binary(b, XL_OP_ADD, i, xl_b_fill(b, off, xl_type_dims(local)));
+    return xl_b_convert(b, i, t->dtype);
+}
+
+static bool is_source(const part *p, xl_value v)
+{
+    const xl_op *op = p->c->f->val[v.id].def;
+    if (!op || v.id >= p->c->nval)
+        return false;
+    if (op->code == XL_OP_CONSTANT)
+        return xl_attr_is_splat(XL_ATTR(op, CONSTANT, value)) && !xl_out_type(p->c->f, op, 0)->quant;
+    return op->code == XL_OP_IOTA || (op->code == XL_OP_BROADCAST_IN_DIM && xl_in_type(p->c->f, op, 0)->rank == 0);
+}
+
+static bool is_open(const part *p, const xl_region *r)
+{
+    for (uint32_t i = 0; i < p->nopen; i++)
+        if (p->open[i] == r)
+            return true;
+    return false;
+}
+
+static const kept *cached(const part *p, xl_value old, const xl_axes *want, uint32_t rank)
+{
+    for (uint32_t i = p->ncache; i-- > 0; )
+        if (p->cache[i].old == old.id && xl_spec_eq(p->cache[i].spec, want, rank) && is_open(p, p->cache[i].where))
+            return &p->cache[i];
+    return NULL;
+}
+
+static double move_cost(const part *p, xl_value old, const xl_axes *want)
+{
+    const xl_type *t = type_of(p, old);
+    uint32_t rank = xl_shard_rank(t);
+    if (!rank || !p->at[old.id] || xl_spec_eq(p->at[old.id], want, rank) || is_source(p, old) || cached(p, old, want, rank))
+        return 0;
+    return xl_shard_cost(p->c, t, p->at[old.id], want);
+}
+
+static xl_value get(part *p, xl_value old, const xl_axes *want)
+{
+    const xl_type *t = type_of(p, old);
+    uint32_t rank = xl_shard_rank(t);
+    if (!rank || !p->at[old.id] || xl_spec_eq(p->at[old.id], want, rank))
+        return p->now[old.id];
+    const kept *k = cached(p, old, want, rank);
+    if (k)
+        return k->v;
+    xl_value v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want) : xl_shard_move(p->c, &p->b, p->now[old.id], t, p->at[old.id], want);
+    kept e = { old.id, xl_spec_copy(p->c, want, rank), v, p->b.r };
+    XL_PUSH(p->c->a, p->cache, p->ncache, p->capcache, e);
+    return v;
+}
+
+static xl_axes *whole_spec(part *p, const xl_type *t) { return xl_shard_rank(t) ? xl_spec_copy(p->c, NULL, t->rank) : NULL; }
+static xl_value get_whole(part *p, xl_value old) { return get(p, old, whole_spec(p, type_of(p, old))); }
+
+/* ---- one op --------------------------------------------------------------------------------------------------------- */
+/* A copy of op with these operands and result types; regions of scalars come along, without the annotations in them. */
+static xl_op *copy(part *p, const xl_op *op, const xl_value *in, const xl_type *const *out)
+{
+    xl_func *f = p->c->f;
+    xl_op *n = xl_op_new(f, NULL, (xl_opcode)op->code, in, op->nin, out, op->nout, op->nregion, op->loc);
+    n->name = op->name;
+    n->extra = xl_dict_with(p->c->m, xl_dict_with(p->c->m, op->extra, XL_STR("sdy.sharding"), NULL), XL_STR("mhlo.sharding"), NULL);
+    if (n->extra && n->extra->n == 0)
+        n->extra = NULL;
+    for (uint32_t i = 0, k = xl_op_nattr((xl_opcode)op->code); i < k; i++)
+        n->attr[i] = op->attr[i];
+    for (uint32_t k = 0; k < op->nregion; k++) {
+        const xl_region *r = op->region[k];
+        for (uint32_t i = 0; i < r->narg; i++)
+            p->now[r->arg[i].id] = xl_region_add_arg(f, n->region[k], type_of(p, r->arg[i]), f->val[r->arg[i].id].loc);
+        for (uint32_t i = 0; i < r->nop; i++) {
+            if (r->op[i]->code == XL_OP_SDY_CONSTRAINT)
+                p->now[r->op[i]->out[0].id] = p->now[r->op[i]->in[0].id];
+            else
+                xl_op_clone(f, n->region[k], f, r->op[i], p->now);
+        }
+    }
+    return n;
+}
+
+static void emit_whole(part *p, const xl_op *op)
+{
+    xl_value *in = xl_new(p->c->a, xl_value, op->nin);
+    const xl_type **out = xl_new(p->c->a, const xl_type *, op->nout);
+    double bytes = 0;
+    for (uint32_t i = 0; i < op->nin; i++) {
+        const xl_type *t = type_of(p, op->in[i]);
+        if (xl_shard_rank(t))
+            bytes += move_cost(p, op->in[i], whole_spec(p, t));
+        in[i] = get_whole(p, op->in[i]);
+    }
+    for (uint32_t i = 0; i < op->nout; i++)
+        out[i] = xl_out_type(p->c->f, op, i);
+    if (bytes > 0) {
+        char text[512];
+        p->c->gathered++;
+        XL_LOG(INFO, "spmd: %s is computed whole on every device: %.0f bytes are gathered for it", line_of(p, op, text, sizeof text), bytes);
+    }
+    xl_op *n = copy(p, op, in, out);
+    xl_region_append(p->c->f, p->b.r, n);
+    for (uint32_t i = 0; i < op->nout; i++) {
+        xl_value v = n->out[i];
+        if (op->code == XL_OP_RNG) {                       /* every device would draw numbers of its own: all take the first one's */
+            xl_op *bc = xl_b_begin(&p->b, XL_OP_COLLECTIVE_BROADCAST, &v, 1, &out[i], 1, 0);
+            int64_t *ids = xl_new(p->c->a, int64_t, (size_t)p->c->n);
+            for (int64_t k = 0; k < p->c->n; k++)
+                ids[k] = k;
+            xl_b_set_int(&p->b, bc, XL_SLOT(COLLECTIVE_BROADCAST, channel_id), 1);
+            xl_b_set(&p->b, bc, XL_SLOT(COLLECTIVE_BROADCAST, replica_groups),
+                     xl_attr_dense(p->c->m, xl_type_tensor(p->c->m, XL_I64, (xl_dims){ (int64_t[]){ 1, p->c->n }, 2 }), (xl_str){ (const char *)ids, (size_t)p->c->n * 8 }));
+            v = xl_b_end1(&p->b, bc);
+        }
+        set(p, op->out[i], v, whole_spec(p, out[i]));
+    }
+}
+
+/* A minor factor can be split only where those before it in the same dimension are split entirely. */
+static void settle(const part *p, const xl_op *op, const xl_rule *r, xl_axes *fs)
+{
+    for (bool again = true; again; ) {
+        again = false;
+        for (uint32_t i = 0; i < op->nin + op->nout; i++) {
+            const xl_type *t = i < op->nin ? xl_in_type(p->c->f, op, i) : xl_out_type(p->c->f, op, i - op->nin);
+            for (uint32_t d = 0; d < t->rank; d++) {
+                bool full = true;
+                for (uint32_t k = 0; k < r->map[i][d].n; k++) {
+                    uint32_t f = r->map[i][d].f[k];
+                    if (!full && fs[f].n) {
+                        fs[f].n = 0;
+                        again = true;
+                    }
+                    full = full && xl_axes_parts(p->c, &fs[f]) == r->size[f];
+                }
+            }
+        }
+    }
+}
+
+static void suggest(const part *p, const xl_rule *r, const xl_axes *have, xl_axes *fs, uint32_t *used)
+{
+    for (uint32_t f = 0; f < r->nfactor; f++) {
+        if (have[f].n <= fs[f].n || !xl_axes_prefix(&fs[f], &have[f]))
+            continue;
+        for (uint32_t i = fs[f].n; i < have[f].n && !(*used >> have[f].atom[i] & 1); i++) {
+            fs[f].atom[fs[f].n++] = have[f].atom[i];
+            *used |= 1u << have[f].atom[i];
+        }
+    }
+    (void)p;
+}
+
+static void partial_atoms(const xl_rule *r, const xl_op *op, const xl_axes *fs, xl_axes *out)
+{
+    out->n = 0;
+    for (uint32_t f = 0; f < r->nfactor; f++)
+        if (r->kind[f] == XL_FACTOR_SUM || (r->kind[f] == XL_FACTOR_INDEX && op->code == XL_OP_GATHER))
+            for (uint32_t i = 0; i < fs[f].n && out->n < XL_AXES_MAX; i++)
+                out->atom[out->n++] = fs[f].atom[i];
+}
+
+/* Of the atoms of a partial result: those that `to` splits dimension *dim over next. */
+static xl_axes scatter_atoms(const xl_axes *from, const xl_axes *to, uint32_t rank, const xl_axes *over, uint32_t *dim)
+{
+    xl_axes s = { 0 };
+    for (uint32_t d = 0; d < rank && !s.n; d++) {
+        if (!xl_axes_prefix(&from[d], &to[d]))
+            continue;
+        for (uint32_t i = from[d].n; i < to[d].n; i++) {
+            bool in = false;
+            for (uint32_t k = 0; k < over->n; k++)
+                in = in || over->atom[k] == to[d].atom[i];
+            if (!in)
+                break;
+            s.atom[s.n++] = to[d].atom[i];
+        }
+        *dim = d;
+    }
+    return s;
+}
+
+static double local_elements(const part *p, const xl_type *t, const xl_axes *spec)
+{
+    double n = 1;
+    for (uint32_t d = 0; d < t->rank; d++)
+        n *= (double)t->dims[d] / (double)xl_axes_parts(p->c, &spec[d]);
+    return n;
+}
+
+static double cost(const part *p, const xl_op *op, const xl_rule *r, const xl_axes *fs)
+{
+    xl_axes want[32], over;
+    double sum = 0, work = 0;
+    for (uint32_t i = 0; i < op->nin; i++) {
+        const xl_type *t = type_of(p, op->in[i]);
+        xl_shard_unproject(p->c, r, i, fs, t->rank, want);
+        sum += move_cost(p, op->in[i], want);
+    }
+    partial_atoms(r, op, fs, &over);
+    for (uint32_t i = 0; i < op->nout; i++) {
+        const xl_type *t = type_of(p, op->out[i]);
+        const xl_axes *to = p->c->spec[op->out[i].id];
+        uint32_t dim = 0;
+        xl_shard_unproject(p->c, r, op->nin + i, fs, t->rank, want);
+        work += local_elements(p, t, want);
+        if (over.n) {
+            double bytes = local_elements(p, t, want) * (double)xl_dtype_bytes(t->dtype);
+            xl_axes s = scatter_atoms(want, to, t->rank, &over, &dim);
+            sum += s.n ? bytes : 2 * bytes;
+            if (s.n) {
+                memcpy(want[dim].atom + want[dim].n, s.atom, s.n);
+                want[dim].n = (uint8_t)(want[dim].n + s.n);
+            }
+        }
+        sum += xl_shard_cost(p->c, t, want, to);
+    }
+    if (r->work > 0) {
+        work = r->work;
+        for (uint32_t f = 0; f < r->nfactor; f++)
+            work *= (double)r->size[f] / (double)xl_axes_parts(p->c, &fs[f]);
+    }
+    return sum + work / 16;
+}
+
+static void choose(const part *p, const xl_op *op, const xl_rule *r, xl_axes *best)
+{
+    xl_axes have[XL_SHARD_FACTORS], fs[XL_SHARD_FACTORS];
+    double least = 0;
+    uint32_t n = op->nin < 3 ? op->nin : 3;
+    bool any = false;
+    /* candidate k: results first, or operand k - 1 first; then the rest. The second half: no sums over split factors. */
+    for (uint32_t k = 0; k <= 2 * n + 1; k++) {
+        uint32_t first = k % (n + 1), used = 0;
+        bool sums = k <= n;
+        memset(fs, 0, r->nfactor * sizeof *fs);
+        for (uint32_t turn = 0; turn < 3; turn++)
+            for (uint32_t i = 0; i < op->nin + op->nout; i++) {
+                bool result = i >= op->nin;
+                uint32_t when = (first == 0 ? result : i == first - 1) ? 0 : result ? 2 : 1;
+                xl_value v = result ? op->out[i - op->nin] : op->in[i];
+                const xl_axes *spec = result ? p->c->spec[v.id] : p->at[v.id];
+                if (when != turn || !spec || (!result && is_source(p, v)))
+                    continue;
+                xl_shard_project(p->c, r, i, spec, type_of(p, v)->rank, have);
+                for (uint32_t f = 0; !sums && f < r->nfactor; f++)
+                    if (r->kind[f] != XL_FACTOR_PASS)
+                        have[f].n = 0;
+                suggest(p, r, have, fs, &used);
+            }
+        settle(p, op, r, fs);
+        double x = cost(p, op, r, fs);
+        if (!any || x < least * 0.999999) {
+            least = x;
+            any = true;
+            memcpy(best, fs, r->nfactor * sizeof *fs);
+        }
+    }
+}
+
+/* ---- gather and scatter: indices into one's own part ------------------------------------------------------------- */
+/* v[k] for each component of the index vector, as a tensor like the indices. */
+static xl_value spread(part *p, const xl_type *ix, int64_t vec, xl_dtype d, const int64_t *v, size_t n)
+{
+    xl_b *b = &p->b;
+    if (vec >= (int64_t)ix->rank)
+        return xl_b_fill(b, xl_b_reshape(b, xl_b_ints(b, d, (xl_dims){ v, 1 }), (xl_dims){ 0 }), xl_type_dims(ix));
+    return xl_b_broadcast(b, xl_b_ints(b, d, (xl_dims){ v, n }), xl_type_dims(ix), (xl_dims){ &vec, 1 });
+}
+
+/* The indices less the beginning of this device's part, for the components whose dimension is split. mask (may be NULL): which are within. */
+static xl_value shift(part *p, xl_value index, int64_t vec, xl_dims to, const xl_axes *const *split, const int64_t *local, xl_value *mask)
+{
+    xl_b *b = &p->b;
+    const xl_type *t = xl_b_type(b, index);
+    xl_dtype d = t->dtype == XL_I32 || t->dtype == XL_I16 || t->dtype == XL_I8 || t->dtype == XL_U16 || t->dtype == XL_U8 ? XL_I32 : XL_I64;
+    int64_t most = INT32_MAX, lo[32], hi[32], top[32];
+    xl_value off = XL_NO_VALUE;
+    index = xl_b_convert(b, index, d);
+    t = xl_b_type(b, index);
+    for (size_t k = 0; k < to.n; k++) {
+        bool on = split[k] && split[k]->n;
+        lo[k] = on ? 0 : -most;
+        hi[k] = on ? local[k] : most;
+        top[k] = on ? local[k] * xl_axes_parts(p->c, split[k]) - 1 : most;
+    }
+    if (mask)                                              /* a gather takes what is out of range from the edge */
+        index = xl_b_clamp(b, spread(p, t, vec, d, lo, to.n), index, spread(p, t, vec, d, top, to.n));
+    for (size_t k = 0; k < to.n; k++) {
+        if (!split[k] || !split[k]->n)
+            continue;
+        int64_t one[32] = { 0 };
+        one[k] = 1;
+        xl_value o = xl_b_fill(b, xl_shard_offset(p->c, b, split[k], local[k], d), xl_type_dims(t));
+        if (to.n > 1)
+            o = xl_b_binary(b, XL_OP_MULTIPLY, o, spread(p, t, vec, d, one, to.n));
+        off = off.id == XL_NO_VALUE.id ? o : xl_b_binary(b, XL_OP_ADD, off, o);
+    }
+    index = xl_b_binary(b, XL_OP_SUBTRACT, index, off);
+    if (mask) {
+        xl_value m = xl_b_binary(b, XL_OP_AND, xl_b_compare(b, XL_COMPARISON_DIRECTION_GE, index, spread(p, t, vec, d, lo, to.n)),
+                                 xl_b_compare(b, XL_COMPARISON_DIRECTION_LT, index, spread(p, t, vec, d, hi, to.n)));
+        if (vec < (int64_t)t->rank)
+            m = xl_b_reduce(b, m, xl_b_scalar(b, XL_I1, 1), (xl_dims){ &vec, 1 }, XL_OP_AND);
+        *mask = m;
+    }
+    return index;
+}
+
+/* The atoms of the indexed factor of each component's dimension. */
+static bool indexed(const part *p, const xl_op *op, const xl_rule *r, const xl_axes *fs, xl_dims to, const xl_axes **split, int64_t *local)
+{
+    const xl_type *x = type_of(p, op->in[0]);
+    bool any = false;
+    for (size_t k = 0; k < to.n && k < 32; k++) {
+        const xl_dim_factors *m = &r->map[0][to.p[k]];
+        split[k] = NULL;
+        if (m->n == 1 && r->kind[m->f[0]] == XL_FACTOR_INDEX) {
+            split[k] = &fs[m->f[0]];
+            local[k] = x->dims[to.p[k]] / xl_axes_parts(p->c, split[k]);
+            any = any || split[k]->n;
+        }
+    }
+    return any;
+}
+
+static void local_attrs(part *p, xl_op *n, const xl_type *const *out)
+{
+    xl_module *m = p->c->m;
+    xl_func *f = p->c->f;
+    int64_t v[32];
+    if (n->code == XL_OP_SLICE) {
+        xl_dims lim = xl_op_dims(n, XL_SLOT(SLICE, limit_indices));
+        for (size_t d = 0; d < lim.n; d++)
+            v[d] = lim.p[d] < xl_in_type(f, n, 0)->dims[d] ? lim.p[d] : xl_in_type(f, n, 0)->dims[d];
+        xl_op_set(n, XL_SLOT(SLICE, limit_indices), xl_attr_dims(m, (xl_dims){ v, lim.n }));
+    } else if (n->code == XL_OP_DYNAMIC_SLICE) {
+        xl_op_set(n, XL_SLOT(DYNAMIC_SLICE, slice_sizes), xl_attr_dims(m, xl_type_dims(out[0])));
+    } else if (n->code == XL_OP_GATHER) {
+        xl_dims s = xl_op_dims(n, XL_SLOT(GATHER, slice_sizes));
+        for (size_t d = 0; d < s.n; d++)
+            v[d] = s.p[d] < xl_in_type(f, n, 0)->dims[d] ? s.p[d] : xl_in_type(f, n, 0)->dims[d];
+        xl_op_set(n, XL_SLOT(GATHER, slice_sizes), xl_attr_dims(m, (xl_dims){ v, s.n }));
+    } else if (n->code == XL_OP_BROADCAST) {
+        xl_dims s = xl_op_dims(n, XL_SLOT(BROADCAST, broadcast_sizes));
+        xl_op_set(n, XL_SLOT(BROADCAST, broadcast_sizes), xl_attr_dims(m, (xl_dims){ out[0]->dims, s.n }));
+    }
+}
+
+static void emit_split(part *p, const xl_op *op, const xl_rule *r)
+{
+    xl_shard_ctx *c = p->c;
+    xl_axes fs[XL_SHARD_FACTORS], over, want[32];
+    xl_value *in = xl_new(c->a, xl_value, op->nin), mask = XL_NO_VALUE, base = XL_NO_VALUE;
+    const xl_type **out = xl_new(c->a, const xl_type *, op->nout);
+    xl_axes **rs = xl_new(c->a, xl_axes *, op->nout);
+    const xl_axes *split[32];
+    int64_t local[32];
+    choose(p, op, r, fs);
+    partial_atoms(r, op, fs, &over);
+    for (uint32_t i = 0; i < op->nin; i++) {
+        const xl_type *t = type_of(p, op->in[i]);
+        xl_shard_unproject(c, r, i, fs, t->rank, want);
+        in[i] = get(p, op->in[i], want);
+    }
+    for (uint32_t i = 0; i < op->nout; i++) {
+        const xl_type *t = type_of(p, op->out[i]);
+        rs[i] = xl_spec_copy(c, NULL, t->rank);
+        xl_shard_unproject(c, r, op->nin + i, fs, t->rank, rs[i]);
+        out[i] = xl_shard_local(c, t, rs[i]);
+    }
+    if (op->code == XL_OP_GATHER) {
+        xl_dims to = xl_op_dims(op, XL_SLOT(GATHER, start_index_map));
+        if (to.n <= 32 && indexed(p, op, r, fs, to, split, local))
+            in[1] = shift(p, in[1], xl_op_int(op, XL_SLOT(GATHER, index_vector_dim)), to, split, local, &mask);
+    } else if (op->code == XL_OP_SCATTER) {
+        xl_dims to = xl_op_dims(op, XL_SLOT(SCATTER, scatter_dims_to_operand_dims));
+        if (to.n <= 32 && indexed(p, op, r, fs, to, split, local))
+            in[1] = shift(p, in[1], xl_op_int(op, XL_SLOT(SCATTER, index_vector_dim)), to, split, local, NULL);
+        if (over.n) {                                      /* what was there is added once, after the sums */
+            base = in[0];
+            in[0] = xl_b_splat(&p->b, xl_b_type(&p->b, base), 0);
+        }
+    }
+    xl_op *n = copy(p, op, in, out);
+    local_attrs(p, n, out);
+    xl_region_append(c->f, p->b.r, n);
+    for (uint32_t i = 0; i < op->nout; i++) {
+        xl_value v = n->out[i];
+        const xl_type *t = type_of(p, op->out[i]);
+        if (mask.id != XL_NO_VALUE.id) {
+            xl_dims off = xl_op_dims(op, XL_SLOT(GATHER, offset_dims));
+            int64_t at[32];
+            size_t k = 0;
+            for (uint32_t d = 0; d < t->rank; d++) {
+                bool o = false;
+                for (size_t j = 0; j < off.n; j++)
+                    o = o || off.p[j] == d;
+                if (!o)
+                    at[k++] = d;
+            }
+            xl_value m = xl_b_broadcast(&p->b, mask, xl_type_dims(out[i]), (xl_dims){ at, k });
+            v = xl_b_select(&p->b, m, v, xl_b_splat(&p->b, out[i], 0));
+        }
+        if (over.n) {
+            uint32_t dim = 0;
+            xl_axes rest = { 0 }, s = scatter_atoms(rs[i], c->spec[op->out[i].id], t->rank, &over, &dim);
+            if (s.n) {
+                v = xl_shard_reduce_scatter(c, &p->b, v, &s, dim, r->combine);
+                memcpy(rs[i][dim].atom + rs[i][dim].n, s.atom, s.n);
+                rs[i][dim].n = (uint8_t)(rs[i][dim].n + s.n);
+            }
+            for (uint32_t k = 0; k < over.n; k++)
+                if (!memchr(s.atom, over.atom[k], s.n))
+                    rest.atom[rest.n++] = over.atom[k];
+            v = xl_shard_all_reduce(c, &p->b, v, &rest, r->combine);
+            if (base.id != XL_NO_VALUE.id && !(is_source(p, op->in[0]) && xl_attr_is_splat(xl_value_const(c->f, op->in[0])) &&
+                                               !memcmp(xl_value_const(c->f, op->in[0])->data.p, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", xl_dtype_bytes(t->dtype))))
+                v = xl_b_binary(&p->b, XL_OP_ADD, get(p, op->in[0], rs[i]), v);
+        }
+        const xl_axes *to = c->spec[op->out[i].id];
+        if (!xl_spec_eq(rs[i], to, t->rank))
+            v = xl_shard_move(c, &p->b, v, t, rs[i], to);
+        set(p, op->out[i], v, xl_spec_copy(c, to, t->rank));
+    }
+}
+
+/* ---- regions ------------------------------------------------------------------------------------------------------ */
+static void emit_op(part *p, const xl_op *op);
+
+/* The ops of r into the builder's region, and its RETURN with operand i in spec[i]. manual: its operands go to ret instead. */
+static void emit_ops(part *p, const xl_region *r, xl_axes *const *spec, xl_value *ret)
+{
+    for (uint32_t i = 0; i < r->nop && !p->err && !xl_b_failed(&p->b); i++) {
+        const xl_op *op = r->op[i];
+        p->b.loc = op->loc;
+        if (op->code != XL_OP_RETURN) {
+            emit_op(p, op);
+            continue;
+        }
+        xl_value *v = xl_new(p->c->a, xl_value, op->nin);
+        for (uint32_t k = 0; k < op->nin; k++)
+            v[k] = spec && spec[k] ? get(p, op->in[k], spec[k]) : get_whole(p, op->in[k]);
+        if (ret)
+            memcpy(ret, v, op->nin * sizeof *v);
+        else
+            xl_region_append(p->c->f, p->b.r, xl_op_new(p->c->f, NULL, XL_OP_RETURN, v, op->nin, NULL, 0, 0, op->loc));
+        return;
+    }
+}
+
+static void emit_region(part *p, const xl_op *op, xl_op *n, uint32_t k, xl_axes *const *args, xl_axes *const *rets)
+{
+    const xl_region *r = op->region[k];
+    xl_region *outer = p->b.r;
+    if (p->nopen == sizeof p->open / sizeof *p->open) {
+        fail(p, op, "regions are nested too deeply");
+        return;
+    }
+    for (uint32_t i = 0; i < r->narg; i++) {
+        const xl_type *t = type_of(p, r->arg[i]);
+        set(p, r->arg[i], xl_region_add_arg(p->c->f, n->region[k], args && args[i] ? xl_shard_local(p->c, t, args[i]) : t, p->c->f->val[r->arg[i].id].loc), args ? args[i] : whole_spec(p, t));
+    }
+    p->b.r = n->region[k];
+    p->open[p->nopen++] = n->region[k];
+    emit_ops(p, r, rets, NULL);
+    p->nopen--;
+    p->b.r = outer;
+}
+
+static void emit_flow(part *p, const xl_op *op)
+{
+    xl_shard_ctx *c = p->c;
+    xl_value *in = xl_new(c->a, xl_value, op->nin);
+    const xl_type **out = xl_new(c->a, const xl_type *, op->nout);
+    xl_axes **spec = xl_new(c->a, xl_axes *, op->nout);
+    bool loop = op->code == XL_OP_WHILE;
+    for (uint32_t i = 0; i < op->nout; i++) {
+        spec[i] = c->spec[op->out[i].id];
+        out[i] = xl_shard_local(c, type_of(p, op->out[i]), spec[i]);
+    }
+    for (uint32_t i = 0; i < op->nin; i++)
+        in[i] = loop && spec[i] ? get(p, op->in[i], spec[i]) : get_whole(p, op->in[i]);
+    xl_op *n = xl_op_new(c->f, NULL, (xl_opcode)op->code, in, op->nin, out, op->nout, op->nregion, op->loc);
+    for (uint32_t k = 0; k < op->nregion; k++)
+        emit_region(p, op, n, k, loop ? spec : NULL, loop && k == 0 ? NULL : spec);
+    xl_region_append(c->f, p->b.r, n);
+    for (uint32_t i = 0; i < op->nout; i++)
+        set(p, op->out[i], n->out[i], spec[i]);
+}
+
+/* Its region is emitted in place: an argument is the operand in the split that in_shardings say, seen without the manual atoms. */
+static void emit_manual(part *p, const xl_op *op)
+{
+    xl_shard_ctx *c = p->c;
+    const xl_region *r = op->region[0];
+    for (uint32_t i = 0; i < r->narg; i++) {
+        const xl_type *t = type_of(p, r->arg[i]), *outer = type_of(p, op->in[i]);
+        if (!xl_shard_rank(t)) {
+            set(p, r->arg[i], p->now[op->in[i].id], NULL);
+            continue;
+        }
+        xl_axes *full = xl_spec_copy(c, NULL, t->rank), *inner = c->spec[r->arg[i].id];
+        const xl_axes *skip = c->edge[op->mark + i].skip;
+        for (uint32_t d = 0; d < t->rank; d++) {
+            full[d] = skip[d];
+            for (uint32_t k = 0; k < inner[d].n && full[d].n < XL_AXES_MAX; k++)
+                full[d].atom[full[d].n++] = inner[d].atom[k];
+        }
+        if (xl_shard_local(c, outer, full) != xl_shard_local(c, t, inner)) {
+            fail(p, op, "an argument of the manual region does not have the local shape of its operand");
+            return;
+        }
+        set(p, r->arg[i], get(p, op->in[i], full), inner);
+    }
+    xl_value *ret = xl_new(c->a, xl_value, op->nout);
+    xl_axes **want = xl_new(c->a, xl_axes *, op->nout);
+    for (uint32_t i = 0; i < op->nout; i++) {
+        const xl_type *t = type_of(p, op->out[i]);
+        const xl_axes *skip = c->edge[op->mark + r->narg + i].skip;
+        if (!xl_shard_rank(t))
+            continue;
+        want[i] = xl_spec_copy(c, NULL, t->rank);
+        for (uint32_t d = 0; d < t->rank; d++)
+            for (uint32_t k = skip[d].n; k < c->spec[op->out[i].id][d].n; k++)
+                want[i][d].atom[want[i][d].n++] = c->spec[op->out[i].id][d].atom[k];
+    }
+    emit_ops(p, r, want, ret);
+    for (uint32_t i = 0; i < op->nout; i++)
+        set(p, op->out[i], ret[i], c->spec[op->out[i].id]);
+}
+
+static void emit_custom(part *p, const xl_op *op)
+{
+    xl_str name = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
+    xl_shard_ctx *c = p->c;
+    if (op->nin == 1 && op->nout == 1 && xl_str_is(name, "Sharding")) {
+        xl_axes *to = c->spec[op->out[0].id];
+        set(p, op->out[0], to ? get(p, op->in[0], to) : p->now[op->in[0].id], to);
+    } else if (op->nin == 1 && op->nout == 1 && xl_str_is(name, "SPMDFullToShardShape")) {
+        xl_value v = get(p, op->in[0], c->spec[op->in[0].id]);
+        if (xl_value_type(c->f, v) != type_of(p, op->out[0]))
+            fail(p, op, "its result is not the local shape of its operand");
+        set(p, op->out[0], v, whole_spec(p, type_of(p, op->out[0])));
+    } else if (op->nin == 1 && op->nout == 1 && xl_str_is(name, "SPMDShardToFullShape")) {
+        xl_value v = get_whole(p, op->in[0]);
+        if (xl_value_type(c->f, v) != xl_shard_local(c, type_of(p, op->out[0]), c->spec[op->out[0].id]))
+            fail(p, op, "its operand is not the local shape of its result");
+        set(p, op->out[0], v, c->spec[op->out[0].id]);
+    } else if (xl_str_starts(name, XL_STR("xla.sdy."))) {
+        fail(p, op, "annotations in the form of an old export: export the program again");
+    } else {
+        emit_whole(p, op);
+    }
+}
+
+static void emit_op(part *p, const xl_op *op)
+{
+    xl_rule r;
+    switch (op->code) {
+    case XL_OP_WHILE: case XL_OP_IF: case XL_OP_CASE: emit_flow(p, op); return;
+    case XL_OP_SDY_MANUAL: emit_manual(p, op); return;
+    case XL_OP_SDY_GROUP: return;
+    case XL_OP_CUSTOM_CALL: emit_custom(p, op); return;
+    case XL_OP_SDY_CONSTRAINT: case XL_OP_SDY_RESHARD: case XL_OP_SDY_BARRIER: case XL_OP_SDY_ALL_GATHER: case XL_OP_SDY_ALL_SLICE: case XL_OP_SDY_ALL_TO_ALL:
+    case XL_OP_SDY_COLLECTIVE_PERMUTE: {
+        xl_axes *to = p->c->spec[op->out[0].id];
+        set(p, op->out[0], to ? get(p, op->in[0], to) : p->now[op->in[0].id], to);
+        return;
+    }
+    case XL_OP_OPTIMIZATION_BARRIER: {
+        xl_value *in = xl_new(p->c->a, xl_value, op->nin);
+        const xl_type **out = xl_new(p->c->a, const xl_type *, op->nin);
+        for (uint32_t i = 0; i < op->nin; i++) {
+            in[i] = p->now[op->in[i].id];
+            out[i] = xl_value_type(p->c->f, in[i]);
+        }
+        xl_op *n = copy(p, op, in, out);
+        xl_region_append(p->c->f, p->b.r, n);
+        for (uint32_t i = 0; i < op->nout; i++)
+            set(p, op->out[i], n->out[i], p->at[op->in[i].id]);
+        return;
+    }
+    case XL_OP_CONSTANT: case XL_OP_IOTA:
+        if (is_source(p, op->out[0])) {
+            set(p, op->out[0], source(p, op, p->c->spec[op->out[0].id]), p->c->spec[op->out[0].id]);
+            return;
+        }
+        emit_whole(p, op);                                 /* a table: whole, and sliced where it is used */
+        return;
+    default: break;
+    }
+    if (op->nout && xl_shard_rule(p->c->f, op, p->c->a, &r))
+        emit_split(p, op, &r);
+    else
+        emit_whole(p, op);
+}
+
+/* ---- what the program says ------------------------------------------------------------------------------------------ */
+static void edge(xl_shard_ctx *c, uint32_t a, uint32_t b, const xl_axes *skip)
+{
+    xl_shard_edge e = { a, b, skip };
+    XL_PUSH(c->a, c->edge, c->nedge, c->capedge, e);
+}
+
+static void value(xl_shard_ctx *c, xl_value v)
+{
+    const xl_type *t = c->f->val[v.id].type;
+    if (t->kind == XL_TY_TENSOR && !t->unranked && t->rank <= 32 && xl_type_static(t))
+        c->spec[v.id] = xl_spec_copy(c, NULL, t->rank);
+}
+
+static xl_error *annotate(xl_shard_ctx *c, xl_value v, const xl_attr *a, bool strict)
+{
+    xl_axes *s;
+    uint32_t closed;
+    xl_error *err = xl_shard_read(c, a, c->f->val[v.id].type, strict, &s, &closed);
+    if (!err && s && c->spec[v.id]) {
+        c->spec[v.id] = s;
+        c->closed[v.id] = closed;
+    }
+    return err;
+}
+
+typedef struct { int64_t id; uint32_t value; } group;
+typedef struct { group *p; uint32_t n, cap; } group_list;
+
+/* Manual atoms of each dimension, in front of what else an in or out sharding has; the whole spec goes to the outer value. */
+static xl_error *border_of(xl_shard_ctx *c, const xl_op *op, const xl_attr *list, uint32_t i, xl_value outer, xl_value inner, bool result)
+{
+    const xl_type *t = c->f->val[outer.id].type;
+    xl_axes *skip = xl_spec_copy(c, NULL, xl_shard_rank(t)), *s = NULL, all = { 0 };
+    const xl_attr *names = XL_ATTR(op, SDY_MANUAL, manual_axes), *one = list && list->kind == XL_AT_ARRAY && i < list->n ? list->item[i] : NULL;
+    uint32_t closed = 0;
+    xl_error *err = xl_shard_read(c, one, t, true, &s, &closed);
+    if (err)
+        return err;
+    for (uint32_t k = 0; one && one->kind == XL_AT_SHARDING && names && k < names->n; k++)
+        if ((err = xl_shard_axis(c, one->sharding, names->item[k]->str, 0, 0, &all)))
+            return err;
+    for (uint32_t d = 0; s && d < t->rank; d++)
+        for (uint32_t k = 0; k < s[d].n && memchr(all.atom, s[d].atom[k], all.n); k++)
+            skip[d].atom[skip[d].n++] = s[d].atom[k];
+    if (s && c->spec[inner.id])
+        for (uint32_t d = 0; d < t->rank; d++) {
+            for (uint32_t k = skip[d].n; k < s[d].n; k++)
+                c->spec[inner.id][d].atom[c->spec[inner.id][d].n++] = s[d].atom[k];
+            if (closed >> d & 1)
+                c->closed[inner.id] |= 1u << d;
+        }
+    if (s && result) {
+        c->spec[outer.id] = s;
+        c->closed[outer.id] = closed;
+    }
+    edge(c, outer.id, inner.id, skip);
+    return NULL;
+}
+
+static xl_error *scan(xl_shard_ctx *c, const xl_region *r, group_list *groups)
+{
+    xl_error *err = NULL;
+    for (uint32_t i = 0; i < r->narg; i++)
+        value(c, r->arg[i]);
+    for (uint32_t i = 0; i < r->nop; i++) {
+        xl_op *op = r->op[i];
+        for (uint32_t k = 0; k < op->nout; k++)
+            value(c, op->out[k]);
+        bool flow = op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE || op->code == XL_OP_SDY_MANUAL;
+        for (uint32_t k = 0; flow && k < op->nregion; k++)
+            XL_DO(scan(c, op->region[k], groups));
+        const xl_attr *note = xl_shard_note(op->extra);
+        for (uint32_t k = 0; note && op->code != XL_OP_CUSTOM_CALL && k < op->nout; k++)
+            XL_DO(annotate(c, op->out[k], note->kind == XL_AT_ARRAY ? (k < note->n ? note->item[k] : NULL) : note, false));
+        switch (op->code) {
+        case XL_OP_SDY_CONSTRAINT: case XL_OP_SDY_RESHARD:
+            XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_CONSTRAINT, sharding), false));
+            edge(c, op->in[0].id, op->out[0].id, NULL);
+            break;
+        case XL_OP_SDY_ALL_GATHER: XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_ALL_GATHER, out_sharding), false)); break;
+        case XL_OP_SDY_ALL_SLICE: XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_ALL_SLICE, out_sharding), false)); break;
+        case XL_OP_SDY_ALL_TO_ALL: XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_ALL_TO_ALL, out_sharding), false)); break;
+        case XL_OP_SDY_COLLECTIVE_PERMUTE: XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_COLLECTIVE_PERMUTE, out_sharding), false)); break;
+        case XL_OP_SDY_GROUP: {
+            int64_t id = xl_op_int(op, XL_SLOT(SDY_GROUP, group_id));
+            bool found = false;
+            for (uint32_t k = 0; k < groups->n; k++)
+                if (groups->p[k].id == id) {
+                    edge(c, groups->p[k].value, op->in[0].id, NULL);
+                    found = true;
+                }
+            group g = { id, op->in[0].id };
+            if (!found)
+                XL_PUSH(c->a, groups->p, groups->n, groups->cap, g);
+            break;
+        }
+        case XL_OP_CUSTOM_CALL: {
+            xl_str name = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
+            if (op->nin != 1 || op->nout != 1)
+                break;
+            if (xl_str_is(name, "Sharding") || xl_str_is(name, "SPMDShardToFullShape"))
+                XL_DO(annotate(c, op->out[0], note, false));
+            if (xl_str_is(name, "Sharding"))
+                edge(c, op->in[0].id, op->out[0].id, NULL);
+            break;
+        }
+        case XL_OP_OPTIMIZATION_BARRIER:
+            for (uint32_t k = 0; k < op->nin; k++)
+                edge(c, op->in[k].id, op->out[k].id, NULL);
+            break;
+        case XL_OP_WHILE:
+            for (uint32_t k = 0; k < op->nout; k++) {
+                edge(c, op->in[k].id, op->out[k].id, NULL);
+                for (uint32_t j = 0; j < op->nregion; j++)
+                    edge(c, op->region[j]->arg[k].id, op->out[k].id, NULL);
+                edge(c, xl_region_end(op->region[1])->in[k].id, op->out[k].id, NULL);
+            }
+            break;
+        case XL_OP_IF: case XL_OP_CASE:
+            for (uint32_t j = 0; j < op->nregion; j++)
+                for (uint32_t k = 0; k < op->nout; k++)
+                    edge(c, xl_region_end(op->region[j])->in[k].id, op->out[k].id, NULL);
+            break;
+        case XL_OP_SDY_MANUAL:
+            op->mark = c->nedge;                           /* its edges hold the manual atoms */
+            for (uint32_t k = 0; k < op->nin; k++)
+                XL_DO(border_of(c, op, XL_ATTR(op, SDY_MANUAL, in_shardings), k, op->in[k], op->region[0]->arg[k], false));
+            for (uint32_t k = 0; k < op->nout; k++)
+                XL_DO(border_of(c, op, XL_ATTR(op, SDY_MANUAL, out_shardings), k, op->out[k], xl_region_end(op->region[0])->in[k], true));
+            break;
+        default: break;
+        }
+    }
+out:
+    return err;
+}
+
+xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_info *info)
+{
+    xl_func *f = xl_module_entry(m);
+    xl_shard_ctx c = { .m = m, .f = f, .a = &m->arena, .n = npartition, .nreplica = nreplica, .nval = f->nval };
+    xl_op *end = xl_region_end(f->body);
+    xl_error *err = NULL;
+    group_list groups = { 0 };
+    part p = { .c = &c, .b = xl_b_at(f, xl_region_new(f, NULL)) };
+    uint32_t narg = f->body->narg, nout = end->nin;
+    c.spec = xl_new(c.a, xl_axes *, (size_t)f->nval + nout);
+    c.closed = xl_new(c.a, uint32_t, (size_t)f->nval + nout);
+    XL_DO(xl_shard_atoms(&c));
+    XL_DO(scan(&c, f->body, &groups));
+    for (uint32_t i = 0; i < narg; i++) {
+        xl_value v = f->body->arg[i];
+        c.closed[v.id] = UINT32_MAX;                       /* without a word it lies whole on every device */
+        const xl_attr *note = xl_shard_note(f->arg_attr ? f->arg_attr[i] : NULL);
+        xl_str label = xl_loc_label(m, f->val[v.id].loc);
+        XL_TRY(annotate(&c, v, note, true), "argument %u (%.*s)", i, XL_FMT(label));
+        c.closed[v.id] = UINT32_MAX;
+    }
+    for (uint32_t i = 0; i < nout; i++) {
+        const xl_type *t = xl_in_type(f, end, i);
+        uint32_t id = c.nval + i;
+        xl_axes *s = NULL;
+        const xl_attr *note = xl_shard_note(f->res_attr ? f->res_attr[i] : NULL);
+        if (!c.spec[end->in[i].id])
+            continue;
+        XL_TRY(xl_shard_read(&c, note, t, true, &s, &c.closed[id]), "result %u", i);
+        c.spec[id] = s ? s : xl_spec_copy(&c, NULL, t->rank);
+        edge(&c, end->in[i].id, id, NULL);
+    }
+    xl_shard_propagate(&c);
+    p.now = xl_new(c.a, xl_value, c.nval);
+    p.at = xl_new(c.a, xl_axes *, c.nval);
+    p.open[p.nopen++] = p.b.r;
+    info->arg = xl_new(c.a, xl_axes *, narg);
+    for (uint32_t i = 0; i < narg; i++) {
+        xl_value v = f->body->arg[i];
+        info->arg[i] = c.spec[v.id];
+        set(&p, v, xl_region_add_arg(f, p.b.r, xl_shard_local(&c, f->val[v.id].type, c.spec[v.id]), f->val[v.id].loc), c.spec[v.id]);
+    }
+    info->out = c.spec + c.nval;
+    emit_ops(&p, f->body, info->out, NULL);
+    XL_DO(p.err);
+    XL_DO(xl_b_error(&p.b));
+    f->body = p.b.r;
+    f->body->owner = NULL;
+    xl_func_set_type(f);
+    xl_shard_combine(f, f->body);
+    info->narg = narg;
+    info->nout = nout;
+    info->natom = c.natom;
+    info->size = c.size;
+    info->stride = c.stride;
+    info->npartition = c.n;
+    info->bytes = c.bytes;
+    info->gathered = c.gathered;
+    XL_TRY(xl_verify(m), "the partitioned program");
+out:
+    return err;
+}

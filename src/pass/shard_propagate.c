@@ -1,0 +1,137 @@
+/* Propagation. Each op's tensors are seen through its factors; what one of them knows about a factor, the others take over where they may.
+ * In order: first ops that only move or map elements, to a fixed point, then all ops; within a sweep forwards and then backwards.
+ * Conflicts: when two tensors split a factor differently, what both begin with is taken and no more; when a tensor could use an atom in
+ * two dimensions, the earlier factor of the op's rule has it (batch, then rows, then columns, then sums); what an annotation closed stays. */
+#include "pass/shard.h"
+
+static bool extend(const xl_shard_ctx *c, uint32_t v, const xl_type *t, uint32_t d, const xl_axes *to)
+{
+    xl_axes *spec = c->spec[v];
+    xl_axes next = spec[d];
+    if ((c->closed[v] >> d & 1) || to->n <= spec[d].n || !xl_axes_prefix(&spec[d], to))
+        return false;
+    for (uint32_t i = spec[d].n; i < to->n; i++) {
+        next.atom[next.n] = to->atom[i];
+        next.n++;
+        if (xl_spec_uses(spec, t->rank, to->atom[i]) || t->dims[d] % xl_axes_parts(c, &next)) {
+            next.n--;
+            break;
+        }
+    }
+    if (next.n == spec[d].n)
+        return false;
+    spec[d] = next;
+    return true;
+}
+
+static xl_value tensor_of(const xl_op *op, uint32_t i) { return i < op->nin ? op->in[i] : op->out[i - op->nin]; }
+
+static bool op_step(xl_shard_ctx *c, const xl_op *op, const xl_rule *r)
+{
+    xl_axes have[XL_SHARD_FACTORS], all[XL_SHARD_FACTORS], want[32];
+    bool changed = false;
+    for (uint32_t i = 0; i < r->nfactor; i++)
+        all[i].n = 0;
+    bool fixed[XL_SHARD_FACTORS] = { false };              /* two tensors disagree: no longer than this */
+    for (uint32_t i = 0; i < op->nin + op->nout; i++) {
+        xl_value v = tensor_of(op, i);
+        const xl_type *t = xl_value_type(c->f, v);
+        xl_shard_project(c, r, i, c->spec[v.id], t->rank, have);
+        for (uint32_t k = 0; k < r->nfactor; k++) {
+            if (!have[k].n)
+                continue;
+            if (xl_axes_prefix(&all[k], &have[k])) {
+                if (!fixed[k])
+                    all[k] = have[k];
+            } else if (!xl_axes_prefix(&have[k], &all[k])) {
+                uint32_t n = 0;
+                while (n < all[k].n && n < have[k].n && all[k].atom[n] == have[k].atom[n])
+                    n++;
+                all[k].n = (uint8_t)n;
+                fixed[k] = true;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < op->nin + op->nout; i++) {
+        xl_value v = tensor_of(op, i);
+        const xl_type *t = xl_value_type(c->f, v);
+        xl_shard_unproject(c, r, i, all, t->rank, want);
+        for (uint32_t d = 0; d < t->rank; d++)
+            changed |= extend(c, v.id, t, d, &want[d]);
+    }
+    return changed;
+}
+
+static bool edges(xl_shard_ctx *c)
+{
+    bool changed = false;
+    for (uint32_t i = 0; i < c->nedge; i++) {
+        const xl_shard_edge *e = &c->edge[i];
+        if (!c->spec[e->a] || !c->spec[e->b])
+            continue;
+        const xl_type *tb = e->b < c->nval ? c->f->val[e->b].type : c->f->val[e->a].type, *ta = e->a < c->nval ? c->f->val[e->a].type : tb;
+        for (uint32_t d = 0; d < tb->rank; d++) {
+            xl_axes in = { 0 }, out = { 0 };
+            uint32_t skip = e->skip ? e->skip[d].n : 0;
+            for (uint32_t k = skip; k < c->spec[e->a][d].n; k++)
+                in.atom[in.n++] = c->spec[e->a][d].atom[k];
+            if (!e->skip || xl_axes_prefix(&e->skip[d], &c->spec[e->a][d]))
+                changed |= extend(c, e->b, tb, d, &in);
+            if (e->skip)
+                out = e->skip[d];
+            for (uint32_t k = 0; k < c->spec[e->b][d].n && out.n < XL_AXES_MAX; k++)
+                out.atom[out.n++] = c->spec[e->b][d].atom[k];
+            changed |= extend(c, e->a, ta, d, &out);
+        }
+    }
+    return changed;
+}
+
+typedef struct { const xl_op *op; xl_rule *rule; } item;
+typedef struct { item *p; uint32_t n, cap; } items;
+
+static void collect(xl_shard_ctx *c, const xl_region *r, items *list)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        const xl_op *op = r->op[i];
+        if (op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE || op->code == XL_OP_SDY_MANUAL) {
+            for (uint32_t k = 0; k < op->nregion; k++)
+                collect(c, op->region[k], list);
+            continue;
+        }
+        xl_rule big;
+        if (!op->nout || !xl_shard_rule(c->f, op, c->a, &big) || !big.nfactor)
+            continue;
+        xl_rule *rule = xl_new(c->a, xl_rule, 1);
+        *rule = big;
+        item it = { op, rule };
+        XL_PUSH(c->a, list->p, list->n, list->cap, it);
+    }
+}
+
+static bool moves(const xl_op *op)
+{
+    switch (op->code) {
+    case XL_OP_TRANSPOSE: case XL_OP_RESHAPE: case XL_OP_REVERSE: case XL_OP_BITCAST_CONVERT: return true;
+    default: return (xl_ops[op->code].flags & XL_OP_ELEMWISE) != 0;
+    }
+}
+
+void xl_shard_propagate(xl_shard_ctx *c)
+{
+    items list = { 0 };
+    collect(c, c->f->body, &list);
+    for (int level = 0; level < 2; level++)
+        for (int round = 0; round < 64; round++) {
+            bool changed = edges(c);
+            for (uint32_t i = 0; i < list.n; i++)
+                if (level || moves(list.p[i].op))
+                    changed |= op_step(c, list.p[i].op, list.p[i].rule);
+            changed |= edges(c);
+            for (uint32_t i = list.n; i-- > 0; )
+                if (level || moves(list.p[i].op))
+                    changed |= op_step(c, list.p[i].op, list.p[i].rule);
+            if (!changed)
+                break;
+        }
+}
