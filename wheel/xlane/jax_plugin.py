@@ -12,3 +12,16 @@ def initialize():
     donating = getattr(mlir, "_platforms_with_donation", None)
     if donating is not None and "xlane" not in donating:
         donating.append("xlane")
+    _lower_decompositions(mlir)
+
+
+def _lower_decompositions(mlir):
+    """Decompositions that JAX knows to lower on its own platforms only: the device serves the LAPACK calls that it makes on CPU."""
+    from jax._src.lax import linalg
+
+    rules = getattr(mlir, "_platform_specific_lowerings", {}).get("cpu", {})
+    for name in ("eig_p", "eigh_p", "svd_p", "schur_p", "hessenberg_p", "tridiagonal_p", "geqp3_p"):
+        primitive = getattr(linalg, name, None)
+        entry = rules.get(primitive)
+        if entry is not None:
+            mlir.register_lowering(primitive, getattr(entry, "rule", entry), platform="xlane")

@@ -91,6 +91,12 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
         return xl_plan_householder(p, op);
     if (xl_str_is(name, "ApproxTopK"))
         return plan_approx(p, op);
+    if (xl_str_is(name, "dce_sink") && op->nout == 0)      /* it only keeps its operand alive */
+        return NULL;
+    bool known;
+    xl_error *err = xl_plan_lapack(p, op, name, &known);
+    if (known || err)
+        return err;
     xl_str what = xl_strf(p->a, "no custom call '%.*s' on the xlane CPU device: use a lowering made of StableHLO ops", XL_FMT(name));
     return xl_plan_unsupported(p, op, what.p);
 }
