@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "cli/cli.h"
 #include "lane/probe.h"
+#include "lane/receipt.h"
 #include "lane/rehearse.h"
 #include "lane/run.h"
 #include "train/loop.h"
@@ -349,9 +350,19 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
     xl_str device = opt.topology ? xl_str_of(opt.topology) : probe.ndevice ? probe.device[0].text : XL_STR("");
     put_json(&(xl_json){ .out = &b, .pretty = true }, c, done, device, xl_now() - start, dir);
     XL_DO(xl_file_write_atomic(xl_path_join(a, dir, "ladder.json"), xl_buf_view(&b)));
-    bool bad = false;
-    for (size_t i = 0; i < done; i++)
-        bad = bad || c[i].verdict == FAILED;
+    const char *passing = NULL, *failing = NULL;
+    for (size_t i = 0; i < done; i++) {
+        failing = !failing && c[i].verdict == FAILED ? c[i].r->name : failing;
+        passing = !passing && c[i].verdict <= REHEARSED ? c[i].r->name : passing;
+    }
+    bool bad = failing != NULL;
+    char *command[] = { "xlane", "ladder", NULL };
+    xl_error *no = xl_receipt_write(a, &(xl_receipt_facts){ .kind = "ladder", .dir = dir, .argc = 2, .argv = command, .status = bad,
+                                                            .plugin = opt.topology ? choice.path : opt.plugin, .first_passing = passing, .next_failing = failing,
+                                                            .rehearsed = opt.topology != NULL, .topology = opt.topology }, NULL);
+    if (no)
+        fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(no));
+    xl_error_free(no);
     if (cli->json)
         XL_DO(xl_cli_put(&b));
     else

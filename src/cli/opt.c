@@ -84,11 +84,13 @@ xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, b
                 argv[n++] = arg;
                 continue;
             }
-            if (strcmp(arg, "-h") != 0) {
+            if (arg[2] == 0 && find(table, (xl_str){ arg + 1, 1 }))
+                arg = xl_str_c(a, xl_strf(a, "--%c", arg[1])); /* a verb may have a short one: report -o FILE */
+            else if (strcmp(arg, "-h") != 0) {
                 err = XL_ERR(INVALID, "'%s': options are written out here, with two dashes; --help lists them", arg);
                 goto out;
-            }
-            arg = "--help";
+            } else
+                arg = "--help";
         }
         if (arg[2] == 0) { /* "--" */
             i++;

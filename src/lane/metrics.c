@@ -75,6 +75,8 @@ xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str name)
 const char *xl_module_metrics_name(const xl_module_metrics *mm) { return mm->name; }
 uint64_t xl_module_metrics_count(const xl_module_metrics *mm, xl_metric w) { return mm->meter[w].n; }
 double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric w) { return (double)mm->meter[w].sum * 1e-9; }
+double xl_metrics_seconds(const xl_metrics *m, xl_metric w) { return (double)m->total[w].sum * 1e-9; }
+const xl_module_metrics *xl_metrics_at(const xl_metrics *m, uint32_t i) { return i < m->n ? m->module[i] : NULL; }
 uint64_t xl_metrics_total(const xl_metrics *m, xl_metric w) { return rows[w].timing ? m->total[w].n : m->total[w].sum; }
 
 /* Eight buckets an octave from 128 ns on: the place of the highest bit, and the three bits below it. */

@@ -55,6 +55,8 @@ double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric which);
 void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric which, double seconds);
 void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric which, uint64_t by);
 uint64_t xl_metrics_total(const xl_metrics *m, xl_metric which);
+double xl_metrics_seconds(const xl_metrics *m, xl_metric which);
+const xl_module_metrics *xl_metrics_at(const xl_metrics *m, uint32_t i);     /* NULL past the last */
 
 void xl_metrics_json(const xl_metrics *m, xl_json *j);
 xl_error *xl_metrics_add_json(xl_metrics *m, const xl_node *n) XL_MUST_USE; /* adds what another process wrote */

@@ -230,6 +230,26 @@ static void print_line(loop *l, bool end)
     l->last_tokens = l->tokens;
 }
 
+/* What the physical device holds, in the form the guard writes too. */
+static void note_memory(loop *l)
+{
+    xl_device_memory m;
+    xl_buf b = { 0 };
+    xl_arena a = { 0 };
+    xl_error *err = xl_device_memory_read(l->s.lane->dev, &m);
+    if (!err) {
+        char *path = xl_path_join(&a, xl_run_dir(l->run), "memory.csv");
+        if (!xl_file_stat(path, NULL))
+            xl_buf_puts(&b, "t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n");
+        xl_buf_printf(&b, "%.6f,%d,%d,%d,%lld,%lld,%lld,%lld,%lld", xl_run_time(l->run), xl_run_rank(l->run), (int)getpid(), l->s.lane->dev->id,
+                      (long long)l->step, (long long)m.in_use, (long long)m.peak_in_use, (long long)m.limit, (long long)m.largest_alloc);
+        err = xl_file_append(path, xl_buf_view(&b));
+    }
+    xl_error_free(err);                  /* a device that gives no figures trains as well */
+    xl_buf_fini(&b);
+    xl_arena_fini(&a);
+}
+
 /* ---- evaluation ----------------------------------------------------------------------------------------------------- */
 static void free_inputs(xl_buffer **in, uint32_t n)
 {
@@ -441,6 +461,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
             XL_DO(fetch(&l));
             XL_DO(harvest(&l, true));
             print_line(&l, false);
+            note_memory(&l);
             xl_tb_flush(l.tb);
             fflush(l.csv);
         }

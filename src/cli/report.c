@@ -1,0 +1,667 @@
+/* xlane report: one HTML file of one run, or of several side by side. Everything in it comes from the run folders. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "base/version.h"
+#include "cli/chart.h"
+#include "cli/cli.h"
+#include "lane/metrics.h"
+#include "lane/receipt.h"
+#include "lane/run.h"
+
+static struct { const char *out; } opt = { .out = "report.html" };
+static const xl_opt opts[] = {
+    { "out", XL_OPT_STR, &opt.out, "FILE", "where to write it (report.html)" },
+    { "o", XL_OPT_STR, &opt.out, "FILE", "the same" },
+    { 0 },
+};
+
+typedef struct { xl_str rank, device; double *t, *use; size_t n, cap, captime; int64_t peak, limit, peak_step; } device;
+typedef struct {
+    char *dir;
+    const char *name;
+    xl_node *run, *ladder, *receipt, **event;
+    const char *receipt_trouble;
+    size_t nevent;
+    double *step, *loss, *took, *eval_step, *eval_loss; /* of metrics.csv and the evaluations */
+    size_t nstep, neval;
+    double compile_s, load_s, execute_s, total_s;
+    int64_t compiled, cached, loaded, failed, steady, executes;
+    xl_metrics *metrics;
+    device *dev;
+    size_t ndev, capdev;
+} story;
+
+static xl_str text_of(const xl_node *n, const char *key)
+{
+    const xl_node *v = xl_node_get(n, key);
+    return v && v->kind != XL_NODE_NULL && v->kind != XL_NODE_MAP && v->kind != XL_NODE_LIST ? v->s : (xl_str){ "", 0 };
+}
+static double num_of(const xl_node *n, const char *key, double otherwise)
+{
+    const xl_node *v = xl_node_get(n, key);
+    return v && (v->kind == XL_NODE_INT || v->kind == XL_NODE_FLOAT) ? v->f : otherwise;
+}
+
+static xl_node *json_file(xl_arena *a, const char *dir, const char *name)
+{
+    xl_str text;
+    xl_node *n = NULL;
+    char *path = xl_path_join(a, dir, name);
+    if (!xl_file_stat(path, NULL))
+        return NULL;
+    xl_error *err = xl_file_read_max(a, path, 64 << 20, &text);
+    if (!err)
+        err = xl_json_read(a, path, text, &n);
+    if (err)
+        fprintf(stderr, "xlane: left out: %s\n", xl_error_message(err));
+    xl_error_free(err);
+    return err ? NULL : n;
+}
+
+/* ---- gathering ------------------------------------------------------------------------------------------------------- */
+static int column(xl_str head, const char *name)
+{
+    for (int i = 0; head.n; i++)
+        if (xl_str_is(xl_str_trim(xl_str_cut(&head, ',')), name))
+            return i;
+    return -1;
+}
+
+static void read_steps(xl_arena *a, story *s)
+{
+    xl_str text;
+    char *path = xl_path_join(a, s->dir, "metrics.csv");
+    if (!xl_file_stat(path, NULL))
+        return;
+    xl_error *err = xl_file_read_max(a, path, 256 << 20, &text);
+    if (err) {
+        xl_error_free(err);
+        return;
+    }
+    xl_str head = xl_str_cut(&text, '\n');
+    int loss = column(head, "loss"), wall = column(head, "seconds");
+    size_t rows = 0;
+    for (size_t i = 0; i < text.n; i++)
+        rows += text.p[i] == '\n';
+    s->step = xl_new(a, double, rows + 1);
+    s->loss = xl_new(a, double, rows + 1);
+    s->took = xl_new(a, double, rows + 1);
+    double before = NAN;
+    while (text.n && s->nstep <= rows) {
+        xl_str line = xl_str_cut(&text, '\n'), cell;
+        double v, at = NAN;
+        if (!line.n)
+            continue;
+        size_t k = s->nstep;
+        s->loss[k] = s->took[k] = NAN;
+        for (int i = 0; line.n; i++) {
+            cell = xl_str_cut(&line, ',');
+            if (!xl_str_f64(cell, &v))
+                continue;
+            if (i == 0)
+                s->step[k] = v;
+            if (i == loss)
+                s->loss[k] = v;
+            if (i == wall)
+                at = v;
+        }
+        s->took[k] = at - before >= 0 ? at - before : NAN;  /* a resumed run starts its clock again */
+        before = at;
+        s->nstep++;
+    }
+}
+
+static void read_memory(xl_arena *a, story *s)
+{
+    xl_str text;
+    char *path = xl_path_join(a, s->dir, "memory.csv");
+    if (!xl_file_stat(path, NULL))
+        return;
+    xl_error *err = xl_file_read_max(a, path, 256 << 20, &text);
+    if (err) {
+        xl_error_free(err);
+        return;
+    }
+    while (text.n) {
+        xl_str line = xl_str_cut(&text, '\n'), f[9];
+        double t, use;
+        int64_t peak = -1, limit = -1, step = -1;
+        for (int i = 0; i < 9; i++)
+            f[i] = xl_str_cut(&line, ',');
+        if (!xl_str_f64(f[0], &t) || !xl_str_f64(f[5], &use))
+            continue;
+        device *d = NULL;
+        for (size_t i = 0; i < s->ndev && !d; i++)
+            if (xl_str_eq(s->dev[i].rank, f[1]) && xl_str_eq(s->dev[i].device, f[3]))
+                d = &s->dev[i];
+        if (!d) {
+            XL_PUSH(a, s->dev, s->ndev, s->capdev, ((device){ .rank = f[1], .device = f[3], .peak = -1, .limit = -1 }));
+            d = &s->dev[s->ndev - 1];
+        }
+        if (!xl_str_i64(f[6], &peak))
+            peak = -1;
+        if (!xl_str_i64(f[7], &limit))
+            limit = -1;
+        if (!xl_str_i64(f[4], &step))
+            step = -1;
+        size_t n = d->n;
+        XL_PUSH(a, d->t, n, d->captime, t);
+        XL_PUSH(a, d->use, d->n, d->cap, use / (1 << 20));
+        if (peak < (int64_t)use)
+            peak = (int64_t)use;
+        if (peak > d->peak) {
+            d->peak = peak;
+            d->peak_step = step;
+        }
+        d->limit = limit > 0 ? limit : d->limit;
+    }
+}
+
+static xl_error *gather(xl_arena *a, const char *word, story *s)
+{
+    xl_error *err = NULL;
+    size_t processes, cap = 0, cap2 = 0;
+    XL_DO(xl_run_find(a, word, &s->dir));
+    XL_DO(xl_run_events(a, s->dir, &s->event, &s->nevent));
+    s->name = xl_str_c(a, xl_path_base(xl_str_of(s->dir)));
+    s->run = json_file(a, s->dir, "run.json");
+    s->ladder = json_file(a, s->dir, "ladder.json");
+    if (xl_file_stat(xl_path_join(a, s->dir, "receipt.json"), NULL)) {
+        xl_error *bad = xl_receipt_read(a, xl_path_join(a, s->dir, "receipt.json"), &s->receipt);
+        if (bad)
+            s->receipt_trouble = xl_str_c(a, xl_str_of(xl_error_message(bad)));
+        xl_error_free(bad);
+    }
+    read_steps(a, s);
+    read_memory(a, s);
+    for (size_t i = 0; i < s->nevent; i++) {
+        const xl_node *e = s->event[i];
+        xl_str what = text_of(e, "event"), result = text_of(e, "result");
+        double seconds = num_of(e, "seconds", 0), t = num_of(e, "t", 0);
+        s->total_s = fmax(s->total_s, t);
+        if (xl_str_is(what, "eval") && xl_node_get(e, "nll")) {
+            size_t n = s->neval;
+            XL_PUSH(a, s->eval_step, n, cap, num_of(e, "step", 0));
+            XL_PUSH(a, s->eval_loss, s->neval, cap2, num_of(e, "nll", NAN));
+        }
+        if (!xl_str_is(what, "compile"))
+            continue;
+        bool cached = xl_str_is(result, "cached"), loaded = xl_str_is(result, "loaded"), failed = xl_str_is(result, "failed");
+        s->cached += cached;
+        s->loaded += loaded;
+        s->failed += failed;
+        s->compiled += !cached && !loaded && !failed;
+        *(cached || loaded ? &s->load_s : &s->compile_s) += seconds;
+        s->steady += xl_str_is(text_of(e, "phase"), "steady") && !xl_str_is(text_of(e, "reason"), "first") && !cached && !loaded;
+    }
+    s->total_s = fmax(s->total_s, num_of(s->run, "seconds", 0));
+    xl_error_free(xl_metrics_read(a, s->dir, &s->metrics, &processes));
+    if (s->metrics && xl_metrics_total(s->metrics, XL_M_ExecuteTime)) {
+        s->executes = (int64_t)xl_metrics_total(s->metrics, XL_M_ExecuteTime);
+        s->execute_s = xl_metrics_seconds(s->metrics, XL_M_ExecuteTime);
+    } else {
+        s->executes = (int64_t)s->nstep;
+        for (size_t i = 0; i < s->nstep; i++)
+            s->execute_s += isfinite(s->took[i]) ? s->took[i] : 0;
+    }
+    if (s->execute_s > s->total_s - s->compile_s - s->load_s) /* steps are clocked from one to the next: what stood between is in them */
+        s->execute_s = fmax(0, s->total_s - s->compile_s - s->load_s);
+out:
+    return err;
+}
+
+/* The middle of the step times, which a compile or a save between two steps does not move. */
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return a < b ? -1 : a > b;
+}
+static double median_step(xl_arena *a, const story *s)
+{
+    double *v = xl_new(a, double, s->nstep + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < s->nstep; i++)
+        if (isfinite(s->took[i]))
+            v[n++] = s->took[i];
+    if (!n)
+        return NAN;
+    qsort(v, n, sizeof *v, by_value);
+    return v[n / 2];
+}
+
+/* ---- writing --------------------------------------------------------------------------------------------------------- */
+static const char style[] =
+    ":root{--bg:#fff;--fg:#1c2128;--quiet:#667085;--line:#d8dee6;--card:#f6f8fa;--bad:#b42318;--good:#18794e;--k0:#2563eb;--k1:#d97706;--k2:#059669;--k3:#9333ea}"
+    "@media(prefers-color-scheme:dark){:root{--bg:#0f1419;--fg:#e6e9ee;--quiet:#98a2b3;--line:#2d3640;--card:#171d24;--bad:#f97066;--good:#47cd89;"
+    "--k0:#6ea8fe;--k1:#fbbf24;--k2:#34d399;--k3:#c084fc}}"
+    "*{box-sizing:border-box}body{margin:0 auto;max-width:980px;padding:1rem;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}"
+    "h1{font-size:1.4rem;margin:.2rem 0}h2{font-size:1.1rem;margin:1.6rem 0 .4rem;border-bottom:1px solid var(--line);padding-bottom:.2rem}"
+    "h3{font-size:1rem;margin:1rem 0 .2rem}.quiet{color:var(--quiet)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good);font-weight:600}"
+    "figure{margin:.6rem 0;background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.6rem}figcaption{font-weight:600;font-size:.9rem}"
+    "svg{width:100%;height:auto;display:block}svg.bar{height:36px}.grid{stroke:var(--line)}.tick{fill:var(--quiet);font-size:12px}"
+    ".line{fill:none;stroke-width:2}.line.k0{stroke:var(--k0)}.line.k1{stroke:var(--k1)}.line.k2{stroke:var(--k2)}.line.k3{stroke:var(--k3)}"
+    ".part.k0,.dot.k0{fill:var(--k0)}.part.k1,.dot.k1{fill:var(--k1)}.part.k2,.dot.k2{fill:var(--k2)}.part.k3,.dot.k3{fill:var(--k3)}"
+    ".key{white-space:nowrap;font-weight:400;font-size:.85rem;margin-right:.6rem}.key::before{content:'';display:inline-block;width:.8em;height:.8em;border-radius:2px;"
+    "margin-right:.3em;vertical-align:-1px;background:var(--k0)}.key.k1::before{background:var(--k1)}.key.k2::before{background:var(--k2)}"
+    ".key.k3::before{background:var(--k3)}.legend{margin:.3rem 0 0}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}"
+    "th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}"
+    "code{font-size:.85em;overflow-wrap:anywhere}.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:.5rem;margin:.6rem 0}"
+    ".tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.5rem .7rem}.tile b{display:block;font-size:1.15rem}"
+    "@media print{:root{--bg:#fff;--fg:#000;--card:#fff;--line:#bbb}body{max-width:none;font-size:11px}figure,table,.tiles{break-inside:avoid}h2{break-after:avoid}}";
+
+static void put(xl_buf *b, xl_str s) { xl_html_text(b, s); }
+
+static void tile(xl_buf *b, const char *name, const char *value)
+{
+    xl_buf_printf(b, "<div class=\"tile\"><span class=\"quiet\">%s</span><b>", name);
+    put(b, xl_str_of(value));
+    xl_buf_puts(b, "</b></div>");
+}
+
+static void tiles(xl_arena *a, xl_buf *b, const story *s)
+{
+    char w[32];
+    double median = median_step(a, s);
+    xl_buf_puts(b, "<div class=\"tiles\">");
+    if (s->nstep) {
+        tile(b, "steps", xl_strf(a, "%.0f", s->step[s->nstep - 1]).p);
+        tile(b, "last loss", xl_strf(a, "%.4f", s->loss[s->nstep - 1]).p);
+    }
+    if (s->neval)
+        tile(b, "validation", xl_strf(a, "%.4f", s->eval_loss[s->neval - 1]).p);
+    if (isfinite(median))
+        tile(b, "step time", xl_html_seconds(w, median));
+    tile(b, "compiled", xl_strf(a, "%lld", (long long)s->compiled).p);
+    tile(b, "from caches", xl_strf(a, "%lld", (long long)(s->cached + s->loaded)).p);
+    tile(b, "executions", xl_strf(a, "%lld", (long long)s->executes).p);
+    tile(b, "in all", xl_html_seconds(w, s->total_s));
+    xl_buf_puts(b, "</div>\n");
+}
+
+static void about(xl_buf *b, const story *s)
+{
+    static const char *const keys[] = { "kind", "device", "plugin", "pattern", "parameters", "data", "started", "began", "ended", "status", "profile", "policy", "cache", "folder" };
+    xl_buf_puts(b, "<div class=\"wide\"><table>");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        xl_str v = text_of(s->run, keys[i]);
+        if (!v.n)
+            continue;
+        xl_buf_printf(b, "<tr><th>%s</th><td>", keys[i]);
+        put(b, v);
+        xl_buf_puts(b, "</td></tr>");
+    }
+    const xl_node *cmd = xl_node_get(s->run, "command");
+    if (cmd && cmd->n) {
+        xl_buf_puts(b, "<tr><th>command</th><td><code>");
+        for (size_t i = 0; i < cmd->n; i++) {
+            xl_buf_puts(b, i ? " " : "");
+            put(b, cmd->kid[i]->s);
+        }
+        xl_buf_puts(b, "</code></td></tr>");
+    }
+    xl_buf_puts(b, "<tr><th>recorded in</th><td><code>");
+    put(b, xl_str_of(s->dir));
+    xl_buf_puts(b, "</code></td></tr></table></div>\n");
+}
+
+static void curves(xl_arena *a, xl_buf *b, const story *s)
+{
+    xl_buf_puts(b, "<h2>Loss and step time</h2>\n");
+    if (!s->nstep) {
+        xl_buf_printf(b, "<p class=\"quiet\">This program was watched from outside: its loss stays its own. It executed %lld times%s.</p>\n", (long long)s->executes,
+                      s->metrics ? "; the times of each module are below" : "");
+        return;
+    }
+    double *ms = xl_new(a, double, s->nstep);
+    for (size_t i = 0; i < s->nstep; i++)
+        ms[i] = s->took[i] * 1e3;
+    xl_series loss[2] = { { s->step, s->loss, s->nstep, "training" }, { s->eval_step, s->eval_loss, s->neval, "validation" } };
+    xl_series took = { s->step, ms, s->nstep, "step" };
+    xl_chart_lines(b, "Loss", "step", "nats", loss, s->neval ? 2 : 1, false);
+    xl_chart_lines(b, "Time from one step to the next", "step", "ms", &took, 1, true);
+}
+
+static void times(xl_buf *b, const story *s)
+{
+    double host = s->total_s - s->compile_s - s->load_s - s->execute_s;
+    const xl_part part[] = { { "execute", s->execute_s }, { "compile", s->compile_s }, { "cache", s->load_s }, { "host and the rest", host > 0 ? host : 0 } };
+    xl_buf_puts(b, "<h2>Where the time went</h2>\n");
+    xl_chart_bar(b, s->metrics ? "Seconds in the calls to the device" : "Seconds of the run", part, 4);
+    if (!s->metrics)
+        return;
+    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>module</th><th class=\"n\">compiles</th><th class=\"n\">compile</th><th class=\"n\">executions</th>"
+                   "<th class=\"n\">execute</th></tr>");
+    char w[32];
+    const xl_module_metrics *m;
+    for (uint32_t i = 0; i < 40 && (m = xl_metrics_at(s->metrics, i)); i++) {
+        xl_buf_puts(b, "<tr><td><code>");
+        put(b, xl_str_of(xl_module_metrics_name(m)));
+        xl_buf_printf(b, "</code></td><td class=\"n\">%llu</td><td class=\"n\">%s</td>", (unsigned long long)xl_module_metrics_count(m, XL_M_CompileTime),
+                      xl_html_seconds(w, xl_module_metrics_seconds(m, XL_M_CompileTime)));
+        xl_buf_printf(b, "<td class=\"n\">%llu</td><td class=\"n\">%s</td></tr>", (unsigned long long)xl_module_metrics_count(m, XL_M_ExecuteTime),
+                      xl_html_seconds(w, xl_module_metrics_seconds(m, XL_M_ExecuteTime)));
+    }
+    xl_buf_puts(b, "</table></div>\n");
+}
+
+static void compiles(xl_buf *b, const story *s)
+{
+    char w[32];
+    size_t shown = 0, all = 0;
+    xl_buf_puts(b, "<h2>Compiles and their causes</h2>\n");
+    xl_buf_printf(b, "<p>%lld compiled, %lld from the cache, %lld from the frontend's own, %lld failed; <span class=\"%s\">%lld of a step after the warm-up "
+                     "window</span>.</p>\n", (long long)s->compiled, (long long)s->cached, (long long)s->loaded, (long long)s->failed, s->steady ? "bad" : "good",
+                  (long long)s->steady);
+    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th class=\"n\">at</th><th>module</th><th>result</th><th class=\"n\">took</th><th>cause</th><th>what</th></tr>");
+    for (size_t i = 0; i < s->nevent; i++) {
+        const xl_node *e = s->event[i], *detail = xl_node_get(e, "detail");
+        xl_str reason = text_of(e, "reason");
+        if (!xl_str_is(text_of(e, "event"), "compile"))
+            continue;
+        all++;
+        if (shown == 60)
+            continue;
+        shown++;
+        xl_buf_printf(b, "<tr><td class=\"n\">%s</td><td><code>", xl_html_seconds(w, num_of(e, "t", 0)));
+        put(b, text_of(e, "module"));
+        xl_buf_puts(b, "</code></td><td>");
+        put(b, text_of(e, "result"));
+        xl_buf_printf(b, "</td><td class=\"n\">%s</td><td>", xl_html_seconds(w, num_of(e, "seconds", 0)));
+        put(b, reason);
+        xl_buf_puts(b, "</td><td>");
+        for (size_t k = 0; detail && k < detail->n && k < 4; k++) {
+            xl_str text = text_of(detail->kid[k], "text"), where = text_of(detail->kid[k], "where");
+            xl_buf_puts(b, k ? "<br>" : "");
+            put(b, text.n ? text : text_of(detail->kid[k], "what"));
+            if (where.n && !memmem(text.p, text.n, where.p, where.n)) {
+                xl_buf_puts(b, " <code>");
+                put(b, where);
+                xl_buf_puts(b, "</code>");
+            }
+        }
+        put(b, text_of(e, "error"));
+        xl_buf_puts(b, "</td></tr>");
+    }
+    xl_buf_puts(b, "</table></div>\n");
+    if (all > shown)
+        xl_buf_printf(b, "<p class=\"quiet\">and %zu more: `xlane explain` lists all</p>\n", all - shown);
+    if (!all)
+        xl_buf_puts(b, "<p class=\"quiet\">Nothing was compiled in this run's own processes.</p>\n");
+}
+
+static void memory(xl_arena *a, xl_buf *b, const story *s)
+{
+    char w[32];
+    xl_buf_puts(b, "<h2>Memory of the physical devices</h2>\n");
+    if (!s->ndev) {
+        xl_buf_puts(b, "<p class=\"quiet\">No figures: the device gave none, or no step was watched.</p>\n");
+        return;
+    }
+    xl_series line[4];
+    size_t n = s->ndev < 4 ? s->ndev : 4;
+    for (size_t i = 0; i < n; i++)
+        line[i] = (xl_series){ s->dev[i].t, s->dev[i].use, s->dev[i].n, xl_strf(a, "rank %.*s device %.*s", XL_FMT(s->dev[i].rank), XL_FMT(s->dev[i].device)).p };
+    xl_chart_lines(b, "In use between steps", "seconds", "MiB", line, n, true);
+    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>rank</th><th>device</th><th class=\"n\">peak</th><th class=\"n\">at step</th><th class=\"n\">limit</th></tr>");
+    for (size_t i = 0; i < s->ndev; i++) {
+        xl_buf_printf(b, "<tr><td>%.*s</td><td>%.*s</td><td class=\"n\">%s</td>", XL_FMT(s->dev[i].rank), XL_FMT(s->dev[i].device), xl_html_bytes(w, (double)s->dev[i].peak));
+        xl_buf_printf(b, "<td class=\"n\">%lld</td><td class=\"n\">%s</td></tr>", (long long)s->dev[i].peak_step, s->dev[i].limit > 0 ? xl_html_bytes(w, (double)s->dev[i].limit) : "not said");
+    }
+    xl_buf_puts(b, "</table></div>\n");
+}
+
+static void cache(xl_buf *b, const story *s)
+{
+    int64_t asked = s->compiled + s->cached;
+    size_t n = 0, nreason = 0;
+    struct { xl_str word; int64_t n; } reason[16];
+    xl_buf_puts(b, "<h2>Executable cache</h2>\n");
+    xl_buf_printf(b, "<p>%lld of %lld programs came from the cache%s.</p>\n", (long long)s->cached, (long long)asked,
+                  !asked ? "" : s->cached == asked ? ": this was a warm start, compile flat and execute moving" : s->cached ? "" : ": this was a cold start, or there is no cache");
+    for (size_t i = 0; i < s->nevent; i++) {
+        xl_str why = text_of(s->event[i], "cache_reason");
+        if (!xl_str_is(text_of(s->event[i], "event"), "compile") || !why.n || xl_str_is(text_of(s->event[i], "result"), "cached"))
+            continue;
+        for (n = 0; n < nreason && !xl_str_eq(reason[n].word, why); n++)
+            ;
+        if (n == nreason && nreason < 16) {
+            reason[nreason].word = why;
+            reason[nreason++].n = 0;
+        }
+        if (n < 16)
+            reason[n].n++;
+    }
+    for (n = 0; n < nreason; n++) {
+        xl_buf_printf(b, "%s%lld missed because of: ", n ? "; " : "<p>", (long long)reason[n].n);
+        put(b, reason[n].word);
+    }
+    xl_buf_puts(b, nreason ? "</p>\n" : "");
+}
+
+static void ladder(xl_buf *b, const xl_node *l)
+{
+    xl_buf_puts(b, "<h2>Ladder</h2>\n");
+    if (!l) {
+        xl_buf_puts(b, "<p class=\"quiet\">No ladder beside this run: `xlane ladder` climbs one.</p>\n");
+        return;
+    }
+    bool ok = !text_of(l, "failing").n;
+    xl_buf_printf(b, "<p><span class=\"%s\">", ok ? "good" : "bad");
+    put(b, text_of(l, "verdict"));
+    xl_buf_puts(b, "</span> on ");
+    put(b, text_of(l, "device"));
+    if (!ok) {
+        xl_buf_puts(b, ": rung ");
+        put(b, text_of(l, "failing"));
+        xl_buf_puts(b, ", blamed on the ");
+        put(b, text_of(l, "layer"));
+        xl_buf_puts(b, " layer. ");
+        put(b, text_of(l, "why"));
+    }
+    xl_buf_puts(b, "</p><div class=\"wide\"><table><tr><th>rung</th><th>verdict</th><th class=\"n\">cold: compiled</th><th class=\"n\">executed</th>"
+                   "<th class=\"n\">restored: compiled</th><th class=\"n\">executed</th><th>adds</th></tr>");
+    const xl_node *r = xl_node_get(l, "rungs");
+    for (size_t i = 0; r && i < r->n; i++) {
+        const xl_node *k = r->kid[i], *phase[2] = { xl_node_get(k, "cold"), xl_node_get(k, "restored") };
+        xl_buf_puts(b, "<tr><td>");
+        put(b, text_of(k, "rung"));
+        xl_buf_printf(b, "</td><td class=\"%s\">", xl_str_is(text_of(k, "verdict"), "failed") ? "bad" : xl_str_is(text_of(k, "verdict"), "passed") ? "good" : "quiet");
+        put(b, text_of(k, "verdict"));
+        xl_buf_puts(b, "</td>");
+        for (int p = 0; p < 2; p++) {
+            xl_buf_puts(b, "<td class=\"n\">");
+            put(b, text_of(phase[p], "compiles"));
+            xl_buf_puts(b, "</td><td class=\"n\">");
+            put(b, text_of(phase[p], "executes"));
+            xl_buf_puts(b, "</td>");
+        }
+        xl_buf_puts(b, "<td>");
+        put(b, text_of(k, "about"));
+        xl_buf_puts(b, "</td></tr>");
+    }
+    xl_buf_puts(b, "</table></div>\n");
+}
+
+static void receipt(xl_buf *b, const story *s)
+{
+    xl_buf_puts(b, "<h2>Receipt</h2>\n");
+    if (s->receipt_trouble) {
+        xl_buf_puts(b, "<p class=\"bad\">");
+        put(b, xl_str_of(s->receipt_trouble));
+        xl_buf_puts(b, "</p>\n");
+    }
+    if (!s->receipt) {
+        if (!s->receipt_trouble)
+            xl_buf_puts(b, "<p class=\"quiet\">This run has none.</p>\n");
+        return;
+    }
+    const xl_node *facts = xl_node_get(s->receipt, "facts"), *rungs = xl_node_get(s->receipt, "rungs");
+    xl_buf_puts(b, "<p>");
+    put(b, text_of(s->receipt, "kind"));
+    xl_buf_puts(b, ": ");
+    put(b, text_of(s->receipt, "proof"));
+    xl_buf_puts(b, ", ");
+    put(b, text_of(s->receipt, "claim"));
+    if (text_of(rungs, "first_passing").n) {
+        xl_buf_puts(b, "; rungs: first passing ");
+        put(b, text_of(rungs, "first_passing"));
+        xl_buf_puts(b, ", next failing ");
+        put(b, text_of(rungs, "next_failing").n ? text_of(rungs, "next_failing") : XL_STR("none"));
+    }
+    xl_buf_puts(b, "</p><div class=\"wide\"><table><tr><th>fact</th><th>value</th><th>holds</th><th>check again</th></tr>");
+    for (size_t i = 0; facts && i < facts->n; i++) {
+        static const char *const col[] = { "fact", "value", "holds", "when" };
+        xl_buf_puts(b, "<tr>");
+        for (int k = 0; k < 4; k++) {
+            xl_buf_puts(b, k == 1 ? "<td><code>" : "<td>");
+            put(b, text_of(facts->kid[i], col[k]));
+            xl_buf_puts(b, k == 1 ? "</code></td>" : "</td>");
+        }
+        xl_buf_puts(b, "</tr>");
+    }
+    xl_buf_puts(b, "</table></div>\n");
+}
+
+static void row(xl_buf *b, const char *name, size_t n, const char *const *value)
+{
+    xl_buf_printf(b, "<tr><th>%s</th>", name);
+    bool same = true;
+    for (size_t i = 1; i < n; i++)
+        same = same && !strcmp(value[i], value[0]);
+    for (size_t i = 0; i < n; i++) {
+        xl_buf_puts(b, "<td class=\"n\">");
+        put(b, xl_str_of(value[i]));
+        xl_buf_puts(b, "</td>");
+    }
+    xl_buf_printf(b, "<td class=\"quiet\">%s</td></tr>", same ? "" : "moved");
+}
+
+static void versus(xl_arena *a, xl_buf *b, const story *s, size_t n)
+{
+    char w[32];
+    const char **v = xl_new(a, const char *, n);
+    xl_series *line = xl_new(a, xl_series, n);
+    size_t curves = n < 4 ? n : 4, has = 0;
+    xl_buf_puts(b, "<h2>Comparison</h2>\n");
+    for (size_t i = 0; i < curves; i++) {
+        line[i] = (xl_series){ s[i].step, s[i].loss, s[i].nstep, s[i].name };
+        has += s[i].nstep > 0;
+    }
+    if (has)
+        xl_chart_lines(b, "Loss of each", "step", "nats", line, curves, false);
+    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th></th>");
+    for (size_t i = 0; i < n; i++) {
+        xl_buf_puts(b, "<th class=\"n\">");
+        put(b, xl_str_of(s[i].name));
+        xl_buf_puts(b, "</th>");
+    }
+    xl_buf_puts(b, "<th></th></tr>");
+#define ROW(label, expr) do { for (size_t i = 0; i < n; i++) { const story *k = &s[i]; v[i] = xl_str_c(a, xl_str_of(expr)); } row(b, label, n, v); } while (0)
+    ROW("steps", xl_strf(a, "%zu", k->nstep).p);
+    ROW("last loss", k->nstep ? xl_strf(a, "%.5f", k->loss[k->nstep - 1]).p : "–");
+    ROW("validation", k->neval ? xl_strf(a, "%.5f", k->eval_loss[k->neval - 1]).p : "–");
+    ROW("step time (median)", isfinite(median_step(a, k)) ? xl_html_seconds(w, median_step(a, k)) : "–");
+    ROW("executions", xl_strf(a, "%lld", (long long)k->executes).p);
+    ROW("compiled", xl_strf(a, "%lld", (long long)k->compiled).p);
+    ROW("from the cache", xl_strf(a, "%lld", (long long)k->cached).p);
+    ROW("recompiles after warm-up", xl_strf(a, "%lld", (long long)k->steady).p);
+    ROW("seconds compiling", xl_html_seconds(w, k->compile_s));
+    ROW("in all", xl_html_seconds(w, k->total_s));
+    ROW("peak of a device", k->ndev ? xl_html_bytes(w, (double)k->dev[0].peak) : "–");
+    ROW("device", xl_strf(a, "%.*s", XL_FMT(text_of(k->run, "device"))).p);
+    ROW("profile", xl_strf(a, "%.*s", XL_FMT(text_of(k->run, "profile"))).p);
+#undef ROW
+    xl_buf_puts(b, "</table></div>\n<p class=\"quiet\">`xlane explain RUN RUN` says in words whether the graph, the inputs or the profile moved.</p>\n");
+}
+
+/* The ladder of a run: its own, or the newest in the same folder of runs. */
+static xl_node *ladder_near(xl_arena *a, const story *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i].ladder)
+            return s[i].ladder;
+    char *parent = xl_str_c(a, xl_path_dir(xl_str_of(s[0].dir)));
+    xl_str *names = NULL;
+    size_t count = 0;
+    xl_error_free(xl_dir_list(a, parent, &names, &count));
+    for (size_t i = count; i-- > 0;) {
+        char *dir = xl_path_join(a, parent, xl_str_c(a, names[i]));
+        if (xl_file_stat(xl_path_join(a, dir, "ladder.json"), NULL))
+            return json_file(a, dir, "ladder.json");
+    }
+    return NULL;
+}
+
+static xl_error *report(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_buf b = { 0 }, said = { 0 };
+    size_t n = (size_t)argc;
+    story *s = xl_new(a, story, n);
+    char iso[XL_TIME_ISO];
+    for (size_t i = 0; i < n; i++)
+        XL_DO(gather(a, argv[i], &s[i]));
+    const xl_node *climbed = ladder_near(a, s, n);
+    xl_buf_puts(&b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
+                    "<meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\"><title>xlane: ");
+    put(&b, xl_str_of(s[0].name));
+    xl_buf_printf(&b, "</title><style>%s</style></head><body>\n<header><h1>", style);
+    for (size_t i = 0; i < n; i++) {
+        xl_buf_puts(&b, i ? " and " : "");
+        put(&b, xl_str_of(s[i].name));
+    }
+    xl_buf_printf(&b, "</h1><p class=\"quiet\">drawn by xlane %s, %s</p></header>\n", XL_VERSION, xl_time_iso(xl_now_wall(), iso));
+    if (n > 1)
+        versus(a, &b, s, n);
+    for (size_t i = 0; i < n; i++) {
+        if (n > 1) {
+            xl_buf_puts(&b, "<h1>");
+            put(&b, xl_str_of(s[i].name));
+            xl_buf_puts(&b, "</h1>\n");
+        }
+        xl_buf_puts(&b, "<main>");
+        tiles(a, &b, &s[i]);
+        about(&b, &s[i]);
+        curves(a, &b, &s[i]);
+        times(&b, &s[i]);
+        compiles(&b, &s[i]);
+        memory(a, &b, &s[i]);
+        cache(&b, &s[i]);
+        receipt(&b, &s[i]);
+        xl_buf_puts(&b, "</main>\n");
+    }
+    ladder(&b, climbed);
+    xl_buf_puts(&b, "</body></html>\n");
+    if (b.failed) {
+        err = XL_ERR(EXHAUSTED, "no memory for the report");
+        goto out;
+    }
+    XL_TRY(xl_file_write_atomic(opt.out, xl_buf_view(&b)), "writing the report");
+    if (cli->json) {
+        xl_json j = { .out = &said };
+        xl_json_map(&j);
+        xl_json_put_text(&j, "report", opt.out);
+        xl_json_put_int(&j, "runs", argc);
+        xl_json_put_int(&j, "bytes", (int64_t)b.n);
+        xl_json_end(&j);
+    } else
+        xl_buf_printf(&said, "%s: %zu KiB, opens in any browser without a network", opt.out, (b.n + 1023) / 1024);
+    err = xl_cli_put(&said);
+out:
+    for (size_t i = 0; i < n; i++)
+        xl_metrics_free(s[i].metrics);
+    xl_buf_fini(&b);
+    return err;
+}
+
+const xl_verb xl_verb_report = {
+    .name = "report", .args = "RUN ... [--out=FILE]", .help = "draw one HTML file of a run, or of several side by side",
+    .more = "Loss and step time, where the time went, each compile with its cause, memory, cache, ladder and receipt. The file needs no network and\n"
+            "no script; it follows the reader's light or dark setting, and prints.",
+    .example = "xlane report last\nxlane report RUN1 RUN2 --out=two.html", .opts = opts, .min = 1, .max = 8, .run = report,
+};

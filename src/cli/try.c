@@ -1,0 +1,273 @@
+/* xlane try: does it work here? From the probe to the report, each step in a process of its own, and five lines on what was proved. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "cli/cli.h"
+#include "lane/probe.h"
+#include "lane/receipt.h"
+#include "lane/run.h"
+
+static struct { const char *plugin, *runs; int64_t steps; } opt = { .runs = "runs", .steps = 120 };
+static const xl_opt opts[] = {
+    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the device to try (the best that is here)" },
+    { "steps", XL_OPT_INT, &opt.steps, "NUMBER", "how long to train (120)" },
+    { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the folder with everything is made (runs)" },
+    { 0 },
+};
+
+/* Sentences of a small grammar: there is something to learn, and it needs no download. */
+static xl_error *write_text(const char *path)
+{
+    static const char *const who[] = { "the cat", "a dog", "the old man", "my sister", "the pilot", "a child", "the teacher", "the queen" };
+    static const char *const does[] = { "sees", "follows", "likes", "hears", "finds", "draws", "forgets", "carries" };
+    static const char *const what[] = { "the red house", "a small bird", "the river", "an apple", "the long road", "a blue lamp", "the music", "a letter" };
+    xl_buf b = { 0 };
+    uint64_t s = 7;
+    while (b.n < 200000) {
+        unsigned k[3];
+        for (int i = 0; i < 3; i++) {
+            s = s * 6364136223846793005u + 1442695040888963407u;
+            k[i] = (unsigned)(s >> 40) % 8;
+        }
+        xl_buf_printf(&b, "%s %s %s.\n", who[k[0]], does[k[1]], what[k[2]]);
+    }
+    xl_error *err = xl_file_write_quick(path, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return err;
+}
+
+/* Our own program with these arguments; standard output goes to a file, the progress to the user. */
+static pid_t start(const char *exe, char **argv, const char *out)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int fd = open(out, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        if (fd >= 0)
+            dup2(fd, 1);
+        execv(exe, argv);
+        _exit(127);
+    }
+    return pid;
+}
+
+static int finish(pid_t pid)
+{
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return 127;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+typedef struct { int64_t rows; double first, last; } losses;
+
+static losses read_losses(const char *dir)
+{
+    xl_arena a = { 0 };
+    losses l = { 0 };
+    xl_str text;
+    xl_error *err = xl_file_read_max(&a, xl_path_join(&a, dir, "metrics.csv"), 64 << 20, &text);
+    if (!err) {
+        xl_str_cut(&text, '\n');
+        while (text.n) {
+            xl_str line = xl_str_cut(&text, '\n');
+            double v;
+            xl_str_cut(&line, ',');
+            if (!xl_str_f64(xl_str_cut(&line, ','), &v))
+                continue;
+            l.first = l.rows ? l.first : v;
+            l.last = v;
+            l.rows++;
+        }
+    }
+    xl_error_free(err);
+    xl_arena_fini(&a);
+    return l;
+}
+
+/* The one run folder in `work`; NULL while there is none. */
+static char *run_in(xl_arena *a, const char *work)
+{
+    xl_str *names = NULL;
+    size_t n = 0;
+    xl_error_free(xl_dir_list(a, work, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        char *dir = xl_path_join(a, work, xl_str_c(a, names[i]));
+        if (xl_file_stat(xl_path_join(a, dir, "events.jsonl"), NULL))
+            return dir;
+    }
+    return NULL;
+}
+
+typedef struct { int64_t compiled, cached; int64_t stopped_at; } counts;
+
+/* Counted from the resume event on, or up to it. */
+static xl_error *count(xl_arena *a, const char *dir, bool after, counts *c)
+{
+    xl_node **e;
+    size_t n;
+    bool resumed = false;
+    xl_error *err = xl_run_events(a, dir, &e, &n);
+    *c = (counts){ 0 };
+    for (size_t i = 0; !err && i < n; i++) {
+        const xl_node *what = xl_node_get(e[i], "event"), *result = xl_node_get(e[i], "result"), *step = xl_node_get(e[i], "step");
+        if (!what)
+            continue;
+        if (xl_str_is(what->s, "resume")) {
+            resumed = true;
+            c->stopped_at = step ? step->i : 0;
+        }
+        if (xl_str_is(what->s, "compile") && result && resumed == after) {
+            c->compiled += xl_str_is(result->s, "compiled");
+            c->cached += xl_str_is(result->s, "cached");
+        }
+    }
+    return err;
+}
+
+static xl_error *try(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_probe probe;
+    xl_buf b = { 0 };
+    char exe[4096], *work = NULL, *dir = NULL;
+    double began = xl_now();
+    int64_t more = 0;
+    (void)argc;
+    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    exe[len > 0 ? len : 0] = 0;
+    if (opt.steps < 40)
+        return xl_cli_misuse(cli, "--steps needs at least 40: it is stopped and resumed half way");
+    fprintf(stderr, "xlane: 1 of 5, probe\n");
+    XL_DO(xl_probe_run(a, &(xl_probe_opts){ .plugin = opt.plugin }, &probe));
+    if (probe.class != XL_PROBE_HEALTHY) {
+        err = XL_ERR(UNAVAILABLE, "%s: %.*s; %.*s", xl_probe_word(probe.class), XL_FMT(probe.reason), XL_FMT(probe.next));
+        goto out;
+    }
+    XL_DO(xl_run_make(a, opt.runs, "try", &work));
+    char *whole = realpath(work, NULL);
+    work = whole ? xl_str_c(a, xl_str_of(whole)) : work;
+    free(whole);
+    char *text = xl_path_join(a, work, "text.txt"), *said = xl_path_join(a, work, "said.json");
+    XL_DO(write_text(text));
+    char *device = xl_str_c(a, xl_strf(a, "device=%.*s", XL_FMT(probe.plugin)));
+
+    fprintf(stderr, "xlane: 2 of 5, train a hybrid model (attention, state space, experts, recurrence)\n");
+    char *train[] = { "xlane", "train", "--json", xl_str_c(a, xl_strf(a, "data.train=%s", text)), "data.format=bytes", "model.pattern=AMER", "model.dim=64", "data.batch=4",
+                      "data.time=64", xl_str_c(a, xl_strf(a, "train.steps=%lld", (long long)opt.steps)), "train.log_every=10", "train.eval_every=0", "name=hybrid",
+                      xl_str_c(a, xl_strf(a, "runs=%s", work)), xl_str_c(a, xl_strf(a, "cache=%s/cache", work)), device, NULL };
+    pid_t pid = start(exe, train, said);
+    if (pid < 0) {
+        err = XL_ERR(UNAVAILABLE, "starting a process: %s", strerror(errno));
+        goto out;
+    }
+    for (bool told = false; !told;) {    /* half way it is asked to stop, as an operator or a scheduler would */
+        int status;
+        xl_sleep(0.05);
+        if (waitpid(pid, &status, WNOHANG) == pid) {
+            dir = run_in(a, work);
+            if (status == 0 && dir) {    /* a device this fast is done before it can be stopped: then it is resumed for more */
+                more = opt.steps / 2;
+                break;
+            }
+            err = XL_ERR(INTERNAL, "training ended early, with status %d; what it said is above", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+            goto out;
+        }
+        dir = dir ? dir : run_in(a, work);
+        if (dir && read_losses(dir).rows >= opt.steps / 2) {
+            kill(pid, SIGINT);
+            told = true;
+        }
+    }
+    int status = more ? 0 : finish(pid);
+    if (status) {
+        err = XL_ERR(INTERNAL, "training ended with status %d after it was asked to stop; what it said is above", status);
+        goto out;
+    }
+    counts cold, warm;
+    fprintf(stderr, "xlane: 3 of 5, resume it in a new process\n");
+    char *resume[] = { "xlane", "resume", "--json", dir, device, xl_str_c(a, xl_strf(a, "train.steps=%lld", (long long)(opt.steps + more))), NULL };
+    if ((status = finish(start(exe, resume, said)))) {
+        err = XL_ERR(INTERNAL, "resuming ended with status %d; what it said is above", status);
+        goto out;
+    }
+    XL_DO(count(a, dir, false, &cold));
+    XL_DO(count(a, dir, true, &warm));
+    losses l = read_losses(dir);
+    fprintf(stderr, "xlane: 4 of 5, evaluate\n");
+    char *eval[] = { "xlane", "eval", "--json", dir, device, NULL };
+    if ((status = finish(start(exe, eval, said)))) {
+        err = XL_ERR(INTERNAL, "evaluating ended with status %d; what it said is above", status);
+        goto out;
+    }
+    xl_str answer;
+    xl_node *e;
+    XL_DO(xl_file_read_max(a, said, 1 << 20, &answer));
+    XL_DO(xl_json_read(a, "eval", answer, &e));
+    double nll = 0;
+    int64_t tokens = 0;
+    XL_DO(xl_node_get_float(e, "nll", &nll));
+    XL_DO(xl_node_get_int(e, "tokens", 0, INT64_MAX, &tokens));
+    xl_error_free(xl_file_remove(said));
+    fprintf(stderr, "xlane: 5 of 5, receipt and report\n");
+    if (!xl_file_stat(xl_path_join(a, dir, "receipt.json"), NULL))
+        XL_DO(xl_receipt_write(a, &(xl_receipt_facts){ .kind = "train", .dir = dir, .argc = (int)(sizeof train / sizeof *train) - 1, .argv = train,
+                                                       .plugin = xl_str_c(a, probe.plugin), .cache = xl_path_join(a, work, "cache") }, NULL));
+    char *html = xl_path_join(a, dir, "report.html");
+    char *report[] = { "xlane", "report", dir, xl_str_c(a, xl_strf(a, "--out=%s", html)), NULL };
+    if ((status = finish(start(exe, report, "/dev/null")))) {
+        err = XL_ERR(INTERNAL, "drawing the report ended with status %d; what it said is above", status);
+        goto out;
+    }
+    bool learned = l.last < 0.8 * l.first, warm_start = warm.compiled == 0 && warm.cached > 0, whole_way = l.rows == opt.steps + more;
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_put_bool(&j, "proved", learned && warm_start && whole_way);
+        xl_json_put_str(&j, "plugin", probe.plugin);
+        xl_json_put_int(&j, "steps", l.rows);
+        xl_json_put_num(&j, "first_loss", l.first);
+        xl_json_put_num(&j, "last_loss", l.last);
+        xl_json_put_int(&j, "stopped_at", warm.stopped_at);
+        xl_json_put_int(&j, "cold_compiled", cold.compiled);
+        xl_json_put_int(&j, "resumed_compiled", warm.compiled);
+        xl_json_put_int(&j, "resumed_from_cache", warm.cached);
+        xl_json_put_num(&j, "nll", nll);
+        xl_json_put_text(&j, "run", dir);
+        xl_json_put_text(&j, "report", html);
+        xl_json_put_num(&j, "seconds", xl_now() - began);
+        xl_json_end(&j);
+    } else {
+        xl_buf_printf(&b, "1 probe    %.*s computes a known answer on %zu device%s\n", XL_FMT(probe.plugin), probe.ndevice, probe.ndevice == 1 ? "" : "s");
+        xl_buf_printf(&b, "2 train    %lld steps of a hybrid model, loss %.3f to %.3f%s; the cold process compiled %lld\n", (long long)l.rows, l.first, l.last,
+                      learned ? "" : " (NOT LEARNED)", (long long)cold.compiled);
+        xl_buf_printf(&b, "3 restart  stopped after step %lld, resumed in a new process: %lld compiled, %lld from the cache, %lld steps executed%s\n",
+                      (long long)warm.stopped_at, (long long)warm.compiled, (long long)warm.cached, (long long)(l.rows - warm.stopped_at),
+                      warm_start && whole_way ? "" : " (NOT A WARM RESTART)");
+        xl_buf_printf(&b, "4 eval     %.4f nats a token over %lld tokens that it never saw\n", nll, (long long)tokens);
+        xl_buf_printf(&b, "5 files    %s: report.html, receipt.json, checkpoints, metrics.csv, events.jsonl (%.0f s in all)\n", dir, xl_now() - began);
+    }
+    XL_DO(xl_cli_put(&b));
+    if (!learned || !warm_start || !whole_way)
+        xl_cli_exit(cli, XL_EXIT_FAILED);
+out:
+    (void)argv;
+    xl_buf_fini(&b);
+    return err;
+}
+
+const xl_verb xl_verb_try = {
+    .name = "try", .args = "[--plugin=PATH] [--steps=N]", .help = "does it work here? train, stop, resume, evaluate, report: two minutes",
+    .more = "Probes the device, trains a small hybrid model, stops it half way, resumes it in a new process that must find its executable in the\n"
+            "cache, evaluates it and draws the report. The last five lines say what was proved and where the files are.",
+    .example = "xlane try", .opts = opts, .min = 0, .max = 0, .run = try,
+};
