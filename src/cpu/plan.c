@@ -9,8 +9,8 @@
  * for the last time (or is read by this very op, in place); otherwise a copy follows at the end of the block. */
 #include <stdlib.h>
 
+#include "cpu/fuse.h"
 #include "cpu/place.h"
-#include "cpu/planner.h"
 
 static xl_kernel_fn *const kernels[XL_OP_COUNT] = {
 #define OP(name, text, nin, nout, nregion, types, grad, shard, kernel, ...) [XL_OP_##name] = xl_kernel_##kernel,
@@ -249,6 +249,40 @@ xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, cons
     return NULL;
 }
 
+xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, const xl_shape *shape,
+                             uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace, const size_t *temp,
+                             uint32_t ntemp, xl_step **step)
+{
+    xl_step *s = step_new(p, name, run, data, nin, nout + ntemp);
+    uint32_t *buf = (uint32_t *)s->buf;
+    xl_shape *shapes = (xl_shape *)s->shape;
+    xl_error *err;
+    if (nin)
+        memcpy(buf, in, nin * sizeof *buf);
+    for (uint32_t i = 0; i < nin; i++) {
+        shapes[i] = shape[i];
+        p->plan->bytes_accessed += (double)shape[i].bytes;
+    }
+    for (uint32_t i = 0; i < nout; i++) {
+        uint32_t k = nin + i;
+        if ((err = xl_shape_of(p, xl_value_type(p->f, out[i]), &shapes[k])))
+            return err;
+        buf[k] = place_result(p, out[i], shapes[k].bytes, in_place[i] ? inplace : 0, buf, nin, p->pos);
+        for (uint32_t j = nin; j < k; j++)
+            if (buf[j] == buf[k])
+                buf[k] = xl_plan_buf_new(p, XL_BUF_TEMP, shapes[k].bytes);
+        touch(p, buf[k], p->pos);
+        set_leaves(p, out[i], &buf[k], 1);
+        p->plan->bytes_accessed += (double)shapes[k].bytes;
+    }
+    for (uint32_t i = 0; i < ntemp; i++) {
+        shapes[nin + nout + i] = (xl_shape){ .dtype = XL_U8, .count = (int64_t)temp[i], .elem = 1, .bytes = temp[i] };
+        buf[nin + nout + i] = xl_plan_buf_new(p, XL_BUF_TEMP, temp[i]);
+    }
+    *step = s;
+    return NULL;
+}
+
 xl_error *xl_plan_step(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *data, uint32_t inplace)
 {
     return xl_plan_step_sub(p, op, run, data, inplace, NULL);
@@ -262,7 +296,14 @@ static xl_error *plan_ops(xl_planner *p, const xl_region *r)
         p->pos = p->begin[op->mark];
         if (op->code == XL_OP_RETURN)
             break;
-        xl_error *err = kernels[op->code](p, op);
+        xl_group *g = op->nout ? xl_group_of(p, op->out[0]) : NULL;
+        xl_error *err = NULL;
+        if (g && !g->planned) {
+            g->planned = true;
+            err = xl_tile_plan(p, g);
+        } else if (!g && (p->lanes > 1 || !xl_op_virtual(p, op))) {
+            err = kernels[op->code](p, op);
+        }
         if (err)
             return err;
         p->pos = p->end[op->mark];
@@ -429,6 +470,13 @@ static xl_error *number_ops(xl_planner *p, const xl_region *r, uint32_t *nop, in
     for (uint32_t i = 0; i < r->nop; i++) {
         xl_op *op = r->op[i];
         op->mark = (*nop)++;
+        xl_group *g = op->nout ? xl_group_of(p, op->out[0]) : NULL;
+        if (g) {                                           /* its members stand at one position */
+            if (g->op[0] == op)
+                (*pos)++;
+            p->begin[op->mark] = p->end[op->mark] = *pos - 1;
+            continue;
+        }
         p->begin[op->mark] = (*pos)++;
         for (uint32_t k = 0; k < op->nregion; k++) {
             xl_error *err = number_ops(p, op->region[k], nop, pos, depth + 1);
@@ -449,22 +497,33 @@ static uint32_t count_ops(const xl_region *r)
     return n;
 }
 
+static void uses(xl_planner *p, const xl_region *r, const xl_op *op, xl_value value)
+{
+    const xl_val *v = &p->f->val[value.id];
+    const xl_region *home = v->def ? v->def->parent : v->region;
+    int64_t pos = p->begin[op->mark];                      /* loops and branches have read their operands when they begin */
+    if (op->nregion && op->code != XL_OP_WHILE && op->code != XL_OP_IF && op->code != XL_OP_CASE)
+        pos = p->end[op->mark];
+    for (const xl_region *at = r; at != home && at->owner; at = at->owner->parent)
+        pos = p->end[at->owner->mark];
+    if (p->last[value.id] < pos)
+        p->last[value.id] = pos;
+}
+
 static void find_uses(xl_planner *p, const xl_region *r)
 {
     for (uint32_t i = 0; i < r->nop; i++) {
         const xl_op *op = r->op[i];
+        bool member = op->nout && xl_group_of(p, op->out[0]);
         for (uint32_t k = 0; k < op->nin; k++) {
-            const xl_val *v = &p->f->val[op->in[k].id];
-            const xl_region *home = v->def ? v->def->parent : v->region;
-            int64_t pos = p->begin[op->mark];              /* loops and branches have read their operands when they begin */
-            if (op->nregion && op->code != XL_OP_WHILE && op->code != XL_OP_IF && op->code != XL_OP_CASE)
-                pos = p->end[op->mark];
-            for (const xl_region *at = r; at != home && at->owner; at = at->owner->parent)
-                pos = p->end[at->owner->mark];
-            if (p->last[op->in[k].id] < pos)
-                p->last[op->in[k].id] = pos;
+            uses(p, r, op, op->in[k]);
+            if (p->fuse && p->f->val[op->in[k].id].type->kind == XL_TY_TENSOR) { /* perhaps read through views */
+                xl_view view;
+                xl_view_of(p->f, op->in[k], &view);
+                uses(p, r, op, view.base);
+            }
         }
-        for (uint32_t k = 0; k < op->nregion; k++)
+        for (uint32_t k = 0; k < op->nregion && !member; k++)
             find_uses(p, op->region[k]);
     }
 }
@@ -605,6 +664,8 @@ xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
         p->hint[i] = XL_NO_BUF;
         p->last[i] = -1;
     }
+    p->lanes = 1;
+    XL_DO(xl_fuse(p, p->f->body));
     XL_DO(number_ops(p, p->f->body, &n, &pos, 0));
     find_uses(p, p->f->body);
     XL_DO(plan_main(p));

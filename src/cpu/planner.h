@@ -24,7 +24,13 @@ typedef struct xl_planner {
     int64_t pos;                                           /* of the op at work */
     uint32_t lanes;                                        /* 1, or the width of the vector block at work */
     uint32_t depth;
+    bool fuse;
+    struct xl_group **group;                               /* per value: the group its op is in, or NULL (fuse.h) */
+    bool *need;                                            /* per value: somebody reads it in memory */
+    uint8_t *member;                                       /* per value: its class in its group */
+    struct xl_group **reader;                              /* per value, while grouping: the last group that reads it */
 } xl_planner;
+typedef struct xl_group xl_group;
 
 #define XL_NO_BUF UINT32_MAX
 
@@ -37,6 +43,12 @@ xl_error *xl_shape_of(xl_planner *p, const xl_type *t, xl_shape *out) XL_MUST_US
 xl_error *xl_plan_step(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *data, uint32_t inplace) XL_MUST_USE;
 xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *data, uint32_t inplace,
                            xl_block *const *sub) XL_MUST_USE;
+/* A step for several ops at once, or for one that reads other buffers than its operands': in[] are buffers, out[] the values it
+ * makes. Results for which in_place says true may lie in operands that `inplace` names. temp[]: sizes of memory that the step needs
+ * while it runs; they follow the results in buf. */
+xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, const xl_shape *shape,
+                             uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace, const size_t *temp,
+                             uint32_t ntemp, xl_step **step) XL_MUST_USE;
 /* A step that belongs to no op of its own. */
 void xl_plan_add(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, uint32_t nin,
                  const uint32_t *out, uint32_t nout, const xl_shape *shape);

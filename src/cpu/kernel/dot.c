@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "cpu/ew.h"
+#include "cpu/fuse.h"
 #include "cpu/gemm.h"
-#include "cpu/planner.h"
 #include "cpu/strided.h"
 
 typedef struct { int64_t n[XL_RANK_MAX], a[XL_RANK_MAX], b[XL_RANK_MAX]; uint32_t rank; int64_t count; } axes; /* strides in elements */
@@ -13,7 +13,8 @@ typedef struct {
     xl_dtype in, out;
     bool gemm;
     xl_gemm g;
-    int64_t ma, mb_;                                       /* joined strides, when one dimension does */
+    int64_t off_a, off_b;                                  /* in bytes */
+    size_t bytes_a, bytes_b;
     bool copy_a, copy_b;                                   /* operands that must be brought in order first */
     xl_strided va, vb;
     xl_ew load, loadb, store;                              /* to and from the wide type */
@@ -57,14 +58,14 @@ static xl_error *run_gemm(const xl_step *s, xl_frame *f)
     xl_gemm g = d->g;
     void *a = NULL, *b = NULL;
     xl_error *err = NULL;
-    g.a = xl_in(s, f, 0);
-    g.b = xl_in(s, f, 1);
+    g.a = (const char *)xl_in(s, f, 0) + d->off_a;
+    g.b = (const char *)xl_in(s, f, 1) + d->off_b;
     g.c = xl_out(s, f, 0);
-    if (d->copy_a && !(g.a = a = ordered(&d->va, g.a, s->shape[0].bytes, f->pool))) {
+    if (d->copy_a && !(g.a = a = ordered(&d->va, g.a, d->bytes_a, f->pool))) {
         err = XL_ERR(EXHAUSTED, "no memory to bring the operand in order");
         goto out;
     }
-    if (d->copy_b && !(g.b = b = ordered(&d->vb, g.b, s->shape[1].bytes, f->pool))) {
+    if (d->copy_b && !(g.b = b = ordered(&d->vb, g.b, d->bytes_b, f->pool))) {
         err = XL_ERR(EXHAUSTED, "no memory to bring the operand in order");
         goto out;
     }
@@ -90,9 +91,9 @@ static int64_t offset(const axes *x, const int64_t *stride, int64_t i)
     for (int64_t g = 0; g < d->batch.count; g++) {                                                    \
         int64_t ga = offset(&d->batch, d->batch.a, g), gb = offset(&d->batch, d->batch.b, g);         \
         for (int64_t i = 0; i < d->m.count; i++) {                                                    \
-            const T *pa = (const T *)a + ga + offset(&d->m, d->m.a, i);                               \
+            const T *pa = (const T *)(const void *)a + ga + offset(&d->m, d->m.a, i);                               \
             for (int64_t j = 0; j < d->n.count; j++) {                                                \
-                const T *pb = (const T *)b + gb + offset(&d->n, d->n.b, j);                           \
+                const T *pb = (const T *)(const void *)b + gb + offset(&d->n, d->n.b, j);                           \
                 ACC sum = 0;                                                                          \
                 for (int64_t k = 0; k < d->k.count; k++)                                              \
                     mul_add;                                                                          \
@@ -124,9 +125,9 @@ static xl_error *run_plain(const xl_step *s, xl_frame *f)
     const xl_shape *x = xl_in_shape(s, 0), *y = xl_in_shape(s, 1), *z = xl_out_shape(s, 0);
     size_t w = xl_dtype_bytes(d->wide);
     xl_error *err = NULL;
-    void *a = malloc((size_t)x->count * w + 1), *b = malloc((size_t)y->count * w + 1), *c = malloc((size_t)z->count * w + 1);
+    void *wa = malloc((size_t)x->count * w + 1), *wb = malloc((size_t)y->count * w + 1), *c = malloc((size_t)z->count * w + 1);
     int64_t *ka = malloc((size_t)d->k.count * 2 * sizeof *ka + 1), *kb = ka + d->k.count;
-    if (!a || !b || !c || !ka) {
+    if (!wa || !wb || !c || !ka) {
         err = XL_ERR(EXHAUSTED, "no memory for the product");
         goto out;
     }
@@ -135,9 +136,10 @@ static xl_error *run_plain(const xl_step *s, xl_frame *f)
         kb[k] = offset(&d->k, d->k.b, k);
     }
     const void *in[1] = { xl_in(s, f, 0) };
-    d->load.fn(a, in, (size_t)x->count, d->load.ctx);
+    d->load.fn(wa, in, (size_t)x->count, d->load.ctx);
     in[0] = xl_in(s, f, 1);
-    d->loadb.fn(b, in, (size_t)y->count, d->loadb.ctx);
+    d->loadb.fn(wb, in, (size_t)y->count, d->loadb.ctx);
+    const char *a = (const char *)wa + d->off_a / (int64_t)x->elem * (int64_t)w, *b = (const char *)wb + d->off_b / (int64_t)y->elem * (int64_t)w;
     switch (d->wide) {
     case XL_F32: LOOP(float, float, sum += pa[ka[k]] * pb[kb[k]]) break;
     case XL_F64: LOOP(double, double, sum += pa[ka[k]] * pb[kb[k]]) break;
@@ -148,8 +150,8 @@ static xl_error *run_plain(const xl_step *s, xl_frame *f)
     in[0] = c;
     d->store.fn(xl_out(s, f, 0), in, (size_t)z->count, d->store.ctx);
 out:
-    free(a);
-    free(b);
+    free(wa);
+    free(wb);
     free(c);
     free(ka);
     return err;
@@ -170,6 +172,18 @@ static void add_axis(axes *x, int64_t n, int64_t a, int64_t b)
     x->count *= n;
 }
 
+static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot *d, const xl_view *a, const xl_view *b)
+{
+    uint32_t in[2] = { p->leaf[a->base.id].buf[0], p->leaf[b->base.id].buf[0] };
+    xl_shape shape[2];
+    bool in_place = false;
+    xl_step *s;
+    xl_error *err = xl_shape_of(p, xl_value_type(p->f, a->base), &shape[0]);
+    if (!err)
+        err = xl_shape_of(p, xl_value_type(p->f, b->base), &shape[1]);
+    return err ? err : xl_plan_step_group(p, xl_op_text(op), run, d, in, shape, 2, op->out, &in_place, 1, 0, NULL, 0, &s);
+}
+
 static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb, xl_dims lc, xl_dims rc)
 {
     xl_shape l, r, o;
@@ -183,8 +197,13 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
         return err;
     dot *d = xl_new(p->a, dot, 1);
     d->batch.count = d->m.count = d->n.count = d->k.count = 1;
-    xl_row_major(ls, l.rank, l.dims, 1);
-    xl_row_major(rs, r.rank, r.dims, 1);
+    xl_view va, vb;
+    xl_dot_view(p, op, 0, &va);
+    xl_dot_view(p, op, 1, &vb);
+    memcpy(ls, va.stride, l.rank * sizeof *ls);
+    memcpy(rs, vb.stride, r.rank * sizeof *rs);
+    d->off_a = va.offset * (int64_t)l.elem, d->off_b = vb.offset * (int64_t)r.elem;
+    d->bytes_a = l.bytes, d->bytes_b = r.bytes;
     for (size_t i = 0; i < lb.n; i++)
         add_axis(&d->batch, l.dims[lb.p[i]], ls[lb.p[i]], rs[xl_dims_at(rb, i, 0)]);
     for (size_t i = 0; i < lc.n; i++)
@@ -277,7 +296,7 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
             g->c_batch[i] = run * d->m.count * d->n.count;
             run *= bt.n[i];
         }
-        return xl_plan_step(p, op, run_gemm, d, 0);
+        return add(p, op, run_gemm, d, &va, &vb);
     }
     xl_dclass cls = xl_dtype_class(l.dtype);
     bool pairs = cls == XL_CLASS_COMPLEX || xl_dtype_class(r.dtype) == XL_CLASS_COMPLEX;
@@ -285,7 +304,7 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
     d->load = xl_ew_convert(p->a, l.dtype, d->wide);
     d->loadb = xl_ew_convert(p->a, r.dtype, d->wide);
     d->store = xl_ew_convert(p->a, d->wide, o.dtype);
-    return xl_plan_step(p, op, run_plain, d, 0);
+    return add(p, op, run_plain, d, &va, &vb);
 }
 
 xl_error *xl_kernel_dot_general(xl_planner *p, const xl_op *op)

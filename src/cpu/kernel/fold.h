@@ -7,6 +7,10 @@
 #include "cpu/ew.h"
 #include "cpu/planner.h"
 
+/* *acc = *acc op x[0] op ... x[n - 1], in sixteen partial results. NULL if there is no such loop. */
+typedef void xl_line_fn(void *acc, const void *x, size_t n);
+xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code);
+
 typedef struct {
     uint32_t n;                                            /* values per element: operands of a variadic reduction */
     xl_ew ew;                                              /* of the one op, when n is 1; else NULL */

@@ -36,7 +36,7 @@ FOLD(and, 0, x & y)
 FOLD(or, 0, x | y)
 FOLD(xor, 0, x ^ y)
 #endif
-static line_fn *NAME(find)(xl_opcode code)
+static xl_line_fn *NAME(find)(xl_opcode code)
 {
     switch (code) {
     case XL_OP_ADD: return NAME(add);

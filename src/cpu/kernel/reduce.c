@@ -8,8 +8,6 @@
 #include "cpu/kernel/fold.h"
 #include "cpu/strided.h"
 
-typedef void line_fn(void *acc, const void *x, size_t n);
-
 static inline float fmax1(float x, float y) { return x != x ? x : x > y || (x == y && !signbit(x)) ? x : y; }
 static inline float fmin1(float x, float y) { return x != x ? x : x < y || (x == y && signbit(x)) ? x : y; }
 static inline double dmax1(double x, double y) { return x != x ? x : x > y || (x == y && !signbit(x)) ? x : y; }
@@ -57,7 +55,7 @@ static inline double dmin1(double x, double y) { return x != x ? x : x < y || (x
 #define NAME(f) f##_u64
 #include "cpu/kernel/fold_line.inl"
 
-static line_fn *find_line(xl_dtype d, xl_opcode code)
+xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code)
 {
     switch (d) {
     case XL_F32: return find_f32(code);
@@ -81,7 +79,7 @@ typedef struct {
     uint32_t n, rank;                                      /* joined dimensions */
     int64_t dim[XL_RANK_MAX], from[XL_RANK_MAX], to[XL_RANK_MAX]; /* strides in elements; to is 0 where reduced */
     bool kept[XL_RANK_MAX];
-    line_fn *line;                                         /* NULL: the generic way */
+    xl_line_fn *line;                                         /* NULL: the generic way */
     xl_ew ew;                                              /* over the type of the sums */
     xl_dtype dtype, sum;                                   /* narrow floats are summed in f32 */
     size_t elem, sum_elem;
@@ -348,7 +346,7 @@ xl_error *xl_kernel_reduce(xl_planner *p, const xl_op *op)
     d->sum = d->widen ? XL_F32 : in.dtype;
     d->sum_elem = xl_dtype_bytes(d->sum);
     p->plan->flops += (double)in.count;
-    if (d->fold.ew.fn && n == 1 && (d->line = find_line(d->sum, d->fold.single))) {
+    if (d->fold.ew.fn && n == 1 && (d->line = xl_fold_line(d->sum, d->fold.single))) {
         d->ew = xl_ew_of(p->a, d->fold.single, d->sum, d->sum);
         return xl_plan_step(p, op, run_single, d, 0);
     }
