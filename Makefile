@@ -27,10 +27,11 @@ LDFLAGS ?=
 XLDFLAGS = $(LDFLAGS) -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN' $(if $(SAN),,-Wl,-z,defs)
 # Kernels want the vectoriser; what each needs beyond $(OPT) is said here.
 CFLAGS_dtype = -O3
-CFLAGS_ew = -O3
-CFLAGS_ew_float = -O3
+# Nobody looks at the floating-point flags; without that promise comparisons are not vectorised.
+CFLAGS_ew = -O3 -fno-trapping-math
+CFLAGS_ew_float = -O3 -fno-trapping-math
 CFLAGS_ew_int = -O3
-CFLAGS_reduce = -O3
+CFLAGS_reduce = -O3 -fno-trapping-math
 CFLAGS_strided = -O3
 CFLAGS_tile = -O3
 # Products in a micro-kernel or a polynomial are fused with the sum they go into, by design; nowhere else.

@@ -112,8 +112,10 @@ static xl_ew through_f32(xl_arena *a, xl_ew inner, const xl_dtype *in, uint32_t 
         const uint8_t *c = x[0];                                                                      \
         const uint##bits##_t *a = x[1], *b = x[2];                                                    \
         XL_IVDEP                                                                                      \
-        for (size_t i = 0; i < n; i++)                                                                \
-            y[i] = c[i] ? a[i] : b[i];                                                                \
+        for (size_t i = 0; i < n; i++) {                                                              \
+            uint##bits##_t u = a[i], v = b[i], m = (uint##bits##_t)-(uint##bits##_t)(c[i] != 0);      \
+            y[i] = (uint##bits##_t)(v ^ ((u ^ v) & m));                                               \
+        }                                                                                             \
     }
 SELECT(8)
 SELECT(16)

@@ -8,10 +8,22 @@
 #include "cpu/kernel/fold.h"
 #include "cpu/strided.h"
 
-static inline float fmax1(float x, float y) { return x != x ? x : x > y || (x == y && !signbit(x)) ? x : y; }
-static inline float fmin1(float x, float y) { return x != x ? x : x < y || (x == y && signbit(x)) ? x : y; }
-static inline double dmax1(double x, double y) { return x != x ? x : x > y || (x == y && !signbit(x)) ? x : y; }
-static inline double dmin1(double x, double y) { return x != x ? x : x < y || (x == y && signbit(x)) ? x : y; }
+/* NaN if either is; of two zeros the larger (smaller) is the one with the right sign. Selects only, so that loops become vectors. */
+#define EXTREMES(T, max, min)                                                                             \
+    static inline T max(T x, T y)                                                                         \
+    {                                                                                                     \
+        T r = x > y ? x : y;                                                                              \
+        r = x == y ? x + y == 0 ? x + y : x : r;                                                          \
+        return x != x ? x : r;                                                                            \
+    }                                                                                                     \
+    static inline T min(T x, T y)                                                                         \
+    {                                                                                                     \
+        T r = x < y ? x : y;                                                                              \
+        r = x == y ? x + y == 0 ? -(-x - y) : x : r;                                                      \
+        return x != x ? x : r;                                                                            \
+    }
+EXTREMES(float, fmax1, fmin1)
+EXTREMES(double, dmax1, dmin1)
 
 #define MAX fmax1
 #define MIN fmin1
