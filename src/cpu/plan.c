@@ -11,6 +11,7 @@
 
 #include "cpu/fuse.h"
 #include "cpu/place.h"
+#include "cpu/profile.h"
 
 static xl_kernel_fn *const kernels[XL_OP_COUNT] = {
 #define OP(name, text, nin, nout, nregion, types, grad, shard, kernel, ...) [XL_OP_##name] = xl_kernel_##kernel,
@@ -694,8 +695,9 @@ void xl_plan_free(xl_plan *p)
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 xl_error *xl_block_run(const xl_block *b, xl_frame *f)
 {
+    bool timed = xl_profile_on();
     for (uint32_t i = 0; i < b->nstep; i++) {
-        xl_error *err = b->step[i].run(&b->step[i], f);
+        xl_error *err = timed ? xl_profile_run(&b->step[i], f) : b->step[i].run(&b->step[i], f);
         if (err)
             return xl_error_wrap(err, "%s", b->step[i].name);
     }

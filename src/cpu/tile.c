@@ -823,7 +823,8 @@ xl_error *xl_tile_plan(xl_planner *p, xl_group *g)
     for (uint32_t i = 0; i < m->npart; i++)
         temp[i] = m->part[i].elem * (m->part[i].all ? pr->nchunk : (size_t)pr->cols * (pr->by_cols ? 1 : pr->nchunk));
     xl_step *s;
-    XL_DO(xl_plan_step_group(p, "fused", run_tile, pr, m->in, m->shape, m->nin, out, in_place, nout, m->inplace, temp, m->npart, &s));
+    xl_str name = xl_strf(p->a, "fused %ux%lldx%lld%s%s", g->nop, (long long)pr->rows, (long long)pr->cols, g->row_reduce ? " rows" : "", m->npart ? " parts" : "");
+    XL_DO(xl_plan_step_group(p, name.p, run_tile, pr, m->in, m->shape, m->nin, out, in_place, nout, m->inplace, temp, m->npart, &s));
     for (uint32_t i = 0; i < m->npart; i++) {
         uint32_t at = m->part[i].out;
         m->part[i].temp = m->nin + nout + i;

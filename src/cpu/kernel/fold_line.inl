@@ -29,8 +29,49 @@
     }
 FOLD(add, 0, x + y)
 FOLD(mul, 1, x *y)
+#ifdef INTEGER
 FOLD(max, 0, MAX(x, y))
 FOLD(min, 0, MIN(x, y))
+#else
+FOLD(exact_max, 0, MAX(x, y))
+FOLD(exact_min, 0, MIN(x, y))
+/* Neither NaN nor a zero at the end: then the order of numbers is all there is to know. Otherwise once more, exactly. */
+#define EXTREME(name, less)                                                           \
+    static void NAME(name)(void *acc_, const void *x_, size_t n)                      \
+    {                                                                                 \
+        T *acc = acc_, all = *acc;                                                    \
+        const T *p = x_;                                                              \
+        V part[4];                                                                    \
+        W bad[4] = { { 0 } };                                                         \
+        int any = all != all;                                                         \
+        size_t i = 0, lanes = sizeof(V) / sizeof(T);                                  \
+        for (int k = 0; k < 4; k++)                                                   \
+            part[k] = (V){ 0 } + all;                                                 \
+        for (; i + 4 * lanes <= n; i += 4 * lanes)                                    \
+            for (int k = 0; k < 4; k++) {                                             \
+                V y = *(const V *)(const void *)(p + i + (size_t)k * lanes);          \
+                W m = part[k] less y;                                                 \
+                bad[k] |= y != y;                                                     \
+                part[k] = (V)((m & (W)y) | (~m & (W)part[k]));                        \
+            }                                                                         \
+        for (; i < n; i++) {                                                          \
+            any |= p[i] != p[i];                                                      \
+            all = all less p[i] ? p[i] : all;                                         \
+        }                                                                             \
+        for (int k = 0; k < 4; k++)                                                   \
+            for (size_t j = 0; j < lanes; j++) {                                      \
+                any |= bad[k][j] != 0;                                                \
+                all = all less part[k][j] ? part[k][j] : all;                         \
+            }                                                                         \
+        if (any || all == 0)                                                          \
+            NAME(exact_##name)(acc, p, n);                                            \
+        else                                                                          \
+            *acc = all;                                                               \
+    }
+EXTREME(max, <)
+EXTREME(min, >)
+#undef EXTREME
+#endif
 #ifdef INTEGER
 FOLD(and, 0, x & y)
 FOLD(or, 0, x | y)

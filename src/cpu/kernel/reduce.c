@@ -25,6 +25,12 @@
 EXTREMES(float, fmax1, fmin1)
 EXTREMES(double, dmax1, dmin1)
 
+typedef float vf __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t vi __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double vd __attribute__((vector_size(16), aligned(8), may_alias));
+typedef int64_t vl __attribute__((vector_size(16), aligned(8), may_alias));
+#define V vf
+#define W vi
 #define MAX fmax1
 #define MIN fmin1
 #define T float
@@ -32,6 +38,10 @@ EXTREMES(double, dmax1, dmin1)
 #include "cpu/kernel/fold_line.inl"
 #undef MAX
 #undef MIN
+#undef V
+#undef W
+#define V vd
+#define W vl
 #define MAX dmax1
 #define MIN dmin1
 #define T double

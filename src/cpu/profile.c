@@ -1,0 +1,73 @@
+#include "cpu/profile.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { KINDS = 512, NAME = 64 };
+static struct { char name[NAME]; unsigned long long n; double s, own; } kinds[KINDS];
+static uint32_t nkind;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_int state;                                   /* 0: not asked yet, 1: off, 2: on */
+
+static int by_time(const void *a, const void *b)
+{
+    double x = kinds[*(const uint32_t *)a].own, y = kinds[*(const uint32_t *)b].own;
+    return (x < y) - (x > y);
+}
+
+static void print(void)
+{
+    uint32_t order[KINDS];
+    for (uint32_t i = 0; i < nkind; i++)
+        order[i] = i;
+    qsort(order, nkind, sizeof *order, by_time);
+    for (uint32_t i = 0; i < nkind; i++)
+        fprintf(stderr, "%10.3f ms, %10.3f of the caller's CPU, %8llu x  %s\n", kinds[order[i]].s * 1e3, kinds[order[i]].own * 1e3, kinds[order[i]].n,
+                kinds[order[i]].name);
+}
+
+bool xl_profile_on(void)
+{
+    int s = atomic_load_explicit(&state, memory_order_relaxed);
+    if (s)
+        return s == 2;
+    const char *e = getenv("XLANE_CPU_PROFILE");
+    bool on = e && *e && *e != '0';
+    int none = 0;
+    if (atomic_compare_exchange_strong(&state, &none, on ? 2 : 1) && on)
+        atexit(print);
+    return on;
+}
+
+static double seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+xl_error *xl_profile_run(const xl_step *s, xl_frame *f)
+{
+    double t = seconds(CLOCK_MONOTONIC), own = seconds(CLOCK_THREAD_CPUTIME_ID);
+    xl_error *err = s->run(s, f);
+    own = seconds(CLOCK_THREAD_CPUTIME_ID) - own;
+    t = seconds(CLOCK_MONOTONIC) - t;
+    pthread_mutex_lock(&lock);
+    uint32_t k = 0;
+    while (k < nkind && strncmp(kinds[k].name, s->name, NAME - 1))
+        k++;
+    if (k == nkind && nkind < KINDS) {
+        snprintf(kinds[nkind].name, NAME, "%s", s->name);
+        nkind++;
+    }
+    if (k < nkind) {
+        kinds[k].n++;
+        kinds[k].s += t;
+        kinds[k].own += own;
+    }
+    pthread_mutex_unlock(&lock);
+    return err;
+}
