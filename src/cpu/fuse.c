@@ -525,6 +525,48 @@ static void needs(xl_planner *p, const xl_region *r)
     }
 }
 
+/* ---- a product whose only use is turned over -------------------------------------------------------------------- */
+static void count_uses(const xl_region *r, uint32_t *n)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        for (uint32_t k = 0; k < r->op[i]->nin; k++)
+            n[r->op[i]->in[k].id]++;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            count_uses(r->op[i]->region[k], n);
+    }
+}
+
+/* transpose(a b) with rows and columns exchanged is the product of b and a: made in that order at once. */
+static void turn_products(xl_planner *p, xl_region *r, const uint32_t *n)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        xl_op *t = r->op[i];
+        for (uint32_t k = 0; k < t->nregion; k++)
+            turn_products(p, t->region[k], n);
+        xl_op *d = t->code == XL_OP_TRANSPOSE ? p->f->val[t->in[0].id].def : NULL;
+        if (!d || d->code != XL_OP_DOT_GENERAL || d->parent != r || n[d->out[0].id] != 1 || XL_ATTR(d, DOT_GENERAL, accumulation_type))
+            continue;
+        xl_dims perm = xl_op_dims(t, XL_SLOT(TRANSPOSE, permutation)), batch = xl_op_dims(d, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)),
+                con = xl_op_dims(d, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions));
+        int64_t b = (int64_t)batch.n, m = (int64_t)xl_in_type(p->f, d, 0)->rank - b - (int64_t)con.n, all = (int64_t)perm.n;
+        bool turned = m >= 0 && m <= all - b;
+        for (int64_t k = 0; k < all && turned; k++)        /* [batch, m, n] -> [batch, n, m] */
+            turned = perm.p[k] == (k < b ? k : k < all - m ? k + m : k - (all - b - m));
+        if (!turned)
+            continue;
+        const xl_attr **a = d->attr, *x = a[XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)], *y = a[XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)];
+        a[XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)] = a[XL_SLOT(DOT_GENERAL, rhs_batching_dimensions)];
+        a[XL_SLOT(DOT_GENERAL, rhs_batching_dimensions)] = x;
+        a[XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)] = a[XL_SLOT(DOT_GENERAL, rhs_contracting_dimensions)];
+        a[XL_SLOT(DOT_GENERAL, rhs_contracting_dimensions)] = y;
+        xl_value v = d->in[0];
+        d->in[0] = d->in[1];
+        d->in[1] = v;
+        p->f->val[d->out[0].id].type = xl_out_type(p->f, t, 0);
+        t->code = XL_OP_RESHAPE;                           /* of the same shape: nothing */
+    }
+}
+
 xl_error *xl_fuse(xl_planner *p, xl_region *r)
 {
     const char *off = getenv("XLANE_CPU_FUSE");
@@ -537,6 +579,9 @@ xl_error *xl_fuse(xl_planner *p, xl_region *r)
         memset(p->need, true, p->f->nval * sizeof *p->need);
         return NULL;
     }
+    uint32_t *n = xl_new(p->a, uint32_t, p->f->nval);
+    count_uses(r, n);
+    turn_products(p, r, n);
     xl_error *err = region(p, r, 0);
     if (!err)
         needs(p, r);

@@ -446,7 +446,7 @@ static xl_error *read_leaf(maker *m, xl_view *v, xl_dtype dtype, bool row, uint1
     if (rank == 0)
         dense = true;
     bool single_col = pr->rank - pr->split <= 1;
-    bool along = !row && row_zero && !zero && pr->tile_rows == 1 && single_col && pr->rank > pr->split && st[pr->rank - 1] == 1;
+    bool along = !dense && !row && row_zero && !zero && pr->tile_rows == 1 && single_col && pr->rank > pr->split && st[pr->rank - 1] == 1;
     uint16_t r;
     if (dense || along) {
         direct d = { buf, v->offset, row ? 1 : along ? 0 : pr->cols, row ? 0 : 1, elem };
