@@ -71,6 +71,14 @@ typedef struct { const program *p; const xl_step *s; void *const *ptr; atomic_bo
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 static inline char *buffer(const job *j, uint32_t i) { return j->ptr[j->s->buf[i]]; }
 
+static inline void fill4(char *to, const char *from, int64_t n)
+{
+    uint32_t v, *y = (uint32_t *)(void *)to;
+    memcpy(&v, from, 4);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = v;
+}
+
 static void load_line(char *to, const load *l, const char *from, int64_t n, int64_t stride)
 {
     size_t e = l->elem, oe = l->widen ? 4 : e;
@@ -85,7 +93,10 @@ static void load_line(char *to, const load *l, const char *from, int64_t n, int6
             l->widen(&one, from, 1);
             from = (const char *)&one;
         }
-        xl_fill(to, from, oe, (size_t)n);
+        if (oe == 4)
+            fill4(to, from, n);
+        else
+            xl_fill(to, from, oe, (size_t)n);
     } else if (l->widen) {
         char raw[LINE * 4];
         for (int64_t i = 0; i < n; i += LINE) {
@@ -104,14 +115,27 @@ static void load_line(char *to, const load *l, const char *from, int64_t n, int6
     }
 }
 
-static int64_t row_offset(const program *p, const int64_t *stride, int64_t r)
+/* Rows one after another: where each begins, without a division per row. */
+typedef struct { int64_t at[XL_RANK_MAX], offset; } walker;
+
+static void walk_from(const program *p, const int64_t *stride, int64_t r, walker *w)
 {
-    int64_t o = 0;
+    w->offset = 0;
     for (uint32_t k = p->split; k-- > 0; ) {
-        o += r % p->dim[k] * stride[k];
+        w->at[k] = r % p->dim[k];
+        w->offset += w->at[k] * stride[k];
         r /= p->dim[k];
     }
-    return o;
+}
+static inline void walk_on(const program *p, const int64_t *stride, walker *w)
+{
+    for (uint32_t k = p->split; k-- > 0; ) {
+        w->offset += stride[k];
+        if (++w->at[k] < p->dim[k])
+            return;
+        w->offset -= stride[k] * p->dim[k];
+        w->at[k] = 0;
+    }
 }
 
 static void run_load(const job *j, const load *l, char *to, int64_t r0, int64_t nr, int64_t c0, int64_t nc)
@@ -120,8 +144,10 @@ static void run_load(const job *j, const load *l, char *to, int64_t r0, int64_t 
     const char *base = buffer(j, l->buf) + l->off * (int64_t)l->elem;
     size_t oe = l->widen ? 4 : l->elem;
     uint32_t ncol = p->rank - p->split;
-    for (int64_t r = 0; r < nr; r++) {
-        const char *from = base + row_offset(p, l->stride, r0 + r) * (int64_t)l->elem;
+    walker w;
+    walk_from(p, l->stride, r0, &w);
+    for (int64_t r = 0; r < nr; r++, walk_on(p, l->stride, &w)) {
+        const char *from = base + w.offset * (int64_t)l->elem;
         char *at = to + (size_t)(r * nc) * oe;
         if (ncol <= 1) {
             int64_t s = ncol ? l->stride[p->split] : 0;
@@ -144,8 +170,10 @@ static void run_load_row(const job *j, const load *l, char *to, int64_t r0, int6
 {
     const char *base = buffer(j, l->buf) + l->off * (int64_t)l->elem;
     size_t oe = l->widen ? 4 : l->elem;
-    for (int64_t r = 0; r < nr; r++)
-        load_line(to + (size_t)r * oe, l, base + row_offset(j->p, l->stride, r0 + r) * (int64_t)l->elem, 1, 1);
+    walker w;
+    walk_from(j->p, l->stride, r0, &w);
+    for (int64_t r = 0; r < nr; r++, walk_on(j->p, l->stride, &w))
+        load_line(to + (size_t)r * oe, l, base + w.offset * (int64_t)l->elem, 1, 1);
 }
 
 static void initial(const job *j, const instr *x, char *acc)

@@ -22,7 +22,7 @@ typedef struct {
     bool dynamic;
 } conv;
 
-typedef struct { const conv *c; const char *x; char *rows; int64_t first, xoff; size_t w; const int64_t *low; } patches;
+typedef struct { const conv *c; const char *x; char *rows; int64_t first, xoff; size_t w; const int64_t *low; int64_t xn, xc; const int64_t *xs; } patches;
 
 static void fill_rows(void *ctx, size_t begin, size_t end)
 {
@@ -34,16 +34,17 @@ static void fill_rows(void *ctx, size_t begin, size_t end)
         for (uint32_t i = c->ns; i-- > 0; ) {
             o[i] = t % c->out[i];
             t /= c->out[i];
-        }
+        }                                                  /* what is left is the image */
+        int64_t image = p->xoff + t * p->xn;
         char *row = p->rows + r * (size_t)K * p->w;
         for (int64_t q = 0; q < c->sker; q++, row += (size_t)c->ci * p->w) {
-            int64_t at = p->xoff;
+            int64_t at = image;
             bool inside = true;
             for (uint32_t i = 0; i < c->ns && inside; i++) {
                 int64_t kk = c->flip[i] ? c->ker[i] - 1 - k[i] : k[i];
                 int64_t pos = o[i] * c->step[i] + kk * c->spread[i] - p->low[i];
                 inside = pos >= 0 && pos % c->base[i] == 0 && pos / c->base[i] < c->in[i];
-                at += pos / c->base[i] * c->xs[i];
+                at += pos / c->base[i] * p->xs[i];
             }
             for (uint32_t i = c->ns; i-- > 0; ) {
                 if (++k[i] < c->ker[i])
@@ -52,15 +53,15 @@ static void fill_rows(void *ctx, size_t begin, size_t end)
             }
             if (!inside) {
                 memset(row, 0, (size_t)c->ci * p->w);
-            } else if (c->xc == 1) {
+            } else if (p->xc == 1) {
                 memcpy(row, p->x + (size_t)at * p->w, (size_t)c->ci * p->w);
             } else if (p->w == 4) {
                 const float *from = (const float *)(const void *)p->x + at;
                 for (int64_t j = 0; j < c->ci; j++)
-                    ((float *)(void *)row)[j] = from[j * c->xc];
+                    ((float *)(void *)row)[j] = from[j * p->xc];
             } else {
                 for (int64_t j = 0; j < c->ci; j++)
-                    memcpy(row + (size_t)j * p->w, p->x + (size_t)(at + j * c->xc) * p->w, p->w);
+                    memcpy(row + (size_t)j * p->w, p->x + (size_t)(at + j * p->xc) * p->w, p->w);
             }
         }
     }
@@ -100,12 +101,14 @@ static xl_error *run_conv(const xl_step *s, xl_frame *f)
     for (uint32_t i = 0; i < c->ns; i++)
         low[i] = c->dynamic ? xl_read_index(xl_in(s, f, 2), s->shape[2].dtype, 2 * i) : c->low[i];
     bool same = c->wide == x->dtype, ysame = c->wide == y->dtype, ksame = c->wide == k->dtype;
-    int64_t chunk = (1 << 22) / (K * (int64_t)w + 1) + 1;
-    if (chunk > c->sout)
-        chunk = c->sout;
+    int64_t nout = c->n / c->batch_groups, total = nout * c->sout, chunk = (1 << 20) / (K * (int64_t)w + 1);
+    chunk = chunk < 256 ? 256 : chunk;                     /* as many rows as stay near, but enough to be worth packing the kernel */
+    if (chunk > total)
+        chunk = total;
     char *xm = same ? NULL : malloc((size_t)x->count * w + 1), *km = ksame ? NULL : malloc((size_t)k->count * w + 1);
     char *ym = ysame ? NULL : malloc((size_t)y->count * w + 1), *rows = aligned_alloc(64, ((size_t)(chunk * K) * w + 127) & ~(size_t)63);
     char *ker = aligned_alloc(64, ((size_t)(K * cog) * w + 127) & ~(size_t)63), *part = aligned_alloc(64, ((size_t)(chunk * cog) * w + 127) & ~(size_t)63);
+    char *turned = c->xc == 1 || c->sker == 1 ? NULL : aligned_alloc(64, ((size_t)x->count * w + 127) & ~(size_t)63);
     if ((!same && !xm) || (!ksame && !km) || (!ysame && !ym) || !rows || !ker || !part) {
         err = XL_ERR(EXHAUSTED, "no memory for the patches of a convolution");
         goto out;
@@ -119,7 +122,24 @@ static xl_error *run_conv(const xl_step *s, xl_frame *f)
         c->loadk.fn(km, in, (size_t)k->count, c->loadk.ctx);
     const char *kp = ksame ? xl_in(s, f, 1) : km;
     char *yp = ysame ? xl_out(s, f, 0) : ym;
-    int64_t nout = c->n / c->batch_groups;
+    /* features last, so that a patch is copied in pieces; without the memory, element by element */
+    int64_t xs[XL_RANK_MAX], xn = c->xn, xc = c->xc;
+    memcpy(xs, c->xs, sizeof xs);
+    if (turned) {
+        int64_t dim[XL_RANK_MAX + 2], to[XL_RANK_MAX + 2], from[XL_RANK_MAX + 2];
+        xl_strided v;
+        dim[0] = c->n, from[0] = c->xn * (int64_t)w;
+        for (uint32_t i = 0; i < c->ns; i++)
+            dim[i + 1] = c->in[i], from[i + 1] = c->xs[i] * (int64_t)w;
+        dim[c->ns + 1] = c->ci * c->groups, from[c->ns + 1] = c->xc * (int64_t)w;
+        xl_row_major(to, c->ns + 2, dim, w);
+        xl_strided_init(&v, w, c->ns + 2, dim, to, from);
+        xl_strided_run(&v, turned, xp, f->pool);
+        xp = turned;
+        xn = to[0] / (int64_t)w, xc = 1;
+        for (uint32_t i = 0; i < c->ns; i++)
+            xs[i] = to[i + 1] / (int64_t)w;
+    }
     for (int64_t g = 0; g < groups; g++) {
         /* the group's kernel as [spatial, ci, co] */
         int64_t dim[XL_RANK_MAX + 2], to[XL_RANK_MAX + 2], from[XL_RANK_MAX + 2];
@@ -131,37 +151,40 @@ static xl_error *run_conv(const xl_step *s, xl_frame *f)
         xl_strided v;
         xl_strided_init(&v, w, c->ns + 2, dim, to, from);
         xl_strided_run(&v, ker, kp + (size_t)(g * cog * c->ko) * w, f->pool);
-        for (int64_t b = 0; b < nout; b++)
-            for (int64_t first = 0; first < c->sout; first += chunk) {
-                int64_t m = c->sout - first < chunk ? c->sout - first : chunk;
-                int64_t image = c->batch_groups > 1 ? g * nout + b : b, channel = c->groups > 1 ? g * c->ci : 0;
-                patches p = { c, xp, rows, first, image * c->xn + channel * c->xc, w, low };
-                xl_pool_for(f->pool, (size_t)m, (size_t)(4096 / K + 1), fill_rows, &p);
-                bool direct = c->yc == 1 && c->ns > 0 && c->ys[c->ns - 1] == c->co; /* channels last: rows of C are rows of the result */
-                for (uint32_t i = 0; i + 1 < c->ns; i++)
-                    direct = direct && c->ys[i] == c->ys[i + 1] * c->out[i + 1];
-                char *dst = direct ? yp + (size_t)(b * c->yn + g * cog + first * c->co) * w : part;
-                if (c->wide == XL_F32 || c->wide == XL_F64) {
-                    xl_gemm_type t = c->wide == XL_F32 ? XL_GEMM_F32 : XL_GEMM_F64;
-                    xl_gemm gm = { .m = (size_t)m, .n = (size_t)cog, .k = (size_t)K, .a_type = t, .b_type = t, .c_type = t, .a = rows, .b = ker, .c = dst,
-                                   .a_row = K, .a_col = 1, .b_row = cog, .b_col = 1, .c_row = direct ? c->co : cog };
-                    xl_gemm_run(f->pool, &gm);
-                } else {
-                    plain(rows, ker, part, m, cog, K, c->wide);
-                    direct = false;
-                }
-                if (direct)
-                    continue;
-                for (int64_t r = 0; r < m; r++) {
-                    int64_t at = b * c->yn + g * cog * c->yc, t = first + r;
-                    for (uint32_t i = c->ns; i-- > 0; ) {
-                        at += t % c->out[i] * c->ys[i];
-                        t /= c->out[i];
-                    }
-                    for (int64_t j = 0; j < cog; j++)
-                        memcpy(yp + (size_t)(at + j * c->yc) * w, part + (size_t)(r * cog + j) * w, w);
-                }
+        for (int64_t first = 0; first < total; first += chunk) {
+            int64_t m = total - first < chunk ? total - first : chunk;
+            int64_t image = c->batch_groups > 1 ? g * nout : 0, channel = c->groups > 1 ? g * c->ci : 0;
+            patches p = { c, xp, rows, first, image * xn + channel * xc, w, low, xn, xc, xs };
+            xl_pool_for(f->pool, (size_t)m, (size_t)(16384 / (K + 1) + 1), fill_rows, &p);
+            bool direct = c->yc == 1 && c->ns > 0 && c->ys[c->ns - 1] == c->co; /* channels last: rows of C are rows of the result */
+            for (uint32_t i = 0; i + 1 < c->ns; i++)
+                direct = direct && c->ys[i] == c->ys[i + 1] * c->out[i + 1];
+            direct = direct && (nout == 1 || c->yn == c->ys[0] * c->out[0]);
+            char *dst = direct ? yp + (size_t)(g * cog + first * c->co) * w : part;
+            if (c->wide == XL_F32 || c->wide == XL_F64) {
+                xl_gemm_type t = c->wide == XL_F32 ? XL_GEMM_F32 : XL_GEMM_F64;
+                xl_gemm gm = { .m = (size_t)m, .n = (size_t)cog, .k = (size_t)K, .a_type = t, .b_type = t, .c_type = t, .a = rows, .b = ker, .c = dst,
+                               .a_row = K, .a_col = 1, .b_row = cog, .b_col = 1, .c_row = direct ? c->co : cog };
+                xl_gemm_run(f->pool, &gm);
+            } else {
+                plain(rows, ker, part, m, cog, K, c->wide);
+                direct = false;
             }
+            if (direct)
+                continue;
+            for (int64_t r = 0; r < m; r++) {
+                int64_t at = g * cog * c->yc, t = first + r;
+                for (uint32_t i = c->ns; i-- > 0; ) {
+                    at += t % c->out[i] * c->ys[i];
+                    t /= c->out[i];
+                }
+                at += t * c->yn;
+                for (int64_t j = 0; j < cog && w == 4; j++)
+                    ((float *)(void *)yp)[at + j * c->yc] = ((const float *)(const void *)part)[r * cog + j];
+                for (int64_t j = 0; j < cog && w != 4; j++)
+                    memcpy(yp + (size_t)(at + j * c->yc) * w, part + (size_t)(r * cog + j) * w, w);
+            }
+        }
     }
     in[0] = yp;
     if (!ysame)
@@ -173,6 +196,7 @@ out:
     free(rows);
     free(ker);
     free(part);
+    free(turned);
     return err;
 }
 
