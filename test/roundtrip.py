@@ -23,7 +23,7 @@ tmp = tempfile.mkdtemp()
 counts, failed = collections.Counter(), 0
 
 
-def rewritten(text):
+def rewritten(text, artifacts):
     """The forms in which jaxlib gives the program back."""
     with jax_mlir.make_ir_context():
         m = ir.Module.parse(text)
@@ -32,6 +32,8 @@ def rewritten(text):
         native = io.BytesIO()
         m.operation.write_bytecode(file=native)
         yield "bytecode", native.getvalue()
+        if not artifacts:
+            return
         if "chlo." not in text and "sdy." not in text:
             yield "vhlo", stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
         # what a plugin receives: XLA tidies the program up on this way, so it is compared with what jaxlib makes of the same bytes
@@ -41,7 +43,7 @@ def rewritten(text):
         yield "sent as text", back.operation.get_asm().encode() if hasattr(back, "operation") else str(back).encode()
 
 
-def check(path):
+def check(path, artifacts=True):
     h = reader.hash(path)
     if not h.startswith("ok "):
         return h
@@ -49,7 +51,7 @@ def check(path):
     if text in seen:
         return None if seen[text] == h else "the same text has two hashes"
     try:
-        for form, data in rewritten(text):
+        for form, data in rewritten(text, artifacts):
             again = os.path.join(tmp, "again." + form.replace(" ", "_"))
             with open(again, "wb") as f:
                 f.write(data)
@@ -62,6 +64,18 @@ def check(path):
         return "jaxlib: " + " ".join(str(e).split())[:300]
     seen[text] = h
     return None
+
+
+def forms():
+    """Programs written by hand; each must come back from jaxlib in every form that jaxlib can write it in."""
+    with open(os.path.join(corpus.HERE, "forms.mlir")) as f:
+        parts = f.read().split("\n// ----- ")[1:]
+    for part in parts:
+        name, text = part.split("\n", 1)
+        path = os.path.join(tmp, "form.mlir")
+        with open(path, "w") as f:
+            f.write(text)
+        yield name, path
 
 
 names = sorted({os.path.basename(f).split(".")[0] for f in glob.glob(os.path.join(folder, "*.mlir"))})
@@ -83,5 +97,12 @@ for name in names:
         print(f"FAIL roundtrip {name}: " + "; ".join(bad[:4]))
     else:
         print(f"ok roundtrip {name} ({len(files)} files)")
+for name, path in forms() if not only or "forms" in only else ():
+    seen = {}
+    with jax_mlir.make_ir_context():                       # it is a program to begin with
+        ir.Module.parse(open(path).read())
+    why = check(path, artifacts=False)
+    failed += why is not None
+    print(f"FAIL roundtrip form {name}: {why}" if why else f"ok roundtrip form {name}")
 print(f"# {len(names)} programs: {dict(counts)}", file=sys.stderr)
 sys.exit(1 if failed else 0)

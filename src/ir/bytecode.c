@@ -356,6 +356,8 @@ static const struct { xl_opcode code; const char *props; } native[] = {
     { XL_OP_SLICE, "limit_indices start_indices strides" },
     { XL_OP_CALL, "arg_attrs! callee no_inline! res_attrs!" },
     { XL_OP_CHLO_TOP_K, "is_stable! k" },
+    { XL_OP_CHLO_SCAN, "dimension is_associative? is_reverse? scan_dim_size!" },
+    { XL_OP_SDY_ALL_REDUCE, "out_sharding reduction_axes reduction_op!" },
 };
 
 static bool has_word(const char *words, const char *w)
@@ -474,6 +476,27 @@ static uint32_t count_refs(xl_bc *r, xl_cur c)
     return n;
 }
 
+/* The sizes of two groups, dense or as index and value of those that are not zero. */
+static const xl_attr *segments(xl_bc *r, xl_cur *c)
+{
+    const uint8_t *at = c->p;
+    int64_t v[2] = { 0, 0 };
+    uint64_t head = xl_bc_varint(r, c), n = head >> 1, bits = 0;
+    bool sparse = head & 1;
+    if (sparse && n)
+        bits = xl_bc_varint(r, c);
+    if (n > 2 || (!sparse && n != 2) || bits > 8)
+        XL_BC_FAIL(r, at, "the operands of chlo.scan are not in two groups");
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t e = xl_bc_varint(r, c), k = sparse ? e & ((1u << bits) - 1) : i;
+        e >>= bits;
+        if (k > 1 || e > INT32_MAX)
+            XL_BC_FAIL(r, at, "the operands of chlo.scan are not in two groups");
+        v[k] = (int64_t)e;
+    }
+    return xl_attr_ints(r->m, XL_I32, (xl_dims){ v, 2 });
+}
+
 static void put_props(xl_bc *r, xl_bc_desc *d, xl_bc_prop *p, xl_op *op)
 {
     uint32_t nslot = xl_op_nattr(d->code);
@@ -481,7 +504,10 @@ static void put_props(xl_bc *r, xl_bc_desc *d, xl_bc_prop *p, xl_op *op)
         xl_cur c = p->at;
         uint64_t before = r->weight;
         const xl_attr **slot = xl_new(&r->tmp, const xl_attr *, nslot);
-        uint32_t have = count_refs(r, c), skip = have < d->nprop ? d->nprop - have : 0;
+        bool scan = d->code == XL_OP_CHLO_SCAN;            /* its properties end in how its operands and results are grouped */
+        uint32_t have = count_refs(r, c);
+        have -= scan && have >= 6 ? 6 : 0;                 /* two groups: how many numbers, and the two */
+        uint32_t skip = have < d->nprop ? d->nprop - have : 0;
         bool call_args = d->code == XL_OP_CALL && have == 3; /* arg_attrs and res_attrs came before no_inline */
         for (uint32_t i = 0; i < d->nprop; i++) {
             const prop_row *row = &d->prop[i];
@@ -504,7 +530,11 @@ static void put_props(xl_bc *r, xl_bc_desc *d, xl_bc_prop *p, xl_op *op)
                 XL_BC_FAIL(r, at, "%s: %.*s: %s", xl_ops[d->code].text, XL_FMT(row->name), *why ? why : "the op has no such attribute");
             xl_bc_charge(r, at, r->attr[v].weight);
         }
-        if (c.p != c.end && d->code != XL_OP_CHLO_SCAN)    /* which ends in the sizes of its operand groups */
+        if (scan) {
+            slot[XL_SLOT(CHLO_SCAN, operandSegmentSizes)] = segments(r, &c);
+            slot[XL_SLOT(CHLO_SCAN, resultSegmentSizes)] = segments(r, &c);
+        }
+        if (c.p != c.end)
             XL_BC_FAIL(r, c.p, "the properties of %s have %zu bytes left over", xl_ops[d->code].text, (size_t)(c.end - c.p));
         p->slot = slot;
         p->desc = d;

@@ -722,12 +722,12 @@ static void put_sdy(xl_bc *r, xl_cur *c, uint64_t code, xl_buf *b, uint32_t *w)
 {
     switch (code) {
     case SDY_AXIS_LIST:
-        xl_buf_puts(b, "#sdy<axis_ref_list");
+        /* the ops' own forms have the list alone */
         put_axis_list(r, c, b, w);
         break;
     case SDY_AXIS_LISTS: {
         uint32_t n = xl_bc_count(r, c, 1);
-        xl_buf_puts(b, "#sdy<list_of_axis_ref_lists[");
+        xl_buf_putc(b, '[');
         for (uint32_t i = 0; i < n; i++) {
             xl_cur p = piece(r, c, SDY_AXIS_LIST, "a list of mesh axes");
             xl_buf_puts(b, i ? ", " : "");
@@ -738,7 +738,7 @@ static void put_sdy(xl_bc *r, xl_cur *c, uint64_t code, xl_buf *b, uint32_t *w)
     }
     case SDY_A2AS: {
         uint32_t n = xl_bc_count(r, c, 1);
-        xl_buf_puts(b, "#sdy<all_to_all_param_list[");
+        xl_buf_putc(b, '[');
         for (uint32_t i = 0; i < n; i++) {
             xl_cur p = piece(r, c, SDY_A2A, "an all-to-all parameter");
             xl_buf_puts(b, i ? ", " : "");
@@ -751,9 +751,8 @@ static void put_sdy(xl_bc *r, xl_cur *c, uint64_t code, xl_buf *b, uint32_t *w)
     }
     default:
         put_rule(r, c, b, w);
-        return;
+        break;
     }
-    xl_buf_putc(b, '>');
 }
 
 static const xl_attr *sdy_attr(xl_bc *r, xl_cur *c, uint32_t *w)

@@ -309,6 +309,13 @@ static void slot_value(printer *w, const xl_op *op, const xl_attr_row *row, cons
     } else if (a->kind == XL_AT_ENUM && xl_str_starts(xl_str_of(xl_ops[op->code].text), XL_STR("chlo."))) {
         const char *text = xl_enum_text(a->which, a->i);
         xl_buf_printf(w->b, "#chlo<%s %s>", xl_enum_name(a->which), text ? text : "?");
+    } else if (a->kind == XL_AT_ARRAY && op->code == XL_OP_CHLO_RAGGED_DOT) {
+        xl_buf_putc(w->b, '[');
+        for (uint32_t i = 0; i < a->n; i++) {
+            xl_buf_puts(w->b, i ? ", " : "");
+            slot_value(w, op, row, a->item[i]);
+        }
+        xl_buf_putc(w->b, ']');
     } else if (a->kind == XL_AT_DENSE) {
         xl_print_dense(w->b, a, w->shorten && row->want == XL_AK_DENSE);
     } else {

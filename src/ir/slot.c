@@ -127,6 +127,24 @@ static const xl_attr *groups(xl_module *m, const xl_attr *a)
     return all;
 }
 
+/* #stablehlo.result_accuracy and #chlo.ragged_dot: a tolerance of zero is none, and so is an empty list. */
+static const xl_attr *without_nothing(xl_module *m, const xl_attr *a)
+{
+    xl_str key[8];
+    const xl_attr *item[8];
+    uint32_t n = 0;
+    if (!(xl_str_is(a->str, "stablehlo.result_accuracy") || xl_str_is(a->str, "chlo.ragged_dot")) || a->n > 8)
+        return a;
+    for (uint32_t i = 0; i < a->n; i++) {
+        const xl_attr *v = a->item[i];
+        if ((v->kind == XL_AT_INT && v->i == 0) || (v->kind == XL_AT_FLOAT && v->u == 0) || (v->kind == XL_AT_INTS && v->n == 0))
+            continue;
+        key[n] = a->key[i];
+        item[n++] = v;
+    }
+    return n == a->n ? a : xl_attr_struct(m, a->str, key, item, n);
+}
+
 static const xl_attr *coerce(xl_module *m, const xl_attr *a, const xl_attr_row *row)
 {
     switch (row->want) {
@@ -142,7 +160,7 @@ static const xl_attr *coerce(xl_module *m, const xl_attr *a, const xl_attr_row *
     case XL_AK_BOOLS: return as_ints(m, a, XL_I1);
     case XL_AK_DENSE: return a->kind == XL_AT_DENSE ? a : NULL;
     case XL_AK_TYPE: return a->kind == XL_AT_TYPE ? a : NULL;
-    case XL_AK_STRUCT: return a->kind == XL_AT_STRUCT ? a : NULL;
+    case XL_AK_STRUCT: return a->kind == XL_AT_STRUCT ? without_nothing(m, a) : NULL;
     case XL_AK_DICT: return a->kind == XL_AT_DICT ? a : NULL;
     case XL_AK_ARRAY: return a->kind == XL_AT_ARRAY ? a : NULL;
     case XL_AK_STR_OR_DICT: return a->kind == XL_AT_STR || a->kind == XL_AT_DICT ? a : NULL;
@@ -151,7 +169,7 @@ static const xl_attr *coerce(xl_module *m, const xl_attr *a, const xl_attr_row *
     case XL_AK_SHARDING: return a->kind == XL_AT_SHARDING ? a : NULL;
     case XL_AK_SHARDINGS: return all_of(a, XL_AT_SHARDING);
     case XL_AK_STRS: return all_of(a, XL_AT_STR);
-    case XL_AK_ATTR: return a;
+    case XL_AK_ATTR: return a->kind == XL_AT_STRUCT ? without_nothing(m, a) : a;
     default: return as_enum(m, a, (xl_enum)(row->want - XL_AK_ATTR));
     }
 }
