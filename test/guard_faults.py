@@ -16,7 +16,7 @@ XLANE, PLUGIN = os.path.join(BUILD, "xlane"), os.path.join(BUILD, "libxlane-cpu.
 DRIVER, INJECT = os.path.join(BUILD, "test", "tool", "guard"), os.path.join(BUILD, "test", "plugins", "inject.so")
 TMP = tempfile.mkdtemp(prefix="xlane-faults-")
 ENV = dict(os.environ, XLANE_STATE=os.path.join(TMP, "state"))
-ALL = bool(os.environ.get("XLANE_TEST_ALL"))
+ALL = os.environ.get("XLANE_TEST_ALL") == "1"
 failed = 0
 
 
