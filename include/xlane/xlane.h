@@ -154,6 +154,17 @@ XL_API xl_model xl_model_default(void);
  * f32[batch, time, vocab]. `why` (may be NULL) gets why a repeated unit is not scanned, or "". */
 XL_API xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why);
 
+/* ---- functions exported by JAX ------------------------------------------------------------------------------------- */
+/* What jax.export(...)(...).serialize() gave, or its StableHLO artifact alone. The receipt is one line: who made it, for which
+ * platforms, which custom calls it needs; a lane that lacks them refuses before it compiles. */
+typedef struct xl_exported xl_exported;
+XL_CHECKED xl_error *xl_exported_open(const char *path, xl_exported **out);
+XL_API void xl_exported_close(xl_exported *e);
+XL_API const char *xl_exported_receipt(const xl_exported *e);
+/* Its results for these arguments, as tensors of the graph: it can be differentiated like anything else. `platform` ("cpu", "cuda",
+ * "tpu") picks the branch of a function exported for several; else NULL. */
+XL_API void xl_call(xl_graph *g, const xl_exported *e, const char *platform, const xl_tensor *in, int n, xl_tensor *out, int nout);
+
 /* ---- lanes and training ------------------------------------------------------------------------------------------- */
 typedef struct xl_lane xl_lane;
 /* plugin: a path, "cpu", "cuda", "tpu", or NULL for the best that is here (XLANE_PLUGIN is asked too). */
@@ -249,6 +260,7 @@ XL_API xl_graph *xl_graph_at(xl_graph *g, const char *file, int line);
 #define xl_masked_mean(g, ...) (xl_masked_mean)(XL_HERE(g), __VA_ARGS__)
 #define xl_scan(g, ...) (xl_scan)(XL_HERE(g), __VA_ARGS__)
 #define xl_row(g, ...) (xl_row)(XL_HERE(g), __VA_ARGS__)
+#define xl_call(g, ...) (xl_call)(XL_HERE(g), __VA_ARGS__)
 #define xl_gradient(g, ...) (xl_gradient)(XL_HERE(g), __VA_ARGS__)
 #endif
 

@@ -25,7 +25,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     else if (strcmp(opt.keep, "carry"))
         return xl_cli_misuse(cli, "--keep=%s: it is carry or dots", opt.keep);
     XL_DO(xl_file_read(cli->arena, argv[0], &text));
-    XL_TRY(xl_read_text(text, NULL, &m), "reading %s", argv[0]);
+    XL_TRY(xl_read(text, NULL, &m), "reading %s", argv[0]);
     XL_TRY(xl_verify(m), "%s", argv[0]);
     XL_TRY(xl_pass_inline(m, NULL), "%s", argv[0]);
     xl_func *f = xl_module_entry(m);

@@ -22,6 +22,9 @@ typedef struct {
 typedef struct { xl_str name; const xl_type *type; xl_value arg; } xl_input_info;
 typedef struct { xl_str name; xl_metric_how how; xl_value value; } xl_metric_info;
 
+/* A function of somebody else's in the graph: what a platform must offer for it. */
+typedef struct { const char *what, **custom, **platform; uint32_t ncustom, nplatform; } xl_foreign;
+
 struct xl_graph {
     xl_module *m;
     xl_func *f;
@@ -41,6 +44,8 @@ struct xl_graph {
     uint32_t remat_from;                 /* first op of the open group, UINT32_MAX when none is open */
     int64_t ngroup;
     uint32_t depth;                      /* of scans that are open */
+    xl_foreign *foreign;
+    uint32_t nforeign, capforeign;
 };
 
 static inline xl_value xl_val_of(xl_tensor t) { return (xl_value){ t.id }; }

@@ -137,6 +137,31 @@ static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash
     xl_cache_key_seal(k);
 }
 
+/* Functions of somebody else's: was it made for this platform, and are its custom calls there? The embedded device is a CPU to them,
+ * and has none but those that only carry notes. */
+static xl_error *offers(const xl_lane *l, const xl_graph *g)
+{
+    static const char *const notes[] = { "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement" };
+    xl_str name = xl_client_platform(l->client);
+    bool own = xl_str_is(name, "xlane");
+    for (uint32_t i = 0; i < g->nforeign; i++) {
+        const xl_foreign *x = &g->foreign[i];
+        bool made = !x->nplatform;
+        for (uint32_t k = 0; k < x->nplatform; k++)
+            made |= xl_str_is(name, x->platform[k]) || (own && !strcmp(x->platform[k], "cpu"));
+        if (!made)
+            return XL_ERR(PRECONDITION, "%s: not made for %.*s; export it for this platform", x->what, XL_FMT(name));
+        for (uint32_t k = 0; own && k < x->ncustom; k++) {
+            bool note = false;
+            for (size_t n = 0; n < sizeof notes / sizeof *notes; n++)
+                note |= !strcmp(notes[n], x->custom[k]);
+            if (!note)
+                return XL_ERR(PRECONDITION, "%s: the embedded device has no custom call %s; run it on the platform it was made for", x->what, x->custom[k]);
+        }
+    }
+    return NULL;
+}
+
 xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out)
 {
     xl_error *err = NULL;
@@ -152,6 +177,11 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
     double start = xl_now();
     *out = NULL;
     xl_digest_hex(&d, hash);
+    err = offers(l, g);
+    if (err) {
+        result = "refused";
+        goto out;
+    }
     if (l->steady && why.against[0] && l->policy != XL_POLICY_ALLOW) {
         if (l->policy == XL_POLICY_STOP) {
             result = "refused";
