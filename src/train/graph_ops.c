@@ -187,6 +187,12 @@ xl_tensor xl_matmul(xl_graph *g, xl_tensor a, xl_tensor b)
     for (uint32_t i = 0; i < nb; i++)
         batch[i] = i;
     xl_dims bd = { batch, nb };
+    bool fits = ta->dims[ac] == tb->dims[bc];
+    for (uint32_t i = 0; i < nb; i++)
+        fits &= ta->dims[i] == tb->dims[i];
+    if (!fits)
+        return xl_graph_fail(g, "matmul: %s and %s do not fit: the last dimension of the first must be the last but one of the second, and the leading "
+                             "ones equal", xl_shape(g, a), xl_shape(g, b));
     return xl_dot_dims(g, a, b, bd, bd, (xl_dims){ &ac, 1 }, (xl_dims){ &bc, 1 }, ta->dtype);
 }
 

@@ -59,7 +59,8 @@ xl_digest xl_graph_hash(xl_graph *g, xl_func *f)
 
 typedef struct { const char *reason, *words; xl_diff *diff; uint32_t ndiff; char against[XL_DIGEST_HEX]; } cause;
 
-static void report(xl_lane *l, const char *module, const char *hash, const char *result, const cause *c, double seconds, const xl_error *err)
+static void report(xl_lane *l, const char *module, const char *hash, const char *result, const cause *c, double seconds, const xl_func *f,
+                   const xl_program *p, const xl_error *err)
 {
     if (!l->run)
         return;
@@ -91,6 +92,14 @@ static void report(xl_lane *l, const char *module, const char *hash, const char 
             xl_json_end(&e.j);
         }
         xl_json_end(&e.j);
+    }
+    if (p) {                             /* what was thought, and what the compiler says; the observed figure is in the stop event */
+        xl_program_memory m;
+        xl_error *none = xl_executable_memory(xl_program_executable(p), &m);
+        xl_json_put_int(&e.j, "predicted_bytes", xl_lane_predict(f));
+        if (!none && m.needs > 0)
+            xl_json_put_int(&e.j, "compiled_bytes", m.needs);
+        xl_error_free(none);
     }
     if (err)
         xl_json_put_text(&e.j, "error", xl_error_message(err));
@@ -230,7 +239,7 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
         xl_error_free(e);
     }
 out:
-    report(l, module, hash, result, &why, xl_now() - start, err);
+    report(l, module, hash, result, &why, xl_now() - start, f, *out, err);
     free(found.blob);
     xl_buf_fini(&text);
     xl_buf_fini(&options);

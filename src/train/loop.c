@@ -495,7 +495,15 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         goto out;
     }
     out->stopped = asked != 0;
-    note_text(&l, "stop", "why", asked ? "a signal" : "all steps done");
+    xl_device_memory used;
+    xl_error *unsaid = xl_device_memory_read(l.s.lane->dev, &used);
+    xl_event_begin(l.run, &e, "stop");
+    xl_json_put_int(&e.j, "step", l.step);
+    xl_json_put_text(&e.j, "why", asked ? "a signal" : "all steps done");
+    if (!unsaid && used.peak_in_use > 0)
+        xl_json_put_int(&e.j, "observed_bytes", used.peak_in_use);
+    xl_error_free(unsaid);
+    xl_event_end(l.run, &e);
     if (asked && !l.quiet)
         fprintf(l.say, "stopped after step %lld and saved; go on with: xlane resume %s\n", (long long)l.step, dir);
 out:
