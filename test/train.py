@@ -203,6 +203,36 @@ def bad_input():
     assert a.returncode == 1 and "has become shorter" in err, err
 
 
+def not_finite():
+    exe = os.path.join(tmp, "nan")
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", os.path.join(ROOT, "test", "tool", "nan.c"), "-I", ROOT + "/include", "-L", ROOT + "/build", "-lxlane", "-lm",
+                    "-o", exe], check=True)
+    p = subprocess.run([exe], capture_output=True, text=True, env=env)
+    assert p.returncode == 0, p.stdout + p.stderr
+
+
+def cache_and_bf16():
+    text = corpus("cache.txt", 20000)
+    conf = [f"data.train={text}", "model.pattern=AMER", *TINY, "train.steps=8", "train.eval_every=0", "cache=" + os.path.join(tmp, "cache"), "model.compute=bf16"]
+    runs = [json.loads(xlane("train", "--json", "--quiet", *conf).stdout) for _ in range(2)]
+    assert [events(r["run"], "compile")[0]["result"] for r in runs] == ["compiled", "cached"] and runs[0]["loss"] == runs[1]["loss"], runs
+    e = events(runs[0]["run"], "compile")[0]
+    assert e["predicted_bytes"] > 0 and e["compiled_bytes"] > 0 and events(runs[0]["run"], "stop")[0]["observed_bytes"] > 0
+
+
+def full_disk():
+    import resource
+    text = corpus("full.txt", 20000)
+
+    def small():                                            # files end at 200 kB: a checkpoint is larger
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
+    p = xlane("train", "--quiet", f"data.train={text}", "model.pattern=A", *TINY, "train.steps=20", "train.save_every=5", "train.eval_every=0", "runs=full", code=1, preexec_fn=small)
+    run = os.path.join("full", os.listdir(os.path.join(tmp, "full"))[0])
+    assert "not written" in p.stderr and "the last checkpoint" in p.stderr and len(losses(run)) == 20, p.stderr
+    assert len(events(run, "checkpoint_failed")) >= 2 and os.listdir(os.path.join(tmp, run, "checkpoints")) == []
+
+
 def dry_run():
     text = corpus("dry.txt", 20000)
     env_no = dict(env, XLANE_PLUGIN="/nowhere.so")
@@ -217,7 +247,8 @@ def dry_run():
 def main():
     bad = 0
     for name, fn in dict(examples=examples, one_compile=one_compile, baked_constant=baked_constant, kill_and_resume=kill_and_resume,
-                         checkpoints=checkpoints_are_readable, bad_input=bad_input, dry_run=dry_run, learns=learns).items():
+                         checkpoints=checkpoints_are_readable, bad_input=bad_input, not_finite=not_finite, cache_and_bf16=cache_and_bf16,
+                         full_disk=full_disk, dry_run=dry_run, learns=learns).items():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
         try:
