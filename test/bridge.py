@@ -1,5 +1,5 @@
 """A function exported by JAX, called and differentiated from a C program: the losses of three AdamW steps are those of JAX. (Row T4)"""
-import os, subprocess, sys, tempfile
+import atexit, os, shutil, subprocess, sys, tempfile
 import numpy as np
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax, jax.numpy as jnp
@@ -7,6 +7,7 @@ from jax import export
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 tmp = tempfile.mkdtemp(prefix="xlane-bridge-")
+atexit.register(shutil.rmtree, tmp, ignore_errors=True)
 env = dict(os.environ, XLANE_PLUGIN=os.path.join(ROOT, "build", "libxlane-cpu.so"), LD_LIBRARY_PATH=os.path.join(ROOT, "build"))
 exe = os.path.join(tmp, "bridge")
 

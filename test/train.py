@@ -1,11 +1,12 @@
 """Training on the embedded device, as a user does it: the examples, one compile per bucket and kind, a constant that should be none,
 kill and resume, learning, checkpoints that Python reads, and what goes wrong. (Rows O1-O4, T1-T3, E1, G4, M1)"""
-import json, os, signal, struct, subprocess, sys, tempfile, time
+import atexit, json, os, shutil, signal, struct, subprocess, sys, tempfile, time
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE = os.path.join(ROOT, "build", "xlane")
 tmp = tempfile.mkdtemp(prefix="xlane-train-")
+atexit.register(shutil.rmtree, tmp, ignore_errors=True)
 env = dict(os.environ, XLANE_PLUGIN=os.path.join(ROOT, "build", "libxlane-cpu.so"), LD_LIBRARY_PATH=os.path.join(ROOT, "build"), XLANE_CACHE="none")
 TINY = ["model.dim=32", "model.heads=2", "data.time=32", "data.batch=4", "optimizer.warmup=5", "cache=none"]
 
