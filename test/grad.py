@@ -151,6 +151,36 @@ CASES = {
 }
 
 
+def whole(body, out, args="%a: tensor<5xf32>, %b: tensor<5xf32>"):
+    return f"""func.func public @main({args}) -> tensor<f32> {{
+  {body}
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %sum = stablehlo.reduce({out} init: %zero) applies stablehlo.add across dimensions = [0] : (tensor<5xf32>, tensor<f32>) -> tensor<f32>
+  return %sum : tensor<f32>
+}}"""
+
+
+# ops that JAX does not emit from any function above
+TEXTS = {
+    "logistic_op": (whole("""%y = stablehlo.logistic %a : tensor<5xf32>
+  %z = stablehlo.multiply %y, %b : tensor<5xf32>""", "%z"), lambda a, b: jnp.sum(jax.nn.sigmoid(a) * b), f(5), f(5)),
+    "barrier_op": (whole("""%y:2 = stablehlo.optimization_barrier %a, %b : tensor<5xf32>, tensor<5xf32>
+  %z = stablehlo.multiply %y#0, %y#1 : tensor<5xf32>""", "%z"), lambda a, b: jnp.sum(a * b), f(5), f(5)),
+    "if_op": (whole("""%y = "stablehlo.if"(%p) ({
+    %t = stablehlo.multiply %a, %b : tensor<5xf32>
+    stablehlo.return %t : tensor<5xf32>
+  }, {
+    %e = stablehlo.exponential %b : tensor<5xf32>
+    stablehlo.return %e : tensor<5xf32>
+  }) : (tensor<i1>) -> tensor<5xf32>""", "%y", "%p: tensor<i1>, %a: tensor<5xf32>, %b: tensor<5xf32>"),
+              lambda p, a, b: jnp.sum(jnp.where(p, a * b, jnp.exp(b))), np.bool_(True), f(5), f(5)),
+    "conj_op": (whole("""%c = stablehlo.complex %a, %b : tensor<5xcomplex<f32>>
+  %d = chlo.conj %c : tensor<5xcomplex<f32>> -> tensor<5xcomplex<f32>>
+  %e = stablehlo.multiply %d, %d : tensor<5xcomplex<f32>>
+  %i = stablehlo.imag %e : (tensor<5xcomplex<f32>>) -> tensor<5xf32>""", "%i"),
+                lambda a, b: jnp.sum(jnp.imag(jnp.conj(lax.complex(a, b)) ** 2)), f(5), f(5)),
+}
+
 SEEN = set()
 # rules without a case here, and why
 ELSEWHERE = {
@@ -171,10 +201,10 @@ def rules():
     return out
 
 
-def check(name, fn, args, keep="carry"):
-    loss = loss_of(fn)
+def check(name, fn, args, keep="carry", text=None):
+    loss = fn if text else loss_of(fn)
     floats = [k for k, a in enumerate(args) if np.asarray(a).dtype == np.float32]
-    text = jax.jit(loss, keep_unused=True).lower(*args).as_text()
+    text = text or jax.jit(loss, keep_unused=True).lower(*args).as_text()
     SEEN.update(re.findall(r"(?:stablehlo|chlo)\.\w+", text))
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
         file.write(text)
@@ -206,6 +236,12 @@ def main():
             why = str(e)[:2000]
         if not why and ("scan" in name or name == "fori"):
             why = check(name, fn, args, "dots")
+        print(f"FAIL grad_{name}: {why}" if why else f"ok grad_{name}", flush=True)
+        bad += bool(why)
+    for name, (text, fn, *args) in TEXTS.items():
+        if only and name not in only:
+            continue
+        why = check(name, fn, args, text=text)
         print(f"FAIL grad_{name}: {why}" if why else f"ok grad_{name}", flush=True)
         bad += bool(why)
     if not only:
