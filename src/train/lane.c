@@ -136,11 +136,13 @@ static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash
     xl_cache_key_add(k, "program", xl_str_of(hash));
     xl_cache_key_add(k, "options", xl_str_dup(a, xl_str_of(xl_digest_hex(&od, hex))));
     xl_cache_key_add(k, "plugin", xl_strf(a, "%.*s %.*s", XL_FMT(xl_client_platform(l->client)), XL_FMT(xl_client_version(l->client))));
-    xl_digest file;
-    xl_error *err = xl_hash_file(l->choice.path, &file);
-    if (!err)
-        xl_cache_key_add(k, "file", xl_str_dup(a, xl_str_of(xl_digest_hex(&file, hex))));
-    xl_error_free(err);
+    if (!l->file) {                      /* some plugins are hundreds of megabytes: once is enough */
+        xl_digest file;
+        xl_error *err = xl_hash_file(l->choice.path, &file);
+        l->file = err ? "unknown" : xl_str_c(&l->arena, xl_str_of(xl_digest_hex(&file, hex)));
+        xl_error_free(err);
+    }
+    xl_cache_key_add(k, "file", xl_str_of(l->file));
     xl_cache_key_add(k, "topology", xl_strf(a, "%.*s %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client)));
     k->module = xl_str_of(module);
     xl_cache_key_seal(k);

@@ -13,7 +13,7 @@ struct xl_lane {
     xl_plugin_choice choice;
     xl_client *client;
     const xl_device *dev;
-    const char *name;
+    const char *name, *file;    /* file: the digest of the plugin's, once it was asked for */
     xl_cache *cache;           /* NULL: none */
     xl_run *run;               /* NULL: nobody listens. Both belong to whoever set them */
     int64_t step;              /* for the events: where training stands */
