@@ -609,30 +609,68 @@ PJRT_Error *xl_PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompile
     FIELD(peak_unpadded_heap_bytes, need);
     return NULL;
 }
+/* HloModuleProtoWithConfig around the HLO the program came as. PyTorch/XLA throws without it, and its reader aborts without the
+ * entry computation's layout, which is the module's own program shape. */
+static xl_error *hlo_with_config(xl_str hlo, xl_buf *b)
+{
+    xl_error *err = NULL;
+    xl_buf config = { 0 };
+    xl_proto r = xl_proto_of(hlo);
+    xl_proto_field f;
+    bool more;
+    for (;;) {
+        XL_DO(xl_proto_next(&r, &f, &more));
+        if (!more)
+            break;
+        if (f.number == 4 && f.wire == XL_WIRE_BYTES) {
+            config.n = 0;
+            xl_proto_put_bytes(&config, 1, f.bytes);
+        }
+    }
+    xl_proto_put_bytes(b, 1, hlo);
+    xl_proto_put_bytes(b, 2, xl_buf_view(&config));
+    if (config.failed || b->failed)
+        err = XL_ERR(EXHAUSTED, "no memory for the optimised program");
+out:
+    xl_buf_fini(&config);
+    return err;
+}
 PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args *args)
 {
     xl_exec *e = args->executable->e;
     PJRT_Program *p = args->program;
     xl_str code = xl_buf_view(&e->program);
-    if (code.n < 4 || memcmp(code.p, "ML\xefR", 4)) {      /* came as HLO or text: say it in text, as it was planned */
+    xl_error *err = NULL;
+    xl_buf hlo = { 0 };
+    p->format = "mlir";
+    if (looks_like_text(code)) {                           /* say it as it was planned */
         pthread_mutex_lock(&e->lock);
         if (!e->text.n)
             xl_print_module(e->plan->m, NULL, &e->text);
         bool failed = e->text.failed;
         code = xl_buf_view(&e->text);
         pthread_mutex_unlock(&e->lock);
-        if (failed)
-            return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to print the program");
+        if (failed) {
+            err = XL_ERR(EXHAUSTED, "no memory to print the program");
+            goto out;
+        }
+    } else if (code.n < 4 || memcmp(code.p, "ML\xefR", 4)) {
+        XL_DO(hlo_with_config(code, &hlo));
+        code = xl_buf_view(&hlo);
+        p->format = "hlo_with_config";
     }
-    p->format = "mlir";
-    p->format_size = 4;
+    p->format_size = strlen(p->format);
     if (p->code) {
-        if (p->code_size < code.n)
-            return xl_api_fail(XL_CODE_INVALID, "room for %zu bytes, the program has %zu", p->code_size, code.n);
+        if (p->code_size < code.n) {
+            err = XL_ERR(INVALID, "room for %zu bytes, the program has %zu", p->code_size, code.n);
+            goto out;
+        }
         memcpy(p->code, code.p, code.n);
     }
     p->code_size = code.n;
-    return NULL;
+out:
+    xl_buf_fini(&hlo);
+    return xl_api_error(err);
 }
 struct PJRT_SerializedCompileOptions { char *p; };
 static void options_free(PJRT_SerializedCompileOptions *o)
