@@ -2,6 +2,7 @@
 
 usage: python wheel/build.py [FOLDER]     the wheel goes to FOLDER (build/)
 The files are those of `make bundle`, so that the wheel runs where zstd, libsodium and libyaml are not installed.
+CROSS=x86_64-linux-gnu- (or aarch64-linux-gnu-) in the environment makes the other architecture's wheel.
 """
 import base64
 import glob
@@ -28,9 +29,10 @@ def main():
     out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build")
     with open(os.path.join(ROOT, "src/base/version.h")) as f:
         version = re.search(r'XL_VERSION "(.*)"', f.read()).group(1)
-    subprocess.run(["make", "-s", "-C", ROOT, "bundle"], check=True, stdout=subprocess.DEVNULL)
-    machine = os.uname().machine
-    bundle = os.path.join(ROOT, "build", "bundle", f"xlane-{version}-{machine}")
+    cross = os.environ.get("CROSS", "")
+    subprocess.run(["make", "-s", "-C", ROOT, "CROSS=" + cross, "bundle"], check=True, stdout=subprocess.DEVNULL)
+    machine = cross.split("-")[0] or os.uname().machine
+    bundle = os.path.join(ROOT, "build", cross.rstrip("-"), "bundle", f"xlane-{version}-{machine}")
 
     files = {}  # name in the wheel -> (bytes, is it a program)
     for source in glob.glob(os.path.join(ROOT, "wheel/xlane/*.py")):
