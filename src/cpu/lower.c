@@ -1,5 +1,7 @@
 #include "cpu/lower.h"
 
+#include "ir/verify.h"
+
 enum { DEPTH_MAX = 128, OPS_MAX = 1 << 23 };
 
 typedef struct {
@@ -32,10 +34,17 @@ static xl_value resolve(const lower *l, xl_value v)
     return v;
 }
 
-/* A composite whose name is that of an op which computes the same from the same operands. */
+/* A composite ("chlo.erf") or a custom call ("mhlo.erf": how XLA writes what StableHLO lacks) whose name is that of an op which
+ * computes the same from the same operands. NULL if it is none, or if its types are not those of that op. */
 static xl_op *by_name(lower *l, const xl_op *op)
 {
-    xl_str name = xl_op_str(op, XL_SLOT(COMPOSITE, name));
+    bool composite = op->code == XL_OP_COMPOSITE;
+    xl_str name = composite ? xl_op_str(op, XL_SLOT(COMPOSITE, name)) : xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
+    const xl_attr *attributes = composite ? XL_ATTR(op, COMPOSITE, composite_attributes) : xl_dict_get(op->extra, XL_STR("mhlo.attributes"));
+    if (!composite && xl_str_is(name, "mhlo.topk"))
+        name = XL_STR("chlo.top_k");
+    else if (!composite && xl_str_starts(name, XL_STR("mhlo.")))
+        name = xl_strf(&l->f->m->arena, "chlo.%.*s", (int)name.n - 5, name.p + 5);
     if (!xl_str_starts(name, XL_STR("chlo.")))
         return NULL;
     xl_opcode code = xl_opcode_find(name);
@@ -46,14 +55,22 @@ static xl_op *by_name(lower *l, const xl_op *op)
         return NULL;
     const xl_attr *k = NULL;
     if (code == XL_OP_CHLO_TOP_K) {
-        k = xl_dict_get(XL_ATTR(op, COMPOSITE, composite_attributes), XL_STR("k"));
-        if (!k || k->kind != XL_AT_INT)
+        const xl_attr *largest;
+        if (attributes && attributes->kind != XL_AT_DICT)
+            return NULL;
+        k = xl_dict_get(attributes, XL_STR("k"));
+        largest = xl_dict_get(attributes, XL_STR("largest"));
+        if (!k || k->kind != XL_AT_INT || (largest && largest->i == 0))
             return NULL;
     }
     const xl_type *out[2] = { xl_out_type(l->f, op, 0), op->nout > 1 ? xl_out_type(l->f, op, 1) : NULL };
     xl_op *c = xl_op_new(l->f, NULL, code, op->in, op->nin, out, op->nout, 0, op->loc);
     if (k)
         xl_op_set(c, XL_SLOT(CHLO_TOP_K, k), k);
+    xl_error *bad = xl_verify_op(l->f, c);                 /* what stands in a name was not verified with the program */
+    xl_error_free(bad);
+    if (bad)
+        return NULL;
     for (uint32_t i = 0; i < op->nout; i++)
         replace(l, op->out[i], c->out[i]);
     return c;
@@ -141,6 +158,9 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
             /* fall through */
         default:
             err = NULL;
+            known = op->code == XL_OP_CUSTOM_CALL ? by_name(l, op) : NULL;
+            if (known)
+                op = known;
             xl_region_append(l->f, r, op);
             for (uint32_t k = 0; k < op->nregion && !err; k++)
                 err = flatten(l, op->region[k], depth + 1);
