@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "base/test.h"
 #include "cpu/lower.h"
 #include "cpu/plan.h"
@@ -60,6 +62,32 @@ TEST(a_donated_argument_is_updated_in_place)
     run(p, (void *[]){ a, b }, (void *[]){ a, y });        /* the output is the argument's memory */
     CHECK(a[0] == 6 && a[3] == 12 && y[0] == 5 && y[3] == 32);
     xl_plan_free(p);
+}
+
+/* How XLA writes HLO's erf and topk as StableHLO, and so how PyTorch/XLA sends them. */
+TEST(custom_calls_of_mhlo_are_the_ops_they_name)
+{
+    xl_plan *p = plan_of("func.func public @main(%a: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xf32>, tensor<2xi32>) {\n"
+                         "%0 = stablehlo.custom_call @mhlo.erf(%a) {mhlo.attributes = {}, mhlo.version = 1 : i64} : (tensor<3xf32>) -> tensor<3xf32>\n"
+                         "%1:2 = stablehlo.custom_call @mhlo.topk(%a) {mhlo.attributes = {k = 2 : i64, largest = true}} : (tensor<3xf32>) -> (tensor<2xf32>, tensor<2xi32>)\n"
+                         "return %0, %1#0, %1#1 : tensor<3xf32>, tensor<2xf32>, tensor<2xi32> }");
+    _Alignas(64) float x[3] = { 0.5f, -2, 3 }, y[3], top[2];
+    _Alignas(64) int32_t at[2];
+    run(p, (void *[]){ x }, (void *[]){ y, top, at });
+    CHECK(fabsf(y[0] - 0.5204999f) < 1e-6f && fabsf(y[1] + 0.9953223f) < 1e-6f);
+    CHECK(top[0] == 3 && top[1] == 0.5f && at[0] == 2 && at[1] == 0);
+    xl_plan_free(p);
+}
+
+TEST(a_name_does_not_stand_for_other_types)
+{
+    xl_module *m;
+    xl_plan *p;
+    CHECK_OK(xl_read_text(XL_STR("func.func public @main(%a: tensor<4xf32>) -> tensor<9xf32> { %0 = stablehlo.custom_call @mhlo.erf(%a) : (tensor<4xf32>) -> "
+                                 "tensor<9xf32> return %0 : tensor<9xf32> }"), NULL, &m));
+    CHECK_OK(xl_lower(m, false));
+    CHECK_ERR(xl_plan_new(m, 1, &p), "mhlo.erf");
+    xl_module_free(m);
 }
 
 TEST(what_is_not_served_is_named)
