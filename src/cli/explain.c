@@ -7,6 +7,7 @@
 #include "ir/read.h"
 #include "lane/contract.h"
 #include "lane/metrics.h"
+#include "lane/receipt.h"
 #include "lane/run.h"
 
 static struct { bool all; } opt;
@@ -98,13 +99,17 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
         goto out;
     }
     bool torch = false;
+    xl_buf_str(&b, xl_run_mark(cli->arena, dir));
     for (size_t i = 0; i < n; i++) {
         if (is(e[i], "event", "compile")) {
             count(&t, e[i]);
             torch |= xl_str_starts(str_of(e[i], "module"), XL_STR("SyncTensorsGraph"));
             if (opt.all || !is(e[i], "reason", "first") || is(e[i], "result", "failed"))
                 put_compile(&b, e[i]);
-        } else if (is(e[i], "event", "late-flag") || is(e[i], "event", "sync")) {
+        } else if (is(e[i], "event", "retry")) {
+            xl_buf_printf(&b, "%9.3f s  attempt %.0f failed at %.*s: %.*s (%.*s, %.*s); %.*s\n", num_of(e[i], "t"), num_of(e[i], "attempt"), XL_FMT(str_of(e[i], "phase")),
+                          XL_FMT(str_of(e[i], "text")), XL_FMT(str_of(e[i], "cause")), XL_FMT(str_of(e[i], "verdict")), XL_FMT(str_of(e[i], "then")));
+        } else if (is(e[i], "event", "late-flag") || is(e[i], "event", "late-spmd") || is(e[i], "event", "sync")) {
             xl_buf_printf(&b, "%9.3f s  %.*s: %.*s%s%.*s\n", num_of(e[i], "t"), XL_FMT(str_of(e[i], "event")), XL_FMT(str_of(e[i], "words")),
                           str_of(e[i], "words").n ? ": " : "", XL_FMT(str_of(e[i], "text")));
         } else if (is(e[i], "event", "hang")) {
@@ -213,8 +218,72 @@ static void compare_programs(xl_arena *a, sink *s, const char *da, const char *d
     xl_module_free(q);
 }
 
+/* Launch policy, value by value; raw flags are compared as the plugin saw them. */
+static void compare_launch(xl_arena *a, sink *s, const xl_run_info *x, const xl_run_info *y)
+{
+    const xl_node *p = xl_node_get(xl_node_get(x->json, "launch"), "values"), *q = xl_node_get(xl_node_get(y->json, "launch"), "values");
+    if (!xl_str_eq(x->profile, y->profile))
+        moved(s, "profile", "", xl_strf(a, "%.*s -> %.*s", XL_FMT(x->profile), XL_FMT(y->profile)));
+    for (int side = 0; side < 2; side++) {
+        const xl_node *from = side ? q : p, *to = side ? p : q;
+        for (size_t i = 0; from && i < from->n; i++) {
+            xl_str name = from->kid[i]->key;
+            const xl_node *other = xl_node_get(to, xl_str_c(a, name));
+            if (xl_str_starts(name, XL_STR("flags.")) || (side && other) || (other && xl_str_eq(str_of(from->kid[i], "value"), str_of(other, "value"))))
+                continue;
+            const xl_node *l = side ? other : from->kid[i], *r = side ? from->kid[i] : other;
+            moved(s, "profile", xl_str_c(a, name), xl_strf(a, "%.*s -> %.*s (%.*s)", XL_FMT(l ? str_of(l, "value") : XL_STR("not set")),
+                                                           XL_FMT(r ? str_of(r, "value") : XL_STR("not set")), XL_FMT(str_of(r ? r : l, "origin"))));
+        }
+    }
+}
+
+/* Versions below the program: what the plugin's own file does not tell. */
+static void compare_stack(xl_arena *a, sink *s, const xl_run_info *x, const xl_run_info *y)
+{
+    xl_node_change *c;
+    size_t n;
+    const xl_node *p = xl_node_get(x->json, "bundle"), *q = xl_node_get(y->json, "bundle");
+    if (!p || !q)
+        return;
+    xl_node_changes(a, p, q, &c, &n);
+    for (size_t i = 0; i < n; i++)
+        moved(s, "stack", xl_str_c(a, c[i].name), xl_strf(a, "%.*s -> %.*s", XL_FMT(c[i].before.n ? c[i].before : XL_STR("none")),
+                                                          XL_FMT(c[i].after.n ? c[i].after : XL_STR("none"))));
+}
+
+/* Seconds a call took on average, over the run's processes. */
+static double mean_of(xl_arena *a, const char *dir, const char *metric)
+{
+    xl_str *names = NULL, text;
+    size_t n = 0;
+    double sum = 0, count = 0;
+    xl_error_free(xl_dir_list(a, dir, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        xl_node *root = NULL;
+        if (!xl_str_starts(names[i], XL_STR("metrics-")) || !xl_str_ends(names[i], XL_STR(".json")))
+            continue;
+        char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
+        xl_error *err = xl_file_read_max(a, path, 64 << 20, &text);
+        if (!err)
+            err = xl_json_read(a, path, text, &root);
+        const xl_node *m = err ? NULL : xl_node_get(xl_node_get(root, "total"), metric);
+        xl_error_free(err);
+        sum += num_of(m, "sum") * 1e-9;
+        count += num_of(m, "n");
+    }
+    return count > 0 ? sum / count : 0;
+}
+
 static void compare_numbers(xl_arena *a, xl_buf *b, const char *da, const char *db)
 {
+    static const struct { const char *metric, *what; } means[] = { { "CompileTime", "mean compile" }, { "LoadTime", "mean load from the cache" }, { "ExecuteTime", "mean execute call" } };
+    for (size_t i = 0; i < sizeof means / sizeof *means; i++) {
+        double x = mean_of(a, da, means[i].metric), y = mean_of(a, db, means[i].metric);
+        if (x > 0 && y > 0 && (y > 1.2 * x || x > 1.2 * y))
+            xl_buf_printf(b, "numbers  %s: %.4g ms -> %.4g ms (%.2fx)\n", means[i].what, x * 1e3, y * 1e3, y / x);
+    }
+
     xl_metrics *m[2] = { NULL, NULL };
     size_t processes;
     xl_error_free(xl_metrics_read(a, da, &m[0], &processes));
@@ -248,6 +317,15 @@ static xl_error *two_runs(const xl_cli *cli, const char *da, const char *db)
     sink s = { &b, cli->json ? &j : NULL, false };
     if (cli->json)
         xl_json_list(&j);
+    xl_run_info about[2] = { xl_run_about(a, da), xl_run_about(a, db) };
+    if (!cli->json) {
+        xl_buf_str(&b, xl_run_mark(a, da));
+        xl_buf_str(&b, xl_run_mark(a, db));
+    } else if (about[0].diagnostic || about[1].diagnostic) {
+        moved(&s, "diagnostic", "", XL_STR("a run under a diagnostic profile takes part: timings do not compare"));
+    }
+    compare_launch(a, &s, &about[0], &about[1]);
+    compare_stack(a, &s, &about[0], &about[1]);
     const xl_node *x = first_event(ea, na, "client"), *y = first_event(eb, nb, "client");
     compare_words(&s, "profile", str_of(x, "flags"), str_of(y, "flags"));
     x = first_event(ea, na, "attach");

@@ -21,10 +21,17 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
     XL_DO(xl_metrics_read(cli->arena, dir, &m, &processes));
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
+        xl_run_info about = xl_run_about(cli->arena, dir);
+        xl_json_map(&j);
+        xl_json_put_bool(&j, "diagnostic", about.diagnostic);
+        xl_json_put_str(&j, "profile", about.profile);
+        xl_json_key(&j, "metrics");
         xl_metrics_json(m, &j);
+        xl_json_end(&j);
     } else if (opt.prometheus) {
         xl_metrics_prometheus(m, 0, &b);
     } else {
+        xl_buf_str(&b, xl_run_mark(cli->arena, dir));
         xl_metrics_print(m, opt.modules, &b);
     }
     err = xl_cli_put(&b);

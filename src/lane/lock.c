@@ -70,9 +70,16 @@ static const xl_lock_item *find(const xl_lock *l, const char *kind, xl_str name)
 static void packages(builder *b)
 {
     size_t n;
-    const char **site = xl_python_sites(b->a, &n);
+    const char **site = xl_python_sites(b->a, &n), *lib = n ? strstr(site[0], "/lib") : NULL;
+    xl_str prefix = lib ? (xl_str){ site[0], (size_t)(lib - site[0]) } : (xl_str){ 0 }, cfg;
+    /* A virtual environment imports only what is in it, unless it says otherwise. */
+    xl_error *err = xl_file_read_max(b->a, xl_strf(b->a, "%.*s/pyvenv.cfg", XL_FMT(prefix)).p, 1 << 16, &cfg);
+    bool alone = !err && strstr(cfg.p, "include-system-site-packages = false");
+    xl_error_free(err);
     for (size_t s = 0; s < n; s++) {
         glob_t g;
+        if (alone && !xl_str_starts(xl_str_of(site[s]), prefix))
+            continue;
         if (glob(xl_strf(b->a, "%s/*.dist-info", site[s]).p, 0, NULL, &g) == 0)
             for (size_t i = 0; i < g.gl_pathc; i++) {
                 xl_str base = xl_path_base(xl_str_of(g.gl_pathv[i]));

@@ -50,16 +50,47 @@ static xl_error *read_file(xl_arena *a, const char *path, xl_str name, int place
     return xl_file_read_max(a, path, 1 << 20, &out->text);
 }
 
+/* Names alone: nothing is read, since a profile that cannot be read may be why we are asked. */
+static void name_rows(xl_arena *a, xl_profile_row **out, size_t *n)
+{
+    size_t cap = 0;
+    *out = NULL;
+    *n = 0;
+    for (int place = 0; place < NPLACE; place++) {
+        xl_str *names = NULL;
+        size_t count = 0;
+        const char *dir = place < AT_BUILT_IN ? folder(a, place) : NULL;
+        if (dir)
+            xl_error_free(xl_dir_list(a, dir, &names, &count)); /* most people have no such folder */
+        while (place == AT_BUILT_IN && xl_profile_texts[count].name)
+            count++;
+        for (size_t i = 0; i < count; i++) {
+            xl_str name = place == AT_BUILT_IN ? xl_str_of(xl_profile_texts[i].name) : names[i];
+            bool hidden = false;
+            if (place < AT_BUILT_IN) {
+                if (!xl_str_ends(name, XL_STR(".yaml")))
+                    continue;
+                name.n -= strlen(".yaml");
+                name = xl_str_dup(a, name);
+            }
+            for (size_t k = 0; k < *n; k++)
+                hidden |= xl_str_eq((*out)[k].name, name);
+            if (!hidden)
+                XL_PUSH(a, *out, *n, cap, ((xl_profile_row){ .name = name, .where = places[place] }));
+        }
+    }
+}
+
 /* A typo in the name: the nearest of those there are. */
 static xl_error *no_such(xl_arena *a, xl_str name)
 {
     xl_profile_row *row;
     size_t n, best = SIZE_MAX;
     xl_str near = { 0 };
-    xl_error_free(xl_profile_list(a, &row, &n));
+    name_rows(a, &row, &n);
     for (size_t i = 0; i < n; i++) {
         size_t d = xl_str_distance(row[i].name, name);
-        if (d < best) {
+        if (d < best && d > 0) {
             best = d;
             near = row[i].name;
         }
@@ -338,44 +369,17 @@ xl_error *xl_profile_load(xl_arena *a, const char *name, xl_profile *out)
 
 xl_error *xl_profile_list(xl_arena *a, xl_profile_row **out, size_t *n)
 {
-    size_t cap = 0;
-    *out = NULL;
-    *n = 0;
-    for (int place = 0; place < NPLACE; place++) {
-        xl_str *names = NULL;
-        size_t count = 0;
-        if (place < AT_BUILT_IN) {
-            const char *dir = folder(a, place);
-            if (dir)
-                xl_error_free(xl_dir_list(a, dir, &names, &count)); /* most people have no such folder */
-        } else {
-            while (xl_profile_texts[count].name)
-                count++;
-        }
-        for (size_t i = 0; i < count; i++) {
-            xl_str name = place == AT_BUILT_IN ? xl_str_of(xl_profile_texts[i].name) : names[i];
-            if (place < AT_BUILT_IN) {
-                if (!xl_str_ends(name, XL_STR(".yaml")))
-                    continue;
-                name.n -= strlen(".yaml");
-                name = xl_str_dup(a, name);
-            }
-            bool hidden = false;
-            for (size_t k = 0; k < *n; k++)
-                hidden |= xl_str_eq((*out)[k].name, name);
-            if (hidden)
-                continue;
-            xl_profile p;
-            xl_profile_row row = { .name = name, .where = places[place] };
-            xl_error *err = xl_profile_load(a, name.p, &p);
-            if (err)
-                row.bad = xl_str_dup(a, xl_str_of(xl_error_message(err)));
-            xl_error_free(err);
-            row.file = p.file;
-            row.about = p.about;
-            row.diagnostic = p.diagnostic;
-            XL_PUSH(a, *out, *n, cap, row);
-        }
+    name_rows(a, out, n);
+    for (size_t i = 0; i < *n; i++) {
+        xl_profile_row *row = &(*out)[i];
+        xl_profile p;
+        xl_error *err = xl_profile_load(a, row->name.p, &p);
+        if (err)
+            row->bad = xl_str_dup(a, xl_str_of(xl_error_message(err)));
+        xl_error_free(err);
+        row->file = p.file;
+        row->about = p.about;
+        row->diagnostic = p.diagnostic;
     }
     return NULL;
 }

@@ -206,3 +206,31 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
     }
     return XL_ERR(NOT_FOUND, "no runs in %s; make one with `xlane run -- CMD`", runs);
 }
+
+xl_run_info xl_run_about(xl_arena *a, const char *dir)
+{
+    xl_run_info info = { XL_STR("none"), false, NULL };
+    xl_str text;
+    xl_node *root = NULL;
+    char *path = xl_path_join(a, dir, "run.json");
+    xl_error *err = xl_file_read_max(a, path, 64 << 20, &text);
+    if (!err)
+        err = xl_json_read(a, path, text, &root);
+    if (!err) {
+        const xl_node *profile = xl_node_get(root, "profile"), *diagnostic = xl_node_get(root, "diagnostic");
+        info.json = root;
+        if (profile && profile->kind == XL_NODE_STR)
+            info.profile = profile->s;
+        info.diagnostic = diagnostic && diagnostic->b;
+    }
+    xl_error_free(err);
+    return info;
+}
+
+xl_str xl_run_mark(xl_arena *a, const char *dir)
+{
+    xl_run_info info = xl_run_about(a, dir);
+    if (!info.diagnostic)
+        return (xl_str){ "", 0 };
+    return xl_strf(a, "DIAGNOSTIC RUN (profile %.*s): its switches cost time; do not compare its timings\n", XL_FMT(info.profile));
+}

@@ -31,4 +31,10 @@ xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t 
 /* The folder a user means by RUN: a path, a name under ./runs, or "last". */
 xl_error *xl_run_find(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
 
+/* What run.json says of the launch. A run under a diagnostic profile is no benchmark: whoever shows its timings shows the mark. */
+typedef struct { xl_str profile; bool diagnostic; const xl_node *json; } xl_run_info;
+xl_run_info xl_run_about(xl_arena *a, const char *dir);     /* empty where there is no run.json */
+/* "" or one line with its newline, for the head of an output. */
+xl_str xl_run_mark(xl_arena *a, const char *dir);
+
 #endif

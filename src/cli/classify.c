@@ -1,0 +1,62 @@
+/* xlane classify: can a retry of this failure teach something? */
+#include <stdio.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "lane/retry.h"
+#include "lane/run.h"
+
+static struct { const char *phase; } opt = { .phase = "compile" };
+static const xl_opt opts[] = {
+    { "phase", XL_OPT_STR, &opt.phase, "WORD", "when it happened: startup, compile or run (compile; of a RUN, as its events say)" },
+    { 0 },
+};
+
+static xl_error *classify(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_str text;
+    xl_buf b = { 0 }, texts = { 0 };
+    const char *from = argc ? argv[0] : "-";
+    xl_file_info info;
+    xl_phase phase = !strcmp(opt.phase, "startup") ? XL_PHASE_STARTUP : !strcmp(opt.phase, "run") ? XL_PHASE_RUN : XL_PHASE_WINDOW;
+    if (phase == XL_PHASE_WINDOW && strcmp(opt.phase, "compile"))
+        return xl_cli_misuse(cli, "--phase is startup, compile or run, not %s", opt.phase);
+    if (strcmp(from, "-") && (!xl_file_stat(from, &info) || info.dir)) {
+        char *dir;
+        XL_DO(xl_run_find(a, from, &dir));
+        phase = xl_run_phase(a, dir, &texts);
+        text = xl_str_dup(a, xl_buf_view(&texts));
+        if (!text.n) {
+            err = XL_ERR(NOT_FOUND, "nothing failed in %s that the guard saw; give the text of the error", dir);
+            goto out;
+        }
+    } else {
+        XL_DO(xl_file_read_max(a, strcmp(from, "-") ? from : "/dev/stdin", 64 << 20, &text));
+    }
+    xl_failure f = xl_retry_classify(0, text, phase);
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_put_text(&j, "phase", xl_phase_word(phase));
+        xl_failure_json(&j, &f);
+        xl_json_end(&j);
+    } else {
+        xl_buf_printf(&b, "%s (%s%s%s): %s\n", f.cause, xl_boundary_word(f.boundary), f.ecode[0] ? ", " : "", f.ecode, f.text);
+        if (f.masked_by)
+            xl_buf_printf(&b, "a %s error stands over it and is not the cause\n", f.masked_by);
+        static const char *const words[] = { "try again here", "try a smaller candidate", "try on another host", "something must be fixed first", "do not retry" };
+        xl_buf_printf(&b, "%s%s\n", words[f.verdict], f.again || f.verdict > XL_RETRY_SMALLER ? "" : ", but not by itself: it failed after the compile window");
+    }
+    err = xl_cli_put(&b);
+out:
+    xl_buf_fini(&texts);
+    return err;
+}
+
+const xl_verb xl_verb_classify = {
+    .name = "classify", .args = "[FILE | RUN | -]", .help = "what an XLA error means for a retry: here, smaller, elsewhere, fix, never",
+    .more = "Reads the text of an error, or the failures of a recorded run. A coordination error that hides another rank's cause is seen through.",
+    .example = "python train.py 2>&1 | tail -100 | xlane classify -", .opts = opts, .min = 0, .max = 1, .run = classify,
+};
