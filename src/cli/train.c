@@ -1,13 +1,18 @@
 /* xlane train: a model from a configuration. */
+#include "base/file.h"
 #include "cli/cli.h"
+#include "lane/profile.h"
+#include "lane/receipt.h"
+#include "lane/retry.h"
 #include "train/calibrate.h"
 #include "train/loop.h"
 
-static struct { bool dry_run, quiet, fit; const char *print, *device; } opt;
+static struct { bool dry_run, quiet, fit; const char *print, *device, *profile; } opt;
 static const xl_opt opts[] = {
     { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL, "say what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
     { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the best that is here)" },
+    { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy, applied before the device is opened: `xlane profile list`" },
     { "fit", XL_OPT_FLAG, &opt.fit, NULL, "take the largest batch up to data.batch that fits the device: known good ones, then unseen, never known bad" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { 0 } };
@@ -36,6 +41,47 @@ static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
     return xl_cli_put(&b);
 }
 
+/* Before the runtime exists; a profile's plugin counts where no device was named. */
+static xl_error *launch(xl_arena *a, xl_config *c)
+{
+    xl_error *err = NULL;
+    xl_profile p;
+    if (opt.profile) {
+        XL_DO(xl_profile_effective(a, opt.profile, &p));
+        XL_DO(xl_profile_apply(a, &p));
+        const xl_setting *s = xl_profile_get(&p, "device.plugin");
+        if (!opt.device && s && s->value.n)
+            c->device = xl_str_c(a, s->value);
+    }
+    if (opt.device)
+        c->device = opt.device;
+out:
+    return err;
+}
+
+/* What the run proved; a run that goes on leaves one receipt each time, under the step it came to. */
+static void leave_receipt(xl_arena *a, const xl_config *c, const xl_loop_result *r, int argc, char **argv)
+{
+    xl_plugin_choice plugin = { 0 };
+    char *path = xl_path_join(a, r->dir, "receipt.json");
+    if (xl_file_stat(path, NULL))
+        path = xl_path_join(a, r->dir, xl_strf(a, "receipt-%lld.json", (long long)r->step).p);
+    xl_error_free(xl_plugin_find(a, &(xl_plugin_wish){ .named = c->device }, &plugin));
+    xl_error *err = xl_receipt_write(a, &(xl_receipt_facts){ .kind = "train", .dir = r->dir, .argc = argc, .argv = argv, .plugin = plugin.path, .cache = c->cache }, path);
+    if (err)
+        fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(err));
+    xl_error_free(err);
+}
+
+/* What a failure means for another try, under the error itself. */
+static xl_error *judged(xl_error *err)
+{
+    xl_failure f = xl_retry_classify((int)xl_error_code(err), xl_str_of(xl_error_message(err)), XL_PHASE_WINDOW);
+    if (err && f.verdict == XL_RETRY_SMALLER)
+        fprintf(stderr, "xlane: %s (%s): %s; --fit takes the largest batch that fits\n", f.cause, xl_retry_word(f.verdict), f.text);
+    return err;
+}
+
 static xl_error *train(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -47,8 +93,7 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
         if (!xl_config_is_word(argv[i]))
             return xl_cli_misuse(cli, "\"%s\" is not of the form key=value", argv[i]);
     XL_DO(xl_config_read(cli->arena, file, argv + skip, argc - skip, &c));
-    if (opt.device)
-        c.device = opt.device;
+    XL_DO(launch(cli->arena, &c));
     if (opt.print || opt.dry_run) {
         err = opt.print ? xl_train_print(&c, opt.print, &b) : xl_train_plan(&c, cli->json, &b);
         if (!err)
@@ -61,7 +106,8 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
         XL_TRY(xl_fit(cli->arena, &c, say, NULL, &fitted), "fitting the batch");
     }
     xl_loop_result r;
-    XL_DO(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet }, &r));
+    XL_DO(judged(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet }, &r)));
+    leave_receipt(cli->arena, &c, &r, argc, argv);
     err = result(cli, &r);
 out:
     return err;
@@ -82,16 +128,17 @@ static xl_error *resume(const xl_cli *cli, int argc, char **argv)
     char *dir;
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
     XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
-    if (opt.device)
-        c.device = opt.device;
+    XL_DO(launch(cli->arena, &c));
     xl_loop_result r;
     XL_DO(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet }, &r));
+    leave_receipt(cli->arena, &c, &r, argc, argv);
     err = result(cli, &r);
 out:
     return err;
 }
 
 static const xl_opt resume_opts[] = {
+    { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy, applied before the device is opened" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { 0 } };

@@ -144,6 +144,8 @@ static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash
     }
     xl_cache_key_add(k, "file", xl_str_of(l->file));
     xl_cache_key_add(k, "topology", xl_strf(a, "%.*s %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client)));
+    const char *profile = getenv("XLANE_PROFILE"), *digest = profile ? strrchr(profile, '@') : NULL;
+    xl_cache_key_add(k, "profile", xl_str_of(digest ? digest + 1 : "none"));
     k->module = xl_str_of(module);
     xl_cache_key_seal(k);
 }

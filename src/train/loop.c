@@ -326,6 +326,9 @@ static xl_error *write_run_json(loop *l, const char *dir)
     xl_json_put_text(&j, "started", xl_time_iso(xl_now_wall(), when));
     xl_json_put_text(&j, "device", xl_lane_name(l->s.lane));
     xl_json_put_text(&j, "plugin", l->s.lane->choice.path);
+    const char *diagnostic = getenv("XLANE_DIAGNOSTIC");
+    xl_json_put_text(&j, "profile", getenv("XLANE_PROFILE"));
+    xl_json_put_bool(&j, "diagnostic", diagnostic && diagnostic[0] == '1');
     xl_json_put_text(&j, "pattern", l->c->model.pattern);
     xl_json_put_int(&j, "parameters", xl_graph_params(l->s.g[0]));
     xl_json_put_text(&j, "data", xl_data_about(l->data));
