@@ -248,9 +248,10 @@ static const char style[] =
     ".key{white-space:nowrap;font-weight:400;font-size:.85rem;margin-right:.6rem}.key::before{content:'';display:inline-block;width:.8em;height:.8em;border-radius:2px;"
     "margin-right:.3em;vertical-align:-1px;background:var(--k0)}.key.k1::before{background:var(--k1)}.key.k2::before{background:var(--k2)}"
     ".key.k3::before{background:var(--k3)}.legend{margin:.3rem 0 0}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}"
-    "th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}"
+    "th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n{white-space:nowrap}.names td.n{white-space:normal}"
     "code{font-size:.85em;overflow-wrap:anywhere}.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:.5rem;margin:.6rem 0}"
     ".tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.5rem .7rem}.tile b{display:block;font-size:1.15rem}"
+    "@media(max-width:600px){.tick{font-size:22px}}"
     "@media print{:root{--bg:#fff;--fg:#000;--card:#fff;--line:#bbb}body{max-width:none;font-size:11px}figure,table,.tiles{break-inside:avoid}h2{break-after:avoid}}";
 
 static void put(xl_buf *b, xl_str s) { xl_html_text(b, s); }
@@ -454,6 +455,9 @@ static void ladder(xl_buf *b, const xl_node *l)
     put(b, text_of(l, "verdict"));
     xl_buf_puts(b, "</span> on ");
     put(b, text_of(l, "device"));
+    xl_buf_puts(b, ", in <code>");
+    put(b, text_of(l, "folder"));
+    xl_buf_puts(b, "</code>");
     if (!ok) {
         xl_buf_puts(b, ": rung ");
         put(b, text_of(l, "failing"));
@@ -553,7 +557,7 @@ static void versus(xl_arena *a, xl_buf *b, const story *s, size_t n)
     }
     if (has)
         xl_chart_lines(b, "Loss of each", "step", "nats", line, curves, false);
-    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th></th>");
+    xl_buf_puts(b, "<div class=\"wide names\"><table><tr><th></th>");
     for (size_t i = 0; i < n; i++) {
         xl_buf_puts(b, "<th class=\"n\">");
         put(b, xl_str_of(s[i].name));

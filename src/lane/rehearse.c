@@ -163,7 +163,9 @@ bool xl_oom_figures(xl_str message, int64_t *used, int64_t *limit)
 {
     static const char key[] = "Used ";
     const char *p = message.p, *end = message.p + message.n;
-    while (p && (p = memmem(p, (size_t)(end - p), key, sizeof key - 1))) {
+    if (!p)
+        return *used = *limit = -1, false;
+    while ((p = memmem(p, (size_t)(end - p), key, sizeof key - 1))) {
         p += sizeof key - 1;
         xl_str rest = { p, (size_t)(end - p) };
         if (human_bytes(&rest, used) && xl_str_starts(rest, XL_STR(" of "))) {
@@ -171,6 +173,16 @@ bool xl_oom_figures(xl_str message, int64_t *used, int64_t *limit)
             if (human_bytes(&rest, limit))
                 return true;
         }
+    }
+    static const char than[] = ") exceeds available";
+    p = memmem(message.p, message.n, than, sizeof than - 1);
+    const char *open = p, *next = p ? memchr(p + 1, '(', (size_t)(end - p - 1)) : NULL;
+    while (open && open > message.p && *open != '(')
+        open--;
+    if (next && *open == '(') {
+        xl_str before = { open + 1, (size_t)(end - open - 1) }, after = { next + 1, (size_t)(end - next - 1) };
+        if (human_bytes(&before, used) && human_bytes(&after, limit))
+            return true;
     }
     *used = *limit = -1;
     return false;

@@ -56,7 +56,7 @@ xl_error *xl_rehearsal_read(xl_arena *a, const xl_node *n, xl_rehearsal *out) XL
 /* Collectives of a program as a plugin runs it ("hlo", "hlo_with_config"), read leniently: whatever is not understood is passed over.
  * False where it is no HLO at all. */
 bool xl_collectives_scan(xl_arena *a, xl_str code, xl_str format, xl_collective **out, size_t *n);
-/* "Used 34.20G of 31.25G hbm": the two figures of an out-of-memory message; false if it has none. */
+/* The two figures of an out-of-memory message, "Used 34.20G of 31.25G hbm" or "(447.18G) exceeds available HBM (31.24G)"; false if it has none. */
 bool xl_oom_figures(xl_str message, int64_t *used, int64_t *limit);
 
 #endif

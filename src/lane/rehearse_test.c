@@ -1,0 +1,98 @@
+#include "lane/rehearse.h"
+
+#include "base/proto.h"
+#include "base/test.h"
+
+TEST(figures_of_real_messages) /* R2: libtpu 0.0.51's two forms, and the embedded device's */
+{
+    int64_t used, limit;
+    CHECK(xl_oom_figures(XL_STR("E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (447.18G) exceeds available "
+                                "HBM (31.24G). HLO module: main."), &used, &limit));
+    CHECK_INT(used, (int64_t)(447.18 * (1 << 30)));
+    CHECK_INT(limit, (int64_t)(31.24 * (1 << 30)));
+    CHECK(xl_oom_figures(XL_STR("Ran out of memory in memory space hbm. Used 256.00K of 100.00K hbm. Exceeded hbm capacity by 156.00K."), &used, &limit));
+    CHECK_INT(used, 262144);
+    CHECK_INT(limit, 102400);
+    CHECK(!xl_oom_figures(XL_STR("Used up. Used 3 apples ) exceeds available"), &used, &limit));
+    CHECK_INT(used, -1);
+    CHECK(!xl_oom_figures(XL_STR(") exceeds available ("), &used, &limit));
+    CHECK(!xl_oom_figures((xl_str){ NULL, 0 }, &used, &limit));
+}
+
+static void message(xl_buf *out, uint32_t field, xl_buf *inner)
+{
+    xl_proto_put_bytes(out, field, xl_buf_view(inner));
+    xl_buf_fini(inner);
+    *inner = (xl_buf){ 0 };
+}
+
+/* An HloModuleProto with one computation of these ops, each f32[16] (all-gather-start: a tuple of f32[16] and f32[64]). */
+static void module(xl_buf *out, const char *const *op, int n)
+{
+    xl_buf comp = { 0 }, inst = { 0 }, shape = { 0 }, part = { 0 };
+    for (int i = 0; i < n; i++) {
+        xl_proto_put_bytes(&inst, 1, XL_STR("name"));
+        xl_proto_put_bytes(&inst, 2, xl_str_of(op[i]));
+        if (strstr(op[i], "gather-start")) {
+            xl_proto_put_int(&shape, 2, 13);
+            for (int k = 16; k <= 64; k *= 4) {
+                xl_proto_put_int(&part, 2, 11);
+                xl_proto_put_int(&part, 3, k);
+                message(&shape, 4, &part);
+            }
+        } else {
+            xl_proto_put_int(&shape, 2, 11);
+            xl_proto_put_bytes(&shape, 3, XL_STR("\x10"));
+        }
+        message(&inst, 3, &shape);
+        message(&comp, 2, &inst);
+    }
+    message(out, 3, &comp);
+}
+
+TEST(collectives_are_counted)
+{
+    static const char *const ops[] = { "add", "all-reduce", "all-reduce-start", "all-reduce-done", "all-gather-start", "all-gather-done", "fusion", "all-reduce" };
+    xl_arena a = { 0 };
+    xl_buf m = { 0 }, with = { 0 };
+    xl_collective *c;
+    size_t n;
+    module(&m, ops, 8);
+    CHECK(xl_collectives_scan(&a, xl_buf_view(&m), XL_STR("hlo"), &c, &n));
+    CHECK_INT(n, 2);
+    CHECK(xl_str_is(c[0].name, "all-reduce"));
+    CHECK_INT(c[0].count, 3);
+    CHECK_INT(c[0].bytes, 3 * 64);
+    CHECK(xl_str_is(c[1].name, "all-gather"));
+    CHECK_INT(c[1].count, 1);
+    CHECK_INT(c[1].bytes, (64 + 256) / 2);
+    message(&with, 1, &m);
+    CHECK(xl_collectives_scan(&a, xl_buf_view(&with), XL_STR("hlo_with_config"), &c, &n));
+    CHECK_INT(n, 2);
+    CHECK(!xl_collectives_scan(&a, XL_STR("module {}"), XL_STR("mlir"), &c, &n));
+    for (size_t cut = 0; cut < with.n; cut++) /* never outside its bytes, whatever they are */
+        xl_collectives_scan(&a, (xl_str){ with.p, cut }, XL_STR("hlo_with_config"), &c, &n);
+    xl_buf_fini(&with);
+    xl_arena_fini(&a);
+}
+
+TEST(a_rehearsal_reads_back)
+{
+    xl_arena a = { 0 };
+    xl_buf b = { 0 };
+    xl_node *node;
+    xl_rehearsal r = { .verdict = XL_REHEARSAL_TOO_LARGE, .plugin = XL_STR("libtpu.so"), .topology = XL_STR("v6e:2x2"), .used = 5, .limit = 4, .flops = 1e12,
+                       .bytes = -1, .seconds = 2, .message = XL_STR("E1000"), .scanned = true }, back;
+    r.memory.needs = 77;
+    xl_rehearsal_json(&(xl_json){ .out = &b }, &r);
+    CHECK_OK(xl_json_read(&a, "test", xl_buf_view(&b), &node));
+    CHECK_OK(xl_rehearsal_read(&a, node, &back));
+    CHECK_INT(back.verdict, XL_REHEARSAL_TOO_LARGE);
+    CHECK_INT(back.used, 5);
+    CHECK_INT(back.memory.needs, 77);
+    CHECK(back.flops == 1e12 && back.bytes == -1 && back.scanned && back.ncollective == 0);
+    CHECK_OK(xl_json_read(&a, "test", XL_STR("{\"verdict\":\"perhaps\"}"), &node));
+    CHECK_ERR(xl_rehearsal_read(&a, node, &back), "no verdict");
+    xl_buf_fini(&b);
+    xl_arena_fini(&a);
+}

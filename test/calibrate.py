@@ -1,0 +1,63 @@
+"""xlane calibrate and train --fit on a simulated device of 64 MiB: predicted, compiled and observed memory (M1-M3, S4)."""
+import glob, json, os, shutil, subprocess, sys, tempfile
+
+XLANE = os.path.abspath("build/xlane")
+TMP = tempfile.mkdtemp(prefix="xlane-calibrate-")
+ENV = dict(os.environ, XLANE_STATE=TMP + "/state", XLANE_CACHE=TMP + "/cache", XLANE_CPU_HBM="64MiB")
+ENV.pop("XLANE_CATALOG", None)
+failed = 0
+
+
+def check(name, ok, why=""):
+    global failed
+    failed += not ok
+    print(("ok " + name) if ok else f"FAIL {name}: {str(why)[-1500:]}", flush=True)
+
+
+def xlane(*args, **env):
+    return subprocess.run([XLANE, *args], capture_output=True, text=True, env=dict(ENV, **env), cwd=TMP, timeout=600)
+
+
+with open(TMP + "/text.txt", "w") as f:
+    f.write("the cat sees the red house. a dog follows the river.\n" * 3000)
+BASE = ["data.train=text.txt", "model.dim=64", "device=cpu"]
+
+
+def calibrate(*words, **env):
+    r = xlane("calibrate", "--json", *BASE, *words, **env)
+    return (json.loads(r.stdout) if r.stdout.strip() else {}), r
+
+
+for name, words in {"dense": ["model.pattern=D*4", "model.scan=false", "data.batch=16"], "A": ["model.pattern=A*2", "data.batch=8"],
+                    "M": ["model.pattern=M*2", "data.batch=8"], "E": ["model.pattern=E*2", "data.batch=8"], "R": ["model.pattern=R*2", "data.batch=8"],
+                    "AMER": ["model.pattern=AMER", "data.batch=4"]}.items():
+    j, r = calibrate(*words)
+    e = j.get("entry", {})
+    check(f"within_a_tenth_{name} ({100 * j.get('off', 9):+.1f} %)", r.returncode == 0 and j["verdict"] == "calibrated" and abs(j["off"]) < 0.1
+          and 0 < e["observed"] <= 64 << 20 and e["compiled"] > 0 and e["limit"] == 64 << 20 and j["host_peak"] > 0, r.stdout + r.stderr)
+
+j, r = calibrate("model.pattern=AMER", "data.batch=64")
+check("what_does_not_fit_is_known_bad", r.returncode == 1 and j["verdict"] == "does not fit" and j["entry"]["outcome"] == "failed"
+      and j["entry"]["class"] == "E1000" and j["entry"]["predicted"] > 64 << 20, r.stdout + r.stderr)
+# Another rule for memory: each allocation takes whole half mebibytes.
+j, r = calibrate("model.pattern=D*4", "model.scan=false", "data.batch=8", XLANE_CPU_GRAIN="1")
+first = j.get("entry", {}).get("observed")
+j, r = calibrate("model.pattern=D*4", "model.scan=false", "data.batch=8", XLANE_CPU_GRAIN="512KiB")
+check("a_stack_change_is_raised", r.returncode == 1 and "observed" in j["moved"] and j["before"]["observed"] == first and j["entry"]["observed"] > first * 1.1
+      and j["verdict"] == "mismatch", r.stdout + r.stderr)
+
+r = xlane("train", "--fit", "--json", "--quiet", *BASE, "model.pattern=AMER", "data.batch=64", "train.steps=30", "train.eval_every=30", "runs=runs", XLANE_CATALOG=TMP + "/fit")
+said = [x for x in r.stderr.splitlines() if x.startswith("fit:")]
+check("fit_trains", r.returncode == 0 and json.loads(r.stdout)["step"] == 30 and "taken" in said[-1], r.stdout + r.stderr)
+batch = int(said[-1].split()[2]) if said else 0
+j, r = calibrate("model.pattern=AMER", f"data.batch={batch + 1}")
+check(f"fit_took_the_largest ({batch})", batch >= 5 and j["verdict"] == "does not fit", (said, r.stdout))
+with open(glob.glob(TMP + "/fit/*.jsonl")[0]) as f:
+    tried = [json.loads(x) for x in f]
+check("fit_never_ran_out", {x["outcome"] for x in tried} == {"ran"}, [x["signature"]["model"] for x in tried])
+r = xlane("train", "--fit", "--json", "--quiet", *BASE, "model.pattern=AMER", "data.batch=64", "train.steps=25", "train.eval_every=0", "runs=runs", XLANE_CATALOG=TMP + "/fit")
+check("fit_takes_the_known_good_one_first", r.returncode == 0 and f"batch {batch} (known good)" in r.stderr, r.stderr)
+r = xlane("train", "--fit", *BASE, "model.pattern=AMER", "model.dim=512", "data.batch=4", "train.steps=30", "runs=runs")
+check("fit_says_when_nothing_fits", r.returncode == 1 and "not even one row fits 64 MiB" in r.stderr, r.stderr)
+shutil.rmtree(TMP)
+sys.exit(failed > 0)

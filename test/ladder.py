@@ -1,0 +1,64 @@
+"""xlane ladder on the embedded device: every rung cold and restored, and planted faults blamed on the right layer (B1, B4)."""
+import json, os, shutil, subprocess, sys, tempfile, time
+
+XLANE, PLUGINS = os.path.abspath("build/xlane"), os.path.abspath("build/test/plugins")
+TMP = tempfile.mkdtemp(prefix="xlane-ladder-")
+ENV = dict(os.environ, XLANE_STATE=TMP + "/state", XLANE_WRAPPED=os.path.abspath("build/libxlane-cpu.so"))
+failed = 0
+
+
+def check(name, ok, why=""):
+    global failed
+    failed += not ok
+    print(("ok " + name) if ok else f"FAIL {name}: {str(why)[-2000:]}", flush=True)
+
+
+def ladder(*args, **env):
+    r = subprocess.run([XLANE, "ladder", "--json", "--runs=" + TMP + "/runs", *args], capture_output=True, text=True, env=dict(ENV, **env), timeout=400)
+    return (json.loads(r.stdout) if r.stdout.strip() else {}), r
+
+
+start = time.time()
+j, r = ladder("--plugin=cpu", XLANE_CPU_DEVICES="2")
+took = time.time() - start
+rungs = {x["rung"]: x for x in j.get("rungs", [])}
+check("every_rung_passes", r.returncode == 0 and j["verdict"] == "passed" and j["standing"] == "ran" and {x["verdict"] for x in rungs.values()} == {"passed"}
+      and list(rungs) == ["probe", "dense", "A", "M", "R", "E", "AM", "AR", "ME", "ER", "AMER", "scan", "resume", "mesh"], r.stdout + r.stderr)
+check(f"under_three_minutes ({took:.0f} s)", took < 180)
+both = [x for n, x in rungs.items() if n not in ("probe", "mesh")]
+check("compile_flat_execute_moving", all(x["cold"]["compiles"] == 1 and x["restored"]["compiles"] == 0 and x["restored"]["loaded"] == 1
+      and x["restored"]["executes"] > 0 for x in both), r.stdout)
+check("restored_losses_are_the_same_bits", all(x["cold"]["loss"][-len(x["restored"]["loss"]):] == x["restored"]["loss"] for x in both))
+check("resume_goes_on_half_way", len(rungs["resume"]["restored"]["loss"]) == 3 if "resume" in rungs else False)
+check("the_folder_keeps_it", {"ladder.json", "events.jsonl", "receipt.json"} <= set(os.listdir(j["folder"])), os.listdir(j["folder"]))
+with open(j["folder"] + "/receipt.json") as f:
+    receipt = json.load(f)
+check("receipt", receipt["kind"] == "ladder" and receipt["rungs"]["first_passing"] == "probe", receipt)
+j, r = ladder("--plugin=cpu", "--only=A", XLANE_CPU_DEVICES="1")
+check("one_rung_alone", r.returncode == 0 and [x["rung"] for x in j["rungs"]] == ["probe", "A"], r.stdout)
+
+
+def blamed(name, layer, rung, *args, **env):
+    j, r = ladder(*args, **env)
+    check(name, r.returncode == 1 and j["verdict"] == "failed" and j["layer"] == layer and j["failing"] == rung and j["rungs"][-1]["rung"] == rung and j["why"],
+          r.stdout + r.stderr)
+    return j
+
+
+blamed("a_missing_library_is_the_host", "host", "probe", "--plugin=" + TMP + "/libtpu.so")
+blamed("a_missing_device_is_startup", "startup", "probe", f"--plugin={PLUGINS}/nodevice.so")
+j = blamed("a_broken_cache_is_the_cache", "cache", "dense", f"--plugin={PLUGINS}/noload.so")
+check("told_by_counters", j["rungs"][-1]["restored"]["compiles"] == 1 and j["rungs"][-1]["restored"]["executes"] == 6, j)
+j = blamed("a_recompile_is_the_graph", "graph", "dense", "--plugin=cpu", "--set=optimizer.bake_lr=true")
+check("every_step_compiled", j["rungs"][-1]["cold"]["compiles"] == 6, j)
+j = blamed("a_wrong_kernel_is_the_graph", "graph", "dense", f"--plugin={PLUGINS}/skewed.so")
+check("the_right_answer_is_named", "the right answer is 4.16" in j["why"], j["why"])
+blamed("a_wrong_answer_of_the_probe_is_the_graph", "graph", "probe", f"--plugin={PLUGINS}/wrong.so")
+
+j, r = ladder("--topology=xlane:4")
+check("rehearsed_is_not_passed", r.returncode == 0 and j["verdict"] == "rehearsed" and j["standing"] == "rehearsed"
+      and {x["verdict"] for x in j["rungs"]} == {"rehearsed", "skipped"}, r.stdout + r.stderr)
+j, r = ladder("--only=nothing")
+check("no_such_rung", r.returncode == 2 and "AMER" in r.stderr, r.stderr)
+shutil.rmtree(TMP)
+sys.exit(failed > 0)
