@@ -315,6 +315,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     COST(0, "flops", p->flops);
     COST(1, "bytes accessed", p->bytes_accessed);
     COST(2, "transcendentals", p->transcendentals);
+    COST(3, "collective bytes", shards.bytes);             /* per device and run, loops counted once */
     *out = e;
 out:
     if (err) {
@@ -545,7 +546,7 @@ PJRT_Error *xl_PJRT_Executable_SizeOfGeneratedCodeInBytes(PJRT_Executable_SizeOf
 PJRT_Error *xl_PJRT_Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args *args)
 {
     args->properties = args->executable->e->cost;
-    args->num_properties = 3;
+    args->num_properties = 4;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args *args)

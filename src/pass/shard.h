@@ -67,7 +67,6 @@ typedef struct {
     uint32_t *closed;                                      /* per value: a bit per dimension that may not be split further */
     struct xl_shard_edge *edge;                            /* values that should be split alike */
     uint32_t nedge, capedge;
-    double bytes;
     uint32_t gathered;
 } xl_shard_ctx;
 /* b is split like a, but for the `skip` major atoms that a has in each dimension (the manual ones). */
@@ -103,6 +102,7 @@ xl_value xl_shard_all_reduce(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes
 xl_value xl_shard_reduce_scatter(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *over, uint32_t dim, xl_opcode combine);
 xl_value xl_shard_offset(xl_shard_ctx *c, xl_b *b, const xl_axes *a, int64_t unit, xl_dtype d); /* coordinate along a, times unit: a scalar */
 
-void xl_shard_combine(xl_func *f, xl_region *r);           /* small all_reduces that can wait for each other become one */
+/* Fewer all_reduces: see shard_combine.c. Gives the bytes of all collectives of f per device and run, loops counted once. */
+double xl_shard_combine(xl_func *f);
 
 #endif

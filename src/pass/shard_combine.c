@@ -1,4 +1,5 @@
-/* Small all_reduces over the same groups wait for each other: one is held back until something needs its result, and the others that come by
+/* Fewer all_reduces. A sum of two that nobody else reads becomes one of the sum: the gradients that meet at the input of several projections
+ * cross once. Then small all_reduces over the same groups wait for each other: one is held back until something needs its result, and the others that come by
  * until then join it. The gradients of a data-parallel step thus cross in a few collectives instead of one per parameter. */
 #include "pass/shard.h"
 
@@ -16,6 +17,56 @@ static bool joins(const xl_func *f, const xl_op *a, const xl_op *b)
            xl_attr_eq(XL_ATTR(a, ALL_REDUCE, replica_groups), XL_ATTR(b, ALL_REDUCE, replica_groups)) &&
            xl_op_int(a, XL_SLOT(ALL_REDUCE, channel_id)) == xl_op_int(b, XL_SLOT(ALL_REDUCE, channel_id)) &&
            xl_op_int(a, XL_SLOT(ALL_REDUCE, use_global_device_ids)) == xl_op_int(b, XL_SLOT(ALL_REDUCE, use_global_device_ids));
+}
+
+static void count(const xl_region *r, uint32_t *use)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        for (uint32_t k = 0; k < r->op[i]->nin; k++)
+            use[r->op[i]->in[k].id]++;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            count(r->op[i]->region[k], use);
+    }
+}
+
+static xl_op *sum_of(const xl_func *f, const xl_region *r, xl_value v, const uint32_t *use)
+{
+    xl_op *op = f->val[v.id].def;
+    return op && op->code == XL_OP_ALL_REDUCE && op->nin == 1 && op->parent == r && use[v.id] == 1 && combiner(op) == XL_OP_ADD ? op : NULL;
+}
+
+/* add(all_reduce(x), all_reduce(y)) -> all_reduce(add(x, y)); floats may differ in the last bit, as with any order of a sum over devices. */
+static void reassociate(xl_func *f, xl_region *r, uint32_t *use, uint32_t nuse)
+{
+    xl_op **old = r->op;
+    uint32_t n = r->nop;
+    r->op = NULL;
+    r->nop = r->capop = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        xl_op *op = old[i];
+        for (uint32_t k = 0; k < op->nregion; k++)
+            if (op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE)
+                reassociate(f, op->region[k], use, nuse);
+        bool old_values = op->code == XL_OP_ADD && op->in[0].id < nuse && op->in[1].id < nuse && op->in[0].id != op->in[1].id;
+        xl_op *a = old_values ? sum_of(f, r, op->in[0], use) : NULL, *b = old_values ? sum_of(f, r, op->in[1], use) : NULL;
+        if (!a || !b || !joins(f, a, b)) {
+            xl_region_append(f, r, op);
+            continue;
+        }
+        /* b becomes the reduction of the sum and gives op's result; a is dropped */
+        xl_value in[2] = { a->in[0], b->in[0] };
+        const xl_type *t = xl_in_type(f, a, 0);
+        xl_op *add = xl_op_new(f, r, XL_OP_ADD, in, 2, &t, 1, 0, op->loc);
+        for (uint32_t k = r->nop; k-- > 0; )
+            if (r->op[k] == a || r->op[k] == b) {
+                memmove(r->op + k, r->op + k + 1, (r->nop - k - 1) * sizeof *r->op);
+                r->nop--;
+            }
+        b->in[0] = add->out[0];
+        b->out[0] = op->out[0];
+        f->val[b->out[0].id].def = b;
+        xl_region_append(f, r, b);
+    }
 }
 
 typedef struct { xl_op *op[MOST]; uint32_t n; } waiting;
@@ -62,7 +113,7 @@ static void flush(xl_func *f, xl_region *r, waiting *w)
     w->n = 0;
 }
 
-void xl_shard_combine(xl_func *f, xl_region *r)
+static void combine(xl_func *f, xl_region *r)
 {
     xl_op **old = r->op;
     uint32_t n = r->nop;
@@ -74,7 +125,7 @@ void xl_shard_combine(xl_func *f, xl_region *r)
         int64_t bytes;
         for (uint32_t k = 0; k < op->nregion; k++)
             if (op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE)
-                xl_shard_combine(f, op->region[k]);
+                combine(f, op->region[k]);
         bool small = op->code == XL_OP_ALL_REDUCE && op->nin == 1 && xl_type_bytes(xl_in_type(f, op, 0), &bytes) && bytes <= SMALL;
         if (w.n && (uses(f, op, &w) || op->code == XL_OP_RETURN || (small && (!joins(f, w.op[0], op) || w.n == MOST))))
             flush(f, r, &w);
@@ -84,4 +135,29 @@ void xl_shard_combine(xl_func *f, xl_region *r)
             xl_region_append(f, r, op);
     }
     flush(f, r, &w);
+}
+
+static double bytes_of(const xl_func *f, const xl_region *r)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < r->nop; i++) {
+        const xl_op *op = r->op[i];
+        int64_t n;
+        if (xl_ops[op->code].flags & XL_OP_COLLECTIVE)
+            for (uint32_t k = 0; k < op->nout; k++)
+                if (xl_type_bytes(op->code == XL_OP_REDUCE_SCATTER ? xl_in_type(f, op, k) : xl_out_type(f, op, k), &n))
+                    sum += (double)n;
+        for (uint32_t k = 0; k < op->nregion; k++)
+            sum += bytes_of(f, op->region[k]);
+    }
+    return sum;
+}
+
+double xl_shard_combine(xl_func *f)
+{
+    uint32_t *use = xl_new(&f->m->arena, uint32_t, f->nval);
+    count(f->body, use);
+    reassociate(f, f->body, use, f->nval);
+    combine(f, f->body);
+    return bytes_of(f, f->body);
 }

@@ -10,14 +10,13 @@
 #include "ir/verify.h"
 #include "pass/pass.h"
 
-typedef struct { uint32_t old; xl_axes *spec; xl_value v; const xl_region *where; } kept;
+typedef struct kept { xl_axes *spec; xl_value v; const xl_region *where; struct kept *next; } kept; /* a value in another split */
 typedef struct {
     xl_shard_ctx *c;
     xl_b b;
     xl_value *now;
     xl_axes **at;
-    kept *cache;
-    uint32_t ncache, capcache;
+    kept **cache;                                          /* per value */
     const xl_region *open[80];
     uint32_t nopen;
     xl_error *err;
@@ -89,9 +88,9 @@ static bool is_open(const part *p, const xl_region *r)
 
 static const kept *cached(const part *p, xl_value old, const xl_axes *want, uint32_t rank)
 {
-    for (uint32_t i = p->ncache; i-- > 0; )
-        if (p->cache[i].old == old.id && xl_spec_eq(p->cache[i].spec, want, rank) && is_open(p, p->cache[i].where))
-            return &p->cache[i];
+    for (const kept *k = p->cache[old.id]; k; k = k->next)
+        if (xl_spec_eq(k->spec, want, rank) && is_open(p, k->where))
+            return k;
     return NULL;
 }
 
@@ -114,8 +113,9 @@ static xl_value get(part *p, xl_value old, const xl_axes *want)
     if (k)
         return k->v;
     xl_value v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want) : xl_shard_move(p->c, &p->b, p->now[old.id], t, p->at[old.id], want);
-    kept e = { old.id, xl_spec_copy(p->c, want, rank), v, p->b.r };
-    XL_PUSH(p->c->a, p->cache, p->ncache, p->capcache, e);
+    kept *e = xl_new(p->c->a, kept, 1);
+    *e = (kept){ xl_spec_copy(p->c, want, rank), v, p->b.r, p->cache[old.id] };
+    p->cache[old.id] = e;
     return v;
 }
 
@@ -837,6 +837,7 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     xl_shard_propagate(&c);
     p.now = xl_new(c.a, xl_value, c.nval);
     p.at = xl_new(c.a, xl_axes *, c.nval);
+    p.cache = xl_new(c.a, kept *, c.nval);
     p.open[p.nopen++] = p.b.r;
     info->arg = xl_new(c.a, xl_axes *, narg);
     for (uint32_t i = 0; i < narg; i++) {
@@ -851,14 +852,13 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     f->body = p.b.r;
     f->body->owner = NULL;
     xl_func_set_type(f);
-    xl_shard_combine(f, f->body);
+    info->bytes = xl_shard_combine(f);
     info->narg = narg;
     info->nout = nout;
     info->natom = c.natom;
     info->size = c.size;
     info->stride = c.stride;
     info->npartition = c.n;
-    info->bytes = c.bytes;
     info->gathered = c.gathered;
     XL_TRY(xl_verify(m), "the partitioned program");
 out:

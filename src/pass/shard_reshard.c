@@ -157,21 +157,18 @@ xl_value xl_shard_all_reduce(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes
     if (!over->n)
         return v;
     const xl_type *t = xl_b_type(b, v);
-    int64_t bytes = 0;
     xl_op *op = xl_b_begin(b, XL_OP_ALL_REDUCE, &v, 1, &t, 1, 1);
     xl_b_set(b, op, XL_SLOT(ALL_REDUCE, replica_groups), groups(c, over, true));
     xl_b_set_int(b, op, XL_SLOT(ALL_REDUCE, channel_id), 1);
     xl_b_set(b, op, XL_SLOT(ALL_REDUCE, use_global_device_ids), xl_attr_bool(c->m, true));
     combiner(b, op, combine, t->dtype);
-    if (xl_type_bytes(t, &bytes))
-        c->bytes += (double)bytes;
     return xl_b_end1(b, op);
 }
 
 xl_value xl_shard_reduce_scatter(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *over, uint32_t dim, xl_opcode combine)
 {
     const xl_type *t = xl_b_type(b, v);
-    int64_t dims[32], bytes = 0;
+    int64_t dims[32];
     memcpy(dims, t->dims, t->rank * sizeof *dims);
     dims[dim] /= xl_axes_parts(c, over);
     const xl_type *out = xl_type_tensor(c->m, t->dtype, (xl_dims){ dims, t->rank });
@@ -181,8 +178,6 @@ xl_value xl_shard_reduce_scatter(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_
     xl_b_set_int(b, op, XL_SLOT(REDUCE_SCATTER, scatter_dimension), dim);
     xl_b_set(b, op, XL_SLOT(REDUCE_SCATTER, use_global_device_ids), xl_attr_bool(c->m, true));
     combiner(b, op, combine, t->dtype);
-    if (xl_type_bytes(t, &bytes))
-        c->bytes += (double)bytes;
     return xl_b_end1(b, op);
 }
 
@@ -203,7 +198,6 @@ static xl_value permute(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *fro
 {
     int64_t *need = xl_new(c->a, int64_t, (size_t)c->n), *has = xl_new(c->a, int64_t, (size_t)c->n), *pairs = xl_new(c->a, int64_t, (size_t)c->n * 2);
     bool *used = xl_new(c->a, bool, (size_t)c->n);
-    int64_t bytes = 0;
     size_t n = 0;
     for (int64_t p = 0; p < c->n; p++)
         for (uint32_t d = 0; d < rank; d++) {
@@ -228,8 +222,6 @@ static xl_value permute(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *fro
     xl_op *op = xl_b_begin(b, XL_OP_COLLECTIVE_PERMUTE, &v, 1, &t, 1, 0);
     xl_b_set_int(b, op, XL_SLOT(COLLECTIVE_PERMUTE, channel_id), 1);
     xl_b_set_dims(b, op, XL_SLOT(COLLECTIVE_PERMUTE, source_target_pairs), (xl_dims){ pairs, n });
-    if (xl_type_bytes(t, &bytes))
-        c->bytes += (double)bytes;
     return xl_b_end1(b, op);
 }
 
@@ -237,13 +229,12 @@ xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *glob
 {
     uint32_t rank = xl_shard_rank(global);
     xl_axes cur[32];
-    int64_t bytes = 0;
     if (!rank)
         return v;
     memcpy(cur, from, rank * sizeof *cur);
     for (int i = 0; i < 128 && !xl_b_failed(b); i++) {
         step s = next_step(c, cur, to, rank);
-        const xl_type *t = xl_b_type(b, v), *out;
+        const xl_type *out;
         xl_op *op;
         if (s.kind == DONE)
             break;
@@ -261,8 +252,6 @@ xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *glob
             xl_b_set(b, op, XL_SLOT(ALL_GATHER, replica_groups), groups(c, &s.over, true));
             xl_b_set(b, op, XL_SLOT(ALL_GATHER, use_global_device_ids), xl_attr_bool(c->m, true));
             v = xl_b_end1(b, op);
-            if (xl_type_bytes(out, &bytes))
-                c->bytes += (double)bytes;
         } else if (s.kind == ALL_TO_ALL) {
             op = xl_b_begin(b, XL_OP_ALL_TO_ALL, &v, 1, &out, 1, 0);
             xl_b_set_int(b, op, XL_SLOT(ALL_TO_ALL, channel_id), 1);
@@ -271,8 +260,6 @@ xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *glob
             xl_b_set_int(b, op, XL_SLOT(ALL_TO_ALL, split_count), xl_axes_parts(c, &s.over));
             xl_b_set(b, op, XL_SLOT(ALL_TO_ALL, replica_groups), groups(c, &s.over, false));
             v = xl_b_end1(b, op);
-            if (xl_type_bytes(t, &bytes))
-                c->bytes += (double)bytes;
         }
     }
     return v;

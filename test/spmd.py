@@ -1,0 +1,244 @@
+"""SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device CPU.
+Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's partitioner inserts."""
+import os, re, sys
+sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
+os.environ.setdefault("JAX_PLATFORMS", "xlane,cpu")
+os.environ["XLANE_CPU_DEVICES"] = "8"
+os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+os.environ.setdefault("XLANE_CPU_COLLECTIVE_TIMEOUT", "60")
+here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+lib = os.environ.get("XLANE_CPU_PLUGIN", os.path.join(here, "build", "libxlane-cpu.so"))
+os.environ.setdefault("PJRT_NAMES_AND_LIBRARY_PATHS", "xlane:" + lib)
+try:
+    import numpy as np
+    import jax
+    import jax.numpy as jnp
+except ImportError as e:
+    print("skip spmd: %s" % e)
+    sys.exit(0)
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from jax._src.interpreters import mlir
+if "xlane" not in mlir._platforms_with_donation:
+    mlir._platforms_with_donation.append("xlane")
+
+only = sys.argv[1:]
+bad = 0
+
+def check(name, fn):
+    global bad
+    if only and not any(o in name for o in only):
+        return
+    try:
+        why = fn()
+    except Exception as e:
+        why = "%s: %s" % (type(e).__name__, str(e)[:600])
+    print("ok %s" % name if not why else "FAIL %s: %s" % (name, why), flush=True)
+    bad += bool(why)
+
+def mesh_of(platform, **axes):
+    return Mesh(np.array(jax.devices(platform)).reshape(tuple(axes.values())), tuple(axes))
+
+def close(a, b, tol=2e-4):
+    a, b = (jax.tree.leaves(jax.tree.map(np.asarray, x)) for x in (a, b))
+    for i, (x, y) in enumerate(zip(a, b)):
+        if x.shape != y.shape or not np.allclose(x.astype(np.float64), y.astype(np.float64), rtol=tol, atol=tol):
+            return "value %d differs: %s against %s" % (i, x.ravel()[:4], y.ravel()[:4])
+    return None
+
+# ---- models ------------------------------------------------------------------------------------------------------------
+L, D, H, V, B, T, E = 2, 32, 4, 64, 8, 16, 4
+r0 = np.random.default_rng(0)
+n = lambda *s: (r0.normal(size=s) * 0.1).astype(np.float32)
+
+def gpt_params():
+    layer = lambda: dict(q=n(D, H, D // H), k=n(D, H, D // H), v=n(D, H, D // H), o=n(H, D // H, D), up=n(D, 4 * D), down=n(4 * D, D), g=np.ones(D, np.float32))
+    return dict(tok=n(V, D), head=n(D, V), layers=[layer() for _ in range(L)])
+
+def norm(x, g):
+    return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * g
+
+def block(x, l):
+    h = norm(x, l["g"])
+    q, k, v = (jnp.einsum("btd,dhe->bhte", h, l[a]) for a in "qkv")
+    a = jnp.einsum("bhte,bhse->bhts", q, k) / np.sqrt(D // H)
+    a = jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((T, T), bool)), a, -1e9))
+    x = x + jnp.einsum("bhts,bhse,hed->btd", a, v, l["o"])
+    return x + jax.nn.gelu(norm(x, l["g"]) @ l["up"]) @ l["down"]
+
+def xent(x, head, tokens):
+    logp = jax.nn.log_softmax(x @ head)
+    return -jnp.take_along_axis(logp, tokens[:, 1:, None], -1).mean()
+
+def gpt_loss(p, tokens):
+    x = p["tok"][tokens[:, :-1]]
+    for l in p["layers"]:
+        x = block(x, l)
+    return xent(x, p["head"], tokens)
+
+def scan_loss(p, tokens):
+    x = p["tok"][tokens[:, :-1]]
+    x, _ = jax.lax.scan(lambda x, l: (block(x, l), None), x, jax.tree.map(lambda *a: jnp.stack(a), *p["layers"]))
+    return xent(x, p["head"], tokens)
+
+def moe_params():
+    return dict(tok=n(V, D), head=n(D, V), gate=n(D, E * 2), up=n(E * 2, D, 2 * D), down=n(E * 2, 2 * D, D))
+
+def moe_loss(p, tokens):
+    x = p["tok"][tokens[:, :-1]]
+    w = jax.nn.softmax(x @ p["gate"])
+    w = w * (w >= jax.lax.top_k(w, 2)[0][..., -1:])
+    h = jax.nn.gelu(jnp.einsum("btd,edf->btef", x, p["up"]))
+    return xent(x + jnp.einsum("btef,efd,bte->btd", h, p["down"], w), p["head"], tokens)
+
+def step_of(loss):
+    def step(p, m, v, t, tokens):
+        l, g = jax.value_and_grad(loss)(p, tokens)
+        t = t + 1
+        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
+        v = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, v, g)
+        p = jax.tree.map(lambda p, m, v: p - 3e-3 * (m / (1 - 0.9 ** t) / (jnp.sqrt(v / (1 - 0.99 ** t)) + 1e-8) + 0.01 * p), p, m, v)
+        return p, m, v, t, l
+    return step
+
+gpt_tp = dict(tok=P(), head=P(), layers=[dict(q=P(None, "model"), k=P(None, "model"), v=P(None, "model"), o=P("model"), up=P(None, "model"), down=P("model"), g=P())] * L)
+gpt_vocab = dict(gpt_tp, tok=P("model"), head=P(None, "model"))
+everywhere = lambda p: jax.tree.map(lambda _: P(), p)
+
+def train(platform, loss, params, axes=None, specs=None, batch=P("data"), steps=3):
+    r = np.random.default_rng(1)
+    data = [r.integers(0, V, (B, T + 1)).astype(np.int32) for _ in range(steps)]
+    zero = jax.tree.map(np.zeros_like, params)
+    if axes:
+        mesh = mesh_of(platform, **axes)
+        put = lambda t, s: jax.tree.map(lambda x, s: jax.device_put(x, NamedSharding(mesh, s)), t, s)
+        p, m, v = put(params, specs), put(zero, specs), put(zero, specs)
+        t = jax.device_put(np.float32(0), NamedSharding(mesh, P()))
+        data = [jax.device_put(d, NamedSharding(mesh, batch)) for d in data]
+    else:
+        d = jax.devices(platform)[0]
+        p, m, v, t, data = jax.device_put((params, zero, zero, np.float32(0), data), d)
+    outs = None
+    if axes:
+        named = jax.tree.map(lambda s: NamedSharding(mesh, s), specs)
+        outs = (named, named, named, NamedSharding(mesh, P()), NamedSharding(mesh, P()))
+    f = jax.jit(step_of(loss), donate_argnums=(0, 1, 2), out_shardings=outs).lower(p, m, v, t, data[0]).compile()
+    out = []
+    for d in data:
+        p, m, v, t, l = f(p, m, v, t, d)
+        out.append(float(l))
+    return np.array(out), f, p
+
+width = dict(f32=4, s32=4, u32=4, pred=1, bf16=2, s64=8, u64=8, f64=8, u8=1, s8=1)
+def xla_bytes(text):
+    """Bytes of the collectives in an HLO text, each once: of the results, of the operands for a reduce-scatter."""
+    total = 0
+    for line in text.splitlines():
+        line = re.sub(r"/\*.*?\*/", "", line)
+        m = re.search(r"= (\(?[^=]*?\)?) (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(-start)?\(", line)
+        if not m:
+            continue
+        size = 0
+        for d, dims in re.findall(r"(\w+)\[([\d,]*)\]", m.group(1)):
+            if d in width:
+                size += width[d] * int(np.prod([int(x) for x in dims.split(",") if x] or [1]))
+        if m.group(2) == "reduce-scatter":
+            g = re.search(r"replica_groups=\{\{([\d,]+)\}", line) or re.search(r"replica_groups=\[\d+,(\d+)\]", line)
+            size *= len(g.group(1).split(",")) if "," in g.group(1) else int(g.group(1))
+        total += size
+    return total
+
+def same_losses(name, loss, params, axes, specs, batch=P("data"), bytes_limit=None):
+    def go():
+        ours, f, p = train("xlane", loss, params, axes, specs, batch)
+        one, _, p1 = train("xlane", loss, params)
+        theirs, g, _ = train("cpu", loss, params, axes, specs, batch)
+        why = close(ours, one, 1e-4) or close(ours, theirs, 1e-4) or close(p, p1, 1e-3)
+        mine, xla = int(f.cost_analysis().get("collective bytes", -1)), xla_bytes(g.as_text())
+        print("%s: losses %s; collective bytes per device and step: %d, XLA %d (%.2fx)" % (name, np.round(ours, 5), mine, xla, mine / max(xla, 1)), file=sys.stderr)
+        if not why and bytes_limit and mine > bytes_limit * xla:
+            why = "%d bytes through collectives, XLA's partitioner needs %d" % (mine, xla)
+        return why
+    check(name, go)
+
+gpt, moe = gpt_params(), moe_params()
+for shardy in (True, False):
+    jax.config.update("jax_use_shardy_partitioner", shardy)
+    tag = "" if shardy else " (GSPMD)"
+    same_losses("data-parallel GPT" + tag, gpt_loss, gpt, dict(data=8), everywhere(gpt), bytes_limit=1.25)
+    same_losses("tensor-parallel GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, P(), bytes_limit=1.25)
+    same_losses("data x tensor GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, bytes_limit=1.25)
+    same_losses("vocabulary-sharded loss" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_vocab, bytes_limit=1.25)
+    same_losses("expert-parallel MoE" + tag, moe_loss, moe, dict(data=2, expert=4), dict(tok=P(), head=P(), gate=P(), up=P("expert"), down=P("expert")), bytes_limit=1.25)
+    if not shardy:
+        break
+    same_losses("scan model", scan_loss, gpt, dict(data=2, model=4), gpt_tp)
+    fsdp = jax.tree.map(lambda x: P("data") if x.shape[0] % 8 == 0 else P(), gpt)
+    same_losses("parameters split over the batch axis", gpt_loss, gpt, dict(data=8), fsdp)
+jax.config.update("jax_use_shardy_partitioner", True)
+
+# ---- sequence axis, constraints ---------------------------------------------------------------------------------------------
+def both(name, fn, *args, tol=1e-4, modes=(True, False)):
+    """fn(mesh) gives a function of args; on eight devices of ours and of JAX's CPU."""
+    def go():
+        out = []
+        for platform in ("xlane", "cpu"):
+            mesh = mesh_of(platform, data=2, model=4)
+            put = [jax.device_put(a, NamedSharding(mesh, s)) for a, s in args]
+            out.append(jax.jit(fn(mesh))(*put))
+        a, b = (jax.tree.leaves(o) for o in out)
+        for i, (x, y) in enumerate(zip(a, b)):
+            if [s.index for s in x.addressable_shards] != [s.index for s in y.addressable_shards]:
+                print("%s: result %d lies as %s, with XLA as %s" % (name, i, x.sharding, y.sharding), file=sys.stderr)
+        return close(out[0], out[1], tol)
+    for shardy in modes:
+        jax.config.update("jax_use_shardy_partitioner", shardy)
+        check(name + ("" if shardy else " (GSPMD)"), go)
+    jax.config.update("jax_use_shardy_partitioner", True)
+
+x = np.random.default_rng(2).normal(size=(8, 16, 32)).astype(np.float32)
+w = np.random.default_rng(3).normal(size=(32, 64)).astype(np.float32)
+ids = np.random.default_rng(4).integers(0, 32, (8, 16)).astype(np.int32)
+con = lambda mesh, x, *s: jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*s)))
+both("sequence axis", lambda m: lambda x, w: jax.nn.softmax(con(m, x, "data", "model") @ w, axis=1).sum(2), (x, P("data", "model")), (w, P()))
+both("with_sharding_constraint", lambda m: lambda x, w: con(m, con(m, x @ w, None, "data", "model").transpose(1, 0, 2), "model", "data"), (x, P("data")), (w, P(None, "model")))
+both("all_to_all between dimensions", lambda m: lambda x: con(m, con(m, x * 2, "model"), None, "model"), (x, P()))
+both("reshapes", lambda m: lambda x: (x.reshape(128, 32) + 1, x.reshape(8, 16, 4, 8).sum(-1), x.reshape(4, 2, 512)), (x, P("data", None, "model")))
+both("gather and its gradient", lambda m: lambda t, i: jax.value_and_grad(lambda t: (t[i] ** 2).sum())(t), (w, P("model")), (ids, P("data")))
+both("take_along_axis", lambda m: lambda x, i: jnp.take_along_axis(x, i[..., None], -1), (x, P("data", None, "model")), (ids, P("data")))
+both("sort, cumsum, argmax, top_k", lambda m: lambda x: (jnp.sort(x, 1), jnp.cumsum(x, 0), jnp.argmax(x, -1), jax.lax.top_k(x, 3)), (x, P("data", None, "model")))
+both("concatenate, pad, slice, flip", lambda m: lambda x: (jnp.concatenate([x, x[:, ::2]], 1), jnp.pad(x, ((0, 0), (1, 2), (0, 0))), x[:, 1:9, 4:], x[::-1, :, ::-1]), (x, P("data", None, "model")))
+both("iota, rng", lambda m: lambda x: (x + jnp.arange(32), con(m, jax.random.normal(jax.random.key(3), (8, 32)), "data", "model")), (x, P("data", None, "model")))
+both("cond and while", lambda m: lambda x: (jax.lax.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, x), jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] @ c[1].transpose(0, 2, 1) @ c[1] * 1e-3), (0, x))), (x, P("data", None, "model")), tol=1e-3)
+both("convolution", lambda m: lambda x, k: jax.lax.conv_general_dilated(x, k, (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC")), (x, P("data", None, "model")), (np.stack([w] * 3), P(None, "model")), tol=1e-3)
+both("linear algebra", lambda m: lambda x: jnp.linalg.cholesky(x @ x.transpose(0, 2, 1) + 9 * jnp.eye(16)), (x, P("data", "model")), tol=1e-3)
+
+# ---- shard_map ------------------------------------------------------------------------------------------------------------------
+def collectives(x):
+    i = jax.lax.axis_index("model")
+    a = jax.lax.psum(x, "model") + i
+    b = jax.lax.all_gather(a, "data", axis=0, tiled=True)
+    c = jax.lax.psum_scatter(b, "data", scatter_dimension=0, tiled=True)
+    d = jax.lax.ppermute(c, "model", [(0, 1), (1, 2), (2, 3), (3, 0)])
+    e = jax.lax.all_to_all(d, "model", split_axis=1, concat_axis=2, tiled=True)
+    f = jax.lax.all_to_all(e, "model", split_axis=2, concat_axis=1, tiled=True)
+    return f + jax.lax.pmax(x.sum(), ("data", "model")) + jax.lax.pmin(x.sum(), "data")
+smap = lambda m, f, i, o, **k: jax.shard_map(f, mesh=m, in_specs=i, out_specs=o, check_vma=False, **k)
+both("shard_map, every collective", lambda m: lambda x: smap(m, collectives, P("data", None, "model"), P("data", None, "model"))(x), (x, P("data", None, "model")))
+both("shard_map inside a program", lambda m: lambda x, w: jnp.sin(smap(m, lambda x, w: jax.lax.psum(x @ w, "model"), (P("data", None, "model"), P("model")), P("data"))(x * 2, w + 1)), (x, P("data")), (w, P()))
+both("shard_map, partly manual", lambda m: lambda x, w: smap(m, lambda x, w: jax.lax.psum(jnp.sin(x @ w), "model"), (P(None, "model"), P()), P(), axis_names={"model"})(x, w), (x, P("data", "model")), (w, P()), modes=(True,))
+both("gradient through shard_map", lambda m: lambda x, w: jax.grad(lambda x, w: (jax.shard_map(lambda x, w: jax.lax.psum(x @ w, "model"), mesh=m, in_specs=(P("data", None, "model"), P("model")), out_specs=P("data"))(x, w) ** 2).sum(), (0, 1))(x, w), (x, P("data", None, "model")), (w, P("model")), tol=1e-3)
+
+# ---- errors ----------------------------------------------------------------------------------------------------------------------
+def mismatch():
+    mesh = mesh_of("xlane", data=8)
+    def f(x):
+        return jax.lax.cond(jax.lax.axis_index("data") < 4, lambda x: jax.lax.psum(x, "data"), lambda x: jax.lax.all_gather(x, "data").sum(0), x)
+    try:
+        np.asarray(jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False))(np.ones(64, np.float32)))
+    except Exception as e:
+        text = str(e)
+        return None if "all_reduce" in text and "all_gather" in text and "device" in text else "the message does not name both sides: " + text[:300]
+    return "devices in different collectives were not noticed"
+check("devices in different collectives: an error that names both", mismatch)
+
+sys.exit(1 if bad else 0)
