@@ -16,6 +16,10 @@ except ImportError as e:
     sys.exit(0)
 jax.config.update("jax_enable_x64", True)
 cpu, xl = jax.devices("cpu")[0], jax.devices("xlane")[0]
+sys.path.insert(0, os.path.join(here, "wheel"))
+from xlane import jax_plugin
+from jax._src.interpreters import mlir
+jax_plugin.lower_decompositions(mlir)
 only = tuple(sys.argv[1].split(",")) if len(sys.argv) > 1 else ()
 rng = np.random.default_rng(0)
 bad = total = 0
@@ -275,6 +279,19 @@ for d in ("float32", "float64"):
                 for unit in (False, True):
                     fs["%d%d%d%d" % (lower, left, tr, unit)] = (lambda lo, le, t, u: lambda a, b: lax.linalg.triangular_solve(a, b if le else b.mT, left_side=le, lower=lo, transpose_a=t, unit_diagonal=u))(lower, left, tr, unit)
     batch("tri.%s" % d, fs, s, b, ulps=2000)
+for d in ["float32", "float64", "complex64", "complex128"]:
+    a, w = arr((3, 7, 7), d), arr((3, 5, 7), d)
+    h = a + a.conj().swapaxes(-1, -2)
+    batch("decompose.%s" % d, {"eigh": lambda h, a, w: jnp.linalg.eigvalsh(h), "upper": lambda h, a, w: jnp.linalg.eigh(jnp.triu(h), UPLO="U")[0],
+        "vectors": lambda h, a, w: (lambda r: (r[1] * r[0][:, None, :]) @ r[1].conj().mT)(jnp.linalg.eigh(h)), "svd": lambda h, a, w: jnp.linalg.svd(w, compute_uv=False),
+        "wide": lambda h, a, w: (lambda r: (r[0] * r[1][:, None, :]) @ r[2])(jnp.linalg.svd(w, full_matrices=False)), "full": lambda h, a, w: (lambda u: u @ u.conj().mT)(jnp.linalg.svd(w.mT)[0]),
+        "eig": lambda h, a, w: (lambda r: jnp.linalg.norm(a @ r[1] - r[1] * r[0][:, None, :]) < 1e-3)(jnp.linalg.eig(a)), "sum": lambda h, a, w: jnp.linalg.eigvals(a).sum(),
+        "hessenberg": lambda h, a, w: jnp.abs(jax.scipy.linalg.hessenberg(a[0])), "tridiagonal": lambda h, a, w: [jnp.abs(t) for t in lax.linalg.tridiagonal(h)[1:3]],
+        "pivots": lambda h, a, w: (lambda r: (jnp.abs(r[1]), r[2]))(jax.scipy.linalg.qr(a[0], pivoting=True)), "pinv": lambda h, a, w: jnp.linalg.pinv(w), "rank": lambda h, a, w: jnp.linalg.matrix_rank(w)}, h, a, w, ulps=2000)
+case("svd.zero", lambda a: (lambda r: (r[1], jnp.abs(r[0] @ r[0].mT)))(jnp.linalg.svd(a)), np.zeros((4, 3), np.float32))
+case("top_k.nan", lambda a: lax.top_k(a, 5), np.array([np.inf, np.nan, np.uint32(0xffc00000).view(np.float32), -np.inf, 3], np.float32))
+case("dot.complex", lambda a, b: a @ b, arr((4, 3), "complex64"), arr((3, 6), "complex64"))
+case("empty.constant", lambda a: jnp.concatenate([a, jnp.zeros((0, 3), a.dtype)]), arr((2, 3), "complex64"))
 case("cholesky.complex", lambda a: jnp.linalg.cholesky(a @ a.conj().mT + 9 * jnp.eye(5, dtype=a.dtype)), arr((5, 5), "complex64"), ulps=300)
 for n in (1, 2, 5, 8, 12, 17, 30, 64, 97):
     z = arr((3, n), "complex64")

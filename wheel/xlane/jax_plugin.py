@@ -12,10 +12,10 @@ def initialize():
     donating = getattr(mlir, "_platforms_with_donation", None)
     if donating is not None and "xlane" not in donating:
         donating.append("xlane")
-    _lower_decompositions(mlir)
+    lower_decompositions(mlir)
 
 
-def _lower_decompositions(mlir):
+def lower_decompositions(mlir):
     """Decompositions that JAX knows to lower on its own platforms only: the device serves the LAPACK calls that it makes on CPU."""
     from jax._src.lax import linalg
 
