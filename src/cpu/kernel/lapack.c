@@ -431,8 +431,8 @@ static bool run_gesdd(matrix *x)
 {
     bool turn = x->m < x->n;                               /* then the adjoint is decomposed */
     int64_t m = turn ? x->n : x->m, n = x->k;
-    cx *w = x->work, *v = w + m * m, *u = v + n * n, *vs = u + m * m; /* columns one after the other */
-    double *sigma = (double *)(vs + n * n), most = 0;
+    cx *w = x->work, *v = w + m * n, *vs = v + n * n, *u = vs + n * n; /* columns one after the other */
+    double *sigma = (double *)(u + x->size[turn ? 3 : 2]), most = 0;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++) {
             w[j * m + i] = turn ? conj(x->a[j * x->n + i]) : x->a[i * x->n + j];
@@ -559,7 +559,8 @@ static xl_error *run_call(const xl_step *s, xl_frame *f)
     int64_t side = x.m > x.n ? x.m : x.n, total = x.m * x.n, outs = 0;
     for (uint32_t i = 0; i < s->nout; i++)
         outs += d->size[i];
-    cx *mem = malloc((size_t)(total + outs + 4 * side * side + 8 * side + 8) * sizeof *mem);
+    int64_t work = (d->r->square ? 4 * side * side : 2 * total + 2 * x.k * x.k + outs) + 8 * side + 8;
+    cx *mem = malloc((size_t)(total + outs + work) * sizeof *mem);
     if (!mem)
         return XL_ERR(EXHAUSTED, "no memory to decompose a matrix of %lld x %lld", (long long)x.m, (long long)x.n);
     x.a = mem;
