@@ -69,6 +69,15 @@ static inline C NAME(sign1)(C x)
         return x;
     return NAME(make)(RE(x) / a, IM(x) / a);
 }
+/* Where C's functions settle for half a NaN, XLA's have none left. */
+static inline C NAME(cosh1)(C x)
+{
+    return isinf(RE(x)) && isinf(IM(x)) ? NAME(make)((T)NAN, (T)NAN) : M(ccosh)(x);
+}
+static inline C NAME(tan1)(C x)
+{
+    return isinf(RE(x)) && isfinite(IM(x)) ? NAME(make)((T)NAN, (T)NAN) : M(ctan)(x);
+}
 static inline C NAME(cbrt1)(C x) { return M(cpow)(x, NAME(make)((T)(1.0 / 3), 0)); }
 static inline C NAME(pow1)(C x, C y)
 {
@@ -92,7 +101,7 @@ UNARY(negate, NAME(make)(-RE(x), -IM(x)))
 UNARY(conj, NAME(make)(RE(x), -IM(x)))
 UNARY(cosine, M(ccos)(x))
 UNARY(sine, M(csin)(x))
-UNARY(tan, M(ctan)(x))
+UNARY(tan, NAME(tan1)(x))
 UNARY(exp, M(cexp)(x))
 UNARY(expm1, NAME(expm1_1)(x))
 UNARY(log, M(clog)(x))
@@ -109,7 +118,7 @@ UNARY(asin, M(casin)(x))
 UNARY(asinh, M(casinh)(x))
 UNARY(atan, M(catan)(x))
 UNARY(atanh, M(catanh)(x))
-UNARY(cosh, M(ccosh)(x))
+UNARY(cosh, NAME(cosh1)(x))
 UNARY(sinh, M(csinh)(x))
 UNARY(square, NAME(mul1)(x, x))
 PART(abs, R(hypot)(RE(x), IM(x)))
