@@ -31,6 +31,7 @@ CFLAGS_dtype = -O3
 CFLAGS_ew = -O3 -fno-trapping-math
 CFLAGS_ew_float = -O3 -fno-trapping-math
 CFLAGS_ew_int = -O3
+CFLAGS_ew_scalar = -O3
 CFLAGS_reduce = -O3 -fno-trapping-math
 CFLAGS_strided = -O3
 CFLAGS_tile = -O3

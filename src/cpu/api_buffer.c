@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "cpu/api.h"
+#include "cpu/spare.h"
 #include "cpu/strided.h"
 
 /* ---- types ------------------------------------------------------------------------------------------------------ */
@@ -38,7 +39,13 @@ xl_error *xl_store_new(PJRT_Device *d, size_t bytes, xl_store **out)
         return err;
     xl_store *s = calloc(1, sizeof *s);
     /* whole cache lines, one to spare: vector loops may read past the last element */
-    void *data = s ? aligned_alloc(XL_ALIGN, ((bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN) : NULL;
+    void *data = s ? xl_spare_take(bytes) : NULL;
+    if (s && !data)
+        data = aligned_alloc(XL_ALIGN, ((bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
+    if (s && !data) {                                      /* before we say no, everything that was kept */
+        xl_spare_clear();
+        data = aligned_alloc(XL_ALIGN, ((bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
+    }
     if (!data) {
         free(s);
         xl_device_give(d, bytes);
@@ -60,7 +67,7 @@ void xl_store_unref(xl_store *s)
 {
     if (!s || atomic_fetch_sub(&s->ref, 1) != 1)
         return;
-    if (!s->foreign)
+    if (!s->foreign && !xl_spare_give(s->data, s->bytes))
         free(s->data);
     xl_device_give(s->device, s->bytes);
     if (s->on_delete)

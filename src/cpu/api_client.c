@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/version.h"
 #include "cpu/api.h"
+#include "cpu/spare.h"
 
 static const char platform[] = "xlane";
 enum { DEVICES_MAX = 4096 };
@@ -329,6 +330,7 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
 PJRT_Error *xl_PJRT_Client_Destroy(PJRT_Client_Destroy_Args *args)
 {
     client_free(args->client);
+    xl_spare_clear();
     return NULL;
 }
 PJRT_Error *xl_PJRT_Client_PlatformName(PJRT_Client_PlatformName_Args *args)

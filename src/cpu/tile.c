@@ -18,7 +18,7 @@
 enum { TILE = 1024, CHUNK = 1 << 15, PARTS_MAX = 32, INLINE_MAX = 1 << 14, LINE = 256 };
 enum { NO_REG = 0xffff };
 
-typedef enum { DO_EW, DO_SPREAD, DO_LOAD, DO_LOAD_ROW, DO_ROW, DO_COL, DO_ALL } act;
+typedef enum { DO_EW, DO_EW_ROWS, DO_SPREAD, DO_LOAD, DO_LOAD_ROW, DO_ROW, DO_COL, DO_ALL } act;
 
 typedef struct { uint32_t buf; int64_t off, row, col; size_t elem; } direct; /* elements: off + r * row + c * col */
 
@@ -209,6 +209,12 @@ static void run_instr(const job *j, const instr *x, char *const *ref, int64_t r0
         x->ew.fn(dst, in, (size_t)(x->row ? nr : nr * nc), x->ew.ctx);
         break;
     }
+    case DO_EW_ROWS:                                       /* operand `arg` is one number per row */
+        for (int64_t r = 0; r < nr; r++) {
+            const void *in[3] = { ref[x->src[0]] + (x->arg == 0 ? r : r * nc) * 4, ref[x->src[1]] + (x->arg == 1 ? r : r * nc) * 4, NULL };
+            x->ew.fn(dst + r * nc * 4, in, (size_t)nc, x->ew.ctx);
+        }
+        break;
     case DO_SPREAD: spread(dst, ref[x->src[0]], nr, nc, x->elem); break;
     case DO_LOAD: run_load(j, &p->loads[x->arg], dst, r0, nr, c0, nc); break;
     case DO_LOAD_ROW: run_load_row(j, &p->loads[x->arg], dst, r0, nr); break;
@@ -336,7 +342,7 @@ static xl_error *run_tile(const xl_step *s, xl_frame *f)
 
 /* ---- making the program ----------------------------------------------------------------------------------------- */
 typedef struct {
-    bool row, hoisted;
+    bool row, hoisted, same;                               /* same: one number throughout */
     size_t elem;
     int32_t direct;                                        /* index, or -1 */
     uint32_t last;                                         /* instruction that reads it last */
@@ -503,6 +509,7 @@ static xl_error *read_leaf(maker *m, xl_view *v, xl_dtype dtype, bool row, uint1
         /* the same for every tile: laid out once (a row of several tiles is not) */
         if (zero || (row_zero && !row && pr->tile_cols == pr->cols)) {
             m->r[r].hoisted = true;
+            m->r[r].same = zero;
             XL_PUSH(m->p->a, m->h, m->nh, m->caph, x);
         } else {
             m->lastread[buf] = m->ni;
@@ -606,6 +613,22 @@ static bool exact(xl_opcode c)
     return c == XL_OP_SELECT || c == XL_OP_NEGATE || c == XL_OP_ABS || c == XL_OP_MAXIMUM || c == XL_OP_MINIMUM || c == XL_OP_CLAMP;
 }
 
+/* Which operand of a FULL member of two is a ROW member's result (the other being FULL) that need not be spread; else 2. */
+static uint32_t by_row(const maker *m, const xl_op *op, bool row)
+{
+    const xl_planner *p = m->p;
+    xl_dtype d = xl_in_type(p->f, op, 0)->dtype;
+    if (row || op->nin != 2 || (d != XL_F32 && !xl_is_narrow(d)) || m->pr->cols < 64 || !xl_ew_f32_scalar((xl_opcode)op->code, 0))
+        return 2;
+    bool is[2] = { false, false };
+    for (uint32_t k = 0; k < 2; k++) {
+        xl_view v;
+        xl_operand_view(p, op, k, &v);
+        is[k] = v.kind == XL_VIEW_VALUE && xl_group_of(p, v.base) == m->g && xl_member_class(p, v.base) == XL_CLASS_OF_ROW;
+    }
+    return is[0] == is[1] ? 2 : is[0] ? 0 : 1;
+}
+
 static xl_error *add_member(maker *m, uint32_t at)
 {
     const xl_op *op = m->g->op[at];
@@ -613,9 +636,10 @@ static xl_error *add_member(maker *m, uint32_t at)
     bool row = xl_member_class(p, op->out[0]) == XL_CLASS_OF_ROW;
     xl_dtype out = xl_out_type(p->f, op, 0)->dtype, in[3];
     uint16_t src[3] = { 0, 0, 0 }, r;
+    uint32_t per_row = by_row(m, op, row);
     for (uint32_t k = 0; k < op->nin; k++) {
         in[k] = xl_in_type(p->f, op, k)->dtype;
-        xl_error *err = read_operand(m, op, k, row, &src[k]);
+        xl_error *err = read_operand(m, op, k, row || k == per_row, &src[k]);
         if (err)
             return err;
     }
@@ -645,7 +669,14 @@ static xl_error *add_member(maker *m, uint32_t at)
         xl_str what = xl_strf(p->a, "no such operation on %s", xl_dtypes[in[op->code == XL_OP_SELECT]].text);
         return xl_plan_unsupported(p, op, what.p);
     }
-    emit_ew(m, ew, row, src, op->nin, elem, &r);
+    for (uint32_t k = 0; k < op->nin && op->nin == 2 && as[0] == XL_F32 && per_row > 1; k++)
+        if (m->r[src[k]].same && !m->r[src[1 - k]].same && xl_ew_f32_scalar((xl_opcode)op->code, k))
+            ew = (xl_ew){ xl_ew_f32_scalar((xl_opcode)op->code, k), NULL };
+    emit_ew(m, per_row < 2 ? (xl_ew){ xl_ew_f32_scalar((xl_opcode)op->code, per_row), NULL } : ew, row, src, op->nin, elem, &r);
+    if (per_row < 2) {
+        m->i[m->ni - 1].act = DO_EW_ROWS;
+        m->i[m->ni - 1].arg = per_row;
+    }
     if (xl_is_narrow(out) && !exact((xl_opcode)op->code)) {
         uint16_t wide[1] = { r };
         emit_ew(m, rounding(m, out), row, wide, 1, 4, &r);
