@@ -97,7 +97,7 @@ INLINE vf f_exp_tanh(vf x)
     p = p * r + 0.1666666668f;
     p = p * r + 0.5f;
     p = 1.0f + (p * (r * r) + r);
-    return (vf)((vu)p + ((vu)t << 23));                      /* the low bits of t are the exponent */
+    return p * (vf)(((vu)t << 23) + 0x3f800000u);            /* the low bits of t are the exponent; NaN stays NaN */
 }
 
 INLINE vf f_tanh(vf x)
