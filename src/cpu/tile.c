@@ -16,7 +16,7 @@
 #include "cpu/strided.h"
 
 enum { TILE = 1024, CHUNK = 1 << 15, PARTS_MAX = 32, INLINE_MAX = 1 << 14, LINE = 256 };
-enum { NO_REG = 0xffff };
+enum { NO_REG = 0xffff, NOT_ONE = 99 };
 
 typedef enum { DO_EW, DO_EW_ROWS, DO_SPREAD, DO_LOAD, DO_LOAD_ROW, DO_ROW, DO_COL, DO_ALL } act;
 
@@ -613,20 +613,20 @@ static bool exact(xl_opcode c)
     return c == XL_OP_SELECT || c == XL_OP_NEGATE || c == XL_OP_ABS || c == XL_OP_MAXIMUM || c == XL_OP_MINIMUM || c == XL_OP_CLAMP;
 }
 
-/* Which operand of a FULL member of two is a ROW member's result (the other being FULL) that need not be spread; else 2. */
+/* Which operand of a FULL member of two is a ROW member's result (the other being FULL) that need not be spread; else NOT_ONE. */
 static uint32_t by_row(const maker *m, const xl_op *op, bool row)
 {
     const xl_planner *p = m->p;
     xl_dtype d = xl_in_type(p->f, op, 0)->dtype;
     if (row || op->nin != 2 || (d != XL_F32 && !xl_is_narrow(d)) || m->pr->cols < 64 || !xl_ew_f32_scalar((xl_opcode)op->code, 0))
-        return 2;
+        return NOT_ONE;
     bool is[2] = { false, false };
     for (uint32_t k = 0; k < 2; k++) {
         xl_view v;
         xl_operand_view(p, op, k, &v);
         is[k] = v.kind == XL_VIEW_VALUE && xl_group_of(p, v.base) == m->g && xl_member_class(p, v.base) == XL_CLASS_OF_ROW;
     }
-    return is[0] == is[1] ? 2 : is[0] ? 0 : 1;
+    return is[0] == is[1] ? NOT_ONE : is[0] ? 0 : 1;
 }
 
 static xl_error *add_member(maker *m, uint32_t at)

@@ -1,0 +1,136 @@
+"""Plans with and without fusion give the same numbers, and the number of threads changes no bit of them.
+
+The programs of the corpus (and a few more that fusion should like) are run on random arguments in child processes:
+XLANE_CPU_FUSE=0, fused with one thread, fused with three. Fused and unfused may take a sum in another order: floats agree
+within a tolerance of their type relative to the largest element; integers and booleans exactly."""
+import os
+import subprocess
+import sys
+import tempfile
+
+here = os.path.dirname(os.path.abspath(__file__))
+root = os.path.dirname(here)
+
+
+def more():
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    def norm(x, g):
+        m = x.mean(-1, keepdims=True)
+        v = ((x - m) ** 2).mean(-1, keepdims=True)
+        return (x - m) * lax.rsqrt(v + 1e-5) * g + g
+    x, g = jnp.zeros((67, 300)), jnp.zeros(300)
+    y = {"softmax": lambda x, g: jax.nn.softmax(x), "layer norm": norm, "gelu": lambda x, g: jax.nn.gelu(x),
+         "grads": jax.grad(lambda x, g: (norm(x, g) ** 3).sum(), (0, 1)), "columns": lambda x, g: (x * 2 + g).sum(0),
+         "everything": lambda x, g: (x * x).sum(), "turned": lambda x, g: x.T * 2 + g[:, None], "slices": lambda x, g: x[3:50, 10:210:2] * 3 + g[50:250:2],
+         "small rows": lambda x, g: jnp.exp(x[:, :296].reshape(67, 37, 8) * g[:8]).sum(-1),
+         "bf16": lambda x, g: jax.nn.softmax(x.astype(jnp.bfloat16) * g.astype(jnp.bfloat16)).sum(0),
+         "attention": jax.grad(lambda x, g: (jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((67, 67), bool)), x @ x.T, -1e9)) @ x).sum()),
+         "entropy": jax.value_and_grad(lambda x, g: -jnp.take_along_axis(jax.nn.log_softmax(x), jnp.arange(67)[:, None], 1).mean()),
+         "scan": lambda x, g: lax.scan(lambda c, r: (c * 0.9 + r, jnp.tanh(c).sum()), g, x), "iota": lambda x, g: jnp.where(jnp.arange(300) > 7, x, jnp.arange(67.)[:, None]),
+         "in place": lambda x, g: (x + 1, x * 2, (x + 1) * (x * 2))}
+    return [(n, jax.jit(f), (x, g)) for n, f in y.items()]
+
+
+def child(out):
+    os.environ["JAX_PLATFORMS"] = "xlane,cpu"
+    sys.path.insert(0, here)
+    import corpus
+    os.environ["JAX_PLATFORMS"] = "xlane,cpu"                # corpus asks for the CPU alone
+    import jax
+    import numpy as np
+    corpus.define()
+    xl = jax.devices("xlane")[0]
+    results = {}
+
+    def value(rng, a):
+        d = np.dtype(a.dtype)
+        if d.kind == "b":
+            return rng.integers(0, 2, a.shape).astype(d)
+        if d.kind in "iu":
+            return rng.integers(0, 5, a.shape).astype(d)
+        if d.kind == "c":
+            return (rng.standard_normal(a.shape) + 1j * rng.standard_normal(a.shape)).astype(d)
+        return rng.standard_normal(a.shape).astype(d)
+
+    def run(name, fn, args, statics=None):
+        rng = np.random.default_rng(7)
+        leaves, tree = jax.tree.flatten(args)
+        leaves = [value(rng, a) if hasattr(a, "dtype") and hasattr(a, "shape") and not jax.dtypes.issubdtype(a.dtype, jax.dtypes.extended) else a for a in leaves]
+        fn = fn if hasattr(fn, "lower") else jax.jit(fn)
+        with jax.default_device(xl):
+            got = fn(*jax.device_put(jax.tree.unflatten(tree, leaves), xl))
+        for i, o in enumerate(jax.tree.leaves(got)):
+            o = np.asarray(o)
+            wide = o.astype(np.float64) if o.dtype.kind == "V" or o.dtype.name.startswith(("bf", "float8")) else o
+            results["%s %d %s" % (name, i, o.dtype.name)] = wide
+
+    for p in corpus.programs:
+        try:
+            fn, args = p()[:2]
+            run("corpus " + p.__name__, fn, args)
+        except Exception:                                    # sharded, polymorphic, or nothing a single device runs
+            continue
+    for name, fn, args in more():
+        run(name, fn, args)
+    import pickle
+    with open(out, "wb") as f:
+        pickle.dump(results, f)
+
+
+def main():
+    try:
+        import jax  # noqa: F401
+        import numpy as np
+    except ImportError as e:
+        print("skip fuse: %s" % e)
+        return 0
+    import pickle
+    env = dict(os.environ, XLANE_CPU_DEVICES="8", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.environ.get("XLANE_CPU_PLUGIN", os.path.join(root, "build", "libxlane-cpu.so")))
+    got = []
+    with tempfile.TemporaryDirectory() as tmp:
+        for i, extra in enumerate(({"XLANE_CPU_FUSE": "0"}, {"XLANE_CPU_THREADS": "1"}, {"XLANE_CPU_THREADS": "3"})):
+            out = os.path.join(tmp, "%d" % i)
+            r = subprocess.run([sys.executable, os.path.abspath(__file__), "child", out], env=dict(env, **extra), capture_output=True, text=True)
+            if r.returncode:
+                print(r.stderr[-2000:])
+                print("FAIL fuse: the child with %s" % extra)
+                return 1
+            got.append(pickle.load(open(out, "rb")))
+    plain, one, three = got
+    bad = 0
+    eps = {"bfloat16": 2 ** -7, "float16": 2 ** -9, "float32": 2e-5, "float64": 1e-12, "complex64": 2e-5, "complex128": 1e-12}
+    if plain.keys() != one.keys() or one.keys() != three.keys() or not plain:
+        print("FAIL fuse: not the same programs ran: %s" % sorted(plain.keys() ^ one.keys() | one.keys() ^ three.keys())[:5])
+        return 1
+    for k in plain:
+        a, b, c = plain[k], one[k], three[k]
+        d = k.split()[-1]
+        if b.tobytes() != c.tobytes():
+            print("FAIL fuse threads: %s differs between one thread and three" % k)
+            bad += 1
+        if d in eps:
+            finite = np.isfinite(a) & np.isfinite(b)
+            scale = np.max(np.abs(a[finite]), initial=1e-30)
+            far = np.max(np.abs(a[finite] - b[finite]), initial=0) / scale
+            if far > eps[d] * 4 or not np.array_equal(np.isnan(a), np.isnan(b)) or not np.array_equal(a[~finite & ~np.isnan(a)], b[~finite & ~np.isnan(b)]):
+                print("FAIL fuse: %s differs by %g of its largest element" % (k, far))
+                bad += 1
+        elif not np.array_equal(a, b):
+            print("FAIL fuse: %s differs" % k)
+            bad += 1
+    if not bad:
+        print("ok fuse: %d results of %d programs, fused and not" % (len(plain), len({k.rsplit(" ", 2)[0] for k in plain})))
+        print("ok fuse threads: one and three give the same bits")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        child(sys.argv[2])
+    else:
+        if sys.path[0] == here:
+            sys.path.pop(0)                                  # a test of the same name as a module would be taken for it
+        sys.exit(main())
