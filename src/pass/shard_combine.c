@@ -35,6 +35,16 @@ static xl_op *sum_of(const xl_func *f, const xl_region *r, xl_value v, const uin
     return op && op->code == XL_OP_ALL_REDUCE && op->nin == 1 && op->parent == r && use[v.id] == 1 && combiner(op) == XL_OP_ADD ? op : NULL;
 }
 
+static void drop(xl_region *r, const xl_op *op)
+{
+    for (uint32_t k = r->nop; k-- > 0; )
+        if (r->op[k] == op) {
+            memmove(r->op + k, r->op + k + 1, (r->nop - k - 1) * sizeof *r->op);
+            r->nop--;
+            return;
+        }
+}
+
 /* add(all_reduce(x), all_reduce(y)) -> all_reduce(add(x, y)); floats may differ in the last bit, as with any order of a sum over devices. */
 static void reassociate(xl_func *f, xl_region *r, uint32_t *use, uint32_t nuse)
 {
@@ -47,6 +57,22 @@ static void reassociate(xl_func *f, xl_region *r, uint32_t *use, uint32_t nuse)
         for (uint32_t k = 0; k < op->nregion; k++)
             if (op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE)
                 reassociate(f, op->region[k], use, nuse);
+        if ((op->code == XL_OP_TRANSPOSE || op->code == XL_OP_RESHAPE) && op->in[0].id < nuse && op->parent == r) {
+            xl_op *c = sum_of(f, r, op->in[0], use);       /* first moved, then reduced: a sum further down may join it */
+            if (c) {
+                const xl_type *to = xl_out_type(f, op, 0);
+                xl_op *moved = xl_op_new(f, NULL, (xl_opcode)op->code, c->in, 1, &to, 1, 0, op->loc);
+                for (uint32_t k = 0; k < xl_op_nattr((xl_opcode)op->code); k++)
+                    moved->attr[k] = op->attr[k];
+                drop(r, c);
+                xl_region_append(f, r, moved);
+                c->in[0] = moved->out[0];
+                c->out[0] = op->out[0];
+                f->val[c->out[0].id].def = c;
+                xl_region_append(f, r, c);
+                continue;
+            }
+        }
         bool old_values = op->code == XL_OP_ADD && op->in[0].id < nuse && op->in[1].id < nuse && op->in[0].id != op->in[1].id;
         xl_op *a = old_values ? sum_of(f, r, op->in[0], use) : NULL, *b = old_values ? sum_of(f, r, op->in[1], use) : NULL;
         if (!a || !b || !joins(f, a, b)) {
@@ -57,11 +83,8 @@ static void reassociate(xl_func *f, xl_region *r, uint32_t *use, uint32_t nuse)
         xl_value in[2] = { a->in[0], b->in[0] };
         const xl_type *t = xl_in_type(f, a, 0);
         xl_op *add = xl_op_new(f, r, XL_OP_ADD, in, 2, &t, 1, 0, op->loc);
-        for (uint32_t k = r->nop; k-- > 0; )
-            if (r->op[k] == a || r->op[k] == b) {
-                memmove(r->op + k, r->op + k + 1, (r->nop - k - 1) * sizeof *r->op);
-                r->nop--;
-            }
+        drop(r, a);
+        drop(r, b);
         b->in[0] = add->out[0];
         b->out[0] = op->out[0];
         f->val[b->out[0].id].def = b;
