@@ -48,8 +48,6 @@ static bool elementwise(const xl_planner *p, const xl_op *op)
     }
     if (!tensor(xl_out_type(p->f, op, 0), &n))
         return false;
-    if (op->code == XL_OP_CHLO_NEXT_AFTER && xl_is_narrow(xl_out_type(p->f, op, 0)->dtype))
-        return false;                                      /* about the bits of the narrow type, not its value */
     for (uint32_t i = 0; i < op->nin; i++)
         if (!tensor(xl_in_type(p->f, op, i), &m) || (m != n && m != 1))
             return false;

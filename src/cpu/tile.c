@@ -349,7 +349,7 @@ typedef struct {
     uint32_t slot;
 } reg;
 
-typedef struct { uint32_t buf; bool row; uint16_t reg; int64_t off; const int64_t *stride; } leaf;
+typedef struct { uint32_t buf; xl_dtype dtype; bool row; uint16_t reg; int64_t off; const int64_t *stride; } leaf;
 
 typedef struct {
     xl_planner *p;
@@ -465,7 +465,7 @@ static xl_error *read_leaf(maker *m, xl_view *v, xl_dtype dtype, bool row, uint1
         if (st[k])
             *(k < pr->split ? &row_zero : &col_zero) = false;
     for (uint32_t i = 0; i < m->nleaf; i++)
-        if (m->leaf[i].buf == buf && m->leaf[i].row == row && m->leaf[i].off == v->offset && !memcmp(m->leaf[i].stride, st, pr->rank * sizeof *st)) {
+        if (m->leaf[i].buf == buf && m->leaf[i].dtype == dtype && m->leaf[i].row == row && m->leaf[i].off == v->offset && !memcmp(m->leaf[i].stride, st, pr->rank * sizeof *st)) {
             *out = m->leaf[i].reg;
             return NULL;
         }
@@ -516,7 +516,7 @@ static xl_error *read_leaf(maker *m, xl_view *v, xl_dtype dtype, bool row, uint1
             XL_PUSH(m->p->a, m->i, m->ni, m->capi, x);
         }
     }
-    leaf lf = { .buf = buf, .row = row, .reg = r, .off = v->offset, .stride = st };
+    leaf lf = { .buf = buf, .dtype = dtype, .row = row, .reg = r, .off = v->offset, .stride = st };
     XL_PUSH(m->p->a, m->leaf, m->nleaf, m->capleaf, lf);
     *out = r;
     return NULL;
