@@ -36,8 +36,11 @@ static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
         xl_json_put_int(&j, "skipped", r->skipped);
         xl_json_put_bool(&j, "stopped", r->stopped);
         xl_json_end(&j);
-    } else
-        xl_buf_printf(&b, "%s: step %lld, loss %.4f, validation %.4f", r->dir, (long long)r->step, r->loss, r->eval_loss);
+    } else {
+        xl_buf_printf(&b, "%s: step %lld, loss %.4f", r->dir, (long long)r->step, r->loss);
+        if (r->eval_loss == r->eval_loss)                  /* not a number: there was no evaluation */
+            xl_buf_printf(&b, ", validation %.4f", r->eval_loss);
+    }
     return xl_cli_put(&b);
 }
 

@@ -1,19 +1,15 @@
 /* Attaching to plugins, the replaced entries, and errors of our own. */
 #include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/time.h"
 #include "guard/guard.h"
+#include "lane/identity.h"
 
 guard_state G;
 static xl_mutex attach_lock = XL_MUTEX_INIT;
-extern char **environ;
 
 /* ---- errors -------------------------------------------------------------------------------------------------------
  * Both sides may free and ask them, the frontend through the table and an XLA plugin through the vtable. */
@@ -57,127 +53,22 @@ PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text)
 
 static bool is_own(const PJRT_Error *e) { return e && e->vtable == &own_vtable; }
 
-/* ---- the runtime's variables as words ------------------------------------------------------------------------------ */
-static bool matters(const char *var)
-{
-    static const char *const not_code[] = { "PJRT_NAMES_AND_LIBRARY_PATHS=", "PJRT_LIBRARY_PATH=", "TPU_LIBRARY_PATH=",
-                                            "TPU_PROCESS_PORT=", "TPU_MIN_LOG_LEVEL=", "TPU_STDERR_LOG_LEVEL=" };
-    for (size_t i = 0; i < sizeof not_code / sizeof *not_code; i++)
-        if (!strncmp(var, not_code[i], strlen(not_code[i])))
-            return false;
-    return !strncmp(var, "PJRT_", 5) || !strncmp(var, "TPU_", 4);
-}
-
-static bool only_dumps(xl_str word)
-{
-    return xl_str_starts(word, XL_STR("--xla_dump_")) || xl_str_starts(word, XL_STR("--xla_detailed_logging"));
-}
-
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
-/* "--xla_a=1 PJRT_DEVICE=TPU", sorted, with the dump flags left out: they do not change the code. */
-void guard_flags_now(char *out, size_t n)
-{
-    char *word[512];
-    size_t nword = 0, at = 0;
-    static const char *const lists[] = { "XLA_FLAGS", "LIBTPU_INIT_ARGS" };
-    for (size_t i = 0; i < 2; i++) {
-        const char *v = getenv(lists[i]);
-        for (xl_str rest = xl_str_of(v ? v : ""); rest.n && nword < 511;) {
-            rest = xl_str_trim(rest);
-            size_t len = 0;
-            while (len < rest.n && rest.p[len] != ' ' && rest.p[len] != '\t' && rest.p[len] != '\n')
-                len++;
-            xl_str one = { rest.p, len };
-            rest = (xl_str){ rest.p + len, rest.n - len };
-            if (one.n && !only_dumps(one))
-                word[nword++] = strndup(one.p, one.n);
-        }
-    }
-    for (char **e = environ; e && *e && nword < 511; e++)
-        if (matters(*e)) {
-            char *w = strdup(*e);
-            for (char *c = w; c && *c; c++)
-                if (*c == ' ' || *c == '\t' || *c == '\n')
-                    *c = ',';
-            word[nword++] = w;
-        }
-    size_t have = 0;
-    for (size_t i = 0; i < nword; i++)                     /* those that memory allowed */
-        if (word[i])
-            word[have++] = word[i];
-    qsort(word, have, sizeof *word, by_text);
-    out[0] = 0;
-    for (size_t i = 0; i < have; i++) {
-        int put = at < n ? snprintf(out + at, n - at, "%s%s", at ? " " : "", word[i]) : 0;
-        at += put > 0 ? (size_t)put : 0;
-        free(word[i]);
-    }
-}
-
 /* ---- who the plugin is --------------------------------------------------------------------------------------------- */
-typedef struct { uintptr_t addr; char hex[129]; } build_id;
-
-static int find_build_id(struct dl_phdr_info *info, size_t size, void *ctx)
-{
-    build_id *b = ctx;
-    bool inside = false;
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type == PT_LOAD && b->addr >= info->dlpi_addr + p->p_vaddr && b->addr < info->dlpi_addr + p->p_vaddr + p->p_memsz)
-            inside = true;
-    }
-    if (!inside)
-        return 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        if (p->p_type != PT_NOTE)
-            continue;
-        const char *at = (const char *)(info->dlpi_addr + p->p_vaddr), *end = at + p->p_memsz;
-        while (at + sizeof(ElfW(Nhdr)) <= end) {
-            const ElfW(Nhdr) *n = (const ElfW(Nhdr) *)(const void *)at;
-            const char *name = at + sizeof *n, *desc = name + ((n->n_namesz + 3) & ~3u);
-            if (desc + n->n_descsz > end)
-                break;
-            if (n->n_type == NT_GNU_BUILD_ID && n->n_namesz == 4 && !memcmp(name, "GNU", 4) && n->n_descsz <= 64)
-                for (uint32_t k = 0; k < n->n_descsz; k++)
-                    snprintf(b->hex + 2 * k, 3, "%02x", (unsigned char)desc[k]);
-            at = desc + ((n->n_descsz + 3) & ~3u);
-        }
-    }
-    return 1;
-}
-
 static void identify(guard_plugin *p, void *symbol)
 {
-    enum { SMALL = 128 << 20 };
     Dl_info where;
-    struct stat st = { 0 };
+    char file[128];
     if (dladdr(symbol, &where) && where.dli_fname)
         snprintf(p->path, sizeof p->path, "%s", where.dli_fname);
-    bool have = stat(p->path, &st) == 0;
-    char hex[XL_DIGEST_HEX] = "";
-    xl_digest d;
-    if (have && st.st_size <= SMALL) {
-        xl_error *err = xl_hash_file(p->path, &d);
-        if (!err)
-            xl_digest_hex(&d, hex);
-        xl_error_free(err);
-    }
-    if (!hex[0]) {                                         /* too large to read at every start: its build id stands for it */
-        build_id b = { (uintptr_t)symbol, "" };
-        dl_iterate_phdr(find_build_id, &b);
-        snprintf(hex, sizeof hex, "%.40s-%lld", b.hex[0] ? b.hex : "no-build-id", (long long)st.st_size);
-    }
-    snprintf(p->identity, sizeof p->identity, "file=%s api=%d.%d", hex, p->real->pjrt_api_version.major_version,
+    xl_identity_file(p->path, file, sizeof file);
+    snprintf(p->identity, sizeof p->identity, "file=%s api=%d.%d", file, p->real->pjrt_api_version.major_version,
              p->real->pjrt_api_version.minor_version);
 }
 
 /* ---- the hooks ------------------------------------------------------------------------------------------------------ */
 static PJRT_Error *on_Plugin_Initialize(guard_plugin *p, PJRT_Plugin_Initialize_Args *a)
 {
-    guard_flags_now(p->flags, sizeof p->flags);
+    xl_identity_flags(p->flags, sizeof p->flags);
     return p->real->PJRT_Plugin_Initialize(a);
 }
 
@@ -213,7 +104,7 @@ static PJRT_Error *on_Error_ForEachPayload(guard_plugin *p, PJRT_Error_ForEachPa
 static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
 {
     if (!atomic_exchange(&p->initialised, true))
-        guard_flags_now(p->flags, sizeof p->flags);
+        xl_identity_flags(p->flags, sizeof p->flags);
     for (size_t i = 0; i < a->num_options; i++) {
         const PJRT_NamedValue *v = &a->create_options[i];
         if (v->name_size == 7 && !memcmp(v->name, "node_id", 7) && v->type == PJRT_NamedValue_kInt64)
@@ -402,7 +293,7 @@ static PJRT_GetPjrtApi *attach(PJRT_GetPjrtApi *theirs)
     void *symbol;
     memcpy(&symbol, &theirs, sizeof symbol);
     identify(p, symbol);
-    guard_flags_now(p->flags, sizeof p->flags);
+    xl_identity_flags(p->flags, sizeof p->flags);
     put_hooks(t, G.nplugin);
     xl_event e;
     xl_event_begin(G.run, &e, "attach");

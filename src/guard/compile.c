@@ -6,6 +6,7 @@
 #include "guard/guard.h"
 #include "ir/hash.h"
 #include "ir/read.h"
+#include "lane/identity.h"
 #include "pjrt/options.h"
 
 /* ---- executables we have seen made: open addressing by handle --------------------------------------------------------- */
@@ -392,7 +393,7 @@ static void late_flags(guard_plugin *p)
 {
     static char said[sizeof p->flags];
     char now[sizeof p->flags];
-    guard_flags_now(now, sizeof now);
+    xl_identity_flags(now, sizeof now);
     if (!strcmp(now, p->flags))
         return;
     xl_mutex_lock(&G.compile_lock);

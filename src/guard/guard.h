@@ -87,7 +87,6 @@ void guard_say(const char *fmt, ...) XL_PRINTF(1, 2);      /* one line to standa
 
 /* attach.c */
 PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text);/* an error of ours, with its vtable */
-void guard_flags_now(char *out, size_t n);                 /* the runtime's variables as words */
 bool guard_spmd(void);                                     /* PyTorch/XLA's SPMD mode, as the environment has it */
 
 /* compile.c */

@@ -27,7 +27,7 @@ static const row rows[] = {
     { "optimizer.bake_lr", BOOL, AT(bake_lr) },
     { "train.steps", INT, AT(steps) }, { "train.log_every", INT, AT(log_every) }, { "train.eval_every", INT, AT(eval_every) },
     { "train.eval_batches", INT, AT(eval_batches) }, { "train.save_every", INT, AT(save_every) }, { "train.keep", INT, AT(keep) },
-    { "train.policy", STR, AT(policy) }, { "train.warmup_steps", INT, AT(warmup_steps) }, { "train.keep_for_backward", STR, AT(keep_for_backward) },
+    { "train.policy", STR, AT(policy) }, { "train.deterministic", BOOL, AT(deterministic) }, { "train.warmup_steps", INT, AT(warmup_steps) }, { "train.keep_for_backward", STR, AT(keep_for_backward) },
 };
 enum { NROW = sizeof rows / sizeof *rows };
 
@@ -52,6 +52,7 @@ static xl_config defaults(void)
     c.keep = 3;
     c.warmup_steps = 10;
     c.keep_for_backward = "carry";
+    c.deterministic = true;
     c.policy = "warn";
     return c;
 }

@@ -7,6 +7,7 @@
 #include "ir/diff.h"
 #include "ir/hash.h"
 #include "ir/print.h"
+#include "lane/identity.h"
 #include "pjrt/options.h"
 
 xl_error *xl_lane_open(const char *plugin, xl_lane **out)
@@ -18,6 +19,10 @@ xl_error *xl_lane_open(const char *plugin, xl_lane **out)
     xl_lane *l = xl_new(&a, xl_lane, 1);
     XL_DO(xl_plugin_find(&a, &(xl_plugin_wish){ .named = plugin }, &l->choice));
     XL_TRY(xl_plugin_load(l->choice.path, &p), "opening the device");
+    char flags[16384];
+    xl_identity_flags(flags, sizeof flags);
+    l->flags = xl_str_c(&a, xl_str_of(flags));
+    l->deterministic = true;
     XL_TRY(xl_client_open(p, NULL, &l->client), "starting %s", l->choice.path);
     l->dev = xl_client_local(l->client, 0);
     if (!l->dev) {
@@ -136,13 +141,13 @@ static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash
     xl_cache_key_add(k, "program", xl_str_of(hash));
     xl_cache_key_add(k, "options", xl_str_dup(a, xl_str_of(xl_digest_hex(&od, hex))));
     xl_cache_key_add(k, "plugin", xl_strf(a, "%.*s %.*s", XL_FMT(xl_client_platform(l->client)), XL_FMT(xl_client_version(l->client))));
-    if (!l->file) {                      /* some plugins are hundreds of megabytes: once is enough */
-        xl_digest file;
-        xl_error *err = xl_hash_file(l->choice.path, &file);
-        l->file = err ? "unknown" : xl_str_c(&l->arena, xl_str_of(xl_digest_hex(&file, hex)));
-        xl_error_free(err);
+    if (!l->file) {
+        char file[128];
+        xl_identity_file(l->choice.path, file, sizeof file);
+        l->file = xl_str_c(&l->arena, xl_str_of(file));
     }
     xl_cache_key_add(k, "file", xl_str_of(l->file));
+    xl_cache_key_add(k, "flags", xl_str_of(l->flags));
     xl_cache_key_add(k, "topology", xl_strf(a, "%.*s %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client)));
     const char *profile = getenv("XLANE_PROFILE"), *digest = profile ? strrchr(profile, '@') : NULL;
     xl_cache_key_add(k, "profile", xl_str_of(digest ? digest + 1 : "none"));
@@ -205,7 +210,10 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
         XL_LOG(WARN, "step %lld: %s compiles again after the warm-up window: %s. %s", (long long)l->step, module, why.reason, why.words);
     }
     view.name = xl_str_of(module);
-    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1 });
+    /* XLA's GPU scatter adds in whatever order comes, unless it is told not to: a resumed run must give the same losses. */
+    const xl_named same_bits = { .name = XL_STR("xla_gpu_deterministic_ops"), .kind = XL_NAMED_BOOL, .b = true };
+    bool ask = l->deterministic && xl_str_is(xl_client_platform(l->client), "cuda");
+    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1, .option = &same_bits, .noption = ask ? 1 : 0 });
     if (l->cache) {
         key_of(l, &tmp, module, hash, xl_buf_view(&options), &key);
         XL_DO(xl_cache_get(l->cache, &key, &found));

@@ -14,6 +14,8 @@ struct xl_lane {
     xl_client *client;
     const xl_device *dev;
     const char *name, *file;    /* file: the digest of the plugin's, once it was asked for */
+    char *flags;               /* the runtime's variables when the plugin was loaded, as words */
+    bool deterministic;        /* ask the backend for the same bits every time, where it does not give them anyhow */
     xl_cache *cache;           /* NULL: none */
     xl_run *run;               /* NULL: nobody listens. Both belong to whoever set them */
     int64_t step;              /* for the events: where training stands */
