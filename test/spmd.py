@@ -1,6 +1,6 @@
 """SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device CPU.
 Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's partitioner inserts."""
-import os, re, sys
+import os, re, subprocess, sys
 sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
 os.environ.setdefault("JAX_PLATFORMS", "xlane,cpu")
 os.environ["XLANE_CPU_DEVICES"] = "8"
@@ -240,5 +240,35 @@ def mismatch():
         return None if "all_reduce" in text and "all_gather" in text and "device" in text else "the message does not name both sides: " + text[:300]
     return "devices in different collectives were not noticed"
 check("devices in different collectives: an error that names both", mismatch)
+
+# ---- xlane sharding --------------------------------------------------------------------------------------------------------------
+def drawings():
+    """S3: for ten arrays the slices that `xlane sharding` draws are those of JAX's addressable_shards."""
+    mesh = mesh_of("xlane", data=2, model=4)
+    specs = [P(), P("data"), P("model"), P(None, "data"), P(None, "model"), P("data", "model"), P("model", "data"), P(("data", "model")), P(None, ("model", "data")), P(("model", "data"))]
+    arrays = [jax.device_put(np.zeros((8, 16), np.float32), NamedSharding(mesh, s)) for s in specs]
+    text = jax.jit(lambda a: [x + 1 for x in a]).lower(arrays).as_text()
+    out = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "-"], input=text, capture_output=True, text=True)
+    if out.returncode:
+        return out.stderr
+    drawn, at = {}, None
+    for line in out.stdout.splitlines():
+        m = re.match(r"argument (\d+)", line)
+        if m:
+            at = int(m.group(1))
+            drawn[at] = {}
+        elif re.match(r"result", line):
+            break
+        m = re.match(r"  device (\d+)", line)
+        if m:
+            drawn[at][int(m.group(1))] = [tuple(map(int, r.split(":"))) for r in re.findall(r"\d+:\d+", line)]
+    for i, a in enumerate(arrays):
+        for s in a.addressable_shards:
+            want = [tuple(d.indices(n)[:2]) for d, n in zip(s.index, a.shape)]
+            have = drawn[i].get(s.device.id, [(0, n) for n in a.shape])
+            if want != have:
+                return "array %d (%s), device %d: JAX has %s, the drawing %s" % (i, specs[i], s.device.id, want, have)
+    return None
+check("xlane sharding draws what JAX holds", drawings)
 
 sys.exit(1 if bad else 0)

@@ -1,0 +1,92 @@
+#include "pass/shard.h"
+
+#include "base/test.h"
+#include "ir/print.h"
+#include "ir/read.h"
+#include "pass/mesh.h"
+
+static xl_module *read(const char *text)
+{
+    xl_module *m = NULL;
+    xl_error *err = xl_read_text(xl_str_of(text), NULL, &m);
+    CHECK_OK(err);
+    return m;
+}
+
+static const char *split(xl_module *m, xl_shard_info *info, xl_buf *b)
+{
+    CHECK_OK(xl_shard(m, 8, 1, info));
+    xl_print_module(m, &(xl_print_opts){ 0 }, b);
+    return b->p ? b->p : "";
+}
+
+#define MESH "sdy.mesh @mesh = <[\"data\"=2, \"model\"=4]>\n"
+
+TEST(contracting_dimension_gives_one_all_reduce)
+{
+    xl_module *m = read(MESH "func.func public @main(%x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"data\"}, {\"model\"}]>},"
+                        " %w: tensor<16x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>}) -> tensor<8x32xf32> {\n"
+                        "  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>\n"
+                        "  return %y : tensor<8x32xf32>\n}\n");
+    xl_shard_info info = { 0 };
+    xl_buf b = { 0 };
+    const char *text = split(m, &info, &b);
+    CHECK(strstr(text, "tensor<4x4xf32>, tensor<4x32xf32>) -> tensor<4x32xf32>"));
+    CHECK(strstr(text, "all_reduce") && !strstr(text, "all_gather"));
+    CHECK(info.bytes == 4 * 32 * 4);
+    xl_buf_fini(&b);
+    xl_module_free(m);
+}
+
+TEST(result_split_over_the_sum_gives_reduce_scatter)
+{
+    xl_module *m = read(MESH "func.func public @main(%x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {\"model\"}]>},"
+                        " %w: tensor<16x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>})"
+                        " -> (tensor<8x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>}) {\n"
+                        "  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>\n"
+                        "  return %y : tensor<8x32xf32>\n}\n");
+    xl_shard_info info = { 0 };
+    xl_buf b = { 0 };
+    const char *text = split(m, &info, &b);
+    CHECK(strstr(text, "reduce_scatter") && !strstr(text, "all_reduce"));
+    xl_buf_fini(&b);
+    xl_module_free(m);
+}
+
+TEST(mistakes_are_named)
+{
+    xl_shard_info info = { 0 };
+    xl_module *m = read("sdy.mesh @mesh = <[\"data\"=3]>\nfunc.func public @main(%x: tensor<9xf32>) -> tensor<9xf32> {\n  return %x : tensor<9xf32>\n}\n");
+    CHECK_ERR(xl_shard(m, 8, 1, &info), "multiplies to 3 devices");
+    xl_module_free(m);
+    m = read(MESH "func.func public @main(%x: tensor<9xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}]>}) -> tensor<9xf32> {\n  return %x : tensor<9xf32>\n}\n");
+    CHECK_ERR(xl_shard(m, 8, 1, &info), "the next size that they can is 12");
+    xl_module_free(m);
+    m = read("func.func public @main(%x: tensor<8x8xf32> {mhlo.sharding = \"{devices=[2,3]<=[8]}\"}) -> tensor<8x8xf32> {\n  return %x : tensor<8x8xf32>\n}\n");
+    CHECK_ERR(xl_shard(m, 8, 1, &info), "splits the devices");
+    xl_module_free(m);
+}
+
+TEST(meshes_by_name)
+{
+    xl_arena a = { 0 };
+    xl_mesh_def mesh;
+    const xl_attr *s;
+    CHECK_ERR(xl_mesh_parse(&a, XL_STR("data=2, model=3"), 8, &mesh), "multiplies to 6 devices, there are 8");
+    CHECK_ERR(xl_mesh_parse(&a, XL_STR("data=2, data=4"), 8, &mesh), "twice");
+    CHECK_OK(xl_mesh_parse(&a, XL_STR("data=2, model=4"), 8, &mesh));
+    xl_module *m = read("func.func public @main(%x: tensor<8x10xf32>) -> tensor<8x10xf32> {\n  return %x : tensor<8x10xf32>\n}\n");
+    xl_func *f = xl_module_entry(m);
+    const xl_type *t = xl_value_type(f, f->body->arg[0]);
+    CHECK_ERR(xl_mesh_sharding(m, &mesh, t, XL_STR("w"), XL_STR("data, model"), &s), "w: dimension 1 has size 10");
+    CHECK_ERR(xl_mesh_sharding(m, &mesh, t, XL_STR("w"), XL_STR("data, data"), &s), "used twice");
+    CHECK_ERR(xl_mesh_sharding(m, &mesh, t, XL_STR("w"), XL_STR("expert"), &s), "no axis \"expert\"");
+    xl_mesh_define(m, &mesh);
+    CHECK_OK(xl_mesh_shard_arg(m, f, 0, &mesh, XL_STR("w"), XL_STR("data+model, -")));
+    xl_shard_info info = { 0 };
+    xl_buf b = { 0 };
+    CHECK(strstr(split(m, &info, &b), "tensor<1x10xf32>"));
+    xl_buf_fini(&b);
+    xl_module_free(m);
+    xl_arena_fini(&a);
+}
