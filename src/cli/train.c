@@ -1,4 +1,6 @@
 /* xlane train: a model from a configuration. */
+#include <stdlib.h>
+
 #include "base/file.h"
 #include "cli/cli.h"
 #include "lane/profile.h"
@@ -70,7 +72,12 @@ static void leave_receipt(xl_arena *a, const xl_config *c, const xl_loop_result 
     if (xl_file_stat(path, NULL))
         path = xl_path_join(a, r->dir, xl_strf(a, "receipt-%lld.json", (long long)r->step).p);
     xl_error_free(xl_plugin_find(a, &(xl_plugin_wish){ .named = c->device }, &plugin));
-    xl_error *err = xl_receipt_write(a, &(xl_receipt_facts){ .kind = "train", .dir = r->dir, .argc = argc, .argv = argv, .plugin = plugin.path, .cache = c->cache }, path);
+    const char *cache = c->cache ? c->cache : getenv("XLANE_CACHE");
+    if (!cache || !*cache)
+        cache = "the user's own (~/.cache/xlane)";
+    else if (!strcmp(cache, "none") || !strcmp(cache, "off"))
+        cache = NULL;
+    xl_error *err = xl_receipt_write(a, &(xl_receipt_facts){ .kind = "train", .dir = r->dir, .argc = argc, .argv = argv, .plugin = plugin.path, .cache = cache }, path);
     if (err)
         fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(err));
     xl_error_free(err);

@@ -212,7 +212,7 @@ xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *p
     xl_json_end(&j);
     xl_json_key(&j, "owners");
     xl_json_map(&j);
-    xl_json_put_text(&j, "frontend", s.torch ? "PyTorch/XLA" : s.jax ? "JAX" : f->dir && s.n ? "xlane or another" : "none");
+    xl_json_put_text(&j, "frontend", s.torch ? "PyTorch/XLA" : s.jax ? "JAX" : strcmp(f->kind, "run") ? "xlane" : s.client ? "another" : "none");
     xl_json_put_str(&j, "runtime", plugin.n ? plugin : XL_STR("none"));
     xl_json_put_str(&j, "device", b.platform.n ? b.platform : XL_STR("the runtime's"));
     xl_json_put_text(&j, "cache", f->cache ? "xlane" : "none");
