@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "cpu/api.h"
 #include "cpu/collective.h"
+#include "cpu/spare.h"
 
 typedef struct {                                           /* one device's share of an execution */
     PJRT_LoadedExecutable *l;
@@ -115,8 +116,10 @@ static xl_error *run_share(share *s)
     XL_DO(xl_device_take(s->device, p->temp_bytes));
     took = true;
     temp = atomic_exchange(&e->spare, NULL);
+    if (!temp)                                             /* the other devices' of an earlier run */
+        temp = xl_spare_take(p->temp_bytes);
     if (!temp)
-        temp = aligned_alloc(XL_ALIGN, p->temp_bytes + XL_ALIGN);
+        temp = aligned_alloc(XL_ALIGN, ((p->temp_bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
     if (!temp) {
         err = XL_ERR(EXHAUSTED, "no host memory for the %zu bytes of temporaries of %s", p->temp_bytes, e->name);
         goto out;
@@ -144,8 +147,9 @@ out:
     leave(s, err);
     if (took)
         xl_device_give(s->device, p->temp_bytes);
-    if (temp)
-        free(atomic_exchange(&e->spare, temp));
+    temp = temp ? atomic_exchange(&e->spare, temp) : NULL;
+    if (temp && !xl_spare_give(temp, p->temp_bytes))
+        free(temp);
     for (uint32_t i = 0; i < p->narg; i++)
         xl_store_unref(s->arg_store[i]);
     for (uint32_t k = 0; k < p->nout; k++)

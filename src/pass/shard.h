@@ -102,6 +102,9 @@ xl_value xl_shard_all_reduce(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes
 xl_value xl_shard_reduce_scatter(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *over, uint32_t dim, xl_opcode combine);
 xl_value xl_shard_offset(xl_shard_ctx *c, xl_b *b, const xl_axes *a, int64_t unit, xl_dtype d); /* coordinate along a, times unit: a scalar */
 
+/* Groups of the devices that differ in the atoms of `over` alone, in its order. flat: for every replica. */
+const xl_attr *xl_shard_groups(xl_shard_ctx *c, const xl_axes *over, bool flat);
+
 /* Fewer all_reduces: see shard_combine.c. Gives the bytes of all collectives of f per device and run, loops counted once. */
 double xl_shard_combine(xl_func *f);
 

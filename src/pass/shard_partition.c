@@ -123,6 +123,32 @@ static xl_axes *whole_spec(part *p, const xl_type *t) { return xl_shard_rank(t) 
 static xl_value get_whole(part *p, xl_value old) { return get(p, old, whole_spec(p, type_of(p, old))); }
 
 /* ---- one op --------------------------------------------------------------------------------------------------------- */
+/* Groups given by axes of a mesh become groups of devices. */
+static void plain_groups(part *p, const xl_op *from, xl_op *op)
+{
+    for (uint32_t i = 0, n = xl_op_nattr((xl_opcode)op->code); i < n; i++) {
+        const xl_attr *a = op->attr[i];
+        if (!a || a->kind != XL_AT_STRUCT || !xl_str_is(a->str, "stablehlo.replica_group_mesh_axes"))
+            continue;
+        const xl_attr *mesh = xl_dict_get(a, XL_STR("mesh")), *axes = xl_dict_get(a, XL_STR("axes"));
+        xl_axes over = { 0 };
+        xl_sharding on = { .mesh = mesh && mesh->kind == XL_AT_SYM ? mesh->str : (xl_str){ 0 } };
+        for (uint32_t k = 0; axes && axes->kind == XL_AT_ARRAY && k < axes->n; k++) {
+            const xl_attr *name = xl_dict_get(axes->item[k], XL_STR("name")), *sub = xl_dict_get(axes->item[k], XL_STR("sub_axis_info"));
+            bool whole = !sub || sub->kind != XL_AT_INTS || sub->n != 2;
+            xl_error *err = name && name->kind == XL_AT_STR ? xl_shard_axis(p->c, &on, name->str, whole ? 0 : sub->ints[0], whole ? 0 : sub->ints[1], &over)
+                                                            : XL_ERR(INVALID, "replica groups name an axis that is none");
+            char text[512];
+            if (err && !p->err)
+                p->err = xl_error_wrap(err, "partitioning %s", line_of(p, from, text, sizeof text));
+            else
+                xl_error_free(err);
+        }
+        bool by_partition = op->code == XL_OP_ALL_TO_ALL || op->code == XL_OP_COLLECTIVE_BROADCAST;
+        op->attr[i] = xl_shard_groups(p->c, &over, !by_partition);
+    }
+}
+
 /* A copy of op with these operands and result types; regions of scalars come along, without the annotations in them. */
 static xl_op *copy(part *p, const xl_op *op, const xl_value *in, const xl_type *const *out)
 {
@@ -134,6 +160,8 @@ static xl_op *copy(part *p, const xl_op *op, const xl_value *in, const xl_type *
         n->extra = NULL;
     for (uint32_t i = 0, k = xl_op_nattr((xl_opcode)op->code); i < k; i++)
         n->attr[i] = op->attr[i];
+    if (xl_ops[op->code].flags & XL_OP_COLLECTIVE)
+        plain_groups(p, op, n);
     for (uint32_t k = 0; k < op->nregion; k++) {
         const xl_region *r = op->region[k];
         for (uint32_t i = 0; i < r->narg; i++)

@@ -106,8 +106,7 @@ static int64_t coordinate(const xl_shard_ctx *c, const xl_axes *a, int64_t p)
     return at;
 }
 
-/* Groups of the devices that differ in the atoms of `over` alone, in its order. flat: for every replica. */
-static const xl_attr *groups(xl_shard_ctx *c, const xl_axes *over, bool flat)
+const xl_attr *xl_shard_groups(xl_shard_ctx *c, const xl_axes *over, bool flat)
 {
     int64_t k = xl_axes_parts(c, over), reps = flat ? c->nreplica : 1, rows = c->n / k * reps;
     int64_t *ids = xl_new(c->a, int64_t, (size_t)(rows * k));
@@ -158,7 +157,7 @@ xl_value xl_shard_all_reduce(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes
         return v;
     const xl_type *t = xl_b_type(b, v);
     xl_op *op = xl_b_begin(b, XL_OP_ALL_REDUCE, &v, 1, &t, 1, 1);
-    xl_b_set(b, op, XL_SLOT(ALL_REDUCE, replica_groups), groups(c, over, true));
+    xl_b_set(b, op, XL_SLOT(ALL_REDUCE, replica_groups), xl_shard_groups(c, over, true));
     xl_b_set_int(b, op, XL_SLOT(ALL_REDUCE, channel_id), 1);
     xl_b_set(b, op, XL_SLOT(ALL_REDUCE, use_global_device_ids), xl_attr_bool(c->m, true));
     combiner(b, op, combine, t->dtype);
@@ -173,7 +172,7 @@ xl_value xl_shard_reduce_scatter(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_
     dims[dim] /= xl_axes_parts(c, over);
     const xl_type *out = xl_type_tensor(c->m, t->dtype, (xl_dims){ dims, t->rank });
     xl_op *op = xl_b_begin(b, XL_OP_REDUCE_SCATTER, &v, 1, &out, 1, 1);
-    xl_b_set(b, op, XL_SLOT(REDUCE_SCATTER, replica_groups), groups(c, over, true));
+    xl_b_set(b, op, XL_SLOT(REDUCE_SCATTER, replica_groups), xl_shard_groups(c, over, true));
     xl_b_set_int(b, op, XL_SLOT(REDUCE_SCATTER, channel_id), 1);
     xl_b_set_int(b, op, XL_SLOT(REDUCE_SCATTER, scatter_dimension), dim);
     xl_b_set(b, op, XL_SLOT(REDUCE_SCATTER, use_global_device_ids), xl_attr_bool(c->m, true));
@@ -249,7 +248,7 @@ xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *glob
             op = xl_b_begin(b, XL_OP_ALL_GATHER, &v, 1, &out, 1, 0);
             xl_b_set_int(b, op, XL_SLOT(ALL_GATHER, all_gather_dim), s.dim);
             xl_b_set_int(b, op, XL_SLOT(ALL_GATHER, channel_id), 1);
-            xl_b_set(b, op, XL_SLOT(ALL_GATHER, replica_groups), groups(c, &s.over, true));
+            xl_b_set(b, op, XL_SLOT(ALL_GATHER, replica_groups), xl_shard_groups(c, &s.over, true));
             xl_b_set(b, op, XL_SLOT(ALL_GATHER, use_global_device_ids), xl_attr_bool(c->m, true));
             v = xl_b_end1(b, op);
         } else if (s.kind == ALL_TO_ALL) {
@@ -258,7 +257,7 @@ xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *glob
             xl_b_set_int(b, op, XL_SLOT(ALL_TO_ALL, split_dimension), s.to);
             xl_b_set_int(b, op, XL_SLOT(ALL_TO_ALL, concat_dimension), s.dim);
             xl_b_set_int(b, op, XL_SLOT(ALL_TO_ALL, split_count), xl_axes_parts(c, &s.over));
-            xl_b_set(b, op, XL_SLOT(ALL_TO_ALL, replica_groups), groups(c, &s.over, false));
+            xl_b_set(b, op, XL_SLOT(ALL_TO_ALL, replica_groups), xl_shard_groups(c, &s.over, false));
             v = xl_b_end1(b, op);
         }
     }
