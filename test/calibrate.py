@@ -46,6 +46,9 @@ j, r = calibrate("model.pattern=D*4", "model.scan=false", "data.batch=8", XLANE_
 check("a_stack_change_is_raised", r.returncode == 1 and "observed" in j["moved"] and j["before"]["observed"] == first and j["entry"]["observed"] > first * 1.1
       and j["verdict"] == "mismatch", r.stdout + r.stderr)
 
+j, r = calibrate("model.pattern=D*4", "model.scan=false", "data.batch=10", XLANE_CPU_GRAIN="512KiB")
+check(f"what_was_observed_corrects_the_next ({100 * j['off']:+.1f} %)", r.returncode == 0 and j["verdict"] == "calibrated" and j["factor"] > 1.1, r.stdout + r.stderr)
+
 r = xlane("train", "--fit", "--json", "--quiet", *BASE, "model.pattern=AMER", "data.batch=64", "train.steps=30", "train.eval_every=30", "runs=runs", XLANE_CATALOG=TMP + "/fit")
 said = [x for x in r.stderr.splitlines() if x.startswith("fit:")]
 check("fit_trains", r.returncode == 0 and json.loads(r.stdout)["step"] == 30 and "taken" in said[-1], r.stdout + r.stderr)

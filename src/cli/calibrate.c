@@ -44,6 +44,7 @@ static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
         xl_json_put_str(&j, "device", k.device_name);
         xl_json_put_text(&j, "rule", xl_predict_word(k.rule));
         xl_json_put_bool(&j, "rule_measured", k.measured);
+        xl_json_put_num(&j, "factor", k.factor);
         xl_json_put_num(&j, "off", k.off);
         xl_json_put_int(&j, "host_peak", k.host_peak);
         xl_json_put_int(&j, "host_free", k.host_free);
@@ -59,7 +60,8 @@ static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
     } else {
         xl_buf_printf(&b, "%s: %s, batch %lld\n", verdict, c.model.pattern, (long long)c.data.batch);
         xl_buf_printf(&b, "%-11s %.*s\n", "device", XL_FMT(k.device_name));
-        put_row(&b, "predicted", e->predicted, xl_strf(a, "liveness of the program, %s rule%s", xl_predict_word(k.rule), k.measured ? " (measured)" : "").p);
+        put_row(&b, "predicted", e->predicted, xl_strf(a, "liveness of the program, %s rule%s%s", xl_predict_word(k.rule), k.measured ? " (measured)" : "",
+                                                     k.factor != 1 ? xl_strf(a, ", times %.3f as this model was observed before", k.factor).p : "").p);
         put_row(&b, "compiled", e->compiled, "the compiler's own figure");
         put_row(&b, "observed", e->observed, e->observed >= 0 ? "peak of the physical device over two steps" : e->message.n ? e->message.p : "the device gives no figure");
         put_row(&b, "limit", e->limit, "of the device");
@@ -72,7 +74,7 @@ static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
             xl_buf_printf(&b, "%-11s %s%.*s\n            was %.*s\n            is  %.*s\n", "stack", k.moved.n ? "changed, and moved " : "changed; no figure moved",
                           XL_FMT(k.moved), XL_FMT(k.before->sig.bundle), XL_FMT(e->sig.bundle));
         if (k.mismatch)
-            xl_buf_puts(&b, "next        do not trust a fit on this stack: take the observed figure, and leave that much room in the large run\n");
+            xl_buf_puts(&b, "next        what was observed is kept: predictions of this model with other batches take it into account; calibrate once more at the batch you want\n");
     }
     XL_DO(xl_cli_put(&b));
     if (bad || k.mismatch || (k.before && k.moved.n))

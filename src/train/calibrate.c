@@ -65,6 +65,33 @@ out:
     return err;
 }
 
+/* Everything but the batch is the same. */
+static bool same_family(const xl_signature *x, const xl_signature *y)
+{
+    const char *end = x->model.n ? memmem(x->model.p, x->model.n, " batch ", 7) : NULL;
+    size_t n = end ? (size_t)(end - x->model.p) + 7 : x->model.n;
+    return xl_str_eq(x->hardware, y->hardware) && xl_str_eq(x->bundle, y->bundle) && xl_str_eq(x->features, y->features) &&
+           xl_str_eq(x->parallelism, y->parallelism) && y->model.n >= n && !memcmp(x->model.p, y->model.p, n);
+}
+
+/* How far the newest calibration of this model on this stack was from what the program alone had said. */
+static double learned(xl_arena *a, const xl_catalog_entry *all, size_t n, const xl_signature *s)
+{
+    for (size_t i = n; i-- > 0;) {
+        xl_node *node;
+        double raw = 0;
+        if (all[i].outcome != XL_OUTCOME_RAN || all[i].observed <= 0 || !all[i].detail.n || !same_family(s, &all[i].sig))
+            continue;
+        xl_error *err = xl_json_read(a, "catalog", all[i].detail, &node);
+        if (!err)
+            err = xl_node_get_float(node, "raw", &raw);
+        xl_error_free(err);
+        if (raw > 0)
+            return (double)all[i].observed / raw;
+    }
+    return 1;
+}
+
 /* Tokens that touch every row of the tables now and then; one document a row. */
 static xl_error *two_steps(xl_setup *s, const xl_prepared *p)
 {
@@ -142,7 +169,9 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
     xl_digest code;
     char hex[XL_DIGEST_HEX];
     struct rusage ru;
-    *out = (xl_calibration){ .entry = xl_catalog_blank(), .rule = XL_RULE_FUSED, .off = NAN };
+    xl_catalog_entry *all;
+    size_t n;
+    *out = (xl_calibration){ .entry = xl_catalog_blank(), .rule = XL_RULE_FUSED, .off = NAN, .factor = 1 };
     xl_catalog_entry *e = &out->entry;
     e->what = XL_STR("calibrate");
     XL_DO(setup(c, &s));
@@ -151,7 +180,6 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
     out->measured = !no;
     xl_error_free(no);
     XL_DO(predict(c, &s, out->rule, &out->predicted, &code));
-    e->predicted = out->predicted.total;
     no = xl_device_memory_read(s.lane->dev, &out->device);
     if (no)                                 /* S4: which call of which plugin cannot answer */
         out->device = (xl_device_memory){ .limit = -1, .in_use = -1, .peak_in_use = -1 };
@@ -162,6 +190,10 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
     xl_config_signature(a, c, &e->sig);
     lane_signature(a, s.lane, &out->device, &e->sig);
     e->sig.code = xl_str_dup(a, xl_str_of(xl_digest_hex(&code, hex)));
+    XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
+    out->factor = learned(a, all, n, &e->sig);
+    e->predicted = (int64_t)((double)out->predicted.total * out->factor);
+    e->detail = xl_strf(a, "{\"raw\":%lld,\"rule\":\"%s\"}", (long long)out->predicted.total, xl_predict_word(out->rule));
     xl_error_free(xl_device_memory_reset_peak(s.lane->dev));
 
     double start = xl_now();
@@ -230,6 +262,9 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
     const int64_t room = dm.limit - dm.limit / 50; /* the loop has the next batch on the device while a step runs */
     xl_setup_fini(&device);
     XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
+    xl_signature family = lane;
+    xl_config_signature(a, c, &family);
+    const double factor = learned(a, all, n, &family);
     /* The prediction grows with the batch: the largest that is predicted to fit is found by halving. */
     while (low < high) {
         int64_t mid = low + (high - low + 1) / 2;
@@ -244,7 +279,7 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
         xl_setup_fini(&s);
         if (err)
             goto out;
-        if (p.total <= room)
+        if ((double)p.total * factor <= (double)room)
             low = mid;
         else
             high = mid - 1;
@@ -269,7 +304,7 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
             goto out;
         xl_config_signature(a, &x, &sig);
         sig.code = xl_str_dup(a, xl_str_of(xl_digest_hex(&code, hex)));
-        XL_PUSH(a, cand, ncand, cap, ((candidate){ b, xl_catalog_known(all, n, &sig, NULL), p.total }));
+        XL_PUSH(a, cand, ncand, cap, ((candidate){ b, xl_catalog_known(all, n, &sig, NULL), (int64_t)((double)p.total * factor) }));
         if (ncand >= 24)
             break;
     }

@@ -15,6 +15,7 @@ typedef struct {
     xl_device_memory device;
     xl_predict_rule rule;
     bool measured;                  /* the rule was asked of the compiler; else it is the usual one */
+    double factor;                  /* what was learned from an earlier calibration of this model on this stack; 1: nothing */
     double off;                     /* (predicted - observed) / observed; nan where nothing was observed */
     bool mismatch;                  /* by more than XL_CALIBRATE_OFF */
     const xl_catalog_entry *before; /* the same launch on another stack; NULL: none */
