@@ -14,7 +14,7 @@ typedef struct {
     xl_predict_rule rule;
     uint32_t *last;         /* per value: the op of its own region after which it is gone */
     bool *held;             /* takes memory of its own */
-    bool *in_place;         /* takes over an operand's */
+    uint32_t *uses;         /* per value: how many operands it is */
     int64_t constants;
 } walk;
 
@@ -36,7 +36,7 @@ static bool is_elementwise(const xl_op *op)
 static bool is_view(const xl_op *op)
 {
     switch (op->code) {
-    case XL_OP_RESHAPE: case XL_OP_BROADCAST_IN_DIM: case XL_OP_IOTA: case XL_OP_SLICE: case XL_OP_TRANSPOSE: case XL_OP_PAD: case XL_OP_REVERSE:
+    case XL_OP_RESHAPE: case XL_OP_BROADCAST_IN_DIM: case XL_OP_IOTA: case XL_OP_SLICE:
         return true;
     default:
         return false;
@@ -52,8 +52,10 @@ static void find_last(walk *w, const xl_region *r)
         for (uint32_t k = 0; k < op->nregion; k++)
             find_last(w, op->region[k]);
         op = r->op[i];
-        for (uint32_t k = 0; k < op->nin; k++)
+        for (uint32_t k = 0; k < op->nin; k++) {
             w->last[op->in[k].id] = i;
+            w->uses[op->in[k].id]++;
+        }
     }
 }
 
@@ -91,7 +93,8 @@ static void find_held(walk *w, const xl_region *r)
             const xl_op *def = w->f->val[op->in[k].id].def;
             if (!def || def->code == XL_OP_CONSTANT)
                 continue;
-            bool light = w->rule == XL_RULE_FUSED && (is_elementwise(def) || is_view(def)) &&
+            bool once = is_view(def) || w->uses[op->in[k].id] == 1; /* several readers stand in several kernels, mostly */
+            bool light = w->rule == XL_RULE_FUSED && (is_elementwise(def) || is_view(def)) && once &&
                          (is_elementwise(op) || is_view(op) || op->code == XL_OP_REDUCE) && def->parent == op->parent;
             if (!light)
                 w->held[op->in[k].id] = true;
@@ -175,7 +178,7 @@ xl_error *xl_predict(const xl_module *original, xl_predict_rule rule, xl_predict
         err = XL_ERR(INVALID, "the program has no entry function");
         goto out;
     }
-    walk w = { .f = f, .rule = rule, .last = xl_new(&a, uint32_t, f->nval + 1), .held = xl_new(&a, bool, f->nval + 1) };
+    walk w = { .f = f, .rule = rule, .last = xl_new(&a, uint32_t, f->nval + 1), .held = xl_new(&a, bool, f->nval + 1), .uses = xl_new(&a, uint32_t, f->nval + 1) };
     find_last(&w, f->body);
     find_all_outer(&w, f->body);
     find_held(&w, f->body);

@@ -10,7 +10,7 @@
 
 typedef enum {
     XL_RULE_PLAIN,      /* every op's result is in memory; elementwise ops work in place where their operand ends with them */
-    XL_RULE_FUSED,      /* elementwise ops and reshapes that only such ops read are not */
+    XL_RULE_FUSED,      /* an elementwise result with one reader that is elementwise too is not, nor are reshapes and broadcasts */
 } xl_predict_rule;
 const char *xl_predict_word(xl_predict_rule r);
 
