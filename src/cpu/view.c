@@ -15,6 +15,9 @@ void xl_view_plain(const xl_func *f, xl_value v, xl_view *out)
     out->kind = XL_VIEW_VALUE;
     out->base = v;
     out->offset = 0;
+    out->rank = 0;
+    if (!plain_type(t))                                    /* its op will be refused; until then it is only a value */
+        return;
     out->rank = t->rank;
     for (uint32_t i = t->rank; i-- > 0; ) {
         out->dim[i] = t->dims[i];
@@ -128,7 +131,7 @@ static void view_of(const xl_func *f, xl_value v, xl_view *out, uint32_t depth)
     const xl_op *op = f->val[v.id].def;
     const xl_type *t = f->val[v.id].type;
     xl_view_plain(f, v, out);
-    if (!op)
+    if (!op || !plain_type(t))
         return;
     if (op->code == XL_OP_CONSTANT) {
         const xl_attr *a = XL_ATTR(op, CONSTANT, value);
