@@ -6,14 +6,24 @@
 
 static xl_arena arena;
 
+static xl_module *kept[256];                               /* until the end: differences point into them */
+static uint32_t nkept;
+
+static void free_kept(void)
+{
+    while (nkept)
+        xl_module_free(kept[--nkept]);
+    xl_arena_fini(&arena);
+}
+
 static xl_module *read_text(const char *text)
 {
-    static xl_module *kept[256];                           /* until the end: differences point into them */
-    static uint32_t n;
     xl_module *m = NULL;
+    if (!nkept)
+        atexit(free_kept);
     CHECK_OK(xl_read_text(xl_str_of(text), NULL, &m));
-    CHECK(n < 256);
-    kept[n++] = m;
+    CHECK(nkept < 256);
+    kept[nkept++] = m;
     return m;
 }
 
