@@ -12,8 +12,12 @@ static void count_step(xl_module_metrics *mm)
             return;
         atomic_store_explicit(&G.step_module, mm, memory_order_relaxed);
     }
-    atomic_store_explicit(&G.step, xl_module_metrics_count(mm, XL_M_ExecuteTime), memory_order_relaxed);
-    guard_memory_due();
+    uint64_t step = xl_module_metrics_count(mm, XL_M_ExecuteTime);
+    atomic_store_explicit(&G.step, step, memory_order_relaxed);
+    if ((step & (step - 1)) == 0)                          /* the first steps of a short run count too, and nobody else may look in time */
+        guard_memory_now();
+    else
+        guard_memory_due();
     if (atomic_load_explicit(&G.reads, memory_order_relaxed) == 0) {
         if (atomic_load_explicit(&G.sync_run, memory_order_relaxed))
             atomic_store_explicit(&G.sync_run, 0, memory_order_relaxed);

@@ -108,5 +108,6 @@ flight *guard_takeoff(const char *what, const char *module, double now);
 void guard_land(flight *f);
 void guard_write_metrics(void);
 void guard_memory_due(void);                               /* sample the devices' memory soon */
+void guard_memory_now(void);
 
 #endif

@@ -159,6 +159,13 @@ static void sample_memory(void)
     xl_buf_fini(&b);
 }
 
+void guard_memory_now(void)
+{
+    xl_mutex_lock(&G.client_lock);
+    sample_memory();
+    xl_mutex_unlock(&G.client_lock);
+}
+
 /* ---- the thread ------------------------------------------------------------------------------------------------------------- */
 void guard_watch_stir(void)
 {
@@ -174,11 +181,8 @@ static void watch(void *unused)
     (void)unused;
     for (;;) {
         bool busy = look_for_hangs();
-        if (atomic_exchange_explicit(&memory_due, false, memory_order_relaxed)) {
-            xl_mutex_lock(&G.client_lock);
-            sample_memory();
-            xl_mutex_unlock(&G.client_lock);
-        }
+        if (atomic_exchange_explicit(&memory_due, false, memory_order_relaxed))
+            guard_memory_now();
         if (xl_now() - written > 2 && atomic_exchange_explicit(&dirty, false, memory_order_relaxed)) {
             guard_write_metrics();
             written = xl_now();
