@@ -274,6 +274,10 @@ static xl_error *examine(xl_arena *a, void *ctx)
     }
     if (early_exit)
         c->uncacheable = "it stops after layout assignment";
+    PJRT_Client_AddressableDevices_Args here = { .struct_size = sizeof here, .client = args->client };
+    XL_DO(take(c->p, c->p->real->PJRT_Client_AddressableDevices(&here), "PJRT_Client_AddressableDevices"));
+    if (devices > (int64_t)here.num_addressable_devices)   /* if one rank loaded and another compiled, the compiling one would wait for ever */
+        c->uncacheable = "its devices span processes, which compile together";
     XL_DO(platform(c->p, args->client, &c->topology, &c->versions));
     if (c->options.failed || c->topology.failed || c->versions.failed)
         return XL_ERR(EXHAUSTED, "out of memory");
