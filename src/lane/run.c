@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -58,6 +59,23 @@ static int rank_from_environment(void)
     return 0;
 }
 
+/* When the folder was made: t = 0 for all processes of the run, also for one that resumes it later. Where the file system does not keep
+ * that, the time in the folder's name, to the second. */
+static double born(const char *dir)
+{
+    struct statx x;
+    struct tm tm = { 0 };
+    if (statx(AT_FDCWD, dir, 0, STATX_BTIME, &x) == 0 && (x.stx_mask & STATX_BTIME))
+        return (double)x.stx_btime.tv_sec + (double)x.stx_btime.tv_nsec * 1e-9;
+    const char *name = xl_path_base(xl_str_of(dir)).p;
+    if (name && sscanf(name, "%4d%2d%2d-%2d%2d%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min, &tm.tm_sec) == 6) {
+        tm.tm_year -= 1900;
+        tm.tm_mon -= 1;
+        return (double)timegm(&tm);
+    }
+    return xl_now_wall();
+}
+
 xl_error *xl_run_open(const char *dir, xl_run **out)
 {
     xl_error *err = NULL;
@@ -69,9 +87,7 @@ xl_error *xl_run_open(const char *dir, xl_run **out)
     }
     r->fd = -1;
     r->rank = rank_from_environment();
-    /* The first process to get here dates the run by the folder itself, so that all agree on t = 0. */
-    struct stat st;
-    r->began = dir && stat(dir, &st) == 0 ? (double)st.st_ctim.tv_sec + (double)st.st_ctim.tv_nsec * 1e-9 : xl_now_wall();
+    r->began = dir ? born(dir) : xl_now_wall();
     const char *began = getenv("XLANE_RUN_BEGAN");
     if (began && *began)
         r->began = strtod(began, NULL);
