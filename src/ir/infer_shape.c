@@ -295,11 +295,13 @@ RULE(dynamic_shape)
             return err;
         NEED(IN(1)->dims[0] >= 0, "the shape must have a known length, not %s", SHOW(IN(1)));
         if (known_list(c, 1, &said)) {
-            xl_wide n = 1;
-            int64_t have;
-            for (size_t i = 0; i < said.n && n <= INT64_MAX; i++)
-                n *= said.p[i];
-            NEED(!xl_type_count(t, &have) || n == have, "the operand is %s, which is not as many elements as the shape says", SHOW(t));
+            int64_t n = 1, have;
+            bool fits = true;
+            for (size_t i = 0; i < said.n; i++)
+                fits = !__builtin_mul_overflow(n, said.p[i], &n) && fits;
+            for (size_t i = 0; i < said.n; i++)
+                fits = fits || said.p[i] == 0;             /* then there are none, however large the others are */
+            NEED(!xl_type_count(t, &have) || (fits && n == have), "the operand is %s, which is not as many elements as the shape says", SHOW(t));
         }
         return same_elements(c);
     case XL_OP_DYNAMIC_PAD:
