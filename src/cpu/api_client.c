@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/version.h"
 #include "cpu/api.h"
+#include "cpu/crew.h"
 #include "cpu/spare.h"
 
 static const char platform[] = "xlane";
@@ -242,13 +243,17 @@ static void client_free(PJRT_Client *c)
 {
     if (!c)
         return;
-    for (size_t i = 0; c->device && i < c->n; i++)
+    for (size_t i = 0; c->device && i < c->n; i++) {
         for (xl_user *u = c->device[i].memory.user, *next; u; u = next) {
             next = u->next;
             if (u->drop && u->value)
                 u->drop(u->value);
             free(u);
         }
+        for (size_t k = 0; k < XL_DEVICE_POOLS; k++)
+            xl_pool_free(c->device[i].pool[k]);
+    }
+    xl_crew_free(c->crew);
     xl_pool_free(c->pool);
     free(c->device);
     free(c->list);
@@ -300,7 +305,8 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
     c->memories = calloc(n, sizeof *c->memories);
     c->topology.list = calloc(n, sizeof *c->topology.list);
     c->pool = xl_pool_new(0);
-    if (!c->device || !c->list || !c->memories || !c->topology.list) {
+    c->crew = xl_crew_new();
+    if (!c->crew || !c->device || !c->list || !c->memories || !c->topology.list) {
         client_free(c);
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for %llu devices", (unsigned long long)n);
     }

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/thread.h"
 #include "cpu/api.h"
 #include "cpu/collective.h"
+#include "cpu/crew.h"
 #include "cpu/spare.h"
 
 typedef struct {                                           /* one device's share of an execution */
@@ -21,7 +21,7 @@ typedef struct {                                           /* one device's share
     xl_store **arg_store, **out_store;
     void **arg, **outp;
     bool *donate;
-    xl_thread thread;
+    xl_pool *pool;
     xl_error *err;
 } share;
 
@@ -129,7 +129,7 @@ static xl_error *run_share(share *s)
     s->l->client->rng[0] += 0x9e3779b97f4a7c15ULL;
     memcpy(rng, s->l->client->rng, sizeof rng);
     pthread_mutex_unlock(&s->l->client->lock);
-    xl_frame f = { .pool = s->l->client->pool, .replica = s->replica, .partition = s->partition, .nreplica = e->nreplica,
+    xl_frame f = { .pool = s->pool, .replica = s->replica, .partition = s->partition, .nreplica = e->nreplica,
                    .npartition = e->npartition, .meet = s->meet, .rng = rng };
     XL_TRY(xl_plan_run(p, &f, s->arg, s->outp, temp), "running %s", e->name);
     const xl_op *end = xl_region_end(p->f->body);
@@ -164,32 +164,57 @@ out:
     return err;
 }
 
-static void run_device(void *arg)
+typedef struct { share *all; size_t n; xl_meet *meet; } together;
+
+static uint32_t slot_of(const share *s) { return s->replica * s->l->e->npartition + s->partition; }
+
+static void some_are_absent(void *ctx, size_t started, const xl_error *why)
 {
-    share *s = arg;
-    s->err = run_share(s);
+    const together *t = ctx;
+    for (size_t k = started; k < t->n; k++)
+        xl_meet_absent(t->meet, slot_of(&t->all[k]), why);
 }
 
-/* Devices that meet run at once, one thread each; the caller is the first of them. The error that is told is the first device's to fail
- * for a reason of its own, not one of those that stopped because of it. */
-static xl_error *run_together(share *all, size_t n, xl_meet **meet)
+static void run_device(void *ctx, size_t k)
 {
-    xl_error *err = xl_meet_new((uint32_t)n, meet);
-    size_t started = 1;
+    const together *t = ctx;
+    xl_meet_enter(t->meet, slot_of(&t->all[k]));
+    t->all[k].err = run_share(&t->all[k]);
+}
+
+/* Threads for one of n devices that run at the same time: its share of the cores. NULL: the one that it has. */
+static xl_pool *pool_of(PJRT_Device *d, size_t n)
+{
+    PJRT_Client *c = d->client;
+    size_t cores = xl_pool_size(c->pool) / n;
+    xl_pool *p = NULL;
+    if (cores < 2)
+        return NULL;
+    pthread_mutex_lock(&c->lock);
+    for (size_t i = 0; i < XL_DEVICE_POOLS && !p; i++) {
+        if (!d->pool[i])
+            d->pool[i] = xl_pool_new(cores);
+        if (d->pool[i] && xl_pool_size(d->pool[i]) == cores)
+            p = d->pool[i];
+    }
+    pthread_mutex_unlock(&c->lock);
+    return p;
+}
+
+/* Devices that meet run at once, each in a thread. The error that is told is the first device's to fail for a reason of its own, not one of those that
+ * stopped because of it. */
+static xl_error *run_together(share *all, size_t n)
+{
+    PJRT_Client *c = all[0].l->client;
+    together t = { .all = all, .n = n };
+    xl_error *err = xl_meet_new((uint32_t)n, c->pool, &t.meet);
     if (err)
         return err;
-    for (size_t k = 0; k < n; k++)
-        all[k].meet = *meet;
-    for (; started < n && !err; started++)
-        err = xl_thread_start(&all[started].thread, "xlane-device", run_device, &all[started]);
-    if (err) {
-        started--;
-        for (size_t k = started; k < n; k++)
-            xl_meet_absent(*meet, all[k].replica * all[k].l->e->npartition + all[k].partition, err);
+    for (size_t k = 0; k < n; k++) {
+        all[k].meet = t.meet;
+        all[k].pool = pool_of(all[k].device, n);
     }
-    run_device(&all[0]);
-    for (size_t k = 1; k < started; k++)
-        xl_thread_join(&all[k].thread);
+    err = xl_crew_run(c->crew, n, some_are_absent, run_device, &t);
     for (size_t k = 0; k < n; k++) {
         if (all[k].err && (!err || (xl_error_code(err) == XL_CODE_ABORTED && xl_error_code(all[k].err) != XL_CODE_ABORTED))) {
             xl_error_free(err);
@@ -200,7 +225,8 @@ static xl_error *run_together(share *all, size_t n, xl_meet **meet)
     }
     const char *trace = getenv("XLANE_CPU_TRACE");
     if (!err && trace && *trace && strcmp(trace, "0"))
-        fprintf(stderr, "xlane: %s: %llu bytes through collectives on %zu devices\n", all[0].l->e->name, (unsigned long long)xl_meet_bytes(*meet), n);
+        fprintf(stderr, "xlane: %s: %llu bytes through collectives on %zu devices\n", all[0].l->e->name, (unsigned long long)xl_meet_bytes(t.meet), n);
+    xl_meet_free(t.meet);
     return err;
 }
 
@@ -215,7 +241,6 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
         return xl_api_fail(XL_CODE_INVALID, "%s runs on %zu devices, arguments were given for %zu", l->e->name, one ? 1 : l->n, args->num_devices);
     size_t n = args->num_devices;
     share *all = calloc(n, sizeof *all);
-    xl_meet *meet = NULL;
     if (!all)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to run %s", l->e->name);
     for (size_t k = 0; k < n; k++) {
@@ -230,12 +255,13 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
             all[k].out[i] = NULL;
     }
     if (l->e->plan->collective && n > 1) {
-        err = run_together(all, n, &meet);
+        err = run_together(all, n);
     } else {
-        for (size_t k = 0; k < n && !err; k++)
+        for (size_t k = 0; k < n && !err; k++) {
+            all[k].pool = l->client->pool;
             err = run_share(&all[k]);
+        }
     }
-    xl_meet_free(meet);
     free(all);
     if (!err && args->device_complete_events)
         for (size_t d = 0; d < args->num_devices; d++)

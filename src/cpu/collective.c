@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-typedef enum { RUNNING, WAITING, ENDED } state;
+/* RUNNING has a core or is queued for one; WAITING is in a meeting that others have yet to come to; MEETING in one that is taking place. */
+typedef enum { RUNNING, WAITING, MEETING, ENDED } state;
 typedef struct {
     state state;
+    bool core;                                             /* has one */
+    int64_t since;                                         /* when it got it */
     const xl_step *step;                                   /* WAITING: where */
     const uint32_t *member;
     uint32_t n;
@@ -19,10 +22,13 @@ typedef struct {
 struct xl_meet {
     pthread_mutex_t lock;
     uint32_t n;
+    uint32_t free, head, queued;                           /* cores; those who want one, in a ring */
     bool failed;
     char why[1024];
     int64_t timeout_ms;
+    xl_pool *pool;
     _Atomic uint64_t bytes;
+    uint32_t *queue;
     slot slot[];
 };
 
@@ -35,13 +41,23 @@ static int64_t timeout_ms(void)
     return (int64_t)(s * 1000);
 }
 
-xl_error *xl_meet_new(uint32_t n, xl_meet **out)
+static int64_t now_ms(void)
 {
-    xl_meet *m = calloc(1, sizeof *m + n * sizeof *m->slot);
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+xl_error *xl_meet_new(uint32_t n, xl_pool *pool, xl_meet **out)
+{
+    xl_meet *m = calloc(1, sizeof *m + n * (sizeof *m->slot + sizeof *m->queue));
     *out = m;
     if (!m)
         return XL_ERR(EXHAUSTED, "no memory for the devices of an execution to meet");
     m->n = n;
+    m->queue = (uint32_t *)(void *)(m->slot + n);
+    m->pool = pool;
+    m->free = (uint32_t)xl_pool_size(pool);
     m->timeout_ms = timeout_ms();
     pthread_mutex_init(&m->lock, NULL);
     pthread_condattr_t attr;
@@ -108,6 +124,14 @@ static void say(xl_meet *m, uint32_t me, uint32_t other, double waited)
                  here, other, hint);
 }
 
+static bool nobody_works(const xl_meet *m)
+{
+    for (uint32_t d = 0; d < m->n; d++)
+        if (m->slot[d].state == RUNNING || m->slot[d].state == MEETING)
+            return false;
+    return true;
+}
+
 /* Under the lock: whether all have come; sets failed when they cannot. */
 static bool complete(xl_meet *m, uint32_t me)
 {
@@ -119,8 +143,8 @@ static bool complete(xl_meet *m, uint32_t me)
         if (o->state == WAITING && o->step == s->step && o->n == s->n && !memcmp(o->member, s->member, s->n * sizeof *s->member))
             continue;
         all = false;
-        /* It waits for us elsewhere: neither can go on. */
-        if (o->state == ENDED || (o->state == WAITING && has(o->member, o->n, me))) {
+        /* It waits for us elsewhere, or nobody is left who could come: neither can go on. */
+        if (o->state == ENDED || (o->state == WAITING && (has(o->member, o->n, me) || nobody_works(m)))) {
             say(m, me, d, 0);
             fail(m);
             return false;
@@ -129,18 +153,101 @@ static bool complete(xl_meet *m, uint32_t me)
     return all;
 }
 
-xl_error *xl_meet_barrier(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n, const xl_step *step, void *const *in, void *const *out)
+/* Under the lock: a core for d, now or when it is d's turn. */
+static void want_core(xl_meet *m, uint32_t d)
+{
+    if (m->free) {
+        m->free--;
+        m->slot[d].core = true;
+        m->slot[d].since = now_ms();
+        pthread_cond_signal(&m->slot[d].wake);
+    } else {
+        m->queue[(m->head + m->queued++) % m->n] = d;
+    }
+}
+
+static void give_core(xl_meet *m, uint32_t me)
+{
+    if (!m->slot[me].core)
+        return;
+    m->slot[me].core = false;
+    m->free++;
+    if (m->queued) {
+        uint32_t d = m->queue[m->head];
+        m->head = (m->head + 1) % m->n;
+        m->queued--;
+        want_core(m, d);
+    }
+}
+
+void xl_meet_enter(xl_meet *m, uint32_t me)
+{
+    pthread_mutex_lock(&m->lock);
+    want_core(m, me);
+    while (!m->slot[me].core)
+        pthread_cond_wait(&m->slot[me].wake, &m->lock);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* Under the lock: the limit has passed. Whoever is missing may only be queueing for a core, which is no fault of its own; a limit for each
+ * device together is enough for that too. */
+static void too_long(xl_meet *m, uint32_t me, int64_t began)
+{
+    const slot *s = &m->slot[me];
+    int64_t now = now_ms();
+    for (uint32_t i = 0; i < s->n; i++) {
+        const slot *o = &m->slot[s->member[i]];
+        if (o->state == WAITING && o->step == s->step)
+            continue;
+        if ((o->core && now - o->since >= m->timeout_ms) || now - began >= m->timeout_ms * ((int64_t)m->n + 1)) {
+            say(m, me, s->member[i], (double)(now - began) / 1000);
+            fail(m);
+        }
+        return;
+    }
+}
+
+static struct timespec at_ms(int64_t t) { return (struct timespec){ .tv_sec = (time_t)(t / 1000), .tv_nsec = (long)(t % 1000) * 1000000 }; }
+
+/* Under the lock: until the last member has done the work and there is a core, or somebody has failed. */
+static void wait_for_others(xl_meet *m, uint32_t me)
+{
+    slot *s = &m->slot[me];
+    int64_t began = now_ms(), look = began + m->timeout_ms;
+    give_core(m, me);
+    while (!s->core && !(m->failed && s->state == WAITING)) {
+        struct timespec until = at_ms(look);
+        if (pthread_cond_timedwait(&s->wake, &m->lock, &until) == ETIMEDOUT) {
+            if (s->state == WAITING && !m->failed)
+                too_long(m, me, began);
+            look = now_ms() + (m->timeout_ms < 1000 ? m->timeout_ms : 1000);
+        }
+    }
+}
+
+enum { FEW = 64 };
+
+/* Not under the lock: nobody touches what the members of a meeting have brought until it is over. */
+static xl_error *meet_now(const xl_meet *m, const slot *s, xl_pool *pool, xl_frame *f, xl_meet_fn *fn)
+{
+    void *const *few[2 * FEW], *const **view = s->n <= FEW ? few : malloc(2 * s->n * sizeof *view);
+    xl_group_view g = { .n = s->n, .pool = pool, .in = view, .out = view ? view + s->n : NULL };
+    if (!view)
+        return XL_ERR(EXHAUSTED, "no memory for a collective");
+    for (uint32_t k = 0; k < s->n; k++) {
+        view[k] = m->slot[s->member[k]].in;
+        view[s->n + k] = m->slot[s->member[k]].out;
+    }
+    xl_error *err = fn(s->step, f, &g);
+    if (view != few)
+        free(view);
+    return err;
+}
+
+xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n, const xl_step *step, xl_frame *f, void *const *in, void *const *out, xl_meet_fn *fn)
 {
     xl_error *err = NULL;
     slot *s = &m->slot[me];
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += m->timeout_ms / 1000;
-    until.tv_nsec += m->timeout_ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     pthread_mutex_lock(&m->lock);
     s->step = step;
     s->member = member;
@@ -148,36 +255,37 @@ xl_error *xl_meet_barrier(xl_meet *m, uint32_t me, const uint32_t *member, uint3
     s->in = in;
     s->out = out;
     s->state = WAITING;
-    if (!m->failed && complete(m, me))
+    if (!m->failed && complete(m, me)) {
+        for (uint32_t i = 0; i < n; i++)
+            m->slot[member[i]].state = MEETING;
+        xl_pool *pool = m->free ? m->pool : NULL;
+        pthread_mutex_unlock(&m->lock);
+        err = meet_now(m, s, pool, f, fn);
+        pthread_mutex_lock(&m->lock);
+        if (err && !m->failed) {
+            snprintf(m->why, sizeof m->why, "%s", xl_error_message(err));
+            fail(m);
+        }
         for (uint32_t i = 0; i < n; i++) {
             m->slot[member[i]].state = RUNNING;
             if (member[i] != me)
-                pthread_cond_signal(&m->slot[member[i]].wake);
+                want_core(m, member[i]);
         }
-    while (!m->failed && s->state == WAITING)
-        if (pthread_cond_timedwait(&s->wake, &m->lock, &until) == ETIMEDOUT && !m->failed && s->state == WAITING) {
-            for (uint32_t i = 0; i < n; i++) {
-                const slot *o = &m->slot[member[i]];
-                if (o->state != WAITING || o->step != step) {
-                    say(m, me, member[i], (double)m->timeout_ms / 1000);
-                    break;
-                }
-            }
-            fail(m);
-        }
-    if (m->failed)
+    } else if (!m->failed) {
+        wait_for_others(m, me);
+    }
+    s->state = RUNNING;
+    if (!err && m->failed)
         err = XL_ERR(ABORTED, "%s", m->why);
     pthread_mutex_unlock(&m->lock);
     return err;
 }
 
-void *const *xl_meet_in(const xl_meet *m, uint32_t d) { return m->slot[d].in; }
-void *const *xl_meet_out(const xl_meet *m, uint32_t d) { return m->slot[d].out; }
-
 void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err)
 {
     pthread_mutex_lock(&m->lock);
     m->slot[me].state = ENDED;
+    give_core(m, me);
     if (err && !m->failed) {
         snprintf(m->why, sizeof m->why, "device %u stopped: %s", me, xl_error_message(err));
         fail(m);
@@ -187,12 +295,6 @@ void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err)
             say(m, d, me, 0);
             fail(m);
         }
-    for (uint32_t d = 0; m->failed && d < m->n; d++)
-        pthread_cond_signal(&m->slot[d].wake);
-    /* After a failure somebody may still be reading our buffers: stay until nobody runs. */
-    for (uint32_t d = 0; m->failed && d < m->n; d++)
-        while (m->slot[d].state != ENDED)
-            pthread_cond_wait(&m->slot[me].wake, &m->lock);
     pthread_mutex_unlock(&m->lock);
 }
 

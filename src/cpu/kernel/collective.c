@@ -1,6 +1,6 @@
-/* Collectives: the members of a group publish their buffers, meet, read what they need from each other, and meet again before anybody may
- * write over what was read. An all_reduce of some size is done in two halves, each member folding one part of all operands and then
- * taking the other parts from those who folded them. Folding goes in the order of the group, so that all get the same bits.
+/* Collectives: the members of a group publish their buffers and meet; who comes last does the work for all (cpu/collective.h). Everybody's memory is at hand, so
+ * nothing is staged: a sum is made once, in pieces that stay in the cache, and written to everybody. Folding goes in the order of the
+ * group, so that all get the same bits, whoever comes last.
  *
  * A group of one gives back what it was given, and takes no step at all. */
 #include "cpu/collective.h"
@@ -9,14 +9,17 @@
 
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
-enum { WHOLE_MAX = 16 << 10 };                             /* bytes up to which everybody folds everything */
+enum { PIECE = 16 << 10 };                                 /* bytes handled at a time */
 typedef enum { CROSS_REPLICA, CROSS_PARTITION, CROSS_BOTH, FLATTENED } mode;
 typedef struct {
     mode mode;
     int64_t ngroup, size;
-    const int64_t *ids;                                    /* ngroup rows of size; -1 pads. Or pairs */
+    const int64_t *ids;                                    /* ngroup rows of size; -1 pads */
+    int64_t npair;
+    const int64_t *pair;                                   /* of a collective_permute: from, to */
     int64_t dim, split, count;
     xl_fold *fold;                                         /* per operand */
+    xl_meet_fn *work;
 } coll;
 
 static uint32_t groups_slot(const xl_op *op)
@@ -89,268 +92,250 @@ static uint32_t members(const coll *c, const xl_frame *f, uint32_t *out, uint32_
     return n;
 }
 
-typedef struct { uint32_t n, at; uint32_t *id; void **in, **out; void *small[16]; uint32_t ids[64]; } meeting;
+static void count(const xl_step *s, const xl_frame *f)
+{
+    if (s->op->code == XL_OP_COLLECTIVE_PERMUTE) {         /* what stays where it is does not cross */
+        const coll *c = s->data;
+        int64_t self = c->mode == CROSS_PARTITION ? f->partition : f->replica;
+        bool comes = false;
+        for (int64_t i = 0; i < c->npair; i++)
+            comes = comes || (c->pair[2 * i + 1] == self && c->pair[2 * i] != self);
+        if (!comes)
+            return;
+    }
+    for (uint32_t i = 0; i < s->nin; i++)
+        xl_meet_count(f->meet, (s->op->code == XL_OP_REDUCE_SCATTER ? &s->shape[i] : xl_out_shape(s, i))->bytes);
+}
 
-static xl_error *begin(const xl_step *s, xl_frame *f, meeting *m)
+static xl_error *run_collective(const xl_step *s, xl_frame *f)
 {
     const coll *c = s->data;
-    uint32_t total = f->nreplica * f->npartition;
-    m->n = m->at = 0;
-    m->in = m->small;
-    m->id = m->ids;
+    uint32_t total = f->nreplica * f->npartition, at = 0, few[64], *id = few;
+    void *small[16], **in = small;
     if (!f->meet)
         return XL_ERR(PRECONDITION, "%s: the program was started on one device alone, the others of its group are not there", s->name);
     if (total > 64 || s->nin + s->nout > 16) {
-        m->id = xl_scratch(XL_SCRATCH_MEET, total * sizeof *m->id + (s->nin + s->nout) * sizeof(void *));
-        if (!m->id)
+        in = xl_scratch(XL_SCRATCH_MEET, (s->nin + s->nout) * sizeof *in + total * sizeof *id);
+        if (!in)
             return XL_ERR(EXHAUSTED, "no memory for a collective");
-        m->in = (void **)(void *)(m->id + (total + 1) / 2 * 2);
+        id = (uint32_t *)(void *)(in + s->nin + s->nout);
     }
-    m->out = m->in + s->nin;
     for (uint32_t i = 0; i < s->nin; i++)
-        m->in[i] = xl_in(s, f, i);
+        in[i] = xl_in(s, f, i);
     for (uint32_t i = 0; i < s->nout; i++)
-        m->out[i] = xl_out(s, f, i);
-    m->n = members(c, f, m->id, &m->at);
-    if (m->n == 0)
+        in[s->nin + i] = xl_out(s, f, i);
+    uint32_t n = members(c, f, id, &at);
+    if (n) {
+        count(s, f);
+        return xl_meet_at(f->meet, my_id(f), id, n, s, f, in, in + s->nin, c->work);
+    }
+    if (s->op->code != XL_OP_COLLECTIVE_BROADCAST)
+        return XL_ERR(INVALID, "%s: device %u (replica %u, partition %u) is in none of its replica groups", s->name, my_id(f), f->replica, f->partition);
+    for (uint32_t i = 0; i < s->nout; i++)
+        memset(in[s->nin + i], 0, xl_out_shape(s, i)->bytes);
+    return NULL;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------------- */
+/* Operand i of all members folded: rows of `len` elements, `stride` apart in the operands, one after another in the results of members from..to-1. */
+typedef struct {
+    const coll *c;
+    xl_frame *f;
+    const xl_group_view *g;
+    uint32_t i, from, to;
+    size_t elem, first, len, stride, piece, pieces;        /* elements; pieces of a row */
+    xl_error *err;
+} sums;
+
+static void sum_pieces(void *ctx, size_t begin, size_t end)
+{
+    sums *w = ctx;
+    const xl_group_view *g = w->g;
+    for (size_t p = begin; p < end; p++) {
+        size_t row = p / w->pieces, at = p % w->pieces * w->piece, n = w->len - at < w->piece ? w->len - at : w->piece;
+        size_t from = (w->first + row * w->stride + at) * w->elem, to = (row * w->len + at) * w->elem;
+        void *acc = (char *)g->out[w->from][w->i] + to;
+        if (acc != (char *)g->in[0][w->i] + from)
+            memcpy(acc, (const char *)g->in[0][w->i] + from, n * w->elem);
+        for (uint32_t k = 1; k < g->n; k++) {
+            const void *x = (const char *)g->in[k][w->i] + from;
+            xl_error *err = xl_fold_run(&w->c->fold[w->i], w->f, &acc, &x, n);
+            if (err) {                                     /* of a region, and those are not run side by side */
+                w->err = err;
+                return;
+            }
+        }
+        for (uint32_t k = w->from + 1; k < w->to; k++)
+            memcpy((char *)g->out[k][w->i] + to, acc, n * w->elem);
+    }
+}
+
+static xl_error *sum_rows(sums *w, size_t rows)
+{
+    bool alone = !w->c->fold[w->i].ew.fn;                  /* a region needs the frame to itself */
+    if (!rows || !w->len)
         return NULL;
-    return xl_meet_barrier(f->meet, my_id(f), m->id, m->n, s, m->in, m->out);
+    w->piece = PIECE / w->elem;
+    w->pieces = (w->len + w->piece - 1) / w->piece;
+    size_t n = rows * w->pieces;
+    xl_pool_for(w->g->pool, n, alone ? n : w->len < w->piece ? (w->piece + w->len - 1) / w->len : 1, sum_pieces, w);
+    return w->err;
 }
 
-static xl_error *again(const xl_step *s, xl_frame *f, const meeting *m)
+static xl_error *all_reduce(const xl_step *s, xl_frame *f, const xl_group_view *g)
 {
-    return xl_meet_barrier(f->meet, my_id(f), m->id, m->n, s, m->in, m->out);
+    xl_error *err = NULL;
+    for (uint32_t i = 0; i < s->nin && !err; i++) {
+        sums w = { .c = s->data, .f = f, .g = g, .i = i, .to = g->n, .elem = s->shape[i].elem, .len = (size_t)s->shape[i].count };
+        err = sum_rows(&w, 1);
+    }
+    return err;
 }
 
-static const char *theirs(const xl_frame *f, const meeting *m, uint32_t k, uint32_t i) { return xl_meet_in(f->meet, m->id[k])[i]; }
-
-static xl_error *absent(const xl_step *s, const xl_frame *f)
+static size_t product(const xl_shape *x, int64_t from, int64_t to)
 {
-    return XL_ERR(INVALID, "%s: device %u (replica %u, partition %u) is in none of its replica groups", s->name, my_id(f), f->replica, f->partition);
+    size_t n = 1;
+    for (int64_t d = from; d < to; d++)
+        n *= (size_t)x->dims[d];
+    return n;
 }
 
-static xl_error *fold_part(const coll *c, const xl_step *s, xl_frame *f, const meeting *m, uint32_t i, size_t first, size_t count, char *out)
+static xl_error *reduce_scatter(const xl_step *s, xl_frame *f, const xl_group_view *g)
 {
-    size_t e = s->shape[i].elem;
-    if (!count)
-        return NULL;
-    memcpy(out, theirs(f, m, 0, i) + first * e, count * e);
-    for (uint32_t k = 1; k < m->n; k++) {
-        const void *x = theirs(f, m, k, i) + first * e;
-        void *acc = out;
-        xl_error *err = xl_fold_run(&c->fold[i], f, &acc, &x, count);
-        if (err)
-            return err;
+    const coll *c = s->data;
+    const xl_shape *x = &s->shape[0];
+    xl_error *err = NULL;
+    if (x->bytes != xl_out_shape(s, 0)->bytes * g->n)
+        return XL_ERR(INVALID, "%s: its operand is not %u times its result, the size of its group", s->name, g->n);
+    size_t len = product(x, c->dim, x->rank) / g->n;
+    for (uint32_t k = 0; k < g->n && !err; k++) {
+        sums w = { .c = c, .f = f, .g = g, .from = k, .to = k + 1, .elem = x->elem, .len = len, .stride = len * g->n, .first = len * k };
+        err = sum_rows(&w, product(x, 0, c->dim));
+    }
+    return err;
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------------ */
+/* From member k to member j, for the pairs (k, j) that are given or for all: `outer` times `rows` rows of `len` bytes. Member j's part of an operand
+ * begins at j * from_part; what came from k goes to k * to_part. */
+typedef struct {
+    const xl_group_view *g;
+    uint32_t i;
+    const int64_t *pair;
+    size_t npair, outer, rows, len, from_part, to_part, from_outer, to_outer, from_row, to_row;
+} copies;
+
+static void copy_rows(void *ctx, size_t begin, size_t end)
+{
+    const copies *w = ctx;
+    size_t each = w->outer * w->rows, pair = begin / each, o = begin % each / w->rows, r = begin % w->rows;
+    for (size_t p = begin; p < end; pair++, o = 0) {
+        size_t j = w->pair ? (size_t)w->pair[2 * pair + 1] : pair / w->g->n, k = w->pair ? (size_t)w->pair[2 * pair] : pair % w->g->n;
+        const char *from = (const char *)w->g->in[k][w->i] + j * w->from_part;
+        char *to = (char *)w->g->out[j][w->i] + k * w->to_part;
+        for (; o < w->outer && p < end; o++, r = 0)
+            for (; r < w->rows && p < end; r++, p++)
+                memcpy(to + o * w->to_outer + r * w->to_row, from + o * w->from_outer + r * w->from_row, w->len);
+    }
+}
+
+static void copy_all(copies *w)
+{
+    if (w->outer == 1 && w->rows == 1) {                   /* one long row: cut where it can be */
+        size_t cut = w->len;
+        while (cut > 8 * PIECE && cut % 2 == 0)
+            cut /= 2;
+        w->rows = cut ? w->len / cut : 0;
+        w->len = w->from_row = w->to_row = cut;
+    }
+    size_t n = w->outer * w->rows * (w->pair ? w->npair : (size_t)w->g->n * w->g->n);
+    if (n && w->len)
+        xl_pool_for(w->g->pool, n, w->len < 2 * PIECE ? (2 * PIECE + w->len - 1) / w->len : 1, copy_rows, w);
+}
+
+static xl_error *all_gather(const xl_step *s, xl_frame *f, const xl_group_view *g)
+{
+    const coll *c = s->data;
+    (void)f;
+    for (uint32_t i = 0; i < s->nin; i++) {
+        const xl_shape *x = &s->shape[i];
+        if (xl_out_shape(s, i)->bytes != x->bytes * g->n)
+            return XL_ERR(INVALID, "%s: its result is not %u times its operand, the size of its group", s->name, g->n);
+        size_t block = product(x, c->dim, x->rank) * x->elem;
+        copies w = { .g = g, .i = i, .outer = 1, .rows = product(x, 0, c->dim), .len = block, .from_row = block, .to_row = block * g->n, .to_part = block };
+        copy_all(&w);
     }
     return NULL;
 }
 
-static xl_error *run_all_reduce(const xl_step *s, xl_frame *f)
+/* Part j of k's operand along `split` goes to place k of j's result along `dim`. */
+static xl_error *all_to_all(const xl_step *s, xl_frame *f, const xl_group_view *g)
 {
     const coll *c = s->data;
-    meeting m;
-    xl_error *err = NULL;
-    XL_DO(begin(s, f, &m));
-    if (!m.n) {
-        err = absent(s, f);
-        goto out;
-    }
-    for (uint32_t i = 0; i < s->nin; i++) {
-        size_t count = (size_t)s->shape[i].count, e = s->shape[i].elem;
-        xl_meet_count(f->meet, s->shape[i].bytes);
-        if (s->shape[i].bytes <= WHOLE_MAX) {
-            XL_DO(fold_part(c, s, f, &m, i, 0, count, m.out[i]));
-            continue;
-        }
-        size_t part = ((count + m.n - 1) / m.n + 15) & ~(size_t)15, first = part * m.at < count ? part * m.at : count;
-        XL_DO(fold_part(c, s, f, &m, i, first, first + part < count ? part : count - first, (char *)m.out[i] + first * e));
-    }
-    XL_DO(again(s, f, &m));
-    bool split = false;
-    for (uint32_t i = 0; i < s->nin; i++) {
-        size_t count = (size_t)s->shape[i].count, e = s->shape[i].elem;
-        if (s->shape[i].bytes <= WHOLE_MAX)
-            continue;
-        split = true;
-        size_t part = ((count + m.n - 1) / m.n + 15) & ~(size_t)15;
-        for (uint32_t k = 0; k < m.n; k++) {
-            size_t first = part * k < count ? part * k : count, len = first + part < count ? part : count - first;
-            if (k != m.at && len)
-                memcpy((char *)m.out[i] + first * e, (const char *)xl_meet_out(f->meet, m.id[k])[i] + first * e, len * e);
-        }
-    }
-    if (split)
-        XL_DO(again(s, f, &m));
-out:
-    return err;
-}
-
-/* Block `k` of `n` along a dimension of a tensor of this shape: rows of `inner` bytes. */
-typedef struct { size_t outer, block; } blocks;
-static blocks blocks_of(const xl_shape *sh, int64_t dim, int64_t parts)
-{
-    blocks b = { 1, sh->elem };
-    for (uint32_t i = 0; i < sh->rank; i++) {
-        if ((int64_t)i < dim)
-            b.outer *= (size_t)sh->dims[i];
-        else
-            b.block *= (size_t)sh->dims[i];
-    }
-    b.block /= (size_t)parts;
-    return b;
-}
-
-static xl_error *run_all_gather(const xl_step *s, xl_frame *f)
-{
-    const coll *c = s->data;
-    meeting m;
-    xl_error *err = NULL;
-    XL_DO(begin(s, f, &m));
-    if (!m.n) {
-        err = absent(s, f);
-        goto out;
-    }
-    for (uint32_t i = 0; i < s->nin; i++) {
-        blocks b = blocks_of(&s->shape[i], c->dim, 1);
-        xl_meet_count(f->meet, xl_out_shape(s, i)->bytes);
-        if (xl_out_shape(s, i)->bytes != s->shape[i].bytes * m.n) {
-            err = XL_ERR(INVALID, "%s: its result is not %u times its operand, the size of its group", s->name, m.n);
-            goto out;
-        }
-        for (uint32_t k = 0; k < m.n; k++)
-            for (size_t o = 0; o < b.outer; o++)
-                memcpy((char *)m.out[i] + (o * m.n + k) * b.block, theirs(f, &m, k, i) + o * b.block, b.block);
-    }
-    XL_DO(again(s, f, &m));
-out:
-    return err;
-}
-
-static xl_error *run_reduce_scatter(const xl_step *s, xl_frame *f)
-{
-    const coll *c = s->data;
-    meeting m;
-    xl_error *err = NULL;
-    XL_DO(begin(s, f, &m));
-    if (!m.n) {
-        err = absent(s, f);
-        goto out;
-    }
-    blocks b = blocks_of(&s->shape[0], c->dim, m.n);
-    xl_meet_count(f->meet, s->shape[0].bytes);
-    if (s->shape[0].bytes != xl_out_shape(s, 0)->bytes * m.n) {
-        err = XL_ERR(INVALID, "%s: its operand is not %u times its result, the size of its group", s->name, m.n);
-        goto out;
-    }
-    for (size_t o = 0; o < b.outer && b.block; o++)
-        XL_DO(fold_part(c, s, f, &m, 0, (o * m.n + m.at) * (b.block / s->shape[0].elem), b.block / s->shape[0].elem, (char *)m.out[0] + o * b.block));
-    XL_DO(again(s, f, &m));
-out:
-    return err;
-}
-
-static xl_error *run_all_to_all(const xl_step *s, xl_frame *f)
-{
-    const coll *c = s->data;
-    meeting m;
-    xl_error *err = NULL;
-    XL_DO(begin(s, f, &m));
-    if (!m.n) {
-        err = absent(s, f);
-        goto out;
-    }
-    if ((int64_t)m.n != c->count) {
-        err = XL_ERR(INVALID, "%s: split_count is %lld, its group has %u devices", s->name, (long long)c->count, m.n);
-        goto out;
-    }
+    int64_t cd = c->dim, sd = c->split;
+    (void)f;
+    if ((int64_t)g->n != c->count)
+        return XL_ERR(INVALID, "%s: split_count is %lld, its group has %u devices", s->name, (long long)c->count, g->n);
     for (uint32_t i = 0; i < s->nin; i++) {
         const xl_shape *x = &s->shape[i];
-        int64_t cd = c->dim, sd = c->split, n = m.n;
-        xl_meet_count(f->meet, x->bytes);
-        /* A block is x with dims[sd] / n; blocks from all members lie side by side along cd. Copied in runs that are whole in both. */
-        int64_t dims[XL_RANK_MAX], last = x->rank ? (int64_t)x->rank - 1 : 0;
-        int64_t low = cd > sd ? cd : sd;
-        size_t run = x->elem;
-        for (int64_t d = 0; d < (int64_t)x->rank; d++)
-            dims[d] = d == sd ? x->dims[d] / n : x->dims[d];
-        for (int64_t d = last; d > low; d--)
-            run *= (size_t)dims[d];
-        size_t rows = 1;
-        for (int64_t d = 0; d <= low; d++)
-            rows *= (size_t)dims[d];
-        for (int64_t k = 0; k < n && rows && run; k++) {
-            int64_t ix[XL_RANK_MAX] = { 0 };
-            const char *from = theirs(f, &m, (uint32_t)k, i);
-            for (size_t r = 0; r < rows; r++) {
-                size_t a = 0, o = 0;
-                for (int64_t d = 0; d <= low; d++) {
-                    a = a * (size_t)x->dims[d] + (size_t)(ix[d] + (d == sd ? (int64_t)m.at * dims[d] : 0));
-                    o = o * (size_t)(dims[d] * (d == cd ? n : 1)) + (size_t)(ix[d] + (d == cd ? k * dims[d] : 0));
-                }
-                memcpy((char *)m.out[i] + o * run, from + a * run, run);
-                for (int64_t d = low; d >= 0 && ++ix[d] == dims[d]; d--)
-                    ix[d] = 0;
-            }
-        }
-    }
-    XL_DO(again(s, f, &m));
-out:
-    return err;
-}
-
-static xl_error *run_broadcast(const xl_step *s, xl_frame *f)
-{
-    meeting m;
-    xl_error *err = NULL;
-    XL_DO(begin(s, f, &m));
-    for (uint32_t i = 0; i < s->nout; i++) {
-        if (m.n) {
-            xl_meet_count(f->meet, s->shape[i].bytes);
-            memcpy(m.out[i], theirs(f, &m, 0, i), s->shape[i].bytes);
+        size_t n = g->n, split = product(x, sd, x->rank) * x->elem, at = product(x, cd, x->rank) * x->elem; /* bytes from a dimension on */
+        copies w = { .g = g, .i = i, .from_part = split / n, .to_part = sd > cd ? at / n : at };
+        if (sd == cd) {
+            w.outer = 1;
+            w.rows = product(x, 0, sd);
+            w.len = w.to_part = split / n;
+            w.from_row = w.to_row = split;
+        } else if (sd < cd) {                              /* a part has rows from the concatenated dimension on */
+            w.outer = product(x, 0, sd);
+            w.len = w.from_row = at;
+            w.rows = at ? split / n / at : 0;
+            w.from_outer = split;
+            w.to_row = at * n;
+            w.to_outer = split;
         } else {
-            memset(m.out[i], 0, s->shape[i].bytes);
+            w.outer = product(x, 0, cd);
+            w.len = w.to_row = split / n;
+            w.rows = split ? at / split : 0;
+            w.from_row = split;
+            w.from_outer = at;
+            w.to_outer = at;
         }
+        copy_all(&w);
     }
-    if (m.n)
-        XL_DO(again(s, f, &m));
-out:
-    return err;
+    return NULL;
 }
 
-/* Everybody of the replica (or partition) meets: a pair names who reads from whom, and a source may be nobody's target. */
-static xl_error *run_permute(const xl_step *s, xl_frame *f)
+/* Everybody of the replica (or partition) meets: a pair names who reads from whom, a member may be in none. */
+static xl_error *permute(const xl_step *s, xl_frame *f, const xl_group_view *g)
 {
     const coll *c = s->data;
-    meeting m;
-    coll all = *c;
-    xl_error *err = NULL;
-    int64_t self = c->mode == CROSS_PARTITION ? f->partition : f->replica, from = -1;
-    all.ngroup = 0;
-    uint32_t total = f->nreplica * f->npartition;
-    if (!f->meet)
-        return XL_ERR(PRECONDITION, "%s: the program was started on one device alone, the others are not there", s->name);
-    m.id = total <= 64 ? m.ids : xl_scratch(XL_SCRATCH_MEET, total * sizeof *m.id);
-    if (!m.id)
-        return XL_ERR(EXHAUSTED, "no memory for a collective");
-    m.in = m.small;
-    m.out = m.small + 1;
-    m.in[0] = xl_in(s, f, 0);
-    m.out[0] = xl_out(s, f, 0);
-    m.n = members(&all, f, m.id, &m.at);
-    XL_DO(again(s, f, &m));
-    for (int64_t i = 0; i < c->size; i++)
-        if (c->ids[2 * i + 1] == self)
-            from = c->ids[2 * i];
-    if (from >= 0 && from < (int64_t)m.n) {
-        if (from != self)
-            xl_meet_count(f->meet, s->shape[0].bytes);
-        memcpy(m.out[0], theirs(f, &m, (uint32_t)from, 0), s->shape[0].bytes);
-    } else {
-        memset(m.out[0], 0, s->shape[0].bytes);
+    (void)f;
+    for (int64_t i = 0; i < 2 * c->npair; i++)
+        if (c->pair[i] < 0 || c->pair[i] >= (int64_t)g->n)
+            return XL_ERR(INVALID, "%s: its pairs name device %lld, there are %u", s->name, (long long)c->pair[i], g->n);
+    for (uint32_t j = 0; j < g->n; j++) {
+        bool reads = false;
+        for (int64_t i = 0; i < c->npair; i++)
+            reads = reads || c->pair[2 * i + 1] == (int64_t)j;
+        for (uint32_t i = 0; i < s->nin && !reads; i++)
+            memset(g->out[j][i], 0, s->shape[i].bytes);
     }
-    XL_DO(again(s, f, &m));
-out:
-    return err;
+    for (uint32_t i = 0; i < s->nin; i++) {
+        copies w = { .g = g, .i = i, .pair = c->pair, .npair = (size_t)c->npair, .outer = 1, .rows = 1, .len = s->shape[i].bytes };
+        copy_all(&w);
+    }
+    return NULL;
+}
+
+static xl_error *broadcast(const xl_step *s, xl_frame *f, const xl_group_view *g)
+{
+    (void)f;
+    for (uint32_t i = 0; i < s->nin; i++)
+        for (int64_t j = 0; j < (int64_t)g->n; j++) {
+            copies w = { .g = g, .i = i, .pair = (int64_t[]){ 0, j }, .npair = 1, .outer = 1, .rows = 1, .len = s->shape[i].bytes };
+            copy_all(&w);
+        }
+    return NULL;
 }
 
 static xl_error *run_zero(const xl_step *s, xl_frame *f)
@@ -370,8 +355,8 @@ xl_error *xl_kernel_collective(xl_planner *p, const xl_op *op)
         xl_dims pairs = xl_op_dims(op, XL_SLOT(COLLECTIVE_PERMUTE, source_target_pairs));
         if (pairs.n == 0)
             return xl_plan_step(p, op, run_zero, NULL, 0);
-        c->ids = pairs.p;
-        c->size = (int64_t)pairs.n / 2;
+        c->pair = pairs.p;
+        c->npair = (int64_t)pairs.n / 2;
         one = pairs.n == 2 && pairs.p[0] == 0 && pairs.p[1] == 0 && p->plan->ndevice <= 1;
     } else if (slot != UINT32_MAX) {
         const xl_attr *a = op->attr[slot];
@@ -397,6 +382,7 @@ xl_error *xl_kernel_collective(xl_planner *p, const xl_op *op)
     if (op->nin + op->nout > XL_RANK_MAX * 8)
         return xl_plan_unsupported(p, op, "it has too many operands");
     p->plan->collective = true;
+    uint32_t inplace = 0;
     switch (op->code) {
     case XL_OP_ALL_REDUCE: case XL_OP_REDUCE_SCATTER:
         c->fold = xl_new(p->a, xl_fold, op->nin);
@@ -408,19 +394,23 @@ xl_error *xl_kernel_collective(xl_planner *p, const xl_op *op)
         }
         if (op->code == XL_OP_REDUCE_SCATTER)
             c->dim = xl_op_int(op, XL_SLOT(REDUCE_SCATTER, scatter_dimension));
-        return xl_plan_step(p, op, op->code == XL_OP_ALL_REDUCE ? run_all_reduce : run_reduce_scatter, c, 0);
+        c->work = op->code == XL_OP_ALL_REDUCE ? all_reduce : reduce_scatter;
+        break;
     case XL_OP_ALL_GATHER:
         c->dim = xl_op_int(op, XL_SLOT(ALL_GATHER, all_gather_dim));
-        return xl_plan_step(p, op, run_all_gather, c, 0);
+        c->work = all_gather;
+        break;
     case XL_OP_ALL_TO_ALL:
         c->dim = xl_op_int(op, XL_SLOT(ALL_TO_ALL, concat_dimension));
         c->split = xl_op_int(op, XL_SLOT(ALL_TO_ALL, split_dimension));
         c->count = xl_op_int(op, XL_SLOT(ALL_TO_ALL, split_count));
-        return xl_plan_step(p, op, run_all_to_all, c, 0);
-    case XL_OP_COLLECTIVE_BROADCAST: return xl_plan_step(p, op, run_broadcast, c, 0);
-    case XL_OP_COLLECTIVE_PERMUTE: return xl_plan_step(p, op, run_permute, c, 0);
+        c->work = all_to_all;
+        break;
+    case XL_OP_COLLECTIVE_BROADCAST: c->work = broadcast; break;
+    case XL_OP_COLLECTIVE_PERMUTE: c->work = permute; break;
     default: return xl_plan_unsupported(p, op, "this device does not serve it");
     }
+    return xl_plan_step(p, op, run_collective, c, inplace);
 out:
     return err;
 }
