@@ -12,7 +12,7 @@ E2, P = 2 * D, 2 * D // H
 SHAPES = {
     "attn": [("norm", (D,)), ("wq", (D, D)), ("wk", (D, KV * S)), ("wv", (D, KV * S)), ("wo", (D, D))],
     "ffn": [("ffn_norm", (D,)), ("gate", (D, F)), ("up", (D, F)), ("down", (F, D))],
-    "ssm": [("norm", (D,)), ("win", (D, 2 * E2)), ("wbc", (D, 2 * N)), ("wdt", (D, H)), ("conv", (4, E2)), ("dt_bias", (H,)), ("a_log", (H,)),
+    "ssm": [("norm", (D,)), ("win", (D, 2, E2)), ("wbc", (D, 2 * N)), ("wdt", (D, H)), ("conv", (4, E2)), ("dt_bias", (H,)), ("a_log", (H,)),
             ("skip", (H,)), ("out_norm", (E2,)), ("wout", (E2, D))],
     "rec": [("norm", (D,)), ("wx", (D, D)), ("wg", (D, D)), ("wr", (D, D)), ("wi", (D, D)), ("conv", (4, D)), ("lambda", (D,)), ("wo", (D, D))],
     "moe": [("ffn_norm", (D,)), ("router", (D, X)), ("gate", (X, D, F)), ("up", (X, D, F)), ("down", (X, F, D))],
@@ -59,7 +59,7 @@ def conv4(u, w, seg):
 
 def ssm(p, x, c):
     n = rms(x, p["norm"])
-    z, u = jnp.split(n @ p["win"], 2, -1)
+    z, u = jnp.moveaxis(jnp.einsum("btd,dke->btke", n, p["win"]), 2, 0)
     u = jax.nn.silu(conv4(u, p["conv"], c["seg"]))
     Bm, Cm = jnp.split(n @ p["wbc"], 2, -1)
     dt = jax.nn.softplus(n @ p["wdt"] + p["dt_bias"])

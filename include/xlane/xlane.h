@@ -46,6 +46,13 @@ XL_API void xl_graph_compute(xl_graph *g, const char *dtype);
 XL_API const char *xl_shape(xl_graph *g, xl_tensor t);     /* "f32[32,10]", borrowed until the graph goes */
 XL_API int64_t xl_dim(xl_graph *g, xl_tensor t, int i);    /* -1 is the last one */
 
+/* SPMD: the devices as a mesh with named axes, "data=2, model=4". Before the first tensor of the graph, and before the first tensor of the process is on
+ * a device; too late is an error that names both moments. The axes multiply to the devices of the lane. */
+XL_API void xl_graph_mesh(xl_graph *g, const char *mesh);
+/* How a tensor is split, dimension by dimension: an axis, several joined by +, or - for whole: "data, -, model". An input or parameter is stored like
+ * that (its optimizer state too); anything else is constrained to it, and the constrained tensor comes back. */
+XL_API xl_tensor xl_sharded(xl_graph *g, xl_tensor t, const char *dims);
+
 XL_API xl_tensor xl_input(xl_graph *g, const char *name, const char *type);
 /* init: "zeros", "ones", "normal S", "uniform S" (from -S to S), "const C". Trained, and saved under its name. */
 XL_API xl_tensor xl_param(xl_graph *g, const char *name, const char *type, const char *init);
@@ -205,6 +212,8 @@ XL_CHECKED xl_error *xl_trainer_load(xl_trainer *t, const char *path);
 XL_API xl_graph *xl_graph_at(xl_graph *g, const char *file, int line);
 #ifndef XL_NO_LOCATIONS
 #define XL_HERE(g) xl_graph_at((g), __FILE__, __LINE__)
+#define xl_graph_mesh(g, ...) (xl_graph_mesh)(XL_HERE(g), __VA_ARGS__)
+#define xl_sharded(g, ...) (xl_sharded)(XL_HERE(g), __VA_ARGS__)
 #define xl_input(g, ...) (xl_input)(XL_HERE(g), __VA_ARGS__)
 #define xl_param(g, ...) (xl_param)(XL_HERE(g), __VA_ARGS__)
 #define xl_const(g, ...) (xl_const)(XL_HERE(g), __VA_ARGS__)

@@ -96,6 +96,14 @@ RULE(identity)
     return NULL;
 }
 
+/* The cotangent is split as the value is. */
+RULE(constraint)
+{
+    xl_op *same = xl_em_op(&g->e, XL_OP_SDY_CONSTRAINT, ct, 1, xl_em_type(&g->e, T));
+    same->attr[XL_SLOT(SDY_CONSTRAINT, sharding)] = XL_ATTR(op, SDY_CONSTRAINT, sharding);
+    return give(g, X, xl_em_done(&g->e, same));
+}
+
 /* ---- two and three operands ------------------------------------------------------------------------------------------- */
 RULE(add) { xl_cot_add(g, X, T); return give(g, Y, T); }
 RULE(subtract)

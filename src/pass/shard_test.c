@@ -67,22 +67,54 @@ TEST(mistakes_are_named)
     xl_module_free(m);
 }
 
+/* The older strings mean the same slices: the device list of each tile, as XLA reads them, from the string alone. */
+TEST(older_strings)
+{
+    static const struct { const char *dims, *text; } cases[] = {
+        { "-, -", "{replicated}" }, { "data, -", "{devices=[2,1,4]<=[8] last_tile_dim_replicate}" },
+        { "model, -", "{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}" }, { "data, model", "{devices=[2,4]<=[8]}" },
+        { "model, data", "{devices=[4,2]<=[2,4]T(1,0)}" }, { "data+model, -", "{devices=[8,1]<=[8]}" },
+        { "-, model+data", "{devices=[1,8]<=[2,4]T(1,0)}" },
+    };
+    xl_arena a = { 0 };
+    xl_mesh_def mesh;
+    CHECK_OK(xl_mesh_parse(&a, XL_STR("data=2, model=4"), 8, &mesh));
+    const int64_t d[2] = { 8, 16 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        xl_mesh_spec s;
+        xl_buf b = { 0 };
+        CHECK_OK(xl_mesh_spec_parse(&mesh, (xl_dims){ d, 2 }, XL_STR("x"), xl_str_of(cases[i].dims), &s));
+        xl_mesh_mhlo(&mesh, &s, &b);
+        CHECK(xl_str_is(xl_buf_view(&b), cases[i].text));
+        xl_buf_fini(&b);
+    }
+    int64_t lo[2], hi[2];
+    xl_mesh_spec s;
+    CHECK_OK(xl_mesh_spec_parse(&mesh, (xl_dims){ d, 2 }, XL_STR("x"), XL_STR("model, -"), &s));
+    CHECK(!xl_mesh_slice(&mesh, &s, (xl_dims){ d, 2 }, 6, lo, hi)); /* data 1, model 2: device 2 holds the same */
+    CHECK(lo[0] == 4 && hi[0] == 6 && lo[1] == 0 && hi[1] == 16);
+    CHECK(xl_mesh_slice(&mesh, &s, (xl_dims){ d, 2 }, 2, lo, hi));
+    xl_arena_fini(&a);
+}
+
 TEST(meshes_by_name)
 {
     xl_arena a = { 0 };
     xl_mesh_def mesh;
-    const xl_attr *s;
+    xl_mesh_spec s;
     CHECK_ERR(xl_mesh_parse(&a, XL_STR("data=2, model=3"), 8, &mesh), "multiplies to 6 devices, there are 8");
     CHECK_ERR(xl_mesh_parse(&a, XL_STR("data=2, data=4"), 8, &mesh), "twice");
     CHECK_OK(xl_mesh_parse(&a, XL_STR("data=2, model=4"), 8, &mesh));
     xl_module *m = read("func.func public @main(%x: tensor<8x10xf32>) -> tensor<8x10xf32> {\n  return %x : tensor<8x10xf32>\n}\n");
     xl_func *f = xl_module_entry(m);
-    const xl_type *t = xl_value_type(f, f->body->arg[0]);
-    CHECK_ERR(xl_mesh_sharding(m, &mesh, t, XL_STR("w"), XL_STR("data, model"), &s), "w: dimension 1 has size 10");
-    CHECK_ERR(xl_mesh_sharding(m, &mesh, t, XL_STR("w"), XL_STR("data, data"), &s), "used twice");
-    CHECK_ERR(xl_mesh_sharding(m, &mesh, t, XL_STR("w"), XL_STR("expert"), &s), "no axis \"expert\"");
+    xl_dims dims = xl_type_dims(xl_value_type(f, f->body->arg[0]));
+    CHECK_ERR(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("data, model"), &s), "w: dimension 1 has size 10");
+    CHECK_ERR(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("data, model"), &s), "\"model\" cannot share evenly: the next size that they can is 12");
+    CHECK_ERR(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("data, data"), &s), "used twice");
+    CHECK_ERR(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("expert"), &s), "no axis \"expert\"");
     xl_mesh_define(m, &mesh);
-    CHECK_OK(xl_mesh_shard_arg(m, f, 0, &mesh, XL_STR("w"), XL_STR("data+model, -")));
+    CHECK_OK(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("data+model, -"), &s));
+    xl_mesh_shard_arg(m, f, 0, &mesh, &s);
     xl_shard_info info = { 0 };
     xl_buf b = { 0 };
     CHECK(strstr(split(m, &info, &b), "tensor<1x10xf32>"));

@@ -1,4 +1,5 @@
 #include "train/blocks.h"
+#include "train/spread.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -134,14 +135,15 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
     int64_t C = T / Q;
     xl_tensor gain = PARAM("norm", "ones", D);
     scaled(s1, 1 / sqrt((double)D));
-    xl_tensor win = PARAM("win", s1, D, 2 * E), wbc = PARAM("wbc", s1, D, 2 * N), wdt = PARAM("wdt", s1, D, H);
+    xl_tensor win = PARAM("win", s1, D, 2, E), wbc = PARAM("wbc", s1, D, 2 * N), wdt = PARAM("wdt", s1, D, H);
     xl_tensor conv = PARAM("conv", "normal 0.5", 4, E), dt_bias = PARAM("dt_bias", "const -2", H), a_log = PARAM("a_log", "const 0", H);
     xl_tensor skip = PARAM("skip", "ones", H), onorm = PARAM("out_norm", "ones", E);
     xl_tensor wout = PARAM("wout", scaled(s2, 0.5 / sqrt((double)E)), E, D);
     if (b->making)
         return x;
-    xl_tensor n = xl_rmsnorm(g, x, gain), zx = xl_matmul(g, n, win);
-    xl_tensor z = xl_slice(g, zx, 2, 0, E), u = xl_cast_to(g, xl_slice(g, zx, 2, E, 2 * E), XL_F32);
+    /* both halves of the way in are one product, along an axis of their own: channels can be split over devices */
+    xl_tensor n = xl_rmsnorm(g, x, gain), zx = xl_dot_dims(g, xl_cast_to(g, n, g->compute), win, XL_NO_DIMS, XL_NO_DIMS, XL_DIMS(2), XL_DIMS(0), g->compute);
+    xl_tensor z = xl_reshape_dims(g, xl_slice(g, zx, 2, 0, 1), XL_DIMS(B, T, E)), u = xl_cast_to(g, xl_reshape_dims(g, xl_slice(g, zx, 2, 1, 2), XL_DIMS(B, T, E)), XL_F32);
     u = xl_silu(g, short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4));
     xl_tensor bc = xl_cast_to(g, xl_matmul(g, n, wbc), XL_F32);
     xl_tensor Bm = xl_reshape_dims(g, xl_slice(g, bc, 2, 0, N), XL_DIMS(B, C, Q, N)), Cm = xl_reshape_dims(g, xl_slice(g, bc, 2, N, 2 * N), XL_DIMS(B, C, Q, N));
@@ -284,6 +286,7 @@ static xl_tensor experts(xl_blocks *b, xl_tensor x)
     /* an empty seat reads a row of zeros behind the last token */
     xl_tensor padded[2] = { h, xl_const_of(g, g->err ? XL_F32 : xl_graph_type(g, h)->dtype, XL_DIMS(1, D), 0) };
     xl_tensor in = xl_reshape_dims(g, xl_gather_rows(g, xl_concat(g, padded, 2, 0), seat), XL_DIMS(X, slots, D));
+    in = xl_spread_act(g, "experts", in);
     xl_tensor act = xl_mul(g, xl_silu(g, xl_matmul(g, in, gate)), xl_matmul(g, in, up));
     xl_tensor out = xl_reshape_dims(g, xl_matmul(g, act, down), XL_DIMS(X * slots, D));
     xl_tensor back[2] = { out, xl_const_of(g, g->err ? XL_F32 : xl_graph_type(g, out)->dtype, XL_DIMS(1, D), 0) };

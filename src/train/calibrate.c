@@ -98,7 +98,7 @@ static xl_error *two_steps(xl_setup *s, const xl_prepared *p)
     xl_error *err = NULL;
     const xl_graph *g = p->g;
     int32_t *data = NULL;
-    xl_buffer *in[8] = { 0 }, *m = NULL;
+    xl_array *in[8] = { 0 }, *m = NULL;
     int64_t n = 0;
     xl_type_count(g->input[0].type, &n);
     int64_t time = g->input[0].type->dims[g->input[0].type->rank - 1];
@@ -109,22 +109,22 @@ static xl_error *two_steps(xl_setup *s, const xl_prepared *p)
         for (uint32_t i = 0; i < g->ninput && i < 8; i++) {
             for (int64_t k = 0; k < n; k++)
                 data[k] = xl_str_is(g->input[i].name, "segments") ? 1 : xl_str_is(g->input[i].name, "positions") ? (int32_t)(k % time) : (int32_t)((k * 31 + turn) % 97);
-            XL_DO(xl_lane_put(s->lane, g->input[i].type, data, &in[i]));
+            XL_DO(xl_lane_put(s->lane, g->input[i].type, &g->input[i].spec, data, &in[i]));
         }
         XL_DO(xl_trainer_update(s->t, p, in, &m));
         float out[32];
-        XL_DO(xl_buffer_to_host(m, out, xl_metric_count(g, XL_STEP_TRAIN) * sizeof(float), NULL)); /* waits for the step */
-        xl_buffer_free(m);
+        XL_DO(xl_array_get(m, out, xl_metric_count(g, XL_STEP_TRAIN) * sizeof(float), NULL)); /* waits for the step */
+        xl_array_free(m);
         m = NULL;
         for (uint32_t i = 0; i < 8; i++) {
-            xl_buffer_free(in[i]);
+            xl_array_free(in[i]);
             in[i] = NULL;
         }
     }
 out:
     for (uint32_t i = 0; i < 8; i++)
-        xl_buffer_free(in[i]);
-    xl_buffer_free(m);
+        xl_array_free(in[i]);
+    xl_array_free(m);
     free(data);
     return err;
 }

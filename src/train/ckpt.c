@@ -53,7 +53,7 @@ static xl_error *take(xl_trainer *t, const xl_progress *where, snapshot *s)
     }
     for (uint32_t i = 0; i < s->n; i++) {
         s->t[i].data = (char *)s->bytes + at;
-        XL_TRY(xl_buffer_to_host(t->buf[i], (char *)s->bytes + at, (size_t)s->t[i].bytes, NULL), "reading %.*s", XL_FMT(s->t[i].name));
+        XL_TRY(xl_array_get(t->buf[i], (char *)s->bytes + at, (size_t)s->t[i].bytes, NULL), "reading %.*s", XL_FMT(s->t[i].name));
         at += s->t[i].bytes;
     }
     s->meta[0] = (xl_meta){ XL_STR("format"), XL_STR("pt") };
@@ -83,7 +83,7 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
     xl_safetensors s = { .fd = -1 };
     static const int64_t two = 2;
     uint32_t n = 3 * t->n + 1;
-    xl_buffer **fresh = xl_new(&a, xl_buffer *, n);
+    xl_array **fresh = xl_new(&a, xl_array *, n);
     void *host = NULL;
     XL_DO(xl_safetensors_open(path, &s));
     const xl_saved **src = xl_new(&a, const xl_saved *, n);
@@ -119,13 +119,11 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
         goto out;
     }
     for (uint32_t i = 0; i < n; i++) {
-        const xl_device *dev;
         XL_DO(xl_safetensors_read(&s, src[i], host));
-        XL_DO(xl_buffer_device(t->buf[i], &dev));
-        XL_TRY(xl_buffer_from_host(dev, xl_elem_of(src[i]->dtype), src[i]->dims, host, NULL, &fresh[i]), "placing %.*s", XL_FMT(src[i]->name));
+        XL_TRY(xl_array_put(t->buf[i]->place, xl_elem_of(src[i]->dtype), src[i]->dims, &t->buf[i]->spec, host, &fresh[i]), "placing %.*s", XL_FMT(src[i]->name));
     }
     for (uint32_t i = 0; i < n; i++) {
-        xl_buffer *was = t->buf[i];
+        xl_array *was = t->buf[i];
         t->buf[i] = fresh[i];
         fresh[i] = was;
     }
@@ -139,7 +137,7 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
     }
 out:
     for (uint32_t i = 0; i < n; i++)
-        xl_buffer_free(fresh[i]);
+        xl_array_free(fresh[i]);
     free(host);
     xl_safetensors_close(&s);
     xl_arena_fini(&a);

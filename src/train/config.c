@@ -5,13 +5,13 @@
 #include "base/file.h"
 #include "base/yaml.h"
 
-typedef enum { STR, INT, NUM, BOOL, FLAG, INTS } kind; /* FLAG: an int, as the public header has it */
+typedef enum { STR, INT, NUM, BOOL, FLAG, INTS, PAIRS } kind; /* FLAG: an int, as the public header has it; PAIRS: any keys below it */
 typedef struct { const char *key; kind k; size_t at; } row;
 #define AT(field) offsetof(xl_config, field)
 
 static const row rows[] = {
     { "name", STR, AT(name) }, { "device", STR, AT(device) }, { "runs", STR, AT(runs) }, { "cache", STR, AT(cache) },
-    { "seed", INT, AT(seed) },
+    { "seed", INT, AT(seed) }, { "mesh", PAIRS, AT(mesh) }, { "sharding", PAIRS, AT(sharding) },
     { "model.pattern", STR, AT(model.pattern) }, { "model.vocab", INT, AT(model.vocab) }, { "model.dim", INT, AT(model.dim) },
     { "model.heads", INT, AT(model.heads) }, { "model.kv_heads", INT, AT(model.kv_heads) }, { "model.ffn", INT, AT(model.ffn) },
     { "model.state", INT, AT(model.state) }, { "model.chunk", INT, AT(model.chunk) }, { "model.experts", INT, AT(model.experts) },
@@ -93,10 +93,42 @@ static xl_error *unknown(xl_str key)
                 : XL_ERR(INVALID, "unknown key \"%.*s\"; docs/train.md lists the keys", XL_FMT(key));
 }
 
-static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v)
+/* "mesh.data" is one entry; "mesh" alone is all of them, "data=2, model=4" or "{data: 2, model: 4}", and empty for none. */
+static xl_error *pairs(xl_arena *a, xl_pairs *out, const char *row, xl_str key, xl_str v, const char *where)
+{
+    size_t n = strlen(row);
+    v = xl_str_trim(v);
+    if (key.n > n) {
+        xl_pair one = { xl_str_dup(a, (xl_str){ key.p + n + 1, key.n - n - 1 }), xl_str_dup(a, v), where };
+        if (!one.key.n || !v.n)
+            return XL_ERR(INVALID, "%.*s: \"%.*s\" says nothing", XL_FMT(key), XL_FMT(v));
+        for (uint32_t i = 0; i < out->n; i++)
+            if (xl_str_eq(out->p[i].key, one.key)) {
+                out->p[i] = one;
+                return NULL;
+            }
+        XL_PUSH(a, out->p, out->n, out->cap, one);
+        return NULL;
+    }
+    if (v.n >= 2 && v.p[0] == '{' && v.p[v.n - 1] == '}')
+        v = (xl_str){ v.p + 1, v.n - 2 };
+    out->n = 0;
+    while (v.n) {
+        xl_str value = xl_str_cut(&v, ',');
+        xl_str name = xl_str_trim(xl_str_cut(&value, memchr(value.p, '=', value.n) ? '=' : ':'));
+        xl_error *err = pairs(a, out, row, xl_strf(a, "%s.%.*s", row, XL_FMT(name)), value, where);
+        if (err)
+            return err;
+    }
+    return NULL;
+}
+
+static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char *where)
 {
     for (int i = 0; i < NROW; i++) {
-        if (!xl_str_is(key, rows[i].key))
+        size_t len = strlen(rows[i].key);
+        bool below = rows[i].k == PAIRS && key.n > len && key.p[len] == '.' && !memcmp(key.p, rows[i].key, len);
+        if (!below && !xl_str_is(key, rows[i].key))
             continue;
         char *at = (char *)c + rows[i].at;
         int64_t n;
@@ -125,6 +157,8 @@ static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v)
             return NULL;
         case INTS:
             return ints(c, v, rows[i].key);
+        case PAIRS:
+            return pairs(a, (xl_pairs *)(void *)at, rows[i].key, key, v, where);
         }
     }
     return unknown(key);
@@ -150,7 +184,7 @@ static xl_error *walk(xl_arena *a, xl_config *c, const xl_node *n, xl_str prefix
                 v = xl_str_dup(a, xl_buf_view(&b));
                 xl_buf_fini(&b);
             }
-            err = set(a, c, key, v);
+            err = set(a, c, key, v, xl_strf(a, "%s:%u", k->file, k->line).p);
             if (err)
                 err = xl_error_wrap(err, "%s:%u", k->file, k->line);
         }
@@ -202,7 +236,7 @@ xl_error *xl_config_read(xl_arena *a, const char *file, char *const *words, int 
     }
     for (int i = 0; i < n; i++) {
         xl_str rest = xl_str_of(words[i]), key = xl_str_cut(&rest, '=');
-        XL_DO(set(a, &c, key, rest));
+        XL_DO(set(a, &c, key, rest, words[i]));
     }
     c.opt.steps = c.steps;
     XL_DO(check(&c));
@@ -223,6 +257,13 @@ void xl_config_write(const xl_config *c, xl_buf *out)
             xl_buf_printf(out, "%s:\n", section);
         }
         const char *s = rows[i].k == STR ? *(const char *const *)(const void *)at : NULL;
+        if (rows[i].k == PAIRS) {
+            const xl_pairs *list = (const xl_pairs *)(const void *)at;
+            section[0] = 0;
+            for (uint32_t k = 0; k < list->n; k++)
+                xl_buf_printf(out, "%s%s  \"%.*s\": \"%.*s\"\n", k ? "" : name, k ? "" : ":\n", XL_FMT(list->p[k].key), XL_FMT(list->p[k].value));
+            continue;
+        }
         if ((rows[i].k == STR && !s) || (rows[i].k == INTS && !c->data.nbucket))
             continue;
         xl_buf_printf(out, "%s%s: ", dot ? "  " : "", name);
@@ -238,6 +279,7 @@ void xl_config_write(const xl_config *c, xl_buf *out)
                 xl_buf_printf(out, k ? ", %lld" : "%lld", (long long)c->data.buckets[k]);
             xl_buf_puts(out, "]\n");
             break;
+        case PAIRS: break;
         }
     }
 }

@@ -4,11 +4,13 @@
 #define XL_TRAIN_CONFIG_H
 
 #include "train/model.h"
+#include "train/spread.h"
 
 enum { XL_MOST_BUCKETS = 16 };
 typedef struct {
     const char *name, *device, *runs, *cache; /* device NULL: the best that is here; cache "none": none */
     int64_t seed;
+    xl_pairs mesh, sharding;                  /* axes and their sizes; how tensors are split, by name or pattern */
     xl_model model;
     struct {
         const char *train, *valid;            /* files; valid NULL: the last tenth of train */

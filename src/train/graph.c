@@ -5,6 +5,7 @@
 
 #include "ir/print.h"
 #include "pass/grad.h"
+#include "train/spread.h"
 
 /* ---- life, errors, places ----------------------------------------------------------------------------------------- */
 xl_graph *xl_graph_new(const char *name)
@@ -211,6 +212,9 @@ xl_tensor xl_input_dims(xl_graph *g, const char *name, xl_dtype d, xl_dims dims)
     if (g->err || !fresh_name(g, "input", name))
         return XL_NO_TENSOR;
     xl_input_info in = { .name = xl_str_dup(&g->m->arena, xl_str_of(name)), .type = xl_type_tensor(g->m, d, dims) };
+    in.spec.rank = in.type->rank;
+    if (g->spread && !xl_spread_of(g, in.name, dims, true, &in.spec, &in.said))
+        return XL_NO_TENSOR;
     in.arg = new_arg(g, in.name, in.type);
     XL_PUSH(&g->m->arena, g->input, g->ninput, g->capinput, in);
     return xl_tensor_of(in.arg);
@@ -254,6 +258,9 @@ static xl_tensor new_param(xl_graph *g, const char *name, const xl_type *t, bool
     if (t->dtype != XL_F32)
         return xl_graph_fail(g, "param: \"%s\" is of %s; parameters are kept in f32, see xl_graph_compute", name, xl_dtypes[t->dtype].text);
     p.name = xl_str_dup(&g->m->arena, xl_str_of(name));
+    p.spec.rank = t->rank;
+    if (g->spread && !xl_spread_of(g, p.name, xl_type_dims(t), false, &p.spec, &p.said))
+        return XL_NO_TENSOR;
     p.arg = new_arg(g, p.name, t);
     XL_PUSH(&g->m->arena, g->param, g->nparam, g->capparam, p);
     /* vectors (gains, biases) stay in f32: they are small, and where they act the computation is in f32 anyway */

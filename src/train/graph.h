@@ -6,6 +6,7 @@
 
 #define XL_NO_LOCATIONS
 #include "pass/emit.h"
+#include "pass/mesh.h"
 #include "xlane/xlane.h"
 
 typedef enum { XL_HOW_MEAN, XL_HOW_SUM, XL_HOW_MAX, XL_HOW_LOCAL } xl_metric_how;
@@ -17,10 +18,15 @@ typedef struct {
     enum { XL_INIT_CONST, XL_INIT_NORMAL, XL_INIT_UNIFORM } init;
     double scale;
     bool matrix;                         /* two dimensions or more (not counting that of a scan): decays, and is used as g->compute */
+    xl_mesh_spec spec;                   /* of the optimizer's state too */
+    const char *said;                    /* where the sharding was given; NULL: by nobody */
 } xl_param_info;
 
-typedef struct { xl_str name; const xl_type *type; xl_value arg; } xl_input_info;
+typedef struct { xl_str name; const xl_type *type; xl_value arg; xl_mesh_spec spec; const char *said; } xl_input_info;
 typedef struct { xl_str name; xl_metric_how how; xl_value value; } xl_metric_info;
+
+/* What a model's tensors and activations are split over; see spread.h. */
+typedef struct xl_spread xl_spread;
 
 /* A function of somebody else's in the graph: what a platform must offer for it. */
 typedef struct { const char *what, **custom, **platform; uint32_t ncustom, nplatform; } xl_foreign;
@@ -46,6 +52,8 @@ struct xl_graph {
     uint32_t depth;                      /* of scans that are open */
     xl_foreign *foreign;
     uint32_t nforeign, capforeign;
+    xl_mesh_def mesh;                    /* naxis 0: one device */
+    const xl_spread *spread;             /* asked for every argument while it is there; NULL: whole unless xl_sharded says otherwise */
 };
 
 static inline xl_value xl_val_of(xl_tensor t) { return (xl_value){ t.id }; }
@@ -69,6 +77,9 @@ xl_tensor xl_cast_to(xl_graph *g, xl_tensor a, xl_dtype d);
 xl_tensor xl_const_of(xl_graph *g, xl_dtype d, xl_dims dims, double v);
 xl_tensor xl_iota_of(xl_graph *g, xl_dtype d, xl_dims dims, int dim);
 xl_tensor xl_gather_rows(xl_graph *g, xl_tensor table, xl_tensor ids); /* ids of any shape; rows of a[n, ...] */
+/* sdy.sharding_constraint; and xl_graph_mesh with a mesh that was read elsewhere. */
+xl_value xl_constrain(xl_graph *g, xl_value v, const xl_mesh_spec *spec);
+bool xl_graph_mesh_def(xl_graph *g, const xl_mesh_def *mesh);
 const xl_param_info *xl_graph_param(const xl_graph *g, xl_str name);
 const xl_input_info *xl_graph_input(const xl_graph *g, xl_str name);
 /* A module in which only *f is to be seen: for printing, hashing and compiling. It borrows everything. */

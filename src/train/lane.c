@@ -29,6 +29,7 @@ xl_error *xl_lane_open(const char *plugin, xl_lane **out)
         err = XL_ERR(UNAVAILABLE, "%s runs, but has no device for this process; see xlane probe", l->choice.path);
         goto out;
     }
+    l->place = (xl_place){ &l->dev, 1, NULL };
     l->policy = XL_POLICY_WARN;
     l->name = xl_str_c(&a, xl_strf(&a, "%.*s (%.*s), %s", XL_FMT(xl_client_platform(l->client)), XL_FMT(l->dev->kind), l->choice.why));
     l->arena = a;
@@ -180,6 +181,16 @@ static xl_error *offers(const xl_lane *l, const xl_graph *g)
     return NULL;
 }
 
+/* Does the plugin read sdy annotations? XLA's do since 0.70 of the C API, and say so since they have versions of it. */
+static bool takes_sdy(const xl_lane *l)
+{
+    const char *asked = getenv("XLANE_ANNOTATIONS");
+    if (asked && *asked)
+        return strcmp(asked, "mhlo") != 0;
+    const xl_plugin *p = xl_client_plugin(l->client);
+    return xl_plugin_major(p) > 0 || xl_plugin_minor(p) >= 70;
+}
+
 xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out)
 {
     xl_error *err = NULL;
@@ -189,6 +200,11 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
     xl_cache_found found = { 0 };
     char hash[XL_DIGEST_HEX];
     xl_module view = xl_graph_view(g, &f);
+    bool many = l->place.mesh != NULL, sdy = many && takes_sdy(l);
+    if (many && !sdy) {                  /* the program is only ever looked at and printed from here on */
+        xl_mesh_to_mhlo(f, l->place.mesh);
+        view.nmesh = 0;
+    }
     xl_digest d = xl_module_hash(&view);
     cause why = cause_of(l, &tmp, g, f, module, &d);
     const char *result = "compiled";
@@ -213,7 +229,10 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
     /* XLA's GPU scatter adds in whatever order comes, unless it is told not to: a resumed run must give the same losses. */
     const xl_named same_bits = { .name = XL_STR("xla_gpu_deterministic_ops"), .kind = XL_NAMED_BOOL, .b = true };
     bool ask = l->deterministic && xl_str_is(xl_client_platform(l->client), "cuda");
-    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1, .option = &same_bits, .noption = ask ? 1 : 0 });
+    int64_t *ids = xl_new(&tmp, int64_t, l->place.n);
+    for (size_t i = 0; i < l->place.n; i++)
+        ids[i] = l->place.dev[i]->id;
+    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = (int)l->place.n, .device = many ? ids : NULL, .spmd = many, .shardy = sdy, .option = &same_bits, .noption = ask ? 1 : 0 });
     if (l->cache) {
         key_of(l, &tmp, module, hash, xl_buf_view(&options), &key);
         XL_DO(xl_cache_get(l->cache, &key, &found));
@@ -260,14 +279,38 @@ out:
     return err;
 }
 
-xl_error *xl_lane_execute(xl_lane *l, xl_program *p, xl_buffer *const *in, size_t nin, xl_buffer **out)
+xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh)
 {
-    (void)l;
-    xl_exec x = { .ndevice = 1, .narg = nin, .arg = &in, .out = &out };
-    return xl_program_execute(p, &x);
+    size_t n = xl_client_nlocal(l->client);
+    xl_buf b = { 0 };
+    xl_error *err = NULL;
+    xl_mesh_text(mesh, &b);
+    if (l->place.mesh) {
+        xl_buf have = { 0 };
+        xl_mesh_text(l->place.mesh, &have);
+        if (!xl_str_eq(xl_buf_view(&b), xl_buf_view(&have)))
+            err = XL_ERR(PRECONDITION, "the lane has the mesh %.*s already, and is asked for %.*s: open another lane for it", XL_FMT(xl_buf_view(&have)), XL_FMT(xl_buf_view(&b)));
+        xl_buf_fini(&have);
+    } else if (xl_mesh_size(mesh) != (int64_t)n)
+        err = XL_ERR(INVALID, "mesh %.*s multiplies to %lld devices, %.*s has %zu: %s", XL_FMT(xl_buf_view(&b)), (long long)xl_mesh_size(mesh), XL_FMT(xl_client_platform(l->client)), n,
+                     xl_str_is(xl_client_platform(l->client), "xlane") ? "set XLANE_CPU_DEVICES to that number, or change the mesh" : "make the product of its axes the number of devices");
+    else {
+        const xl_device **dev = xl_new(&l->arena, const xl_device *, n);
+        xl_mesh_def *copy = xl_new(&l->arena, xl_mesh_def, 1);
+        *copy = *mesh;
+        for (uint32_t i = 0; i < copy->naxis; i++)
+            copy->axis[i].name = xl_str_dup(&l->arena, mesh->axis[i].name);
+        for (size_t i = 0; i < n; i++)
+            dev[i] = xl_client_local(l->client, i);
+        l->place = (xl_place){ dev, n, copy };
+    }
+    xl_buf_fini(&b);
+    return err;
 }
 
-xl_error *xl_lane_put(xl_lane *l, const xl_type *t, const void *data, xl_buffer **out)
+xl_array_type xl_array_type_of(const xl_type *t, const xl_mesh_spec *spec) { return (xl_array_type){ xl_elem_of(t->dtype), xl_type_dims(t), spec }; }
+
+xl_error *xl_lane_put(xl_lane *l, const xl_type *t, const xl_mesh_spec *spec, const void *data, xl_array **out)
 {
-    return xl_buffer_from_host(l->dev, xl_elem_of(t->dtype), xl_type_dims(t), data, NULL, out);
+    return xl_array_put(&l->place, xl_elem_of(t->dtype), xl_type_dims(t), spec, data, out);
 }

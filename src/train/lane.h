@@ -5,14 +5,15 @@
 
 #include "lane/cache.h"
 #include "lane/run.h"
-#include "pjrt/program.h"
+#include "pjrt/array.h"
 #include "train/graph.h"
 
 struct xl_lane {
     xl_arena arena;
     xl_plugin_choice choice;
     xl_client *client;
-    const xl_device *dev;
+    const xl_device *dev;      /* the first of the place */
+    xl_place place;            /* one device, or those of the mesh */
     const char *name, *file;    /* file: the digest of the plugin's, once it was asked for */
     char *flags;               /* the runtime's variables when the plugin was loaded, as words */
     bool deterministic;        /* ask the backend for the same bits every time, where it does not give them anyhow */
@@ -37,8 +38,11 @@ int64_t xl_lane_predict(const xl_func *f);
 xl_digest xl_graph_hash(xl_graph *g, xl_func *f);
 
 xl_elem xl_elem_of(xl_dtype d);
-/* Runs on the lane's device: nin buffers in, nout out (owned by the caller). */
-xl_error *xl_lane_execute(xl_lane *l, xl_program *p, xl_buffer *const *in, size_t nin, xl_buffer **out) XL_MUST_USE;
-xl_error *xl_lane_put(xl_lane *l, const xl_type *t, const void *data, xl_buffer **out) XL_MUST_USE;
+/* From here on the lane is all its devices, in this mesh: before its first tensor. The same mesh again is nothing new. */
+xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh) XL_MUST_USE;
+/* What an input, a parameter or a result of a graph is on the device. */
+xl_array_type xl_array_type_of(const xl_type *t, const xl_mesh_spec *spec);
+/* A tensor on the lane's devices, from host data of its global shape; spec NULL: whole on each. */
+xl_error *xl_lane_put(xl_lane *l, const xl_type *t, const xl_mesh_spec *spec, const void *data, xl_array **out) XL_MUST_USE;
 
 #endif

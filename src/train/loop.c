@@ -41,7 +41,7 @@ static void unlisten(struct sigaction was[2])
 
 /* ---- the state of a loop -------------------------------------------------------------------------------------------- */
 typedef struct {                         /* a step whose numbers are still on the device */
-    xl_buffer *b;
+    xl_array *b;
     xl_fence *done;
     const xl_prepared *p;
     int64_t step;
@@ -163,7 +163,7 @@ static xl_error *fetch(loop *l)
     xl_error *err = NULL;
     for (; l->started < l->nq; l->started++) {
         pending *p = &l->q[l->started];
-        XL_DO(xl_buffer_to_host(p->b, p->v, xl_metric_count(p->p->g, XL_STEP_TRAIN) * sizeof(float), &p->done));
+        XL_DO(xl_array_get(p->b, p->v, xl_metric_count(p->p->g, XL_STEP_TRAIN) * sizeof(float), &p->done));
     }
 out:
     return err;
@@ -183,7 +183,7 @@ static xl_error *harvest(loop *l, bool wait)
         XL_TRY(xl_fence_await(l->q[k].done), "step %lld", (long long)l->q[k].step);
         log_step(l, &l->q[k]);
         xl_fence_free(l->q[k].done);
-        xl_buffer_free(l->q[k].b);
+        xl_array_free(l->q[k].b);
         l->q[k].done = NULL;
         l->q[k].b = NULL;
     }
@@ -251,19 +251,19 @@ static void note_memory(loop *l)
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------------------------------- */
-static void free_inputs(xl_buffer **in, uint32_t n)
+static void free_inputs(xl_array **in, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        xl_buffer_free(in[i]);
+        xl_array_free(in[i]);
 }
 
-static xl_error *put_batch(xl_lane *l, const xl_graph *g, const xl_batch *b, xl_buffer *in[4])
+static xl_error *put_batch(xl_lane *l, const xl_graph *g, const xl_batch *b, xl_array *in[4])
 {
     xl_error *err = NULL;
     const int32_t *src[4] = { b->tokens, b->targets, b->segments, b->positions };
     memset(in, 0, 4 * sizeof *in);
     for (uint32_t i = 0; i < g->ninput; i++)
-        XL_TRY(xl_lane_put(l, g->input[i].type, src[i], &in[i]), "sending a batch");
+        XL_TRY(xl_lane_put(l, g->input[i].type, &g->input[i].spec, src[i], &in[i]), "sending a batch");
 out:
     if (err)
         free_inputs(in, 4);
@@ -281,16 +281,16 @@ static xl_error *evaluate(xl_setup *s, const xl_config *c, int64_t batches, doub
     for (int64_t i = 0; i < batches; i++) {
         const xl_batch *b;
         const xl_prepared *p;
-        xl_buffer *in[4], *m = NULL;
+        xl_array *in[4], *m = NULL;
         float v[32] = { 0 };
         XL_DO(xl_data_next(d, &b));
         XL_DO(xl_trainer_prepare(s->t, s->g[b->bucket], XL_STEP_EVAL, &p));
         XL_DO(put_batch(s->lane, p->g, b, in));
         err = xl_trainer_measure(s->t, p, in, &m);
         if (!err)
-            err = xl_buffer_to_host(m, v, xl_metric_count(p->g, XL_STEP_EVAL) * sizeof(float), NULL);
+            err = xl_array_get(m, v, xl_metric_count(p->g, XL_STEP_EVAL) * sizeof(float), NULL);
         free_inputs(in, 4);
-        xl_buffer_free(m);
+        xl_array_free(m);
         if (err)
             goto out;
         sum += (double)v[xl_metric_find(p->g, XL_STEP_EVAL, "nll", NULL)] * (double)b->ntoken;
@@ -365,7 +365,7 @@ static xl_error *one_step(loop *l)
     xl_error *err = NULL;
     const xl_batch *b;
     const xl_prepared *p;
-    xl_buffer *in[4] = { 0 }, *m = NULL;
+    xl_array *in[4] = { 0 }, *m = NULL;
     XL_DO(xl_data_next(l->data, &b));
     l->s.lane->step = l->step;
     l->s.lane->steady = l->step >= l->c->warmup_steps;
@@ -517,7 +517,7 @@ out:
         note_text(&l, "failed", "error", xl_error_message(err));
     for (uint32_t i = 0; i < l.nq; i++) {
         xl_fence_free(l.q[i].done);
-        xl_buffer_free(l.q[i].b);
+        xl_array_free(l.q[i].b);
     }
     free(l.q);
     xl_error *late = xl_saver_close(l.saver);

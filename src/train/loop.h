@@ -39,6 +39,10 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, cons
 xl_error *xl_run_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out) XL_MUST_USE;
 /* Shared by the above: device with its cache, and the graphs, one per bucket. */
 typedef struct {
+    xl_arena arena;
+    bool small;                          /* set before the graphs are made: a batch that the mesh need not divide */
+    xl_mesh_def mesh;                    /* of the configuration; naxis 0: none */
+    xl_spread spread;
     xl_lane *lane;
     xl_cache *cache;
     xl_graph *g[XL_MOST_BUCKETS];

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "train/blocks.h"
+#include "train/spread.h"
 
 xl_model xl_model_default(void)
 {
@@ -78,6 +79,8 @@ static xl_tensor run_unit(xl_blocks *b, const xl_unit *u, const char *unit, xl_t
             xl_remat_end(b->g);
         } else
             x = xl_block(b, u->block[i], x);
+        if (!b->making)
+            x = xl_spread_act(b->g, "residual", x);
     }
     return x;
 }
@@ -122,6 +125,10 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
         xl_error_free(err);
         return XL_NO_TENSOR;
     }
+    static const xl_spread plain;        /* a mesh without a configuration: the model's own rules */
+    const xl_spread *was = g->spread;
+    if (g->mesh.naxis && !was)
+        g->spread = &plain;
     xl_graph_compute(g, c->compute);
     xl_dims bt = XL_DIMS(batch, time);
     xl_blocks b = { .g = g, .c = c, .batch = batch, .time = time, .turn = XL_NO_TENSOR };
@@ -135,7 +142,7 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     xl_tensor head = xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), init);
     context(&b);
     b.balance = b.dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
-    xl_tensor x = xl_lookup(g, table, tokens);
+    xl_tensor x = xl_spread_act(g, "residual", xl_lookup(g, table, tokens));
     int blocks = 0;
     for (int i = 0; i < n && !g->err; i++) {
         char name[16];
@@ -167,7 +174,7 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     }
     if (why)
         *why = scanned == repeated ? "" : "scan is off in the configuration";
-    xl_tensor logits = xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, gain), head), XL_F32);
+    xl_tensor logits = xl_spread_act(g, "logits", xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, gain), head), XL_F32));
     xl_tensor nll = xl_cross_entropy(g, logits, targets), ce = xl_masked_mean(g, nll, b.valid);
     xl_metric(g, "nll", "mean", ce);
     xl_metric(g, "tokens", "sum", xl_sum(g, b.valid, NULL));
@@ -178,6 +185,7 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
         xl_loss(g, xl_add(g, ce, xl_scale(g, bal, c->balance)));
     } else
         xl_loss(g, ce);
+    g->spread = was;
     return logits;
 }
 

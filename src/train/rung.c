@@ -52,7 +52,7 @@ xl_error *xl_rung_config(xl_arena *a, const xl_rung *r, const char *device, cons
 /* A sequence that can be learned: each token follows from the one before. */
 static int32_t token(int64_t row, int64_t i) { return (int32_t)((7 * i * i + 5 * i + 11 * row) % 61); }
 
-static xl_error *feed(xl_lane *l, const xl_graph *g, xl_buffer **in)
+static xl_error *feed(xl_lane *l, const xl_graph *g, xl_array **in)
 {
     xl_error *err = NULL;
     int32_t data[2 * 32];
@@ -62,7 +62,7 @@ static xl_error *feed(xl_lane *l, const xl_graph *g, xl_buffer **in)
             int64_t row = k / 32, at = k % 32;
             data[k] = xl_str_is(name, "segments") ? 1 : xl_str_is(name, "positions") ? (int32_t)at : token(row, xl_str_is(name, "targets") ? at + 1 : at);
         }
-        XL_DO(xl_lane_put(l, g->input[i].type, data, &in[i]));
+        XL_DO(xl_lane_put(l, g->input[i].type, &g->input[i].spec, data, &in[i]));
     }
 out:
     return err;
@@ -72,7 +72,7 @@ static xl_error *train(xl_arena *a, const xl_rung *r, const xl_config *c, const 
 {
     xl_error *err = NULL;
     xl_setup s = { 0 };
-    xl_buffer *in[4] = { 0 }, *m = NULL;
+    xl_array *in[4] = { 0 }, *m = NULL;
     int64_t time = 32;
     int from = 0;
     char *ckpt = xl_path_join(a, state, xl_strf(a, "%s.safetensors", r->name).p);
@@ -103,13 +103,13 @@ static xl_error *train(xl_arena *a, const xl_rung *r, const xl_config *c, const 
         XL_DO(xl_trainer_prepare(s.t, s.g[0], XL_STEP_TRAIN, &p));
         XL_DO(feed(s.lane, p->g, in));
         XL_DO(xl_trainer_update(s.t, p, in, &m));
-        XL_TRY(xl_buffer_to_host(m, v, xl_metric_count(p->g, XL_STEP_TRAIN) * sizeof(float), NULL), "step %d", step + 1);
+        XL_TRY(xl_array_get(m, v, xl_metric_count(p->g, XL_STEP_TRAIN) * sizeof(float), NULL), "step %d", step + 1);
         out->loss[out->nloss++] = (double)v[XL_AT_LOSS];
         out->executes++;
-        xl_buffer_free(m);
+        xl_array_free(m);
         m = NULL;
         for (int i = 0; i < 4; i++) {
-            xl_buffer_free(in[i]);
+            xl_array_free(in[i]);
             in[i] = NULL;
         }
         if (r->kind == XL_RUNG_RESUME && !restored && step + 1 == XL_RUNG_STEPS / 2)
@@ -119,8 +119,8 @@ out:
     out->compiles = s.lane ? (int64_t)s.lane->ncompile : 0;
     out->loaded = s.lane ? (int64_t)s.lane->nloaded : 0;
     for (int i = 0; i < 4; i++)
-        xl_buffer_free(in[i]);
-    xl_buffer_free(m);
+        xl_array_free(in[i]);
+    xl_array_free(m);
     xl_setup_fini(&s);
     return err;
 }

@@ -60,12 +60,13 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, cons
     choice *order = xl_new(a, choice, (size_t)V);
     uint64_t seed = o->seed;
     xl_str *names;
-    xl_buffer **in = NULL;
+    xl_array **in = NULL;
     XL_DO(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, &step));
     if (!path) {
         err = XL_ERR(NOT_FOUND, "%s has no checkpoint that can be read", dir);
         goto out;
     }
+    s.small = true;
     XL_DO(xl_setup_graphs(c, &T, 1, 1, &s));
     xl_graph *g = s.g[0];
     xl_tensor at = xl_input_dims(g, "at", XL_I32, XL_NO_DIMS);
@@ -80,7 +81,7 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, cons
     names = s.t->name;
     XL_DO(xl_forward_build(g, names, s.t->n, &row, 1, &f));
     XL_DO(xl_lane_compile(s.lane, g, f, "sample", &prog));
-    in = xl_new(a, xl_buffer *, s.t->n + g->ninput);
+    in = xl_new(a, xl_array *, s.t->n + g->ninput);
     memcpy(in, s.t->buf, s.t->n * sizeof *in);
     for (const char *p = o->prompt && *o->prompt ? o->prompt : "\n"; *p; p++) {
         if ((unsigned char)*p >= V) {
@@ -105,16 +106,16 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, cons
         }
         int32_t last = (int32_t)n - 1;
         const void *src[] = { tok, tok, seg, pos, &last };
-        xl_buffer *out[1] = { NULL };
+        xl_array *out[1] = { NULL };
         for (uint32_t i = 0; i < g->ninput && !err; i++)
-            err = xl_lane_put(s.lane, g->input[i].type, src[i], &in[s.t->n + i]);
+            err = xl_lane_put(s.lane, g->input[i].type, &g->input[i].spec, src[i], &in[s.t->n + i]);
         if (!err)
-            err = xl_lane_execute(s.lane, prog, in, s.t->n + g->ninput, out);
+            err = xl_array_execute(&s.lane->place, prog, in, s.t->n + g->ninput, &(xl_array_type){ xl_elem_of(XL_F32), XL_DIMS(V), NULL }, 1, out);
         if (!err)
-            err = xl_buffer_to_host(out[0], logits, (size_t)V * sizeof *logits, NULL);
-        xl_buffer_free(out[0]);
+            err = xl_array_get(out[0], logits, (size_t)V * sizeof *logits, NULL);
+        xl_array_free(out[0]);
         for (uint32_t i = 0; i < g->ninput; i++) {
-            xl_buffer_free(in[s.t->n + i]);
+            xl_array_free(in[s.t->n + i]);
             in[s.t->n + i] = NULL;
         }
         if (err)

@@ -8,6 +8,13 @@
 
 xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64_t batch, xl_setup *s)
 {
+    if (c->mesh.n) {
+        xl_error *err = xl_spread_mesh(&s->arena, &c->mesh, &s->mesh);
+        if (err)
+            return err;
+        s->spread = (xl_spread){ .mesh = &c->mesh, .rule = &c->sharding, .small = s->small, .used = xl_new(&s->arena, bool, c->sharding.n) };
+    } else if (c->sharding.n)
+        return XL_ERR(INVALID, "%s: sharding needs a mesh; say for example mesh: {data: 2, model: 4}", c->sharding.p[0].where);
     for (int i = 0; i < n; i++) {
         char name[64];
         snprintf(name, sizeof name, "b%lldt%lld", (long long)batch, (long long)times[i]);
@@ -15,11 +22,16 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
         if (!s->g[i])
             return XL_ERR(EXHAUSTED, "no memory for a graph");
         s->n = i + 1;
+        if (s->mesh.naxis) {
+            if (xl_graph_mesh_def(s->g[i], &s->mesh))
+                s->g[i]->spread = &s->spread;
+        }
         s->logits[i] = xl_model_build(s->g[i], &c->model, batch, times[i], &s->why);
         if (s->g[i]->err)
             return XL_ERR(INVALID, "%s", xl_error_message(s->g[i]->err));
+        s->g[i]->spread = NULL;
     }
-    return NULL;
+    return s->mesh.naxis ? xl_spread_unused(&s->spread) : NULL;
 }
 
 static xl_error *open_cache(const xl_config *c, xl_setup *s)
@@ -48,6 +60,11 @@ xl_error *xl_setup_device(const xl_config *c, xl_setup *s)
         err = xl_lane_open(c->device, &s->lane);
     if (err)
         return err;
+    if (s->mesh.naxis) {
+        err = xl_lane_spread(s->lane, &s->mesh);
+        if (err)
+            return xl_error_wrap(err, "%s", c->mesh.p[0].where);
+    }
     s->lane->cache = s->cache;
     s->lane->policy = c->policy[0] == 'a' ? XL_POLICY_ALLOW : c->policy[0] == 's' ? XL_POLICY_STOP : XL_POLICY_WARN;
     return NULL;
@@ -60,6 +77,7 @@ void xl_setup_fini(xl_setup *s)
         xl_graph_free(s->g[i]);
     xl_lane_close(s->lane);
     xl_cache_close(s->cache);
+    xl_arena_fini(&s->arena);
     *s = (xl_setup){ 0 };
 }
 

@@ -156,6 +156,23 @@ static xl_error *tidy(xl_graph *g, xl_func *f)
     return err;
 }
 
+/* Arguments and results as the graph says they are split; what it does not name is whole on every device. */
+static void spread(const xl_graph *g, xl_func *f, const xl_param_info *const *info, uint32_t n, uint32_t copies, uint32_t extra)
+{
+    uint32_t nres = xl_region_end(f->body)->nin, at = copies * n;
+    if (!g->mesh.naxis)
+        return;
+    for (uint32_t i = 0; i < f->body->narg; i++) {
+        xl_mesh_spec whole = { .rank = xl_value_type(f, f->body->arg[i])->rank };
+        uint32_t in = i - at - extra;
+        xl_mesh_shard_arg(g->m, f, i, &g->mesh, i < at ? &info[i % n]->spec : i >= at + extra && in < g->ninput ? &g->input[in].spec : &whole);
+    }
+    for (uint32_t i = 0; i < nres; i++) {
+        xl_mesh_spec whole = { .rank = xl_in_type(f, xl_region_end(f->body), i)->rank };
+        xl_mesh_shard_result(g->m, f, i, &g->mesh, copies == 3 && i < at ? &info[i % n]->spec : &whole);
+    }
+}
+
 xl_error *xl_forward_build(xl_graph *g, const xl_str *names, uint32_t n, const xl_tensor *outs, uint32_t nout, xl_func **out)
 {
     xl_error *err = NULL;
@@ -163,10 +180,10 @@ xl_error *xl_forward_build(xl_graph *g, const xl_str *names, uint32_t n, const x
     XL_DO(ready(g, n));
     f = xl_graph_func(g, "main");
     xl_value *map = xl_new(&g->m->arena, xl_value, g->f->nval), *ret = xl_new(&g->m->arena, xl_value, nout);
+    const xl_param_info **info = xl_new(&g->m->arena, const xl_param_info *, n);
     for (uint32_t i = 0; i < n; i++) {
-        const xl_param_info *p;
-        XL_DO(find(g, names[i], &p));
-        map[p->arg.id] = named_arg(f, g, p->name, p->type);
+        XL_DO(find(g, names[i], &info[i]));
+        map[info[i]->arg.id] = named_arg(f, g, info[i]->name, info[i]->type);
     }
     for (uint32_t i = 0; i < g->ninput; i++)
         map[g->input[i].arg.id] = named_arg(f, g, g->input[i].name, g->input[i].type);
@@ -176,6 +193,7 @@ xl_error *xl_forward_build(xl_graph *g, const xl_str *names, uint32_t n, const x
     xl_emit e = xl_b_at(f, NULL);
     xl_em_return(&e, ret, nout);
     attrs(f, nout);
+    spread(g, f, info, n, 1, 0);
     finish(f);
     XL_DO(tidy(g, f));
     *out = f;
@@ -278,6 +296,7 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
     attrs(f, nret);
     for (uint32_t i = 0; i < 3 * n + 1; i++)
         donate(f, i, i);
+    spread(g, f, info, n, 3, 2);
     finish(f);
     XL_DO(tidy(g, f));
     *out = f;

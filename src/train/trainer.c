@@ -41,13 +41,13 @@ void xl_param_draw(const xl_param_info *p, uint64_t seed, float *out, size_t n)
 xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt)
 {
     float h[XL_HYPER_COUNT];
-    xl_buffer *b = NULL;
+    xl_array *b = NULL;
     xl_error *err = xl_hyper_fill(opt, h);
     if (!err)
-        err = xl_buffer_from_host(t->lane->dev, xl_elem_of(XL_F32), XL_DIMS(XL_HYPER_COUNT), h, NULL, &b);
+        err = xl_array_put(&t->lane->place, xl_elem_of(XL_F32), XL_DIMS(XL_HYPER_COUNT), NULL, h, &b);
     if (err)
         return err;
-    xl_buffer_free(t->hyper);
+    xl_array_free(t->hyper);
     t->hyper = b;
     t->opt = *opt;
     return NULL;
@@ -64,18 +64,26 @@ xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t 
         return XL_ERR(INVALID, "%s", xl_error_message(g->err));
     if (!g->nparam)
         return XL_ERR(INVALID, "graph %.*s has no parameters to train", XL_FMT(g->name));
+    if (g->mesh.naxis)
+        XL_DO(xl_lane_spread(l, &g->mesh));
     t = xl_new(&a, xl_trainer, 1);
     t->lane = l;
     t->first = g;
     t->n = g->nparam;
     t->name = xl_new(&a, xl_str, t->n);
     t->type = xl_new(&a, const xl_type *, t->n);
-    t->buf = xl_new(&a, xl_buffer *, 3 * (size_t)t->n + 1);
+    t->buf = xl_new(&a, xl_array *, 3 * (size_t)t->n + 1);
+    t->shape = xl_new(&a, xl_array_type, 3 * (size_t)t->n + 2);
     int64_t most = 0;
     for (uint32_t i = 0; i < t->n; i++) {
         int64_t n = 0;
         t->name[i] = xl_str_dup(&a, g->param[i].name);
         t->type[i] = g->param[i].type;
+        for (uint32_t k = 0; k < 3; k++) {   /* the optimizer's state lies as its parameter does */
+            xl_mesh_spec *spec = xl_new(&a, xl_mesh_spec, 1);
+            *spec = g->param[i].spec;
+            t->shape[k * t->n + i] = xl_array_type_of(t->type[i], spec);
+        }
         xl_type_count(t->type[i], &n);
         most = n > most ? n : most;
     }
@@ -86,20 +94,23 @@ xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t 
     }
     for (uint32_t i = 0; i < t->n; i++)
         for (uint32_t k = 1; k < 3; k++)
-            XL_TRY(xl_lane_put(l, t->type[i], host, &t->buf[k * t->n + i]), "optimizer state of %.*s", XL_FMT(t->name[i]));
+            XL_TRY(xl_lane_put(l, t->type[i], t->shape[i].spec, host, &t->buf[k * t->n + i]), "optimizer state of %.*s", XL_FMT(t->name[i]));
     for (uint32_t i = 0; i < t->n; i++) {
         int64_t n = 0;
         xl_type_count(t->type[i], &n);
         xl_param_draw(&g->param[i], seed, host, (size_t)n);
-        XL_TRY(xl_lane_put(l, t->type[i], host, &t->buf[i]), "parameter %.*s", XL_FMT(t->name[i]));
+        XL_TRY(xl_lane_put(l, t->type[i], t->shape[i].spec, host, &t->buf[i]), "parameter %.*s", XL_FMT(t->name[i]));
     }
     int32_t zero[2] = { 0, 0 };
-    XL_DO(xl_buffer_from_host(l->dev, xl_elem_of(XL_I32), XL_DIMS(2), zero, NULL, &t->buf[3 * t->n]));
+    static const int64_t two = 2;
+    t->shape[3 * t->n] = (xl_array_type){ xl_elem_of(XL_I32), { &two, 1 }, NULL };
+    XL_DO(xl_array_put(&l->place, t->shape[3 * t->n].elem, t->shape[3 * t->n].dims, NULL, zero, &t->buf[3 * t->n]));
     xl_adamw plain = xl_adamw_default();
     XL_DO(xl_trainer_set_hyper(t, opt ? opt : &plain));
 out:
     free(host);
-    t->arena = a;
+    if (t)
+        t->arena = a;
     if (err)
         xl_trainer_free(t);
     else
@@ -112,9 +123,9 @@ void xl_trainer_free(xl_trainer *t)
     if (!t)
         return;
     for (uint32_t i = 0; i < 3 * t->n + 1; i++)
-        xl_buffer_free(t->buf[i]);
-    xl_buffer_free(t->hyper);
-    xl_buffer_free(t->metrics);
+        xl_array_free(t->buf[i]);
+    xl_array_free(t->hyper);
+    xl_array_free(t->metrics);
     for (uint32_t i = 0; i < t->nprog; i++)
         xl_program_free(t->prog[i].p);
     xl_arena a = t->arena;
@@ -129,6 +140,8 @@ static xl_error *same_params(const xl_trainer *t, const xl_graph *g)
         if (p && !xl_type_eq(p->type, t->type[i]))
             return XL_ERR(INVALID, "parameter \"%.*s\" has another shape in graph %.*s than in %.*s", XL_FMT(t->name[i]), XL_FMT(g->name),
                           XL_FMT(t->first->name));
+        if (p && !xl_mesh_spec_eq(&p->spec, t->shape[i].spec))
+            return XL_ERR(INVALID, "parameter \"%.*s\" is split otherwise in graph %.*s than in %.*s, where it lies already", XL_FMT(t->name[i]), XL_FMT(g->name), XL_FMT(t->first->name));
     }
     return NULL;
 }
@@ -161,11 +174,18 @@ out:
     return err;
 }
 
-xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_buffer *const *input, xl_buffer **metrics)
+static xl_array_type metrics_type(const xl_prepared *p, int64_t *n)
+{
+    *n = xl_metric_count(p->g, p->kind);
+    return (xl_array_type){ xl_elem_of(XL_F32), { n, 1 }, NULL };
+}
+
+xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics)
 {
     xl_error *err = NULL;
     uint32_t ns = 3 * t->n + 1, nin = ns + 1 + p->g->ninput;
-    xl_buffer **in = calloc(nin, sizeof *in), **out = calloc(ns + 1, sizeof *out);
+    int64_t n;
+    xl_array **in = calloc(nin, sizeof *in), **out = calloc(ns + 1, sizeof *out);
     if (!in || !out) {
         err = XL_ERR(EXHAUSTED, "no memory for the arguments of a step");
         goto out;
@@ -173,9 +193,10 @@ xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_buffer *cons
     memcpy(in, t->buf, ns * sizeof *in);
     in[ns] = t->hyper;
     memcpy(in + ns + 1, input, p->g->ninput * sizeof *in);
-    XL_TRY(xl_lane_execute(t->lane, p->p, in, nin, out), "running %s", p->module);
+    t->shape[ns] = metrics_type(p, &n);
+    XL_TRY(xl_array_execute(&t->lane->place, p->p, in, nin, t->shape, ns + 1, out), "running %s", p->module);
     for (uint32_t i = 0; i < ns; i++) {  /* the old ones were given away: only their handles are left */
-        xl_buffer_free(t->buf[i]);
+        xl_array_free(t->buf[i]);
         t->buf[i] = out[i];
     }
     *metrics = out[ns];
@@ -185,16 +206,18 @@ out:
     return err;
 }
 
-xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_buffer *const *input, xl_buffer **metrics)
+xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics)
 {
     xl_error *err = NULL;
     uint32_t nin = t->n + p->g->ninput;
-    xl_buffer **in = calloc(nin, sizeof *in), *out[1] = { NULL };
+    int64_t n;
+    xl_array **in = calloc(nin, sizeof *in), *out[1] = { NULL };
     if (!in)
         return XL_ERR(EXHAUSTED, "no memory for the arguments of an evaluation");
     memcpy(in, t->buf, t->n * sizeof *in);
     memcpy(in + t->n, input, p->g->ninput * sizeof *in);
-    XL_TRY(xl_lane_execute(t->lane, p->p, in, nin, out), "running %s", p->module);
+    xl_array_type shape = metrics_type(p, &n);
+    XL_TRY(xl_array_execute(&t->lane->place, p->p, in, nin, &shape, 1, out), "running %s", p->module);
     *metrics = out[0];
 out:
     free(in);
@@ -202,17 +225,17 @@ out:
 }
 
 /* ---- the public calls ----------------------------------------------------------------------------------------------- */
-static void free_all(xl_buffer **b, uint32_t n)
+static void free_all(xl_array **b, uint32_t n)
 {
     for (uint32_t i = 0; b && i < n; i++)
-        xl_buffer_free(b[i]);
+        xl_array_free(b[i]);
     free(b);
 }
 
-static xl_error *put_feed(xl_trainer *t, const xl_graph *g, const xl_feed *feed, int n, xl_buffer ***out)
+static xl_error *put_feed(xl_trainer *t, const xl_graph *g, const xl_feed *feed, int n, xl_array ***out)
 {
     xl_error *err = NULL;
-    xl_buffer **b = calloc(g->ninput ? g->ninput : 1, sizeof *b);
+    xl_array **b = calloc(g->ninput ? g->ninput : 1, sizeof *b);
     if (!b)
         return XL_ERR(EXHAUSTED, "no memory for the inputs");
     for (uint32_t i = 0; i < g->ninput; i++) {
@@ -230,7 +253,7 @@ static xl_error *put_feed(xl_trainer *t, const xl_graph *g, const xl_feed *feed,
             err = XL_ERR(INVALID, "input \"%s\" has %zu bytes, its type takes %lld", f->name, f->bytes, (long long)bytes);
             goto out;
         }
-        XL_TRY(xl_lane_put(t->lane, g->input[i].type, f->data, &b[i]), "input \"%s\"", f->name);
+        XL_TRY(xl_lane_put(t->lane, g->input[i].type, &g->input[i].spec, f->data, &b[i]), "input \"%s\"", f->name);
     }
     for (int k = 0; k < n; k++)
         if (!xl_graph_input(g, xl_str_of(feed[k].name))) {
@@ -248,11 +271,11 @@ xl_error *xl_trainer_step_with(xl_trainer *t, xl_graph *g, const xl_feed *feed, 
 {
     xl_error *err = NULL;
     const xl_prepared *p;
-    xl_buffer **in = NULL, *metrics = NULL;
+    xl_array **in = NULL, *metrics = NULL;
     XL_DO(xl_trainer_prepare(t, g, XL_STEP_TRAIN, &p));
     XL_DO(put_feed(t, g, feed, n, &in));
     XL_DO(xl_trainer_update(t, p, in, &metrics));
-    xl_buffer_free(t->metrics);
+    xl_array_free(t->metrics);
     t->metrics = metrics;
     t->last = p;
     t->lane->step++;
@@ -285,7 +308,7 @@ int xl_metric_find(const xl_graph *g, xl_step_kind kind, const char *name, xl_me
     return -1;
 }
 
-static xl_error *read_metric(const xl_prepared *p, xl_buffer *b, const char *name, double *out)
+static xl_error *read_metric(const xl_prepared *p, xl_array *b, const char *name, double *out)
 {
     int at = xl_metric_find(p->g, p->kind, name, NULL);
     uint32_t n = xl_metric_count(p->g, p->kind);
@@ -294,7 +317,7 @@ static xl_error *read_metric(const xl_prepared *p, xl_buffer *b, const char *nam
     float *v = calloc(n, sizeof *v);
     if (!v)
         return XL_ERR(EXHAUSTED, "no memory for %u metrics", n);
-    xl_error *err = xl_buffer_to_host(b, v, n * sizeof *v, NULL);
+    xl_error *err = xl_array_get(b, v, n * sizeof *v, NULL);
     *out = err ? 0 : v[at];
     free(v);
     return err;
@@ -311,18 +334,18 @@ xl_error *xl_trainer_eval(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n
 {
     xl_error *err = NULL;
     const xl_prepared *p;
-    xl_buffer **in = NULL, *b = NULL;
+    xl_array **in = NULL, *b = NULL;
     XL_DO(xl_trainer_prepare(t, g, XL_STEP_EVAL, &p));
     XL_DO(put_feed(t, g, feed, n, &in));
     XL_DO(xl_trainer_measure(t, p, in, &b));
     err = read_metric(p, b, metric, out);
 out:
-    xl_buffer_free(b);
+    xl_array_free(b);
     free_all(in, g->ninput);
     return err;
 }
 
-xl_error *xl_trainer_counters(xl_trainer *t, int32_t out[2]) { return xl_buffer_to_host(t->buf[3 * t->n], out, 8, NULL); }
+xl_error *xl_trainer_counters(xl_trainer *t, int32_t out[2]) { return xl_array_get(t->buf[3 * t->n], out, 8, NULL); }
 
 static xl_error *param_at(const xl_trainer *t, const char *name, size_t bytes, uint32_t *at)
 {
@@ -341,17 +364,17 @@ xl_error *xl_trainer_get(xl_trainer *t, const char *param, void *data, size_t by
 {
     uint32_t i;
     xl_error *err = param_at(t, param, bytes, &i);
-    return err ? err : xl_buffer_to_host(t->buf[i], data, bytes, NULL);
+    return err ? err : xl_array_get(t->buf[i], data, bytes, NULL);
 }
 
 xl_error *xl_trainer_set(xl_trainer *t, const char *param, const void *data, size_t bytes)
 {
     uint32_t i;
-    xl_buffer *b = NULL;
+    xl_array *b = NULL;
     xl_error *err = param_at(t, param, bytes, &i);
-    if (err || (err = xl_lane_put(t->lane, t->type[i], data, &b)))
+    if (err || (err = xl_lane_put(t->lane, t->type[i], t->shape[i].spec, data, &b)))
         return err;
-    xl_buffer_free(t->buf[i]);
+    xl_array_free(t->buf[i]);
     t->buf[i] = b;
     return NULL;
 }

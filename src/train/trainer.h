@@ -22,21 +22,22 @@ struct xl_trainer {
     uint32_t n;
     xl_str *name;
     const xl_type **type;                /* of the first graph's module */
-    xl_buffer **buf;                     /* 3n + 1: parameters, first and second moments, counters */
-    xl_buffer *hyper;
+    xl_array **buf;                     /* 3n + 1: parameters, first and second moments, counters */
+    xl_array_type *shape;                /* of buf, then room for the metrics: what a step gives */
+    xl_array *hyper;
     xl_adamw opt;
     xl_step_opts how;
     xl_prepared *prog;
     uint32_t nprog, capprog;
-    xl_buffer *metrics;                  /* of the last step */
+    xl_array *metrics;                  /* of the last step */
     const xl_prepared *last;
 };
 
 /* The program of a graph, compiled when first asked for. */
 xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, const xl_prepared **out) XL_MUST_USE;
 /* One update with inputs already on the device, in the order of the graph's. The metrics buffer is the caller's. */
-xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_buffer *const *input, xl_buffer **metrics) XL_MUST_USE;
-xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_buffer *const *input, xl_buffer **metrics) XL_MUST_USE;
+xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics) XL_MUST_USE;
+xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics) XL_MUST_USE;
 xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt) XL_MUST_USE;
 xl_error *xl_trainer_counters(xl_trainer *t, int32_t out[2]) XL_MUST_USE;   /* updates done, steps skipped; waits */
 /* Index of a metric in what a program of this kind gives, or -1; `how` may be NULL. */
