@@ -1,4 +1,5 @@
 """The guard under unmodified JAX on the embedded device: cache, causes, policy, faults. Rows C1-C6, G1-G4, G6, L2."""
+import functools
 import json
 import os
 import re
@@ -153,6 +154,28 @@ cause("reordered_arguments", "shape", arg=0)
 cause("layer_count", "op", line=True)
 cause("other_precision", "op", line=True)
 cause("shape_from_data", "shape", line=True, name="batch", dim=0, before=8, after=5)
+
+
+def further_causes():
+    """More kinds of causes, in one process: each case says what it planted and on which line."""
+    more = os.path.join(HERE, "guard", "more.py")
+    p, folder = run("more", sys.executable, more, env={"XLANE_CPU_DEVICES": 8})
+    planted, compiled = json.loads(p.stdout), compiles(folder)
+    assert len(planted) > 60, p.stdout
+
+    def judge(name, want):
+        last = [e for e in compiled if e["module"] == "jit_" + name][-1]
+        assert last["reason"] == want["reason"], json.dumps(last, indent=1)
+        where = "more.py:%d" % want["line"] if want["line"] else ""
+        for d in last["detail"] or [{}]:
+            if all(str(d.get(k)) == str(v) for k, v in want["detail"].items()) and d.get("where", "").endswith(where):
+                return
+        raise AssertionError(json.dumps([want, last], indent=1))
+    for name, want in planted.items():
+        check("G1_" + name)(functools.partial(judge, name, want))
+
+
+further_causes()
 
 
 @check("G1_other_flag")

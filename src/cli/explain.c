@@ -70,7 +70,7 @@ static void count(tally *t, const xl_node *e)
     if (xl_str_is(reason, "first"))
         return;
     t->again++;
-    t->shape |= xl_str_is(reason, "shape") || xl_str_is(reason, "dtype");
+    t->shape |= xl_str_is(reason, "shape") || xl_str_is(reason, "dtype") || xl_str_is(reason, "args");
     t->policy |= xl_str_is(reason, "flags") || xl_str_is(reason, "profile") || xl_str_is(reason, "sharding") || xl_str_is(reason, "options") ||
                  xl_str_is(reason, "plugin") || xl_str_is(reason, "topology");
     const xl_node *detail = xl_node_get(e, "detail");

@@ -147,6 +147,17 @@ out:
     return err;
 }
 
+/* A list of one number again and again means what the number alone means; its length is the program's business (how many arguments). */
+static xl_str alone(xl_str path, xl_str list)
+{
+    if (memmem(path.p, path.n, "allow_spmd_sharding_propagation_to_", 35) == NULL || list.n < 3)
+        return list;
+    for (size_t i = 1; i + 1 < list.n; i++)
+        if (list.p[i] != list.p[1] && list.p[i] != ',' && list.p[i] != ' ')
+            return list;
+    return (xl_str){ list.p + 1, 1 };
+}
+
 /* Compile options as words: "executable_build_options.num_partitions=1 ...", those that change the code. */
 static xl_error *option_words(xl_arena *a, xl_str bytes, xl_buf *out, bool *early_exit, int64_t *devices)
 {
@@ -164,8 +175,9 @@ static xl_error *option_words(xl_arena *a, xl_str bytes, xl_buf *out, bool *earl
         if (change[i].quiet)
             continue;
         xl_buf_printf(out, "%s%.*s=", out->n ? " " : "", XL_FMT(change[i].path));
-        for (size_t k = 0; k < change[i].after.n; k++) {
-            char c = change[i].after.p[k];
+        xl_str after = alone(change[i].path, change[i].after);
+        for (size_t k = 0; k < after.n; k++) {
+            char c = after.p[k];
             xl_buf_putc(out, c == ' ' || c == '\n' || c == '\t' ? '_' : c);
         }
     }

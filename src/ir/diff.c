@@ -2,11 +2,12 @@
  *
  * Arguments first: by name where both programs name them, else by position. Then the ops of the two entry functions, as sequences:
  * ops that are wholly alike pair up (by xl_op_hash), and what lies between two such pairs is paired by kind of op alone. A pair
- * that differs is described by its attributes, its constant, its types, its regions; what has no partner was added or removed.
- * Called functions are compared where the calls that lead to them pair up.
+ * that differs is described by its attributes, its types, its regions; what has no partner was added, removed or replaced.
+ * Called functions are compared where the calls that lead to them pair up. Constants are compared where ops that pair up read
+ * them: their order says nothing, and one that only a new op reads belongs to that op.
  *
- * One change often alters hundreds of ops. So a type that follows from operands already different is no difference of its own,
- * and when argument types differ, sizes in attributes and in constants are taken to follow from that. */
+ * One change often alters hundreds of ops. So a type that follows from operands already different, or from an attribute of its own
+ * op, is no difference of its own, and when argument types differ, sizes in attributes and in constants are taken to follow. */
 #include "ir/diff.h"
 
 #include <stdio.h>
@@ -14,6 +15,8 @@
 #include "ir/hash.h"
 
 typedef struct { const xl_func *a, *b; } func_pair;
+typedef struct { const xl_op *a, *b; } op_pair;
+typedef struct { xl_str file; uint32_t line; } site;
 
 typedef struct {
     xl_arena *arena;
@@ -23,10 +26,13 @@ typedef struct {
     bool shapes, dtypes;                                   /* of arguments differ: much else follows */
     func_pair *seen;
     uint32_t nseen, capseen;
+    op_pair *constant;                                     /* pairs of constants that are in the list, or need not be */
+    uint32_t nconstant, capconstant;
 } diff;
 
-/* The functions being compared, which value of a became which of b (UINT32_MAX: none), and which of b came from one of a. */
-typedef struct { diff *d; const xl_func *fa, *fb; uint32_t *to; bool *from; int depth; } pair;
+/* The functions being compared, which value of a became which of b (UINT32_MAX: none), which of b came from one of a, and the
+ * line of the call that led here, for ops that name none: a frontend's own functions (jax.nn) do not. */
+typedef struct { diff *d; const xl_func *fa, *fb; uint32_t *to; bool *from; int depth; site from_line; } pair;
 
 static void became(pair *p, xl_value a, xl_value b)
 {
@@ -314,7 +320,16 @@ static void args(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
 
 /* ---- ops -------------------------------------------------------------------------------------------------------- */
 static void regions(pair *p, const xl_region *ra, const xl_region *rb);
-static void funcs(diff *d, const xl_func *fa, const xl_func *fb, const int32_t *args_to, int depth);
+static void funcs(diff *d, const xl_func *fa, const xl_func *fb, const int32_t *args_to, int depth, site from_line);
+
+static void place_op(const pair *p, const xl_module *m, const xl_op *op, xl_diff *x)
+{
+    place(m, op->loc, x);
+    if (!x->file.n) {
+        x->file = p->from_line.file;
+        x->line = p->from_line.line;
+    }
+}
 
 static void changed(pair *p, const xl_op *a, const xl_op *b, xl_diff_kind kind, const char *what, xl_str before, xl_str after)
 {
@@ -322,28 +337,57 @@ static void changed(pair *p, const xl_op *a, const xl_op *b, xl_diff_kind kind, 
     xl_diff x = { .kind = kind, .arg = -1, .dim = -1, .before = before, .after = after };
     place(d->b, b->loc, &x);
     if (!x.file.n)
-        place(d->a, a->loc, &x);
+        place_op(p, d->a, a, &x);
     x.text = xl_strf(d->arena, "%s: %s %.*s -> %.*s%.*s", xl_op_text(b), what, XL_FMT(before), XL_FMT(after), XL_FMT(at(d, &x)));
     note(d, x);
 }
 
-static void constant(pair *p, const xl_op *a, const xl_op *b)
+/* The constant that v is, also through what only changes its form; NULL: it is computed. */
+static const xl_op *constant_of(const xl_func *f, xl_value v)
+{
+    const xl_op *op = f->val[v.id].def;
+    while (op && (op->code == XL_OP_BROADCAST_IN_DIM || op->code == XL_OP_CONVERT || op->code == XL_OP_RESHAPE))
+        op = f->val[op->in[0].id].def;
+    return op && op->code == XL_OP_CONSTANT ? op : NULL;
+}
+
+static bool same_constant(const xl_attr *s, const xl_attr *t)
+{
+    bool one = (s->splat || !s->type->rank) && (t->splat || !t->type->rank);
+    return xl_attr_eq(s, t) || (one && s->dtype == t->dtype && xl_str_eq(s->data, t->data));
+}
+
+static bool said(diff *d, const xl_op *a, const xl_op *b)
+{
+    for (uint32_t i = 0; i < d->nconstant; i++)
+        if (d->constant[i].a == a && d->constant[i].b == b)
+            return true;
+    XL_PUSH(d->arena, d->constant, d->nconstant, d->capconstant, ((op_pair){ a, b }));
+    return false;
+}
+
+/* The constant a became b; use reads it. */
+static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, xl_value v)
 {
     diff *d = p->d;
     const xl_attr *s = a->attr[0], *t = b->attr[0];
     xl_diff x = { .kind = XL_DIFF_CONSTANT, .arg = -1, .dim = -1 };
     bool alike = xl_type_eq(s->type, t->type);
+    if (said(d, a, b))
+        return;
     if (!alike && (d->shapes || d->dtypes)) {              /* its type follows from the arguments': the value is what counts */
         if (s->splat || t->splat || s->type->rank || t->type->rank || d->dtypes || s->dtype != t->dtype)
             return;
     }
-    place_use(p->fb, b->out[0], &x);
+    if (use->code == XL_OP_CALL)
+        place_use(p->fb, v, &x);
+    if (!x.file.n)
+        place_op(p, d->b, use, &x);
     if (!x.file.n)
         place(d->b, b->loc, &x);
     x.before = xl_say_attr(d->arena, s);
     x.after = xl_say_attr(d->arena, t);
-    const xl_op *use = p->fb->body ? user(p->fb->body, b->out[0], false) : NULL;
-    const char *by = use ? xl_op_text(use) : NULL;
+    const char *by = xl_op_text(use);
     if (alike && !s->splat && !t->splat && s->type->rank && s->data.n == t->data.n) { /* which element */
         size_t size = xl_dtype_bytes(s->dtype), first = s->data.n, differ = 0;
         for (size_t i = 0; i < s->data.n; i += size)
@@ -358,10 +402,10 @@ static void constant(pair *p, const xl_op *a, const xl_op *b)
         one.type = two.type = &scalar;
         x.before = xl_say_attr(d->arena, &one);
         x.after = xl_say_attr(d->arena, &two);
-        x.text = xl_strf(d->arena, "constant %.*s%s%s: element %zu is %.*s, before %.*s (%zu of %zu differ)%.*s", XL_FMT(xl_say_type(d->arena, t->type)), by ? ", used by " : "", by ? by : "",
+        x.text = xl_strf(d->arena, "constant %.*s, used by %s: element %zu is %.*s, before %.*s (%zu of %zu differ)%.*s", XL_FMT(xl_say_type(d->arena, t->type)), by,
                          first / size, XL_FMT(x.after), XL_FMT(x.before), differ, s->data.n / size, XL_FMT(at(d, &x)));
     } else
-        x.text = xl_strf(d->arena, "constant %.*s -> %.*s%s%s%.*s", XL_FMT(x.before), XL_FMT(x.after), by ? ", used by " : "", by ? by : "", XL_FMT(at(d, &x)));
+        x.text = xl_strf(d->arena, "constant %.*s -> %.*s, used by %s%.*s", XL_FMT(x.before), XL_FMT(x.after), by, XL_FMT(at(d, &x)));
     note(d, x);
 }
 
@@ -377,6 +421,36 @@ static void op_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr 
 /* Numbers in these attributes are sizes and places: they follow when shapes differ. */
 static bool follows_shapes(xl_attr_want w) { return w == XL_AK_DIMS || w == XL_AK_PAIRS || w == XL_AK_I64; }
 
+/* Made of constants alone (a mask, zeros), looking back at most `depth` ops. */
+static bool made_of_constants(const xl_func *f, xl_value v, int depth)
+{
+    const xl_op *op = f->val[v.id].def;
+    if (!op || depth == 0)
+        return false;
+    for (uint32_t i = 0; i < op->nin; i++)
+        if (!made_of_constants(f, op->in[i], depth - 1))
+            return false;
+    return true;
+}
+
+static bool same_shape(const xl_type *s, const xl_type *t)
+{
+    return s->kind == t->kind && s->rank == t->rank && (!s->rank || !memcmp(s->dims, t->dims, s->rank * sizeof *s->dims));
+}
+
+/* Such a value meets a computed one of its own shape: it was made in that shape because the other has it. */
+static bool follows_another(const xl_func *f, xl_value v, int depth)
+{
+    const xl_op *op = user(f->body, v, false);
+    if (!op || depth == 0)
+        return false;
+    const xl_type *t = xl_value_type(f, v);
+    for (uint32_t i = 0; i < op->nin; i++)
+        if (op->in[i].id != v.id && same_shape(xl_in_type(f, op, i), t) && !made_of_constants(f, op->in[i], 8))
+            return true;
+    return op->nout == 1 && same_shape(xl_out_type(f, op, 0), t) && follows_another(f, op->out[0], depth - 1);
+}
+
 static void types(pair *p, const xl_op *a, const xl_op *b)
 {
     diff *d = p->d;
@@ -385,20 +459,24 @@ static void types(pair *p, const xl_op *a, const xl_op *b)
     for (uint32_t i = 0; i < a->nin && i < b->nin; i++)
         if (!xl_type_eq(xl_in_type(p->fa, a, i), xl_in_type(p->fb, b, i)))
             return;                                        /* follows from an op above */
+    if (b->nout == 1 && made_of_constants(p->fb, b->out[0], 8) && follows_another(p->fb, b->out[0], 8))
+        return;
     for (uint32_t i = 0; i < a->nout && i < b->nout; i++) {
         const xl_type *s = xl_out_type(p->fa, a, i), *t = xl_out_type(p->fb, b, i);
         if (xl_type_eq(s, t))
             continue;
-        bool shape = s->kind != t->kind || s->rank != t->rank || (s->rank && memcmp(s->dims, t->dims, s->rank * sizeof *s->dims));
-        changed(p, a, b, shape ? XL_DIFF_SHAPE : XL_DIFF_DTYPE, "result", xl_say_type(d->arena, s), xl_say_type(d->arena, t));
+        changed(p, a, b, same_shape(s, t) ? XL_DIFF_DTYPE : XL_DIFF_SHAPE, "result", xl_say_type(d->arena, s), xl_say_type(d->arena, t));
         return;
     }
 }
 
-/* The value in b's terms, for a person: an argument or the op that makes it. */
+/* The value for a person: a constant, an argument or the op that makes it. */
 static xl_str value_words(diff *d, const xl_func *f, xl_value v)
 {
     const xl_val *x = &f->val[v.id];
+    const xl_op *c = constant_of(f, v);
+    if (c)
+        return xl_strf(d->arena, "constant %.*s", XL_FMT(xl_say_attr(d->arena, c->attr[0])));
     if (x->def)
         return xl_str_of(xl_op_text(x->def));
     if (x->region == f->body) {
@@ -408,17 +486,76 @@ static xl_str value_words(diff *d, const xl_func *f, xl_value v)
     return xl_strf(d->arena, "argument %u of its region", x->index);
 }
 
+/* Where two ops read: another value, or another constant. A value made by an op that came or went has been named with that op. */
 static void wiring(pair *p, const xl_op *a, const xl_op *b)
 {
+    bool one = false;
     for (uint32_t i = 0; i < a->nin && i < b->nin; i++) {
-        uint32_t want = p->to[a->in[i].id];
-        if (want == UINT32_MAX || want == b->in[i].id || !p->from[b->in[i].id])
-            continue;                                      /* an op that came or went has been named */
+        xl_value va = a->in[i], vb = b->in[i];
+        const xl_op *ca = constant_of(p->fa, va), *cb = constant_of(p->fb, vb);
+        if (p->d->n >= p->d->most)
+            return;
+        if (ca && cb) {
+            if (!same_constant(ca->attr[0], cb->attr[0]))
+                constant(p, ca, cb, b, vb);
+            continue;
+        }
+        uint32_t want = p->to[va.id];
+        if (one || (want != UINT32_MAX && want == vb.id) || (!ca && want == UINT32_MAX) || (!cb && !p->from[vb.id]))
+            continue;
         char what[40];
         snprintf(what, sizeof what, "operand %u", i);
-        changed(p, a, b, XL_DIFF_OP, what, value_words(p->d, p->fb, (xl_value){ want }), value_words(p->d, p->fb, b->in[i]));
+        changed(p, a, b, XL_DIFF_OP, what, value_words(p->d, p->fa, va), value_words(p->d, p->fb, vb));
+        one = true;
+    }
+}
+
+static xl_str base_name(xl_str s)                          /* frontends number functions of one name: "_where_0" */
+{
+    while (s.n && ((s.p[s.n - 1] >= '0' && s.p[s.n - 1] <= '9') || s.p[s.n - 1] == '_'))
+        s.n--;
+    return s;
+}
+
+static uint32_t computing_ops(const xl_func *f, uint64_t *code)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; f->body && i < f->body->nop; i++) {
+        uint16_t c = f->body->op[i]->code;
+        if (c != XL_OP_CONSTANT && c != XL_OP_BROADCAST_IN_DIM && c != XL_OP_RETURN)
+            code[n++] = c;
+    }
+    return n;
+}
+
+/* Of the ops that compute something in the longer function at least half are in the other. */
+static bool much_alike(diff *d, const xl_func *fa, const xl_func *fb)
+{
+    uint64_t *x = xl_new(d->arena, uint64_t, fa->body ? fa->body->nop : 0), *y = xl_new(d->arena, uint64_t, fb->body ? fb->body->nop : 0);
+    uint32_t na = computing_ops(fa, x), nb = computing_ops(fb, y), same = 0;
+    int32_t *to = xl_new(d->arena, int32_t, na);
+    xl_align(d->arena, x, na, y, nb, to);
+    for (uint32_t i = 0; i < na; i++)
+        same += to[i] >= 0;
+    return 2 * same >= (na > nb ? na : nb);
+}
+
+/* Two calls that pair up: into the functions, unless these are another function altogether. */
+static void callees(pair *p, const xl_op *a, const xl_op *b)
+{
+    diff *d = p->d;
+    uint32_t slot = a->code == XL_OP_CALL ? XL_SLOT(CALL, callee) : XL_SLOT(COMPOSITE, decomposition);
+    xl_str na = xl_op_str(a, slot), nb = xl_op_str(b, slot);
+    const xl_func *ga = xl_module_func(d->a, na), *gb = xl_module_func(d->b, nb);
+    if (!ga || !gb || p->depth >= 64)
+        return;
+    if (!xl_str_eq(base_name(na), base_name(nb)) && !much_alike(d, ga, gb)) {
+        changed(p, a, b, XL_DIFF_OP, "function", na, nb);
         return;
     }
+    xl_diff x = { 0 };
+    place_op(p, d->b, b, &x);
+    funcs(d, ga, gb, NULL, p->depth + 1, (site){ x.file, x.line });
 }
 
 static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
@@ -428,17 +565,11 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
         became(p, a->out[i], b->out[i]);
     if (d->n >= d->most)
         return;
-    if (a->code == XL_OP_CALL || a->code == XL_OP_COMPOSITE) {
-        uint32_t slot = a->code == XL_OP_CALL ? XL_SLOT(CALL, callee) : XL_SLOT(COMPOSITE, decomposition);
-        const xl_func *ga = xl_module_func(d->a, xl_op_str(a, slot)), *gb = xl_module_func(d->b, xl_op_str(b, slot));
-        if (ga && gb && p->depth < 64)
-            funcs(d, ga, gb, NULL, p->depth + 1);
-    }
+    if (a->code == XL_OP_CALL || a->code == XL_OP_COMPOSITE)
+        callees(p, a, b);
+    uint32_t before = d->n;
     if (!alike) {
-        if (a->code == XL_OP_CONSTANT) {
-            if (!xl_attr_eq(a->attr[0], b->attr[0]))
-                constant(p, a, b);
-        } else {
+        if (a->code != XL_OP_CONSTANT) {
             const xl_attr_row *row = &xl_attr_rows[xl_ops[a->code].row0];
             for (uint32_t i = 0, n = xl_op_nattr((xl_opcode)a->code); i < n; i++) {
                 if (row[i].want == XL_AK_SYM || row[i].want == XL_AK_SYMS || (d->shapes && follows_shapes(row[i].want)) || xl_attr_eq(a->attr[i], b->attr[i]))
@@ -449,10 +580,11 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
         }
         op_ctx c = { p, a, b };
         dicts(d, a->extra, b->extra, op_attr, &c);
-        types(p, a, b);
     }
     if (a->nin != b->nin)
         changed(p, a, b, XL_DIFF_OP, "number of operands", xl_strf(d->arena, "%u", a->nin), xl_strf(d->arena, "%u", b->nin));
+    if (!alike && d->n == before)                          /* else its types follow from that */
+        types(p, a, b);
     wiring(p, a, b);
     for (uint32_t i = 0; i < a->nregion && i < b->nregion; i++)
         regions(p, a->region[i], b->region[i]);
@@ -460,46 +592,49 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
         changed(p, a, b, XL_DIFF_OP, "number of regions", xl_strf(d->arena, "%u", a->nregion), xl_strf(d->arena, "%u", b->nregion));
 }
 
-/* Ops of one side only, from..to of region r: one note for the whole run. Constants are named by what uses them, so they go
- * unmentioned beside another op. */
-static void run_of(diff *d, const xl_func *f, const xl_region *r, const uint32_t *idx, uint32_t n, bool came)
+/* The ops of one side only: their names, and the lines of the first and last. */
+typedef struct { xl_buf names; uint32_t n; const xl_op *first, *last; } ops_run;
+
+static ops_run run_of(const xl_region *r, const uint32_t *idx, uint32_t n)
 {
-    uint32_t shown = 0, real = 0;
-    const xl_op *first = NULL, *last = NULL;
-    xl_buf names = { 0 };
-    if (n == 0 || d->n >= d->most)
-        return;
-    for (uint32_t i = 0; i < n; i++)
-        real += r->op[idx[i]]->code != XL_OP_CONSTANT;
+    ops_run out = { .n = n };
     for (uint32_t i = 0; i < n; i++) {
         const xl_op *op = r->op[idx[i]];
-        if (real && op->code == XL_OP_CONSTANT)
-            continue;
-        if (!real && (d->shapes || d->dtypes))
-            break;                                         /* constants alone, and types differ: they follow */
-        first = first ? first : op;
-        last = op;
-        if (shown++ < 4)
-            xl_buf_printf(&names, "%s%s", names.n ? ", " : "", xl_op_text(op));
+        out.first = out.first ? out.first : op;
+        out.last = op;
+        if (i < 4)
+            xl_buf_printf(&out.names, "%s%s", i ? ", " : "", xl_op_text(op));
     }
-    if (first) {
-        xl_diff x = { .kind = real ? XL_DIFF_OP : XL_DIFF_CONSTANT, .arg = -1, .dim = -1 };
-        place(f->m, first->loc, &x);
-        xl_str what = xl_str_dup(d->arena, xl_buf_view(&names)), until = { "", 0 };
-        if (!real)
-            what = xl_strf(d->arena, "%.*s %.*s", XL_FMT(what), XL_FMT(xl_say_attr(d->arena, first->attr[0])));
-        xl_diff y = { 0 };
-        place(f->m, last->loc, &y);
-        if (shown > 1 && y.file.n && y.line != x.line)
-            until = xl_strf(d->arena, " to line %u", y.line);
-        *(came ? &x.after : &x.before) = what;
-        if (shown == 1)
-            x.text = xl_strf(d->arena, "%.*s was %s%.*s", XL_FMT(what), came ? "added" : "removed", XL_FMT(at(d, &x)));
-        else
-            x.text = xl_strf(d->arena, "%u ops were %s: %.*s%s%.*s%.*s", shown, came ? "added" : "removed", XL_FMT(what), shown > 4 ? ", ..." : "", XL_FMT(at(d, &x)), XL_FMT(until));
-        note(d, x);
-    }
-    xl_buf_fini(&names);
+    return out;
+}
+
+/* One note for the ops that went and came at one place. */
+static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, uint32_t nwent, const xl_region *rb, const uint32_t *came, uint32_t ncame)
+{
+    diff *d = p->d;
+    if ((!nwent && !ncame) || d->n >= d->most)
+        return;
+    ops_run old = run_of(ra, went, nwent), new = run_of(rb, came, ncame), *shown = ncame ? &new : &old;
+    const xl_module *m = ncame ? d->b : d->a;
+    xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1 }, y = { 0 };
+    place_op(p, m, shown->first, &x);
+    place(m, shown->last->loc, &y);
+    xl_str until = { "", 0 };
+    if (y.file.n && x.file.n && y.line != x.line)
+        until = xl_strf(d->arena, " to line %u", y.line);
+    x.before = xl_str_dup(d->arena, xl_buf_view(&old.names));
+    x.after = xl_str_dup(d->arena, xl_buf_view(&new.names));
+    const char *more = shown->n > 4 ? ", ..." : "";
+    xl_str what = ncame ? x.after : x.before, where = xl_strf(d->arena, "%.*s%.*s", XL_FMT(at(d, &x)), XL_FMT(until));
+    if (nwent && ncame)
+        x.text = xl_strf(d->arena, "%.*s%s in place of %.*s%s%.*s", XL_FMT(what), more, XL_FMT(x.before), nwent > 4 ? ", ..." : "", XL_FMT(where));
+    else if (shown->n == 1)
+        x.text = xl_strf(d->arena, "%.*s was %s%.*s", XL_FMT(what), ncame ? "added" : "removed", XL_FMT(where));
+    else
+        x.text = xl_strf(d->arena, "%u ops were %s: %.*s%s%.*s", shown->n, ncame ? "added" : "removed", XL_FMT(what), more, XL_FMT(where));
+    note(d, x);
+    xl_buf_fini(&old.names);
+    xl_buf_fini(&new.names);
 }
 
 /* What an op is when types and sizes are left out. */
@@ -528,7 +663,14 @@ static uint64_t loose(const xl_op *op, bool with_attrs, const xl_module *m)
     return h;
 }
 
-/* Pairs the ops between two pairs by kind; what is left came or went. */
+static uint64_t kind_of(const xl_op *op, const xl_module *m, uint32_t own)
+{
+    if (op->code == XL_OP_CONSTANT)
+        return xl_hash64(&own, sizeof own, 11);            /* no partner */
+    return op->code == XL_OP_CUSTOM_CALL ? loose(op, false, m) : xl_hash64(&op->code, 2, 7);
+}
+
+/* Pairs the ops between two pairs by kind; what is left came or went. Constants are left to those that read them. */
 static void gap(pair *p, const xl_region *ra, uint32_t a0, uint32_t a1, const xl_region *rb, uint32_t b0, uint32_t b1)
 {
     diff *d = p->d;
@@ -538,27 +680,22 @@ static void gap(pair *p, const xl_region *ra, uint32_t a0, uint32_t a1, const xl
     uint64_t *x = xl_new(d->arena, uint64_t, na), *y = xl_new(d->arena, uint64_t, nb);
     int32_t *to = xl_new(d->arena, int32_t, na);
     uint32_t *went = xl_new(d->arena, uint32_t, na), *came = xl_new(d->arena, uint32_t, nb);
-    for (uint32_t i = 0; i < na; i++) {
-        x[i] = xl_hash64(&ra->op[a0 + i]->code, 2, 7);
-        if (ra->op[a0 + i]->code == XL_OP_CUSTOM_CALL)
-            x[i] = loose(ra->op[a0 + i], false, d->a);
-    }
-    for (uint32_t i = 0; i < nb; i++) {
-        y[i] = xl_hash64(&rb->op[b0 + i]->code, 2, 7);
-        if (rb->op[b0 + i]->code == XL_OP_CUSTOM_CALL)
-            y[i] = loose(rb->op[b0 + i], false, d->b);
-    }
+    for (uint32_t i = 0; i < na; i++)
+        x[i] = kind_of(ra->op[a0 + i], d->a, 2 * i);
+    for (uint32_t i = 0; i < nb; i++)
+        y[i] = kind_of(rb->op[b0 + i], d->b, 2 * i + 1);
     xl_align(d->arena, x, na, y, nb, to);
     for (uint32_t i = 0; i <= na; i++) {
         if (i < na && to[i] < 0) {
-            went[nwent++] = a0 + i;
+            if (ra->op[a0 + i]->code != XL_OP_CONSTANT)
+                went[nwent++] = a0 + i;
             continue;
         }
         uint32_t stop = i < na ? (uint32_t)to[i] : nb;
-        while (k < stop)
-            came[ncame++] = b0 + k++;
-        run_of(d, p->fa, ra, went, nwent, false);
-        run_of(d, p->fb, rb, came, ncame, true);
+        for (; k < stop; k++)
+            if (rb->op[b0 + k]->code != XL_OP_CONSTANT)
+                came[ncame++] = b0 + k;
+        came_and_went(p, ra, went, nwent, rb, came, ncame);
         nwent = ncame = 0;
         if (i < na) {
             ops(p, ra->op[a0 + i], rb->op[b0 + k], false);
@@ -593,7 +730,7 @@ static void regions(pair *p, const xl_region *ra, const xl_region *rb)
     gap(p, ra, a0, ra->nop, rb, b0, rb->nop);
 }
 
-static void funcs(diff *d, const xl_func *fa, const xl_func *fb, const int32_t *args_to, int depth)
+static void funcs(diff *d, const xl_func *fa, const xl_func *fb, const int32_t *args_to, int depth, site from_line)
 {
     for (uint32_t i = 0; i < d->nseen; i++)
         if (d->seen[i].a == fa && d->seen[i].b == fb)
@@ -601,7 +738,7 @@ static void funcs(diff *d, const xl_func *fa, const xl_func *fb, const int32_t *
     XL_PUSH(d->arena, d->seen, d->nseen, d->capseen, ((func_pair){ fa, fb }));
     if (!fa->body || !fb->body)
         return;
-    pair p = { d, fa, fb, xl_new(d->arena, uint32_t, fa->nval), xl_new(d->arena, bool, fb->nval), depth };
+    pair p = { d, fa, fb, xl_new(d->arena, uint32_t, fa->nval), xl_new(d->arena, bool, fb->nval), depth, from_line };
     memset(p.to, 0xff, fa->nval * sizeof *p.to);
     for (uint32_t i = 0; i < fa->body->narg; i++) {
         int32_t k = args_to ? args_to[i] : i < fb->body->narg ? (int32_t)i : -1;
@@ -666,7 +803,7 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
     results(&d, fa, fb);
     meshes(&d);
     dicts(&d, a->extra, b->extra, module_attr, &d);
-    funcs(&d, fa, fb, to, 0);
+    funcs(&d, fa, fb, to, 0, (site){ { "", 0 }, 0 });
     if (d.n == 0 && most)                                  /* the hashes differ, so something does */
         note(&d, (xl_diff){ .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .text = XL_STR("the programs differ in a detail that has no name here: compare the output of xlane print") });
     *n = d.n;

@@ -119,9 +119,8 @@ TEST(inside_regions_and_calls)
     uint32_t n;
     xl_diff *d = differ(LOOP("9") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.add %x, %x : tensor<i32>\n return %0 : tensor<i32> }",
                         LOOP("9") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.multiply %x, %x : tensor<i32>\n return %0 : tensor<i32> }", &n);
-    CHECK_INT(n, 2);
-    CHECK_STR(xl_str_c(&arena, d[0].text), "stablehlo.add was removed");
-    CHECK_STR(xl_str_c(&arena, d[1].text), "stablehlo.multiply was added");
+    CHECK_INT(n, 1);
+    CHECK_STR(xl_str_c(&arena, d[0].text), "stablehlo.multiply in place of stablehlo.add");
 }
 
 TEST(thousands_of_ops_in_milliseconds)
@@ -142,9 +141,9 @@ TEST(thousands_of_ops_in_milliseconds)
     xl_module *x = read_text(a.p), *y = read_text(b.p);
     uint32_t n;
     xl_diff *d = xl_module_diff(&arena, x, y, 50, &n);
-    CHECK_INT(n, 3);
+    CHECK_INT(n, 2);
     CHECK_STR(xl_str_c(&arena, d[0].text), "stablehlo.floor was added");
-    CHECK_STR(xl_str_c(&arena, d[2].text), "stablehlo.log was added");
+    CHECK(xl_str_starts(d[1].text, XL_STR("stablehlo.log in place of ")));
     xl_buf_fini(&a);
     xl_buf_fini(&b);
 }

@@ -325,7 +325,7 @@ xl_loc xl_loc_file(xl_module *m, xl_str file, uint32_t line, uint32_t col);
 xl_loc xl_loc_name(xl_module *m, xl_str name, xl_loc child);
 xl_loc xl_loc_add(xl_module *m, const xl_loc_info *info);
 const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc);
-/* The line a person would look at: innermost user frame. False if the location carries none. */
+/* The line a person would look at: the innermost frame outside installed libraries. False if the location carries none. */
 bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col);
 xl_str xl_loc_label(const xl_module *m, xl_loc loc);       /* the outermost name, or empty */
 

@@ -30,31 +30,42 @@ const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc)
     return &m->loc[loc.id];
 }
 
-/* Callee before caller: the innermost user frame is the line a person wants. Bounded by `left`, the steps that may yet be taken:
- * a hostile file's locations may contain themselves. */
-static bool find_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col, uint32_t *left)
+/* An installed Python library: its lines say what was done, the line that called it says where the user asked for it. */
+static bool in_library(xl_str file)
+{
+    static const char *const folder[] = { "/site-packages/", "/dist-packages/", "/lib/python3" };
+    for (size_t k = 0; k < sizeof folder / sizeof *folder; k++)
+        if (memmem(file.p, file.n, folder[k], strlen(folder[k])))
+            return true;
+    return false;
+}
+
+/* Callee before caller: the innermost frame outside the libraries is the line a person wants, else the innermost. Bounded by `left`,
+ * the steps that may yet be taken: a hostile file's locations may contain themselves. True: the search is over. */
+static bool find_line(const xl_module *m, xl_loc loc, xl_loc_info *found, uint32_t *left)
 {
     while (*left > 0) {
         --*left;
         const xl_loc_info *l = xl_loc_get(m, loc);
         switch (l->kind) {
         case XL_LOC_UNKNOWN: return false;
-        case XL_LOC_FILE:
-            *file = l->str;
-            *line = l->line;
-            *col = l->col;
-            return true;
+        case XL_LOC_FILE: {
+            bool user = !in_library(l->str);
+            if (user || found->kind == XL_LOC_UNKNOWN)
+                *found = *l;
+            return user;
+        }
         case XL_LOC_NAME: loc = l->a; break;
         case XL_LOC_CALL: {
             xl_loc caller = l->b;
-            if (find_line(m, l->a, file, line, col, left))
+            if (find_line(m, l->a, found, left))
                 return true;
             loc = caller;
             break;
         }
         case XL_LOC_FUSED:
             for (uint32_t i = 0; i < l->n; i++)
-                if (find_line(m, l->list[i], file, line, col, left))
+                if (find_line(m, l->list[i], found, left))
                     return true;
             return false;
         }
@@ -65,7 +76,14 @@ static bool find_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *li
 bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col)
 {
     uint32_t left = 1000;
-    return find_line(m, loc, file, line, col, &left);
+    xl_loc_info found = { .kind = XL_LOC_UNKNOWN };
+    find_line(m, loc, &found, &left);
+    if (found.kind == XL_LOC_UNKNOWN)
+        return false;
+    *file = found.str;
+    *line = found.line;
+    *col = found.col;
+    return true;
 }
 
 xl_str xl_loc_label(const xl_module *m, xl_loc loc)

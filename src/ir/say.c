@@ -1,4 +1,5 @@
 /* Attributes and types in short words, for sentences that a person reads. */
+#include <math.h>
 #include <stdio.h>
 
 #include "ir/diff.h"
@@ -39,6 +40,10 @@ static void say_type(xl_buf *b, const xl_type *t)
 static void number(xl_buf *b, double v, int digits)
 {
     char text[40];
+    if (v == (double)(int64_t)(fabs(v) < 1e7 ? v : 0) && (v != 0 || !signbit(v))) {
+        xl_buf_printf(b, "%.0f", v);                       /* 100, where %g would say 1e+02 */
+        return;
+    }
     for (int p = 1; p <= digits; p++) {                    /* the shortest that reads back */
         double back;
         snprintf(text, sizeof text, "%.*g", p, v);

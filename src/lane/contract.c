@@ -265,8 +265,8 @@ static void need_program(xl_arena *a, xl_contracts *c, record *r)
 }
 
 /* ---- the verdict --------------------------------------------------------------------------------------------------- */
-/* Arguments that came, went or changed places count as the ops' business unless a shape says more. */
-static const xl_diff_kind order[] = { XL_DIFF_SHAPE, XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_CONSTANT, XL_DIFF_OP, XL_DIFF_ARGS,
+/* Ops and constants come and go with the arguments that they read, so those are asked first. */
+static const xl_diff_kind order[] = { XL_DIFF_SHAPE, XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_ARGS, XL_DIFF_CONSTANT, XL_DIFF_OP,
                                       XL_DIFF_LAYOUT, XL_DIFF_DONATION };
 
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
@@ -277,7 +277,7 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
         for (uint32_t i = 0; i < n; i++)
             if (out->diff[i].kind == order[k]) {
-                out->reason = order[k] == XL_DIFF_ARGS ? "op" : xl_diff_word(order[k]);
+                out->reason = xl_diff_word(order[k]);
                 return NULL;
             }
     out->reason = "identical";
