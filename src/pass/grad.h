@@ -58,6 +58,9 @@ static inline bool xl_cot_float(const xl_type *t)
 {
     return t->kind == XL_TY_TENSOR && (xl_dtype_class(t->dtype) == XL_CLASS_FLOAT || xl_dtype_class(t->dtype) == XL_CLASS_COMPLEX);
 }
+/* Reductions and windows of several tensors or by any function, as loops (grad_expand.c). */
+xl_error *xl_grad_reduce_any(xl_grad_ctx *g, xl_op *op, const xl_value *ct) XL_MUST_USE;
+xl_error *xl_grad_window_any(xl_grad_ctx *g, xl_op *op, const xl_value *ct) XL_MUST_USE;
 xl_value *xl_cot_map(const xl_func *f, uint32_t *n); /* a map of every value to itself, for cloning */
 
 #define OP(name, text, in, out, regions, types, grad, ...) xl_grad_fn xl_grad_##grad;

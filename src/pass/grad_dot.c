@@ -59,23 +59,25 @@ RULE(reduce)
         return NULL;
     }
     if (op->nin != 2)
-        return XL_ERR(UNIMPLEMENTED, "a reduction of several tensors at once; reduce each on its own");
+        return xl_grad_reduce_any(g, op, ct);
     xl_opcode code = combiner(op->region[0]);
-    if (xl_cot_active(g, op->in[1]) && code != XL_OP_ADD)
-        return XL_ERR(UNIMPLEMENTED, "a reduction whose initial value depends on a parameter; start from a constant and combine after");
+    bool init_active = xl_cot_active(g, op->in[1]);
     switch (code) {
     case XL_OP_ADD:
         if (xl_cot_active(g, x))
             xl_cot_add(g, x, back(g, op, t));
-        if (xl_cot_active(g, op->in[1]))
+        if (init_active)
             xl_cot_add(g, op->in[1], over_all(g, XL_OP_ADD, t));
         return NULL;
     case XL_OP_MAXIMUM:
-    case XL_OP_MINIMUM: {                                /* those that tie share it equally */
-        xl_value one = k(g, x, 1), zero = k(g, x, 0);
-        xl_value hit = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, x, back(g, op, r)), one, zero);
-        xl_value share = bin(g, XL_OP_DIVIDE, t, xl_em_sum(&g->e, hit, over));
+    case XL_OP_MINIMUM: {                                /* those that tie share it equally; the initial value may be one of them */
+        xl_value hit = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, x, back(g, op, r)), k(g, x, 1), k(g, x, 0));
+        xl_value first = xl_em_spread(&g->e, op->in[1], xl_type_dims(type_of(g, r)));
+        xl_value stays = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, first, r), k(g, r, 1), k(g, r, 0));
+        xl_value share = bin(g, XL_OP_DIVIDE, t, bin(g, XL_OP_ADD, xl_em_sum(&g->e, hit, over), stays));
         xl_cot_add(g, x, bin(g, XL_OP_MULTIPLY, hit, back(g, op, share)));
+        if (init_active)
+            xl_cot_add(g, op->in[1], over_all(g, XL_OP_ADD, bin(g, XL_OP_MULTIPLY, stays, share)));
         return NULL;
     }
     case XL_OP_MULTIPLY: {                               /* r / x; with one zero, only that element has any; with two, none */
@@ -89,10 +91,12 @@ RULE(reduce)
         xl_value init = xl_em_spread(&g->e, op->in[1], xl_type_dims(type_of(g, x)));
         xl_value d = bin(g, XL_OP_MULTIPLY, xl_em_select(&g->e, none, rest, zero), init);
         xl_cot_add(g, x, bin(g, XL_OP_MULTIPLY, back(g, op, t), d));
+        if (init_active)
+            xl_cot_add(g, op->in[1], over_all(g, XL_OP_ADD, bin(g, XL_OP_MULTIPLY, t, xl_em_reduce(&g->e, XL_OP_MULTIPLY, x, 1, over))));
         return NULL;
     }
     default:
-        return XL_ERR(UNIMPLEMENTED, "a reduction by another function than a sum, a product, a maximum or a minimum");
+        return xl_grad_reduce_any(g, op, ct);
     }
 }
 
@@ -106,8 +110,8 @@ static void set_dims(xl_grad_ctx *g, xl_op *op, uint32_t slot, const int64_t *v,
 
 RULE(reduce_window)
 {
-    if (op->nin != 2)
-        return XL_ERR(UNIMPLEMENTED, "windows over several tensors at once; reduce each on its own");
+    if (op->nin != 2 || xl_cot_active(g, op->in[1]))
+        return xl_grad_window_any(g, op, ct);
     xl_value x = op->in[0], t = ct[0];
     const xl_type *ti = type_of(g, x), *to = type_of(g, t);
     uint32_t n = ti->rank;
@@ -117,7 +121,7 @@ RULE(reduce_window)
     xl_opcode code = combiner(op->region[0]);
     if (code == XL_OP_MAXIMUM || code == XL_OP_MINIMUM) {
         if (base.n || wdil.n)
-            return XL_ERR(UNIMPLEMENTED, "the largest of a dilated window; gather the window first");
+            return xl_grad_window_any(g, op, ct);
         xl_value in[3] = { x, t, xl_em_scalar(&g->e, ti->dtype, 0) };
         xl_op *s = xl_op_new(g->e.f, g->e.r, XL_OP_SELECT_AND_SCATTER, in, 3, &ti, 1, 2, g->e.loc);
         xl_op_set(s, XL_SLOT(SELECT_AND_SCATTER, window_dimensions), op->attr[XL_SLOT(REDUCE_WINDOW, window_dimensions)]);
@@ -135,7 +139,7 @@ RULE(reduce_window)
         return NULL;
     }
     if (code != XL_OP_ADD)
-        return XL_ERR(UNIMPLEMENTED, "windows reduced by another function than a sum, a maximum or a minimum");
+        return xl_grad_window_any(g, op, ct);
     int64_t *lo = xl_new(mem(g), int64_t, n), *hi = xl_new(mem(g), int64_t, n), *inner = xl_new(mem(g), int64_t, n);
     for (uint32_t i = 0; i < n; i++) {
         int64_t step = xl_dims_at(str, i, 1), w = dilated(win.p[i], xl_dims_at(wdil, i, 1));
@@ -292,6 +296,18 @@ static const int64_t *filled(xl_grad_ctx *g, xl_dims d, uint32_t n)
 
 static spec swapped(spec s) { return (spec){ s.feature, s.batch, s.spatial }; }
 
+/* The kernel's spatial dimensions that the window runs through backwards. */
+static xl_dims reversed(xl_grad_ctx *g, const xl_op *op, xl_dims spatial)
+{
+    xl_dims flip = xl_op_dims(op, XL_SLOT(CONVOLUTION, window_reversal));
+    int64_t *d = xl_new(mem(g), int64_t, spatial.n);
+    uint32_t n = 0;
+    for (size_t i = 0; i < flip.n; i++)
+        if (flip.p[i])
+            d[n++] = spatial.p[i];
+    return (xl_dims){ d, n };
+}
+
 RULE(convolution)
 {
     xl_value x = op->in[0], w = op->in[1], t = ct[0];
@@ -304,11 +320,12 @@ RULE(convolution)
     int64_t fgc = GET_I(feature_group_count), bgc = GET_I(batch_group_count);
     uint32_t n = (uint32_t)l.spatial.n;
     const int64_t *stride = filled(g, GET_D(window_strides), n), *ldil = filled(g, GET_D(lhs_dilation), n), *rdil = filled(g, GET_D(rhs_dilation), n);
-    xl_dims pad = GET_D(padding), flip = GET_D(window_reversal);
+    xl_dims pad = GET_D(padding);
 #undef GET_I
 #undef GET_D
-    if (flip.n)
-        return XL_ERR(UNIMPLEMENTED, "a convolution with window_reversal; reverse the kernel first");
+    xl_dims flipped = reversed(g, op, r.spatial);        /* the same as a convolution with the kernel turned round */
+    if (flipped.n)
+        w = xl_em_reverse(&g->e, w, flipped);
     t = xl_em_convert(&g->e, t, tx->dtype);
     int64_t *pl = xl_new(mem(g), int64_t, 2 * n), *pr = xl_new(mem(g), int64_t, 2 * n);
     for (uint32_t i = 0; i < n; i++) {
@@ -335,9 +352,10 @@ RULE(convolution)
         xl_value v = conv(g, op, t, kern, o, swapped(r), l, out, ldil, pl, stride, rdil, groups, 1);
         xl_cot_add(g, x, bgc > 1 ? regroup(g, v, l.feature, bgc, l.batch) : v);
     }
-    if (xl_cot_active(g, w))
-        xl_cot_add(g, w, conv(g, op, x, t, swapped(l), swapped(o), swapped(r), tw, rdil, pr, ldil, stride,
-                               bgc > 1 ? bgc : 1, fgc > 1 ? fgc : 1));
+    if (xl_cot_active(g, op->in[1])) {
+        xl_value v = conv(g, op, x, t, swapped(l), swapped(o), swapped(r), tw, rdil, pr, ldil, stride, bgc > 1 ? bgc : 1, fgc > 1 ? fgc : 1);
+        xl_cot_add(g, op->in[1], flipped.n ? xl_em_reverse(&g->e, v, flipped) : v);
+    }
     return NULL;
 }
 

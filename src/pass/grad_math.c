@@ -27,12 +27,20 @@ static bool complex_value(xl_grad_ctx *g, xl_value v)
     return xl_dtype_class(xl_value_type(g->e.f, v)->dtype) == XL_CLASS_COMPLEX;
 }
 
+static xl_value cplx(xl_grad_ctx *g, xl_value re, xl_value im, const xl_type *t)
+{
+    return xl_em_op(&g->e, XL_OP_COMPLEX, (xl_value[]){ re, im }, 2, t)->out[0];
+}
+
 /* ---- one operand ------------------------------------------------------------------------------------------------------ */
 RULE(abs)
 {
-    if (complex_value(g, X))
-        return XL_ERR(UNIMPLEMENTED, "abs of a complex number; write it as sqrt(re*re + im*im)");
-    return give(g, X, mul(g, T, un(g, XL_OP_SIGN, X)));
+    if (!complex_value(g, X))
+        return give(g, X, mul(g, T, un(g, XL_OP_SIGN, X)));
+    /* conj(x) / |x|, and 0 at 0 */
+    xl_value isz = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, R, k(g, R, 0));
+    xl_value by = xl_em_select(&g->e, isz, k(g, R, 0), dvd(g, T, xl_em_select(&g->e, isz, k(g, R, 1), R)));
+    return give(g, X, mul(g, cplx(g, by, k(g, by, 0), xl_in_type(g->e.f, op, 0)), un(g, XL_OP_CHLO_CONJ, X)));
 }
 RULE(cbrt) { return give(g, X, dvd(g, T, mul(g, k(g, R, 3), sq(g, R)))); }
 RULE(convert)
@@ -45,7 +53,8 @@ RULE(convert)
         xl_op *re = xl_em_op(&g->e, XL_OP_REAL, ct, 1, xl_type_with_dtype(g->e.f->m, to, xl_dtype_part(to->dtype)));
         return give(g, X, xl_em_convert(&g->e, re->out[0], from->dtype));
     }
-    return XL_ERR(UNIMPLEMENTED, "a complex number converted to a real one; take its real part instead");
+    xl_value part = xl_em_convert(&g->e, T, xl_dtype_part(from->dtype));   /* complex to real drops the imaginary part */
+    return give(g, X, cplx(g, part, k(g, part, 0), from));
 }
 RULE(cosine) { return give(g, X, neg(g, mul(g, T, un(g, XL_OP_SINE, X)))); }
 RULE(sine) { return give(g, X, mul(g, T, un(g, XL_OP_COSINE, X))); }
@@ -60,10 +69,6 @@ RULE(negate) { return give(g, X, neg(g, T)); }
 RULE(rsqrt) { return give(g, X, mul(g, T, mul(g, k(g, R, -0.5), dvd(g, R, X)))); }
 RULE(sqrt) { return give(g, X, dvd(g, mul(g, T, k(g, R, 0.5)), R)); }
 
-static xl_value cplx(xl_grad_ctx *g, xl_value re, xl_value im, const xl_type *t)
-{
-    return xl_em_op(&g->e, XL_OP_COMPLEX, (xl_value[]){ re, im }, 2, t)->out[0];
-}
 /* Real and imaginary parts of a real tensor exist too: the first is itself. */
 RULE(real)
 {
@@ -220,3 +225,17 @@ static xl_value bell(xl_grad_ctx *g, xl_value x, double by) { return mul(g, k(g,
 RULE(chlo_erf) { return give(g, X, mul(g, T, bell(g, X, M_2_SQRTPI))); }
 RULE(chlo_erfc) { return give(g, X, mul(g, T, bell(g, X, -M_2_SQRTPI))); }
 RULE(chlo_erf_inv) { return give(g, X, mul(g, T, mul(g, k(g, R, 1 / M_2_SQRTPI), un(g, XL_OP_EXPONENTIAL, sq(g, R))))); }
+RULE(chlo_lgamma) { return give(g, X, mul(g, T, un(g, XL_OP_CHLO_DIGAMMA, X))); }
+RULE(chlo_digamma) { return give(g, X, mul(g, T, xl_em_binary(&g->e, XL_OP_CHLO_POLYGAMMA, k(g, X, 1), X))); }
+RULE(chlo_polygamma)
+{
+    if (xl_cot_active(g, X))
+        return XL_ERR(UNIMPLEMENTED, "polygamma by its order; only its argument has a gradient");
+    return give(g, Y, mul(g, T, xl_em_binary(&g->e, XL_OP_CHLO_POLYGAMMA, add(g, X, k(g, X, 1)), Y)));
+}
+RULE(chlo_zeta)
+{
+    if (xl_cot_active(g, X))
+        return XL_ERR(UNIMPLEMENTED, "zeta by its exponent; only its second argument has a gradient");
+    return give(g, Y, neg(g, mul(g, T, mul(g, X, xl_em_binary(&g->e, XL_OP_CHLO_ZETA, add(g, X, k(g, X, 1)), Y)))));
+}

@@ -253,9 +253,9 @@ static xl_opcode combiner(const xl_region *r)
 
 /* The gather that reads what a scatter wrote. Its indices are not clamped by the scatter, so what fell outside would be read
  * at the border: the caller masks that. */
-static xl_value gather_back(xl_grad_ctx *g, const xl_op *sc, xl_value from)
+static xl_value gather_back(xl_grad_ctx *g, const xl_op *sc, xl_value from, const xl_type *ut)
 {
-    const xl_type *t = in_type(g, sc, 0), *ut = in_type(g, sc, 2);
+    const xl_type *t = in_type(g, sc, 0);
     xl_dims win = xl_op_dims(sc, XL_SLOT(SCATTER, update_window_dims)), ins = xl_op_dims(sc, XL_SLOT(SCATTER, inserted_window_dims));
     xl_dims bat = xl_op_dims(sc, XL_SLOT(SCATTER, input_batching_dims));
     int64_t *sizes = xl_new(mem(g), int64_t, t->rank);
@@ -316,32 +316,85 @@ static xl_value inside(xl_grad_ctx *g, const xl_op *sc, xl_value ct)
     return xl_em_select(&g->e, ok, ct, xl_em_like(&g->e, ct, 0));
 }
 
-/* add: the cotangent passes to the operand and is read back for the updates. Replacement with unique indices: what was
- * overwritten gets none. */
+/* The same scatter of other values: of the cotangent, of numbers, of ones. */
+static xl_value scatter_like(xl_grad_ctx *g, const xl_op *sc, xl_value into, xl_value upd, xl_opcode code)
+{
+    const xl_type *t = xl_value_type(g->e.f, into);
+    xl_op *s = xl_op_new(g->e.f, g->e.r, XL_OP_SCATTER, (xl_value[]){ into, sc->in[1], upd }, 3, &t, 1, 1, g->e.loc);
+    memcpy(s->attr, sc->attr, xl_op_nattr(XL_OP_SCATTER) * sizeof *s->attr);
+    if (code == XL_OP_RETURN) {
+        const xl_type *e = xl_type_scalar(g->e.f->m, t->dtype);
+        xl_emit in = xl_em_in(&g->e, s->region[0]);
+        xl_region_add_arg(g->e.f, s->region[0], e, g->e.loc);
+        xl_value second = xl_region_add_arg(g->e.f, s->region[0], e, g->e.loc);
+        xl_em_return(&in, &second, 1);
+    } else
+        xl_em_combiner(&g->e, s->region[0], code, t->dtype);
+    return s->out[0];
+}
+
+/* 1 where the update is the one that stayed: of several for one place the scatter keeps one, and numbers scattered the same way
+ * say which. */
+static xl_value stayed(xl_grad_ctx *g, const xl_op *op)
+{
+    xl_module *m = g->e.f->m;
+    const xl_type *t = xl_type_with_dtype(m, in_type(g, op, 0), XL_I32), *ut = in_type(g, op, 2);
+    int64_t n = 1;
+    for (uint32_t i = 0; i < ut->rank; i++)
+        n *= ut->dims[i];
+    xl_value number = xl_em_reshape(&g->e, xl_em_iota(&g->e, xl_type_tensor(m, XL_I32, (xl_dims){ &n, 1 }), 0), xl_type_dims(ut));
+    xl_value last = scatter_like(g, op, xl_em_splat(&g->e, t, -1), number, XL_OP_RETURN);
+    return xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, gather_back(g, op, last, xl_type_with_dtype(m, ut, XL_I32)), number);
+}
+
+/* The largest (or least) of what meets at a place: those that tie share. */
+static xl_error *scatter_extremum(xl_grad_ctx *g, xl_op *op, xl_value ct)
+{
+    xl_value x = op->in[0], u = op->in[2], r = op->out[0];
+    xl_value at = gather_back(g, op, r, in_type(g, op, 2));
+    xl_value one = xl_em_like(&g->e, u, 1), zero = xl_em_like(&g->e, u, 0), zx = xl_em_like(&g->e, x, 0);
+    xl_value won = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, u, at), one, zero);
+    xl_value had = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, x, r), xl_em_like(&g->e, x, 1), zx);
+    xl_value share = xl_em_binary(&g->e, XL_OP_DIVIDE, ct, xl_em_binary(&g->e, XL_OP_ADD, had, scatter_like(g, op, zx, won, XL_OP_ADD)));
+    if (xl_cot_active(g, x))
+        xl_cot_add(g, x, xl_em_binary(&g->e, XL_OP_MULTIPLY, had, share));
+    if (xl_cot_active(g, u))
+        xl_cot_add(g, u, inside(g, op, xl_em_binary(&g->e, XL_OP_MULTIPLY, won, gather_back(g, op, share, in_type(g, op, 2)))));
+    return NULL;
+}
+
+/* add, subtract: the cotangent passes to the operand and is read back for the updates. Replacement: what was overwritten gets
+ * none, and of the updates those that stayed get theirs. */
 RULE(scatter)
 {
     if (op->nin != 3)
         return XL_ERR(UNIMPLEMENTED, "a scatter of several tensors at once; scatter each on its own");
+    xl_value x = op->in[0], u = op->in[2];
     xl_opcode code = combiner(op->region[0]);
     bool unique = xl_op_int(op, XL_SLOT(SCATTER, unique_indices)) != 0;
-    if (code != XL_OP_ADD && !(code == XL_OP_RETURN && unique))
-        return XL_ERR(UNIMPLEMENTED, "a scatter that %s; only one that adds, or one that replaces at unique indices, has a gradient here",
-                      code == XL_OP_RETURN ? "replaces at indices that may repeat" : "combines otherwise than by adding");
-    if (xl_cot_active(g, op->in[2]))
-        xl_cot_add(g, op->in[2], inside(g, op, gather_back(g, op, ct[0])));
-    if (!xl_cot_active(g, op->in[0]))
-        return NULL;
-    if (code == XL_OP_ADD) {
-        xl_cot_add(g, op->in[0], ct[0]);
-        return NULL;
+    if (code == XL_OP_MAXIMUM || code == XL_OP_MINIMUM)
+        return scatter_extremum(g, op, ct[0]);
+    if (code == XL_OP_SUBTRACT && op->region[0]->op[0]->in[0].id != op->region[0]->arg[0].id)
+        code = XL_OP_UNKNOWN;                            /* the update less what was there */
+    if (code != XL_OP_ADD && code != XL_OP_SUBTRACT && code != XL_OP_RETURN && !(code == XL_OP_MULTIPLY && unique))
+        return XL_ERR(UNIMPLEMENTED, "a scatter that %s has no gradient here; add, subtract, replace, take the largest or the least, or multiply at unique "
+                      "indices", code == XL_OP_MULTIPLY ? "multiplies at indices that may repeat" : "combines by another function");
+    if (xl_cot_active(g, u)) {
+        xl_value back = inside(g, op, gather_back(g, op, ct[0], in_type(g, op, 2)));
+        if (code == XL_OP_SUBTRACT)
+            back = xl_em_unary(&g->e, XL_OP_NEGATE, back);
+        else if (code == XL_OP_MULTIPLY)
+            back = xl_em_binary(&g->e, XL_OP_MULTIPLY, back, gather_back(g, op, x, in_type(g, op, 2)));
+        else if (code == XL_OP_RETURN && !unique)
+            back = xl_em_select(&g->e, stayed(g, op), back, xl_em_like(&g->e, u, 0));
+        xl_cot_add(g, u, back);
     }
-    uint32_t n;
-    xl_value *map = xl_cot_map(g->e.f, &n);
-    map[op->in[0].id] = ct[0];
-    xl_value zero = xl_em_like(&g->e, op->in[2], 0);
-    map[op->in[2].id] = zero;
-    xl_op *s = xl_op_clone(g->e.f, g->e.r, g->e.f, op, map);
-    xl_cot_add(g, op->in[0], s->out[0]);
+    if (!xl_cot_active(g, x))
+        return NULL;
+    if (code == XL_OP_ADD || code == XL_OP_SUBTRACT)
+        xl_cot_add(g, x, ct[0]);
+    else
+        xl_cot_add(g, x, scatter_like(g, op, ct[0], code == XL_OP_MULTIPLY ? u : xl_em_like(&g->e, u, 0), code));
     return NULL;
 }
 
