@@ -153,7 +153,12 @@ typedef struct {
     double rope_base;
     int scan;                                    /* one compiled body for a repeated unit, whatever its depth */
     int remat;                                   /* without scan: blocks are computed again on the way back */
+    int tie;                                     /* the last product uses the table of the first look-up, as in GPT-2 */
     const char *compute;                         /* "f32" or "bf16" */
+    /* "plain", or "cudnn": cuDNN's fused attention, for CUDA and bf16, where every row is one document. "auto" is plain here; a
+     * configuration's auto is cudnn where device, model and data allow it. */
+    const char *attention;
+    int hasty;                                   /* cudnn: the way back need not give the same bits every time; lanes ask for them */
 } xl_model;
 XL_API xl_model xl_model_default(void);
 /* Makes the inputs tokens, targets, segments (0: padding, which neither sees nor counts; else the number of the document) and

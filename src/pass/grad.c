@@ -17,6 +17,8 @@
  * results. */
 #include "pass/grad.h"
 
+#include "pass/cudnn.h"
+
 static xl_grad_fn *const rules[XL_OP_COUNT] = {
 #define OP(name, text, in, out, regions, types, grad, ...) [XL_OP_##name] = xl_grad_##grad,
 #include "ir/ops.def"
@@ -333,12 +335,18 @@ void xl_cot_prune(xl_func *f, xl_region *r)
 xl_error *xl_grad_none(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
 {
     (void)g, (void)ct;
-    if (op->code == XL_OP_CUSTOM_CALL) {
-        xl_str t = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
-        return XL_ERR(UNIMPLEMENTED, "a custom call to %.*s has no gradient that we could know; stop the gradient before it, or "
-                      "export the function together with its gradient", XL_FMT(t));
-    }
     return XL_ERR(UNIMPLEMENTED, "%s has no gradient here; compute it from other ops, or stop the gradient before it", xl_op_text(op));
+}
+
+xl_error *xl_grad_custom_call(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
+{
+    bool known;
+    xl_error *err = xl_cudnn_grad(g, op, ct, &known);
+    if (known)
+        return err;
+    xl_str t = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
+    return XL_ERR(UNIMPLEMENTED, "a custom call to %.*s has no gradient that we could know; stop the gradient before it, or "
+                  "export the function together with its gradient", XL_FMT(t));
 }
 
 xl_error *xl_grad_zero(xl_grad_ctx *g, xl_op *op, const xl_value *ct)

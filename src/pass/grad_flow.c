@@ -182,7 +182,7 @@ static bool worth_keeping(const xl_op *op, xl_grad_keep keep)
 {
     if (keep != XL_KEEP_DOTS)
         return false;
-    return op->code == XL_OP_DOT_GENERAL || op->code == XL_OP_DOT || op->code == XL_OP_CONVOLUTION;
+    return op->code == XL_OP_DOT_GENERAL || op->code == XL_OP_DOT || op->code == XL_OP_CONVOLUTION || op->code == XL_OP_CUSTOM_CALL;
 }
 
 /* A value of the forward body that the way back reads from its row: `slice` is the op that reads, whose first operand is

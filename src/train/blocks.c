@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "pass/cudnn.h"
+
 /* In the first pass over a unit its parameters are made; in the second, inside the scan, the same calls in the same order read
  * them. That keeps one description of a block. */
 xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const char *init)
@@ -52,21 +54,11 @@ static xl_tensor rope(xl_blocks *b, xl_tensor x)
     return xl_cast_to(g, xl_concat(g, turned, 2, 3), d);
 }
 
-static xl_tensor attention(xl_blocks *b, xl_tensor x)
+/* Scores and their softmax as ops. q [batch, time, heads, size], k and v [batch, time, groups, size]; the result is as q. */
+static xl_tensor plain(xl_blocks *b, xl_tensor q, xl_tensor k, xl_tensor v)
 {
     xl_graph *g = b->g;
-    const xl_model *c = b->c;
-    char s1[32], s2[32];
-    int64_t B = b->batch, T = b->time, D = c->dim, H = c->heads, G = c->kv_heads ? c->kv_heads : H, S = D / H, R = H / G;
-    xl_tensor gain = PARAM("norm", "ones", D);
-    xl_tensor wq = PARAM("wq", scaled(s1, 1 / sqrt((double)D)), D, H * S), wk = PARAM("wk", s1, D, G * S), wv = PARAM("wv", s1, D, G * S);
-    xl_tensor wo = PARAM("wo", scaled(s2, 0.5 / sqrt((double)(H * S))), H * S, D);
-    if (b->making)
-        return x;
-    xl_tensor n = xl_rmsnorm(g, x, gain);
-    xl_tensor q = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wq), XL_DIMS(B, T, H, S)));
-    xl_tensor k = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wk), XL_DIMS(B, T, G, S)));
-    xl_tensor v = xl_reshape_dims(g, xl_matmul(g, n, wv), XL_DIMS(B, T, G, S));
+    int64_t B = b->batch, T = b->time, H = xl_dim(g, q, 2), S = xl_dim(g, q, 3), G = xl_dim(g, k, 2), R = g->err ? 1 : H / G;
     /* heads of one group share keys and values: they are rows of one product */
     q = xl_transpose_dims(g, xl_reshape_dims(g, q, XL_DIMS(B, T, G, R, S)), XL_DIMS(0, 2, 3, 1, 4));
     q = xl_reshape_dims(g, q, XL_DIMS(B, G, R * T, S));
@@ -80,7 +72,41 @@ static xl_tensor attention(xl_blocks *b, xl_tensor x)
     xl_tensor p = xl_cast_to(g, xl_softmax(g, scores), g->compute);
     p = xl_reshape_dims(g, p, XL_DIMS(B, G, R * T, T));
     xl_tensor o = xl_reshape_dims(g, xl_matmul(g, p, v), XL_DIMS(B, G, R, T, S));
-    o = xl_reshape_dims(g, xl_transpose_dims(g, o, XL_DIMS(0, 3, 1, 2, 4)), XL_DIMS(B, T, H * S));
+    return xl_reshape_dims(g, xl_transpose_dims(g, o, XL_DIMS(0, 3, 1, 2, 4)), XL_DIMS(B, T, H, S));
+}
+
+xl_tensor xl_attention_fused(xl_graph *g, xl_tensor q, xl_tensor k, xl_tensor v, bool deterministic)
+{
+    static const char *const custom[] = { XL_CUDNN_ATTENTION, XL_CUDNN_ATTENTION_BACK }, *const platform[] = { "cuda" };
+    xl_foreign x = { .what = "model.attention cudnn (plain runs everywhere)", .custom = (const char **)custom, .ncustom = 2, .platform = (const char **)platform, .nplatform = 1 };
+    if (g->err)
+        return XL_NO_TENSOR;
+    bool said = false;
+    for (uint32_t i = 0; i < g->nforeign; i++)
+        said |= g->foreign[i].what == x.what;
+    if (!said)
+        XL_PUSH(&g->m->arena, g->foreign, g->nforeign, g->capforeign, x);
+    return xl_tensor_of(xl_cudnn_attention(&g->e, xl_val_of(q), xl_val_of(k), xl_val_of(v),
+                                           (xl_cudnn_how){ 1 / sqrt((double)xl_dim(g, q, 3)), deterministic }));
+}
+
+static xl_tensor attention(xl_blocks *b, xl_tensor x)
+{
+    xl_graph *g = b->g;
+    const xl_model *c = b->c;
+    char s1[32], s2[32];
+    int64_t B = b->batch, T = b->time, D = c->dim, H = c->heads, G = c->kv_heads ? c->kv_heads : H, S = D / H;
+    xl_tensor gain = PARAM("norm", "ones", D);
+    xl_tensor wq = PARAM("wq", scaled(s1, 1 / sqrt((double)D)), D, H * S), wk = PARAM("wk", s1, D, G * S), wv = PARAM("wv", s1, D, G * S);
+    xl_tensor wo = PARAM("wo", scaled(s2, 0.5 / sqrt((double)(H * S))), H * S, D);
+    if (b->making)
+        return x;
+    xl_tensor n = xl_rmsnorm(g, x, gain);
+    xl_tensor q = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wq), XL_DIMS(B, T, H, S)));
+    xl_tensor k = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wk), XL_DIMS(B, T, G, S)));
+    xl_tensor v = xl_reshape_dims(g, xl_matmul(g, n, wv), XL_DIMS(B, T, G, S));
+    xl_tensor o = !strcmp(c->attention, "cudnn") ? xl_attention_fused(g, q, k, v, !c->hasty) : plain(b, q, k, v);
+    o = xl_reshape_dims(g, o, XL_DIMS(B, T, H * S));
     return xl_add(g, x, xl_matmul(g, o, wo));
 }
 

@@ -26,6 +26,8 @@ typedef struct {
 /* A parameter of the block at work. */
 xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const char *init);
 xl_tensor xl_block(xl_blocks *b, char kind, xl_tensor x);
+/* Causal attention by cuDNN: see pass/cudnn.h for the shapes. A platform that lacks it refuses the graph before it compiles. */
+xl_tensor xl_attention_fused(xl_graph *g, xl_tensor q, xl_tensor k, xl_tensor v, bool deterministic);
 enum { XL_MOST_MADE = 1024 };
 
 #endif

@@ -174,8 +174,8 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
     *out = (xl_calibration){ .entry = xl_catalog_blank(), .rule = XL_RULE_FUSED, .off = NAN, .factor = 1 };
     xl_catalog_entry *e = &out->entry;
     e->what = XL_STR("calibrate");
-    XL_DO(setup(c, &s));
     XL_DO(xl_setup_device(c, &s));
+    XL_DO(setup(c, &s));
     no = xl_predict_measure(s.lane->client, &out->rule);
     out->measured = !no;
     xl_error_free(no);

@@ -333,6 +333,8 @@ static xl_error *write_run_json(loop *l, const char *dir)
     xl_json_put_int(&j, "parameters", xl_graph_params(l->s.g[0]));
     xl_json_put_text(&j, "data", xl_data_about(l->data));
     xl_json_put_text(&j, "scan", l->s.why[0] ? l->s.why : "over repeated units");
+    if (l->s.attention[0])
+        xl_json_put_text(&j, "attention", l->s.attention);
     xl_json_end(&j);
     xl_error *err = xl_file_write_atomic(xl_path_join(l->a, dir, "run.json"), xl_buf_view(&b));
     xl_buf_fini(&b);
@@ -403,8 +405,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     }
     XL_DO(xl_data_open(c, false, &l.data));
     int n = xl_data_buckets(l.data, &times);
-    XL_DO(xl_setup_graphs(c, times, n, c->data.batch, &l.s));
     XL_DO(xl_setup_device(c, &l.s));
+    XL_DO(xl_setup_graphs(c, times, n, c->data.batch, &l.s));
     if (!dir)
         XL_DO(xl_run_make(a, c->runs, c->name, &dir));
     out->dir = dir;
@@ -421,7 +423,6 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     }
     XL_DO(write_run_json(&l, dir));
     XL_DO(xl_trainer_new(l.s.lane, l.s.g[0], &c->opt, (uint64_t)c->seed, &l.s.t));
-    l.s.lane->deterministic = c->deterministic;
     l.s.t->how.keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY;
     char *ckpts = xl_path_join(a, dir, "checkpoints");
     XL_DO(xl_ckpt_newest(a, ckpts, &from, &at));
@@ -443,6 +444,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         fprintf(l.say, "data: %s\nrun:  %s%s\n", xl_data_about(l.data), dir, l.step ? " (resumed)" : "");
         if (l.s.why[0])
             fprintf(l.say, "no scan over layers: %s\n", l.s.why);
+        if (l.s.attention[0])
+            fprintf(l.say, "attention: %s\n", l.s.attention);
         if (xl_data_cut(l.data))
             fprintf(l.say, "%lld documents are longer than the largest bucket and are cut\n", (long long)xl_data_cut(l.data));
     }
@@ -451,6 +454,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     xl_json_put_int(&e.j, "step", l.step);
     xl_json_put_text(&e.j, "device", xl_lane_name(l.s.lane));
     xl_json_put_text(&e.j, "scan", l.s.why[0] ? l.s.why : "over repeated units");
+    if (l.s.attention[0])
+        xl_json_put_text(&e.j, "attention", l.s.attention);
     xl_event_end(l.run, &e);
     listen(was);
     heard = true;
@@ -549,8 +554,8 @@ xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double
         goto out;
     }
     int64_t one = c->data.time;
-    XL_DO(xl_setup_graphs(c, c->data.nbucket ? c->data.buckets : &one, c->data.nbucket ? c->data.nbucket : 1, c->data.batch, &s));
     XL_DO(xl_setup_device(c, &s));
+    XL_DO(xl_setup_graphs(c, c->data.nbucket ? c->data.buckets : &one, c->data.nbucket ? c->data.nbucket : 1, c->data.batch, &s));
     XL_DO(xl_trainer_new(s.lane, s.g[0], &c->opt, (uint64_t)c->seed, &s.t));
     XL_DO(xl_ckpt_load(s.t, path, NULL));
     err = evaluate(&s, c, c->eval_batches, nll, tokens);

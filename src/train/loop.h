@@ -49,8 +49,11 @@ typedef struct {
     int n;
     xl_tensor logits[XL_MOST_BUCKETS];
     const char *why;                     /* not scanned, or "" */
+    const char *attention;               /* which was chosen and why, or "" where there was no choice */
+    xl_graph *trial;                     /* of that choice */
     xl_trainer *t;
 } xl_setup;
+/* With a device (the other one first) the graphs may use what it offers; without, they are what every device can do. */
 xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64_t batch, xl_setup *out) XL_MUST_USE;
 xl_error *xl_setup_device(const xl_config *c, xl_setup *s) XL_MUST_USE;
 void xl_setup_fini(xl_setup *s);

@@ -4,13 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "pass/cudnn.h"
 #include "train/blocks.h"
 #include "train/spread.h"
 
 xl_model xl_model_default(void)
 {
     return (xl_model){ .pattern = "AMER*2", .vocab = 256, .dim = 128, .heads = 4, .kv_heads = 0, .ffn = 0, .state = 32, .chunk = 32, .experts = 4,
-                       .top_k = 2, .capacity = 1.25, .balance = 0.01, .rope_base = 10000, .scan = true, .compute = "f32" };
+                       .top_k = 2, .capacity = 1.25, .balance = 0.01, .rope_base = 10000, .scan = true, .compute = "f32", .attention = "auto" };
 }
 
 xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n)
@@ -62,6 +63,14 @@ xl_error *xl_model_check(const xl_model *c)
     if (c->top_k < 1 || c->top_k > c->experts || c->top_k > 16 || !(c->capacity > 0))
         return XL_ERR(INVALID, "model: top_k %lld of %lld experts; it takes 1 to 16 and at most all of them, and a capacity above 0",
                       (long long)c->top_k, (long long)c->experts);
+    if (!c->attention || !c->compute)
+        return XL_ERR(INVALID, "model: start from xl_model_default(), which sets attention and compute");
+    if (strcmp(c->attention, "auto") && strcmp(c->attention, "plain") && strcmp(c->attention, "cudnn"))
+        return XL_ERR(INVALID, "model: attention \"%s\" is none of auto, plain, cudnn", c->attention);
+    const char *no = strcmp(c->attention, "cudnn") ? NULL : xl_cudnn_refuses(strcmp(c->compute, "bf16") ? XL_F32 : XL_BF16, c->dim / c->heads);
+    if (no)
+        return XL_ERR(INVALID, "model: attention cudnn: %s; this is %s with heads of %lld. attention: plain has no such limits", no, c->compute,
+                      (long long)(c->dim / c->heads));
     return NULL;
 }
 
@@ -137,9 +146,7 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     b.positions = xl_input_dims(g, "positions", XL_I32, bt);
     xl_tensor table = xl_param_dims(g, "embed", XL_DIMS(c->vocab, c->dim), "normal 0.02");
     xl_tensor gain = xl_param_dims(g, "norm", XL_DIMS(c->dim), "ones");
-    char init[32];
-    snprintf(init, sizeof init, "normal %.9g", 0.02);
-    xl_tensor head = xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), init);
+    xl_tensor head = c->tie ? xl_transpose_dims(g, table, XL_DIMS(1, 0)) : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
     context(&b);
     b.balance = b.dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
     xl_tensor x = xl_spread_act(g, "residual", xl_lookup(g, table, tokens));
@@ -217,6 +224,6 @@ double xl_model_flops(const xl_model *c, int64_t params, int64_t batch, int64_t 
             if (b == 'E')
                 idle += times * 3.0 * (double)(c->dim * ffn) * (double)(c->experts - c->top_k);
         }
-    double active = (double)params - (double)(c->vocab * c->dim) - idle; /* looking a row up is no product */
+    double active = (double)params - (c->tie ? 0 : (double)(c->vocab * c->dim)) - idle; /* looking a row up is no product */
     return tokens * (6 * active + attention);
 }

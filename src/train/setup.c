@@ -4,10 +4,60 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "pass/cudnn.h"
+#include "train/blocks.h"
 #include "train/loop.h"
 
-xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64_t batch, xl_setup *s)
+/* Does this plugin have cuDNN's attention, there and back, for such heads? The one sure way to know is to compile it, small; it comes
+ * from the cache the next time. */
+static xl_error *try_fused(xl_lane *l, const xl_model *m, xl_setup *s)
 {
+    xl_error *err = NULL;
+    xl_program *p = NULL;
+    xl_func *f;
+    xl_graph *g = s->trial = xl_graph_new("attention");
+    if (!g)
+        return XL_ERR(EXHAUSTED, "no memory for a graph");
+    int64_t groups = m->kv_heads ? m->kv_heads : m->heads, size = m->dim / m->heads;
+    xl_tensor in[3], out[3];
+    for (int i = 0; i < 3; i++)
+        in[i] = xl_input_dims(g, (const char *[]){ "q", "k", "v" }[i], XL_BF16, XL_DIMS(1, 128, i ? groups : m->heads, size));
+    xl_tensor o = xl_attention_fused(g, in[0], in[1], in[2], !m->hasty);
+    xl_gradient(g, xl_sum(g, xl_cast_to(g, o, XL_F32), NULL), in, 3, out);
+    if (g->err)
+        return XL_ERR(INTERNAL, "%s", xl_error_message(g->err));
+    XL_DO(xl_forward_build(g, NULL, 0, out, 3, &f));
+    err = xl_lane_compile(l, g, f, "attention.trial", &p);
+out:
+    xl_program_free(p);
+    return err;
+}
+
+/* Both what the plugin offers and what the model and the data need, said in words either way. */
+static void choose_attention(const xl_config *c, xl_setup *s, xl_model *m)
+{
+    const char *no = NULL;
+    xl_error *err = NULL;
+    s->attention = "";
+    if (!strcmp(m->attention, "auto") && s->lane && xl_str_is(xl_client_platform(s->lane->client), "cuda")) {
+        no = xl_cudnn_refuses(strcmp(m->compute, "bf16") ? XL_F32 : XL_BF16, m->dim / m->heads);
+        if (!no && c->data.pack)
+            no = "several documents share a row";
+        if (!no && s->mesh.naxis)
+            no = "its calls are not split over a mesh";
+        if (!no && (err = try_fused(s->lane, m, s)))
+            no = xl_str_c(&s->lane->arena, xl_str_of(xl_error_message(err)));
+        s->attention = no ? xl_str_c(&s->lane->arena, xl_strf(&s->lane->arena, "plain, not cuDNN's: %s", no)) : "cuDNN's fused kernel";
+        m->attention = no ? "plain" : "cudnn";
+        xl_error_free(err);
+    }
+}
+
+/* The mesh of the configuration; once, whichever of device and graphs comes first. */
+static xl_error *spread_over(const xl_config *c, xl_setup *s)
+{
+    if (s->mesh.naxis)
+        return NULL;
     if (c->mesh.n) {
         xl_error *err = xl_spread_mesh(&s->arena, &c->mesh, &s->mesh);
         if (err)
@@ -15,6 +65,17 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
         s->spread = (xl_spread){ .mesh = &c->mesh, .rule = &c->sharding, .small = s->small, .used = xl_new(&s->arena, bool, c->sharding.n) };
     } else if (c->sharding.n)
         return XL_ERR(INVALID, "%s: sharding needs a mesh; say for example mesh: {data: 2, model: 4}", c->sharding.p[0].where);
+    return NULL;
+}
+
+xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64_t batch, xl_setup *s)
+{
+    xl_error *err = spread_over(c, s);
+    if (err)
+        return err;
+    xl_model m = c->model;
+    m.hasty = !c->deterministic;
+    choose_attention(c, s, &m);
     for (int i = 0; i < n; i++) {
         char name[64];
         snprintf(name, sizeof name, "b%lldt%lld", (long long)batch, (long long)times[i]);
@@ -26,7 +87,7 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
             if (xl_graph_mesh_def(s->g[i], &s->mesh))
                 s->g[i]->spread = &s->spread;
         }
-        s->logits[i] = xl_model_build(s->g[i], &c->model, batch, times[i], &s->why);
+        s->logits[i] = xl_model_build(s->g[i], &m, batch, times[i], &s->why);
         if (s->g[i]->err)
             return XL_ERR(INVALID, "%s", xl_error_message(s->g[i]->err));
         s->g[i]->spread = NULL;
@@ -55,7 +116,9 @@ static xl_error *open_cache(const xl_config *c, xl_setup *s)
 
 xl_error *xl_setup_device(const xl_config *c, xl_setup *s)
 {
-    xl_error *err = open_cache(c, s);
+    xl_error *err = spread_over(c, s);
+    if (!err)
+        err = open_cache(c, s);
     if (!err)
         err = xl_lane_open(c->device, &s->lane);
     if (err)
@@ -66,6 +129,7 @@ xl_error *xl_setup_device(const xl_config *c, xl_setup *s)
             return xl_error_wrap(err, "%s", c->mesh.p[0].where);
     }
     s->lane->cache = s->cache;
+    s->lane->deterministic = c->deterministic;
     s->lane->policy = c->policy[0] == 'a' ? XL_POLICY_ALLOW : c->policy[0] == 's' ? XL_POLICY_STOP : XL_POLICY_WARN;
     return NULL;
 }
@@ -75,6 +139,7 @@ void xl_setup_fini(xl_setup *s)
     xl_trainer_free(s->t);
     for (int i = 0; i < s->n; i++)
         xl_graph_free(s->g[i]);
+    xl_graph_free(s->trial);
     xl_lane_close(s->lane);
     xl_cache_close(s->cache);
     xl_arena_fini(&s->arena);
