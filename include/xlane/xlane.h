@@ -60,9 +60,14 @@ XL_API xl_tensor xl_const(xl_graph *g, const char *type, double value);   /* the
 XL_API xl_tensor xl_iota(xl_graph *g, const char *type, int dim);         /* 0, 1, 2, ... along dim */
 
 /* What training is about. A metric is a number that every step gives: `how` says what it is over the whole batch, on all
- * devices: "mean", "sum", "max", or "local" (of one device only; it can be read, but never logged as a global one). */
+ * devices: "mean", "sum", "max", or "local" (of one device only; it can be read, but never logged as a global one). On a mesh it can name the axes it is
+ * reduced over, "mean over data" (else: all that split the batch), and comes with the number of devices that took part; if that is not what the
+ * mesh has, reading it is an error. */
 XL_API void xl_loss(xl_graph *g, xl_tensor scalar);
 XL_API void xl_metric(xl_graph *g, const char *name, const char *how, xl_tensor scalar);
+/* The same of numbers by row, [batch, ...], which are reduced here; weights of the same shape, or XL_NONE. A local one has a number per device. */
+#define XL_NONE ((xl_tensor){ UINT32_MAX })
+XL_API void xl_metric_rows(xl_graph *g, const char *name, const char *how, xl_tensor rows, xl_tensor weight);
 
 /* Elementwise. */
 XL_API xl_tensor xl_add(xl_graph *g, xl_tensor a, xl_tensor b);
@@ -205,6 +210,7 @@ XL_CHECKED xl_error *xl_trainer_step(xl_trainer *t, const xl_feed *feed, int n);
 XL_CHECKED xl_error *xl_trainer_step_with(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n);
 /* Loss and metrics of the last step ("loss", "grad_norm", "lr", "skipped", "step", or one of yours); waits for it. */
 XL_CHECKED xl_error *xl_trainer_read(xl_trainer *t, const char *metric, double *out);
+XL_CHECKED xl_error *xl_trainer_read_local(xl_trainer *t, const char *metric, double *out, int n); /* of a local one, on a mesh: one per device */
 /* The metrics of a graph on data, without an update. */
 XL_CHECKED xl_error *xl_trainer_eval(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n, const char *metric, double *out);
 XL_CHECKED xl_error *xl_trainer_get(xl_trainer *t, const char *param, void *data, size_t bytes);
@@ -225,6 +231,7 @@ XL_API xl_graph *xl_graph_at(xl_graph *g, const char *file, int line);
 #define xl_iota(g, ...) (xl_iota)(XL_HERE(g), __VA_ARGS__)
 #define xl_loss(g, ...) (xl_loss)(XL_HERE(g), __VA_ARGS__)
 #define xl_metric(g, ...) (xl_metric)(XL_HERE(g), __VA_ARGS__)
+#define xl_metric_rows(g, ...) (xl_metric_rows)(XL_HERE(g), __VA_ARGS__)
 #define xl_add(g, ...) (xl_add)(XL_HERE(g), __VA_ARGS__)
 #define xl_sub(g, ...) (xl_sub)(XL_HERE(g), __VA_ARGS__)
 #define xl_mul(g, ...) (xl_mul)(XL_HERE(g), __VA_ARGS__)

@@ -98,6 +98,16 @@ void xl_mesh_spec_text(const xl_mesh_def *mesh, const xl_mesh_spec *s, xl_buf *o
     }
 }
 
+xl_mesh_spec xl_mesh_each(const xl_mesh_def *mesh)
+{
+    xl_mesh_spec s = { .rank = mesh->naxis };
+    for (uint32_t i = 0; i < mesh->naxis; i++) {
+        s.dim[i].n = 1;
+        s.dim[i].axis[0] = (uint8_t)i;
+    }
+    return s;
+}
+
 bool xl_mesh_spec_eq(const xl_mesh_spec *a, const xl_mesh_spec *b)
 {
     if (a->rank != b->rank)

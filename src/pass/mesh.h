@@ -30,6 +30,7 @@ void xl_mesh_text(const xl_mesh_def *mesh, xl_buf *out);   /* "data=2, model=4" 
  * messages: an axis that the mesh does not have or that is used twice, and a dimension that does not divide (with the next size that does). */
 xl_error *xl_mesh_spec_parse(const xl_mesh_def *mesh, xl_dims dims, xl_str what, xl_str text, xl_mesh_spec *out) XL_MUST_USE;
 void xl_mesh_spec_text(const xl_mesh_def *mesh, const xl_mesh_spec *s, xl_buf *out);
+xl_mesh_spec xl_mesh_each(const xl_mesh_def *mesh);        /* of a tensor of the mesh's own shape: one element on each device */
 bool xl_mesh_spec_eq(const xl_mesh_spec *a, const xl_mesh_spec *b);
 int64_t xl_mesh_parts(const xl_mesh_def *mesh, const xl_mesh_spec *s, uint32_t dim);  /* how many the dimension is cut into */
 int64_t xl_mesh_tiles(const xl_mesh_def *mesh, const xl_mesh_spec *s);                /* of the tensor; the mesh holds size / tiles copies of each */

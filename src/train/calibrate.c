@@ -112,8 +112,8 @@ static xl_error *two_steps(xl_setup *s, const xl_prepared *p)
             XL_DO(xl_lane_put(s->lane, g->input[i].type, &g->input[i].spec, data, &in[i]));
         }
         XL_DO(xl_trainer_update(s->t, p, in, &m));
-        float out[32];
-        XL_DO(xl_array_get(m, out, xl_metric_count(g, XL_STEP_TRAIN) * sizeof(float), NULL)); /* waits for the step */
+        float out[64];
+        XL_DO(xl_array_get(m, out, xl_metric_slots(g, XL_STEP_TRAIN) * sizeof(float), NULL)); /* waits for the step */
         xl_array_free(m);
         m = NULL;
         for (uint32_t i = 0; i < 8; i++) {

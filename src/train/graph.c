@@ -329,20 +329,6 @@ void xl_loss(xl_graph *g, xl_tensor t)
         g->loss = xl_em_convert(&g->e, xl_val_of(t), XL_F32);
 }
 
-void xl_metric(xl_graph *g, const char *name, const char *how, xl_tensor t)
-{
-    static const char *const words[] = { "mean", "sum", "max", "local" };
-    if (!scalar_float(g, "metric", t))
-        return;
-    for (int i = 0; i < 4; i++)
-        if (how && !strcmp(how, words[i])) {
-            xl_metric_info m = { xl_str_dup(&g->m->arena, xl_str_of(name)), (xl_metric_how)i, xl_em_convert(&g->e, xl_val_of(t), XL_F32) };
-            XL_PUSH(&g->m->arena, g->metric, g->nmetric, g->capmetric, m);
-            return;
-        }
-    xl_graph_fail(g, "metric: \"%s\" is none of mean, sum, max, local; a metric must say what it is over all devices", how ? how : "");
-}
-
 xl_func *xl_graph_func(xl_graph *g, const char *name)
 {
     xl_func *f = xl_func_new(g->m, xl_str_dup(&g->m->arena, xl_str_of(name)));

@@ -23,7 +23,14 @@ typedef struct {
 } xl_param_info;
 
 typedef struct { xl_str name; const xl_type *type; xl_value arg; xl_mesh_spec spec; const char *said; } xl_input_info;
-typedef struct { xl_str name; xl_metric_how how; xl_value value; } xl_metric_info;
+typedef struct {
+    xl_str name;
+    xl_metric_how how;
+    xl_value value, count;               /* count: on a mesh, of the devices that took part */
+    uint32_t axes;                       /* a bit per axis of the mesh that it is reduced over, or local along */
+    uint32_t width;                      /* numbers: one, or one per device of a local one */
+    bool rows;                           /* the reduction is ours, with the count in the same collective */
+} xl_metric_info;
 
 /* What a model's tensors and activations are split over; see spread.h. */
 typedef struct xl_spread xl_spread;
@@ -53,6 +60,7 @@ struct xl_graph {
     xl_foreign *foreign;
     uint32_t nforeign, capforeign;
     xl_mesh_def mesh;                    /* naxis 0: one device */
+    xl_value parts;                      /* with a mesh: f32 of its shape, a one from each device */
     const xl_spread *spread;             /* asked for every argument while it is there; NULL: whole unless xl_sharded says otherwise */
 };
 

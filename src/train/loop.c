@@ -47,7 +47,7 @@ typedef struct {                         /* a step whose numbers are still on th
     int64_t step;
     int bucket;
     double wall;
-    float v[32];
+    float v[64];
 } pending;
 
 enum { MOST_PENDING = 4096 };
@@ -116,9 +116,12 @@ static xl_error *open_csv(loop *l, const char *dir, int64_t after)
     }
     fputs("step", l->csv);
     for (uint32_t i = 0; i < xl_metric_count(g, XL_STEP_TRAIN); i++)
-        if (i != XL_AT_STEP)
-            fprintf(l->csv, ",%s%s", xl_metric_name(g, XL_STEP_TRAIN, i),
-                    i >= XL_AT_OWN && g->metric[i - XL_AT_OWN].how == XL_HOW_LOCAL ? ".local" : "");
+        for (uint32_t k = 0; i != XL_AT_STEP && k < xl_metric_of(g, XL_STEP_TRAIN, i)->width; k++) {
+            const xl_metric_info *m = xl_metric_of(g, XL_STEP_TRAIN, i);
+            fprintf(l->csv, ",%s%s", xl_metric_name(g, XL_STEP_TRAIN, i), m->how == XL_HOW_LOCAL ? ".local" : "");
+            if (m->width > 1)
+                fprintf(l->csv, "%u", k);
+        }
     fprintf(l->csv, ",bucket,seconds\n%.*s", XL_FMT(xl_buf_view(&keep)));
     fflush(l->csv);
 out:
@@ -126,22 +129,26 @@ out:
     return err;
 }
 
-static void log_step(loop *l, const pending *p)
+static xl_error *log_step(loop *l, const pending *p)
 {
     const xl_graph *g = p->p->g;
     uint32_t n = xl_metric_count(g, XL_STEP_TRAIN);
+    xl_error *err = xl_metric_check(g, XL_STEP_TRAIN, p->v);
+    if (err)
+        return err;
     fprintf(l->csv, "%lld", (long long)p->step);
     for (uint32_t i = 0; i < n; i++) {
-        bool local = i >= XL_AT_OWN && g->metric[i - XL_AT_OWN].how == XL_HOW_LOCAL;
-        if (i == XL_AT_STEP)
-            continue;
-        fprintf(l->csv, ",%.9g", (double)p->v[i]);
-        char tag[128];
-        if (local)
-            snprintf(tag, sizeof tag, "local/rank%d/%s", xl_run_rank(l->run), xl_metric_name(g, XL_STEP_TRAIN, i));
-        else
-            snprintf(tag, sizeof tag, "train/%s", xl_metric_name(g, XL_STEP_TRAIN, i));
-        xl_tb_scalar(l->tb, tag, p->step, p->v[i]);
+        const xl_metric_info *m = xl_metric_of(g, XL_STEP_TRAIN, i);
+        for (uint32_t k = 0; i != XL_AT_STEP && k < m->width; k++) {
+            float v = p->v[xl_metric_at(g, XL_STEP_TRAIN, i) + k];
+            char tag[128];
+            fprintf(l->csv, ",%.9g", (double)v);
+            if (m->how == XL_HOW_LOCAL)
+                snprintf(tag, sizeof tag, "local/rank%d.%u/%s", xl_run_rank(l->run), k, xl_metric_name(g, XL_STEP_TRAIN, i));
+            else
+                snprintf(tag, sizeof tag, "train/%s", xl_metric_name(g, XL_STEP_TRAIN, i));
+            xl_tb_scalar(l->tb, tag, p->step, v);
+        }
     }
     fprintf(l->csv, ",%d,%.6f\n", p->bucket, p->wall - l->began);
     if (p->v[XL_AT_SKIPPED] > l->skipped) {
@@ -155,6 +162,7 @@ static void log_step(loop *l, const pending *p)
     l->last_loss = p->v[XL_AT_LOSS];
     l->lr = p->v[XL_AT_LR];
     l->norm = p->v[XL_AT_GRAD_NORM];
+    return NULL;
 }
 
 /* Starts the transfers of what is still on the device; nobody waits for them here. */
@@ -163,7 +171,7 @@ static xl_error *fetch(loop *l)
     xl_error *err = NULL;
     for (; l->started < l->nq; l->started++) {
         pending *p = &l->q[l->started];
-        XL_DO(xl_array_get(p->b, p->v, xl_metric_count(p->p->g, XL_STEP_TRAIN) * sizeof(float), &p->done));
+        XL_DO(xl_array_get(p->b, p->v, xl_metric_slots(p->p->g, XL_STEP_TRAIN) * sizeof(float), &p->done));
     }
 out:
     return err;
@@ -181,7 +189,7 @@ static xl_error *harvest(loop *l, bool wait)
         if (!ready)
             break;
         XL_TRY(xl_fence_await(l->q[k].done), "step %lld", (long long)l->q[k].step);
-        log_step(l, &l->q[k]);
+        XL_TRY(log_step(l, &l->q[k]), "step %lld", (long long)l->q[k].step);
         xl_fence_free(l->q[k].done);
         xl_array_free(l->q[k].b);
         l->q[k].done = NULL;
@@ -276,30 +284,41 @@ static xl_error *evaluate(xl_setup *s, const xl_config *c, int64_t batches, doub
     xl_data *d = NULL;
     double sum = 0;
     *tokens = 0;
+    XL_DO(xl_trainer_canary(s->t, s->g[0]));
     XL_DO(xl_data_open(c, true, &d));
     XL_DO(xl_data_start(d, 0));
     for (int64_t i = 0; i < batches; i++) {
         const xl_batch *b;
         const xl_prepared *p;
         xl_array *in[4], *m = NULL;
-        float v[32] = { 0 };
+        float v[64] = { 0 };
         XL_DO(xl_data_next(d, &b));
         XL_DO(xl_trainer_prepare(s->t, s->g[b->bucket], XL_STEP_EVAL, &p));
         XL_DO(put_batch(s->lane, p->g, b, in));
         err = xl_trainer_measure(s->t, p, in, &m);
         if (!err)
-            err = xl_array_get(m, v, xl_metric_count(p->g, XL_STEP_EVAL) * sizeof(float), NULL);
+            err = xl_trainer_metrics(p, m, v);
         free_inputs(in, 4);
         xl_array_free(m);
         if (err)
             goto out;
-        sum += (double)v[xl_metric_find(p->g, XL_STEP_EVAL, "nll", NULL)] * (double)b->ntoken;
+        sum += (double)v[xl_metric_at(p->g, XL_STEP_EVAL, (uint32_t)xl_metric_find(p->g, XL_STEP_EVAL, "nll"))] * (double)b->ntoken;
         *tokens += b->ntoken;
     }
     *nll = *tokens ? sum / (double)*tokens : NAN;
 out:
     xl_data_close(d);
     return err;
+}
+
+/* Who took part in what the evaluation says: every batch's count was the mesh's, or there would have been an error. */
+static void put_participants(xl_json *j, const xl_graph *g)
+{
+    char over[128];
+    const xl_metric_info *m = xl_metric_of(g, XL_STEP_EVAL, (uint32_t)xl_metric_find(g, XL_STEP_EVAL, "nll"));
+    xl_json_put_int(j, "participants", xl_metric_expects(g, m->axes));
+    if (g->mesh.naxis)
+        xl_json_put_text(j, "over", xl_axes_text(&g->mesh, m->axes, over, sizeof over));
 }
 
 /* ---- the run's folder ----------------------------------------------------------------------------------------------- */
@@ -482,7 +501,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
             xl_json_put_num(&e.j, "nll", l.eval_loss);
             xl_json_put_text(&e.j, "reduction", "mean over all tokens of all batches");
             xl_json_put_int(&e.j, "tokens", tokens);
-            xl_json_put_int(&e.j, "participants", 1);
+            put_participants(&e.j, l.s.g[0]);
             xl_event_end(l.run, &e);
             xl_tb_scalar(l.tb, "eval/nll", l.step, l.eval_loss);
             if (!l.quiet)

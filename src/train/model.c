@@ -183,8 +183,8 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
         *why = scanned == repeated ? "" : "scan is off in the configuration";
     xl_tensor logits = xl_spread_act(g, "logits", xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, gain), head), XL_F32));
     xl_tensor nll = xl_cross_entropy(g, logits, targets), ce = xl_masked_mean(g, nll, b.valid);
-    xl_metric(g, "nll", "mean", ce);
-    xl_metric(g, "tokens", "sum", xl_sum(g, b.valid, NULL));
+    xl_metric_rows(g, "nll", "mean", nll, b.valid);
+    xl_metric_rows(g, "tokens", "sum", b.valid, XL_NONE);
     if (blocks) {
         xl_tensor bal = xl_scale(g, b.balance, 1.0 / blocks);
         xl_metric(g, "balance", "mean", bal);

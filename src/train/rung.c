@@ -95,7 +95,7 @@ static xl_error *train(xl_arena *a, const xl_rung *r, const xl_config *c, const 
     }
     for (int step = from; step < XL_RUNG_STEPS; step++) {
         const xl_prepared *p;
-        float v[32];
+        float v[64];
         if (c->bake_lr) {
             s.t->how.bake_lr = true;
             s.t->how.baked = c->opt.lr / (1 + step);
@@ -103,7 +103,7 @@ static xl_error *train(xl_arena *a, const xl_rung *r, const xl_config *c, const 
         XL_DO(xl_trainer_prepare(s.t, s.g[0], XL_STEP_TRAIN, &p));
         XL_DO(feed(s.lane, p->g, in));
         XL_DO(xl_trainer_update(s.t, p, in, &m));
-        XL_TRY(xl_array_get(m, v, xl_metric_count(p->g, XL_STEP_TRAIN) * sizeof(float), NULL), "step %d", step + 1);
+        XL_TRY(xl_array_get(m, v, xl_metric_slots(p->g, XL_STEP_TRAIN) * sizeof(float), NULL), "step %d", step + 1);
         out->loss[out->nloss++] = (double)v[XL_AT_LOSS];
         out->executes++;
         xl_array_free(m);

@@ -81,7 +81,9 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, cons
     names = s.t->name;
     XL_DO(xl_forward_build(g, names, s.t->n, &row, 1, &f));
     XL_DO(xl_lane_compile(s.lane, g, f, "sample", &prog));
-    in = xl_new(a, xl_array *, s.t->n + g->ninput);
+    uint32_t nin = s.t->n + g->ninput + (s.t->parts != NULL);
+    in = xl_new(a, xl_array *, nin);
+    in[nin - 1] = s.t->parts;
     memcpy(in, s.t->buf, s.t->n * sizeof *in);
     for (const char *p = o->prompt && *o->prompt ? o->prompt : "\n"; *p; p++) {
         if ((unsigned char)*p >= V) {
@@ -110,7 +112,7 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, cons
         for (uint32_t i = 0; i < g->ninput && !err; i++)
             err = xl_lane_put(s.lane, g->input[i].type, &g->input[i].spec, src[i], &in[s.t->n + i]);
         if (!err)
-            err = xl_array_execute(&s.lane->place, prog, in, s.t->n + g->ninput, &(xl_array_type){ xl_elem_of(XL_F32), XL_DIMS(V), NULL }, 1, out);
+            err = xl_array_execute(&s.lane->place, prog, in, nin, &(xl_array_type){ xl_elem_of(XL_F32), XL_DIMS(V), NULL }, 1, out);
         if (!err)
             err = xl_array_get(out[0], logits, (size_t)V * sizeof *logits, NULL);
         xl_array_free(out[0]);

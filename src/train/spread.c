@@ -183,6 +183,10 @@ bool xl_graph_mesh_def(xl_graph *g, const xl_mesh_def *mesh)
     for (uint32_t i = 0; i < mesh->naxis; i++)
         g->mesh.axis[i].name = xl_str_dup(&g->m->arena, mesh->axis[i].name);
     xl_mesh_define(g->m, &g->mesh);
+    int64_t dims[XL_MESH_AXES];
+    for (uint32_t i = 0; i < mesh->naxis; i++)
+        dims[i] = mesh->axis[i].size;
+    g->parts = xl_region_add_arg(g->f, g->f->body, xl_type_tensor(g->m, XL_F32, (xl_dims){ dims, mesh->naxis }), xl_loc_name(g->m, XL_STR("participants"), g->e.loc));
     return true;
 }
 

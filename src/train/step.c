@@ -7,6 +7,7 @@
 
 #include "ir/verify.h"
 #include "pass/pass.h"
+#include "train/metric.h"
 
 xl_adamw xl_adamw_default(void)
 {
@@ -96,7 +97,7 @@ static xl_value pack(xl_emit *e, const xl_value *v, uint32_t n)
 {
     xl_value *one = xl_new(&e->f->m->arena, xl_value, n);
     for (uint32_t i = 0; i < n; i++)
-        one[i] = xl_em_reshape(e, v[i], XL_DIMS(1));
+        one[i] = xl_em_type(e, v[i])->rank ? v[i] : xl_em_reshape(e, v[i], XL_DIMS(1));
     return n == 1 ? one[0] : xl_em_concat(e, one, n, 0);
 }
 
@@ -159,14 +160,16 @@ static xl_error *tidy(xl_graph *g, xl_func *f)
 /* Arguments and results as the graph says they are split; what it does not name is whole on every device. */
 static void spread(const xl_graph *g, xl_func *f, const xl_param_info *const *info, uint32_t n, uint32_t copies, uint32_t extra)
 {
-    uint32_t nres = xl_region_end(f->body)->nin, at = copies * n;
+    uint32_t nres = xl_region_end(f->body)->nin, at = copies * n, last = f->body->narg - 1;
     if (!g->mesh.naxis)
         return;
-    for (uint32_t i = 0; i < f->body->narg; i++) {
+    for (uint32_t i = 0; i < last; i++) {
         xl_mesh_spec whole = { .rank = xl_value_type(f, f->body->arg[i])->rank };
         uint32_t in = i - at - extra;
         xl_mesh_shard_arg(g->m, f, i, &g->mesh, i < at ? &info[i % n]->spec : i >= at + extra && in < g->ninput ? &g->input[in].spec : &whole);
     }
+    xl_mesh_spec each = xl_mesh_each(&g->mesh);
+    xl_mesh_shard_arg(g->m, f, last, &g->mesh, &each);     /* the participants */
     for (uint32_t i = 0; i < nres; i++) {
         xl_mesh_spec whole = { .rank = xl_in_type(f, xl_region_end(f->body), i)->rank };
         xl_mesh_shard_result(g->m, f, i, &g->mesh, copies == 3 && i < at ? &info[i % n]->spec : &whole);
@@ -187,6 +190,8 @@ xl_error *xl_forward_build(xl_graph *g, const xl_str *names, uint32_t n, const x
     }
     for (uint32_t i = 0; i < g->ninput; i++)
         map[g->input[i].arg.id] = named_arg(f, g, g->input[i].name, g->input[i].type);
+    if (g->mesh.naxis)
+        map[g->parts.id] = named_arg(f, g, XL_STR("participants"), xl_value_type(g->f, g->parts));
     xl_region_clone_into(f, f->body, g->f, g->f->body, map, NULL, 0);
     for (uint32_t i = 0; i < nout; i++)
         ret[i] = map[outs[i].id];
@@ -203,13 +208,19 @@ out:
 
 static xl_error *eval_build(xl_graph *g, const xl_str *names, uint32_t n, xl_func **out)
 {
-    xl_tensor *outs = xl_new(&g->m->arena, xl_tensor, 1);
-    xl_value *v = xl_new(&g->m->arena, xl_value, 1 + g->nmetric);
-    v[0] = g->loss;
+    xl_tensor outs;
+    xl_value *v = xl_new(&g->m->arena, xl_value, 2 * (1 + g->nmetric));
+    uint32_t k = 0;
+    v[k++] = g->loss;
     for (uint32_t i = 0; i < g->nmetric; i++)
-        v[1 + i] = g->metric[i].value;
-    outs[0] = xl_tensor_of(pack(&g->e, v, 1 + g->nmetric));
-    return xl_forward_build(g, names, n, outs, 1, out);
+        v[k++] = g->metric[i].value;
+    if (g->mesh.naxis) {
+        v[k++] = xl_metric_all(g);
+        for (uint32_t i = 0; i < g->nmetric; i++)
+            v[k++] = g->metric[i].count;
+    }
+    outs = xl_tensor_of(pack(&g->e, v, k));
+    return xl_forward_build(g, names, n, &outs, 1, out);
 }
 
 xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uint32_t n, const xl_step_opts *opts, xl_func **out)
@@ -224,6 +235,7 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
     }
     if (kind == XL_STEP_EVAL)
         return eval_build(g, names, n, out);
+    xl_value all = g->mesh.naxis ? xl_metric_all(g) : XL_NO_VALUE;
     f = xl_graph_func(g, "main");
     xl_value *map = xl_new(a, xl_value, g->f->nval), *p = xl_new(a, xl_value, n), *m = xl_new(a, xl_value, n), *v = xl_new(a, xl_value, n);
     const xl_param_info **info = xl_new(a, const xl_param_info *, n);
@@ -239,6 +251,8 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
     xl_value hyper = named_arg(f, g, XL_STR("hyper"), xl_type_tensor(g->m, XL_F32, XL_DIMS(XL_HYPER_COUNT)));
     for (uint32_t i = 0; i < g->ninput; i++)
         map[g->input[i].arg.id] = named_arg(f, g, g->input[i].name, g->input[i].type);
+    if (g->mesh.naxis)
+        map[g->parts.id] = named_arg(f, g, XL_STR("participants"), xl_value_type(g->f, g->parts));
     xl_region_clone_into(f, f->body, g->f, g->f->body, map, NULL, 0);
 
     xl_value loss = map[g->loss.id], *grad = xl_new(a, xl_value, n);
@@ -283,15 +297,21 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
     xl_value went = xl_em_convert(&o.e, fin, XL_I32), one_i = xl_em_scalar(&o.e, XL_I32, 1);
     xl_value count[2] = { add(&o, step, went), add(&o, skipped, sub(&o, one_i, went)) };
     ret[3 * n] = pack(&o.e, count, 2);
-    xl_value *metric = xl_new(a, xl_value, XL_AT_OWN + g->nmetric);
+    xl_value *metric = xl_new(a, xl_value, XL_AT_OWN + 1 + 2 * g->nmetric);
+    uint32_t nm = XL_AT_OWN;
     metric[XL_AT_LOSS] = loss;
     metric[XL_AT_GRAD_NORM] = norm;
     metric[XL_AT_LR] = lr;
     metric[XL_AT_SKIPPED] = xl_em_convert(&o.e, count[1], XL_F32);
     metric[XL_AT_STEP] = xl_em_convert(&o.e, count[0], XL_F32);
     for (uint32_t i = 0; i < g->nmetric; i++)
-        metric[XL_AT_OWN + i] = map[g->metric[i].value.id];
-    ret[3 * n + 1] = pack(&o.e, metric, XL_AT_OWN + g->nmetric);
+        metric[nm++] = map[g->metric[i].value.id];
+    if (g->mesh.naxis) {
+        metric[nm++] = map[all.id];
+        for (uint32_t i = 0; i < g->nmetric; i++)
+            metric[nm++] = map[g->metric[i].count.id];
+    }
+    ret[3 * n + 1] = pack(&o.e, metric, nm);
     xl_em_return(&o.e, ret, nret);
     attrs(f, nret);
     for (uint32_t i = 0; i < 3 * n + 1; i++)

@@ -53,6 +53,19 @@ xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt)
     return NULL;
 }
 
+xl_error *xl_trainer_each(xl_lane *l, const xl_graph *g, const float *value, xl_array **out)
+{
+    xl_error *err = NULL;
+    xl_arena a = { 0 };
+    float *v = xl_new(&a, float, l->place.n);
+    xl_mesh_spec each = xl_mesh_each(&g->mesh);
+    for (size_t i = 0; i < l->place.n; i++)
+        v[i] = value ? value[i] : 1;
+    err = xl_lane_put(l, xl_value_type(g->f, g->parts), &each, v, out);
+    xl_arena_fini(&a);
+    return err;
+}
+
 xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t seed, xl_trainer **out)
 {
     xl_error *err = NULL;
@@ -105,6 +118,8 @@ xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t 
     static const int64_t two = 2;
     t->shape[3 * t->n] = (xl_array_type){ xl_elem_of(XL_I32), { &two, 1 }, NULL };
     XL_DO(xl_array_put(&l->place, t->shape[3 * t->n].elem, t->shape[3 * t->n].dims, NULL, zero, &t->buf[3 * t->n]));
+    if (g->mesh.naxis)
+        XL_DO(xl_trainer_each(l, g, NULL, &t->parts));
     xl_adamw plain = xl_adamw_default();
     XL_DO(xl_trainer_set_hyper(t, opt ? opt : &plain));
 out:
@@ -125,9 +140,12 @@ void xl_trainer_free(xl_trainer *t)
     for (uint32_t i = 0; i < 3 * t->n + 1; i++)
         xl_array_free(t->buf[i]);
     xl_array_free(t->hyper);
+    xl_array_free(t->parts);
     xl_array_free(t->metrics);
     for (uint32_t i = 0; i < t->nprog; i++)
         xl_program_free(t->prog[i].p);
+    xl_program_free(t->canary_program);
+    xl_graph_free(t->canary);
     xl_arena a = t->arena;
     xl_arena_fini(&a);
 }
@@ -176,14 +194,14 @@ out:
 
 static xl_array_type metrics_type(const xl_prepared *p, int64_t *n)
 {
-    *n = xl_metric_count(p->g, p->kind);
+    *n = xl_metric_slots(p->g, p->kind);
     return (xl_array_type){ xl_elem_of(XL_F32), { n, 1 }, NULL };
 }
 
 xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics)
 {
     xl_error *err = NULL;
-    uint32_t ns = 3 * t->n + 1, nin = ns + 1 + p->g->ninput;
+    uint32_t ns = 3 * t->n + 1, nin = ns + 1 + p->g->ninput + (t->parts != NULL);
     int64_t n;
     xl_array **in = calloc(nin, sizeof *in), **out = calloc(ns + 1, sizeof *out);
     if (!in || !out) {
@@ -193,6 +211,8 @@ xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const
     memcpy(in, t->buf, ns * sizeof *in);
     in[ns] = t->hyper;
     memcpy(in + ns + 1, input, p->g->ninput * sizeof *in);
+    if (t->parts)
+        in[nin - 1] = t->parts;
     t->shape[ns] = metrics_type(p, &n);
     XL_TRY(xl_array_execute(&t->lane->place, p->p, in, nin, t->shape, ns + 1, out), "running %s", p->module);
     for (uint32_t i = 0; i < ns; i++) {  /* the old ones were given away: only their handles are left */
@@ -209,13 +229,15 @@ out:
 xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics)
 {
     xl_error *err = NULL;
-    uint32_t nin = t->n + p->g->ninput;
+    uint32_t nin = t->n + p->g->ninput + (t->parts != NULL);
     int64_t n;
     xl_array **in = calloc(nin, sizeof *in), *out[1] = { NULL };
     if (!in)
         return XL_ERR(EXHAUSTED, "no memory for the arguments of an evaluation");
     memcpy(in, t->buf, t->n * sizeof *in);
     memcpy(in + t->n, input, p->g->ninput * sizeof *in);
+    if (t->parts)
+        in[nin - 1] = t->parts;
     xl_array_type shape = metrics_type(p, &n);
     XL_TRY(xl_array_execute(&t->lane->place, p->p, in, nin, &shape, 1, out), "running %s", p->module);
     *metrics = out[0];
@@ -286,39 +308,80 @@ out:
 
 xl_error *xl_trainer_step(xl_trainer *t, const xl_feed *feed, int n) { return xl_trainer_step_with(t, t->first, feed, n); }
 
-static const char *const own_names[XL_AT_OWN] = { "loss", "grad_norm", "lr", "skipped", "step" };
-
-uint32_t xl_metric_count(const xl_graph *g, xl_step_kind kind) { return (kind == XL_STEP_TRAIN ? XL_AT_OWN : 1) + g->nmetric; }
-
-const char *xl_metric_name(const xl_graph *g, xl_step_kind kind, uint32_t i)
+xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v)
 {
-    uint32_t own = kind == XL_STEP_TRAIN ? XL_AT_OWN : 1;
-    return i < own ? own_names[i] : g->metric[i - own].name.p;
-}
-
-int xl_metric_find(const xl_graph *g, xl_step_kind kind, const char *name, xl_metric_how *how)
-{
-    uint32_t own = kind == XL_STEP_TRAIN ? XL_AT_OWN : 1;
-    for (uint32_t i = 0; i < xl_metric_count(g, kind); i++)
-        if (!strcmp(xl_metric_name(g, kind, i), name)) {
-            if (how)
-                *how = i < own ? XL_HOW_MEAN : g->metric[i - own].how;
-            return (int)i;
+    xl_error *err = NULL;
+    xl_arena a = { 0 };
+    size_t n = xl_metric_slots(p->g, p->kind);
+    float *other = xl_new(&a, float, n);
+    XL_DO(xl_array_get(b, v, n * sizeof *v, NULL));
+    for (size_t d = 1; d < b->place->n; d++) {
+        XL_DO(xl_buffer_to_host(b->part[d], other, n * sizeof *v, NULL));
+        for (uint32_t i = 0; i < xl_metric_count(p->g, p->kind); i++) {
+            uint32_t at = xl_metric_at(p->g, p->kind, i);
+            if (memcmp(&v[at], &other[at], sizeof *v)) {
+                err = XL_ERR(PRECONDITION, "metric %s is %.9g on device %d and %.9g on device %d: it was not reduced over all of them", xl_metric_name(p->g, p->kind, i), (double)v[at],
+                             b->place->dev[0]->id, (double)other[at], b->place->dev[d]->id);
+                goto out;
+            }
         }
-    return -1;
+    }
+    err = xl_metric_check(p->g, p->kind, v);
+out:
+    xl_arena_fini(&a);
+    return err;
 }
 
-static xl_error *read_metric(const xl_prepared *p, xl_array *b, const char *name, double *out)
+static xl_error *read_metrics(const xl_prepared *p, const xl_array *b, float **out)
 {
-    int at = xl_metric_find(p->g, p->kind, name, NULL);
-    uint32_t n = xl_metric_count(p->g, p->kind);
-    if (at < 0)
-        return XL_ERR(NOT_FOUND, "%s has no metric \"%s\"", p->module, name);
+    uint32_t n = xl_metric_slots(p->g, p->kind);
     float *v = calloc(n, sizeof *v);
     if (!v)
         return XL_ERR(EXHAUSTED, "no memory for %u metrics", n);
-    xl_error *err = xl_array_get(b, v, n * sizeof *v, NULL);
-    *out = err ? 0 : v[at];
+    xl_error *err = xl_trainer_metrics(p, b, v);
+    if (err) {
+        free(v);
+        v = NULL;
+    }
+    *out = v;
+    return err;
+}
+
+static xl_error *find_metric(const xl_prepared *p, const char *name, uint32_t *at)
+{
+    int i = xl_metric_find(p->g, p->kind, name);
+    *at = (uint32_t)i;
+    return i < 0 ? XL_ERR(NOT_FOUND, "%s has no metric \"%s\"", p->module, name) : NULL;
+}
+
+static xl_error *read_metric(const xl_prepared *p, const xl_array *b, const char *name, double *out)
+{
+    uint32_t i;
+    float *v = NULL;
+    xl_error *err = find_metric(p, name, &i);
+    if (!err)
+        err = xl_metric_global(p->g, p->kind, i);
+    if (!err)
+        err = read_metrics(p, b, &v);
+    *out = err ? 0 : v[xl_metric_at(p->g, p->kind, i)];
+    free(v);
+    return err;
+}
+
+xl_error *xl_trainer_read_local(xl_trainer *t, const char *metric, double *out, int n)
+{
+    uint32_t i;
+    float *v = NULL;
+    if (!t->metrics)
+        return XL_ERR(PRECONDITION, "no step has been made yet");
+    xl_error *err = find_metric(t->last, metric, &i);
+    uint32_t width = err ? 0 : xl_metric_of(t->last->g, t->last->kind, i)->width;
+    if (!err && width != (uint32_t)n)
+        err = XL_ERR(INVALID, "metric %s has %u values, not %d", metric, width, n);
+    if (!err)
+        err = read_metrics(t->last, t->metrics, &v);
+    for (uint32_t k = 0; !err && k < width; k++)
+        out[k] = v[xl_metric_at(t->last->g, t->last->kind, i) + k];
     free(v);
     return err;
 }
@@ -336,6 +399,7 @@ xl_error *xl_trainer_eval(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n
     const xl_prepared *p;
     xl_array **in = NULL, *b = NULL;
     XL_DO(xl_trainer_prepare(t, g, XL_STEP_EVAL, &p));
+    XL_DO(xl_trainer_canary(t, g));
     XL_DO(put_feed(t, g, feed, n, &in));
     XL_DO(xl_trainer_measure(t, p, in, &b));
     err = read_metric(p, b, metric, out);

@@ -5,7 +5,7 @@
 #define XL_TRAIN_TRAINER_H
 
 #include "train/lane.h"
-#include "train/step.h"
+#include "train/metric.h"
 
 typedef struct {
     xl_graph *g;
@@ -24,13 +24,15 @@ struct xl_trainer {
     const xl_type **type;                /* of the first graph's module */
     xl_array **buf;                     /* 3n + 1: parameters, first and second moments, counters */
     xl_array_type *shape;                /* of buf, then room for the metrics: what a step gives */
-    xl_array *hyper;
+    xl_array *hyper, *parts;             /* parts: with a mesh, a one on each device */
     xl_adamw opt;
     xl_step_opts how;
     xl_prepared *prog;
     uint32_t nprog, capprog;
     xl_array *metrics;                  /* of the last step */
     const xl_prepared *last;
+    xl_graph *canary;                    /* with a mesh, once it ran */
+    xl_program *canary_program;
 };
 
 /* The program of a graph, compiled when first asked for. */
@@ -40,10 +42,12 @@ xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const
 xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics) XL_MUST_USE;
 xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt) XL_MUST_USE;
 xl_error *xl_trainer_counters(xl_trainer *t, int32_t out[2]) XL_MUST_USE;   /* updates done, steps skipped; waits */
-/* Index of a metric in what a program of this kind gives, or -1; `how` may be NULL. */
-int xl_metric_find(const xl_graph *g, xl_step_kind kind, const char *name, xl_metric_how *how);
-uint32_t xl_metric_count(const xl_graph *g, xl_step_kind kind);
-const char *xl_metric_name(const xl_graph *g, xl_step_kind kind, uint32_t i);
+/* A number on each device, in the order of the mesh; value NULL: ones. */
+xl_error *xl_trainer_each(xl_lane *l, const xl_graph *g, const float *value, xl_array **out) XL_MUST_USE;
+/* Known values over the axes of the graph's metrics; once per trainer, and nothing on one device. See canary.c. */
+xl_error *xl_trainer_canary(xl_trainer *t, const xl_graph *g) XL_MUST_USE;
+/* The metrics of an evaluation, read from every device: they must be the same bits on each, and of as many participants as the mesh has. */
+xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v) XL_MUST_USE;
 /* Draws a parameter: the same numbers from the same seed and name everywhere. */
 void xl_param_draw(const xl_param_info *p, uint64_t seed, float *out, size_t n);
 
