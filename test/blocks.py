@@ -162,7 +162,7 @@ def case(pattern, units, extra=(), capacity=2.0, keep="carry", adam=False):
             f"data.time={T}", f"train.keep_for_backward={keep}", *extra]
     names = layout(units)
     params = {n: (1 + 0.1 * rng.standard_normal(s) if "norm" in n or "skip" in n else
-                  rng.standard_normal(s) * (0.5 if n.split(".")[-1] in ("conv", "a_log", "dt_bias", "lambda") else 1 / np.sqrt(max(s[-2:][0], 1)))
+                  rng.standard_normal(s) * (0.5 if n.split(".")[-1] in ("conv", "a_log", "dt_bias", "lambda") else 1 / np.sqrt(max(s[-3 if n.endswith(".win") else -2:][0], 1)))
                   ).astype(np.float32) for n, s in names}
     tok, tgt = rng.integers(0, V, (2, B, T)).astype(np.int32)
     seg = np.array([[1] * 3 + [2] * 7 + [0] * 2, [1] * 12], np.int32)

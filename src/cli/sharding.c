@@ -1,15 +1,20 @@
-/* Who holds what: every argument and result of a program, how it is split over the devices, and what crosses between them. */
+/* Who holds what: every tensor of a program, a configuration or a run, how it is split over the devices, and what crosses between them. */
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "base/file.h"
 #include "cli/program.h"
 #include "ir/print.h"
+#include "lane/run.h"
 #include "pass/pass.h"
 #include "pass/shard.h"
+#include "train/held.h"
 
-static struct { int64_t devices; bool program; } opt;
+static struct { int64_t devices; bool program, short_form; } opt;
 static const xl_opt opts[] = {
-    { "devices", XL_OPT_INT, &opt.devices, "N", "partitions to split it over (default: what the program says, or its mesh)" },
-    { "program", XL_OPT_FLAG, &opt.program, NULL, "print the program that every device runs, instead" },
+    { "devices", XL_OPT_INT, &opt.devices, "N", "of a program: partitions to split it over (default: what it says, or its mesh)" },
+    { "program", XL_OPT_FLAG, &opt.program, NULL, "of a program: print what every device runs, instead" },
+    { "short", XL_OPT_FLAG, &opt.short_form, NULL, "only the sums: no drawing of each tensor" },
     { 0 } };
 
 enum { DRAWN = 16 };                                       /* devices in a drawing */
@@ -31,148 +36,139 @@ static int64_t devices_of(const xl_module *m)
     return 1;
 }
 
-static int64_t parts(const xl_shard_info *s, const xl_axes *a)
+static const xl_mesh *mesh_of(const xl_module *m)
 {
-    int64_t n = 1;
-    for (uint32_t i = 0; i < a->n; i++)
-        n *= s->size[a->atom[i]];
-    return n;
+    for (uint32_t i = 0; i < m->nmesh; i++)
+        if (m->mesh[i].mesh->naxis && !m->mesh[i].mesh->nids)
+            return m->mesh[i].mesh;
+    return NULL;
 }
 
-static int64_t place(const xl_shard_info *s, const xl_axes *a, int64_t device)
+static void size_text(xl_buf *b, double v)
 {
-    int64_t at = 0;
-    for (uint32_t i = 0; i < a->n; i++)
-        at = at * s->size[a->atom[i]] + device / s->stride[a->atom[i]] % s->size[a->atom[i]];
-    return at;
+    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+    int i = 0;
+    while (v >= 1024 && i < 4)
+        v /= 1024, i++;
+    xl_buf_printf(b, i ? "%.1f %s" : "%.0f %s", v, unit[i]);
 }
 
-/* The axes of the first mesh that are these digits; what is no whole axis shows as its size. */
-static void names(const xl_module *m, const xl_shard_info *s, const xl_axes *a, xl_buf *b)
+/* Bytes per device and what is held more than once; the tensors that cost the most by that. */
+static void sums(xl_arena *a, const xl_held_list *l, xl_buf *b)
 {
-    const xl_mesh *mesh = NULL;
-    for (uint32_t i = 0; i < m->nmesh && !mesh; i++)
-        mesh = m->mesh[i].mesh->naxis && !m->mesh[i].mesh->nids ? m->mesh[i].mesh : NULL;
-    if (!a->n)
-        xl_buf_puts(b, "whole");
-    for (uint32_t i = 0; i < a->n; ) {
-        uint32_t took = 0;
-        int64_t stride = s->npartition;
-        for (uint32_t k = 0; mesh && k < mesh->naxis && !took; k++) {
-            stride /= mesh->axis[k].size;
-            int64_t n = 1;
-            uint32_t j = i;
-            while (j < a->n && n < mesh->axis[k].size)
-                n *= s->size[a->atom[j++]];
-            if (j > i && n == mesh->axis[k].size && s->stride[a->atom[j - 1]] == stride && n > 1) {
-                xl_buf_printf(b, "%s%.*s", i ? "+" : "", XL_FMT(mesh->axis[k].name));
-                took = j - i;
-            }
+    int64_t most = 0, waste = 0;
+    uint32_t at = 0, show = l->ndevice < DRAWN ? l->ndevice : DRAWN;
+    for (uint32_t d = 0; d < l->ndevice; d++)
+        if (xl_held_on(l, (int)d) > most)
+            most = xl_held_on(l, (int)d), at = d;
+    waste = xl_held_waste(l, (int)at);
+    xl_buf_printf(b, "%u devices: these tensors take ", l->ndevice);
+    size_text(b, (double)most);
+    xl_buf_puts(b, " on the fullest, of which ");
+    size_text(b, (double)waste);
+    xl_buf_puts(b, " are there only because other devices hold the same\n");
+    for (uint32_t d = 0; d < show && most; d++) {
+        int64_t n = xl_held_on(l, (int)d), w = xl_held_waste(l, (int)d);
+        int full = (int)(40 * n / most), own = (int)(40 * (n - w) / most);
+        xl_buf_printf(b, "  device %-3u |", d);
+        for (int i = 0; i < 40; i++)
+            xl_buf_puts(b, i < own ? "#" : i < full ? "=" : " ");
+        xl_buf_printf(b, "| %lld bytes, %lld also elsewhere\n", (long long)n, (long long)w);
+    }
+    if (l->ndevice > show)
+        xl_buf_printf(b, "  ... and %u more devices\n", l->ndevice - show);
+    bool *said = xl_new(a, bool, l->n);
+    for (int k = 0; k < 5 && waste; k++) {
+        int64_t best = 0;
+        uint32_t i = l->n;
+        for (uint32_t t = 0; t < l->n; t++) {
+            int64_t c = xl_held_copies(&l->t[t]), w = c > 1 && l->t[t].npart ? l->t[t].part[0].bytes / c * (c - 1) : 0;
+            if (!said[t] && w > best)
+                best = w, i = t;
         }
-        if (!took) {
-            xl_buf_printf(b, "%s/%lld", i ? "+" : "", (long long)s->size[a->atom[i]]);
-            took = 1;
-        }
-        i += took;
+        if (i == l->n || best * 50 < waste)
+            break;
+        said[i] = true;
+        xl_buf_printf(b, "%s%.*s [%.*s]: %lld bytes on each device, %lld copies of each part\n", k ? "            " : "held twice: ", XL_FMT(l->t[i].name), XL_FMT(l->t[i].split),
+                      (long long)l->t[i].part[0].bytes, (long long)xl_held_copies(&l->t[i]));
     }
 }
 
-static double tensor(const xl_module *m, const xl_shard_info *s, const char *what, uint32_t i, xl_str label, const xl_type *global, const xl_axes *spec, xl_buf *b, double *waste)
+/* An optimizer's moment lies as its parameter: it is not drawn again. NAME.m or adamw.m.NAME, and v. */
+static bool as_its_parameter(const xl_held_list *l, const xl_held *t)
 {
-    int64_t bytes = 0, tiles = 1;
-    uint32_t rank = xl_shard_rank(global);
-    if (!xl_type_bytes(global, &bytes))
-        return 0;
-    for (uint32_t d = 0; spec && d < rank; d++)
-        tiles *= parts(s, &spec[d]);
-    int64_t copies = s->npartition / tiles;
-    xl_buf_printf(b, "%s %u%s%.*s: ", what, i, label.n ? " " : "", XL_FMT(label));
-    for (uint32_t d = 0; d < rank; d++)
-        xl_buf_printf(b, "%lldx", (long long)global->dims[d]);
-    xl_buf_printf(b, "%s [", xl_dtypes[global->dtype].text);
-    for (uint32_t d = 0; d < rank; d++) {
-        xl_buf_puts(b, d ? ", " : "");
-        names(m, s, &spec[d], b);
-    }
-    xl_buf_printf(b, "], %lld bytes on each device, %lld cop%s of each part\n", (long long)(bytes / tiles), (long long)copies, copies == 1 ? "y" : "ies");
-    for (int64_t p = 0; tiles > 1 && p < s->npartition && p < DRAWN; p++) {
-        xl_buf_printf(b, "  device %-3lld ", (long long)p);
-        for (uint32_t d = 0; d < rank; d++) {
-            int64_t n = parts(s, &spec[d]), len = global->dims[d] / n, at = place(s, &spec[d], p);
-            if (n > 1 && n <= 16) {
-                xl_buf_puts(b, " ");
-                for (int64_t k = 0; k < n; k++)
-                    xl_buf_puts(b, k == at ? "#" : ".");
-            }
-            xl_buf_printf(b, " %lld:%lld", (long long)(at * len), (long long)((at + 1) * len));
-        }
-        xl_buf_puts(b, "\n");
-    }
-    if (tiles > 1 && s->npartition > DRAWN)
-        xl_buf_printf(b, "  ... and %lld more devices\n", (long long)(s->npartition - DRAWN));
-    *waste += (double)(bytes / tiles) * (double)(copies - 1) / (double)copies;
-    return (double)(bytes / tiles);
+    xl_str n = t->name;
+    if (xl_str_starts(n, XL_STR("adamw.")) && n.n > 8)
+        n = (xl_str){ n.p + 8, n.n - 8 };
+    else if (xl_str_ends(n, XL_STR(".m")) || xl_str_ends(n, XL_STR(".v")))
+        n.n -= 2;
+    else
+        return false;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (xl_str_eq(l->t[i].name, n))
+            return l->t[i].rank == t->rank && l->t[i].npart == t->npart && !memcmp(l->t[i].part, t->part, t->npart * sizeof *t->part);
+    return false;
 }
 
-static void collectives(const xl_func *f, const xl_region *r, uint64_t *count, double *bytes)
+static void tensors(const xl_held_list *l, xl_buf *b)
 {
-    for (uint32_t i = 0; i < r->nop; i++) {
-        const xl_op *op = r->op[i];
-        int64_t n;
-        if (xl_ops[op->code].flags & XL_OP_COLLECTIVE) {
-            count[op->code]++;
-            for (uint32_t k = 0; k < op->nout; k++)
-                if (xl_type_bytes(op->code == XL_OP_REDUCE_SCATTER ? xl_in_type(f, op, k) : xl_out_type(f, op, k), &n))
-                    bytes[op->code] += (double)n;
-        }
-        for (uint32_t k = 0; k < op->nregion; k++)
-            collectives(f, op->region[k], count, bytes);
-    }
+    for (uint32_t i = 0; i < l->n && !opt.short_form; i++)
+        xl_held_draw(&l->t[i], as_its_parameter(l, &l->t[i]) ? 0 : DRAWN, b);
 }
 
-static xl_error *sharding(const xl_cli *cli, int argc, char **argv)
+static xl_error *of_program(const xl_cli *cli, const char *file)
 {
     xl_error *err = NULL;
     xl_module *m = NULL;
     xl_buf b = { 0 };
     xl_shard_info s = { 0 };
-    double held = 0, waste = 0;
-    static uint64_t count[XL_OP_COUNT];
-    static double bytes[XL_OP_COUNT];
-    (void)argc;
-    XL_DO(xl_cli_program(cli, argv[0], false, &m));
-    XL_TRY(xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "inline" }), "%s", argv[0]);
+    xl_held_list l = { 0 };
+    xl_crossings cross = { 0 };
+    XL_DO(xl_cli_program(cli, file, false, &m));
+    XL_TRY(xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "inline" }), "%s", file);
     xl_func *f = xl_module_entry(m);
     int64_t n = devices_of(m);
     if (!f || !f->body) {
-        err = XL_ERR(INVALID, "%s has no entry function", argv[0]);
+        err = XL_ERR(INVALID, "%s has no entry function", file);
         goto out;
     }
-    const xl_type **type = xl_new(cli->arena, const xl_type *, (size_t)f->body->narg + xl_region_end(f->body)->nin);
-    xl_str *label = xl_new(cli->arena, xl_str, f->body->narg);
-    for (uint32_t i = 0; i < f->body->narg; i++) {
+    uint32_t narg = f->body->narg, nout = xl_region_end(f->body)->nin;
+    const xl_type **type = xl_new(cli->arena, const xl_type *, (size_t)narg + nout);
+    xl_str *label = xl_new(cli->arena, xl_str, narg);
+    for (uint32_t i = 0; i < narg; i++) {
         type[i] = xl_value_type(f, f->body->arg[i]);
         label[i] = xl_loc_label(m, f->val[f->body->arg[i].id].loc);
     }
-    for (uint32_t i = 0; i < xl_region_end(f->body)->nin; i++)
-        type[f->body->narg + i] = xl_in_type(f, xl_region_end(f->body), i);
-    XL_TRY(xl_shard(m, n, 1, &s), "%s on %lld devices", argv[0], (long long)n);
+    for (uint32_t i = 0; i < nout; i++)
+        type[narg + i] = xl_in_type(f, xl_region_end(f->body), i);
+    XL_TRY(xl_shard(m, n, 1, &s), "%s on %lld devices", file, (long long)n);
     if (opt.program) {
         xl_print_module(m, &(xl_print_opts){ .shorten = true }, &b);
         err = xl_cli_put(&b);
         goto out;
     }
+    const xl_mesh *mesh = mesh_of(m);
     for (uint32_t i = 0; i < s.narg; i++)
-        held += tensor(m, &s, "argument", i, label[i], type[i], s.arg[i], &b, &waste);
+        xl_held_add(cli->arena, &l, xl_strf(cli->arena, "argument %u%s%.*s", i, label[i].n ? " " : "", XL_FMT(label[i])), type[i], &s, s.arg[i], mesh);
     for (uint32_t i = 0; i < s.nout; i++)
-        held += tensor(m, &s, "result", i, (xl_str){ 0 }, type[s.narg + i], s.out[i], &b, &waste);
-    collectives(f, f->body, count, bytes);
-    xl_buf_printf(&b, "%lld devices: arguments and results take %.0f bytes on each, of which %.0f also lie elsewhere\n", (long long)n, held, waste);
-    for (uint32_t k = 0; k < XL_OP_COUNT; k++)
-        if (count[k])
-            xl_buf_printf(&b, "%-36s %6llu times, %12.0f bytes per device and run (loops counted once)\n", xl_ops[k].text, (unsigned long long)count[k], bytes[k]);
-    if (s.gathered)
-        xl_buf_printf(&b, "%u ops are computed whole on every device from gathered operands: XLANE_LOG=info names them\n", s.gathered);
+        xl_held_add(cli->arena, &l, xl_strf(cli->arena, "result %u", i), type[narg + i], &s, s.out[i], mesh);
+    xl_crossings_of(cli->arena, f, n, mesh, &cross);
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_key(&j, "held");
+        xl_held_json(&l, &j);
+        xl_json_key(&j, "collectives");
+        xl_crossings_json(&cross, &j);
+        xl_json_put_int(&j, "gathered", s.gathered);
+        xl_json_end(&j);
+    } else {
+        tensors(&l, &b);
+        sums(cli->arena, &l, &b);
+        xl_crossings_text(&cross, &b);
+        if (s.gathered)
+            xl_buf_printf(&b, "%u ops are computed whole on every device from gathered operands: XLANE_LOG=info names them\n", s.gathered);
+    }
     err = xl_cli_put(&b);
 out:
     xl_buf_fini(&b);
@@ -180,15 +176,119 @@ out:
     return err;
 }
 
+static bool too_large(const xl_sharding_plan *p) { return p->refused || (p->limit > 0 && p->needs > p->limit); }
+
+static void verdict(const xl_sharding_plan *p, xl_buf *b)
+{
+    xl_buf_puts(b, "one device: about ");
+    size_text(b, (double)p->predicted);
+    xl_buf_puts(b, " by a walk over its program");
+    if (p->needs >= 0) {
+        xl_buf_puts(b, ", ");
+        size_text(b, (double)p->needs);
+        xl_buf_puts(b, " as compiled");
+    }
+    if (p->limit > 0) {
+        xl_buf_puts(b, ", of ");
+        size_text(b, (double)p->limit);
+    }
+    xl_buf_printf(b, "%s%s%s\n", p->device ? " (" : "", p->device ? p->device : "", p->device ? ")" : "");
+    if (p->refused)
+        xl_buf_printf(b, "does not fit: %s\n", p->refused);
+    else if (too_large(p))
+        xl_buf_puts(b, "does not fit\n");
+    if (too_large(p))
+        xl_buf_puts(b, "split what is held twice (see above) under sharding: in the configuration, or make batch or model smaller\n");
+    else if (p->limit > 0 && p->needs >= 0)
+        xl_buf_puts(b, "fits\n");
+}
+
+/* A configuration, or a run with its own: `dir` NULL or the run's folder, whose real buffers are drawn where it has kept them. */
+static xl_error *of_config(const xl_cli *cli, const xl_config *c, const char *dir)
+{
+    xl_error *err = NULL;
+    xl_buf b = { 0 };
+    xl_sharding_plan p;
+    xl_held_list real = { 0 };
+    XL_DO(xl_train_sharding(cli->arena, c, !dir, &p));
+    if (dir) {
+        char *path = xl_path_join(cli->arena, dir, "sharding.json");
+        if (xl_file_stat(path, NULL))
+            XL_DO(xl_held_read(cli->arena, path, &real));
+    }
+    const xl_held_list *l = real.n ? &real : &p.held;
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_put_text(&j, "from", real.n ? "the buffers of the run" : "the program");
+        xl_json_key(&j, "held");
+        xl_held_json(l, &j);
+        xl_json_key(&j, "collectives");
+        xl_crossings_json(&p.crossing, &j);
+        xl_json_put_int(&j, "gathered", p.gathered);
+        xl_json_put_int(&j, "predicted_bytes", p.predicted);
+        if (p.needs >= 0)
+            xl_json_put_int(&j, "compiled_bytes", p.needs);
+        if (p.limit > 0)
+            xl_json_put_int(&j, "bytes_limit", p.limit);
+        if (!dir)
+            xl_json_put_bool(&j, "fits", !too_large(&p));
+        if (p.refused)
+            xl_json_put_text(&j, "refused", p.refused);
+        xl_json_end(&j);
+    } else {
+        if (l->mesh.n)
+            xl_buf_printf(&b, "mesh %.*s\n", XL_FMT(l->mesh));
+        if (dir)
+            xl_buf_printf(&b, "%s\n", real.n ? "from the buffers of the run" : "from its program: the run kept no sharding.json");
+        tensors(l, &b);
+        sums(cli->arena, l, &b);
+        xl_crossings_text(&p.crossing, &b);
+        if (p.gathered)
+            xl_buf_printf(&b, "%u ops are computed whole on every device from gathered operands: XLANE_LOG=info names them\n", p.gathered);
+        if (!dir)
+            verdict(&p, &b);
+    }
+    err = xl_cli_put(&b);
+    if (!err && !dir && too_large(&p))
+        xl_cli_exit(cli, XL_EXIT_FAILED);
+out:
+    xl_buf_fini(&b);
+    return err;
+}
+
+static xl_error *sharding(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_config c;
+    char *dir = NULL;
+    xl_str name = xl_str_of(argv[0]);
+    xl_file_info st;
+    bool is_file = strcmp(argv[0], "-") == 0 || (xl_file_stat(argv[0], &st) && !st.dir);
+    if (xl_str_ends(name, XL_STR(".yaml")) || xl_str_ends(name, XL_STR(".yml"))) {
+        XL_DO(xl_config_read(cli->arena, argv[0], argv + 1, argc - 1, &c));
+        return of_config(cli, &c, NULL);
+    }
+    if (is_file)
+        return argc > 1 ? xl_cli_misuse(cli, "%s is a program; words go with a configuration", argv[0]) : of_program(cli, argv[0]);
+    XL_DO(xl_run_find(cli->arena, argv[0], &dir));
+    XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
+    err = of_config(cli, &c, dir);
+out:
+    return err;
+}
+
 const xl_verb xl_verb_sharding = {
     .name = "sharding",
-    .args = "[--devices N] [--program] FILE",
-    .help = "which device holds which slice of a program's tensors, and the collectives it needs",
-    .more = "FILE is a StableHLO program with shardings (text, bytecode or HLO). It is partitioned as the CPU plugin would; nothing runs. For each\n"
-            "argument and result: how each dimension is split, the slice of every device (# is its part), bytes, and copies.",
-    .example = "xlane sharding step.mlir\nxlane sharding --program --devices 8 step.mlir",
+    .args = "[--devices N] [--program] [--short] RUN|CONF.yaml|FILE [KEY=VALUE ...]",
+    .help = "which device holds which slice of each tensor, what is held twice, and the collectives of a step",
+    .more = "RUN is a training run: its real buffers are drawn. CONF.yaml is a training configuration: its step is split and compiled for the device, nothing\n"
+            "runs; the exit code is 1 if it does not fit. FILE is a StableHLO program with shardings (text, bytecode or HLO), split as the CPU plugin would.\n"
+            "For each tensor: how each dimension is split, the slice of every device (# is its part), bytes, and copies; then the bytes of each\n"
+            "device (# its own, = also held elsewhere) and the collectives by kind and axis. docs/spmd.md tells how to read it.",
+    .example = "xlane sharding conf.yaml\nxlane sharding conf.yaml mesh=data=8\nxlane sharding last\nxlane sharding --program --devices 8 step.mlir",
     .opts = opts,
     .min = 1,
-    .max = 1,
+    .max = 64,
     .run = sharding,
 };

@@ -8,6 +8,7 @@
  * carries the cotangents of what goes round and the sums for what the body uses from outside. What the way back needs is
  * known only after its body is written and pruned, so that is done first, and the forward loop is widened after. */
 #include "pass/grad.h"
+#include "pass/pass.h"
 
 static xl_arena *mem(const xl_grad_ctx *g) { return &g->e.f->m->arena; }
 
@@ -143,6 +144,15 @@ static bool find_trips(const xl_func *f, const xl_op *op, trips *out)
         return false;
     int64_t by = step < 0 ? -step : step;
     *out = (trips){ slot, start, step, span > 0 ? (span + by - 1) / by : 0 };
+    return true;
+}
+
+bool xl_while_turns(const xl_func *f, const xl_op *op, int64_t *turns)
+{
+    trips t;
+    if (!find_trips(f, op, &t))
+        return false;
+    *turns = t.count;
     return true;
 }
 

@@ -46,6 +46,8 @@ static inline void xl_subst_op(const xl_subst *s, xl_op *op)
 typedef bool xl_rewrite_fn(xl_b *b, xl_subst *s, xl_op *op);
 xl_error *xl_rewrite(xl_module *m, xl_rewrite_fn *fn) XL_MUST_USE;
 
+/* How often a while loop turns, where the program says it: a counter, a constant limit. */
+bool xl_while_turns(const xl_func *f, const xl_op *op, int64_t *turns);
 /* The constant that v is, or NULL; and whether it is one number throughout. */
 const xl_attr *xl_value_const(const xl_func *f, xl_value v);
 static inline bool xl_attr_is_splat(const xl_attr *a) { return a && a->data.n == xl_dtype_bytes(a->dtype) && a->data.n > 0; }

@@ -7,7 +7,7 @@
 #include "base/thread.h"
 #include "train/safetensors.h"
 
-static xl_str state_name(xl_arena *a, const xl_trainer *t, uint32_t i)
+xl_str xl_state_name(xl_arena *a, const xl_trainer *t, uint32_t i)
 {
     uint32_t k = i / t->n;
     if (k == 3)
@@ -42,7 +42,7 @@ static xl_error *take(xl_trainer *t, const xl_progress *where, snapshot *s)
         int64_t bytes = 8;
         if (ty)
             xl_type_bytes(ty, &bytes);
-        s->t[i] = (xl_saved){ .name = xl_str_dup(&s->arena, state_name(&s->arena, t, i)), .dtype = ty ? ty->dtype : XL_I32,
+        s->t[i] = (xl_saved){ .name = xl_str_dup(&s->arena, xl_state_name(&s->arena, t, i)), .dtype = ty ? ty->dtype : XL_I32,
                               .dims = ty ? xl_type_dims(ty) : (xl_dims){ &two, 1 }, .bytes = (uint64_t)bytes };
         total += (uint64_t)bytes;
     }
@@ -89,7 +89,7 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
     const xl_saved **src = xl_new(&a, const xl_saved *, n);
     uint64_t most = 8;
     for (uint32_t i = 0; i < n; i++) {                   /* all are looked at before one is changed */
-        xl_str name = state_name(&a, t, i);
+        xl_str name = xl_state_name(&a, t, i);
         const xl_type *ty = i < 3 * t->n ? t->type[i % t->n] : NULL;
         xl_dims want = ty ? xl_type_dims(ty) : (xl_dims){ &two, 1 };
         src[i] = xl_safetensors_find(&s, name);

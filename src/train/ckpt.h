@@ -8,6 +8,8 @@
 
 typedef struct { int64_t batches; uint64_t seed; } xl_progress;  /* of the data: how many batches were used */
 
+/* The name of state tensor i (of 3n + 1) in a checkpoint. */
+xl_str xl_state_name(xl_arena *a, const xl_trainer *t, uint32_t i);
 /* Gives a name to a tensor set of the trainer: shared by save and load. */
 xl_error *xl_ckpt_save(xl_trainer *t, const char *path, const xl_progress *where) XL_MUST_USE;
 /* Into the live buffers: each new one lies where the old one lay. A tensor that is missing or of another shape is named, and nothing

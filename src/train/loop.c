@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "base/version.h"
+#include "train/held.h"
 #include "train/tb.h"
 
 /* ---- signals: the first asks for an end after this step, the second ends at once -------------------------------------- */
@@ -62,7 +63,7 @@ typedef struct {
     xl_saver *saver;
     FILE *csv, *say;
     int lock;
-    bool quiet, tty;
+    bool quiet, tty, drawn;              /* drawn: sharding.json was written */
     int64_t step, batches, tokens;
     pending *q;
     uint32_t nq, started;
@@ -220,16 +221,20 @@ static void print_line(loop *l, bool end)
     if (l->quiet || ds < 1)
         return;
     char rate[32], mem[32];
-    double per = dt / (double)ds, left = per * (double)(l->c->steps - l->step);
-    xl_device_memory m;
-    xl_error *err = xl_device_memory_read(l->s.lane->dev, &m);
+    double per = dt / (double)ds, left = per * (double)(l->c->steps - l->step), used = 0;
+    size_t n = l->s.lane->place.n;
+    for (size_t i = 0; i < n; i++) {     /* of the fullest */
+        xl_device_memory m;
+        xl_error *err = xl_device_memory_read(l->s.lane->place.dev[i], &m);
+        used = !err && (double)m.in_use > used ? (double)m.in_use : used;
+        xl_error_free(err);
+    }
     struct rusage ru;
     getrusage(RUSAGE_SELF, &ru);
-    double used = !err && m.in_use > 0 ? (double)m.in_use : (double)ru.ru_maxrss * 1024;
-    xl_error_free(err);
-    fprintf(l->say, "%sstep %lld/%lld  loss %.4f  %s tok/s  %.1f ms/step  %sB  compiles %llu  left %d:%02d%s", l->tty ? "\r\033[K" : "",
+    used = used > 0 ? used : (double)ru.ru_maxrss * 1024;
+    fprintf(l->say, "%sstep %lld/%lld  loss %.4f  %s tok/s  %.1f ms/step  %sB%s  compiles %llu  left %d:%02d%s", l->tty ? "\r\033[K" : "",
             (long long)l->step, (long long)l->c->steps, l->last_loss, amount(rate, (double)(l->tokens - l->last_tokens) / dt), per * 1e3,
-            amount(mem, used), (unsigned long long)l->s.lane->ncompile, (int)(left / 60), (int)left % 60, l->tty && !end ? "" : "\n");
+            amount(mem, used), n > 1 ? "/device" : "", (unsigned long long)l->s.lane->ncompile, (int)(left / 60), (int)left % 60, l->tty && !end ? "" : "\n");
     if (l->skipped > 0 && (!l->tty || end))
         fprintf(l->say, "%lld steps were skipped: loss or gradient not finite\n", (long long)l->skipped);
     fflush(l->say);
@@ -238,24 +243,37 @@ static void print_line(loop *l, bool end)
     l->last_tokens = l->tokens;
 }
 
-/* What the physical device holds, in the form the guard writes too. */
+/* What each physical device holds, in the form the guard writes too. */
 static void note_memory(loop *l)
 {
-    xl_device_memory m;
     xl_buf b = { 0 };
     xl_arena a = { 0 };
-    xl_error *err = xl_device_memory_read(l->s.lane->dev, &m);
-    if (!err) {
-        char *path = xl_path_join(&a, xl_run_dir(l->run), "memory.csv");
-        if (!xl_file_stat(path, NULL))
-            xl_buf_puts(&b, "t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n");
-        xl_buf_printf(&b, "%.6f,%d,%d,%d,%lld,%lld,%lld,%lld,%lld", xl_run_time(l->run), xl_run_rank(l->run), (int)getpid(), l->s.lane->dev->id,
-                      (long long)l->step, (long long)m.in_use, (long long)m.peak_in_use, (long long)m.limit, (long long)m.largest_alloc);
-        err = xl_file_append(path, xl_buf_view(&b));
+    xl_error *err = NULL;
+    char *path = xl_path_join(&a, xl_run_dir(l->run), "memory.csv");
+    if (!xl_file_stat(path, NULL))
+        xl_buf_puts(&b, "t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n");
+    for (size_t i = 0; i < l->s.lane->place.n && !err; i++) {
+        const xl_device *d = l->s.lane->place.dev[i];
+        xl_device_memory m;
+        err = xl_device_memory_read(d, &m);
+        if (!err)
+            xl_buf_printf(&b, "%.6f,%d,%d,%d,%lld,%lld,%lld,%lld,%lld\n", xl_run_time(l->run), xl_run_rank(l->run), (int)getpid(), d->id, (long long)l->step, (long long)m.in_use,
+                          (long long)m.peak_in_use, (long long)m.limit, (long long)m.largest_alloc);
     }
+    if (!err && b.n)
+        err = xl_file_append(path, (xl_str){ b.p, b.n - 1 });
     xl_error_free(err);                  /* a device that gives no figures trains as well */
     xl_buf_fini(&b);
     xl_arena_fini(&a);
+}
+
+/* Who holds what, from the buffers of the first step. */
+static xl_error *draw(loop *l, const xl_prepared *p, xl_array *const *in, const xl_array *metrics)
+{
+    if (l->drawn || !p->g->mesh.naxis)
+        return NULL;
+    l->drawn = true;
+    return xl_held_record(l->s.t, p->g, in, metrics, xl_run_dir(l->run));
 }
 
 /* ---- evaluation ----------------------------------------------------------------------------------------------------- */
@@ -350,6 +368,12 @@ static xl_error *write_run_json(loop *l, const char *dir)
     xl_json_put_bool(&j, "diagnostic", diagnostic && diagnostic[0] == '1');
     xl_json_put_text(&j, "pattern", l->c->model.pattern);
     xl_json_put_int(&j, "parameters", xl_graph_params(l->s.g[0]));
+    if (l->s.mesh.naxis) {
+        xl_buf m = { 0 };
+        xl_mesh_text(&l->s.mesh, &m);
+        xl_json_put_str(&j, "mesh", xl_buf_view(&m));
+        xl_buf_fini(&m);
+    }
     xl_json_put_text(&j, "data", xl_data_about(l->data));
     xl_json_put_text(&j, "scan", l->s.why[0] ? l->s.why : "over repeated units");
     if (l->s.attention[0])
@@ -358,6 +382,23 @@ static xl_error *write_run_json(loop *l, const char *dir)
     xl_error *err = xl_file_write_atomic(xl_path_join(l->a, dir, "run.json"), xl_buf_view(&b));
     xl_buf_fini(&b);
     return err;
+}
+
+static void say_mesh(loop *l)
+{
+    xl_buf b = { 0 };
+    char one[32], all[32];
+    double each = 0, whole = 0;
+    for (uint32_t i = 0; i < 3 * l->s.t->n; i++) {
+        size_t n = 0;
+        const xl_array *x = l->s.t->buf[i];
+        if (xl_elem_size(x->elem, (xl_dims){ x->dims, x->rank }, &n))
+            whole += (double)n;
+        each += (double)(xl_array_local(x) * xl_elem_bytes(x->elem));
+    }
+    xl_mesh_text(&l->s.mesh, &b);
+    fprintf(l->say, "mesh: %.*s on %zu devices; parameters and optimizer state %sB on each, %sB in one piece\n", XL_FMT(xl_buf_view(&b)), l->s.lane->place.n, amount(one, each), amount(all, whole));
+    xl_buf_fini(&b);
 }
 
 static xl_error *save(loop *l)
@@ -397,6 +438,7 @@ static xl_error *one_step(loop *l)
     XL_DO(xl_trainer_prepare(l->s.t, l->s.g[b->bucket], XL_STEP_TRAIN, &p));
     XL_DO(put_batch(l->s.lane, p->g, b, in));
     XL_DO(xl_trainer_update(l->s.t, p, in, &m));
+    XL_DO(draw(l, p, in, m));
     l->step++;
     l->batches++;
     l->tokens += b->ntoken;
@@ -460,6 +502,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     if (!l.quiet) {
         char count[32];
         fprintf(l.say, "%s: %s parameters, %s\n", c->model.pattern, amount(count, (double)xl_graph_params(l.s.g[0])), xl_lane_name(l.s.lane));
+        if (l.s.mesh.naxis)
+            say_mesh(&l);
         fprintf(l.say, "data: %s\nrun:  %s%s\n", xl_data_about(l.data), dir, l.step ? " (resumed)" : "");
         if (l.s.why[0])
             fprintf(l.say, "no scan over layers: %s\n", l.s.why);
@@ -523,14 +567,18 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         goto out;
     }
     out->stopped = asked != 0;
-    xl_device_memory used;
-    xl_error *unsaid = xl_device_memory_read(l.s.lane->dev, &used);
+    int64_t observed = 0;                /* of the fullest device */
+    for (size_t i = 0; i < l.s.lane->place.n; i++) {
+        xl_device_memory used;
+        xl_error *unsaid = xl_device_memory_read(l.s.lane->place.dev[i], &used);
+        observed = !unsaid && used.peak_in_use > observed ? used.peak_in_use : observed;
+        xl_error_free(unsaid);
+    }
     xl_event_begin(l.run, &e, "stop");
     xl_json_put_int(&e.j, "step", l.step);
     xl_json_put_text(&e.j, "why", asked ? "a signal" : "all steps done");
-    if (!unsaid && used.peak_in_use > 0)
-        xl_json_put_int(&e.j, "observed_bytes", used.peak_in_use);
-    xl_error_free(unsaid);
+    if (observed > 0)
+        xl_json_put_int(&e.j, "observed_bytes", observed);
     xl_event_end(l.run, &e);
     if (asked && !l.quiet)
         fprintf(l.say, "stopped after step %lld and saved; go on with: xlane resume %s\n", (long long)l.step, dir);

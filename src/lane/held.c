@@ -1,0 +1,340 @@
+#include "lane/held.h"
+
+#include <stdio.h>
+
+#include "base/file.h"
+#include "pass/pass.h"
+
+/* ---- from a program -------------------------------------------------------------------------------------------------- */
+static int64_t parts(const xl_shard_info *s, const xl_axes *a)
+{
+    int64_t n = 1;
+    for (uint32_t i = 0; i < a->n; i++)
+        n *= s->size[a->atom[i]];
+    return n;
+}
+
+static int64_t place(const xl_shard_info *s, const xl_axes *a, int64_t device)
+{
+    int64_t at = 0;
+    for (uint32_t i = 0; i < a->n; i++)
+        at = at * s->size[a->atom[i]] + device / s->stride[a->atom[i]] % s->size[a->atom[i]];
+    return at;
+}
+
+/* The axes of the mesh that are these digits; what is no whole axis shows as its size. */
+static void names(const xl_mesh *mesh, const xl_shard_info *s, const xl_axes *a, xl_buf *b)
+{
+    if (!a->n)
+        xl_buf_puts(b, "whole");
+    for (uint32_t i = 0; i < a->n; ) {
+        uint32_t took = 0;
+        int64_t stride = s->npartition;
+        for (uint32_t k = 0; mesh && k < mesh->naxis && !took; k++) {
+            stride /= mesh->axis[k].size;
+            int64_t n = 1;
+            uint32_t j = i;
+            while (j < a->n && n < mesh->axis[k].size)
+                n *= s->size[a->atom[j++]];
+            if (j > i && n == mesh->axis[k].size && s->stride[a->atom[j - 1]] == stride && n > 1) {
+                xl_buf_printf(b, "%s%.*s", i ? "+" : "", XL_FMT(mesh->axis[k].name));
+                took = j - i;
+            }
+        }
+        if (!took) {
+            xl_buf_printf(b, "%s/%lld", i ? "+" : "", (long long)s->size[a->atom[i]]);
+            took = 1;
+        }
+        i += took;
+    }
+}
+
+void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *global, const xl_shard_info *s, const xl_axes *spec, const xl_mesh *mesh)
+{
+    xl_held t = { .name = xl_str_dup(a, name), .rank = xl_shard_rank(global), .npart = (uint32_t)s->npartition };
+    xl_buf b = { 0 };
+    if (global->kind != XL_TY_TENSOR || !xl_type_bytes(global, &t.bytes) || t.rank > XL_HELD_RANK)
+        return;
+    t.dtype = xl_str_of(xl_dtypes[global->dtype].text);
+    t.part = xl_new(a, xl_held_part, t.npart);
+    for (uint32_t d = 0; d < t.rank; d++) {
+        t.dims[d] = global->dims[d];
+        xl_buf_puts(&b, d ? ", " : "");
+        names(mesh, s, &spec[d], &b);
+    }
+    t.split = xl_str_dup(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    for (uint32_t p = 0; p < t.npart; p++) {
+        double share = 1;
+        t.part[p].device = (int)p;
+        for (uint32_t d = 0; d < t.rank; d++) {
+            int64_t n = parts(s, &spec[d]), len = (global->dims[d] + n - 1) / n, at = place(s, &spec[d], p);
+            int64_t lo = at * len, hi = lo + len;
+            t.part[p].lo[d] = lo < global->dims[d] ? lo : global->dims[d];
+            t.part[p].hi[d] = hi < global->dims[d] ? hi : global->dims[d];
+            share *= global->dims[d] ? (double)len / (double)global->dims[d] : 1;   /* a part that is not full is padded: it takes as much */
+        }
+        t.part[p].bytes = (int64_t)((double)t.bytes * share + 0.5);
+    }
+    l->ndevice = t.npart > l->ndevice ? t.npart : l->ndevice;
+    XL_PUSH(a, l->t, l->n, l->cap, t);
+}
+
+/* ---- what crosses ---------------------------------------------------------------------------------------------------- */
+static const xl_attr *groups_of(const xl_op *op)
+{
+    int slot = xl_slot_find((xl_opcode)op->code, XL_STR("replica_groups"));
+    if (slot < 0)
+        slot = xl_slot_find((xl_opcode)op->code, XL_STR("source_target_pairs"));
+    return slot < 0 ? NULL : op->attr[slot];
+}
+
+/* The axes along which the devices of a group differ, if the group is all of them; else how many there are. */
+static void axes_of(const xl_op *op, int64_t ndevice, const xl_mesh *mesh, char *out, size_t size)
+{
+    const xl_attr *g = groups_of(op);
+    int64_t group = g && g->kind == XL_AT_DENSE && g->type->rank == 2 ? g->type->dims[1] : 0, rows = group ? g->type->dims[0] : 0;
+    bool pairs = op->code == XL_OP_COLLECTIVE_PERMUTE;
+    uint32_t differ = 0;
+    int64_t full = 1;
+    size_t n = 0;
+    for (int64_t r = 0; mesh && r < (pairs ? rows : rows ? 1 : 0); r++)
+        for (int64_t i = 1; i < group; i++) {
+            int64_t a = xl_dense_int(g, r * group), b = xl_dense_int(g, r * group + i);
+            for (uint32_t k = mesh->naxis; k-- > 0; a /= mesh->axis[k].size, b /= mesh->axis[k].size)
+                differ |= a >= 0 && b >= 0 && a % mesh->axis[k].size != b % mesh->axis[k].size ? 1u << k : 0;
+        }
+    for (uint32_t k = 0; mesh && k < mesh->naxis; k++)
+        full *= differ >> k & 1 ? mesh->axis[k].size : 1;
+    if (!mesh || !differ || (!pairs && full != group)) {
+        if (pairs)
+            snprintf(out, size, "%lld pairs", (long long)rows);
+        else
+            snprintf(out, size, "groups of %lld", (long long)(group ? group : ndevice));
+        return;
+    }
+    for (uint32_t k = 0; k < mesh->naxis && n < size; k++)
+        if (differ >> k & 1)
+            n += (size_t)snprintf(out + n, size - n, "%s%.*s", n ? ", " : "", XL_FMT(mesh->axis[k].name));
+}
+
+typedef struct { xl_arena *a; const xl_func *f; int64_t ndevice; const xl_mesh *mesh; xl_crossings *out; } walk;
+
+static void cross(const walk *w, const xl_region *r, int64_t times, bool loops)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        const xl_op *op = r->op[i];
+        int64_t turns = 1, n;
+        bool known = op->code != XL_OP_WHILE || xl_while_turns(w->f, op, &turns);
+        for (uint32_t k = 0; k < op->nregion; k++)
+            cross(w, op->region[k], known && op->code == XL_OP_WHILE && k == 1 ? times * turns : times, loops || !known);
+        if (!(xl_ops[op->code].flags & XL_OP_COLLECTIVE))
+            continue;
+        xl_crossing c = { .op = (xl_opcode)op->code }, *at = NULL;
+        axes_of(op, w->ndevice, w->mesh, c.axes, sizeof c.axes);
+        for (uint32_t k = 0; k < w->out->n && !at; k++)
+            if (w->out->c[k].op == c.op && !strcmp(w->out->c[k].axes, c.axes))
+                at = &w->out->c[k];
+        if (!at) {
+            XL_PUSH(w->a, w->out->c, w->out->n, w->out->cap, c);
+            at = &w->out->c[w->out->n - 1];
+        }
+        at->count += times;
+        at->loops |= loops;
+        for (uint32_t k = 0; k < op->nout; k++)
+            if (xl_type_bytes(op->code == XL_OP_REDUCE_SCATTER ? xl_in_type(w->f, op, k) : xl_out_type(w->f, op, k), &n))
+                at->bytes += (double)(n * times);
+    }
+}
+
+void xl_crossings_of(xl_arena *a, const xl_func *f, int64_t ndevice, const xl_mesh *mesh, xl_crossings *out)
+{
+    walk w = { a, f, ndevice, mesh, out };
+    cross(&w, f->body, 1, false);
+}
+
+void xl_crossings_text(const xl_crossings *c, xl_buf *b)
+{
+    double total = 0;
+    bool loops = false;
+    for (uint32_t i = 0; i < c->n; i++) {
+        xl_buf_printf(b, "%-30s over %-16s %6lld times %14.0f bytes per device and step%s\n", xl_ops[c->c[i].op].text, c->c[i].axes, (long long)c->c[i].count, c->c[i].bytes, c->c[i].loops ? " *" : "");
+        total += c->c[i].bytes;
+        loops |= c->c[i].loops;
+    }
+    if (c->n)
+        xl_buf_printf(b, "%-30s %21s %12s %14.0f\n", "collectives together", "", "", total);
+    if (loops)
+        xl_buf_puts(b, "* in a loop whose number of turns the program does not say: one turn counted\n");
+}
+
+void xl_crossings_json(const xl_crossings *c, xl_json *j)
+{
+    xl_json_list(j);
+    for (uint32_t i = 0; i < c->n; i++) {
+        xl_json_map(j);
+        xl_json_put_text(j, "op", xl_ops[c->c[i].op].text);
+        xl_json_put_text(j, "over", c->c[i].axes);
+        xl_json_put_int(j, "count", c->c[i].count);
+        xl_json_put_num(j, "bytes", c->c[i].bytes);
+        xl_json_put_bool(j, "loops_counted_once", c->c[i].loops);
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+}
+
+/* ---- sums and drawings ----------------------------------------------------------------------------------------------- */
+static bool same_slice(const xl_held *t, const xl_held_part *a, const xl_held_part *b)
+{
+    return !memcmp(a->lo, b->lo, t->rank * sizeof *a->lo) && !memcmp(a->hi, b->hi, t->rank * sizeof *a->hi);
+}
+
+static int64_t copies_of(const xl_held *t, const xl_held_part *p)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < t->npart; i++)
+        n += same_slice(t, p, &t->part[i]);
+    return n;
+}
+
+int64_t xl_held_copies(const xl_held *t) { return t->npart ? copies_of(t, &t->part[0]) : 0; }
+
+int64_t xl_held_on(const xl_held_list *l, int device)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < l->n; i++)
+        for (uint32_t k = 0; k < l->t[i].npart; k++)
+            n += l->t[i].part[k].device == device ? l->t[i].part[k].bytes : 0;
+    return n;
+}
+
+int64_t xl_held_waste(const xl_held_list *l, int device)
+{
+    int64_t n = 0;
+    for (uint32_t i = 0; i < l->n; i++)
+        for (uint32_t k = 0; k < l->t[i].npart; k++)
+            if (l->t[i].part[k].device == device) {
+                int64_t c = copies_of(&l->t[i], &l->t[i].part[k]);
+                n += l->t[i].part[k].bytes / c * (c - 1);
+            }
+    return n;
+}
+
+void xl_held_draw(const xl_held *t, uint32_t most, xl_buf *b)   /* most 0: only its line */
+{
+    int64_t copies = xl_held_copies(t);
+    xl_buf_printf(b, "%.*s: ", XL_FMT(t->name));
+    for (uint32_t d = 0; d < t->rank; d++)
+        xl_buf_printf(b, "%lldx", (long long)t->dims[d]);
+    xl_buf_printf(b, "%.*s [%.*s], %lld bytes on each device, %lld cop%s of each part\n", XL_FMT(t->dtype), XL_FMT(t->split), (long long)(t->npart ? t->part[0].bytes : 0), (long long)copies,
+                  copies == 1 ? "y" : "ies");
+    for (uint32_t p = 0; copies < t->npart && p < t->npart && p < most; p++) {
+        xl_buf_printf(b, "  device %-3d ", t->part[p].device);
+        for (uint32_t d = 0; d < t->rank; d++) {
+            int64_t lo = t->part[p].lo[d], hi = t->part[p].hi[d], len = t->part[0].hi[d] - t->part[0].lo[d], n = len > 0 ? (t->dims[d] + len - 1) / len : 1;
+            if (n > 1 && n <= 16) {
+                xl_buf_puts(b, " ");
+                for (int64_t k = 0; k < n; k++)
+                    xl_buf_puts(b, k == lo / len ? "#" : ".");
+            }
+            xl_buf_printf(b, " %lld:%lld", (long long)lo, (long long)hi);
+        }
+        xl_buf_puts(b, "\n");
+    }
+    if (most && copies < t->npart && t->npart > most)
+        xl_buf_printf(b, "  ... and %u more devices\n", t->npart - most);
+}
+
+static void ints(xl_json *j, const char *key, const int64_t *v, uint32_t n)
+{
+    xl_json_key(j, key);
+    xl_json_list(j);
+    for (uint32_t i = 0; i < n; i++)
+        xl_json_int(j, v[i]);
+    xl_json_end(j);
+}
+
+void xl_held_json(const xl_held_list *l, xl_json *j)
+{
+    xl_json_map(j);
+    if (l->mesh.n)
+        xl_json_put_str(j, "mesh", l->mesh);
+    xl_json_put_int(j, "devices", l->ndevice);
+    xl_json_key(j, "tensors");
+    xl_json_list(j);
+    for (uint32_t i = 0; i < l->n; i++) {
+        const xl_held *t = &l->t[i];
+        xl_json_map(j);
+        xl_json_put_str(j, "name", t->name);
+        xl_json_put_str(j, "dtype", t->dtype);
+        ints(j, "shape", t->dims, t->rank);
+        xl_json_put_str(j, "split", t->split);
+        xl_json_put_int(j, "bytes", t->bytes);
+        xl_json_put_int(j, "copies", xl_held_copies(t));
+        xl_json_key(j, "parts");
+        xl_json_list(j);
+        for (uint32_t k = 0; k < t->npart; k++) {
+            xl_json_map(j);
+            xl_json_put_int(j, "device", t->part[k].device);
+            ints(j, "lo", t->part[k].lo, t->rank);
+            ints(j, "hi", t->part[k].hi, t->rank);
+            xl_json_put_int(j, "bytes", t->part[k].bytes);
+            xl_json_end(j);
+        }
+        xl_json_end(j);
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+    xl_json_end(j);
+}
+
+static bool read_ints(const xl_node *n, int64_t *out, uint32_t *count)
+{
+    if (!n || n->kind != XL_NODE_LIST || n->n > XL_HELD_RANK)
+        return false;
+    for (size_t i = 0; i < n->n; i++)
+        out[i] = n->kid[i]->i;
+    *count = (uint32_t)n->n;
+    return true;
+}
+
+xl_error *xl_held_read(xl_arena *a, const char *path, xl_held_list *out)
+{
+    xl_error *err = NULL;
+    xl_str text;
+    xl_node *root;
+    *out = (xl_held_list){ 0 };
+    XL_DO(xl_file_read_max(a, path, 256 << 20, &text));
+    XL_DO(xl_json_read(a, path, text, &root));
+    const xl_node *list = xl_node_get(root, "tensors"), *mesh = xl_node_get(root, "mesh"), *n = xl_node_get(root, "devices");
+    out->mesh = mesh ? mesh->s : (xl_str){ 0 };
+    out->ndevice = n ? (uint32_t)n->i : 0;
+    for (size_t i = 0; list && i < list->n; i++) {
+        const xl_node *e = list->kid[i], *name = xl_node_get(e, "name"), *dtype = xl_node_get(e, "dtype"), *split = xl_node_get(e, "split"), *bytes = xl_node_get(e, "bytes"),
+                      *part = xl_node_get(e, "parts");
+        xl_held t = { 0 };
+        uint32_t rank;
+        if (!name || !dtype || !split || !bytes || !part || !read_ints(xl_node_get(e, "shape"), t.dims, &t.rank)) {
+            err = xl_node_err(e, "a tensor lacks its name, type, shape or parts");
+            goto out;
+        }
+        t.name = name->s;
+        t.dtype = dtype->s;
+        t.split = split->s;
+        t.bytes = bytes->i;
+        t.npart = (uint32_t)part->n;
+        t.part = xl_new(a, xl_held_part, t.npart);
+        for (uint32_t k = 0; k < t.npart; k++) {
+            const xl_node *p = part->kid[k], *device = xl_node_get(p, "device"), *held = xl_node_get(p, "bytes");
+            if (!device || !held || !read_ints(xl_node_get(p, "lo"), t.part[k].lo, &rank) || rank != t.rank || !read_ints(xl_node_get(p, "hi"), t.part[k].hi, &rank) || rank != t.rank) {
+                err = xl_node_err(p, "a part lacks its device or its slice");
+                goto out;
+            }
+            t.part[k].device = (int)device->i;
+            t.part[k].bytes = held->i;
+        }
+        XL_PUSH(a, out->t, out->n, out->cap, t);
+    }
+out:
+    return err;
+}
