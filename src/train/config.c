@@ -28,6 +28,7 @@ static const row rows[] = {
     { "train.steps", INT, AT(steps) }, { "train.log_every", INT, AT(log_every) }, { "train.eval_every", INT, AT(eval_every) },
     { "train.eval_batches", INT, AT(eval_batches) }, { "train.save_every", INT, AT(save_every) }, { "train.keep", INT, AT(keep) },
     { "train.policy", STR, AT(policy) }, { "train.deterministic", BOOL, AT(deterministic) }, { "train.warmup_steps", INT, AT(warmup_steps) }, { "train.keep_for_backward", STR, AT(keep_for_backward) },
+    { "train.plant", STR, AT(plant) },
 };
 enum { NROW = sizeof rows / sizeof *rows };
 
@@ -54,6 +55,7 @@ static xl_config defaults(void)
     c.keep_for_backward = "carry";
     c.deterministic = true;
     c.policy = "warn";
+    c.plant = "none";
     return c;
 }
 
@@ -116,6 +118,9 @@ static xl_error *pairs(xl_arena *a, xl_pairs *out, const char *row, xl_str key, 
     while (v.n) {
         xl_str value = xl_str_cut(&v, ',');
         xl_str name = xl_str_trim(xl_str_cut(&value, memchr(value.p, '=', value.n) ? '=' : ':'));
+        for (uint32_t i = 0; i < out->n; i++)
+            if (xl_str_eq(out->p[i].key, name))
+                return XL_ERR(INVALID, "%s: \"%.*s\" is there twice", row, XL_FMT(name));
         xl_error *err = pairs(a, out, row, xl_strf(a, "%s.%.*s", row, XL_FMT(name)), value, where);
         if (err)
             return err;
@@ -213,6 +218,8 @@ static xl_error *check(const xl_config *c)
         return XL_ERR(INVALID, "train.steps, log_every, eval_batches and keep must be positive");
     if (strcmp(c->keep_for_backward, "carry") && strcmp(c->keep_for_backward, "dots"))
         return XL_ERR(INVALID, "train.keep_for_backward is carry or dots");
+    if (strcmp(c->plant, "none") && strcmp(c->plant, "local") && strcmp(c->plant, "read") && strcmp(c->plant, "group"))
+        return XL_ERR(INVALID, "train.plant is none, local, read or group: a mistake on purpose, to see it caught");
     if (strcmp(c->policy, "allow") && strcmp(c->policy, "warn") && strcmp(c->policy, "stop"))
         return XL_ERR(INVALID, "train.policy is allow, warn or stop");
     return NULL;

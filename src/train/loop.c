@@ -312,6 +312,7 @@ static xl_error *evaluate(xl_setup *s, const xl_config *c, int64_t batches, doub
         float v[64] = { 0 };
         XL_DO(xl_data_next(d, &b));
         XL_DO(xl_trainer_prepare(s->t, s->g[b->bucket], XL_STEP_EVAL, &p));
+        XL_DO(xl_metric_global(p->g, XL_STEP_EVAL, (uint32_t)xl_metric_find(p->g, XL_STEP_EVAL, "nll")));
         XL_DO(put_batch(s->lane, p->g, b, in));
         err = xl_trainer_measure(s->t, p, in, &m);
         if (!err)

@@ -33,11 +33,21 @@ const char *xl_axes_text(const xl_mesh_def *mesh, uint32_t axes, char *out, size
     return out;
 }
 
+/* A global metric is reduced over every axis that splits the batch: along another one it would stay local. */
+static xl_error *covers(const xl_graph *g, const xl_metric_info *m)
+{
+    char a[128], b[128], c[128];
+    uint32_t left = batch_axes(g) & ~m->axes;
+    if (!g->mesh.naxis || m->how == XL_HOW_LOCAL || !left)
+        return NULL;
+    return XL_ERR(INVALID, "metric %.*s is reduced over %s, but the batch is split over %s: along %s it would stay local; reduce it over all of them, or call it local", XL_FMT(m->name),
+                  m->axes ? xl_axes_text(&g->mesh, m->axes, a, sizeof a) : "nothing", xl_axes_text(&g->mesh, batch_axes(g), b, sizeof b), xl_axes_text(&g->mesh, left, c, sizeof c));
+}
+
 /* "mean over data, seq"; without `over` the axes are `otherwise`. */
 static bool parse_how(xl_graph *g, const char *name, const char *how, uint32_t otherwise, xl_metric_info *m)
 {
     xl_str rest = xl_str_of(how), word = xl_str_cut(&rest, ' ');
-    char a[128], b[128];
     int kind = -1;
     for (int i = 0; i < 4; i++)
         kind = xl_str_is(word, words[i]) ? i : kind;
@@ -65,14 +75,20 @@ static bool parse_how(xl_graph *g, const char *name, const char *how, uint32_t o
             m->axes |= 1u << i;
         }
     }
-    uint32_t left = batch_axes(g) & ~m->axes;
-    if (g->mesh.naxis && m->how != XL_HOW_LOCAL && left) {
-        xl_graph_fail(g, "metric %s is reduced over %s, but the batch is split over %s: along %s it would stay local; reduce it over all of them, or call it local", name,
-                      m->axes ? xl_axes_text(&g->mesh, m->axes, a, sizeof a) : "nothing", xl_axes_text(&g->mesh, batch_axes(g), b, sizeof b),
-                      xl_axes_text(&g->mesh, left, (char[128]){ 0 }, 128));
-        return false;
-    }
-    return true;
+    m->name = xl_str_of(name);
+    xl_error *err = covers(g, m);
+    if (err)
+        xl_graph_fail(g, "%s", xl_error_message(err));
+    xl_error_free(err);
+    return !g->err;
+}
+
+xl_error *xl_metric_axes(const xl_graph *g)
+{
+    xl_error *err = NULL;
+    for (uint32_t i = 0; i < g->nmetric && !err; i++)
+        err = covers(g, &g->metric[i]);
+    return err;
 }
 
 /* How many devices take part in a reduction over these axes, by a sum over what each of them has. The groups that the other axes make all have as
@@ -187,6 +203,17 @@ static xl_value scalar_at(xl_graph *g, xl_value v, int64_t i)
     return xl_em_reshape(&g->e, xl_em_slice(&g->e, v, &i, &hi, NULL), XL_NO_DIMS);
 }
 
+/* See train.plant: one device's number taken for that of all, or a group of half the devices. */
+static xl_value planted(xl_graph *g, xl_value v, const int64_t *dims, uint32_t n)
+{
+    int64_t lo[XL_MESH_AXES + 1] = { 0 }, hi[XL_MESH_AXES + 1];
+    if (g->plant != XL_PLANT_LOCAL && g->plant != XL_PLANT_GROUP)
+        return v;
+    for (uint32_t i = 0; i < n; i++)
+        hi[i] = i && g->plant == XL_PLANT_LOCAL ? 1 : i == 1 ? (dims[i] + 1) / 2 : dims[i];
+    return xl_em_slice(&g->e, v, lo, hi, NULL);
+}
+
 static void rows_on_mesh(xl_graph *g, const char *name, xl_metric_info m, xl_value v, xl_value w)
 {
     xl_value part[3], sum;
@@ -197,6 +224,7 @@ static void rows_on_mesh(xl_graph *g, const char *name, xl_metric_info m, xl_val
         !reduce_own(g, name, w, XL_OP_ADD, m.axes, &l, &part[1]))
         return;
     part[2] = ones(g, &l, m.axes);
+    m.how = g->plant == XL_PLANT_READ && m.how == XL_HOW_MEAN ? XL_HOW_LOCAL : m.how;
     m.width = 1;
     m.rows = true;
     if (m.how == XL_HOW_LOCAL) {
@@ -213,8 +241,10 @@ static void rows_on_mesh(xl_graph *g, const char *name, xl_metric_info m, xl_val
         dims[i + 1] = l.size[i];
         over[i] = i + 1;
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         part[i] = xl_em_reshape(&g->e, part[i], (xl_dims){ dims, l.n + 1 });
+        part[i] = planted(g, part[i], dims, l.n + 1);
+    }
     xl_dims all = { over, l.n };
     sum = xl_em_sum(&g->e, xl_em_concat(&g->e, part, 3, 0), all);   /* one collective: value, weight and count come from the same devices */
     xl_value total = scalar_at(g, sum, 0), weight = scalar_at(g, sum, 1);

@@ -1,6 +1,6 @@
 /* What a run would be, said without a device. */
 #include "ir/print.h"
-#include "train/loop.h"
+#include "train/held.h"
 
 /* ---- memory: a walk over the program in order --------------------------------------------------------------------- */
 /* A value takes memory from the op that makes it to its last use. Elementwise results that only other elementwise ops read are
@@ -105,6 +105,27 @@ static uint32_t count_ops(const xl_region *r)
     return n;
 }
 
+static double crossing(const xl_sharding_plan *p)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < p->crossing.n; i++)
+        bytes += p->crossing.c[i].bytes;
+    return bytes;
+}
+
+static void mesh_json(const xl_sharding_plan *p, xl_json *j)
+{
+    xl_json_key(j, "mesh");
+    xl_json_map(j);
+    xl_json_put_str(j, "axes", p->held.mesh);
+    xl_json_put_int(j, "devices", p->held.ndevice);
+    xl_json_put_int(j, "argument_bytes", xl_held_on(&p->held, 0));
+    xl_json_put_int(j, "replicated_bytes", xl_held_waste(&p->held, 0));
+    xl_json_put_int(j, "predicted_bytes", p->predicted);
+    xl_json_put_num(j, "collective_bytes", crossing(p));
+    xl_json_end(j);
+}
+
 xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out)
 {
     xl_error *err = NULL;
@@ -114,21 +135,30 @@ xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out)
     const int64_t *times = c->data.nbucket ? c->data.buckets : &one;
     int n = c->data.nbucket ? c->data.nbucket : 1;
     float hyper[XL_HYPER_COUNT];
+    xl_sharding_plan spread = { 0 };
     XL_DO(xl_hyper_fill(&c->opt, hyper));
     XL_DO(xl_setup_graphs(c, times, n, c->data.batch, &s));
     int64_t params = xl_graph_params(s.g[0]);
+    if (c->mesh.n)
+        XL_DO(xl_train_sharding(&s.arena, c, false, &spread));
     if (json) {
         xl_json_map(&j);
         xl_json_put_text(&j, "pattern", c->model.pattern);
         xl_json_put_int(&j, "parameters", params);
         xl_json_put_int(&j, "state_bytes", params * 12 + 8);
         xl_json_put_text(&j, "scan", s.why[0] ? s.why : "over repeated units");
+        if (c->mesh.n)
+            mesh_json(&spread, &j);
         xl_json_key(&j, "buckets");
         xl_json_list(&j);
     } else {
         xl_buf_printf(out, "pattern      %s%s%s\n", c->model.pattern, s.why[0] ? ", no scan: " : "", s.why);
         xl_buf_printf(out, "parameters   %lld\n", (long long)params);
         xl_buf_printf(out, "state        %.1f MB: parameters and two moments in f32, donated and updated in place\n", (double)params * 12e-6);
+        if (c->mesh.n)
+            xl_buf_printf(out, "mesh         %.*s on %u devices; on each %.1f MB of arguments (%.1f MB also elsewhere), about %.1f MB for a step, %.1f MB through collectives; `xlane sharding` draws it\n",
+                          XL_FMT(spread.held.mesh), spread.held.ndevice, (double)xl_held_on(&spread.held, 0) * 1e-6, (double)xl_held_waste(&spread.held, 0) * 1e-6, (double)spread.predicted * 1e-6,
+                          crossing(&spread) * 1e-6);
     }
     for (int i = 0; i < n; i++) {
         xl_str *names;

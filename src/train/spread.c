@@ -118,7 +118,12 @@ bool xl_spread_of(xl_graph *g, xl_str name, xl_dims dims, bool batch, xl_mesh_sp
     xl_error *err = xl_mesh_spec_parse(&g->mesh, dims, name, rule, out);
     if (!err)
         return true;
-    xl_graph_fail(g, "%s%ssharding of %s%s", *said ? *said : "", *said ? ": " : "", xl_error_message(err), own ? "" : "; or say otherwise for it under sharding:");
+    char other[128] = "";
+    size_t n = 0;
+    for (size_t d = 0; d < dims.n && !own; d++)
+        n += (size_t)snprintf(other + n, sizeof other - n, d ? ", -" : "-");
+    xl_graph_fail(g, "%s%ssharding of %s%s%.*s%s%s%s", *said ? *said : "", *said ? ": " : "", xl_error_message(err), own ? "" : "; or keep it whole with sharding: {\"", own ? 0 : (int)name.n, name.p,
+                  own ? "" : "\": \"", other, own ? "" : "\"}");
     xl_error_free(err);
     return false;
 }

@@ -233,6 +233,7 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
         err = XL_ERR(INVALID, "graph %.*s has no loss; say which value it is with xl_loss", XL_FMT(g->name));
         goto out;
     }
+    XL_DO(xl_metric_axes(g));
     if (kind == XL_STEP_EVAL)
         return eval_build(g, names, n, out);
     xl_value all = g->mesh.naxis ? xl_metric_all(g) : XL_NO_VALUE;
