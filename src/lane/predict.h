@@ -16,6 +16,12 @@ const char *xl_predict_word(xl_predict_rule r);
 
 typedef struct { int64_t arguments, outputs, aliased, temporary, constants, total; } xl_prediction;
 
+/* What a compiler made of a small program, over what was predicted of it: temporaries as a ratio, code in bytes. A larger program of the
+ * same model is treated alike: what is fused, copied or made again does not depend on the batch, or little. */
+typedef struct { double temporary; int64_t code; } xl_predict_scale;
+xl_predict_scale xl_predict_compare(const xl_prediction *p, const xl_program_memory *compiled);
+void xl_predict_apply(xl_prediction *p, const xl_predict_scale *s);
+
 /* The program is simplified first, in a copy. */
 xl_error *xl_predict(const xl_module *m, xl_predict_rule rule, xl_prediction *out) XL_MUST_USE;
 /* Asks the compiler about two small programs: nothing runs. UNIMPLEMENTED where it gives no memory figures. */

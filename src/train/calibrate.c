@@ -46,23 +46,63 @@ static xl_error *setup(const xl_config *c, xl_setup *s)
     return xl_setup_graphs(c, &time, 1, c->data.batch, s);
 }
 
-static xl_error *predict(const xl_config *c, xl_setup *s, xl_predict_rule rule, xl_prediction *p, xl_digest *code)
+static xl_error *step_of(const xl_config *c, xl_graph *g, xl_func **f)
 {
-    xl_error *err = NULL;
-    xl_func *f;
-    xl_graph *g = s->g[0];
     xl_arena a = { 0 };
     xl_str *name = xl_new(&a, xl_str, g->nparam);
     for (uint32_t i = 0; i < g->nparam; i++)
         name[i] = g->param[i].name;
-    XL_DO(xl_step_build(g, XL_STEP_TRAIN, name, g->nparam,
-                        &(xl_step_opts){ .keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY }, &f));
-    xl_module v = xl_graph_view(g, &f);
-    *code = xl_module_hash(&v);
-    err = xl_predict(&v, rule, p);
-out:
+    xl_error *err = xl_step_build(g, XL_STEP_TRAIN, name, g->nparam,
+                                  &(xl_step_opts){ .keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY }, f);
     xl_arena_fini(&a);
     return err;
+}
+
+static xl_error *predict(const xl_config *c, xl_setup *s, xl_predict_rule rule, xl_prediction *p, xl_digest *code)
+{
+    xl_func *f;
+    xl_error *err = step_of(c, s->g[0], &f);
+    if (err)
+        return err;
+    xl_module v = xl_graph_view(s->g[0], &f);
+    *code = xl_module_hash(&v);
+    return xl_predict(&v, rule, p);
+}
+
+/* Compiles the same model with half the batch, or less where that is too large as well: nothing runs. Returns that batch; 0, and a scale of 1,
+ * where there is no smaller one or the compiler gives no figures. */
+static int64_t measure_small(const xl_config *c, xl_lane *lane, xl_predict_rule rule, xl_predict_scale *out)
+{
+    xl_config small = *c;
+    *out = (xl_predict_scale){ .temporary = 1 };
+    for (small.data.batch /= 2; small.data.batch; small.data.batch /= 2) {
+        xl_setup s = { 0 };
+        xl_func *f;
+        xl_program *p = NULL;
+        xl_prediction said;
+        xl_program_memory is;
+        xl_error *err = setup(&small, &s);
+        if (!err)
+            err = step_of(&small, s.g[0], &f);
+        if (!err) {
+            xl_module v = xl_graph_view(s.g[0], &f);
+            err = xl_predict(&v, rule, &said);
+        }
+        if (!err)
+            err = xl_lane_compile(lane, s.g[0], f, "small_step", &p);
+        if (!err)
+            err = xl_executable_memory(xl_program_executable(p), &is);
+        if (!err)
+            *out = xl_predict_compare(&said, &is);
+        bool done = !err, larger = err && xl_error_code(err) == XL_CODE_EXHAUSTED;
+        xl_error_free(err);
+        xl_program_free(p);
+        lane->nseen = 0;                /* it points into the graph */
+        xl_setup_fini(&s);
+        if (!larger)
+            return done ? small.data.batch : 0;
+    }
+    return 0;
 }
 
 /* Everything but the batch is the same. */
@@ -180,6 +220,9 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
     out->measured = !no;
     xl_error_free(no);
     XL_DO(predict(c, &s, out->rule, &out->predicted, &code));
+    out->alone = out->predicted.total;
+    out->small = measure_small(c, s.lane, out->rule, &out->scale);
+    xl_predict_apply(&out->predicted, &out->scale);
     no = xl_device_memory_read(s.lane->dev, &out->device);
     if (no)                                 /* S4: which call of which plugin cannot answer */
         out->device = (xl_device_memory){ .limit = -1, .in_use = -1, .peak_in_use = -1 };
@@ -193,7 +236,7 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
     XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
     out->factor = learned(a, all, n, &e->sig);
     e->predicted = (int64_t)((double)out->predicted.total * out->factor);
-    e->detail = xl_strf(a, "{\"raw\":%lld,\"rule\":\"%s\"}", (long long)out->predicted.total, xl_predict_word(out->rule));
+    e->detail = xl_strf(a, "{\"raw\":%lld,\"alone\":%lld,\"rule\":\"%s\"}", (long long)out->predicted.total, (long long)out->alone, xl_predict_word(out->rule));
     xl_error_free(xl_device_memory_reset_peak(s.lane->dev));
 
     double start = xl_now();
@@ -237,94 +280,194 @@ out:
 }
 
 /* ---- fitting -------------------------------------------------------------------------------------------------------- */
-typedef struct { int64_t batch; xl_known known; int64_t predicted; } candidate;
+typedef struct { int64_t batch; bool remat; xl_known known; int64_t predicted; } candidate;
+
+/* What fitting knows of the device and of a way to run the model on it. */
+typedef struct {
+    xl_arena *a;
+    xl_config c;                /* as it would run; its batch varies */
+    xl_predict_rule rule;
+    xl_predict_scale scale;
+    double factor;
+    xl_signature lane;
+    int64_t room;
+} way;
+
+static xl_error *predict_at(const way *w, int64_t batch, int64_t *bytes, xl_signature *sig)
+{
+    xl_setup s = { 0 };
+    xl_prediction p;
+    xl_digest code;
+    char hex[XL_DIGEST_HEX];
+    xl_config x = w->c;
+    x.data.batch = batch;
+    xl_error *err = setup(&x, &s);
+    if (!err)
+        err = predict(&x, &s, w->rule, &p, &code);
+    xl_setup_fini(&s);
+    if (err)
+        return err;
+    xl_predict_apply(&p, &w->scale);
+    *bytes = (int64_t)((double)p.total * w->factor);
+    *sig = w->lane;
+    xl_config_signature(w->a, &x, sig);
+    sig->code = xl_str_dup(w->a, xl_str_of(xl_digest_hex(&code, hex)));
+    return NULL;
+}
+
+/* The prediction grows with the batch: the largest that is predicted to fit is found by halving. 0: none. */
+static xl_error *largest(const way *w, int64_t wanted, int64_t *out)
+{
+    int64_t low = 0, high = wanted, bytes;
+    xl_signature sig;
+    while (low < high) {
+        int64_t mid = low + (high - low + 1) / 2;
+        xl_error *err = predict_at(w, mid, &bytes, &sig);
+        if (err)
+            return err;
+        if (bytes <= w->room)
+            low = mid;
+        else
+            high = mid - 1;
+    }
+    *out = low;
+    return NULL;
+}
+
+/* First by liveness alone, to know which small batch to ask the compiler about; then by what it made of that. */
+static xl_error *largest_measured(way *w, xl_lane *lane, int64_t wanted, int64_t *out)
+{
+    xl_error *err = largest(w, wanted, out);
+    if (err || !*out)
+        return err;
+    xl_config x = w->c;
+    x.data.batch = *out;
+    measure_small(&x, lane, w->rule, &w->scale);
+    return largest(w, wanted, out);
+}
+
+/* The larger batch first; of two alike the one that computes less. */
+static int by_size(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    return x->batch != y->batch ? (x->batch < y->batch ? 1 : -1) : (int)x->remat - (int)y->remat;
+}
+
+typedef struct { xl_config *c; void (*say)(void *ctx, const char *line); void *ctx; double limit; } attempt;
+
+/* Calibrates a candidate and says how it went. */
+static xl_error *try_one(const way *w, const attempt *t, const candidate *x, xl_calibration *out, bool *taken)
+{
+    t->c->data.batch = x->batch;
+    t->c->model.remat = x->remat;
+    xl_error *err = xl_calibrate(w->a, t->c, out);
+    if (err)
+        return err;
+    bool ran = out->entry.outcome == XL_OUTCOME_RAN, tight = ran && out->entry.observed > w->room;
+    *taken = ran && !tight;
+    if (t->say)
+        t->say(t->ctx, xl_strf(w->a, "batch %lld%s (%s): predicted %.1f MiB, observed %.1f MiB of %.1f: %s", (long long)x->batch, x->remat ? " with remat" : "",
+                               x->known == XL_KNOWN_GOOD ? "known good" : "unseen", (double)x->predicted / (1 << 20),
+                               out->entry.observed > 0 ? (double)out->entry.observed / (1 << 20) : 0.0, t->limit / (1 << 20),
+                               tight ? "too tight" : ran ? "taken" : xl_str_c(w->a, out->entry.class)).p);
+    return NULL;
+}
+
+/* Where less was observed than had been predicted there may be room for more: the prediction is corrected by that, and asked again. */
+static xl_error *go_up(way *w, const attempt *t, int64_t wanted, const xl_catalog_entry *all, size_t n, xl_calibration *out)
+{
+    xl_error *err = NULL;
+    for (int turn = 0; turn < 4; turn++) {
+        int64_t at = t->c->data.batch, said, up;
+        xl_calibration more;
+        xl_signature sig;
+        bool taken;
+        w->factor = 1;
+        XL_DO(predict_at(w, at, &said, &sig));
+        w->factor = (double)out->entry.observed / (double)said;
+        XL_DO(largest(w, wanted, &up));
+        if (up <= at)
+            break;
+        candidate x = { .batch = up, .remat = w->c.model.remat };
+        XL_DO(predict_at(w, up, &x.predicted, &sig));
+        x.known = xl_catalog_known(all, n, &sig, NULL);
+        if (x.known == XL_KNOWN_BAD)
+            break;
+        XL_DO(try_one(w, t, &x, &more, &taken));
+        if (!taken) {
+            t->c->data.batch = at;
+            if (t->say)
+                t->say(t->ctx, xl_strf(w->a, "batch %lld%s: taken", (long long)at, x.remat ? " with remat" : "").p);
+            break;
+        }
+        *out = more;
+    }
+out:
+    return err;
+}
 
 xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *line), void *ctx, xl_calibration *out)
 {
     xl_error *err = NULL;
     xl_setup device = { 0 };
-    xl_predict_rule rule = XL_RULE_FUSED;
     xl_device_memory dm;
-    xl_signature lane = { 0 };
     xl_catalog_entry *all;
-    size_t n;
-    int64_t wanted = c->data.batch, low = 0, high = wanted;
+    size_t n, ncand = 0, cap = 0;
+    const int64_t wanted = c->data.batch;
+    const bool asked = c->model.remat;
     candidate *cand = NULL;
-    size_t ncand = 0, cap = 0;
+    way w[2] = { 0 };                           /* as configured; made again in the backward pass */
     XL_DO(xl_setup_device(c, &device));
     XL_TRY(xl_device_memory_read(device.lane->dev, &dm), "fitting needs the size of the device's memory");
     if (dm.limit <= 0) {
         err = XL_ERR(UNIMPLEMENTED, "%s does not say how much memory it has, so nothing can be fitted to it; set data.batch by hand", xl_lane_name(device.lane));
         goto out;
     }
-    xl_error_free(xl_predict_measure(device.lane->client, &rule));
-    lane_signature(a, device.lane, &dm, &lane);
-    const int64_t room = dm.limit - dm.limit / 50; /* the loop has the next batch on the device while a step runs */
-    xl_setup_fini(&device);
     XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
-    xl_signature family = lane;
-    xl_config_signature(a, c, &family);
-    const double factor = learned(a, all, n, &family);
-    /* The prediction grows with the batch: the largest that is predicted to fit is found by halving. */
-    while (low < high) {
-        int64_t mid = low + (high - low + 1) / 2;
-        xl_setup s = { 0 };
-        xl_prediction p;
-        xl_digest code;
-        xl_config x = *c;
-        x.data.batch = mid;
-        err = setup(&x, &s);
-        if (!err)
-            err = predict(&x, &s, rule, &p, &code);
-        xl_setup_fini(&s);
-        if (err)
-            goto out;
-        if ((double)p.total * factor <= (double)room)
-            low = mid;
-        else
-            high = mid - 1;
-    }
-    if (!low) {
-        err = XL_ERR(EXHAUSTED, "not even one row fits %lld MiB: a smaller model, or model.remat=true", (long long)(dm.limit >> 20));
-        goto out;
-    }
-    for (int64_t b = low; b >= 1; b = b > 1 && b * 15 / 16 == b ? b - 1 : b * 15 / 16) {
-        xl_setup s = { 0 };
-        xl_prediction p;
-        xl_digest code;
-        char hex[XL_DIGEST_HEX];
-        xl_config x = *c;
-        xl_signature sig = lane;
-        x.data.batch = b;
-        err = setup(&x, &s);
-        if (!err)
-            err = predict(&x, &s, rule, &p, &code);
-        xl_setup_fini(&s);
-        if (err)
-            goto out;
-        xl_config_signature(a, &x, &sig);
-        sig.code = xl_str_dup(a, xl_str_of(xl_digest_hex(&code, hex)));
-        XL_PUSH(a, cand, ncand, cap, ((candidate){ b, xl_catalog_known(all, n, &sig, NULL), (int64_t)((double)p.total * factor) }));
-        if (ncand >= 24)
+    w[0] = (way){ .a = a, .c = *c, .rule = XL_RULE_FUSED, .room = dm.limit - dm.limit / 50 }; /* the loop has the next batch there while a step runs */
+    xl_error_free(xl_predict_measure(device.lane->client, &w[0].rule));
+    lane_signature(a, device.lane, &dm, &w[0].lane);
+    xl_str plain = { 0 };
+    for (int k = 0; k < (asked ? 1 : 2); k++) {
+        xl_signature sig;
+        int64_t low, bytes;
+        w[k] = w[0];
+        w[k].c.model.remat = asked || k;
+        w[k].scale = (xl_predict_scale){ .temporary = 1 };
+        XL_DO(predict_at(&w[k], 1, &bytes, &sig));
+        if (k && xl_str_eq(sig.code, plain))    /* a scan makes its body again anyway */
+            break;
+        plain = sig.code;
+        w[k].factor = learned(a, all, n, &sig);
+        XL_DO(largest_measured(&w[k], device.lane, wanted, &low));
+        size_t before = ncand;
+        for (int64_t b = low; b >= 1 && ncand - before < 24; b = b > 1 && b * 15 / 16 == b ? b - 1 : b * 15 / 16) {
+            XL_DO(predict_at(&w[k], b, &bytes, &sig));
+            XL_PUSH(a, cand, ncand, cap, ((candidate){ b, w[k].c.model.remat, xl_catalog_known(all, n, &sig, NULL), bytes }));
+        }
+        if (low == wanted)
             break;
     }
-    /* Known good ones first, the largest of each kind before the others: but a larger unseen one is no worse for being unseen. */
+    xl_setup_fini(&device);
+    if (!ncand) {
+        err = XL_ERR(EXHAUSTED, "not even one row fits %lld MiB: a smaller model, or shorter rows (data.time)", (long long)(dm.limit >> 20));
+        goto out;
+    }
+    qsort(cand, ncand, sizeof *cand, by_size);
+    const attempt t = { c, say, ctx, (double)dm.limit };
     for (int pass = XL_KNOWN_GOOD; pass <= XL_UNSEEN; pass++)
         for (size_t i = 0; i < ncand; i++) {
+            bool taken;
+            way *of = &w[!asked && cand[i].remat];
             if ((int)cand[i].known != pass)
                 continue;
-            c->data.batch = cand[i].batch;
-            XL_DO(xl_calibrate(a, c, out));
-            bool tight = out->entry.outcome == XL_OUTCOME_RAN && out->entry.observed > room;
-            if (say)
-                say(ctx, xl_strf(a, "batch %lld (%s): predicted %.1f MiB, observed %.1f MiB of %.1f: %s", (long long)cand[i].batch,
-                                 pass == XL_KNOWN_GOOD ? "known good" : "unseen", (double)cand[i].predicted / (1 << 20),
-                                 out->entry.observed > 0 ? (double)out->entry.observed / (1 << 20) : 0.0, (double)dm.limit / (1 << 20),
-                                 tight ? "too tight" : out->entry.outcome == XL_OUTCOME_RAN ? "taken" : xl_str_c(a, out->entry.class)).p);
-            if (out->entry.outcome == XL_OUTCOME_RAN && !tight)
+            XL_DO(try_one(of, &t, &cand[i], out, &taken));
+            if (taken) {
+                err = go_up(of, &t, wanted, all, n, out);
                 goto out;
+            }
         }
-    err = XL_ERR(EXHAUSTED, "no batch up to %lld fits: a smaller model, or model.remat=true", (long long)wanted);
+    err = XL_ERR(EXHAUSTED, "no batch up to %lld fits: a smaller model, or shorter rows (data.time)", (long long)wanted);
 out:
     xl_setup_fini(&device);
     return err;

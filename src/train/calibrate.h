@@ -15,6 +15,9 @@ typedef struct {
     xl_device_memory device;
     xl_predict_rule rule;
     bool measured;                  /* the rule was asked of the compiler; else it is the usual one */
+    int64_t alone;                  /* total by liveness alone, before scale and factor */
+    int64_t small;                  /* the batch that `scale` was measured at, compiled and not run; 0: none */
+    xl_predict_scale scale;
     double factor;                  /* what was learned from an earlier calibration of this model on this stack; 1: nothing */
     double off;                     /* (predicted - observed) / observed; nan where nothing was observed */
     bool mismatch;                  /* by more than XL_CALIBRATE_OFF */
@@ -31,8 +34,9 @@ void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s);
 /* Compiles and runs two steps on the config's device. A step that does not fit is no error: the entry's outcome says so. */
 xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out) XL_MUST_USE;
 
-/* The largest batch up to the config's own that fits the device: those that the catalog knows to run, then unseen ones by what is
- * predicted, each calibrated before it is believed; known bad ones are left out. c's batch is set. `say` gets a line per candidate. */
+/* The largest batch up to the config's own that fits the device, as configured or, where that allows a larger one, with model.remat: candidates
+ * that the catalog knows to run, then unseen ones by what is predicted, each calibrated before it is believed; known bad ones are left out.
+ * c's batch and remat are set. `say` gets a line per candidate. */
 xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *line), void *ctx, xl_calibration *out) XL_MUST_USE;
 
 #endif

@@ -80,7 +80,7 @@ xl_digest xl_graph_hash(xl_graph *g, xl_func *f)
 
 typedef struct { const char *reason, *words; xl_diff *diff; uint32_t ndiff; char against[XL_DIGEST_HEX]; } cause;
 
-static void report(xl_lane *l, const char *module, const char *hash, const char *result, const cause *c, double seconds, const xl_func *f,
+static void report(xl_lane *l, const char *module, const char *hash, const char *result, const cause *c, double seconds, xl_graph *g, xl_func *f,
                    const xl_program *p, const xl_error *err)
 {
     if (!l->run)
@@ -117,7 +117,7 @@ static void report(xl_lane *l, const char *module, const char *hash, const char 
     if (p) {                             /* what was thought, and what the compiler says; the observed figure is in the stop event */
         xl_program_memory m;
         xl_error *none = xl_executable_memory(xl_program_executable(p), &m);
-        xl_json_put_int(&e.j, "predicted_bytes", xl_lane_predict(f));
+        xl_json_put_int(&e.j, "predicted_bytes", xl_lane_predict(g, f));
         if (!none && m.needs > 0)
             xl_json_put_int(&e.j, "compiled_bytes", m.needs);
         xl_error_free(none);
@@ -285,7 +285,7 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
         xl_error_free(e);
     }
 out:
-    report(l, module, hash, result, &why, xl_now() - start, f, *out, err);
+    report(l, module, hash, result, &why, xl_now() - start, g, f, *out, err);
     free(found.blob);
     xl_buf_fini(&text);
     xl_buf_fini(&options);

@@ -1,91 +1,15 @@
 /* What a run would be, said without a device. */
 #include "ir/print.h"
+#include "lane/predict.h"
 #include "train/held.h"
 
-/* ---- memory: a walk over the program in order --------------------------------------------------------------------- */
-/* A value takes memory from the op that makes it to its last use. Elementwise results that only other elementwise ops read are
- * taken to be fused away; so are shapes and broadcasts. That is how compilers of this kind behave, near enough to tell what fits. */
-static bool moves(const xl_op *op)
+/* By the rule that most compilers follow: elementwise results are fused into their readers. 0 where the program cannot be read. */
+int64_t xl_lane_predict(xl_graph *g, xl_func *f)
 {
-    if (xl_ops[op->code].flags & XL_OP_ELEMWISE)
-        return true;
-    switch (op->code) {
-    case XL_OP_RESHAPE: case XL_OP_BROADCAST_IN_DIM: case XL_OP_IOTA: case XL_OP_CONSTANT: case XL_OP_OPTIMIZATION_BARRIER: case XL_OP_SLICE:
-    case XL_OP_TRANSPOSE: case XL_OP_PAD:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static int64_t peak(const xl_func *f, const xl_region *r, const uint32_t *last, const bool *counted)
-{
-    int64_t live = 0, most = 0;
-    /* values that die after op i, by walking: sizes are subtracted when their last use has passed */
-    for (uint32_t i = 0; i < r->nop; i++) {
-        const xl_op *op = r->op[i];
-        int64_t inner = 0;
-        for (uint32_t k = 0; k < op->nregion; k++) {
-            int64_t p = peak(f, op->region[k], last, counted);
-            inner = p > inner ? p : inner;
-        }
-        for (uint32_t k = 0; k < op->nout; k++) {
-            int64_t b = 0;
-            if (counted[op->out[k].id] && xl_type_bytes(xl_out_type(f, op, k), &b))
-                live += b;
-        }
-        most = live + inner > most ? live + inner : most;
-        for (uint32_t k = 0; k < op->nin; k++) {
-            xl_value v = op->in[k];
-            const xl_op *def = xl_value_op(f, v);
-            int64_t b = 0;
-            bool again = false;
-            for (uint32_t j = 0; j < k; j++)
-                again |= op->in[j].id == v.id;
-            if (!again && def && def->parent == r && last[v.id] == i && counted[v.id] && xl_type_bytes(xl_value_type(f, v), &b))
-                live -= b;
-        }
-    }
-    return most;
-}
-
-static void uses(const xl_func *f, const xl_region *r, uint32_t at, bool top, uint32_t *last, bool *counted)
-{
-    for (uint32_t i = 0; i < r->nop; i++) {
-        const xl_op *op = r->op[i];
-        for (uint32_t k = 0; k < op->nin; k++) {
-            const xl_op *def = xl_value_op(f, op->in[k]);
-            if (def && def->parent == r)
-                last[op->in[k].id] = i;
-            else if (!top)
-                last[op->in[k].id] = at > last[op->in[k].id] ? at : last[op->in[k].id];
-            if (def && (!moves(op) || !moves(def)))
-                counted[op->in[k].id] = def->code != XL_OP_CONSTANT && def->code != XL_OP_IOTA;
-        }
-        for (uint32_t k = 0; k < op->nregion; k++)
-            uses(f, op->region[k], top ? i : at, false, last, counted);
-    }
-}
-
-static int64_t predict(const xl_func *f, int64_t *args)
-{
-    xl_arena a = { 0 };
-    uint32_t *last = xl_new(&a, uint32_t, f->nval);
-    bool *counted = xl_new(&a, bool, f->nval);
-    int64_t b;
-    *args = 0;
-    for (uint32_t i = 0; i < f->body->narg; i++)
-        *args += xl_type_bytes(xl_value_type(f, f->body->arg[i]), &b) ? b : 0;
-    uses(f, f->body, 0, true, last, counted);
-    int64_t p = peak(f, f->body, last, counted);
-    xl_arena_fini(&a);
-    return p;
-}
-
-int64_t xl_lane_predict(const xl_func *f)
-{
-    int64_t args, temp = predict(f, &args);
-    return args + temp;
+    xl_prediction p;
+    xl_module v = xl_graph_view(g, &f);
+    xl_error_free(xl_predict(&v, XL_RULE_FUSED, &p));
+    return p.total;
 }
 
 static xl_error *names_of(xl_graph *g, xl_str **out)
@@ -164,10 +88,9 @@ xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out)
         xl_str *names;
         xl_func *f;
         char hex[XL_DIGEST_HEX];
-        int64_t args;
         XL_DO(names_of(s.g[i], &names));
         XL_DO(xl_step_build(s.g[i], XL_STEP_TRAIN, names, s.g[i]->nparam, &(xl_step_opts){ .keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY }, &f));
-        int64_t temp = predict(f, &args);
+        int64_t bytes = xl_lane_predict(s.g[i], f);
         double flops = xl_model_flops(&c->model, params, c->data.batch, times[i]);
         xl_digest d = xl_graph_hash(s.g[i], f);
         xl_digest_hex(&d, hex);
@@ -176,13 +99,13 @@ xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out)
             xl_json_put_int(&j, "batch", c->data.batch);
             xl_json_put_int(&j, "time", times[i]);
             xl_json_put_num(&j, "flops", flops);
-            xl_json_put_int(&j, "predicted_bytes", args + temp);
+            xl_json_put_int(&j, "predicted_bytes", bytes);
             xl_json_put_int(&j, "ops", count_ops(f->body));
             xl_json_put_text(&j, "program", hex);
             xl_json_end(&j);
         } else
             xl_buf_printf(out, "bucket %-5lld %lld x %lld tokens, %.3g GFLOP a step, %u ops, about %.1f MB, program %.16s\n", (long long)times[i],
-                          (long long)c->data.batch, (long long)times[i], flops * 1e-9, count_ops(f->body), (double)(args + temp) * 1e-6, hex);
+                          (long long)c->data.batch, (long long)times[i], flops * 1e-9, count_ops(f->body), (double)(bytes) * 1e-6, hex);
     }
     if (json) {
         xl_json_end(&j);
