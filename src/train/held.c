@@ -145,7 +145,7 @@ xl_error *xl_train_sharding(xl_arena *a, const xl_config *c, bool compile, xl_sh
     }
     xl_crossings_of(a, local, n, mesh, &out->crossing);
     out->gathered = info.gathered;
-    out->predicted = xl_lane_predict(local);
+    out->predicted = xl_lane_predict(g, f);
     if (compile)
         XL_DO(ask_device(a, c, &s, f, out));
 out:

@@ -32,7 +32,7 @@ struct xl_lane {
 /* The one place where a program of ours becomes an executable: printed, looked up, compiled, stored, reported. `module` names it
  * in the events ("train.t256"). The caller owns *out. */
 xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out) XL_MUST_USE;
-/* Bytes a program will take, arguments and temporaries, from a walk over it before it is compiled. */
+/* Bytes a program will take on one device, arguments and temporaries, by liveness before it is compiled. */
 int64_t xl_lane_predict(xl_graph *g, xl_func *f);
 /* The program's canonical hash: what a cache key and an event have. */
 xl_digest xl_graph_hash(xl_graph *g, xl_func *f);
