@@ -1,4 +1,4 @@
-"""Shared by tests that run StableHLO text on JAX's own CPU device."""
+"""Shared by tests that run StableHLO text on JAX's own CPU device (or another that JAX was told of)."""
 import os
 import numpy as np
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -11,10 +11,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE = os.path.join(ROOT, "build", "xlane")
 
 
-def run_text(text, args):
-    client = jax.devices("cpu")[0].client
-    options = xla_client.CompileOptions()
-    devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
-    exe = client.compile_and_load(text.encode(), devices, options)
-    bufs = [jax.device_put(np.asarray(a)) for a in args]
+def run_text(text, args, platform="cpu"):
+    device = jax.devices(platform)[0]
+    exe = device.client.compile_and_load(text.encode(), xla_client.DeviceList((device,)), xla_client.CompileOptions())
+    bufs = [jax.device_put(np.asarray(a), device) for a in args]
     return [np.asarray(o[0]) for o in exe.execute_sharded(bufs).disassemble_into_single_device_arrays()]
