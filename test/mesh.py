@@ -237,6 +237,55 @@ refused("planted_local", ["metric nll", "1 devices took part", "the mesh has 2"]
 refused("planted_group", ["metric nll", "2 devices took part", "the mesh has 4"], "train.plant=group", verb=("train",), conf=line("{data: 4, model: 2}"))
 refused("planted_read", ["evaluating", "nll is local", "before any collective over data"], "train.plant=read", verb=("train",))
 
+# ---- the same under JAX, watched by the guard: lies.py knows nothing of it ----------------------------------------------------------
+def jax_run(case):
+    runs = os.path.join(tmp, "jax-" + case)
+    rc, out, err = run(XLANE, "run", "--runs", runs, "--cache", "off", "--", sys.executable, os.path.join(here, "test", "guard", "lies.py"), case,
+                       JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + base["XLANE_PLUGIN"], XLANE_STATE=os.path.join(tmp, "state"))
+    if rc:
+        raise RuntimeError(err[-300:])
+    folder = [d for d in glob.glob(runs + "/*") if not d.endswith("contracts")][0]
+    return out, err, folder, [e for e in map(json.loads, open(folder + "/events.jsonl")) if e["event"] in ("not-reduced", "local-read", "fault")]
+
+
+def lie(case, event, *parts):
+    def go():
+        out, err, folder, found = jax_run(case)
+        if [e["event"] for e in found] != [event] or not all(p in found[0]["text"] for p in parts):
+            return str(found)
+        return None if found[0]["text"] in err and event in x("explain", folder) else "it was not said"
+    check("guard_" + case, go)
+
+
+def honest():
+    out, err, folder, found = jax_run("honest")
+    return None if not found and out.startswith("31.5 252.0") else str(found) + out
+
+
+def ten():
+    """S3: for ten arrays the slices and bytes that `xlane sharding RUN` has of the real buffers are those of JAX's addressable_shards."""
+    out, err, folder, found = jax_run("ten")
+    theirs = json.loads(out)
+    ours = [p for p in json.loads(x("sharding", "--json", folder)) if len(p["tensors"]) == 10]
+    if len(ours) != 1:
+        return "recorded: %s" % ours
+    for i, (t, shards) in enumerate(zip(ours[0]["tensors"], theirs)):
+        have = sorted([p["device"], [list(v) for v in zip(p["lo"], p["hi"])], p["bytes"]] for p in t["parts"])
+        if have != sorted(shards):
+            return "array %d: JAX has %s, the drawing %s" % (i, shards, have)
+    return None
+
+
+try:
+    import jax
+    check("guard_honest", honest)
+    lie("no_collective", "not-reduced", "0: 12.5, 1: 14.5", "no collective of its own")
+    lie("wrong_group", "not-reduced", "0: 15.5", "4: 47.5", "4 of 8 devices")
+    lie("early_read", "local-read", "device 0 of 8 only")
+    check("guard_ten_arrays_lie_as_jax_says", ten)
+except ImportError as e:
+    print("skip mesh_guard: %s" % e)
+
 # ---- who holds what ----------------------------------------------------------------------------------------------------------------
 def drawn():
     real, plan = json.loads(x("sharding", "--json", two4())), json.loads(x("sharding", "--json", "c.yaml"))

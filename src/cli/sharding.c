@@ -257,6 +257,41 @@ out:
     return err;
 }
 
+/* What the guard recorded: a file for each program that ran on several devices. */
+static xl_error *of_guarded(const xl_cli *cli, const char *dir)
+{
+    xl_error *err = NULL;
+    xl_str *names;
+    size_t n, shown = 0;
+    xl_buf b = { 0 };
+    xl_json j = { .out = &b, .pretty = true };
+    XL_DO(xl_dir_list(cli->arena, dir, &names, &n));
+    if (cli->json)
+        xl_json_list(&j);
+    for (size_t i = 0; i < n; i++) {
+        xl_held_list l;
+        if (!xl_str_starts(names[i], XL_STR("sharding-")) || !xl_str_ends(names[i], XL_STR(".json")))
+            continue;
+        XL_DO(xl_held_read(cli->arena, xl_path_join(cli->arena, dir, xl_str_c(cli->arena, names[i])), &l));
+        shown++;
+        if (cli->json) {
+            xl_held_json(&l, &j);
+            continue;
+        }
+        xl_buf_printf(&b, "%.*s%s%.*s, from the buffers of its first execution\n", XL_FMT(l.program), l.mesh.n ? ", mesh " : "", XL_FMT(l.mesh));
+        tensors(&l, &b);
+        sums(cli->arena, &l, &b);
+    }
+    if (cli->json)
+        xl_json_end(&j);
+    else if (!shown)
+        xl_buf_printf(&b, "%s: nothing ran on several devices under the guard\n", dir);
+    err = xl_cli_put(&b);
+out:
+    xl_buf_fini(&b);
+    return err;
+}
+
 static xl_error *sharding(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -272,6 +307,8 @@ static xl_error *sharding(const xl_cli *cli, int argc, char **argv)
     if (is_file)
         return argc > 1 ? xl_cli_misuse(cli, "%s is a program; words go with a configuration", argv[0]) : of_program(cli, argv[0]);
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
+    if (!xl_file_stat(xl_path_join(cli->arena, dir, "config.yaml"), NULL))
+        return of_guarded(cli, dir);
     XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
     err = of_config(cli, &c, dir);
 out:
@@ -282,7 +319,7 @@ const xl_verb xl_verb_sharding = {
     .name = "sharding",
     .args = "[--devices N] [--program] [--short] RUN|CONF.yaml|FILE [KEY=VALUE ...]",
     .help = "which device holds which slice of each tensor, what is held twice, and the collectives of a step",
-    .more = "RUN is a training run: its real buffers are drawn. CONF.yaml is a training configuration: its step is split and compiled for the device, nothing\n"
+    .more = "RUN is a training run, or one under the guard: its real buffers are drawn. CONF.yaml is a training configuration: its step is split and compiled for the device, nothing\n"
             "runs; the exit code is 1 if it does not fit. FILE is a StableHLO program with shardings (text, bytecode or HLO), split as the CPU plugin would.\n"
             "For each tensor: how each dimension is split, the slice of every device (# is its part), bytes, and copies; then the bytes of each\n"
             "device (# its own, = also held elsewhere) and the collectives by kind and axis. docs/spmd.md tells how to read it.",

@@ -164,13 +164,13 @@ static PJRT_Error *on_LoadedExecutable_Destroy(guard_plugin *p, PJRT_LoadedExecu
     return p->real->PJRT_LoadedExecutable_Destroy(a);
 }
 
-static const uint8_t type_bytes[] = { /* by PJRT_Buffer_Type; sub-byte types take a byte on the host */
+const uint8_t guard_type_bytes[GUARD_TYPES] = {
     0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8, 2, 8, 16, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1,
 };
 
 static PJRT_Error *on_Client_BufferFromHostBuffer(guard_plugin *p, PJRT_Client_BufferFromHostBuffer_Args *a)
 {
-    uint64_t bytes = (unsigned)a->type < sizeof type_bytes ? type_bytes[a->type] : 1;
+    uint64_t bytes = (unsigned)a->type < GUARD_TYPES ? guard_type_bytes[a->type] : 1;
     for (size_t i = 0; i < a->num_dims; i++)
         bytes *= (uint64_t)a->dims[i];
     xl_metrics_count(G.metrics, NULL, XL_M_InboundData, bytes);
@@ -184,15 +184,24 @@ static PJRT_Error *on_Client_BufferFromHostBuffer(guard_plugin *p, PJRT_Client_B
 
 static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuffer_Args *a)
 {
-    if (a->dst)
+    if (a->dst) {
         guard_read("copy to the host", a->dst_size);
+        guard_spmd_read(a->src);
+    }
     return p->real->PJRT_Buffer_ToHostBuffer(a);
 }
 
 static PJRT_Error *on_Buffer_CopyRawToHost(guard_plugin *p, PJRT_Buffer_CopyRawToHost_Args *a)
 {
     guard_read("raw copy to the host", (uint64_t)a->transfer_size);
+    guard_spmd_read(a->buffer);
     return p->real->PJRT_Buffer_CopyRawToHost(a);
+}
+
+static PJRT_Error *on_Buffer_Destroy(guard_plugin *p, PJRT_Buffer_Destroy_Args *a)
+{
+    guard_spmd_destroyed(a->buffer);
+    return p->real->PJRT_Buffer_Destroy(a);
 }
 
 static uint64_t size_of(guard_plugin *p, PJRT_Buffer *b)
@@ -208,12 +217,14 @@ static uint64_t size_of(guard_plugin *p, PJRT_Buffer *b)
 static PJRT_Error *on_Buffer_UnsafePointer(guard_plugin *p, PJRT_Buffer_UnsafePointer_Args *a)
 {
     guard_read("raw pointer", size_of(p, a->buffer));
+    guard_spmd_read(a->buffer);
     return p->real->PJRT_Buffer_UnsafePointer(a);
 }
 
 static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p, PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args *a)
 {
     guard_read("raw pointer", size_of(p, a->buffer));
+    guard_spmd_read(a->buffer);
     return p->real->PJRT_Buffer_OpaqueDeviceMemoryDataPointer(a);
 }
 

@@ -40,13 +40,14 @@ static void insert(exec_info **table, size_t cap, exec_info *e)
     table[i] = e;
 }
 
-void guard_exec_add(const void *handle, xl_str module, bool eager)
+void guard_exec_add(const void *handle, xl_str module, bool eager, spmd_info *spmd)
 {
     exec_info *e = calloc(1, sizeof *e);
     if (!e)
         return;
     e->handle = handle;
     e->eager = eager;
+    e->spmd = spmd;
     snprintf(e->module, sizeof e->module, "%.*s", XL_FMT(module));
     e->metrics = xl_metrics_module(G.metrics, xl_str_of(e->module));
     guard_exec_drop(handle);
@@ -200,6 +201,7 @@ typedef struct {
     uint32_t nop;
     xl_cache_key key;
     xl_module *m;                                          /* until the contracts own it */
+    spmd_info *spmd;
 } compile;
 
 /* How many ops compute something: constants, calls and returns left out. */
@@ -288,6 +290,7 @@ static xl_error *examine(xl_arena *a, void *ctx)
         c->uncacheable = "it stops after layout assignment";
     PJRT_Client_AddressableDevices_Args here = { .struct_size = sizeof here, .client = args->client };
     XL_DO(take(c->p, c->p->real->PJRT_Client_AddressableDevices(&here), "PJRT_Client_AddressableDevices"));
+    c->spmd = c->m ? guard_spmd_of(a, c->m, devices) : NULL;
     if (devices > (int64_t)here.num_addressable_devices)   /* if one rank loaded and another compiled, the compiling one would wait for ever */
         c->uncacheable = "its devices span processes, which compile together";
     XL_DO(platform(c->p, args->client, &c->topology, &c->versions));
@@ -506,7 +509,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
             xl_module_metrics *mm = xl_metrics_module(G.metrics, module);
             xl_metrics_time(G.metrics, mm, XL_M_LoadTime, seconds);
             xl_metrics_count(G.metrics, mm, XL_M_CachedCompile, 1);
-            guard_exec_add(loaded, module, c.nop <= 1);
+            guard_exec_add(loaded, module, c.nop <= 1, c.spmd);
             report(&c, "cached", seconds, NULL, NULL);
             goto landed;
         }
@@ -538,7 +541,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
             xl_metrics_count(G.metrics, mm, XL_M_CompileCacheMiss, 1);
         else
             xl_metrics_count(G.metrics, mm, XL_M_UncachedCompile, 1);
-        guard_exec_add(args->executable, module, c.nop <= 1);
+        guard_exec_add(args->executable, module, c.nop <= 1, c.spmd);
         if (cache)
             store(&c, seconds);
         report(&c, "compiled", seconds, cache ? &found : NULL, NULL);
@@ -576,7 +579,7 @@ void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args
     xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(module));
     xl_metrics_time(G.metrics, mm, XL_M_LoadTime, seconds);
     xl_metrics_count(G.metrics, mm, XL_M_FrontendCacheHit, 1);
-    guard_exec_add(args->loaded_executable, xl_str_of(module), false);
+    guard_exec_add(args->loaded_executable, xl_str_of(module), false, NULL);
     xl_event e;
     xl_event_begin(G.run, &e, "compile");
     xl_json_put_text(&e.j, "module", module);

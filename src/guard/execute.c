@@ -52,11 +52,15 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
 {
     exec_info *e = guard_exec_find(args->executable);
     xl_module_metrics *mm = e ? e->metrics : NULL;
+    if (e && e->spmd)
+        guard_spmd_before(p, e, args);
     double t = xl_now();
     flight *f = guard_takeoff("execute", mm ? xl_module_metrics_name(mm) : "an executable", t);
     PJRT_Error *err = p->real->PJRT_LoadedExecutable_Execute(args);
     xl_metrics_time(G.metrics, mm, XL_M_ExecuteTime, xl_now() - t);
     guard_land(f);
+    if (e && e->spmd && !err)
+        guard_spmd_after(p, e, args);
     if (mm && !e->eager)
         count_step(mm);
     return err;

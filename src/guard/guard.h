@@ -19,11 +19,14 @@
 
 typedef enum { XL_POLICY_ALLOW, XL_POLICY_WARN, XL_POLICY_STOP } xl_policy;
 
+typedef struct spmd_info spmd_info;                        /* of a program for several devices: see spmd.c */
+
 /* An executable we have seen made. */
 typedef struct exec_info {
     const void *handle;
     xl_module_metrics *metrics;                            /* its module's */
     bool eager;                                            /* one op: a frontend's eager op, never a step */
+    spmd_info *spmd;                                       /* NULL: one device, or nothing known */
     char module[128];
 } exec_info;
 
@@ -92,13 +95,23 @@ bool guard_spmd(void);                                     /* PyTorch/XLA's SPMD
 /* compile.c */
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args);
 void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds);
-void guard_exec_add(const void *handle, xl_str module, bool eager);
+void guard_exec_add(const void *handle, xl_str module, bool eager, spmd_info *spmd);
 exec_info *guard_exec_find(const void *handle);            /* NULL: not seen made */
 void guard_exec_drop(const void *handle);
 
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
 void guard_read(const char *how, uint64_t bytes);
+
+/* spmd.c */
+spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices); /* NULL: nothing to watch */
+void guard_spmd_before(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execute_Args *args);
+void guard_spmd_after(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execute_Args *args);
+void guard_spmd_read(const PJRT_Buffer *b);                /* the host reads it */
+void guard_spmd_destroyed(const PJRT_Buffer *b);
+void guard_spmd_end(void);
+enum { GUARD_TYPES = 33 };
+extern const uint8_t guard_type_bytes[GUARD_TYPES];        /* by PJRT_Buffer_Type; sub-byte types take a byte on the host */
 
 /* watch.c */
 void guard_watch_start(void);

@@ -48,6 +48,7 @@ bool guard_spmd(void)
 
 static void at_exit(void)
 {
+    guard_spmd_end();
     guard_write_metrics();
     xl_event e;
     xl_event_begin(G.run, &e, "exit");

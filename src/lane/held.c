@@ -257,6 +257,8 @@ static void ints(xl_json *j, const char *key, const int64_t *v, uint32_t n)
 void xl_held_json(const xl_held_list *l, xl_json *j)
 {
     xl_json_map(j);
+    if (l->program.n)
+        xl_json_put_str(j, "program", l->program);
     if (l->mesh.n)
         xl_json_put_str(j, "mesh", l->mesh);
     xl_json_put_int(j, "devices", l->ndevice);
@@ -306,7 +308,8 @@ xl_error *xl_held_read(xl_arena *a, const char *path, xl_held_list *out)
     *out = (xl_held_list){ 0 };
     XL_DO(xl_file_read_max(a, path, 256 << 20, &text));
     XL_DO(xl_json_read(a, path, text, &root));
-    const xl_node *list = xl_node_get(root, "tensors"), *mesh = xl_node_get(root, "mesh"), *n = xl_node_get(root, "devices");
+    const xl_node *list = xl_node_get(root, "tensors"), *mesh = xl_node_get(root, "mesh"), *n = xl_node_get(root, "devices"), *program = xl_node_get(root, "program");
+    out->program = program ? program->s : (xl_str){ 0 };
     out->mesh = mesh ? mesh->s : (xl_str){ 0 };
     out->ndevice = n ? (uint32_t)n->i : 0;
     for (size_t i = 0; list && i < list->n; i++) {

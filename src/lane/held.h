@@ -15,7 +15,7 @@ typedef struct {
     int64_t dims[XL_HELD_RANK], bytes;       /* of the whole */
     xl_held_part *part;
 } xl_held;
-typedef struct { xl_str mesh; xl_held *t; uint32_t n, cap, ndevice; } xl_held_list;
+typedef struct { xl_str program, mesh; xl_held *t; uint32_t n, cap, ndevice; } xl_held_list; /* program: its name, where that is known */
 
 /* Collectives of one kind over the same axes. `loops`: some stand in a loop whose turns are not known, and are counted once. */
 typedef struct { xl_opcode op; char axes[64]; int64_t count; double bytes; bool loops; } xl_crossing;
