@@ -313,6 +313,20 @@ def drawn():
 check("sharding_of_real_buffers", drawn)
 
 
+def report():
+    out = os.path.join(tmp, "r.html")
+    x("report", "-o", out, two4())
+    html = open(out).read()
+    cell = re.search(r"<td>u0.0A.wq</td>.*?</tr></table>", html)
+    want = ["0 4", "1 5", "2 6", "3 7"]
+    if not cell or re.findall(r">([\d ]+)</td>", cell.group(0)[cell.group(0).index("class=\"held\""):]) != want:
+        return "the drawing of u0.0A.wq: %s" % (cell and cell.group(0)[-400:])
+    return None if "Who holds what" in html and re.search(r"stablehlo.all_reduce</td><td>data</td>", html) else "no collectives"
+
+
+check("drawn_in_the_report", report)
+
+
 def memory():
     devices = json.loads(x("memory", "--json", two4()))["devices"]
     plan = json.loads(x("sharding", "--json", "c.yaml"))

@@ -8,6 +8,7 @@
 #include "base/version.h"
 #include "cli/chart.h"
 #include "cli/cli.h"
+#include "cli/held.h"
 #include "lane/metrics.h"
 #include "lane/receipt.h"
 #include "lane/run.h"
@@ -635,6 +636,7 @@ static xl_error *report(const xl_cli *cli, int argc, char **argv)
         times(&b, &s[i]);
         compiles(&b, &s[i]);
         memory(a, &b, &s[i]);
+        xl_held_html(a, s[i].dir, &b);
         cache(&b, &s[i]);
         receipt(&b, &s[i]);
         xl_buf_puts(&b, "</main>\n");

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "cli/held.h"
 #include "cli/program.h"
 #include "ir/print.h"
 #include "lane/run.h"
@@ -94,26 +95,10 @@ static void sums(xl_arena *a, const xl_held_list *l, xl_buf *b)
     }
 }
 
-/* An optimizer's moment lies as its parameter: it is not drawn again. NAME.m or adamw.m.NAME, and v. */
-static bool as_its_parameter(const xl_held_list *l, const xl_held *t)
-{
-    xl_str n = t->name;
-    if (xl_str_starts(n, XL_STR("adamw.")) && n.n > 8)
-        n = (xl_str){ n.p + 8, n.n - 8 };
-    else if (xl_str_ends(n, XL_STR(".m")) || xl_str_ends(n, XL_STR(".v")))
-        n.n -= 2;
-    else
-        return false;
-    for (uint32_t i = 0; i < l->n; i++)
-        if (xl_str_eq(l->t[i].name, n))
-            return l->t[i].rank == t->rank && l->t[i].npart == t->npart && !memcmp(l->t[i].part, t->part, t->npart * sizeof *t->part);
-    return false;
-}
-
 static void tensors(const xl_held_list *l, xl_buf *b)
 {
     for (uint32_t i = 0; i < l->n && !opt.short_form; i++)
-        xl_held_draw(&l->t[i], as_its_parameter(l, &l->t[i]) ? 0 : DRAWN, b);
+        xl_held_draw(&l->t[i], xl_held_as_parameter(l, &l->t[i]) ? 0 : DRAWN, b);
 }
 
 static xl_error *of_program(const xl_cli *cli, const char *file)
