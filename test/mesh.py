@@ -276,6 +276,31 @@ def ten():
     return None
 
 
+def explained(folder, said, module, *shape):
+    """S5: program shape, SPMD timing and layout together."""
+    e = events(folder, "collective")
+    if not e:
+        return "no event"
+    e, lacks = e[0], [p for p in shape if p not in e[0]["shape"]]
+    if e["kind"] != "order" or lacks or "first tensor at" not in e["timing"] or "alike on every device" not in e["layout"] or e["module"] != module:
+        return "%s lacks %s" % (e, lacks)
+    return None if e["text"] in said and "collective" in x("explain", folder) else "it was not said"
+
+
+def mismatch():
+    out, err, folder, found = jax_run("mismatch")
+    return ("not caught: " + out) if "caught" not in out else explained(folder, err, "jit_f", "data=2, model=4", "all_reduce over data, model", "all_gather over data, model")
+
+
+def late_device():
+    """A device that does not come in time, in our own frontend."""
+    runs = os.path.join(tmp, "late")
+    rc, out, err = run(XLANE, "train", "c.yaml", "runs=" + runs, XLANE_CPU_COLLECTIVE_TIMEOUT="0.001")
+    return explained(glob.glob(runs + "/*")[0], err, "the training step", "8 devices as data=2, model=4", "all_reduce over model") if rc == 1 else "rc %d" % rc
+
+
+check("explains_a_collective", late_device)
+
 try:
     import jax
     check("guard_honest", honest)
@@ -283,6 +308,7 @@ try:
     lie("wrong_group", "not-reduced", "0: 15.5", "4: 47.5", "4 of 8 devices")
     lie("early_read", "local-read", "device 0 of 8 only")
     check("guard_ten_arrays_lie_as_jax_says", ten)
+    check("guard_explains_a_collective", mismatch)
 except ImportError as e:
     print("skip mesh_guard: %s" % e)
 

@@ -84,8 +84,10 @@ static void on_Error_Message(guard_plugin *p, PJRT_Error_Message_Args *a)
 {
     if (is_own(a->error))
         own_message(a->error, &a->message, &a->message_size);
-    else
+    else {
         p->real->PJRT_Error_Message(a);
+        guard_spmd_error((xl_str){ a->message, a->message_size });
+    }
 }
 
 static PJRT_Error *on_Error_GetCode(guard_plugin *p, PJRT_Error_GetCode_Args *a)

@@ -110,6 +110,7 @@ void guard_spmd_after(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execu
 void guard_spmd_read(const PJRT_Buffer *b);                /* the host reads it */
 void guard_spmd_destroyed(const PJRT_Buffer *b);
 void guard_spmd_end(void);
+void guard_spmd_error(xl_str text);                        /* the frontend is told this: is it of a collective? */
 enum { GUARD_TYPES = 33 };
 extern const uint8_t guard_type_bytes[GUARD_TYPES];        /* by PJRT_Buffer_Type; sub-byte types take a byte on the host */
 

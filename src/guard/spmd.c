@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "guard/guard.h"
-#include "lane/held.h"
+#include "lane/collective.h"
 
 enum { DEVICES = 64, BYTES = 64, ROWS = 64, FILTER = 4096, FILES = 16, ARGS = 4096 };
 typedef enum { UNSEEN, WHOLE, EACH, OTHER } result_kind;
@@ -19,6 +19,10 @@ struct spmd_info {                                         /* stays for ever: a 
     int64_t *numel;                                        /* of each result, globally; -1: not known */
     uint8_t *kind, *said, *elem;                           /* of each result; elem: PJRT_Buffer_Type */
     uint32_t *local;                                       /* bytes of one part */
+    xl_crossings own;                                      /* the program's own collectives */
+    const char *module;                                    /* the name in G.metrics, once it ran */
+    double compiled;                                       /* at this moment of the run */
+    char layout[256];                                      /* of the arguments of the first execution, in words */
     xl_held_list held;                                     /* the arguments, as annotated; parts are filled in by the first execution */
     bool recorded;
     _Atomic bool classified;
@@ -112,6 +116,13 @@ spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices)
             s->numel[i] = -1;
     for (uint32_t i = 0; i < m->nfunc; i++)
         look(s, m->func[i]->body);
+    const xl_mesh *mesh = NULL;
+    for (uint32_t i = 0; i < m->nmesh && !mesh; i++)
+        mesh = m->mesh[i].mesh->naxis && !m->mesh[i].mesh->nids ? m->mesh[i].mesh : NULL;
+    for (uint32_t i = 0; i < m->nfunc; i++)
+        if (m->func[i]->body)
+            xl_crossings_of(&s->arena, m->func[i], devices, mesh, &s->own);
+    s->compiled = xl_run_time(G.run);
     arguments(s, m, f);
     s->arena.oom = NULL;
     return s;
@@ -396,13 +407,69 @@ static bool record(guard_plugin *p, spmd_info *s, const char *module, PJRT_Loade
     return true;
 }
 
+/* Do the parts of each argument lie in the same order of dimensions on every device? */
+static void layouts(guard_plugin *p, spmd_info *s, PJRT_LoadedExecutable_Execute_Args *args)
+{
+    snprintf(s->layout, sizeof s->layout, "the plugin does not say how its buffers lie");
+    if (!PJRT_HAS(p->real, PJRT_Buffer_GetMemoryLayout) || !p->real->PJRT_Buffer_GetMemoryLayout)
+        return;
+    for (size_t i = 0; i < args->num_args; i++) {
+        int64_t first[XL_HELD_RANK];
+        size_t n = 0;
+        for (size_t d = 0; d < args->num_devices; d++) {
+            PJRT_Buffer_GetMemoryLayout_Args l = { .struct_size = sizeof l, .buffer = args->argument_lists[d][i] };
+            PJRT_Error *err = p->real->PJRT_Buffer_GetMemoryLayout(&l);
+            if (err) {
+                drop_error(p, err);
+                return;
+            }
+            const PJRT_Buffer_MemoryLayout_Tiled *t = &l.layout.tiled;
+            if (l.layout.type != PJRT_Buffer_MemoryLayout_Type_Tiled || t->minor_to_major_size > XL_HELD_RANK)
+                continue;
+            if (!d) {
+                n = t->minor_to_major_size;
+                if (n)
+                    memcpy(first, t->minor_to_major, n * sizeof *first);
+            } else if (n != t->minor_to_major_size || (n && memcmp(first, t->minor_to_major, n * sizeof *first))) {
+                snprintf(s->layout, sizeof s->layout, "argument %zu lies otherwise on device row %zu than on row 0: the layouts are mixed", i, d);
+                return;
+            }
+        }
+    }
+    snprintf(s->layout, sizeof s->layout, "each of the %zu arguments lies alike on every device", args->num_args);
+}
+
+static _Atomic(spmd_info *) last;                          /* that ran on several devices: an error comes without its program */
+
+void guard_spmd_error(xl_str text)
+{
+    static _Atomic uint32_t told;
+    spmd_info *s = atomic_load(&last);
+    xl_collective_trouble t = s ? xl_collective_trouble_of(text) : XL_TROUBLE_NONE;
+    if (t == XL_TROUBLE_NONE || atomic_fetch_add(&told, 1) >= 2) /* the same error is looked at by every device's result */
+        return;
+    bool torch = !strncmp(s->module, "SyncTensorsGraph", 16);
+    xl_collective_facts f = { .module = s->module, .devices = s->ndevice, .step = (int64_t)G.step, .mesh = s->held.mesh, .crossing = &s->own, .always = !torch,
+                              .spmd = G.tensor_spmd ? 0 : guard_spmd() ? s->compiled : -1, .tensor = G.tensor ? G.tensor_time : -1, .compiled = s->compiled, .failed = xl_run_time(G.run),
+                              .layout = xl_str_of(s->layout) };
+    xl_buf b = { 0 };
+    xl_collective_tell(G.run, t, text, &f, &b);
+    if (!b.failed)
+        guard_say("%.*s", XL_FMT(xl_buf_view(&b)));
+    xl_buf_fini(&b);
+}
+
 void guard_spmd_before(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execute_Args *args)
 {
     spmd_info *s = e->spmd;
-    if (s->recorded || e->eager)
+    s->module = xl_module_metrics_name(e->metrics);
+    atomic_store_explicit(&last, s, memory_order_release);
+    if (s->recorded)
         return;
-    s->recorded = true;                                    /* before it runs: arguments may be given away by that */
-    record(p, s, xl_module_metrics_name(e->metrics), args);
+    layouts(p, s, args);
+    s->recorded = true;
+    if (!e->eager)
+        record(p, s, s->module, args);                     /* before it runs: arguments may be given away by that */
 }
 
 void guard_spmd_after(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execute_Args *args)

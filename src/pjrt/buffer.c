@@ -126,6 +126,20 @@ xl_error *xl_buffer_device(const xl_buffer *b, const xl_device **out)
     return err;
 }
 
+xl_error *xl_buffer_layout(const xl_buffer *b, int64_t *minor_to_major, size_t cap)
+{
+    PJRT_Buffer_GetMemoryLayout_Args args = { .struct_size = sizeof args, .buffer = b->handle };
+    xl_error *err = PJRT_CALL(b->client->plugin, PJRT_Buffer_GetMemoryLayout, &args);
+    const PJRT_Buffer_MemoryLayout_Tiled *t = &args.layout.tiled;
+    if (err)
+        return err;
+    if (args.layout.type != PJRT_Buffer_MemoryLayout_Type_Tiled || t->minor_to_major_size > cap)
+        return XL_ERR(UNIMPLEMENTED, "the layout of a buffer is given by strides, or has %zu dimensions", t->minor_to_major_size);
+    if (t->minor_to_major_size)
+        memcpy(minor_to_major, t->minor_to_major, t->minor_to_major_size * sizeof *minor_to_major);
+    return NULL;
+}
+
 xl_error *xl_buffer_bytes(const xl_buffer *b, size_t *out)
 {
     PJRT_Buffer_OnDeviceSizeInBytes_Args args = { .struct_size = sizeof args, .buffer = b->handle };

@@ -101,6 +101,7 @@ xl_error *xl_buffer_elem(const xl_buffer *b, xl_elem *out) XL_MUST_USE;
 xl_error *xl_buffer_dims(const xl_buffer *b, xl_dims *out) XL_MUST_USE;      /* borrowed until the buffer is freed */
 xl_error *xl_buffer_device(const xl_buffer *b, const xl_device **out) XL_MUST_USE;
 xl_error *xl_buffer_bytes(const xl_buffer *b, size_t *out) XL_MUST_USE;      /* on the device */
+xl_error *xl_buffer_layout(const xl_buffer *b, int64_t *minor_to_major, size_t cap) XL_MUST_USE; /* order of the dimensions in memory */
 xl_error *xl_buffer_ready(const xl_buffer *b, xl_fence **out) XL_MUST_USE;   /* when its content is there */
 xl_error *xl_buffer_is_deleted(const xl_buffer *b, bool *out) XL_MUST_USE;   /* donated or deleted */
 xl_error *xl_buffer_copy(const xl_buffer *b, const xl_device *to, xl_buffer **out) XL_MUST_USE;

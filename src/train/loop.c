@@ -13,6 +13,8 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "base/version.h"
+#include "lane/collective.h"
+#include "pjrt/gate.h"
 #include "train/held.h"
 #include "train/tb.h"
 
@@ -449,6 +451,27 @@ out:
     return err;
 }
 
+/* A collective that failed: program, timing and layout together, into the events and to the people. */
+static void diagnose(loop *l, const xl_error *err)
+{
+    xl_collective_trouble t = l->s.mesh.naxis && l->run ? xl_collective_trouble_of(xl_str_of(xl_error_message(err))) : XL_TROUBLE_NONE;
+    xl_sharding_plan p = { 0 };
+    xl_buf mesh = { 0 }, text = { 0 };
+    double zero = xl_now() - xl_run_time(l->run);           /* gates tell their moments on the clock of the process */
+    if (t == XL_TROUBLE_NONE)
+        return;
+    xl_error_free(xl_train_sharding(l->a, l->c, false, &p));
+    xl_mesh_text(&l->s.mesh, &mesh);
+    xl_collective_facts f = { .module = "the training step", .devices = xl_mesh_size(&l->s.mesh), .step = l->step + 1, .mesh = xl_buf_view(&mesh), .crossing = &p.crossing,
+                              .spmd = xl_gate_when(XL_GATE_SPMD) - zero, .tensor = xl_gate_when(XL_GATE_TENSOR) - zero, .compiled = -1, .failed = xl_run_time(l->run) };
+    f.spmd = f.spmd < 0 ? 0 : f.spmd;                      /* before the run's folder was made */
+    f.layout = l->s.t ? xl_trainer_layout(l->a, l->s.t) : XL_STR("nothing was on a device yet");
+    xl_collective_tell(l->run, t, xl_str_of(xl_error_message(err)), &f, &text);
+    fprintf(l->say, "%.*s\n", XL_FMT(xl_buf_view(&text)));
+    xl_buf_fini(&mesh);
+    xl_buf_fini(&text);
+}
+
 xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opts, xl_loop_result *out)
 {
     xl_error *err = NULL;
@@ -586,8 +609,10 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
 out:
     if (heard)
         unlisten(was);
-    if (err && l.run)
+    if (err && l.run) {
         note_text(&l, "failed", "error", xl_error_message(err));
+        diagnose(&l, err);
+    }
     for (uint32_t i = 0; i < l.nq; i++) {
         xl_fence_free(l.q[i].done);
         xl_array_free(l.q[i].b);

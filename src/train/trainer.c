@@ -442,3 +442,20 @@ xl_error *xl_trainer_set(xl_trainer *t, const char *param, const void *data, siz
     t->buf[i] = b;
     return NULL;
 }
+
+xl_str xl_trainer_layout(xl_arena *a, const xl_trainer *t)
+{
+    for (uint32_t i = 0; i < 3 * t->n; i++) {
+        int64_t first[XL_MESH_RANK], order[XL_MESH_RANK];
+        for (size_t d = 0; d < t->buf[i]->place->n; d++) {
+            xl_error *err = xl_buffer_layout(t->buf[i]->part[d], d ? order : first, XL_MESH_RANK);
+            if (err) {
+                xl_error_free(err);
+                return XL_STR("the plugin does not say how its buffers lie");
+            }
+            if (d && memcmp(order, first, t->buf[i]->rank * sizeof *first))
+                return xl_strf(a, "%.*s lies otherwise on device %d than on device %d: the layouts are mixed", XL_FMT(t->name[i % t->n]), t->buf[i]->place->dev[d]->id, t->buf[i]->place->dev[0]->id);
+        }
+    }
+    return xl_strf(a, "each of the %u parameters and their moments lies alike on every device", t->n);
+}

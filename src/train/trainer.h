@@ -48,6 +48,8 @@ xl_error *xl_trainer_each(xl_lane *l, const xl_graph *g, const float *value, xl_
 xl_error *xl_trainer_canary(xl_trainer *t, const xl_graph *g) XL_MUST_USE;
 /* The metrics of an evaluation, read from every device: they must be the same bits on each, and of as many participants as the mesh has. */
 xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v) XL_MUST_USE;
+/* Whether the parts of each parameter lie in the same order of dimensions on every device, in words. */
+xl_str xl_trainer_layout(xl_arena *a, const xl_trainer *t);
 /* Draws a parameter: the same numbers from the same seed and name everywhere. */
 void xl_param_draw(const xl_param_info *p, uint64_t seed, float *out, size_t n);
 

@@ -43,6 +43,16 @@ def early_read():
     print(float(np.asarray(local.addressable_shards[0].data)[0, 0]))
 
 
+def mismatch():
+    """Half of the devices go to one collective, half to another."""
+    def f(x):
+        return jax.lax.cond(jax.lax.axis_index("data") < 1, lambda x: jax.lax.psum(x, ("data", "model")), lambda x: jax.lax.all_gather(x, ("data", "model")).sum(0), x)
+    try:
+        print(np.asarray(evaluate(f, P("data", "model"))(x)))
+    except Exception as e:
+        print("caught", type(e).__name__)
+
+
 def ten():
     """Ten arrays: what JAX says each device holds, for comparison."""
     specs = [P(), P("data"), P("model"), P(None, "data"), P(None, "model"), P("data", "model"), P("model", "data"), P(("data", "model")), P(None, ("model", "data")), P(("model", "data"))]
