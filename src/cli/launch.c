@@ -26,6 +26,19 @@ static int count_of(const xl_module *m, const char *key)
     return v && v->kind == XL_AT_INT && v->i > 0 && v->i < 1 << 20 ? (int)v->i : 1;
 }
 
+static const xl_mesh *copy_mesh(xl_arena *a, const xl_module *m)
+{
+    const xl_mesh *from = m->nmesh ? m->mesh[0].mesh : NULL;
+    if (!from || from->nids)            /* devices in an order of their own: groups are then told by their size */
+        return NULL;
+    xl_mesh_axis *axis = xl_new(a, xl_mesh_axis, from->naxis);
+    xl_mesh *to = xl_new(a, xl_mesh, 1);
+    for (uint32_t i = 0; i < from->naxis; i++)
+        axis[i] = (xl_mesh_axis){ xl_str_dup(a, from->axis[i].name), from->axis[i].size };
+    *to = (xl_mesh){ .axis = axis, .naxis = from->naxis };
+    return to;
+}
+
 /* Fills in what the program itself says; one that our reader does not take may still be the compiler's to judge. */
 static void describe(xl_arena *a, xl_launch *l)
 {
@@ -39,6 +52,7 @@ static void describe(xl_arena *a, xl_launch *l)
         l->replicas = count_of(m, "mhlo.num_replicas");
         l->partitions = count_of(m, "mhlo.num_partitions");
         l->shardy = m->nmesh > 0;
+        l->mesh = copy_mesh(a, m);
         d = xl_module_hash(m);
         xl_module_free(m);
     } else {

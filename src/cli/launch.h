@@ -4,6 +4,7 @@
 #define XL_CLI_LAUNCH_H
 
 #include "cli/cli.h"
+#include "ir/ir.h"
 #include "lane/catalog.h"
 #include "pjrt/program.h"
 
@@ -14,6 +15,7 @@ typedef struct {
     xl_format format;
     int replicas, partitions;
     bool shardy;
+    const xl_mesh *mesh;            /* its first mesh; NULL: none */
     xl_signature sig;               /* hardware and bundle are for the caller to fill in */
     int64_t batch;                  /* of a config; 0 where the batch cannot be changed */
     xl_buf text;                    /* owns `code` where it was printed */

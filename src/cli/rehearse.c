@@ -75,11 +75,16 @@ static void put_text(xl_buf *b, const xl_launch *l, const xl_rehearsal *r, const
     put_count(b, "flops", r->flops);
     put_count(b, "bytes accessed", r->bytes);
     if (r->scanned) {
-        xl_buf_printf(b, "%-14s %s", "collectives", r->ncollective ? "" : "none");
-        for (size_t i = 0; i < r->ncollective; i++)
-            xl_buf_printf(b, "%s%lld %.*s (%.2f MiB)", i ? ", " : "", (long long)r->collective[i].count, XL_FMT(r->collective[i].name),
-                          (double)r->collective[i].bytes / (1 << 20));
-        xl_buf_putc(b, '\n');
+        bool once = false;
+        xl_buf_printf(b, "%-14s %s\n", "collectives", r->ncollective ? "of one device and one run" : "none");
+        for (size_t i = 0; i < r->ncollective; i++) {
+            const xl_collective *c = &r->collective[i];
+            xl_buf_printf(b, "  %-22.*s over %-16.*s %6lld times %12.2f MiB%s\n", XL_FMT(c->name), XL_FMT(c->over), (long long)c->count,
+                          (double)c->bytes / (1 << 20), c->loops ? " *" : "");
+            once |= c->loops;
+        }
+        if (once)
+            xl_buf_puts(b, "  * in a loop whose number of turns the program does not say: one turn counted\n");
     }
     if (r->seconds >= 0)
         xl_buf_printf(b, "%-14s %.1f s%s\n", "compile", r->seconds, known ? ", when it was rehearsed; this answer is the catalog's (--again compiles anew)" : "");
@@ -116,7 +121,7 @@ static xl_error *one(const xl_cli *cli, const xl_launch *l, const char *plugin, 
     }
     *known = NULL;
     XL_DO(xl_rehearse(a, &(xl_rehearse_opts){ .plugin = plugin, .topology = opt.topology, .code = l->code, .format = l->format,
-                                              .replicas = l->replicas, .partitions = l->partitions, .shardy = l->shardy,
+                                              .replicas = l->replicas, .partitions = l->partitions, .shardy = l->shardy, .mesh = l->mesh,
                                               .timeout_s = opt.timeout, .progress = l->name }, r));
     if (r->verdict == XL_REHEARSAL_NO_PLUGIN || r->verdict == XL_REHEARSAL_NO_TOPOLOGY)
         goto out;                       /* says nothing of the program */

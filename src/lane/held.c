@@ -80,6 +80,8 @@ void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *globa
     XL_PUSH(a, l->t, l->n, l->cap, t);
 }
 
+typedef struct { xl_arena *a; const xl_func *f; int64_t ndevice; const xl_mesh *mesh; xl_crossings *out; } walk;
+
 /* ---- what crosses ---------------------------------------------------------------------------------------------------- */
 static const xl_attr *groups_of(const xl_op *op)
 {
@@ -89,36 +91,41 @@ static const xl_attr *groups_of(const xl_op *op)
     return slot < 0 ? NULL : op->attr[slot];
 }
 
-/* The axes along which the devices of a group differ, if the group is all of them; else how many there are. */
-static void axes_of(const xl_op *op, int64_t ndevice, const xl_mesh *mesh, char *out, size_t size)
+void xl_group_axes(const xl_mesh *mesh, const int64_t *id, int64_t rows, int64_t size, bool pairs, int64_t ndevice, char *out, size_t room)
 {
-    const xl_attr *g = groups_of(op);
-    int64_t group = g && g->kind == XL_AT_DENSE && g->type->rank == 2 ? g->type->dims[1] : 0, rows = group ? g->type->dims[0] : 0;
-    bool pairs = op->code == XL_OP_COLLECTIVE_PERMUTE;
     uint32_t differ = 0;
     int64_t full = 1;
     size_t n = 0;
     for (int64_t r = 0; mesh && r < (pairs ? rows : rows ? 1 : 0); r++)
-        for (int64_t i = 1; i < group; i++) {
-            int64_t a = xl_dense_int(g, r * group), b = xl_dense_int(g, r * group + i);
+        for (int64_t i = 1; i < size; i++) {
+            int64_t a = id[r * size], b = id[r * size + i];
             for (uint32_t k = mesh->naxis; k-- > 0; a /= mesh->axis[k].size, b /= mesh->axis[k].size)
                 differ |= a >= 0 && b >= 0 && a % mesh->axis[k].size != b % mesh->axis[k].size ? 1u << k : 0;
         }
     for (uint32_t k = 0; mesh && k < mesh->naxis; k++)
         full *= differ >> k & 1 ? mesh->axis[k].size : 1;
-    if (!mesh || !differ || (!pairs && full != group)) {
+    if (!mesh || !differ || (!pairs && full != size)) {
         if (pairs)
-            snprintf(out, size, "%lld pairs", (long long)rows);
+            snprintf(out, room, "%lld pairs", (long long)rows);
         else
-            snprintf(out, size, "groups of %lld", (long long)(group ? group : ndevice));
+            snprintf(out, room, "groups of %lld", (long long)(size ? size : ndevice));
         return;
     }
-    for (uint32_t k = 0; k < mesh->naxis && n < size; k++)
+    for (uint32_t k = 0; k < mesh->naxis && n < room; k++)
         if (differ >> k & 1)
-            n += (size_t)snprintf(out + n, size - n, "%s%.*s", n ? ", " : "", XL_FMT(mesh->axis[k].name));
+            n += (size_t)snprintf(out + n, room - n, "%s%.*s", n ? ", " : "", XL_FMT(mesh->axis[k].name));
 }
 
-typedef struct { xl_arena *a; const xl_func *f; int64_t ndevice; const xl_mesh *mesh; xl_crossings *out; } walk;
+static void axes_of(const walk *w, const xl_op *op, char *out, size_t room)
+{
+    const xl_attr *g = groups_of(op);
+    bool pairs = op->code == XL_OP_COLLECTIVE_PERMUTE;
+    int64_t size = g && g->kind == XL_AT_DENSE && g->type->rank == 2 ? g->type->dims[1] : 0, rows = size ? pairs ? g->type->dims[0] : 1 : 0;
+    int64_t *id = xl_new(w->a, int64_t, rows * size);
+    for (int64_t i = 0; i < rows * size; i++)
+        id[i] = xl_dense_int(g, i);
+    xl_group_axes(w->mesh, id, rows, size, pairs, w->ndevice, out, room);
+}
 
 static void cross(const walk *w, const xl_region *r, int64_t times, bool loops)
 {
@@ -131,7 +138,7 @@ static void cross(const walk *w, const xl_region *r, int64_t times, bool loops)
         if (!(xl_ops[op->code].flags & XL_OP_COLLECTIVE))
             continue;
         xl_crossing c = { .op = (xl_opcode)op->code }, *at = NULL;
-        axes_of(op, w->ndevice, w->mesh, c.axes, sizeof c.axes);
+        axes_of(w, op, c.axes, sizeof c.axes);
         for (uint32_t k = 0; k < w->out->n && !at; k++)
             if (w->out->c[k].op == c.op && !strcmp(w->out->c[k].axes, c.axes))
                 at = &w->out->c[k];

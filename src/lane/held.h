@@ -23,6 +23,9 @@ typedef struct { xl_crossing *c; uint32_t n, cap; } xl_crossings;
 
 /* A tensor as the partitioner splits it. mesh NULL: parts of dimensions show as their number. */
 void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *global, const xl_shard_info *s, const xl_axes *spec, const xl_mesh *mesh);
+/* The axes along which the devices of a group differ, if the group is all of them; else how many there are. id: rows of `size` devices; pairs: they are
+ * sources and targets. mesh may be NULL. */
+void xl_group_axes(const xl_mesh *mesh, const int64_t *id, int64_t rows, int64_t size, bool pairs, int64_t ndevice, char *out, size_t room);
 /* What crosses between the devices in one run of the partitioned function. */
 void xl_crossings_of(xl_arena *a, const xl_func *f, int64_t ndevice, const xl_mesh *mesh, xl_crossings *out);
 

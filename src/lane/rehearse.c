@@ -6,132 +6,12 @@
 #include <unistd.h>
 
 #include "base/proc.h"
-#include "base/proto.h"
 #include "base/thread.h"
 #include "base/time.h"
 #include "pjrt/options.h"
 
 static const char *const words[] = { "fits", "too-large", "refused", "unknown-topology", "no-plugin", "ended" };
 const char *xl_rehearsal_word(xl_rehearsal_verdict v) { return words[v]; }
-
-/* ---- the optimised program ------------------------------------------------------------------------------------------ */
-/* HloModuleProto and what lies in it, by field number. Newer XLA adds fields; these have been the same for years. */
-enum { WITH_CONFIG_MODULE = 1, MODULE_COMPUTATIONS = 3, COMPUTATION_INSTRUCTIONS = 2, INSTRUCTION_OPCODE = 2, INSTRUCTION_SHAPE = 3,
-       SHAPE_TYPE = 2, SHAPE_DIMS = 3, SHAPE_TUPLE = 4, SHAPE_DEPTH = 8 };
-
-static int64_t type_bytes(uint64_t t)
-{
-    switch (t) {
-    case 3: case 7: case 10: case 16: return 2;
-    case 4: case 8: case 11: return 4;
-    case 5: case 9: case 12: case 15: return 8;
-    case 18: return 16;
-    case 13: case 17: return 0; /* tuple, token */
-    default: return 1;
-    }
-}
-
-static int64_t shape_bytes(xl_str s, int depth)
-{
-    xl_proto r = xl_proto_of(s);
-    xl_proto_field f;
-    bool more;
-    uint64_t type = 0;
-    int64_t count = 1, inner = 0;
-    while (!xl_proto_next(&r, &f, &more) && more) {
-        if (f.number == SHAPE_TYPE)
-            type = f.value;
-        else if (f.number == SHAPE_TUPLE && f.wire == XL_WIRE_BYTES && depth < SHAPE_DEPTH)
-            inner += shape_bytes(f.bytes, depth + 1);
-        else if (f.number == SHAPE_DIMS && f.wire == XL_WIRE_VARINT)
-            count = f.value && count > INT64_MAX / (1 << 12) / (int64_t)(f.value & INT32_MAX) ? 0 : count * (int64_t)(f.value & INT32_MAX);
-        else if (f.number == SHAPE_DIMS && f.wire == XL_WIRE_BYTES) {
-            xl_proto d = xl_proto_of(f.bytes);
-            uint64_t v;
-            bool has;
-            while (!xl_proto_varint(&d, &v, &has) && has) {
-                v &= INT32_MAX;
-                count = v && count > INT64_MAX / (1 << 12) / (int64_t)v ? 0 : count * (int64_t)v;
-            }
-        }
-    }
-    return inner ? inner : count * type_bytes(type);
-}
-
-typedef struct { xl_arena *a; xl_collective *p; size_t n, cap; bool any; } found;
-
-static void note(found *c, xl_str op, xl_str shape)
-{
-    static const char *const known[] = { "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast",
-                                         "ragged-all-to-all", "send", "recv" };
-    if (xl_str_ends(op, XL_STR("-done")))
-        return;
-    bool start = xl_str_ends(op, XL_STR("-start"));
-    if (start)
-        op.n -= 6;
-    size_t i = 0;
-    while (i < sizeof known / sizeof *known && !xl_str_is(op, known[i]))
-        i++;
-    if (i == sizeof known / sizeof *known)
-        return;
-    /* The start of a pair returns its operand beside its result. */
-    int64_t bytes = shape_bytes(shape, 0) / (start && (i == 1 || i == 4) ? 2 : 1);
-    for (size_t k = 0; k < c->n; k++)
-        if (xl_str_is(c->p[k].name, known[i])) {
-            c->p[k].count++;
-            c->p[k].bytes += bytes;
-            return;
-        }
-    XL_PUSH(c->a, c->p, c->n, c->cap, ((xl_collective){ xl_str_of(known[i]), 1, bytes }));
-}
-
-static void scan_module(found *c, xl_str module)
-{
-    xl_proto m = xl_proto_of(module);
-    xl_proto_field f, g, h;
-    bool more;
-    while (!xl_proto_next(&m, &f, &more) && more) {
-        if (f.number != MODULE_COMPUTATIONS || f.wire != XL_WIRE_BYTES)
-            continue;
-        xl_proto comp = xl_proto_of(f.bytes);
-        while (!xl_proto_next(&comp, &g, &more) && more) {
-            if (g.number != COMPUTATION_INSTRUCTIONS || g.wire != XL_WIRE_BYTES)
-                continue;
-            xl_proto in = xl_proto_of(g.bytes);
-            xl_str op = { 0 }, shape = { 0 };
-            while (!xl_proto_next(&in, &h, &more) && more) {
-                if (h.number == INSTRUCTION_OPCODE && h.wire == XL_WIRE_BYTES)
-                    op = h.bytes;
-                else if (h.number == INSTRUCTION_SHAPE && h.wire == XL_WIRE_BYTES)
-                    shape = h.bytes;
-            }
-            c->any = c->any || op.n;
-            note(c, op, shape);
-        }
-    }
-}
-
-bool xl_collectives_scan(xl_arena *a, xl_str code, xl_str format, xl_collective **out, size_t *n)
-{
-    found c = { .a = a };
-    *out = NULL;
-    *n = 0;
-    if (xl_str_is(format, "hlo"))
-        scan_module(&c, code);
-    else if (xl_str_is(format, "hlo_with_config")) {
-        xl_proto r = xl_proto_of(code);
-        xl_proto_field f;
-        bool more;
-        xl_error *err = NULL;
-        while (!(err = xl_proto_next(&r, &f, &more)) && more)
-            if (f.number == WITH_CONFIG_MODULE && f.wire == XL_WIRE_BYTES)
-                scan_module(&c, f.bytes);
-        xl_error_free(err);
-    }
-    *out = c.p;
-    *n = c.n;
-    return c.any;
-}
 
 /* ---- messages ------------------------------------------------------------------------------------------------------- */
 static bool human_bytes(xl_str *s, int64_t *out)
@@ -228,8 +108,10 @@ void xl_rehearsal_json(xl_json *j, const xl_rehearsal *r)
         for (size_t i = 0; i < r->ncollective; i++) {
             xl_json_map(j);
             xl_json_put_str(j, "op", r->collective[i].name);
+            xl_json_put_str(j, "over", r->collective[i].over);
             xl_json_put_int(j, "count", r->collective[i].count);
             xl_json_put_int(j, "bytes", r->collective[i].bytes);
+            xl_json_put_bool(j, "loops_counted_once", r->collective[i].loops);
             xl_json_end(j);
         }
         xl_json_end(j);
@@ -285,7 +167,10 @@ xl_error *xl_rehearsal_read(xl_arena *a, const xl_node *n, xl_rehearsal *out)
         out->ncollective = list->n;
         out->collective = xl_new(a, xl_collective, list->n);
         for (size_t i = 0; i < list->n; i++) {
+            const xl_node *loops = xl_node_get(list->kid[i], "loops_counted_once");
             XL_DO(xl_node_get_str(list->kid[i], "op", &out->collective[i].name));
+            XL_DO(xl_node_get_str(list->kid[i], "over", &out->collective[i].over));
+            out->collective[i].loops = loops && loops->kind == XL_NODE_BOOL && loops->b;
             XL_DO(xl_node_get_int(list->kid[i], "count", 0, INT64_MAX, &out->collective[i].count));
             XL_DO(xl_node_get_int(list->kid[i], "bytes", 0, INT64_MAX, &out->collective[i].bytes));
         }
@@ -320,7 +205,7 @@ static void cut_message(xl_arena *a, xl_rehearsal *r, const char *text)
     r->message = s.n > MOST ? xl_strf(a, "%.*s …", MOST, s.p) : xl_str_dup(a, s);
 }
 
-static void look(xl_arena *a, const xl_executable *e, xl_rehearsal *r)
+static void look(xl_arena *a, const xl_executable *e, const xl_mesh *mesh, xl_rehearsal *r)
 {
     const xl_named *cost;
     size_t n;
@@ -337,7 +222,7 @@ static void look(xl_arena *a, const xl_executable *e, xl_rehearsal *r)
     xl_error_free(err);
     err = xl_executable_optimized(e, a, &code, &format);
     if (!err)
-        r->scanned = xl_collectives_scan(a, code, format, &r->collective, &r->ncollective);
+        r->scanned = xl_collectives_scan(a, code, format, mesh, r->partitions, &r->collective, &r->ncollective);
     xl_error_free(err);
 }
 
@@ -370,6 +255,7 @@ static void compile(xl_arena *a, const job *j, xl_rehearsal *r)
     if (ndevice)
         r->kind = device[0].kind;
     if (r->partitions > r->devices) {
+        r->verdict = XL_REHEARSAL_REFUSED;
         err = XL_ERR(PRECONDITION, "the program is for %lld devices, %s has %lld", (long long)r->partitions, o->topology, (long long)r->devices);
         goto out;
     }
@@ -386,7 +272,7 @@ static void compile(xl_arena *a, const job *j, xl_rehearsal *r)
     r->seconds = xl_now() - start;
     if (!err) {
         r->verdict = XL_REHEARSAL_FITS;
-        look(a, e, r);
+        look(a, e, o->mesh, r);
     }
 out:
     if (ticking) {
@@ -432,10 +318,32 @@ static xl_str advice(const xl_rehearsal *r)
     case XL_REHEARSAL_NO_PLUGIN:
         return XL_STR("libtpu is for x86-64 Linux, and needs no TPU to rehearse: pip install libtpu there, or name the file with --plugin; on "
                       "another machine the x86-64 build of xlane runs it under qemu-user (docs/rehearse.md)");
-    case XL_REHEARSAL_REFUSED: return XL_STR("the compiler refuses the program: the message names the op; it would refuse it on the TPU too");
+    case XL_REHEARSAL_REFUSED:
+        if (r->partitions > r->devices)
+            return XL_STR("a larger topology, or a mesh with fewer devices");
+        return XL_STR("the compiler refuses the program: the message names the op; it would refuse it on the TPU too");
     case XL_REHEARSAL_ENDED: return XL_STR("the compiler's last words are above; an unknown flag in XLA_FLAGS or LIBTPU_INIT_ARGS ends it, too");
     }
     return XL_STR("");
+}
+
+/* Of what a compiler said before it died: from the first line that names a failure, else the end. Stack traces follow, and say nothing. */
+static xl_str last_words(xl_str s)
+{
+    enum { MOST = 1200 };
+    static const char *const mark[] = { "Unknown flag", "Unknown command line flag", "Check failed", "RET_CHECK failure", "LLVM ERROR", "Assertion", "F1", "F0" };
+    for (size_t i = 0; i < sizeof mark / sizeof *mark; i++) {
+        const char *at = s.n ? memmem(s.p, s.n, mark[i], strlen(mark[i])) : NULL;
+        while (at && mark[i][0] == 'F' && at > s.p && at[-1] != '\n')
+            at = memmem(at + 1, s.n - (size_t)(at + 1 - s.p), mark[i], strlen(mark[i]));
+        while (at && at > s.p && at[-1] != '\n')
+            at--;
+        if (at) {
+            size_t n = s.n - (size_t)(at - s.p);
+            return (xl_str){ at, n > MOST ? MOST : n };
+        }
+    }
+    return s.n > MOST ? (xl_str){ s.p + s.n - MOST, MOST } : s;
 }
 
 xl_error *xl_rehearse(xl_arena *a, const xl_rehearse_opts *o, xl_rehearsal *out)
@@ -461,7 +369,7 @@ xl_error *xl_rehearse(xl_arena *a, const xl_rehearse_opts *o, xl_rehearsal *out)
     if (res.out.n && !xl_json_read(a, "rehearsal", res.out, &node))
         XL_DO(xl_rehearsal_read(a, node, out));
     else {
-        xl_str said = res.err.n > 1200 ? (xl_str){ res.err.p + res.err.n - 1200, 1200 } : res.err;
+        xl_str said = last_words(res.err);
         out->verdict = XL_REHEARSAL_ENDED;
         out->seconds = res.seconds;
         out->message = xl_strf(a, "the compiler %.*s; it said: %.*s", XL_FMT(xl_proc_words(a, &res)), XL_FMT(said));

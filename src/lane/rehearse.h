@@ -7,6 +7,7 @@
 #define XL_LANE_REHEARSE_H
 
 #include "base/json.h"
+#include "lane/collectives.h"
 #include "pjrt/program.h"
 
 typedef enum {
@@ -18,8 +19,6 @@ typedef enum {
     XL_REHEARSAL_ENDED,         /* the compiler ended, or did not end in time */
 } xl_rehearsal_verdict;
 const char *xl_rehearsal_word(xl_rehearsal_verdict v);      /* "too-large" */
-
-typedef struct { xl_str name; int64_t count, bytes; } xl_collective;    /* bytes: of the results, each op counted once */
 
 typedef struct {
     xl_rehearsal_verdict verdict;
@@ -43,6 +42,7 @@ typedef struct {
     xl_format format;
     int replicas, partitions;           /* 0: one */
     bool shardy;                        /* its shardings are sdy ones */
+    const xl_mesh *mesh;                /* the program's, so that collectives are told by axis; NULL: they are told by the size of their groups */
     double timeout_s;                   /* 0: an hour */
     const char *progress;               /* a word for a line on standard error while it compiles; NULL: none */
 } xl_rehearse_opts;
@@ -53,9 +53,6 @@ xl_error *xl_rehearse(xl_arena *a, const xl_rehearse_opts *opts, xl_rehearsal *o
 void xl_rehearsal_json(xl_json *j, const xl_rehearsal *r);
 xl_error *xl_rehearsal_read(xl_arena *a, const xl_node *n, xl_rehearsal *out) XL_MUST_USE;
 
-/* Collectives of a program as a plugin runs it ("hlo", "hlo_with_config"), read leniently: whatever is not understood is passed over.
- * False where it is no HLO at all. */
-bool xl_collectives_scan(xl_arena *a, xl_str code, xl_str format, xl_collective **out, size_t *n);
 /* The two figures of an out-of-memory message, "Used 34.20G of 31.25G hbm" or "(447.18G) exceeds available HBM (31.24G)"; false if it has none. */
 bool xl_oom_figures(xl_str message, int64_t *used, int64_t *limit);
 

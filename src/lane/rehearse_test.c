@@ -58,21 +58,65 @@ TEST(collectives_are_counted)
     xl_collective *c;
     size_t n;
     module(&m, ops, 8);
-    CHECK(xl_collectives_scan(&a, xl_buf_view(&m), XL_STR("hlo"), &c, &n));
+    CHECK(xl_collectives_scan(&a, xl_buf_view(&m), XL_STR("hlo"), NULL, 4, &c, &n));
     CHECK_INT(n, 2);
     CHECK(xl_str_is(c[0].name, "all-reduce"));
     CHECK_INT(c[0].count, 3);
     CHECK_INT(c[0].bytes, 3 * 64);
     CHECK(xl_str_is(c[1].name, "all-gather"));
     CHECK_INT(c[1].count, 1);
-    CHECK_INT(c[1].bytes, (64 + 256) / 2);
+    CHECK_INT(c[1].bytes, 256);
+    CHECK(xl_str_is(c[0].over, "groups of 4"));
     message(&with, 1, &m);
-    CHECK(xl_collectives_scan(&a, xl_buf_view(&with), XL_STR("hlo_with_config"), &c, &n));
+    CHECK(xl_collectives_scan(&a, xl_buf_view(&with), XL_STR("hlo_with_config"), NULL, 4, &c, &n));
     CHECK_INT(n, 2);
-    CHECK(!xl_collectives_scan(&a, XL_STR("module {}"), XL_STR("mlir"), &c, &n));
+    CHECK(!xl_collectives_scan(&a, XL_STR("module {}"), XL_STR("mlir"), NULL, 1, &c, &n));
     for (size_t cut = 0; cut < with.n; cut++) /* never outside its bytes, whatever they are */
-        xl_collectives_scan(&a, (xl_str){ with.p, cut }, XL_STR("hlo_with_config"), &c, &n);
+        xl_collectives_scan(&a, (xl_str){ with.p, cut }, XL_STR("hlo_with_config"), NULL, 4, &c, &n);
     xl_buf_fini(&with);
+    xl_arena_fini(&a);
+}
+
+/* An entry that loops three times over a body with two all-reduces: one with its groups in short, one with a list. */
+TEST(collectives_are_told_by_axis_and_turn)
+{
+    const xl_mesh_axis axes[] = { { XL_STR("data"), 2 }, { XL_STR("model"), 2 } };
+    const xl_mesh mesh = { .axis = axes, .naxis = 2 };
+    xl_arena a = { 0 };
+    xl_buf m = { 0 }, comp = { 0 }, inst = { 0 }, part = { 0 };
+    xl_collective *c;
+    size_t n;
+    xl_proto_put_bytes(&inst, 2, XL_STR("while"));
+    xl_proto_put_int(&inst, 38, 7);
+    xl_proto_put_bytes(&inst, 43, XL_STR("{\"known_trip_count\":{\"n\":\"3\"}}"));
+    message(&comp, 2, &inst);
+    xl_proto_put_int(&comp, 5, 1);
+    message(&m, 3, &comp);
+    for (int list = 0; list < 2; list++) {
+        xl_proto_put_bytes(&inst, 2, XL_STR("all-reduce"));
+        xl_proto_put_int(&part, 2, 11);
+        xl_proto_put_int(&part, 3, 16);
+        message(&inst, 3, &part);
+        if (list) {
+            xl_proto_put_bytes(&part, 1, XL_STR("\x02\x03"));
+            message(&inst, 49, &part);
+        } else {                                            /* [2,2] transposed: {0,2}, {1,3} */
+            xl_proto_put_int(&part, 1, 2);
+            xl_proto_put_int(&part, 2, 2);
+            xl_proto_put_bytes(&part, 3, XL_STR("\x02\x02"));
+            xl_proto_put_bytes(&part, 4, (xl_str){ "\x01\x00", 2 });
+            message(&inst, 92, &part);
+        }
+        message(&comp, 2, &inst);
+    }
+    xl_proto_put_int(&comp, 5, 7);
+    message(&m, 3, &comp);
+    xl_proto_put_int(&m, 6, 1);
+    CHECK(xl_collectives_scan(&a, xl_buf_view(&m), XL_STR("hlo"), &mesh, 4, &c, &n));
+    CHECK_INT(n, 2);
+    CHECK(xl_str_is(c[0].over, "data") && c[0].count == 3 && c[0].bytes == 3 * 64 && !c[0].loops);
+    CHECK(xl_str_is(c[1].over, "model") && c[1].count == 3);
+    xl_buf_fini(&m);
     xl_arena_fini(&a);
 }
 

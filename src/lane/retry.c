@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "lane/run.h"
 
-typedef enum { KIND_ROOT, KIND_MASK, KIND_CODE } kind;
+typedef enum { KIND_ROOT, KIND_MASK, KIND_CODE, KIND_LAST } kind;
 static const struct cause {
     const char *name;
     kind kind;
@@ -98,7 +98,7 @@ xl_failure xl_retry_classify(int code, xl_str text, xl_phase phase)
 {
     xl_failure f = { .cause = "unknown", .verdict = XL_RETRY_NEVER, .boundary = XL_AT_GRAPH,
                      .text = "no rule knows this failure; add a row to retry.def with its text" };
-    const struct cause *hit = NULL, *mask = NULL;
+    const struct cause *hit = NULL, *mask = NULL, *last = NULL;
     find_ecode(text, f.ecode);
     f.code = code ? code : find_code(text);
     for (size_t i = 0; i < NCAUSE; i++) {
@@ -113,11 +113,13 @@ xl_failure xl_retry_classify(int code, xl_str text, xl_phase phase)
             hit = c;
         if (fits && c->kind == KIND_MASK && !mask)
             mask = c;
+        if (fits && c->kind == KIND_LAST && !last)
+            last = c;
     }
     if (hit && mask && hit->kind == KIND_ROOT)
         f.masked_by = mask->name;
     if (!hit)
-        hit = mask;
+        hit = mask ? mask : last;
     if (hit) {
         f.cause = hit->name;
         f.verdict = hit->verdict;

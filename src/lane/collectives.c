@@ -1,0 +1,279 @@
+/* A walk from the entry computation through what it calls. A loop counts as often as it turns, where the compiler has noted that. */
+#include "lane/collectives.h"
+
+#include "base/proto.h"
+#include "lane/held.h"
+
+/* HloModuleProto and what lies in it, by field number. Newer XLA adds fields; these have been the same for years. */
+enum { WITH_CONFIG_MODULE = 1, MODULE_COMPUTATIONS = 3, MODULE_ENTRY = 6, COMPUTATION_INSTRUCTIONS = 2, COMPUTATION_ID = 5, INSTRUCTION_OPCODE = 2,
+       INSTRUCTION_SHAPE = 3, INSTRUCTION_CALLS = 38, INSTRUCTION_CONFIG = 43, INSTRUCTION_GROUPS = 49, INSTRUCTION_PAIRS = 52, INSTRUCTION_LIST = 87,
+       INSTRUCTION_IOTA = 92, LIST_GROUPS = 1, LIST_IOTA = 2, IOTA_GROUPS = 1, IOTA_SIZE = 2, IOTA_DIMS = 3, IOTA_PERM = 4, SHAPE_TYPE = 2, SHAPE_DIMS = 3,
+       SHAPE_TUPLE = 4 };
+enum { DEPTH = 24, VISITS = 1 << 16, DEVICES = 1 << 16 };
+
+typedef struct { xl_str bytes; int64_t id; } computation;
+typedef struct {
+    xl_arena *a;
+    const xl_mesh *mesh;
+    int64_t ndevice;
+    computation *comp;
+    size_t ncomp, capcomp;
+    xl_collective *out;
+    size_t n, cap;
+    uint32_t visits;
+    bool any;
+} scan;
+
+static bool next(xl_proto *r, xl_proto_field *f)
+{
+    bool more = false;
+    xl_error *err = xl_proto_next(r, f, &more);
+    xl_error_free(err);
+    return !err && more;
+}
+
+static bool field(xl_str message, uint32_t number, xl_proto_field *f)
+{
+    xl_proto r = xl_proto_of(message);
+    while (next(&r, f))
+        if (f->number == number)
+            return true;
+    return false;
+}
+
+static int64_t number(xl_str message, uint32_t which)
+{
+    xl_proto_field f;
+    return field(message, which, &f) && f.wire == XL_WIRE_VARINT ? (int64_t)f.value : 0;
+}
+
+typedef struct { int64_t *p; size_t n, cap; } ints;
+
+/* A repeated number, packed or not. */
+static void numbers(xl_arena *a, xl_str message, uint32_t which, ints *out)
+{
+    xl_proto r = xl_proto_of(message);
+    xl_proto_field f;
+    while (next(&r, &f) && out->n < DEVICES) {
+        if (f.number != which)
+            continue;
+        if (f.wire == XL_WIRE_VARINT)
+            XL_PUSH(a, out->p, out->n, out->cap, (int64_t)f.value);
+        if (f.wire != XL_WIRE_BYTES)
+            continue;
+        xl_proto d = xl_proto_of(f.bytes);
+        for (;;) {
+            uint64_t v;
+            bool more = false;
+            xl_error *err = xl_proto_varint(&d, &v, &more);
+            xl_error_free(err);
+            if (err || !more || out->n >= DEVICES)
+                break;
+            XL_PUSH(a, out->p, out->n, out->cap, (int64_t)v);
+        }
+    }
+}
+
+/* ---- sizes ---------------------------------------------------------------------------------------------------------- */
+static int64_t type_bytes(uint64_t t)
+{
+    switch (t) {
+    case 3: case 7: case 10: case 16: return 2;
+    case 4: case 8: case 11: return 4;
+    case 5: case 9: case 12: case 15: return 8;
+    case 18: return 16;
+    case 13: case 17: return 0; /* tuple, token */
+    default: return 1;
+    }
+}
+
+static int64_t shape_bytes(scan *s, xl_str shape, int depth)
+{
+    xl_proto r = xl_proto_of(shape);
+    xl_proto_field f;
+    int64_t inner = 0, count = 1;
+    ints dims = { 0 };
+    while (depth < 8 && next(&r, &f))
+        if (f.number == SHAPE_TUPLE && f.wire == XL_WIRE_BYTES)
+            inner += shape_bytes(s, f.bytes, depth + 1);
+    numbers(s->a, shape, SHAPE_DIMS, &dims);
+    for (size_t i = 0; i < dims.n; i++)
+        if (dims.p[i] < 0 || __builtin_mul_overflow(count, dims.p[i], &count) || count > INT64_MAX / 64)
+            count = 0;
+    return inner ? inner : count * type_bytes((uint64_t)number(shape, SHAPE_TYPE));
+}
+
+/* A start's shape is a tuple of operands, results, and sometimes more. */
+static int64_t started_bytes(scan *s, xl_str shape)
+{
+    xl_proto r = xl_proto_of(shape);
+    xl_proto_field f;
+    for (int k = 0; next(&r, &f);)
+        if (f.number == SHAPE_TUPLE && f.wire == XL_WIRE_BYTES && k++ == 1)
+            return shape_bytes(s, f.bytes, 1);
+    return shape_bytes(s, shape, 0);
+}
+
+/* ---- who takes part ------------------------------------------------------------------------------------------------- */
+/* The devices 0, 1, ... as an array of `dims`, transposed by `perm`: the first row of `size`. */
+static void iota_group(scan *s, xl_str m, ints *out)
+{
+    ints dims = { 0 }, perm = { 0 };
+    int64_t size = number(m, IOTA_SIZE), stride[16], step = 1, at[16] = { 0 }, pos = 0;
+    numbers(s->a, m, IOTA_DIMS, &dims);
+    numbers(s->a, m, IOTA_PERM, &perm);
+    if (!dims.n || dims.n > 16 || (perm.n && perm.n != dims.n) || size > DEVICES)
+        return;
+    for (size_t k = dims.n; k-- > 0; step *= dims.p[k]) {
+        stride[k] = step;
+        if (dims.p[k] < 1 || dims.p[k] > DEVICES || step > DEVICES)
+            return;
+    }
+    for (int64_t i = 0; i < size; i++) {
+        XL_PUSH(s->a, out->p, out->n, out->cap, pos);
+        for (size_t k = dims.n; k-- > 0;) {
+            size_t d = perm.n ? (size_t)perm.p[k] : k;
+            if (d >= dims.n)
+                return;
+            pos += stride[d];
+            if (++at[d] < dims.p[d])
+                break;
+            pos -= stride[d] * dims.p[d];
+            at[d] = 0;
+        }
+    }
+}
+
+/* The first group, for all are alike; of a permutation its pairs, one after the other. */
+static void group_of(scan *s, xl_str in, bool pairs, ints *out)
+{
+    xl_proto_field f;
+    xl_str list = in;
+    uint32_t at = INSTRUCTION_GROUPS;
+    if (pairs) {
+        xl_proto r = xl_proto_of(in);
+        while (next(&r, &f) && out->n < DEVICES)
+            if (f.number == INSTRUCTION_PAIRS && f.wire == XL_WIRE_BYTES) {
+                XL_PUSH(s->a, out->p, out->n, out->cap, number(f.bytes, 1));
+                XL_PUSH(s->a, out->p, out->n, out->cap, number(f.bytes, 2));
+            }
+        return;
+    }
+    if (field(in, INSTRUCTION_IOTA, &f) && f.wire == XL_WIRE_BYTES) {
+        iota_group(s, f.bytes, out);
+        return;
+    }
+    if (field(in, INSTRUCTION_LIST, &f) && f.wire == XL_WIRE_BYTES) {
+        list = f.bytes;
+        at = LIST_GROUPS;
+        if (field(list, LIST_IOTA, &f) && f.wire == XL_WIRE_BYTES) {
+            iota_group(s, f.bytes, out);
+            return;
+        }
+    }
+    if (field(list, at, &f) && f.wire == XL_WIRE_BYTES)
+        numbers(s->a, f.bytes, 1, out);
+}
+
+/* ---- the walk ------------------------------------------------------------------------------------------------------- */
+static void note(scan *s, xl_str in, xl_str op, int64_t times, bool loops)
+{
+    static const char *const known[] = { "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast",
+                                         "ragged-all-to-all", "send", "recv" };
+    xl_proto_field shape;
+    ints who = { 0 };
+    char over[64];
+    if (xl_str_ends(op, XL_STR("-done")))
+        return;
+    bool start = xl_str_ends(op, XL_STR("-start"));
+    if (start)
+        op.n -= 6;
+    size_t i = 0;
+    while (i < sizeof known / sizeof *known && !xl_str_is(op, known[i]))
+        i++;
+    if (i == sizeof known / sizeof *known)
+        return;
+    bool pairs = i == 4;
+    group_of(s, in, pairs, &who);
+    int64_t size = pairs ? 2 : (int64_t)who.n;
+    xl_group_axes(s->mesh, who.p, size ? (int64_t)who.n / size : 0, size, pairs, s->ndevice, over, sizeof over);
+    int64_t bytes = !field(in, INSTRUCTION_SHAPE, &shape) ? 0 : start && (i == 1 || i == 4) ? started_bytes(s, shape.bytes) : shape_bytes(s, shape.bytes, 0);
+    xl_collective *c = NULL;
+    for (size_t k = 0; k < s->n && !c; k++)
+        if (xl_str_is(s->out[k].name, known[i]) && xl_str_is(s->out[k].over, over))
+            c = &s->out[k];
+    if (!c) {
+        XL_PUSH(s->a, s->out, s->n, s->cap, ((xl_collective){ .name = xl_str_of(known[i]), .over = xl_str_dup(s->a, xl_str_of(over)) }));
+        c = &s->out[s->n - 1];
+    }
+    c->count += times;
+    c->bytes += bytes * times;
+    c->loops |= loops;
+}
+
+/* {"known_trip_count":{"n":"24"}, ...} in a loop's configuration; 0: not said. */
+static int64_t turns_of(xl_str in)
+{
+    static const char key[] = "\"known_trip_count\":{\"n\":\"";
+    xl_proto_field f;
+    const char *at = field(in, INSTRUCTION_CONFIG, &f) && f.wire == XL_WIRE_BYTES && f.bytes.n ? memmem(f.bytes.p, f.bytes.n, key, sizeof key - 1) : NULL;
+    int64_t n = 0;
+    for (const char *p = at ? at + sizeof key - 1 : NULL; p && p < f.bytes.p + f.bytes.n && *p >= '0' && *p <= '9' && n < 1 << 24; p++)
+        n = n * 10 + (*p - '0');
+    return n;
+}
+
+static void visit(scan *s, xl_str comp, int64_t times, bool loops, int depth)
+{
+    xl_proto r = xl_proto_of(comp);
+    xl_proto_field f, op;
+    if (depth > DEPTH || s->visits++ > VISITS || times > INT32_MAX)
+        return;
+    while (next(&r, &f)) {
+        if (f.number != COMPUTATION_INSTRUCTIONS || f.wire != XL_WIRE_BYTES || !field(f.bytes, INSTRUCTION_OPCODE, &op) || op.wire != XL_WIRE_BYTES)
+            continue;
+        s->any = s->any || op.bytes.n;
+        note(s, f.bytes, op.bytes, times, loops);
+        bool loop = xl_str_is(op.bytes, "while");
+        int64_t turns = loop ? turns_of(f.bytes) : 1;
+        ints calls = { 0 };
+        numbers(s->a, f.bytes, INSTRUCTION_CALLS, &calls);
+        for (size_t i = 0; i < calls.n; i++)
+            for (size_t k = 0; k < s->ncomp; k++)
+                if (s->comp[k].id == calls.p[i])
+                    visit(s, s->comp[k].bytes, times * (turns ? turns : 1), loops || !turns, depth + 1);
+    }
+}
+
+static void scan_module(scan *s, xl_str module)
+{
+    xl_proto m = xl_proto_of(module);
+    xl_proto_field f;
+    int64_t entry = number(module, MODULE_ENTRY);
+    bool found = false;
+    while (next(&m, &f))
+        if (f.number == MODULE_COMPUTATIONS && f.wire == XL_WIRE_BYTES)
+            XL_PUSH(s->a, s->comp, s->ncomp, s->capcomp, ((computation){ f.bytes, number(f.bytes, COMPUTATION_ID) }));
+    for (size_t i = 0; i < s->ncomp && !found; i++)
+        if (entry && s->comp[i].id == entry) {
+            found = true;
+            visit(s, s->comp[i].bytes, 1, false, 0);
+        }
+    for (size_t i = 0, n = s->ncomp; i < n && !found; i++) {   /* no entry is named: each once */
+        s->ncomp = 0;
+        visit(s, s->comp[i].bytes, 1, false, 0);
+    }
+}
+
+bool xl_collectives_scan(xl_arena *a, xl_str code, xl_str format, const xl_mesh *mesh, int64_t ndevice, xl_collective **out, size_t *n)
+{
+    scan s = { .a = a, .mesh = mesh, .ndevice = ndevice };
+    xl_proto_field f;
+    if (xl_str_is(format, "hlo"))
+        scan_module(&s, code);
+    else if (xl_str_is(format, "hlo_with_config") && field(code, WITH_CONFIG_MODULE, &f) && f.wire == XL_WIRE_BYTES)
+        scan_module(&s, f.bytes);
+    *out = s.out;
+    *n = s.n;
+    return s.any;
+}
