@@ -126,7 +126,7 @@ def stepper(platform, data, model, split_state=True):
     tok = [rng.integers(0, V, (B, T)).astype(np.int32) for _ in range(2)]
     p, m, v = jax.device_put(p, named(ps)), jax.device_put(zero, named(ss)), jax.device_put(zero, named(ss))
     t, batch = jax.device_put(np.float32(0), NamedSharding(mesh, P())), jax.device_put(tok, NamedSharding(mesh, P("data")))
-    f = jax.jit(step, donate_argnums=(0, 1, 2, 3), out_shardings=(named(ps), named(ss), named(ss), NamedSharding(mesh, P()), NamedSharding(mesh, P()))).lower(p, m, v, t, *batch).compile()
+    f = jax.jit(step, donate_argnums=(0, 1, 2, 3), out_shardings=(named(ps), named(ss), named(ss), NamedSharding(mesh, P()), NamedSharding(mesh, P())))
     state = [(p, m, v, t)]
 
     def call():
@@ -168,7 +168,7 @@ def collectives():
             for platform in ("xlane", "cpu"):
                 mesh = mesh_of(platform, 8, 1)
                 a = jax.device_put(x, NamedSharding(mesh, P("data")))
-                f = jax.jit(jax.shard_map(fn, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False)).lower(a).compile()
+                f = jax.jit(jax.shard_map(fn, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False))
                 calls.append(lambda f=f, a=a: jax.block_until_ready(f(a)))
             for c in calls:
                 c()

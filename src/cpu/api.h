@@ -130,14 +130,14 @@ typedef struct {
     size_t *out_ranks;
     const char **kinds;
     size_t *kind_sizes;
-    PJRT_NamedValue cost[4];
+    PJRT_NamedValue cost[5];
     xl_buf text;                                           /* the optimised program, made when asked */
     PJRT_Layouts_MemoryLayout **layouts[2];                /* lists to hand out: outputs, parameters */
     char **shardings[2];                                   /* OpSharding messages of outputs and parameters; NULL on one device */
     size_t *sharding_sizes[2];
     uint32_t nsharding[2];
     pthread_mutex_t lock;
-    void *_Atomic spare;                                   /* temp memory of the last run, kept for the next */
+    void *_Atomic *spare;                                  /* per device: temp memory of its last run, kept for the next */
 } xl_exec;
 
 struct PJRT_Executable { xl_exec *e; };

@@ -143,7 +143,9 @@ static void exec_unref(xl_exec *e)
     }
     free(e->layouts[0]);
     free(e->layouts[1]);
-    free(atomic_load(&e->spare));
+    for (size_t k = 0; e->spare && k < (size_t)e->nreplica * e->npartition; k++)
+        free(atomic_load(&e->spare[k]));
+    free((void *)e->spare);
     pthread_mutex_destroy(&e->lock);
     free(e);
 }
@@ -233,6 +235,11 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     e->nreplica = (uint32_t)o.nreplica;
     e->npartition = (uint32_t)o.npartition;
     e->portable = o.portable;
+    e->spare = calloc((size_t)e->nreplica * e->npartition, sizeof *e->spare);
+    if (!e->spare) {
+        err = XL_ERR(EXHAUSTED, "no memory for an executable");
+        goto out;
+    }
     if (o.assignment.n) {
         e->assignment = calloc((size_t)(o.nreplica * o.npartition), sizeof *e->assignment);
         if (!e->assignment) {
@@ -315,7 +322,8 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     COST(0, "flops", p->flops);
     COST(1, "bytes accessed", p->bytes_accessed);
     COST(2, "transcendentals", p->transcendentals);
-    COST(3, "collective bytes", shards.bytes);             /* per device and run, loops counted once */
+    COST(3, "collective bytes", shards.traffic.operands);  /* per device and run, loops counted once */
+    COST(4, "collective ring bytes", shards.traffic.ring);
     *out = e;
 out:
     if (err) {
@@ -546,7 +554,7 @@ PJRT_Error *xl_PJRT_Executable_SizeOfGeneratedCodeInBytes(PJRT_Executable_SizeOf
 PJRT_Error *xl_PJRT_Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args *args)
 {
     args->properties = args->executable->e->cost;
-    args->num_properties = 4;
+    args->num_properties = sizeof args->executable->e->cost / sizeof *args->executable->e->cost;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args *args)

@@ -86,7 +86,7 @@ static xl_error *run_share(share *s)
     xl_exec *e = s->l->e;
     const xl_plan *p = e->plan;
     xl_error *err = NULL;
-    void *temp = NULL;
+    void *temp = NULL, *_Atomic *spare = &e->spare[s->replica * e->npartition + s->partition];
     bool took = false;
     size_t n = (size_t)p->narg + p->nout;
     void *small[256];
@@ -115,8 +115,8 @@ static xl_error *run_share(share *s)
     }
     XL_DO(xl_device_take(s->device, p->temp_bytes));
     took = true;
-    temp = atomic_exchange(&e->spare, NULL);
-    if (!temp)                                             /* the other devices' of an earlier run */
+    temp = atomic_exchange(spare, NULL);
+    if (!temp)
         temp = xl_spare_take(p->temp_bytes);
     if (!temp)
         temp = aligned_alloc(XL_ALIGN, ((p->temp_bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
@@ -147,7 +147,7 @@ out:
     leave(s, err);
     if (took)
         xl_device_give(s->device, p->temp_bytes);
-    temp = temp ? atomic_exchange(&e->spare, temp) : NULL;
+    temp = temp ? atomic_exchange(spare, temp) : NULL;
     if (temp && !xl_spare_give(temp, p->temp_bytes))
         free(temp);
     for (uint32_t i = 0; i < p->narg; i++)

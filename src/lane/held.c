@@ -131,7 +131,7 @@ static void cross(const walk *w, const xl_region *r, int64_t times, bool loops)
 {
     for (uint32_t i = 0; i < r->nop; i++) {
         const xl_op *op = r->op[i];
-        int64_t turns = 1, n;
+        int64_t turns = 1;
         bool known = op->code != XL_OP_WHILE || xl_while_turns(w->f, op, &turns);
         for (uint32_t k = 0; k < op->nregion; k++)
             cross(w, op->region[k], known && op->code == XL_OP_WHILE && k == 1 ? times * turns : times, loops || !known);
@@ -148,9 +148,9 @@ static void cross(const walk *w, const xl_region *r, int64_t times, bool loops)
         }
         at->count += times;
         at->loops |= loops;
-        for (uint32_t k = 0; k < op->nout; k++)
-            if (xl_type_bytes(op->code == XL_OP_REDUCE_SCATTER ? xl_in_type(w->f, op, k) : xl_out_type(w->f, op, k), &n))
-                at->bytes += (double)(n * times);
+        xl_traffic t = xl_shard_traffic(w->f, op, w->ndevice);
+        at->bytes += t.operands * (double)times;
+        at->ring += t.ring * (double)times;
     }
 }
 
@@ -162,15 +162,18 @@ void xl_crossings_of(xl_arena *a, const xl_func *f, int64_t ndevice, const xl_me
 
 void xl_crossings_text(const xl_crossings *c, xl_buf *b)
 {
-    double total = 0;
+    double total = 0, ring = 0;
     bool loops = false;
+    if (c->n)
+        xl_buf_printf(b, "%-30s %-16s %6s %14s %14s   per device and step\n", "collectives", "over", "times", "operand bytes", "ring bytes");
     for (uint32_t i = 0; i < c->n; i++) {
-        xl_buf_printf(b, "%-30s over %-16s %6lld times %14.0f bytes per device and step%s\n", xl_ops[c->c[i].op].text, c->c[i].axes, (long long)c->c[i].count, c->c[i].bytes, c->c[i].loops ? " *" : "");
+        xl_buf_printf(b, "%-30s %-16s %6lld %14.0f %14.0f%s\n", xl_ops[c->c[i].op].text, c->c[i].axes, (long long)c->c[i].count, c->c[i].bytes, c->c[i].ring, c->c[i].loops ? " *" : "");
         total += c->c[i].bytes;
+        ring += c->c[i].ring;
         loops |= c->c[i].loops;
     }
     if (c->n)
-        xl_buf_printf(b, "%-30s %21s %12s %14.0f\n", "collectives together", "", "", total);
+        xl_buf_printf(b, "%-30s %-16s %6s %14.0f %14.0f\n", "collectives together", "", "", total, ring);
     if (loops)
         xl_buf_puts(b, "* in a loop whose number of turns the program does not say: one turn counted\n");
 }
@@ -184,6 +187,7 @@ void xl_crossings_json(const xl_crossings *c, xl_json *j)
         xl_json_put_text(j, "over", c->c[i].axes);
         xl_json_put_int(j, "count", c->c[i].count);
         xl_json_put_num(j, "bytes", c->c[i].bytes);
+        xl_json_put_num(j, "ring_bytes", c->c[i].ring);
         xl_json_put_bool(j, "loops_counted_once", c->c[i].loops);
         xl_json_end(j);
     }

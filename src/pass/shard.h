@@ -21,6 +21,11 @@
 enum { XL_AXES_MAX = 15, XL_SHARD_FACTORS = 96 };
 typedef struct { uint8_t n, atom[XL_AXES_MAX]; } xl_axes;
 
+/* What a collective moves, per device. operands: the bytes of its operands. ring: the bytes a device sends when k of them do it in a ring: of n bytes
+ * 2 (k - 1) / k n for an all_reduce, (k - 1) n for an all_gather, (k - 1) / k n for a reduce_scatter and an all_to_all, n for a permute or a broadcast. */
+typedef struct { double operands, ring; int64_t group; } xl_traffic;
+xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice); /* zeros for what is no collective */
+
 /* ---- the pass ----------------------------------------------------------------------------------------------------- */
 typedef struct {
     xl_axes **arg, **out;                                  /* the spec of each argument and result; NULL for what is no tensor */
@@ -28,7 +33,7 @@ typedef struct {
     uint32_t natom;
     const int64_t *size, *stride;                          /* of the atoms */
     int64_t npartition;
-    double bytes;                                          /* through collectives per device and run, loops counted once */
+    xl_traffic traffic;                                    /* of all collectives, per device and run, loops counted once */
     uint32_t gathered;                                     /* ops that were computed whole */
 } xl_shard_info;
 
@@ -62,7 +67,7 @@ typedef struct {
     int64_t n, nreplica;
     uint32_t natom;
     int64_t *size, *stride;
-    uint32_t nval;                                         /* values of the program as it came; then one per result of it */
+    uint32_t nval, nresult;                                /* values of the program as it came; then one per result of it */
     xl_axes **spec;                                        /* per value; NULL for what is no tensor */
     uint32_t *closed;                                      /* per value: a bit per dimension that may not be split further */
     struct xl_shard_edge *edge;                            /* values that should be split alike */
@@ -96,7 +101,7 @@ void xl_shard_unproject(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor
 void xl_shard_propagate(xl_shard_ctx *c);
 
 /* shard_reshard.c: from one spec to another. */
-double xl_shard_cost(const xl_shard_ctx *c, const xl_type *t, const xl_axes *from, const xl_axes *to); /* bytes per device */
+double xl_shard_cost(const xl_shard_ctx *c, const xl_type *t, const xl_axes *from, const xl_axes *to); /* ring bytes per device */
 xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *global, const xl_axes *from, const xl_axes *to);
 xl_value xl_shard_all_reduce(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *over, xl_opcode combine);
 xl_value xl_shard_reduce_scatter(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *over, uint32_t dim, xl_opcode combine);
@@ -105,7 +110,7 @@ xl_value xl_shard_offset(xl_shard_ctx *c, xl_b *b, const xl_axes *a, int64_t uni
 /* Groups of the devices that differ in the atoms of `over` alone, in its order. flat: for every replica. */
 const xl_attr *xl_shard_groups(xl_shard_ctx *c, const xl_axes *over, bool flat);
 
-/* Fewer all_reduces: see shard_combine.c. Gives the bytes of all collectives of f per device and run, loops counted once. */
-double xl_shard_combine(xl_func *f);
+/* Fewer collectives: see shard_combine.c. Gives what crosses in f per device and run, loops counted once. */
+xl_traffic xl_shard_combine(xl_func *f, int64_t ndevice);
 
 #endif

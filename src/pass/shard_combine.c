@@ -1,9 +1,11 @@
-/* Fewer all_reduces. A sum of two that nobody else reads becomes one of the sum: the gradients that meet at the input of several projections
- * cross once. Then small all_reduces over the same groups wait for each other: one is held back until something needs its result, and the others that come by
- * until then join it. The gradients of a data-parallel step thus cross in a few collectives instead of one per parameter. */
+/* Fewer collectives. A sum of two all_reduces that nobody else reads becomes one of the sum: the gradients that meet at the input of several projections
+ * cross once. Then small all_reduces over the same groups wait for each other, and so do all_gathers: one is held back until something needs its result, and the
+ * others that come by until then join it. The gradients of a data-parallel step thus cross in a few collectives instead of one per parameter. */
 #include "pass/shard.h"
 
-enum { SMALL = 1 << 20, MOST = 64 };
+#include "pass/pass.h"
+
+enum { SMALL = 1 << 20, MOST = 64, LISTS = 8 };
 
 static xl_opcode combiner(const xl_op *op)
 {
@@ -13,10 +15,13 @@ static xl_opcode combiner(const xl_op *op)
 
 static bool joins(const xl_func *f, const xl_op *a, const xl_op *b)
 {
-    return combiner(a) == combiner(b) && combiner(a) != XL_OP_UNKNOWN && xl_in_type(f, a, 0)->dtype == xl_in_type(f, b, 0)->dtype &&
-           xl_attr_eq(XL_ATTR(a, ALL_REDUCE, replica_groups), XL_ATTR(b, ALL_REDUCE, replica_groups)) &&
-           xl_op_int(a, XL_SLOT(ALL_REDUCE, channel_id)) == xl_op_int(b, XL_SLOT(ALL_REDUCE, channel_id)) &&
-           xl_op_int(a, XL_SLOT(ALL_REDUCE, use_global_device_ids)) == xl_op_int(b, XL_SLOT(ALL_REDUCE, use_global_device_ids));
+    if (a->code != b->code)
+        return false;
+    for (uint32_t i = 0; i < xl_op_nattr((xl_opcode)a->code); i++)
+        if (!(a->attr[i] == b->attr[i] || (a->attr[i] && b->attr[i] && xl_attr_eq(a->attr[i], b->attr[i]))))
+            return false;
+    return a->code == XL_OP_ALL_GATHER ||
+           (combiner(a) == combiner(b) && combiner(a) != XL_OP_UNKNOWN && xl_in_type(f, a, 0)->dtype == xl_in_type(f, b, 0)->dtype);
 }
 
 static void count(const xl_region *r, uint32_t *use)
@@ -45,6 +50,21 @@ static void drop(xl_region *r, const xl_op *op)
         }
 }
 
+/* TRANSPOSE or RESHAPE for an op that only moves elements: also a reduction over dimensions of one element. */
+static xl_opcode moves(const xl_func *f, const xl_op *op)
+{
+    if (op->code == XL_OP_TRANSPOSE || op->code == XL_OP_RESHAPE)
+        return (xl_opcode)op->code;
+    if (op->code != XL_OP_REDUCE || op->nin != 2 || op->region[0]->nop != 2 || op->region[0]->op[0]->code != XL_OP_ADD)
+        return XL_OP_UNKNOWN;
+    xl_dims dims = xl_op_dims(op, XL_SLOT(REDUCE, dimensions));
+    const xl_attr *zero = xl_value_const(f, op->in[1]);
+    for (size_t i = 0; i < dims.n; i++)
+        if (xl_in_type(f, op, 0)->dims[dims.p[i]] != 1)
+            return XL_OP_UNKNOWN;
+    return zero && xl_attr_is_splat(zero) && memcmp(zero->data.p, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", xl_dtype_bytes(zero->dtype)) == 0 ? XL_OP_RESHAPE : XL_OP_UNKNOWN;
+}
+
 /* add(all_reduce(x), all_reduce(y)) -> all_reduce(add(x, y)); floats may differ in the last bit, as with any order of a sum over devices. */
 static void reassociate(xl_func *f, xl_region *r, uint32_t *use, uint32_t nuse)
 {
@@ -57,12 +77,13 @@ static void reassociate(xl_func *f, xl_region *r, uint32_t *use, uint32_t nuse)
         for (uint32_t k = 0; k < op->nregion; k++)
             if (op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE)
                 reassociate(f, op->region[k], use, nuse);
-        if ((op->code == XL_OP_TRANSPOSE || op->code == XL_OP_RESHAPE) && op->in[0].id < nuse && op->parent == r) {
+        xl_opcode move = moves(f, op);
+        if (move != XL_OP_UNKNOWN && op->in[0].id < nuse && op->parent == r) {
             xl_op *c = sum_of(f, r, op->in[0], use);       /* first moved, then reduced: a sum further down may join it */
             if (c) {
                 const xl_type *to = xl_out_type(f, op, 0);
-                xl_op *moved = xl_op_new(f, NULL, (xl_opcode)op->code, c->in, 1, &to, 1, 0, op->loc);
-                for (uint32_t k = 0; k < xl_op_nattr((xl_opcode)op->code); k++)
+                xl_op *moved = xl_op_new(f, NULL, move, c->in, 1, &to, 1, 0, op->loc);
+                for (uint32_t k = 0; move == op->code && k < xl_op_nattr(move); k++)
                     moved->attr[k] = op->attr[k];
                 drop(r, c);
                 xl_region_append(f, r, moved);
@@ -114,17 +135,19 @@ static void flush(xl_func *f, xl_region *r, waiting *w)
     if (w->n == 1) {
         xl_region_append(f, r, w->op[0]);
     } else if (w->n > 1) {
+        xl_opcode code = (xl_opcode)w->op[0]->code;
         xl_value in[MOST];
         const xl_type *out[MOST];
         for (uint32_t i = 0; i < w->n; i++) {
             in[i] = w->op[i]->in[0];
             out[i] = xl_out_type(f, w->op[i], 0);
         }
-        xl_op *all = xl_op_new(f, NULL, XL_OP_ALL_REDUCE, in, w->n, out, w->n, 0, w->op[0]->loc);
+        xl_op *all = xl_op_new(f, NULL, code, in, w->n, out, w->n, 0, w->op[0]->loc);
         all->region = w->op[0]->region;
         all->nregion = w->op[0]->nregion;
-        all->region[0]->owner = all;
-        for (uint32_t i = 0; i < xl_op_nattr(XL_OP_ALL_REDUCE); i++)
+        if (all->nregion)
+            all->region[0]->owner = all;
+        for (uint32_t i = 0; i < xl_op_nattr(code); i++)
             all->attr[i] = w->op[0]->attr[i];
         for (uint32_t i = 0; i < w->n; i++) {              /* the old results are this op's from now on */
             all->out[i] = w->op[i]->out[0];
@@ -136,51 +159,98 @@ static void flush(xl_func *f, xl_region *r, waiting *w)
     w->n = 0;
 }
 
+/* The list that op may wait in: one it joins, or an empty one; NULL when it does not wait. */
+static waiting *list_for(xl_func *f, xl_region *r, const xl_op *op, waiting *list)
+{
+    int64_t bytes;
+    waiting *empty = NULL;
+    bool small = op->code == XL_OP_ALL_REDUCE && op->nin == 1 && xl_type_bytes(xl_in_type(f, op, 0), &bytes) && bytes <= SMALL;
+    if (!small && (op->code != XL_OP_ALL_GATHER || op->nin != 1))
+        return NULL;
+    for (int k = 0; k < LISTS; k++) {
+        if (list[k].n && joins(f, list[k].op[0], op)) {
+            if (list[k].n == MOST)
+                flush(f, r, &list[k]);
+            return &list[k];
+        }
+        if (!list[k].n && !empty)
+            empty = &list[k];
+    }
+    if (!empty) {
+        flush(f, r, &list[0]);
+        empty = &list[0];
+    }
+    return empty;
+}
+
 static void combine(xl_func *f, xl_region *r)
 {
     xl_op **old = r->op;
     uint32_t n = r->nop;
-    waiting w = { .n = 0 };
+    waiting list[LISTS] = { { .n = 0 } };
     r->op = NULL;
     r->nop = r->capop = 0;
     for (uint32_t i = 0; i < n; i++) {
         xl_op *op = old[i];
-        int64_t bytes;
         for (uint32_t k = 0; k < op->nregion; k++)
             if (op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE)
                 combine(f, op->region[k]);
-        bool small = op->code == XL_OP_ALL_REDUCE && op->nin == 1 && xl_type_bytes(xl_in_type(f, op, 0), &bytes) && bytes <= SMALL;
-        if (w.n && (uses(f, op, &w) || op->code == XL_OP_RETURN || (small && (!joins(f, w.op[0], op) || w.n == MOST))))
-            flush(f, r, &w);
-        if (small)
-            w.op[w.n++] = op;
+        for (int k = 0; k < LISTS; k++)
+            if (list[k].n && (uses(f, op, &list[k]) || op->code == XL_OP_RETURN))
+                flush(f, r, &list[k]);
+        waiting *w = list_for(f, r, op, list);
+        if (w)
+            w->op[w->n++] = op;
         else
             xl_region_append(f, r, op);
     }
-    flush(f, r, &w);
 }
 
-static double bytes_of(const xl_func *f, const xl_region *r)
+/* ---- what crosses ------------------------------------------------------------------------------------------------------ */
+xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice)
 {
-    double sum = 0;
-    for (uint32_t i = 0; i < r->nop; i++) {
-        const xl_op *op = r->op[i];
-        int64_t n;
-        if (xl_ops[op->code].flags & XL_OP_COLLECTIVE)
-            for (uint32_t k = 0; k < op->nout; k++)
-                if (xl_type_bytes(op->code == XL_OP_REDUCE_SCATTER ? xl_in_type(f, op, k) : xl_out_type(f, op, k), &n))
-                    sum += (double)n;
-        for (uint32_t k = 0; k < op->nregion; k++)
-            sum += bytes_of(f, op->region[k]);
+    xl_traffic t = { .group = ndevice };
+    if (!(xl_ops[op->code].flags & XL_OP_COLLECTIVE))
+        return t;
+    for (uint32_t i = 0; i < xl_op_nattr((xl_opcode)op->code); i++) {
+        const xl_attr *a = op->attr[i];
+        if (a && a->kind == XL_AT_DENSE && a->type->rank == 2 && op->code != XL_OP_COLLECTIVE_PERMUTE && a->type->dims[1] > 0)
+            t.group = a->type->dims[1];
     }
-    return sum;
+    double k = (double)t.group, share = (k - 1) / k;
+    for (uint32_t i = 0; i < op->nin; i++) {
+        int64_t n;
+        if (!xl_type_bytes(xl_in_type(f, op, i), &n))
+            continue;
+        t.operands += (double)n;
+        switch (op->code) {
+        case XL_OP_ALL_REDUCE: t.ring += 2 * share * (double)n; break;
+        case XL_OP_ALL_GATHER: t.ring += (k - 1) * (double)n; break;
+        case XL_OP_REDUCE_SCATTER: case XL_OP_ALL_TO_ALL: t.ring += share * (double)n; break;
+        default: t.ring += (double)n; break;               /* permute, broadcast */
+        }
+    }
+    return t;
 }
 
-double xl_shard_combine(xl_func *f)
+static void add_up(const xl_func *f, const xl_region *r, int64_t ndevice, xl_traffic *sum)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        xl_traffic t = xl_shard_traffic(f, r->op[i], ndevice);
+        sum->operands += t.operands;
+        sum->ring += t.ring;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            add_up(f, r->op[i]->region[k], ndevice, sum);
+    }
+}
+
+xl_traffic xl_shard_combine(xl_func *f, int64_t ndevice)
 {
     uint32_t *use = xl_new(&f->m->arena, uint32_t, f->nval);
+    xl_traffic sum = { .group = ndevice };
     count(f->body, use);
     reassociate(f, f->body, use, f->nval);
     combine(f, f->body);
-    return bytes_of(f, f->body);
+    add_up(f, f->body, ndevice, &sum);
+    return sum;
 }

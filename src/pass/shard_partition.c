@@ -301,9 +301,10 @@ static double cost(const part *p, const xl_op *op, const xl_rule *r, const xl_ax
         xl_shard_unproject(p->c, r, op->nin + i, fs, t->rank, want);
         work += local_elements(p, t, want);
         if (over.n) {
-            double bytes = local_elements(p, t, want) * (double)xl_dtype_bytes(t->dtype);
+            double bytes = local_elements(p, t, want) * (double)xl_dtype_bytes(t->dtype), all = (double)xl_axes_parts(p->c, &over);
             xl_axes s = scatter_atoms(want, to, t->rank, &over, &dim);
-            sum += s.n ? 0.9 * bytes : bytes;                   /* counted as XLA counts them, by the bytes of the whole */
+            double k = (double)xl_axes_parts(p->c, &s), rest = all / k;
+            sum += bytes * ((k - 1) / k + 2 * (rest - 1) / rest / k);   /* a reduce_scatter, then an all_reduce of the part over what is left */
             if (s.n) {
                 memcpy(want[dim].atom + want[dim].n, s.atom, s.n);
                 want[dim].n = (uint8_t)(want[dim].n + s.n);
@@ -839,6 +840,7 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     group_list groups = { 0 };
     part p = { .c = &c, .b = xl_b_at(f, xl_region_new(f, NULL)) };
     uint32_t narg = f->body->narg, nout = end->nin;
+    c.nresult = nout;
     c.spec = xl_new(c.a, xl_axes *, (size_t)f->nval + nout);
     c.closed = xl_new(c.a, uint32_t, (size_t)f->nval + nout);
     XL_DO(xl_shard_atoms(&c));
@@ -880,7 +882,7 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     f->body = p.b.r;
     f->body->owner = NULL;
     xl_func_set_type(f);
-    info->bytes = xl_shard_combine(f);
+    info->traffic = xl_shard_combine(f, npartition * nreplica);
     info->narg = narg;
     info->nout = nout;
     info->natom = c.natom;

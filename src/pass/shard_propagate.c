@@ -4,6 +4,8 @@
  * two dimensions, the earlier factor of the op's rule has it (batch, then rows, then columns, then sums); what an annotation closed stays. */
 #include "pass/shard.h"
 
+enum { SPREAD = 64 << 10 };                                /* bytes of a sum on each device from which it is worth a second meeting */
+
 static bool extend(const xl_shard_ctx *c, uint32_t v, const xl_type *t, uint32_t d, const xl_axes *to)
 {
     xl_axes *spec = c->spec[v];
@@ -117,21 +119,75 @@ static bool moves(const xl_op *op)
     }
 }
 
+static void settle(xl_shard_ctx *c, const items *list, int level)
+{
+    for (int round = 0; round < 64; round++) {
+        bool changed = edges(c);
+        for (uint32_t i = 0; i < list->n; i++)
+            if (level || moves(list->p[i].op))
+                changed |= op_step(c, list->p[i].op, list->p[i].rule);
+        changed |= edges(c);
+        for (uint32_t i = list->n; i-- > 0; )
+            if (level || moves(list->p[i].op))
+                changed |= op_step(c, list->p[i].op, list->p[i].rule);
+        if (!changed)
+            break;
+    }
+}
+
+/* The atoms that an op sums over, as its operands are split. */
+static xl_axes summed(const xl_shard_ctx *c, const xl_op *op, const xl_rule *r)
+{
+    xl_axes have[XL_SHARD_FACTORS], over = { 0 };
+    for (uint32_t i = 0; i < op->nin; i++) {
+        xl_shard_project(c, r, i, c->spec[op->in[i].id], xl_value_type(c->f, op->in[i])->rank, have);
+        for (uint32_t k = 0; k < r->nfactor; k++)
+            for (uint32_t a = 0; r->kind[k] == XL_FACTOR_SUM && a < have[k].n; a++)
+                if (!memchr(over.atom, have[k].atom[a], over.n))
+                    over.atom[over.n++] = have[k].atom[a];
+    }
+    return over;
+}
+
+/* A large result that is summed over some atoms and then lies whole on all of them is split over them instead, along its first dimension that
+ * divides, and what follows from it with it. A reduce_scatter takes the place of the all_reduce and an all_gather comes where the whole is needed: as many bytes
+ * cross, but what lies between the two (norms, residuals, the loss) is no longer computed by every device for itself. */
+static bool spread(xl_shard_ctx *c, const items *list)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const xl_op *op = list->p[i].op;
+        const xl_rule *r = list->p[i].rule;
+        const xl_type *t = xl_value_type(c->f, op->out[0]);
+        xl_axes *spec = c->spec[op->out[0].id];
+        int64_t bytes;
+        if (op->nout != 1 || !xl_type_bytes(xl_shard_local(c, t, spec), &bytes) || bytes < SPREAD)
+            continue;
+        xl_axes over = summed(c, op, r);
+        bool free = over.n > 0, done = false;
+        for (uint32_t k = 0; k < over.n; k++)
+            free = free && !xl_spec_uses(spec, t->rank, over.atom[k]);
+        for (uint32_t d = 0; free && !done && d < t->rank; d++) {
+            xl_axes next = spec[d];
+            for (uint32_t k = 0; k < over.n && next.n < XL_AXES_MAX; k++)
+                next.atom[next.n++] = over.atom[k];
+            bool passes = r->map[op->nin][d].n == 1 && r->kind[r->map[op->nin][d].f[0]] == XL_FACTOR_PASS;
+            if (passes && t->dims[d] % xl_axes_parts(c, &next) == 0)
+                done = extend(c, op->out[0].id, t, d, &next);
+        }
+        any |= done;
+    }
+    return any;
+}
+
 void xl_shard_propagate(xl_shard_ctx *c)
 {
     items list = { 0 };
     collect(c, c->f->body, &list);
-    for (int level = 0; level < 2; level++)
-        for (int round = 0; round < 64; round++) {
-            bool changed = edges(c);
-            for (uint32_t i = 0; i < list.n; i++)
-                if (level || moves(list.p[i].op))
-                    changed |= op_step(c, list.p[i].op, list.p[i].rule);
-            changed |= edges(c);
-            for (uint32_t i = list.n; i-- > 0; )
-                if (level || moves(list.p[i].op))
-                    changed |= op_step(c, list.p[i].op, list.p[i].rule);
-            if (!changed)
-                break;
-        }
+    settle(c, &list, 0);
+    settle(c, &list, 1);
+    for (uint32_t i = 0; i < c->nresult; i++)              /* what the program returns is not split further than it asked for */
+        c->closed[c->nval + i] = UINT32_MAX;
+    if (spread(c, &list))
+        settle(c, &list, 1);
 }

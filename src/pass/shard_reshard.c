@@ -88,11 +88,14 @@ double xl_shard_cost(const xl_shard_ctx *c, const xl_type *t, const xl_axes *fro
         step s = next_step(c, cur, to, rank);
         if (s.kind == DONE)
             break;
-        if (s.kind == PERMUTE || s.kind == ALL_TO_ALL)
+        double k = (double)xl_axes_parts(c, &s.over);
+        if (s.kind == PERMUTE)
             sum += local_bytes(c, t, cur);
+        else if (s.kind == ALL_TO_ALL)
+            sum += (k - 1) / k * local_bytes(c, t, cur);
+        else if (s.kind == GATHER)
+            sum += (k - 1) * local_bytes(c, t, cur);
         apply(&s, cur, to, rank);
-        if (s.kind == GATHER)
-            sum += local_bytes(c, t, cur);
     }
     return sum;
 }

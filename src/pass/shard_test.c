@@ -33,7 +33,7 @@ TEST(contracting_dimension_gives_one_all_reduce)
     const char *text = split(m, &info, &b);
     CHECK(strstr(text, "tensor<4x4xf32>, tensor<4x32xf32>) -> tensor<4x32xf32>"));
     CHECK(strstr(text, "all_reduce") && !strstr(text, "all_gather"));
-    CHECK(info.bytes == 4 * 32 * 4);
+    CHECK(info.traffic.operands == 4 * 32 * 4 && info.traffic.ring == 2 * 3 / 4.0 * 4 * 32 * 4);
     xl_buf_fini(&b);
     xl_module_free(m);
 }

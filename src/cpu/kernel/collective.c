@@ -143,9 +143,36 @@ typedef struct {
     xl_frame *f;
     const xl_group_view *g;
     uint32_t i, from, to;
+    xl_dtype dtype;
     size_t elem, first, len, stride, piece, pieces;        /* elements; pieces of a row */
+    bool f32;                                              /* a sum of these */
     xl_error *err;
 } sums;
+
+/* The common case, without a pass over acc for each operand: a cache line of all of them at a time. The same bits as adding one after another. */
+typedef float v4f __attribute__((vector_size(16), aligned(4), may_alias));
+static void sum_f32(float *acc, const xl_group_view *g, uint32_t i, size_t from, size_t n)
+{
+    size_t p = 0;
+    for (; p + 16 <= n; p += 16) {
+        const v4f *x = (const v4f *)(const void *)((const char *)g->in[0][i] + from + p * sizeof *acc);
+        v4f a = x[0], b = x[1], c = x[2], d = x[3];
+        for (uint32_t k = 1; k < g->n; k++) {
+            x = (const v4f *)(const void *)((const char *)g->in[k][i] + from + p * sizeof *acc);
+            a += x[0], b += x[1], c += x[2], d += x[3];
+        }
+        v4f *y = (v4f *)(void *)(acc + p);
+        y[0] = a, y[1] = b, y[2] = c, y[3] = d;
+    }
+    for (; p < n; p++) {
+        float a = 0, x;
+        for (uint32_t k = 0; k < g->n; k++) {
+            memcpy(&x, (const char *)g->in[k][i] + from + p * sizeof x, sizeof x);
+            a = k ? a + x : x;
+        }
+        acc[p] = a;
+    }
+}
 
 static void sum_pieces(void *ctx, size_t begin, size_t end)
 {
@@ -155,9 +182,11 @@ static void sum_pieces(void *ctx, size_t begin, size_t end)
         size_t row = p / w->pieces, at = p % w->pieces * w->piece, n = w->len - at < w->piece ? w->len - at : w->piece;
         size_t from = (w->first + row * w->stride + at) * w->elem, to = (row * w->len + at) * w->elem;
         void *acc = (char *)g->out[w->from][w->i] + to;
-        if (acc != (char *)g->in[0][w->i] + from)
+        if (w->f32)
+            sum_f32(acc, g, w->i, from, n);
+        else if (acc != (char *)g->in[0][w->i] + from)
             memcpy(acc, (const char *)g->in[0][w->i] + from, n * w->elem);
-        for (uint32_t k = 1; k < g->n; k++) {
+        for (uint32_t k = 1; k < g->n && !w->f32; k++) {
             const void *x = (const char *)g->in[k][w->i] + from;
             xl_error *err = xl_fold_run(&w->c->fold[w->i], w->f, &acc, &x, n);
             if (err) {                                     /* of a region, and those are not run side by side */
@@ -175,6 +204,7 @@ static xl_error *sum_rows(sums *w, size_t rows)
     bool alone = !w->c->fold[w->i].ew.fn;                  /* a region needs the frame to itself */
     if (!rows || !w->len)
         return NULL;
+    w->f32 = w->c->fold[w->i].single == XL_OP_ADD && w->dtype == XL_F32;
     w->piece = PIECE / w->elem;
     w->pieces = (w->len + w->piece - 1) / w->piece;
     size_t n = rows * w->pieces;
@@ -186,7 +216,7 @@ static xl_error *all_reduce(const xl_step *s, xl_frame *f, const xl_group_view *
 {
     xl_error *err = NULL;
     for (uint32_t i = 0; i < s->nin && !err; i++) {
-        sums w = { .c = s->data, .f = f, .g = g, .i = i, .to = g->n, .elem = s->shape[i].elem, .len = (size_t)s->shape[i].count };
+        sums w = { .c = s->data, .f = f, .g = g, .i = i, .to = g->n, .dtype = s->shape[i].dtype, .elem = s->shape[i].elem, .len = (size_t)s->shape[i].count };
         err = sum_rows(&w, 1);
     }
     return err;
@@ -209,7 +239,7 @@ static xl_error *reduce_scatter(const xl_step *s, xl_frame *f, const xl_group_vi
         return XL_ERR(INVALID, "%s: its operand is not %u times its result, the size of its group", s->name, g->n);
     size_t len = product(x, c->dim, x->rank) / g->n;
     for (uint32_t k = 0; k < g->n && !err; k++) {
-        sums w = { .c = c, .f = f, .g = g, .from = k, .to = k + 1, .elem = x->elem, .len = len, .stride = len * g->n, .first = len * k };
+        sums w = { .c = c, .f = f, .g = g, .from = k, .to = k + 1, .dtype = x->dtype, .elem = x->elem, .len = len, .stride = len * g->n, .first = len * k };
         err = sum_rows(&w, product(x, 0, c->dim));
     }
     return err;
