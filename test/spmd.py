@@ -1,6 +1,6 @@
 """SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device CPU.
 Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's partitioner inserts."""
-import os, re, subprocess, sys
+import json, os, re, subprocess, sys
 sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
 os.environ.setdefault("JAX_PLATFORMS", "xlane,cpu")
 os.environ["XLANE_CPU_DEVICES"] = "8"
@@ -80,6 +80,23 @@ def scan_loss(p, tokens):
     x, _ = jax.lax.scan(lambda x, l: (block(x, l), None), x, jax.tree.map(lambda *a: jnp.stack(a), *p["layers"]))
     return xent(x, p["head"], tokens)
 
+def sequence_loss(mesh):
+    """Activations split over batch and sequence: keys and values are gathered for the attention, everything else stays apart."""
+    cut = lambda x, *s: x if mesh is None else jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*s)))
+    def loss(p, tokens):
+        x = cut(p["tok"][tokens[:, :-1]], "data", "seq")
+        for l in p["layers"]:
+            h = norm(x, l["g"])
+            q, k, v = (jnp.einsum("btd,dhe->bhte", h, l[a]) for a in "qkv")
+            k, v = cut(k, "data"), cut(v, "data")
+            a = jnp.einsum("bhte,bhse->bhts", cut(q, "data", None, "seq"), k) / np.sqrt(D // H)
+            a = jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((T, T), bool)), a, -1e9))
+            x = cut(x + jnp.einsum("bhts,bhse,hed->btd", a, v, l["o"]), "data", "seq")
+            x = cut(x + jax.nn.gelu(norm(x, l["g"]) @ l["up"]) @ l["down"], "data", "seq")
+        return xent(x, p["head"], tokens)
+    return loss
+by_mesh = (sequence_loss,)
+
 def moe_params():
     return dict(tok=n(V, D), head=n(D, V), gate=n(D, E * 2), up=n(E * 2, D, 2 * D), down=n(E * 2, 2 * D, D))
 
@@ -104,9 +121,10 @@ gpt_tp = dict(tok=P(), head=P(), layers=[dict(q=P(None, "model"), k=P(None, "mod
 gpt_vocab = dict(gpt_tp, tok=P("model"), head=P(None, "model"))
 everywhere = lambda p: jax.tree.map(lambda _: P(), p)
 
-def train(platform, loss, params, axes=None, specs=None, batch=P("data"), steps=3):
+def train(platform, loss, params, axes=None, specs=None, batch=P("data"), steps=3, shape=None):
     r = np.random.default_rng(1)
-    data = [r.integers(0, V, (B, T + 1)).astype(np.int32) for _ in range(steps)]
+    data = [r.integers(0, V, shape or (B, T + 1)).astype(np.int32) for _ in range(steps)]
+    step = step_of(loss(mesh_of(platform, **axes) if axes else None) if loss in by_mesh else loss)
     zero = jax.tree.map(np.zeros_like, params)
     if axes:
         mesh = mesh_of(platform, **axes)
@@ -121,42 +139,91 @@ def train(platform, loss, params, axes=None, specs=None, batch=P("data"), steps=
     if axes:
         named = jax.tree.map(lambda s: NamedSharding(mesh, s), specs)
         outs = (named, named, named, NamedSharding(mesh, P()), NamedSharding(mesh, P()))
-    f = jax.jit(step_of(loss), donate_argnums=(0, 1, 2), out_shardings=outs).lower(p, m, v, t, data[0]).compile()
+    low = jax.jit(step, donate_argnums=(0, 1, 2), out_shardings=outs).lower(p, m, v, t, data[0])
+    text, f = low.as_text(), low.compile()
     out = []
     for d in data:
         p, m, v, t, l = f(p, m, v, t, d)
         out.append(float(l))
-    return np.array(out), f, p
+    return np.array(out), f, p, text
 
 width = dict(f32=4, s32=4, u32=4, pred=1, bf16=2, s64=8, u64=8, f64=8, u8=1, s8=1)
-def xla_bytes(text):
-    """Bytes of the collectives in an HLO text, each once: of the results, of the operands for a reduce-scatter."""
-    total = 0
+def ring(kind, n, k):
+    """What a device sends in a ring of k for an operand of n bytes (src/pass/shard.h)."""
+    return {"all_reduce": 2 * (k - 1) / k * n, "all_gather": (k - 1) * n, "reduce_scatter": (k - 1) / k * n, "all_to_all": (k - 1) / k * n}.get(kind, n)
+
+def group_of(line):
+    """How many devices meet, of the three ways in which XLA writes that."""
+    mesh = re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", line)
+    if mesh:
+        size = dict((n, int(k)) for n, k in re.findall(r"'(\w+)'=(\d+)", mesh.group(1)))
+        return int(np.prod([size[n] for n in re.findall(r"'(\w+)'", mesh.group(2))]))
+    g = re.search(r"replica_groups=\[\d+,(\d+)\]", line)
+    if g:
+        return int(g.group(1))
+    g = re.search(r"replica_groups=\{\{([\d,]+)\}", line)
+    return len(g.group(1).split(",")) if g else 8
+
+def xla_crossings(text):
+    """{(kind, devices in a group): [times, operand bytes, ring bytes]} of an HLO text; what stands in a loop as often as the loop turns."""
+    out, turns, times = {}, {}, 1
+    for line in text.splitlines():
+        w = re.search(r" while\(.*body=%?([\w.\-]+).*known_trip_count\W+n\W+(\d+)", line)
+        if w:
+            turns[w.group(1)] = int(w.group(2))
     for line in text.splitlines():
         line = re.sub(r"/\*.*?\*/", "", line)
-        m = re.search(r"= (\(?[^=]*?\)?) (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(-start)?\(", line)
+        head = re.match(r"(?:ENTRY )?%?([\w.\-]+) \(.*\{$", line)
+        if head:
+            times = turns.get(head.group(1), 1)
+        m = re.search(r"= (\(?[^=]*?\)?) (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter|collective-broadcast)(-start)?\(", line)
         if not m:
             continue
-        size = 0
-        for d, dims in re.findall(r"(\w+)\[([\d,]*)\]", m.group(1)):
-            if d in width:
-                size += width[d] * int(np.prod([int(x) for x in dims.split(",") if x] or [1]))
-        if m.group(2) == "reduce-scatter":
-            g = re.search(r"replica_groups=\{\{([\d,]+)\}", line) or re.search(r"replica_groups=\[\d+,(\d+)\]", line)
-            size *= len(g.group(1).split(",")) if "," in g.group(1) else int(g.group(1))
-        total += size
-    return total
+        kind, k = m.group(2).replace("-", "_"), group_of(line)
+        size = sum(width[d] * int(np.prod([int(x) for x in dims.split(",") if x] or [1])) for d, dims in re.findall(r"(\w+)\[([\d,]*)\]", m.group(1)) if d in width)
+        size = size // k if kind == "all_gather" else size * k if kind == "reduce_scatter" else size
+        row = out.setdefault((kind, k), [0, 0, 0])
+        for i, x in enumerate((1, size, ring(kind, size, k))):
+            row[i] += x * times
+    return out
 
-def same_losses(name, loss, params, axes, specs, batch=P("data"), bytes_limit=None):
+def our_crossings(text):
+    r = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "--json", "-"], input=text, capture_output=True, text=True)
+    if r.returncode:
+        raise RuntimeError(r.stderr)
+    out = {}
+    for c in json.loads(r.stdout)["collectives"]:
+        kind, n = c["op"].replace("stablehlo.", ""), c["bytes"]
+        # the size of the group: from the ratio of the two counts
+        k = next((k for k in (2, 4, 8) if abs(ring(kind, n, k) - c["ring_bytes"]) < 0.5), 8)
+        row = out.setdefault((kind, k), [0, 0, 0])
+        for i, x in enumerate((c["count"], n, c["ring_bytes"])):
+            row[i] += x
+    return out
+
+def table(name, mine, xla):
+    """Both sides by kind; the sums of operand and of ring bytes."""
+    print("%-34s %6s %6s | %5s %9s %9s | %5s %9s %9s" % (name + ": collectives", "", "group", "ours", "operands", "ring", "XLA's", "operands", "ring"), file=sys.stderr)
+    for key in sorted(set(mine) | set(xla)):
+        a, b = mine.get(key, [0, 0, 0]), xla.get(key, [0, 0, 0])
+        print("%-41s %6d | %5d %9d %9d | %5d %9d %9d" % (key[0], key[1], *map(int, a), *map(int, b)), file=sys.stderr)
+    sums = [[sum(r[i] for r in side.values()) for side in (mine, xla)] for i in (1, 2)]
+    print("%-41s %6s | %5s %9d %9d | %5s %9d %9d   %.2fx %.2fx" % ("together", "", "", sums[0][0], sums[1][0], "", sums[0][1], sums[1][1], *[m / max(x, 1) for m, x in sums]), file=sys.stderr)
+    return sums
+
+def same_losses(name, loss, params, axes, specs, batch=P("data"), bytes_limit=None, shape=None):
     def go():
-        ours, f, p = train("xlane", loss, params, axes, specs, batch)
-        one, _, p1 = train("xlane", loss, params)
-        theirs, g, _ = train("cpu", loss, params, axes, specs, batch)
+        ours, f, p, text = train("xlane", loss, params, axes, specs, batch, shape=shape)
+        one, _, p1, _ = train("xlane", loss, params, shape=shape)
+        theirs, g, _, _ = train("cpu", loss, params, axes, specs, batch, shape=shape)
+        print("%s: losses %s" % (name, np.round(ours, 5)), file=sys.stderr)
         why = close(ours, one, 1e-4) or close(ours, theirs, 1e-4) or close(p, p1, 1e-3)
-        mine, xla = int(f.cost_analysis().get("collective bytes", -1)), xla_bytes(g.as_text())
-        print("%s: losses %s; collective bytes per device and step: %d, XLA %d (%.2fx)" % (name, np.round(ours, 5), mine, xla, mine / max(xla, 1)), file=sys.stderr)
-        if not why and bytes_limit and mine > bytes_limit * xla:
-            why = "%d bytes through collectives, XLA's partitioner needs %d" % (mine, xla)
+        sums = table(name, our_crossings(text), xla_crossings(g.as_text()))
+        for what, (mine, xla) in zip(("operands", "a ring"), sums):
+            if not why and bytes_limit and mine > bytes_limit * xla:
+                why = "%d bytes through collectives (%s), XLA's partitioner needs %d" % (mine, what, xla)
+        if not why and abs(f.cost_analysis()["collective ring bytes"] - sums[1][0]) > 1e-6 * sums[1][0] + 1 and loss is not scan_loss:
+            why = "the executable says %s ring bytes, the drawing %s" % (f.cost_analysis()["collective ring bytes"], sums[1][0])
         return why
     check(name, go)
 
@@ -172,6 +239,10 @@ for shardy in (True, False):
     if not shardy:
         break
     same_losses("scan model", scan_loss, gpt, dict(data=2, model=4), gpt_tp)
+    same_losses("scan model, 2x2x2", scan_loss, gpt, dict(data=2, model=2, other=2), gpt_tp, P(("data", "other")))
+    same_losses("sequence-sharded GPT", sequence_loss, gpt, dict(data=2, seq=4), everywhere(gpt), bytes_limit=1.25)
+    same_losses("experts and batch on both axes", moe_loss, moe, dict(data=4, expert=2), dict(tok=P("data"), head=P(None, "expert"), gate=P(), up=P("expert", "data"), down=P("expert", None, "data")), P(("data", "expert")))
+    same_losses("tensor-parallel GPT, sums of 64 KiB and more", gpt_loss, gpt, dict(data=1, model=4, other=2), gpt_tp, P("other"), bytes_limit=1.25, shape=(64, T + 1))
     fsdp = jax.tree.map(lambda x: P("data") if x.shape[0] % 8 == 0 else P(), gpt)
     same_losses("parameters split over the batch axis", gpt_loss, gpt, dict(data=8), fsdp)
 jax.config.update("jax_use_shardy_partitioner", True)
