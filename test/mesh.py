@@ -301,6 +301,19 @@ def late_device():
 
 check("explains_a_collective", late_device)
 
+
+def on_xla():
+    """S1: XLA itself takes what we write, in both forms, and computes the same; the participant counts come from its collectives."""
+    rc, out, err = run(sys.executable, os.path.join(here, "test", "guard", "on_xla.py"), XLANE, "c.yaml")
+    lines = out.splitlines()
+    if rc or len(lines) != 3:
+        return "rc %d %s %s" % (rc, out, err[-300:])
+    want = [float(v) for v in lines[0].split()[2:4]]
+    for l in lines[1:]:
+        if any(abs(float(v) - w) > 2e-6 * w for v, w in zip(l.split()[2:4], want)) or not l.endswith("[8.0, 2.0, 2.0]"):
+            return out
+    return None
+
 try:
     import jax
     check("guard_honest", honest)
@@ -309,6 +322,7 @@ try:
     lie("early_read", "local-read", "device 0 of 8 only")
     check("guard_ten_arrays_lie_as_jax_says", ten)
     check("guard_explains_a_collective", mismatch)
+    check("on_xla_with_both_annotations", on_xla)
 except ImportError as e:
     print("skip mesh_guard: %s" % e)
 

@@ -1,4 +1,6 @@
 /* What a run would be, said without a device. */
+#include <stdlib.h>
+
 #include "ir/print.h"
 #include "lane/predict.h"
 #include "train/held.h"
@@ -138,7 +140,12 @@ xl_error *xl_train_print(const xl_config *c, const char *what, xl_buf *out)
         err = XL_ERR(INVALID, "--print=%s: it is loss, step or eval", what);
         goto out;
     }
+    const char *asked = getenv("XLANE_ANNOTATIONS");
     xl_module v = xl_graph_view(g, &f);
+    if (g->mesh.naxis && asked && !strcmp(asked, "mhlo")) {
+        xl_mesh_to_mhlo(f, &g->mesh);
+        v.nmesh = 0;
+    }
     xl_print_module(&v, &(xl_print_opts){ .locations = true }, out);
 out:
     xl_setup_fini(&s);

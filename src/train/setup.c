@@ -68,6 +68,22 @@ static xl_error *spread_over(const xl_config *c, xl_setup *s)
     return NULL;
 }
 
+/* An axis that splits nothing is no mistake, but seldom what was meant: every device along it does the same work. */
+static void idle_axes(const xl_mesh_def *mesh, const xl_graph *g)
+{
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < g->nparam + g->ninput; i++) {
+        const xl_mesh_spec *s = i < g->nparam ? &g->param[i].spec : &g->input[i - g->nparam].spec;
+        for (uint32_t d = 0; d < s->rank; d++)
+            for (uint32_t k = 0; k < s->dim[d].n; k++)
+                used |= 1u << s->dim[d].axis[k];
+    }
+    for (uint32_t i = 0; i < mesh->naxis; i++)
+        if (mesh->axis[i].size > 1 && !(used >> i & 1))
+            XL_LOG(WARN, "axis \"%.*s\" of the mesh splits no parameter and no input: its %lld devices all do the same; name it under sharding:", XL_FMT(mesh->axis[i].name),
+                   (long long)mesh->axis[i].size);
+}
+
 xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64_t batch, xl_setup *s)
 {
     xl_error *err = spread_over(c, s);
@@ -93,7 +109,10 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
             return XL_ERR(INVALID, "%s", xl_error_message(s->g[i]->err));
         s->g[i]->spread = NULL;
     }
-    return s->mesh.naxis ? xl_spread_unused(&s->spread) : NULL;
+    if (!s->mesh.naxis)
+        return NULL;
+    idle_axes(&s->mesh, s->g[0]);
+    return xl_spread_unused(&s->spread);
 }
 
 static xl_error *open_cache(const xl_config *c, xl_setup *s)
