@@ -126,7 +126,7 @@ $(B)/test/plugins/dependency.so: test/plugins/dependency.c test/plugins/gone.c
 tools   := $(patsubst test/tool/%.c,$(B)/test/tool/%,$(wildcard test/tool/*.c))
 $(B)/test/tool/%: test/tool/%.c $(B)/test/all.a
 	@mkdir -p $(@D)
-	$(CC) $(XCFLAGS) $(CFLAGS) $< $(B)/test/all.a -o $@ $(LIBS)
+	$(CC) $(XCFLAGS) $(CFLAGS) $< $(B)/test/all.a -o $@ $(XLDFLAGS) $(LIBS)
 build-tests: $(tests) $(plugins) $(tools) $(B)/libxlane-cpu.so
 test: $(tests)
 	@fail=0; for t in $(tests); do echo "== $$t"; $(RUN) $$t || fail=1; done; exit $$fail
