@@ -400,6 +400,27 @@ def overfull():
 check("a_16_MiB_device", overfull)
 
 
+def overfull_program():
+    """The same for a program of somebody else's: 12 MiB twice; split both ways it fits a device of 18 MiB, and one of 12 MiB not with one of them whole."""
+    code = """module { sdy.mesh @mesh = <["data"=8]>
+func.func public @main(%%a: tensor<2048x1536xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}, %%b: tensor<2048x1536xf32> {sdy.sharding = #sdy.sharding<@mesh, [%s, {}]>})
+ -> (tensor<2048x1536xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>}) {
+  %%0 = stablehlo.add %%a, %%b : tensor<2048x1536xf32>
+  return %%0 : tensor<2048x1536xf32>
+} }"""
+    for spec, want in (('{"data"}', 0), ("{}", 0)), (('{"data"}', 0), ("{}", 1)):
+        limit = "18MiB" if want[1] == 0 else "12MiB"
+        for s, rc in (spec, want):
+            open(os.path.join(tmp, "p.mlir"), "w").write(code % s)
+            got, out, err = run(XLANE, "sharding", "--short", "p.mlir", XLANE_CPU_HBM=limit)
+            if got != rc or ("does not fit" in out) != bool(rc):
+                return "%s in %s: rc %d %s %s" % (s, limit, got, out[-300:], err[-200:])
+    return None
+
+
+check("a_small_device_and_a_program", overfull_program)
+
+
 def dry():
     text, j = x("train", "--dry-run", "c.yaml"), json.loads(x("train", "--dry-run", "--json", "c.yaml"))
     return None if "data=2, model=4 on 8 devices" in text and j["mesh"]["devices"] == 8 and 0 < j["mesh"]["argument_bytes"] < j["state_bytes"] / 2 else text + str(j.get("mesh"))

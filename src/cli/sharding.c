@@ -6,7 +6,9 @@
 #include "cli/held.h"
 #include "cli/program.h"
 #include "ir/print.h"
+#include "lane/predict.h"
 #include "lane/run.h"
+#include "pjrt/options.h"
 #include "pass/pass.h"
 #include "pass/shard.h"
 #include "train/held.h"
@@ -101,66 +103,6 @@ static void tensors(const xl_held_list *l, xl_buf *b)
         xl_held_draw(&l->t[i], xl_held_as_parameter(l, &l->t[i]) ? 0 : DRAWN, b);
 }
 
-static xl_error *of_program(const xl_cli *cli, const char *file)
-{
-    xl_error *err = NULL;
-    xl_module *m = NULL;
-    xl_buf b = { 0 };
-    xl_shard_info s = { 0 };
-    xl_held_list l = { 0 };
-    xl_crossings cross = { 0 };
-    XL_DO(xl_cli_program(cli, file, false, &m));
-    XL_TRY(xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "inline" }), "%s", file);
-    xl_func *f = xl_module_entry(m);
-    int64_t n = devices_of(m);
-    if (!f || !f->body) {
-        err = XL_ERR(INVALID, "%s has no entry function", file);
-        goto out;
-    }
-    uint32_t narg = f->body->narg, nout = xl_region_end(f->body)->nin;
-    const xl_type **type = xl_new(cli->arena, const xl_type *, (size_t)narg + nout);
-    xl_str *label = xl_new(cli->arena, xl_str, narg);
-    for (uint32_t i = 0; i < narg; i++) {
-        type[i] = xl_value_type(f, f->body->arg[i]);
-        label[i] = xl_loc_label(m, f->val[f->body->arg[i].id].loc);
-    }
-    for (uint32_t i = 0; i < nout; i++)
-        type[narg + i] = xl_in_type(f, xl_region_end(f->body), i);
-    XL_TRY(xl_shard(m, n, 1, &s), "%s on %lld devices", file, (long long)n);
-    if (opt.program) {
-        xl_print_module(m, &(xl_print_opts){ .shorten = true }, &b);
-        err = xl_cli_put(&b);
-        goto out;
-    }
-    const xl_mesh *mesh = mesh_of(m);
-    for (uint32_t i = 0; i < s.narg; i++)
-        xl_held_add(cli->arena, &l, xl_strf(cli->arena, "argument %u%s%.*s", i, label[i].n ? " " : "", XL_FMT(label[i])), type[i], &s, s.arg[i], mesh);
-    for (uint32_t i = 0; i < s.nout; i++)
-        xl_held_add(cli->arena, &l, xl_strf(cli->arena, "result %u", i), type[narg + i], &s, s.out[i], mesh);
-    xl_crossings_of(cli->arena, f, n, mesh, &cross);
-    if (cli->json) {
-        xl_json j = { .out = &b, .pretty = true };
-        xl_json_map(&j);
-        xl_json_key(&j, "held");
-        xl_held_json(&l, &j);
-        xl_json_key(&j, "collectives");
-        xl_crossings_json(&cross, &j);
-        xl_json_put_int(&j, "gathered", s.gathered);
-        xl_json_end(&j);
-    } else {
-        tensors(&l, &b);
-        sums(cli->arena, &l, &b);
-        xl_crossings_text(&cross, &b);
-        if (s.gathered)
-            xl_buf_printf(&b, "%u ops are computed whole on every device from gathered operands: XLANE_LOG=info names them\n", s.gathered);
-    }
-    err = xl_cli_put(&b);
-out:
-    xl_buf_fini(&b);
-    xl_module_free(m);
-    return err;
-}
-
 static bool too_large(const xl_sharding_plan *p) { return p->refused || (p->limit > 0 && p->needs > p->limit); }
 
 static void verdict(const xl_sharding_plan *p, xl_buf *b)
@@ -183,9 +125,135 @@ static void verdict(const xl_sharding_plan *p, xl_buf *b)
     else if (too_large(p))
         xl_buf_puts(b, "does not fit\n");
     if (too_large(p))
-        xl_buf_puts(b, "split what is held twice (see above) under sharding: in the configuration, or make batch or model smaller\n");
+        xl_buf_puts(b, "split what is held twice (see above): under sharding: in a configuration, by its annotation in a program; or make batch or model smaller\n");
     else if (p->limit > 0 && p->needs >= 0)
         xl_buf_puts(b, "fits\n");
+}
+
+static void put_verdict(const xl_sharding_plan *p, bool asked, xl_json *j)
+{
+    xl_json_put_int(j, "predicted_bytes", p->predicted);
+    if (p->needs >= 0)
+        xl_json_put_int(j, "compiled_bytes", p->needs);
+    if (p->limit > 0)
+        xl_json_put_int(j, "bytes_limit", p->limit);
+    if (asked)
+        xl_json_put_bool(j, "fits", !too_large(p));
+    if (p->refused)
+        xl_json_put_text(j, "refused", p->refused);
+}
+
+/* With a limit to hold it against, the program is compiled by the embedded plugin for that many devices; nothing runs. */
+static xl_error *ask(const xl_cli *cli, xl_str code, int64_t n, bool shardy, xl_sharding_plan *p)
+{
+    xl_error *err = NULL;
+    xl_plugin_choice choice;
+    xl_plugin *plugin;
+    xl_client *client = NULL;
+    xl_program *prog = NULL;
+    xl_buf options = { 0 };
+    xl_device_memory m;
+    char count[32];
+    snprintf(count, sizeof count, "%lld", (long long)n);
+    setenv("XLANE_CPU_DEVICES", count, 0);
+    XL_DO(xl_plugin_find(cli->arena, &(xl_plugin_wish){ .named = "cpu" }, &choice));
+    XL_DO(xl_plugin_load(choice.path, &plugin));
+    XL_DO(xl_client_open(plugin, NULL, &client));
+    XL_DO(xl_device_memory_read(xl_client_local(client, 0), &m));
+    p->limit = m.limit;
+    p->device = "the embedded device";
+    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = (int)n, .spmd = n > 1, .shardy = n > 1 && shardy });
+    err = xl_program_compile(client, code, XL_FORMAT_MLIR, xl_buf_view(&options), &prog);
+    if (err && xl_error_code(err) == XL_CODE_EXHAUSTED) {
+        p->refused = xl_str_c(cli->arena, xl_str_of(xl_error_message(err)));
+        xl_error_free(err);
+        err = NULL;
+    } else if (!err) {
+        xl_program_memory pm;
+        XL_DO(xl_executable_memory(xl_program_executable(prog), &pm));
+        p->needs = pm.needs;
+    }
+out:
+    xl_program_free(prog);
+    xl_client_close(client);
+    xl_buf_fini(&options);
+    return err;
+}
+
+static xl_error *of_program(const xl_cli *cli, const char *file)
+{
+    xl_error *err = NULL;
+    xl_module *m = NULL;
+    xl_buf b = { 0 };
+    xl_shard_info s = { 0 };
+    xl_held_list l = { 0 };
+    xl_crossings cross = { 0 };
+    xl_sharding_plan p = { .needs = -1, .limit = -1 };
+    xl_buf text = { 0 };
+    XL_DO(xl_cli_program(cli, file, false, &m));
+    XL_TRY(xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "inline" }), "%s", file);
+    xl_func *f = xl_module_entry(m);
+    int64_t n = devices_of(m);
+    if (!f || !f->body) {
+        err = XL_ERR(INVALID, "%s has no entry function", file);
+        goto out;
+    }
+    uint32_t narg = f->body->narg, nout = xl_region_end(f->body)->nin;
+    const xl_type **type = xl_new(cli->arena, const xl_type *, (size_t)narg + nout);
+    xl_str *label = xl_new(cli->arena, xl_str, narg);
+    for (uint32_t i = 0; i < narg; i++) {
+        type[i] = xl_value_type(f, f->body->arg[i]);
+        label[i] = xl_loc_label(m, f->val[f->body->arg[i].id].loc);
+    }
+    for (uint32_t i = 0; i < nout; i++)
+        type[narg + i] = xl_in_type(f, xl_region_end(f->body), i);
+    const char *small = getenv("XLANE_CPU_HBM");
+    bool shardy = m->nmesh > 0;
+    if (small && *small)
+        xl_print_module(m, NULL, &text);
+    xl_prediction predicted;
+    XL_TRY(xl_predict(m, XL_RULE_FUSED, &predicted), "%s", file);
+    p.predicted = predicted.total;
+    XL_TRY(xl_shard(m, n, 1, &s), "%s on %lld devices", file, (long long)n);
+    if (opt.program) {
+        xl_print_module(m, &(xl_print_opts){ .shorten = true }, &b);
+        err = xl_cli_put(&b);
+        goto out;
+    }
+    const xl_mesh *mesh = mesh_of(m);
+    for (uint32_t i = 0; i < s.narg; i++)
+        xl_held_add(cli->arena, &l, xl_strf(cli->arena, "argument %u%s%.*s", i, label[i].n ? " " : "", XL_FMT(label[i])), type[i], &s, s.arg[i], mesh);
+    for (uint32_t i = 0; i < s.nout; i++)
+        xl_held_add(cli->arena, &l, xl_strf(cli->arena, "result %u", i), type[narg + i], &s, s.out[i], mesh);
+    xl_crossings_of(cli->arena, f, n, mesh, &cross);
+    if (text.n)
+        XL_DO(ask(cli, xl_buf_view(&text), n, shardy, &p));
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_key(&j, "held");
+        xl_held_json(&l, &j);
+        xl_json_key(&j, "collectives");
+        xl_crossings_json(&cross, &j);
+        xl_json_put_int(&j, "gathered", s.gathered);
+        put_verdict(&p, text.n > 0, &j);
+        xl_json_end(&j);
+    } else {
+        tensors(&l, &b);
+        sums(cli->arena, &l, &b);
+        xl_crossings_text(&cross, &b);
+        if (s.gathered)
+            xl_buf_printf(&b, "%u ops are computed whole on every device from gathered operands: XLANE_LOG=info names them\n", s.gathered);
+        verdict(&p, &b);
+    }
+    err = xl_cli_put(&b);
+    if (!err && too_large(&p))
+        xl_cli_exit(cli, XL_EXIT_FAILED);
+out:
+    xl_buf_fini(&b);
+    xl_buf_fini(&text);
+    xl_module_free(m);
+    return err;
 }
 
 /* A configuration, or a run with its own: `dir` NULL or the run's folder, whose real buffers are drawn where it has kept them. */
@@ -211,15 +279,7 @@ static xl_error *of_config(const xl_cli *cli, const xl_config *c, const char *di
         xl_json_key(&j, "collectives");
         xl_crossings_json(&p.crossing, &j);
         xl_json_put_int(&j, "gathered", p.gathered);
-        xl_json_put_int(&j, "predicted_bytes", p.predicted);
-        if (p.needs >= 0)
-            xl_json_put_int(&j, "compiled_bytes", p.needs);
-        if (p.limit > 0)
-            xl_json_put_int(&j, "bytes_limit", p.limit);
-        if (!dir)
-            xl_json_put_bool(&j, "fits", !too_large(&p));
-        if (p.refused)
-            xl_json_put_text(&j, "refused", p.refused);
+        put_verdict(&p, !dir, &j);
         xl_json_end(&j);
     } else {
         if (l->mesh.n)
@@ -305,7 +365,8 @@ const xl_verb xl_verb_sharding = {
     .args = "[--devices N] [--program] [--short] RUN|CONF.yaml|FILE [KEY=VALUE ...]",
     .help = "which device holds which slice of each tensor, what is held twice, and the collectives of a step",
     .more = "RUN is a training run, or one under the guard: its real buffers are drawn. CONF.yaml is a training configuration: its step is split and compiled for the device, nothing\n"
-            "runs; the exit code is 1 if it does not fit. FILE is a StableHLO program with shardings (text, bytecode or HLO), split as the CPU plugin would.\n"
+            "runs; the exit code is 1 if it does not fit. FILE is a StableHLO program with shardings (text, bytecode or HLO), split as the CPU plugin would;\n"
+            "with XLANE_CPU_HBM set it is also compiled for devices of that size.\n"
             "For each tensor: how each dimension is split, the slice of every device (# is its part), bytes, and copies; then the bytes of each\n"
             "device (# its own, = also held elsewhere) and the collectives by kind and axis. docs/spmd.md tells how to read it.",
     .example = "xlane sharding conf.yaml\nxlane sharding conf.yaml mesh=data=8\nxlane sharding last\nxlane sharding --program --devices 8 step.mlir",

@@ -71,7 +71,11 @@ static xl_error *spread_over(const xl_config *c, xl_setup *s)
 /* An axis that splits nothing is no mistake, but seldom what was meant: every device along it does the same work. */
 static void idle_axes(const xl_mesh_def *mesh, const xl_graph *g)
 {
+    static bool said;
     uint32_t used = 0;
+    if (said)
+        return;
+    said = true;
     for (uint32_t i = 0; i < g->nparam + g->ninput; i++) {
         const xl_mesh_spec *s = i < g->nparam ? &g->param[i].spec : &g->input[i - g->nparam].spec;
         for (uint32_t d = 0; d < s->rank; d++)
