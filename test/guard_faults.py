@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,32 @@ def _():
     p = guarded(driver(6, 1), cache, "after")
     out, err = p.communicate(timeout=60)
     assert p.returncode == 0 and out == want, (out, err)
+
+
+@check("C4_ranks_load_together_or_compile_together")
+def _():
+    """Two JAX processes, one device each; the plugin's compile waits for the other rank, and ends the process if that one does not come."""
+    caches = [os.path.join(TMP, "rank%d" % r) for r in (0, 1)]
+    env = dict(JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.path.join(BUILD, "test", "plugins", "spans.so"), XLANE_WRAPPED=PLUGIN,
+               XLANE_CPU_DEVICES="2")
+
+    def both(name):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = str(s.getsockname()[1])
+        procs = [guarded([sys.executable, os.path.join(HERE, "guard", "ranks.py"), str(r), port], caches[r], "%s%d" % (name, r), env=env) for r in (0, 1)]
+        outs = [p.communicate(timeout=200) for p in procs]
+        assert [p.returncode for p in procs] == [0, 0], outs
+        return [results(name + str(r)) for r in (0, 1)]
+    got = both("rank-cold")
+    assert got == [["compiled", "compiled"]] * 2, got
+    got = both("rank-warm")
+    assert got == [["cached", "cached"]] * 2, got
+    entries = json.loads(subprocess.run([XLANE, "cache", "ls", "--json", "--cache", caches[1]], text=True, capture_output=True, env=ENV, check=True).stdout)
+    entries = entries["entries"] if isinstance(entries, dict) else entries
+    os.unlink(os.path.join(caches[1], min(entries, key=lambda e: e["created"])["file"]))  # the first program's, on one rank
+    got = both("rank-lost")
+    assert got == [["compiled", "cached"]] * 2, got
 
 
 FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:ENOSPC", "write:EIO", "open:EMFILE", "read:EIO", "fsync:EIO",

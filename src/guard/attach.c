@@ -117,6 +117,7 @@ static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
     PJRT_Error *err = p->real->PJRT_Client_Create(a);
     guard_land(f);
     if (!err) {
+        guard_store_add(a);
         xl_mutex_lock(&G.client_lock);
         G.client_plugin = p;
         G.client = a->client;
@@ -143,6 +144,7 @@ static PJRT_Error *on_Client_Destroy(guard_plugin *p, PJRT_Client_Destroy_Args *
     if (G.client == a->client)
         G.client = NULL;
     xl_mutex_unlock(&G.client_lock);
+    guard_store_drop(a->client);
     guard_write_metrics();
     return p->real->PJRT_Client_Destroy(a);
 }
@@ -284,9 +286,8 @@ static void put_hooks(PJRT_Api *t, uint32_t k)
 
 static PJRT_GetPjrtApi *const getters[GUARD_PLUGINS] = { get_0, get_1, get_2, get_3 };
 
-static PJRT_GetPjrtApi *attach(PJRT_GetPjrtApi *theirs)
+static PJRT_GetPjrtApi *attach(PJRT_GetPjrtApi *theirs, const PJRT_Api *real)
 {
-    const PJRT_Api *real = theirs();
     if (!real || real->struct_size < PJRT_SIZE(PJRT_Api, PJRT_LoadedExecutable_Execute) ||
         real->pjrt_api_version.major_version != PJRT_API_MAJOR || real->pjrt_api_version.minor_version < PJRT_API_MINOR_FLOOR)
         return NULL;                                       /* another table than we know: hands off */
@@ -323,9 +324,15 @@ __attribute__((visibility("default"))) void *xlane_guard_attach(void *get_pjrt_a
 void *xlane_guard_attach(void *get_pjrt_api)
 {
     PJRT_GetPjrtApi *theirs, *ours;
+    static _Thread_local bool inside;
+    if (inside)                                            /* a plugin that opens another one: the outer one is guarded */
+        return NULL;
     memcpy(&theirs, &get_pjrt_api, sizeof theirs);
+    inside = true;
+    const PJRT_Api *real = theirs();
+    inside = false;
     xl_mutex_lock(&attach_lock);
-    ours = attach(theirs);
+    ours = attach(theirs, real);
     xl_mutex_unlock(&attach_lock);
     void *p;
     memcpy(&p, &ours, sizeof p);

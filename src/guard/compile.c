@@ -160,7 +160,7 @@ static xl_str alone(xl_str path, xl_str list)
 }
 
 /* Compile options as words: "executable_build_options.num_partitions=1 ...", those that change the code. */
-static xl_error *option_words(xl_arena *a, xl_str bytes, xl_buf *out, bool *early_exit, int64_t *devices)
+static xl_error *option_words(xl_arena *a, xl_str bytes, xl_buf *out, bool *early_exit, int64_t *devices, const xl_option **assignment)
 {
     xl_error *err = NULL;
     xl_option *root, *none;
@@ -171,6 +171,7 @@ static xl_error *option_words(xl_arena *a, xl_str bytes, xl_buf *out, bool *earl
     *early_exit = xl_options_int(root, "executable_build_options.debug_options.xla_early_exit_with_layouts", 0) != 0;
     *devices = xl_options_int(root, "executable_build_options.num_replicas", 1) *
                xl_options_int(root, "executable_build_options.num_partitions", 1);
+    *assignment = xl_options_find(root, "executable_build_options.device_assignment");
     xl_options_diff(a, none, root, &change, &n);
     for (size_t i = 0; i < n; i++) {
         if (change[i].quiet)
@@ -186,13 +187,77 @@ out:
     return err;
 }
 
+/* ---- whose devices ------------------------------------------------------------------------------------------------------- */
+static bool assigned(const xl_option *o, int id)
+{
+    for (size_t i = 0; o && (o->kind == XL_OPTION_MSG || o->kind == XL_OPTION_LIST) && i < o->n; i++) {
+        const xl_option *k = &o->child[i];
+        if (k->name && k->kind == XL_OPTION_INTS && !strcmp(k->name, "replica_device_ids"))
+            for (size_t j = 0; j < k->n; j++)
+                if ((int64_t)k->list[j] == id)
+                    return true;
+        if (assigned(k, id))
+            return true;
+    }
+    return false;
+}
+
+static xl_error *add_rank(guard_ranks *r, int rank)
+{
+    uint32_t at = 0;
+    while (at < r->n && r->rank[at] < rank)
+        at++;
+    if (at < r->n && r->rank[at] == rank)
+        return NULL;
+    if (r->n == r->cap) {
+        uint32_t cap = r->cap ? 2 * r->cap : 8;
+        int *more = realloc(r->rank, cap * sizeof *more);
+        if (!more)
+            return XL_ERR(EXHAUSTED, "out of memory");
+        r->rank = more;
+        r->cap = cap;
+    }
+    memmove(r->rank + at + 1, r->rank + at, (r->n - at) * sizeof *r->rank);
+    r->rank[at] = rank;
+    r->n++;
+    return NULL;
+}
+
+/* The processes of the devices that a program is compiled for; one alone, or none known: nobody else. */
+static xl_error *ranks_of(guard_plugin *p, PJRT_Client *client, const xl_option *assignment, int64_t devices, guard_ranks *out)
+{
+    xl_error *err = NULL;
+    PJRT_Client_AddressableDevices_Args here = { .struct_size = sizeof here, .client = client };
+    PJRT_Client_Devices_Args all = { .struct_size = sizeof all, .client = client };
+    PJRT_Client_ProcessIndex_Args me = { .struct_size = sizeof me, .client = client };
+    XL_DO(take(p, p->real->PJRT_Client_AddressableDevices(&here), "PJRT_Client_AddressableDevices"));
+    XL_DO(take(p, p->real->PJRT_Client_Devices(&all), "PJRT_Client_Devices"));
+    if (all.num_devices <= here.num_addressable_devices || (!assignment && devices <= (int64_t)here.num_addressable_devices))
+        return NULL;
+    XL_DO(take(p, p->real->PJRT_Client_ProcessIndex(&me), "PJRT_Client_ProcessIndex"));
+    out->me = me.process_index;
+    for (size_t i = 0; i < all.num_devices; i++) {
+        PJRT_Device_GetDescription_Args d = { .struct_size = sizeof d, .device = all.devices[i] };
+        XL_DO(take(p, p->real->PJRT_Device_GetDescription(&d), "PJRT_Device_GetDescription"));
+        PJRT_DeviceDescription_Id_Args id = { .struct_size = sizeof id, .device_description = d.device_description };
+        PJRT_DeviceDescription_ProcessIndex_Args whose = { .struct_size = sizeof whose, .device_description = d.device_description };
+        XL_DO(take(p, p->real->PJRT_DeviceDescription_Id(&id), "PJRT_DeviceDescription_Id"));
+        XL_DO(take(p, p->real->PJRT_DeviceDescription_ProcessIndex(&whose), "PJRT_DeviceDescription_ProcessIndex"));
+        if (!assignment || assigned(assignment, id.id))
+            XL_DO(add_rank(out, whose.process_index));
+    }
+out:
+    return err;
+}
+
 /* ---- what a compile is made of ---------------------------------------------------------------------------------------- */
 typedef struct {
     guard_plugin *p;
     PJRT_Client_Compile_Args *args;
     /* found out */
     char module[256], hash[XL_DIGEST_HEX];
-    xl_buf options, topology, versions;
+    xl_buf options, topology, versions, process;
+    guard_ranks ranks;                                     /* more than one: they load or compile together */
     const char *uncacheable;                               /* why it may not be cached, or NULL */
     const char *phase;
     bool stop;
@@ -265,6 +330,7 @@ static xl_error *examine(xl_arena *a, void *ctx)
     xl_digest d;
     bool early_exit = false;
     int64_t devices = 1;
+    const xl_option *assignment = NULL;
     err = xl_read(bytes, NULL, &c->m);
     if (err) {
         guard_fault("reading a program", err);
@@ -279,7 +345,7 @@ static xl_error *examine(xl_arena *a, void *ctx)
                 c->uncacheable = "it has a custom partitioner, which is a pointer of this process";
     }
     xl_digest_hex(&d, c->hash);
-    err = option_words(a, (xl_str){ args->compile_options, args->compile_options_size }, &c->options, &early_exit, &devices);
+    err = option_words(a, (xl_str){ args->compile_options, args->compile_options_size }, &c->options, &early_exit, &devices, &assignment);
     if (err) {
         char hex[XL_DIGEST_HEX];
         guard_fault("reading compile options", err);
@@ -288,11 +354,10 @@ static xl_error *examine(xl_arena *a, void *ctx)
     }
     if (early_exit)
         c->uncacheable = "it stops after layout assignment";
-    PJRT_Client_AddressableDevices_Args here = { .struct_size = sizeof here, .client = args->client };
-    XL_DO(take(c->p, c->p->real->PJRT_Client_AddressableDevices(&here), "PJRT_Client_AddressableDevices"));
     c->spmd = c->m ? guard_spmd_of(a, c->m, devices) : NULL;
-    if (devices > (int64_t)here.num_addressable_devices)   /* if one rank loaded and another compiled, the compiling one would wait for ever */
-        c->uncacheable = "its devices span processes, which compile together";
+    XL_DO(ranks_of(c->p, args->client, assignment, devices, &c->ranks));
+    if (c->ranks.n > 1 && G.cache && !c->uncacheable)
+        c->uncacheable = guard_cannot_agree(c->p, args->client, c->ranks.me);
     XL_DO(platform(c->p, args->client, &c->topology, &c->versions));
     if (c->options.failed || c->topology.failed || c->versions.failed)
         return XL_ERR(EXHAUSTED, "out of memory");
@@ -304,8 +369,12 @@ static xl_error *examine(xl_arena *a, void *ctx)
     xl_cache_key_add(&c->key, "plugin", xl_str_of(c->p->identity));
     xl_cache_key_add(&c->key, "versions", xl_buf_view(&c->versions));
     xl_cache_key_add(&c->key, "topology", xl_buf_view(&c->topology));
+    if (c->ranks.n > 1) {                                  /* each rank keeps its own */
+        xl_buf_printf(&c->process, "index=%d of=%u", c->ranks.me, c->ranks.n);
+        xl_cache_key_add(&c->key, "process", xl_buf_view(&c->process));
+        snprintf(c->ranks.id, sizeof c->ranks.id, "%.32s", c->hash);
+    }
     xl_cache_key_seal(&c->key);
-
 out:
     return err;
 }
@@ -453,6 +522,63 @@ static void late_spmd(void)
 
 static const double lease_seconds = 900;
 
+static PJRT_LoadedExecutable *look(compile *c, xl_cache_found *found)
+{
+    xl_error *err = xl_cache_get(G.cache, &c->key, found);
+    if (err) {
+        guard_fault("looking into the cache", err);
+        *found = (xl_cache_found){ .reason = "first" };
+        return NULL;
+    }
+    PJRT_LoadedExecutable *loaded = found->hit ? load(c, found) : NULL;
+    free(found->blob);
+    found->blob = NULL;
+    if (found->hit && !loaded) {
+        *found = (xl_cache_found){ .reason = "unreadable" };
+        snprintf(found->detail, sizeof found->detail, "the plugin would not load the entry");
+    }
+    return loaded;
+}
+
+/* Of a program that several processes compile together: all load, or none. Asked twice, since an entry that is there may not load. */
+static PJRT_LoadedExecutable *look_together(compile *c, xl_cache_found *found)
+{
+    guard_ranks *r = &c->ranks;
+    PJRT_LoadedExecutable *loaded = NULL;
+    r->round = guard_agree_round(r->id);
+    xl_error *err = xl_cache_get(G.cache, &c->key, found);
+    if (err) {
+        guard_fault("looking into the cache", err);
+        *found = (xl_cache_found){ .reason = "first" };
+    }
+    bool all = guard_agree(c->p, c->args->client, r, "have", found->hit);
+    if (all) {
+        loaded = load(c, found);
+        all = guard_agree(c->p, c->args->client, r, "loaded", loaded != NULL);
+        if (loaded && !all) {
+            PJRT_LoadedExecutable_Destroy_Args d = { .struct_size = sizeof d, .executable = loaded };
+            xl_error_free(take(c->p, c->p->real->PJRT_LoadedExecutable_Destroy(&d), "PJRT_LoadedExecutable_Destroy"));
+        }
+    }
+    free(found->blob);
+    if (found->hit && !all) {
+        *found = (xl_cache_found){ .reason = "rank" };
+        snprintf(found->detail, sizeof found->detail, "this rank has the entry, another has not, or did not answer: all %u compile together", r->n);
+    }
+    found->blob = NULL;
+    return all ? loaded : NULL;
+}
+
+/* Before the lease, and again once we have it; of several processes one compiles. */
+static PJRT_LoadedExecutable *look_alone(compile *c, xl_cache_found *found, xl_lease *lease, bool *leased)
+{
+    PJRT_LoadedExecutable *loaded = look(c, found);
+    if (loaded)
+        return loaded;
+    *leased = true;
+    return xl_cache_lease(G.cache, &c->key, lease_seconds, lease) == XL_LEASE_WAITED ? look(c, found) : NULL;
+}
+
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
 {
     compile c = { .p = p, .args = args };
@@ -495,34 +621,15 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     double t = xl_now();
     xl_module_metrics *named = xl_metrics_module(G.metrics, module);
     flight *f = guard_takeoff("compile", named ? xl_module_metrics_name(named) : "a program", t);
-    for (int look = 0; cache && look < 2; look++) {        /* before the lease, and again once we have it */
-        if ((err = xl_cache_get(G.cache, &c.key, &found))) {
-            guard_fault("looking into the cache", err);
-            break;
-        }
-        PJRT_LoadedExecutable *loaded = found.hit ? load(&c, &found) : NULL;
-        free(found.blob);
-        found.blob = NULL;
-        if (loaded) {
-            args->executable = loaded;
-            double seconds = xl_now() - t;
-            xl_module_metrics *mm = xl_metrics_module(G.metrics, module);
-            xl_metrics_time(G.metrics, mm, XL_M_LoadTime, seconds);
-            xl_metrics_count(G.metrics, mm, XL_M_CachedCompile, 1);
-            guard_exec_add(loaded, module, c.nop <= 1, c.spmd);
-            report(&c, "cached", seconds, NULL, NULL);
-            goto landed;
-        }
-        if (found.hit) {
-            found = (xl_cache_found){ .reason = "unreadable" };
-            snprintf(found.detail, sizeof found.detail, "the plugin would not load the entry");
-        }
-        if (look == 0) {
-            xl_lease_state s = xl_cache_lease(G.cache, &c.key, lease_seconds, &lease);
-            leased = true;
-            if (s != XL_LEASE_WAITED)
-                break;                                     /* nobody was ahead of us: nothing new to find */
-        }
+    PJRT_LoadedExecutable *loaded = !cache ? NULL : c.ranks.n > 1 ? look_together(&c, &found) : look_alone(&c, &found, &lease, &leased);
+    if (loaded) {
+        args->executable = loaded;
+        double seconds = xl_now() - t;
+        xl_metrics_time(G.metrics, named, XL_M_LoadTime, seconds);
+        xl_metrics_count(G.metrics, named, XL_M_CachedCompile, 1);
+        guard_exec_add(loaded, module, c.nop <= 1, c.spmd);
+        report(&c, "cached", seconds, NULL, NULL);
+        goto landed;
     }
     t = xl_now();
     out = p->real->PJRT_Client_Compile(args);
@@ -535,12 +642,8 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         report(&c, "failed", seconds, cache ? &found : NULL, text.p ? text.p : "");
         xl_buf_fini(&text);
     } else {
-        xl_module_metrics *mm = xl_metrics_module(G.metrics, module);
-        xl_metrics_time(G.metrics, mm, XL_M_CompileTime, seconds);
-        if (cache)
-            xl_metrics_count(G.metrics, mm, XL_M_CompileCacheMiss, 1);
-        else
-            xl_metrics_count(G.metrics, mm, XL_M_UncachedCompile, 1);
+        xl_metrics_time(G.metrics, named, XL_M_CompileTime, seconds);
+        xl_metrics_count(G.metrics, named, cache ? XL_M_CompileCacheMiss : XL_M_UncachedCompile, 1);
         guard_exec_add(args->executable, module, c.nop <= 1, c.spmd);
         if (cache)
             store(&c, seconds);
@@ -554,6 +657,8 @@ out:
     xl_buf_fini(&c.options);
     xl_buf_fini(&c.topology);
     xl_buf_fini(&c.versions);
+    xl_buf_fini(&c.process);
+    free(c.ranks.rank);
     xl_buf_fini(&c.event);
     xl_buf_fini(&c.sentence);
     return out;

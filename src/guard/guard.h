@@ -40,7 +40,25 @@ typedef struct guard_plugin {
     bool no_serialize_said;
 } guard_plugin;
 
-enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64 };
+enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64, GUARD_STORES = 8 };
+
+/* A client's key-value store: the callbacks live as long as the client. */
+typedef struct {
+    PJRT_Client *client;                                   /* NULL: free */
+    PJRT_KeyValueGetCallback get;
+    void *get_arg;
+    PJRT_KeyValuePutCallback put;
+    void *put_arg;
+    bool tried, overwrites;                                /* under agree_lock */
+} guard_store;
+
+/* The processes that a program's devices belong to. */
+typedef struct {
+    int *rank;                                             /* increasing */
+    uint32_t n, cap, round;                                /* round: the how many-th compile of this program it is */
+    int me;
+    char id[64];                                           /* of the program */
+} guard_ranks;
 
 /* A call under way, for the watcher. */
 typedef struct {
@@ -77,6 +95,9 @@ typedef struct {
     flight flight[GUARD_FLIGHTS];
     guard_plugin plugin[GUARD_PLUGINS];
     uint32_t nplugin;
+    xl_mutex agree_lock;
+    double agree_seconds;                                  /* how long a rank waits for the votes of the others */
+    guard_store store[GUARD_STORES];                       /* under client_lock */
     xl_mutex client_lock;                                  /* client: held while its memory is read */
     PJRT_Client *client;                                   /* the newest, for memory figures */
     guard_plugin *client_plugin;
@@ -98,6 +119,14 @@ void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args
 void guard_exec_add(const void *handle, xl_str module, bool eager, spmd_info *spmd);
 exec_info *guard_exec_find(const void *handle);            /* NULL: not seen made */
 void guard_exec_drop(const void *handle);
+
+/* agree.c */
+void guard_store_add(const PJRT_Client_Create_Args *a);
+void guard_store_drop(PJRT_Client *client);
+const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank); /* why, or NULL */
+uint32_t guard_agree_round(const char *id);                /* 0, 1, ... for each program */
+/* True only if every rank said yes; every rank gets the same answer. */
+bool guard_agree(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const char *question, bool yes);
 
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);

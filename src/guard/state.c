@@ -64,6 +64,7 @@ static void start(void)
     xl_mutex_init(&G.compile_lock);
     xl_mutex_init(&G.table_lock);
     xl_mutex_init(&G.client_lock);
+    xl_mutex_init(&G.agree_lock);
     const char *dir = getenv("XLANE_RUN");
     xl_error *err = xl_run_open(dir && *dir ? dir : NULL, &G.run), *trouble = NULL;
     G.metrics = xl_metrics_new();
@@ -80,6 +81,7 @@ static void start(void)
     G.watch_after = env_number("XLANE_WATCH_AFTER", 3);
     snprintf(G.watch, sizeof G.watch, "%s", env("XLANE_WATCH", ""));
     G.hang_after = (double)env_number("XLANE_HANG", 120);
+    G.agree_seconds = (double)env_number("XLANE_AGREE", 60);
     /* "name@digest": the digest is of what changes the code. The name is not in the key, so that a diagnostic profile finds the
      * executables of the profile it looks into. */
     const char *profile = env("XLANE_PROFILE", "none"), *at = strrchr(profile, '@');

@@ -362,7 +362,7 @@ void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
 }
 
 /* Which part, when several differ, is the reason: in the order in which a person would look. */
-static const char *const blame[] = { "program", "options", "flags", "profile", "plugin", "versions", "topology" };
+static const char *const blame[] = { "program", "options", "flags", "profile", "plugin", "versions", "topology", "process" };
 
 static void explain_miss(xl_arena *a, xl_cache *c, const xl_cache_key *k, xl_cache_found *out)
 {
