@@ -133,6 +133,21 @@ def resumed():
 check("resumed_on_another_mesh", resumed)
 
 
+def same_bits():
+    """T3 on a mesh: the same run again, and one that was resumed on the same mesh, end in the same bytes."""
+    r = os.path.join(tmp, "bits")
+    shutil.copytree(two4(), r)
+    os.remove(ckpt(r, 12))
+    x("resume", r)
+    want = open(ckpt(two4(), 12), "rb").read()
+    if open(ckpt(r, 12), "rb").read() != want:
+        return "resumed, other bytes"
+    return None if open(ckpt(train("twice"), 12), "rb").read() == want else "run twice, other bytes"
+
+
+check("same_bits_on_the_same_mesh", same_bits)
+
+
 def files():
     """A checkpoint is global: the same header and size whatever the mesh; saved again from another mesh without a step, the same bytes."""
     want = header(ckpt(one(), 12))
@@ -157,6 +172,8 @@ check("checkpoint_files_equal", files)
 def eval_and_sample():
     a, b = x("eval", one(), devices=1), x("eval", two4())
     va, vb = (float(re.search(r": ([\d.]+) nats", t).group(1)) for t in (a, b))
+    if "2 participants over data" not in b or "participants" in a:
+        return b
     if abs(va - vb) > TOLERANCE * 4 * va:
         return "evaluated to %s and %s" % (va, vb)
     words = ["--tokens=16", "--prompt=The ", "--temperature=0"]

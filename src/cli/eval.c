@@ -16,12 +16,13 @@ static xl_error *eval(const xl_cli *cli, int argc, char **argv)
     xl_buf b = { 0 };
     char *dir;
     double nll;
+    xl_participants who = { 0 };
     int64_t tokens, step;
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
     XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
     if (opt.device)
         c.device = opt.device;
-    XL_DO(xl_train_eval(cli->arena, &c, dir, &nll, &tokens, &step));
+    XL_DO(xl_train_eval(cli->arena, &c, dir, &nll, &tokens, &step, &who));
     if (cli->json) {
         xl_json j = { .out = &b };
         xl_json_map(&j);
@@ -30,10 +31,14 @@ static xl_error *eval(const xl_cli *cli, int argc, char **argv)
         xl_json_put_num(&j, "nll", nll);
         xl_json_put_text(&j, "reduction", "mean");
         xl_json_put_int(&j, "tokens", tokens);
-        xl_json_put_int(&j, "participants", 1);
+        xl_json_put_int(&j, "participants", who.n);
+        if (who.over[0])
+            xl_json_put_text(&j, "over", who.over);
         xl_json_end(&j);
     } else
         xl_buf_printf(&b, "%s, step %lld: %.6f nats/token (%.4f bits), mean over %lld tokens", dir, (long long)step, nll, nll / 0.69314718056, (long long)tokens);
+    if (!cli->json && who.over[0])
+        xl_buf_printf(&b, ", %lld participants over %s", (long long)who.n, who.over);
     err = xl_cli_put(&b);
 out:
     return err;

@@ -65,7 +65,7 @@ typedef struct {
     xl_saver *saver;
     FILE *csv, *say;
     int lock;
-    bool quiet, tty, drawn;              /* drawn: sharding.json was written */
+    bool quiet, tty, drawn, refused;     /* drawn: sharding.json was written; refused: the device gives no memory figures */
     int64_t step, batches, tokens;
     pending *q;
     uint32_t nq, started;
@@ -262,9 +262,18 @@ static void note_memory(loop *l)
             xl_buf_printf(&b, "%.6f,%d,%d,%d,%lld,%lld,%lld,%lld,%lld\n", xl_run_time(l->run), xl_run_rank(l->run), (int)getpid(), d->id, (long long)l->step, (long long)m.in_use,
                           (long long)m.peak_in_use, (long long)m.limit, (long long)m.largest_alloc);
     }
+    if (err && !l->refused) {            /* a device that gives no figures trains as well, and says so once */
+        xl_event e;
+        l->refused = true;
+        xl_event_begin(l->run, &e, "memory");
+        xl_json_put_text(&e.j, "call", "PJRT_Device_MemoryStats");
+        xl_json_put_text(&e.j, "plugin", l->s.lane->choice.path);
+        xl_json_put_text(&e.j, "error", xl_error_message(err));
+        xl_event_end(l->run, &e);
+    }
     if (!err && b.n)
         err = xl_file_append(path, (xl_str){ b.p, b.n - 1 });
-    xl_error_free(err);                  /* a device that gives no figures trains as well */
+    xl_error_free(err);
     xl_buf_fini(&b);
     xl_arena_fini(&a);
 }
@@ -333,13 +342,12 @@ out:
 }
 
 /* Who took part in what the evaluation says: every batch's count was the mesh's, or there would have been an error. */
-static void put_participants(xl_json *j, const xl_graph *g)
+static xl_participants participants(const xl_graph *g)
 {
-    char over[128];
     const xl_metric_info *m = xl_metric_of(g, XL_STEP_EVAL, (uint32_t)xl_metric_find(g, XL_STEP_EVAL, "nll"));
-    xl_json_put_int(j, "participants", xl_metric_expects(g, m->axes));
-    if (g->mesh.naxis)
-        xl_json_put_text(j, "over", xl_axes_text(&g->mesh, m->axes, over, sizeof over));
+    xl_participants p = { .n = xl_metric_expects(g, m->axes) };
+    xl_axes_text(&g->mesh, m->axes, p.over, sizeof p.over);
+    return p;
 }
 
 /* ---- the run's folder ----------------------------------------------------------------------------------------------- */
@@ -569,7 +577,10 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
             xl_json_put_num(&e.j, "nll", l.eval_loss);
             xl_json_put_text(&e.j, "reduction", "mean over all tokens of all batches");
             xl_json_put_int(&e.j, "tokens", tokens);
-            put_participants(&e.j, l.s.g[0]);
+            xl_participants who = participants(l.s.g[0]);
+            xl_json_put_int(&e.j, "participants", who.n);
+            if (who.over[0])
+                xl_json_put_text(&e.j, "over", who.over);
             xl_event_end(l.run, &e);
             xl_tb_scalar(l.tb, "eval/nll", l.step, l.eval_loss);
             if (!l.quiet)
@@ -636,7 +647,7 @@ out:
 }
 
 /* ---- evaluation of a finished run ----------------------------------------------------------------------------------- */
-xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step)
+xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step, xl_participants *who)
 {
     xl_error *err = NULL;
     xl_setup s = { 0 };
@@ -652,6 +663,7 @@ xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double
     XL_DO(xl_trainer_new(s.lane, s.g[0], &c->opt, (uint64_t)c->seed, &s.t));
     XL_DO(xl_ckpt_load(s.t, path, NULL));
     err = evaluate(&s, c, c->eval_batches, nll, tokens);
+    *who = participants(s.g[0]);
 out:
     xl_setup_fini(&s);
     return err;

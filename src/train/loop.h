@@ -28,8 +28,10 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
 xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out) XL_MUST_USE;
 /* The program as text: "loss" (parameters, inputs -> loss), "step" or "eval". */
 xl_error *xl_train_print(const xl_config *c, const char *what, xl_buf *out) XL_MUST_USE;
+/* How many devices took part in a reduction, and over which axes; "" on one device. */
+typedef struct { int64_t n; char over[128]; } xl_participants;
 /* The whole validation part with the newest checkpoint of a run. */
-xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step) XL_MUST_USE;
+xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step, xl_participants *who) XL_MUST_USE;
 
 typedef struct { const char *prompt; int64_t tokens; double temperature, top_p; uint64_t seed; } xl_sample_opts;
 /* Bytes drawn from the newest checkpoint of a run, after the prompt; `put` gets each as it comes. */
