@@ -72,6 +72,12 @@ def one_compile():
     assert len(events(run_of(first), "compile")) == 1
 
 
+def depth():
+    p = subprocess.run([sys.executable, os.path.join(ROOT, "bench", "depth.py"), "AMER", "--most=1.3"], capture_output=True, text=True,
+                       env=dict(env, XLANE_BENCH_TIMES="4"))
+    assert p.returncode == 0, p.stdout + p.stderr
+
+
 def baked_constant():
     text = corpus("baked.txt", 20000)
     p = xlane("train", "--json", "--quiet", f"data.train={text}", "model.pattern=A", *TINY, "train.steps=12", "train.warmup_steps=3", "optimizer.bake_lr=true",
@@ -247,7 +253,7 @@ def dry_run():
 
 def main():
     bad = 0
-    for name, fn in dict(examples=examples, one_compile=one_compile, baked_constant=baked_constant, kill_and_resume=kill_and_resume,
+    for name, fn in dict(examples=examples, one_compile=one_compile, depth=depth, baked_constant=baked_constant, kill_and_resume=kill_and_resume,
                          checkpoints=checkpoints_are_readable, bad_input=bad_input, not_finite=not_finite, cache_and_bf16=cache_and_bf16,
                          full_disk=full_disk, dry_run=dry_run, learns=learns).items():
         if sys.argv[1:] and name not in sys.argv[1:]:

@@ -12,6 +12,7 @@ static double clock_seconds(clockid_t id)
 }
 
 double xl_now(void) { return clock_seconds(CLOCK_MONOTONIC); }
+double xl_now_cpu(void) { return clock_seconds(CLOCK_PROCESS_CPUTIME_ID); }
 double xl_now_wall(void) { return clock_seconds(CLOCK_REALTIME); }
 
 static const char *format(double wall, const char *fmt, char out[XL_TIME_ISO])

@@ -80,8 +80,8 @@ xl_digest xl_graph_hash(xl_graph *g, xl_func *f)
 
 typedef struct { const char *reason, *words; xl_diff *diff; uint32_t ndiff; char against[XL_DIGEST_HEX]; } cause;
 
-static void report(xl_lane *l, const char *module, const char *hash, const char *result, const cause *c, double seconds, xl_graph *g, xl_func *f,
-                   const xl_program *p, const xl_error *err)
+static void report(xl_lane *l, const char *module, const char *hash, const char *result, const cause *c, double seconds, double cpu, xl_graph *g,
+                   xl_func *f, const xl_program *p, const xl_error *err)
 {
     if (!l->run)
         return;
@@ -91,6 +91,7 @@ static void report(xl_lane *l, const char *module, const char *hash, const char 
     xl_json_put_text(&e.j, "program", hash);
     xl_json_put_text(&e.j, "result", result);
     xl_json_put_num(&e.j, "seconds", seconds);
+    xl_json_put_num(&e.j, "cpu_seconds", cpu);
     xl_json_put_text(&e.j, "phase", l->steady ? "steady" : "warmup");
     xl_json_put_int(&e.j, "step", l->step);
     xl_json_put_text(&e.j, "reason", c->reason);
@@ -223,7 +224,7 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
     xl_digest d = xl_module_hash(&view);
     cause why = cause_of(l, &tmp, g, f, module, &d);
     const char *result = "compiled";
-    double start = xl_now();
+    double start = xl_now(), cpu = xl_now_cpu();
     *out = NULL;
     xl_digest_hex(&d, hash);
     err = offers(l, g);
@@ -285,7 +286,7 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
         xl_error_free(e);
     }
 out:
-    report(l, module, hash, result, &why, xl_now() - start, g, f, *out, err);
+    report(l, module, hash, result, &why, xl_now() - start, xl_now_cpu() - cpu, g, f, *out, err);
     free(found.blob);
     xl_buf_fini(&text);
     xl_buf_fini(&options);
