@@ -240,6 +240,18 @@ def full_disk():
     assert len(events(run, "checkpoint_failed")) >= 2 and os.listdir(os.path.join(tmp, run, "checkpoints")) == []
 
 
+def sample_cached():
+    """One token at a time from cached keys, values and states draws what the whole window draws, also after the window has slid."""
+    text = corpus("sample.txt", 30000)
+    for extra in (["model.pattern=AMER*2", "model.kv_heads=1"], ["model.pattern=A(MR)*2ED", "model.scan=false"],
+                  ["model.pattern=AA", "model.tie=true", "data.buckets=[16,48]", "data.format=lines"]):
+        run = run_of(xlane("train", "--json", "--quiet", f"data.train={text}", *TINY, *extra, "train.steps=12", "train.eval_every=0"))
+        for heat in ("0", "1"):
+            a, b = (xlane("sample", run, "--prompt=static int ", "--tokens=90", f"--temperature={heat}", "--top-p=0.9", *how).stdout for how in ([], ["--recompute"]))
+            assert a == b and len(a) >= 90, f"{extra} at temperature {heat}:\n{a!r}\n{b!r}"
+        assert a != xlane("sample", run, "--prompt=static int ", "--tokens=90", "--temperature=1", "--seed=2").stdout
+
+
 def dry_run():
     text = corpus("dry.txt", 20000)
     env_no = dict(env, XLANE_PLUGIN="/nowhere.so")
@@ -255,7 +267,7 @@ def main():
     bad = 0
     for name, fn in dict(examples=examples, one_compile=one_compile, depth=depth, baked_constant=baked_constant, kill_and_resume=kill_and_resume,
                          checkpoints=checkpoints_are_readable, bad_input=bad_input, not_finite=not_finite, cache_and_bf16=cache_and_bf16,
-                         full_disk=full_disk, dry_run=dry_run, learns=learns).items():
+                         full_disk=full_disk, sample_cached=sample_cached, dry_run=dry_run, learns=learns).items():
         if sys.argv[1:] and name not in sys.argv[1:]:
             continue
         try:

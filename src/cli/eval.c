@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "train/loop.h"
 
-static struct { const char *device, *prompt; int64_t tokens, seed; double temperature, top_p; } opt = { .tokens = 256, .seed = 1, .temperature = 0.8, .top_p = 0.95 };
+static struct { const char *device, *prompt; int64_t tokens, seed; double temperature, top_p; bool recompute; } opt = { .tokens = 256, .seed = 1, .temperature = 0.8, .top_p = 0.95 };
 static const xl_opt eval_opts[] = {
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { 0 } };
@@ -71,7 +71,7 @@ static xl_error *sample(const xl_cli *cli, int argc, char **argv)
         return xl_cli_misuse(cli, "--top-p=%g: above 0, at most 1", opt.top_p);
     if (opt.prompt)
         fputs(opt.prompt, stdout);
-    XL_DO(xl_train_sample(cli->arena, &c, dir, &(xl_sample_opts){ opt.prompt, opt.tokens, opt.temperature, opt.top_p, (uint64_t)opt.seed }, put, NULL));
+    XL_DO(xl_train_sample(cli->arena, &c, dir, &(xl_sample_opts){ opt.prompt, opt.tokens, opt.temperature, opt.top_p, (uint64_t)opt.seed, opt.recompute }, put, NULL));
     putchar('\n');
 out:
     return err;
@@ -83,6 +83,7 @@ static const xl_opt sample_opts[] = {
     { "temperature", XL_OPT_NUM, &opt.temperature, "T", "0 always takes the likeliest (0.8)" },
     { "top-p", XL_OPT_NUM, &opt.top_p, "P", "draw from the likeliest tokens that have this much together (0.95)" },
     { "seed", XL_OPT_INT, &opt.seed, "N", "of the draw (1)" },
+    { "recompute", XL_OPT_FLAG, &opt.recompute, NULL, "the whole window for every token instead of cached keys, values and states: slow, to compare with" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { 0 } };
 const xl_verb xl_verb_sample = {

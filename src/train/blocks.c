@@ -30,6 +30,37 @@ xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const cha
     return xl_reshape_dims(g, xl_slice(g, all, 0, b->row, b->row + 1), dims);
 }
 
+xl_tensor xl_block_state(xl_blocks *b, const char *name, xl_dtype d, xl_dims dims)
+{
+    xl_graph *g = b->g;
+    if (g->err)
+        return XL_NO_TENSOR;
+    if (b->making) {
+        char full[160];
+        int64_t all[XL_MOST_DIMS];
+        if (b->nstate == XL_MOST_STATE)
+            return xl_graph_fail(g, "a unit with more than %d states", XL_MOST_STATE);
+        snprintf(full, sizeof full, "%s.state.%s", b->prefix, name);
+        all[0] = b->rows;
+        memcpy(all + 1, dims.p, dims.n * sizeof *all);
+        b->state[b->nstate++] = xl_input_dims(g, full, d, (xl_dims){ all, dims.n + 1 });
+        return XL_NO_TENSOR;
+    }
+    xl_tensor all = b->state[b->state_at];
+    if (b->turn.id != UINT32_MAX)
+        return xl_row(g, all, b->turn);
+    return xl_reshape_dims(g, xl_slice(g, all, 0, b->row, b->row + 1), dims);
+}
+
+void xl_block_leave(xl_blocks *b, xl_tensor value)
+{
+    xl_graph *g = b->g;
+    if (b->making || g->err)
+        return;
+    xl_tensor *all = &b->state[b->state_at++], row = b->turn.id != UINT32_MAX ? b->turn : xl_const_of(g, XL_I32, XL_NO_DIMS, (double)b->row);
+    *all = xl_tensor_of(xl_em_put_row(&g->e, xl_val_of(*all), xl_val_of(value), xl_val_of(row)));
+}
+
 #define PARAM(name, init, ...) xl_block_param(b, name, XL_DIMS(__VA_ARGS__), init)
 
 static const char *scaled(char out[32], double by)
@@ -58,7 +89,7 @@ static xl_tensor rope(xl_blocks *b, xl_tensor x)
 static xl_tensor plain(xl_blocks *b, xl_tensor q, xl_tensor k, xl_tensor v)
 {
     xl_graph *g = b->g;
-    int64_t B = b->batch, T = b->time, H = xl_dim(g, q, 2), S = xl_dim(g, q, 3), G = xl_dim(g, k, 2), R = g->err ? 1 : H / G;
+    int64_t B = b->batch, T = b->time, W = xl_dim(g, k, 1), H = xl_dim(g, q, 2), S = xl_dim(g, q, 3), G = xl_dim(g, k, 2), R = g->err ? 1 : H / G;
     /* heads of one group share keys and values: they are rows of one product */
     q = xl_transpose_dims(g, xl_reshape_dims(g, q, XL_DIMS(B, T, G, R, S)), XL_DIMS(0, 2, 3, 1, 4));
     q = xl_reshape_dims(g, q, XL_DIMS(B, G, R * T, S));
@@ -66,11 +97,11 @@ static xl_tensor plain(xl_blocks *b, xl_tensor q, xl_tensor k, xl_tensor v)
     v = xl_transpose_dims(g, v, XL_DIMS(0, 2, 1, 3));
     xl_dims bg = XL_DIMS(0, 1);
     xl_tensor scores = xl_scale(g, xl_dot_dims(g, q, k, bg, bg, XL_DIMS(3), XL_DIMS(3), XL_F32), 1 / sqrt((double)S));
-    scores = xl_reshape_dims(g, scores, XL_DIMS(B, G, R, T, T));
-    xl_tensor mask = xl_reshape_dims(g, b->mask, XL_DIMS(B, 1, 1, T, T));
+    scores = xl_reshape_dims(g, scores, XL_DIMS(B, G, R, T, W));
+    xl_tensor mask = xl_reshape_dims(g, b->mask, XL_DIMS(B, 1, 1, T, W));
     scores = xl_where(g, mask, scores, xl_const_of(g, XL_F32, XL_NO_DIMS, -1e30));
     xl_tensor p = xl_cast_to(g, xl_softmax(g, scores), g->compute);
-    p = xl_reshape_dims(g, p, XL_DIMS(B, G, R * T, T));
+    p = xl_reshape_dims(g, p, XL_DIMS(B, G, R * T, W));
     xl_tensor o = xl_reshape_dims(g, xl_matmul(g, p, v), XL_DIMS(B, G, R, T, S));
     return xl_reshape_dims(g, xl_transpose_dims(g, o, XL_DIMS(0, 3, 1, 2, 4)), XL_DIMS(B, T, H, S));
 }
@@ -90,6 +121,19 @@ xl_tensor xl_attention_fused(xl_graph *g, xl_tensor q, xl_tensor k, xl_tensor v,
                                            (xl_cudnn_how){ 1 / sqrt((double)xl_dim(g, q, 3)), deterministic }));
 }
 
+/* Keys or values of all places so far, this token's put among them. */
+static xl_tensor cached(xl_blocks *b, const char *name, xl_dtype d, xl_dims dims, xl_tensor row)
+{
+    xl_graph *g = b->g;
+    xl_tensor all = xl_block_state(b, name, d, dims);
+    if (g->err)
+        return XL_NO_TENSOR;
+    xl_value zero = xl_em_scalar(&g->e, XL_I32, 0), at[4] = { zero, xl_val_of(b->place), zero, zero };
+    all = xl_tensor_of(xl_em_dynamic_update(&g->e, xl_val_of(all), xl_val_of(row), at));
+    xl_block_leave(b, all);
+    return all;
+}
+
 static xl_tensor attention(xl_blocks *b, xl_tensor x)
 {
     xl_graph *g = b->g;
@@ -99,13 +143,20 @@ static xl_tensor attention(xl_blocks *b, xl_tensor x)
     xl_tensor gain = PARAM("norm", "ones", D);
     xl_tensor wq = PARAM("wq", scaled(s1, 1 / sqrt((double)D)), D, H * S), wk = PARAM("wk", s1, D, G * S), wv = PARAM("wv", s1, D, G * S);
     xl_tensor wo = PARAM("wo", scaled(s2, 0.5 / sqrt((double)(H * S))), H * S, D);
-    if (b->making)
+    if (b->making) {
+        for (int i = 0; b->stepping && i < 2; i++)
+            xl_block_state(b, i ? "v" : "k", g->compute, XL_DIMS(B, b->window, G, S));
         return x;
+    }
     xl_tensor n = xl_rmsnorm(g, x, gain);
     xl_tensor q = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wq), XL_DIMS(B, T, H, S)));
     xl_tensor k = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wk), XL_DIMS(B, T, G, S)));
     xl_tensor v = xl_reshape_dims(g, xl_matmul(g, n, wv), XL_DIMS(B, T, G, S));
-    xl_tensor o = !strcmp(c->attention, "cudnn") ? xl_attention_fused(g, q, k, v, !c->hasty) : plain(b, q, k, v);
+    if (b->stepping) {
+        k = cached(b, "k", g->compute, XL_DIMS(B, b->window, G, S), k);
+        v = cached(b, "v", g->compute, XL_DIMS(B, b->window, G, S), v);
+    }
+    xl_tensor o = !strcmp(c->attention, "cudnn") && !b->stepping ? xl_attention_fused(g, q, k, v, !c->hasty) : plain(b, q, k, v);
     o = xl_reshape_dims(g, o, XL_DIMS(B, T, H * S));
     return xl_add(g, x, xl_matmul(g, o, wo));
 }
@@ -133,6 +184,15 @@ static xl_tensor short_conv(xl_blocks *b, xl_tensor x, xl_tensor w, int64_t widt
 {
     xl_graph *g = b->g;
     xl_tensor sum = XL_NO_TENSOR;
+    if (b->stepping) {                                       /* the last inputs, oldest first, and this one */
+        xl_tensor seen[2] = { xl_block_state(b, "conv", XL_F32, XL_DIMS(1, width - 1, xl_dim(g, x, 2))), x }, all = xl_concat(g, seen, 2, 1);
+        xl_block_leave(b, xl_slice(g, all, 1, 1, width));
+        for (int64_t i = 0; i < width; i++) {
+            xl_tensor part = xl_mul(g, xl_slice(g, all, 1, width - 1 - i, width - i), xl_slice(g, w, 0, i, i + 1));
+            sum = i ? xl_add(g, sum, part) : part;
+        }
+        return sum;
+    }
     for (int64_t i = 0; i < width; i++) {
         xl_tensor tap = xl_slice(g, w, 0, i, i + 1), at = i ? xl_shift(g, x, 1, i, 0) : x;
         if (i) {                                             /* only from the same document */
@@ -149,32 +209,17 @@ static xl_tensor short_conv(xl_blocks *b, xl_tensor x, xl_tensor w, int64_t widt
  * whole map from x to y is a masked product of C, B and the decays; between chunks the states travel by a product with the decays
  * of whole chunks. All in f32. Documents lie in a row one after the other; what crosses from one to the next is masked out in each
  * of the three products. */
-static xl_tensor state_space(xl_blocks *b, xl_tensor x)
+typedef struct { xl_tensor bc, u, dt, la; int64_t H, P, N; } space;   /* [B,T,2N], [B,T,H*P], [B,T,H], log a_t [B,T,H] */
+
+static xl_tensor chunked(xl_blocks *b, const space *s)
 {
     xl_graph *g = b->g;
-    const xl_model *c = b->c;
-    char s1[32], s2[32];
-    int64_t B = b->batch, T = b->time, D = c->dim, E = 2 * D, H = c->heads, P = E / H, N = c->state;
-    int64_t Q = c->chunk < T ? c->chunk : T;
+    int64_t B = b->batch, T = b->time, H = s->H, P = s->P, N = s->N, Q = b->c->chunk < T ? b->c->chunk : T;
+    xl_tensor bc = s->bc, u = s->u, dt = s->dt, la = s->la;
     while (T % Q)
         Q--;
     int64_t C = T / Q;
-    xl_tensor gain = PARAM("norm", "ones", D);
-    scaled(s1, 1 / sqrt((double)D));
-    xl_tensor win = PARAM("win", s1, D, 2, E), wbc = PARAM("wbc", s1, D, 2 * N), wdt = PARAM("wdt", s1, D, H);
-    xl_tensor conv = PARAM("conv", "normal 0.5", 4, E), dt_bias = PARAM("dt_bias", "const -2", H), a_log = PARAM("a_log", "const 0", H);
-    xl_tensor skip = PARAM("skip", "ones", H), onorm = PARAM("out_norm", "ones", E);
-    xl_tensor wout = PARAM("wout", scaled(s2, 0.5 / sqrt((double)E)), E, D);
-    if (b->making)
-        return x;
-    /* both halves of the way in are one product, along an axis of their own: channels can be split over devices */
-    xl_tensor n = xl_rmsnorm(g, x, gain), zx = xl_dot_dims(g, xl_cast_to(g, n, g->compute), win, XL_NO_DIMS, XL_NO_DIMS, XL_DIMS(2), XL_DIMS(0), g->compute);
-    xl_tensor z = xl_reshape_dims(g, xl_slice(g, zx, 2, 0, 1), XL_DIMS(B, T, E)), u = xl_cast_to(g, xl_reshape_dims(g, xl_slice(g, zx, 2, 1, 2), XL_DIMS(B, T, E)), XL_F32);
-    u = xl_silu(g, short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4));
-    xl_tensor bc = xl_cast_to(g, xl_matmul(g, n, wbc), XL_F32);
     xl_tensor Bm = xl_reshape_dims(g, xl_slice(g, bc, 2, 0, N), XL_DIMS(B, C, Q, N)), Cm = xl_reshape_dims(g, xl_slice(g, bc, 2, N, 2 * N), XL_DIMS(B, C, Q, N));
-    xl_tensor dt = xl_softplus(g, xl_add(g, xl_cast_to(g, xl_matmul(g, n, wdt), XL_F32), dt_bias));       /* [B,T,H] */
-    xl_tensor la = xl_neg(g, xl_mul(g, dt, xl_exp(g, a_log)));                                            /* log a_t */
     xl_tensor seg = xl_reshape_dims(g, b->segments, XL_DIMS(B, C, Q));
     xl_tensor xd = xl_mul(g, xl_reshape_dims(g, u, XL_DIMS(B, T, H, P)), xl_reshape_dims(g, dt, XL_DIMS(B, T, H, 1)));
     xd = xl_transpose_dims(g, xl_reshape_dims(g, xd, XL_DIMS(B, C, Q, H, P)), XL_DIMS(0, 1, 3, 2, 4));    /* [B,C,H,Q,P] */
@@ -215,7 +260,50 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
         xl_tensor Ch = xl_mul(g, xl_reshape_dims(g, Cm, XL_DIMS(B, C, 1, Q, N)), xl_reshape_dims(g, seen, XL_DIMS(B, C, H, Q, 1)));
         y = xl_add(g, y, xl_matmul(g, Ch, in));
     }
-    y = xl_reshape_dims(g, xl_transpose_dims(g, y, XL_DIMS(0, 1, 3, 2, 4)), XL_DIMS(B, T, H, P));
+    return xl_reshape_dims(g, xl_transpose_dims(g, y, XL_DIMS(0, 1, 3, 2, 4)), XL_DIMS(B, T, H, P));
+}
+
+/* The same for one token, from the state. */
+static xl_tensor stepped(xl_blocks *b, const space *s)
+{
+    xl_graph *g = b->g;
+    int64_t H = s->H, P = s->P, N = s->N;
+    xl_tensor h = xl_block_state(b, "h", XL_F32, XL_DIMS(1, H, N, P)), a = xl_reshape_dims(g, xl_exp(g, s->la), XL_DIMS(1, H, 1, 1));
+    xl_tensor in = xl_reshape_dims(g, xl_slice(g, s->bc, 2, 0, N), XL_DIMS(1, 1, N, 1)), out = xl_reshape_dims(g, xl_slice(g, s->bc, 2, N, 2 * N), XL_DIMS(1, 1, N, 1));
+    xl_tensor x = xl_mul(g, xl_reshape_dims(g, s->u, XL_DIMS(1, H, 1, P)), xl_reshape_dims(g, s->dt, XL_DIMS(1, H, 1, 1)));
+    h = xl_add(g, xl_mul(g, a, h), xl_mul(g, in, x));
+    xl_block_leave(b, h);
+    return xl_reshape_dims(g, xl_sum(g, xl_mul(g, out, h), "[2]"), XL_DIMS(1, 1, H, P));
+}
+
+static xl_tensor state_space(xl_blocks *b, xl_tensor x)
+{
+    xl_graph *g = b->g;
+    const xl_model *c = b->c;
+    char s1[32], s2[32];
+    int64_t B = b->batch, T = b->time, D = c->dim, E = 2 * D, H = c->heads, P = E / H, N = c->state;
+    xl_tensor gain = PARAM("norm", "ones", D);
+    scaled(s1, 1 / sqrt((double)D));
+    xl_tensor win = PARAM("win", s1, D, 2, E), wbc = PARAM("wbc", s1, D, 2 * N), wdt = PARAM("wdt", s1, D, H);
+    xl_tensor conv = PARAM("conv", "normal 0.5", 4, E), dt_bias = PARAM("dt_bias", "const -2", H), a_log = PARAM("a_log", "const 0", H);
+    xl_tensor skip = PARAM("skip", "ones", H), onorm = PARAM("out_norm", "ones", E);
+    xl_tensor wout = PARAM("wout", scaled(s2, 0.5 / sqrt((double)E)), E, D);
+    if (b->making) {
+        if (b->stepping) {
+            xl_block_state(b, "conv", XL_F32, XL_DIMS(1, 3, E));
+            xl_block_state(b, "h", XL_F32, XL_DIMS(1, H, N, P));
+        }
+        return x;
+    }
+    /* both halves of the way in are one product, along an axis of their own: channels can be split over devices */
+    xl_tensor n = xl_rmsnorm(g, x, gain), zx = xl_dot_dims(g, xl_cast_to(g, n, g->compute), win, XL_NO_DIMS, XL_NO_DIMS, XL_DIMS(2), XL_DIMS(0), g->compute);
+    xl_tensor z = xl_reshape_dims(g, xl_slice(g, zx, 2, 0, 1), XL_DIMS(B, T, E)), u = xl_cast_to(g, xl_reshape_dims(g, xl_slice(g, zx, 2, 1, 2), XL_DIMS(B, T, E)), XL_F32);
+    u = xl_silu(g, short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4));
+    xl_tensor bc = xl_cast_to(g, xl_matmul(g, n, wbc), XL_F32);
+    xl_tensor dt = xl_softplus(g, xl_add(g, xl_cast_to(g, xl_matmul(g, n, wdt), XL_F32), dt_bias));       /* [B,T,H] */
+    xl_tensor la = xl_neg(g, xl_mul(g, dt, xl_exp(g, a_log)));                                            /* log a_t */
+    space s = { bc, u, dt, la, H, P, N };
+    xl_tensor y = b->stepping ? stepped(b, &s) : chunked(b, &s);
     y = xl_add(g, y, xl_mul(g, xl_reshape_dims(g, u, XL_DIMS(B, T, H, P)), xl_reshape_dims(g, skip, XL_DIMS(H, 1))));
     y = xl_mul(g, xl_reshape_dims(g, y, XL_DIMS(B, T, E)), xl_silu(g, xl_cast_to(g, z, XL_F32)));
     return xl_add(g, x, xl_matmul(g, xl_cast_to(g, xl_rmsnorm(g, y, onorm), g->compute), wout));
@@ -234,15 +322,24 @@ static xl_tensor recurrence(xl_blocks *b, xl_tensor x)
     xl_tensor wx = PARAM("wx", s1, D, D), wg = PARAM("wg", s1, D, D), wr = PARAM("wr", s1, D, D), wi = PARAM("wi", s1, D, D);
     xl_tensor conv = PARAM("conv", "normal 0.5", 4, D), lambda = PARAM("lambda", "const -3", D);
     xl_tensor wo = PARAM("wo", scaled(s2, 0.5 / sqrt((double)D)), D, D);
-    if (b->making)
+    if (b->making) {
+        if (b->stepping) {
+            xl_block_state(b, "conv", XL_F32, XL_DIMS(1, 3, D));
+            xl_block_state(b, "h", XL_F32, XL_DIMS(1, 1, D));
+        }
         return x;
+    }
     xl_tensor n = xl_rmsnorm(g, x, gain), u = xl_cast_to(g, xl_matmul(g, n, wx), XL_F32);
     u = short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4);
     xl_tensor r = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wr), XL_F32)), i = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wi), XL_F32));
     xl_tensor la = xl_mul(g, r, xl_scale(g, xl_softplus(g, lambda), -8)), a = xl_exp(g, la);
     xl_tensor room = xl_sqrt(g, xl_offset(g, xl_neg(g, xl_exp(g, xl_scale(g, la, 2))), 1 + 1e-6));
     xl_tensor h = xl_mul(g, xl_mul(g, room, i), u);
-    a = xl_mul(g, a, b->fresh);                              /* nothing from another document */
+    if (b->stepping) {
+        h = xl_add(g, h, xl_mul(g, a, xl_block_state(b, "h", XL_F32, XL_DIMS(1, 1, D))));
+        xl_block_leave(b, h);
+    } else
+        a = xl_mul(g, a, b->fresh);                          /* nothing from another document */
     for (int64_t by = 1; by < T && !g->err; by *= 2) {
         h = xl_add(g, h, xl_mul(g, a, xl_shift(g, h, 1, by, 0)));
         if (by * 2 < T)

@@ -103,6 +103,8 @@ static void scan_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg)
     b->at = 0;
     b->balance = carry[1];
     b->dropped = carry[2];
+    b->state = carry + 3;
+    b->state_at = 0;
     carry[0] = run_unit(b, r->u, r->prefix, carry[0]);
     carry[1] = b->balance;
     carry[2] = b->dropped;
@@ -122,10 +124,56 @@ static void context(xl_blocks *b)
     b->valid = xl_where(g, xl_compare(g, b->segments, ">", xl_const_of(g, XL_I32, XL_NO_DIMS, 0)), xl_broadcast_dims(g, one, XL_DIMS(B, T)), zero);
 }
 
+typedef struct { int experts, scanned, repeated; xl_tensor *state; int nstate; } walk; /* state: of all units, as they come out */
+
+/* All units in turn. A repeated one is a scan; states go round with it. */
+static xl_tensor layers(xl_blocks *b, const xl_unit *unit, int n, xl_tensor x, walk *did)
+{
+    xl_graph *g = b->g;
+    for (int i = 0; i < n && !g->err; i++) {
+        char name[16];
+        xl_tensor made[XL_MOST_MADE], carry[3 + XL_MOST_STATE];
+        snprintf(name, sizeof name, "u%d", i);
+        b->made = made;
+        b->nmade = b->nstate = 0;
+        b->state = carry + 3;
+        b->rows = unit[i].times;
+        b->making = true;
+        run_unit(b, &unit[i], name, x);
+        b->making = false;
+        for (int k = 0; k < unit[i].n; k++)
+            did->experts += unit[i].block[k] == 'E' ? (int)unit[i].times : 0;
+        did->repeated += unit[i].times > 1;
+        if (b->c->scan && unit[i].times > 1) {
+            carry[0] = x;
+            carry[1] = b->balance;
+            carry[2] = b->dropped;
+            unit_run r = { b, &unit[i], made, name };
+            xl_scan(g, unit[i].times, carry, 3 + b->nstate, scan_body, &r);
+            x = carry[0];
+            b->balance = carry[1];
+            b->dropped = carry[2];
+            b->turn = XL_NO_TENSOR;
+            did->scanned++;
+        } else
+            for (b->row = 0; b->row < unit[i].times && !g->err; b->row++) {
+                b->at = b->state_at = 0;
+                x = run_unit(b, &unit[i], name, x);
+            }
+        for (int k = 0; k < b->nstate; k++) {
+            if (did->nstate == XL_MOST_STATES)
+                return xl_graph_fail(g, "more than %d states", XL_MOST_STATES);
+            did->state[did->nstate++] = carry[3 + k];
+        }
+    }
+    return x;
+}
+
 xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why)
 {
     xl_unit unit[XL_MOST_UNITS];
-    int n = 0, scanned = 0, repeated = 0;
+    int n = 0;
+    walk did = { 0 };
     xl_error *err = xl_model_check(c);
     if (!err)
         err = xl_pattern_parse(c->pattern, unit, &n);
@@ -150,43 +198,15 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     context(&b);
     b.balance = b.dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
     xl_tensor x = xl_spread_act(g, "residual", xl_lookup(g, table, tokens));
-    int blocks = 0;
-    for (int i = 0; i < n && !g->err; i++) {
-        char name[16];
-        xl_tensor made[XL_MOST_MADE];
-        snprintf(name, sizeof name, "u%d", i);
-        b.made = made;
-        b.nmade = 0;
-        b.rows = unit[i].times;
-        b.making = true;
-        run_unit(&b, &unit[i], name, x);
-        b.making = false;
-        for (int k = 0; k < unit[i].n; k++)
-            blocks += unit[i].block[k] == 'E' ? (int)unit[i].times : 0;
-        repeated += unit[i].times > 1;
-        if (c->scan && unit[i].times > 1) {
-            xl_tensor carry[3] = { x, b.balance, b.dropped };
-            unit_run r = { &b, &unit[i], made, name };
-            xl_scan(g, unit[i].times, carry, 3, scan_body, &r);
-            x = carry[0];
-            b.balance = carry[1];
-            b.dropped = carry[2];
-            b.turn = XL_NO_TENSOR;
-            scanned++;
-        } else
-            for (b.row = 0; b.row < unit[i].times && !g->err; b.row++) {
-                b.at = 0;
-                x = run_unit(&b, &unit[i], name, x);
-            }
-    }
+    x = layers(&b, unit, n, x, &did);
     if (why)
-        *why = scanned == repeated ? "" : "scan is off in the configuration";
+        *why = did.scanned == did.repeated ? "" : "scan is off in the configuration";
     xl_tensor logits = xl_spread_act(g, "logits", xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, gain), head), XL_F32));
     xl_tensor nll = xl_cross_entropy(g, logits, targets), ce = xl_masked_mean(g, nll, b.valid);
     xl_metric_rows(g, "nll", "mean", nll, b.valid);
     xl_metric_rows(g, "tokens", "sum", b.valid, XL_NONE);
-    if (blocks) {
-        xl_tensor bal = xl_scale(g, b.balance, 1.0 / blocks);
+    if (did.experts) {
+        xl_tensor bal = xl_scale(g, b.balance, 1.0 / did.experts);
         xl_metric(g, "balance", "mean", bal);
         xl_metric(g, "dropped", "sum", b.dropped);
         xl_loss(g, xl_add(g, ce, xl_scale(g, bal, c->balance)));
@@ -194,6 +214,35 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
         xl_loss(g, ce);
     g->spread = was;
     return logits;
+}
+
+int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *logits, xl_tensor state[XL_MOST_STATES])
+{
+    xl_unit unit[XL_MOST_UNITS];
+    int n = 0;
+    walk did = { .state = state };
+    xl_error *err = xl_model_check(c);
+    if (!err)
+        err = xl_pattern_parse(c->pattern, unit, &n);
+    if (err) {
+        xl_graph_fail(g, "%s", xl_error_message(err));
+        xl_error_free(err);
+        return 0;
+    }
+    xl_graph_compute(g, c->compute);
+    xl_blocks b = { .g = g, .c = c, .batch = 1, .time = 1, .turn = XL_NO_TENSOR, .stepping = true, .window = window };
+    xl_tensor token = xl_input_dims(g, "token", XL_I32, XL_DIMS(1, 1));
+    b.place = xl_input_dims(g, "place", XL_I32, XL_NO_DIMS);
+    b.positions = xl_reshape_dims(g, b.place, XL_DIMS(1, 1));
+    b.mask = xl_compare(g, xl_iota_of(g, XL_I32, XL_DIMS(1, 1, window), 2), "<=", b.place);
+    b.valid = xl_const_of(g, XL_F32, XL_DIMS(1, 1), 1);
+    b.balance = b.dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
+    xl_tensor table = xl_param_dims(g, "embed", XL_DIMS(c->vocab, c->dim), "normal 0.02");
+    xl_tensor gain = xl_param_dims(g, "norm", XL_DIMS(c->dim), "ones");
+    xl_tensor head = c->tie ? xl_transpose_dims(g, table, XL_DIMS(1, 0)) : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
+    xl_tensor x = layers(&b, unit, n, xl_lookup(g, table, token), &did);
+    *logits = xl_reshape_dims(g, xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, gain), head), XL_F32), XL_DIMS(c->vocab));
+    return g->err ? 0 : did.nstate;
 }
 
 int64_t xl_graph_params(const xl_graph *g)

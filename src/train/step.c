@@ -101,7 +101,7 @@ static xl_value pack(xl_emit *e, const xl_value *v, uint32_t n)
     return n == 1 ? one[0] : xl_em_concat(e, one, n, 0);
 }
 
-static void donate(xl_func *f, uint32_t arg, uint32_t out)
+void xl_func_donate(xl_func *f, uint32_t arg, uint32_t out)
 {
     f->arg_attr[arg] = xl_dict_with(f->m, f->arg_attr[arg], XL_STR("tf.aliasing_output"), xl_attr_int(f->m, XL_I32, out));
 }
@@ -316,7 +316,7 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
     xl_em_return(&o.e, ret, nret);
     attrs(f, nret);
     for (uint32_t i = 0; i < 3 * n + 1; i++)
-        donate(f, i, i);
+        xl_func_donate(f, i, i);
     spread(g, f, info, n, 3, 2);
     finish(f);
     XL_DO(tidy(g, f));

@@ -29,5 +29,7 @@ typedef struct {
 xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uint32_t n, const xl_step_opts *opts, xl_func **out) XL_MUST_USE;
 /* A function (parameters, inputs) -> outputs. */
 xl_error *xl_forward_build(xl_graph *g, const xl_str *names, uint32_t n, const xl_tensor *outs, uint32_t nout, xl_func **out) XL_MUST_USE;
+/* Argument `arg` goes away when the program runs, its memory holds result `out`. */
+void xl_func_donate(xl_func *f, uint32_t arg, uint32_t out);
 
 #endif
