@@ -194,8 +194,13 @@ static xl_error *value(reader *r, const xl_node *parent, xl_str key, int depth, 
             if (r->event.type != YAML_SCALAR_EVENT)
                 return bad(r, "a key must be a plain word");
             xl_str k = xl_str_dup(r->a, (xl_str){ (char *)r->event.data.scalar.value, r->event.data.scalar.length });
+            yaml_mark_t at = r->event.start_mark;
             XL_DO(next(r));
             XL_DO(value(r, n, k, depth + 1, &kid));
+            if (kid->kind == XL_NODE_MAP || kid->kind == XL_NODE_LIST) { /* what is wrong with a block is looked for at its key, not a line below */
+                kid->line = (uint32_t)at.line + 1;
+                kid->col = (uint32_t)at.column + 1;
+            }
             XL_PUSH(r->a, n->kid, n->n, cap, kid);
         }
         XL_DO(no_key_twice(r, n));

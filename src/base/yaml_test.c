@@ -42,6 +42,8 @@ TEST(yaml_trees_and_lines)
     CHECK_OK(xl_yaml_read(&a, "p.yaml", XL_STR("cache:\n  on: true\n  size: banana\n"), &n));
     uint64_t size;
     CHECK_ERR(xl_node_get_size(xl_node_get(n, "cache"), "size", &size), "p.yaml:3: cache.size: a size was expected");
+    CHECK(xl_node_get(n, "cache")->line == 1); /* a block is where its key is */
+    CHECK_ERR(xl_yaml_read(&a, "p.yaml", XL_STR("a: 1\nb: 2\nb:\n\n  - x\n"), &n), "p.yaml:3: b: the key is there twice, first on line 2");
 }
 
 TEST(yaml_aliases)
