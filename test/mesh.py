@@ -127,6 +127,9 @@ def resumed():
         why = apart(two4(), r)
         if why:
             return "%s: %s" % (name, why)
+        j = json.loads(x("sharding", "--json", r))
+        if mesh and (j["held"]["mesh"] != mesh or {c["over"] for c in j["collectives"]} != {"data"}):
+            return "drawn on %s, not where it ran last" % j["held"]["mesh"]
     return None
 
 

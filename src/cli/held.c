@@ -147,7 +147,7 @@ void xl_held_html(xl_arena *a, const char *dir, xl_buf *b)
     xl_config c;
     if (!err && head && xl_file_stat(xl_path_join(a, dir, "config.yaml"), NULL)) {
         xl_sharding_plan p;
-        err = xl_run_config(a, dir, NULL, 0, &c);
+        err = xl_held_config(a, dir, NULL, 0, &c);
         if (!err)
             err = xl_train_sharding(a, &c, false, &p);
         if (!err)

@@ -354,7 +354,7 @@ static xl_error *sharding(const xl_cli *cli, int argc, char **argv)
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
     if (!xl_file_stat(xl_path_join(cli->arena, dir, "config.yaml"), NULL))
         return of_guarded(cli, dir);
-    XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
+    XL_DO(xl_held_config(cli->arena, dir, argv + 1, argc - 1, &c));
     err = of_config(cli, &c, dir);
 out:
     return err;

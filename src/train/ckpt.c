@@ -32,7 +32,9 @@ static void drop(snapshot *s)
 
 static xl_error *take(xl_trainer *t, const xl_progress *where, snapshot *s)
 {
-    xl_error *err = NULL;
+    xl_error *err = xl_trainer_whole(t);
+    if (err)
+        return err;
     static const int64_t two = 2;
     uint64_t total = 0, at = 0;
     *s = (snapshot){ .n = 3 * (size_t)t->n + 1 };
@@ -83,7 +85,6 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
     xl_safetensors s = { .fd = -1 };
     static const int64_t two = 2;
     uint32_t n = 3 * t->n + 1;
-    xl_array **fresh = xl_new(&a, xl_array *, n);
     void *host = NULL;
     XL_DO(xl_safetensors_open(path, &s));
     const xl_saved **src = xl_new(&a, const xl_saved *, n);
@@ -118,15 +119,15 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
         err = XL_ERR(EXHAUSTED, "no memory to load a tensor of %llu bytes", (unsigned long long)most);
         goto out;
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {                   /* one at a time: devices that hold the state once can be loaded into */
+        xl_array *fresh;
         XL_DO(xl_safetensors_read(&s, src[i], host));
-        XL_TRY(xl_array_put(t->buf[i]->place, xl_elem_of(src[i]->dtype), src[i]->dims, &t->buf[i]->spec, host, &fresh[i]), "placing %.*s", XL_FMT(src[i]->name));
+        t->half = true;
+        XL_TRY(xl_array_put(t->buf[i]->place, xl_elem_of(src[i]->dtype), src[i]->dims, &t->buf[i]->spec, host, &fresh), "placing %.*s", XL_FMT(src[i]->name));
+        xl_array_free(t->buf[i]);
+        t->buf[i] = fresh;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        xl_array *was = t->buf[i];
-        t->buf[i] = fresh[i];
-        fresh[i] = was;
-    }
+    t->half = false;
     if (where) {
         int64_t seed = 0;
         *where = (xl_progress){ 0 };
@@ -136,8 +137,6 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
             where->seed = (uint64_t)seed;
     }
 out:
-    for (uint32_t i = 0; i < n; i++)
-        xl_array_free(fresh[i]);
     free(host);
     xl_safetensors_close(&s);
     xl_arena_fini(&a);

@@ -12,8 +12,8 @@ typedef struct { int64_t batches; uint64_t seed; } xl_progress;  /* of the data:
 xl_str xl_state_name(xl_arena *a, const xl_trainer *t, uint32_t i);
 /* Gives a name to a tensor set of the trainer: shared by save and load. */
 xl_error *xl_ckpt_save(xl_trainer *t, const char *path, const xl_progress *where) XL_MUST_USE;
-/* Into the live buffers: each new one lies where the old one lay. A tensor that is missing or of another shape is named, and nothing
- * is changed. where may be NULL. */
+/* Into the live buffers, one after the other: each new one lies where the old one lay. A tensor that is missing or of another shape is named, and
+ * nothing is changed; after a file that cannot be read to its end the trainer refuses to go on until it is loaded again. where may be NULL. */
 xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where) XL_MUST_USE;
 
 /* Saves in the background, one at a time; keeps the last `keep` of the folder. */

@@ -360,6 +360,15 @@ xl_error *xl_graph_text(xl_graph *g, const xl_tensor *out, int n, char **text)
         ret[i] = map[out[i].id];
     xl_emit e = xl_b_at(f, NULL);
     xl_em_return(&e, ret, (uint32_t)n);
+    for (uint32_t i = 0; g->mesh.naxis && i < f->body->narg; i++) {
+        xl_value arg = g->f->body->arg[i];
+        xl_mesh_spec spec = xl_mesh_each(&g->mesh);        /* of the participants */
+        for (uint32_t k = 0; k < g->nparam; k++)
+            spec = g->param[k].arg.id == arg.id ? g->param[k].spec : spec;
+        for (uint32_t k = 0; k < g->ninput; k++)
+            spec = g->input[k].arg.id == arg.id ? g->input[k].spec : spec;
+        xl_mesh_shard_arg(g->m, f, i, &g->mesh, &spec);
+    }
     xl_func_set_type(f);
     xl_grad_strip(f);
     xl_module v = xl_graph_view(g, &f);

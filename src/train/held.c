@@ -75,6 +75,23 @@ out:
     return err;
 }
 
+xl_error *xl_held_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out)
+{
+    xl_error *err = NULL;
+    char *path = xl_path_join(a, dir, "sharding.json"), **all = xl_new(a, char *, (size_t)n + 1);
+    int have = 0;
+    if (xl_file_stat(path, NULL)) {
+        xl_held_list l;
+        XL_DO(xl_held_read(a, path, &l));
+        all[have++] = xl_str_c(a, xl_strf(a, "mesh=%.*s", XL_FMT(l.mesh)));
+    }
+    for (int i = 0; i < n; i++)
+        all[have++] = words[i];
+    err = xl_run_config(a, dir, all, have, out);
+out:
+    return err;
+}
+
 /* ---- before the run ---------------------------------------------------------------------------------------------------- */
 static xl_error *ask_device(xl_arena *a, const xl_config *c, xl_setup *s, xl_func *f, xl_sharding_plan *out)
 {

@@ -164,11 +164,17 @@ static xl_error *same_params(const xl_trainer *t, const xl_graph *g)
     return NULL;
 }
 
+xl_error *xl_trainer_whole(const xl_trainer *t)
+{
+    return t->half ? XL_ERR(PRECONDITION, "a checkpoint was loaded only in part, and what is on the device is of two states: load one again") : NULL;
+}
+
 xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, const xl_prepared **out)
 {
     xl_error *err = NULL;
     xl_func *f;
     xl_prepared p = { .g = g, .kind = kind };
+    XL_DO(xl_trainer_whole(t));
     for (uint32_t i = 0; i < t->nprog; i++)
         if (t->prog[i].g == g && t->prog[i].kind == kind && (kind != XL_STEP_TRAIN || !t->how.bake_lr || t->prog[i].baked == t->how.baked)) {
             *out = &t->prog[i];

@@ -29,6 +29,7 @@ struct xl_trainer {
     xl_step_opts how;
     xl_prepared *prog;
     uint32_t nprog, capprog;
+    bool half;                           /* a checkpoint was loaded in part: nothing else is to be done with it */
     xl_array *metrics;                  /* of the last step */
     const xl_prepared *last;
     xl_graph *canary;                    /* with a mesh, once it ran */
@@ -37,6 +38,7 @@ struct xl_trainer {
 
 /* The program of a graph, compiled when first asked for. */
 xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, const xl_prepared **out) XL_MUST_USE;
+xl_error *xl_trainer_whole(const xl_trainer *t) XL_MUST_USE;    /* not loaded by half */
 /* One update with inputs already on the device, in the order of the graph's. The metrics buffer is the caller's. */
 xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics) XL_MUST_USE;
 xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics) XL_MUST_USE;
