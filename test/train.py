@@ -177,6 +177,13 @@ def bad_input():
     np.array([1, 2, 60000] * 2000, np.uint16).tofile(big)
     says = lambda want, *args: (lambda p: None if want in p.stderr else (_ for _ in ()).throw(AssertionError(f"{args}: {p.stderr}")))(xlane(*args, code=1))
     says("is empty", "train", f"data.train={empty}", *TINY)
+    odd, few = os.path.join(tmp, "odd.bin"), os.path.join(tmp, "few.bin")
+    open(odd, "wb").write(bytes(1001))
+    open(few, "wb").write(bytes(300))
+    says("not whole 16-bit tokens", "train", f"data.train={odd}", *TINY)
+    says("train.eval_every=0", "train", f"data.train={few}", *TINY)
+    says("less than 2^31 tokens", "train", f"data.train={text}", *TINY, "data.batch=100000000000")
+    says("must be numbers", "train", f"data.train={text}", *TINY, "optimizer.lr=nan")
     says("beyond the vocabulary of 256", "train", f"data.train={big}", "model.pattern=A", *TINY)
     says('did you mean "model.pattern"', "train", f"data.train={text}", "model.patern=A")
     says('did you mean "optimizer.lr"', "train", f"data.train={text}", "optimizer.lrr=1")
@@ -207,7 +214,11 @@ def bad_input():
     time.sleep(1)
     os.truncate(shrink, 100)
     _, err = a.communicate(timeout=60)
-    assert a.returncode == 1 and "has become shorter" in err, err
+    assert a.returncode == 1 and "has become shorter" in err and "is saved" in err, err
+    corpus("shrink.txt", 100000)
+    saved = err.split("xlane resume ")[1].split()[0]
+    at = max(losses(saved)) // 10 * 10 + 20
+    assert json.loads(xlane("resume", "--json", "--quiet", saved, f"train.steps={at}").stdout)["step"] == at
 
 
 def not_finite():

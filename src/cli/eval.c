@@ -69,6 +69,8 @@ static xl_error *sample(const xl_cli *cli, int argc, char **argv)
         return XL_ERR(UNIMPLEMENTED, "the run's tokens are not bytes: their text is known only to the tokenizer that made them");
     if (!(opt.top_p > 0 && opt.top_p <= 1))
         return xl_cli_misuse(cli, "--top-p=%g: above 0, at most 1", opt.top_p);
+    if (!(opt.temperature >= 0 && opt.temperature < 1e6) || opt.tokens < 0)
+        return xl_cli_misuse(cli, "--temperature=%g --tokens=%lld: neither is negative", opt.temperature, (long long)opt.tokens);
     if (opt.prompt)
         fputs(opt.prompt, stdout);
     XL_DO(xl_train_sample(cli->arena, &c, dir, &(xl_sample_opts){ opt.prompt, opt.tokens, opt.temperature, opt.top_p, (uint64_t)opt.seed, opt.recompute }, put, NULL));

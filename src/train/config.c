@@ -211,9 +211,12 @@ static xl_error *check(const xl_config *c)
     if (err)
         return err;
     if (!c->data.train)
-        return XL_ERR(INVALID, "data.train is not set: the file to train on");
+        return XL_ERR(INVALID, "data.train is not set: the file to train on, as in data.train=book.txt");
     if (c->data.batch < 1 || c->data.time < 2)
         return XL_ERR(INVALID, "data.batch %lld and data.time %lld: at least 1 and 2", (long long)c->data.batch, (long long)c->data.time);
+    int64_t longest = c->data.nbucket ? c->data.buckets[c->data.nbucket - 1] : c->data.time;
+    if (longest > INT32_MAX || c->data.batch > INT32_MAX / longest)
+        return XL_ERR(INVALID, "data.batch %lld of %lld tokens: a step takes less than 2^31 tokens", (long long)c->data.batch, (long long)longest);
     if (c->steps < 1 || c->log_every < 1 || c->keep < 1 || c->eval_batches < 1 || c->eval_every < 0 || c->save_every < 0)
         return XL_ERR(INVALID, "train.steps, log_every, eval_batches and keep must be positive");
     if (strcmp(c->keep_for_backward, "carry") && strcmp(c->keep_for_backward, "dots"))

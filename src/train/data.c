@@ -152,6 +152,9 @@ static xl_error *open_format(xl_data *d, const xl_config *c, const char **word, 
     }
     if (st.st_size <= d->skip)
         return XL_ERR(INVALID, "%s is empty", d->path);
+    if ((st.st_size - d->skip) % d->width)
+        return XL_ERR(INVALID, "%s has %lld bytes, which are not whole 16-bit tokens: it was cut off, or is no token file (data.format says what it is)", d->path,
+                      (long long)st.st_size);
     *total = (st.st_size - d->skip) / d->width;
     return NULL;
 }
@@ -194,8 +197,9 @@ xl_error *xl_data_open(const xl_config *c, bool valid, xl_data **out)
     } else
         d->units = (d->count - 1) / (need - 1);
     if (d->units < 1) {
-        err = XL_ERR(INVALID, "%s has %lld tokens %s, not enough for one %s", d->path, (long long)d->count, valid ? "to evaluate on" : "to train on",
-                     d->docs ? "document" : "window of data.time");
+        err = XL_ERR(INVALID, "%s has %lld tokens %s, not enough for one %s; %s", d->path, (long long)d->count, valid ? "to evaluate on" : "to train on",
+                     lines || c->data.end >= 0 ? "document of two tokens" : "window of data.time",
+                     valid ? "name a larger file as data.valid, or set train.eval_every=0" : "name a larger file");
         goto out;
     }
     for (int k = 0; k < d->ntime; k++)

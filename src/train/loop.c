@@ -417,12 +417,26 @@ static xl_error *save(loop *l)
     xl_progress where = { l->batches, (uint64_t)l->c->seed };
     xl_error *err = xl_saver_save(l->saver, l->s.t, l->step, &where);
     if (err) {                           /* a full disk does not end a run: the last good checkpoint stays */
-        fprintf(l->say, "%scheckpoint at step %lld not written: %s\n", l->tty ? "\n" : "", (long long)l->step, xl_error_message(err));
+        fprintf(l->say, "%sa checkpoint was not written: %s; training goes on, and the last whole one stays\n", l->tty ? "\n" : "", xl_error_message(err));
         note_text(l, "checkpoint_failed", "error", xl_error_message(err));
         xl_error_free(err);
     } else
         note(l, "checkpoint", NULL, 0);
     return NULL;
+}
+
+/* Something else went wrong (the data, an evaluation, a refused compile): what was trained is kept, if the device still has it. */
+static void rescue(loop *l, const char *dir)
+{
+    if (!l->saver || l->step <= xl_saver_last(l->saver))
+        return;
+    xl_progress where = { l->batches, (uint64_t)l->c->seed };
+    xl_error *err = xl_saver_save(l->saver, l->s.t, l->step, &where);
+    if (!err)
+        err = xl_saver_wait(l->saver);
+    if (!err)
+        fprintf(l->say, "step %lld is saved; once the cause below is gone, go on with: xlane resume %s\n", (long long)l->step, dir);
+    xl_error_free(err);
 }
 
 /* The rate that a careless program would bake into its step; see optimizer.bake_lr. */
@@ -488,7 +502,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     const int64_t *times;
     char *dir = opts->dir ? xl_str_c(a, xl_str_of(opts->dir)) : NULL, *from = NULL;
     int64_t at = 0;
-    bool heard = false;
+    bool heard = false, tried = false;
     l.tty = isatty(fileno(l.say));
     l.q = calloc(MOST_PENDING, sizeof *l.q);
     *out = (xl_loop_result){ .loss = NAN, .eval_loss = NAN };
@@ -497,6 +511,11 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         goto out;
     }
     XL_DO(xl_data_open(c, false, &l.data));
+    if (c->eval_every) {                 /* what is wrong with it is said now, not at the first evaluation */
+        xl_data *valid = NULL;
+        XL_DO(xl_data_open(c, true, &valid));
+        xl_data_close(valid);
+    }
     int n = xl_data_buckets(l.data, &times);
     XL_DO(xl_setup_device(c, &l.s));
     XL_DO(xl_setup_graphs(c, times, n, c->data.batch, &l.s));
@@ -598,7 +617,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     XL_DO(save(&l));
     err = xl_saver_wait(l.saver);
     if (err) {
-        err = xl_error_wrap(err, "the last checkpoint");
+        tried = true;
+        err = xl_error_wrap(err, "the last checkpoint (resume goes on from the one before, once there is room)");
         goto out;
     }
     out->stopped = asked != 0;
@@ -618,6 +638,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     if (asked && !l.quiet)
         fprintf(l.say, "stopped after step %lld and saved; go on with: xlane resume %s\n", (long long)l.step, dir);
 out:
+    if (err && heard && !tried)
+        rescue(&l, dir);
     if (heard)
         unlisten(was);
     if (err && l.run) {

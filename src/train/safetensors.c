@@ -41,7 +41,7 @@ static xl_error *write_all(int fd, const char *path, const void *p, size_t n)
         if (w < 0 && errno == EINTR)
             continue;
         if (w < 0)
-            return XL_ERR(EXHAUSTED, "writing %s: %s", path, strerror(errno));
+            return XL_ERR(UNAVAILABLE, "writing %s: %s", path, strerror(errno)); /* a full disk: nothing that a smaller batch would help */
         s += w;
         n -= (size_t)w;
     }
