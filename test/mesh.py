@@ -255,6 +255,7 @@ c("c_early_read", "early read", ["error is local", "before any collective over d
 c("c_wrong_axis", "wrong axis", ["reduced over model", "split over data", "stay local"])
 refused("planted_local", ["metric nll", "1 devices took part", "the mesh has 2"], "train.plant=local", verb=("train",))
 refused("planted_group", ["metric nll", "2 devices took part", "the mesh has 4"], "train.plant=group", verb=("train",), conf=line("{data: 4, model: 2}"))
+refused("planted_canary", ["evaluating: canary: device 0", "holds 28 as the sum over data, model of known values, 36 is right"], "train.plant=canary", verb=("train",))
 refused("planted_read", ["evaluating", "nll is local", "before any collective over data"], "train.plant=read", verb=("train",))
 
 # ---- the same under JAX, watched by the guard: lies.py knows nothing of it ----------------------------------------------------------

@@ -221,8 +221,8 @@ static xl_error *check(const xl_config *c)
         return XL_ERR(INVALID, "train.steps, log_every, eval_batches and keep must be positive");
     if (strcmp(c->keep_for_backward, "carry") && strcmp(c->keep_for_backward, "dots"))
         return XL_ERR(INVALID, "train.keep_for_backward is carry or dots");
-    if (strcmp(c->plant, "none") && strcmp(c->plant, "local") && strcmp(c->plant, "read") && strcmp(c->plant, "group"))
-        return XL_ERR(INVALID, "train.plant is none, local, read or group: a mistake on purpose, to see it caught");
+    if (strcmp(c->plant, "none") && strcmp(c->plant, "local") && strcmp(c->plant, "read") && strcmp(c->plant, "group") && strcmp(c->plant, "canary"))
+        return XL_ERR(INVALID, "train.plant is none, local, read, group or canary: a mistake on purpose, to see it caught");
     if (strcmp(c->policy, "allow") && strcmp(c->policy, "warn") && strcmp(c->policy, "stop"))
         return XL_ERR(INVALID, "train.policy is allow, warn or stop");
     return NULL;

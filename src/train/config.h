@@ -23,7 +23,7 @@ typedef struct {
     xl_adamw opt;
     int64_t steps, log_every, eval_every, eval_batches, save_every, keep, warmup_steps;
     bool bake_lr;                             /* a mistake on purpose, to see it caught */
-    const char *plant;                        /* another, on a mesh: none, local, read, group */
+    const char *plant;                        /* another, on a mesh: none, local, read, group, canary */
     const char *keep_for_backward;            /* carry, dots */
     bool deterministic;                       /* the same losses every time, where a backend has the choice */
     const char *policy;                       /* of a recompile after warmup_steps: allow, warn, stop */

@@ -60,7 +60,7 @@ struct xl_graph {
     xl_foreign *foreign;
     uint32_t nforeign, capforeign;
     xl_mesh_def mesh;                    /* naxis 0: one device */
-    enum { XL_PLANT_NONE, XL_PLANT_LOCAL, XL_PLANT_READ, XL_PLANT_GROUP } plant; /* a mistake on purpose in the metrics by row, to see it caught */
+    enum { XL_PLANT_NONE, XL_PLANT_LOCAL, XL_PLANT_READ, XL_PLANT_GROUP, XL_PLANT_CANARY } plant; /* a mistake on purpose in the metrics by row or the canary, to see it caught */
     xl_value parts;                      /* with a mesh: f32 of its shape, a one from each device */
     const xl_spread *spread;             /* asked for every argument while it is there; NULL: whole unless xl_sharded says otherwise */
 };

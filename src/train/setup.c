@@ -106,7 +106,7 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
         if (s->mesh.naxis) {
             if (xl_graph_mesh_def(s->g[i], &s->mesh))
                 s->g[i]->spread = &s->spread;
-            s->g[i]->plant = c->plant[0] == 'l' ? XL_PLANT_LOCAL : c->plant[0] == 'r' ? XL_PLANT_READ : c->plant[0] == 'g' ? XL_PLANT_GROUP : XL_PLANT_NONE;
+            s->g[i]->plant = c->plant[0] == 'l' ? XL_PLANT_LOCAL : c->plant[0] == 'r' ? XL_PLANT_READ : c->plant[0] == 'g' ? XL_PLANT_GROUP : c->plant[0] == 'c' ? XL_PLANT_CANARY : XL_PLANT_NONE;
         }
         s->logits[i] = xl_model_build(s->g[i], &m, batch, times[i], &s->why);
         if (s->g[i]->err)
