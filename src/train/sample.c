@@ -160,8 +160,8 @@ static xl_error *prepare(sampler *m, const xl_model *c, bool recompute)
         m->g = m->own = xl_graph_new("sample");
         if (!m->own)
             return XL_ERR(EXHAUSTED, "no memory for a graph");
-        m->own->mesh = m->s.mesh;
-        m->own->spread = m->s.mesh.naxis ? &m->s.spread : NULL;
+        if (m->s.mesh.naxis && xl_graph_mesh_def(m->own, &m->s.mesh))
+            m->own->spread = &m->s.spread;
         n = xl_model_step(m->own, c, m->T, &out[0], out + 1);
     }
     if (m->g->err)

@@ -115,7 +115,8 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
     }
     if (!s->mesh.naxis)
         return NULL;
-    idle_axes(&s->mesh, s->g[0]);
+    if (!s->small)
+        idle_axes(&s->mesh, s->g[0]);
     return xl_spread_unused(&s->spread);
 }
 
