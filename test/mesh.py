@@ -259,14 +259,22 @@ refused("planted_canary", ["evaluating: canary: device 0", "holds 28 as the sum 
 refused("planted_read", ["evaluating", "nll is local", "before any collective over data"], "train.plant=read", verb=("train",))
 
 # ---- the same under JAX, watched by the guard: lies.py knows nothing of it ----------------------------------------------------------
+jax_memo = []
+
+
 def jax_run(case):
-    runs = os.path.join(tmp, "jax-" + case)
-    rc, out, err = run(XLANE, "run", "--runs", runs, "--cache", "off", "--", sys.executable, os.path.join(here, "test", "guard", "lies.py"), case,
-                       JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + base["XLANE_PLUGIN"], XLANE_STATE=os.path.join(tmp, "state"))
+    """One process for all cases; gives the output of this one, and its events."""
+    if not jax_memo:
+        runs = os.path.join(tmp, "jax")
+        rc, out, err = run(XLANE, "run", "--runs", runs, "--cache", "off", "--", sys.executable, os.path.join(here, "test", "guard", "lies.py"),
+                           "honest", "no_collective", "wrong_group", "early_read", "ten", "mismatch",
+                           JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + base["XLANE_PLUGIN"], XLANE_STATE=os.path.join(tmp, "state"))
+        folder = [d for d in glob.glob(runs + "/*") if not d.endswith("contracts")][0]
+        jax_memo.append((rc, out, err, folder, [json.loads(l) for l in open(folder + "/events.jsonl")]))
+    rc, out, err, folder, found = jax_memo[0]
     if rc:
         raise RuntimeError(err[-300:])
-    folder = [d for d in glob.glob(runs + "/*") if not d.endswith("contracts")][0]
-    return out, err, folder, [e for e in map(json.loads, open(folder + "/events.jsonl")) if e["event"] in ("not-reduced", "local-read", "fault")]
+    return out.split("== %s\n" % case)[1].split("==")[0], err, folder, [e for e in found if e["event"] in ("not-reduced", "local-read", "fault") and case in e.get("module", case)]
 
 
 def lie(case, event, *parts):
@@ -310,7 +318,7 @@ def explained(folder, said, module, *shape):
 
 def mismatch():
     out, err, folder, found = jax_run("mismatch")
-    return ("not caught: " + out) if "caught" not in out else explained(folder, err, "jit_f", "data=2, model=4", "all_reduce over data, model", "all_gather over data, model")
+    return ("not caught: " + out) if "caught" not in out else explained(folder, err, "jit_mismatch", "data=2, model=4", "all_reduce over data, model", "all_gather over data, model")
 
 
 def late_device():

@@ -1,4 +1,5 @@
-"""Evaluations on eight devices, some of which lie: `python lies.py NAME`. They know nothing of xlane; mesh.py runs them under `xlane run`."""
+"""Evaluations on eight devices, some of which lie: `python lies.py NAME...`. They know nothing of xlane; mesh.py runs them under `xlane run`. What a
+case compiles is called after it."""
 import json
 import sys
 
@@ -13,13 +14,16 @@ w = jax.device_put(np.ones((8, 8), np.float32), NamedSharding(mesh, P("model")))
 
 
 def evaluate(f, out):
+    f.__name__ = case
     return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("data", "model"), out_specs=out, check_vma=False))
 
 
 def honest():
     step = evaluate(lambda x: jax.lax.pmean(x.mean(), ("data", "model")), P())
     each = evaluate(lambda x: x.mean().reshape(1, 1), P("data", "model"))
-    train = jax.jit(lambda w, x: w - 0.1 * (x.T @ jnp.tanh(x @ w)), out_shardings=w.sharding)
+    def honest_train(w, x):
+        return w - 0.1 * (x.T @ jnp.tanh(x @ w))
+    train = jax.jit(honest_train, out_shardings=w.sharding)
     v = w
     for _ in range(3):
         print(float(step(x)), np.asarray(each(x)).sum())
@@ -57,8 +61,12 @@ def ten():
     """Ten arrays: what JAX says each device holds, for comparison."""
     specs = [P(), P("data"), P("model"), P(None, "data"), P(None, "model"), P("data", "model"), P("model", "data"), P(("data", "model")), P(None, ("model", "data")), P(("model", "data"))]
     arrays = [jax.device_put(np.zeros((8, 16), np.float32), NamedSharding(mesh, s)) for s in specs]
-    jax.block_until_ready(jax.jit(lambda a: [jnp.sin(v) * 2 + 1 for v in a])(arrays))
+    def ten(a):
+        return [jnp.sin(v) * 2 + 1 for v in a]
+    jax.block_until_ready(jax.jit(ten)(arrays))
     print(json.dumps([[[s.device.id, [list(d.indices(n)[:2]) for d, n in zip(s.index, a.shape)], s.data.nbytes] for s in a.addressable_shards] for a in arrays]))
 
 
-globals()[sys.argv[1]]()
+for case in sys.argv[1:]:
+    print("==", case, flush=True)
+    globals()[case]()
