@@ -373,7 +373,7 @@ def drawn():
         if p != e["parts"]:
             return "the optimizer's state lies otherwise than its parameter"
     text = x("sharding", two4())
-    if "  device 5    0:1 0:32 .#.. 8:16" not in text or not re.search(r"all_reduce +over data ", text) or "from the buffers" not in text:
+    if "  device 5    0:1 0:32 .#.. 8:16" not in text or not re.search(r"all_reduce +data ", text) or "from the buffers" not in text:
         return text[:300]
     over = {(c["op"], c["over"]) for c in real["collectives"]}
     return None if ("stablehlo.all_reduce", "model") in over and ("stablehlo.all_reduce", "data") in over else str(over)
