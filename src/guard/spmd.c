@@ -9,11 +9,11 @@
 #include "guard/guard.h"
 #include "lane/collective.h"
 
-enum { DEVICES = 64, BYTES = 64, ROWS = 64, FILTER = 4096, FILES = 16, ARGS = 4096 };
+enum { DEVICES = 64, BYTES = 64, ROWS = 64, FILTER = 4096, FILES = 16, PARTS = 16384 };
 typedef enum { UNSEEN, WHOLE, EACH, OTHER } result_kind;
 
 struct spmd_info {                                         /* stays for ever: a result may be read after its executable is gone */
-    xl_arena arena;
+    xl_arena arena, drawn;                                 /* drawn: of held, until it was written down */
     uint32_t ndevice, nout, ncollective;
     int64_t group;                                         /* devices in the smallest group of the program's own collectives */
     int64_t *numel;                                        /* of each result, globally; -1: not known */
@@ -24,8 +24,7 @@ struct spmd_info {                                         /* stays for ever: a 
     double compiled;                                       /* at this moment of the run */
     char layout[256];                                      /* of the arguments of the first execution, in words */
     xl_held_list held;                                     /* the arguments, as annotated; parts are filled in by the first execution */
-    bool recorded;
-    _Atomic bool classified;
+    _Atomic bool recorded, classified;
     _Atomic uint64_t runs;
 };
 
@@ -66,7 +65,7 @@ static void look(spmd_info *s, const xl_region *r)
 
 static void arguments(spmd_info *s, xl_module *m, xl_func *f)
 {
-    xl_shard_ctx c = { .m = m, .f = f, .a = &s->arena, .n = s->ndevice, .nreplica = 1, .nval = f->nval };
+    xl_shard_ctx c = { .m = m, .f = f, .a = &s->drawn, .n = s->ndevice, .nreplica = 1, .nval = f->nval };
     xl_error *err = xl_shard_atoms(&c);
     const xl_mesh *mesh = NULL;
     for (uint32_t i = 0; i < m->nmesh && !mesh; i++)
@@ -82,9 +81,9 @@ static void arguments(spmd_info *s, xl_module *m, xl_func *f)
         xl_str label = xl_loc_label(m, f->val[f->body->arg[i].id].loc);
         char name[160];
         snprintf(name, sizeof name, "argument %u%s%.*s", i, label.n ? " " : "", XL_FMT(label));
-        xl_held_add(&s->arena, &s->held, xl_str_of(name), t, &info, spec ? spec : xl_spec_copy(&c, NULL, xl_shard_rank(t)), mesh);
+        xl_held_add(&s->drawn, &s->held, xl_str_of(name), t, &info, spec ? spec : xl_spec_copy(&c, NULL, xl_shard_rank(t)), mesh);
         if (s->held.n == before)                           /* no tensor: nothing to hold, but it keeps its place in the list */
-            XL_PUSH(&s->arena, s->held.t, s->held.n, s->held.cap, ((xl_held){ .name = xl_str_dup(&s->arena, xl_str_of(name)) }));
+            XL_PUSH(&s->drawn, s->held.t, s->held.n, s->held.cap, ((xl_held){ .name = xl_str_dup(&s->drawn, xl_str_of(name)) }));
     }
     if (err) {                                             /* a sharding we cannot read: then there is no drawing of it */
         s->held.n = 0;
@@ -97,13 +96,13 @@ static void arguments(spmd_info *s, xl_module *m, xl_func *f)
 spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices)
 {
     xl_func *f = xl_module_entry(m);
-    if (devices < 2 || devices > DEVICES || !f || !f->body || f->body->narg > ARGS)
+    if (devices < 2 || devices > DEVICES || !f || !f->body)
         return NULL;
     spmd_info *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
     const xl_op *end = xl_region_end(f->body);
-    s->arena.oom = a->oom;                                 /* jumps past us: what was taken by then is lost, and the compile goes on */
+    s->arena.oom = s->drawn.oom = a->oom;                  /* jumps past us: what was taken by then is lost, and the compile goes on */
     s->ndevice = (uint32_t)devices;
     s->nout = end->nin;
     s->numel = xl_new(&s->arena, int64_t, s->nout);
@@ -123,8 +122,9 @@ spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices)
         if (m->func[i]->body)
             xl_crossings_of(&s->arena, m->func[i], devices, mesh, &s->own);
     s->compiled = xl_run_time(G.run);
-    arguments(s, m, f);
-    s->arena.oom = NULL;
+    if (f->body->narg * devices <= PARTS)
+        arguments(s, m, f);
+    s->arena.oom = s->drawn.oom = NULL;
     return s;
 }
 
@@ -370,14 +370,14 @@ static int device_of(guard_plugin *p, PJRT_Buffer *b)
 }
 
 /* The arguments as they lie: device, shape and bytes of every real buffer, beside the slice that the annotation says. */
-static bool record(guard_plugin *p, spmd_info *s, const char *module, PJRT_LoadedExecutable_Execute_Args *args)
+static void record(guard_plugin *p, spmd_info *s, const char *module, PJRT_LoadedExecutable_Execute_Args *args)
 {
     static _Atomic uint32_t files;
     xl_buf b = { 0 };
     xl_json j = { .out = &b };
     char path[4200];
     if (!*xl_run_dir(G.run) || !s->held.n || args->num_args != s->held.n || args->num_devices != s->ndevice)
-        return false;
+        return;
     for (uint32_t i = 0; i < s->held.n; i++)
         for (uint32_t d = 0; d < s->held.t[i].npart; d++) {
             xl_held_part *part = &s->held.t[i].part[d];
@@ -389,7 +389,7 @@ static bool record(guard_plugin *p, spmd_info *s, const char *module, PJRT_Loade
                 err = p->real->PJRT_Buffer_OnDeviceSizeInBytes(&z);
             if (err || g.num_dims != s->held.t[i].rank) {
                 drop_error(p, err);
-                return false;
+                return;
             }
             part->device = device_of(p, buf);
             part->bytes = (int64_t)z.on_device_size_in_bytes;
@@ -397,14 +397,13 @@ static bool record(guard_plugin *p, spmd_info *s, const char *module, PJRT_Loade
                 part->hi[k] = part->lo[k] + g.dims[k];
         }
     if (atomic_fetch_add(&files, 1) >= FILES)
-        return false;
+        return;
     s->held.program = xl_str_of(module);
     xl_held_json(&s->held, &j);
     snprintf(path, sizeof path, "%s/sharding-%d-%u.json", xl_run_dir(G.run), xl_run_rank(G.run), files);
     if (!b.failed)
         xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
     xl_buf_fini(&b);
-    return true;
 }
 
 /* Do the parts of each argument lie in the same order of dimensions on every device? */
@@ -464,12 +463,13 @@ void guard_spmd_before(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Exec
     spmd_info *s = e->spmd;
     s->module = xl_module_metrics_name(e->metrics);
     atomic_store_explicit(&last, s, memory_order_release);
-    if (s->recorded)
+    if (atomic_load_explicit(&s->recorded, memory_order_relaxed) || atomic_exchange(&s->recorded, true))
         return;
     layouts(p, s, args);
-    s->recorded = true;
     if (!e->eager)
         record(p, s, s->module, args);                     /* before it runs: arguments may be given away by that */
+    s->held.n = 0;
+    xl_arena_fini(&s->drawn);
 }
 
 void guard_spmd_after(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execute_Args *args)
