@@ -9,6 +9,7 @@
 #include "cpu/lower.h"
 #include "ir/print.h"
 #include "ir/read.h"
+#include "pass/pass.h"
 #include "pass/shard.h"
 #include "ir/verify.h"
 
@@ -270,6 +271,8 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
         err = xl_lower(m, e->npartition > 1);
     if (!err && e->npartition > 1)
         err = xl_shard(m, e->npartition, e->nreplica, &shards);
+    if (!err)
+        err = xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "canonical,simplify,fold,cse,dce" });
     m->arena.oom = outer;
     if (!err)
         err = xl_plan_new(m, e->nreplica * e->npartition, &e->plan);

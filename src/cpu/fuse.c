@@ -10,6 +10,7 @@
 
 #include "cpu/ew.h"
 #include "cpu/kernel/fold.h"
+#include "cpu/remat.h"
 
 enum { MEMBERS_MAX = 160, SHARE_MIN = 2048, ROW_MAX = 1 << 15, STRIDED_MAX = 4096, DEPTH_MAX = 64 };
 
@@ -582,6 +583,8 @@ xl_error *xl_fuse(xl_planner *p, xl_region *r)
     turn_products(p, r, n);
     xl_error *err = region(p, r, 0);
     if (!err)
+        needs(p, r);
+    if (!err && xl_remat(p, r))
         needs(p, r);
     return err;
 }

@@ -654,8 +654,10 @@ xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
         err = XL_ERR(INVALID, "the program has no entry function: give one public function, or name it main");
         goto out;
     }
-    uint32_t nop = count_ops(p->f->body), n = 0;
     int64_t pos = 0;
+    p->lanes = 1;
+    XL_DO(xl_fuse(p, p->f->body));                         /* may add ops and values */
+    uint32_t nop = count_ops(p->f->body), n = 0;
     p->begin = xl_new(p->a, int64_t, nop);
     p->end = xl_new(p->a, int64_t, nop);
     p->leaf = xl_new(p->a, xl_leaves, p->f->nval);
@@ -665,8 +667,6 @@ xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
         p->hint[i] = XL_NO_BUF;
         p->last[i] = -1;
     }
-    p->lanes = 1;
-    XL_DO(xl_fuse(p, p->f->body));
     XL_DO(number_ops(p, p->f->body, &n, &pos, 0));
     find_uses(p, p->f->body);
     XL_DO(plan_main(p));
