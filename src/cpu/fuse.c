@@ -517,7 +517,7 @@ static void needs(xl_planner *p, const xl_region *r)
                 if (v.kind != XL_VIEW_VALUE || (g && xl_group_of(p, v.base) == g))
                     continue;
                 p->need[v.base.id] = true;
-            } else {
+            } else if (op->code != XL_OP_WHILE || !xl_carry_splat(p, op->in[k])) {
                 p->need[op->in[k].id] = true;
             }
         }

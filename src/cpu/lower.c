@@ -1,5 +1,6 @@
 #include "cpu/lower.h"
 
+#include "cpu/planner.h"
 #include "ir/verify.h"
 
 enum { DEPTH_MAX = 128, OPS_MAX = 1 << 23 };
@@ -123,6 +124,42 @@ static xl_error *call(lower *l, xl_region *r, const xl_op *op, xl_str name, uint
     return NULL;
 }
 
+/* A reduction of dimensions of one element is its op, once, between the initial value and the operand. */
+static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
+{
+    xl_func *f = l->f;
+    xl_dims dims = xl_op_dims(op, XL_SLOT(REDUCE, dimensions));
+    const xl_type *in = op->nin == 2 ? xl_in_type(f, op, 0) : NULL, *out = op->nout == 1 ? xl_out_type(f, op, 0) : NULL;
+    xl_opcode single = in && out ? xl_region_single(f, op->region[0]) : XL_OP_UNKNOWN;
+    if (single == XL_OP_UNKNOWN || !(xl_ops[single].flags & XL_OP_COMMUTES) || in->dtype != out->dtype || !xl_type_static(in) || in->quant ||
+        xl_in_type(f, op, 1)->dtype != out->dtype)
+        return NULL;
+    for (size_t i = 0; i < dims.n; i++)
+        if (dims.p[i] < 0 || dims.p[i] >= in->rank || in->dims[dims.p[i]] != 1)
+            return NULL;
+    xl_value v[2] = { xl_op_new(f, to, XL_OP_RESHAPE, &op->in[0], 1, &out, 1, 0, op->loc)->out[0], { 0 } };
+    xl_op *spread = xl_op_new(f, to, XL_OP_BROADCAST_IN_DIM, &op->in[1], 1, &out, 1, 0, op->loc);
+    xl_op_set(spread, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions), xl_attr_dims(f->m, (xl_dims){ NULL, 0 }));
+    v[1] = spread->out[0];
+    xl_op *c = xl_op_new(f, NULL, single, v, 2, &out, 1, 0, op->loc);
+    replace(l, op->out[0], c->out[0]);
+    return c;
+}
+
+/* What a loop hands from round to round unchanged is read where it lies; its place in the loop is then nobody's, and swept away. */
+static void invariants(lower *l, const xl_op *op)
+{
+    xl_op *end = op->nregion == 2 ? xl_region_end(op->region[1]) : NULL;
+    if (!end || end->nin != op->nin || op->nout != op->nin || op->region[0]->narg != op->nin || op->region[1]->narg != op->nin)
+        return;
+    for (uint32_t i = 0; i < op->nin; i++)
+        if (end->in[i].id == op->region[1]->arg[i].id) {
+            replace(l, op->region[0]->arg[i], op->in[i]);
+            replace(l, op->region[1]->arg[i], op->in[i]);
+            replace(l, op->out[i], op->in[i]);
+        }
+}
+
 static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
 {
     if (depth > DEPTH_MAX)
@@ -158,9 +195,11 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
             /* fall through */
         default:
             err = NULL;
-            known = op->code == XL_OP_CUSTOM_CALL ? by_name(l, op) : NULL;
+            known = op->code == XL_OP_CUSTOM_CALL ? by_name(l, op) : op->code == XL_OP_REDUCE ? reduce_nothing(l, r, op) : NULL;
             if (known)
                 op = known;
+            if (op->code == XL_OP_WHILE && !l->keep_manual) /* the partitioner knows what is carried */
+                invariants(l, op);
             xl_region_append(l->f, r, op);
             for (uint32_t k = 0; k < op->nregion && !err; k++)
                 err = flatten(l, op->region[k], depth + 1);

@@ -75,11 +75,16 @@ uint32_t xl_plan_const(xl_planner *p, const void *data, size_t bytes)
 
 static void touch(xl_planner *p, uint32_t b, int64_t pos)
 {
-    xl_plan_buf *x = &p->plan->buf[b];
-    if (x->last < pos)
-        x->last = pos;
-    if (x->end < pos)
-        x->end = pos;
+    for (xl_plan_buf *x = &p->plan->buf[b]; ; x = &p->plan->buf[x->index]) {
+        if (x->last < pos)
+            x->last = pos;
+        if (x->end < pos)
+            x->end = pos;
+        if (x->kind == XL_BUF_ARG && p->donee[x->index] != XL_NO_BUF) /* the same memory, to be written to later */
+            touch(p, p->donee[x->index], pos);
+        if (x->kind != XL_BUF_PART)
+            return;
+    }
 }
 
 static void set_leaves(xl_planner *p, xl_value v, const uint32_t *buf, uint32_t n)
@@ -248,6 +253,29 @@ xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, cons
     for (uint32_t i = 0; i < nin; i++)
         p->plan->bytes_accessed += (double)shape[i].bytes;
     return NULL;
+}
+
+bool xl_plan_part(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *data)
+{
+    xl_value v = op->out[0], base = op->in[0];
+    const xl_leaves *l = &p->leaf[base.id];
+    if (p->lanes > 1 || l->n != 1 || p->hint[v.id] != XL_NO_BUF || p->last[v.id] >= p->last[base.id])
+        return false;
+    uint32_t b = xl_plan_buf_new(p, XL_BUF_PART, 0);       /* its size below */
+    p->plan->buf[b].index = l->buf[0];
+    p->plan->buf[b].pinned = true;
+    xl_step *s = step_new(p, xl_op_text(op), run, data, op->nin, 1);
+    uint32_t *buf = (uint32_t *)s->buf;
+    s->op = op;
+    for (uint32_t i = 0; i <= op->nin; i++) {
+        xl_value x = i < op->nin ? op->in[i] : v;
+        xl_error *err = xl_shape_of(p, xl_value_type(p->f, x), (xl_shape *)&s->shape[i]);
+        xl_error_free(err);                                /* its caller has asked before */
+        buf[i] = i < op->nin ? p->leaf[x.id].buf[0] : b;
+    }
+    p->plan->buf[b].bytes = s->shape[op->nin].bytes;
+    xl_plan_bind(p, v, b);
+    return true;
 }
 
 xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, const xl_shape *shape,
@@ -517,12 +545,13 @@ static void find_uses(xl_planner *p, const xl_region *r)
         const xl_op *op = r->op[i];
         bool member = op->nout && xl_group_of(p, op->out[0]);
         for (uint32_t k = 0; k < op->nin; k++) {
+            xl_view view = { .base = op->in[k] };
             uses(p, r, op, op->in[k]);
-            if (p->fuse && p->f->val[op->in[k].id].type->kind == XL_TY_TENSOR) { /* perhaps read through views */
-                xl_view view;
-                xl_view_of(p->f, op->in[k], &view);
-                uses(p, r, op, view.base);
-            }
+            if (member)
+                xl_operand_view(p, op, k, &view);
+            else if (op->code == XL_OP_DOT_GENERAL)
+                xl_dot_view(p, op, k, &view);
+            uses(p, r, op, view.base);
         }
         for (uint32_t k = 0; k < op->nregion && !member; k++)
             find_uses(p, op->region[k]);
@@ -585,6 +614,9 @@ static xl_error *plan_main(xl_planner *p)
         XL_TRY(xl_shape_of(p, xl_in_type(p->f, end, i), &pl->out[i]), "result %u", i);
     find_donors(p);
     p->pos = -1;
+    p->donee = xl_new(p->a, uint32_t, pl->narg);
+    for (uint32_t i = 0; i < pl->narg; i++)
+        p->donee[i] = XL_NO_BUF;
     for (uint32_t i = 0; i < pl->narg; i++) {
         uint32_t b = xl_plan_buf_new(p, XL_BUF_ARG, pl->arg[i].bytes);
         pl->buf[b].index = i;
@@ -597,8 +629,10 @@ static xl_error *plan_main(xl_planner *p)
         pl->buf[out[i]].index = i;
         pl->buf[out[i]].pinned = true;
         pl->buf[out[i]].last = -2;
-        if (pl->out_donor[i] >= 0)                         /* what lies there first is the donated argument */
+        if (pl->out_donor[i] >= 0) {                       /* what lies there first is the donated argument */
             pl->buf[out[i]].last = p->last[r->arg[pl->out_donor[i]].id];
+            p->donee[pl->out_donor[i]] = out[i];
+        }
         set_hint(p, r, end->in[i], out[i]);
     }
     XL_DO(plan_ops(p, r));
@@ -717,6 +751,7 @@ xl_error *xl_plan_run(const xl_plan *p, xl_frame *f, void *const *arg, void *con
         case XL_BUF_ARG: ptr[i] = arg[b->index]; break;
         case XL_BUF_OUT: ptr[i] = out[b->index]; break;
         case XL_BUF_CONST: ptr[i] = (void *)(uintptr_t)b->data; break;
+        case XL_BUF_PART: ptr[i] = NULL; break;
         }
     }
     f->plan = p;

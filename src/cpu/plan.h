@@ -47,11 +47,11 @@ struct xl_block {
     uint32_t lanes;                                        /* each buffer holds this many elements side by side */
 };
 
-typedef enum { XL_BUF_TEMP, XL_BUF_ARG, XL_BUF_OUT, XL_BUF_CONST } xl_buf_kind;
+typedef enum { XL_BUF_TEMP, XL_BUF_ARG, XL_BUF_OUT, XL_BUF_CONST, XL_BUF_PART } xl_buf_kind; /* PART: of another, where a step says */
 typedef struct {
     xl_buf_kind kind;
     bool pinned;                                           /* nobody may write over it in place */
-    uint32_t index;                                        /* ARG, OUT: which */
+    uint32_t index;                                        /* ARG, OUT: which; PART: the buffer it is a part of */
     size_t bytes, offset;
     const void *data;                                      /* CONST */
     int64_t def, last, end;                                /* positions: made, last read of the present content, given back */

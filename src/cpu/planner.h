@@ -20,6 +20,7 @@ typedef struct xl_planner {
     xl_leaves *leaf;                                       /* per value */
     int64_t *last;                                         /* per value: position of its last use */
     uint32_t *hint;                                        /* per value: the buffer it should be made in, or NO_BUF */
+    uint32_t *donee;                                       /* per argument: the output that takes over its memory, or NO_BUF */
     int64_t *begin, *end;                                  /* per op number (op->mark) */
     int64_t pos;                                           /* of the op at work */
     uint32_t lanes;                                        /* 1, or the width of the vector block at work */
@@ -49,6 +50,9 @@ xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, cons
 xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, const xl_shape *shape,
                              uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace, const size_t *temp,
                              uint32_t ntemp, xl_step **step) XL_MUST_USE;
+/* The op's result is a part of its first operand, in the same memory, where `run` points when it is known (it sets the result's pointer).
+ * False, and nothing done, if that memory could be written to while the result is still read. */
+bool xl_plan_part(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *data);
 /* A step that belongs to no op of its own. */
 void xl_plan_add(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, uint32_t nin,
                  const uint32_t *out, uint32_t nout, const xl_shape *shape);
@@ -70,6 +74,8 @@ xl_error *xl_plan_unsupported(const xl_planner *p, const xl_op *op, const char *
 static inline const xl_shape *xl_none_shape(void) { return NULL; }
 
 /* Kernels that others call. */
+const void *xl_carry_splat(const xl_planner *p, xl_value v); /* the one number that v is, which a loop fills in by itself; or NULL */
+void xl_fill_step(xl_planner *p, uint32_t to, const void *elem, const xl_shape *s);
 void xl_copy_step(xl_planner *p, uint32_t from, uint32_t to, const xl_shape *s);
 xl_error *xl_run_copy(const xl_step *s, xl_frame *f);
 

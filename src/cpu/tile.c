@@ -15,7 +15,7 @@
 #include "cpu/kernel/fold.h"
 #include "cpu/strided.h"
 
-enum { TILE = 1024, CHUNK = 1 << 15, PARTS_MAX = 32, INLINE_MAX = 1 << 14, LINE = 256 };
+enum { TILE = 1024, CHUNK = 1 << 15, PARTS_MAX = 32, INLINE_MAX = 1 << 14, WORTH = 1 << 16, LINE = 256 };
 enum { NO_REG = 0xffff, NOT_ONE = 99 };
 
 typedef enum { DO_EW, DO_EW_ROWS, DO_SPREAD, DO_LOAD, DO_LOAD_ROW, DO_ROW, DO_COL, DO_ALL } act;
@@ -138,6 +138,29 @@ static inline void walk_on(const program *p, const int64_t *stride, walker *w)
     }
 }
 
+/* Short rows of 4-byte elements that stand still or run on: no call per row. */
+static void load_short(const program *p, const load *l, uint32_t *to, const uint32_t *base, int64_t r0, int64_t nr, int64_t nc, int64_t stride)
+{
+    walker w;
+    walk_from(p, l->stride, r0, &w);
+    for (int64_t r = 0; r < nr; r++, to += nc, walk_on(p, l->stride, &w)) {
+        const uint32_t *from = base + w.offset;
+        int64_t i = 0;
+        if (stride) {
+            for (; i + 4 <= nc; i += 4)
+                memcpy(to + i, from + i, 16);
+            for (; i < nc; i++)
+                to[i] = from[i];
+        } else {
+            uint32_t four[4] = { *from, *from, *from, *from };
+            for (; i + 4 <= nc; i += 4)
+                memcpy(to + i, four, 16);
+            for (; i < nc; i++)
+                to[i] = *from;
+        }
+    }
+}
+
 static void run_load(const job *j, const load *l, char *to, int64_t r0, int64_t nr, int64_t c0, int64_t nc)
 {
     const program *p = j->p;
@@ -145,6 +168,11 @@ static void run_load(const job *j, const load *l, char *to, int64_t r0, int64_t 
     size_t oe = l->widen ? 4 : l->elem;
     uint32_t ncol = p->rank - p->split;
     walker w;
+    int64_t only = ncol ? l->stride[p->split] : 0;
+    if (ncol <= 1 && nc <= 64 && (only == 0 || only == 1) && l->elem == 4 && !l->widen) {
+        load_short(p, l, (uint32_t *)(void *)to, (const uint32_t *)(const void *)base + c0 * only, r0, nr, nc, only);
+        return;
+    }
     walk_from(p, l->stride, r0, &w);
     for (int64_t r = 0; r < nr; r++, walk_on(p, l->stride, &w)) {
         const char *from = base + w.offset * (int64_t)l->elem;
@@ -783,14 +811,18 @@ static void shape_space(maker *m)
     pr->tile_rows = pr->cols < TILE ? TILE / pr->cols : 1;
     if (pr->tile_rows > pr->rows)
         pr->tile_rows = pr->rows;
+    /* Chunks of CHUNK elements; where that makes few, smaller ones that are still worth handing to another thread. */
+    int64_t chunk = CHUNK, fair = g->count / 8 > WORTH / g->nop ? g->count / 8 : WORTH / g->nop;
+    if (fair < chunk)
+        chunk = fair;
     pr->by_cols = one_col && !g->row_reduce && !rows && pr->cols >= 4096 && pr->rows < 64;
     if (pr->by_cols) {
         pr->n = (size_t)pr->cols;
-        int64_t each = CHUNK / pr->rows / TILE * TILE;
+        int64_t each = chunk / pr->rows / TILE * TILE;
         pr->grain = (size_t)(each < TILE ? TILE : each);
     } else {
         pr->n = (size_t)pr->rows;
-        int64_t each = CHUNK / pr->cols;
+        int64_t each = chunk / pr->cols;
         if (parts && each < (pr->rows + PARTS_MAX - 1) / PARTS_MAX)
             each = (pr->rows + PARTS_MAX - 1) / PARTS_MAX;
         each = (each + pr->tile_rows - 1) / pr->tile_rows * pr->tile_rows;

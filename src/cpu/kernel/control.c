@@ -1,5 +1,6 @@
 /* Control flow: while, if, case, and the ops that stand for another function or region. */
 #include "cpu/planner.h"
+#include "cpu/view.h"
 
 /* ---- while ------------------------------------------------------------------------------------------------------ */
 /* The carried values live in one set of buffers that are at once the arguments of both regions and the results of the op;
@@ -19,49 +20,82 @@ static xl_error *run_while(const xl_step *s, xl_frame *f)
     }
 }
 
+const void *xl_carry_splat(const xl_planner *p, xl_value v)
+{
+    xl_view w;
+    if (!p->fuse || p->lanes > 1 || p->f->val[v.id].type->kind != XL_TY_TENSOR)
+        return NULL;
+    xl_view_of(p->f, v, &w);
+    const xl_op *def = w.kind == XL_VIEW_SPLAT ? p->f->val[w.base.id].def : NULL;
+    const xl_attr *a = def ? XL_ATTR(def, CONSTANT, value) : NULL;
+    return a && xl_type_count(p->f->val[v.id].type, &(int64_t){ 0 }) ? a->data.p : NULL;
+}
+
+typedef struct { uint32_t from; const void *splat; xl_shape shape; uint32_t hint; } source; /* of a carried buffer */
+
+static xl_error *sources(xl_planner *p, const xl_op *op, source *s, uint32_t *n)
+{
+    xl_error *err = NULL;
+    *n = 0;
+    for (uint32_t i = 0; i < op->nin; i++) {
+        const void *splat = xl_carry_splat(p, op->in[i]);
+        const xl_leaves *l = &p->leaf[op->in[i].id];
+        uint32_t m = splat ? 1 : l->n;
+        for (uint32_t j = 0; j < m; j++, (*n)++) {
+            if (!s)                                        /* only counting */
+                continue;
+            s[*n] = (source){ splat ? XL_NO_BUF : l->buf[j], splat, { 0 }, m == 1 ? p->hint[op->out[i].id] : XL_NO_BUF };
+            size_t bytes = splat ? 0 : p->plan->buf[l->buf[j]].bytes;
+            s[*n].shape = (xl_shape){ .dtype = XL_U8, .count = (int64_t)bytes, .elem = 1, .bytes = bytes };
+            if (splat)
+                XL_DO(xl_shape_of(p, xl_in_type(p->f, op, i), &s[*n].shape));
+        }
+    }
+out:
+    return err;
+}
+
+/* The buffer a value is carried in: where the result is wanted, its operand's if that is free, or a new one. */
+static uint32_t carried_in(xl_planner *p, const source *s, const uint32_t *carry, uint32_t n)
+{
+    const xl_plan_buf *h = s->hint == XL_NO_BUF ? NULL : &p->plan->buf[s->hint], *b = s->splat ? NULL : &p->plan->buf[s->from];
+    for (uint32_t k = 0; k < n; k++) {
+        if (h && carry[k] == s->hint)
+            h = NULL;
+        if (b && carry[k] == s->from)
+            h = b = NULL;
+    }
+    if (h && h->bytes == s->shape.bytes && (h->last < p->pos || (h->last == p->pos && s->from == s->hint)))
+        return s->hint;
+    if (b && b->kind == XL_BUF_TEMP && !b->pinned && b->last <= p->pos && b->end <= p->pos)
+        return s->from;
+    return xl_plan_buf_new(p, XL_BUF_TEMP, s->shape.bytes);
+}
+
 xl_error *xl_kernel_while(xl_planner *p, const xl_op *op)
 {
     xl_error *err = NULL;
-    uint32_t n = 0, at = 0;
+    uint32_t n = 0;
     int64_t end = p->end[op->mark];
     if (op->nregion != 2 || op->nin != op->nout)
         return xl_plan_unsupported(p, op, "it needs a condition, a body, and as many results as operands");
-    for (uint32_t i = 0; i < op->nin; i++)
-        n += p->leaf[op->in[i].id].n;
+    XL_DO(sources(p, op, NULL, &n));
+    source *from = xl_new(p->a, source, n);
+    XL_DO(sources(p, op, from, &n));
     uint32_t *carry = xl_new(p->a, uint32_t, n);
     bool *pinned = xl_new(p->a, bool, n);
-    for (uint32_t i = 0; i < op->nin; i++) {
-        const xl_leaves *l = &p->leaf[op->in[i].id];
-        for (uint32_t j = 0; j < l->n; j++, at++) {
-            uint32_t from = l->buf[j], h = l->n == 1 ? p->hint[op->out[i].id] : XL_NO_BUF;
-            xl_plan_buf *b = &p->plan->buf[from];
-            bool used = false;
-            for (uint32_t k = 0; k < at; k++)
-                used = used || carry[k] == from || carry[k] == h;
-            if (h != XL_NO_BUF && !used && p->plan->buf[h].bytes == b->bytes && p->plan->buf[h].last <= p->pos &&
-                (p->plan->buf[h].last < p->pos || from == h)) {
-                carry[at] = h;
-            } else if (b->kind == XL_BUF_TEMP && !b->pinned && b->last <= p->pos && b->end <= p->pos && !used) {
-                carry[at] = from;
-            } else {
-                carry[at] = xl_plan_buf_new(p, XL_BUF_TEMP, b->bytes);
-            }
-        }
-    }
-    for (uint32_t i = 0, k = 0; i < op->nin; i++) {        /* sources first: none of them is a target of another */
-        const xl_leaves *l = &p->leaf[op->in[i].id];
-        for (uint32_t j = 0; j < l->n; j++, k++) {
-            xl_plan_buf *b = &p->plan->buf[carry[k]];
-            if (carry[k] != l->buf[j]) {
-                xl_shape s = { .dtype = XL_U8, .count = (int64_t)b->bytes, .elem = 1, .bytes = b->bytes };
-                xl_copy_step(p, l->buf[j], carry[k], &s);
-            }
-            b = &p->plan->buf[carry[k]];
-            pinned[k] = b->pinned;                         /* an outer loop's buffer stays so */
-            b->pinned = true;
-            if (b->end < end)
-                b->end = end;
-        }
+    for (uint32_t k = 0; k < n; k++)
+        carry[k] = carried_in(p, &from[k], carry, k);
+    for (uint32_t k = 0; k < n; k++) {                     /* no source is a target of another */
+        if (from[k].splat)
+            xl_fill_step(p, carry[k], from[k].splat, &from[k].shape);
+        else if (carry[k] != from[k].from)
+            xl_copy_step(p, from[k].from, carry[k], &from[k].shape);
+        xl_plan_buf *b = &p->plan->buf[carry[k]];
+        pinned[k] = b->pinned;                             /* an outer loop's buffer stays so */
+        b->pinned = true;
+        if (b->end < end)
+            b->end = end;
     }
     xl_block **sub = xl_new(p->a, xl_block *, 2);
     XL_DO(xl_plan_region(p, op, 0, carry, NULL, &sub[0]));
@@ -71,7 +105,7 @@ xl_error *xl_kernel_while(xl_planner *p, const xl_op *op)
     p->block->step[p->block->nstep - 1].op = op;
     p->pos = end;
     for (uint32_t i = 0, k = 0; i < op->nout; i++) {
-        uint32_t m = p->leaf[op->in[i].id].n;
+        uint32_t m = xl_carry_splat(p, op->in[i]) ? 1 : p->leaf[op->in[i].id].n;
         xl_leaves l = { carry + k, m };
         p->leaf[op->out[i].id] = l;
         for (uint32_t j = 0; j < m; j++, k++) {

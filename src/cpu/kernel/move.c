@@ -297,19 +297,46 @@ static xl_error *run_dynamic_slice(const xl_step *s, xl_frame *f)
     xl_strided_run(&v->s, xl_out(s, f, 0), (const char *)xl_in(s, f, 0) + at, f->pool);
     return NULL;
 }
+
+/* A slice in one piece is not copied: its pointer is the result. */
+static xl_error *run_part(const xl_step *s, xl_frame *f)
+{
+    const int64_t *own = s->data;
+    const xl_shape *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
+    char *at = xl_in(s, f, 0);
+    for (uint32_t i = 0; i < in->rank; i++)
+        if (in->dims[i] != out->dims[i])
+            at += own[i] * clamp_start(s, f, 1 + i, in->dims[i] - out->dims[i]);
+    f->ptr[s->buf[s->nin]] = at;
+    return NULL;
+}
+static bool one_piece(const xl_shape *in, const xl_shape *out)
+{
+    uint32_t i = 0;
+    while (i < out->rank && out->dims[i] == 1)
+        i++;
+    for (i++; i < out->rank; i++)
+        if (out->dims[i] != in->dims[i])
+            return false;
+    return out->count > 0;
+}
+
 xl_error *xl_kernel_dynamic_slice(xl_planner *p, const xl_op *op)
 {
     xl_shape in, out;
-    int64_t own[XL_RANK_MAX], to[XL_RANK_MAX];
+    int64_t to[XL_RANK_MAX];
     xl_error *err = shapes(p, op, &in, &out);
     if (err)
         return err;
     if (op->nin != 1 + in.rank)
         return xl_plan_unsupported(p, op, "it has not one start index per dimension");
+    int64_t *strides = xl_new(p->a, int64_t, in.rank);
+    xl_row_major(strides, in.rank, in.dims, in.elem);
+    if (one_piece(&in, &out) && xl_plan_part(p, op, run_part, strides))
+        return NULL;
     view *v = xl_new(p->a, view, 1);
-    xl_row_major(own, in.rank, in.dims, in.elem);
     xl_row_major(to, out.rank, out.dims, out.elem);
-    xl_strided_init(&v->s, out.elem, out.rank, out.dims, to, own);
+    xl_strided_init(&v->s, out.elem, out.rank, out.dims, to, strides);
     return xl_plan_step(p, op, run_dynamic_slice, v, 0);
 }
 

@@ -23,6 +23,13 @@ static xl_error *run_splat(const xl_step *s, xl_frame *f)
     return NULL;
 }
 
+void xl_fill_step(xl_planner *p, uint32_t to, const void *elem, const xl_shape *s)
+{
+    splat_data *d = xl_new(p->a, splat_data, 1);
+    memcpy(d->elem, elem, s->elem);
+    xl_plan_add(p, "fill", run_splat, d, NULL, 0, &to, 1, s);
+}
+
 xl_error *xl_kernel_constant(xl_planner *p, const xl_op *op)
 {
     const xl_attr *a = XL_ATTR(op, CONSTANT, value);
