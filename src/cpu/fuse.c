@@ -116,10 +116,33 @@ static bool reduction(const fuser *u, const xl_op *op, xl_group *g, xl_tile_clas
 
 xl_tile_class xl_member_class(const xl_planner *p, xl_value v) { return (xl_tile_class)p->member[v.id]; }
 
+/* xl_view_of, remembered: each is asked for a dozen times, and is mostly empty. */
+static void view_of(const xl_planner *p, xl_value v, xl_view *out)
+{
+    if (v.id >= p->nview) {
+        xl_view_of(p->f, v, out);
+        return;
+    }
+    const xl_view *m = p->view[v.id];
+    if (!m) {
+        xl_view_of(p->f, v, out);
+        size_t used = offsetof(xl_view, dim) + 2 * out->rank * sizeof *out->dim;
+        xl_view *keep = xl_arena_alloc(p->a, used);
+        memcpy(keep, out, offsetof(xl_view, dim));
+        memcpy(keep->dim, out->dim, out->rank * sizeof *out->dim);
+        memcpy(keep->dim + out->rank, out->stride, out->rank * sizeof *out->stride);
+        p->view[v.id] = keep;
+        return;
+    }
+    memcpy(out, m, offsetof(xl_view, dim));
+    memcpy(out->dim, m->dim, m->rank * sizeof *m->dim);
+    memcpy(out->stride, m->dim + m->rank, m->rank * sizeof *m->dim);
+}
+
 void xl_operand_view(const xl_planner *p, const xl_op *op, uint32_t i, xl_view *out)
 {
     int64_t n = 1;
-    xl_view_of(p->f, op->in[i], out);
+    view_of(p, op->in[i], out);
     uint32_t last = out->rank;
     for (uint32_t k = 0; k < out->rank; k++) {
         n *= out->dim[k];
@@ -134,7 +157,7 @@ void xl_operand_view(const xl_planner *p, const xl_op *op, uint32_t i, xl_view *
 void xl_dot_view(const xl_planner *p, const xl_op *op, uint32_t k, xl_view *out)
 {
     if (p->fuse)
-        xl_view_of(p->f, op->in[k], out);
+        view_of(p, op->in[k], out);
     if (!p->fuse || out->kind != XL_VIEW_VALUE)
         xl_view_plain(p->f, op->in[k], out);
 }
@@ -581,6 +604,8 @@ xl_error *xl_fuse(xl_planner *p, xl_region *r)
     uint32_t *n = xl_new(p->a, uint32_t, p->f->nval);
     count_uses(r, n);
     turn_products(p, r, n);
+    p->view = xl_new(p->a, xl_view *, p->f->nval);         /* values are what they are from here on */
+    p->nview = p->f->nval;
     xl_error *err = region(p, r, 0);
     if (!err)
         needs(p, r);

@@ -29,6 +29,8 @@ typedef struct xl_planner {
     struct xl_group **group;                               /* per value: the group its op is in, or NULL (fuse.h) */
     bool *need;                                            /* per value: somebody reads it in memory */
     uint8_t *member;                                       /* per value: its class in its group */
+    struct xl_view **view;                                 /* per value, up to nview: how it can be read, once somebody asked (fuse.c) */
+    uint32_t nview;
     struct xl_group **reader;                              /* per value, while grouping: the last group that reads it */
 } xl_planner;
 typedef struct xl_group xl_group;

@@ -9,7 +9,7 @@
 
 typedef enum { XL_VIEW_VALUE, XL_VIEW_SPLAT, XL_VIEW_IOTA } xl_view_kind;
 
-typedef struct {
+typedef struct xl_view {
     xl_view_kind kind;
     xl_value base;                                         /* whose memory is read; the constant's or the iota's own value */
     int64_t offset;                                        /* in elements, like the strides */
