@@ -11,6 +11,7 @@
 #include "cpu/ew.h"
 #include "cpu/kernel/fold.h"
 #include "cpu/remat.h"
+#include "cpu/schedule.h"
 
 enum { MEMBERS_MAX = 160, SHARE_MIN = 2048, ROW_MAX = 1 << 15, STRIDED_MAX = 4096, DEPTH_MAX = 64 };
 
@@ -609,7 +610,12 @@ xl_error *xl_fuse(xl_planner *p, xl_region *r)
     xl_error *err = region(p, r, 0);
     if (!err)
         needs(p, r);
-    if (!err && xl_remat(p, r))
+    if (err)
+        return err;
+    xl_units x;
+    xl_units_find(&x, p, r);
+    if (xl_remat(&x))
         needs(p, r);
-    return err;
+    xl_schedule(&x);
+    return NULL;
 }

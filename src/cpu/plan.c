@@ -592,12 +592,13 @@ static void find_donors(xl_planner *p)
     }
 }
 
-static xl_error *plan_main(xl_planner *p)
+/* What the program takes and gives, and which of the one lies in which of the other. */
+static xl_error *signature(xl_planner *p)
 {
     xl_error *err = NULL;
     xl_plan *pl = p->plan;
     const xl_region *r = p->f->body;
-    xl_op *end = xl_region_end(r);
+    const xl_op *end = xl_region_end(r);
     if (!end || end->code != XL_OP_RETURN)
         return XL_ERR(INVALID, "function %.*s has no return", XL_FMT(p->f->name));
     pl->narg = r->narg;
@@ -606,13 +607,23 @@ static xl_error *plan_main(xl_planner *p)
     pl->out = xl_new(p->a, xl_shape, pl->nout);
     pl->out_donor = xl_new(p->a, int32_t, pl->nout);
     pl->arg_donated = xl_new(p->a, bool, pl->narg);
-    pl->body = p->block = xl_new(p->a, xl_block, 1);
-    pl->body->lanes = p->lanes = 1;
     for (uint32_t i = 0; i < pl->narg; i++)
         XL_TRY(xl_shape_of(p, xl_value_type(p->f, r->arg[i]), &pl->arg[i]), "argument %u", i);
     for (uint32_t i = 0; i < pl->nout; i++)
         XL_TRY(xl_shape_of(p, xl_in_type(p->f, end, i), &pl->out[i]), "result %u", i);
     find_donors(p);
+out:
+    return err;
+}
+
+static xl_error *plan_main(xl_planner *p)
+{
+    xl_error *err = NULL;
+    xl_plan *pl = p->plan;
+    const xl_region *r = p->f->body;
+    const xl_op *end = xl_region_end(r);
+    pl->body = p->block = xl_new(p->a, xl_block, 1);
+    pl->body->lanes = p->lanes = 1;
     p->pos = -1;
     p->donee = xl_new(p->a, uint32_t, pl->narg);
     for (uint32_t i = 0; i < pl->narg; i++)
@@ -690,6 +701,7 @@ xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
     }
     int64_t pos = 0;
     p->lanes = 1;
+    XL_DO(signature(p));
     XL_DO(xl_fuse(p, p->f->body));                         /* may add ops and values */
     uint32_t nop = count_ops(p->f->body), n = 0;
     p->begin = xl_new(p->a, int64_t, nop);

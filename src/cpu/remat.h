@@ -2,10 +2,10 @@
 #ifndef XL_CPU_REMAT_H
 #define XL_CPU_REMAT_H
 
-#include "cpu/fuse.h"
+#include "cpu/units.h"
 
-/* After grouping, before numbering: r is a function's body, its groups in one piece each, `need` filled. Copies of ops join the
- * groups that read their results. True if anything changed: then `need` is to be found anew. The planner's arrays per value grow. */
-bool xl_remat(xl_planner *p, xl_region *r);
+/* Copies of ops join the groups that read their results. True if anything changed: then `need` is to be found anew. The planner's arrays
+ * per value grow; the units stay what they are, with the new ops in them. */
+bool xl_remat(xl_units *x);
 
 #endif
