@@ -602,7 +602,7 @@ xl_error *xl_fuse(xl_planner *p, xl_region *r)
         memset(p->need, true, p->f->nval * sizeof *p->need);
         return NULL;
     }
-    uint32_t *n = xl_new(p->a, uint32_t, p->f->nval);
+    uint32_t *n = p->nuse = xl_new(p->a, uint32_t, p->f->nval);
     count_uses(r, n);
     turn_products(p, r, n);
     p->view = xl_new(p->a, xl_view *, p->f->nval);         /* values are what they are from here on */

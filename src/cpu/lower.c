@@ -146,6 +146,60 @@ static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
     return c;
 }
 
+/* Broadcasts and transposes that only add or move dimensions of one element are reshapes, which cost nothing. */
+static xl_op *moves_nothing(lower *l, const xl_op *op)
+{
+    const xl_type *in = xl_in_type(l->f, op, 0), *out = xl_out_type(l->f, op, 0);
+    bool turn = op->code == XL_OP_TRANSPOSE;
+    xl_dims d = turn ? xl_op_dims(op, XL_SLOT(TRANSPOSE, permutation)) : xl_op_dims(op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions));
+    int64_t a, b, last = -1;
+    if (in->dtype != out->dtype || in->quant || !xl_type_count(in, &a) || !xl_type_count(out, &b) || a != b || d.n != in->rank || op->extra)
+        return NULL;
+    for (size_t i = 0; i < d.n; i++) {
+        if (d.p[i] < 0 || d.p[i] >= (turn ? in : out)->rank)
+            return NULL;
+        if ((turn ? out : in)->dims[i] == 1)
+            continue;
+        if (d.p[i] <= last)
+            return NULL;
+        last = d.p[i];
+    }
+    xl_op *c = xl_op_new(l->f, NULL, XL_OP_RESHAPE, op->in, 1, &out, 1, 0, op->loc);
+    replace(l, op->out[0], c->out[0]);
+    return c;
+}
+
+/* A dynamic slice along dimensions in which a broadcast repeats itself is that broadcast, smaller, wherever it begins. */
+static xl_op *slice_of_same(lower *l, const xl_op *op)
+{
+    const xl_op *b = l->f->val[op->in[0].id].def;
+    if (!b || b->code != XL_OP_BROADCAST_IN_DIM)
+        return NULL;
+    const xl_type *x = xl_in_type(l->f, b, 0), *in = xl_in_type(l->f, op, 0), *out = xl_out_type(l->f, op, 0);
+    xl_dims d = xl_op_dims(b, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions));
+    if (!xl_type_static(x) || !xl_type_static(in) || !xl_type_static(out) || d.n != x->rank || in->rank != out->rank)
+        return NULL;
+    for (size_t i = 0; i < d.n; i++)
+        if (d.p[i] < 0 || d.p[i] >= in->rank || (x->dims[i] != 1 && out->dims[d.p[i]] != in->dims[d.p[i]]))
+            return NULL;
+    xl_op *c = xl_op_new(l->f, NULL, XL_OP_BROADCAST_IN_DIM, b->in, 1, &out, 1, 0, op->loc);
+    xl_op_set(c, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions), xl_attr_dims(l->f->m, d));
+    replace(l, op->out[0], c->out[0]);
+    return c;
+}
+
+/* An op that says the same as this one for less; what it needs before it is appended to r. NULL: none. */
+static xl_op *better(lower *l, xl_region *r, const xl_op *op)
+{
+    switch (op->code) {
+    case XL_OP_CUSTOM_CALL: return by_name(l, op);
+    case XL_OP_REDUCE: return l->keep_manual ? NULL : reduce_nothing(l, r, op); /* the partitioner has rules for the op as it is */
+    case XL_OP_BROADCAST_IN_DIM: case XL_OP_TRANSPOSE: return l->keep_manual ? NULL : moves_nothing(l, op);
+    case XL_OP_DYNAMIC_SLICE: return l->keep_manual ? NULL : slice_of_same(l, op);
+    default: return NULL;
+    }
+}
+
 /* What a loop hands from round to round unchanged is read where it lies; its place in the loop is then nobody's, and swept away. */
 static void invariants(lower *l, const xl_op *op)
 {
@@ -195,7 +249,7 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
             /* fall through */
         default:
             err = NULL;
-            known = op->code == XL_OP_CUSTOM_CALL ? by_name(l, op) : op->code == XL_OP_REDUCE ? reduce_nothing(l, r, op) : NULL;
+            known = better(l, r, op);
             if (known)
                 op = known;
             if (op->code == XL_OP_WHILE && !l->keep_manual) /* the partitioner knows what is carried */

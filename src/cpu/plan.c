@@ -82,7 +82,7 @@ static void touch(xl_planner *p, uint32_t b, int64_t pos)
             x->end = pos;
         if (x->kind == XL_BUF_ARG && p->donee[x->index] != XL_NO_BUF) /* the same memory, to be written to later */
             touch(p, p->donee[x->index], pos);
-        if (x->kind != XL_BUF_PART)
+        if (x->kind != XL_BUF_PART || x->index == XL_NO_BUF)
             return;
     }
 }
@@ -318,7 +318,25 @@ xl_error *xl_plan_step(xl_planner *p, const xl_op *op, xl_step_fn *run, const vo
 }
 
 /* ---- regions ---------------------------------------------------------------------------------------------------- */
-static xl_error *plan_ops(xl_planner *p, const xl_region *r)
+/* Carried values of which a loop's body does nothing but put one row in: the row need not be made elsewhere and copied. The old content
+ * of its place is read by nobody, and the new one stays. */
+typedef struct { const xl_op *op; xl_value row; bool done; } slot;
+typedef struct { slot *s; uint32_t n, cap; } slots;
+
+/* Points to the places of rows that are still to be made, once it is known where they are. */
+static void point_slots(xl_planner *p, const slots *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t b;
+        if (s->s[i].done || p->leaf[s->s[i].row.id].n || !xl_slot_step(p, s->s[i].op, &b))
+            continue;
+        s->s[i].done = true;
+        p->plan->buf[b].last = -2;                         /* nothing lies there yet */
+        p->hint[s->s[i].row.id] = b;
+    }
+}
+
+static xl_error *plan_ops(xl_planner *p, const xl_region *r, const slots *rows)
 {
     for (uint32_t i = 0; i < r->nop; i++) {
         const xl_op *op = r->op[i];
@@ -327,6 +345,8 @@ static xl_error *plan_ops(xl_planner *p, const xl_region *r)
             break;
         xl_group *g = op->nout ? xl_group_of(p, op->out[0]) : NULL;
         xl_error *err = NULL;
+        if (rows)
+            point_slots(p, rows);
         if (g && !g->planned) {
             g->planned = true;
             err = xl_tile_plan(p, g);
@@ -361,6 +381,27 @@ static void set_hint(xl_planner *p, const xl_region *r, xl_value v, uint32_t buf
         if (!passes_through(p->f, def))
             return;
         v = def->in[0];
+    }
+}
+
+static void find_slots(xl_planner *p, const xl_region *r, const xl_op *end, slots *s)
+{
+    for (uint32_t i = 0; i < end->nin && p->nuse && p->lanes == 1 && r->narg == end->nin; i++) {
+        const xl_op *op = p->f->val[end->in[i].id].def;
+        if (!op || op->parent != r || op->code != XL_OP_DYNAMIC_UPDATE_SLICE || op->in[0].id != r->arg[i].id || p->nuse[r->arg[i].id] != 1 ||
+            p->nuse[op->out[0].id] != 1)
+            continue;
+        slot n = { op, op->in[1], false };
+        const xl_op *def = p->f->val[n.row.id].def;
+        while (def && def->parent == r && passes_through(p->f, def)) {
+            n.row = def->in[0];
+            def = p->f->val[n.row.id].def;
+        }
+        bool taken = !def || def->parent != r || (def->nregion && !xl_group_of(p, n.row)) || def->code == XL_OP_CONSTANT;
+        for (uint32_t k = 0; k < s->n; k++)
+            taken = taken || s->s[k].row.id == n.row.id;
+        if (!taken)
+            XL_PUSH(p->a, s->s, s->n, s->cap, n);
     }
 }
 
@@ -405,7 +446,10 @@ xl_error *xl_plan_region(xl_planner *p, const xl_op *op, uint32_t k, const uint3
                 set_hint(p, r, end->in[i], rets[at]);
             at += n;
         }
-    XL_DO(plan_ops(p, r));
+    slots rows = { .n = 0 };
+    if (args && rets)                                      /* a loop's body */
+        find_slots(p, r, end, &rows);
+    XL_DO(plan_ops(p, r, &rows));
     p->pos = p->begin[end->mark];
     for (uint32_t i = 0, at = 0; i < end->nin; i++) {
         XL_DO(leaf_shapes(p, xl_in_type(p->f, end, i), b->ret_shape, &at));
@@ -646,7 +690,7 @@ static xl_error *plan_main(xl_planner *p)
         }
         set_hint(p, r, end->in[i], out[i]);
     }
-    XL_DO(plan_ops(p, r));
+    XL_DO(plan_ops(p, r, NULL));
     p->pos = p->begin[end->mark];
     /* Copies at the end: first those that read an argument or another output whose memory a later copy may take. */
     uint32_t *from = xl_new(p->a, uint32_t, pl->nout);

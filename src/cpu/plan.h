@@ -51,7 +51,7 @@ typedef enum { XL_BUF_TEMP, XL_BUF_ARG, XL_BUF_OUT, XL_BUF_CONST, XL_BUF_PART } 
 typedef struct {
     xl_buf_kind kind;
     bool pinned;                                           /* nobody may write over it in place */
-    uint32_t index;                                        /* ARG, OUT: which; PART: the buffer it is a part of */
+    uint32_t index;                                        /* ARG, OUT: which; PART: the buffer it is a part of, XL_NO_BUF: one that lives as long anyway */
     size_t bytes, offset;
     const void *data;                                      /* CONST */
     int64_t def, last, end;                                /* positions: made, last read of the present content, given back */

@@ -31,6 +31,7 @@ typedef struct xl_planner {
     uint8_t *member;                                       /* per value: its class in its group */
     struct xl_view **view;                                 /* per value, up to nview: how it can be read, once somebody asked (fuse.c) */
     uint32_t nview;
+    uint32_t *nuse;                                        /* per value: ops that read it, when grouping began; NULL: not known */
     struct xl_group **reader;                              /* per value, while grouping: the last group that reads it */
 } xl_planner;
 typedef struct xl_group xl_group;
@@ -76,6 +77,7 @@ xl_error *xl_plan_unsupported(const xl_planner *p, const xl_op *op, const char *
 static inline const xl_shape *xl_none_shape(void) { return NULL; }
 
 /* Kernels that others call. */
+bool xl_slot_step(xl_planner *p, const xl_op *op, uint32_t *slot); /* where dynamic_update_slice will put its row, if that is one piece and known by now */
 const void *xl_carry_splat(const xl_planner *p, xl_value v); /* the one number that v is, which a loop fills in by itself; or NULL */
 void xl_fill_step(xl_planner *p, uint32_t to, const void *elem, const xl_shape *s);
 void xl_copy_step(xl_planner *p, uint32_t from, uint32_t to, const xl_shape *s);

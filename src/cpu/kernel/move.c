@@ -340,6 +340,38 @@ xl_error *xl_kernel_dynamic_slice(xl_planner *p, const xl_op *op)
     return xl_plan_step(p, op, run_dynamic_slice, v, 0);
 }
 
+bool xl_slot_step(xl_planner *p, const xl_op *op, uint32_t *slot)
+{
+    xl_shape shape[XL_RANK_MAX + 2], *in = &shape[0];
+    uint32_t buf[XL_RANK_MAX + 1], rank = op->nin - 2;
+    xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, 0), in);
+    if (!err)
+        err = xl_shape_of(p, xl_in_type(p->f, op, 1), &shape[rank + 1]);
+    xl_error_free(err);
+    if (err || in->rank != rank || !one_piece(in, &shape[rank + 1]) || p->leaf[op->in[0].id].n != 1)
+        return false;
+    buf[0] = p->leaf[op->in[0].id].buf[0];
+    for (uint32_t i = 0; i < rank; i++) {
+        const xl_leaves *l = &p->leaf[op->in[2 + i].id];
+        bool whole = in->dims[i] == shape[rank + 1].dims[i]; /* then its start does not matter */
+        if (!whole && l->n != 1)
+            return false;
+        buf[1 + i] = whole ? buf[0] : l->buf[0];
+        shape[1 + i] = *in;
+        if (!whole && (err = xl_shape_of(p, xl_in_type(p->f, op, 2 + i), &shape[1 + i]))) {
+            xl_error_free(err);
+            return false;
+        }
+    }
+    int64_t *own = xl_new(p->a, int64_t, rank);
+    xl_row_major(own, rank, in->dims, in->elem);
+    *slot = xl_plan_buf_new(p, XL_BUF_PART, shape[rank + 1].bytes);
+    p->plan->buf[*slot].index = XL_NO_BUF;
+    p->plan->buf[*slot].pinned = true;
+    xl_plan_add(p, "place of a row", run_part, own, buf, rank + 1, slot, 1, shape);
+    return true;
+}
+
 static xl_error *run_dynamic_update_slice(const xl_step *s, xl_frame *f)
 {
     const view *v = s->data;
@@ -351,7 +383,8 @@ static xl_error *run_dynamic_update_slice(const xl_step *s, xl_frame *f)
     xl_row_major(own, in->rank, in->dims, in->elem);
     for (uint32_t i = 0; i < in->rank; i++)
         at += own[i] * clamp_start(s, f, 2 + i, in->dims[i] - up->dims[i]);
-    xl_strided_run(&v->s, y + at, xl_in(s, f, 1), f->pool);
+    if (y + at != xl_in(s, f, 1))                          /* else it was made there */
+        xl_strided_run(&v->s, y + at, xl_in(s, f, 1), f->pool);
     return NULL;
 }
 xl_error *xl_kernel_dynamic_update_slice(xl_planner *p, const xl_op *op)
