@@ -138,26 +138,48 @@ static inline void walk_on(const program *p, const int64_t *stride, walker *w)
     }
 }
 
-/* Short rows of 4-byte elements that stand still or run on: no call per row. */
+/* Short rows of 4-byte elements that stand still (stride 0) or run on, `step` apart: no call per row. */
+typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+
+static void short_rows(uint32_t *restrict to, const uint32_t *restrict from, int64_t n, int64_t step, int64_t nc, int64_t stride)
+{
+    if (stride == 0) {
+        for (int64_t r = 0; r < n; r++, to += nc, from += step) {
+            uint32_t v = *from;
+            four all = { v, v, v, v };
+            int64_t i = 0;
+            for (; i + 4 <= nc; i += 4)
+                *(four *)(void *)(to + i) = all;
+            for (; i < nc; i++)
+                to[i] = v;
+        }
+        return;
+    }
+    for (int64_t r = 0; r < n; r++, to += nc, from += step) {
+        int64_t i = 0;
+        for (; i + 4 <= nc; i += 4)
+            *(four *)(void *)(to + i) = *(const four *)(const void *)(from + i);
+        for (; i < nc; i++)
+            to[i] = from[i];
+    }
+}
+
 static void load_short(const program *p, const load *l, uint32_t *to, const uint32_t *base, int64_t r0, int64_t nr, int64_t nc, int64_t stride)
 {
     walker w;
     walk_from(p, l->stride, r0, &w);
-    for (int64_t r = 0; r < nr; r++, to += nc, walk_on(p, l->stride, &w)) {
-        const uint32_t *from = base + w.offset;
-        int64_t i = 0;
-        if (stride) {
-            for (; i + 4 <= nc; i += 4)
-                memcpy(to + i, from + i, 16);
-            for (; i < nc; i++)
-                to[i] = from[i];
-        } else {
-            uint32_t four[4] = { *from, *from, *from, *from };
-            for (; i + 4 <= nc; i += 4)
-                memcpy(to + i, four, 16);
-            for (; i < nc; i++)
-                to[i] = *from;
-        }
+    if (!p->split) {
+        short_rows(to, base, nr, 0, nc, stride);
+        return;
+    }
+    uint32_t k = p->split - 1;
+    for (int64_t r = 0; r < nr; ) {
+        int64_t n = p->dim[k] - w.at[k] < nr - r ? p->dim[k] - w.at[k] : nr - r;
+        short_rows(to + r * nc, base + w.offset, n, l->stride[k], nc, stride);
+        r += n;
+        w.at[k] += n - 1;                                  /* to the last of them, then on */
+        w.offset += (n - 1) * l->stride[k];
+        walk_on(p, l->stride, &w);
     }
 }
 
