@@ -1,5 +1,13 @@
 /* Convolution: patches of the input laid out as rows, times the kernel as a matrix, group by group, some rows at a time.
- * Narrow floats are widened to f32, integers to i64. */
+ * Narrow floats are widened to f32, integers to i64.
+ *
+ * With a dilated input most of a patch is zeros. Which of the kernel's elements meet an element of the input repeats along the output
+ * with a period; so the outputs of each phase are an ordinary convolution of the input with every nth element of the
+ * kernel, and the zeros are never multiplied. What is not dilated has one phase.
+ *
+ * The gradient of a kernel is a convolution too, with images and features exchanged and a "kernel" as large as an activation. Seen from
+ * the other side (outputs and elements of the kernel exchanged as well) its patches are those of the convolution that it is the
+ * gradient of: rows that lie in one piece, multiplied from the left, while the activation is a matrix as it lies. */
 #include <stdlib.h>
 
 #include "cpu/ew.h"
@@ -9,60 +17,133 @@
 
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
-typedef struct {
+typedef struct conv {
     uint32_t ns;
     int64_t n, ci, co, groups, batch_groups;               /* ci: of one group */
     int64_t in[XL_RANK_MAX], out[XL_RANK_MAX], ker[XL_RANK_MAX];
     int64_t step[XL_RANK_MAX], low[XL_RANK_MAX], base[XL_RANK_MAX], spread[XL_RANK_MAX];
     bool flip[XL_RANK_MAX];
     int64_t xs[XL_RANK_MAX], ks[XL_RANK_MAX], ys[XL_RANK_MAX], xn, xc, kc, ko, yn, yc; /* strides in elements */
-    int64_t sout, sker;
+    int64_t sout, sker, chunk, block;                      /* rows at a time; of the kernel's first dimension at a time */
     xl_dtype wide;
     xl_ew load, loadk, store;
     bool dynamic;
+    struct conv *other;                                    /* the same seen from the other side, where that is better */
 } conv;
 
-typedef struct { const conv *c; const char *x; char *rows; int64_t first, xoff; size_t w; const int64_t *low; int64_t xn, xc; const int64_t *xs; } patches;
+/* The outputs of one phase: a convolution without dilation of the input or reversal. */
+typedef struct {
+    int64_t out[XL_RANK_MAX], ker[XL_RANK_MAX], step[XL_RANK_MAX], spread[XL_RANK_MAX], low[XL_RANK_MAX];
+    int64_t ks[XL_RANK_MAX], ys[XL_RANK_MAX], koff, yoff;
+    int64_t sout, sker;
+} phase;
+
+enum { WIDE_X, WIDE_K, WIDE_Y, ROWS, KERNEL, PART, TURNED, NTEMP }; /* memory that a step needs while it runs */
+enum { CHUNK_BYTES = 1 << 20, BLOCK_BYTES = 1 << 22, ROWS_MIN = 256 };
+
+static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
+
+static int64_t period(int64_t step, int64_t base) { return base / gcd(step % base ? step % base : base, base); }
+
+/* Phase `which` (a number for all dimensions together). False where no element of the kernel meets the input: zeros. */
+static bool phase_of(const conv *c, const int64_t *low, int64_t which, phase *p)
+{
+    *p = (phase){ .sout = 1, .sker = 1 };
+    for (uint32_t i = c->ns; i-- > 0; ) {
+        int64_t po = period(c->step[i], c->base[i]), pk = period(c->spread[i], c->base[i]), r = which % po, k0 = -1;
+        which /= po;
+        for (int64_t k = 0; k < pk && k < c->ker[i] && k0 < 0; k++)
+            if ((r * c->step[i] + k * c->spread[i] - low[i]) % c->base[i] == 0)
+                k0 = k;
+        p->out[i] = c->out[i] > r ? (c->out[i] - r + po - 1) / po : 0;
+        p->ker[i] = k0 < 0 ? 0 : (c->ker[i] - k0 + pk - 1) / pk;
+        p->step[i] = po * c->step[i] / c->base[i];
+        p->spread[i] = pk * c->spread[i] / c->base[i];
+        p->low[i] = k0 < 0 ? 0 : (low[i] - r * c->step[i] - k0 * c->spread[i]) / c->base[i];
+        p->ys[i] = c->ys[i] * po;
+        p->yoff += r * c->ys[i];
+        p->ks[i] = (c->flip[i] ? -pk : pk) * c->ks[i];
+        p->koff += (c->flip[i] ? c->ker[i] - 1 - k0 : k0) * c->ks[i];
+        p->sout *= p->out[i];
+        p->sker *= p->ker[i];
+    }
+    return p->sker > 0;
+}
+
+typedef struct { const conv *c; const phase *p; const char *x; char *rows; int64_t first, xoff; size_t w; int64_t xn, xc; const int64_t *xs; } patches;
+
+/* n elements along the channels, or zeros (from NULL). */
+static inline void piece(const patches *p, char *to, const char *from, int64_t n)
+{
+    if (!from) {
+        memset(to, 0, (size_t)n * p->w);
+    } else if (p->xc == 1) {
+        memcpy(to, from, (size_t)n * p->w);
+    } else if (p->w == 4) {
+        for (int64_t j = 0; j < n; j++)
+            ((float *)(void *)to)[j] = ((const float *)(const void *)from)[j * p->xc];
+    } else {
+        for (int64_t j = 0; j < n; j++)
+            memcpy(to + (size_t)j * p->w, from + (size_t)(j * p->xc) * p->w, p->w);
+    }
+}
+
+/* The kernel's last dimension at one place of the others; `at`: where the input's row begins, NULL outside. pos: of the first element. */
+static char *fill_line(const patches *p, char *to, const char *at, int64_t pos)
+{
+    const conv *c = p->c;
+    uint32_t d = c->ns - 1;
+    int64_t n = p->p->ker[d], s = p->p->spread[d], size = c->ci * (int64_t)p->w;
+    if (!at) {
+        piece(p, to, NULL, n * c->ci);
+        return to + n * size;
+    }
+    if (s == 1 && p->xc == 1 && p->xs[d] == c->ci) {       /* one run of memory, cut off at both ends */
+        int64_t a = pos < 0 ? (-pos < n ? -pos : n) : 0, b = c->in[d] - pos < n ? c->in[d] - pos : n;
+        b = b < a ? a : b;
+        piece(p, to, NULL, a * c->ci);
+        if (b > a)
+            memcpy(to + a * size, at + (pos + a) * size, (size_t)((b - a) * size));
+        piece(p, to + b * size, NULL, (n - b) * c->ci);
+        return to + n * size;
+    }
+    for (int64_t k = 0; k < n; k++, pos += s, to += size)
+        piece(p, to, pos < 0 || pos >= c->in[d] ? NULL : at + pos * p->xs[d] * (int64_t)p->w, c->ci);
+    return to;
+}
 
 static void fill_rows(void *ctx, size_t begin, size_t end)
 {
     const patches *p = ctx;
     const conv *c = p->c;
-    int64_t K = c->sker * c->ci;
+    const phase *h = p->p;
+    int64_t K = h->sker * c->ci, lines = c->ns ? h->sker / h->ker[c->ns - 1] : 1;
     for (size_t r = begin; r < end; r++) {
         int64_t o[XL_RANK_MAX], t = p->first + (int64_t)r, k[XL_RANK_MAX] = { 0 };
         for (uint32_t i = c->ns; i-- > 0; ) {
-            o[i] = t % c->out[i];
-            t /= c->out[i];
+            o[i] = t % h->out[i] * h->step[i] - h->low[i];
+            t /= h->out[i];
         }                                                  /* what is left is the image */
         int64_t image = p->xoff + t * p->xn;
         char *row = p->rows + r * (size_t)K * p->w;
-        for (int64_t q = 0; q < c->sker; q++, row += (size_t)c->ci * p->w) {
+        if (!c->ns) {
+            piece(p, row, p->x + (size_t)image * p->w, c->ci);
+            continue;
+        }
+        for (int64_t q = 0; q < lines; q++) {
             int64_t at = image;
             bool inside = true;
-            for (uint32_t i = 0; i < c->ns && inside; i++) {
-                int64_t kk = c->flip[i] ? c->ker[i] - 1 - k[i] : k[i];
-                int64_t pos = o[i] * c->step[i] + kk * c->spread[i] - p->low[i];
-                inside = pos >= 0 && pos % c->base[i] == 0 && pos / c->base[i] < c->in[i];
-                at += pos / c->base[i] * p->xs[i];
+            for (uint32_t i = 0; i + 1 < c->ns && inside; i++) {
+                int64_t pos = o[i] + k[i] * h->spread[i];
+                inside = pos >= 0 && pos < c->in[i];
+                at += pos * p->xs[i];
             }
-            for (uint32_t i = c->ns; i-- > 0; ) {
-                if (++k[i] < c->ker[i])
+            for (uint32_t i = c->ns - 1; i-- > 0; ) {
+                if (++k[i] < h->ker[i])
                     break;
                 k[i] = 0;
             }
-            if (!inside) {
-                memset(row, 0, (size_t)c->ci * p->w);
-            } else if (p->xc == 1) {
-                memcpy(row, p->x + (size_t)at * p->w, (size_t)c->ci * p->w);
-            } else if (p->w == 4) {
-                const float *from = (const float *)(const void *)p->x + at;
-                for (int64_t j = 0; j < c->ci; j++)
-                    ((float *)(void *)row)[j] = from[j * p->xc];
-            } else {
-                for (int64_t j = 0; j < c->ci; j++)
-                    memcpy(row + (size_t)j * p->w, p->x + (size_t)(at + j * p->xc) * p->w, p->w);
-            }
+            row = fill_line(p, row, inside ? p->x + at * (int64_t)p->w : NULL, o[c->ns - 1]);
         }
     }
 }
@@ -89,115 +170,263 @@ static void plain(const char *a, const char *b, char *y, int64_t m, int64_t n, i
         }
 }
 
+/* Where a run stands: the memory it works in, and the input as it lies there. */
+typedef struct { char *temp[NTEMP]; const char *x, *k; char *y; size_t w; int64_t xn, xc, xs[XL_RANK_MAX]; xl_pool *pool; } work;
+
+/* Features last, so that a patch is copied in pieces. */
+static void turn(const conv *c, work *v)
+{
+    int64_t dim[XL_RANK_MAX + 2], to[XL_RANK_MAX + 2], from[XL_RANK_MAX + 2], w = (int64_t)v->w;
+    xl_strided s;
+    dim[0] = c->n, from[0] = c->xn * w;
+    for (uint32_t i = 0; i < c->ns; i++)
+        dim[i + 1] = c->in[i], from[i + 1] = c->xs[i] * w;
+    dim[c->ns + 1] = c->ci * c->groups, from[c->ns + 1] = c->xc * w;
+    xl_row_major(to, c->ns + 2, dim, v->w);
+    xl_strided_init(&s, v->w, c->ns + 2, dim, to, from);
+    xl_strided_run(&s, v->temp[TURNED], v->x, v->pool);
+    v->x = v->temp[TURNED];
+    v->xn = to[0] / w, v->xc = 1;
+    for (uint32_t i = 0; i < c->ns; i++)
+        v->xs[i] = to[i + 1] / w;
+}
+
+/* The group's kernel as [spatial, ci, co]. */
+static void lay_kernel(const conv *c, const phase *h, const work *v, int64_t g, int64_t cog)
+{
+    int64_t dim[XL_RANK_MAX + 2], to[XL_RANK_MAX + 2], from[XL_RANK_MAX + 2], w = (int64_t)v->w;
+    xl_strided s;
+    for (uint32_t i = 0; i < c->ns; i++)
+        dim[i] = h->ker[i], from[i] = h->ks[i] * w;
+    dim[c->ns] = c->ci, from[c->ns] = c->kc * w;
+    dim[c->ns + 1] = cog, from[c->ns + 1] = c->ko * w;
+    xl_row_major(to, c->ns + 2, dim, v->w);
+    xl_strided_init(&s, v->w, c->ns + 2, dim, to, from);
+    xl_strided_run(&s, v->temp[KERNEL], v->k + (h->koff + g * cog * c->ko) * w, v->pool);
+}
+
+typedef struct { const conv *c; const phase *h; const work *v; int64_t g, cog, first; const char *part; } result;
+
+/* Rows of C to their places in the result; zeros where there is no C. */
+static void put_rows(void *ctx, size_t begin, size_t end)
+{
+    const result *q = ctx;
+    const conv *c = q->c;
+    int64_t w = (int64_t)q->v->w, cog = q->cog;
+    for (int64_t r = (int64_t)begin; r < (int64_t)end; r++) {
+        int64_t at = q->h->yoff + q->g * cog * c->yc, t = q->first + r;
+        for (uint32_t i = c->ns; i-- > 0; ) {
+            at += t % q->h->out[i] * q->h->ys[i];
+            t /= q->h->out[i];
+        }
+        at += t * c->yn;
+        char *to = q->v->y + at * w;
+        const char *from = q->part ? q->part + r * cog * w : NULL;
+        for (int64_t j = 0; j < cog && !from; j++)
+            memset(to + j * c->yc * w, 0, (size_t)w);
+        if (from && c->yc == 1)
+            memcpy(to, from, (size_t)(cog * w));
+        else if (from && w == 4)
+            for (int64_t j = 0; j < cog; j++)
+                ((float *)(void *)to)[j * c->yc] = ((const float *)(const void *)from)[j];
+        else if (from)
+            for (int64_t j = 0; j < cog; j++)
+                memcpy(to + j * c->yc * w, from + j * w, (size_t)w);
+    }
+}
+
+static void put(const conv *c, const phase *h, const work *v, int64_t g, int64_t cog, int64_t first, int64_t m, const char *part)
+{
+    result q = { c, h, v, g, cog, first, part };
+    xl_pool_for(v->pool, (size_t)m, (size_t)(16384 / (cog + 1) + 1), put_rows, &q);
+}
+
+/* Rows of C are rows of the result: channels last, no gaps between one output and the next. */
+static bool in_order(const conv *c, const phase *h, int64_t nout)
+{
+    bool ok = c->yc == 1 && c->ns > 0 && h->ys[c->ns - 1] == c->co && h->yoff == 0;
+    for (uint32_t i = 0; i + 1 < c->ns; i++)
+        ok = ok && h->ys[i] == h->ys[i + 1] * h->out[i + 1];
+    return ok && (nout == 1 || c->yn == h->ys[0] * h->out[0]);
+}
+
+/* Patches of one element, one after another as they lie: the input is the matrix. */
+static bool is_matrix(const conv *c, const phase *h, const work *v, int64_t nout)
+{
+    bool ok = h->sker == 1 && c->ns > 0 && v->xc == 1;
+    for (uint32_t i = 0; i < c->ns; i++)
+        ok = ok && h->step[i] == 1 && h->low[i] == 0 && h->out[i] == c->in[i] && (i + 1 == c->ns || v->xs[i] == v->xs[i + 1] * c->in[i + 1]);
+    return ok && (nout == 1 || v->xn == v->xs[0] * c->in[0]);
+}
+
+/* The product for rows first..first + m of a phase and the part of the kernel that is laid out; again: added to what is there. */
+static void multiply(const conv *c, const phase *h, const work *v, int64_t cog, int64_t xoff, int64_t first, int64_t m, bool matrix, char *dst, int64_t ld,
+                     bool again)
+{
+    int64_t K = h->sker * c->ci, row = matrix ? v->xs[c->ns - 1] : K;
+    patches p = { c, h, v->x, v->temp[ROWS], first, xoff, v->w, v->xn, v->xc, v->xs };
+    if (!matrix)
+        xl_pool_for(v->pool, (size_t)m, (size_t)(16384 / (K + 1) + 1), fill_rows, &p);
+    if (c->wide != XL_F32 && c->wide != XL_F64) {
+        plain(v->temp[ROWS], v->temp[KERNEL], dst, m, cog, K, c->wide);
+        return;
+    }
+    xl_gemm_type t = c->wide == XL_F32 ? XL_GEMM_F32 : XL_GEMM_F64;
+    xl_gemm g = { .m = (size_t)m, .n = (size_t)cog, .k = (size_t)K, .a_type = t, .b_type = t, .c_type = t, .b = v->temp[KERNEL], .c = dst,
+                  .a = matrix ? v->x + (xoff + first * row) * (int64_t)v->w : v->temp[ROWS], .a_row = row, .a_col = 1, .b_row = cog, .b_col = 1,
+                  .c_row = ld, .accumulate = again };
+    xl_gemm_run(v->pool, &g);
+}
+
+static void run_phase(const conv *c, const phase *all, const work *v, int64_t g, int64_t cog)
+{
+    int64_t nout = c->n / c->batch_groups, total = nout * all->sout, w = (int64_t)v->w;
+    int64_t image = c->batch_groups > 1 ? g * nout : 0, channel = c->groups > 1 ? g * c->ci : 0, xoff = image * v->xn + channel * v->xc;
+    bool fl = c->wide == XL_F32 || c->wide == XL_F64, direct = fl && in_order(c, all, nout), matrix = fl && is_matrix(c, all, v, nout);
+    int64_t chunk = matrix && direct ? total : c->chunk, taps = c->ns ? all->ker[0] : 1;
+    bool whole = c->block < taps;                          /* the kernel comes in blocks: C is kept whole until the last */
+    for (int64_t a = 0; a < taps; a += c->block) {
+        phase h = *all;
+        if (c->ns) {
+            h.ker[0] = taps - a < c->block ? taps - a : c->block;
+            h.sker = all->sker / taps * h.ker[0];
+            h.low[0] -= a * h.spread[0];
+            h.koff += a * h.ks[0];
+        }
+        lay_kernel(c, &h, v, g, cog);
+        for (int64_t first = 0; first < total; first += chunk) {
+            int64_t m = total - first < chunk ? total - first : chunk;
+            char *dst = direct ? v->y + (g * cog + first * c->co) * w : v->temp[PART] + (whole ? first * cog * w : 0);
+            multiply(c, &h, v, cog, xoff, first, m, matrix, dst, direct ? c->co : cog, a > 0);
+            if (!direct && a + c->block >= taps)
+                put(c, &h, v, g, cog, first, m, dst);
+        }
+    }
+}
+
+static void run_other(const conv *c, const work *v)
+{
+    const conv *o = c->other;
+    int64_t row = c->sout * c->n, total = c->ci * c->sker;
+    xl_gemm_type t = c->wide == XL_F32 ? XL_GEMM_F32 : XL_GEMM_F64;
+    phase h;
+    phase_of(o, o->low, 0, &h);
+    for (int64_t first = 0; first < total; first += o->chunk) {
+        int64_t m = total - first < o->chunk ? total - first : o->chunk;
+        patches p = { o, &h, v->x, v->temp[ROWS], first, 0, v->w, o->xn, 1, o->xs };
+        xl_pool_for(v->pool, (size_t)m, (size_t)(16384 / (row + 1) + 1), fill_rows, &p);
+        xl_gemm g = { .m = (size_t)row, .n = (size_t)c->co, .k = (size_t)m, .a_type = t, .b_type = t, .c_type = t, .a = v->temp[ROWS],
+                      .b = v->k + first * c->co * (int64_t)v->w, .c = v->y, .a_row = 1, .a_col = row, .b_row = c->co, .b_col = 1, .c_row = c->co,
+                      .accumulate = first > 0 };
+        xl_gemm_run(v->pool, &g);
+    }
+}
+
 static xl_error *run_conv(const xl_step *s, xl_frame *f)
 {
     const conv *c = s->data;
     const xl_shape *x = xl_in_shape(s, 0), *k = xl_in_shape(s, 1), *y = xl_out_shape(s, 0);
-    size_t w = xl_dtype_bytes(c->wide);
-    int64_t K = c->sker * c->ci, groups = c->groups * c->batch_groups, cog = c->co / groups, low[XL_RANK_MAX];
-    xl_error *err = NULL;
+    int64_t groups = c->groups * c->batch_groups, cog = c->co / groups, phases = 1, low[XL_RANK_MAX];
+    work v = { .x = xl_in(s, f, 0), .k = xl_in(s, f, 1), .y = xl_out(s, f, 0), .w = xl_dtype_bytes(c->wide), .xn = c->xn, .xc = c->xc, .pool = f->pool };
     if (!y->count)
         return NULL;
-    for (uint32_t i = 0; i < c->ns; i++)
+    for (uint32_t i = 0; i < NTEMP; i++)
+        v.temp[i] = xl_out(s, f, 1 + i);
+    memcpy(v.xs, c->xs, sizeof v.xs);
+    for (uint32_t i = 0; i < c->ns; i++) {
         low[i] = c->dynamic ? xl_read_index(xl_in(s, f, 2), s->shape[2].dtype, 2 * i) : c->low[i];
-    bool same = c->wide == x->dtype, ysame = c->wide == y->dtype, ksame = c->wide == k->dtype;
-    int64_t nout = c->n / c->batch_groups, total = nout * c->sout, chunk = (1 << 20) / (K * (int64_t)w + 1);
-    chunk = chunk < 256 ? 256 : chunk;                     /* as many rows as stay near, but enough to be worth packing the kernel */
-    if (chunk > total)
-        chunk = total;
-    char *xm = same ? NULL : malloc((size_t)x->count * w + 1), *km = ksame ? NULL : malloc((size_t)k->count * w + 1);
-    char *ym = ysame ? NULL : malloc((size_t)y->count * w + 1), *rows = aligned_alloc(64, ((size_t)(chunk * K) * w + 127) & ~(size_t)63);
-    char *ker = aligned_alloc(64, ((size_t)(K * cog) * w + 127) & ~(size_t)63), *part = aligned_alloc(64, ((size_t)(chunk * cog) * w + 127) & ~(size_t)63);
-    char *turned = c->xc == 1 || c->sker == 1 ? NULL : aligned_alloc(64, ((size_t)x->count * w + 127) & ~(size_t)63);
-    if ((!same && !xm) || (!ksame && !km) || (!ysame && !ym) || !rows || !ker || !part) {
-        err = XL_ERR(EXHAUSTED, "no memory for the patches of a convolution");
-        goto out;
+        phases *= period(c->step[i], c->base[i]);
     }
-    const void *in[1] = { xl_in(s, f, 0) };
-    if (!same)
-        c->load.fn(xm, in, (size_t)x->count, c->load.ctx);
-    const char *xp = same ? xl_in(s, f, 0) : xm;
-    in[0] = xl_in(s, f, 1);
-    if (!ksame)
-        c->loadk.fn(km, in, (size_t)k->count, c->loadk.ctx);
-    const char *kp = ksame ? xl_in(s, f, 1) : km;
-    char *yp = ysame ? xl_out(s, f, 0) : ym;
-    /* features last, so that a patch is copied in pieces; without the memory, element by element */
-    int64_t xs[XL_RANK_MAX], xn = c->xn, xc = c->xc;
-    memcpy(xs, c->xs, sizeof xs);
-    if (turned) {
-        int64_t dim[XL_RANK_MAX + 2], to[XL_RANK_MAX + 2], from[XL_RANK_MAX + 2];
-        xl_strided v;
-        dim[0] = c->n, from[0] = c->xn * (int64_t)w;
-        for (uint32_t i = 0; i < c->ns; i++)
-            dim[i + 1] = c->in[i], from[i + 1] = c->xs[i] * (int64_t)w;
-        dim[c->ns + 1] = c->ci * c->groups, from[c->ns + 1] = c->xc * (int64_t)w;
-        xl_row_major(to, c->ns + 2, dim, w);
-        xl_strided_init(&v, w, c->ns + 2, dim, to, from);
-        xl_strided_run(&v, turned, xp, f->pool);
-        xp = turned;
-        xn = to[0] / (int64_t)w, xc = 1;
-        for (uint32_t i = 0; i < c->ns; i++)
-            xs[i] = to[i + 1] / (int64_t)w;
+    const void *in[1] = { v.x };
+    if (c->wide != x->dtype) {
+        c->load.fn(v.temp[WIDE_X], in, (size_t)x->count, c->load.ctx);
+        v.x = v.temp[WIDE_X];
     }
-    for (int64_t g = 0; g < groups; g++) {
-        /* the group's kernel as [spatial, ci, co] */
-        int64_t dim[XL_RANK_MAX + 2], to[XL_RANK_MAX + 2], from[XL_RANK_MAX + 2];
-        for (uint32_t i = 0; i < c->ns; i++)
-            dim[i] = c->ker[i], from[i] = c->ks[i] * (int64_t)w;
-        dim[c->ns] = c->ci, from[c->ns] = c->kc * (int64_t)w;
-        dim[c->ns + 1] = cog, from[c->ns + 1] = c->ko * (int64_t)w;
-        xl_row_major(to, c->ns + 2, dim, w);
-        xl_strided v;
-        xl_strided_init(&v, w, c->ns + 2, dim, to, from);
-        xl_strided_run(&v, ker, kp + (size_t)(g * cog * c->ko) * w, f->pool);
-        for (int64_t first = 0; first < total; first += chunk) {
-            int64_t m = total - first < chunk ? total - first : chunk;
-            int64_t image = c->batch_groups > 1 ? g * nout : 0, channel = c->groups > 1 ? g * c->ci : 0;
-            patches p = { c, xp, rows, first, image * xn + channel * xc, w, low, xn, xc, xs };
-            xl_pool_for(f->pool, (size_t)m, (size_t)(16384 / (K + 1) + 1), fill_rows, &p);
-            bool direct = c->yc == 1 && c->ns > 0 && c->ys[c->ns - 1] == c->co; /* channels last: rows of C are rows of the result */
-            for (uint32_t i = 0; i + 1 < c->ns; i++)
-                direct = direct && c->ys[i] == c->ys[i + 1] * c->out[i + 1];
-            direct = direct && (nout == 1 || c->yn == c->ys[0] * c->out[0]);
-            char *dst = direct ? yp + (size_t)(g * cog + first * c->co) * w : part;
-            if (c->wide == XL_F32 || c->wide == XL_F64) {
-                xl_gemm_type t = c->wide == XL_F32 ? XL_GEMM_F32 : XL_GEMM_F64;
-                xl_gemm gm = { .m = (size_t)m, .n = (size_t)cog, .k = (size_t)K, .a_type = t, .b_type = t, .c_type = t, .a = rows, .b = ker, .c = dst,
-                               .a_row = K, .a_col = 1, .b_row = cog, .b_col = 1, .c_row = direct ? c->co : cog };
-                xl_gemm_run(f->pool, &gm);
-            } else {
-                plain(rows, ker, part, m, cog, K, c->wide);
-                direct = false;
-            }
-            if (direct)
-                continue;
-            for (int64_t r = 0; r < m; r++) {
-                int64_t at = g * cog * c->yc, t = first + r;
-                for (uint32_t i = c->ns; i-- > 0; ) {
-                    at += t % c->out[i] * c->ys[i];
-                    t /= c->out[i];
-                }
-                at += t * c->yn;
-                for (int64_t j = 0; j < cog && w == 4; j++)
-                    ((float *)(void *)yp)[at + j * c->yc] = ((const float *)(const void *)part)[r * cog + j];
-                for (int64_t j = 0; j < cog && w != 4; j++)
-                    memcpy(yp + (size_t)(at + j * c->yc) * w, part + (size_t)(r * cog + j) * w, w);
-            }
-        }
+    in[0] = v.k;
+    if (c->wide != k->dtype) {
+        c->loadk.fn(v.temp[WIDE_K], in, (size_t)k->count, c->loadk.ctx);
+        v.k = v.temp[WIDE_K];
     }
-    in[0] = yp;
-    if (!ysame)
+    if (c->wide != y->dtype)
+        v.y = v.temp[WIDE_Y];
+    if (c->other)
+        run_other(c, &v);
+    else if (c->xc != 1 && c->sker != 1)
+        turn(c, &v);
+    for (int64_t i = 0; i < phases && !c->other; i++) {
+        phase h;
+        bool some = phase_of(c, low, i, &h);
+        for (int64_t g = 0; g < groups && h.sout; g++)
+            if (some)
+                run_phase(c, &h, &v, g, cog);
+            else
+                put(c, &h, &v, g, cog, 0, c->n / c->batch_groups * h.sout, NULL);
+    }
+    in[0] = v.y;
+    if (c->wide != y->dtype)
         c->store.fn(xl_out(s, f, 0), in, (size_t)y->count, c->store.ctx);
-out:
-    free(xm);
-    free(km);
-    free(ym);
-    free(rows);
-    free(ker);
-    free(part);
-    free(turned);
-    return err;
+    return NULL;
+}
+
+/* From the other side: the kernel must be a matrix [ci, spatial][co] and the result one of [spatial, n][co]. */
+static conv *other_side(xl_planner *p, const conv *c)
+{
+    bool ok = c->ns > 0 && c->groups == 1 && c->batch_groups == 1 && (c->wide == XL_F32 || c->wide == XL_F64) && !c->dynamic && c->xn == 1 && c->xc != 1 &&
+              c->sker > 1 && c->sker * c->ci > c->sout * c->n;
+    int64_t k = c->co, y = c->n * c->co;
+    for (uint32_t i = c->ns; i-- > 0 && ok; ) {
+        ok = c->base[i] == 1 && !c->flip[i] && c->ks[i] == k && c->ys[i] == y;
+        k *= c->ker[i], y *= c->out[i];
+    }
+    if (!ok || c->ko != 1 || c->kc != k || c->yc != 1 || c->yn != c->co)
+        return NULL;
+    conv *o = xl_new(p->a, conv, 1);
+    *o = *c;
+    o->n = c->ci, o->ci = c->n, o->xn = c->xc, o->xc = 1;
+    for (uint32_t i = 0; i < c->ns; i++)
+        o->out[i] = c->ker[i], o->ker[i] = c->out[i], o->step[i] = c->spread[i], o->spread[i] = c->step[i];
+    o->sout = c->sker, o->sker = c->sout;
+    o->chunk = CHUNK_BYTES / (c->sout * c->n * (int64_t)xl_dtype_bytes(c->wide) + 1);
+    o->chunk = o->chunk < ROWS_MIN ? ROWS_MIN : o->chunk;
+    if (o->chunk > c->ci * c->sker)
+        o->chunk = c->ci * c->sker;
+    return o;
+}
+
+/* The step, with the memory it works in. */
+static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x, const xl_shape *k, const xl_shape *y)
+{
+    int64_t K = c->sker * c->ci, total = c->n / c->batch_groups * c->sout, w = (int64_t)xl_dtype_bytes(c->wide);
+    int64_t cog = c->co / (c->groups * c->batch_groups);
+    int64_t taps = c->ns && c->ker[0] > 0 ? c->ker[0] : 1, line = K / taps * w; /* bytes of a row per element of the first dimension */
+    c->block = (BLOCK_BYTES / ROWS_MIN) / (line + 1);
+    c->block = c->block < 1 ? 1 : c->block > taps ? taps : c->block;
+    if (c->wide != XL_F32 && c->wide != XL_F64)            /* sums of those are not added to */
+        c->block = taps;
+    K = K / taps * c->block;
+    c->chunk = CHUNK_BYTES / (K * w + 1);
+    c->chunk = c->chunk < ROWS_MIN ? ROWS_MIN : c->chunk;  /* as many rows as stay near, but enough to be worth packing the kernel */
+    if (c->chunk > total)
+        c->chunk = total;
+    size_t temp[NTEMP] = { [WIDE_X] = c->wide == x->dtype ? 0 : (size_t)(x->count * w), [WIDE_K] = c->wide == k->dtype ? 0 : (size_t)(k->count * w),
+                           [WIDE_Y] = c->wide == y->dtype ? 0 : (size_t)(y->count * w), [ROWS] = (size_t)(c->chunk * K * w),
+                           [KERNEL] = (size_t)(K * cog * w), [PART] = (size_t)((c->block < taps ? total : c->chunk) * cog * w),
+                           [TURNED] = c->xc == 1 || c->sker == 1 ? 0 : (size_t)(x->count * w) };
+    if ((c->other = other_side(p, c))) {
+        temp[ROWS] = (size_t)(c->other->chunk * c->sout * c->n * w);
+        temp[KERNEL] = temp[PART] = temp[TURNED] = 0;
+    }
+    uint32_t in[3];
+    xl_shape shape[3];
+    bool in_place = false;
+    xl_step *s;
+    for (uint32_t i = 0; i < op->nin && i < 3; i++) {
+        xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, i), &shape[i]);
+        if (err)
+            return err;
+        in[i] = p->leaf[op->in[i].id].buf[0];
+    }
+    return xl_plan_step_group(p, xl_op_text(op), run_conv, c, in, shape, op->nin, op->out, &in_place, 1, 0, temp, NTEMP, &s);
 }
 
 xl_error *xl_kernel_convolution(xl_planner *p, const xl_op *op)
@@ -243,7 +472,7 @@ xl_error *xl_kernel_convolution(xl_planner *p, const xl_op *op)
     c->loadk = xl_ew_convert(p->a, k.dtype, c->wide);
     c->store = xl_ew_convert(p->a, c->wide, y.dtype);
     p->plan->flops += 2.0 * (double)y.count * (double)(c->sker * c->ci);
-    return xl_plan_step(p, op, run_conv, c, 0);
+    return add(p, op, c, &x, &k, &y);
 out:
     return err;
 }
