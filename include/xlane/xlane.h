@@ -66,7 +66,11 @@ XL_API xl_tensor xl_iota(xl_graph *g, const char *type, int dim);         /* 0, 
 XL_API void xl_loss(xl_graph *g, xl_tensor scalar);
 XL_API void xl_metric(xl_graph *g, const char *name, const char *how, xl_tensor scalar);
 /* The same of numbers by row, [batch, ...], which are reduced here; weights of the same shape, or XL_NONE. A local one has a number per device. */
+#ifdef __cplusplus
+#define XL_NONE (xl_tensor{ UINT32_MAX })
+#else
 #define XL_NONE ((xl_tensor){ UINT32_MAX })
+#endif
 XL_API void xl_metric_rows(xl_graph *g, const char *name, const char *how, xl_tensor rows, xl_tensor weight);
 
 /* Elementwise. */
