@@ -52,7 +52,7 @@ static xl_config defaults(void)
     c.save_every = 100;
     c.keep = 3;
     c.warmup_steps = 10;
-    c.keep_for_backward = "carry";
+    c.keep_for_backward = "dots";
     c.deterministic = true;
     c.policy = "warn";
     c.plant = "none";
