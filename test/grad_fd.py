@@ -168,6 +168,12 @@ def carried_late(a, w):
     return lax.fori_loop(0, 4, body, (a, jnp.zeros(3), jnp.ones(3)))
 
 
+def complex_scan(a, b):
+    def body(z, x):
+        return z * x + lax.complex(b, a), jnp.abs(z)
+    return lax.scan(body, lax.complex(a, b), lax.complex(jnp.stack([a, b, a * b]), jnp.stack([b, a, a - b])))
+
+
 POS = dict(lo=.3, hi=2.5)
 UNIT = dict(lo=-.8, hi=.8)
 CASES = {
@@ -249,6 +255,15 @@ CASES = {
     "sort_two_keys": (lambda a, b, k: lax.sort((k, a, b), dimension=1, num_keys=2), apart(2, 6), f(2, 6), i(2, 2, 6)),
     "top_k": (lambda a: lax.top_k(a, 2)[0] ** 2, apart(3, 6)), "argmax_pick": (lambda a: a[jnp.argmax(a)] * a, apart(6)),
     "median": (lambda a: jnp.median(a, 1), apart(3, 5)),
+    "sort_down": (lambda a: -jnp.sort(-a, 0, stable=False)[::-1] * a, apart(5, 2)),
+    "gather_u8": (lambda t, k: t.at[k].get(mode="clip"), f(5, 2), np.array([0, 9, 4, 255], np.uint8)),
+    "gather_i64": (lambda t, k: t.at[k, k].get(mode="clip"), f(5, 4), np.array([0, -9, 4, 1 << 40])),
+    "gather_whole": (lambda t, k: t[k][:, None] * t[None, k], f(5), i(5, 3)),
+    "scatter_partial": (scatter(lax.scatter_add, dict(update_window_dims=(1,), inserted_window_dims=(), scatter_dims_to_operand_dims=(0,))),
+                        f(5), np.array([[3], [4], [-1], [0]], np.int32), f(4, 2)),
+    "scatter_set_partial": (scatter(lax.scatter, dict(update_window_dims=(1,), inserted_window_dims=(), scatter_dims_to_operand_dims=(0,))),
+                            f(6), np.array([[3], [4], [-1], [0]], np.int32), f(4, 2)),
+    "dynamic_update_twice": (lambda a, u, k: lax.dynamic_update_slice(lax.dynamic_update_slice(a, u, (k,)), u * a[:2], (k + 1,)), f(6), f(2), np.int32(-3)),
     # reductions and windows
     "reduce_sum": (lambda a: jnp.sum(a * a, (0, 2)), f(3, 4, 5)), "reduce_max": (lambda a: jnp.max(a, 1), apart(3, 4)),
     "reduce_min": (lambda a: jnp.min(a * 2, 0), apart(3, 4)), "reduce_prod": (lambda a: jnp.prod(a, 1), f(3, 4)),
@@ -285,6 +300,10 @@ CASES = {
     "conv_groups": (conv(window_strides=(2,), padding="SAME", feature_group_count=2), f(2, 4, 7), f(6, 2, 3)),
     "conv_depthwise": (conv(window_strides=(1,), padding=((2, 0),), feature_group_count=4), f(2, 4, 6), f(4, 1, 3)),
     "conv_batch_groups": (conv(window_strides=(1,), padding="SAME", batch_group_count=2), f(4, 3, 7), f(6, 3, 3)),
+    "conv_groups_all": (conv(window_strides=(2, 1), padding=((2, -1), (0, 3)), lhs_dilation=(1, 2), rhs_dilation=(2, 1), feature_group_count=3,
+                             dimension_numbers=("HNWC", "OWHI", "CWNH")), f(6, 2, 4, 6), f(3, 2, 3, 2)),
+    "conv_batch_groups_all": (conv(window_strides=(2,), padding=((1, 2),), lhs_dilation=(2,), batch_group_count=3, dimension_numbers=("NWC", "WIO", "CNW")),
+                              f(6, 5, 2), f(3, 2, 6)),
     "conv_0d": (conv(window_strides=(), padding=()), f(2, 3), f(4, 3)),
     # linear algebra and transforms
     "cholesky": (lambda a: lax.linalg.cholesky(spd(a)), f(4, 4)), "cholesky_batch": (lambda a: jnp.linalg.cholesky(spd(a)), f(2, 3, 3)),
@@ -298,6 +317,10 @@ CASES = {
     "cond": (lambda p, a, b: lax.cond(p, lambda: a * b, lambda: jnp.sin(a)), np.bool_(True), f(4), f(4)),
     "cond_other": (lambda p, a, b: lax.cond(p, lambda: a * b, lambda: jnp.sin(a)), np.bool_(False), f(4), f(4)),
     "switch": (lambda k, a, b: lax.switch(k, [lambda: a, lambda: a * b, lambda: jnp.exp(b)]), np.int32(2), f(4), f(4)),
+    "switch_beyond": (lambda k, a, b: lax.switch(k, [lambda: a, lambda: a * b, lambda: jnp.exp(b)]), np.int32(-7), f(4), f(4)),
+    "scan_none": (lambda a, w: lax.fori_loop(3, 3, lambda k, c: jnp.tanh(c * w), a) * w, f(3), f(3)), "scan_complex": (complex_scan, f(3), f(3)),
+    "scan_of_sort": (lambda a, w: lax.scan(lambda c, x: (jnp.sort(c * x)[::-1], c), a, w)[0], apart(4), f(3, 4, **POS)),
+    "cond_in_cond": (lambda p, a, b: lax.cond(p, lambda: lax.cond(~p, lambda: a, lambda: a * b), lambda: b), np.bool_(True), f(4), f(4)),
     "scan_rnn": (scan_rnn, f(2, 3), f(3, 3), f(4, 2, 3)), "scan_reverse": (lambda h, xs: lax.scan(lambda h, x: (jnp.sin(h * x), h), h, xs, reverse=True), f(3), f(4, 3)),
     "scan_nested": (nested, f(3), f(3), f(2, 3, 3)), "scan_cond": (scan_with_cond, f(3), f(3)), "scan_late": (carried_late, f(3), f(3)),
     "scan_length_one": (lambda a, w: lax.scan(lambda a, _: (jnp.tanh(a * w), a), a, None, length=1), f(3), f(3)),
