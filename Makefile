@@ -81,6 +81,8 @@ $(B)/libxlane-cpu.so: $(call obj,base ir pass cpu) $(call entry,cpu)
 	$(call link,-shared)
 $(B)/libxlane-guard.so: $(call obj,base ir pass pjrt lane guard) $(call entry,guard)
 	$(call link,-shared)
+# A sanitizer's runtime looks up symbols before it is ready, through this very object: it stays plain.
+$(B)/libxlane-preload.so $(B)/obj/guard/preload_main.o: sanflags =
 $(B)/libxlane-preload.so: $(B)/obj/guard/preload_main.o
 	$(CC) $(XCFLAGS) $(CFLAGS) -shared $^ -o $@ $(LDFLAGS) -ldl
 
