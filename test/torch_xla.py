@@ -18,7 +18,7 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-TRAIN = os.path.join(HERE, "torch", "train.py")
+TRAIN, FAULT_SCRIPT = (os.path.join(HERE, "torch", n) for n in ("train.py", "faults.py"))
 PINS = ["torch==2.9.0", "torch_xla==2.9.0", "numpy"]
 NATIVE = os.uname().machine == "x86_64"
 PREPARED = os.environ.get("XLANE_TORCH_ROOT")
@@ -76,17 +76,20 @@ def install(tmp):
     return site, ([] if NATIVE else ["qemu-x86_64", "-cpu", "max"]) + [site + "/xlane/bin/xlane"]
 
 
-def train(what, command, env, *args):
-    """What the script printed as its result; what stands before it is the guard's, if there is one."""
+def start(what, command, env, script, *args):
+    """Runs the script; what it printed, up to and with its RESULT."""
     for name in ("XLA_STABLEHLO_COMPILE", "PJRT_DEVICE", "PJRT_DYNAMIC_PLUGINS", "XLA_PERSISTENT_CACHE_PATH"):
         env.setdefault(name, "")
     full = {k: v for k, v in {**os.environ, **env}.items() if v != ""}
-    p = subprocess.run([*command, TRAIN, *args], text=True, capture_output=True, env=full)
-    found = re.search(r"^RESULT (.*)$", p.stdout, re.M)
-    if p.returncode or not found:
+    p = subprocess.run([*command, script, *args], text=True, capture_output=True, env=full)
+    if p.returncode or not re.search(r"^RESULT ", p.stdout, re.M):
         check(what, False, p.stdout[-1000:] + p.stderr[-3000:])
         sys.exit(1)
-    return json.loads(found.group(1))
+    return p.stdout
+
+
+def train(what, command, env, *args):
+    return json.loads(re.search(r"^RESULT (.*)$", start(what, command, env, TRAIN, *args), re.M).group(1))
 
 
 def close(a, b):
@@ -144,7 +147,36 @@ def main():
         # All modules are SyncTensorsGraph.N and are compared as one family: the optimizer's state became arguments at the second step.
         check("G6_programs_are_grouped", all(e["module"].startswith("SyncTensorsGraph.") for e in cold_why)
               and any(e["reason"] != "first" and e["detail"] for e in cold_why), cold_why)
+        faults(python, base, library, run, guarded, runs)
+        matrix(tmp, python, xlane, path)
     sys.exit(failed > 0)
+
+
+FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:ENOSPC", "write:EIO", "open:EMFILE", "read:EIO", "fsync:EIO", "rename:EROFS",
+          "mkdir:EACCES"]
+
+
+def faults(python, base, library, run, guarded, runs):
+    """Trouble of the guard's own does not reach the program: the same bytes with faults in the guard as without the guard."""
+    inject = os.path.join(ROOT, "build", "" if NATIVE else "x86_64-linux-gnu", "test", "plugins", "inject.so")
+    subprocess.run(["make", "-s", "-C", ROOT, *([] if NATIVE else ["CROSS=x86_64-linux-gnu-"]), os.path.relpath(inject, ROOT)], check=True, stdout=sys.stderr)
+    want = start("without_faults", [python], dict(library), FAULT_SCRIPT, *FAULTS)
+    got = start("with_faults", run, {**guarded, "LD_PRELOAD": inject}, FAULT_SCRIPT, *FAULTS)
+    check("B4_faults_of_the_guard_do_not_reach_the_program", got == want and want.count("\n") == 3 * len(FAULTS) + 1, (got, want))
+    with open(sorted(glob.glob(runs + "/*-torch*"))[-1] + "/events.jsonl") as f:
+        events = [json.loads(line)["event"] for line in f]
+    check("B4_faults_were_met", events.count("fault") >= 5 and events.count("compile") >= len(FAULTS) // 2, events)
+
+
+def matrix(tmp, python, xlane, path):
+    """`xlane matrix check` sees the defect of PyTorch/XLA's own cache live, in two processes of its own."""
+    folder = os.path.join(tmp, "bin")
+    os.mkdir(folder)
+    os.symlink(python, os.path.join(folder, "python3"))
+    env = dict(os.environ, PATH=folder + ":" + os.environ["PATH"], PYTHONPATH=path)
+    p = subprocess.run([*xlane, "matrix", "check", "--json"], text=True, capture_output=True, env=env)
+    row = next((r for r in json.loads(p.stdout or "[]") if r["name"] == "torch_cache"), {})
+    check("X1_matrix_sees_the_cache_defect_live", row.get("state") == "affected" and "2.9" in row.get("text", ""), row or p.stderr[-2000:])
 
 
 main()

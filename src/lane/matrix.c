@@ -226,7 +226,7 @@ static finding check_torch_cache(const lane *l)
     char *argv[] = { (char *)"python3", (char *)"-c", (char *)torch_script, dir, NULL };
     xl_proc_result r = { 0 };
     for (int k = 0; k < 2 && !err; k++)
-        err = xl_proc_run(l->a, argv, vars, 120000, &r);
+        err = xl_proc_run(l->a, argv, vars, 300000, &r); /* its import alone may take a minute */
     finding f = FOUND(l, UNKNOWN, "torch_xla %.*s is here, but its two processes did not end well: %.*s %s", XL_FMT(version),
                       XL_FMT(err ? XL_STR("") : xl_proc_words(l->a, &r)), xl_error_message(err));
     xl_error_free(err);
