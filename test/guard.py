@@ -216,6 +216,9 @@ def _():
     assert "compiled again" in p.stderr, p.stderr
     steady = [e for e in step_of(folder) if e["phase"] == "steady"]
     assert len(steady) == 1 and steady[0]["reason"] == "shape", step_of(folder)
+    p, folder = run("compiles", sys.executable, path, args=("--warmup-compiles", "1000"))
+    assert not [e for e in step_of(folder) if e["phase"] == "steady"], step_of(folder)
+    p, folder = run("compiles", sys.executable, path, args=("--policy", "stop", "--warmup", "1000", "--warmup-compiles", "2"), status=3)
 
 
 @check("L2_late_flags_are_reported")
@@ -253,6 +256,34 @@ def _():
     p = subprocess.run([sys.executable, CASES, "other_flag"], text=True, capture_output=True, env=env)
     assert p.returncode == 0, p.stderr
     assert step_of(os.path.join(TMP, "direct")), "no compile was recorded"
+
+
+@check("L2_by_TPU_LIBRARY_PATH")
+def _():
+    folder = os.path.join(TMP, "by-path")
+    os.mkdir(folder)
+    env = environment(JAX_PLATFORMS="tpu", TPU_LIBRARY_PATH=os.path.join(BUILD, "libxlane-guard.so"), XLANE_GUARD_PLUGIN=PLUGIN, XLANE_RUN=folder,
+                      TPU_SKIP_MDS_QUERY=1)
+    p = subprocess.run([sys.executable, CASES, "other_flag"], text=True, capture_output=True, env=env)
+    assert p.returncode == 0, p.stderr
+    assert step_of(folder), "no compile was recorded"
+
+
+@check("L2_several_plugins_in_one_process")
+def _():
+    other = os.path.join(TMP, "libsecond.so")
+    shutil.copy(PLUGIN, other)
+    path = script("two.py", "import jax, jax.numpy as jnp\nfor p in 'xlane', 'second':\n    x = jax.device_put(jnp.ones(4), jax.devices(p)[0])\n"
+                            "    print(float(jax.jit(lambda v: jnp.sum(v * 3))(x)))\n")
+    p, folder = run("two", sys.executable, path, plugin=PLUGIN + ",second:" + other, env={"JAX_PLATFORMS": "xlane,second"})
+    attached = [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
+    assert [e["plugin"] for e in attached if e["event"] == "attach"] == [PLUGIN, other] and p.stdout == "12.0\n12.0\n", (p.stdout, attached)
+
+
+@check("C3_a_follower_without_a_folder_runs")
+def _():
+    p, _ = run("follower", "true", cache=os.path.join(TMP, "not-there"), args=("--cache-read-only",))
+    assert "is not there yet" in p.stderr and not os.path.exists(os.path.join(TMP, "not-there")), p.stderr
 
 
 @check("C5_bad_folders_are_refused_before_the_start")

@@ -24,7 +24,7 @@
 static struct {
     const char *profile, *cache, *segment, *policy, *runs, *name, *prometheus;
     uint64_t cache_max;
-    int64_t warmup, retries;
+    int64_t warmup, warmup_compiles, retries;
     double hang;
     xl_opt_list watch, smaller;
     bool read_only, summary, probe;
@@ -41,6 +41,7 @@ static const xl_opt opts[] = {
     { "cache-segment", XL_OPT_STR, &opt.segment, "NAME", "a private part of the cache for this process or host" },
     { "policy", XL_OPT_STR, &opt.policy, "WORD", "allow, warn or stop when a step is compiled again after the warm-up window (warn)" },
     { "warmup", XL_OPT_INT, &opt.warmup, "STEPS", "how many steps the warm-up window has (10)" },
+    { "warmup-compiles", XL_OPT_INT, &opt.warmup_compiles, "N", "the warm-up window ends after N compiles, whatever the step" },
     { "watch", XL_OPT_REPEAT, &opt.watch, "MODULE", "a module that counts as a step from the start; others do once they ran three times" },
     { "hang", XL_OPT_NUM, &opt.hang, "SECONDS", "name a compile or execute that has not returned after this long (120)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where run folders are made (runs)" },
@@ -87,6 +88,8 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
     setenv("XLANE_POLICY", opt.policy, 1);
     if (opt.warmup >= 0)
         setenv("XLANE_WARMUP", xl_strf(a, "%lld", (long long)opt.warmup).p, 1);
+    if (opt.warmup_compiles > 0)
+        setenv("XLANE_WARMUP_COMPILES", xl_strf(a, "%lld", (long long)opt.warmup_compiles).p, 1);
     if (opt.hang >= 0)
         setenv("XLANE_HANG", xl_strf(a, "%.0f", opt.hang).p, 1);
     if (opt.cache_max)
@@ -457,6 +460,10 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     if (opt.probe)
         XL_DO(prove(a, &profile));
     const char *cache = cache_folder(a);
+    if (opt.read_only && strcmp(cache, "off") && !strstr(cache, "://") && !xl_file_stat(cache, NULL)) {
+        fprintf(stderr, "xlane: %s is not there yet, so a follower that only reads it runs without a cache; start the one that writes it first\n", cache);
+        cache = "off";
+    }
     if (strcmp(cache, "off")) {                            /* say now what would otherwise be said from inside the program */
         xl_cache *probe;
         xl_cache_opts how = { .read_only = opt.read_only, .segment = opt.segment };

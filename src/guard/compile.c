@@ -386,7 +386,8 @@ static xl_error *judge(xl_arena *a, void *ctx)
     compile *c = ctx;
     xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(c->module));
     c->nop = count_ops(c->m);
-    bool steady = G.step >= G.warmup && watched(c->module, mm, c->nop);
+    bool over = G.warmup_compiles ? G.compiles >= G.warmup_compiles : G.step >= G.warmup;
+    bool steady = over && watched(c->module, mm, c->nop);
     c->phase = steady ? "steady" : "warmup";
     xl_verdict v;
     xl_module *m = c->m;
@@ -615,6 +616,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         if (out)
             goto out;
     }
+    atomic_fetch_add(&G.compiles, 1);
     if (c.sentence.n && G.policy == XL_POLICY_WARN)
         guard_say("%.*s", XL_FMT(xl_buf_view(&c.sentence)));
     xl_str module = xl_str_of(c.module);

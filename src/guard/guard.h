@@ -79,7 +79,9 @@ typedef struct {
     size_t nexec, capexec;
     _Atomic uint64_t exec_changes;                         /* how often exec changed: tells a remembered look-up that it is old */
     xl_policy policy;
-    uint64_t warmup, watch_after;                          /* steps; executions that make a module a step module */
+    uint64_t warmup, warmup_compiles;                      /* the window in steps, or if not 0 in compiles */
+    uint64_t watch_after;                                  /* executions that make a module a step module */
+    _Atomic uint64_t compiles;
     char watch[1024];                                      /* names given by the user, separated by commas */
     double hang_after;
     char profile[256];                                     /* of what the profile says, the part that changes the code */

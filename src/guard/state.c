@@ -78,6 +78,7 @@ static void start(void)
     const char *policy = env("XLANE_POLICY", "warn");
     G.policy = !strcmp(policy, "stop") ? XL_POLICY_STOP : !strcmp(policy, "allow") ? XL_POLICY_ALLOW : XL_POLICY_WARN;
     G.warmup = env_number("XLANE_WARMUP", 10);
+    G.warmup_compiles = env_number("XLANE_WARMUP_COMPILES", 0);
     G.watch_after = env_number("XLANE_WATCH_AFTER", 3);
     snprintf(G.watch, sizeof G.watch, "%s", env("XLANE_WATCH", ""));
     G.hang_after = (double)env_number("XLANE_HANG", 120);
