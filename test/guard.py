@@ -238,6 +238,27 @@ def _():
     assert "Metric: CompileTime" in text and "Metric: ExecuteTime" in text and "Counter: InboundData" in text, text
     memory = json.loads(subprocess.run([XLANE, "memory", "--json", folder], text=True, capture_output=True, check=True).stdout)
     assert memory["devices"] and memory["devices"][0]["bytes_in_use"] > 0, memory
+    path = script("peak.py", """
+import time, jax, jax.numpy as jnp
+step = jax.jit(lambda w: w + 1)
+w = jnp.ones(8)
+def run(n):
+    global w
+    for _ in range(n):
+        w = step(w).block_until_ready()
+        time.sleep(0.1)
+run(6)
+big = [jnp.ones(1 << 20).block_until_ready() for _ in range(4)]
+run(6)
+del big
+run(12)
+print(jax.devices()[0].memory_stats()["peak_bytes_in_use"] >= 16 << 20)
+""")
+    p, folder = run("peak", sys.executable, path)
+    lines = [line.split(",") for line in open(os.path.join(folder, "memory.csv")).read().splitlines()]
+    since = [int(f[9]) for f in lines[1:]]
+    assert lines[0][9] == "peak_since_last" and max(since) >= 16 << 20 and since[-1] < 16 << 20 <= int(lines[-1][6]), lines
+    assert p.stdout == "True\n", p.stdout                 # the program's own peak was not reset
 
 
 @check("L2_what_cannot_be_guarded_is_said")

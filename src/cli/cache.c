@@ -85,6 +85,29 @@ out:
     return err;
 }
 
+/* What was done: a sentence, or an object. */
+static xl_error *done(const xl_cli *cli, const char *dir, const char *file, size_t n, uint64_t freed, const char *sentence)
+{
+    xl_buf b = { 0 };
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_put_text(&j, "folder", dir);
+        if (file)
+            xl_json_put_text(&j, "file", file);
+        xl_json_put_int(&j, file ? "entries" : "removed", (int64_t)n);
+        if (!file)
+            xl_json_put_int(&j, "freed", (int64_t)freed);
+        xl_json_end(&j);
+        xl_buf_putc(&b, '\n');
+    } else {
+        xl_buf_printf(&b, "%s\n", sentence);
+    }
+    xl_error *err = xl_cli_put(&b);
+    xl_buf_fini(&b);
+    return err;
+}
+
 static xl_error *cache(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -98,13 +121,13 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
         return list(cli, dir, what[0] == 'v');
     if (!strcmp(what, "prune")) {
         XL_DO(xl_cache_prune(cli->arena, dir, opt.max, &n, &freed));
-        printf("removed %zu, freed %.1f MiB\n", n, (double)freed / (1 << 20));
+        err = done(cli, dir, NULL, n, freed, xl_strf(cli->arena, "removed %zu, freed %.1f MiB", n, (double)freed / (1 << 20)).p);
     } else if (!strcmp(what, "export")) {
         XL_DO(xl_cache_export(cli->arena, dir, argv[1], &n));
-        printf("%zu entries in %s; bring it to another host and run `xlane cache import`\n", n, argv[1]);
+        err = done(cli, dir, argv[1], n, 0, xl_strf(cli->arena, "%zu entries in %s; bring it to another host and run `xlane cache import`", n, argv[1]).p);
     } else if (!strcmp(what, "import")) {
         XL_DO(xl_cache_import(cli->arena, dir, argv[1], &n));
-        printf("%zu entries taken into %s\n", n, dir);
+        err = done(cli, dir, argv[1], n, 0, xl_strf(cli->arena, "%zu entries taken into %s", n, dir).p);
     } else {
         return xl_cli_misuse(cli, "the cache can be asked for ls, verify, prune, export and import, not %s", what);
     }

@@ -145,11 +145,15 @@ static PJRT_Error *on_Client_Destroy(guard_plugin *p, PJRT_Client_Destroy_Args *
         G.client = NULL;
     xl_mutex_unlock(&G.client_lock);
     guard_store_drop(a->client);
+    guard_memory_forget(p, a->client);
     guard_write_metrics();
     return p->real->PJRT_Client_Destroy(a);
 }
 
 static PJRT_Error *on_Client_Compile(guard_plugin *p, PJRT_Client_Compile_Args *a) { return guard_compile(p, a); }
+
+static PJRT_Error *on_Device_MemoryStats(guard_plugin *p, PJRT_Device_MemoryStats_Args *a) { return guard_memory_stats(p, a); }
+static PJRT_Error *on_Device_ClearMemoryStats(guard_plugin *p, PJRT_Device_ClearMemoryStats_Args *a) { return guard_memory_clear(p, a); }
 
 static PJRT_Error *on_Executable_DeserializeAndLoad(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *a)
 {

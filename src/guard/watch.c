@@ -108,6 +108,83 @@ static void put_optional(xl_buf *b, bool set, int64_t v)
         xl_buf_putc(b, ',');
 }
 
+/* Where the plugin can reset a device's peak (PJRT 0.106), it is reset at each sample, which gives the peak of the steps between two
+ * samples. What it was before is kept, so that the frontend sees no reset that it did not ask for. Under peak_lock. */
+enum { PEAKS = 256 };
+static struct { PJRT_Device *device; int64_t peak; bool cannot; } kept[PEAKS];
+static uint32_t nkept;
+static xl_mutex peak_lock = { PTHREAD_MUTEX_INITIALIZER };
+
+static uint32_t kept_of(PJRT_Device *d)
+{
+    uint32_t i = 0;
+    while (i < nkept && kept[i].device != d)
+        i++;
+    if (i == nkept && nkept < PEAKS) {
+        memset(&kept[nkept], 0, sizeof kept[nkept]);
+        kept[nkept++].device = d;
+    }
+    return i;                                              /* PEAKS: no room, then nothing is reset */
+}
+
+static PJRT_Error *read_stats(guard_plugin *p, PJRT_Device_MemoryStats_Args *s, bool reset, int64_t *since)
+{
+    xl_mutex_lock(&peak_lock);
+    PJRT_Error *err = p->real->PJRT_Device_MemoryStats(s);
+    uint32_t k = err || !s->peak_bytes_in_use_is_set ? PEAKS : kept_of(s->device);
+    *since = -1;
+    if (k < PEAKS) {
+        int64_t peak = s->peak_bytes_in_use;
+        if (kept[k].peak > peak)
+            s->peak_bytes_in_use = kept[k].peak;
+        if (reset && !kept[k].cannot && PJRT_HAS(p->real, PJRT_Device_ClearMemoryStats) && p->real->PJRT_Device_ClearMemoryStats) {
+            PJRT_Device_ClearMemoryStats_Args c = { .struct_size = sizeof c, .device = s->device };
+            PJRT_Error *no = p->real->PJRT_Device_ClearMemoryStats(&c);
+            kept[k].cannot = no != NULL;
+            if (no)
+                p->real->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = no });
+            else
+                *since = peak;
+            kept[k].peak = s->peak_bytes_in_use;
+        }
+    }
+    xl_mutex_unlock(&peak_lock);
+    return err;
+}
+
+PJRT_Error *guard_memory_stats(guard_plugin *p, PJRT_Device_MemoryStats_Args *a)
+{
+    int64_t since;
+    return read_stats(p, a, false, &since);
+}
+
+PJRT_Error *guard_memory_clear(guard_plugin *p, PJRT_Device_ClearMemoryStats_Args *a)
+{
+    xl_mutex_lock(&peak_lock);
+    PJRT_Error *err = p->real->PJRT_Device_ClearMemoryStats(a);
+    uint32_t k = kept_of(a->device);
+    if (!err && k < PEAKS)
+        kept[k].peak = 0;
+    xl_mutex_unlock(&peak_lock);
+    return err;
+}
+
+void guard_memory_forget(guard_plugin *p, PJRT_Client *client)
+{
+    PJRT_Client_AddressableDevices_Args d = { .struct_size = sizeof d, .client = client };
+    PJRT_Error *err = p->real->PJRT_Client_AddressableDevices(&d);
+    if (err) {
+        p->real->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+        return;
+    }
+    xl_mutex_lock(&peak_lock);
+    for (size_t i = 0; i < d.num_addressable_devices; i++)
+        for (uint32_t k = 0; k < nkept; k++)
+            if (kept[k].device == d.addressable_devices[i])
+                kept[k] = kept[--nkept];
+    xl_mutex_unlock(&peak_lock);
+}
+
 /* Physical devices, one line each. A plugin that cannot answer is named once, with the call. Under client_lock. */
 static void sample_memory(void)
 {
@@ -121,7 +198,7 @@ static void sample_memory(void)
         snprintf(path, sizeof path, "%s/memory.csv", dir);
         memory_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_EXCL, 0666);
         if (memory_fd >= 0) {
-            static const char head[] = "t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n";
+            static const char head[] = "t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc,peak_since_last\n";
             (void)!write(memory_fd, head, sizeof head - 1);
         } else {
             memory_fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -133,7 +210,8 @@ static void sample_memory(void)
     xl_buf b = { 0 };
     for (size_t i = 0; i < d.num_addressable_devices; i++) {
         PJRT_Device_MemoryStats_Args s = { .struct_size = sizeof s, .device = d.addressable_devices[i] };
-        PJRT_Error *err = p->real->PJRT_Device_MemoryStats(&s);
+        int64_t since;
+        PJRT_Error *err = read_stats(p, &s, true, &since);
         if (err) {
             PJRT_Error_Message_Args m = { .struct_size = sizeof m, .error = err };
             p->real->PJRT_Error_Message(&m);
@@ -152,6 +230,7 @@ static void sample_memory(void)
         put_optional(&b, s.peak_bytes_in_use_is_set, s.peak_bytes_in_use);
         put_optional(&b, s.bytes_limit_is_set, s.bytes_limit);
         put_optional(&b, s.largest_alloc_size_is_set, s.largest_alloc_size);
+        put_optional(&b, since >= 0, since);
         xl_buf_putc(&b, '\n');
     }
     if (b.n && !b.failed)
