@@ -261,6 +261,12 @@ def sample_cached():
             a, b = (xlane("sample", run, "--prompt=static int ", "--tokens=90", f"--temperature={heat}", "--top-p=0.9", *how).stdout for how in ([], ["--recompute"]))
             assert a == b and len(a) >= 90, f"{extra} at temperature {heat}:\n{a!r}\n{b!r}"
         assert a != xlane("sample", run, "--prompt=static int ", "--tokens=90", "--temperature=1", "--seed=2").stdout
+    wide = os.path.join(tmp, "wide.bin")
+    np.tile(np.arange(300, 700, 7, dtype=np.uint16), 60).tofile(wide)
+    run = run_of(xlane("train", "--json", "--quiet", f"data.train={wide}", *TINY, "model.pattern=AR", "model.vocab=1000", "train.steps=250", "train.eval_every=0", "data.time=40"))
+    got = json.loads(xlane("sample", run, "--json", "--ids=300,307,314", "--tokens=30", "--temperature=0").stdout)
+    assert got["tokens"] == list(range(321, 321 + 7 * 30, 7)) and "text" not in got, got   # it has learned to count by sevens
+    assert "--ids" in xlane("sample", run, code=1).stderr and "beyond the vocabulary" in xlane("sample", run, "--ids=1000", code=1).stderr
 
 
 def dry_run():

@@ -4,7 +4,7 @@
 #include "cli/cli.h"
 #include "train/loop.h"
 
-static struct { const char *device, *prompt; int64_t tokens, seed; double temperature, top_p; bool recompute; } opt = { .tokens = 256, .seed = 1, .temperature = 0.8, .top_p = 0.95 };
+static struct { const char *device, *prompt, *ids; int64_t tokens, seed; double temperature, top_p; bool recompute; } opt = { .tokens = 256, .seed = 1, .temperature = 0.8, .top_p = 0.95 };
 static const xl_opt eval_opts[] = {
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { 0 } };
@@ -49,38 +49,95 @@ const xl_verb xl_verb_eval = {
     .opts = eval_opts, .min = 1, .max = -1, .run = eval,
 };
 
+/* What is drawn: bytes as they come, numbers where tokens are no bytes; or kept, for --json. */
+typedef struct { bool bytes, json; xl_arena *a; int32_t *v; uint32_t n, cap; } drawn;
+
 static void put(void *ctx, int token)
 {
-    (void)ctx;
-    putchar(token);
+    drawn *d = ctx;
+    XL_PUSH(d->a, d->v, d->n, d->cap, token);
+    if (d->json)
+        return;
+    if (d->bytes)
+        putchar(token);
+    else
+        printf("%s%d", d->n > 1 ? " " : "", token);
     fflush(stdout);
+}
+
+/* The prompt as tokens: of --ids, or the bytes of --prompt. */
+static xl_error *prompt(const xl_cli *cli, const xl_config *c, int32_t **out, uint32_t *n)
+{
+    uint32_t cap = 0;
+    xl_str rest = xl_str_of(opt.ids ? opt.ids : opt.prompt && *opt.prompt ? opt.prompt : "\n");
+    *out = NULL;
+    *n = 0;
+    if (!opt.ids && c->model.vocab > 256)
+        return XL_ERR(PRECONDITION, "the run's tokens are not bytes: give the prompt as numbers, --ids=1,2,3, and decode what is printed with the tokenizer that made the data");
+    if (opt.ids && opt.prompt)
+        return xl_cli_misuse(cli, "--ids and --prompt: one of them");
+    while (rest.n) {
+        int64_t id = (unsigned char)*rest.p;
+        if (opt.ids) {
+            xl_str word = xl_str_trim(xl_str_cut(&rest, ','));
+            if (!xl_str_i64(word, &id) || id < 0 || id > INT32_MAX)
+                return xl_cli_misuse(cli, "--ids: \"%.*s\" is not a token's number", XL_FMT(word));
+        } else
+            rest.p++, rest.n--;
+        XL_PUSH(cli->arena, *out, *n, cap, (int32_t)id);
+    }
+    return *n ? NULL : xl_cli_misuse(cli, "--ids: at least one token");
 }
 
 static xl_error *sample(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
     xl_config c;
+    xl_buf b = { 0 };
     char *dir;
+    int32_t *in;
+    uint32_t n;
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
     XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
     if (opt.device)
         c.device = opt.device;
-    if (c.model.vocab > 256)
-        return XL_ERR(UNIMPLEMENTED, "the run's tokens are not bytes: their text is known only to the tokenizer that made them");
     if (!(opt.top_p > 0 && opt.top_p <= 1))
         return xl_cli_misuse(cli, "--top-p=%g: above 0, at most 1", opt.top_p);
     if (!(opt.temperature >= 0 && opt.temperature < 1e6) || opt.tokens < 0)
         return xl_cli_misuse(cli, "--temperature=%g --tokens=%lld: neither is negative", opt.temperature, (long long)opt.tokens);
-    if (opt.prompt)
+    XL_DO(prompt(cli, &c, &in, &n));
+    drawn d = { .bytes = c.model.vocab <= 256, .json = cli->json, .a = cli->arena };
+    if (opt.prompt && !cli->json)
         fputs(opt.prompt, stdout);
-    XL_DO(xl_train_sample(cli->arena, &c, dir, &(xl_sample_opts){ opt.prompt, opt.tokens, opt.temperature, opt.top_p, (uint64_t)opt.seed, opt.recompute }, put, NULL));
-    putchar('\n');
+    xl_sample_opts how = { in, n, opt.tokens, opt.temperature, opt.top_p, (uint64_t)opt.seed, opt.recompute };
+    XL_DO(xl_train_sample(cli->arena, &c, dir, &how, put, &d));
+    if (!cli->json) {
+        putchar('\n');
+        goto out;
+    }
+    xl_json j = { .out = &b };
+    xl_json_map(&j);
+    xl_json_put_text(&j, "run", dir);
+    xl_json_key(&j, "tokens");
+    xl_json_list(&j);
+    for (uint32_t i = 0; i < d.n; i++)
+        xl_json_int(&j, d.v[i]);
+    xl_json_end(&j);
+    if (d.bytes) {
+        char *text = xl_new(cli->arena, char, (size_t)d.n + 1);
+        for (uint32_t i = 0; i < d.n; i++)
+            text[i] = (char)d.v[i];
+        xl_json_put_str(&j, "text", (xl_str){ text, d.n });
+    }
+    xl_json_end(&j);
+    err = xl_cli_put(&b);
 out:
     return err;
 }
 
 static const xl_opt sample_opts[] = {
     { "prompt", XL_OPT_STR, &opt.prompt, "TEXT", "what to go on from" },
+    { "ids", XL_OPT_STR, &opt.ids, "N,N,...", "the same as tokens' numbers, for a run whose tokens are no bytes; numbers are printed then" },
     { "tokens", XL_OPT_INT, &opt.tokens, "N", "how many to draw (256)" },
     { "temperature", XL_OPT_NUM, &opt.temperature, "T", "0 always takes the likeliest (0.8)" },
     { "top-p", XL_OPT_NUM, &opt.top_p, "P", "draw from the likeliest tokens that have this much together (0.95)" },

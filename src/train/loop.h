@@ -34,13 +34,14 @@ typedef struct { int64_t n; char over[128]; } xl_participants;
 xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step, xl_participants *who) XL_MUST_USE;
 
 typedef struct {
-    const char *prompt;
+    const int32_t *prompt;               /* at least one token */
+    size_t nprompt;
     int64_t tokens;
     double temperature, top_p;
     uint64_t seed;
     bool recompute;                      /* the whole window for every token, without states: slow, to compare with */
 } xl_sample_opts;
-/* Bytes drawn from the newest checkpoint of a run, after the prompt; `put` gets each as it comes. */
+/* Tokens drawn from the newest checkpoint of a run, after the prompt; `put` gets each as it comes. */
 xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, const xl_sample_opts *o, void (*put)(void *ctx, int token), void *ctx) XL_MUST_USE;
 
 /* The configuration that a run folder keeps, with words over it. */

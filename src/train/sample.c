@@ -239,12 +239,12 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *config, const char *dir,
     XL_DO(xl_trainer_new(m.s.lane, m.s.g[0], &c.opt, (uint64_t)c.seed, &m.s.t));
     XL_DO(xl_ckpt_load(m.s.t, path, NULL));
     XL_DO(prepare(&m, &c.model, o->recompute));
-    for (const char *p = o->prompt && *o->prompt ? o->prompt : "\n"; *p; p++) {
-        if ((unsigned char)*p >= m.V) {
-            err = XL_ERR(RANGE, "byte %d of the prompt is beyond the vocabulary of %lld", (unsigned char)*p, (long long)m.V);
+    for (size_t i = 0; i < o->nprompt; i++) {
+        if (o->prompt[i] < 0 || o->prompt[i] >= m.V) {
+            err = XL_ERR(RANGE, "token %d of the prompt is beyond the vocabulary of %lld", o->prompt[i], (long long)m.V);
             goto out;
         }
-        XL_DO(append(&m, (unsigned char)*p));
+        XL_DO(append(&m, o->prompt[i]));
     }
     for (int64_t k = 0; k < o->tokens; k++) {
         XL_DO(o->recompute ? whole_window(&m) : step_on(&m));
