@@ -412,6 +412,13 @@ static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x,
                            [WIDE_Y] = c->wide == y->dtype ? 0 : (size_t)(y->count * w), [ROWS] = (size_t)(c->chunk * K * w),
                            [KERNEL] = (size_t)(K * cog * w), [PART] = (size_t)((c->block < taps ? total : c->chunk) * cog * w),
                            [TURNED] = c->xc == 1 || c->sker == 1 ? 0 : (size_t)(x->count * w) };
+    int64_t phases = 1;
+    phase h;
+    for (uint32_t i = 0; i < c->ns; i++)
+        phases *= period(c->step[i], c->base[i]);
+    phase_of(c, c->low, 0, &h);
+    if (phases == 1 && (c->wide == XL_F32 || c->wide == XL_F64) && in_order(c, &h, c->n / c->batch_groups))
+        temp[PART] = 0;                                    /* the product goes where it belongs */
     if ((c->other = other_side(p, c))) {
         temp[ROWS] = (size_t)(c->other->chunk * c->sout * c->n * w);
         temp[KERNEL] = temp[PART] = temp[TURNED] = 0;

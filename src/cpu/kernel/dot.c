@@ -44,37 +44,22 @@ static bool joins(const axes *x, const int64_t *stride, int64_t *out)
     return true;
 }
 
-static void *ordered(const xl_strided *v, const void *x, size_t bytes, xl_pool *pool)
-{
-    void *y = aligned_alloc(XL_ALIGN, (bytes + 2 * XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1));
-    if (y)
-        xl_strided_run(v, y, x, pool);
-    return y;
-}
-
 static xl_error *run_gemm(const xl_step *s, xl_frame *f)
 {
     const dot *d = s->data;
     xl_gemm g = d->g;
-    void *a = NULL, *b = NULL;
-    xl_error *err = NULL;
     g.a = (const char *)xl_in(s, f, 0) + d->off_a;
     g.b = (const char *)xl_in(s, f, 1) + d->off_b;
     g.c = xl_out(s, f, 0);
-    if (d->copy_a && !(g.a = a = ordered(&d->va, g.a, d->bytes_a, f->pool))) {
-        err = XL_ERR(EXHAUSTED, "no memory to bring the operand in order");
-        goto out;
+    if (d->copy_a) {
+        xl_strided_run(&d->va, xl_out(s, f, 1), g.a, f->pool);
+        g.a = xl_out(s, f, 1);
     }
-    if (d->copy_b && !(g.b = b = ordered(&d->vb, g.b, d->bytes_b, f->pool))) {
-        err = XL_ERR(EXHAUSTED, "no memory to bring the operand in order");
-        goto out;
+    if (d->copy_b) {
+        xl_strided_run(&d->vb, xl_out(s, f, 2), g.b, f->pool);
+        g.b = xl_out(s, f, 2);
     }
-    if (!xl_gemm_run(f->pool, &g))
-        err = XL_ERR(INTERNAL, "the matrix product refused its types");
-out:
-    free(a);
-    free(b);
-    return err;
+    return xl_gemm_run(f->pool, &g) ? NULL : XL_ERR(INTERNAL, "the matrix product refused its types");
 }
 
 static int64_t offset(const axes *x, const int64_t *stride, int64_t i)
@@ -181,7 +166,8 @@ static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot 
     xl_error *err = xl_shape_of(p, xl_value_type(p->f, a->base), &shape[0]);
     if (!err)
         err = xl_shape_of(p, xl_value_type(p->f, b->base), &shape[1]);
-    return err ? err : xl_plan_step_group(p, xl_op_text(op), run, d, in, shape, 2, op->out, &in_place, 1, 0, NULL, 0, &s);
+    size_t temp[2] = { d->copy_a ? d->bytes_a : 0, d->copy_b ? d->bytes_b : 0 };
+    return err ? err : xl_plan_step_group(p, xl_op_text(op), run, d, in, shape, 2, op->out, &in_place, 1, 0, temp, d->copy_a || d->copy_b ? 2 : 0, &s);
 }
 
 static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb, xl_dims lc, xl_dims rc)
