@@ -16,17 +16,26 @@ import jax, jax.numpy as jnp
 from jax import lax
 jax.config.update("jax_enable_x64", True)
 
-B, T, V, D, H, KV, S, X, K, N = 2, 12, 23, 16, 4, 2, 4, 4, 2, 4
-F = (D * 8 // 3 + 31) // 32 * 32
-E2, P = 2 * D, 2 * D // H
-SHAPES = {
-    "attn": [("norm", (D,)), ("wq", (D, D)), ("wk", (D, KV * S)), ("wv", (D, KV * S)), ("wo", (D, D))],
-    "ffn": [("ffn_norm", (D,)), ("gate", (D, F)), ("up", (D, F)), ("down", (F, D))],
-    "ssm": [("norm", (D,)), ("win", (D, 2, E2)), ("wbc", (D, 2 * N)), ("wdt", (D, H)), ("conv", (4, E2)), ("dt_bias", (H,)), ("a_log", (H,)),
-            ("skip", (H,)), ("out_norm", (E2,)), ("wout", (E2, D))],
-    "rec": [("norm", (D,)), ("wx", (D, D)), ("wg", (D, D)), ("wr", (D, D)), ("wi", (D, D)), ("conv", (4, D)), ("lambda", (D,)), ("wo", (D, D))],
-    "moe": [("ffn_norm", (D,)), ("router", (D, X)), ("gate", (X, D, F)), ("up", (X, D, F)), ("down", (X, F, D))],
-}
+SHAPES = {}
+
+
+def sizes(b, t, v, d, h, kv, x, k, n):
+    """Rows, length, vocabulary, width, heads, key heads, experts, experts of a token, state."""
+    global B, T, V, D, H, KV, S, X, K, N, F, E2, P
+    B, T, V, D, H, KV, S, X, K, N = b, t, v, d, h, kv, d // h, x, k, n
+    F = (D * 8 // 3 + 31) // 32 * 32
+    E2, P = 2 * D, 2 * D // H
+    SHAPES.update({
+        "attn": [("norm", (D,)), ("wq", (D, D)), ("wk", (D, KV * S)), ("wv", (D, KV * S)), ("wo", (D, D))],
+        "ffn": [("ffn_norm", (D,)), ("gate", (D, F)), ("up", (D, F)), ("down", (F, D))],
+        "ssm": [("norm", (D,)), ("win", (D, 2, E2)), ("wbc", (D, 2 * N)), ("wdt", (D, H)), ("conv", (4, E2)), ("dt_bias", (H,)), ("a_log", (H,)),
+                ("skip", (H,)), ("out_norm", (E2,)), ("wout", (E2, D))],
+        "rec": [("norm", (D,)), ("wx", (D, D)), ("wg", (D, D)), ("wr", (D, D)), ("wi", (D, D)), ("conv", (4, D)), ("lambda", (D,)), ("wo", (D, D))],
+        "moe": [("ffn_norm", (D,)), ("router", (D, X)), ("gate", (X, D, F)), ("up", (X, D, F)), ("down", (X, F, D))],
+    })
+
+
+sizes(2, 12, 23, 16, 4, 2, 4, 2, 4)
 PARTS = {"A": ["attn", "ffn"], "M": ["ssm"], "E": ["attn", "moe"], "R": ["rec", "ffn"], "D": ["ffn"]}
 
 
@@ -256,4 +265,5 @@ def main():
     return bad
 
 
-sys.exit(1 if main() else 0)
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

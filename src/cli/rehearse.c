@@ -146,11 +146,24 @@ out:
 
 typedef struct { int64_t batch; xl_rehearsal r; bool known; } trial;
 
+static int64_t needed(const xl_rehearsal *r) { return r->memory.needs >= 0 ? r->memory.needs : r->used; }
+
+/* The batch to try between one that fits and one that is too large. Memory grows with the batch about evenly, and the compiler has given both
+ * figures and the limit: a hundredth below where the line meets it, and next a hundredth above, so that both ends come near. Without
+ * figures, the middle. */
+static int64_t between(int64_t fits, int64_t too_large, int64_t low, int64_t high, int64_t limit, bool above)
+{
+    int64_t mid = (fits + too_large) / 2;
+    if (fits && low > 0 && high > low && limit > low)
+        mid = fits + (int64_t)((double)(too_large - fits) * ((double)limit * (above ? 1.01 : 0.99) - (double)low) / (double)(high - low));
+    return mid <= fits ? fits + 1 : mid >= too_large ? too_large - 1 : mid;
+}
+
 /* Doubles the batch while it fits, halves it while it does not, then closes in. */
 static xl_error *search(const xl_cli *cli, xl_launch *l, const char *plugin, trial **out, size_t *n, int64_t *best)
 {
     xl_error *err = NULL;
-    int64_t fits = 0, too_large = 0, batch = l->batch > 0 ? l->batch : 1;
+    int64_t fits = 0, too_large = 0, low = -1, high = -1, limit = -1, batch = l->batch > 0 ? l->batch : 1;
     size_t cap = 0;
     *best = 0;
     *n = 0;
@@ -167,18 +180,21 @@ static xl_error *search(const xl_cli *cli, xl_launch *l, const char *plugin, tri
                     t.r.memory.needs >= 0 ? xl_strf(cli->arena, ", %.1f MiB", (double)t.r.memory.needs / (1 << 20)).p
                     : t.r.used >= 0       ? xl_strf(cli->arena, ", %.1f of %.1f MiB", (double)t.r.used / (1 << 20), (double)t.r.limit / (1 << 20)).p : "",
                     t.known ? " (catalog)" : "");
-        if (t.r.verdict == XL_REHEARSAL_FITS)
+        if (t.r.verdict == XL_REHEARSAL_FITS) {
             fits = batch;
-        else if (t.r.verdict == XL_REHEARSAL_TOO_LARGE)
+            low = needed(&t.r);
+        } else if (t.r.verdict == XL_REHEARSAL_TOO_LARGE) {
             too_large = batch;
-        else
+            high = t.r.used;
+            limit = t.r.limit > 0 ? t.r.limit : limit;
+        } else {
             break;                      /* another batch would not help */
-        if (too_large && too_large - fits <= 1)
-            break;
+        }
         /* A twentieth is near enough once it is bracketed: each trial is a compile. */
-        if (too_large && fits && too_large - fits <= fits / 20)
+        if (too_large && (too_large - fits <= 1 || too_large - fits <= fits / 20))
             break;
-        batch = !too_large ? 2 * fits : (fits + too_large) / 2;
+        bool above = limit > 0 && low > limit - limit / 25;
+        batch = !too_large ? 2 * fits : between(fits, too_large, low, high, limit, above);
     }
     *best = fits;
 out:

@@ -1,4 +1,5 @@
-/* A walk from the entry computation through what it calls. A loop counts as often as it turns, where the compiler has noted that. */
+/* A walk from the entry computation through what it calls. A loop counts as often as it turns, where the compiler has noted that (XLA's
+ * CPU and GPU) or its condition says it (libtpu). */
 #include "lane/collectives.h"
 
 #include "base/proto.h"
@@ -6,7 +7,7 @@
 
 /* HloModuleProto and what lies in it, by field number. Newer XLA adds fields; these have been the same for years. */
 enum { WITH_CONFIG_MODULE = 1, MODULE_COMPUTATIONS = 3, MODULE_ENTRY = 6, COMPUTATION_INSTRUCTIONS = 2, COMPUTATION_ID = 5, INSTRUCTION_OPCODE = 2,
-       INSTRUCTION_SHAPE = 3, INSTRUCTION_CALLS = 38, INSTRUCTION_CONFIG = 43, INSTRUCTION_GROUPS = 49, INSTRUCTION_PAIRS = 52, INSTRUCTION_LIST = 87,
+       INSTRUCTION_SHAPE = 3, INSTRUCTION_LITERAL = 8, LITERAL_S32 = 4, LITERAL_S64 = 5, LITERAL_U32 = 6, INSTRUCTION_CALLS = 38, INSTRUCTION_CONFIG = 43, INSTRUCTION_GROUPS = 49, INSTRUCTION_PAIRS = 52, INSTRUCTION_LIST = 87,
        INSTRUCTION_IOTA = 92, LIST_GROUPS = 1, LIST_IOTA = 2, IOTA_GROUPS = 1, IOTA_SIZE = 2, IOTA_DIMS = 3, IOTA_PERM = 4, SHAPE_TYPE = 2, SHAPE_DIMS = 3,
        SHAPE_TUPLE = 4 };
 enum { DEPTH = 24, VISITS = 1 << 16, DEVICES = 1 << 16 };
@@ -223,6 +224,43 @@ static int64_t turns_of(xl_str in)
     return n;
 }
 
+static const computation *find(const scan *s, int64_t id)
+{
+    for (size_t k = 0; k < s->ncomp; k++)
+        if (s->comp[k].id == id)
+            return &s->comp[k];
+    return NULL;
+}
+
+/* A loop that counts: its condition compares with one number, and knows no other. Frontends count from nought, in ones. */
+static void count_to(scan *s, int64_t id, ints *bound, bool *compares, int depth)
+{
+    const computation *c = find(s, id);
+    xl_proto_field f, op, lit;
+    if (!c || depth > 3)
+        return;
+    for (xl_proto r = xl_proto_of(c->bytes); next(&r, &f);) {
+        if (f.number != COMPUTATION_INSTRUCTIONS || f.wire != XL_WIRE_BYTES || !field(f.bytes, INSTRUCTION_OPCODE, &op))
+            continue;
+        *compares |= xl_str_is(op.bytes, "compare");
+        if (xl_str_is(op.bytes, "constant") && field(f.bytes, INSTRUCTION_LITERAL, &lit) && lit.wire == XL_WIRE_BYTES)
+            for (uint32_t k = LITERAL_S32; k <= LITERAL_U32; k++)
+                numbers(s->a, lit.bytes, k, bound);
+        ints calls = { 0 };
+        numbers(s->a, f.bytes, INSTRUCTION_CALLS, &calls);
+        for (size_t i = 0; i < calls.n; i++)
+            count_to(s, calls.p[i], bound, compares, depth + 1);
+    }
+}
+
+static int64_t turns_by_condition(scan *s, int64_t condition)
+{
+    ints bound = { 0 };
+    bool compares = false;
+    count_to(s, condition, &bound, &compares, 0);
+    return compares && bound.n == 1 && bound.p[0] > 0 && bound.p[0] < 1 << 24 ? bound.p[0] : 0;
+}
+
 static void visit(scan *s, xl_str comp, int64_t times, bool loops, int depth)
 {
     xl_proto r = xl_proto_of(comp);
@@ -238,10 +276,13 @@ static void visit(scan *s, xl_str comp, int64_t times, bool loops, int depth)
         int64_t turns = loop ? turns_of(f.bytes) : 1;
         ints calls = { 0 };
         numbers(s->a, f.bytes, INSTRUCTION_CALLS, &calls);
-        for (size_t i = 0; i < calls.n; i++)
-            for (size_t k = 0; k < s->ncomp; k++)
-                if (s->comp[k].id == calls.p[i])
-                    visit(s, s->comp[k].bytes, times * (turns ? turns : 1), loops || !turns, depth + 1);
+        if (!turns && calls.n == 2)
+            turns = turns_by_condition(s, calls.p[1]);
+        for (size_t i = 0; i < calls.n; i++) {
+            const computation *c = find(s, calls.p[i]);
+            if (c)
+                visit(s, c->bytes, times * (turns ? turns : 1), loops || !turns, depth + 1);
+        }
     }
 }
 

@@ -93,7 +93,7 @@ static const xl_attr *groups_of(const xl_op *op)
 
 void xl_group_axes(const xl_mesh *mesh, const int64_t *id, int64_t rows, int64_t size, bool pairs, int64_t ndevice, char *out, size_t room)
 {
-    uint32_t differ = 0;
+    uint32_t differ = mesh && !size && mesh->naxis < 32 ? (1u << mesh->naxis) - 1 : 0;   /* no groups: all devices together */
     int64_t full = 1;
     size_t n = 0;
     for (int64_t r = 0; mesh && r < (pairs ? rows : rows ? 1 : 0); r++)
@@ -104,7 +104,7 @@ void xl_group_axes(const xl_mesh *mesh, const int64_t *id, int64_t rows, int64_t
         }
     for (uint32_t k = 0; mesh && k < mesh->naxis; k++)
         full *= differ >> k & 1 ? mesh->axis[k].size : 1;
-    if (!mesh || !differ || (!pairs && full != size)) {
+    if (!mesh || !differ || (!pairs && size && full != size)) {
         if (pairs)
             snprintf(out, room, "%lld pairs", (long long)rows);
         else
