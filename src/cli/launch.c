@@ -53,6 +53,9 @@ static void describe(xl_arena *a, xl_launch *l)
         l->partitions = count_of(m, "mhlo.num_partitions");
         l->shardy = m->nmesh > 0;
         l->mesh = copy_mesh(a, m);
+        if (l->partitions == 1 && l->shardy)    /* a mesh says it as well */
+            for (uint32_t i = 0; i < m->mesh[0].mesh->naxis; i++)
+                l->partitions *= (int)m->mesh[0].mesh->axis[i].size;
         d = xl_module_hash(m);
         xl_module_free(m);
     } else {
