@@ -28,6 +28,14 @@ check(f"under_three_minutes ({took:.0f} s)", took < 180)
 both = [x for n, x in rungs.items() if n not in ("probe", "mesh")]
 check("compile_flat_execute_moving", all(x["cold"]["compiles"] == 1 and x["restored"]["compiles"] == 0 and x["restored"]["loaded"] == 1
       and x["restored"]["executes"] > 0 for x in both), r.stdout)
+# The answers in rungs.def are nobody's own: JAX in f64 gives them, here for the first rungs (./x test all: for every one).
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import _rungs
+for name, (pattern, first, last) in _rungs.rungs().items():
+    if name in ("dense", "A") or os.environ.get("XLANE_TEST_ALL") == "1":
+        want, got = _rungs.answers(pattern), rungs[name]["cold"]["loss"]
+        off = max(abs(g / w - 1) for g, w in zip(got, want))
+        check(f"answers_of_{name} (the device is off by {off:.1e})", abs(first - want[0]) < 1e-4 and abs(last - want[-1]) < 1e-4 and len(got) == 6 and off < 1e-3, (want, got))
 check("restored_losses_are_the_same_bits", all(x["cold"]["loss"][-len(x["restored"]["loss"]):] == x["restored"]["loss"] for x in both))
 check("resume_goes_on_half_way", len(rungs["resume"]["restored"]["loss"]) == 3 if "resume" in rungs else False)
 check("the_folder_keeps_it", {"ladder.json", "events.jsonl", "receipt.json"} <= set(os.listdir(j["folder"])), os.listdir(j["folder"]))

@@ -162,6 +162,7 @@ typedef struct {
     double rope_base;
     int scan;                                    /* one compiled body for a repeated unit, whatever its depth */
     int remat;                                   /* without scan: blocks are computed again on the way back */
+    int64_t micro;                               /* a step takes its batch in so many turns of a loop, and keeps one turn's activations; 0, 1: at once */
     int tie;                                     /* the last product uses the table of the first look-up, as in GPT-2 */
     const char *compute;                         /* "f32" or "bf16" */
     /* "plain", or "cudnn": cuDNN's fused attention, for CUDA and bf16, where every row is one document. "auto" is plain here; a
@@ -172,7 +173,7 @@ typedef struct {
 XL_API xl_model xl_model_default(void);
 /* Makes the inputs tokens, targets, segments (0: padding, which neither sees nor counts; else the number of the document) and
  * positions (within the document), all i32[batch, time]; the parameters; the loss and the metrics. Gives the logits
- * f32[batch, time, vocab]. `why` (may be NULL) gets why a repeated unit is not scanned, or "". */
+ * f32[batch, time, vocab]; none with micro, whose turns do not keep them. `why` (may be NULL) gets why a repeated unit is not scanned, or "". */
 XL_API xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why);
 
 /* ---- functions exported by JAX ------------------------------------------------------------------------------------- */

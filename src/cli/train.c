@@ -15,7 +15,7 @@ static const xl_opt opts[] = {
     { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the best that is here)" },
     { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy, applied before the device is opened: `xlane profile list`" },
-    { "fit", XL_OPT_FLAG, &opt.fit, NULL, "take the largest batch up to data.batch that fits the device: known good ones, then unseen, never known bad" },
+    { "fit", XL_OPT_FLAG, &opt.fit, NULL, "take the largest batch up to data.batch that fits the device, if need be with model.remat or in turns (model.micro): known good ones, then unseen, never known bad" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { 0 } };
 

@@ -331,7 +331,7 @@ static xl_str advice(const xl_rehearsal *r)
 static xl_str last_words(xl_str s)
 {
     enum { MOST = 1200 };
-    static const char *const mark[] = { "Unknown flag", "Unknown command line flag", "Check failed", "RET_CHECK failure", "LLVM ERROR", "Assertion", "F1", "F0" };
+    static const char *const mark[] = { "Unknown flag", "Unknown command line flag", "ERROR: Illegal value", "Check failed", "RET_CHECK failure", "LLVM ERROR", "Assertion", "F1", "F0" };
     for (size_t i = 0; i < sizeof mark / sizeof *mark; i++) {
         const char *at = s.n ? memmem(s.p, s.n, mark[i], strlen(mark[i])) : NULL;
         while (at && mark[i][0] == 'F' && at > s.p && at[-1] != '\n')

@@ -19,7 +19,8 @@ void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s)
                        m->pattern, (long long)m->vocab, (long long)m->dim, (long long)m->heads, (long long)m->kv_heads, (long long)m->ffn,
                        (long long)m->state, (long long)m->chunk, (long long)m->experts, (long long)m->top_k, m->capacity, (long long)c->data.batch,
                        (long long)time);
-    s->features = xl_strf(a, "scan %s remat %s compute %s keep %s", m->scan ? "on" : "off", m->remat ? "on" : "off", m->compute, c->keep_for_backward);
+    s->features = xl_strf(a, "scan %s remat %s micro %lld compute %s keep %s", m->scan ? "on" : "off", m->remat ? "on" : "off",
+                          (long long)(m->micro ? m->micro : 1), m->compute, c->keep_for_backward);
     s->parallelism = XL_STR("replicas 1 partitions 1");
 }
 
@@ -75,7 +76,8 @@ static int64_t measure_small(const xl_config *c, xl_lane *lane, xl_predict_rule 
 {
     xl_config small = *c;
     *out = (xl_predict_scale){ .temporary = 1 };
-    for (small.data.batch /= 2; small.data.batch; small.data.batch /= 2) {
+    const int64_t turns = c->model.micro > 1 ? c->model.micro : 1;
+    for (small.data.batch = c->data.batch / turns / 2 * turns; small.data.batch; small.data.batch = small.data.batch / turns / 2 * turns) {
         xl_setup s = { 0 };
         xl_func *f;
         xl_program *p = NULL;
@@ -280,7 +282,7 @@ out:
 }
 
 /* ---- fitting -------------------------------------------------------------------------------------------------------- */
-typedef struct { int64_t batch; bool remat; xl_known known; int64_t predicted; } candidate;
+typedef struct { int64_t batch; int way; xl_known known; int64_t predicted; } candidate;
 
 /* What fitting knows of the device and of a way to run the model on it. */
 typedef struct {
@@ -315,14 +317,17 @@ static xl_error *predict_at(const way *w, int64_t batch, int64_t *bytes, xl_sign
     return NULL;
 }
 
+static int64_t turns_of(const way *w) { return w->c.model.micro > 1 ? w->c.model.micro : 1; }
+
 /* The prediction grows with the batch: the largest that is predicted to fit is found by halving. 0: none. */
 static xl_error *largest(const way *w, int64_t wanted, int64_t *out)
 {
-    int64_t low = 0, high = wanted, bytes;
+    const int64_t turns = turns_of(w);
+    int64_t low = 0, high = wanted / turns, bytes;
     xl_signature sig;
     while (low < high) {
         int64_t mid = low + (high - low + 1) / 2;
-        xl_error *err = predict_at(w, mid, &bytes, &sig);
+        xl_error *err = predict_at(w, mid * turns, &bytes, &sig);
         if (err)
             return err;
         if (bytes <= w->room)
@@ -330,7 +335,7 @@ static xl_error *largest(const way *w, int64_t wanted, int64_t *out)
         else
             high = mid - 1;
     }
-    *out = low;
+    *out = low * turns;
     return NULL;
 }
 
@@ -346,28 +351,35 @@ static xl_error *largest_measured(way *w, xl_lane *lane, int64_t wanted, int64_t
     return largest(w, wanted, out);
 }
 
-/* The larger batch first; of two alike the one that computes less. */
+/* The larger batch first; of two alike the way that comes first: it computes less. */
 static int by_size(const void *a, const void *b)
 {
     const candidate *x = a, *y = b;
-    return x->batch != y->batch ? (x->batch < y->batch ? 1 : -1) : (int)x->remat - (int)y->remat;
+    return x->batch != y->batch ? (x->batch < y->batch ? 1 : -1) : x->way - y->way;
 }
 
 typedef struct { xl_config *c; void (*say)(void *ctx, const char *line); void *ctx; double limit; } attempt;
+
+/* "batch 20 with remat", "batch 64 in 4 turns" */
+static const char *candidate_words(const way *w, int64_t batch)
+{
+    const char *remat = w->c.model.remat ? " with remat" : "";
+    return turns_of(w) > 1 ? xl_strf(w->a, "batch %lld in %lld turns%s", (long long)batch, (long long)turns_of(w), remat).p : xl_strf(w->a, "batch %lld%s", (long long)batch, remat).p;
+}
 
 /* Calibrates a candidate and says how it went. */
 static xl_error *try_one(const way *w, const attempt *t, const candidate *x, xl_calibration *out, bool *taken)
 {
     t->c->data.batch = x->batch;
-    t->c->model.remat = x->remat;
+    t->c->model.remat = w->c.model.remat;
+    t->c->model.micro = w->c.model.micro;
     xl_error *err = xl_calibrate(w->a, t->c, out);
     if (err)
         return err;
     bool ran = out->entry.outcome == XL_OUTCOME_RAN, tight = ran && out->entry.observed > w->room;
     *taken = ran && !tight;
     if (t->say)
-        t->say(t->ctx, xl_strf(w->a, "batch %lld%s (%s): predicted %.1f MiB, observed %.1f MiB of %.1f: %s", (long long)x->batch, x->remat ? " with remat" : "",
-                               x->known == XL_KNOWN_GOOD ? "known good" : "unseen", (double)x->predicted / (1 << 20),
+        t->say(t->ctx, xl_strf(w->a, "%s (%s): predicted %.1f MiB, observed %.1f MiB of %.1f: %s", candidate_words(w, x->batch), x->known == XL_KNOWN_GOOD ? "known good" : "unseen", (double)x->predicted / (1 << 20),
                                out->entry.observed > 0 ? (double)out->entry.observed / (1 << 20) : 0.0, t->limit / (1 << 20),
                                tight ? "too tight" : ran ? "taken" : xl_str_c(w->a, out->entry.class)).p);
     return NULL;
@@ -388,7 +400,7 @@ static xl_error *go_up(way *w, const attempt *t, int64_t wanted, const xl_catalo
         XL_DO(largest(w, wanted, &up));
         if (up <= at)
             break;
-        candidate x = { .batch = up, .remat = w->c.model.remat };
+        candidate x = { .batch = up };
         XL_DO(predict_at(w, up, &x.predicted, &sig));
         x.known = xl_catalog_known(all, n, &sig, NULL);
         if (x.known == XL_KNOWN_BAD)
@@ -397,7 +409,7 @@ static xl_error *go_up(way *w, const attempt *t, int64_t wanted, const xl_catalo
         if (!taken) {
             t->c->data.batch = at;
             if (t->say)
-                t->say(t->ctx, xl_strf(w->a, "batch %lld%s: taken", (long long)at, x.remat ? " with remat" : "").p);
+                t->say(t->ctx, xl_strf(w->a, "%s: taken", candidate_words(w, at)).p);
             break;
         }
         *out = more;
@@ -414,9 +426,10 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
     xl_catalog_entry *all;
     size_t n, ncand = 0, cap = 0;
     const int64_t wanted = c->data.batch;
-    const bool asked = c->model.remat;
     candidate *cand = NULL;
-    way w[2] = { 0 };                           /* as configured; made again in the backward pass */
+    enum { WAYS = 10 };
+    way w[WAYS] = { 0 };                        /* as configured; made again on the way back; in 2, 4, 8, ... turns */
+    int nway = 0;
     XL_DO(xl_setup_device(c, &device));
     XL_TRY(xl_device_memory_read(device.lane->dev, &dm), "fitting needs the size of the device's memory");
     if (dm.limit <= 0) {
@@ -424,29 +437,36 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
         goto out;
     }
     XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
-    w[0] = (way){ .a = a, .c = *c, .rule = XL_RULE_FUSED, .room = dm.limit - dm.limit / 50 }; /* the loop has the next batch there while a step runs */
-    xl_error_free(xl_predict_measure(device.lane->client, &w[0].rule));
-    lane_signature(a, device.lane, &dm, &w[0].lane);
+    way first = { .a = a, .c = *c, .rule = XL_RULE_FUSED, .room = dm.limit - dm.limit / 50 }; /* the loop has the next batch there while a step runs */
+    xl_error_free(xl_predict_measure(device.lane->client, &first.rule));
+    lane_signature(a, device.lane, &dm, &first.lane);
     xl_str plain = { 0 };
-    for (int k = 0; k < (asked ? 1 : 2); k++) {
+    int64_t low = 0;
+    for (int k = 0; k < WAYS && low < wanted - wanted % turns_of(&first); k++) {
         xl_signature sig;
-        int64_t low, bytes;
-        w[k] = w[0];
-        w[k].c.model.remat = asked || k;
-        w[k].scale = (xl_predict_scale){ .temporary = 1 };
-        XL_DO(predict_at(&w[k], 1, &bytes, &sig));
-        if (k && xl_str_eq(sig.code, plain))    /* a scan makes its body again anyway */
+        int64_t bytes;
+        first.c.model = c->model;
+        if (k == 1)
+            first.c.model.remat = true;
+        if (k > 1)
+            first.c.model.micro = (c->model.micro > 1 ? c->model.micro : 1) << (k - 1);
+        if (turns_of(&first) > wanted)
             break;
+        first.scale = (xl_predict_scale){ .temporary = 1 };
+        XL_DO(predict_at(&first, turns_of(&first), &bytes, &sig));
+        if (k == 1 && xl_str_eq(sig.code, plain))   /* a scan makes its body again anyway */
+            continue;
         plain = sig.code;
-        w[k].factor = learned(a, all, n, &sig);
-        XL_DO(largest_measured(&w[k], device.lane, wanted, &low));
+        first.factor = learned(a, all, n, &sig);
+        XL_DO(largest_measured(&first, device.lane, wanted, &low));
+        w[nway] = first;
         size_t before = ncand;
-        for (int64_t b = low; b >= 1 && ncand - before < 24; b = b > 1 && b * 15 / 16 == b ? b - 1 : b * 15 / 16) {
-            XL_DO(predict_at(&w[k], b, &bytes, &sig));
-            XL_PUSH(a, cand, ncand, cap, ((candidate){ b, w[k].c.model.remat, xl_catalog_known(all, n, &sig, NULL), bytes }));
+        const int64_t turns = turns_of(&first);
+        for (int64_t b = low / turns; b >= 1 && ncand - before < 24; b = b > 1 && b * 15 / 16 == b ? b - 1 : b * 15 / 16) {
+            XL_DO(predict_at(&first, b * turns, &bytes, &sig));
+            XL_PUSH(a, cand, ncand, cap, ((candidate){ b * turns, nway, xl_catalog_known(all, n, &sig, NULL), bytes }));
         }
-        if (low == wanted)
-            break;
+        nway++;
     }
     xl_setup_fini(&device);
     if (!ncand) {
@@ -458,7 +478,7 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
     for (int pass = XL_KNOWN_GOOD; pass <= XL_UNSEEN; pass++)
         for (size_t i = 0; i < ncand; i++) {
             bool taken;
-            way *of = &w[!asked && cand[i].remat];
+            way *of = &w[cand[i].way];
             if ((int)cand[i].known != pass)
                 continue;
             XL_DO(try_one(of, &t, &cand[i], out, &taken));

@@ -34,9 +34,9 @@ void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s);
 /* Compiles and runs two steps on the config's device. A step that does not fit is no error: the entry's outcome says so. */
 xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out) XL_MUST_USE;
 
-/* The largest batch up to the config's own that fits the device, as configured or, where that allows a larger one, with model.remat: candidates
- * that the catalog knows to run, then unseen ones by what is predicted, each calibrated before it is believed; known bad ones are left out.
- * c's batch and remat are set. `say` gets a line per candidate. */
+/* The largest batch up to the config's own that fits the device, as configured or, where that allows a larger one, with model.remat or in turns
+ * (model.micro): candidates that the catalog knows to run, then unseen ones by what is predicted, each calibrated before it is believed; known bad
+ * ones are left out. c's batch, remat and micro are set. `say` gets a line per candidate. */
 xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *line), void *ctx, xl_calibration *out) XL_MUST_USE;
 
 #endif

@@ -17,6 +17,7 @@ static const row rows[] = {
     { "model.state", INT, AT(model.state) }, { "model.chunk", INT, AT(model.chunk) }, { "model.experts", INT, AT(model.experts) },
     { "model.top_k", INT, AT(model.top_k) }, { "model.capacity", NUM, AT(model.capacity) }, { "model.balance", NUM, AT(model.balance) },
     { "model.rope_base", NUM, AT(model.rope_base) }, { "model.scan", FLAG, AT(model.scan) }, { "model.remat", FLAG, AT(model.remat) },
+    { "model.micro", INT, AT(model.micro) },
     { "model.compute", STR, AT(model.compute) }, { "model.attention", STR, AT(model.attention) }, { "model.tie", FLAG, AT(model.tie) },
     { "data.train", STR, AT(data.train) }, { "data.valid", STR, AT(data.valid) }, { "data.format", STR, AT(data.format) },
     { "data.batch", INT, AT(data.batch) }, { "data.time", INT, AT(data.time) }, { "data.buckets", INTS, AT(data.buckets) },

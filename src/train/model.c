@@ -63,6 +63,8 @@ xl_error *xl_model_check(const xl_model *c)
     if (c->top_k < 1 || c->top_k > c->experts || c->top_k > 16 || !(c->capacity > 0))
         return XL_ERR(INVALID, "model: top_k %lld of %lld experts; it takes 1 to 16 and at most all of them, and a capacity above 0",
                       (long long)c->top_k, (long long)c->experts);
+    if (c->micro < 0)
+        return XL_ERR(INVALID, "model: micro %lld; it takes the number of turns for a batch, 1 or more", (long long)c->micro);
     if (!c->attention || !c->compute)
         return XL_ERR(INVALID, "model: start from xl_model_default(), which sets attention and compute");
     if (strcmp(c->attention, "auto") && strcmp(c->attention, "plain") && strcmp(c->attention, "cudnn"))
@@ -126,21 +128,29 @@ static void context(xl_blocks *b)
 
 typedef struct { int experts, scanned, repeated; xl_tensor *state; int nstate; } walk; /* state: of all units, as they come out */
 
-/* All units in turn. A repeated one is a scan; states go round with it. */
-static xl_tensor layers(xl_blocks *b, const xl_unit *unit, int n, xl_tensor x, walk *did)
+static void make(xl_blocks *b, const xl_unit *u, const char *name, xl_tensor *made)
+{
+    b->made = made;
+    b->nmade = b->nstate = 0;
+    b->rows = u->times;
+    b->making = true;
+    run_unit(b, u, name, XL_NO_TENSOR);
+    b->making = false;
+}
+
+/* All units in turn. A repeated one is a scan; states go round with it. made: the parameters of each unit, or NULL to make them. */
+static xl_tensor layers(xl_blocks *b, const xl_unit *unit, int n, xl_tensor x, xl_tensor *const *made_before, walk *did)
 {
     xl_graph *g = b->g;
     for (int i = 0; i < n && !g->err; i++) {
         char name[16];
-        xl_tensor made[XL_MOST_MADE], carry[3 + XL_MOST_STATE];
+        xl_tensor fresh[XL_MOST_MADE], *made = made_before ? made_before[i] : fresh, carry[3 + XL_MOST_STATE];
         snprintf(name, sizeof name, "u%d", i);
-        b->made = made;
-        b->nmade = b->nstate = 0;
         b->state = carry + 3;
-        b->rows = unit[i].times;
-        b->making = true;
-        run_unit(b, &unit[i], name, x);
-        b->making = false;
+        if (made_before)
+            b->made = made;
+        else
+            make(b, &unit[i], name, made);
         for (int k = 0; k < unit[i].n; k++)
             did->experts += unit[i].block[k] == 'E' ? (int)unit[i].times : 0;
         did->repeated += unit[i].times > 1;
@@ -169,14 +179,75 @@ static xl_tensor layers(xl_blocks *b, const xl_unit *unit, int n, xl_tensor x, w
     return x;
 }
 
+typedef struct { xl_tensor tokens, targets, segments, positions; } rows_in;
+typedef struct { xl_tensor nll, valid, balance, dropped, logits; } rows_out;
+typedef struct { xl_blocks b; const xl_unit *unit; int n; xl_tensor table, gain, head, **made; walk did; rows_in in; } whole;
+
+/* The model over some rows of the batch. */
+static rows_out forward(whole *w, const rows_in *in, int64_t batch)
+{
+    xl_blocks *b = &w->b;
+    xl_graph *g = b->g;
+    b->batch = batch;
+    b->segments = in->segments;
+    b->positions = in->positions;
+    context(b);
+    b->balance = b->dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
+    xl_tensor x = xl_spread_act(g, "residual", xl_lookup(g, w->table, in->tokens));
+    x = layers(b, w->unit, w->n, x, w->made, &w->did);
+    xl_tensor logits = xl_spread_act(g, "logits", xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, w->gain), w->head), XL_F32));
+    return (rows_out){ xl_cross_entropy(g, logits, in->targets), b->valid, b->balance, b->dropped, logits };
+}
+
+/* Rows r, r + n, r + 2n, ... for turn r: a batch that is split over devices stays where it is. */
+static xl_tensor dealt(xl_graph *g, xl_tensor x, int64_t n, int64_t batch, int64_t time)
+{
+    return xl_transpose_dims(g, xl_reshape_dims(g, x, XL_DIMS(batch / n, n, time)), XL_DIMS(1, 0, 2));
+}
+
+static void micro_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg)
+{
+    whole *w = arg;
+    const rows_in in = { xl_row(g, w->in.tokens, turn), xl_row(g, w->in.targets, turn), xl_row(g, w->in.segments, turn), xl_row(g, w->in.positions, turn) };
+    w->did = (walk){ 0 };
+    rows_out o = forward(w, &in, w->b.batch);
+    carry[0] = xl_add(g, carry[0], xl_sum(g, xl_mul(g, o.nll, o.valid), "[1]"));
+    carry[1] = xl_add(g, carry[1], xl_sum(g, o.valid, "[1]"));
+    carry[2] = xl_add(g, carry[2], o.balance);
+    carry[3] = xl_add(g, carry[3], o.dropped);
+}
+
+/* Turn after turn: sums of the loss and of its weights go round; what a turn made is gone when it ends, and made again on the way back. */
+static rows_out in_turns(whole *w, int64_t batch, int64_t time)
+{
+    xl_graph *g = w->b.g;
+    int64_t n = w->b.c->micro;
+    xl_tensor zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0), rows = xl_const_of(g, XL_F32, XL_DIMS(batch / n), 0), carry[4] = { rows, rows, zero, zero };
+    w->b.batch = batch / n;
+    w->made = xl_new(&g->m->arena, xl_tensor *, w->n);       /* parameters are made outside of loops */
+    for (int i = 0; i < w->n && !g->err; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "u%d", i);
+        w->made[i] = xl_new(&g->m->arena, xl_tensor, XL_MOST_MADE);
+        make(&w->b, &w->unit[i], name, w->made[i]);
+    }
+    w->in = (rows_in){ dealt(g, w->in.tokens, n, batch, time), dealt(g, w->in.targets, n, batch, time), dealt(g, w->in.segments, n, batch, time),
+                       dealt(g, w->in.positions, n, batch, time) };
+    xl_scan(g, n, carry, 4, micro_body, w);
+    xl_tensor one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);
+    return (rows_out){ xl_div(g, carry[0], xl_maximum(g, carry[1], one)), carry[1], xl_scale(g, carry[2], 1.0 / (double)n), carry[3], XL_NO_TENSOR };
+}
+
 xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why)
 {
     xl_unit unit[XL_MOST_UNITS];
     int n = 0;
-    walk did = { 0 };
     xl_error *err = xl_model_check(c);
     if (!err)
         err = xl_pattern_parse(c->pattern, unit, &n);
+    if (!err && c->micro > 1 && batch % c->micro)
+        err = XL_ERR(INVALID, "a batch of %lld in %lld turns (model.micro): it does not divide; %lld does", (long long)batch, (long long)c->micro,
+                     (long long)(batch / c->micro ? batch / c->micro * c->micro : c->micro));
     if (err) {
         xl_graph_fail(g, "%s", xl_error_message(err));
         xl_error_free(err);
@@ -188,32 +259,29 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
         g->spread = &plain;
     xl_graph_compute(g, c->compute);
     xl_dims bt = XL_DIMS(batch, time);
-    xl_blocks b = { .g = g, .c = c, .batch = batch, .time = time, .turn = XL_NO_TENSOR };
-    xl_tensor tokens = xl_input_dims(g, "tokens", XL_I32, bt), targets = xl_input_dims(g, "targets", XL_I32, bt);
-    b.segments = xl_input_dims(g, "segments", XL_I32, bt);
-    b.positions = xl_input_dims(g, "positions", XL_I32, bt);
-    xl_tensor table = xl_param_dims(g, "embed", XL_DIMS(c->vocab, c->dim), "normal 0.02");
-    xl_tensor gain = xl_param_dims(g, "norm", XL_DIMS(c->dim), "ones");
-    xl_tensor head = c->tie ? xl_transpose_dims(g, table, XL_DIMS(1, 0)) : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
-    context(&b);
-    b.balance = b.dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
-    xl_tensor x = xl_spread_act(g, "residual", xl_lookup(g, table, tokens));
-    x = layers(&b, unit, n, x, &did);
+    whole w = { .b = { .g = g, .c = c, .batch = batch, .time = time, .turn = XL_NO_TENSOR }, .unit = unit, .n = n };
+    w.in.tokens = xl_input_dims(g, "tokens", XL_I32, bt);
+    w.in.targets = xl_input_dims(g, "targets", XL_I32, bt);
+    w.in.segments = xl_input_dims(g, "segments", XL_I32, bt);
+    w.in.positions = xl_input_dims(g, "positions", XL_I32, bt);
+    w.table = xl_param_dims(g, "embed", XL_DIMS(c->vocab, c->dim), "normal 0.02");
+    w.gain = xl_param_dims(g, "norm", XL_DIMS(c->dim), "ones");
+    w.head = c->tie ? xl_transpose_dims(g, w.table, XL_DIMS(1, 0)) : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
+    rows_out o = c->micro > 1 ? in_turns(&w, batch, time) : forward(&w, &w.in, batch);
     if (why)
-        *why = did.scanned == did.repeated ? "" : "scan is off in the configuration";
-    xl_tensor logits = xl_spread_act(g, "logits", xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, gain), head), XL_F32));
-    xl_tensor nll = xl_cross_entropy(g, logits, targets), ce = xl_masked_mean(g, nll, b.valid);
-    xl_metric_rows(g, "nll", "mean", nll, b.valid);
-    xl_metric_rows(g, "tokens", "sum", b.valid, XL_NONE);
-    if (did.experts) {
-        xl_tensor bal = xl_scale(g, b.balance, 1.0 / did.experts);
+        *why = w.did.scanned == w.did.repeated ? "" : "scan is off in the configuration";
+    xl_tensor ce = xl_masked_mean(g, o.nll, o.valid);
+    xl_metric_rows(g, "nll", "mean", o.nll, o.valid);
+    xl_metric_rows(g, "tokens", "sum", o.valid, XL_NONE);
+    if (w.did.experts) {
+        xl_tensor bal = xl_scale(g, o.balance, 1.0 / w.did.experts);
         xl_metric(g, "balance", "mean", bal);
-        xl_metric(g, "dropped", "sum", b.dropped);
+        xl_metric(g, "dropped", "sum", o.dropped);
         xl_loss(g, xl_add(g, ce, xl_scale(g, bal, c->balance)));
     } else
         xl_loss(g, ce);
     g->spread = was;
-    return logits;
+    return o.logits;
 }
 
 int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *logits, xl_tensor state[XL_MOST_STATES])
@@ -240,7 +308,7 @@ int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *log
     xl_tensor table = xl_param_dims(g, "embed", XL_DIMS(c->vocab, c->dim), "normal 0.02");
     xl_tensor gain = xl_param_dims(g, "norm", XL_DIMS(c->dim), "ones");
     xl_tensor head = c->tie ? xl_transpose_dims(g, table, XL_DIMS(1, 0)) : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
-    xl_tensor x = layers(&b, unit, n, xl_lookup(g, table, token), &did);
+    xl_tensor x = layers(&b, unit, n, xl_lookup(g, table, token), NULL, &did);
     *logits = xl_reshape_dims(g, xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, gain), head), XL_F32), XL_DIMS(c->vocab));
     return g->err ? 0 : did.nstate;
 }

@@ -200,9 +200,9 @@ void xl_rung_run(xl_arena *a, const xl_rung *r, const xl_config *c, const char *
             if (!isfinite(out->loss[i]))
                 err = XL_ERR(INTERNAL, "the loss of step %d is not finite", i + 1);
         double first = out->loss[0], last = out->nloss ? out->loss[out->nloss - 1] : 0;
-        if (!err && r->first > 0 && !restored && fabs(first - (double)r->first) > 0.02 * (double)r->first)
+        if (!err && r->first > 0 && !restored && fabs(first - (double)r->first) > 0.01 * (double)r->first)
             err = XL_ERR(INTERNAL, "the loss of the first step is %.4f; the right answer is %.4f: the device computes something else", first, (double)r->first);
-        else if (!err && r->last > 0 && fabs(last - (double)r->last) > 0.02 * (double)r->last)
+        else if (!err && r->last > 0 && fabs(last - (double)r->last) > 0.01 * (double)r->last)
             err = XL_ERR(INTERNAL, "the loss of the last step is %.4f; the right answer is %.4f: the gradient or the update is another", last, (double)r->last);
         now = XL_LAYER_GRAPH;
     }
