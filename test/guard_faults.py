@@ -116,6 +116,25 @@ def _():
     assert got[0] == got[1] and sorted(got[0]) == ["cached", "compiled"], got
 
 
+@check("C6_an_entry_that_was_lost_is_the_reason")
+def _():
+    cache = os.path.join(TMP, "lost")
+
+    def reasons(name):
+        p = guarded(driver(1, 1), cache, name)
+        p.communicate(timeout=60)
+        folder = glob.glob(os.path.join(TMP, "runs", "*-" + name))[0]
+        return [json.loads(line)["reason"] for line in open(os.path.join(folder, "events.jsonl")) if '"event":"compile"' in line]
+    assert reasons("lost-first") == ["first"]
+    subprocess.run([XLANE, "cache", "prune", "--max", "1", "--cache", cache], check=True, capture_output=True, env=ENV)
+    assert reasons("lost-evicted") == ["evicted"]
+    entry = glob.glob(os.path.join(cache, "*.xle"))[0]
+    with open(entry, "r+b") as f:
+        f.seek(100)
+        f.write(b"?")
+    assert reasons("lost-damaged") == ["unreadable"]
+
+
 FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:ENOSPC", "write:EIO", "open:EMFILE", "read:EIO", "fsync:EIO",
           "rename:EROFS", "mkdir:EACCES"]
 

@@ -416,9 +416,17 @@ static void report(compile *c, const char *result, double seconds, const xl_cach
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", c->phase ? c->phase : "warmup");
     xl_json_put_int(&e.j, "step", (int64_t)G.step);
+    static const char first[] = "{\"reason\":\"first\"";
+    size_t skip = 1;
+    bool lost = miss && !miss->hit && (!strcmp(miss->reason, "evicted") || !strcmp(miss->reason, "unreadable"));
     if (c->event.n > 2 && !c->event.failed) {              /* the contract's members, without their braces */
-        xl_buf_putc(e.j.out, ',');
-        xl_buf_add(e.j.out, c->event.p + 1, c->event.n - 2);
+        if (lost && xl_str_starts(xl_buf_view(&c->event), XL_STR(first))) {
+            xl_json_put_text(&e.j, "reason", miss->reason);/* it is no first one: the cache had it */
+            skip = sizeof first - 1;
+        } else {
+            xl_buf_putc(e.j.out, ',');
+        }
+        xl_buf_add(e.j.out, c->event.p + skip, c->event.n - skip - 1);
     } else {
         xl_json_put_text(&e.j, "reason", "first");
     }
