@@ -620,6 +620,7 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     place_op(p, m, shown->first, &x);
     place(m, shown->last->loc, &y);
     xl_str until = { "", 0 };
+    x.last = y.file.n && y.line > x.line ? y.line : x.line;
     if (y.file.n && x.file.n && y.line != x.line)
         until = xl_strf(d->arena, " to line %u", y.line);
     x.before = xl_str_dup(d->arena, xl_buf_view(&old.names));

@@ -17,7 +17,7 @@ typedef struct {
     xl_str name;                                           /* the argument's name, where it has one ("batch['tokens']") */
     xl_str before, after;                                  /* "128", "160"; "0.1", "0.2"; "stablehlo.add" or empty */
     xl_str file;                                           /* of the op that uses the changed value; may be empty */
-    uint32_t line;
+    uint32_t line, last;                                   /* last: of the ops that came or went here; 0: none did */
     xl_str text;                                           /* the whole sentence */
 } xl_diff;
 

@@ -269,6 +269,17 @@ static void need_program(xl_arena *a, xl_contracts *c, record *r)
 static const xl_diff_kind order[] = { XL_DIFF_SHAPE, XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_ARGS, XL_DIFF_CONSTANT, XL_DIFF_OP,
                                       XL_DIFF_LAYOUT, XL_DIFF_DONATION };
 
+/* A constant on a line where ops came or went is part of that change, and no cause of its own. */
+static bool among_ops(const xl_verdict *v, const xl_diff *x)
+{
+    for (uint32_t i = 0; i < v->ndiff && x->kind == XL_DIFF_CONSTANT && x->file.n; i++) {
+        const xl_diff *o = &v->diff[i];
+        if (o->kind == XL_DIFF_OP && o->last && xl_str_eq(o->file, x->file) && o->line <= x->line && x->line <= o->last)
+            return true;
+    }
+    return false;
+}
+
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
 {
     uint32_t n = 0;
@@ -276,7 +287,7 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     out->ndiff = n;
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
         for (uint32_t i = 0; i < n; i++)
-            if (out->diff[i].kind == order[k]) {
+            if (out->diff[i].kind == order[k] && !among_ops(out, &out->diff[i])) {
                 out->reason = xl_diff_word(order[k]);
                 return NULL;
             }

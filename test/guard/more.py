@@ -759,4 +759,140 @@ def fold_in(step):
     f(X, jax.random.PRNGKey(0), 0), f(X, jax.random.PRNGKey(0), 1)
 
 
+@plant("constant", before="0.001", after="0.0005")
+def adamw_lr_schedule(step):
+    def f(params, m, v, g, lr):
+        out = {}
+        for k in params:
+            m2 = 0.9 * m[k] + 0.1 * g[k]
+            v2 = 0.999 * v[k] + 0.001 * g[k] ** 2
+            out[k] = params[k] - lr * m2 / (jnp.sqrt(v2) + 1e-8)  # HERE
+        return out
+    f = step(f, static_argnums=4)
+    t = {"a": B, "b": W}
+    f(t, t, t, t, 0.001), f(t, t, t, t, 0.0005)
+
+
+@plant("op")
+def residual_removed(step):
+    def f(x, w, res):
+        h = jnp.tanh(x @ w)
+        return h + x if res else h * 1.0  # HERE
+    f = step(f, static_argnums=2)
+    f(X, W, True), f(X, W, False)
+
+
+@plant("shape", name="tokens", dim=1, before=8, after=16)
+def seq_len(step):
+    def f(emb, tokens):
+        h = emb[tokens]  # HERE
+        pos = jnp.arange(tokens.shape[1])
+        h = h + jnp.sin(pos[None, :, None] / 10)
+        s = h @ h.transpose(0, 2, 1)
+        s = jnp.where(jnp.tril(jnp.ones(s.shape[1:], bool)), s, -1e9)
+        return jax.nn.softmax(s) @ h
+    f = step(f)
+    f(W, jnp.zeros((2, 8), jnp.int32)), f(W, jnp.zeros((2, 16), jnp.int32))
+
+
+@plant("dtype", name="tokens", before="i32", after="ui8")
+def token_dtype(step):
+    def f(emb, tokens):
+        return jnp.sum(emb[tokens])  # HERE
+    f = step(f)
+    f(W, jnp.zeros((2, 8), jnp.int32)), f(W, jnp.zeros((2, 8), jnp.uint8))
+
+
+@plant("op")
+def optimizer_switched(step):
+    def f(w, g, m, adam):
+        if adam:
+            m = 0.9 * m + 0.1 * g  # HERE
+            return w - 0.1 * m / (jnp.sqrt(m * m) + 1e-8), m
+        return w - 0.1 * g, m
+    f = step(f, static_argnums=3)
+    f(W, W, W, False), f(W, W, W, True)
+
+
+@plant("op")
+def gelu_exact(step):
+    def f(x, approximate):
+        h = x * 2
+        return jax.nn.gelu(h, approximate=approximate)  # HERE
+    f = step(f, static_argnums=1)
+    f(X, True), f(X, False)
+
+
+@plant("args")
+def var_args_more(step):
+    def f(*args):
+        return sum(jnp.sum(a * 2) for a in args)  # HERE
+    f = step(f)
+    f(B, B), f(B, B, B)
+
+
+@plant("args", name="kw['c']")
+def keyword_args(step):
+    def f(**kw):
+        out = 0
+        for k in sorted(kw):
+            out = out + jnp.sum(kw[k])  # HERE
+        return out
+    f = step(f)
+    f(a=B, b=B), f(a=B, b=B, c=B)
+
+
+@plant("constant", before="false", after="true")
+def bool_const(step):
+    def f(x, train):
+        m = jnp.asarray(train)
+        return jnp.where(m, x * 2, x)  # HERE
+    f = step(f, static_argnums=1)
+    f(X, False), f(X, True)
+
+
+@plant("op")
+def grad_accumulation(step):
+    def f(w, x, n):
+        def one(i, g):
+            return g + jax.grad(lambda w: jnp.sum(jnp.tanh(x @ w)))(w)
+        if n == 1:
+            return one(0, jnp.zeros_like(w))
+        return lax.fori_loop(0, n, one, jnp.zeros_like(w))  # HERE
+    f = step(f, static_argnums=2)
+    f(W, X, 1), f(W, X, 4)
+
+
+@plant("constant", before="4", after="8")
+def fori_bound(step):
+    def f(x, n):
+        return lax.fori_loop(0, n, lambda i, v: jnp.sin(v), x)  # HERE
+    f = step(f, static_argnums=1)
+    f(X, 4), f(X, 8)
+
+
+@plant("op")
+def scan_unroll(step):
+    def f(x, u):
+        def body(c, _):
+            return jnp.tanh(c) * 0.5, None
+        return lax.scan(body, x, None, length=8, unroll=u)[0]  # HERE
+    f = step(f, static_argnums=1)
+    f(X, 1), f(X, 2)
+
+
+@plant("sharding", name="opt['mu']")
+def optimizer_state_sharding(step):
+    m = mesh((8,), ("d",))
+
+    def f(p, opt):
+        return p - 0.1 * opt["mu"], opt["mu"] * 0.9  # HERE
+    f = step(f)
+
+    def put(a, *s):
+        return jax.device_put(a, NamedSharding(m, P(*s)))
+    f(put(W, "d"), {"mu": put(W, "d")})
+    f(put(W, "d"), {"mu": put(W)})
+
+
 print(json.dumps(planted))
