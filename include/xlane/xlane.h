@@ -133,7 +133,8 @@ XL_API xl_tensor xl_cross_entropy(xl_graph *g, xl_tensor logits, xl_tensor label
 XL_API xl_tensor xl_masked_mean(xl_graph *g, xl_tensor a, xl_tensor mask);     /* sum(a * mask) / max(1, sum(mask)) */
 
 /* Runs `body` n times with what it returned before: carry[k] keeps its type. One compiled body, whatever n is. `turn` is the
- * i32 number of the turn; xl_row reads row `turn` of a tensor. On return carry holds the last values. */
+ * i32 number of the turn; xl_row reads row `turn` of a tensor. On return carry holds the last values. For the way back a loop keeps what
+ * goes round and the results of matrix products; the rest is computed again. */
 typedef void xl_scan_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg);
 XL_API void xl_scan(xl_graph *g, int64_t n, xl_tensor *carry, int ncarry, xl_scan_body *body, void *arg);
 XL_API xl_tensor xl_row(xl_graph *g, xl_tensor a, xl_tensor turn);

@@ -54,7 +54,7 @@ static xl_error *step_of(const xl_config *c, xl_graph *g, xl_func **f)
     for (uint32_t i = 0; i < g->nparam; i++)
         name[i] = g->param[i].name;
     xl_error *err = xl_step_build(g, XL_STEP_TRAIN, name, g->nparam,
-                                  &(xl_step_opts){ .keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY }, f);
+                                  &(xl_step_opts){ .keep = xl_config_keep(c) }, f);
     xl_arena_fini(&a);
     return err;
 }
@@ -244,7 +244,7 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
     double start = xl_now();
     no = xl_trainer_new(s.lane, s.g[0], &c->opt, (uint64_t)c->seed, &s.t);
     if (!no) {
-        s.t->how.keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY;
+        s.t->how.keep = xl_config_keep(c);
         no = xl_trainer_prepare(s.t, s.g[0], XL_STEP_TRAIN, &p);
     }
     e->seconds = xl_now() - start;

@@ -229,6 +229,8 @@ static xl_error *check(const xl_config *c)
     return NULL;
 }
 
+xl_grad_keep xl_config_keep(const xl_config *c) { return strcmp(c->keep_for_backward, "carry") ? XL_KEEP_DOTS : XL_KEEP_CARRY; }
+
 xl_error *xl_config_read(xl_arena *a, const char *file, char *const *words, int n, xl_config *out)
 {
     xl_error *err = NULL;

@@ -3,6 +3,7 @@
 #ifndef XL_TRAIN_CONFIG_H
 #define XL_TRAIN_CONFIG_H
 
+#include "pass/grad.h"
 #include "train/model.h"
 #include "train/spread.h"
 
@@ -30,6 +31,7 @@ typedef struct {
 } xl_config;
 
 /* `file` NULL: only the words. Strings live in the arena. */
+xl_grad_keep xl_config_keep(const xl_config *c);   /* keep_for_backward, for a step */
 xl_error *xl_config_read(xl_arena *a, const char *file, char *const *words, int n, xl_config *out) XL_MUST_USE;
 void xl_config_write(const xl_config *c, xl_buf *out);                /* as YAML, every key */
 bool xl_config_is_word(const char *arg);                              /* has the form key=value */

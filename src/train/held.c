@@ -140,7 +140,7 @@ xl_error *xl_train_sharding(xl_arena *a, const xl_config *c, bool compile, xl_sh
     xl_str *names = xl_new(a, xl_str, g->nparam);
     for (uint32_t i = 0; i < g->nparam; i++)
         names[i] = g->param[i].name;
-    xl_step_opts how = { .keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY };
+    xl_step_opts how = { .keep = xl_config_keep(c) };
     XL_DO(xl_step_build(g, XL_STEP_TRAIN, names, g->nparam, &how, &f));
     xl_module view = xl_graph_view(g, &f);
     xl_print_module(&view, &(xl_print_opts){ .locations = true }, &text);

@@ -535,7 +535,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     }
     XL_DO(write_run_json(&l, dir));
     XL_DO(xl_trainer_new(l.s.lane, l.s.g[0], &c->opt, (uint64_t)c->seed, &l.s.t));
-    l.s.t->how.keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY;
+    l.s.t->how.keep = xl_config_keep(c);
     char *ckpts = xl_path_join(a, dir, "checkpoints");
     XL_DO(xl_ckpt_newest(a, ckpts, &from, &at));
     if (opts->dir && from) {

@@ -91,7 +91,7 @@ xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out)
         xl_func *f;
         char hex[XL_DIGEST_HEX];
         XL_DO(names_of(s.g[i], &names));
-        XL_DO(xl_step_build(s.g[i], XL_STEP_TRAIN, names, s.g[i]->nparam, &(xl_step_opts){ .keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY }, &f));
+        XL_DO(xl_step_build(s.g[i], XL_STEP_TRAIN, names, s.g[i]->nparam, &(xl_step_opts){ .keep = xl_config_keep(c) }, &f));
         int64_t bytes = xl_lane_predict(s.g[i], f);
         double flops = xl_model_flops(&c->model, params, c->data.batch, times[i]);
         xl_digest d = xl_graph_hash(s.g[i], f);
@@ -128,7 +128,7 @@ xl_error *xl_train_print(const xl_config *c, const char *what, xl_buf *out)
     XL_DO(xl_setup_graphs(c, &one, 1, c->data.batch, &s));
     xl_graph *g = s.g[0];
     XL_DO(names_of(g, &names));
-    xl_step_opts how = { .keep = !strcmp(c->keep_for_backward, "dots") ? XL_KEEP_DOTS : XL_KEEP_CARRY };
+    xl_step_opts how = { .keep = xl_config_keep(c) };
     if (!strcmp(what, "loss")) {
         xl_tensor loss = xl_tensor_of(g->loss);
         XL_DO(xl_forward_build(g, names, g->nparam, &loss, 1, &f));

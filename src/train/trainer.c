@@ -81,6 +81,7 @@ xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t 
         XL_DO(xl_lane_spread(l, &g->mesh));
     t = xl_new(&a, xl_trainer, 1);
     t->lane = l;
+    t->how.keep = XL_KEEP_DOTS;          /* as the command does by default */
     t->first = g;
     t->n = g->nparam;
     t->name = xl_new(&a, xl_str, t->n);
