@@ -189,7 +189,8 @@ xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, cons
     if (t->nprog == t->capprog) {        /* earlier ones are pointed at: they stay where they are */
         uint32_t cap = t->capprog ? 2 * t->capprog : 16;
         xl_prepared *more = xl_new(&t->arena, xl_prepared, cap);
-        memcpy(more, t->prog, t->nprog * sizeof *more);
+        if (t->nprog)
+            memcpy(more, t->prog, t->nprog * sizeof *more);
         t->prog = more;
         t->capprog = cap;
     }
