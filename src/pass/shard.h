@@ -67,6 +67,8 @@ typedef struct {
     int64_t n, nreplica;
     uint32_t natom;
     int64_t *size, *stride;
+    xl_axes *axis;                                         /* the axes of the meshes, or of the tiles of older annotations */
+    uint32_t naxis, capaxis;
     uint32_t nval, nresult;                                /* values of the program as it came; then one per result of it */
     xl_axes **spec;                                        /* per value; NULL for what is no tensor */
     uint32_t *closed;                                      /* per value: a bit per dimension that may not be split further */
@@ -93,6 +95,8 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c) XL_MUST_USE;
 xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, bool strict, xl_axes **out, uint32_t *closed) XL_MUST_USE;
 const xl_attr *xl_shard_note(const xl_attr *dict);         /* the annotation among the attributes, or NULL */
 xl_error *xl_shard_axis(xl_shard_ctx *c, const xl_sharding *s, xl_str name, int64_t pre, int64_t size, xl_axes *out) XL_MUST_USE; /* appends */
+/* How many of the first atoms of a are whole axes: a frontend cannot name a part of an axis. */
+uint32_t xl_shard_whole_axes(const xl_shard_ctx *c, const xl_axes *a);
 
 /* factors <-> specs */
 void xl_shard_project(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor, const xl_axes *spec, uint32_t rank, xl_axes *fs);

@@ -186,8 +186,14 @@ void xl_shard_propagate(xl_shard_ctx *c)
     collect(c, c->f->body, &list);
     settle(c, &list, 0);
     settle(c, &list, 1);
-    for (uint32_t i = 0; i < c->nresult; i++)              /* what the program returns is not split further than it asked for */
+    for (uint32_t i = 0; i < c->nresult; i++) {            /* what the program returns is not split further than this */
+        const xl_op *end = xl_region_end(c->f->body);
+        xl_axes *spec = c->spec[c->nval + i];
+        for (uint32_t d = 0; spec && d < xl_shard_rank(xl_in_type(c->f, end, i)); d++)
+            if (!(c->closed[c->nval + i] >> d & 1))
+                spec[d].n = (uint8_t)xl_shard_whole_axes(c, &spec[d]);
         c->closed[c->nval + i] = UINT32_MAX;
+    }
     if (spread(c, &list))
         settle(c, &list, 1);
 }

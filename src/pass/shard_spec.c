@@ -88,6 +88,40 @@ static bool mesh_digits(const xl_mesh *m, digit *out)
     return true;
 }
 
+static bool add_digit(const xl_shard_ctx *c, digit d, xl_axes *out)
+{
+    int64_t left = d.size;
+    for (uint32_t i = 0; i < c->natom && left > 1; i++)
+        if (c->stride[i] >= d.stride && c->stride[i] < d.stride * d.size) {
+            if (out->n >= XL_AXES_MAX || left % c->size[i])
+                return false;
+            out->atom[out->n++] = (uint8_t)i;
+            left /= c->size[i];
+        }
+    return left == 1;
+}
+
+static void axis(xl_shard_ctx *c, const xl_axes *a)
+{
+    for (uint32_t i = 0; i < c->naxis; i++)
+        if (xl_axes_eq(&c->axis[i], a))
+            return;
+    if (a->n)
+        XL_PUSH(c->a, c->axis, c->naxis, c->capaxis, *a);
+}
+
+uint32_t xl_shard_whole_axes(const xl_shard_ctx *c, const xl_axes *a)
+{
+    uint32_t at = 0;
+    for (uint32_t best = 1; best && at < a->n; at += best) {
+        best = 0;
+        for (uint32_t i = 0; i < c->naxis; i++)
+            if (c->axis[i].n > best && c->axis[i].n <= a->n - at && !memcmp(c->axis[i].atom, a->atom + at, c->axis[i].n))
+                best = c->axis[i].n;
+    }
+    return at;
+}
+
 xl_error *xl_shard_atoms(xl_shard_ctx *c)
 {
     int64_t at[64];
@@ -146,20 +180,16 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c)
                 p++;
             }
     }
-    return NULL;
-}
-
-static bool add_digit(const xl_shard_ctx *c, digit d, xl_axes *out)
-{
-    int64_t left = d.size;
-    for (uint32_t i = 0; i < c->natom && left > 1; i++)
-        if (c->stride[i] >= d.stride && c->stride[i] < d.stride * d.size) {
-            if (out->n >= XL_AXES_MAX || left % c->size[i])
-                return false;
-            out->atom[out->n++] = (uint8_t)i;
-            left /= c->size[i];
+    for (uint32_t k = 0; k < c->m->nmesh; k++) {
+        const xl_mesh *m = c->m->mesh[k].mesh;
+        digit d[32];
+        for (uint32_t i = 0; m->naxis && mesh_digits(m, d) && i < m->naxis; i++) {
+            xl_axes a = { 0 };
+            if (add_digit(c, d[i], &a))
+                axis(c, &a);
         }
-    return left == 1;
+    }
+    return NULL;
 }
 
 /* ---- sdy ---------------------------------------------------------------------------------------------------------- */
@@ -339,6 +369,7 @@ static xl_error *read_string(xl_shard_ctx *c, xl_str text, const xl_type *t, xl_
                 return XL_ERR(UNIMPLEMENTED, "sharding \"%.*s\" splits the devices in a way that does not fit the rest of the program", XL_FMT(text));
             left /= d[at++].size;
         }
+        axis(c, &out[i]);
     }
     return NULL;
 bad:
