@@ -109,7 +109,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
         } else if (is(e[i], "event", "retry")) {
             xl_buf_printf(&b, "%9.3f s  attempt %.0f failed at %.*s: %.*s (%.*s, %.*s); %.*s\n", num_of(e[i], "t"), num_of(e[i], "attempt"), XL_FMT(str_of(e[i], "phase")),
                           XL_FMT(str_of(e[i], "text")), XL_FMT(str_of(e[i], "cause")), XL_FMT(str_of(e[i], "verdict")), XL_FMT(str_of(e[i], "then")));
-        } else if (is(e[i], "event", "late-flag") || is(e[i], "event", "late-spmd") || is(e[i], "event", "sync") || is(e[i], "event", "not-reduced") || is(e[i], "event", "local-read") || is(e[i], "event", "collective")) {
+        } else if (is(e[i], "event", "late-flag") || is(e[i], "event", "late-spmd") || is(e[i], "event", "sync") || is(e[i], "event", "not-reduced") || is(e[i], "event", "local-read") || is(e[i], "event", "collective") || is(e[i], "event", "gathered")) {
             xl_buf_printf(&b, "%9.3f s  %.*s: %.*s%s%.*s\n", num_of(e[i], "t"), XL_FMT(str_of(e[i], "event")), XL_FMT(str_of(e[i], "words")),
                           str_of(e[i], "words").n ? ": " : "", XL_FMT(str_of(e[i], "text")));
         } else if (is(e[i], "event", "hang")) {

@@ -226,6 +226,9 @@ static xl_error *of_program(const xl_cli *cli, const char *file)
     for (uint32_t i = 0; i < s.nout; i++)
         xl_held_add(cli->arena, &l, xl_strf(cli->arena, "result %u", i), type[narg + i], &s, s.out[i], mesh);
     xl_crossings_of(cli->arena, f, n, mesh, &cross);
+    xl_shard_gathered(&s, &b);
+    p.gathered = xl_str_dup(cli->arena, xl_buf_view(&b));
+    b.n = 0;
     if (text.n)
         XL_DO(ask(cli, xl_buf_view(&text), n, shardy, &p));
     if (cli->json) {
@@ -235,15 +238,15 @@ static xl_error *of_program(const xl_cli *cli, const char *file)
         xl_held_json(&l, &j);
         xl_json_key(&j, "collectives");
         xl_crossings_json(&cross, &j);
-        xl_json_put_int(&j, "gathered", s.gathered);
+        xl_json_key(&j, "gathered");
+        xl_gathered_json(p.gathered, &j);
         put_verdict(&p, text.n > 0, &j);
         xl_json_end(&j);
     } else {
         tensors(&l, &b);
         sums(cli->arena, &l, &b);
         xl_crossings_text(&cross, &b);
-        if (s.gathered)
-            xl_buf_printf(&b, "%u ops are computed whole on every device from gathered operands: XLANE_LOG=info names them\n", s.gathered);
+        xl_gathered_text(p.gathered, &b);
         verdict(&p, &b);
     }
     err = xl_cli_put(&b);
@@ -278,7 +281,8 @@ static xl_error *of_config(const xl_cli *cli, const xl_config *c, const char *di
         xl_held_json(l, &j);
         xl_json_key(&j, "collectives");
         xl_crossings_json(&p.crossing, &j);
-        xl_json_put_int(&j, "gathered", p.gathered);
+        xl_json_key(&j, "gathered");
+        xl_gathered_json(p.gathered, &j);
         put_verdict(&p, !dir, &j);
         xl_json_end(&j);
     } else {
@@ -289,8 +293,7 @@ static xl_error *of_config(const xl_cli *cli, const xl_config *c, const char *di
         tensors(l, &b);
         sums(cli->arena, l, &b);
         xl_crossings_text(&p.crossing, &b);
-        if (p.gathered)
-            xl_buf_printf(&b, "%u ops are computed whole on every device from gathered operands: XLANE_LOG=info names them\n", p.gathered);
+        xl_gathered_text(p.gathered, &b);
         if (!dir)
             verdict(&p, &b);
     }

@@ -130,7 +130,8 @@ typedef struct {
     size_t *out_ranks;
     const char **kinds;
     size_t *kind_sizes;
-    PJRT_NamedValue cost[5];
+    PJRT_NamedValue cost[6];
+    xl_buf gathered;                                       /* what the partitioner gathered operands for; the last of cost */
     xl_buf text;                                           /* the optimised program, made when asked */
     PJRT_Layouts_MemoryLayout **layouts[2];                /* lists to hand out: outputs, parameters */
     char **shardings[2];                                   /* OpSharding messages of outputs and parameters; NULL on one device */

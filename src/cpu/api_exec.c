@@ -131,6 +131,7 @@ static void exec_unref(xl_exec *e)
     xl_buf_fini(&e->options);
     xl_buf_fini(&e->program);
     xl_buf_fini(&e->text);
+    xl_buf_fini(&e->gathered);
     free(e->out_types);
     free(e->out_dims);
     free(e->out_ranks);
@@ -327,6 +328,9 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     COST(2, "transcendentals", p->transcendentals);
     COST(3, "collective bytes", shards.traffic.operands);  /* per device and run, loops counted once */
     COST(4, "collective ring bytes", shards.traffic.ring);
+    xl_shard_gathered(&shards, &e->gathered);              /* given only where there is any */
+    e->cost[5] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size), .name = "gathered", .name_size = 8, .type = PJRT_NamedValue_kString,
+                                    .string_value = e->gathered.p, .value_size = e->gathered.n };
     *out = e;
 out:
     if (err) {
@@ -557,7 +561,7 @@ PJRT_Error *xl_PJRT_Executable_SizeOfGeneratedCodeInBytes(PJRT_Executable_SizeOf
 PJRT_Error *xl_PJRT_Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args *args)
 {
     args->properties = args->executable->e->cost;
-    args->num_properties = sizeof args->executable->e->cost / sizeof *args->executable->e->cost;
+    args->num_properties = args->executable->e->gathered.n ? 6 : 5;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args *args)

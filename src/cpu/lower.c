@@ -114,6 +114,7 @@ static xl_error *call(lower *l, xl_region *r, const xl_op *op, xl_str name, uint
         map[g->body->arg[i].id] = op->in[i];
     xl_region *tmp = xl_region_new(f, NULL);
     xl_region_clone_into(f, tmp, g, g->body, map, out, op->nout);
+    xl_region_called_from(f->m, tmp, 0, op->loc);
     xl_error *err = flatten(l, tmp, depth + 1);
     if (err)
         return err;

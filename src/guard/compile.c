@@ -6,6 +6,7 @@
 #include "guard/guard.h"
 #include "ir/hash.h"
 #include "ir/read.h"
+#include "lane/held.h"
 #include "lane/identity.h"
 #include "pjrt/options.h"
 
@@ -485,6 +486,42 @@ out:
     }
 }
 
+/* Ops for which the embedded device's partitioner had to gather operands; other plugins do not say, and are not asked: theirs is a walk over all of the program. */
+static void gathered(compile *c)
+{
+    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = c->args->executable };
+    PJRT_Executable_GetCostAnalysis_Args cost = { .struct_size = sizeof cost };
+    xl_str topology = xl_buf_view(&c->topology), lines = { 0 };
+    if (!c->spmd || !xl_str_starts(topology, XL_STR("platform=xlane ")) || !PJRT_HAS(c->p->real, PJRT_Executable_GetCostAnalysis))
+        return;
+    g.executable = NULL;
+    xl_error *err = take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+    if (!err) {
+        cost.executable = g.executable;
+        err = take(c->p, c->p->real->PJRT_Executable_GetCostAnalysis(&cost), "PJRT_Executable_GetCostAnalysis");
+        for (size_t i = 0; !err && i < cost.num_properties; i++)
+            if (cost.properties[i].type == PJRT_NamedValue_kString && xl_str_is((xl_str){ cost.properties[i].name, cost.properties[i].name_size }, "gathered"))
+                lines = (xl_str){ cost.properties[i].string_value, cost.properties[i].value_size };
+    }
+    if (lines.n) {
+        xl_event e;
+        xl_buf text = { 0 };
+        xl_gathered_text(lines, &text);
+        xl_event_begin(G.run, &e, "gathered");
+        xl_json_put_text(&e.j, "module", c->module);
+        xl_json_key(&e.j, "ops");
+        xl_gathered_json(lines, &e.j);
+        xl_json_put_str(&e.j, "text", xl_buf_view(&text));
+        xl_event_end(G.run, &e);
+        xl_buf_fini(&text);
+    }
+    if (g.executable) {
+        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
+        xl_error_free(take(c->p, c->p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
+    }
+    guard_fault("asking what was gathered", err);
+}
+
 /* ---- flags that came too late --------------------------------------------------------------------------------------------- */
 static void late_flags(guard_plugin *p)
 {
@@ -639,6 +676,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         xl_metrics_count(G.metrics, named, XL_M_CachedCompile, 1);
         guard_exec_add(loaded, module, c.nop <= 1, c.spmd);
         report(&c, "cached", seconds, NULL, NULL);
+        gathered(&c);
         goto landed;
     }
     t = xl_now();
@@ -658,6 +696,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         if (cache)
             store(&c, seconds);
         report(&c, "compiled", seconds, cache ? &found : NULL, NULL);
+        gathered(&c);
     }
 landed:
     if (leased)

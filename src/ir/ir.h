@@ -345,6 +345,8 @@ void xl_func_set_type(xl_func *f);
  * cloning. Arguments must be mapped already. The terminator is not copied: its operands come back in ret (nret of them). */
 void xl_region_clone_into(xl_func *g, xl_region *r, const xl_func *f, const xl_region *body, xl_value *map,
                           xl_value *ret, uint32_t nret);
+/* Ops from the first on, those of a callee, say who called it: frontends give the ops of their helper functions no line. */
+void xl_region_called_from(xl_module *m, const xl_region *r, uint32_t first, xl_loc caller);
 xl_op *xl_op_clone(xl_func *g, xl_region *r, const xl_func *f, const xl_op *op, xl_value *map); /* with its regions */
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */

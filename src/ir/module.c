@@ -281,3 +281,18 @@ void xl_region_clone_into(xl_func *g, xl_region *r, const xl_func *f, const xl_r
         xl_op_clone(g, r, f, op, map);
     }
 }
+
+void xl_region_called_from(xl_module *m, const xl_region *r, uint32_t first, xl_loc caller)
+{
+    xl_loc_info last = { .kind = XL_LOC_CALL, .b = caller };
+    xl_loc made = { 0 };
+    for (uint32_t i = first; i < r->nop; i++) {
+        if (!made.id || last.a.id != r->op[i]->loc.id) {
+            last.a = r->op[i]->loc;
+            made = xl_loc_add(m, &last);
+        }
+        r->op[i]->loc = made;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            xl_region_called_from(m, r->op[i]->region[k], 0, caller);
+    }
+}

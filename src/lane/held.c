@@ -194,6 +194,37 @@ void xl_crossings_json(const xl_crossings *c, xl_json *j)
     xl_json_end(j);
 }
 
+/* ---- what is gathered ------------------------------------------------------------------------------------------------ */
+void xl_gathered_text(xl_str lines, xl_buf *b)
+{
+    if (lines.n)
+        xl_buf_puts(b, "gathered and computed by every device, since no rule splits the op along what its operands are split along (or the size does not divide):\n");
+    while (lines.n) {
+        xl_str line = xl_str_cut(&lines, '\n'), op = xl_str_cut(&line, '\t'), where = xl_str_cut(&line, '\t'), times = xl_str_cut(&line, '\t');
+        if (op.n)
+            xl_buf_printf(b, "  %-28.*s %6.*s %14.*s bytes per device  %.*s\n", XL_FMT(op), XL_FMT(times), XL_FMT(line), XL_FMT(where));
+    }
+}
+
+void xl_gathered_json(xl_str lines, xl_json *j)
+{
+    xl_json_list(j);
+    while (lines.n) {
+        xl_str line = xl_str_cut(&lines, '\n'), op = xl_str_cut(&line, '\t'), where = xl_str_cut(&line, '\t'), times = xl_str_cut(&line, '\t');
+        int64_t n = 0, bytes = 0;
+        if (!op.n || !xl_str_i64(times, &n) || !xl_str_i64(line, &bytes))
+            continue;
+        xl_json_map(j);
+        xl_json_put_str(j, "op", op);
+        if (!xl_str_starts(where, XL_STR(":")))
+            xl_json_put_str(j, "where", where);
+        xl_json_put_int(j, "count", n);
+        xl_json_put_int(j, "bytes", bytes);
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+}
+
 /* ---- sums and drawings ----------------------------------------------------------------------------------------------- */
 static bool same_slice(const xl_held *t, const xl_held_part *a, const xl_held_part *b)
 {

@@ -38,5 +38,8 @@ void xl_held_json(const xl_held_list *l, xl_json *j);        /* a map with mesh,
 xl_error *xl_held_read(xl_arena *a, const char *path, xl_held_list *out) XL_MUST_USE;
 void xl_crossings_text(const xl_crossings *c, xl_buf *b);
 void xl_crossings_json(const xl_crossings *c, xl_json *j);
+/* What xl_shard_gathered wrote: ops that no rule splits the way their operands are split. */
+void xl_gathered_text(xl_str lines, xl_buf *b);
+void xl_gathered_json(xl_str lines, xl_json *j);             /* a list of maps: op, where, count, bytes */
 
 #endif

@@ -65,7 +65,9 @@ static xl_error *region(work *w, xl_func *f, xl_region *r, xl_subst *s, uint32_t
             xl_value *map = xl_new(&w->m->arena, xl_value, g->nval), *ret = xl_new(&w->m->arena, xl_value, op->nout);
             for (uint32_t i = 0; i < g->body->narg && i < op->nin; i++)
                 map[g->body->arg[i].id] = op->in[i];
+            uint32_t first = r->nop;
             xl_region_clone_into(f, r, g, g->body, map, ret, op->nout);
+            xl_region_called_from(w->m, r, first, op->loc);
             for (uint32_t i = 0; i < op->nout; i++)
                 xl_subst_set(s, op->out[i], ret[i]);
             *count += w->nop[to];

@@ -26,6 +26,10 @@ typedef struct { uint8_t n, atom[XL_AXES_MAX]; } xl_axes;
 typedef struct { double operands, ring; int64_t group; } xl_traffic;
 xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice); /* zeros for what is no collective */
 
+/* An op for which operands were gathered because no rule splits it that way: every device computes what they all need. Or an annotation of a size that does
+ * not divide: "uneven sharding", with what each device holds. */
+typedef struct { const char *op; xl_str file; uint32_t line, times; double bytes; } xl_gathered;
+
 /* ---- the pass ----------------------------------------------------------------------------------------------------- */
 typedef struct {
     xl_axes **arg, **out;                                  /* the spec of each argument and result; NULL for what is no tensor */
@@ -34,8 +38,11 @@ typedef struct {
     const int64_t *size, *stride;                          /* of the atoms */
     int64_t npartition;
     xl_traffic traffic;                                    /* of all collectives, per device and run, loops counted once */
-    uint32_t gathered;                                     /* ops that were computed whole */
+    xl_gathered *gathered;
+    uint32_t ngathered;
 } xl_shard_info;
+/* A line for each: op, file:line, times, bytes per device, separated by tabs. */
+void xl_shard_gathered(const xl_shard_info *info, xl_buf *out);
 
 /* Partitions the entry function, in which calls are inlined. npartition 1 only drops the annotations. *info is the module's. */
 xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_info *info) XL_MUST_USE;
@@ -74,7 +81,9 @@ typedef struct {
     uint32_t *closed;                                      /* per value: a bit per dimension that may not be split further */
     struct xl_shard_edge *edge;                            /* values that should be split alike */
     uint32_t nedge, capedge;
-    uint32_t gathered;
+    xl_gathered *gathered;
+    uint32_t ngathered, capgathered;
+    bool uneven;                                           /* xl_shard_read left out part of a split */
 } xl_shard_ctx;
 /* b is split like a, but for the `skip` major atoms that a has in each dimension (the manual ones). */
 typedef struct xl_shard_edge { uint32_t a, b; const xl_axes *skip; } xl_shard_edge;
@@ -91,7 +100,7 @@ xl_axes *xl_spec_copy(const xl_shard_ctx *c, const xl_axes *spec, uint32_t rank)
 /* shard_spec.c: what the program says. */
 xl_error *xl_shard_atoms(xl_shard_ctx *c) XL_MUST_USE;
 /* A spec for a tensor of type t from an annotation (sdy.sharding or an mhlo.sharding string); closed gets the bits. Dimensions that do not divide are
- * an error when `strict`, else left whole. *out NULL: it says nothing (manual, unknown). */
+ * an error when `strict`, else split as far as they do (c->uneven). *out NULL: it says nothing (manual, unknown). */
 xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, bool strict, xl_axes **out, uint32_t *closed) XL_MUST_USE;
 const xl_attr *xl_shard_note(const xl_attr *dict);         /* the annotation among the attributes, or NULL */
 xl_error *xl_shard_axis(xl_shard_ctx *c, const xl_sharding *s, xl_str name, int64_t pre, int64_t size, xl_axes *out) XL_MUST_USE; /* appends */

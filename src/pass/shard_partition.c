@@ -176,6 +176,34 @@ static xl_op *copy(part *p, const xl_op *op, const xl_value *in, const xl_type *
     return n;
 }
 
+static void say_gathered(xl_shard_ctx *c, const char *what, xl_loc loc, const char *why, double bytes)
+{
+    xl_gathered g = { .op = what, .times = 1, .bytes = bytes };
+    uint32_t col;
+    if (bytes <= 0)
+        return;
+    xl_loc_line(c->m, loc, &g.file, &g.line, &col);
+    XL_LOG(INFO, "spmd: %s (%.*s:%u) %s: %.0f bytes", what, XL_FMT(g.file), g.line, why, bytes);
+    for (uint32_t i = 0; i < c->ngathered; i++) {
+        xl_gathered *o = &c->gathered[i];
+        if (!strcmp(o->op, g.op) && o->line == g.line && xl_str_eq(o->file, g.file)) {
+            o->times++;
+            o->bytes += bytes;
+            return;
+        }
+    }
+    XL_PUSH(c->a, c->gathered, c->ngathered, c->capgathered, g);
+}
+static const char *const no_rule = "is not split along what its operands are split along, which are gathered";
+
+void xl_shard_gathered(const xl_shard_info *info, xl_buf *out)
+{
+    for (uint32_t i = 0; i < info->ngathered; i++) {
+        const xl_gathered *g = &info->gathered[i];
+        xl_buf_printf(out, "%s\t%.*s:%u\t%u\t%.0f\n", g->op, XL_FMT(g->file), g->line, g->times, g->bytes);
+    }
+}
+
 static void emit_whole(part *p, const xl_op *op)
 {
     xl_value *in = xl_new(p->c->a, xl_value, op->nin);
@@ -189,11 +217,7 @@ static void emit_whole(part *p, const xl_op *op)
     }
     for (uint32_t i = 0; i < op->nout; i++)
         out[i] = xl_out_type(p->c->f, op, i);
-    if (bytes > 0) {
-        char text[512];
-        p->c->gathered++;
-        XL_LOG(INFO, "spmd: %s is computed whole on every device: %.0f bytes are gathered for it", line_of(p, op, text, sizeof text), bytes);
-    }
+    say_gathered(p->c, xl_op_text(op), op->loc, no_rule, bytes);
     xl_op *n = copy(p, op, in, out);
     xl_region_append(p->c->f, p->b.r, n);
     for (uint32_t i = 0; i < op->nout; i++) {
@@ -453,13 +477,19 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
     xl_axes **rs = xl_new(c->a, xl_axes *, op->nout);
     const xl_axes *split[32];
     int64_t local[32];
+    double bytes = 0;
     choose(p, op, r, fs);
     partial_atoms(r, op, fs, &over);
     for (uint32_t i = 0; i < op->nin; i++) {
         const xl_type *t = type_of(p, op->in[i]);
+        bool lost = false;                                 /* split along a dimension that the rule says nothing of */
+        for (uint32_t d = 0; p->at[op->in[i].id] && d < t->rank; d++)
+            lost = lost || (p->at[op->in[i].id][d].n && !r->map[i][d].n);
         xl_shard_unproject(c, r, i, fs, t->rank, want);
+        bytes += lost ? move_cost(p, op->in[i], want) : 0;
         in[i] = get(p, op->in[i], want);
     }
+    say_gathered(c, xl_op_text(op), op->loc, no_rule, bytes);
     for (uint32_t i = 0; i < op->nout; i++) {
         const xl_type *t = type_of(p, op->out[i]);
         rs[i] = xl_spec_copy(c, NULL, t->rank);
@@ -716,6 +746,13 @@ static xl_error *annotate(xl_shard_ctx *c, xl_value v, const xl_attr *a, bool st
         c->spec[v.id] = s;
         c->closed[v.id] = closed;
     }
+    if (!err && c->uneven) {
+        const xl_op *op = c->f->val[v.id].def;
+        int64_t bytes = 0;
+        if (op && xl_type_bytes(xl_shard_local(c, c->f->val[v.id].type, s), &bytes))
+            say_gathered(c, "uneven sharding", op->loc, "is of a size that its devices cannot share evenly, and is split only as far as they can; each holds", (double)bytes);
+    }
+    c->uneven = false;
     return err;
 }
 
@@ -890,6 +927,7 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     info->stride = c.stride;
     info->npartition = c.n;
     info->gathered = c.gathered;
+    info->ngathered = c.ngathered;
     XL_TRY(xl_verify(m), "the partitioned program");
 out:
     return err;

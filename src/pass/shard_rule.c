@@ -343,6 +343,19 @@ RULE(reduce)
     return true;
 }
 
+/* Each matrix, or each line, for itself: dimensions before the last `n` are passed through. */
+RULE(batch)
+{
+    size_t n = op->code == XL_OP_FFT ? xl_op_dims(op, XL_SLOT(FFT, fft_length)).n : 2;
+    const xl_type *y = xl_out_type(f, op, 0);
+    for (uint32_t i = 0; i < op->nin; i++)
+        if (xl_in_type(f, op, i)->rank != y->rank)
+            return false;
+    for (uint32_t d = 0; d + n < y->rank; d++)
+        pair(r, d, y->dims[d], op->nin + op->nout);
+    return true;
+}
+
 RULE(window)
 {
     bool rw = op->code == XL_OP_REDUCE_WINDOW;

@@ -411,7 +411,9 @@ xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, boo
         if (strict)
             return XL_ERR(INVALID, "dimension %u has size %lld, which %lld devices cannot share evenly: the next size that they can is %lld", d, (long long)t->dims[d], (long long)parts,
                           (long long)((t->dims[d] + parts - 1) / parts * parts));
-        s[d].n = 0;
+        while (s[d].n && t->dims[d] % xl_axes_parts(c, &s[d]))  /* what divides stays */
+            s[d].n--;
+        c->uneven = true;
     }
     *out = says ? s : NULL;
     return NULL;

@@ -161,7 +161,9 @@ xl_error *xl_train_sharding(xl_arena *a, const xl_config *c, bool compile, xl_sh
         xl_buf_fini(&b);
     }
     xl_crossings_of(a, local, n, mesh, &out->crossing);
-    out->gathered = info.gathered;
+    text.n = 0;
+    xl_shard_gathered(&info, &text);
+    out->gathered = xl_str_dup(a, xl_buf_view(&text));
     out->predicted = xl_lane_predict(g, f);
     if (compile)
         XL_DO(ask_device(a, c, &s, f, out));

@@ -9,7 +9,7 @@
 typedef struct {
     xl_held_list held;                   /* arguments of the training step, as the partitioner splits them */
     xl_crossings crossing;
-    uint32_t gathered;                   /* ops that are computed whole on every device */
+    xl_str gathered;                     /* ops for which operands are gathered (xl_shard_gathered) */
     int64_t predicted;                   /* bytes of one device: arguments and temporaries, from a walk over its program */
     int64_t needs, limit;                /* as the plugin says after compiling it; -1: not asked, or it does not say */
     const char *refused;                 /* the plugin's words, where it would not compile for lack of memory; NULL: it did, or was not asked */
