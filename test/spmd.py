@@ -1,6 +1,6 @@
 """SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device CPU.
 Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's partitioner inserts."""
-import json, os, re, subprocess, sys
+import contextlib, io, json, os, re, subprocess, sys, time
 sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
 os.environ.setdefault("JAX_PLATFORMS", "xlane,cpu")
 os.environ["XLANE_CPU_DEVICES"] = "8"
@@ -300,17 +300,91 @@ both("shard_map, partly manual", lambda m: lambda x, w: smap(m, lambda x, w: jax
 both("gradient through shard_map", lambda m: lambda x, w: jax.grad(lambda x, w: (jax.shard_map(lambda x, w: jax.lax.psum(x @ w, "model"), mesh=m, in_specs=(P("data", None, "model"), P("model")), out_specs=P("data"))(x, w) ** 2).sum(), (0, 1))(x, w), (x, P("data", None, "model")), (w, P("model")), tol=1e-3)
 
 # ---- errors ----------------------------------------------------------------------------------------------------------------------
-def mismatch():
-    mesh = mesh_of("xlane", data=8)
-    def f(x):
-        return jax.lax.cond(jax.lax.axis_index("data") < 4, lambda x: jax.lax.psum(x, "data"), lambda x: jax.lax.all_gather(x, "data").sum(0), x)
+def fails(fn, *words, within=20):
+    """fn must end in an error that has all the words, and soon."""
+    began = time.monotonic()
     try:
-        np.asarray(jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False))(np.ones(64, np.float32)))
+        jax.block_until_ready(fn())
     except Exception as e:
-        text = str(e)
-        return None if "all_reduce" in text and "all_gather" in text and "device" in text else "the message does not name both sides: " + text[:300]
-    return "devices in different collectives were not noticed"
-check("devices in different collectives: an error that names both", mismatch)
+        text, took = str(e), time.monotonic() - began
+        missing = [w for w in words if w not in text]
+        return "the message lacks %s: %s" % (missing, text[:300]) if missing else "it took %.0f s" % took if took > within else None
+    return "there was no error"
+
+eight = lambda f, **k: jax.jit(jax.shard_map(f, mesh=mesh_of("xlane", data=8), in_specs=P("data"), out_specs=P("data"), check_vma=False, **k))
+ones = np.ones(64, np.float32)
+check("devices in different collectives: an error that names both", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
+    jax.lax.axis_index("data") < 4, lambda x: jax.lax.psum(x, "data"), lambda x: jax.lax.all_gather(x, "data").sum(0), x))(ones), "all_reduce", "all_gather", "device"))
+check("a device that leaves out a collective", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
+    jax.lax.axis_index("data") != 3, lambda x: jax.lax.psum(x, "data"), lambda x: x, x))(ones), "device 3", "has ended", "all_reduce"))
+pairs = lambda x, g: jax.lax.psum(x, "data", axis_index_groups=g)
+check("different groups in two branches", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
+    jax.lax.axis_index("data") % 2 == 0, lambda x: pairs(x, [[0, 1], [2, 3], [4, 5], [6, 7]]), lambda x: pairs(x, [[1, 2], [3, 4], [5, 6], [7, 0]]), x))(ones), "all_reduce", "device"))
+
+child = """
+import os, sys, time
+sys.path.pop(0)
+import numpy as np, jax, jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices("xlane")), ("data",))
+sm = lambda f: jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("data"), out_specs=P("data"), check_vma=False))
+"""
+def in_child(code, env, *words, within=60):
+    began = time.monotonic()
+    r = subprocess.run([sys.executable, "-c", child + code], env={**os.environ, **env}, capture_output=True, text=True, timeout=300)
+    took = time.monotonic() - began
+    missing = [w for w in words if w not in r.stdout + r.stderr]
+    return "%s missing in: %s" % (missing, (r.stdout + r.stderr)[-600:]) if missing else "it took %.0f s" % took if took > within else None
+
+# one device computes for ever while the others wait for it: they do not
+check("a device that does not come in time", lambda: in_child("""
+def f(x):
+    y = jax.lax.cond(jax.lax.axis_index("data") == 5, lambda x: jax.lax.while_loop(lambda c: c[0] < 600000, lambda c: (c[0] + 1, jnp.sin(c[1] + 1)), (0, x))[1], lambda x: x, x)
+    return jax.lax.psum(y, "data")
+t = time.monotonic()
+try:
+    jax.block_until_ready(sm(f)(np.ones((64, 64), np.float32)))
+    print("no error")
+except Exception as e:
+    print("after %.1f s: %s" % (time.monotonic() - t, e))
+""", dict(XLANE_CPU_COLLECTIVE_TIMEOUT="0.3"), "device 5", "still at work", "XLANE_CPU_COLLECTIVE_TIMEOUT"))
+# one device runs out of memory: everybody hears of it, and the next program runs
+check("a device without memory while the others wait", lambda: in_child("""
+hog = jax.device_put(np.zeros(13 << 18, np.float32), jax.devices()[6])
+x = jax.device_put(np.ones((64, 64), np.float32), NamedSharding(mesh, P("data")))
+big = sm(lambda x: jax.lax.psum(x, "data") + jnp.sort(jnp.cos(jnp.broadcast_to(x[:1, :1], (1024, 1024))), 0)[:1, :1])
+try:
+    jax.block_until_ready(big(x))
+    print("no error")
+except Exception as e:
+    print("failed:", e)
+print({d.id: d.memory_stats()["bytes_in_use"] >> 20 for d in jax.devices()})
+hog.delete()
+jax.block_until_ready(big(x))
+print("ran")
+""", dict(XLANE_CPU_HBM=str(16 << 20)), "failed:", "RESOURCE_EXHAUSTED", "xlane:6", "6: 13", "ran"))
+
+# ---- memory, donation, shards ---------------------------------------------------------------------------------------------------
+def memory():
+    """S4: what lies on each device, by the device's own count; donated parts are taken over."""
+    mesh = mesh_of("xlane", data=8)
+    stats = lambda: np.array([d.memory_stats()["bytes_in_use"] for d in jax.devices("xlane")])
+    before = stats()
+    x = jax.device_put(np.ones((1024, 1024), np.float32), NamedSharding(mesh, P("data")))
+    one = stats() - before
+    if not (one >= 1 << 19).all() or not (one < (1 << 19) + 65536).all():
+        return "a 4 MiB array in eight parts takes %s" % one
+    x = jax.jit(lambda x: x + 1)(x)                      # what came from the host may still be the host's memory
+    where = [s.data.unsafe_buffer_pointer() for s in x.addressable_shards]
+    y = jax.jit(lambda x: x * 2 + x.sum(), donate_argnums=0, out_shardings=NamedSharding(mesh, P("data")))(x)
+    y.block_until_ready()
+    if [s.data.unsafe_buffer_pointer() for s in y.addressable_shards] != where:
+        return "donated parts were not reused"
+    if not x.is_deleted() or not (abs(stats() - before - one) < 65536).all():
+        return "after a donated step the devices hold %s" % (stats() - before)
+    whole = jax.device_put(np.ones((256, 1024), np.float32), NamedSharding(mesh, P()))
+    return None if (stats() - before - one >= 1 << 20).all() else "a replicated array takes %s" % (stats() - before - one)
+check("memory of each device; donated parts are reused", memory)
 
 # ---- xlane sharding --------------------------------------------------------------------------------------------------------------
 def drawings():
@@ -339,7 +413,23 @@ def drawings():
             have = drawn[i].get(s.device.id, [(0, n) for n in a.shape])
             if want != have:
                 return "array %d (%s), device %d: JAX has %s, the drawing %s" % (i, specs[i], s.device.id, want, have)
+    try:
+        import rich.console
+    except ImportError:
+        print("skip visualize_array_sharding: there is no rich here")
+        return None
+    for i, a in enumerate(arrays):                       # the devices of each box of JAX's drawing, row by row
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            jax.debug.visualize_array_sharding(a, use_color=False, max_width=200, min_width=24, scale=4)
+        boxes = [sorted(map(int, m.split(","))) for m in re.findall(r"XLANE\s+([\d,]+)", out.getvalue())]
+        parts = {}
+        for d in range(8):
+            parts.setdefault(tuple(drawn[i].get(d, [(0, n) for n in a.shape])), []).append(d)
+        ours = [sorted(parts[k]) for k in sorted(parts)]
+        if boxes != ours:
+            return "array %d (%s): JAX draws the devices %s, ours %s" % (i, specs[i], boxes, ours)
     return None
-check("xlane sharding draws what JAX holds", drawings)
+check("xlane sharding draws what JAX holds and draws", drawings)
 
 sys.exit(1 if bad else 0)
