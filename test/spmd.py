@@ -1,6 +1,6 @@
 """SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device CPU.
 Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's partitioner inserts."""
-import contextlib, io, json, os, re, subprocess, sys, time
+import contextlib, glob, io, json, os, re, subprocess, sys, tempfile, time
 sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
 os.environ.setdefault("JAX_PLATFORMS", "xlane,cpu")
 os.environ["XLANE_CPU_DEVICES"] = "8"
@@ -292,7 +292,9 @@ def collectives(x):
     d = jax.lax.ppermute(c, "model", [(0, 1), (1, 2), (2, 3), (3, 0)])
     e = jax.lax.all_to_all(d, "model", split_axis=1, concat_axis=2, tiled=True)
     f = jax.lax.all_to_all(e, "model", split_axis=2, concat_axis=1, tiled=True)
-    return f + jax.lax.pmax(x.sum(), ("data", "model")) + jax.lax.pmin(x.sum(), "data")
+    g = jax.lax.pmean(x, "data") + jax.lax.all_gather(x, "model").sum(0) + jax.lax.psum_scatter(jnp.broadcast_to(x, (4,) + x.shape), "model")
+    g = g + jax.lax.psum(x, ("data", "model")) + jax.lax.psum(x, "model", axis_index_groups=[[0, 2], [1, 3]]) + jax.lax.axis_index(("data", "model"))
+    return f + g + jax.lax.pmax(x.sum(), ("data", "model")) + jax.lax.pmin(x.sum(), "data")
 smap = lambda m, f, i, o, **k: jax.shard_map(f, mesh=m, in_specs=i, out_specs=o, check_vma=False, **k)
 both("shard_map, every collective", lambda m: lambda x: smap(m, collectives, P("data", None, "model"), P("data", None, "model"))(x), (x, P("data", None, "model")))
 both("shard_map inside a program", lambda m: lambda x, w: jnp.sin(smap(m, lambda x, w: jax.lax.psum(x @ w, "model"), (P("data", None, "model"), P("model")), P("data"))(x * 2, w + 1)), (x, P("data")), (w, P()))
@@ -385,6 +387,28 @@ def memory():
     whole = jax.device_put(np.ones((256, 1024), np.float32), NamedSharding(mesh, P()))
     return None if (stats() - before - one >= 1 << 20).all() else "a replicated array takes %s" % (stats() - before - one)
 check("memory of each device; donated parts are reused", memory)
+
+def said():
+    """What no rule splits is gathered, and op, line and bytes are said: by the executable, and as an event of a run under the guard."""
+    mesh = mesh_of("xlane", data=2, model=4)
+    x = jax.device_put(np.ones((8, 16), np.float32), NamedSharding(mesh, P("data", "model")))
+    cost = jax.jit(lambda x: jnp.sort(x, 1)).lower(x).compile().cost_analysis()
+    lines = [l.split("\t") for l in cost.get("gathered", "").splitlines()]
+    if len(lines) != 1 or lines[0][0] != "stablehlo.sort" or "spmd.py:" not in lines[0][1] or float(lines[0][3]) != 3 * 4 * 4 * 4:
+        return "a sort along a split dimension gives %r" % cost.get("gathered")
+    if "gathered" in jax.jit(lambda x: x * 2).lower(x).compile().cost_analysis():
+        return "something was gathered for an elementwise op"
+    with tempfile.TemporaryDirectory() as runs:
+        code = child + "mesh = Mesh(np.array(jax.devices('xlane')).reshape(2, 4), ('a', 'b'))\nx = jax.device_put(np.ones((8, 16), np.float32), NamedSharding(mesh, P('a', 'b')))\njax.jit(lambda x: jnp.cumsum(x, 1))(x).block_until_ready()\n"
+        script = os.path.join(runs, "cum.py")
+        open(script, "w").write(code.replace("sys.path.pop(0)", "pass"))
+        r = subprocess.run([os.path.join(here, "build", "xlane"), "run", "--runs", runs, "--name", "said", "--", sys.executable, script], capture_output=True, text=True)
+        events = [json.loads(l) for f in glob.glob(runs + "/*/events.jsonl") for l in open(f)]
+        found = [e for e in events if e["event"] == "gathered"]
+        if not found or not any(o["op"] == "stablehlo.reduce_window" and "cum.py:" in o.get("where", "") and o["bytes"] > 0 for o in found[0]["ops"]):
+            return "the run's events have %s; %s" % (found, r.stderr[-300:])
+    return None
+check("what is gathered for lack of a rule is said", said)
 
 # ---- xlane sharding --------------------------------------------------------------------------------------------------------------
 def drawings():
