@@ -31,14 +31,17 @@ CFLAGS_dtype = -O3
 CFLAGS_ew = -O3 -fno-trapping-math
 CFLAGS_ew_float = -O3 -fno-trapping-math
 CFLAGS_ew_int = -O3
-CFLAGS_ew_scalar = -O3
 CFLAGS_reduce = -O3 -fno-trapping-math
 CFLAGS_strided = -O3
-CFLAGS_tile = -O3
+CFLAGS_tile_run = -O3
 # Products in a micro-kernel or a polynomial are fused with the sum they go into, by design; nowhere else.
 CFLAGS_vmath_generic = -O3 -ffp-contract=fast
 CFLAGS_vmath_avx2 = $(CFLAGS_gemm_avx2)
 CFLAGS_vmath_avx512 = $(CFLAGS_gemm_avx512)
+# A strip instruction is one op: none has two to fuse but those of vmath.
+CFLAGS_strip_generic = -O3 -ffp-contract=fast -fno-trapping-math
+CFLAGS_strip_avx2 = $(CFLAGS_gemm_avx2) -fno-trapping-math
+CFLAGS_strip_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math
 CFLAGS_gemm_generic = -O3 -ffp-contract=fast
 CFLAGS_gemm_neon = -O3 -ffp-contract=fast
 CFLAGS_gemm_bf16 = -O3 -march=armv8.2-a+bf16

@@ -19,8 +19,6 @@ xl_ew xl_ew_convert(xl_arena *a, xl_dtype from, xl_dtype to);
 /* By class of type; NULL where there is none. In kernel/ew_*.c. */
 xl_ew_fn *xl_ew_f32(xl_opcode code);
 xl_ew_fn *xl_ew_f64(xl_opcode code);
-/* Over f32, operand `which` (0 or 1) being one number for all. */
-xl_ew_fn *xl_ew_f32_scalar(xl_opcode code, uint32_t which);
 xl_ew_fn *xl_ew_c64(xl_opcode code);
 xl_ew_fn *xl_ew_c128(xl_opcode code);
 xl_ew_fn *xl_ew_int(xl_dtype d, xl_opcode code);

@@ -35,6 +35,24 @@ FOLD(min, 0, MIN(x, y))
 #else
 FOLD(exact_max, 0, MAX(x, y))
 FOLD(exact_min, 0, MIN(x, y))
+#if defined(__aarch64__)                                   /* its instruction is the specification's maximum */
+#define EXTREME(name, less)                                                           \
+    static void NAME(name)(void *acc_, const void *x_, size_t n)                      \
+    {                                                                                 \
+        T *acc = acc_;                                                                \
+        const T *p = x_;                                                              \
+        size_t i = 0, lanes = sizeof(V) / sizeof(T);                                  \
+        V part[4];                                                                    \
+        for (int k = 0; k < 4; k++)                                                   \
+            part[k] = HARDWARE(dup)(*acc);                                            \
+        for (; i + 4 * lanes <= n; i += 4 * lanes)                                    \
+            for (int k = 0; k < 4; k++)                                               \
+                part[k] = HARDWARE(name)(part[k], *(const V *)(const void *)(p + i + (size_t)k * lanes)); \
+        part[0] = HARDWARE(name)(HARDWARE(name)(part[0], part[1]), HARDWARE(name)(part[2], part[3])); \
+        *acc = HARDWARE(name##v)(part[0]);                                            \
+        NAME(exact_##name)(acc, p + i, n - i);                                        \
+    }
+#else
 /* Neither NaN nor a zero at the end: then the order of numbers is all there is to know. Otherwise once more, exactly. */
 #define EXTREME(name, less)                                                           \
     static void NAME(name)(void *acc_, const void *x_, size_t n)                      \
@@ -68,6 +86,7 @@ FOLD(exact_min, 0, MIN(x, y))
         else                                                                          \
             *acc = all;                                                               \
     }
+#endif
 EXTREME(max, <)
 EXTREME(min, >)
 #undef EXTREME

@@ -29,6 +29,20 @@ typedef float vf __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t vi __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double vd __attribute__((vector_size(16), aligned(8), may_alias));
 typedef int64_t vl __attribute__((vector_size(16), aligned(8), may_alias));
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#define HARDWARE(f) neon_##f##_f32
+#define neon_dup_f32(x) ((vf)vdupq_n_f32(x))
+#define neon_max_f32(x, y) ((vf)vmaxq_f32((float32x4_t)(x), (float32x4_t)(y)))
+#define neon_min_f32(x, y) ((vf)vminq_f32((float32x4_t)(x), (float32x4_t)(y)))
+#define neon_maxv_f32(x) vmaxvq_f32((float32x4_t)(x))
+#define neon_minv_f32(x) vminvq_f32((float32x4_t)(x))
+#define neon_dup_f64(x) ((vd)vdupq_n_f64(x))
+#define neon_max_f64(x, y) ((vd)vmaxq_f64((float64x2_t)(x), (float64x2_t)(y)))
+#define neon_min_f64(x, y) ((vd)vminq_f64((float64x2_t)(x), (float64x2_t)(y)))
+#define neon_maxv_f64(x) vmaxvq_f64((float64x2_t)(x))
+#define neon_minv_f64(x) vminvq_f64((float64x2_t)(x))
+#endif
 #define V vf
 #define W vi
 #define MAX fmax1
@@ -40,6 +54,10 @@ typedef int64_t vl __attribute__((vector_size(16), aligned(8), may_alias));
 #undef MIN
 #undef V
 #undef W
+#if defined(__aarch64__)
+#undef HARDWARE
+#define HARDWARE(f) neon_##f##_f64
+#endif
 #define V vd
 #define W vl
 #define MAX dmax1

@@ -1,0 +1,227 @@
+/* src/cpu/kernel/strip.inl: the strip machine of strip.h. Include after defining BYTES (of a vector), NEEDS and SET (the name of the table).
+ * Vectors are passed from instruction to instruction in the registers of the calling convention, which has eight for them. */
+#include "cpu/kernel/vmath_lane.inl"
+#include "cpu/strip.h"
+
+#define STRIP vf a, vf b, vf c, vf d, vf e, vf f, vf g, vf h
+#define NEXT ((op_fn *)pc[1].fn)(pc + 1, at, a, b, c, d, e, f, g, h)
+#define EACH(F) F(a, 0) F(b, 1) F(c, 2) F(d, 3) F(e, 4) F(f, 5) F(g, 6) F(h, 7)
+typedef void op_fn(const xl_strip_ins *pc, size_t at, STRIP);   /* at: bytes into arrays of 4-byte elements */
+#define INS(name) static void name(const xl_strip_ins *pc, size_t at, STRIP)
+/* The same twice: as it is, and with the strip stored at z afterwards. */
+#define OPS(name, ...)                                                             \
+    INS(name) { __VA_ARGS__ NEXT; }                                                \
+    INS(name##_store) { __VA_ARGS__ { vf *x = (vf *)(void *)((char *)(uintptr_t)pc->z + at); EACH(PUT) } NEXT; }
+#define PUT(v, i) x[i] = v;
+#define ARRAY(p) ((const vf *)(const void *)(pc->p + at))
+#define NUMBER(p) ((vf)((vi){ 0 } | *(const int32_t *)(const void *)pc->p))
+
+INLINE vf half(vd lo, vd hi)
+{
+    vh x = __builtin_convertvector(lo, vh), y = __builtin_convertvector(hi, vh);
+    vf r;
+    memcpy(&r, &x, sizeof x);
+    memcpy((char *)&r + sizeof x, &y, sizeof y);
+    return r;
+}
+#define THROUGH_F64(f)                                                             \
+    INLINE vf f_##f(vf x)                                                          \
+    {                                                                              \
+        vh lo, hi;                                                                 \
+        memcpy(&lo, &x, sizeof lo);                                                \
+        memcpy(&hi, (const char *)&x + sizeof lo, sizeof hi);                      \
+        return half(d_##f(__builtin_convertvector(lo, vd)), d_##f(__builtin_convertvector(hi, vd))); \
+    }
+THROUGH_F64(rsqrt) THROUGH_F64(log1p) THROUGH_F64(expm1)
+
+INLINE vf f_round_bf16(vf x)
+{
+    vu u = (vu)x, r = (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+    return fsel(x == x, (vf)r, (vf)((u & 0x80000000u) | 0x7fc00000u));
+}
+/* To the nearest end where it does not fit, NaN to zero. */
+INLINE vf f_to_int(vf x)
+{
+    vi big = x >= 0x1p31f, r = __builtin_convertvector(x, vi);
+    return (vf)((big & INT32_MAX) | (~big & r & (x == x)));
+}
+
+#define UNARY(name, expr)                                                          \
+    INLINE vf do_##name(vf x) { return (expr); }
+#define BINARY(name, expr)                                                         \
+    INLINE vf do_##name(vf x, vf y) { return (expr); }
+#include "cpu/kernel/strip.def"
+
+/* ---- memory ---- */
+#define GET(v, i) v = x[i];
+#define ALL(v, i) v = x;
+OPS(load_m, const vf *x = ARRAY(x); EACH(GET))
+OPS(load_s, vf x = NUMBER(x); EACH(ALL))
+INS(store) { vf *x = (vf *)(void *)((char *)(uintptr_t)pc->x + at); EACH(PUT) NEXT; }
+
+typedef uint16_t v16 __attribute__((vector_size(BYTES / 2), aligned(2), may_alias));
+#define GET16(v, i) v = (vf)(__builtin_convertvector(x[i], vu) << 16);
+#define PUT16(v, i) x[i] = __builtin_convertvector((vu)v >> 16, v16);
+OPS(load_bf16, const v16 *x = (const v16 *)(const void *)(pc->x + at / 2); EACH(GET16))
+INS(store_bf16) { v16 *x = (v16 *)(void *)((char *)(uintptr_t)pc->x + at / 2); EACH(PUT16) NEXT; }
+OPS(load_truth,
+    const uint8_t *p = (const uint8_t *)pc->x + at / 4;
+    int32_t t[8 * FL];
+    for (int i = 0; i < 8 * FL; i++)
+        t[i] = p[i] ? -1 : 0;
+    const vf *x = (const vf *)t;
+    EACH(GET))
+INS(store_truth)
+{
+    uint8_t *p = (uint8_t *)(uintptr_t)pc->x + at / 4;
+    int32_t t[8 * FL];
+    vf *x = (vf *)t;
+    EACH(PUT)
+    for (int i = 0; i < 8 * FL; i++)
+        p[i] = (uint8_t)(t[i] & 1);
+    NEXT;
+}
+
+/* ---- one op ---- */
+#define ONE(OP, v, i) v = OP(v);
+#define AM(OP, v, i) v = OP(v, y[i]);
+#define MA(OP, v, i) v = OP(y[i], v);
+#define AS(OP, v, i) v = OP(v, y);
+#define SA(OP, v, i) v = OP(y, v);
+#define MM(OP, v, i) v = OP(x[i], y[i]);
+#define MS(OP, v, i) v = OP(x[i], y);
+#define SM(OP, v, i) v = OP(x, y[i]);
+#define WITH(F, P) F(P, a, 0) F(P, b, 1) F(P, c, 2) F(P, d, 3) F(P, e, 4) F(P, f, 5) F(P, g, 6) F(P, h, 7)
+#define UNARY(name, expr) OPS(name##_am, WITH(ONE, do_##name))
+#define BINARY(name, expr)                                                                     \
+    OPS(name##_am, const vf *y = ARRAY(x); WITH(AM, do_##name))                       \
+    OPS(name##_ma, const vf *y = ARRAY(x); WITH(MA, do_##name))                       \
+    OPS(name##_as, vf y = NUMBER(x); WITH(AS, do_##name))                             \
+    OPS(name##_sa, vf y = NUMBER(x); WITH(SA, do_##name))                             \
+    OPS(name##_mm, const vf *x = ARRAY(x), *y = ARRAY(y); WITH(MM, do_##name))        \
+    OPS(name##_ms, const vf *x = ARRAY(x); vf y = NUMBER(y); WITH(MS, do_##name))     \
+    OPS(name##_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); WITH(SM, do_##name))
+#include "cpu/kernel/strip.def"
+
+/* ---- a sum with a product: two roundings, so the compiler must not see both at once ---- */
+#define PLUS(v, i) v = v + f_rounded(XAT(i) * y[i]);
+#define MINUS(v, i) v = v - f_rounded(XAT(i) * y[i]);
+#define LESS(v, i) v = f_rounded(XAT(i) * y[i]) - v;
+#define XAT(i) x[i]
+OPS(plus_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(PLUS))
+OPS(minus_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(MINUS))
+OPS(less_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(LESS))
+#undef XAT
+#define XAT(i) x
+OPS(plus_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); EACH(PLUS))
+OPS(minus_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); EACH(MINUS))
+OPS(less_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); EACH(LESS))
+#undef XAT
+
+/* ---- select ---- */
+#define CHOOSE(v, i) v = fsel((vi)v, XAT(i), YAT(i));
+#define YES(v, i) v = fsel((vi)x[i], v, YAT(i));
+#define NO(v, i) v = fsel((vi)x[i], YAT(i), v);
+#define YAT(i) y[i]
+#define XAT(i) x[i]
+OPS(select_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(CHOOSE))
+OPS(select_yes_m, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(YES))
+OPS(select_no_m, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(NO))
+#undef XAT
+#define XAT(i) x
+OPS(select_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); EACH(CHOOSE))
+#undef YAT
+#define YAT(i) y
+OPS(select_ss, vf x = NUMBER(x), y = NUMBER(y); EACH(CHOOSE))
+OPS(select_yes_s, const vf *x = ARRAY(x); vf y = NUMBER(y); EACH(YES))
+OPS(select_no_s, const vf *x = ARRAY(x); vf y = NUMBER(y); EACH(NO))
+#undef XAT
+#define XAT(i) x[i]
+OPS(select_ms, const vf *x = ARRAY(x); vf y = NUMBER(y); EACH(CHOOSE))
+
+/* ---- two simple ops on the strip: x for the first, y for the second; each rounds ---- */
+#define SIMPLE_ADD_AM(p, i, v) (v + p##_[i])
+#define SIMPLE_ADD_AS(p, i, v) (v + p##_)
+#define SIMPLE_SUBTRACT_AM(p, i, v) (v - p##_[i])
+#define SIMPLE_SUBTRACT_AS(p, i, v) (v - p##_)
+#define SIMPLE_SUBTRACT_MA(p, i, v) (p##_[i] - v)
+#define SIMPLE_SUBTRACT_SA(p, i, v) (p##_ - v)
+#define SIMPLE_MULTIPLY_AM(p, i, v) (v * p##_[i])
+#define SIMPLE_MULTIPLY_AS(p, i, v) (v * p##_)
+#define HAVE_AM(p) const vf *p##_ = ARRAY(p);
+#define HAVE_MA(p) const vf *p##_ = ARRAY(p);
+#define HAVE_AS(p) vf p##_ = NUMBER(p);
+#define HAVE_SA(p) vf p##_ = NUMBER(p);
+#define TWO(v, i, O, P, Q, R) v = SIMPLE_##Q##_##R(y, i, f_rounded(SIMPLE_##O##_##P(x, i, v)));
+#define PAIR(O, P, Q, R)                                                           \
+    OPS(pair_##O##_##P##_##Q##_##R, HAVE_##P(x) HAVE_##R(y)                        \
+        TWO(a, 0, O, P, Q, R) TWO(b, 1, O, P, Q, R) TWO(c, 2, O, P, Q, R) TWO(d, 3, O, P, Q, R) \
+        TWO(e, 4, O, P, Q, R) TWO(f, 5, O, P, Q, R) TWO(g, 6, O, P, Q, R) TWO(h, 7, O, P, Q, R))
+#define PAIRS(O, P) PAIR(O, P, ADD, AM) PAIR(O, P, ADD, AS) PAIR(O, P, SUBTRACT, AM) PAIR(O, P, SUBTRACT, AS) \
+    PAIR(O, P, SUBTRACT, MA) PAIR(O, P, SUBTRACT, SA) PAIR(O, P, MULTIPLY, AM) PAIR(O, P, MULTIPLY, AS)
+XL_STRIP_SIMPLE(PAIRS)
+#undef PAIR
+
+/* ---- folding: elements i and i + 16 of every 32 are joined, then go into partial result i mod 16 of their line ---- */
+enum { PARTS = XL_STRIP_PARTS / FL, BLOCK = 2 * PARTS };
+#define FOLDING(name, op)                                                          \
+    INS(name)                                                                      \
+    {                                                                              \
+        vf strip[8] = { a, b, c, d, e, f, g, h }, *x = (vf *)(uintptr_t)pc->x;     \
+        for (int k = 0; k < PARTS; k++) {                                          \
+            vf part = x[k];                                                        \
+            for (int i = 0; i < 8; i += BLOCK)                                     \
+                part = op(part, op(strip[i + k], strip[i + k + PARTS]));           \
+            x[k] = part;                                                           \
+        }                                                                          \
+        NEXT;                                                                      \
+    }
+FOLDING(sum, do_ADD)
+FOLDING(max, f_max)
+FOLDING(min, f_min)
+
+static void end(const xl_strip_ins *pc, size_t at, STRIP)
+{
+    (void)pc, (void)at, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
+}
+
+static void run(const xl_strip_ins *code, size_t n)
+{
+    vf z = { 0 };
+    op_fn *first = (op_fn *)code->fn;
+    for (size_t i = 0; i < n; i++)
+        first(code, i * 8 * BYTES, z, z, z, z, z, z, z, z);
+}
+
+#define F(f) (xl_strip_fn *)(f)
+#define BOTH(form, f) [form] = F(f), [XL_FORM_STORE + (form)] = F(f##_store)
+const xl_strip_set SET = {
+    .needs = NEEDS,
+    .width = 8 * FL,
+    .run = run,
+    .fn = {
+        [XL_STRIP_LOAD] = { BOTH(XL_FORM_AM, load_m), BOTH(XL_FORM_AS, load_s) },
+        [XL_STRIP_STORE] = { F(store) },
+        [XL_STRIP_LOAD_BF16] = { BOTH(XL_FORM_AM, load_bf16) },
+        [XL_STRIP_STORE_BF16] = { F(store_bf16) },
+        [XL_STRIP_LOAD_TRUTH] = { BOTH(XL_FORM_AM, load_truth) },
+        [XL_STRIP_STORE_TRUTH] = { F(store_truth) },
+        [XL_STRIP_SELECT] = { BOTH(XL_SELECT_MM, select_mm), BOTH(XL_SELECT_MS, select_ms), BOTH(XL_SELECT_SM, select_sm), BOTH(XL_SELECT_SS, select_ss),
+                              BOTH(XL_SELECT_YES_M, select_yes_m), BOTH(XL_SELECT_YES_S, select_yes_s), BOTH(XL_SELECT_NO_M, select_no_m),
+                              BOTH(XL_SELECT_NO_S, select_no_s) },
+        [XL_STRIP_PLUS_PRODUCT] = { BOTH(XL_FORM_MM, plus_mm), BOTH(XL_FORM_SM, plus_sm) },
+        [XL_STRIP_MINUS_PRODUCT] = { BOTH(XL_FORM_MM, minus_mm), BOTH(XL_FORM_SM, minus_sm) },
+        [XL_STRIP_PRODUCT_LESS] = { BOTH(XL_FORM_MM, less_mm), BOTH(XL_FORM_SM, less_sm) },
+#define PAIR(O, P, Q, R) [XL_STRIP_##O##_##P##_##Q##_##R] = { BOTH(XL_FORM_AM, pair_##O##_##P##_##Q##_##R) },
+        XL_STRIP_SIMPLE(PAIRS)
+        [XL_STRIP_SUM] = { F(sum) },
+        [XL_STRIP_MAX] = { F(max) },
+        [XL_STRIP_MIN] = { F(min) },
+        [XL_STRIP_END] = { F(end) },
+#define UNARY(name, expr) [XL_STRIP_##name] = { BOTH(XL_FORM_AM, name##_am) },
+#define BINARY(name, expr)                                                                                                    \
+    [XL_STRIP_##name] = { BOTH(XL_FORM_AM, name##_am), BOTH(XL_FORM_MA, name##_ma), BOTH(XL_FORM_AS, name##_as), BOTH(XL_FORM_SA, name##_sa), \
+                          BOTH(XL_FORM_MM, name##_mm), BOTH(XL_FORM_MS, name##_ms), BOTH(XL_FORM_SM, name##_sm) },
+#include "cpu/kernel/strip.def"
+    },
+};
