@@ -30,6 +30,12 @@ def more():
          "attention": jax.grad(lambda x, g: (jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((67, 67), bool)), x @ x.T, -1e9)) @ x).sum()),
          "entropy": jax.value_and_grad(lambda x, g: -jnp.take_along_axis(jax.nn.log_softmax(x), jnp.arange(67)[:, None], 1).mean()),
          "scan": lambda x, g: lax.scan(lambda c, r: (c * 0.9 + r, jnp.tanh(c).sum()), g, x), "iota": lambda x, g: jnp.where(jnp.arange(300) > 7, x, jnp.arange(67.)[:, None]),
+         "choices": lambda x, g: (jnp.where(x > g, x * 2, g - x), (x > g) & ~(x < 0) | (g == x), jnp.clip(x, -0.5, g), jnp.where(x.max(1, keepdims=True) > 2, x, -x)),
+         "integers": lambda x, g: [(lambda i, u: ((i << 3) ^ (i >> 2), (u >> 5) | (u << 27), u >> jnp.uint32(33), jnp.abs(i) % 7, jnp.minimum(i, 9) * 5 - (i >= 3), u.astype(jnp.float32), i > 4,
+                                                  (u > 77).astype(jnp.int32).sum(1)))((x * 1e3).astype(jnp.int32), (x * 1e3).astype(jnp.int32).astype(jnp.uint32))],
+         "ends": lambda x, g: (lambda y: (lax.bitcast_convert_type(jnp.maximum(y, -0.0 * x), jnp.int32), lax.bitcast_convert_type(jnp.minimum(y, 0.0 * x), jnp.int32), jnp.isnan(jnp.maximum(y / y, x)),
+                                          jnp.isnan(jnp.sqrt(y) + jnp.log(y) * 0), (y / 3e38 * 1e3).astype(jnp.int32), y.max(1), (y - 1).min(1), jnp.sign(y), jnp.isfinite(1 / y)))(jnp.where(x > 1, jnp.inf, jnp.where(x < -1, -0.0, jnp.round(x)))),
+         "sums and products": lambda x, g: (x * g + x, x - g * 2, g * 3 - x, x * g + g * x, (x * 2 + 1) * g - 3, (1 - x) * x - (x - 2)), "bf16 out": lambda x, g: (lambda b: (b * g.astype(jnp.bfloat16) + 1, b > 0, b.max(1)))(x.astype(jnp.bfloat16)),
          "in place": lambda x, g: (x + 1, x * 2, (x + 1) * (x * 2))}
     return [(n, jax.jit(f), (x, g)) for n, f in y.items()]
 

@@ -3,7 +3,7 @@
 
 #include "cpu/dtype.h"
 
-enum { LINE_MIN = 64, WORTH = 1 << 16 };                                   /* columns from which on rows are worth a line of strips each */
+enum { LINE_MIN = 64, WORTH = 1 << 16 };                  /* columns that are worth a line of strips; elements times ops, a chunk */
 
 static uint16_t new_reg(xl_tile_maker *m, bool row, size_t elem)
 {

@@ -11,6 +11,8 @@
 
 #include <stdlib.h>
 
+enum { SLOTS_BYTES = 1 << 15 };
+
 /* ---- which strip op ---------------------------------------------------------------------------------------------- */
 typedef enum { F, I, U, T, NONE } kind;                    /* how a type lives in a strip */
 static kind kind_of(xl_dtype d)
@@ -567,24 +569,36 @@ static void to_refs(xl_tile_maker *m, xl_tile_instr *x)
         x->dst = ref_of(m, x->dst);
 }
 
+/* Loads of numbers that nobody reads as an array need not lay out a tile. How many there are. */
+static uint32_t numbers_only(xl_tile_maker *m)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->nh; i++) {
+        bool array = !number(&m->r[m->h[i].dst]);
+        for (uint32_t k = 0; k < m->nlist; k++)
+            for (uint32_t q = 0; q < m->list[k].nsrc; q++)
+                array = array || m->list[k].src[q] == m->h[i].dst;
+        if (!array) {
+            m->h[i].act = DO_LOAD_ONE;
+            n++;
+        }
+    }
+    return n;
+}
+
 void xl_tile_finish(xl_tile_maker *m)
 {
     xl_tile_program *pr = m->pr;
     xl_tile_positions(m);
     assign_slots(m);
+    uint32_t ones = numbers_only(m);
     size_t most = 4;
     for (uint32_t i = 0; i < m->nreg; i++)
         most = m->r[i].elem > most ? m->r[i].elem : most;
+    while (pr->tile_rows == 1 && pr->tile_cols >= XL_TILE_SIZE && pr->tile_cols < XL_TILE_ROWS_SIZE && pr->cols >= 4 * pr->tile_cols &&
+           (size_t)(pr->nslot - ones + 1) * (size_t)pr->tile_cols * 2 * most <= SLOTS_BYTES)
+        pr->tile_cols *= 2;                                /* pieces of a row: long ones, if few slots keep them in the first cache */
     pr->slot_bytes = (((size_t)(pr->tile_rows * pr->tile_cols) + XL_STRIP_MOST) * most + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1);
-    for (uint32_t i = 0; i < m->nh; i++) {                 /* numbers that nobody reads as an array */
-        xl_tile_reg *r = &m->r[m->h[i].dst];
-        bool array = !number(r);
-        for (uint32_t k = 0; k < m->nlist; k++)
-            for (uint32_t q = 0; q < m->list[k].nsrc; q++)
-                array = array || m->list[k].src[q] == m->h[i].dst;
-        if (!array)
-            m->h[i].act = DO_LOAD_ONE;
-    }
     for (uint32_t i = 0; i < m->nh; i++)
         to_refs(m, &m->h[i]);
     for (uint32_t i = 0; i < m->nlist; i++)

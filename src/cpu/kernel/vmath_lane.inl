@@ -99,7 +99,7 @@ INLINE vd dsqrt(vd x)
 INLINE vf f_exp(vf x)
 {
     x = f_clamp(x, -104.0f, 89.0f);
-    vf t = x * 0x1.715476p0f + LIT(0x1.8p23f + 254.0f, x), u = x * 0x1.715476p-1f + LIT(0x1.8p23f + 127.0f, x);
+    vf t = x * 0x1.715476p0f + (0x1.8p23f + 254.0f), u = x * 0x1.715476p-1f + (0x1.8p23f + 127.0f);
     vf n = t - (0x1.8p23f + 254.0f);
     vf high = x - n * 0x1.62e4p-1f, low = n * -0x1.7f7d1cp-20f, r = high + low, z = r * r; /* ln 2 in two parts, the first of 15 bits */
     vf p = r * 0.0001989198131f + LIT(0.001393454193f, r);
