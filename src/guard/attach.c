@@ -183,9 +183,11 @@ static PJRT_Error *on_Client_BufferFromHostBuffer(guard_plugin *p, PJRT_Client_B
         bytes *= (uint64_t)a->dims[i];
     xl_metrics_count(G.metrics, NULL, XL_M_InboundData, bytes);
     xl_metrics_count(G.metrics, NULL, XL_M_TransferToDevice, 1);
-    if (!atomic_load_explicit(&G.tensor, memory_order_relaxed) && !atomic_exchange(&G.tensor, true)) {
+    int none = 0;
+    if (!atomic_load_explicit(&G.tensor, memory_order_relaxed) && atomic_compare_exchange_strong(&G.tensor, &none, 1)) {
         G.tensor_spmd = guard_spmd();
         G.tensor_time = xl_run_time(G.run);
+        atomic_store_explicit(&G.tensor, 2, memory_order_release);
     }
     return p->real->PJRT_Client_BufferFromHostBuffer(a);
 }

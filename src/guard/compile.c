@@ -553,7 +553,7 @@ static void late_flags(guard_plugin *p)
 static void late_spmd(void)
 {
     static _Atomic bool said;
-    if (!G.tensor || G.tensor_spmd || !guard_spmd() || atomic_exchange(&said, true))
+    if (atomic_load_explicit(&G.tensor, memory_order_acquire) < 2 || G.tensor_spmd || !guard_spmd() || atomic_exchange(&said, true))
         return;
     char text[256];
     snprintf(text, sizeof text, "SPMD was switched on after the first tensor, which was made at %.3f s of the run: that one and what came with it have no "

@@ -85,7 +85,7 @@ typedef struct {
     char watch[1024];                                      /* names given by the user, separated by commas */
     double hang_after;
     char profile[256];                                     /* of what the profile says, the part that changes the code */
-    _Atomic bool tensor;                                   /* the first one was put on a device, */
+    _Atomic int tensor;                                    /* 2: the first one was put on a device (1: is being), */
     bool tensor_spmd;                                      /* when SPMD was on or not, */
     double tensor_time;                                    /* at this moment of the run */
     /* steps: executions of the module with the most execute time */

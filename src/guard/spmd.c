@@ -449,7 +449,7 @@ void guard_spmd_error(xl_str text)
         return;
     bool torch = !strncmp(s->module, "SyncTensorsGraph", 16);
     xl_collective_facts f = { .module = s->module, .devices = s->ndevice, .step = (int64_t)G.step, .mesh = s->held.mesh, .crossing = &s->own, .always = !torch,
-                              .spmd = G.tensor_spmd ? 0 : guard_spmd() ? s->compiled : -1, .tensor = G.tensor ? G.tensor_time : -1, .compiled = s->compiled, .failed = xl_run_time(G.run),
+                              .spmd = G.tensor_spmd ? 0 : guard_spmd() ? s->compiled : -1, .tensor = G.tensor == 2 ? G.tensor_time : -1, .compiled = s->compiled, .failed = xl_run_time(G.run),
                               .layout = xl_str_of(s->layout) };
     xl_buf b = { 0 };
     xl_collective_tell(G.run, t, text, &f, &b);
