@@ -358,7 +358,9 @@ xl_error *xl_grad_zero(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
 static void strip(xl_func *f, xl_region *r)
 {
     for (uint32_t i = 0; i < r->nop; i++) {
-        r->op[i]->extra = xl_dict_with(f->m, xl_dict_with(f->m, r->op[i]->extra, XL_STR(XL_GRAD_REMAT), NULL), XL_STR(XL_GRAD_STOP), NULL);
+        static const char *const ours[] = { XL_GRAD_REMAT, XL_GRAD_STOP, XL_GRAD_LEAN };
+        for (size_t k = 0; k < sizeof ours / sizeof *ours; k++)
+            r->op[i]->extra = xl_dict_with(f->m, r->op[i]->extra, xl_str_of(ours[k]), NULL);
         if (r->op[i]->extra && !r->op[i]->extra->n)
             r->op[i]->extra = NULL;
         for (uint32_t k = 0; k < r->op[i]->nregion; k++)

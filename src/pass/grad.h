@@ -23,7 +23,9 @@ xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, co
 /* Ops whose `extra` has this key (an integer, the same for all ops of one group, which are neighbours) are computed again on
  * the way back instead of kept: rematerialisation by region. */
 #define XL_GRAD_REMAT "xlane.remat"
-/* An op with this key in `extra` passes no cotangent on. Both keys are for us: xl_grad_strip takes them off a program. */
+/* A loop whose op has this key keeps only what goes round it, whatever the options say of loops; those inside it are as they say. */
+#define XL_GRAD_LEAN "xlane.lean"
+/* An op with this key in `extra` passes no cotangent on. These keys are for us: xl_grad_strip takes them off a program. */
 #define XL_GRAD_STOP "xlane.stop_gradient"
 void xl_grad_strip(xl_func *f);
 

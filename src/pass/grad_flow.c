@@ -301,6 +301,7 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
         i0 = xl_em_binary(&e, XL_OP_ADD, i0, xl_em_splat(&e, it, (double)tr.start));
 
     /* The body again, its arguments read from rows (or known), the results worth keeping too. */
+    const xl_grad_keep keep = op->extra && xl_dict_get(op->extra, XL_STR(XL_GRAD_LEAN)) ? XL_KEEP_CARRY : g->opts.keep;
     uint32_t nmap, nkept = 0, capkept = 0;
     xl_value *map = xl_cot_map(f, &nmap);
     kept *rows = NULL;
@@ -327,7 +328,7 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     for (uint32_t i = 0; i < from; i++) {
         xl_op *b = body->op[i], *copy = xl_op_clone(f, wb, f, b, map);
         ops[nops++] = copy;
-        if (!worth_keeping(b, g->opts.keep))
+        if (!worth_keeping(b, keep))
             continue;
         kept r;                                          /* users of the copy will read the row: the copy is then pruned */
         xl_value v = read_row(&e, b->out[0], tr.count, t, &r);
@@ -343,7 +344,7 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     /* Activity in order: a row stands for its copy. */
     for (uint32_t i = 0; i < nops; i++) {
         xl_cot_mark(&in, &ops[i], 1);
-        if (worth_keeping(ops[i], g->opts.keep) && ops[i]->mark) {
+        if (worth_keeping(ops[i], keep) && ops[i]->mark) {
             xl_value seen = rows[ops[i]->mark - 1].seen;
             xl_cot_set(&in, seen, XL_NO_VALUE);
             in.active[seen.id] = xl_cot_active(&in, ops[i]->out[0]);
@@ -354,7 +355,7 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     for (uint32_t i = 0; i < nround; i++)
         xl_cot_add(&in, end[round[i]], wb->arg[1 + i]);
     for (uint32_t i = nops; i-- > 0;) {
-        if (worth_keeping(ops[i], g->opts.keep) && ops[i]->mark) {
+        if (worth_keeping(ops[i], keep) && ops[i]->mark) {
             xl_value seen = rows[ops[i]->mark - 1].seen;
             if (xl_has(xl_cot_get(&in, seen)))
                 xl_cot_set(&in, ops[i]->out[0], xl_cot_get(&in, seen));

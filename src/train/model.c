@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "pass/cudnn.h"
+#include "pass/grad.h"
 #include "train/blocks.h"
 #include "train/spread.h"
 
@@ -234,6 +235,10 @@ static rows_out in_turns(whole *w, int64_t batch, int64_t time)
     w->in = (rows_in){ dealt(g, w->in.tokens, n, batch, time), dealt(g, w->in.targets, n, batch, time), dealt(g, w->in.segments, n, batch, time),
                        dealt(g, w->in.positions, n, batch, time) };
     xl_scan(g, n, carry, 4, micro_body, w);
+    if (!g->err) {                      /* what a turn made is not kept for the way back */
+        xl_op *loop = xl_value_op(g->f, xl_val_of(carry[0]));
+        loop->extra = xl_dict_with(g->m, loop->extra, XL_STR(XL_GRAD_LEAN), xl_attr_i64(g->m, 1));
+    }
     xl_tensor one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);
     return (rows_out){ xl_div(g, carry[0], xl_maximum(g, carry[1], one)), carry[1], xl_scale(g, carry[2], 1.0 / (double)n), carry[3], XL_NO_TENSOR };
 }
