@@ -38,8 +38,8 @@ def driver(rounds, threads, seed=0):
     return [DRIVER, PLUGIN, str(rounds), str(threads), str(seed)]
 
 
-def guarded(cmd, cache, name="x", env=None, **kw):
-    return subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, "runs"), "--cache", cache, "--name", name, "--", *cmd], text=True,
+def guarded(cmd, cache, name="x", env=None, runs="runs", **kw):
+    return subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, runs), "--cache", cache, "--name", name, "--", *cmd], text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(ENV, **(env or {})), **kw)
 
 
@@ -121,9 +121,9 @@ def _():
     cache = os.path.join(TMP, "lost")
 
     def reasons(name):
-        p = guarded(driver(1, 1), cache, name)
+        p = guarded(driver(1, 1), cache, name, runs="runs-lost") # on its own: earlier runs of other programs would be compared
         p.communicate(timeout=60)
-        folder = glob.glob(os.path.join(TMP, "runs", "*-" + name))[0]
+        folder = glob.glob(os.path.join(TMP, "runs-lost", "*-" + name))[0]
         return [json.loads(line)["reason"] for line in open(os.path.join(folder, "events.jsonl")) if '"event":"compile"' in line]
     assert reasons("lost-first") == ["first"]
     subprocess.run([XLANE, "cache", "prune", "--max", "1", "--cache", cache], check=True, capture_output=True, env=ENV)

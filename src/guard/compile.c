@@ -615,14 +615,15 @@ static PJRT_LoadedExecutable *look_together(compile *c, xl_cache_found *found)
     return all ? loaded : NULL;
 }
 
-/* Before the lease, and again once we have it; of several processes one compiles. */
+/* Before the lease, and again once we have it: whoever had it until then has written the entry. */
 static PJRT_LoadedExecutable *look_alone(compile *c, xl_cache_found *found, xl_lease *lease, bool *leased)
 {
     PJRT_LoadedExecutable *loaded = look(c, found);
     if (loaded)
         return loaded;
     *leased = true;
-    return xl_cache_lease(G.cache, &c->key, lease_seconds, lease) == XL_LEASE_WAITED ? look(c, found) : NULL;
+    xl_lease_state s = xl_cache_lease(G.cache, &c->key, lease_seconds, lease);
+    return s == XL_LEASE_WAITED || (s == XL_LEASE_MINE && xl_cache_has(G.cache, &c->key)) ? look(c, found) : NULL;
 }
 
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)

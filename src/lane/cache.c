@@ -423,6 +423,13 @@ static void explain_miss(xl_arena *a, xl_cache *c, const xl_cache_key *k, xl_cac
 }
 
 /* ---- get and put ------------------------------------------------------------------------------------------------- */
+bool xl_cache_has(xl_cache *c, const xl_cache_key *k)
+{
+    char hex[XL_DIGEST_HEX], path[4200];
+    int n = snprintf(path, sizeof path, "%s/%s.xle", c->dir, xl_digest_hex(&k->digest, hex));
+    return n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0;
+}
+
 typedef struct { xl_cache *c; const xl_cache_key *k; xl_cache_found *out; } get_ctx;
 
 static const char *dropped_reason(xl_arena *a, xl_cache *c, const xl_cache_key *k)

@@ -47,6 +47,7 @@ typedef struct {
 } xl_cache_found;
 
 xl_error *xl_cache_get(xl_cache *c, const xl_cache_key *k, xl_cache_found *out) XL_MUST_USE;
+bool xl_cache_has(xl_cache *c, const xl_cache_key *k);     /* a file of that name is there; sound or not */
 xl_error *xl_cache_put(xl_cache *c, const xl_cache_key *k, const void *blob, size_t size, double compile_seconds) XL_MUST_USE;
 /* The entry turned out not to load: it goes, and the next miss says why. */
 void xl_cache_drop(xl_cache *c, const xl_cache_key *k, const char *why);
