@@ -519,7 +519,8 @@ static void gathered(compile *c)
         PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
         xl_error_free(take(c->p, c->p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
     }
-    guard_fault("asking what was gathered", err);
+    if (err)
+        guard_fault("asking what was gathered", err);
 }
 
 /* ---- flags that came too late --------------------------------------------------------------------------------------------- */
