@@ -1,6 +1,11 @@
-/* A sweep over positions: at each, first the buffers that begin take the best-fitting hole (or the end), then those that
+/* First the outputs: until an output is written its memory is as good as any other, unless it is a donated argument's. The largest
+ * temporaries that are done by then go there. Then a sweep over positions: at each, first the buffers that begin take the best-fitting hole (or the end), then those that
  * end give theirs back and holes that touch are joined. */
 #include "cpu/place.h"
+
+#include <stdlib.h>
+
+enum { WORTH = 1 << 14, OUTS_MAX = 256 };                  /* bytes below which it is not looked at; outputs that are */
 
 typedef struct { size_t at, size; } hole;
 typedef struct { hole *h; size_t n, cap; size_t top; } holes;
@@ -59,17 +64,83 @@ static void give(xl_arena *a, holes *s, size_t at, size_t size)
     }
 }
 
+static size_t rounded(size_t bytes)
+{
+    size_t size = (bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1);
+    return size ? size : XL_ALIGN;
+}
+static int64_t end_of(const xl_plan_buf *b) { return b->end > b->last ? b->end : b->last; }
+
+/* The lowest place in the output where b is alone while it lives, or SIZE_MAX. `in`: those that lie there already, as a list through next. */
+static size_t room(const xl_plan *plan, const xl_plan_buf *out, const xl_plan_buf *b, uint32_t in, const uint32_t *next)
+{
+    size_t at = 0, size = rounded(b->bytes);
+    if (end_of(b) >= out->def)
+        return SIZE_MAX;
+    for (bool moved = true; moved; ) {
+        moved = false;
+        for (uint32_t i = in; i; i = next[i]) {
+            const xl_plan_buf *x = &plan->buf[i - 1];
+            bool together = x->def <= end_of(b) && b->def <= end_of(x);
+            if (together && at < x->offset + rounded(x->bytes) && x->offset < at + size) {
+                at = x->offset + rounded(x->bytes);
+                moved = true;
+            }
+        }
+    }
+    return at + b->bytes <= out->bytes ? at : SIZE_MAX;
+}
+
+typedef struct { size_t bytes; uint32_t i; } sized;
+static int larger(const void *a, const void *b)
+{
+    const sized *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : (x->i > y->i) - (x->i < y->i);
+}
+
+static void use_outputs(xl_arena *a, xl_plan *plan)
+{
+    uint32_t n = plan->nbuf, nt = 0, no = 0;
+    sized *temp = xl_new(a, sized, n), *out = xl_new(a, sized, n);
+    uint32_t *first = xl_new(a, uint32_t, n), *next = xl_new(a, uint32_t, (size_t)n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const xl_plan_buf *b = &plan->buf[i];
+        if (b->bytes < WORTH)
+            continue;
+        if (b->kind == XL_BUF_TEMP)
+            temp[nt++] = (sized){ b->bytes, i };
+        else if (b->kind == XL_BUF_OUT && plan->out_donor[b->index] < 0)
+            out[no++] = (sized){ b->bytes, i };
+    }
+    qsort(temp, nt, sizeof *temp, larger);
+    qsort(out, no, sizeof *out, larger);
+    for (uint32_t k = 0; k < nt; k++) {
+        xl_plan_buf *b = &plan->buf[temp[k].i];
+        for (uint32_t q = no < OUTS_MAX ? no : OUTS_MAX; q-- > 0 && !b->host; ) { /* the smallest that it fits */
+            uint32_t o = out[q].i;
+            size_t at = room(plan, &plan->buf[o], b, first[o], next);
+            if (at == SIZE_MAX)
+                continue;
+            b->host = o + 1;
+            b->offset = at;
+            next[temp[k].i + 1] = first[o];
+            first[o] = temp[k].i + 1;
+        }
+    }
+}
+
 void xl_place(xl_arena *a, xl_plan *plan, int64_t npos)
 {
+    use_outputs(a, plan);
     uint32_t n = plan->nbuf;
     size_t slots = (size_t)(npos + 3);
     uint32_t *first = xl_new(a, uint32_t, slots), *last = xl_new(a, uint32_t, slots); /* lists by position, 0 ends */
     uint32_t *next1 = xl_new(a, uint32_t, (size_t)n + 1), *next2 = xl_new(a, uint32_t, (size_t)n + 1);
     for (uint32_t i = n; i-- > 0; ) {
         xl_plan_buf *b = &plan->buf[i];
-        if (b->kind != XL_BUF_TEMP)
+        if (b->kind != XL_BUF_TEMP || b->host)
             continue;
-        int64_t end = b->end > b->last ? b->end : b->last;
+        int64_t end = end_of(b);
         if (end > npos)
             end = npos;
         size_t d = (size_t)(b->def + 2), e = (size_t)(end + 2);
@@ -81,14 +152,12 @@ void xl_place(xl_arena *a, xl_plan *plan, int64_t npos)
     holes s = { 0 };
     for (size_t t = 0; t < slots; t++) {
         for (uint32_t i = first[t]; i; i = next1[i]) {
-            size_t size = (plan->buf[i - 1].bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1);
-            plan->buf[i - 1].offset = take(&s, size ? size : XL_ALIGN);
+            plan->buf[i - 1].offset = take(&s, rounded(plan->buf[i - 1].bytes));
             if (s.top > plan->temp_bytes)
                 plan->temp_bytes = s.top;
         }
         for (uint32_t i = last[t]; i; i = next2[i]) {
-            size_t size = (plan->buf[i - 1].bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1);
-            give(a, &s, plan->buf[i - 1].offset, size ? size : XL_ALIGN);
+            give(a, &s, plan->buf[i - 1].offset, rounded(plan->buf[i - 1].bytes));
         }
     }
 }

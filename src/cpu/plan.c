@@ -73,6 +73,13 @@ uint32_t xl_plan_const(xl_planner *p, const void *data, size_t bytes)
     return b;
 }
 
+void xl_plan_claim(xl_planner *p, uint32_t b)
+{
+    xl_plan_buf *x = &p->plan->buf[b];
+    if (x->kind == XL_BUF_OUT && x->def > p->pos)
+        x->def = p->pos;
+}
+
 static void touch(xl_planner *p, uint32_t b, int64_t pos)
 {
     for (xl_plan_buf *x = &p->plan->buf[b]; ; x = &p->plan->buf[x->index]) {
@@ -145,8 +152,10 @@ void xl_plan_add(xl_planner *p, const char *name, xl_step_fn *run, const void *d
     uint32_t *buf = (uint32_t *)s->buf;
     for (uint32_t i = 0; i < nin; i++)
         buf[i] = in[i];
-    for (uint32_t i = 0; i < nout; i++)
+    for (uint32_t i = 0; i < nout; i++) {
         buf[nin + i] = out[i];
+        xl_plan_claim(p, out[i]);
+    }
     for (uint32_t i = 0; i < nin + nout; i++) {
         ((xl_shape *)s->shape)[i] = shape[i];
         touch(p, buf[i], p->pos);
@@ -192,8 +201,10 @@ static uint32_t place_result(xl_planner *p, xl_value v, size_t bytes, uint32_t i
                         ok = ok && i < 32 && (inplace >> i & 1);
             }
         }
-        if (ok)
+        if (ok) {
+            xl_plan_claim(p, h);
             return h;
+        }
     }
     if (h == XL_NO_BUF)
         for (uint32_t i = 0; i < nin && i < 32; i++) {
@@ -684,6 +695,7 @@ static xl_error *plan_main(xl_planner *p)
         pl->buf[out[i]].index = i;
         pl->buf[out[i]].pinned = true;
         pl->buf[out[i]].last = -2;
+        pl->buf[out[i]].def = INT64_MAX;
         if (pl->out_donor[i] >= 0) {                       /* what lies there first is the donated argument */
             pl->buf[out[i]].last = p->last[r->arg[pl->out_donor[i]].id];
             p->donee[pl->out_donor[i]] = out[i];
@@ -803,7 +815,7 @@ xl_error *xl_plan_run(const xl_plan *p, xl_frame *f, void *const *arg, void *con
     for (uint32_t i = 0; i < p->nbuf; i++) {
         const xl_plan_buf *b = &p->buf[i];
         switch (b->kind) {
-        case XL_BUF_TEMP: ptr[i] = (char *)temp + b->offset; break;
+        case XL_BUF_TEMP: ptr[i] = (char *)(b->host ? out[p->buf[b->host - 1].index] : temp) + b->offset; break;
         case XL_BUF_ARG: ptr[i] = arg[b->index]; break;
         case XL_BUF_OUT: ptr[i] = out[b->index]; break;
         case XL_BUF_CONST: ptr[i] = (void *)(uintptr_t)b->data; break;

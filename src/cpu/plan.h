@@ -53,8 +53,9 @@ typedef struct {
     bool pinned;                                           /* nobody may write over it in place */
     uint32_t index;                                        /* ARG, OUT: which; PART: the buffer it is a part of, XL_NO_BUF: one that lives as long anyway */
     size_t bytes, offset;
+    uint32_t host;                                         /* TEMP: 1 + the OUT buffer whose memory it lies in before that is written, or 0 */
     const void *data;                                      /* CONST */
-    int64_t def, last, end;                                /* positions: made, last read of the present content, given back */
+    int64_t def, last, end;                                /* positions: made, last read of the present content, given back; OUT: first written */
 } xl_plan_buf;
 
 struct xl_plan {

@@ -193,3 +193,11 @@ TEST(a_loop_reads_and_writes_rows_where_they_lie)
     CHECK(parts == 2);                                     /* the row read and the row written are pointers */
     xl_plan_free(p);
 }
+
+TEST(an_output_is_worked_in_before_it_is_written)
+{
+    xl_plan *p = plan_of("func.func public @main(%x: " M ") -> " M " {\n%a = stablehlo.dot_general %x, %x, " DOT
+                         "%b = stablehlo.dot_general %a, %x, " DOT "%y = stablehlo.dot_general %b, %x, " DOT "return %y : " M " }");
+    CHECK(p->temp_bytes <= (size_t)MAT);                   /* %a lies where %y will */
+    xl_plan_free(p);
+}

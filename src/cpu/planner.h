@@ -64,6 +64,8 @@ void xl_plan_alias(xl_planner *p, xl_value to, xl_value from);
 uint32_t xl_plan_buf_new(xl_planner *p, xl_buf_kind kind, size_t bytes);
 uint32_t xl_plan_const(xl_planner *p, const void *data, size_t bytes);
 void xl_plan_bind(xl_planner *p, xl_value v, uint32_t buf);
+/* The op at work will write to buf, which somebody else owns: an output is in use from then on. */
+void xl_plan_claim(xl_planner *p, uint32_t buf);
 /* Plans region r of op. args: buffers for its arguments (flattened), or NULL to make fresh ones. rets: buffers the results
  * should end in, or NULL. */
 xl_error *xl_plan_region(xl_planner *p, const xl_op *op, uint32_t r, const uint32_t *args, const uint32_t *rets,

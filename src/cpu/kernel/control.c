@@ -66,7 +66,7 @@ static uint32_t carried_in(xl_planner *p, const source *s, const uint32_t *carry
             h = b = NULL;
     }
     if (h && h->bytes == s->shape.bytes && (h->last < p->pos || (h->last == p->pos && s->from == s->hint)))
-        return s->hint;
+        return xl_plan_claim(p, s->hint), s->hint;
     if (b && b->kind == XL_BUF_TEMP && !b->pinned && b->last <= p->pos && b->end <= p->pos)
         return s->from;
     return xl_plan_buf_new(p, XL_BUF_TEMP, s->shape.bytes);
@@ -169,6 +169,7 @@ static xl_error *branch(xl_planner *p, const xl_op *op)
         uint32_t b;
         if (h != XL_NO_BUF && !taken && p->plan->buf[h].bytes == s.bytes && p->plan->buf[h].last < p->pos) {
             b = h;
+            xl_plan_claim(p, b);
         } else {
             b = xl_plan_buf_new(p, XL_BUF_TEMP, s.bytes);
         }
