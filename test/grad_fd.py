@@ -427,7 +427,7 @@ TEXTS = {
         %s = stablehlo.sine %v : tensor<3xf64>
         %m = stablehlo.multiply %s, %b : tensor<3xf64>
         %m2 = stablehlo.multiply %m, %kb : tensor<3xf64>
-        stablehlo.return %k1, %m2 : tensor<i32>, tensor<3xf64> }""", ("%r#1", (3,)), f(3), f(3)),
+        stablehlo.return %k1, %m2 : tensor<i32>, tensor<3xf64> }""", ("%r#1", (3,)), f(3), f(3) * 0.1),
     "map": raw("""  %y = "stablehlo.map"(%a, %b) ({
   ^bb0(%x: tensor<f64>, %z: tensor<f64>):
     %p = stablehlo.multiply %x, %z : tensor<f64>
@@ -477,6 +477,7 @@ func.func private @twice(%x: tensor<3xf64>) -> tensor<3xf64> {
 """ + raw("""  %u = func.call @twice(%a) : (tensor<3xf64>) -> tensor<3xf64>
   %y = stablehlo.composite "my.twice" %u {decomposition = @twice} : (tensor<3xf64>) -> tensor<3xf64>""", ("%y", (3,)), f(3))[0] + "\n}", [f(3), f(3)], 1)
 
+ELSEWHERE = {"stablehlo.custom_call"}                # cuDNN's attention: no CPU has it; every other custom call is refused
 ZERO = ("zero", "none")                              # ops without a derivative, and ops without a rule
 
 
@@ -513,7 +514,7 @@ def main():
         print(f"FAIL grad_fd_{name}: {why}" if why else f"ok grad_fd_{name}", flush=True)
         bad += bool(why)
     if not only:
-        bare = sorted(set(with_gradient()) - seen)
+        bare = sorted(set(with_gradient()) - seen - ELSEWHERE)
         print(f"FAIL grad_fd_every_op: no case for {', '.join(bare)}" if bare else "ok grad_fd_every_op")
         bad += bool(bare)
     return bad
