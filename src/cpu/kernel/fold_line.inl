@@ -27,12 +27,14 @@
             *acc = (T)(expr);                                          \
         }                                                              \
     }
-FOLD(add, 0, x + y)
-FOLD(mul, 1, x *y)
-#ifdef INTEGER
+#ifdef INTEGER                                             /* modulo 2^bits: as unsigned, which C leaves defined */
+FOLD(add, 0, (uint64_t)x + (uint64_t)y)
+FOLD(mul, 1, (uint64_t)x * (uint64_t)y)
 FOLD(max, 0, MAX(x, y))
 FOLD(min, 0, MIN(x, y))
 #else
+FOLD(add, 0, x + y)
+FOLD(mul, 1, x *y)
 FOLD(exact_max, 0, MAX(x, y))
 FOLD(exact_min, 0, MIN(x, y))
 #if defined(__aarch64__)                                   /* its instruction is the specification's maximum */
