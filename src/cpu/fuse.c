@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "cpu/ew.h"
+#include "cpu/heap.h"
 #include "cpu/kernel/fold.h"
 #include "cpu/remat.h"
 #include "cpu/schedule.h"
@@ -366,32 +367,6 @@ static int by_mark(const void *a, const void *b)
 }
 
 /* Kahn's order: of all that is ready, what stood first. A group stands where its last member stood. */
-typedef struct { uint32_t *key; uint32_t n; } heap;
-static void heap_push(heap *h, uint32_t key)
-{
-    uint32_t i = h->n++;
-    for (; i && h->key[(i - 1) / 2] > key; i = (i - 1) / 2)
-        h->key[i] = h->key[(i - 1) / 2];
-    h->key[i] = key;
-}
-static uint32_t heap_pop(heap *h)
-{
-    uint32_t top = h->key[0], last = h->key[--h->n], i = 0;
-    for (;;) {
-        uint32_t c = 2 * i + 1;
-        if (c >= h->n)
-            break;
-        if (c + 1 < h->n && h->key[c + 1] < h->key[c])
-            c++;
-        if (h->key[c] >= last)
-            break;
-        h->key[i] = h->key[c];
-        i = c;
-    }
-    h->key[i] = last;
-    return top;
-}
-
 typedef struct { uint32_t to, next; } edge;
 typedef struct { edge *e; uint32_t n, cap; uint32_t *first; } edges;
 
@@ -436,7 +411,7 @@ static bool order(fuser *u)
     xl_region *r = u->r;
     xl_planner *p = u->p;
     edges es = { .first = xl_new(p->a, uint32_t, r->nop) };
-    heap h = { xl_new(p->a, uint32_t, r->nop), 0 };
+    xl_heap h = { xl_new(p->a, uint32_t, r->nop), 0 };
     xl_op **out = xl_new(p->a, xl_op *, r->nop);
     uint32_t n = 0;
     xl_group *last = NULL;
@@ -454,17 +429,17 @@ static bool order(fuser *u)
     for (uint32_t i = 0; i < r->nop; i++) {
         xl_group *g = root(u->node[i]);
         if (g->max == i && !g->waits)
-            heap_push(&h, i);
+            xl_heap_push(&h, i);
     }
     while (h.n) {
-        xl_group *g = root(u->node[heap_pop(&h)]);
+        xl_group *g = root(u->node[xl_heap_pop(&h)]);
         qsort(g->op, g->nop, sizeof *g->op, by_mark);
         for (uint32_t i = 0; i < g->nop; i++)
             out[n++] = r->op[g->op[i]->mark];
         for (uint32_t e = es.first[g->max]; e; e = es.e[e - 1].next) {
             xl_group *t = root(u->node[es.e[e - 1].to]);
             if (--t->waits == 0)
-                heap_push(&h, t->max);
+                xl_heap_push(&h, t->max);
         }
     }
     if (n != r->nop)

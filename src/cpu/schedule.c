@@ -6,8 +6,9 @@
  * Ops with effects keep their order; the end stays the end. */
 #include "cpu/schedule.h"
 
+#include "cpu/heap.h"
+
 typedef struct { uint32_t to, next; } edge;
-typedef struct { uint32_t *key; uint32_t n; } heap;
 typedef struct {
     xl_units *x;
     uint32_t *waits;                                       /* per unit: how many must run before it */
@@ -18,34 +19,9 @@ typedef struct {
     uint32_t *reads;                                       /* per unit: what it reads, a list through `read` */
     struct { xl_value v; uint32_t next; } *read; uint32_t nread, capread;
     bool *ready, *done, *early;                            /* early: is in `now` */
-    heap later, now;
+    xl_heap later, now;
     uint32_t *donor;                                       /* per value: 1 + the argument whose memory it takes over */
 } schedule;
-
-static void push(heap *h, uint32_t key)
-{
-    uint32_t i = h->n++;
-    for (; i && h->key[(i - 1) / 2] > key; i = (i - 1) / 2)
-        h->key[i] = h->key[(i - 1) / 2];
-    h->key[i] = key;
-}
-static uint32_t pop(heap *h)
-{
-    uint32_t top = h->key[0], last = h->key[--h->n], i = 0;
-    for (;;) {
-        uint32_t c = 2 * i + 1;
-        if (c >= h->n)
-            break;
-        if (c + 1 < h->n && h->key[c + 1] < h->key[c])
-            c++;
-        if (h->key[c] >= last)
-            break;
-        h->key[i] = h->key[c];
-        i = c;
-    }
-    h->key[i] = last;
-    return top;
-}
 
 static void wait_for(schedule *s, uint32_t unit, uint32_t before)
 {
@@ -151,7 +127,7 @@ static void look_at(schedule *s, uint32_t u)
 {
     if (s->ready[u] && !s->done[u] && !s->early[u] && worth(s, u)) {
         s->early[u] = true;
-        push(&s->now, u);
+        xl_heap_push(&s->now, u);
     }
 }
 
@@ -169,7 +145,7 @@ static void run(schedule *s, uint32_t u)
         uint32_t t = s->e[at - 1].to;
         if (--s->waits[t] == 0) {
             s->ready[t] = true;
-            push(&s->later, t);
+            xl_heap_push(&s->later, t);
             look_at(s, t);
         }
     }
@@ -201,11 +177,11 @@ void xl_schedule(xl_units *x)
     for (uint32_t u = 0; u < n; u++)
         if (!s.waits[u]) {
             s.ready[u] = true;
-            push(&s.later, u);
+            xl_heap_push(&s.later, u);
             look_at(&s, u);
         }
     while (s.now.n || s.later.n) {
-        uint32_t u = pop(s.now.n ? &s.now : &s.later);
+        uint32_t u = xl_heap_pop(s.now.n ? &s.now : &s.later);
         if (s.done[u])
             continue;
         memcpy(op + k, x->r->op + x->u[u].first, x->u[u].n * sizeof *op);

@@ -1,10 +1,10 @@
 #include "train/blocks.h"
-#include "train/spread.h"
 
 #include <math.h>
 #include <stdio.h>
 
 #include "pass/cudnn.h"
+#include "train/spread.h"
 
 /* In the first pass over a unit its parameters are made; in the second, inside the scan, the same calls in the same order read
  * them. That keeps one description of a block. */
