@@ -70,6 +70,10 @@ with open(glob.glob(TMP + "/fit/*.jsonl")[0]) as f:
 check("fit_never_ran_out", {x["outcome"] for x in tried} == {"ran"}, [x["signature"]["model"] for x in tried])
 r = xlane("train", "--fit", "--json", "--quiet", *BASE, "model.pattern=AMER", "data.batch=64", "optimizer.warmup=1", "train.steps=3", "train.eval_every=0", "runs=runs", XLANE_CATALOG=TMP + "/fit")
 check("fit_takes_the_known_good_one_first", r.returncode == 0 and r.stderr.startswith(f"fit: batch {batch}") and "known good" in r.stderr.splitlines()[0], r.stderr)
+r = xlane("train", "--fit", "--json", "--quiet", *BASE, "mesh=data=2", "model.pattern=A", "data.batch=30", "optimizer.warmup=1", "train.steps=2", "train.eval_every=0", "runs=runs",
+          XLANE_CPU_DEVICES="2", XLANE_CATALOG=TMP + "/mesh")
+said = [x for x in r.stderr.splitlines() if x.startswith("fit:")]
+check(f"fit_on_a_mesh ({said[-1] if said else ''})", r.returncode == 0 and int(said[-1].split()[2]) % 2 == 0 and "taken" in said[-1], r.stdout + r.stderr)
 r = xlane("train", "--fit", *BASE, "model.pattern=AMER", "model.dim=512", "data.batch=4", "train.steps=30", "runs=runs")
 check("fit_says_when_nothing_fits", r.returncode == 1 and "not even one row fits 64 MiB" in r.stderr, r.stderr)
 # A prime batch goes in no turns, but written out the blocks can be made again on the way back: that allows more than the plain program.

@@ -1,10 +1,11 @@
 """The real libtpu on a machine without a TPU: the probe says no-device within seconds, and it compiles a program of ours for
-v6e:2x2 through pjrt/. libtpu exists for x86-64 only: there this runs as it is; elsewhere, in `./x test all`, under qemu-user with
+v6e:2x2 through pjrt/. libtpu exists for x86-64 only: there this runs as it is; elsewhere, in `./x test all`, under box64 or qemu-user with
 a cross-built xlane. XLANE_LIBTPU names a libtpu.so that is there already; otherwise it is downloaded once into build/dl."""
-import glob, json, os, platform, shutil, subprocess, sys, tempfile, time, zipfile
+import glob, json, os, shutil, subprocess, sys, tempfile, time, zipfile
+import _x86
 
 failed = 0
-native = platform.machine() == "x86_64"
+native = _x86.NATIVE
 everything = os.environ.get("XLANE_TEST_ALL") == "1"
 
 
@@ -40,12 +41,12 @@ def library():
 
 
 if not native and not everything:
-    skip("it is for x86-64; ./x test all runs it under qemu-user")
+    skip("it is for x86-64; ./x test all runs it under an emulator")
 run, build = [], "build"
 if not native:
-    if not shutil.which("qemu-x86_64") or not shutil.which("x86_64-linux-gnu-gcc"):
-        skip("no qemu-x86_64 or no x86_64-linux-gnu-gcc")
-    run, build = ["qemu-x86_64", "-cpu", "max"], "build/x86_64-linux-gnu"
+    run, build = _x86.emulator(), "build/x86_64-linux-gnu"
+    if run is None or not shutil.which("x86_64-linux-gnu-gcc"):
+        skip("no box64 or qemu-x86_64, or no x86_64-linux-gnu-gcc")
     r = subprocess.run(["make", "-j2", "CROSS=x86_64-linux-gnu-", build + "/xlane", build + "/test/tool/pjrt"], capture_output=True, text=True)
     if r.returncode:
         skip("no cross build: " + r.stderr.strip().splitlines()[-1][:200])

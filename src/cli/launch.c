@@ -164,6 +164,8 @@ xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch)
     XL_DO(xl_config_read(a, l->conf, l->words, l->nword, &c));
     if (batch > 0)
         c.data.batch = batch;
+    if (!l->batch_step)
+        XL_TRY(xl_config_batch_step(&c, &l->batch_step), "%s", l->conf);
     if (c.data.nbucket) {
         c.data.time = c.data.buckets[c.data.nbucket - 1];
         c.data.nbucket = 0;

@@ -17,7 +17,7 @@ typedef struct {
     bool shardy;
     const xl_mesh *mesh;            /* its first mesh; NULL: none */
     xl_signature sig;               /* hardware and bundle are for the caller to fill in */
-    int64_t batch;                  /* of a config; 0 where the batch cannot be changed */
+    int64_t batch, batch_step;      /* of a config, which must be a multiple of batch_step; 0 where the batch cannot be changed */
     xl_buf text;                    /* owns `code` where it was printed */
     const char *conf;
     char *const *words;

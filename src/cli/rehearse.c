@@ -148,27 +148,38 @@ typedef struct { int64_t batch; xl_rehearsal r; bool known; } trial;
 
 static int64_t needed(const xl_rehearsal *r) { return r->memory.needs >= 0 ? r->memory.needs : r->used; }
 
-/* The batch to try between one that fits and one that is too large. Memory grows with the batch about evenly, and the compiler has given both
- * figures and the limit: a hundredth below where the line meets it, and next a hundredth above, so that both ends come near. Without
- * figures, the middle. */
-static int64_t between(int64_t fits, int64_t too_large, int64_t low, int64_t high, int64_t limit, bool above)
+/* Where a search stands, in steps of the batch: the largest that fits, the smallest that does not, and what each needs. */
+typedef struct {
+    int64_t fits, too_large, low, high, limit, step;
+    bool above;                         /* the last one fitted */
+    int same;                           /* as did so many before it */
+} bracket;
+
+/* The next to try. Memory grows with the batch about evenly, and the compiler has given both figures and the limit: a little below where the line
+ * meets it or, when the last one fitted, a little above, so that both ends come near. Without figures, or when one end does not move, the middle. */
+static int64_t between(const bracket *s)
 {
-    int64_t mid = (fits + too_large) / 2;
-    if (fits && low > 0 && high > low && limit > low)
-        mid = fits + (int64_t)((double)(too_large - fits) * ((double)limit * (above ? 1.01 : 0.99) - (double)low) / (double)(high - low));
-    return mid <= fits ? fits + 1 : mid >= too_large ? too_large - 1 : mid;
+    int64_t gap = s->too_large - s->fits, mid = s->fits + gap / 2, margin = (gap / 64) << (s->same < 3 ? s->same : 0);
+    if (s->fits && s->low > 0 && s->high > s->low && s->limit > s->low && s->same < 3) {
+        double meets = (double)gap * (double)(s->limit - s->low) / (double)(s->high - s->low);
+        mid = s->fits + (int64_t)meets + (s->above ? margin + 1 + s->same : -margin - s->same);
+    }
+    return mid <= s->fits ? s->fits + 1 : mid >= s->too_large ? s->too_large - 1 : mid;
 }
 
-/* Doubles the batch while it fits, halves it while it does not, then closes in. */
+/* Doubles the batch while it fits, halves it while it does not, then closes in: to the batch itself, or to half a percent of a large one, for each
+ * trial is a compile. */
 static xl_error *search(const xl_cli *cli, xl_launch *l, const char *plugin, trial **out, size_t *n, int64_t *best)
 {
     xl_error *err = NULL;
-    int64_t fits = 0, too_large = 0, low = -1, high = -1, limit = -1, batch = l->batch > 0 ? l->batch : 1;
+    bracket s = { .low = -1, .high = -1, .limit = -1, .step = l->batch_step > 0 ? l->batch_step : 1 };
+    int64_t units = l->batch > s.step ? l->batch / s.step : 1;
     size_t cap = 0;
     *best = 0;
     *n = 0;
     *out = NULL;
-    while (batch >= 1 && batch <= (int64_t)1 << 24 && *n < 40) {
+    while (units >= 1 && units <= (int64_t)1 << 24 && *n < 40) {
+        const int64_t batch = units * s.step;
         trial t = { .batch = batch };
         const xl_catalog_entry *known;
         XL_DO(xl_launch_batch(cli, l, batch));
@@ -180,23 +191,24 @@ static xl_error *search(const xl_cli *cli, xl_launch *l, const char *plugin, tri
                     t.r.memory.needs >= 0 ? xl_strf(cli->arena, ", %.1f MiB", (double)t.r.memory.needs / (1 << 20)).p
                     : t.r.used >= 0       ? xl_strf(cli->arena, ", %.1f of %.1f MiB", (double)t.r.used / (1 << 20), (double)t.r.limit / (1 << 20)).p : "",
                     t.known ? " (catalog)" : "");
-        if (t.r.verdict == XL_REHEARSAL_FITS) {
-            fits = batch;
-            low = needed(&t.r);
-        } else if (t.r.verdict == XL_REHEARSAL_TOO_LARGE) {
-            too_large = batch;
-            high = t.r.used;
-            limit = t.r.limit > 0 ? t.r.limit : limit;
-        } else {
+        bool fitted = t.r.verdict == XL_REHEARSAL_FITS;
+        if (!fitted && t.r.verdict != XL_REHEARSAL_TOO_LARGE)
             break;                      /* another batch would not help */
+        s.same = s.fits && s.too_large && fitted == s.above ? s.same + 1 : 0;
+        if (fitted) {
+            s.fits = units;
+            s.low = needed(&t.r);
+        } else {
+            s.too_large = units;
+            s.high = t.r.used;
+            s.limit = t.r.limit > 0 ? t.r.limit : s.limit;
         }
-        /* A twentieth is near enough once it is bracketed: each trial is a compile. */
-        if (too_large && (too_large - fits <= 1 || too_large - fits <= fits / 20))
+        if (s.too_large && (s.too_large - s.fits <= 1 || s.too_large - s.fits <= s.fits / 200))
             break;
-        bool above = limit > 0 && low > limit - limit / 25;
-        batch = !too_large ? 2 * fits : between(fits, too_large, low, high, limit, above);
+        s.above = fitted;
+        units = s.too_large ? between(&s) : 2 * s.fits;
     }
-    *best = fits;
+    *best = s.fits * s.step;
 out:
     return err;
 }
@@ -230,6 +242,7 @@ static xl_error *rehearse(const xl_cli *cli, int argc, char **argv)
         for (size_t i = 0; i < nt; i++)
             if (best && t[i].batch == best)
                 r = t[i].r;
+        XL_DO(xl_launch_batch(cli, &l, best ? best : t[nt - 1].batch));      /* for its description */
     } else {
         XL_DO(one(cli, &l, choice.path, opt.again, &r, &known));
     }

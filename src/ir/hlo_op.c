@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "ir/hlo.h"
+#include "ir/hlo_groups.h"
 #include "ir/read.h"
 
 #define FAIL(l, ...) XL_HLO_FAIL((l)->h, (l)->i->bytes.p, __VA_ARGS__)
@@ -909,81 +910,18 @@ static void op_recv(xl_low *l)
 }
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
-/* Groups in short: the devices 0, 1, ... as an array of `reshape`, transposed by `perm`, read in rows of `size`. */
-static int64_t *iota_groups(xl_low *l, xl_str m, int64_t *ngroup, int64_t *size)
-{
-    enum { MOST = 1 << 20 };
-    xl_dims reshape = xl_hlo_ints(l->h, m, 3), perm = xl_hlo_ints(l->h, m, 4);
-    *ngroup = xl_hlo_num(l->h, m, 1);
-    *size = xl_hlo_num(l->h, m, 2);
-    int64_t n = 1, total;
-    for (size_t i = 0; i < reshape.n; i++)
-        if (reshape.p[i] < 1 || __builtin_mul_overflow(n, reshape.p[i], &n) || n > MOST)
-            FAIL(l, "replica groups over an array of more than %d devices", MOST);
-    if (*ngroup < 0 || *size < 0 || __builtin_mul_overflow(*ngroup, *size, &total) || total != n || reshape.n > 64)
-        FAIL(l, "%lld replica groups of %lld over %lld devices", (long long)*ngroup, (long long)*size, (long long)n);
-    int64_t *id = xl_new(&l->h->tmp, int64_t, (size_t)n), stride[64], at[64] = { 0 }, s = 1;
-    for (size_t k = reshape.n; k-- > 0; s *= reshape.p[k])
-        stride[k] = s;
-    uint64_t seen = 0;
-    for (size_t k = 0; k < perm.n; k++) {
-        if (perm.n != reshape.n || perm.p[k] < 0 || perm.p[k] >= (int64_t)reshape.n || (seen >> perm.p[k] & 1))
-            FAIL(l, "replica groups with a transpose that is no permutation");
-        seen |= 1ull << perm.p[k];
-    }
-    for (int64_t i = 0, pos = 0; i < n; i++) {
-        id[i] = pos;
-        for (size_t k = reshape.n; k-- > 0; ) {
-            size_t d = perm.n ? (size_t)perm.p[k] : k;
-            pos += stride[d];
-            if (++at[d] < reshape.p[d])
-                break;
-            pos -= stride[d] * reshape.p[d];
-            at[d] = 0;
-        }
-    }
-    return id;
-}
-
 static const xl_attr *groups(xl_low *l, int64_t *group_size)
 {
     xl_hlo *h = l->h;
-    bool have;
-    int64_t ngroup = 0, size = 0, *id = NULL;
-    xl_str m = xl_hlo_sub(h, l->i->bytes, 93, &have);
-    if (have)
-        xl_hlo_fail(h, m.p, XL_CODE_UNIMPLEMENTED, "replica groups given by mesh axes; ask the producer for a list");
-    m = xl_hlo_sub(h, l->i->bytes, 92, &have);
-    if (have) {
-        id = iota_groups(l, m, &ngroup, &size);
-    } else {
-        uint32_t number = 1;
-        m = xl_hlo_sub(h, l->i->bytes, 87, &have);
-        if (!have) {
-            m = l->i->bytes;
-            number = 49;
-        }
-        xl_proto p = xl_proto_of(m), q = p;
-        xl_proto_field f;
-        for (; xl_hlo_each(h, &p, number, &f); ngroup++) {
-            xl_dims ids = xl_hlo_ints(h, f.bytes, 1);
-            size = (int64_t)ids.n > size ? (int64_t)ids.n : size;
-        }
-        int64_t total;
-        if (__builtin_mul_overflow(ngroup, size, &total) || total > 1 << 24)
-            FAIL(l, "%lld replica groups of up to %lld devices", (long long)ngroup, (long long)size);
-        id = xl_new(&h->tmp, int64_t, (size_t)total);
-        for (int64_t g = 0; xl_hlo_each(h, &q, number, &f); g++) {
-            xl_dims ids = xl_hlo_ints(h, f.bytes, 1);
-            for (int64_t k = 0; k < size; k++)
-                id[g * size + k] = k < (int64_t)ids.n ? ids.p[k] : -1;
-        }
-    }
+    xl_hlo_groups g;
+    h->err = xl_error_wrap(xl_hlo_groups_read(&h->tmp, l->i->bytes, &g), "HLO: %.*s", XL_FMT(l->i->name));
+    if (h->err)
+        longjmp(h->fail, 1);
     if (group_size)
-        *group_size = size;
-    int64_t dims[2] = { ngroup, size };
+        *group_size = g.size;
+    int64_t dims[2] = { g.ngroup, g.size };
     return xl_attr_dense(h->m, xl_type_tensor(h->m, XL_I64, (xl_dims){ dims, 2 }),
-                         (xl_str){ (const char *)id, (size_t)(ngroup * size) * sizeof *id });
+                         (xl_str){ (const char *)g.id, (size_t)(g.ngroup * g.size) * sizeof *g.id });
 }
 
 /* A start's shape holds its operands too; the op's results are those of the operation itself. */

@@ -2,14 +2,12 @@
  * CPU and GPU) or its condition says it (libtpu). */
 #include "lane/collectives.h"
 
-#include "base/proto.h"
+#include "ir/hlo_groups.h"
 #include "lane/held.h"
 
 /* HloModuleProto and what lies in it, by field number. Newer XLA adds fields; these have been the same for years. */
 enum { WITH_CONFIG_MODULE = 1, MODULE_COMPUTATIONS = 3, MODULE_ENTRY = 6, COMPUTATION_INSTRUCTIONS = 2, COMPUTATION_ID = 5, INSTRUCTION_OPCODE = 2,
-       INSTRUCTION_SHAPE = 3, INSTRUCTION_LITERAL = 8, LITERAL_S32 = 4, LITERAL_S64 = 5, LITERAL_U32 = 6, INSTRUCTION_CALLS = 38, INSTRUCTION_CONFIG = 43, INSTRUCTION_GROUPS = 49, INSTRUCTION_PAIRS = 52, INSTRUCTION_LIST = 87,
-       INSTRUCTION_IOTA = 92, LIST_GROUPS = 1, LIST_IOTA = 2, IOTA_GROUPS = 1, IOTA_SIZE = 2, IOTA_DIMS = 3, IOTA_PERM = 4, SHAPE_TYPE = 2, SHAPE_DIMS = 3,
-       SHAPE_TUPLE = 4 };
+       INSTRUCTION_SHAPE = 3, INSTRUCTION_LITERAL = 8, LITERAL_S32 = 4, LITERAL_S64 = 5, LITERAL_U32 = 6, INSTRUCTION_CALLS = 38, INSTRUCTION_CONFIG = 43, INSTRUCTION_PAIRS = 52, SHAPE_TYPE = 2, SHAPE_DIMS = 3, SHAPE_TUPLE = 4 };
 enum { DEPTH = 24, VISITS = 1 << 16, DEVICES = 1 << 16 };
 
 typedef struct { xl_str bytes; int64_t id; } computation;
@@ -116,41 +114,10 @@ static int64_t started_bytes(scan *s, xl_str shape)
 }
 
 /* ---- who takes part ------------------------------------------------------------------------------------------------- */
-/* The devices 0, 1, ... as an array of `dims`, transposed by `perm`: the first row of `size`. */
-static void iota_group(scan *s, xl_str m, ints *out)
-{
-    ints dims = { 0 }, perm = { 0 };
-    int64_t size = number(m, IOTA_SIZE), stride[16], step = 1, at[16] = { 0 }, pos = 0;
-    numbers(s->a, m, IOTA_DIMS, &dims);
-    numbers(s->a, m, IOTA_PERM, &perm);
-    if (!dims.n || dims.n > 16 || (perm.n && perm.n != dims.n) || size > DEVICES)
-        return;
-    for (size_t k = dims.n; k-- > 0; step *= dims.p[k]) {
-        stride[k] = step;
-        if (dims.p[k] < 1 || dims.p[k] > DEVICES || step > DEVICES)
-            return;
-    }
-    for (int64_t i = 0; i < size; i++) {
-        XL_PUSH(s->a, out->p, out->n, out->cap, pos);
-        for (size_t k = dims.n; k-- > 0;) {
-            size_t d = perm.n ? (size_t)perm.p[k] : k;
-            if (d >= dims.n)
-                return;
-            pos += stride[d];
-            if (++at[d] < dims.p[d])
-                break;
-            pos -= stride[d] * dims.p[d];
-            at[d] = 0;
-        }
-    }
-}
-
 /* The first group, for all are alike; of a permutation its pairs, one after the other. */
 static void group_of(scan *s, xl_str in, bool pairs, ints *out)
 {
     xl_proto_field f;
-    xl_str list = in;
-    uint32_t at = INSTRUCTION_GROUPS;
     if (pairs) {
         xl_proto r = xl_proto_of(in);
         while (next(&r, &f) && out->n < DEVICES)
@@ -160,20 +127,11 @@ static void group_of(scan *s, xl_str in, bool pairs, ints *out)
             }
         return;
     }
-    if (field(in, INSTRUCTION_IOTA, &f) && f.wire == XL_WIRE_BYTES) {
-        iota_group(s, f.bytes, out);
-        return;
-    }
-    if (field(in, INSTRUCTION_LIST, &f) && f.wire == XL_WIRE_BYTES) {
-        list = f.bytes;
-        at = LIST_GROUPS;
-        if (field(list, LIST_IOTA, &f) && f.wire == XL_WIRE_BYTES) {
-            iota_group(s, f.bytes, out);
-            return;
-        }
-    }
-    if (field(list, at, &f) && f.wire == XL_WIRE_BYTES)
-        numbers(s->a, f.bytes, 1, out);
+    xl_hlo_groups g;
+    xl_error *bad = xl_hlo_groups_read(s->a, in, &g);
+    for (int64_t i = 0; !bad && g.ngroup && i < g.size && g.id[i] >= 0; i++)
+        XL_PUSH(s->a, out->p, out->n, out->cap, g.id[i]);
+    xl_error_free(bad);
 }
 
 /* ---- the walk ------------------------------------------------------------------------------------------------------- */

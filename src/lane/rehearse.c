@@ -317,7 +317,7 @@ static xl_str advice(const xl_rehearsal *r)
                       "the embedded device");
     case XL_REHEARSAL_NO_PLUGIN:
         return XL_STR("libtpu is for x86-64 Linux, and needs no TPU to rehearse: pip install libtpu there, or name the file with --plugin; on "
-                      "another machine the x86-64 build of xlane runs it under qemu-user (docs/rehearse.md)");
+                      "another machine the x86-64 build of xlane runs it under box64 or qemu-user (docs/rehearse.md)");
     case XL_REHEARSAL_REFUSED:
         if (r->partitions > r->devices)
             return XL_STR("a larger topology, or a mesh with fewer devices");

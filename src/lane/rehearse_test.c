@@ -77,7 +77,7 @@ TEST(collectives_are_counted)
     xl_arena_fini(&a);
 }
 
-/* An entry that loops three times over a body with two all-reduces: one with its groups in short, one with a list. */
+/* An entry that loops three times over a body with three all-reduces: its groups in short, as a list, and by an axis of a mesh. */
 TEST(collectives_are_told_by_axis_and_turn)
 {
     const xl_mesh_axis axes[] = { { XL_STR("data"), 2 }, { XL_STR("model"), 2 } };
@@ -92,12 +92,22 @@ TEST(collectives_are_told_by_axis_and_turn)
     message(&comp, 2, &inst);
     xl_proto_put_int(&comp, 5, 1);
     message(&m, 3, &comp);
-    for (int list = 0; list < 2; list++) {
+    for (int form = 0; form < 3; form++) {
         xl_proto_put_bytes(&inst, 2, XL_STR("all-reduce"));
         xl_proto_put_int(&part, 2, 11);
         xl_proto_put_int(&part, 3, 16);
         message(&inst, 3, &part);
-        if (list) {
+        if (form == 2) {
+            xl_buf axis = { 0 }, named = { 0 };
+            for (int k = 0; k < 2; k++) {
+                xl_proto_put_int(&axis, 2, 2);
+                message(&named, 1, &axis);
+            }
+            message(&part, 1, &named);
+            xl_proto_put_int(&axis, 1, 1);
+            message(&part, 2, &axis);
+            message(&inst, 93, &part);
+        } else if (form) {
             xl_proto_put_bytes(&part, 1, XL_STR("\x02\x03"));
             message(&inst, 49, &part);
         } else {                                            /* [2,2] transposed: {0,2}, {1,3} */
@@ -115,7 +125,7 @@ TEST(collectives_are_told_by_axis_and_turn)
     CHECK(xl_collectives_scan(&a, xl_buf_view(&m), XL_STR("hlo"), &mesh, 4, &c, &n));
     CHECK_INT(n, 2);
     CHECK(xl_str_is(c[0].over, "data") && c[0].count == 3 && c[0].bytes == 3 * 64 && !c[0].loops);
-    CHECK(xl_str_is(c[1].over, "model") && c[1].count == 3);
+    CHECK(xl_str_is(c[1].over, "model") && c[1].count == 6);
     xl_buf_fini(&m);
     xl_arena_fini(&a);
 }

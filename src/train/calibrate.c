@@ -70,14 +70,46 @@ static xl_error *predict(const xl_config *c, xl_setup *s, xl_predict_rule rule, 
     return xl_predict(&v, rule, p);
 }
 
+static int64_t turns_of(const xl_config *c) { return c->model.micro > 1 ? c->model.micro : 1; }
+
+xl_error *xl_config_batch_step(const xl_config *c, int64_t *out)
+{
+    xl_arena a = { 0 };
+    xl_mesh_def mesh = { 0 };
+    int64_t devices = 1;
+    xl_error *err = xl_spread_mesh(&a, &c->mesh, &mesh);
+    for (uint32_t k = 0; !err && k < mesh.naxis; k++)
+        devices *= mesh.axis[k].size;
+    *out = turns_of(c);
+    for (int64_t share = 1; share <= devices && devices > 1; share++) {     /* the model's own rules and the configuration's say which axes share a batch */
+        xl_setup s = { 0 };
+        xl_config x = *c;
+        if (devices % share)
+            continue;
+        xl_error_free(err);
+        *out = x.data.batch = turns_of(c) * share;
+        err = setup(&x, &s);
+        xl_setup_fini(&s);
+        if (!err)
+            break;
+    }
+    xl_arena_fini(&a);
+    return err;
+}
+
 /* Compiles the same model with half the batch, or less where that is too large as well: nothing runs. Returns that batch; 0, and a scale of 1,
  * where there is no smaller one or the compiler gives no figures. */
 static int64_t measure_small(const xl_config *c, xl_lane *lane, xl_predict_rule rule, xl_predict_scale *out)
 {
     xl_config small = *c;
+    int64_t step;
     *out = (xl_predict_scale){ .temporary = 1 };
-    const int64_t turns = c->model.micro > 1 ? c->model.micro : 1;
-    for (small.data.batch = c->data.batch / turns / 2 * turns; small.data.batch; small.data.batch = small.data.batch / turns / 2 * turns) {
+    xl_error *no = xl_config_batch_step(c, &step);
+    if (no) {
+        xl_error_free(no);
+        return 0;
+    }
+    for (small.data.batch = c->data.batch / step / 2 * step; small.data.batch; small.data.batch = small.data.batch / step / 2 * step) {
         xl_setup s = { 0 };
         xl_func *f;
         xl_program *p = NULL;
@@ -292,7 +324,7 @@ typedef struct {
     xl_predict_scale scale;
     double factor;
     xl_signature lane;
-    int64_t room;
+    int64_t room, step;         /* batches come in multiples of step */
 } way;
 
 static xl_error *predict_at(const way *w, int64_t batch, int64_t *bytes, xl_signature *sig)
@@ -317,17 +349,14 @@ static xl_error *predict_at(const way *w, int64_t batch, int64_t *bytes, xl_sign
     return NULL;
 }
 
-static int64_t turns_of(const way *w) { return w->c.model.micro > 1 ? w->c.model.micro : 1; }
-
 /* The prediction grows with the batch: the largest that is predicted to fit is found by halving. 0: none. */
 static xl_error *largest(const way *w, int64_t wanted, int64_t *out)
 {
-    const int64_t turns = turns_of(w);
-    int64_t low = 0, high = wanted / turns, bytes;
+    int64_t low = 0, high = wanted / w->step, bytes;
     xl_signature sig;
     while (low < high) {
         int64_t mid = low + (high - low + 1) / 2;
-        xl_error *err = predict_at(w, mid * turns, &bytes, &sig);
+        xl_error *err = predict_at(w, mid * w->step, &bytes, &sig);
         if (err)
             return err;
         if (bytes <= w->room)
@@ -335,7 +364,7 @@ static xl_error *largest(const way *w, int64_t wanted, int64_t *out)
         else
             high = mid - 1;
     }
-    *out = low * turns;
+    *out = low * w->step;
     return NULL;
 }
 
@@ -364,7 +393,8 @@ typedef struct { xl_config *c; void (*say)(void *ctx, const char *line); void *c
 static const char *candidate_words(const way *w, int64_t batch)
 {
     const char *remat = w->c.model.remat ? " with remat" : "";
-    return turns_of(w) > 1 ? xl_strf(w->a, "batch %lld in %lld turns%s", (long long)batch, (long long)turns_of(w), remat).p : xl_strf(w->a, "batch %lld%s", (long long)batch, remat).p;
+    const int64_t turns = turns_of(&w->c);
+    return turns > 1 ? xl_strf(w->a, "batch %lld in %lld turns%s", (long long)batch, (long long)turns, remat).p : xl_strf(w->a, "batch %lld%s", (long long)batch, remat).p;
 }
 
 /* Calibrates a candidate and says how it went. */
@@ -437,12 +467,12 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
         goto out;
     }
     XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
-    way first = { .a = a, .c = *c, .rule = XL_RULE_FUSED, .room = dm.limit - dm.limit / 50 }; /* the loop has the next batch there while a step runs */
+    way first = { .a = a, .c = *c, .rule = XL_RULE_FUSED, .room = dm.limit - dm.limit / 50, .step = 1 }; /* the loop has the next batch there while a step runs */
     xl_error_free(xl_predict_measure(device.lane->client, &first.rule));
     lane_signature(a, device.lane, &dm, &first.lane);
     xl_str plain = { 0 };
     int64_t low = 0;
-    for (int k = 0; k < WAYS && low < wanted - wanted % turns_of(&first); k++) {
+    for (int k = 0; k < WAYS && low < wanted - wanted % first.step; k++) {
         xl_signature sig;
         int64_t bytes;
         first.c.model = c->model;
@@ -450,10 +480,11 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
             first.c.model.remat = true;
         if (k > 1)
             first.c.model.micro = (c->model.micro > 1 ? c->model.micro : 1) << (k - 1);
-        if (turns_of(&first) > wanted)
+        XL_DO(xl_config_batch_step(&first.c, &first.step));
+        if (first.step > wanted)
             break;
         first.scale = (xl_predict_scale){ .temporary = 1 };
-        XL_DO(predict_at(&first, turns_of(&first), &bytes, &sig));
+        XL_DO(predict_at(&first, first.step, &bytes, &sig));
         if (k == 1 && xl_str_eq(sig.code, plain))   /* a scan makes its body again anyway */
             continue;
         plain = sig.code;
@@ -461,16 +492,16 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
         XL_DO(largest_measured(&first, device.lane, wanted, &low));
         w[nway] = first;
         size_t before = ncand;
-        const int64_t turns = turns_of(&first);
-        for (int64_t b = low / turns; b >= 1 && ncand - before < 24; b = b > 1 && b * 15 / 16 == b ? b - 1 : b * 15 / 16) {
-            XL_DO(predict_at(&first, b * turns, &bytes, &sig));
-            XL_PUSH(a, cand, ncand, cap, ((candidate){ b * turns, nway, xl_catalog_known(all, n, &sig, NULL), bytes }));
+        for (int64_t b = low / first.step; b >= 1 && ncand - before < 24; b = b > 1 && b * 15 / 16 == b ? b - 1 : b * 15 / 16) {
+            XL_DO(predict_at(&first, b * first.step, &bytes, &sig));
+            XL_PUSH(a, cand, ncand, cap, ((candidate){ b * first.step, nway, xl_catalog_known(all, n, &sig, NULL), bytes }));
         }
         nway++;
     }
     xl_setup_fini(&device);
     if (!ncand) {
-        err = XL_ERR(EXHAUSTED, "not even one row fits %lld MiB: a smaller model, or shorter rows (data.time)", (long long)(dm.limit >> 20));
+        const char *least = w[0].step > 1 ? xl_strf(a, "a batch of %lld", (long long)w[0].step).p : "one row";
+        err = XL_ERR(EXHAUSTED, "not even %s fits %lld MiB: a smaller model, or shorter rows (data.time)", least, (long long)(dm.limit >> 20));
         goto out;
     }
     qsort(cand, ncand, sizeof *cand, by_size);

@@ -31,6 +31,8 @@ typedef struct {
 
 /* What a config is in the catalog: model and features; and with a lane: hardware and bundle. */
 void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s);
+/* A batch is a multiple of this: as many turns as model.micro says, each shared evenly by the devices of the mesh that split it. */
+xl_error *xl_config_batch_step(const xl_config *c, int64_t *out) XL_MUST_USE;
 /* Compiles and runs two steps on the config's device. A step that does not fit is no error: the entry's outcome says so. */
 xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out) XL_MUST_USE;
 
