@@ -47,6 +47,7 @@ static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
         xl_json_put_int(&j, "alone", k.alone);
         xl_json_put_int(&j, "small_batch", k.small);
         xl_json_put_num(&j, "scale", k.scale.temporary);
+        xl_json_put_int(&j, "scale_base", k.scale.base);
         xl_json_put_num(&j, "factor", k.factor);
         xl_json_put_num(&j, "off", k.off);
         xl_json_put_int(&j, "host_peak", k.host_peak);
@@ -65,7 +66,8 @@ static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
         xl_buf_printf(&b, "%-11s %.*s\n", "device", XL_FMT(k.device_name));
         put_row(&b, "predicted", e->predicted, xl_strf(a, "liveness of the program (%s rule%s: %.2f MiB)%s%s", xl_predict_word(k.rule), k.measured ? ", measured" : "",
                                                      (double)k.alone / (1 << 20),
-                                                     k.small ? xl_strf(a, ", temporaries times %.3f as in this model's step of batch %lld, compiled first", k.scale.temporary, (long long)k.small).p : "",
+                                                     k.small ? xl_strf(a, ", temporaries times %.3f%s as in this model's steps of batch %lld and less, compiled first", k.scale.temporary,
+                                                                       k.scale.base ? xl_strf(a, " and %+.2f MiB", (double)k.scale.base / (1 << 20)).p : "", (long long)k.small).p : "",
                                                      k.factor != 1 ? xl_strf(a, ", times %.3f as this model was observed before", k.factor).p : "").p);
         put_row(&b, "compiled", e->compiled, "the compiler's own figure");
         put_row(&b, "observed", e->observed, e->observed >= 0 ? "peak of the physical device over two steps" : e->message.n ? e->message.p : "the device gives no figure");
@@ -91,7 +93,7 @@ out:
 
 const xl_verb xl_verb_calibrate = {
     .name = "calibrate", .args = "[CONF.yaml] [key=value ...]", .help = "predicted, compiled and observed memory of a training step",
-    .more = "Predicts from the program (liveness; temporaries scaled as in a step of half the batch, which is compiled and not\n"
+    .more = "Predicts from the program (liveness; temporaries scaled as in steps of half the batch and a quarter, compiled and not\n"
             "run), compiles the step, runs it twice on the device and reads the physical device's peak. The three figures go into the catalog. The exit\n"
             "status is 1 when the prediction is off by more than a tenth, or when a figure moved since the stack was another.",
     .example = "xlane calibrate conf.yaml\nxlane calibrate conf.yaml data.batch=32", .opts = opts, .min = 1, .max = -1, .run = calibrate,

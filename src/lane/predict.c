@@ -437,16 +437,31 @@ out:
     return err;
 }
 
+static double kept(const xl_prediction *p) { return (double)(p->temporary + p->constants); }
+
 xl_predict_scale xl_predict_compare(const xl_prediction *p, const xl_program_memory *compiled)
 {
-    double said = (double)(p->temporary + p->constants), is = (double)compiled->temporary;
-    return (xl_predict_scale){ said > 0 && is > 0 ? is / said : 1, compiled->code > 0 ? compiled->code : 0 };
+    double said = kept(p), is = (double)compiled->temporary;
+    return (xl_predict_scale){ .temporary = said > 0 && is > 0 ? is / said : 1, .code = compiled->code > 0 ? compiled->code : 0 };
+}
+
+xl_predict_scale xl_predict_line(const xl_prediction p[2], const xl_program_memory compiled[2])
+{
+    xl_predict_scale s = xl_predict_compare(&p[1], &compiled[1]);
+    double said = kept(&p[1]) - kept(&p[0]), is = (double)(compiled[1].temporary - compiled[0].temporary);
+    double slope = said > 0 && is > 0 && compiled[0].temporary > 0 ? is / said : 0;
+    if (slope < s.temporary / 2 || slope > s.temporary * 2)
+        return s;
+    s.base = compiled[1].temporary - (int64_t)(slope * kept(&p[1]));
+    s.temporary = slope;
+    return s;
 }
 
 void xl_predict_apply(xl_prediction *p, const xl_predict_scale *s)
 {
-    p->temporary = (int64_t)((double)p->temporary * s->temporary);
+    int64_t all = s->base + (int64_t)(kept(p) * s->temporary);
     p->constants = (int64_t)((double)p->constants * s->temporary);
+    p->temporary = all > p->constants ? all - p->constants : 0;
     p->total = p->arguments + p->outputs - p->aliased + p->temporary + p->constants + s->code;
 }
 

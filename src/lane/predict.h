@@ -16,10 +16,12 @@ const char *xl_predict_word(xl_predict_rule r);
 
 typedef struct { int64_t arguments, outputs, aliased, temporary, constants, total; } xl_prediction;
 
-/* What a compiler made of a small program, over what was predicted of it: temporaries as a ratio, code in bytes. A larger program of the
- * same model is treated alike: what is fused, copied or made again does not depend on the batch, or little. */
-typedef struct { double temporary; int64_t code; } xl_predict_scale;
+/* What a compiler makes of temporaries, learned from smaller programs of the same model: what it fuses, copies or makes again depends little on
+ * the batch. One program gives a ratio; two give a line, for what does not grow with the batch is scaled otherwise than what does. */
+typedef struct { double temporary; int64_t base, code; } xl_predict_scale;   /* base + temporary * predicted */
 xl_predict_scale xl_predict_compare(const xl_prediction *p, const xl_program_memory *compiled);
+/* Of two, the smaller first. The ratio of the larger where the two make no sensible line. */
+xl_predict_scale xl_predict_line(const xl_prediction p[2], const xl_program_memory compiled[2]);
 void xl_predict_apply(xl_prediction *p, const xl_predict_scale *s);
 
 /* The program is simplified first, in a copy. */

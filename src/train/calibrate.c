@@ -97,46 +97,57 @@ xl_error *xl_config_batch_step(const xl_config *c, int64_t *out)
     return err;
 }
 
-/* Compiles the same model with half the batch, or less where that is too large as well: nothing runs. Returns that batch; 0, and a scale of 1,
- * where there is no smaller one or the compiler gives no figures. */
+/* What is predicted of the config's step and what its compiler says of it; nothing runs. */
+static xl_error *compile_small(const xl_config *c, xl_lane *lane, xl_predict_rule rule, xl_prediction *said, xl_program_memory *is)
+{
+    xl_error *err = NULL;
+    xl_setup s = { 0 };
+    xl_func *f;
+    xl_program *p = NULL;
+    XL_DO(setup(c, &s));
+    XL_DO(step_of(c, s.g[0], &f));
+    xl_module v = xl_graph_view(s.g[0], &f);
+    XL_DO(xl_predict(&v, rule, said));
+    XL_DO(xl_lane_compile(lane, s.g[0], f, "small_step", &p));
+    err = xl_executable_memory(xl_program_executable(p), is);
+out:
+    xl_program_free(p);
+    lane->nseen = 0;                    /* it points into the graph */
+    xl_setup_fini(&s);
+    return err;
+}
+
+/* Compiles the same model with half the batch, or less where that is too large as well, and with half of that. Returns the larger; 0, and a scale
+ * of 1, where there is no smaller batch or the compiler gives no figures. */
 static int64_t measure_small(const xl_config *c, xl_lane *lane, xl_predict_rule rule, xl_predict_scale *out)
 {
     xl_config small = *c;
-    int64_t step;
+    xl_prediction said[2];
+    xl_program_memory is[2];
+    int64_t step, units, found = 0;
     *out = (xl_predict_scale){ .temporary = 1 };
-    xl_error *no = xl_config_batch_step(c, &step);
-    if (no) {
-        xl_error_free(no);
-        return 0;
-    }
-    for (small.data.batch = c->data.batch / step / 2 * step; small.data.batch; small.data.batch = small.data.batch / step / 2 * step) {
-        xl_setup s = { 0 };
-        xl_func *f;
-        xl_program *p = NULL;
-        xl_prediction said;
-        xl_program_memory is;
-        xl_error *err = setup(&small, &s);
-        if (!err)
-            err = step_of(&small, s.g[0], &f);
-        if (!err) {
-            xl_module v = xl_graph_view(s.g[0], &f);
-            err = xl_predict(&v, rule, &said);
-        }
-        if (!err)
-            err = xl_lane_compile(lane, s.g[0], f, "small_step", &p);
-        if (!err)
-            err = xl_executable_memory(xl_program_executable(p), &is);
-        if (!err)
-            *out = xl_predict_compare(&said, &is);
-        bool done = !err, larger = err && xl_error_code(err) == XL_CODE_EXHAUSTED;
+    xl_error *err = xl_config_batch_step(c, &step);
+    for (units = err ? 0 : c->data.batch / step / 2; units && !found; units /= 2) {
+        small.data.batch = units * step;
         xl_error_free(err);
-        xl_program_free(p);
-        lane->nseen = 0;                /* it points into the graph */
-        xl_setup_fini(&s);
-        if (!larger)
-            return done ? small.data.batch : 0;
+        err = compile_small(&small, lane, rule, &said[1], &is[1]);
+        if (err && xl_error_code(err) != XL_CODE_EXHAUSTED)
+            break;
+        if (!err)
+            found = small.data.batch;
     }
-    return 0;
+    xl_error_free(err);
+    if (!found)
+        return 0;
+    *out = xl_predict_compare(&said[1], &is[1]);
+    if (units) {
+        small.data.batch = units * step;
+        err = compile_small(&small, lane, rule, &said[0], &is[0]);
+        if (!err)
+            *out = xl_predict_line(said, is);
+        xl_error_free(err);
+    }
+    return found;
 }
 
 /* Everything but the batch is the same. */
