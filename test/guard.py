@@ -221,6 +221,46 @@ def _():
     p, folder = run("compiles", sys.executable, path, args=("--policy", "stop", "--warmup", "1000", "--warmup-compiles", "2"), status=3)
 
 
+INITIALISED = """
+import jax, jax.numpy as jnp, time
+@jax.jit
+def init(key, like):
+    return jax.random.normal(key, like.shape) * 0.1
+ps = [init(jax.random.key(0), jnp.ones(s)) for s in ((8, 4), (4, 8), (8, 8), (3, 3), (5, 5))]
+@jax.jit
+def heavy(x):
+    return jax.lax.fori_loop(0, 60, lambda i, x: jnp.tanh(x @ x), x)
+heavy(jnp.ones((700, 700)) / 700).block_until_ready()      # one slow call does not make a step of it
+def make(scale):
+    @jax.jit
+    def step(w, x):
+        def loss(w):
+            h = jax.nn.softmax(jnp.tanh(x @ w) @ w.T @ w)
+            return -jnp.log(h).mean() * scale  # HERE
+        return w - 0.1 * jax.grad(loss)(w)
+    return step
+w, step = ps[1], make(0.5)
+for i in range(24):
+    if i == 18:
+        step = make(0.25)
+    w = step(w, ps[0])
+print(float(w[0, 0]))
+"""
+
+
+@check("G2_initialisers_answer_no_question_and_one_slow_call_makes_no_step")
+def _():
+    path = script("initialised.py", INITIALISED)
+    _, folder = run("initialised", sys.executable, path)
+    text = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
+    here = [n for n, text in enumerate(INITIALISED.splitlines(), 1) if text.endswith("# HERE")][0]
+    assert re.search(r"jit_step .* steady, constant \(step 18\)\n +constant 0.5 -> 0.25, .*initialised.py:%d.*\n" % here, text), text
+    assert re.search(r"shapes change\? +no\n.*move\? no\n.*active\? +yes", text), text
+    assert "jit_init" not in text and "--all shows them" in text, text
+    everything = subprocess.run([XLANE, "explain", "--all", folder], text=True, capture_output=True, check=True).stdout
+    assert everything.count("jit_init ") == 5, everything
+
+
 @check("L2_late_flags_are_reported")
 def _():
     path = script("late.py", "import jax, jax.numpy as jnp, os\njnp.ones(3) + 1\nos.environ['XLA_FLAGS'] = '--xla_late=1'\n"

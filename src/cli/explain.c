@@ -12,7 +12,7 @@
 
 static struct { bool all; } opt;
 static const xl_opt opts[] = {
-    { "all", XL_OPT_FLAG, &opt.all, NULL, "every compile, also first ones and those of modules that ran once" },
+    { "all", XL_OPT_FLAG, &opt.all, NULL, "every compile, also first ones and those of initialisers and small helpers" },
     { 0 },
 };
 
@@ -57,9 +57,10 @@ static void put_compile(xl_buf *b, const xl_node *e)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(str_of(e, "error")));
 }
 
-typedef struct { int compiles, cached, loaded, failed, again; bool shape, policy, branch; bool lines; } tally;
+typedef struct { int compiles, cached, loaded, failed, again; bool shape, policy, branch, identical, lines; } tally;
 
-static void count(tally *t, const xl_node *e)
+/* A compile that is not of a step counts, and answers no question. */
+static void count(tally *t, const xl_node *e, bool step)
 {
     xl_str r = str_of(e, "result");
     t->compiles += xl_str_is(r, "compiled");
@@ -70,14 +71,68 @@ static void count(tally *t, const xl_node *e)
     if (xl_str_is(reason, "first"))
         return;
     t->again++;
-    t->shape |= xl_str_is(reason, "shape") || xl_str_is(reason, "dtype") || xl_str_is(reason, "args");
+    if (!step)
+        return;
+    t->identical |= xl_str_is(reason, "identical");
+    t->shape |= xl_str_is(reason, "args");
     t->policy |= xl_str_is(reason, "flags") || xl_str_is(reason, "profile") || xl_str_is(reason, "sharding") || xl_str_is(reason, "options") ||
                  xl_str_is(reason, "plugin") || xl_str_is(reason, "topology");
     const xl_node *detail = xl_node_get(e, "detail");
     for (size_t i = 0; detail && i < detail->n; i++) {
-        t->branch |= is(detail->kid[i], "what", "op") || is(detail->kid[i], "what", "constant");
+        bool size = is(detail->kid[i], "what", "shape") || is(detail->kid[i], "what", "dtype");
+        bool input = xl_node_get(detail->kid[i], "arg") != NULL; /* else a size that a Python number decided */
+        t->shape |= size && input;
+        t->branch |= (size && !input) || is(detail->kid[i], "what", "op") || is(detail->kid[i], "what", "constant");
         t->lines |= str_of(detail->kid[i], "where").n > 0;
     }
+}
+
+/* The modules that a training run is about: no small ones, and they run at least half as often as the one that runs most, or take a
+ * quarter of the execute time. Initialisers and eager ops compile for each shape they meet while a program starts; that is no
+ * news, unless there is nothing else. */
+typedef struct { xl_metrics *m; uint64_t runs; } steps;
+
+static bool small(const xl_node *e)
+{
+    const xl_node *n = xl_node_get(e, "small");
+    return n && n->b;
+}
+
+static bool is_step(const steps *s, const xl_node *e)
+{
+    xl_str group = xl_contract_group(str_of(e, "module"));
+    if (!s->m || is(e, "phase", "steady") || is(e, "result", "failed"))
+        return true;
+    for (uint32_t i = 0; !small(e) && xl_metrics_at(s->m, i); i++) {
+        const xl_module_metrics *mm = xl_metrics_at(s->m, i);
+        uint64_t runs = xl_module_metrics_count(mm, XL_M_ExecuteTime);
+        bool much = runs > 2 && 4 * xl_module_metrics_seconds(mm, XL_M_ExecuteTime) >= xl_metrics_seconds(s->m, XL_M_ExecuteTime);
+        if (xl_str_eq(xl_contract_group(xl_str_of(xl_module_metrics_name(mm))), group) && (much || 2 * runs >= s->runs))
+            return true;
+    }
+    return false;
+}
+
+static bool again(const xl_node *e) { return is(e, "event", "compile") && !is(e, "reason", "first"); }
+
+static steps steps_of(xl_arena *a, const char *dir, xl_node **e, size_t n)
+{
+    steps s = { 0 };
+    size_t processes;
+    bool any = false;
+    xl_error_free(xl_metrics_read(a, dir, &s.m, &processes));
+    for (size_t i = 0; s.m && i < n; i++)
+        if (is(e[i], "event", "compile") && !small(e[i])) {
+            uint64_t runs = xl_module_metrics_count(xl_metrics_module(s.m, str_of(e[i], "module")), XL_M_ExecuteTime);
+            s.runs = runs > s.runs ? runs : s.runs;
+        }
+    for (size_t i = 0; i < n; i++)
+        any |= again(e[i]) && is_step(&s, e[i]);
+    if (!any || opt.all) {
+        xl_metrics_free(s.m);
+        s.m = NULL;
+    }
+    return s;
 }
 
 static xl_error *one_run(const xl_cli *cli, const char *dir)
@@ -86,6 +141,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     xl_node **e;
     size_t n;
     tally t = { 0 };
+    steps s = { 0 };
     xl_buf b = { 0 };
     XL_DO(xl_run_events(cli->arena, dir, &e, &n));
     if (cli->json) {
@@ -99,10 +155,16 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
         goto out;
     }
     bool torch = false;
+    int aside = 0;
+    s = steps_of(cli->arena, dir, e, n);
     xl_buf_str(&b, xl_run_mark(cli->arena, dir));
     for (size_t i = 0; i < n; i++) {
         if (is(e[i], "event", "compile")) {
-            count(&t, e[i]);
+            bool shown = is_step(&s, e[i]);
+            count(&t, e[i], shown);
+            aside += again(e[i]) && !shown;
+            if (!shown)
+                continue;
             torch |= xl_str_starts(str_of(e[i], "module"), XL_STR("SyncTensorsGraph"));
             if (opt.all || !is(e[i], "reason", "first") || is(e[i], "result", "failed"))
                 put_compile(&b, e[i]);
@@ -117,15 +179,21 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
                           XL_FMT(str_of(e[i], "module")), num_of(e[i], "seconds"));
         }
     }
+    if (aside)
+        xl_buf_printf(&b, "%d more before the steps, of initialisers and small helpers that met other shapes: --all shows them\n", aside);
     xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed; %d were not the first of their name\n", t.compiles,
                   t.cached, t.loaded, t.failed, t.again);
     xl_buf_printf(&b, "did input shapes change?                     %s\n", t.shape ? "yes" : "no");
     xl_buf_printf(&b, "did the runtime profile or SPMD policy move? %s\n", t.policy ? "yes" : "no");
     xl_buf_printf(&b, "did a hidden graph branch become active?     %s\n", t.branch ? "yes" : "no");
+    if (t.identical)
+        xl_buf_puts(&b, "identical: the program is the same, the frontend did not know it again: a fresh jax.jit or lambda, a changed jax.config, a static argument\n"
+                        "that changes nothing, or another tree of arguments (a tuple for a list, another key)\n");
     if (torch && t.again && !t.lines)
         xl_buf_puts(&b, "these programs carry no source lines; XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1 makes PyTorch/XLA add them\n");
     err = xl_cli_put(&b);
 out:
+    xl_metrics_free(s.m);
     xl_buf_fini(&b);
     return err;
 }
@@ -378,6 +446,7 @@ out:
 
 const xl_verb xl_verb_explain = {
     .name = "explain", .args = "[RUN [RUN]]", .help = "why did it compile again; with two runs, what moved between them",
-    .more = "Without --all only compiles that were not the first of their module are shown. --json prints the compile events themselves.",
+    .more = "Without --all only compiles that were not the first of their module are shown, and of those the steps': the modules where the time\n"
+            "goes. The three answers at the end are about what is shown. --json prints the compile events themselves.",
     .example = "xlane explain last", .opts = opts, .min = 0, .max = 2, .run = explain,
 };

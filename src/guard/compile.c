@@ -261,6 +261,7 @@ typedef struct {
     guard_ranks ranks;                                     /* more than one: they load or compile together */
     const char *uncacheable;                               /* why it may not be cached, or NULL */
     const char *phase;
+    uint64_t step;
     bool stop;
     xl_buf event;                                          /* the members of its event that the contract gives */
     xl_buf sentence;                                       /* for people: why it compiled */
@@ -295,11 +296,12 @@ static bool calls(const xl_region *r, const char *target)
     return false;
 }
 
+enum { SMALL = 16 };                                       /* ops of a module that may be a frontend's eager op or helper */
+
 /* A module that runs again and again, or that the user named. The small modules of eager ops also run again and again, with
  * whatever shapes come: those are told apart by their size, unless one is where the time goes (see count_step). */
 static bool watched(const char *module, const xl_module_metrics *mm, uint32_t nop)
 {
-    enum { SMALL = 16 };
     xl_str rest = xl_str_of(G.watch), group = xl_contract_group(xl_str_of(module));
     while (rest.n) {
         xl_str one = xl_str_trim(xl_str_cut(&rest, ','));
@@ -387,7 +389,10 @@ static xl_error *judge(xl_arena *a, void *ctx)
     compile *c = ctx;
     xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(c->module));
     c->nop = count_ops(c->m);
-    bool over = G.warmup_compiles ? G.compiles >= G.warmup_compiles : G.step >= G.warmup;
+    /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions count too. */
+    uint64_t own = mm ? xl_module_metrics_count(mm, XL_M_ExecuteTime) : 0;
+    c->step = G.step > own ? G.step : own;
+    bool over = G.warmup_compiles ? G.compiles >= G.warmup_compiles : c->step >= G.warmup;
     bool steady = over && watched(c->module, mm, c->nop);
     c->phase = steady ? "steady" : "warmup";
     xl_verdict v;
@@ -416,7 +421,8 @@ static void report(compile *c, const char *result, double seconds, const xl_cach
     xl_json_put_text(&e.j, "result", result);
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", c->phase ? c->phase : "warmup");
-    xl_json_put_int(&e.j, "step", (int64_t)G.step);
+    xl_json_put_int(&e.j, "step", (int64_t)(c->step ? c->step : G.step));
+    xl_json_put_bool(&e.j, "small", c->nop <= SMALL);
     static const char first[] = "{\"reason\":\"first\"";
     size_t skip = 1;
     bool lost = miss && !miss->hit && (!strcmp(miss->reason, "evicted") || !strcmp(miss->reason, "unreadable"));

@@ -23,6 +23,7 @@ typedef struct {
     const xl_module *a, *b;
     xl_diff *list;
     uint32_t n, cap, most;
+    uint32_t told;                                         /* notes so far, repeated ones too */
     bool shapes, dtypes;                                   /* of arguments differ: much else follows */
     func_pair *seen;
     uint32_t nseen, capseen;
@@ -49,8 +50,15 @@ const char *xl_diff_word(xl_diff_kind kind)
 /* ---- notes ------------------------------------------------------------------------------------------------------ */
 static void note(diff *d, xl_diff x)
 {
+    d->told++;
+    for (uint32_t i = 0; i < d->n; i++)                    /* one change in a loop over layers is one sentence */
+        if (x.arg < 0 && xl_str_eq(d->list[i].text, x.text)) {
+            d->list[i].times++;
+            return;
+        }
     if (d->n >= d->most)
         return;
+    x.times = 1;
     XL_PUSH(d->arena, d->list, d->n, d->cap, x);
 }
 
@@ -84,10 +92,10 @@ static const xl_op *user(const xl_region *r, xl_value v, bool ends)
     return NULL;
 }
 
-static void place_use(const xl_func *f, xl_value v, xl_diff *x)
+/* The line of op as a reader of v: of a call, the line within the function that is called. */
+static void place_reader(const xl_func *f, const xl_op *op, xl_value v, xl_diff *x)
 {
-    const xl_op *op = f->body ? user(f->body, v, false) : NULL;
-    if (op && op->code == XL_OP_CALL && f->m) {            /* the line within the function that is called */
+    if (op->code == XL_OP_CALL && f->m) {
         const xl_func *g = xl_module_func(f->m, xl_op_str(op, XL_SLOT(CALL, callee)));
         for (uint32_t i = 0; g && g->body && i < op->nin && i < g->body->narg; i++)
             if (op->in[i].id == v.id) {
@@ -96,8 +104,15 @@ static void place_use(const xl_func *f, xl_value v, xl_diff *x)
                     place(f->m, in->loc, x);
             }
     }
-    if (!x->file.n && op)
+    if (!x->file.n)
         place(f->m, op->loc, x);
+}
+
+static void place_use(const xl_func *f, xl_value v, xl_diff *x)
+{
+    const xl_op *op = f->body ? user(f->body, v, false) : NULL;
+    if (op)
+        place_reader(f, op, v, x);
 }
 
 /* ---- arguments -------------------------------------------------------------------------------------------------- */
@@ -247,6 +262,22 @@ static void came_or_went(diff *d, const xl_func *f, uint32_t i, bool came)
     note(d, x);
 }
 
+/* Of the arguments that no name pairs up, those of one type were renamed: in order. */
+static void renamed(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
+{
+    uint32_t na = nargs(fa), nb = nargs(fb), k = 0;
+    bool *taken = xl_new(d->arena, bool, nb);
+    for (uint32_t i = 0; i < na; i++)
+        if (to[i] >= 0)
+            taken[to[i]] = true;
+    for (uint32_t i = 0; i < na; i++) {
+        while (to[i] < 0 && k < nb && taken[k])
+            k++;
+        if (to[i] < 0 && k < nb && xl_type_eq(arg_type(fa, i), arg_type(fb, k)))
+            to[i] = (int32_t)k++;
+    }
+}
+
 /* Fills to[] (per argument of a: index in b or -1) and notes what differs. */
 static void args(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
 {
@@ -271,14 +302,15 @@ static void args(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
             moved += by_name[i] >= 0 && by_name[i] != (int32_t)i;
         }
         /* Names that changed with nothing else are renames: then position counts. */
-        if (na != nb || (same == na && moved))
+        if (na != nb || moved)
             memcpy(to, by_name, na * sizeof *to);
-        if (na == nb && same == na && moved) {
+        if (na == nb && moved) {
+            renamed(d, fa, fb, to);
             xl_diff x = { .kind = XL_DIFF_ARGS, .arg = -1, .dim = -1 };
             xl_buf before = { 0 }, after = { 0 };
             uint32_t shown = 0;
             for (uint32_t i = 0; i < na; i++) {
-                if (by_name[i] == (int32_t)i)
+                if (xl_str_eq(arg_name(fa, i), arg_name(fb, i)))
                     continue;
                 if (x.arg < 0)
                     x = about_arg(d, fb, i, XL_DIFF_ARGS);
@@ -289,7 +321,7 @@ static void args(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
             }
             x.before = xl_str_dup(d->arena, xl_buf_view(&before));
             x.after = xl_str_dup(d->arena, xl_buf_view(&after));
-            x.text = xl_strf(d->arena, "arguments were reordered: %.*s -> %.*s%s", XL_FMT(x.before), XL_FMT(x.after), shown > 8 ? ", ..." : "");
+            x.text = xl_strf(d->arena, "arguments were %s: %.*s -> %.*s%s", same == na ? "reordered" : "renamed and so reordered", XL_FMT(x.before), XL_FMT(x.after), shown > 8 ? ", ..." : "");
             xl_buf_fini(&before);
             xl_buf_fini(&after);
             note(d, x);
@@ -366,6 +398,22 @@ static bool said(diff *d, const xl_op *a, const xl_op *b)
     return false;
 }
 
+static bool same_shape(const xl_type *s, const xl_type *t)
+{
+    return s->kind == t->kind && s->rank == t->rank && (!s->rank || !memcmp(s->dims, t->dims, s->rank * sizeof *s->dims));
+}
+
+/* "55" of a vector, "[3, 7]" of a matrix. */
+static xl_str index_words(diff *d, const xl_type *t, size_t flat)
+{
+    if (t->rank < 2)
+        return xl_strf(d->arena, "%zu", flat);
+    xl_str out = { "]", 1 };
+    for (uint32_t q = t->rank; q-- > 0; flat /= (size_t)t->dims[q])
+        out = xl_strf(d->arena, "%s%zu%.*s", q ? ", " : "[", flat % (size_t)t->dims[q], XL_FMT(out));
+    return out;
+}
+
 /* The constant a became b; use reads it. */
 static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, xl_value v)
 {
@@ -379,8 +427,8 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
         if (s->splat || t->splat || s->type->rank || t->type->rank || d->dtypes || s->dtype != t->dtype)
             return;
     }
-    if (use->code == XL_OP_CALL)
-        place_use(p->fb, v, &x);
+    if (use->code == XL_OP_CALL)                           /* a value may have other readers: this one's line is meant */
+        place_reader(p->fb, use, v, &x);
     if (!x.file.n)
         place_op(p, d->b, use, &x);
     if (!x.file.n)
@@ -402,8 +450,11 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
         one.type = two.type = &scalar;
         x.before = xl_say_attr(d->arena, &one);
         x.after = xl_say_attr(d->arena, &two);
-        x.text = xl_strf(d->arena, "constant %.*s, used by %s: element %zu is %.*s, before %.*s (%zu of %zu differ)%.*s", XL_FMT(xl_say_type(d->arena, t->type)), by,
-                         first / size, XL_FMT(x.after), XL_FMT(x.before), differ, s->data.n / size, XL_FMT(at(d, &x)));
+        x.text = xl_strf(d->arena, "constant %.*s, used by %s: element %.*s is %.*s, before %.*s (%zu of %zu differ)%.*s", XL_FMT(xl_say_type(d->arena, t->type)), by,
+                         XL_FMT(index_words(d, t->type, first / size)), XL_FMT(x.after), XL_FMT(x.before), differ, s->data.n / size, XL_FMT(at(d, &x)));
+    } else if (s->dtype != t->dtype || (s->type->rank && !same_shape(s->type, t->type))) { /* the values may read alike */
+        x.text = xl_strf(d->arena, "constant %.*s -> %.*s (%.*s -> %.*s), used by %s%.*s", XL_FMT(xl_say_type(d->arena, s->type)), XL_FMT(xl_say_type(d->arena, t->type)),
+                         XL_FMT(x.before), XL_FMT(x.after), by, XL_FMT(at(d, &x)));
     } else
         x.text = xl_strf(d->arena, "constant %.*s -> %.*s, used by %s%.*s", XL_FMT(x.before), XL_FMT(x.after), by, XL_FMT(at(d, &x)));
     note(d, x);
@@ -431,11 +482,6 @@ static bool made_of_constants(const xl_func *f, xl_value v, int depth)
         if (!made_of_constants(f, op->in[i], depth - 1))
             return false;
     return true;
-}
-
-static bool same_shape(const xl_type *s, const xl_type *t)
-{
-    return s->kind == t->kind && s->rank == t->rank && (!s->rank || !memcmp(s->dims, t->dims, s->rank * sizeof *s->dims));
 }
 
 /* Such a value meets a computed one of its own shape: it was made in that shape because the other has it. */
@@ -477,6 +523,8 @@ static xl_str value_words(diff *d, const xl_func *f, xl_value v)
     const xl_op *c = constant_of(f, v);
     if (c)
         return xl_strf(d->arena, "constant %.*s", XL_FMT(xl_say_attr(d->arena, c->attr[0])));
+    if (x->def && x->def->nout > 1)
+        return xl_strf(d->arena, "result %u of %s", x->index, xl_op_text(x->def));
     if (x->def)
         return xl_str_of(xl_op_text(x->def));
     if (x->region == f->body) {
@@ -484,6 +532,14 @@ static xl_str value_words(diff *d, const xl_func *f, xl_value v)
         return name.n ? name : xl_strf(d->arena, "argument %u", x->index);
     }
     return xl_strf(d->arena, "argument %u of its region", x->index);
+}
+
+static xl_str maker_line(diff *d, const xl_func *f, xl_value v, xl_str words)
+{
+    xl_diff x = { 0 };
+    if (f->val[v.id].def)
+        place(f->m, f->val[v.id].def->loc, &x);
+    return x.file.n ? xl_strf(d->arena, "%.*s of line %u", XL_FMT(words), x.line) : words;
 }
 
 /* Where two ops read: another value, or another constant. A value made by an op that came or went has been named with that op. */
@@ -505,7 +561,12 @@ static void wiring(pair *p, const xl_op *a, const xl_op *b)
             continue;
         char what[40];
         snprintf(what, sizeof what, "operand %u", i);
-        changed(p, a, b, XL_DIFF_OP, what, value_words(p->d, p->fa, va), value_words(p->d, p->fb, vb));
+        xl_str was = value_words(p->d, p->fa, va), now = value_words(p->d, p->fb, vb);
+        if (xl_str_eq(was, now)) {                         /* two of a kind: told apart by where they were made */
+            was = maker_line(p->d, p->fa, va, was);
+            now = maker_line(p->d, p->fb, vb, now);
+        }
+        changed(p, a, b, XL_DIFF_OP, what, was, now);
         one = true;
     }
 }
@@ -567,7 +628,7 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
         return;
     if (a->code == XL_OP_CALL || a->code == XL_OP_COMPOSITE)
         callees(p, a, b);
-    uint32_t before = d->n;
+    uint32_t before = d->told;
     if (!alike) {
         if (a->code != XL_OP_CONSTANT) {
             const xl_attr_row *row = &xl_attr_rows[xl_ops[a->code].row0];
@@ -583,7 +644,7 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
     }
     if (a->nin != b->nin)
         changed(p, a, b, XL_DIFF_OP, "number of operands", xl_strf(d->arena, "%u", a->nin), xl_strf(d->arena, "%u", b->nin));
-    if (!alike && d->n == before)                          /* else its types follow from that */
+    if (!alike && d->told == before)                       /* else its types follow from that */
         types(p, a, b);
     wiring(p, a, b);
     for (uint32_t i = 0; i < a->nregion && i < b->nregion; i++)
@@ -808,5 +869,27 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
     if (d.n == 0 && most)                                  /* the hashes differ, so something does */
         note(&d, (xl_diff){ .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .text = XL_STR("the programs differ in a detail that has no name here: compare the output of xlane print") });
     *n = d.n;
+    for (uint32_t i = 0; i < d.n; i++)
+        if (d.list[i].times > 1)
+            d.list[i].text = xl_strf(arena, "%.*s (%u times)", XL_FMT(d.list[i].text), d.list[i].times);
     return d.list;
+}
+
+xl_str xl_module_renames(xl_arena *arena, const xl_module *a, const xl_module *b)
+{
+    const xl_func *fa = xl_module_entry(a), *fb = xl_module_entry(b);
+    xl_buf words = { 0 };
+    uint32_t shown = 0;
+    for (uint32_t i = 0; fa && fb && i < nargs(fa) && i < nargs(fb); i++) {
+        xl_str x = arg_name(fa, i), y = arg_name(fb, i);
+        if (!x.n || !y.n || xl_str_eq(x, y))
+            continue;
+        if (shown++ < 4)
+            xl_buf_printf(&words, "%sargument %u is named %.*s, before %.*s", shown > 1 ? "; " : "", i, XL_FMT(y), XL_FMT(x));
+    }
+    if (shown > 4)
+        xl_buf_printf(&words, "; and %u more", shown - 4);
+    xl_str out = xl_str_dup(arena, xl_buf_view(&words));
+    xl_buf_fini(&words);
+    return out;
 }

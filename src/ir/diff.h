@@ -18,12 +18,15 @@ typedef struct {
     xl_str before, after;                                  /* "128", "160"; "0.1", "0.2"; "stablehlo.add" or empty */
     xl_str file;                                           /* of the op that uses the changed value; may be empty */
     uint32_t line, last;                                   /* last: of the ops that came or went here; 0: none did */
+    uint32_t times;                                        /* how often this very sentence was found */
     xl_str text;                                           /* the whole sentence */
 } xl_diff;
 
 /* The differences from a to b, the arguments' first, then in program order, at most `most` of them, in the arena. What merely
  * follows from a difference already named (types of later ops, sizes in their attributes) is left out. */
 xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b, uint32_t most, uint32_t *n);
+/* Of two programs that do not differ: the arguments that are named otherwise, in words; empty where all names stayed. */
+xl_str xl_module_renames(xl_arena *arena, const xl_module *a, const xl_module *b);
 const char *xl_diff_word(xl_diff_kind kind);               /* "shape", "dtype", ... */
 
 /* ---- parts ------------------------------------------------------------------------------------------------------ */

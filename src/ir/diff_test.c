@@ -76,6 +76,9 @@ TEST(arguments)
     one(MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<4xf32> loc(#y)", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n return %0 : tensor<4xf32>") LOCS,
         MAIN("%a: tensor<4xf32> loc(#y), %b: tensor<4xf32> loc(#x)", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n return %0 : tensor<4xf32>") LOCS, XL_DIFF_ARGS,
         "arguments were reordered: x, y -> y, x");
+    one(MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<4xf32> loc(#y)", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n return %0 : tensor<4xf32>") LOCS,
+        MAIN("%a: tensor<4xf32> loc(#w), %b: tensor<4xf32> loc(#x)", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n return %0 : tensor<4xf32>") LOCS, XL_DIFF_ARGS,
+        "arguments were renamed and so reordered: x, y -> batch['w'], x"); /* a key that sorts before the others */
     one(MAIN("%a: tensor<4xf32> loc(#x)", "return %a : tensor<4xf32>") LOCS, MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<i32> loc(#y)", "return %a : tensor<4xf32>") LOCS, XL_DIFF_ARGS,
         "argument 1 (y) was added: i32");
     one(MAIN("%b: tensor<i32>, %a: tensor<4xf32>", "return %a : tensor<4xf32>"), MAIN("%a: tensor<4xf32>", "return %a : tensor<4xf32>"), XL_DIFF_ARGS, "argument 0 was removed: i32");
@@ -91,6 +94,42 @@ TEST(constants)
     one(MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.1> : tensor<f32>\n %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32>\n return %0 : tensor<4xf32>"),
         MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.01> : tensor<f32>\n %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32>\n return %0 : tensor<4xf32>"),
         XL_DIFF_CONSTANT, "constant 0.1 -> 0.01, used by stablehlo.broadcast_in_dim");
+}
+
+TEST(a_constant_is_placed_where_the_changed_reader_is)
+{
+    /* One constant, two readers: frontends share equal ones. What changed is what the call reads. */
+#define CLIP "func.func private @clip(%x: tensor<4xf32>, %y: tensor<f32>) -> tensor<4xf32> { %b = stablehlo.broadcast_in_dim %y, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(\"t.py\":42:1)\n" \
+    "%0 = stablehlo.minimum %x, %b : tensor<4xf32> loc(\"t.py\":42:1)\n return %0 : tensor<4xf32> }"
+    one(MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.5> : tensor<f32>\n %d = stablehlo.constant dense<1.0> : tensor<f32>\n %e = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(\"t.py\":15:1)\n"
+             "%0 = stablehlo.multiply %a, %e : tensor<4xf32> loc(\"t.py\":15:1)\n %1 = func.call @clip(%0, %d) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>\n return %1 : tensor<4xf32>") CLIP,
+        MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.5> : tensor<f32>\n %e = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(\"t.py\":15:1)\n"
+             "%0 = stablehlo.multiply %a, %e : tensor<4xf32> loc(\"t.py\":15:1)\n %1 = func.call @clip(%0, %c) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>\n return %1 : tensor<4xf32>") CLIP,
+        XL_DIFF_CONSTANT, "constant 1 -> 0.5, used by func.call at t.py:42");
+#define MASK(v, t) MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<" v "> : tensor<2x2x" t "> loc(\"c.py\":1:1)\n %d = stablehlo.convert %c : (tensor<2x2x" t ">) -> tensor<2x2xf32>\n" \
+    "%0 = stablehlo.sine %d : tensor<2x2xf32> loc(\"t.py\":7:1)\n %1 = stablehlo.reshape %0 : (tensor<2x2xf32>) -> tensor<4xf32>\n return %1 : tensor<4xf32>")
+    one(MASK("[[0.0, 1.0], [2.0, 3.0]]", "f32"), MASK("[[0.0, 1.0], [5.0, 3.0]]", "f32"), XL_DIFF_CONSTANT,
+        "constant 2x2xf32, used by stablehlo.convert: element [1, 0] is 5, before 2 (1 of 4 differ) at c.py:1");
+    one(MASK("[[0.0, 1.0], [2.0, 3.0]]", "f32"), MASK("[[0.0, 1.0], [2.0, 3.0]]", "f16"), XL_DIFF_CONSTANT,
+        "constant 2x2xf32 -> 2x2xf16 ([0, 1, 2, 3] -> [0, 1, 2, 3]), used by stablehlo.convert at c.py:1");
+}
+
+TEST(what_happens_in_each_layer_is_said_once)
+{
+    one(MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n %1 = stablehlo.tanh %0 : tensor<4xf32>\n %2 = stablehlo.sine %1 : tensor<4xf32>\n %3 = stablehlo.tanh %2 : tensor<4xf32>\n return %3 : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n %4 = stablehlo.abs %0 : tensor<4xf32> loc(\"t.py\":8:1)\n %1 = stablehlo.tanh %4 : tensor<4xf32>\n"
+             "%2 = stablehlo.sine %1 : tensor<4xf32>\n %5 = stablehlo.abs %2 : tensor<4xf32> loc(\"t.py\":8:1)\n %3 = stablehlo.tanh %5 : tensor<4xf32>\n return %3 : tensor<4xf32>"),
+        XL_DIFF_OP, "stablehlo.abs was added at t.py:8 (2 times)");
+    /* two results of one op are told apart */
+#define SORT(x) MAIN("%a: tensor<4xf32>, %b: tensor<4xf32>", "%0:2 = stablehlo.optimization_barrier %a, %b : tensor<4xf32>, tensor<4xf32>\n %1 = stablehlo.sine " x " : tensor<4xf32>\n return %1 : tensor<4xf32>")
+    one(SORT("%0#0"), SORT("%0#1"), XL_DIFF_OP, "stablehlo.sine: operand 0 result 0 of stablehlo.optimization_barrier -> result 1 of stablehlo.optimization_barrier");
+}
+
+TEST(renames_of_equal_programs)
+{
+    xl_module *a = read_text(MAIN("%a: tensor<4xf32> loc(#x)", "return %a : tensor<4xf32>") LOCS), *b = read_text(MAIN("%a: tensor<4xf32> loc(#y)", "return %a : tensor<4xf32>") LOCS);
+    CHECK_STR(xl_str_c(&arena, xl_module_renames(&arena, a, b)), "argument 0 is named y, before x");
+    CHECK_INT(xl_module_renames(&arena, a, a).n, 0);
 }
 
 TEST(ops)

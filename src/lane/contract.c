@@ -391,6 +391,8 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
                 out->reason = "op";
         } else {
             out->reason = part ? part : here_best ? "identical" : "first";
+            if (!part && here_best && best->m && m)        /* what a frontend looks its own programs up by */
+                out->words = xl_module_renames(a, best->m, m);
         }
     }
     remember_on_disk(a, c, now, bytes);
