@@ -6,50 +6,51 @@
 #include "pass/cudnn.h"
 #include "train/spread.h"
 
+/* The shape of a value that every layer has one of. */
+static xl_dims stacked(const xl_blocks *b, xl_dims dims, int64_t out[XL_MOST_DIMS])
+{
+    out[0] = b->rows;
+    memcpy(out + 1, dims.p, dims.n * sizeof *out);
+    return (xl_dims){ out, dims.n + 1 };
+}
+
+static xl_tensor of_this_layer(const xl_blocks *b, xl_tensor all, xl_dims dims)
+{
+    if (b->turn.id != UINT32_MAX)
+        return xl_row(b->g, all, b->turn);
+    return xl_reshape_dims(b->g, xl_slice(b->g, all, 0, b->row, b->row + 1), dims);
+}
+
 /* In the first pass over a unit its parameters are made; in the second, inside the scan, the same calls in the same order read
  * them. That keeps one description of a block. */
 xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const char *init)
 {
-    xl_graph *g = b->g;
-    if (g->err)
+    char full[160];
+    int64_t d[XL_MOST_DIMS];
+    if (b->g->err)
         return XL_NO_TENSOR;
-    if (b->making) {
-        char full[160];
-        int64_t d[XL_MOST_DIMS];
-        if (b->nmade == XL_MOST_MADE)
-            return xl_graph_fail(g, "a unit with more than %d parameters", XL_MOST_MADE);
-        snprintf(full, sizeof full, "%s.%s", b->prefix, name);
-        d[0] = b->rows;
-        memcpy(d + 1, dims.p, dims.n * sizeof *d);
-        b->made[b->nmade++] = xl_param_rows(g, full, (xl_dims){ d, dims.n + 1 }, init);
-        return XL_NO_TENSOR;
-    }
-    xl_tensor all = b->made[b->at++];
-    if (b->turn.id != UINT32_MAX)
-        return xl_row(g, all, b->turn);
-    return xl_reshape_dims(g, xl_slice(g, all, 0, b->row, b->row + 1), dims);
+    if (!b->making)
+        return of_this_layer(b, b->made[b->at++], dims);
+    if (b->nmade == XL_MOST_MADE)
+        return xl_graph_fail(b->g, "a unit with more than %d parameters", XL_MOST_MADE);
+    snprintf(full, sizeof full, "%s.%s", b->prefix, name);
+    b->made[b->nmade++] = xl_param_rows(b->g, full, stacked(b, dims, d), init);
+    return XL_NO_TENSOR;
 }
 
-xl_tensor xl_block_state(xl_blocks *b, const char *name, xl_dtype d, xl_dims dims)
+xl_tensor xl_block_state(xl_blocks *b, const char *name, xl_dtype type, xl_dims dims)
 {
-    xl_graph *g = b->g;
-    if (g->err)
+    char full[160];
+    int64_t d[XL_MOST_DIMS];
+    if (b->g->err)
         return XL_NO_TENSOR;
-    if (b->making) {
-        char full[160];
-        int64_t all[XL_MOST_DIMS];
-        if (b->nstate == XL_MOST_STATE)
-            return xl_graph_fail(g, "a unit with more than %d states", XL_MOST_STATE);
-        snprintf(full, sizeof full, "%s.state.%s", b->prefix, name);
-        all[0] = b->rows;
-        memcpy(all + 1, dims.p, dims.n * sizeof *all);
-        b->state[b->nstate++] = xl_input_dims(g, full, d, (xl_dims){ all, dims.n + 1 });
-        return XL_NO_TENSOR;
-    }
-    xl_tensor all = b->state[b->state_at];
-    if (b->turn.id != UINT32_MAX)
-        return xl_row(g, all, b->turn);
-    return xl_reshape_dims(g, xl_slice(g, all, 0, b->row, b->row + 1), dims);
+    if (!b->making)
+        return of_this_layer(b, b->state[b->state_at], dims);
+    if (b->nstate == XL_MOST_STATE)
+        return xl_graph_fail(b->g, "a unit with more than %d states", XL_MOST_STATE);
+    snprintf(full, sizeof full, "%s.state.%s", b->prefix, name);
+    b->state[b->nstate++] = xl_input_dims(b->g, full, type, stacked(b, dims, d));
+    return XL_NO_TENSOR;
 }
 
 void xl_block_leave(xl_blocks *b, xl_tensor value)
