@@ -37,10 +37,8 @@ struct PJRT_DeviceDescription {
     PJRT_NamedValue attr[2];
     int64_t coords[1];
 };
-enum { XL_DEVICE_POOLS = 6 };
 struct PJRT_Device {
     PJRT_Client *client;
-    xl_pool *pool[XL_DEVICE_POOLS];                        /* for its share of the cores, where several devices run together; by size */
     PJRT_DeviceDescription desc;
     xl_memory memory;
     PJRT_Memory *memory_list[1];
@@ -62,7 +60,7 @@ struct PJRT_Client {
     PJRT_Device **list;
     PJRT_Memory **memories;
     xl_pool *pool;
-    struct xl_crew *crew;
+    struct xl_fibers *fibers;
     PJRT_TopologyDescription topology;
     pthread_mutex_t lock;
     char version[128];

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/version.h"
 #include "cpu/api.h"
-#include "cpu/crew.h"
+#include "cpu/fiber.h"
 #include "cpu/spare.h"
 
 static const char platform[] = "xlane";
@@ -250,11 +250,9 @@ static void client_free(PJRT_Client *c)
                 u->drop(u->value);
             free(u);
         }
-        for (size_t k = 0; k < XL_DEVICE_POOLS; k++)
-            xl_pool_free(c->device[i].pool[k]);
     }
-    xl_crew_free(c->crew);
     xl_pool_free(c->pool);
+    xl_fibers_free(c->fibers);
     free(c->device);
     free(c->list);
     free(c->memories);
@@ -305,8 +303,8 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
     c->memories = calloc(n, sizeof *c->memories);
     c->topology.list = calloc(n, sizeof *c->topology.list);
     c->pool = xl_pool_new(0);
-    c->crew = xl_crew_new();
-    if (!c->crew || !c->device || !c->list || !c->memories || !c->topology.list) {
+    c->fibers = xl_fibers_new();
+    if (!c->fibers || !c->device || !c->list || !c->memories || !c->topology.list) {
         client_free(c);
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for %llu devices", (unsigned long long)n);
     }

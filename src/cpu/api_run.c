@@ -1,12 +1,12 @@
 /* LoadedExecutable_Execute: arguments checked and held, outputs made or taken over from donated arguments, the plan run.
- * Programs run in the calling thread (which the pool helps), those whose devices meet in a thread for each;
+ * Programs run in the calling thread (which the pool helps), those whose devices meet as fibers on all of the pool's threads;
  * when they return, all events are ready. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cpu/api.h"
 #include "cpu/collective.h"
-#include "cpu/crew.h"
+#include "cpu/fiber.h"
 #include "cpu/spare.h"
 
 typedef struct {                                           /* one device's share of an execution */
@@ -18,10 +18,12 @@ typedef struct {                                           /* one device's share
     const PJRT_ExecuteOptions *opts;
     PJRT_Buffer **out;
     xl_meet *meet;
+    void **mem;                                            /* what follows lies in it */
     xl_store **arg_store, **out_store;
     void **arg, **outp;
     bool *donate;
-    xl_pool *pool;
+    void *temp;
+    bool took;                                             /* temp counts as the device's */
     xl_error *err;
 } share;
 
@@ -75,34 +77,25 @@ static xl_error *hold_args(share *s)
     return NULL;
 }
 
-static void leave(const share *s, const xl_error *err)
-{
-    if (s->meet)
-        xl_meet_leave(s->meet, s->replica * s->l->e->npartition + s->partition, err);
-}
+static uint32_t slot_of(const share *s) { return s->replica * s->l->e->npartition + s->partition; }
+static size_t words_of(const xl_plan *p) { return 2 * ((size_t)p->narg + p->nout) + p->narg; } /* stores, pointers, flags */
 
-static xl_error *run_share(share *s)
+/* mem, where it is not NULL, has words_of(plan) words. */
+static xl_error *run_share(share *s, void **mem)
 {
     xl_exec *e = s->l->e;
     const xl_plan *p = e->plan;
     xl_error *err = NULL;
-    void *temp = NULL, *_Atomic *spare = &e->spare[s->replica * e->npartition + s->partition];
-    bool took = false;
     size_t n = (size_t)p->narg + p->nout;
-    void *small[256];
-    size_t words = 2 * n + p->narg;                        /* stores, pointers, flags */
-    void **mem = words <= 256 ? small : malloc(words * sizeof *mem);
-    if (!mem) {
-        err = XL_ERR(EXHAUSTED, "no memory to run %s", e->name);
-        leave(s, err);
-        return err;
-    }
-    memset(mem, 0, words * sizeof *mem);
-    s->arg_store = (xl_store **)mem;
+    s->mem = mem ? mem : malloc(words_of(p) * sizeof *mem);
+    if (!s->mem)
+        return XL_ERR(EXHAUSTED, "no memory to run %s", e->name);
+    memset(s->mem, 0, words_of(p) * sizeof *s->mem);
+    s->arg_store = (xl_store **)s->mem;
     s->out_store = s->arg_store + p->narg;
-    s->arg = mem + n;
+    s->arg = s->mem + n;
     s->outp = s->arg + p->narg;
-    s->donate = (bool *)(mem + 2 * n);
+    s->donate = (bool *)(s->mem + 2 * n);
     XL_DO(hold_args(s));
     for (uint32_t k = 0; k < p->nout; k++) {
         int32_t d = p->out_donor[k];
@@ -114,13 +107,13 @@ static xl_error *run_share(share *s)
         s->outp[k] = s->out_store[k]->data;
     }
     XL_DO(xl_device_take(s->device, p->temp_bytes));
-    took = true;
-    temp = atomic_exchange(spare, NULL);
-    if (!temp)
-        temp = xl_spare_take(p->temp_bytes);
-    if (!temp)
-        temp = aligned_alloc(XL_ALIGN, ((p->temp_bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
-    if (!temp) {
+    s->took = true;
+    s->temp = atomic_exchange(&e->spare[slot_of(s)], NULL);
+    if (!s->temp)
+        s->temp = xl_spare_take(p->temp_bytes);
+    if (!s->temp)
+        s->temp = aligned_alloc(XL_ALIGN, ((p->temp_bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
+    if (!s->temp) {
         err = XL_ERR(EXHAUSTED, "no host memory for the %zu bytes of temporaries of %s", p->temp_bytes, e->name);
         goto out;
     }
@@ -129,10 +122,18 @@ static xl_error *run_share(share *s)
     s->l->client->rng[0] += 0x9e3779b97f4a7c15ULL;
     memcpy(rng, s->l->client->rng, sizeof rng);
     pthread_mutex_unlock(&s->l->client->lock);
-    xl_frame f = { .pool = s->pool, .replica = s->replica, .partition = s->partition, .nreplica = e->nreplica,
+    xl_frame f = { .pool = s->l->client->pool, .replica = s->replica, .partition = s->partition, .nreplica = e->nreplica,
                    .npartition = e->npartition, .meet = s->meet, .rng = rng };
-    XL_TRY(xl_plan_run(p, &f, s->arg, s->outp, temp), "running %s", e->name);
+    XL_TRY(xl_plan_run(p, &f, s->arg, s->outp, s->temp), "running %s", e->name);
+out:
+    return err;
+}
+
+static xl_error *make_results(share *s)
+{
+    const xl_plan *p = s->l->e->plan;
     const xl_op *end = xl_region_end(p->f->body);
+    xl_error *err = NULL;
     for (uint32_t k = 0; k < p->nout; k++) {
         bool token = xl_in_type(p->f, end, k)->kind == XL_TY_TOKEN;
         XL_DO(xl_buffer_new(s->device, p->out[k].dtype, token, p->out[k].rank, p->out[k].dims, s->out_store[k], &s->out[k]));
@@ -144,77 +145,69 @@ static xl_error *run_share(share *s)
             (void)xl_PJRT_Buffer_Delete(&d);
         }
 out:
-    leave(s, err);
-    if (took)
-        xl_device_give(s->device, p->temp_bytes);
-    temp = temp ? atomic_exchange(spare, temp) : NULL;
-    if (temp && !xl_spare_give(temp, p->temp_bytes))
-        free(temp);
-    for (uint32_t i = 0; i < p->narg; i++)
-        xl_store_unref(s->arg_store[i]);
-    for (uint32_t k = 0; k < p->nout; k++)
-        xl_store_unref(s->out_store[k]);
-    if (err)
-        for (uint32_t k = 0; k < p->nout; k++) {
-            xl_cpu_buffer_free(s->out[k]);
-            s->out[k] = NULL;
-        }
-    if (mem != small)
-        free(mem);
     return err;
 }
 
-typedef struct { share *all; size_t n; xl_meet *meet; } together;
-
-static uint32_t slot_of(const share *s) { return s->replica * s->l->e->npartition + s->partition; }
-
-static void some_are_absent(void *ctx, size_t started, const xl_error *why)
+/* What may call the frontend, which wants to be told when memory of its own is let go. */
+static xl_error *end_share(share *s, xl_error *err, bool owns_mem)
 {
-    const together *t = ctx;
-    for (size_t k = started; k < t->n; k++)
-        xl_meet_absent(t->meet, slot_of(&t->all[k]), why);
-}
-
-static void run_device(void *ctx, size_t k)
-{
-    const together *t = ctx;
-    xl_meet_enter(t->meet, slot_of(&t->all[k]));
-    t->all[k].err = run_share(&t->all[k]);
-}
-
-/* Threads for one of n devices that run at the same time: its share of the cores. NULL: the one that it has. */
-static xl_pool *pool_of(PJRT_Device *d, size_t n)
-{
-    PJRT_Client *c = d->client;
-    size_t cores = xl_pool_size(c->pool) / n;
-    xl_pool *p = NULL;
-    if (cores < 2)
-        return NULL;
-    pthread_mutex_lock(&c->lock);
-    for (size_t i = 0; i < XL_DEVICE_POOLS && !p; i++) {
-        if (!d->pool[i])
-            d->pool[i] = xl_pool_new(cores);
-        if (d->pool[i] && xl_pool_size(d->pool[i]) == cores)
-            p = d->pool[i];
+    xl_exec *e = s->l->e;
+    const xl_plan *p = e->plan;
+    if (!err)
+        err = make_results(s);
+    if (s->took)
+        xl_device_give(s->device, p->temp_bytes);
+    void *temp = s->temp ? atomic_exchange(&e->spare[slot_of(s)], s->temp) : NULL;
+    if (temp && !xl_spare_give(temp, p->temp_bytes))
+        free(temp);
+    for (uint32_t i = 0; s->mem && i < p->narg; i++)
+        xl_store_unref(s->arg_store[i]);
+    for (uint32_t k = 0; s->mem && k < p->nout; k++)
+        xl_store_unref(s->out_store[k]);
+    for (uint32_t k = 0; err && k < p->nout; k++) {
+        xl_cpu_buffer_free(s->out[k]);
+        s->out[k] = NULL;
     }
-    pthread_mutex_unlock(&c->lock);
-    return p;
+    if (owns_mem)
+        free(s->mem);
+    return err;
 }
 
-/* Devices that meet run at once, each in a thread. The error that is told is the first device's to fail for a reason of its own, not one of those that
+static xl_error *run_alone(share *s)
+{
+    void *few[256];
+    bool fits = words_of(s->l->e->plan) <= 256;
+    return end_share(s, run_share(s, fits ? few : NULL), !fits);
+}
+
+static void run_device(void *ctx, uint32_t k)
+{
+    share *s = (share *)ctx + k;
+    s->err = run_share(s, NULL);
+    xl_meet_leave(s->meet, k, s->err);
+}
+
+static void end_device(void *ctx, uint32_t k)
+{
+    share *s = (share *)ctx + k;
+    if (!s->mem && !s->err)
+        s->err = XL_ERR(EXHAUSTED, "no memory for the stack of device %u", k);
+    s->err = end_share(s, s->err, true);
+}
+
+/* Devices that meet, in the order of their numbers. The error that is told is the first device's to fail for a reason of its own, not one of those that
  * stopped because of it. */
 static xl_error *run_together(share *all, size_t n)
 {
     PJRT_Client *c = all[0].l->client;
-    together t = { .all = all, .n = n };
-    xl_error *err = xl_meet_new((uint32_t)n, c->pool, &t.meet);
+    xl_meet_task task = { all, run_device, end_device };
+    xl_meet *meet;
+    xl_error *err = xl_meet_new((uint32_t)n, c->pool, &meet);
     if (err)
         return err;
-    for (size_t k = 0; k < n; k++) {
-        all[k].meet = t.meet;
-        all[k].pool = pool_of(all[k].device, n);
-    }
-    err = xl_crew_run(c->crew, n, some_are_absent, run_device, &t);
+    for (size_t k = 0; k < n; k++)
+        all[k].meet = meet;
+    xl_meet_run(meet, c->fibers, &task);
     for (size_t k = 0; k < n; k++) {
         if (all[k].err && (!err || (xl_error_code(err) == XL_CODE_ABORTED && xl_error_code(all[k].err) != XL_CODE_ABORTED))) {
             xl_error_free(err);
@@ -224,9 +217,11 @@ static xl_error *run_together(share *all, size_t n)
         }
     }
     const char *trace = getenv("XLANE_CPU_TRACE");
+    xl_meet_times t = xl_meet_spent(meet);
     if (!err && trace && *trace && strcmp(trace, "0"))
-        fprintf(stderr, "xlane: %s: %llu bytes through collectives on %zu devices\n", all[0].l->e->name, (unsigned long long)xl_meet_bytes(t.meet), n);
-    xl_meet_free(t.meet);
+        fprintf(stderr, "xlane: %s: %llu bytes through collectives on %zu devices, %llu meetings, threads %.2f ms at work and %.2f ms without\n", all[0].l->e->name,
+                (unsigned long long)xl_meet_bytes(meet), n, (unsigned long long)t.meetings, (double)t.busy_ns * 1e-6, (double)t.idle_ns * 1e-6);
+    xl_meet_free(meet);
     return err;
 }
 
@@ -243,25 +238,23 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
     share *all = calloc(n, sizeof *all);
     if (!all)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to run %s", l->e->name);
+    bool together = l->e->plan->collective && n > 1;
     for (size_t k = 0; k < n; k++) {
         size_t at = k;
         for (size_t i = 0; one && i < l->n; i++)
             if (l->devices[i] == args->execute_device)
                 at = i;
-        all[k] = (share){ .l = l, .device = one ? args->execute_device : l->devices[at], .args = args->argument_lists ? args->argument_lists[k] : NULL,
+        share *s = &all[together ? (size_t)l->ids[at].replica * l->e->npartition + (size_t)l->ids[at].partition : k];
+        *s = (share){ .l = l, .device = one ? args->execute_device : l->devices[at], .args = args->argument_lists ? args->argument_lists[k] : NULL,
                           .nargs = args->num_args, .opts = args->options, .out = args->output_lists[k], .replica = (uint32_t)l->ids[at].replica,
                           .partition = (uint32_t)l->ids[at].partition };
         for (uint32_t i = 0; i < l->e->plan->nout; i++)
-            all[k].out[i] = NULL;
+            s->out[i] = NULL;
     }
-    if (l->e->plan->collective && n > 1) {
+    if (together)
         err = run_together(all, n);
-    } else {
-        for (size_t k = 0; k < n && !err; k++) {
-            all[k].pool = l->client->pool;
-            err = run_share(&all[k]);
-        }
-    }
+    for (size_t k = 0; !together && k < n && !err; k++)
+        err = run_alone(&all[k]);
     free(all);
     if (!err && args->device_complete_events)
         for (size_t d = 0; d < args->num_devices; d++)

@@ -1,33 +1,40 @@
 #include "cpu/collective.h"
+#include "cpu/pool.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-/* RUNNING has a core or is queued for one; WAITING is in a meeting that others have yet to come to; MEETING in one that is taking place. */
+/* RUNNING is at work or queued for a thread; WAITING is in a meeting that others have yet to come to; MEETING in one that is taking place. */
 typedef enum { RUNNING, WAITING, MEETING, ENDED } state;
 typedef struct {
     state state;
-    bool core;                                             /* has one */
-    int64_t since;                                         /* when it got it */
+    bool at_work;                                          /* a thread runs it */
+    bool away, due;                                        /* parked; to be queued as soon as it is parked */
+    int64_t since;                                         /* when it was last resumed, or came to a meeting */
     const xl_step *step;                                   /* WAITING: where */
     const uint32_t *member;
     uint32_t n;
     void *const *in, *const *out;
-    pthread_cond_t wake;
+    xl_fiber *fiber;
+    xl_meet *meet;
 } slot;
 struct xl_meet {
     pthread_mutex_t lock;
     uint32_t n;
-    uint32_t free, head, queued;                           /* cores; those who want one, in a ring */
-    bool failed;
+    uint32_t head, queued;                                 /* those who can go on, in a ring */
+    _Atomic uint32_t ready, left;                          /* queued, to be read without the lock; devices whose task has not ended */
+    atomic_bool failed;
     char why[1024];
     int64_t timeout_ms;
+    _Atomic int64_t looked;                                /* when somebody last looked for devices that are late */
     xl_pool *pool;
+    xl_fibers *fibers;
+    const xl_meet_task *task;
     _Atomic uint64_t bytes;
+    xl_meet_times times;
     uint32_t *queue;
     slot slot[];
 };
@@ -41,12 +48,14 @@ static int64_t timeout_ms(void)
     return (int64_t)(s * 1000);
 }
 
-static int64_t now_ms(void)
+static int64_t now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
+
+static int64_t now_ms(void) { return now_ns() / 1000000; }
 
 xl_error *xl_meet_new(uint32_t n, xl_pool *pool, xl_meet **out)
 {
@@ -57,15 +66,8 @@ xl_error *xl_meet_new(uint32_t n, xl_pool *pool, xl_meet **out)
     m->n = n;
     m->queue = (uint32_t *)(void *)(m->slot + n);
     m->pool = pool;
-    m->free = (uint32_t)xl_pool_size(pool);
     m->timeout_ms = timeout_ms();
     pthread_mutex_init(&m->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    for (uint32_t i = 0; i < n; i++)
-        pthread_cond_init(&m->slot[i].wake, &attr);
-    pthread_condattr_destroy(&attr);
     return NULL;
 }
 
@@ -73,8 +75,6 @@ void xl_meet_free(xl_meet *m)
 {
     if (!m)
         return;
-    for (uint32_t i = 0; i < m->n; i++)
-        pthread_cond_destroy(&m->slot[i].wake);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
@@ -98,11 +98,26 @@ static bool has(const uint32_t *list, uint32_t n, uint32_t x)
     return false;
 }
 
+/* Under the lock: d can go on, now or as soon as it is parked. */
+static void let_go(xl_meet *m, uint32_t d)
+{
+    slot *s = &m->slot[d];
+    if (!s->away) {
+        s->due = true;
+        return;
+    }
+    s->away = false;
+    m->queue[(m->head + m->queued++) % m->n] = d;
+    atomic_fetch_add(&m->ready, 1);
+}
+
 static void fail(xl_meet *m)
 {
     m->failed = true;
     for (uint32_t i = 0; i < m->n; i++)
-        pthread_cond_signal(&m->slot[i].wake);
+        if (m->slot[i].state == WAITING)
+            let_go(m, i);
+    xl_pool_tell(m->pool, m->n);
 }
 
 static void say(xl_meet *m, uint32_t me, uint32_t other, double waited)
@@ -153,76 +168,56 @@ static bool complete(xl_meet *m, uint32_t me)
     return all;
 }
 
-/* Under the lock: a core for d, now or when it is d's turn. */
-static void want_core(xl_meet *m, uint32_t d)
-{
-    if (m->free) {
-        m->free--;
-        m->slot[d].core = true;
-        m->slot[d].since = now_ms();
-        pthread_cond_signal(&m->slot[d].wake);
-    } else {
-        m->queue[(m->head + m->queued++) % m->n] = d;
-    }
-}
+/* Under the lock, and not more often than is of use: fails when a device is late: one that was at work for the limit while another waits for it. Who is only queueing for a thread is not at
+ * fault; a limit for each device together is enough for that too. */
+static int64_t period(const xl_meet *m) { return m->timeout_ms / 8 < 1000 ? m->timeout_ms / 8 : 1000; }
+static bool time_to_look(const xl_meet *m, int64_t now) { return !m->failed && now - m->looked >= period(m); }
 
-static void give_core(xl_meet *m, uint32_t me)
+static void look(xl_meet *m, int64_t now)
 {
-    if (!m->slot[me].core)
+    if (!time_to_look(m, now))
         return;
-    m->slot[me].core = false;
-    m->free++;
-    if (m->queued) {
-        uint32_t d = m->queue[m->head];
-        m->head = (m->head + 1) % m->n;
-        m->queued--;
-        want_core(m, d);
+    m->looked = now;
+    for (uint32_t d = 0; d < m->n && !m->failed; d++) {
+        const slot *s = &m->slot[d];
+        if (s->state != WAITING || now - s->since < m->timeout_ms)
+            continue;
+        for (uint32_t i = 0; i < s->n && !m->failed; i++) {
+            const slot *o = &m->slot[s->member[i]];
+            if (o->state != RUNNING)
+                continue;
+            if ((o->at_work && now - o->since >= m->timeout_ms) || now - s->since >= m->timeout_ms * ((int64_t)m->n + 1)) {
+                say(m, d, s->member[i], (double)(now - s->since) / 1000);
+                fail(m);
+            }
+        }
     }
 }
 
-void xl_meet_enter(xl_meet *m, uint32_t me)
+static void look_once(xl_meet *m, int64_t now)
 {
+    if (!time_to_look(m, now))
+        return;
     pthread_mutex_lock(&m->lock);
-    want_core(m, me);
-    while (!m->slot[me].core)
-        pthread_cond_wait(&m->slot[me].wake, &m->lock);
+    look(m, now);
     pthread_mutex_unlock(&m->lock);
 }
 
-/* Under the lock: the limit has passed. Whoever is missing may only be queueing for a core, which is no fault of its own; a limit for each
- * device together is enough for that too. */
-static void too_long(xl_meet *m, uint32_t me, int64_t began)
+static xl_error *stopped(const xl_meet *m) { return m->failed ? XL_ERR(ABORTED, "%s", m->why) : NULL; }
+
+xl_error *xl_meet_turn(const xl_frame *f)
 {
-    const slot *s = &m->slot[me];
+    xl_meet *m = f->meet;
+    slot *s = &m->slot[xl_meet_number(f)];
     int64_t now = now_ms();
-    for (uint32_t i = 0; i < s->n; i++) {
-        const slot *o = &m->slot[s->member[i]];
-        if (o->state == WAITING && o->step == s->step)
-            continue;
-        if ((o->core && now - o->since >= m->timeout_ms) || now - began >= m->timeout_ms * ((int64_t)m->n + 1)) {
-            say(m, me, s->member[i], (double)(now - began) / 1000);
-            fail(m);
-        }
-        return;
+    look_once(m, now);
+    if (m->ready && now - s->since >= period(m)) {         /* a loop without an end must not keep the others from coming to where they miss us */
+        pthread_mutex_lock(&m->lock);
+        s->due = true;
+        pthread_mutex_unlock(&m->lock);
+        xl_fiber_park(s->fiber);
     }
-}
-
-static struct timespec at_ms(int64_t t) { return (struct timespec){ .tv_sec = (time_t)(t / 1000), .tv_nsec = (long)(t % 1000) * 1000000 }; }
-
-/* Under the lock: until the last member has done the work and there is a core, or somebody has failed. */
-static void wait_for_others(xl_meet *m, uint32_t me)
-{
-    slot *s = &m->slot[me];
-    int64_t began = now_ms(), look = began + m->timeout_ms;
-    give_core(m, me);
-    while (!s->core && !(m->failed && s->state == WAITING)) {
-        struct timespec until = at_ms(look);
-        if (pthread_cond_timedwait(&s->wake, &m->lock, &until) == ETIMEDOUT) {
-            if (s->state == WAITING && !m->failed)
-                too_long(m, me, began);
-            look = now_ms() + (m->timeout_ms < 1000 ? m->timeout_ms : 1000);
-        }
-    }
+    return stopped(m);
 }
 
 enum { FEW = 64 };
@@ -249,6 +244,9 @@ xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n
     xl_error *err = NULL;
     slot *s = &m->slot[me];
     pthread_mutex_lock(&m->lock);
+    int64_t now = now_ms();
+    look(m, now);
+    s->since = now;
     s->step = step;
     s->member = member;
     s->n = n;
@@ -258,34 +256,39 @@ xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n
     if (!m->failed && complete(m, me)) {
         for (uint32_t i = 0; i < n; i++)
             m->slot[member[i]].state = MEETING;
-        xl_pool *pool = m->free ? m->pool : NULL;
+        m->times.meetings++;
         pthread_mutex_unlock(&m->lock);
-        err = meet_now(m, s, pool, f, fn);
+        err = meet_now(m, s, m->pool, f, fn);
         pthread_mutex_lock(&m->lock);
+        for (uint32_t i = 0; i < n; i++) {
+            m->slot[member[i]].state = RUNNING;
+            if (member[i] != me)
+                let_go(m, member[i]);
+        }
+        s->since = now_ms();
         if (err && !m->failed) {
             snprintf(m->why, sizeof m->why, "%s", xl_error_message(err));
             fail(m);
         }
-        for (uint32_t i = 0; i < n; i++) {
-            m->slot[member[i]].state = RUNNING;
-            if (member[i] != me)
-                want_core(m, member[i]);
+        pthread_mutex_unlock(&m->lock);
+        xl_pool_tell(m->pool, n - 1);
+    } else {
+        bool waits = !m->failed;
+        if (!waits) {
+            s->state = RUNNING;
+            s->due = false;
         }
-    } else if (!m->failed) {
-        wait_for_others(m, me);
+        pthread_mutex_unlock(&m->lock);
+        if (waits)
+            xl_fiber_park(s->fiber);
     }
-    s->state = RUNNING;
-    if (!err && m->failed)
-        err = XL_ERR(ABORTED, "%s", m->why);
-    pthread_mutex_unlock(&m->lock);
-    return err;
+    return err ? err : stopped(m);
 }
 
 void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err)
 {
     pthread_mutex_lock(&m->lock);
     m->slot[me].state = ENDED;
-    give_core(m, me);
     if (err && !m->failed) {
         snprintf(m->why, sizeof m->why, "device %u stopped: %s", me, xl_error_message(err));
         fail(m);
@@ -298,15 +301,103 @@ void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err)
     pthread_mutex_unlock(&m->lock);
 }
 
-void xl_meet_absent(xl_meet *m, uint32_t device, const xl_error *err)
+/* ---- who runs them -------------------------------------------------------------------------------------------------------- */
+static void body(void *arg)
 {
+    slot *s = arg;
+    s->meet->task->run(s->meet->task->ctx, (uint32_t)(s - s->meet->slot));
+}
+
+/* Takes a device that can go on, or says that there is none. */
+static slot *next(xl_meet *m)
+{
+    slot *s = NULL;
+    if (!atomic_load(&m->ready))
+        return NULL;
     pthread_mutex_lock(&m->lock);
-    m->slot[device].state = ENDED;
-    if (!m->failed)
-        snprintf(m->why, sizeof m->why, "device %u could not be started: %s", device, xl_error_message(err));
-    fail(m);
+    if (m->queued) {
+        s = &m->slot[m->queue[m->head]];
+        m->head = (m->head + 1) % m->n;
+        m->queued--;
+        atomic_fetch_sub(&m->ready, 1);
+        s->state = RUNNING;
+        s->at_work = true;
+        s->since = now_ms();
+    }
     pthread_mutex_unlock(&m->lock);
+    return s;
+}
+
+static void ended(xl_meet *m, slot *s)
+{
+    if (s->fiber)
+        xl_fiber_give(m->fibers, s->fiber);
+    m->task->end(m->task->ctx, (uint32_t)(s - m->slot));
+    if (atomic_fetch_sub(&m->left, 1) == 1)
+        xl_pool_tell(m->pool, INT32_MAX);
+}
+
+/* Until it waits for others or has ended. */
+static void go_on(xl_meet *m, slot *s)
+{
+    if (!s->fiber && !(s->fiber = xl_fiber_take(m->fibers, body, s))) {
+        xl_error *err = XL_ERR(EXHAUSTED, "no memory for the stack of a device");
+        xl_meet_leave(m, (uint32_t)(s - m->slot), err);
+        xl_error_free(err);
+        ended(m, s);
+        return;
+    }
+    if (xl_fiber_resume(s->fiber)) {
+        ended(m, s);
+        return;
+    }
+    pthread_mutex_lock(&m->lock);
+    s->at_work = false;
+    s->away = true;
+    if (s->due)
+        let_go(m, (uint32_t)(s - m->slot));
+    s->due = false;
+    pthread_mutex_unlock(&m->lock);
+}
+
+static void work(void *ctx, size_t begin, size_t end)
+{
+    xl_meet *m = ctx;
+    int64_t at = now_ns(), busy = 0, idle = 0;
+    (void)begin, (void)end;
+    while (atomic_load(&m->left)) {
+        unsigned seen = xl_pool_news(m->pool);
+        bool helped = false;
+        slot *s = next(m);
+        if (s) {
+            go_on(m, s);
+        } else if (atomic_load(&m->left)) {
+            helped = xl_pool_rest(m->pool, seen, m->timeout_ms < 1000 ? m->timeout_ms : 1000);
+            look_once(m, now_ms());
+        }
+        int64_t now = now_ns();
+        *(s || helped ? &busy : &idle) += now - at;
+        at = now;
+    }
+    pthread_mutex_lock(&m->lock);
+    m->times.busy_ns += busy;
+    m->times.idle_ns += idle;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void xl_meet_run(xl_meet *m, xl_fibers *fibers, const xl_meet_task *task)
+{
+    m->fibers = fibers;
+    m->task = task;
+    atomic_store(&m->left, m->n);
+    for (uint32_t d = 0; d < m->n; d++) {
+        m->slot[d].meet = m;
+        m->slot[d].away = true;
+        let_go(m, d);
+    }
+    xl_pool_crew(m->pool, work, m);
 }
 
 void xl_meet_count(xl_meet *m, uint64_t bytes) { atomic_fetch_add_explicit(&m->bytes, bytes, memory_order_relaxed); }
 uint64_t xl_meet_bytes(const xl_meet *m) { return atomic_load(&((xl_meet *)(uintptr_t)m)->bytes); }
+xl_meet_times xl_meet_spent(const xl_meet *m) { return m->times; }

@@ -1,36 +1,31 @@
-/* Eight devices in eight threads, as an execution runs them: what the collectives compute, and that nobody waits for ever. */
+/* Eight devices as an execution runs them, on fewer and on more threads: what the collectives compute, and that nobody waits for ever. */
 #include "cpu/collective.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/test.h"
-#include "cpu/crew.h"
+#include "base/thread.h"
 #include "cpu/lower.h"
 #include "ir/read.h"
 
 enum { N = 8 };
-typedef struct { const xl_plan *p; xl_meet *meet; float x[N][64], y[N][1024]; xl_error *err[N]; bool fails[N]; } eight;
+typedef struct { const xl_plan *p; xl_meet *meet; float x[N][64], y[N][1024]; xl_error *err[N]; bool fails[N]; atomic_int ended[N]; } eight;
 
-static void absent(void *ctx, size_t started, const xl_error *why)
-{
-    (void)ctx, (void)why;
-    CHECK(started == N);
-}
-
-static void device(void *ctx, size_t k)
+static void device(void *ctx, uint32_t k)
 {
     eight *e = ctx;
     _Alignas(64) char temp[1 << 14];
-    xl_frame f = { .partition = (uint32_t)k, .nreplica = 1, .npartition = N, .meet = e->meet };
-    xl_meet_enter(e->meet, (uint32_t)k);
+    xl_frame f = { .partition = k, .nreplica = 1, .npartition = N, .meet = e->meet };
     CHECK(e->p->temp_bytes <= sizeof temp);
     if (e->fails[k])
         e->err[k] = XL_ERR(EXHAUSTED, "no memory on this one");
     else
         e->err[k] = xl_plan_run(e->p, &f, (void *[]){ e->x[k] }, (void *[]){ e->y[k] }, temp);
-    xl_meet_leave(e->meet, (uint32_t)k, e->err[k]);
+    xl_meet_leave(e->meet, k, e->err[k]);
 }
+
+static void ended(void *ctx, uint32_t k) { atomic_fetch_add(&((eight *)ctx)->ended[k], 1); }
 
 static xl_plan *plan_of(const char *body)
 {
@@ -49,7 +44,8 @@ static xl_plan *plan_of(const char *body)
 static void run(eight *e, xl_plan *p, size_t cores, int times)
 {
     xl_pool *pool = xl_pool_new(cores);
-    xl_crew *crew = xl_crew_new();
+    xl_fibers *fibers = xl_fibers_new();
+    xl_meet_task task = { e, device, ended };
     e->p = p;
     for (int t = 0; t < times; t++) {
         for (int k = 0; k < N; k++) {
@@ -58,11 +54,13 @@ static void run(eight *e, xl_plan *p, size_t cores, int times)
                 e->x[k][i] = (float)(100 * k + i + t);
         }
         CHECK_OK(xl_meet_new(N, pool, &e->meet));
-        CHECK_OK(xl_crew_run(crew, N, absent, device, e));
+        xl_meet_run(e->meet, fibers, &task);
+        for (int k = 0; k < N; k++)
+            CHECK_INT(e->ended[k], t + 1);
         xl_meet_free(e->meet);
     }
-    xl_crew_free(crew);
     xl_pool_free(pool);
+    xl_fibers_free(fibers);
     xl_plan_free(p);
 }
 
@@ -162,4 +160,71 @@ TEST(different_collectives_are_named)
     for (int k = 0; k < N; k++)
         CHECK(e->err[k] && strstr(xl_error_message(e->err[k]), "all_reduce") && strstr(xl_error_message(e->err[k]), "all_to_all"));
     done(e);
+}
+
+/* Device 0 turns in its loop for ever while the others wait for it: an error for all of them, and it is stopped, also where there is but one thread. */
+TEST(one_that_never_comes_is_an_error_in_time)
+{
+    static const size_t cores[] = { 1, 2, 16 };
+    setenv("XLANE_CPU_COLLECTIVE_TIMEOUT", "0.05", 1);
+    for (size_t c = 0; c < 3; c++) {
+        eight *e = calloc(1, sizeof *e);
+        run(e, plan_of("tensor<64xf32> {\n%id = stablehlo.partition_id : tensor<ui32>\n%zero = stablehlo.constant dense<0> : tensor<ui32>\n"
+                       "%w = \"stablehlo.while\"(%id) ({\n^bb0(%i: tensor<ui32>):\n %c = stablehlo.compare EQ, %i, %zero, UNSIGNED : (tensor<ui32>, tensor<ui32>) -> tensor<i1>\n"
+                       " stablehlo.return %c : tensor<i1> }, {\n^bb0(%i: tensor<ui32>):\n %n = stablehlo.multiply %i, %id : tensor<ui32>\n stablehlo.return %n : tensor<ui32> }) : (tensor<ui32>) -> tensor<ui32>\n"
+                       "%f = stablehlo.convert %w : (tensor<ui32>) -> tensor<f32>\n%v = stablehlo.broadcast_in_dim %f, dims = [] : (tensor<f32>) -> tensor<64xf32>\n"
+                       "%0 = \"stablehlo.all_reduce\"(%v) <{" ALL ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n"
+                       "return %0 : tensor<64xf32> }"), cores[c], 1);
+        for (int k = 0; k < N; k++)
+            CHECK(e->err[k] && strstr(xl_error_message(e->err[k]), "for device 0, which is still at work elsewhere"));
+        done(e);
+    }
+    unsetenv("XLANE_CPU_COLLECTIVE_TIMEOUT");
+}
+
+typedef struct { xl_pool *pool; xl_fibers *fibers; const xl_plan *p; eight *e; } execution;
+
+static void execute(void *arg)
+{
+    execution *x = arg;
+    xl_meet_task task = { x->e, device, ended };
+    x->e->p = x->p;
+    for (int t = 0; t < 50; t++) {
+        CHECK_OK(xl_meet_new(N, x->pool, &x->e->meet));
+        xl_meet_run(x->e->meet, x->fibers, &task);
+        xl_meet_free(x->e->meet);
+    }
+}
+
+/* Several executions at a time on one pool; of each the same devices meet, and none waits for another's. */
+TEST(executions_do_not_wait_for_each_other)
+{
+    enum { X = 4 };
+    xl_plan *p = plan_of("tensor<64xf32> {\n%0 = \"stablehlo.all_reduce\"(%x) <{" ALL ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n"
+                         "%1 = \"stablehlo.all_reduce\"(%0) <{" TWO ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n"
+                         "return %1 : tensor<64xf32> }");
+    for (size_t cores = 1; cores <= 3; cores++) {
+        execution x[X];
+        xl_thread t[X];
+        xl_pool *pool = xl_pool_new(cores);
+        xl_fibers *fibers = xl_fibers_new();
+        for (int i = 0; i < X; i++) {
+            x[i] = (execution){ pool, fibers, p, calloc(1, sizeof(eight)) };
+            for (int k = 0; k < N; k++)
+                for (int j = 0; j < 64; j++)
+                    x[i].e->x[k][j] = (float)(i + j);
+            CHECK_OK(xl_thread_start(&t[i], "execution", execute, &x[i]));
+        }
+        for (int i = 0; i < X; i++) {
+            xl_thread_join(&t[i]);
+            CHECK(fine(x[i].e));
+            for (int k = 0; k < N; k++)
+                for (int j = 0; j < 64; j++)
+                    CHECK(x[i].e->y[k][j] == (float)(32 * (i + j)));
+            done(x[i].e);
+        }
+        xl_pool_free(pool);
+        xl_fibers_free(fibers);
+    }
+    xl_plan_free(p);
 }

@@ -1,5 +1,5 @@
-/* One job at a time. The poster fills the job, opens it (OPEN in `state`), bumps `epoch` and wakes whoever sleeps on it. A
- * worker that finds the job open counts itself into `state`, takes chunks until there are none, and counts itself out. The
+/* Several jobs may be open at a time. A poster takes a job, fills it, opens it (OPEN in `state`), bumps `epoch` and wakes whoever sleeps on it. A
+ * thread that finds a job open counts itself into `state`, takes chunks until there are none, and counts itself out. The
  * poster closes the job when it finds no more chunks, after which nobody can join, and waits for the count to drop to
  * zero: only then is the job's memory free to be filled again. */
 #include "cpu/pool.h"
@@ -10,24 +10,33 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define OPEN 0x80000000u
+#define CREW 0x40000000u /* its chunks post loops themselves */
+#define INSIDE(state) ((state) & ~(OPEN | CREW))
 #define SPINS 1500 /* some 10 to 30 us */
+enum { JOBS = 64 };
 
-struct xl_pool {
-    _Alignas(64) atomic_uint epoch;    /* changes when there is news; workers sleep on it */
-    atomic_uint sleepers;
-    atomic_bool quit;
-    _Alignas(64) atomic_uint state;    /* OPEN | workers inside */
+typedef struct {
+    _Alignas(64) atomic_uint state;    /* OPEN | CREW | threads inside */
+    atomic_bool taken;                 /* by a poster */
     _Alignas(64) atomic_size_t next;   /* chunk to take */
     _Alignas(64) size_t n, grain, chunks;
     xl_pool_fn *fn;
     void *ctx;
-    pthread_mutex_t busy;              /* held by the poster */
+} job;
+
+struct xl_pool {
+    _Alignas(64) atomic_uint epoch;    /* changes when there is news; threads sleep on it */
+    atomic_uint sleepers;
+    atomic_bool quit;
+    atomic_size_t high;                /* jobs from here on were never taken */
+    job job[JOBS];
     size_t threads;                    /* beside the caller */
     pthread_t thread[];
 };
@@ -45,57 +54,79 @@ static void pause_cpu(void)
 #endif
 }
 
-static void futex_wait(atomic_uint *word, unsigned seen)
+static void futex_wait(atomic_uint *word, unsigned seen, const struct timespec *most)
 {
-    syscall(SYS_futex, (void *)word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    syscall(SYS_futex, (void *)word, FUTEX_WAIT_PRIVATE, seen, most, NULL, 0);
 }
 
-static void futex_wake(atomic_uint *word, int n)
+static void futex_wake(atomic_uint *word, size_t n)
 {
-    syscall(SYS_futex, (void *)word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+    syscall(SYS_futex, (void *)word, FUTEX_WAKE_PRIVATE, n < INT32_MAX ? (int)n : INT32_MAX, NULL, NULL, 0);
 }
 
-static void take_chunks(xl_pool *p)
+static bool take_chunks(job *j, bool crew)
 {
-    inside = true;
+    bool some = false;
+    inside = !crew;
     for (;;) {
-        size_t i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-        if (i >= p->chunks)
+        size_t i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
+        if (i >= j->chunks)
             break;
-        size_t begin = i * p->grain, left = p->n - begin;
-        p->fn(p->ctx, begin, begin + (left < p->grain ? left : p->grain));
+        size_t begin = i * j->grain, left = j->n - begin;
+        j->fn(j->ctx, begin, begin + (left < j->grain ? left : j->grain));
+        some = true;
     }
     inside = false;
+    return some;
 }
+
+/* Chunks of every open job, beginning with one that differs from thread to thread. False: there were none. */
+static bool help(xl_pool *p, size_t first, bool crews)
+{
+    bool some = false;
+    size_t high = atomic_load_explicit(&p->high, memory_order_acquire);
+    for (size_t i = 0; i < high; i++) {
+        job *j = &p->job[(first + i) % high];
+        unsigned s = atomic_load(&j->state), refused = crews ? 0 : CREW;
+        while ((s & OPEN) && !(s & refused) && !atomic_compare_exchange_weak(&j->state, &s, s + 1))
+            ;
+        if (!(s & OPEN) || (s & refused))
+            continue;
+        some |= take_chunks(j, s & CREW);
+        s = atomic_fetch_sub(&j->state, 1);
+        if (!(s & OPEN) && INSIDE(s) == 1)                   /* closed, and we were the last */
+            futex_wake(&j->state, 1);
+    }
+    return some;
+}
+
+/* Until there is news since `seen`, or for the time given. */
+static void rest(xl_pool *p, unsigned seen, const struct timespec *most)
+{
+    unsigned now = atomic_load_explicit(&p->epoch, memory_order_acquire);
+    for (int i = 0; now == seen && i < SPINS; i++) {
+        pause_cpu();
+        now = atomic_load_explicit(&p->epoch, memory_order_acquire);
+    }
+    if (now != seen)
+        return;
+    atomic_fetch_add(&p->sleepers, 1);                       /* before the kernel compares, so the poster sees it or we see the epoch */
+    futex_wait(&p->epoch, seen, most);
+    atomic_fetch_sub(&p->sleepers, 1);
+}
+
+typedef struct { xl_pool *p; size_t k; } worker;
 
 static void *work(void *arg)
 {
-    xl_pool *p = arg;
-    unsigned seen = 0;
-    for (;;) {
-        unsigned now = atomic_load_explicit(&p->epoch, memory_order_acquire);
-        for (int i = 0; now == seen && i < SPINS; i++) {
-            pause_cpu();
-            now = atomic_load_explicit(&p->epoch, memory_order_acquire);
-        }
-        while (now == seen) {
-            atomic_fetch_add(&p->sleepers, 1);               /* before the kernel compares, so the poster sees it or we see the epoch */
-            futex_wait(&p->epoch, seen);
-            atomic_fetch_sub(&p->sleepers, 1);
-            now = atomic_load_explicit(&p->epoch, memory_order_acquire);
-        }
-        seen = now;
-        if (atomic_load(&p->quit))
-            return NULL;
-        unsigned s = atomic_load(&p->state);
-        while ((s & OPEN) && !atomic_compare_exchange_weak(&p->state, &s, s + 1))
-            ;
-        if (!(s & OPEN))
-            continue;
-        take_chunks(p);
-        if (atomic_fetch_sub(&p->state, 1) == 1)             /* closed, and we were the last */
-            futex_wake(&p->state, 1);
+    worker w = *(worker *)arg;
+    free(arg);
+    while (!atomic_load(&w.p->quit)) {
+        unsigned seen = atomic_load_explicit(&w.p->epoch, memory_order_acquire);
+        if (!help(w.p, w.k, true) && !atomic_load(&w.p->quit))
+            rest(w.p, seen, NULL);
     }
+    return NULL;
 }
 
 static size_t default_size(void)
@@ -113,6 +144,18 @@ static size_t default_size(void)
     return n < 1 ? 1 : (size_t)n;
 }
 
+static bool start(xl_pool *p, size_t k)
+{
+    worker *w = malloc(sizeof *w);
+    if (!w)
+        return false;
+    *w = (worker){ p, k };
+    if (pthread_create(&p->thread[k], NULL, work, w) == 0)
+        return true;
+    free(w);
+    return false;
+}
+
 xl_pool *xl_pool_new(size_t n)
 {
     if (n == 0)
@@ -121,9 +164,8 @@ xl_pool *xl_pool_new(size_t n)
     xl_pool *p = aligned_alloc(64, bytes);
     if (!p)
         return NULL;
-    *p = (xl_pool){ .threads = 0 };
-    pthread_mutex_init(&p->busy, NULL);
-    while (p->threads + 1 < n && pthread_create(&p->thread[p->threads], NULL, work, p) == 0)
+    memset(p, 0, bytes);
+    while (p->threads + 1 < n && start(p, p->threads))
         p->threads++;
     return p;
 }
@@ -133,17 +175,52 @@ void xl_pool_free(xl_pool *p)
     if (!p)
         return;
     atomic_store(&p->quit, true);
-    atomic_fetch_add(&p->epoch, 1);
-    futex_wake(&p->epoch, INT32_MAX);
+    xl_pool_tell(p, INT32_MAX);
     for (size_t i = 0; i < p->threads; i++)
         pthread_join(p->thread[i], NULL);
-    pthread_mutex_destroy(&p->busy);
     free(p);
 }
 
 size_t xl_pool_size(const xl_pool *p)
 {
     return p ? p->threads + 1 : 1;
+}
+
+static job *take_job(xl_pool *p)
+{
+    for (size_t i = 0; i < JOBS; i++) {
+        job *j = &p->job[i];
+        if (atomic_load_explicit(&j->taken, memory_order_relaxed) || atomic_exchange(&j->taken, true))
+            continue;
+        size_t high = atomic_load_explicit(&p->high, memory_order_relaxed);
+        while (high <= i && !atomic_compare_exchange_weak(&p->high, &high, i + 1))
+            ;
+        return j;
+    }
+    return NULL;
+}
+
+static void run(xl_pool *p, job *j, unsigned kind, size_t n, size_t grain, size_t chunks, xl_pool_fn *fn, void *ctx)
+{
+    j->n = n;
+    j->grain = grain;
+    j->chunks = chunks;
+    j->fn = fn;
+    j->ctx = ctx;
+    atomic_store_explicit(&j->next, 0, memory_order_relaxed);
+    atomic_store(&j->state, OPEN | kind);
+    xl_pool_tell(p, chunks - 1);
+    take_chunks(j, kind);
+    unsigned s = atomic_fetch_and(&j->state, ~OPEN) & ~OPEN;
+    for (int i = 0; INSIDE(s) && i < SPINS; i++) {
+        pause_cpu();
+        s = atomic_load_explicit(&j->state, memory_order_acquire);
+    }
+    while (INSIDE(s)) {
+        futex_wait(&j->state, s, NULL);
+        s = atomic_load_explicit(&j->state, memory_order_acquire);
+    }
+    atomic_store_explicit(&j->taken, false, memory_order_release);
 }
 
 void xl_pool_for(xl_pool *p, size_t n, size_t grain, xl_pool_fn *fn, void *ctx)
@@ -153,36 +230,46 @@ void xl_pool_for(xl_pool *p, size_t n, size_t grain, xl_pool_fn *fn, void *ctx)
     if (grain == 0)
         grain = 1;
     size_t chunks = (n - 1) / grain + 1;
-    if (chunks == 1) {
+    job *j = NULL;
+    if (chunks == 1)
         fn(ctx, 0, n);
-        return;
-    }
-    if (!p || p->threads == 0 || inside || pthread_mutex_trylock(&p->busy) != 0) {
+    else if (p && p->threads && !inside && (j = take_job(p)))
+        run(p, j, 0, n, grain, chunks, fn, ctx);
+    else
         for (size_t i = 0; i < chunks; i++)
             fn(ctx, i * grain, i + 1 < chunks ? (i + 1) * grain : n);
+}
+
+void xl_pool_crew(xl_pool *p, xl_pool_fn *fn, void *ctx)
+{
+    size_t n = xl_pool_size(p);
+    job *j = NULL;
+    if (n > 1 && !inside && (j = take_job(p)))
+        run(p, j, CREW, n, 1, n, fn, ctx);
+    else
+        fn(ctx, 0, 1);
+}
+
+unsigned xl_pool_news(const xl_pool *p) { return p ? atomic_load_explicit(&((xl_pool *)(uintptr_t)p)->epoch, memory_order_acquire) : 0; }
+
+void xl_pool_tell(xl_pool *p, size_t n)
+{
+    if (!p)
         return;
-    }
-    p->n = n;
-    p->grain = grain;
-    p->chunks = chunks;
-    p->fn = fn;
-    p->ctx = ctx;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    atomic_store(&p->state, OPEN);
     atomic_fetch_add(&p->epoch, 1);
-    if (atomic_load(&p->sleepers))
-        futex_wake(&p->epoch, chunks - 1 < p->threads ? (int)(chunks - 1) : INT32_MAX);
-    take_chunks(p);
-    unsigned s = atomic_fetch_and(&p->state, ~OPEN) & ~OPEN;
-    for (int i = 0; s && i < SPINS; i++) {
-        pause_cpu();
-        s = atomic_load_explicit(&p->state, memory_order_acquire);
-    }
-    while (s) {
-        futex_wait(&p->state, s);
-        s = atomic_load_explicit(&p->state, memory_order_acquire);
-    }
-    pthread_mutex_unlock(&p->busy);
+    if (n && atomic_load(&p->sleepers))
+        futex_wake(&p->epoch, n);
+}
+
+bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms)
+{
+    struct timespec most = { .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 };
+    if (!p)
+        return nanosleep(&most, NULL), false;
+    if (help(p, 0, false))
+        return true;
+    rest(p, seen, &most);
+    return false;
 }
 
 typedef struct { void *p[XL_SCRATCH_SLOTS]; size_t n[XL_SCRATCH_SLOTS]; } scratch;

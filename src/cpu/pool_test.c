@@ -101,6 +101,72 @@ TEST(many_callers)
     xl_pool_free(j.pool);
 }
 
+typedef struct { xl_pool *pool; atomic_uint here; atomic_int together; } pair;
+
+/* A chunk that waits, for a while, until as many are inside as there are threads. */
+static void meet_two(void *ctx, size_t b, size_t e)
+{
+    pair *q = ctx;
+    struct timespec a, t;
+    (void)b, (void)e;
+    atomic_fetch_add(&q->here, 1);
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    do
+        clock_gettime(CLOCK_MONOTONIC, &t);
+    while (atomic_load(&q->here) < 4 && t.tv_sec - a.tv_sec < 20);
+    if (atomic_load(&q->here) >= 4)
+        atomic_store(&q->together, 1);
+}
+
+static void *two_chunks(void *arg)
+{
+    xl_pool_for(((pair *)arg)->pool, 2, 1, meet_two, arg);
+    return NULL;
+}
+
+/* Two callers and two threads of the pool: each loop has a helper at the same time. */
+TEST(several_loops_are_helped_at_once)
+{
+    static pair q;
+    q.pool = xl_pool_new(3);
+    pthread_t t;
+    CHECK(pthread_create(&t, NULL, two_chunks, &q) == 0);
+    two_chunks(&q);
+    pthread_join(t, NULL);
+    CHECK_INT(q.together, 1);
+    xl_pool_free(q.pool);
+}
+
+typedef struct { xl_pool *pool; atomic_int left, threads; job loop; } crew;
+
+static void crewman(void *ctx, size_t b, size_t e)
+{
+    crew *c = ctx;
+    (void)b, (void)e;
+    atomic_fetch_add(&c->threads, 1);
+    while (atomic_load(&c->left) > 0) {
+        unsigned seen = xl_pool_news(c->pool);
+        if (atomic_fetch_sub(&c->left, 1) > 0) {
+            xl_pool_for(c->pool, 10, 3, inner, &c->loop);
+            xl_pool_tell(c->pool, 1);
+        } else {
+            xl_pool_rest(c->pool, seen, 1);
+        }
+    }
+}
+
+TEST(a_crew_posts_loops)
+{
+    for (size_t threads = 1; threads <= 4; threads++) {
+        static crew c;
+        c = (crew){ .pool = xl_pool_new(threads), .left = 500 };
+        xl_pool_crew(c.pool, crewman, &c);
+        CHECK_INT(c.loop.sum, 5000);
+        CHECK(c.threads >= 1);
+        xl_pool_free(c.pool);
+    }
+}
+
 TEST(idle_pool_does_not_spin)
 {
     xl_pool *p = xl_pool_new(4);

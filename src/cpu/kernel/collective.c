@@ -3,6 +3,8 @@
  * group, so that all get the same bits, whoever comes last.
  *
  * A group of one gives back what it was given, and takes no step at all. */
+#include <stdlib.h>
+
 #include "cpu/collective.h"
 #include "cpu/kernel/fold.h"
 #include "cpu/planner.h"
@@ -58,12 +60,10 @@ static mode mode_of(const xl_op *op)
     return channel > 0 ? CROSS_BOTH : CROSS_REPLICA;
 }
 
-static uint32_t my_id(const xl_frame *f) { return f->replica * f->npartition + f->partition; }
-
 /* The devices (flat ids) of this device's group in its order; 0 when it is in none. `at`: our place. */
 static uint32_t members(const coll *c, const xl_frame *f, uint32_t *out, uint32_t *at)
 {
-    uint32_t n = 0, me = my_id(f), total = f->nreplica * f->npartition;
+    uint32_t n = 0, me = xl_meet_number(f), total = f->nreplica * f->npartition;
     int64_t self = c->mode == CROSS_PARTITION ? (int64_t)f->partition : c->mode == FLATTENED ? (int64_t)me : (int64_t)f->replica;
     uint32_t limit = c->mode == CROSS_PARTITION ? f->npartition : c->mode == FLATTENED ? total : f->nreplica;
     const int64_t *row = NULL;
@@ -115,7 +115,7 @@ static xl_error *run_collective(const xl_step *s, xl_frame *f)
     if (!f->meet)
         return XL_ERR(PRECONDITION, "%s: the program was started on one device alone, the others of its group are not there", s->name);
     if (total > 64 || s->nin + s->nout > 16) {
-        in = xl_scratch(XL_SCRATCH_MEET, (s->nin + s->nout) * sizeof *in + total * sizeof *id);
+        in = malloc((s->nin + s->nout) * sizeof *in + total * sizeof *id); /* not the thread's: another may take over while we wait */
         if (!in)
             return XL_ERR(EXHAUSTED, "no memory for a collective");
         id = (uint32_t *)(void *)(in + s->nin + s->nout);
@@ -124,16 +124,20 @@ static xl_error *run_collective(const xl_step *s, xl_frame *f)
         in[i] = xl_in(s, f, i);
     for (uint32_t i = 0; i < s->nout; i++)
         in[s->nin + i] = xl_out(s, f, i);
+    xl_error *err = NULL;
     uint32_t n = members(c, f, id, &at);
     if (n) {
         count(s, f);
-        return xl_meet_at(f->meet, my_id(f), id, n, s, f, in, in + s->nin, c->work);
+        err = xl_meet_at(f->meet, xl_meet_number(f), id, n, s, f, in, in + s->nin, c->work);
+    } else if (s->op->code != XL_OP_COLLECTIVE_BROADCAST) {
+        err = XL_ERR(INVALID, "%s: device %u (replica %u, partition %u) is in none of its replica groups", s->name, xl_meet_number(f), f->replica, f->partition);
+    } else {
+        for (uint32_t i = 0; i < s->nout; i++)
+            memset(in[s->nin + i], 0, xl_out_shape(s, i)->bytes);
     }
-    if (s->op->code != XL_OP_COLLECTIVE_BROADCAST)
-        return XL_ERR(INVALID, "%s: device %u (replica %u, partition %u) is in none of its replica groups", s->name, my_id(f), f->replica, f->partition);
-    for (uint32_t i = 0; i < s->nout; i++)
-        memset(in[s->nin + i], 0, xl_out_shape(s, i)->bytes);
-    return NULL;
+    if (in != small)
+        free(in);
+    return err;
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* Control flow: while, if, case, and the ops that stand for another function or region. */
+#include "cpu/collective.h"
 #include "cpu/planner.h"
 #include "cpu/view.h"
 
@@ -15,6 +16,8 @@ static xl_error *run_while(const xl_step *s, xl_frame *f)
         if (!*(const uint8_t *)f->ptr[cond->ret[0]])
             return NULL;
         err = xl_block_run(body, f);
+        if (!err && f->meet)
+            err = xl_meet_turn(f);
         if (err)
             return err;
     }
