@@ -1,6 +1,6 @@
 """The model of `A*N` in JAX: the same blocks (RMSNorm, rotary positions, causal attention, SwiGLU), the same AdamW, layers by lax.scan.
-bench/start.py and bench/train.py run it as a process of its own: python bench/_gpt.py CACHE STEPS DIM LAYERS BATCH TIME. It prints the
-seconds from its first line to the first finished step, the tokens per second of the steps after the second, and its peak memory."""
+bench/start.py, bench/restart.py and bench/train.py run it as a process of its own: python bench/_gpt.py CACHE STEPS DIM LAYERS BATCH TIME. It prints the
+seconds from its first line to the first finished step, how long JAX took to get its executables, the tokens per second of the steps after the second, and its peak memory."""
 import json, os, resource, sys, time
 born = time.perf_counter()
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -8,6 +8,9 @@ cache, steps, D, L, B, T = sys.argv[1], *map(int, sys.argv[2:7])
 import numpy as np
 import jax, jax.numpy as jnp
 from jax import lax
+from jax._src import dispatch, monitoring
+compiles = []
+monitoring.register_event_duration_secs_listener(lambda event, seconds, **_: compiles.append(seconds) if event == dispatch.BACKEND_COMPILE_EVENT else None)
 if cache != "none":
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
@@ -81,5 +84,5 @@ for k in range(2, steps):
     state, value = step(state, batch(k))
 value.block_until_ready()
 wall, cpu, n = time.perf_counter() - began, time.process_time() - cpu, max(steps - 2, 0)
-print(json.dumps(dict(first=first, loss=float(value), parameters=sum(x.size for x in jax.tree.leaves(p)), tokens_per_second=n * B * T / wall if n else None,
+print(json.dumps(dict(first=first, compiles=len(compiles), compile_s=sum(compiles), loss=float(value), parameters=sum(x.size for x in jax.tree.leaves(p)), tokens_per_second=n * B * T / wall if n else None,
                       cpu_per_step=cpu / n if n else None, wall_per_step=wall / n if n else None, peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)))
