@@ -101,6 +101,19 @@ static xl_error *splice(lower *l, xl_region *to, const xl_op *op, xl_region *fro
     return NULL;
 }
 
+/* tmp's ops, and in them every call inlined, go to r; op's results are `out`. */
+static xl_error *take(lower *l, xl_region *r, const xl_op *op, xl_region *tmp, const xl_value *out, uint32_t depth)
+{
+    xl_error *err = flatten(l, tmp, depth + 1);
+    if (err)
+        return err;
+    for (uint32_t i = 0; i < tmp->nop; i++)
+        xl_region_append(l->f, r, tmp->op[i]);
+    for (uint32_t i = 0; i < op->nout; i++)
+        replace(l, op->out[i], resolve(l, out[i]));
+    return NULL;
+}
+
 static xl_error *call(lower *l, xl_region *r, const xl_op *op, xl_str name, uint32_t depth)
 {
     xl_func *f = l->f, *g = xl_module_func(f->m, name);
@@ -115,14 +128,31 @@ static xl_error *call(lower *l, xl_region *r, const xl_op *op, xl_str name, uint
     xl_region *tmp = xl_region_new(f, NULL);
     xl_region_clone_into(f, tmp, g, g->body, map, out, op->nout);
     xl_region_called_from(f->m, tmp, 0, op->loc);
-    xl_error *err = flatten(l, tmp, depth + 1);
-    if (err)
-        return err;
-    for (uint32_t i = 0; i < tmp->nop; i++)
-        xl_region_append(f, r, tmp->op[i]);
-    for (uint32_t i = 0; i < op->nout; i++)
-        replace(l, op->out[i], resolve(l, out[i]));
-    return NULL;
+    return take(l, r, op, tmp, out, depth);
+}
+
+static xl_error *scan(lower *l, xl_region *r, const xl_op *op, bool *done, uint32_t depth)
+{
+    xl_value *out = xl_new(&l->f->m->arena, xl_value, op->nout);
+    xl_region *tmp = xl_region_new(l->f, NULL);
+    xl_error *err = xl_lower_scan(l->f, tmp, op, out, done);
+    return err || !*done ? err : take(l, r, op, tmp, out, depth);
+}
+
+static xl_error *composite(lower *l, xl_region *r, const xl_op *op, uint32_t depth)
+{
+    xl_op *known = by_name(l, op);
+    bool done = false;
+    if (known) {
+        xl_region_append(l->f, r, known);
+        return NULL;
+    }
+    if (op->nregion && xl_str_is(xl_op_str(op, XL_SLOT(COMPOSITE, name)), "chlo.scan")) {
+        xl_error *err = scan(l, r, op, &done, depth);
+        if (err || done)
+            return err;
+    }
+    return call(l, r, op, xl_op_str(op, XL_SLOT(COMPOSITE, decomposition)), depth);
 }
 
 /* A reduction of dimensions of one element is its op, once, between the initial value and the operand. */
@@ -226,20 +256,19 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
     r->nop = r->capop = 0;
     for (uint32_t i = 0; i < n; i++) {
         xl_op *op = old[i], *known;
+        bool done;
         if (++l->total > OPS_MAX)
             return XL_ERR(EXHAUSTED, "the program has more than %d ops once its calls are inlined", OPS_MAX);
         for (uint32_t k = 0; k < op->nin; k++)
             op->in[k] = resolve(l, op->in[k]);
         switch (op->code) {
         case XL_OP_CALL: err = call(l, r, op, xl_op_str(op, XL_SLOT(CALL, callee)), depth); break;
-        case XL_OP_COMPOSITE:
-            known = by_name(l, op);
-            if (known) {
-                xl_region_append(l->f, r, known);
-                err = NULL;
-            } else {
-                err = call(l, r, op, xl_op_str(op, XL_SLOT(COMPOSITE, decomposition)), depth);
-            }
+        case XL_OP_COMPOSITE: err = composite(l, r, op, depth); break;
+        case XL_OP_CHLO_SCAN:
+            err = scan(l, r, op, &done, depth);
+            if (!err && !done)
+                err = XL_ERR(INVALID, "chlo.scan: its body, operands and results do not fit together: give slices along dimension %lld, then what is carried",
+                             (long long)xl_op_int(op, XL_SLOT(CHLO_SCAN, dimension)));
             break;
         case XL_OP_SDY_NAMED: err = splice(l, r, op, op->region[0], depth); break;
         case XL_OP_SDY_MANUAL:

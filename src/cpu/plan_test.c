@@ -201,3 +201,35 @@ TEST(an_output_is_worked_in_before_it_is_written)
     CHECK(p->temp_bytes <= (size_t)MAT);                   /* %a lies where %y will */
     xl_plan_free(p);
 }
+
+/* As a frontend sends it: the region says what is done in which direction; the decomposition beside it need not be right. */
+TEST(a_scan_is_the_loop_of_its_region)
+{
+    const char *fmt = "func.func private @impl(%%a: tensor<2x3xf32>, %%b: tensor<2xf32>) -> (tensor<2x3xf32>, tensor<2xf32>) { return %%a, %%b : tensor<2x3xf32>, tensor<2xf32> }\n"
+                      "func.func public @main(%%a: tensor<2x3xf32>, %%b: tensor<2xf32>) -> (tensor<2x3xf32>, tensor<2xf32>) {\n"
+                      "%%0:2 = \"stablehlo.composite\"(%%a, %%b) <{composite_attributes = {dimension = 1 : i64, is_reverse = %s, operandSegmentSizes = array<i32: 1, 1>, "
+                      "resultSegmentSizes = array<i32: 1, 1>}, decomposition = @impl, name = \"chlo.scan\", version = 1 : i32}> ({\n"
+                      "^bb0(%%x: tensor<2xf32>, %%c: tensor<2xf32>):\n%%s = stablehlo.subtract %%x, %%c : tensor<2xf32>\nstablehlo.return %%s, %%s : tensor<2xf32>, tensor<2xf32> })\n"
+                      ": (tensor<2x3xf32>, tensor<2xf32>) -> (tensor<2x3xf32>, tensor<2xf32>)\nreturn %%0#0, %%0#1 : tensor<2x3xf32>, tensor<2xf32> }";
+    _Alignas(64) float x[6] = { 1, 2, 3, 10, 20, 30 }, c[2] = { 1, 2 }, y[6], last[2];
+    char text[2048];
+    snprintf(text, sizeof text, fmt, "false");
+    xl_plan *p = plan_of(text);
+    run(p, (void *[]){ x, c }, (void *[]){ y, last });
+    CHECK(y[0] == 0 && y[1] == 2 && y[2] == 1 && y[3] == 8 && y[4] == 12 && y[5] == 18 && last[0] == 1 && last[1] == 18);
+    xl_plan_free(p);
+    snprintf(text, sizeof text, fmt, "true");
+    p = plan_of(text);
+    run(p, (void *[]){ x, c }, (void *[]){ y, last });
+    CHECK(y[2] == 2 && y[1] == 0 && y[0] == 1 && y[5] == 28 && y[4] == -8 && y[3] == 18 && last[0] == 1 && last[1] == 18);
+    xl_plan_free(p);
+}
+
+TEST(the_imaginary_part_of_a_real_is_zero)
+{
+    xl_plan *p = plan_of("func.func public @main(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = stablehlo.imag %a : (tensor<3xf32>) -> tensor<3xf32> return %0 : tensor<3xf32> }");
+    _Alignas(64) float x[3] = { NAN, INFINITY, 1 }, y[3];
+    run(p, (void *[]){ x }, (void *[]){ y });
+    CHECK(y[0] == 0 && y[1] == 0 && y[2] == 0);
+    xl_plan_free(p);
+}

@@ -28,11 +28,9 @@ double xl_special_digamma(double x)
 {
     if (isnan(x) || x == -INFINITY)
         return NAN;
-    if (x == 0)
-        return copysign(INFINITY, -x);
     double r = 0;
-    if (x < 0) {
-        if (x == floor(x))
+    if (x <= 0) {
+        if (x == floor(x))                                 /* 0 too, as XLA has it */
             return NAN;
         double frac = x - floor(x);
         r = -M_PI / tan(M_PI * frac);
