@@ -151,7 +151,7 @@ for d in I + N4:
 case("divzero", lambda a, b: (lax.div(a, b), lax.rem(a, b)), np.array([5, -7, -2**31, 0], np.int32), np.array([0, 0, -1, 0], np.int32))
 batch("bool", {n: getattr(lax, n) for n in "bitwise_and bitwise_or bitwise_xor max min eq ne lt".split()}, arr((40,), "bool"), arr((40,), "bool"))
 case("not.bool", lax.bitwise_not, arr((40,), "bool"))
-case("convert.bytes", lambda a: (a.astype(jnp.int8), a.astype(jnp.uint8)), np.array([0, 1, 96, 255], np.uint8).view(bool))   # whatever the byte is
+case("convert.bytes", lambda a: (a.astype(jnp.int8), a.astype(jnp.uint8), a.astype(jnp.int32)), np.array([0, 1, 96, 255], np.uint8).view(bool))   # bytes that are no truth values
 case("digamma.poles", lambda a: lax.digamma(a), np.array([0.0, -0.0, -1, -2, np.inf, -np.inf, np.nan], np.float32))
 CU = {n: getattr(lax, n) for n in "neg cos sin exp expm1 log log1p sqrt rsqrt tanh sign abs real imag conj tan logistic".split()}
 CB = {n: getattr(lax, n) for n in "add sub mul div eq ne pow".split()}

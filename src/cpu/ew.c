@@ -339,7 +339,7 @@ xl_ew xl_ew_convert(xl_arena *a, xl_dtype from, xl_dtype to)
     conv *c = xl_new(a, conv, 1);
     xl_dclass cls = xl_dtype_class(from);
     *c = (conv){ from, to, W_I64, xl_widen(from), xl_narrow(to), narrow64(to) };
-    if (from == to || (from == XL_I1 && (to == XL_I8 || to == XL_U8)))      /* truth values are bytes; as XLA, whatever the byte is */
+    if (from == to || (from == XL_I1 && to == XL_U8))       /* truth values are bytes: as in XLA, whatever the byte is */
         return (xl_ew){ run_same, c };
     if (cls == XL_CLASS_COMPLEX && xl_dtype_class(to) == XL_CLASS_COMPLEX)
         return (xl_ew){ run_complex, c };
