@@ -1,6 +1,6 @@
 """SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device CPU.
 Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's partitioner inserts."""
-import contextlib, glob, io, json, os, re, subprocess, sys, tempfile, time
+import contextlib, glob, io, itertools, json, os, re, subprocess, sys, tempfile, time
 sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
 os.environ.setdefault("JAX_PLATFORMS", "xlane,cpu")
 os.environ["XLANE_CPU_DEVICES"] = "8"
@@ -147,26 +147,38 @@ def train(platform, loss, params, axes=None, specs=None, batch=P("data"), steps=
         out.append(float(l))
     return np.array(out), f, p, text
 
-width = dict(f32=4, s32=4, u32=4, pred=1, bf16=2, s64=8, u64=8, f64=8, u8=1, s8=1)
+width = dict(f32=4, s32=4, u32=4, pred=1, bf16=2, s64=8, u64=8, f64=8, u8=1, s8=1, i1=1, i8=1, ui8=1, i32=4, ui32=4, i64=8, ui64=8)
 def ring(kind, n, k):
     """What a device sends in a ring of k for an operand of n bytes (src/pass/shard.h)."""
     return {"all_reduce": 2 * (k - 1) / k * n, "all_gather": (k - 1) * n, "reduce_scatter": (k - 1) / k * n, "all_to_all": (k - 1) / k * n}.get(kind, n)
 
 def group_of(line):
-    """How many devices meet, of the three ways in which XLA writes that."""
-    mesh = re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", line)
+    """The devices of the first group, of the three ways in which XLA writes that."""
+    ints = lambda t: [int(x) for x in t.split(",")]
+    turned = lambda shape, perm: np.arange(8).reshape(ints(shape) if shape else 8).transpose(ints(perm) if perm else None)
+    mesh = re.search(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(\[([\d,]*)\](?:T\(([\d,]*)\))?\))?\s*\{([^}]*)\}", line)
     if mesh:
-        size = dict((n, int(k)) for n, k in re.findall(r"'(\w+)'=(\d+)", mesh.group(1)))
-        return int(np.prod([size[n] for n in re.findall(r"'(\w+)'", mesh.group(2))]))
-    g = re.search(r"replica_groups=\[\d+,(\d+)\]", line)
+        axes, used = re.findall(r"'(\w+)'=(\d+)", mesh.group(1)), re.findall(r"'(\w+)'", mesh.group(4))
+        ids = turned(mesh.group(2), mesh.group(3)).reshape([int(k) for _, k in axes])
+        return ids[tuple(slice(None) if a in used else 0 for a, _ in axes)].ravel()
+    g = re.search(r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?", line)
     if g:
-        return int(g.group(1))
+        return turned(g.group(3), g.group(4)).reshape(int(g.group(1)), int(g.group(2)))[0]
     g = re.search(r"replica_groups=\{\{([\d,]+)\}", line)
-    return len(g.group(1).split(",")) if g else 8
+    return np.array(ints(g.group(1)) if g else range(8))
 
-def xla_crossings(text):
-    """{(kind, devices in a group): [times, operand bytes, ring bytes]} of an HLO text; what stands in a loop as often as the loop turns."""
-    out, turns, times = {}, {}, 1
+def over(group, axes):
+    """The axes of the mesh along which the devices of a group differ."""
+    ids = np.arange(8).reshape(tuple(axes.values()))
+    for n in range(1, len(axes) + 1):
+        for some in itertools.combinations(axes, n):
+            if sorted(group) == sorted(ids[tuple(slice(None) if a in some else 0 for a in axes)].ravel()):
+                return ", ".join(some)
+    return "groups of %d" % len(group)
+
+def xla_crossings(text, axes):
+    """[(kind, devices in a group, over, operand, bytes of it, times)] of an HLO text; what stands in a loop as often as the loop turns."""
+    out, turns, times = [], {}, 1
     for line in text.splitlines():
         w = re.search(r" while\(.*body=%?([\w.\-]+).*known_trip_count\W+n\W+(\d+)", line)
         if w:
@@ -179,46 +191,78 @@ def xla_crossings(text):
         m = re.search(r"= (\(?[^=]*?\)?) (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter|collective-broadcast)(-start)?\(", line)
         if not m:
             continue
-        kind, k = m.group(2).replace("-", "_"), group_of(line)
-        size = sum(width[d] * int(np.prod([int(x) for x in dims.split(",") if x] or [1])) for d, dims in re.findall(r"(\w+)\[([\d,]*)\]", m.group(1)) if d in width)
-        size = size // k if kind == "all_gather" else size * k if kind == "reduce_scatter" else size
-        row = out.setdefault((kind, k), [0, 0, 0])
-        for i, x in enumerate((1, size, ring(kind, size, k))):
-            row[i] += x * times
+        kind, group = m.group(2).replace("-", "_"), group_of(line)
+        k = len(group)
+        for d, dims in re.findall(r"(\w+)\[([\d,]*)\]", m.group(1)):
+            if d in width:
+                dims = dims.split(",") if dims else []
+                size = width[d] * int(np.prod([int(x) for x in dims] or [1]))
+                size = size // k if kind == "all_gather" else size * k if kind == "reduce_scatter" else size
+                out.append((kind, k, over(group, axes), "x".join(dims + [d]), size, times))
     return out
 
-def our_crossings(text):
+def our_crossings(text, axes):
     r = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "--json", "-"], input=text, capture_output=True, text=True)
     if r.returncode:
         raise RuntimeError(r.stderr)
-    out = {}
+    out = []
     for c in json.loads(r.stdout)["collectives"]:
-        kind, n = c["op"].replace("stablehlo.", ""), c["bytes"]
-        # the size of the group: from the ratio of the two counts
-        k = next((k for k in (2, 4, 8) if abs(ring(kind, n, k) - c["ring_bytes"]) < 0.5), 8)
-        row = out.setdefault((kind, k), [0, 0, 0])
-        for i, x in enumerate((c["count"], n, c["ring_bytes"])):
-            row[i] += x
+        kind, g = c["op"].replace("stablehlo.", ""), re.fullmatch(r"groups of (\d+)", c["over"])
+        k = int(g.group(1)) if g else int(np.prod([axes.get(a, 1) for a in c["over"].split(", ")]))
+        for o in c["operands"]:
+            *dims, d = o["type"].split("x")
+            out.append((kind, k, c["over"], o["type"], width[d] * int(np.prod([int(x) for x in dims] or [1])), o["count"]))
+        if abs(sum(x[4] * x[5] for x in out if x[0] == kind and x[2] == c["over"]) - c["bytes"]) > 0.5:
+            raise RuntimeError("the operands of %s over %s are not its %d bytes" % (kind, c["over"], c["bytes"]))
     return out
 
+def rows(ops, key):
+    """{key(op): [times, operand bytes, ring bytes, operands]}"""
+    out = {}
+    for o in ops:
+        row = out.setdefault(key(o), [0, 0, 0, set()])
+        for i, x in enumerate((1, o[4], ring(o[0], o[4], o[1]))):
+            row[i] += x * o[5]
+        row[3].add(o[3])
+    return out
+
+none = [0, 0, 0, set()]
 def table(name, mine, xla):
     """Both sides by kind; the sums of operand and of ring bytes."""
     print("%-34s %6s %6s | %5s %9s %9s | %5s %9s %9s" % (name + ": collectives", "", "group", "ours", "operands", "ring", "XLA's", "operands", "ring"), file=sys.stderr)
+    mine, xla = (rows(s, lambda o: o[:2]) for s in (mine, xla))
     for key in sorted(set(mine) | set(xla)):
-        a, b = mine.get(key, [0, 0, 0]), xla.get(key, [0, 0, 0])
-        print("%-41s %6d | %5d %9d %9d | %5d %9d %9d" % (key[0], key[1], *map(int, a), *map(int, b)), file=sys.stderr)
+        a, b = mine.get(key, none), xla.get(key, none)
+        print("%-41s %6d | %5d %9d %9d | %5d %9d %9d" % (key[0], key[1], *map(int, a[:3]), *map(int, b[:3])), file=sys.stderr)
     sums = [[sum(r[i] for r in side.values()) for side in (mine, xla)] for i in (1, 2)]
     print("%-41s %6s | %5s %9d %9d | %5s %9d %9d   %.2fx %.2fx" % ("together", "", "", sums[0][0], sums[1][0], "", sums[0][1], sums[1][1], *[m / max(x, 1) for m, x in sums]), file=sys.stderr)
     return sums
 
-def same_losses(name, loss, params, axes, specs, batch=P("data"), bytes_limit=None, shape=None):
+guide = open(os.path.join(here, "docs", "spmd.md")).read()
+def unexplained(name, mine, xla):
+    """Op by op: what one side has and the other has not, as rows of the guide's table, and each must stand there with its reason. None, or those that do not;
+    what XLA does is of one version of JAX, which the guide names."""
+    mine, xla = (rows(s, lambda o: (o[0], o[2], o[4])) for s in (mine, xla))
+    seen = set()
+    for key in sorted(set(mine) | set(xla)):
+        a, b = mine.get(key, none), xla.get(key, none)
+        if a[0] != b[0]:
+            seen.add("| %s | %s over %s | %s | %d | %d |" % (name, key[0], key[1], ", ".join(sorted(a[3] or b[3])), a[0], b[0]))
+    print("\n".join(sorted(seen)), file=sys.stderr)
+    told = set(re.findall(r"^(\| %s \| \w+ over [^|]* \| [^|]* \| \d+ \| \d+ \|) \w.* \|$" % re.escape(name), guide, re.M))
+    return "docs/spmd.md should explain these and no others: %s" % sorted(seen) if seen != told and "JAX " + jax.__version__ in guide else None
+
+def same_losses(name, loss, params, axes, specs, batch=P("data"), bytes_limit=None, shape=None, explained=False):
     def go():
         ours, f, p, text = train("xlane", loss, params, axes, specs, batch, shape=shape)
         one, _, p1, _ = train("xlane", loss, params, shape=shape)
         theirs, g, _, _ = train("cpu", loss, params, axes, specs, batch, shape=shape)
         print("%s: losses %s" % (name, np.round(ours, 5)), file=sys.stderr)
         why = close(ours, one, 1e-4) or close(ours, theirs, 1e-4) or close(p, p1, 1e-3)
-        sums = table(name, our_crossings(text), xla_crossings(g.as_text()))
+        mine, xla = our_crossings(text, axes), xla_crossings(g.as_text(), axes)
+        sums = table(name, mine, xla)
+        if explained:
+            why = why or unexplained(name, mine, xla)
         for what, (mine, xla) in zip(("operands", "a ring"), sums):
             if not why and bytes_limit and mine > bytes_limit * xla:
                 why = "%d bytes through collectives (%s), XLA's partitioner needs %d" % (mine, what, xla)
@@ -231,11 +275,11 @@ gpt, moe = gpt_params(), moe_params()
 for shardy in (True, False):
     jax.config.update("jax_use_shardy_partitioner", shardy)
     tag = "" if shardy else " (GSPMD)"
-    same_losses("data-parallel GPT" + tag, gpt_loss, gpt, dict(data=8), everywhere(gpt), bytes_limit=1.25)
-    same_losses("tensor-parallel GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, P(), bytes_limit=1.25)
-    same_losses("data x tensor GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, bytes_limit=1.25)
-    same_losses("vocabulary-sharded loss" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_vocab, bytes_limit=1.25)
-    same_losses("expert-parallel MoE" + tag, moe_loss, moe, dict(data=2, expert=4), dict(tok=P(), head=P(), gate=P(), up=P("expert"), down=P("expert")), bytes_limit=1.25)
+    same_losses("data-parallel GPT" + tag, gpt_loss, gpt, dict(data=8), everywhere(gpt), bytes_limit=1.25, explained=shardy)
+    same_losses("tensor-parallel GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, P(), bytes_limit=1.25, explained=shardy)
+    same_losses("data x tensor GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, bytes_limit=1.25, explained=shardy)
+    same_losses("vocabulary-sharded loss" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_vocab, bytes_limit=1.25, explained=shardy)
+    same_losses("expert-parallel MoE" + tag, moe_loss, moe, dict(data=2, expert=4), dict(tok=P(), head=P(), gate=P(), up=P("expert"), down=P("expert")), bytes_limit=1.25, explained=shardy)
     if not shardy:
         break
     same_losses("scan model", scan_loss, gpt, dict(data=2, model=4), gpt_tp)

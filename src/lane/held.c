@@ -127,6 +127,21 @@ static void axes_of(const walk *w, const xl_op *op, char *out, size_t room)
     xl_group_axes(w->mesh, id, rows, size, pairs, w->ndevice, out, room);
 }
 
+static void operand(const walk *w, xl_crossing *c, const xl_type *t, int64_t times)
+{
+    char text[256];
+    size_t n = 0;
+    uint32_t k = 0;
+    for (uint32_t d = 0; d < t->rank && n < sizeof text - 32; d++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%lldx", (long long)t->dims[d]);
+    snprintf(text + n, sizeof text - n, "%s", t->kind == XL_TY_TENSOR ? xl_dtypes[t->dtype].text : "token");
+    while (k < c->nin && !xl_str_eq(c->in[k].type, xl_str_of(text)))
+        k++;
+    if (k == c->nin)
+        XL_PUSH(w->a, c->in, c->nin, c->capin, ((xl_crossing_in){ xl_str_dup(w->a, xl_str_of(text)), 0 }));
+    c->in[k].count += times;
+}
+
 static void cross(const walk *w, const xl_region *r, int64_t times, bool loops)
 {
     for (uint32_t i = 0; i < r->nop; i++) {
@@ -151,6 +166,8 @@ static void cross(const walk *w, const xl_region *r, int64_t times, bool loops)
         xl_traffic t = xl_shard_traffic(w->f, op, w->ndevice);
         at->bytes += t.operands * (double)times;
         at->ring += t.ring * (double)times;
+        for (uint32_t k = 0; k < op->nin; k++)
+            operand(w, at, xl_in_type(w->f, op, k), times);
     }
 }
 
@@ -189,6 +206,15 @@ void xl_crossings_json(const xl_crossings *c, xl_json *j)
         xl_json_put_num(j, "bytes", c->c[i].bytes);
         xl_json_put_num(j, "ring_bytes", c->c[i].ring);
         xl_json_put_bool(j, "loops_counted_once", c->c[i].loops);
+        xl_json_key(j, "operands");
+        xl_json_list(j);
+        for (uint32_t k = 0; k < c->c[i].nin; k++) {
+            xl_json_map(j);
+            xl_json_put_str(j, "type", c->c[i].in[k].type);
+            xl_json_put_int(j, "count", c->c[i].in[k].count);
+            xl_json_end(j);
+        }
+        xl_json_end(j);
         xl_json_end(j);
     }
     xl_json_end(j);

@@ -19,7 +19,8 @@ typedef struct { xl_str program, mesh; xl_held *t; uint32_t n, cap, ndevice; } x
 
 /* Collectives of one kind over the same axes: bytes of their operands, and what a ring would send (pass/shard.h). `loops`: some stand in a loop
  * whose turns are not known, and are counted once. */
-typedef struct { xl_opcode op; char axes[64]; int64_t count; double bytes, ring; bool loops; } xl_crossing;
+typedef struct { xl_str type; int64_t count; } xl_crossing_in; /* operands as one device has them ("8x16xf32"), and how many are like it */
+typedef struct { xl_opcode op; char axes[64]; int64_t count; double bytes, ring; bool loops; xl_crossing_in *in; uint32_t nin, capin; } xl_crossing;
 typedef struct { xl_crossing *c; uint32_t n, cap; } xl_crossings;
 
 /* A tensor as the partitioner splits it. mesh NULL: parts of dimensions show as their number. */
