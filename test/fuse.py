@@ -36,7 +36,12 @@ def more():
          "ends": lambda x, g: (lambda y: (lax.bitcast_convert_type(jnp.maximum(y, -0.0 * x), jnp.int32), lax.bitcast_convert_type(jnp.minimum(y, 0.0 * x), jnp.int32), jnp.isnan(jnp.maximum(y / y, x)),
                                           jnp.isnan(jnp.sqrt(y) + jnp.log(y) * 0), (y / 3e38 * 1e3).astype(jnp.int32), y.max(1), (y - 1).min(1), jnp.sign(y), jnp.isfinite(1 / y)))(jnp.where(x > 1, jnp.inf, jnp.where(x < -1, -0.0, jnp.round(x)))),
          "sums and products": lambda x, g: (x * g + x, x - g * 2, g * 3 - x, x * g + g * x, (x * 2 + 1) * g - 3, (1 - x) * x - (x - 2)), "bf16 out": lambda x, g: (lambda b: (b * g.astype(jnp.bfloat16) + 1, b > 0, b.max(1)))(x.astype(jnp.bfloat16)),
-         "in place": lambda x, g: (x + 1, x * 2, (x + 1) * (x * 2))}
+         "in place": lambda x, g: (x + 1, x * 2, (x + 1) * (x * 2)),
+         # a part of a temporary, read in a narrow type, has as many bytes as what is made of it: nothing may be written over it
+         **{"half of it in " + d: lambda x, g, d=d: (lambda b: norm(b[:, :150].astype("float32") * g[:150], g[:150]))((x[:1, :67] @ x).astype(d)) for d in ("bfloat16", "float16", "int16")},
+         "half of a product": lambda x, g: (lambda b: norm(b[:, :150].astype("float32") * g[:150], g[:150]))(x[:1, :67].astype("bfloat16") @ x.astype("bfloat16")),
+         "a quarter of it": lambda x, g: (lambda b: norm(b[:, :75].astype("float32") * g[:75], g[:75]))(((x[:1, :67] @ x) * 9).astype("int8")),
+         "half of some rows": lambda x, g: (lambda b: norm(b.reshape(-1)[:32 * 300].reshape(32, 300).astype("float32") * g, g))(x[:64, :67].astype("bfloat16") @ x.astype("bfloat16"))}
     return [(n, jax.jit(f), (x, g)) for n, f in y.items()]
 
 

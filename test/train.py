@@ -117,6 +117,30 @@ def kill_and_resume():
     return whole
 
 
+def killed_often():
+    """Killed at any moment and resumed, again and again: every row of metrics.csv and every byte of the last checkpoint are those of a run that was left alone."""
+    text, rng = corpus("killed.txt", 30000), np.random.default_rng()
+    for folder, extra in ("killed1", ["model.pattern=RM", "data.format=lines", "data.buckets=[24,48]", "model.compute=bf16"]), ("killed2", ["model.pattern=AE", "data.format=lines", "data.pack=true", "model.micro=2"]):
+        conf = [f"data.train={text}", *TINY, *extra, "train.steps=90", "train.save_every=7", "train.log_every=40", "train.eval_every=13"]
+        whole = run_of(xlane("train", "--json", "--quiet", *conf))
+        words = ["train", "--json", "--quiet", *conf, "runs=" + folder]
+        for _ in range(60):
+            child = subprocess.Popen([XLANE, *words], env=env, cwd=tmp, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            try:
+                out = child.communicate(timeout=0.03 + 0.3 * rng.random() if _ < 12 else 120)[0]
+            except subprocess.TimeoutExpired:
+                child.send_signal([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM][rng.integers(3)])
+                out = child.communicate()[0]
+            made = sorted(os.listdir(os.path.join(tmp, folder))) if os.path.isdir(os.path.join(tmp, folder)) else []
+            made = [os.path.join(folder, d) for d in made if os.path.exists(os.path.join(tmp, folder, d, "config.yaml"))]
+            if child.returncode == 0 and out and json.loads(out)["step"] == 90:
+                break
+            words = ["resume", "--json", "--quiet", made[-1]] if made else words
+        assert losses(made[-1]) == losses(whole) and len(losses(whole)) == 90, (len(losses(made[-1])), extra)
+        last = [open(os.path.join(tmp, r, "checkpoints", "step-00000090.safetensors"), "rb").read() for r in (made[-1], whole)]
+        assert last[0] == last[1], extra
+
+
 def bigram_nats(train, valid):
     c = np.full((256, 256), 0.01)
     a = np.frombuffer(train, np.uint8)
@@ -183,7 +207,15 @@ def bad_input():
     says("not whole 16-bit tokens", "train", f"data.train={odd}", *TINY)
     says("train.eval_every=0", "train", f"data.train={few}", *TINY)
     says("less than 2^31 tokens", "train", f"data.train={text}", *TINY, "data.batch=100000000000")
-    says("must be numbers", "train", f"data.train={text}", *TINY, "optimizer.lr=nan")
+    for key, value in dict([w.split("=") for w in ("model.vocab=1 model.dim=-4 model.heads=0 model.kv_heads=-1 model.ffn=-1 model.state=0 model.chunk=0 model.experts=0 model.top_k=0 model.capacity=0 "
+                                                   "model.balance=-1 model.rope_base=0 model.micro=-1 data.batch=0 data.time=1 data.end=-2 optimizer.lr=nan optimizer.min_lr=inf optimizer.warmup=-3 "
+                                                   "optimizer.beta1=-1 optimizer.eps=0 optimizer.decay=-1 optimizer.clip=-1 train.steps=0 train.log_every=0 train.eval_every=-1 train.eval_batches=0 "
+                                                   "train.save_every=-1 train.keep=0 train.warmup_steps=-1").split()]).items():
+        says(f"{key} is {value}: it takes a number", "train", f"data.train={text}", *TINY, f"{key}={value}")
+    says("optimizer.warmup=", "train", f"data.train={text}", *TINY, "train.steps=3", "optimizer.warmup=20")       # the way out is said
+    says("beyond the vocabulary of 256", "train", f"data.train={text}", *TINY, "data.end=300")
+    says("is above optimizer.lr", "train", f"data.train={text}", *TINY, "optimizer.min_lr=1")
+    says('"model" is a group of keys', "train", f"data.train={text}", "model=5")
     says("beyond the vocabulary of 256", "train", f"data.train={big}", "model.pattern=A", *TINY)
     says('did you mean "model.pattern"', "train", f"data.train={text}", "model.patern=A")
     says('did you mean "optimizer.lr"', "train", f"data.train={text}", "optimizer.lrr=1")
@@ -194,6 +226,13 @@ def bad_input():
     says("typo.yaml:3: unknown key", "train", conf, f"data.train={text}")
     run = run_of(xlane("train", "--json", "--quiet", f"data.train={text}", "model.pattern=A", *TINY, "train.steps=6", "train.save_every=3", "train.eval_every=0"))
     says('tensor "embed"', "resume", run, "model.dim=16", "train.steps=9")
+    for other in ("D", "AA", "M"):                                          # it has more, fewer, other tensors
+        says("another model", "eval", run, "model.pattern=" + other)
+    done = xlane("resume", "--quiet", run).stdout
+    assert "all its steps were done before" in done and "train.steps=12" in done and "nan" not in done, done
+    quoted = run_of(xlane("train", "--json", "--quiet", f"data.train={os.path.basename(text)}", 'name=a"b\\c: #', "model.pattern=A", *TINY, "train.steps=6", "train.eval_every=0"))
+    p = subprocess.run([XLANE, "resume", "--json", "--quiet", os.path.join(tmp, quoted), "train.steps=8"], env=env, cwd="/", capture_output=True, text=True)
+    assert p.returncode == 0 and json.loads(p.stdout)["step"] == 8, p.stderr  # from any folder, whatever it is called
     folder = os.path.join(tmp, run, "checkpoints")
     newest = os.path.join(folder, sorted(os.listdir(folder))[-1])
     raw = open(newest, "rb").read()
@@ -282,7 +321,7 @@ def dry_run():
 
 def main():
     bad = 0
-    for name, fn in dict(examples=examples, one_compile=one_compile, depth=depth, baked_constant=baked_constant, kill_and_resume=kill_and_resume,
+    for name, fn in dict(examples=examples, one_compile=one_compile, depth=depth, baked_constant=baked_constant, kill_and_resume=kill_and_resume, killed_often=killed_often,
                          checkpoints=checkpoints_are_readable, bad_input=bad_input, not_finite=not_finite, cache_and_bf16=cache_and_bf16,
                          full_disk=full_disk, sample_cached=sample_cached, dry_run=dry_run, learns=learns).items():
         if sys.argv[1:] and name not in sys.argv[1:]:

@@ -29,7 +29,7 @@ static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
     int skip = file ? 1 : 0;
     for (int i = skip; i < argc; i++)
         if (!xl_config_is_word(argv[i]))
-            return xl_cli_misuse(cli, "\"%s\" is not of the form key=value", argv[i]);
+            return xl_cli_misuse(cli, "\"%s\" is not of the form key=value; a configuration file comes before those", argv[i]);
     XL_DO(xl_config_read(a, file, argv + skip, argc - skip, &c));
     if (opt.device)
         c.device = opt.device;

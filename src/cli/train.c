@@ -38,6 +38,8 @@ static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
         xl_json_put_int(&j, "skipped", r->skipped);
         xl_json_put_bool(&j, "stopped", r->stopped);
         xl_json_end(&j);
+    } else if (r->step == r->from && !r->stopped) {
+        xl_buf_printf(&b, "%s: all its steps were done before, at step %lld; to go further: xlane resume %s train.steps=%lld", r->dir, (long long)r->step, r->dir, (long long)(2 * r->step));
     } else {
         xl_buf_printf(&b, "%s: step %lld, loss %.4f", r->dir, (long long)r->step, r->loss);
         if (r->eval_loss == r->eval_loss)                  /* not a number: there was no evaluation */
@@ -69,8 +71,8 @@ static void leave_receipt(xl_arena *a, const xl_config *c, const xl_loop_result 
 {
     xl_plugin_choice plugin = { 0 };
     char *path = xl_path_join(a, r->dir, "receipt.json");
-    if (xl_file_stat(path, NULL))
-        path = xl_path_join(a, r->dir, xl_strf(a, "receipt-%lld.json", (long long)r->step).p);
+    for (int turn = 1; xl_file_stat(path, NULL); turn++)   /* a receipt is never overwritten */
+        path = xl_path_join(a, r->dir, (turn > 1 ? xl_strf(a, "receipt-%lld.%d.json", (long long)r->step, turn) : xl_strf(a, "receipt-%lld.json", (long long)r->step)).p);
     xl_error_free(xl_plugin_find(a, &(xl_plugin_wish){ .named = c->device }, &plugin));
     const char *cache = c->cache ? c->cache : getenv("XLANE_CACHE");
     if (!cache || !*cache)
@@ -101,7 +103,7 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
     int skip = file ? 1 : 0;
     for (int i = skip; i < argc; i++)
         if (!xl_config_is_word(argv[i]))
-            return xl_cli_misuse(cli, "\"%s\" is not of the form key=value", argv[i]);
+            return xl_cli_misuse(cli, "\"%s\" is not of the form key=value; a configuration file comes before those", argv[i]);
     XL_DO(xl_config_read(cli->arena, file, argv + skip, argc - skip, &c));
     XL_DO(launch(cli->arena, &c));
     if (opt.print || opt.dry_run) {

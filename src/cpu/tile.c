@@ -154,7 +154,8 @@ static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool ro
         XL_PUSH(m->p->a, m->d, m->nd, m->capd, d);
         m->r[r].direct = (int32_t)m->nd - 1;
         m->r[r].along = along;
-        if (row || along || v->offset || v->kind != XL_VIEW_VALUE)
+        /* a part of it may have the bytes of a result with wider elements: what is written would overtake what is read */
+        if (row || along || v->offset || v->kind != XL_VIEW_VALUE || m->shape[buf].count != pr->rows * pr->cols)
             not_in_place(m, buf);
         if (widen && dtype == XL_BF16 && !row) {
             r = emit_strip(m, XL_STRIP_LOAD_BF16, &r, 1, 4);

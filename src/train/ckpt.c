@@ -95,7 +95,7 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
         xl_dims want = ty ? xl_type_dims(ty) : (xl_dims){ &two, 1 };
         src[i] = xl_safetensors_find(&s, name);
         if (!src[i]) {
-            err = XL_ERR(INVALID, "%s has no tensor \"%.*s\"; it is of another model", path, XL_FMT(name));
+            err = XL_ERR(INVALID, "%s has no tensor \"%.*s\": it is of another model; take the configuration it was trained with", path, XL_FMT(name));
             goto out;
         }
         bool same = src[i]->dtype == (ty ? ty->dtype : XL_I32) && src[i]->dims.n == want.n;
@@ -108,11 +108,20 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
             xl_buf_puts(&x, "], this model has [");
             for (size_t k = 0; k < want.n; k++)
                 xl_buf_printf(&x, "%s%lld", k ? "," : "", (long long)want.p[k]);
-            err = XL_ERR(INVALID, "%s: tensor \"%.*s\" is %s[%.*s]", path, XL_FMT(name), xl_dtypes[src[i]->dtype].text, XL_FMT(xl_buf_view(&x)));
+            err = XL_ERR(INVALID, "%s: tensor \"%.*s\" is %s[%.*s]; take the configuration it was trained with", path, XL_FMT(name), xl_dtypes[src[i]->dtype].text, XL_FMT(xl_buf_view(&x)));
             xl_buf_fini(&x);
             goto out;
         }
         most = src[i]->bytes > most ? src[i]->bytes : most;
+    }
+    for (size_t k = 0; k < s.n; k++) {                     /* what nobody takes belongs to another model too */
+        bool taken = false;
+        for (uint32_t i = 0; i < n && !taken; i++)
+            taken = src[i] == &s.t[k];
+        if (!taken) {
+            err = XL_ERR(INVALID, "%s has a tensor \"%.*s\" that this model has not: it is of another model; take the configuration it was trained with", path, XL_FMT(s.t[k].name));
+            goto out;
+        }
     }
     host = malloc(most);
     if (!host) {

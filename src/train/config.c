@@ -3,31 +3,32 @@
 #include <stddef.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/yaml.h"
 
 typedef enum { STR, INT, NUM, BOOL, FLAG, INTS, PAIRS } kind; /* FLAG: an int, as the public header has it; PAIRS: any keys below it */
-typedef struct { const char *key; kind k; size_t at; } row;
+typedef struct { const char *key; kind k; size_t at; double least; bool above; } row; /* least: of numbers; above: and not it either */
 #define AT(field) offsetof(xl_config, field)
 
 static const row rows[] = {
     { "name", STR, AT(name) }, { "device", STR, AT(device) }, { "runs", STR, AT(runs) }, { "cache", STR, AT(cache) },
-    { "seed", INT, AT(seed) }, { "mesh", PAIRS, AT(mesh) }, { "sharding", PAIRS, AT(sharding) },
-    { "model.pattern", STR, AT(model.pattern) }, { "model.vocab", INT, AT(model.vocab) }, { "model.dim", INT, AT(model.dim) },
-    { "model.heads", INT, AT(model.heads) }, { "model.kv_heads", INT, AT(model.kv_heads) }, { "model.ffn", INT, AT(model.ffn) },
-    { "model.state", INT, AT(model.state) }, { "model.chunk", INT, AT(model.chunk) }, { "model.experts", INT, AT(model.experts) },
-    { "model.top_k", INT, AT(model.top_k) }, { "model.capacity", NUM, AT(model.capacity) }, { "model.balance", NUM, AT(model.balance) },
-    { "model.rope_base", NUM, AT(model.rope_base) }, { "model.scan", FLAG, AT(model.scan) }, { "model.remat", FLAG, AT(model.remat) },
+    { "seed", INT, AT(seed), INT64_MIN }, { "mesh", PAIRS, AT(mesh) }, { "sharding", PAIRS, AT(sharding) },
+    { "model.pattern", STR, AT(model.pattern) }, { "model.vocab", INT, AT(model.vocab), 2 }, { "model.dim", INT, AT(model.dim), 2 },
+    { "model.heads", INT, AT(model.heads), 1 }, { "model.kv_heads", INT, AT(model.kv_heads) }, { "model.ffn", INT, AT(model.ffn) },
+    { "model.state", INT, AT(model.state), 1 }, { "model.chunk", INT, AT(model.chunk), 1 }, { "model.experts", INT, AT(model.experts), 1 },
+    { "model.top_k", INT, AT(model.top_k), 1 }, { "model.capacity", NUM, AT(model.capacity), 0, true }, { "model.balance", NUM, AT(model.balance) },
+    { "model.rope_base", NUM, AT(model.rope_base), 0, true }, { "model.scan", FLAG, AT(model.scan) }, { "model.remat", FLAG, AT(model.remat) },
     { "model.micro", INT, AT(model.micro) },
     { "model.compute", STR, AT(model.compute) }, { "model.attention", STR, AT(model.attention) }, { "model.tie", FLAG, AT(model.tie) },
     { "data.train", STR, AT(data.train) }, { "data.valid", STR, AT(data.valid) }, { "data.format", STR, AT(data.format) },
-    { "data.batch", INT, AT(data.batch) }, { "data.time", INT, AT(data.time) }, { "data.buckets", INTS, AT(data.buckets) },
-    { "data.pack", BOOL, AT(data.pack) }, { "data.end", INT, AT(data.end) },
+    { "data.batch", INT, AT(data.batch), 1 }, { "data.time", INT, AT(data.time), 2 }, { "data.buckets", INTS, AT(data.buckets) },
+    { "data.pack", BOOL, AT(data.pack) }, { "data.end", INT, AT(data.end), -1 },
     { "optimizer.lr", NUM, AT(opt.lr) }, { "optimizer.min_lr", NUM, AT(opt.min_lr) }, { "optimizer.schedule", STR, AT(opt.schedule) },
     { "optimizer.warmup", INT, AT(opt.warmup) }, { "optimizer.beta1", NUM, AT(opt.beta1) }, { "optimizer.beta2", NUM, AT(opt.beta2) },
-    { "optimizer.eps", NUM, AT(opt.eps) }, { "optimizer.decay", NUM, AT(opt.decay) }, { "optimizer.clip", NUM, AT(opt.clip) },
+    { "optimizer.eps", NUM, AT(opt.eps), 0, true }, { "optimizer.decay", NUM, AT(opt.decay) }, { "optimizer.clip", NUM, AT(opt.clip) },
     { "optimizer.bake_lr", BOOL, AT(bake_lr) },
-    { "train.steps", INT, AT(steps) }, { "train.log_every", INT, AT(log_every) }, { "train.eval_every", INT, AT(eval_every) },
-    { "train.eval_batches", INT, AT(eval_batches) }, { "train.save_every", INT, AT(save_every) }, { "train.keep", INT, AT(keep) },
+    { "train.steps", INT, AT(steps), 1 }, { "train.log_every", INT, AT(log_every), 1 }, { "train.eval_every", INT, AT(eval_every) },
+    { "train.eval_batches", INT, AT(eval_batches), 1 }, { "train.save_every", INT, AT(save_every) }, { "train.keep", INT, AT(keep), 1 },
     { "train.policy", STR, AT(policy) }, { "train.deterministic", BOOL, AT(deterministic) }, { "train.warmup_steps", INT, AT(warmup_steps) }, { "train.keep_for_backward", STR, AT(keep_for_backward) },
     { "train.plant", STR, AT(plant) },
 };
@@ -82,6 +83,10 @@ static xl_error *ints(xl_config *c, xl_str v, const char *key)
 
 static xl_error *unknown(xl_str key)
 {
+    for (int i = 0; i < NROW; i++)
+        if (key.n && strlen(rows[i].key) > key.n && rows[i].key[key.n] == '.' &&
+            !memcmp(rows[i].key, key.p, key.n))
+            return XL_ERR(INVALID, "\"%.*s\" is a group of keys, such as %s", XL_FMT(key), rows[i].key);
     const char *near = NULL;
     size_t best = 5;
     for (int i = 0; i < NROW; i++) {
@@ -129,6 +134,13 @@ static xl_error *pairs(xl_arena *a, xl_pairs *out, const char *row, xl_str key, 
     return NULL;
 }
 
+static xl_error *in_range(const row *r, double v)
+{
+    if ((r->above ? v > r->least : v >= r->least) && v < 1e30)
+        return NULL;
+    return XL_ERR(INVALID, "%s is %g: it takes a number %s %g", r->key, v, r->above ? "above" : "that is at least", r->least);
+}
+
 static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char *where)
 {
     for (int i = 0; i < NROW; i++) {
@@ -147,12 +159,12 @@ static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char
             if (!xl_str_i64(v, &n))
                 return XL_ERR(INVALID, "%s: \"%.*s\" is not a whole number", rows[i].key, XL_FMT(v));
             *(int64_t *)(void *)at = n;
-            return NULL;
+            return in_range(&rows[i], (double)n);
         case NUM:
             if (!xl_str_f64(v, &f))
                 return XL_ERR(INVALID, "%s: \"%.*s\" is not a number", rows[i].key, XL_FMT(v));
             *(double *)(void *)at = f;
-            return NULL;
+            return in_range(&rows[i], f);
         case BOOL: case FLAG:
             if (!xl_str_is(v, "true") && !xl_str_is(v, "false"))
                 return XL_ERR(INVALID, "%s: \"%.*s\" is neither true nor false", rows[i].key, XL_FMT(v));
@@ -213,13 +225,14 @@ static xl_error *check(const xl_config *c)
         return err;
     if (!c->data.train)
         return XL_ERR(INVALID, "data.train is not set: the file to train on, as in data.train=book.txt");
-    if (c->data.batch < 1 || c->data.time < 2)
-        return XL_ERR(INVALID, "data.batch %lld and data.time %lld: at least 1 and 2", (long long)c->data.batch, (long long)c->data.time);
     int64_t longest = c->data.nbucket ? c->data.buckets[c->data.nbucket - 1] : c->data.time;
     if (longest > INT32_MAX || c->data.batch > INT32_MAX / longest)
         return XL_ERR(INVALID, "data.batch %lld of %lld tokens: a step takes less than 2^31 tokens", (long long)c->data.batch, (long long)longest);
-    if (c->steps < 1 || c->log_every < 1 || c->keep < 1 || c->eval_batches < 1 || c->eval_every < 0 || c->save_every < 0)
-        return XL_ERR(INVALID, "train.steps, log_every, eval_batches and keep must be positive");
+    if (c->data.end >= c->model.vocab)
+        return XL_ERR(INVALID, "data.end is %lld, beyond the vocabulary of %lld (model.vocab): no document would end; name the token that ends one", (long long)c->data.end,
+                      (long long)c->model.vocab);
+    if (c->opt.min_lr > c->opt.lr)
+        return XL_ERR(INVALID, "optimizer.min_lr %g is above optimizer.lr %g: the rate would rise; make it smaller", c->opt.min_lr, c->opt.lr);
     if (strcmp(c->keep_for_backward, "carry") && strcmp(c->keep_for_backward, "dots"))
         return XL_ERR(INVALID, "train.keep_for_backward is carry or dots");
     if (strcmp(c->plant, "none") && strcmp(c->plant, "local") && strcmp(c->plant, "read") && strcmp(c->plant, "group") && strcmp(c->plant, "canary"))
@@ -258,6 +271,12 @@ out:
     return err;
 }
 
+static void quoted(xl_buf *out, xl_str s)                  /* YAML reads what JSON quotes */
+{
+    xl_json j = { .out = out };
+    xl_json_str(&j, s);
+}
+
 void xl_config_write(const xl_config *c, xl_buf *out)
 {
     char section[32] = "";
@@ -273,15 +292,23 @@ void xl_config_write(const xl_config *c, xl_buf *out)
         if (rows[i].k == PAIRS) {
             const xl_pairs *list = (const xl_pairs *)(const void *)at;
             section[0] = 0;
-            for (uint32_t k = 0; k < list->n; k++)
-                xl_buf_printf(out, "%s%s  \"%.*s\": \"%.*s\"\n", k ? "" : name, k ? "" : ":\n", XL_FMT(list->p[k].key), XL_FMT(list->p[k].value));
+            for (uint32_t k = 0; k < list->n; k++) {
+                xl_buf_printf(out, "%s%s  ", k ? "" : name, k ? "" : ":\n");
+                quoted(out, list->p[k].key);
+                xl_buf_puts(out, ": ");
+                quoted(out, list->p[k].value);
+                xl_buf_putc(out, '\n');
+            }
             continue;
         }
         if ((rows[i].k == STR && !s) || (rows[i].k == INTS && !c->data.nbucket))
             continue;
         xl_buf_printf(out, "%s%s: ", dot ? "  " : "", name);
         switch (rows[i].k) {
-        case STR: xl_buf_printf(out, "\"%s\"\n", s); break;
+        case STR:
+            quoted(out, xl_str_of(s));
+            xl_buf_putc(out, '\n');
+            break;
         case INT: xl_buf_printf(out, "%lld\n", (long long)*(const int64_t *)(const void *)at); break;
         case NUM: xl_buf_printf(out, "%.17g\n", *(const double *)(const void *)at); break;
         case BOOL: xl_buf_printf(out, "%s\n", *(const bool *)(const void *)at ? "true" : "false"); break;

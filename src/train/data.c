@@ -134,9 +134,9 @@ static xl_error *open_format(xl_data *d, const xl_config *c, const char **word, 
     int32_t head[2] = { 0, 0 };
     d->fd = open(d->path, O_RDONLY | O_CLOEXEC);
     if (d->fd < 0 || fstat(d->fd, &st))
-        return XL_ERR(NOT_FOUND, "%s: %s", d->path, strerror(errno));
+        return XL_ERR(NOT_FOUND, "%s: %s; data.train and data.valid name the files", d->path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return XL_ERR(INVALID, "%s is not a file", d->path);
+        return XL_ERR(INVALID, "%s is not a file; data.train and data.valid name files", d->path);
     bool magic = pread(d->fd, head, sizeof head, 0) == (ssize_t)sizeof head && head[0] == MAGIC;
     bool bin = xl_str_ends(xl_str_of(d->path), XL_STR(".bin"));
     *word = strcmp(f, "auto") ? f : magic ? "llmc" : bin ? "nanogpt" : "bytes";
@@ -151,7 +151,7 @@ static xl_error *open_format(xl_data *d, const xl_config *c, const char **word, 
         d->skip = HEADER;
     }
     if (st.st_size <= d->skip)
-        return XL_ERR(INVALID, "%s is empty", d->path);
+        return XL_ERR(INVALID, "%s is empty; name a file that has text or tokens in it", d->path);
     if ((st.st_size - d->skip) % d->width)
         return XL_ERR(INVALID, "%s has %lld bytes, which are not whole 16-bit tokens: it was cut off, or is no token file (data.format says what it is)", d->path,
                       (long long)st.st_size);

@@ -99,7 +99,7 @@ static xl_error *open_csv(loop *l, const char *dir, int64_t after)
 {
     xl_error *err = NULL;
     char *path = xl_path_join(l->a, dir, "metrics.csv");
-    xl_buf keep = { 0 };
+    xl_buf keep = { 0 }, head = { 0 };
     xl_graph *g = l->s.g[0];
     if (after > 0 && xl_file_stat(path, NULL)) {
         xl_str text, line;
@@ -112,23 +112,22 @@ static xl_error *open_csv(loop *l, const char *dir, int64_t after)
                 xl_buf_printf(&keep, "%.*s\n", XL_FMT(line));
         }
     }
-    l->csv = fopen(path, "w");
-    if (!l->csv) {
-        err = XL_ERR(UNAVAILABLE, "making %s: %s", path, strerror(errno));
-        goto out;
-    }
-    fputs("step", l->csv);
+    xl_buf_puts(&head, "step");
     for (uint32_t i = 0; i < xl_metric_count(g, XL_STEP_TRAIN); i++)
         for (uint32_t k = 0; i != XL_AT_STEP && k < xl_metric_of(g, XL_STEP_TRAIN, i)->width; k++) {
             const xl_metric_info *m = xl_metric_of(g, XL_STEP_TRAIN, i);
-            fprintf(l->csv, ",%s%s", xl_metric_name(g, XL_STEP_TRAIN, i), m->how == XL_HOW_LOCAL ? ".local" : "");
+            xl_buf_printf(&head, ",%s%s", xl_metric_name(g, XL_STEP_TRAIN, i), m->how == XL_HOW_LOCAL ? ".local" : "");
             if (m->width > 1)
-                fprintf(l->csv, "%u", k);
+                xl_buf_printf(&head, "%u", k);
         }
-    fprintf(l->csv, ",bucket,seconds\n%.*s", XL_FMT(xl_buf_view(&keep)));
-    fflush(l->csv);
+    xl_buf_printf(&head, ",bucket,seconds\n%.*s", XL_FMT(xl_buf_view(&keep)));
+    XL_DO(xl_file_write_atomic(path, xl_buf_view(&head))); /* never a moment without the rows so far */
+    l->csv = fopen(path, "a");
+    if (!l->csv)
+        err = XL_ERR(UNAVAILABLE, "making %s: %s", path, strerror(errno));
 out:
     xl_buf_fini(&keep);
+    xl_buf_fini(&head);
     return err;
 }
 
@@ -202,6 +201,18 @@ out:
     memmove(l->q, l->q + k, (l->nq - k) * sizeof *l->q);
     l->nq -= k;
     l->started -= k;
+    return err;
+}
+
+/* All steps so far are on disk: before their checkpoint is, or a run that is killed and resumed would have rows missing. */
+static xl_error *settle(loop *l)
+{
+    xl_error *err = NULL;
+    XL_DO(fetch(l));
+    XL_DO(harvest(l, true));
+    xl_tb_flush(l->tb);
+    fflush(l->csv);
+out:
     return err;
 }
 
@@ -348,6 +359,14 @@ static xl_participants participants(const xl_graph *g)
     xl_participants p = { .n = xl_metric_expects(g, m->axes) };
     xl_axes_text(&g->mesh, m->axes, p.over, sizeof p.over);
     return p;
+}
+
+static const char *whole_path(xl_arena *a, const char *path)
+{
+    char *whole = path ? realpath(path, NULL) : NULL;
+    const char *out = whole ? xl_str_c(a, xl_str_of(whole)) : path;
+    free(whole);
+    return out;
 }
 
 /* ---- the run's folder ----------------------------------------------------------------------------------------------- */
@@ -527,7 +546,10 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     l.s.lane->run = l.run;
     if (!opts->dir) {
         xl_buf y = { 0 };
-        xl_config_write(c, &y);
+        xl_config kept = *c;                               /* a run is resumed and evaluated from any folder */
+        kept.data.train = whole_path(a, c->data.train);
+        kept.data.valid = whole_path(a, c->data.valid);
+        xl_config_write(&kept, &y);
         err = xl_file_write_atomic(xl_path_join(a, dir, "config.yaml"), xl_buf_view(&y));
         xl_buf_fini(&y);
         if (err)
@@ -546,6 +568,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         if (where.seed != (uint64_t)c->seed)
             fprintf(l.say, "the checkpoint was made with seed %llu: the data come in another order now\n", (unsigned long long)where.seed);
     }
+    out->from = l.step;
     XL_DO(xl_saver_open(ckpts, c->keep, &l.saver));
     XL_DO(open_csv(&l, dir, l.step));
     xl_error_free(xl_tb_open(dir, &l.tb));
@@ -581,12 +604,9 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         bool log = l.step % c->log_every == 0 || l.step == c->steps, ev = c->eval_every && (l.step % c->eval_every == 0 || l.step == c->steps);
         XL_DO(harvest(&l, false));
         if (log || l.nq == MOST_PENDING) {
-            XL_DO(fetch(&l));
-            XL_DO(harvest(&l, true));
+            XL_DO(settle(&l));
             print_line(&l, false);
             note_memory(&l);
-            xl_tb_flush(l.tb);
-            fflush(l.csv);
         }
         if (ev) {
             int64_t tokens;
@@ -608,11 +628,12 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
             l.last_step = l.step;
             l.last_tokens = l.tokens;
         }
-        if (c->save_every && l.step % c->save_every == 0 && l.step < c->steps)
+        if (c->save_every && l.step % c->save_every == 0 && l.step < c->steps) {
+            XL_DO(settle(&l));
             XL_DO(save(&l));
+        }
     }
-    XL_DO(fetch(&l));
-    XL_DO(harvest(&l, true));
+    XL_DO(settle(&l));
     print_line(&l, true);
     XL_DO(save(&l));
     err = xl_saver_wait(l.saver);

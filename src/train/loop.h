@@ -17,7 +17,7 @@ typedef struct {
 
 typedef struct {
     char *dir;
-    int64_t step, skipped;
+    int64_t from, step, skipped;         /* from: the step it began behind */
     double loss, eval_loss;              /* of the last; nan where there was none */
     bool stopped;                        /* by a signal, after saving */
 } xl_loop_result;

@@ -56,11 +56,13 @@ xl_error *xl_model_check(const xl_model *c)
     if (err)
         return err;
     if (c->vocab < 2 || c->dim < 2 || c->heads < 1 || c->state < 1 || c->chunk < 1 || c->ffn < 0)
-        return XL_ERR(INVALID, "model: vocab, dim, heads, state and chunk must be positive");
+        return XL_ERR(INVALID, "model: vocab %lld, dim %lld, heads %lld, state %lld, chunk %lld, ffn %lld: each must be positive, ffn may be 0", (long long)c->vocab,
+                      (long long)c->dim, (long long)c->heads, (long long)c->state, (long long)c->chunk, (long long)c->ffn);
     if (c->dim % c->heads || (c->dim / c->heads) % 2)
-        return XL_ERR(INVALID, "model: dim %lld over %lld heads; a head needs an even number of channels", (long long)c->dim, (long long)c->heads);
+        return XL_ERR(INVALID, "model: dim %lld over %lld heads; a head needs an even number of channels: make dim %lld, or change heads", (long long)c->dim, (long long)c->heads,
+                      (long long)((c->dim / (2 * c->heads) + 1) * 2 * c->heads));
     if (c->kv_heads < 0 || (c->kv_heads && c->heads % c->kv_heads))
-        return XL_ERR(INVALID, "model: %lld heads do not divide into %lld groups", (long long)c->heads, (long long)c->kv_heads);
+        return XL_ERR(INVALID, "model: %lld heads do not divide into %lld groups; kv_heads is a divisor of heads, or 0 for as many", (long long)c->heads, (long long)c->kv_heads);
     if (c->top_k < 1 || c->top_k > c->experts || c->top_k > 16 || !(c->capacity > 0))
         return XL_ERR(INVALID, "model: top_k %lld of %lld experts; it takes 1 to 16 and at most all of them, and a capacity above 0",
                       (long long)c->top_k, (long long)c->experts);
@@ -251,7 +253,7 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     if (!err)
         err = xl_pattern_parse(c->pattern, unit, &n);
     if (!err && c->micro > 1 && batch % c->micro)
-        err = XL_ERR(INVALID, "a batch of %lld in %lld turns (model.micro): it does not divide; %lld does", (long long)batch, (long long)c->micro,
+        err = XL_ERR(INVALID, "a batch of %lld in %lld turns (model.micro): it does not divide; a batch of %lld does", (long long)batch, (long long)c->micro,
                      (long long)(batch / c->micro ? batch / c->micro * c->micro : c->micro));
     if (err) {
         xl_graph_fail(g, "%s", xl_error_message(err));

@@ -28,8 +28,11 @@ xl_error *xl_hyper_fill(const xl_adamw *o, float out[XL_HYPER_COUNT])
         return XL_ERR(INVALID, "betas %g and %g: both must be at least 0 and less than 1", o->beta1, o->beta2);
     if (!(o->lr >= 0 && o->min_lr >= 0 && o->eps >= 0 && o->decay >= 0 && o->clip >= 0 && o->lr + o->min_lr + o->eps + o->decay + o->clip < 1e30))
         return XL_ERR(INVALID, "lr, min_lr, eps, decay and clip must be numbers, and not negative");
+    if (o->warmup < 0)
+        return XL_ERR(INVALID, "a warm-up of %lld steps: 0 is none", (long long)o->warmup);
     if (kind && o->steps <= o->warmup)
-        return XL_ERR(INVALID, "a %s schedule needs more steps (%lld) than its warm-up (%lld)", kinds[kind], (long long)o->steps, (long long)o->warmup);
+        return XL_ERR(INVALID, "a %s schedule needs more steps (%lld) than its warm-up (%lld): give it more (train.steps), or a shorter one (optimizer.warmup=%lld)", kinds[kind],
+                      (long long)o->steps, (long long)o->warmup, (long long)(o->steps / 10));
     double v[XL_HYPER_COUNT] = { o->lr, o->min_lr, (double)o->warmup, (double)o->steps, kind, o->beta1, o->beta2,
                                  o->beta1 > 0 ? log(o->beta1) : -1e30, o->beta2 > 0 ? log(o->beta2) : -1e30, o->eps, o->decay,
                                  o->clip > 0 ? o->clip : 3e38 };
