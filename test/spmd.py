@@ -327,6 +327,55 @@ both("cond and while", lambda m: lambda x: (jax.lax.cond(x.sum() > 0, lambda x: 
 both("convolution", lambda m: lambda x, k: jax.lax.conv_general_dilated(x, k, (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC")), (x, P("data", None, "model")), (np.stack([w] * 3), P(None, "model")), tol=1e-3)
 both("linear algebra", lambda m: lambda x: jnp.linalg.cholesky(x @ x.transpose(0, 2, 1) + 9 * jnp.eye(16)), (x, P("data", "model")), tol=1e-3)
 
+# ---- sizes that do not divide: 15 of time over 4 devices, 7 of batch over 2 ------------------------------------------------------
+def attention(m):
+    def loss(x, w):
+        h = con(m, jnp.tanh(x @ w)[:, :-1], "data", "model")
+        a = jax.nn.softmax(jnp.where(jnp.tril(jnp.ones((15, 15), bool)), jnp.einsum("btd,bsd->bts", h, h), -1e9))
+        return (con(m, jnp.einsum("bts,bsd->btd", a, h), "data", "model") ** 2).mean()
+    return lambda x, w: jax.value_and_grad(loss, (0, 1))(x, w)
+both("uneven: attention and its gradient", attention, (x, P("data")), (w, P()))
+
+def reductions(m):
+    def fn(x):
+        y = con(m, (x * 3)[:7, :15], "data", "model") - 1
+        n = (y * 4).astype(jnp.int32)
+        ways = [y.sum(1), y.max((0, 1)), y.min(1), (1 + y / 50).prod(1), (y > -9).all((0, 1)), (y > 9).any(1), y.argmax(1), n.max(1), (n | 3).sum(0), jax.nn.logsumexp(y, 1), y.var(1)]
+        return ways, (1 / (y + 1) ** 2).min(1), jnp.log(jnp.abs(y + 1)).max(1), (7 // (n * n + 1)).sum(1) # 1/0, log 0 in the padding: nobody may see it
+    return fn
+both("uneven: reductions", reductions, (x, P()))
+
+def moves(m):
+    def fn(x, w, i):
+        y = con(m, x[:7, :15] + 1, "data", "model")
+        z = con(m, (y @ w).transpose(1, 0, 2), "model", "data")
+        return (z, jnp.sort(y, -1), jax.lax.top_k(y, 2), y.reshape(7, 15, 4, 8).sum(-1), y.reshape(105, 32), jnp.concatenate([y, y], 2), y[:, ::2], y[:, :, 3:9], jnp.pad(y, ((0, 0), (0, 0), (1, 1))),
+                jnp.cumsum(y, 1), jnp.cumsum(y, 2), w.T[con(m, i[:7, :15], "data", "model")], jnp.take_along_axis(y, con(m, i[:7, :15, None], "data", "model"), 2), jnp.flip(y, 1),
+                jax.lax.dynamic_slice_in_dim(y, 3, 4, 2), jnp.zeros((32, 64)).at[i[:7, :15]].add(con(m, y @ w, "data", "model")), jax.lax.conv_general_dilated(y, w[None], (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC")))
+    return fn
+both("uneven: what moves elements", moves, (x, P()), (w, P()), (ids, P()), tol=1e-3)
+
+def carried(m):
+    def fn(x, w):
+        turn = lambda h, _: (con(m, jnp.tanh(h @ w @ w.T * .1 + h.mean(1, keepdims=True)), "data", "model"), h.sum())
+        h, sums = jax.lax.scan(jax.checkpoint(turn), x[:7, :15], None, length=3)
+        return jax.lax.cond(h.sum() > 0, lambda h: h * 2, lambda h: con(m, h - 1, None, ("data", "model")), h), sums
+    return lambda x, w: (fn(x, w), jax.grad(lambda x: fn(x, w)[0].sum())(x))
+both("uneven: carried by a loop, remade for the gradient", carried, (x, P()), (w, P()), tol=1e-3)
+
+def padded():
+    """Each device holds and computes its part, padded: 15 over 4 are 4 each; nothing is gathered and nothing is said to be uneven."""
+    mesh = mesh_of("xlane", data=2, model=4)
+    fn = lambda x, w: jnp.tanh(con(mesh, x[:7, :15] @ w, "data", "model")).sum()
+    low = jax.jit(fn).lower(*(jax.device_put(a, NamedSharding(mesh, P())) for a in (x, w)))
+    r = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "--program", "-"], input=low.as_text(), capture_output=True, text=True)
+    for op, type in (("dot_general", "tensor<4x4x64xf32>"), ("tanh", "tensor<4x4x64xf32>")):
+        if not re.search(r"stablehlo\.%s .*%s$" % (op, re.escape(type)), r.stdout, re.M):
+            return "no %s of %s on a device: %s" % (op, type, r.stdout[-2000:] + r.stderr)
+    said = low.compile().cost_analysis().get("gathered")
+    return "all_gather in the program" if "all_gather" in r.stdout else said
+check("uneven: each device has its part, padded", padded)
+
 # ---- shard_map ------------------------------------------------------------------------------------------------------------------
 def collectives(x):
     i = jax.lax.axis_index("model")

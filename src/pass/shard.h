@@ -4,7 +4,7 @@
  * The devices of a program are numbered 0..n-1 and the number is taken apart into *atoms*: digits of prime size, the first the most
  * significant. Every axis of every mesh, and every tile of the older annotations, is a list of atoms, so one form serves both, and a
  * sub-axis is nothing special. A *spec* has for each dimension of a tensor the atoms it is split over, major first; an atom
- * occurs at most once in a spec. Dimensions are split only where they divide evenly.
+ * occurs at most once in a spec. Dimensions are split only where they divide evenly; sizes that do not are padded before (shard_pad.c).
  *
  * A *rule* (the sharding column of ops.def) says how the dimensions of an op's operands and results hang together: each dimension is a
  * product of *factors*, and two dimensions with the same factor are split alike. A factor is passed through, or summed over (the result
@@ -83,6 +83,7 @@ typedef struct {
     uint32_t nedge, capedge;
     xl_gathered *gathered;
     uint32_t ngathered, capgathered;
+    int64_t asked[32];                                     /* of the annotation last read: into how many parts, by dimension */
     bool uneven;                                           /* xl_shard_read left out part of a split */
 } xl_shard_ctx;
 /* b is split like a, but for the `skip` major atoms that a has in each dimension (the manual ones). */
@@ -111,6 +112,7 @@ uint32_t xl_shard_whole_axes(const xl_shard_ctx *c, const xl_axes *a);
 void xl_shard_project(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor, const xl_axes *spec, uint32_t rank, xl_axes *fs);
 void xl_shard_unproject(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor, const xl_axes *fs, uint32_t rank, xl_axes *spec);
 
+xl_error *xl_shard_divide(xl_shard_ctx *c) XL_MUST_USE;       /* makes sizes divide where a constraint in between asks for it (shard_pad.c) */
 void xl_shard_propagate(xl_shard_ctx *c);
 
 /* shard_reshard.c: from one spec to another. */

@@ -871,16 +871,18 @@ out:
 xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_info *info)
 {
     xl_func *f = xl_module_entry(m);
-    xl_shard_ctx c = { .m = m, .f = f, .a = &m->arena, .n = npartition, .nreplica = nreplica, .nval = f->nval };
+    xl_shard_ctx c = { .m = m, .f = f, .a = &m->arena, .n = npartition, .nreplica = nreplica };
     xl_op *end = xl_region_end(f->body);
     xl_error *err = NULL;
     group_list groups = { 0 };
     part p = { .c = &c, .b = xl_b_at(f, xl_region_new(f, NULL)) };
     uint32_t narg = f->body->narg, nout = end->nin;
+    XL_DO(xl_shard_atoms(&c));
+    XL_DO(xl_shard_divide(&c));
+    c.nval = f->nval;
     c.nresult = nout;
     c.spec = xl_new(c.a, xl_axes *, (size_t)f->nval + nout);
     c.closed = xl_new(c.a, uint32_t, (size_t)f->nval + nout);
-    XL_DO(xl_shard_atoms(&c));
     XL_DO(scan(&c, f->body, &groups));
     for (uint32_t i = 0; i < narg; i++) {
         xl_value v = f->body->arg[i];

@@ -400,7 +400,7 @@ xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, boo
     if (err)
         return err;
     for (uint32_t d = 0; d < t->rank; d++) {
-        int64_t parts = xl_axes_parts(c, &s[d]);
+        int64_t parts = c->asked[d] = xl_axes_parts(c, &s[d]);
         for (uint32_t i = 0; i < s[d].n; i++)
             for (uint32_t e = 0; e < t->rank; e++)
                 for (uint32_t j = 0; j < s[e].n; j++)

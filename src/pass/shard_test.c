@@ -53,6 +53,25 @@ TEST(result_split_over_the_sum_gives_reduce_scatter)
     xl_module_free(m);
 }
 
+/* 9 over 4 devices are 3 each; the sum sees none of the padding, and of the result it is cut off. */
+TEST(sizes_that_do_not_divide_are_padded)
+{
+    xl_module *m = read(MESH "func.func public @main(%x: tensor<9xf32>) -> (tensor<9xf32>, tensor<f32>) {\n"
+                        "  %e = stablehlo.exponential %x : tensor<9xf32>\n  %c = sdy.sharding_constraint %e <@mesh, [{\"model\"}]> : tensor<9xf32>\n"
+                        "  %n = stablehlo.negate %c : tensor<9xf32>\n  %z = stablehlo.constant dense<0.0> : tensor<f32>\n"
+                        "  %s = stablehlo.reduce(%n init: %z) applies stablehlo.add across dimensions = [0] : (tensor<9xf32>, tensor<f32>) -> tensor<f32>\n"
+                        "  return %n, %s : tensor<9xf32>, tensor<f32>\n}\n");
+    xl_shard_info info = { 0 };
+    xl_buf b = { 0 };
+    const char *text = split(m, &info, &b);
+    CHECK(strstr(text, "exponential") && strstr(strstr(text, "exponential"), "tensor<3xf32>") < strchr(strstr(text, "exponential"), '\n'));
+    CHECK(strstr(text, "(tensor<3xf32>) -> tensor<12xf32>") && strstr(text, "(tensor<12xf32>) -> tensor<9xf32>"));
+    CHECK(strstr(text, "select") && strstr(text, "all_reduce"));
+    CHECK_INT(info.ngathered, 1);                          /* the slice of what is returned */
+    xl_buf_fini(&b);
+    xl_module_free(m);
+}
+
 TEST(mistakes_are_named)
 {
     xl_shard_info info = { 0 };
