@@ -1,6 +1,6 @@
 """SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device CPU.
 Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's partitioner inserts."""
-import contextlib, glob, io, itertools, json, os, re, subprocess, sys, tempfile, time
+import contextlib, glob, io, itertools, json, os, re, subprocess, sys, tempfile, threading, time
 sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
 os.environ.setdefault("JAX_PLATFORMS", "xlane,cpu")
 os.environ["XLANE_CPU_DEVICES"] = "8"
@@ -394,6 +394,28 @@ both("shard_map inside a program", lambda m: lambda x, w: jnp.sin(smap(m, lambda
 both("shard_map, partly manual", lambda m: lambda x, w: smap(m, lambda x, w: jax.lax.psum(jnp.sin(x @ w), "model"), (P(None, "model"), P()), P(), axis_names={"model"})(x, w), (x, P("data", "model")), (w, P()), modes=(True,))
 both("gradient through shard_map", lambda m: lambda x, w: jax.grad(lambda x, w: (jax.shard_map(lambda x, w: jax.lax.psum(x @ w, "model"), mesh=m, in_specs=(P("data", None, "model"), P("model")), out_specs=P("data"))(x, w) ** 2).sum(), (0, 1))(x, w), (x, P("data", None, "model")), (w, P("model")), tol=1e-3)
 
+def at_once():
+    """Four threads run programs on all eight devices, two on one of them, and one a program that fails: nobody waits for another's devices."""
+    mesh, wrong, left = mesh_of("xlane", data=2, model=4), [], [0]
+    good = jax.jit(smap(mesh, lambda x: jax.lax.psum(jnp.sin(jax.lax.all_gather(x, "data", tiled=True)), ("data", "model")), P("data", None, "model"), P(None, None, "model")))
+    bad = jax.jit(smap(mesh, lambda x: jax.lax.cond(jax.lax.axis_index("model") == 1, lambda x: jax.lax.psum(x, "model"), lambda x: x, x), P("data"), P("data")))
+    one = jax.jit(lambda x: (x @ x.transpose(0, 2, 1)).sum())
+    split, alone = jax.device_put(x, NamedSharding(mesh, P("data", None, "model"))), jax.device_put(x, jax.devices("xlane")[3])
+    want = [np.asarray(good(split)), np.asarray(one(alone))]
+    def worker(k):
+        for _ in range(25):
+            if k == 6:
+                why = fails(lambda: bad(split), "device")
+            else:
+                why = close(good(split) if k < 4 else one(alone), want[k > 3], 1e-6)
+            if why:
+                wrong.append("%d: %s" % (k, why))
+        left[0] += 1
+    threads = [threading.Thread(target=worker, args=(k,), daemon=True) for k in range(7)]
+    [t.start() for t in threads]
+    [t.join(60) for t in threads]
+    return "; ".join(wrong[:3]) or ("%d of 7 threads came to their end" % left[0] if left[0] != 7 else None)
+
 # ---- errors ----------------------------------------------------------------------------------------------------------------------
 def fails(fn, *words, within=20):
     """fn must end in an error that has all the words, and soon."""
@@ -406,6 +428,7 @@ def fails(fn, *words, within=20):
         return "the message lacks %s: %s" % (missing, text[:300]) if missing else "it took %.0f s" % took if took > within else None
     return "there was no error"
 
+check("several executions at once", at_once)
 eight = lambda f, **k: jax.jit(jax.shard_map(f, mesh=mesh_of("xlane", data=8), in_specs=P("data"), out_specs=P("data"), check_vma=False, **k))
 ones = np.ones(64, np.float32)
 check("devices in different collectives: an error that names both", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
