@@ -107,6 +107,7 @@ xl_store *xl_store_ref(xl_store *s);
 void xl_store_unref(xl_store *s);
 xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s, PJRT_Buffer **out) XL_MUST_USE;
 void xl_cpu_buffer_free(PJRT_Buffer *b);
+PJRT_Layouts_MemoryLayout **xl_layouts_new(const xl_shape *s, uint32_t n); /* a list, to be freed; NULL: no memory */
 PJRT_Buffer_Type xl_api_type(xl_dtype d);
 xl_dtype xl_api_dtype(PJRT_Buffer_Type t);
 /* Takes n bytes of the device's limit, or says that there are not so many. */
@@ -131,7 +132,7 @@ typedef struct {
     PJRT_NamedValue cost[6];
     xl_buf gathered;                                       /* what the partitioner gathered operands for; the last of cost */
     xl_buf text;                                           /* the optimised program, made when asked */
-    PJRT_Layouts_MemoryLayout **layouts[2];                /* lists to hand out: outputs, parameters */
+    PJRT_Layouts_MemoryLayout **layouts[2];                /* of outputs and parameters */
     char **shardings[2];                                   /* OpSharding messages of outputs and parameters; NULL on one device */
     size_t *sharding_sizes[2];
     uint32_t nsharding[2];
@@ -139,14 +140,22 @@ typedef struct {
     void *_Atomic *spare;                                  /* per device: temp memory of its last run, kept for the next */
 } xl_exec;
 
-struct PJRT_Executable { xl_exec *e; };
+/* Frontends compile in one thread and use the handle in another. Its maker stores `e` last, everybody else reads it first: so he sees what the
+ * maker wrote, however the handle came to him. */
+struct PJRT_Executable { xl_exec *_Atomic e; };
 struct PJRT_LoadedExecutable {
+    xl_exec *_Atomic e;
     PJRT_Client *client;
-    xl_exec *e;
     size_t n;
     PJRT_Device **devices;                                 /* in the order of the assignment */
     PJRT_LogicalDeviceIds *ids;
     atomic_bool deleted;
 };
+/* A handle from outside, before anything else of it is looked at. */
+static inline PJRT_LoadedExecutable *xl_loaded(PJRT_LoadedExecutable *l)
+{
+    (void)atomic_load(&l->e);
+    return l;
+}
 
 #endif

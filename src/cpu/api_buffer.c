@@ -696,20 +696,14 @@ PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_SetBufferError(PJRT_AsyncHo
 }
 
 /* ---- extension: layouts ----------------------------------------------------------------------------------------- */
-/* Every array is row-major; a layout is its rank. */
-struct PJRT_Layouts_MemoryLayout { size_t rank; };
+/* Every array is row-major, so a layout is a rank. There is one of each, for all threads and for ever: nobody owns them. */
+struct PJRT_Layouts_MemoryLayout { char unused; };
+static PJRT_Layouts_MemoryLayout of_rank[XL_RANK_MAX + 1];
 struct PJRT_Layouts_SerializedLayout { char text[8 + 4 * XL_RANK_MAX]; };
 
-static PJRT_Layouts_MemoryLayout *layout_new(size_t rank)
-{
-    PJRT_Layouts_MemoryLayout *l = malloc(sizeof *l);
-    if (l)
-        l->rank = rank;
-    return l;
-}
 static PJRT_Error *layout_destroy(PJRT_Layouts_MemoryLayout_Destroy_Args *args)
 {
-    free(args->layout);
+    (void)args;
     return NULL;
 }
 static void serialized_layout_free(PJRT_Layouts_SerializedLayout *l) { free(l); }
@@ -720,7 +714,7 @@ static PJRT_Error *layout_serialize(PJRT_Layouts_MemoryLayout_Serialize_Args *ar
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a layout");
     char *p = s->text;
     *p++ = '{';
-    for (size_t i = args->layout->rank; i-- > 0; ) {
+    for (size_t i = (size_t)(args->layout - of_rank); i-- > 0; ) {
         if (i >= 10)
             *p++ = (char)('0' + i / 10);
         *p++ = (char)('0' + i % 10);
@@ -734,38 +728,37 @@ static PJRT_Error *layout_serialize(PJRT_Layouts_MemoryLayout_Serialize_Args *ar
     args->serialized_layout_deleter = serialized_layout_free;
     return NULL;
 }
-static PJRT_Error *new_layout(size_t rank, PJRT_Layouts_MemoryLayout **out)
+static PJRT_Error *layout(size_t rank, PJRT_Layouts_MemoryLayout **out)
 {
-    *out = layout_new(rank);
-    return *out ? NULL : xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a layout");
+    if (rank > XL_RANK_MAX)
+        return xl_api_fail(XL_CODE_INVALID, "an array of %zu dimensions: this device has at most %d; join some of them", rank, XL_RANK_MAX);
+    *out = &of_rank[rank];
+    return NULL;
 }
-static PJRT_Error *layout_client(PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args *args) { return new_layout(args->num_dims, &args->layout); }
-static PJRT_Error *layout_buffer(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args *args) { return new_layout(args->buffer->rank, &args->layout); }
-static PJRT_Error *layout_topology(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args *args) { return new_layout(args->num_dims, &args->layout); }
-/* The caller frees each layout; the list is the executable's. */
-static PJRT_Error *layouts_of(xl_exec *e, int which, size_t *count, PJRT_Layouts_MemoryLayout ***out)
+static PJRT_Error *layout_client(PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args *args) { return layout(args->num_dims, &args->layout); }
+static PJRT_Error *layout_buffer(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args *args) { return layout(args->buffer->rank, &args->layout); }
+static PJRT_Error *layout_topology(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args *args) { return layout(args->num_dims, &args->layout); }
+
+PJRT_Layouts_MemoryLayout **xl_layouts_new(const xl_shape *s, uint32_t n)
 {
-    const xl_shape *s = which ? e->plan->arg : e->plan->out;
-    uint32_t n = which ? e->plan->narg : e->plan->nout;
-    pthread_mutex_lock(&e->lock);
-    if (!e->layouts[which])
-        e->layouts[which] = calloc(n ? n : 1, sizeof *e->layouts[which]);
-    PJRT_Layouts_MemoryLayout **list = e->layouts[which];
-    pthread_mutex_unlock(&e->lock);
+    PJRT_Layouts_MemoryLayout **list = calloc((size_t)n + 1, sizeof *list);
     for (uint32_t i = 0; list && i < n; i++)
-        if (!(list[i] = layout_new(s[i].rank)))
-            list = NULL;
-    *count = n;
-    *out = list;
-    return list ? NULL : xl_api_fail(XL_CODE_EXHAUSTED, "no memory for layouts");
+        list[i] = &of_rank[s[i].rank];
+    return list;
 }
 static PJRT_Error *layout_outputs(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args *args)
 {
-    return layouts_of(args->executable->e, 0, &args->num_outputs, &args->layouts);
+    const xl_exec *e = args->executable->e;
+    args->num_outputs = e->plan->nout;
+    args->layouts = e->layouts[0];
+    return NULL;
 }
 static PJRT_Error *layout_parameters(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args *args)
 {
-    return layouts_of(args->executable->e, 1, &args->num_parameters, &args->layouts);
+    const xl_exec *e = args->executable->e;
+    args->num_parameters = e->plan->narg;
+    args->layouts = e->layouts[1];
+    return NULL;
 }
 PJRT_Layouts_Extension xl_layouts_extension = {
     .base = { PJRT_SIZE(PJRT_Layouts_Extension, PJRT_Layouts_PJRT_Executable_GetParameterLayouts), PJRT_Extension_Type_Layouts, NULL },

@@ -295,7 +295,9 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     uint32_t most = p->nout > p->narg ? p->nout : p->narg;
     e->kinds = calloc((size_t)most + 1, sizeof *e->kinds);
     e->kind_sizes = calloc((size_t)most + 1, sizeof *e->kind_sizes);
-    if (!e->out_types || !e->out_ranks || !e->out_dims || !e->kinds || !e->kind_sizes || !e->name || e->program.failed || e->options.failed) {
+    e->layouts[0] = xl_layouts_new(p->out, p->nout);
+    e->layouts[1] = xl_layouts_new(p->arg, p->narg);
+    if (!e->layouts[0] || !e->layouts[1] || !e->out_types || !e->out_ranks || !e->out_dims || !e->kinds || !e->kind_sizes || !e->name || e->program.failed || e->options.failed) {
         err = XL_ERR(EXHAUSTED, "no memory for an executable");
         goto out;
     }
@@ -370,7 +372,7 @@ static xl_error *load(PJRT_Client *c, xl_exec *e, PJRT_LoadedExecutable **out)
         l->devices[i] = &c->device[id];
         l->ids[i] = (PJRT_LogicalDeviceIds){ (int)(i / e->npartition), (int)(i % e->npartition) };
     }
-    l->e = e;
+    l->e = e;                                              /* last: see api.h */
     *out = l;
     return NULL;
 }
@@ -736,24 +738,26 @@ PJRT_Error *xl_PJRT_LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExec
 }
 PJRT_Error *xl_PJRT_LoadedExecutable_AddressableDevices(PJRT_LoadedExecutable_AddressableDevices_Args *args)
 {
-    args->addressable_devices = args->executable->devices;
-    args->num_addressable_devices = args->executable->n;
+    const PJRT_LoadedExecutable *l = xl_loaded(args->executable);
+    args->addressable_devices = l->devices;
+    args->num_addressable_devices = l->n;
     return NULL;
 }
 PJRT_Error *xl_PJRT_LoadedExecutable_AddressableDeviceLogicalIds(PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args *args)
 {
-    args->addressable_device_logical_ids = args->executable->ids;
-    args->num_addressable_device_logical_ids = args->executable->n;
+    const PJRT_LoadedExecutable *l = xl_loaded(args->executable);
+    args->addressable_device_logical_ids = l->ids;
+    args->num_addressable_device_logical_ids = l->n;
     return NULL;
 }
 PJRT_Error *xl_PJRT_LoadedExecutable_Delete(PJRT_LoadedExecutable_Delete_Args *args)
 {
-    atomic_store(&args->executable->deleted, true);
+    atomic_store(&xl_loaded(args->executable)->deleted, true);
     return NULL;
 }
 PJRT_Error *xl_PJRT_LoadedExecutable_IsDeleted(PJRT_LoadedExecutable_IsDeleted_Args *args)
 {
-    args->is_deleted = atomic_load(&args->executable->deleted);
+    args->is_deleted = atomic_load(&xl_loaded(args->executable)->deleted);
     return NULL;
 }
 struct PJRT_DeviceAssignmentSerialized { xl_buf b; };
@@ -765,7 +769,7 @@ static void assignment_free(PJRT_DeviceAssignmentSerialized *s)
 }
 PJRT_Error *xl_PJRT_LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_GetDeviceAssignment_Args *args)
 {
-    const PJRT_LoadedExecutable *l = args->executable;
+    const PJRT_LoadedExecutable *l = xl_loaded(args->executable);
     PJRT_DeviceAssignmentSerialized *s = calloc(1, sizeof *s);
     if (!s)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a device assignment");

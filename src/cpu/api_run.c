@@ -227,7 +227,7 @@ static xl_error *run_together(share *all, size_t n)
 
 PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args *args)
 {
-    PJRT_LoadedExecutable *l = args->executable;
+    PJRT_LoadedExecutable *l = xl_loaded(args->executable);
     xl_error *err = NULL;
     if (atomic_load(&l->deleted))
         return xl_api_fail(XL_CODE_INVALID, "%s was deleted: it cannot run any more", l->e->name);

@@ -23,6 +23,7 @@ typedef enum {
     XL_STRIP_LOAD_BF16, XL_STRIP_STORE_BF16, XL_STRIP_LOAD_TRUTH, XL_STRIP_STORE_TRUTH,
     XL_STRIP_SELECT,                                       /* its own forms, below */
     XL_STRIP_PLUS_PRODUCT, XL_STRIP_MINUS_PRODUCT, XL_STRIP_PRODUCT_LESS, /* A + x y, A - x y, x y - A: MM and SM */
+    XL_STRIP_DIVIDE_BY,                                    /* form AS; x: what xl_strip_divisor made of the number */
     XL_STRIP_SUM, XL_STRIP_MAX, XL_STRIP_MIN,              /* folds the strip into the partial results at x */
 #define UNARY(name, expr) XL_STRIP_##name,
 #define BINARY(name, expr) XL_STRIP_##name,
@@ -52,6 +53,10 @@ typedef struct {
     xl_strip_fn *fn[XL_STRIP_COUNT][XL_STRIP_FORMS];
     void (*run)(const xl_strip_ins *code, size_t n);       /* over n whole strips */
 } xl_strip_set;
+
+/* What is to be known of a divisor c that many numbers are divided by: out[0] is c; out[1] + out[2] is 1/c, rounded toward zero to a
+ * float, and what that left. x/c is fma(x, out[1], x out[2]), correctly rounded, where |x| >= out[3] (NaN: nowhere) or x is zero. */
+void xl_strip_divisor(float c, float out[4]);
 
 const xl_strip_set *xl_strips(void);                       /* the best that this machine has */
 

@@ -3,7 +3,8 @@
 
 #include "cpu/dtype.h"
 
-enum { LINE_MIN = 64, WORTH = 1 << 16 };                  /* columns that are worth a line of strips; elements times ops, a chunk */
+/* Columns that are worth a line of strips; elements times ops, a chunk; elements that are worth preparing a divisor. */
+enum { LINE_MIN = 64, WORTH = 1 << 16, DIVISOR_MIN = 1 << 14 };
 
 static uint16_t new_reg(xl_tile_maker *m, bool row, size_t elem)
 {
@@ -276,10 +277,22 @@ static bool exact(xl_opcode c)
     return c == XL_OP_SELECT || c == XL_OP_NEGATE || c == XL_OP_ABS || c == XL_OP_MAXIMUM || c == XL_OP_MINIMUM || c == XL_OP_CLAMP;
 }
 
+/* x over the number c, where there are enough x to prepare c for it. */
+static uint16_t emit_divide_by(xl_tile_maker *m, uint16_t x, uint16_t c, size_t elem)
+{
+    xl_tile_instr prepare = { .act = DO_DIVISOR, .strip = -1, .nsrc = 1, .src = { c, c, c }, .dst = new_reg(m, false, 4) };
+    m->r[prepare.dst].hoisted = m->r[prepare.dst].same = true;
+    XL_PUSH(m->p->a, m->h, m->nh, m->caph, prepare);
+    uint16_t src[2] = { x, prepare.dst };
+    return emit_strip(m, XL_STRIP_DIVIDE_BY, src, 2, elem);
+}
+
 static uint16_t emit_member(xl_tile_maker *m, const xl_op *op, int32_t strip, const uint16_t *src, size_t elem)
 {
     if (strip == XL_STRIP_MULTIPLY && src[0] == src[1])
         return emit_strip(m, XL_STRIP_SQUARE, src, 1, elem);
+    if (strip == XL_STRIP_DIVIDE && m->r[src[1]].same && m->g->count >= DIVISOR_MIN)
+        return emit_divide_by(m, src[0], src[1], elem);
     if (op->code == XL_OP_CLAMP) {                         /* the least of high and of the greatest of low and x */
         uint16_t most[2] = { src[1], src[0] };
         uint16_t least[2] = { emit_strip(m, strip, most, 2, elem), src[2] };

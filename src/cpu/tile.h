@@ -22,8 +22,8 @@ enum { XL_TILE_SIZE = 1024, XL_TILE_ROWS_SIZE = 4096, XL_TILE_CHUNK = 1 << 15, X
 
 /* DO_EW: an array function; SPREAD: one number per row to the whole tile; LOAD: what is not read where it lies, a
  * number per row, or one for all; ROW, COL, ALL: reductions;
- * STRIPS: a piece of strip code. */
-typedef enum { DO_EW, DO_SPREAD, DO_LOAD, DO_LOAD_ROW, DO_LOAD_ONE, DO_ROW, DO_COL, DO_ALL, DO_STRIPS } xl_tile_act;
+ * STRIPS: a piece of strip code; DIVISOR: what strips want to know of a number to divide by it. */
+typedef enum { DO_EW, DO_SPREAD, DO_LOAD, DO_LOAD_ROW, DO_LOAD_ONE, DO_DIVISOR, DO_ROW, DO_COL, DO_ALL, DO_STRIPS } xl_tile_act;
 
 typedef struct { uint32_t buf; int64_t off, row, col; size_t elem; } xl_tile_direct; /* elements: off + r * row + c * col */
 

@@ -254,6 +254,11 @@ static void binary(xl_tile_maker *m, const xl_tile_instr *x, uint32_t stage)
     uint16_t a = x->src[0], b = x->src[1];
     bool sa = number(&m->r[a]), sb = number(&m->r[b]);
     int32_t op = x->strip;
+    if (op == XL_STRIP_DIVIDE_BY) {
+        fetch(m, a, stage);
+        push(m, op, XL_FORM_AS, &b, NULL);
+        return;
+    }
     if (a == b) {
         settle(m, a, stage);
         fetch(m, a, stage);
@@ -578,10 +583,9 @@ static uint32_t numbers_only(xl_tile_maker *m)
         for (uint32_t k = 0; k < m->nlist; k++)
             for (uint32_t q = 0; q < m->list[k].nsrc; q++)
                 array = array || m->list[k].src[q] == m->h[i].dst;
-        if (!array) {
+        if (!array && m->h[i].act == DO_LOAD)
             m->h[i].act = DO_LOAD_ONE;
-            n++;
-        }
+        n += !array;
     }
     return n;
 }

@@ -347,6 +347,12 @@ static void run_instr(const worker *w, const xl_tile_instr *x)
     }
     case DO_SPREAD: spread(dst, src, nr, nc, x->elem); break;
     case DO_LOAD_ONE: load_line(dst, &j->p->loads[x->arg], buffer(j, j->p->loads[x->arg].buf) + j->p->loads[x->arg].off * (int64_t)j->p->loads[x->arg].elem, 1, 1); break;
+    case DO_DIVISOR: {
+        float c;
+        memcpy(&c, src, sizeof c);
+        xl_strip_divisor(c, (float *)(void *)dst);
+        break;
+    }
     case DO_LOAD: run_load(j, &j->p->loads[x->arg], dst, w->r0, nr, w->c0, nc); break;
     case DO_LOAD_ROW: run_load_row(j, &j->p->loads[x->arg], dst, w->r0, nr); break;
     case DO_ROW:

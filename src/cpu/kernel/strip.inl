@@ -5,15 +5,30 @@
 
 #define STRIP vf a, vf b, vf c, vf d, vf e, vf f, vf g, vf h
 #define NEXT ((op_fn *)pc[1].fn)(pc + 1, at, a, b, c, d, e, f, g, h)
-#define EACH(F) F(a, 0) F(b, 1) F(c, 2) F(d, 3) F(e, 4) F(f, 5) F(g, 6) F(h, 7)
+enum { VECTORS = 8 };
+/* F of every vector of the strip: its name, its number, and whatever else there is. */
+#define WITH(F, ...) F(a, 0, __VA_ARGS__) F(b, 1, __VA_ARGS__) F(c, 2, __VA_ARGS__) F(d, 3, __VA_ARGS__) \
+    F(e, 4, __VA_ARGS__) F(f, 5, __VA_ARGS__) F(g, 6, __VA_ARGS__) F(h, 7, __VA_ARGS__)
+#define EACH(F) WITH(F, )
 typedef void op_fn(const xl_strip_ins *pc, size_t at, STRIP);   /* at: bytes into arrays of 4-byte elements */
 #define INS(name) static void name(const xl_strip_ins *pc, size_t at, STRIP)
 /* The same twice: as it is, and with the strip stored at z afterwards. */
 #define OPS(name, ...)                                                             \
     INS(name) { __VA_ARGS__ NEXT; }                                                \
-    INS(name##_store) { __VA_ARGS__ { vf *x = (vf *)(void *)((char *)(uintptr_t)pc->z + at); EACH(PUT) } NEXT; }
-#define PUT(v, i) x[i] = v;
-#define ARRAY(p) ((const vf *)(const void *)(pc->p + at))
+    INS(name##_store) { __VA_ARGS__ { vf *x = (vf *)(void *)place(pc->z, at); EACH(PUT) } NEXT; }
+#define PUT(v, i, _) x[i] = v;
+/* The sum is made before it is used: left to itself GCC reads the first vector alone, and of the pairs that follow every second one straddles
+ * two cache lines. */
+INLINE char *place(const char *base, size_t at)
+{
+    char *p = (char *)(uintptr_t)base + at;
+#if defined(__aarch64__)
+    __asm__("" : "+r"(p));
+#endif
+    return p;
+}
+#define ARRAY(p) ((const vf *)(const void *)place(pc->p, at))
+#define F(f) (xl_strip_fn *)(f)
 #define NUMBER(p) ((vf)((vi){ 0 } | *(const int32_t *)(const void *)pc->p))
 
 INLINE vf half(vd lo, vd hi)
@@ -53,45 +68,44 @@ INLINE vf f_to_int(vf x)
 #include "cpu/kernel/strip.def"
 
 /* ---- memory ---- */
-#define GET(v, i) v = x[i];
-#define ALL(v, i) v = x;
+#define GET(v, i, _) v = x[i];
+#define ALL(v, i, _) v = x;
 OPS(load_m, const vf *x = ARRAY(x); EACH(GET))
 OPS(load_s, vf x = NUMBER(x); EACH(ALL))
-INS(store) { vf *x = (vf *)(void *)((char *)(uintptr_t)pc->x + at); EACH(PUT) NEXT; }
+INS(store) { vf *x = (vf *)(void *)place(pc->x, at); EACH(PUT) NEXT; }
 
 typedef uint16_t v16 __attribute__((vector_size(BYTES / 2), aligned(2), may_alias));
-#define GET16(v, i) v = (vf)(__builtin_convertvector(x[i], vu) << 16);
-#define PUT16(v, i) x[i] = __builtin_convertvector((vu)v >> 16, v16);
+#define GET16(v, i, _) v = (vf)(__builtin_convertvector(x[i], vu) << 16);
+#define PUT16(v, i, _) x[i] = __builtin_convertvector((vu)v >> 16, v16);
 OPS(load_bf16, const v16 *x = (const v16 *)(const void *)(pc->x + at / 2); EACH(GET16))
 INS(store_bf16) { v16 *x = (v16 *)(void *)((char *)(uintptr_t)pc->x + at / 2); EACH(PUT16) NEXT; }
 OPS(load_truth,
     const uint8_t *p = (const uint8_t *)pc->x + at / 4;
-    int32_t t[8 * FL];
-    for (int i = 0; i < 8 * FL; i++)
+    int32_t t[VECTORS * FL];
+    for (int i = 0; i < VECTORS * FL; i++)
         t[i] = p[i] ? -1 : 0;
     const vf *x = (const vf *)t;
     EACH(GET))
 INS(store_truth)
 {
     uint8_t *p = (uint8_t *)(uintptr_t)pc->x + at / 4;
-    int32_t t[8 * FL];
+    int32_t t[VECTORS * FL];
     vf *x = (vf *)t;
     EACH(PUT)
-    for (int i = 0; i < 8 * FL; i++)
+    for (int i = 0; i < VECTORS * FL; i++)
         p[i] = (uint8_t)(t[i] & 1);
     NEXT;
 }
 
 /* ---- one op ---- */
-#define ONE(OP, v, i) v = OP(v);
-#define AM(OP, v, i) v = OP(v, y[i]);
-#define MA(OP, v, i) v = OP(y[i], v);
-#define AS(OP, v, i) v = OP(v, y);
-#define SA(OP, v, i) v = OP(y, v);
-#define MM(OP, v, i) v = OP(x[i], y[i]);
-#define MS(OP, v, i) v = OP(x[i], y);
-#define SM(OP, v, i) v = OP(x, y[i]);
-#define WITH(F, P) F(P, a, 0) F(P, b, 1) F(P, c, 2) F(P, d, 3) F(P, e, 4) F(P, f, 5) F(P, g, 6) F(P, h, 7)
+#define ONE(v, i, OP) v = OP(v);
+#define AM(v, i, OP) v = OP(v, y[i]);
+#define MA(v, i, OP) v = OP(y[i], v);
+#define AS(v, i, OP) v = OP(v, y);
+#define SA(v, i, OP) v = OP(y, v);
+#define MM(v, i, OP) v = OP(x[i], y[i]);
+#define MS(v, i, OP) v = OP(x[i], y);
+#define SM(v, i, OP) v = OP(x, y[i]);
 #define UNARY(name, expr) OPS(name##_am, WITH(ONE, do_##name))
 #define BINARY(name, expr)                                                                     \
     OPS(name##_am, const vf *y = ARRAY(x); WITH(AM, do_##name))                       \
@@ -103,10 +117,56 @@ INS(store_truth)
     OPS(name##_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); WITH(SM, do_##name))
 #include "cpu/kernel/strip.def"
 
+/* ---- division by one number, exactly, and mostly without the divider: see xl_strip_divisor ---- */
+#define AT(p, i) ((vf)((vi){ 0 } | ((const int32_t *)(const void *)pc->p)[i]))
+#if FAST_FMA
+#define LARGE(v, i, _) large &= fabsv(v) >= least;
+#define LARGE_OR_ZERO(v, i, _) large &= (fabsv(v) >= least) | ((v == 0) & known);
+#define BY(v, i, _) v = f_fma(v, high, f_product(v, low));
+/* No number of the strip lies below the divisor's least. Some do not that are refused here. */
+INLINE bool all_large(const xl_strip_ins *pc, STRIP)
+{
+#if defined(__aarch64__) && BYTES == 16                    /* by the first byte of each, which has the sign and all but one bit of the exponent */
+#define TOPS(u, v) (uint8x16_t)vuzp2q_u16((uint16x8_t)u, (uint16x8_t)v)
+    uint8x16_t x = vuzp2q_u8(TOPS(a, b), TOPS(c, d)), y = vuzp2q_u8(TOPS(e, f), TOPS(g, h));
+    return vminvq_u8(vminq_u8(vaddq_u8(x, x), vaddq_u8(y, y))) >= ((((const uint32_t *)(const void *)pc->x)[3] >> 24) + 1) * 2;
+#else
+    vf least = AT(x, 3);
+    vi large = ~(vi){ 0 };
+    EACH(LARGE)
+    return f_all(large);
+#endif
+}
+/* The same without a hurry: zeros are as good as large numbers. A function of its own, so that the other one has its registers. */
+__attribute__((noinline)) INS(divide_by_any);
+__attribute__((noinline)) INS(divide_by_any_store);
+OPS(divide_by_any,
+    vf least = AT(x, 3); vi known = least == least; vi large = ~(vi){ 0 };
+    EACH(LARGE_OR_ZERO)
+    if (f_all(large)) {
+        vf high = AT(x, 1), low = AT(x, 2);
+        EACH(BY)
+    } else {
+        vf y = NUMBER(x);
+        WITH(AS, do_DIVIDE)
+    })
+#define DIVIDE_BY(any)                                                             \
+    if (!all_large(pc, a, b, c, d, e, f, g, h)) {                                  \
+        any(pc, at, a, b, c, d, e, f, g, h);                                       \
+        return;                                                                    \
+    }                                                                              \
+    vf high = AT(x, 1), low = AT(x, 2);                                            \
+    EACH(BY)
+INS(divide_by) { DIVIDE_BY(divide_by_any) NEXT; }
+INS(divide_by_store) { DIVIDE_BY(divide_by_any_store) { vf *x = (vf *)(void *)place(pc->z, at); EACH(PUT) } NEXT; }
+#else
+OPS(divide_by, vf y = NUMBER(x); WITH(AS, do_DIVIDE))
+#endif
+
 /* ---- a sum with a product: two roundings, so the compiler must not see both at once ---- */
-#define PLUS(v, i) v = v + f_rounded(XAT(i) * y[i]);
-#define MINUS(v, i) v = v - f_rounded(XAT(i) * y[i]);
-#define LESS(v, i) v = f_rounded(XAT(i) * y[i]) - v;
+#define PLUS(v, i, _) v = v + f_product(XAT(i), y[i]);
+#define MINUS(v, i, _) v = v - f_product(XAT(i), y[i]);
+#define LESS(v, i, _) v = f_product(XAT(i), y[i]) - v;
 #define XAT(i) x[i]
 OPS(plus_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(PLUS))
 OPS(minus_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(MINUS))
@@ -119,9 +179,9 @@ OPS(less_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); EACH(LESS))
 #undef XAT
 
 /* ---- select ---- */
-#define CHOOSE(v, i) v = fsel((vi)v, XAT(i), YAT(i));
-#define YES(v, i) v = fsel((vi)x[i], v, YAT(i));
-#define NO(v, i) v = fsel((vi)x[i], YAT(i), v);
+#define CHOOSE(v, i, _) v = fsel((vi)v, XAT(i), YAT(i));
+#define YES(v, i, _) v = fsel((vi)x[i], v, YAT(i));
+#define NO(v, i, _) v = fsel((vi)x[i], YAT(i), v);
 #define YAT(i) y[i]
 #define XAT(i) x[i]
 OPS(select_mm, const vf *x = ARRAY(x), *y = ARRAY(y); EACH(CHOOSE))
@@ -155,8 +215,7 @@ OPS(select_ms, const vf *x = ARRAY(x); vf y = NUMBER(y); EACH(CHOOSE))
 #define TWO(v, i, O, P, Q, R) v = SIMPLE_##Q##_##R(y, i, f_rounded(SIMPLE_##O##_##P(x, i, v)));
 #define PAIR(O, P, Q, R)                                                           \
     OPS(pair_##O##_##P##_##Q##_##R, HAVE_##P(x) HAVE_##R(y)                        \
-        TWO(a, 0, O, P, Q, R) TWO(b, 1, O, P, Q, R) TWO(c, 2, O, P, Q, R) TWO(d, 3, O, P, Q, R) \
-        TWO(e, 4, O, P, Q, R) TWO(f, 5, O, P, Q, R) TWO(g, 6, O, P, Q, R) TWO(h, 7, O, P, Q, R))
+        WITH(TWO, O, P, Q, R))
 #define PAIRS(O, P) PAIR(O, P, ADD, AM) PAIR(O, P, ADD, AS) PAIR(O, P, SUBTRACT, AM) PAIR(O, P, SUBTRACT, AS) \
     PAIR(O, P, SUBTRACT, MA) PAIR(O, P, SUBTRACT, SA) PAIR(O, P, MULTIPLY, AM) PAIR(O, P, MULTIPLY, AS)
 XL_STRIP_SIMPLE(PAIRS)
@@ -164,13 +223,15 @@ XL_STRIP_SIMPLE(PAIRS)
 
 /* ---- folding: elements i and i + 16 of every 32 are joined, then go into partial result i mod 16 of their line ---- */
 enum { PARTS = XL_STRIP_PARTS / FL, BLOCK = 2 * PARTS };
+#define TAKE(v, i, _) strip[i] = v;
 #define FOLDING(name, op)                                                          \
     INS(name)                                                                      \
     {                                                                              \
-        vf strip[8] = { a, b, c, d, e, f, g, h }, *x = (vf *)(uintptr_t)pc->x;     \
+        vf strip[VECTORS], *x = (vf *)(uintptr_t)pc->x;                            \
+        EACH(TAKE)                                                                 \
         for (int k = 0; k < PARTS; k++) {                                          \
             vf part = x[k];                                                        \
-            for (int i = 0; i < 8; i += BLOCK)                                     \
+            for (int i = 0; i < VECTORS; i += BLOCK)                                     \
                 part = op(part, op(strip[i + k], strip[i + k + PARTS]));           \
             x[k] = part;                                                           \
         }                                                                          \
@@ -185,19 +246,27 @@ static void end(const xl_strip_ins *pc, size_t at, STRIP)
     (void)pc, (void)at, (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
 }
 
+/* What a strip holds at first is never read: it is whatever lies in the registers, where that can be said. */
+#if defined(__aarch64__)
+#define ANYTHING(v, i, _) vf v; __asm__ volatile("" : "=w"(v));
+#elif defined(__x86_64__)
+#define ANYTHING(v, i, _) vf v; __asm__ volatile("" : "=x"(v));
+#else
+#define ANYTHING(v, i, _) vf v = { 0 };
+#endif
 static void run(const xl_strip_ins *code, size_t n)
 {
-    vf z = { 0 };
     op_fn *first = (op_fn *)code->fn;
-    for (size_t i = 0; i < n; i++)
-        first(code, i * 8 * BYTES, z, z, z, z, z, z, z, z);
+    for (size_t i = 0; i < n; i++) {
+        EACH(ANYTHING)
+        first(code, i * VECTORS * BYTES, a, b, c, d, e, f, g, h);
+    }
 }
 
-#define F(f) (xl_strip_fn *)(f)
 #define BOTH(form, f) [form] = F(f), [XL_FORM_STORE + (form)] = F(f##_store)
 const xl_strip_set SET = {
     .needs = NEEDS,
-    .width = 8 * FL,
+    .width = VECTORS * FL,
     .run = run,
     .fn = {
         [XL_STRIP_LOAD] = { BOTH(XL_FORM_AM, load_m), BOTH(XL_FORM_AS, load_s) },
@@ -214,10 +283,11 @@ const xl_strip_set SET = {
         [XL_STRIP_PRODUCT_LESS] = { BOTH(XL_FORM_MM, less_mm), BOTH(XL_FORM_SM, less_sm) },
 #define PAIR(O, P, Q, R) [XL_STRIP_##O##_##P##_##Q##_##R] = { BOTH(XL_FORM_AM, pair_##O##_##P##_##Q##_##R) },
         XL_STRIP_SIMPLE(PAIRS)
+        [XL_STRIP_END] = { F(end) },
+        [XL_STRIP_DIVIDE_BY] = { BOTH(XL_FORM_AS, divide_by) },
         [XL_STRIP_SUM] = { F(sum) },
         [XL_STRIP_MAX] = { F(max) },
         [XL_STRIP_MIN] = { F(min) },
-        [XL_STRIP_END] = { F(end) },
 #define UNARY(name, expr) [XL_STRIP_##name] = { BOTH(XL_FORM_AM, name##_am) },
 #define BINARY(name, expr)                                                                                                    \
     [XL_STRIP_##name] = { BOTH(XL_FORM_AM, name##_am), BOTH(XL_FORM_MA, name##_ma), BOTH(XL_FORM_AS, name##_as), BOTH(XL_FORM_SA, name##_sa), \

@@ -5,6 +5,7 @@
  * and rounding to float does overflow and underflow by itself.
  * A polynomial's products are fused with its sums where the machine can; no step relies on it. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@
 
 #if defined(__aarch64__) && BYTES == 16
 #include <arm_neon.h>
+#elif defined(__AVX__)
+#include <immintrin.h>
 #endif
 
 #define FL (BYTES / 4)
@@ -46,13 +49,51 @@ INLINE vf f_rounded(vf x)
 #endif
     return x;
 }
+/* x y, rounded. By its instruction where the empty asm would cost copies of registers. */
+INLINE vf f_product(vf x, vf y)
+{
+#if defined(__aarch64__) && BYTES == 16
+    vf z;
+    __asm__("fmul %0.4s, %1.4s, %2.4s" : "=w"(z) : "w"(x), "w"(y));
+    return z;
+#else
+    return f_rounded(x * y);
+#endif
+}
+/* x y + z, rounded once; where no instruction does that, there is no FAST_FMA. */
+#if defined(__FP_FAST_FMAF)
+#define FAST_FMA 1
+INLINE vf f_fma(vf x, vf y, vf z)
+{
+    for (int i = 0; i < FL; i++)
+        z[i] = __builtin_fmaf(x[i], y[i], z[i]);
+    return z;
+}
+#else
+#define FAST_FMA 0
+#endif
 /* What C has no expression for: by instruction where the compiler would not find it. Maximum and minimum are the specification's: NaN if
  * either is, and -0 below +0. */
 #if defined(__aarch64__) && BYTES == 16
 INLINE vf f_max(vf x, vf y) { return (vf)vmaxq_f32((float32x4_t)x, (float32x4_t)y); }
 INLINE vf f_min(vf x, vf y) { return (vf)vminq_f32((float32x4_t)x, (float32x4_t)y); }
 INLINE vf f_clamp(vf x, float low, float high) { return f_min(f_max(x, fset(low)), fset(high)); } /* NaN stays NaN */
+INLINE bool f_all(vi m) { return vminvq_u32((uint32x4_t)m) != 0; }
 #else
+INLINE bool f_all(vi m)                                    /* of masks */
+{
+#if defined(__AVX512F__) && BYTES == 64
+    return _mm512_test_epi32_mask((__m512i)m, (__m512i)m) == 0xffff;
+#elif defined(__AVX__) && BYTES == 32
+    return _mm256_testc_si256((__m256i)m, _mm256_set1_epi32(-1));
+#else
+    vul u = (vul)m;
+    uint64_t all = u[0];
+    for (int i = 1; i < DL; i++)
+        all &= u[i];
+    return all == UINT64_MAX;
+#endif
+}
 INLINE vf f_max(vf x, vf y)
 {
     vf r = fsel(x > y, x, y);
