@@ -290,6 +290,16 @@ for d in ["float32", "float64", "complex64", "complex128"]:
         "eig": lambda h, a, w: (lambda r: jnp.linalg.norm(a @ r[1] - r[1] * r[0][:, None, :]) < 1e-3)(jnp.linalg.eig(a)), "sum": lambda h, a, w: jnp.linalg.eigvals(a).sum(),
         "hessenberg": lambda h, a, w: jnp.abs(jax.scipy.linalg.hessenberg(a[0])), "tridiagonal": lambda h, a, w: [jnp.abs(t) for t in lax.linalg.tridiagonal(h)[1:3]],
         "pivots": lambda h, a, w: (lambda r: (jnp.abs(r[1]), r[2]))(jax.scipy.linalg.qr(a[0], pivoting=True)), "pinv": lambda h, a, w: jnp.linalg.pinv(w), "rank": lambda h, a, w: jnp.linalg.matrix_rank(w)}, h, a, w, ulps=2000)
+for d in ["float32", "float64"]:                     # real Schur form: eigenvalues in LAPACK's order, pairs in blocks of two rows
+    a = arr((3, 8, 8), d)
+    batch("schur.%s" % d, {"back": lambda a: (lambda t, z: z @ t @ z.mT)(*lax.linalg.schur(a)), "upright": lambda a: (lambda z: z @ z.mT)(lax.linalg.schur(a)[1]),
+        "form": lambda a: jnp.abs(jnp.tril(lax.linalg.schur(a)[0], -2)).max(), "small": lambda a: jnp.linalg.eigvals(a[:, :2, :2])}, a, ulps=20000)
+case("schur.order", lambda a: (jnp.linalg.eigvals(a), jnp.diagonal(lax.linalg.schur(a)[0], axis1=1, axis2=2)), a, ulps=20000)
+for d in ["float32", "float64", "complex64", "complex128"]:
+    v = [arr((3, 9), d) for i in range(3)] + [arr((3, 9, 2), d)]
+    v[1][0, :3] = 0                                  # the first system needs its rows exchanged
+    batch("tridiagonal.%s" % d, {"solve": lambda *v: lax.linalg.tridiagonal_solve(*v), "perturbed": lambda *v: lax.linalg.tridiagonal_solve(*v, perturb_singular=True),
+        "singular": lambda l, d, u, b: (jnp.isnan(lax.linalg.tridiagonal_solve(l * 0, d * 0, u * 0, b)), jnp.isfinite(lax.linalg.tridiagonal_solve(l * 0, d * 0, u * 0, b, perturb_singular=True)))}, *v, ulps=20000)
 case("svd.zero", lambda a: (lambda r: (r[1], jnp.abs(r[0] @ r[0].mT)))(jnp.linalg.svd(a)), np.zeros((4, 3), np.float32))
 case("top_k.nan", lambda a: lax.top_k(a, 5), np.array([np.inf, np.nan, np.uint32(0xffc00000).view(np.float32), -np.inf, 3], np.float32))
 case("dot.complex", lambda a, b: a @ b, arr((4, 3), "complex64"), arr((3, 6), "complex64"))

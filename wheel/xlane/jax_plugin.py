@@ -20,7 +20,7 @@ def lower_decompositions(mlir):
     from jax._src.lax import linalg
 
     rules = getattr(mlir, "_platform_specific_lowerings", {}).get("cpu", {})
-    for name in ("eig_p", "eigh_p", "svd_p", "schur_p", "hessenberg_p", "tridiagonal_p", "geqp3_p"):
+    for name in ("eig_p", "eigh_p", "svd_p", "schur_p", "hessenberg_p", "tridiagonal_p", "tridiagonal_solve_p", "geqp3_p"):
         primitive = getattr(linalg, name, None)
         entry = rules.get(primitive)
         if entry is not None:

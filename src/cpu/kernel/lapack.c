@@ -1,6 +1,6 @@
 /* The custom calls `lapack_<type><routine>_ffi` by which JAX leaves decompositions to a CPU: eigenvalues, singular values, Schur form,
  * Hessenberg and tridiagonal form, QR with pivots. Matrices are worked on one at a time, row by row, as double complex whatever their type;
- * a real matrix stays real on the way. The layouts that the calls carry do not matter here: operands are logical matrices. */
+ * a real matrix stays real on the way (its Schur form: schur.c). The layouts that the calls carry do not matter here: operands are logical matrices. */
 #include <complex.h>
 #include <float.h>
 #include <math.h>
@@ -164,11 +164,20 @@ static bool schur(cx *t, cx *z, int64_t n)
             t[i * n + j] = 0;
     return true;
 }
-/* a = z t z^H. work: n * n + n more. */
-static bool schur_of(const cx *a, cx *t, cx *z, cx *work, int64_t n)
+/* The size of the largest element, by which a matrix is divided before squares could overflow or vanish; 1 for zeros. */
+static double largest(const cx *a, int64_t n)
+{
+    double most = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, cabs(a[i]));
+    return most > 0 ? most : 1;
+}
+/* a / most = z t z^H. work: n * n + n more. */
+static bool schur_of(const cx *a, double most, cx *t, cx *z, cx *work, int64_t n)
 {
     cx *tau = work + n * n;
-    memcpy(work, a, (size_t)(n * n) * sizeof *a);
+    for (int64_t i = 0; i < n * n; i++)
+        work[i] = a[i] / most;
     hessenberg(work, tau, n);
     identity(z, n);
     for (int64_t i = n - 2; i >= 0; i--)
@@ -178,13 +187,68 @@ static bool schur_of(const cx *a, cx *t, cx *z, cx *work, int64_t n)
             t[i * n + j] = j + 1 >= i ? work[i * n + j] : 0;
     return schur(t, z, n);
 }
+/* The same of a real matrix, in reals: t may have blocks of two rows. */
+static bool schur_of_real(const cx *a, double most, cx *t, cx *z, cx *work, int64_t n)
+{
+    double *r = (double *)work, *q = r + n * n;
+    for (int64_t i = 0; i < n * n; i++)
+        r[i] = creal(a[i]) / most;
+    if (!xl_schur_real(r, q, q + n * n, n))
+        return false;
+    for (int64_t i = 0; i < n * n; i++) {
+        t[i] = r[i];
+        z[i] = q[i];
+    }
+    return true;
+}
+/* Blocks of two rows, a pair of eigenvalues each, made triangular: the one above the real axis comes first. */
+static void split_pairs(cx *t, cx *z, int64_t n)
+{
+    for (int64_t k = 0; k + 1 < n; k++) {
+        double b = creal(t[k * n + k + 1]), c = creal(t[(k + 1) * n + k]);
+        if (c == 0)
+            continue;
+        cx v0 = sqrt(fabs(b)) * sqrt(fabs(c)) * I, v1 = c; /* (v0, v1) is the eigenvector, (-v1*, v0*) stands upright on it */
+        double r = sqrt(abs2(v0) + abs2(v1));
+        v0 /= r;
+        v1 /= r;
+        for (int64_t j = k; j < n; j++) {
+            cx x = t[k * n + j], y = t[(k + 1) * n + j];
+            t[k * n + j] = mulc(v0, x) + mulc(v1, y);
+            t[(k + 1) * n + j] = mul(v0, y) - mul(v1, x);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            cx x = z[i * n + k], y = z[i * n + k + 1];
+            z[i * n + k] = mul(v0, x) + mul(v1, y);
+            z[i * n + k + 1] = mulc(v0, y) - mulc(v1, x);
+            if (i > k + 1)
+                continue;
+            x = t[i * n + k];
+            y = t[i * n + k + 1];
+            t[i * n + k] = mul(v0, x) + mul(v1, y);
+            t[i * n + k + 1] = mulc(v0, y) - mulc(v1, x);
+        }
+        t[(k + 1) * n + k] = 0;
+        k++;
+    }
+}
 static bool run_gees(matrix *x)
 {
     int64_t n = x->n;
-    if (!schur_of(x->a, x->out[0], x->out[1], x->work, n))
+    cx *t = x->out[0];
+    double most = largest(x->a, n * n);
+    if (!(x->real ? schur_of_real : schur_of)(x->a, most, t, x->out[1], x->work, n))
         return false;
-    for (int64_t i = 0; i < n; i++)
-        x->out[2][i] = x->out[0][i * n + i];
+    for (int64_t i = 0; i < n * n; i++)
+        t[i] *= most;
+    for (int64_t i = 0; i < n; i++) {
+        double below = i + 1 < n ? creal(t[(i + 1) * n + i]) : 0, above = i ? creal(t[i * n + i - 1]) : 0;
+        x->out[2][i] = t[i * n + i];
+        if (x->real && below != 0)
+            x->out[3][i] = sqrt(fabs(below)) * sqrt(fabs(creal(t[i * n + i + 1])));
+        else if (x->real && above != 0)
+            x->out[3][i] = -creal(x->out[3][i - 1]);
+    }
     return true;
 }
 
@@ -212,16 +276,17 @@ static bool run_geev(matrix *x)
     int64_t n = x->n;
     cx *t = x->work, *z = t + n * n, *y = z + n * n, *more = y + n;
     uint32_t at = x->real ? 2 : 1;                         /* the eigenvalues come in two parts */
-    if (!schur_of(x->a, t, z, more, n))
+    double most = largest(x->a, n * n);
+    if (!(x->real ? schur_of_real : schur_of)(x->a, most, t, z, more, n))
         return false;
+    if (x->real)
+        split_pairs(t, z, n);
     double size = 0;
     for (int64_t i = 0; i < n * n; i++)
         size += abs2(t[i]);
     double least = DBL_EPSILON * sqrt(size) + DBL_MIN;
     for (int64_t k = 0; k < n; k++) {
-        cx w = t[k * n + k];
-        if (x->real && fabs(cimag(w)) <= 8 * least)
-            w = creal(w);
+        cx w = t[k * n + k] * most;
         x->out[0][k] = x->real ? creal(w) : w;
         if (x->real)
             x->out[1][k] = cimag(w);
@@ -359,13 +424,11 @@ static bool run_syevd(matrix *x)
 {
     int64_t n = x->n;
     cx *h = x->work, *q = h + n * n, *w = q + n * n, *v = w + n, *tau = v + n;
-    double *d = (double *)(tau + n), *e = d + n, most = 0;
+    double *d = (double *)(tau + n), *e = d + n, most;
     hermitian(h, x->a, n, x->upper);
+    most = largest(h, n * n);
     for (int64_t i = 0; i < n * n; i++)
-        most = fmax(most, cabs(h[i]));
-    if (most > 0)                                          /* squares must not overflow */
-        for (int64_t i = 0; i < n * n; i++)
-            h[i] /= most;
+        h[i] /= most;
     memset(e, 0, (size_t)n * sizeof *e);
     tridiagonal(h, d, e, tau, w, v, n, false);
     identity(q, n);
@@ -380,7 +443,7 @@ static bool run_syevd(matrix *x)
                 at = i;
         if (at < 0)
             return false;
-        x->out[1][k] = d[at] * (most > 0 ? most : 1);
+        x->out[1][k] = d[at] * most;
         d[at] = NAN;
         for (int64_t i = 0; i < n; i++)
             x->out[0][i * n + k] = q[i * n + at];
@@ -541,7 +604,7 @@ static const routine routines[] = {
     { "gesdd", run_gesdd, false, true, 1, 5, 5, { MAT, TAU, U, VT, ONE }, { MAT, TAU, U, VT, ONE } },
     { "gesvd", run_gesdd, false, true, 1, 5, 5, { MAT, TAU, U, VT, ONE }, { MAT, TAU, U, VT, ONE } },
     { "geev", run_geev, true, true, 1, 4, 5, { VEC, SQ, SQ, ONE }, { VEC, VEC, SQ, SQ, ONE } },
-    { "gees", run_gees, true, true, 1, 5, 0, { SQ, SQ, VEC, ONE, ONE }, { 0 } },
+    { "gees", run_gees, true, true, 1, 5, 6, { SQ, SQ, VEC, ONE, ONE }, { SQ, SQ, VEC, VEC, ONE, ONE } },
     { "gehrd", run_gehrd, true, true, 1, 3, 3, { SQ, SUB, ONE }, { SQ, SUB, ONE } },
     { "sytrd", run_sytrd, true, true, 1, 5, 5, { SQ, VEC, SUB, SUB, ONE }, { SQ, VEC, SUB, SUB, ONE } },
     { "hetrd", run_sytrd, true, true, 1, 5, 5, { SQ, VEC, SUB, SUB, ONE }, { SQ, VEC, SUB, SUB, ONE } },
@@ -596,6 +659,10 @@ xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *know
     if (name.n < head.n + 1 + tail.n || memcmp(name.p, head.p, head.n) || memcmp(name.p + name.n - tail.n, tail.p, tail.n))
         return NULL;
     xl_str what = { name.p + head.n + 1, name.n - head.n - 1 - tail.n };
+    if (xl_str_is(what, "gtsv")) {
+        *known = true;
+        return xl_plan_tridiagonal(p, op, false);
+    }
     for (size_t i = 0; i < sizeof routines / sizeof *routines; i++)
         if (xl_str_is(what, routines[i].name))
             r = &routines[i];
@@ -604,8 +671,6 @@ xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *know
     const xl_type *a = op->nin ? xl_in_type(p->f, op, 0) : NULL;
     bool real = a && xl_dtype_class(a->dtype) == XL_CLASS_FLOAT;
     uint32_t nout = real ? r->nreal : r->nout;
-    if (real && !nout)
-        return NULL;
     *known = true;
     if (!a || op->nin != r->nin || op->nout != nout || a->rank < 2 || (!real && xl_dtype_class(a->dtype) != XL_CLASS_COMPLEX))
         return xl_plan_unsupported(p, op, "not the operands and results of this routine");
