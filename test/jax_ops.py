@@ -285,6 +285,7 @@ for d in ["float32", "float64", "complex64", "complex128"]:
     a, w = arr((3, 7, 7), d), arr((3, 5, 7), d)
     h = a + a.conj().swapaxes(-1, -2)
     batch("decompose.%s" % d, {"eigh": lambda h, a, w: jnp.linalg.eigvalsh(h), "upper": lambda h, a, w: jnp.linalg.eigh(jnp.triu(h), UPLO="U")[0],
+        "jacobi": lambda h, a, w: lax.linalg.eigh(h, implementation=lax.linalg.EighImplementation.QR if jax.config.jax_default_device is None else lax.linalg.EighImplementation.JACOBI)[1],
         "vectors": lambda h, a, w: (lambda r: (r[1] * r[0][:, None, :]) @ r[1].conj().mT)(jnp.linalg.eigh(h)), "svd": lambda h, a, w: jnp.linalg.svd(w, compute_uv=False),
         "wide": lambda h, a, w: (lambda r: (r[0] * r[1][:, None, :]) @ r[2])(jnp.linalg.svd(w, full_matrices=False)), "full": lambda h, a, w: (lambda u: u @ u.conj().mT)(jnp.linalg.svd(w.mT)[0]),
         "eig": lambda h, a, w: (lambda r: jnp.linalg.norm(a @ r[1] - r[1] * r[0][:, None, :]) < 1e-3)(jnp.linalg.eig(a)), "sum": lambda h, a, w: jnp.linalg.eigvals(a).sum(),
