@@ -294,7 +294,7 @@ for d in ["float32", "float64", "complex64", "complex128"]:
 for d in ["float32", "float64"]:                     # real Schur form: eigenvalues in LAPACK's order, pairs in blocks of two rows
     a = arr((3, 8, 8), d)
     batch("schur.%s" % d, {"back": lambda a: (lambda t, z: z @ t @ z.mT)(*lax.linalg.schur(a)), "upright": lambda a: (lambda z: z @ z.mT)(lax.linalg.schur(a)[1]),
-        "form": lambda a: jnp.abs(jnp.tril(lax.linalg.schur(a)[0], -2)).max(), "small": lambda a: jnp.linalg.eigvals(a[:, :2, :2])}, a, ulps=20000)
+        "form": lambda a: jnp.abs(jnp.tril(lax.linalg.schur(a)[0], -2)).max(), "small": lambda a: (jnp.linalg.eigvals(a[:, :2, :2]), jnp.linalg.eigvals(a[:, :2, :2].astype(jnp.complex64)))}, a, ulps=20000)
 case("schur.order", lambda a: (jnp.linalg.eigvals(a), jnp.diagonal(lax.linalg.schur(a)[0], axis1=1, axis2=2)), a, ulps=20000)
 for d in ["float32", "float64", "complex64", "complex128"]:
     v = [arr((3, 9), d) for i in range(3)] + [arr((3, 9, 2), d)]

@@ -128,7 +128,7 @@ static bool schur(cx *t, cx *z, int64_t n)
             return false;
         cx a = t[(hi - 1) * n + hi - 1], b = t[(hi - 1) * n + hi], c = t[hi * n + hi - 1], d = t[hi * n + hi];
         cx half = (a - d) / 2, root = csqrt(mul(half, half) + mul(b, c)), shift;
-        shift = d + half + (creal(mulc(half, root)) > 0 ? -root : root); /* the eigenvalue of the last block nearer to d */
+        shift = d + half + (creal(mulc(half, root)) >= 0 ? -root : root); /* the eigenvalue of the last block nearer to d; of a pair the lower */
         if (round % 10 == 0)
             shift = d + cabs(c);                           /* a cycle: try something else */
         cx p = t[lo * n + lo] - shift, q = t[(lo + 1) * n + lo];
