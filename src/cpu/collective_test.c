@@ -166,7 +166,7 @@ TEST(different_collectives_are_named)
 TEST(one_that_never_comes_is_an_error_in_time)
 {
     static const size_t cores[] = { 1, 2, 16 };
-    setenv("XLANE_CPU_COLLECTIVE_TIMEOUT", "0.05", 1);
+    setenv("XLANE_CPU_COLLECTIVE_TIMEOUT", "0.4", 1);
     for (size_t c = 0; c < 3; c++) {
         eight *e = calloc(1, sizeof *e);
         run(e, plan_of("tensor<64xf32> {\n%id = stablehlo.partition_id : tensor<ui32>\n%zero = stablehlo.constant dense<0> : tensor<ui32>\n"
@@ -176,7 +176,7 @@ TEST(one_that_never_comes_is_an_error_in_time)
                        "%0 = \"stablehlo.all_reduce\"(%v) <{" ALL ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n"
                        "return %0 : tensor<64xf32> }"), cores[c], 1);
         for (int k = 0; k < N; k++)
-            CHECK(e->err[k] && strstr(xl_error_message(e->err[k]), "for device 0, which is still at work elsewhere"));
+            CHECK(e->err[k] && strstr(xl_error_message(e->err[k]), "which is still at work elsewhere")); /* device 0, or on a very busy machine another */
         done(e);
     }
     unsetenv("XLANE_CPU_COLLECTIVE_TIMEOUT");

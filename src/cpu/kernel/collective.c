@@ -11,7 +11,7 @@
 
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
-enum { PIECE = 16 << 10 };                                 /* bytes handled at a time */
+enum { PIECE = 64 << 10 };                                 /* bytes handled at a time: few enough to stay in the cache between a sum and its copies */
 typedef enum { CROSS_REPLICA, CROSS_PARTITION, CROSS_BOTH, FLATTENED } mode;
 typedef struct {
     mode mode;
@@ -141,14 +141,15 @@ static xl_error *run_collective(const xl_step *s, xl_frame *f)
 }
 
 /* ---- sums ------------------------------------------------------------------------------------------------------------- */
-/* Operand i of all members folded: rows of `len` elements, `stride` apart in the operands, one after another in the results of members from..to-1. */
+/* Operand i of all members folded, in parts: rows of `len` elements, `stride` apart in the operands, those of part k after k * len. One part is for all
+ * members; of several part k is member k's. In the results its rows lie one after another. */
 typedef struct {
     const coll *c;
     xl_frame *f;
     const xl_group_view *g;
-    uint32_t i, from, to;
+    uint32_t i, parts;
     xl_dtype dtype;
-    size_t elem, first, len, stride, piece, pieces;        /* elements; pieces of a row */
+    size_t elem, rows, len, stride, piece, pieces;         /* elements; pieces of a row */
     bool f32;                                              /* a sum of these */
     xl_error *err;
 } sums;
@@ -183,9 +184,9 @@ static void sum_pieces(void *ctx, size_t begin, size_t end)
     sums *w = ctx;
     const xl_group_view *g = w->g;
     for (size_t p = begin; p < end; p++) {
-        size_t row = p / w->pieces, at = p % w->pieces * w->piece, n = w->len - at < w->piece ? w->len - at : w->piece;
-        size_t from = (w->first + row * w->stride + at) * w->elem, to = (row * w->len + at) * w->elem;
-        void *acc = (char *)g->out[w->from][w->i] + to;
+        size_t part = p / w->pieces / w->rows, row = p / w->pieces % w->rows, at = p % w->pieces * w->piece, n = w->len - at < w->piece ? w->len - at : w->piece;
+        size_t from = (part * w->len + row * w->stride + at) * w->elem, to = (row * w->len + at) * w->elem;
+        void *acc = (char *)g->out[part][w->i] + to;
         if (w->f32)
             sum_f32(acc, g, w->i, from, n);
         else if (acc != (char *)g->in[0][w->i] + from)
@@ -198,20 +199,20 @@ static void sum_pieces(void *ctx, size_t begin, size_t end)
                 return;
             }
         }
-        for (uint32_t k = w->from + 1; k < w->to; k++)
+        for (uint32_t k = 1; k < g->n && w->parts == 1; k++)
             memcpy((char *)g->out[k][w->i] + to, acc, n * w->elem);
     }
 }
 
-static xl_error *sum_rows(sums *w, size_t rows)
+static xl_error *sum_rows(sums *w)
 {
     bool alone = !w->c->fold[w->i].ew.fn;                  /* a region needs the frame to itself */
-    if (!rows || !w->len)
+    if (!w->rows || !w->len)
         return NULL;
     w->f32 = w->c->fold[w->i].single == XL_OP_ADD && w->dtype == XL_F32;
     w->piece = PIECE / w->elem;
     w->pieces = (w->len + w->piece - 1) / w->piece;
-    size_t n = rows * w->pieces;
+    size_t n = w->parts * w->rows * w->pieces;
     xl_pool_for(w->g->pool, n, alone ? n : w->len < w->piece ? (w->piece + w->len - 1) / w->len : 1, sum_pieces, w);
     return w->err;
 }
@@ -220,8 +221,8 @@ static xl_error *all_reduce(const xl_step *s, xl_frame *f, const xl_group_view *
 {
     xl_error *err = NULL;
     for (uint32_t i = 0; i < s->nin && !err; i++) {
-        sums w = { .c = s->data, .f = f, .g = g, .i = i, .to = g->n, .dtype = s->shape[i].dtype, .elem = s->shape[i].elem, .len = (size_t)s->shape[i].count };
-        err = sum_rows(&w, 1);
+        sums w = { .c = s->data, .f = f, .g = g, .i = i, .parts = 1, .dtype = s->shape[i].dtype, .elem = s->shape[i].elem, .rows = 1, .len = (size_t)s->shape[i].count };
+        err = sum_rows(&w);
     }
     return err;
 }
@@ -238,15 +239,11 @@ static xl_error *reduce_scatter(const xl_step *s, xl_frame *f, const xl_group_vi
 {
     const coll *c = s->data;
     const xl_shape *x = &s->shape[0];
-    xl_error *err = NULL;
     if (x->bytes != xl_out_shape(s, 0)->bytes * g->n)
         return XL_ERR(INVALID, "%s: its operand is not %u times its result, the size of its group", s->name, g->n);
     size_t len = product(x, c->dim, x->rank) / g->n;
-    for (uint32_t k = 0; k < g->n && !err; k++) {
-        sums w = { .c = c, .f = f, .g = g, .from = k, .to = k + 1, .dtype = x->dtype, .elem = x->elem, .len = len, .stride = len * g->n, .first = len * k };
-        err = sum_rows(&w, product(x, 0, c->dim));
-    }
-    return err;
+    sums w = { .c = c, .f = f, .g = g, .parts = g->n, .dtype = x->dtype, .elem = x->elem, .rows = product(x, 0, c->dim), .len = len, .stride = len * g->n };
+    return sum_rows(&w);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------------ */
