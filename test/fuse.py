@@ -37,6 +37,9 @@ def more():
                                           jnp.isnan(jnp.sqrt(y) + jnp.log(y) * 0), (y / 3e38 * 1e3).astype(jnp.int32), y.max(1), (y - 1).min(1), jnp.sign(y), jnp.isfinite(1 / y)))(jnp.where(x > 1, jnp.inf, jnp.where(x < -1, -0.0, jnp.round(x)))),
          "sums and products": lambda x, g: (x * g + x, x - g * 2, g * 3 - x, x * g + g * x, (x * 2 + 1) * g - 3, (1 - x) * x - (x - 2)), "bf16 out": lambda x, g: (lambda b: (b * g.astype(jnp.bfloat16) + 1, b > 0, b.max(1)))(x.astype(jnp.bfloat16)),
          "in place": lambda x, g: (x + 1, x * 2, (x + 1) * (x * 2)),
+         # one line for all rows, summed by itself and with others
+         "the same line": lambda x, g: [(jax.nn.softmax(b), jax.nn.logsumexp(b * 3, 1), norm(b, g), (b - b.min(1, keepdims=True)).sum(1), (b + x[:5]).max(1)) for b in (jnp.broadcast_to(g, (5, 300)),)],
+         "the same line in bf16": lambda x, g: [(jax.nn.softmax(b), (b - b.max(1, keepdims=True)).sum(1)) for b in (jnp.broadcast_to(g.astype(jnp.bfloat16), (5, 300)),)],
          # a part of a temporary, read in a narrow type, has as many bytes as what is made of it: nothing may be written over it
          **{"half of it in " + d: lambda x, g, d=d: (lambda b: norm(b[:, :150].astype("float32") * g[:150], g[:150]))((x[:1, :67] @ x).astype(d)) for d in ("bfloat16", "float16", "int16")},
          "half of a product": lambda x, g: (lambda b: norm(b[:, :150].astype("float32") * g[:150], g[:150]))(x[:1, :67].astype("bfloat16") @ x.astype("bfloat16")),

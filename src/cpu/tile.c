@@ -377,6 +377,8 @@ static xl_error *add_reduce(xl_tile_maker *m, uint32_t at)
         return xl_plan_unsupported(p, op, "its body changed while planning");
     int32_t strip = cls != XL_CLASS_OF_ROW || !m->lines || sum != XL_F32 ? -1 : fold_of(single);
     xl_error *err = read_operand(m, op, 0, false, strip >= 0, &src);
+    if (!err && m->r[src].along && m->r[src].def < 0 && m->pr->tile_rows > 1) /* one line for all rows lies there once: strips know, an array function reads on */
+        err = read_operand(m, op, 0, false, false, &src);
     if (err)
         return err;
     bool made = m->r[src].def >= 0 && m->i[m->r[src].def].strip >= 0; /* else it lies in memory, and is read from there */
