@@ -50,6 +50,10 @@ def examples():
         subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", src, "-I", ROOT + "/include", "-L", ROOT + "/build", "-lxlane", "-o", exe], check=True)
         p = subprocess.run([exe] + ([src] if name == "hybrid" else []), capture_output=True, text=True, env=env, cwd=tmp)
         assert p.returncode == 0, f"{name}: {p.stdout} {p.stderr}"
+    alone = {k: v for k, v in env.items() if k not in ("XLANE_CPU_PLUGIN", "XLANE_PLUGIN")}        # the device is found beside the library, wherever the program lies
+    alone["LD_LIBRARY_PATH"] = ROOT + "/build"
+    p = subprocess.run([os.path.join(tmp, "line")], capture_output=True, text=True, env=alone, cwd="/")
+    assert p.returncode == 0, p.stderr
     cc = os.path.join(tmp, "x.cc")
     open(cc, "w").write('#include <xlane/xlane.h>\nint main() { xl_graph *g = xl_graph_new("x"); xl_loss(g, xl_sum(g, xl_input(g, "a", "f32[2]"), 0)); xl_graph_free(g); }\n')
     if subprocess.run(["sh", "-c", "command -v c++"], capture_output=True).returncode == 0:

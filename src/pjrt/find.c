@@ -1,10 +1,12 @@
 /* Where plugins are, in the order of plugin.h. Only names and device files are looked at here: nothing is opened. */
+#include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "pjrt/plugin.h"
 
 /* What a plugin's file name says about the devices it wants. The first row that matches counts. */
@@ -139,25 +141,25 @@ static void system_plugins(list *l)
             add_glob(l, xl_strf(l->a, "%s/%s", folders[i], names[k]).p);
 }
 
+/* Beside this object: the command, or the library that a program of somebody else is linked with. */
 static const char *embedded(xl_arena *a)
 {
     char exe[PATH_MAX];
-    const char *env = getenv("XLANE_CPU_PLUGIN"); /* the library has no executable of its own to sit beside */
+    const char *env = getenv("XLANE_CPU_PLUGIN");
+    static const char *const below[] = { "", "/../lib", "/../lib/xlane" };
     if (env && *env)
         return env;
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (n <= 0)
-        return NULL;
-    exe[n] = 0;
-    char *slash = strrchr(exe, '/');
-    if (!slash)
-        return NULL;
-    *slash = 0;
-    static const char *const below[] = { "", "/../lib", "/../lib/xlane" };
-    for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
-        xl_str path = xl_strf(a, "%s%s/libxlane-cpu.so", exe, below[i]);
-        if (access(path.p, F_OK) == 0)
-            return path.p;
+    exe[n > 0 ? n : 0] = 0;
+    Dl_info here = { 0 };
+    const char *object[] = { dladdr((const void *)kinds, &here) && here.dli_fname ? here.dli_fname : "", exe };
+    for (size_t k = 0; k < 2; k++) {
+        xl_str folder = xl_path_dir(xl_str_of(object[k]));
+        for (size_t i = 0; folder.n && i < sizeof below / sizeof *below; i++) {
+            xl_str path = xl_strf(a, "%.*s%s/libxlane-cpu.so", XL_FMT(folder), below[i]);
+            if (access(path.p, F_OK) == 0)
+                return path.p;
+        }
     }
     return NULL;
 }
@@ -188,7 +190,7 @@ static xl_error *by_name(xl_arena *a, const char *named, const char *how, xl_plu
         c->path = embedded(a);
         c->why = xl_strf(a, "the embedded device, named by %s", how).p;
         return c->path ? NULL
-                       : XL_ERR(NOT_FOUND, "libxlane-cpu.so is not beside this executable: run ./x build, or name a plugin file");
+                       : XL_ERR(NOT_FOUND, "libxlane-cpu.so is beside neither this program nor libxlane.so: run ./x build, put it there, or name a plugin file");
     }
     for (int k = 0; k < NKIND; k++) {
         if (strcmp(kinds[k].name, named))
@@ -238,5 +240,5 @@ xl_error *xl_plugin_find(xl_arena *a, const xl_plugin_wish *wish, xl_plugin_choi
     out->why = out->fallback ? "the embedded device, as the devices of the plugins that were found are not here"
                              : "the embedded device, as no other plugin was named or found";
     return out->path ? NULL : XL_ERR(NOT_FOUND, "no plugin was named, none was found in Python or in the system's folders, and "
-                                     "libxlane-cpu.so is not beside this executable: run ./x build, or name one with --plugin");
+                                     "libxlane-cpu.so is beside neither this program nor libxlane.so: run ./x build, put it there, or name one (--plugin, or XLANE_PLUGIN)");
 }
