@@ -35,7 +35,10 @@ MODELS = {"dense": ["model.pattern=D*4", "model.scan=false", "data.batch=16"], "
 OTHERS = {"A_wide_long": ["model.pattern=A*3", "data.batch=4", "model.dim=96", "data.time=160"], "A_unrolled": ["model.pattern=A*3", "data.batch=8", "model.scan=false"],
           "M_bf16": ["model.pattern=M*2", "data.batch=8", "model.compute=bf16"], "R_remat": ["model.pattern=R*4", "data.batch=8", "model.remat=true"],
           "E_experts": ["model.pattern=E*2", "data.batch=4", "model.dim=96", "model.experts=8"],
-          "A_vocabulary": ["model.pattern=A*2", "data.batch=2", "model.dim=256", "data.time=64", "model.vocab=2048"]}
+          "A_vocabulary": ["model.pattern=A*2", "data.batch=2", "model.dim=256", "data.time=64", "model.vocab=2048"],
+          # few rows of a large model: little of what it needs grows with the batch, and there are few smaller ones to learn from
+          "AMER_three_rows": ["model.pattern=AMER", "data.batch=3", "model.dim=176", "data.time=65"], "AE_three_rows_remat": ["model.pattern=AE", "data.batch=3", "model.dim=168", "data.time=127", "model.remat=true"],
+          "dense_three_rows": ["model.pattern=D", "data.batch=3", "model.dim=320", "data.time=100"]}
 for name, words in {**MODELS, **OTHERS}.items():
     j, r = calibrate(*words)
     e = j.get("entry", {})

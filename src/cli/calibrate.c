@@ -93,7 +93,7 @@ out:
 
 const xl_verb xl_verb_calibrate = {
     .name = "calibrate", .args = "[CONF.yaml] [key=value ...]", .help = "predicted, compiled and observed memory of a training step",
-    .more = "Predicts from the program (liveness; temporaries scaled as in steps of half the batch and a quarter, compiled and not\n"
+    .more = "Predicts from the program (liveness; temporaries scaled as in steps of three quarters of the batch and of half, compiled and not\n"
             "run), compiles the step, runs it twice on the device and reads the physical device's peak. The three figures go into the catalog. The exit\n"
             "status is 1 when the prediction is off by more than a tenth, or when a figure moved since the stack was another.",
     .example = "xlane calibrate conf.yaml\nxlane calibrate conf.yaml data.batch=32", .opts = opts, .min = 1, .max = -1, .run = calibrate,

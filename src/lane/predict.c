@@ -442,16 +442,22 @@ static double kept(const xl_prediction *p) { return (double)(p->temporary + p->c
 xl_predict_scale xl_predict_compare(const xl_prediction *p, const xl_program_memory *compiled)
 {
     double said = kept(p), is = (double)compiled->temporary;
-    return (xl_predict_scale){ .temporary = said > 0 && is > 0 ? is / said : 1, .code = compiled->code > 0 ? compiled->code : 0 };
+    xl_predict_scale s = { .temporary = 1, .code = compiled->code > 0 ? compiled->code : 0 };
+    if (said > 0 && is > said)
+        s.base = (int64_t)(is - said);
+    else if (said > 0 && is > 0)
+        s.temporary = is / said;
+    return s;
 }
 
 xl_predict_scale xl_predict_line(const xl_prediction p[2], const xl_program_memory compiled[2])
 {
     xl_predict_scale s = xl_predict_compare(&p[1], &compiled[1]);
     double said = kept(&p[1]) - kept(&p[0]), is = (double)(compiled[1].temporary - compiled[0].temporary);
-    double slope = said > 0 && is > 0 && compiled[0].temporary > 0 ? is / said : 0;
-    if (slope < s.temporary / 2 || slope > s.temporary * 2)
+    if (said <= 0 || compiled[0].temporary <= 0)
         return s;
+    double slope = is / said, least = s.temporary / 2, most = s.temporary * 2;
+    slope = slope < least ? least : slope > most ? most : slope;
     s.base = compiled[1].temporary - (int64_t)(slope * kept(&p[1]));
     s.temporary = slope;
     return s;

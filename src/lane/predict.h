@@ -17,10 +17,11 @@ const char *xl_predict_word(xl_predict_rule r);
 typedef struct { int64_t arguments, outputs, aliased, temporary, constants, total; } xl_prediction;
 
 /* What a compiler makes of temporaries, learned from smaller programs of the same model: what it fuses, copies or makes again depends little on
- * the batch. One program gives a ratio; two give a line, for what does not grow with the batch is scaled otherwise than what does. */
+ * the batch. One program gives a ratio where the compiler needs less (it fuses), and what is added where it needs more (copies of
+ * weights, which do not grow with the batch); two give a line, whose slope is kept between half and twice that of one. */
 typedef struct { double temporary; int64_t base, code; } xl_predict_scale;   /* base + temporary * predicted */
 xl_predict_scale xl_predict_compare(const xl_prediction *p, const xl_program_memory *compiled);
-/* Of two, the smaller first. The ratio of the larger where the two make no sensible line. */
+/* Of two, the smaller first. */
 xl_predict_scale xl_predict_line(const xl_prediction p[2], const xl_program_memory compiled[2]);
 void xl_predict_apply(xl_prediction *p, const xl_predict_scale *s);
 

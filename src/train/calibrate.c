@@ -117,7 +117,7 @@ out:
     return err;
 }
 
-/* Compiles the same model with half the batch, or less where that is too large as well, and with half of that. Returns the larger; 0, and a scale
+/* Compiles the same model with three quarters of the batch, or less where that is too large as well, and with two thirds of that. Returns the larger; 0, and a scale
  * of 1, where there is no smaller batch or the compiler gives no figures. */
 static int64_t measure_small(const xl_config *c, xl_lane *lane, xl_predict_rule rule, xl_predict_scale *out)
 {
@@ -127,7 +127,8 @@ static int64_t measure_small(const xl_config *c, xl_lane *lane, xl_predict_rule 
     int64_t step, units, found = 0;
     *out = (xl_predict_scale){ .temporary = 1 };
     xl_error *err = xl_config_batch_step(c, &step);
-    for (units = err ? 0 : c->data.batch / step / 2; units && !found; units /= 2) {
+    int64_t whole = err ? 0 : c->data.batch / step;
+    for (units = whole < 4 ? whole - 1 : (3 * whole + 3) / 4; units > 0 && !found; units = 2 * units / 3) {
         small.data.batch = units * step;
         xl_error_free(err);
         err = compile_small(&small, lane, rule, &said[1], &is[1]);
@@ -140,7 +141,7 @@ static int64_t measure_small(const xl_config *c, xl_lane *lane, xl_predict_rule 
     if (!found)
         return 0;
     *out = xl_predict_compare(&said[1], &is[1]);
-    if (units) {
+    if (units > 0) {
         small.data.batch = units * step;
         err = compile_small(&small, lane, rule, &said[0], &is[0]);
         if (!err)
