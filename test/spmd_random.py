@@ -103,7 +103,8 @@ class Case:
         if f == "logsumexp":
             return jax.nn.logsumexp(x.astype(jnp.float32), axes)
         if f == "prod":
-            return jnp.prod(jnp.clip(x.astype(jnp.float32), -1.1, 1.1), axes)
+            most = 1.1 if x.size <= 512 else 1.001       # a part that overflows times one that vanishes is another number in another order
+            return jnp.prod(jnp.clip(x.astype(jnp.float32), -most, most), axes)
         if f == "keep":
             return x.astype(jnp.float32) - x.astype(jnp.float32).mean(axes, keepdims=True)
         return getattr(jnp, f)(x.astype(jnp.float32), axes)
