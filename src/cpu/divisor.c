@@ -17,17 +17,15 @@
 #include <math.h>
 #include <stdbool.h>
 
-enum { NEAR = 7 };
-
-/* Is x/c right for the numbers of 24 bits whose quotient by c (of 24 bits too) comes within j of the middle between two floats? */
-static bool right(uint32_t c, float high, float low)
+/* Is x/c right for the numbers of 24 bits whose quotient by c (of 24 bits too) comes as near to the middle between two floats as j from -near to near? */
+static bool right(uint32_t c, float high, float low, int near)
 {
     int zeros = __builtin_ctz(c);
     uint32_t odd = c >> zeros, inverse = odd;
     for (int i = 0; i < 4; i++)
         inverse *= 2 - odd * inverse;                      /* modulo 2^32: each step doubles the bits, from three */
     for (int e = 24; e <= 25; e++)
-        for (int j = -NEAR; j <= NEAR; j++) {
+        for (int j = -near; j <= near; j++) {
             if (j == 0 || j % (1 << zeros) != 0)
                 continue;
             uint64_t period = 1ull << (e - zeros), k = (uint32_t)(-j / (1 << zeros)) * inverse & (period - 1);
@@ -56,7 +54,7 @@ void xl_strip_divisor(float c, float out[4])
     float rest = (float)(fma(-high, m, 1.0) / m), low[3] = { rest, nextafterf(rest, 0), nextafterf(rest, 1) };
     for (int i = 0; i < 3; i++) {
         float h = copysignf(ldexpf(high, 24 - e), c), l = copysignf(ldexpf(low[i], 24 - e), c), least = 0x1p-126f / fabsf(l);
-        if (!(fabsf(l) >= FLT_MIN && fabsf(h) <= FLT_MAX && least <= 0x1p100f) || !right((uint32_t)m, high, low[i]))
+        if (!(fabsf(l) >= FLT_MIN && fabsf(h) <= FLT_MAX && least <= 0x1p100f) || !right((uint32_t)m, high, low[i], i ? 7 : 3))
             continue;
         out[1] = h, out[2] = l, out[3] = least * 2;
         return;
