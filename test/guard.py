@@ -261,6 +261,54 @@ def _():
     assert everything.count("jit_init ") == 5, everything
 
 
+RACE = r"""
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+static pthread_barrier_t both;
+static void *get(void *path)
+{
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    pthread_barrier_wait(&both);
+    void *f = lib ? dlsym(lib, "GetPjrtApi") : 0;
+    Dl_info where;
+    return f && dladdr(f, &where) && strstr(where.dli_fname, "guard") ? path : 0;
+}
+int main(int argc, char **argv)
+{
+    (void)argc;
+    pthread_t t[16];
+    void *ok;
+    int n = 0;
+    pthread_barrier_init(&both, 0, 16);
+    for (int i = 0; i < 16; i++) pthread_create(&t[i], 0, get, argv[i % 2 + 1]);
+    for (int i = 0; i < 16; i++) pthread_join(t[i], &ok), n += !!ok;
+    printf("%d\n", n);
+}
+"""
+
+
+@check("G6_plugins_opened_at_one_moment_are_all_guarded")
+def _():
+    source, exe, other = script("race.c", RACE), os.path.join(TMP, "race"), os.path.join(TMP, "other-cpu.so")
+    subprocess.run(["cc", "-O1", "-D_GNU_SOURCE", source, "-o", exe, "-ldl", "-lpthread"], check=True)
+    shutil.copy(PLUGIN, other)
+    for i in range(10):
+        p, folder = run("race%d" % i, exe, PLUGIN, other)
+        assert p.stdout == "16\n", (i, p.stdout, p.stderr)
+
+
+@check("G3_each_process_has_its_own_file_for_the_scraper")
+def _():
+    one = script("train.py", TRAIN.format(comment="", name="h"))
+    both = script("both.sh", "%s %s >/dev/null & %s %s >/dev/null; wait\n" % (sys.executable, one, sys.executable, one))
+    run("both", "sh", both, args=["--prometheus", os.path.join(TMP, "lane.prom")])
+    files = sorted(f for f in os.listdir(TMP) if f.startswith("lane") and f.endswith(".prom"))
+    pids = {re.search(r'xlane_compile_time_seconds_count{rank="0",pid="(\d+)"} [1-9]', open(os.path.join(TMP, f)).read())[1] for f in files}
+    assert len(files) == 2 and len(pids) == 2 and "lane.prom" in files, (files, pids)
+
+
 @check("L2_late_flags_are_reported")
 def _():
     path = script("late.py", "import jax, jax.numpy as jnp, os\njnp.ones(3) + 1\nos.environ['XLA_FLAGS'] = '--xla_late=1'\n"

@@ -29,7 +29,7 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
         xl_metrics_json(m, &j);
         xl_json_end(&j);
     } else if (opt.prometheus) {
-        xl_metrics_prometheus(m, 0, &b);
+        xl_metrics_prometheus(m, 0, 0, &b);
     } else {
         xl_buf_str(&b, xl_run_mark(cli->arena, dir));
         xl_metrics_print(m, opt.modules, &b);

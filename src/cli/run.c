@@ -46,7 +46,7 @@ static const xl_opt opts[] = {
     { "hang", XL_OPT_NUM, &opt.hang, "SECONDS", "name a compile or execute that has not returned after this long (120)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where run folders are made (runs)" },
     { "name", XL_OPT_STR, &opt.name, "NAME", "what to call this run (the program's name)" },
-    { "prometheus", XL_OPT_STR, &opt.prometheus, "FILE", "keep counters in this file for a scraper, while it runs" },
+    { "prometheus", XL_OPT_STR, &opt.prometheus, "FILE", "keep counters in this file for a scraper, while it runs; a further process adds its number to the name" },
     { "summary", XL_OPT_FLAG, &opt.summary, NULL, "five lines at the end, also when standard error is no terminal" },
     { 0 },
 };

@@ -7,7 +7,9 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef void *dlsym_fn(void *handle, const char *name);
@@ -36,10 +38,15 @@ static dlsym_fn *find_real(void)
     return f;
 }
 
+enum { LOADING = 1, LOADED };
+
 /* The guard beside this object, or NULL: then the program runs as if we were not there. */
 static attach_fn *find_attach(void)
 {
-    if (!atomic_exchange(&attach_tried, 1)) {
+    static _Thread_local bool loading;
+    int none = 0;
+    if (atomic_compare_exchange_strong(&attach_tried, &none, LOADING)) {
+        loading = true;
         const char *path = getenv("XLANE_GUARD_LIBRARY");
         void *lib = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
         if (lib) {
@@ -53,7 +60,12 @@ static attach_fn *find_attach(void)
             (void)!write(2, why ? why : "?", why ? strlen(why) : 1);
             (void)!write(2, "\n", 1);
         }
+        loading = false;
+        atomic_store_explicit(&attach_tried, LOADED, memory_order_release);
     }
+    /* Another thread is at it: its plugin is not the only one to be guarded. Not for ever, for this one may hold the loader's lock. */
+    for (int ms = 0; !loading && ms < 5000 && atomic_load_explicit(&attach_tried, memory_order_acquire) != LOADED; ms++)
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     return atomic_load_explicit(&attach, memory_order_acquire);
 }
 

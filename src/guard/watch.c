@@ -3,8 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -73,6 +76,32 @@ static bool look_for_hangs(void)
 }
 
 /* ---- files ---------------------------------------------------------------------------------------------------------------- */
+/* Where this process keeps its counters for a scraper: the file that was named belongs to the first process of the run that has any,
+ * as long as it lives; another one's has its process number before the ending ("lane.prom", "lane-4711.prom"). */
+static void scraper_file(const char *dir, const char *named, char *out, size_t room)
+{
+    char owner[4200], text[32] = "";
+    snprintf(owner, sizeof owner, "%s/scraped-by", dir);
+    int n = snprintf(text, sizeof text, "%d", (int)getpid()), fd = *dir ? open(owner, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    bool mine = fd < 0;
+    if (fd >= 0 && !flock(fd, LOCK_EX)) {
+        char was[32] = "";
+        ssize_t got = read(fd, was, sizeof was - 1);
+        int pid = got > 0 ? atoi(was) : 0;
+        mine = pid <= 0 || pid == (int)getpid() || (kill(pid, 0) && errno == ESRCH);
+        if (mine && pid != (int)getpid())
+            mine = !ftruncate(fd, 0) && pwrite(fd, text, (size_t)n, 0) == n;
+    }
+    if (fd >= 0)
+        close(fd);
+    const char *slash = strrchr(named, '/'), *dot = strrchr(slash ? slash : named, '.');
+    size_t stem = dot ? (size_t)(dot - named) : strlen(named);
+    if (mine)
+        snprintf(out, room, "%s", named);
+    else
+        snprintf(out, room, "%.*s-%s%s", (int)stem, named, text, dot ? dot : "");
+}
+
 void guard_write_metrics(void)
 {
     const char *dir = xl_run_dir(G.run), *prom = getenv("XLANE_PROMETHEUS");
@@ -87,9 +116,10 @@ void guard_write_metrics(void)
     }
     b.n = 0;
     if (prom && *prom) {
-        xl_metrics_prometheus(G.metrics, xl_run_rank(G.run), &b);
+        xl_metrics_prometheus(G.metrics, xl_run_rank(G.run), (int)getpid(), &b);
+        scraper_file(dir, prom, path, sizeof path);
         if (!b.failed)
-            xl_error_free(xl_file_write_quick(prom, xl_buf_view(&b)));
+            xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
     }
     xl_buf_fini(&b);
 }

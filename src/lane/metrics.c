@@ -276,8 +276,12 @@ void xl_metrics_print(const xl_metrics *m, bool modules, xl_buf *out)
     }
 }
 
-void xl_metrics_prometheus(const xl_metrics *m, int rank, xl_buf *out)
+void xl_metrics_prometheus(const xl_metrics *m, int rank, int pid, xl_buf *out)
 {
+    char who[48];
+    int n0 = snprintf(who, sizeof who, "rank=\"%d\"", rank);
+    if (pid)
+        snprintf(who + n0, sizeof who - (size_t)n0, ",pid=\"%d\"", pid);
     for (int w = 0; w < XL_M_COUNT; w++) {
         char name[64];
         size_t n = 0;
@@ -288,12 +292,12 @@ void xl_metrics_prometheus(const xl_metrics *m, int rank, xl_buf *out)
         }
         name[n] = 0;
         if (rows[w].timing)
-            xl_buf_printf(out, "# HELP xlane_%s_seconds %s\n# TYPE xlane_%s_seconds summary\nxlane_%s_seconds_sum{rank=\"%d\"} %.9f\n"
-                               "xlane_%s_seconds_count{rank=\"%d\"} %llu\n",
-                          name, rows[w].help, name, name, rank, (double)m->total[w].sum * 1e-9, name, rank,
+            xl_buf_printf(out, "# HELP xlane_%s_seconds %s\n# TYPE xlane_%s_seconds summary\nxlane_%s_seconds_sum{%s} %.9f\n"
+                               "xlane_%s_seconds_count{%s} %llu\n",
+                          name, rows[w].help, name, name, who, (double)m->total[w].sum * 1e-9, name, who,
                           (unsigned long long)m->total[w].n);
         else
-            xl_buf_printf(out, "# HELP xlane_%s_total %s\n# TYPE xlane_%s_total counter\nxlane_%s_total{rank=\"%d\"} %llu\n", name,
-                          rows[w].help, name, name, rank, (unsigned long long)m->total[w].sum);
+            xl_buf_printf(out, "# HELP xlane_%s_total %s\n# TYPE xlane_%s_total counter\nxlane_%s_total{%s} %llu\n", name,
+                          rows[w].help, name, name, who, (unsigned long long)m->total[w].sum);
     }
 }

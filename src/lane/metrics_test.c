@@ -26,7 +26,7 @@ TEST(G3_metrics_add_up_and_survive_json)
     CHECK(strstr(b.p, "Counter: InboundData\n  Value: 8192\n"));
     CHECK(strstr(b.p, "Module: jit_step"));
     b.n = 0;
-    xl_metrics_prometheus(n, 3, &b);
+    xl_metrics_prometheus(n, 3, 0, &b);
     CHECK(strstr(b.p, "xlane_execute_time_seconds_count{rank=\"3\"} 200"));
     xl_buf_fini(&b);
     xl_arena_fini(&a);
