@@ -198,8 +198,10 @@ xl_error *xl_lock_read(xl_arena *a, const char *path, xl_lock *out)
     xl_node *root;
     *out = (xl_lock){ 0 };
     builder b = { .a = a, .l = out };
+    if (!xl_file_stat(path, NULL))
+        return XL_ERR(NOT_FOUND, "%s is not there; `xlane lock write` makes one, --file names another", path);
     XL_DO(xl_file_read_max(a, path, 64 << 20, &text));
-    XL_DO(xl_json_read(a, path, text, &root));
+    XL_TRY(xl_json_read(a, path, text, &root), "this lock is damaged (`xlane lock write` makes another)");
     const xl_node *items = xl_node_get(root, "items");
     if (!xl_node_get(root, "lock") || !items || items->kind != XL_NODE_LIST)
         return XL_ERR(INVALID, "%s is not a lock; `xlane lock write` makes one", path);

@@ -243,10 +243,12 @@ xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out)
     if (xl_file_stat(path, &info) && info.dir)
         path = xl_path_join(a, path, "receipt.json");
     *out = NULL;
+    if (!xl_file_stat(path, NULL))
+        return XL_ERR(NOT_FOUND, "%s is not there; name a run's folder, `last`, or a receipt's file: `xlane run`, `train` and `ladder` leave one", path);
     XL_DO(xl_file_read_max(a, path, 64 << 20, &text));
-    XL_DO(xl_json_read(a, path, text, out));
+    XL_TRY(xl_json_read(a, path, text, out), "this receipt is damaged; do not lean on it");
     if (!xl_node_get(*out, "receipt"))
-        err = XL_ERR(INVALID, "%s is not a receipt", path);
+        err = XL_ERR(INVALID, "%s is not a receipt; `xlane run`, `train` and `ladder` leave one in a run's folder", path);
     else if (!xl_sealed_check(*out))
         err = XL_ERR(DATA_LOSS, "%s was changed after it was written: its checksum does not fit what it says; do not lean on it", path);
 out:
