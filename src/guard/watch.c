@@ -3,11 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <signal.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -76,30 +75,32 @@ static bool look_for_hangs(void)
 }
 
 /* ---- files ---------------------------------------------------------------------------------------------------------------- */
-/* Where this process keeps its counters for a scraper: the file that was named belongs to the first process of the run that has any,
- * as long as it lives; another one's has its process number before the ending ("lane.prom", "lane-4711.prom"). */
-static void scraper_file(const char *dir, const char *named, char *out, size_t room)
+/* Where this process keeps its counters for a scraper: the file that was named belongs to the first process of the run that has any;
+ * another one's has its process number before the ending ("lane.prom", "lane-4711.prom"). */
+static bool scraper_file(const char *dir, const char *named, char *out, size_t room)
 {
-    char owner[4200], text[32] = "";
-    snprintf(owner, sizeof owner, "%s/scraped-by", dir);
-    int n = snprintf(text, sizeof text, "%d", (int)getpid()), fd = *dir ? open(owner, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
-    bool mine = fd < 0;
-    if (fd >= 0 && !flock(fd, LOCK_EX)) {
-        char was[32] = "";
-        ssize_t got = read(fd, was, sizeof was - 1);
-        int pid = got > 0 ? atoi(was) : 0;
-        mine = pid <= 0 || pid == (int)getpid() || (kill(pid, 0) && errno == ESRCH);
-        if (mine && pid != (int)getpid())
-            mine = !ftruncate(fd, 0) && pwrite(fd, text, (size_t)n, 0) == n;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int owner;                                      /* the process that asked last, after a fork another one */
+    static bool mine;
+    if (pthread_mutex_trylock(&lock))                      /* another thread is at it, or was when this process was forked */
+        return false;
+    if (owner != (int)getpid()) {
+        char mark[4200];
+        snprintf(mark, sizeof mark, "%s/scraped", dir);
+        int fd = *dir ? open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+        mine = fd >= 0 || !*dir || errno != EEXIST;
+        owner = (int)getpid();
+        if (fd >= 0)
+            close(fd);
     }
-    if (fd >= 0)
-        close(fd);
     const char *slash = strrchr(named, '/'), *dot = strrchr(slash ? slash : named, '.');
     size_t stem = dot ? (size_t)(dot - named) : strlen(named);
     if (mine)
         snprintf(out, room, "%s", named);
     else
-        snprintf(out, room, "%.*s-%s%s", (int)stem, named, text, dot ? dot : "");
+        snprintf(out, room, "%.*s-%d%s", (int)stem, named, owner, dot ? dot : "");
+    pthread_mutex_unlock(&lock);
+    return true;
 }
 
 void guard_write_metrics(void)
@@ -117,8 +118,7 @@ void guard_write_metrics(void)
     b.n = 0;
     if (prom && *prom) {
         xl_metrics_prometheus(G.metrics, xl_run_rank(G.run), (int)getpid(), &b);
-        scraper_file(dir, prom, path, sizeof path);
-        if (!b.failed)
+        if (scraper_file(dir, prom, path, sizeof path) && !b.failed)
             xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
     }
     xl_buf_fini(&b);
