@@ -99,6 +99,7 @@ static void peak_chunk(void *ctx, size_t begin, size_t end)
 
 int main(int argc, char **argv)
 {
+    setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);             /* or its threads go on turning while the others are measured */
     const char *blas = getenv("XLANE_BENCH_BLAS");
     const char *const blas_libs[] = { blas ? blas : "", "libopenblas.so.0", NULL }, *const dnnl_libs[] = { "libdnnl.so.3", "libdnnl.so.2", NULL };
     bool quick = argc > 1 && !strcmp(argv[1], "quick");
