@@ -1,21 +1,10 @@
 """SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device CPU.
 Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's partitioner inserts."""
 import contextlib, glob, io, itertools, json, os, re, subprocess, sys, tempfile, threading, time
-sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
-os.environ.setdefault("JAX_PLATFORMS", "xlane,cpu")
-os.environ["XLANE_CPU_DEVICES"] = "8"
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-os.environ.setdefault("XLANE_CPU_COLLECTIVE_TIMEOUT", "60")
-here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-lib = os.environ.get("XLANE_CPU_PLUGIN", os.path.join(here, "build", "libxlane-cpu.so"))
-os.environ.setdefault("PJRT_NAMES_AND_LIBRARY_PATHS", "xlane:" + lib)
-try:
-    import numpy as np
-    import jax
-    import jax.numpy as jnp
-except ImportError as e:
-    print("skip spmd: %s" % e)
-    sys.exit(0)
+from _eight import here, lib
+import numpy as np
+import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from jax._src.interpreters import mlir
 if "xlane" not in mlir._platforms_with_donation:
@@ -553,11 +542,6 @@ def drawings():
             have = drawn[i].get(s.device.id, [(0, n) for n in a.shape])
             if want != have:
                 return "array %d (%s), device %d: JAX has %s, the drawing %s" % (i, specs[i], s.device.id, want, have)
-    try:
-        import rich.console
-    except ImportError:
-        print("skip visualize_array_sharding: there is no rich here")
-        return None
     for i, a in enumerate(arrays):                       # the devices of each box of JAX's drawing, row by row
         out = io.StringIO()
         with contextlib.redirect_stdout(out):

@@ -43,6 +43,19 @@ static xl_error *num(xl_str m, uint32_t number, int64_t *out)
     return err;
 }
 
+/* The next message of this number; *more = false at the end. */
+static xl_error *each(xl_proto *r, uint32_t number, xl_str *m, bool *more)
+{
+    xl_proto_field f;
+    xl_error *err = NULL;
+    do
+        XL_DO(xl_proto_next(r, &f, more));
+    while (*more && (f.number != number || f.wire != XL_WIRE_BYTES));
+    *m = *more ? f.bytes : (xl_str){ 0 };
+out:
+    return err;
+}
+
 /* A repeated number, packed or not. */
 static xl_error *numbers(xl_arena *a, xl_str m, uint32_t number, ints *out)
 {
@@ -188,36 +201,31 @@ static bool outside(const ref *r, size_t nref, const dims *mesh, int64_t k, dims
 static xl_error *by_mesh(xl_arena *a, xl_str m, xl_hlo_groups *out)
 {
     xl_error *err = NULL;
-    xl_str mesh_bytes;
+    xl_str mesh_bytes, part;
     ints size = { 0 }, ids = { 0 };
     dims mesh = { 0 }, all = { 0 };
     ref named[DIMS];
     size_t nref = 0;
     int64_t n = 0, v;
-    bool have, more = true;
-    xl_proto_field f;
+    bool have, more;
     XL_DO(sub(m, BY_MESH, &mesh_bytes, &have));
     for (xl_proto r = xl_proto_of(mesh_bytes);;) {
-        XL_DO(xl_proto_next(&r, &f, &more));
+        XL_DO(each(&r, MESH_AXIS, &part, &more));
         if (!more)
             break;
-        if (f.number != MESH_AXIS || f.wire != XL_WIRE_BYTES)
-            continue;
-        XL_DO(num(f.bytes, AXIS_SIZE, &v));
+        XL_DO(num(part, AXIS_SIZE, &v));
         XL_PUSH(a, size.p, size.n, size.cap, v);
     }
     XL_DO(numbers(a, mesh_bytes, MESH_IDS, &ids));
     if (!strides(&size, &mesh))
         return XL_ERR(INVALID, "replica groups over a mesh of more than %d devices", MOST);
     for (xl_proto r = xl_proto_of(m);;) {
-        XL_DO(xl_proto_next(&r, &f, &more));
+        XL_DO(each(&r, BY_AXES, &part, &more));
         if (!more)
             break;
-        if (f.number != BY_AXES || f.wire != XL_WIRE_BYTES)
-            continue;
         if (nref == DIMS)
             return XL_ERR(INVALID, "replica groups over more than %d axes", DIMS);
-        XL_DO(read_ref(f.bytes, &mesh, &named[nref]));
+        XL_DO(read_ref(part, &mesh, &named[nref]));
         nref++;
     }
     bool ok = true;
@@ -248,16 +256,14 @@ static xl_error *by_list(xl_arena *a, xl_str m, uint32_t number, xl_hlo_groups *
     xl_error *err = NULL;
     ints *group = NULL;
     size_t n = 0, cap = 0;
-    xl_proto_field f;
     for (xl_proto r = xl_proto_of(m);;) {
         bool more;
+        xl_str row;
         ints one = { 0 };
-        XL_DO(xl_proto_next(&r, &f, &more));
+        XL_DO(each(&r, number, &row, &more));
         if (!more)
             break;
-        if (f.number != number || f.wire != XL_WIRE_BYTES)
-            continue;
-        XL_DO(numbers(a, f.bytes, 1, &one));
+        XL_DO(numbers(a, row, 1, &one));
         XL_PUSH(a, group, n, cap, one);
         out->size = (int64_t)one.n > out->size ? (int64_t)one.n : out->size;
     }
