@@ -250,7 +250,7 @@ static void compare(xl_arena *a, xl_calibration *k)
 xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
 {
     xl_error *err = NULL, *no = NULL;
-    xl_setup s = { 0 };
+    xl_setup s = { .whole = true };
     const xl_prepared *p = NULL;
     xl_digest code;
     char hex[XL_DIGEST_HEX];

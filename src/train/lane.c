@@ -11,12 +11,13 @@
 #include "pjrt/options.h"
 
 /* XLA's CUDA client takes three quarters of the card at once by default, and for that writes a table of 8 bytes for every 256: 3 GB and
- * more than a second. Growing as needed costs neither. A plugin that does not know the option is started without. */
-static xl_error *start(xl_plugin *p, xl_client **out)
+ * more than a second. Growing as needed costs neither, but its allocator then hands out regions of powers of two and counts up to 128 MiB
+ * more than was asked for. A plugin that does not know the option is started without. */
+static xl_error *start(xl_plugin *p, bool whole, xl_client **out)
 {
     const xl_named grow = { .name = XL_STR("preallocate"), .kind = XL_NAMED_BOOL, .b = false };
     const char *kind = xl_plugin_kind(xl_plugin_path(p)), *asked = getenv("XLA_PYTHON_CLIENT_PREALLOCATE");
-    if (kind && !strcmp(kind, "cuda") && !(asked && !strcmp(asked, "true"))) {
+    if (kind && !strcmp(kind, "cuda") && !whole && !(asked && !strcmp(asked, "true"))) {
         xl_error *err = xl_client_open(p, &(xl_client_opts){ .option = &grow, .noption = 1 }, out);
         if (!err || xl_error_code(err) != XL_CODE_INVALID)
             return err;
@@ -25,7 +26,9 @@ static xl_error *start(xl_plugin *p, xl_client **out)
     return xl_client_open(p, NULL, out);
 }
 
-xl_error *xl_lane_open(const char *plugin, xl_lane **out)
+xl_error *xl_lane_open(const char *plugin, xl_lane **out) { return xl_lane_open_as(plugin, false, out); }
+
+xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out)
 {
     xl_error *err = NULL;
     xl_plugin *p = NULL;
@@ -38,7 +41,7 @@ xl_error *xl_lane_open(const char *plugin, xl_lane **out)
     xl_identity_flags(flags, sizeof flags);
     l->flags = xl_str_c(&a, xl_str_of(flags));
     l->deterministic = true;
-    XL_TRY(start(p, &l->client), "starting %s", l->choice.path);
+    XL_TRY(start(p, whole, &l->client), "starting %s", l->choice.path);
     l->dev = xl_client_local(l->client, 0);
     if (!l->dev) {
         err = XL_ERR(UNAVAILABLE, "%s runs, but has no device for this process; see xlane probe", l->choice.path);

@@ -29,6 +29,9 @@ struct xl_lane {
     enum { XL_POLICY_ALLOW, XL_POLICY_WARN, XL_POLICY_STOP } policy; /* of a recompile after the warm-up window */
 };
 
+/* As xl_lane_open; `whole` takes the device's memory at once where a plugin knows how, so that what it counts is what was asked for. */
+xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out) XL_MUST_USE;
+
 /* The one place where a program of ours becomes an executable: printed, looked up, compiled, stored, reported. `module` names it
  * in the events ("train.t256"). The caller owns *out. */
 xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out) XL_MUST_USE;

@@ -50,6 +50,7 @@ xl_error *xl_run_config(xl_arena *a, const char *dir, char *const *words, int n,
 typedef struct {
     xl_arena arena;
     bool small;                          /* set before the graphs are made: a batch that the mesh need not divide */
+    bool whole;                          /* set before the device is opened: its memory is taken at once, and counted exactly */
     xl_mesh_def mesh;                    /* of the configuration; naxis 0: none */
     xl_spread spread;
     xl_lane *lane;

@@ -145,7 +145,7 @@ xl_error *xl_setup_device(const xl_config *c, xl_setup *s)
     if (!err)
         err = open_cache(c, s);
     if (!err)
-        err = xl_lane_open(c->device, &s->lane);
+        err = xl_lane_open_as(c->device, s->whole, &s->lane);
     if (err)
         return err;
     if (s->mesh.naxis) {
