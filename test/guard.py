@@ -118,6 +118,50 @@ def script(name, text):
     return path
 
 
+TWO = """
+import sys, jax, jax.numpy as jnp
+x = jnp.ones((8, 16))
+print(float(jax.jit(lambda x: jnp.tanh(x @ x.T).sum())(x)))
+if sys.stdin.read() == "both":
+    print(float(jax.jit(lambda x: jnp.sin(x.T @ x).sum())(x)))
+"""
+
+
+@check("C2_loaded_ahead")
+def _():
+    """The second process of a command loads the programs of the first before they are asked for; what is not asked for again is let go, and a broken
+    entry is the miss that it would be without."""
+    cache, runs, path = os.path.join(TMP, "cache-ahead"), os.path.join(TMP, "runs-ahead"), script("two.py", TWO)
+
+    def once(name, what, **env):
+        p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, "--", sys.executable, path], text=True, input=what,
+                           capture_output=True, env=environment(**env), timeout=300)
+        assert p.returncode == 0, p.stderr
+        folder, = (os.path.join(runs, d) for d in os.listdir(runs) if d.endswith("-" + name))
+        events = [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
+        lambdas = [e for e in events if e["event"] == "compile" and e["module"] == "jit__lambda"]
+        return p.stdout, lambdas, [e["programs"] for e in events if e["event"] == "ahead"]
+    out, made, ahead = once("cold", "both")
+    assert len(made) == 2 and not ahead and not any(e.get("ahead") for e in made), (made, ahead)
+    again, made, ahead = once("warm", "both")
+    assert again == out and ahead and ahead[0] >= 2 and all(e["result"] == "cached" and e.get("ahead") for e in made), (made, ahead)
+    one, made, ahead = once("one", "")
+    assert one == out.splitlines(True)[0] and ahead and len(made) == 1 and made[0]["ahead"], (made, ahead)
+    _, made, after = once("after", "both")
+    assert after[0] == ahead[0] - 1 and [bool(e.get("ahead")) for e in made] == [True, False] and made[1]["result"] == "cached", (made, after)
+    off, made, ahead = once("off", "both", XLANE_AHEAD="off")
+    assert off == out and not ahead and all(e["result"] == "cached" and not e.get("ahead") for e in made), (made, ahead)
+    for name in os.listdir(cache):
+        if name.endswith(".xle"):
+            with open(os.path.join(cache, name), "r+b") as f:
+                f.seek(-1, 2)
+                last = f.read(1)
+                f.seek(-1, 2)
+                f.write(bytes([last[0] ^ 1]))
+    bad, made, ahead = once("bad", "both")
+    assert bad == out and ahead == [0] and all(e["result"] == "compiled" and e["reason"] == "unreadable" for e in made), (made, ahead)
+
+
 @check("C2_second_process_compiles_nothing_same_bits")
 def _():
     cache, runs = os.path.join(TMP, "cache-warm"), os.path.join(TMP, "runs-warm")

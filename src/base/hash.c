@@ -145,7 +145,16 @@ uint64_t xl_hash64(const void *p, size_t n, uint64_t seed)
 {
     static const uint64_t odd1 = 0x9e3779b97f4a7c15u, odd2 = 0xd1b54a32d192ed03u;
     const unsigned char *c = p;
-    uint64_t h = seed ^ fold(n ^ odd1, odd2);
+    uint64_t h = seed ^ fold(n ^ odd1, odd2), lane[4] = { h, h ^ odd1, h ^ odd2, h ^ odd1 ^ odd2 };
+    bool wide = n >= 256;                                  /* four chains of multiplications side by side */
+    for (; wide && n >= 32; n -= 32, c += 32)
+        for (int k = 0; k < 4; k++) {
+            uint64_t w;
+            memcpy(&w, c + 8 * k, 8);
+            lane[k] = fold(lane[k] ^ w, odd1) + w;
+        }
+    if (wide)
+        h = fold(lane[0] ^ fold(lane[1] ^ odd2, odd1), odd2) ^ fold(lane[2] ^ fold(lane[3] ^ odd1, odd2), odd1);
     for (; n >= 8; n -= 8, c += 8) {
         uint64_t w;
         memcpy(&w, c, 8);

@@ -135,11 +135,14 @@ static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
         xl_json_put_str(&e.j, "error", (xl_str){ m.message, m.message_size });
     }
     xl_event_end(G.run, &e);
+    if (!err)
+        guard_ahead_start(p, a->client);
     return err;
 }
 
 static PJRT_Error *on_Client_Destroy(guard_plugin *p, PJRT_Client_Destroy_Args *a)
 {
+    guard_ahead_stop(a->client);
     xl_mutex_lock(&G.client_lock);
     if (G.client == a->client)
         G.client = NULL;

@@ -95,7 +95,7 @@ void guard_exec_drop(const void *handle)
 }
 
 /* ---- the plugin, asked by us ------------------------------------------------------------------------------------------ */
-static xl_error *take(guard_plugin *p, PJRT_Error *err, const char *call)
+xl_error *guard_take(guard_plugin *p, PJRT_Error *err, const char *call)
 {
     if (!err)
         return NULL;
@@ -109,21 +109,21 @@ static xl_error *take(guard_plugin *p, PJRT_Error *err, const char *call)
     return out;
 }
 
-static xl_error *platform(guard_plugin *p, PJRT_Client *client, xl_buf *topology, xl_buf *versions)
+xl_error *guard_platform(guard_plugin *p, PJRT_Client *client, xl_buf *topology, xl_buf *versions)
 {
     xl_error *err = NULL;
     PJRT_Client_PlatformName_Args name = { .struct_size = sizeof name, .client = client };
     PJRT_Client_PlatformVersion_Args version = { .struct_size = sizeof version, .client = client };
     PJRT_Client_Devices_Args devices = { .struct_size = sizeof devices, .client = client };
-    XL_DO(take(p, p->real->PJRT_Client_PlatformName(&name), "PJRT_Client_PlatformName"));
-    XL_DO(take(p, p->real->PJRT_Client_PlatformVersion(&version), "PJRT_Client_PlatformVersion"));
-    XL_DO(take(p, p->real->PJRT_Client_Devices(&devices), "PJRT_Client_Devices"));
+    XL_DO(guard_take(p, p->real->PJRT_Client_PlatformName(&name), "PJRT_Client_PlatformName"));
+    XL_DO(guard_take(p, p->real->PJRT_Client_PlatformVersion(&version), "PJRT_Client_PlatformVersion"));
+    XL_DO(guard_take(p, p->real->PJRT_Client_Devices(&devices), "PJRT_Client_Devices"));
     xl_buf_printf(topology, "platform=%.*s devices=%zu", (int)name.platform_name_size, name.platform_name, devices.num_devices);
     if (devices.num_devices) {
         PJRT_Device_GetDescription_Args d = { .struct_size = sizeof d, .device = devices.devices[0] };
-        XL_DO(take(p, p->real->PJRT_Device_GetDescription(&d), "PJRT_Device_GetDescription"));
+        XL_DO(guard_take(p, p->real->PJRT_Device_GetDescription(&d), "PJRT_Device_GetDescription"));
         PJRT_DeviceDescription_Kind_Args k = { .struct_size = sizeof k, .device_description = d.device_description };
-        XL_DO(take(p, p->real->PJRT_DeviceDescription_Kind(&k), "PJRT_DeviceDescription_Kind"));
+        XL_DO(guard_take(p, p->real->PJRT_DeviceDescription_Kind(&k), "PJRT_DeviceDescription_Kind"));
         xl_buf_puts(topology, " kind=");
         for (size_t i = 0; i < k.device_kind_size; i++)
             xl_buf_putc(topology, k.device_kind[i] == ' ' ? '_' : k.device_kind[i]);
@@ -231,19 +231,19 @@ static xl_error *ranks_of(guard_plugin *p, PJRT_Client *client, const xl_option 
     PJRT_Client_AddressableDevices_Args here = { .struct_size = sizeof here, .client = client };
     PJRT_Client_Devices_Args all = { .struct_size = sizeof all, .client = client };
     PJRT_Client_ProcessIndex_Args me = { .struct_size = sizeof me, .client = client };
-    XL_DO(take(p, p->real->PJRT_Client_AddressableDevices(&here), "PJRT_Client_AddressableDevices"));
-    XL_DO(take(p, p->real->PJRT_Client_Devices(&all), "PJRT_Client_Devices"));
+    XL_DO(guard_take(p, p->real->PJRT_Client_AddressableDevices(&here), "PJRT_Client_AddressableDevices"));
+    XL_DO(guard_take(p, p->real->PJRT_Client_Devices(&all), "PJRT_Client_Devices"));
     if (all.num_devices <= here.num_addressable_devices || (!assignment && devices <= (int64_t)here.num_addressable_devices))
         return NULL;
-    XL_DO(take(p, p->real->PJRT_Client_ProcessIndex(&me), "PJRT_Client_ProcessIndex"));
+    XL_DO(guard_take(p, p->real->PJRT_Client_ProcessIndex(&me), "PJRT_Client_ProcessIndex"));
     out->me = me.process_index;
     for (size_t i = 0; i < all.num_devices; i++) {
         PJRT_Device_GetDescription_Args d = { .struct_size = sizeof d, .device = all.devices[i] };
-        XL_DO(take(p, p->real->PJRT_Device_GetDescription(&d), "PJRT_Device_GetDescription"));
+        XL_DO(guard_take(p, p->real->PJRT_Device_GetDescription(&d), "PJRT_Device_GetDescription"));
         PJRT_DeviceDescription_Id_Args id = { .struct_size = sizeof id, .device_description = d.device_description };
         PJRT_DeviceDescription_ProcessIndex_Args whose = { .struct_size = sizeof whose, .device_description = d.device_description };
-        XL_DO(take(p, p->real->PJRT_DeviceDescription_Id(&id), "PJRT_DeviceDescription_Id"));
-        XL_DO(take(p, p->real->PJRT_DeviceDescription_ProcessIndex(&whose), "PJRT_DeviceDescription_ProcessIndex"));
+        XL_DO(guard_take(p, p->real->PJRT_DeviceDescription_Id(&id), "PJRT_DeviceDescription_Id"));
+        XL_DO(guard_take(p, p->real->PJRT_DeviceDescription_ProcessIndex(&whose), "PJRT_DeviceDescription_ProcessIndex"));
         if (!assignment || assigned(assignment, id.id))
             XL_DO(add_rank(out, whose.process_index));
     }
@@ -262,7 +262,7 @@ typedef struct {
     const char *uncacheable;                               /* why it may not be cached, or NULL */
     const char *phase;
     uint64_t step;
-    bool stop;
+    bool stop, ahead;                                      /* ahead: it was loaded before it was asked for */
     xl_buf event;                                          /* the members of its event that the contract gives */
     xl_buf sentence;                                       /* for people: why it compiled */
     uint32_t nop;
@@ -361,7 +361,7 @@ static xl_error *examine(xl_arena *a, void *ctx)
     XL_DO(ranks_of(c->p, args->client, assignment, devices, &c->ranks));
     if (c->ranks.n > 1 && G.cache && !c->uncacheable)
         c->uncacheable = guard_cannot_agree(c->p, args->client, c->ranks.me);
-    XL_DO(platform(c->p, args->client, &c->topology, &c->versions));
+    XL_DO(guard_platform(c->p, args->client, &c->topology, &c->versions));
     if (c->options.failed || c->topology.failed || c->versions.failed)
         return XL_ERR(EXHAUSTED, "out of memory");
     c->key.module = xl_str_of(c->module);
@@ -423,6 +423,8 @@ static void report(compile *c, const char *result, double seconds, const xl_cach
     xl_json_put_text(&e.j, "phase", c->phase ? c->phase : "warmup");
     xl_json_put_int(&e.j, "step", (int64_t)(c->step ? c->step : G.step));
     xl_json_put_bool(&e.j, "small", c->nop <= SMALL);
+    if (c->ahead)
+        xl_json_put_bool(&e.j, "ahead", true);
     static const char first[] = "{\"reason\":\"first\"";
     size_t skip = 1;
     bool lost = miss && !miss->hit && (!strcmp(miss->reason, "evicted") || !strcmp(miss->reason, "unreadable"));
@@ -449,17 +451,26 @@ static void report(compile *c, const char *result, double seconds, const xl_cach
 }
 
 /* ---- cache -------------------------------------------------------------------------------------------------------------- */
-static PJRT_LoadedExecutable *load(compile *c, const xl_cache_found *f)
+xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found *f, xl_str options, PJRT_LoadedExecutable **out)
 {
     PJRT_LoadOptions how = { .struct_size = sizeof how };
     PJRT_Executable_DeserializeAndLoad_Args l = {
-        .struct_size = sizeof l, .client = c->args->client, .serialized_executable = f->blob, .serialized_executable_size = f->size,
-        .overridden_serialized_compile_options = c->args->compile_options,
-        .overridden_serialized_compile_options_size = c->args->compile_options_size, .load_options = &how,
+        .struct_size = sizeof l, .client = client, .serialized_executable = f->blob, .serialized_executable_size = f->size,
+        .overridden_serialized_compile_options = options.p, .overridden_serialized_compile_options_size = options.n, .load_options = &how,
     };
-    xl_error *err = take(c->p, c->p->real->PJRT_Executable_DeserializeAndLoad(&l), "PJRT_Executable_DeserializeAndLoad");
+    xl_error *err = guard_take(p, p->real->PJRT_Executable_DeserializeAndLoad(&l), "PJRT_Executable_DeserializeAndLoad");
+    *out = err ? NULL : l.loaded_executable;
+    return err;
+}
+
+static xl_str options_of(const compile *c) { return (xl_str){ c->args->compile_options, c->args->compile_options_size }; }
+
+static PJRT_LoadedExecutable *load(compile *c, const xl_cache_found *f)
+{
+    PJRT_LoadedExecutable *loaded;
+    xl_error *err = guard_load(c->p, c->args->client, f, options_of(c), &loaded);
     if (!err)
-        return l.loaded_executable;
+        return loaded;
     xl_cache_drop(G.cache, &c->key, xl_error_message(err));
     guard_fault("loading a cached executable", err);
     return NULL;
@@ -471,16 +482,16 @@ static void store(compile *c, double seconds)
     PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = c->args->executable };
     PJRT_Executable_Serialize_Args s = { .struct_size = sizeof s };
     g.executable = NULL;
-    XL_DO(take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable"));
+    XL_DO(guard_take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable"));
     s.executable = g.executable;
-    XL_DO(take(c->p, c->p->real->PJRT_Executable_Serialize(&s), "PJRT_Executable_Serialize"));
+    XL_DO(guard_take(c->p, c->p->real->PJRT_Executable_Serialize(&s), "PJRT_Executable_Serialize"));
     err = xl_cache_put(G.cache, &c->key, s.serialized_bytes, s.serialized_bytes_size, seconds);
     if (s.serialized_executable_deleter)
         s.serialized_executable_deleter(s.serialized_executable);
 out:
     if (g.executable) {
         PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
-        xl_error_free(take(c->p, c->p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
+        xl_error_free(guard_take(c->p, c->p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
     }
     if (err) {
         xl_metrics_count(G.metrics, NULL, XL_M_UncachedCompile, 1);
@@ -501,10 +512,10 @@ static void gathered(compile *c)
     if (!c->spmd || !xl_str_starts(topology, XL_STR("platform=xlane ")) || !PJRT_HAS(c->p->real, PJRT_Executable_GetCostAnalysis))
         return;
     g.executable = NULL;
-    xl_error *err = take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+    xl_error *err = guard_take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
     if (!err) {
         cost.executable = g.executable;
-        err = take(c->p, c->p->real->PJRT_Executable_GetCostAnalysis(&cost), "PJRT_Executable_GetCostAnalysis");
+        err = guard_take(c->p, c->p->real->PJRT_Executable_GetCostAnalysis(&cost), "PJRT_Executable_GetCostAnalysis");
         for (size_t i = 0; !err && i < cost.num_properties; i++)
             if (cost.properties[i].type == PJRT_NamedValue_kString && xl_str_is((xl_str){ cost.properties[i].name, cost.properties[i].name_size }, "gathered"))
                 lines = (xl_str){ cost.properties[i].string_value, cost.properties[i].value_size };
@@ -523,7 +534,7 @@ static void gathered(compile *c)
     }
     if (g.executable) {
         PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
-        xl_error_free(take(c->p, c->p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
+        xl_error_free(guard_take(c->p, c->p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
     }
     if (err)
         guard_fault("asking what was gathered", err);
@@ -577,6 +588,10 @@ static const double lease_seconds = 900;
 
 static PJRT_LoadedExecutable *look(compile *c, xl_cache_found *found)
 {
+    PJRT_LoadedExecutable *ready = guard_ahead_take(c->args->client, &c->key.digest, options_of(c));
+    c->ahead = ready != NULL;
+    if (ready)
+        return ready;
     xl_error *err = xl_cache_get(G.cache, &c->key, found);
     if (err) {
         guard_fault("looking into the cache", err);
@@ -610,7 +625,7 @@ static PJRT_LoadedExecutable *look_together(compile *c, xl_cache_found *found)
         all = guard_agree(c->p, c->args->client, r, "loaded", loaded != NULL);
         if (loaded && !all) {
             PJRT_LoadedExecutable_Destroy_Args d = { .struct_size = sizeof d, .executable = loaded };
-            xl_error_free(take(c->p, c->p->real->PJRT_LoadedExecutable_Destroy(&d), "PJRT_LoadedExecutable_Destroy"));
+            xl_error_free(guard_take(c->p, c->p->real->PJRT_LoadedExecutable_Destroy(&d), "PJRT_LoadedExecutable_Destroy"));
         }
     }
     free(found->blob);
@@ -707,6 +722,8 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         gathered(&c);
     }
 landed:
+    if (!out && cache && c.ranks.n <= 1)
+        guard_ahead_note(args->client, &c.key.digest, options_of(&c));
     if (leased)
         xl_cache_release(G.cache, &c.key, &lease);
     guard_land(f);
@@ -727,14 +744,14 @@ void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args
     PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = args->loaded_executable };
     PJRT_Executable_Name_Args n = { .struct_size = sizeof n };
     char module[128] = "unnamed";
-    xl_error *err = take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+    xl_error *err = guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
     if (!err) {
         n.executable = g.executable;
-        err = take(p, p->real->PJRT_Executable_Name(&n), "PJRT_Executable_Name");
+        err = guard_take(p, p->real->PJRT_Executable_Name(&n), "PJRT_Executable_Name");
         if (!err)
             snprintf(module, sizeof module, "%.*s", (int)n.executable_name_size, n.executable_name);
         PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
-        xl_error_free(take(p, p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
+        xl_error_free(guard_take(p, p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
     }
     if (err)
         guard_fault("naming a loaded executable", err);

@@ -122,6 +122,18 @@ void guard_exec_add(const void *handle, xl_str module, bool eager, spmd_info *sp
 exec_info *guard_exec_find(const void *handle);            /* NULL: not seen made */
 void guard_exec_drop(const void *handle);
 
+xl_error *guard_take(guard_plugin *p, PJRT_Error *err, const char *call) XL_MUST_USE; /* the plugin's error as one of ours */
+xl_error *guard_platform(guard_plugin *p, PJRT_Client *client, xl_buf *topology, xl_buf *versions) XL_MUST_USE; /* as words of a key */
+xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found *f, xl_str options, PJRT_LoadedExecutable **out) XL_MUST_USE;
+
+/* ahead.c */
+void guard_ahead_start(guard_plugin *p, PJRT_Client *client);
+void guard_ahead_stop(PJRT_Client *client);
+/* What was loaded ahead for this key and these options, now the caller's; NULL: nothing. */
+PJRT_LoadedExecutable *guard_ahead_take(PJRT_Client *client, const xl_digest *digest, xl_str options);
+void guard_ahead_note(PJRT_Client *client, const xl_digest *digest, xl_str options); /* it is in the cache, and this process uses it */
+void guard_ahead_write(bool end);
+
 /* agree.c */
 void guard_store_add(const PJRT_Client_Create_Args *a);
 void guard_store_drop(PJRT_Client *client);

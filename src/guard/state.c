@@ -50,6 +50,7 @@ static void at_exit(void)
 {
     guard_spmd_end();
     guard_write_metrics();
+    guard_ahead_write(true);
     xl_event e;
     xl_event_begin(G.run, &e, "exit");
     xl_json_put_int(&e.j, "steps", (int64_t)G.step);

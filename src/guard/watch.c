@@ -294,6 +294,7 @@ static void watch(void *unused)
             guard_memory_now();
         if (xl_now() - written > 2 && atomic_exchange_explicit(&dirty, false, memory_order_relaxed)) {
             guard_write_metrics();
+            guard_ahead_write(false);
             written = xl_now();
             busy = true;
         }

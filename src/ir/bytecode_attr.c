@@ -131,9 +131,10 @@ static const xl_attr *dense(xl_bc *r, const uint8_t *at, const xl_type *t, xl_st
             return xl_attr_dense(r->m, t, (xl_str){ (char *)&one, 1 });
         }
         if (blob.n == packed && (int64_t)blob.n != n) {
-            char *b = xl_arena_alloc(&r->tmp, (size_t)n);
-            for (int64_t i = 0; i < n; i++)
-                b[i] = (char)(((uint8_t)blob.p[i / 8] >> (i % 8)) & 1);
+            char *b = xl_arena_alloc(&r->tmp, packed * 8);
+            for (size_t i = 0; i < packed; i++)
+                for (int k = 0; k < 8; k++)
+                    b[8 * i + (size_t)k] = (char)(((uint8_t)blob.p[i] >> k) & 1);
             return xl_attr_dense(r->m, t, (xl_str){ b, (size_t)n });
         }
         if ((int64_t)blob.n == n) {

@@ -79,6 +79,22 @@ static void str(stream *s, xl_str x)
     bytes(s, x.p, x.n);
 }
 
+/* A mask in a file takes a bit an element and a byte in memory; as bits it is hashed in an eighth of the time. */
+static void dense(stream *s, const xl_attr *a)
+{
+    size_t n = a->data.n, i = 0;
+    num(s, n);
+    for (; a->dtype == XL_I1 && n - i >= 8; i += 8) {
+        uint64_t w;
+        memcpy(&w, a->data.p + i, 8);
+        if (w & ~UINT64_C(0x0101010101010101))             /* no reader makes such; the rest goes in as it lies */
+            break;
+        unsigned char eight = (unsigned char)(w * UINT64_C(0x0102040810204080) >> 56);
+        bytes(s, &eight, 1);
+    }
+    bytes(s, a->data.p + i, n - i);
+}
+
 static void ints(stream *s, const int64_t *p, size_t n)
 {
     num(s, n);
@@ -296,7 +312,7 @@ static void attr(stream *s, const xl_attr *a, int depth)
         break;
     case XL_AT_DENSE:
         type(s, a->type, depth + 1);
-        str(s, a->data);
+        dense(s, a);
         break;
     case XL_AT_SHARDING: sharding(s, a->sharding); break;
     case XL_AT_MESH: mesh(s, a->mesh); break;

@@ -120,6 +120,16 @@ xl_error *xl_cache_open(const char *dir, const xl_cache_opts *opts, xl_cache **o
     return NULL;
 }
 
+xl_error *xl_cache_segment(const xl_cache *c, const char *name, uint64_t max_bytes, xl_cache **out)
+{
+    xl_error *err = xl_cache_open(c->dir, &(xl_cache_opts){ .segment = name, .max_bytes = max_bytes, .read_only = c->opts.read_only }, out);
+    if (err && c->opts.read_only) {
+        xl_error_free(err);
+        return NULL;
+    }
+    return err;
+}
+
 void xl_cache_close(xl_cache *c)
 {
     if (!c)

@@ -20,6 +20,8 @@ typedef struct {
 
 /* Makes the folder if need be. A remote URL, or a folder that others can write, is an error that says what to do instead. */
 xl_error *xl_cache_open(const char *dir, const xl_cache_opts *opts, xl_cache **out) XL_MUST_USE;
+/* A private sub-folder with its own bound, for the same user. *out stays NULL where this one is read-only and there is none. */
+xl_error *xl_cache_segment(const xl_cache *c, const char *name, uint64_t max_bytes, xl_cache **out) XL_MUST_USE;
 void xl_cache_close(xl_cache *c);
 const char *xl_cache_dir(const xl_cache *c);
 
