@@ -159,7 +159,7 @@ def _():
                 f.seek(-1, 2)
                 f.write(bytes([last[0] ^ 1]))
     bad, made, ahead = once("bad", "both")
-    assert bad == out and ahead == [0] and all(e["result"] == "compiled" and e["reason"] == "unreadable" for e in made), (made, ahead)
+    assert bad == out and ahead == [0] and all(e["result"] == "compiled" and e["cache_reason"] == "unreadable" for e in made), (made, ahead)
 
 
 @check("C2_second_process_compiles_nothing_same_bits")
