@@ -155,6 +155,22 @@ static xl_error *composite(lower *l, xl_region *r, const xl_op *op, uint32_t dep
     return call(l, r, op, xl_op_str(op, XL_SLOT(COMPOSITE, decomposition)), depth);
 }
 
+/* A custom call that gives one tuple, as StableHLO made of HLO has it, gives its elements; the tuple is put together beside it. */
+static xl_op *untupled(lower *l, xl_region *to, const xl_op *op)
+{
+    xl_func *f = l->f;
+    const xl_type *t = op->nout == 1 ? xl_out_type(f, op, 0) : NULL;
+    if (!t || t->kind != XL_TY_TUPLE)
+        return NULL;
+    xl_op *parts = xl_op_new(f, to, XL_OP_CUSTOM_CALL, op->in, op->nin, t->elem, t->nelem, 0, op->loc);
+    for (uint32_t i = 0; i < xl_op_nattr(XL_OP_CUSTOM_CALL); i++)
+        xl_op_set(parts, i, op->attr[i]);
+    parts->extra = op->extra;
+    xl_op *whole = xl_op_new(f, NULL, XL_OP_TUPLE, parts->out, parts->nout, &t, 1, 0, op->loc);
+    replace(l, op->out[0], whole->out[0]);
+    return whole;
+}
+
 /* A reduction of dimensions of one element is its op, once, between the initial value and the operand. */
 static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
 {
@@ -222,8 +238,9 @@ static xl_op *slice_of_same(lower *l, const xl_op *op)
 /* An op that says the same as this one for less; what it needs before it is appended to r. NULL: none. */
 static xl_op *better(lower *l, xl_region *r, const xl_op *op)
 {
+    xl_op *known;
     switch (op->code) {
-    case XL_OP_CUSTOM_CALL: return by_name(l, op);
+    case XL_OP_CUSTOM_CALL: return (known = by_name(l, op)) ? known : untupled(l, r, op);
     case XL_OP_REDUCE: return l->keep_manual ? NULL : reduce_nothing(l, r, op); /* the partitioner has rules for the op as it is */
     case XL_OP_BROADCAST_IN_DIM: case XL_OP_TRANSPOSE: return l->keep_manual ? NULL : moves_nothing(l, op);
     case XL_OP_DYNAMIC_SLICE: return l->keep_manual ? NULL : slice_of_same(l, op);

@@ -80,6 +80,27 @@ TEST(custom_calls_of_mhlo_are_the_ops_they_name)
     xl_plan_free(p);
 }
 
+/* How PyTorch/XLA asks for eigenvalues: as StableHLO the results are one tuple. The triangle that is not named holds another matrix. */
+TEST(eigh_reads_the_triangle_it_is_told)
+{
+    static const char *const config[] = { "1,1,100,0.000001", "0,1,100,0.000001" };
+    for (int upper = 0; upper < 2; upper++) {
+        char text[1024];
+        snprintf(text, sizeof text,
+                 "func.func public @main(%%a: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2xf32>) {\n"
+                 "%%0 = stablehlo.custom_call @Eigh(%%a) {backend_config = \"%s\"} : (tensor<2x2xf32>) -> tuple<tensor<2x2xf32>, tensor<2xf32>>\n"
+                 "%%1 = stablehlo.get_tuple_element %%0[0] : (tuple<tensor<2x2xf32>, tensor<2xf32>>) -> tensor<2x2xf32>\n"
+                 "%%2 = stablehlo.get_tuple_element %%0[1] : (tuple<tensor<2x2xf32>, tensor<2xf32>>) -> tensor<2xf32>\n"
+                 "return %%1, %%2 : tensor<2x2xf32>, tensor<2xf32> }", config[upper]);
+        xl_plan *p = plan_of(text);
+        _Alignas(64) float a[4] = { 2, 3, 1, 2 }, v[4], w[2], b = upper ? 3 : 1;
+        run(p, (void *[]){ a }, (void *[]){ v, w });
+        CHECK(fabsf(w[0] - (2 - b)) < 1e-5f && fabsf(w[1] - (2 + b)) < 1e-5f);
+        CHECK(fabsf(v[0] + v[2]) < 1e-5f && fabsf(v[1] - v[3]) < 1e-5f && fabsf(fabsf(v[0]) - 0.70710678f) < 1e-5f);
+        xl_plan_free(p);
+    }
+}
+
 TEST(a_name_does_not_stand_for_other_types)
 {
     xl_module *m;

@@ -89,6 +89,8 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
         return xl_plan_qr(p, op);
     if (xl_str_is(name, "ProductOfElementaryHouseholderReflectors"))
         return xl_plan_householder(p, op);
+    if (xl_str_is(name, "Eigh"))
+        return xl_plan_eigh(p, op);
     if (xl_str_is(name, "ApproxTopK"))
         return plan_approx(p, op);
     if (xl_str_is(name, "dce_sink") && op->nout == 0)      /* it only keeps its operand alive */

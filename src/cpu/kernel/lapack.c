@@ -1,4 +1,4 @@
-/* The custom calls `lapack_<type><routine>_ffi` by which JAX leaves decompositions to a CPU: eigenvalues, singular values, Schur form,
+/* The custom calls `lapack_<type><routine>_ffi` by which JAX leaves decompositions to a CPU, and XLA's own `Eigh`: eigenvalues, singular values, Schur form,
  * Hessenberg and tridiagonal form, QR with pivots. Matrices are worked on one at a time, row by row, as double complex whatever their type;
  * a real matrix stays real on the way (its Schur form: schur.c). The layouts that the calls carry do not matter here: operands are logical matrices. */
 #include <complex.h>
@@ -650,33 +650,16 @@ static xl_error *run_call(const xl_step *s, xl_frame *f)
     return NULL;
 }
 
-/* Sets *known to false, and adds nothing, where the name is none of ours. */
-xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *known)
+static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, bool upper)
 {
-    const routine *r = NULL;
-    xl_str head = XL_STR("lapack_"), tail = XL_STR("_ffi");
-    *known = false;
-    if (name.n < head.n + 1 + tail.n || memcmp(name.p, head.p, head.n) || memcmp(name.p + name.n - tail.n, tail.p, tail.n))
-        return NULL;
-    xl_str what = { name.p + head.n + 1, name.n - head.n - 1 - tail.n };
-    if (xl_str_is(what, "gtsv")) {
-        *known = true;
-        return xl_plan_tridiagonal(p, op, false);
-    }
-    for (size_t i = 0; i < sizeof routines / sizeof *routines; i++)
-        if (xl_str_is(what, routines[i].name))
-            r = &routines[i];
-    if (!r)
-        return NULL;
     const xl_type *a = op->nin ? xl_in_type(p->f, op, 0) : NULL;
     bool real = a && xl_dtype_class(a->dtype) == XL_CLASS_FLOAT;
     uint32_t nout = real ? r->nreal : r->nout;
-    *known = true;
     if (!a || op->nin != r->nin || op->nout != nout || a->rank < 2 || (!real && xl_dtype_class(a->dtype) != XL_CLASS_COMPLEX))
         return xl_plan_unsupported(p, op, "not the operands and results of this routine");
     call *d = xl_new(p->a, call, 1);
     int64_t m = a->dims[a->rank - 2], n = a->dims[a->rank - 1], k = m < n ? m : n;
-    *d = (call){ .r = r, .real = real, .mats = 1, .load = xl_ew_convert(p->a, a->dtype, XL_C128) };
+    *d = (call){ .r = r, .real = real, .upper = upper, .mats = 1, .load = xl_ew_convert(p->a, a->dtype, XL_C128) };
     for (uint32_t i = 0; i + 2 < a->rank; i++)
         d->mats *= a->dims[i];
     if (m < 0 || n < 0 || d->mats < 0 || (r->square && m != n))
@@ -699,11 +682,40 @@ xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *know
             return xl_plan_unsupported(p, op, "a result has not the shape of this routine's");
         d->store[i] = xl_ew_convert(p->a, XL_C128, t->dtype);
     }
+    p->plan->flops += (double)d->mats * 20.0 * (double)m * (double)n * (double)k;
+    return xl_plan_step(p, op, run_call, d, 0);
+}
+
+/* Sets *known to false, and adds nothing, where the name is none of ours. */
+xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *known)
+{
+    const routine *r = NULL;
+    xl_str head = XL_STR("lapack_"), tail = XL_STR("_ffi");
+    *known = false;
+    if (name.n < head.n + 1 + tail.n || memcmp(name.p, head.p, head.n) || memcmp(name.p + name.n - tail.n, tail.p, tail.n))
+        return NULL;
+    xl_str what = { name.p + head.n + 1, name.n - head.n - 1 - tail.n };
+    if (xl_str_is(what, "gtsv")) {
+        *known = true;
+        return xl_plan_tridiagonal(p, op, false);
+    }
+    for (size_t i = 0; i < sizeof routines / sizeof *routines; i++)
+        if (xl_str_is(what, routines[i].name))
+            r = &routines[i];
+    if (!r)
+        return NULL;
+    *known = true;
     const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config);
     if (!cfg || cfg->kind != XL_AT_DICT)
         cfg = xl_dict_get(op->extra, XL_STR("mhlo.backend_config"));
     const xl_attr *uplo = cfg && cfg->kind == XL_AT_DICT ? xl_dict_get(cfg, XL_STR("uplo")) : NULL;
-    d->upper = uplo && uplo->kind == XL_AT_INT && uplo->i == 'U';
-    p->plan->flops += (double)d->mats * 20.0 * (double)m * (double)n * (double)k;
-    return xl_plan_step(p, op, run_call, d, 0);
+    return plan_call(p, op, r, uplo && uplo->kind == XL_AT_INT && uplo->i == 'U');
+}
+
+/* Its configuration is text: lower, sorted, rounds, tolerance ("1,1,100,0.000001"). Here they are always sorted, and exact. */
+xl_error *xl_plan_eigh(xl_planner *p, const xl_op *op)
+{
+    static const routine eigh = { "Eigh", run_syevd, true, false, 1, 2, 2, { SQ, VEC }, { SQ, VEC } };
+    const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config);
+    return plan_call(p, op, &eigh, cfg && cfg->kind == XL_AT_STR && cfg->str.n && cfg->str.p[0] == '0');
 }

@@ -6,6 +6,7 @@
 
 xl_error *xl_plan_qr(xl_planner *p, const xl_op *op) XL_MUST_USE;
 xl_error *xl_plan_householder(xl_planner *p, const xl_op *op) XL_MUST_USE;
+xl_error *xl_plan_eigh(xl_planner *p, const xl_op *op) XL_MUST_USE;
 /* LAPACK's routines as JAX calls them. *known is false where the name is none that is served. */
 xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *known) XL_MUST_USE;
 /* lapack_?gtsv_ffi, or the one that makes pivots that are none a little larger. */
