@@ -22,7 +22,7 @@ typedef struct record {
     uint32_t nop;
 } record;
 
-enum { PER_GROUP = 16, GROUPS = 256, DIFFS = 32 };
+enum { PER_GROUP = 16, GROUPS = 256, DIFFS = 32, RECALL = 64, READ = 4 };
 static const size_t most_memory = (size_t)256 << 20;
 
 struct xl_contracts {
@@ -105,6 +105,39 @@ static uint32_t in_common(const record *a, const record *b)
             j++;
     }
     return n;
+}
+
+/* Arguments of the same number, types and ranks. */
+static bool same_signature(const xl_func *a, const xl_func *b)
+{
+    if (!a || !b || !a->body || !b->body || a->body->narg != b->body->narg)
+        return false;
+    for (uint32_t i = 0; i < a->body->narg; i++) {
+        const xl_type *x = xl_value_type(a, a->body->arg[i]), *y = xl_value_type(b, b->body->arg[i]);
+        if (x->kind != y->kind || x->dtype != y->dtype || x->rank != y->rank)
+            return false;
+    }
+    return true;
+}
+static uint32_t count_codes(const xl_module *m, uint32_t *count)
+{
+    uint32_t n = 0;
+    for (uint32_t f = 0; f < m->nfunc; f++) {
+        const xl_region *body = m->func[f]->body;
+        for (uint32_t i = 0; body && i < body->nop; i++, n++)
+            count[body->op[i]->code]++;
+    }
+    return n;
+}
+/* A family whose names are only numbered holds every program of a process. Two are of one kind if they take the same arguments but for
+ * their sizes, or if half of the larger one's ops are in the other, whatever their shapes. */
+static bool kin(const xl_module *a, const xl_module *b)
+{
+    uint32_t x[XL_OP_COUNT] = { 0 }, y[XL_OP_COUNT] = { 0 }, both = 0;
+    uint32_t na = count_codes(a, x), nb = count_codes(b, y);
+    for (uint32_t i = 0; i < XL_OP_COUNT; i++)
+        both += x[i] < y[i] ? x[i] : y[i];
+    return 2 * both >= (na > nb ? na : nb) || same_signature(xl_module_entry(a), xl_module_entry(b));
 }
 
 /* ---- programs on disk ---------------------------------------------------------------------------------------------- */
@@ -192,7 +225,22 @@ static record *record_new(xl_arena *a, xl_str group)
     return r;
 }
 
-/* The newest few of earlier runs, read once per group. */
+static bool has(const xl_contracts *c, xl_str group, xl_str hash)
+{
+    for (const record *r = c->all; r; r = r->next)
+        if (xl_str_is(hash, r->hash) && xl_str_eq(r->group, group))
+            return true;
+    return false;
+}
+/* The hash in a line as remember_on_disk writes it, found without reading the rest. */
+static xl_str hash_of(xl_str line)
+{
+    static const char key[] = "\"hash\":\"";
+    const char *at = memmem(line.p, line.n, key, sizeof key - 1);
+    return at && line.p + line.n - at >= (ptrdiff_t)(sizeof key + XL_DIGEST_HEX) ? (xl_str){ at + sizeof key - 1, XL_DIGEST_HEX - 1 } : (xl_str){ 0 };
+}
+
+/* The newest programs of earlier runs, each once; looked up once per group. */
 static void recall(xl_arena *a, xl_contracts *c, xl_str group)
 {
     for (uint32_t i = 0; i < c->ngroup; i++)
@@ -212,16 +260,15 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         return;
     }
     const char *end = text.p + text.n, *at = end;
-    for (int lines = 0; at > text.p && lines < 4;) {       /* from the end, newest first; the list keeps that order */
+    for (int found = 0; at > text.p && found < RECALL;) {  /* from the end, newest first; the list keeps that order */
         const char *from = at - 1;
         while (from > text.p && from[-1] != '\n')
             from--;
         xl_node *n;
         xl_str line = xl_str_trim((xl_str){ from, (size_t)(at - from) });
         at = from;
-        if (!line.n)
+        if (has(c, group, hash_of(line)) || !line.n)
             continue;
-        lines++;
         err = xl_json_read(a, "contracts", line, &n);
         const xl_node *hash = err ? NULL : xl_node_get(n, "hash"), *run = err ? NULL : xl_node_get(n, "run"),
                       *parts = err ? NULL : xl_node_get(n, "parts");
@@ -233,6 +280,7 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         if (!r)
             return;
         memcpy(r->hash, hash->s.p, hash->s.n);
+        found++;
         r->run = xl_str_dup(&r->arena, run->s);
         r->n = (uint32_t)parts->n;
         for (uint32_t i = 0; i < r->n; i++) {
@@ -321,7 +369,7 @@ static const char *compare_parts(xl_arena *a, const record *old, const xl_cache_
     return reason;
 }
 
-/* Keeps within PER_GROUP of a group and a bound on memory; the oldest go. */
+/* Keeps within PER_GROUP of a group, not counting what was recalled and never read, and a bound on memory; the oldest go. */
 static void forget(xl_contracts *c, xl_str group)
 {
     uint32_t same = 0;
@@ -329,7 +377,7 @@ static void forget(xl_contracts *c, xl_str group)
     for (record **at = &c->all; *at;) {
         record *r = *at;
         size_t size = r->arena.used + (r->m ? r->m->arena.used : 0);
-        if ((xl_str_eq(r->group, group) && ++same > PER_GROUP) || c->memory + size > most_memory) {
+        if (((r->m || !r->run.n) && xl_str_eq(r->group, group) && ++same > PER_GROUP) || c->memory + size > most_memory) {
             *at = r->next;
             record_free(r);
             continue;
@@ -362,19 +410,21 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         number_ops(now);
     }
     recall(a, c, group);
-    bool same_best = false, here_best = false;
-    uint32_t common_best = 0;
+    bool same_best = false, here_best = false, known = has(c, group, xl_str_of(now->hash)), numbered = group.n < key->module.n;
+    uint32_t common_best = 0, read = 0;
     for (record *r = c->all; r; r = r->next) {
         if (!xl_str_eq(r->group, group))
             continue;
         bool same = !strcmp(r->hash, now->hash), here = !r->run.n;
-        if (!same)
+        if (here_best && !here)                            /* this process before earlier runs */
+            continue;
+        if (!same && !known && !r->m && read++ < READ)
             need_program(a, c, r);
-        if (!same && (!r->m || !m))
+        if (!same && (!r->m || !m || (numbered && !kin(r->m, m))))
             continue;
         uint32_t common = same ? UINT32_MAX : in_common(r, now);
-        if (best && (here_best > here || (here_best == here && (same_best > same || (same_best == same && common_best >= common)))))
-            continue;                                      /* this process before earlier runs, the same before the alike */
+        if (best && (same_best > same || (same_best == same && common_best >= common)))
+            continue;                                      /* the same before the alike */
         best = r;
         same_best = same;
         here_best = here;

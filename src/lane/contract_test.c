@@ -1,0 +1,89 @@
+#include "lane/contract.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/test.h"
+#include "ir/hash.h"
+#include "ir/read.h"
+
+static char root[64];
+
+/* A process of its own, as far as contracts know. */
+static xl_contracts *process(const char *runs, xl_run **run)
+{
+    static xl_arena a;
+    char parent[128], *dir;
+    snprintf(root, sizeof root, "/tmp/xlane-contract-test-%d", (int)getpid());
+    snprintf(parent, sizeof parent, "%s/%s", root, runs);
+    CHECK_OK(xl_run_make(&a, parent, "run", &dir));
+    CHECK_OK(xl_run_open(dir, run));
+    return xl_contracts_new(*run);
+}
+
+/* Judges the program of n ops of a vector of `size`, of another kind and with one more argument if `other`; gives the reason. */
+static const char *judge(xl_contracts *c, const char *name, int n, int size, bool other)
+{
+    static xl_arena a;
+    xl_buf text = { 0 };
+    xl_module *m;
+    xl_verdict v;
+    char type[32];
+    snprintf(type, sizeof type, "tensor<%dxf32>", size);
+    xl_buf_printf(&text, "func.func public @main(%%v0: %s%s) -> %s {\n", type, other ? ", %k: tensor<i32>" : "", type);
+    for (int i = 0; i < n; i++)
+        xl_buf_printf(&text, "%%v%d = stablehlo.%s %%v%d, %%v%d : %s\n", i + 1, !other ? "add" : i % 2 ? "multiply" : "subtract", i, i, type);
+    xl_buf_printf(&text, "return %%v%d : %s }", n, type);
+    CHECK_OK(xl_read_text(xl_buf_view(&text), NULL, &m));
+    xl_digest d = xl_module_hash(m);
+    char hex[XL_DIGEST_HEX];
+    xl_digest_hex(&d, hex);
+    xl_cache_key k = { .module = xl_str_of(name) };
+    xl_cache_key_add(&k, "program", xl_str_of(hex));
+    xl_cache_key_seal(&k);
+    CHECK_OK(xl_contracts_judge(c, &a, &k, m, xl_buf_view(&text), &v));
+    xl_buf_fini(&text);
+    return v.reason;
+}
+
+TEST(G1_numbered_programs_are_compared_with_their_kind)
+{
+    xl_run *run;
+    xl_contracts *c = process("kind", &run);
+    CHECK_STR(judge(c, "SyncTensorsGraph.3", 10, 4, false), "first");
+    CHECK_STR(judge(c, "SyncTensorsGraph.4", 40, 4, true), "first"); /* other arguments, few ops in common: another model */
+    CHECK_STR(judge(c, "SyncTensorsGraph.5", 10, 6, false), "shape");
+    CHECK_STR(judge(c, "SyncTensorsGraph.6", 40, 6, true), "shape");
+    CHECK_STR(judge(c, "SyncTensorsGraph.7", 30, 6, false), "op"); /* three times as long, and of the same arguments */
+    CHECK_STR(judge(c, "SyncTensorsGraph.3", 10, 4, false), "identical");
+    CHECK_STR(judge(c, "jit_step", 10, 4, false), "first");
+    CHECK(strcmp(judge(c, "jit_step", 40, 4, true), "first")); /* a name of its own is enough */
+    xl_contracts_free(c);
+    xl_run_close(run);
+}
+
+TEST(C2_a_restart_knows_every_program_of_the_run_before)
+{
+    xl_run *run;
+    xl_contracts *c = process("restart", &run);
+    for (int i = 0; i < 20; i++)
+        CHECK_STR(judge(c, "SyncTensorsGraph.1", 1 + i, 8, false), i ? "op" : "first");
+    xl_contracts_free(c);
+    xl_run_close(run);
+    c = process("restart", &run);
+    CHECK_STR(judge(c, "SyncTensorsGraph.1", 1, 8, false), "first"); /* it is there, though not among the newest */
+    xl_contracts_free(c);
+    xl_run_close(run);
+    c = process("restart", &run);
+    CHECK_STR(judge(c, "SyncTensorsGraph.1", 20, 9, false), "shape");
+    xl_contracts_free(c);
+    xl_run_close(run);
+}
+
+TEST(z_clean_up)
+{
+    char rm[100];
+    snprintf(rm, sizeof rm, "rm -rf %s", root);
+    CHECK(system(rm) == 0);
+}
