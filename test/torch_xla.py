@@ -18,7 +18,7 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-TRAIN, FAULT_SCRIPT = (os.path.join(HERE, "torch", n) for n in ("train.py", "faults.py"))
+TRAIN, FAULT_SCRIPT, OPS = (os.path.join(HERE, "torch", n) for n in ("train.py", "faults.py", "ops.py"))
 PINS = ["torch==2.9.0", "torch_xla==2.9.0", "numpy"]
 NATIVE = os.uname().machine == "x86_64"
 PREPARED = os.environ.get("XLANE_TORCH_ROOT")
@@ -119,6 +119,10 @@ def main():
         second = train("own_cache", [python], {**library, "XLA_STABLEHLO_COMPILE": "1"}, tmp + "/own-cache")
         check("F2_own_cache_is_never_read", second["CompileTime"] == first["CompileTime"] > 0
               and second["counters"].get("PersistentCacheDeserializeFailure", 0) > 0, second)
+
+        for form in ("", "1"):
+            text = start("ops", [python], {**library, "XLA_STABLEHLO_COMPILE": form}, OPS)
+            check("F1_ops_as_" + ("stablehlo" if form else "hlo"), "DIFFERS" not in text, text)
 
         # By the wheel's entry point, as HLO, under the guard, twice; the script is the same.
         runs = tmp + "/runs"
