@@ -4,9 +4,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-enum { KINDS = 512, NAME = 64 };
+enum { KINDS = 512, NAME = 128 };
 static struct { char name[NAME]; unsigned long long n; double s, own; } kinds[KINDS];
 static uint32_t nkind;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,8 +50,23 @@ static double seconds(clockid_t clock)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Its name, and for an op of its own the shapes that it works on: "stablehlo.dot_general 8x128,128x64->8x64". */
+static void label(const xl_step *s, char *out, size_t room)
+{
+    size_t at = (size_t)snprintf(out, room, "%s", s->name);
+    bool own = !strcmp(s->name, "stablehlo.convolution") || !strcmp(s->name, "stablehlo.dot_general");
+    for (uint32_t i = 0; own && i < 3 && at < room; i++) {
+        const xl_shape *x = i < 2 ? xl_in_shape(s, i) : xl_out_shape(s, 0);
+        at += (size_t)snprintf(out + at, room - at, "%s", i == 0 ? " " : i == 1 ? "," : "->");
+        for (uint32_t k = 0; k < x->rank && at < room; k++)
+            at += (size_t)snprintf(out + at, room - at, "%s%lld", k ? "x" : "", (long long)x->dims[k]);
+    }
+}
+
 xl_error *xl_profile_run(const xl_step *s, xl_frame *f)
 {
+    char name[NAME];
+    label(s, name, sizeof name);
     double t = seconds(CLOCK_MONOTONIC), own = seconds(CLOCK_THREAD_CPUTIME_ID);
     xl_error *err = s->run(s, f);
     /* a device that waits for others lets them run in its thread, and goes on in whichever is free */
@@ -58,10 +74,10 @@ xl_error *xl_profile_run(const xl_step *s, xl_frame *f)
     t = seconds(CLOCK_MONOTONIC) - t;
     pthread_mutex_lock(&lock);
     uint32_t k = 0;
-    while (k < nkind && strncmp(kinds[k].name, s->name, NAME - 1))
+    while (k < nkind && strcmp(kinds[k].name, name))
         k++;
     if (k == nkind && nkind < KINDS) {
-        snprintf(kinds[nkind].name, NAME, "%s", s->name);
+        memcpy(kinds[nkind].name, name, NAME);
         nkind++;
     }
     if (k < nkind) {

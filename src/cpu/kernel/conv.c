@@ -8,6 +8,7 @@
  * The gradient of a kernel is a convolution too, with images and features exchanged and a "kernel" as large as an activation. Seen from
  * the other side (outputs and elements of the kernel exchanged as well) its patches are those of the convolution that it is the
  * gradient of: rows that lie in one piece, multiplied from the left, while the activation is a matrix as it lies. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "cpu/ew.h"
@@ -39,7 +40,7 @@ typedef struct {
 } phase;
 
 enum { WIDE_X, WIDE_K, WIDE_Y, ROWS, KERNEL, PART, TURNED, NTEMP }; /* memory that a step needs while it runs */
-enum { CHUNK_BYTES = 1 << 20, BLOCK_BYTES = 1 << 22, ROWS_MIN = 256 };
+enum { CHUNK_BYTES = 1 << 20, BLOCK_BYTES = 1 << 22, ROWS_MIN = 256, SHARES = 16, SHARE_MIN = 128 };
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
@@ -278,13 +279,45 @@ static void multiply(const conv *c, const phase *h, const work *v, int64_t cog, 
     xl_gemm_run(v->pool, &g);
 }
 
+/* Some rows of C: the product, and where it belongs if it is not made there. */
+typedef struct { const conv *c; const phase *h; const work *v; int64_t g, cog, xoff, total, chunk; bool direct, matrix, whole, again, last; atomic_bool *short_of_memory; } rows;
+
+static void run_rows(const rows *q, const work *v, int64_t first)
+{
+    const conv *c = q->c;
+    int64_t m = q->total - first < q->chunk ? q->total - first : q->chunk, w = (int64_t)v->w;
+    char *dst = q->direct ? v->y + (q->g * q->cog + first * c->co) * w : v->temp[PART] + (q->whole ? first * q->cog * w : 0);
+    multiply(c, q->h, v, q->cog, q->xoff, first, m, q->matrix, dst, q->direct ? c->co : q->cog, q->again);
+    if (!q->direct && q->last)
+        put(c, q->h, v, q->g, q->cog, first, m, dst);
+}
+
+/* Each thread makes its own patches and multiplies them while they are near: nobody waits for anybody. */
+static void share_rows(void *ctx, size_t begin, size_t end)
+{
+    const rows *q = ctx;
+    work v = *q->v;
+    size_t patch = q->matrix ? 0 : (size_t)(q->chunk * q->h->sker * q->c->ci) * v.w, part = q->direct ? 0 : (size_t)(q->chunk * q->cog) * v.w;
+    char *own = xl_scratch(XL_SCRATCH_CONV, patch + part + 64);
+    if (!own) {
+        atomic_store(q->short_of_memory, true);
+        return;
+    }
+    v.temp[ROWS] = own;
+    v.temp[PART] = own + (patch + 63) / 64 * 64;
+    for (size_t i = begin; i < end; i++)
+        run_rows(q, &v, (int64_t)i * q->chunk);
+}
+
 static void run_phase(const conv *c, const phase *all, const work *v, int64_t g, int64_t cog)
 {
-    int64_t nout = c->n / c->batch_groups, total = nout * all->sout, w = (int64_t)v->w;
+    int64_t nout = c->n / c->batch_groups, total = nout * all->sout;
     int64_t image = c->batch_groups > 1 ? g * nout : 0, channel = c->groups > 1 ? g * c->ci : 0, xoff = image * v->xn + channel * v->xc;
     bool fl = c->wide == XL_F32 || c->wide == XL_F64, direct = fl && in_order(c, all, nout), matrix = fl && is_matrix(c, all, v, nout);
-    int64_t chunk = matrix && direct ? total : c->chunk, taps = c->ns ? all->ker[0] : 1;
+    int64_t taps = c->ns ? all->ker[0] : 1, share = total / SHARES < SHARE_MIN ? SHARE_MIN : (total + SHARES - 1) / SHARES;
     bool whole = c->block < taps;                          /* the kernel comes in blocks: C is kept whole until the last */
+    bool shared = fl && !whole && !(matrix && direct) && total >= 2 * share;
+    int64_t chunk = matrix && direct ? total : shared && share < c->chunk ? share : c->chunk;
     for (int64_t a = 0; a < taps; a += c->block) {
         phase h = *all;
         if (c->ns) {
@@ -294,13 +327,12 @@ static void run_phase(const conv *c, const phase *all, const work *v, int64_t g,
             h.koff += a * h.ks[0];
         }
         lay_kernel(c, &h, v, g, cog);
-        for (int64_t first = 0; first < total; first += chunk) {
-            int64_t m = total - first < chunk ? total - first : chunk;
-            char *dst = direct ? v->y + (g * cog + first * c->co) * w : v->temp[PART] + (whole ? first * cog * w : 0);
-            multiply(c, &h, v, cog, xoff, first, m, matrix, dst, direct ? c->co : cog, a > 0);
-            if (!direct && a + c->block >= taps)
-                put(c, &h, v, g, cog, first, m, dst);
-        }
+        atomic_bool short_of_memory = false;
+        rows q = { c, &h, v, g, cog, xoff, total, chunk, direct, matrix, whole, a > 0, a + c->block >= taps, &short_of_memory };
+        if (shared)
+            xl_pool_for(v->pool, (size_t)((total + chunk - 1) / chunk), 1, share_rows, &q);
+        for (int64_t first = 0; first < total && (!shared || atomic_load(&short_of_memory)); first += chunk)
+            run_rows(&q, v, first);
     }
 }
 
