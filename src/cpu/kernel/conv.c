@@ -26,6 +26,7 @@ typedef struct conv {
     bool flip[XL_RANK_MAX];
     int64_t xs[XL_RANK_MAX], ks[XL_RANK_MAX], ys[XL_RANK_MAX], xn, xc, kc, ko, yn, yc; /* strides in elements */
     int64_t sout, sker, chunk, block;                      /* rows at a time; of the kernel's first dimension at a time */
+    int64_t parts;                                         /* sums that are made apart and then added, from the other side */
     xl_dtype wide;
     xl_ew load, loadk, store;
     bool dynamic;
@@ -40,7 +41,7 @@ typedef struct {
 } phase;
 
 enum { WIDE_X, WIDE_K, WIDE_Y, ROWS, KERNEL, PART, TURNED, NTEMP }; /* memory that a step needs while it runs */
-enum { CHUNK_BYTES = 1 << 20, BLOCK_BYTES = 1 << 22, ROWS_MIN = 256, SHARES = 16, SHARE_MIN = 128 };
+enum { CHUNK_BYTES = 1 << 20, BLOCK_BYTES = 1 << 22, ROWS_MIN = 256, SHARES = 16, SHARE_MIN = 128, PARTS_BYTES = 1 << 22 };
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
@@ -336,22 +337,70 @@ static void run_phase(const conv *c, const phase *all, const work *v, int64_t g,
     }
 }
 
+/* A part of the sum over the elements of the "kernel": o->parts of them, each with its own C. */
+typedef struct { const conv *c; const phase *h; const work *v; int64_t total, each; atomic_bool *short_of_memory; } sums;
+
+static void add_products(const sums *q, int64_t first, int64_t end, char *patches_at, char *to)
+{
+    const conv *c = q->c, *o = c->other;
+    const work *v = q->v;
+    int64_t row = c->sout * c->n, from = first;
+    xl_gemm_type t = c->wide == XL_F32 ? XL_GEMM_F32 : XL_GEMM_F64;
+    for (; from < end; from += o->chunk) {
+        int64_t m = end - from < o->chunk ? end - from : o->chunk;
+        patches p = { o, q->h, v->x, patches_at, from, 0, v->w, o->xn, 1, o->xs };
+        xl_pool_for(v->pool, (size_t)m, (size_t)(16384 / (row + 1) + 1), fill_rows, &p);
+        xl_gemm g = { .m = (size_t)row, .n = (size_t)c->co, .k = (size_t)m, .a_type = t, .b_type = t, .c_type = t, .a = patches_at,
+                      .b = v->k + from * c->co * (int64_t)v->w, .c = to, .a_row = 1, .a_col = row, .b_row = c->co, .b_col = 1, .c_row = c->co,
+                      .accumulate = from > first };
+        xl_gemm_run(v->pool, &g);
+    }
+}
+
+static void share_sums(void *ctx, size_t begin, size_t end)
+{
+    const sums *q = ctx;
+    int64_t row = q->c->sout * q->c->n, most = q->each < q->c->other->chunk ? q->each : q->c->other->chunk;
+    char *own = xl_scratch(XL_SCRATCH_CONV, (size_t)(most * row) * q->v->w);
+    if (!own) {
+        atomic_store(q->short_of_memory, true);
+        return;
+    }
+    for (int64_t i = (int64_t)begin; i < (int64_t)end; i++)
+        add_products(q, i * q->each, (i + 1) * q->each < q->total ? (i + 1) * q->each : q->total, own, q->v->temp[PART] + (size_t)(i * row * q->c->co) * q->v->w);
+}
+
+static void add_parts(void *ctx, size_t begin, size_t end)
+{
+    const sums *q = ctx;
+    size_t count = (size_t)(q->c->sout * q->c->n * q->c->co);
+    for (int64_t i = 0; i < q->c->other->parts; i++) {
+        const char *from = q->v->temp[PART] + (size_t)i * count * q->v->w;
+        if (q->c->wide == XL_F32)
+            for (size_t k = begin; k < end; k++)
+                ((float *)(void *)q->v->y)[k] = (i ? ((float *)(void *)q->v->y)[k] : 0) + ((const float *)(const void *)from)[k];
+        else
+            for (size_t k = begin; k < end; k++)
+                ((double *)(void *)q->v->y)[k] = (i ? ((double *)(void *)q->v->y)[k] : 0) + ((const double *)(const void *)from)[k];
+    }
+}
+
 static void run_other(const conv *c, const work *v)
 {
     const conv *o = c->other;
-    int64_t row = c->sout * c->n, total = c->ci * c->sker;
-    xl_gemm_type t = c->wide == XL_F32 ? XL_GEMM_F32 : XL_GEMM_F64;
+    int64_t total = c->ci * c->sker, count = c->sout * c->n * c->co;
+    atomic_bool short_of_memory = false;
     phase h;
     phase_of(o, o->low, 0, &h);
-    for (int64_t first = 0; first < total; first += o->chunk) {
-        int64_t m = total - first < o->chunk ? total - first : o->chunk;
-        patches p = { o, &h, v->x, v->temp[ROWS], first, 0, v->w, o->xn, 1, o->xs };
-        xl_pool_for(v->pool, (size_t)m, (size_t)(16384 / (row + 1) + 1), fill_rows, &p);
-        xl_gemm g = { .m = (size_t)row, .n = (size_t)c->co, .k = (size_t)m, .a_type = t, .b_type = t, .c_type = t, .a = v->temp[ROWS],
-                      .b = v->k + first * c->co * (int64_t)v->w, .c = v->y, .a_row = 1, .a_col = row, .b_row = c->co, .b_col = 1, .c_row = c->co,
-                      .accumulate = first > 0 };
-        xl_gemm_run(v->pool, &g);
+    sums q = { c, &h, v, total, (total + o->parts - 1) / o->parts, &short_of_memory };
+    if (o->parts == 1) {
+        add_products(&q, 0, total, v->temp[ROWS], v->y);
+        return;
     }
+    xl_pool_for(v->pool, (size_t)o->parts, 1, share_sums, &q);
+    for (int64_t i = 0; i < o->parts && atomic_load(&short_of_memory); i++)
+        add_products(&q, i * q.each, (i + 1) * q.each < total ? (i + 1) * q.each : total, v->temp[ROWS], v->temp[PART] + (size_t)(i * count) * v->w);
+    xl_pool_for(v->pool, (size_t)count, 4096, add_parts, &q);
 }
 
 static xl_error *run_conv(const xl_step *s, xl_frame *f)
@@ -422,6 +471,13 @@ static conv *other_side(xl_planner *p, const conv *c)
     o->chunk = o->chunk < ROWS_MIN ? ROWS_MIN : o->chunk;
     if (o->chunk > c->ci * c->sker)
         o->chunk = c->ci * c->sker;
+    o->parts = PARTS_BYTES / (c->sout * c->n * c->co * (int64_t)xl_dtype_bytes(c->wide));
+    o->parts = o->parts > SHARES ? SHARES : o->parts;
+    if (o->parts > c->ci * c->sker / SHARE_MIN)
+        o->parts = c->ci * c->sker / SHARE_MIN;
+    o->parts = o->parts < 1 ? 1 : o->parts;
+    while (o->parts > 1 && (o->parts - 1) * ((c->ci * c->sker + o->parts - 1) / o->parts) >= c->ci * c->sker)
+        o->parts--;                                        /* none is empty */
     return o;
 }
 
@@ -453,7 +509,8 @@ static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x,
         temp[PART] = 0;                                    /* the product goes where it belongs */
     if ((c->other = other_side(p, c))) {
         temp[ROWS] = (size_t)(c->other->chunk * c->sout * c->n * w);
-        temp[KERNEL] = temp[PART] = temp[TURNED] = 0;
+        temp[KERNEL] = temp[TURNED] = 0;
+        temp[PART] = c->other->parts > 1 ? (size_t)(c->other->parts * c->sout * c->n * c->co * w) : 0;
     }
     uint32_t in[3];
     xl_shape shape[3];
