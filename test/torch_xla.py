@@ -18,7 +18,7 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-TRAIN, FAULT_SCRIPT, OPS = (os.path.join(HERE, "torch", n) for n in ("train.py", "faults.py", "ops.py"))
+TRAIN, FAULT_SCRIPT, OPS, SPMD = (os.path.join(HERE, "torch", n) for n in ("train.py", "faults.py", "ops.py", "spmd.py"))
 PINS = ["torch==2.9.0", "torch_xla==2.9.0", "numpy"]
 NATIVE = os.uname().machine == "x86_64"
 PREPARED = os.environ.get("XLANE_TORCH_ROOT")
@@ -123,6 +123,10 @@ def main():
         for form in ("", "1"):
             text = start("ops", [python], {**library, "XLA_STABLEHLO_COMPILE": form}, OPS)
             check("F1_ops_as_" + ("stablehlo" if form else "hlo"), "DIFFERS" not in text, text)
+
+        r = json.loads(re.search(r"^RESULT (.*)$", start("spmd", [python], {**library, "XLANE_CPU_DEVICES": "4"}, SPMD), re.M).group(1))
+        check("S2_a_mesh_of_four_trains_as_one", r["devices"] == 4 and all(abs(x - y) < 1e-4 for x, y in zip(r["split"], r["whole"], strict=True)), r)
+        check("S1_results_stay_split", r["weight"].startswith("{devices=[2,1,2]"), r)
 
         # By the wheel's entry point, as HLO, under the guard, twice; the script is the same.
         runs = tmp + "/runs"

@@ -627,12 +627,26 @@ PJRT_Error *xl_PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompile
     FIELD(peak_unpadded_heap_bytes, need);
     return NULL;
 }
+/* The module's spmd_output_sharding and spmd_parameters_shardings: where the parts of a partitioned program's results lie. */
+static void put_shardings(const xl_exec *e, xl_buf *module)
+{
+    enum { MODULE_OUTPUT = 12, MODULE_PARAMETERS = 14, SHARDING_TYPE = 1, TYPE_TUPLE = 2, SHARDING_PARTS = 5 };
+    xl_buf tuple = { 0 };
+    xl_proto_put_int(&tuple, SHARDING_TYPE, TYPE_TUPLE);
+    for (uint32_t i = 0; i < e->nsharding[0]; i++)
+        xl_proto_put_bytes(&tuple, SHARDING_PARTS, (xl_str){ e->shardings[0][i], e->sharding_sizes[0][i] });
+    xl_proto_put_bytes(module, MODULE_OUTPUT, xl_buf_view(&tuple));
+    for (uint32_t i = 0; i < e->nsharding[1]; i++)
+        xl_proto_put_bytes(module, MODULE_PARAMETERS, (xl_str){ e->shardings[1][i], e->sharding_sizes[1][i] });
+    module->failed = module->failed || tuple.failed;
+    xl_buf_fini(&tuple);
+}
 /* HloModuleProtoWithConfig around the HLO the program came as. PyTorch/XLA throws without it, and its reader aborts without the
- * entry computation's layout, which is the module's own program shape. */
-static xl_error *hlo_with_config(xl_str hlo, xl_buf *b)
+ * entry computation's layout, which is the module's own program shape. It learns from it alone how results are split. */
+static xl_error *hlo_with_config(const xl_exec *e, xl_str hlo, xl_buf *b)
 {
     xl_error *err = NULL;
-    xl_buf config = { 0 };
+    xl_buf config = { 0 }, module = { 0 };
     xl_proto r = xl_proto_of(hlo);
     xl_proto_field f;
     bool more;
@@ -645,12 +659,16 @@ static xl_error *hlo_with_config(xl_str hlo, xl_buf *b)
             xl_proto_put_bytes(&config, 1, f.bytes);
         }
     }
-    xl_proto_put_bytes(b, 1, hlo);
+    xl_buf_str(&module, hlo);
+    if (e->npartition > 1)
+        put_shardings(e, &module);
+    xl_proto_put_bytes(b, 1, xl_buf_view(&module));
     xl_proto_put_bytes(b, 2, xl_buf_view(&config));
-    if (config.failed || b->failed)
+    if (config.failed || module.failed || b->failed)
         err = XL_ERR(EXHAUSTED, "no memory for the optimised program");
 out:
     xl_buf_fini(&config);
+    xl_buf_fini(&module);
     return err;
 }
 PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args *args)
@@ -673,7 +691,7 @@ PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram
             goto out;
         }
     } else if (code.n < 4 || memcmp(code.p, "ML\xefR", 4)) {
-        XL_DO(hlo_with_config(code, &hlo));
+        XL_DO(hlo_with_config(e, code, &hlo));
         code = xl_buf_view(&hlo);
         p->format = "hlo_with_config";
     }
