@@ -46,12 +46,16 @@ def f32(*shape, scale=1.0):
 
 def best(fns, budget=seconds, most=200):
     """The best time of each of fns, taken in turns until the budget is used up. Short calls are timed a few dozen at a time,
-    as they come in practice: one alone, after the others have had the caches, measures the caches."""
+    as they come in practice: one alone, after the others have had the caches, measures the caches. Before a turn the threads of
+    the one before come to rest (OpenMP's spin for milliseconds after their work), and one call that does not count wakes its own."""
     out = [float("inf")] * len(fns)
     end = time.perf_counter() + budget * len(fns)
     n, times = 0, [1] * len(fns)
     while n < 3 or (time.perf_counter() < end and n < most):
         for i, f in enumerate(fns):
+            if n >= 2:
+                time.sleep(0.02)
+                f()
             t = clock()
             for _ in range(times[i]):
                 f()
