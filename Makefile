@@ -31,9 +31,13 @@ CFLAGS_dtype = -O3
 CFLAGS_ew = -O3 -fno-trapping-math
 CFLAGS_ew_float = -O3 -fno-trapping-math
 CFLAGS_ew_int = -O3
-CFLAGS_reduce = -O3 -fno-trapping-math
+CFLAGS_reduce = -O3
+CFLAGS_fold_generic = -O3 -fno-trapping-math
+CFLAGS_fold_avx2 = $(CFLAGS_gemm_avx2) -fno-trapping-math
+CFLAGS_fold_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math
 CFLAGS_strided = -O3
-CFLAGS_tile_run = -O3
+# Rows of a few elements are copied in place there, not by a call of memmove for each.
+CFLAGS_tile_run = -O3 -fno-tree-loop-distribute-patterns
 # Products in a micro-kernel or a polynomial are fused with the sum they go into, by design; nowhere else.
 CFLAGS_vmath_generic = -O3 -ffp-contract=fast
 CFLAGS_vmath_avx2 = $(CFLAGS_gemm_avx2)

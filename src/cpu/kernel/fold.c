@@ -1,5 +1,24 @@
 #include "cpu/kernel/fold.h"
 
+#include "cpu/feature.h"
+
+extern const xl_fold_set xl_fold_generic;
+#if defined(__x86_64__)
+extern const xl_fold_set xl_fold_avx512, xl_fold_avx2;
+static const xl_fold_set *const sets[] = { &xl_fold_avx512, &xl_fold_avx2, &xl_fold_generic };
+#else
+static const xl_fold_set *const sets[] = { &xl_fold_generic };
+#endif
+
+xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code)
+{
+    uint32_t have = xl_cpu_features();
+    const xl_fold_set *const *s = sets;
+    while ((*s)->needs & ~have)                            /* the last needs nothing */
+        s++;
+    return (*s)->find(d, code);
+}
+
 xl_error *xl_fold_plan(xl_planner *p, const xl_op *op, uint32_t r, uint32_t n, xl_fold *out)
 {
     *out = (xl_fold){ .n = n, .single = XL_OP_UNKNOWN };

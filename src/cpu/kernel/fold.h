@@ -10,6 +10,8 @@
 /* *acc = *acc op x[0] op ... x[n - 1], in sixteen partial results. NULL if there is no such loop. */
 typedef void xl_line_fn(void *acc, const void *x, size_t n);
 xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code);
+/* What each instruction set's file of such loops offers; all give the same bits. */
+typedef struct { uint32_t needs; xl_line_fn *(*find)(xl_dtype d, xl_opcode code); } xl_fold_set;
 
 typedef struct {
     uint32_t n;                                            /* values per element: operands of a variadic reduction */

@@ -2,7 +2,7 @@
 #define FOLD(name, first, expr)                                        \
     static void NAME(name)(void *acc_, const void *x_, size_t n)       \
     {                                                                  \
-        T *acc = acc_;                                                 \
+        T all = *(T *)acc_;                                            \
         const T *p = x_;                                               \
         size_t i = 0;                                                  \
         if (n >= 32) {                                                 \
@@ -14,18 +14,20 @@
                     T x = part[k], y = p[i + k];                       \
                     part[k] = (T)(expr);                               \
                 }                                                      \
+            _Pragma("GCC unroll 4")                                    \
             for (int w = 8; w; w /= 2)                                 \
                 for (int k = 0; k < w; k++) {                          \
                     T x = part[k], y = part[k + w];                    \
                     part[k] = (T)(expr);                               \
                 }                                                      \
-            T x = *acc, y = part[0];                                   \
-            *acc = (T)(expr);                                          \
+            T x = all, y = part[0];                                    \
+            all = (T)(expr);                                           \
         }                                                              \
         for (; i < n; i++) {                                           \
-            T x = *acc, y = p[i];                                      \
-            *acc = (T)(expr);                                          \
+            T x = all, y = p[i];                                       \
+            all = (T)(expr);                                           \
         }                                                              \
+        *(T *)acc_ = all;                                              \
     }
 #ifdef INTEGER                                             /* modulo 2^bits: as unsigned, which C leaves defined */
 FOLD(add, 0, (uint64_t)x + (uint64_t)y)
@@ -38,7 +40,7 @@ FOLD(mul, 1, x *y)
 FOLD(exact_max, 0, MAX(x, y))
 FOLD(exact_min, 0, MIN(x, y))
 #if defined(__aarch64__)                                   /* its instruction is the specification's maximum */
-#define EXTREME(name, less)                                                           \
+#define EXTREME(name, which, less)                                                    \
     static void NAME(name)(void *acc_, const void *x_, size_t n)                      \
     {                                                                                 \
         T *acc = acc_;                                                                \
@@ -56,41 +58,43 @@ FOLD(exact_min, 0, MIN(x, y))
     }
 #else
 /* Neither NaN nor a zero at the end: then the order of numbers is all there is to know. Otherwise once more, exactly. */
-#define EXTREME(name, less)                                                           \
+#define EXTREME(name, which, less)                                                    \
     static void NAME(name)(void *acc_, const void *x_, size_t n)                      \
     {                                                                                 \
         T *acc = acc_, all = *acc;                                                    \
         const T *p = x_;                                                              \
         V part[4];                                                                    \
-        W bad[4] = { { 0 } };                                                         \
-        int any = all != all;                                                         \
+        unsigned unordered = all != all;                                              \
         size_t i = 0, lanes = sizeof(V) / sizeof(T);                                  \
         for (int k = 0; k < 4; k++)                                                   \
             part[k] = (V){ 0 } + all;                                                 \
         for (; i + 4 * lanes <= n; i += 4 * lanes)                                    \
-            for (int k = 0; k < 4; k++) {                                             \
-                V y = *(const V *)(const void *)(p + i + (size_t)k * lanes);          \
-                W m = part[k] less y;                                                 \
-                bad[k] |= y != y;                                                     \
-                part[k] = (V)((m & (W)y) | (~m & (W)part[k]));                        \
+            for (int k = 0; k < 4; k += 2) {                                          \
+                const V *y = (const V *)(const void *)(p + i + (size_t)k * lanes);    \
+                unordered |= LANES(unordered)(y[0], y[1]);                            \
+                part[k] = LANES(which)(y[0], part[k]);                                \
+                part[k + 1] = LANES(which)(y[1], part[k + 1]);                        \
             }                                                                         \
+        for (; i + lanes <= n; i += lanes) {                                          \
+            V y = *(const V *)(const void *)(p + i);                                  \
+            unordered |= LANES(unordered)(y, y);                                      \
+            part[0] = LANES(which)(y, part[0]);                                       \
+        }                                                                             \
+        part[0] = LANES(which)(LANES(which)(part[0], part[1]), LANES(which)(part[2], part[3])); \
         for (; i < n; i++) {                                                          \
-            any |= p[i] != p[i];                                                      \
+            unordered |= p[i] != p[i];                                                \
             all = all less p[i] ? p[i] : all;                                         \
         }                                                                             \
-        for (int k = 0; k < 4; k++)                                                   \
-            for (size_t j = 0; j < lanes; j++) {                                      \
-                any |= bad[k][j] != 0;                                                \
-                all = all less part[k][j] ? part[k][j] : all;                         \
-            }                                                                         \
-        if (any || all == 0)                                                          \
+        for (size_t j = 0; j < lanes; j++)                                            \
+            all = all less part[0][j] ? part[0][j] : all;                             \
+        if (unordered || all == 0)                                                    \
             NAME(exact_##name)(acc, p, n);                                            \
         else                                                                          \
             *acc = all;                                                               \
     }
 #endif
-EXTREME(max, <)
-EXTREME(min, >)
+EXTREME(max, larger, <)
+EXTREME(min, smaller, >)
 #undef EXTREME
 #endif
 #ifdef INTEGER

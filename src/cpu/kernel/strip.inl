@@ -261,6 +261,9 @@ static void run(const xl_strip_ins *code, size_t n)
         EACH(ANYTHING)
         first(code, i * VECTORS * BYTES, a, b, c, d, e, f, g, h);
     }
+#if defined(__AVX__)                                       /* the compiler, which sees vectors passed, leaves this to us; without it every SSE */
+    _mm256_zeroupper();                                    /* instruction from here on would wait for the register that it overwrites */
+#endif
 }
 
 #define BOTH(form, f) [form] = F(f), [XL_FORM_STORE + (form)] = F(f##_store)

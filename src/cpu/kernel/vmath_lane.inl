@@ -13,7 +13,7 @@
 
 #if defined(__aarch64__) && BYTES == 16
 #include <arm_neon.h>
-#elif defined(__AVX__)
+#elif defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -94,21 +94,39 @@ INLINE bool f_all(vi m)                                    /* of masks */
     return all == UINT64_MAX;
 #endif
 }
-INLINE vf f_max(vf x, vf y)
-{
-    vf r = fsel(x > y, x, y);
-    return fsel(x != x, x, fsel(x == y, (vf)((vi)x & (vi)y), r));
-}
-INLINE vf f_min(vf x, vf y)
-{
-    vf r = fsel(x < y, x, y);
-    return fsel(x != x, x, fsel(x == y, (vf)((vi)x | (vi)y), r));
-}
-INLINE vf f_clamp(vf x, float low, float high)
-{
-    x = fsel(x > high, fset(high), x);
-    return fsel(x < low, fset(low), x);
-}
+/* One instruction each on x86: the larger (smaller), and y if either is NaN or both are zeros. And z, but NaN where x or y is. */
+#if defined(__x86_64__)
+#if BYTES == 64
+#define X86(f, t) (v##t)_mm512_##f
+#define X86F (__m512)
+#define X86D (__m512d)
+INLINE vf f_unless_nan(vf x, vf y, vf z) { return (vf)_mm512_mask_add_ps(X86F z, _mm512_cmp_ps_mask(X86F x, X86F y, _CMP_UNORD_Q), X86F x, X86F y); }
+#elif BYTES == 32
+#define X86(f, t) (v##t)_mm256_##f
+#define X86F (__m256)
+#define X86D (__m256d)
+INLINE vf f_unless_nan(vf x, vf y, vf z) { return (vf)_mm256_blendv_ps(X86F z, X86F (x + y), _mm256_cmp_ps(X86F x, X86F y, _CMP_UNORD_Q)); }
+#else
+#define X86(f, t) (v##t)_mm_##f
+#define X86F (__m128)
+#define X86D (__m128d)
+INLINE vf f_unless_nan(vf x, vf y, vf z) { return fsel((vi)_mm_cmpunord_ps(X86F x, X86F y), x + y, z); }
+#endif
+INLINE vf f_larger(vf x, vf y) { return X86(max_ps, f)(X86F x, X86F y); }
+INLINE vf f_smaller(vf x, vf y) { return X86(min_ps, f)(X86F x, X86F y); }
+INLINE vd d_larger(vd x, vd y) { return X86(max_pd, d)(X86D x, X86D y); }
+INLINE vd d_smaller(vd x, vd y) { return X86(min_pd, d)(X86D x, X86D y); }
+#else
+INLINE vf f_unless_nan(vf x, vf y, vf z) { return fsel((x != x) | (y != y), x + y, z); }
+INLINE vf f_larger(vf x, vf y) { return fsel(x > y, x, y); }
+INLINE vf f_smaller(vf x, vf y) { return fsel(x < y, x, y); }
+INLINE vd d_larger(vd x, vd y) { return dsel(x > y, x, y); }
+INLINE vd d_smaller(vd x, vd y) { return dsel(x < y, x, y); }
+#endif
+/* Either way round they differ where both are zeros, or NaN comes in. */
+INLINE vf f_max(vf x, vf y) { return f_unless_nan(x, y, (vf)((vi)f_larger(x, y) & (vi)f_larger(y, x))); }
+INLINE vf f_min(vf x, vf y) { return f_unless_nan(x, y, (vf)((vi)f_smaller(x, y) | (vi)f_smaller(y, x))); }
+INLINE vf f_clamp(vf x, float low, float high) { return f_smaller(fset(high), f_larger(fset(low), x)); } /* NaN stays NaN */
 #endif
 
 /* The number that a product is added to. NEON adds to a register that it overwrites, and a copy of one takes as long as the sum; a load
