@@ -10,7 +10,7 @@
 #include "cpu/feature.h"
 
 enum { LENGTH = 1 << 14 };
-static float in[LENGTH], out[LENGTH], again[LENGTH];
+static float in[LENGTH], per[LENGTH], out[LENGTH], again[LENGTH];
 static uint64_t state = 1;
 
 static uint32_t any(void)
@@ -25,27 +25,34 @@ static float from_bits(uint32_t u)
     return f;
 }
 
-/* in / c by both forms, and as it should be. Whether c could be prepared. */
-static bool compare(float c)
+static bool same(float x, float y) { return x != x ? y != y : !memcmp(&x, &y, sizeof x); }
+
+static void quotients(const float *by, int32_t op, bool stores, float *to)
 {
     const xl_strip_set *s = xl_strips();
+    xl_strip_ins code[4] = { { s->fn[XL_STRIP_LOAD][XL_FORM_AM], (const char *)in, NULL, NULL },
+                             { s->fn[op][XL_FORM_AS + (stores ? XL_FORM_STORE : 0)], (const char *)by, (const char *)per, (const char *)to },
+                             { s->fn[stores ? XL_STRIP_END : XL_STRIP_STORE][XL_FORM_AM], (const char *)to, NULL, NULL },
+                             { s->fn[XL_STRIP_END][0], NULL, NULL, NULL } };
+    s->run(code, LENGTH / s->width);
+}
+
+/* in / c by every op that has it and both forms, and as it should be. Whether c could be prepared. */
+static bool compare(float c)
+{
+    static const int32_t ops[] = { XL_STRIP_DIVIDE_BY, XL_STRIP_DIVIDE_BY_SQRT, XL_STRIP_DIVIDE_BY_DIVIDE };
     float by[4];
     xl_strip_divisor(c, by);
-    xl_strip_ins code[4] = { { s->fn[XL_STRIP_LOAD][XL_FORM_AM], (const char *)in, NULL, NULL },
-                             { s->fn[XL_STRIP_DIVIDE_BY][XL_FORM_AS + XL_FORM_STORE], (const char *)by, NULL, (const char *)out } };
-    code[2].fn = s->fn[XL_STRIP_END][0];
-    s->run(code, LENGTH / s->width);
-    code[1].fn = s->fn[XL_STRIP_DIVIDE_BY][XL_FORM_AS];
-    code[2] = (xl_strip_ins){ s->fn[XL_STRIP_STORE][XL_FORM_AM], (const char *)again, NULL, NULL };
-    code[3].fn = s->fn[XL_STRIP_END][0];
-    s->run(code, LENGTH / s->width);
-    for (int i = 0; i < LENGTH; i++) {
-        volatile float x = in[i], y = c;
-        float want = x / y;
-        bool same = want != want ? out[i] != out[i] && again[i] != again[i] : !memcmp(&want, &out[i], 4) && !memcmp(&want, &again[i], 4);
-        if (!same)
-            FAIL("%a / %a: %a and %a, not %a (prepared: %a %a, from %a)", (double)in[i], (double)c, (double)out[i], (double)again[i], (double)want,
-                 (double)by[1], (double)by[2], (double)by[3]);
+    for (int k = 0; k < 3; k++) {
+        quotients(by, ops[k], true, out);
+        quotients(by, ops[k], false, again);
+        for (int i = 0; i < LENGTH; i++) {
+            volatile float x = in[i], y = c, z = per[i], q = x / y;
+            float want = k == 0 ? q : k == 1 ? sqrtf(q) : q / z;
+            if (!same(want, out[i]) || !same(want, again[i]))
+                FAIL("op %d: %a / %a: %a and %a, not %a (prepared: %a %a, from %a)", k, (double)in[i], (double)c, (double)out[i], (double)again[i], (double)want,
+                     (double)by[1], (double)by[2], (double)by[3]);
+        }
     }
     return by[3] == by[3];
 }
@@ -70,6 +77,8 @@ static bool emulated(void) { return getenv("XLANE_EMULATED") != NULL; }
 
 static void every_mantissa(void)
 {
+    for (int i = 0; i < LENGTH; i++)
+        per[i] = from_bits((any() & 0x807fffff) | (100 + any() % 50) << 23);
     for (size_t k = 0; k < (emulated() ? 3 : sizeof divisors / sizeof *divisors); k++)
         for (uint32_t m = 0; m < 1u << 23; m += LENGTH) {
             for (uint32_t i = 0; i < LENGTH; i++)
@@ -85,7 +94,7 @@ static void every_kind(void)
     for (int k = 0; k < (emulated() ? 200 : 4000); k++) {
         float c = from_bits(any());
         for (int i = 0; i < LENGTH; i++)
-            in[i] = from_bits(any());
+            in[i] = from_bits(any()), per[i] = from_bits(any());
         compare(c);
     }
 }

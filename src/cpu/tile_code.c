@@ -161,15 +161,22 @@ static uint32_t turned(int32_t op, uint32_t form)
     return !commutes ? form : form == XL_FORM_MA ? XL_FORM_AM : form == XL_FORM_SA ? XL_FORM_AS : form;
 }
 
-/* The second of two simple ops joins the first. */
+/* The second of two simple ops joins the first; a root, or a quotient by an array, the quotient by a number. */
 static bool pair(xl_tile_maker *m, int32_t op, uint32_t form, const uint16_t *x)
 {
     xl_tile_code *last = m->list[m->nlist - 1].ncode ? &m->code[m->ncode - 1] : NULL;
-    if (!last || last->z.used || simple(op, form) < 0 || simple(last->op, last->form) < 0)
+    if (!last || last->z.used)
         return false;
-    last->op = (uint16_t)(XL_STRIP_ADD_AM_ADD_AM + simple(last->op, last->form) * XL_STRIP_SIMPLES + simple(op, form));
-    last->form = XL_FORM_AM;
-    last->y = point(m, *x, false);
+    if (last->op == XL_STRIP_DIVIDE_BY && form == XL_FORM_AM && (op == XL_STRIP_SQRT || op == XL_STRIP_DIVIDE)) {
+        last->op = op == XL_STRIP_SQRT ? XL_STRIP_DIVIDE_BY_SQRT : XL_STRIP_DIVIDE_BY_DIVIDE;
+    } else if (simple(op, form) >= 0 && simple(last->op, last->form) >= 0) {
+        last->op = (uint16_t)(XL_STRIP_ADD_AM_ADD_AM + simple(last->op, last->form) * XL_STRIP_SIMPLES + simple(op, form));
+        last->form = XL_FORM_AM;
+    } else {
+        return false;
+    }
+    if (x)
+        last->y = point(m, *x, false);
     return true;
 }
 
@@ -183,7 +190,7 @@ static void push(xl_tile_maker *m, int32_t op, uint32_t form, const uint16_t *x,
         c.y = point(m, *y, false);
     xl_tile_instr *at = &m->list[m->nlist - 1];
     at->lines = at->lines || (x && (m->r[*x].row || m->r[*x].along)) || (y && (m->r[*y].row || m->r[*y].along));
-    if (x && pair(m, op, form, x))
+    if (pair(m, op, form, x))
         return;
     XL_PUSH(m->p->a, m->code, m->ncode, m->capcode, c);
     at->ncode++;

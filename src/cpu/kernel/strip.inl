@@ -4,7 +4,13 @@
 #include "cpu/strip.h"
 
 #define STRIP vf a, vf b, vf c, vf d, vf e, vf f, vf g, vf h
-#define NEXT ((op_fn *)pc[1].fn)(pc + 1, at, a, b, c, d, e, f, g, h)
+/* GCC for AArch64 jumps through x16 or x17: loaded there, the address needs no copy. */
+#if defined(__aarch64__)
+#define TARGET register xl_strip_fn *fn __asm__("x16") = pc[1].fn; __asm__("" : "+r"(fn));
+#else
+#define TARGET xl_strip_fn *fn = pc[1].fn;
+#endif
+#define NEXT TARGET ((op_fn *)fn)(pc + 1, at, a, b, c, d, e, f, g, h)
 enum { VECTORS = 8 };
 /* F of every vector of the strip: its name, its number, and whatever else there is. */
 #define WITH(F, ...) F(a, 0, __VA_ARGS__) F(b, 1, __VA_ARGS__) F(c, 2, __VA_ARGS__) F(d, 3, __VA_ARGS__) \
@@ -117,12 +123,31 @@ INS(store_truth)
     OPS(name##_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); WITH(SM, do_##name))
 #include "cpu/kernel/strip.def"
 
-/* ---- division by one number, exactly, and mostly without the divider: see xl_strip_divisor ---- */
+/* ---- division by one number, exactly, and mostly without the divider: see xl_strip_divisor; THEN: what is done with the quotient ---- */
+#define BY_DIVIDER(v, i, THEN) v = THEN(do_DIVIDE(v, divisor), i);
 #define AT(p, i) ((vf)((vi){ 0 } | ((const int32_t *)(const void *)pc->p)[i]))
 #if FAST_FMA
 #define LARGE(v, i, _) large &= fabsv(v) >= least;
 #define LARGE_OR_ZERO(v, i, _) large &= (fabsv(v) >= least) | ((v == 0) & known);
-#define BY(v, i, _) v = f_fma(v, high, f_product(v, low));
+#if defined(__aarch64__) && BYTES == 16                    /* in place: the compiler would copy the strip first */
+typedef float part;
+#define PART(i) ((const float *)(const void *)pc->x)[i]
+#define BY(v, i, THEN)                                                             \
+    {                                                                              \
+        vf q_;                                                                     \
+        __asm__("fmul %1.4s, %0.4s, %3.s[0]\n\tfmla %1.4s, %0.4s, %2.s[0]\n\t" ASM_##THEN : "+w"(v), "=&w"(q_) : "w"(high), "w"(low) OF_##THEN(i)); \
+    }
+#define ASM_QUOTIENT "mov %0.16b, %1.16b"
+#define ASM_ROOT_OF "fsqrt %0.4s, %1.4s"
+#define ASM_PER_Y "fdiv %0.4s, %1.4s, %4.4s"
+#define OF_QUOTIENT(i)
+#define OF_ROOT_OF(i)
+#define OF_PER_Y(i) , "w"(y[i])
+#else
+typedef vf part;
+#define PART(i) AT(x, i)
+#define BY(v, i, THEN) v = THEN(f_fma(v, high, f_product(v, low)), i);
+#endif
 /* No number of the strip lies below the divisor's least. Some do not that are refused here. */
 INLINE bool all_large(const xl_strip_ins *pc, STRIP)
 {
@@ -138,30 +163,38 @@ INLINE bool all_large(const xl_strip_ins *pc, STRIP)
 #endif
 }
 /* The same without a hurry: zeros are as good as large numbers. A function of its own, so that the other one has its registers. */
-__attribute__((noinline)) INS(divide_by_any);
-__attribute__((noinline)) INS(divide_by_any_store);
-OPS(divide_by_any,
-    vf least = AT(x, 3); vi known = least == least; vi large = ~(vi){ 0 };
-    EACH(LARGE_OR_ZERO)
-    if (f_all(large)) {
-        vf high = AT(x, 1), low = AT(x, 2);
-        EACH(BY)
-    } else {
-        vf y = NUMBER(x);
-        WITH(AS, do_DIVIDE)
-    })
-#define DIVIDE_BY(any)                                                             \
+#define DIVIDE_BY_ANY(THEN)                                                        \
+    vf least = AT(x, 3); vi known = least == least; vi large = ~(vi){ 0 };         \
+    EACH(LARGE_OR_ZERO)                                                            \
+    if (f_all(large)) {                                                            \
+        part high = PART(1), low = PART(2);                                        \
+        WITH(BY, THEN)                                                             \
+    } else {                                                                       \
+        vf divisor = NUMBER(x);                                                    \
+        WITH(BY_DIVIDER, THEN)                                                     \
+    }
+#define DIVIDE_BY(any, THEN)                                                       \
     if (!all_large(pc, a, b, c, d, e, f, g, h)) {                                  \
         any(pc, at, a, b, c, d, e, f, g, h);                                       \
         return;                                                                    \
     }                                                                              \
-    vf high = AT(x, 1), low = AT(x, 2);                                            \
-    EACH(BY)
-INS(divide_by) { DIVIDE_BY(divide_by_any) NEXT; }
-INS(divide_by_store) { DIVIDE_BY(divide_by_any_store) { vf *x = (vf *)(void *)place(pc->z, at); EACH(PUT) } NEXT; }
+    part high = PART(1), low = PART(2);                                            \
+    WITH(BY, THEN)
+#define DIVIDING(name, HAVE, THEN)                                                 \
+    __attribute__((noinline)) INS(name##_any);                                     \
+    __attribute__((noinline)) INS(name##_any_store);                               \
+    OPS(name##_any, HAVE DIVIDE_BY_ANY(THEN))                                      \
+    INS(name) { HAVE DIVIDE_BY(name##_any, THEN) NEXT; }                           \
+    INS(name##_store) { HAVE DIVIDE_BY(name##_any_store, THEN) { vf *x = (vf *)(void *)place(pc->z, at); EACH(PUT) } NEXT; }
 #else
-OPS(divide_by, vf y = NUMBER(x); WITH(AS, do_DIVIDE))
+#define DIVIDING(name, HAVE, THEN) OPS(name, HAVE vf divisor = NUMBER(x); WITH(BY_DIVIDER, THEN))
 #endif
+#define QUOTIENT(q, i) q
+#define ROOT_OF(q, i) do_SQRT(q)
+#define PER_Y(q, i) do_DIVIDE(q, y[i])
+DIVIDING(divide_by, , QUOTIENT)
+DIVIDING(divide_by_sqrt, , ROOT_OF)
+DIVIDING(divide_by_divide, const vf *y = ARRAY(y);, PER_Y)
 
 /* ---- a sum with a product: two roundings, so the compiler must not see both at once ---- */
 #define PLUS(v, i, _) v = v + f_product(XAT(i), y[i]);
@@ -288,6 +321,8 @@ const xl_strip_set SET = {
         XL_STRIP_SIMPLE(PAIRS)
         [XL_STRIP_END] = { F(end) },
         [XL_STRIP_DIVIDE_BY] = { BOTH(XL_FORM_AS, divide_by) },
+        [XL_STRIP_DIVIDE_BY_SQRT] = { BOTH(XL_FORM_AS, divide_by_sqrt) },
+        [XL_STRIP_DIVIDE_BY_DIVIDE] = { BOTH(XL_FORM_AS, divide_by_divide) },
         [XL_STRIP_SUM] = { F(sum) },
         [XL_STRIP_MAX] = { F(max) },
         [XL_STRIP_MIN] = { F(min) },
