@@ -40,9 +40,10 @@ def more():
          # one line for all rows, summed by itself and with others
          "the same line": lambda x, g: [(jax.nn.softmax(b), jax.nn.logsumexp(b * 3, 1), norm(b, g), (b - b.min(1, keepdims=True)).sum(1), (b + x[:5]).max(1)) for b in (jnp.broadcast_to(g, (5, 300)),)],
          "the same line in bf16": lambda x, g: [(jax.nn.softmax(b), (b - b.max(1, keepdims=True)).sum(1)) for b in (jnp.broadcast_to(g.astype(jnp.bfloat16), (5, 300)),)],
-         # by a number, which is known beforehand or an argument: to the last bit
-         "quotients": lambda x, g: [lax.bitcast_convert_type(y / c, jnp.int32) for c in (3, 0.3, -7e-5, g[7], 1 - 0.9 ** jnp.abs(g[5]))
-                                    for y in (x, jnp.where(x > 1, jnp.inf, jnp.where(x < -1, x * 1e-36, jnp.where(jnp.abs(x) < 0.1, -0.0, x))))],
+         # by a number, which is known beforehand or an argument, alone, under a root, and divided again: to the last bit
+         **{"quotients" + n: lambda x, g, f=f: [lax.bitcast_convert_type(f(y / c, x * g), jnp.int32) for c in (3, 0.3, -7e-5, g[7], 1 - 0.9 ** jnp.abs(g[5]))
+                                                for y in (x, jnp.where(x > 1, jnp.inf, jnp.where(x < -1, x * 1e-36, jnp.where(jnp.abs(x) < 0.1, -0.0, x))))]
+            for n, f in (("", lambda q, y: q), (" under a root", lambda q, y: jnp.sqrt(q)), (" divided again", lambda q, y: q / y))},
          # a part of a temporary, read in a narrow type, has as many bytes as what is made of it: nothing may be written over it
          **{"half of it in " + d: lambda x, g, d=d: (lambda b: norm(b[:, :150].astype("float32") * g[:150], g[:150]))((x[:1, :67] @ x).astype(d)) for d in ("bfloat16", "float16", "int16")},
          "half of a product": lambda x, g: (lambda b: norm(b[:, :150].astype("float32") * g[:150], g[:150]))(x[:1, :67].astype("bfloat16") @ x.astype("bfloat16")),
