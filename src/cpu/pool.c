@@ -34,6 +34,8 @@ typedef struct {
 struct xl_pool {
     _Alignas(64) atomic_uint epoch;    /* changes when there is news; threads sleep on it */
     atomic_uint sleepers;
+    atomic_int waker;                  /* the CPU of who woke them last, which they keep off */
+    cpu_set_t cpus;                    /* that this process might use when the pool was made */
     atomic_bool quit;
     atomic_size_t high;                /* jobs from here on were never taken */
     job job[JOBS];
@@ -165,6 +167,9 @@ xl_pool *xl_pool_new(size_t n)
     if (!p)
         return NULL;
     memset(p, 0, bytes);
+    p->waker = -1;
+    if (sched_getaffinity(0, sizeof p->cpus, &p->cpus))
+        CPU_ZERO(&p->cpus);
     while (p->threads + 1 < n && start(p, p->threads))
         p->threads++;
     return p;
@@ -250,6 +255,20 @@ void xl_pool_crew(xl_pool *p, xl_pool_fn *fn, void *ctx)
         fn(ctx, 0, 1);
 }
 
+/* Where CPUs share no cache that it knows of, the kernel may wake a thread on the CPU of the one who wakes it, and there it waits for milliseconds until the other
+ * stops or is interrupted, with the next CPU idle. So the few threads of a small pool keep off that CPU. */
+static void keep_off(xl_pool *p)
+{
+    enum { FEW = 8 };
+    int here = p->threads < FEW ? sched_getcpu() : -1;
+    if (here < 0 || here >= CPU_SETSIZE || !CPU_ISSET(here, &p->cpus) || CPU_COUNT(&p->cpus) < 2 || atomic_exchange(&p->waker, here) == here)
+        return;
+    cpu_set_t others = p->cpus;
+    CPU_CLR(here, &others);
+    for (size_t i = 0; i < p->threads; i++)
+        pthread_setaffinity_np(p->thread[i], sizeof others, &others);
+}
+
 unsigned xl_pool_news(const xl_pool *p) { return p ? atomic_load_explicit(&((xl_pool *)(uintptr_t)p)->epoch, memory_order_acquire) : 0; }
 
 void xl_pool_tell(xl_pool *p, size_t n)
@@ -257,8 +276,10 @@ void xl_pool_tell(xl_pool *p, size_t n)
     if (!p)
         return;
     atomic_fetch_add(&p->epoch, 1);
-    if (n && atomic_load(&p->sleepers))
+    if (n && atomic_load(&p->sleepers)) {
+        keep_off(p);
         futex_wake(&p->epoch, n);
+    }
 }
 
 bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms)

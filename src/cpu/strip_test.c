@@ -30,8 +30,9 @@ static bool same(float x, float y) { return x != x ? y != y : !memcmp(&x, &y, si
 static void quotients(const float *by, int32_t op, bool stores, float *to)
 {
     const xl_strip_set *s = xl_strips();
-    xl_strip_ins code[4] = { { s->fn[XL_STRIP_LOAD][XL_FORM_AM], (const char *)in, NULL, NULL },
-                             { s->fn[op][XL_FORM_AS + (stores ? XL_FORM_STORE : 0)], (const char *)by, (const char *)per, (const char *)to },
+    bool under = op == XL_STRIP_DIVIDE_BY_UNDER;
+    xl_strip_ins code[4] = { { s->fn[XL_STRIP_LOAD][XL_FORM_AM], (const char *)(under ? per : in), NULL, NULL },
+                             { s->fn[op][XL_FORM_AS + (stores ? XL_FORM_STORE : 0)], (const char *)by, (const char *)(under ? in : per), (const char *)to },
                              { s->fn[stores ? XL_STRIP_END : XL_STRIP_STORE][XL_FORM_AM], (const char *)to, NULL, NULL },
                              { s->fn[XL_STRIP_END][0], NULL, NULL, NULL } };
     s->run(code, LENGTH / s->width);
@@ -40,10 +41,10 @@ static void quotients(const float *by, int32_t op, bool stores, float *to)
 /* in / c by every op that has it and both forms, and as it should be. Whether c could be prepared. */
 static bool compare(float c)
 {
-    static const int32_t ops[] = { XL_STRIP_DIVIDE_BY, XL_STRIP_DIVIDE_BY_SQRT, XL_STRIP_DIVIDE_BY_DIVIDE };
+    static const int32_t ops[] = { XL_STRIP_DIVIDE_BY, XL_STRIP_DIVIDE_BY_SQRT, XL_STRIP_DIVIDE_BY_DIVIDE, XL_STRIP_DIVIDE_BY_UNDER };
     float by[4];
     xl_strip_divisor(c, by);
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 4; k++) {
         quotients(by, ops[k], true, out);
         quotients(by, ops[k], false, again);
         for (int i = 0; i < LENGTH; i++) {

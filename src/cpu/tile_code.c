@@ -256,6 +256,22 @@ static bool with_product(xl_tile_maker *m, int32_t op, uint16_t a, uint16_t prod
     return true;
 }
 
+/* (t / number) / b, when the quotient is used nowhere else and t will lie in memory anyway: b need not. */
+static bool with_quotient(xl_tile_maker *m, uint16_t quotient, uint16_t b, uint32_t stage)
+{
+    const xl_tile_reg *r = &m->r[quotient];
+    if (quotient == b || at_hand(m, quotient, stage) || m->acc == quotient || r->users > 1 || r->outside || m->i[r->def].strip != XL_STRIP_DIVIDE_BY ||
+        at_hand(m, b, stage))
+        return false;
+    uint16_t t = m->i[r->def].src[0], by = m->i[r->def].src[1];
+    if (number(&m->r[t]) || (!at_hand(m, t, stage) && !m->r[t].outside && m->r[t].users < 2))
+        return false;
+    settle(m, t, stage);
+    fetch(m, b, stage);
+    push(m, XL_STRIP_DIVIDE_BY_UNDER, XL_FORM_AS, &by, &t);
+    return true;
+}
+
 static void binary(xl_tile_maker *m, const xl_tile_instr *x, uint32_t stage)
 {
     uint16_t a = x->src[0], b = x->src[1];
@@ -278,6 +294,8 @@ static void binary(xl_tile_maker *m, const xl_tile_instr *x, uint32_t stage)
         with_product(m, x->strip == XL_STRIP_ADD ? XL_STRIP_PLUS_PRODUCT : XL_STRIP_MINUS_PRODUCT, a, b, stage))
         return;
     if (x->strip == XL_STRIP_SUBTRACT && with_product(m, XL_STRIP_PRODUCT_LESS, b, a, stage))
+        return;
+    if (x->strip == XL_STRIP_DIVIDE && with_quotient(m, a, b, stage))
         return;
     bool ha = at_hand(m, a, stage), hb = at_hand(m, b, stage);
     if (m->acc == b && ha) {

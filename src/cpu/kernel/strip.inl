@@ -143,10 +143,16 @@ typedef float part;
 #define OF_QUOTIENT(i)
 #define OF_ROOT_OF(i)
 #define OF_PER_Y(i) , "w"(y[i])
+#define UNDER(v, i, _)                                                             \
+    {                                                                              \
+        vf q_;                                                                     \
+        __asm__("fmul %1.4s, %4.4s, %3.s[0]\n\tfmla %1.4s, %4.4s, %2.s[0]\n\tfdiv %0.4s, %1.4s, %0.4s" : "+w"(v), "=&w"(q_) : "w"(high), "w"(low), "w"(y[i])); \
+    }
 #else
 typedef vf part;
 #define PART(i) AT(x, i)
 #define BY(v, i, THEN) v = THEN(f_fma(v, high, f_product(v, low)), i);
+#define UNDER(v, i, _) v = do_DIVIDE(f_fma(y[i], high, f_product(y[i], low)), v);
 #endif
 /* No number of the strip lies below the divisor's least. Some do not that are refused here. */
 INLINE bool all_large(const xl_strip_ins *pc, STRIP)
@@ -195,6 +201,37 @@ INLINE bool all_large(const xl_strip_ins *pc, STRIP)
 DIVIDING(divide_by, , QUOTIENT)
 DIVIDING(divide_by_sqrt, , ROOT_OF)
 DIVIDING(divide_by_divide, const vf *y = ARRAY(y);, PER_Y)
+/* The array y is divided, and the quotient by the strip. */
+#define UNDER_DIVIDER(v, i, _) v = do_DIVIDE(do_DIVIDE(y[i], divisor), v);
+#if FAST_FMA
+#define UNDER_LARGE(v, i, _) large &= (fabsv(y[i]) >= least) | ((y[i] == 0) & known);
+#define UNDER_ANY                                                                  \
+    const vf *y = ARRAY(y);                                                        \
+    vf least = AT(x, 3); vi known = least == least; vi large = ~(vi){ 0 };         \
+    EACH(UNDER_LARGE)                                                              \
+    if (f_all(large)) {                                                            \
+        part high = PART(1), low = PART(2);                                        \
+        EACH(UNDER)                                                                \
+    } else {                                                                       \
+        vf divisor = NUMBER(x);                                                    \
+        EACH(UNDER_DIVIDER)                                                        \
+    }
+#define UNDER_FAST(any)                                                            \
+    const vf *y = ARRAY(y);                                                        \
+    if (!all_large(pc, y[0], y[1], y[2], y[3], y[4], y[5], y[6], y[7])) {          \
+        any(pc, at, a, b, c, d, e, f, g, h);                                       \
+        return;                                                                    \
+    }                                                                              \
+    part high = PART(1), low = PART(2);                                            \
+    EACH(UNDER)
+__attribute__((noinline)) INS(divide_by_under_any);
+__attribute__((noinline)) INS(divide_by_under_any_store);
+OPS(divide_by_under_any, UNDER_ANY)
+INS(divide_by_under) { UNDER_FAST(divide_by_under_any) NEXT; }
+INS(divide_by_under_store) { UNDER_FAST(divide_by_under_any_store) { vf *x = (vf *)(void *)place(pc->z, at); EACH(PUT) } NEXT; }
+#else
+OPS(divide_by_under, const vf *y = ARRAY(y); vf divisor = NUMBER(x); EACH(UNDER_DIVIDER))
+#endif
 
 /* ---- a sum with a product: two roundings, so the compiler must not see both at once ---- */
 #define PLUS(v, i, _) v = v + f_product(XAT(i), y[i]);
@@ -323,6 +360,7 @@ const xl_strip_set SET = {
         [XL_STRIP_DIVIDE_BY] = { BOTH(XL_FORM_AS, divide_by) },
         [XL_STRIP_DIVIDE_BY_SQRT] = { BOTH(XL_FORM_AS, divide_by_sqrt) },
         [XL_STRIP_DIVIDE_BY_DIVIDE] = { BOTH(XL_FORM_AS, divide_by_divide) },
+        [XL_STRIP_DIVIDE_BY_UNDER] = { BOTH(XL_FORM_AS, divide_by_under) },
         [XL_STRIP_SUM] = { F(sum) },
         [XL_STRIP_MAX] = { F(max) },
         [XL_STRIP_MIN] = { F(min) },
