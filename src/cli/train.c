@@ -116,6 +116,7 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
     if (opt.fit) {
         xl_calibration fitted;
         XL_TRY(xl_fit(cli->arena, &c, say, NULL, &fitted), "fitting the batch");
+        setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true", 0); /* fitted to the brim with the memory taken at once, it has no room for what growing in pieces wastes */
     }
     xl_loop_result r;
     XL_DO(judged(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet }, &r)));
