@@ -8,20 +8,13 @@ or the memory traffic of a row would take at the rates measured first: the best 
 looked for in build/torch (pip install --target build/torch torch) and then in the environment. On a machine that others use too,
 XLANE_BENCH_CLOCK=cpu measures the CPU time of all threads of this process instead of the time on the wall."""
 import os, subprocess, sys, tempfile, time
-sys.path.pop(0)
-os.environ["JAX_PLATFORMS"] = "xlane,cpu"
-here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-lib = os.environ.get("XLANE_CPU_PLUGIN", os.path.join(here, "build", "libxlane-cpu.so"))
-os.environ.setdefault("PJRT_NAMES_AND_LIBRARY_PATHS", "xlane:" + lib)
+sys.path[0] = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "test")
+from _jax import here, lib
 sys.path.append(os.path.join(here, "build", "torch"))
-try:
-    import numpy as np
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-except ImportError as e:
-    print("skip cpu: %s" % e)
-    sys.exit(0)
+import numpy as np
+import jax
+import jax.numpy as jnp
+from jax import lax
 try:
     import torch
     import torch.nn.functional as F
@@ -30,8 +23,6 @@ except ImportError:
     torch = None
 
 from jax._src.interpreters import mlir
-if "xlane" not in mlir._platforms_with_donation:      # the wheel does this
-    mlir._platforms_with_donation.append("xlane")
 cpu, xl = jax.devices("cpu")[0], jax.devices("xlane")[0]
 only = sys.argv[1] if len(sys.argv) > 1 else ""
 clock = time.process_time if os.environ.get("XLANE_BENCH_CLOCK") == "cpu" else time.perf_counter

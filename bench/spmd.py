@@ -16,9 +16,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from jax._src.interpreters import mlir
-if "xlane" not in mlir._platforms_with_donation:      # the wheel does this
-    mlir._platforms_with_donation.append("xlane")
 
 only = sys.argv[1] if len(sys.argv) > 1 else ""
 clock = time.process_time if os.environ.get("XLANE_BENCH_CLOCK") == "cpu" else time.perf_counter

@@ -1,21 +1,14 @@
 """The device under a hostile caller: a million wrong calls, a hundred thousand changed executables, a thousand cycles of compile, execute and
 free. The executables to change are what JAX makes of programs of many kinds."""
 import os, subprocess, sys, tempfile
-sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
-here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from _jax import here
+import numpy as np
+import jax
+import jax.numpy as jnp
 build = os.environ.get("XLANE_BUILD", os.path.join(here, "build"))
 lib = os.path.join(build, "libxlane-cpu.so")
 tool = os.path.join(build, "test", "tool", "abuse")
 counts = os.environ.get("XLANE_ABUSE", "1000000 100000 1000").split()
-os.environ["JAX_PLATFORMS"] = "xlane,cpu"
-os.environ.setdefault("PJRT_NAMES_AND_LIBRARY_PATHS", "xlane:" + os.path.join(here, "build", "libxlane-cpu.so"))
-try:
-    import numpy as np
-    import jax
-    import jax.numpy as jnp
-except ImportError as e:
-    print("skip abuse: %s" % e)
-    sys.exit(0)
 
 f = np.ones((4, 6), np.float32)
 i = np.arange(6, dtype=np.int32)

@@ -343,17 +343,13 @@ def on_xla():
             return out
     return None
 
-try:
-    import jax
-    check("guard_honest", honest)
-    lie("no_collective", "not-reduced", "0: 12.5, 1: 14.5", "no collective of its own")
-    lie("wrong_group", "not-reduced", "0: 15.5", "4: 47.5", "4 of 8 devices")
-    lie("early_read", "local-read", "device 0 of 8 only")
-    check("guard_ten_arrays_lie_as_jax_says", ten)
-    check("guard_explains_a_collective", mismatch)
-    check("on_xla_with_both_annotations", on_xla)
-except ImportError as e:
-    print("skip mesh_guard: %s" % e)
+check("guard_honest", honest)
+lie("no_collective", "not-reduced", "0: 12.5, 1: 14.5", "no collective of its own")
+lie("wrong_group", "not-reduced", "0: 15.5", "4: 47.5", "4 of 8 devices")
+lie("early_read", "local-read", "device 0 of 8 only")
+check("guard_ten_arrays_lie_as_jax_says", ten)
+check("guard_explains_a_collective", mismatch)
+check("on_xla_with_both_annotations", on_xla)
 
 # ---- who holds what ----------------------------------------------------------------------------------------------------------------
 def drawn():

@@ -6,9 +6,6 @@ import numpy as np
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from jax._src.interpreters import mlir
-if "xlane" not in mlir._platforms_with_donation:
-    mlir._platforms_with_donation.append("xlane")
 
 only = sys.argv[1:]
 bad = 0

@@ -22,7 +22,7 @@ typedef struct record {
     uint32_t nop;
 } record;
 
-enum { PER_GROUP = 16, GROUPS = 256, DIFFS = 32, RECALL = 64, READ = 4 };
+enum { PER_GROUP = 16, GROUPS = 256, DIFFS = 32, RECALL = 64, RECALL_BYTES = 1 << 20, READ = 4 };
 static const size_t most_memory = (size_t)256 << 20;
 
 struct xl_contracts {
@@ -260,6 +260,8 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         return;
     }
     const char *end = text.p + text.n, *at = end;
+    if (text.n > RECALL_BYTES)                             /* a long history of the same programs is not searched to its beginning */
+        text.p = end - RECALL_BYTES;
     for (int found = 0; at > text.p && found < RECALL;) {  /* from the end, newest first; the list keeps that order */
         const char *from = at - 1;
         while (from > text.p && from[-1] != '\n')

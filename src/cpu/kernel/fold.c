@@ -2,22 +2,9 @@
 
 #include "cpu/feature.h"
 
-extern const xl_fold_set xl_fold_generic;
-#if defined(__x86_64__)
-extern const xl_fold_set xl_fold_avx512, xl_fold_avx2;
-static const xl_fold_set *const sets[] = { &xl_fold_avx512, &xl_fold_avx2, &xl_fold_generic };
-#else
-static const xl_fold_set *const sets[] = { &xl_fold_generic };
-#endif
+XL_CPU_SETS(xl_fold_set, xl_fold)
 
-xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code)
-{
-    uint32_t have = xl_cpu_features();
-    const xl_fold_set *const *s = sets;
-    while ((*s)->needs & ~have)                            /* the last needs nothing */
-        s++;
-    return (*s)->find(d, code);
-}
+xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code) { return xl_fold_best()->find(d, code); }
 
 xl_error *xl_fold_plan(xl_planner *p, const xl_op *op, uint32_t r, uint32_t n, xl_fold *out)
 {

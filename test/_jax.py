@@ -1,0 +1,11 @@
+"""JAX with our device beside its own CPU. Import it before JAX. `./x test` installs JAX, so a test that cannot import it has failed."""
+import os, sys
+sys.path.pop(0)                                      # the folder of the tests: one of the same name as a module would be taken for it
+os.environ.setdefault("JAX_PLATFORMS", "xlane,cpu")
+here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+lib = os.environ.get("XLANE_CPU_PLUGIN", os.path.join(here, "build", "libxlane-cpu.so"))
+os.environ.setdefault("PJRT_NAMES_AND_LIBRARY_PATHS", "xlane:" + lib)
+import jax
+from jax._src.interpreters import mlir
+if "xlane" not in mlir._platforms_with_donation:     # the wheel does this
+    mlir._platforms_with_donation.append("xlane")
