@@ -55,12 +55,14 @@ CFLAGS_gemm_avx512_bf16 = $(CFLAGS_gemm_avx512) -mavx512bf16
 LIBS     = -lyaml -lsodium -lzstd -lpthread -ldl -lm
 
 layers  := base ir pass pjrt lane guard cpu train cli
-layer    = $(filter-out %_test.c %_fuzz.c %_main.c,$(wildcard src/$(1)/*.c) $(wildcard src/$(1)/*/*.c) $(wildcard src/$(1)/arch/$(ARCH)/*.c))
+# src/<layer>/*<suffix>.c and those in the rooms of the layer
+in_rooms = $(wildcard src/$(1)/*$(2).c src/$(1)/*/*$(2).c)
+layer    = $(filter-out %_test.c %_fuzz.c %_main.c,$(call in_rooms,$(1),) $(wildcard src/$(1)/arch/$(ARCH)/*.c))
 src_c   := $(filter-out $(foreach d,$(wildcard src/*/arch/*),$(if $(filter %/$(ARCH),$(d)),,$(wildcard $(d)/*.c))),$(foreach l,$(layers),$(sort $(call layer,$(l)))))
 obj      = $(patsubst src/%.c,$(B)/obj/%.o,$(filter $(foreach l,$(1),src/$(l)/%),$(src_c)))
 
 core    := base ir pass pjrt lane train
-plugins := $(if $(wildcard src/cpu/*.c),$(B)/libxlane-cpu.so) $(if $(filter src/guard/%,$(src_c)),$(B)/libxlane-guard.so) \
+plugins := $(if $(filter src/cpu/%,$(src_c)),$(B)/libxlane-cpu.so) $(if $(filter src/guard/%,$(src_c)),$(B)/libxlane-guard.so) \
            $(if $(wildcard src/guard/preload_main.c),$(B)/libxlane-preload.so)
 all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins)
 
@@ -76,7 +78,7 @@ $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
 
-entry    = $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out %/preload_main.c,$(wildcard src/$(1)/*_main.c)))
+entry    = $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out %/preload_main.c,$(call in_rooms,$(1),_main)))
 link     = $(CC) $(XCFLAGS) $(CFLAGS) $(1) $^ -o $@ $(XLDFLAGS) $(LIBS)
 $(B)/xlane: $(call obj,$(core) cli)
 	$(link)
@@ -97,13 +99,13 @@ $(B)/libxlane-preload.so: $(B)/obj/guard/preload_main.o
 $(B)/test/all.a: $(filter-out $(B)/obj/cli/main.o,$(call obj,$(layers)))
 	@mkdir -p $(@D)
 	rm -f $@ && $(CROSS)ar rcs $@ $^
-test_c  := $(wildcard src/*/*_test.c)
+test_c  := $(call in_rooms,*,_test)
 tests   := $(patsubst src/%.c,$(B)/test/%,$(if $(T),$(foreach t,$(test_c),$(if $(findstring $(T),$(t)),$(t))),$(test_c)))
 $(B)/test/%: $(B)/obj/%.o $(B)/test/all.a
 	@mkdir -p $(@D)
 	$(link)
 # A fuzzer links its own layer and those its layer may use, so that one of a reader does not wait for the kernels.
-fuzzers := $(patsubst src/%.c,$(B)/fuzz/%,$(if $(F),$(wildcard src/*/*$(F)*_fuzz.c),$(wildcard src/*/*_fuzz.c)))
+fuzzers := $(patsubst src/%.c,$(B)/fuzz/%,$(call in_rooms,*,$(if $(F),$(F)*)_fuzz))
 below_base := base
 below_ir   := base ir
 below_pjrt := base ir pass pjrt

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "cpu/dtype.h"
-#include "cpu/gemm.h"
+#include "cpu/kernel/dtype.h"
 #include "cpu/kernel/gemm.h"
+#include "cpu/kernel/gemm_set.h"
 
 typedef void cblas_sgemm_fn(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
 typedef void cblas_dgemm_fn(int order, int ta, int tb, int m, int n, int k, double alpha, const double *a, int lda, const double *b, int ldb, double beta, double *c, int ldc);

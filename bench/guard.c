@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/time.h"
-#include "ir/diff.h"
-#include "ir/hash.h"
+#include "ir/compare/diff.h"
+#include "ir/compare/hash.h"
 #include "ir/read.h"
 #include "pjrt/abi.h"
 #include "pjrt/options.h"

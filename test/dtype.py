@@ -74,7 +74,7 @@ def check(lib, name, dtype):
 with tempfile.TemporaryDirectory() as tmp:
     so = os.path.join(tmp, "dtype.so")
     subprocess.check_call([os.environ.get("CC", "cc"), "-std=c11", "-O3", "-ffp-contract=off", "-shared", "-fPIC", "-I" + os.path.join(root, "src"),
-                           os.path.join(root, "src/cpu/dtype.c"), "-o", so])
+                           os.path.join(root, "src/cpu/kernel/dtype.c"), "-o", so])
     lib = ctypes.CDLL(so)
     for name, np_name in NAMES.items():
         report("dtype_" + name, check(lib, name, np.dtype(getattr(ml_dtypes, np_name, np_name))))

@@ -1,9 +1,9 @@
-#include "ir/diff.h"
+#include "ir/compare/diff.h"
 
 #include <stdio.h>
 
 #include "cli/program.h"
-#include "ir/hash.h"
+#include "ir/compare/hash.h"
 
 static struct { int64_t most; bool unchecked; } opt = { .most = 20 };
 static const xl_opt opts[] = {

@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "cli/launch.h"
 #include "ir/read.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "ir/scalar.h"
 #include "pjrt/options.h"
 

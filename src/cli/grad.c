@@ -1,7 +1,7 @@
 /* xlane grad: the gradient of a StableHLO program, as a StableHLO program. */
 #include "base/file.h"
 #include "cli/cli.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "ir/read.h"
 #include "ir/verify.h"
 #include "pass/grad.h"

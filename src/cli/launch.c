@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "ir/hash.h"
+#include "ir/compare/hash.h"
 #include "ir/read.h"
 #include "lane/contract.h"
 #include "lane/run.h"

@@ -1,8 +1,8 @@
 #include <stdio.h>
 
 #include "cli/program.h"
-#include "ir/hash.h"
-#include "ir/print.h"
+#include "ir/compare/hash.h"
+#include "ir/text/print.h"
 #include "pass/pass.h"
 
 static struct { bool hash, locations, shorten, unchecked, optimise; const char *dump, *passes; } opt;

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "cli/held.h"
 #include "cli/program.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "lane/predict.h"
 #include "lane/run.h"
 #include "pjrt/options.h"

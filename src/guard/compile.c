@@ -4,7 +4,7 @@
 
 #include "base/time.h"
 #include "guard/guard.h"
-#include "ir/hash.h"
+#include "ir/compare/hash.h"
 #include "ir/read.h"
 #include "lane/held.h"
 #include "lane/identity.h"

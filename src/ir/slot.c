@@ -1,5 +1,5 @@
 /* Attributes into slots: whatever way a format writes them, one form. */
-#include "ir/form.h"
+#include "ir/text/form.h"
 #include "ir/read.h"
 
 const xl_form_key xl_form_keys[] = {

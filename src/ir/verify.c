@@ -1,6 +1,6 @@
 /* The verifier: what no single op can see. Symbols are unique and calls lead somewhere, never in a circle; a value is defined
  * before its uses and within their sight; regions end in a return. The rest is inference, op by op. */
-#include "ir/infer.h"
+#include "ir/infer/infer.h"
 
 enum { DEPTH = 256 };
 

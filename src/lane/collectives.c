@@ -2,7 +2,7 @@
  * CPU and GPU) or its condition says it (libtpu). */
 #include "lane/collectives.h"
 
-#include "ir/hlo_groups.h"
+#include "ir/hlo/hlo_groups.h"
 #include "lane/held.h"
 
 /* HloModuleProto and what lies in it, by field number. Newer XLA adds fields; these have been the same for years. */

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/zip.h"
-#include "ir/hash.h"
+#include "ir/compare/hash.h"
 #include "ir/read.h"
 
 /* One remembered compile. The key's parts and names are copied into its arena. */

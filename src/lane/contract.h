@@ -6,7 +6,7 @@
 #ifndef XL_LANE_CONTRACT_H
 #define XL_LANE_CONTRACT_H
 
-#include "ir/diff.h"
+#include "ir/compare/diff.h"
 #include "lane/cache.h"
 #include "lane/run.h"
 

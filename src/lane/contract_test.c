@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/test.h"
-#include "ir/hash.h"
+#include "ir/compare/hash.h"
 #include "ir/read.h"
 
 static char root[64];

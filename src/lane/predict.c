@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "ir/read.h"
 #include "pass/pass.h"
 #include "pass/shard.h"

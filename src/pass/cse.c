@@ -1,7 +1,7 @@
 /* cse: of two ops that do the same to the same values, the first serves for both.
  * needs: nothing.  keeps: types, locations.  breaks: nothing.
  * An op in a region sees those above it, so the table grows on the way in and shrinks on the way out. */
-#include "ir/hash.h"
+#include "ir/compare/hash.h"
 #include "pass/pass.h"
 
 typedef struct entry { xl_op *op; uint64_t key; struct entry *next; } entry;

@@ -1,6 +1,6 @@
 /* Each pass on small programs: what is left must be the program written beside it. */
 #include "base/test.h"
-#include "ir/hash.h"
+#include "ir/compare/hash.h"
 #include "ir/read.h"
 #include "ir/verify.h"
 #include "pass/pass.h"

@@ -1,7 +1,7 @@
 #include "pass/shard.h"
 
 #include "base/test.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "ir/read.h"
 #include "pass/mesh.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/time.h"
 #include "base/version.h"
-#include "ir/hash.h"
+#include "ir/compare/hash.h"
 #include "train/loop.h"
 
 void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s)

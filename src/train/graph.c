@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "pass/grad.h"
 #include "train/spread.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "ir/read.h"
 #include "pass/shard.h"
 

@@ -4,9 +4,9 @@
 
 #include "base/log.h"
 #include "base/time.h"
-#include "ir/diff.h"
-#include "ir/hash.h"
-#include "ir/print.h"
+#include "ir/compare/diff.h"
+#include "ir/compare/hash.h"
+#include "ir/text/print.h"
 #include "lane/identity.h"
 #include "pjrt/options.h"
 

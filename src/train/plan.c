@@ -1,7 +1,7 @@
 /* What a run would be, said without a device. */
 #include <stdlib.h>
 
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "lane/predict.h"
 #include "train/held.h"
 

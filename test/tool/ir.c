@@ -8,8 +8,8 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "ir/hash.h"
-#include "ir/print.h"
+#include "ir/compare/hash.h"
+#include "ir/text/print.h"
 #include "ir/read.h"
 #include "ir/verify.h"
 

@@ -1,5 +1,5 @@
 /* Ops that reach the planner in no form that this device serves. */
-#include "cpu/planner.h"
+#include "cpu/plan/planner.h"
 
 #define ABSENT(name, why) xl_error *xl_kernel_##name(xl_planner *p, const xl_op *op) { return xl_plan_unsupported(p, op, why); }
 ABSENT(einsum, "einsum is not served: give dot_general")

@@ -1,13 +1,13 @@
-/* Collectives: the members of a group publish their buffers and meet; who comes last does the work for all (cpu/collective.h). Everybody's memory is at hand, so
+/* Collectives: the members of a group publish their buffers and meet; who comes last does the work for all (cpu/run/collective.h). Everybody's memory is at hand, so
  * nothing is staged: a sum is made once, in pieces that stay in the cache, and written to everybody. Folding goes in the order of the
  * group, so that all get the same bits, whoever comes last.
  *
  * A group of one gives back what it was given, and takes no step at all. */
 #include <stdlib.h>
 
-#include "cpu/collective.h"
+#include "cpu/run/collective.h"
 #include "cpu/kernel/fold.h"
-#include "cpu/planner.h"
+#include "cpu/plan/planner.h"
 
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 

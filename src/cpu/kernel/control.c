@@ -1,7 +1,7 @@
 /* Control flow: while, if, case, and the ops that stand for another function or region. */
-#include "cpu/collective.h"
-#include "cpu/planner.h"
-#include "cpu/view.h"
+#include "cpu/run/collective.h"
+#include "cpu/plan/planner.h"
+#include "cpu/plan/view.h"
 
 /* ---- while ------------------------------------------------------------------------------------------------------ */
 /* The carried values live in one set of buffers that are at once the arguments of both regions and the results of the op;

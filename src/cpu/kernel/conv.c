@@ -11,10 +11,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "cpu/ew.h"
-#include "cpu/gemm.h"
-#include "cpu/planner.h"
-#include "cpu/strided.h"
+#include "cpu/kernel/ew.h"
+#include "cpu/kernel/gemm.h"
+#include "cpu/plan/planner.h"
+#include "cpu/kernel/strided.h"
 
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 

@@ -1,9 +1,9 @@
 /* Custom calls that JAX and PyTorch/XLA emit for a device they do not know, by name. */
 #include <stdlib.h>
 
-#include "cpu/ew.h"
+#include "cpu/kernel/ew.h"
 #include "cpu/kernel/linalg.h"
-#include "cpu/planner.h"
+#include "cpu/plan/planner.h"
 
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 

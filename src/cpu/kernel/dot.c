@@ -1,10 +1,10 @@
 /* Products of matrices, through the GEMM where it has the types, through plain loops over a wide type where it has not. */
 #include <stdlib.h>
 
-#include "cpu/ew.h"
-#include "cpu/fuse.h"
-#include "cpu/gemm.h"
-#include "cpu/strided.h"
+#include "cpu/kernel/ew.h"
+#include "cpu/plan/fuse.h"
+#include "cpu/kernel/gemm.h"
+#include "cpu/kernel/strided.h"
 
 typedef struct { int64_t n[XL_RANK_MAX], a[XL_RANK_MAX], b[XL_RANK_MAX]; uint32_t rank; int64_t count; } axes; /* strides in elements */
 

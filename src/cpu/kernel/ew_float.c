@@ -1,9 +1,9 @@
 /* Elementwise functions over f32 and f64; the narrower floats go through f32. */
 #include <math.h>
 
-#include "cpu/ew.h"
+#include "cpu/kernel/ew.h"
 #include "cpu/kernel/special.h"
-#include "cpu/vmath.h"
+#include "cpu/kernel/vmath.h"
 
 #define T float
 #define M(g) g##f

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cpu/ew.h"
-#include "cpu/planner.h"
+#include "cpu/kernel/ew.h"
+#include "cpu/plan/planner.h"
 
 typedef double complex cx;
 

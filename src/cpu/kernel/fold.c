@@ -1,6 +1,6 @@
 #include "cpu/kernel/fold.h"
 
-#include "cpu/feature.h"
+#include "cpu/arch/feature.h"
 
 XL_CPU_SETS(xl_fold_set, xl_fold)
 

@@ -4,8 +4,8 @@
 #ifndef XL_CPU_KERNEL_FOLD_H
 #define XL_CPU_KERNEL_FOLD_H
 
-#include "cpu/ew.h"
-#include "cpu/planner.h"
+#include "cpu/kernel/ew.h"
+#include "cpu/plan/planner.h"
 
 /* *acc = *acc op x[0] op ... x[n - 1], in sixteen partial results. NULL if there is no such loop. */
 typedef void xl_line_fn(void *acc, const void *x, size_t n);

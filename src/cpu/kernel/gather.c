@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "cpu/kernel/fold.h"
-#include "cpu/strided.h"
+#include "cpu/kernel/strided.h"
 
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 

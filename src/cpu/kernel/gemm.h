@@ -1,46 +1,46 @@
 /* src/cpu/kernel/gemm.h
- * What a file of micro-kernels offers to the driver in gemm.c. A kernel multiplies a packed panel of A (mr rows) by a packed
- * panel of B (nr columns). Packed: groups of kr steps of k; in a group, row by row, kr elements each; what lies past
- * the matrix is zero. */
-#ifndef XL_CPU_KERNEL_GEMM_H
-#define XL_CPU_KERNEL_GEMM_H
+ * C[m,n] = A[m,k] B[k,n], or +=, over a batch. A and B have a stride for each index, so a transpose is never written out;
+ * C's rows are contiguous. Sums are kept in f32 for f32, bf16 and f16 (any mix of the three), in f64 for f64, in i32
+ * (wrapping) for the integers. The order in which a sum is taken depends on the shapes and strides alone: the thread
+ * count changes no bit of the result. C may not overlap A or B. Any thread may call; the pool may be NULL.
+ *
+ * An epilogue is called once for each tile of C, when the tile's sums are complete and still in cache, from whichever
+ * thread made it, tiles of one C at the same time. It reads and changes the tile in the type of the sums; if C is narrower, it
+ * is rounded afterwards. Tiles cover C exactly. */
+#ifndef XL_CPU_GEMM_H
+#define XL_CPU_GEMM_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cpu/gemm.h"
+#include "cpu/run/pool.h"
 
-/* Sums stay in registers only if the loops over them are gone before the compiler looks for such arrays. */
-#define UNROLL _Pragma("GCC unroll 32")
+typedef enum { XL_GEMM_F32, XL_GEMM_F64, XL_GEMM_BF16, XL_GEMM_F16, XL_GEMM_I8, XL_GEMM_U8, XL_GEMM_I32, XL_GEMM_TYPES } xl_gemm_type;
 
-/* c[mr][nr] (+)= a b, k a multiple of kr. */
-typedef void xl_gemm_tile_fn(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate);
-/* The same with b where it lies: `step` elements from one step of k to the next. */
-typedef void xl_gemm_direct_fn(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate);
-/* Packs `rows` (at most the panel's) by k elements of `src`, steps rs and cs, into kpad steps. */
-typedef void xl_gemm_pack_fn(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k, size_t kpad);
-/* y[s][r] = sum over p of x[s][p] mat[p * step + r], for s < count (at most 4), r < n; x is [k][4], y has stride ldy. */
-typedef void xl_gemm_axpy_fn(size_t k, size_t n, size_t count, const void *x, const void *mat, ptrdiff_t step, void *y, ptrdiff_t ldy);
-/* y[r] = sum over p of x[p] mat[r * step + p], for r < n. */
-typedef void xl_gemm_dot_fn(size_t k, size_t n, const void *x, const void *mat, ptrdiff_t step, void *y);
+/* tile[i * ld + j] is element (i0 + i, j0 + j) of C number `batch` (row-major over the batch dimensions). */
+typedef void xl_gemm_epilogue(void *ctx, void *tile, ptrdiff_t ld, size_t batch, size_t i0, size_t j0, size_t m, size_t n);
 
-typedef struct xl_gemm_kernel {
-    const char *name;
-    uint32_t needs;                             /* XL_CPU_ features */
-    xl_gemm_type packed;                        /* the type in panels */
-    uint8_t size;                               /* its bytes */
-    uint8_t mr, nr, kr;
-    xl_gemm_tile_fn *tile;
-    xl_gemm_direct_fn *direct;                  /* NULL: there is none */
-    xl_gemm_pack_fn *pack_a[XL_GEMM_TYPES], *pack_b[XL_GEMM_TYPES];   /* by the source's type; NULL: not taken */
-    xl_gemm_axpy_fn *axpy[XL_GEMM_TYPES];       /* by the type of mat; NULL: there is none */
-    xl_gemm_dot_fn *dot[XL_GEMM_TYPES];
-    const struct xl_gemm_kernel *alt;           /* a smaller tile, taken where it leaves much less of itself empty; or NULL */
-} xl_gemm_kernel;
+enum { XL_GEMM_BATCH = 4 };
 
-/* Best first within a type; the driver takes the first whose needs are met. Ends with a NULL. */
-extern const xl_gemm_kernel *const xl_gemm_kernels[];
-extern const xl_gemm_kernel xl_gemm_generic_f32, xl_gemm_generic_f64, xl_gemm_generic_i32;
+typedef struct {
+    size_t m, n, k;
+    xl_gemm_type a_type, b_type;                /* both f64, or both integer, or any of f32, bf16, f16 */
+    xl_gemm_type c_type;                        /* the type of the sums; for f32 also bf16 or f16 */
+    const void *a, *b;
+    void *c;
+    ptrdiff_t a_row, a_col, b_row, b_col, c_row; /* in elements; b_row steps along k */
+    size_t batch[XL_GEMM_BATCH];                /* outermost first; 0 counts as 1 */
+    ptrdiff_t a_batch[XL_GEMM_BATCH], b_batch[XL_GEMM_BATCH], c_batch[XL_GEMM_BATCH];
+    bool accumulate;                            /* C += A B; C is read in its own type */
+    xl_gemm_epilogue *epilogue;                 /* may be NULL */
+    void *ctx;
+} xl_gemm;
+
+/* False if the combination of types is none of the above; nothing is written then. */
+bool xl_gemm_run(xl_pool *pool, const xl_gemm *g);
+
+/* The name of the kernel that would run on large matrices, for reports: "neon 8x12". */
+const char *xl_gemm_kernel_name(xl_gemm_type a, xl_gemm_type b);
 
 #endif

@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-#include "cpu/dtype.h"
-#include "cpu/feature.h"
-#include "cpu/kernel/gemm.h"
+#include "cpu/kernel/dtype.h"
+#include "cpu/arch/feature.h"
+#include "cpu/kernel/gemm_set.h"
 
 #define GLUE_(a, b) a##b
 #define GLUE(a, b) GLUE_(a, b)

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cpu/ew.h"
+#include "cpu/kernel/ew.h"
 #include "cpu/kernel/linalg.h"
-#include "cpu/planner.h"
+#include "cpu/plan/planner.h"
 
 typedef double complex cx;
 enum { OUTS = 6, SWEEPS = 60 };

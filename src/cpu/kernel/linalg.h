@@ -2,7 +2,7 @@
 #ifndef XL_CPU_KERNEL_LINALG_H
 #define XL_CPU_KERNEL_LINALG_H
 
-#include "cpu/planner.h"
+#include "cpu/plan/planner.h"
 
 xl_error *xl_plan_qr(xl_planner *p, const xl_op *op) XL_MUST_USE;
 xl_error *xl_plan_householder(xl_planner *p, const xl_op *op) XL_MUST_USE;

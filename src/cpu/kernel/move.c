@@ -1,7 +1,7 @@
 /* Ops that move elements and compute nothing. */
-#include "cpu/dtype.h"
-#include "cpu/planner.h"
-#include "cpu/strided.h"
+#include "cpu/kernel/dtype.h"
+#include "cpu/plan/planner.h"
+#include "cpu/kernel/strided.h"
 
 /* ---- a view of one operand, copied ------------------------------------------------------------------------------ */
 typedef struct { xl_strided s; int64_t to, from; } view;   /* offsets in bytes */

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cpu/ew.h"
-#include "cpu/planner.h"
+#include "cpu/kernel/ew.h"
+#include "cpu/plan/planner.h"
 
 typedef struct { int64_t dim; double eps; xl_ew load, store; } norm;
 

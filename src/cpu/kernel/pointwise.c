@@ -1,6 +1,6 @@
 /* Elementwise ops as steps: cut into chunks that the pool shares. */
-#include "cpu/ew.h"
-#include "cpu/planner.h"
+#include "cpu/kernel/ew.h"
+#include "cpu/plan/planner.h"
 
 typedef struct {
     xl_ew ew;

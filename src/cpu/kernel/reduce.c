@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "cpu/kernel/fold.h"
-#include "cpu/strided.h"
+#include "cpu/kernel/strided.h"
 
 /* ---- one op ----------------------------------------------------------------------------------------------------- */
 typedef struct {

@@ -1,8 +1,8 @@
 /* Random bits: counter-based generators whose bits and order are XLA's, and the distributions of the rng op. */
 #include <math.h>
 
-#include "cpu/ew.h"
-#include "cpu/planner.h"
+#include "cpu/kernel/ew.h"
+#include "cpu/plan/planner.h"
 
 static inline uint32_t rotl(uint32_t v, int d) { return v << d | v >> (32 - d); }
 

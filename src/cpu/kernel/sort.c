@@ -2,7 +2,7 @@
  * comparisons of integer keys; others run as vector blocks, one level of merges at a time, a lane for each pair of runs. */
 #include <stdlib.h>
 
-#include "cpu/dtype.h"
+#include "cpu/kernel/dtype.h"
 #include "cpu/kernel/fold.h"
 
 typedef enum { KEY_NONE, KEY_TOTAL, KEY_CANONICAL, KEY_NUMBER } key_kind;

@@ -1,7 +1,7 @@
 /* Values from nothing: constants, iota, the device's own numbers. */
-#include "cpu/ew.h"
-#include "cpu/planner.h"
-#include "cpu/strided.h"
+#include "cpu/kernel/ew.h"
+#include "cpu/plan/planner.h"
+#include "cpu/kernel/strided.h"
 
 static xl_error *splat(xl_planner *p, xl_value v, const void *elem, const xl_shape *s)
 {

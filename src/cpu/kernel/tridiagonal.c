@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cpu/ew.h"
+#include "cpu/kernel/ew.h"
 #include "cpu/kernel/linalg.h"
-#include "cpu/planner.h"
+#include "cpu/plan/planner.h"
 
 typedef double complex cx;
 typedef struct { xl_ew load, store; int64_t mats, n, k; double eps; bool perturb; } call;

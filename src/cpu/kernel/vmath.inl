@@ -1,7 +1,7 @@
 /* src/cpu/kernel/vmath.inl: the functions of vmath.h with the compiler's vectors. Include after defining BYTES (of a vector), NEEDS
  * and SET (the name of the table). */
 #include "cpu/kernel/vmath_lane.inl"
-#include "cpu/kernel/vmath.h"
+#include "cpu/kernel/vmath_set.h"
 
 /* ---- over arrays; the rest goes through a vector of its own ---- */
 

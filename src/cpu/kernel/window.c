@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cpu/kernel/fold.h"
-#include "cpu/strided.h"
+#include "cpu/kernel/strided.h"
 
 typedef struct {
     xl_fold fold, scatter;

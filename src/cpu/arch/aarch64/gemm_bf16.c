@@ -1,9 +1,9 @@
 /* BFMMLA: each instruction adds a 2x4 by 4x2 product of bf16 to a 2x2 block of f32. The tile is 8x12, 24 blocks. */
 #include <arm_neon.h>
 
-#include "cpu/dtype.h"
-#include "cpu/feature.h"
-#include "cpu/kernel/gemm.h"
+#include "cpu/kernel/dtype.h"
+#include "cpu/arch/feature.h"
+#include "cpu/kernel/gemm_set.h"
 
 static void bfmmla_8x12(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)
 {

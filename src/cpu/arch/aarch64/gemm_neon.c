@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cpu/kernel/gemm.h"
+#include "cpu/kernel/gemm_set.h"
 
 __attribute__((always_inline)) static inline void body_f32(size_t k, const void *av, const void *bv, ptrdiff_t step, void *cv, ptrdiff_t ldc, bool accumulate)
 {

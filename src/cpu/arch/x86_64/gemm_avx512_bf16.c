@@ -2,9 +2,9 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "cpu/dtype.h"
-#include "cpu/feature.h"
-#include "cpu/kernel/gemm.h"
+#include "cpu/kernel/dtype.h"
+#include "cpu/arch/feature.h"
+#include "cpu/kernel/gemm_set.h"
 
 static void dpbf16_14x32(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)
 {

@@ -1,4 +1,4 @@
 #define BYTES 64
 #define NEEDS (XL_CPU_AVX2 | XL_CPU_AVX512)
 #define SET xl_strip_avx512
-#include "cpu/kernel/strip.inl"
+#include "cpu/tile/strip.inl"

@@ -1,0 +1,453 @@
+/* C is cut into super-blocks (at most BLOCK x BLOCK), k into blocks of about KC. For each block of k, all panels of A and B
+ * that the super-block needs are packed (in parallel), then its tiles are computed (in parallel): a tile is some 128 x 252
+ * elements, its panels of B stay in L1 and its rows of A in L2. Problems too small to share are shared as a batch, each
+ * whole in one thread, or not at all. A matrix with at most 4 rows or columns never is packed: the other factor is read
+ * where it lies. Every choice is made from shapes and strides. */
+#include "cpu/kernel/gemm.h"
+
+#include <string.h>
+
+#include "cpu/kernel/dtype.h"
+#include "cpu/arch/feature.h"
+#include "cpu/kernel/gemm_set.h"
+
+enum { BLOCK = 2048, KC = 512, TILE_M = 128, TILE_N = 252, SKINNY = 4, SLAB = 16, DIRECT_KC = 128 };
+#define SMALL 1e6   /* flops: not worth waking anybody */
+#define ALONE 32e6  /* flops: one member of a batch is shared only above this */
+
+#if defined(__aarch64__)
+extern const xl_gemm_kernel xl_gemm_neon_f32, xl_gemm_neon_f64, xl_gemm_neon_bf16;
+#define ARCH_KERNELS &xl_gemm_neon_bf16, &xl_gemm_neon_f32, &xl_gemm_neon_f64,
+#elif defined(__x86_64__)
+extern const xl_gemm_kernel xl_gemm_avx512_bf16, xl_gemm_avx512_f32, xl_gemm_avx512_f64, xl_gemm_avx2_f32, xl_gemm_avx2_f64;
+#define ARCH_KERNELS &xl_gemm_avx512_bf16, &xl_gemm_avx512_f32, &xl_gemm_avx512_f64, &xl_gemm_avx2_f32, &xl_gemm_avx2_f64,
+#else
+#define ARCH_KERNELS
+#endif
+const xl_gemm_kernel *const xl_gemm_kernels[] = {
+    ARCH_KERNELS &xl_gemm_generic_f32, &xl_gemm_generic_f64, &xl_gemm_generic_i32, NULL
+};
+
+static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+
+static const uint8_t type_size[XL_GEMM_TYPES] = { 4, 8, 2, 2, 1, 1, 4 };
+
+static double padded(const xl_gemm_kernel *k, size_t m, size_t n)
+{
+    return (double)(ceil_div(m, k->mr) * k->mr) * (double)(ceil_div(n, k->nr) * k->nr);
+}
+
+static const xl_gemm_kernel *find(xl_gemm_type a, xl_gemm_type b, size_t m, size_t n)
+{
+    uint32_t have = xl_cpu_features();
+    for (const xl_gemm_kernel *const *k = xl_gemm_kernels; *k; k++)
+        if (((*k)->needs & ~have) == 0 && (*k)->pack_a[a] && (*k)->pack_b[b]) {
+            const xl_gemm_kernel *alt = (*k)->alt;
+            return alt && alt->pack_a[a] && alt->pack_b[b] && padded(alt, m, n) < 0.94 * padded(*k, m, n) ? alt : *k;
+        }
+    return NULL;
+}
+
+/* The kernel of plain f32, f64: what reads an unpacked matrix. */
+static const xl_gemm_kernel *find_skinny(xl_gemm_type t)
+{
+    uint32_t have = xl_cpu_features();
+    for (const xl_gemm_kernel *const *k = xl_gemm_kernels; *k; k++)
+        if (((*k)->needs & ~have) == 0 && (*k)->axpy[t])
+            return *k;
+    return NULL;
+}
+
+const char *xl_gemm_kernel_name(xl_gemm_type a, xl_gemm_type b)
+{
+    const xl_gemm_kernel *k = find(a, b, 4096, 4096);
+    return k ? k->name : "none";
+}
+
+typedef struct {
+    const xl_gemm *g;
+    const xl_gemm_kernel *kn;
+    xl_gemm_type acc;                   /* the type of the sums */
+    size_t acc_size;
+    const char *a, *b;                  /* this batch member */
+    char *c;
+    size_t batch;
+    size_t i0, j0, m, n;                /* this super-block */
+    size_t p0, k, kpad;                 /* this block of k */
+    char *pa, *pb;
+    char *sum;                          /* where the super-block's sums lie: in C, or apart */
+    ptrdiff_t ldsum;
+    size_t mt, nt, tiles_n;
+    bool first, last, narrow;
+    bool direct;                        /* B is read where it lies, but for the last panel if that is cut */
+} job;
+
+
+static float load_narrow(const void *c, ptrdiff_t at, xl_gemm_type t)
+{
+    uint16_t v = ((const uint16_t *)c)[at];
+    return t == XL_GEMM_BF16 ? xl_bf16_load(v) : xl_f16_load(v);
+}
+
+/* The sums of a tile are complete: epilogue, then rounding into C if that is narrower. */
+static void finish(const job *w, char *tile, ptrdiff_t ld, size_t i0, size_t j0, size_t m, size_t n)
+{
+    const xl_gemm *g = w->g;
+    if (g->epilogue)
+        g->epilogue(g->ctx, tile, ld, w->batch, i0, j0, m, n);
+    if (!w->narrow)
+        return;
+    for (size_t i = 0; i < m; i++) {
+        uint16_t *y = (uint16_t *)w->c + (ptrdiff_t)(i0 + i) * g->c_row + (ptrdiff_t)j0;
+        const float *x = (const float *)tile + (ptrdiff_t)i * ld;
+        if (g->c_type == XL_GEMM_BF16)
+            xl_bf16_from_f32(y, x, n);
+        else
+            xl_f16_from_f32(y, x, n);
+    }
+}
+
+static void pack_panels(void *ctx, size_t begin, size_t end)
+{
+    const job *w = ctx;
+    const xl_gemm *g = w->g;
+    const xl_gemm_kernel *kn = w->kn;
+    size_t na = ceil_div(w->m, kn->mr);
+    /* Along the rows of a matrix a panel takes a short piece of each, and rows a power of two apart collide in the cache:
+     * a few steps of k are packed for all of the chunk's panels before the next few. */
+    bool across = (begin < na ? g->a_row : g->b_col) == 1;
+    size_t slab = across && w->k > SLAB ? SLAB : w->k;
+    for (size_t p = 0; p < w->k; p += slab) {
+        size_t k = min_size(slab, w->k - p), kpad = p + k == w->k ? w->kpad - p : k;
+        for (size_t i = begin; i < end; i++) {
+            bool is_a = i < na;
+            size_t r = is_a ? kn->mr : kn->nr, at = is_a ? i * r : w->direct ? w->n / r * r : (i - na) * r;
+            ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row;
+            const char *src = (is_a ? w->a : w->b) +
+                              ((ptrdiff_t)((is_a ? w->i0 : w->j0) + at) * rs + (ptrdiff_t)(w->p0 + p) * cs) * type_size[is_a ? g->a_type : g->b_type];
+            char *dst = (is_a ? w->pa : w->pb) + ((!is_a && w->direct ? 0 : at) * w->kpad + p * r) * kn->size;
+            (is_a ? kn->pack_a[g->a_type] : kn->pack_b[g->b_type])(dst, src, rs, cs, min_size(r, (is_a ? w->m : w->n) - at), k, kpad);
+        }
+    }
+}
+
+static void add_edge(xl_gemm_type t, void *c, const void *x, size_t n, bool accumulate)
+{
+    if (!accumulate)
+        memcpy(c, x, n * type_size[t]);
+    else if (t == XL_GEMM_F64)
+        for (size_t j = 0; j < n; j++)
+            ((double *)c)[j] += ((const double *)x)[j];
+    else if (t == XL_GEMM_F32)
+        for (size_t j = 0; j < n; j++)
+            ((float *)c)[j] += ((const float *)x)[j];
+    else
+        for (size_t j = 0; j < n; j++)
+            ((uint32_t *)c)[j] += ((const uint32_t *)x)[j];
+}
+
+static void compute_tiles(void *ctx, size_t begin, size_t end)
+{
+    const job *w = ctx;
+    const xl_gemm_kernel *kn = w->kn;
+    _Alignas(64) char edge[16 * 32 * 8];
+    for (size_t t = begin; t < end; t++) {
+        size_t i0 = t / w->tiles_n * w->mt, j0 = t % w->tiles_n * w->nt;
+        size_t m = min_size(w->mt, w->m - i0), n = min_size(w->nt, w->n - j0);
+        char *out = w->sum + ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
+        bool accumulate = !w->first || (w->g->accumulate && !w->narrow);
+        if (w->first && w->narrow && w->g->accumulate) {
+            for (size_t i = 0; i < m; i++)
+                for (size_t j = 0; j < n; j++)
+                    ((float *)out)[(ptrdiff_t)i * w->ldsum + (ptrdiff_t)j] =
+                        load_narrow(w->c, (ptrdiff_t)(w->i0 + i0 + i) * w->g->c_row + (ptrdiff_t)(w->j0 + j0 + j), w->g->c_type);
+            accumulate = true;
+        }
+        const char *b = w->b + ((ptrdiff_t)w->p0 * w->g->b_row + (ptrdiff_t)(w->j0 + j0) * w->g->b_col) * kn->size;
+        for (size_t j = 0; j < n; j += kn->nr)
+            for (size_t i = 0; i < m; i += kn->mr) {
+                const char *pa = w->pa + (i0 + i) * w->kpad * kn->size, *pb = w->pb + (w->direct ? 0 : j0 + j) * w->kpad * kn->size;
+                char *c = out + ((ptrdiff_t)i * w->ldsum + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size;
+                bool whole = i + kn->mr <= m && j + kn->nr <= n;
+                char *to = whole ? c : edge;
+                ptrdiff_t ld = whole ? w->ldsum : kn->nr;
+                if (w->direct && j + kn->nr <= n)
+                    kn->direct(w->k, pa, b + (ptrdiff_t)j * kn->size, w->g->b_row, to, ld, accumulate && whole);
+                else
+                    kn->tile(w->kpad, pa, pb, to, ld, accumulate && whole);
+                if (whole)
+                    continue;
+                for (size_t r = 0; r < min_size(kn->mr, m - i); r++)
+                    add_edge(w->acc, c + (ptrdiff_t)r * w->ldsum * (ptrdiff_t)w->acc_size, edge + r * kn->nr * w->acc_size,
+                             min_size(kn->nr, n - j), accumulate);
+            }
+        if (w->last)
+            finish(w, out, w->ldsum, w->i0 + i0, w->j0 + j0, m, n);
+    }
+}
+
+/* Fixed by the shape: full tiles, halved until there are some to share, but never below what pays for a task. */
+static void choose_tile(job *w)
+{
+    size_t mr = w->kn->mr, nr = w->kn->nr;
+    w->mt = ceil_div(TILE_M, mr) * mr;
+    w->nt = TILE_N / nr * nr;
+    for (;;) {
+        size_t tiles = ceil_div(w->m, w->mt) * ceil_div(w->n, w->nt);
+        double flops = 2.0 * (double)min_size(w->mt, w->m) * (double)min_size(w->nt, w->n) * (double)w->k;
+        if (tiles >= 16 || flops < 2 * SMALL)
+            break;
+        if (w->mt >= w->nt && w->mt > mr)
+            w->mt = ceil_div(w->mt / 2, mr) * mr;
+        else if (w->nt > nr)
+            w->nt = ceil_div(w->nt / 2, nr) * nr;
+        else
+            break;
+    }
+    w->tiles_n = ceil_div(w->n, w->nt);
+}
+
+/* Without memory to pack into: one dot product after another. */
+static void plain(job *w)
+{
+    const xl_gemm *g = w->g;
+    const xl_gemm_kernel *kn = w->kn;
+    union { float f; double d; uint32_t u; uint16_t h; } x, y;
+    size_t rows = g->m, cols = g->n;
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < cols; j++) {
+            float f = 0;
+            double d = 0;
+            uint32_t u = 0;
+            for (size_t p = 0; p < g->k; p++) {
+                char pa[32 * 8 * 8], pb[32 * 8 * 8];
+                kn->pack_a[g->a_type](pa, w->a + ((ptrdiff_t)i * g->a_row + (ptrdiff_t)p * g->a_col) * type_size[g->a_type], 0, 0, 1, 1, kn->kr);
+                kn->pack_b[g->b_type](pb, w->b + ((ptrdiff_t)p * g->b_row + (ptrdiff_t)j * g->b_col) * type_size[g->b_type], 0, 0, 1, 1, kn->kr);
+                memcpy(&x, pa, kn->size);
+                memcpy(&y, pb, kn->size);
+                if (kn->packed == XL_GEMM_F64)
+                    d += x.d * y.d;
+                else if (kn->packed == XL_GEMM_F32)
+                    f += x.f * y.f;
+                else if (kn->packed == XL_GEMM_BF16)
+                    f += xl_bf16_load(x.h) * xl_bf16_load(y.h);
+                else
+                    u += x.u * y.u;
+            }
+            char *c = w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * type_size[g->c_type];
+            if (g->accumulate && w->narrow)
+                f += load_narrow(c, 0, g->c_type);
+            const void *sum = w->acc == XL_GEMM_F64 ? (const void *)&d : w->acc == XL_GEMM_F32 ? (const void *)&f : (const void *)&u;
+            char one[8];
+            memcpy(one, sum, w->acc_size);
+            if (!w->narrow) {
+                add_edge(w->acc, c, sum, 1, g->accumulate);
+                finish(w, c, g->c_row, i, j, 1, 1);
+            } else {
+                finish(w, one, 1, i, j, 1, 1);
+            }
+        }
+}
+
+/* Sums that lie in memory already (k = 0 adds nothing), then the epilogue. */
+static void empty_k(job *w)
+{
+    const xl_gemm *g = w->g;
+    float row[256];
+    for (size_t i = 0; i < g->m; i++)
+        for (size_t j = 0; j < g->n; j += 256) {
+            size_t n = min_size(256, g->n - j);
+            char *c = w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * type_size[g->c_type];
+            if (w->narrow)
+                for (size_t q = 0; q < n; q++)
+                    row[q] = g->accumulate ? load_narrow(c, (ptrdiff_t)q, g->c_type) : 0;
+            else if (!g->accumulate)
+                memset(c, 0, n * w->acc_size);
+            finish(w, w->narrow ? (char *)row : c, 0, i, j, 1, n);
+        }
+}
+
+static void run_packed(xl_pool *pool, job *w)
+{
+    const xl_gemm *g = w->g;
+    const xl_gemm_kernel *kn = w->kn;
+    /* packing B pays if its elements are used often; a small one stays in L1 anyway, if its rows do not collide there */
+    w->direct = kn->direct && g->b_type == kn->packed && g->b_col == 1 &&
+                (g->m <= 4u * kn->mr || (g->k <= 64 && g->n <= 512 && g->k * g->n * kn->size <= 32768));
+    size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : (size_t)KC * 4 / kn->size), kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
+    size_t mb = min_size(g->m, BLOCK), nb = min_size(g->n, BLOCK);
+    if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL)
+        pool = NULL;
+    w->pa = xl_scratch(XL_SCRATCH_GEMM_A, ceil_div(mb, kn->mr) * kn->mr * kc * kn->size);
+    w->pb = xl_scratch(XL_SCRATCH_GEMM_B, ceil_div(nb, kn->nr) * kn->nr * kc * kn->size);
+    char *apart = w->narrow ? xl_scratch(XL_SCRATCH_GEMM_C, mb * nb * w->acc_size) : NULL;
+    if (!w->pa || !w->pb || (w->narrow && !apart)) {
+        plain(w);
+        return;
+    }
+    for (w->j0 = 0; w->j0 < g->n; w->j0 += nb)
+        for (w->i0 = 0; w->i0 < g->m; w->i0 += mb) {
+            w->m = min_size(mb, g->m - w->i0);
+            w->n = min_size(nb, g->n - w->j0);
+            w->sum = w->narrow ? apart : w->c + ((ptrdiff_t)w->i0 * g->c_row + (ptrdiff_t)w->j0) * (ptrdiff_t)w->acc_size;
+            w->ldsum = w->narrow ? (ptrdiff_t)w->n : g->c_row;
+            for (w->p0 = 0; w->p0 < g->k; w->p0 += kc) {
+                w->k = min_size(kc, g->k - w->p0);
+                w->kpad = ceil_div(w->k, kn->kr) * kn->kr;
+                w->first = w->p0 == 0;
+                w->last = w->p0 + kc >= g->k;
+                choose_tile(w);
+                size_t panels = ceil_div(w->m, kn->mr) + (w->direct ? w->n % kn->nr != 0 : ceil_div(w->n, kn->nr));
+                size_t grain = 1 + 65536 / (w->kpad * kn->size * kn->nr);
+                xl_pool_for(pool, panels, grain, pack_panels, w);
+                xl_pool_for(pool, ceil_div(w->m, w->mt) * w->tiles_n, 1, compute_tiles, w);
+            }
+        }
+}
+
+/* m or n at most SKINNY: `s` is the small factor, `big` the other, read in place; dots if big is contiguous along k. */
+typedef struct {
+    job *w;
+    bool rows;                  /* m is the small one */
+    size_t count, len;          /* the small and the large extent */
+    const char *big;
+    xl_gemm_type big_type;
+    ptrdiff_t step;
+    bool dots;
+    const xl_gemm_kernel *kn;
+    char *x;                    /* the small factor: [k][4] for axpy, [count][k] for dots */
+} skinny;
+
+static void skinny_chunk(void *ctx, size_t begin, size_t end)
+{
+    skinny *s = ctx;
+    job *w = s->w;
+    const xl_gemm *g = w->g;
+    size_t n = end - begin, size = w->acc_size, step = type_size[s->big_type];
+    _Alignas(64) char y[SKINNY * 256 * 8];                   /* or one row of 1024 */
+    if (s->dots) {
+        const char *mat = s->big + (ptrdiff_t)begin * s->step * (ptrdiff_t)step;
+        for (size_t c = 0; c < s->count; c++)
+            s->kn->dot[s->big_type](g->k, n, s->x + c * g->k * size, mat, s->step, y + c * n * size);
+    } else {
+        s->kn->axpy[s->big_type](g->k, n, s->count, s->x, s->big + begin * step, s->step, y, (ptrdiff_t)n);
+    }
+    size_t m = s->rows ? s->count : n, cols = s->rows ? n : s->count, i0 = s->rows ? 0 : begin, j0 = s->rows ? begin : 0;
+    _Alignas(64) char turned[SKINNY * 256 * 8];
+    char *tile = y;
+    if (!s->rows && s->count > 1) {
+        for (size_t i = 0; i < n; i++)
+            for (size_t c = 0; c < s->count; c++)
+                memcpy(turned + (i * s->count + c) * size, y + (c * n + i) * size, size);
+        tile = turned;
+    }
+    for (size_t i = 0; i < m; i++) {
+        ptrdiff_t at = (ptrdiff_t)(i0 + i) * g->c_row + (ptrdiff_t)j0;
+        if (!w->narrow)
+            add_edge(w->acc, w->c + at * (ptrdiff_t)size, tile + i * cols * size, cols, g->accumulate);
+        else if (g->accumulate)
+            for (size_t j = 0; j < cols; j++)
+                ((float *)tile)[i * cols + j] += load_narrow(w->c, at + (ptrdiff_t)j, g->c_type);
+    }
+    if (w->narrow)
+        finish(w, tile, (ptrdiff_t)cols, i0, j0, m, cols);
+    else
+        finish(w, w->c + ((ptrdiff_t)i0 * g->c_row + (ptrdiff_t)j0) * (ptrdiff_t)size, g->c_row, i0, j0, m, cols);
+}
+
+static void spread(void *dst, const char *src, xl_gemm_type t, ptrdiff_t step, size_t k, size_t stride)
+{
+    for (size_t p = 0; p < k; p++) {
+        const char *v = src + (ptrdiff_t)p * step * type_size[t];
+        if (t == XL_GEMM_F64)
+            ((double *)dst)[p * stride] = *(const double *)v;
+        else
+            ((float *)dst)[p * stride] = t == XL_GEMM_F32 ? *(const float *)v : load_narrow(v, 0, t);
+    }
+}
+
+static bool run_skinny(xl_pool *pool, job *w)
+{
+    const xl_gemm *g = w->g;
+    skinny s = { .w = w };
+    if (g->m <= SKINNY && (g->b_col == 1 || g->b_row == 1)) {
+        s = (skinny){ .w = w, .rows = true, .count = g->m, .len = g->n, .big = w->b, .big_type = g->b_type,
+                      .dots = g->b_row == 1 && g->b_col != 1, .step = g->b_col == 1 ? g->b_row : g->b_col };
+    } else if (g->n <= SKINNY && (g->a_row == 1 || g->a_col == 1)) {
+        s = (skinny){ .w = w, .rows = false, .count = g->n, .len = g->m, .big = w->a, .big_type = g->a_type,
+                      .dots = g->a_col == 1, .step = g->a_col == 1 ? g->a_row : g->a_col };
+    } else {
+        return false;
+    }
+    s.kn = find_skinny(s.big_type);
+    if (!s.kn)
+        return false;
+    s.x = xl_scratch(XL_SCRATCH_GEMM_A, g->k * SKINNY * w->acc_size);
+    if (!s.x)
+        return false;
+    for (size_t c = 0; c < s.count; c++) {
+        const char *src = s.rows ? w->a + (ptrdiff_t)c * g->a_row * type_size[g->a_type] : w->b + (ptrdiff_t)c * g->b_col * type_size[g->b_type];
+        spread(s.x + c * w->acc_size * (s.dots ? g->k : 1), src, s.rows ? g->a_type : g->b_type, s.rows ? g->a_col : g->b_row, g->k, s.dots ? 1 : 4);
+    }
+    if (2.0 * (double)g->k * (double)s.len * (double)s.count < SMALL / 4)
+        pool = NULL;
+    /* a single row wants long pieces; how long changes no sum, so here the number of threads may decide */
+    size_t chunk = s.dots ? 64 : s.count > 1 ? 256 : xl_pool_size(pool) == 1 ? 1024 : 512;
+    xl_pool_for(pool, s.len, chunk, skinny_chunk, &s);
+    return true;
+}
+
+static void run_one(xl_pool *pool, const xl_gemm *g, const xl_gemm_kernel *kn, size_t batch)
+{
+    job w = { .g = g, .kn = kn, .a = g->a, .b = g->b, .c = g->c, .batch = batch };
+    w.acc = kn->packed == XL_GEMM_BF16 ? XL_GEMM_F32 : kn->packed;
+    w.acc_size = type_size[w.acc];
+    w.narrow = g->c_type != w.acc;
+    size_t rest = batch;
+    for (int d = XL_GEMM_BATCH - 1; d >= 0; d--)
+        if (g->batch[d] > 1) {
+            ptrdiff_t at = (ptrdiff_t)(rest % g->batch[d]);
+            rest /= g->batch[d];
+            w.a += at * g->a_batch[d] * type_size[g->a_type];
+            w.b += at * g->b_batch[d] * type_size[g->b_type];
+            w.c += at * g->c_batch[d] * type_size[g->c_type];
+        }
+    if (g->m == 0 || g->n == 0)
+        return;
+    if (g->k == 0)
+        empty_k(&w);
+    else if ((g->m > SKINNY && g->n > SKINNY) || !run_skinny(pool, &w))
+        run_packed(pool, &w);
+}
+
+typedef struct { const xl_gemm *g; const xl_gemm_kernel *kn; } batch_job;
+
+static void run_members(void *ctx, size_t begin, size_t end)
+{
+    const batch_job *b = ctx;
+    for (size_t i = begin; i < end; i++)
+        run_one(NULL, b->g, b->kn, i);
+}
+
+bool xl_gemm_run(xl_pool *pool, const xl_gemm *g)
+{
+    const xl_gemm_kernel *kn = find(g->a_type, g->b_type, g->m, g->n);
+    if (!kn)
+        return false;
+    xl_gemm_type acc = kn->packed == XL_GEMM_BF16 ? XL_GEMM_F32 : kn->packed;
+    if (g->c_type != acc && !(acc == XL_GEMM_F32 && (g->c_type == XL_GEMM_BF16 || g->c_type == XL_GEMM_F16)))
+        return false;
+    size_t batch = 1;
+    for (int d = 0; d < XL_GEMM_BATCH; d++)
+        batch *= g->batch[d] ? g->batch[d] : 1;
+    double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    if (batch > 1 && flops < ALONE) {
+        batch_job b = { g, kn };
+        xl_pool_for(flops * (double)batch < SMALL ? NULL : pool, batch, 1 + (size_t)(SMALL / (flops + 1)), run_members, &b);
+    } else {
+        for (size_t i = 0; i < batch; i++)
+            run_one(pool, g, kn, i);
+    }
+    return true;
+}

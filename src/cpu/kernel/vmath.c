@@ -1,0 +1,37 @@
+#include "cpu/kernel/vmath.h"
+
+#include <math.h>
+
+#include "cpu/arch/feature.h"
+#include "cpu/kernel/vmath_set.h"
+
+XL_CPU_SETS(xl_vmath_set, xl_vmath)
+
+static double logistic(double x)
+{
+    double e = exp(-fabs(x)), r = 1 / (1 + e);
+    return x < 0 ? e * r : r;
+}
+
+static double rsqrt(double x)
+{
+    return 1 / sqrt(x);
+}
+
+#define UNARY(f)                                                                                       \
+    void xl_v##f##_f32(float *y, const float *x, size_t n) { xl_vmath_best()->f(y, x, n); }                      \
+    void xl_v##f##_f64(double *y, const double *x, size_t n)                                           \
+    {                                                                                                  \
+        for (size_t i = 0; i < n; i++)                                                                 \
+            y[i] = f(x[i]);                                                                            \
+    }
+XL_VMATH_UNARY(UNARY)
+
+#define BINARY(f)                                                                                      \
+    void xl_v##f##_f32(float *z, const float *x, const float *y, size_t n) { xl_vmath_best()->f(z, x, y, n); }   \
+    void xl_v##f##_f64(double *z, const double *x, const double *y, size_t n)                          \
+    {                                                                                                  \
+        for (size_t i = 0; i < n; i++)                                                                 \
+            z[i] = f(x[i], y[i]);                                                                      \
+    }
+XL_VMATH_BINARY(BINARY)

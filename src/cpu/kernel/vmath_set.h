@@ -1,0 +1,19 @@
+/* src/cpu/kernel/vmath_set.h: what each instruction set's file of elementary functions offers to the driver in vmath.c. */
+#ifndef XL_CPU_KERNEL_VMATH_H
+#define XL_CPU_KERNEL_VMATH_H
+
+#include <stdint.h>
+
+#include "cpu/kernel/vmath.h"
+
+typedef struct {
+    uint32_t needs;
+#define SLOT(f) void (*f)(float *y, const float *x, size_t n);
+    XL_VMATH_UNARY(SLOT)
+#undef SLOT
+#define SLOT(f) void (*f)(float *z, const float *x, const float *y, size_t n);
+    XL_VMATH_BINARY(SLOT)
+#undef SLOT
+} xl_vmath_set;
+
+#endif

@@ -1,0 +1,161 @@
+/* src/cpu/pjrt/api.h
+ * The plugin's own side of PJRT's handles. Everything is reference counted where PJRT lets two handles share it; any thread
+ * may call any entry point. Nothing here aborts: an allocation that fails is RESOURCE_EXHAUSTED. */
+#ifndef XL_CPU_API_H
+#define XL_CPU_API_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "cpu/plan/plan.h"
+#include "pjrt/abi.h"
+
+#define API(ret, name, since) ret xl_##name(name##_Args *args);
+#include "pjrt/api.def"
+extern PJRT_Layouts_Extension xl_layouts_extension;
+extern PJRT_MemoryDescriptions_Extension xl_memory_descriptions_extension;
+extern PJRT_Shardings_Extension xl_shardings_extension;
+
+PJRT_Error *xl_api_error(xl_error *err);                   /* takes err; NULL gives NULL */
+PJRT_Error *xl_api_fail(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3);
+PJRT_Error *xl_api_none(const char *name);
+
+/* ---- devices ---------------------------------------------------------------------------------------------------- */
+typedef struct xl_user { const void *key; void *value; void (*drop)(void *); struct xl_user *next; } xl_user;
+
+typedef struct {
+    PJRT_Memory base;
+    PJRT_Device *device;
+    int id;
+    char text[64];
+    xl_user *user;
+} xl_memory;
+
+struct PJRT_DeviceDescription {
+    int id;
+    char text[64], kind[32];
+    PJRT_NamedValue attr[2];
+    int64_t coords[1];
+};
+struct PJRT_Device {
+    PJRT_Client *client;
+    PJRT_DeviceDescription desc;
+    xl_memory memory;
+    PJRT_Memory *memory_list[1];
+    PJRT_Device *self[1];
+    _Atomic int64_t in_use, peak, allocs, largest;
+    size_t grain;                                          /* 0: allocations are not rounded up */
+    int64_t limit;                                         /* 0: none was set; then total is what the machine has */
+    int64_t total;
+};
+struct PJRT_TopologyDescription {
+    size_t n;
+    PJRT_DeviceDescription *desc;
+    PJRT_DeviceDescription **list;
+    bool owned;
+};
+struct PJRT_Client {
+    size_t n;
+    PJRT_Device *device;
+    PJRT_Device **list;
+    PJRT_Memory **memories;
+    xl_pool *pool;
+    struct xl_fibers *fibers;
+    PJRT_TopologyDescription topology;
+    pthread_mutex_t lock;
+    char version[128];
+    uint64_t rng[2];
+};
+
+/* ---- events ----------------------------------------------------------------------------------------------------- */
+/* Starts pending, or ready when `ready`. One reference belongs to the handle; a pending event has another with its maker. */
+PJRT_Event *xl_event_new(bool ready);                      /* NULL: no memory */
+void xl_event_set(PJRT_Event *e, xl_code code, const char *message); /* makes it ready; XL_OK for no error */
+PJRT_Event *xl_event_ref(PJRT_Event *e);
+void xl_event_unref(PJRT_Event *e);
+
+/* ---- buffers ---------------------------------------------------------------------------------------------------- */
+typedef struct {                                           /* the memory behind one or more buffers */
+    atomic_int ref;
+    void *data;
+    size_t bytes;
+    PJRT_Device *device;                                   /* whose memory it counts as */
+    bool foreign;                                          /* somebody else's: never written, not freed here */
+    PJRT_Event *done;                                      /* foreign: set when it is let go */
+    void (*on_delete)(void *, void *);
+    void *on_delete_arg;
+} xl_store;
+
+struct PJRT_Buffer {
+    PJRT_Client *client;
+    PJRT_Device *device;
+    PJRT_Buffer_Type type;
+    xl_dtype dtype;
+    size_t rank, bytes;
+    int64_t *dims;
+    pthread_mutex_t lock;
+    xl_store *store;                                       /* NULL once deleted or donated */
+    int external;
+    xl_code error;                                         /* of an error buffer */
+    char *message;
+    int64_t inline_dims[8];
+    int64_t m2m[XL_RANK_MAX];
+};
+
+xl_error *xl_store_new(PJRT_Device *d, size_t bytes, xl_store **out) XL_MUST_USE;
+xl_store *xl_store_ref(xl_store *s);
+void xl_store_unref(xl_store *s);
+xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s, PJRT_Buffer **out) XL_MUST_USE;
+void xl_cpu_buffer_free(PJRT_Buffer *b);
+PJRT_Layouts_MemoryLayout **xl_layouts_new(const xl_shape *s, uint32_t n); /* a list, to be freed; NULL: no memory */
+PJRT_Buffer_Type xl_api_type(xl_dtype d);
+xl_dtype xl_api_dtype(PJRT_Buffer_Type t);
+/* Takes n bytes of the device's limit, or says that there are not so many. */
+xl_error *xl_device_take(PJRT_Device *d, size_t n) XL_MUST_USE;
+void xl_device_give(PJRT_Device *d, size_t n);
+
+/* ---- executables ------------------------------------------------------------------------------------------------ */
+typedef struct {
+    atomic_int ref;
+    xl_plan *plan;
+    char *name;
+    uint32_t nreplica, npartition;
+    int64_t *assignment;                                   /* replica-major device ids; NULL: not given */
+    bool portable;
+    xl_buf options, program;                               /* as they came */
+    char fingerprint[65];
+    PJRT_Buffer_Type *out_types;
+    int64_t *out_dims;
+    size_t *out_ranks;
+    const char **kinds;
+    size_t *kind_sizes;
+    PJRT_NamedValue cost[6];
+    xl_buf gathered;                                       /* what the partitioner gathered operands for; the last of cost */
+    xl_buf text;                                           /* the optimised program, made when asked */
+    PJRT_Layouts_MemoryLayout **layouts[2];                /* of outputs and parameters */
+    char **shardings[2];                                   /* OpSharding messages of outputs and parameters; NULL on one device */
+    size_t *sharding_sizes[2];
+    uint32_t nsharding[2];
+    pthread_mutex_t lock;
+    void *_Atomic *spare;                                  /* per device: temp memory of its last run, kept for the next */
+} xl_exec;
+
+/* Frontends compile in one thread and use the handle in another. Its maker stores `e` last, everybody else reads it first: so he sees what the
+ * maker wrote, however the handle came to him. */
+struct PJRT_Executable { xl_exec *_Atomic e; };
+struct PJRT_LoadedExecutable {
+    xl_exec *_Atomic e;
+    PJRT_Client *client;
+    size_t n;
+    PJRT_Device **devices;                                 /* in the order of the assignment */
+    PJRT_LogicalDeviceIds *ids;
+    atomic_bool deleted;
+};
+/* A handle from outside, before anything else of it is looked at. */
+static inline PJRT_LoadedExecutable *xl_loaded(PJRT_LoadedExecutable *l)
+{
+    (void)atomic_load(&l->e);
+    return l;
+}
+
+#endif

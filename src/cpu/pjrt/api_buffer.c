@@ -1,0 +1,772 @@
+/* Buffers: memory of a device, from the host and back, shared, donated, let go. */
+#include <stdlib.h>
+
+#include "cpu/pjrt/api.h"
+#include "cpu/pjrt/spare.h"
+#include "cpu/kernel/strided.h"
+
+/* ---- types ------------------------------------------------------------------------------------------------------ */
+#define TYPES(F) F(PRED, I1) F(S8, I8) F(S16, I16) F(S32, I32) F(S64, I64) F(U8, U8) F(U16, U16) F(U32, U32) F(U64, U64) F(F16, F16) \
+    F(F32, F32) F(F64, F64) F(BF16, BF16) F(C64, C64) F(C128, C128) F(F8E5M2, F8E5M2) F(F8E4M3FN, F8E4M3FN)                     \
+    F(F8E4M3B11FNUZ, F8E4M3B11FNUZ) F(F8E5M2FNUZ, F8E5M2FNUZ) F(F8E4M3FNUZ, F8E4M3FNUZ) F(S4, I4) F(U4, U4) F(S2, I2) F(U2, U2) \
+    F(F8E4M3, F8E4M3) F(F8E3M4, F8E3M4) F(F8E8M0FNU, F8E8M0FNU) F(F4E2M1FN, F4E2M1FN) F(F6E2M3FN, F6E2M3FN) F(F6E3M2FN, F6E3M2FN)
+
+PJRT_Buffer_Type xl_api_type(xl_dtype d)
+{
+    switch (d) {
+#define CASE(P, X) case XL_##X: return PJRT_Buffer_Type_##P;
+    TYPES(CASE)
+#undef CASE
+    default: return PJRT_Buffer_Type_INVALID;
+    }
+}
+xl_dtype xl_api_dtype(PJRT_Buffer_Type t)
+{
+    switch (t) {
+#define CASE(P, X) case PJRT_Buffer_Type_##P: return XL_##X;
+    TYPES(CASE)
+#undef CASE
+    default: return XL_DT_NONE;
+    }
+}
+
+/* ---- stores ----------------------------------------------------------------------------------------------------- */
+xl_error *xl_store_new(PJRT_Device *d, size_t bytes, xl_store **out)
+{
+    xl_error *err = xl_device_take(d, bytes);
+    *out = NULL;
+    if (err)
+        return err;
+    xl_store *s = calloc(1, sizeof *s);
+    /* whole cache lines, one to spare: vector loops may read past the last element */
+    void *data = s ? xl_spare_take(bytes) : NULL;
+    if (s && !data)
+        data = aligned_alloc(XL_ALIGN, ((bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
+    if (s && !data) {                                      /* before we say no, everything that was kept */
+        xl_spare_clear();
+        data = aligned_alloc(XL_ALIGN, ((bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
+    }
+    if (!data) {
+        free(s);
+        xl_device_give(d, bytes);
+        return XL_ERR(EXHAUSTED, "no host memory for a buffer of %zu bytes", bytes);
+    }
+    atomic_init(&s->ref, 1);
+    s->data = data;
+    s->bytes = bytes;
+    s->device = d;
+    *out = s;
+    return NULL;
+}
+xl_store *xl_store_ref(xl_store *s)
+{
+    atomic_fetch_add(&s->ref, 1);
+    return s;
+}
+void xl_store_unref(xl_store *s)
+{
+    if (!s || atomic_fetch_sub(&s->ref, 1) != 1)
+        return;
+    if (!s->foreign && !xl_spare_give(s->data, s->bytes))
+        free(s->data);
+    xl_device_give(s->device, s->bytes);
+    if (s->on_delete)
+        s->on_delete(s->data, s->on_delete_arg);
+    if (s->done) {
+        xl_event_set(s->done, XL_OK, NULL);
+        xl_event_unref(s->done);
+    }
+    free(s);
+}
+
+/* ---- buffers ---------------------------------------------------------------------------------------------------- */
+xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s, PJRT_Buffer **out)
+{
+    PJRT_Buffer *b = calloc(1, sizeof *b);
+    *out = NULL;
+    if (!b)
+        return XL_ERR(EXHAUSTED, "no memory for a buffer");
+    if (rank > XL_RANK_MAX) {
+        free(b);
+        return XL_ERR(UNIMPLEMENTED, "a buffer of %zu dimensions: this device goes up to %d", rank, XL_RANK_MAX);
+    }
+    b->dims = rank <= 8 ? b->inline_dims : malloc(rank * sizeof *dims);
+    if (!b->dims) {
+        free(b);
+        return XL_ERR(EXHAUSTED, "no memory for a buffer");
+    }
+    pthread_mutex_init(&b->lock, NULL);
+    b->client = d->client;
+    b->device = d;
+    b->dtype = dtype;
+    b->type = token ? PJRT_Buffer_Type_TOKEN : xl_api_type(dtype);
+    b->rank = rank;
+    b->bytes = xl_dtype_bytes(dtype);
+    for (size_t i = 0; i < rank; i++) {
+        b->dims[i] = dims[i];
+        b->bytes *= (size_t)dims[i];
+        b->m2m[i] = (int64_t)(rank - 1 - i);
+    }
+    b->store = s;
+    *out = b;
+    return NULL;
+}
+void xl_cpu_buffer_free(PJRT_Buffer *b)
+{
+    if (!b)
+        return;
+    xl_store_unref(b->store);
+    pthread_mutex_destroy(&b->lock);
+    if (b->dims != b->inline_dims)
+        free(b->dims);
+    free(b->message);
+    free(b);
+}
+
+/* The store, held; NULL and an error once the buffer is gone. */
+static xl_store *hold(PJRT_Buffer *b, PJRT_Error **err)
+{
+    pthread_mutex_lock(&b->lock);
+    xl_store *s = b->store ? xl_store_ref(b->store) : NULL;
+    pthread_mutex_unlock(&b->lock);
+    *err = NULL;
+    if (b->error) {
+        xl_store_unref(s);
+        *err = xl_api_fail(b->error, "%s", b->message ? b->message : "the buffer holds an error");
+        return NULL;
+    }
+    if (!s)
+        *err = xl_api_fail(XL_CODE_INVALID, "the buffer was deleted or donated: it holds no data any more");
+    return s;
+}
+
+static PJRT_Error *check_shape(PJRT_Buffer_Type type, const int64_t *dims, size_t rank, xl_dtype *dtype, size_t *bytes)
+{
+    *dtype = xl_api_dtype(type);
+    if (*dtype == XL_DT_NONE)
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "buffers of element type %d are not served by this device", (int)type);
+    if (rank > XL_RANK_MAX)
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "a buffer of %zu dimensions: this device goes up to %d", rank, XL_RANK_MAX);
+    size_t n = xl_dtype_bytes(*dtype);
+    bool empty = false;
+    for (size_t i = 0; i < rank; i++) {
+        if (dims[i] < 0)
+            return xl_api_fail(XL_CODE_INVALID, "dimension %zu of the buffer is %lld", i, (long long)dims[i]);
+        empty = empty || dims[i] == 0;
+    }
+    for (size_t i = 0; i < rank && !empty; i++)
+        if (__builtin_mul_overflow(n, (size_t)dims[i], &n) || n > SIZE_MAX / 4)
+            return xl_api_fail(XL_CODE_EXHAUSTED, "a buffer of such size cannot be addressed");
+    *bytes = empty ? 0 : n;
+    return NULL;
+}
+
+static bool row_major_layout(const PJRT_Buffer_MemoryLayout *l, size_t rank)
+{
+    if (!l)
+        return true;
+    if (l->type != PJRT_Buffer_MemoryLayout_Type_Tiled)
+        return false;
+    if (l->tiled.num_tiles || l->tiled.minor_to_major_size != rank)
+        return false;
+    for (size_t i = 0; i < rank; i++)
+        if (l->tiled.minor_to_major[i] != (int64_t)(rank - 1 - i))
+            return false;
+    return true;
+}
+
+static PJRT_Error *pick_device(PJRT_Client *c, PJRT_Device *device, PJRT_Memory *memory, PJRT_Device **out)
+{
+    *out = memory ? ((xl_memory *)memory)->device : device ? device : &c->device[0];
+    if ((*out)->client != c)
+        return xl_api_fail(XL_CODE_INVALID, "the device belongs to another client");
+    return NULL;
+}
+
+PJRT_Error *xl_PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer_Args *args)
+{
+    PJRT_Device *d;
+    xl_dtype dtype;
+    size_t bytes;
+    xl_store *s = NULL;
+    PJRT_Event *done = NULL;
+    PJRT_Error *bad = pick_device(args->client, args->device, args->memory, &d);
+    args->buffer = NULL;
+    args->done_with_host_buffer = NULL;
+    if (!bad)
+        bad = check_shape(args->type, args->dims, args->num_dims, &dtype, &bytes);
+    if (bad)
+        return bad;
+    if (!row_major_layout(args->device_layout, args->num_dims))
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "this device keeps arrays row-major: ask for no other layout");
+    if (args->num_byte_strides && args->num_byte_strides != args->num_dims)
+        return xl_api_fail(XL_CODE_INVALID, "%zu strides were given for %zu dimensions", args->num_byte_strides, args->num_dims);
+    int64_t own[XL_RANK_MAX] = { 0 };
+    uint32_t rank = (uint32_t)args->num_dims;
+    bool dense = true;
+    xl_row_major(own, rank, args->dims, xl_dtype_bytes(dtype));
+    for (uint32_t i = 0; args->num_byte_strides && i < rank; i++)
+        dense = dense && (args->dims[i] == 1 || args->byte_strides[i] == own[i]);
+    dense = dense || bytes == 0;
+    bool view = dense && bytes >= 4096 && (uintptr_t)args->data % 16 == 0 &&
+                (args->host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
+                 args->host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy);
+    xl_error *err = NULL;
+    done = xl_event_new(!view);
+    if (!done)
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an event");
+    if (view) {
+        err = xl_device_take(d, bytes);
+        s = err ? NULL : calloc(1, sizeof *s);
+        if (!s && !err) {
+            xl_device_give(d, bytes);
+            err = XL_ERR(EXHAUSTED, "no memory for a buffer");
+        }
+        if (s) {
+            atomic_init(&s->ref, 1);
+            s->data = (void *)(uintptr_t)args->data;
+            s->bytes = bytes;
+            s->device = d;
+            s->foreign = true;
+            s->done = done;
+        }
+    } else {
+        err = xl_store_new(d, bytes, &s);
+        if (s && dense) {
+            if (bytes)
+                memcpy(s->data, args->data, bytes);
+        } else if (s) {
+            xl_strided copy;                               /* host data may be unaligned: move bytes, not elements */
+            size_t elem = xl_dtype_bytes(dtype);
+            bool aligned = (uintptr_t)args->data % elem == 0;
+            for (uint32_t i = 0; i < rank; i++)
+                aligned = aligned && args->byte_strides[i] % (int64_t)(elem > 8 ? 8 : elem) == 0;
+            if (aligned) {
+                xl_strided_init(&copy, elem, rank, args->dims, own, args->byte_strides);
+            } else {
+                int64_t dim[XL_RANK_MAX + 1], to[XL_RANK_MAX + 1], from[XL_RANK_MAX + 1];
+                for (uint32_t i = 0; i < rank; i++)
+                    dim[i] = args->dims[i], to[i] = own[i], from[i] = args->byte_strides[i];
+                dim[rank] = (int64_t)elem, to[rank] = from[rank] = 1;
+                if (rank == XL_RANK_MAX)
+                    err = XL_ERR(UNIMPLEMENTED, "unaligned host data of this rank");
+                else
+                    xl_strided_init(&copy, 1, rank + 1, dim, to, from);
+            }
+            if (!err)
+                xl_strided_run(&copy, s->data, args->data, args->client->pool);
+        }
+    }
+    if (!err)
+        err = xl_buffer_new(d, dtype, false, rank, args->dims, s, &args->buffer);
+    if (err) {
+        if (s) {
+            s->done = NULL;
+            xl_store_unref(s);
+        }
+        xl_event_unref(done);
+        if (view)
+            xl_event_unref(done);
+        return xl_api_error(err);
+    }
+    args->done_with_host_buffer = done;
+    return NULL;
+}
+
+PJRT_Error *xl_PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer_Args *args)
+{
+    PJRT_Device *d;
+    xl_dtype dtype;
+    size_t bytes;
+    PJRT_Memory *m = PJRT_HAS(args, memory) ? args->memory : NULL;
+    PJRT_Error *bad = pick_device(args->client, args->device, m, &d);
+    if (!bad)
+        bad = check_shape(args->element_type, args->dims, args->num_dims, &dtype, &bytes);
+    if (bad)
+        return bad;
+    if (!row_major_layout(args->layout, args->num_dims))
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "this device keeps arrays row-major: ask for no other layout");
+    xl_store *s = calloc(1, sizeof *s);
+    xl_error *err = s ? xl_device_take(d, 0) : XL_ERR(EXHAUSTED, "no memory for a buffer");
+    if (!err) {
+        atomic_init(&s->ref, 1);
+        *s = (xl_store){ .data = args->device_buffer_ptr, .device = d, .foreign = true, .on_delete = args->on_delete_callback,
+                         .on_delete_arg = args->on_delete_callback_arg };
+        atomic_init(&s->ref, 1);
+        err = xl_buffer_new(d, dtype, false, args->num_dims, args->dims, s, &args->buffer);
+    }
+    if (err)
+        free(s);
+    return xl_api_error(err);
+}
+
+static PJRT_Error *uninitialized(PJRT_Client *c, PJRT_Device *device, PJRT_Memory *memory, PJRT_Buffer_Type type, const int64_t *dims,
+                                 size_t rank, PJRT_Buffer **out)
+{
+    PJRT_Device *d;
+    xl_dtype dtype;
+    size_t bytes;
+    xl_store *s = NULL;
+    PJRT_Error *bad = pick_device(c, device, memory, &d);
+    if (!bad)
+        bad = check_shape(type, dims, rank, &dtype, &bytes);
+    if (bad)
+        return bad;
+    xl_error *err = xl_store_new(d, bytes, &s);
+    if (!err)
+        err = xl_buffer_new(d, dtype, false, rank, dims, s, out);
+    if (err)
+        xl_store_unref(s);
+    else if (bytes)
+        memset(s->data, 0, bytes);
+    return xl_api_error(err);
+}
+PJRT_Error *xl_PJRT_Client_CreateUninitializedBuffer(PJRT_Client_CreateUninitializedBuffer_Args *args)
+{
+    return uninitialized(args->client, args->device, args->memory, args->shape_element_type, args->shape_dims, args->shape_num_dims,
+                         &args->buffer);
+}
+PJRT_Error *xl_PJRT_Client_CreateErrorBuffer(PJRT_Client_CreateErrorBuffer_Args *args)
+{
+    PJRT_Error *bad = uninitialized(args->client, NULL, args->memory, args->shape_element_type, args->shape_dims, args->shape_num_dims,
+                                    &args->buffer);
+    if (bad)
+        return bad;
+    args->buffer->error = args->error_code ? (xl_code)args->error_code : XL_CODE_INTERNAL;
+    args->buffer->message = strndup(args->error_message ? args->error_message : "", args->error_message ? args->error_message_size : 0);
+    return NULL;
+}
+
+PJRT_Error *xl_PJRT_Buffer_Destroy(PJRT_Buffer_Destroy_Args *args)
+{
+    xl_cpu_buffer_free(args->buffer);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_ElementType(PJRT_Buffer_ElementType_Args *args)
+{
+    args->type = args->buffer->type;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_Dimensions(PJRT_Buffer_Dimensions_Args *args)
+{
+    args->dims = args->buffer->dims;
+    args->num_dims = args->buffer->rank;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_UnpaddedDimensions(PJRT_Buffer_UnpaddedDimensions_Args *args)
+{
+    args->unpadded_dims = args->buffer->dims;
+    args->num_dims = args->buffer->rank;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_DynamicDimensionIndices(PJRT_Buffer_DynamicDimensionIndices_Args *args)
+{
+    args->dynamic_dim_indices = NULL;
+    args->num_dynamic_dims = 0;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args *args)
+{
+    memset(&args->layout, 0, sizeof args->layout);
+    args->layout.struct_size = PJRT_SIZE(PJRT_Buffer_MemoryLayout, type);
+    args->layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
+    args->layout.tiled.struct_size = PJRT_SIZE(PJRT_Buffer_MemoryLayout_Tiled, num_tiles);
+    args->layout.tiled.minor_to_major = args->buffer->m2m;
+    args->layout.tiled.minor_to_major_size = args->buffer->rank;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_OnDeviceSizeInBytes(PJRT_Buffer_OnDeviceSizeInBytes_Args *args)
+{
+    args->on_device_size_in_bytes = args->buffer->bytes;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_Device(PJRT_Buffer_Device_Args *args)
+{
+    args->device = args->buffer->device;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_Memory(PJRT_Buffer_Memory_Args *args)
+{
+    args->memory = &args->buffer->device->memory.base;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_Delete(PJRT_Buffer_Delete_Args *args)
+{
+    PJRT_Buffer *b = args->buffer;
+    xl_store *s = NULL;
+    pthread_mutex_lock(&b->lock);
+    if (b->external == 0) {
+        s = b->store;
+        b->store = NULL;
+    } else if (b->store) {                                 /* somebody looks at the memory: it stays until they are done */
+        s = NULL;
+        b->error = XL_CODE_INVALID;
+    }
+    pthread_mutex_unlock(&b->lock);
+    xl_store_unref(s);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_IsDeleted(PJRT_Buffer_IsDeleted_Args *args)
+{
+    pthread_mutex_lock(&args->buffer->lock);
+    args->is_deleted = !args->buffer->store || (args->buffer->error == XL_CODE_INVALID && !args->buffer->message);
+    pthread_mutex_unlock(&args->buffer->lock);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_IsOnCpu(PJRT_Buffer_IsOnCpu_Args *args)
+{
+    args->is_on_cpu = true;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args *args)
+{
+    PJRT_Buffer *b = args->buffer;
+    if (b->error && b->message) {
+        args->event = xl_event_new(false);
+        if (args->event) {
+            xl_event_set(args->event, b->error, b->message);
+            xl_event_unref(args->event);
+        }
+    } else {
+        args->event = xl_event_new(true);
+    }
+    return args->event ? NULL : xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an event");
+}
+PJRT_Error *xl_PJRT_Buffer_UnsafePointer(PJRT_Buffer_UnsafePointer_Args *args)
+{
+    PJRT_Error *err;
+    xl_store *s = hold(args->buffer, &err);
+    if (s)
+        args->buffer_pointer = (uintptr_t)s->data;
+    xl_store_unref(s);
+    return err;
+}
+PJRT_Error *xl_PJRT_Buffer_OpaqueDeviceMemoryDataPointer(PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args *args)
+{
+    PJRT_Error *err;
+    xl_store *s = hold(args->buffer, &err);
+    if (s)
+        args->device_memory_ptr = s->data;
+    xl_store_unref(s);
+    return err;
+}
+PJRT_Error *xl_PJRT_Buffer_IncreaseExternalReferenceCount(PJRT_Buffer_IncreaseExternalReferenceCount_Args *args)
+{
+    PJRT_Buffer *b = args->buffer;
+    pthread_mutex_lock(&b->lock);
+    bool gone = !b->store;
+    if (!gone)
+        b->external++;
+    pthread_mutex_unlock(&b->lock);
+    return gone ? xl_api_fail(XL_CODE_INVALID, "the buffer was deleted or donated: it holds no data any more") : NULL;
+}
+PJRT_Error *xl_PJRT_Buffer_DecreaseExternalReferenceCount(PJRT_Buffer_DecreaseExternalReferenceCount_Args *args)
+{
+    PJRT_Buffer *b = args->buffer;
+    xl_store *s = NULL;
+    pthread_mutex_lock(&b->lock);
+    bool bad = b->external == 0;
+    if (!bad && --b->external == 0 && b->error == XL_CODE_INVALID && !b->message) {
+        s = b->store;                                      /* deleted meanwhile */
+        b->store = NULL;
+        b->error = XL_OK;
+    }
+    pthread_mutex_unlock(&b->lock);
+    xl_store_unref(s);
+    return bad ? xl_api_fail(XL_CODE_PRECONDITION, "the buffer has no external references") : NULL;
+}
+
+PJRT_Error *xl_PJRT_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args *args)
+{
+    PJRT_Buffer *b = args->src;
+    PJRT_Error *bad;
+    args->event = NULL;
+    if (!args->dst) {
+        args->dst_size = b->bytes;
+        return NULL;
+    }
+    if (args->dst_size < b->bytes)
+        return xl_api_fail(XL_CODE_INVALID, "the host has room for %zu bytes, the buffer has %zu", args->dst_size, b->bytes);
+    xl_store *s = hold(b, &bad);
+    if (!s)
+        return bad;
+    int64_t own[XL_RANK_MAX] = { 0 }, to[XL_RANK_MAX] = { 0 };
+    size_t elem = xl_dtype_bytes(b->dtype);
+    uint32_t rank = (uint32_t)b->rank;
+    const PJRT_Buffer_MemoryLayout *l = args->host_layout;
+    bool plain = row_major_layout(l, rank);
+    xl_row_major(own, rank, b->dims, elem);
+    if (!plain && l->type == PJRT_Buffer_MemoryLayout_Type_Tiled && !l->tiled.num_tiles && l->tiled.minor_to_major_size == rank) {
+        int64_t at = (int64_t)elem;
+        for (uint32_t i = 0; i < rank; i++) {
+            int64_t dim = l->tiled.minor_to_major[i];
+            if (dim < 0 || dim >= rank) {
+                xl_store_unref(s);
+                return xl_api_fail(XL_CODE_INVALID, "the host layout names dimension %lld", (long long)dim);
+            }
+            to[dim] = at;
+            at *= b->dims[dim];
+        }
+    } else if (!plain && l->type == PJRT_Buffer_MemoryLayout_Type_Strides && l->strides.num_byte_strides == rank) {
+        for (uint32_t i = 0; i < rank; i++)
+            to[i] = l->strides.byte_strides[i];
+    } else if (!plain) {
+        xl_store_unref(s);
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "this host layout is not served: give a dense one without tiles");
+    }
+    if (plain && b->bytes) {
+        memcpy(args->dst, s->data, b->bytes);
+    } else if (b->bytes) {
+        xl_strided copy;
+        xl_strided_init(&copy, elem, rank, b->dims, to, own);
+        xl_strided_run(&copy, args->dst, s->data, b->client->pool);
+    }
+    xl_store_unref(s);
+    args->event = xl_event_new(true);
+    return args->event ? NULL : xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an event");
+}
+
+PJRT_Error *xl_PJRT_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args *args)
+{
+    PJRT_Error *bad;
+    PJRT_Buffer *b = args->buffer;
+    if (args->offset < 0 || args->transfer_size < 0 || (size_t)args->offset > b->bytes || (size_t)args->transfer_size > b->bytes - (size_t)args->offset)
+        return xl_api_fail(XL_CODE_INVALID, "bytes %lld + %lld lie outside a buffer of %zu", (long long)args->offset,
+                           (long long)args->transfer_size, b->bytes);
+    xl_store *s = hold(b, &bad);
+    if (!s)
+        return bad;
+    if (args->transfer_size)
+        memcpy(args->dst, (const char *)s->data + args->offset, (size_t)args->transfer_size);
+    xl_store_unref(s);
+    args->event = xl_event_new(true);
+    return args->event ? NULL : xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an event");
+}
+PJRT_Error *xl_PJRT_Buffer_CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args *args) { (void)args; return xl_api_none("PJRT_Buffer_CopyRawToHostFuture"); }
+
+static PJRT_Error *copy_to(PJRT_Buffer *b, PJRT_Device *d, PJRT_Buffer **out)
+{
+    PJRT_Error *bad;
+    xl_store *from = hold(b, &bad), *to = NULL;
+    if (!from)
+        return bad;
+    xl_error *err = xl_store_new(d, b->bytes, &to);
+    if (!err && b->bytes)
+        memcpy(to->data, from->data, b->bytes);
+    if (!err)
+        err = xl_buffer_new(d, b->dtype, b->type == PJRT_Buffer_Type_TOKEN, b->rank, b->dims, to, out);
+    if (err)
+        xl_store_unref(to);
+    xl_store_unref(from);
+    return xl_api_error(err);
+}
+PJRT_Error *xl_PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args *args) { return copy_to(args->buffer, args->dst_device, &args->dst_buffer); }
+PJRT_Error *xl_PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args *args)
+{
+    return copy_to(args->buffer, ((xl_memory *)args->dst_memory)->device, &args->dst_buffer);
+}
+
+PJRT_Error *xl_PJRT_Buffer_Bitcast(PJRT_Buffer_Bitcast_Args *args)
+{
+    PJRT_Error *bad;
+    xl_dtype dtype;
+    size_t bytes;
+    if ((bad = check_shape(args->element_type, args->dims, args->num_dims, &dtype, &bytes)))
+        return bad;
+    if (bytes != args->buffer->bytes || !row_major_layout(args->device_layout, args->num_dims))
+        return xl_api_fail(XL_CODE_INVALID, "%zu bytes cannot be seen as %zu", args->buffer->bytes, bytes);
+    xl_store *s = hold(args->buffer, &bad);
+    if (!s)
+        return bad;
+    xl_error *err = xl_buffer_new(args->buffer->device, dtype, false, args->num_dims, args->dims, s, &args->out_buffer);
+    if (err)
+        xl_store_unref(s);
+    return xl_api_error(err);
+}
+PJRT_Error *xl_PJRT_Buffer_DonateWithControlDependency(PJRT_Buffer_DonateWithControlDependency_Args *args)
+{
+    (void)args;
+    return xl_api_none("PJRT_Buffer_DonateWithControlDependency");
+}
+
+/* ---- transfers in pieces ---------------------------------------------------------------------------------------- */
+struct PJRT_AsyncHostToDeviceTransferManager { PJRT_Device *device; size_t n; PJRT_Buffer **buf; };
+
+PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_Destroy(PJRT_AsyncHostToDeviceTransferManager_Destroy_Args *args)
+{
+    PJRT_AsyncHostToDeviceTransferManager *t = args->transfer_manager;
+    for (size_t i = 0; t && i < t->n; i++)
+        xl_cpu_buffer_free(t->buf[i]);
+    if (t)
+        free(t->buf);
+    free(t);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Client_CreateBuffersForAsyncHostToDevice(PJRT_Client_CreateBuffersForAsyncHostToDevice_Args *args)
+{
+    PJRT_AsyncHostToDeviceTransferManager *t = calloc(1, sizeof *t);
+    PJRT_Error *bad = NULL;
+    if (t)
+        t->buf = calloc(args->num_shape_specs ? args->num_shape_specs : 1, sizeof *t->buf);
+    if (!t || !t->buf) {
+        free(t);
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a transfer");
+    }
+    bad = pick_device(args->client, NULL, args->memory, &t->device);
+    for (size_t i = 0; i < args->num_shape_specs && !bad; i++) {
+        const PJRT_ShapeSpec *s = &args->shape_specs[i];
+        bad = uninitialized(args->client, t->device, NULL, s->element_type, s->dims, s->num_dims, &t->buf[i]);
+        t->n = i + 1;
+    }
+    if (bad) {
+        PJRT_AsyncHostToDeviceTransferManager_Destroy_Args d = { .transfer_manager = t };
+        xl_PJRT_AsyncHostToDeviceTransferManager_Destroy(&d);
+        return bad;
+    }
+    args->transfer_manager = t;
+    return NULL;
+}
+static PJRT_Error *transfer_buffer(PJRT_AsyncHostToDeviceTransferManager *t, int i, PJRT_Buffer **out)
+{
+    if (i < 0 || (size_t)i >= t->n || !t->buf[i])
+        return xl_api_fail(XL_CODE_INVALID, "the transfer has no buffer %d (any more)", i);
+    *out = t->buf[i];
+    return NULL;
+}
+PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_TransferData(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args *args)
+{
+    PJRT_Buffer *b = NULL;
+    PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
+    if (bad)
+        return bad;
+    if (args->offset < 0 || args->transfer_size < 0 || (size_t)args->offset > b->bytes || (size_t)args->transfer_size > b->bytes - (size_t)args->offset)
+        return xl_api_fail(XL_CODE_INVALID, "bytes %lld + %lld lie outside a buffer of %zu", (long long)args->offset,
+                           (long long)args->transfer_size, b->bytes);
+    xl_store *s = hold(b, &bad);
+    if (!s)
+        return bad;
+    if (args->transfer_size)
+        memcpy((char *)s->data + args->offset, args->data, (size_t)args->transfer_size);
+    xl_store_unref(s);
+    args->done_with_h2d_transfer = xl_event_new(true);
+    return args->done_with_h2d_transfer ? NULL : xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an event");
+}
+PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args *args)
+{
+    PJRT_Buffer *b = NULL;
+    PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
+    if (bad)
+        return bad;
+    xl_store *s = hold(b, &bad);                           /* two handles on one store: later pieces reach both */
+    if (!s)
+        return bad;
+    xl_error *err = xl_buffer_new(b->device, b->dtype, false, b->rank, b->dims, s, &args->buffer_out);
+    if (err)
+        xl_store_unref(s);
+    return xl_api_error(err);
+}
+PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_Device(PJRT_AsyncHostToDeviceTransferManager_Device_Args *args)
+{
+    args->device_out = args->transfer_manager->device;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_BufferCount(PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args *args)
+{
+    args->buffer_count = args->transfer_manager->n;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_BufferSize(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args *args)
+{
+    PJRT_Buffer *b = NULL;
+    PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
+    if (!bad)
+        args->buffer_size = b->bytes;
+    return bad;
+}
+PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_SetBufferError(PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args *args)
+{
+    PJRT_Buffer *b = NULL;
+    PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
+    if (bad)
+        return bad;
+    b->error = (xl_code)args->error_code;
+    free(b->message);
+    b->message = strndup(args->error_message ? args->error_message : "", args->error_message ? args->error_message_size : 0);
+    return NULL;
+}
+
+/* ---- extension: layouts ----------------------------------------------------------------------------------------- */
+/* Every array is row-major, so a layout is a rank. There is one of each, for all threads and for ever: nobody owns them. */
+struct PJRT_Layouts_MemoryLayout { char unused; };
+static PJRT_Layouts_MemoryLayout of_rank[XL_RANK_MAX + 1];
+struct PJRT_Layouts_SerializedLayout { char text[8 + 4 * XL_RANK_MAX]; };
+
+static PJRT_Error *layout_destroy(PJRT_Layouts_MemoryLayout_Destroy_Args *args)
+{
+    (void)args;
+    return NULL;
+}
+static void serialized_layout_free(PJRT_Layouts_SerializedLayout *l) { free(l); }
+static PJRT_Error *layout_serialize(PJRT_Layouts_MemoryLayout_Serialize_Args *args)
+{
+    PJRT_Layouts_SerializedLayout *s = calloc(1, sizeof *s);
+    if (!s)
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a layout");
+    char *p = s->text;
+    *p++ = '{';
+    for (size_t i = (size_t)(args->layout - of_rank); i-- > 0; ) {
+        if (i >= 10)
+            *p++ = (char)('0' + i / 10);
+        *p++ = (char)('0' + i % 10);
+        if (i)
+            *p++ = ',';
+    }
+    *p++ = '}';
+    args->serialized_bytes = s->text;
+    args->serialized_bytes_size = (size_t)(p - s->text);
+    args->serialized_layout = s;
+    args->serialized_layout_deleter = serialized_layout_free;
+    return NULL;
+}
+static PJRT_Error *layout(size_t rank, PJRT_Layouts_MemoryLayout **out)
+{
+    if (rank > XL_RANK_MAX)
+        return xl_api_fail(XL_CODE_INVALID, "an array of %zu dimensions: this device has at most %d; join some of them", rank, XL_RANK_MAX);
+    *out = &of_rank[rank];
+    return NULL;
+}
+static PJRT_Error *layout_client(PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args *args) { return layout(args->num_dims, &args->layout); }
+static PJRT_Error *layout_buffer(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args *args) { return layout(args->buffer->rank, &args->layout); }
+static PJRT_Error *layout_topology(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args *args) { return layout(args->num_dims, &args->layout); }
+
+PJRT_Layouts_MemoryLayout **xl_layouts_new(const xl_shape *s, uint32_t n)
+{
+    PJRT_Layouts_MemoryLayout **list = calloc((size_t)n + 1, sizeof *list);
+    for (uint32_t i = 0; list && i < n; i++)
+        list[i] = &of_rank[s[i].rank];
+    return list;
+}
+static PJRT_Error *layout_outputs(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args *args)
+{
+    const xl_exec *e = args->executable->e;
+    args->num_outputs = e->plan->nout;
+    args->layouts = e->layouts[0];
+    return NULL;
+}
+static PJRT_Error *layout_parameters(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args *args)
+{
+    const xl_exec *e = args->executable->e;
+    args->num_parameters = e->plan->narg;
+    args->layouts = e->layouts[1];
+    return NULL;
+}
+PJRT_Layouts_Extension xl_layouts_extension = {
+    .base = { PJRT_SIZE(PJRT_Layouts_Extension, PJRT_Layouts_PJRT_Executable_GetParameterLayouts), PJRT_Extension_Type_Layouts, NULL },
+    .PJRT_Layouts_MemoryLayout_Destroy = layout_destroy,
+    .PJRT_Layouts_MemoryLayout_Serialize = layout_serialize,
+    .PJRT_Layouts_PJRT_Client_GetDefaultLayout = layout_client,
+    .PJRT_Layouts_PJRT_Buffer_MemoryLayout = layout_buffer,
+    .PJRT_Layouts_PJRT_Topology_GetDefaultLayout = layout_topology,
+    .PJRT_Layouts_PJRT_Executable_GetOutputLayouts = layout_outputs,
+    .PJRT_Layouts_PJRT_Executable_GetParameterLayouts = layout_parameters,
+};

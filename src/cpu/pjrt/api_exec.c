@@ -1,0 +1,836 @@
+/* Executables: compiling, running, and what frontends ask about them. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/hash.h"
+#include "base/proto.h"
+#include "base/version.h"
+#include "cpu/pjrt/api.h"
+#include "cpu/plan/lower.h"
+#include "ir/text/print.h"
+#include "ir/read.h"
+#include "pass/pass.h"
+#include "pass/shard.h"
+#include "ir/verify.h"
+
+/* ---- compile options -------------------------------------------------------------------------------------------- */
+typedef struct { int64_t nreplica, npartition; bool portable; xl_str assignment; int64_t ordinal; } options;
+
+static xl_error *read_build(xl_str s, options *o)
+{
+    xl_proto r = xl_proto_of(s);
+    xl_proto_field f;
+    bool more;
+    xl_error *err = NULL;
+    for (;;) {
+        XL_DO(xl_proto_next(&r, &f, &more));
+        if (!more)
+            break;
+        if (f.number == 1 && f.wire == XL_WIRE_VARINT)
+            o->ordinal = (int64_t)f.value;
+        else if (f.number == 4 && f.wire == XL_WIRE_VARINT)
+            o->nreplica = (int64_t)f.value;
+        else if (f.number == 5 && f.wire == XL_WIRE_VARINT)
+            o->npartition = (int64_t)f.value;
+        else if (f.number == 9 && f.wire == XL_WIRE_BYTES)
+            o->assignment = f.bytes;
+    }
+out:
+    return err;
+}
+
+static xl_error *read_options(xl_str s, options *o)
+{
+    xl_proto r = xl_proto_of(s);
+    xl_proto_field f;
+    bool more;
+    xl_error *err = NULL;
+    *o = (options){ 1, 1, false, { 0 }, -1 };
+    for (;;) {
+        XL_DO(xl_proto_next(&r, &f, &more));
+        if (!more)
+            break;
+        if (f.number == 3 && f.wire == XL_WIRE_BYTES)
+            XL_DO(read_build(f.bytes, o));
+        else if (f.number == 4 && f.wire == XL_WIRE_VARINT)
+            o->portable = f.value != 0;
+    }
+    if (o->nreplica < 1)
+        o->nreplica = 1;
+    if (o->npartition < 1)
+        o->npartition = 1;
+    if (o->nreplica > 65536 || o->npartition > 65536)
+        err = XL_ERR(INVALID, "%lld replicas of %lld partitions", (long long)o->nreplica, (long long)o->npartition);
+out:
+    return err ? xl_error_wrap(err, "compile options") : NULL;
+}
+
+/* DeviceAssignmentProto: one message per partition, each with its replicas' devices. ids comes out replica-major. */
+static xl_error *read_assignment(xl_str s, const options *o, int64_t *ids)
+{
+    xl_proto r = xl_proto_of(s);
+    xl_proto_field f, g;
+    bool more, more2;
+    int64_t part = 0;
+    xl_error *err = NULL;
+    int64_t n = o->nreplica * o->npartition;
+    for (int64_t i = 0; i < n; i++)
+        ids[i] = -1;
+    for (;;) {
+        XL_DO(xl_proto_next(&r, &f, &more));
+        if (!more)
+            break;
+        if (f.number != 3 || f.wire != XL_WIRE_BYTES)
+            continue;
+        xl_proto q = xl_proto_of(f.bytes);
+        int64_t rep = 0;
+        for (;;) {
+            XL_DO(xl_proto_next(&q, &g, &more2));
+            if (!more2)
+                break;
+            if (g.number != 1)
+                continue;
+            if (g.wire == XL_WIRE_VARINT) {
+                if (rep < o->nreplica && part < o->npartition)
+                    ids[rep * o->npartition + part] = (int64_t)g.value;
+                rep++;
+            } else if (g.wire == XL_WIRE_BYTES) {
+                xl_proto list = xl_proto_of(g.bytes);
+                uint64_t v;
+                bool more3;
+                for (;;) {
+                    XL_DO(xl_proto_varint(&list, &v, &more3));
+                    if (!more3)
+                        break;
+                    if (rep < o->nreplica && part < o->npartition)
+                        ids[rep * o->npartition + part] = (int64_t)v;
+                    rep++;
+                }
+            }
+        }
+        part++;
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] < 0) {
+            err = XL_ERR(INVALID, "the device assignment does not have %lld replicas of %lld partitions", (long long)o->nreplica,
+                         (long long)o->npartition);
+            goto out;
+        }
+out:
+    return err;
+}
+
+/* ---- making ----------------------------------------------------------------------------------------------------- */
+static void exec_unref(xl_exec *e)
+{
+    if (!e || atomic_fetch_sub(&e->ref, 1) != 1)
+        return;
+    xl_plan_free(e->plan);
+    free(e->name);
+    free(e->assignment);
+    xl_buf_fini(&e->options);
+    xl_buf_fini(&e->program);
+    xl_buf_fini(&e->text);
+    xl_buf_fini(&e->gathered);
+    free(e->out_types);
+    free(e->out_dims);
+    free(e->out_ranks);
+    free(e->kinds);
+    free(e->kind_sizes);
+    for (int k = 0; k < 2; k++) {
+        for (uint32_t i = 0; i < e->nsharding[k]; i++)
+            free(e->shardings[k][i]);
+        free(e->shardings[k]);
+        free(e->sharding_sizes[k]);
+    }
+    free(e->layouts[0]);
+    free(e->layouts[1]);
+    for (size_t k = 0; e->spare && k < (size_t)e->nreplica * e->npartition; k++)
+        free(atomic_load(&e->spare[k]));
+    free((void *)e->spare);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+static size_t memory_needed(const xl_plan *p, size_t *arg, size_t *out, size_t *alias)
+{
+    *arg = *out = *alias = 0;
+    for (uint32_t i = 0; i < p->narg; i++)
+        *arg += p->arg[i].bytes;
+    for (uint32_t i = 0; i < p->nout; i++) {
+        *out += p->out[i].bytes;
+        if (p->out_donor[i] >= 0)
+            *alias += p->out[i].bytes;
+    }
+    return *arg + *out - *alias + p->temp_bytes + p->const_bytes;
+}
+
+static const char *human(size_t n, char *text, size_t size)
+{
+    const char *unit = "B";
+    double v = (double)n;
+    if (v >= 1024) v /= 1024, unit = "K";
+    if (v >= 1024) v /= 1024, unit = "M";
+    if (v >= 1024) v /= 1024, unit = "G";
+    snprintf(text, size, "%.2f%s", v, unit);
+    return text;
+}
+
+static xl_error *out_of_hbm(const xl_plan *p, size_t need, size_t limit)
+{
+    char a[32], b[32], c[32], d[32], e[32], f[32];
+    size_t arg, out, alias;
+    memory_needed(p, &arg, &out, &alias);
+    return XL_ERR(EXHAUSTED, "E1000: CompileTimeHbmOom: XLA:xlane compile permanent error. Ran out of memory in memory space hbm. Used %s of %s hbm. "
+                  "Exceeded hbm capacity by %s. Total hbm usage >= %s: arguments %s, outputs %s (of which donated ones share the arguments'), "
+                  "program %zu bytes: use a smaller batch or model, donate arguments, or raise XLANE_CPU_HBM",
+                  human(need, a, sizeof a), human(limit, b, sizeof b), human(need - limit, c, sizeof c), human(need, d, sizeof d),
+                  human(arg, e, sizeof e), human(out, f, sizeof f), p->temp_bytes + p->const_bytes);
+}
+
+static bool looks_like_text(xl_str s)
+{
+    for (size_t i = 0; i < s.n && i < 64; i++)
+        if ((unsigned char)s.p[i] < ' ' && s.p[i] != '\n' && s.p[i] != '\t' && s.p[i] != '\r')
+            return false;
+    return s.n > 0;
+}
+
+/* The OpSharding of every result and argument, as frontends ask for them. */
+static xl_error *keep_shardings(xl_exec *e, const xl_shard_info *info)
+{
+    for (int k = 0; k < 2; k++) {
+        uint32_t n = k ? info->narg : info->nout;
+        e->shardings[k] = calloc((size_t)n + 1, sizeof **e->shardings);
+        e->sharding_sizes[k] = calloc((size_t)n + 1, sizeof **e->sharding_sizes);
+        if (!e->shardings[k] || !e->sharding_sizes[k])
+            return XL_ERR(EXHAUSTED, "no memory for shardings");
+        for (uint32_t i = 0; i < n; i++) {
+            const xl_shape *s = k ? &e->plan->arg[i] : &e->plan->out[i];
+            xl_buf b = { 0 };
+            xl_shard_proto(info, k ? info->arg[i] : info->out[i], s->rank, &b);
+            if (b.failed) {
+                xl_buf_fini(&b);
+                return XL_ERR(EXHAUSTED, "no memory for shardings");
+            }
+            e->shardings[k][i] = b.p;
+            e->sharding_sizes[k][i] = b.n;
+            e->nsharding[k] = i + 1;
+        }
+    }
+    return NULL;
+}
+
+static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **out)
+{
+    xl_error *err = NULL;
+    xl_module *m = NULL;
+    options o;
+    xl_shard_info shards = { 0 };
+    xl_exec *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (!e)
+        return XL_ERR(EXHAUSTED, "no memory for an executable");
+    atomic_init(&e->ref, 1);
+    pthread_mutex_init(&e->lock, NULL);
+    XL_DO(read_options(opts, &o));
+    e->nreplica = (uint32_t)o.nreplica;
+    e->npartition = (uint32_t)o.npartition;
+    e->portable = o.portable;
+    e->spare = calloc((size_t)e->nreplica * e->npartition, sizeof *e->spare);
+    if (!e->spare) {
+        err = XL_ERR(EXHAUSTED, "no memory for an executable");
+        goto out;
+    }
+    if (o.assignment.n) {
+        e->assignment = calloc((size_t)(o.nreplica * o.npartition), sizeof *e->assignment);
+        if (!e->assignment) {
+            err = XL_ERR(EXHAUSTED, "no memory for a device assignment");
+            goto out;
+        }
+        XL_DO(read_assignment(o.assignment, &o, e->assignment));
+    }
+    xl_buf_str(&e->program, program);
+    xl_buf_str(&e->options, opts);
+    if (program.n >= 4 && !memcmp(program.p, "ML\xefR", 4))
+        XL_DO(xl_read_bytecode(program, NULL, &m));
+    else if (looks_like_text(program))
+        XL_DO(xl_read_text(program, NULL, &m));
+    else
+        XL_DO(xl_read_hlo(program, NULL, &m));
+    jmp_buf oom;
+    jmp_buf *outer = m->arena.oom;
+    if (setjmp(oom)) {
+        xl_module_free(m);
+        exec_unref(e);
+        return XL_ERR(EXHAUSTED, "no memory left while compiling the program");
+    }
+    m->arena.oom = &oom;
+    e->name = strndup(m->name.n ? m->name.p : "main", m->name.n ? m->name.n : 4);
+    err = xl_verify(m);                                    /* kernels trust shapes and attributes from here on */
+    if (!err)
+        err = xl_lower(m, e->npartition > 1);
+    if (!err && e->npartition > 1)
+        err = xl_shard(m, e->npartition, e->nreplica, &shards);
+    if (!err)
+        err = xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "canonical,simplify,fold,cse,dce" });
+    m->arena.oom = outer;
+    if (!err)
+        err = xl_plan_new(m, e->nreplica * e->npartition, &e->plan);
+    if (err)
+        goto out;
+    m = NULL;                                              /* the plan's now */
+    const xl_plan *p = e->plan;
+    size_t arg, res, alias, need = memory_needed(p, &arg, &res, &alias);
+    if (limit && need > limit) {
+        err = out_of_hbm(p, need, limit);
+        goto out;
+    }
+    size_t dims = 0;
+    for (uint32_t i = 0; i < p->nout; i++)
+        dims += p->out[i].rank;
+    e->out_types = calloc((size_t)p->nout + 1, sizeof *e->out_types);
+    e->out_ranks = calloc((size_t)p->nout + 1, sizeof *e->out_ranks);
+    e->out_dims = calloc(dims + 1, sizeof *e->out_dims);
+    uint32_t most = p->nout > p->narg ? p->nout : p->narg;
+    e->kinds = calloc((size_t)most + 1, sizeof *e->kinds);
+    e->kind_sizes = calloc((size_t)most + 1, sizeof *e->kind_sizes);
+    e->layouts[0] = xl_layouts_new(p->out, p->nout);
+    e->layouts[1] = xl_layouts_new(p->arg, p->narg);
+    if (!e->layouts[0] || !e->layouts[1] || !e->out_types || !e->out_ranks || !e->out_dims || !e->kinds || !e->kind_sizes || !e->name || e->program.failed || e->options.failed) {
+        err = XL_ERR(EXHAUSTED, "no memory for an executable");
+        goto out;
+    }
+    if (e->npartition > 1)
+        XL_DO(keep_shardings(e, &shards));
+    const xl_op *end = xl_region_end(p->f->body);
+    dims = 0;
+    for (uint32_t i = 0; i < p->nout; i++) {
+        bool token = xl_in_type(p->f, end, i)->kind == XL_TY_TOKEN;
+        e->out_types[i] = token ? PJRT_Buffer_Type_TOKEN : xl_api_type(p->out[i].dtype);
+        e->out_ranks[i] = p->out[i].rank;
+        for (uint32_t k = 0; k < p->out[i].rank; k++)
+            e->out_dims[dims++] = p->out[i].dims[k];
+    }
+    for (uint32_t i = 0; i < most; i++) {
+        e->kinds[i] = "device";
+        e->kind_sizes[i] = 6;
+    }
+    xl_hash h;
+    xl_hash_init(&h);
+    xl_hash_str(&h, XL_STR(XL_VERSION));
+    xl_hash_str(&h, program);
+    xl_hash_str(&h, opts);
+    xl_digest digest = xl_hash_final(&h);
+    xl_digest_hex(&digest, e->fingerprint);
+#define COST(i, text, v) e->cost[i] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size), .name = text, \
+        .name_size = sizeof(text) - 1, .type = PJRT_NamedValue_kFloat, .float_value = (float)(v), .value_size = 1 }
+    COST(0, "flops", p->flops);
+    COST(1, "bytes accessed", p->bytes_accessed);
+    COST(2, "transcendentals", p->transcendentals);
+    COST(3, "collective bytes", shards.traffic.operands);  /* per device and run, loops counted once */
+    COST(4, "collective ring bytes", shards.traffic.ring);
+    xl_shard_gathered(&shards, &e->gathered);              /* given only where there is any */
+    e->cost[5] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size), .name = "gathered", .name_size = 8, .type = PJRT_NamedValue_kString,
+                                    .string_value = e->gathered.p, .value_size = e->gathered.n };
+    *out = e;
+out:
+    if (err) {
+        xl_module_free(m);
+        exec_unref(e);
+    }
+    return err;
+}
+
+static xl_error *load(PJRT_Client *c, xl_exec *e, PJRT_LoadedExecutable **out)
+{
+    size_t n = (size_t)e->nreplica * e->npartition;
+    PJRT_LoadedExecutable *l = calloc(1, sizeof *l);
+    *out = NULL;
+    if (l) {
+        l->devices = calloc(n, sizeof *l->devices);
+        l->ids = calloc(n, sizeof *l->ids);
+    }
+    if (!l || !l->devices || !l->ids) {
+        if (l) {
+            free(l->devices);
+            free(l->ids);
+        }
+        free(l);
+        return XL_ERR(EXHAUSTED, "no memory for an executable");
+    }
+    l->client = c;
+    l->n = n;
+    for (size_t i = 0; i < n; i++) {
+        int64_t id = e->assignment ? e->assignment[i] : (int64_t)i;
+        if (id < 0 || (size_t)id >= c->n) {
+            free(l->devices);
+            free(l->ids);
+            free(l);
+            return XL_ERR(INVALID, "the program is for device %lld, this client has devices 0 to %zu: set XLANE_CPU_DEVICES", (long long)id, c->n - 1);
+        }
+        l->devices[i] = &c->device[id];
+        l->ids[i] = (PJRT_LogicalDeviceIds){ (int)(i / e->npartition), (int)(i % e->npartition) };
+    }
+    l->e = e;                                              /* last: see api.h */
+    *out = l;
+    return NULL;
+}
+
+PJRT_Error *xl_PJRT_Client_Compile(PJRT_Client_Compile_Args *args)
+{
+    xl_exec *e = NULL;
+    xl_str program = { args->program->code, args->program->code_size }, opts = { args->compile_options, args->compile_options_size };
+    xl_error *err = exec_new(program, opts, (size_t)args->client->device[0].limit, &e);
+    if (!err)
+        err = load(args->client, e, &args->executable);
+    if (err && e)
+        exec_unref(e);
+    return xl_api_error(err);
+}
+
+static PJRT_Error *executable_handle(xl_exec *e, PJRT_Executable **out)
+{
+    *out = malloc(sizeof **out);
+    if (!*out)
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an executable");
+    (*out)->e = e;
+    return NULL;
+}
+
+PJRT_Error *xl_PJRT_Compile(PJRT_Compile_Args *args)
+{
+    xl_exec *e = NULL;
+    xl_str program = { args->program->code, args->program->code_size }, opts = { args->compile_options, args->compile_options_size };
+    uint64_t limit = 0;
+    const char *v = getenv("XLANE_CPU_HBM");
+    if (v && !xl_str_size(xl_str_of(v), &limit))
+        limit = 0;
+    xl_error *err = exec_new(program, opts, (size_t)limit, &e);
+    if (!err && (size_t)e->nreplica * e->npartition > args->topology->n)
+        err = XL_ERR(INVALID, "%u replicas of %u partitions do not fit a topology of %zu devices", e->nreplica, e->npartition, args->topology->n);
+    if (err) {
+        exec_unref(e);
+        return xl_api_error(err);
+    }
+    return executable_handle(e, &args->executable);
+}
+
+PJRT_Error *xl_PJRT_Client_Load(PJRT_Client_Load_Args *args)
+{
+    xl_exec *e = args->executable->e;
+    atomic_fetch_add(&e->ref, 1);
+    xl_error *err = load(args->client, e, &args->loaded_executable);
+    if (err)
+        exec_unref(e);
+    return xl_api_error(err);
+}
+
+/* ---- serialised form: magic, version, sizes, options, program, checksum ----------------------------------------- */
+static const char magic[16] = "XLANE-CPU-PLAN\n";
+enum { FORMAT = 1 };
+struct PJRT_SerializedExecutable { xl_buf b; };
+static void serialized_free(PJRT_SerializedExecutable *s)
+{
+    if (s)
+        xl_buf_fini(&s->b);
+    free(s);
+}
+static void put64(xl_buf *b, uint64_t v)
+{
+    char c[8];
+    for (int i = 0; i < 8; i++)
+        c[i] = (char)(v >> 8 * i);
+    xl_buf_add(b, c, 8);
+}
+static uint64_t get64(const char *p)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < 8; i++)
+        v |= (uint64_t)(unsigned char)p[i] << 8 * i;
+    return v;
+}
+
+PJRT_Error *xl_PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args *args)
+{
+    const xl_exec *e = args->executable->e;
+    PJRT_SerializedExecutable *s = calloc(1, sizeof *s);
+    if (!s)
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to serialise an executable");
+    xl_buf_add(&s->b, magic, sizeof magic);
+    put64(&s->b, FORMAT);
+    put64(&s->b, sizeof XL_VERSION - 1);
+    xl_buf_add(&s->b, XL_VERSION, sizeof XL_VERSION - 1);
+    put64(&s->b, e->options.n);
+    put64(&s->b, e->program.n);
+    xl_buf_add(&s->b, e->options.p, e->options.n);
+    xl_buf_add(&s->b, e->program.p, e->program.n);
+    xl_digest d = xl_hash_of(xl_buf_view(&s->b));
+    xl_buf_add(&s->b, d.b, sizeof d.b);
+    if (s->b.failed) {
+        serialized_free(s);
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to serialise an executable");
+    }
+    args->serialized_bytes = s->b.p;
+    args->serialized_bytes_size = s->b.n;
+    args->serialized_executable = s;
+    args->serialized_executable_deleter = serialized_free;
+    return NULL;
+}
+
+static xl_error *deserialize(xl_str s, xl_str *opts, xl_str *program)
+{
+    size_t head = sizeof magic + 16;
+    if (s.n < head + sizeof(xl_digest) || memcmp(s.p, magic, sizeof magic))
+        return XL_ERR(INVALID, "not an executable of the xlane CPU device");
+    if (get64(s.p + sizeof magic) != FORMAT)
+        return XL_ERR(INVALID, "an executable of format %llu: this plugin reads %d, compile it again", (unsigned long long)get64(s.p + sizeof magic), FORMAT);
+    xl_digest want, have;
+    memcpy(want.b, s.p + s.n - sizeof want.b, sizeof want.b);
+    have = xl_hash_of((xl_str){ s.p, s.n - sizeof want.b });
+    if (!xl_digest_eq(&want, &have))
+        return XL_ERR(DATA_LOSS, "the executable is damaged: its checksum does not match");
+    size_t left = s.n - sizeof want.b - head;
+    uint64_t nv = get64(s.p + sizeof magic + 8);
+    const char *p = s.p + head;
+    if (nv > left || left - nv < 16)
+        return XL_ERR(DATA_LOSS, "the executable is cut short");
+    if (nv != sizeof XL_VERSION - 1 || memcmp(p, XL_VERSION, nv))
+        return XL_ERR(INVALID, "the executable was made by version %.*s, this is %s: compile it again", (int)(nv > 32 ? 32 : nv), p, XL_VERSION);
+    p += nv;
+    left -= nv + 16;
+    uint64_t no = get64(p), np = get64(p + 8);
+    p += 16;
+    if (no > left || np != left - no)
+        return XL_ERR(DATA_LOSS, "the executable is cut short");
+    *opts = (xl_str){ p, no };
+    *program = (xl_str){ p + no, np };
+    return NULL;
+}
+
+PJRT_Error *xl_PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args *args)
+{
+    xl_str opts, program;
+    xl_exec *e = NULL;
+    xl_error *err = deserialize((xl_str){ args->serialized_executable, args->serialized_executable_size }, &opts, &program);
+    if (err)
+        return xl_api_error(err);
+    if (PJRT_HAS(args, overridden_serialized_compile_options_size) && args->overridden_serialized_compile_options &&
+        args->overridden_serialized_compile_options_size)
+        opts = (xl_str){ args->overridden_serialized_compile_options, args->overridden_serialized_compile_options_size };
+    err = exec_new(program, opts, (size_t)args->client->device[0].limit, &e);
+    if (!err)
+        err = load(args->client, e, &args->loaded_executable);
+    if (err && e)
+        exec_unref(e);
+    return xl_api_error(err);
+}
+
+/* ---- questions -------------------------------------------------------------------------------------------------- */
+PJRT_Error *xl_PJRT_Executable_Destroy(PJRT_Executable_Destroy_Args *args)
+{
+    if (args->executable)
+        exec_unref(args->executable->e);
+    free(args->executable);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_Name(PJRT_Executable_Name_Args *args)
+{
+    args->executable_name = args->executable->e->name;
+    args->executable_name_size = strlen(args->executable_name);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_NumReplicas(PJRT_Executable_NumReplicas_Args *args)
+{
+    args->num_replicas = args->executable->e->nreplica;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_NumPartitions(PJRT_Executable_NumPartitions_Args *args)
+{
+    args->num_partitions = args->executable->e->npartition;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_NumOutputs(PJRT_Executable_NumOutputs_Args *args)
+{
+    args->num_outputs = args->executable->e->plan->nout;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_SizeOfGeneratedCodeInBytes(PJRT_Executable_SizeOfGeneratedCodeInBytes_Args *args)
+{
+    args->size_in_bytes = (int64_t)(args->executable->e->plan->nstep * sizeof(xl_step));
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_Args *args)
+{
+    args->properties = args->executable->e->cost;
+    args->num_properties = args->executable->e->gathered.n ? 6 : 5;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args *args)
+{
+    args->num_outputs = args->executable->e->plan->nout;
+    args->memory_kinds = args->executable->e->kinds;
+    args->memory_kind_sizes = args->executable->e->kind_sizes;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_ParameterMemoryKinds(PJRT_Executable_ParameterMemoryKinds_Args *args)
+{
+    args->num_parameters = args->executable->e->plan->narg;
+    args->memory_kinds = args->executable->e->kinds;
+    args->memory_kind_sizes = args->executable->e->kind_sizes;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_OutputElementTypes(PJRT_Executable_OutputElementTypes_Args *args)
+{
+    args->output_types = args->executable->e->out_types;
+    args->num_output_types = args->executable->e->plan->nout;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_OutputDimensions(PJRT_Executable_OutputDimensions_Args *args)
+{
+    args->num_outputs = args->executable->e->plan->nout;
+    args->dims = args->executable->e->out_dims;
+    args->dim_sizes = args->executable->e->out_ranks;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_Fingerprint(PJRT_Executable_Fingerprint_Args *args)
+{
+    args->executable_fingerprint = args->executable->e->fingerprint;
+    args->executable_fingerprint_size = strlen(args->executable_fingerprint);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_LoadedExecutable_Fingerprint(PJRT_LoadedExecutable_Fingerprint_Args *args)
+{
+    args->executable_fingerprint = args->executable->e->fingerprint;
+    args->executable_fingerprint_size = strlen(args->executable_fingerprint);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompiledMemoryStats_Args *args)
+{
+    const xl_plan *p = args->executable->e->plan;
+    size_t arg, out, alias, need = memory_needed(p, &arg, &out, &alias);
+#define FIELD(field, v) do { if (PJRT_HAS(args, field)) args->field = (int64_t)(v); } while (0)
+    FIELD(generated_code_size_in_bytes, p->const_bytes);
+    FIELD(argument_size_in_bytes, arg);
+    FIELD(output_size_in_bytes, out);
+    FIELD(alias_size_in_bytes, alias);
+    FIELD(temp_size_in_bytes, p->temp_bytes);
+    FIELD(host_generated_code_size_in_bytes, 0);
+    FIELD(host_argument_size_in_bytes, 0);
+    FIELD(host_output_size_in_bytes, 0);
+    FIELD(host_alias_size_in_bytes, 0);
+    FIELD(host_temp_size_in_bytes, 0);
+    FIELD(peak_memory_in_bytes, need);
+    FIELD(total_size_in_bytes, need);
+    FIELD(total_allocation_bytes, need);
+    FIELD(indefinite_allocations, 0);
+    FIELD(peak_unpadded_heap_bytes, need);
+    return NULL;
+}
+/* The module's spmd_output_sharding and spmd_parameters_shardings: where the parts of a partitioned program's results lie. */
+static void put_shardings(const xl_exec *e, xl_buf *module)
+{
+    enum { MODULE_OUTPUT = 12, MODULE_PARAMETERS = 14, SHARDING_TYPE = 1, TYPE_TUPLE = 2, SHARDING_PARTS = 5 };
+    xl_buf tuple = { 0 };
+    xl_proto_put_int(&tuple, SHARDING_TYPE, TYPE_TUPLE);
+    for (uint32_t i = 0; i < e->nsharding[0]; i++)
+        xl_proto_put_bytes(&tuple, SHARDING_PARTS, (xl_str){ e->shardings[0][i], e->sharding_sizes[0][i] });
+    xl_proto_put_bytes(module, MODULE_OUTPUT, xl_buf_view(&tuple));
+    for (uint32_t i = 0; i < e->nsharding[1]; i++)
+        xl_proto_put_bytes(module, MODULE_PARAMETERS, (xl_str){ e->shardings[1][i], e->sharding_sizes[1][i] });
+    module->failed = module->failed || tuple.failed;
+    xl_buf_fini(&tuple);
+}
+/* HloModuleProtoWithConfig around the HLO the program came as. PyTorch/XLA throws without it, and its reader aborts without the
+ * entry computation's layout, which is the module's own program shape. It learns from it alone how results are split. */
+static xl_error *hlo_with_config(const xl_exec *e, xl_str hlo, xl_buf *b)
+{
+    xl_error *err = NULL;
+    xl_buf config = { 0 }, module = { 0 };
+    xl_proto r = xl_proto_of(hlo);
+    xl_proto_field f;
+    bool more;
+    for (;;) {
+        XL_DO(xl_proto_next(&r, &f, &more));
+        if (!more)
+            break;
+        if (f.number == 4 && f.wire == XL_WIRE_BYTES) {
+            config.n = 0;
+            xl_proto_put_bytes(&config, 1, f.bytes);
+        }
+    }
+    xl_buf_str(&module, hlo);
+    if (e->npartition > 1)
+        put_shardings(e, &module);
+    xl_proto_put_bytes(b, 1, xl_buf_view(&module));
+    xl_proto_put_bytes(b, 2, xl_buf_view(&config));
+    if (config.failed || module.failed || b->failed)
+        err = XL_ERR(EXHAUSTED, "no memory for the optimised program");
+out:
+    xl_buf_fini(&config);
+    xl_buf_fini(&module);
+    return err;
+}
+PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args *args)
+{
+    xl_exec *e = args->executable->e;
+    PJRT_Program *p = args->program;
+    xl_str code = xl_buf_view(&e->program);
+    xl_error *err = NULL;
+    xl_buf hlo = { 0 };
+    p->format = "mlir";
+    if (looks_like_text(code)) {                           /* say it as it was planned */
+        pthread_mutex_lock(&e->lock);
+        if (!e->text.n)
+            xl_print_module(e->plan->m, NULL, &e->text);
+        bool failed = e->text.failed;
+        code = xl_buf_view(&e->text);
+        pthread_mutex_unlock(&e->lock);
+        if (failed) {
+            err = XL_ERR(EXHAUSTED, "no memory to print the program");
+            goto out;
+        }
+    } else if (code.n < 4 || memcmp(code.p, "ML\xefR", 4)) {
+        XL_DO(hlo_with_config(e, code, &hlo));
+        code = xl_buf_view(&hlo);
+        p->format = "hlo_with_config";
+    }
+    p->format_size = strlen(p->format);
+    if (p->code) {
+        if (p->code_size < code.n) {
+            err = XL_ERR(INVALID, "room for %zu bytes, the program has %zu", p->code_size, code.n);
+            goto out;
+        }
+        memcpy(p->code, code.p, code.n);
+    }
+    p->code_size = code.n;
+out:
+    xl_buf_fini(&hlo);
+    return xl_api_error(err);
+}
+struct PJRT_SerializedCompileOptions { char *p; };
+static void options_free(PJRT_SerializedCompileOptions *o)
+{
+    if (o)
+        free(o->p);
+    free(o);
+}
+PJRT_Error *xl_PJRT_Executable_GetCompileOptions(PJRT_Executable_GetCompileOptions_Args *args)
+{
+    const xl_exec *e = args->executable->e;
+    PJRT_SerializedCompileOptions *o = calloc(1, sizeof *o);
+    if (o)
+        o->p = malloc(e->options.n + 1);
+    if (!o || !o->p) {
+        free(o);
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory");
+    }
+    if (e->options.n)
+        memcpy(o->p, e->options.p, e->options.n);
+    args->serialized_bytes = o->p;
+    args->serialized_bytes_size = e->options.n;
+    args->serialized_compile_options = o;
+    args->serialized_compile_options_deleter = options_free;
+    return NULL;
+}
+
+PJRT_Error *xl_PJRT_LoadedExecutable_Destroy(PJRT_LoadedExecutable_Destroy_Args *args)
+{
+    PJRT_LoadedExecutable *l = args->executable;
+    if (!l)
+        return NULL;
+    exec_unref(l->e);
+    free(l->devices);
+    free(l->ids);
+    free(l);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args *args)
+{
+    xl_exec *e = args->loaded_executable->e;
+    atomic_fetch_add(&e->ref, 1);
+    PJRT_Error *bad = executable_handle(e, &args->executable);
+    if (bad)
+        exec_unref(e);
+    return bad;
+}
+PJRT_Error *xl_PJRT_LoadedExecutable_AddressableDevices(PJRT_LoadedExecutable_AddressableDevices_Args *args)
+{
+    const PJRT_LoadedExecutable *l = xl_loaded(args->executable);
+    args->addressable_devices = l->devices;
+    args->num_addressable_devices = l->n;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_LoadedExecutable_AddressableDeviceLogicalIds(PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args *args)
+{
+    const PJRT_LoadedExecutable *l = xl_loaded(args->executable);
+    args->addressable_device_logical_ids = l->ids;
+    args->num_addressable_device_logical_ids = l->n;
+    return NULL;
+}
+PJRT_Error *xl_PJRT_LoadedExecutable_Delete(PJRT_LoadedExecutable_Delete_Args *args)
+{
+    atomic_store(&xl_loaded(args->executable)->deleted, true);
+    return NULL;
+}
+PJRT_Error *xl_PJRT_LoadedExecutable_IsDeleted(PJRT_LoadedExecutable_IsDeleted_Args *args)
+{
+    args->is_deleted = atomic_load(&xl_loaded(args->executable)->deleted);
+    return NULL;
+}
+struct PJRT_DeviceAssignmentSerialized { xl_buf b; };
+static void assignment_free(PJRT_DeviceAssignmentSerialized *s)
+{
+    if (s)
+        xl_buf_fini(&s->b);
+    free(s);
+}
+PJRT_Error *xl_PJRT_LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_GetDeviceAssignment_Args *args)
+{
+    const PJRT_LoadedExecutable *l = xl_loaded(args->executable);
+    PJRT_DeviceAssignmentSerialized *s = calloc(1, sizeof *s);
+    if (!s)
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a device assignment");
+    xl_proto_put_int(&s->b, 1, l->e->nreplica);
+    xl_proto_put_int(&s->b, 2, l->e->npartition);
+    for (uint32_t p = 0; p < l->e->npartition; p++) {
+        xl_buf list = { 0 }, part = { 0 };
+        for (uint32_t r = 0; r < l->e->nreplica; r++)
+            xl_proto_put_raw(&list, (uint64_t)l->devices[r * l->e->npartition + p]->desc.id);
+        xl_proto_put_bytes(&part, 1, xl_buf_view(&list));
+        xl_proto_put_bytes(&s->b, 3, xl_buf_view(&part));
+        s->b.failed = s->b.failed || list.failed || part.failed;
+        xl_buf_fini(&list);
+        xl_buf_fini(&part);
+    }
+    if (s->b.failed) {
+        assignment_free(s);
+        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a device assignment");
+    }
+    args->serialized_bytes = s->b.p;
+    args->serialized_bytes_size = s->b.n;
+    args->serialized_device_assignment = s;
+    args->serialized_device_assignment_deleter = assignment_free;
+    return NULL;
+}
+
+/* ---- extension: shardings --------------------------------------------------------------------------------------- */
+static PJRT_Error *parameter_shardings(PJRT_Shardings_PJRT_Executable_ParameterShardings_Args *args)
+{
+    args->num_parameters = args->executable->e->plan->narg;
+    args->shardings = (const char *const *)args->executable->e->shardings[1];
+    args->sharding_sizes = args->executable->e->sharding_sizes[1];
+    return NULL;
+}
+static PJRT_Error *output_shardings(PJRT_Shardings_PJRT_Executable_OutputShardings_Args *args)
+{
+    args->num_outputs = args->executable->e->plan->nout;
+    args->shardings = (const char *const *)args->executable->e->shardings[0];
+    args->sharding_sizes = args->executable->e->sharding_sizes[0];
+    return NULL;
+}
+PJRT_Shardings_Extension xl_shardings_extension = {
+    .base = { PJRT_SIZE(PJRT_Shardings_Extension, PJRT_Shardings_PJRT_Executable_OutputShardings), PJRT_Extension_Type_Shardings, NULL },
+    .PJRT_Shardings_PJRT_Executable_ParameterShardings = parameter_shardings,
+    .PJRT_Shardings_PJRT_Executable_OutputShardings = output_shardings,
+};

@@ -1,0 +1,11 @@
+/* src/cpu/plan/remat.h: cheap values are made again where they are read late, instead of being kept until then. */
+#ifndef XL_CPU_REMAT_H
+#define XL_CPU_REMAT_H
+
+#include "cpu/plan/units.h"
+
+/* Copies of ops join the groups that read their results. True if anything changed: then `need` is to be found anew. The planner's arrays
+ * per value grow; the units stay what they are, with the new ops in them. */
+bool xl_remat(xl_units *x);
+
+#endif

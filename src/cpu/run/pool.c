@@ -1,0 +1,340 @@
+/* Several jobs may be open at a time. A poster takes a job, fills it, opens it (OPEN in `state`), bumps `epoch` and wakes whoever sleeps on it. A
+ * thread that finds a job open counts itself into `state`, takes chunks until there are none, and counts itself out. The
+ * poster closes the job when it finds no more chunks, after which nobody can join, and waits for the count to drop to
+ * zero: only then is the job's memory free to be filled again. */
+#include "cpu/run/pool.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define OPEN 0x80000000u
+#define CREW 0x40000000u /* its chunks post loops themselves */
+#define INSIDE(state) ((state) & ~(OPEN | CREW))
+#define SPINS 1500 /* some 10 to 30 us */
+enum { JOBS = 64 };
+
+typedef struct {
+    _Alignas(64) atomic_uint state;    /* OPEN | CREW | threads inside */
+    atomic_bool taken;                 /* by a poster */
+    _Alignas(64) atomic_size_t next;   /* chunk to take */
+    _Alignas(64) size_t n, grain, chunks;
+    xl_pool_fn *fn;
+    void *ctx;
+} job;
+
+struct xl_pool {
+    _Alignas(64) atomic_uint epoch;    /* changes when there is news; threads sleep on it */
+    atomic_uint sleepers;
+    atomic_int waker;                  /* the CPU of who woke them last, which they keep off */
+    cpu_set_t cpus;                    /* that this process might use when the pool was made */
+    atomic_bool quit;
+    atomic_size_t high;                /* jobs from here on were never taken */
+    job job[JOBS];
+    size_t threads;                    /* beside the caller */
+    pthread_t thread[];
+};
+
+static _Thread_local bool inside;
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+static void futex_wait(atomic_uint *word, unsigned seen, const struct timespec *most)
+{
+    syscall(SYS_futex, (void *)word, FUTEX_WAIT_PRIVATE, seen, most, NULL, 0);
+}
+
+static void futex_wake(atomic_uint *word, size_t n)
+{
+    syscall(SYS_futex, (void *)word, FUTEX_WAKE_PRIVATE, n < INT32_MAX ? (int)n : INT32_MAX, NULL, NULL, 0);
+}
+
+static bool take_chunks(job *j, bool crew)
+{
+    bool some = false;
+    inside = !crew;
+    for (;;) {
+        size_t i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
+        if (i >= j->chunks)
+            break;
+        size_t begin = i * j->grain, left = j->n - begin;
+        j->fn(j->ctx, begin, begin + (left < j->grain ? left : j->grain));
+        some = true;
+    }
+    inside = false;
+    return some;
+}
+
+/* Chunks of every open job, beginning with one that differs from thread to thread. False: there were none. */
+static bool help(xl_pool *p, size_t first, bool crews)
+{
+    bool some = false;
+    size_t high = atomic_load_explicit(&p->high, memory_order_acquire);
+    for (size_t i = 0; i < high; i++) {
+        job *j = &p->job[(first + i) % high];
+        unsigned s = atomic_load(&j->state), refused = crews ? 0 : CREW;
+        while ((s & OPEN) && !(s & refused) && !atomic_compare_exchange_weak(&j->state, &s, s + 1))
+            ;
+        if (!(s & OPEN) || (s & refused))
+            continue;
+        some |= take_chunks(j, s & CREW);
+        s = atomic_fetch_sub(&j->state, 1);
+        if (!(s & OPEN) && INSIDE(s) == 1)                   /* closed, and we were the last */
+            futex_wake(&j->state, 1);
+    }
+    return some;
+}
+
+/* Until there is news since `seen`, or for the time given. */
+static void rest(xl_pool *p, unsigned seen, const struct timespec *most)
+{
+    unsigned now = atomic_load_explicit(&p->epoch, memory_order_acquire);
+    for (int i = 0; now == seen && i < SPINS; i++) {
+        pause_cpu();
+        now = atomic_load_explicit(&p->epoch, memory_order_acquire);
+    }
+    if (now != seen)
+        return;
+    atomic_fetch_add(&p->sleepers, 1);                       /* before the kernel compares, so the poster sees it or we see the epoch */
+    futex_wait(&p->epoch, seen, most);
+    atomic_fetch_sub(&p->sleepers, 1);
+}
+
+typedef struct { xl_pool *p; size_t k; } worker;
+
+static void *work(void *arg)
+{
+    worker w = *(worker *)arg;
+    free(arg);
+    while (!atomic_load(&w.p->quit)) {
+        unsigned seen = atomic_load_explicit(&w.p->epoch, memory_order_acquire);
+        if (!help(w.p, w.k, true) && !atomic_load(&w.p->quit))
+            rest(w.p, seen, NULL);
+    }
+    return NULL;
+}
+
+static size_t default_size(void)
+{
+    const char *env = getenv("XLANE_CPU_THREADS");
+    char *end;
+    if (env && *env) {
+        errno = 0;
+        long n = strtol(env, &end, 10);
+        if (!errno && !*end && n >= 1 && n <= 1024)
+            return (size_t)n;
+    }
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : (size_t)n;
+}
+
+static bool start(xl_pool *p, size_t k)
+{
+    worker *w = malloc(sizeof *w);
+    if (!w)
+        return false;
+    *w = (worker){ p, k };
+    if (pthread_create(&p->thread[k], NULL, work, w) == 0)
+        return true;
+    free(w);
+    return false;
+}
+
+xl_pool *xl_pool_new(size_t n)
+{
+    if (n == 0)
+        n = default_size();
+    size_t bytes = (sizeof(xl_pool) + n * sizeof(pthread_t) + 63) & ~(size_t)63;
+    xl_pool *p = aligned_alloc(64, bytes);
+    if (!p)
+        return NULL;
+    memset(p, 0, bytes);
+    p->waker = -1;
+    if (sched_getaffinity(0, sizeof p->cpus, &p->cpus))
+        CPU_ZERO(&p->cpus);
+    while (p->threads + 1 < n && start(p, p->threads))
+        p->threads++;
+    return p;
+}
+
+void xl_pool_free(xl_pool *p)
+{
+    if (!p)
+        return;
+    atomic_store(&p->quit, true);
+    xl_pool_tell(p, INT32_MAX);
+    for (size_t i = 0; i < p->threads; i++)
+        pthread_join(p->thread[i], NULL);
+    free(p);
+}
+
+size_t xl_pool_size(const xl_pool *p)
+{
+    return p ? p->threads + 1 : 1;
+}
+
+static job *take_job(xl_pool *p)
+{
+    for (size_t i = 0; i < JOBS; i++) {
+        job *j = &p->job[i];
+        if (atomic_load_explicit(&j->taken, memory_order_relaxed) || atomic_exchange(&j->taken, true))
+            continue;
+        size_t high = atomic_load_explicit(&p->high, memory_order_relaxed);
+        while (high <= i && !atomic_compare_exchange_weak(&p->high, &high, i + 1))
+            ;
+        return j;
+    }
+    return NULL;
+}
+
+static void run(xl_pool *p, job *j, unsigned kind, size_t n, size_t grain, size_t chunks, xl_pool_fn *fn, void *ctx)
+{
+    j->n = n;
+    j->grain = grain;
+    j->chunks = chunks;
+    j->fn = fn;
+    j->ctx = ctx;
+    atomic_store_explicit(&j->next, 0, memory_order_relaxed);
+    atomic_store(&j->state, OPEN | kind);
+    xl_pool_tell(p, chunks - 1);
+    take_chunks(j, kind);
+    unsigned s = atomic_fetch_and(&j->state, ~OPEN) & ~OPEN;
+    for (int i = 0; INSIDE(s) && i < SPINS; i++) {
+        pause_cpu();
+        s = atomic_load_explicit(&j->state, memory_order_acquire);
+    }
+    while (INSIDE(s)) {
+        futex_wait(&j->state, s, NULL);
+        s = atomic_load_explicit(&j->state, memory_order_acquire);
+    }
+    atomic_store_explicit(&j->taken, false, memory_order_release);
+}
+
+void xl_pool_for(xl_pool *p, size_t n, size_t grain, xl_pool_fn *fn, void *ctx)
+{
+    if (n == 0)
+        return;
+    if (grain == 0)
+        grain = 1;
+    size_t chunks = (n - 1) / grain + 1;
+    job *j = NULL;
+    if (chunks == 1)
+        fn(ctx, 0, n);
+    else if (p && p->threads && !inside && (j = take_job(p)))
+        run(p, j, 0, n, grain, chunks, fn, ctx);
+    else
+        for (size_t i = 0; i < chunks; i++)
+            fn(ctx, i * grain, i + 1 < chunks ? (i + 1) * grain : n);
+}
+
+void xl_pool_crew(xl_pool *p, xl_pool_fn *fn, void *ctx)
+{
+    size_t n = xl_pool_size(p);
+    job *j = NULL;
+    if (n > 1 && !inside && (j = take_job(p)))
+        run(p, j, CREW, n, 1, n, fn, ctx);
+    else
+        fn(ctx, 0, 1);
+}
+
+/* Where CPUs share no cache that it knows of, the kernel may wake a thread on the CPU of the one who wakes it, and there it waits for milliseconds until the other
+ * stops or is interrupted, with the next CPU idle. So the few threads of a small pool keep off that CPU. */
+static void keep_off(xl_pool *p)
+{
+    enum { FEW = 8 };
+    int here = p->threads < FEW ? sched_getcpu() : -1;
+    if (here < 0 || here >= CPU_SETSIZE || !CPU_ISSET(here, &p->cpus) || CPU_COUNT(&p->cpus) < 2 || atomic_exchange(&p->waker, here) == here)
+        return;
+    cpu_set_t others = p->cpus;
+    CPU_CLR(here, &others);
+    for (size_t i = 0; i < p->threads; i++)
+        pthread_setaffinity_np(p->thread[i], sizeof others, &others);
+}
+
+unsigned xl_pool_news(const xl_pool *p) { return p ? atomic_load_explicit(&((xl_pool *)(uintptr_t)p)->epoch, memory_order_acquire) : 0; }
+
+void xl_pool_tell(xl_pool *p, size_t n)
+{
+    if (!p)
+        return;
+    atomic_fetch_add(&p->epoch, 1);
+    if (n && atomic_load(&p->sleepers)) {
+        keep_off(p);
+        futex_wake(&p->epoch, n);
+    }
+}
+
+bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms)
+{
+    struct timespec most = { .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 };
+    if (!p)
+        return nanosleep(&most, NULL), false;
+    if (help(p, 0, false))
+        return true;
+    rest(p, seen, &most);
+    return false;
+}
+
+typedef struct { void *p[XL_SCRATCH_SLOTS]; size_t n[XL_SCRATCH_SLOTS]; } scratch;
+
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+static bool scratch_ready;
+
+static void scratch_free(void *arg)
+{
+    scratch *s = arg;
+    for (int i = 0; i < XL_SCRATCH_SLOTS; i++)
+        free(s->p[i]);
+    free(s);
+}
+
+static void scratch_init(void)
+{
+    scratch_ready = pthread_key_create(&scratch_key, scratch_free) == 0;
+}
+
+void *xl_scratch(unsigned slot, size_t bytes)
+{
+    pthread_once(&scratch_once, scratch_init);
+    if (!scratch_ready)
+        return NULL;
+    scratch *s = pthread_getspecific(scratch_key);
+    if (!s) {
+        s = calloc(1, sizeof *s);
+        if (!s)
+            return NULL;
+        if (pthread_setspecific(scratch_key, s) != 0) {
+            free(s);
+            return NULL;
+        }
+    }
+    if (s->n[slot] < bytes) {
+        if (bytes > SIZE_MAX - 4096)
+            return NULL;
+        free(s->p[slot]);
+        s->n[slot] = 0;
+        s->p[slot] = aligned_alloc(64, (bytes + 4095) & ~(size_t)4095);
+        if (s->p[slot])
+            s->n[slot] = bytes;
+    }
+    return s->p[slot];
+}

@@ -1,7 +1,0 @@
-#include "cpu/strip.h"
-
-#include "cpu/feature.h"
-
-XL_CPU_SETS(xl_strip_set, xl_strip)
-
-const xl_strip_set *xl_strips(void) { return xl_strip_best(); }

@@ -1,0 +1,495 @@
+/* Running tile programs. */
+#include <math.h>
+#include <stdatomic.h>
+
+#include "cpu/kernel/strided.h"
+#include "cpu/tile/tile.h"
+
+enum { INLINE_MAX = 1 << 14 };
+
+typedef struct { const xl_tile_program *p; const xl_step *s; void *const *ptr; atomic_bool *failed; } job;
+
+/* One thread at work on one tile. */
+typedef struct {
+    const job *j;
+    char **ref, **acc;                                     /* operands in memory and slots; partial results of the chunk */
+    int64_t r0, nr, c0, nc;                                /* the tile */
+    bool fresh_rows, fresh_all;                            /* the chunk's first row, its first tile */
+    const xl_strip_set *set;
+    xl_strip_ins *code;
+    char *edge;                                            /* a strip for each ref, and for each fold */
+    float (*part)[XL_STRIP_PARTS];                         /* of the reductions in a piece of strip code */
+} worker;
+
+static inline char *buffer(const job *j, uint32_t i) { return j->ptr[j->s->buf[i]]; }
+
+static inline void fill4(char *to, const char *from, int64_t n)
+{
+    uint32_t v, *y = (uint32_t *)(void *)to;
+    memcpy(&v, from, 4);
+    for (int64_t i = 0; i < n; i++)
+        y[i] = v;
+}
+
+static void load_line(char *to, const xl_tile_load *l, const char *from, int64_t n, int64_t stride)
+{
+    size_t e = l->elem, oe = l->widen ? 4 : e;
+    if (stride == 1) {
+        if (l->widen)
+            l->widen((float *)(void *)to, from, (size_t)n);
+        else
+            memcpy(to, from, (size_t)n * e);
+    } else if (stride == 0) {
+        float one;
+        if (l->widen) {
+            l->widen(&one, from, 1);
+            from = (const char *)&one;
+        }
+        if (oe == 4)
+            fill4(to, from, n);
+        else
+            xl_fill(to, from, oe, (size_t)n);
+    } else if (l->widen) {
+        char raw[XL_TILE_LINE * 4];
+        for (int64_t i = 0; i < n; i += XL_TILE_LINE) {
+            int64_t m = n - i < XL_TILE_LINE ? n - i : XL_TILE_LINE;
+            for (int64_t k = 0; k < m; k++)
+                memcpy(raw + (size_t)k * e, from + (i + k) * stride * (int64_t)e, e);
+            l->widen((float *)(void *)(to + (size_t)i * 4), raw, (size_t)m);
+        }
+    } else {
+        int64_t s = stride * (int64_t)e;
+        switch (e) {
+        case 4: for (int64_t i = 0; i < n; i++) ((uint32_t *)(void *)to)[i] = *(const uint32_t *)(const void *)(from + i * s); break;
+        case 8: for (int64_t i = 0; i < n; i++) ((uint64_t *)(void *)to)[i] = *(const uint64_t *)(const void *)(from + i * s); break;
+        default: for (int64_t i = 0; i < n; i++) memcpy(to + (size_t)i * e, from + i * s, e);
+        }
+    }
+}
+
+/* Rows one after another: where each begins, without a division per row. */
+typedef struct { int64_t at[XL_RANK_MAX], offset; } walker;
+
+static void walk_from(const xl_tile_program *p, const int64_t *stride, int64_t r, walker *w)
+{
+    w->offset = 0;
+    for (uint32_t k = p->split; k-- > 0; ) {
+        w->at[k] = r % p->dim[k];
+        w->offset += w->at[k] * stride[k];
+        r /= p->dim[k];
+    }
+}
+static inline void walk_on(const xl_tile_program *p, const int64_t *stride, walker *w)
+{
+    for (uint32_t k = p->split; k-- > 0; ) {
+        w->offset += stride[k];
+        if (++w->at[k] < p->dim[k])
+            return;
+        w->offset -= stride[k] * p->dim[k];
+        w->at[k] = 0;
+    }
+}
+
+/* Short rows of 4-byte elements that stand still (stride 0) or run on, `step` apart: no call per row. */
+typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+
+static void short_rows(uint32_t *restrict to, const uint32_t *restrict from, int64_t n, int64_t step, int64_t nc, int64_t stride)
+{
+    if (stride == 0) {
+        for (int64_t r = 0; r < n; r++, to += nc, from += step) {
+            uint32_t v = *from;
+            four all = { v, v, v, v };
+            int64_t i = 0;
+            for (; i + 4 <= nc; i += 4)
+                *(four *)(void *)(to + i) = all;
+            for (; i < nc; i++)
+                to[i] = v;
+        }
+        return;
+    }
+    for (int64_t r = 0; r < n; r++, to += nc, from += step) {
+        int64_t i = 0;
+        for (; i + 4 <= nc; i += 4)
+            *(four *)(void *)(to + i) = *(const four *)(const void *)(from + i);
+        for (; i < nc; i++)
+            to[i] = from[i];
+    }
+}
+
+static void load_short(const xl_tile_program *p, const xl_tile_load *l, uint32_t *to, const uint32_t *base, int64_t r0, int64_t nr, int64_t nc, int64_t stride)
+{
+    walker w;
+    walk_from(p, l->stride, r0, &w);
+    if (!p->split) {
+        short_rows(to, base, nr, 0, nc, stride);
+        return;
+    }
+    uint32_t k = p->split - 1;
+    for (int64_t r = 0; r < nr; ) {
+        int64_t n = p->dim[k] - w.at[k] < nr - r ? p->dim[k] - w.at[k] : nr - r;
+        short_rows(to + r * nc, base + w.offset, n, l->stride[k], nc, stride);
+        r += n;
+        w.at[k] += n - 1;                                  /* to the last of them, then on */
+        w.offset += (n - 1) * l->stride[k];
+        walk_on(p, l->stride, &w);
+    }
+}
+
+static void run_load(const job *j, const xl_tile_load *l, char *to, int64_t r0, int64_t nr, int64_t c0, int64_t nc)
+{
+    const xl_tile_program *p = j->p;
+    const char *base = buffer(j, l->buf) + l->off * (int64_t)l->elem;
+    size_t oe = l->widen ? 4 : l->elem;
+    uint32_t ncol = p->rank - p->split;
+    walker w;
+    int64_t only = ncol ? l->stride[p->split] : 0;
+    if (ncol <= 1 && nc <= 64 && (only == 0 || only == 1) && l->elem == 4 && !l->widen) {
+        load_short(p, l, (uint32_t *)(void *)to, (const uint32_t *)(const void *)base + c0 * only, r0, nr, nc, only);
+        return;
+    }
+    walk_from(p, l->stride, r0, &w);
+    for (int64_t r = 0; r < nr; r++, walk_on(p, l->stride, &w)) {
+        const char *from = base + w.offset * (int64_t)l->elem;
+        char *at = to + (size_t)(r * nc) * oe;
+        if (ncol <= 1) {
+            int64_t s = ncol ? l->stride[p->split] : 0;
+            load_line(at, l, from + c0 * s * (int64_t)l->elem, nc, s);
+            continue;
+        }
+        int64_t last = p->dim[p->rank - 1], lines = nc / last; /* whole rows here */
+        for (int64_t i = 0; i < lines; i++) {
+            int64_t o = 0, x = i;
+            for (uint32_t k = p->rank - 1; k-- > p->split; ) {
+                o += x % p->dim[k] * l->stride[k];
+                x /= p->dim[k];
+            }
+            load_line(at + (size_t)(i * last) * oe, l, from + o * (int64_t)l->elem, last, l->stride[p->rank - 1]);
+        }
+    }
+}
+
+static void run_load_row(const job *j, const xl_tile_load *l, char *to, int64_t r0, int64_t nr)
+{
+    const char *base = buffer(j, l->buf) + l->off * (int64_t)l->elem;
+    size_t oe = l->widen ? 4 : l->elem;
+    walker w;
+    walk_from(j->p, l->stride, r0, &w);
+    for (int64_t r = 0; r < nr; r++, walk_on(j->p, l->stride, &w))
+        load_line(to + (size_t)r * oe, l, base + w.offset * (int64_t)l->elem, 1, 1);
+}
+
+static void initial(const job *j, const xl_tile_instr *x, char *acc)
+{
+    const char *init = buffer(j, x->arg);
+    if (x->widen)
+        x->widen((float *)(void *)acc, init, 1);
+    else
+        memcpy(acc, init, x->elem);
+}
+
+static void spread(char *to, const char *from, int64_t nr, int64_t nc, size_t e)
+{
+    if (e == 4) {
+        for (int64_t r = 0; r < nr; r++) {
+            uint32_t v = ((const uint32_t *)(const void *)from)[r], *y = (uint32_t *)(void *)to + r * nc;
+            for (int64_t i = 0; i < nc; i++)
+                y[i] = v;
+        }
+        return;
+    }
+    for (int64_t r = 0; r < nr; r++)
+        xl_fill(to + (size_t)(r * nc) * e, from + (size_t)r * e, e, (size_t)nc);
+}
+
+/* ---- strips ----------------------------------------------------------------------------------------------------- */
+static inline float fold2(uint16_t op, float x, float y)
+{
+    if (op == XL_STRIP_SUM)
+        return x + y;
+    if (x != x || y != y)
+        return x + y;
+    if (x == y)                                            /* of two zeros the one with the right sign */
+        return signbit(x) == (op == XL_STRIP_MAX) ? y : x;
+    return (x > y) == (op == XL_STRIP_MAX) ? x : y;
+}
+
+static inline bool folds(uint16_t op) { return op == XL_STRIP_SUM || op == XL_STRIP_MAX || op == XL_STRIP_MIN; }
+
+static void fold_begin(const worker *w, const xl_tile_code *t, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (int k = 0; k < XL_STRIP_PARTS && folds(t[i].op); k++)
+            w->part[t[i].x.of][k] = t[i].op == XL_STRIP_SUM ? -0.0f : t[i].op == XL_STRIP_MAX ? -INFINITY : INFINITY;
+}
+
+/* Halves onto halves. The op is known where this is called: no question of it is left inside. */
+__attribute__((always_inline)) static inline float join(uint16_t op, float *part)
+{
+    _Pragma("GCC unroll 4")
+    for (int h = XL_STRIP_PARTS / 2; h; h /= 2)
+        for (int k = 0; k < h; k++)
+            part[k] = fold2(op, part[k], part[k + h]);
+    return part[0];
+}
+
+static void fold_end(const worker *w, const xl_tile_code *t, uint32_t n, int64_t line)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (!folds(t[i].op))
+            continue;
+        float *part = w->part[t[i].x.of], first;
+        float all = t[i].op == XL_STRIP_SUM ? join(XL_STRIP_SUM, part) : t[i].op == XL_STRIP_MAX ? join(XL_STRIP_MAX, part) : join(XL_STRIP_MIN, part);
+        initial(w->j, t[i].fold, (char *)&first);
+        first = fold2(t[i].op, first, all);
+        memcpy(w->ref[t[i].y.of] + line * t[i].y.step, &first, sizeof first);
+    }
+}
+
+static void resolve(const worker *w, const xl_tile_code *t, uint32_t n, int64_t line)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        bool fold = folds(t[i].op);
+        w->code[i].fn = w->set->fn[t[i].op][t[i].form];
+        w->code[i].x = fold ? (const char *)w->part[t[i].x.of] : w->ref[t[i].x.of] + line * t[i].x.step;
+        w->code[i].y = w->ref[t[i].y.of] + line * t[i].y.step;
+        w->code[i].z = w->ref[t[i].z.of] + line * t[i].z.step;
+    }
+    w->code[n].fn = w->set->fn[XL_STRIP_END][0];
+}
+
+/* From a line to the next. */
+static void advance(const worker *w, const xl_tile_code *t, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        w->code[i].x += t[i].x.step;
+        w->code[i].y += t[i].y.step;
+        w->code[i].z += t[i].z.step;
+    }
+}
+
+/* The elements past the last whole strip, `rest` of them after `done`: operands in memory go through a strip of their own. */
+static char *edge_of(const worker *w, const xl_tile_point *x) { return w->edge + (size_t)x->of * XL_STRIP_MOST * 4; }
+
+static const char *edge_in(const worker *w, const xl_tile_point *x, const char *p, size_t done, size_t rest, bool lines)
+{
+    if (!x->size)
+        return p;
+    p += done * x->size;
+    if (x->of >= w->j->p->ndirect && !lines)
+        return p;                                          /* a slot has room behind its last line */
+    if (!x->write)
+        memcpy(edge_of(w, x), p, rest * x->size);
+    return edge_of(w, x);
+}
+
+static void edge_out(const worker *w, const xl_tile_point *x, int64_t line, size_t done, size_t rest, bool lines)
+{
+    if (x->write && x->size && (lines || x->of < w->j->p->ndirect))
+        memcpy(w->ref[x->of] + line * x->step + done * x->size, edge_of(w, x), rest * x->size);
+}
+
+static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t line, size_t done, size_t rest, bool lines)
+{
+    const xl_tile_program *p = w->j->p;
+    float (*folded)[XL_STRIP_MOST] = (float (*)[XL_STRIP_MOST])(void *)(w->edge + ((size_t)p->ndirect + p->nslot) * XL_STRIP_MOST * 4);
+    for (uint32_t i = 0; i < n; i++) {
+        if (folds(t[i].op)) {
+            w->code[i].fn = w->set->fn[XL_STRIP_STORE][0];
+            w->code[i].x = (const char *)folded[t[i].x.of];
+            continue;
+        }
+        w->code[i].x = edge_in(w, &t[i].x, w->code[i].x, done, rest, lines);
+        w->code[i].y = edge_in(w, &t[i].y, w->code[i].y, done, rest, lines);
+        w->code[i].z = edge_in(w, &t[i].z, w->code[i].z, done, rest, lines);
+    }
+    w->set->run(w->code, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        if (folds(t[i].op)) {
+            const float *v = folded[t[i].x.of];
+            for (size_t k = 0; k < rest; k++)
+                if (k / XL_STRIP_PARTS % 2 == 0) {         /* as a whole strip would be */
+                    float *a = &w->part[t[i].x.of][k % XL_STRIP_PARTS];
+                    *a = fold2(t[i].op, *a, k + XL_STRIP_PARTS < rest ? fold2(t[i].op, v[k], v[k + XL_STRIP_PARTS]) : v[k]);
+                }
+            continue;
+        }
+        edge_out(w, &t[i].x, line, done, rest, lines);
+        edge_out(w, &t[i].z, line, done, rest, lines);
+    }
+}
+
+static void run_strips(const worker *w, const xl_tile_instr *x)
+{
+    const xl_tile_code *t = w->j->p->code + x->arg;
+    int64_t lines = x->lines ? w->nr : 1;
+    size_t len = (size_t)(x->lines ? w->nc : w->nr * w->nc), whole = len / w->set->width, done = whole * w->set->width;
+    for (int64_t l = 0; l < lines; l++) {
+        if (x->folds)
+            fold_begin(w, t, x->ncode);
+        if (l == 0 || len > done)
+            resolve(w, t, x->ncode, l);
+        else
+            advance(w, t, x->ncode);
+        if (whole)
+            w->set->run(w->code, whole);
+        if (len > done)
+            run_edge(w, t, x->ncode, l, done, len - done, x->lines);
+        if (x->folds)
+            fold_end(w, t, x->ncode, l);
+    }
+}
+
+/* ---- the program ------------------------------------------------------------------------------------------------ */
+static void run_instr(const worker *w, const xl_tile_instr *x)
+{
+    const job *j = w->j;
+    int64_t nr = w->nr, nc = w->nc;
+    char **ref = w->ref, *dst = x->dst == XL_NO_REG ? NULL : ref[x->dst];
+    const char *src = ref[x->src[0]];
+    switch (x->act) {
+    case DO_STRIPS: run_strips(w, x); break;
+    case DO_EW: {
+        const void *in[3] = { src, ref[x->src[1]], ref[x->src[2]] };
+        x->ew.fn(dst, in, (size_t)(x->row ? nr : nr * nc), x->ew.ctx);
+        break;
+    }
+    case DO_SPREAD: spread(dst, src, nr, nc, x->elem); break;
+    case DO_LOAD_ONE: load_line(dst, &j->p->loads[x->arg], buffer(j, j->p->loads[x->arg].buf) + j->p->loads[x->arg].off * (int64_t)j->p->loads[x->arg].elem, 1, 1); break;
+    case DO_DIVISOR: {
+        float c;
+        memcpy(&c, src, sizeof c);
+        xl_strip_divisor(c, (float *)(void *)dst);
+        break;
+    }
+    case DO_LOAD: run_load(j, &j->p->loads[x->arg], dst, w->r0, nr, w->c0, nc); break;
+    case DO_LOAD_ROW: run_load_row(j, &j->p->loads[x->arg], dst, w->r0, nr); break;
+    case DO_ROW:
+        for (int64_t r = 0; r < nr; r++) {
+            char *a = dst + (size_t)r * x->elem;
+            initial(j, x, a);
+            x->line(a, src + (size_t)(r * nc) * x->elem, (size_t)nc);
+        }
+        break;
+    case DO_COL: {
+        char *a = w->acc[x->arg] + (size_t)w->c0 * x->elem;
+        for (int64_t r = 0; r < nr; r++) {
+            const void *in[3] = { a, src + (size_t)(r * nc) * x->elem, NULL };
+            if (w->fresh_rows && r == 0)
+                memcpy(a, in[1], (size_t)nc * x->elem);
+            else
+                x->ew.fn(a, in, (size_t)nc, x->ew.ctx);
+        }
+        break;
+    }
+    case DO_ALL: {
+        char *a = w->acc[x->arg];
+        size_t n = (size_t)(nr * nc), skip = 0;
+        if (w->fresh_all) {
+            memcpy(a, src, x->elem);
+            skip = 1;
+        }
+        x->line(a, src + skip * x->elem, n - skip);
+        break;
+    }
+    }
+}
+
+/* A thread's memory: slots, refs, strip code, edges, partial results. */
+static bool set_out(worker *w, size_t chunk)
+{
+    const xl_tile_program *p = w->j->p;
+    size_t slots = (size_t)p->nslot * p->slot_bytes, nref = (size_t)p->ndirect + p->nslot + p->npart + 1;
+    size_t edge = ((size_t)p->ndirect + p->nslot + p->nfold) * XL_STRIP_MOST * 4, part = (size_t)p->nfold * sizeof *w->part;
+    char *mem = xl_scratch(XL_SCRATCH_PLAN, slots + edge + part + (p->longest + 1) * sizeof *w->code + nref * sizeof *w->ref);
+    if (!mem)
+        return false;
+    w->edge = mem + slots;
+    w->part = (float (*)[XL_STRIP_PARTS])(void *)(w->edge + edge);
+    w->code = (xl_strip_ins *)(void *)(w->edge + edge + part);
+    w->ref = (char **)(void *)(w->code + p->longest + 1);
+    w->acc = w->ref + p->ndirect + p->nslot;
+    w->set = xl_strips();
+    for (uint32_t i = 0; i < p->nslot; i++)
+        w->ref[p->ndirect + i] = mem + (size_t)i * p->slot_bytes;
+    for (uint32_t i = 0; i < p->npart; i++) {
+        const xl_tile_partial *q = &p->part[i];
+        size_t each = (q->all ? 1 : p->by_cols ? 0 : (size_t)p->cols) * q->elem;
+        w->acc[i] = buffer(w->j, q->temp) + chunk * each;
+    }
+    return true;
+}
+
+static void run_chunk(void *ctx, size_t begin, size_t end)
+{
+    const job *j = ctx;
+    const xl_tile_program *p = j->p;
+    worker w = { .j = j, .fresh_rows = true, .fresh_all = true };
+    if (!set_out(&w, begin / p->grain)) {
+        atomic_store(j->failed, true);
+        return;
+    }
+    int64_t ra = p->by_cols ? 0 : (int64_t)begin, rb = p->by_cols ? p->rows : (int64_t)end;
+    int64_t ca = p->by_cols ? (int64_t)begin : 0, cb = p->by_cols ? (int64_t)end : p->cols;
+    w.nr = p->tile_rows, w.nc = p->tile_cols;
+    for (uint32_t i = 0; i < p->nhoist; i++)
+        run_instr(&w, &p->hoist[i]);
+    for (w.r0 = ra; w.r0 < rb; w.r0 += p->tile_rows) {
+        w.nr = rb - w.r0 < p->tile_rows ? rb - w.r0 : p->tile_rows;
+        for (w.c0 = ca; w.c0 < cb; w.c0 += p->tile_cols) {
+            w.nc = cb - w.c0 < p->tile_cols ? cb - w.c0 : p->tile_cols;
+            for (uint32_t i = 0; i < p->ndirect; i++) {
+                const xl_tile_direct *d = &p->dir[i];
+                w.ref[i] = buffer(j, d->buf) + (d->off + w.r0 * d->row + w.c0 * d->col) * (int64_t)d->elem;
+            }
+            for (uint32_t i = 0; i < p->ninstr; i++)
+                run_instr(&w, &p->ins[i]);
+            w.fresh_all = false;
+        }
+        w.fresh_rows = false;
+    }
+}
+
+static void combine(const job *j, const xl_tile_partial *q)
+{
+    const xl_tile_program *p = j->p;
+    size_t n = q->all ? 1 : (size_t)p->cols, parts = q->all || !p->by_cols ? p->nchunk : 1;
+    char *sum = buffer(j, q->temp), one[16];
+    const char *init = buffer(j, q->init);
+    if (q->widen)
+        q->widen((float *)(void *)one, init, 1);
+    else
+        memcpy(one, init, q->elem);
+    /* the first part becomes initial value + first part, then the others in their order */
+    char tile[XL_TILE_LINE * 16];
+    for (size_t i = 0; i < n; i += XL_TILE_LINE) {
+        size_t m = n - i < XL_TILE_LINE ? n - i : XL_TILE_LINE;
+        xl_fill(tile, one, q->elem, m);
+        for (size_t k = 0; k < parts; k++) {
+            const void *in[3] = { tile, sum + (k * n + i) * q->elem, NULL };
+            q->ew.fn(tile, in, m, q->ew.ctx);
+        }
+        if (q->narrow)
+            q->narrow(buffer(j, q->out) + i * xl_dtype_bytes(j->s->shape[q->out].dtype), (const float *)(void *)tile, m);
+        else
+            memcpy(buffer(j, q->out) + i * q->elem, tile, m * q->elem);
+    }
+}
+
+xl_error *xl_tile_run(const xl_step *s, xl_frame *f)
+{
+    const xl_tile_program *p = s->data;
+    atomic_bool failed = false;
+    job j = { p, s, f->ptr, &failed };
+    if (p->nchunk == 1 || p->work < INLINE_MAX)
+        for (size_t i = 0; i < p->n; i += p->grain)
+            run_chunk(&j, i, i + p->grain < p->n ? i + p->grain : p->n);
+    else
+        xl_pool_for(f->pool, p->n, p->grain, run_chunk, &j);
+    if (atomic_load(&failed))
+        return XL_ERR(EXHAUSTED, "no memory for %u tiles of %zu bytes", p->nslot, p->slot_bytes);
+    for (uint32_t i = 0; i < p->npart; i++)
+        if (p->part[i].out != UINT32_MAX)                  /* else nobody reads it */
+            combine(&j, &p->part[i]);
+    return NULL;
+}
+

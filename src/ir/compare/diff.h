@@ -1,0 +1,40 @@
+/* src/ir/compare/diff.h
+ * What differs between two programs, in words: the form of `explain` and of `xlane diff`. Two programs of one canonical hash (see
+ * hash.h) do not differ: names, locations and the order of functions do not count. */
+#ifndef XL_IR_DIFF_H
+#define XL_IR_DIFF_H
+
+#include "ir/ir.h"
+
+typedef enum {
+    XL_DIFF_SHAPE, XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_CONSTANT, XL_DIFF_OP, XL_DIFF_LAYOUT, XL_DIFF_DONATION,
+    XL_DIFF_ARGS                                           /* arguments added, removed or reordered */
+} xl_diff_kind;
+
+typedef struct {
+    xl_diff_kind kind;
+    int32_t arg, dim;                                      /* argument (of b, or of a where b has none) and dimension, or -1 */
+    xl_str name;                                           /* the argument's name, where it has one ("batch['tokens']") */
+    xl_str before, after;                                  /* "128", "160"; "0.1", "0.2"; "stablehlo.add" or empty */
+    xl_str file;                                           /* of the op that uses the changed value; may be empty */
+    uint32_t line, last;                                   /* last: of the ops that came or went here; 0: none did */
+    uint32_t times;                                        /* how often this very sentence was found */
+    xl_str text;                                           /* the whole sentence */
+} xl_diff;
+
+/* The differences from a to b, the arguments' first, then in program order, at most `most` of them, in the arena. What merely
+ * follows from a difference already named (types of later ops, sizes in their attributes) is left out. */
+xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b, uint32_t most, uint32_t *n);
+/* Of two programs that do not differ: the arguments that are named otherwise, in words; empty where all names stayed. */
+xl_str xl_module_renames(xl_arena *arena, const xl_module *a, const xl_module *b);
+const char *xl_diff_word(xl_diff_kind kind);               /* "shape", "dtype", ... */
+
+/* ---- parts ------------------------------------------------------------------------------------------------------ */
+/* Short words for a person: "[0, 1]", "LT", "2x3xf32", "0.1". NULL gives "none". */
+xl_str xl_say_attr(xl_arena *arena, const xl_attr *a);
+xl_str xl_say_type(xl_arena *arena, const xl_type *t);
+/* Pairs up two sequences of keys: match[i] is the index in b of a's i-th, or -1; increasing. Good for thousands of
+ * keys with local changes; where little is alike it gives up early and pairs less. */
+void xl_align(xl_arena *tmp, const uint64_t *a, uint32_t na, const uint64_t *b, uint32_t nb, int32_t *match);
+
+#endif
