@@ -49,7 +49,21 @@ def more():
          "half of a product": lambda x, g: (lambda b: norm(b[:, :150].astype("float32") * g[:150], g[:150]))(x[:1, :67].astype("bfloat16") @ x.astype("bfloat16")),
          "a quarter of it": lambda x, g: (lambda b: norm(b[:, :75].astype("float32") * g[:75], g[:75]))(((x[:1, :67] @ x) * 9).astype("int8")),
          "half of some rows": lambda x, g: (lambda b: norm(b.reshape(-1)[:32 * 300].reshape(32, 300).astype("float32") * g, g))(x[:64, :67].astype("bfloat16") @ x.astype("bfloat16"))}
-    return [(n, jax.jit(f), (x, g)) for n, f in y.items()]
+    # Training steps with so much in memory that cheap values are made again (remat.c): what was left in the first group, read by nobody, kept others from being made.
+    s, w = jnp.zeros((128, 64)), jnp.zeros((64, 256))
+    step = lambda act: jax.value_and_grad(lambda s, w, v: ((act(s @ w) @ v - s) ** 2).mean(), (1, 2))
+    deep = lambda act: jax.value_and_grad(lambda s, w, v: ((act(act(act(s @ w) @ v) @ w) @ v - s) ** 2).mean(), (0, 1, 2))
+    acts = {"tanh": jnp.tanh, "sigmoid": jax.nn.sigmoid, "gelu": jax.nn.gelu, "silu": jax.nn.silu, "softplus": jax.nn.softplus, "elu": jax.nn.elu,
+            "gated": lambda h: jnp.tanh(h) * jax.nn.sigmoid(h), "mish": lambda h: h * jnp.tanh(jax.nn.softplus(h)), "softmax": jax.nn.softmax}
+    z = {"%s %s" % (n, a): (f(acts[a]), (s, w, w.T)) for n, f in (("mlp", step), ("deep", deep)) for a in acts}
+    # Two results, of which one lies in the memory of an operand that the other still reads; operands that are results as they are; a batch of 0.
+    for d in "bfloat16", "float16", "float32", "bool":
+        z["turned over in " + d] = (lambda x: (jnp.flip(x + x, 1), jnp.flip(x, 0) + (x + x))), (jnp.zeros((4, 64), d),)
+        z["passed through in " + d] = (lambda x: (lambda p, q: [jnp.flip(v, 0) for v in (p + q, lax.optimization_barrier(p), q * p, p * 1)])(jnp.flip(x, 1), jnp.flip(x, 0))), (jnp.zeros((40, 64), d),)
+    z["passed through as bits"] = lambda x: (lambda p, q: [jnp.flip(v, 0) for v in (p + q, lax.bitcast_convert_type(p, jnp.int32), lax.bitcast_convert_type(q, jnp.int32), p * q)])(jnp.flip(x, 1), jnp.flip(x, 0)), (s,)
+    for d in "float32", "int32", "bfloat16":
+        z["no batch in " + d] = jnp.matmul, (jnp.zeros((0, 8, 3), d), jnp.zeros((0, 3, 3), d))
+    return [(n, jax.jit(f), (x, g)) for n, f in y.items()] + [(n, jax.jit(f), a) for n, (f, a) in z.items()]
 
 
 def child(out):

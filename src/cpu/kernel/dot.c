@@ -275,6 +275,7 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
         g->m = (size_t)d->m.count, g->n = (size_t)d->n.count, g->k = (size_t)d->k.count;
         g->a_row = ma, g->a_col = ka, g->b_row = kb, g->b_col = nb, g->c_row = d->n.count;
         int64_t run = 1;
+        g->nbatch = bt.rank;
         for (uint32_t i = bt.rank; i-- > 0; ) {
             g->batch[i] = (size_t)bt.n[i];
             g->a_batch[i] = bt.a[i];

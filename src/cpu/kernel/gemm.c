@@ -405,14 +405,13 @@ static void run_one(xl_pool *pool, const xl_gemm *g, const xl_gemm_kernel *kn, s
     w.acc_size = type_size[w.acc];
     w.narrow = g->c_type != w.acc;
     size_t rest = batch;
-    for (int d = XL_GEMM_BATCH - 1; d >= 0; d--)
-        if (g->batch[d] > 1) {
-            ptrdiff_t at = (ptrdiff_t)(rest % g->batch[d]);
-            rest /= g->batch[d];
-            w.a += at * g->a_batch[d] * type_size[g->a_type];
-            w.b += at * g->b_batch[d] * type_size[g->b_type];
-            w.c += at * g->c_batch[d] * type_size[g->c_type];
-        }
+    for (size_t d = g->nbatch; d-- > 0; ) {
+        ptrdiff_t at = (ptrdiff_t)(rest % g->batch[d]);
+        rest /= g->batch[d];
+        w.a += at * g->a_batch[d] * type_size[g->a_type];
+        w.b += at * g->b_batch[d] * type_size[g->b_type];
+        w.c += at * g->c_batch[d] * type_size[g->c_type];
+    }
     if (g->m == 0 || g->n == 0)
         return;
     if (g->k == 0)
@@ -439,8 +438,8 @@ bool xl_gemm_run(xl_pool *pool, const xl_gemm *g)
     if (g->c_type != acc && !(acc == XL_GEMM_F32 && (g->c_type == XL_GEMM_BF16 || g->c_type == XL_GEMM_F16)))
         return false;
     size_t batch = 1;
-    for (int d = 0; d < XL_GEMM_BATCH; d++)
-        batch *= g->batch[d] ? g->batch[d] : 1;
+    for (size_t d = 0; d < g->nbatch; d++)
+        batch *= g->batch[d];
     double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
     if (batch > 1 && flops < ALONE) {
         batch_job b = { g, kn };

@@ -30,7 +30,7 @@ typedef struct {
     const void *a, *b;
     void *c;
     ptrdiff_t a_row, a_col, b_row, b_col, c_row; /* in elements; b_row steps along k */
-    size_t batch[XL_GEMM_BATCH];                /* outermost first; 0 counts as 1 */
+    size_t nbatch, batch[XL_GEMM_BATCH];        /* sizes of the first nbatch, outermost first; one of 0: nothing is read or written */
     ptrdiff_t a_batch[XL_GEMM_BATCH], b_batch[XL_GEMM_BATCH], c_batch[XL_GEMM_BATCH];
     bool accumulate;                            /* C += A B; C is read in its own type */
     xl_gemm_epilogue *epilogue;                 /* may be NULL */

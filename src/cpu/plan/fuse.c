@@ -504,7 +504,7 @@ static void needs(xl_planner *p, const xl_region *r)
         xl_group *g = op->nout ? xl_group_of(p, op->out[0]) : NULL;
         for (uint32_t k = 0; k < op->nregion && !g; k++)
             needs(p, op->region[k]);
-        if (xl_op_is_view(p->f, op) && !p->need[op->out[0].id])
+        if (g ? !(p->live[op->out[0].id] |= p->need[op->out[0].id]) : xl_op_is_view(p->f, op) && !p->need[op->out[0].id])
             continue;
         for (uint32_t k = 0; k < op->nin; k++) {
             xl_view v;
@@ -513,14 +513,44 @@ static void needs(xl_planner *p, const xl_region *r)
                     xl_operand_view(p, op, k, &v);
                 else
                     xl_dot_view(p, op, k, &v);
-                if (v.kind != XL_VIEW_VALUE || (g && xl_group_of(p, v.base) == g))
+                if (v.kind != XL_VIEW_VALUE)
                     continue;
-                p->need[v.base.id] = true;
+                *(g && xl_group_of(p, v.base) == g ? &p->live[v.base.id] : &p->need[v.base.id]) = true;
             } else if (op->code != XL_OP_WHILE || !xl_carry_splat(p, op->in[k])) {
                 p->need[op->in[k].id] = true;
             }
         }
     }
+}
+
+/* Members that nobody reads leave their group: a tile program has no place for them, since it computes what is read. */
+static void drop_dead(xl_planner *p, xl_region *r)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->nop; i++) {
+        xl_op *op = r->op[i];
+        xl_group *g = op->nout ? xl_group_of(p, op->out[0]) : NULL;
+        for (uint32_t k = 0; k < op->nregion && !g; k++)
+            drop_dead(p, op->region[k]);
+        if (g && op == g->op[0]) {
+            uint32_t left = 0;
+            for (uint32_t k = 0; k < g->nop; k++)
+                if (p->live[g->op[k]->out[0].id])
+                    g->op[left++] = g->op[k];
+            g->nop = left;
+        }
+        if (!g || p->live[op->out[0].id])
+            r->op[n++] = op;
+    }
+    r->nop = n;
+}
+
+static void find_needs(xl_planner *p, xl_region *r)
+{
+    memset(p->need, false, p->f->nval * sizeof *p->need);
+    p->live = xl_new(p->a, bool, p->f->nval);
+    needs(p, r);
+    drop_dead(p, r);
 }
 
 /* ---- a product whose only use is turned over -------------------------------------------------------------------- */
@@ -583,14 +613,15 @@ xl_error *xl_fuse(xl_planner *p, xl_region *r)
     p->view = xl_new(p->a, xl_view *, p->f->nval);         /* values are what they are from here on */
     p->nview = p->f->nval;
     xl_error *err = region(p, r, 0);
-    if (!err)
-        needs(p, r);
     if (err)
         return err;
     xl_units x;
+    find_needs(p, r);
     xl_units_find(&x, p, r);
-    if (xl_remat(&x))
-        needs(p, r);
+    if (xl_remat(&x)) {                                    /* other members, other readers */
+        find_needs(p, r);
+        xl_units_find(&x, p, r);
+    }
     xl_schedule(&x);
     return NULL;
 }

@@ -28,6 +28,7 @@ typedef struct xl_planner {
     bool fuse;
     struct xl_group **group;                               /* per value: the group its op is in, or NULL (fuse.h) */
     bool *need;                                            /* per value: somebody reads it in memory */
+    bool *live;                                            /* per member of a group: it is needed, or a live member of its group reads it */
     uint8_t *member;                                       /* per value: its class in its group */
     struct xl_view **view;                                 /* per value, up to nview: how it can be read, once somebody asked (fuse.c) */
     uint32_t nview;

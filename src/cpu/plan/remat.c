@@ -248,7 +248,7 @@ static void apply(remat *x, uint32_t unit, const want *w, uint32_t n)
     g->nop = g->capop = c.n + g->nop;
 }
 
-/* Groups with their new members in the region; the planner's arrays for the new values. */
+/* Groups with their new members in the region; the planner's arrays for the new values. What is needed changes, and the units. */
 static void settle(remat *x)
 {
     xl_planner *p = x->p;
@@ -256,19 +256,16 @@ static void settle(remat *x)
     uint32_t n = p->f->nval, was = x->x->nval, k = 0;
     xl_op **op = xl_new(&p->f->m->arena, xl_op *, r->nop + x->nmade);
     for (uint32_t i = 0; i < x->x->n; i++) {
-        xl_unit *u = &x->x->u[i];
-        xl_op **from = u->g ? u->g->op : r->op + u->first;
-        u->n = u->g ? u->g->nop : u->n;
-        memcpy(op + k, from, u->n * sizeof *op);
-        u->first = k;
-        k += u->n;
+        const xl_unit *u = &x->x->u[i];
+        uint32_t nop = u->g ? u->g->nop : u->n;
+        memcpy(op + k, u->g ? u->g->op : r->op + u->first, nop * sizeof *op);
+        k += nop;
     }
     r->op = op;
     r->nop = r->capop = k;
     p->need = xl_arena_grow(p->a, p->need, sizeof *p->need, was, n);
     p->group = xl_arena_grow(p->a, p->group, sizeof *p->group, was, n);
     p->member = xl_arena_grow(p->a, p->member, sizeof *p->member, was, n);
-    memset(p->need, false, n * sizeof *p->need);
     for (uint32_t i = 0; i < x->nmade; i++) {
         p->group[x->made[i].v.id] = x->made[i].g;
         p->member[x->made[i].v.id] = XL_CLASS_OF_FULL;

@@ -515,11 +515,14 @@ static uint16_t target(xl_tile_maker *m, const result *q)
     return r;
 }
 
-/* A result is made where it belongs, unless it must be narrowed, or operands that lie there are read once more later. */
+/* A result is made where it belongs, unless it must be narrowed, or operands that lie there are read once more later. Then it waits in a
+ * slot, and is copied out after all else. What is copied out therefore never comes from an operand's own memory: another result may lie
+ * there by then. */
 static void place_results(xl_tile_maker *m, const xl_step *s, result *res, uint32_t n)
 {
     xl_arena *a = m->p->a;
-    uint32_t read, left = 0;
+    uint32_t read, left = 0, nstored = 0;
+    result *stored = xl_new(a, result, n + 1);
     for (uint32_t k = 0; k < n; k++) {
         uint16_t r = res[k].reg;
         if (r == XL_NO_REG)
@@ -528,13 +531,26 @@ static void place_results(xl_tile_maker *m, const xl_step *s, result *res, uint3
             xl_tile_instr x = { .act = DO_EW, .strip = m->r[r].truth ? XL_STRIP_STORE_TRUTH : XL_STRIP_STORE_BF16, .nsrc = 1, .src = { r, r, r },
                                 .dst = target(m, &res[k]), .late = aliased(m, s, res[k].buf, &read) };
             emit(m, x);
+            stored[nstored++] = (result){ x.dst, res[k].dtype, res[k].buf };
             continue;
+        }
+        if (m->r[r].direct >= 0 && m->r[r].def < 0) {      /* an operand as it is: read when its turn comes */
+            emit_ew(m, xl_ew_convert(a, res[k].dtype, res[k].dtype), m->r[r].row, &r, 1, m->r[r].elem, &res[k].reg);
+            r = res[k].reg;
         }
         m->r[r].outside = true;
         res[left++] = res[k];
     }
     xl_tile_schedule(m);
     xl_tile_positions(m);
+    for (uint32_t k = 0; k < nstored; k++) {
+        result *q = &stored[k];
+        if (!aliased(m, s, q->buf, &read) || read <= m->r[q->reg].made)
+            continue;
+        uint16_t to = target(m, q);
+        m->r[q->reg].direct = -1;
+        xl_tile_copy_out(m, q->reg, to, xl_ew_convert(a, q->dtype, q->dtype));
+    }
     for (uint32_t k = 0; k < left; k++) {
         xl_tile_reg *r = &m->r[res[k].reg];
         bool narrow = xl_is_narrow(res[k].dtype), after = aliased(m, s, res[k].buf, &read) && read > r->made;

@@ -379,9 +379,10 @@ static void strip_stage(xl_tile_maker *m, uint32_t stage)
     xl_tile_instr run = { .act = DO_STRIPS, .dst = XL_NO_REG, .arg = m->ncode, .strip = -1 };
     XL_PUSH(m->p->a, m->list, m->nlist, m->caplist, run);
     m->acc = XL_NO_REG;
-    for (uint32_t i = 0; i < m->ni; i++) {                 /* what nobody here reads; the rest is computed when it is read */
+    for (uint32_t q = 0; q < 2 * m->ni; q++) {             /* what nobody here reads; the rest is computed when it is read. Late ones last */
+        uint32_t i = q % m->ni;
         const xl_tile_instr *x = &m->i[i];
-        if (!strip(x) || m->stage[i] != stage)
+        if (!strip(x) || m->stage[i] != stage || x->late != (q >= m->ni))
             continue;
         if (x->act == DO_ROW) {
             fold(m, i, &nfold, stage);
