@@ -50,6 +50,28 @@ xl_error *xl_error_wrap(xl_error *err, const char *fmt, ...)
     return e;
 }
 
+xl_error *xl_error_next(xl_error *err, const char *fmt, ...)
+{
+    if (!err || err == (xl_error *)&no_memory)
+        return err;
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    size_t head = strlen(err->text);
+    xl_error *e = n < 0 ? NULL : malloc(sizeof *e + head + 2 + (size_t)n + 1);
+    if (!e)
+        return err;
+    e->code = err->code;
+    memcpy(e->text, err->text, head);
+    memcpy(e->text + head, "; ", 2);
+    va_start(ap, fmt);
+    vsnprintf(e->text + head + 2, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    free(err);
+    return e;
+}
+
 xl_code xl_error_code(const xl_error *err) { return err ? err->code : XL_OK; }
 
 const char *xl_error_message(const xl_error *err) { return err ? err->text : "ok"; }

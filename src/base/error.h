@@ -32,6 +32,8 @@ typedef struct xl_error xl_error;
 xl_error *xl_error_new(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
 /* Prepends "context: " to err's text; err may be NULL, then NULL comes back. */
 xl_error *xl_error_wrap(xl_error *err, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
+/* Appends "; next step" to err's text: what the user can do about it. err may be NULL, then NULL comes back. */
+xl_error *xl_error_next(xl_error *err, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
 xl_code xl_error_code(const xl_error *err);         /* XL_OK for NULL */
 XL_EXPORT const char *xl_error_message(const xl_error *err);  /* borrowed until free; "ok" for NULL */
 const char *xl_code_word(xl_code code);

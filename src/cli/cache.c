@@ -27,6 +27,8 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
     size_t n, bad = 0;
     uint64_t bytes = 0;
     xl_buf b = { 0 };
+    if (!xl_file_stat(dir, NULL))
+        return XL_ERR(NOT_FOUND, "there is no cache folder %s; `xlane run --cache=%s -- CMD` makes it, --cache=DIR names another", dir, dir);
     XL_DO(xl_cache_list(cli->arena, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
         bad += e[i].bad != NULL;

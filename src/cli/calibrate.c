@@ -1,7 +1,7 @@
 /* xlane calibrate: predicted, compiled and observed memory of a training step. */
 #include <math.h>
 
-#include "cli/cli.h"
+#include "cli/launch.h"
 #include "train/calibrate.h"
 
 static struct { const char *device; } opt;
@@ -30,7 +30,7 @@ static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
     for (int i = skip; i < argc; i++)
         if (!xl_config_is_word(argv[i]))
             return xl_cli_misuse(cli, "\"%s\" is not of the form key=value; a configuration file comes before those", argv[i]);
-    XL_DO(xl_config_read(a, file, argv + skip, argc - skip, &c));
+    XL_DO(xl_cli_config(cli, file, argv + skip, argc - skip, &c));
     if (opt.device)
         c.device = opt.device;
     XL_DO(xl_calibrate(a, &c, &k));

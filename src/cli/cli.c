@@ -41,7 +41,7 @@ static void help_all(xl_buf *b, const xl_verb *const *verbs)
                    "usage: xlane VERB [OPTIONS] [ARGUMENTS]\n\n");
     for (; *verbs; verbs++)
         xl_buf_printf(b, "  %-12s %s\n", (*verbs)->name, (*verbs)->help);
-    xl_buf_puts(b, "\nEvery verb has --help with an example, and --json for scripts.\n"
+    xl_buf_puts(b, "\nEvery verb has --help with an example; those with a result to read have --json for scripts.\n"
                    "Exit status: 0 done, 1 failed, 2 misused, 3 the policy said stop.\n"
                    "XLANE_LOG=off|error|warn|info|debug says how much is told on standard error.\n");
 }
@@ -52,7 +52,7 @@ static void help_verb(xl_buf *b, const xl_verb *v, const xl_opt *common)
     if (v->more)
         xl_buf_printf(b, "%s\n\n", v->more);
     xl_opt_help(b, v->opts);
-    xl_opt_help(b, common);
+    xl_opt_help(b, v->no_json ? common + 1 : common);      /* the first row is --json */
     if (v->example) {
         xl_str rest = xl_str_of(v->example);
         xl_buf_puts(b, "\nexample:\n");
@@ -145,6 +145,8 @@ static xl_error *run(const xl_cli *cli, bool *json, const xl_verb *const *verbs,
     if (n < v->min || (v->max >= 0 && n > v->max))
         return xl_cli_misuse(cli, "%s: %s; usage: xlane %s %s", v->name, n < v->min ? "an argument is missing" : "too many arguments",
                              v->name, v->args ? v->args : "");
+    if (*json && v->no_json)
+        return xl_cli_misuse(cli, "%s has no --json: %s", v->name, v->no_json);
     *cli->status = XL_EXIT_DONE;
     err = v->run(cli, n, argv);
 out:

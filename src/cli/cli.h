@@ -25,6 +25,7 @@ typedef struct {
     const char *example;   /* one or more command lines, each with its newline but the last */
     const xl_opt *opts;    /* NULL: only --help and --json */
     int min, max;          /* how many arguments besides options; max < 0: any number */
+    const char *no_json;   /* why --json is refused, and what to use; NULL: the verb has a JSON result */
     bool stop_at_first;    /* options end at the first argument: for `run CMD ...` */
     xl_error *(*run)(const xl_cli *cli, int argc, char **argv); /* argv: the arguments that are no options */
 } xl_verb;

@@ -2,12 +2,14 @@
 
 #include <stdio.h>
 
+#include "base/file.h"
 #include "cli/program.h"
 #include "ir/compare/hash.h"
 
-static struct { int64_t most; bool unchecked; } opt = { .most = 20 };
+static struct { int64_t most; const char *module; bool unchecked; } opt = { .most = 20 };
 static const xl_opt opts[] = {
     { "most", XL_OPT_INT, &opt.most, "N", "tell at most so many differences (20)" },
+    { "module", XL_OPT_STR, &opt.module, "NAME", "of a RUN: which of its programs (the largest)" },
     { "unchecked", XL_OPT_FLAG, &opt.unchecked, NULL, "compare even programs that do not verify" },
     { 0 } };
 
@@ -49,6 +51,12 @@ static void put_json(xl_buf *b, const char *ha, const char *hb, const xl_diff *d
     xl_json_end(&j);
 }
 
+static bool is_run(const char *what)
+{
+    xl_file_info info;
+    return strcmp(what, "-") && (!xl_file_stat(what, &info) || info.dir);
+}
+
 static xl_error *diff(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -60,8 +68,8 @@ static xl_error *diff(const xl_cli *cli, int argc, char **argv)
         goto out;
     }
     *cli->status = XL_EXIT_MISUSED;                        /* a file that is no program: not a difference */
-    XL_DO(xl_cli_program(cli, argv[0], opt.unchecked, &x));
-    XL_DO(xl_cli_program(cli, argv[1], opt.unchecked, &y));
+    XL_DO(xl_cli_program(cli, argv[0], is_run(argv[0]) ? opt.module : NULL, opt.unchecked, &x));
+    XL_DO(xl_cli_program(cli, argv[1], is_run(argv[1]) ? opt.module : NULL, opt.unchecked, &y));
     char ha[XL_DIGEST_HEX], hb[XL_DIGEST_HEX];
     xl_digest dx = xl_module_hash(x), dy = xl_module_hash(y);
     xl_digest_hex(&dx, ha);
@@ -88,10 +96,11 @@ const xl_verb xl_verb_diff = {
     .name = "diff",
     .args = "[--most=N] BEFORE AFTER",
     .help = "what differs between two programs, in words, with source lines",
-    .more = "Each line is one difference: what kind it is (args, shape, dtype, sharding, constant, op, layout, donation), and a sentence.\n"
+    .more = "BEFORE and AFTER are files, as `xlane print` takes them (programs/HASH.zst of a run too), or RUNs.\n"
+            "Each line is one difference: what kind it is (args, shape, dtype, sharding, constant, op, layout, donation), and a sentence.\n"
             "Other names, other source lines and another order of functions are no difference.\n"
             "Exit status: 0 the same program, 1 they differ, 2 misused, or a file that is no program.",
-    .example = "xlane diff step-1.mlir step-2.mlir\nxlane diff --json before.bc after.bc",
+    .example = "xlane diff step-1.mlir step-2.mlir\nxlane diff RUN1 RUN2 --module=jit_step\nxlane diff --json before.bc after.bc",
     .opts = opts,
     .min = 2,
     .max = 2,

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "cli/launch.h"
-#include "ir/read.h"
+#include "cli/program.h"
 #include "ir/text/print.h"
 #include "ir/scalar.h"
 #include "pjrt/options.h"
@@ -176,7 +176,7 @@ static xl_error *exec(const xl_cli *cli, int argc, char **argv)
     uint32_t nin = 0;
     size_t nout = 0;
     XL_DO(xl_launch_find(cli, argv[0], argc - 1, argv + 1, NULL, &l));
-    XL_TRY(xl_read(l.code, NULL, &m), "%s", l.name);
+    XL_DO(xl_cli_parse(l.name, l.code, &m));
     const xl_func *f = xl_module_entry(m);
     if (!f || !f->body) {
         err = XL_ERR(INVALID, "%s has no entry function (a public @main)", l.name);
@@ -264,12 +264,13 @@ out:
 
 const xl_verb xl_verb_exec = {
     .name = "exec",
-    .args = "[--plugin=PATH] [--input=N=VALUE] FILE",
+    .args = "[--plugin=PATH] [--input=N=VALUE] FILE | RUN | CONF.yaml [key=value ...]",
     .help = "run a StableHLO program on its own and print what it gives",
-    .more = "FILE is StableHLO text, MLIR bytecode or an HLO proto, or a RUN whose largest program is taken.",
+    .more = "FILE is StableHLO text, MLIR bytecode, an HLO proto or one of a run's programs/*.zst; of a RUN the largest program is taken, of a config\n"
+            "its training step.",
     .example = "xlane exec step.mlir --input=0=1 --input=1=@batch.bin",
     .opts = opts,
     .min = 1,
-    .max = 1,
+    .max = -1,
     .run = exec,
 };

@@ -68,4 +68,5 @@ const xl_verb xl_verb_grad = {
             "argument of a float type. Calls are inlined first.",
     .example = "xlane grad loss.mlir >loss_and_grad.mlir",
     .opts = opts, .min = 1, .max = 1, .run = run,
+    .no_json = "what it prints is a program; `xlane print --json FILE` describes one",
 };

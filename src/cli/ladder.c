@@ -29,7 +29,7 @@ static const xl_opt opts[] = {
     { "only", XL_OPT_STR, &opt.only, "RUNG", "this rung alone, after the probe" },
     { "keep-going", XL_OPT_FLAG, &opt.keep_going, NULL, "do not stop at the first rung that fails" },
     { "set", XL_OPT_REPEAT, &opt.set, "KEY=VALUE", "a setting for every rung, as of a config" },
-    { "timeout", XL_OPT_NUM, &opt.timeout, "SECONDS", "a rung that takes longer than this has failed (300)" },
+    { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "a rung that takes longer than this has failed (300)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the ladder's folder is made (runs)" },
     { "rung", XL_OPT_STR, &opt.child, "RUNG", "what a process of the ladder is told: run this rung here and print the result" },
     { "phase", XL_OPT_STR, &opt.phase, "WORD", "with --rung: cold or restored" },
@@ -203,7 +203,8 @@ static void put_row(const xl_cli *cli, const climb *c)
     if (c->r->kind == XL_RUNG_PROBE || c->verdict == SKIPPED)
         fprintf(out, "%-8s %-10s %34s %6.1f s  %s", c->r->name, verdicts[c->verdict], "", c->seconds, c->verdict == SKIPPED ? c->why.p : c->r->about);
     else if (opt.topology)
-        fprintf(out, "%-8s %-10s %27.1f MiB %9.1f s  %s", c->r->name, verdicts[c->verdict], (double)c->rehearsal.memory.needs / (1 << 20), c->seconds, c->r->about);
+        fprintf(out, "%-8s %-10s %31s %9.1f s  %s", c->r->name, verdicts[c->verdict],
+                c->rehearsal.memory.needs >= 0 ? xl_strf(cli->arena, "%.1f MiB", (double)c->rehearsal.memory.needs / (1 << 20)).p : "not compiled", c->seconds, c->r->about);
     else
         fprintf(out, "%-8s %-10s %8lld %8lld %8lld %8lld %6.1f s  %s", c->r->name, verdicts[c->verdict], (long long)c->cold.compiles, (long long)c->cold.executes,
                 (long long)c->warm.compiles, (long long)c->warm.executes, c->seconds, c->r->about);

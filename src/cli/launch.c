@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "cli/program.h"
 #include "ir/compare/hash.h"
 #include "ir/read.h"
 #include "lane/contract.h"
@@ -140,7 +141,7 @@ xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *c
             err = xl_cli_misuse(cli, "--module chooses a program of a recorded run; %s is one program", what);
             goto out;
         }
-        XL_DO(xl_file_read(a, what, &l->code));
+        XL_DO(xl_cli_bytes(cli, what, &l->code));
         l->name = xl_str_c(a, xl_path_base(name));
         l->about = what;
         l->sig.model = xl_strf(a, "file %s", l->name);
@@ -161,7 +162,7 @@ xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch)
     xl_config c;
     if (!l->conf)
         return XL_ERR(INVALID, "%s has its batch built in", l->name);
-    XL_DO(xl_config_read(a, l->conf, l->words, l->nword, &c));
+    XL_DO(xl_cli_config(cli, l->conf, l->words, l->nword, &c));
     if (batch > 0)
         c.data.batch = batch;
     if (!l->batch_step)
@@ -180,6 +181,16 @@ xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch)
     l->about = xl_strf(a, "the training step of %s: %s, batch %lld, length %lld", l->conf, c.model.pattern, (long long)l->batch, (long long)c.data.time).p;
     xl_config_signature(a, &c, &l->sig);
 out:
+    return err;
+}
+
+xl_error *xl_cli_config(const xl_cli *cli, const char *file, char *const *words, int nword, xl_config *out)
+{
+    xl_error *err = xl_config_read(cli->arena, file, words, nword, out);
+    if (xl_error_code(err) == XL_CODE_INVALID)
+        xl_cli_exit(cli, XL_EXIT_MISUSED);
+    if (file && xl_error_code(err) == XL_CODE_NOT_FOUND)
+        return xl_error_next(err, "name a configuration that is there, or give its settings alone: xlane train data.train=book.txt (docs/train.md lists them)");
     return err;
 }
 

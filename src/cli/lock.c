@@ -43,6 +43,8 @@ static xl_error *write_lock(const xl_cli *cli)
     if (xl_error_code(err) == XL_CODE_EXISTS) {
         xl_error_free(err);
         err = XL_ERR(EXISTS, "%s is there already, and a lock is never overwritten: name another --file", opt.file);
+    } else {
+        err = xl_error_next(err, "--file=PATH writes the lock elsewhere");
     }
     XL_DO(err);
     if (cli->json)
@@ -109,6 +111,8 @@ static xl_error *lock(const xl_cli *cli, int argc, char **argv)
         return verify(cli);
     if (strcmp(argv[0], "restore") || !opt.print)
         return xl_cli_misuse(cli, "lock: usage: write, verify, or restore --print");
+    if (cli->json)
+        return xl_cli_misuse(cli, "lock restore --print writes a shell script, not JSON; the lock file itself (%s) is JSON", opt.file);
     XL_DO(xl_lock_read(cli->arena, opt.file, &l));
     xl_lock_restore(&l, &b);
     err = xl_cli_put(&b);

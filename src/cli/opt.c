@@ -49,8 +49,14 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
     case XL_OPT_INT:
         ok = xl_str_i64(s, o->out);
         break;
+    case XL_OPT_COUNT:
+        ok = xl_str_i64(s, o->out) && *(int64_t *)o->out >= 0;
+        break;
     case XL_OPT_NUM:
         ok = xl_str_f64(s, o->out);
+        break;
+    case XL_OPT_SECONDS:
+        ok = xl_str_f64(s, o->out) && *(double *)o->out >= 0;
         break;
     case XL_OPT_SIZE:
         ok = xl_str_size(s, o->out);
@@ -62,7 +68,8 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
         return NULL;
     }
     }
-    static const char *const want[] = { [XL_OPT_INT] = "a whole number", [XL_OPT_NUM] = "a number", [XL_OPT_SIZE] = "a size such as 64MiB" };
+    static const char *const want[] = { [XL_OPT_INT] = "a whole number", [XL_OPT_COUNT] = "a whole number of at least 0", [XL_OPT_NUM] = "a number",
+                                        [XL_OPT_SECONDS] = "a number of seconds, at least 0", [XL_OPT_SIZE] = "a size such as 64MiB" };
     return ok ? NULL : XL_ERR(INVALID, "--%s takes %s, not '%s'", o->name, want[o->kind], text);
 }
 

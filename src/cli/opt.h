@@ -18,7 +18,9 @@ typedef enum {
     XL_OPT_FLAG,   /* bool: --name, or --name=false */
     XL_OPT_STR,    /* const char * */
     XL_OPT_INT,    /* int64_t */
+    XL_OPT_COUNT,  /* int64_t, not negative */
     XL_OPT_NUM,    /* double */
+    XL_OPT_SECONDS, /* double, not negative */
     XL_OPT_SIZE,   /* uint64_t: 4096, 16MiB */
     XL_OPT_REPEAT, /* xl_opt_list: each use adds one */
 } xl_opt_kind;

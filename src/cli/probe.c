@@ -7,7 +7,7 @@
 static struct { const char *plugin; double timeout; } opt = { .timeout = 60 };
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the plugin's file, or one of cpu, tpu, cuda; otherwise the first that is found" },
-    { "timeout", XL_OPT_NUM, &opt.timeout, "SECONDS", "how long the plugin may take in all (60)" },
+    { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "how long the plugin may take in all (60)" },
     { 0 },
 };
 
@@ -72,7 +72,7 @@ static void put_text(xl_buf *b, const xl_probe *p)
     if (p->plugin.n)
         xl_buf_printf(b, "plugin    %.*s (%.*s)\n", XL_FMT(p->plugin), XL_FMT(p->why));
     for (size_t i = 0; i < p->npassed_over; i++)
-        xl_buf_printf(b, "passed    %s\n", p->passed_over[i]);
+        xl_buf_printf(b, "skipped   %s\n", p->passed_over[i]);
     if (p->reason.n)
         xl_buf_printf(b, "reason    %.*s\n", XL_FMT(p->reason));
     if (p->class != XL_PROBE_HEALTHY && p->last_words.n)

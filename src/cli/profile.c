@@ -48,6 +48,29 @@ out:
     return err;
 }
 
+static const char *size_words(xl_arena *a, uint64_t n)
+{
+    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+    int u = 0;
+    uint64_t v = n;
+    while (u < 4 && v >= 1024 && v % 1024 == 0) {
+        v /= 1024;
+        u++;
+    }
+    if (u < 2 && n >= 1 << 20)                              /* no round figure */
+        return xl_strf(a, n >= 1 << 30 ? "%.1f GiB" : "%.1f MiB", (double)n / (n >= 1 << 30 ? 1 << 30 : 1 << 20)).p;
+    return xl_strf(a, "%llu %s", (unsigned long long)v, unit[u]).p;
+}
+
+/* A value for people: sizes with their unit. */
+static xl_str shown(xl_arena *a, const xl_setting *s)
+{
+    uint64_t n;
+    if (!s->value.n)
+        return XL_STR("(the runtime's own)");
+    return s->bytes && xl_str_size(s->value, &n) ? xl_str_of(size_words(a, n)) : s->value;
+}
+
 static xl_error *show(const xl_cli *cli, const char *name)
 {
     xl_error *err = NULL;
@@ -64,6 +87,16 @@ static xl_error *show(const xl_cli *cli, const char *name)
     for (size_t i = 0; i < p.nchain; i++)
         xl_buf_printf(&b, "  %s %.*s\n", i + 1 == p.nchain ? "from     " : "inherited", XL_FMT(p.chain[i]));
     xl_str group = { 0 };
+    int wide[2] = { 0 };                                    /* of the names and of the values shown */
+    for (size_t i = 0; i < p.n; i++) {
+        xl_str key = p.set[i].name;
+        xl_str_cut(&key, '.');
+        if (!opt.all && xl_str_is(p.set[i].origin, "default"))
+            continue;
+        size_t n[2] = { key.n, shown(cli->arena, &p.set[i]).n };
+        for (int k = 0; k < 2; k++)
+            wide[k] = (int)n[k] > wide[k] ? (int)n[k] : wide[k];
+    }
     for (size_t i = 0; i < p.n; i++) {
         const xl_setting *s = &p.set[i];
         xl_str key = s->name, g = xl_str_cut(&key, '.');
@@ -72,18 +105,18 @@ static xl_error *show(const xl_cli *cli, const char *name)
         if (!xl_str_eq(g, group))
             xl_buf_printf(&b, "%.*s\n", XL_FMT(g));
         group = g;
-        xl_buf_printf(&b, "  %-32.*s %-24.*s %.*s", XL_FMT(key), XL_FMT(s->value.n ? s->value : XL_STR("(the runtime's own)")), XL_FMT(s->origin));
+        xl_buf_printf(&b, "  %-*.*s  %-*.*s  %.*s", wide[0], XL_FMT(key), wide[1], XL_FMT(shown(cli->arena, s)), XL_FMT(s->origin));
         if (s->var)
-            xl_buf_printf(&b, "  -> %s%s", s->flag ? "" : "", s->var);
+            xl_buf_printf(&b, "  -> %s", s->var);
         if (s->shadow.n)
             xl_buf_printf(&b, "  (the environment's %.*s does not count)", XL_FMT(s->shadow));
         xl_buf_putc(&b, '\n');
     }
     xl_error *refused = xl_profile_budget(cli->arena, &p, &budget);
     if (budget.premapped)
-        xl_buf_printf(&b, "host memory\n  premapped %llu + loader %llu + headroom %llu of %llu bytes: %s\n", (unsigned long long)budget.premapped,
-                      (unsigned long long)budget.loader, (unsigned long long)budget.headroom, (unsigned long long)budget.host,
-                      refused ? "does not fit" : "fits");
+        xl_buf_printf(&b, "host memory\n  premapped %s + loader %s + headroom %s of %s: %s\n", size_words(cli->arena, budget.premapped),
+                      size_words(cli->arena, budget.loader), size_words(cli->arena, budget.headroom), size_words(cli->arena, budget.host),
+                      refused ? "does not fit; device.premapped_buffer, loader_memory and headroom are the profile's to change" : "fits");
     xl_error_free(refused);
     err = xl_cli_put(&b);
 out:

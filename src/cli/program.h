@@ -1,12 +1,16 @@
-/* src/cli/program.h: programs from files, for the verbs that look at one. */
+/* src/cli/program.h: programs from files and recorded runs, for the verbs that look at one. */
 #ifndef XL_CLI_PROGRAM_H
 #define XL_CLI_PROGRAM_H
 
 #include "cli/cli.h"
 #include "ir/ir.h"
 
-/* Reads the program in `path` ("-": standard input), whichever format it has, and verifies it unless told not to. The
- * caller frees *out. */
-xl_error *xl_cli_program(const xl_cli *cli, const char *path, bool unchecked, xl_module **out) XL_MUST_USE;
+/* The bytes of a file ("-": standard input), unpacked where it is one of a run's programs (.zst). */
+xl_error *xl_cli_bytes(const xl_cli *cli, const char *path, xl_str *out) XL_MUST_USE;
+/* Reads `bytes`, whichever format they have; an error says what could be given instead. The caller frees *out. */
+xl_error *xl_cli_parse(const char *name, xl_str bytes, xl_module **out) XL_MUST_USE;
+/* Reads the program that `what` names, a file or a RUN (`module` then chooses one of its programs; NULL: the largest), and verifies it
+ * unless told not to. The caller frees *out. */
+xl_error *xl_cli_program(const xl_cli *cli, const char *what, const char *module, bool unchecked, xl_module **out) XL_MUST_USE;
 
 #endif

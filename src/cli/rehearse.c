@@ -21,7 +21,7 @@ static const xl_opt opts[] = {
     { "module", XL_OPT_STR, &opt.module, "NAME", "of a RUN: which of its programs (the largest)" },
     { "search", XL_OPT_FLAG, &opt.search, NULL, "of a config: find the largest batch that fits" },
     { "again", XL_OPT_FLAG, &opt.again, NULL, "compile even where the catalog knows the answer" },
-    { "timeout", XL_OPT_NUM, &opt.timeout, "SECONDS", "give up after this long (3600)" },
+    { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "give up after this long (3600)" },
     { 0 },
 };
 
@@ -137,7 +137,7 @@ static xl_error *one(const xl_cli *cli, const xl_launch *l, const char *plugin, 
     e.detail = xl_buf_view(&detail);
     xl_error *no = xl_catalog_add(dir, &e);
     if (no)
-        fprintf(stderr, "xlane: not kept in the catalog: %s\n", xl_error_message(no));
+        fprintf(stderr, "xlane: not kept in the catalog: %s; XLANE_CATALOG=DIR names another folder\n", xl_error_message(no));
     xl_error_free(no);
 out:
     xl_buf_fini(&detail);

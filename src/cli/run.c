@@ -33,17 +33,17 @@ static struct {
 static const xl_opt opts[] = {
     { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy: `xlane profile list` shows those there are; options given here are stronger" },
     { "probe", XL_OPT_FLAG, &opt.probe, NULL, "prove the device first; where that fails, nothing is started" },
-    { "retries", XL_OPT_INT, &opt.retries, "N", "start again, at most N times, where startup or the first compiles failed and a retry can help (0)" },
+    { "retries", XL_OPT_COUNT, &opt.retries, "N", "start again, at most N times, where startup or the first compiles failed and a retry can help (0)" },
     { "smaller", XL_OPT_REPEAT, &opt.smaller, "ARGS", "arguments added to the command when a smaller candidate is wanted; once for each next one" },
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "where executables are kept, or off (XLANE_CACHE, else ~/.cache/xlane)" },
     { "cache-max", XL_OPT_SIZE, &opt.cache_max, "SIZE", "how large it may grow before the least recently used go (10GiB)" },
     { "cache-read-only", XL_OPT_FLAG, &opt.read_only, NULL, "read the cache, never write it: for followers of one writer" },
     { "cache-segment", XL_OPT_STR, &opt.segment, "NAME", "a private part of the cache for this process or host" },
     { "policy", XL_OPT_STR, &opt.policy, "WORD", "allow, warn or stop when a step is compiled again after the warm-up window (warn)" },
-    { "warmup", XL_OPT_INT, &opt.warmup, "STEPS", "how many steps the warm-up window has (10)" },
-    { "warmup-compiles", XL_OPT_INT, &opt.warmup_compiles, "N", "the warm-up window ends after N compiles, whatever the step" },
+    { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "how many steps the warm-up window has (10)" },
+    { "warmup-compiles", XL_OPT_COUNT, &opt.warmup_compiles, "N", "the warm-up window ends after N compiles, whatever the step" },
     { "watch", XL_OPT_REPEAT, &opt.watch, "MODULE", "a module that counts as a step from the start; others do once they ran three times" },
-    { "hang", XL_OPT_NUM, &opt.hang, "SECONDS", "name a compile or execute that has not returned after this long (120)" },
+    { "hang", XL_OPT_SECONDS, &opt.hang, "SECONDS", "name a compile or execute that has not returned after this long (120)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where run folders are made (runs)" },
     { "name", XL_OPT_STR, &opt.name, "NAME", "what to call this run (the program's name)" },
     { "prometheus", XL_OPT_STR, &opt.prometheus, "FILE", "keep counters in this file for a scraper, while it runs; a further process adds its number to the name" },
@@ -467,7 +467,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     if (strcmp(cache, "off")) {                            /* say now what would otherwise be said from inside the program */
         xl_cache *probe;
         xl_cache_opts how = { .read_only = opt.read_only, .segment = opt.segment };
-        XL_DO(xl_cache_open(cache, &how, &probe));
+        XL_DO(xl_error_next(xl_cache_open(cache, &how, &probe), "--cache=DIR names another folder for executables, --cache=off goes without one"));
         xl_cache_close(probe);
         const char *others = xl_cache_writers(a, cache);
         if (*others)
@@ -528,4 +528,5 @@ const xl_verb xl_verb_run = {
             "With --retries a failure at startup or in the first compiles is classified (docs/profiles.md) and tried again only where that can help:\n"
             "here after a pause, or with the arguments of the next --smaller. A failure later on is never retried.",
     .example = "xlane run --policy stop -- python train.py --steps 1000", .opts = opts, .min = 1, .max = -1, .stop_at_first = true, .run = run,
+    .no_json = "standard output is the program's; `xlane metrics last --json` and `xlane explain last --json` read what was recorded",
 };

@@ -190,7 +190,7 @@ static xl_error *of_program(const xl_cli *cli, const char *file)
     xl_crossings cross = { 0 };
     xl_sharding_plan p = { .needs = -1, .limit = -1 };
     xl_buf text = { 0 };
-    XL_DO(xl_cli_program(cli, file, false, &m));
+    XL_DO(xl_cli_program(cli, file, NULL, false, &m));
     XL_TRY(xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "inline" }), "%s", file);
     xl_func *f = xl_module_entry(m);
     int64_t n = devices_of(m);

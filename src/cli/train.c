@@ -2,20 +2,21 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "cli/cli.h"
+#include "cli/launch.h"
 #include "lane/profile.h"
 #include "lane/receipt.h"
 #include "lane/retry.h"
 #include "train/calibrate.h"
 #include "train/loop.h"
 
-static struct { bool dry_run, quiet, fit; const char *print, *device, *profile; } opt;
+static struct { bool dry_run, quiet, fit; const char *print, *device, *profile, *runs; } opt;
 static const xl_opt opts[] = {
     { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL, "say what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
     { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the best that is here)" },
     { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy, applied before the device is opened: `xlane profile list`" },
     { "fit", XL_OPT_FLAG, &opt.fit, NULL, "take the largest batch up to data.batch that fits the device, if need be with model.remat or in turns (model.micro): known good ones, then unseen, never known bad" },
+    { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the run's folder is made (runs; the key `runs` of a config)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { 0 } };
 
@@ -104,7 +105,11 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
     for (int i = skip; i < argc; i++)
         if (!xl_config_is_word(argv[i]))
             return xl_cli_misuse(cli, "\"%s\" is not of the form key=value; a configuration file comes before those", argv[i]);
-    XL_DO(xl_config_read(cli->arena, file, argv + skip, argc - skip, &c));
+    XL_DO(xl_cli_config(cli, file, argv + skip, argc - skip, &c));
+    if (opt.runs)
+        c.runs = opt.runs;
+    if (opt.print && cli->json)
+        return xl_cli_misuse(cli, "--print writes the program as text, not JSON; `xlane print --json FILE` describes one");
     XL_DO(launch(cli->arena, &c));
     if (opt.print || opt.dry_run) {
         err = opt.print ? xl_train_print(&c, opt.print, &b) : xl_train_plan(&c, cli->json, &b);

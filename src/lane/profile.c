@@ -205,7 +205,7 @@ static xl_error *read_group(reader *r, const xl_node *map)
         const xl_node *v = xl_str_is(map->key, rows[i].group) ? xl_node_get(map, rows[i].key) : NULL;
         if (!v)
             continue;
-        xl_setting s = { .name = xl_strf(r->a, "%s.%s", rows[i].group, rows[i].key), .var = rows[i].var, .use = rows[i].use,
+        xl_setting s = { .name = xl_strf(r->a, "%s.%s", rows[i].group, rows[i].key), .var = rows[i].var, .use = rows[i].use, .bytes = rows[i].kind == KIND_SIZE,
                          .origin = origin_of(r->a, v) };
         if (v->kind != XL_NODE_NULL)                       /* null: back to the runtime's own */
             XL_DO(value_of(r->a, &rows[i], v, &s.value));
@@ -445,7 +445,7 @@ static void join_variables(reader *r)
             continue;
         put(r, (xl_setting){ .name = row ? xl_strf(r->a, "%s.%s", row->group, row->key) : xl_strf(r->a, "flags.environment.%.*s", XL_FMT(name)),
                              .var = xl_str_c(r->a, name), .value = xl_str_dup(r->a, value), .origin = XL_STR("environment"),
-                             .use = row ? row->use : XL_USE_CODE });
+                             .use = row ? row->use : XL_USE_CODE, .bytes = row && row->kind == KIND_SIZE });
     }
 }
 
@@ -462,7 +462,7 @@ xl_error *xl_profile_effective(xl_arena *a, const char *name, xl_profile *out)
     for (size_t i = 0; i < NROW; i++) {
         xl_str key = xl_strf(a, "%s.%s", rows[i].group, rows[i].key);
         if (rows[i].otherwise[0] && !xl_profile_get(out, key.p))
-            put(&r, (xl_setting){ .name = key, .var = rows[i].var, .value = xl_str_of(rows[i].otherwise), .origin = XL_STR("default"), .use = rows[i].use });
+            put(&r, (xl_setting){ .name = key, .var = rows[i].var, .value = xl_str_of(rows[i].otherwise), .bytes = rows[i].kind == KIND_SIZE, .origin = XL_STR("default"), .use = rows[i].use });
     }
     finish(out);
 out:

@@ -21,6 +21,7 @@ typedef struct {
     xl_str value;            /* as the runtime reads it; empty: the runtime's own default */
     xl_str origin;           /* "tpu.yaml:12", "built-in tpu.yaml:12", "environment", "default" */
     xl_str shadow;           /* what the environment said and does not count; empty: nothing else */
+    bool bytes;              /* the value is a size in bytes */
     xl_setting_use use;
 } xl_setting;
 

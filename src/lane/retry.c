@@ -97,7 +97,7 @@ static int find_code(xl_str text)
 xl_failure xl_retry_classify(int code, xl_str text, xl_phase phase)
 {
     xl_failure f = { .cause = "unknown", .verdict = XL_RETRY_NEVER, .boundary = XL_AT_GRAPH,
-                     .text = "no rule knows this failure; add a row to retry.def with its text" };
+                     .text = "nothing in this text is a failure that xlane knows: give the whole log of every rank, from its first error on, or the run's folder" };
     const struct cause *hit = NULL, *mask = NULL, *last = NULL;
     find_ecode(text, f.ecode);
     f.code = code ? code : find_code(text);

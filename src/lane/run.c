@@ -25,7 +25,7 @@ xl_error *xl_run_make(xl_arena *a, const char *parent, const char *name, char **
     xl_error *err = NULL;
     char stamp[XL_TIME_ISO];
     xl_time_name(xl_now_wall(), stamp);
-    XL_TRY(xl_dir_make(parent), "making the folder for runs");
+    XL_TRY(xl_error_next(xl_dir_make(parent), "--runs=DIR names another folder"), "making the folder for runs");
     xl_buf clean = { 0 };
     for (const char *c = name && *name ? name : "run"; *c; c++)
         xl_buf_putc(&clean, (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') ||
@@ -38,7 +38,7 @@ xl_error *xl_run_make(xl_arena *a, const char *parent, const char *name, char **
         if (mkdir(*path, 0777) == 0)
             break;
         if (errno != EEXIST || k == 9999) {
-            err = XL_ERR(UNAVAILABLE, "making %s: %s; name another folder with --runs", *path, strerror(errno));
+            err = XL_ERR(UNAVAILABLE, "making %s: %s; --runs=DIR names another folder", *path, strerror(errno));
             break;
         }
     }
@@ -182,6 +182,15 @@ out:
     return err;
 }
 
+/* `part` stands in `name` from a dash (or the start) to a dash (or the end): "train" in "20261118-005107-train-2", not "ra". */
+static bool has_part(xl_str name, xl_str part)
+{
+    for (size_t i = 0; part.n && i + part.n <= name.n; i++)
+        if ((i == 0 || name.p[i - 1] == '-') && (i + part.n == name.n || name.p[i + part.n] == '-') && !memcmp(name.p + i, part.p, part.n))
+            return true;
+    return false;
+}
+
 xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
 {
     const char *runs = getenv("XLANE_RUNS");
@@ -194,12 +203,12 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
                 *dir = tries[i];
                 return NULL;
             }
-        /* A part of a name will do when it fits exactly one. */
+        /* A whole part of a name will do when it fits exactly one: the time, or what the run was called. */
         xl_str *names = NULL;
         size_t n = 0, hits = 0;
         xl_error_free(xl_dir_list(a, runs, &names, &n));
         for (size_t i = 0; i < n; i++)
-            if (strstr(xl_str_c(a, names[i]), word)) {
+            if (has_part(names[i], xl_str_of(word)) && xl_file_stat(xl_path_join(a, xl_path_join(a, runs, xl_str_c(a, names[i])), "events.jsonl"), NULL)) {
                 *dir = xl_path_join(a, runs, xl_str_c(a, names[i]));
                 hits++;
             }

@@ -51,10 +51,13 @@ bool xl_plugin_has_devices(const char *path) { return has_devices(kind_of(path))
 
 typedef struct { xl_arena *a; const char **p; size_t n, cap; } list;
 
+/* One entry for each place: lib64 is often a link to lib. */
 static void add(list *l, const char *s)
 {
+    char real[PATH_MAX], other[PATH_MAX];
+    bool resolved = realpath(s, real) != NULL;
     for (size_t i = 0; i < l->n; i++)
-        if (strcmp(l->p[i], s) == 0)
+        if (strcmp(l->p[i], s) == 0 || (resolved && realpath(l->p[i], other) && strcmp(real, other) == 0))
             return;
     XL_PUSH(l->a, l->p, l->n, l->cap, xl_str_c(l->a, xl_str_of(s)));
 }
@@ -211,6 +214,9 @@ static xl_error *by_name(xl_arena *a, const char *named, const char *how, xl_plu
                       "install it (pip install %s) or give its path",
                       named, k == 0 ? "libtpu" : "jax-cuda13-pjrt");
     }
+    for (int k = 0; k < NKIND && !strchr(named, '/') && access(named, F_OK); k++)
+        if (xl_str_distance(xl_str_of(named), xl_str_of(kinds[k].name)) <= 1)
+            return XL_ERR(NOT_FOUND, "there is no plugin '%s', and no file of that name here; did you mean '%s'?", named, kinds[k].name);
     /* A bare name is a file here: the loader must not go looking for it elsewhere. */
     c->path = strchr(named, '/') ? xl_str_c(a, xl_str_of(named)) : xl_strf(a, "./%s", named).p;
     c->why = xl_strf(a, "named by %s", how).p;

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/yaml.h"
+#include "train/step.h"
 
 typedef enum { STR, INT, NUM, BOOL, FLAG, INTS, PAIRS } kind; /* FLAG: an int, as the public header has it; PAIRS: any keys below it */
 typedef struct { const char *key; kind k; size_t at; double least; bool above; } row; /* least: of numbers; above: and not it either */
@@ -134,11 +135,12 @@ static xl_error *pairs(xl_arena *a, xl_pairs *out, const char *row, xl_str key, 
     return NULL;
 }
 
+#define XL_CONFIG_MAX 1e30               /* far below what f32 holds, so that sums of settings stay finite */
 static xl_error *in_range(const row *r, double v)
 {
-    if ((r->above ? v > r->least : v >= r->least) && v < 1e30)
+    if ((r->above ? v > r->least : v >= r->least) && v < XL_CONFIG_MAX)
         return NULL;
-    return XL_ERR(INVALID, "%s is %g: it takes a number %s %g", r->key, v, r->above ? "above" : "that is at least", r->least);
+    return XL_ERR(INVALID, "%s is %g: it takes a number %s %g and below %g", r->key, v, r->above ? "above" : "of at least", r->least, XL_CONFIG_MAX);
 }
 
 static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char *where)
@@ -239,6 +241,10 @@ static xl_error *check(const xl_config *c)
         return XL_ERR(INVALID, "train.plant is none, local, read, group or canary: a mistake on purpose, to see it caught");
     if (strcmp(c->policy, "allow") && strcmp(c->policy, "warn") && strcmp(c->policy, "stop"))
         return XL_ERR(INVALID, "train.policy is allow, warn or stop");
+    float unused[XL_HYPER_COUNT];
+    err = xl_hyper_fill(&c->opt, unused);
+    if (err)
+        return err;
     return NULL;
 }
 

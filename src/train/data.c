@@ -217,7 +217,7 @@ xl_error *xl_data_open(const xl_config *c, bool valid, xl_data **out)
         d->ring[i].positions = m + 3 * n;
     }
     d->about = xl_str_c(&d->arena, xl_strf(&d->arena, "%s, %s: %lld tokens, %lld %s", d->path, word, (long long)d->count, (long long)d->units,
-                                           d->docs ? "documents" : "windows"));
+                                           xl_data_units_word(d)));
     *out = d;
     return NULL;
 out:
@@ -390,4 +390,6 @@ int xl_data_buckets(const xl_data *d, const int64_t **times)
 }
 
 const char *xl_data_about(const xl_data *d) { return d->about; }
+int64_t xl_data_units(const xl_data *d) { return d->units; }
+const char *xl_data_units_word(const xl_data *d) { return d->docs ? "documents" : "windows"; }
 int64_t xl_data_cut(const xl_data *d) { return d->cut; }

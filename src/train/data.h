@@ -29,6 +29,8 @@ xl_error *xl_data_start(xl_data *d, int64_t at) XL_MUST_USE;
 xl_error *xl_data_next(xl_data *d, const xl_batch **out) XL_MUST_USE;
 int xl_data_buckets(const xl_data *d, const int64_t **times);
 const char *xl_data_about(const xl_data *d);             /* "1.1 MB of bytes, 8193 windows", for people */
+int64_t xl_data_units(const xl_data *d);                 /* how many windows or documents there are */
+const char *xl_data_units_word(const xl_data *d);        /* "windows" */
 int64_t xl_data_cut(const xl_data *d);                   /* documents that were longer than the largest bucket */
 
 #endif

@@ -573,6 +573,10 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     XL_DO(open_csv(&l, dir, l.step));
     xl_error_free(xl_tb_open(dir, &l.tb));
     XL_DO(xl_data_start(l.data, l.batches));
+    int64_t units = xl_data_units(l.data);
+    if (c->data.batch > units)
+        fprintf(l.say, "data.batch is %lld and the data are %lld %s: a step sees some of them more than once; data.batch=%lld takes each at most once, "
+                "data.train names a larger file\n", (long long)c->data.batch, (long long)units, xl_data_units_word(l.data), (long long)units);
     if (!l.quiet) {
         char count[32];
         fprintf(l.say, "%s: %s parameters, %s\n", c->model.pattern, amount(count, (double)xl_graph_params(l.s.g[0])), xl_lane_name(l.s.lane));

@@ -23,9 +23,9 @@ xl_error *xl_hyper_fill(const xl_adamw *o, float out[XL_HYPER_COUNT])
         if (!strcmp(o->schedule ? o->schedule : "constant", kinds[i]))
             kind = i;
     if (kind < 0)
-        return XL_ERR(INVALID, "schedule \"%s\" is none of constant, linear, cosine", o->schedule);
+        return XL_ERR(INVALID, "optimizer.schedule \"%s\" is none of constant, linear, cosine", o->schedule);
     if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
-        return XL_ERR(INVALID, "betas %g and %g: both must be at least 0 and less than 1", o->beta1, o->beta2);
+        return XL_ERR(INVALID, "optimizer.beta1 %g and beta2 %g: both must be at least 0 and less than 1", o->beta1, o->beta2);
     if (!(o->lr >= 0 && o->min_lr >= 0 && o->eps >= 0 && o->decay >= 0 && o->clip >= 0 && o->lr + o->min_lr + o->eps + o->decay + o->clip < 1e30))
         return XL_ERR(INVALID, "lr, min_lr, eps, decay and clip must be numbers, and not negative");
     if (o->warmup < 0)
