@@ -203,13 +203,13 @@ def bad_input():
     empty, big = os.path.join(tmp, "empty.txt"), os.path.join(tmp, "big.bin")
     open(empty, "w").close()
     np.array([1, 2, 60000] * 2000, np.uint16).tofile(big)
-    says = lambda want, *args: (lambda p: None if want in p.stderr else (_ for _ in ()).throw(AssertionError(f"{args}: {p.stderr}")))(xlane(*args, code=1))
-    says("is empty", "train", f"data.train={empty}", *TINY)
+    says = lambda want, *args, code=2: (lambda p: None if want in p.stderr else (_ for _ in ()).throw(AssertionError(f"{args}: {p.stderr}")))(xlane(*args, code=code))
+    says("is empty", "train", f"data.train={empty}", *TINY, code=1)
     odd, few = os.path.join(tmp, "odd.bin"), os.path.join(tmp, "few.bin")
     open(odd, "wb").write(bytes(1001))
     open(few, "wb").write(bytes(300))
-    says("not whole 16-bit tokens", "train", f"data.train={odd}", *TINY)
-    says("train.eval_every=0", "train", f"data.train={few}", *TINY)
+    says("not whole 16-bit tokens", "train", f"data.train={odd}", *TINY, code=1)
+    says("train.eval_every=0", "train", f"data.train={few}", *TINY, code=1)
     says("less than 2^31 tokens", "train", f"data.train={text}", *TINY, "data.batch=100000000000")
     for key, value in dict([w.split("=") for w in ("model.vocab=1 model.dim=-4 model.heads=0 model.kv_heads=-1 model.ffn=-1 model.state=0 model.chunk=0 model.experts=0 model.top_k=0 model.capacity=0 "
                                                    "model.balance=-1 model.rope_base=0 model.micro=-1 data.batch=0 data.time=1 data.end=-2 optimizer.lr=nan optimizer.min_lr=inf optimizer.warmup=-3 "
@@ -220,7 +220,7 @@ def bad_input():
     says("beyond the vocabulary of 256", "train", f"data.train={text}", *TINY, "data.end=300")
     says("is above optimizer.lr", "train", f"data.train={text}", *TINY, "optimizer.min_lr=1")
     says('"model" is a group of keys', "train", f"data.train={text}", "model=5")
-    says("beyond the vocabulary of 256", "train", f"data.train={big}", "model.pattern=A", *TINY)
+    says("beyond the vocabulary of 256", "train", f"data.train={big}", "model.pattern=A", *TINY, code=1)
     says('did you mean "model.pattern"', "train", f"data.train={text}", "model.patern=A")
     says('did you mean "optimizer.lr"', "train", f"data.train={text}", "optimizer.lrr=1")
     says("no block is called 'Q'", "train", f"data.train={text}", "model.pattern=AQ")
@@ -229,9 +229,9 @@ def bad_input():
     open(conf, "w").write("model:\n  dim: 32\n  haeds: 2\n")
     says("typo.yaml:3: unknown key", "train", conf, f"data.train={text}")
     run = run_of(xlane("train", "--json", "--quiet", f"data.train={text}", "model.pattern=A", *TINY, "train.steps=6", "train.save_every=3", "train.eval_every=0"))
-    says('tensor "embed"', "resume", run, "model.dim=16", "train.steps=9")
+    says('tensor "embed"', "resume", run, "model.dim=16", "train.steps=9", code=1)
     for other in ("D", "AA", "M"):                                          # it has more, fewer, other tensors
-        says("another model", "eval", run, "model.pattern=" + other)
+        says("another model", "eval", run, "model.pattern=" + other, code=1)
     done = xlane("resume", "--quiet", run).stdout
     assert "all its steps were done before" in done and "train.steps=12" in done and "nan" not in done, done
     quoted = run_of(xlane("train", "--json", "--quiet", f"data.train={os.path.basename(text)}", 'name=a"b\\c: #', "model.pattern=A", *TINY, "train.steps=6", "train.eval_every=0"))

@@ -1,7 +1,7 @@
 /* xlane eval, xlane sample: what a run has learned. */
 #include <stdio.h>
 
-#include "cli/cli.h"
+#include "cli/launch.h"
 #include "train/loop.h"
 
 static struct { const char *device, *prompt, *ids; int64_t tokens, seed; double temperature, top_p; bool recompute; } opt = { .tokens = 256, .seed = 1, .temperature = 0.8, .top_p = 0.95 };
@@ -19,7 +19,7 @@ static xl_error *eval(const xl_cli *cli, int argc, char **argv)
     xl_participants who = { 0 };
     int64_t tokens, step;
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
-    XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
+    XL_DO(xl_cli_run_config(cli, dir, argv + 1, argc - 1, &c));
     if (opt.device)
         c.device = opt.device;
     XL_DO(xl_train_eval(cli->arena, &c, dir, &nll, &tokens, &step, &who));
@@ -98,7 +98,7 @@ static xl_error *sample(const xl_cli *cli, int argc, char **argv)
     int32_t *in;
     uint32_t n;
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
-    XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
+    XL_DO(xl_cli_run_config(cli, dir, argv + 1, argc - 1, &c));
     if (opt.device)
         c.device = opt.device;
     if (!(opt.top_p > 0 && opt.top_p <= 1))

@@ -194,4 +194,12 @@ xl_error *xl_cli_config(const xl_cli *cli, const char *file, char *const *words,
     return err;
 }
 
+xl_error *xl_cli_run_config(const xl_cli *cli, const char *dir, char *const *words, int nword, xl_config *out)
+{
+    xl_error *err = xl_run_config(cli->arena, dir, words, nword, out);
+    if (xl_error_code(err) == XL_CODE_INVALID)
+        xl_cli_exit(cli, XL_EXIT_MISUSED);
+    return err;
+}
+
 void xl_launch_fini(xl_launch *l) { xl_buf_fini(&l->text); }

@@ -29,6 +29,7 @@ typedef struct {
 xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module, xl_launch *out) XL_MUST_USE;
 /* A configuration from the command line; a key or value that is wrong makes the exit status 2. */
 xl_error *xl_cli_config(const xl_cli *cli, const char *file, char *const *words, int nword, xl_config *out) XL_MUST_USE;
+xl_error *xl_cli_run_config(const xl_cli *cli, const char *dir, char *const *words, int nword, xl_config *out) XL_MUST_USE; /* of a run */
 /* The same config with another batch; 0: its own. */
 xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch) XL_MUST_USE;
 void xl_launch_fini(xl_launch *l);

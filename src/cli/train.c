@@ -145,7 +145,7 @@ static xl_error *resume(const xl_cli *cli, int argc, char **argv)
     xl_config c;
     char *dir;
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
-    XL_DO(xl_run_config(cli->arena, dir, argv + 1, argc - 1, &c));
+    XL_DO(xl_cli_run_config(cli, dir, argv + 1, argc - 1, &c));
     XL_DO(launch(cli->arena, &c));
     xl_loop_result r;
     XL_DO(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet }, &r));
