@@ -185,16 +185,49 @@ TEXTS = {
                 lambda a, b: jnp.sum(jnp.imag(jnp.conj(lax.complex(a, b)) ** 2)), f(5), f(5)),
 }
 
-def check(name, fn, args, keep="carry", text=None):
+# Lookups whose gradient a GPU gets without a scatter that adds: ids that repeat within and across blocks of 128 rows, one id only,
+# ids beyond the table (a gather clamps them), counts that fill no block, and the element of a label.
+def rows(table, index, weight):
+    return jnp.sum(jnp.sin(jnp.take(table, jnp.clip(index, 0, table.shape[0] - 1), 0)) * weight)
+
+
+LOOKUP = """func.func @main(%t: tensor<{V}x{D}xf32>, %i: tensor<{N}x1xi32>, %w: tensor<{N}x{D}xf32>) -> tensor<f32> {{
+  %0 = "stablehlo.gather"(%t, %i) {{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0],
+    index_vector_dim = 1>, slice_sizes = array<i64: 1, {D}>}} : (tensor<{V}x{D}xf32>, tensor<{N}x1xi32>) -> tensor<{N}x{D}xf32>
+  %1 = stablehlo.sine %0 : tensor<{N}x{D}xf32>
+  %2 = stablehlo.multiply %1, %w : tensor<{N}x{D}xf32>
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %3 = stablehlo.reduce(%2 init: %z) applies stablehlo.add across dimensions = [0, 1] : (tensor<{N}x{D}xf32>, tensor<f32>) -> tensor<f32>
+  return %3 : tensor<f32>
+}}"""
+PICK = """func.func @main(%x: tensor<4x9x33xf32>, %i: tensor<4x9x1xi32>, %w: tensor<4x9xf32>) -> tensor<f32> {
+  %e = stablehlo.exponential %x : tensor<4x9x33xf32>
+  %0 = "stablehlo.gather"(%e, %i) {dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [2], operand_batching_dims = [0, 1],
+    start_indices_batching_dims = [0, 1], start_index_map = [2], index_vector_dim = 2>, slice_sizes = array<i64: 1, 1, 1>}
+    : (tensor<4x9x33xf32>, tensor<4x9x1xi32>) -> tensor<4x9xf32>
+  %2 = stablehlo.multiply %0, %w : tensor<4x9xf32>
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %3 = stablehlo.reduce(%2 init: %z) applies stablehlo.add across dimensions = [0, 1] : (tensor<4x9xf32>, tensor<f32>) -> tensor<f32>
+  return %3 : tensor<f32>
+}"""
+GPU = {f"rows_{V}_{N}": (LOOKUP.format(V=V, D=D, N=N), lambda t, k, w: rows(t, k[:, 0], w), f(V, D), rng.integers(low, V + high, (N, 1)).astype(np.int32), f(N, D))
+       for V, D, N, low, high in ((7, 5, 640, 0, 0), (1, 3, 384, 0, 0), (5000, 4, 1000, 0, 0), (50, 8, 257, -9, 9), (3, 2, 256, 0, 0))}
+GPU["pick"] = (PICK, lambda x, k, w: jnp.sum(jnp.take_along_axis(jnp.exp(x), jnp.clip(k, 0, 32), 2)[..., 0] * w), f(4, 9, 33),
+               rng.integers(-3, 36, (4, 9, 1)).astype(np.int32), f(4, 9))
+
+
+def check(name, fn, args, keep="carry", text=None, gpu=False):
     loss = fn if text else loss_of(fn)
     floats = [k for k, a in enumerate(args) if np.asarray(a).dtype == np.float32]
     text = text or jax.jit(loss, keep_unused=True).lower(*args).as_text()
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
         file.write(text)
         file.flush()
-        p = subprocess.run([XLANE, "grad", "--keep=" + keep, file.name], capture_output=True, text=True)
+        p = subprocess.run([XLANE, "grad", "--keep=" + keep, *["--gpu"] * gpu, file.name], capture_output=True, text=True)
     if p.returncode:
         return p.stderr.strip()[:300]
+    if gpu and "scatter" in p.stdout and "unique_indices = true" not in p.stdout:
+        return "the gradient has a scatter whose indices repeat"
     got = run_text(p.stdout, args)
     val, want = jax.value_and_grad(loss, argnums=tuple(floats))(*args)
     for k, (g, w) in enumerate(zip(got, [val, *want])):
@@ -226,6 +259,12 @@ def main():
             continue
         why = check(name, fn, args, text=text)
         print(f"FAIL grad_{name}: {why}" if why else f"ok grad_{name}", flush=True)
+        bad += bool(why)
+    for name, (text, fn, *args) in GPU.items():
+        if only and name not in only:
+            continue
+        why = check(name, fn, args, text=text, gpu=True)
+        print(f"FAIL grad_gpu_{name}: {why}" if why else f"ok grad_gpu_{name}", flush=True)
         bad += bool(why)
     # what has no gradient says so, with the op's name
     text = jax.jit(lambda a: jnp.sum(lax.bessel_i1e(a))).lower(f(3, 3)).as_text()

@@ -7,9 +7,10 @@
 #include "pass/grad.h"
 #include "pass/pass.h"
 
-static struct { const char *keep; } opt = { .keep = "carry" };
+static struct { const char *keep; bool gpu; } opt = { .keep = "carry" };
 static const xl_opt opts[] = {
     { "keep", XL_OPT_STR, &opt.keep, "WHAT", "what loops keep for the way back: carry (least memory) or dots (carry)" },
+    { "gpu", XL_OPT_FLAG, &opt.gpu, NULL, "write the gradients of lookups as for a GPU, without a scatter that adds" },
     { 0 } };
 
 static xl_error *run(const xl_cli *cli, int argc, char **argv)
@@ -19,7 +20,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_module *m = NULL;
     xl_str text;
     xl_buf out = { 0 };
-    xl_grad_opts how = { XL_KEEP_CARRY };
+    xl_grad_opts how = { .gpu = opt.gpu };
     if (!strcmp(opt.keep, "dots"))
         how.keep = XL_KEEP_DOTS;
     else if (strcmp(opt.keep, "carry"))
@@ -62,7 +63,7 @@ out:
 
 const xl_verb xl_verb_grad = {
     .name = "grad",
-    .args = "[--keep=WHAT] FILE",
+    .args = "[--keep=WHAT] [--gpu] FILE",
     .help = "print the gradient of a StableHLO program",
     .more = "The program's first result must be one float. What is printed returns that result, and then its derivative by every "
             "argument of a float type. Calls are inlined first.",

@@ -382,7 +382,7 @@ xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, co
     uint32_t nop = r->nop;
     xl_op **ops = xl_new(&f->m->arena, xl_op *, nop);
     memcpy(ops, r->op, nop * sizeof *ops);
-    xl_grad_ctx g = { .e = xl_b_at(f, r), .opts = opts ? *opts : (xl_grad_opts){ XL_KEEP_CARRY } };
+    xl_grad_ctx g = { .e = xl_b_at(f, r), .opts = opts ? *opts : (xl_grad_opts){ 0 } };
     grow(&g, f->nval);
     for (uint32_t i = 0; i < n; i++)
         if (!set_active(&g, wrt[i]) && !xl_cot_active(&g, wrt[i])) {

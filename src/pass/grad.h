@@ -13,7 +13,10 @@ typedef enum {
     XL_KEEP_DOTS,     /* also results of matrix products, convolutions and loops inside */
 } xl_grad_keep;
 
-typedef struct { xl_grad_keep keep; } xl_grad_opts;
+typedef struct {
+    xl_grad_keep keep;
+    bool gpu;         /* no scatter that adds where a lookup was: it is atomic there, or slow (grad_rows.c) */
+} xl_grad_opts;
 
 /* d loss / d wrt[i], each of its value's type. `loss` is a scalar float of f's body; calls and composites must have been
  * inlined (xl_pass_inline). Where loss does not depend on wrt[i], out[i] is a constant zero. The body has no RETURN yet, or its
@@ -63,6 +66,9 @@ static inline bool xl_cot_float(const xl_type *t)
 /* Reductions and windows of several tensors or by any function, as loops (grad_expand.c). */
 xl_error *xl_grad_reduce_any(xl_grad_ctx *g, xl_op *op, const xl_value *ct) XL_MUST_USE;
 xl_error *xl_grad_window_any(xl_grad_ctx *g, xl_op *op, const xl_value *ct) XL_MUST_USE;
+/* The gradient of a lookup without a scatter that adds (grad_rows.c): `into` with what the cotangent adds to it. `index` is the
+ * gather's, within bounds. XL_NO_VALUE where the gather is no such lookup, or opts do not ask for it. */
+xl_value xl_grad_lookup(xl_grad_ctx *g, const xl_op *gather, xl_value into, xl_value index, xl_value ct);
 xl_value *xl_cot_map(const xl_func *f, uint32_t *n); /* a map of every value to itself, for cloning */
 
 #define OP(name, text, in, out, regions, types, grad, ...) xl_grad_fn xl_grad_##grad;

@@ -231,7 +231,9 @@ RULE(gather)
     if (!xl_cot_active(g, x))
         return NULL;
     xl_value into = xl_has(was) ? was : xl_em_like(&g->e, x, 0);
-    xl_cot_set(g, x, scatter_add(g, op, into, clamped(g, op), ct[0]));
+    xl_value at = clamped(g, op);
+    xl_value sum = xl_grad_lookup(g, op, into, at, ct[0]);
+    xl_cot_set(g, x, xl_has(sum) ? sum : scatter_add(g, op, into, at, ct[0]));
     return NULL;
 }
 

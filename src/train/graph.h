@@ -62,6 +62,7 @@ struct xl_graph {
     xl_mesh_def mesh;                    /* naxis 0: one device */
     enum { XL_PLANT_NONE, XL_PLANT_LOCAL, XL_PLANT_READ, XL_PLANT_GROUP, XL_PLANT_CANARY } plant; /* a mistake on purpose in the metrics by row or the canary, to see it caught */
     xl_value parts;                      /* with a mesh: f32 of its shape, a one from each device */
+    bool gpu;                            /* for a backend whose scatter is atomic, and whose gather is cheap */
     const xl_spread *spread;             /* asked for every argument while it is there; NULL: whole unless xl_sharded says otherwise */
 };
 

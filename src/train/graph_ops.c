@@ -277,9 +277,21 @@ xl_tensor xl_cross_entropy(xl_graph *g, xl_tensor logits, xl_tensor labels)
     xl_tensor x = xl_cast_to(g, logits, XL_F32), top = xl_stop_gradient(g, xl_max(g, x, "[-1]"));
     xl_tensor c = xl_sub(g, x, xl_keep(g, top, x, "[-1]"));
     xl_tensor lse = xl_ln(g, xl_sum(g, xl_exp(g, c), "[-1]"));
-    int64_t at[XL_MOST_DIMS];
-    for (uint32_t i = 0; i < ti->rank; i++)
+    int64_t at[XL_MOST_DIMS], one[XL_MOST_DIMS], last = ti->rank;
+    for (uint32_t i = 0; i < ti->rank; i++) {
         at[i] = i;
+        one[i] = 1;
+    }
+    if (g->gpu) {                        /* a pass over the logits less */
+        one[last] = 1;
+        xl_dims lead = { at, ti->rank }, end = { &last, 1 };
+        int64_t dims[XL_MOST_DIMS];
+        memcpy(dims, ti->dims, ti->rank * sizeof *dims);
+        dims[last] = 1;
+        xl_value idx = xl_em_reshape(&g->e, xl_val_of(labels), (xl_dims){ dims, tl->rank });
+        xl_b_gather_dims d = { .collapsed = end, .operand_batch = lead, .index_batch = lead, .map = end, .sizes = { one, tl->rank }, .vector_dim = last };
+        return xl_sub(g, lse, xl_tensor_of(xl_b_gather(&g->e, xl_val_of(c), idx, &d)));
+    }
     xl_value pos = xl_em_iota(&g->e, xl_type_with_dtype(g->m, tl, ti->dtype), (int64_t)tl->rank - 1);
     xl_value lab = xl_em_broadcast(&g->e, xl_val_of(labels), xl_type_dims(tl), (xl_dims){ at, ti->rank });
     xl_tensor hit = xl_tensor_of(xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, pos, lab));

@@ -298,6 +298,11 @@ out:
     return err;
 }
 
+void xl_lane_suit(const xl_lane *l, xl_graph *g)
+{
+    g->gpu = !g->mesh.naxis && xl_str_is(xl_client_platform(l->client), "cuda");
+}
+
 xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh)
 {
     size_t n = xl_client_nlocal(l->client);

@@ -40,6 +40,9 @@ int64_t xl_lane_predict(xl_graph *g, xl_func *f);
 /* The program's canonical hash: what a cache key and an event have. */
 xl_digest xl_graph_hash(xl_graph *g, xl_func *f);
 
+/* Says in the graph what suits the lane's backend: to be called before a step is built. Changes no meaning. */
+void xl_lane_suit(const xl_lane *l, xl_graph *g);
+
 xl_elem xl_elem_of(xl_dtype d);
 /* From here on the lane is all its devices, in this mesh: before its first tensor. The same mesh again is nothing new. */
 xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh) XL_MUST_USE;

@@ -108,6 +108,8 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
                 s->g[i]->spread = &s->spread;
             s->g[i]->plant = c->plant[0] == 'l' ? XL_PLANT_LOCAL : c->plant[0] == 'r' ? XL_PLANT_READ : c->plant[0] == 'g' ? XL_PLANT_GROUP : c->plant[0] == 'c' ? XL_PLANT_CANARY : XL_PLANT_NONE;
         }
+        if (s->lane)
+            xl_lane_suit(s->lane, s->g[i]);
         s->logits[i] = xl_model_build(s->g[i], &m, batch, times[i], &s->why);
         if (s->g[i]->err)
             return XL_ERR(INVALID, "%s", xl_error_message(s->g[i]->err));

@@ -260,7 +260,7 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
     xl_region_clone_into(f, f->body, g->f, g->f->body, map, NULL, 0);
 
     xl_value loss = map[g->loss.id], *grad = xl_new(a, xl_value, n);
-    xl_grad_opts how = { opts ? opts->keep : XL_KEEP_CARRY };
+    xl_grad_opts how = { opts ? opts->keep : XL_KEEP_CARRY, g->gpu };
     XL_DO(xl_grad(f, loss, p, n, &how, grad));
 
     opt o = { .e = xl_b_at(f, NULL) };

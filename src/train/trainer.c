@@ -183,6 +183,7 @@ xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, cons
         }
     p.baked = t->how.baked;
     XL_DO(same_params(t, g));
+    xl_lane_suit(t->lane, g);
     XL_DO(xl_step_build(g, kind, t->name, t->n, &t->how, &f));
     p.module = xl_str_c(&t->arena, xl_strf(&t->arena, "%s_%.*s", kind == XL_STEP_TRAIN ? "train" : "eval", XL_FMT(g->name)));
     XL_DO(xl_lane_compile(t->lane, g, f, p.module, &p.p));
