@@ -74,6 +74,13 @@ $(B)/gen/profiles.inc: $(profiles) Makefile
 $(B)/obj/lane/profile_text.o: $(B)/gen/profiles.inc
 $(B)/obj/lane/profile_text.o: XCFLAGS += -I$(B)/gen
 
+# What the CPU plugin tells JAX, as a C string.
+$(B)/gen/jax_rules.inc: src/cpu/pjrt/jax_rules.py Makefile
+	@mkdir -p $(@D)
+	sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $< >$@
+$(B)/obj/cpu/pjrt/python.o: $(B)/gen/jax_rules.inc
+$(B)/obj/cpu/pjrt/python.o: XCFLAGS += -I$(B)/gen -Wno-overlength-strings
+
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@

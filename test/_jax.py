@@ -6,6 +6,3 @@ here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 lib = os.environ.get("XLANE_CPU_PLUGIN", os.path.join(here, "build", "libxlane-cpu.so"))
 os.environ.setdefault("PJRT_NAMES_AND_LIBRARY_PATHS", "xlane:" + lib)
 import jax
-from jax._src.interpreters import mlir
-if "xlane" not in mlir._platforms_with_donation:     # the wheel does this
-    mlir._platforms_with_donation.append("xlane")

@@ -73,9 +73,6 @@ def child(out):
     os.environ["JAX_PLATFORMS"] = "xlane,cpu"                # corpus asks for the CPU alone
     import jax
     import numpy as np
-    from jax._src.interpreters import mlir
-    if "xlane" not in mlir._platforms_with_donation:         # the wheel does this
-        mlir._platforms_with_donation.append("xlane")
     corpus.define()
     results = {}
 

@@ -8,10 +8,6 @@ import jax.numpy as jnp
 from jax import lax
 jax.config.update("jax_enable_x64", True)
 cpu, xl = jax.devices("cpu")[0], jax.devices("xlane")[0]
-sys.path.insert(0, os.path.join(here, "wheel"))
-from xlane import jax_plugin
-from jax._src.interpreters import mlir
-jax_plugin.lower_decompositions(mlir)
 only = tuple(sys.argv[1].split(",")) if len(sys.argv) > 1 else ()
 rng = np.random.default_rng(0)
 bad = total = 0

@@ -30,6 +30,9 @@ xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice);
  * not divide: "uneven sharding", with what each device holds. */
 typedef struct { const char *op; xl_str file; uint32_t line, times; double bytes; } xl_gathered;
 
+/* A value whose split the frontend asked for: the custom call xlane_inspect_sharding, whose backend_config is a number. */
+typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank; } xl_inspected;
+
 /* ---- the pass ----------------------------------------------------------------------------------------------------- */
 typedef struct {
     xl_axes **arg, **out;                                  /* the spec of each argument and result; NULL for what is no tensor */
@@ -40,6 +43,8 @@ typedef struct {
     xl_traffic traffic;                                    /* of all collectives, per device and run, loops counted once */
     xl_gathered *gathered;
     uint32_t ngathered;
+    xl_inspected *inspected;
+    uint32_t ninspected;
 } xl_shard_info;
 /* A line for each: op, file:line, times, bytes per device, separated by tabs. */
 void xl_shard_gathered(const xl_shard_info *info, xl_buf *out);
@@ -83,6 +88,8 @@ typedef struct {
     uint32_t nedge, capedge;
     xl_gathered *gathered;
     uint32_t ngathered, capgathered;
+    xl_inspected *inspected;
+    uint32_t ninspected, capinspected;
     int64_t asked[32];                                     /* of the annotation last read: into how many parts, by dimension */
     bool uneven;                                           /* xl_shard_read left out part of a split */
 } xl_shard_ctx;

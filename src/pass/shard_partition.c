@@ -19,6 +19,7 @@ typedef struct {
     kept **cache;                                          /* per value */
     const xl_region *open[80];
     uint32_t nopen;
+    uint32_t manual;                                       /* manual regions around */
     xl_error *err;
 } part;
 
@@ -652,9 +653,56 @@ static void emit_manual(part *p, const xl_op *op)
             for (uint32_t k = skip[d].n; k < c->spec[op->out[i].id][d].n; k++)
                 want[i][d].atom[want[i][d].n++] = c->spec[op->out[i].id][d].atom[k];
     }
+    p->manual++;
     emit_ops(p, r, want, ret);
+    p->manual--;
     for (uint32_t i = 0; i < op->nout; i++)
         set(p, op->out[i], ret[i], c->spec[op->out[i].id]);
+}
+
+/* The one device that an annotation names, or 0; -1: every device for itself. */
+static int64_t device_of(const part *p, const xl_op *op)
+{
+    const xl_attr *a = xl_shard_note(op->extra);
+    if (a && a->kind == XL_AT_ARRAY)
+        a = a->n ? a->item[0] : NULL;
+    if (p->manual)
+        return -1;
+    if (a && a->kind == XL_AT_STR) {
+        xl_str s = xl_str_trim(a->str), head = XL_STR("{maximal device=");
+        int64_t device;
+        if (xl_str_starts(s, XL_STR("{manual")))
+            return -1;
+        return xl_str_starts(s, head) && xl_str_i64((xl_str){ s.p + head.n, s.n - head.n - 1 }, &device) && device >= 0 && device < p->c->n ? device : 0;
+    }
+    const xl_sharding *s = a && a->kind == XL_AT_SHARDING ? a->sharding : NULL;
+    const xl_mesh *mesh = !s ? NULL : s->inlined ? s->inlined : xl_module_mesh(p->c->m, s->mesh);
+    return mesh && mesh->naxis == 0 && mesh->nids == 1 && mesh->ids[0] >= 0 && mesh->ids[0] < p->c->n ? mesh->ids[0] : 0;
+}
+
+/* Outside of manual regions a callback is called once, with whole operands, for all devices (cpu/kernel/callback.c); a partitioned one on each device with what
+ * that one has. */
+static void emit_callback(part *p, const xl_op *op, bool partitioned)
+{
+    if (!partitioned) {
+        int64_t device = device_of(p, op);
+        emit_whole(p, op);
+        if (device >= 0) {
+            xl_op *n = p->b.r->op[p->b.r->nop - 1];
+            n->extra = xl_dict_with(p->c->m, n->extra, XL_STR("xlane.device"), xl_attr_int(p->c->m, XL_I64, device));
+        }
+        return;
+    }
+    xl_value *in = xl_new(p->c->a, xl_value, op->nin);
+    const xl_type **out = xl_new(p->c->a, const xl_type *, op->nout);
+    for (uint32_t i = 0; i < op->nin; i++)
+        in[i] = p->now[op->in[i].id];
+    for (uint32_t i = 0; i < op->nout; i++)
+        out[i] = xl_out_type(p->c->f, op, i);
+    xl_op *n = copy(p, op, in, out);
+    xl_region_append(p->c->f, p->b.r, n);
+    for (uint32_t i = 0; i < op->nout; i++)
+        set(p, op->out[i], n->out[i], whole_spec(p, out[i]));
 }
 
 static void emit_custom(part *p, const xl_op *op)
@@ -674,6 +722,14 @@ static void emit_custom(part *p, const xl_op *op)
         if (xl_value_type(c->f, v) != xl_shard_local(c, type_of(p, op->out[0]), c->spec[op->out[0].id]))
             fail(p, op, "its operand is not the local shape of its result");
         set(p, op->out[0], v, c->spec[op->out[0].id]);
+    } else if (op->nin == 1 && op->nout == 1 && xl_str_is(name, "xlane_inspect_sharding")) {
+        xl_inspected in = { .manual = p->manual > 0, .spec = p->at[op->in[0].id], .rank = xl_shard_rank(type_of(p, op->in[0])) };
+        if (!xl_str_i64(xl_op_str(op, XL_SLOT(CUSTOM_CALL, backend_config)), &in.number))
+            fail(p, op, "its configuration is not a number");
+        XL_PUSH(c->a, c->inspected, c->ninspected, c->capinspected, in);
+        set(p, op->out[0], p->now[op->in[0].id], p->at[op->in[0].id]);
+    } else if (xl_str_is(name, "xlane_python_callback") || xl_str_is(name, "xlane_partitioned_python_callback")) {
+        emit_callback(p, op, xl_str_is(name, "xlane_partitioned_python_callback"));
     } else if (xl_str_starts(name, XL_STR("xla.sdy."))) {
         fail(p, op, "annotations in the form of an old export: export the program again");
     } else {
@@ -930,6 +986,8 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     info->npartition = c.n;
     info->gathered = c.gathered;
     info->ngathered = c.ngathered;
+    info->inspected = c.inspected;
+    info->ninspected = c.ninspected;
     XL_TRY(xl_verify(m), "the partitioned program");
 out:
     return err;

@@ -10,13 +10,6 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 
-try:  # donation is lowered only for platforms on this list; the wheel's module adds the name, an environment variable cannot
-    from jax._src.interpreters import mlir
-    if "xlane" not in mlir._platforms_with_donation:
-        mlir._platforms_with_donation.append("xlane")
-except (ImportError, AttributeError):
-    pass
-
 X = jnp.asarray(np.arange(8 * 16, dtype=np.float32).reshape(8, 16) / 100)
 W = jnp.asarray(np.ones((16, 16), np.float32))
 B = jnp.asarray(np.arange(16, dtype=np.float32))

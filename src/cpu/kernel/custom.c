@@ -1,6 +1,7 @@
 /* Custom calls that JAX and PyTorch/XLA emit for a device they do not know, by name. */
 #include <stdlib.h>
 
+#include "cpu/kernel/callback.h"
 #include "cpu/kernel/ew.h"
 #include "cpu/kernel/linalg.h"
 #include "cpu/plan/planner.h"
@@ -85,6 +86,8 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
             }
             return NULL;
         }
+    if (xl_host_is(op))
+        return xl_plan_host(p, op);
     if (xl_str_is(name, "Qr"))
         return xl_plan_qr(p, op);
     if (xl_str_is(name, "ProductOfElementaryHouseholderReflectors"))
@@ -95,6 +98,10 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
         return plan_approx(p, op);
     if (xl_str_is(name, "dce_sink") && op->nout == 0)      /* it only keeps its operand alive */
         return NULL;
+    if (xl_str_is(name, "xlane_inspect_sharding") && op->nin == 1 && op->nout == 1) { /* of a program that was not partitioned: there is nothing to tell */
+        xl_plan_alias(p, op->out[0], op->in[0]);
+        return NULL;
+    }
     if (xl_str_is(name, "tridiagonal_solve_perturbed_ffi"))
         return xl_plan_tridiagonal(p, op, true);
     bool known;

@@ -20,6 +20,9 @@ PJRT_Error *xl_api_error(xl_error *err);                   /* takes err; NULL gi
 PJRT_Error *xl_api_fail(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3);
 PJRT_Error *xl_api_none(const char *name);
 
+/* JAX's own rules for this platform (jax_rules.py), if the process is a Python with JAX in it; else nothing. */
+void xl_python_setup(const char *platform);
+
 /* ---- devices ---------------------------------------------------------------------------------------------------- */
 typedef struct xl_user { const void *key; void *value; void (*drop)(void *); struct xl_user *next; } xl_user;
 

@@ -329,6 +329,7 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
     if ((err = xl_random(c->rng, sizeof c->rng)))
         xl_error_free(err);                                /* a poorer seed for the rng op is no reason to fail */
     args->client = c;
+    xl_python_setup(platform);
     return NULL;
 }
 PJRT_Error *xl_PJRT_Client_Destroy(PJRT_Client_Destroy_Args *args)

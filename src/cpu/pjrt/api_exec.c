@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/proto.h"
 #include "base/version.h"
+#include "cpu/kernel/callback.h"
 #include "cpu/pjrt/api.h"
 #include "cpu/plan/lower.h"
 #include "ir/text/print.h"
@@ -221,6 +222,25 @@ static xl_error *keep_shardings(xl_exec *e, const xl_shard_info *info)
     return NULL;
 }
 
+/* Tells the frontend how the values are split that it asked for. */
+static xl_error *tell_inspected(const xl_shard_info *info)
+{
+    xl_error *err = NULL;
+    for (uint32_t i = 0; i < info->ninspected && !err; i++) {
+        const xl_inspected *in = &info->inspected[i];
+        enum { SHARDING_TYPE = 1, TYPE_MANUAL = 4 };
+        xl_buf b = { 0 };
+        if (in->manual)
+            xl_proto_put_int(&b, SHARDING_TYPE, TYPE_MANUAL);
+        else
+            xl_shard_proto(info, in->spec, in->rank, &b);
+        int64_t n = (int64_t)b.n;
+        err = b.failed ? XL_ERR(EXHAUSTED, "no memory for shardings") : xl_host_call((uint64_t)in->number, &(xl_host_array){ b.p, 1, &n });
+        xl_buf_fini(&b);
+    }
+    return err;
+}
+
 static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **out)
 {
     xl_error *err = NULL;
@@ -272,6 +292,8 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
         err = xl_lower(m, e->npartition > 1);
     if (!err && e->npartition > 1)
         err = xl_shard(m, e->npartition, e->nreplica, &shards);
+    if (!err)
+        err = tell_inspected(&shards);
     if (!err)
         err = xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "canonical,simplify,fold,cse,dce" });
     m->arena.oom = outer;
@@ -454,6 +476,8 @@ static uint64_t get64(const char *p)
 PJRT_Error *xl_PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args *args)
 {
     const xl_exec *e = args->executable->e;
+    if (e->plan->host)
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "%s has host callbacks, which are functions of this process: it cannot be serialised", e->name);
     PJRT_SerializedExecutable *s = calloc(1, sizeof *s);
     if (!s)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to serialise an executable");
@@ -824,8 +848,8 @@ static PJRT_Error *parameter_shardings(PJRT_Shardings_PJRT_Executable_ParameterS
 }
 static PJRT_Error *output_shardings(PJRT_Shardings_PJRT_Executable_OutputShardings_Args *args)
 {
-    args->num_outputs = args->executable->e->plan->nout;
-    args->shardings = (const char *const *)args->executable->e->shardings[0];
+    args->num_outputs = args->executable->e->plan->nout;   /* of no outputs nothing is said: XLA wants one for its empty tuple */
+    args->shardings = args->num_outputs ? (const char *const *)args->executable->e->shardings[0] : NULL;
     args->sharding_sizes = args->executable->e->sharding_sizes[0];
     return NULL;
 }

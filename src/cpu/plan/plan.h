@@ -73,6 +73,7 @@ struct xl_plan {
     double flops, bytes_accessed, transcendentals;
     uint32_t ndevice;                                      /* that run it together */
     bool collective;                                       /* they meet while running */
+    bool host;                                             /* it calls functions of this process */
     uint32_t nstep;
 };
 

@@ -1,0 +1,132 @@
+/* Calls into the frontend while a program runs. On one device, and in a manual region, each device calls for itself. Elsewhere the program means one
+ * call: the partitioner has written down which device it belongs to (`xlane.device`), all operands are whole, and the devices meet at it if there are
+ * results. A device of a program whose devices meet is a fiber: the frontend then runs in a thread of its own, with a stack that it knows. */
+#include "cpu/kernel/callback.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/thread.h"
+#include "cpu/run/collective.h"
+
+typedef struct { uint64_t number; int64_t device; uint32_t skip_in, skip_out; } host; /* device -1: each. skip: tokens in front */
+
+static xl_host_fn *_Atomic frontend;
+
+void xl_host_set(xl_host_fn *fn) { atomic_store(&frontend, fn); }
+
+bool xl_host_is(const xl_op *op)
+{
+    xl_str name = op->code == XL_OP_CUSTOM_CALL ? xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)) : (xl_str){ 0 };
+    return xl_str_is(name, "xlane_python_callback") || xl_str_is(name, "xlane_partitioned_python_callback");
+}
+
+xl_error *xl_host_call(uint64_t number, const xl_host_array *arrays)
+{
+    xl_host_fn *fn = atomic_load(&frontend);
+    enum { SIZE = 16384 };
+    if (!fn)
+        return XL_ERR(PRECONDITION, "host callback %llu: no frontend of this process offers host callbacks: run the program from JAX", (unsigned long long)number);
+    char *error = calloc(1, SIZE);
+    if (!error)
+        return XL_ERR(EXHAUSTED, "no memory to call back");
+    xl_error *err = fn(number, arrays, error, SIZE) ? XL_ERR(INTERNAL, "host callback: %s", error) : NULL;
+    free(error);
+    return err;
+}
+
+typedef struct { uint64_t number; const xl_host_array *arrays; xl_error *err; } call;
+static void run_call(void *arg)
+{
+    call *c = arg;
+    c->err = xl_host_call(c->number, c->arrays);
+}
+
+static xl_error *call_host(const xl_step *s, const xl_frame *f, void *const *in, void *const *out)
+{
+    const host *h = s->data;
+    uint32_t n = 0;
+    xl_error *err = NULL;
+    xl_host_array *arrays = calloc((size_t)s->nin + s->nout + 1, sizeof *arrays);
+    if (!arrays)
+        return XL_ERR(EXHAUSTED, "no memory to call back");
+    for (uint32_t i = h->skip_in; i < s->nin; i++)
+        arrays[n++] = (xl_host_array){ in[i], xl_in_shape(s, i)->rank, xl_in_shape(s, i)->dims };
+    for (uint32_t i = h->skip_out; i < s->nout; i++)
+        arrays[n++] = (xl_host_array){ out[i], xl_out_shape(s, i)->rank, xl_out_shape(s, i)->dims };
+    call c = { h->number, arrays, NULL };
+    if (f->meet) {
+        xl_thread t;
+        XL_TRY(xl_thread_start(&t, "xlane-callback", run_call, &c), "calling back");
+        xl_thread_join(&t);
+    } else {
+        run_call(&c);
+    }
+    err = c.err;
+out:
+    free(arrays);
+    return err;
+}
+
+static xl_error *run_each(const xl_step *s, xl_frame *f)
+{
+    const host *h = s->data;
+    void **p = malloc(((size_t)s->nin + s->nout + 1) * sizeof *p);
+    if (!p)
+        return XL_ERR(EXHAUSTED, "no memory to call back");
+    for (uint32_t i = 0; i < s->nin + s->nout; i++)
+        p[i] = f->ptr[s->buf[i]];
+    xl_error *err = h->device < 0 || (uint32_t)h->device == f->partition ? call_host(s, f, p, p + s->nin) : NULL;
+    free(p);
+    return err;
+}
+
+static xl_error *meet_once(const xl_step *s, xl_frame *f, const xl_group_view *g)
+{
+    const host *h = s->data;
+    uint32_t at = (uint32_t)h->device < g->n ? (uint32_t)h->device : 0;
+    xl_error *err = call_host(s, f, g->in[at], g->out[at]);
+    for (uint32_t k = 0; !err && k < g->n; k++)
+        for (uint32_t i = h->skip_out; k != at && i < s->nout; i++)
+            memcpy(g->out[k][i], g->out[at][i], xl_out_shape(s, i)->bytes);
+    return err;
+}
+
+static xl_error *run_once(const xl_step *s, xl_frame *f)
+{
+    if (!f->meet)
+        return run_each(s, f);
+    uint32_t n = f->npartition;
+    void **p = malloc(((size_t)s->nin + s->nout + 1) * sizeof *p + n * sizeof(uint32_t));
+    if (!p)
+        return XL_ERR(EXHAUSTED, "no memory to call back");
+    uint32_t *id = (uint32_t *)(p + s->nin + s->nout + 1);
+    for (uint32_t i = 0; i < s->nin + s->nout; i++)
+        p[i] = f->ptr[s->buf[i]];
+    for (uint32_t k = 0; k < n; k++)
+        id[k] = f->replica * n + k;
+    xl_error *err = xl_meet_at(f->meet, xl_meet_number(f), id, n, s, f, p, p + s->nin, meet_once);
+    free(p);
+    return err;
+}
+
+xl_error *xl_plan_host(xl_planner *p, const xl_op *op)
+{
+    const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config), *device = xl_dict_get(op->extra, XL_STR("xlane.device"));
+    if (!cfg || cfg->kind != XL_AT_DICT)
+        cfg = xl_dict_get(op->extra, XL_STR("mhlo.backend_config"));
+    const xl_attr *number = cfg && cfg->kind == XL_AT_DICT ? xl_dict_get(cfg, XL_STR("number")) : NULL;
+    if (!number || number->kind != XL_AT_INT)
+        return xl_plan_unsupported(p, op, "a host callback without a number in its configuration: trace it with JAX");
+    host *h = xl_new(p->a, host, 1);
+    *h = (host){ .number = (uint64_t)number->i, .device = device && device->kind == XL_AT_INT ? device->i : -1 };
+    while (h->skip_in < op->nin && xl_in_type(p->f, op, h->skip_in)->kind == XL_TY_TOKEN)
+        h->skip_in++;
+    while (h->skip_out < op->nout && xl_out_type(p->f, op, h->skip_out)->kind == XL_TY_TOKEN)
+        h->skip_out++;
+    bool together = h->device >= 0 && op->nout > h->skip_out && p->plan->ndevice > 1;
+    if (together)
+        p->plan->collective = true;
+    p->plan->host = true;
+    return xl_plan_step(p, op, together ? run_once : run_each, h, 0);
+}

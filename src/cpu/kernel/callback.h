@@ -1,0 +1,18 @@
+/* src/cpu/kernel/callback.h
+ * Host callbacks: the custom calls xlane_python_callback and xlane_partitioned_python_callback, whose attribute `number` names a function of the
+ * frontend. The frontend gives one function that calls them all (cpu/pjrt/jax_rules.py does). It may be called from any thread, by several at a time. */
+#ifndef XL_CPU_CALLBACK_H
+#define XL_CPU_CALLBACK_H
+
+#include "cpu/plan/planner.h"
+
+typedef struct { void *data; uint64_t rank; const int64_t *dims; } xl_host_array;
+/* arrays: the operands, then the results, which it fills in. Not 0: it failed, and error, of size bytes, says why. */
+typedef int xl_host_fn(uint64_t number, const xl_host_array *arrays, char *error, size_t size);
+
+void xl_host_set(xl_host_fn *fn);
+xl_error *xl_host_call(uint64_t number, const xl_host_array *arrays) XL_MUST_USE; /* in this thread */
+bool xl_host_is(const xl_op *op);                          /* a custom call that is such a callback */
+xl_error *xl_plan_host(xl_planner *p, const xl_op *op) XL_MUST_USE;
+
+#endif

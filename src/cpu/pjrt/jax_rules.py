@@ -1,0 +1,180 @@
+"""What JAX knows for its own platforms only, told for this one. The plugin runs this in its process when it makes a client and JAX is there.
+
+platform and set_callback_at, the address of what takes the function that calls callbacks, are given. A host callback is a custom call with a number; `called` below gets the number and the operands.
+Whatever a version of JAX does not have is left out: programs that need it then fail with JAX's own words."""
+import ctypes, itertools, threading, traceback
+
+class Array(ctypes.Structure):                       # xl_host_array in cpu/kernel/callback.h
+    _fields_ = [("data", ctypes.c_void_p), ("rank", ctypes.c_uint64), ("dims", ctypes.POINTER(ctypes.c_int64))]
+
+numbers = itertools.count(1)
+hosts = {}                                           # number: (function, dtypes of operands, dtypes of results)
+here = threading.local()                             # .inside: this thread is in a callback
+
+class Host:
+    """Keeps a function callable for as long as the programs that call it."""
+    def __init__(self, fn, ins, outs):
+        self.fn = fn
+        self.number = next(numbers)
+        hosts[self.number] = (fn, ins, outs)
+
+    def __call__(self, *args):
+        return self.fn(*args)
+
+    def __del__(self):
+        hosts.pop(self.number, None)
+
+def view(a, dtype):
+    import numpy as np
+    shape = tuple(a.dims[i] for i in range(a.rank))
+    n = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = (ctypes.c_char * n).from_address(a.data) if n else b""
+    return np.frombuffer(raw, dtype=np.uint8).view(dtype).reshape(shape) if n else np.zeros(shape, dtype)
+
+def called(number, arrays, error, size):
+    before = getattr(here, "inside", False)
+    try:
+        if number not in hosts:
+            raise RuntimeError("host callback %d is not one of this process: trace the program here" % number)
+        fn, ins, outs = hosts[number]
+        here.inside = True
+        args = [view(arrays[i], d).copy() for i, d in enumerate(ins)]  # the memory is the device's again afterwards
+        for a in args:
+            a.flags.writeable = False
+        results = fn(*args)
+        for i, (d, r) in enumerate(zip(outs, results)):
+            view(arrays[len(ins) + i], d)[...] = r
+        return 0
+    except BaseException:
+        text = traceback.format_exc().encode()[-(size - 1):]
+        ctypes.memmove(error, text + b"\0", len(text) + 1)
+        return 1
+    finally:
+        here.inside = before
+
+trampoline = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(Array), ctypes.c_void_p, ctypes.c_size_t)(called)
+
+def emit_callbacks():
+    from jax._src import callback as theirs, core, dtypes, ffi, xla_bridge
+    from jax._src.interpreters import mlir
+    from jax._src.sharding_impls import SdyArray, SdyArrayList
+    import dataclasses
+    import numpy as np
+    import jax.interpreters.mlir as public
+
+    def dtype_of(aval):
+        aval = core.physical_aval(aval)
+        return np.dtype(bool) if aval.dtype == dtypes.float0 else np.dtype(aval.dtype)
+
+    def emit(ctx, callback, token, operands, operand_avals, result_avals, *, has_side_effect, returns_token=True, partitioned=False, sharding=None):
+        def checked(*args):
+            results = callback(*args)
+            if len(results) != len(result_avals):
+                raise RuntimeError("Mismatched number of outputs from callback. Expected: %d, Actual: %d" % (len(result_avals), len(results)))
+            results = [dtypes.canonicalize_value(np.asarray(r)) for r in results]
+            for i, (r, want) in enumerate(zip(results, result_avals)):
+                if r.shape != want.shape:
+                    raise RuntimeError("Incorrect output shape for return value #%d: Expected: %s, Actual: %s" % (i, want.shape, r.shape))
+                if r.dtype != want.dtype:
+                    raise RuntimeError("Incorrect output dtype for return value #%d: Expected: %s, Actual: %s" % (i, want.dtype, r.dtype))
+            return results
+
+        if partitioned and result_avals:
+            raise ValueError("Partitioned callback not supported with return values.")
+        host = Host(checked, [dtype_of(a) for a in operand_avals], [dtype_of(a) for a in result_avals])
+        ctx.module_context.add_keepalive(host)
+        ctx.module_context.add_host_callback(host)
+        operands = list(operands)
+        if token:
+            operands = [token] + operands
+            if isinstance(sharding, SdyArrayList) and len(ctx.avals_out) > 0:
+                first = SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=sharding.shardings[0].logical_device_ids)
+                sharding = SdyArrayList((first, *sharding.shardings))
+            ctx = dataclasses.replace(ctx, avals_in=[core.abstract_token, *ctx.avals_in], avals_out=[core.abstract_token, *ctx.avals_out])
+        name = "xlane_partitioned_python_callback" if partitioned else "xlane_python_callback"
+        op = ffi.build_ffi_lowering_function(name, has_side_effect=has_side_effect)(ctx, *operands, number=np.uint64(host.number))
+        if sharding is not None:
+            mlir.set_sharding(ctx.module_context, op, sharding)
+        results = list(op.results)
+        if token:
+            token, *results = results
+        return results, token, host
+
+    original = theirs.emit_python_callback
+    def emit_python_callback(ctx, *args, **kw):
+        ours = tuple(ctx.module_context.platforms) == (platform,)
+        return (emit if ours else original)(ctx, *args, **kw)
+    theirs.emit_python_callback = public.emit_python_callback = emit_python_callback
+
+    # JAX hands a callback its operands on its own CPU, which JAX_PLATFORMS may leave out: then they lie on this device.
+    devices = xla_bridge.local_devices
+    def local_devices(process_index=None, backend=None, host_id=None):
+        try:
+            return devices(process_index, backend, host_id)
+        except RuntimeError:
+            if backend != "cpu" or not getattr(here, "inside", False):
+                raise
+            return devices(process_index, platform, host_id)
+    xla_bridge.local_devices = local_devices
+
+def inspect_shardings():
+    """JAX writes the address of a function into the program; a number takes its place."""
+    from jax._src import debugging
+    from jax._src.interpreters import mlir
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+    import numpy as np
+    rule = mlir._lowerings[debugging.inspect_sharding_p].rule
+
+    def inspect(ctx, value, **params):
+        kept = len(ctx.module_context.keepalives)
+        out = rule(ctx, value, **params)
+        if len(ctx.module_context.keepalives) == kept:       # one device: it was called already
+            return out
+        fn = ctx.module_context.keepalives[-1]
+        def inspected(message):
+            sharding = xla_client.OpSharding()
+            sharding.ParseFromString(message.tobytes())
+            fn(xla_client.HloSharding.from_proto(sharding))
+            return ()
+        host = Host(inspected, [np.dtype(np.uint8)], [])
+        ctx.module_context.add_keepalive(host)
+        op = ir.InsertionPoint.current.block.operations[-1]
+        op.attributes["call_target_name"] = ir.StringAttr.get("xlane_inspect_sharding")
+        op.attributes["backend_config"] = ir.StringAttr.get(str(host.number))
+        return out
+    mlir._platform_specific_lowerings[platform][debugging.inspect_sharding_p] = mlir.LoweringRuleEntry(inspect, False)
+
+# Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
+served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "debug_callback", "debug_print", "spsolve", "check")
+
+class Rules(dict):
+    """A primitive without a rule here has that of JAX's CPU, however late JAX registers it."""
+    def __init__(self, rules, cpu):
+        super().__init__(rules)
+        self.cpu = cpu
+
+    def __contains__(self, primitive):
+        return super().__contains__(primitive) or (primitive.name in served and primitive in self.cpu)
+
+    def __missing__(self, primitive):
+        entry = self.cpu[primitive]
+        if primitive.name == "eigh":                 # one way to do it, whichever is asked for: the CPU's rule refuses those of other devices
+            rule = entry.rule
+            entry = type(entry)(lambda ctx, *a, **kw: rule(ctx, *a, **{k: None if k == "algorithm" else v for k, v in kw.items()}), entry.inline)
+        self[primitive] = entry
+        return entry
+
+def setup():
+    from jax._src.interpreters import mlir
+    donating = getattr(mlir, "_platforms_with_donation", None)  # JAX tells only these which arguments are donated
+    if donating is not None and platform not in donating:
+        donating.append(platform)
+    rules = getattr(mlir, "_platform_specific_lowerings", None)
+    if rules is not None and not isinstance(rules[platform], Rules):
+        rules[platform] = Rules(rules[platform], rules["cpu"])
+        emit_callbacks()
+        inspect_shardings()
+
+ctypes.CFUNCTYPE(None, ctypes.c_void_p)(set_callback_at)(ctypes.cast(trampoline, ctypes.c_void_p).value)
+setup()

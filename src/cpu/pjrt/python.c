@@ -1,0 +1,72 @@
+/* JAX knows some things only of its own platforms: host callbacks, the decompositions that it leaves to LAPACK, that arguments can be donated. There is no
+ * way through PJRT to tell it, so where the plugin finds itself in a Python process with JAX, it runs the script that does (jax_rules.py). That works
+ * however the plugin was registered. Python is found among the symbols of the process: nothing is linked. Trouble is a warning in the log. */
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "cpu/kernel/callback.h"
+#include "cpu/pjrt/api.h"
+
+static const char script[] =
+#include "jax_rules.inc" /* made by the Makefile */
+    ;
+
+/* Without Python's lock, which another thread may hold while it waits for us. */
+static int is_jax(struct dl_phdr_info *info, size_t size, void *found)
+{
+    (void)size;
+    if (info->dlpi_name && strstr(info->dlpi_name, "/jaxlib/"))
+        *(bool *)found = true;
+    return *(bool *)found;
+}
+
+static void set_callback(void *fn) { xl_host_set((xl_host_fn *)(uintptr_t)fn); }
+
+void xl_python_setup(const char *platform)
+{
+    typedef struct object object;
+    static struct {
+        int (*initialized)(void), (*ensure)(void), (*set)(object *, const char *, object *);
+        void (*release)(int), (*decref)(object *), (*clear)(void);
+        object *(*module)(const char *), *(*dict)(object *), *(*run)(const char *, int, object *, object *), *(*text)(const char *), *(*address)(void *);
+    } py;
+    static const struct { const char *name; void *to; } need[] = {
+        { "Py_IsInitialized", &py.initialized }, { "PyGILState_Ensure", &py.ensure }, { "PyGILState_Release", &py.release },
+        { "PyImport_AddModule", &py.module }, { "PyModule_GetDict", &py.dict }, { "PyDict_SetItemString", &py.set },
+        { "PyRun_String", &py.run }, { "PyUnicode_FromString", &py.text }, { "PyLong_FromVoidPtr", &py.address }, { "Py_DecRef", &py.decref },
+        { "PyErr_Clear", &py.clear },
+    };
+    static xl_mutex once = XL_MUTEX_INIT;
+    bool jax = false;
+    enum { FILE_INPUT = 257 };
+    dl_iterate_phdr(is_jax, &jax);
+    if (!jax)
+        return;
+    xl_mutex_lock(&once);
+    for (size_t i = 0; i < sizeof need / sizeof *need; i++) {
+        void *sym = dlsym(RTLD_DEFAULT, need[i].name);
+        memcpy(need[i].to, &sym, sizeof sym);
+        jax = jax && sym;
+    }
+    xl_mutex_unlock(&once);
+    if (!jax || !py.initialized())
+        return;
+    int state = py.ensure();
+    object *m = py.module("_xlane_jax_rules"), *d = m ? py.dict(m) : NULL, *name = py.text(platform), *at = py.address((void *)(uintptr_t)set_callback), *r = NULL;
+    if (d && name && at && !py.set(d, "platform", name) && !py.set(d, "set_callback_at", at))
+        r = py.run(script, FILE_INPUT, d, d);
+    if (!r) {
+        py.clear();
+        XL_LOG(WARN, "JAX could not be told of host callbacks and decompositions: this version of it is not one that xlane knows");
+    }
+    if (r)
+        py.decref(r);
+    if (name)
+        py.decref(name);
+    if (at)
+        py.decref(at);
+    py.release(state);
+}
