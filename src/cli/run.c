@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "cli/cli.h"
+#include "cli/gang.h"
 #include "lane/bundle.h"
 #include "lane/cache.h"
 #include "lane/metrics.h"
@@ -24,13 +25,14 @@
 static struct {
     const char *profile, *cache, *segment, *policy, *runs, *name, *prometheus;
     uint64_t cache_max;
-    int64_t warmup, warmup_compiles, retries;
+    int64_t warmup, warmup_compiles, retries, n;
     double hang;
     xl_opt_list watch, smaller;
     bool read_only, summary, probe;
-} opt = { .runs = "runs", .warmup = -1, .hang = -1 };
+} opt = { .runs = "runs", .warmup = -1, .hang = -1, .n = 1 };
 
 static const xl_opt opts[] = {
+    { "n", XL_OPT_INT, &opt.n, "N", "start the command N times, as the ranks of one job on this host (-n 4)" },
     { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy: `xlane profile list` shows those there are; options given here are stronger" },
     { "probe", XL_OPT_FLAG, &opt.probe, NULL, "prove the device first; where that fails, nothing is started" },
     { "retries", XL_OPT_COUNT, &opt.retries, "N", "start again, at most N times, where startup or the first compiles failed and a retry can help (0)" },
@@ -314,6 +316,36 @@ static xl_error *attempt(char **argv, tail *t, int *status)
     return NULL;
 }
 
+/* The ranks of a job; the status is that of the one that failed first. */
+static void keep_words(void *ctx, const char *p, size_t n) { keep(ctx, p, n); }
+
+static xl_error *attempt_ranks(xl_arena *a, xl_run *run, char **argv, tail *t, int *status)
+{
+    int n = (int)opt.n, first;
+    xl_gang_rank *r = xl_new(a, xl_gang_rank, (size_t)n);
+    xl_gang g = { .n = n, .argv = argv, .keep = keep_words, .ctx = t, .grace = 5 };
+    xl_error *err = xl_gang_run(&g, r, &first);
+    if (err)
+        return err;
+    for (int i = 0; i < n; i++) {
+        xl_event e;
+        xl_event_begin(run, &e, "rank_end");
+        xl_json_put_int(&e.j, "of", i);
+        xl_json_put_int(&e.j, "status", WIFEXITED(r[i].status) ? WEXITSTATUS(r[i].status) : 128 + WTERMSIG(r[i].status));
+        xl_json_put_num(&e.j, "seconds", r[i].after);
+        xl_json_put_bool(&e.j, "first_failure", r[i].first);
+        xl_json_put_bool(&e.j, "ended_by_launcher", r[i].ours);
+        xl_event_end(run, &e);
+    }
+    *status = first >= 0 ? r[first].status : 0;
+    if (first >= 0)
+        fprintf(stderr, "xlane: rank %d of %d failed first: it %.*s after %.1f s\n", first, n, XL_FMT(xl_gang_words(a, *status)), r[first].after);
+    for (int i = 0; first >= 0 && i < n; i++)
+        if (i != first)
+            fprintf(stderr, "xlane: rank %d %s%.*s\n", i, r[i].ours ? "was ended: it " : "", XL_FMT(xl_gang_words(a, r[i].status)));
+    return NULL;
+}
+
 /* ---- attempts -------------------------------------------------------------------------------------------------------------- */
 static void tell_attempt(xl_run *r, int64_t number)
 {
@@ -371,7 +403,8 @@ static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, i
             setenv("XLANE_ATTEMPT", xl_strf(a, "%lld", (long long)k).p, 1);
             tell_attempt(r, k);
         }
-        XL_DO(attempt(shrunk(a, argc, argv, smaller), &t, &status));
+        char **command = shrunk(a, argc, argv, smaller);
+        XL_DO(opt.n > 1 ? attempt_ranks(a, r, command, &t, &status) : attempt(command, &t, &status));
         *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         if (!*code || opt.retries <= 0)
             break;
@@ -444,6 +477,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_profile profile;
     if (opt.policy && strcmp(opt.policy, "allow") && strcmp(opt.policy, "warn") && strcmp(opt.policy, "stop"))
         return xl_cli_misuse(cli, "--policy is allow, warn or stop, not %s", opt.policy);
+    if (opt.n < 1 || opt.n > 4096)
+        return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
     XL_DO(xl_profile_effective(a, opt.profile, &profile));
     if (opt.profile) {
         XL_DO(xl_profile_apply(a, &profile));
@@ -526,7 +561,9 @@ const xl_verb xl_verb_run = {
             "Without this command: name libxlane-guard.so as the plugin and put the real one's path into XLANE_GUARD_PLUGIN.\n"
             "XLANE_GUARD=off switches the guard off.\n"
             "With --retries a failure at startup or in the first compiles is classified (docs/profiles.md) and tried again only where that can help:\n"
-            "here after a pause, or with the arguments of the next --smaller. A failure later on is never retried.",
+            "here after a pause, or with the arguments of the next --smaller. A failure later on is never retried.\n"
+            "With -n the command runs N times, each with XLANE_RANK, XLANE_RANKS and XLANE_COORDINATOR (and the names that torchrun, JAX and PyTorch/XLA\n"
+            "look for) in its environment, and its output behind its rank. The status is that of the rank that failed first (docs/scale.md).",
     .example = "xlane run --policy stop -- python train.py --steps 1000", .opts = opts, .min = 1, .max = -1, .stop_at_first = true, .run = run,
     .no_json = "standard output is the program's; `xlane metrics last --json` and `xlane explain last --json` read what was recorded",
 };

@@ -2,6 +2,9 @@
  * nothing is staged: a sum is made once, in pieces that stay in the cache, and written to everybody. Folding goes in the order of the
  * group, so that all get the same bits, whoever comes last.
  *
+ * Where members belong to other processes, their operands have been brought here (cpu/run/far.c) and each process writes its own members' results.
+ * A large all_reduce is shared out instead: each process folds a part of the elements, and they exchange the parts.
+ *
  * A group of one gives back what it was given, and takes no step at all. */
 #include <stdlib.h>
 
@@ -142,14 +145,14 @@ static xl_error *run_collective(const xl_step *s, xl_frame *f)
 
 /* ---- sums ------------------------------------------------------------------------------------------------------------- */
 /* Operand i of all members folded, in parts: rows of `len` elements, `stride` apart in the operands, those of part k after k * len. One part is for all
- * members; of several part k is member k's. In the results its rows lie one after another. */
+ * members; of several part k is member k's. In the results its rows lie one after another. `first` elements of both are left out. */
 typedef struct {
     const coll *c;
     xl_frame *f;
     const xl_group_view *g;
-    uint32_t i, parts;
+    uint32_t i, parts, lead;                               /* lead: the first member that is ours; it gets the sum, the others copies of it */
     xl_dtype dtype;
-    size_t elem, rows, len, stride, piece, pieces;         /* elements; pieces of a row */
+    size_t first, elem, rows, len, stride, piece, pieces;         /* elements; pieces of a row */
     bool f32;                                              /* a sum of these */
     xl_error *err;
 } sums;
@@ -185,8 +188,11 @@ static void sum_pieces(void *ctx, size_t begin, size_t end)
     const xl_group_view *g = w->g;
     for (size_t p = begin; p < end; p++) {
         size_t part = p / w->pieces / w->rows, row = p / w->pieces % w->rows, at = p % w->pieces * w->piece, n = w->len - at < w->piece ? w->len - at : w->piece;
-        size_t from = (part * w->len + row * w->stride + at) * w->elem, to = (row * w->len + at) * w->elem;
-        void *acc = (char *)g->out[part][w->i] + to;
+        size_t from = (w->first + part * w->len + row * w->stride + at) * w->elem, to = (w->first + row * w->len + at) * w->elem;
+        void *const *out = g->out[w->parts == 1 ? w->lead : part];
+        if (!out)
+            continue;
+        void *acc = (char *)out[w->i] + to;
         if (w->f32)
             sum_f32(acc, g, w->i, from, n);
         else if (acc != (char *)g->in[0][w->i] + from)
@@ -199,8 +205,9 @@ static void sum_pieces(void *ctx, size_t begin, size_t end)
                 return;
             }
         }
-        for (uint32_t k = 1; k < g->n && w->parts == 1; k++)
-            memcpy((char *)g->out[k][w->i] + to, acc, n * w->elem);
+        for (uint32_t k = w->lead + 1; k < g->n && w->parts == 1; k++)
+            if (g->out[k])
+                memcpy((char *)g->out[k][w->i] + to, acc, n * w->elem);
     }
 }
 
@@ -217,14 +224,76 @@ static xl_error *sum_rows(sums *w)
     return w->err;
 }
 
+static uint32_t lead_of(const xl_group_view *g)
+{
+    uint32_t k = 0;
+    while (k + 1 < g->n && !g->out[k])
+        k++;
+    return k;
+}
+
+/* Between the results of operand i and a packed copy of process `part`'s elements of it. Returns where the copy ends. */
+static char *slice_copy(const xl_step *s, const xl_group_view *g, uint32_t i, uint32_t part, char *packed, bool out)
+{
+    size_t from, to, elem = s->shape[i].elem;
+    xl_meet_slice((size_t)s->shape[i].count, part, g->parts, &from, &to);
+    for (uint32_t k = 0; k < g->n; k++)
+        if (g->out[k] && out)
+            memcpy((char *)g->out[k][i] + from * elem, packed, (to - from) * elem);
+        else if (g->out[k]) {
+            memcpy(packed, (const char *)g->out[k][i] + from * elem, (to - from) * elem);
+            break;
+        }
+    return packed + (to - from) * elem;
+}
+
+/* Each process has folded its elements; they give them to each other. */
+static xl_error *share_slices(const xl_step *s, const xl_group_view *g)
+{
+    xl_error *err = NULL;
+    size_t *bytes = calloc(g->parts, sizeof *bytes);
+    const void **theirs = calloc(g->parts, sizeof *theirs);
+    char *mine = NULL;
+    for (uint32_t p = 0; bytes && p < g->parts; p++)
+        for (uint32_t i = 0; i < s->nin; i++) {
+            size_t from, to;
+            xl_meet_slice((size_t)s->shape[i].count, p, g->parts, &from, &to);
+            bytes[p] += (to - from) * s->shape[i].elem;
+        }
+    if (!bytes || !theirs || !(mine = malloc(bytes[g->part] + 1))) {
+        err = XL_ERR(EXHAUSTED, "%s: no memory for %zu bytes of a sum", s->name, bytes ? bytes[g->part] : 0);
+        goto out;
+    }
+    char *at = mine;
+    for (uint32_t i = 0; i < s->nin; i++)
+        at = slice_copy(s, g, i, g->part, at, false);
+    XL_DO(xl_meet_exchange(g, mine, bytes[g->part], theirs, bytes));
+    for (uint32_t p = 0; p < g->parts; p++) {
+        at = p == g->part ? NULL : (char *)(uintptr_t)theirs[p];
+        for (uint32_t i = 0; i < s->nin && at; i++)
+            at = slice_copy(s, g, i, p, at, true);
+    }
+out:
+    free(bytes);
+    free(theirs);
+    free(mine);
+    return err;
+}
+
 static xl_error *all_reduce(const xl_step *s, xl_frame *f, const xl_group_view *g)
 {
     xl_error *err = NULL;
+    bool sliced = xl_meet_sliced(s, g->parts);
     for (uint32_t i = 0; i < s->nin && !err; i++) {
-        sums w = { .c = s->data, .f = f, .g = g, .i = i, .parts = 1, .dtype = s->shape[i].dtype, .elem = s->shape[i].elem, .rows = 1, .len = (size_t)s->shape[i].count };
+        sums w = { .c = s->data, .f = f, .g = g, .i = i, .parts = 1, .lead = lead_of(g), .dtype = s->shape[i].dtype, .elem = s->shape[i].elem, .rows = 1,
+                   .len = (size_t)s->shape[i].count };
+        if (sliced) {
+            xl_meet_slice(w.len, g->part, g->parts, &w.first, &w.len);
+            w.len -= w.first;
+        }
         err = sum_rows(&w);
     }
-    return err;
+    return err || !sliced ? err : share_slices(s, g);
 }
 
 static size_t product(const xl_shape *x, int64_t from, int64_t to)
@@ -262,6 +331,11 @@ static void copy_rows(void *ctx, size_t begin, size_t end)
     size_t each = w->outer * w->rows, pair = begin / each, o = begin % each / w->rows, r = begin % w->rows;
     for (size_t p = begin; p < end; pair++, o = 0) {
         size_t j = w->pair ? (size_t)w->pair[2 * pair + 1] : pair / w->g->n, k = w->pair ? (size_t)w->pair[2 * pair] : pair % w->g->n;
+        if (!w->g->out[j]) {                               /* another process writes it */
+            p += each - (o * w->rows + r);
+            r = 0;
+            continue;
+        }
         const char *from = (const char *)w->g->in[k][w->i] + j * w->from_part;
         char *to = (char *)w->g->out[j][w->i] + k * w->to_part;
         for (; o < w->outer && p < end; o++, r = 0)
@@ -348,7 +422,7 @@ static xl_error *permute(const xl_step *s, xl_frame *f, const xl_group_view *g)
         bool reads = false;
         for (int64_t i = 0; i < c->npair; i++)
             reads = reads || c->pair[2 * i + 1] == (int64_t)j;
-        for (uint32_t i = 0; i < s->nin && !reads; i++)
+        for (uint32_t i = 0; i < s->nin && !reads && g->out[j]; i++)
             memset(g->out[j][i], 0, s->shape[i].bytes);
     }
     for (uint32_t i = 0; i < s->nin; i++) {

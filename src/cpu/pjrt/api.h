@@ -35,7 +35,7 @@ typedef struct {
 } xl_memory;
 
 struct PJRT_DeviceDescription {
-    int id;
+    int id, process;
     char text[64], kind[32];
     PJRT_NamedValue attr[2];
     int64_t coords[1];
@@ -58,10 +58,12 @@ struct PJRT_TopologyDescription {
     bool owned;
 };
 struct PJRT_Client {
-    size_t n;
+    size_t n, first, nlocal;                               /* devices of all processes; this one's are nlocal from `first` on */
     PJRT_Device *device;
     PJRT_Device **list;
     PJRT_Memory **memories;
+    int process;                                           /* this one */
+    struct xl_mail *mail;                                  /* to the others; NULL when there are none */
     xl_pool *pool;
     struct xl_fibers *fibers;
     PJRT_TopologyDescription topology;
@@ -149,9 +151,11 @@ struct PJRT_Executable { xl_exec *_Atomic e; };
 struct PJRT_LoadedExecutable {
     xl_exec *_Atomic e;
     PJRT_Client *client;
-    size_t n;
+    size_t n;                                              /* devices of this process */
     PJRT_Device **devices;                                 /* in the order of the assignment */
     PJRT_LogicalDeviceIds *ids;
+    uint32_t *process;                                     /* of every device of the program, where other processes have some; else NULL */
+    uint64_t hash;                                         /* of which those devices are */
     atomic_bool deleted;
 };
 /* A handle from outside, before anything else of it is looked at. */

@@ -177,9 +177,12 @@ static bool row_major_layout(const PJRT_Buffer_MemoryLayout *l, size_t rank)
 
 static PJRT_Error *pick_device(PJRT_Client *c, PJRT_Device *device, PJRT_Memory *memory, PJRT_Device **out)
 {
-    *out = memory ? ((xl_memory *)memory)->device : device ? device : &c->device[0];
+    *out = memory ? ((xl_memory *)memory)->device : device ? device : &c->device[c->first];
     if ((*out)->client != c)
         return xl_api_fail(XL_CODE_INVALID, "the device belongs to another client");
+    if ((*out)->desc.process != c->process)
+        return xl_api_fail(XL_CODE_INVALID, "%s belongs to process %d, this is process %d: a process puts data on its own devices", (*out)->desc.text,
+                           (*out)->desc.process, c->process);
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* The plugin, its client, devices, memories and topologies. XLANE_CPU_DEVICES gives the number of devices,
+/* The plugin, its client, devices, memories and topologies. XLANE_CPU_DEVICES gives the number of devices of this process,
  * XLANE_CPU_HBM the memory each of them has, XLANE_CPU_GRAIN the size to which each allocation is rounded up. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/thread.h"
 #include "base/version.h"
 #include "cpu/pjrt/api.h"
 #include "cpu/run/fiber.h"
+#include "cpu/pjrt/ranks.h"
 #include "cpu/pjrt/spare.h"
 
 static const char platform[] = "xlane";
@@ -50,7 +52,7 @@ PJRT_Error *xl_PJRT_DeviceDescription_Id(PJRT_DeviceDescription_Id_Args *args)
 }
 PJRT_Error *xl_PJRT_DeviceDescription_ProcessIndex(PJRT_DeviceDescription_ProcessIndex_Args *args)
 {
-    args->process_index = 0;
+    args->process_index = args->device_description->process;
     return NULL;
 }
 PJRT_Error *xl_PJRT_DeviceDescription_Attributes(PJRT_DeviceDescription_Attributes_Args *args)
@@ -158,12 +160,13 @@ PJRT_Error *xl_PJRT_Device_GetDescription(PJRT_Device_GetDescription_Args *args)
 }
 PJRT_Error *xl_PJRT_Device_IsAddressable(PJRT_Device_IsAddressable_Args *args)
 {
-    args->is_addressable = true;
+    args->is_addressable = args->device->desc.process == args->device->client->process;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args *args)
 {
-    args->local_hardware_id = args->device->desc.id;
+    const PJRT_Client *c = args->device->client;
+    args->local_hardware_id = args->device->desc.process == c->process ? args->device->desc.id - (int)c->first : -1;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Device_AddressableMemories(PJRT_Device_AddressableMemories_Args *args)
@@ -251,6 +254,9 @@ static void client_free(PJRT_Client *c)
             free(u);
         }
     }
+    if (c->mail)
+        xl_mail_on_news(c->mail, NULL, NULL);
+    xl_mail_close(c->mail);
     xl_pool_free(c->pool);
     xl_fibers_free(c->fibers);
     free(c->device);
@@ -273,6 +279,16 @@ static xl_error *env_size(const char *name, uint64_t least, uint64_t most, uint6
     return NULL;
 }
 
+static void news(void *pool) { xl_pool_tell(pool, INT32_MAX); }
+
+/* Threads of several processes on one host share its cores. */
+static size_t pool_size(const xl_mail *mail)
+{
+    const char *set = getenv("XLANE_CPU_THREADS");
+    size_t cores = (size_t)xl_thread_cores(), share = mail ? xl_mail_neighbours(mail) : 1;
+    return share == 1 || (set && *set) ? 0 : cores > share ? cores / share : 1;
+}
+
 PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
 {
     uint64_t n = 1, limit = 0, grain = 0;
@@ -291,28 +307,50 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
                 n = (uint64_t)v->int64_value;
         }
     }
+    xl_client_ranks ranks;
+    xl_mail *mail = NULL;
+    if (!err)
+        err = xl_client_ranks_read(args, &ranks);
+    if (!err)
+        err = xl_client_ranks_join(args, &ranks, (uint32_t)n, &mail);
     if (err)
         return xl_api_error(err);
     PJRT_Client *c = calloc(1, sizeof *c);
-    if (!c)
+    if (!c) {
+        xl_mail_close(mail);
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a client");
+    }
     pthread_mutex_init(&c->lock, NULL);
+    c->mail = mail;
+    c->process = (int)ranks.me;
+    c->nlocal = n;
+    for (uint32_t p = 0; mail && p < (uint32_t)ranks.n; p++) {
+        c->first += p < (uint32_t)ranks.me ? xl_mail_devices(mail, p) : 0;
+        n += p == (uint32_t)ranks.me ? 0 : xl_mail_devices(mail, p);
+    }
     c->n = n;
     c->device = calloc(n, sizeof *c->device);
     c->list = calloc(n, sizeof *c->list);
     c->memories = calloc(n, sizeof *c->memories);
     c->topology.list = calloc(n, sizeof *c->topology.list);
-    c->pool = xl_pool_new(0);
+    c->pool = xl_pool_new(pool_size(mail));
     c->fibers = xl_fibers_new();
     if (!c->fibers || !c->device || !c->list || !c->memories || !c->topology.list) {
         client_free(c);
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for %llu devices", (unsigned long long)n);
     }
+    if (mail)
+        xl_mail_on_news(mail, news, c->pool);
+    uint32_t process = 0;
+    size_t end = mail ? xl_mail_devices(mail, 0) : n;      /* of that process's devices */
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
     for (size_t i = 0; i < n; i++) {
         PJRT_Device *d = &c->device[i];
         d->client = c;
+        while (i >= end)
+            end += xl_mail_devices(mail, ++process);
         describe(&d->desc, (int)i);
+        d->desc.process = (int)process;
         d->memory = (xl_memory){ { &memory_table }, d, (int)i, "", NULL };
         snprintf(d->memory.text, sizeof d->memory.text, "xlane memory %d", (int)i);
         d->memory_list[0] = &d->memory.base;
@@ -352,7 +390,7 @@ PJRT_Error *xl_PJRT_Client_PlatformVersion(PJRT_Client_PlatformVersion_Args *arg
 }
 PJRT_Error *xl_PJRT_Client_ProcessIndex(PJRT_Client_ProcessIndex_Args *args)
 {
-    args->process_index = 0;
+    args->process_index = args->client->process;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Client_Devices(PJRT_Client_Devices_Args *args)
@@ -363,14 +401,14 @@ PJRT_Error *xl_PJRT_Client_Devices(PJRT_Client_Devices_Args *args)
 }
 PJRT_Error *xl_PJRT_Client_AddressableDevices(PJRT_Client_AddressableDevices_Args *args)
 {
-    args->addressable_devices = args->client->list;
-    args->num_addressable_devices = args->client->n;
+    args->addressable_devices = args->client->list + args->client->first;
+    args->num_addressable_devices = args->client->nlocal;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Client_AddressableMemories(PJRT_Client_AddressableMemories_Args *args)
 {
-    args->addressable_memories = args->client->memories;
-    args->num_addressable_memories = args->client->n;
+    args->addressable_memories = args->client->memories + args->client->first;
+    args->num_addressable_memories = args->client->nlocal;
     return NULL;
 }
 static PJRT_Error *lookup(PJRT_Client *c, int id, PJRT_Device **out)
@@ -383,7 +421,10 @@ static PJRT_Error *lookup(PJRT_Client *c, int id, PJRT_Device **out)
 PJRT_Error *xl_PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args *args) { return lookup(args->client, args->id, &args->device); }
 PJRT_Error *xl_PJRT_Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args *args)
 {
-    return lookup(args->client, args->local_hardware_id, &args->addressable_device);
+    PJRT_Client *c = args->client;
+    if (args->local_hardware_id < 0 || (size_t)args->local_hardware_id >= c->nlocal)
+        return xl_api_fail(XL_CODE_INVALID, "there is no device %d in this process, which has %zu", args->local_hardware_id, c->nlocal);
+    return lookup(c, (int)c->first + args->local_hardware_id, &args->addressable_device);
 }
 PJRT_Error *xl_PJRT_Client_DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args *args)
 {

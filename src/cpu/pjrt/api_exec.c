@@ -364,6 +364,16 @@ out:
     return err;
 }
 
+static void loaded_free(PJRT_LoadedExecutable *l)
+{
+    if (!l)
+        return;
+    free(l->devices);
+    free(l->ids);
+    free(l->process);
+    free(l);
+}
+
 static xl_error *load(PJRT_Client *c, xl_exec *e, PJRT_LoadedExecutable **out)
 {
     size_t n = (size_t)e->nreplica * e->npartition;
@@ -372,27 +382,34 @@ static xl_error *load(PJRT_Client *c, xl_exec *e, PJRT_LoadedExecutable **out)
     if (l) {
         l->devices = calloc(n, sizeof *l->devices);
         l->ids = calloc(n, sizeof *l->ids);
+        l->process = calloc(n, sizeof *l->process);
     }
-    if (!l || !l->devices || !l->ids) {
-        if (l) {
-            free(l->devices);
-            free(l->ids);
-        }
-        free(l);
+    if (!l || !l->devices || !l->ids || !l->process) {
+        loaded_free(l);
         return XL_ERR(EXHAUSTED, "no memory for an executable");
     }
     l->client = c;
-    l->n = n;
+    l->hash = 0xcbf29ce484222325ULL;
     for (size_t i = 0; i < n; i++) {
         int64_t id = e->assignment ? e->assignment[i] : (int64_t)i;
         if (id < 0 || (size_t)id >= c->n) {
-            free(l->devices);
-            free(l->ids);
-            free(l);
+            loaded_free(l);
             return XL_ERR(INVALID, "the program is for device %lld, this client has devices 0 to %zu: set XLANE_CPU_DEVICES", (long long)id, c->n - 1);
         }
-        l->devices[i] = &c->device[id];
-        l->ids[i] = (PJRT_LogicalDeviceIds){ (int)(i / e->npartition), (int)(i % e->npartition) };
+        l->hash = (l->hash ^ (uint64_t)id) * 0x100000001b3ULL;
+        l->process[i] = (uint32_t)c->device[id].desc.process;
+        if ((int)l->process[i] != c->process)
+            continue;
+        l->devices[l->n] = &c->device[id];
+        l->ids[l->n++] = (PJRT_LogicalDeviceIds){ (int)(i / e->npartition), (int)(i % e->npartition) };
+    }
+    if (!l->n) {
+        loaded_free(l);
+        return XL_ERR(INVALID, "none of the program's %zu devices belongs to this process, number %d", n, c->process);
+    }
+    if (l->n == n) {
+        free(l->process);
+        l->process = NULL;
     }
     l->e = e;                                              /* last: see api.h */
     *out = l;
@@ -764,9 +781,7 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Destroy(PJRT_LoadedExecutable_Destroy_Args 
     if (!l)
         return NULL;
     exec_unref(l->e);
-    free(l->devices);
-    free(l->ids);
-    free(l);
+    loaded_free(l);
     return NULL;
 }
 PJRT_Error *xl_PJRT_LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args *args)
@@ -819,8 +834,10 @@ PJRT_Error *xl_PJRT_LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_G
     xl_proto_put_int(&s->b, 2, l->e->npartition);
     for (uint32_t p = 0; p < l->e->npartition; p++) {
         xl_buf list = { 0 }, part = { 0 };
-        for (uint32_t r = 0; r < l->e->nreplica; r++)
-            xl_proto_put_raw(&list, (uint64_t)l->devices[r * l->e->npartition + p]->desc.id);
+        for (uint32_t r = 0; r < l->e->nreplica; r++) {
+            size_t i = (size_t)r * l->e->npartition + p;
+            xl_proto_put_raw(&list, (uint64_t)(l->e->assignment ? l->e->assignment[i] : (int64_t)i));
+        }
         xl_proto_put_bytes(&part, 1, xl_buf_view(&list));
         xl_proto_put_bytes(&s->b, 3, xl_buf_view(&part));
         s->b.failed = s->b.failed || list.failed || part.failed;

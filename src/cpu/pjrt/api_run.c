@@ -195,14 +195,15 @@ static void end_device(void *ctx, uint32_t k)
     s->err = end_share(s, s->err, true);
 }
 
-/* Devices that meet, in the order of their numbers. The error that is told is the first device's to fail for a reason of its own, not one of those that
+/* Devices that meet, in the order of their numbers; a share of another process's device is empty. The error that is told is the first device's to fail for a reason of its own, not one of those that
  * stopped because of it. */
-static xl_error *run_together(share *all, size_t n)
+static xl_error *run_together(PJRT_LoadedExecutable *l, share *all, size_t n)
 {
-    PJRT_Client *c = all[0].l->client;
+    PJRT_Client *c = l->client;
     xl_meet_task task = { all, run_device, end_device };
+    xl_meet_far far = { c->mail, l->process, l->hash, l->e->name };
     xl_meet *meet;
-    xl_error *err = xl_meet_new((uint32_t)n, c->pool, &meet);
+    xl_error *err = xl_meet_new((uint32_t)n, c->pool, l->process ? &far : NULL, &meet);
     if (err)
         return err;
     for (size_t k = 0; k < n; k++)
@@ -219,7 +220,7 @@ static xl_error *run_together(share *all, size_t n)
     const char *trace = getenv("XLANE_CPU_TRACE");
     xl_meet_times t = xl_meet_spent(meet);
     if (!err && trace && *trace && strcmp(trace, "0"))
-        fprintf(stderr, "xlane: %s: %llu bytes through collectives on %zu devices, %llu meetings, threads %.2f ms at work and %.2f ms without\n", all[0].l->e->name,
+        fprintf(stderr, "xlane: %s: %llu bytes through collectives on %zu devices, %llu meetings, threads %.2f ms at work and %.2f ms without\n", l->e->name,
                 (unsigned long long)xl_meet_bytes(meet), n, (unsigned long long)t.meetings, (double)t.busy_ns * 1e-6, (double)t.idle_ns * 1e-6);
     xl_meet_free(meet);
     return err;
@@ -234,11 +235,11 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
     bool one = PJRT_HAS(args, execute_device) && args->execute_device;
     if (one ? args->num_devices != 1 : args->num_devices != l->n)
         return xl_api_fail(XL_CODE_INVALID, "%s runs on %zu devices, arguments were given for %zu", l->e->name, one ? 1 : l->n, args->num_devices);
-    size_t n = args->num_devices;
-    share *all = calloc(n, sizeof *all);
+    size_t n = args->num_devices, total = (size_t)l->e->nreplica * l->e->npartition;
+    share *all = calloc(total, sizeof *all);
     if (!all)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to run %s", l->e->name);
-    bool together = l->e->plan->collective && n > 1;
+    bool together = l->e->plan->collective && n == l->n && total > 1;
     for (size_t k = 0; k < n; k++) {
         size_t at = k;
         for (size_t i = 0; one && i < l->n; i++)
@@ -252,7 +253,7 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
             s->out[i] = NULL;
     }
     if (together)
-        err = run_together(all, n);
+        err = run_together(l, all, total);
     for (size_t k = 0; !together && k < n && !err; k++)
         err = run_alone(&all[k]);
     free(all);

@@ -1,4 +1,5 @@
 #include "cpu/run/collective.h"
+#include "cpu/run/far.h"
 #include "cpu/run/pool.h"
 
 #include <pthread.h>
@@ -7,8 +8,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* RUNNING is at work or queued for a thread; WAITING is in a meeting that others have yet to come to; MEETING in one that is taking place. */
-typedef enum { RUNNING, WAITING, MEETING, ENDED } state;
+/* RUNNING is at work or queued for a thread; WAITING is in a meeting that others have yet to come to; MEETING in one that is taking place; AWAITING
+ * conducts one and waits for other processes; FAR belongs to one of those. */
+typedef enum { RUNNING, WAITING, MEETING, AWAITING, ENDED, FAR } state;
 typedef struct {
     state state;
     bool at_work;                                          /* a thread runs it */
@@ -18,6 +20,8 @@ typedef struct {
     const uint32_t *member;
     uint32_t n;
     void *const *in, *const *out;
+    bool (*ready)(void *);                                 /* AWAITING: until this says so */
+    void *ready_ctx;
     xl_fiber *fiber;
     xl_meet *meet;
 } slot;
@@ -33,6 +37,9 @@ struct xl_meet {
     xl_pool *pool;
     xl_fibers *fibers;
     const xl_meet_task *task;
+    _Atomic uint32_t awaiting;                             /* how many are */
+    const xl_meet_far *far;
+    uint32_t run;                                          /* of its devices, counted alike in every process */
     _Atomic uint64_t bytes;
     xl_meet_times times;
     uint32_t *queue;
@@ -57,7 +64,7 @@ static int64_t now_ns(void)
 
 static int64_t now_ms(void) { return now_ns() / 1000000; }
 
-xl_error *xl_meet_new(uint32_t n, xl_pool *pool, xl_meet **out)
+xl_error *xl_meet_new(uint32_t n, xl_pool *pool, const xl_meet_far *far, xl_meet **out)
 {
     xl_meet *m = calloc(1, sizeof *m + n * (sizeof *m->slot + sizeof *m->queue));
     *out = m;
@@ -67,6 +74,13 @@ xl_error *xl_meet_new(uint32_t n, xl_pool *pool, xl_meet **out)
     m->queue = (uint32_t *)(void *)(m->slot + n);
     m->pool = pool;
     m->timeout_ms = timeout_ms();
+    if ((m->far = far)) {
+        for (uint32_t d = 0; d < n; d++)
+            if (far->process[d] != xl_mail_me(far->mail))
+                m->slot[d].state = FAR;
+        m->run = xl_mail_run(far->mail, far->devices);
+        xl_mail_doing(far->mail, "in %s", far->program);
+    }
     pthread_mutex_init(&m->lock, NULL);
     return NULL;
 }
@@ -79,7 +93,7 @@ void xl_meet_free(xl_meet *m)
     free(m);
 }
 
-static void where(const xl_step *s, char *text, size_t size)
+void xl_meet_where(const xl_step *s, char *text, size_t size)
 {
     size_t at = (size_t)snprintf(text, size, "%s", s->name);
     for (uint32_t i = 0; i < s->nin && i < 2 && at < size - 32; i++) {
@@ -117,16 +131,16 @@ static void fail(xl_meet *m)
     for (uint32_t i = 0; i < m->n; i++)
         if (m->slot[i].state == WAITING)
             let_go(m, i);
-    xl_pool_tell(m->pool, m->n);
+    xl_pool_tell(m->pool, m->n);                           /* who awaits other processes looks again */
 }
 
 static void say(xl_meet *m, uint32_t me, uint32_t other, double waited)
 {
     char here[200], there[200];
     const slot *o = &m->slot[other];
-    where(m->slot[me].step, here, sizeof here);
+    xl_meet_where(m->slot[me].step, here, sizeof here);
     if (o->state == WAITING)
-        where(o->step, there, sizeof there);
+        xl_meet_where(o->step, there, sizeof there);
     const char *hint = "every device of a group must run the same collectives in the same order: look for a condition that differs between them";
     if (o->state == WAITING && o->step == m->slot[me].step)
         snprintf(m->why, sizeof m->why, "device %u and device %u came to %s with different replica groups: %s", me, other, here, hint);
@@ -142,7 +156,7 @@ static void say(xl_meet *m, uint32_t me, uint32_t other, double waited)
 static bool nobody_works(const xl_meet *m)
 {
     for (uint32_t d = 0; d < m->n; d++)
-        if (m->slot[d].state == RUNNING || m->slot[d].state == MEETING)
+        if (m->slot[d].state == RUNNING || m->slot[d].state == MEETING || m->slot[d].state == AWAITING)
             return false;
     return true;
 }
@@ -155,6 +169,8 @@ static bool complete(xl_meet *m, uint32_t me)
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t d = s->member[i];
         const slot *o = &m->slot[d];
+        if (o->state == FAR)
+            continue;
         if (o->state == WAITING && o->step == s->step && o->n == s->n && !memcmp(o->member, s->member, s->n * sizeof *s->member))
             continue;
         all = false;
@@ -203,7 +219,7 @@ static void look_once(xl_meet *m, int64_t now)
     pthread_mutex_unlock(&m->lock);
 }
 
-static xl_error *stopped(const xl_meet *m) { return m->failed ? XL_ERR(ABORTED, "%s", m->why) : NULL; }
+xl_error *xl_meet_stopped(const xl_meet *m) { return m->failed ? XL_ERR(ABORTED, "%s", m->why) : NULL; }
 
 xl_error *xl_meet_turn(const xl_frame *f)
 {
@@ -217,23 +233,25 @@ xl_error *xl_meet_turn(const xl_frame *f)
         pthread_mutex_unlock(&m->lock);
         xl_fiber_park(s->fiber);
     }
-    return stopped(m);
+    return xl_meet_stopped(m);
 }
 
 enum { FEW = 64 };
 
 /* Not under the lock: nobody touches what the members of a meeting have brought until it is over. */
-static xl_error *meet_now(const xl_meet *m, const slot *s, xl_pool *pool, xl_frame *f, xl_meet_fn *fn)
+static xl_error *meet_now(xl_meet *m, const slot *s, xl_pool *pool, xl_frame *f, xl_meet_fn *fn)
 {
     void *const *few[2 * FEW], *const **view = s->n <= FEW ? few : malloc(2 * s->n * sizeof *view);
-    xl_group_view g = { .n = s->n, .pool = pool, .in = view, .out = view ? view + s->n : NULL };
+    xl_group_view g = { .n = s->n, .pool = pool, .in = view, .out = view ? view + s->n : NULL, .parts = 1 };
+    bool far = false;
     if (!view)
         return XL_ERR(EXHAUSTED, "no memory for a collective");
-    for (uint32_t k = 0; k < s->n; k++) {
+    for (uint32_t k = 0; k < s->n; k++) {                  /* NULL for those of other processes */
         view[k] = m->slot[s->member[k]].in;
         view[s->n + k] = m->slot[s->member[k]].out;
+        far = far || m->slot[s->member[k]].state == FAR;
     }
-    xl_error *err = fn(s->step, f, &g);
+    xl_error *err = far ? xl_far_meet(m, m->far, m->run, (uint32_t)(s - m->slot), s->member, s->step, f, view, &g, fn) : fn(s->step, f, &g);
     if (view != few)
         free(view);
     return err;
@@ -255,12 +273,15 @@ xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n
     s->state = WAITING;
     if (!m->failed && complete(m, me)) {
         for (uint32_t i = 0; i < n; i++)
-            m->slot[member[i]].state = MEETING;
+            if (m->slot[member[i]].state != FAR)
+                m->slot[member[i]].state = MEETING;
         m->times.meetings++;
         pthread_mutex_unlock(&m->lock);
         err = meet_now(m, s, m->pool, f, fn);
         pthread_mutex_lock(&m->lock);
         for (uint32_t i = 0; i < n; i++) {
+            if (m->slot[member[i]].state == FAR)
+                continue;
             m->slot[member[i]].state = RUNNING;
             if (member[i] != me)
                 let_go(m, member[i]);
@@ -282,7 +303,36 @@ xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n
         if (waits)
             xl_fiber_park(s->fiber);
     }
-    return err ? err : stopped(m);
+    return err ? err : xl_meet_stopped(m);
+}
+
+void xl_meet_park(xl_meet *m, uint32_t me, bool (*ready)(void *), void *ctx)
+{
+    slot *s = &m->slot[me];
+    pthread_mutex_lock(&m->lock);
+    s->ready = ready;
+    s->ready_ctx = ctx;
+    s->state = AWAITING;
+    atomic_fetch_add(&m->awaiting, 1);
+    pthread_mutex_unlock(&m->lock);
+    xl_fiber_park(s->fiber);
+}
+
+/* Those for whom other processes have come. */
+static void look_far(xl_meet *m)
+{
+    if (!atomic_load(&m->awaiting))
+        return;
+    pthread_mutex_lock(&m->lock);
+    for (uint32_t d = 0; d < m->n; d++) {
+        slot *s = &m->slot[d];
+        if (s->state == AWAITING && s->away && (m->failed || s->ready(s->ready_ctx))) {
+            s->state = MEETING;
+            atomic_fetch_sub(&m->awaiting, 1);
+            let_go(m, d);
+        }
+    }
+    pthread_mutex_unlock(&m->lock);
 }
 
 void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err)
@@ -368,6 +418,7 @@ static void work(void *ctx, size_t begin, size_t end)
     while (atomic_load(&m->left)) {
         unsigned seen = xl_pool_news(m->pool);
         bool helped = false;
+        look_far(m);
         slot *s = next(m);
         if (s) {
             go_on(m, s);
@@ -389,13 +440,22 @@ void xl_meet_run(xl_meet *m, xl_fibers *fibers, const xl_meet_task *task)
 {
     m->fibers = fibers;
     m->task = task;
-    atomic_store(&m->left, m->n);
+    uint32_t left = 0;
+    for (uint32_t d = 0; d < m->n; d++)
+        left += m->slot[d].state != FAR;
+    atomic_store(&m->left, left);
     for (uint32_t d = 0; d < m->n; d++) {
+        if (m->slot[d].state == FAR)
+            continue;
         m->slot[d].meet = m;
         m->slot[d].away = true;
         let_go(m, d);
     }
     xl_pool_crew(m->pool, work, m);
+    if (m->far && m->failed)
+        xl_far_stop(m->far, m->n, m->run, m->why);
+    if (m->far)
+        xl_mail_doing(m->far->mail, "past %s, outside of a program", m->far->program);
 }
 
 void xl_meet_count(xl_meet *m, uint64_t bytes) { atomic_fetch_add_explicit(&m->bytes, bytes, memory_order_relaxed); }

@@ -53,7 +53,7 @@ static void run(eight *e, xl_plan *p, size_t cores, int times)
             for (int i = 0; i < 64; i++)
                 e->x[k][i] = (float)(100 * k + i + t);
         }
-        CHECK_OK(xl_meet_new(N, pool, &e->meet));
+        CHECK_OK(xl_meet_new(N, pool, NULL, &e->meet));
         xl_meet_run(e->meet, fibers, &task);
         for (int k = 0; k < N; k++)
             CHECK_INT(e->ended[k], t + 1);
@@ -190,7 +190,7 @@ static void execute(void *arg)
     xl_meet_task task = { x->e, device, ended };
     x->e->p = x->p;
     for (int t = 0; t < 50; t++) {
-        CHECK_OK(xl_meet_new(N, x->pool, &x->e->meet));
+        CHECK_OK(xl_meet_new(N, x->pool, NULL, &x->e->meet));
         xl_meet_run(x->e->meet, x->fibers, &task);
         xl_meet_free(x->e->meet);
     }

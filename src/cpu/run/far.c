@@ -1,0 +1,327 @@
+#include "cpu/run/far.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/time.h"
+
+enum { ALIGN = 64, SHARED_LEAST = 32 << 10, SLICED_LEAST = 64 << 10, FEW = 16 };
+
+struct xl_far_meeting {
+    xl_meet *m;
+    const xl_meet_far *far;
+    uint32_t me, nproc, part;
+    uint32_t *proc;                                        /* those with members, ascending */
+    xl_channel c;
+    xl_mail_tag tag;
+    xl_letter *letter;                                     /* of each process: the operands, then what fn exchanged */
+    double since, next;                                    /* when the wait began; when the next word about it is due */
+    bool said;
+};
+
+static uint64_t fnv(uint64_t h, const void *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ ((const unsigned char *)p)[i]) * 0x100000001b3ULL;
+    return h;
+}
+
+static double seconds(const char *name, double s)
+{
+    const char *v = getenv(name);
+    double x;
+    return v && *v && xl_str_f64(xl_str_of(v), &x) && x > 0 ? x : s;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------------------------- */
+static bool come(struct xl_far_meeting *w, uint32_t k)
+{
+    return k == w->part || xl_mail_ready(w->far->mail, w->proc[k], &w->c);
+}
+
+static bool ready(void *ctx)
+{
+    struct xl_far_meeting *w = ctx;
+    for (uint32_t k = 0; k < w->nproc; k++)
+        if (!come(w, k))
+            return xl_now() >= w->next;
+    return true;
+}
+
+static void name_late(struct xl_far_meeting *w, double waited)
+{
+    for (uint32_t k = 0; k < w->nproc; k++)
+        if (!come(w, k)) {
+            char text[400];
+            xl_mail_tell(w->far->mail, w->proc[k], text, sizeof text);
+            XL_LOG(WARN, "process %u has waited %.0f s in %s of %s for %s: %s", w->proc[w->part], waited, w->tag.text, w->far->program,
+                   xl_mail_name(w->far->mail, w->proc[k]), text);
+            w->said = true;
+        }
+}
+
+static xl_error *await_all(struct xl_far_meeting *w)
+{
+    double stuck = seconds("XLANE_CPU_STUCK", 10), limit = seconds("XLANE_CPU_RANK_TIMEOUT", 1800);
+    w->since = xl_now();
+    w->next = w->since + stuck;
+    w->said = false;
+    for (;;) {
+        xl_error *err = xl_meet_stopped(w->m);
+        if (err)
+            return err;
+        uint32_t k = 0;
+        while (k < w->nproc && come(w, k))
+            k++;
+        double waited = xl_now() - w->since;
+        if (k == w->nproc) {
+            if (w->said)
+                XL_LOG(WARN, "process %u goes on after %.1f s in %s of %s", w->proc[w->part], waited, w->tag.text, w->far->program);
+            return NULL;
+        }
+        if (waited > limit) {
+            char text[400];
+            xl_mail_tell(w->far->mail, w->proc[k], text, sizeof text);
+            return XL_ERR(DEADLINE, "waited %.0f s in %s for %s: %s; XLANE_CPU_RANK_TIMEOUT sets the limit", waited, w->tag.text,
+                          xl_mail_name(w->far->mail, w->proc[k]), text);
+        }
+        if (xl_now() >= w->next) {
+            name_late(w, waited);
+            w->next = xl_now() + (waited > 60 ? 60 : waited);
+        }
+        xl_meet_park(w->m, w->me, ready, w);
+    }
+}
+
+/* One letter of every other process, which must be about what we are doing. */
+static xl_error *take_all(struct xl_far_meeting *w, xl_letter *into)
+{
+    xl_mail *mail = w->far->mail;
+    for (uint32_t k = 0; k < w->nproc; k++) {
+        if (k == w->part)
+            continue;
+        xl_error *err = xl_mail_take(mail, w->proc[k], &w->c, &into[k]);
+        if (err)
+            return err;
+        if (into[k].tag->what != w->tag.what || into[k].tag->phase != w->tag.phase)
+            return XL_ERR(ABORTED, "process %u is in %s, %s in %s: every process must run the same program; look for a condition that differs between them",
+                          w->proc[w->part], w->tag.text, xl_mail_name(mail, w->proc[k]), into[k].tag->text);
+    }
+    return NULL;
+}
+
+static void drop_all(struct xl_far_meeting *w, xl_letter *l)
+{
+    for (uint32_t k = 0; k < w->nproc; k++)
+        if (l[k].own)
+            xl_letter_drop(w->far->mail, &l[k]);
+}
+
+/* ---- operands ----------------------------------------------------------------------------------------------------------- */
+void xl_meet_slice(size_t count, uint32_t part, uint32_t parts, size_t *from, size_t *to)
+{
+    size_t each = (count / parts + 15) & ~(size_t)15;      /* whole cache lines */
+    *from = each * part < count ? each * part : count;
+    *to = part + 1 == parts || each * (part + 1) > count ? count : each * (part + 1);
+}
+
+bool xl_meet_sliced(const xl_step *s, uint32_t parts)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < s->nin; i++)
+        bytes += s->shape[i].bytes;
+    return parts > 1 && s->op->code == XL_OP_ALL_REDUCE && bytes >= SLICED_LEAST;
+}
+
+static size_t aligned(size_t n) { return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
+
+/* Bytes [*from, *to) of operand i that go to process k. */
+static void range(const struct xl_far_meeting *w, const xl_step *s, uint32_t i, uint32_t k, bool whole, size_t *from, size_t *to)
+{
+    *from = 0;
+    *to = s->shape[i].bytes;
+    if (whole || !xl_meet_sliced(s, w->nproc))
+        return;
+    xl_meet_slice((size_t)s->shape[i].count, k, w->nproc, from, to);
+    *from *= s->shape[i].elem;
+    *to *= s->shape[i].elem;
+}
+
+/* What one member's operands take in a message to process k. */
+static size_t member_bytes(const struct xl_far_meeting *w, const xl_step *s, uint32_t k, bool whole)
+{
+    size_t n = 0, from, to;
+    for (uint32_t i = 0; i < s->nin; i++) {
+        range(w, s, i, k, whole, &from, &to);
+        n += aligned(to - from);
+    }
+    return n;
+}
+
+static xl_parcel *pack(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member, const xl_group_view *g, uint32_t k, bool shared)
+{
+    uint32_t mine = 0;
+    for (uint32_t j = 0; j < g->n; j++)
+        mine += w->far->process[member[j]] == w->proc[w->part];
+    xl_parcel *p = xl_parcel_new(w->far->mail, mine * member_bytes(w, s, k, shared), shared);
+    if (!p)
+        return NULL;
+    char *to = xl_parcel_data(p);
+    for (uint32_t j = 0; j < g->n; j++)
+        for (uint32_t i = 0; i < s->nin && g->out[j]; i++) {
+            size_t a, b;
+            range(w, s, i, k, shared, &a, &b);
+            memcpy(to, (const char *)g->in[j][i] + a, b - a);
+            to += aligned(b - a);
+        }
+    return p;
+}
+
+static xl_error *send_operands(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member, const xl_group_view *g)
+{
+    xl_mail *mail = w->far->mail;
+    xl_error *err = NULL;
+    xl_parcel *ref = NULL, *copy = NULL;
+    bool sliced = xl_meet_sliced(s, w->nproc), large = member_bytes(w, s, 0, true) >= SHARED_LEAST;
+    uint32_t mine = 0;
+    for (uint32_t j = 0; j < g->n; j++)
+        mine += g->out[j] != NULL;
+    for (uint32_t k = 0; k < w->nproc && !err; k++) {
+        if (k == w->part)
+            continue;
+        bool by_ref = large && xl_mail_shares(mail, w->proc[k]);
+        if (by_ref && !ref) {
+            ref = pack(w, s, member, g, k, true);
+            by_ref = ref && xl_parcel_shared(ref);
+        }
+        if (!by_ref && copy && sliced) {
+            xl_parcel_drop(mail, copy);
+            copy = NULL;
+        }
+        if (!by_ref && !copy)
+            copy = pack(w, s, member, g, k, false);
+        xl_parcel *p = by_ref ? ref : copy;
+        if (!p)
+            err = XL_ERR(EXHAUSTED, "no memory for a collective's operands");
+        else
+            err = xl_mail_send(mail, w->proc[k], &w->c, &w->tag, p, 0, mine * member_bytes(w, s, k, by_ref));
+    }
+    xl_parcel_drop(mail, ref);
+    xl_parcel_drop(mail, copy);
+    return err;
+}
+
+/* The others' operands, where they lie in their letters. `ptr` has room for all of them. */
+static xl_error *find_operands(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member, void *const **in, const xl_group_view *g, void **ptr)
+{
+    for (uint32_t k = 0; k < w->nproc; k++) {
+        if (k == w->part)
+            continue;
+        const xl_letter *l = &w->letter[k];
+        size_t at = 0, a, b;
+        for (uint32_t j = 0; j < g->n; j++) {
+            if (w->far->process[member[j]] != w->proc[k])
+                continue;
+            in[j] = ptr;
+            for (uint32_t i = 0; i < s->nin; i++) {
+                range(w, s, i, w->part, l->whole, &a, &b);
+                *ptr++ = (void *)((uintptr_t)l->data + at - a); /* as if all of it were there */
+                at += aligned(b - a);
+            }
+        }
+        if (at != l->bytes)
+            return XL_ERR(ABORTED, "%s sent %zu bytes to %s, %zu were expected: the two do not run the same program", xl_mail_name(w->far->mail, w->proc[k]),
+                          l->bytes, w->tag.text, at);
+    }
+    return NULL;
+}
+
+/* ---- the meeting ---------------------------------------------------------------------------------------------------------- */
+xl_error *xl_meet_exchange(const xl_group_view *g, const void *mine, size_t bytes, const void **theirs, const size_t *bytes_of)
+{
+    struct xl_far_meeting *w = g->far;
+    xl_mail *mail = w->far->mail;
+    xl_error *err = NULL;
+    bool shares = false;
+    for (uint32_t k = 0; k < w->nproc; k++)
+        shares = shares || (k != w->part && xl_mail_shares(mail, w->proc[k]));
+    xl_parcel *p = xl_parcel_new(mail, bytes, shares && bytes >= SHARED_LEAST);
+    if (!p)
+        return XL_ERR(EXHAUSTED, "no memory for a collective's results");
+    memcpy(xl_parcel_data(p), mine, bytes);
+    w->tag.phase = 1;
+    for (uint32_t k = 0; k < w->nproc && !err; k++)
+        if (k != w->part)
+            err = xl_mail_send(mail, w->proc[k], &w->c, &w->tag, p, 0, bytes);
+    xl_parcel_drop(mail, p);
+    if (!err)
+        err = await_all(w);
+    if (!err)
+        err = take_all(w, w->letter + w->nproc);
+    for (uint32_t k = 0; k < w->nproc && !err; k++)
+        if (k != w->part) {
+            const xl_letter *l = &w->letter[w->nproc + k];
+            if (l->bytes != bytes_of[k])
+                err = XL_ERR(ABORTED, "%s sent %zu bytes of its results, %zu were expected", xl_mail_name(mail, w->proc[k]), l->bytes, bytes_of[k]);
+            theirs[k] = l->data;
+        }
+    return err;
+}
+
+xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t me, const uint32_t *member, const xl_step *step, xl_frame *f,
+                      void *const **in, xl_group_view *g, xl_meet_fn *fn)
+{
+    xl_error *err = NULL;
+    uint32_t n = xl_mail_count(far->mail), shape[2] = { step->op->code, step->nin };
+    struct xl_far_meeting w = { .m = m, .far = far, .me = me };
+    char *mem = calloc(1, n * (sizeof *w.proc + 2 * sizeof *w.letter) + (size_t)g->n * step->nin * sizeof(void *));
+    if (!mem)
+        return XL_ERR(EXHAUSTED, "no memory for a collective");
+    w.letter = (xl_letter *)(void *)mem;
+    void **ptr = (void **)(void *)(w.letter + 2 * n);
+    w.proc = (uint32_t *)(void *)(ptr + (size_t)g->n * step->nin);
+    for (uint32_t q = 0; q < n; q++) {
+        bool has = false;
+        for (uint32_t j = 0; j < g->n && !has; j++)
+            has = far->process[member[j]] == q;
+        if (has && q == xl_mail_me(far->mail))
+            w.part = w.nproc;
+        if (has)
+            w.proc[w.nproc++] = q;
+    }
+    w.c = (xl_channel){ far->devices, fnv(0xcbf29ce484222325ULL, member, g->n * sizeof *member), run };
+    w.tag.what = fnv(0xcbf29ce484222325ULL, shape, sizeof shape);
+    for (uint32_t i = 0; i < step->nin; i++) {
+        w.tag.what = fnv(w.tag.what, step->shape[i].dims, step->shape[i].rank * sizeof *step->shape[i].dims);
+        w.tag.what = fnv(w.tag.what, &(uint32_t){ step->shape[i].dtype }, sizeof(uint32_t));
+    }
+    xl_meet_where(step, w.tag.text, sizeof w.tag.text);
+    xl_mail_doing(far->mail, "in %s of %s", w.tag.text, far->program);
+    g->part = w.part;
+    g->parts = w.nproc;
+    g->far = &w;
+    XL_DO(send_operands(&w, step, member, g));
+    XL_DO(await_all(&w));
+    XL_DO(take_all(&w, w.letter));
+    XL_DO(find_operands(&w, step, member, in, g, ptr));
+    err = fn(step, f, g);
+out:
+    drop_all(&w, w.letter);
+    drop_all(&w, w.letter + w.nproc);
+    xl_mail_doing(far->mail, "past %s of %s", w.tag.text, far->program);
+    free(mem);
+    return err;
+}
+
+void xl_far_stop(const xl_meet_far *far, uint32_t ndevice, uint32_t run, const char *why)
+{
+    xl_channel c = { far->devices, 0, run };
+    for (uint32_t q = 0; q < xl_mail_count(far->mail); q++) {
+        bool has = false;
+        for (uint32_t d = 0; d < ndevice && !has; d++)
+            has = far->process[d] == q;
+        if (has && q != xl_mail_me(far->mail))
+            xl_mail_stop(far->mail, q, &c, why);
+    }
+}

@@ -1,0 +1,884 @@
+#include "cpu/run/mail.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/thread.h"
+#include "base/time.h"
+
+enum { MAGIC = 0x6c6d7831, TOKEN = 16, KEY = 64, SEGMENT_LEAST = 1 << 20, LIMIT_S = 300 };
+static const double beat_s = 1;
+typedef enum { HELLO = 1, MAIL, STOP, BEAT, BYE } kind;
+
+/* On the wire and in memory alike: both sides are little-endian 64-bit machines. */
+typedef struct {
+    uint32_t magic, kind, run, from;
+    uint64_t devices, group, bytes;
+    uint64_t segment, size;                                /* by reference: 1 + the sender's descriptor, and the size of its memory */
+    xl_mail_tag tag;
+} head;
+
+typedef struct letter { struct letter *next; head h; char *data; struct segment *seg; } letter;
+typedef struct segment { int fd; uint32_t owner; size_t size; char *p; struct segment *next; bool busy; } segment; /* its first bytes count references */
+enum { SEGMENT_HEAD = 64 };
+
+typedef struct {
+    int fd;
+    atomic_bool gone, bye;
+    bool shares;
+    uint32_t devices;
+    int64_t pid;
+    char host[128], net[96], shown[224];
+    int probe;                                             /* its descriptor that we map to see whether memory can be shared */
+    char probe_token[2 * TOKEN + 1];
+    xl_mutex send_lock;
+    head in;                                               /* being received */
+    size_t have;
+    letter *into;
+    letter *first, **last;
+    segment *mapped;
+    double heard;                                          /* when something last came */
+    char doing[160];
+} peer;
+
+struct xl_mail {
+    uint32_t me, n;
+    int wake, listener, probe;
+    void (*_Atomic news)(void *);
+    void *_Atomic ctx;
+    xl_thread thread;
+    bool started;
+    atomic_bool closing;
+    xl_mutex lock;                                         /* of letters, segments, runs and words about us */
+    segment *mine;
+    struct { uint64_t devices; uint32_t run; } *runs;
+    size_t nrun;
+    char doing[160];
+    struct xl_mail *next;                                  /* all of the process, for fork */
+    peer peer[];
+};
+
+/* ---- fork: a child must not keep the connections of a parent that died ------------------------------------------------- */
+static xl_mutex all_lock = XL_MUTEX_INIT;
+static xl_mail *all;
+static void forked(void)
+{
+    for (xl_mail *m = all; m; m = m->next) {
+        for (uint32_t q = 0; q < m->n; q++)
+            if (m->peer[q].fd >= 0)
+                close(m->peer[q].fd);
+        if (m->listener >= 0)
+            close(m->listener);
+    }
+    all = NULL;
+}
+static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
+
+/* ---- parcels and segments -------------------------------------------------------------------------------------------- */
+struct xl_parcel { segment *seg; char *p; size_t bytes; };
+
+static _Atomic uint32_t *refs_of(segment *s) { return (_Atomic uint32_t *)(void *)s->p; }
+
+static segment *segment_new(uint32_t owner, size_t bytes)
+{
+    segment *s = calloc(1, sizeof *s);
+    size_t size = SEGMENT_LEAST;
+    while (size < bytes + SEGMENT_HEAD && size <= SIZE_MAX / 2)
+        size *= 2;
+    if (!s)
+        return NULL;
+    s->owner = owner;
+    s->size = size;
+    s->fd = memfd_create("xlane-mail", MFD_CLOEXEC);
+    if (s->fd >= 0 && ftruncate(s->fd, (off_t)size) == 0)
+        s->p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+    if (!s->p || s->p == MAP_FAILED) {
+        if (s->fd >= 0)
+            close(s->fd);
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static void segments_free(segment *s)
+{
+    for (segment *next; s; s = next) {
+        next = s->next;
+        munmap(s->p, s->size);
+        if (s->fd >= 0)
+            close(s->fd);
+        free(s);
+    }
+}
+
+xl_parcel *xl_parcel_new(xl_mail *m, size_t bytes, bool shared)
+{
+    xl_parcel *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->bytes = bytes;
+    if (shared) {
+        xl_mutex_lock(&m->lock);
+        segment *best = NULL;
+        for (segment *s = m->mine; s; s = s->next)
+            if (!s->busy && !atomic_load(refs_of(s)) && s->size >= bytes + SEGMENT_HEAD && (!best || s->size < best->size))
+                best = s;
+        if (!best && (best = segment_new(m->me, bytes))) {
+            best->next = m->mine;
+            m->mine = best;
+        }
+        if (best)
+            best->busy = true;
+        p->seg = best;
+        xl_mutex_unlock(&m->lock);
+    }
+    if (p->seg)
+        p->p = p->seg->p + SEGMENT_HEAD;
+    else if (!(p->p = malloc(bytes ? bytes : 1))) {
+        free(p);
+        return NULL;
+    }
+    return p;
+}
+
+void *xl_parcel_data(xl_parcel *p) { return p->p; }
+bool xl_parcel_shared(const xl_parcel *p) { return p->seg; }
+
+void xl_parcel_drop(xl_mail *m, xl_parcel *p)
+{
+    if (!p)
+        return;
+    if (p->seg) {
+        xl_mutex_lock(&m->lock);
+        p->seg->busy = false;
+        xl_mutex_unlock(&m->lock);
+    } else {
+        free(p->p);
+    }
+    free(p);
+}
+
+/* The sender's segment, mapped once and kept; under the lock. */
+static segment *segment_map(xl_mail *m, peer *q, uint64_t fd, uint64_t size)
+{
+    char path[64];
+    struct stat st;
+    (void)m;
+    for (segment *s = q->mapped; s; s = s->next)
+        if ((uint64_t)s->owner == fd)
+            return s->size == size ? s : NULL;
+    segment *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%" PRIu64, q->pid, fd);
+    int own = open(path, O_RDWR | O_CLOEXEC);
+    if (own >= 0 && fstat(own, &st) == 0 && (uint64_t)st.st_size >= size && size > SEGMENT_HEAD)
+        s->p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, own, 0);
+    if (own >= 0)
+        close(own);
+    if (!s->p || s->p == MAP_FAILED) {
+        free(s);
+        return NULL;
+    }
+    s->fd = -1;
+    s->owner = (uint32_t)fd;
+    s->size = size;
+    s->next = q->mapped;
+    q->mapped = s;
+    return s;
+}
+
+/* ---- sending ---------------------------------------------------------------------------------------------------------- */
+static void lost(xl_mail *m, uint32_t q) { m->peer[q].gone = true; }
+
+static double limit_s(void)
+{
+    const char *v = getenv("XLANE_CPU_RANK_TIMEOUT");
+    double s = 1800;
+    if (v && *v && (!xl_str_f64(xl_str_of(v), &s) || !(s > 0)))
+        s = 1800;
+    return s;
+}
+
+/* All of it, or an error; with `try`, nothing at all when the connection is busy. Under the send lock. */
+static xl_error *put_bytes(xl_mail *m, uint32_t q, const void *p, size_t n, bool try)
+{
+    const char *at = p;
+    double until = xl_now() + limit_s();
+    bool begun = false;
+    while (n) {
+        ssize_t k = send(m->peer[q].fd, at, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (k > 0) {
+            at += k;
+            n -= (size_t)k;
+            begun = true;
+            continue;
+        }
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            if (try && !begun)
+                return NULL;
+            if (xl_now() > until || atomic_load(&m->closing))
+                return XL_ERR(DEADLINE, "%s took nothing from its connection for %.0f s", m->peer[q].shown, limit_s());
+            poll(&(struct pollfd){ .fd = m->peer[q].fd, .events = POLLOUT }, 1, 200);
+            continue;
+        }
+        lost(m, q);
+        return XL_ERR(UNAVAILABLE, "%s has gone: %s", m->peer[q].shown, strerror(errno));
+    }
+    return NULL;
+}
+
+static xl_error *post(xl_mail *m, uint32_t q, head *h, const char *data, bool try)
+{
+    peer *p = &m->peer[q];
+    h->magic = MAGIC;
+    h->from = m->me;
+    xl_mutex_lock(&p->send_lock);
+    xl_error *err = p->fd < 0 || p->gone ? XL_ERR(UNAVAILABLE, "%s has gone", p->shown) : put_bytes(m, q, h, sizeof *h, try);
+    if (!err && data && h->bytes && !h->segment)
+        err = put_bytes(m, q, data, h->bytes, false);
+    xl_mutex_unlock(&p->send_lock);
+    return err;
+}
+
+xl_error *xl_mail_send(xl_mail *m, uint32_t to, const xl_channel *c, const xl_mail_tag *tag, xl_parcel *p, size_t from, size_t bytes)
+{
+    head h = { .kind = MAIL, .run = c->run, .devices = c->devices, .group = c->group, .bytes = bytes, .tag = *tag };
+    bool whole = p->seg && m->peer[to].shares;
+    if (whole) {
+        h.segment = (uint64_t)p->seg->fd + 1;
+        h.size = p->seg->size;
+        h.bytes = p->bytes;
+        atomic_fetch_add(refs_of(p->seg), 1);
+    }
+    xl_error *err = post(m, to, &h, p->p + from, false);
+    if (err && whole)
+        atomic_fetch_sub(refs_of(p->seg), 1);
+    return err;
+}
+
+void xl_mail_stop(xl_mail *m, uint32_t to, const xl_channel *c, const char *why)
+{
+    size_t n = strlen(why);
+    head h = { .kind = STOP, .run = c->run, .devices = c->devices, .bytes = n < 2000 ? n : 2000 };
+    xl_error_free(post(m, to, &h, why, false));
+}
+
+/* ---- receiving -------------------------------------------------------------------------------------------------------- */
+/* True when the head is one that we can follow. */
+static bool begin_letter(xl_mail *m, uint32_t q)
+{
+    peer *p = &m->peer[q];
+    head *h = &p->in;
+    if (h->magic != MAGIC || h->from != q || h->kind < MAIL || h->kind > BYE || h->bytes > (uint64_t)1 << 46)
+        return false;
+    h->tag.text[sizeof h->tag.text - 1] = 0;
+    xl_mutex_lock(&m->lock);
+    p->heard = xl_now();
+    xl_mutex_unlock(&m->lock);
+    if (h->kind == BYE) {
+        p->bye = true;
+        return true;
+    }
+    letter *l = p->into = calloc(1, sizeof *l);
+    if (!l)
+        return false;
+    l->h = *h;
+    if (h->segment) {
+        xl_mutex_lock(&m->lock);
+        l->seg = segment_map(m, p, h->segment - 1, h->size);
+        xl_mutex_unlock(&m->lock);
+        if (!l->seg || h->bytes > h->size - SEGMENT_HEAD)
+            return false;
+        l->data = l->seg->p + SEGMENT_HEAD;
+        return true;
+    }
+    l->data = malloc(h->bytes + 1);
+    return l->data;
+}
+
+static void letter_free(letter *l)
+{
+    if (!l)
+        return;
+    if (l->seg)
+        atomic_fetch_sub(refs_of(l->seg), 1);
+    else
+        free(l->data);
+    free(l);
+}
+
+static void tell(xl_mail *m)
+{
+    void (*news)(void *) = atomic_load(&m->news);
+    if (news)
+        news(atomic_load(&m->ctx));
+}
+
+static void deliver(xl_mail *m, uint32_t q)
+{
+    peer *p = &m->peer[q];
+    letter *l = p->into;
+    p->into = NULL;
+    p->have = 0;
+    if (!l)
+        return;
+    if (!l->seg)
+        l->data[l->h.bytes] = 0;
+    xl_mutex_lock(&m->lock);
+    if (l->h.kind == BEAT) {
+        snprintf(p->doing, sizeof p->doing, "%s", l->data);
+    } else {
+        *p->last = l;
+        p->last = &l->next;
+        l = NULL;
+    }
+    xl_mutex_unlock(&m->lock);
+    if (l)
+        letter_free(l);
+    else
+        tell(m);
+}
+
+/* What is there; false when the connection has ended. */
+static bool receive(xl_mail *m, uint32_t q)
+{
+    peer *p = &m->peer[q];
+    for (;;) {
+        bool headed = p->have >= sizeof p->in;
+        size_t body = headed && p->into && !p->into->seg ? p->in.bytes : 0;
+        if (headed && p->have - sizeof p->in >= body) {
+            deliver(m, q);
+            continue;
+        }
+        char *to = headed ? p->into->data + (p->have - sizeof p->in) : (char *)&p->in + p->have;
+        size_t want = headed ? body - (p->have - sizeof p->in) : sizeof p->in - p->have;
+        ssize_t k = recv(p->fd, to, want, MSG_DONTWAIT);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return true;
+        if (k <= 0)
+            return false;
+        p->have += (size_t)k;
+        if (!headed && p->have == sizeof p->in && !begin_letter(m, q))
+            return false;
+    }
+}
+
+static void beat(xl_mail *m)
+{
+    char text[160];
+    xl_mutex_lock(&m->lock);
+    snprintf(text, sizeof text, "%s", m->doing);
+    xl_mutex_unlock(&m->lock);
+    for (uint32_t q = 0; q < m->n; q++)
+        if (q != m->me && !m->peer[q].gone) {
+            head h = { .magic = MAGIC, .kind = BEAT, .from = m->me, .bytes = strlen(text) };
+            char whole[sizeof h + sizeof text];
+            memcpy(whole, &h, sizeof h);
+            memcpy(whole + sizeof h, text, h.bytes);
+            if (pthread_mutex_trylock(&m->peer[q].send_lock.m))
+                continue;                                  /* somebody is sending: sign of life enough */
+            xl_error_free(put_bytes(m, q, whole, sizeof h + h.bytes, true));
+            xl_mutex_unlock(&m->peer[q].send_lock);
+        }
+}
+
+static void carry(void *arg)
+{
+    xl_mail *m = arg;
+    struct pollfd *fd = calloc(m->n + 1, sizeof *fd);
+    double next = xl_now() + beat_s;
+    while (fd && !atomic_load(&m->closing)) {
+        for (uint32_t q = 0; q < m->n; q++)
+            fd[q] = (struct pollfd){ .fd = q == m->me || m->peer[q].gone ? -1 : m->peer[q].fd, .events = POLLIN };
+        fd[m->n] = (struct pollfd){ .fd = m->wake, .events = POLLIN };
+        double left = next - xl_now();
+        poll(fd, m->n + 1, left > 0 ? (int)(left * 1000) + 1 : 0);
+        for (uint32_t q = 0; q < m->n; q++)
+            if (fd[q].revents && !receive(m, q)) {
+                lost(m, q);
+                tell(m);
+            }
+        if (xl_now() >= next) {
+            beat(m);
+            tell(m);                                       /* who waits looks at the time */
+            next = xl_now() + beat_s;
+        }
+    }
+    free(fd);
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------------------ */
+static bool same_run(const letter *l, const xl_channel *c) { return l->h.devices == c->devices && l->h.run == c->run; }
+
+/* Under the lock: where the first letter of the channel hangs, or NULL. *later: it has gone on to a later run. */
+static letter **find(peer *p, const xl_channel *c, bool *stop, bool *later)
+{
+    *stop = *later = false;
+    for (letter **at = &p->first; *at; at = &(*at)->next) {
+        letter *l = *at;
+        if (l->h.kind == STOP && same_run(l, c)) {
+            *stop = true;
+            return at;
+        }
+        if (l->h.kind == MAIL && same_run(l, c) && l->h.group == c->group)
+            return at;
+        if (l->h.devices == c->devices && (int32_t)(l->h.run - c->run) > 0)
+            *later = true;
+    }
+    return NULL;
+}
+
+bool xl_mail_ready(xl_mail *m, uint32_t from, const xl_channel *c)
+{
+    bool stop, later;
+    xl_mutex_lock(&m->lock);
+    bool yes = find(&m->peer[from], c, &stop, &later) || later || m->peer[from].gone;
+    xl_mutex_unlock(&m->lock);
+    return yes;
+}
+
+static void unhang(peer *p, letter **at)
+{
+    letter *l = *at;
+    *at = l->next;
+    if (!*at)
+        p->last = at;
+    l->next = NULL;
+}
+
+xl_error *xl_mail_take(xl_mail *m, uint32_t from, const xl_channel *c, xl_letter *out)
+{
+    peer *p = &m->peer[from];
+    bool stop, later;
+    xl_error *err = NULL;
+    xl_mutex_lock(&m->lock);
+    letter **at = find(p, c, &stop, &later), *l = at ? *at : NULL;
+    if (l && stop)
+        err = XL_ERR(ABORTED, "%s stopped: %.*s", p->shown, (int)l->h.bytes, l->data);
+    else if (l) {
+        unhang(p, at);
+        *out = (xl_letter){ &l->h.tag, l->data, l->h.bytes, l->seg, l };
+    } else if (p->gone && !p->bye)
+        err = XL_ERR(UNAVAILABLE, "%s has died: its connection closed%s%s", p->shown, *p->doing ? "; it last was " : "", p->doing);
+    else if (p->gone)
+        err = XL_ERR(UNAVAILABLE, "%s has ended and closed its client%s%s", p->shown, *p->doing ? "; it last was " : "", p->doing);
+    else if (later)
+        err = XL_ERR(ABORTED, "%s has ended this program and runs the next one: the two do not run the same program", p->shown);
+    else
+        err = XL_ERR(INTERNAL, "nothing has come from %s", p->shown);
+    xl_mutex_unlock(&m->lock);
+    return err;
+}
+
+void xl_letter_drop(xl_mail *m, xl_letter *l)
+{
+    (void)m;
+    letter_free(l->own);
+    l->own = NULL;
+}
+
+uint32_t xl_mail_run(xl_mail *m, uint64_t devices)
+{
+    uint32_t run = 0;
+    size_t i = 0;
+    xl_mutex_lock(&m->lock);
+    while (i < m->nrun && m->runs[i].devices != devices)
+        i++;
+    if (i == m->nrun) {
+        void *more = realloc(m->runs, (m->nrun + 1) * sizeof *m->runs);
+        if (more) {
+            m->runs = more;
+            m->runs[m->nrun].devices = devices;
+            m->runs[m->nrun++].run = 0;
+        }
+    }
+    if (i < m->nrun)
+        run = ++m->runs[i].run;
+    for (uint32_t q = 0; q < m->n; q++)
+        for (letter **at = &m->peer[q].first; *at; )
+            if ((*at)->h.devices == devices && (int32_t)((*at)->h.run - run) < 0) {
+                letter *l = *at;
+                unhang(&m->peer[q], at);
+                letter_free(l);
+            } else {
+                at = &(*at)->next;
+            }
+    xl_mutex_unlock(&m->lock);
+    return run;
+}
+
+void xl_mail_doing(xl_mail *m, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    xl_mutex_lock(&m->lock);
+    vsnprintf(m->doing, sizeof m->doing, fmt, ap);
+    xl_mutex_unlock(&m->lock);
+    va_end(ap);
+}
+
+void xl_mail_tell(xl_mail *m, uint32_t process, char *text, size_t size)
+{
+    peer *p = &m->peer[process];
+    xl_mutex_lock(&m->lock);
+    double silent = xl_now() - p->heard;
+    if (silent > 3 * beat_s)
+        snprintf(text, size, "no sign of life for %.0f s: it is stopped, or its host cannot be reached%s%s", silent, *p->doing ? "; it last was " : "", p->doing);
+    else
+        snprintf(text, size, "it is alive%s%s", *p->doing ? ", " : "", p->doing);
+    xl_mutex_unlock(&m->lock);
+}
+
+/* ---- joining ---------------------------------------------------------------------------------------------------------- */
+static void hex(char *out, const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        snprintf(out + 2 * i, 3, "%02x", p[i]);
+}
+
+/* Processes with the same answer reach each other by the loopback interface. */
+static void network_name(char *out, size_t size)
+{
+    char boot[64] = "";
+    struct stat st = { 0 };
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, boot, sizeof boot - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    boot[n > 0 ? n : 0] = 0;
+    boot[strcspn(boot, "\n ")] = 0;
+    (void)!stat("/proc/self/ns/net", &st);
+    snprintf(out, size, "%s:%llu", *boot ? boot : "-", (unsigned long long)st.st_ino);
+}
+
+/* Where other hosts reach this one: XLANE_CPU_ADDRESS, else the first interface that is up. */
+static void own_address(char *out, size_t size)
+{
+    const char *v = getenv("XLANE_CPU_ADDRESS");
+    struct ifaddrs *list = NULL;
+    snprintf(out, size, "%s", v && *v ? v : "127.0.0.1");
+    if ((v && *v) || getifaddrs(&list))
+        return;
+    for (struct ifaddrs *i = list; i; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) && !(i->ifa_flags & IFF_LOOPBACK)) {
+            inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr, out, (socklen_t)size);
+            break;
+        }
+    freeifaddrs(list);
+}
+
+static xl_error *store_get(const xl_mail_opts *o, uint32_t q, const char *epoch, const char *what, double until, double limit, xl_buf *out)
+{
+    char key[KEY];
+    snprintf(key, sizeof key, "xlane/mail/%s/%u/%s", epoch, q, what);
+    double left = until - xl_now();
+    out->n = 0;
+    xl_error *err = o->store.get(o->store.ctx, key, left > 0.001 ? (int64_t)(left * 1000) : 1, out);
+    if (err) {
+        xl_error *e = XL_ERR(DEADLINE, "process %u of %u did not join within %.0f s: is it running, and was it started with the same coordinator? "
+                             "XLANE_CPU_JOIN_TIMEOUT sets the limit (%s)", q, o->n, limit, xl_error_message(err));
+        xl_error_free(err);
+        return e;
+    }
+    xl_buf_putc(out, 0);
+    return out->failed ? XL_ERR(EXHAUSTED, "no memory") : NULL;
+}
+
+static xl_error *store_put(const xl_mail_opts *o, const char *epoch, const char *what, const char *value)
+{
+    char key[KEY];
+    snprintf(key, sizeof key, "xlane/mail/%s/%u/%s", epoch, o->me, what);
+    xl_error *err = o->store.put(o->store.ctx, key, value);
+    return err ? xl_error_wrap(err, "process %u of %u cannot join; a process that was restarted alone cannot: restart all", o->me, o->n) : NULL;
+}
+
+static xl_error *listen_at(xl_mail *m, bool one_network, char *address, size_t size, uint16_t *port)
+{
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(one_network ? INADDR_LOOPBACK : INADDR_ANY) };
+    socklen_t n = sizeof a;
+    m->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (m->listener < 0 || bind(m->listener, (struct sockaddr *)&a, sizeof a) || listen(m->listener, (int)m->n + 16) ||
+        getsockname(m->listener, (struct sockaddr *)&a, &n))
+        return XL_ERR(UNAVAILABLE, "no socket for the other processes to connect to: %s", strerror(errno));
+    *port = ntohs(a.sin_port);
+    if (one_network)
+        snprintf(address, size, "127.0.0.1");
+    else
+        own_address(address, size);
+    return NULL;
+}
+
+static void tune(int fd)
+{
+    int one = 1, room = 4 << 20;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room);
+}
+
+typedef struct { head h; char token[TOKEN * 2]; } hello;
+
+static xl_error *connect_to(xl_mail *m, uint32_t q, const char *at, double until)
+{
+    char host[64], token[2 * TOKEN + 1];
+    unsigned port;
+    int fd = -1;
+    if (sscanf(at, "%63s %u %32s", host, &port, token) != 3)
+        return XL_ERR(INTERNAL, "process %u gave an address that cannot be read: %.60s", q, at);
+    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+    if (inet_pton(AF_INET, host, &a.sin_addr) != 1) {
+        struct addrinfo hint = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, *got = NULL;
+        if (getaddrinfo(host, NULL, &hint, &got) || !got)
+            return XL_ERR(UNAVAILABLE, "%s: its address '%s' has no meaning here: set XLANE_CPU_ADDRESS there", m->peer[q].shown, host);
+        a.sin_addr = ((struct sockaddr_in *)(void *)got->ai_addr)->sin_addr;
+        freeaddrinfo(got);
+    }
+    for (;;) {
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        int r = fd < 0 ? -1 : connect(fd, (struct sockaddr *)&a, sizeof a), e = errno;
+        if (r && e == EINPROGRESS) {
+            socklen_t n = sizeof e;
+            e = ETIMEDOUT;
+            if (poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, 2000) == 1)
+                getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n);
+            r = e ? -1 : 0;
+        }
+        if (!r)
+            break;
+        if (fd >= 0)
+            close(fd);
+        if (xl_now() > until)
+            return XL_ERR(UNAVAILABLE, "%s cannot be reached at %s:%u: %s; XLANE_CPU_ADDRESS says where a process is to be reached", m->peer[q].shown, host, port,
+                          strerror(e));
+        xl_sleep(0.05);
+    }
+    tune(fd);
+    m->peer[q].fd = fd;
+    hello hi = { .h = { .magic = MAGIC, .kind = HELLO, .from = m->me, .bytes = sizeof hi.token } };
+    memcpy(hi.token, token, sizeof hi.token);
+    return put_bytes(m, q, &hi, sizeof hi, false);
+}
+
+/* Connections of processes above us, whoever else knocks. */
+static xl_error *accept_all(xl_mail *m, const char *token, double until, double limit)
+{
+    uint32_t want = m->n - 1 - m->me;
+    while (want) {
+        double left = until - xl_now();
+        if (left <= 0) {
+            for (uint32_t q = m->me + 1; q < m->n; q++)
+                if (m->peer[q].fd < 0)
+                    return XL_ERR(DEADLINE, "%s did not connect within %.0f s; XLANE_CPU_JOIN_TIMEOUT sets the limit", m->peer[q].shown, limit);
+        }
+        if (poll(&(struct pollfd){ .fd = m->listener, .events = POLLIN }, 1, left < 1 ? (int)(left * 1000) + 1 : 1000) != 1)
+            continue;
+        int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            continue;
+        hello hi;
+        size_t have = 0;
+        double soon = xl_now() + 5;
+        while (have < sizeof hi && xl_now() < soon) {
+            ssize_t k = recv(fd, (char *)&hi + have, sizeof hi - have, 0);
+            if (k > 0)
+                have += (size_t)k;
+            else if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+                poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 100);
+            else
+                break;
+        }
+        uint32_t q = have == sizeof hi ? hi.h.from : m->n;
+        if (q <= m->me || q >= m->n || m->peer[q].fd >= 0 || hi.h.magic != MAGIC || hi.h.kind != HELLO || memcmp(hi.token, token, sizeof hi.token)) {
+            close(fd);
+            continue;
+        }
+        tune(fd);
+        m->peer[q].fd = fd;
+        want--;
+    }
+    return NULL;
+}
+
+/* Whether q's memory can be mapped here: then its probe says what it published. */
+static bool can_share(const peer *p)
+{
+    const char *v = getenv("XLANE_CPU_SHARED_MEMORY");
+    char path[64], token[2 * TOKEN];
+    if (v && !strcmp(v, "0"))
+        return false;
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%d", p->pid, p->probe);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    bool yes = fd >= 0 && pread(fd, token, sizeof token, 0) == sizeof token && !memcmp(token, p->probe_token, sizeof token);
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
+{
+    static xl_once once = XL_ONCE_INIT;
+    xl_error *err = NULL;
+    xl_buf b = { 0 };
+    unsigned char raw[TOKEN];
+    char token[2 * TOKEN + 1], probe_token[2 * TOKEN + 1], epoch[16], net[96], host[128] = "host", line[512], address[64];
+    const char *v = getenv("XLANE_CPU_JOIN_TIMEOUT");
+    double limit = LIMIT_S;
+    uint16_t port = 0;
+    xl_mail *m = calloc(1, sizeof *m + o->n * sizeof *m->peer);
+    *out = NULL;
+    if (!m)
+        return XL_ERR(EXHAUSTED, "no memory for %u processes", o->n);
+    if (v && *v && (!xl_str_f64(xl_str_of(v), &limit) || !(limit > 0)))
+        limit = LIMIT_S;
+    double until = xl_now() + limit;
+    xl_once_run(&once, watch_forks);
+    snprintf(epoch, sizeof epoch, "%u", o->epoch);
+    m->me = o->me;
+    m->n = o->n;
+    m->listener = m->probe = -1;
+    xl_mutex_init(&m->lock);
+    for (uint32_t q = 0; q < m->n; q++) {
+        peer *p = &m->peer[q];
+        p->fd = -1;
+        p->last = &p->first;
+        xl_mutex_init(&p->send_lock);
+        snprintf(p->shown, sizeof p->shown, "process %u of %u", q, m->n);
+    }
+    m->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    XL_DO(xl_random(raw, sizeof raw));
+    hex(token, raw, sizeof raw);
+    XL_DO(xl_random(raw, sizeof raw));
+    hex(probe_token, raw, sizeof raw);
+    m->probe = memfd_create("xlane-mail-probe", MFD_CLOEXEC);
+    if (m->probe >= 0)
+        (void)!write(m->probe, probe_token, 2 * TOKEN);
+    gethostname(host, sizeof host - 1);
+    network_name(net, sizeof net);
+    snprintf(line, sizeof line, "%u %lld %s %s %d %s", o->devices, (long long)getpid(), *host ? host : "host", net, m->probe, probe_token);
+    XL_DO(store_put(o, epoch, "who", line));
+    bool one_network = true;
+    for (uint32_t q = 0; q < m->n; q++) {
+        peer *p = &m->peer[q];
+        long long pid;
+        char at[128];
+        XL_DO(store_get(o, q, epoch, "who", until, limit, &b));
+        if (sscanf(b.p, "%u %lld %127s %95s %d %32s", &p->devices, &pid, at, p->net, &p->probe, p->probe_token) != 6) {
+            err = XL_ERR(INTERNAL, "process %u says of itself what cannot be read: %.80s", q, b.p);
+            goto out;
+        }
+        p->pid = pid;
+        one_network = one_network && !strcmp(p->net, net);
+        snprintf(p->shown, sizeof p->shown, "process %u of %u (host %s, pid %lld)", q, m->n, at, pid);
+        snprintf(p->host, sizeof p->host, "%s", at);
+    }
+    XL_DO(listen_at(m, one_network, address, sizeof address, &port));
+    snprintf(line, sizeof line, "%s %u %s", address, port, token);
+    XL_DO(store_put(o, epoch, "at", line));
+    for (uint32_t q = 0; q < m->me; q++) {
+        XL_DO(store_get(o, q, epoch, "at", until, limit, &b));
+        XL_DO(connect_to(m, q, b.p, until));
+    }
+    XL_DO(accept_all(m, token, until, limit));
+    for (uint32_t q = 0; q < m->n; q++) {
+        m->peer[q].shares = q != m->me && can_share(&m->peer[q]);
+        m->peer[q].heard = xl_now();
+    }
+    XL_DO(xl_thread_start(&m->thread, "xlane-mail", carry, m));
+    m->started = true;
+    xl_mutex_lock(&all_lock);
+    m->next = all;
+    all = m;
+    xl_mutex_unlock(&all_lock);
+    *out = m;
+out:
+    xl_buf_fini(&b);
+    if (err)
+        xl_mail_close(m);
+    return err;
+}
+
+void xl_mail_close(xl_mail *m)
+{
+    if (!m)
+        return;
+    for (uint32_t q = 0; q < m->n && m->started; q++)
+        if (q != m->me && !m->peer[q].gone)
+            xl_error_free(post(m, q, &(head){ .kind = BYE }, NULL, true));
+    atomic_store(&m->closing, true);
+    if (m->started) {
+        (void)!write(m->wake, &(uint64_t){ 1 }, 8);
+        xl_thread_join(&m->thread);
+        xl_mutex_lock(&all_lock);
+        for (xl_mail **at = &all; *at; at = &(*at)->next)
+            if (*at == m) {
+                *at = m->next;
+                break;
+            }
+        xl_mutex_unlock(&all_lock);
+    }
+    for (uint32_t q = 0; q < m->n; q++) {
+        peer *p = &m->peer[q];
+        if (p->fd >= 0)
+            close(p->fd);
+        letter_free(p->into);
+        for (letter *l = p->first, *next; l; l = next) {
+            next = l->next;
+            letter_free(l);
+        }
+        segments_free(p->mapped);
+        xl_mutex_fini(&p->send_lock);
+    }
+    segments_free(m->mine);
+    if (m->listener >= 0)
+        close(m->listener);
+    if (m->probe >= 0)
+        close(m->probe);
+    if (m->wake >= 0)
+        close(m->wake);
+    free(m->runs);
+    xl_mutex_fini(&m->lock);
+    free(m);
+}
+
+void xl_mail_on_news(xl_mail *m, void (*news)(void *), void *ctx)
+{
+    atomic_store(&m->ctx, ctx);
+    atomic_store(&m->news, news);
+}
+
+uint32_t xl_mail_me(const xl_mail *m) { return m->me; }
+uint32_t xl_mail_count(const xl_mail *m) { return m->n; }
+uint32_t xl_mail_devices(const xl_mail *m, uint32_t process) { return m->peer[process].devices; }
+bool xl_mail_shares(const xl_mail *m, uint32_t process) { return m->peer[process].shares; }
+const char *xl_mail_name(const xl_mail *m, uint32_t process) { return m->peer[process].shown; }
+uint32_t xl_mail_neighbours(const xl_mail *m)
+{
+    uint32_t n = 1;
+    for (uint32_t q = 0; q < m->n; q++)
+        n += q != m->me && !strcmp(m->peer[q].host, m->peer[m->me].host);
+    return n;
+}

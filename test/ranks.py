@@ -1,0 +1,200 @@
+"""The embedded device over several processes, with JAX: N processes give the bits of one; who dies, stops or runs another program is named; a process that
+would be alone says so. Rows G5, S1-S5, T5."""
+import os, re, shutil, signal, socket, subprocess, sys, tempfile, time
+here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+XLANE, LIB, JOB = (os.path.join(here, *p) for p in (("build", "xlane"), ("build", "libxlane-cpu.so"), ("test", "_ranks_job.py")))
+long = os.environ.get("XLANE_TEST_ALL") == "1"
+only, bad = sys.argv[1:], 0
+env0 = {k: v for k, v in os.environ.items() if not k.startswith(("XLANE_", "OMPI_", "SLURM_", "PMIX_"))}
+
+
+def check(name, fn):
+    global bad
+    if only and not any(o in name for o in only):
+        return
+    try:
+        why = fn()
+    except Exception as e:
+        why = "%s: %s" % (type(e).__name__, str(e)[-600:])
+    print("ok ranks_%s" % name if not why else "FAIL ranks_%s: %s" % (name, why), flush=True)
+    bad += bool(why)
+
+
+def port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Job:
+    """n processes of _ranks_job.py, their output in files."""
+    def __init__(self, what, n, per=1, **env):
+        at, self.n, self.out = "127.0.0.1:%d" % port(), n, []
+        self.p = []
+        for i in range(n):
+            f = open("/tmp/xlane-ranks-%d-%s-%d" % (os.getpid(), what, i), "w+")
+            e = dict(env0, XLANE_CPU_DEVICES=str(per), JAX_PLATFORMS="xlane", **env)
+            if n > 1:
+                e.update(XLANE_RANK=str(i), XLANE_RANKS=str(n), XLANE_COORDINATOR=at)
+            self.p.append(subprocess.Popen([sys.executable, JOB, what], stdout=f, stderr=subprocess.STDOUT, env=e))
+            self.out.append(f)
+
+    def text(self, i):
+        with open(self.out[i].name, errors="replace") as f:
+            return f.read()
+
+    def until(self, i, what, seconds=60):
+        end = time.time() + seconds
+        while time.time() < end and not re.search(what, self.text(i)):
+            time.sleep(0.05)
+        return re.search(what, self.text(i))
+
+    def wait(self, seconds=120):
+        end = time.time() + seconds
+        for p in self.p:
+            try:
+                p.wait(max(0.1, end - time.time()))
+            except subprocess.TimeoutExpired:
+                pass
+        late = [i for i, p in enumerate(self.p) if p.poll() is None]
+        self.stop()
+        return late
+
+    def stop(self):
+        for p in self.p:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+
+    def said(self):
+        d = {}
+        for i in range(self.n):
+            for k, v in re.findall(r"^= (\S+) (.*)$", self.text(i), re.M):
+                if "@" in k or k == "loss":
+                    if d.setdefault(k, v) != v:
+                        d[k] += "/" + v
+        return d
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *a):
+        self.stop()
+        for f in self.out:
+            f.close()
+            os.unlink(f.name)
+
+
+def run(what, n, per, **env):
+    with Job(what, n, per, **env) as j:
+        late = j.wait()
+        if late or any(p.returncode for p in j.p):
+            i = late[0] if late else next(i for i, p in enumerate(j.p) if p.returncode)
+            raise RuntimeError("process %d: %s" % (i, j.text(i)[-500:]))
+        return j.said()
+
+
+whole = []
+def same(n, per, **env):
+    if not whole:
+        whole.append(run("same", 1, 4))
+    got = run("same", n, per, **env)
+    off = [k for k in whole[0] if got.get(k) != whole[0][k]]
+    if off or len(whole[0]) < 300:
+        return "%d of %d values differ from one process with 4 devices: %s" % (len(off), len(whole[0]), ", ".join(off[:6]))
+
+
+check("same_bits_4x1", lambda: same(4, 1))
+check("same_bits_2x2", lambda: same(2, 2, XLANE_CPU_THREADS="1"))
+check("same_bits_sockets", lambda: same(4, 1, XLANE_CPU_SHARED_MEMORY="0"))
+
+
+def dies():
+    with Job("train", 3, JOB_STEPS="100000") as j:
+        if not j.until(0, r"= step 3\n"):
+            return "no step: " + j.text(0)[-300:]
+        j.p[1].kill()
+        for i in (0, 2):
+            if not j.until(i, r"process 1 of 3 \(host \S+, pid %d\) (has died|has gone)" % j.p[1].pid, 15):
+                return "process %d does not name process 1: %s" % (i, j.text(i)[-400:])
+
+
+def stops():
+    with Job("train", 3, JOB_STEPS="100000", JOB_SLEEP="0.01", XLANE_CPU_STUCK="2") as j:
+        if not j.until(0, r"= step 3\n"):
+            return "no step: " + j.text(0)[-300:]
+        if any("has waited" in j.text(i) for i in range(3)):
+            return "somebody is named in a clean run: " + j.text(0)[-300:]
+        j.p[2].send_signal(signal.SIGSTOP)
+        for i in (0, 1):
+            if not j.until(i, r"has waited \d+ s in .* of jit_step for process 2 of 3 \(host \S+, pid %d\)" % j.p[2].pid, 20):
+                return "process %d does not name process 2: %s" % (i, j.text(i)[-400:])
+            if re.search(r"for process [01] of 3", j.text(i)):
+                return "process %d names another one: %s" % (i, j.text(i)[-400:])
+        if not j.until(0, "no sign of life", 20):
+            return "it does not say that there is no sign of life: " + j.text(0)[-400:]
+        j.p[2].send_signal(signal.SIGCONT)
+        was = len(j.text(0))
+        end = time.time() + 20
+        while "= step" not in j.text(0)[was:] and time.time() < end:
+            time.sleep(0.05)
+        if "= step" not in j.text(0)[was:] or not j.until(0, "goes on after", 5):
+            return "it does not go on after SIGCONT: " + j.text(0)[-300:]
+
+
+def diverges():
+    with Job("diverge", 2) as j:
+        for i in range(2):
+            if not j.until(i, r"process \d is in stablehlo.all_(reduce|gather) of 4x8xf32, process \d of 2 .* in stablehlo.all_(reduce|gather) of", 60):
+                return "process %d: %s" % (i, j.text(i)[-400:])
+
+
+def alone():
+    for var, value in (("OMPI_COMM_WORLD_SIZE", "4"), ("SLURM_NTASKS", "4"), ("WORLD_SIZE", "4"), ("TPU_WORKER_HOSTNAMES", "a,b,c,d"), ("XLANE_RANKS", "4")):
+        for meant in (False, True):
+            p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=60, env=dict(env0, **{var: value}, **({"XLANE_ALONE": "1"} if meant else {})))
+            text = p.stdout + p.stderr
+            said = re.search(r"%s says that .* started 4 processes, this one was told of 1: it would run alone" % var, text)
+            if bool(said) == meant or (p.returncode == 0) != meant:
+                return "%s=%s, meant: %s: rc %d, %s" % (var, value, meant, p.returncode, text[-300:])
+    p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=60, env=dict(env0, WORLD_SIZE="1", SLURM_NTASKS="1"))
+    if p.returncode:
+        return "one process under a launcher: " + p.stderr[-300:]
+
+
+def launcher():
+    runs = tempfile.mkdtemp(prefix="xlane-ranks-")
+    def go(n, script, sig=None, **env):
+        p = subprocess.Popen([XLANE, "run", "-n", str(n), "--runs", runs, "--cache", "off", "--", "sh", "-c", script], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env=dict(env0, **env))
+        if sig:
+            for _ in range(n):
+                p.stdout.readline()
+            p.send_signal(sig)
+        out, err = p.communicate(timeout=60)
+        return p.returncode, out, err
+    rc, out, err = go(3, 'echo "$XLANE_RANK of $XLANE_RANKS, $RANK of $WORLD_SIZE"; echo sad >&2')
+    if rc or sorted(out.split("\n")) != ["", "[0] 0 of 3, 0 of 3", "[1] 1 of 3, 1 of 3", "[2] 2 of 3, 2 of 3"] or err.count("] sad") != 3 or "failed first" in err:
+        return "three that end well: %d %r %r" % (rc, out, err)
+    mark = "xlane-orphan-%d" % os.getpid()
+    rc, out, err = go(3, '[ $XLANE_RANK = 1 ] && kill -9 $$; sh -c "sleep 300; : %s" & exec sleep 300' % mark)
+    if rc != 137 or "xlane: rank 1 of 3 failed first: it was killed by signal 9 (Killed)" not in err or "rank 0 was ended" not in err:
+        return "one that is killed: %d %s" % (rc, err)
+    rc, out, err = go(3, '[ $XLANE_RANK = 2 ] && exit 7; sleep 1; exit 9')
+    if rc != 7 or "rank 2 of 3 failed first: it exited with 7" not in err or "rank 0 exited with 9" not in err:
+        return "one that fails: %d %s" % (rc, err)
+    rc, out, err = go(3, 'trap "echo told $XLANE_RANK; exit 0" TERM; echo up; while :; do sleep 0.1; done', signal.SIGTERM)
+    if rc or sorted(re.findall(r"told (\d)", out)) not in (["0", "1", "2"],):
+        return "SIGTERM reaches not all: %d %s %s" % (rc, out, err)
+    left = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True).stdout.split()
+    if left:
+        return "orphans: " + " ".join(left)
+    shutil.rmtree(runs)
+
+
+check("launcher", launcher)
+check("alone_is_said", alone)
+check("dead_is_named", dies)
+check("stopped_is_named", stops)
+check("other_program_is_named", diverges)
+sys.exit(1 if bad else 0)
