@@ -66,6 +66,18 @@ plugins := $(if $(filter src/cpu/%,$(src_c)),$(B)/libxlane-cpu.so) $(if $(filter
            $(if $(wildcard src/guard/preload_main.c),$(B)/libxlane-preload.so)
 all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins)
 
+# What each shared object shows to the process it is loaded into, and nothing else: a plugin that exported its helpers would meet those of
+# another library of ours there. test/symbols.py holds the objects to this.
+exports_libxlane         := xl_*
+exports_libxlane-cpu     := GetPjrtApi
+exports_libxlane-guard   := GetPjrtApi xlane_guard_attach
+exports_libxlane-preload := dlsym
+node_libxlane            := XLANE_$(shell sed -n 's/.*XL_VERSION "\([0-9]*\.[0-9]*\).*/\1/p' src/base/version.h)
+$(B)/gen/%.map: Makefile src/base/version.h
+	@mkdir -p $(@D)
+	printf '%s { global: %s local: *; };\n' '$(node_$*)' '$(foreach s,$(exports_$*),$(s);)' >$@
+shared = -shared -Wl,--version-script=$(B)/gen/$(patsubst %.so,%,$(firstword $(subst .so, ,$(@F)))).map -Wl,-soname,$(@F)
+
 # The built-in profiles, as C strings.
 profiles := $(sort $(wildcard profiles/*.yaml))
 $(B)/gen/profiles.inc: $(profiles) Makefile
@@ -86,21 +98,25 @@ $(B)/obj/%.o: src/%.c
 	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
 
 entry    = $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out %/preload_main.c,$(call in_rooms,$(1),_main)))
-link     = $(CC) $(XCFLAGS) $(CFLAGS) $(1) $^ -o $@ $(XLDFLAGS) $(LIBS)
+link     = $(CC) $(XCFLAGS) $(CFLAGS) $(1) $(filter %.o %.a,$^) -o $@ $(XLDFLAGS) $(LIBS)
 $(B)/xlane: $(call obj,$(core) cli)
 	$(link)
 $(B)/libxlane.a: $(call obj,$(core))
 	rm -f $@ && $(CROSS)ar rcs $@ $^
-$(B)/libxlane.so: $(call obj,$(core))
-	$(call link,-shared)
-$(B)/libxlane-cpu.so: $(call obj,base ir pass cpu) $(call entry,cpu)
-	$(call link,-shared)
-$(B)/libxlane-guard.so: $(call obj,base ir pass pjrt lane guard) $(call entry,guard)
-	$(call link,-shared)
+# The number of the library's interface: it goes up when a program that was linked before would break (docs/abi.md).
+ABI := 0
+$(B)/libxlane.so: $(B)/libxlane.so.$(ABI)
+	ln -sf $(<F) $@
+$(B)/libxlane.so.$(ABI): $(call obj,$(core)) $(B)/gen/libxlane.map
+	$(call link,$(shared))
+$(B)/libxlane-cpu.so: $(call obj,base ir pass cpu) $(call entry,cpu) $(B)/gen/libxlane-cpu.map
+	$(call link,$(shared))
+$(B)/libxlane-guard.so: $(call obj,base ir pass pjrt lane guard) $(call entry,guard) $(B)/gen/libxlane-guard.map
+	$(call link,$(shared))
 # A sanitizer's runtime looks up symbols before it is ready, through this very object: it stays plain.
 $(B)/libxlane-preload.so $(B)/obj/guard/preload_main.o: sanflags =
-$(B)/libxlane-preload.so: $(B)/obj/guard/preload_main.o
-	$(CC) $(XCFLAGS) $(CFLAGS) -shared $^ -o $@ $(LDFLAGS) -ldl
+$(B)/libxlane-preload.so: $(B)/obj/guard/preload_main.o $(B)/gen/libxlane-preload.map
+	$(CC) $(XCFLAGS) $(CFLAGS) $(shared) $(filter %.o,$^) -o $@ $(LDFLAGS) -ldl
 
 # A test program takes what it needs of all layers (but the command's main) from one archive.
 $(B)/test/all.a: $(filter-out $(B)/obj/cli/main.o,$(call obj,$(layers)))
@@ -162,7 +178,8 @@ headers := $(wildcard include/xlane/*.h)
 install: all
 	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include/xlane
 	install -m 755 $(B)/xlane $(DESTDIR)$(PREFIX)/bin/
-	install -m 755 $(wildcard $(B)/*.so) $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(B)/libxlane.so.$(ABI) $(filter-out %/libxlane.so,$(wildcard $(B)/*.so)) $(DESTDIR)$(PREFIX)/lib/
+	ln -sf libxlane.so.$(ABI) $(DESTDIR)$(PREFIX)/lib/libxlane.so
 	install -m 644 $(B)/libxlane.a $(DESTDIR)$(PREFIX)/lib/
 	mkdir -p $(DESTDIR)$(PREFIX)/share/xlane/profiles
 	install -m 644 $(profiles) $(DESTDIR)$(PREFIX)/share/xlane/profiles/

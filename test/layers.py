@@ -1,0 +1,57 @@
+"""Every #include of src/ against the table of rooms in docs/architecture.md. A folder without a row fails, and so does a row without a folder."""
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DEEP = ("ir", "cpu")                             # layers that have rooms
+PARTS = {("cpu/pjrt", "pjrt"): {"pjrt/abi.h", "pjrt/api.def"}}   # of this room only these files
+
+
+def room(path):
+    parts = path.split("/")
+    return "/".join(parts[:2]) if parts[0] in DEEP and len(parts) > 2 else parts[0]
+
+
+def table():
+    rows = {}
+    text = open(os.path.join(ROOT, "docs", "architecture.md"), encoding="utf-8").read()
+    for line in re.search(r"\n## Layers\n(.*?)\n## ", text, re.S)[1].splitlines():
+        cells = [c.strip() for c in line.strip().strip("|").split("|")]
+        if len(cells) == 3 and re.fullmatch(r"`[a-z]+(/[a-z]+)?`", cells[0]):
+            rows[cells[0].strip("`")] = re.findall(r"`([a-z/*]+)`", cells[2])
+    return rows
+
+
+def allowed(rows, here, there):
+    return here == there or any(there == may or (may.endswith("/*") and (there == may[:-2] or there.startswith(may[:-1]))) for may in rows[here])
+
+
+def main():
+    rows, seen, wrong = table(), set(), {}
+    for folder, _, files in os.walk(os.path.join(ROOT, "src")):
+        for name in files:
+            if not re.search(r"\.(c|h|inl|def)$", name) or re.search(r"_(test|fuzz)\.c$", name):
+                continue
+            path = os.path.relpath(os.path.join(folder, name), os.path.join(ROOT, "src"))
+            here = room(path)
+            seen.add(here)
+            for number, line in enumerate(open(os.path.join(folder, name), encoding="utf-8"), 1):
+                m = re.match(r'\s*#\s*include\s+"([^"]+/[^"]+)"', line)
+                if not m or here not in rows:
+                    continue
+                there = room(m[1])
+                if not allowed(rows, here, there):
+                    wrong.setdefault(here, []).append(f"src/{path}:{number} includes {m[1]}, and its row in docs/architecture.md does not name {there}")
+                elif m[1] not in PARTS.get((here, there), {m[1]}):
+                    wrong.setdefault(here, []).append(f"src/{path}:{number} includes {m[1]}: of {there} it may take only {', '.join(sorted(PARTS[here, there]))}")
+    for here in sorted(seen - set(rows)):
+        wrong.setdefault(here, []).append(f"src/{here}/ has no row in docs/architecture.md")
+    for here in sorted(set(rows) - seen):
+        wrong.setdefault(here, []).append(f"docs/architecture.md has a row for {here}, and src/ has no such folder")
+    for here in sorted(seen | set(rows)):
+        print(f"FAIL layers_{here}: " + "; ".join(wrong[here][:5]) if here in wrong else f"ok layers_{here}")
+    return 1 if wrong else 0
+
+
+sys.exit(main())
