@@ -1,10 +1,67 @@
 #include "cpu/kernel/fold.h"
 
+#include <math.h>
+
 #include "cpu/arch/feature.h"
 
 XL_CPU_SETS(xl_fold_set, xl_fold)
 
 xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code) { return xl_fold_best()->find(d, code); }
+
+void xl_fold_identity(xl_dtype d, xl_opcode code, void *out)
+{
+    bool mul = code == XL_OP_MULTIPLY, max = code == XL_OP_MAXIMUM, min = code == XL_OP_MINIMUM;
+    size_t n = xl_dtype_bytes(d);
+    if (d == XL_F32) {
+        float v = mul ? 1 : max ? -INFINITY : min ? INFINITY : -0.0f;
+        memcpy(out, &v, n);
+    } else if (d == XL_F64) {
+        double v = mul ? 1 : max ? -INFINITY : min ? INFINITY : -0.0;
+        memcpy(out, &v, n);
+    } else {
+        bool is_signed = d == XL_I8 || d == XL_I16 || d == XL_I32 || d == XL_I64;
+        uint64_t top = (uint64_t)1 << (8 * n - 1), v = 0;
+        if (d == XL_I1)
+            v = mul || min || code == XL_OP_AND;
+        else if (max || min)
+            v = !is_signed ? (max ? 0 : UINT64_MAX) : max ? top : top - 1;
+        else
+            v = mul ? 1 : code == XL_OP_AND ? UINT64_MAX : 0;
+        for (size_t i = 0; i < n; i++)
+            ((uint8_t *)out)[i] = (uint8_t)(v >> 8 * i);
+    }
+}
+
+static void cascade_two(const xl_ew *ew, void *acc, const void *x, size_t n)
+{
+    const void *in[3] = { acc, x, NULL };
+    ew->fn(acc, in, n, ew->ctx);
+}
+void xl_cascade_row(const xl_ew *ew, size_t elem, char *level, size_t stride, size_t i, const void *x, size_t n)
+{
+    for (size_t l = 0; ; l++, i /= XL_CASCADE, x = level, level += stride) {
+        bool top = l + 1 == XL_CASCADE_LEVELS;
+        if (i == 0 || (!top && i % XL_CASCADE == 0))
+            memcpy(level, x, n * elem);
+        else
+            cascade_two(ew, level, x, n);
+        if (top || (i + 1) % XL_CASCADE)
+            return;
+    }
+}
+char *xl_cascade_end(const xl_ew *ew, char *level, size_t stride, size_t rows, size_t n)
+{
+    char *sum = NULL;
+    for (size_t l = 0; l < XL_CASCADE_LEVELS; l++, rows /= XL_CASCADE, level += stride) {
+        bool top = l + 1 == XL_CASCADE_LEVELS;
+        if (top ? !rows : rows % XL_CASCADE == 0)          /* nothing is left here */
+            continue;
+        if (sum)
+            cascade_two(ew, level, sum, n);
+        sum = level;
+    }
+    return sum;
+}
 
 xl_error *xl_fold_plan(xl_planner *p, const xl_op *op, uint32_t r, uint32_t n, xl_fold *out)
 {

@@ -7,9 +7,18 @@
 #include "cpu/kernel/ew.h"
 #include "cpu/plan/planner.h"
 
-/* *acc = *acc op x[0] op ... x[n - 1], in sixteen partial results. NULL if there is no such loop. */
+/* *acc = *acc op (x[0] op ... x[n - 1]): blocks in pairs, sixteen partial results in each. NULL if there is no such loop. */
 typedef void xl_line_fn(void *acc, const void *x, size_t n);
 xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code);
+/* The value that such an op leaves the other operand unchanged with; up to 8 bytes. */
+void xl_fold_identity(xl_dtype d, xl_opcode code, void *out);
+
+/* Arrays of n elements folded one after another, in levels: XL_CASCADE of them make one of the next level, so that the rounding error of a sum
+ * grows with the logarithm of their number. Level l lies at level + l * stride bytes; row i (from 0) must follow row i - 1.
+ * xl_cascade_end gives the result of `rows` rows (at least one), which lies in one of the levels. */
+enum { XL_FOLD_BLOCK = 512, XL_CASCADE = 16, XL_CASCADE_LEVELS = 4 };
+void xl_cascade_row(const xl_ew *ew, size_t elem, char *level, size_t stride, size_t i, const void *x, size_t n);
+char *xl_cascade_end(const xl_ew *ew, char *level, size_t stride, size_t rows, size_t n);
 /* What each instruction set's file of such loops offers; all give the same bits. */
 typedef struct { uint32_t needs; xl_line_fn *(*find)(xl_dtype d, xl_opcode code); } xl_fold_set;
 

@@ -1,15 +1,19 @@
-/* One line of n elements folded into one: T, NAME. Sixteen partial results, joined in a fixed order. */
-#define FOLD(name, first, expr)                                        \
-    static void NAME(name)(void *acc_, const void *x_, size_t n)       \
+/* One line of n elements folded into one: T, NAME. Blocks of XL_FOLD_BLOCK elements, joined in pairs, so that the rounding error of a sum grows with
+ * log n; in a block sixteen partial results, joined in a fixed order. */
+#define FOLD(name, expr)                                               \
+    static T NAME(name##_pairs)(const T *p, size_t n)                  \
     {                                                                  \
-        T all = *(T *)acc_;                                            \
-        const T *p = x_;                                               \
-        size_t i = 0;                                                  \
+        if (n > XL_FOLD_BLOCK) {                                       \
+            size_t half = (n / 2 + XL_FOLD_BLOCK - 1) / XL_FOLD_BLOCK * XL_FOLD_BLOCK; \
+            T x = NAME(name##_pairs)(p, half), y = NAME(name##_pairs)(p + half, n - half); \
+            return (T)(expr);                                          \
+        }                                                              \
+        T part[16];                                                    \
+        size_t whole = n < 32 ? 1 : 16, i = whole;                     \
+        for (size_t k = 0; k < whole; k++)                             \
+            part[k] = p[k];                                            \
         if (n >= 32) {                                                 \
-            T part[16];                                                \
-            for (int k = 0; k < 16; k++)                               \
-                part[k] = p[k];                                        \
-            for (i = 16; i + 16 <= n; i += 16)                         \
+            for (; i + 16 <= n; i += 16)                               \
                 for (int k = 0; k < 16; k++) {                         \
                     T x = part[k], y = p[i + k];                       \
                     part[k] = (T)(expr);                               \
@@ -20,25 +24,31 @@
                     T x = part[k], y = part[k + w];                    \
                     part[k] = (T)(expr);                               \
                 }                                                      \
-            T x = all, y = part[0];                                    \
-            all = (T)(expr);                                           \
         }                                                              \
+        T all = part[0];                                               \
         for (; i < n; i++) {                                           \
             T x = all, y = p[i];                                       \
             all = (T)(expr);                                           \
         }                                                              \
-        *(T *)acc_ = all;                                              \
+        return all;                                                    \
+    }                                                                  \
+    static void NAME(name)(void *acc, const void *p, size_t n)         \
+    {                                                                  \
+        if (!n)                                                        \
+            return;                                                    \
+        T x = *(T *)acc, y = NAME(name##_pairs)(p, n);                 \
+        *(T *)acc = (T)(expr);                                         \
     }
 #ifdef INTEGER                                             /* modulo 2^bits: as unsigned, which C leaves defined */
-FOLD(add, 0, (uint64_t)x + (uint64_t)y)
-FOLD(mul, 1, (uint64_t)x * (uint64_t)y)
-FOLD(max, 0, MAX(x, y))
-FOLD(min, 0, MIN(x, y))
+FOLD(add, (uint64_t)x + (uint64_t)y)
+FOLD(mul, (uint64_t)x * (uint64_t)y)
+FOLD(max, MAX(x, y))
+FOLD(min, MIN(x, y))
 #else
-FOLD(add, 0, x + y)
-FOLD(mul, 1, x *y)
-FOLD(exact_max, 0, MAX(x, y))
-FOLD(exact_min, 0, MIN(x, y))
+FOLD(add, x + y)
+FOLD(mul, x *y)
+FOLD(exact_max, MAX(x, y))
+FOLD(exact_min, MIN(x, y))
 #if defined(__aarch64__)                                   /* its instruction is the specification's maximum */
 #define EXTREME(name, which, less)                                                    \
     static void NAME(name)(void *acc_, const void *x_, size_t n)                      \
@@ -98,9 +108,9 @@ EXTREME(min, smaller, >)
 #undef EXTREME
 #endif
 #ifdef INTEGER
-FOLD(and, 0, x & y)
-FOLD(or, 0, x | y)
-FOLD(xor, 0, x ^ y)
+FOLD(and, x & y)
+FOLD(or, x | y)
+FOLD(xor, x ^ y)
 #endif
 static xl_line_fn *NAME(find)(xl_opcode code)
 {

@@ -2,16 +2,21 @@
  * that the super-block needs are packed (in parallel), then its tiles are computed (in parallel): a tile is some 128 x 252
  * elements, its panels of B stay in L1 and its rows of A in L2. Problems too small to share are shared as a batch, each
  * whole in one thread, or not at all. A matrix with at most 4 rows or columns never is packed: the other factor is read
- * where it lies. Every choice is made from shapes and strides. */
+ * where it lies. Every choice is made from shapes and strides.
+ *
+ * Sums over a long k are made in groups of its blocks, each from zero, so that the rounding error grows with the root of their number and
+ * with that of KC, not with k. */
 #include "cpu/kernel/gemm.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "cpu/kernel/dtype.h"
 #include "cpu/arch/feature.h"
+#include "cpu/kernel/fold.h"
 #include "cpu/kernel/gemm_set.h"
 
-enum { BLOCK = 2048, KC = 512, TILE_M = 128, TILE_N = 252, SKINNY = 4, SLAB = 16, DIRECT_KC = 128 };
+enum { BLOCK = 2048, KC = 512, TILE_M = 128, TILE_N = 252, SKINNY = 4, SLAB = 16, DIRECT_KC = 128, GROUP = 8, DOT_KC = 4096, AXPY_KC = 256 };
 #define SMALL 1e6   /* flops: not worth waking anybody */
 #define ALONE 32e6  /* flops: one member of a batch is shared only above this */
 
@@ -78,6 +83,9 @@ typedef struct {
     char *pa, *pb;
     char *sum;                          /* where the super-block's sums lie: in C, or apart */
     ptrdiff_t ldsum;
+    char *total;                        /* with groups of blocks: what sum, a group's, is added to */
+    ptrdiff_t ldtotal;
+    bool first_group;
     size_t mt, nt, tiles_n;
     bool first, last, narrow;
     bool direct;                        /* B is read where it lies, but for the last panel if that is cut */
@@ -156,8 +164,8 @@ static void compute_tiles(void *ctx, size_t begin, size_t end)
         size_t i0 = t / w->tiles_n * w->mt, j0 = t % w->tiles_n * w->nt;
         size_t m = min_size(w->mt, w->m - i0), n = min_size(w->nt, w->n - j0);
         char *out = w->sum + ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
-        bool accumulate = !w->first || (w->g->accumulate && !w->narrow);
-        if (w->first && w->narrow && w->g->accumulate) {
+        bool accumulate = !w->first || (w->g->accumulate && !w->narrow && !w->total);
+        if (w->first && w->narrow && w->g->accumulate && !w->total) {
             for (size_t i = 0; i < m; i++)
                 for (size_t j = 0; j < n; j++)
                     ((float *)out)[(ptrdiff_t)i * w->ldsum + (ptrdiff_t)j] =
@@ -182,8 +190,25 @@ static void compute_tiles(void *ctx, size_t begin, size_t end)
                     add_edge(w->acc, c + (ptrdiff_t)r * w->ldsum * (ptrdiff_t)w->acc_size, edge + r * kn->nr * w->acc_size,
                              min_size(kn->nr, n - j), accumulate);
             }
-        if (w->last)
+        if (w->last && !w->total)
             finish(w, out, w->ldsum, w->i0 + i0, w->j0 + j0, m, n);
+    }
+}
+
+/* Rows of a group's sums go to the others. */
+static void add_group(void *ctx, size_t begin, size_t end)
+{
+    const job *w = ctx;
+    for (size_t i = begin; i < end; i++) {
+        char *to = w->total + (ptrdiff_t)i * w->ldtotal * (ptrdiff_t)w->acc_size;
+        char *from = w->sum + (ptrdiff_t)i * w->ldsum * (ptrdiff_t)w->acc_size;
+        if (w->first_group && w->narrow && w->g->accumulate)
+            for (size_t j = 0; j < w->n; j++)
+                ((float *)to)[j] = load_narrow(w->c, (ptrdiff_t)(w->i0 + i) * w->g->c_row + (ptrdiff_t)(w->j0 + j), w->g->c_type) + ((const float *)from)[j];
+        else
+            add_edge(w->acc, to, from, w->n, !w->first_group || w->g->accumulate);
+        if (w->last)
+            finish(w, to, w->ldtotal, w->i0 + i, w->j0, 1, w->n);
     }
 }
 
@@ -282,7 +307,9 @@ static void run_packed(xl_pool *pool, job *w)
     w->pa = xl_scratch(XL_SCRATCH_GEMM_A, ceil_div(mb, kn->mr) * kn->mr * kc * kn->size);
     w->pb = xl_scratch(XL_SCRATCH_GEMM_B, ceil_div(nb, kn->nr) * kn->nr * kc * kn->size);
     char *apart = w->narrow ? xl_scratch(XL_SCRATCH_GEMM_C, mb * nb * w->acc_size) : NULL;
-    if (!w->pa || !w->pb || (w->narrow && !apart)) {
+    size_t group = kblocks > GROUP && w->acc != XL_GEMM_I32 ? (size_t)ceil(sqrt((double)kblocks)) : 0;
+    char *group_sum = group ? xl_scratch(XL_SCRATCH_GEMM_SUM, mb * nb * w->acc_size) : NULL;
+    if (!w->pa || !w->pb || (w->narrow && !apart) || (group && !group_sum)) {
         plain(w);
         return;
     }
@@ -292,16 +319,25 @@ static void run_packed(xl_pool *pool, job *w)
             w->n = min_size(nb, g->n - w->j0);
             w->sum = w->narrow ? apart : w->c + ((ptrdiff_t)w->i0 * g->c_row + (ptrdiff_t)w->j0) * (ptrdiff_t)w->acc_size;
             w->ldsum = w->narrow ? (ptrdiff_t)w->n : g->c_row;
+            if (group) {
+                w->total = w->sum, w->ldtotal = w->ldsum;
+                w->sum = group_sum, w->ldsum = (ptrdiff_t)w->n;
+            }
             for (w->p0 = 0; w->p0 < g->k; w->p0 += kc) {
+                size_t block = w->p0 / kc;
                 w->k = min_size(kc, g->k - w->p0);
                 w->kpad = ceil_div(w->k, kn->kr) * kn->kr;
-                w->first = w->p0 == 0;
+                w->first = group ? block % group == 0 : block == 0;
                 w->last = w->p0 + kc >= g->k;
                 choose_tile(w);
                 size_t panels = ceil_div(w->m, kn->mr) + (w->direct ? w->n % kn->nr != 0 : ceil_div(w->n, kn->nr));
                 size_t grain = 1 + 65536 / (w->kpad * kn->size * kn->nr);
                 xl_pool_for(pool, panels, grain, pack_panels, w);
                 xl_pool_for(pool, ceil_div(w->m, w->mt) * w->tiles_n, 1, compute_tiles, w);
+                if (group && (w->last || (block + 1) % group == 0)) {
+                    w->first_group = block < group;
+                    xl_pool_for(pool, w->m, 1 + 16384 / (w->n + 1), add_group, w);
+                }
             }
         }
 }
@@ -317,6 +353,7 @@ typedef struct {
     bool dots;
     const xl_gemm_kernel *kn;
     char *x;                    /* the small factor: [k][4] for axpy, [count][k] for dots */
+    xl_ew add;
 } skinny;
 
 static void skinny_chunk(void *ctx, size_t begin, size_t end)
@@ -325,14 +362,25 @@ static void skinny_chunk(void *ctx, size_t begin, size_t end)
     job *w = s->w;
     const xl_gemm *g = w->g;
     size_t n = end - begin, size = w->acc_size, step = type_size[s->big_type];
-    _Alignas(64) char y[SKINNY * 256 * 8];                   /* or one row of 1024 */
-    if (s->dots) {
-        const char *mat = s->big + (ptrdiff_t)begin * s->step * (ptrdiff_t)step;
-        for (size_t c = 0; c < s->count; c++)
-            s->kn->dot[s->big_type](g->k, n, s->x + c * g->k * size, mat, s->step, y + c * n * size);
-    } else {
-        s->kn->axpy[s->big_type](g->k, n, s->count, s->x, s->big + begin * step, s->step, y, (ptrdiff_t)n);
+    _Alignas(64) char first[SKINNY * 256 * 8];               /* or one row of 1024 */
+    size_t block = s->dots ? DOT_KC : AXPY_KC, stride = s->count * n * size;
+    char *levels = g->k > block ? xl_scratch(XL_SCRATCH_SKINNY, XL_CASCADE_LEVELS * sizeof first) : NULL, *y = first;
+    if (!levels)                                             /* without memory in one go, less exactly */
+        block = g->k;
+    for (size_t p = 0, i = 0; p < g->k; p += block, i++) {
+        size_t k = min_size(block, g->k - p);
+        if (s->dots) {
+            const char *mat = s->big + ((ptrdiff_t)begin * s->step + (ptrdiff_t)p) * (ptrdiff_t)step;
+            for (size_t c = 0; c < s->count; c++)
+                s->kn->dot[s->big_type](k, n, s->x + (c * g->k + p) * size, mat, s->step, first + c * n * size);
+        } else {
+            s->kn->axpy[s->big_type](k, n, s->count, s->x + p * 4 * size, s->big + ((ptrdiff_t)begin + (ptrdiff_t)p * s->step) * (ptrdiff_t)step, s->step, first, (ptrdiff_t)n);
+        }
+        if (levels)
+            xl_cascade_row(&s->add, size, levels, stride, i, first, s->count * n);
     }
+    if (levels)
+        y = xl_cascade_end(&s->add, levels, stride, ceil_div(g->k, block), s->count * n);
     size_t m = s->rows ? s->count : n, cols = s->rows ? n : s->count, i0 = s->rows ? 0 : begin, j0 = s->rows ? begin : 0;
     _Alignas(64) char turned[SKINNY * 256 * 8];
     char *tile = y;
@@ -383,6 +431,7 @@ static bool run_skinny(xl_pool *pool, job *w)
     s.kn = find_skinny(s.big_type);
     if (!s.kn)
         return false;
+    s.add.fn = w->acc == XL_GEMM_F64 ? xl_ew_f64(XL_OP_ADD) : xl_ew_f32(XL_OP_ADD);
     s.x = xl_scratch(XL_SCRATCH_GEMM_A, g->k * SKINNY * w->acc_size);
     if (!s.x)
         return false;

@@ -1,8 +1,8 @@
 /* Reductions. With one op for a body, the operand is walked as it lies in memory: dimensions that are kept or reduced together
- * are joined, lines along a reduced dimension fold into one element, lines along a kept one fold elementwise. Any other body
+ * are joined, lines along a reduced dimension fold into one element, lines along a kept one fold elementwise, both in levels (fold.h). Any other body
  * runs as a vector block, its lanes over the results where there are many, over segments of the reduced range otherwise.
  * The order of folding depends on the shapes alone. */
-#include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "cpu/kernel/fold.h"
@@ -18,124 +18,221 @@ typedef struct {
     xl_ew ew;                                              /* over the type of the sums */
     xl_dtype dtype, sum;                                   /* narrow floats are summed in f32 */
     size_t elem, sum_elem;
+    char identity[8];
     xl_widen_fn *widen;
     xl_narrow_fn *narrow;
     int64_t outs, reds;                                    /* number of results, and of elements that go into each */
     xl_strided to_outs_major, to_reds_major;               /* for the generic way */
 } reduce;
 
-static void fold_line(const reduce *d, char *acc, const char *x, int64_t n)
+/* *to = the n elements at x in one */
+static void fold_line(const reduce *d, char *to, const char *x, int64_t n)
 {
+    memcpy(to, d->identity, d->sum_elem);
     if (!d->widen) {
-        d->line(acc, x, (size_t)n);
-        return;
-    }
-    float tile[512];
-    for (int64_t i = 0; i < n; i += 512) {
-        size_t m = n - i < 512 ? (size_t)(n - i) : 512;
-        d->widen(tile, x + (size_t)i * d->elem, m);
-        d->line(acc, tile, m);
-    }
-}
-static void fold_across(const reduce *d, char *acc, const char *x, int64_t n)
-{
-    const void *in[3] = { acc, x, NULL };
-    if (!d->widen) {
-        d->ew.fn(acc, in, (size_t)n, d->ew.ctx);
-        return;
-    }
-    float tile[512];
-    for (int64_t i = 0; i < n; i += 512) {
-        size_t m = n - i < 512 ? (size_t)(n - i) : 512;
-        d->widen(tile, x + (size_t)i * d->elem, m);
-        in[0] = acc + (size_t)i * d->sum_elem;
-        in[1] = tile;
-        d->ew.fn(acc + (size_t)i * d->sum_elem, in, m, d->ew.ctx);
+        d->line(to, x, (size_t)n);
+    } else if (n <= XL_FOLD_BLOCK) {
+        float tile[XL_FOLD_BLOCK];
+        d->widen(tile, x, (size_t)n);
+        d->line(to, tile, (size_t)n);
+    } else {
+        int64_t half = (n / 2 + XL_FOLD_BLOCK - 1) / XL_FOLD_BLOCK * XL_FOLD_BLOCK;
+        float right;
+        fold_line(d, to, x, half);
+        fold_line(d, (char *)&right, x + half * (int64_t)d->elem, n - half);
+        d->line(to, &right, 1);
     }
 }
 
-typedef struct { const reduce *d; uint32_t split; int64_t first, past; char *to; const char *from; } walk_range;
+/* A part of the work: a range of the first dimension if that is reduced, and of the first one that is kept. */
+typedef struct { const reduce *d; uint32_t split; int64_t first, past, low, high; } part;
 
-static void walk(const walk_range *w, uint32_t k, char *to, const char *from)
+static void range(const part *t, uint32_t k, int64_t *a, int64_t *b)
 {
-    const reduce *d = w->d;
-    int64_t a = k == w->split ? w->first : 0, b = k == w->split ? w->past : d->dim[k];
+    bool split = k == t->split, parts = k == 0 && !t->d->kept[0];
+    *a = split ? t->first : parts ? t->low : 0;
+    *b = split ? t->past : parts ? t->high : t->d->dim[k];
+}
+/* How many results there are to dimensions k and on, in this part. */
+static int64_t results(const part *t, uint32_t k)
+{
+    int64_t n = 1, a, b;
+    for (; k < t->d->rank; k++)
+        if (t->d->kept[k]) {
+            range(t, k, &a, &b);
+            n *= b - a;
+        }
+    return n;
+}
+/* Rows of so few elements are folded many at a time. */
+enum { TOGETHER = 128 };
+static int64_t together(const part *t, uint32_t k, int64_t rows)
+{
+    const reduce *d = t->d;
+    int64_t n = results(t, k + 1), g = 1;
+    if (k + 2 != d->rank || !d->kept[k + 1] || n != d->dim[k + 1] || d->from[k] != n)
+        return 1;
+    while (2 * g * n <= TOGETHER && 2 * g <= rows)
+        g *= 2;
+    return g;
+}
+/* Elements that dimension k of a part needs: levels, and a row. */
+static int64_t room(const part *t, uint32_t k)
+{
+    int64_t a, b, n = 0;
+    for (; k < t->d->rank; k++)
+        if (!t->d->kept[k]) {
+            range(t, k, &a, &b);
+            n += (XL_CASCADE_LEVELS + 1) * results(t, k + 1) * together(t, k, b - a);
+        }
+    return n;
+}
+
+/* The results of dimensions k and on, at `to`, in order. */
+static void walk(const part *t, uint32_t k, char *to, const char *from, char *mem)
+{
+    const reduce *d = t->d;
+    int64_t a, b, e = (int64_t)d->elem, n = results(t, k + 1), line = (int64_t)d->sum_elem * n;
+    range(t, k, &a, &b);
     if (k + 1 == d->rank) {
-        from += a * (int64_t)d->elem;
-        if (d->kept[k])
-            fold_across(d, to + a * (int64_t)d->sum_elem, from, b - a);
+        if (!d->kept[k])
+            fold_line(d, to, from + a * e, b - a);
+        else if (d->widen)
+            d->widen((float *)(void *)to, from + a * e, (size_t)(b - a));
         else
-            fold_line(d, to, from, b - a);
+            memcpy(to, from + a * e, (size_t)((b - a) * e));
         return;
     }
-    for (int64_t i = a; i < b; i++)
-        walk(w, k + 1, to + i * d->to[k] * (int64_t)d->sum_elem, from + i * d->from[k] * (int64_t)d->elem);
-}
-static void walk_part(void *ctx, size_t begin, size_t end)
-{
-    walk_range w = *(const walk_range *)ctx;
-    w.first = (int64_t)begin;
-    w.past = (int64_t)end;
-    walk(&w, 0, w.to, w.from);
+    if (d->kept[k]) {
+        for (int64_t i = a; i < b; i++)
+            walk(t, k + 1, to + (i - a) * line, from + i * d->from[k] * e, mem);
+        return;
+    }
+    int64_t g = together(t, k, b - a), i = a, rows = 0;
+    char *row = mem + XL_CASCADE_LEVELS * g * line, *rest = mem + (XL_CASCADE_LEVELS + 1) * g * line;
+    bool lies = k + 2 == d->rank && d->kept[k + 1];        /* rows are read where they lie */
+    int64_t first = lies && k + 1 == t->split ? t->first : 0;
+    char *sum = NULL;
+    for (; i + g <= b; i += g, rows++) {
+        const char *x = from + i * d->from[k] * e + first * e;
+        if (!lies)
+            walk(t, k + 1, row, x, rest);
+        else if (d->widen)
+            d->widen((float *)(void *)row, x, (size_t)(g * n));
+        xl_cascade_row(&d->ew, d->sum_elem, mem, (size_t)(g * line), (size_t)rows, lies && !d->widen ? x : row, (size_t)(g * n));
+    }
+    sum = xl_cascade_end(&d->ew, mem, (size_t)(g * line), (size_t)rows, (size_t)(g * n));
+    for (int64_t h = g / 2; h; h /= 2) {
+        const void *in[3] = { sum, sum + h * line, NULL };
+        d->ew.fn(sum, in, (size_t)(h * n), d->ew.ctx);
+    }
+    for (; i < b; i++) {                                   /* fewer than g */
+        const void *in[3] = { sum, from + i * d->from[k] * e, NULL };
+        if (d->widen) {
+            d->widen((float *)(void *)row, in[1], (size_t)n);
+            in[1] = row;
+        }
+        d->ew.fn(sum, in, (size_t)n, d->ew.ctx);
+    }
+    memcpy(to, sum, (size_t)line);
 }
 
-enum { PARTS = 1 << 16 };
-typedef struct { const reduce *d; const char *from; char *part; const char *init; } parts;
-static void fold_part(void *ctx, size_t begin, size_t end)
+/* Parts of the first dimension where that is reduced, times ranges of the first one that is kept: all from the shapes. */
+typedef struct {
+    const reduce *d;
+    part all;
+    const char *from, *init;
+    char *y, *sum;                                         /* sum: a line of results per part */
+    int64_t parts, each, cols, grain;
+    atomic_bool failed;
+} job;
+
+static void finish(const job *j, int64_t at, char *sum, int64_t n)
 {
-    const parts *p = ctx;
-    char *acc = p->part + begin / PARTS * p->d->sum_elem;
-    char first[16];
-    if (p->d->widen)
-        p->d->widen((float *)(void *)first, p->from + begin * p->d->elem, 1);
-    memcpy(acc, p->d->widen ? first : p->from + begin * p->d->elem, p->d->sum_elem);
-    fold_line(p->d, acc, p->from + (begin + 1) * p->d->elem, (int64_t)(end - begin - 1));
+    const reduce *d = j->d;
+    char tile[256 * 8];
+    for (int64_t i = 0; i < n; i += 256) {
+        size_t m = n - i < 256 ? (size_t)(n - i) : 256;
+        const void *in[3] = { tile, sum + i * (int64_t)d->sum_elem, NULL };
+        xl_fill(tile, j->init, d->sum_elem, m);
+        char *to = d->widen ? tile : j->y + (at + i) * (int64_t)d->elem;
+        d->ew.fn(to, in, m, d->ew.ctx);
+        if (d->widen)
+            d->narrow(j->y + (at + i) * (int64_t)d->elem, (const float *)(void *)tile, m);
+    }
 }
 
+static void run_parts(void *ctx, size_t begin, size_t end)
+{
+    job *j = ctx;
+    const reduce *d = j->d;
+    for (size_t i = begin; i < end; i++) {
+        part t = j->all;
+        int64_t p = (int64_t)i / j->cols, c = (int64_t)i % j->cols;
+        t.low = p * j->each;
+        t.high = t.low + j->each < d->dim[0] ? t.low + j->each : d->dim[0];
+        t.first = c * j->grain;
+        if (t.split < d->rank)
+            t.past = t.first + j->grain < d->dim[t.split] ? t.first + j->grain : d->dim[t.split];
+        int64_t n = results(&t, 0), at = t.split < d->rank ? t.first * d->to[t.split] : 0;
+        char *mem = xl_scratch(XL_SCRATCH_PLAN, (size_t)(room(&t, 0) + n) * d->sum_elem);
+        if (!mem) {
+            atomic_store(&j->failed, true);
+            return;
+        }
+        char *to = j->sum ? j->sum + (p * d->outs + at) * (int64_t)d->sum_elem : mem + room(&t, 0) * (int64_t)d->sum_elem;
+        walk(&t, 0, to, j->from, mem);
+        if (!j->sum)
+            finish(j, at, to, n);
+    }
+}
+
+enum { WORTH = 1 << 15, PART = 1 << 16, PARTS_MAX = 32, COLUMNS = 256 };
 static xl_error *run_single(const xl_step *s, xl_frame *f)
 {
     const reduce *d = s->data;
-    char *y = xl_out(s, f, 0), *sum = y, *mem = NULL;
+    int64_t total = d->outs * d->reds;
+    char *y = xl_out(s, f, 0);
     const char *init = xl_in(s, f, 1);
     float init32 = 0;
+    if (!total) {
+        xl_fill(y, init, d->elem, (size_t)d->outs);
+        return NULL;
+    }
     if (d->widen) {
         d->widen(&init32, init, 1);
         init = (const char *)&init32;
-        if (!(sum = mem = malloc((size_t)d->outs * 4 + 64)))
-            return XL_ERR(EXHAUSTED, "no memory for the sums");
     }
-    xl_fill(sum, init, d->sum_elem, (size_t)d->outs);
-    int64_t total = d->outs * d->reds;
-    if (total && d->rank == 1 && !d->kept[0] && d->dim[0] > 2 * PARTS) {
-        size_t n = ((size_t)d->dim[0] + PARTS - 1) / PARTS;
-        char *part = malloc(n * d->sum_elem);
-        if (!part) {
-            free(mem);
-            return XL_ERR(EXHAUSTED, "no memory for the sums");
-        }
-        parts p = { d, xl_in(s, f, 0), part, init };
-        xl_pool_for(f->pool, (size_t)d->dim[0], PARTS, fold_part, &p);
-        d->line(sum, part, n);
-        free(part);
-    } else if (total) {
-        walk_range w = { .d = d, .split = UINT32_MAX, .to = sum, .from = xl_in(s, f, 0) };
-        for (uint32_t k = 0; k < d->rank && w.split == UINT32_MAX; k++)
-            if (d->kept[k] && d->dim[k] > 1)
-                w.split = k;
-        if (total < 1 << 15 || w.split == UINT32_MAX) {
-            w.split = UINT32_MAX;
-            walk(&w, 0, sum, w.from);
-        } else {
-            int64_t each = total / d->dim[w.split], grain = (1 << 14) / (each + 1) + 1;
-            if (w.split + 1 == d->rank && grain < 256)     /* columns: keep lines long enough to vectorise */
-                grain = 256;
-            xl_pool_for(f->pool, (size_t)d->dim[w.split], (size_t)grain, walk_part, &w);
-        }
+    job j = { .d = d, .all = { .d = d, .split = d->kept[0] ? 0 : 1 }, .from = xl_in(s, f, 0), .init = init, .y = y,
+              .parts = 1, .each = d->dim[0], .cols = 1, .grain = 1 };
+    if (j.all.split < d->rank) {
+        int64_t n = d->dim[j.all.split], each = total / n;
+        j.grain = total < WORTH ? n : (1 << 14) / (each + 1) + 1;
+        if (j.all.split == 1 && j.grain * d->to[1] < COLUMNS)      /* columns: keep lines long enough to vectorise */
+            j.grain = (COLUMNS + d->to[1] - 1) / d->to[1];
+        j.grain = j.grain < n ? j.grain : n;
+        j.cols = (n + j.grain - 1) / j.grain;
     }
-    if (d->widen)
-        d->narrow(y, (const float *)(void *)sum, (size_t)d->outs);
-    free(mem);
-    return NULL;
+    if (!d->kept[0] && j.cols < 16 && total >= 2 * PART) {
+        int64_t parts = total / PART < PARTS_MAX ? total / PART : PARTS_MAX;
+        j.each = (d->dim[0] + parts - 1) / parts;
+        if (d->rank > 1 && j.each < XL_CASCADE)
+            j.each = XL_CASCADE;
+        j.parts = (d->dim[0] + j.each - 1) / j.each;
+    }
+    if (j.parts > 1 && !(j.sum = malloc((size_t)(j.parts * d->outs) * d->sum_elem)))
+        return XL_ERR(EXHAUSTED, "no memory for the sums");
+    xl_pool_for(total < WORTH ? NULL : f->pool, (size_t)(j.parts * j.cols), 1, run_parts, &j);
+    for (int64_t step = 1; step < j.parts; step *= 2)
+        for (int64_t p = 0; p + step < j.parts; p += 2 * step) {
+            char *a = j.sum + p * d->outs * (int64_t)d->sum_elem;
+            const void *in[3] = { a, a + step * d->outs * (int64_t)d->sum_elem, NULL };
+            d->ew.fn(a, in, (size_t)d->outs, d->ew.ctx);
+        }
+    if (j.sum)
+        finish(&j, 0, j.sum, d->outs);
+    free(j.sum);
+    return atomic_load(&j.failed) ? XL_ERR(EXHAUSTED, "no memory for the sums") : NULL;
 }
 
 /* ---- any body --------------------------------------------------------------------------------------------------- */
@@ -171,6 +268,20 @@ static xl_error *run_any(const xl_step *s, xl_frame *f)
         xl_strided_run(&v, mem[i], x[i], f->pool);
         x[i] = mem[i];
     }
+    if (across && d->fold.ew.fn) {                         /* one op on a type without line folds: complex */
+        size_t e = d->fold.elem[0], line = (size_t)d->outs * e;
+        char *level = malloc(XL_CASCADE_LEVELS * line);
+        if (!level) {
+            err = XL_ERR(EXHAUSTED, "no memory for the sums");
+            goto out;
+        }
+        for (int64_t r = 0; r < d->reds; r++)
+            xl_cascade_row(&d->fold.ew, e, level, line, (size_t)r, (const char *)x[0] + (size_t)r * line, (size_t)d->outs);
+        const void *sum[1] = { xl_cascade_end(&d->fold.ew, level, line, (size_t)d->reds, (size_t)d->outs) };
+        err = xl_fold_run(&d->fold, f, acc, sum, (size_t)d->outs);
+        free(level);
+        goto out;
+    }
     if (across) {
         for (int64_t r = 0; r < d->reds; r++) {
             const void *at[16];
@@ -183,7 +294,7 @@ static xl_error *run_any(const xl_step *s, xl_frame *f)
     /* few results of many elements: each lane folds a segment, then the segments are folded in their order */
     enum { SEG = XL_LANES };
     int64_t len = d->reds / SEG;
-    char *tile = malloc((size_t)n * 2 * SEG * 16);
+    char *tile = malloc(((size_t)n * 2 + XL_CASCADE_LEVELS) * SEG * 16), *level = tile && d->fold.ew.fn ? tile + (size_t)n * 2 * SEG * 16 : NULL;
     if (!tile) {
         err = XL_ERR(EXHAUSTED, "no memory to reduce");
         goto out;
@@ -200,12 +311,27 @@ static xl_error *run_any(const xl_step *s, xl_frame *f)
             for (uint32_t i = 0; i < n; i++) {
                 size_t e = d->fold.elem[i];
                 const char *from = (const char *)x[i] + (size_t)(o * d->reds + r) * e;
-                char *to = r ? (char *)(uintptr_t)next[i] : lane[i];
+                char *to = r || level ? (char *)(uintptr_t)next[i] : lane[i];
                 for (int64_t k = 0; k < SEG; k++)
                     memcpy(to + (size_t)k * e, from + (size_t)(k * len) * e, e);
             }
-            if (r)
+            if (level)
+                xl_cascade_row(&d->fold.ew, d->fold.elem[0], level, SEG * 16, (size_t)r, next[0], SEG);
+            else if (r)
                 err = xl_fold_run(&d->fold, f, lane, next, SEG);
+        }
+        if (level) {                                       /* one op on a type without line folds: complex */
+            size_t e = d->fold.elem[0], rest = (size_t)(d->reds - len * SEG);
+            char *sum = xl_cascade_end(&d->fold.ew, level, SEG * 16, (size_t)len, SEG);
+            const void *in[3] = { sum, (const char *)x[0] + (size_t)(o * d->reds + len * SEG) * e, NULL };
+            d->fold.ew.fn(sum, in, rest, d->fold.ew.ctx);
+            for (size_t h = SEG / 2; h; h /= 2) {
+                in[1] = sum + h * e;
+                d->fold.ew.fn(sum, in, h, d->fold.ew.ctx);
+            }
+            const void *at[1] = { sum };
+            err = xl_fold_run(&d->fold, f, one, at, 1);
+            continue;
         }
         for (int64_t k = 0; k < SEG && !err && len; k++) {
             const void *at[16];
@@ -283,6 +409,7 @@ xl_error *xl_kernel_reduce(xl_planner *p, const xl_op *op)
     p->plan->flops += (double)in.count;
     if (d->fold.ew.fn && n == 1 && (d->line = xl_fold_line(d->sum, d->fold.single))) {
         d->ew = xl_ew_of(p->a, d->fold.single, d->sum, d->sum);
+        xl_fold_identity(d->sum, d->fold.single, d->identity);
         return xl_plan_step(p, op, run_single, d, 0);
     }
     /* views that put the kept dimensions first, or last */

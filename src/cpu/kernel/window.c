@@ -15,6 +15,49 @@ typedef struct {
     xl_block *select;
 } windows;
 
+/* A running reduction in levels (fold.h): since[l] is what came in the current unit of level l, of XL_CASCADE^(l + 1) rows, before[l] all that came before it. */
+typedef struct { const windows *d; xl_frame *f; size_t inner; char *since[XL_CASCADE_LEVELS][16], *before[XL_CASCADE_LEVELS][16]; } scan;
+
+static void scan_copy(const scan *c, char *const *to, const void *const *from)
+{
+    for (uint32_t i = 0; i < c->d->n; i++)
+        memcpy(to[i], from[i], c->inner * c->d->fold.elem[i]);
+}
+static xl_error *scan_fold(const scan *c, char *const *to, const void *const *from)
+{
+    return xl_fold_run(&c->d->fold, c->f, (void *const *)to, from, c->inner);
+}
+/* Row k, at x; its result goes to y. */
+static xl_error *scan_row(const scan *c, int64_t k, const void *const *x, char *const *y)
+{
+    enum { TOP = XL_CASCADE_LEVELS - 1 };
+    xl_error *err = NULL;
+#define FROM(a) (const void *const *)(a)
+    if (k % XL_CASCADE == 0)
+        scan_copy(c, c->since[0], x);
+    else
+        XL_DO(scan_fold(c, c->since[0], x));
+    scan_copy(c, y, FROM(c->before[0]));
+    XL_DO(scan_fold(c, y, FROM(c->since[0])));
+    int l = 0;
+    for (; l < TOP && (k + 1) % XL_CASCADE == 0; l++) {    /* a unit of level l is whole and goes to the next */
+        k /= XL_CASCADE;
+        if (l + 1 < TOP ? k % XL_CASCADE == 0 : k == 0)
+            scan_copy(c, c->since[l + 1], FROM(c->since[l]));
+        else
+            XL_DO(scan_fold(c, c->since[l + 1], FROM(c->since[l])));
+    }
+    if (l > 0) {
+        scan_copy(c, c->before[l - 1], FROM(c->before[l]));
+        XL_DO(scan_fold(c, c->before[l - 1], FROM(c->since[l])));
+    }
+    for (l -= 2; l >= 0; l--)
+        scan_copy(c, c->before[l], FROM(c->before[l + 1]));
+#undef FROM
+out:
+    return err;
+}
+
 static xl_error *run_scan(const xl_step *s, xl_frame *f)
 {
     const windows *d = s->data;
@@ -28,27 +71,31 @@ static xl_error *run_scan(const xl_step *s, xl_frame *f)
         inner *= x->dims[i];
     if (!x->count)
         return NULL;
+    scan c = { .d = d, .f = f, .inner = (size_t)inner };
     for (uint32_t i = 0; i < d->n; i++) {
-        mem[i] = malloc((size_t)inner * d->fold.elem[i] + 1);
+        size_t line = (size_t)inner * d->fold.elem[i];
+        mem[i] = malloc(2 * XL_CASCADE_LEVELS * line + 1);
         if (!mem[i]) {
             err = XL_ERR(EXHAUSTED, "no memory for a running reduction");
             goto out;
         }
+        for (int l = 0; l < XL_CASCADE_LEVELS; l++)
+            c.since[l][i] = mem[i] + 2 * (size_t)l * line, c.before[l][i] = c.since[l][i] + line;
     }
     for (int64_t o = 0; o < outer; o++) {
-        void *acc[16];
-        for (uint32_t i = 0; i < d->n; i++) {
-            acc[i] = mem[i];
-            xl_fill(mem[i], xl_in(s, f, d->n + i), d->fold.elem[i], (size_t)inner);
-        }
+        for (uint32_t i = 0; i < d->n; i++)
+            for (int l = 0; l < XL_CASCADE_LEVELS; l++)
+                xl_fill(c.before[l][i], xl_in(s, f, d->n + i), d->fold.elem[i], (size_t)inner);
         for (int64_t k = 0; k < len; k++) {
             int64_t at = d->reverse ? len - 1 - k : k;
             const void *in[16];
-            for (uint32_t i = 0; i < d->n; i++)
-                in[i] = (const char *)xl_in(s, f, i) + (size_t)((o * len + at) * inner) * d->fold.elem[i];
-            XL_DO(xl_fold_run(&d->fold, f, acc, in, (size_t)inner));
-            for (uint32_t i = 0; i < d->n; i++)
-                memcpy((char *)xl_out(s, f, i) + (size_t)((o * len + at) * inner) * d->fold.elem[i], acc[i], (size_t)inner * d->fold.elem[i]);
+            char *y[16];
+            for (uint32_t i = 0; i < d->n; i++) {
+                size_t off = (size_t)((o * len + at) * inner) * d->fold.elem[i];
+                in[i] = (const char *)xl_in(s, f, i) + off;
+                y[i] = (char *)xl_out(s, f, i) + off;
+            }
+            XL_DO(scan_row(&c, k, in, y));
         }
     }
 out:
@@ -92,10 +139,12 @@ static xl_error *run_window(const xl_step *s, xl_frame *f)
     int64_t stride[XL_RANK_MAX], c[XL_RANK_MAX] = { 0 }, w[XL_RANK_MAX];
     xl_error *err = NULL;
     uint32_t n = d->n;
-    char *tile = malloc((size_t)n * W * 16 * 2 + W * XL_RANK_MAX * sizeof(int64_t));
+    char *tile = malloc((size_t)n * W * 16 * 2 + W * XL_RANK_MAX * sizeof(int64_t) + XL_CASCADE_LEVELS * W * 16);
     if (!tile)
         return XL_ERR(EXHAUSTED, "no memory for windows");
     int64_t *coord = (int64_t *)(void *)(tile + (size_t)n * W * 32);
+    char *level = (char *)(coord + W * XL_RANK_MAX);       /* of one op's windows (fold.h) */
+    size_t line = W * d->fold.elem[0];
     xl_row_major(stride, x->rank, x->dims, 1);
     for (int64_t first = 0; first < y->count; first += W) {
         size_t m = y->count - first < W ? (size_t)(y->count - first) : W;
@@ -120,8 +169,15 @@ static xl_error *run_window(const xl_step *s, xl_frame *f)
                     memcpy((char *)(uintptr_t)in[k] + i * e, in_reach ? (const char *)xl_in(s, f, k) + (size_t)at * e : (const char *)xl_in(s, f, n + k), e);
                 }
             }
-            XL_DO(xl_fold_run(&d->fold, f, acc, in, m));
+            if (d->fold.ew.fn)
+                xl_cascade_row(&d->fold.ew, d->fold.elem[0], level, line, (size_t)p, in[0], m);
+            else
+                XL_DO(xl_fold_run(&d->fold, f, acc, in, m));
             advance(w, d->size, d->rank);
+        }
+        if (d->fold.ew.fn) {
+            const void *sum[1] = { xl_cascade_end(&d->fold.ew, level, line, (size_t)d->window, m) };
+            XL_DO(xl_fold_run(&d->fold, f, acc, sum, m));
         }
         for (uint32_t k = 0; k < n; k++)
             memcpy((char *)xl_out(s, f, k) + (size_t)first * d->fold.elem[k], acc[k], m * d->fold.elem[k]);

@@ -36,6 +36,6 @@ bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms);
 /* Memory of the calling thread, 64-byte aligned, kept from call to call and freed when the thread ends. `slot` keeps
  * nested users apart; a slot's contents last until the thread asks for that slot again. NULL when there is none. */
 void *xl_scratch(unsigned slot, size_t bytes);
-enum { XL_SCRATCH_GEMM_A, XL_SCRATCH_GEMM_B, XL_SCRATCH_GEMM_C, XL_SCRATCH_PLAN, XL_SCRATCH_CONV, XL_SCRATCH_SLOTS };
+enum { XL_SCRATCH_GEMM_A, XL_SCRATCH_GEMM_B, XL_SCRATCH_GEMM_C, XL_SCRATCH_GEMM_SUM, XL_SCRATCH_SKINNY, XL_SCRATCH_PLAN, XL_SCRATCH_CONV, XL_SCRATCH_SLOTS };
 
 #endif

@@ -12,13 +12,15 @@ typedef struct { const xl_tile_program *p; const xl_step *s; void *const *ptr; a
 /* One thread at work on one tile. */
 typedef struct {
     const job *j;
-    char **ref, **acc;                                     /* operands in memory and slots; partial results of the chunk */
+    char **ref, **acc;                                     /* operands in memory and slots; per partial result its levels (fold.h) */
     int64_t r0, nr, c0, nc;                                /* the tile */
-    bool fresh_rows, fresh_all;                            /* the chunk's first row, its first tile */
+    int64_t row, col, ncol;                                /* the chunk's first row and column, and how many columns it has */
+    size_t tiles;                                          /* done so far */
     const xl_strip_set *set;
     xl_strip_ins *code;
     char *edge;                                            /* a strip for each ref, and for each fold */
     float (*part)[XL_STRIP_PARTS];                         /* of the reductions in a piece of strip code */
+    float (*level)[XL_CASCADE_LEVELS];                     /* and of the pieces of a long row (fold.h) */
 } worker;
 
 static inline char *buffer(const job *j, uint32_t i) { return j->ptr[j->s->buf[i]]; }
@@ -232,17 +234,47 @@ __attribute__((always_inline)) static inline float join(uint16_t op, float *part
     return part[0];
 }
 
+/* The piece's partial results in one. */
+static float fold_piece(const worker *w, const xl_tile_code *t)
+{
+    float *part = w->part[t->x.of];
+    return t->op == XL_STRIP_SUM ? join(XL_STRIP_SUM, part) : t->op == XL_STRIP_MAX ? join(XL_STRIP_MAX, part) : join(XL_STRIP_MIN, part);
+}
+static void fold_store(const worker *w, const xl_tile_code *t, int64_t line, float all)
+{
+    float first;
+    initial(w->j, t->fold, (char *)&first);
+    first = fold2(t->op, first, all);
+    memcpy(w->ref[t->y.of] + line * t->y.step, &first, sizeof first);
+}
 static void fold_end(const worker *w, const xl_tile_code *t, uint32_t n, int64_t line)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        if (!folds(t[i].op))
-            continue;
-        float *part = w->part[t[i].x.of], first;
-        float all = t[i].op == XL_STRIP_SUM ? join(XL_STRIP_SUM, part) : t[i].op == XL_STRIP_MAX ? join(XL_STRIP_MAX, part) : join(XL_STRIP_MIN, part);
-        initial(w->j, t[i].fold, (char *)&first);
-        first = fold2(t[i].op, first, all);
-        memcpy(w->ref[t[i].y.of] + line * t[i].y.step, &first, sizeof first);
+    for (uint32_t i = 0; i < n; i++)
+        if (folds(t[i].op))
+            fold_store(w, &t[i], line, fold_piece(w, &t[i]));
+}
+
+/* xl_cascade_row and xl_cascade_end of one number. */
+static void level_add(uint16_t op, float *level, size_t i, float x)
+{
+    for (int l = 0; ; l++, i /= XL_CASCADE, x = *level++) {
+        bool top = l + 1 == XL_CASCADE_LEVELS;
+        *level = i == 0 || (!top && i % XL_CASCADE == 0) ? x : fold2(op, *level, x);
+        if (top || (i + 1) % XL_CASCADE)
+            return;
     }
+}
+static float level_end(uint16_t op, const float *level, size_t rows)
+{
+    float sum = 0;
+    bool any = false;
+    for (int l = 0; l < XL_CASCADE_LEVELS; l++, rows /= XL_CASCADE, level++) {
+        if (l + 1 == XL_CASCADE_LEVELS ? !rows : rows % XL_CASCADE == 0)
+            continue;
+        sum = any ? fold2(op, *level, sum) : *level;
+        any = true;
+    }
+    return sum;
 }
 
 static void resolve(const worker *w, const xl_tile_code *t, uint32_t n, int64_t line)
@@ -318,11 +350,45 @@ static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t
     }
 }
 
+/* A long line with reductions, in pieces. */
+enum { PIECE = 2048 };                                     /* a multiple of every strip */
+static void run_pieces(const worker *w, const xl_tile_instr *x, int64_t line, size_t len)
+{
+    const xl_tile_code *t = w->j->p->code + x->arg;
+    size_t piece = 0;
+    for (size_t at = 0; at < len; at += PIECE, piece++) {
+        size_t m = len - at < PIECE ? len - at : PIECE, whole = m / w->set->width, done = whole * w->set->width;
+        fold_begin(w, t, x->ncode);
+        resolve(w, t, x->ncode, line);
+        for (uint32_t i = 0; i < x->ncode; i++) {
+            w->code[i].x += folds(t[i].op) ? 0 : at * t[i].x.size;
+            w->code[i].y += at * t[i].y.size;
+            w->code[i].z += at * t[i].z.size;
+        }
+        if (whole)
+            w->set->run(w->code, whole);
+        if (m > done) {
+            resolve(w, t, x->ncode, line);
+            run_edge(w, t, x->ncode, line, at + done, m - done, x->lines);
+        }
+        for (uint32_t i = 0; i < x->ncode; i++)
+            if (folds(t[i].op))
+                level_add(t[i].op, w->level[t[i].x.of], piece, fold_piece(w, &t[i]));
+    }
+    for (uint32_t i = 0; i < x->ncode; i++)
+        if (folds(t[i].op))
+            fold_store(w, &t[i], line, level_end(t[i].op, w->level[t[i].x.of], piece));
+}
+
 static void run_strips(const worker *w, const xl_tile_instr *x)
 {
     const xl_tile_code *t = w->j->p->code + x->arg;
     int64_t lines = x->lines ? w->nr : 1;
     size_t len = (size_t)(x->lines ? w->nc : w->nr * w->nc), whole = len / w->set->width, done = whole * w->set->width;
+    for (int64_t l = 0; x->folds && len > PIECE && l < lines; l++)
+        run_pieces(w, x, l, len);
+    if (x->folds && len > PIECE)
+        return;
     for (int64_t l = 0; l < lines; l++) {
         if (x->folds)
             fold_begin(w, t, x->ncode);
@@ -371,65 +437,80 @@ static void run_instr(const worker *w, const xl_tile_instr *x)
         }
         break;
     case DO_COL: {
-        char *a = w->acc[x->arg] + (size_t)w->c0 * x->elem;
-        for (int64_t r = 0; r < nr; r++) {
-            const void *in[3] = { a, src + (size_t)(r * nc) * x->elem, NULL };
-            if (w->fresh_rows && r == 0)
-                memcpy(a, in[1], (size_t)nc * x->elem);
-            else
-                x->ew.fn(a, in, (size_t)nc, x->ew.ctx);
-        }
+        size_t stride = (size_t)w->ncol * x->elem;
+        char *a = w->acc[x->arg] + (size_t)(w->c0 - w->col) * x->elem;
+        for (int64_t r = 0; r < nr; r++)
+            xl_cascade_row(&x->ew, x->elem, a, stride, (size_t)(w->r0 - w->row + r), src + (size_t)(r * nc) * x->elem, (size_t)nc);
         break;
     }
     case DO_ALL: {
-        char *a = w->acc[x->arg];
-        size_t n = (size_t)(nr * nc), skip = 0;
-        if (w->fresh_all) {
-            memcpy(a, src, x->elem);
-            skip = 1;
-        }
-        x->line(a, src + skip * x->elem, n - skip);
+        char one[16];
+        memcpy(one, src, x->elem);
+        x->line(one, src + x->elem, (size_t)(nr * nc) - 1);
+        xl_cascade_row(&x->ew, x->elem, w->acc[x->arg], x->elem, w->tiles, one, 1);
         break;
     }
     }
 }
 
+static size_t level_bytes(const worker *w, const xl_tile_partial *q)
+{
+    return (XL_CASCADE_LEVELS * (q->all ? 1 : (size_t)w->ncol) * q->elem + 63) & ~(size_t)63;
+}
+
 /* A thread's memory: slots, refs, strip code, edges, partial results. */
-static bool set_out(worker *w, size_t chunk)
+static bool set_out(worker *w)
 {
     const xl_tile_program *p = w->j->p;
     size_t slots = (size_t)p->nslot * p->slot_bytes, nref = (size_t)p->ndirect + p->nslot + p->npart + 1;
     size_t edge = ((size_t)p->ndirect + p->nslot + p->nfold) * XL_STRIP_MOST * 4, part = (size_t)p->nfold * sizeof *w->part;
-    char *mem = xl_scratch(XL_SCRATCH_PLAN, slots + edge + part + (p->longest + 1) * sizeof *w->code + nref * sizeof *w->ref);
+    size_t pieces = ((size_t)p->nfold * sizeof *w->level + 63) & ~(size_t)63;
+    size_t levels = 0;
+    for (uint32_t i = 0; i < p->npart; i++)
+        levels += level_bytes(w, &p->part[i]);
+    char *mem = xl_scratch(XL_SCRATCH_PLAN, slots + edge + part + pieces + levels + (p->longest + 1) * sizeof *w->code + nref * sizeof *w->ref);
     if (!mem)
         return false;
     w->edge = mem + slots;
     w->part = (float (*)[XL_STRIP_PARTS])(void *)(w->edge + edge);
-    w->code = (xl_strip_ins *)(void *)(w->edge + edge + part);
+    w->level = (float (*)[XL_CASCADE_LEVELS])(void *)(w->edge + edge + part);
+    char *level = w->edge + edge + part + pieces;
+    w->code = (xl_strip_ins *)(void *)(level + levels);
     w->ref = (char **)(void *)(w->code + p->longest + 1);
     w->acc = w->ref + p->ndirect + p->nslot;
     w->set = xl_strips();
     for (uint32_t i = 0; i < p->nslot; i++)
         w->ref[p->ndirect + i] = mem + (size_t)i * p->slot_bytes;
     for (uint32_t i = 0; i < p->npart; i++) {
-        const xl_tile_partial *q = &p->part[i];
-        size_t each = (q->all ? 1 : p->by_cols ? 0 : (size_t)p->cols) * q->elem;
-        w->acc[i] = buffer(w->j, q->temp) + chunk * each;
+        w->acc[i] = level;
+        level += level_bytes(w, &p->part[i]);
     }
     return true;
+}
+
+/* The chunk's share of a partial result goes where combine expects it. */
+static void hand_in(const worker *w, size_t chunk, int64_t rows)
+{
+    const xl_tile_program *p = w->j->p;
+    for (uint32_t i = 0; i < p->npart; i++) {
+        const xl_tile_partial *q = &p->part[i];
+        size_t n = q->all ? 1 : (size_t)w->ncol, at = q->all ? chunk : p->by_cols ? (size_t)w->col : chunk * (size_t)p->cols;
+        const char *sum = xl_cascade_end(&q->ew, w->acc[i], n * q->elem, q->all ? w->tiles : (size_t)rows, n);
+        memcpy(buffer(w->j, q->temp) + at * q->elem, sum, n * q->elem);
+    }
 }
 
 static void run_chunk(void *ctx, size_t begin, size_t end)
 {
     const job *j = ctx;
     const xl_tile_program *p = j->p;
-    worker w = { .j = j, .fresh_rows = true, .fresh_all = true };
-    if (!set_out(&w, begin / p->grain)) {
+    int64_t ra = p->by_cols ? 0 : (int64_t)begin, rb = p->by_cols ? p->rows : (int64_t)end;
+    int64_t ca = p->by_cols ? (int64_t)begin : 0, cb = p->by_cols ? (int64_t)end : p->cols;
+    worker w = { .j = j, .row = ra, .col = ca, .ncol = cb - ca };
+    if (!set_out(&w)) {
         atomic_store(j->failed, true);
         return;
     }
-    int64_t ra = p->by_cols ? 0 : (int64_t)begin, rb = p->by_cols ? p->rows : (int64_t)end;
-    int64_t ca = p->by_cols ? (int64_t)begin : 0, cb = p->by_cols ? (int64_t)end : p->cols;
     w.nr = p->tile_rows, w.nc = p->tile_cols;
     for (uint32_t i = 0; i < p->nhoist; i++)
         run_instr(&w, &p->hoist[i]);
@@ -443,10 +524,10 @@ static void run_chunk(void *ctx, size_t begin, size_t end)
             }
             for (uint32_t i = 0; i < p->ninstr; i++)
                 run_instr(&w, &p->ins[i]);
-            w.fresh_all = false;
+            w.tiles++;
         }
-        w.fresh_rows = false;
     }
+    hand_in(&w, begin / p->grain, rb - ra);
 }
 
 static void combine(const job *j, const xl_tile_partial *q)
@@ -459,15 +540,17 @@ static void combine(const job *j, const xl_tile_partial *q)
         q->widen((float *)(void *)one, init, 1);
     else
         memcpy(one, init, q->elem);
-    /* the first part becomes initial value + first part, then the others in their order */
+    for (size_t step = 1; step < parts; step *= 2)         /* in pairs, then with the initial value */
+        for (size_t k = 0; k + step < parts; k += 2 * step) {
+            const void *in[3] = { sum + k * n * q->elem, sum + (k + step) * n * q->elem, NULL };
+            q->ew.fn(sum + k * n * q->elem, in, n, q->ew.ctx);
+        }
     char tile[XL_TILE_LINE * 16];
     for (size_t i = 0; i < n; i += XL_TILE_LINE) {
         size_t m = n - i < XL_TILE_LINE ? n - i : XL_TILE_LINE;
         xl_fill(tile, one, q->elem, m);
-        for (size_t k = 0; k < parts; k++) {
-            const void *in[3] = { tile, sum + (k * n + i) * q->elem, NULL };
-            q->ew.fn(tile, in, m, q->ew.ctx);
-        }
+        const void *in[3] = { tile, sum + i * q->elem, NULL };
+        q->ew.fn(tile, in, m, q->ew.ctx);
         if (q->narrow)
             q->narrow(buffer(j, q->out) + i * xl_dtype_bytes(j->s->shape[q->out].dtype), (const float *)(void *)tile, m);
         else
