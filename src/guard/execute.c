@@ -1,4 +1,6 @@
 /* Executions: the hot path. One look-up, two clock reads, a few relaxed additions. */
+#include <stdlib.h>
+
 #include "base/time.h"
 #include "guard/guard.h"
 
@@ -48,12 +50,141 @@ void guard_read(const char *how, uint64_t bytes)
     atomic_fetch_add_explicit(&G.read_bytes, bytes, memory_order_relaxed);
 }
 
+typedef struct { guard_plugin *p; const void *at; size_t size; } arrival;
+
+static void keep_number(const void *at, size_t size)
+{
+    int64_t v = 0;
+    int32_t four;
+    if (size == 4) {
+        memcpy(&four, at, 4);
+        v = four;
+    } else {
+        memcpy(&v, at, 8);
+    }
+    uint32_t slot = atomic_fetch_add_explicit(&G.nnumber, 1, memory_order_relaxed) % GUARD_NUMBERS;
+    atomic_store_explicit(&G.number_step[slot], G.step, memory_order_relaxed);
+    atomic_store_explicit(&G.number[slot], v, memory_order_release);
+}
+
+static void arrived(PJRT_Error *err, void *ctx)
+{
+    arrival *x = ctx;
+    if (err)
+        xl_error_free(guard_take(x->p, err, "PJRT_Event_OnReady"));
+    else
+        keep_number(x->at, x->size);
+    free(x);
+}
+
+/* One whole number of 32 or 64 bits, as sizes are. */
+static bool one_number(guard_plugin *p, PJRT_Buffer *b, uint64_t bytes)
+{
+    PJRT_Buffer_ElementType_Args t = { .struct_size = sizeof t, .buffer = b };
+    if (bytes != 4 && bytes != 8)
+        return false;
+    xl_error *err = guard_take(p, p->real->PJRT_Buffer_ElementType(&t), "PJRT_Buffer_ElementType");
+    bool yes = !err && t.type >= PJRT_Buffer_Type_S8 && t.type <= PJRT_Buffer_Type_U64 && guard_type_bytes[t.type] == bytes;
+    xl_error_free(err);
+    return yes;
+}
+
+void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a)
+{
+    arrival *x = a->event && one_number(p, a->src, a->dst_size) ? malloc(sizeof *x) : NULL;
+    if (!x)
+        return;
+    *x = (arrival){ p, a->dst, a->dst_size };
+    PJRT_Event_OnReady_Args r = { .struct_size = sizeof r, .event = a->event, .callback = arrived, .user_arg = x };
+    xl_error *err = guard_take(p, p->real->PJRT_Event_OnReady(&r), "PJRT_Event_OnReady");
+    if (err)
+        free(x);
+    xl_error_free(err);
+}
+
+void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes)
+{
+    PJRT_Buffer_IsOnCpu_Args cpu = { .struct_size = sizeof cpu, .buffer = b };
+    PJRT_Buffer_ReadyEvent_Args ready = { .struct_size = sizeof ready, .buffer = b };
+    if (!at || !one_number(p, b, bytes))
+        return;
+    xl_error *err = guard_take(p, p->real->PJRT_Buffer_IsOnCpu(&cpu), "PJRT_Buffer_IsOnCpu");
+    if (!err && cpu.is_on_cpu)
+        err = guard_take(p, p->real->PJRT_Buffer_ReadyEvent(&ready), "PJRT_Buffer_ReadyEvent");
+    if (!err && cpu.is_on_cpu) {
+        PJRT_Event_IsReady_Args is = { .struct_size = sizeof is, .event = ready.event };
+        PJRT_Event_Destroy_Args gone = { .struct_size = sizeof gone, .event = ready.event };
+        err = guard_take(p, p->real->PJRT_Event_IsReady(&is), "PJRT_Event_IsReady");
+        if (!err && is.is_ready)
+            keep_number(at, bytes);
+        xl_error_free(guard_take(p, p->real->PJRT_Event_Destroy(&gone), "PJRT_Event_Destroy"));
+    }
+    xl_error_free(err);
+}
+
+bool guard_number_read(int64_t n)
+{
+    uint32_t all = atomic_load(&G.nnumber);
+    for (uint32_t i = 0; i < all && i < GUARD_NUMBERS; i++)
+        if (G.number[i] == n && G.number_step[i] == G.step)
+            return true;
+    return false;
+}
+
+typedef struct { guard_plugin *p; xl_module_metrics *mm; uint64_t step; } finish;
+
+static void step_done(xl_module_metrics *mm, uint64_t step)
+{
+    double busy = xl_steps_done(G.steps, step, xl_now());
+    if (busy > 0)
+        xl_metrics_time(G.metrics, mm, XL_M_StepDeviceTime, busy);
+}
+
+static void finished(PJRT_Error *err, void *ctx)
+{
+    finish *f = ctx;
+    if (err)
+        xl_error_free(guard_take(f->p, err, "PJRT_Event_OnReady"));
+    step_done(f->mm, f->step);
+    free(f);
+}
+
+/* When a step began, and when the device was done with it: where the frontend asks for that event it is also told to us, else the
+ * call's return counts. */
+static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedExecutable_Execute_Args *args, double start)
+{
+    double took, gap;
+    if (!G.steps)
+        return;
+    xl_steps_of(G.steps, xl_module_metrics_name(mm));
+    uint64_t step = xl_steps_start(G.steps, start, &took, &gap);
+    if (took > 0) {
+        xl_metrics_time(G.metrics, mm, XL_M_StepTime, took);
+        xl_metrics_time(G.metrics, mm, XL_M_StepHostGap, gap);
+    }
+    PJRT_Event *done = args->device_complete_events ? args->device_complete_events[0] : NULL;
+    finish *f = done ? malloc(sizeof *f) : NULL;
+    if (f) {
+        *f = (finish){ p, mm, step };
+        PJRT_Event_OnReady_Args r = { .struct_size = sizeof r, .event = done, .callback = finished, .user_arg = f };
+        xl_error *err = guard_take(p, p->real->PJRT_Event_OnReady(&r), "PJRT_Event_OnReady");
+        if (!err)
+            return;
+        xl_error_free(err);
+        free(f);
+    }
+    step_done(mm, step);
+}
+
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args)
 {
     exec_info *e = guard_exec_find(args->executable);
     xl_module_metrics *mm = e ? e->metrics : NULL;
     if (e && e->spmd)
         guard_spmd_before(p, e, args);
+    else if (args->num_devices == 1)                       /* an op on one device's part of a result reads that part alone */
+        for (size_t i = 0; i < args->num_args; i++)
+            guard_spmd_read(args->argument_lists[0][i]);
     double t = xl_now();
     flight *f = guard_takeoff("execute", mm ? xl_module_metrics_name(mm) : "an executable", t);
     PJRT_Error *err = p->real->PJRT_LoadedExecutable_Execute(args);
@@ -61,7 +192,10 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
     guard_land(f);
     if (e && e->spmd && !err)
         guard_spmd_after(p, e, args);
-    if (mm && !e->eager)
+    if (mm && !e->helper) {
         count_step(mm);
+        if (!err && mm == atomic_load_explicit(&G.step_module, memory_order_relaxed))
+            time_step(p, mm, args, t);
+    }
     return err;
 }
