@@ -12,6 +12,7 @@
 typedef struct {
     const char *dir;                     /* an existing run to go on with; NULL: a new one */
     bool quiet;                          /* no progress line */
+    bool from_scratch;                   /* where no checkpoint of `dir` can be read, begin at step 0 */
     FILE *say;                           /* progress and remarks; NULL: standard error */
 } xl_loop_opts;
 
@@ -20,6 +21,7 @@ typedef struct {
     int64_t from, step, skipped;         /* from: the step it began behind */
     double loss, eval_loss;              /* of the last; nan where there was none */
     bool stopped;                        /* by a signal, after saving */
+    uint64_t lost;                       /* rows and events that could not be written down */
 } xl_loop_result;
 
 /* Strings of the result live in the arena. */
