@@ -707,7 +707,7 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
         goto out;
     }
     *bytes = b.n;
-    XL_TRY(xl_error_next(xl_file_write_atomic(opt.out, xl_buf_view(&b)), "--out=FILE writes it elsewhere"), "writing the report");
+    XL_TRY(xl_error_next(xl_file_write_mode(opt.out, xl_buf_view(&b), 0666), "--out=FILE writes it elsewhere"), "writing the report");
 out:
     for (size_t i = 0; i < n; i++)
         xl_metrics_free(s[i].metrics);
