@@ -6,7 +6,9 @@ from functools import partial
 from jax.sharding import Mesh, PartitionSpec as P, NamedSharding
 what = sys.argv[1]
 me, n = int(os.environ.get("XLANE_RANK", 0)), int(os.environ.get("XLANE_RANKS", 1))
-if n > 1:
+if what == "join":                                       # JAX itself knows mpirun and srun
+    jax.distributed.initialize()
+elif n > 1:
     jax.distributed.initialize(os.environ["XLANE_COORDINATOR"], n, me)
 import hashlib
 devices = jax.devices()
@@ -88,7 +90,11 @@ if what == "same":
     say("devices", "%d %d %d %d" % (jax.process_index(), jax.process_count(), len(devices), len(jax.local_devices())))
     trained(10)
     collectives()
+elif what == "join":
+    say("joined", "%d of %d" % (jax.process_index(), jax.process_count()))
+    trained(3)
 elif what == "train":
+    say("pid", os.getpid())
     pause = {int(k): float(v) for k, v in (p.split(":") for p in os.environ.get("JOB_PAUSE", "").split(",") if p)}
     trained(int(os.environ.get("JOB_STEPS", 10)), lambda i: time.sleep(pause.get(me, 0) or float(os.environ.get("JOB_SLEEP", 0))))
 elif what == "diverge":                                  # a rank whose program has other collectives
@@ -96,3 +102,44 @@ elif what == "diverge":                                  # a rank whose program 
     f = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, "d") if me != 1 else jax.lax.all_gather(v, "d", tiled=True)[:2], mesh=mesh, in_specs=P("d"), out_specs=P("d"),
                               check_vma=False))
     say("sum", float(np.asarray(f(x).addressable_data(0)).sum()))
+elif what == "plant":                                    # one rank builds another program, in twenty ways; in between, programs that all build alike
+    odd = me == int(os.environ.get("JOB_ODD", 2))
+    x, y = put(np.ones((96, 8), np.float32), P("d")), put(np.ones((96, 8), np.float32), P())
+    s, r = NamedSharding(mesh, P("d")), NamedSharding(mesh, P())
+    J = partial(jax.jit, out_shardings=s)
+    big = np.arange(96 * 8, dtype=np.float32).reshape(96, 8)
+    def named(name, f):
+        f.__name__ = name
+        return f
+    cases = {
+        "constant": lambda o: J(lambda v: v * (0.2 if o else 0.1)),
+        "constant_array": lambda o: J(lambda v: v + (big + (1 if o else 0))),
+        "constant_int": lambda o: J(lambda v: v + jnp.int32(3 if o else 4)),
+        "learning_rate": lambda o: J(lambda v: v - (1e-3 if o else 1e-4) * jnp.tanh(v)),
+        "epsilon": lambda o: J(lambda v: v / jnp.sqrt(v.var() + (1e-6 if o else 1e-5))),
+        "shape": lambda o: jax.jit(lambda v: jnp.zeros((96, 4 if o else 8)) + v.sum(), out_shardings=s),
+        "pad": lambda o: jax.jit(lambda v: jnp.pad(v, ((0, 0), (0, 2 if o else 1))), out_shardings=s),
+        "slice": lambda o: jax.jit(lambda v: v[:, :3 if o else 4], out_shardings=s),
+        "op": lambda o: J(lambda v: jnp.sin(v) if o else jnp.cos(v)),
+        "op_more": lambda o: J(lambda v: v * 2 + 1 if o else v * 2),
+        "reduce": lambda o: J(lambda v: v - (v.max(0) if o else v.min(0))),
+        "dtype": lambda o: J(lambda v: (v.astype(jnp.bfloat16) if o else v.astype(jnp.float16)).astype(jnp.float32)),
+        "order": lambda o: J(lambda v: (v @ v.T) @ v if o else v @ (v.T @ v)),
+        "axis": lambda o: J(lambda v: v + v.sum(1 if o else 0, keepdims=True)),
+        "sharding_out": lambda o: jax.jit(lambda v: v * 3, out_shardings=r if o else s),
+        "sharding_in": lambda o: J(lambda v: jax.lax.with_sharding_constraint(v + 5, r if o else s) * 2),
+        "loop": lambda o: J(lambda v: jax.lax.fori_loop(0, 3 if o else 4, lambda i, a: a * 1.5, v)),
+        "branch": lambda o: J(named("evaluate" if o else "train", lambda v: v.sum() + v)),
+        "donation": lambda o: jax.jit(lambda v: v + 7, out_shardings=s, donate_argnums=(0,) if o else ()),
+        "collective": lambda o: jax.jit(jax.shard_map(lambda v: v + (jax.lax.psum(v, "d") if o else jax.lax.pmax(v, "d")), mesh=mesh, in_specs=P("d"), out_specs=P("d"))),
+    }
+    for k, (name, make) in enumerate(cases.items()):
+        for stage in ("clean", "plant"):
+            say(stage, name)
+            t = time.time()
+            try:
+                make(odd and stage == "plant").lower(x + k).compile()
+            except Exception as e:
+                say("failed", str(e).replace("\n", " ")[:200])
+            say("took", "%s %s %.2f" % (stage, name, time.time() - t))
+    print("= end %d" % len(cases), flush=True)
