@@ -206,8 +206,9 @@ static void put_row(const xl_cli *cli, const climb *c)
         fprintf(out, "%-8s %-10s %31s %9.1f s  %s", c->r->name, verdicts[c->verdict],
                 c->rehearsal.memory.needs >= 0 ? xl_strf(cli->arena, "%.1f MiB", (double)c->rehearsal.memory.needs / (1 << 20)).p : "not compiled", c->seconds, c->r->about);
     else
-        fprintf(out, "%-8s %-10s %8lld %8lld %8lld %8lld %6.1f s  %s", c->r->name, verdicts[c->verdict], (long long)c->cold.compiles, (long long)c->cold.executes,
-                (long long)c->warm.compiles, (long long)c->warm.executes, c->seconds, c->r->about);
+        fprintf(out, "%-8s %-10s %8lld %8lld %8s %8s %6.1f s  %s", c->r->name, verdicts[c->verdict], (long long)c->cold.compiles, (long long)c->cold.executes,
+                c->ran_warm ? xl_strf(cli->arena, "%lld", (long long)c->warm.compiles).p : "-", c->ran_warm ? xl_strf(cli->arena, "%lld", (long long)c->warm.executes).p : "-",
+                c->seconds, c->r->about);
     if (c->verdict == PASSED && c->why.n)
         fprintf(out, "\n         note: %.*s", XL_FMT(c->why));
     fputc('\n', out);
@@ -271,11 +272,81 @@ static void note(xl_run *run, const climb *c)
     xl_json_put_text(&e.j, "layer", xl_layer_word(c->layer));
     xl_json_put_str(&e.j, "why", c->why);
     xl_json_put_num(&e.j, "seconds", c->seconds);
-    xl_json_put_int(&e.j, "cold_compiles", c->cold.compiles);
-    xl_json_put_int(&e.j, "cold_executes", c->cold.executes);
-    xl_json_put_int(&e.j, "restored_compiles", c->warm.compiles);
-    xl_json_put_int(&e.j, "restored_executes", c->warm.executes);
+    if (c->ran_cold) {
+        xl_json_put_int(&e.j, "cold_compiles", c->cold.compiles);
+        xl_json_put_int(&e.j, "cold_executes", c->cold.executes);
+    }
+    if (c->ran_warm) {
+        xl_json_put_int(&e.j, "restored_compiles", c->warm.compiles);
+        xl_json_put_int(&e.j, "restored_executes", c->warm.executes);
+    }
     xl_event_end(run, &e);
+}
+
+static void put_names(xl_buf *b, const char *before, const climb *c, size_t n, int verdict)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((int)c[i].verdict == verdict) {
+            xl_buf_printf(b, "%s%s", k++ ? ", " : before, c[i].r->name);
+            if (verdict == SKIPPED)
+                xl_buf_printf(b, " (%.*s)", XL_FMT(c[i].why));
+        }
+}
+
+/* The sentence at the end: every rung passed, or how many of them, which failed, which were skipped, and how many were not tried. */
+static void put_end(xl_buf *b, const climb *c, size_t n, size_t all, bool *bad)
+{
+    size_t count[4] = { 0 };
+    for (size_t i = 0; i < n; i++)
+        count[c[i].verdict]++;
+    size_t passed = count[PASSED] + count[REHEARSED], tried = n - count[SKIPPED], left = all - n;
+    const char *word = opt.topology ? "rehearsed" : "passed";
+    *bad = count[FAILED] > 0;
+    if (opt.topology)
+        left -= left > 0;                                   /* the probe is no rung of a rehearsal */
+    if (passed == tried && !left && !count[SKIPPED])
+        xl_buf_printf(b, "every rung %s", word);
+    else
+        xl_buf_printf(b, "%zu of %zu rungs %s", passed, tried, word);
+    put_names(b, "; failed: ", c, n, FAILED);
+    put_names(b, "; skipped: ", c, n, SKIPPED);
+    if (left)
+        xl_buf_printf(b, "; %zu not tried", left);
+}
+
+static void leave_receipt(const xl_cli *cli, const climb *c, size_t n, const xl_probe *probe, const char *plugin, const char *dir, const char *state, bool bad)
+{
+    xl_arena *a = cli->arena;
+    xl_receipt_rung *rung = xl_new(a, xl_receipt_rung, n);
+    const char *passing = NULL, *failing = NULL;
+    for (size_t i = 0; i < n; i++) {
+        failing = !failing && c[i].verdict == FAILED ? c[i].r->name : failing;
+        passing = !passing && c[i].verdict <= REHEARSED ? c[i].r->name : passing;
+        rung[i] = (xl_receipt_rung){ .name = c[i].r->name, .verdict = verdicts[c[i].verdict], .layer = xl_layer_word(c[i].layer), .why = c[i].why,
+                                     .cold = { c[i].ran_cold, c[i].cold.compiles, c[i].cold.loaded, c[i].cold.executes },
+                                     .restored = { c[i].ran_warm, c[i].warm.compiles, c[i].warm.loaded, c[i].warm.executes } };
+    }
+    size_t narg = 2;
+    char **command = xl_new(a, char *, 8 + opt.set.n);
+    command[0] = "xlane";
+    command[1] = "ladder";
+    const struct { const char *name, *value; } given[] = { { "plugin", opt.plugin }, { "topology", opt.topology }, { "only", opt.only } };
+    for (size_t i = 0; i < 3; i++)
+        if (given[i].value)
+            command[narg++] = xl_str_c(a, xl_strf(a, "--%s=%s", given[i].name, given[i].value));
+    for (size_t i = 0; i < opt.set.n; i++)
+        command[narg++] = xl_str_c(a, xl_strf(a, "--set=%s", opt.set.p[i]));
+    size_t right = 0;
+    for (size_t i = 0; i < probe->ndevice; i++)
+        right += probe->device[i].right;
+    const char *devices = opt.topology ? NULL : probe->ndevice ? xl_strf(a, "%zu of %zu: %.*s", right, probe->ndevice, XL_FMT(probe->device[0].kind)).p : "no: none came up";
+    xl_error *no = xl_receipt_write(a, &(xl_receipt_facts){ .kind = "ladder", .dir = dir, .argc = (int)narg, .argv = command, .status = bad, .plugin = plugin, .devices = devices,
+                                                            .cache = opt.topology ? NULL : xl_path_join(a, state, "cache"), .first_passing = passing, .next_failing = failing,
+                                                            .rung = rung, .nrung = n, .rehearsed = opt.topology != NULL, .topology = opt.topology }, NULL);
+    if (no)
+        fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(no));
+    xl_error_free(no);
 }
 
 static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
@@ -337,7 +408,7 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
             XL_DO(phase(a, exe, &all[i], state, "cold", &k->cold));
             k->ran_cold = true;
             judge(a, k);
-            if (k->verdict == PASSED && all[i].kind != XL_RUNG_MESH) {
+            if (k->verdict == PASSED) {
                 XL_DO(phase(a, exe, &all[i], state, "restored", &k->warm));
                 k->ran_warm = true;
                 judge(a, k);
@@ -355,24 +426,15 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
     xl_str device = opt.topology ? xl_str_of(opt.topology) : probe.ndevice ? probe.device[0].text : XL_STR("");
     put_json(&(xl_json){ .out = &b, .pretty = true }, c, done, device, xl_now() - start, dir);
     XL_DO(xl_file_write_atomic(xl_path_join(a, dir, "ladder.json"), xl_buf_view(&b)));
-    const char *passing = NULL, *failing = NULL;
-    for (size_t i = 0; i < done; i++) {
-        failing = !failing && c[i].verdict == FAILED ? c[i].r->name : failing;
-        passing = !passing && c[i].verdict <= REHEARSED ? c[i].r->name : passing;
-    }
-    bool bad = failing != NULL;
-    char *command[] = { "xlane", "ladder", NULL };
-    xl_error *no = xl_receipt_write(a, &(xl_receipt_facts){ .kind = "ladder", .dir = dir, .argc = 2, .argv = command, .status = bad,
-                                                            .plugin = opt.topology ? choice.path : opt.plugin, .first_passing = passing, .next_failing = failing,
-                                                            .rehearsed = opt.topology != NULL, .topology = opt.topology }, NULL);
-    if (no)
-        fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(no));
-    xl_error_free(no);
+    bool bad = false;
+    xl_buf said = { 0 };
+    put_end(&said, c, done, n, &bad);
+    leave_receipt(cli, c, done, &probe, opt.topology ? choice.path : xl_str_c(a, probe.plugin), dir, state, bad);
     if (cli->json)
         XL_DO(xl_cli_put(&b));
     else
-        printf("%s in %.1f s; kept in %s/ladder.json\n", bad ? "stopped at the first failing rung" : opt.topology ? "every rung rehearsed" : "every rung passed",
-               xl_now() - start, dir);
+        printf("%.*s in %.1f s; kept in %s/ladder.json\n", XL_FMT(xl_buf_view(&said)), xl_now() - start, dir);
+    xl_buf_fini(&said);
     if (bad)
         xl_cli_exit(cli, XL_EXIT_FAILED);
 out:

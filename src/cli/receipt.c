@@ -24,6 +24,30 @@ static char *find(xl_arena *a, const char *word)
     return err ? xl_str_c(a, xl_str_of(word)) : dir;
 }
 
+static void put_pass(xl_buf *b, const char *word, const xl_node *p)
+{
+    if (!p || p->kind != XL_NODE_MAP) {
+        xl_buf_printf(b, "; %s not seen", word);
+        return;
+    }
+    const xl_node *compiled = xl_node_get(p, "compiled"), *cached = xl_node_get(p, "from_cache"), *executed = xl_node_get(p, "executed");
+    xl_buf_printf(b, "; %s %lld compiled, %lld from the cache, %lld executed", word, (long long)(compiled ? compiled->i : 0), (long long)(cached ? cached->i : 0),
+                  (long long)(executed ? executed->i : 0));
+}
+
+static void put_rung(xl_buf *b, const xl_node *r)
+{
+    xl_str verdict = text_of(r, "verdict"), why = text_of(r, "why");
+    xl_buf_printf(b, "  %-8.*s%.*s", XL_FMT(text_of(r, "name")), XL_FMT(verdict));
+    if (xl_str_is(verdict, "passed") || xl_str_is(verdict, "failed")) {
+        put_pass(b, "cold", xl_node_get(r, "cold"));
+        put_pass(b, "restored", xl_node_get(r, "restored"));
+    }
+    if (why.n)
+        xl_buf_printf(b, "; %.*s", XL_FMT(why));
+    xl_buf_putc(b, '\n');
+}
+
 static xl_error *show(const xl_cli *cli, const char *path)
 {
     xl_error *err = NULL;
@@ -38,11 +62,16 @@ static xl_error *show(const xl_cli *cli, const char *path)
         xl_error_free(edited);
         return xl_cli_put(&b);
     }
-    xl_buf_printf(&b, "%.*s receipt of %.*s: %.*s, %.*s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")), XL_FMT(text_of(r, "proof")),
-                  XL_FMT(text_of(r, "claim")), xl_node_get(r, "diagnostic") && xl_node_get(r, "diagnostic")->b ? " (diagnostic profile: timings do not count)" : "");
+    xl_str why = text_of(r, "why"), claim = text_of(r, "claim");
+    xl_buf_printf(&b, "%.*s receipt of %.*s: %.*s%s%.*s, %s%.*s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")), XL_FMT(text_of(r, "proof")), why.n ? ": " : "", XL_FMT(why),
+                  xl_str_is(claim, "none") ? "so it proves nothing" : "", XL_FMT(xl_str_is(claim, "none") ? XL_STR("") : claim), xl_node_get(r, "diagnostic") && xl_node_get(r, "diagnostic")->b ? " (diagnostic profile: timings do not count)" : "");
     const xl_node *rungs = xl_node_get(r, "rungs"), *restore = xl_node_get(r, "restore"), *owners = xl_node_get(r, "owners");
-    if (text_of(rungs, "first_passing").n || text_of(rungs, "next_failing").n)
-        xl_buf_printf(&b, "rungs     first passing %.*s, next failing %.*s\n", XL_FMT(text_of(rungs, "first_passing")), XL_FMT(text_of(rungs, "next_failing")));
+    xl_str passing = text_of(rungs, "first_passing"), failing = text_of(rungs, "next_failing");
+    if (passing.n || failing.n)
+        xl_buf_printf(&b, "rungs     first passing %.*s, next failing %.*s\n", XL_FMT(passing.n ? passing : XL_STR("none")), XL_FMT(failing));
+    const xl_node *each = xl_node_get(rungs, "each");
+    for (size_t i = 0; each && i < each->n; i++)
+        put_rung(&b, each->kid[i]);
     xl_buf_printf(&b, "restore   %.*s\n", XL_FMT(text_of(restore, "method")));
     for (size_t i = 0; owners && i < owners->n; i++)
         xl_buf_printf(&b, "%s%.*s: %.*s", i ? "; " : "owners    ", XL_FMT(owners->kid[i]->key), XL_FMT(owners->kid[i]->s));

@@ -532,7 +532,10 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         stopped |= what && xl_str_is(what->s, "stop");
     }
     double seconds = xl_now() - clock;
-    xl_error_free(write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code));
+    xl_error *unrecorded = write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code);
+    if (unrecorded)
+        fprintf(stderr, "xlane: the run's folder is not complete: %s; make room there, or name another with --runs\n", xl_error_message(unrecorded));
+    xl_error_free(unrecorded);
     const char *off = getenv("XLANE_GUARD");
     if (!attached && !(off && !strcmp(off, "off")))
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin is built in (JAX's own "

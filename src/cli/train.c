@@ -26,6 +26,18 @@ static void say(void *ctx, const char *line)
     fprintf(stderr, "fit: %s\n", line);
 }
 
+/* The run ended without learning anything: from some step on to its last one (and more than that one) no step updated the model. */
+static bool lost(const xl_loop_result *r) { return r->lost_from && (r->step > r->lost_from || r->left_out == r->done); }
+
+static xl_error *judged_loss(const xl_cli *cli, const xl_config *c, const xl_loop_result *r)
+{
+    if (!lost(r))
+        return NULL;
+    const char *back = r->lost_from > 1 ? xl_strf(cli->arena, "start again, or from a checkpoint before step %lld, with", (long long)r->lost_from).p : "start again with";
+    return XL_ERR(RANGE, "loss or gradient was not finite from step %lld to the last, %lld: %lld of %lld steps updated nothing; %s a lower rate (optimizer.lr is %g), optimizer.clip=1 "
+                  "or a longer optimizer.warmup", (long long)r->lost_from, (long long)r->step, (long long)r->left_out, (long long)r->done, back, c->opt.lr);
+}
+
 static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
 {
     xl_buf b = { 0 };
@@ -37,6 +49,10 @@ static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
         xl_json_put_num(&j, "loss", r->loss);
         xl_json_put_num(&j, "validation", r->eval_loss);
         xl_json_put_int(&j, "skipped", r->skipped);
+        xl_json_put_int(&j, "steps_here", r->done);
+        xl_json_put_int(&j, "skipped_here", r->left_out);
+        if (lost(r))
+            xl_json_put_int(&j, "not_finite_from", r->lost_from);
         xl_json_put_bool(&j, "stopped", r->stopped);
         xl_json_end(&j);
     } else if (r->step == r->from && !r->stopped) {
@@ -45,6 +61,8 @@ static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
         xl_buf_printf(&b, "%s: step %lld, loss %.4f", r->dir, (long long)r->step, r->loss);
         if (r->eval_loss == r->eval_loss)                  /* not a number: there was no evaluation */
             xl_buf_printf(&b, ", validation %.4f", r->eval_loss);
+        if (r->left_out)
+            xl_buf_printf(&b, "; %lld of %lld steps were skipped, their loss or gradient was not finite", (long long)r->left_out, (long long)r->done);
     }
     return xl_cli_put(&b);
 }
@@ -68,19 +86,20 @@ out:
 }
 
 /* What the run proved; a run that goes on leaves one receipt each time, under the step it came to. */
-static void leave_receipt(xl_arena *a, const xl_config *c, const xl_loop_result *r, int argc, char **argv)
+static void leave_receipt(xl_arena *a, const xl_config *c, const xl_loop_result *r, const char *verb, int argc, char **argv)
 {
+    char **command = xl_new(a, char *, (size_t)argc + 2);
+    command[0] = "xlane";
+    command[1] = xl_str_c(a, xl_str_of(verb));
+    for (int i = 0; i < argc; i++)
+        command[i + 2] = argv[i];
     xl_plugin_choice plugin = { 0 };
     char *path = xl_path_join(a, r->dir, "receipt.json");
     for (int turn = 1; xl_file_stat(path, NULL); turn++)   /* a receipt is never overwritten */
         path = xl_path_join(a, r->dir, (turn > 1 ? xl_strf(a, "receipt-%lld.%d.json", (long long)r->step, turn) : xl_strf(a, "receipt-%lld.json", (long long)r->step)).p);
     xl_error_free(xl_plugin_find(a, &(xl_plugin_wish){ .named = c->device }, &plugin));
-    const char *cache = c->cache ? c->cache : getenv("XLANE_CACHE");
-    if (!cache || !*cache)
-        cache = "the user's own (~/.cache/xlane)";
-    else if (!strcmp(cache, "none") || !strcmp(cache, "off"))
-        cache = NULL;
-    xl_error *err = xl_receipt_write(a, &(xl_receipt_facts){ .kind = "train", .dir = r->dir, .argc = argc, .argv = argv, .plugin = plugin.path, .cache = cache }, path);
+    xl_error *err = xl_receipt_write(a, &(xl_receipt_facts){ .kind = "train", .dir = r->dir, .argc = argc + 2, .argv = command, .plugin = plugin.path, .cache = r->cache,
+                                                             .devices = xl_strf(a, "yes: %s", r->device).p, .executed = r->step - r->from, .status = lost(r) ? XL_EXIT_FAILED : 0 }, path);
     if (err)
         fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(err));
     xl_error_free(err);
@@ -125,8 +144,9 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
     }
     xl_loop_result r;
     XL_DO(judged(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet }, &r)));
-    leave_receipt(cli->arena, &c, &r, argc, argv);
-    err = result(cli, &r);
+    leave_receipt(cli->arena, &c, &r, "train", argc, argv);
+    XL_DO(result(cli, &r));
+    err = judged_loss(cli, &c, &r);
 out:
     return err;
 }
@@ -149,8 +169,9 @@ static xl_error *resume(const xl_cli *cli, int argc, char **argv)
     XL_DO(launch(cli->arena, &c));
     xl_loop_result r;
     XL_DO(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet }, &r));
-    leave_receipt(cli->arena, &c, &r, argc, argv);
-    err = result(cli, &r);
+    leave_receipt(cli->arena, &c, &r, "resume", argc, argv);
+    XL_DO(result(cli, &r));
+    err = judged_loss(cli, &c, &r);
 out:
     return err;
 }

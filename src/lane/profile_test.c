@@ -178,7 +178,7 @@ TEST(an_edited_receipt_is_known)
     xl_node *r;
     xl_str text;
     char *argv[] = { (char *)"true", NULL };
-    xl_receipt_facts f = { .kind = "run", .argc = 1, .argv = argv };
+    xl_receipt_facts f = { .kind = "run", .argc = 1, .argv = argv, .executed = 1 };
     home();
     CHECK_OK(xl_receipt_write(&a, &f, "receipt.json"));
     CHECK_OK(xl_receipt_read(&a, "receipt.json", &r));

@@ -2,10 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/time.h"
 #include "lane/bundle.h"
+#include "lane/identity.h"
 #include "lane/metrics.h"
 #include "lane/run.h"
 
@@ -46,6 +48,7 @@ typedef struct {
     const xl_node *attach, *client;
     bool torch, jax;
     uint64_t compiled, cached, frontend, executed;
+    bool restored, any;
     xl_node **e;
     size_t n;
 } story;
@@ -61,6 +64,7 @@ static void read_story(xl_arena *a, const char *dir, story *s)
         const xl_node *what = xl_node_get(s->e[i], "event"), *module = xl_node_get(s->e[i], "module"), *result = xl_node_get(s->e[i], "result");
         if (!what)
             continue;
+        s->any |= xl_str_is(what->s, "attach");
         if (xl_str_is(what->s, "attach") && !s->attach)
             s->attach = s->e[i];
         if (xl_str_is(what->s, "client") && !s->client)
@@ -81,8 +85,26 @@ static void read_story(xl_arena *a, const char *dir, story *s)
     xl_metrics_free(m);
 }
 
-static const char *restore_method(const story *s, const char *cache)
+/* What the rungs did, all passes together. */
+static void add_rungs(const xl_receipt_facts *f, story *s)
 {
+    for (size_t i = 0; i < f->nrung; i++)
+        for (int k = 0; k < 2; k++) {
+            const xl_receipt_pass *p = k ? &f->rung[i].restored : &f->rung[i].cold;
+            if (!p->seen)
+                continue;
+            s->compiled += (uint64_t)p->compiled;
+            s->cached += (uint64_t)p->loaded;
+            s->executed += (uint64_t)p->executed;
+            s->restored |= k;
+        }
+}
+
+static const char *restore_method(const xl_receipt_facts *f, const story *s)
+{
+    const char *cache = f->cache;
+    if (f->nrung)
+        return s->restored ? s->cached ? "executable-cache: each rung that passed, in a process of its own" : "tried; nothing came back" : "not seen: no rung came to its restored pass";
     if (!s->compiled && !s->cached && !s->frontend)
         return "nothing-compiled";
     if (!s->compiled)
@@ -115,6 +137,72 @@ static xl_str text_of(const xl_node *n, const char *key)
     return v ? v->s : (xl_str){ "", 0 };
 }
 
+/* What the run proved, in a word, and in a sentence. Only what was seen to run counts as such. */
+static const char *proof_of(xl_arena *a, const xl_receipt_facts *f, const story *s, const char **claim, xl_str *why)
+{
+    *claim = "none";
+    if (f->status > 128 && f->status < 128 + 65)
+        *why = xl_strf(a, "it was ended by signal %d (%s)", f->status - 128, strsignal(f->status - 128));
+    else if (f->status)
+        *why = xl_strf(a, "it ended with exit status %d%s%s", f->status, f->next_failing ? "; the first rung that failed is " : "", f->next_failing ? f->next_failing : "");
+    if (f->status)
+        return "failed";
+    if (f->rehearsed) {
+        *claim = "compiles";
+        *why = XL_STR("compiled for devices that were not there; nothing ran");
+        return "rehearsed";
+    }
+    if (!s->executed) {
+        *why = s->any ? XL_STR("a plugin was loaded under the guard, and nothing was executed on it")
+                      : XL_STR("no process loaded a plugin under the guard, so nothing that it did on a device was seen");
+        return "not observed";
+    }
+    *claim = "viability";                                   /* that it starts, compiles and runs here; nothing of how good the result is */
+    *why = (xl_str){ "", 0 };
+    return "ran";
+}
+
+static void put_pass(xl_json *j, const char *key, const xl_receipt_pass *p)
+{
+    xl_json_key(j, key);
+    if (!p->seen) {
+        xl_json_text(j, "not seen");
+        return;
+    }
+    xl_json_map(j);
+    xl_json_put_int(j, "compiled", p->compiled);
+    xl_json_put_int(j, "from_cache", p->loaded);
+    xl_json_put_int(j, "executed", p->executed);
+    xl_json_end(j);
+}
+
+static void put_rungs(xl_json *j, const xl_receipt_facts *f)
+{
+    xl_json_key(j, "rungs");
+    xl_json_map(j);
+    xl_json_put_text(j, "first_passing", f->first_passing);
+    xl_json_put_text(j, "next_failing", f->next_failing ? f->next_failing : f->nrung ? "none of those tried" : NULL);
+    if (f->nrung) {
+        xl_json_key(j, "each");
+        xl_json_list(j);
+        for (size_t i = 0; i < f->nrung; i++) {
+            const xl_receipt_rung *r = &f->rung[i];
+            xl_json_map(j);
+            xl_json_put_text(j, "name", r->name);
+            xl_json_put_text(j, "verdict", r->verdict);
+            if (r->layer && *r->layer)
+                xl_json_put_text(j, "layer", r->layer);
+            if (r->why.n)
+                xl_json_put_str(j, "why", r->why);
+            put_pass(j, "cold", &r->cold);
+            put_pass(j, "restored", &r->restored);
+            xl_json_end(j);
+        }
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+}
+
 static void put_notes(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const story *s)
 {
     xl_json_key(j, "notes");
@@ -134,7 +222,7 @@ static void put_notes(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
         if (!keep)
             continue;
         xl_json_map(j);
-        xl_json_put_str(j, "text", xl_strf(a, "%.*s: %.*s%.*s", XL_FMT(what), XL_FMT(text), XL_FMT(text_of(s->e[i], "error"))));
+        xl_json_put_str(j, "text", xl_strf(a, "%.*s: %.*s%.*s%.*s", XL_FMT(what), XL_FMT(text), XL_FMT(text_of(s->e[i], "why")), XL_FMT(text_of(s->e[i], "error"))));
         xl_json_put_str(j, "source", xl_strf(a, "events.jsonl:%u", s->e[i]->line));
         xl_json_end(j);
     }
@@ -153,7 +241,13 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
     const char *profile = getenv("XLANE_PROFILE");
     put_fact(j, "profile", xl_str_of(profile ? profile : "none"));
     put_fact(j, "flags_at_load", text_of(s->client ? s->client : s->attach, "flags"));
-    put_fact(j, "plugin", xl_strf(a, "%.*s %.*s", XL_FMT(plugin), XL_FMT(text_of(s->attach, "identity"))));
+    char file[128] = "";
+    xl_str identity = text_of(s->attach, "identity");
+    if (!identity.n && plugin.n) {
+        xl_identity_file(xl_str_c(a, plugin), file, sizeof file);
+        identity = xl_strf(a, "file=%s", file);
+    }
+    put_fact(j, "plugin", plugin.n ? xl_strf(a, "%.*s %llu bytes %.*s", XL_FMT(plugin), (unsigned long long)b->plugin_size, XL_FMT(identity)) : XL_STR("none was seen"));
     put_fact(j, "driver", b->driver.n ? b->driver : XL_STR("none"));
     put_fact(j, "kernel", b->kernel);
     put_fact(j, "libc", b->libc);
@@ -163,8 +257,8 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
     put_fact(j, "packages", xl_buf_view(&t));
     if (!f->rehearsed) {
         const xl_node *ok = xl_node_get(s->client, "ok");
-        put_fact(j, "devices_answer", ok ? ok->b ? XL_STR("yes") : XL_STR("no") : XL_STR("not asked"));
-        put_fact(j, "restore", xl_strf(a, "%s: %llu compiled, %llu from the cache, %llu from the frontend's own, %llu executed", restore_method(s, f->cache),
+        put_fact(j, "devices_answer", f->devices ? xl_str_of(f->devices) : ok ? ok->b ? XL_STR("yes") : XL_STR("no") : XL_STR("not asked"));
+        put_fact(j, "restore", xl_strf(a, "%s: %llu compiled, %llu from the cache, %llu from the frontend's own, %llu executed", restore_method(f, s),
                                        (unsigned long long)s->compiled, (unsigned long long)s->cached, (unsigned long long)s->frontend,
                                        (unsigned long long)s->executed));
         if (f->dir && peak_memory(a, f->dir))
@@ -185,6 +279,12 @@ xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *p
     if (!path && !f->dir)
         return XL_ERR(INVALID, "a receipt needs a file or a run's folder");
     read_story(a, f->dir, &s);
+    add_rungs(f, &s);
+    if (f->executed > 0)
+        s.executed = (uint64_t)f->executed;
+    const char *claim;
+    xl_str why = { "", 0 };
+    const char *proof = proof_of(a, f, &s, &claim, &why);
     xl_str plugin = f->plugin ? xl_str_of(f->plugin) : text_of(s.attach, "plugin");
     xl_bundle_collect(a, plugin.n ? xl_str_c(a, plugin) : NULL, &b);
     xl_json_map(&j);
@@ -193,20 +293,18 @@ xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *p
     xl_json_put_text(&j, "made", xl_time_iso(xl_now_wall(), iso));
     if (f->dir)
         xl_json_put_str(&j, "run", xl_path_base(xl_str_of(f->dir)));
-    xl_json_put_text(&j, "proof", f->rehearsed ? "rehearsed" : "ran");
+    xl_json_put_text(&j, "proof", proof);
+    if (why.n)
+        xl_json_put_str(&j, "why", why);
     if (f->topology)
         xl_json_put_text(&j, "topology", f->topology);
-    xl_json_put_text(&j, "claim", "viability"); /* that it starts, compiles and runs here; nothing of how good the result is */
+    xl_json_put_text(&j, "claim", claim);
     const char *diagnostic = getenv("XLANE_DIAGNOSTIC");
     xl_json_put_bool(&j, "diagnostic", diagnostic && !strcmp(diagnostic, "1"));
-    xl_json_key(&j, "rungs");
-    xl_json_map(&j);
-    xl_json_put_text(&j, "first_passing", f->first_passing);
-    xl_json_put_text(&j, "next_failing", f->next_failing);
-    xl_json_end(&j);
+    put_rungs(&j, f);
     xl_json_key(&j, "restore");
     xl_json_map(&j);
-    xl_json_put_text(&j, "method", f->rehearsed ? "none: rehearsed" : restore_method(&s, f->cache));
+    xl_json_put_text(&j, "method", f->rehearsed ? "none: rehearsed" : restore_method(f, &s));
     xl_json_put_text(&j, "cache", f->cache);
     xl_json_put_text(&j, "again", "xlane lock verify, then the same command under the same cache");
     xl_json_end(&j);

@@ -10,6 +10,9 @@
 
 typedef struct { const char *text, *source; } xl_receipt_note;
 
+typedef struct { bool seen; int64_t compiled, loaded, executed; } xl_receipt_pass; /* not seen: the figures say nothing */
+typedef struct { const char *name, *verdict, *layer; xl_str why; xl_receipt_pass cold, restored; } xl_receipt_rung;
+
 typedef struct {
     const char *kind;            /* "run", "ladder", "train", "rehearse" */
     const char *dir;             /* the run's folder, for counters and notes; NULL: none */
@@ -20,6 +23,10 @@ typedef struct {
     const char *cache;           /* NULL: none */
     const char *first_passing;   /* rungs; NULL: none was asked for */
     const char *next_failing;
+    const xl_receipt_rung *rung; /* those that were tried or skipped, with what was seen in each pass */
+    size_t nrung;
+    const char *devices;         /* which answered, where the caller knows; NULL: as the run's events say */
+    int64_t executed;            /* steps or executions, where the caller counted them; 0: as the run's counters say */
     bool rehearsed;              /* compiled for a device that was not there: never said to have run */
     const char *topology;        /* rehearsed for; NULL */
     const xl_receipt_note *note; /* besides those of the run's events */

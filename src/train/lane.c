@@ -210,13 +210,78 @@ static bool takes_sdy(const xl_lane *l)
     return xl_plugin_major(p) > 0 || xl_plugin_minor(p) >= 70;
 }
 
+/* From the cache, or compiled and kept there; `text`, or where that is empty what `view` prints. *result: "cached", "compiled" or "failed". */
+static xl_error *obtain(xl_lane *l, xl_arena *tmp, const char *module, const char *hash, xl_str options, const xl_module *view, xl_str text, xl_program **out,
+                        const char **result)
+{
+    xl_error *err = NULL;
+    xl_buf printed = { 0 }, blob = { 0 };
+    xl_cache_key key = { 0 };
+    xl_cache_found found = { 0 };
+    double start = xl_now();
+    *result = "failed";
+    if (l->cache) {
+        key_of(l, tmp, module, hash, options, &key);
+        XL_DO(xl_cache_get(l->cache, &key, &found));
+        if (found.hit) {
+            err = xl_program_deserialize(l->client, (xl_str){ found.blob, found.size }, (xl_str){ "", 0 }, out);
+            if (!err) {
+                *result = "cached";
+                l->nloaded++;
+                goto out;
+            }
+            XL_LOG(WARN, "the cache's entry for %s does not load: %s", module, xl_error_message(err));
+            xl_cache_drop(l->cache, &key, xl_error_message(err));
+            xl_error_free(err);
+        }
+    }
+    if (!text.n) {
+        xl_print_module(view, &(xl_print_opts){ .locations = true }, &printed);
+        text = xl_buf_view(&printed);
+    }
+    if (printed.failed) {
+        err = XL_ERR(EXHAUSTED, "no memory for the text of %s", module);
+        goto out;
+    }
+    XL_TRY(xl_program_compile(l->client, text, XL_FORMAT_MLIR, options, out), "compiling %s", module);
+    *result = "compiled";
+    l->ncompile++;
+    l->compile_seconds += xl_now() - start;
+    if (l->cache) {                      /* a cache that cannot be written costs a compile next time, not this run */
+        xl_error *e = xl_executable_serialize(xl_program_executable(*out), &blob);
+        if (!e)
+            e = xl_cache_put(l->cache, &key, blob.p, blob.n, xl_now() - start);
+        if (e)
+            XL_LOG(INFO, "%s is not kept in the cache: %s", module, xl_error_message(e));
+        xl_error_free(e);
+    }
+out:
+    free(found.blob);
+    xl_buf_fini(&printed);
+    xl_buf_fini(&blob);
+    return err;
+}
+
+xl_error *xl_lane_compile_text(xl_lane *l, const char *module, xl_str text, const xl_options *how, xl_program **out)
+{
+    xl_arena tmp = { 0 };
+    xl_buf options = { 0 };
+    char hash[XL_DIGEST_HEX];
+    const char *result;
+    xl_digest d = xl_hash_of(text);
+    *out = NULL;
+    xl_options_build(&options, how);
+    xl_error *err = obtain(l, &tmp, module, xl_digest_hex(&d, hash), xl_buf_view(&options), NULL, text, out, &result);
+    xl_buf_fini(&options);
+    xl_arena_fini(&tmp);
+    return err;
+}
+
 xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out)
 {
     xl_error *err = NULL;
     xl_arena tmp = { 0 };
-    xl_buf text = { 0 }, options = { 0 }, blob = { 0 };
-    xl_cache_key key = { 0 };
-    xl_cache_found found = { 0 };
+    xl_buf options = { 0 };
     char hash[XL_DIGEST_HEX];
     xl_module view = xl_graph_view(g, &f);
     bool many = l->place.mesh != NULL, sdy = many && takes_sdy(l);
@@ -252,48 +317,10 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
     for (size_t i = 0; i < l->place.n; i++)
         ids[i] = l->place.dev[i]->id;
     xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = (int)l->place.n, .device = many ? ids : NULL, .spmd = many, .shardy = sdy, .option = &same_bits, .noption = ask ? 1 : 0 });
-    if (l->cache) {
-        key_of(l, &tmp, module, hash, xl_buf_view(&options), &key);
-        XL_DO(xl_cache_get(l->cache, &key, &found));
-        if (found.hit) {
-            err = xl_program_deserialize(l->client, (xl_str){ found.blob, found.size }, (xl_str){ "", 0 }, out);
-            if (!err) {
-                result = "cached";
-                l->nloaded++;
-                goto out;
-            }
-            XL_LOG(WARN, "the cache's entry for %s does not load: %s", module, xl_error_message(err));
-            xl_cache_drop(l->cache, &key, xl_error_message(err));
-            xl_error_free(err);
-        }
-    }
-    xl_print_module(&view, &(xl_print_opts){ .locations = true }, &text);
-    if (text.failed) {
-        err = XL_ERR(EXHAUSTED, "no memory for the text of %s", module);
-        goto out;
-    }
-    err = xl_program_compile(l->client, xl_buf_view(&text), XL_FORMAT_MLIR, xl_buf_view(&options), out);
-    if (err) {
-        err = xl_error_wrap(err, "compiling %s", module);
-        result = "failed";
-        goto out;
-    }
-    l->ncompile++;
-    l->compile_seconds += xl_now() - start;
-    if (l->cache) {                      /* a cache that cannot be written costs a compile next time, not this run */
-        xl_error *e = xl_executable_serialize(xl_program_executable(*out), &blob);
-        if (!e)
-            e = xl_cache_put(l->cache, &key, blob.p, blob.n, xl_now() - start);
-        if (e)
-            XL_LOG(INFO, "%s is not kept in the cache: %s", module, xl_error_message(e));
-        xl_error_free(e);
-    }
+    err = obtain(l, &tmp, module, hash, xl_buf_view(&options), &view, XL_STR(""), out, &result);
 out:
     report(l, module, hash, result, &why, xl_now() - start, xl_now_cpu() - cpu, g, f, *out, err);
-    free(found.blob);
-    xl_buf_fini(&text);
     xl_buf_fini(&options);
-    xl_buf_fini(&blob);
     xl_arena_fini(&tmp);
     return err;
 }

@@ -6,6 +6,7 @@
 #include "lane/cache.h"
 #include "lane/run.h"
 #include "pjrt/array.h"
+#include "pjrt/options.h"
 #include "train/graph.h"
 
 struct xl_lane {
@@ -35,6 +36,8 @@ xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out) XL_MUST
 /* The one place where a program of ours becomes an executable: printed, looked up, compiled, stored, reported. `module` names it
  * in the events ("train.t256"). The caller owns *out. */
 xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out) XL_MUST_USE;
+/* The same for a program that is text already: from the cache, or compiled and kept. */
+xl_error *xl_lane_compile_text(xl_lane *l, const char *module, xl_str text, const xl_options *how, xl_program **out) XL_MUST_USE;
 /* Bytes a program will take on one device, arguments and temporaries, by liveness before it is compiled. */
 int64_t xl_lane_predict(xl_graph *g, xl_func *f);
 /* The program's canonical hash: what a cache key and an event have. */

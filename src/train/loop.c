@@ -65,11 +65,13 @@ typedef struct {
     xl_saver *saver;
     FILE *csv, *say;
     int lock;
+    bool csv_lost;                       /* metrics.csv could not be written, and that was said */
     bool quiet, tty, drawn, refused;     /* drawn: sharding.json was written; refused: the device gives no memory figures */
     int64_t step, batches, tokens;
     pending *q;
     uint32_t nq, started;
     double began, last_print, last_loss, eval_loss, skipped;
+    int64_t done, left_out, lost_from;   /* as in xl_loop_result */
     int64_t last_step, last_tokens;
     float lr, norm;
 } loop;
@@ -153,7 +155,11 @@ static xl_error *log_step(loop *l, const pending *p)
         }
     }
     fprintf(l->csv, ",%d,%.6f\n", p->bucket, p->wall - l->began);
-    if (p->v[XL_AT_SKIPPED] > l->skipped) {
+    /* The device counts over the whole run: of the first step here the numbers themselves say it. */
+    bool out = l->done++ ? p->v[XL_AT_SKIPPED] > l->skipped : !(isfinite(p->v[XL_AT_LOSS]) && isfinite(p->v[XL_AT_GRAD_NORM]));
+    l->left_out += out;
+    l->lost_from = !out ? 0 : l->lost_from ? l->lost_from : p->step;
+    if (out) {
         xl_event e;
         xl_event_begin(l->run, &e, "skipped");
         xl_json_put_int(&e.j, "step", p->step);
@@ -211,7 +217,11 @@ static xl_error *settle(loop *l)
     XL_DO(fetch(l));
     XL_DO(harvest(l, true));
     xl_tb_flush(l->tb);
-    fflush(l->csv);
+    if (fflush(l->csv) && !l->csv_lost) {
+        l->csv_lost = true;
+        fprintf(l->say, "%smetrics.csv in %s could not be written: %s; make room there, or name another folder with --runs; training goes on\n", l->tty ? "\n" : "", xl_run_dir(l->run),
+                strerror(errno));
+    }
 out:
     return err;
 }
@@ -248,8 +258,8 @@ static void print_line(loop *l, bool end)
     fprintf(l->say, "%sstep %lld/%lld  loss %.4f  %s tok/s  %.1f ms/step  %sB%s  compiles %llu  left %d:%02d%s", l->tty ? "\r\033[K" : "",
             (long long)l->step, (long long)l->c->steps, l->last_loss, amount(rate, (double)(l->tokens - l->last_tokens) / dt), per * 1e3,
             amount(mem, used), n > 1 ? "/device" : "", (unsigned long long)l->s.lane->ncompile, (int)(left / 60), (int)left % 60, l->tty && !end ? "" : "\n");
-    if (l->skipped > 0 && (!l->tty || end))
-        fprintf(l->say, "%lld steps were skipped: loss or gradient not finite\n", (long long)l->skipped);
+    if (l->left_out > 0 && (!l->tty || end))
+        fprintf(l->say, "%lld of %lld steps were skipped: loss or gradient not finite\n", (long long)l->left_out, (long long)l->done);
     fflush(l->say);
     l->last_print = now;
     l->last_step = l->step;
@@ -671,6 +681,13 @@ out:
         note_text(&l, "failed", "error", xl_error_message(err));
         diagnose(&l, err);
     }
+    if (l.s.lane) {
+        out->device = xl_str_c(a, xl_str_of(xl_lane_name(l.s.lane)));
+        out->cache = l.s.cache ? xl_str_c(a, xl_str_of(xl_cache_dir(l.s.cache))) : NULL;
+    }
+    if (l.run && xl_run_lost(l.run))
+        fprintf(l.say, "%llu events of %s could not be written: make room there, or name another folder with --runs; what is recorded is not complete\n",
+                (unsigned long long)xl_run_lost(l.run), dir);
     for (uint32_t i = 0; i < l.nq; i++) {
         xl_fence_free(l.q[i].done);
         xl_array_free(l.q[i].b);
@@ -690,6 +707,9 @@ out:
     out->loss = l.last_loss;
     out->eval_loss = l.eval_loss;
     out->skipped = (int64_t)l.skipped;
+    out->done = l.done;
+    out->left_out = l.left_out;
+    out->lost_from = l.lost_from;
     return err;
 }
 

@@ -20,6 +20,9 @@ typedef struct {
     int64_t from, step, skipped;         /* from: the step it began behind */
     double loss, eval_loss;              /* of the last; nan where there was none */
     bool stopped;                        /* by a signal, after saving */
+    int64_t done, left_out;              /* steps of this process, and those of them that updated nothing: loss or gradient not finite */
+    int64_t lost_from;                   /* every step from this one to the last was left out; 0: the last one was not */
+    const char *device, *cache;          /* the device's name; the cache's folder, NULL: none */
 } xl_loop_result;
 
 /* Strings of the result live in the arena. */

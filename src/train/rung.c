@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "lane/run.h"
-#include "pjrt/options.h"
 #include "train/loop.h"
 
 static const char *const layers[] = { "", "host", "startup", "graph", "cache" };
@@ -131,7 +130,7 @@ static xl_error *mesh(const xl_config *c, void (*at)(xl_layer), xl_rung_result *
     xl_error *err = NULL;
     xl_setup s = { 0 };
     xl_arena a = { 0 };
-    xl_buf text = { 0 }, opts = { 0 };
+    xl_buf text = { 0 };
     xl_program *p = NULL;
     xl_buffer **in = NULL, **res = NULL;
     size_t n = 0;
@@ -143,10 +142,8 @@ static xl_error *mesh(const xl_config *c, void (*at)(xl_layer), xl_rung_result *
     for (size_t i = 0; i < n; i++)
         xl_buf_printf(&text, "%s%zu", i ? ", " : "", i);
     xl_buf_printf(&text, "]]> : tensor<1x%zuxi64>} : (tensor<f32>) -> tensor<f32>\n  return %%0 : tensor<f32>\n}\n", n);
-    xl_options_build(&opts, &(xl_options){ .replicas = (int)n, .partitions = 1 });
     at(XL_LAYER_GRAPH);
-    XL_TRY(xl_program_compile(s.lane->client, xl_buf_view(&text), XL_FORMAT_MLIR, xl_buf_view(&opts), &p), "compiling an all-reduce over %zu devices", n);
-    out->compiles = 1;
+    XL_TRY(xl_lane_compile_text(s.lane, "all_reduce", xl_buf_view(&text), &(xl_options){ .replicas = (int)n, .partitions = 1 }, &p), "an all-reduce over %zu devices", n);
     in = xl_new(&a, xl_buffer *, n);
     res = xl_new(&a, xl_buffer *, n);
     xl_buffer *const **args = xl_new(&a, xl_buffer *const *, n);
@@ -168,6 +165,8 @@ static xl_error *mesh(const xl_config *c, void (*at)(xl_layer), xl_rung_result *
     }
     out->executes = 1;
 out:
+    out->compiles = s.lane ? (int64_t)s.lane->ncompile : 0;
+    out->loaded = s.lane ? (int64_t)s.lane->nloaded : 0;
     for (size_t i = 0; i < n && in; i++) {
         xl_buffer_free(in[i]);
         xl_buffer_free(res[i]);
@@ -175,7 +174,6 @@ out:
     xl_program_free(p);
     xl_setup_fini(&s);
     xl_buf_fini(&text);
-    xl_buf_fini(&opts);
     xl_arena_fini(&a);
     return err;
 }

@@ -1,0 +1,111 @@
+"""What is said of a run is what was seen of it: receipts, the catalog, retries, the matrix, and success words. Under unmodified JAX on the embedded device."""
+import json, os, resource, shutil, signal, subprocess, sys, tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
+XLANE = os.path.join(BUILD, "xlane")
+TMP = tempfile.mkdtemp(prefix="xlane-claims-")
+KEEP = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "LIBTPU_", "PJRT_", "TPU_", "JAX_", "PT_XLA_", "XLANE_"))}
+ENV = dict(KEEP, XDG_CONFIG_HOME=TMP + "/config", XLANE_STATE=TMP + "/state", XLANE_CACHE=TMP + "/cache", TPU_SKIP_MDS_QUERY="1")
+TINY = ["data.train=book.txt", "model.pattern=D", "model.dim=8", "model.heads=1", "optimizer.warmup=0", "train.eval_every=0", "train.save_every=0"]
+failed = 0
+
+
+def check(name, ok, why=""):
+    global failed
+    failed += not ok
+    print(("ok " + name) if ok else "FAIL %s: %s" % (name, str(why)[-2500:]), flush=True)
+
+
+def xlane(*args, env=None, stdin="", **kw):
+    return subprocess.run([XLANE, *args], capture_output=True, text=True, errors="replace", env=dict(ENV, **(env or {})), cwd=TMP, timeout=300, input=stdin, **kw)
+
+
+def run(name, *cmd, args=(), env=None, **kw):
+    p = xlane("run", "--name", name, *(args if "--cache" in args else ("--cache", "off", *args)), "--", *cmd, env=env, **kw)
+    return p, sorted(TMP + "/runs/" + d for d in os.listdir(TMP + "/runs") if d.endswith("-" + name))[-1]
+
+
+def events(folder, what):
+    return [e for e in map(json.loads, open(folder + "/events.jsonl")) if e["event"] == what]
+
+
+def receipt(folder):
+    r = json.load(open(folder + "/receipt.json"))
+    return r, {f["fact"]: f["value"] for f in r["facts"]}, xlane("receipt", "show", folder).stdout
+
+
+with open(TMP + "/book.txt", "w") as f:
+    f.write("the quick brown fox jumps over the lazy dog. " * 200)
+with open(TMP + "/step.py", "w") as f:
+    f.write("""
+import argparse, os, signal
+import jax, jax.numpy as jnp
+p = argparse.ArgumentParser()
+p.add_argument("--n", type=int, default=64)
+p.add_argument("--kill", action="store_true")
+a = p.parse_args()
+@jax.jit
+def train_step(x):
+    return jnp.tanh(x @ x + x) * 2 - jnp.cos(x) + x * x - jnp.sin(x)
+x = jnp.ones((a.n, a.n))
+for i in range(4):
+    x = train_step(x)
+if a.kill:
+    x.block_until_ready()
+    os.kill(os.getpid(), signal.SIGKILL)
+print(float(x[0, 0]))
+""")
+PY = [sys.executable, "step.py"]
+
+# ---- receipts -----------------------------------------------------------------------------------------------------------
+p, folder = run("good", *PY, args=("--profile", "cpu"))
+r, facts, text = receipt(folder)
+check("a_run_that_ran", p.returncode == 0 and r["proof"] == "ran" and r["claim"] == "viability" and ": ran, viability\n" in text and facts["devices_answer"].startswith("yes"), (p.stderr, r, text))
+good = folder
+p, folder = run("killed", *PY, "--kill", args=("--profile", "cpu"))
+r, facts, text = receipt(folder)
+check("a_killed_run_proves_nothing", r["proof"] == "failed" and r["claim"] == "none" and "signal 9 (Killed), so it proves nothing" in text and "viability" not in text, (p.stderr, text))
+p, folder = run("unguarded", "true")
+r, facts, text = receipt(folder)
+check("an_unguarded_run_proves_nothing", p.returncode == 0 and r["proof"] == "not observed" and r["claim"] == "none" and "viability" not in text and ", so it proves nothing" in text, text)
+check("an_unguarded_run_has_no_figures", facts["plugin"] == "none was seen" and facts["devices_answer"] == "not asked", facts)
+p, folder = run("oom", *PY, "--n", "2048", args=("--profile", "cpu"), env={"XLANE_CPU_HBM": "3MiB"})
+r, facts, text = receipt(folder)
+check("a_run_without_memory_proves_nothing", p.returncode == 1 and r["proof"] == "failed" and r["claim"] == "none" and "exit status 1, so it proves nothing" in text and "viability" not in text, text)
+
+# ---- training -----------------------------------------------------------------------------------------------------------
+p = xlane("train", *TINY, "train.steps=5", "--json", "--quiet")
+folder = json.loads(p.stdout)["run"]
+r, facts, text = receipt(TMP + "/" + folder)
+check("a_trained_run_has_its_counts", r["proof"] == "ran" and "1 compiled, 0 from the cache, 0 from the frontend's own, 5 executed" in facts["restore"] and facts["devices_answer"].startswith("yes: xlane")
+      and r["restore"]["cache"] == TMP + "/cache" and facts["command"].startswith("xlane train data.train="), (p.stderr, facts))
+p = xlane("train", *TINY, "train.steps=5")
+check("a_trained_run_skipped_and_lost_nothing", "skipped" not in p.stdout + p.stderr and "could not be written" not in p.stderr, p.stdout + p.stderr)
+wild = [*TINY, "optimizer.lr=1e28", "optimizer.clip=0", "optimizer.eps=1e-30", "optimizer.schedule=constant"]
+p = xlane("train", *wild, "train.steps=40", "--quiet")
+folder = p.stdout.split(":")[0]
+check("a_run_that_is_not_finite_fails", p.returncode == 1 and "not finite from step 2 to the last, 40: 39 of 40 steps updated nothing" in p.stderr and "optimizer.lr" in p.stderr
+      and "39 of 40 steps were skipped" in p.stdout, p.stdout + p.stderr)
+r, facts, text = receipt(TMP + "/" + folder)
+check("a_run_that_is_not_finite_proves_nothing", r["proof"] == "failed" and "viability" not in text, text)
+p = xlane("resume", folder, "train.steps=42", "optimizer.lr=0", "--json")
+j = json.loads(p.stdout)
+check("a_resumed_run_counts_its_own_steps", p.returncode == 1 and j["steps_here"] == 2 and j["skipped_here"] == 2 and j["skipped"] == 41 and j["not_finite_from"] == 41
+      and len(events(TMP + "/" + folder, "skipped")) == 41, p.stdout + p.stderr)
+
+
+def small():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))
+
+
+p = xlane("train", *TINY, "train.steps=40", "train.log_every=1", "--quiet", "runs=full", "cache=none", preexec_fn=small)
+check("a_full_run_folder_is_said_by_train", p.returncode == 1 and "metrics.csv in full/" in p.stderr and "--runs" in p.stderr, p.stdout + p.stderr)
+p = xlane("run", "--runs", "full", "--cache", "off", "--name", "full", "--", "true", preexec_fn=small)
+check("a_full_run_folder_is_said_by_run", "the run's folder is not complete" in p.stderr or "recording the run" in p.stderr, p.stderr)
+p = xlane("run", "--runs", "notfull", "--cache", "off", "--name", "notfull", "--", "true")
+check("a_folder_with_room_is_not_called_full", "not complete" not in p.stderr, p.stderr)
+
+shutil.rmtree(TMP, ignore_errors=True)
+sys.exit(failed > 0)
