@@ -1,7 +1,10 @@
 /* xlane calibrate: predicted, compiled and observed memory of a training step. */
 #include <math.h>
 
+#include "base/file.h"
 #include "cli/launch.h"
+#include "ir/read.h"
+#include "lane/run.h"
 #include "train/calibrate.h"
 
 static struct { const char *device; } opt;
@@ -18,8 +21,71 @@ static void put_row(xl_buf *b, const char *what, int64_t v, const char *note)
         xl_buf_printf(b, "%-11s %10s       %s\n", what, "-", note);
 }
 
+/* A guarded run of somebody else's program: what was recorded of its step, nothing runs again. */
+static xl_error *of_run(const xl_cli *cli, const char *what)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_launch l = { 0 };
+    xl_catalog_entry e;
+    xl_module *m = NULL;
+    xl_prediction p;
+    xl_buf b = { 0 };
+    char *dir;
+    XL_DO(xl_run_find(a, what, &dir));
+    xl_catalog_launch how = { 0 };
+    if (!xl_catalog_of_run(a, dir, 0, &how, &e)) {
+        err = XL_ERR(NOT_FOUND, "%s recorded no compile, so there is nothing to calibrate: run it under `xlane run -- CMD` with a plugin that the guard can attach to", dir);
+        goto out;
+    }
+    XL_DO(xl_launch_find(cli, dir, 0, NULL, NULL, &l));     /* the largest program is the step in nearly every case */
+    err = xl_read(l.code, NULL, &m);
+    if (!err)
+        err = xl_predict(m, XL_RULE_FUSED, &p);
+    if (!err)
+        e.predicted = p.total;
+    xl_error_free(err);
+    err = NULL;
+    const char *verdict = e.observed >= 0 ? "observed" : "not observed";
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_put_text(&j, "verdict", verdict);
+        xl_json_key(&j, "entry");
+        xl_catalog_json(&j, &e);
+        xl_json_end(&j);
+    } else {
+        xl_buf_printf(&b, "%s: %s\n%-11s %.*s\n", verdict, l.about, "device", XL_FMT(e.sig.hardware));
+        put_row(&b, "predicted", e.predicted, "liveness of the program as recorded (fused rule, not measured on this device)");
+        put_row(&b, "compiled", e.compiled, e.compiled >= 0 ? "the compiler's own figure" : "the plugin gives no figure");
+        put_row(&b, "observed", e.observed, e.observed >= 0 ? "peak of the physical device over the whole run" : "not recorded: no step was executed, or the device gives no figure");
+        put_row(&b, "limit", e.limit, "of the device");
+    }
+    XL_DO(xl_cli_put(&b));
+    if (e.observed < 0)
+        xl_cli_exit(cli, XL_EXIT_FAILED);
+out:
+    xl_module_free(m);
+    xl_launch_fini(&l);
+    xl_buf_fini(&b);
+    return err;
+}
+
+static bool is_run(xl_arena *a, const char *word)
+{
+    xl_file_info info;
+    char *dir;
+    if (xl_config_is_word(word) || xl_str_ends(xl_str_of(word), XL_STR(".yaml")) || xl_str_ends(xl_str_of(word), XL_STR(".yml")) || (xl_file_stat(word, &info) && !info.dir))
+        return false;
+    xl_error *err = xl_run_find(a, word, &dir);
+    xl_error_free(err);
+    return !err;
+}
+
 static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
 {
+    if (argc == 1 && is_run(cli->arena, argv[0]))
+        return of_run(cli, argv[0]);
     xl_error *err = NULL;
     xl_arena *a = cli->arena;
     xl_config c;
@@ -92,9 +158,10 @@ out:
 }
 
 const xl_verb xl_verb_calibrate = {
-    .name = "calibrate", .args = "[CONF.yaml] [key=value ...]", .help = "predicted, compiled and observed memory of a training step",
+    .name = "calibrate", .args = "[CONF.yaml] [key=value ...] | RUN", .help = "predicted, compiled and observed memory of a training step",
     .more = "Predicts from the program (liveness; temporaries scaled as in steps of three quarters of the batch and of half, compiled and not\n"
             "run), compiles the step, runs it twice on the device and reads the physical device's peak. The three figures go into the catalog. The exit\n"
-            "status is 1 when the prediction is off by more than a tenth, or when a figure moved since the stack was another.",
-    .example = "xlane calibrate conf.yaml\nxlane calibrate conf.yaml data.batch=32", .opts = opts, .min = 1, .max = -1, .run = calibrate,
+            "status is 1 when the prediction is off by more than a tenth, or when a figure moved since the stack was another.\n"
+            "Of a RUN, a program of JAX or PyTorch/XLA that ran under `xlane run`, it shows what was recorded of its step; nothing runs again.",
+    .example = "xlane calibrate conf.yaml\nxlane calibrate conf.yaml data.batch=32\nxlane calibrate last", .opts = opts, .min = 1, .max = -1, .run = calibrate,
 };

@@ -12,6 +12,41 @@ static const xl_opt opts[] = {
     { 0 },
 };
 
+static xl_str text_of(const xl_node *n, const char *key)
+{
+    const xl_node *v = xl_node_get(n, key);
+    return v && v->kind == XL_NODE_STR ? v->s : (xl_str){ "", 0 };
+}
+
+/* The attempts of a run that failed, as `xlane run --retries` classified each when it did. False: there were none. */
+static bool attempts(const xl_cli *cli, const char *dir, xl_buf *b)
+{
+    xl_node **e = NULL;
+    size_t n = 0, found = 0;
+    xl_json j = { .out = b, .pretty = true };
+    xl_error_free(xl_run_events(cli->arena, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (!xl_str_is(text_of(e[i], "event"), "retry"))
+            continue;
+        if (cli->json && !found++)
+            xl_json_list(&j);
+        if (cli->json) {
+            xl_json_node(&j, e[i]);
+            continue;
+        }
+        const xl_node *number = xl_node_get(e[i], "attempt"), *status = xl_node_get(e[i], "status"), *command = xl_node_get(e[i], "command");
+        xl_buf_printf(b, "attempt %lld ended with %lld in the %.*s phase: %.*s (%.*s): %.*s\n  command:", (long long)(number ? number->i : 0), (long long)(status ? status->i : 0),
+                      XL_FMT(text_of(e[i], "phase")), XL_FMT(text_of(e[i], "cause")), XL_FMT(text_of(e[i], "verdict")), XL_FMT(text_of(e[i], "text")));
+        for (size_t k = 0; command && k < command->n; k++)
+            xl_buf_printf(b, " %.*s", XL_FMT(command->kid[k]->s));
+        xl_buf_printf(b, "\n  then: %.*s\n", XL_FMT(text_of(e[i], "then")));
+        found++;
+    }
+    if (cli->json && found)
+        xl_json_end(&j);
+    return found > 0;
+}
+
 static xl_error *classify(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -26,6 +61,8 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
     if (strcmp(from, "-") && (!xl_file_stat(from, &info) || info.dir)) {
         char *dir;
         XL_DO(xl_run_find(a, from, &dir));
+        if (attempts(cli, dir, &b))
+            return xl_cli_put(&b);
         phase = xl_run_phase(a, dir, &texts);
         text = xl_str_dup(a, xl_buf_view(&texts));
         if (!text.n) {
@@ -57,6 +94,6 @@ out:
 
 const xl_verb xl_verb_classify = {
     .name = "classify", .args = "[FILE | RUN | -]", .help = "what an XLA error means for a retry: here, smaller, elsewhere, fix, never",
-    .more = "Reads the text of an error, or the failures of a recorded run. A coordination error that hides another rank's cause is seen through.",
+    .more = "Reads the text of an error, or the failures of a recorded run: of one with --retries each failed attempt, its command and what followed. A coordination error that hides another rank's cause is seen through.",
     .example = "python train.py 2>&1 | tail -100 | xlane classify -", .opts = opts, .min = 0, .max = 1, .run = classify,
 };

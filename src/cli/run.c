@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/gang.h"
 #include "lane/bundle.h"
 #include "lane/cache.h"
+#include "lane/catalog.h"
+#include "lane/identity.h"
 #include "lane/metrics.h"
 #include "lane/probe.h"
 #include "lane/profile.h"
@@ -36,7 +39,7 @@ static const xl_opt opts[] = {
     { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy: `xlane profile list` shows those there are; options given here are stronger" },
     { "probe", XL_OPT_FLAG, &opt.probe, NULL, "prove the device first; where that fails, nothing is started" },
     { "retries", XL_OPT_COUNT, &opt.retries, "N", "start again, at most N times, where startup or the first compiles failed and a retry can help (0)" },
-    { "smaller", XL_OPT_REPEAT, &opt.smaller, "ARGS", "arguments added to the command when a smaller candidate is wanted; once for each next one" },
+    { "smaller", XL_OPT_REPEAT, &opt.smaller, "ARGS", "arguments added to the command when a smaller candidate is wanted; once for each next one. What the catalog knows to run is tried first" },
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "where executables are kept, or off (XLANE_CACHE, else ~/.cache/xlane)" },
     { "cache-max", XL_OPT_SIZE, &opt.cache_max, "SIZE", "how large it may grow before the least recently used go (10GiB)" },
     { "cache-read-only", XL_OPT_FLAG, &opt.read_only, NULL, "read the cache, never write it: for followers of one writer" },
@@ -347,15 +350,25 @@ static xl_error *attempt_ranks(xl_arena *a, xl_run *run, char **argv, tail *t, i
 }
 
 /* ---- attempts -------------------------------------------------------------------------------------------------------------- */
-static void tell_attempt(xl_run *r, int64_t number)
+static void put_command(xl_json *j, char **argv)
+{
+    xl_json_key(j, "command");
+    xl_json_list(j);
+    for (; *argv; argv++)
+        xl_json_text(j, *argv);
+    xl_json_end(j);
+}
+
+static void tell_attempt(xl_run *r, int64_t number, char **argv)
 {
     xl_event e;
     xl_event_begin(r, &e, "attempt");
     xl_json_put_int(&e.j, "number", number);
+    put_command(&e.j, argv);
     xl_event_end(r, &e);
 }
 
-static void tell_retry(xl_run *r, const xl_failure *f, xl_phase phase, int64_t number, int code, const char *then)
+static void tell_retry(xl_run *r, const xl_failure *f, xl_phase phase, int64_t number, int code, char **argv, const char *then)
 {
     xl_event e;
     xl_event_begin(r, &e, "retry");
@@ -364,6 +377,7 @@ static void tell_retry(xl_run *r, const xl_failure *f, xl_phase phase, int64_t n
     xl_json_put_text(&e.j, "phase", xl_phase_word(phase));
     xl_failure_json(&e.j, f);
     xl_json_put_text(&e.j, "then", then);
+    put_command(&e.j, argv);
     xl_event_end(r, &e);
 }
 
@@ -384,55 +398,142 @@ static char **shrunk(xl_arena *a, int argc, char **argv, size_t k)
     return out;
 }
 
-static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, int *code, int64_t *made)
+/* ---- candidates: the command, then with each --smaller, in the order in which they are tried ---------------------------------- */
+typedef struct { size_t at; xl_known known; } candidate;    /* at: 0 the command as it is, k with the k-th --smaller */
+
+static int by_known(const void *x, const void *y)
+{
+    const candidate *a = x, *b = y;
+    return a->known != b->known ? (int)a->known - (int)b->known : (a->at > b->at) - (a->at < b->at);
+}
+
+static xl_catalog_launch launch_of(xl_arena *a, char **argv)
+{
+    static const char *const devices[] = { "CUDA_VISIBLE_DEVICES", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLANE_CPU_DEVICES", "XLANE_CPU_HBM" }; /* how many, how large */
+    char flags[16384], cwd[4096];
+    int n = 0;
+    while (argv[n])
+        n++;
+    xl_identity_flags(flags, sizeof flags);
+    xl_buf all = { 0 };
+    xl_buf_puts(&all, flags);
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
+        if (getenv(devices[i]))
+            xl_buf_printf(&all, "%s%s=%s", all.n ? " " : "", devices[i], getenv(devices[i]));
+    if (opt.n > 1)
+        xl_buf_printf(&all, "%sranks=%lld", all.n ? " " : "", (long long)opt.n);
+    const char *kept = xl_str_c(a, xl_buf_view(&all)), *profile = getenv("XLANE_PROFILE");
+    xl_buf_fini(&all);
+    return (xl_catalog_launch){ n, argv, getcwd(cwd, sizeof cwd) ? xl_str_c(a, xl_str_of(cwd)) : "", kept, profile ? profile : "" };
+}
+
+/* What the catalog knows to run is tried first, what it knows not to fit last. */
+static candidate *order(xl_arena *a, int argc, char **argv)
+{
+    size_t n = opt.smaller.n + 1, have = 0;
+    xl_catalog_entry *e = NULL;
+    candidate *c = xl_new(a, candidate, n);
+    if (n > 1)
+        xl_error_free(xl_catalog_read(a, xl_catalog_dir(a), &e, &have, NULL));
+    for (size_t i = 0; i < n; i++) {
+        xl_catalog_launch l = launch_of(a, shrunk(a, argc, argv, i));
+        c[i] = (candidate){ i, n > 1 ? xl_catalog_known_launch(a, e, have, &l, NULL) : XL_UNSEEN };
+    }
+    qsort(c, n, sizeof *c, by_known);
+    if (c[0].at)
+        fprintf(stderr, "xlane: the catalog knows \"%s\" to run here%s: it is tried first\n", opt.smaller.p[c[0].at - 1], c[n - 1].known == XL_KNOWN_BAD ? " and a larger one not to fit" : "");
+    return c;
+}
+
+/* The next candidate after one that was too large: larger ones than that are left out. NULL: none. */
+static const candidate *next_smaller(const candidate *c, const candidate *now)
+{
+    for (const candidate *k = now + 1; k <= c + opt.smaller.n; k++)
+        if (k->at > now->at)
+            return k;
+    return NULL;
+}
+
+/* One line in the catalog for what came of an attempt: it came through its first compiles, or it did not fit. Other failures say nothing of a launch. */
+static void keep_outcome(xl_arena *a, const char *dir, size_t before, char **argv, int code, xl_phase phase, const xl_failure *f)
+{
+    xl_catalog_entry e;
+    xl_catalog_launch l = launch_of(a, argv);
+    bool large = code && f->verdict == XL_RETRY_SMALLER && phase != XL_PHASE_RUN;
+    if ((code && phase != XL_PHASE_RUN && !large) || !xl_catalog_of_run(a, dir, before, &l, &e))
+        return;
+    if (large) {
+        e.outcome = XL_OUTCOME_FAILED;
+        e.class = xl_str_of(f->ecode[0] ? f->ecode : f->cause);
+        e.message = xl_str_of(f->text);
+    }
+    xl_error *err = xl_catalog_add(xl_catalog_dir(a), &e);
+    if (err)
+        XL_LOG(INFO, "not kept in the catalog: %s", xl_error_message(err));
+    xl_error_free(err);
+}
+
+static size_t count_events(xl_arena *a, const char *dir)
+{
+    xl_node **e;
+    size_t n = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    return n;
+}
+
+/* *ran: the command of the last attempt. */
+static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, int *code, int64_t *made, char ***ran)
 {
     xl_error *err = NULL;
     xl_run *r = NULL;
-    size_t smaller = 0;
     tail t = { 0 };
     xl_error_free(xl_run_open(dir, &r));
     if (!r)
         return XL_ERR(EXHAUSTED, "out of memory");
+    const candidate *all = order(a, argc, argv), *now = all;
     if (opt.retries > 0)
         t.p = xl_arena_alloc(a, TAIL);
     for (int64_t k = 1;; k++) {
         int status = 0;
         t.n = 0;
         *made = k;
+        *ran = shrunk(a, argc, argv, now->at);
         if (opt.retries > 0) {
             setenv("XLANE_ATTEMPT", xl_strf(a, "%lld", (long long)k).p, 1);
-            tell_attempt(r, k);
+            tell_attempt(r, k, *ran);
         }
-        char **command = shrunk(a, argc, argv, smaller);
-        XL_DO(opt.n > 1 ? attempt_ranks(a, r, command, &t, &status) : attempt(command, &t, &status));
+        size_t before = count_events(a, dir);
+        XL_DO(opt.n > 1 ? attempt_ranks(a, r, *ran, &t, &status) : attempt(*ran, &t, &status));
         *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        if (!*code || opt.retries <= 0)
-            break;
         int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
         xl_buf texts = { 0 };
         xl_phase phase = xl_run_phase(a, dir, &texts);
-        xl_buf_add(&texts, t.p, t.n);
+        xl_buf_add(&texts, t.p ? t.p : "", t.n);
         xl_failure f = xl_retry_classify(0, xl_buf_view(&texts), phase);
         xl_buf_fini(&texts);
+        keep_outcome(a, dir, before, *ran, *code, phase, &f);
+        if (!*code || opt.retries <= 0)
+            break;
         if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT || sig == SIGKILL)
             f.again = false;                               /* somebody wanted it to end */
+        const candidate *next = next_smaller(all, now);
         const char *then = "tried again";
         if (!f.again)
             then = phase == XL_PHASE_RUN ? "stopped: it failed after the compile window, where nothing is retried" : "stopped: a retry could not help";
-        else if (f.verdict == XL_RETRY_SMALLER && smaller == opt.smaller.n)
+        else if (f.verdict == XL_RETRY_SMALLER && !next)
             then = opt.smaller.n ? "stopped: no smaller candidate is left" : "stopped: no smaller candidate was given (--smaller)";
         else if (k > opt.retries)
             then = "stopped: no retries are left";
         else if (f.verdict == XL_RETRY_SMALLER)
             then = "tried again with the next smaller candidate";
         bool again = !strncmp(then, "tried", 5);
-        tell_retry(r, &f, phase, k, *code, then);
+        tell_retry(r, &f, phase, k, *code, *ran, then);
         fprintf(stderr, "xlane: attempt %lld failed with %d at %s: %s (%s, %s); %s\n", (long long)k, *code, xl_phase_word(phase), f.text, f.cause,
                 xl_retry_word(f.verdict), then);
         if (!again)
             break;
         if (f.verdict == XL_RETRY_SMALLER)
-            smaller++;
+            now = next;
         else
             xl_sleep(k < 6 ? (double)(1 << (k - 1)) * 0.5 : 16);   /* what is in the way needs time to go */
     }
@@ -467,6 +568,16 @@ static const char *cache_folder(xl_arena *a)
             cache = xl_path_join(a, cwd, cache);
     }
     return cache;
+}
+
+static const char *added(xl_arena *a, char **words)
+{
+    xl_buf b = { 0 };
+    for (; *words; words++)
+        xl_buf_printf(&b, "%s%s", b.n ? " " : "", *words);
+    const char *s = xl_str_c(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return s;
 }
 
 static xl_error *run(const xl_cli *cli, int argc, char **argv)
@@ -521,7 +632,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_error_free(xl_file_append(xl_path_join(a, dir, "events.jsonl"), XL_STR("{\"t\":0,\"rank\":0,\"event\":\"launch\"}")));
     int code = 0;
     int64_t made = 1;
-    XL_DO(attempts(a, dir, argc, argv, &code, &made));
+    char **ran = argv;
+    XL_DO(attempts(a, dir, argc, argv, &code, &made, &ran));
     xl_node **e = NULL;
     size_t n = 0;
     bool attached = false, stopped = false;
@@ -540,15 +652,17 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     if (!attached && !(off && !strcmp(off, "off")))
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin is built in (JAX's own "
                         "cpu is), or it is a static or setuid program; nothing was guarded\n");
-    char note[96];
-    snprintf(note, sizeof note, "it took %lld attempts", (long long)made);
-    xl_receipt_note took = { note, "events.jsonl" };
-    xl_receipt_facts facts = { .kind = "run", .dir = dir, .argc = argc, .argv = argv, .status = code, .cache = strcmp(cache, "off") ? cache : NULL,
-                               .note = &took, .nnote = made > 1 };
+    int nran = 0;                                          /* the candidate that really ran, which may not be the command as it was typed */
+    while (ran[nran])
+        nran++;
+    xl_receipt_note took = { xl_strf(a, "it took %lld attempts; the command is that of the last, \"%s\" was added to what was typed", (long long)made, nran > argc ? added(a, ran + argc) : "nothing").p,
+                             "events.jsonl" };
+    xl_receipt_facts facts = { .kind = "run", .dir = dir, .argc = nran, .argv = ran, .status = code, .cache = strcmp(cache, "off") ? cache : NULL,
+                               .note = &took, .nnote = made > 1 || nran > argc };
     python_first(a, argv[0]);
     xl_error *unwritten = xl_receipt_write(a, &facts, NULL);
     if (unwritten)
-        fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(unwritten));
+        fprintf(stderr, "xlane: no receipt: %s; make room in the run's folder, or name another with --runs\n", xl_error_message(unwritten));
     xl_error_free(unwritten);
     if (opt.summary || isatty(2))
         summary(a, dir, &profile, seconds, code, stopped);

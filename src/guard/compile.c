@@ -258,6 +258,7 @@ typedef struct {
     /* found out */
     char module[256], hash[XL_DIGEST_HEX];
     xl_buf options, topology, versions, process;
+    int64_t needs;             /* the compiler's own figure of memory; -1: not told */
     guard_ranks ranks;                                     /* more than one: they load or compile together */
     const char *uncacheable;                               /* why it may not be cached, or NULL */
     const char *phase;
@@ -443,6 +444,10 @@ static void report(compile *c, const char *result, double seconds, const xl_cach
         xl_json_put_text(&e.j, "cache_reason", miss->reason);
         xl_json_put_text(&e.j, "cache_detail", miss->detail);
     }
+    if (c->topology.n)
+        xl_json_put_str(&e.j, "topology", xl_buf_view(&c->topology));
+    if (c->needs >= 0)
+        xl_json_put_int(&e.j, "compiled_bytes", c->needs);
     if (c->uncacheable)
         xl_json_put_text(&e.j, "uncacheable", c->uncacheable);
     if (error)
@@ -650,7 +655,7 @@ static PJRT_LoadedExecutable *look_alone(compile *c, xl_cache_found *found, xl_l
 
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
 {
-    compile c = { .p = p, .args = args };
+    compile c = { .p = p, .args = args, .needs = -1 };
     xl_cache_found found = { .reason = "first" };
     xl_lease lease = { -1 };
     PJRT_Error *out = NULL;
@@ -698,6 +703,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         xl_metrics_time(G.metrics, named, XL_M_LoadTime, seconds);
         xl_metrics_count(G.metrics, named, XL_M_CachedCompile, 1);
         guard_exec_add(loaded, module, c.nop <= 1, c.spmd);
+        c.needs = guard_needs(p, loaded);
         report(&c, "cached", seconds, NULL, NULL);
         gathered(&c);
         goto landed;
@@ -718,6 +724,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         guard_exec_add(args->executable, module, c.nop <= 1, c.spmd);
         if (cache)
             store(&c, seconds);
+        c.needs = guard_needs(p, args->executable);
         report(&c, "compiled", seconds, cache ? &found : NULL, NULL);
         gathered(&c);
     }

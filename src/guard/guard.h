@@ -167,6 +167,8 @@ void guard_write_metrics(void);
 void guard_memory_due(void);                               /* sample the devices' memory soon */
 void guard_memory_now(void);
 /* The frontend asks: peaks that the guard has reset since are put back. */
+/* Bytes a program takes on a device by the compiler's own figures; -1 where the plugin does not say. */
+int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded);
 PJRT_Error *guard_memory_stats(guard_plugin *p, PJRT_Device_MemoryStats_Args *a);
 void guard_memory_forget(guard_plugin *p, PJRT_Client *client); /* its devices go */
 PJRT_Error *guard_memory_clear(guard_plugin *p, PJRT_Device_ClearMemoryStats_Args *a);

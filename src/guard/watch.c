@@ -20,6 +20,27 @@ static _Atomic bool dirty, memory_due;
 static int memory_fd = -2;
 static bool memory_refused;
 
+/* ---- what the compiler says of a program ------------------------------------------------------------------------------- */
+int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded)
+{
+    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = loaded };
+    PJRT_Executable_GetCompiledMemoryStats_Args s = { .struct_size = sizeof s };
+    if (!PJRT_HAS(p->real, PJRT_Executable_GetCompiledMemoryStats) || !p->real->PJRT_Executable_GetCompiledMemoryStats)
+        return -1;
+    xl_error *err = guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+    if (err) {
+        xl_error_free(err);
+        return -1;
+    }
+    s.executable = g.executable;
+    err = guard_take(p, p->real->PJRT_Executable_GetCompiledMemoryStats(&s), "PJRT_Executable_GetCompiledMemoryStats");
+    bool told = !err;
+    xl_error_free(err);                                     /* a plugin that does not say is no trouble of the program's */
+    PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
+    xl_error_free(guard_take(p, p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
+    return told ? s.generated_code_size_in_bytes + s.argument_size_in_bytes + s.output_size_in_bytes - s.alias_size_in_bytes + s.temp_size_in_bytes : -1;
+}
+
 /* ---- calls under way ---------------------------------------------------------------------------------------------------- */
 flight *guard_takeoff(const char *what, const char *module, double now)
 {

@@ -55,6 +55,15 @@ typedef enum { XL_KNOWN_GOOD, XL_UNSEEN, XL_KNOWN_BAD } xl_known;
 xl_known xl_catalog_known(const xl_catalog_entry *e, size_t n, const xl_signature *s, const xl_catalog_entry **why);
 /* The newest entry that differs from s in the bundle only: what a stack change is compared with. NULL: none. */
 const xl_catalog_entry *xl_catalog_before(const xl_catalog_entry *e, size_t n, const xl_signature *s);
+/* ---- programs of others, by how they were launched ---------------------------------------------------------------------- */
+/* A guarded launch before its programs are known: the command, where it is started, and the flags that hold then. */
+typedef struct { int argc; char *const *argv; const char *folder, *flags, *profile; } xl_catalog_launch;
+/* What an attempt of a guarded run came to, from its folder: the step is the program that needs most memory. `first_event` is how many
+ * events there were before it. False: it compiled nothing, so that there is nothing to say of it. */
+bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const xl_catalog_launch *l, xl_catalog_entry *out);
+/* What the catalog says of a launch: its newest outcome in the same folder under the same flags, while the plugin's file is the same. */
+xl_known xl_catalog_known_launch(xl_arena *a, const xl_catalog_entry *e, size_t n, const xl_catalog_launch *l, const xl_catalog_entry **why);
+
 void xl_catalog_json(xl_json *j, const xl_catalog_entry *e);
 
 #endif

@@ -1,0 +1,132 @@
+/* Guarded launches in the catalog. The program of somebody else is known only once it compiles, so a launch is found again by what was typed. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/version.h"
+#include "lane/catalog.h"
+#include "lane/run.h"
+#include "pjrt/plugin.h"
+
+static xl_str words_of(xl_arena *a, const xl_catalog_launch *l)
+{
+    xl_buf b = { 0 };
+    for (int i = 0; i < l->argc; i++)
+        xl_buf_printf(&b, "%s%s", i ? " " : "", l->argv[i]);
+    xl_str s = xl_str_dup(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return s;
+}
+
+static xl_str field(const xl_node *e, const char *key)
+{
+    const xl_node *v = xl_node_get(e, key);
+    return v && v->kind == XL_NODE_STR ? v->s : (xl_str){ "", 0 };
+}
+
+/* "platform=xlane devices=2 kind=xlane_cpu" as "2 x xlane_cpu". */
+static xl_str hardware_of(xl_arena *a, xl_str topology)
+{
+    xl_str devices = XL_STR("?"), kind = XL_STR("?");
+    while (topology.n) {
+        xl_str value = xl_str_cut(&topology, ' '), key = xl_str_cut(&value, '=');
+        if (xl_str_is(key, "devices"))
+            devices = value;
+        if (xl_str_is(key, "kind"))
+            kind = value;
+    }
+    return xl_strf(a, "%.*s x %.*s", XL_FMT(devices), XL_FMT(kind));
+}
+
+/* The peak of the fullest device and its limit, over the processes of this attempt. */
+static void observe(xl_arena *a, const char *dir, double since, xl_catalog_entry *e)
+{
+    xl_str text;
+    xl_error *err = xl_file_read_max(a, xl_path_join(a, dir, "memory.csv"), 64 << 20, &text);
+    while (!err && text.n) {                                /* t,rank,pid,device,step,bytes_in_use,peak,limit,... */
+        xl_str line = xl_str_cut(&text, '\n'), at[8];
+        double t;
+        int64_t peak, limit;
+        for (int i = 0; i < 8; i++)
+            at[i] = xl_str_cut(&line, ',');
+        if (!xl_str_f64(at[0], &t) || t < since)
+            continue;
+        if (xl_str_i64(at[6], &peak) && peak > e->observed)
+            e->observed = peak;
+        if (xl_str_i64(at[7], &limit) && limit > e->limit)
+            e->limit = limit;
+    }
+    xl_error_free(err);
+}
+
+bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const xl_catalog_launch *l, xl_catalog_entry *out)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    const xl_node *step = NULL, *attach = NULL;
+    int64_t most = -2;
+    xl_buf detail = { 0 };
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    *out = xl_catalog_blank();
+    for (size_t i = first_event; i < n; i++) {
+        const xl_node *bytes = xl_node_get(e[i], "compiled_bytes");
+        xl_str what = field(e[i], "event"), result = field(e[i], "result");
+        if (xl_str_is(what, "attach") && !attach)
+            attach = e[i];
+        if (!xl_str_is(what, "compile") || !field(e[i], "program").n || xl_str_is(result, "stopped"))
+            continue;
+        int64_t size = xl_str_is(result, "failed") ? INT64_MAX : bytes ? bytes->i : -1; /* what did not compile is what matters */
+        if (size > most) {
+            most = size;
+            step = e[i];
+        }
+    }
+    if (!step)
+        return false;
+    const xl_node *bytes = xl_node_get(step, "compiled_bytes"), *seconds = xl_node_get(step, "seconds"), *t = xl_node_get(attach, "t");
+    xl_str plugin = field(attach, "plugin"), command = words_of(a, l);
+    xl_str build = plugin.n ? xl_plugin_build_id(a, xl_str_c(a, plugin)) : XL_STR("");
+    out->what = XL_STR("run");
+    out->outcome = XL_OUTCOME_RAN;
+    out->compiled = bytes ? bytes->i : -1;
+    out->seconds = seconds ? seconds->f : -1;
+    observe(a, dir, t ? t->f : 0, out);
+    out->sig = (xl_signature){ .code = field(step, "program"), .hardware = hardware_of(a, field(step, "topology")), .model = xl_strf(a, "%.*s of %.*s", XL_FMT(field(step, "module")), XL_FMT(command)),
+                               .parallelism = field(step, "topology"), .features = xl_strf(a, "profile %s; %s", l->profile ? l->profile : "none", l->flags && *l->flags ? l->flags : "no flags"),
+                               .bundle = xl_strf(a, "xlane %s, %.*s %.*s", XL_VERSION, XL_FMT(xl_path_base(plugin)), XL_FMT(build)) };
+    xl_json j = { .out = &detail };
+    xl_json_map(&j);
+    xl_json_put_str(&j, "command", command);
+    xl_json_put_text(&j, "folder", l->folder);
+    xl_json_put_text(&j, "flags", l->flags);
+    xl_json_put_text(&j, "profile", l->profile);
+    xl_json_put_str(&j, "plugin", plugin);
+    xl_json_put_str(&j, "build", build);
+    xl_json_put_text(&j, "run", dir);
+    xl_json_end(&j);
+    out->detail = xl_str_dup(a, xl_buf_view(&detail));
+    xl_buf_fini(&detail);
+    return true;
+}
+
+xl_known xl_catalog_known_launch(xl_arena *a, const xl_catalog_entry *e, size_t n, const xl_catalog_launch *l, const xl_catalog_entry **why)
+{
+    xl_str command = words_of(a, l);
+    if (why)
+        *why = NULL;
+    for (size_t i = n; i-- > 0;) {
+        xl_node *d = NULL;
+        if (!xl_str_is(e[i].what, "run") || !e[i].detail.n)
+            continue;
+        xl_error *bad = xl_json_read(a, "catalog", e[i].detail, &d);
+        bool same = !bad && xl_str_eq(field(d, "command"), command) && xl_str_is(field(d, "folder"), l->folder ? l->folder : "") &&
+                    xl_str_is(field(d, "flags"), l->flags ? l->flags : "") && xl_str_is(field(d, "profile"), l->profile ? l->profile : "");
+        xl_error_free(bad);
+        if (!same || !xl_str_eq(xl_plugin_build_id(a, xl_str_c(a, field(d, "plugin"))), field(d, "build")))
+            continue;
+        if (why)
+            *why = &e[i];
+        return e[i].outcome == XL_OUTCOME_FAILED ? XL_KNOWN_BAD : XL_KNOWN_GOOD;
+    }
+    return XL_UNSEEN;
+}
