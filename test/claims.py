@@ -109,6 +109,68 @@ check("known_bad_candidates_come_last", p.returncode == 0 and not events(folder,
 p, folder = run("other", *PY, "--n", "2000", args=large, env={"XLANE_CPU_HBM": "1GiB"})
 check("other_flags_are_another_launch", p.returncode == 0 and "the catalog knows" not in p.stderr and receipt(folder)[1]["command"].endswith("--n 2000"), p.stderr)
 
+# ---- the matrix -----------------------------------------------------------------------------------------------------------
+def matrix(*args, env=None):
+    p = xlane("matrix", "check", "--plugin", "cpu", "--json", *args, env=env)
+    return p.returncode, {r["name"]: r for r in json.loads(p.stdout)}
+
+
+rows = json.loads(xlane("matrix", "list", "--json").stdout)
+check("every_row_has_its_remedy", len(rows) >= 39 and all(r["remedy"] and r["how"] and r["seen"] and r["source"] for r in rows), rows)
+text = {r["name"]: r["remedy"] for r in rows}
+for row, words in (("adamw_scalars", "capturable=True"), ("adamw_scalars", "foreach=False"), ("lazy_eager", "torch.compile("), ("resume_placement", "load_state_dict(state, assign=False)"),
+                   ("resume_placement", "copy_("), ("scan", "scan_layers(layers, x)"), ("scan", "is_layer_pure"), ("scan", "Pallas"), ("pin_layout", "pin_layout=False"),
+                   ("pallas_import", "jax_import_guard()"), ("debug_cost", "PT_XLA_DEBUG_LEVEL=2"), ("debug_cost", "--profile debug-light")):
+    check("remedy_of_%s_says_%s" % (row, words.split("(")[0].replace(" ", "_")), words in text[row], text[row])
+p = xlane("matrix", "list")
+check("the_list_says_how_and_where", "detected by: " in p.stdout and "seen on: " in p.stdout, p.stdout)
+status, got = matrix(env={"XLANE_POLICY": "allow"})
+hit = [n for n, r in got.items() if r["state"] == "affected"]
+check("an_affected_row_exits_1", status == 1 and "no_gate" in hit, (status, hit))
+status, got = matrix(*[a for n in hit for a in ("--allow", n)], env={"XLANE_POLICY": "allow"})
+check("allowed_rows_exit_0", status == 0 and all(got[n]["state"] == "affected" and got[n]["allowed"] for n in hit), status)
+status, got = matrix(*[a for n in hit if n != "no_gate" for a in ("--allow", n)], env={"XLANE_POLICY": "allow"})
+check("one_row_that_is_not_allowed_exits_1", status == 1, status)
+status, got = matrix(*[a for n in hit if n != "no_gate" for a in ("--allow", n)])
+check("no_affected_row_exits_0", status == 0 and got["no_gate"]["state"] == "clear", (status, got["no_gate"]))
+p = xlane("matrix", "check", "--allow", "nonsense")
+check("a_row_that_is_not_there", p.returncode == 2 and "there is no row 'nonsense'" in p.stderr and "xlane matrix list" in p.stderr, p.stderr)
+lock = "/tmp/libtpu_lockfile"
+made = not os.path.exists(lock)
+if made:
+    open(lock, "w").close()
+status, got = matrix(env={"XLA_IR_DEBUG": "1"})
+if made:
+    os.unlink(lock)
+check("the_lock_file_that_libtpu_leaves_is_clear", got["stale_lock"]["state"] == "clear" and ("takes it again" in got["stale_lock"]["text"] or "held by" in got["stale_lock"]["text"]), got["stale_lock"])
+check("source_lines_left_on", got["debug_cost"]["state"] == "affected", got["debug_cost"])
+os.makedirs(TMP + "/shared/writers")
+open(TMP + "/shared/writers/another-host", "w").close()
+status, got = matrix("--cache", TMP + "/shared")
+row = got["many_writers"]
+check("many_writers_does_not_contradict_itself", row["state"] == "affected" and "another-host" in row["text"] and "locks may not reach one another" in row["text"]
+      and "locks may not reach one another" in row["symptom"] and "wait" not in row["text"] + row["symptom"], row)
+with open(TMP + "/deep.py", "w") as f:
+    f.write("""
+import sys
+import jax, jax.numpy as jnp
+w, x = jnp.ones((16, 8, 8)) / 8, jnp.ones((4, 8))
+@jax.jit
+def deep(w, x):
+    if sys.argv[1] == "scan":
+        return jax.lax.scan(lambda h, v: (jnp.tanh(h @ v), None), x, w)[0]
+    for i in range(16):
+        x = jnp.tanh(x @ w[i])
+    return x
+print(float(deep(w, x).sum()))
+""")
+for how, state in (("written", "affected"), ("scan", "clear")):
+    _, folder = run("deep-" + how, sys.executable, "deep.py", how, args=("--profile", "cpu"))
+    status, got = matrix(folder)
+    check("layers_%s_are_%s" % (how, state), got["scan"]["state"] == state and ("16 products tensor<4x8xf32> x tensor<8x8xf32>" in got["scan"]["text"]) == (state == "affected"), got["scan"])
+p = xlane("profile", "show", "debug-light")
+check("the_light_profile_has_no_source_lines", "torch_level" in p.stdout and "  hlo" not in p.stdout and "  ir " not in p.stdout, p.stdout)
+
 # ---- training -----------------------------------------------------------------------------------------------------------
 p = xlane("train", *TINY, "train.steps=5", "--json", "--quiet")
 folder = json.loads(p.stdout)["run"]

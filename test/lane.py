@@ -351,12 +351,12 @@ def _():
     rows = json.loads(xlane("matrix", "list", "--json").stdout)
     assert len(rows) >= 26 and {r["class"] for r in rows} == {"upstream defect", "policy", "version-gated"}, len(rows)
     _, folder = run("matrix", sys.executable, STEP, args=("--profile", "cpu"))
-    got = json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json").stdout)
+    got = json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json", status=None).stdout)
     assert len(got) == len(rows) and all(r["text"] for r in got), got
     state = {r["name"]: r["state"] for r in got}
     assert not [n for n, s in state.items() if s == "unknown"], state
     assert state["serialise"] == state["memory_analysis"] == state["scan"] == state["abi_skew"] == "clear", state
-    without = json.loads(xlane("matrix", "check", "--plugin", "cpu", "--json").stdout)
+    without = json.loads(xlane("matrix", "check", "--plugin", "cpu", "--json", status=None).stdout)
     assert all("recorded run" in r["text"] for r in without if r["state"] == "unknown"), without
 
 
@@ -369,16 +369,16 @@ def _():
         os.makedirs(os.path.join(site, d + ".dist-info"))
     open(os.path.join(cache, "jit_step-1-atime"), "w").close()
     env = {"VIRTUAL_ENV": venv, "JAX_COMPILATION_CACHE_DIR": cache, "XLA_FLAGS": "--xla_no_such_flag_at_all=1", "XLANE_POLICY": "allow"}
-    got = {r["name"]: r for r in json.loads(xlane("matrix", "check", "--plugin", "cpu", "--cache", "gs://bucket/x", "--json", env=env).stdout)}
+    got = {r["name"]: r for r in json.loads(xlane("matrix", "check", "--plugin", "cpu", "--cache", "gs://bucket/x", "--json", env=env, status=1).stdout)}
     for name, words in (("orphan_entry", "jit_step-1-atime"), ("cuda_plugin_skew", "0.9.0"), ("no_gate", "allow"), ("remote_cache", "gs://bucket/x"),
                         ("quiet_fallback", "not set"), ("unknown_flag", "xla_no_such_flag_at_all")):
         assert got[name]["state"] == "affected" and words in got[name]["text"], got[name]
-    broken = {r["name"]: r for r in json.loads(xlane("matrix", "check", "--plugin", os.path.join(BUILD, "test", "plugins", "aborts.so"), "--json").stdout)} \
+    broken = {r["name"]: r for r in json.loads(xlane("matrix", "check", "--plugin", os.path.join(BUILD, "test", "plugins", "aborts.so"), "--json", status=None).stdout)} \
         if os.path.exists(os.path.join(BUILD, "test", "plugins", "aborts.so")) else {}
     assert all(r["text"] for r in broken.values()), broken
     bad = script("again.py", "import jax, jax.numpy as jnp\nfor k in range(3):\n    f = jax.jit(lambda x: jnp.sin(x) * (k + 1.5) + jnp.cos(x) * x)\n    print(f(jnp.ones(4))[0])\n")
     _, folder = run("again", sys.executable, bad, args=("--profile", "cpu"))
-    got = {r["name"]: r for r in json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json").stdout)}
+    got = {r["name"]: r for r in json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json", status=1).stdout)}
     assert got["adamw_scalars"]["state"] == "affected", got["adamw_scalars"]
 
 

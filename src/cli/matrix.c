@@ -6,13 +6,34 @@
 #include "cli/cli.h"
 #include "lane/run.h"
 
-static struct { const char *plugin, *cache; bool all; } opt;
+static struct { const char *plugin, *cache; xl_opt_list allow; bool all; } opt;
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "check: the plugin's file, or cpu, tpu, cuda (the one that would be used)" },
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "check: the executable cache to look into" },
+    { "allow", XL_OPT_REPEAT, &opt.allow, "ROW", "check: a row that may be affected without the exit status being 1; may be repeated" },
     { "all", XL_OPT_FLAG, &opt.all, NULL, "check: the rows that are clear or not here, too" },
     { 0 },
 };
+
+static bool allowed(const char *row)
+{
+    for (size_t i = 0; i < opt.allow.n; i++)
+        if (!strcmp(opt.allow.p[i], row))
+            return true;
+    return false;
+}
+
+static xl_error *known_rows(const xl_cli *cli, const xl_matrix_row *r, size_t n)
+{
+    for (size_t i = 0; i < opt.allow.n; i++) {
+        size_t k = 0;
+        while (k < n && strcmp(r[k].name, opt.allow.p[i]))
+            k++;
+        if (k == n)
+            return xl_cli_misuse(cli, "--allow: there is no row '%s'; `xlane matrix list` names them", opt.allow.p[i]);
+    }
+    return NULL;
+}
 
 static xl_error *matrix(const xl_cli *cli, int argc, char **argv)
 {
@@ -28,10 +49,13 @@ static xl_error *matrix(const xl_cli *cli, int argc, char **argv)
     if (argc > 1)
         XL_DO(xl_run_find(cli->arena, argv[1], &run));
     XL_DO(xl_matrix(cli->arena, &(xl_matrix_wish){ opt.plugin, opt.cache, run }, check, &r, &n));
+    XL_DO(known_rows(cli, r, n));
+    size_t stop = 0;
     if (cli->json)
         xl_json_list(&j);
     for (size_t i = 0; i < n; i++) {
         count[r[i].state]++;
+        stop += check && r[i].state == XL_MATRIX_HIT && !allowed(r[i].name);
         if (cli->json) {
             xl_json_map(&j);
             xl_json_put_text(&j, "name", r[i].name);
@@ -39,14 +63,18 @@ static xl_error *matrix(const xl_cli *cli, int argc, char **argv)
             xl_json_put_text(&j, "surface", r[i].surface);
             xl_json_put_text(&j, "symptom", r[i].symptom);
             xl_json_put_text(&j, "remedy", r[i].remedy);
+            xl_json_put_text(&j, "how", r[i].how);
+            xl_json_put_text(&j, "seen", r[i].seen);
             xl_json_put_text(&j, "source", r[i].source);
             if (check) {
+                xl_json_put_bool(&j, "allowed", allowed(r[i].name));
                 xl_json_put_text(&j, "state", xl_matrix_word(r[i].state));
                 xl_json_put_str(&j, "text", r[i].text);
             }
             xl_json_end(&j);
         } else if (!check) {
-            xl_buf_printf(&b, "%-18s %s (%s)\n    %s\n    do: %s\n    see %s\n", r[i].name, r[i].surface, r[i].class, r[i].symptom, r[i].remedy, r[i].source);
+            xl_buf_printf(&b, "%-18s %s (%s)\n    %s\n    do: %s\n    detected by: %s\n    seen on: %s\n    see %s\n", r[i].name, r[i].surface, r[i].class, r[i].symptom, r[i].remedy, r[i].how, r[i].seen,
+                          r[i].source);
         } else if (opt.all || r[i].state == XL_MATRIX_HIT || r[i].state == XL_MATRIX_UNKNOWN) {
             xl_buf_printf(&b, "%-9s %-18s %.*s\n", xl_matrix_word(r[i].state), r[i].name, XL_FMT(r[i].text));
             if (r[i].state == XL_MATRIX_HIT)
@@ -56,8 +84,10 @@ static xl_error *matrix(const xl_cli *cli, int argc, char **argv)
     if (cli->json)
         xl_json_end(&j);
     else if (check)
-        xl_buf_printf(&b, "%zu rows: %zu clear, %zu not here, %zu affected, %zu unknown\n", n, count[XL_MATRIX_CLEAR], count[XL_MATRIX_ABSENT], count[XL_MATRIX_HIT],
-                      count[XL_MATRIX_UNKNOWN]);
+        xl_buf_printf(&b, "%zu rows: %zu clear, %zu not here, %zu affected%s, %zu unknown\n", n, count[XL_MATRIX_CLEAR], count[XL_MATRIX_ABSENT], count[XL_MATRIX_HIT],
+                      count[XL_MATRIX_HIT] && !stop ? " (all allowed)" : "", count[XL_MATRIX_UNKNOWN]);
+    if (stop)
+        xl_cli_exit(cli, XL_EXIT_FAILED);
     err = xl_cli_put(&b);
 out:
     return err;
@@ -66,6 +96,7 @@ out:
 const xl_verb xl_verb_matrix = {
     .name = "matrix", .args = "list | check [RUN]", .help = "known breakages of XLA lanes, and which of them this one has",
     .more = "Each row has a check that runs: on the plugin (in a child process), the packages, the environment, the cache, or a recorded RUN.\n"
-            "A row is clear, not here (its surface is not installed), affected, or unknown with what would be needed to know.",
-    .example = "xlane matrix check last\nxlane matrix list --json", .opts = opts, .min = 1, .max = 2, .run = matrix,
+            "A row is clear, not here (its surface is not installed), affected, or unknown with what would be needed to know.\n"
+            "Exit status: 1 where a row is affected that --allow does not name, so that it gates CI; unknown rows do not count.",
+    .example = "xlane matrix check last\nxlane matrix check --allow quiet_fallback\nxlane matrix list --json", .opts = opts, .min = 1, .max = 2, .run = matrix,
 };

@@ -696,8 +696,8 @@ const char *xl_cache_writers(xl_arena *a, const char *dir)
             xl_now_wall() - st.mtime < 600)
             xl_buf_printf(&said, "%s%.*s", others++ ? ", " : "", XL_FMT(names[i]));
     }
-    const char *text = others ? xl_strf(a, "%s also writes to %s: several hosts write one folder, which makes each wait for the "
-                                           "others; give one host the folder and the others --cache-read-only, or each a segment",
+    const char *text = others ? xl_strf(a, "%s also writes to %s: several hosts write one folder, and their locks may not reach one another, so that all "
+                                           "compile and each evicts what the others need; give one host the folder and the others --cache-read-only, or each a segment",
                                         said.p, dir).p : "";
     xl_buf_fini(&said);
     return text;

@@ -8,7 +8,10 @@
 #include "base/file.h"
 #include "base/proc.h"
 #include "lane/bundle.h"
+#include "ir/read.h"
+#include "ir/text/print.h"
 #include "lane/cache.h"
+#include "lane/contract.h"
 #include "lane/holders.h"
 #include "lane/profile.h"
 #include "lane/retry.h"
@@ -276,10 +279,68 @@ static finding check_resume_placement(const lane *l)
              : FOUND(l, CLEAR, "no argument of a step changed its sharding, donation or layout in this run");
 }
 
+/* Matrix products outside of loops, by what they are applied to: how many of the most frequent there are. */
+typedef struct { xl_arena *a; xl_str *name; size_t *count, n, cap, ncap; bool custom; } products;
+
+static void count_products(products *p, const xl_func *f, const xl_region *r)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        const xl_op *op = r->op[i];
+        if (op->code == XL_OP_CUSTOM_CALL)
+            p->custom = true;
+        if (op->code != XL_OP_DOT_GENERAL)
+            continue;
+        xl_str name = xl_strf(p->a, "%s x %s -> %s", xl_type_str(p->a, xl_value_type(f, op->in[0])), xl_type_str(p->a, xl_value_type(f, op->in[1])),
+                              xl_type_str(p->a, xl_value_type(f, op->out[0])));
+        size_t k = 0;
+        while (k < p->n && !xl_str_eq(p->name[k], name))
+            k++;
+        if (k == p->n) {
+            XL_PUSH(p->a, p->name, p->n, p->cap, name);
+            p->count = xl_arena_grow(p->a, p->count, sizeof *p->count, p->ncap, p->cap);
+            p->ncap = p->cap;
+            p->count[k] = 0;
+        }
+        p->count[k]++;
+    }
+}
+
+enum { WRITTEN_OUT = 16 };                                  /* so many products of one shape are layers, and worth a loop */
+
 static finding check_scan(const lane *l)
 {
+    if (l->live.devices > 0 && l->live.loop < 0)
+        return FOUND(l, HIT, "the plugin does not compile a loop: %.*s", XL_FMT(l->live.trouble));
     if (l->live.loop < 0)
         return silent(l, "compiling a loop");
+    xl_str largest = { 0 };
+    for (size_t i = 0; i < l->n && l->run; i++) {
+        xl_str code;
+        if (!compile_event(l->e[i]) || !field(l->e[i], "program").n)
+            continue;
+        xl_error *gone = xl_recorded_load(l->a, l->run, xl_str_c(l->a, field(l->e[i], "program")), &code);
+        if (!gone && code.n > largest.n)
+            largest = code;
+        xl_error_free(gone);
+    }
+    xl_module *m = NULL;
+    xl_error *err = largest.n ? xl_read(largest, NULL, &m) : NULL;
+    if (m) {
+        products p = { .a = l->a };
+        size_t most = 0;
+        for (uint32_t i = 0; i < m->nfunc; i++)
+            if (m->func[i]->body)
+                count_products(&p, m->func[i], m->func[i]->body);
+        for (size_t k = 0; k < p.n; k++)
+            most = p.count[k] > p.count[most] ? k : most;
+        finding f = p.n && p.count[most] >= WRITTEN_OUT
+                        ? FOUND(l, HIT, "%.*s has %zu products %.*s written out: layers that are not scanned%s", XL_FMT(m->name), p.count[most], XL_FMT(p.name[most]),
+                                p.custom ? " (it has custom calls, around which the plain loop must stay)" : "")
+                        : FOUND(l, CLEAR, "the largest program of this run has at most %zu products of one shape outside of loops", p.n ? p.count[most] : 0);
+        xl_module_free(m);
+        return f;
+    }
+    xl_error_free(err);
     xl_str torch = package(l, "torch_xla"), jax = package(l, "jax");
     const char *api = jax.n ? "jax.lax.scan" : torch.n ? "torch_xla.experimental.scan" : "the C frontend's scan";
     return FOUND(l, CLEAR, "the API is here (%s) and the plugin compiles loops; a program qualifies if its blocks are of one shape, pure, and free of custom calls",
@@ -561,6 +622,53 @@ static finding check_parameter_order(const lane *l)
                  : FOUND(l, CLEAR, "no step's arguments changed after the warm-up");
 }
 
+/* Graphs of the lazy frontend that came after the warm-up, each another program. */
+static finding check_lazy_eager(const lane *l)
+{
+    size_t n = 0;
+    if (!package(l, "torch_xla").n)
+        return no_package(l, "torch_xla");
+    if (!l->run)
+        return no_run(l);
+    for (size_t i = 0; i < l->n; i++) {
+        bool first = compile_event(l->e[i]) && xl_str_is(field(l->e[i], "phase"), "steady") && xl_str_starts(field(l->e[i], "module"), XL_STR("SyncTensorsGraph"));
+        for (size_t k = 0; k < i && first; k++)
+            first = !compile_event(l->e[k]) || !xl_str_eq(field(l->e[k], "program"), field(l->e[i], "program"));
+        n += first;
+    }
+    return n >= 5 ? FOUND(l, HIT, "%zu different lazy graphs came after the warm-up", n) : FOUND(l, CLEAR, "%zu new lazy graphs came after the warm-up", n);
+}
+
+static finding check_pin_layout(const lane *l)
+{
+    static const char text[] = "mix of layout constrained and unconstrained";
+    if (!package(l, "torch_xla").n)
+        return no_package(l, "torch_xla");
+    if (!l->run)
+        return no_run(l);
+    for (size_t i = 0; i < l->n; i++) {
+        xl_str error = field(l->e[i], "error");
+        if (error.n && memmem(error.p, error.n, text, sizeof text - 1))
+            return FOUND(l, HIT, "%.*s was refused for that", XL_FMT(field(l->e[i], "module")));
+    }
+    return FOUND(l, CLEAR, "no compile of this run was refused for that");
+}
+
+static finding check_pallas_import(const lane *l)
+{
+    bool both = package(l, "jax").n && package(l, "torch_xla").n;
+    if (!both)
+        return FOUND(l, ABSENT, "jax and torch_xla are not both in this Python");
+    return l->tpu ? FOUND(l, HIT, "both are installed, and the plugin is for TPUs: whichever starts first has it") : FOUND(l, CLEAR, "both are installed, but this lane's plugin is not for TPUs");
+}
+
+static finding check_debug_cost(const lane *l)
+{
+    const char *ir = env("XLA_IR_DEBUG"), *hlo = env("XLA_HLO_DEBUG");
+    bool on = (ir && strcmp(ir, "0")) || (hlo && strcmp(hlo, "0"));
+    return on ? FOUND(l, HIT, "XLA_IR_DEBUG=%s XLA_HLO_DEBUG=%s in the environment", ir ? ir : "", hlo ? hlo : "") : FOUND(l, CLEAR, "neither is set");
+}
+
 static finding check_peak_reset(const lane *l)
 {
     if (l->live.minor < 0)
@@ -584,8 +692,10 @@ static finding check_stale_lock(const lane *l)
     xl_holders_find(l->a, "tpu", &h);
     if (h.n)
         return FOUND(l, CLEAR, "the lock is held by process %d (%.*s)", h.holder[0].pid, XL_FMT(h.holder[0].command));
-    return h.nhidden ? FOUND(l, UNKNOWN, "nobody seen holds the TPU, but %zu processes of other users cannot be looked into; ask as root", h.nhidden)
-                     : FOUND(l, HIT, "/tmp/libtpu_lockfile is there and nobody holds a TPU");
+    if (access("/tmp/libtpu_lockfile", R_OK | W_OK) == 0)   /* libtpu leaves it behind each time, and takes it again */
+        return FOUND(l, CLEAR, "/tmp/libtpu_lockfile is there and this user may open it: libtpu takes it again");
+    return h.nhidden ? FOUND(l, UNKNOWN, "this user may not open /tmp/libtpu_lockfile, and %zu processes of other users cannot be looked into; ask as root", h.nhidden)
+                     : FOUND(l, HIT, "this user may not open /tmp/libtpu_lockfile, and nobody holds a TPU");
 }
 
 static finding check_device_busy(const lane *l)
@@ -684,12 +794,12 @@ static finding check_serialise(const lane *l)
 static const struct {
     const char *name, *class;
     finding (*check)(const lane *l);
-    const char *surface, *symptom, *remedy, *source;
+    const char *surface, *symptom, *remedy, *how, *seen, *source;
 } table[] = {
 #define CLASS_DEFECT "upstream defect"
 #define CLASS_POLICY "policy"
 #define CLASS_GATED "version-gated"
-#define ROW(name, check, class, surface, symptom, remedy, source) { #name, CLASS_##class, check_##check, surface, symptom, remedy, source },
+#define ROW(name, check, class, surface, symptom, remedy, how, seen, source) { #name, CLASS_##class, check_##check, surface, symptom, remedy, how, seen, source },
 #include "lane/matrix.def"
 };
 enum { NROW = sizeof table / sizeof *table };
@@ -715,7 +825,7 @@ xl_error *xl_matrix(xl_arena *a, const xl_matrix_wish *w, bool check, xl_matrix_
     }
     for (size_t i = 0; i < NROW; i++) {
         xl_matrix_row *r = &(*out)[i];
-        *r = (xl_matrix_row){ table[i].name, table[i].class, table[i].surface, table[i].symptom, table[i].remedy, table[i].source, XL_MATRIX_UNKNOWN, XL_STR("") };
+        *r = (xl_matrix_row){ table[i].name, table[i].class, table[i].surface, table[i].symptom, table[i].remedy, table[i].how, table[i].seen, table[i].source, XL_MATRIX_UNKNOWN, XL_STR("") };
         if (!check)
             continue;
         finding f = table[i].check(&l);

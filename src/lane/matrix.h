@@ -12,7 +12,7 @@ typedef enum { XL_MATRIX_CLEAR, XL_MATRIX_ABSENT, XL_MATRIX_HIT, XL_MATRIX_UNKNO
 const char *xl_matrix_word(xl_matrix_state s);   /* "clear", "not here", "affected", "unknown" */
 
 typedef struct {
-    const char *name, *class, *surface, *symptom, *remedy, *source;
+    const char *name, *class, *surface, *symptom, *remedy, *how, *seen, *source;
     xl_matrix_state state;
     xl_str text;
 } xl_matrix_row;
