@@ -127,7 +127,7 @@ for page in pages:
         if verb not in helps:
             helps[verb] = xlane(verb, "--help")
         status, about = helps[verb]
-        options = re.findall(r"(?<![\w-])--([a-z][a-z-]+)", re.sub(r"([\"'])[^\"']*\\1", "", rest).split(" -- ")[0].split("#")[0])
+        options = re.findall(r"(?<![\w-])--([a-z][a-z-]+)", re.sub(r"([\"'])[^\"']*\1", "", rest).split(" -- ")[0].split("#")[0])
         if status or any("--" + o not in about for o in options):
             wrong.append((os.path.basename(page), verb, options, status))
 check("pages_cite_files_that_are_there", not missing, missing)
