@@ -204,5 +204,38 @@ check("a_full_run_folder_is_said_by_run", "File too large" in p.stderr and "name
 p = xlane("run", "--runs", "notfull", "--cache", "off", "--name", "notfull", "--", "true")
 check("a_folder_with_room_is_not_called_full", "not complete" not in p.stderr and "no receipt" not in p.stderr, p.stderr)
 
+# ---- the runtime's own log ------------------------------------------------------------------------------------------------
+TALKS = {"XLANE_WRAPPED": BUILD + "/libxlane-cpu.so"}
+for args, env, info, warns in ((["--quiet"], {}, False, True), ([], {}, False, True), (["-v"], {}, True, True), (["--quiet", "-v"], {}, True, True), (["--quiet"], {"TF_CPP_MIN_LOG_LEVEL": "0"}, True, True),
+                               (["--quiet"], {"TF_CPP_MIN_LOG_LEVEL": "2"}, False, False)):
+    p = xlane("train", *args, *TINY, "train.steps=2", "--device=" + BUILD + "/test/plugins/talks.so", "cache=none", env=dict(TALKS, **env))
+    check("log_of_the_runtime_%s_%s" % ("".join(a.strip("-") for a in args) or "plain", env.get("TF_CPP_MIN_LOG_LEVEL", "unset")),
+          p.returncode == 0 and ("an INFO line of the runtime" in p.stderr) == info and ("a warning of the runtime" in p.stderr) == warns, p.stderr)
+
+# ---- rehearsals, and programs of a run --------------------------------------------------------------------------------------
+with open(TMP + "/add.mlir", "w") as f:
+    f.write("func.func @main(%x: tensor<64xf32>) -> tensor<64xf32> {\n  %0 = stablehlo.add %x, %x : tensor<64xf32>\n  return %0 : tensor<64xf32>\n}\n")
+p = xlane("rehearse", "--topology=xlane:1", "add.mlir")
+check("rehearse_explains_its_figures", p.returncode == 0 and "needs: code + arguments + outputs - aliased + temporary" in p.stdout and "peak: the most that the compiler sees alive" in p.stdout, p.stdout)
+p = xlane("rehearse", "--topology=xlane:1", "--profile", "tpu-v6e", "add.mlir")
+known = json.loads(xlane("catalog", "--json", "--outcome=rehearsed").stdout)
+check("rehearse_takes_a_profile", p.returncode == 0 and len(known) == 2 and "xla_tpu_scoped_vmem_limit_kib" not in known[0]["signature"]["bundle"]
+      and "xla_tpu_scoped_vmem_limit_kib=98304" in known[1]["signature"]["bundle"], (p.stderr, known))
+p = xlane("rehearse", "--topology=bad", "--plugin=cpu", "add.mlir")
+check("the_hint_names_topologies_that_every_libtpu_takes", "v6e:2x2" in p.stdout and "1x1" not in p.stdout and "tpu7x" not in p.stdout, p.stdout)
+p = xlane("print", good)
+check("print_reads_a_run", p.returncode == 0 and "stablehlo.dot_general" in p.stdout and "stablehlo.tanh" in p.stdout, p.stdout + p.stderr)
+step = [e for e in events(good, "compile") if e["module"] == "jit_train_step"][0]
+packed = good + "/programs/" + step["program"] + ".zst"
+check("print_reads_a_packed_program", xlane("print", packed).stdout == p.stdout and xlane("print", "--hash", packed).stdout.strip() == step["program"], packed)
+p = xlane("print", good, "--module=jit_nothing")
+check("print_names_the_modules_there_are", p.returncode == 1 and "jit_train_step" in p.stderr, p.stderr)
+p = xlane("diff", good, packed)
+check("diff_reads_both", p.returncode == 0 and "the same program" in p.stdout, p.stdout + p.stderr)
+p = xlane("diff", good, "deep-scan")
+check("diff_of_two_runs", p.returncode == 1 and p.stdout.strip(), p.stdout + p.stderr)
+p = xlane("exec", packed, "--show=1", "--plugin=cpu")
+check("exec_reads_a_packed_program", p.returncode == 0, p.stderr)
+
 shutil.rmtree(TMP, ignore_errors=True)
 sys.exit(failed > 0)

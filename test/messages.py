@@ -1,5 +1,5 @@
 """What commands say when something is wrong: exit status, the sentence and its next step, and what must not be said. A row per message."""
-import os, shutil, subprocess, sys, tempfile
+import glob, os, re, shutil, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
@@ -113,5 +113,24 @@ check("report_where_it_cannot_be_written", got == 1 and "--out=FILE writes it el
 got, text = xlane("profile", "show", "tpu-v6e")
 columns = {line.index("built-in ") for line in text.splitlines() if line.startswith("  ") and "->" in line and "built-in " in line}
 check("profile_columns_line_up", len(columns) == 1, text)
+# What the pages say: files that are there, verbs and options that are there.
+ROOT = os.path.join(HERE, "..")
+pages = [os.path.join(ROOT, "README.md"), *glob.glob(os.path.join(ROOT, "docs", "*.md"))]
+helps, missing, wrong = {}, [], []
+for page in pages:
+    with open(page) as f:
+        text = f.read()
+    for path in re.findall(r"(?<![\w/.])(?:test|src|docs|examples|profiles|bench|wheel)/[\w./*-]+\.(?:py|c|h|def|md|yaml|inl|sh)\b", text):
+        if "**" not in path and not glob.glob(os.path.join(ROOT, path)):
+            missing.append((os.path.basename(page), path))
+    for verb, rest in re.findall(r"(?:`|^    (?:build/|\./)?|^(?:build/)|&& )(?:build/)?xlane ([a-z]+)([^`\n]*)", text, re.M):
+        if verb not in helps:
+            helps[verb] = xlane(verb, "--help")
+        status, about = helps[verb]
+        options = re.findall(r"(?<![\w-])--([a-z][a-z-]+)", re.sub(r"([\"'])[^\"']*\1", "", rest).split(" -- ")[0].split("#")[0])
+        if status or any("--" + o not in about for o in options):
+            wrong.append((os.path.basename(page), verb, options, status))
+check("pages_cite_files_that_are_there", not missing, missing)
+check("pages_show_verbs_and_options_that_are_there", not wrong and len(helps) > 15, (wrong, sorted(helps)))
 shutil.rmtree(TMP, ignore_errors=True)
 sys.exit(failed > 0)

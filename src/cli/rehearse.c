@@ -7,18 +7,20 @@
 #include "base/version.h"
 #include "cli/launch.h"
 #include "lane/catalog.h"
+#include "lane/profile.h"
 #include "lane/rehearse.h"
 
 static struct {
-    const char *plugin, *topology, *module;
+    const char *plugin, *topology, *module, *profile;
     double timeout;
     bool search, again;
 } opt = { .timeout = 3600 };
 
 static const xl_opt opts[] = {
-    { "topology", XL_OPT_STR, &opt.topology, "NAME", "the devices to compile for: v6e:2x2, v5e:4x4, v5p:2x2x1, …" },
+    { "topology", XL_OPT_STR, &opt.topology, "NAME", "the devices to compile for: v6e:2x2, v5e:4x4, …" },
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the compiler (the libtpu of the environment's Python)" },
     { "module", XL_OPT_STR, &opt.module, "NAME", "of a RUN: which of its programs (the largest)" },
+    { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy: its flags are the compiler's (`xlane profile list`); this host's memory is not asked" },
     { "search", XL_OPT_FLAG, &opt.search, NULL, "of a config: find the largest batch that fits" },
     { "again", XL_OPT_FLAG, &opt.again, NULL, "compile even where the catalog knows the answer" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "give up after this long (3600)" },
@@ -67,8 +69,11 @@ static void put_text(xl_buf *b, const xl_launch *l, const xl_rehearsal *r, const
         put_size(b, "aliased", r->memory.aliased);
         put_size(b, "temporary", r->memory.temporary);
         put_size(b, "code", r->memory.code);
-        put_size(b, "peak", r->memory.peak);
         put_size(b, "needs", r->memory.needs);
+        put_size(b, "peak", r->memory.peak);
+        xl_buf_puts(b, "  needs: code + arguments + outputs - aliased + temporary, as if all were held at once\n");
+        if (r->memory.peak >= 0)
+            xl_buf_puts(b, "  peak: the most that the compiler sees alive at one time; plan with the larger of the two\n");
         if (r->memory.host_arguments + r->memory.host_outputs + r->memory.host_temporary > 0)
             put_size(b, "on the host", r->memory.host_arguments + r->memory.host_outputs + r->memory.host_temporary);
     }
@@ -109,6 +114,10 @@ static xl_error *one(const xl_cli *cli, const xl_launch *l, const char *plugin, 
     const char *hbm = strncmp(opt.topology, "xlane", 5) ? NULL : getenv("XLANE_CPU_HBM"); /* how large a simulated device is belongs to it */
     e.sig.hardware = xl_strf(a, "%s%s%s", opt.topology, hbm ? " with " : "", hbm ? hbm : "");
     e.sig.bundle = xl_strf(a, "xlane %s, %.*s %.*s", XL_VERSION, XL_FMT(xl_path_base(xl_str_of(plugin))), XL_FMT(xl_plugin_build_id(a, plugin)));
+    static const char *const flags[] = { "XLA_FLAGS", "LIBTPU_INIT_ARGS" };
+    for (size_t i = 0; i < 2; i++)
+        if (getenv(flags[i]) && *getenv(flags[i]))          /* another compile, and another answer */
+            e.sig.bundle = xl_strf(a, "%.*s, %s=%s", XL_FMT(e.sig.bundle), flags[i], getenv(flags[i]));
     XL_DO(xl_catalog_read(a, dir, &all, &n, NULL));
     if (!again && xl_catalog_known(all, n, &e.sig, known) != XL_UNSEEN && (*known)->detail.n) {
         xl_node *node;
@@ -226,8 +235,13 @@ static xl_error *rehearse(const xl_cli *cli, int argc, char **argv)
     int64_t best = 0;
     xl_buf b = { 0 };
     if (!opt.topology || !*opt.topology) {
-        err = xl_cli_misuse(cli, "--topology says which devices to compile for: v6e:2x2, v5e:4x4, v5p:2x2x1, tpu7x:2x2x1, xlane:4, …");
+        err = xl_cli_misuse(cli, "--topology says which devices to compile for: v6e:2x2, v5e:4x4, xlane:4, …");
         goto out;
+    }
+    if (opt.profile) {
+        xl_profile p;
+        XL_DO(xl_profile_effective(a, opt.profile, &p));
+        XL_DO(xl_profile_set(a, &p));
     }
     XL_TRY(xl_plugin_find(a, &(xl_plugin_wish){ .named = opt.plugin ? opt.plugin : strncmp(opt.topology, "xlane", 5) ? "tpu" : "cpu" }, &choice),
            "the compiler for %s", opt.topology);

@@ -9,7 +9,7 @@
 #include "train/calibrate.h"
 #include "train/loop.h"
 
-static struct { bool dry_run, quiet, fit, from_scratch; const char *print, *device, *profile, *runs; } opt;
+static struct { bool dry_run, quiet, fit, from_scratch, verbose; const char *print, *device, *profile, *runs; } opt;
 static const xl_opt opts[] = {
     { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL, "say what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
     { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
@@ -18,6 +18,7 @@ static const xl_opt opts[] = {
     { "fit", XL_OPT_FLAG, &opt.fit, NULL, "take the largest batch up to data.batch that fits the device, if need be with model.remat or in turns (model.micro): known good ones, then unseen, never known bad" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the run's folder is made (runs; the key `runs` of a config)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
+    { "v", XL_OPT_FLAG, &opt.verbose, NULL, "the runtime's own log as well: XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0); -v" },
     { 0 } };
 
 static void say(void *ctx, const char *line)
@@ -84,6 +85,8 @@ static xl_error *launch(xl_arena *a, xl_config *c)
     }
     if (opt.device)
         c->device = opt.device;
+    if (opt.verbose)
+        setenv("TF_CPP_MIN_LOG_LEVEL", "0", 1);
 out:
     return err;
 }
@@ -186,6 +189,7 @@ static const xl_opt resume_opts[] = {
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { "from-scratch", XL_OPT_FLAG, &opt.from_scratch, NULL, "begin at step 0 where no checkpoint of the run can be read (otherwise an error)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
+    { "v", XL_OPT_FLAG, &opt.verbose, NULL, "the runtime's own log as well: XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0); -v" },
     { 0 } };
 const xl_verb xl_verb_resume = {
     .name = "resume", .args = "RUN [key=value ...]", .help = "go on with a training run from its newest checkpoint",

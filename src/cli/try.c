@@ -221,7 +221,8 @@ static xl_error *try(const xl_cli *cli, int argc, char **argv)
     fprintf(stderr, "xlane: 5 of 5, receipt and report\n");
     if (!xl_file_stat(xl_path_join(a, dir, "receipt.json"), NULL))
         XL_DO(xl_receipt_write(a, &(xl_receipt_facts){ .kind = "train", .dir = dir, .argc = (int)(sizeof train / sizeof *train) - 1, .argv = train,
-                                                       .plugin = xl_str_c(a, probe.plugin), .cache = xl_path_join(a, work, "cache") }, NULL));
+                                                       .plugin = xl_str_c(a, probe.plugin), .cache = xl_path_join(a, work, "cache"), .executed = l.rows,
+                                                       .devices = xl_strf(a, "%zu: %.*s", probe.ndevice, XL_FMT(probe.device[0].kind)).p }, NULL));
     char *html = xl_path_join(a, dir, "report.html");
     char *report[] = { "xlane", "report", dir, xl_str_c(a, xl_strf(a, "--out=%s", html)), NULL };
     if ((status = finish(start(exe, report, "/dev/null")))) {

@@ -483,6 +483,15 @@ xl_error *xl_profile_apply(xl_arena *a, const xl_profile *p)
     xl_host_budget budget;
     XL_DO(xl_gate_pass(XL_GATE_ENVIRONMENT, xl_strf(a, "applying profile %.*s", XL_FMT(p->name)).p));
     XL_DO(xl_profile_budget(a, p, &budget));
+    err = xl_profile_set(a, p);
+out:
+    return err;
+}
+
+xl_error *xl_profile_set(xl_arena *a, const xl_profile *p)
+{
+    xl_error *err = NULL;
+    XL_DO(xl_gate_pass(XL_GATE_ENVIRONMENT, xl_strf(a, "applying profile %.*s", XL_FMT(p->name)).p));
     for (size_t i = 0; i < p->n; i++) {
         const xl_setting *s = &p->set[i];
         if (s->flag || !s->var || xl_str_is(s->origin, "environment") || xl_str_is(s->origin, "default"))

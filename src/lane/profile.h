@@ -49,6 +49,9 @@ const xl_setting *xl_profile_get(const xl_profile *p, const char *name);   /* NU
  * the runtime is up already, or where the host could not hold the buffers it asks for. */
 xl_error *xl_profile_apply(xl_arena *a, const xl_profile *p) XL_MUST_USE;
 
+/* The same without looking at this host's memory: for a compile for other machines. */
+xl_error *xl_profile_set(xl_arena *a, const xl_profile *p) XL_MUST_USE;
+
 /* The host's memory against what the profile wants of it. */
 typedef struct { uint64_t premapped, loader, headroom, host; } xl_host_budget;
 xl_error *xl_profile_budget(xl_arena *a, const xl_profile *p, xl_host_budget *out) XL_MUST_USE; /* the error is the refusal */

@@ -313,7 +313,7 @@ static xl_str advice(const xl_rehearsal *r)
     case XL_REHEARSAL_FITS: return XL_STR("");
     case XL_REHEARSAL_TOO_LARGE: return XL_STR("a smaller batch, remat, or more devices; with a config, --search finds the largest batch that fits");
     case XL_REHEARSAL_NO_TOPOLOGY:
-        return XL_STR("TPU names are KIND:AxB or KIND:AxBxC, as v6e:2x2, v5e:4x4, v5p:2x2x1; xlane:N is N embedded devices");
+        return XL_STR("TPU names are KIND:AxB or KIND:AxBxC, as v6e:2x2 or v5e:4x4; xlane:N is N embedded devices");
     case XL_REHEARSAL_NO_PLUGIN:
         return XL_STR("libtpu is for x86-64 Linux, and needs no TPU to rehearse: pip install libtpu there, or name the file with --plugin; on "
                       "another machine the x86-64 build of xlane runs it under box64 or qemu-user (docs/rehearse.md)");

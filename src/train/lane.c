@@ -36,6 +36,7 @@ xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out)
     *out = NULL;
     xl_lane *l = xl_new(&a, xl_lane, 1);
     XL_DO(xl_plugin_find(&a, &(xl_plugin_wish){ .named = plugin }, &l->choice));
+    setenv("TF_CPP_MIN_LOG_LEVEL", "1", 0);                 /* XLA's INFO lines are not ours to print; a profile, the user or -v may say otherwise */
     XL_TRY(xl_plugin_load(l->choice.path, &p), "opening the device");
     char flags[16384];
     xl_identity_flags(flags, sizeof flags);
