@@ -1,5 +1,6 @@
 """The guard under unmodified JAX on the embedded device: cache, causes, policy, faults. Rows C1-C6, G1-G4, G6, L2."""
 import functools
+import glob
 import json
 import os
 import re
@@ -151,13 +152,12 @@ def _():
     assert after[0] == ahead[0] - 1 and [bool(e.get("ahead")) for e in made] == [True, False] and made[1]["result"] == "cached", (made, after)
     off, made, ahead = once("off", "both", XLANE_AHEAD="off")
     assert off == out and not ahead and all(e["result"] == "cached" and not e.get("ahead") for e in made), (made, ahead)
-    for name in os.listdir(cache):
-        if name.endswith(".xle"):
-            with open(os.path.join(cache, name), "r+b") as f:
-                f.seek(-1, 2)
-                last = f.read(1)
-                f.seek(-1, 2)
-                f.write(bytes([last[0] ^ 1]))
+    for entry in glob.glob(os.path.join(cache, "??", "*.xle")):
+        with open(entry, "r+b") as f:
+            f.seek(-1, 2)
+            last = f.read(1)
+            f.seek(-1, 2)
+            f.write(bytes([last[0] ^ 1]))
     bad, made, ahead = once("bad", "both")
     assert bad == out and ahead == [0] and all(e["result"] == "compiled" and e["cache_reason"] == "unreadable" for e in made), (made, ahead)
 

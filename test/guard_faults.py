@@ -79,7 +79,7 @@ def _():
     cache, rng = os.path.join(TMP, "killed"), random.Random(7)
     want = bare(driver(6, 1))
     for i in range(200 if ALL else 60):
-        for f in glob.glob(os.path.join(cache, "*.xle")):
+        for f in glob.glob(os.path.join(cache, "??", "*.xle")):
             if rng.random() < 0.3:
                 os.unlink(f)
         p = guarded(driver(6, 2, i), cache, "killed", start_new_session=True)
@@ -111,7 +111,7 @@ def _():
     assert got == [["compiled", "compiled"]] * 2, got
     got = both("rank-warm")
     assert got == [["cached", "cached"]] * 2, got
-    os.unlink(glob.glob(os.path.join(caches[1], "*.xle"))[0])
+    os.unlink(glob.glob(os.path.join(caches[1], "??", "*.xle"))[0])
     got = both("rank-lost")
     assert got[0] == got[1] and sorted(got[0]) == ["cached", "compiled"], got
 
@@ -128,7 +128,7 @@ def _():
     assert reasons("lost-first") == ["first"]
     subprocess.run([XLANE, "cache", "prune", "--max", "1", "--cache", cache], check=True, capture_output=True, env=ENV)
     assert reasons("lost-evicted") == ["evicted"]
-    entry = glob.glob(os.path.join(cache, "*.xle"))[0]
+    entry = glob.glob(os.path.join(cache, "??", "*.xle"))[0]
     with open(entry, "r+b") as f:
         f.seek(100)
         f.write(b"?")

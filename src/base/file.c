@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -17,13 +20,14 @@ static xl_code code_of(int e)
     case ENOENT: case ENOTDIR: return XL_CODE_NOT_FOUND;
     case EACCES: case EPERM: case EROFS: return XL_CODE_PERMISSION;
     case EEXIST: return XL_CODE_EXISTS;
-    case ENOSPC: case EDQUOT: case ENOMEM: return XL_CODE_EXHAUSTED;
+    case ENOMEM: return XL_CODE_EXHAUSTED;
+    case ENOSPC: case EDQUOT: case EFBIG: case EIO: return XL_CODE_UNAVAILABLE; /* of the disk: no smaller batch would help */
     case EISDIR: case ENAMETOOLONG: case ELOOP: case EINVAL: return XL_CODE_INVALID;
     default: return XL_CODE_UNAVAILABLE;
     }
 }
 
-static xl_error *os_error(int e, const char *doing, const char *path)
+xl_error *xl_file_error(int e, const char *doing, const char *path)
 {
     return xl_error_new(code_of(e), "%s %s: %s", doing, path, strerror(e));
 }
@@ -39,15 +43,19 @@ static ssize_t read_some(int fd, char *p, size_t n)
     return got;
 }
 
-xl_error *xl_file_read_max(xl_arena *a, const char *path, uint64_t most, xl_str *out)
+static xl_error *read_max(xl_arena *a, const char *path, uint64_t most, bool plain, xl_str *out)
 {
     xl_error *err = NULL;
     xl_buf grown = { 0 };
     struct stat st;
     *out = (xl_str){ "", 0 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | (plain ? O_NOFOLLOW | O_NONBLOCK : 0));
     if (fd < 0 || fstat(fd, &st) != 0) {
-        err = os_error(errno, "opening", path);
+        err = xl_file_error(errno, "opening", path);
+        goto out;
+    }
+    if (plain && !S_ISREG(st.st_mode)) {
+        err = XL_ERR(INVALID, "%s is not a plain file", path);
         goto out;
     }
     if (S_ISDIR(st.st_mode)) {
@@ -69,7 +77,7 @@ xl_error *xl_file_read_max(xl_arena *a, const char *path, uint64_t most, xl_str 
         while (n < size) {
             ssize_t got = read_some(fd, p + n, size - n);
             if (got < 0) {
-                err = os_error(errno, "reading", path);
+                err = xl_file_error(errno, "reading", path);
                 goto out;
             }
             if (got == 0)
@@ -84,7 +92,7 @@ xl_error *xl_file_read_max(xl_arena *a, const char *path, uint64_t most, xl_str 
         char piece[1 << 14];
         ssize_t got = read_some(fd, piece, sizeof piece);
         if (got < 0) {
-            err = os_error(errno, "reading", path);
+            err = xl_file_error(errno, "reading", path);
             goto out;
         }
         if (got == 0)
@@ -115,14 +123,41 @@ out:
     return err;
 }
 
+xl_error *xl_file_read_max(xl_arena *a, const char *path, uint64_t most, xl_str *out) { return read_max(a, path, most, false, out); }
+xl_error *xl_file_read_plain(xl_arena *a, const char *path, uint64_t most, xl_str *out) { return read_max(a, path, most, true, out); }
+
+/* Both signals are sent to the thread that writes, so they can be held back and taken away unseen. */
+int64_t xl_file_write_some(int fd, const void *p, size_t n)
+{
+    sigset_t held, before, pending;
+    ssize_t w;
+    sigemptyset(&held);
+    sigaddset(&held, SIGXFSZ);
+    sigaddset(&held, SIGPIPE);
+    bool blocked = pthread_sigmask(SIG_BLOCK, &held, &before) == 0;
+    bool had = sigpending(&pending) == 0 && (sigismember(&pending, SIGXFSZ) == 1 || sigismember(&pending, SIGPIPE) == 1);
+    do
+        w = write(fd, p, n < (1u << 30) ? n : (1u << 30));
+    while (w < 0 && errno == EINTR);
+    int e = w < 0 ? errno : 0;
+    if (blocked) {
+        if ((e == EFBIG || e == EPIPE) && !had)
+            while (sigtimedwait(&held, NULL, &(struct timespec){ 0, 0 }) < 0 && errno == EINTR)
+                ;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    errno = e;
+    return w;
+}
+
 static int write_all(int fd, const char *p, size_t n)
 {
     while (n) {
-        ssize_t w = write(fd, p, n < (1u << 30) ? n : (1u << 30));
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w < 0)
+        int64_t w = xl_file_write_some(fd, p, n);
+        if (w <= 0) {
+            errno = w ? errno : ENOSPC;
             return -1;
+        }
         p += w;
         n -= (size_t)w;
     }
@@ -140,67 +175,98 @@ static void sync_dir(const char *dir)
     }
 }
 
-static xl_error *write_whole(const char *path, xl_str bytes, unsigned mode, bool fresh, bool sync)
+bool xl_file_is_temporary(xl_str name) { return xl_str_starts(name, XL_STR(".xlane-")) && xl_str_ends(name, XL_STR(".tmp")); }
+
+xl_error *xl_file_out_open(xl_file_out *o, const char *path, unsigned mode)
 {
     xl_error *err = NULL;
-    char dir[PATH_MAX], name[PATH_MAX];
-    int fd = -1;
     uint64_t r = 0;
-    bool made = false;
     xl_str d = xl_path_dir(xl_str_of(path));
+    *o = (xl_file_out){ .fd = -1 };
     XL_TRY(xl_random(&r, sizeof r), "naming a temporary file beside %s", path);
-    if (snprintf(dir, sizeof dir, "%.*s", XL_FMT(d)) >= (int)sizeof dir ||
-        snprintf(name, sizeof name, "%.*s/.xlane-%lx-%016llx.tmp", XL_FMT(d), (unsigned long)getpid(),
-                 (unsigned long long)r) >= (int)sizeof name) {
+    if (snprintf(o->path, sizeof o->path, "%s", path) >= (int)sizeof o->path ||
+        snprintf(o->tmp, sizeof o->tmp, "%.*s/.xlane-%lx-%016llx.tmp", XL_FMT(d), (unsigned long)getpid(), (unsigned long long)r) >= (int)sizeof o->tmp) {
         err = XL_ERR(INVALID, "writing a file: its path has %zu bytes", strlen(path));
         goto out;
     }
-    fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    if (fd < 0) {
-        err = os_error(errno, "making a temporary file for", path);
-        goto out;
-    }
-    made = true;
-    if (write_all(fd, bytes.p, bytes.n) != 0 || (sync && fsync(fd) != 0)) {
-        err = os_error(errno, "writing", path);
-        goto out;
-    }
-    int closed = close(fd);
-    fd = -1;
-    if (closed != 0) {
-        err = os_error(errno, "writing", path);
-        goto out;
-    }
-    if (fresh ? link(name, path) : rename(name, path)) {
-        err = os_error(errno, "putting in place", path);
-        goto out;
-    }
-    made = fresh; /* link left the temporary name behind, rename did not */
-    if (sync)
-        sync_dir(dir);
+    o->fd = open(o->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    o->made = o->fd >= 0;
+    if (!o->made)
+        err = xl_file_error(errno, "making a temporary file for", path);
 out:
-    if (fd >= 0)
-        close(fd);
-    if (made)
-        unlink(name);
     return err;
 }
 
-xl_error *xl_file_write_atomic(const char *path, xl_str bytes) { return write_whole(path, bytes, 0666, false, true); }
+xl_error *xl_file_out_add(xl_file_out *o, const void *p, size_t n)
+{
+    return write_all(o->fd, p, n) == 0 ? NULL : xl_file_error(errno, "writing", o->path);
+}
+
+static xl_error *finish(xl_file_out *o, bool fresh, bool sync)
+{
+    int failed = sync && fsync(o->fd) != 0 ? errno : 0;
+    if (close(o->fd) != 0 && !failed)
+        failed = errno;
+    o->fd = -1;
+    if (failed)
+        return xl_file_error(failed, "writing", o->path);
+    if (fresh ? link(o->tmp, o->path) : rename(o->tmp, o->path))
+        return xl_file_error(errno, "putting in place", o->path);
+    o->made = fresh;                                       /* link left the temporary name behind, rename did not */
+    if (sync) {
+        char dir[PATH_MAX];
+        snprintf(dir, sizeof dir, "%.*s", XL_FMT(xl_path_dir(xl_str_of(o->path))));
+        sync_dir(dir);
+    }
+    return NULL;
+}
+
+xl_error *xl_file_out_commit(xl_file_out *o) { return finish(o, false, true); }
+
+void xl_file_out_close(xl_file_out *o)
+{
+    if (o->fd >= 0)
+        close(o->fd);
+    if (o->made)
+        unlink(o->tmp);
+    o->fd = -1;
+    o->made = false;
+}
+
+static xl_error *write_whole(const char *path, xl_str bytes, unsigned mode, bool fresh, bool sync)
+{
+    xl_file_out o;
+    xl_error *err = xl_file_out_open(&o, path, mode);
+    if (!err)
+        err = xl_file_out_add(&o, bytes.p, bytes.n);
+    if (!err)
+        err = finish(&o, fresh, sync);
+    xl_file_out_close(&o);
+    return err;
+}
+
+xl_error *xl_file_write_atomic(const char *path, xl_str bytes) { return write_whole(path, bytes, 0600, false, true); }
 
 xl_error *xl_file_write_new(const char *path, xl_str bytes, unsigned mode) { return write_whole(path, bytes, mode, true, true); }
 
 xl_error *xl_file_write_mode(const char *path, xl_str bytes, unsigned mode) { return write_whole(path, bytes, mode, false, true); }
 
-xl_error *xl_file_write_quick(const char *path, xl_str bytes) { return write_whole(path, bytes, 0666, false, false); }
+xl_error *xl_file_write_quick(const char *path, xl_str bytes) { return write_whole(path, bytes, 0600, false, false); }
+
+xl_error *xl_file_write_shown(const char *path, xl_str bytes) { return write_whole(path, bytes, 0666, false, false); }
 
 xl_error *xl_file_append(const char *path, xl_str line)
 {
     xl_error *err = NULL;
     xl_buf b = { 0 };
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        err = os_error(errno, "opening", path);
+    struct stat st;
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        err = xl_file_error(errno, "opening", path);
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        err = XL_ERR(INVALID, "%s is not a plain file", path);
         goto out;
     }
     xl_buf_str(&b, line);
@@ -211,7 +277,7 @@ xl_error *xl_file_append(const char *path, xl_str line)
         goto out;
     }
     if (write_all(fd, b.p, b.n) != 0)
-        err = os_error(errno, "adding to", path);
+        err = xl_file_error(errno, "adding to", path);
 out:
     if (fd >= 0)
         close(fd);
@@ -221,7 +287,7 @@ out:
 
 xl_error *xl_file_remove(const char *path)
 {
-    return unlink(path) == 0 || errno == ENOENT ? NULL : os_error(errno, "removing", path);
+    return unlink(path) == 0 || errno == ENOENT ? NULL : xl_file_error(errno, "removing", path);
 }
 
 bool xl_file_stat(const char *path, xl_file_info *out)
@@ -235,7 +301,7 @@ bool xl_file_stat(const char *path, xl_file_info *out)
     return true;
 }
 
-xl_error *xl_dir_make(const char *path)
+static xl_error *make_dirs(const char *path, unsigned last)
 {
     char part[PATH_MAX];
     size_t n = strlen(path);
@@ -248,17 +314,35 @@ xl_error *xl_dir_make(const char *path)
         char at = part[i];
         part[i] = 0;
         struct stat st;
-        if (mkdir(part, 0777) != 0) {
+        if (mkdir(part, i == n ? last : 0777) != 0) {
             int e = errno;
             /* A folder above may be one that we may not write, or (on some systems) not even ask to make. */
             if (stat(part, &st) != 0)
-                return os_error(e, "making the folder", part);
+                return xl_file_error(e, "making the folder", part);
             if (!S_ISDIR(st.st_mode))
                 return XL_ERR(INVALID, "making the folder %s: %s is a file", path, part);
         }
         part[i] = at;
     }
     return NULL;
+}
+
+xl_error *xl_dir_make(const char *path) { return make_dirs(path, 0777); }
+xl_error *xl_dir_make_private(const char *path) { return make_dirs(path, 0700); }
+
+bool xl_path_identify(const char *path, xl_path_id *out)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return false;
+    *out = (xl_path_id){ (uint64_t)st.st_dev, (uint64_t)st.st_ino };
+    return true;
+}
+
+bool xl_path_is(const char *path, const xl_path_id *id)
+{
+    xl_path_id now;
+    return xl_path_identify(path, &now) && now.dev == id->dev && now.ino == id->ino;
 }
 
 static int by_name(const void *a, const void *b) { return xl_str_cmp(*(const xl_str *)a, *(const xl_str *)b); }
@@ -270,7 +354,7 @@ xl_error *xl_dir_list(xl_arena *a, const char *path, xl_str **names, size_t *n)
     *n = 0;
     DIR *d = opendir(path);
     if (!d)
-        return os_error(errno, "listing", path);
+        return xl_file_error(errno, "listing", path);
     /* An arena that jumps must not leave the folder open: take each name with xl_arena_try. */
     for (struct dirent *e; (errno = 0, e = readdir(d)); ) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
@@ -297,7 +381,7 @@ xl_error *xl_dir_list(xl_arena *a, const char *path, xl_str **names, size_t *n)
     int e = errno;
     closedir(d);
     if (e)
-        return os_error(e, "listing", path);
+        return xl_file_error(e, "listing", path);
     if (*n)
         qsort(*names, *n, sizeof **names, by_name);
     return NULL;
@@ -335,7 +419,7 @@ static xl_error *trusted_step(const char *step, const char *path)
 {
     struct stat st;
     if (lstat(step, &st) != 0)
-        return os_error(errno, "looking at", step);
+        return xl_file_error(errno, "looking at", step);
     if (st.st_uid != 0 && st.st_uid != geteuid())
         return XL_ERR(UNAUTHENTICATED, "%s is not to be trusted: %s belongs to user %lu; use a folder of your own",
                       path, step, (unsigned long)st.st_uid);
@@ -368,14 +452,14 @@ xl_error *xl_path_trusted(const char *path)
         abs[0] = 0;
     } else {
         if (!getcwd(abs, PATH_MAX))
-            return os_error(errno, "looking for", path);
+            return xl_file_error(errno, "looking for", path);
         strcat(abs, "/");
     }
     if (strlen(path) >= PATH_MAX)
         return XL_ERR(INVALID, "the path has %zu bytes", strlen(path));
     strcat(abs, path);
     if (!realpath(path, real))
-        return os_error(errno, "looking at", path);
+        return xl_file_error(errno, "looking at", path);
     /* As written, for the links on the way; then as it really is, for where they lead. */
     xl_error *err = trusted_steps(abs, path);
     return err ? err : trusted_steps(real, path);

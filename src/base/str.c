@@ -192,6 +192,20 @@ void xl_buf_str(xl_buf *b, xl_str s) { xl_buf_add(b, s.p, s.n); }
 void xl_buf_puts(xl_buf *b, const char *c) { xl_buf_add(b, c, strlen(c)); }
 void xl_buf_putc(xl_buf *b, char c) { xl_buf_add(b, &c, 1); }
 
+void xl_buf_shown(xl_buf *b, xl_str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i], next = i + 1 < s.n ? (unsigned char)s.p[i + 1] : 0;
+        bool c1 = c == 0xc2 && next >= 0x80 && next < 0xa0; /* as UTF-8 */
+        if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7f)
+            xl_buf_printf(b, "\\x%02x", c);
+        else if (c1)
+            xl_buf_printf(b, "\\x%02x", s.p[++i] & 0xff);
+        else
+            xl_buf_putc(b, (char)c);
+    }
+}
+
 void xl_buf_printf(xl_buf *b, const char *fmt, ...)
 {
     va_list ap;

@@ -40,6 +40,8 @@ void xl_buf_str(xl_buf *b, xl_str s);
 void xl_buf_puts(xl_buf *b, const char *c);
 void xl_buf_putc(xl_buf *b, char c);
 void xl_buf_printf(xl_buf *b, const char *fmt, ...) XL_PRINTF(2, 3);
+/* Text of somebody else's for a terminal: control characters (C0 but newline and tab, DEL, C1) become \xNN. */
+void xl_buf_shown(xl_buf *b, xl_str s);
 static inline xl_str xl_buf_view(const xl_buf *b) { return (xl_str){ b->p ? b->p : "", b->n }; }
 void xl_buf_fini(xl_buf *b);
 

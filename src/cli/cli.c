@@ -19,6 +19,8 @@ xl_error *xl_cli_misuse(const xl_cli *cli, const char *fmt, ...)
     return XL_ERR(INVALID, "%s", text);
 }
 
+static const bool *json_asked;
+
 xl_error *xl_cli_put(xl_buf *b)
 {
     xl_error *err = NULL;
@@ -28,6 +30,19 @@ xl_error *xl_cli_put(xl_buf *b)
     }
     if (b->n == 0 || b->p[b->n - 1] != '\n')
         xl_buf_putc(b, '\n');
+    bool strange = false;
+    for (size_t i = 0; i < b->n && !strange && !(json_asked && *json_asked); i++) /* JSON has its own escapes */
+        strange = ((unsigned char)b->p[i] < ' ' && b->p[i] != '\n' && b->p[i] != '\t') || b->p[i] == 0x7f || (unsigned char)b->p[i] == 0xc2;
+    if (strange) {                       /* module names, paths and messages are other people's: none may speak to the terminal */
+        xl_buf shown = { 0 };
+        xl_buf_shown(&shown, xl_buf_view(b));
+        xl_buf_fini(b);
+        *b = shown;
+        if (b->failed) {
+            err = XL_ERR(EXHAUSTED, "no memory for the result");
+            goto out;
+        }
+    }
     if (fwrite(b->p, 1, b->n, stdout) != b->n)
         err = XL_ERR(UNAVAILABLE, "writing the result: %s", strerror(errno));
 out:
@@ -42,7 +57,8 @@ static void help_all(xl_buf *b, const xl_verb *const *verbs)
     for (; *verbs; verbs++)
         xl_buf_printf(b, "  %-12s %s\n", (*verbs)->name, (*verbs)->help);
     xl_buf_puts(b, "\nEvery verb has --help with an example; those with a result to read have --json for scripts.\n"
-                   "Exit status: 0 done, 1 failed, 2 misused, 3 the policy said stop.\n"
+                   "Exit status: 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved (go on with\n"
+                   "`xlane resume`), 5 done but not everything could be recorded.\n"
                    "XLANE_LOG=off|error|warn|info|debug says how much is told on standard error.\n");
 }
 
@@ -159,12 +175,16 @@ int xl_cli_main(const xl_verb *const *verbs, int argc, char **argv)
     int status = XL_EXIT_DONE;
     xl_arena arena = { 0 };
     xl_cli cli = { .arena = &arena, .dir = dir, .status = &status };
+    json_asked = &cli.json;
     program_dir(dir, sizeof dir);
     xl_error *err = run(&cli, &cli.json, verbs, argc > 0 ? argc - 1 : 0, argc > 0 ? argv + 1 : argv);
     if (fflush(stdout) != 0 && !err)
         err = XL_ERR(UNAVAILABLE, "writing the result: %s", strerror(errno));
     if (err) {
-        fprintf(stderr, "xlane: %s\n", xl_error_message(err));
+        xl_buf shown = { 0 };
+        xl_buf_shown(&shown, xl_str_of(xl_error_message(err)));
+        fprintf(stderr, "xlane: %.*s\n", XL_FMT(xl_buf_view(&shown)));
+        xl_buf_fini(&shown);
         if (status == XL_EXIT_DONE)
             status = XL_EXIT_FAILED;
         xl_error_free(err);

@@ -129,7 +129,7 @@ static xl_error *output(const xl_cli *cli, xl_json *j, xl_buf *b, uint32_t i, co
     XL_DO(xl_buffer_to_host(buf, data, bytes, NULL));
     if (opt.outputs) {
         XL_DO(xl_dir_make(opt.outputs));
-        XL_DO(xl_file_write_quick(xl_path_join(cli->arena, opt.outputs, xl_strf(cli->arena, "out%u.bin", i).p), (xl_str){ data, bytes }));
+        XL_DO(xl_file_write_shown(xl_path_join(cli->arena, opt.outputs, xl_strf(cli->arena, "out%u.bin", i).p), (xl_str){ data, bytes }));
     }
     xl_dtype d = xl_dtype_part(xl_dtype_find(xl_str_of(xl_elem_text(elem))));
     size_t each = xl_dtype_bytes(d), count = each ? bytes / each : 0, shown = opt.show < 0 || (size_t)opt.show > count ? count : (size_t)opt.show;

@@ -647,7 +647,7 @@ static xl_error *report(const xl_cli *cli, int argc, char **argv)
         err = XL_ERR(EXHAUSTED, "no memory for the report");
         goto out;
     }
-    XL_TRY(xl_error_next(xl_file_write_atomic(opt.out, xl_buf_view(&b)), "--out=FILE writes it elsewhere"), "writing the report");
+    XL_TRY(xl_error_next(xl_file_write_mode(opt.out, xl_buf_view(&b), 0666), "--out=FILE writes it elsewhere"), "writing the report");
     if (cli->json) {
         xl_json j = { .out = &said };
         xl_json_map(&j);

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/gang.h"
@@ -88,7 +89,8 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
     setenv("LD_PRELOAD", before && *before ? xl_strf(a, "%s:%s", stub, before).p : stub, 1);
     setenv("XLANE_GUARD_LIBRARY", guard, 1);
     setenv("XLANE_RUN", dir, 1);
-    setenv("XLANE_RUN_BEGAN", xl_strf(a, "%.6f", xl_now_wall()).p, 1);
+    char clock[96];
+    setenv("XLANE_RUN_BEGAN", xl_run_clock(clock), 1);
     setenv("XLANE_CACHE", cache, 1);
     setenv("XLANE_POLICY", opt.policy, 1);
     if (opt.warmup >= 0)
@@ -152,7 +154,7 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
     xl_json_key(&j, "command");
     xl_json_list(&j);
     for (int i = 0; i < argc; i++)
-        xl_json_text(&j, argv[i]);
+        xl_json_str(&j, xl_secret_arg(a, argc, argv, i));
     xl_json_end(&j);
     xl_json_put_text(&j, "folder", getcwd(cwd, sizeof cwd) ? cwd : "");
     xl_json_put_text(&j, "began", xl_time_iso(began, iso));
@@ -187,7 +189,7 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
             if (!strncmp(*e, prefixes[i], strlen(prefixes[i]))) {
                 xl_str value = xl_str_of(*e), name = xl_str_cut(&value, '=');
                 xl_json_keyn(&j, name);
-                xl_json_str(&j, value);
+                xl_json_str(&j, xl_secret_env(a, name, value));
                 break;
             }
     xl_json_end(&j);

@@ -9,7 +9,7 @@
 #include "train/calibrate.h"
 #include "train/loop.h"
 
-static struct { bool dry_run, quiet, fit; const char *print, *device, *profile, *runs; } opt;
+static struct { bool dry_run, quiet, fit, from_scratch; const char *print, *device, *profile, *runs; } opt;
 static const xl_opt opts[] = {
     { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL, "say what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
     { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
@@ -41,6 +41,8 @@ static xl_error *judged_loss(const xl_cli *cli, const xl_config *c, const xl_loo
 static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
 {
     xl_buf b = { 0 };
+    if (r->lost || r->stopped)
+        xl_cli_exit(cli, r->lost ? XL_EXIT_INCOMPLETE : XL_EXIT_INTERRUPTED);
     if (cli->json) {
         xl_json j = { .out = &b };
         xl_json_map(&j);
@@ -54,6 +56,7 @@ static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
         if (lost(r))
             xl_json_put_int(&j, "not_finite_from", r->lost_from);
         xl_json_put_bool(&j, "stopped", r->stopped);
+        xl_json_put_int(&j, "lost", (int64_t)r->lost);
         xl_json_end(&j);
     } else if (r->step == r->from && !r->stopped) {
         xl_buf_printf(&b, "%s: all its steps were done before, at step %lld; to go further: xlane resume %s train.steps=%lld", r->dir, (long long)r->step, r->dir, (long long)(2 * r->step));
@@ -154,7 +157,9 @@ out:
 const xl_verb xl_verb_train = {
     .name = "train", .args = "[--dry-run] [CONF.yaml] [key=value ...]", .help = "train a model from a configuration",
     .more = "The keys are listed in docs/train.md; words on the command line win over the file. Ctrl-C finishes the step, saves and says "
-            "how to go on; a second one ends at once.",
+            "how to go on; a second one ends at once. SIGTERM, SIGHUP, SIGQUIT and a closed pipe (SIGPIPE) save as well.\n"
+            "Exit status: 0 all steps done; 4 stopped by a signal and saved, to be resumed; 5 done or stopped, but rows or events could not be "
+            "written down (run.json counts them); 1 failed.",
     .example = "xlane train examples/hybrid.yaml\nxlane train data.train=book.txt model.pattern='A*4' train.steps=500",
     .opts = opts, .min = 0, .max = -1, .run = train,
 };
@@ -168,7 +173,7 @@ static xl_error *resume(const xl_cli *cli, int argc, char **argv)
     XL_DO(xl_cli_run_config(cli, dir, argv + 1, argc - 1, &c));
     XL_DO(launch(cli->arena, &c));
     xl_loop_result r;
-    XL_DO(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet }, &r));
+    XL_DO(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet, .from_scratch = opt.from_scratch }, &r));
     leave_receipt(cli->arena, &c, &r, "resume", argc, argv);
     XL_DO(result(cli, &r));
     err = judged_loss(cli, &c, &r);
@@ -179,10 +184,13 @@ out:
 static const xl_opt resume_opts[] = {
     { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy, applied before the device is opened" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
+    { "from-scratch", XL_OPT_FLAG, &opt.from_scratch, NULL, "begin at step 0 where no checkpoint of the run can be read (otherwise an error)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { 0 } };
 const xl_verb xl_verb_resume = {
     .name = "resume", .args = "RUN [key=value ...]", .help = "go on with a training run from its newest checkpoint",
-    .more = "RUN is the folder of a run, its name under ./runs, or `last`. The losses are those of a run that was never interrupted, bit for bit.",
+    .more = "RUN is the folder of a run, its name under ./runs, or `last`. The losses are those of a run that was never interrupted, bit for bit.\n"
+            "Every tensor is compared with the digest it was written with; a damaged checkpoint is named and the one before it taken.\n"
+            "Exit status as of `xlane train`: 4 stopped by a signal and saved.",
     .example = "xlane resume last\nxlane resume last train.steps=1000", .opts = resume_opts, .min = 1, .max = -1, .run = resume,
 };

@@ -189,7 +189,7 @@ static xl_error *try(const xl_cli *cli, int argc, char **argv)
         }
     }
     int status = more ? 0 : finish(pid);
-    if (status) {
+    if (status && status != XL_EXIT_INTERRUPTED) {
         err = XL_ERR(INTERNAL, "training ended with status %d after it was asked to stop; what it said is above", status);
         goto out;
     }

@@ -32,7 +32,7 @@ static struct {
     _Atomic(PJRT_Client *) client;                         /* NULL: no list for this process */
     xl_cache *lists;
     xl_cache_key key;                                      /* of this command's list */
-    char command[4096];
+    char command[XL_DIGEST_HEX];                           /* digest of its arguments and folder */
     xl_buf topology, versions;
     program item[PROGRAMS];                                /* what the last process of this command used */
     uint32_t n;
@@ -239,19 +239,19 @@ PJRT_LoadedExecutable *guard_ahead_take(PJRT_Client *client, const xl_digest *di
 }
 
 /* ---- a client comes and goes ------------------------------------------------------------------------------------------------------ */
-static void command_line(char *out, size_t room)
+static void command_line(char *digest)
 {
-    char cwd[2048];
+    char out[1 << 15], cwd[4096];
+    size_t room = sizeof out;
     size_t n = 0;
     FILE *f = fopen("/proc/self/cmdline", "re");
     if (f) {
         n = fread(out, 1, room / 2, f);
         fclose(f);
     }
-    for (size_t i = 0; i < n; i++)
-        if (!out[i])
-            out[i] = ' ';
     snprintf(out + n, room - n, "in %s", getcwd(cwd, sizeof cwd) ? cwd : "?");
+    xl_digest d = xl_hash_of((xl_str){ out, n + strlen(out + n) });
+    xl_digest_hex(&d, digest);                              /* arguments may be secrets, and the manifest can be read */
 }
 
 static void stop(void)
@@ -282,7 +282,7 @@ void guard_ahead_start(guard_plugin *p, PJRT_Client *client)
         guard_fault("loading ahead", err);
     if (!A.lists || A.topology.failed || A.versions.failed)
         return;
-    command_line(A.command, sizeof A.command);
+    command_line(A.command);
     A.key.module = XL_STR("programs of a command");
     xl_cache_key_add(&A.key, "command", xl_str_of(A.command));
     xl_cache_key_add(&A.key, "flags", xl_str_of(p->flags));

@@ -401,7 +401,7 @@ static void record(guard_plugin *p, spmd_info *s, const char *module, PJRT_Loade
     s->held.program = xl_str_of(module);
     xl_held_json(&s->held, &j);
     snprintf(path, sizeof path, "%s/sharding-%d-%u.json", xl_run_dir(G.run), xl_run_rank(G.run), files);
-    if (!b.failed)
+    if (!b.failed && xl_run_there(G.run))
         xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
     xl_buf_fini(&b);
 }

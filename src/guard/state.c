@@ -1,19 +1,52 @@
 /* What the guard is told by the environment, and its end. */
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/str.h"
 #include "guard/guard.h"
+
+/* What standard error was when the process began, as the preloaded object saw it, or else when the guard was loaded. A program that
+ * has closed it and opened a file of its own as number 2 is not written to. */
+static dev_t err_dev;
+static ino_t err_ino;
+
+static void remember_stderr(void)
+{
+    struct stat st;
+    void (*told)(dev_t *, ino_t *) = NULL;
+    void *symbol = dlsym(RTLD_DEFAULT, "xlane_preload_stderr");
+    memcpy(&told, &symbol, sizeof told);
+    if (told) {
+        told(&err_dev, &err_ino);
+    } else if (fstat(2, &st) == 0) {
+        err_dev = st.st_dev;
+        err_ino = st.st_ino;
+    }
+}
 
 void guard_say(const char *fmt, ...)
 {
     char text[2048];
+    struct stat st;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "xlane: %s\n", text);
+    if (fstat(2, &st) != 0 || st.st_dev != err_dev || st.st_ino != err_ino)
+        return;
+    xl_buf line = { 0 };
+    xl_buf_puts(&line, "xlane: ");
+    xl_buf_shown(&line, xl_str_of(text));
+    xl_buf_putc(&line, '\n');
+    if (!line.failed)
+        (void)!xl_file_write_some(2, line.p, line.n);
+    xl_buf_fini(&line);
 }
 
 void guard_fault(const char *what, xl_error *err)
@@ -46,8 +79,25 @@ bool guard_spmd(void)
     return v && *v && strcmp(v, "0") && strcmp(v, "false");
 }
 
+/* A forked child has its own counters, from nothing: what its parent did is the parent's to tell. The locks may have been held by
+ * threads that it does not have. */
+static _Atomic bool forked;
+
+static void in_child(void)
+{
+    forked = true;
+    xl_mutex_init(&G.compile_lock);
+    xl_mutex_init(&G.table_lock);
+    xl_mutex_init(&G.client_lock);
+    xl_mutex_init(&G.agree_lock);
+    xl_metrics_reset(G.metrics);
+    G.step = G.compiles = 0;
+}
+
 static void at_exit(void)
 {
+    if (forked && xl_metrics_idle(G.metrics))
+        return;
     guard_spmd_end();
     guard_write_metrics();
     guard_ahead_write(true);
@@ -62,6 +112,7 @@ static void at_exit(void)
 
 static void start(void)
 {
+    remember_stderr();
     xl_mutex_init(&G.compile_lock);
     xl_mutex_init(&G.table_lock);
     xl_mutex_init(&G.client_lock);
@@ -99,6 +150,7 @@ static void start(void)
         }
     }
     atexit(at_exit);
+    pthread_atfork(NULL, NULL, in_child);
     guard_watch_start();
 }
 

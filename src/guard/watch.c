@@ -12,13 +12,14 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/journal.h"
 #include "base/time.h"
 #include "guard/guard.h"
 
 static _Atomic int asleep;                                 /* the watcher waits on this word while it is 1 */
 static _Atomic bool dirty, memory_due;
-static int memory_fd = -2;
-static bool memory_refused;
+static xl_journal memory;
+static bool memory_open, memory_refused;
 
 /* ---- what the compiler says of a program ------------------------------------------------------------------------------- */
 int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded)
@@ -108,7 +109,7 @@ static bool scraper_file(const char *dir, const char *named, char *out, size_t r
     if (owner != (int)getpid()) {
         char mark[4200];
         snprintf(mark, sizeof mark, "%s/scraped", dir);
-        int fd = *dir ? open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+        int fd = *dir ? open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
         mine = fd >= 0 || !*dir || errno != EEXIST;
         owner = (int)getpid();
         if (fd >= 0)
@@ -130,7 +131,7 @@ void guard_write_metrics(void)
     char path[4200];
     xl_buf b = { 0 };
     xl_json j = { .out = &b };
-    if (*dir) {
+    if (xl_run_there(G.run)) {
         snprintf(path, sizeof path, "%s/metrics-%d.json", dir, (int)getpid());
         xl_metrics_json(G.metrics, &j);
         if (!b.failed)
@@ -139,8 +140,8 @@ void guard_write_metrics(void)
     b.n = 0;
     if (prom && *prom) {
         xl_metrics_prometheus(G.metrics, xl_run_rank(G.run), (int)getpid(), &b);
-        if (scraper_file(dir, prom, path, sizeof path) && !b.failed)
-            xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
+        if ((!*dir || xl_run_there(G.run)) && scraper_file(dir, prom, path, sizeof path) && !b.failed)
+            xl_error_free(xl_file_write_shown(path, xl_buf_view(&b)));
     }
     xl_buf_fini(&b);
 }
@@ -244,19 +245,15 @@ static void sample_memory(void)
     const char *dir = xl_run_dir(G.run);
     if (!client || !p || !*dir || memory_refused)
         return;
-    if (memory_fd == -2) {
+    if (!memory_open) {
         char path[4200];
         snprintf(path, sizeof path, "%s/memory.csv", dir);
-        memory_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_EXCL, 0666);
-        if (memory_fd >= 0) {
-            static const char head[] = "t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc,peak_since_last\n";
-            (void)!write(memory_fd, head, sizeof head - 1);
-        } else {
-            memory_fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-        }
+        memory_open = true;
+        if (xl_run_there(G.run))
+            xl_error_free(xl_journal_open(&memory, path, XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc,peak_since_last\n"), true));
     }
     PJRT_Client_AddressableDevices_Args d = { .struct_size = sizeof d, .client = client };
-    if (memory_fd < 0 || p->real->PJRT_Client_AddressableDevices(&d))
+    if (!memory.path || p->real->PJRT_Client_AddressableDevices(&d))
         return;
     xl_buf b = { 0 };
     for (size_t i = 0; i < d.num_addressable_devices; i++) {
@@ -285,7 +282,7 @@ static void sample_memory(void)
         xl_buf_putc(&b, '\n');
     }
     if (b.n && !b.failed)
-        (void)!write(memory_fd, b.p, b.n);
+        xl_journal_add(&memory, xl_buf_view(&b), 1);
     xl_buf_fini(&b);
 }
 

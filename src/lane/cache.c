@@ -1,10 +1,13 @@
-/* An entry file `<digest>.xle`:
+/* An entry file `ab/cdef....xle`, named by its digest:
  *   header (48 bytes: magic, manifest size, packed size, raw size, seconds), manifest (JSON: module, created, host, parts),
  *   packed blob (zstd), MAC (32 bytes, keyed BLAKE2b over all before).
- * The digest in the name is that of the parts in the manifest: an entry renamed or replaced by another does not pass. */
+ * The digest in the name is that of the parts in the manifest: an entry renamed or replaced by another does not pass.
+ *
+ * Beside the 256 folders of entries: `size` (bytes and number of entries, so that nobody has to look at them all to know), `near/` (by
+ * module and by program, the entries that a miss is compared with), `removed.log` (why an entry went, the last of them), `writers/` (hosts
+ * that wrote), `segment-*` (caches of their own). The folder is its user's alone: see own_folder. */
 #include "lane/cache.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,6 +24,7 @@
 
 struct xl_cache {
     char *dir;                                             /* where entries are read and written */
+    xl_path_id id;                                         /* of that folder: another root has another one */
     xl_cache_opts opts;
     xl_key key;
 };
@@ -51,16 +55,18 @@ static xl_error *load_key(xl_arena *a, const char *cache_dir, xl_key *out)
     xl_str bytes;
     for (int tries = 0; tries < 3; tries++) {
         struct stat st;
-        if (stat(path, &st) == 0) {
+        if (lstat(path, &st) == 0) {
+            if (!S_ISREG(st.st_mode))
+                return XL_ERR(UNAUTHENTICATED, "%s is not a plain file; remove it, and a new one is made", path);
             if ((st.st_uid != geteuid() && st.st_uid != 0) || (st.st_mode & 077))
                 return XL_ERR(UNAUTHENTICATED, "%s can be read by others; remove it, and a new one is made", path);
-            XL_TRY(xl_file_read_max(a, path, 4096, &bytes), "reading the cache key");
+            XL_TRY(xl_file_read_plain(a, path, 4096, &bytes), "reading the cache key");
             if (bytes.n != XL_KEY_SIZE)
                 return XL_ERR(DATA_LOSS, "%s is damaged; remove it, and a new one is made (old entries are then misses)", path);
             memcpy(out->b, bytes.p, XL_KEY_SIZE);
             return NULL;
         }
-        XL_DO(xl_dir_make(dir));
+        XL_DO(xl_dir_make_private(dir));
         XL_DO(xl_random(out->b, XL_KEY_SIZE));
         err = xl_file_write_new(path, (xl_str){ (const char *)out->b, XL_KEY_SIZE }, 0600);
         if (!err)
@@ -75,6 +81,32 @@ out:
     return err;
 }
 
+/* The folder that is really used, for every verb alike: one that only this user and root can write, on the whole way to it. In a folder
+ * that everybody may write and only owners may remove from (mode 1777, as /tmp) it is `xlane-<uid>` there. */
+static xl_error *own_folder(xl_arena *a, const char *named, bool make, char **out)
+{
+    xl_error *err = NULL;
+    struct stat st;
+    char *dir = xl_str_c(a, xl_str_of(named));
+    if (stat(dir, &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & S_ISVTX) && (st.st_mode & (S_IWOTH | S_IWGRP))) {
+        dir = xl_path_join(a, dir, xl_strf(a, "xlane-%lu", (unsigned long)geteuid()).p);
+        if (make && mkdir(dir, 0700) != 0 && errno != EEXIST) {
+            err = xl_file_error(errno, "making the cache folder", dir);
+            goto out;
+        }
+        if (lstat(dir, &st) == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid())) {
+            err = XL_ERR(UNAUTHENTICATED, "cache folder refused: %s was put there by user %lu; name a folder of your own with --cache", dir, (unsigned long)st.st_uid);
+            goto out;
+        }
+    } else if (make && !xl_file_stat(dir, NULL)) {
+        XL_TRY(xl_dir_make_private(dir), "making the cache folder");
+    }
+    XL_TRY(xl_path_trusted(dir), "cache folder refused");
+    *out = dir;
+out:
+    return err;
+}
+
 typedef struct { const char *dir; const xl_cache_opts *opts; xl_cache *c; } open_ctx;
 
 static xl_error *do_open(xl_arena *a, void *p)
@@ -84,17 +116,13 @@ static xl_error *do_open(xl_arena *a, void *p)
     if (strstr(o->dir, "://"))
         return XL_ERR(INVALID, "%s is remote, and a cache folder must be local; use a local folder, with "
                                "`xlane cache export` and `xlane cache import` to carry it between hosts", o->dir);
-    char *dir = xl_str_c(a, xl_str_of(o->dir));
+    char *dir;
+    XL_DO(own_folder(a, o->dir, !o->opts->read_only, &dir));
     if (o->opts->segment && *o->opts->segment)
-        dir = xl_path_join(a, dir, xl_strf(a, "segment-%s", o->opts->segment).p);
-    if (!o->opts->read_only && !xl_file_stat(dir, NULL)) {
-        XL_TRY(xl_dir_make(dir), "making the cache folder");
-        chmod(dir, 0755);                                  /* whatever the umask: nobody else writes here */
-    }
-    XL_TRY(xl_path_trusted(dir), "cache folder refused");
+        XL_DO(own_folder(a, xl_path_join(a, dir, xl_strf(a, "segment-%s", o->opts->segment).p), !o->opts->read_only, &dir));
     XL_DO(load_key(a, dir, &o->c->key));
     o->c->dir = strdup(dir);
-    if (!o->c->dir)
+    if (!o->c->dir || !xl_path_identify(dir, &o->c->id))
         return XL_ERR(EXHAUSTED, "out of memory");
     o->c->opts = *o->opts;
     o->c->opts.segment = NULL;
@@ -172,7 +200,51 @@ void xl_cache_key_seal(xl_cache_key *k)
 static char *entry_path(xl_arena *a, const char *dir, const xl_digest *d, const char *suffix)
 {
     char hex[XL_DIGEST_HEX];
-    return xl_path_join(a, dir, xl_strf(a, "%s%s", xl_digest_hex(d, hex), suffix).p);
+    xl_digest_hex(d, hex);
+    return xl_path_join(a, dir, xl_strf(a, "%.2s/%s%s", hex, hex + 2, suffix).p);
+}
+
+/* "<digest>.xle", as entries are listed, back to its path. */
+static char *listed_path(xl_arena *a, const char *dir, xl_str file)
+{
+    return xl_path_join(a, dir, xl_strf(a, "%.2s/%.*s", file.p, (int)file.n - 2, file.p + 2).p);
+}
+
+static void make_shard(const char *entry)
+{
+    char dir[4200];
+    if (snprintf(dir, sizeof dir, "%.*s", XL_FMT(xl_path_dir(xl_str_of(entry)))) < (int)sizeof dir)
+        (void)!mkdir(dir, 0700);                           /* there already, or the write that follows says what is wrong */
+}
+
+static bool all_hex(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!((p[i] >= '0' && p[i] <= '9') || (p[i] >= 'a' && p[i] <= 'f')))
+            return false;
+    return true;
+}
+
+/* Goes through all entries of a folder. Only names of our own form are taken: nobody's newline gets into a log. */
+typedef void visit_fn(void *ctx, const char *path, xl_str file); /* file: "<digest>.xle" */
+static void each_entry(xl_arena *a, const char *dir, visit_fn *visit, void *ctx)
+{
+    enum { REST = XL_DIGEST_HEX - 1 - 2 };
+    for (int shard = 0; shard < 256; shard++) {
+        char path[4200];
+        xl_str *names = NULL;
+        size_t have = 0;
+        int n = snprintf(path, sizeof path, "%s/%02x", dir, shard);
+        if (n < 0 || (size_t)n > sizeof path - 80)
+            return;
+        xl_error_free(xl_dir_list(a, path, &names, &have)); /* not there: nobody has put any in it */
+        for (size_t i = 0; i < have; i++) {
+            if (names[i].n != REST + 4 || !all_hex(names[i].p, REST) || !xl_str_ends(names[i], XL_STR(".xle")))
+                continue;
+            snprintf(path + n, sizeof path - (size_t)n, "/%.*s", XL_FMT(names[i]));
+            visit(ctx, path, xl_strf(a, "%02x%.*s", shard, XL_FMT(names[i])));
+        }
+    }
 }
 
 /* ---- one entry --------------------------------------------------------------------------------------------------- */
@@ -238,11 +310,11 @@ static bool peek_entry(xl_arena *a, const char *path, entry *out)
     enum { MOST = 1 << 18 };
     struct stat st;
     bool ok = false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     *out = (entry){ 0 };
     if (fd < 0)
         return false;
-    if (fstat(fd, &st) == 0 && pread(fd, &out->h, sizeof out->h, 0) == sizeof out->h &&
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && pread(fd, &out->h, sizeof out->h, 0) == sizeof out->h &&
         !memcmp(out->h.magic, magic, sizeof magic) && out->h.manifest <= MOST) {
         char *text = xl_new(a, char, (size_t)out->h.manifest + 1);
         out->manifest = (xl_str){ text, (size_t)out->h.manifest };
@@ -258,7 +330,7 @@ static const char *read_entry(xl_arena *a, const char *path, const xl_key *key, 
 {
     const char *bad = NULL;
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     *missing = fd < 0 && errno == ENOENT;
     if (fd < 0)
         return *missing ? "missing" : errno == ELOOP ? "a link, not a file" : "cannot be opened";
@@ -296,7 +368,8 @@ static const char *read_entry(xl_arena *a, const char *path, const xl_key *key, 
         char hex[XL_DIGEST_HEX];
         xl_digest d;
         digest_parts(out->info.n, out->info.name, out->info.value, &d);
-        if (!xl_str_starts(xl_path_base(xl_str_of(path)), xl_str_of(xl_digest_hex(&d, hex))))
+        xl_digest_hex(&d, hex);
+        if (!xl_str_ends(xl_str_of(path), xl_strf(a, "/%.2s/%s.xle", hex, hex + 2)))
             bad = "its name does not fit what is in it";
     }
     return bad;
@@ -374,42 +447,76 @@ void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
 /* Which part, when several differ, is the reason: in the order in which a person would look. */
 static const char *const blame[] = { "program", "options", "flags", "profile", "plugin", "versions", "topology", "process" };
 
+/* ---- near: which entries a miss is compared with -------------------------------------------------------------------- */
+enum { NEAR = 64 };
+
+static char *near_path(xl_arena *a, const char *dir, char kind, xl_str name)
+{
+    char hex[XL_DIGEST_HEX];
+    xl_digest d = xl_hash_of(xl_strf(a, "%c%.*s", kind, XL_FMT(name)));
+    return xl_path_join(a, dir, xl_strf(a, "near/%.16s", xl_digest_hex(&d, hex)).p);
+}
+
+static xl_str program_of(const xl_cache_key *k)
+{
+    for (uint32_t i = 0; i < k->n; i++)
+        if (!strcmp(k->name[i], "program"))
+            return k->value[i];
+    return (xl_str){ 0 };
+}
+
+static void near_add(xl_arena *a, const char *dir, char kind, xl_str name, const char *hex)
+{
+    xl_str text;
+    if (!name.n)
+        return;
+    char *path = near_path(a, dir, kind, name);
+    xl_error *err = xl_file_read_plain(a, path, 1 << 16, &text);
+    xl_error_free(err);
+    if (!err && memmem(text.p, text.n, hex, XL_DIGEST_HEX - 1))
+        return;
+    if (!err && text.n >= NEAR * XL_DIGEST_HEX) {          /* the newer half stays */
+        xl_str rest = { text.p + text.n / 2, text.n - text.n / 2 };
+        xl_str_cut(&rest, '\n');
+        xl_error_free(xl_file_write_quick(path, xl_strf(a, "%.*s%s\n", XL_FMT(rest), hex)));
+    } else {
+        xl_error_free(xl_file_append(path, xl_str_of(hex)));
+    }
+}
+
 static void explain_miss(xl_arena *a, xl_cache *c, const xl_cache_key *k, xl_cache_found *out)
 {
     struct { double used; entry e; uint32_t same; bool program; } best = { 0 };
-    DIR *d = opendir(c->dir);
-    struct dirent *de;
     bool any = false;
-    int looked = 0;
     out->reason = "first";
     snprintf(out->detail, sizeof out->detail, "no entry for this program yet");
-    while (d && (de = readdir(d)) && looked < 4096) {
-        xl_str name = xl_str_of(de->d_name);
-        entry e;
-        if (!xl_str_ends(name, XL_STR(".xle")))
-            continue;
-        looked++;
-        if (!peek_entry(a, xl_path_join(a, c->dir, xl_str_c(a, name)), &e))
-            continue;
-        uint32_t same = 0;
-        bool program = false;
-        for (uint32_t i = 0; i < k->n && i < e.info.n; i++)
-            if (xl_str_is(e.info.name[i], k->name[i]) && xl_str_eq(e.info.value[i], k->value[i])) {
-                same++;
-                program |= !strcmp(k->name[i], "program");
-            }
-        bool related = program || (k->module.n && xl_str_eq(e.info.module, k->module));
-        if (!related || (any && (best.program > program || (best.program == program && best.same > same) ||
-                                 (best.program == program && best.same == same && best.used > e.info.used))))
-            continue;
-        any = true;
-        best.e = e;
-        best.same = same;
-        best.program = program;
-        best.used = e.info.used;
+    for (int kind = 0; kind < 2; kind++) {
+        xl_str name = kind ? k->module : program_of(k), list = { 0 };
+        if (name.n)
+            xl_error_free(xl_file_read_plain(a, near_path(a, c->dir, kind ? 'm' : 'p', name), 1 << 16, &list));
+        while (list.n) {
+            xl_str line = xl_str_cut(&list, '\n');
+            entry e;
+            if (line.n != XL_DIGEST_HEX - 1 || !all_hex(line.p, line.n) || !peek_entry(a, listed_path(a, c->dir, xl_strf(a, "%.*s.xle", XL_FMT(line))), &e))
+                continue;
+            uint32_t same = 0;
+            bool program = false;
+            for (uint32_t i = 0; i < k->n && i < e.info.n; i++)
+                if (xl_str_is(e.info.name[i], k->name[i]) && xl_str_eq(e.info.value[i], k->value[i])) {
+                    same++;
+                    program |= !strcmp(k->name[i], "program");
+                }
+            bool related = program || (k->module.n && xl_str_eq(e.info.module, k->module));
+            if (!related || (any && (best.program > program || (best.program == program && best.same > same) ||
+                                     (best.program == program && best.same == same && best.used > e.info.used))))
+                continue;
+            any = true;
+            best.e = e;
+            best.same = same;
+            best.program = program;
+            best.used = e.info.used;
+        }
     }
-    if (d)
-        closedir(d);
     if (!any)
         return;
     xl_buf words = { 0 };
@@ -436,7 +543,8 @@ static void explain_miss(xl_arena *a, xl_cache *c, const xl_cache_key *k, xl_cac
 bool xl_cache_has(xl_cache *c, const xl_cache_key *k)
 {
     char hex[XL_DIGEST_HEX], path[4200];
-    int n = snprintf(path, sizeof path, "%s/%s.xle", c->dir, xl_digest_hex(&k->digest, hex));
+    xl_digest_hex(&k->digest, hex);
+    int n = snprintf(path, sizeof path, "%s/%.2s/%s.xle", c->dir, hex, hex + 2);
     return n > 0 && (size_t)n < sizeof path && access(path, F_OK) == 0;
 }
 
@@ -446,7 +554,7 @@ static const char *dropped_reason(xl_arena *a, xl_cache *c, const xl_cache_key *
 {
     char hex[XL_DIGEST_HEX];
     xl_str log, line;
-    xl_error *err = xl_file_read_max(a, xl_path_join(a, c->dir, "removed.log"), 1 << 22, &log);
+    xl_error *err = xl_file_read_plain(a, xl_path_join(a, c->dir, "removed.log"), 1 << 22, &log);
     if (err) {
         xl_error_free(err);
         return NULL;
@@ -502,6 +610,11 @@ static xl_error *do_get(xl_arena *a, void *p)
 xl_error *xl_cache_get(xl_cache *c, const xl_cache_key *k, xl_cache_found *out)
 {
     *out = (xl_cache_found){ .reason = "first" };
+    if (!xl_path_is(c->dir, &c->id)) {
+        out->reason = "unreadable";
+        snprintf(out->detail, sizeof out->detail, "%s is not the folder that was opened", c->dir);
+        return NULL;
+    }
     return xl_arena_call(do_get, &(get_ctx){ c, k, out });
 }
 
@@ -513,52 +626,155 @@ static const char *host_name(char *buf, size_t n)
     return buf;
 }
 
+enum { LOG_MAX = 1 << 19 };                                /* of removed.log; then the older half goes */
+
 static void note_removed(xl_arena *a, const char *dir, xl_str file, const char *why)
 {
-    xl_str id = { file.p, file.n > 4 ? file.n - 4 : 0 };
-    xl_error_free(xl_file_append(xl_path_join(a, dir, "removed.log"), xl_strf(a, "%.*s %s", XL_FMT(id), why)));
+    char *path = xl_path_join(a, dir, "removed.log");
+    xl_str id = { file.p, file.n > 4 ? file.n - 4 : 0 }, text;
+    xl_file_info st;
+    if (!all_hex(id.p, id.n))
+        return;
+    if (xl_file_stat(path, &st) && st.size > LOG_MAX) {
+        xl_error *err = xl_file_read_plain(a, path, 1 << 24, &text);
+        if (!err) {
+            text = (xl_str){ text.p + text.n / 2, text.n - text.n / 2 };
+            xl_str_cut(&text, '\n');
+            err = xl_file_write_quick(path, text);
+        }
+        xl_error_free(err);
+    }
+    xl_error_free(xl_file_append(path, xl_strf(a, "%.*s %s", XL_FMT(id), why)));
 }
 
+/* ---- how large the folder is ------------------------------------------------------------------------------------------
+ * `size` holds bytes and entries. Whoever puts an entry adds it, under a lock; the entries themselves are looked at only when
+ * the bound is reached, or when there is no count yet. */
 typedef struct { xl_str file; double used; uint64_t bytes; } lru;
+typedef struct { xl_arena *a; lru *p; size_t n, cap; uint64_t bytes; } census;
+
 static int oldest_first(const void *x, const void *y)
 {
     const lru *a = x, *b = y;
     return a->used < b->used ? -1 : a->used > b->used;
 }
 
-/* Keeps the folder within its bound; returns what went. */
-static void evict(xl_arena *a, const char *dir, uint64_t most, size_t *removed, uint64_t *freed)
+static void count_one(void *ctx, const char *path, xl_str file)
+{
+    census *c = ctx;
+    struct stat st;
+    if (lstat(path, &st) || !S_ISREG(st.st_mode))
+        return;
+    lru one = { file, (double)st.st_mtim.tv_sec + 1e-9 * (double)st.st_mtim.tv_nsec, (uint64_t)st.st_size };
+    XL_PUSH(c->a, c->p, c->n, c->cap, one);
+    c->bytes += one.bytes;
+}
+
+/* Entries of a folder without sub-folders, as they were once kept, move to their places. */
+static void adopt(xl_arena *a, const char *dir)
 {
     xl_str *names;
-    size_t n, have = 0;
-    uint64_t total = 0;
+    size_t n = 0;
     xl_error *err = xl_dir_list(a, dir, &names, &n);
-    if (err) {
-        xl_error_free(err);
-        return;
-    }
-    lru *all = xl_new(a, lru, n);
-    for (size_t i = 0; i < n; i++) {
-        xl_file_info st;
-        if (!xl_str_ends(names[i], XL_STR(".xle")) || !xl_file_stat(xl_path_join(a, dir, xl_str_c(a, names[i])), &st))
+    xl_error_free(err);
+    for (size_t i = 0; !err && i < n; i++) {
+        if (names[i].n != XL_DIGEST_HEX - 1 + 4 || !all_hex(names[i].p, XL_DIGEST_HEX - 1) || !xl_str_ends(names[i], XL_STR(".xle")))
             continue;
-        all[have++] = (lru){ names[i], st.mtime, st.size };
-        total += st.size;
+        char *to = listed_path(a, dir, names[i]);
+        make_shard(to);
+        (void)!rename(xl_path_join(a, dir, xl_str_c(a, names[i])), to);
     }
-    if (total <= most)
-        return;
-    qsort(all, have, sizeof *all, oldest_first);
-    for (size_t i = 0; i < have && total > most; i++) {
-        if (unlink(xl_path_join(a, dir, xl_str_c(a, all[i].file))) == 0) {
-            total -= all[i].bytes;
-            *freed += all[i].bytes;
-            ++*removed;
-            note_removed(a, dir, all[i].file, "evicted: the folder had reached its size bound");
+}
+
+static int lock_size(const char *dir, bool wait)
+{
+    char path[4200];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/size", dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    for (int turn = 0; flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)); turn++) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || turn > 100) {
+            close(fd);                                     /* another process counts all of them: it will count ours too, or the next one does */
+            return -1;
         }
+        nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
+    }
+    return fd;
+}
+
+/* Adds `added` bytes and `more` entries to the count, and keeps the folder within its bound, with a tenth to spare once it was reached.
+ * `recount`: by looking at all of them. What went is added to removed and freed. */
+static void account(xl_arena *a, const char *dir, uint64_t most, int64_t added, int64_t more, bool recount, size_t *removed, uint64_t *freed)
+{
+    char text[64] = "";
+    unsigned long long bytes = 0, entries = 0;
+    int fd = lock_size(dir, recount);
+    if (fd < 0 && !recount)
+        return;
+    bool known = fd >= 0 && pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "%llu %llu", &bytes, &entries) == 2;
+    if (!known)
+        adopt(a, dir);
+    bytes = added < 0 && bytes < (uint64_t)-added ? 0 : bytes + (uint64_t)added;
+    entries = more < 0 && entries < (uint64_t)-more ? 0 : entries + (uint64_t)more;
+    if (!known || recount || bytes > most) {
+        census c = { .a = a };
+        each_entry(a, dir, count_one, &c);
+        if (c.bytes > most) {
+            uint64_t target = recount ? most : most - most / 10;
+            qsort(c.p, c.n, sizeof *c.p, oldest_first);
+            size_t gone = 0;
+            for (size_t i = 0; i < c.n && c.bytes > target; i++)
+                if (unlink(listed_path(a, dir, c.p[i].file)) == 0) {
+                    c.bytes -= c.p[i].bytes;
+                    *freed += c.p[i].bytes;
+                    gone++;
+                    note_removed(a, dir, c.p[i].file, "evicted: the folder had reached its size bound");
+                }
+            *removed += gone;
+            c.n -= gone;
+        }
+        bytes = c.bytes;
+        entries = c.n;
+    }
+    if (fd >= 0) {
+        int n = snprintf(text, sizeof text, "%020llu %020llu\n", bytes, entries);
+        (void)!pwrite(fd, text, (size_t)n, 0);
+        close(fd);
     }
 }
 
 typedef struct { xl_cache *c; const xl_cache_key *k; const void *blob; size_t size; double seconds; } put_ctx;
+
+static xl_error *add_entry(xl_arena *a, const xl_cache *c, const xl_digest *digest, xl_str module, xl_str program, xl_str bytes)
+{
+    xl_error *err = NULL;
+    char host[256], hex[XL_DIGEST_HEX], *path = entry_path(a, c->dir, digest, ".xle");
+    xl_file_info before;
+    make_shard(path);
+    int64_t had = xl_file_stat(path, &before) ? (int64_t)before.size : -1;
+    XL_TRY(xl_file_write_mode(path, bytes, 0600), "writing a cache entry");
+    xl_error_free(xl_dir_make_private(xl_path_join(a, c->dir, "near")));
+    xl_digest_hex(digest, hex);
+    near_add(a, c->dir, 'p', program, hex);
+    near_add(a, c->dir, 'm', module, hex);
+    char *writers = xl_path_join(a, c->dir, "writers");
+    xl_error_free(xl_dir_make_private(writers));
+    int fd = open(xl_path_join(a, writers, host_name(host, sizeof host)), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd >= 0) {
+        futimens(fd, NULL);
+        close(fd);
+    }
+    size_t removed = 0;
+    uint64_t freed = 0;
+    account(a, c->dir, c->opts.max_bytes, (int64_t)bytes.n - (had > 0 ? had : 0), had < 0, false, &removed, &freed);
+out:
+    return err;
+}
 
 static xl_error *do_put(xl_arena *a, void *p)
 {
@@ -594,17 +810,7 @@ static xl_error *do_put(xl_arena *a, void *p)
         err = XL_ERR(EXHAUSTED, "out of memory");
         goto out;
     }
-    XL_TRY(xl_file_write_mode(entry_path(a, o->c->dir, &o->k->digest, ".xle"), xl_buf_view(&file), 0644), "writing a cache entry");
-    char *writers = xl_path_join(a, o->c->dir, "writers");
-    xl_error_free(xl_dir_make(writers));
-    int fd = open(xl_path_join(a, writers, host_name(host, sizeof host)), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    if (fd >= 0) {
-        futimens(fd, NULL);
-        close(fd);
-    }
-    size_t removed = 0;
-    uint64_t freed = 0;
-    evict(a, o->c->dir, o->c->opts.max_bytes, &removed, &freed);
+    err = add_entry(a, o->c, &o->k->digest, o->k->module, program_of(o->k), xl_buf_view(&file));
 out:
     xl_buf_fini(&file);
     xl_buf_fini(&manifest);
@@ -613,7 +819,7 @@ out:
 
 xl_error *xl_cache_put(xl_cache *c, const xl_cache_key *k, const void *blob, size_t size, double seconds)
 {
-    if (c->opts.read_only)
+    if (c->opts.read_only || !xl_path_is(c->dir, &c->id))
         return NULL;
     return xl_arena_call(do_put, &(put_ctx){ c, k, blob, size, seconds });
 }
@@ -622,15 +828,21 @@ typedef struct { xl_cache *c; const xl_cache_key *k; const char *why; } drop_ctx
 static xl_error *do_drop(xl_arena *a, void *p)
 {
     drop_ctx *d = p;
-    char *path = entry_path(a, d->c->dir, &d->k->digest, ".xle");
-    if (unlink(path) == 0)
-        note_removed(a, d->c->dir, xl_path_base(xl_str_of(path)), d->why);
+    char hex[XL_DIGEST_HEX], *path = entry_path(a, d->c->dir, &d->k->digest, ".xle");
+    xl_file_info st = { 0 };
+    size_t removed = 0;
+    uint64_t freed = 0;
+    xl_file_stat(path, &st);
+    if (unlink(path) == 0) {
+        note_removed(a, d->c->dir, xl_strf(a, "%s.xle", xl_digest_hex(&d->k->digest, hex)), d->why);
+        account(a, d->c->dir, UINT64_MAX, -(int64_t)st.size, -1, false, &removed, &freed);
+    }
     return NULL;
 }
 
 void xl_cache_drop(xl_cache *c, const xl_cache_key *k, const char *why)
 {
-    if (!c->opts.read_only)
+    if (!c->opts.read_only && xl_path_is(c->dir, &c->id))
         xl_error_free(xl_arena_call(do_drop, &(drop_ctx){ c, k, why }));
 }
 
@@ -640,11 +852,18 @@ xl_lease_state xl_cache_lease(xl_cache *c, const xl_cache_key *k, double seconds
     char hex[XL_DIGEST_HEX], path[4096];
     bool waited = false;
     out->fd = -1;
-    if (c->opts.read_only)
+    if (c->opts.read_only || !xl_path_is(c->dir, &c->id))
         return XL_LEASE_MINE;
-    snprintf(path, sizeof path, "%s/%s.lock", c->dir, xl_digest_hex(&k->digest, hex));
+    xl_digest_hex(&k->digest, hex);
+    snprintf(path, sizeof path, "%s/%.2s/%s.lock", c->dir, hex, hex + 2);
+    make_shard(path);
     for (double left = seconds;;) {
-        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        struct stat plain;
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+        if (fd >= 0 && (fstat(fd, &plain) || !S_ISREG(plain.st_mode) || plain.st_uid != geteuid())) {
+            close(fd);
+            fd = -1;
+        }
         if (fd < 0)
             return XL_LEASE_MINE;                          /* no lease to be had: everybody compiles for themselves */
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
@@ -673,19 +892,23 @@ void xl_cache_release(xl_cache *c, const xl_cache_key *k, xl_lease *l)
     char hex[XL_DIGEST_HEX], path[4096];
     if (l->fd < 0)
         return;
-    snprintf(path, sizeof path, "%s/%s.lock", c->dir, xl_digest_hex(&k->digest, hex));
+    xl_digest_hex(&k->digest, hex);
+    snprintf(path, sizeof path, "%s/%.2s/%s.lock", c->dir, hex, hex + 2);
     unlink(path);
     close(l->fd);
     l->fd = -1;
 }
 
-const char *xl_cache_writers(xl_arena *a, const char *dir)
+const char *xl_cache_writers(xl_arena *a, const char *named)
 {
-    char *writers = xl_path_join(a, dir, "writers"), me[256];
+    char *dir = NULL, me[256];
     xl_str *names;
     size_t n, others = 0;
     xl_buf said = { 0 };
-    xl_error *err = xl_dir_list(a, writers, &names, &n);
+    xl_error *err = own_folder(a, named, false, &dir);
+    char *writers = err ? NULL : xl_path_join(a, dir, "writers");
+    if (!err)
+        err = xl_dir_list(a, writers, &names, &n);
     xl_error_free(err);
     if (err)
         return "";
@@ -704,81 +927,113 @@ const char *xl_cache_writers(xl_arena *a, const char *dir)
 }
 
 /* ---- looking after a folder -------------------------------------------------------------------------------------- */
-xl_error *xl_cache_list(xl_arena *a, const char *dir, xl_cache_entry **out, size_t *n)
+typedef struct { xl_arena *a; const xl_key *key; xl_cache_entry *p; size_t n, cap; } listing;
+
+static void list_one(void *ctx, const char *path, xl_str file)
+{
+    listing *l = ctx;
+    xl_str bytes = { 0 };
+    entry e = { 0 };
+    bool missing;
+    const char *bad = read_entry(l->a, path, l->key, &bytes, &e, &missing);
+    if (!bad) {
+        xl_buf raw = { 0 };
+        bad = unpack(&e, &raw);
+        xl_buf_fini(&raw);
+    }
+    free((void *)bytes.p);
+    e.info.file = file;
+    e.info.bad = bad;
+    XL_PUSH(l->a, l->p, l->n, l->cap, e.info);
+}
+
+static int by_file(const void *x, const void *y) { return xl_str_cmp(((const xl_cache_entry *)x)->file, ((const xl_cache_entry *)y)->file); }
+
+static xl_error *list_all(xl_arena *a, const char *dir, xl_cache_entry **out, size_t *n)
 {
     xl_error *err = NULL;
-    xl_str *names;
-    size_t nname;
     xl_key key;
-    *n = 0;
-    *out = NULL;
-    XL_TRY(xl_dir_list(a, dir, &names, &nname), "looking into the cache folder");
     XL_DO(load_key(a, dir, &key));
-    *out = xl_new(a, xl_cache_entry, nname);
-    for (size_t i = 0; i < nname; i++) {
-        xl_str bytes = { 0 };
-        entry e = { 0 };
-        bool missing;
-        if (!xl_str_ends(names[i], XL_STR(".xle")))
-            continue;
-        char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
-        const char *bad = read_entry(a, path, &key, &bytes, &e, &missing);
-        if (!bad) {
-            xl_buf raw = { 0 };
-            bad = unpack(&e, &raw);
-            xl_buf_fini(&raw);
-        }
-        free((void *)bytes.p);
-        e.info.file = names[i];
-        e.info.bad = bad;
-        (*out)[(*n)++] = e.info;
-    }
+    adopt(a, dir);
+    listing l = { .a = a, .key = &key };
+    each_entry(a, dir, list_one, &l);
+    if (l.n)
+        qsort(l.p, l.n, sizeof *l.p, by_file);
+    *out = l.p;
+    *n = l.n;
 out:
     return err;
 }
 
-xl_error *xl_cache_prune(xl_arena *a, const char *dir, uint64_t max_bytes, size_t *removed, uint64_t *freed)
+xl_error *xl_cache_list(xl_arena *a, const char *named, xl_cache_entry **out, size_t *n)
+{
+    xl_error *err = NULL;
+    char *dir;
+    *n = 0;
+    *out = NULL;
+    XL_TRY(own_folder(a, named, false, &dir), "looking into the cache folder");
+    err = list_all(a, dir, out, n);
+out:
+    return err;
+}
+
+/* Left behind by processes that were killed. */
+static void sweep(xl_arena *a, const char *dir, size_t *removed, uint64_t *freed)
+{
+    xl_str *names;
+    size_t n = 0;
+    xl_error *err = xl_dir_list(a, dir, &names, &n);
+    xl_error_free(err);
+    for (size_t i = 0; !err && i < n; i++) {
+        struct stat st;
+        char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
+        bool lock = xl_str_ends(names[i], XL_STR(".lock"));
+        if ((xl_file_is_temporary(names[i]) || lock) && lstat(path, &st) == 0 && xl_now_wall() - (double)st.st_mtim.tv_sec > 3600 && unlink(path) == 0) {
+            *freed += (uint64_t)st.st_size;
+            ++*removed;
+        }
+    }
+}
+
+xl_error *xl_cache_prune(xl_arena *a, const char *named, uint64_t max_bytes, size_t *removed, uint64_t *freed)
 {
     xl_error *err = NULL;
     xl_cache_entry *e;
-    xl_str *names;
+    char *dir, shard[3];
     size_t n;
     *removed = 0;
     *freed = 0;
-    XL_DO(xl_cache_list(a, dir, &e, &n));
+    XL_TRY(own_folder(a, named, false, &dir), "looking into the cache folder");
+    XL_DO(list_all(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++)
-        if (e[i].bad && unlink(xl_path_join(a, dir, xl_str_c(a, e[i].file))) == 0) {
+        if (e[i].bad && unlink(listed_path(a, dir, e[i].file)) == 0) {
             note_removed(a, dir, e[i].file, e[i].bad);
             *freed += e[i].bytes;
             ++*removed;
         }
-    XL_DO(xl_dir_list(a, dir, &names, &n));
-    for (size_t i = 0; i < n; i++) {
-        xl_file_info st;
-        char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
-        bool temporary = xl_str_starts(names[i], XL_STR(".xlane-")) && xl_str_ends(names[i], XL_STR(".tmp"));
-        bool lock = xl_str_ends(names[i], XL_STR(".lock"));
-        if ((temporary || lock) && xl_file_stat(path, &st) && xl_now_wall() - st.mtime > 3600 && unlink(path) == 0) {
-            *freed += st.size;
-            ++*removed;
-        }
+    sweep(a, dir, removed, freed);
+    for (int i = 0; i < 256; i++) {
+        snprintf(shard, sizeof shard, "%02x", i);
+        sweep(a, xl_path_join(a, dir, shard), removed, freed);
     }
-    evict(a, dir, max_bytes ? max_bytes : UINT64_MAX, removed, freed);
+    account(a, dir, max_bytes ? max_bytes : UINT64_MAX, 0, 0, true, removed, freed);
 out:
     return err;
 }
 
 /* A pack: magic, then for each entry its length, its bytes without the MAC, and a plain digest of them. The user who imports
  * it vouches for it; the file itself must be one that nobody else can write. */
-xl_error *xl_cache_export(xl_arena *a, const char *dir, const char *file, size_t *count)
+xl_error *xl_cache_export(xl_arena *a, const char *named, const char *file, size_t *count)
 {
     xl_error *err = NULL;
+    char *dir;
     xl_cache_entry *e;
     size_t n;
     xl_key key;
     xl_buf out = { 0 };
     *count = 0;
-    XL_DO(xl_cache_list(a, dir, &e, &n));
+    XL_TRY(own_folder(a, named, false, &dir), "looking into the cache folder");
+    XL_DO(list_all(a, dir, &e, &n));
     XL_DO(load_key(a, dir, &key));
     xl_buf_add(&out, pack_magic, sizeof pack_magic);
     for (size_t i = 0; i < n; i++) {
@@ -787,7 +1042,7 @@ xl_error *xl_cache_export(xl_arena *a, const char *dir, const char *file, size_t
         bool missing;
         if (e[i].bad)
             continue;
-        if (!read_entry(a, xl_path_join(a, dir, xl_str_c(a, e[i].file)), &key, &bytes, &parsed, &missing)) {
+        if (!read_entry(a, listed_path(a, dir, e[i].file), &key, &bytes, &parsed, &missing)) {
             uint64_t size = bytes.n - MAC;
             xl_digest d = xl_hash_of((xl_str){ bytes.p, (size_t)size });
             xl_buf_add(&out, &size, sizeof size);
@@ -844,8 +1099,10 @@ xl_error *xl_cache_import(xl_arena *a, const char *dir, const char *file, size_t
         xl_digest mac = xl_mac_of(&c->key, xl_buf_view(&out));
         xl_buf_add(&out, mac.b, MAC);
         digest_parts(e.info.n, e.info.name, e.info.value, &d);
-        err = out.failed ? XL_ERR(EXHAUSTED, "out of memory")
-                         : xl_file_write_mode(entry_path(a, c->dir, &d, ".xle"), xl_buf_view(&out), 0644);
+        xl_str program = { 0 };
+        for (uint32_t i = 0; i < e.info.n; i++)
+            program = xl_str_is(e.info.name[i], "program") ? e.info.value[i] : program;
+        err = out.failed ? XL_ERR(EXHAUSTED, "out of memory") : add_entry(a, c, &d, e.info.module, program, xl_buf_view(&out));
         xl_buf_fini(&out);
         if (err)
             goto out;

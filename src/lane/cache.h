@@ -18,7 +18,9 @@ typedef struct {
     const char *segment;                                   /* NULL: shared; else a private sub-folder for this process or host */
 } xl_cache_opts;
 
-/* Makes the folder if need be. A remote URL, or a folder that others can write, is an error that says what to do instead. */
+/* Makes the folder if need be, for this user alone. A remote URL, or a folder that others can write, is an error that says what to do
+ * instead; in a sticky one that everybody may write (/tmp) it is the sub-folder xlane-<uid>. The functions below that take a folder
+ * follow the same rule. */
 xl_error *xl_cache_open(const char *dir, const xl_cache_opts *opts, xl_cache **out) XL_MUST_USE;
 /* A private sub-folder with its own bound, for the same user. *out stays NULL where this one is read-only and there is none. */
 xl_error *xl_cache_segment(const xl_cache *c, const char *name, uint64_t max_bytes, xl_cache **out) XL_MUST_USE;

@@ -14,13 +14,9 @@ static char folder[64], pack[96];
 
 static void tidy(xl_arena *a)
 {
-    xl_str *name;
-    size_t n;
-    xl_error *err = xl_dir_list(a, folder, &name, &n);
-    for (size_t i = 0; !err && i < n; i++)
-        if (!xl_str_is(name[i], "cache.key"))
-            unlink(xl_path_join(a, folder, xl_str_c(a, name[i])));
-    xl_error_free(err);
+    size_t removed;
+    uint64_t freed;
+    xl_error_free(xl_cache_prune(a, folder, 1, &removed, &freed));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -33,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         snprintf(folder, sizeof folder, "/dev/shm/xlane-fuzz-cache-%d", (int)getpid());
         snprintf(pack, sizeof pack, "%s.pack", folder);
         setenv("XLANE_STATE", folder, 1);
-        if (xl_dir_make(folder))
+        if (xl_dir_make_private(folder))
             abort();
     }
     uint64_t length = size;

@@ -30,6 +30,13 @@ static xl_cache_key key_of(const char *program, const char *flags)
     return k;
 }
 
+static void entry_at(char *path, size_t n, const char *dir, const xl_cache_key *k)
+{
+    char hex[XL_DIGEST_HEX];
+    xl_digest_hex(&k->digest, hex);
+    snprintf(path, n, "%s/%.2s/%s.xle", dir, hex, hex + 2);
+}
+
 TEST(C1_what_was_put_comes_back)
 {
     char dir[300];
@@ -61,14 +68,14 @@ TEST(C3_a_miss_names_what_differs)
 
 TEST(C5_every_flipped_byte_and_every_cut_is_a_miss)
 {
-    char dir[300], hex[XL_DIGEST_HEX], path[600];
+    char dir[300], path[600];
     xl_cache *c = fresh("flip", dir, sizeof dir);
     xl_cache_key k = key_of("p1", "f");
     xl_arena a = { 0 };
     xl_str good;
     xl_cache_found f;
     CHECK_OK(xl_cache_put(c, &k, "hello executable", 16, 1));
-    snprintf(path, sizeof path, "%s/%s.xle", dir, xl_digest_hex(&k.digest, hex));
+    entry_at(path, sizeof path, dir, &k);
     CHECK_OK(xl_file_read(&a, path, &good));
     char *bytes = malloc(good.n);
     for (size_t i = 0; i < good.n; i++) {
@@ -89,14 +96,14 @@ TEST(C5_every_flipped_byte_and_every_cut_is_a_miss)
 
 TEST(C5_what_others_could_have_written_is_refused)
 {
-    char dir[300], hex[XL_DIGEST_HEX], path[600], path2[600];
+    char dir[300], path[600], path2[600];
     xl_cache *c = fresh("trust", dir, sizeof dir);
     xl_cache_key k = key_of("p1", "f"), k2 = key_of("p2", "f");
     xl_cache_found f;
     CHECK_OK(xl_cache_put(c, &k, "x", 1, 1));
     CHECK_OK(xl_cache_put(c, &k2, "y", 1, 1));
-    snprintf(path, sizeof path, "%s/%s.xle", dir, xl_digest_hex(&k.digest, hex));
-    snprintf(path2, sizeof path2, "%s/%s.xle", dir, xl_digest_hex(&k2.digest, hex));
+    entry_at(path, sizeof path, dir, &k);
+    entry_at(path2, sizeof path2, dir, &k2);
     CHECK(chmod(path, 0666) == 0);
     CHECK_OK(xl_cache_get(c, &k, &f));
     CHECK(!f.hit && strstr(f.detail, "another user"));

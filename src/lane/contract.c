@@ -23,7 +23,7 @@ typedef struct record {
 } record;
 
 enum { PER_GROUP = 16, GROUPS = 256, DIFFS = 32, RECALL = 64, RECALL_BYTES = 1 << 20, READ = 4 };
-static const size_t most_memory = (size_t)256 << 20;
+static const size_t most_memory = (size_t)64 << 20;
 
 struct xl_contracts {
     xl_run *run;
@@ -146,12 +146,12 @@ xl_error *xl_recorded_save(xl_run *run, const char *hash, xl_str bytes)
     xl_error *err = NULL;
     xl_buf packed = { 0 };
     char path[4096];
-    if (!*xl_run_dir(run))
+    if (!xl_run_there(run))
         return NULL;
     int n = snprintf(path, sizeof path, "%s/programs", xl_run_dir(run));
     if (n < 0 || (size_t)n + 80 >= sizeof path)
         return XL_ERR(INVALID, "the run folder's path is too long");
-    XL_DO(xl_dir_make(path));
+    XL_DO(xl_dir_make_private(path));
     snprintf(path + n, sizeof path - (size_t)n, "/%s.zst", hash);
     if (xl_file_stat(path, NULL))
         return NULL;
@@ -192,7 +192,7 @@ static char *index_path(xl_arena *a, const xl_contracts *c, xl_str group)
 
 static void remember_on_disk(xl_arena *a, xl_contracts *c, const record *r, xl_str bytes)
 {
-    if (!*xl_run_dir(c->run))
+    if (!xl_run_there(c->run))
         return;
     xl_buf line = { 0 };
     xl_json j = { .out = &line };
@@ -209,7 +209,7 @@ static void remember_on_disk(xl_arena *a, xl_contracts *c, const record *r, xl_s
     xl_json_end(&j);
     xl_json_end(&j);
     char *path = index_path(a, c, r->group);
-    xl_error_free(xl_dir_make(xl_str_c(a, xl_path_dir(xl_str_of(path)))));
+    xl_error_free(xl_dir_make_private(xl_str_c(a, xl_path_dir(xl_str_of(path)))));
     xl_error_free(xl_file_append(path, xl_buf_view(&line)));
     xl_error_free(xl_recorded_save(c->run, r->hash, bytes));
     xl_buf_fini(&line);
@@ -254,7 +254,7 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
     if (!*xl_run_dir(c->run))
         return;
     xl_str text;
-    xl_error *err = xl_file_read_max(a, index_path(a, c, group), 64 << 20, &text);
+    xl_error *err = xl_file_read_plain(a, index_path(a, c, group), 64 << 20, &text);
     if (err) {
         xl_error_free(err);
         return;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/hash.h"
+#include "base/secret.h"
 #include "base/str.h"
 #include "pjrt/plugin.h"
 
@@ -60,6 +61,20 @@ void xl_identity_flags(char *out, size_t n)
     for (size_t i = 0; i < nword; i++)                     /* those that memory allowed */
         if (word[i])
             word[have++] = word[i];
+    for (size_t i = 0; i < have; i++) {                    /* they go into manifests and events */
+        xl_arena tmp = { .limit = 1 << 20 };
+        xl_str shown = xl_secret_hide(&tmp, xl_str_of(word[i]));
+        char hex[XL_DIGEST_HEX], *copy = NULL;
+        if (shown.p != word[i]) {                          /* what it was still tells two keys apart */
+            xl_digest d = xl_hash_of(xl_str_of(word[i]));
+            copy = strndup(xl_strf(&tmp, "%.*s:%.8s", XL_FMT(shown), xl_digest_hex(&d, hex)).p, 4096);
+        }
+        if (copy) {
+            free(word[i]);
+            word[i] = copy;
+        }
+        xl_arena_fini(&tmp);
+    }
     qsort(word, have, sizeof *word, by_text);
     out[0] = 0;
     for (size_t i = 0; i < have; i++) {

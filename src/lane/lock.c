@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/secret.h"
 #include "base/hash.h"
 #include "base/time.h"
 #include "lane/bundle.h"
@@ -143,7 +144,7 @@ xl_error *xl_lock_collect(xl_arena *a, const xl_lock_wish *w, xl_lock *out)
     for (char **e = environ; *e; e++)
         if (lane_variable(*e)) {
             xl_str value = xl_str_of(*e), name = xl_str_cut(&value, '=');
-            add(&b, "environment", name, value.p ? value : XL_STR(""));
+            add(&b, "environment", name, value.p ? xl_secret_env(a, name, value) : XL_STR(""));
         }
     if (w->profile) {
         xl_profile p;

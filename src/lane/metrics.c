@@ -18,7 +18,7 @@ struct xl_module_metrics {
     xl_meter meter[XL_M_COUNT];
 };
 
-enum { MODULES = 4096 };                                   /* eager programs have many small ones; beyond this they share a last one */
+enum { MODULES = 2048 };                                   /* eager programs have many small ones; beyond this they share a last one */
 struct xl_metrics {
     xl_meter total[XL_M_COUNT];
     xl_mutex lock;
@@ -34,16 +34,66 @@ xl_metrics *xl_metrics_new(void)
     return m;
 }
 
+/* A histogram is made with its first value: most of a module's timings are never taken. NULL: no memory, and only the sum counts. */
+static _Atomic uint32_t *buckets(xl_meter *t)
+{
+    _Atomic uint32_t *b = atomic_load_explicit(&t->bucket, memory_order_acquire), *none = NULL;
+    if (!b && (b = calloc(XL_HIST, sizeof *b)) && !atomic_compare_exchange_strong(&t->bucket, &none, b)) {
+        free(b);
+        b = none;
+    }
+    return b;
+}
+
+static uint32_t bucket_at(const xl_meter *t, int b)
+{
+    const _Atomic uint32_t *all = atomic_load_explicit(&t->bucket, memory_order_acquire);
+    return all ? all[b] : 0;
+}
+
+static void free_set(xl_meter *set)
+{
+    for (int w = 0; w < XL_M_COUNT; w++)
+        free((void *)set[w].bucket);
+}
+
+static void clear_set(xl_meter *set)
+{
+    for (int w = 0; w < XL_M_COUNT; w++) {
+        set[w].n = set[w].sum = 0;
+        for (int b = 0; set[w].bucket && b < XL_HIST; b++)
+            set[w].bucket[b] = 0;
+    }
+}
+
 void xl_metrics_free(xl_metrics *m)
 {
     if (!m)
         return;
+    free_set(m->total);
     for (uint32_t i = 0; i < m->n; i++) {
+        free_set(m->module[i]->meter);
         free(m->module[i]->name);
         free(m->module[i]);
     }
     xl_mutex_fini(&m->lock);
     free(m);
+}
+
+void xl_metrics_reset(xl_metrics *m)
+{
+    xl_mutex_init(&m->lock);
+    clear_set(m->total);
+    for (uint32_t i = 0; i < m->n; i++)
+        clear_set(m->module[i]->meter);
+}
+
+bool xl_metrics_idle(const xl_metrics *m)
+{
+    for (int w = 0; w < XL_M_COUNT; w++)
+        if (m->total[w].n)
+            return false;
+    return true;
 }
 
 xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str name)
@@ -94,8 +144,9 @@ static void add(xl_meter *t, uint64_t value, int bucket)
 {
     atomic_fetch_add_explicit(&t->n, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&t->sum, value, memory_order_relaxed);
-    if (bucket >= 0)
-        atomic_fetch_add_explicit(&t->bucket[bucket], 1, memory_order_relaxed);
+    _Atomic uint32_t *all = bucket >= 0 ? buckets(t) : NULL;
+    if (all)
+        atomic_fetch_add_explicit(&all[bucket], 1, memory_order_relaxed);
 }
 
 void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric w, double seconds)
@@ -129,9 +180,9 @@ static void set_json(const xl_meter *set, xl_json *j)
             xl_json_key(j, "hist");
             xl_json_list(j);
             for (int b = 0; b < XL_HIST; b++)
-                if (set[w].bucket[b]) {
+                if (bucket_at(&set[w], b)) {
                     xl_json_int(j, b);
-                    xl_json_int(j, set[w].bucket[b]);
+                    xl_json_int(j, bucket_at(&set[w], b));
                 }
             xl_json_end(j);
         }
@@ -164,7 +215,7 @@ static void set_add(xl_meter *set, const xl_node *n)
         if ((v = xl_node_get(one, "sum")) && v->i > 0)
             set[w].sum += (uint64_t)v->i;
         for (size_t k = 0; hist && k + 1 < hist->n; k += 2)
-            if (hist->kid[k]->i >= 0 && hist->kid[k]->i < XL_HIST && hist->kid[k + 1]->i > 0)
+            if (hist->kid[k]->i >= 0 && hist->kid[k]->i < XL_HIST && hist->kid[k + 1]->i > 0 && buckets(&set[w]))
                 set[w].bucket[hist->kid[k]->i] += (uint32_t)hist->kid[k + 1]->i;
     }
 }
@@ -240,7 +291,7 @@ static double percentile(const xl_meter *t, double q)
 {
     uint64_t n = 0, want = (uint64_t)(q * (double)t->n);
     for (int b = 0; b < XL_HIST; b++) {
-        n += t->bucket[b];
+        n += bucket_at(t, b);
         if (n > want)
             return bucket_seconds(b);
     }

@@ -38,7 +38,7 @@ enum { XL_HIST = 320 };                                    /* eight buckets an o
 typedef struct {
     _Atomic uint64_t n;
     _Atomic uint64_t sum;                                  /* nanoseconds, or the counter */
-    _Atomic uint32_t bucket[XL_HIST];                      /* timings only */
+    _Atomic(_Atomic uint32_t *) bucket;                    /* XL_HIST of them, of timings that were taken; else NULL */
 } xl_meter;
 
 typedef struct xl_metrics xl_metrics;                      /* one set: a process */
@@ -46,6 +46,8 @@ typedef struct xl_module_metrics xl_module_metrics;        /* one module of it *
 
 xl_metrics *xl_metrics_new(void);                          /* NULL: no memory */
 void xl_metrics_free(xl_metrics *m);
+void xl_metrics_reset(xl_metrics *m);                      /* all from nothing: in a forked child, whose parent tells the rest */
+bool xl_metrics_idle(const xl_metrics *m);                 /* nothing was counted */
 /* The module's own set, made when first asked for; NULL without memory. Lives as long as m. */
 xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str module);
 const char *xl_module_metrics_name(const xl_module_metrics *mm);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/secret.h"
 #include "base/file.h"
 #include "lane/flags.h"
 #include "lane/profile.h"
@@ -183,6 +184,7 @@ void xl_profile_diff(xl_arena *a, const xl_profile *x, const xl_profile *y, xl_p
 
 void xl_profile_json(xl_json *j, const xl_profile *p)
 {
+    xl_arena tmp = { 0 };
     xl_json_map(j);
     xl_json_put_str(j, "name", p->name);
     xl_json_put_text(j, "digest", p->digest);
@@ -198,14 +200,15 @@ void xl_profile_json(xl_json *j, const xl_profile *p)
         const xl_setting *s = &p->set[i];
         xl_json_keyn(j, s->name);
         xl_json_map(j);
-        xl_json_put_str(j, "value", s->value);
+        xl_json_put_str(j, "value", xl_secret_env(&tmp, s->var ? xl_str_of(s->var) : s->name, s->value));
         if (s->var)
             xl_json_put_text(j, "variable", s->var);
         xl_json_put_str(j, "origin", s->origin);
         if (s->shadow.n)
-            xl_json_put_str(j, "overrides", s->shadow);
+            xl_json_put_str(j, "overrides", xl_secret_env(&tmp, s->var ? xl_str_of(s->var) : s->name, s->shadow));
         xl_json_end(j);
     }
     xl_json_end(j);
     xl_json_end(j);
+    xl_arena_fini(&tmp);
 }

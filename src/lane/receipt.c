@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/secret.h"
 #include "base/time.h"
 #include "lane/bundle.h"
 #include "lane/identity.h"
@@ -235,7 +236,7 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
     xl_json_key(j, "facts");
     xl_json_list(j);
     for (int i = 0; i < f->argc; i++)
-        xl_buf_printf(&t, "%s%s", i ? " " : "", f->argv[i]);
+        xl_buf_printf(&t, "%s%.*s", i ? " " : "", XL_FMT(xl_secret_arg(a, f->argc, f->argv, i)));
     put_fact(j, "command", xl_buf_view(&t));
     put_fact(j, "exit_status", xl_strf(a, "%d", f->status));
     const char *profile = getenv("XLANE_PROFILE");

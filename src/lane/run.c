@@ -10,14 +10,15 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/journal.h"
 #include "base/time.h"
 
 struct xl_run {
     char *dir;
-    int fd;                                                /* events.jsonl, O_APPEND; -1: not recorded */
+    xl_journal events;
+    xl_path_id id;                                         /* of the folder */
     _Atomic int rank;
-    double began;                                          /* wall clock, shared by all processes of the run */
-    _Atomic uint64_t lost;
+    double began;                                          /* on the clock of xl_now() */
 };
 
 xl_error *xl_run_make(xl_arena *a, const char *parent, const char *name, char **path)
@@ -35,7 +36,7 @@ xl_error *xl_run_make(xl_arena *a, const char *parent, const char *name, char **
         if (k > 1)
             snprintf(suffix, sizeof suffix, "-%d", k);
         *path = xl_path_join(a, parent, xl_strf(a, "%s-%s%s", stamp, clean.p, suffix).p);
-        if (mkdir(*path, 0777) == 0)
+        if (mkdir(*path, 0700) == 0)
             break;
         if (errno != EEXIST || k == 9999) {
             err = XL_ERR(UNAVAILABLE, "making %s: %s; --runs=DIR names another folder", *path, strerror(errno));
@@ -76,6 +77,39 @@ static double born(const char *dir)
     return xl_now_wall();
 }
 
+/* The monotonic clock is one for all processes of a boot of a host; elsewhere the wall clock has to do. */
+static void boot_id(char out[40])
+{
+    xl_arena a = { .limit = 1 << 16 };
+    xl_str id = { "", 0 };
+    xl_error_free(xl_file_read_max(&a, "/proc/sys/kernel/random/boot_id", 4096, &id));
+    snprintf(out, 40, "%.*s", XL_FMT(xl_str_trim(id)));
+    xl_arena_fini(&a);
+}
+
+const char *xl_run_clock(char out[96])
+{
+    char boot[40];
+    boot_id(boot);
+    snprintf(out, 96, "%.6f %.6f %s", xl_now_wall(), xl_now(), boot);
+    return out;
+}
+
+static double began(const char *dir)
+{
+    const char *told = getenv("XLANE_RUN_BEGAN");
+    double wall = 0, mono = 0, now = xl_now();
+    char boot[40] = "", here[40];
+    int n = told && *told ? sscanf(told, "%lf %lf %39s", &wall, &mono, boot) : 0;
+    boot_id(here);
+    if (n == 3 && here[0] && !strcmp(boot, here) && mono <= now)
+        return mono;
+    if (n < 1)
+        wall = dir ? born(dir) : xl_now_wall();
+    double age = xl_now_wall() - wall;
+    return now - (age > 0 ? age : 0);
+}
+
 xl_error *xl_run_open(const char *dir, xl_run **out)
 {
     xl_error *err = NULL;
@@ -85,18 +119,14 @@ xl_error *xl_run_open(const char *dir, xl_run **out)
         free(r);
         return XL_ERR(EXHAUSTED, "out of memory");
     }
-    r->fd = -1;
     r->rank = rank_from_environment();
-    r->began = dir ? born(dir) : xl_now_wall();
-    const char *began = getenv("XLANE_RUN_BEGAN");
-    if (began && *began)
-        r->began = strtod(began, NULL);
+    r->began = began(dir);
     if (dir && *dir) {
         char path[4096];                                   /* no arena: this runs in other people's processes too */
         snprintf(path, sizeof path, "%s/events.jsonl", dir);
-        r->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (r->fd < 0)
-            err = XL_ERR(UNAVAILABLE, "opening %s: %s", path, strerror(errno));
+        err = xl_journal_open(&r->events, path, (xl_str){ 0 }, true);
+        if (!xl_path_identify(dir, &r->id))
+            r->id = (xl_path_id){ 0 };
     }
     *out = r;                                              /* usable even then: it records nothing */
     return err;
@@ -106,17 +136,17 @@ void xl_run_close(xl_run *r)
 {
     if (!r)
         return;
-    if (r->fd >= 0)
-        close(r->fd);
+    xl_journal_close(&r->events);
     free(r->dir);
     free(r);
 }
 
+bool xl_run_there(const xl_run *r) { return *r->dir && xl_path_is(r->dir, &r->id); }
 const char *xl_run_dir(const xl_run *r) { return r->dir; }
 int xl_run_rank(const xl_run *r) { return r->rank; }
 void xl_run_set_rank(xl_run *r, int rank) { r->rank = rank; }
-double xl_run_time(const xl_run *r) { return xl_now_wall() - r->began; }
-uint64_t xl_run_lost(const xl_run *r) { return r->lost; }
+double xl_run_time(const xl_run *r) { return xl_now() - r->began; }
+uint64_t xl_run_lost(xl_run *r) { return r->events.path ? xl_journal_missing(&r->events) : r->events.lost; }
 
 void xl_event_begin(const xl_run *r, xl_event *e, const char *event)
 {
@@ -135,13 +165,10 @@ void xl_event_end(xl_run *r, xl_event *e)
 {
     xl_json_end(&e->j);
     xl_buf_putc(&e->line, '\n');
-    if (r->fd >= 0 && !e->line.failed) {
-        ssize_t n = write(r->fd, e->line.p, e->line.n);    /* one write: lines of several processes do not mix */
-        if (n != (ssize_t)e->line.n)
-            r->lost++;
-    } else if (r->fd >= 0) {
-        r->lost++;
-    }
+    if (!e->line.failed)
+        xl_journal_add(&r->events, xl_buf_view(&e->line), 1);
+    else
+        r->events.lost++;
     xl_buf_fini(&e->line);
 }
 
@@ -191,6 +218,13 @@ static bool has_part(xl_str name, xl_str part)
     return false;
 }
 
+/* Killed very early, a run has only one of them. */
+static bool is_run(xl_arena *a, const char *dir)
+{
+    return xl_file_stat(xl_path_join(a, dir, "events.jsonl"), NULL) || xl_file_stat(xl_path_join(a, dir, "config.yaml"), NULL) ||
+           xl_file_stat(xl_path_join(a, dir, "run.json"), NULL);
+}
+
 xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
 {
     const char *runs = getenv("XLANE_RUNS");
@@ -199,7 +233,7 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
     if (strcmp(word, "last")) {
         char *tries[] = { xl_str_c(a, xl_str_of(word)), xl_path_join(a, runs, word) };
         for (int i = 0; i < 2; i++)
-            if (xl_file_stat(xl_path_join(a, tries[i], "events.jsonl"), NULL)) {
+            if (is_run(a, tries[i])) {
                 *dir = tries[i];
                 return NULL;
             }
@@ -224,7 +258,7 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
         return xl_error_wrap(err, "looking for the last run");
     for (size_t i = n; i-- > 0;) {                         /* names begin with the time */
         char *d = xl_path_join(a, runs, xl_str_c(a, names[i]));
-        if (xl_file_stat(xl_path_join(a, d, "events.jsonl"), NULL)) {
+        if (is_run(a, d)) {
             *dir = d;
             return NULL;
         }

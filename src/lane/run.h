@@ -1,7 +1,8 @@
 /* src/lane/run.h
  * A run: one recorded launch, a folder. `run.json` says what was launched, `events.jsonl` what happened, a line each, from all
  * of its processes; `programs/` keeps every program that was compiled. Everything that explains something reads these.
- * Any thread may add events. Trouble with the disk is counted and otherwise swallowed: a run never fails its program. */
+ * Any thread may add events. What the disk does not take is kept, tried again and counted: a run never fails its program. The
+ * folder is for its user alone (mode 0700, files 0600). */
 #ifndef XL_LANE_RUN_H
 #define XL_LANE_RUN_H
 
@@ -18,8 +19,12 @@ void xl_run_close(xl_run *r);
 const char *xl_run_dir(const xl_run *r);                   /* "" where nothing is recorded */
 int xl_run_rank(const xl_run *r);                          /* from RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, ...; 0 */
 void xl_run_set_rank(xl_run *r, int rank);
-double xl_run_time(const xl_run *r);                       /* seconds since the run began */
-uint64_t xl_run_lost(const xl_run *r);                     /* events that could not be written */
+double xl_run_time(const xl_run *r);                       /* seconds since the run began; a clock that is set does not move it */
+const char *xl_run_clock(char out[96]);                    /* for XLANE_RUN_BEGAN: this moment, for all processes of the run */
+uint64_t xl_run_lost(xl_run *r);                           /* events that are not in the file */
+/* Whether the folder's path still leads to the folder that was opened: not in another root, nor where it was moved away. Whoever writes
+ * a file there from inside a program of somebody else's asks first. False where nothing is recorded. */
+bool xl_run_there(const xl_run *r);
 
 /* One event: begin writes t, rank, pid and event; the caller adds members; end writes the line. */
 typedef struct { xl_json j; xl_buf line; } xl_event;

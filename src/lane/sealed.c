@@ -54,7 +54,7 @@ xl_error *xl_sealed_write(xl_arena *a, const char *path, xl_str body, bool fresh
     if (b.failed)
         err = XL_ERR(EXHAUSTED, "out of memory");
     else
-        err = fresh ? xl_file_write_new(path, xl_buf_view(&b), 0644) : xl_file_write_atomic(path, xl_buf_view(&b));
+        err = fresh ? xl_file_write_new(path, xl_buf_view(&b), 0600) : xl_file_write_atomic(path, xl_buf_view(&b));
 out:
     xl_buf_fini(&b);
     return err;

@@ -1,8 +1,12 @@
 #include "train/ckpt.h"
 
+#include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "train/safetensors.h"
@@ -155,42 +159,206 @@ out:
 xl_error *xl_trainer_save(xl_trainer *t, const char *path) { return xl_ckpt_save(t, path, &(xl_progress){ t->lane->step, 0 }); }
 xl_error *xl_trainer_load(xl_trainer *t, const char *path) { return xl_ckpt_load(t, path, NULL); }
 
-/* ---- in the background ---------------------------------------------------------------------------------------------- */
-struct xl_saver {
-    xl_arena arena;
-    const char *dir;
-    int64_t keep, step, last;
-    snapshot s;
-    xl_thread thread;
-    bool running;
-    xl_error *err;
-};
-
+/* ---- the folder ----------------------------------------------------------------------------------------------------- */
 static char *file_of(xl_arena *a, const char *dir, int64_t step) { return xl_str_c(a, xl_strf(a, "%s/step-%08lld.safetensors", dir, (long long)step)); }
+static char *marker_of(xl_arena *a, const char *dir, int64_t step) { return xl_str_c(a, xl_strf(a, "%s/step-%08lld.ok", dir, (long long)step)); }
 
-static bool step_of(xl_str name, int64_t *step)
+static bool step_of(xl_str name, const char *ending, int64_t *step)
 {
-    if (!xl_str_starts(name, XL_STR("step-")) || !xl_str_ends(name, XL_STR(".safetensors")))
+    size_t n = strlen(ending);
+    if (!xl_str_starts(name, XL_STR("step-")) || !xl_str_ends(name, xl_str_of(ending)) || name.n < 5 + n)
         return false;
-    xl_str digits = { name.p + 5, name.n - 5 - 12 };
+    xl_str digits = { name.p + 5, name.n - 5 - n };
     while (digits.n > 1 && digits.p[0] == '0')
         digits.p++, digits.n--;
     return xl_str_i64(digits, step);
 }
 
+static xl_error *commit(xl_arena *a, const char *dir, int64_t step)
+{
+    xl_error *err = NULL;
+    xl_safetensors s = { .fd = -1 };
+    xl_buf b = { 0 };
+    xl_json j = { .out = &b };
+    char hex[XL_DIGEST_HEX];
+    XL_DO(xl_safetensors_open(file_of(a, dir, step), &s));
+    xl_json_map(&j);
+    xl_json_put_int(&j, "bytes", (int64_t)s.bytes);
+    xl_json_put_text(&j, "header", xl_digest_hex(&s.header, hex));
+    xl_json_end(&j);
+    xl_buf_putc(&b, '\n');
+    err = b.failed ? XL_ERR(EXHAUSTED, "out of memory") : xl_file_write_atomic(marker_of(a, dir, step), xl_buf_view(&b));
+out:
+    xl_buf_fini(&b);
+    xl_safetensors_close(&s);
+    return err;
+}
+
+/* The file against its own digests, and against its marker where there is one. */
+static xl_error *verify(xl_arena *a, const char *dir, int64_t step, bool *committed)
+{
+    xl_error *err = NULL;
+    xl_safetensors s = { .fd = -1 };
+    xl_node *m = NULL;
+    xl_str text;
+    char hex[XL_DIGEST_HEX], *marker = marker_of(a, dir, step);
+    *committed = xl_file_stat(marker, NULL);
+    XL_DO(xl_safetensors_open(file_of(a, dir, step), &s));
+    if (*committed) {
+        XL_DO(xl_file_read_plain(a, marker, 4096, &text));
+        xl_error *torn = xl_json_read(a, marker, text, &m);
+        const xl_node *bytes = torn ? NULL : xl_node_get(m, "bytes"), *header = torn ? NULL : xl_node_get(m, "header");
+        xl_error_free(torn);
+        if (!bytes || !header || header->kind != XL_NODE_STR) {
+            err = XL_ERR(DATA_LOSS, "%s is damaged; remove it if the checkpoint beside it is to be taken by its own digests", marker);
+            goto out;
+        }
+        if (bytes->i != (int64_t)s.bytes || !xl_str_is(header->s, xl_digest_hex(&s.header, hex))) {
+            err = XL_ERR(DATA_LOSS, "%s is not the file that was committed as step %lld", s.path, (long long)step);
+            goto out;
+        }
+    }
+    err = xl_safetensors_verify(&s);
+out:
+    xl_safetensors_close(&s);
+    return err;
+}
+
+static int by_step(const void *x, const void *y)
+{
+    const xl_ckpt_info *a = x, *b = y;
+    return a->step < b->step ? -1 : a->step > b->step;
+}
+
+/* What is there by name, unread. */
+static xl_error *names_of(xl_arena *a, const char *dir, xl_ckpt_info **out, size_t *n)
+{
+    xl_error *err = NULL;
+    xl_str *names = NULL;
+    size_t have = 0;
+    *n = 0;
+    *out = NULL;
+    if (!xl_file_stat(dir, NULL))
+        return NULL;
+    XL_DO(xl_dir_list(a, dir, &names, &have));
+    *out = xl_new(a, xl_ckpt_info, have + 1);
+    for (size_t i = 0; i < have; i++) {
+        int64_t step;
+        xl_file_info st;
+        if (step_of(names[i], ".safetensors", &step)) {
+            char *path = file_of(a, dir, step);
+            if (!xl_str_is(names[i], xl_str_c(a, xl_path_base(xl_str_of(path)))))
+                continue;                                  /* "step-7.safetensors": not a name of ours */
+            (*out)[(*n)++] = (xl_ckpt_info){ .step = step, .path = path, .bytes = xl_file_stat(path, &st) ? st.size : 0 };
+        } else if (step_of(names[i], ".ok", &step) && !xl_file_stat(file_of(a, dir, step), NULL)) {
+            (*out)[(*n)++] = (xl_ckpt_info){ .step = step, .path = file_of(a, dir, step), .committed = true, .bad = "it was committed, and its file is gone" };
+        }
+    }
+    if (*n)
+        qsort(*out, *n, sizeof **out, by_step);
+out:
+    return err;
+}
+
+static void look(xl_arena *a, const char *dir, xl_ckpt_info *c)
+{
+    if (c->bad)
+        return;
+    xl_error *err = verify(a, dir, c->step, &c->committed);
+    if (err)
+        c->bad = xl_str_c(a, xl_str_of(xl_error_message(err)));
+    xl_error_free(err);
+}
+
+xl_error *xl_ckpt_list(xl_arena *a, const char *dir, xl_ckpt_info **out, size_t *n)
+{
+    xl_error *err = names_of(a, dir, out, n);
+    for (size_t i = 0; !err && i < *n; i++)
+        look(a, dir, &(*out)[i]);
+    return err;
+}
+
+xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *step, xl_buf *passed)
+{
+    xl_error *err = NULL;
+    xl_ckpt_info *all;
+    xl_buf why = { 0 };
+    size_t n, i;
+    *path = NULL;
+    *step = 0;
+    XL_DO(names_of(a, dir, &all, &n));
+    for (i = n; i-- > 0 && !*path;) {
+        look(a, dir, &all[i]);
+        if (all[i].bad) {                                /* not one to stop at: an older one may be whole */
+            xl_buf_printf(&why, "step %lld: %s\n", (long long)all[i].step, all[i].bad);
+            continue;
+        }
+        *path = all[i].path;
+        *step = all[i].step;
+    }
+    if (passed)
+        xl_buf_str(passed, xl_buf_view(&why));
+    else if (*path && why.n)
+        XL_LOG(WARN, "passed over: %.*s", XL_FMT(xl_str_trim(xl_buf_view(&why))));
+    if (n && !*path)
+        err = XL_ERR(DATA_LOSS, "no checkpoint in %s can be read:\n%.*s", dir, XL_FMT(xl_str_trim(xl_buf_view(&why))));
+out:
+    xl_buf_fini(&why);
+    return err;
+}
+
+/* ---- in the background ---------------------------------------------------------------------------------------------- */
+typedef struct { int64_t step; struct timespec changed; uint64_t ino, bytes; } seen;
+enum { SEEN = 32 };
+
+struct xl_saver {
+    xl_arena arena;
+    const char *dir;
+    int64_t keep, step;
+    _Atomic int64_t last;
+    snapshot s;
+    xl_thread thread;
+    bool running;
+    xl_error *err;
+    seen whole[SEEN];                                    /* verified by us, and not changed since: the system's change time cannot be set back */
+    uint32_t nwhole;
+};
+
+static bool is_whole(xl_saver *s, xl_arena *a, xl_ckpt_info *c)
+{
+    struct stat st;
+    if (c->bad || stat(c->path, &st))
+        return false;
+    seen now = { c->step, st.st_ctim, (uint64_t)st.st_ino, (uint64_t)st.st_size };
+    for (uint32_t i = 0; i < s->nwhole && i < SEEN; i++) {
+        const seen *w = &s->whole[i];
+        if (w->step == now.step && w->ino == now.ino && w->bytes == now.bytes && w->changed.tv_sec == now.changed.tv_sec && w->changed.tv_nsec == now.changed.tv_nsec)
+            return true;
+    }
+    look(a, s->dir, c);
+    if (!c->bad && !c->committed)                        /* whole, and interrupted before its marker: it counts from now on */
+        xl_error_free(commit(a, s->dir, c->step));
+    if (!c->bad)
+        s->whole[s->nwhole++ % SEEN] = now;
+    else
+        XL_LOG(WARN, "not counted as a checkpoint: %s", c->bad);
+    return !c->bad;
+}
+
 static void prune(xl_saver *s)
 {
     xl_arena a = { 0 };
-    xl_str *names;
-    size_t n = 0, have = 0;
-    xl_error *err = xl_dir_list(&a, s->dir, &names, &n);
-    int64_t step;
-    for (size_t i = 0; !err && i < n; i++)
-        have += step_of(names[i], &step);
-    for (size_t i = 0; !err && i < n && have > (size_t)s->keep; i++)
-        if (step_of(names[i], &step)) {                  /* sorted: the oldest first */
-            err = xl_file_remove(file_of(&a, s->dir, step));
-            have--;
+    xl_ckpt_info *all;
+    size_t n = 0, i;
+    int64_t have = 0;
+    xl_error *err = names_of(&a, s->dir, &all, &n);
+    for (i = n; !err && i > 0 && have < s->keep; i--)
+        have += is_whole(s, &a, &all[i - 1]);
+    if (have == s->keep)
+        for (; !err && i > 0; i--) {
+            err = xl_file_remove(all[i - 1].path);
+            if (!err)
+                err = xl_file_remove(marker_of(&a, s->dir, all[i - 1].step));
         }
     if (err)
         XL_LOG(WARN, "an old checkpoint stays: %s", xl_error_message(err));
@@ -203,6 +371,8 @@ static void write_it(void *arg)
     xl_saver *s = arg;
     xl_arena a = { 0 };
     s->err = xl_safetensors_write(file_of(&a, s->dir, s->step), s->s.t, s->s.n, s->s.meta, 3);
+    if (!s->err)
+        s->err = commit(&a, s->dir, s->step);
     if (!s->err) {
         s->last = s->step;
         prune(s);
@@ -210,16 +380,30 @@ static void write_it(void *arg)
     xl_arena_fini(&a);
 }
 
-xl_error *xl_saver_open(const char *dir, int64_t keep, xl_saver **out)
+/* What a process left that was killed while it wrote. */
+static void sweep(const char *dir)
 {
     xl_arena a = { 0 };
-    xl_error *err = xl_dir_make(dir);
+    xl_str *names = NULL;
+    size_t n = 0;
+    xl_error_free(xl_dir_list(&a, dir, &names, &n));
+    for (size_t i = 0; i < n; i++)
+        if (xl_file_is_temporary(names[i]) || (xl_str_starts(names[i], XL_STR("step-")) && xl_str_ends(names[i], XL_STR(".tmp"))))
+            xl_error_free(xl_file_remove(xl_path_join(&a, dir, xl_str_c(&a, names[i]))));
+    xl_arena_fini(&a);
+}
+
+xl_error *xl_saver_open(const char *dir, int64_t keep, int64_t last, xl_saver **out)
+{
+    xl_arena a = { 0 };
+    xl_error *err = xl_dir_make_private(dir);
     if (err)
         return err;
+    sweep(dir);
     xl_saver *s = xl_new(&a, xl_saver, 1);
     s->dir = xl_str_c(&a, xl_str_of(dir));
-    s->keep = keep;
-    s->last = -1;
+    s->keep = keep > 0 ? keep : 1;
+    s->last = last;
     s->arena = a;
     *out = s;
     return NULL;
@@ -263,30 +447,3 @@ xl_error *xl_saver_close(xl_saver *s)
 }
 
 int64_t xl_saver_last(xl_saver *s) { return s->last; }
-
-xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *step)
-{
-    xl_str *names;
-    size_t n;
-    *path = NULL;
-    if (!xl_file_stat(dir, NULL))
-        return NULL;
-    xl_error *err = xl_dir_list(a, dir, &names, &n);
-    if (err)
-        return err;
-    for (size_t i = n; i-- > 0 && !*path;) {
-        xl_safetensors s;
-        if (!step_of(names[i], step))
-            continue;
-        char *file = file_of(a, dir, *step);
-        err = xl_safetensors_open(file, &s);
-        if (err) {                                       /* not one to stop at: an older one may be whole */
-            XL_LOG(WARN, "passed over: %s", xl_error_message(err));
-            xl_error_free(err);
-            continue;
-        }
-        xl_safetensors_close(&s);
-        *path = file;
-    }
-    return NULL;
-}

@@ -16,15 +16,29 @@ xl_error *xl_ckpt_save(xl_trainer *t, const char *path, const xl_progress *where
  * nothing is changed; after a file that cannot be read to its end the trainer refuses to go on until it is loaded again. where may be NULL. */
 xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where) XL_MUST_USE;
 
-/* Saves in the background, one at a time; keeps the last `keep` of the folder. */
+/* Saves in the background, one at a time. A checkpoint `step-N.safetensors` is written beside, synced and renamed, then committed by a
+ * marker `step-N.ok` with its size and the digest of its header. What is older than the newest `keep` that are whole goes; whole means
+ * read again and compared with its digests, so a damaged one is never kept in a good one's place. Left-over temporary files go when it
+ * is opened: the folder must be this process's alone. `last`: the step of the newest whole one that is there; -1: none. */
 typedef struct xl_saver xl_saver;
-xl_error *xl_saver_open(const char *dir, int64_t keep, xl_saver **out) XL_MUST_USE;
+xl_error *xl_saver_open(const char *dir, int64_t keep, int64_t last, xl_saver **out) XL_MUST_USE;
 /* Waits for the one before. The error, if there is one, is that of the one before: training goes on without it. */
 xl_error *xl_saver_save(xl_saver *s, xl_trainer *t, int64_t step, const xl_progress *where) XL_MUST_USE;
 xl_error *xl_saver_wait(xl_saver *s) XL_MUST_USE;
 xl_error *xl_saver_close(xl_saver *s) XL_MUST_USE;            /* waits */
-int64_t xl_saver_last(xl_saver *s);                           /* the step of the last that was written; -1: none */
-/* The newest checkpoint in a folder that can be read; NULL if there is none. */
-xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *step) XL_MUST_USE;
+int64_t xl_saver_last(xl_saver *s);                           /* the step of the last that was committed; -1: none */
+
+typedef struct {
+    int64_t step;
+    char *path;
+    uint64_t bytes;
+    bool committed;                                           /* its marker is there */
+    const char *bad;                                          /* NULL: whole; else what is wrong */
+} xl_ckpt_info;
+/* All of a folder, the oldest first, each read in full. A marker without its file is one that is missing. */
+xl_error *xl_ckpt_list(xl_arena *a, const char *dir, xl_ckpt_info **out, size_t *n) XL_MUST_USE;
+/* The newest that is whole; NULL if there never was one. Newer ones that are not are added to `passed` (may be NULL), a line each.
+ * Where there are some and none is whole: DATA_LOSS, which names them. */
+xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *step, xl_buf *passed) XL_MUST_USE;
 
 #endif

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/thread.h"
 
 enum { AHEAD = 4, HEADER = 1024, MAGIC = 20240520 };
@@ -223,6 +224,25 @@ xl_error *xl_data_open(const xl_config *c, bool valid, xl_data **out)
 out:
     xl_data_close(d);
     return err;
+}
+
+xl_str xl_data_identity(xl_arena *a, const xl_data *d)
+{
+    enum { SAMPLES = 64, SAMPLE = 4096 };
+    struct stat st;
+    char hex[XL_DIGEST_HEX], piece[SAMPLE];
+    xl_hash h;
+    if (fstat(d->fd, &st))
+        return XL_STR("unknown");
+    xl_hash_init(&h);
+    for (int i = 0; i < SAMPLES; i++) {
+        int64_t last = st.st_size > SAMPLE ? st.st_size - SAMPLE : 0;
+        ssize_t n = pread(d->fd, piece, sizeof piece, (off_t)(last / (SAMPLES - 1) * i + (i == SAMPLES - 1 ? last % (SAMPLES - 1) : 0)));
+        xl_hash_str(&h, (xl_str){ piece, n > 0 ? (size_t)n : 0 });
+    }
+    xl_digest digest = xl_hash_final(&h);
+    return xl_strf(a, "size %lld, sample %.16s; modified %lld.%09ld", (long long)st.st_size, xl_digest_hex(&digest, hex), (long long)st.st_mtim.tv_sec,
+                   (long)st.st_mtim.tv_nsec);
 }
 
 void xl_data_close(xl_data *d)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/journal.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "base/version.h"
@@ -18,28 +19,34 @@
 #include "train/held.h"
 #include "train/tb.h"
 
-/* ---- signals: the first asks for an end after this step, the second ends at once -------------------------------------- */
+/* ---- signals: the first asks for an end after this step, a second one from a person or a scheduler ends at once ---------- */
 static volatile sig_atomic_t asked;
+static const int heeded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+enum { HEEDED = sizeof heeded / sizeof *heeded };
 
 static void on_signal(int sig)
 {
-    if (asked)
+    if (asked && sig != SIGPIPE && sig != SIGHUP)          /* a terminal that is gone says so more than once */
         _exit(128 + sig);
-    asked = sig;
+    if (!asked)
+        asked = sig;
 }
 
-static void listen(struct sigaction was[2])
+static void listen(struct sigaction was[HEEDED])
 {
     struct sigaction s = { .sa_handler = on_signal };
     asked = 0;
-    sigaction(SIGINT, &s, &was[0]);
-    sigaction(SIGTERM, &s, &was[1]);
+    for (int i = 0; i < HEEDED; i++) {
+        sigaction(heeded[i], &s, &was[i]);
+        if (i >= 2 && was[i].sa_handler == SIG_IGN)        /* nohup, or a parent that wants an error where a pipe is closed */
+            sigaction(heeded[i], &was[i], NULL);
+    }
 }
 
-static void unlisten(struct sigaction was[2])
+static void unlisten(struct sigaction was[HEEDED])
 {
-    sigaction(SIGINT, &was[0], NULL);
-    sigaction(SIGTERM, &was[1], NULL);
+    for (int i = 0; i < HEEDED; i++)
+        sigaction(heeded[i], &was[i], NULL);
 }
 
 /* ---- the state of a loop -------------------------------------------------------------------------------------------- */
@@ -63,7 +70,11 @@ typedef struct {
     xl_tb *tb;
     xl_data *data;
     xl_saver *saver;
-    FILE *csv, *say;
+    xl_journal csv, memory;
+    xl_buf rows;                         /* of metrics.csv, nrow of them, not handed over yet */
+    uint64_t nrow, gone;                 /* gone: rows that a process before this one lost */
+    int64_t noted;                       /* the last checkpoint that events.jsonl has */
+    FILE *say;
     int lock;
     bool csv_lost;                       /* metrics.csv could not be written, and that was said */
     bool quiet, tty, drawn, refused;     /* drawn: sharding.json was written; refused: the device gives no memory figures */
@@ -74,17 +85,8 @@ typedef struct {
     int64_t done, left_out, lost_from;   /* as in xl_loop_result */
     int64_t last_step, last_tokens;
     float lr, norm;
+    char started_at[XL_TIME_ISO];
 } loop;
-
-static void note(loop *l, const char *event, const char *key, double v)
-{
-    xl_event e;
-    xl_event_begin(l->run, &e, event);
-    xl_json_put_int(&e.j, "step", l->step);
-    if (key)
-        xl_json_put_num(&e.j, key, v);
-    xl_event_end(l->run, &e);
-}
 
 static void note_text(loop *l, const char *event, const char *key, const char *text)
 {
@@ -103,6 +105,7 @@ static xl_error *open_csv(loop *l, const char *dir, int64_t after)
     char *path = xl_path_join(l->a, dir, "metrics.csv");
     xl_buf keep = { 0 }, head = { 0 };
     xl_graph *g = l->s.g[0];
+    int64_t rows = 0;
     if (after > 0 && xl_file_stat(path, NULL)) {
         xl_str text, line;
         XL_DO(xl_file_read(l->a, path, &text));
@@ -110,9 +113,15 @@ static xl_error *open_csv(loop *l, const char *dir, int64_t after)
             line = xl_str_cut(&text, '\n');
             xl_str rest = line;
             int64_t step;
-            if (xl_str_i64(xl_str_cut(&rest, ','), &step) && step <= after)
+            if (xl_str_i64(xl_str_cut(&rest, ','), &step) && step <= after) {
                 xl_buf_printf(&keep, "%.*s\n", XL_FMT(line));
+                rows++;
+            }
         }
+    }
+    if (rows < after) {
+        l->gone = (uint64_t)(after - rows);
+        fprintf(l->say, "%llu rows of %s up to step %lld are missing: they could not be written before the run was ended\n", (unsigned long long)l->gone, path, (long long)after);
     }
     xl_buf_puts(&head, "step");
     for (uint32_t i = 0; i < xl_metric_count(g, XL_STEP_TRAIN); i++)
@@ -124,9 +133,7 @@ static xl_error *open_csv(loop *l, const char *dir, int64_t after)
         }
     xl_buf_printf(&head, ",bucket,seconds\n%.*s", XL_FMT(xl_buf_view(&keep)));
     XL_DO(xl_file_write_atomic(path, xl_buf_view(&head))); /* never a moment without the rows so far */
-    l->csv = fopen(path, "a");
-    if (!l->csv)
-        err = XL_ERR(UNAVAILABLE, "making %s: %s", path, strerror(errno));
+    XL_DO(xl_journal_open(&l->csv, path, (xl_str){ 0 }, false));
 out:
     xl_buf_fini(&keep);
     xl_buf_fini(&head);
@@ -140,13 +147,13 @@ static xl_error *log_step(loop *l, const pending *p)
     xl_error *err = xl_metric_check(g, XL_STEP_TRAIN, p->v);
     if (err)
         return err;
-    fprintf(l->csv, "%lld", (long long)p->step);
+    xl_buf_printf(&l->rows, "%lld", (long long)p->step);
     for (uint32_t i = 0; i < n; i++) {
         const xl_metric_info *m = xl_metric_of(g, XL_STEP_TRAIN, i);
         for (uint32_t k = 0; i != XL_AT_STEP && k < m->width; k++) {
             float v = p->v[xl_metric_at(g, XL_STEP_TRAIN, i) + k];
             char tag[128];
-            fprintf(l->csv, ",%.9g", (double)v);
+            xl_buf_printf(&l->rows, ",%.9g", (double)v);
             if (m->how == XL_HOW_LOCAL)
                 snprintf(tag, sizeof tag, "local/rank%d.%u/%s", xl_run_rank(l->run), k, xl_metric_name(g, XL_STEP_TRAIN, i));
             else
@@ -154,7 +161,8 @@ static xl_error *log_step(loop *l, const pending *p)
             xl_tb_scalar(l->tb, tag, p->step, v);
         }
     }
-    fprintf(l->csv, ",%d,%.6f\n", p->bucket, p->wall - l->began);
+    xl_buf_printf(&l->rows, ",%d,%.6f\n", p->bucket, p->wall - l->began);
+    l->nrow++;
     /* The device counts over the whole run: of the first step here the numbers themselves say it. */
     bool out = l->done++ ? p->v[XL_AT_SKIPPED] > l->skipped : !(isfinite(p->v[XL_AT_LOSS]) && isfinite(p->v[XL_AT_GRAD_NORM]));
     l->left_out += out;
@@ -171,6 +179,19 @@ static xl_error *log_step(loop *l, const pending *p)
     l->lr = p->v[XL_AT_LR];
     l->norm = p->v[XL_AT_GRAD_NORM];
     return NULL;
+}
+
+/* Rows go out together, whole; what a full disk does not take now is tried again the next time. */
+static void put_rows(loop *l)
+{
+    if (!l->nrow)
+        return;
+    if (l->rows.failed)
+        l->csv.lost += l->nrow;
+    else
+        xl_journal_add(&l->csv, xl_buf_view(&l->rows), l->nrow);
+    l->rows.n = l->nrow = 0;
+    l->rows.failed = false;
 }
 
 /* Starts the transfers of what is still on the device; nobody waits for them here. */
@@ -216,14 +237,29 @@ static xl_error *settle(loop *l)
     xl_error *err = NULL;
     XL_DO(fetch(l));
     XL_DO(harvest(l, true));
+    put_rows(l);
     xl_tb_flush(l->tb);
-    if (fflush(l->csv) && !l->csv_lost) {
+    if (xl_journal_missing(&l->csv) && !l->csv_lost) {
         l->csv_lost = true;
-        fprintf(l->say, "%smetrics.csv in %s could not be written: %s; make room there, or name another folder with --runs; training goes on\n", l->tty ? "\n" : "", xl_run_dir(l->run),
-                strerror(errno));
+        fprintf(l->say, "%smetrics.csv in %s could not be written: make room there; its rows are kept and tried again, and training goes on\n", l->tty ? "\n" : "", xl_run_dir(l->run));
     }
 out:
     return err;
+}
+
+/* At the end a disk that is full gets a few seconds; then what is missing is counted. */
+static uint64_t missing(loop *l)
+{
+    uint64_t n = 0;
+    for (int turn = 0; turn < 25; turn++) {
+        bool all = xl_journal_flush(&l->csv) & xl_journal_flush(&l->memory);
+        xl_tb_flush(l->tb);
+        n = l->gone + xl_journal_missing(&l->csv) + xl_journal_missing(&l->memory) + xl_tb_missing(l->tb) + (l->run ? xl_run_lost(l->run) : 0);
+        if (all && (!l->run || !xl_run_lost(l->run)))
+            break;
+        xl_sleep(0.2);
+    }
+    return n;
 }
 
 /* ---- talk ----------------------------------------------------------------------------------------------------------- */
@@ -239,7 +275,7 @@ static const char *amount(char out[32], double v)
 
 static void print_line(loop *l, bool end)
 {
-    double now = xl_now_wall(), dt = now - l->last_print;
+    double now = xl_now(), dt = now - l->last_print;
     int64_t ds = l->step - l->last_step;
     if (l->quiet || ds < 1)
         return;
@@ -272,9 +308,9 @@ static void note_memory(loop *l)
     xl_buf b = { 0 };
     xl_arena a = { 0 };
     xl_error *err = NULL;
-    char *path = xl_path_join(&a, xl_run_dir(l->run), "memory.csv");
-    if (!xl_file_stat(path, NULL))
-        xl_buf_puts(&b, "t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n");
+    if (!l->memory.path)
+        err = xl_journal_open(&l->memory, xl_path_join(&a, xl_run_dir(l->run), "memory.csv"),
+                              XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n"), false);
     for (size_t i = 0; i < l->s.lane->place.n && !err; i++) {
         const xl_device *d = l->s.lane->place.dev[i];
         xl_device_memory m;
@@ -292,8 +328,8 @@ static void note_memory(loop *l)
         xl_json_put_text(&e.j, "error", xl_error_message(err));
         xl_event_end(l->run, &e);
     }
-    if (!err && b.n)
-        err = xl_file_append(path, (xl_str){ b.p, b.n - 1 });
+    if (!err && b.n && !b.failed)
+        xl_journal_add(&l->memory, xl_buf_view(&b), 1);
     xl_error_free(err);
     xl_buf_fini(&b);
     xl_arena_fini(&a);
@@ -383,7 +419,7 @@ static const char *whole_path(xl_arena *a, const char *path)
 static xl_error *lock_dir(loop *l, const char *dir)
 {
     char *path = xl_path_join(l->a, dir, "lock");
-    l->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    l->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (l->lock < 0)
         return XL_ERR(UNAVAILABLE, "making %s: %s", path, strerror(errno));
     if (flock(l->lock, LOCK_EX | LOCK_NB))
@@ -391,7 +427,8 @@ static xl_error *lock_dir(loop *l, const char *dir)
     return NULL;
 }
 
-static xl_error *write_run_json(loop *l, const char *dir)
+/* At the start, and again at the end with how it ended and what could not be written down. */
+static xl_error *write_run_json(loop *l, const char *dir, const char *ended, uint64_t lost)
 {
     xl_buf b = { 0 };
     xl_json j = { .out = &b, .pretty = true };
@@ -400,7 +437,24 @@ static xl_error *write_run_json(loop *l, const char *dir)
     xl_json_put_text(&j, "kind", "train");
     xl_json_put_text(&j, "name", l->c->name);
     xl_json_put_text(&j, "xlane", XL_VERSION);
-    xl_json_put_text(&j, "started", xl_time_iso(xl_now_wall(), when));
+    if (!l->started_at[0])
+        xl_time_iso(xl_now_wall(), l->started_at);
+    xl_json_put_text(&j, "started", l->started_at);
+    if (ended) {
+        xl_json_put_text(&j, "ended", xl_time_iso(xl_now_wall(), when));
+        xl_json_put_text(&j, "end", ended);
+        xl_json_put_int(&j, "step", l->step);
+        xl_json_put_int(&j, "lost", (int64_t)lost);
+        if (lost) {
+            xl_json_key(&j, "lost_from");
+            xl_json_map(&j);
+            xl_json_put_int(&j, "metrics.csv", (int64_t)(l->gone + xl_journal_missing(&l->csv)));
+            xl_json_put_int(&j, "memory.csv", (int64_t)xl_journal_missing(&l->memory));
+            xl_json_put_int(&j, "events.jsonl", (int64_t)xl_run_lost(l->run));
+            xl_json_put_int(&j, "tensorboard", (int64_t)xl_tb_missing(l->tb));
+            xl_json_end(&j);
+        }
+    }
     xl_json_put_text(&j, "device", xl_lane_name(l->s.lane));
     xl_json_put_text(&j, "plugin", l->s.lane->choice.path);
     const char *diagnostic = getenv("XLANE_DIAGNOSTIC");
@@ -415,6 +469,7 @@ static xl_error *write_run_json(loop *l, const char *dir)
         xl_buf_fini(&m);
     }
     xl_json_put_text(&j, "data", xl_data_about(l->data));
+    xl_json_put_str(&j, "data_identity", xl_data_identity(l->a, l->data));
     xl_json_put_text(&j, "scan", l->s.why[0] ? l->s.why : "over repeated units");
     if (l->s.attention[0])
         xl_json_put_text(&j, "attention", l->s.attention);
@@ -441,17 +496,98 @@ static void say_mesh(loop *l)
     xl_buf_fini(&b);
 }
 
+/* Of a commit, not of an attempt. */
+static void note_saved(loop *l)
+{
+    int64_t step = xl_saver_last(l->saver);
+    if (step == l->noted || step < 0)
+        return;
+    xl_event e;
+    xl_event_begin(l->run, &e, "checkpoint");
+    xl_json_put_int(&e.j, "step", step);
+    xl_event_end(l->run, &e);
+    l->noted = step;
+}
+
 static xl_error *save(loop *l)
 {
     xl_progress where = { l->batches, (uint64_t)l->c->seed };
-    xl_error *err = xl_saver_save(l->saver, l->s.t, l->step, &where);
-    if (err) {                           /* a full disk does not end a run: the last good checkpoint stays */
-        fprintf(l->say, "%sa checkpoint was not written: %s; training goes on, and the last whole one stays\n", l->tty ? "\n" : "", xl_error_message(err));
+    xl_error *err = xl_saver_wait(l->saver);
+    note_saved(l);
+    if (!err)
+        err = xl_saver_save(l->saver, l->s.t, l->step, &where);
+    else                                 /* that was the one before */
+        xl_error_free(xl_saver_save(l->saver, l->s.t, l->step, &where));
+    if (err) {                           /* a full disk does not end a run */
+        char last[64] = "no checkpoint has been written yet";
+        if (xl_saver_last(l->saver) >= 0)
+            snprintf(last, sizeof last, "the last whole one is that of step %lld", (long long)xl_saver_last(l->saver));
+        fprintf(l->say, "%sa checkpoint was not written: %s; training goes on, and %s\n", l->tty ? "\n" : "", xl_error_message(err), last);
         note_text(l, "checkpoint_failed", "error", xl_error_message(err));
         xl_error_free(err);
-    } else
-        note(l, "checkpoint", NULL, 0);
+    }
     return NULL;
+}
+
+/* The data that a run goes on with should be the data that it began with. */
+static void check_data(loop *l, const char *dir)
+{
+    xl_str before, now = xl_data_identity(l->a, l->data);
+    xl_run_info was = xl_run_about(l->a, dir);
+    const xl_node *n = was.json ? xl_node_get(was.json, "data_identity") : NULL;
+    before = n && n->kind == XL_NODE_STR ? n->s : (xl_str){ 0 };
+    if (!before.n || xl_str_eq(before, now))
+        return;
+    xl_str x = before, y = now;
+    bool touched = xl_str_eq(xl_str_cut(&x, ';'), xl_str_cut(&y, ';')); /* all but the time */
+    fprintf(l->say, "the training data %s since the run began: %.*s then, %.*s now%s\n", touched ? "were written again" : "have changed", XL_FMT(before), XL_FMT(now),
+            touched ? "; size and samples are the same" : "; the losses are not those of a run that was never interrupted");
+    xl_event e;
+    xl_event_begin(l->run, &e, "data_changed");
+    xl_json_put_str(&e.j, "before", before);
+    xl_json_put_str(&e.j, "after", now);
+    xl_json_put_bool(&e.j, "touched_only", touched);
+    xl_event_end(l->run, &e);
+}
+
+/* A run whose events tell of a checkpoint had one. */
+static bool had_checkpoint(loop *l, const char *dir)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    bool had = false;
+    xl_error_free(xl_run_events(l->a, dir, &e, &n));
+    for (size_t i = 0; i < n && !had; i++)
+        had = xl_node_get(e[i], "event") && xl_str_is(xl_node_get(e[i], "event")->s, "checkpoint");
+    return had;
+}
+
+/* The newest whole checkpoint of a run that is resumed; *path NULL: begin at step 0, which has been said. */
+static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bool from_scratch, char **path, int64_t *at)
+{
+    xl_buf passed = { 0 };
+    xl_error *err = xl_ckpt_newest(l->a, ckpts, path, at, &passed);
+    if (!err && !*path && had_checkpoint(l, dir))
+        err = XL_ERR(DATA_LOSS, "the checkpoints that %s had are gone", dir);
+    if (passed.n) {
+        note_text(l, "checkpoint_damaged", "error", passed.p);
+        if (!err)
+            fprintf(l->say, "passed over: %.*s\n", XL_FMT(xl_str_trim(xl_buf_view(&passed))));
+    }
+    if (err && from_scratch && xl_error_code(err) == XL_CODE_DATA_LOSS) {
+        fprintf(l->say, "%s\n--from-scratch was given: the run begins again at step 0\n", xl_error_message(err));
+        xl_error_free(err);
+        err = NULL;
+    } else if (err && xl_error_code(err) == XL_CODE_DATA_LOSS) {
+        xl_error *more = XL_ERR(DATA_LOSS, "%s\nput one of them back from a copy, or begin the run again at step 0 with: xlane resume --from-scratch %s",
+                                xl_error_message(err), dir);
+        xl_error_free(err);
+        err = more;
+    } else if (!err && !*path) {
+        fprintf(l->say, "%s has no checkpoint yet: it begins at step 0\n", dir);
+    }
+    xl_buf_fini(&passed);
+    return err;
 }
 
 /* Something else went wrong (the data, an evaluation, a refused compile): what was trained is kept, if the device still has it. */
@@ -496,7 +632,7 @@ static xl_error *one_step(loop *l)
     l->step++;
     l->batches++;
     l->tokens += b->ntoken;
-    l->q[l->nq++] = (pending){ .b = m, .p = p, .step = l->step, .bucket = b->bucket, .wall = xl_now_wall() };
+    l->q[l->nq++] = (pending){ .b = m, .p = p, .step = l->step, .bucket = b->bucket, .wall = xl_now() };
 out:
     free_inputs(in, 4);
     return err;
@@ -527,7 +663,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
 {
     xl_error *err = NULL;
     loop l = { .c = c, .a = a, .lock = -1, .say = opts->say ? opts->say : stderr, .quiet = opts->quiet, .last_loss = NAN, .eval_loss = NAN };
-    struct sigaction was[2];
+    struct sigaction was[HEEDED];
     const int64_t *times;
     char *dir = opts->dir ? xl_str_c(a, xl_str_of(opts->dir)) : NULL, *from = NULL;
     int64_t at = 0;
@@ -551,10 +687,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     if (!dir)
         XL_DO(xl_run_make(a, c->runs, c->name, &dir));
     out->dir = dir;
-    XL_DO(lock_dir(&l, dir));
-    XL_DO(xl_run_open(dir, &l.run));
-    l.s.lane->run = l.run;
-    if (!opts->dir) {
+    if (!opts->dir) {                    /* first of all: a run that is killed from here on can be resumed */
         xl_buf y = { 0 };
         xl_config kept = *c;                               /* a run is resumed and evaluated from any folder */
         kept.data.train = whole_path(a, c->data.train);
@@ -565,12 +698,18 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         if (err)
             goto out;
     }
-    XL_DO(write_run_json(&l, dir));
+    XL_DO(lock_dir(&l, dir));
+    XL_DO(xl_run_open(dir, &l.run));
+    l.s.lane->run = l.run;
+    if (opts->dir)
+        check_data(&l, dir);
+    XL_DO(write_run_json(&l, dir, NULL, 0));
     XL_DO(xl_trainer_new(l.s.lane, l.s.g[0], &c->opt, (uint64_t)c->seed, &l.s.t));
     l.s.t->how.keep = xl_config_keep(c);
     char *ckpts = xl_path_join(a, dir, "checkpoints");
-    XL_DO(xl_ckpt_newest(a, ckpts, &from, &at));
-    if (opts->dir && from) {
+    if (opts->dir)
+        XL_DO(find_checkpoint(&l, dir, ckpts, opts->from_scratch, &from, &at));
+    if (from) {
         xl_progress where;
         XL_TRY(xl_ckpt_load(l.s.t, from, &where), "resuming");
         l.step = at;
@@ -579,7 +718,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
             fprintf(l.say, "the checkpoint was made with seed %llu: the data come in another order now\n", (unsigned long long)where.seed);
     }
     out->from = l.step;
-    XL_DO(xl_saver_open(ckpts, c->keep, &l.saver));
+    l.noted = from ? at : -1;
+    XL_DO(xl_saver_open(ckpts, c->keep, l.noted, &l.saver));
     XL_DO(open_csv(&l, dir, l.step));
     xl_error_free(xl_tb_open(dir, &l.tb));
     XL_DO(xl_data_start(l.data, l.batches));
@@ -610,7 +750,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     xl_event_end(l.run, &e);
     listen(was);
     heard = true;
-    l.began = l.last_print = xl_now_wall();
+    l.began = l.last_print = xl_now();
     l.last_step = l.step;
 
     while (l.step < c->steps && !asked) {
@@ -638,7 +778,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
             xl_tb_scalar(l.tb, "eval/nll", l.step, l.eval_loss);
             if (!l.quiet)
                 fprintf(l.say, "%sstep %lld  validation %.4f nats/token\n", l.tty ? "\r\033[K" : "", (long long)l.step, l.eval_loss);
-            l.last_print = xl_now_wall();
+            l.last_print = xl_now();
             l.last_step = l.step;
             l.last_tokens = l.tokens;
         }
@@ -653,9 +793,12 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     err = xl_saver_wait(l.saver);
     if (err) {
         tried = true;
-        err = xl_error_wrap(err, "the last checkpoint (resume goes on from the one before, once there is room)");
+        err = xl_saver_last(l.saver) < 0
+                  ? xl_error_wrap(err, "the last checkpoint (there is none before it: once there is room, resume begins at step 0)")
+                  : xl_error_wrap(err, "the last checkpoint (once there is room, resume goes on from step %lld)", (long long)xl_saver_last(l.saver));
         goto out;
     }
+    note_saved(&l);
     out->stopped = asked != 0;
     int64_t observed = 0;                /* of the fullest device */
     for (size_t i = 0; i < l.s.lane->place.n; i++) {
@@ -685,9 +828,16 @@ out:
         out->device = xl_str_c(a, xl_str_of(xl_lane_name(l.s.lane)));
         out->cache = l.s.cache ? xl_str_c(a, xl_str_of(xl_cache_dir(l.s.cache))) : NULL;
     }
-    if (l.run && xl_run_lost(l.run))
-        fprintf(l.say, "%llu events of %s could not be written: make room there, or name another folder with --runs; what is recorded is not complete\n",
-                (unsigned long long)xl_run_lost(l.run), dir);
+    if (heard) {
+        put_rows(&l);
+        out->lost = missing(&l);
+        if (out->lost)
+            fprintf(l.say, "%llu rows and events could not be written down (the disk was full, or the folder is gone): run.json counts them\n", (unsigned long long)out->lost);
+        xl_error *unsaid = write_run_json(&l, dir, err ? "failed" : out->stopped ? "stopped by a signal" : "all steps done", out->lost);
+        if (unsaid)
+            fprintf(l.say, "how the run ended is not in run.json: %s\n", xl_error_message(unsaid));
+        xl_error_free(unsaid);
+    }
     for (uint32_t i = 0; i < l.nq; i++) {
         xl_fence_free(l.q[i].done);
         xl_array_free(l.q[i].b);
@@ -698,8 +848,9 @@ out:
     xl_data_close(l.data);
     xl_setup_fini(&l.s);
     xl_tb_close(l.tb);
-    if (l.csv)
-        fclose(l.csv);
+    xl_journal_close(&l.csv);
+    xl_journal_close(&l.memory);
+    xl_buf_fini(&l.rows);
     xl_run_close(l.run);
     if (l.lock >= 0)
         close(l.lock);
@@ -719,7 +870,7 @@ xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double
     xl_error *err = NULL;
     xl_setup s = { 0 };
     char *path;
-    XL_DO(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, step));
+    XL_DO(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, step, NULL));
     if (!path) {
         err = XL_ERR(NOT_FOUND, "%s has no checkpoint that can be read", dir);
         goto out;

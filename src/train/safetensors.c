@@ -33,19 +33,26 @@ static xl_dtype dtype_find(xl_str s)
 }
 
 /* ---- writing -------------------------------------------------------------------------------------------------------- */
-static xl_error *write_all(int fd, const char *path, const void *p, size_t n)
+static const char header_key[] = "\"xlane.header\":\"", tensor_key[] = "xlane.blake2b.", zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
+_Static_assert(sizeof zeros == XL_DIGEST_HEX, "as long as a digest");
+
+/* The digest of length and header, with zeros where the header has it; *at: where that is in the text, NULL if it has none. */
+static xl_digest header_digest(const unsigned char len[8], xl_str text, const char **at)
 {
-    const char *s = p;
-    while (n) {
-        ssize_t w = write(fd, s, n);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w < 0)
-            return XL_ERR(UNAVAILABLE, "writing %s: %s", path, strerror(errno)); /* a full disk: nothing that a smaller batch would help */
-        s += w;
-        n -= (size_t)w;
+    xl_hash h;
+    const char *key = memmem(text.p, text.n, header_key, sizeof header_key - 1);
+    *at = key ? key + sizeof header_key - 1 : NULL;
+    if (*at && (size_t)(text.p + text.n - *at) < sizeof zeros)
+        *at = NULL;
+    xl_hash_init(&h);
+    xl_hash_add(&h, len, 8);
+    if (*at) {
+        xl_hash_add(&h, text.p, (size_t)(*at - text.p));
+        xl_hash_add(&h, zeros, sizeof zeros - 1);
+        const char *rest = *at + sizeof zeros - 1;
+        xl_hash_add(&h, rest, (size_t)(text.p + text.n - rest));
     }
-    return NULL;
+    return xl_hash_final(&h);
 }
 
 static uint64_t bytes_of(xl_dtype d, xl_dims dims)
@@ -59,22 +66,27 @@ static uint64_t bytes_of(xl_dtype d, xl_dims dims)
 xl_error *xl_safetensors_write(const char *path, const xl_saved *t, size_t n, const xl_meta *meta, size_t nmeta)
 {
     xl_error *err = NULL;
-    xl_buf head = { 0 };
-    xl_arena a = { 0 };
-    int fd = -1;
-    char *tmp = xl_str_c(&a, xl_strf(&a, "%s.%d.tmp", path, (int)getpid()));
+    xl_buf head = { 0 }, key = { 0 };
+    xl_file_out o = { .fd = -1 };
+    char hex[XL_DIGEST_HEX];
     xl_json j = { .out = &head };
     uint64_t at = 0;
     xl_json_map(&j);
-    if (nmeta) {
-        xl_json_key(&j, "__metadata__");
-        xl_json_map(&j);
-        for (size_t i = 0; i < nmeta; i++) {
-            xl_json_keyn(&j, meta[i].key);
-            xl_json_str(&j, meta[i].value);
-        }
-        xl_json_end(&j);
+    xl_json_key(&j, "__metadata__");
+    xl_json_map(&j);
+    xl_json_put_text(&j, "xlane.header", zeros);
+    for (size_t i = 0; i < nmeta; i++) {
+        xl_json_keyn(&j, meta[i].key);
+        xl_json_str(&j, meta[i].value);
     }
+    for (size_t i = 0; i < n; i++) {
+        xl_digest d = xl_hash_of((xl_str){ t[i].data, (size_t)bytes_of(t[i].dtype, t[i].dims) });
+        key.n = 0;
+        xl_buf_printf(&key, "%s%.*s", tensor_key, XL_FMT(t[i].name));
+        xl_json_keyn(&j, xl_buf_view(&key));
+        xl_json_text(&j, xl_digest_hex(&d, hex));
+    }
+    xl_json_end(&j);
     for (size_t i = 0; i < n; i++) {
         uint64_t size = bytes_of(t[i].dtype, t[i].dims);
         if (!dtype_text(t[i].dtype)) {
@@ -100,44 +112,26 @@ xl_error *xl_safetensors_write(const char *path, const xl_saved *t, size_t n, co
     xl_json_end(&j);
     while (head.n % 8)
         xl_buf_putc(&head, ' ');
-    if (head.failed) {
+    if (head.failed || key.failed) {
         err = XL_ERR(EXHAUSTED, "no memory for the header of %s", path);
         goto out;
     }
-    fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        err = XL_ERR(UNAVAILABLE, "making %s: %s", tmp, strerror(errno));
-        goto out;
-    }
     unsigned char len[8];
+    const char *place;
     for (int i = 0; i < 8; i++)
         len[i] = (unsigned char)((uint64_t)head.n >> (8 * i));
-    XL_DO(write_all(fd, path, len, 8));
-    XL_DO(write_all(fd, path, head.p, head.n));
+    xl_digest d = header_digest(len, xl_buf_view(&head), &place);
+    memcpy(head.p + (place - head.p), xl_digest_hex(&d, hex), sizeof zeros - 1);
+    XL_DO(xl_file_out_open(&o, path, 0600));
+    XL_DO(xl_file_out_add(&o, len, 8));
+    XL_DO(xl_file_out_add(&o, head.p, head.n));
     for (size_t i = 0; i < n; i++)
-        XL_DO(write_all(fd, path, t[i].data, (size_t)bytes_of(t[i].dtype, t[i].dims)));
-    if (fsync(fd) || close(fd)) {
-        fd = -1;
-        err = XL_ERR(EXHAUSTED, "writing %s: %s", path, strerror(errno));
-        goto out;
-    }
-    fd = -1;
-    if (rename(tmp, path)) {
-        err = XL_ERR(UNAVAILABLE, "renaming %s: %s", tmp, strerror(errno));
-        goto out;
-    }
-    int dir = open(xl_str_c(&a, xl_path_dir(xl_str_of(path))), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir >= 0) {
-        (void)fsync(dir);
-        close(dir);
-    }
+        XL_DO(xl_file_out_add(&o, t[i].data, (size_t)bytes_of(t[i].dtype, t[i].dims)));
+    err = xl_file_out_commit(&o);
 out:
-    if (fd >= 0)
-        close(fd);
-    if (err)
-        unlink(tmp);
+    xl_file_out_close(&o);
     xl_buf_fini(&head);
-    xl_arena_fini(&a);
+    xl_buf_fini(&key);
     return err;
 }
 
@@ -205,11 +199,16 @@ xl_error *xl_safetensors_open(const char *path, xl_safetensors *s)
     unsigned char len[8];
     uint64_t head = 0;
     xl_node *root;
-    *s = (xl_safetensors){ .fd = open(path, O_RDONLY | O_CLOEXEC) };
+    *s = (xl_safetensors){ .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
     if (s->fd < 0 || fstat(s->fd, &st)) {
-        err = XL_ERR(NOT_FOUND, "%s: %s", path, strerror(errno));
+        err = xl_file_error(errno, "opening", path);
         goto out;
     }
+    if (!S_ISREG(st.st_mode)) {
+        err = XL_ERR(INVALID, "%s is not a plain file", path);
+        goto out;
+    }
+    s->bytes = (uint64_t)st.st_size;
     s->path = xl_str_c(&s->arena, xl_str_of(path));
     XL_DO(read_at(s->fd, path, len, 8, 0));
     for (int i = 0; i < 8; i++)
@@ -224,6 +223,16 @@ xl_error *xl_safetensors_open(const char *path, xl_safetensors *s)
         goto out;
     }
     XL_DO(read_at(s->fd, path, text, (size_t)head, 8));
+    const char *stored;
+    s->header = header_digest(len, (xl_str){ text, (size_t)head }, &stored);
+    if (stored) {
+        char hex[XL_DIGEST_HEX];
+        s->digests = true;
+        if (memcmp(stored, xl_digest_hex(&s->header, hex), sizeof zeros - 1)) {
+            err = XL_ERR(DATA_LOSS, "%s is damaged: its header does not have the digest that it was written with", path);
+            goto out;
+        }
+    }
     XL_DO(xl_json_read(&s->arena, s->path, xl_str_trim((xl_str){ text, (size_t)head }), &root));
     if (root->kind != XL_NODE_MAP) {
         err = XL_ERR(INVALID, "%s: the header is %s, not a map", path, xl_node_word(root->kind));
@@ -241,6 +250,11 @@ xl_error *xl_safetensors_open(const char *path, xl_safetensors *s)
             if (k->kid[m]->kind == XL_NODE_STR)
                 s->meta[s->nmeta++] = (xl_meta){ k->kid[m]->key, k->kid[m]->s };
     }
+    for (size_t i = 0; i < s->nmeta && !s->digests; i++)
+        if (xl_str_starts(s->meta[i].key, xl_str_of(tensor_key))) {
+            err = XL_ERR(DATA_LOSS, "%s is damaged: it has digests of its tensors and none of its header", path);
+            goto out;
+        }
     xl_saved *sorted = xl_new(&s->arena, xl_saved, s->n);
     memcpy(sorted, s->t, s->n * sizeof *sorted);
     qsort(sorted, s->n, sizeof *sorted, by_offset);
@@ -249,6 +263,18 @@ xl_error *xl_safetensors_open(const char *path, xl_safetensors *s)
             err = XL_ERR(INVALID, "%s: tensors \"%.*s\" and \"%.*s\" overlap", path, XL_FMT(sorted[i - 1].name), XL_FMT(sorted[i].name));
             goto out;
         }
+    uint64_t end = 8 + head;                                 /* the format allows no bytes that belong to no tensor */
+    for (size_t i = 0; i < s->n; i++) {
+        if (sorted[i].bytes && sorted[i].offset != end) {
+            err = XL_ERR(INVALID, "%s: %llu bytes before tensor \"%.*s\" belong to none", path, (unsigned long long)(sorted[i].offset - end), XL_FMT(sorted[i].name));
+            goto out;
+        }
+        end += sorted[i].bytes;
+    }
+    if (end != s->bytes) {
+        err = XL_ERR(DATA_LOSS, "%s: %llu bytes follow the last tensor, and belong to none", path, (unsigned long long)(s->bytes - end));
+        goto out;
+    }
     return NULL;
 out:
     xl_safetensors_close(s);
@@ -271,7 +297,55 @@ xl_str xl_safetensors_meta(const xl_safetensors *s, const char *key)
     return (xl_str){ "", 0 };
 }
 
-xl_error *xl_safetensors_read(const xl_safetensors *s, const xl_saved *t, void *out) { return read_at(s->fd, s->path, out, (size_t)t->bytes, t->offset); }
+static xl_error *check(const xl_safetensors *s, const xl_saved *t, const xl_digest *found)
+{
+    char hex[XL_DIGEST_HEX];
+    xl_digest_hex(found, hex);
+    for (size_t i = 0; i < s->nmeta; i++) {
+        xl_str k = s->meta[i].key;
+        if (xl_str_starts(k, xl_str_of(tensor_key)) && xl_str_eq((xl_str){ k.p + sizeof tensor_key - 1, k.n - (sizeof tensor_key - 1) }, t->name)) {
+            if (xl_str_is(s->meta[i].value, hex))
+                return NULL;
+            return XL_ERR(DATA_LOSS, "%s is damaged: tensor \"%.*s\" does not have the digest that it was written with", s->path, XL_FMT(t->name));
+        }
+    }
+    return XL_ERR(DATA_LOSS, "%s has no digest of tensor \"%.*s\"", s->path, XL_FMT(t->name));
+}
+
+xl_error *xl_safetensors_read(const xl_safetensors *s, const xl_saved *t, void *out)
+{
+    xl_error *err = read_at(s->fd, s->path, out, (size_t)t->bytes, t->offset);
+    if (!err && s->digests) {
+        xl_digest d = xl_hash_of((xl_str){ out, (size_t)t->bytes });
+        err = check(s, t, &d);
+    }
+    return err;
+}
+
+xl_error *xl_safetensors_verify(const xl_safetensors *s)
+{
+    enum { PIECE = 1 << 20 };
+    xl_error *err = NULL;
+    char *piece = malloc(PIECE);
+    if (!piece)
+        return XL_ERR(EXHAUSTED, "no memory to read %s", s->path);
+    if (!s->digests)
+        err = XL_ERR(DATA_LOSS, "%s has no digests: it cannot be told whole from damaged", s->path);
+    for (size_t i = 0; i < s->n && !err; i++) {
+        xl_hash h;
+        xl_hash_init(&h);
+        for (uint64_t at = 0; at < s->t[i].bytes && !err; at += PIECE) {
+            size_t n = s->t[i].bytes - at < PIECE ? (size_t)(s->t[i].bytes - at) : PIECE;
+            err = read_at(s->fd, s->path, piece, n, s->t[i].offset + at);
+            xl_hash_add(&h, piece, n);
+        }
+        xl_digest d = xl_hash_final(&h);
+        if (!err)
+            err = check(s, &s->t[i], &d);
+    }
+    free(piece);
+    return err;
+}
 
 void xl_safetensors_close(xl_safetensors *s)
 {

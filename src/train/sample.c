@@ -228,7 +228,7 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *config, const char *dir,
     m.logits = xl_new(a, float, (size_t)m.V);
     choice *order = xl_new(a, choice, (size_t)m.V);
     uint64_t seed = o->seed;
-    XL_DO(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, &step));
+    XL_DO(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, &step, NULL));
     if (!path) {
         err = XL_ERR(NOT_FOUND, "%s has no checkpoint that can be read", dir);
         goto out;

@@ -177,6 +177,7 @@ xl_error *xl_run_config(xl_arena *a, const char *dir, char *const *words, int n,
 {
     char *path = xl_path_join(a, dir, "config.yaml");
     if (!xl_file_stat(path, NULL))
-        return XL_ERR(NOT_FOUND, "%s has no config.yaml: it is not the folder of a training run", dir);
+        return XL_ERR(NOT_FOUND, "%s has no config.yaml: it is not the folder of a training run, or the run was killed before its first write and "
+                                 "nothing was trained; start one with `xlane train`", dir);
     return xl_config_read(a, path, words, n, out);
 }

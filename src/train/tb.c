@@ -1,14 +1,14 @@
 #include "train/tb.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/journal.h"
 #include "base/proto.h"
 #include "base/time.h"
 
-struct xl_tb { FILE *f; };
+struct xl_tb { xl_journal file; xl_buf records; uint64_t n; }; /* records: n of them, for the next flush */
 
 uint32_t xl_crc32c(const void *p, size_t n)
 {
@@ -33,10 +33,11 @@ static void record(xl_tb *t, xl_str s)
 {
     uint64_t n = s.n;
     uint32_t a = masked(&n, 8), b = masked(s.p, s.n);
-    fwrite(&n, 8, 1, t->f);
-    fwrite(&a, 4, 1, t->f);
-    fwrite(s.p, 1, s.n, t->f);
-    fwrite(&b, 4, 1, t->f);
+    xl_buf_add(&t->records, &n, 8);
+    xl_buf_add(&t->records, &a, 4);
+    xl_buf_str(&t->records, s);
+    xl_buf_add(&t->records, &b, 4);
+    t->n++;
 }
 
 static uint64_t bits64(double v)
@@ -52,15 +53,12 @@ xl_error *xl_tb_open(const char *dir, xl_tb **out)
     char host[64] = "host";
     gethostname(host, sizeof host - 1);
     snprintf(path, sizeof path, "%s/events.out.tfevents.%lld.%s.%d", dir, (long long)xl_now_wall(), host, (int)getpid());
-    FILE *f = fopen(path, "ab");
     xl_tb *t = calloc(1, sizeof *t);
-    if (!f || !t) {
-        if (f)
-            fclose(f);
+    xl_error *err = t ? xl_journal_open(&t->file, path, (xl_str){ 0 }, false) : XL_ERR(EXHAUSTED, "out of memory");
+    if (err) {
         free(t);
-        return XL_ERR(UNAVAILABLE, "making %s: %s", path, strerror(errno));
+        return err;
     }
-    t->f = f;
     xl_buf b = { 0 };
     xl_proto_put_bits(&b, 1, XL_WIRE_I64, bits64(xl_now_wall()));
     xl_proto_put_bytes(&b, 3, XL_STR("brain.Event:2"));
@@ -92,13 +90,24 @@ void xl_tb_scalar(xl_tb *t, const char *tag, int64_t step, double value)
 
 void xl_tb_flush(xl_tb *t)
 {
-    if (t)
-        fflush(t->f);
+    if (!t || !t->n)
+        return;
+    if (t->records.failed)
+        t->file.lost += t->n;
+    else
+        xl_journal_add(&t->file, xl_buf_view(&t->records), t->n);
+    t->records.n = t->n = 0;
+    t->records.failed = false;
 }
+
+uint64_t xl_tb_missing(xl_tb *t) { return t ? xl_journal_missing(&t->file) : 0; }
 
 void xl_tb_close(xl_tb *t)
 {
-    if (t)
-        fclose(t->f);
+    if (!t)
+        return;
+    xl_tb_flush(t);
+    xl_journal_close(&t->file);
+    xl_buf_fini(&t->records);
     free(t);
 }
