@@ -182,6 +182,12 @@ void xl_profile_diff(xl_arena *a, const xl_profile *x, const xl_profile *y, xl_p
     }
 }
 
+/* A flag in XLA_FLAGS has a name of its own beside that of the variable. */
+static xl_str hidden(xl_arena *a, const xl_setting *s, xl_str value)
+{
+    return xl_secret_env(a, s->var && xl_secret_name(xl_str_of(s->var)) ? xl_str_of(s->var) : s->name, value);
+}
+
 void xl_profile_json(xl_json *j, const xl_profile *p)
 {
     xl_arena tmp = { 0 };
@@ -200,12 +206,12 @@ void xl_profile_json(xl_json *j, const xl_profile *p)
         const xl_setting *s = &p->set[i];
         xl_json_keyn(j, s->name);
         xl_json_map(j);
-        xl_json_put_str(j, "value", xl_secret_env(&tmp, s->var ? xl_str_of(s->var) : s->name, s->value));
+        xl_json_put_str(j, "value", hidden(&tmp, s, s->value));
         if (s->var)
             xl_json_put_text(j, "variable", s->var);
         xl_json_put_str(j, "origin", s->origin);
         if (s->shadow.n)
-            xl_json_put_str(j, "overrides", xl_secret_env(&tmp, s->var ? xl_str_of(s->var) : s->name, s->shadow));
+            xl_json_put_str(j, "overrides", hidden(&tmp, s, s->shadow));
         xl_json_end(j);
     }
     xl_json_end(j);

@@ -146,6 +146,7 @@ const char *xl_run_dir(const xl_run *r) { return r->dir; }
 int xl_run_rank(const xl_run *r) { return r->rank; }
 void xl_run_set_rank(xl_run *r, int rank) { r->rank = rank; }
 double xl_run_time(const xl_run *r) { return xl_now() - r->began; }
+bool xl_run_flush(xl_run *r) { return xl_journal_flush(&r->events); }
 uint64_t xl_run_lost(xl_run *r) { return r->events.path ? xl_journal_missing(&r->events) : r->events.lost; }
 
 void xl_event_begin(const xl_run *r, xl_event *e, const char *event)

@@ -21,6 +21,7 @@ int xl_run_rank(const xl_run *r);                          /* from RANK, SLURM_P
 void xl_run_set_rank(xl_run *r, int rank);
 double xl_run_time(const xl_run *r);                       /* seconds since the run began; a clock that is set does not move it */
 const char *xl_run_clock(char out[96]);                    /* for XLANE_RUN_BEGAN: this moment, for all processes of the run */
+bool xl_run_flush(xl_run *r);                              /* tries once more what the disk did not take; false: some waits still */
 uint64_t xl_run_lost(xl_run *r);                           /* events that are not in the file */
 /* Whether the folder's path still leads to the folder that was opened: not in another root, nor where it was moved away. Whoever writes
  * a file there from inside a program of somebody else's asks first. False where nothing is recorded. */

@@ -2,6 +2,7 @@
  * needs: no recursion (the verifier says so).  keeps: types, locations.  breaks: shardings on arguments of private functions.
  * Functions go callee first, so that what is copied has no calls left in it. Private functions that nothing reaches any more
  * are dropped. */
+#include "pass/calls.h"
 #include "pass/pass.h"
 
 enum { MOST_OPS = 1 << 22 };                               /* calls that double at each level would never end */
@@ -166,6 +167,7 @@ xl_error *xl_pass_inline(xl_module *m, const xl_pipeline_opts *opts)
 {
     xl_error *err = NULL;
     work w = { .m = m, .opts = opts, .state = xl_new(&m->arena, uint8_t, m->nfunc), .nop = xl_new(&m->arena, uint32_t, m->nfunc) };
+    XL_DO(xl_calls_check(m));
     for (uint32_t i = 0; i < m->nfunc; i++)
         XL_DO(func(&w, i));
     drop_unreached(m);

@@ -252,10 +252,10 @@ static uint64_t missing(loop *l)
 {
     uint64_t n = 0;
     for (int turn = 0; turn < 25; turn++) {
-        bool all = xl_journal_flush(&l->csv) & xl_journal_flush(&l->memory);
+        bool all = xl_journal_flush(&l->csv) & xl_journal_flush(&l->memory) & (!l->run || xl_run_flush(l->run));
         xl_tb_flush(l->tb);
         n = l->gone + xl_journal_missing(&l->csv) + xl_journal_missing(&l->memory) + xl_tb_missing(l->tb) + (l->run ? xl_run_lost(l->run) : 0);
-        if (all && (!l->run || !xl_run_lost(l->run)))
+        if (all && !xl_tb_missing(l->tb))
             break;
         xl_sleep(0.2);
     }
@@ -791,6 +791,14 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     print_line(&l, true);
     XL_DO(save(&l));
     err = xl_saver_wait(l.saver);
+    for (int turn = 0; err && turn < 10 && xl_error_code(err) == XL_CODE_UNAVAILABLE; turn++) { /* a disk that is full for a moment */
+        xl_sleep(0.5);
+        xl_error_free(err);
+        xl_progress where = { l.batches, (uint64_t)l.c->seed };
+        err = xl_saver_save(l.saver, l.s.t, l.step, &where);
+        if (!err)
+            err = xl_saver_wait(l.saver);
+    }
     if (err) {
         tried = true;
         err = xl_saver_last(l.saver) < 0

@@ -90,8 +90,12 @@ void xl_tb_scalar(xl_tb *t, const char *tag, int64_t step, double value)
 
 void xl_tb_flush(xl_tb *t)
 {
-    if (!t || !t->n)
+    if (!t)
         return;
+    if (!t->n) {
+        (void)xl_journal_flush(&t->file);
+        return;
+    }
     if (t->records.failed)
         t->file.lost += t->n;
     else

@@ -2,6 +2,7 @@
 
 #include "cpu/plan/planner.h"
 #include "ir/verify.h"
+#include "pass/calls.h"
 
 enum { DEPTH_MAX = 128, OPS_MAX = 1 << 23 };
 
@@ -352,7 +353,9 @@ xl_error *xl_lower(xl_module *m, bool keep_manual)
     lower l = { .f = xl_module_entry(m), .keep_manual = keep_manual };
     if (!l.f || !l.f->body)
         return XL_ERR(INVALID, "the program has no entry function: give one public function, or name it main");
-    xl_error *err = flatten(&l, l.f->body, 0);
+    xl_error *err = xl_calls_check(m);
+    if (!err)
+        err = flatten(&l, l.f->body, 0);
     if (err)
         return err;
     sweep(l.f, l.f->body, xl_new(&m->arena, uint32_t, l.f->nval));

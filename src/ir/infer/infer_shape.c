@@ -194,7 +194,9 @@ static xl_error *same_elements(xl_infer_ctx *c)
     const xl_type *a = IN(0), *b = c->out[0];
     int64_t x, y;
     NEED(a->dtype == b->dtype || a->quant, "the operand is %s and the result %s: the types differ", SHOW(a), SHOW(b));
-    if (xl_type_count(a, &x) && xl_type_count(b, &y))
+    bool one = xl_type_count(a, &x), other = xl_type_count(b, &y);
+    NEED(!xl_type_static(a) || !xl_type_static(b) || one == other, "%s and %s do not have the same number of elements: one has more than 2^63", SHOW(a), SHOW(b));
+    if (one && other)
         NEED(x == y, "%s has %lld elements and %s has %lld", SHOW(a), (long long)x, SHOW(b), (long long)y);
     return NULL;
 }
