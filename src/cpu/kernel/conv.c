@@ -40,6 +40,7 @@ typedef struct {
     int64_t sout, sker;
 } phase;
 
+static const int64_t FAR = INT64_C(1) << 31;               /* of strides, dilations and paddings; keeps positions within 64 bits */
 enum { WIDE_X, WIDE_K, WIDE_Y, ROWS, KERNEL, PART, TURNED, NTEMP }; /* memory that a step needs while it runs */
 enum { CHUNK_BYTES = 1 << 20, BLOCK_BYTES = 1 << 22, ROWS_MIN = 256, SHARES = 16, SHARE_MIN = 128, PARTS_BYTES = 1 << 22 };
 
@@ -416,6 +417,7 @@ static xl_error *run_conv(const xl_step *s, xl_frame *f)
     memcpy(v.xs, c->xs, sizeof v.xs);
     for (uint32_t i = 0; i < c->ns; i++) {
         low[i] = c->dynamic ? xl_read_index(xl_in(s, f, 2), s->shape[2].dtype, 2 * i) : c->low[i];
+        low[i] = low[i] > FAR ? FAR : low[i] < -FAR ? -FAR : low[i]; /* that far out there are zeros only */
         phases *= period(c->step[i], c->base[i]);
     }
     const void *in[1] = { v.x };
@@ -561,6 +563,10 @@ xl_error *xl_kernel_convolution(xl_planner *p, const xl_op *op)
         c->step[i] = xl_dims_at(step, i, 1), c->base[i] = xl_dims_at(base, i, 1), c->spread[i] = xl_dims_at(spread, i, 1);
         c->flip[i] = xl_dims_at(flip, i, 0), c->low[i] = xl_dims_at(pad, 2 * i, 0);
         c->sout *= c->out[i], c->sker *= c->ker[i];
+        /* what separates one element from none has no effect, whatever number was given */
+        c->step[i] = c->out[i] > 1 ? c->step[i] : 1, c->base[i] = c->in[i] > 1 ? c->base[i] : 1, c->spread[i] = c->ker[i] > 1 ? c->spread[i] : 1;
+        if (c->step[i] > FAR || c->base[i] > FAR || c->spread[i] > FAR || c->low[i] > FAR || c->low[i] < -FAR)
+            return xl_plan_unsupported(p, op, "a stride, dilation or padding of its window is beyond 2^31");
     }
     xl_dclass cls = xl_dtype_class(x.dtype);
     c->wide = cls == XL_CLASS_COMPLEX ? XL_C128 : cls == XL_CLASS_FLOAT ? (x.dtype == XL_F64 || y.dtype == XL_F64 ? XL_F64 : XL_F32) : XL_I64;

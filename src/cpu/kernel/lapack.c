@@ -459,7 +459,10 @@ static cx dot(const cx *a, const cx *b, int64_t n)
         re += creal(a[i]) * creal(b[i]) + cimag(a[i]) * cimag(b[i]);
         im += creal(a[i]) * cimag(b[i]) - cimag(a[i]) * creal(b[i]);
     }
-    return CMPLX(re, im);
+    double pair[2] = { re, im };                           /* what CMPLX does, which a C library has for some compilers only */
+    cx z;
+    memcpy(&z, pair, sizeof z);
+    return z;
 }
 static void rotate(cx *p, cx *q, int64_t n, double c, double s, cx u)
 {

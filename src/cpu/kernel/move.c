@@ -155,24 +155,28 @@ xl_error *xl_kernel_reverse(xl_planner *p, const xl_op *op)
 
 /* ---- pad -------------------------------------------------------------------------------------------------------- */
 /* Negative edges cut: what remains of the operand is a range per dimension. */
-static bool pad_view(view *v, const xl_shape *in, const xl_shape *out, const int64_t *low, const int64_t *step)
+__extension__ typedef __int128 wide;
+static bool pad_view(view *v, const xl_shape *in, const xl_shape *out, const int64_t *low, const int64_t *interior)
 {
     int64_t own[XL_RANK_MAX], to[XL_RANK_MAX], dim[XL_RANK_MAX];
     *v = (view){ 0 };
     xl_row_major(own, in->rank, in->dims, in->elem);
     xl_row_major(to, out->rank, out->dims, out->elem);
     for (uint32_t i = 0; i < in->rank; i++) {
-        int64_t first = low[i] < 0 ? (-low[i] + step[i] - 1) / step[i] : 0; /* first element that lands at 0 or later */
-        int64_t past = out->dims[i] - low[i];              /* positions low + k * step < out */
-        int64_t last = past <= 0 ? 0 : (past + step[i] - 1) / step[i];
+        /* in 128 bits: edges and interior may be any number, the elements that remain lie within both tensors */
+        wide by = (wide)interior[i] + 1, at = low[i];
+        wide first = at < 0 ? (-at + by - 1) / by : 0;     /* first element that lands at 0 or later */
+        wide past = out->dims[i] - at;                     /* positions low + k * by < out */
+        wide last = past <= 0 ? 0 : (past + by - 1) / by;
         if (last > in->dims[i])
             last = in->dims[i];
-        dim[i] = last - first;
-        if (dim[i] <= 0)
+        if (last <= first)
             return false;
-        v->from += first * own[i];
-        v->to += (low[i] + first * step[i]) * to[i];
-        to[i] *= step[i];
+        dim[i] = (int64_t)(last - first);
+        v->from += (int64_t)first * own[i];
+        v->to += (int64_t)(at + first * by) * to[i];
+        if (dim[i] > 1)
+            to[i] *= (int64_t)by;
     }
     xl_strided_init(&v->s, in->elem, in->rank, dim, to, own);
     return true;
@@ -191,19 +195,19 @@ static xl_error *run_pad(const xl_step *s, xl_frame *f)
 xl_error *xl_kernel_pad(xl_planner *p, const xl_op *op)
 {
     xl_shape in, out;
-    int64_t low[XL_RANK_MAX], step[XL_RANK_MAX];
+    int64_t low[XL_RANK_MAX], interior[XL_RANK_MAX];
     xl_error *err = shapes(p, op, &in, &out);
     if (err)
         return err;
     xl_dims l = xl_op_dims(op, XL_SLOT(PAD, edge_padding_low)), n = xl_op_dims(op, XL_SLOT(PAD, interior_padding));
     for (uint32_t i = 0; i < in.rank; i++) {
         low[i] = xl_dims_at(l, i, 0);
-        step[i] = xl_dims_at(n, i, 0) + 1;
-        if (step[i] < 1)
+        interior[i] = xl_dims_at(n, i, 0);
+        if (interior[i] < 0)
             return xl_plan_unsupported(p, op, "negative interior padding");
     }
     view *v = xl_new(p->a, view, 1);
-    if (!pad_view(v, &in, &out, low, step))
+    if (!pad_view(v, &in, &out, low, interior))
         v = NULL;
     return xl_plan_step(p, op, run_pad, v, 0);
 }
@@ -231,18 +235,18 @@ int64_t xl_read_index(const void *p, xl_dtype d, int64_t i)
 
 static xl_error *run_dynamic_pad(const xl_step *s, xl_frame *f)
 {
-    int64_t low[XL_RANK_MAX], step[XL_RANK_MAX];
+    int64_t low[XL_RANK_MAX], interior[XL_RANK_MAX];
     const xl_shape *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
     view v;
     for (uint32_t i = 0; i < in->rank; i++) {
         low[i] = xl_read_index(xl_in(s, f, 2), s->shape[2].dtype, i);
-        step[i] = xl_read_index(xl_in(s, f, 4), s->shape[4].dtype, i) + 1;
-        if (step[i] < 1)
+        interior[i] = xl_read_index(xl_in(s, f, 4), s->shape[4].dtype, i);
+        if (interior[i] < 0)
             return XL_ERR(INVALID, "negative interior padding");
     }
     char *y = xl_out(s, f, 0);
     xl_fill(y, xl_in(s, f, 1), in->elem, (size_t)out->count);
-    if (pad_view(&v, in, out, low, step))
+    if (pad_view(&v, in, out, low, interior))
         xl_strided_run(&v.s, y + v.to, (const char *)xl_in(s, f, 0) + v.from, f->pool);
     return NULL;
 }

@@ -1,11 +1,14 @@
 #include "cpu/kernel/strided.h"
 
+/* A tensor without elements may have dimensions whose product no number holds; its strides are never used, and wrap. */
+static int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+
 void xl_row_major(int64_t *stride, uint32_t rank, const int64_t *dim, size_t elem)
 {
     int64_t s = (int64_t)elem;
     for (uint32_t i = rank; i-- > 0; ) {
         stride[i] = s;
-        s *= dim[i];
+        s = times(s, dim[i]);
     }
 }
 
@@ -31,9 +34,11 @@ void xl_fill(void *to, const void *elem, size_t bytes, size_t n)
 
 void xl_strided_init(xl_strided *s, size_t elem, uint32_t rank, const int64_t *dim, const int64_t *to, const int64_t *from)
 {
+    bool none = false;
     *s = (xl_strided){ .elem = elem, .count = 1 };
     for (uint32_t i = 0; i < rank; i++) {
-        s->count *= dim[i];
+        s->count = times(s->count, dim[i]);
+        none = none || dim[i] == 0;
         if (dim[i] == 1)
             continue;
         uint32_t at = s->rank++;                           /* insertion by the writer's stride, largest first */
@@ -43,9 +48,13 @@ void xl_strided_init(xl_strided *s, size_t elem, uint32_t rank, const int64_t *d
         }
         s->dim[at] = dim[i], s->to[at] = to[i], s->from[at] = from[i];
     }
+    if (none) {
+        s->count = s->rank = 0;
+        return;
+    }
     uint32_t n = 0;                                        /* join neighbours that run on */
     for (uint32_t i = 0; i < s->rank; i++) {
-        if (n && s->to[n - 1] == s->to[i] * s->dim[i] && s->from[n - 1] == s->from[i] * s->dim[i]) {
+        if (n && s->to[n - 1] == times(s->to[i], s->dim[i]) && s->from[n - 1] == times(s->from[i], s->dim[i])) {
             s->dim[n - 1] *= s->dim[i], s->to[n - 1] = s->to[i], s->from[n - 1] = s->from[i];
             continue;
         }
