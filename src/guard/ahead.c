@@ -124,7 +124,7 @@ void guard_ahead_write(bool end)
         xl_buf_str(&b, x->options);
     }
     bool write = A.unwritten && !same && !b.failed;
-    A.unwritten = false;
+    A.unwritten = A.unwritten && !write;                   /* what is the same so far may have become shorter by the end */
     xl_mutex_unlock(&A.lock);
     xl_error *err = write ? xl_cache_put(A.lists, &A.key, b.p, b.n, 0) : NULL;
     if (err)
