@@ -243,7 +243,7 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
         size_t n = 0, hits = 0;
         xl_error_free(xl_dir_list(a, runs, &names, &n));
         for (size_t i = 0; i < n; i++)
-            if (has_part(names[i], xl_str_of(word)) && xl_file_stat(xl_path_join(a, xl_path_join(a, runs, xl_str_c(a, names[i])), "events.jsonl"), NULL)) {
+            if (has_part(names[i], xl_str_of(word)) && is_run(a, xl_path_join(a, runs, xl_str_c(a, names[i])))) {
                 *dir = xl_path_join(a, runs, xl_str_c(a, names[i]));
                 hits++;
             }

@@ -86,6 +86,7 @@ typedef struct {
     int64_t last_step, last_tokens;
     float lr, norm;
     char started_at[XL_TIME_ISO];
+    xl_str identity;                     /* of the data */
 } loop;
 
 static void note_text(loop *l, const char *event, const char *key, const char *text)
@@ -469,7 +470,9 @@ static xl_error *write_run_json(loop *l, const char *dir, const char *ended, uin
         xl_buf_fini(&m);
     }
     xl_json_put_text(&j, "data", xl_data_about(l->data));
-    xl_json_put_str(&j, "data_identity", xl_data_identity(l->a, l->data));
+    if (!l->identity.n)                  /* of when the run began, whatever happens to the file meanwhile */
+        l->identity = xl_data_identity(l->a, l->data);
+    xl_json_put_str(&j, "data_identity", l->identity);
     xl_json_put_text(&j, "scan", l->s.why[0] ? l->s.why : "over repeated units");
     if (l->s.attention[0])
         xl_json_put_text(&j, "attention", l->s.attention);
@@ -514,9 +517,12 @@ static xl_error *save(loop *l)
     xl_progress where = { l->batches, (uint64_t)l->c->seed };
     xl_error *err = xl_saver_wait(l->saver);
     note_saved(l);
-    if (!err)
+    bool room = xl_journal_flush(&l->csv);
+    if (!room && !err)                   /* a checkpoint ahead of its rows would leave a gap in them, were the run killed now */
+        err = XL_ERR(UNAVAILABLE, "the rows of metrics.csv before step %lld wait for room on the disk", (long long)l->step);
+    else if (!err)
         err = xl_saver_save(l->saver, l->s.t, l->step, &where);
-    else                                 /* that was the one before */
+    else if (room)                       /* that was the one before */
         xl_error_free(xl_saver_save(l->saver, l->s.t, l->step, &where));
     if (err) {                           /* a full disk does not end a run */
         char last[64] = "no checkpoint has been written yet";
@@ -596,9 +602,11 @@ static void rescue(loop *l, const char *dir)
     if (!l->saver || l->step <= xl_saver_last(l->saver))
         return;
     xl_progress where = { l->batches, (uint64_t)l->c->seed };
+    xl_error_free(settle(l));            /* the rows up to there */
     xl_error *err = xl_saver_save(l->saver, l->s.t, l->step, &where);
     if (!err)
         err = xl_saver_wait(l->saver);
+    note_saved(l);
     if (!err)
         fprintf(l->say, "step %lld is saved; once the cause below is gone, go on with: xlane resume %s\n", (long long)l->step, dir);
     xl_error_free(err);

@@ -1,0 +1,62 @@
+"""The soak: a training run with saves and evaluations that is killed, stopped, damaged and starved of disk every few seconds, for as many minutes as
+the argument says; then the same steps without any of that. All rows must be there, in order and with the same losses, every damaged checkpoint must have
+been named, and the last checkpoint must be the same bytes. Prints a line a minute and the figures at the end."""
+import glob, json, os, random, shutil, signal, subprocess, sys, tempfile, time
+
+sys.argv, minutes = [sys.argv[0], ""], float(sys.argv[1]) if len(sys.argv) > 1 else 120
+import trust
+from trust import TMP, XLANE, ENV, FAULT, TINY, damage, newest_run, text, xlane
+
+rng, full = random.Random(), os.path.join(TMP, "full.soak")
+conf = [f"data.train={text('soak.txt', 200000)}", *TINY, "model.dim=32", "data.time=32", "data.batch=4", "train.save_every=50", "train.keep=3", "train.log_every=7", "train.eval_every=40",
+        "train.eval_batches=2", "train.steps=100000000", "optimizer.schedule=constant"]
+env = dict(ENV, LD_PRELOAD=FAULT, FAULT_FULL=full)
+count = dict(kills=0, stops=0, full=0, damaged=0, named=0, resumes=0)
+said, words, run, end, told = [], ["train", "--quiet", *conf, "runs=soak"], None, time.time() + 60 * minutes, 0
+while time.time() < end:
+    child = subprocess.Popen([XLANE, *words], env=env, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    time.sleep(1 + 6 * rng.random())
+    if rng.random() < 0.4:
+        open(full, "w").close()
+        time.sleep(1)
+        os.unlink(full)
+        count["full"] += 1
+        time.sleep(2 * rng.random())
+    assert child.poll() is None, child.communicate()[1]
+    hard = rng.random() < 0.7
+    child.send_signal(signal.SIGKILL if hard else rng.choice([signal.SIGTERM, signal.SIGHUP, signal.SIGINT]))
+    err = child.communicate()[1]
+    assert hard or child.returncode == 4, (child.returncode, err)
+    count["kills" if hard else "stops"] += 1
+    if not glob.glob(os.path.join(TMP, "soak", "2*", "config.yaml")):
+        continue
+    run, words = newest_run("soak"), ["resume", "--quiet", newest_run("soak")]
+    count["resumes"] += 1
+    state = json.loads(xlane("checkpoint", "verify", "--json", run, code=None).stdout)["checkpoints"]
+    whole = [c for c in state if not c["bad"]]
+    if len(whole) >= 2 and rng.random() < 0.3:
+        c = rng.choice(whole)
+        damage(c["file"], rng)
+        count["damaged"] += 1
+        after = json.loads(xlane("checkpoint", "verify", "--json", run, code=1).stdout)["checkpoints"]
+        count["named"] += any(a["step"] == c["step"] and a["bad"] for a in after)
+    if time.time() > told:
+        told = time.time() + 60
+        print(f"{(end - time.time()) / 60:5.1f} minutes left: {count}", flush=True)
+last = max(c["step"] for c in json.loads(xlane("checkpoint", "verify", "--json", run, code=None).stdout)["checkpoints"] if not c["bad"])
+steps = last // 50 * 50 + 50
+xlane("resume", "--quiet", run, f"train.steps={steps}", code=None)
+control, _ = trust.train(*conf[1:], conf[0], f"train.steps={steps}", "runs=control")
+
+
+def losses(r):
+    return [line.rsplit(",", 1)[0] for line in open(os.path.join(r, "metrics.csv")).read().split()[1:]]
+
+
+ours, theirs = losses(run), losses(control)
+print(f"{count}; {len(ours)} rows, {len(theirs)} without interruption")
+assert ours == theirs and len(ours) == steps, [(a, b) for a, b in zip(ours, theirs) if a != b][:3]
+a, b = (open(os.path.join(r, "checkpoints", f"step-{steps:08d}.safetensors"), "rb").read() for r in (run, control))
+assert a == b, "the last checkpoints differ"
+assert count["named"] == count["damaged"]
+print("ok soak")
