@@ -846,10 +846,10 @@ out:
     }
     if (heard) {
         put_rows(&l);
-        out->lost = missing(&l);
-        if (out->lost)
-            fprintf(l.say, "%llu rows and events could not be written down (the disk was full, or the folder is gone): run.json counts them\n", (unsigned long long)out->lost);
-        xl_error *unsaid = write_run_json(&l, dir, err ? "failed" : out->stopped ? "stopped by a signal" : "all steps done", out->lost);
+        out->unwritten = missing(&l);
+        if (out->unwritten)
+            fprintf(l.say, "%llu rows and events could not be written down (the disk was full, or the folder is gone): run.json counts them\n", (unsigned long long)out->unwritten);
+        xl_error *unsaid = write_run_json(&l, dir, err ? "failed" : out->stopped ? "stopped by a signal" : "all steps done", out->unwritten);
         if (unsaid)
             fprintf(l.say, "how the run ended is not in run.json: %s\n", xl_error_message(unsaid));
         xl_error_free(unsaid);
