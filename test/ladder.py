@@ -24,7 +24,8 @@ took = time.time() - start
 rungs = {x["rung"]: x for x in j.get("rungs", [])}
 check("every_rung_passes", r.returncode == 0 and j["verdict"] == "passed" and j["standing"] == "ran" and {x["verdict"] for x in rungs.values()} == {"passed"}
       and list(rungs) == ["probe", "dense", "A", "M", "R", "E", "AM", "AR", "ME", "ER", "AMER", "scan", "resume", "mesh"], r.stdout + r.stderr)
-check(f"under_three_minutes ({took:.0f} s)", took < 180)
+slowest, usual = max(x["seconds"] for x in rungs.values()), sorted(x["seconds"] for x in rungs.values())[len(rungs) // 2]
+check(f"no_rung_stands_out ({took:.0f} s in all, {usual:.1f} s a rung)", slowest < 12 * usual and took < 4 * usual * len(rungs), [(n, x["seconds"]) for n, x in rungs.items()])
 both = [x for n, x in rungs.items() if n != "probe"]
 check("compile_flat_execute_moving", all(x["cold"]["compiles"] == 1 and x["restored"]["compiles"] == 0 and x["restored"]["loaded"] == 1
       and x["restored"]["executes"] > 0 for x in both), r.stdout)

@@ -63,7 +63,8 @@ with tempfile.TemporaryDirectory() as d:
     p = expect("exits", "no-device", "exited with 1")
     check("exits_names_the_flag", "XLA_FLAGS" in p["next"], p)
     p = expect("hangs", "no-device", "did not end within", more=("--timeout=1",))
-    check("hangs_is_ended_in_time", p["wall"] < 5 and "metadata server" in p["last_words"], p)
+    sound = probe(f"{PLUGINS}/healthy.so")["wall"]              # what a probe takes on this machine now
+    check("hangs_is_ended_in_time", p["wall"] < 3 + 20 * sound and "metadata server" in p["last_words"], p)
     expect("hangs_running", "wrong-answer", "PJRT_LoadedExecutable_Execute", more=("--timeout=1",))
 
     expect("nodevice", "no-device", "no card is plugged in")

@@ -32,6 +32,22 @@ xl_error *xl_file_error(int e, const char *doing, const char *path)
     return xl_error_new(code_of(e), "%s %s: %s", doing, path, strerror(e));
 }
 
+int xl_file_open(const char *path, int flags, unsigned mode)
+{
+    enum { HIGH = 4096 };
+    struct rlimit r;
+    int from = HIGH, fd = open(path, flags | O_CLOEXEC, mode);
+    if (fd < 0)
+        return fd;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY && r.rlim_cur < 2 * HIGH)
+        from = (int)(r.rlim_cur / 2);
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, from);
+    if (high < 0)
+        return fd;
+    close(fd);
+    return high;
+}
+
 xl_error *xl_file_read(xl_arena *a, const char *path, xl_str *out) { return xl_file_read_max(a, path, XL_FILE_MOST, out); }
 
 static ssize_t read_some(int fd, char *p, size_t n)
@@ -49,7 +65,7 @@ static xl_error *read_max(xl_arena *a, const char *path, uint64_t most, bool pla
     xl_buf grown = { 0 };
     struct stat st;
     *out = (xl_str){ "", 0 };
-    int fd = open(path, O_RDONLY | O_CLOEXEC | (plain ? O_NOFOLLOW | O_NONBLOCK : 0));
+    int fd = xl_file_open(path, O_RDONLY | (plain ? O_NOFOLLOW | O_NONBLOCK : 0), 0);
     if (fd < 0 || fstat(fd, &st) != 0) {
         err = xl_file_error(errno, "opening", path);
         goto out;
@@ -189,7 +205,7 @@ xl_error *xl_file_out_open(xl_file_out *o, const char *path, unsigned mode)
         err = XL_ERR(INVALID, "writing a file: its path has %zu bytes", strlen(path));
         goto out;
     }
-    o->fd = open(o->tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    o->fd = xl_file_open(o->tmp, O_WRONLY | O_CREAT | O_EXCL, mode);
     o->made = o->fd >= 0;
     if (!o->made)
         err = xl_file_error(errno, "making a temporary file for", path);
@@ -260,7 +276,7 @@ xl_error *xl_file_append(const char *path, xl_str line)
     xl_error *err = NULL;
     xl_buf b = { 0 };
     struct stat st;
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    int fd = xl_file_open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0 || fstat(fd, &st) != 0) {
         err = xl_file_error(errno, "opening", path);
         goto out;

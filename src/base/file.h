@@ -33,6 +33,9 @@ xl_error *xl_file_write_new(const char *path, xl_str bytes, unsigned mode) XL_MU
 /* Adds one line (a newline is put where it lacks) in a single write, so that several processes may share the file. Made with mode
  * 0600; a link or anything but a plain file is refused. */
 xl_error *xl_file_append(const char *path, xl_str line) XL_MUST_USE;
+/* open(2) with O_CLOEXEC whose descriptor is a high number: a program that closes and opens its own from below does not meet it, and what
+ * it opens gets the lowest numbers, as it would without us. */
+int xl_file_open(const char *path, int flags, unsigned mode);
 /* write(2) that changes nothing else in the process: a full quota or a closed pipe is an error, never SIGXFSZ or SIGPIPE. */
 int64_t xl_file_write_some(int fd, const void *p, size_t n);
 xl_error *xl_file_error(int number, const char *doing, const char *path) XL_MUST_USE; /* of errno */

@@ -5,14 +5,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 
-enum { KEPT_MAX = 4 << 20, HIGH = 4096 };
+enum { KEPT_MAX = 4 << 20 };
 
 static bool is_ours(const xl_journal *j, int fd)
 {
@@ -20,30 +19,16 @@ static bool is_ours(const xl_journal *j, int fd)
     return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_dev == j->dev && (uint64_t)st.st_ino == j->ino;
 }
 
-/* Programs that close a range of descriptors, or expect the lowest free number, do so from below. */
-static int lift(int fd)
-{
-    struct rlimit r;
-    int from = HIGH;
-    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY && r.rlim_cur < 2 * HIGH)
-        from = (int)(r.rlim_cur / 2);
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, from);
-    if (high < 0)
-        return fd;
-    close(fd);
-    return high;
-}
-
 static int open_plain(const char *path, int flags)
 {
     struct stat st;
-    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
+    int fd = xl_file_open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
     if (fd >= 0 && (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))) {
         close(fd);
         errno = EINVAL;
         return -1;
     }
-    return fd < 0 ? -1 : lift(fd);
+    return fd;
 }
 
 xl_error *xl_journal_open(xl_journal *j, const char *path, xl_str head, bool shared)

@@ -34,6 +34,7 @@ static xl_error *judged_loss(const xl_cli *cli, const xl_config *c, const xl_loo
 {
     if (!lost(r))
         return NULL;
+    xl_cli_exit(cli, XL_EXIT_FAILED);                      /* also where it was stopped */
     const char *back = r->lost_from > 1 ? xl_strf(cli->arena, "start again, or from a checkpoint before step %lld, with", (long long)r->lost_from).p : "start again with";
     return XL_ERR(RANGE, "loss or gradient was not finite from step %lld to the last, %lld: %lld of %lld steps updated nothing; %s a lower rate (optimizer.lr is %g), optimizer.clip=1 "
                   "or a longer optimizer.warmup", (long long)r->lost_from, (long long)r->step, (long long)r->left_out, (long long)r->done, back, c->opt.lr);
@@ -42,8 +43,8 @@ static xl_error *judged_loss(const xl_cli *cli, const xl_config *c, const xl_loo
 static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
 {
     xl_buf b = { 0 };
-    if (r->lost || r->stopped)
-        xl_cli_exit(cli, r->lost ? XL_EXIT_INCOMPLETE : XL_EXIT_INTERRUPTED);
+    if (r->unwritten || r->stopped)
+        xl_cli_exit(cli, r->unwritten ? XL_EXIT_INCOMPLETE : XL_EXIT_INTERRUPTED);
     if (cli->json) {
         xl_json j = { .out = &b };
         xl_json_map(&j);
@@ -57,7 +58,7 @@ static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
         if (lost(r))
             xl_json_put_int(&j, "not_finite_from", r->lost_from);
         xl_json_put_bool(&j, "stopped", r->stopped);
-        xl_json_put_int(&j, "lost", (int64_t)r->lost);
+        xl_json_put_int(&j, "lost", (int64_t)r->unwritten);
         xl_json_end(&j);
     } else if (r->step == r->from && !r->stopped) {
         xl_buf_printf(&b, "%s: all its steps were done before, at step %lld; to go further: xlane resume %s train.steps=%lld", r->dir, (long long)r->step, r->dir, (long long)(2 * r->step));

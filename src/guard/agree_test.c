@@ -73,10 +73,11 @@ static void *ask(void *arg)
     return NULL;
 }
 
-static void ask_all(rank *r, int n)
+/* `seconds`: how long each waits for the others. Times are compared with that, and with nothing of the machine's. */
+static void ask_all(rank *r, int n, double seconds)
 {
     PJRT_Client_Create_Args a = { .client = (PJRT_Client *)&table, .kv_get_callback = get, .kv_put_callback = put };
-    G.agree_seconds = 1;
+    G.agree_seconds = seconds;
     guard_store_add(&a);
     for (int i = 0; i < n; i++)
         pthread_create(&r[i].t, NULL, ask, &r[i]);
@@ -88,36 +89,36 @@ static void ask_all(rank *r, int n)
 TEST(all_have_it)
 {
     rank r[3] = { { 0, true, .id = "a", .n = 3 }, { 1, true, .id = "a", .n = 3, .after = 0.1 }, { 2, true, .id = "a", .n = 3 } };
-    ask_all(r, 3);
+    ask_all(r, 3, 60);
     CHECK(r[0].said && r[1].said && r[2].said);
 }
 
 TEST(one_has_not)
 {
     rank r[3] = { { 0, true, .id = "b", .n = 3 }, { 1, true, .id = "b", .n = 3 }, { 2, false, .id = "b", .n = 3 } };
-    ask_all(r, 3);
+    ask_all(r, 3, 60);
     CHECK(!r[0].said && !r[1].said && !r[2].said);
-    CHECK(r[0].took < 0.9 && r[1].took < 0.9);           /* nobody waits for the time to run out */
+    CHECK(r[0].took < 30 && r[1].took < 30);             /* nobody waits for the time to run out */
 }
 
 TEST(one_never_answers)
 {
     rank r[2] = { { 0, true, .id = "c", .n = 3 }, { 1, true, .id = "c", .n = 3 } };
-    ask_all(r, 2);
+    ask_all(r, 2, 1);
     CHECK(!r[0].said && !r[1].said);
-    CHECK(r[0].took >= 0.99 && r[0].took < 4 && r[1].took < 4);
+    CHECK(r[0].took >= 0.99);
     rank late = { 2, true, .id = "c", .n = 3 };             /* it comes after all: the answer is the others' */
-    ask_all(&late, 1);
-    CHECK(!late.said && late.took < 0.9);
+    ask_all(&late, 1, 60);
+    CHECK(!late.said && late.took < 30);
 }
 
 TEST(the_one_who_counts_never_comes)
 {
     rank r = { 1, true, .id = "d", .n = 2 };
-    ask_all(&r, 1);
-    CHECK(!r.said && r.took >= 1 && r.took < 12);
+    ask_all(&r, 1, 1);
+    CHECK(!r.said && r.took >= 1);
     rank first = { 0, true, .id = "d", .n = 2 };            /* every vote is yes by now, and the verdict stays */
-    ask_all(&first, 1);
+    ask_all(&first, 1, 60);
     CHECK(!first.said);
 }
 

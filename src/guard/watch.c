@@ -109,7 +109,7 @@ static bool scraper_file(const char *dir, const char *named, char *out, size_t r
     if (owner != (int)getpid()) {
         char mark[4200];
         snprintf(mark, sizeof mark, "%s/scraped", dir);
-        int fd = *dir ? open(mark, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600) : -1;
+        int fd = *dir ? xl_file_open(mark, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600) : -1;
         mine = fd >= 0 || !*dir || errno != EEXIST;
         owner = (int)getpid();
         if (fd >= 0)

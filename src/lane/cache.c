@@ -310,7 +310,7 @@ static bool peek_entry(xl_arena *a, const char *path, entry *out)
     enum { MOST = 1 << 18 };
     struct stat st;
     bool ok = false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = xl_file_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     *out = (entry){ 0 };
     if (fd < 0)
         return false;
@@ -330,7 +330,7 @@ static const char *read_entry(xl_arena *a, const char *path, const xl_key *key, 
 {
     const char *bad = NULL;
     struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = xl_file_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
     *missing = fd < 0 && errno == ENOENT;
     if (fd < 0)
         return *missing ? "missing" : errno == ELOOP ? "a link, not a file" : "cannot be opened";
@@ -691,7 +691,7 @@ static int lock_size(const char *dir, bool wait)
     char path[4200];
     struct stat st;
     snprintf(path, sizeof path, "%s/size", dir);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    int fd = xl_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         if (fd >= 0)
             close(fd);
@@ -764,7 +764,7 @@ static xl_error *add_entry(xl_arena *a, const xl_cache *c, const xl_digest *dige
     near_add(a, c->dir, 'm', module, hex);
     char *writers = xl_path_join(a, c->dir, "writers");
     xl_error_free(xl_dir_make_private(writers));
-    int fd = open(xl_path_join(a, writers, host_name(host, sizeof host)), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    int fd = xl_file_open(xl_path_join(a, writers, host_name(host, sizeof host)), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd >= 0) {
         futimens(fd, NULL);
         close(fd);
@@ -859,7 +859,7 @@ xl_lease_state xl_cache_lease(xl_cache *c, const xl_cache_key *k, double seconds
     make_shard(path);
     for (double left = seconds;;) {
         struct stat plain;
-        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+        int fd = xl_file_open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
         if (fd >= 0 && (fstat(fd, &plain) || !S_ISREG(plain.st_mode) || plain.st_uid != geteuid())) {
             close(fd);
             fd = -1;

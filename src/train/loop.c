@@ -76,6 +76,7 @@ typedef struct {
     int64_t noted;                       /* the last checkpoint that events.jsonl has */
     FILE *say;
     int lock;
+    bool csv_lost;                       /* metrics.csv could not be written, and that was said */
     bool quiet, tty, drawn, refused;     /* drawn: sharding.json was written; refused: the device gives no memory figures */
     int64_t step, batches, tokens;
     pending *q;
@@ -239,6 +240,10 @@ static xl_error *settle(loop *l)
     XL_DO(harvest(l, true));
     put_rows(l);
     xl_tb_flush(l->tb);
+    if (xl_journal_missing(&l->csv) && !l->csv_lost) {
+        l->csv_lost = true;
+        fprintf(l->say, "%smetrics.csv in %s could not be written: make room there; its rows are kept and tried again, and training goes on\n", l->tty ? "\n" : "", xl_run_dir(l->run));
+    }
 out:
     return err;
 }
@@ -841,10 +846,10 @@ out:
     }
     if (heard) {
         put_rows(&l);
-        out->lost = missing(&l);
-        if (out->lost)
-            fprintf(l.say, "%llu rows and events could not be written down (the disk was full, or the folder is gone): run.json counts them\n", (unsigned long long)out->lost);
-        xl_error *unsaid = write_run_json(&l, dir, err ? "failed" : out->stopped ? "stopped by a signal" : "all steps done", out->lost);
+        out->unwritten = missing(&l);
+        if (out->unwritten)
+            fprintf(l.say, "%llu rows and events could not be written down (the disk was full, or the folder is gone): run.json counts them\n", (unsigned long long)out->unwritten);
+        xl_error *unsaid = write_run_json(&l, dir, err ? "failed" : out->stopped ? "stopped by a signal" : "all steps done", out->unwritten);
         if (unsaid)
             fprintf(l.say, "how the run ended is not in run.json: %s\n", xl_error_message(unsaid));
         xl_error_free(unsaid);

@@ -24,7 +24,7 @@ typedef struct {
     int64_t done, left_out;              /* steps of this process, and those of them that updated nothing: loss or gradient not finite */
     int64_t lost_from;                   /* every step from this one to the last was left out; 0: the last one was not */
     const char *device, *cache;          /* the device's name; the cache's folder, NULL: none */
-    uint64_t lost;                       /* rows and events that could not be written down */
+    uint64_t unwritten;                  /* rows and events that could not be written down */
 } xl_loop_result;
 
 /* Strings of the result live in the arena. */
