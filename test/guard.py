@@ -192,7 +192,7 @@ cause("hidden_branch", "op", line=True)
 cause("dropped_donation", "donation", arg=0)
 cause("other_sharding", "sharding", arg=0, env={"XLANE_CPU_DEVICES": 2})
 cause("config_value", "identical")
-cause("weak_scalar", "op", line=True)
+cause("weak_scalar", "weak-type", line=True, name="scale", before="a Python number", after="an array")
 cause("gather_constant", "constant", line=True)
 cause("reordered_arguments", "shape", arg=0)
 cause("layer_count", "op", line=True)
@@ -300,7 +300,7 @@ def _():
     here = [n for n, text in enumerate(INITIALISED.splitlines(), 1) if text.endswith("# HERE")][0]
     assert re.search(r"jit_step .* steady, constant \(step 18\)\n +constant 0.5 -> 0.25, .*initialised.py:%d.*\n" % here, text), text
     assert re.search(r"shapes change\? +no\n.*move\? no\n.*active\? +yes", text), text
-    assert "jit_init" not in text and "--all shows them" in text, text
+    assert "jit_init" not in text and "--all lists them" in text, text
     everything = subprocess.run([XLANE, "explain", "--all", folder], text=True, capture_output=True, check=True).stdout
     assert everything.count("jit_init ") == 5, everything
 

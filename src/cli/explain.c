@@ -9,10 +9,11 @@
 #include "lane/metrics.h"
 #include "lane/receipt.h"
 #include "lane/run.h"
+#include "lane/verdict.h"
 
 static struct { bool all; } opt;
 static const xl_opt opts[] = {
-    { "all", XL_OPT_FLAG, &opt.all, NULL, "every compile, also first ones and those of initialisers and small helpers" },
+    { "all", XL_OPT_FLAG, &opt.all, NULL, "every compile, also first ones and those of initialisers and helpers" },
     { 0 },
 };
 
@@ -38,15 +39,21 @@ static void put_compile(xl_buf *b, const xl_node *e)
         xl_buf_printf(b, " (step %.0f)", num_of(e, "step"));
     xl_buf_putc(b, '\n');
     const xl_node *detail = xl_node_get(e, "detail");
-    for (size_t i = 0; detail && i < detail->n; i++) {
-        if (i == 8) {
-            xl_buf_printf(b, "             and %zu more differences\n", detail->n - 8);
-            break;
+    for (int follows = 0; follows < 2; follows++)
+        for (size_t i = 0, shown = 0; detail && i < detail->n; i++) {
+            const xl_node *f = xl_node_get(detail->kid[i], "follows");
+            if ((f && f->b) != (follows == 1))
+                continue;
+            if (shown++ == 8) {
+                xl_buf_puts(b, "             and more of the same kind: --json has all\n");
+                break;
+            }
+            xl_buf_printf(b, "             %s%.*s\n", follows ? "follows: " : "", XL_FMT(str_of(detail->kid[i], "text")));
         }
-        xl_buf_printf(b, "             %.*s\n", XL_FMT(str_of(detail->kid[i], "text")));
-    }
     if (words.n)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(words));
+    if (xl_node_get(e, "read_back"))
+        xl_buf_printf(b, "             the host had read the number %.0f from the device since the last step\n", num_of(e, "read_back"));
     if (str_of(e, "against_run").n)
         xl_buf_printf(b, "             compared with run %.*s\n", XL_FMT(str_of(e, "against_run")));
     if (cache.n && !is(e, "cache_reason", "first"))
@@ -57,143 +64,84 @@ static void put_compile(xl_buf *b, const xl_node *e)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(str_of(e, "error")));
 }
 
-typedef struct { int compiles, cached, loaded, failed, again; bool shape, policy, branch, identical, lines; } tally;
-
-/* A compile that is not of a step counts, and answers no question. */
-static void count(tally *t, const xl_node *e, bool step)
+static void put_other(xl_buf *b, const xl_node *e)
 {
-    xl_str r = str_of(e, "result");
-    t->compiles += xl_str_is(r, "compiled");
-    t->cached += xl_str_is(r, "cached");
-    t->loaded += xl_str_is(r, "loaded");
-    t->failed += xl_str_is(r, "failed");
-    xl_str reason = str_of(e, "reason");
-    if (xl_str_is(reason, "first"))
-        return;
-    t->again++;
-    if (!step)
-        return;
-    t->identical |= xl_str_is(reason, "identical");
-    t->shape |= xl_str_is(reason, "args");
-    t->policy |= xl_str_is(reason, "flags") || xl_str_is(reason, "profile") || xl_str_is(reason, "sharding") || xl_str_is(reason, "options") ||
-                 xl_str_is(reason, "plugin") || xl_str_is(reason, "topology");
-    const xl_node *detail = xl_node_get(e, "detail");
-    for (size_t i = 0; detail && i < detail->n; i++) {
-        bool size = is(detail->kid[i], "what", "shape") || is(detail->kid[i], "what", "dtype");
-        bool input = xl_node_get(detail->kid[i], "arg") != NULL; /* else a size that a Python number decided */
-        t->shape |= size && input;
-        t->branch |= (size && !input) || is(detail->kid[i], "what", "op") || is(detail->kid[i], "what", "constant");
-        t->lines |= str_of(detail->kid[i], "where").n > 0;
-    }
+    static const char *const told[] = { "late-flag", "late-spmd", "sync", "not-reduced", "local-read", "collective", "gathered" };
+    if (is(e, "event", "retry"))
+        xl_buf_printf(b, "%9.3f s  attempt %.0f failed at %.*s: %.*s (%.*s, %.*s); %.*s\n", num_of(e, "t"), num_of(e, "attempt"), XL_FMT(str_of(e, "phase")),
+                      XL_FMT(str_of(e, "text")), XL_FMT(str_of(e, "cause")), XL_FMT(str_of(e, "verdict")), XL_FMT(str_of(e, "then")));
+    if (is(e, "event", "hang"))
+        xl_buf_printf(b, "%9.3f s  hang: %.*s of %.*s had not returned after %.0f s\n", num_of(e, "t"), XL_FMT(str_of(e, "what")),
+                      XL_FMT(str_of(e, "module")), num_of(e, "seconds"));
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++)
+        if (is(e, "event", told[i]))
+            xl_buf_printf(b, "%9.3f s  %s: %.*s%s%.*s\n", num_of(e, "t"), told[i], XL_FMT(str_of(e, "words")), str_of(e, "words").n ? ": " : "",
+                          XL_FMT(str_of(e, "text")));
 }
 
-/* The modules that a training run is about: no small ones, and they run at least half as often as the one that runs most, or take a
- * quarter of the execute time. Initialisers and eager ops compile for each shape they meet while a program starts; that is no
- * news, unless there is nothing else. */
-typedef struct { xl_metrics *m; uint64_t runs; } steps;
-
-static bool small(const xl_node *e)
+/* The compile events, each with its cause and remedy. */
+static void put_json(const xl_run_verdict *v, xl_buf *b)
 {
-    const xl_node *n = xl_node_get(e, "small");
-    return n && n->b;
-}
-
-static bool is_step(const steps *s, const xl_node *e)
-{
-    xl_str group = xl_contract_group(str_of(e, "module"));
-    if (!s->m || is(e, "phase", "steady") || is(e, "result", "failed"))
-        return true;
-    for (uint32_t i = 0; !small(e) && xl_metrics_at(s->m, i); i++) {
-        const xl_module_metrics *mm = xl_metrics_at(s->m, i);
-        uint64_t runs = xl_module_metrics_count(mm, XL_M_ExecuteTime);
-        bool much = runs > 2 && 4 * xl_module_metrics_seconds(mm, XL_M_ExecuteTime) >= xl_metrics_seconds(s->m, XL_M_ExecuteTime);
-        if (xl_str_eq(xl_contract_group(xl_str_of(xl_module_metrics_name(mm))), group) && (much || 2 * runs >= s->runs))
-            return true;
-    }
-    return false;
-}
-
-static bool again(const xl_node *e) { return is(e, "event", "compile") && !is(e, "reason", "first"); }
-
-static steps steps_of(xl_arena *a, const char *dir, xl_node **e, size_t n)
-{
-    steps s = { 0 };
-    size_t processes;
-    bool any = false;
-    xl_error_free(xl_metrics_read(a, dir, &s.m, &processes));
-    for (size_t i = 0; s.m && i < n; i++)
-        if (is(e[i], "event", "compile") && !small(e[i])) {
-            uint64_t runs = xl_module_metrics_count(xl_metrics_module(s.m, str_of(e[i], "module")), XL_M_ExecuteTime);
-            s.runs = runs > s.runs ? runs : s.runs;
+    xl_json j = { .out = b };
+    xl_json_list(&j);
+    for (size_t i = 0; i < v->nevent; i++) {
+        const xl_node *e = v->event[i];
+        if (!v->of[i])
+            continue;
+        xl_json_map(&j);
+        for (size_t k = 0; k < e->n; k++) {
+            xl_json_keyn(&j, e->kid[k]->key);
+            xl_json_node(&j, e->kid[k]);
         }
-    for (size_t i = 0; i < n; i++)
-        any |= again(e[i]) && is_step(&s, e[i]);
-    if (!any || opt.all) {
-        xl_metrics_free(s.m);
-        s.m = NULL;
+        xl_json_put_bool(&j, "of_step", v->of[i]->step);
+        if (!is(e, "reason", "first")) {
+            xl_json_put_text(&j, "cause", xl_event_cause(e)->word);
+            xl_json_put_text(&j, "remedy", xl_event_cause(e)->remedy);
+        }
+        xl_json_end(&j);
     }
-    return s;
+    xl_json_end(&j);
+}
+
+static xl_error *not_recorded(xl_arena *a, const char *dir)
+{
+    return XL_ERR(NOT_FOUND, "%s: compiles were not recorded, since no process of it was guarded; start it with `xlane run -- ...` on a PJRT plugin "
+                             "(JAX's built-in cpu backend is none)", xl_str_c(a, xl_path_base(xl_str_of(dir))));
 }
 
 static xl_error *one_run(const xl_cli *cli, const char *dir)
 {
     xl_error *err = NULL;
-    xl_node **e;
-    size_t n;
-    tally t = { 0 };
-    steps s = { 0 };
     xl_buf b = { 0 };
-    XL_DO(xl_run_events(cli->arena, dir, &e, &n));
+    xl_run_verdict v;
+    XL_DO(xl_run_judge(cli->arena, dir, &v));
+    if (!v.recorded) {
+        err = not_recorded(cli->arena, dir);
+        goto out;
+    }
     if (cli->json) {
-        xl_json j = { .out = &b };
-        xl_json_list(&j);
-        for (size_t i = 0; i < n; i++)
-            if (is(e[i], "event", "compile"))
-                xl_json_node(&j, e[i]);
-        xl_json_end(&j);
+        put_json(&v, &b);
         err = xl_cli_put(&b);
         goto out;
     }
-    bool torch = false;
-    int aside = 0;
-    s = steps_of(cli->arena, dir, e, n);
     xl_buf_str(&b, xl_run_mark(cli->arena, dir));
-    for (size_t i = 0; i < n; i++) {
-        if (is(e[i], "event", "compile")) {
-            bool shown = is_step(&s, e[i]);
-            count(&t, e[i], shown);
-            aside += again(e[i]) && !shown;
-            if (!shown)
-                continue;
-            torch |= xl_str_starts(str_of(e[i], "module"), XL_STR("SyncTensorsGraph"));
-            if (opt.all || !is(e[i], "reason", "first") || is(e[i], "result", "failed"))
-                put_compile(&b, e[i]);
-        } else if (is(e[i], "event", "retry")) {
-            xl_buf_printf(&b, "%9.3f s  attempt %.0f failed at %.*s: %.*s (%.*s, %.*s); %.*s\n", num_of(e[i], "t"), num_of(e[i], "attempt"), XL_FMT(str_of(e[i], "phase")),
-                          XL_FMT(str_of(e[i], "text")), XL_FMT(str_of(e[i], "cause")), XL_FMT(str_of(e[i], "verdict")), XL_FMT(str_of(e[i], "then")));
-        } else if (is(e[i], "event", "late-flag") || is(e[i], "event", "late-spmd") || is(e[i], "event", "sync") || is(e[i], "event", "not-reduced") || is(e[i], "event", "local-read") || is(e[i], "event", "collective") || is(e[i], "event", "gathered")) {
-            xl_buf_printf(&b, "%9.3f s  %.*s: %.*s%s%.*s\n", num_of(e[i], "t"), XL_FMT(str_of(e[i], "event")), XL_FMT(str_of(e[i], "words")),
-                          str_of(e[i], "words").n ? ": " : "", XL_FMT(str_of(e[i], "text")));
-        } else if (is(e[i], "event", "hang")) {
-            xl_buf_printf(&b, "%9.3f s  hang: %.*s of %.*s had not returned after %.0f s\n", num_of(e[i], "t"), XL_FMT(str_of(e[i], "what")),
-                          XL_FMT(str_of(e[i], "module")), num_of(e[i], "seconds"));
-        }
+    xl_verdict_say(cli->arena, &v, &b);
+    size_t opening = b.n;
+    for (size_t i = 0; i < v.nevent; i++) {
+        const xl_node *e = v.event[i];
+        if (!v.of[i])
+            put_other(&b, e);
+        else if (opt.all || (v.of[i]->step && (xl_event_again(e) || is(e, "result", "failed"))))
+            put_compile(&b, e);
     }
-    if (aside)
-        xl_buf_printf(&b, "%d more before the steps, of initialisers and small helpers that met other shapes: --all shows them\n", aside);
-    xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed; %d were not the first of their name\n", t.compiles,
-                  t.cached, t.loaded, t.failed, t.again);
-    xl_buf_printf(&b, "did input shapes change?                     %s\n", t.shape ? "yes" : "no");
-    xl_buf_printf(&b, "did the runtime profile or SPMD policy move? %s\n", t.policy ? "yes" : "no");
-    xl_buf_printf(&b, "did a hidden graph branch become active?     %s\n", t.branch ? "yes" : "no");
-    if (t.identical)
-        xl_buf_puts(&b, "identical: the program is the same, the frontend did not know it again: a fresh jax.jit or lambda, a changed jax.config, a static argument\n"
-                        "that changes nothing, or another tree of arguments (a tuple for a list, another key)\n");
-    if (torch && t.again && !t.lines)
+    if (b.n > opening)
+        xl_buf_putc(&b, '\n');
+    xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed\n", v.compiled, v.cached, v.loaded, v.failed);
+    xl_triage_say(&v, &b);
+    if (v.torch && !v.lines && (v.shape || v.policy || v.branch))
         xl_buf_puts(&b, "these programs carry no source lines; XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1 makes PyTorch/XLA add them\n");
     err = xl_cli_put(&b);
 out:
-    xl_metrics_free(s.m);
     xl_buf_fini(&b);
     return err;
 }
@@ -208,7 +156,8 @@ static void last_programs(xl_arena *a, xl_node **e, size_t n, last_program **out
     *nout = 0;
     for (size_t i = 0; i < n; i++) {
         xl_str program = str_of(e[i], "program"), module = xl_contract_group(str_of(e[i], "module"));
-        if (!is(e[i], "event", "compile") || program.n != XL_DIGEST_HEX - 1)
+        const xl_node *helper = xl_node_get(e[i], "helper");
+        if (!is(e[i], "event", "compile") || program.n != XL_DIGEST_HEX - 1 || (helper && helper->b && !opt.all))
             continue;
         last_program *p = NULL;
         for (size_t k = 0; k < *nout && !p; k++)
@@ -275,8 +224,11 @@ static void compare_programs(xl_arena *a, sink *s, const char *da, const char *d
     } else {
         xl_verdict v = { 0 };
         xl_error_free(xl_contract_compare(a, p, q, &v));
-        for (uint32_t i = 0; i < v.ndiff && i < 16; i++) {
-            bool input = v.diff[i].kind == XL_DIFF_SHAPE || v.diff[i].kind == XL_DIFF_DTYPE;
+        for (uint32_t i = 0, shown = 0; i < v.ndiff && shown < 16; i++) {
+            bool input = v.diff[i].kind == XL_DIFF_ARGS || (v.diff[i].arg >= 0 && (v.diff[i].kind == XL_DIFF_SHAPE || v.diff[i].kind == XL_DIFF_DTYPE));
+            if (v.diff[i].follows)
+                continue;
+            shown++;
             moved(s, input ? "inputs" : v.diff[i].kind == XL_DIFF_SHARDING ? "profile" : "graph", module, v.diff[i].text);
         }
         if (!v.ndiff)
@@ -284,6 +236,48 @@ static void compare_programs(xl_arena *a, sink *s, const char *da, const char *d
     }
     xl_module_free(p);
     xl_module_free(q);
+}
+
+static bool recorded(xl_node **e, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is(e[i], "event", "attach") || is(e[i], "event", "compile"))
+            return true;
+    return false;
+}
+
+/* The user's program itself: another one explains every difference below. */
+static void compare_script(xl_arena *a, sink *s, const xl_run_info *x, const xl_run_info *y)
+{
+    xl_str script[2];
+    for (int side = 0; side < 2; side++) {
+        const xl_node *cmd = xl_node_get((side ? y : x)->json, "command");
+        xl_buf args = { 0 };
+        for (size_t i = 0; cmd && i < cmd->n; i++)
+            xl_buf_add(&args, cmd->kid[i]->s.p, cmd->kid[i]->s.n), xl_buf_putc(&args, 0);
+        script[side] = xl_contract_script(a, xl_buf_view(&args), xl_str_c(a, str_of((side ? y : x)->json, "folder")));
+        xl_buf_fini(&args);
+    }
+    if (!xl_str_eq(script[0], script[1]))
+        moved(s, "script", "", xl_strf(a, "%.*s -> %.*s", XL_FMT(script[0]), XL_FMT(script[1])));
+}
+
+static void compare_cache(xl_arena *a, sink *s, xl_node **ea, size_t na, xl_node **eb, size_t nb)
+{
+    int made[2] = { 0 }, loaded[2] = { 0 };
+    double seconds[2] = { 0 };
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < (side ? nb : na); i++) {
+            const xl_node *e = (side ? eb : ea)[i];
+            if (!is(e, "event", "compile"))
+                continue;
+            made[side] += is(e, "result", "compiled");
+            loaded[side] += is(e, "result", "cached") || is(e, "result", "loaded");
+            seconds[side] += num_of(e, "seconds");
+        }
+    if ((made[0] > 0) != (made[1] > 0) || (loaded[0] > 0) != (loaded[1] > 0))
+        moved(s, "cache", "", xl_strf(a, "the first run compiled %d and loaded %d programs in %.3g s, the second loaded %d and compiled %d in %.3g s", made[0],
+                                      loaded[0], seconds[0], loaded[1], made[1], seconds[1]));
 }
 
 /* Launch policy, value by value; raw flags are compared as the plugin saw them. */
@@ -382,6 +376,10 @@ static xl_error *two_runs(const xl_cli *cli, const char *da, const char *db)
     xl_json j = { .out = &b, .pretty = true };
     XL_DO(xl_run_events(a, da, &ea, &na));
     XL_DO(xl_run_events(a, db, &eb, &nb));
+    if (!recorded(ea, na) || !recorded(eb, nb)) {
+        err = not_recorded(a, recorded(ea, na) ? db : da);
+        goto out;
+    }
     sink s = { &b, cli->json ? &j : NULL, false };
     if (cli->json)
         xl_json_list(&j);
@@ -392,6 +390,7 @@ static xl_error *two_runs(const xl_cli *cli, const char *da, const char *db)
     } else if (about[0].diagnostic || about[1].diagnostic) {
         moved(&s, "diagnostic", "", XL_STR("a run under a diagnostic profile takes part: timings do not compare"));
     }
+    compare_script(a, &s, &about[0], &about[1]);
     compare_launch(a, &s, &about[0], &about[1]);
     compare_stack(a, &s, &about[0], &about[1]);
     const xl_node *x = first_event(ea, na, "client"), *y = first_event(eb, nb, "client");
@@ -418,12 +417,13 @@ static xl_error *two_runs(const xl_cli *cli, const char *da, const char *db)
         if (!there)
             moved(&s, "graph", xl_str_c(a, q[k].module), XL_STR("only in the second run"));
     }
+    compare_cache(a, &s, ea, na, eb, nb);
     if (cli->json) {
         xl_json_end(&j);
     } else {
         compare_numbers(a, &b, da, db);
         if (!s.any)
-            xl_buf_puts(&b, "same graphs, same inputs, same flags and plugin: what moved, if anything did, is the machine\n");
+            xl_buf_puts(&b, "same graphs, same inputs, same flags and plugin, same use of the cache: what moved, if anything did, is the machine\n");
     }
     err = xl_cli_put(&b);
 out:
@@ -446,7 +446,8 @@ out:
 
 const xl_verb xl_verb_explain = {
     .name = "explain", .args = "[RUN [RUN]]", .help = "why did it compile again; with two runs, what moved between them",
-    .more = "Without --all only compiles that were not the first of their module are shown, and of those the steps': the modules where the time\n"
-            "goes. The three answers at the end are about what is shown. --json prints the compile events themselves.",
+    .more = "Opens with a sentence for each step module: why it compiled again, where, and what to do. A step is a function of yours that ran three\n"
+            "times or more; initialisers, eager ops and library functions are folded into one line (--all lists them), and the three answers at\n"
+            "the end do not concern them. What merely follows from a changed shape is listed as such. --json prints the compile events.",
     .example = "xlane explain last", .opts = opts, .min = 0, .max = 2, .run = explain,
 };

@@ -201,7 +201,10 @@ static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuf
         guard_read("copy to the host", a->dst_size);
         guard_spmd_read(a->src);
     }
-    return p->real->PJRT_Buffer_ToHostBuffer(a);
+    PJRT_Error *err = p->real->PJRT_Buffer_ToHostBuffer(a);
+    if (a->dst && !err)
+        guard_copied_number(p, a);
+    return err;
 }
 
 static PJRT_Error *on_Buffer_CopyRawToHost(guard_plugin *p, PJRT_Buffer_CopyRawToHost_Args *a)
@@ -229,16 +232,24 @@ static uint64_t size_of(guard_plugin *p, PJRT_Buffer *b)
 
 static PJRT_Error *on_Buffer_UnsafePointer(guard_plugin *p, PJRT_Buffer_UnsafePointer_Args *a)
 {
-    guard_read("raw pointer", size_of(p, a->buffer));
+    uint64_t bytes = size_of(p, a->buffer);
+    guard_read("raw pointer", bytes);
     guard_spmd_read(a->buffer);
-    return p->real->PJRT_Buffer_UnsafePointer(a);
+    PJRT_Error *err = p->real->PJRT_Buffer_UnsafePointer(a);
+    if (!err)
+        guard_shared_number(p, a->buffer, (const void *)a->buffer_pointer, bytes);
+    return err;
 }
 
 static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p, PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args *a)
 {
-    guard_read("raw pointer", size_of(p, a->buffer));
+    uint64_t bytes = size_of(p, a->buffer);
+    guard_read("raw pointer", bytes);
     guard_spmd_read(a->buffer);
-    return p->real->PJRT_Buffer_OpaqueDeviceMemoryDataPointer(a);
+    PJRT_Error *err = p->real->PJRT_Buffer_OpaqueDeviceMemoryDataPointer(a);
+    if (!err)
+        guard_shared_number(p, a->buffer, a->device_memory_ptr, bytes);
+    return err;
 }
 
 /* ---- one set of entries per plugin ----------------------------------------------------------------------------------- */

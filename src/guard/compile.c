@@ -8,6 +8,7 @@
 #include "ir/read.h"
 #include "lane/held.h"
 #include "lane/identity.h"
+#include "lane/verdict.h"
 #include "pjrt/options.h"
 
 /* ---- executables we have seen made: open addressing by handle --------------------------------------------------------- */
@@ -41,13 +42,13 @@ static void insert(exec_info **table, size_t cap, exec_info *e)
     table[i] = e;
 }
 
-void guard_exec_add(const void *handle, xl_str module, bool eager, spmd_info *spmd)
+void guard_exec_add(const void *handle, xl_str module, bool helper, spmd_info *spmd)
 {
     exec_info *e = calloc(1, sizeof *e);
     if (!e)
         return;
     e->handle = handle;
-    e->eager = eager;
+    e->helper = helper;
     e->spmd = spmd;
     snprintf(e->module, sizeof e->module, "%.*s", XL_FMT(module));
     e->metrics = xl_metrics_module(G.metrics, xl_str_of(e->module));
@@ -266,23 +267,12 @@ typedef struct {
     bool stop, ahead;                                      /* ahead: it was loaded before it was asked for */
     xl_buf event;                                          /* the members of its event that the contract gives */
     xl_buf sentence;                                       /* for people: why it compiled */
-    uint32_t nop;
+    bool helper;                                           /* an eager op, or a library function: never a step */
+    uint64_t own;                                          /* executions of what it was compared with, in this process */
     xl_cache_key key;
     xl_module *m;                                          /* until the contracts own it */
     spmd_info *spmd;
 } compile;
-
-/* How many ops compute something: constants, calls and returns left out. */
-static uint32_t count_ops(const xl_module *m)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; m && i < m->nfunc; i++)
-        for (uint32_t k = 0; m->func[i]->body && k < m->func[i]->body->nop; k++) {
-            uint16_t code = m->func[i]->body->op[k]->code;
-            n += code != XL_OP_CONSTANT && code != XL_OP_CALL && code != XL_OP_RETURN;
-        }
-    return n;
-}
 
 static bool calls(const xl_region *r, const char *target)
 {
@@ -297,32 +287,34 @@ static bool calls(const xl_region *r, const char *target)
     return false;
 }
 
-enum { SMALL = 16 };                                       /* ops of a module that may be a frontend's eager op or helper */
-
-/* A module that runs again and again, or that the user named. The small modules of eager ops also run again and again, with
- * whatever shapes come: those are told apart by their size, unless one is where the time goes (see count_step). */
-static bool watched(const char *module, const xl_module_metrics *mm, uint32_t nop)
+/* A module that ran again and again, or that the user named. Where names are only numbered, the nearest earlier program ran for it. A
+ * frontend's eager ops and library functions also run again and again, with whatever shapes come: those are no steps. */
+static bool watched(const compile *c, const xl_verdict *v)
 {
-    xl_str rest = xl_str_of(G.watch), group = xl_contract_group(xl_str_of(module));
+    xl_str rest = xl_str_of(G.watch), group = xl_contract_group(xl_str_of(c->module));
     while (rest.n) {
         xl_str one = xl_str_trim(xl_str_cut(&rest, ','));
-        if (one.n && (xl_str_is(one, module) || xl_str_eq(one, group)))
+        if (one.n && (xl_str_is(one, c->module) || xl_str_eq(one, group)))
             return true;
     }
-    return mm && xl_module_metrics_count(mm, XL_M_ExecuteTime) >= G.watch_after &&
-           (nop > SMALL || mm == atomic_load_explicit(&G.step_module, memory_order_relaxed));
+    return !c->helper && v->against_module.n && c->own >= G.watch_after;
 }
 
 static void say_why(compile *c, const xl_verdict *v)
 {
     xl_buf *b = &c->sentence;
     xl_buf_printf(b, "%s compiled again: %s", c->module, v->reason);
-    for (uint32_t i = 0; i < v->ndiff && i < 4; i++)
-        xl_buf_printf(b, "%s%.*s", i ? "; " : ": ", XL_FMT(v->diff[i].text));
-    if (v->ndiff > 4)
-        xl_buf_printf(b, "; and %u more", v->ndiff - 4);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v->ndiff; i++)                /* what follows from them is left to explain */
+        if (!v->diff[i].follows && n++ < 4)
+            xl_buf_printf(b, "%s%.*s", n > 1 ? "; " : ": ", XL_FMT(v->diff[i].text));
+    if (n > 4)
+        xl_buf_printf(b, "; and %u more", n - 4);
     if (v->words.n)
         xl_buf_printf(b, "; %.*s", XL_FMT(v->words));
+    const xl_cause *cause = xl_cause_of(xl_str_of(v->reason));
+    if (cause)
+        xl_buf_printf(b, "; remedy: %s", cause->remedy);
 }
 
 static xl_error *examine(xl_arena *a, void *ctx)
@@ -389,20 +381,27 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_error *err = NULL;
     compile *c = ctx;
     xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(c->module));
-    c->nop = count_ops(c->m);
-    /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions count too. */
-    uint64_t own = mm ? xl_module_metrics_count(mm, XL_M_ExecuteTime) : 0;
-    c->step = G.step > own ? G.step : own;
-    bool over = G.warmup_compiles ? G.compiles >= G.warmup_compiles : c->step >= G.warmup;
-    bool steady = over && watched(c->module, mm, c->nop);
-    c->phase = steady ? "steady" : "warmup";
+    c->helper = c->m && xl_contract_helper(c->m);
     xl_verdict v;
     xl_module *m = c->m;
     c->m = NULL;
     XL_DO(xl_contracts_judge(G.contracts, a, &c->key, m, (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
+    /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions count too. */
+    xl_module_metrics *ran = v.against_module.n ? xl_metrics_module(G.metrics, v.against_module) : mm;
+    c->own = ran ? xl_module_metrics_count(ran, XL_M_ExecuteTime) : 0;
+    c->step = G.step > c->own ? G.step : c->own;
+    bool over = G.warmup_compiles ? G.compiles >= G.warmup_compiles : c->step >= G.warmup;
+    bool steady = over && watched(c, &v);
+    c->phase = steady ? "steady" : "warmup";
     xl_json j = { .out = &c->event };
     xl_json_map(&j);
     xl_verdict_json(&v, &j);
+    int64_t size;
+    for (uint32_t i = 0; i < v.ndiff; i++)
+        if (v.diff[i].kind == XL_DIFF_SHAPE && v.diff[i].arg >= 0 && xl_str_i64(v.diff[i].after, &size) && guard_number_read(size)) {
+            xl_json_put_int(&j, "read_back", size);        /* the host read this very number from the device since the last step */
+            break;
+        }
     xl_json_end(&j);
     if (steady && strcmp(v.reason, "first")) {
         say_why(c, &v);
@@ -423,7 +422,8 @@ static void report(compile *c, const char *result, double seconds, const xl_cach
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", c->phase ? c->phase : "warmup");
     xl_json_put_int(&e.j, "step", (int64_t)(c->step ? c->step : G.step));
-    xl_json_put_bool(&e.j, "small", c->nop <= SMALL);
+    if (c->helper)
+        xl_json_put_bool(&e.j, "helper", true);
     if (c->ahead)
         xl_json_put_bool(&e.j, "ahead", true);
     static const char first[] = "{\"reason\":\"first\"";
@@ -702,7 +702,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         double seconds = xl_now() - t;
         xl_metrics_time(G.metrics, named, XL_M_LoadTime, seconds);
         xl_metrics_count(G.metrics, named, XL_M_CachedCompile, 1);
-        guard_exec_add(loaded, module, c.nop <= 1, c.spmd);
+        guard_exec_add(loaded, module, c.helper, c.spmd);
         c.needs = guard_needs(p, loaded);
         report(&c, "cached", seconds, NULL, NULL);
         gathered(&c);
@@ -721,7 +721,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     } else {
         xl_metrics_time(G.metrics, named, XL_M_CompileTime, seconds);
         xl_metrics_count(G.metrics, named, cache ? XL_M_CompileCacheMiss : XL_M_UncachedCompile, 1);
-        guard_exec_add(args->executable, module, c.nop <= 1, c.spmd);
+        guard_exec_add(args->executable, module, c.helper, c.spmd);
         if (cache)
             store(&c, seconds);
         c.needs = guard_needs(p, args->executable);

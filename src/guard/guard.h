@@ -25,7 +25,7 @@ typedef struct spmd_info spmd_info;                        /* of a program for s
 typedef struct exec_info {
     const void *handle;
     xl_module_metrics *metrics;                            /* its module's */
-    bool eager;                                            /* one op: a frontend's eager op, never a step */
+    bool helper;                                           /* a frontend's eager op or library function: never a step */
     spmd_info *spmd;                                       /* NULL: one device, or nothing known */
     char module[128];
 } exec_info;
@@ -40,7 +40,7 @@ typedef struct guard_plugin {
     bool no_serialize_said;
 } guard_plugin;
 
-enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64, GUARD_STORES = 8 };
+enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64, GUARD_STORES = 8, GUARD_NUMBERS = 16 };
 
 /* A client's key-value store: the callbacks live as long as the client. */
 typedef struct {
@@ -94,6 +94,10 @@ typedef struct {
     /* reads to the host since the last step */
     _Atomic uint64_t read_bytes, reads, sync_run;
     _Atomic bool sync_said;
+    /* whole numbers that the host read, the newest of them, and the step they were read after: one may decide a size */
+    _Atomic int64_t number[GUARD_NUMBERS];
+    _Atomic uint64_t number_step[GUARD_NUMBERS];
+    _Atomic uint32_t nnumber;
     flight flight[GUARD_FLIGHTS];
     guard_plugin plugin[GUARD_PLUGINS];
     uint32_t nplugin;
@@ -118,7 +122,7 @@ bool guard_spmd(void);                                     /* PyTorch/XLA's SPMD
 /* compile.c */
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args);
 void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds);
-void guard_exec_add(const void *handle, xl_str module, bool eager, spmd_info *spmd);
+void guard_exec_add(const void *handle, xl_str module, bool helper, spmd_info *spmd);
 exec_info *guard_exec_find(const void *handle);            /* NULL: not seen made */
 void guard_exec_drop(const void *handle);
 
@@ -145,6 +149,10 @@ bool guard_agree(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, c
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
 void guard_read(const char *how, uint64_t bytes);
+/* Remember a whole number that the host reads: once it has arrived, or where the host reads the buffer itself. */
+void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
+void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);
+bool guard_number_read(int64_t n);                         /* since the last step */
 
 /* spmd.c */
 spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices); /* NULL: nothing to watch */

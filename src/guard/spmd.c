@@ -466,7 +466,7 @@ void guard_spmd_before(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Exec
     if (atomic_load_explicit(&s->recorded, memory_order_relaxed) || atomic_exchange(&s->recorded, true))
         return;
     layouts(p, s, args);
-    if (!e->eager)
+    if (!e->helper)
         record(p, s, s->module, args);                     /* before it runs: arguments may be given away by that */
     s->held.n = 0;
     xl_arena_fini(&s->drawn);

@@ -60,6 +60,17 @@ static void at_exit(void)
     xl_event_end(G.run, &e);
 }
 
+/* Which program of the user this process runs. */
+static const char *script(xl_arena *a)
+{
+    char args[4096], cwd[4096];
+    FILE *f = fopen("/proc/self/cmdline", "re");
+    size_t n = f ? fread(args, 1, sizeof args, f) : 0;
+    if (f)
+        fclose(f);
+    return xl_str_c(a, xl_contract_script(a, (xl_str){ args, n }, getcwd(cwd, sizeof cwd) ? cwd : ""));
+}
+
 static void start(void)
 {
     xl_mutex_init(&G.compile_lock);
@@ -75,7 +86,9 @@ static void start(void)
     }
     if (err)
         guard_fault("recording the run", err);
-    G.contracts = xl_contracts_new(G.run);
+    xl_arena tmp = { 0 };
+    G.contracts = xl_contracts_new(G.run, script(&tmp));
+    xl_arena_fini(&tmp);
     const char *policy = env("XLANE_POLICY", "warn");
     G.policy = !strcmp(policy, "stop") ? XL_POLICY_STOP : !strcmp(policy, "allow") ? XL_POLICY_ALLOW : XL_POLICY_WARN;
     G.warmup = env_number("XLANE_WARMUP", 10);

@@ -328,6 +328,7 @@ const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc);
 /* The line a person would look at: the innermost frame outside installed libraries. False if the location carries none. */
 bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col);
 xl_str xl_loc_label(const xl_module *m, xl_loc loc);       /* the outermost name, or empty */
+uint64_t xl_loc_stack(const xl_module *m, xl_loc loc);     /* a hash of the lines of all its frames; 0: it carries none */
 
 xl_func *xl_func_new(xl_module *m, xl_str name);           /* appended to the module, with an empty body */
 xl_region *xl_region_new(xl_func *f, xl_op *owner);

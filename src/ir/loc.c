@@ -1,4 +1,5 @@
 /* Locations: where in the user's program an op comes from. */
+#include "base/hash.h"
 #include "ir/ir.h"
 
 xl_loc xl_loc_add(xl_module *m, const xl_loc_info *info)
@@ -92,4 +93,36 @@ xl_str xl_loc_label(const xl_module *m, xl_loc loc)
     for (int depth = 0; depth < 64 && (l->kind == XL_LOC_CALL || l->kind == XL_LOC_FUSED); depth++)
         l = xl_loc_get(m, l->kind == XL_LOC_CALL ? l->a : l->n ? l->list[0] : (xl_loc){ 0 });
     return l->kind == XL_LOC_NAME ? l->str : (xl_str){ "", 0 };
+}
+
+static uint64_t hash_frames(const xl_module *m, xl_loc loc, uint64_t h, uint32_t *left)
+{
+    while (*left > 0) {
+        --*left;
+        const xl_loc_info *l = xl_loc_get(m, loc);
+        switch (l->kind) {
+        case XL_LOC_UNKNOWN: return h;
+        case XL_LOC_FILE: return xl_hash64(l->str.p, l->str.n, h ^ ((uint64_t)l->line << 32 | l->col));
+        case XL_LOC_NAME: loc = l->a; break;
+        case XL_LOC_CALL: {
+            xl_loc caller = l->b;                          /* decoding may move l */
+            h = hash_frames(m, l->a, h, left);
+            loc = caller;
+            break;
+        }
+        case XL_LOC_FUSED: {
+            xl_loc_info all = *l;
+            for (uint32_t i = 0; i < all.n; i++)
+                h = hash_frames(m, all.list[i], h, left);
+            return h;
+        }
+        }
+    }
+    return h;
+}
+
+uint64_t xl_loc_stack(const xl_module *m, xl_loc loc)
+{
+    uint32_t left = 1000;
+    return hash_frames(m, loc, 0, &left);
 }

@@ -14,12 +14,16 @@ typedef struct record {
     struct record *next;                                   /* newest first */
     xl_arena arena;
     xl_str group, run;                                     /* run: empty for this process */
+    xl_str module;
     char hash[XL_DIGEST_HEX];
     xl_str name[XL_KEY_PARTS], value[XL_KEY_PARTS];
     uint32_t n;
     xl_module *m;
     uint64_t *op;                                          /* the numbers of its ops, sorted: how alike two programs are */
     uint32_t nop;
+    uint64_t *line;                                        /* of its ops, sorted */
+    uint32_t nline;
+    bool helper;
 } record;
 
 enum { PER_GROUP = 16, GROUPS = 256, DIFFS = 32, RECALL = 64, RECALL_BYTES = 1 << 20, READ = 4 };
@@ -27,17 +31,24 @@ static const size_t most_memory = (size_t)256 << 20;
 
 struct xl_contracts {
     xl_run *run;
+    char *script;
     record *all;
     size_t memory;
     uint32_t ngroup;
     xl_str group[GROUPS];                                  /* those whose earlier runs were looked up */
 };
 
-xl_contracts *xl_contracts_new(xl_run *run)
+xl_contracts *xl_contracts_new(xl_run *run, const char *script)
 {
     xl_contracts *c = calloc(1, sizeof *c);
-    if (c)
+    if (c) {
         c->run = run;
+        c->script = strdup(script ? script : "");
+    }
+    if (c && !c->script) {
+        free(c);
+        return NULL;
+    }
     return c;
 }
 
@@ -60,7 +71,66 @@ void xl_contracts_free(xl_contracts *c)
     }
     for (uint32_t i = 0; i < c->ngroup; i++)
         free((void *)c->group[i].p);
+    free(c->script);
     free(c);
+}
+
+xl_str xl_contract_script(xl_arena *a, xl_str args, const char *cwd)
+{
+    xl_str program = xl_str_cut(&args, 0), base = xl_path_base(program);
+    if (!xl_str_starts(base, XL_STR("python")))
+        return xl_str_dup(a, program);
+    while (args.n) {
+        xl_str arg = xl_str_cut(&args, 0);
+        if (xl_str_is(arg, "-c"))
+            return XL_STR("-c");
+        if (xl_str_is(arg, "-m"))
+            return xl_strf(a, "-m %.*s", XL_FMT(xl_str_cut(&args, 0)));
+        if (xl_str_is(arg, "-W") || xl_str_is(arg, "-X"))
+            xl_str_cut(&args, 0);
+        else if (!xl_str_starts(arg, XL_STR("-")))
+            return xl_str_starts(arg, XL_STR("/")) ? xl_str_dup(a, arg) : xl_str_of(xl_path_join(a, cwd, xl_str_c(a, arg)));
+    }
+    return xl_str_dup(a, program);
+}
+
+static bool deeper(const xl_module *m, const xl_region *r, uint64_t caller, bool *any)
+{
+    for (uint32_t i = 0; r && i < r->nop; i++) {
+        uint64_t stack = xl_loc_stack(m, r->op[i]->loc);
+        *any |= stack != 0;
+        if (stack && stack != caller)
+            return true;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            if (deeper(m, r->op[i]->region[k], caller, any))
+                return true;
+    }
+    return false;
+}
+
+static xl_loc called_at(const xl_module *m)
+{
+    const xl_func *f = xl_module_entry(m);
+    const xl_region *r = f ? f->body : NULL;
+    return r && r->nop && r->op[r->nop - 1]->code == XL_OP_RETURN ? r->op[r->nop - 1]->loc : (xl_loc){ 0 };
+}
+
+bool xl_contract_helper(const xl_module *m)
+{
+    uint64_t caller = xl_loc_stack(m, called_at(m));
+    bool any = false;
+    uint32_t n = 0;
+    for (uint32_t f = 0; f < m->nfunc && caller; f++)
+        if (deeper(m, m->func[f]->body, caller, &any))
+            return false;
+    if (any)
+        return true;
+    for (uint32_t f = 0; f < m->nfunc; f++)
+        for (uint32_t k = 0; m->func[f]->body && k < m->func[f]->body->nop; k++) {
+            uint16_t code = m->func[f]->body->op[k]->code;
+            n += code != XL_OP_CONSTANT && code != XL_OP_CALL && code != XL_OP_RETURN;
+        }
+    return n <= 1;
 }
 
 xl_str xl_contract_group(xl_str module)
@@ -91,6 +161,7 @@ static void number_ops(record *r)
     }
     if (r->nop)
         qsort(r->op, r->nop, sizeof *r->op, by_number);
+    r->line = xl_module_lines(&r->arena, r->m, &r->nline);
 }
 
 static uint32_t in_common(const record *a, const record *b)
@@ -199,6 +270,7 @@ static void remember_on_disk(xl_arena *a, xl_contracts *c, const record *r, xl_s
     xl_json_map(&j);
     xl_json_put_str(&j, "run", xl_path_base(xl_str_of(xl_run_dir(c->run))));
     xl_json_put_int(&j, "rank", xl_run_rank(c->run));
+    xl_json_put_text(&j, "script", c->script);
     xl_json_put_text(&j, "hash", r->hash);
     xl_json_key(&j, "parts");
     xl_json_map(&j);
@@ -273,8 +345,10 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
             continue;
         err = xl_json_read(a, "contracts", line, &n);
         const xl_node *hash = err ? NULL : xl_node_get(n, "hash"), *run = err ? NULL : xl_node_get(n, "run"),
-                      *parts = err ? NULL : xl_node_get(n, "parts");
+                      *parts = err ? NULL : xl_node_get(n, "parts"), *script = err ? NULL : xl_node_get(n, "script");
         xl_error_free(err);
+        if (script && !xl_str_is(script->s, c->script))
+            continue;
         if (!hash || !run || !parts || hash->s.n != XL_DIGEST_HEX - 1 || parts->n > XL_KEY_PARTS ||
             xl_str_is(run->s, xl_str_c(a, xl_path_base(xl_str_of(xl_run_dir(c->run))))))
             continue;
@@ -330,19 +404,187 @@ static bool among_ops(const xl_verdict *v, const xl_diff *x)
     return false;
 }
 
+static bool has_wide(const xl_module *m)
+{
+    for (uint32_t f = 0; f < m->nfunc; f++)
+        for (uint32_t v = 0; v < m->func[f]->nval; v++) {
+            const xl_type *t = m->func[f]->val[v].type;
+            if (t && t->kind == XL_TY_TENSOR && (t->dtype == XL_F64 || t->dtype == XL_I64 || t->dtype == XL_C128))
+                return true;
+        }
+    return false;
+}
+
+/* JAX has 64-bit numbers only under jax_enable_x64: a program that has some, after one that had none, came after it was switched. */
+static bool wider(const xl_module *before, const xl_module *after)
+{
+    return xl_str_starts(after->name, XL_STR("jit_")) && has_wide(before) != has_wide(after);
+}
+
+/* Which scalar arguments are converted before they are used: JAX does that to a Python number, whose type is weak, and to no array. */
+static int64_t converted(const xl_module *m)
+{
+    const xl_func *f = xl_module_entry(m);
+    int64_t out = 0;
+    for (uint32_t i = 0; f && f->body && i < f->body->nop; i++) {
+        const xl_op *op = f->body->op[i];
+        const xl_val *v = op->code == XL_OP_CONVERT ? &f->val[op->in[0].id] : NULL;
+        if (v && !v->def && v->region == f->body && v->index < 63 && xl_in_type(f, op, 0)->rank == 0)
+            out |= (int64_t)1 << v->index;
+    }
+    return out;
+}
+
+/* Only conversions and the types that come of them differ, and a scalar argument of one type in both is converted in one alone. */
+static int weak_argument(const xl_module *before, const xl_module *after, const xl_verdict *v)
+{
+    for (uint32_t i = 0; i < v->ndiff; i++) {
+        const xl_diff *d = &v->diff[i];
+        static const char *const form[] = { "", "stablehlo.convert", "stablehlo.broadcast_in_dim", "stablehlo.reshape" };
+        if (d->arg >= 0 || (d->kind != XL_DIFF_OP && d->kind != XL_DIFF_DTYPE))
+            return -1;
+        for (int side = 0; side < 2 && d->kind == XL_DIFF_OP && d->last; side++) {
+            xl_str rest = side ? d->after : d->before;
+            do {
+                xl_str name = xl_str_trim(xl_str_cut(&rest, ','));
+                bool known = false;
+                for (size_t k = 0; k < sizeof form / sizeof *form; k++)
+                    known |= xl_str_is(name, form[k]);
+                if (!known)
+                    return -1;
+            } while (rest.n);
+        }
+    }
+    int64_t differ = converted(before) ^ converted(after);
+    return v->ndiff && differ ? __builtin_ctzll((uint64_t)differ) : -1;
+}
+
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
 {
     uint32_t n = 0;
-    out->diff = xl_module_diff(a, before, after, DIFFS, &n);
+    xl_diff *diff = xl_module_diff(a, before, after, DIFFS, &n);
+    out->diff = diff;
     out->ndiff = n;
+    out->reason = "identical";
+    int weak = weak_argument(before, after, out);
+    if (wider(before, after)) {
+        xl_diff *d = xl_new(a, xl_diff, n + 1);
+        bool on = has_wide(after);
+        *d = (xl_diff){ .kind = XL_DIFF_DTYPE, .arg = -1, .dim = -1, .times = 1, .before = on ? XL_STR("32 bits") : XL_STR("64 bits"),
+                        .after = on ? XL_STR("64 bits") : XL_STR("32 bits") };
+        for (uint32_t i = 0; i < n; i++) {
+            d[i + 1] = diff[i];
+            d[i + 1].follows = diff[i].arg < 0;
+            if (!d->file.n)
+                d->file = diff[i].file, d->line = diff[i].line;
+        }
+        d->text = xl_strf(a, "64-bit numbers %s: jax_enable_x64 was switched %s%s%.*s%s", on ? "came in" : "went", on ? "on" : "off", d->file.n ? " at " : "",
+                          XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
+        out->diff = d;
+        out->ndiff = n + 1;
+        out->reason = "x64";
+        return NULL;
+    }
+    if (weak >= 0) {
+        const xl_func *f = xl_module_entry(after);
+        bool number = converted(after) >> weak & 1;        /* a Python number now */
+        xl_diff *d = xl_new(a, xl_diff, n + 1);
+        memcpy(d + 1, diff, n * sizeof *d);
+        *d = (xl_diff){ .kind = XL_DIFF_DTYPE, .arg = weak, .dim = -1, .times = 1, .file = diff[0].file, .line = diff[0].line,
+                        .name = xl_loc_label(after, f->val[f->body->arg[weak].id].loc),
+                        .before = number ? XL_STR("an array") : XL_STR("a Python number"), .after = number ? XL_STR("a Python number") : XL_STR("an array") };
+        d->text = xl_strf(a, "argument %d (%.*s): %.*s, before %.*s of the same type: its weak type changed%s%.*s%s", weak, XL_FMT(d->name), XL_FMT(d->after),
+                          XL_FMT(d->before), d->file.n ? " at " : "", XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
+        for (uint32_t i = 1; i <= n; i++)
+            d[i].follows = true;
+        out->diff = d;
+        out->ndiff = n + 1;
+        out->reason = "weak-type";
+        return NULL;
+    }
     for (size_t k = 0; k < sizeof order / sizeof *order; k++)
         for (uint32_t i = 0; i < n; i++)
-            if (out->diff[i].kind == order[k] && !among_ops(out, &out->diff[i])) {
+            if (diff[i].kind == order[k] && !diff[i].follows && !among_ops(out, &diff[i])) {
                 out->reason = xl_diff_word(order[k]);
                 return NULL;
             }
-    out->reason = "identical";
     return NULL;
+}
+
+/* ---- the same code, compiled as another module ------------------------------------------------------------------------ */
+/* JAX's pmap: a module of its own name for all functions, with a mesh of its own, or in older versions a prefix. */
+static bool pmapped(const xl_module *m)
+{
+    const xl_func *f = xl_module_entry(m);
+    if (xl_str_starts(m->name, XL_STR("pmap_")))
+        return true;
+    return f && f->body && f->body->narg && m->nmesh && xl_str_starts(xl_loc_label(m, f->val[f->body->arg[0].id].loc), XL_STR("flat_args["));
+}
+
+/* Of the same lines, but for one at most on either side: what pmap itself adds is of the line that calls it. */
+static bool same_lines(const record *a, const record *b)
+{
+    uint32_t i = 0, k = 0, both = 0;
+    while (i < a->nline && k < b->nline) {
+        both += a->line[i] == b->line[k];
+        if (a->line[i] == b->line[k])
+            i++, k++;
+        else if (a->line[i] < b->line[k])
+            i++;
+        else
+            k++;
+    }
+    return both && a->nline - both <= 1 && b->nline - both <= 1;
+}
+
+/* A program of this process from the same lines, of which one is pmapped and the other not. */
+static record *transformed(xl_contracts *c, const record *now)
+{
+    for (record *r = c->all; r && now->m; r = r->next)
+        if (r->m && !r->run.n && !r->helper && same_lines(r, now) && pmapped(r->m) != pmapped(now->m))
+            return r;
+    return NULL;
+}
+
+/* A function of this process whose lines the frontend now runs op by op: the line that called this helper is one of its. */
+static const record *op_by_op(const xl_contracts *c, const record *now)
+{
+    xl_str file;
+    uint32_t line, col;
+    if (!now->helper || !xl_loc_line(now->m, called_at(now->m), &file, &line, &col))
+        return NULL;
+    uint64_t number = xl_hash64(file.p, file.n, line);
+    for (const record *r = c->all; r; r = r->next)
+        if (r->m && !r->run.n && !r->helper && r->nline && bsearch(&number, r->line, r->nline, sizeof number, by_number))
+            return r;
+    return NULL;
+}
+
+/* ---- the same program again ------------------------------------------------------------------------------------------- */
+/* Where it is defined (its first line) and where it was called from: all that a frontend leaves of why it traced the function again. */
+static xl_diff *same_again(xl_arena *a, const xl_module *before, const xl_module *m, xl_verdict *out)
+{
+    const xl_func *f = xl_module_entry(m);
+    xl_str file[3] = { 0 };
+    uint32_t line[3] = { 0 }, col;
+    bool here = xl_loc_line(m, called_at(m), &file[0], &line[0], &col), then = xl_loc_line(before, called_at(before), &file[1], &line[1], &col);
+    for (uint32_t i = 0; f && f->body && i < f->body->nop && !line[2]; i++)
+        if (xl_loc_stack(m, f->body->op[i]->loc) != xl_loc_stack(m, called_at(m)))
+            xl_loc_line(m, f->body->op[i]->loc, &file[2], &line[2], &col);
+    if (!here && !line[2])
+        return NULL;
+    xl_diff *d = xl_new(a, xl_diff, 1);
+    int at = here ? 0 : 2;
+    *d = (xl_diff){ .kind = XL_DIFF_IDENTICAL, .arg = -1, .dim = -1, .times = 1, .file = file[at], .line = line[at] };
+    bool moved = here && then && (line[0] != line[1] || !xl_str_eq(file[0], file[1]));
+    d->text = xl_strf(a, "the same program, traced again when called at %.*s:%u", XL_FMT(file[at]), line[at]);
+    if (moved)
+        d->text = xl_strf(a, "%.*s, before at %.*s:%u", XL_FMT(d->text), XL_FMT(file[1]), line[1]);
+    if (line[2] && at == 0)
+        d->text = xl_strf(a, "%.*s; the function is at %.*s:%u", XL_FMT(d->text), XL_FMT(file[2]), line[2]);
+    out->diff = d;
+    out->ndiff = 1;
+    return d;
 }
 
 /* The part of the key that is to blame when the program is the same; NULL when all are. */
@@ -400,6 +642,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         return XL_ERR(EXHAUSTED, "out of memory");
     }
     now->m = m;
+    now->module = xl_str_dup(&now->arena, key->module);
     for (uint32_t i = 0; i < key->n; i++) {
         now->name[i] = xl_str_dup(&now->arena, xl_str_of(key->name[i]));
         now->value[i] = xl_str_dup(&now->arena, key->value[i]);
@@ -410,6 +653,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     if (m) {
         m->arena.oom = a->oom;
         number_ops(now);
+        now->helper = xl_contract_helper(m);
     }
     recall(a, c, group);
     bool same_best = false, here_best = false, known = has(c, group, xl_str_of(now->hash)), numbered = group.n < key->module.n;
@@ -443,9 +687,33 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
                 out->reason = "op";
         } else {
             out->reason = part ? part : here_best ? "identical" : "first";
-            if (!part && here_best && best->m && m)        /* what a frontend looks its own programs up by */
+            if (!part && here_best && best->m && m) {      /* what a frontend looks its own programs up by */
                 out->words = xl_module_renames(a, best->m, m);
+                same_again(a, best->m, m, out);
+            }
         }
+        if (here_best)
+            out->against_module = xl_str_dup(a, best->module);
+    } else if ((best = transformed(c, now))) {
+        out->reason = "transform";
+        snprintf(out->against, sizeof out->against, "%s", best->hash);
+        out->against_module = xl_str_dup(a, best->module);
+        best->m->arena.oom = a->oom;
+        bool under = pmapped(m);
+        xl_str what = xl_strf(a, "one function, compiled as %.*s %s jax.pmap and as %.*s %s it", XL_FMT(best->module), under ? "without" : "under",
+                              XL_FMT(key->module), under ? "under" : "without");
+        xl_diff *d = same_again(a, best->m, m, out);
+        if (d)
+            d->text = xl_strf(a, "%.*s; called at %.*s:%u", XL_FMT(what), XL_FMT(d->file), d->line);
+        else
+            out->words = what;
+    }
+    const record *function = op_by_op(c, now);
+    if (function) {
+        xl_diff x = { 0 };
+        uint32_t col;
+        xl_loc_line(m, called_at(m), &x.file, &x.line, &col);
+        *out = (xl_verdict){ .reason = "eager", .words = xl_strf(a, "the code of `%.*s` runs op by op at %.*s:%u", XL_FMT(function->module), XL_FMT(x.file), x.line) };
     }
     remember_on_disk(a, c, now, bytes);
     now->arena.oom = NULL;
@@ -464,6 +732,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         xl_json_put_text(j, "against", v->against);
     if (v->against_run.n)
         xl_json_put_str(j, "against_run", v->against_run);
+    if (v->against_module.n)
+        xl_json_put_str(j, "against_module", v->against_module);
     if (v->words.n)
         xl_json_put_str(j, "words", v->words);
     xl_json_key(j, "detail");
@@ -487,6 +757,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
             else
                 xl_json_str(j, s);
         }
+        if (d->follows)
+            xl_json_put_bool(j, "follows", true);
         if (d->file.n) {
             xl_buf where = { 0 };
             xl_buf_printf(&where, "%.*s:%u", XL_FMT(d->file), d->line);

@@ -19,10 +19,14 @@ typedef struct {
     const xl_diff *diff;                                   /* in the arena that was given */
     uint32_t ndiff;
     xl_str words;                                          /* what differs outside the program: flags, options, plugin ... */
+    xl_str against_module;                                 /* of this process; empty where it was an earlier run's */
 } xl_verdict;
 
-/* `run` may record nothing; then nothing is remembered across runs. NULL: no memory. */
-xl_contracts *xl_contracts_new(xl_run *run);
+/* `run` may record nothing; then nothing is remembered across runs. `script` says which program of the user this process runs: its
+ * compiles are compared with those of earlier runs of the same script alone. NULL: no memory. */
+xl_contracts *xl_contracts_new(xl_run *run, const char *script);
+/* The script of a command line: its absolute path, "-m MODULE" or "-c", else the program. `args` are separated by NULs, as in /proc. */
+xl_str xl_contract_script(xl_arena *a, xl_str args, const char *cwd);
 void xl_contracts_free(xl_contracts *c);
 
 /* Judges a compile and remembers it. `m` is the parsed program (it becomes ours, also on error) or NULL where it could not be
@@ -30,6 +34,9 @@ void xl_contracts_free(xl_contracts *c);
 xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, xl_module *m, xl_str bytes, xl_verdict *out)
     XL_MUST_USE;
 
+/* A frontend's eager op, or a function of its library that it compiles by itself (jnp.ones, jax.random.normal): none of its ops is of
+ * a line below the one that called it. Where a program carries no lines, one that computes a single thing. */
+bool xl_contract_helper(const xl_module *m);
 /* "jit_step" of "jit_step"; "SyncTensorsGraph" of "SyncTensorsGraph.17": the name under which programs are compared. */
 xl_str xl_contract_group(xl_str module);
 /* reason, against and detail as members of the event that is being written. */

@@ -19,7 +19,7 @@ static xl_contracts *process(const char *runs, xl_run **run)
     snprintf(parent, sizeof parent, "%s/%s", root, runs);
     CHECK_OK(xl_run_make(&a, parent, "run", &dir));
     CHECK_OK(xl_run_open(dir, run));
-    return xl_contracts_new(*run);
+    return xl_contracts_new(*run, "train.py");
 }
 
 /* Judges the program of n ops of a vector of `size`, of another kind and with one more argument if `other`; gives the reason. */

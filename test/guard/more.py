@@ -59,7 +59,7 @@ def prng_implementation(step):
     f(X, "threefry2x32"), f(X, "rbg")
 
 
-@plant("dtype", name="n", before="i32", after="i64")
+@plant("x64", name="n", before="i32", after="i64")
 def x64_flag(step):
     def f(x, n):
         return x * n  # HERE

@@ -7,16 +7,22 @@
  * them: their order says nothing, and one that only a new op reads belongs to that op.
  *
  * One change often alters hundreds of ops. So a type that follows from operands already different, or from an attribute of its own
- * op, is no difference of its own, and when argument types differ, sizes in attributes and in constants are taken to follow. */
+ * op, is no difference of its own, and when argument types differ, sizes in attributes and in constants are taken to follow.
+ * What follows from sizes or arguments that differ and is yet worth naming is marked so: constants that are computed from a size
+ * (the divisor of a mean), and ops of a line that both programs have. A branch that became active brings lines of its own. */
 #include "ir/compare/diff.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "ir/compare/hash.h"
 
 typedef struct { const xl_func *a, *b; } func_pair;
 typedef struct { const xl_op *a, *b; } op_pair;
 typedef struct { xl_str file; uint32_t line; } site;
+typedef struct { double before, after; } size_pair;
+typedef struct { uint64_t *p; uint32_t n; } lines;
 
 typedef struct {
     xl_arena *arena;
@@ -25,6 +31,11 @@ typedef struct {
     uint32_t n, cap, most;
     uint32_t told;                                         /* notes so far, repeated ones too */
     bool shapes, dtypes;                                   /* of arguments differ: much else follows */
+    bool arguments;                                        /* came or went: */
+    bool *went, *came;                                     /* of the two entry functions */
+    size_pair *size;                                       /* sizes that differ */
+    uint32_t nsize, capsize;
+    lines of_a, of_b;
     func_pair *seen;
     uint32_t nseen, capseen;
     op_pair *constant;                                     /* pairs of constants that are in the list, or need not be */
@@ -43,8 +54,113 @@ static void became(pair *p, xl_value a, xl_value b)
 
 const char *xl_diff_word(xl_diff_kind kind)
 {
-    static const char *const word[] = { "shape", "dtype", "sharding", "constant", "op", "layout", "donation", "args" };
+    static const char *const word[] = { "shape", "dtype", "sharding", "constant", "op", "layout", "donation", "args", "identical" };
     return word[kind];
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------ */
+static uint64_t line_number(const xl_module *m, xl_loc loc)
+{
+    xl_str file;
+    uint32_t line, col;
+    return xl_loc_line(m, loc, &file, &line, &col) ? xl_hash64(file.p, file.n, line) : 0;
+}
+
+/* Where the program was called from: JAX gives that place to the return. */
+static xl_loc called_from(const xl_module *m)
+{
+    const xl_func *f = xl_module_entry(m);
+    const xl_region *r = f ? f->body : NULL;
+    return r && r->nop && r->op[r->nop - 1]->code == XL_OP_RETURN ? r->op[r->nop - 1]->loc : (xl_loc){ 0 };
+}
+
+static void lines_of(xl_arena *arena, const xl_module *m, const xl_region *r, uint64_t caller, lines *out, uint32_t *cap)
+{
+    for (uint32_t i = 0; r && i < r->nop; i++) {
+        const xl_op *op = r->op[i];
+        bool own = op->code != XL_OP_RETURN && op->code != XL_OP_CONSTANT && xl_loc_stack(m, op->loc) != caller;
+        uint64_t line = own ? line_number(m, op->loc) : 0;
+        if (line && !(out->n && out->p[out->n - 1] == line))
+            XL_PUSH(arena, out->p, out->n, *cap, line);
+        for (uint32_t k = 0; k < op->nregion; k++)
+            lines_of(arena, m, op->region[k], caller, out, cap);
+    }
+}
+
+static int by_line(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+uint64_t *xl_module_lines(xl_arena *arena, const xl_module *m, uint32_t *n)
+{
+    lines all = { 0 };
+    uint32_t cap = 0, kept = 0;
+    for (uint32_t f = 0; f < m->nfunc; f++)
+        lines_of(arena, m, m->func[f]->body, xl_loc_stack(m, called_from(m)), &all, &cap);
+    if (all.n)
+        qsort(all.p, all.n, sizeof *all.p, by_line);
+    for (uint32_t i = 0; i < all.n; i++)
+        if (!i || all.p[i] != all.p[i - 1])
+            all.p[kept++] = all.p[i];
+    *n = kept;
+    return all.p;
+}
+
+static bool on_line(const lines *l, uint64_t line) { return l->n && bsearch(&line, l->p, l->n, sizeof *l->p, by_line); }
+
+/* ---- consequences ------------------------------------------------------------------------------------------------ */
+/* Sizes or arguments differ: ops may come and go with them. */
+static bool moved(const diff *d) { return d->shapes || d->dtypes || d->arguments || d->nsize; }
+
+static void size_differs(diff *d, int64_t before, int64_t after)
+{
+    if (before > 0 && after > 0 && before != after && d->nsize < 64)
+        XL_PUSH(d->arena, d->size, d->nsize, d->capsize, ((size_pair){ (double)before, (double)after }));
+}
+
+/* Of two types: the dimensions that differ, and the number of elements. */
+static void sizes_differ(diff *d, const xl_type *s, const xl_type *t)
+{
+    int64_t before = 1, after = 1;
+    if (s->kind != XL_TY_TENSOR || t->kind != XL_TY_TENSOR)
+        return;
+    for (uint32_t q = 0; q < s->rank || q < t->rank; q++) {
+        int64_t x = q < s->rank ? s->dims[q] : 1, y = q < t->rank ? t->dims[q] : 1;
+        if (x <= 0 || y <= 0 || before > INT64_MAX / x || after > INT64_MAX / y)
+            return;
+        size_differs(d, x, y);
+        before *= x;
+        after *= y;
+    }
+    size_differs(d, before, after);
+}
+
+static bool whole(double x) { return fabs(x) < 1e15 && fabs(x - round(x)) <= 1e-4 * fmax(1, fabs(x)); }
+static bool near(double x, double y) { return fabs(x - y) <= 1e-4 * fmax(fabs(x), fabs(y)); }
+
+/* A number that is computed from a size: the size itself, one more or less, a multiple, or the reciprocal or root of one of these. */
+static bool from_size(const diff *d, double before, double after)
+{
+    if (before == 0 || after == 0)
+        return false;
+    const double form[4][2] = { { before, after }, { 1 / before, 1 / after }, { before * before, after * after },
+                                { 1 / (before * before), 1 / (after * after) } };
+    for (uint32_t i = 0; i < d->nsize; i++)
+        for (uint32_t k = 0; k <= i; k++) {                /* a size, or the product of two */
+            double was = d->size[i].before * (k < i ? d->size[k].before : 1), is = d->size[i].after * (k < i ? d->size[k].after : 1);
+            for (int q = 0; q < 4; q++) {
+                double x = form[q][0], y = form[q][1];
+                if (!whole(x) || !whole(y))
+                    continue;
+                if (near(x * is, y * was) || near(y - x, is - was) || near((x + 1) * is, (y + 1) * was) || near((x - 1) * is, (y - 1) * was))
+                    return true;
+            }
+            if (near(after - before, log(is / was)))
+                return true;
+        }
+    return false;
 }
 
 /* ---- notes ------------------------------------------------------------------------------------------------------ */
@@ -212,6 +328,7 @@ static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, u
             x.after = xl_say_type(d->arena, t);
             x.text = xl_strf(d->arena, "%.*s: %.*s -> %.*s%.*s", XL_FMT(arg_words(d, &x)), XL_FMT(x.before), XL_FMT(x.after), XL_FMT(at(d, &x)));
             d->shapes = true;
+            sizes_differ(d, s, t);
             note(d, x);
         }
     } else {
@@ -225,6 +342,7 @@ static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, u
             x.after = t->dims[q] >= 0 ? xl_strf(d->arena, "%lld", (long long)t->dims[q]) : bt >= 0 ? xl_strf(d->arena, "<=%lld", (long long)bt) : XL_STR("?");
             x.text = xl_strf(d->arena, "%.*s: dimension %u is %.*s, before %.*s%.*s", XL_FMT(arg_words(d, &x)), q, XL_FMT(x.after), XL_FMT(x.before), XL_FMT(at(d, &x)));
             d->shapes = true;
+            size_differs(d, s->dims[q], t->dims[q]);
             note(d, x);
         }
         if (s->dtype != t->dtype) {
@@ -258,6 +376,8 @@ static void came_or_went(diff *d, const xl_func *f, uint32_t i, bool came)
     xl_diff x = about_arg(d, f, i, XL_DIFF_ARGS);
     xl_str t = xl_say_type(d->arena, arg_type(f, i));
     *(came ? &x.after : &x.before) = t;
+    d->arguments = true;
+    (came ? d->came : d->went)[i] = true;
     x.text = xl_strf(d->arena, "%.*s %s: %.*s%.*s", XL_FMT(arg_words(d, &x)), came ? "was added" : "was removed", XL_FMT(t), XL_FMT(at(d, &x)));
     note(d, x);
 }
@@ -366,7 +486,7 @@ static void place_op(const pair *p, const xl_module *m, const xl_op *op, xl_diff
 static void changed(pair *p, const xl_op *a, const xl_op *b, xl_diff_kind kind, const char *what, xl_str before, xl_str after)
 {
     diff *d = p->d;
-    xl_diff x = { .kind = kind, .arg = -1, .dim = -1, .before = before, .after = after };
+    xl_diff x = { .kind = kind, .arg = -1, .dim = -1, .before = before, .after = after, .follows = kind == XL_DIFF_OP };
     place(d->b, b->loc, &x);
     if (!x.file.n)
         place_op(p, d->a, a, &x);
@@ -414,6 +534,16 @@ static xl_str index_words(diff *d, const xl_type *t, size_t flat)
     return out;
 }
 
+/* The element at this byte of a constant. */
+static xl_str element_words(diff *d, const xl_attr *a, size_t byte)
+{
+    xl_type scalar = { .kind = XL_TY_TENSOR, .dtype = a->dtype };
+    xl_attr one = *a;
+    one.data = (xl_str){ a->data.p + byte, xl_dtype_bytes(a->dtype) };
+    one.type = &scalar;
+    return xl_say_attr(d->arena, &one);
+}
+
 /* The constant a became b; use reads it. */
 static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, xl_value v)
 {
@@ -443,15 +573,19 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
                 first = first == s->data.n ? i : first;
                 differ++;
             }
-        xl_attr one = *s, two = *t;
-        one.data = (xl_str){ s->data.p + first, size };
-        two.data = (xl_str){ t->data.p + first, size };
-        xl_type scalar = { .kind = XL_TY_TENSOR, .dtype = s->dtype };
-        one.type = two.type = &scalar;
-        x.before = xl_say_attr(d->arena, &one);
-        x.after = xl_say_attr(d->arena, &two);
+        x.before = element_words(d, s, first);
+        x.after = element_words(d, t, first);
         x.text = xl_strf(d->arena, "constant %.*s, used by %s: element %.*s is %.*s, before %.*s (%zu of %zu differ)%.*s", XL_FMT(xl_say_type(d->arena, t->type)), by,
                          XL_FMT(index_words(d, t->type, first / size)), XL_FMT(x.after), XL_FMT(x.before), differ, s->data.n / size, XL_FMT(at(d, &x)));
+    } else if (s->dtype == t->dtype && s->type->rank && t->type->rank && !s->splat && !t->splat) { /* other lengths */
+        size_t size = xl_dtype_bytes(s->dtype), most = s->data.n < t->data.n ? s->data.n : t->data.n, i = 0;
+        while (i < most && !memcmp(s->data.p + i, t->data.p + i, size))
+            i += size;
+        xl_str from = i < most ? xl_strf(d->arena, "element %zu is %.*s, before %.*s", i / size, XL_FMT(element_words(d, t, i)), XL_FMT(element_words(d, s, i)))
+                               : xl_strf(d->arena, "the first %zu elements are the same", i / size);
+        x.text = xl_strf(d->arena, "constant %.*s -> %.*s, used by %s: %.*s%.*s", XL_FMT(xl_say_type(d->arena, s->type)), XL_FMT(xl_say_type(d->arena, t->type)),
+                         by, XL_FMT(from), XL_FMT(at(d, &x)));
+        sizes_differ(d, s->type, t->type);
     } else if (s->dtype != t->dtype || (s->type->rank && !same_shape(s->type, t->type))) { /* the values may read alike */
         x.text = xl_strf(d->arena, "constant %.*s -> %.*s (%.*s -> %.*s), used by %s%.*s", XL_FMT(xl_say_type(d->arena, s->type)), XL_FMT(xl_say_type(d->arena, t->type)),
                          XL_FMT(x.before), XL_FMT(x.after), by, XL_FMT(at(d, &x)));
@@ -512,6 +646,7 @@ static void types(pair *p, const xl_op *a, const xl_op *b)
         if (xl_type_eq(s, t))
             continue;
         changed(p, a, b, same_shape(s, t) ? XL_DIFF_DTYPE : XL_DIFF_SHAPE, "result", xl_say_type(d->arena, s), xl_say_type(d->arena, t));
+        sizes_differ(d, s, t);
         return;
     }
 }
@@ -654,18 +789,36 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
 }
 
 /* The ops of one side only: their names, and the lines of the first and last. */
-typedef struct { xl_buf names; uint32_t n; const xl_op *first, *last; } ops_run;
+typedef struct { xl_buf names; uint32_t n; const xl_op *first, *last; bool own_line; } ops_run;
 
-static ops_run run_of(const xl_region *r, const uint32_t *idx, uint32_t n)
+/* One of the entry function's arguments that only this program has. */
+static bool own_arg(const xl_func *f, const bool *own, const xl_op *op)
+{
+    for (uint32_t i = 0; f == xl_module_entry(f->m) && i < op->nin; i++) {
+        const xl_val *v = &f->val[op->in[i].id];
+        if (!v->def && v->region == f->body && own[v->index])
+            return true;
+    }
+    return false;
+}
+
+/* own_line: one of them is of a line that the other program has not, and none of them reads an argument that it has not. */
+static ops_run run_of(const xl_func *f, const bool *own, const lines *other, const xl_region *r, const uint32_t *idx, uint32_t n)
 {
     ops_run out = { .n = n };
+    uint64_t caller = line_number(f->m, called_from(f->m));
+    bool reads = false;
     for (uint32_t i = 0; i < n; i++) {
         const xl_op *op = r->op[idx[i]];
         out.first = out.first ? out.first : op;
         out.last = op;
+        uint64_t line = line_number(f->m, op->loc);
+        out.own_line |= line && line != caller && !on_line(other, line);
+        reads |= own_arg(f, own, op);
         if (i < 4)
             xl_buf_printf(&out.names, "%s%s", i ? ", " : "", xl_op_text(op));
     }
+    out.own_line &= !reads;
     return out;
 }
 
@@ -675,9 +828,9 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     diff *d = p->d;
     if ((!nwent && !ncame) || d->n >= d->most)
         return;
-    ops_run old = run_of(ra, went, nwent), new = run_of(rb, came, ncame), *shown = ncame ? &new : &old;
+    ops_run old = run_of(p->fa, d->went, &d->of_b, ra, went, nwent), new = run_of(p->fb, d->came, &d->of_a, rb, came, ncame), *shown = ncame ? &new : &old;
     const xl_module *m = ncame ? d->b : d->a;
-    xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1 }, y = { 0 };
+    xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .follows = !old.own_line && !new.own_line }, y = { 0 };
     place_op(p, m, shown->first, &x);
     place(m, shown->last->loc, &y);
     xl_str until = { "", 0 };
@@ -841,9 +994,22 @@ static void results(diff *d, const xl_func *fa, const xl_func *fb)
         dicts(d, fa->res_attr ? fa->res_attr[i] : NULL, fb->res_attr ? fb->res_attr[i] : NULL, arg_attr, &c);
     }
     if (na != nb) {
-        xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .before = xl_strf(d->arena, "%u", na), .after = xl_strf(d->arena, "%u", nb) };
+        xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .follows = true, .before = xl_strf(d->arena, "%u", na), .after = xl_strf(d->arena, "%u", nb) };
         x.text = xl_strf(d->arena, "the program returns %u values, before %u", nb, na);
         note(d, x);
+    }
+}
+
+/* An op was marked by its lines; that counts only where something is there to follow from. */
+static void consequences(diff *d)
+{
+    for (uint32_t i = 0; i < d->n; i++) {
+        xl_diff *x = &d->list[i];
+        double before, after;
+        if (!moved(d))
+            x->follows = false;
+        else if (x->kind == XL_DIFF_CONSTANT)
+            x->follows = xl_str_f64(x->before, &before) && xl_str_f64(x->after, &after) && from_size(d, before, after);
     }
 }
 
@@ -861,6 +1027,10 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
         return d.list;
     }
     int32_t *to = xl_new(arena, int32_t, nargs(fa));
+    d.went = xl_new(arena, bool, nargs(fa));
+    d.came = xl_new(arena, bool, nargs(fb));
+    d.of_a.p = xl_module_lines(arena, a, &d.of_a.n);
+    d.of_b.p = xl_module_lines(arena, b, &d.of_b.n);
     args(&d, fa, fb, to);
     results(&d, fa, fb);
     meshes(&d);
@@ -868,6 +1038,7 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
     funcs(&d, fa, fb, to, 0, (site){ { "", 0 }, 0 });
     if (d.n == 0 && most)                                  /* the hashes differ, so something does */
         note(&d, (xl_diff){ .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .text = XL_STR("the programs differ in a detail that has no name here: compare the output of xlane print") });
+    consequences(&d);
     *n = d.n;
     for (uint32_t i = 0; i < d.n; i++)
         if (d.list[i].times > 1)

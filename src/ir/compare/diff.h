@@ -8,7 +8,8 @@
 
 typedef enum {
     XL_DIFF_SHAPE, XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_CONSTANT, XL_DIFF_OP, XL_DIFF_LAYOUT, XL_DIFF_DONATION,
-    XL_DIFF_ARGS                                           /* arguments added, removed or reordered */
+    XL_DIFF_ARGS,                                          /* arguments added, removed or reordered */
+    XL_DIFF_IDENTICAL                                      /* nothing differs; never in xl_module_diff's list */
 } xl_diff_kind;
 
 typedef struct {
@@ -19,6 +20,7 @@ typedef struct {
     xl_str file;                                           /* of the op that uses the changed value; may be empty */
     uint32_t line, last;                                   /* last: of the ops that came or went here; 0: none did */
     uint32_t times;                                        /* how often this very sentence was found */
+    bool follows;                                          /* from sizes or arguments that differ: a consequence, no cause */
     xl_str text;                                           /* the whole sentence */
 } xl_diff;
 
@@ -28,6 +30,8 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
 /* Of two programs that do not differ: the arguments that are named otherwise, in words; empty where all names stayed. */
 xl_str xl_module_renames(xl_arena *arena, const xl_module *a, const xl_module *b);
 const char *xl_diff_word(xl_diff_kind kind);               /* "shape", "dtype", ... */
+/* The source lines of a program's ops as numbers, sorted, each once; in the arena. The line that called the program is none of them. */
+uint64_t *xl_module_lines(xl_arena *arena, const xl_module *m, uint32_t *n);
 
 /* ---- parts ------------------------------------------------------------------------------------------------------ */
 /* Short words for a person: "[0, 1]", "LT", "2x3xf32", "0.1". NULL gives "none". */

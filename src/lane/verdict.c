@@ -1,0 +1,354 @@
+#include "lane/verdict.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lane/contract.h"
+#include "lane/run.h"
+
+static const xl_cause causes[] = {
+#define CAUSE(word, ask, remedy) { word, remedy, XL_ASK_##ask },
+#include "lane/cause.def"
+};
+
+const xl_cause *xl_cause_of(xl_str word)
+{
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
+        if (xl_str_is(word, causes[i].word))
+            return &causes[i];
+    return NULL;
+}
+
+static xl_str str_of(const xl_node *map, const char *key)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n && n->kind != XL_NODE_MAP && n->kind != XL_NODE_LIST && n->kind != XL_NODE_NULL ? n->s : (xl_str){ "", 0 };
+}
+static bool is(const xl_node *map, const char *key, const char *value) { return xl_str_is(str_of(map, key), value); }
+static double num_of(const xl_node *map, const char *key)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n ? n->f : 0;
+}
+static bool flag(const xl_node *map, const char *key)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n && n->b;
+}
+
+/* ---- causes -------------------------------------------------------------------------------------------------------- */
+/* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
+static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
+{
+    xl_str what = str_of(d, "what"), reason = str_of(e, "reason");
+    if (xl_str_is(reason, "x64") || xl_str_is(reason, "weak-type") || xl_str_is(reason, "transform"))
+        return xl_cause_of(reason);
+    if (!xl_node_get(d, "arg") && xl_str_is(what, "shape"))
+        return xl_cause_of(XL_STR("size"));
+    if (!xl_node_get(d, "arg") && xl_str_is(what, "dtype"))
+        return xl_cause_of(XL_STR("op"));
+    if (xl_str_is(what, "shape") && xl_node_get(e, "read_back") && num_of(e, "read_back") == num_of(d, "after"))
+        return xl_cause_of(XL_STR("read-back"));
+    return xl_cause_of(what);
+}
+
+const xl_cause *xl_event_cause(const xl_node *e)
+{
+    const xl_node *detail = xl_node_get(e, "detail");
+    const xl_cause *c = xl_cause_of(str_of(e, "reason"));
+    for (size_t i = 0; detail && i < detail->n; i++)
+        if (!flag(detail->kid[i], "follows") && xl_str_eq(str_of(detail->kid[i], "what"), str_of(e, "reason")))
+            return detail_cause(e, detail->kid[i]);
+    return c ? c : xl_cause_of(XL_STR("op"));
+}
+
+/* Not the first of its module in this run; or the first, of a program that an earlier run had and that something outside it sent to the
+ * compiler again. A program that is new since an earlier run is no recompile. */
+bool xl_event_again(const xl_node *e)
+{
+    const xl_cause *c = xl_cause_of(str_of(e, "reason"));
+    if (!is(e, "event", "compile") || is(e, "reason", "first"))
+        return false;
+    return !str_of(e, "against_run").n || (c && c->ask == XL_ASK_POLICY && !is(e, "reason", "sharding") && !is(e, "reason", "x64"));
+}
+
+/* A constant on a line where ops came or went is part of that change. */
+static bool among_ops(const xl_node *detail, const xl_node *d)
+{
+    for (size_t i = 0; i < detail->n && is(d, "what", "constant"); i++)
+        if (is(detail->kid[i], "what", "op") && str_of(d, "where").n && xl_str_eq(str_of(detail->kid[i], "where"), str_of(d, "where")))
+            return true;
+    return false;
+}
+
+static void add_value(xl_arena *a, xl_cause_seen *c, xl_str v)
+{
+    for (size_t i = 0; i < c->nvalue; i++)
+        if (xl_str_eq(c->value[i], v))
+            return;
+    XL_PUSH(a, c->value, c->nvalue, c->capvalue, v);
+}
+
+static xl_cause_seen *seen(xl_arena *a, xl_unit *u, const xl_cause *cause, xl_str what, xl_str where)
+{
+    for (size_t i = 0; i < u->ncause; i++)
+        if (u->cause[i].cause == cause && xl_str_eq(u->cause[i].what, what) && xl_str_eq(u->cause[i].where, where))
+            return &u->cause[i];
+    XL_PUSH(a, u->cause, u->ncause, u->capcause, ((xl_cause_seen){ .cause = cause, .what = what, .where = where }));
+    return &u->cause[u->ncause - 1];
+}
+
+static xl_str without(xl_str text, xl_str where)           /* the sentence without its " at FILE:LINE" */
+{
+    const char *at = where.n ? memmem(text.p, text.n, where.p, where.n) : NULL;
+    if (at && at - text.p > 4 && !memcmp(at - 4, " at ", 4) && at + where.n == text.p + text.n)
+        return (xl_str){ text.p, (size_t)(at - text.p) - 4 };
+    return text;
+}
+
+/* Adds what one compile says to its unit, and to the answers. */
+static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node *e)
+{
+    const xl_node *detail = xl_node_get(e, "detail");
+    size_t before = u->ncause;
+    bool any = false;
+    for (size_t i = 0; detail && i < detail->n; i++) {
+        const xl_node *d = detail->kid[i];
+        const xl_cause *c = detail_cause(e, d);
+        xl_str where = str_of(d, "where"), what = str_of(d, "what"), name = str_of(d, "name");
+        v->lines |= where.n > 0;
+        if (!c || flag(d, "follows") || among_ops(detail, d))
+            continue;
+        any = true;
+        v->shape |= c->ask == XL_ASK_SHAPE || (xl_node_get(d, "arg") && xl_str_is(what, "dtype"));
+        v->policy |= c->ask == XL_ASK_POLICY;
+        v->branch |= c->ask == XL_ASK_BRANCH;
+        bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
+        bool number = xl_str_is(what, "constant") && str_of(d, "before").n < 24 && str_of(d, "after").n < 24 && !xl_node_get(d, "list");
+        xl_cause_seen *s;
+        if (sized) {
+            xl_str who = name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(name)) : xl_strf(a, "argument %.0f", num_of(d, "arg"));
+            if (xl_node_get(d, "dim"))
+                who = xl_strf(a, "%.*s dimension %.0f", XL_FMT(who), num_of(d, "dim"));
+            s = seen(a, u, c, who, where);
+        } else if (number && memmem(str_of(d, "text").p, str_of(d, "text").n, "element ", 8) == NULL) {
+            s = seen(a, u, c, XL_STR("a constant"), where);
+        } else {
+            s = seen(a, u, c, without(str_of(d, "text"), where), where);
+        }
+        s->times++;
+        if (sized || xl_str_is(s->what, "a constant")) {
+            add_value(a, s, str_of(d, "before"));
+            add_value(a, s, str_of(d, "after"));
+        }
+    }
+    if (!any) {                                            /* flags, options, the frontend's own doing */
+        const xl_cause *c = xl_event_cause(e);
+        v->shape |= c->ask == XL_ASK_SHAPE;
+        v->policy |= c->ask == XL_ASK_POLICY;
+        v->branch |= c->ask == XL_ASK_BRANCH;
+        xl_str text = str_of(e, "against_run").n ? xl_strf(a, "%.*s since run %.*s", XL_FMT(str_of(e, "words")), XL_FMT(str_of(e, "against_run"))) : str_of(e, "words");
+        if (!text.n)
+            text = detail && detail->n ? str_of(detail->kid[0], "text") : xl_strf(a, "%s", c->word);
+        seen(a, u, c, text, (xl_str){ "", 0 })->times++;
+    } else if (before == u->ncause && !u->ncause) {
+        seen(a, u, xl_event_cause(e), str_of(e, "reason"), (xl_str){ "", 0 })->times++;
+    }
+}
+
+/* ---- units --------------------------------------------------------------------------------------------------------- */
+typedef struct { xl_unit *unit; xl_str module; double pid; int n, cached, loaded, failed; bool counted; } member;
+
+static xl_str person_name(xl_str module)
+{
+    static const char *const prefix[] = { "jit_", "pmap_" };
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
+        if (xl_str_starts(module, xl_str_of(prefix[i])) && module.n > strlen(prefix[i])) {
+            size_t k = strlen(prefix[i]);
+            return (xl_str){ module.p + k, module.n - k };
+        }
+    return xl_contract_group(module);
+}
+
+/* By name; where names are only numbered, with the program that it was compared with. */
+static xl_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, size_t nmember, const xl_node *e, size_t *cap)
+{
+    xl_str module = str_of(e, "module"), group = xl_contract_group(module), near = str_of(e, "against_module");
+    bool numbered = group.n < module.n;
+    for (size_t i = 0; i < nmember; i++)
+        if (xl_str_eq(m[i].module, module) || (numbered && near.n && xl_str_eq(m[i].module, near)))
+            return m[i].unit;
+    xl_unit *u = xl_new(a, xl_unit, 1);
+    *u = (xl_unit){ .module = module, .name = person_name(module), .helper = flag(e, "helper"), .first = num_of(e, "t") };
+    XL_PUSH(a, v->unit, v->nunit, *cap, u);
+    return u;
+}
+
+static void find_steps(xl_run_verdict *v, bool counted)
+{
+    const xl_unit *most = NULL;
+    for (size_t i = 0; i < v->nunit; i++)
+        if (!v->unit[i]->helper && (!most || v->unit[i]->runs > most->runs))
+            most = v->unit[i];
+    for (size_t i = 0; i < v->nunit; i++) {
+        xl_unit *u = v->unit[i];
+        bool often = !counted || u->runs >= 3 || u == most;
+        u->step |= !u->helper && often && !(u != most && u->last < most->first && counted);
+    }
+}
+
+xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
+{
+    xl_error *err = NULL;
+    xl_metrics *m = NULL;
+    member *mem = NULL;
+    size_t nmem = 0, capmem = 0, capunit = 0, processes;
+    *v = (xl_run_verdict){ 0 };
+    XL_DO(xl_run_events(a, dir, &v->event, &v->nevent));
+    v->of = xl_new(a, xl_unit *, v->nevent + 1);
+    xl_error_free(xl_metrics_read(a, dir, &m, &processes));
+    for (size_t i = 0; i < v->nevent; i++) {
+        const xl_node *e = v->event[i];
+        v->recorded |= is(e, "event", "attach") || is(e, "event", "compile") || is(e, "event", "step") || is(e, "event", "eval");
+        if (!is(e, "event", "compile"))
+            continue;
+        xl_unit *u = v->of[i] = unit_of(a, v, mem, nmem, e, &capunit);
+        member *one = NULL;
+        for (size_t k = 0; k < nmem && !one; k++)
+            if (xl_str_eq(mem[k].module, str_of(e, "module")) && mem[k].pid == num_of(e, "pid"))
+                one = &mem[k];
+        if (!one) {
+            bool known = false;
+            for (size_t k = 0; k < nmem; k++)
+                known |= xl_str_eq(mem[k].module, str_of(e, "module"));
+            XL_PUSH(a, mem, nmem, capmem, ((member){ .unit = u, .module = str_of(e, "module"), .pid = num_of(e, "pid") }));
+            one = &mem[nmem - 1];
+            if (m && !known)
+                u->runs += xl_module_metrics_count(xl_metrics_module(m, one->module), XL_M_ExecuteTime);
+        }
+        one->n += !is(e, "result", "failed");
+        one->cached += is(e, "result", "cached");
+        one->loaded += is(e, "result", "loaded");
+        one->failed += is(e, "result", "failed");
+        v->compiled += is(e, "result", "compiled");
+        v->cached += is(e, "result", "cached");
+        v->loaded += is(e, "result", "loaded");
+        v->failed += is(e, "result", "failed");
+        u->last = num_of(e, "t");
+        u->helper &= flag(e, "helper");
+        u->step |= is(e, "phase", "steady") || is(e, "result", "failed") || is(e, "result", "stopped");
+        v->torch |= xl_str_starts(str_of(e, "module"), XL_STR("SyncTensorsGraph"));
+    }
+    for (size_t k = 0; k < nmem; k++) {                    /* per process: ranks compile the same */
+        member sum = mem[k];
+        for (size_t q = 0; q < nmem; q++)
+            if (q != k && mem[q].unit == mem[k].unit && mem[q].pid == mem[k].pid) {
+                sum.n += mem[q].n;
+                sum.cached += mem[q].cached;
+                sum.loaded += mem[q].loaded;
+                sum.failed += mem[q].failed;
+            }
+        xl_unit *u = sum.unit;
+        if (sum.n + sum.failed > u->compiles + u->failed) {
+            u->compiles = sum.n;
+            u->cached = sum.cached;
+            u->loaded = sum.loaded;
+            u->failed = sum.failed;
+        }
+    }
+    find_steps(v, m != NULL);
+    for (size_t i = 0; i < v->nunit; i++)
+        v->eager_runs += v->unit[i]->helper ? v->unit[i]->runs : 0;
+    for (size_t i = 0; i < v->nevent; i++)
+        if (v->of[i] && v->of[i]->step && xl_event_again(v->event[i]))
+            add_causes(a, v, v->of[i], v->event[i]);
+out:
+    xl_metrics_free(m);
+    return err;
+}
+
+/* ---- words --------------------------------------------------------------------------------------------------------- */
+static void say_cause(const xl_cause_seen *c, xl_buf *b)
+{
+    xl_buf_printf(b, "%.*s", XL_FMT(c->what));
+    if (c->nvalue)
+        xl_buf_puts(b, " took ");
+    for (size_t i = 0; i < c->nvalue && i < 12; i++)
+        xl_buf_printf(b, "%s%.*s", i ? ", " : "", XL_FMT(c->value[i]));
+    if (c->nvalue > 12)
+        xl_buf_printf(b, " and %zu more", c->nvalue - 12);
+    if (c->where.n && !memmem(c->what.p, c->what.n, c->where.p, c->where.n))
+        xl_buf_printf(b, " at %.*s", XL_FMT(c->where));
+    if (!c->nvalue && c->times > 1)
+        xl_buf_printf(b, " (%d times)", c->times);
+    xl_buf_printf(b, "; %s\n", c->cause->remedy);
+}
+
+void xl_unit_say(xl_arena *a, const xl_unit *u, xl_buf *b)
+{
+    (void)a;
+    int stored = u->cached + u->loaded, made = u->compiles - stored;
+    xl_buf_printf(b, "`%.*s` ", XL_FMT(u->name));
+    if (u->failed)
+        xl_buf_printf(b, "failed to compile%s", u->compiles ? ", and " : "\n");
+    if (!u->compiles)
+        return;
+    if (!stored)
+        xl_buf_printf(b, "compiled %s", u->compiles == 1 ? "once" : "");
+    else if (!made)
+        xl_buf_printf(b, "was loaded from the cache%s", u->compiles == 1 ? "" : ", ");
+    else
+        xl_buf_printf(b, "compiled %d time%s and was loaded from the cache %d time%s", made, made == 1 ? "" : "s", stored, stored == 1 ? "" : "s");
+    if (u->compiles > 1 && (!stored || !made))
+        xl_buf_printf(b, "%d times", u->compiles);
+    if (!u->ncause) {
+        if (u->runs)
+            xl_buf_printf(b, ", ran %llu time%s", (unsigned long long)u->runs, u->runs == 1 ? "" : "s");
+        xl_buf_puts(b, u->compiles == 1 ? ": no recompile\n" : "\n");
+        return;
+    }
+    xl_buf_puts(b, ": ");
+    for (size_t i = 0; i < u->ncause && i < 4; i++) {
+        xl_buf_puts(b, i ? "    and: " : "");
+        say_cause(&u->cause[i], b);
+    }
+    if (u->ncause > 4)
+        xl_buf_printf(b, "    and %zu more, below\n", u->ncause - 4);
+}
+
+void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b)
+{
+    size_t steps = 0, other = 0, eager = 0;
+    int compiles = 0;
+    const xl_node *op_by_op = NULL;
+    for (size_t i = 0; i < v->nunit; i++) {
+        const xl_unit *u = v->unit[i];
+        steps += u->step;
+        other += !u->step;
+        compiles += u->step ? 0 : u->compiles;
+        if (u->step)
+            xl_unit_say(a, u, b);
+    }
+    for (size_t i = 0; i < v->nevent; i++)
+        if (v->of[i] && is(v->event[i], "reason", "eager")) {
+            op_by_op = op_by_op ? op_by_op : v->event[i];
+            eager++;
+        }
+    if (op_by_op)
+        xl_buf_printf(b, "%.*s: %zu ops were compiled one by one; %s\n", XL_FMT(str_of(op_by_op, "words")), eager, xl_cause_of(XL_STR("eager"))->remedy);
+    else if (!steps && v->eager_runs)
+        xl_buf_printf(b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n", other,
+                      (unsigned long long)v->eager_runs, xl_cause_of(XL_STR("eager"))->remedy);
+    if (other)
+        xl_buf_printf(b, "%s%d compile%s of %zu other module%s (initialisers, eager ops, library functions): --all lists them\n", steps ? "beside that " : "",
+                      compiles, compiles == 1 ? "" : "s", other, other == 1 ? "" : "s");
+    if (!v->nunit)
+        xl_buf_puts(b, "nothing was compiled\n");
+}
+
+void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
+{
+    xl_buf_printf(b, "did input shapes change?                     %s\n", v->shape ? "yes" : "no");
+    xl_buf_printf(b, "did the runtime profile or SPMD policy move? %s\n", v->policy ? "yes" : "no");
+    xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : "no");
+}

@@ -1,0 +1,59 @@
+/* src/lane/verdict.h
+ * What a run's compiles say: which modules are its steps, why each of them compiled again and what to do about it, and the answers
+ * to the three triage questions. Read from a run folder; everything lives in the arena that was given. */
+#ifndef XL_LANE_VERDICT_H
+#define XL_LANE_VERDICT_H
+
+#include "base/json.h"
+#include "lane/metrics.h"
+
+typedef enum { XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH } xl_ask;
+typedef struct { const char *word, *remedy; xl_ask ask; } xl_cause;
+const xl_cause *xl_cause_of(xl_str word);                  /* NULL: "first", or a word that has no row */
+
+/* One cause of one module's recompiles. */
+typedef struct {
+    const xl_cause *cause;
+    xl_str what;                                           /* "argument `x` dimension 0", "constant", a whole sentence */
+    xl_str where;                                          /* "train.py:41", or empty */
+    xl_str *value;                                         /* in the order they came; none for a whole sentence */
+    size_t nvalue, capvalue;
+    int times;
+} xl_cause_seen;
+
+/* A module, or programs that only a number tells apart. */
+typedef struct {
+    xl_str module;                                         /* of its first compile */
+    xl_str name;                                           /* for people: "step" of "jit_step" */
+    bool helper;                                           /* an eager op or a library function */
+    bool step;                                             /* ran again and again: the answers concern it */
+    int compiles, cached, loaded, failed;                  /* of the process that had most */
+    uint64_t runs;                                         /* executions; 0 where none were recorded */
+    double first, last;                                    /* seconds of its first and last compile */
+    xl_cause_seen *cause;
+    size_t ncause, capcause;
+} xl_unit;
+
+typedef struct {
+    bool recorded;                                         /* a process attached to a plugin, or trained */
+    xl_node **event;                                       /* all events of the run */
+    size_t nevent;
+    xl_unit **of;                                          /* of[i]: the unit of a compile event i, else NULL */
+    xl_unit **unit;
+    size_t nunit;
+    bool shape, policy, branch, lines, torch;
+    uint64_t eager_runs;                                   /* executions of helpers */
+    int compiled, cached, loaded, failed;                  /* of all modules */
+} xl_run_verdict;
+
+xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUST_USE;
+/* "`step` compiled 4 times: ...; pad ...", with its newline; several lines where there are several causes. */
+void xl_unit_say(xl_arena *a, const xl_unit *u, xl_buf *b);
+/* The opening of explain: a sentence for each step, then one line for all else. */
+void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b);
+void xl_triage_say(const xl_run_verdict *v, xl_buf *b);    /* the three answers */
+bool xl_event_again(const xl_node *e);                     /* a compile event that is a recompile in its run */
+/* The cause of a compile event that was not its module's first: never NULL for those. */
+const xl_cause *xl_event_cause(const xl_node *e);
+
+#endif

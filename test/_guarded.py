@@ -1,0 +1,82 @@
+"""Runs scripts under `xlane run` on the embedded device, and reads what the commands say of them. Shared by the tests of those words."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
+XLANE = os.path.join(BUILD, "xlane")
+PLUGIN = os.path.join(BUILD, "libxlane-cpu.so")
+TMP = tempfile.mkdtemp(prefix="xlane-words-")
+ALL = os.environ.get("XLANE_TEST_ALL") == "1"
+failed = 0
+
+
+def environment(**more):
+    env = dict(os.environ, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN, XLANE_STATE=os.path.join(TMP, "state"))
+    env.pop("XLA_FLAGS", None)
+    env.update({k: str(v) for k, v in more.items()})
+    return env
+
+
+def script(name, text):
+    path = os.path.join(TMP, name)
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
+def line_of(text, mark="# HERE"):
+    return [n for n, line in enumerate(text.splitlines(), 1) if line.endswith(mark)][0]
+
+
+def xlane(*args, status=0, **env):
+    p = subprocess.run([XLANE, *args], text=True, capture_output=True, env=environment(**env), timeout=300)
+    assert status is None or p.returncode == status, "exit status %d, not %s\n%s%s" % (p.returncode, status, p.stdout[-3000:], p.stderr[-3000:])
+    return p.stdout + p.stderr if status else p.stdout
+
+
+def run(name, *cmd, runs=None, cache="off", args=(), status=0, **env):
+    """The run's folder, and what the command wrote to standard error."""
+    runs = runs or os.path.join(TMP, "runs-" + name)
+    before = set(os.listdir(runs)) if os.path.isdir(runs) else set()
+    p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, *args, "--", *cmd], text=True, capture_output=True,
+                       env=environment(**env), timeout=300)
+    assert p.returncode == status, "exit status %d, not %d\n%s%s" % (p.returncode, status, p.stdout[-2000:], p.stderr[-3000:])
+    new = [d for d in os.listdir(runs) if d not in before and d != "contracts"]
+    assert len(new) == 1, new
+    return os.path.join(runs, new[0]), p.stderr
+
+
+def python(name, text, *args, **kw):
+    return run(name, sys.executable, script(name + ".py", text), *args, **kw)
+
+
+def answers(text):
+    """The three triage answers: shapes, policy, branch."""
+    return tuple(re.search(q + r"\s+(\w+)", text)[1] for q in (r"shapes change\?", r"policy move\?", r"become active\?"))
+
+
+def events(folder):
+    return [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
+
+
+def check(name):
+    def wrap(f):
+        global failed
+        try:
+            f()
+            print("ok", name, flush=True)
+        except Exception as e:  # the next test still runs
+            failed += 1
+            print("FAIL %s: %s" % (name, "\n  ".join((type(e).__name__ + " " + str(e)).splitlines()[:40])), flush=True)
+    return wrap
+
+
+def done():
+    shutil.rmtree(TMP, ignore_errors=True)
+    sys.exit(1 if failed else 0)
