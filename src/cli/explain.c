@@ -9,6 +9,7 @@
 #include "lane/metrics.h"
 #include "lane/receipt.h"
 #include "lane/run.h"
+#include "lane/steps.h"
 #include "lane/verdict.h"
 
 static struct { bool all; } opt;
@@ -337,6 +338,30 @@ static double mean_of(xl_arena *a, const char *dir, const char *metric)
     return count > 0 ? sum / count : 0;
 }
 
+static void compare_steps(xl_arena *a, xl_buf *b, const char *da, const char *db)
+{
+    xl_step_times *t[2] = { NULL, NULL };
+    size_t n[2] = { 0 };
+    xl_error_free(xl_steps_read(a, da, &t[0], &n[0]));
+    xl_error_free(xl_steps_read(a, db, &t[1], &n[1]));
+    const char *const which[] = { "first", "second" };
+    for (int side = 0; side < 2; side++)
+        if (n[side] && t[side]->drift_step) {
+            xl_buf_printf(b, "numbers  in the %s run ", which[side]);
+            xl_steps_drift_say(t[side], b);
+        }
+    if (!n[0] || !n[1])
+        return;
+    const xl_step_times *x = t[0], *y = t[1];
+    if (x->median > 0 && y->median > 0 && (x->median > 1.2 * y->median || y->median > 1.2 * x->median))
+        xl_buf_printf(b, "numbers  median step: %.4g ms -> %.4g ms (%.2fx): on the device %.4g -> %.4g ms, waiting for the host %.4g -> %.4g ms\n", x->median * 1e3,
+                      y->median * 1e3, y->median / x->median, x->busy * 1e3, y->busy * 1e3, x->gap * 1e3, y->gap * 1e3);
+    if (x->first >= 0 && y->first >= 0)
+        xl_buf_printf(b, "numbers  first step done: %.3f s -> %.3f s (start and imports %.3f -> %.3f, client %.3f -> %.3f, tracing and lowering %.3f -> %.3f, "
+                         "compiling %.3f -> %.3f, loading %.3f -> %.3f, first execute %.3f -> %.3f)\n", x->first, y->first, x->imports, y->imports, x->client,
+                      y->client, x->host, y->host, x->compile, y->compile, x->load, y->load, x->execute, y->execute);
+}
+
 static void compare_numbers(xl_arena *a, xl_buf *b, const char *da, const char *db)
 {
     static const struct { const char *metric, *what; } means[] = { { "CompileTime", "mean compile" }, { "LoadTime", "mean load from the cache" }, { "ExecuteTime", "mean execute call" } };
@@ -346,6 +371,7 @@ static void compare_numbers(xl_arena *a, xl_buf *b, const char *da, const char *
             xl_buf_printf(b, "numbers  %s: %.4g ms -> %.4g ms (%.2fx)\n", means[i].what, x * 1e3, y * 1e3, y / x);
     }
 
+    compare_steps(a, b, da, db);
     xl_metrics *m[2] = { NULL, NULL };
     size_t processes;
     xl_error_free(xl_metrics_read(a, da, &m[0], &processes));

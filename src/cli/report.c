@@ -12,6 +12,7 @@
 #include "lane/metrics.h"
 #include "lane/receipt.h"
 #include "lane/run.h"
+#include "lane/steps.h"
 
 static struct { const char *out; } opt = { .out = "report.html" };
 static const xl_opt opts[] = {
@@ -32,6 +33,8 @@ typedef struct {
     double compile_s, load_s, execute_s, total_s;
     int64_t compiled, cached, loaded, failed, steady, executes;
     xl_metrics *metrics;
+    xl_step_times *times;                                  /* of guarded processes */
+    size_t ntimes;
     device *dev;
     size_t ndev, capdev;
 } story;
@@ -179,6 +182,7 @@ static xl_error *gather(xl_arena *a, const char *word, story *s)
     }
     read_steps(a, s);
     read_memory(a, s);
+    XL_DO(xl_steps_read(a, s->dir, &s->times, &s->ntimes));
     for (size_t i = 0; i < s->nevent; i++) {
         const xl_node *e = s->event[i];
         xl_str what = text_of(e, "event"), result = text_of(e, "result");
@@ -229,7 +233,7 @@ static double median_step(xl_arena *a, const story *s)
         if (isfinite(s->took[i]))
             v[n++] = s->took[i];
     if (!n)
-        return NAN;
+        return s->ntimes && s->times->steps > 1 ? s->times->median : NAN;
     qsort(v, n, sizeof *v, by_value);
     return v[n / 2];
 }
@@ -250,7 +254,7 @@ static const char style[] =
     "margin-right:.3em;vertical-align:-1px;background:var(--k0)}.key.k1::before{background:var(--k1)}.key.k2::before{background:var(--k2)}"
     ".key.k3::before{background:var(--k3)}.legend{margin:.3rem 0 0}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}"
     "th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n{white-space:nowrap}.names td.n{white-space:normal}"
-    "code{font-size:.85em;overflow-wrap:anywhere}.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:.5rem;margin:.6rem 0}"
+    "pre{white-space:pre-wrap;font-size:.85rem}code{font-size:.85em;overflow-wrap:anywhere}.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:.5rem;margin:.6rem 0}"
     ".tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.5rem .7rem}.tile b{display:block;font-size:1.15rem}"
     "@media(max-width:600px){.tick{font-size:22px}}"
     "@media print{:root{--bg:#fff;--fg:#000;--card:#fff;--line:#bbb}body{max-width:none;font-size:11px}figure,table,.tiles{break-inside:avoid}h2{break-after:avoid}}";
@@ -273,10 +277,14 @@ static void tiles(xl_arena *a, xl_buf *b, const story *s)
         tile(b, "steps", xl_strf(a, "%.0f", s->step[s->nstep - 1]).p);
         tile(b, "last loss", xl_strf(a, "%.4f", s->loss[s->nstep - 1]).p);
     }
+    if (!s->nstep && s->ntimes)
+        tile(b, "steps", xl_strf(a, "%llu", (unsigned long long)s->times->steps).p);
     if (s->neval)
         tile(b, "validation", xl_strf(a, "%.4f", s->eval_loss[s->neval - 1]).p);
     if (isfinite(median))
         tile(b, "step time", xl_html_seconds(w, median));
+    if (s->ntimes && s->times->first >= 0)
+        tile(b, "until the first step", xl_html_seconds(w, s->times->first));
     tile(b, "compiled", xl_strf(a, "%lld", (long long)s->compiled).p);
     tile(b, "from caches", xl_strf(a, "%lld", (long long)(s->cached + s->loaded)).p);
     tile(b, "executions", xl_strf(a, "%lld", (long long)s->executes).p);
@@ -348,6 +356,33 @@ static void times(xl_buf *b, const story *s)
                       xl_html_seconds(w, xl_module_metrics_seconds(m, XL_M_ExecuteTime)));
     }
     xl_buf_puts(b, "</table></div>\n");
+}
+
+/* Step times of guarded processes: a curve, and the words of `xlane metrics`. */
+static void step_times(xl_arena *a, xl_buf *b, const story *s)
+{
+    for (size_t i = 0; i < s->ntimes; i++) {
+        const xl_step_times *t = &s->times[i];
+        double *x = xl_new(a, double, t->nwindow + 1), *whole = xl_new(a, double, t->nwindow + 1), *device = xl_new(a, double, t->nwindow + 1);
+        size_t n = 0;
+        for (uint32_t k = 0; k < t->nwindow; k++)
+            if (t->window[k].n) {
+                x[n] = (double)(k * (uint64_t)t->width + 1);
+                whole[n] = 1e3 * t->window[k].time / t->window[k].n;
+                device[n++] = t->window[k].nbusy ? 1e3 * t->window[k].busy / t->window[k].nbusy : NAN;
+            }
+        if (!i)
+            xl_buf_puts(b, "<h2>Steps</h2>\n");
+        xl_series line[2] = { { x, whole, n, "step" }, { x, device, n, "on the device" } };
+        if (n > 1)
+            xl_chart_lines(b, "Step time", "step", "ms", line, 2, true);
+        xl_buf words = { 0 };
+        xl_steps_say(t, &words);
+        xl_buf_puts(b, "<pre>");
+        put(b, xl_buf_view(&words));
+        xl_buf_puts(b, "</pre>\n");
+        xl_buf_fini(&words);
+    }
 }
 
 static void compiles(xl_buf *b, const story *s)
@@ -566,10 +601,11 @@ static void versus(xl_arena *a, xl_buf *b, const story *s, size_t n)
     }
     xl_buf_puts(b, "<th></th></tr>");
 #define ROW(label, expr) do { for (size_t i = 0; i < n; i++) { const story *k = &s[i]; v[i] = xl_str_c(a, xl_str_of(expr)); } row(b, label, n, v); } while (0)
-    ROW("steps", xl_strf(a, "%zu", k->nstep).p);
+    ROW("steps", k->nstep || !k->ntimes ? xl_strf(a, "%zu", k->nstep).p : xl_strf(a, "%llu", (unsigned long long)k->times->steps).p);
     ROW("last loss", k->nstep ? xl_strf(a, "%.5f", k->loss[k->nstep - 1]).p : "–");
     ROW("validation", k->neval ? xl_strf(a, "%.5f", k->eval_loss[k->neval - 1]).p : "–");
     ROW("step time (median)", isfinite(median_step(a, k)) ? xl_html_seconds(w, median_step(a, k)) : "–");
+    ROW("until the first step", k->ntimes && k->times->first >= 0 ? xl_html_seconds(w, k->times->first) : "–");
     ROW("executions", xl_strf(a, "%lld", (long long)k->executes).p);
     ROW("compiled", xl_strf(a, "%lld", (long long)k->compiled).p);
     ROW("from the cache", xl_strf(a, "%lld", (long long)k->cached).p);
@@ -633,6 +669,7 @@ static xl_error *report(const xl_cli *cli, int argc, char **argv)
         tiles(a, &b, &s[i]);
         about(&b, &s[i]);
         curves(a, &b, &s[i]);
+        step_times(a, &b, &s[i]);
         times(&b, &s[i]);
         compiles(&b, &s[i]);
         memory(a, &b, &s[i]);

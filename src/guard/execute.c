@@ -131,6 +131,51 @@ bool guard_number_read(int64_t n)
     return false;
 }
 
+typedef struct { guard_plugin *p; xl_module_metrics *mm; uint64_t step; } finish;
+
+static void step_done(xl_module_metrics *mm, uint64_t step)
+{
+    double busy = xl_steps_done(G.steps, step, xl_now());
+    if (busy > 0)
+        xl_metrics_time(G.metrics, mm, XL_M_StepDeviceTime, busy);
+}
+
+static void finished(PJRT_Error *err, void *ctx)
+{
+    finish *f = ctx;
+    if (err)
+        xl_error_free(guard_take(f->p, err, "PJRT_Event_OnReady"));
+    step_done(f->mm, f->step);
+    free(f);
+}
+
+/* When a step began, and when the device was done with it: where the frontend asks for that event it is also told to us, else the
+ * call's return counts. */
+static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedExecutable_Execute_Args *args, double start)
+{
+    double took, gap;
+    if (!G.steps)
+        return;
+    xl_steps_of(G.steps, xl_module_metrics_name(mm));
+    uint64_t step = xl_steps_start(G.steps, start, &took, &gap);
+    if (took > 0) {
+        xl_metrics_time(G.metrics, mm, XL_M_StepTime, took);
+        xl_metrics_time(G.metrics, mm, XL_M_StepHostGap, gap);
+    }
+    PJRT_Event *done = args->device_complete_events ? args->device_complete_events[0] : NULL;
+    finish *f = done ? malloc(sizeof *f) : NULL;
+    if (f) {
+        *f = (finish){ p, mm, step };
+        PJRT_Event_OnReady_Args r = { .struct_size = sizeof r, .event = done, .callback = finished, .user_arg = f };
+        xl_error *err = guard_take(p, p->real->PJRT_Event_OnReady(&r), "PJRT_Event_OnReady");
+        if (!err)
+            return;
+        xl_error_free(err);
+        free(f);
+    }
+    step_done(mm, step);
+}
+
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args)
 {
     exec_info *e = guard_exec_find(args->executable);
@@ -144,7 +189,10 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
     guard_land(f);
     if (e && e->spmd && !err)
         guard_spmd_after(p, e, args);
-    if (mm && !e->helper)
+    if (mm && !e->helper) {
         count_step(mm);
+        if (!err && mm == atomic_load_explicit(&G.step_module, memory_order_relaxed))
+            time_step(p, mm, args, t);
+    }
     return err;
 }

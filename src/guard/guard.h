@@ -15,6 +15,7 @@
 #include "lane/contract.h"
 #include "lane/metrics.h"
 #include "lane/run.h"
+#include "lane/steps.h"
 #include "pjrt/abi.h"
 
 typedef enum { XL_POLICY_ALLOW, XL_POLICY_WARN, XL_POLICY_STOP } xl_policy;
@@ -91,6 +92,7 @@ typedef struct {
     /* steps: executions of the module with the most execute time */
     _Atomic(xl_module_metrics *) step_module;
     _Atomic uint64_t step;
+    xl_steps *steps;                                       /* their times; NULL: no memory */
     /* reads to the host since the last step */
     _Atomic uint64_t read_bytes, reads, sync_run;
     _Atomic bool sync_said;

@@ -80,6 +80,7 @@ static void start(void)
     const char *dir = getenv("XLANE_RUN");
     xl_error *err = xl_run_open(dir && *dir ? dir : NULL, &G.run), *trouble = NULL;
     G.metrics = xl_metrics_new();
+    G.steps = xl_steps_new();
     if (!G.run || !G.metrics) {
         xl_error_free(err);
         return;

@@ -135,6 +135,14 @@ void guard_write_metrics(void)
         xl_metrics_json(G.metrics, &j);
         if (!b.failed)
             xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
+        b.n = 0;
+        if (G.steps && G.step) {
+            xl_json k = { .out = &b };
+            snprintf(path, sizeof path, "%s/steps-%d.json", dir, (int)getpid());
+            xl_steps_json(G.steps, xl_now() - xl_run_time(G.run), &k);
+            if (!b.failed)
+                xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
+        }
     }
     b.n = 0;
     if (prom && *prom) {

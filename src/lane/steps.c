@@ -1,0 +1,360 @@
+#include "lane/steps.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/thread.h"
+#include "lane/contract.h"
+#include "lane/run.h"
+
+/* ---- recording ------------------------------------------------------------------------------------------------------ */
+struct xl_steps {
+    xl_mutex lock;
+    const char *module;
+    uint64_t n, done;                                      /* started; the last one that is done, counted from 1 */
+    double first, first_done, start, start_before, done_at;
+    uint32_t width;
+    xl_step_window window[XL_STEP_WINDOWS];
+};
+
+xl_steps *xl_steps_new(void)
+{
+    xl_steps *s = calloc(1, sizeof *s);
+    if (s) {
+        xl_mutex_init(&s->lock);
+        s->width = 1;
+    }
+    return s;
+}
+
+void xl_steps_free(xl_steps *s)
+{
+    if (s)
+        xl_mutex_fini(&s->lock);
+    free(s);
+}
+
+void xl_steps_of(xl_steps *s, const char *name)
+{
+    xl_mutex_lock(&s->lock);
+    if (!s->module || strcmp(s->module, name)) {
+        s->n = s->done = 0;
+        s->width = 1;
+        s->first = s->first_done = s->start = s->start_before = s->done_at = 0;
+        memset(s->window, 0, sizeof s->window);
+    }
+    s->module = name;
+    xl_mutex_unlock(&s->lock);
+}
+
+static void join(xl_step_window *to, const xl_step_window *from)
+{
+    to->n += from->n;
+    to->nbusy += from->nbusy;
+    to->time += from->time;
+    to->busy += from->busy;
+    to->gap += from->gap;
+    to->max = fmax(to->max, from->max);
+}
+
+static xl_step_window *window_of(xl_steps *s, uint64_t k)  /* k from 1 */
+{
+    while ((k - 1) / s->width >= XL_STEP_WINDOWS) {
+        for (uint32_t i = 0; i < XL_STEP_WINDOWS / 2; i++) {
+            xl_step_window both = s->window[2 * i];
+            join(&both, &s->window[2 * i + 1]);
+            s->window[i] = both;
+        }
+        memset(s->window + XL_STEP_WINDOWS / 2, 0, sizeof s->window / 2);
+        s->width *= 2;
+    }
+    return &s->window[(k - 1) / s->width];
+}
+
+uint64_t xl_steps_start(xl_steps *s, double now, double *took, double *gap)
+{
+    xl_mutex_lock(&s->lock);
+    *took = *gap = 0;
+    if (s->n) {
+        xl_step_window *w = window_of(s, s->n);
+        *took = fmax(0, now - s->start);
+        *gap = s->done == s->n ? fmax(0, now - s->done_at) : 0; /* else the device still works on it */
+        w->n++;
+        w->time += *took;
+        w->gap += *gap;
+        w->max = fmax(w->max, *took);
+    } else {
+        s->first = now;
+    }
+    s->start_before = s->start;
+    s->start = now;
+    uint64_t k = ++s->n;
+    xl_mutex_unlock(&s->lock);
+    return k;
+}
+
+double xl_steps_done(xl_steps *s, uint64_t k, double now)
+{
+    xl_mutex_lock(&s->lock);
+    double busy = 0;
+    if (k <= s->n && k > s->done) {
+        /* It began when it was started or when the one before was done. With more than two under way the latter is the later one. */
+        double began = fmax(s->done_at, k == s->n ? s->start : k + 1 == s->n ? s->start_before : 0);
+        xl_step_window *w = window_of(s, k);
+        busy = began > 0 ? fmax(0, now - began) : 0;
+        w->busy += busy;
+        w->nbusy++;
+        if (k == 1)
+            s->first_done = now;
+        s->done = k;
+        s->done_at = now;
+    }
+    xl_mutex_unlock(&s->lock);
+    return busy;
+}
+
+void xl_steps_json(xl_steps *s, double began, xl_json *j)
+{
+    xl_mutex_lock(&s->lock);
+    xl_json_map(j);
+    xl_json_put_text(j, "module", s->module ? s->module : "");
+    xl_json_put_int(j, "steps", (int64_t)s->n);
+    xl_json_put_num(j, "first", s->n ? s->first - began : 0);
+    xl_json_put_num(j, "first_seconds", s->first_done > s->first ? s->first_done - s->first : 0);
+    xl_json_put_int(j, "width", s->width);
+    xl_json_key(j, "windows");                             /* steps, of those measured on the device, seconds: time, busy, gap, longest */
+    xl_json_list(j);
+    for (uint64_t i = 0; s->n && i <= (s->n - 1) / s->width && i < XL_STEP_WINDOWS; i++) {
+        const xl_step_window *w = &s->window[i];
+        xl_json_list(j);
+        xl_json_int(j, w->n);
+        xl_json_int(j, w->nbusy);
+        xl_json_num(j, w->time);
+        xl_json_num(j, w->busy);
+        xl_json_num(j, w->gap);
+        xl_json_num(j, w->max);
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+    xl_json_end(j);
+    xl_mutex_unlock(&s->lock);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------- */
+static double num(const xl_node *map, const char *key, double otherwise)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n && (n->kind == XL_NODE_INT || n->kind == XL_NODE_FLOAT) ? n->f : otherwise;
+}
+static bool is(const xl_node *map, const char *key, const char *value)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n && xl_str_is(n->s, value);
+}
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return a < b ? -1 : a > b;
+}
+
+/* The middle of what the windows from..to-1 have on average, each counted once for a step of it. q in 0..1. */
+typedef enum { TIME, BUSY, GAP } figure;
+static double quantile(xl_arena *a, const xl_step_times *t, uint32_t from, uint32_t to, figure what, double q)
+{
+    double *v = xl_new(a, double, t->nwindow + 1);
+    size_t n = 0;
+    for (uint32_t i = from; i < to && i < t->nwindow; i++) {
+        const xl_step_window *w = &t->window[i];
+        uint32_t of = what == BUSY ? w->nbusy : w->n;
+        if (of)
+            v[n++] = (what == TIME ? w->time : what == BUSY ? w->busy : w->gap) / of;
+    }
+    if (!n)
+        return 0;
+    qsort(v, n, sizeof *v, by_value);
+    size_t at = (size_t)(q * (double)n);
+    return v[at < n ? at : n - 1];
+}
+
+/* A lasting change: the place that splits the run's windows into two parts whose times differ most from each other against how they
+ * vary within. Told where the medians are a fifth apart and each part is a tenth of the run or more. Outliers are cut down first. */
+static void find_drift(xl_arena *a, xl_step_times *t)
+{
+    uint32_t n = t->nwindow, best = 0;
+    double *v = xl_new(a, double, n + 1), sum = 0, square = 0, left = 0, most = 0;
+    while (n && !t->window[n - 1].n)
+        n--;
+    if (n < 20)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        v[i] = fmin(t->window[i].n ? t->window[i].time / t->window[i].n : t->median, 3 * t->median);
+        sum += v[i];
+        square += v[i] * v[i];
+    }
+    double all = square - sum * sum / n;
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        left += v[i];
+        uint32_t k = i + 1;
+        double between = left * left / k + (sum - left) * (sum - left) / (n - k) - sum * sum / n;
+        if (k >= n / 10 && n - k >= n / 10 && k > 1 && between > most) {
+            most = between;
+            best = k;
+        }
+    }
+    double before = quantile(a, t, 0, best, TIME, 0.5), after = quantile(a, t, best, n, TIME, 0.5);
+    if (!best || most < 0.3 * all || before <= 0 || after <= 0 || (after < 1.2 * before && before < 1.2 * after))
+        return;
+    t->drift_step = (uint64_t)best * t->width;
+    t->drift[0] = before;
+    t->drift[1] = after;
+    for (int side = 0; side < 2; side++) {
+        t->drift_busy[side] = quantile(a, t, side ? best : 0, side ? n : best, BUSY, 0.5);
+        t->drift_gap[side] = quantile(a, t, side ? best : 0, side ? n : best, GAP, 0.5);
+    }
+}
+
+/* The time until the first step was done, in parts. */
+static void first_step(xl_node **e, size_t n, double first, double seconds, xl_step_times *t)
+{
+    double attach = -1, client = -1, compiles = 0;
+    t->first = t->imports = t->client = t->host = t->compile = t->load = t->execute = -1;
+    for (size_t i = 0; i < n; i++) {
+        if (num(e[i], "pid", -1) != t->pid)
+            continue;
+        if (is(e[i], "event", "attach") && attach < 0)
+            attach = num(e[i], "t", -1);
+        if (is(e[i], "event", "client") && client < 0) {
+            client = num(e[i], "t", -1);
+            t->client = num(e[i], "seconds", 0);
+        }
+    }
+    if (attach < 0 || client < 0 || first < client)
+        return;
+    t->imports = fmax(0, client - t->client);
+    t->compile = t->load = 0;
+    for (size_t i = 0; i < n; i++)
+        if (num(e[i], "pid", -1) == t->pid && is(e[i], "event", "compile") && num(e[i], "t", 0) <= first) {
+            bool loaded = is(e[i], "result", "cached") || is(e[i], "result", "loaded");
+            *(loaded ? &t->load : &t->compile) += num(e[i], "seconds", 0);
+            ++*(loaded ? &t->loaded : &t->compiled);
+            compiles += num(e[i], "seconds", 0);
+        }
+    t->execute = seconds;
+    t->host = fmax(0, first - client - compiles);
+    t->first = first + seconds;
+}
+
+xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_t *n)
+{
+    xl_error *err = NULL;
+    xl_str *names, text;
+    xl_node **event;
+    size_t nname, nevent, cap = 0;
+    *out = NULL;
+    *n = 0;
+    XL_DO(xl_run_events(a, dir, &event, &nevent));
+    XL_DO(xl_dir_list(a, dir, &names, &nname));
+    for (size_t i = 0; i < nname; i++) {
+        xl_node *root;
+        if (!xl_str_starts(names[i], XL_STR("steps-")) || !xl_str_ends(names[i], XL_STR(".json")))
+            continue;
+        char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
+        XL_TRY(xl_file_read_max(a, path, 1 << 20, &text), "reading step times");
+        XL_TRY(xl_json_read(a, path, text, &root), "reading step times");
+        const xl_node *w = xl_node_get(root, "windows"), *module = xl_node_get(root, "module");
+        double steps = num(root, "steps", 0), width = num(root, "width", 1);
+        if (!w || w->kind != XL_NODE_LIST || !module || steps < 1 || width < 1 || width > 1e9)
+            continue;
+        xl_step_times t = { .pid = atoi(names[i].p + 6), .module = module->s, .steps = (uint64_t)steps, .width = (uint32_t)width };
+        t.window = xl_new(a, xl_step_window, w->n + 1);
+        for (size_t k = 0; k < w->n && k < XL_STEP_WINDOWS; k++) {
+            const xl_node *v = w->kid[k];
+            if (v->kind != XL_NODE_LIST || v->n < 6)
+                continue;
+            t.window[t.nwindow++] = (xl_step_window){ (uint32_t)v->kid[0]->i, (uint32_t)v->kid[1]->i, v->kid[2]->f, v->kid[3]->f, v->kid[4]->f, v->kid[5]->f };
+            t.max = fmax(t.max, v->kid[5]->f);
+        }
+        t.median = quantile(a, &t, 0, t.nwindow, TIME, 0.5);
+        t.p95 = quantile(a, &t, 0, t.nwindow, TIME, 0.95);
+        t.busy = quantile(a, &t, 0, t.nwindow, BUSY, 0.5);
+        t.gap = quantile(a, &t, 0, t.nwindow, GAP, 0.5);
+        find_drift(a, &t);
+        first_step(event, nevent, num(root, "first", -1), num(root, "first_seconds", 0), &t);
+        XL_PUSH(a, *out, *n, cap, t);
+    }
+out:
+    return err;
+}
+
+/* ---- words --------------------------------------------------------------------------------------------------------- */
+static const char *moved(double before, double after)
+{
+    return after > 1.2 * before && after - before > 1e-5 ? "grew" : before > 1.2 * after && before - after > 1e-5 ? "shrank" : "equal";
+}
+
+void xl_steps_drift_say(const xl_step_times *t, xl_buf *b)
+{
+    if (t->drift_step)
+        xl_buf_printf(b, "steps %s from %.3g to %.3g ms after step %llu: time on the device %s (%.3g -> %.3g ms), wait for the host %s (%.3g -> %.3g ms)\n",
+                      t->drift[1] > t->drift[0] ? "stretch" : "shorten", t->drift[0] * 1e3, t->drift[1] * 1e3, (unsigned long long)t->drift_step,
+                      moved(t->drift_busy[0], t->drift_busy[1]), t->drift_busy[0] * 1e3, t->drift_busy[1] * 1e3, moved(t->drift_gap[0], t->drift_gap[1]),
+                      t->drift_gap[0] * 1e3, t->drift_gap[1] * 1e3);
+}
+
+void xl_steps_say(const xl_step_times *t, xl_buf *b)
+{
+    xl_buf_printf(b, "Steps: %llu of %.*s\n", (unsigned long long)t->steps, XL_FMT(t->module));
+    if (t->steps > 1)
+        xl_buf_printf(b, "  StepTime: median=%.4gms; 95%%=%.4gms; max=%.4gms%s\n  of it on the device: median=%.4gms; waiting for the host: median=%.4gms\n",
+                      t->median * 1e3, t->p95 * 1e3, t->max * 1e3, t->width > 1 ? " (quantiles of windows of several steps)" : "", t->busy * 1e3, t->gap * 1e3);
+    if (t->steps > 1 && t->nwindow >= 20) {
+        xl_buf_puts(b, "  Drift: ");
+        if (t->drift_step)
+            xl_steps_drift_say(t, b);
+        else
+            xl_buf_puts(b, "none\n");
+    }
+    if (t->first >= 0)
+        xl_buf_printf(b, "  FirstStep: done after %.3fs: start and imports %.3fs, client %.3fs, tracing, lowering and the rest of the host's work %.3fs, "
+                         "compiling %.3fs (%d), loading %.3fs (%d), first execute %.3fs\n", t->first, t->imports, t->client, t->host, t->compile, t->compiled,
+                      t->load, t->loaded, t->execute);
+}
+
+void xl_steps_put(const xl_step_times *t, xl_json *j)
+{
+    xl_json_map(j);
+    xl_json_put_int(j, "pid", t->pid);
+    xl_json_put_str(j, "module", t->module);
+    xl_json_put_int(j, "steps", (int64_t)t->steps);
+    xl_json_put_num(j, "median", t->median);
+    xl_json_put_num(j, "p95", t->p95);
+    xl_json_put_num(j, "max", t->max);
+    xl_json_put_num(j, "device", t->busy);
+    xl_json_put_num(j, "host_gap", t->gap);
+    if (t->drift_step) {
+        xl_json_key(j, "drift");
+        xl_json_map(j);
+        xl_json_put_int(j, "step", (int64_t)t->drift_step);
+        xl_json_put_num(j, "before", t->drift[0]);
+        xl_json_put_num(j, "after", t->drift[1]);
+        xl_json_put_text(j, "device", moved(t->drift_busy[0], t->drift_busy[1]));
+        xl_json_put_text(j, "host_gap", moved(t->drift_gap[0], t->drift_gap[1]));
+        xl_json_end(j);
+    }
+    if (t->first >= 0) {
+        xl_json_key(j, "first_step");
+        xl_json_map(j);
+        xl_json_put_num(j, "seconds", t->first);
+        xl_json_put_num(j, "imports", t->imports);
+        xl_json_put_num(j, "client", t->client);
+        xl_json_put_num(j, "trace_and_lower", t->host);
+        xl_json_put_num(j, "compile", t->compile);
+        xl_json_put_num(j, "load", t->load);
+        xl_json_put_num(j, "first_execute", t->execute);
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+}

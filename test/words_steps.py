@@ -1,0 +1,60 @@
+"""Step times of guarded programs: in `metrics`, `report` and `explain RUN RUN`, and the parts of the time until the first step."""
+import json
+import os
+import re
+
+from _guarded import TMP, check, done, python, xlane
+
+STEPS = """
+import time, jax, jax.numpy as jnp
+@jax.jit
+def step(w):
+    return jnp.tanh(w @ w)
+w = jnp.ones((64, 64)) / 64
+for i in range(60):
+    w = step(w).block_until_ready()
+    time.sleep(SLEEP)
+print(float(w.sum()))
+"""
+kw = dict(runs=os.path.join(TMP, "runs"), cache=os.path.join(TMP, "cache"))
+
+
+def steps_of(folder):
+    one, = json.loads(xlane("metrics", "--json", folder))["steps"]
+    return one
+
+
+@check("host_gap_that_grows_is_told_from_time_on_the_device")
+def _():
+    folder, _ = python("drift", STEPS.replace("SLEEP", "0.01 if i < 40 else 0.05"), **kw)
+    s = steps_of(folder)
+    assert s["steps"] == 60 and s["module"] == "jit_step" and 0 < s["median"] <= s["p95"] <= s["max"], s
+    assert 35 <= s["drift"]["step"] <= 45 and s["drift"]["host_gap"] == "grew" and s["drift"]["after"] > 2 * s["drift"]["before"], s
+    text = xlane("metrics", folder)
+    assert re.search(r"Steps: 60 of jit_step\n  StepTime: median=.*95%=.*max=", text) and "Drift: steps stretch from" in text, text
+    assert re.search(r"wait for the host grew", text) and "Metric: StepTime\n  TotalSamples: 59" in text, text
+    out = os.path.join(TMP, "drift.html")
+    xlane("report", folder, "--out=" + out)
+    html = open(out).read()
+    assert re.search(r"steps</span><b>60<", html) and re.search(r"step time</span><b>[\d.]+ m?s<", html) and "Step time" in html, html[:3000]
+
+
+@check("steady_steps_have_no_drift_and_a_restart_is_told_with_its_parts")
+def _():
+    even, own = STEPS.replace("SLEEP", "0.02"), dict(kw, cache=os.path.join(TMP, "cache-even"))
+    cold, _ = python("even", even, **own)
+    warm, _ = python("even", even, **own)
+    assert "Drift: none" in xlane("metrics", cold), xlane("metrics", cold)
+    for folder, loads in (cold, False), (warm, True):
+        first = steps_of(folder)["first_step"]
+        parts = ("imports", "client", "trace_and_lower", "compile", "load", "first_execute")
+        assert abs(sum(first[k] for k in parts) - first["seconds"]) < 0.1 * first["seconds"] and first["imports"] > 0, first
+        assert (first["load"] > 0) == loads and (first["compile"] > 0) != loads, first
+    text = xlane("explain", cold, warm)
+    assert re.search(r"first step done: [\d.]+ s -> [\d.]+ s \(start and imports .*compiling [\d.]+ -> 0.000, loading 0.000 -> ", text), text
+    drift, = (d for d in os.listdir(kw["runs"]) if d.endswith("-drift"))
+    text = xlane("explain", os.path.join(kw["runs"], drift), warm)
+    assert "in the first run steps stretch from" in text and "in the second run" not in text, text
+
+
+done()
