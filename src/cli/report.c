@@ -1,5 +1,7 @@
 /* xlane report: one HTML file of one run, or of several side by side. Everything in it comes from the run folders. */
+#include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,10 +16,11 @@
 #include "lane/run.h"
 #include "lane/steps.h"
 
-static struct { const char *out; } opt = { .out = "report.html" };
+static struct { const char *out; bool follow; } opt = { .out = "report.html" };
 static const xl_opt opts[] = {
     { "out", XL_OPT_STR, &opt.out, "FILE", "where to write it (report.html)" },
     { "o", XL_OPT_STR, &opt.out, "FILE", "the same" },
+    { "follow", XL_OPT_FLAG, &opt.follow, NULL, "draw it again every few seconds until the runs have ended; the page reloads itself" },
     { 0 },
 };
 
@@ -637,26 +640,45 @@ static xl_node *ladder_near(xl_arena *a, const story *s, size_t n)
     return NULL;
 }
 
-static xl_error *report(const xl_cli *cli, int argc, char **argv)
+/* A run that xlane started says when it ended; one whose processes are gone without that has ended too. */
+static bool goes_on(const story *s)
+{
+    bool any = false, known = false;
+    if (xl_node_get(s->run, "ended"))
+        return false;
+    for (size_t i = 0; i < s->nevent && !any; i++) {
+        int pid = (int)num_of(s->event[i], "pid", 0);
+        known |= pid > 0;
+        any = pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
+    }
+    return any || !known;
+}
+
+/* One page of the runs as they are now. */
+static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *bytes)
 {
     xl_error *err = NULL;
-    xl_arena *a = cli->arena;
-    xl_buf b = { 0 }, said = { 0 };
+    xl_buf b = { 0 };
     size_t n = (size_t)argc;
     story *s = xl_new(a, story, n);
     char iso[XL_TIME_ISO];
-    for (size_t i = 0; i < n; i++)
+    *on = false;
+    for (size_t i = 0; i < n; i++) {
         XL_DO(gather(a, argv[i], &s[i]));
+        *on |= opt.follow && goes_on(&s[i]);
+    }
     const xl_node *climbed = ladder_near(a, s, n);
     xl_buf_puts(&b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-                    "<meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\"><title>xlane: ");
+                    "<meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\">");
+    xl_buf_printf(&b, "%s<title>xlane: ", *on ? "<meta http-equiv=\"refresh\" content=\"3\">" : "");
     put(&b, xl_str_of(s[0].name));
     xl_buf_printf(&b, "</title><style>%s</style></head><body>\n<header><h1>", style);
     for (size_t i = 0; i < n; i++) {
         xl_buf_puts(&b, i ? " and " : "");
         put(&b, xl_str_of(s[i].name));
     }
-    xl_buf_printf(&b, "</h1><p class=\"quiet\">drawn by xlane %s, %s</p></header>\n", XL_VERSION, xl_time_iso(xl_now_wall(), iso));
+    xl_buf_printf(&b, "</h1><p class=\"quiet\">drawn by xlane %s, %s%s</p></header>\n", XL_VERSION, xl_time_iso(xl_now_wall(), iso),
+                  *on ? "; the run goes on, and this page reloads itself" : "");
     if (n > 1)
         versus(a, &b, s, n);
     for (size_t i = 0; i < n; i++) {
@@ -684,17 +706,8 @@ static xl_error *report(const xl_cli *cli, int argc, char **argv)
         err = XL_ERR(EXHAUSTED, "no memory for the report");
         goto out;
     }
+    *bytes = b.n;
     XL_TRY(xl_error_next(xl_file_write_atomic(opt.out, xl_buf_view(&b)), "--out=FILE writes it elsewhere"), "writing the report");
-    if (cli->json) {
-        xl_json j = { .out = &said };
-        xl_json_map(&j);
-        xl_json_put_text(&j, "report", opt.out);
-        xl_json_put_int(&j, "runs", argc);
-        xl_json_put_int(&j, "bytes", (int64_t)b.n);
-        xl_json_end(&j);
-    } else
-        xl_buf_printf(&said, "%s: %zu KiB, opens in any browser without a network", opt.out, (b.n + 1023) / 1024);
-    err = xl_cli_put(&said);
 out:
     for (size_t i = 0; i < n; i++)
         xl_metrics_free(s[i].metrics);
@@ -702,8 +715,41 @@ out:
     return err;
 }
 
+static xl_error *report(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_buf said = { 0 };
+    size_t bytes = 0;
+    bool on = true;
+    char **run = xl_new(cli->arena, char *, (size_t)argc);
+    for (int i = 0; i < argc; i++)                         /* "last" stays the run it is now */
+        XL_DO(xl_run_find(cli->arena, argv[i], &run[i]));
+    while (on) {
+        xl_arena a = { 0 };
+        err = draw(&a, argc, run, &on, &bytes);
+        xl_arena_fini(&a);
+        if (err)
+            goto out;
+        if (on)
+            xl_sleep(2);
+    }
+    if (cli->json) {
+        xl_json j = { .out = &said };
+        xl_json_map(&j);
+        xl_json_put_text(&j, "report", opt.out);
+        xl_json_put_int(&j, "runs", argc);
+        xl_json_put_int(&j, "bytes", (int64_t)bytes);
+        xl_json_end(&j);
+    } else
+        xl_buf_printf(&said, "%s: %zu KiB, opens in any browser without a network", opt.out, (bytes + 1023) / 1024);
+    err = xl_cli_put(&said);
+out:
+    xl_buf_fini(&said);
+    return err;
+}
+
 const xl_verb xl_verb_report = {
-    .name = "report", .args = "RUN ... [--out=FILE]", .help = "draw one HTML file of a run, or of several side by side",
+    .name = "report", .args = "RUN ... [--follow] [--out=FILE]", .help = "draw one HTML file of a run, or of several side by side",
     .more = "Loss and step time, where the time went, each compile with its cause, memory, cache, ladder and receipt. The file needs no network and\n"
             "no script; it follows the reader's light or dark setting, and prints.",
     .example = "xlane report last\nxlane report RUN1 RUN2 --out=two.html", .opts = opts, .min = 1, .max = 8, .run = report,

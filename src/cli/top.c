@@ -1,0 +1,484 @@
+/* xlane top: a run while it goes on, in a terminal, from its folder alone: plain escape codes, no server. */
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "cli/cli.h"
+#include "lane/run.h"
+#include "lane/steps.h"
+#include "lane/verdict.h"
+
+static struct { bool once; double every; } opt = { .every = 1 };
+static const xl_opt opts[] = {
+    { "once", XL_OPT_FLAG, &opt.once, NULL, "print one frame and end; also what happens where standard output is no terminal" },
+    { 0 },
+};
+
+static xl_str str_of(const xl_node *map, const char *key)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n && n->kind != XL_NODE_MAP && n->kind != XL_NODE_LIST && n->kind != XL_NODE_NULL ? n->s : (xl_str){ "", 0 };
+}
+static bool is(const xl_node *map, const char *key, const char *value) { return xl_str_is(str_of(map, key), value); }
+static double num_of(const xl_node *map, const char *key)
+{
+    const xl_node *n = xl_node_get(map, key);
+    return n ? n->f : 0;
+}
+
+/* ---- what there is to see ------------------------------------------------------------------------------------------- */
+typedef struct {
+    int rank, pid;
+    const xl_step_times *times;                            /* NULL: no steps yet */
+    const xl_node *compile;                                /* the last one */
+    int compiled, loaded;
+} process;
+
+typedef struct { xl_str rank, device; int64_t use, peak, limit; } memory;
+
+typedef struct {
+    xl_str name;
+    xl_run_verdict v;
+    process *p;
+    size_t np;
+    memory *mem;
+    size_t nmem;
+    bool ended, known_end;                                 /* known_end: run.json says how */
+    double status, seconds;
+    double step, loss, *took;                              /* of a training run: metrics.csv */
+    size_t ntook;
+    bool trains;
+} view;
+
+static process *process_of(xl_arena *a, view *v, size_t *cap, int pid, int rank)
+{
+    for (size_t i = 0; i < v->np; i++)
+        if (v->p[i].pid == pid)
+            return &v->p[i];
+    XL_PUSH(a, v->p, v->np, *cap, ((process){ .rank = rank, .pid = pid }));
+    return &v->p[v->np - 1];
+}
+
+static void read_memory(xl_arena *a, const char *dir, view *v)
+{
+    xl_str text;
+    size_t cap = 0;
+    char *path = xl_path_join(a, dir, "memory.csv");
+    if (!xl_file_stat(path, NULL))
+        return;
+    xl_error *err = xl_file_read_max(a, path, 256 << 20, &text);
+    if (err) {
+        xl_error_free(err);
+        return;
+    }
+    while (text.n) {
+        xl_str line = xl_str_cut(&text, '\n'), f[8];
+        memory *m = NULL;
+        int64_t use;
+        for (int i = 0; i < 8; i++)
+            f[i] = xl_str_cut(&line, ',');
+        if (!xl_str_i64(f[5], &use))
+            continue;
+        for (size_t i = 0; i < v->nmem && !m; i++)
+            if (xl_str_eq(v->mem[i].rank, f[1]) && xl_str_eq(v->mem[i].device, f[3]))
+                m = &v->mem[i];
+        if (!m) {
+            XL_PUSH(a, v->mem, v->nmem, cap, ((memory){ .rank = f[1], .device = f[3], .limit = -1 }));
+            m = &v->mem[v->nmem - 1];
+        }
+        m->use = use;
+        if (!xl_str_i64(f[6], &m->peak) || m->peak < use)
+            m->peak = use;
+        if (!xl_str_i64(f[7], &m->limit))
+            m->limit = -1;
+    }
+}
+
+static void read_training(xl_arena *a, const char *dir, view *v)
+{
+    xl_str text;
+    char *path = xl_path_join(a, dir, "metrics.csv");
+    int loss = -1, wall = -1, k = 0;
+    size_t cap = 0;
+    if (!xl_file_stat(path, NULL))
+        return;
+    xl_error *err = xl_file_read_max(a, path, 256 << 20, &text);
+    if (err) {
+        xl_error_free(err);
+        return;
+    }
+    xl_str head = xl_str_cut(&text, '\n');
+    for (; head.n; k++) {
+        xl_str name = xl_str_trim(xl_str_cut(&head, ','));
+        loss = xl_str_is(name, "loss") ? k : loss;
+        wall = xl_str_is(name, "seconds") ? k : wall;
+    }
+    double before = NAN;
+    while (text.n) {
+        xl_str line = xl_str_cut(&text, '\n');
+        double at = NAN, x;
+        for (int i = 0; line.n; i++) {
+            if (!xl_str_f64(xl_str_cut(&line, ','), &x))
+                continue;
+            if (i == 0)
+                v->step = x, v->trains = true;
+            if (i == loss)
+                v->loss = x;
+            if (i == wall)
+                at = x;
+        }
+        if (at - before >= 0)
+            XL_PUSH(a, v->took, v->ntook, cap, at - before);
+        before = at;
+    }
+}
+
+static bool alive(int pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
+
+static xl_error *look(xl_arena *a, const char *dir, view *v)
+{
+    xl_error *err = NULL;
+    xl_step_times *times;
+    size_t ntimes, cap = 0;
+    *v = (view){ .name = xl_str_dup(a, xl_path_base(xl_str_of(dir))) };
+    XL_DO(xl_run_judge(a, dir, &v->v));
+    XL_DO(xl_steps_read(a, dir, &times, &ntimes));
+    for (size_t i = 0; i < v->v.nevent; i++) {
+        const xl_node *e = v->v.event[i];
+        if (num_of(e, "pid") <= 0 || !(is(e, "event", "attach") || is(e, "event", "client") || is(e, "event", "compile")))
+            continue;
+        process *p = process_of(a, v, &cap, (int)num_of(e, "pid"), (int)num_of(e, "rank"));
+        p->rank = (int)num_of(e, "rank");
+        if (is(e, "event", "compile")) {
+            p->compiled += is(e, "result", "compiled");
+            p->loaded += is(e, "result", "cached") || is(e, "result", "loaded");
+            if (v->v.of[i] && (v->v.of[i]->step || !p->compile || !v->v.of[i]->helper))
+                p->compile = e;
+        }
+        v->seconds = fmax(v->seconds, num_of(e, "t"));
+    }
+    for (size_t i = 0; i < ntimes; i++)
+        process_of(a, v, &cap, times[i].pid, 0)->times = &times[i];
+    read_memory(a, dir, v);
+    read_training(a, dir, v);
+    xl_run_info about = xl_run_about(a, dir);
+    v->known_end = v->ended = xl_node_get(about.json, "ended") != NULL;
+    v->status = num_of(about.json, "status");
+    if (v->ended)
+        v->seconds = num_of(about.json, "seconds");
+    bool any = false;
+    for (size_t i = 0; i < v->np; i++)
+        any |= alive(v->p[i].pid);
+    if (v->np && !any)
+        v->ended = true;
+out:
+    return err;
+}
+
+/* ---- a frame ------------------------------------------------------------------------------------------------------------ */
+static bool utf8(void)
+{
+    static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *v = getenv(names[i]);
+        if (v && *v)
+            return strstr(v, "UTF-8") || strstr(v, "utf8") || strstr(v, "UTF8") || strstr(v, "utf-8");
+    }
+    return false;
+}
+
+static void spark(xl_buf *b, const double *v, size_t n, size_t width)
+{
+    static const char *const fine[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" }, *const plain[] = { "_", ".", "-", "~", "=", "+", "*", "#" };
+    const char *const *bar = utf8() ? fine : plain;
+    size_t from = n > width ? n - width : 0;
+    double low = INFINITY, high = -INFINITY;
+    for (size_t i = from; i < n; i++) {
+        low = fmin(low, v[i]);
+        high = fmax(high, v[i]);
+    }
+    for (size_t i = from; i < n; i++)
+        xl_buf_puts(b, bar[high > low ? (int)(7 * (v[i] - low) / (high - low) + 0.5) : 0]);
+}
+
+static void put_ms(xl_buf *b, double s)
+{
+    if (s >= 1)
+        xl_buf_printf(b, "%.2f s", s);
+    else
+        xl_buf_printf(b, "%.3g ms", s * 1e3);
+}
+
+static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
+{
+    const xl_step_times *t = p->times;
+    xl_buf_printf(b, "rank %d  pid %d  ", p->rank, p->pid);
+    if (t) {
+        double *d = xl_new(a, double, t->nwindow + 1);
+        size_t n = 0;
+        for (uint32_t i = 0; i < t->nwindow; i++)
+            if (t->window[i].n)
+                d[n++] = t->window[i].time / t->window[i].n;
+        xl_buf_printf(b, "step %llu  ", (unsigned long long)t->steps);
+        if (n) {
+            put_ms(b, d[n - 1]);
+            xl_buf_puts(b, " a step  ");
+            spark(b, d, n, 24);
+            xl_buf_puts(b, "  host gap ");
+            put_ms(b, t->gap);
+        }
+    } else if (v->trains) {
+        xl_buf_printf(b, "step %.0f  loss %.4f  ", v->step, v->loss);
+        if (v->ntook) {
+            put_ms(b, v->took[v->ntook - 1]);
+            xl_buf_puts(b, " a step  ");
+            spark(b, v->took, v->ntook, 24);
+        }
+    } else {
+        xl_buf_puts(b, "no step yet");
+    }
+    xl_buf_printf(b, "\n  cache: %d loaded, %d compiled", p->loaded, p->compiled);
+    if (p->compile) {
+        const xl_node *e = p->compile, *detail = xl_node_get(e, "detail");
+        xl_buf_printf(b, "; last compile: %.*s at %.1f s", XL_FMT(str_of(e, "module")), num_of(e, "t"));
+        if (!is(e, "reason", "first"))
+            xl_buf_printf(b, ", %s", xl_event_cause(e)->word);
+        if (detail && detail->n)
+            xl_buf_printf(b, ": %.*s", XL_FMT(str_of(detail->kid[0], "text")));
+    }
+    xl_buf_putc(b, '\n');
+}
+
+static void put_event(xl_buf *b, const xl_node *e)
+{
+    xl_str text = str_of(e, "text");
+    xl_buf_printf(b, "  %8.1f s  %.*s", num_of(e, "t"), XL_FMT(str_of(e, "event")));
+    static const char *const keys[] = { "module", "result", "reason" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (str_of(e, keys[i]).n)
+            xl_buf_printf(b, " %.*s", XL_FMT(str_of(e, keys[i])));
+    if (text.n)
+        xl_buf_printf(b, ": %.*s", XL_FMT(text));
+    xl_buf_putc(b, '\n');
+}
+
+/* The whole frame; `rows` bounds the events that are shown. */
+static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
+{
+    xl_buf_printf(b, "xlane top  %.*s  ", XL_FMT(v->name));
+    if (v->known_end)
+        xl_buf_printf(b, "ended after %.1f s with status %.0f\n", v->seconds, v->status);
+    else if (v->ended)
+        xl_buf_puts(b, "its processes are gone\n");
+    else
+        xl_buf_puts(b, "running\n");
+    if (!v->np)
+        xl_buf_puts(b, v->ended ? "no process of it was guarded\n" : "waiting for a process to attach to a plugin\n");
+    size_t used = 3;
+    for (size_t i = 0; i < v->np; i++, used += 2)
+        put_process(a, b, v, &v->p[i]);
+    for (size_t i = 0; i < v->nmem; i++, used++) {
+        const memory *m = &v->mem[i];
+        xl_buf_printf(b, "memory of rank %.*s device %.*s: %.1f MiB, peak %.1f MiB", XL_FMT(m->rank), XL_FMT(m->device), (double)m->use / (1 << 20),
+                      (double)m->peak / (1 << 20));
+        if (m->limit > 0)
+            xl_buf_printf(b, ", %.1f%% of %.1f MiB", 100.0 * (double)m->peak / (double)m->limit, (double)m->limit / (1 << 20));
+        xl_buf_putc(b, '\n');
+    }
+    size_t room = rows > used + 1 ? rows - used - 1 : 3, n = v->v.nevent, from = n > room ? n - room : 0;
+    xl_buf_puts(b, n ? "newest events\n" : "");
+    for (size_t i = from; i < n; i++)
+        put_event(b, v->v.event[i]);
+}
+
+static void put_json(const view *v, xl_buf *b)
+{
+    xl_json j = { .out = b, .pretty = true };
+    xl_json_map(&j);
+    xl_json_put_str(&j, "run", v->name);
+    xl_json_put_bool(&j, "running", !v->ended);
+    if (v->known_end)
+        xl_json_put_int(&j, "status", (int64_t)v->status);
+    xl_json_key(&j, "processes");
+    xl_json_list(&j);
+    for (size_t i = 0; i < v->np; i++) {
+        const process *p = &v->p[i];
+        xl_json_map(&j);
+        xl_json_put_int(&j, "rank", p->rank);
+        xl_json_put_int(&j, "pid", p->pid);
+        xl_json_put_int(&j, "compiled", p->compiled);
+        xl_json_put_int(&j, "loaded", p->loaded);
+        if (p->times) {
+            xl_json_key(&j, "steps");
+            xl_steps_put(p->times, &j);
+        }
+        if (p->compile) {
+            xl_json_key(&j, "last_compile");
+            xl_json_node(&j, p->compile);
+        }
+        xl_json_end(&j);
+    }
+    xl_json_end(&j);
+    if (v->trains) {
+        xl_json_put_num(&j, "step", v->step);
+        xl_json_put_num(&j, "loss", v->loss);
+    }
+    xl_json_key(&j, "memory");
+    xl_json_list(&j);
+    for (size_t i = 0; i < v->nmem; i++) {
+        xl_json_map(&j);
+        xl_json_put_str(&j, "rank", v->mem[i].rank);
+        xl_json_put_str(&j, "device", v->mem[i].device);
+        xl_json_put_int(&j, "bytes_in_use", v->mem[i].use);
+        xl_json_put_int(&j, "peak_bytes_in_use", v->mem[i].peak);
+        if (v->mem[i].limit > 0)
+            xl_json_put_int(&j, "bytes_limit", v->mem[i].limit);
+        xl_json_end(&j);
+    }
+    xl_json_end(&j);
+    xl_json_end(&j);
+}
+
+/* ---- the terminal --------------------------------------------------------------------------------------------------------- */
+static struct termios before;
+static volatile sig_atomic_t leave, resized;
+static void on_leave(int sig) { (void)sig; leave = 1; }
+static void on_resize(int sig) { (void)sig; resized = 1; }
+
+static void size_of_terminal(size_t *rows, size_t *columns)
+{
+    struct winsize w = { 0 };
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col && w.ws_row;
+    *rows = known ? w.ws_row : 24;
+    *columns = known ? w.ws_col : 80;
+}
+
+/* Cuts each line to the width, in characters, and erases what was right of it. */
+static void fit(xl_str frame, size_t rows, size_t columns, xl_buf *out)
+{
+    for (size_t row = 0; frame.n && row < rows; row++) {
+        xl_str line = xl_str_cut(&frame, '\n');
+        size_t n = 0, at = 0;
+        for (; at < line.n; at++) {
+            n += ((unsigned char)line.p[at] & 0xC0) != 0x80;
+            if (n > columns)
+                break;
+        }
+        xl_buf_puts(out, row ? "\r\n" : "");
+        for (size_t i = 0; i < at; i++)
+            xl_buf_putc(out, (unsigned char)line.p[i] < 32 || line.p[i] == 127 ? ' ' : line.p[i]);
+        xl_buf_puts(out, n < columns ? "\033[K" : "");
+    }
+    xl_buf_puts(out, "\033[J");
+}
+
+static void put_raw(xl_str s)
+{
+    while (s.n) {
+        ssize_t n = write(STDOUT_FILENO, s.p, s.n);
+        if (n < 0 && errno != EINTR)
+            return;
+        s.p += n > 0 ? n : 0;
+        s.n -= n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* Draws until the run ends or the user does. */
+static xl_error *follow(const char *dir)
+{
+    xl_error *err = NULL;
+    bool tty = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &before) == 0, gone = false;
+    struct sigaction act = { .sa_handler = on_leave };
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    act.sa_handler = on_resize;
+    sigaction(SIGWINCH, &act, NULL);
+    if (tty) {
+        struct termios raw = before;
+        raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
+        tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    }
+    put_raw(XL_STR("\033[?1049h\033[?25l"));
+    for (;;) {
+        xl_arena a = { 0 };
+        xl_buf frame = { 0 }, out = { 0 };
+        view v;
+        size_t rows, columns;
+        char key;
+        err = look(&a, dir, &v);
+        if (!err) {
+            size_of_terminal(&rows, &columns);
+            put_frame(&a, &v, rows, &frame);
+            xl_buf_puts(&frame, "q ends this view, not the run\n");
+            xl_buf_puts(&out, "\033[H");
+            fit(xl_buf_view(&frame), rows, columns, &out);
+            put_raw(xl_buf_view(&out));
+        }
+        bool end = err || v.known_end || (v.ended && gone);
+        gone = !err && v.ended;                            /* run.json may be written a moment after the last process went */
+        xl_buf_fini(&frame);
+        xl_buf_fini(&out);
+        xl_arena_fini(&a);
+        if (end || leave)
+            break;
+        struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+        int n = poll(&in, tty ? 1 : 0, (int)(opt.every * 1000));
+        if (n > 0 && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q'))
+            break;
+        resized = 0;
+    }
+    put_raw(XL_STR("\033[?25h\033[?1049l"));
+    if (tty)
+        tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    return err;
+}
+
+static xl_error *top(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_buf b = { 0 };
+    view v;
+    char *dir;
+    XL_DO(xl_run_find(cli->arena, argc ? argv[0] : "last", &dir));
+    if (!opt.once && !cli->json && isatty(STDOUT_FILENO)) {
+        XL_DO(follow(dir));
+        XL_DO(look(cli->arena, dir, &v));
+        if (v.known_end)
+            xl_buf_printf(&b, "%.*s ended after %.1f s with status %.0f\n", XL_FMT(v.name), v.seconds, v.status);
+        else
+            xl_buf_printf(&b, "%.*s %s\n", XL_FMT(v.name), v.ended ? "ended without a word: its processes are gone" : "goes on");
+    } else {
+        XL_DO(look(cli->arena, dir, &v));
+        if (cli->json) {
+            put_json(&v, &b);
+            err = xl_cli_put(&b);
+            goto out;
+        }
+        put_frame(cli->arena, &v, 30, &b);
+    }
+    if (v.ended && v.v.recorded) {
+        xl_verdict_say(cli->arena, &v.v, &b);
+        xl_triage_say(&v.v, &b);
+    } else if (v.ended && !v.trains) {
+        xl_buf_puts(&b, "compiles were not recorded: no process of it was guarded\n");
+    }
+    err = xl_cli_put(&b);
+out:
+    xl_buf_fini(&b);
+    return err;
+}
+
+const xl_verb xl_verb_top = {
+    .name = "top", .args = "[--once] [RUN]", .help = "watch a run in the terminal: steps, compiles, cache, memory, events",
+    .more = "Reads the run's folder once a second; works over ssh, beside any guarded or training process, and changes nothing. It ends with the run,\n"
+            "with the verdict of `xlane explain`; q ends it before. Figures come from files that are written every two seconds or so.",
+    .example = "xlane top\nxlane top last --once", .opts = opts, .min = 0, .max = 1, .run = top,
+};

@@ -1,0 +1,134 @@
+"""`xlane top` in a real terminal (tmux) beside a real JAX process; one frame, JSON, narrow and resized; and `report --follow`."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from _guarded import TMP, XLANE, check, done, environment, python, script, xlane
+
+LONG = """
+import time, jax, jax.numpy as jnp
+@jax.jit
+def step(w, x):
+    return jnp.tanh(w + x.sum())
+w, end = jnp.ones(8), "%s"
+import os
+n = 0
+while not os.path.exists(end):
+    n += 1
+    w = step(w, jnp.ones(4 if n < 20 else 5)).block_until_ready()
+    time.sleep(0.05)
+"""
+runs, end = os.path.join(TMP, "runs"), os.path.join(TMP, "end")
+
+
+def start(name):
+    path = script(name + ".py", LONG % end)
+    p = subprocess.Popen([XLANE, "run", "--runs", runs, "--cache", "off", "--name", name, "--", sys.executable, path], env=environment(), stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
+    wait(lambda: [d for d in (os.listdir(runs) if os.path.isdir(runs) else []) if d.endswith("-" + name)], "the run's folder")
+    folder, = (os.path.join(runs, d) for d in os.listdir(runs) if d.endswith("-" + name))
+    return p, folder
+
+
+def wait(f, what, seconds=120):
+    until = time.time() + seconds
+    while time.time() < until:
+        try:
+            if f():
+                return
+        except (FileNotFoundError, ValueError, KeyError, IndexError, AssertionError):   # not there yet
+            pass
+        time.sleep(0.2)
+    raise AssertionError("waited for %s" % what)
+
+
+def tmux(*args):
+    return subprocess.run(["tmux", "-L", "xlane-%d" % os.getpid(), "-f", "/dev/null", *args], text=True, capture_output=True, env=dict(environment(), LC_ALL="C.UTF-8")).stdout
+
+
+def screen():
+    return tmux("capture-pane", "-p", "-t", "top")
+
+
+@check("view_of_a_running_process_one_frame_and_json")
+def _():
+    if os.path.exists(end):
+        os.remove(end)
+    p, folder = start("live")
+    try:
+        wait(lambda: json.loads(xlane("top", "--json", folder))["processes"][0]["steps"]["steps"] > 25, "steps")
+        now = json.loads(xlane("top", "--json", folder))
+        assert now["running"] and now["processes"][0]["rank"] == 0 and now["memory"], now
+        frame = xlane("top", "--once", folder)
+        assert re.search(r"^xlane top  \S+-live  running\nrank 0  pid %d  step \d+  .* a step  .*host gap " % now["processes"][0]["pid"], frame), frame
+        assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument 1 \(x\): dimension 0 is 5, before 4", frame), frame
+        assert "newest events" in frame and "shapes change" not in frame, frame
+        out = os.path.join(TMP, "follow.html")
+        f = subprocess.Popen([XLANE, "report", folder, "--follow", "--out=" + out], env=environment(), stdout=subprocess.PIPE, text=True)
+        wait(lambda: "http-equiv=\"refresh\"" in open(out).read(), "a page that reloads itself")
+        first = open(out).read()
+        wait(lambda: open(out).read() != first, "a fresh page")
+    finally:
+        open(end, "w").close()
+        p.wait(60)
+    f.wait(60)
+    assert f.returncode == 0 and "http-equiv=\"refresh\"" not in open(out).read(), "the last page no longer reloads itself"
+    frame = xlane("top", "--once", folder)
+    assert "ended after" in frame and "with status 0" in frame and "`step` compiled 2 times: argument `x` dimension 0 took 4, 5" in frame, frame
+    assert json.loads(xlane("top", "--json", folder))["running"] is False
+
+
+@check("killed_run_is_told_from_a_running_one")
+def _():
+    os.remove(end)
+    p, folder = start("killed")
+    wait(lambda: json.loads(xlane("top", "--json", folder))["processes"][0]["steps"], "steps")
+    child = json.loads(xlane("top", "--json", folder))["processes"][0]["pid"]
+    p.kill()
+    p.wait()
+    os.kill(child, 9)
+    wait(lambda: "its processes are gone" in xlane("top", "--once", folder), "the end")
+
+
+def in_tmux():
+    if os.path.exists(end):
+        os.remove(end)
+    p, folder = start("screen")
+    try:
+        tmux("new-session", "-d", "-s", "top", "-x", "110", "-y", "30")
+        tmux("send-keys", "-t", "top", "%s top %s" % (XLANE, folder), "Enter")
+        wait(lambda: re.search(r"rank 0  pid \d+  step \d+ .*[▁▂▃▄▅▆▇█]+  host gap", screen()), "steps on the screen")
+        seen = int(re.search(r"step (\d+) ", screen())[1])
+        wait(lambda: int(re.search(r"step (\d+) ", screen())[1]) > seen, "more steps on the screen")
+        assert "memory of rank 0 device 0" in screen() and "newest events" in screen() and "q ends this view" in screen(), screen()
+        tmux("resize-window", "-t", "top", "-x", "40", "-y", "12")
+        wait(lambda: max(len(line) for line in screen().splitlines()) <= 40 and screen().startswith("xlane top"), "the narrow screen")
+        time.sleep(1.5)
+        lines = screen().splitlines()
+        assert len(lines) <= 12 and lines[0].startswith("xlane top") and lines[1].startswith("rank 0"), screen()
+        tmux("resize-window", "-t", "top", "-x", "120", "-y", "30")
+        wait(lambda: "host gap" in screen(), "the wide screen again")
+        tmux("send-keys", "-t", "top", "q")
+        wait(lambda: "goes on" in screen(), "the shell again")
+        assert p.poll() is None, "q ended the run"
+        tmux("send-keys", "-t", "top", "clear; %s top %s" % (XLANE, folder), "Enter")
+        wait(lambda: "host gap" in screen(), "the second view")
+    finally:
+        open(end, "w").close()
+        p.wait(60)
+    try:
+        wait(lambda: "did a hidden graph branch become active?     no" in screen(), "the verdict at the end")
+        assert "`step` compiled 2 times: argument `x` dimension 0 took 4, 5" in screen() and "with status 0" in screen(), screen()
+    finally:
+        tmux("kill-server")
+
+
+if shutil.which("tmux"):
+    check("view_in_a_terminal_that_is_resized_and_ends_with_the_verdict")(in_tmux)
+else:
+    print("skip view_in_a_terminal: no tmux; ./x test installs it where it may")
+done()
