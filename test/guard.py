@@ -361,6 +361,13 @@ def _():
     assert "xla_late" in p.stderr, p.stderr
     events = [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
     assert any(e["event"] == "late-flag" for e in events)
+    path = script("dump.py", "import jax, jax.numpy as jnp, os\njnp.ones(3) + 1\nos.environ['XLA_FLAGS'] = '--xla_dump_to=/nowhere'\n"
+                             "print(jnp.ones(4) * 2)\n")
+    p, folder = run("dump", sys.executable, path)
+    explained = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
+    assert "xla_dump_to" in p.stderr and "late-flag: " in explained and "xla_dump_to" in explained, (p.stderr, explained)
+    p, folder = run("early", sys.executable, path, env={"XLA_FLAGS": "--xla_dump_to=/nowhere"})
+    assert "has no effect" not in p.stderr, p.stderr
 
 
 @check("G3_metrics_and_memory")

@@ -267,7 +267,7 @@ def jax_run(case):
     if not jax_memo:
         runs = os.path.join(tmp, "jax")
         rc, out, err = run(XLANE, "run", "--runs", runs, "--cache", "off", "--", sys.executable, os.path.join(here, "test", "guard", "lies.py"),
-                           "honest", "no_collective", "wrong_group", "early_read", "ten", "mismatch",
+                           "honest", "no_collective", "wrong_group", "early_read", "early_index", "ten", "mismatch",
                            JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + base["XLANE_PLUGIN"], XLANE_STATE=os.path.join(tmp, "state"))
         folder = [d for d in glob.glob(runs + "/*") if not d.endswith("contracts")][0]
         jax_memo.append((rc, out, err, folder, [json.loads(l) for l in open(folder + "/events.jsonl")]))
@@ -347,6 +347,7 @@ check("guard_honest", honest)
 lie("no_collective", "not-reduced", "0: 12.5, 1: 14.5", "no collective of its own")
 lie("wrong_group", "not-reduced", "0: 15.5", "4: 47.5", "4 of 8 devices")
 lie("early_read", "local-read", "device 0 of 8 only")
+lie("early_index", "local-read", "device 0 of 8 only")
 check("guard_ten_arrays_lie_as_jax_says", ten)
 check("guard_explains_a_collective", mismatch)
 check("on_xla_with_both_annotations", on_xla)

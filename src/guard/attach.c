@@ -65,10 +65,16 @@ static void identify(guard_plugin *p, void *symbol)
              p->real->pjrt_api_version.minor_version);
 }
 
+static void take_flags(guard_plugin *p)
+{
+    xl_identity_flags(p->flags, sizeof p->flags);
+    xl_identity_all_flags(p->all_flags, sizeof p->all_flags);
+}
+
 /* ---- the hooks ------------------------------------------------------------------------------------------------------ */
 static PJRT_Error *on_Plugin_Initialize(guard_plugin *p, PJRT_Plugin_Initialize_Args *a)
 {
-    xl_identity_flags(p->flags, sizeof p->flags);
+    take_flags(p);
     return p->real->PJRT_Plugin_Initialize(a);
 }
 
@@ -106,7 +112,7 @@ static PJRT_Error *on_Error_ForEachPayload(guard_plugin *p, PJRT_Error_ForEachPa
 static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
 {
     if (!atomic_exchange(&p->initialised, true))
-        xl_identity_flags(p->flags, sizeof p->flags);
+        take_flags(p);
     for (size_t i = 0; i < a->num_options; i++) {
         const PJRT_NamedValue *v = &a->create_options[i];
         if (v->name_size == 7 && !memcmp(v->name, "node_id", 7) && v->type == PJRT_NamedValue_kInt64)
@@ -327,7 +333,7 @@ static PJRT_GetPjrtApi *attach(PJRT_GetPjrtApi *theirs, const PJRT_Api *real)
     void *symbol;
     memcpy(&symbol, &theirs, sizeof symbol);
     identify(p, symbol);
-    xl_identity_flags(p->flags, sizeof p->flags);
+    take_flags(p);
     put_hooks(t, G.nplugin);
     xl_event e;
     xl_event_begin(G.run, &e, "attach");

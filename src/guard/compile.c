@@ -548,10 +548,10 @@ static void gathered(compile *c)
 /* ---- flags that came too late --------------------------------------------------------------------------------------------- */
 static void late_flags(guard_plugin *p)
 {
-    static char said[sizeof p->flags];
-    char now[sizeof p->flags];
-    xl_identity_flags(now, sizeof now);
-    if (!strcmp(now, p->flags))
+    static char said[sizeof p->all_flags];
+    char now[sizeof p->all_flags];
+    xl_identity_all_flags(now, sizeof now);
+    if (!strcmp(now, p->all_flags))
         return;
     xl_mutex_lock(&G.compile_lock);
     bool again = !strcmp(now, said);
@@ -560,10 +560,10 @@ static void late_flags(guard_plugin *p)
     if (again)
         return;
     xl_buf words = { 0 };
-    xl_words_diff(xl_str_of(p->flags), xl_str_of(now), &words);
+    xl_words_diff(xl_str_of(p->all_flags), xl_str_of(now), &words);
     xl_event e;
     xl_event_begin(G.run, &e, "late-flag");
-    xl_json_put_text(&e.j, "before", p->flags);
+    xl_json_put_text(&e.j, "before", p->all_flags);
     xl_json_put_text(&e.j, "after", now);
     xl_json_put_str(&e.j, "words", xl_buf_view(&words));
     xl_json_put_text(&e.j, "text", "changed after the plugin was initialised: it has no effect; set it before the program starts");

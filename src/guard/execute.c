@@ -182,6 +182,9 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
     xl_module_metrics *mm = e ? e->metrics : NULL;
     if (e && e->spmd)
         guard_spmd_before(p, e, args);
+    else if (args->num_devices == 1)                       /* an op on one device's part of a result reads that part alone */
+        for (size_t i = 0; i < args->num_args; i++)
+            guard_spmd_read(args->argument_lists[0][i]);
     double t = xl_now();
     flight *f = guard_takeoff("execute", mm ? xl_module_metrics_name(mm) : "an executable", t);
     PJRT_Error *err = p->real->PJRT_LoadedExecutable_Execute(args);

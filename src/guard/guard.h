@@ -37,6 +37,7 @@ typedef struct guard_plugin {
     char path[4096];
     char identity[256];                                    /* words for the cache key: file digest or build id, versions */
     char flags[16384];                                     /* XLA_FLAGS, LIBTPU_INIT_ARGS, ... when it was loaded, as words */
+    char all_flags[16384];                                 /* with those that only dump, which are not in a key */
     _Atomic bool initialised;
     bool no_serialize_said;
 } guard_plugin;

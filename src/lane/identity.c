@@ -29,8 +29,7 @@ static bool only_dumps(xl_str word)
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* "--xla_a=1 PJRT_DEVICE=TPU", sorted, with the dump flags left out: they do not change the code. */
-void xl_identity_flags(char *out, size_t n)
+static void flag_words(char *out, size_t n, bool dumps)
 {
     char *word[512];
     size_t nword = 0, at = 0;
@@ -44,7 +43,7 @@ void xl_identity_flags(char *out, size_t n)
                 len++;
             xl_str one = { rest.p, len };
             rest = (xl_str){ rest.p + len, rest.n - len };
-            if (one.n && !only_dumps(one))
+            if (one.n && (dumps || !only_dumps(one)))
                 word[nword++] = strndup(one.p, one.n);
         }
     }
@@ -69,6 +68,8 @@ void xl_identity_flags(char *out, size_t n)
     }
 }
 
+void xl_identity_flags(char *out, size_t n) { flag_words(out, n, false); }
+void xl_identity_all_flags(char *out, size_t n) { flag_words(out, n, true); }
 
 /* ---- the plugin's file ------------------------------------------------------------------------------------------------ */
 typedef struct { const char *path; char *out; size_t n; long long size; } big;

@@ -10,5 +10,6 @@
 void xl_identity_file(const char *path, char *out, size_t n);
 /* XLA_FLAGS, LIBTPU_INIT_ARGS, PJRT_* and TPU_* as words: "--xla_a=1 PJRT_DEVICE=TPU", sorted; flags that only dump are left out. */
 void xl_identity_flags(char *out, size_t n);
+void xl_identity_all_flags(char *out, size_t n);           /* with those that only dump */
 
 #endif

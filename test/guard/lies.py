@@ -47,6 +47,12 @@ def early_read():
     print(float(np.asarray(local.addressable_shards[0].data)[0, 0]))
 
 
+def early_index():
+    """The same, by an op on the first device's part alone: the part itself is never copied to the host."""
+    local = evaluate(lambda x: x.mean().reshape(1, 1), P("data", "model"))(x)
+    print(float(local.addressable_shards[0].data[0, 0]))
+
+
 def mismatch():
     """Half of the devices go to one collective, half to another."""
     def f(x):
