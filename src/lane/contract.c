@@ -562,7 +562,7 @@ static const record *op_by_op(const xl_contracts *c, const record *now)
 
 /* ---- the same program again ------------------------------------------------------------------------------------------- */
 /* Where it is defined (its first line) and where it was called from: all that a frontend leaves of why it traced the function again. */
-static xl_diff *same_again(xl_arena *a, const xl_module *before, const xl_module *m, xl_verdict *out)
+static bool same_again(xl_arena *a, const char *what, const xl_module *before, const xl_module *m, xl_verdict *out)
 {
     const xl_func *f = xl_module_entry(m);
     xl_str file[3] = { 0 };
@@ -572,19 +572,19 @@ static xl_diff *same_again(xl_arena *a, const xl_module *before, const xl_module
         if (xl_loc_stack(m, f->body->op[i]->loc) != xl_loc_stack(m, called_at(m)))
             xl_loc_line(m, f->body->op[i]->loc, &file[2], &line[2], &col);
     if (!here && !line[2])
-        return NULL;
+        return false;
     xl_diff *d = xl_new(a, xl_diff, 1);
     int at = here ? 0 : 2;
     *d = (xl_diff){ .kind = XL_DIFF_IDENTICAL, .arg = -1, .dim = -1, .times = 1, .file = file[at], .line = line[at] };
     bool moved = here && then && (line[0] != line[1] || !xl_str_eq(file[0], file[1]));
-    d->text = xl_strf(a, "the same program, traced again when called at %.*s:%u", XL_FMT(file[at]), line[at]);
+    d->text = xl_strf(a, "%s, traced again when called at %.*s:%u", what, XL_FMT(file[at]), line[at]);
     if (moved)
         d->text = xl_strf(a, "%.*s, before at %.*s:%u", XL_FMT(d->text), XL_FMT(file[1]), line[1]);
     if (line[2] && at == 0)
         d->text = xl_strf(a, "%.*s; the function is at %.*s:%u", XL_FMT(d->text), XL_FMT(file[2]), line[2]);
     out->diff = d;
     out->ndiff = 1;
-    return d;
+    return true;
 }
 
 /* The part of the key that is to blame when the program is the same; NULL when all are. */
@@ -689,7 +689,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
             out->reason = part ? part : here_best ? "identical" : "first";
             if (!part && here_best && best->m && m) {      /* what a frontend looks its own programs up by */
                 out->words = xl_module_renames(a, best->m, m);
-                same_again(a, best->m, m, out);
+                same_again(a, "the same program", best->m, m, out);
             }
         }
         if (here_best)
@@ -702,10 +702,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         bool under = pmapped(m);
         xl_str what = xl_strf(a, "one function, compiled as %.*s %s jax.pmap and as %.*s %s it", XL_FMT(best->module), under ? "without" : "under",
                               XL_FMT(key->module), under ? "under" : "without");
-        xl_diff *d = same_again(a, best->m, m, out);
-        if (d)
-            d->text = xl_strf(a, "%.*s; called at %.*s:%u", XL_FMT(what), XL_FMT(d->file), d->line);
-        else
+        if (!same_again(a, what.p, best->m, m, out))
             out->words = what;
     }
     const record *function = op_by_op(c, now);

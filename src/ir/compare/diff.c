@@ -237,8 +237,8 @@ static const xl_type *arg_type(const xl_func *f, uint32_t i) { return f->body ? 
 
 static xl_str arg_name(const xl_func *f, uint32_t i)
 {
-    xl_str none = { "", 0 };
-    return f->body ? xl_loc_label(f->m, f->val[f->body->arg[i].id].loc) : none;
+    xl_str none = { "", 0 }, name = f->body ? xl_loc_label(f->m, f->val[f->body->arg[i].id].loc) : none;
+    return xl_str_is(name, "xla__device_data") ? none : name; /* PyTorch/XLA calls all of them so */
 }
 
 static xl_diff about_arg(diff *d, const xl_func *f, uint32_t i, xl_diff_kind kind)
@@ -371,13 +371,22 @@ static bool all_named(const xl_func *f)
     return n > 0;
 }
 
+/* A key of random numbers. JAX leaves out arguments that nothing reads, so one comes and goes with the branch that draws (dropout). */
+static bool is_key(const xl_type *t)
+{
+    return t->kind == XL_TY_TENSOR && t->dtype == XL_U32 && t->rank >= 1 && (t->dims[t->rank - 1] == 2 || t->dims[t->rank - 1] == 4);
+}
+
 static void came_or_went(diff *d, const xl_func *f, uint32_t i, bool came)
 {
     xl_diff x = about_arg(d, f, i, XL_DIFF_ARGS);
     xl_str t = xl_say_type(d->arena, arg_type(f, i));
     *(came ? &x.after : &x.before) = t;
-    d->arguments = true;
-    (came ? d->came : d->went)[i] = true;
+    x.follows = is_key(arg_type(f, i));
+    if (!x.follows) {
+        d->arguments = true;
+        (came ? d->came : d->went)[i] = true;
+    }
     x.text = xl_strf(d->arena, "%.*s %s: %.*s%.*s", XL_FMT(arg_words(d, &x)), came ? "was added" : "was removed", XL_FMT(t), XL_FMT(at(d, &x)));
     note(d, x);
 }
@@ -1000,17 +1009,48 @@ static void results(diff *d, const xl_func *fa, const xl_func *fb)
     }
 }
 
-/* An op was marked by its lines; that counts only where something is there to follow from. */
+static void count_ops(const xl_region *r, uint32_t *count)
+{
+    for (uint32_t i = 0; r && i < r->nop; i++) {
+        count[r->op[i]->code]++;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            count_ops(r->op[i]->region[k], count);
+    }
+}
+
+/* As many ops of each kind: then none came or went, whatever could not be paired. */
+static bool same_ops(const diff *d)
+{
+    uint32_t x[XL_OP_COUNT] = { 0 }, y[XL_OP_COUNT] = { 0 };
+    for (uint32_t f = 0; f < d->a->nfunc; f++)
+        count_ops(d->a->func[f]->body, x);
+    for (uint32_t f = 0; f < d->b->nfunc; f++)
+        count_ops(d->b->func[f]->body, y);
+    return !memcmp(x, y, sizeof x);
+}
+
+/* An op was marked by its lines, a key as such; that counts only where something is there to follow from. */
 static void consequences(diff *d)
 {
+    bool moves = moved(d), ops = false, same = moves && same_ops(d);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < d->n; i++)
+        ops |= d->list[i].kind == XL_DIFF_OP && !(moves && d->list[i].follows);
     for (uint32_t i = 0; i < d->n; i++) {
         xl_diff *x = &d->list[i];
         double before, after;
-        if (!moved(d))
+        if (x->kind == XL_DIFF_ARGS)
+            x->follows &= ops;
+        else if (!moves)
             x->follows = false;
         else if (x->kind == XL_DIFF_CONSTANT)
             x->follows = xl_str_f64(x->before, &before) && xl_str_f64(x->after, &after) && from_size(d, before, after);
+        else if (x->kind == XL_DIFF_LAYOUT && x->arg < 0)  /* of a result */
+            x->follows = true;
+        if (!(x->kind == XL_DIFF_OP && x->follows && same))
+            d->list[kept++] = *x;
     }
+    d->n = kept;
 }
 
 xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b, uint32_t most, uint32_t *n)

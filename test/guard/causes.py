@@ -1,0 +1,421 @@
+"""Training scripts with one planted cause of a recompile each, and healthy ones. They know nothing of xlane; words_causes.py runs each in a
+process of its own and grades what explain says: `cause` is the word in its JSON, LINE marks the line that must be named, `answers` are
+those to the three triage questions. A case that a script needs more for (devices, PyTorch/XLA) says so."""
+
+HEAD = """
+import functools, os, time
+import jax, jax.numpy as jnp, numpy as np
+rng = np.random.default_rng(0)
+def data(n, d=16):
+    return jnp.asarray(rng.normal(size=(n, d)).astype(np.float32))
+"""
+CASES, HEALTHY = {}, {}
+NO, SHAPE, POLICY, BRANCH = ("no", "no", "no"), ("yes", "no", "no"), ("no", "yes", "no"), ("no", "no", "yes")
+
+
+def plant(name, cause, answers, text, **need):
+    CASES[name] = dict(cause=cause, answers=answers, text=HEAD + text, **need)
+
+
+def healthy(name, text, **need):
+    HEALTHY[name] = dict(text=HEAD + text, **need)
+
+
+plant("ragged_epoch", "shape", SHAPE, """
+def loss(p, x, y):
+    h = jax.nn.relu(x @ p["w"] + p["b"])  # LINE
+    return jnp.mean((h.sum(-1) - y) ** 2)
+@jax.jit
+def update(p, x, y):
+    l, g = jax.value_and_grad(loss)(p, x, y)
+    return jax.tree.map(lambda a, b: a - 0.01 * b, p, g), l
+p, x = {"w": data(16, 8), "b": jnp.zeros(8)}, data(50)
+for epoch in range(3):
+    for i in range(0, 50, 16):
+        p, l = update(p, x[i:i + 16], x[i:i + 16, 0])
+""")
+plant("growing_context", "shape", SHAPE, """
+@jax.jit
+def decode(w, tokens):
+    e = w[tokens]  # LINE
+    return jnp.argmax(jax.nn.softmax(e @ e.transpose(0, 2, 1), -1).sum((0, 1)))
+w, t = data(32), jnp.zeros((2, 4), jnp.int32)
+for i in range(6):
+    decode(w, t)
+for i in range(4):
+    t = jnp.concatenate([t, t[:, :1]], 1)
+    decode(w, t)
+""")
+plant("extra_axis", "shape", SHAPE, """
+@jax.jit
+def forward(w, x):
+    return jnp.tanh(x @ w).mean()  # LINE
+w, x = data(16, 4), data(8)
+for i in range(8):
+    forward(w, x if i < 6 else x[None])
+""")
+plant("float_labels", "dtype", SHAPE, """
+@jax.jit
+def train(w, x, labels):
+    return w - 0.1 * (x * (labels[:, None] + 1)).mean()  # LINE
+w, x = data(8), data(8)
+for i in range(7):
+    w = train(w, x, jnp.arange(8) if i < 5 else jnp.arange(8, dtype=jnp.float32))
+""")
+plant("half_batch", "dtype", SHAPE, """
+@jax.jit
+def apply(w, image):
+    return (image @ w).sum()  # LINE
+w, x = data(16, 4), data(8)
+for i in range(8):
+    apply(w, x if i % 4 else x.astype(jnp.float16))
+""")
+plant("rate_as_number", "weak-type", SHAPE, """
+@jax.jit
+def sgd(w, g, rate):
+    return w - rate * g  # LINE
+w = data(16).astype(jnp.bfloat16)
+for i in range(6):
+    sgd(w, w, 0.1 if i < 4 else np.float32(0.1))
+""")
+plant("double_precision", "x64", POLICY, """
+@jax.jit
+def accumulate(x):
+    return x * jnp.arange(16).sum()  # LINE
+x = data(8)
+for i in range(6):
+    if i == 4:
+        jax.config.update("jax_enable_x64", True)
+    accumulate(x)
+""")
+plant("late_mask", "args", SHAPE, """
+@jax.jit
+def attend(q, k, mask=None):
+    s = q @ k.T
+    if mask is not None:
+        s = jnp.where(mask, s, -1e9)  # LINE
+    return jax.nn.softmax(s).sum()
+q = data(8)
+for i in range(8):
+    attend(q, q, None if i < 5 else jnp.ones((8, 8), bool))
+""")
+plant("batch_gets_a_key", "args", SHAPE, """
+@jax.jit
+def step(w, batch):
+    return sum((v @ w).sum() for v in batch.values())  # LINE
+w, b = data(16, 2), {"image": data(4)}
+for i in range(8):
+    if i == 5:
+        b = dict(b, extra=data(4))
+    step(w, b)
+""")
+plant("scheduled_rate", "constant", BRANCH, """
+def make(rate):
+    @jax.jit
+    def step(w, x):
+        return w - rate * jax.grad(lambda w: jnp.tanh(x @ w).sum())(w)  # LINE
+    return step
+w, x = data(16, 4), data(8)
+for epoch, rate in enumerate([0.1, 0.05, 0.025]):
+    step = make(rate)
+    for i in range(3):
+        w = step(w, x)
+""")
+plant("bias_correction", "constant", BRANCH, """
+@functools.partial(jax.jit, static_argnums=2)
+def adam(w, m, t):
+    m = 0.9 * m + 0.1 * w
+    return w - 0.01 * m / (1 - 0.9 ** t), m  # LINE
+w, m = data(8), jnp.zeros((8, 16))
+for t in range(1, 7):
+    w, m = adam(w, m, t)
+""")
+plant("new_table", "constant", BRANCH, """
+def build(table):
+    @jax.jit
+    def lookup(x):
+        return x * table  # LINE
+    return lookup
+x = data(8)
+table = np.linspace(0, 1, 16, dtype=np.float32)
+for i in range(8):
+    if i % 4 == 0:
+        t = table.copy(); t[5] += i
+        f = build(t)
+    f(x)
+""")
+plant("clipping_begins", "op", BRANCH, """
+@functools.partial(jax.jit, static_argnames="clip")
+def step(w, x, clip=False):
+    g = jax.grad(lambda w: jnp.sin(x @ w).sum())(w)
+    if clip:
+        g = jnp.clip(g, -1, 1)  # LINE
+    return w - 0.1 * g
+w, x = data(16, 4), data(8)
+for i in range(10):
+    w = step(w, x, clip=i >= 7)
+""")
+plant("evaluation_mode", "op", BRANCH, """
+@functools.partial(jax.jit, static_argnums=3)
+def model(w, x, key, train):
+    h = jnp.tanh(x @ w)
+    if train:
+        h = h * jax.random.bernoulli(key, 0.9, h.shape)  # LINE
+    return h.mean()
+w, x, key = data(16, 4), data(8), jax.random.key(0)
+for i in range(9):
+    model(w, x, key, i % 3 != 2)
+""")
+plant("deeper_unroll", "op", BRANCH, """
+@functools.partial(jax.jit, static_argnums=1)
+def rollout(x, n):
+    for _ in range(n):
+        x = jnp.tanh(x) + 1  # LINE
+    return x
+x = data(8)
+for n in [2, 2, 2, 2, 4, 4]:
+    rollout(x, n)
+""")
+plant("microbatches", "size", BRANCH, """
+@functools.partial(jax.jit, static_argnums=2)
+def step(w, x, parts):
+    xs = x.reshape(parts, -1, 16)  # LINE
+    return jax.lax.scan(lambda c, b: (c + jnp.tanh(b @ w).sum(), None), 0.0, xs)[0]
+w, x = data(16, 4), data(16)
+for parts in [2, 2, 2, 2, 4, 4]:
+    step(w, x, parts)
+""")
+plant("number_of_beams", "op", BRANCH, """
+@functools.partial(jax.jit, static_argnums=1)
+def search(x, k):
+    v, i = jax.lax.top_k(x, k)  # LINE
+    return v.sum()
+x = data(8)
+for k in [4, 4, 4, 4, 6]:
+    search(x, k)
+""")
+plant("lambda_in_the_loop", "identical", NO, """
+x = data(8)
+for i in range(6):
+    g = jax.jit(lambda v: jnp.tanh(v) * 2)
+    g(x)  # LINE
+""")
+plant("config_object", "identical", NO, """
+class Config:
+    def __init__(self, width): self.width = width
+@functools.partial(jax.jit, static_argnums=1)
+def forward(x, config):
+    return (x * config.width).sum()
+x = data(8)
+for i in range(6):
+    forward(x, Config(3))  # LINE
+""")
+plant("list_for_tuple", "identical", NO, """
+@jax.jit
+def combine(pair):
+    return pair[0] @ pair[1].T
+a = data(8)
+for i in range(8):
+    combine((a, a) if i < 6 else [a, a])  # LINE
+""")
+plant("donation_begins", "donation", NO, """
+def step(w):
+    return w * 0.9
+plain, giving = jax.jit(step), jax.jit(step, donate_argnums=0)
+w = data(8)
+for i in range(8):
+    w = (plain if i < 5 else giving)(w)
+""", wheel=True)
+plant("resharded", "sharding", POLICY, """
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()[:2]), ("d",))
+@jax.jit
+def step(w):
+    return w * 2 + 1
+for i in range(8):
+    step(jax.device_put(data(8), NamedSharding(mesh, P("d") if i < 5 else P(None, "d"))))
+""", devices=2)
+plant("mapped_and_jitted", "transform", POLICY, """
+def step(w):
+    h = jnp.sin(w)  # LINE
+    return h * 2 + w
+w = data(8)
+one, many = jax.jit(step), jax.pmap(step)
+for i in range(4):
+    one(w)
+for i in range(4):
+    many(w[None])
+""")
+plant("jit_switched_off", "eager", NO, """
+@jax.jit
+def step(w, x):
+    return w - 0.1 * jnp.tanh(x @ w).mean()  # LINE
+w, x = data(16, 4), data(8)
+for i in range(5):
+    w = step(w, x)
+with jax.disable_jit():
+    for i in range(3):
+        w = step(w, x)
+""", words="runs op by op")
+plant("eager_from_the_start", "eager", NO, """
+def step(w, x):
+    return w - 0.1 * jnp.tanh(x @ w).mean()
+w, x = data(16, 4), data(8)
+for i in range(8):
+    w = step(w, x)
+""", words="no step: ")
+plant("count_decides", "read-back", SHAPE, """
+@jax.jit
+def reduce(x):
+    return (x ** 2).sum()  # LINE
+x = data(12)
+for i in range(6):
+    n = int((x[:, 0] > -10 + i * 0).sum()) - 0
+    keep = int(jnp.asarray(4 + i // 3 * 3))
+    reduce(x[:keep])
+""")
+plant("nonzero_decides", "read-back", SHAPE, """
+@jax.jit
+def gather(x, rows):
+    return x[rows].sum()  # LINE
+x = data(12)
+order = jnp.sort(x[:, 0])
+for i in range(5):
+    rows, = jnp.nonzero(x[:, 0] > order[3 + i])
+    gather(x, rows)
+""")
+plant("matmul_precision", "op", BRANCH, """
+@jax.jit
+def multiply(a, b):
+    return a @ b  # LINE
+a = data(16)
+for i in range(6):
+    with jax.default_matmul_precision("float32" if i > 3 else "default"):
+        multiply(a, a)
+""")
+plant("both_at_once", "shape", ("yes", "no", "yes"), """
+@functools.partial(jax.jit, static_argnums=2)
+def model(w, x, train):
+    h = x @ w
+    if train:
+        h = jax.nn.relu(h) + 1
+    return h.mean()
+w, x = data(16, 4), data(8)
+for i in range(8):
+    model(w, x if i < 5 else x[:3], i < 5)
+""")
+plant("sizes_in_constants", "shape", SHAPE, """
+@jax.jit
+def normalise(x):
+    n = x.shape[0]
+    m = x.sum(0) / n
+    return ((x - m) / np.sqrt(n) + np.log(n) + jnp.arange(n)[:, None] / (n - 1))[-1]
+for n in [8] * 5 + [12, 20]:
+    normalise(data(n))
+""")
+
+healthy("plain", """
+@jax.jit
+def step(w, x):
+    return w - 0.1 * jax.grad(lambda w: jnp.tanh(x @ w).mean())(w)
+w = data(16, 4)
+for i in range(12):
+    w = step(w, data(8))
+""")
+healthy("initialised", """
+@jax.jit
+def init(key, like):
+    return jax.random.normal(key, like.shape) * 0.1
+ps = [init(jax.random.key(i), jnp.zeros((i + 2, 3))) for i in range(5)]
+@jax.jit
+def step(ps):
+    return [p * 0.9 for p in ps]
+for i in range(9):
+    ps = step(ps)
+""")
+healthy("eager_logging", """
+@jax.jit
+def step(w):
+    return w * 0.99, (w ** 2).sum()
+w, history = data(8), []
+for i in range(9):
+    w, l = step(w)
+    history.append(float(l))
+    print(float(jnp.mean(jnp.asarray(history))), jnp.stack([w[0]] * (i + 1)).shape)
+""")
+healthy("evaluation_beside", """
+@jax.jit
+def train(w, x):
+    return w - 0.1 * jnp.tanh(x @ w).mean()
+@jax.jit
+def evaluate(w, x):
+    return jnp.tanh(x @ w).mean()
+w = data(16, 4)
+for i in range(9):
+    w = train(w, data(8))
+    if i % 3 == 2:
+        evaluate(w, data(20))
+""")
+healthy("scan_and_keys", """
+@jax.jit
+def epoch(w, key):
+    def body(w, k):
+        return w - 0.01 * jax.random.normal(k, w.shape), None
+    return jax.lax.scan(body, w, jax.random.split(key, 4))[0]
+w, key = data(8), jax.random.key(0)
+for i in range(6):
+    key, sub = jax.random.split(key)
+    w = epoch(w, sub)
+""")
+healthy("state_tree", """
+@jax.jit
+def step(state, x):
+    g = jax.grad(lambda w: jnp.mean((x @ w) ** 2))(state["w"])
+    m = 0.9 * state["m"] + g
+    t = state["t"] + 1
+    return {"w": state["w"] - 0.1 * m / (1 - 0.9 ** t), "m": m, "t": t}
+s = {"w": data(16, 4), "m": jnp.zeros((16, 4)), "t": jnp.zeros(())}
+for i in range(8):
+    s = step(s, data(8))
+""")
+healthy("padded_batches", """
+@jax.jit
+def step(w, x, n):
+    mask = jnp.arange(8) < n
+    return w - 0.1 * jnp.where(mask[:, None], x @ w, 0).sum() / n
+w = data(16, 4)
+for n in [8, 8, 5, 8, 3, 8]:
+    x = np.zeros((8, 16), np.float32)
+    x[:n] = 1
+    w = step(w, x, n)
+""")
+healthy("sharded", """
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()[:2]), ("d",))
+@jax.jit
+def step(w, x):
+    return w - 0.1 * jnp.tanh(x @ w).mean()
+w, s = jax.device_put(data(16, 4), NamedSharding(mesh, P())), NamedSharding(mesh, P("d"))
+for i in range(8):
+    w = step(w, jax.device_put(data(8), s))
+""", devices=2)
+healthy("helpers_of_many_shapes", """
+@jax.jit
+def step(w):
+    return w + 1
+w = data(4)
+for i in range(8):
+    w = step(w)
+    jnp.concatenate([w] * (i + 1)).sum(), jnp.zeros((i + 1, 2)) + i
+""")
+healthy("augmented", """
+@jax.jit
+def augment(key, x):
+    return x + 0.1 * jax.random.normal(key, x.shape)
+@jax.jit
+def step(w, x):
+    return w - 0.1 * (x @ w).mean()
+w, key = data(16, 4), jax.random.key(1)
+for i in range(7):
+    w = step(w, augment(jax.random.fold_in(key, i), data(8)))
+""")

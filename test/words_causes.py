@@ -1,0 +1,56 @@
+"""Fresh causes of recompiles, graded by the true cause: the word, the line, the remedy and the three triage answers; and healthy runs, which
+answer no three times. A few of each in the plain run, all of them under XLANE_TEST_ALL=1 (set PICK to choose)."""
+import json
+import os
+import re
+import sys
+
+from _guarded import ALL, HERE, answers, check, done, python, xlane
+
+sys.path.insert(0, os.path.join(HERE, "guard"))
+import causes
+
+QUICK = {"ragged_epoch", "rate_as_number", "bias_correction", "late_mask", "jit_switched_off", "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
+PICK = os.environ.get("PICK")
+DONATES = "from jax._src.interpreters import mlir\nmlir._platforms_with_donation.append('xlane')\n"
+wrong = []
+
+
+def wanted(name):
+    return name in PICK.split(",") if PICK else ALL or name in QUICK
+
+
+def start(name, c):
+    env = {"XLANE_CPU_DEVICES": c["devices"]} if "devices" in c else {}
+    return python(name, (DONATES if c.get("wheel") else "") + c["text"], **env)[0]
+
+
+for name, c in causes.CASES.items():
+    if not wanted(name):
+        continue
+
+    @check("cause_" + name)
+    def _():
+        folder = start(name, c)
+        text, found = xlane("explain", folder), json.loads(xlane("explain", "--json", folder))
+        causes_of = {e.get("cause") for e in found if e["of_step"]}
+        assert "words" in c or c["cause"] in causes_of, (causes_of, text)
+        remedy = "words" if "words" in c else next(e["remedy"] for e in found if e.get("cause") == c["cause"] and (e["of_step"] or c["cause"] == "eager"))
+        assert c.get("words", remedy) in text, text
+        lines = [n for n, line in enumerate(((DONATES if c.get("wheel") else "") + c["text"]).splitlines(), 1) if line.endswith("# LINE")]
+        opening = text.split("beside that")[0]
+        assert not lines or re.search(r"%s\.py:%d\b" % (name, lines[0]), opening), text
+        assert answers(text) == c["answers"], text
+        verdict = [line for line in opening.splitlines() if not line.endswith("no recompile")]
+        assert "words" in c or len(verdict) == 1 or c["answers"].count("yes") > 1 or all(remedy in v for v in verdict), text
+
+for name, c in causes.HEALTHY.items():
+    if not wanted(name):
+        continue
+
+    @check("healthy_" + name)
+    def _():
+        text = xlane("explain", start(name, c))
+        assert answers(text) == causes.NO and " compiled once, ran " in text.splitlines()[0] and text.splitlines()[0].endswith("no recompile"), text
+
+done()
