@@ -703,7 +703,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         stopped |= what && xl_str_is(what->s, "stop");
     }
     double seconds = xl_now() - clock;
-    xl_error *unrecorded = !leads ? NULL : write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code);
+    xl_error *unrecorded = leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code) : NULL;
     if (unrecorded)
         fprintf(stderr, "xlane: the run's folder is not complete: %s; make room there, or name another with --runs\n", xl_error_message(unrecorded));
     xl_error_free(unrecorded);
