@@ -139,8 +139,11 @@ static void exec_unref(xl_exec *e)
     free(e->out_types);
     free(e->out_dims);
     free(e->out_ranks);
-    free(e->kinds);
-    free(e->kind_sizes);
+    for (int k = 0; k < 2; k++) {
+        free(e->kinds[k]);
+        free(e->kind_sizes[k]);
+    }
+    free(e->out_space);
     for (int k = 0; k < 2; k++) {
         for (uint32_t i = 0; i < e->nsharding[k]; i++)
             free(e->shardings[k][i]);
@@ -198,6 +201,31 @@ static bool looks_like_text(xl_str s)
         if ((unsigned char)s.p[i] < ' ' && s.p[i] != '\n' && s.p[i] != '\t' && s.p[i] != '\r')
             return false;
     return s.n > 0;
+}
+
+/* In which memory the program says that results and arguments lie. */
+static xl_error *keep_kinds(xl_exec *e)
+{
+    const xl_func *f = e->plan->f;
+    for (int k = 0; k < 2; k++) {
+        uint32_t n = k ? e->plan->narg : e->plan->nout;
+        const xl_attr *const *attr = k ? f->arg_attr : f->res_attr;
+        e->kinds[k] = calloc((size_t)n + 1, sizeof **e->kinds);
+        e->kind_sizes[k] = calloc((size_t)n + 1, sizeof **e->kind_sizes);
+        if (!k)
+            e->out_space = calloc((size_t)n + 1, sizeof *e->out_space);
+        if (!e->kinds[k] || !e->kind_sizes[k] || !e->out_space)
+            return XL_ERR(EXHAUSTED, "no memory for an executable");
+        for (uint32_t i = 0; i < n; i++) {
+            const xl_attr *a = attr ? xl_dict_get(attr[i], XL_STR("mhlo.memory_kind")) : NULL;
+            int space = a && a->kind == XL_AT_STR && xl_str_is(a->str, xl_space_kind[XL_SPACE_HOST]) ? XL_SPACE_HOST : XL_SPACE_DEVICE;
+            e->kinds[k][i] = xl_space_kind[space];
+            e->kind_sizes[k][i] = strlen(xl_space_kind[space]);
+            if (!k)
+                e->out_space[i] = (uint8_t)space;
+        }
+    }
+    return NULL;
 }
 
 /* The OpSharding of every result and argument, as frontends ask for them. */
@@ -278,6 +306,38 @@ static xl_error *read_program(xl_str program, xl_module **m)
     return looks_like_text(program) ? xl_read_text(program, NULL, m) : xl_read_hlo(program, NULL, m);
 }
 
+/* The frontend's answer lies in its own memory until it is asked again: lines, a zero, and a program. */
+static xl_error *ask_partition(int64_t number, const xl_buf *in, uint32_t n, xl_module **out, xl_buf *lines)
+{
+    static const int64_t two = 2;
+    uint64_t reply[2] = { 0 };
+    xl_host_array *arrays = calloc((size_t)n + 1, sizeof *arrays);
+    int64_t *sizes = calloc((size_t)n + 1, sizeof *sizes);
+    xl_error *err = arrays && sizes ? NULL : XL_ERR(EXHAUSTED, "no memory to ask the frontend");
+    for (uint32_t i = 0; !err && i < n; i++) {
+        sizes[i] = (int64_t)in[i].n;
+        arrays[i] = (xl_host_array){ in[i].p, 1, &sizes[i] };
+        if (in[i].failed)
+            err = XL_ERR(EXHAUSTED, "no memory for shardings");
+    }
+    if (!err) {
+        arrays[n] = (xl_host_array){ reply, 1, &two };
+        err = xl_host_call((uint64_t)number, arrays);
+    }
+    free(arrays);
+    free(sizes);
+    if (err)
+        return err;
+    xl_str text = { (const char *)(uintptr_t)reply[0], (size_t)reply[1] };
+    xl_buf_str(lines, xl_str_cut(&text, '\0'));
+    if (lines->failed)
+        return XL_ERR(EXHAUSTED, "no memory for shardings");
+    err = xl_read_text(text, NULL, out);
+    if (!err)
+        err = xl_verify(*out);
+    return err ? err : xl_lower(*out, false);
+}
+
 /* From a program as it came to what is planned: one function, on the shapes of one device. */
 static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica, xl_shard_info *shards)
 {
@@ -303,7 +363,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     XL_DO(xl_env_check());
     pthread_mutex_init(&e->lock, NULL);
     XL_DO(read_options(opts, &o));
-    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n };
+    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n, .partition = ask_partition };
     e->nreplica = (uint32_t)o.nreplica;
     e->npartition = (uint32_t)o.npartition;
     e->portable = o.portable;
@@ -353,12 +413,9 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     e->out_types = calloc((size_t)p->nout + 1, sizeof *e->out_types);
     e->out_ranks = calloc((size_t)p->nout + 1, sizeof *e->out_ranks);
     e->out_dims = calloc(dims + 1, sizeof *e->out_dims);
-    uint32_t most = p->nout > p->narg ? p->nout : p->narg;
-    e->kinds = calloc((size_t)most + 1, sizeof *e->kinds);
-    e->kind_sizes = calloc((size_t)most + 1, sizeof *e->kind_sizes);
     e->layouts[0] = xl_layouts_new(p->out, p->nout);
     e->layouts[1] = xl_layouts_new(p->arg, p->narg);
-    if (!e->layouts[0] || !e->layouts[1] || !e->out_types || !e->out_ranks || !e->out_dims || !e->kinds || !e->kind_sizes || !e->name || e->program.failed || e->options.failed) {
+    if (!e->layouts[0] || !e->layouts[1] || !e->out_types || !e->out_ranks || !e->out_dims || !e->name || e->program.failed || e->options.failed) {
         err = XL_ERR(EXHAUSTED, "no memory for an executable");
         goto out;
     }
@@ -373,10 +430,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
         for (uint32_t k = 0; k < p->out[i].rank; k++)
             e->out_dims[dims++] = p->out[i].dims[k];
     }
-    for (uint32_t i = 0; i < most; i++) {
-        e->kinds[i] = "device";
-        e->kind_sizes[i] = 6;
-    }
+    XL_DO(keep_kinds(e));
     xl_hash h;
     xl_hash_init(&h);
     xl_hash_str(&h, XL_STR(XL_VERSION));
@@ -645,15 +699,15 @@ PJRT_Error *xl_PJRT_Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_A
 PJRT_Error *xl_PJRT_Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args *args)
 {
     args->num_outputs = args->executable->e->plan->nout;
-    args->memory_kinds = args->executable->e->kinds;
-    args->memory_kind_sizes = args->executable->e->kind_sizes;
+    args->memory_kinds = args->executable->e->kinds[0];
+    args->memory_kind_sizes = args->executable->e->kind_sizes[0];
     return NULL;
 }
 PJRT_Error *xl_PJRT_Executable_ParameterMemoryKinds(PJRT_Executable_ParameterMemoryKinds_Args *args)
 {
     args->num_parameters = args->executable->e->plan->narg;
-    args->memory_kinds = args->executable->e->kinds;
-    args->memory_kind_sizes = args->executable->e->kind_sizes;
+    args->memory_kinds = args->executable->e->kinds[1];
+    args->memory_kind_sizes = args->executable->e->kind_sizes[1];
     return NULL;
 }
 PJRT_Error *xl_PJRT_Executable_OutputElementTypes(PJRT_Executable_OutputElementTypes_Args *args)
@@ -774,7 +828,7 @@ static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
     xl_error *err = read_options(xl_buf_view(&e->options), &o);
     if (err)
         return err;
-    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n };
+    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n, .partition = ask_partition };
     err = make_ready(m, e->npartition, e->nreplica, &shards);
     if (!err && e->npartition > 1)
         err = write_shardings(m, &shards);
