@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -675,7 +676,13 @@ static verdict check(xl_str text, uint64_t data_seed)
 
 /* ---- in a child ----------------------------------------------------------------------------------------------------
  */
-static unsigned limit(void) { return getenv("XLANE_EMULATED") ? 600 : 30; }
+/* A program that computes for minutes, or waits for half an hour, will not end. */
+static void limit(void)
+{
+    struct itimerval t = { .it_value.tv_sec = getenv("XLANE_EMULATED") ? 1000 : 100 };
+    setitimer(ITIMER_PROF, &t, NULL);
+    alarm(1800);
+}
 
 static verdict *shared_verdict(void)
 {
@@ -692,7 +699,7 @@ static verdict check_apart(xl_str text, uint64_t data_seed)
     fflush(stdout);
     pid_t pid = fork();
     if (!pid) {
-        alarm(limit());
+        limit();
         if (!freopen("/dev/null", "w", stderr))
             _exit(3);
         *v = check(text, data_seed);
@@ -949,7 +956,7 @@ static int random_programs(uint64_t seed, uint64_t first, uint64_t count)
         if (!pid) {
             for (; p->at < end; p->at++) {
                 xl_buf text = { 0 };
-                alarm(limit());
+                limit();
                 xl_error *err = text_of(seed, p->at, &text);
                 if (err) {
                     snprintf(p->v.why, WHY, "the generator: %s", xl_error_message(err));
