@@ -124,9 +124,12 @@ def main():
             text = start("ops", [python], {**library, "XLA_STABLEHLO_COMPILE": form}, OPS)
             check("F1_ops_as_" + ("stablehlo" if form else "hlo"), "DIFFERS" not in text, text)
 
-        r = json.loads(re.search(r"^RESULT (.*)$", start("spmd", [python], {**library, "XLANE_CPU_DEVICES": "4"}, SPMD), re.M).group(1))
-        check("S2_a_mesh_of_four_trains_as_one", r["devices"] == 4 and all(abs(x - y) < 1e-4 for x, y in zip(r["split"], r["whole"], strict=True)), r)
-        check("S1_results_stay_split", r["weight"].startswith("{devices=[2,1,2]"), r)
+        for form in ("", "1"):
+            env = {**library, "XLANE_CPU_DEVICES": "4", "XLA_STABLEHLO_COMPILE": form}
+            word = "_as_stablehlo" if form else "_as_hlo"
+            r = json.loads(re.search(r"^RESULT (.*)$", start("spmd", [python], env, SPMD), re.M).group(1))
+            check("S2_a_mesh_of_four_trains_as_one" + word, r["devices"] == 4 and all(abs(x - y) < 1e-4 for x, y in zip(r["split"], r["whole"], strict=True)), r)
+            check("S1_results_stay_split" + word, r["weight"].startswith("{devices=[2,1,2]"), r)
 
         # By the wheel's entry point, as HLO, under the guard, twice; the script is the same.
         runs = tmp + "/runs"

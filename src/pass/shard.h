@@ -31,11 +31,12 @@ xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice);
 typedef struct { const char *op; xl_str file; uint32_t line, times; double bytes; } xl_gathered;
 
 /* A value whose split the frontend asked for: the custom call xlane_inspect_sharding, whose backend_config is a number. */
-typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank; } xl_inspected;
+typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank; xl_axes owed; } xl_inspected;
 
 /* ---- the pass ----------------------------------------------------------------------------------------------------- */
 typedef struct {
     xl_axes **arg, **out;                                  /* the spec of each argument and result; NULL for what is no tensor */
+    xl_axes *arg_owed, *out_owed;                          /* what they are unreduced over */
     uint32_t narg, nout;
     uint32_t natom;
     const int64_t *size, *stride;                          /* of the atoms */
@@ -51,8 +52,9 @@ void xl_shard_gathered(const xl_shard_info *info, xl_buf *out);
 
 /* Partitions the entry function, in which calls are inlined. npartition 1 only drops the annotations. *info is the module's. */
 xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_info *info) XL_MUST_USE;
-/* The OpSharding message of a spec, as XLA would write it for the same annotation. */
-void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, xl_buf *out);
+/* The OpSharding message of a spec, unreduced over owed, as XLA would write it for the same annotation. */
+void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, xl_buf *out);
+void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, xl_buf *out); /* the same as mhlo.sharding has it */
 
 /* ---- rules -------------------------------------------------------------------------------------------------------- */
 typedef enum { XL_FACTOR_PASS, XL_FACTOR_SUM, XL_FACTOR_INDEX } xl_factor_kind;
@@ -110,6 +112,9 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c) XL_MUST_USE;
 /* A spec for a tensor of type t from an annotation (sdy.sharding or an mhlo.sharding string); closed gets the bits. Dimensions that do not divide are
  * an error when `strict`, else split as far as they do (c->uneven). *out NULL: it says nothing (manual, unknown). */
 xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, bool strict, xl_axes **out, uint32_t *closed) XL_MUST_USE;
+/* The unreduced axes of an annotation: each device holds a part of what is summed (or maximised, ...) over them. */
+typedef struct { xl_axes over; xl_opcode combine; } xl_owed;
+xl_error *xl_shard_owed(xl_shard_ctx *c, const xl_attr *a, xl_owed *out) XL_MUST_USE;
 const xl_attr *xl_shard_note(const xl_attr *dict);         /* the annotation among the attributes, or NULL */
 xl_error *xl_shard_axis(xl_shard_ctx *c, const xl_sharding *s, xl_str name, int64_t pre, int64_t size, xl_axes *out) XL_MUST_USE; /* appends */
 /* How many of the first atoms of a are whole axes: a frontend cannot name a part of an axis. */

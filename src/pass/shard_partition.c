@@ -1,4 +1,7 @@
-/* Partitioning: the ops of the program as it came are walked in order, and each is emitted on local shapes into a new body. `now` has for every
+/* A value may be unreduced over some atoms: what the devices hold is still to be summed over them (`owed`). Constraints, results and the borders of manual
+ * regions make it so and keep it so; every other op takes it summed.
+ *
+ * Partitioning: the ops of the program as it came are walked in order, and each is emitted on local shapes into a new body. `now` has for every
  * value of the old program what stands for it, `at` the spec it is held in. For each op the candidates are the splits that its operands or its
  * results suggest; the one with the fewest bytes to move (and, weighed lightly, the least work) is taken. Sums over a split factor
  * give a partial result, which an all_reduce, or a reduce_scatter where the result is split over the same atoms, makes whole. */
@@ -19,6 +22,8 @@ typedef struct {
     kept **cache;                                          /* per value */
     const xl_region *open[80];
     uint32_t nopen;
+    xl_owed *owed;                                         /* per value */
+    xl_axes *later;                                        /* per value: its one reader takes it unreduced over these */
     uint32_t manual;                                       /* manual regions around */
     xl_error *err;
 } part;
@@ -47,6 +52,36 @@ static void set(part *p, xl_value old, xl_value now, xl_axes *spec)
 {
     p->now[old.id] = now;
     p->at[old.id] = spec;
+    p->owed[old.id].over.n = 0;
+}
+
+static xl_owed owed_by(part *p, const xl_attr *a)
+{
+    xl_owed o = { 0 };
+    xl_error *err = p->err ? NULL : xl_shard_owed(p->c, a, &o);
+    p->err = err ? err : p->err;
+    return o;
+}
+
+/* a without the atoms of b. */
+static xl_axes without(const xl_axes *a, const xl_axes *b)
+{
+    xl_axes r = { 0 };
+    for (uint32_t i = 0; i < a->n; i++)
+        if (!memchr(b->atom, a->atom[i], b->n))
+            r.atom[r.n++] = a->atom[i];
+    return r;
+}
+
+/* A spec in which no dimension is split over the atoms of `over`. */
+static xl_axes *spec_without(part *p, const xl_axes *spec, uint32_t rank, const xl_axes *over)
+{
+    xl_axes *s = xl_spec_copy(p->c, spec, rank);
+    for (uint32_t d = 0; d < rank; d++)
+        for (uint8_t i = 0; i < s[d].n; i++)
+            if (memchr(over->atom, s[d].atom[i], over->n))
+                s[d].n = i;
+    return s;
 }
 
 /* ---- values that cost nothing to make again ------------------------------------------------------------------------ */
@@ -108,15 +143,43 @@ static xl_value get(part *p, xl_value old, const xl_axes *want)
 {
     const xl_type *t = type_of(p, old);
     uint32_t rank = xl_shard_rank(t);
-    if (!rank || !p->at[old.id] || xl_spec_eq(p->at[old.id], want, rank))
+    const xl_owed *o = &p->owed[old.id];
+    bool there = !rank || !p->at[old.id] || xl_spec_eq(p->at[old.id], want, rank);
+    if (there && !o->over.n)
         return p->now[old.id];
     const kept *k = cached(p, old, want, rank);
     if (k)
         return k->v;
-    xl_value v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want) : xl_shard_move(p->c, &p->b, p->now[old.id], t, p->at[old.id], want);
+    xl_value v = o->over.n ? xl_shard_all_reduce(p->c, &p->b, p->now[old.id], &o->over, o->combine) : p->now[old.id];
+    if (!there)
+        v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want) : xl_shard_move(p->c, &p->b, v, t, p->at[old.id], want);
     kept *e = xl_new(p->c->a, kept, 1);
     *e = (kept){ xl_spec_copy(p->c, want, rank), v, p->b.r, p->cache[old.id] };
     p->cache[old.id] = e;
+    return v;
+}
+
+/* The value split as `want`, which has none of the atoms of `to`, and unreduced over those: what was summed already is the part of the first device. */
+static xl_value get_owed(part *p, xl_value old, const xl_axes *want, const xl_owed *to)
+{
+    const xl_owed *from = &p->owed[old.id];
+    const xl_type *t = type_of(p, old);
+    uint32_t rank = xl_shard_rank(t);
+    xl_axes sum = without(&from->over, &to->over), first = without(&to->over, &from->over);
+    if (!to->over.n)
+        return get(p, old, want);
+    if (from->over.n && from->combine != to->combine && !p->err)
+        p->err = XL_ERR(UNIMPLEMENTED, "a value that is unreduced in one way becomes unreduced in another: reduce it in between");
+    xl_value v = p->now[old.id];
+    if (sum.n)
+        v = xl_shard_all_reduce(p->c, &p->b, v, &sum, from->combine);
+    if (rank && p->at[old.id] && !xl_spec_eq(p->at[old.id], want, rank))
+        v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want) : xl_shard_move(p->c, &p->b, v, t, p->at[old.id], want);
+    if (first.n && to->combine == XL_OP_ADD) {
+        xl_value at = xl_shard_offset(p->c, &p->b, &first, 1, XL_I32), is = xl_b_compare(&p->b, XL_COMPARISON_DIRECTION_EQ, at, xl_b_splat(&p->b, xl_b_type(&p->b, at), 0));
+        const xl_type *local = xl_b_type(&p->b, v);
+        v = xl_b_select(&p->b, local->rank ? xl_b_fill(&p->b, is, xl_type_dims(local)) : is, v, xl_b_splat(&p->b, local, 0));
+    }
     return v;
 }
 
@@ -515,6 +578,7 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
     xl_region_append(c->f, p->b.r, n);
     for (uint32_t i = 0; i < op->nout; i++) {
         xl_value v = n->out[i];
+        xl_owed later = { 0 };
         const xl_type *t = type_of(p, op->out[i]);
         if (mask.id != XL_NO_VALUE.id) {
             xl_dims off = xl_op_dims(op, XL_SLOT(GATHER, offset_dims));
@@ -541,15 +605,19 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
             for (uint32_t k = 0; k < over.n; k++)
                 if (!memchr(s.atom, over.atom[k], s.n))
                     rest.atom[rest.n++] = over.atom[k];
+            later = (xl_owed){ rest, r->combine };
+            rest = r->combine == XL_OP_ADD && base.id == XL_NO_VALUE.id ? without(&rest, &p->later[op->out[i].id]) : rest;
+            later.over = without(&later.over, &rest);
             v = xl_shard_all_reduce(c, &p->b, v, &rest, r->combine);
             if (base.id != XL_NO_VALUE.id && !(is_source(p, op->in[0]) && xl_attr_is_splat(xl_value_const(c->f, op->in[0])) &&
                                                !memcmp(xl_value_const(c->f, op->in[0])->data.p, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", xl_dtype_bytes(t->dtype))))
                 v = xl_b_binary(&p->b, XL_OP_ADD, get(p, op->in[0], rs[i]), v);
         }
-        const xl_axes *to = c->spec[op->out[i].id];
+        const xl_axes *to = later.over.n ? spec_without(p, c->spec[op->out[i].id], t->rank, &later.over) : c->spec[op->out[i].id];
         if (!xl_spec_eq(rs[i], to, t->rank))
             v = xl_shard_move(c, &p->b, v, t, rs[i], to);
         set(p, op->out[i], v, xl_spec_copy(c, to, t->rank));
+        p->owed[op->out[i].id] = later;
     }
 }
 
@@ -567,8 +635,12 @@ static void emit_ops(part *p, const xl_region *r, xl_axes *const *spec, xl_value
             continue;
         }
         xl_value *v = xl_new(p->c->a, xl_value, op->nin);
-        for (uint32_t k = 0; k < op->nin; k++)
-            v[k] = spec && spec[k] ? get(p, op->in[k], spec[k]) : get_whole(p, op->in[k]);
+        bool entry = r == p->c->f->body;
+        for (uint32_t k = 0; k < op->nin; k++) {
+            xl_owed owed = owed_by(p, entry && p->c->f->res_attr ? xl_shard_note(p->c->f->res_attr[k]) : NULL);
+            xl_axes *to = spec && spec[k] ? spec[k] : whole_spec(p, type_of(p, op->in[k]));
+            v[k] = get_owed(p, op->in[k], owed.over.n && to ? spec_without(p, to, xl_shard_rank(type_of(p, op->in[k])), &owed.over) : to, &owed);
+        }
         if (ret)
             memcpy(ret, v, op->nin * sizeof *v);
         else
@@ -622,10 +694,12 @@ static void emit_manual(part *p, const xl_op *op)
 {
     xl_shard_ctx *c = p->c;
     const xl_region *r = op->region[0];
+    const xl_attr *in_list = XL_ATTR(op, SDY_MANUAL, in_shardings), *out_list = XL_ATTR(op, SDY_MANUAL, out_shardings);
     for (uint32_t i = 0; i < r->narg; i++) {
         const xl_type *t = type_of(p, r->arg[i]), *outer = type_of(p, op->in[i]);
+        xl_owed owed = owed_by(p, in_list && i < in_list->n ? in_list->item[i] : NULL);
         if (!xl_shard_rank(t)) {
-            set(p, r->arg[i], p->now[op->in[i].id], NULL);
+            set(p, r->arg[i], get_owed(p, op->in[i], NULL, &owed), NULL);
             continue;
         }
         xl_axes *full = xl_spec_copy(c, NULL, t->rank), *inner = c->spec[r->arg[i].id];
@@ -639,7 +713,7 @@ static void emit_manual(part *p, const xl_op *op)
             fail(p, op, "an argument of the manual region does not have the local shape of its operand");
             return;
         }
-        set(p, r->arg[i], get(p, op->in[i], full), inner);
+        set(p, r->arg[i], get_owed(p, op->in[i], owed.over.n ? spec_without(p, full, t->rank, &owed.over) : full, &owed), inner);
     }
     xl_value *ret = xl_new(c->a, xl_value, op->nout);
     xl_axes **want = xl_new(c->a, xl_axes *, op->nout);
@@ -656,8 +730,10 @@ static void emit_manual(part *p, const xl_op *op)
     p->manual++;
     emit_ops(p, r, want, ret);
     p->manual--;
-    for (uint32_t i = 0; i < op->nout; i++)
+    for (uint32_t i = 0; i < op->nout; i++) {
         set(p, op->out[i], ret[i], c->spec[op->out[i].id]);
+        p->owed[op->out[i].id] = owed_by(p, out_list && i < out_list->n ? out_list->item[i] : NULL);
+    }
 }
 
 /* The one device that an annotation names, or 0; -1: every device for itself. */
@@ -696,7 +772,7 @@ static void emit_callback(part *p, const xl_op *op, bool partitioned)
     xl_value *in = xl_new(p->c->a, xl_value, op->nin);
     const xl_type **out = xl_new(p->c->a, const xl_type *, op->nout);
     for (uint32_t i = 0; i < op->nin; i++)
-        in[i] = p->now[op->in[i].id];
+        in[i] = get(p, op->in[i], p->at[op->in[i].id]);
     for (uint32_t i = 0; i < op->nout; i++)
         out[i] = xl_out_type(p->c->f, op, i);
     xl_op *n = copy(p, op, in, out);
@@ -711,7 +787,7 @@ static void emit_custom(part *p, const xl_op *op)
     xl_shard_ctx *c = p->c;
     if (op->nin == 1 && op->nout == 1 && xl_str_is(name, "Sharding")) {
         xl_axes *to = c->spec[op->out[0].id];
-        set(p, op->out[0], to ? get(p, op->in[0], to) : p->now[op->in[0].id], to);
+        set(p, op->out[0], get(p, op->in[0], to), to);
     } else if (op->nin == 1 && op->nout == 1 && xl_str_is(name, "SPMDFullToShardShape")) {
         xl_value v = get(p, op->in[0], c->spec[op->in[0].id]);
         if (xl_value_type(c->f, v) != type_of(p, op->out[0]))
@@ -723,7 +799,7 @@ static void emit_custom(part *p, const xl_op *op)
             fail(p, op, "its operand is not the local shape of its result");
         set(p, op->out[0], v, c->spec[op->out[0].id]);
     } else if (op->nin == 1 && op->nout == 1 && xl_str_is(name, "xlane_inspect_sharding")) {
-        xl_inspected in = { .manual = p->manual > 0, .spec = p->at[op->in[0].id], .rank = xl_shard_rank(type_of(p, op->in[0])) };
+        xl_inspected in = { .manual = p->manual > 0, .spec = p->at[op->in[0].id], .rank = xl_shard_rank(type_of(p, op->in[0])), .owed = p->owed[op->in[0].id].over };
         if (!xl_str_i64(xl_op_str(op, XL_SLOT(CUSTOM_CALL, backend_config)), &in.number))
             fail(p, op, "its configuration is not a number");
         XL_PUSH(c->a, c->inspected, c->ninspected, c->capinspected, in);
@@ -748,7 +824,14 @@ static void emit_op(part *p, const xl_op *op)
     case XL_OP_SDY_CONSTRAINT: case XL_OP_SDY_RESHARD: case XL_OP_SDY_BARRIER: case XL_OP_SDY_ALL_GATHER: case XL_OP_SDY_ALL_SLICE: case XL_OP_SDY_ALL_TO_ALL:
     case XL_OP_SDY_COLLECTIVE_PERMUTE: {
         xl_axes *to = p->c->spec[op->out[0].id];
-        set(p, op->out[0], to ? get(p, op->in[0], to) : p->now[op->in[0].id], to);
+        xl_owed owed = op->code == XL_OP_SDY_CONSTRAINT || op->code == XL_OP_SDY_RESHARD ? owed_by(p, XL_ATTR(op, SDY_CONSTRAINT, sharding)) : (xl_owed){ 0 };
+        if (owed.over.n) {
+            to = to ? spec_without(p, to, xl_shard_rank(type_of(p, op->out[0])), &owed.over) : NULL;
+            set(p, op->out[0], get_owed(p, op->in[0], to, &owed), to);
+            p->owed[op->out[0].id] = owed;
+            return;
+        }
+        set(p, op->out[0], get(p, op->in[0], to), to);
         return;
     }
     case XL_OP_OPTIMIZATION_BARRIER: {
@@ -762,6 +845,8 @@ static void emit_op(part *p, const xl_op *op)
         xl_region_append(p->c->f, p->b.r, n);
         for (uint32_t i = 0; i < op->nout; i++)
             set(p, op->out[i], n->out[i], p->at[op->in[i].id]);
+        for (uint32_t i = 0; i < op->nout; i++)
+            p->owed[op->out[i].id] = p->owed[op->in[i].id];
         return;
     }
     case XL_OP_CONSTANT: case XL_OP_IOTA:
@@ -924,6 +1009,19 @@ out:
     return err;
 }
 
+/* Values with one reader, which makes them unreduced: their sums need not be made. */
+static void find_later(part *p, const xl_region *r, uint32_t *uses)
+{
+    for (uint32_t i = r->nop; i-- > 0; ) {
+        const xl_op *op = r->op[i];
+        bool note = op->code == XL_OP_SDY_CONSTRAINT || op->code == XL_OP_SDY_RESHARD;
+        for (uint32_t k = 0; k < op->nregion; k++)
+            find_later(p, op->region[k], uses);
+        for (uint32_t k = 0; k < op->nin; k++)
+            p->later[op->in[k].id] = !uses[op->in[k].id]++ && note ? owed_by(p, XL_ATTR(op, SDY_CONSTRAINT, sharding)).over : (xl_axes){ 0 };
+    }
+}
+
 xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_info *info)
 {
     xl_func *f = xl_module_entry(m);
@@ -963,12 +1061,21 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     p.now = xl_new(c.a, xl_value, c.nval);
     p.at = xl_new(c.a, xl_axes *, c.nval);
     p.cache = xl_new(c.a, kept *, c.nval);
+    p.owed = xl_new(c.a, xl_owed, c.nval);
+    p.later = xl_new(c.a, xl_axes, c.nval);
+    find_later(&p, f->body, xl_new(c.a, uint32_t, c.nval));
     p.open[p.nopen++] = p.b.r;
     info->arg = xl_new(c.a, xl_axes *, narg);
+    info->arg_owed = xl_new(c.a, xl_axes, narg);
+    info->out_owed = xl_new(c.a, xl_axes, nout);
+    for (uint32_t i = 0; i < nout; i++)
+        info->out_owed[i] = owed_by(&p, xl_shard_note(f->res_attr ? f->res_attr[i] : NULL)).over;
     for (uint32_t i = 0; i < narg; i++) {
         xl_value v = f->body->arg[i];
         info->arg[i] = c.spec[v.id];
         set(&p, v, xl_region_add_arg(f, p.b.r, xl_shard_local(&c, f->val[v.id].type, c.spec[v.id]), f->val[v.id].loc), c.spec[v.id]);
+        p.owed[v.id] = owed_by(&p, xl_shard_note(f->arg_attr ? f->arg_attr[i] : NULL));
+        info->arg_owed[i] = p.owed[v.id].over;
     }
     info->out = c.spec + c.nval;
     emit_ops(&p, f->body, info->out, NULL);

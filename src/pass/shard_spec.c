@@ -1,6 +1,8 @@
 /* Atoms, specs, and what annotations say: sdy shardings over named meshes, and the strings of the older partitioner. */
 #include "pass/shard.h"
 
+#include <stdlib.h>
+
 #include "base/proto.h"
 
 bool xl_spec_eq(const xl_axes *a, const xl_axes *b, uint32_t rank)
@@ -223,12 +225,10 @@ static xl_error *read_sdy(xl_shard_ctx *c, const xl_sharding *s, const xl_type *
     *closed = t->rank >= 32 ? UINT32_MAX : (1u << t->rank) - 1;
     if (!m)
         return XL_ERR(INVALID, "a sharding names mesh @%.*s, which the program does not have", XL_FMT(s->mesh));
-    if (s->nunreduced)
-        return XL_ERR(UNIMPLEMENTED, "a sharding with unreduced axes: reduce the value before it is annotated");
     if (s->rank != t->rank)
         return XL_ERR(INVALID, "a sharding of %u dimensions on a tensor of %u", s->rank, t->rank);
     for (uint32_t d = 0; d < s->rank; d++) {
-        if (s->dim[d].open)
+        if (s->dim[d].open && !s->nunreduced)              /* or it might be split over what it is unreduced over */
             *closed &= ~(1u << d);
         for (uint32_t i = 0; i < s->dim[d].naxis; i++) {
             xl_error *err = xl_shard_axis(c, s, s->dim[d].axis[i].name, s->dim[d].axis[i].pre, s->dim[d].axis[i].size, &out[d]);
@@ -237,6 +237,21 @@ static xl_error *read_sdy(xl_shard_ctx *c, const xl_sharding *s, const xl_type *
         }
     }
     return NULL;
+}
+
+xl_error *xl_shard_owed(xl_shard_ctx *c, const xl_attr *a, xl_owed *out)
+{
+    static const xl_opcode how[] = { XL_OP_ADD, XL_OP_MAXIMUM, XL_OP_MINIMUM };
+    xl_error *err = NULL;
+    *out = (xl_owed){ .combine = XL_OP_ADD };
+    if (!a || a->kind != XL_AT_SHARDING)
+        return NULL;
+    const xl_sharding *s = a->sharding;
+    if (s->reduction >= 0 && s->reduction < 3)
+        out->combine = how[s->reduction];
+    for (uint32_t i = 0; i < s->nunreduced && !err; i++)
+        err = xl_shard_axis(c, s, s->unreduced[i].name, s->unreduced[i].pre, s->unreduced[i].size, &out->over);
+    return err;
 }
 
 /* ---- {devices=[2,1,4]<=[8]T(0) last_tile_dim_replicate} --------------------------------------------------------------- */
@@ -454,43 +469,105 @@ void xl_shard_unproject(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor
 }
 
 /* ---- OpSharding ---------------------------------------------------------------------------------------------------- */
-void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, xl_buf *out)
+static int64_t parts_of(const xl_shard_info *info, const xl_axes *a)
 {
-    int64_t n = info->npartition, parts = 1;
+    int64_t k = 1;
+    for (uint32_t i = 0; i < a->n; i++)
+        k *= info->size[a->atom[i]];
+    return k;
+}
+
+static int64_t tiles_of(const xl_shard_info *info, const xl_axes *spec, uint32_t rank)
+{
+    int64_t parts = 1;
     for (uint32_t d = 0; spec && d < rank; d++)
-        for (uint32_t i = 0; i < spec[d].n; i++)
-            parts *= info->size[spec[d].atom[i]];
-    if (parts == 1) {
-        xl_proto_put_int(out, 1, 0);
+        parts *= parts_of(info, &spec[d]);
+    return parts;
+}
+
+/* The devices in the order of the tiles; those that hold the same tile by their number, in groups over which it is not unreduced. NULL: no memory. */
+static int64_t *devices_of(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, int64_t parts)
+{
+    int64_t n = info->npartition, each = n / parts, sums = parts_of(info, owed), *ids = calloc((size_t)(n + parts * sums), sizeof *ids), *used = ids ? ids + n : NULL;
+    for (int64_t p = 0; ids && p < n; p++) {
+        int64_t at = 0, u = 0;
+        for (uint32_t d = 0; spec && d < rank; d++)
+            for (uint32_t i = 0; i < spec[d].n; i++) {
+                uint8_t a = spec[d].atom[i];
+                at = at * info->size[a] + p / info->stride[a] % info->size[a];
+            }
+        for (uint32_t a = 0; a < info->natom; a++)         /* in the order of the mesh */
+            if (memchr(owed->atom, (int)a, owed->n))
+                u = u * info->size[a] + p / info->stride[a] % info->size[a];
+        ids[at * each + used[at * sums + u]++ * sums + u] = p;
+    }
+    return ids;
+}
+
+enum { TYPE_REPLICATED = 0, TYPE_OTHER = 3, TYPE_UNREDUCED = 6 };
+
+void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, xl_buf *out)
+{
+    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed), copies = n / parts / sums;
+    if (parts == 1 && sums == 1) {
+        xl_proto_put_int(out, 1, TYPE_REPLICATED);
         return;
     }
-    xl_buf dims = { 0 }, ids = { 0 };
-    xl_proto_put_int(out, 1, 3);
-    for (uint32_t d = 0; d < rank; d++) {
-        int64_t k = 1;
-        for (uint32_t i = 0; i < spec[d].n; i++)
-            k *= info->size[spec[d].atom[i]];
-        xl_proto_put_raw(&dims, (uint64_t)k);
+    int64_t *devices = devices_of(info, spec, rank, owed, parts);
+    xl_buf dims = { 0 }, ids = { 0 }, last = { 0 };
+    xl_proto_put_int(out, 1, TYPE_OTHER);
+    for (uint32_t d = 0; d < rank; d++)
+        xl_proto_put_raw(&dims, (uint64_t)(spec ? parts_of(info, &spec[d]) : 1));
+    if (copies > 1)
+        xl_proto_put_raw(&dims, (uint64_t)copies);
+    if (copies > 1 && sums > 1)
+        xl_proto_put_raw(&last, TYPE_REPLICATED);
+    if (sums > 1) {
+        xl_proto_put_raw(&dims, (uint64_t)sums);
+        xl_proto_put_raw(&last, TYPE_UNREDUCED);
     }
-    if (parts != n)
-        xl_proto_put_raw(&dims, (uint64_t)(n / parts));
-    /* The devices in the order of the tiles; those that hold the same tile by their number. */
-    for (int64_t tile = 0; tile < parts; tile++)
-        for (int64_t p = 0; p < n; p++) {
-            int64_t at = 0;
-            for (uint32_t d = 0; d < rank; d++)
-                for (uint32_t i = 0; i < spec[d].n; i++) {
-                    uint8_t a = spec[d].atom[i];
-                    at = at * info->size[a] + p / info->stride[a] % info->size[a];
-                }
-            if (at == tile)
-                xl_proto_put_raw(&ids, (uint64_t)p);
-        }
+    for (int64_t i = 0; devices && i < n; i++)
+        xl_proto_put_raw(&ids, (uint64_t)devices[i]);
     xl_proto_put_bytes(out, 3, xl_buf_view(&dims));
     xl_proto_put_bytes(out, 4, xl_buf_view(&ids));
-    if (parts != n)
+    if (copies > 1 && sums == 1)
         xl_proto_put_int(out, 6, 1);
-    out->failed = out->failed || dims.failed || ids.failed;
+    if (sums > 1)
+        xl_proto_put_bytes(out, 8, xl_buf_view(&last));
+    out->failed = out->failed || dims.failed || ids.failed || last.failed || !devices;
+    free(devices);
     xl_buf_fini(&dims);
     xl_buf_fini(&ids);
+    xl_buf_fini(&last);
+}
+
+void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, xl_buf *out)
+{
+    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed), copies = n / parts / sums;
+    bool in_order = true;
+    if (parts == 1 && sums == 1) {
+        xl_buf_puts(out, "{replicated}");
+        return;
+    }
+    int64_t *devices = devices_of(info, spec, rank, owed, parts);
+    out->failed = out->failed || !devices;
+    xl_buf_puts(out, "{devices=[");
+    for (uint32_t d = 0; d < rank; d++)
+        xl_buf_printf(out, "%s%lld", d ? "," : "", (long long)(spec ? parts_of(info, &spec[d]) : 1));
+    if (copies > 1)
+        xl_buf_printf(out, rank ? ",%lld" : "%lld", (long long)copies);
+    if (sums > 1)
+        xl_buf_printf(out, rank || copies > 1 ? ",%lld" : "%lld", (long long)sums);
+    xl_buf_putc(out, ']');
+    for (int64_t i = 0; devices && i < n; i++)
+        in_order = in_order && devices[i] == i;
+    if (in_order)
+        xl_buf_printf(out, "<=[%lld]", (long long)n);
+    for (int64_t i = 0; devices && !in_order && i < n; i++)
+        xl_buf_printf(out, "%s%lld", i ? "," : "", (long long)devices[i]);
+    if (sums > 1)
+        xl_buf_puts(out, copies > 1 ? " last_tile_dims={replicated, unreduced}}" : " last_tile_dims={unreduced}}");
+    else
+        xl_buf_puts(out, copies > 1 ? " last_tile_dim_replicate}" : "}");
+    free(devices);
 }

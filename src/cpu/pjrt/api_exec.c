@@ -209,7 +209,7 @@ static xl_error *keep_shardings(xl_exec *e, const xl_shard_info *info)
         for (uint32_t i = 0; i < n; i++) {
             const xl_shape *s = k ? &e->plan->arg[i] : &e->plan->out[i];
             xl_buf b = { 0 };
-            xl_shard_proto(info, k ? info->arg[i] : info->out[i], s->rank, &b);
+            xl_shard_proto(info, k ? info->arg[i] : info->out[i], s->rank, k ? &info->arg_owed[i] : &info->out_owed[i], &b);
             if (b.failed) {
                 xl_buf_fini(&b);
                 return XL_ERR(EXHAUSTED, "no memory for shardings");
@@ -220,6 +220,33 @@ static xl_error *keep_shardings(xl_exec *e, const xl_shard_info *info)
         }
     }
     return NULL;
+}
+
+/* The module says how its results and arguments are split, for who asks for the optimised program. */
+static xl_error *write_shardings(xl_module *m, const xl_shard_info *info)
+{
+    xl_func *f = xl_module_entry(m);
+    const xl_op *end = xl_region_end(f->body);
+    const xl_attr **args = xl_new(&m->arena, const xl_attr *, info->narg);
+    xl_buf b = { 0 };
+    for (uint32_t i = 0; i < info->narg; i++) {
+        b.n = 0;
+        xl_shard_text(info, info->arg[i], xl_shard_rank(xl_value_type(f, f->body->arg[i])), &info->arg_owed[i], &b);
+        args[i] = xl_attr_str(m, xl_buf_view(&b));
+    }
+    b.n = 0;
+    xl_buf_puts(&b, info->nout == 1 ? "" : "{");
+    for (uint32_t i = 0; i < info->nout; i++) {
+        xl_buf_puts(&b, i ? ", " : "");
+        xl_shard_text(info, info->out[i], xl_shard_rank(xl_in_type(f, end, i)), &info->out_owed[i], &b);
+    }
+    xl_buf_puts(&b, info->nout == 1 ? "" : "}");
+    bool failed = b.failed;
+    m->extra = xl_dict_with(m, m->extra, XL_STR("mhlo.spmd_parameters_shardings"), xl_attr_array(m, args, info->narg));
+    if (info->nout)
+        m->extra = xl_dict_with(m, m->extra, XL_STR("mhlo.spmd_output_sharding"), xl_attr_str(m, xl_buf_view(&b)));
+    xl_buf_fini(&b);
+    return failed ? XL_ERR(EXHAUSTED, "no memory for shardings") : NULL;
 }
 
 /* Tells the frontend how the values are split that it asked for. */
@@ -233,12 +260,30 @@ static xl_error *tell_inspected(const xl_shard_info *info)
         if (in->manual)
             xl_proto_put_int(&b, SHARDING_TYPE, TYPE_MANUAL);
         else
-            xl_shard_proto(info, in->spec, in->rank, &b);
+            xl_shard_proto(info, in->spec, in->rank, &in->owed, &b);
         int64_t n = (int64_t)b.n;
         err = b.failed ? XL_ERR(EXHAUSTED, "no memory for shardings") : xl_host_call((uint64_t)in->number, &(xl_host_array){ b.p, 1, &n });
         xl_buf_fini(&b);
     }
     return err;
+}
+
+static xl_error *read_program(xl_str program, xl_module **m)
+{
+    if (program.n >= 4 && !memcmp(program.p, "ML\xefR", 4))
+        return xl_read_bytecode(program, NULL, m);
+    return looks_like_text(program) ? xl_read_text(program, NULL, m) : xl_read_hlo(program, NULL, m);
+}
+
+/* From a program as it came to what is planned: one function, on the shapes of one device. */
+static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica, xl_shard_info *shards)
+{
+    xl_error *err = xl_verify(m);                          /* kernels trust shapes and attributes from here on */
+    if (!err)
+        err = xl_lower(m, npartition > 1);
+    if (!err && npartition > 1)
+        err = xl_shard(m, npartition, nreplica, shards);
+    return err ? err : xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "canonical,simplify,fold,cse,dce" });
 }
 
 static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **out)
@@ -272,12 +317,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     }
     xl_buf_str(&e->program, program);
     xl_buf_str(&e->options, opts);
-    if (program.n >= 4 && !memcmp(program.p, "ML\xefR", 4))
-        XL_DO(xl_read_bytecode(program, NULL, &m));
-    else if (looks_like_text(program))
-        XL_DO(xl_read_text(program, NULL, &m));
-    else
-        XL_DO(xl_read_hlo(program, NULL, &m));
+    XL_DO(read_program(program, &m));
     jmp_buf oom;
     jmp_buf *outer = m->arena.oom;
     if (setjmp(oom)) {
@@ -287,15 +327,9 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     }
     m->arena.oom = &oom;
     e->name = strndup(m->name.n ? m->name.p : "main", m->name.n ? m->name.n : 4);
-    err = xl_verify(m);                                    /* kernels trust shapes and attributes from here on */
-    if (!err)
-        err = xl_lower(m, e->npartition > 1);
-    if (!err && e->npartition > 1)
-        err = xl_shard(m, e->npartition, e->nreplica, &shards);
+    err = make_ready(m, e->npartition, e->nreplica, &shards);
     if (!err)
         err = tell_inspected(&shards);
-    if (!err)
-        err = xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "canonical,simplify,fold,cse,dce" });
     m->arena.oom = outer;
     if (!err)
         err = xl_plan_new(m, e->nreplica * e->npartition, &e->plan);
@@ -712,6 +746,51 @@ out:
     xl_buf_fini(&module);
     return err;
 }
+/* Ops that XLA's reader does not take for HLO are custom calls of the same name. */
+static void name_chlo(xl_module *m, xl_region *r)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        xl_op *op = r->op[i];
+        xl_str name = { xl_op_text(op), strlen(xl_op_text(op)) };
+        for (uint32_t k = 0; k < op->nregion; k++)
+            name_chlo(m, op->region[k]);
+        if (op->code == XL_OP_UNKNOWN || !xl_str_starts(name, XL_STR("chlo.")))
+            continue;
+        op->code = XL_OP_CUSTOM_CALL;
+        op->attr = xl_new(&m->arena, const xl_attr *, xl_op_nattr(XL_OP_CUSTOM_CALL));
+        xl_op_set(op, XL_SLOT(CUSTOM_CALL, call_target_name), xl_attr_str(m, name));
+    }
+}
+
+/* The program as it goes to the planner, in words that XLA's reader knows. It is made again: the planner takes the module apart. */
+static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
+{
+    xl_shard_info shards = { 0 };
+    jmp_buf oom;
+    if (setjmp(oom))
+        return XL_ERR(EXHAUSTED, "no memory to print the program");
+    m->arena.oom = &oom;
+    xl_error *err = make_ready(m, e->npartition, e->nreplica, &shards);
+    if (!err && e->npartition > 1)
+        err = write_shardings(m, &shards);
+    if (err)
+        return err;
+    for (uint32_t i = 0; i < m->nfunc; i++)
+        if (m->func[i]->body)
+            name_chlo(m, m->func[i]->body);
+    xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
+    return out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program") : NULL;
+}
+static xl_error *print_optimised(const xl_exec *e, xl_buf *out)
+{
+    xl_module *m = NULL;
+    xl_error *err = read_program(xl_buf_view(&e->program), &m);
+    if (!err)
+        err = print_ready(e, m, out);
+    xl_module_free(m);
+    return err;
+}
+
 PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args *args)
 {
     xl_exec *e = args->executable->e;
@@ -720,18 +799,16 @@ PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram
     xl_error *err = NULL;
     xl_buf hlo = { 0 };
     p->format = "mlir";
-    if (looks_like_text(code)) {                           /* say it as it was planned */
+    bool bytecode = code.n >= 4 && !memcmp(code.p, "ML\xefR", 4);
+    if (looks_like_text(code) || (bytecode && e->npartition > 1)) {
         pthread_mutex_lock(&e->lock);
         if (!e->text.n)
-            xl_print_module(e->plan->m, NULL, &e->text);
-        bool failed = e->text.failed;
+            err = print_optimised(e, &e->text);
         code = xl_buf_view(&e->text);
         pthread_mutex_unlock(&e->lock);
-        if (failed) {
-            err = XL_ERR(EXHAUSTED, "no memory to print the program");
+        if (err)
             goto out;
-        }
-    } else if (code.n < 4 || memcmp(code.p, "ML\xefR", 4)) {
+    } else if (!bytecode) {
         XL_DO(hlo_with_config(e, code, &hlo));
         code = xl_buf_view(&hlo);
         p->format = "hlo_with_config";

@@ -637,10 +637,10 @@ static void find_donors(xl_planner *p)
         const xl_attr *a = xl_dict_get(p->f->arg_attr[i], XL_STR("jax.buffer_donor"));
         if (!a || (a->kind == XL_AT_BOOL && !a->i))
             continue;
-        pl->arg_donated[i] = true;
         for (uint32_t k = next; k < pl->nout && k < next + 64; k++) /* arguments and results usually come in one order */
             if (pl->out_donor[k] < 0 && same_place(&pl->arg[i], &pl->out[k])) {
                 pl->out_donor[k] = (int32_t)i;
+                pl->arg_donated[i] = true;                 /* one that no result can take stays the caller's */
                 next = k + 1;
                 break;
             }

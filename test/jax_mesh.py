@@ -1,0 +1,85 @@
+"""What JAX programs on a mesh ask of a device besides values: unreduced axes, donation of what cannot be used, programs without results, the text of the
+optimised program. On eight devices, values against numpy."""
+import sys
+from _eight import here, lib
+import numpy as np
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+bad = 0
+
+def check(name, fn):
+    global bad
+    try:
+        fn()
+        print("ok " + name)
+    except Exception as e:
+        print("FAIL %s: %s: %s" % (name, type(e).__name__, str(e)[-600:]))
+        bad += 1
+
+def same(a, b, tol=1e-5):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tol, atol=tol)
+
+mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2, devices=jax.devices("xlane"))
+rng = np.random.default_rng(0)
+a, b = (rng.normal(size=(8, 8)).astype(np.float32) for _ in range(2))
+put = lambda v, *spec: jax.device_put(v, NamedSharding(mesh, P(*spec)))
+
+def unreduced():
+    with jax.set_mesh(mesh):
+        l, r = put(a, "y", "x"), put(b, "x", None)
+        f = jax.jit(lambda l, r: jnp.einsum("ab,bc->ac", l, r, out_sharding=P("y", None, unreduced={"x"})))
+        out = f(l, r)
+        assert out.sharding.spec == P("y", None, unreduced={"x"}), out.sharding
+        same(jax.jit(lambda v: jax.sharding.reshard(v, P("y", None)))(out), a @ b)
+        same(jax.jit(lambda v: jax.sharding.reshard(v, P("y", "x")))(out), a @ b)
+        same(jax.jit(lambda l, r: jax.sharding.reshard(jnp.einsum("ab,bc->ac", l, r, out_sharding=P("y", None, unreduced={"x"})), P(None, None)) * 2)(l, r), 2 * a @ b)
+        text = f.lower(l, r).compile().as_text()
+        assert "all-reduce" not in text, text               # what is not asked for is not summed
+check("unreduced axes of a product", unreduced)
+
+def borders():
+    with jax.set_mesh(mesh):
+        v = put(a, "x", None)
+        out = jax.jit(jax.shard_map(lambda v: jax.lax.pcast(v.sum(0), "x", to="unreduced") if hasattr(jax.lax, "pcast") else v.sum(0), in_specs=P("x", None),
+                                    out_specs=P(None, unreduced={"x"})))(v)
+        assert out.sharding.spec.unreduced == {"x"}, out.sharding
+        same(jax.jit(lambda o: jax.sharding.reshard(o, P(None)))(out), a.sum(0))
+        inner = jax.jit(jax.shard_map(lambda o: jax.lax.psum(o, "x"), in_specs=P(None, unreduced={"x"}), out_specs=P(None)))
+        same(inner(out), a.sum(0))
+check("unreduced axes of shard_map", borders)
+
+def donation():
+    v = put(np.ones((8, 8), np.float32), "x", None)
+    out = jax.jit(lambda v: v.sum(), donate_argnums=0)(v)
+    same(out, 64)
+    assert not v.is_deleted(), "an argument that no result could use was deleted"
+    same(v, np.ones((8, 8)))
+    w = jax.jit(lambda v: v + 1, donate_argnums=0)(v)
+    assert v.is_deleted()
+    same(w, 2 * np.ones((8, 8)))
+check("donation", donation)
+
+def nothing():
+    with jax.set_mesh(mesh):
+        v = put(a, "x", "y")
+        assert jax.jit(lambda v: None)(v) is None
+        assert jax.jit(lambda v: (), out_shardings=())(v) == ()
+        seen = []
+        jax.jit(lambda v: jax.debug.callback(lambda s: seen.append(float(s)), v.sum()))(v)
+        jax.effects_barrier()
+        assert len(seen) == 1 and abs(seen[0] - a.sum()) < 1e-3, seen
+check("no results", nothing)
+
+def text():
+    l, r = put(a, None, "x"), put(b, "x", None)
+    auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane"))
+    l, r = (jax.device_put(v, NamedSharding(auto, P(*s))) for v, s in ((a, (None, "d")), (b, ("d", None))))
+    c = jax.jit(lambda l, r: (jax.scipy.special.erf(l @ r), r * 2)).lower(l, r).compile()
+    t = c.as_text()
+    assert "all-reduce" in t and "f32[1,8]" in t and "jit(<lambda>)" in t, t
+    same(c(l, r)[0], jax.scipy.special.erf(jax.device_put(a @ b, jax.devices("cpu")[0])), 1e-4)
+check("text of the optimised program", text)
+
+sys.exit(bad != 0)
