@@ -1,5 +1,5 @@
 """What JAX programs on a mesh ask of a device besides values: unreduced axes, donation of what cannot be used, programs without results, the text of the
-optimised program. On eight devices, values against numpy."""
+optimised program, arguments split as others are, collectives that are started and awaited. On eight devices, values against numpy."""
 import sys
 from _eight import here, lib
 import numpy as np
@@ -81,5 +81,27 @@ def text():
     assert "all-reduce" in t and "f32[1,8]" in t and "jit(<lambda>)" in t, t
     same(c(l, r)[0], jax.scipy.special.erf(jax.device_put(a @ b, jax.devices("cpu")[0])), 1e-4)
 check("text of the optimised program", text)
+
+def alike():
+    from jax.experimental.shard_alike import shard_alike
+    auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane"))
+    split = NamedSharding(auto, P("d"))
+    one, two = jax.jit(lambda v, w: shard_alike(v, w))(jax.device_put(a, split), b)
+    assert one.sharding.is_equivalent_to(split, 2) and two.sharding.is_equivalent_to(split, 2), (one.sharding, two.sharding)
+    same(two, b)
+check("shard_alike", alike)
+
+def started():
+    from jax._src.lax import parallel
+    if not hasattr(parallel, "ppermute_start"):
+        return
+    ring = [(i, (i + 1) % 4) for i in range(4)]
+    def f(v, now):
+        return parallel.ppermute_start(v, "x", ring).done() if now else jax.lax.ppermute(v, "x", ring)
+    with jax.set_mesh(mesh):
+        one, two = (jax.jit(jax.shard_map(lambda v: f(v, now), in_specs=P("x", None), out_specs=P("x", None)))(put(a, "x", None)) for now in (True, False))
+        same(one, np.roll(a, 2, 0))
+        same(two, one)
+check("collectives that are started and awaited", started)
 
 sys.exit(bad != 0)

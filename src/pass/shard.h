@@ -35,6 +35,8 @@ typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank
 
 /* ---- the pass ----------------------------------------------------------------------------------------------------- */
 typedef struct {
+    const uint8_t *loose;                                  /* set by the caller, nloose of them: the split of argument i is ours to choose */
+    uint32_t nloose;
     xl_axes **arg, **out;                                  /* the spec of each argument and result; NULL for what is no tensor */
     xl_axes *arg_owed, *out_owed;                          /* what they are unreduced over */
     uint32_t narg, nout;
@@ -86,6 +88,7 @@ typedef struct {
     uint32_t nval, nresult;                                /* values of the program as it came; then one per result of it */
     xl_axes **spec;                                        /* per value; NULL for what is no tensor */
     uint32_t *closed;                                      /* per value: a bit per dimension that may not be split further */
+    bool *grouped;                                         /* per value: it is in a sharding group */
     struct xl_shard_edge *edge;                            /* values that should be split alike */
     uint32_t nedge, capedge;
     xl_gathered *gathered;

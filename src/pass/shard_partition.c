@@ -958,6 +958,7 @@ static xl_error *scan(xl_shard_ctx *c, const xl_region *r, group_list *groups)
         case XL_OP_SDY_GROUP: {
             int64_t id = xl_op_int(op, XL_SLOT(SDY_GROUP, group_id));
             bool found = false;
+            c->grouped[op->in[0].id] = true;
             for (uint32_t k = 0; k < groups->n; k++)
                 if (groups->p[k].id == id) {
                     edge(c, groups->p[k].value, op->in[0].id, NULL);
@@ -1037,6 +1038,7 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     c.nresult = nout;
     c.spec = xl_new(c.a, xl_axes *, (size_t)f->nval + nout);
     c.closed = xl_new(c.a, uint32_t, (size_t)f->nval + nout);
+    c.grouped = xl_new(c.a, bool, (size_t)f->nval);
     XL_DO(scan(&c, f->body, &groups));
     for (uint32_t i = 0; i < narg; i++) {
         xl_value v = f->body->arg[i];
@@ -1044,7 +1046,8 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
         const xl_attr *note = xl_shard_note(f->arg_attr ? f->arg_attr[i] : NULL);
         xl_str label = xl_loc_label(m, f->val[v.id].loc);
         XL_TRY(annotate(&c, v, note, true), "argument %u (%.*s)", i, XL_FMT(label));
-        c.closed[v.id] = UINT32_MAX;
+        bool chosen = !note && i < info->nloose && info->loose[i] && c.grouped[v.id]; /* split as its group is */
+        c.closed[v.id] = chosen ? 0 : UINT32_MAX;
     }
     for (uint32_t i = 0; i < nout; i++) {
         const xl_type *t = xl_in_type(f, end, i);

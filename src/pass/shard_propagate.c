@@ -186,6 +186,12 @@ void xl_shard_propagate(xl_shard_ctx *c)
     collect(c, c->f->body, &list);
     settle(c, &list, 0);
     settle(c, &list, 1);
+    for (uint32_t i = 0; i < c->f->body->narg; i++) {      /* nor what it takes */
+        xl_value v = c->f->body->arg[i];
+        for (uint32_t d = 0; c->spec[v.id] && c->closed[v.id] != UINT32_MAX && d < xl_shard_rank(c->f->val[v.id].type); d++)
+            c->spec[v.id][d].n = (uint8_t)xl_shard_whole_axes(c, &c->spec[v.id][d]);
+        c->closed[v.id] = UINT32_MAX;
+    }
     for (uint32_t i = 0; i < c->nresult; i++) {            /* what the program returns is not split further than this */
         const xl_op *end = xl_region_end(c->f->body);
         xl_axes *spec = c->spec[c->nval + i];

@@ -15,7 +15,7 @@
 #include "ir/verify.h"
 
 /* ---- compile options -------------------------------------------------------------------------------------------- */
-typedef struct { int64_t nreplica, npartition; bool portable; xl_str assignment; int64_t ordinal; } options;
+typedef struct { int64_t nreplica, npartition; bool portable; xl_str assignment; int64_t ordinal; xl_str loose; } options; /* loose: a byte per argument */
 
 static xl_error *read_build(xl_str s, options *o)
 {
@@ -35,6 +35,8 @@ static xl_error *read_build(xl_str s, options *o)
             o->npartition = (int64_t)f.value;
         else if (f.number == 9 && f.wire == XL_WIRE_BYTES)
             o->assignment = f.bytes;
+        else if (f.number == 18 && f.wire == XL_WIRE_BYTES)
+            o->loose = f.bytes;
     }
 out:
     return err;
@@ -46,7 +48,7 @@ static xl_error *read_options(xl_str s, options *o)
     xl_proto_field f;
     bool more;
     xl_error *err = NULL;
-    *o = (options){ 1, 1, false, { 0 }, -1 };
+    *o = (options){ 1, 1, false, { 0 }, -1, { 0 } };
     for (;;) {
         XL_DO(xl_proto_next(&r, &f, &more));
         if (!more)
@@ -291,7 +293,6 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     xl_error *err = NULL;
     xl_module *m = NULL;
     options o;
-    xl_shard_info shards = { 0 };
     xl_exec *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e)
@@ -299,6 +300,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     atomic_init(&e->ref, 1);
     pthread_mutex_init(&e->lock, NULL);
     XL_DO(read_options(opts, &o));
+    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n };
     e->nreplica = (uint32_t)o.nreplica;
     e->npartition = (uint32_t)o.npartition;
     e->portable = o.portable;
@@ -765,12 +767,16 @@ static void name_chlo(xl_module *m, xl_region *r)
 /* The program as it goes to the planner, in words that XLA's reader knows. It is made again: the planner takes the module apart. */
 static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
 {
-    xl_shard_info shards = { 0 };
+    options o;
     jmp_buf oom;
     if (setjmp(oom))
         return XL_ERR(EXHAUSTED, "no memory to print the program");
     m->arena.oom = &oom;
-    xl_error *err = make_ready(m, e->npartition, e->nreplica, &shards);
+    xl_error *err = read_options(xl_buf_view(&e->options), &o);
+    if (err)
+        return err;
+    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n };
+    err = make_ready(m, e->npartition, e->nreplica, &shards);
     if (!err && e->npartition > 1)
         err = write_shardings(m, &shards);
     if (err)

@@ -287,6 +287,21 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
                 err = XL_ERR(INVALID, "chlo.scan: its body, operands and results do not fit together: give slices along dimension %lld, then what is carried",
                              (long long)xl_op_int(op, XL_SLOT(CHLO_SCAN, dimension)));
             break;
+        case XL_OP_ASYNC_START:                            /* it is done when it is started */
+            if (xl_region_end(op->region[0])->nin != 1) {
+                err = XL_ERR(UNIMPLEMENTED, "stablehlo.async_start: a region of several results is not served: start one collective at a time");
+                break;
+            }
+            err = splice(l, r, op, op->region[0], depth);
+            break;
+        case XL_OP_ASYNC_DONE:
+            if (op->nout != 1) {
+                err = XL_ERR(UNIMPLEMENTED, "stablehlo.async_done: several results are not served: start one collective at a time");
+                break;
+            }
+            replace(l, op->out[0], op->in[0]);
+            err = NULL;
+            break;
         case XL_OP_SDY_NAMED: err = splice(l, r, op, op->region[0], depth); break;
         case XL_OP_SDY_MANUAL:
             if (!l->keep_manual) {
