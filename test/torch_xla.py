@@ -151,6 +151,9 @@ def main():
         cold, cold_metrics, cold_why, _ = under_guard("guard_cold")
         warm, warm_metrics, warm_why, warm_words = under_guard("guard_warm")
         check("F3_hlo_losses_by_the_entry_point", cold["device"] == "XLANE" and close(cold, cpu), (cold, cpu))
+        known = json.loads(subprocess.run([*xlane, "catalog", "--json"], text=True, capture_output=True, check=True, env={**os.environ, **guarded}).stdout)
+        check("a_guarded_torch_program_is_in_the_catalog", [e["outcome"] for e in known] == ["ran", "ran"] and known[0]["signature"]["model"].startswith("SyncTensorsGraph.")
+              and known[0]["signature"]["code"] == known[1]["signature"]["code"] and known[0]["compiled"] > 0 and known[0]["observed"] > 0, known)
         same = all(cold[m] == warm[m] for m in ("mlp", "transformer"))
         check("F1_same_bits_from_the_cache", same, (cold, warm))
 

@@ -55,7 +55,7 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
         xl_catalog_json(&j, &e);
         xl_json_end(&j);
     } else {
-        xl_buf_printf(&b, "%s: %s\n%-11s %.*s\n", verdict, l.about, "device", XL_FMT(e.sig.hardware));
+        xl_buf_printf(&b, "%s: %s of run %s\n%-11s %.*s\n", verdict, l.name, dir, "device", XL_FMT(e.sig.hardware));
         put_row(&b, "predicted", e.predicted, "liveness of the program as recorded (fused rule, not measured on this device)");
         put_row(&b, "compiled", e.compiled, e.compiled >= 0 ? "the compiler's own figure" : "the plugin gives no figure");
         put_row(&b, "observed", e.observed, e.observed >= 0 ? "peak of the physical device over the whole run" : "not recorded: no step was executed, or the device gives no figure");

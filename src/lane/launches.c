@@ -92,7 +92,7 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
     out->seconds = seconds ? seconds->f : -1;
     observe(a, dir, t ? t->f : 0, out);
     out->sig = (xl_signature){ .code = field(step, "program"), .hardware = hardware_of(a, field(step, "topology")), .model = xl_strf(a, "%.*s of %.*s", XL_FMT(field(step, "module")), XL_FMT(command)),
-                               .parallelism = field(step, "topology"), .features = xl_strf(a, "profile %s; %s", l->profile ? l->profile : "none", l->flags && *l->flags ? l->flags : "no flags"),
+                               .parallelism = field(step, "topology"), .features = xl_strf(a, "profile %s; %s", l->profile && *l->profile ? l->profile : "none", l->flags && *l->flags ? l->flags : "no flags"),
                                .bundle = xl_strf(a, "xlane %s, %.*s %.*s", XL_VERSION, XL_FMT(xl_path_base(plugin)), XL_FMT(build)) };
     xl_json j = { .out = &detail };
     xl_json_map(&j);

@@ -59,11 +59,7 @@ static xl_error *hold_args(share *s)
             for (size_t k = 0; k < want->rank && m < 200; k++)
                 m += (size_t)snprintf(need + m, sizeof need - m, "%lldx", (long long)want->dims[k]);
             snprintf(need + m, sizeof need - m, "%s", xl_dtypes[want->dtype].text);
-            /* PyTorch/XLA learns how results are split from HLO alone, and hands over wrong pieces where it asked for StableHLO. */
-            const char *form = getenv("XLA_STABLEHLO_COMPILE");
-            bool torch = s->l->e->npartition > 1 && form && *form && strcmp(form, "0");
-            return XL_ERR(INVALID, "argument %u of %s is %s, the program was compiled for %s%s", i, s->l->e->name, have, need,
-                          torch ? "; PyTorch/XLA's SPMD needs HLO: unset XLA_STABLEHLO_COMPILE" : "");
+            return XL_ERR(INVALID, "argument %u of %s is %s, the program was compiled for %s", i, s->l->e->name, have, need);
         }
         if (b->device != s->device)
             return XL_ERR(INVALID, "argument %u of %s lies on %s, the program runs on %s: copy it there", i, s->l->e->name, b->device->desc.text,
