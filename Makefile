@@ -64,7 +64,20 @@ obj      = $(patsubst src/%.c,$(B)/obj/%.o,$(filter $(foreach l,$(1),src/$(l)/%)
 core    := base ir pass pjrt lane train
 plugins := $(if $(filter src/cpu/%,$(src_c)),$(B)/libxlane-cpu.so) $(if $(filter src/guard/%,$(src_c)),$(B)/libxlane-guard.so) \
            $(if $(wildcard src/guard/preload_main.c),$(B)/libxlane-preload.so)
-all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins)
+all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins) $(B)/libscipy_openblas.so
+
+# LAPACK for the embedded device (src/cpu/kernel/openblas.h): OpenBLAS as PyPI has it, one file that needs nothing but libc. Built without it where it
+# cannot be had; the device then looks for the system's.
+PYTHON  ?= $(firstword $(wildcard build/venv/bin/python) python3)
+openblas := build/openblas-$(ARCH)
+$(openblas)/libscipy_openblas.so:
+	@mkdir -p $(@D)
+	@{ $(PYTHON) -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --platform manylinux_2_28_$(ARCH) -d $(@D) scipy-openblas32 && \
+	    cd $(@D) && $(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(PYTHON)) -m zipfile -e scipy_openblas32*.whl . && cp scipy_openblas32-*.dist-info/licenses/LICENSE.txt . && \
+	    mv scipy_openblas32/lib/libscipy_openblas.so . && rm -r scipy_openblas32*; } >$(@D)/log 2>&1 || echo "no scipy-openblas32 (see $(@D)/log): the CPU device will look for libopenblas.so.0"
+$(B)/libscipy_openblas.so: | $(openblas)/libscipy_openblas.so
+	@mkdir -p $(@D)
+	@if [ -f $(openblas)/libscipy_openblas.so ]; then cp $(openblas)/libscipy_openblas.so $@; fi
 
 # The built-in profiles, as C strings.
 profiles := $(sort $(wildcard profiles/*.yaml))
@@ -108,6 +121,7 @@ $(B)/test/all.a: $(filter-out $(B)/obj/cli/main.o,$(call obj,$(layers)))
 	rm -f $@ && $(CROSS)ar rcs $@ $^
 test_c  := $(call in_rooms,*,_test)
 tests   := $(patsubst src/%.c,$(B)/test/%,$(if $(T),$(foreach t,$(test_c),$(if $(findstring $(T),$(t)),$(t))),$(test_c)))
+$(B)/test/%: XLDFLAGS += -Wl,-rpath,$(abspath $(B))
 $(B)/test/%: $(B)/obj/%.o $(B)/test/all.a
 	@mkdir -p $(@D)
 	$(link)
@@ -179,6 +193,7 @@ bundle: all
 	for l in zstd sodium yaml; do f=$$(readlink -f $$($(CC) -print-file-name=lib$$l.so)) && \
 	    install -m 644 $$f $(B)/bundle/$(bundle_name)/lib/$$($(CROSS)readelf -d $$f | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p') || exit 1; done
 	cp LICENSE README.md $(B)/bundle/$(bundle_name)/
+	if [ -f $(openblas)/LICENSE.txt ]; then cp $(openblas)/LICENSE.txt $(B)/bundle/$(bundle_name)/LICENSE.openblas; fi
 	tar -C $(B)/bundle -czf build/$(bundle_name).tar.gz $(bundle_name)
 
 clean:

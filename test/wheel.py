@@ -38,6 +38,13 @@ with tempfile.TemporaryDirectory() as tmp:
     if has_entry:
         env["JAX_PLATFORMS"] = "xlane"
         ours = subprocess.run([sys.executable, "-c", ask], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        solve = "import jax.numpy as jnp; a = jnp.eye(40) * 3 + 1; print(float(abs(jnp.linalg.svd(a)[1] - abs(jnp.linalg.eigh(a)[0])[::-1]).max()))"
+        svd = subprocess.run([sys.executable, "-c", solve], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        check("carries_lapack", svd.returncode == 0 and float(svd.stdout or "1") < 1e-4, svd.stdout + svd.stderr[-300:])
+        env["XLANE_LAPACK"] = tmp + "/none.so"
+        none = subprocess.run([sys.executable, "-c", solve], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        check("says_what_lapack_is_missing", none.returncode != 0 and "none.so" in none.stderr and "scipy-openblas32" in none.stderr, none.stdout + none.stderr[-500:])
+        env.pop("XLANE_LAPACK")
         check("jax_finds_the_device", ours.returncode == 0 and set(json.loads(ours.stdout or "[]")) == {"xlane"}, ours.stdout + ours.stderr[-300:])
     else:
         print("skip wheel_jax_finds_the_device: libxlane-cpu.so exports no GetPjrtApi")

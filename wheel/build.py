@@ -1,7 +1,7 @@
 """Packs build/ into a wheel: the command, the libraries, and the two frontends' entry points.
 
 usage: python wheel/build.py [FOLDER]     the wheel goes to FOLDER (build/)
-The files are those of `make bundle`, so that the wheel runs where zstd, libsodium and libyaml are not installed.
+The files are those of `make bundle`, so that the wheel runs where zstd, libsodium, libyaml and LAPACK are not installed.
 CROSS=x86_64-linux-gnu- (or aarch64-linux-gnu-) in the environment makes the other architecture's wheel.
 """
 import base64
@@ -51,8 +51,10 @@ def main():
     files[info + "METADATA"] = (meta.encode(), False)
     files[info + "WHEEL"] = (wheel.encode(), False)
     files[info + "entry_points.txt"] = (ENTRY_POINTS.encode(), False)
-    with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
-        files[info + "LICENSE"] = (f.read(), False)
+    for name in ("LICENSE", "LICENSE.openblas"):
+        if os.path.exists(os.path.join(bundle, name)):
+            with open(os.path.join(bundle, name), "rb") as f:
+                files[info + name] = (f.read(), False)
 
     record = ""
     path = os.path.join(out, f"xlane-{version}-{tag}.whl")

@@ -88,12 +88,6 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
         }
     if (xl_host_is(op))
         return xl_plan_host(p, op);
-    if (xl_str_is(name, "Qr"))
-        return xl_plan_qr(p, op);
-    if (xl_str_is(name, "ProductOfElementaryHouseholderReflectors"))
-        return xl_plan_householder(p, op);
-    if (xl_str_is(name, "Eigh"))
-        return xl_plan_eigh(p, op);
     if (xl_str_is(name, "ApproxTopK"))
         return plan_approx(p, op);
     if (xl_str_is(name, "dce_sink") && op->nout == 0)      /* it only keeps its operand alive */
