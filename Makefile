@@ -35,6 +35,9 @@ CFLAGS_reduce = -O3
 CFLAGS_fold_generic = -O3 -fno-trapping-math
 CFLAGS_fold_avx2 = $(CFLAGS_gemm_avx2) -fno-trapping-math
 CFLAGS_fold_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math
+CFLAGS_fft_generic = -O3 -fno-trapping-math
+CFLAGS_fft_avx2 = $(CFLAGS_fold_avx2)
+CFLAGS_fft_avx512 = $(CFLAGS_fold_avx512)
 CFLAGS_strided = -O3
 # Rows of a few elements are copied in place there, not by a call of memmove for each.
 CFLAGS_tile_run = -O3 -fno-tree-loop-distribute-patterns

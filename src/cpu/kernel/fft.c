@@ -1,174 +1,180 @@
-/* Fourier transforms of any length, in double: powers of two by halves, others by Bluestein's convolution. */
-#include <complex.h>
+/* Fourier transforms, in the type of the operand. Each dimension is a pass over its lines, some of them side by side (fft.h); threads share the lines. Lengths of
+ * small prime factors go by stages of radix 4, 2, 3, 5, ...; others by Bluestein's convolution. */
+#include "cpu/kernel/fft.h"
+
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-#include "cpu/kernel/ew.h"
+#include "cpu/arch/feature.h"
 #include "cpu/plan/planner.h"
+#include "cpu/run/pool.h"
 
-typedef double complex cx;
+XL_CPU_SETS(xl_fft_set, xl_fft)
 
-static inline cx mul(cx a, cx b)
+enum { NEAR = 1 << 13, WORTH = 1 << 15 };
+
+typedef struct { xl_fft_pass p; int64_t total, lanes; bool wide; atomic_bool *lacking; } job;
+
+static void put(void *to, size_t at, double v, bool wide)
 {
-    union { double p[2]; cx c; } u = { { creal(a) * creal(b) - cimag(a) * cimag(b), creal(a) * cimag(b) + cimag(a) * creal(b) } };
-    return u.c;
+    if (wide)
+        ((double *)to)[at] = v;
+    else
+        ((float *)to)[at] = (float)v;
 }
-static cx turn(double num, double den, int sign) { double a = 2 * M_PI * num / den; return cos(a) + sign * sin(a) * I; }
-
-typedef struct { int64_t n, m; int sign; cx *w, *chirp, *kernel, *work; } dft; /* m: length of the powers of two inside */
-
-static void pow2(cx *x, int64_t n, const cx *w, int64_t wn, bool inverse)
+/* e^(-2 pi i k / n), exact where that is simple: the angle is brought below an eighth of the circle. */
+static void root(int64_t k, int64_t n, double *re, double *im)
 {
-    for (int64_t i = 1, j = 0; i < n; i++) {
-        int64_t bit = n >> 1;
-        for (; j & bit; bit >>= 1)
-            j ^= bit;
-        j ^= bit;
-        if (i < j) {
-            cx t = x[i];
-            x[i] = x[j];
-            x[j] = t;
-        }
+    k %= n;
+    int64_t eighth = 8 * k / n;
+    double a = 2 * M_PI / (double)n, x, y;
+    switch (eighth) {
+    case 0: x = cos(a * (double)k), y = sin(a * (double)k); break;
+    case 1: case 2: x = -sin(a * ((double)k - (double)n / 4)), y = cos(a * ((double)k - (double)n / 4)); break;
+    case 3: case 4: x = -cos(a * ((double)k - (double)n / 2)), y = -sin(a * ((double)k - (double)n / 2)); break;
+    case 5: case 6: x = sin(a * ((double)k - 0.75 * (double)n)), y = -cos(a * ((double)k - 0.75 * (double)n)); break;
+    default: x = cos(a * (double)(n - k)), y = -sin(a * (double)(n - k)); break;
     }
-    for (int64_t len = 2; len <= n; len *= 2)
-        for (int64_t i = 0; i < n; i += len)
-            for (int64_t k = 0; k < len / 2; k++) {
-                cx t = w[k * (wn / len)], u = x[i + k], v = mul(x[i + k + len / 2], inverse ? conj(t) : t);
-                x[i + k] = u + v;
-                x[i + k + len / 2] = u - v;
+    *re = x;
+    *im = -y;
+}
+
+static bool factors(xl_fft_line *l)
+{
+    static const uint8_t radix[] = { 4, 2, 3, 5, 7, 11, 13 };
+    int64_t n = l->m;
+    l->nfactor = 0;
+    for (size_t i = 0; i < sizeof radix; i++)
+        for (; n % radix[i] == 0 && n > 1; n /= radix[i])
+            l->factor[l->nfactor++] = radix[i];
+    return n <= 1;
+}
+
+static void *numbers(xl_arena *a, size_t n, bool wide) { return wide ? (void *)xl_new(a, double, n) : (void *)xl_new(a, float, n); }
+
+static void stages(xl_arena *a, xl_fft_line *l, bool wide)
+{
+    size_t count = 0, at = 0;
+    int64_t n = l->m;
+    for (uint32_t i = 0; i < l->nfactor; n /= l->factor[i++])
+        count += 2 * (size_t)(n / l->factor[i]) * (l->factor[i] - 1u) + 2u * l->factor[i];
+    l->w = numbers(a, count + 1, wide);
+    n = l->m;
+    for (uint32_t i = 0; i < l->nfactor; n /= l->factor[i++]) {
+        int64_t r = l->factor[i];
+        double re, im;
+        for (int64_t k = 0; k < r && r % 2; k++) {
+            root(k, r, &re, &im);
+            put(l->w, at++, re, wide), put(l->w, at++, im, wide);
+        }
+        for (int64_t q = 0; q < n / r; q++)
+            for (int64_t j = 1; j < r; j++) {
+                root(q * j, n, &re, &im);
+                put(l->w, at++, re, wide), put(l->w, at++, im, wide);
             }
+    }
 }
 
-static bool dft_init(dft *d, int64_t n, int sign)
+static xl_fft_line *line_of(xl_arena *a, int64_t n, bool wide)
 {
-    *d = (dft){ .n = n, .sign = sign, .m = 1 };
-    bool two = (n & (n - 1)) == 0;
-    while (d->m < (two ? n : 2 * n - 1))
-        d->m *= 2;
-    d->w = malloc((size_t)(4 * d->m) * sizeof(cx));
-    if (!d->w)
-        return false;
-    d->chirp = d->w + d->m;
-    d->kernel = d->chirp + d->m;
-    d->work = d->kernel + d->m;
-    for (int64_t k = 0; k < d->m; k++)
-        d->w[k] = turn((double)k, (double)d->m, -1);
-    if (two)
-        return true;
-    for (int64_t k = 0; k < n; k++)
-        d->chirp[k] = turn((double)(k * k % (2 * n)), 2.0 * (double)n, sign);
-    memset(d->kernel, 0, (size_t)d->m * sizeof(cx));
-    for (int64_t k = 0; k < n; k++)
-        d->kernel[k] = d->kernel[(d->m - k) % d->m] = conj(d->chirp[k]);
-    pow2(d->kernel, d->m, d->w, d->m, false);
-    return true;
+    xl_fft_line *l = xl_new(a, xl_fft_line, 1), d;
+    l->n = l->m = n;
+    if (factors(l)) {
+        stages(a, l, wide);
+        return l;
+    }
+    for (l->m = 1; l->m < 2 * n - 1; )
+        l->m *= 2;
+    factors(l);
+    stages(a, l, wide);
+    l->chirp = numbers(a, 2 * (size_t)n, wide);
+    l->kernel = numbers(a, 2 * (size_t)l->m, wide);
+    d = (xl_fft_line){ .n = l->m, .m = l->m };             /* the kernel's own transform, in double */
+    factors(&d);
+    stages(a, &d, true);
+    double *k0 = xl_new(a, double, 2 * (size_t)l->m), *mem = xl_new(a, double, 4 * (size_t)l->m);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t other = (l->m - k) % l->m;
+        double c, s;
+        root(k * k % (2 * n), 2 * n, &c, &s);
+        put(l->chirp, 2 * (size_t)k, c, wide), put(l->chirp, 2 * (size_t)k + 1, s, wide);
+        k0[2 * k] = k0[2 * other] = c;
+        k0[2 * k + 1] = k0[2 * other + 1] = -s;
+    }
+    xl_fft_pass p = { .l = &d, .src = k0, .dst = k0, .inner = 1, .sn = l->m, .dn = l->m, .scale = 1 / (double)l->m };
+    xl_fft_best()->f64(&p, 0, 1, mem);
+    for (size_t k = 0; k < 2 * (size_t)l->m; k++)
+        put(l->kernel, k, k0[k], wide);
+    return l;
 }
 
-static void dft_run(const dft *d, cx *x)
+static void run_lines(void *ctx, size_t begin, size_t end)
 {
-    if (d->m == d->n) {
-        pow2(x, d->n, d->w, d->m, d->sign > 0);
+    const job *j = ctx;
+    const xl_fft_set *set = xl_fft_best();
+    void *mem = xl_scratch(XL_SCRATCH_PLAN, (size_t)(4 * j->p.l->m * j->lanes) * (j->wide ? 8 : 4));
+    if (!mem) {
+        atomic_store(j->lacking, true);
         return;
     }
-    cx *a = d->work;
-    memset(a, 0, (size_t)d->m * sizeof *a);
-    for (int64_t k = 0; k < d->n; k++)
-        a[k] = mul(x[k], d->chirp[k]);
-    pow2(a, d->m, d->w, d->m, false);
-    for (int64_t k = 0; k < d->m; k++)
-        a[k] = mul(a[k], d->kernel[k]);
-    pow2(a, d->m, d->w, d->m, true);
-    for (int64_t k = 0; k < d->n; k++)
-        x[k] = mul(a[k] / (double)d->m, d->chirp[k]);
-}
-
-/* Lines of the middle dimension of [outer, n, inner]. */
-static bool along(cx *x, int64_t outer, int64_t n, int64_t inner, int sign)
-{
-    dft d;
-    cx *line = malloc((size_t)n * sizeof *line + 1);
-    if (!line || !dft_init(&d, n, sign)) {
-        free(line);
-        return false;
+    for (size_t g = begin; g < end; g++) {
+        int64_t first = (int64_t)g * j->lanes, lanes = j->total - first < j->lanes ? j->total - first : j->lanes;
+        (j->wide ? set->f64 : set->f32)(&j->p, first, lanes, mem);
     }
-    for (int64_t o = 0; o < outer; o++)
-        for (int64_t i = 0; i < inner; i++) {
-            cx *p = x + o * n * inner + i;
-            for (int64_t k = 0; k < n; k++)
-                line[k] = p[k * inner];
-            dft_run(&d, line);
-            for (int64_t k = 0; k < n; k++)
-                p[k * inner] = line[k];
-        }
-    free(d.w);
-    free(line);
-    return true;
+}
+static void run_pass(const xl_fft_pass *p, int64_t outer, bool wide, atomic_bool *lacking, xl_pool *pool)
+{
+    int64_t total = outer * p->inner, least = p->inner > 1 ? 4 : 1, lanes = NEAR / p->l->m;
+    lanes = lanes > XL_FFT_LANES ? XL_FFT_LANES : lanes < least ? least : lanes;
+    job j = { *p, total, lanes < total ? lanes : total, wide, lacking };
+    size_t groups = (size_t)((total + j.lanes - 1) / j.lanes);
+    xl_pool_for(total * p->l->n < WORTH ? NULL : pool, groups, (size_t)(NEAR / (p->l->m * j.lanes) + 1), run_lines, &j);
 }
 
-typedef struct { xl_ew load, store; int64_t type; uint32_t n; int64_t len[3]; } fft;
+typedef struct { const xl_fft_line *l[3]; int64_t type, len[3]; uint32_t n; bool wide; } fft;
 
 static xl_error *run_fft(const xl_step *s, xl_frame *f)
 {
     const fft *d = s->data;
     const xl_shape *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
     bool real_in = d->type == XL_FFT_TYPE_RFFT, real_out = d->type == XL_FFT_TYPE_IRFFT;
-    int sign = d->type == XL_FFT_TYPE_IFFT || real_out ? 1 : -1;
-    int64_t total = 1, outer, inner;
     if (!y->count)
         return NULL;
+    int64_t last = d->n - 1, xl = x->dims[x->rank - 1], yl = y->dims[y->rank - 1], width = real_out ? xl : yl; /* of the last dimension while others are done */
+    double total = 1;
     for (uint32_t k = 0; k < d->n; k++)
-        total *= d->len[k];
-    int64_t xl = x->rank ? x->dims[x->rank - 1] : 1, yl = y->dims[y->rank - 1], full = d->len[d->n - 1];
-    int64_t lines = y->count / yl;
-    cx *a = malloc((size_t)(lines * full) * sizeof *a), *tmp = malloc((size_t)x->count * sizeof *a + 1);
-    bool ok = a && tmp;
-    if (!ok)
-        goto out;
-    const void *in[1] = { xl_in(s, f, 0) };
-    d->load.fn(tmp, in, (size_t)x->count, d->load.ctx);
-    for (int64_t l = 0; l < lines; l++)                    /* the last dimension at its full length */
-        for (int64_t k = 0; k < full; k++)
-            a[l * full + k] = real_out ? (k < xl ? tmp[l * xl + k] : 0) : tmp[l * xl + k];
-    if (real_out && d->n > 1) {                            /* outer dimensions first, on the half spectrum as it is */
-        inner = full;
-        for (uint32_t k = d->n - 1; k-- > 0 && ok; ) {
-            outer = lines * full / (inner * d->len[k]);
-            ok = along(a, outer, d->len[k], inner, sign);
-            inner *= d->len[k];
-        }
+        total *= (double)d->len[k];
+    atomic_bool lacking = false;
+    char *tmp = NULL, *out = xl_out(s, f, 0);
+    const char *in = xl_in(s, f, 0);
+    xl_fft_pass p = { .inverse = real_out || d->type == XL_FFT_TYPE_IFFT, .scale = 1, .inner = 1 };
+    if (real_out && d->n > 1 && !(in = tmp = malloc((size_t)x->count * x->elem)))
+        return XL_ERR(EXHAUSTED, "no memory for a Fourier transform");
+    xl_fft_pass end = p;                                         /* the last dimension: first of all, or for real results at last */
+    end.l = d->l[last];
+    end.src = in, end.dst = out;
+    end.sn = xl, end.dn = yl;
+    end.real_in = real_in, end.real_out = end.half = real_out;
+    if (!real_out) {
+        end.scale = p.inverse && d->n == 1 ? 1 / total : 1;
+        run_pass(&end, y->count / yl, d->wide, &lacking, f->pool);
+    }
+    for (int64_t k = last - 1, inner = width; k >= 0; inner *= d->len[k], k--) {
+        p.l = d->l[k];
+        p.src = real_out ? k == last - 1 ? xl_in(s, f, 0) : tmp : out;
+        p.dst = real_out ? tmp : out;
+        p.inner = inner;
+        p.sn = p.dn = d->len[k];
+        p.scale = p.inverse && !real_out && k == 0 ? 1 / total : 1;
+        run_pass(&p, (real_out ? x->count : y->count) / (inner * d->len[k]), d->wide, &lacking, f->pool);
     }
     if (real_out) {
-        for (int64_t l = 0; l < lines; l++) {
-            cx *p = a + l * full;
-            p[0] = creal(p[0]);
-            if (full % 2 == 0)
-                p[full / 2] = creal(p[full / 2]);
-            for (int64_t k = full / 2 + 1; k < full; k++)
-                p[k] = conj(p[full - k]);
-        }
-        ok = ok && along(a, lines, full, 1, sign);
-    } else {
-        inner = 1;
-        for (uint32_t k = d->n; k-- > 0 && ok; ) {
-            outer = lines * full / (inner * d->len[k]);
-            ok = along(a, outer, d->len[k], inner, sign);
-            inner *= d->len[k];
-        }
+        end.scale = 1 / total;
+        run_pass(&end, y->count / yl, d->wide, &lacking, f->pool);
     }
-    if (!ok)
-        goto out;
-    if (sign > 0)
-        for (int64_t i = 0; i < lines * full; i++)
-            a[i] /= (double)total;
-    if (real_in)
-        for (int64_t l = 0; l < lines; l++)
-            memmove(a + l * yl, a + l * full, (size_t)yl * sizeof *a);
-    in[0] = a;
-    d->store.fn(xl_out(s, f, 0), in, (size_t)y->count, d->store.ctx);
-out:
-    free(a);
     free(tmp);
-    return ok ? NULL : XL_ERR(EXHAUSTED, "no memory for a Fourier transform");
+    return atomic_load(&lacking) ? XL_ERR(EXHAUSTED, "no memory for a Fourier transform") : NULL;
 }
 
 xl_error *xl_kernel_fft(xl_planner *p, const xl_op *op)
@@ -178,11 +184,16 @@ xl_error *xl_kernel_fft(xl_planner *p, const xl_op *op)
     const xl_type *x = xl_in_type(p->f, op, 0), *y = xl_out_type(p->f, op, 0);
     d->type = xl_op_int(op, XL_SLOT(FFT, fft_type));
     d->n = (uint32_t)len.n;
-    if (len.n < 1 || len.n > 3 || len.n > x->rank)
+    d->wide = x->dtype == XL_F64 || x->dtype == XL_C128;
+    if (len.n < 1 || len.n > 3 || len.n > x->rank || len.n > y->rank)
         return xl_plan_unsupported(p, op, "it transforms one to three dimensions");
-    for (uint32_t k = 0; k < d->n; k++)
-        d->len[k] = len.p[k];
-    d->load = xl_ew_convert(p->a, x->dtype, XL_C128);
-    d->store = xl_ew_convert(p->a, XL_C128, y->dtype);
+    for (uint32_t k = 0; k < d->n; k++) {
+        bool last = k + 1 == d->n;
+        int64_t n = d->len[k] = len.p[k], half = n / 2 + 1, in = x->dims[x->rank - d->n + k], out = y->dims[y->rank - d->n + k];
+        if (n < 0 || n > INT32_MAX || in != (last && d->type == XL_FFT_TYPE_IRFFT && n ? half : n) || out != (last && d->type == XL_FFT_TYPE_RFFT && n ? half : n))
+            return xl_plan_unsupported(p, op, "its operand or its result does not have the lengths of the transform");
+        if (n)
+            d->l[k] = line_of(p->a, n, d->wide);
+    }
     return xl_plan_step(p, op, run_fft, d, 0);
 }

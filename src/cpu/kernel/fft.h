@@ -1,0 +1,33 @@
+/* src/cpu/kernel/fft.h
+ * The inner loops of Fourier transforms. Several lines are done side by side: element k of line l lies at k * lanes + l, real and imaginary parts apart. A
+ * transform is one of m points by stages of small radix, forward and unscaled; other lengths and directions are made of it. Pure; any thread. */
+#ifndef XL_CPU_KERNEL_FFT_H
+#define XL_CPU_KERNEL_FFT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { XL_FFT_FACTORS = 40, XL_FFT_LANES = 16 };
+typedef struct {                                           /* a length */
+    int64_t n, m;                                          /* m: of the stages; n, or a power of two for Bluestein's convolution */
+    uint32_t nfactor;
+    uint8_t factor[XL_FFT_FACTORS];
+    void *w;                                               /* per stage: of an odd radix its roots, then the twiddle factors; floats or doubles, as all here */
+    void *chirp, *kernel;                                  /* NULL, or Bluestein's: n and m factors */
+} xl_fft_line;
+
+typedef struct {                                           /* the transform of the middle dimension of [outer, n, inner] */
+    const xl_fft_line *l;
+    const void *src;
+    void *dst;
+    int64_t inner, sn, dn;                                 /* elements of a line that are read and written */
+    bool real_in, real_out, half, inverse;                 /* half: the rest of what is read are its conjugates */
+    double scale;
+} xl_fft_pass;
+
+/* Lines first, ... of a pass, at most XL_FFT_LANES; mem has room for 4 * m * lanes numbers. */
+typedef void xl_fft_fn(const xl_fft_pass *p, int64_t first, int64_t lanes, void *mem);
+typedef struct { uint32_t needs; xl_fft_fn *f32, *f64; } xl_fft_set;
+
+#endif

@@ -1,0 +1,180 @@
+/* src/cpu/kernel/fft.inl: the stages of a transform, and its lines in and out of memory (fft.h). Include after defining T and NAME. Stockham's order: a stage of radix r takes n = r m points, each a
+ * row of s numbers (`lanes` lines side by side to begin with), and leaves m points in rows of r s, so that inner loops run on, ever longer. */
+static void NAME(two)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, size_t m, size_t s)
+{
+    for (size_t p = 0; p < m; p++, w += 2)
+        for (size_t q = 0; q < s; q++) {
+            size_t x = q + s * p, y = x + s * m, to = q + s * 2 * p;
+            T xr = a[x] - a[y], xi = b[x] - b[y];
+            c[to] = a[x] + a[y];
+            d[to] = b[x] + b[y];
+            c[to + s] = xr * w[0] - xi * w[1];
+            d[to + s] = xr * w[1] + xi * w[0];
+        }
+}
+static void NAME(four)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, size_t m, size_t s)
+{
+    for (size_t p = 0; p < m; p++, w += 6) {
+        const T *ar = a + s * p, *ai = b + s * p;
+        T *cr = c + s * 4 * p, *ci = d + s * 4 * p, w1r = w[0], w1i = w[1], w2r = w[2], w2i = w[3], w3r = w[4], w3i = w[5];
+        size_t h = s * m;
+        for (size_t q = 0; q < s; q++) {
+            T pr = ar[q] + ar[q + 2 * h], pi = ai[q] + ai[q + 2 * h], mr = ar[q] - ar[q + 2 * h], mi = ai[q] - ai[q + 2 * h];
+            T sr = ar[q + h] + ar[q + 3 * h], si = ai[q + h] + ai[q + 3 * h], dr = ar[q + h] - ar[q + 3 * h], di = ai[q + h] - ai[q + 3 * h];
+            T xr = mr + di, xi = mi - dr, yr = pr - sr, yi = pi - si, zr = mr - di, zi = mi + dr;
+            cr[q] = pr + sr;
+            ci[q] = pi + si;
+            cr[q + s] = xr * w1r - xi * w1i;
+            ci[q + s] = xr * w1i + xi * w1r;
+            cr[q + 2 * s] = yr * w2r - yi * w2i;
+            ci[q + 2 * s] = yr * w2i + yi * w2r;
+            cr[q + 3 * s] = zr * w3r - zi * w3i;
+            ci[q + 3 * s] = zr * w3i + zi * w3r;
+        }
+    }
+}
+/* An odd radix: elements k and r - k together, whose factors are conjugates. `u` has cos and -sin of 2 pi k / r. */
+static void NAME(odd)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, const T *u, size_t r, size_t m, size_t s)
+{
+    for (size_t p = 0; p < m; p++, w += 2 * (r - 1))
+        for (size_t j = 0; j < r; j++) {
+            T *cr = c + s * (r * p + j), *ci = d + s * (r * p + j), wr = j ? w[2 * j - 2] : 1, wi = j ? w[2 * j - 1] : 0;
+            for (size_t q = 0; q < s; q++)
+                cr[q] = a[s * p + q], ci[q] = b[s * p + q];
+            for (size_t k = 1; k <= r / 2; k++) {
+                const T *x = a + s * (p + k * m), *y = a + s * (p + (r - k) * m), *xi = b + s * (p + k * m), *yi = b + s * (p + (r - k) * m);
+                T cs = u[2 * (j * k % r)], sn = u[2 * (j * k % r) + 1];
+                for (size_t q = 0; q < s; q++) {
+                    cr[q] += cs * (x[q] + y[q]) - sn * (xi[q] - yi[q]);
+                    ci[q] += cs * (xi[q] + yi[q]) + sn * (x[q] - y[q]);
+                }
+            }
+            if (j)
+                for (size_t q = 0; q < s; q++) {
+                    T re = cr[q] * wr - ci[q] * wi;
+                    ci[q] = cr[q] * wi + ci[q] * wr;
+                    cr[q] = re;
+                }
+        }
+}
+
+/* Gives 0 if the result lies in re[0] and im[0], 1 if in the others. */
+static int NAME(run)(const xl_fft_line *f, void *const re[2], void *const im[2], size_t lanes)
+{
+    const T *w = f->w;
+    size_t n = (size_t)f->m, s = lanes;
+    int at = 0;
+    for (uint32_t i = 0; i < f->nfactor; i++, at ^= 1) {
+        size_t r = f->factor[i], m = n / r;
+        if (r == 4) {
+            NAME(four)(re[at], im[at], re[!at], im[!at], w, m, s);
+        } else if (r == 2) {
+            NAME(two)(re[at], im[at], re[!at], im[!at], w, m, s);
+        } else {
+            NAME(odd)(re[at], im[at], re[!at], im[!at], w + 2 * r, w, r, m, s);
+            w += 2 * r;
+        }
+        w += 2 * m * (r - 1);
+        n = m;
+        s *= r;
+    }
+    return at;
+}
+
+/* ---- lines ---- */
+/* Element k of every lane, which begins at from[q] or, side by side, at from[0] + q; then the next. */
+static void NAME(load)(const xl_fft_pass *p, const T *const *from, bool beside, T *re, T *im, size_t lanes)
+{
+    T *to[2] = { p->inverse ? im : re, p->inverse ? re : im };     /* the inverse is the transform with both parts exchanged */
+    for (int64_t k = 0; k < p->sn; k++) {
+        T *restrict yr = to[0] + (size_t)k * lanes, *restrict yi = to[1] + (size_t)k * lanes;
+        int64_t at = k * p->inner * (p->real_in ? 1 : 2);
+        if (p->real_in && beside)
+            for (size_t q = 0; q < lanes; q++)
+                yr[q] = from[0][at + (int64_t)q], yi[q] = 0;
+        else if (p->real_in)
+            for (size_t q = 0; q < lanes; q++)
+                yr[q] = from[q][at], yi[q] = 0;
+        else if (beside)
+            for (size_t q = 0; q < lanes; q++)
+                yr[q] = from[0][at + 2 * (int64_t)q], yi[q] = from[0][at + 2 * (int64_t)q + 1];
+        else
+            for (size_t q = 0; q < lanes; q++)
+                yr[q] = from[q][at], yi[q] = from[q][at + 1];
+    }
+    if (!p->half)
+        return;
+    int64_t n = p->l->n;                                   /* the other half are conjugates; what has none is real */
+    for (size_t q = 0; q < lanes; q++) {
+        to[1][q] = 0;
+        if (n % 2 == 0)
+            to[1][(size_t)(n / 2) * lanes + q] = 0;
+    }
+    for (int64_t k = n / 2 + 1; k < n; k++)
+        for (size_t q = 0; q < lanes; q++) {
+            to[0][(size_t)k * lanes + q] = to[0][(size_t)(n - k) * lanes + q];
+            to[1][(size_t)k * lanes + q] = -to[1][(size_t)(n - k) * lanes + q];
+        }
+}
+static void NAME(store)(const xl_fft_pass *p, T *const *dst, bool beside, const T *re, const T *im, size_t lanes)
+{
+    const T *from[2] = { p->inverse ? im : re, p->inverse ? re : im };
+    T scale = (T)p->scale;
+    for (int64_t k = 0; k < p->dn; k++) {
+        const T *xr = from[0] + (size_t)k * lanes, *xi = from[1] + (size_t)k * lanes;
+        int64_t at = k * p->inner * (p->real_out ? 1 : 2);
+        if (p->real_out)
+            for (size_t q = 0; q < lanes; q++)
+                (beside ? dst[0] + q : dst[q])[at] = xr[q] * scale;
+        else if (beside)
+            for (size_t q = 0; q < lanes; q++)
+                dst[0][at + 2 * (int64_t)q] = xr[q] * scale, dst[0][at + 2 * (int64_t)q + 1] = xi[q] * scale;
+        else
+            for (size_t q = 0; q < lanes; q++)
+                dst[q][at] = xr[q] * scale, dst[q][at + 1] = xi[q] * scale;
+    }
+}
+
+static void NAME(times)(T *re, T *im, const T *w, int64_t n, size_t lanes)
+{
+    for (int64_t k = 0; k < n; k++, re += lanes, im += lanes)
+        for (size_t q = 0; q < lanes; q++) {
+            T x = re[q] * w[2 * k] - im[q] * w[2 * k + 1];
+            im[q] = re[q] * w[2 * k + 1] + im[q] * w[2 * k];
+            re[q] = x;
+        }
+}
+/* `lanes` lines of a length with large prime factors: a convolution with a chirp, by transforms of a power of two. */
+static int NAME(bluestein)(const xl_fft_line *l, void *const re[2], void *const im[2], size_t lanes)
+{
+    size_t rest = (size_t)(l->m - l->n) * lanes;
+    NAME(times)(re[0], im[0], l->chirp, l->n, lanes);
+    memset((T *)re[0] + (size_t)l->n * lanes, 0, rest * sizeof(T));
+    memset((T *)im[0] + (size_t)l->n * lanes, 0, rest * sizeof(T));
+    int at = NAME(run)(l, re, im, lanes);
+    NAME(times)(re[at], im[at], l->kernel, l->m, lanes);
+    void *const r[2] = { im[at], im[!at] }, *const i[2] = { re[at], re[!at] };
+    at ^= NAME(run)(l, r, i, lanes);
+    NAME(times)(re[at], im[at], l->chirp, l->n, lanes);
+    return at;
+}
+
+static void NAME(lines)(const xl_fft_pass *p, int64_t first, int64_t lanes, void *memory)
+{
+    const xl_fft_line *l = p->l;
+    T *mem = memory, *to[XL_FFT_LANES];
+    const T *from[XL_FFT_LANES];
+    size_t plane = (size_t)(l->m * lanes);
+    void *const re[2] = { mem, mem + plane }, *const im[2] = { mem + 2 * plane, mem + 3 * plane };
+    bool beside = first % p->inner + lanes <= p->inner;
+    for (int64_t q = 0; q < lanes; q++) {
+        int64_t o = (first + q) / p->inner, i = (first + q) % p->inner;
+        from[q] = (const T *)p->src + (o * p->sn * p->inner + i) * (p->real_in ? 1 : 2);
+        to[q] = (T *)p->dst + (o * p->dn * p->inner + i) * (p->real_out ? 1 : 2);
+    }
+    NAME(load)(p, from, beside, re[0], im[0], (size_t)lanes);
+    int at = l->chirp ? NAME(bluestein)(l, re, im, (size_t)lanes) : NAME(run)(l, re, im, (size_t)lanes);
+    NAME(store)(p, to, beside, re[at], im[at], (size_t)lanes);
+}
+#undef T
+#undef NAME
