@@ -1,5 +1,5 @@
-/* Sort and top_k. A merge sort of positions per line: stable always. Comparators that compare one operand's elements run as
- * comparisons of integer keys; others run as vector blocks, one level of merges at a time, a lane for each pair of runs. */
+/* Sort and top_k. A sort of positions per line, by radix where it is long and by merging otherwise: stable always. Comparators that compare one operand's elements
+ * run on integer keys; others run as vector blocks, one level of merges at a time, a lane for each pair of runs. */
 #include <stdlib.h>
 
 #include "cpu/kernel/dtype.h"
@@ -52,34 +52,94 @@ static int64_t key_of(const char *p, xl_dtype d, bool canonical)
     }
 }
 
-typedef struct { int64_t key; int64_t at; } item;
+/* The keys of a line, elements `step` apart, so that a smaller key goes first. */
+static void keys_of(uint64_t *key, const char *x, xl_dtype d, int64_t n, int64_t step, bool canonical, bool down)
+{
+    uint64_t flip = down ? UINT64_MAX : 0;
+    if (d == XL_F32) {
+        const uint32_t *p = (const uint32_t *)(const void *)x;
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t b = p[i * step];
+            if (canonical)
+                b = b << 1 > 0xff000000u ? 0x7fc00000 : b << 1 == 0 ? 0 : b;
+            uint32_t k = b ^ ((uint32_t)((int32_t)b >> 31) | 0x80000000u); /* unsigned, in the order of the numbers */
+            key[i] = (uint64_t)(k ^ (uint32_t)flip);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t k = (uint64_t)key_of(x + i * step * (int64_t)xl_dtype_bytes(d), d, canonical) ^ (uint64_t)1 << 63;
+        key[i] = k ^ flip;
+    }
+}
 
-static void merge_sort(item *a, item *tmp, int64_t n, bool down)
+typedef struct { uint64_t key; int64_t at; } item;
+
+/* Stable, by the bytes of the keys, the least first; bytes in which all keys agree are passed over. Gives where the result lies. */
+static item *radix_sort(item *a, item *tmp, int64_t n)
+{
+    static const size_t bytes = 8;
+    uint32_t (*count)[256] = calloc(bytes, sizeof *count);
+    if (!count)
+        return NULL;
+    for (int64_t i = 0; i < n; i++)
+        for (size_t b = 0; b < bytes; b++)
+            count[b][a[i].key >> 8 * b & 255]++;
+    for (size_t b = 0; b < bytes; b++) {
+        uint32_t sum = 0;
+        if (count[b][a[0].key >> 8 * b & 255] == (uint32_t)n)
+            continue;
+        for (int v = 0; v < 256; v++) {
+            uint32_t c = count[b][v];
+            count[b][v] = sum;
+            sum += c;
+        }
+        for (int64_t i = 0; i < n; i++)
+            tmp[count[b][a[i].key >> 8 * b & 255]++] = a[i];
+        item *t = a;
+        a = tmp;
+        tmp = t;
+    }
+    free(count);
+    return a;
+}
+
+static item *merge_sort(item *a, item *tmp, int64_t n)
 {
     enum { RUN = 16 };
     for (int64_t i = 0; i < n; i += RUN)                   /* short runs by insertion */
         for (int64_t j = i + 1; j < n && j < i + RUN; j++) {
             item x = a[j];
             int64_t k = j;
-            for (; k > i && (down ? a[k - 1].key < x.key : a[k - 1].key > x.key); k--)
+            for (; k > i && a[k - 1].key > x.key; k--)
                 a[k] = a[k - 1];
             a[k] = x;
         }
     item *from = a, *to = tmp;
     for (int64_t w = RUN; w < n; w *= 2) {
         for (int64_t i = 0; i < n; i += 2 * w) {
-            int64_t l = i, m = i + w < n ? i + w : n, r = m, e = i + 2 * w < n ? i + 2 * w : n;
-            for (int64_t k = i; k < e; k++) {
-                bool left = r >= e || (l < m && (down ? from[l].key >= from[r].key : from[l].key <= from[r].key));
-                to[k] = left ? from[l++] : from[r++];
+            int64_t l = i, m = i + w < n ? i + w : n, r = m, e = i + 2 * w < n ? i + 2 * w : n, k = i;
+            while (l < m && r < e) {                       /* without a branch to guess */
+                bool right = from[r].key < from[l].key;
+                to[k++] = from[right ? r : l];
+                r += right, l += !right;
             }
+            memcpy(to + k, from + (l < m ? l : r), (size_t)(e - k) * sizeof *to);
         }
         item *t = from;
         from = to;
         to = t;
     }
-    if (from != a)
-        memcpy(a, from, (size_t)n * sizeof *a);
+    return from;
+}
+
+/* Items of n keys in order, in a or in tmp. */
+static item *sort_items(item *a, item *tmp, const uint64_t *key, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        a[i] = (item){ key[i], i };
+    item *y = n >= 1 << 10 && n <= UINT32_MAX ? radix_sort(a, tmp, n) : NULL;
+    return y ? y : merge_sort(a, tmp, n);
 }
 
 typedef struct { const sorting *d; const xl_step *s; xl_frame *f; _Atomic int failed; } sjob;
@@ -89,29 +149,38 @@ static void sort_lines(void *ctx, size_t begin, size_t end)
     sjob *j = ctx;
     const sorting *d = j->d;
     item *a = malloc((size_t)d->len * 2 * sizeof *a);
+    uint64_t *key = malloc((size_t)d->len * sizeof *key);
     char *copy = malloc((size_t)d->len * 16);
-    if (!a || !copy) {
+    if (!a || !copy || !key) {
         j->failed = 1;
         goto out;
     }
     for (size_t l = begin; l < end; l++) {
         int64_t base = (int64_t)l / d->inner * d->len * d->inner + (int64_t)l % d->inner;
         const char *x = xl_in(j->s, j->f, d->key);
-        for (int64_t i = 0; i < d->len; i++)
-            a[i] = (item){ key_of(x + (size_t)(base + i * d->inner) * d->elem[d->key], j->s->shape[d->key].dtype, d->kind == KEY_CANONICAL), i };
-        merge_sort(a, a + d->len, d->len, d->down);
+        keys_of(key, x + (size_t)base * d->elem[d->key], j->s->shape[d->key].dtype, d->len, d->inner, d->kind == KEY_CANONICAL, d->down);
+        const item *it = sort_items(a, a + d->len, key, d->len);
         for (uint32_t k = 0; k < d->n; k++) {
             size_t e = d->elem[k];
             const char *from = (const char *)xl_in(j->s, j->f, k);
             char *to = xl_out(j->s, j->f, k);
+            if (e == 4 && d->inner == 1) {
+                uint32_t *c = (uint32_t *)(void *)copy;
+                const uint32_t *v = (const uint32_t *)(const void *)from + base;
+                for (int64_t i = 0; i < d->len; i++)
+                    c[i] = v[it[i].at];
+                memcpy(to + (size_t)base * e, copy, (size_t)d->len * e);
+                continue;
+            }
             for (int64_t i = 0; i < d->len; i++)
-                memcpy(copy + (size_t)i * e, from + (size_t)(base + a[i].at * d->inner) * e, e);
+                memcpy(copy + (size_t)i * e, from + (size_t)(base + it[i].at * d->inner) * e, e);
             for (int64_t i = 0; i < d->len; i++)
                 memcpy(to + (size_t)(base + i * d->inner) * e, copy + (size_t)i * e, e);
         }
     }
 out:
     free(a);
+    free(key);
     free(copy);
 }
 
@@ -298,26 +367,70 @@ xl_error *xl_kernel_sort(xl_planner *p, const xl_op *op)
 
 /* ---- top_k ------------------------------------------------------------------------------------------------------ */
 /* The k largest of each line of the last dimension, in IEEE's total order (-NaN least, NaN greatest), ties in order of position. */
+typedef struct { const xl_step *s; xl_frame *f; _Atomic int failed; } top_job;
+
+/* The first k of n in order, at a. Those that can be among them are collected behind a bound, which comes down whenever 2k have come together. */
+static int64_t select_items(item *a, item *tmp, const uint64_t *key, int64_t n, int64_t k)
+{
+    int64_t have = 0, most = 2 * k;
+    uint64_t bound = UINT64_MAX;
+    for (int64_t i = 0; i < n; i++) {
+        if (key[i] > bound || (key[i] == bound && have >= k && bound != UINT64_MAX))
+            continue;
+        a[have++] = (item){ key[i], i };
+        if (have < most || have < 64)
+            continue;
+        item *y = merge_sort(a, tmp, have);                /* stable: of equal keys those that came first */
+        if (y != a)
+            memcpy(a, y, (size_t)k * sizeof *a);
+        have = k;
+        bound = a[k - 1].key;
+    }
+    item *y = merge_sort(a, tmp, have);
+    if (y != a)
+        memcpy(a, y, (size_t)have * sizeof *a);
+    return have < k ? have : k;
+}
+
+static void top_lines(void *ctx, size_t begin, size_t end)
+{
+    top_job *j = ctx;
+    const xl_step *s = j->s;
+    const sorting *d = s->data;
+    const xl_shape *x = xl_in_shape(s, 0);
+    int64_t k = xl_out_shape(s, 0)->dims[x->rank - 1], most = (2 * k > 64 ? 2 * k : 64) + 1;
+    bool some = k && most < d->len / 4;
+    if (!some)
+        most = d->len;
+    item *a = malloc((size_t)most * 2 * sizeof *a + 1), *it = a;
+    uint64_t *key = malloc((size_t)d->len * sizeof *key + 1);
+    if (!a || !key) {
+        j->failed = 1;
+        goto out;
+    }
+    for (size_t l = begin; l < end; l++) {
+        const char *p = (const char *)xl_in(s, j->f, 0) + l * (size_t)d->len * x->elem;
+        keys_of(key, p, x->dtype, d->len, 1, false, true);
+        if (some)
+            select_items(a, a + most, key, d->len, k);
+        else
+            it = sort_items(a, a + most, key, d->len);
+        for (int64_t i = 0; i < k; i++) {
+            memcpy((char *)xl_out(s, j->f, 0) + (l * (size_t)k + (size_t)i) * x->elem, p + (size_t)it[i].at * x->elem, x->elem);
+            ((int32_t *)xl_out(s, j->f, 1))[l * (size_t)k + (size_t)i] = (int32_t)it[i].at;
+        }
+    }
+out:
+    free(a);
+    free(key);
+}
 static xl_error *run_top_k(const xl_step *s, xl_frame *f)
 {
     const sorting *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0);
-    int64_t k = xl_out_shape(s, 0)->dims[x->rank - 1];
-    item *a = malloc((size_t)d->len * 2 * sizeof *a + 1);
-    if (!a)
-        return XL_ERR(EXHAUSTED, "no memory to sort");
-    for (int64_t l = 0; l < d->lines; l++) {
-        const char *p = (const char *)xl_in(s, f, 0) + (size_t)(l * d->len) * x->elem;
-        for (int64_t i = 0; i < d->len; i++)
-            a[i] = (item){ key_of(p + (size_t)i * x->elem, x->dtype, false), i };
-        merge_sort(a, a + d->len, d->len, true);
-        for (int64_t i = 0; i < k; i++) {
-            memcpy((char *)xl_out(s, f, 0) + (size_t)(l * k + i) * x->elem, p + (size_t)a[i].at * x->elem, x->elem);
-            ((int32_t *)xl_out(s, f, 1))[l * k + i] = (int32_t)a[i].at;
-        }
-    }
-    free(a);
-    return NULL;
+    top_job j = { .s = s, .f = f };
+    if (d->lines && d->len)
+        xl_pool_for(f->pool, (size_t)d->lines, (size_t)((1 << 14) / (d->len + 1) + 1), top_lines, &j);
+    return j.failed ? XL_ERR(EXHAUSTED, "no memory to sort") : NULL;
 }
 xl_error *xl_kernel_top_k(xl_planner *p, const xl_op *op)
 {
