@@ -146,7 +146,7 @@ def inspect_shardings():
     mlir._platform_specific_lowerings[platform][debugging.inspect_sharding_p] = mlir.LoweringRuleEntry(inspect, False)
 
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
-served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "debug_callback", "debug_print", "spsolve", "check")
+served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu", "debug_callback", "debug_print", "spsolve", "check")
 
 class Rules(dict):
     """A primitive without a rule here has that of JAX's CPU, however late JAX registers it."""
