@@ -157,6 +157,63 @@ out:
 }
 
 /* ---- scatter ---------------------------------------------------------------------------------------------------- */
+/* One number per update, one operand, sums (or no op) of four bytes: no call per update. False: none of that. In order, as everything here. */
+#define NUMBERS(T, expr)                                                           \
+    for (int64_t b = 0; b < x->nb; b++) {                                          \
+        int64_t i = it == XL_I32 ? ((const int32_t *)idx)[b] : ((const int64_t *)idx)[b]; \
+        if (i < 0 || i > x->map_most[0])                                           \
+            continue;                                                              \
+        T *to = (T *)(void *)y + i * x->map_stride[0], from = ((const T *)(const void *)up)[b]; \
+        *to = (T)(expr);                                                           \
+    }
+static bool run_numbers(const indexing *x, char *y, const char *up, const void *idx, xl_dtype it, xl_dtype d)
+{
+    if (x->n != 1 || x->nw != 1 || x->nmap != 1 || x->nbatch != 1 || x->nshare || x->batch_out[0] != 1 || x->batch_idx[0] != 1 || (it != XL_I32 && it != XL_I64))
+        return false;
+    if (x->overwrite && xl_dtype_bytes(d) == 4)
+        NUMBERS(uint32_t, from)
+    else if (x->overwrite || x->fold.single != XL_OP_ADD)
+        return false;
+    else if (d == XL_F32)
+        NUMBERS(float, *to + from)
+    else if (d == XL_F64)
+        NUMBERS(double, *to + from)
+    else if (d == XL_I32 || d == XL_U32)
+        NUMBERS(uint32_t, *to + from)
+    else
+        return false;
+    return true;
+}
+#undef NUMBERS
+
+/* Rows of updates in a row of the operand each: threads take columns, so that each element's sum keeps its order. */
+typedef struct { const indexing *x; char *y; const char *up; const void *idx; xl_dtype it; } rows_job;
+static void scatter_columns(void *ctx, size_t begin, size_t end)
+{
+    const rows_job *j = ctx;
+    const indexing *x = j->x;
+    size_t e = x->fold.elem[0], n = end - begin;
+    for (int64_t b = 0; b < x->nb; b++) {
+        int64_t i = xl_read_index(j->idx, j->it, b * x->batch_idx[0]);
+        if (i < 0 || i > x->map_most[0])
+            continue;
+        char *to = j->y + ((size_t)(i * x->map_stride[0]) + begin) * e;
+        const char *from = j->up + ((size_t)(b * x->batch_out[0]) + begin) * e;
+        if (x->overwrite)
+            memcpy(to, from, n * e);
+        else
+            x->fold.ew.fn(to, (const void *[3]){ to, from, NULL }, n, x->fold.ew.ctx);
+    }
+}
+static bool run_rows(const indexing *x, char *y, const char *up, const void *idx, xl_dtype it, xl_pool *pool)
+{
+    if (x->n != 1 || x->nwin != 1 || x->nmap != 1 || x->nbatch != 1 || x->nshare || x->win_op[0] != 1 || x->win_out[0] != 1 || (!x->overwrite && !x->fold.ew.fn))
+        return false;
+    rows_job j = { x, y, up, idx, it };
+    xl_pool_for(x->nb * x->nw < 1 << 15 ? NULL : pool, (size_t)x->nw, x->nw >= 256 ? 128 : (size_t)x->nw, scatter_columns, &j);
+    return true;
+}
+
 static xl_error *run_scatter(const xl_step *s, xl_frame *f)
 {
     const indexing *x = s->data;
@@ -172,6 +229,8 @@ static xl_error *run_scatter(const xl_step *s, xl_frame *f)
             memcpy(y[i], xl_in(s, f, i), s->shape[i].bytes);
     }
     if (!x->nb || !x->nw)
+        return NULL;
+    if (run_numbers(x, y[0], up[0], idx, it, s->shape[0].dtype) || run_rows(x, y[0], up[0], idx, it, f->pool))
         return NULL;
     int64_t row = x->nwin ? x->win_dim[x->nwin - 1] : 1;
     bool lines = x->nwin && x->win_op[x->nwin - 1] == 1 && x->win_out[x->nwin - 1] == 1;
