@@ -62,6 +62,11 @@ try:
 except Exception as e:
     assert "delete" in str(e) or "donate" in str(e), e
 """)
+ok &= run("irfft to nothing", """
+import jax, jax.numpy as jnp
+assert jax.lax.fft(jnp.zeros((3, 1), jnp.complex64), "IRFFT", (0,)).shape == (3, 0)
+assert jax.lax.fft(jnp.zeros((3, 0), jnp.complex64), "IRFFT", (0,)).shape == (3, 0)
+""")
 ok &= run("serialise", """
 import jax, jax.numpy as jnp, numpy as np, pickle
 from jax.experimental import serialize_executable as se

@@ -104,4 +104,17 @@ def started():
         same(two, one)
 check("collectives that are started and awaited", started)
 
+def memories():
+    device = jax.devices("xlane")[0]
+    assert [m.kind for m in device.addressable_memories()] == ["device", "pinned_host"] and device.default_memory().kind == "device"
+    host, there = (NamedSharding(mesh, P("x"), memory_kind=k) for k in ("pinned_host", "device"))
+    v = jax.device_put(a, host)
+    assert v.sharding.memory_kind == "pinned_host"
+    same(v, a)
+    w = jax.jit(lambda v: jax.device_put(v, there) * 2, out_shardings=host)(v)
+    assert w.sharding.memory_kind == "pinned_host", w.sharding
+    same(w, 2 * a)
+    assert jax.device_put(w, there).sharding.memory_kind == "device"
+check("memories", memories)
+
 sys.exit(bad != 0)

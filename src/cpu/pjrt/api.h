@@ -26,10 +26,13 @@ void xl_python_setup(const char *platform);
 /* ---- devices ---------------------------------------------------------------------------------------------------- */
 typedef struct xl_user { const void *key; void *value; void (*drop)(void *); struct xl_user *next; } xl_user;
 
+enum { XL_SPACE_DEVICE, XL_SPACE_HOST, XL_SPACES };         /* a device's memories: its own, and pinned_host, which is the same here */
+extern const char *const xl_space_kind[XL_SPACES];
+
 typedef struct {
     PJRT_Memory base;
     PJRT_Device *device;
-    int id;
+    int id, space;
     char text[64];
     xl_user *user;
 } xl_memory;
@@ -43,8 +46,8 @@ struct PJRT_DeviceDescription {
 struct PJRT_Device {
     PJRT_Client *client;
     PJRT_DeviceDescription desc;
-    xl_memory memory;
-    PJRT_Memory *memory_list[1];
+    xl_memory memory[XL_SPACES];
+    PJRT_Memory *memory_list[XL_SPACES];
     PJRT_Device *self[1];
     _Atomic int64_t in_use, peak, allocs, largest;
     size_t grain;                                          /* 0: allocations are not rounded up */
@@ -94,6 +97,7 @@ typedef struct {                                           /* the memory behind 
 struct PJRT_Buffer {
     PJRT_Client *client;
     PJRT_Device *device;
+    int space;
     PJRT_Buffer_Type type;
     xl_dtype dtype;
     size_t rank, bytes;
@@ -132,8 +136,9 @@ typedef struct {
     PJRT_Buffer_Type *out_types;
     int64_t *out_dims;
     size_t *out_ranks;
-    const char **kinds;
-    size_t *kind_sizes;
+    const char **kinds[2];                                 /* memories of outputs and parameters */
+    size_t *kind_sizes[2];
+    uint8_t *out_space;
     PJRT_NamedValue cost[6];
     xl_buf gathered;                                       /* what the partitioner gathered operands for; the last of cost */
     xl_buf text;                                           /* the optimised program, made when asked */

@@ -175,6 +175,7 @@ static bool row_major_layout(const PJRT_Buffer_MemoryLayout *l, size_t rank)
     return true;
 }
 
+static int space_of(const PJRT_Memory *m) { return m ? ((const xl_memory *)m)->space : XL_SPACE_DEVICE; }
 static PJRT_Error *pick_device(PJRT_Client *c, PJRT_Device *device, PJRT_Memory *memory, PJRT_Device **out)
 {
     *out = memory ? ((xl_memory *)memory)->device : device ? device : &c->device[c->first];
@@ -272,6 +273,7 @@ PJRT_Error *xl_PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer
             xl_event_unref(done);
         return xl_api_error(err);
     }
+    args->buffer->space = space_of(args->memory);
     args->done_with_host_buffer = done;
     return NULL;
 }
@@ -300,6 +302,8 @@ PJRT_Error *xl_PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDevi
     }
     if (err)
         free(s);
+    else
+        args->buffer->space = space_of(m);
     return xl_api_error(err);
 }
 
@@ -318,10 +322,13 @@ static PJRT_Error *uninitialized(PJRT_Client *c, PJRT_Device *device, PJRT_Memor
     xl_error *err = xl_store_new(d, bytes, &s);
     if (!err)
         err = xl_buffer_new(d, dtype, false, rank, dims, s, out);
-    if (err)
+    if (err) {
         xl_store_unref(s);
-    else if (bytes)
-        memset(s->data, 0, bytes);
+    } else {
+        (*out)->space = space_of(memory);
+        if (bytes)
+            memset(s->data, 0, bytes);
+    }
     return xl_api_error(err);
 }
 PJRT_Error *xl_PJRT_Client_CreateUninitializedBuffer(PJRT_Client_CreateUninitializedBuffer_Args *args)
@@ -390,7 +397,7 @@ PJRT_Error *xl_PJRT_Buffer_Device(PJRT_Buffer_Device_Args *args)
 }
 PJRT_Error *xl_PJRT_Buffer_Memory(PJRT_Buffer_Memory_Args *args)
 {
-    args->memory = &args->buffer->device->memory.base;
+    args->memory = &args->buffer->device->memory[args->buffer->space].base;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Buffer_Delete(PJRT_Buffer_Delete_Args *args)
@@ -547,7 +554,7 @@ PJRT_Error *xl_PJRT_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args *args)
 }
 PJRT_Error *xl_PJRT_Buffer_CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args *args) { (void)args; return xl_api_none("PJRT_Buffer_CopyRawToHostFuture"); }
 
-static PJRT_Error *copy_to(PJRT_Buffer *b, PJRT_Device *d, PJRT_Buffer **out)
+static PJRT_Error *copy_to(PJRT_Buffer *b, PJRT_Device *d, int space, PJRT_Buffer **out)
 {
     PJRT_Error *bad;
     xl_store *from = hold(b, &bad), *to = NULL;
@@ -560,13 +567,15 @@ static PJRT_Error *copy_to(PJRT_Buffer *b, PJRT_Device *d, PJRT_Buffer **out)
         err = xl_buffer_new(d, b->dtype, b->type == PJRT_Buffer_Type_TOKEN, b->rank, b->dims, to, out);
     if (err)
         xl_store_unref(to);
+    else
+        (*out)->space = space;
     xl_store_unref(from);
     return xl_api_error(err);
 }
-PJRT_Error *xl_PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args *args) { return copy_to(args->buffer, args->dst_device, &args->dst_buffer); }
+PJRT_Error *xl_PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args *args) { return copy_to(args->buffer, args->dst_device, XL_SPACE_DEVICE, &args->dst_buffer); }
 PJRT_Error *xl_PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args *args)
 {
-    return copy_to(args->buffer, ((xl_memory *)args->dst_memory)->device, &args->dst_buffer);
+    return copy_to(args->buffer, ((xl_memory *)args->dst_memory)->device, space_of(args->dst_memory), &args->dst_buffer);
 }
 
 PJRT_Error *xl_PJRT_Buffer_Bitcast(PJRT_Buffer_Bitcast_Args *args)
@@ -584,6 +593,8 @@ PJRT_Error *xl_PJRT_Buffer_Bitcast(PJRT_Buffer_Bitcast_Args *args)
     xl_error *err = xl_buffer_new(args->buffer->device, dtype, false, args->num_dims, args->dims, s, &args->out_buffer);
     if (err)
         xl_store_unref(s);
+    else
+        args->out_buffer->space = args->buffer->space;
     return xl_api_error(err);
 }
 PJRT_Error *xl_PJRT_Buffer_DonateWithControlDependency(PJRT_Buffer_DonateWithControlDependency_Args *args)
@@ -618,7 +629,7 @@ PJRT_Error *xl_PJRT_Client_CreateBuffersForAsyncHostToDevice(PJRT_Client_CreateB
     bad = pick_device(args->client, NULL, args->memory, &t->device);
     for (size_t i = 0; i < args->num_shape_specs && !bad; i++) {
         const PJRT_ShapeSpec *s = &args->shape_specs[i];
-        bad = uninitialized(args->client, t->device, NULL, s->element_type, s->dims, s->num_dims, &t->buf[i]);
+        bad = uninitialized(args->client, t->device, args->memory, s->element_type, s->dims, s->num_dims, &t->buf[i]);
         t->n = i + 1;
     }
     if (bad) {
@@ -666,6 +677,8 @@ PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer(PJRT_AsyncHo
     xl_error *err = xl_buffer_new(b->device, b->dtype, false, b->rank, b->dims, s, &args->buffer_out);
     if (err)
         xl_store_unref(s);
+    else
+        args->buffer_out->space = b->space;
     return xl_api_error(err);
 }
 PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_Device(PJRT_AsyncHostToDeviceTransferManager_Device_Args *args)

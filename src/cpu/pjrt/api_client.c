@@ -116,7 +116,7 @@ static const PJRT_Memory_FunctionTable memory_table = {
     .get_user_data = memory_get, .set_user_data = memory_set,
 };
 
-static const char kind_device[] = "device";
+const char *const xl_space_kind[XL_SPACES] = { "device", "pinned_host" };
 PJRT_Error *xl_PJRT_Memory_Id(PJRT_Memory_Id_Args *args)
 {
     args->id = ((xl_memory *)args->memory)->id;
@@ -124,13 +124,13 @@ PJRT_Error *xl_PJRT_Memory_Id(PJRT_Memory_Id_Args *args)
 }
 PJRT_Error *xl_PJRT_Memory_Kind(PJRT_Memory_Kind_Args *args)
 {
-    args->kind = kind_device;
-    args->kind_size = sizeof kind_device - 1;
+    args->kind = xl_space_kind[((xl_memory *)args->memory)->space];
+    args->kind_size = strlen(args->kind);
     return NULL;
 }
 PJRT_Error *xl_PJRT_Memory_Kind_Id(PJRT_Memory_Kind_Id_Args *args)
 {
-    args->kind_id = 1;
+    args->kind_id = 1 + ((xl_memory *)args->memory)->space;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Memory_DebugString(PJRT_Memory_DebugString_Args *args)
@@ -172,12 +172,12 @@ PJRT_Error *xl_PJRT_Device_LocalHardwareId(PJRT_Device_LocalHardwareId_Args *arg
 PJRT_Error *xl_PJRT_Device_AddressableMemories(PJRT_Device_AddressableMemories_Args *args)
 {
     args->memories = args->device->memory_list;
-    args->num_memories = 1;
+    args->num_memories = XL_SPACES;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Device_DefaultMemory(PJRT_Device_DefaultMemory_Args *args)
 {
-    args->memory = &args->device->memory.base;
+    args->memory = &args->device->memory[XL_SPACE_DEVICE].base;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Device_MemoryStats(PJRT_Device_MemoryStats_Args *args)
@@ -246,8 +246,8 @@ static void client_free(PJRT_Client *c)
 {
     if (!c)
         return;
-    for (size_t i = 0; c->device && i < c->n; i++) {
-        for (xl_user *u = c->device[i].memory.user, *next; u; u = next) {
+    for (size_t i = 0; c->device && i < c->n * XL_SPACES; i++) {
+        for (xl_user *u = c->device[i / XL_SPACES].memory[i % XL_SPACES].user, *next; u; u = next) {
             next = u->next;
             if (u->drop && u->value)
                 u->drop(u->value);
@@ -331,7 +331,7 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
     c->n = n;
     c->device = calloc(n, sizeof *c->device);
     c->list = calloc(n, sizeof *c->list);
-    c->memories = calloc(n, sizeof *c->memories);
+    c->memories = calloc(n * XL_SPACES, sizeof *c->memories);
     c->topology.list = calloc(n, sizeof *c->topology.list);
     c->pool = xl_pool_new(pool_size(mail));
     c->fibers = xl_fibers_new();
@@ -351,15 +351,17 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
             end += xl_mail_devices(mail, ++process);
         describe(&d->desc, (int)i);
         d->desc.process = (int)process;
-        d->memory = (xl_memory){ { &memory_table }, d, (int)i, "", NULL };
-        snprintf(d->memory.text, sizeof d->memory.text, "xlane memory %d", (int)i);
-        d->memory_list[0] = &d->memory.base;
+        for (int k = 0; k < XL_SPACES; k++) {
+            xl_memory *m = &d->memory[k];
+            *m = (xl_memory){ { &memory_table }, d, k * (int)n + (int)i, k, "", NULL };
+            snprintf(m->text, sizeof m->text, "xlane %s memory %d", xl_space_kind[k], (int)i);
+            c->memories[i * XL_SPACES + (size_t)k] = d->memory_list[k] = &m->base;
+        }
         d->self[0] = d;
         d->limit = (int64_t)limit;
         d->grain = (size_t)grain;
         d->total = pages > 0 && page > 0 ? (int64_t)pages * page : INT64_MAX;
         c->list[i] = d;
-        c->memories[i] = &d->memory.base;
         c->topology.list[i] = &d->desc;
     }
     c->topology.n = n;
@@ -407,8 +409,8 @@ PJRT_Error *xl_PJRT_Client_AddressableDevices(PJRT_Client_AddressableDevices_Arg
 }
 PJRT_Error *xl_PJRT_Client_AddressableMemories(PJRT_Client_AddressableMemories_Args *args)
 {
-    args->addressable_memories = args->client->memories + args->client->first;
-    args->num_addressable_memories = args->client->nlocal;
+    args->addressable_memories = args->client->memories + args->client->first * XL_SPACES;
+    args->num_addressable_memories = args->client->nlocal * XL_SPACES;
     return NULL;
 }
 static PJRT_Error *lookup(PJRT_Client *c, int id, PJRT_Device **out)
@@ -561,28 +563,28 @@ PJRT_Error *xl_PJRT_TopologyDescription_Fingerprint(PJRT_TopologyDescription_Fin
 }
 PJRT_Error *xl_PJRT_TopologyDescription_GetMemorySpaceKindIds(PJRT_TopologyDescription_GetMemorySpaceKindIds_Args *args)
 {
-    static const int ids[1] = { 1 };
+    static const int ids[XL_SPACES] = { 1, 2 };
     args->memory_space_kind_ids = ids;
-    args->num_memory_space_kind_ids = 1;
+    args->num_memory_space_kind_ids = XL_SPACES;
     return NULL;
 }
 
 /* ---- extension: memories of described devices ------------------------------------------------------------------- */
-struct PJRT_MemoryDescription { int nothing; };
+struct PJRT_MemoryDescription { int space; };
 static PJRT_Error *memory_descriptions(PJRT_DeviceDescription_MemoryDescriptions_Args *args)
 {
-    static const PJRT_MemoryDescription one;
-    static const PJRT_MemoryDescription *const list[1] = { &one };
+    static const PJRT_MemoryDescription all[XL_SPACES] = { { XL_SPACE_DEVICE }, { XL_SPACE_HOST } };
+    static const PJRT_MemoryDescription *const list[XL_SPACES] = { &all[0], &all[1] };
     args->memory_descriptions = list;
-    args->num_memory_descriptions = 1;
+    args->num_memory_descriptions = XL_SPACES;
     args->default_memory_index = 0;
     return NULL;
 }
 static PJRT_Error *memory_kind(PJRT_MemoryDescription_Kind_Args *args)
 {
-    args->kind = kind_device;
-    args->kind_size = sizeof kind_device - 1;
-    args->kind_id = 1;
+    args->kind = xl_space_kind[args->memory_description->space];
+    args->kind_size = strlen(args->kind);
+    args->kind_id = 1 + args->memory_description->space;
     return NULL;
 }
 PJRT_MemoryDescriptions_Extension xl_memory_descriptions_extension = {

@@ -138,8 +138,11 @@ static void exec_unref(xl_exec *e)
     free(e->out_types);
     free(e->out_dims);
     free(e->out_ranks);
-    free(e->kinds);
-    free(e->kind_sizes);
+    for (int k = 0; k < 2; k++) {
+        free(e->kinds[k]);
+        free(e->kind_sizes[k]);
+    }
+    free(e->out_space);
     for (int k = 0; k < 2; k++) {
         for (uint32_t i = 0; i < e->nsharding[k]; i++)
             free(e->shardings[k][i]);
@@ -197,6 +200,31 @@ static bool looks_like_text(xl_str s)
         if ((unsigned char)s.p[i] < ' ' && s.p[i] != '\n' && s.p[i] != '\t' && s.p[i] != '\r')
             return false;
     return s.n > 0;
+}
+
+/* In which memory the program says that results and arguments lie. */
+static xl_error *keep_kinds(xl_exec *e)
+{
+    const xl_func *f = e->plan->f;
+    for (int k = 0; k < 2; k++) {
+        uint32_t n = k ? e->plan->narg : e->plan->nout;
+        const xl_attr *const *attr = k ? f->arg_attr : f->res_attr;
+        e->kinds[k] = calloc((size_t)n + 1, sizeof **e->kinds);
+        e->kind_sizes[k] = calloc((size_t)n + 1, sizeof **e->kind_sizes);
+        if (!k)
+            e->out_space = calloc((size_t)n + 1, sizeof *e->out_space);
+        if (!e->kinds[k] || !e->kind_sizes[k] || !e->out_space)
+            return XL_ERR(EXHAUSTED, "no memory for an executable");
+        for (uint32_t i = 0; i < n; i++) {
+            const xl_attr *a = attr ? xl_dict_get(attr[i], XL_STR("mhlo.memory_kind")) : NULL;
+            int space = a && a->kind == XL_AT_STR && xl_str_is(a->str, xl_space_kind[XL_SPACE_HOST]) ? XL_SPACE_HOST : XL_SPACE_DEVICE;
+            e->kinds[k][i] = xl_space_kind[space];
+            e->kind_sizes[k][i] = strlen(xl_space_kind[space]);
+            if (!k)
+                e->out_space[i] = (uint8_t)space;
+        }
+    }
+    return NULL;
 }
 
 /* The OpSharding of every result and argument, as frontends ask for them. */
@@ -350,12 +378,9 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     e->out_types = calloc((size_t)p->nout + 1, sizeof *e->out_types);
     e->out_ranks = calloc((size_t)p->nout + 1, sizeof *e->out_ranks);
     e->out_dims = calloc(dims + 1, sizeof *e->out_dims);
-    uint32_t most = p->nout > p->narg ? p->nout : p->narg;
-    e->kinds = calloc((size_t)most + 1, sizeof *e->kinds);
-    e->kind_sizes = calloc((size_t)most + 1, sizeof *e->kind_sizes);
     e->layouts[0] = xl_layouts_new(p->out, p->nout);
     e->layouts[1] = xl_layouts_new(p->arg, p->narg);
-    if (!e->layouts[0] || !e->layouts[1] || !e->out_types || !e->out_ranks || !e->out_dims || !e->kinds || !e->kind_sizes || !e->name || e->program.failed || e->options.failed) {
+    if (!e->layouts[0] || !e->layouts[1] || !e->out_types || !e->out_ranks || !e->out_dims || !e->name || e->program.failed || e->options.failed) {
         err = XL_ERR(EXHAUSTED, "no memory for an executable");
         goto out;
     }
@@ -370,10 +395,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
         for (uint32_t k = 0; k < p->out[i].rank; k++)
             e->out_dims[dims++] = p->out[i].dims[k];
     }
-    for (uint32_t i = 0; i < most; i++) {
-        e->kinds[i] = "device";
-        e->kind_sizes[i] = 6;
-    }
+    XL_DO(keep_kinds(e));
     xl_hash h;
     xl_hash_init(&h);
     xl_hash_str(&h, XL_STR(XL_VERSION));
@@ -646,15 +668,15 @@ PJRT_Error *xl_PJRT_Executable_GetCostAnalysis(PJRT_Executable_GetCostAnalysis_A
 PJRT_Error *xl_PJRT_Executable_OutputMemoryKinds(PJRT_Executable_OutputMemoryKinds_Args *args)
 {
     args->num_outputs = args->executable->e->plan->nout;
-    args->memory_kinds = args->executable->e->kinds;
-    args->memory_kind_sizes = args->executable->e->kind_sizes;
+    args->memory_kinds = args->executable->e->kinds[0];
+    args->memory_kind_sizes = args->executable->e->kind_sizes[0];
     return NULL;
 }
 PJRT_Error *xl_PJRT_Executable_ParameterMemoryKinds(PJRT_Executable_ParameterMemoryKinds_Args *args)
 {
     args->num_parameters = args->executable->e->plan->narg;
-    args->memory_kinds = args->executable->e->kinds;
-    args->memory_kind_sizes = args->executable->e->kind_sizes;
+    args->memory_kinds = args->executable->e->kinds[1];
+    args->memory_kind_sizes = args->executable->e->kind_sizes[1];
     return NULL;
 }
 PJRT_Error *xl_PJRT_Executable_OutputElementTypes(PJRT_Executable_OutputElementTypes_Args *args)

@@ -137,6 +137,7 @@ static xl_error *make_results(share *s)
     for (uint32_t k = 0; k < p->nout; k++) {
         bool token = xl_in_type(p->f, end, k)->kind == XL_TY_TOKEN;
         XL_DO(xl_buffer_new(s->device, p->out[k].dtype, token, p->out[k].rank, p->out[k].dims, s->out_store[k], &s->out[k]));
+        s->out[k]->space = s->l->e->out_space[k];
         s->out_store[k] = NULL;
     }
     for (uint32_t i = 0; i < p->narg; i++)                 /* donated: gone, whether or not the memory was of use */
