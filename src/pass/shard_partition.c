@@ -749,7 +749,7 @@ static int64_t device_of(const part *p, const xl_op *op)
         int64_t device;
         if (xl_str_starts(s, XL_STR("{manual")))
             return -1;
-        return xl_str_starts(s, head) && xl_str_i64((xl_str){ s.p + head.n, s.n - head.n - 1 }, &device) && device >= 0 && device < p->c->n ? device : 0;
+        return xl_str_starts(s, head) && s.n > head.n && xl_str_i64((xl_str){ s.p + head.n, s.n - head.n - 1 }, &device) && device >= 0 && device < p->c->n ? device : 0;
     }
     const xl_sharding *s = a && a->kind == XL_AT_SHARDING ? a->sharding : NULL;
     const xl_mesh *mesh = !s ? NULL : s->inlined ? s->inlined : xl_module_mesh(p->c->m, s->mesh);

@@ -251,6 +251,9 @@ xl_error *xl_shard_owed(xl_shard_ctx *c, const xl_attr *a, xl_owed *out)
         out->combine = how[s->reduction];
     for (uint32_t i = 0; i < s->nunreduced && !err; i++)
         err = xl_shard_axis(c, s, s->unreduced[i].name, s->unreduced[i].pre, s->unreduced[i].size, &out->over);
+    for (uint32_t i = 0; i < out->over.n && !err; i++)
+        if (memchr(out->over.atom, out->over.atom[i], i))
+            err = XL_ERR(INVALID, "a sharding is unreduced over one mesh axis twice: name each axis once");
     return err;
 }
 
@@ -412,10 +415,16 @@ xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, boo
         err = read_string(c, a->str, t, s, closed, &says);
     else
         return NULL;
+    xl_owed owed = { 0 };
+    if (!err)
+        err = xl_shard_owed(c, a, &owed);
     if (err)
         return err;
     for (uint32_t d = 0; d < t->rank; d++) {
         int64_t parts = c->asked[d] = xl_axes_parts(c, &s[d]);
+        for (uint32_t i = 0; i < s[d].n; i++)
+            if (memchr(owed.over.atom, s[d].atom[i], owed.over.n))
+                return XL_ERR(INVALID, "one mesh axis splits dimension %u of a tensor that is unreduced over it: an axis can be used once", d);
         for (uint32_t i = 0; i < s[d].n; i++)
             for (uint32_t e = 0; e < t->rank; e++)
                 for (uint32_t j = 0; j < s[e].n; j++)

@@ -84,6 +84,37 @@ TEST(mistakes_are_named)
     m = read("func.func public @main(%x: tensor<8x8xf32> {mhlo.sharding = \"{devices=[2,3]<=[8]}\"}) -> tensor<8x8xf32> {\n  return %x : tensor<8x8xf32>\n}\n");
     CHECK_ERR(xl_shard(m, 8, 1, &info), "splits the devices");
     xl_module_free(m);
+    m = read(MESH "func.func public @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}], unreduced={\"model\"}>}) -> tensor<8xf32> {\n  return %x : tensor<8xf32>\n}\n");
+    CHECK_ERR(xl_shard(m, 8, 1, &info), "an axis can be used once");
+    xl_module_free(m);
+    m = read(MESH "func.func public @main(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
+                  "  stablehlo.custom_call @xlane_python_callback(%x) {has_side_effect = true, mhlo.sharding = \"{maximal device=\"} : (tensor<8xf32>) -> ()\n  return %x : tensor<8xf32>\n}\n");
+    CHECK_OK(xl_shard(m, 8, 1, &info));                    /* no device: the first */
+    xl_module_free(m);
+}
+
+/* A product that is asked for unreduced is not summed; who needs it whole sums it. */
+TEST(unreduced)
+{
+    static const char *const end[] = { "  return %u : tensor<8x8xf32>\n", "  %n = stablehlo.exponential %u : tensor<8x8xf32>\n  return %n : tensor<8x8xf32>\n" };
+    for (int k = 0; k < 2; k++) {
+        xl_buf program = { 0 }, b = { 0 };
+        xl_buf_printf(&program, MESH "func.func public @main(%%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {\"model\"}]>}, "
+                      "%%y: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>}) -> (tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]%s>}) {\n"
+                      "  %%d = stablehlo.dot_general %%x, %%y, contracting_dims = [1] x [0] : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>\n"
+                      "  %%u = sdy.sharding_constraint %%d <@mesh, [{}, {}], unreduced={\"model\"}> : tensor<8x8xf32>\n%s}\n", k ? "" : ", unreduced={\"model\"}", end[k]);
+        xl_module *m = read(program.p);
+        xl_shard_info info = { 0 };
+        const char *text = split(m, &info, &b);
+        CHECK((strstr(text, "all_reduce") != NULL) == (k == 1));
+        xl_buf p = { 0 };
+        xl_shard_text(&info, info.out[0], 2, &info.out_owed[0], &p);
+        CHECK(xl_str_is(xl_buf_view(&p), k ? "{replicated}" : "{devices=[1,1,2,4]<=[8] last_tile_dims={replicated, unreduced}}"));
+        xl_buf_fini(&p);
+        xl_buf_fini(&b);
+        xl_buf_fini(&program);
+        xl_module_free(m);
+    }
 }
 
 /* The older strings mean the same slices: the device list of each tile, as XLA reads them, from the string alone. */

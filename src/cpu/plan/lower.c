@@ -288,7 +288,7 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
                              (long long)xl_op_int(op, XL_SLOT(CHLO_SCAN, dimension)));
             break;
         case XL_OP_ASYNC_START:                            /* it is done when it is started */
-            if (xl_region_end(op->region[0])->nin != 1) {
+            if (!xl_region_end(op->region[0]) || xl_region_end(op->region[0])->nin != 1) {
                 err = XL_ERR(UNIMPLEMENTED, "stablehlo.async_start: a region of several results is not served: start one collective at a time");
                 break;
             }
