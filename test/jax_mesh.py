@@ -104,6 +104,24 @@ def started():
         same(two, one)
 check("collectives that are started and awaited", started)
 
+def asked():
+    from jax.experimental.custom_partitioning import custom_partitioning
+    @custom_partitioning
+    def rows(v):
+        return jnp.cumsum(v, 1)
+    local = []
+    def partition(mesh, args, result):
+        spec = NamedSharding(args[0].sharding.mesh, P(args[0].sharding.spec[0], None))
+        return mesh, lambda v: (local.append(v.shape), jnp.cumsum(v, 1))[1], spec, (spec,)
+    rows.def_partition(infer_sharding_from_operands=lambda mesh, args, result: args[0].sharding, partition=partition, sharding_rule="i j -> i j")
+    auto = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices("xlane"))
+    for spec in (P("x", None), P("x", "y"), P(None, "y")):
+        with auto:
+            out = jax.jit(lambda v: rows(v) * 2)(jax.device_put(a, NamedSharding(auto, spec)))
+        same(out, 2 * np.cumsum(a, 1))
+    assert local == [(2, 8), (2, 8), (8, 8)], local
+check("custom_partitioning", asked)
+
 def memories():
     device = jax.devices("xlane")[0]
     assert [m.kind for m in device.addressable_memories()] == ["device", "pinned_host"] and device.default_memory().kind == "device"

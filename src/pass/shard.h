@@ -33,10 +33,16 @@ typedef struct { const char *op; xl_str file; uint32_t line, times; double bytes
 /* A value whose split the frontend asked for: the custom call xlane_inspect_sharding, whose backend_config is a number. */
 typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank; xl_axes owed; } xl_inspected;
 
+/* Asks the frontend how it partitions a call of its own, the custom call xlane_partition whose backend_config is a number. in: the OpSharding of each operand,
+ * then of each result. The answer: a module whose entry function is the call on local shapes, without calls inside, and a line for each operand and result
+ * that says how it is split, as mhlo.sharding would. The caller frees both. */
+typedef xl_error *xl_partition_fn(int64_t number, const xl_buf *in, uint32_t n, xl_module **out, xl_buf *lines);
+
 /* ---- the pass ----------------------------------------------------------------------------------------------------- */
 typedef struct {
     const uint8_t *loose;                                  /* set by the caller, nloose of them: the split of argument i is ours to choose */
     uint32_t nloose;
+    xl_partition_fn *partition;                            /* set by the caller; NULL: nobody to ask */
     xl_axes **arg, **out;                                  /* the spec of each argument and result; NULL for what is no tensor */
     xl_axes *arg_owed, *out_owed;                          /* what they are unreduced over */
     uint32_t narg, nout;
@@ -95,6 +101,7 @@ typedef struct {
     uint32_t ngathered, capgathered;
     xl_inspected *inspected;
     uint32_t ninspected, capinspected;
+    xl_partition_fn *partition;
     int64_t asked[32];                                     /* of the annotation last read: into how many parts, by dimension */
     bool uneven;                                           /* xl_shard_read left out part of a split */
 } xl_shard_ctx;

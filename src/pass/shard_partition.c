@@ -781,6 +781,100 @@ static void emit_callback(part *p, const xl_op *op, bool partitioned)
         set(p, op->out[i], n->out[i], whole_spec(p, out[i]));
 }
 
+/* The ops of a region of another module. Its RETURN's operands go to ret; in nested regions it is an op like the others. */
+static void import_region(part *p, xl_region *to, const xl_func *g, const xl_region *from, xl_value *map, xl_value *ret)
+{
+    xl_func *f = p->c->f;
+    xl_module *m = p->c->m;
+    for (uint32_t i = 0; i < from->nop; i++) {
+        const xl_op *op = from->op[i];
+        xl_value *in = xl_new(p->c->a, xl_value, op->nin);
+        const xl_type **out = xl_new(p->c->a, const xl_type *, op->nout);
+        for (uint32_t k = 0; k < op->nin; k++)
+            in[k] = map[op->in[k].id];
+        for (uint32_t k = 0; k < op->nout; k++)
+            out[k] = xl_type_intern(m, xl_out_type(g, op, k));
+        if (op->code == XL_OP_RETURN && ret) {
+            memcpy(ret, in, op->nin * sizeof *in);
+            return;
+        }
+        xl_op *n = xl_op_new(f, NULL, (xl_opcode)op->code, in, op->nin, out, op->nout, op->nregion, p->b.loc);
+        n->name = xl_str_dup(&m->arena, op->name);
+        n->extra = op->extra ? xl_attr_import(m, op->extra) : NULL;
+        for (uint32_t k = 0, w = xl_op_nattr((xl_opcode)op->code); k < w; k++)
+            n->attr[k] = op->attr[k] ? xl_attr_import(m, op->attr[k]) : NULL;
+        for (uint32_t k = 0; k < op->nout; k++)
+            map[op->out[k].id] = n->out[k];
+        for (uint32_t k = 0; k < op->nregion; k++) {
+            for (uint32_t j = 0; j < op->region[k]->narg; j++)
+                map[op->region[k]->arg[j].id] = xl_region_add_arg(f, n->region[k], xl_type_intern(m, xl_value_type(g, op->region[k]->arg[j])), p->b.loc);
+            import_region(p, n->region[k], g, op->region[k], map, NULL);
+        }
+        xl_region_append(f, to, n);
+    }
+}
+
+/* What the frontend makes of its call takes the call's place. */
+static xl_error *take_answer(part *p, const xl_op *op, xl_module *m, xl_str lines)
+{
+    xl_shard_ctx *c = p->c;
+    const xl_func *g = xl_module_entry(m);
+    const xl_op *end = g && g->body ? xl_region_end(g->body) : NULL;
+    uint32_t closed, n = op->nin + op->nout;
+    if (!end || g->body->narg != op->nin || end->nin != op->nout)
+        return XL_ERR(INVALID, "the frontend's answer takes or gives another number of values");
+    xl_axes **spec = xl_new(c->a, xl_axes *, n);
+    xl_value *map = xl_new(c->a, xl_value, g->nval), *ret = xl_new(c->a, xl_value, op->nout);
+    for (uint32_t i = 0; i < n; i++) {
+        const xl_type *t = i < op->nin ? type_of(p, op->in[i]) : type_of(p, op->out[i - op->nin]);
+        xl_str line = xl_str_cut(&lines, '\n');
+        xl_error *err = xl_shard_read(c, xl_attr_str(c->m, line), t, true, &spec[i], &closed);
+        if (err)
+            return err;
+        spec[i] = spec[i] ? spec[i] : whole_spec(p, t);
+        const xl_type *have = xl_type_intern(c->m, i < op->nin ? xl_value_type(g, g->body->arg[i]) : xl_in_type(g, end, i - op->nin));
+        if (have != xl_shard_local(c, t, spec[i]))
+            return XL_ERR(INVALID, "the frontend's answer does not have the local shape of %s %u", i < op->nin ? "operand" : "result", i < op->nin ? i : i - op->nin);
+    }
+    for (uint32_t i = 0; i < op->nin; i++)
+        map[g->body->arg[i].id] = get(p, op->in[i], spec[i]);
+    import_region(p, p->b.r, g, g->body, map, ret);
+    for (uint32_t i = 0; i < op->nout; i++)
+        set(p, op->out[i], ret[i], spec[op->nin + i]);
+    return NULL;
+}
+
+static void emit_asked(part *p, const xl_op *op)
+{
+    xl_shard_ctx *c = p->c;
+    xl_shard_info info = { .natom = c->natom, .size = c->size, .stride = c->stride, .npartition = c->n };
+    const xl_axes none = { 0 };
+    uint32_t n = op->nin + op->nout;
+    xl_buf *in = xl_new(c->a, xl_buf, n), lines = { 0 };
+    xl_module *m = NULL;
+    int64_t number = 0;
+    if (!c->partition || !xl_str_i64(xl_op_str(op, XL_SLOT(CUSTOM_CALL, backend_config)), &number)) {
+        fail(p, op, "only the process that traced it knows how it is partitioned: compile it there");
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        xl_value v = i < op->nin ? op->in[i] : op->out[i - op->nin];
+        xl_shard_proto(&info, i < op->nin ? p->at[v.id] : c->spec[v.id], xl_shard_rank(type_of(p, v)), &none, &in[i]);
+    }
+    xl_error *err = c->partition(number, in, n, &m, &lines);
+    if (!err)
+        err = take_answer(p, op, m, xl_buf_view(&lines));
+    for (uint32_t i = 0; i < n; i++)
+        xl_buf_fini(&in[i]);
+    xl_buf_fini(&lines);
+    xl_module_free(m);
+    char text[512];
+    if (err && !p->err)
+        p->err = xl_error_wrap(err, "partitioning %s", line_of(p, op, text, sizeof text));
+    else
+        xl_error_free(err);
+}
+
 static void emit_custom(part *p, const xl_op *op)
 {
     xl_str name = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
@@ -798,6 +892,8 @@ static void emit_custom(part *p, const xl_op *op)
         if (xl_value_type(c->f, v) != xl_shard_local(c, type_of(p, op->out[0]), c->spec[op->out[0].id]))
             fail(p, op, "its operand is not the local shape of its result");
         set(p, op->out[0], v, c->spec[op->out[0].id]);
+    } else if (xl_str_is(name, "xlane_partition")) {
+        emit_asked(p, op);
     } else if (op->nin == 1 && op->nout == 1 && xl_str_is(name, "xlane_inspect_sharding")) {
         xl_inspected in = { .manual = p->manual > 0, .spec = p->at[op->in[0].id], .rank = xl_shard_rank(type_of(p, op->in[0])), .owed = p->owed[op->in[0].id].over };
         if (!xl_str_i64(xl_op_str(op, XL_SLOT(CUSTOM_CALL, backend_config)), &in.number))
@@ -1026,7 +1122,7 @@ static void find_later(part *p, const xl_region *r, uint32_t *uses)
 xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_info *info)
 {
     xl_func *f = xl_module_entry(m);
-    xl_shard_ctx c = { .m = m, .f = f, .a = &m->arena, .n = npartition, .nreplica = nreplica };
+    xl_shard_ctx c = { .m = m, .f = f, .a = &m->arena, .n = npartition, .nreplica = nreplica, .partition = info->partition };
     xl_op *end = xl_region_end(f->body);
     xl_error *err = NULL;
     group_list groups = { 0 };

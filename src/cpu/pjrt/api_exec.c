@@ -305,6 +305,38 @@ static xl_error *read_program(xl_str program, xl_module **m)
     return looks_like_text(program) ? xl_read_text(program, NULL, m) : xl_read_hlo(program, NULL, m);
 }
 
+/* The frontend's answer lies in its own memory until it is asked again: lines, a zero, and a program. */
+static xl_error *ask_partition(int64_t number, const xl_buf *in, uint32_t n, xl_module **out, xl_buf *lines)
+{
+    static const int64_t two = 2;
+    uint64_t reply[2] = { 0 };
+    xl_host_array *arrays = calloc((size_t)n + 1, sizeof *arrays);
+    int64_t *sizes = calloc((size_t)n + 1, sizeof *sizes);
+    xl_error *err = arrays && sizes ? NULL : XL_ERR(EXHAUSTED, "no memory to ask the frontend");
+    for (uint32_t i = 0; !err && i < n; i++) {
+        sizes[i] = (int64_t)in[i].n;
+        arrays[i] = (xl_host_array){ in[i].p, 1, &sizes[i] };
+        if (in[i].failed)
+            err = XL_ERR(EXHAUSTED, "no memory for shardings");
+    }
+    if (!err) {
+        arrays[n] = (xl_host_array){ reply, 1, &two };
+        err = xl_host_call((uint64_t)number, arrays);
+    }
+    free(arrays);
+    free(sizes);
+    if (err)
+        return err;
+    xl_str text = { (const char *)(uintptr_t)reply[0], (size_t)reply[1] };
+    xl_buf_str(lines, xl_str_cut(&text, '\0'));
+    if (lines->failed)
+        return XL_ERR(EXHAUSTED, "no memory for shardings");
+    err = xl_read_text(text, NULL, out);
+    if (!err)
+        err = xl_verify(*out);
+    return err ? err : xl_lower(*out, false);
+}
+
 /* From a program as it came to what is planned: one function, on the shapes of one device. */
 static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica, xl_shard_info *shards)
 {
@@ -328,7 +360,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     atomic_init(&e->ref, 1);
     pthread_mutex_init(&e->lock, NULL);
     XL_DO(read_options(opts, &o));
-    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n };
+    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n, .partition = ask_partition };
     e->nreplica = (uint32_t)o.nreplica;
     e->npartition = (uint32_t)o.npartition;
     e->portable = o.portable;
@@ -797,7 +829,7 @@ static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
     xl_error *err = read_options(xl_buf_view(&e->options), &o);
     if (err)
         return err;
-    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n };
+    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n, .partition = ask_partition };
     err = make_ready(m, e->npartition, e->nreplica, &shards);
     if (!err && e->npartition > 1)
         err = write_shardings(m, &shards);

@@ -145,6 +145,50 @@ def inspect_shardings():
         return out
     mlir._platform_specific_lowerings[platform][debugging.inspect_sharding_p] = mlir.LoweringRuleEntry(inspect, False)
 
+def partition_calls():
+    """custom_partitioning: the partitioner asks for the program of a call when it knows how the operands are split."""
+    from jax._src import custom_partitioning as cp
+    from jax._src.interpreters import mlir
+    from jax._src.lib import xla_client
+    from jax._src.lib.mlir import ir
+    import numpy as np
+    rule = mlir._lowerings[cp.custom_partitioning_p].rule
+    shape = lambda aval: xla_client.Shape.array_shape(np.dtype(aval.dtype), aval.shape)
+
+    def sharding(message):
+        proto = xla_client.OpSharding()
+        proto.ParseFromString(message.tobytes())
+        return xla_client.HloSharding.from_proto(proto)
+
+    def lower(ctx, *values, **params):
+        kept = len(ctx.module_context.keepalives)
+        out = rule(ctx, *values, **params)
+        if len(ctx.module_context.keepalives) == kept:       # one device, or a manual region: it was lowered as it is
+            return out
+        info = ctx.module_context.keepalives[-1]
+        ins, outs = ([shape(a) for a in avals] for avals in (ctx.avals_in, ctx.avals_out))
+        whole = outs[0] if len(outs) == 1 else xla_client.Shape.tuple_shape(outs)
+        def partition(*messages):
+            key = str(id(info)).encode()
+            args, results = [sharding(m) for m in messages[:len(ins)]], [sharding(m) for m in messages[len(ins):]]
+            if info.infer_sharding_from_operands is not None and all(r.is_replicated() for r in results):
+                result = cp._custom_partitioning_infer_sharding_from_operands(ins, args, whole, key)
+            else:
+                result = cp._pack_result_sharding(whole, results)
+            code, args, result = cp._custom_partitioning_partition(ins, args, whole, result, key)
+            with mlir.make_ir_context():
+                text = ir.Module.parse(code).operation.get_asm(enable_debug_info=False)
+            lines = [str(s) for s in list(args) + (list(result.tuple_elements()) if len(outs) != 1 else [result])]
+            host.reply = ("\n".join(lines) + "\0" + text).encode()
+            return (np.array([ctypes.cast(ctypes.c_char_p(host.reply), ctypes.c_void_p).value, len(host.reply)], np.uint64),)
+        host = Host(partition, [np.dtype(np.uint8)] * (len(ins) + len(outs)), [np.dtype(np.uint64)])
+        ctx.module_context.add_keepalive(host)
+        op = ir.InsertionPoint.current.block.operations[-1]
+        op.attributes["call_target_name"] = ir.StringAttr.get("xlane_partition")
+        op.attributes["backend_config"] = ir.StringAttr.get(str(host.number))
+        return out
+    mlir._platform_specific_lowerings[platform][cp.custom_partitioning_p] = mlir.LoweringRuleEntry(lower, False)
+
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
 served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "debug_callback", "debug_print", "spsolve", "check")
 
@@ -175,6 +219,7 @@ def setup():
         rules[platform] = Rules(rules[platform], rules["cpu"])
         emit_callbacks()
         inspect_shardings()
+        partition_calls()
 
 ctypes.CFUNCTYPE(None, ctypes.c_void_p)(set_callback_at)(ctypes.cast(trampoline, ctypes.c_void_p).value)
 setup()
