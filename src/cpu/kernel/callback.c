@@ -81,14 +81,49 @@ static xl_error *run_each(const xl_step *s, xl_frame *f)
     return err;
 }
 
+/* The results go to the devices of this process, and to the other processes that have some: a byte that says who called, then the results. */
 static xl_error *meet_once(const xl_step *s, xl_frame *f, const xl_group_view *g)
 {
     const host *h = s->data;
     uint32_t at = (uint32_t)h->device < g->n ? (uint32_t)h->device : 0;
-    xl_error *err = call_host(s, f, g->in[at], g->out[at]);
-    for (uint32_t k = 0; !err && k < g->n; k++)
-        for (uint32_t i = h->skip_out; k != at && i < s->nout; i++)
-            memcpy(g->out[k][i], g->out[at][i], xl_out_shape(s, i)->bytes);
+    bool ours = g->out[at] != NULL;
+    size_t total = 1, *bytes = NULL, place = 1;
+    const void **theirs = NULL;
+    const char *from = NULL;
+    char *mine = NULL;
+    xl_error *err = NULL;
+    for (uint32_t i = h->skip_out; i < s->nout; i++)
+        total += xl_out_shape(s, i)->bytes;
+    if (!(mine = calloc(1, total)) || !(bytes = calloc(g->parts + 1, sizeof *bytes)) || !(theirs = calloc(g->parts + 1, sizeof *theirs))) {
+        err = XL_ERR(EXHAUSTED, "no memory for %zu bytes of a callback's results", total);
+        goto out;
+    }
+    if (ours)
+        XL_DO(call_host(s, f, g->in[at], g->out[at]));
+    mine[0] = ours;
+    for (uint32_t i = h->skip_out; ours && i < s->nout; place += xl_out_shape(s, i++)->bytes)
+        memcpy(mine + place, g->out[at][i], xl_out_shape(s, i)->bytes);
+    from = ours ? mine : NULL;
+    for (uint32_t p = 0; p < g->parts; p++)
+        bytes[p] = total;
+    if (g->parts > 1)
+        XL_DO(xl_meet_exchange(g, mine, total, theirs, bytes));
+    for (uint32_t p = 0; p < g->parts && g->parts > 1; p++)
+        if (!from && p != g->part && theirs[p] && *(const char *)theirs[p])
+            from = theirs[p];
+    if (!from) {
+        err = XL_ERR(INTERNAL, "no process has the device of a host callback");
+        goto out;
+    }
+    for (uint32_t k = 0; k < g->n; k++) {
+        place = 1;
+        for (uint32_t i = h->skip_out; k != at && g->out[k] && i < s->nout; place += xl_out_shape(s, i++)->bytes)
+            memcpy(g->out[k][i], from + place, xl_out_shape(s, i)->bytes);
+    }
+out:
+    free(mine);
+    free(bytes);
+    free(theirs);
     return err;
 }
 
