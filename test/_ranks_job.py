@@ -96,3 +96,44 @@ elif what == "diverge":                                  # a rank whose program 
     f = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, "d") if me != 1 else jax.lax.all_gather(v, "d", tiled=True)[:2], mesh=mesh, in_specs=P("d"), out_specs=P("d"),
                               check_vma=False))
     say("sum", float(np.asarray(f(x).addressable_data(0)).sum()))
+elif what == "plant":                                    # one rank builds another program, in twenty ways; in between, programs that all build alike
+    odd = me == int(os.environ.get("JOB_ODD", 2))
+    x, y = put(np.ones((96, 8), np.float32), P("d")), put(np.ones((96, 8), np.float32), P())
+    s, r = NamedSharding(mesh, P("d")), NamedSharding(mesh, P())
+    J = partial(jax.jit, out_shardings=s)
+    big = np.arange(96 * 8, dtype=np.float32).reshape(96, 8)
+    def named(name, f):
+        f.__name__ = name
+        return f
+    cases = {
+        "constant": lambda o: J(lambda v: v * (0.2 if o else 0.1)),
+        "constant_array": lambda o: J(lambda v: v + (big + (1 if o else 0))),
+        "constant_int": lambda o: J(lambda v: v + jnp.int32(3 if o else 4)),
+        "learning_rate": lambda o: J(lambda v: v - (1e-3 if o else 1e-4) * jnp.tanh(v)),
+        "epsilon": lambda o: J(lambda v: v / jnp.sqrt(v.var() + (1e-6 if o else 1e-5))),
+        "shape": lambda o: jax.jit(lambda v: jnp.zeros((96, 4 if o else 8)) + v.sum(), out_shardings=s),
+        "pad": lambda o: jax.jit(lambda v: jnp.pad(v, ((0, 0), (0, 2 if o else 1))), out_shardings=s),
+        "slice": lambda o: jax.jit(lambda v: v[:, :3 if o else 4], out_shardings=s),
+        "op": lambda o: J(lambda v: jnp.sin(v) if o else jnp.cos(v)),
+        "op_more": lambda o: J(lambda v: v * 2 + 1 if o else v * 2),
+        "reduce": lambda o: J(lambda v: v - (v.max(0) if o else v.min(0))),
+        "dtype": lambda o: J(lambda v: (v.astype(jnp.bfloat16) if o else v.astype(jnp.float16)).astype(jnp.float32)),
+        "order": lambda o: J(lambda v: (v @ v.T) @ v if o else v @ (v.T @ v)),
+        "axis": lambda o: J(lambda v: v + v.sum(1 if o else 0, keepdims=True)),
+        "sharding_out": lambda o: jax.jit(lambda v: v * 3, out_shardings=r if o else s),
+        "sharding_in": lambda o: J(lambda v: jax.lax.with_sharding_constraint(v + 5, r if o else s) * 2),
+        "loop": lambda o: J(lambda v: jax.lax.fori_loop(0, 3 if o else 4, lambda i, a: a * 1.5, v)),
+        "branch": lambda o: J(named("evaluate" if o else "train", lambda v: v.sum() + v)),
+        "donation": lambda o: jax.jit(lambda v: v + 7, out_shardings=s, donate_argnums=(0,) if o else ()),
+        "collective": lambda o: jax.jit(jax.shard_map(lambda v: v + (jax.lax.psum(v, "d") if o else jax.lax.pmax(v, "d")), mesh=mesh, in_specs=P("d"), out_specs=P("d"))),
+    }
+    for k, (name, make) in enumerate(cases.items()):
+        for stage in ("clean", "plant"):
+            say(stage, name)
+            t = time.time()
+            try:
+                make(odd and stage == "plant").lower(x + k).compile()
+            except Exception as e:
+                say("failed", str(e).replace("\n", " ")[:200])
+            say("took", "%s %s %.2f" % (stage, name, time.time() - t))
+    print("= end %d" % len(cases), flush=True)

@@ -192,6 +192,58 @@ def launcher():
     shutil.rmtree(runs)
 
 
+def under_guard(n, what, before="", policy="warn", **env):
+    """The job under xlane run -n; (status, the lines of each rank)."""
+    runs = tempfile.mkdtemp(prefix="xlane-ranks-")
+    p = subprocess.run([XLANE, "run", "-n", str(n), "--runs", runs, "--cache", "off", "--policy", policy, "--", "sh", "-c", '%s\nexec "$@"' % before, "sh", sys.executable, JOB, what],
+                       capture_output=True, text=True, errors="replace", timeout=300, env=dict(env0, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB, **env))
+    shutil.rmtree(runs)
+    both = p.stdout + p.stderr
+    return p.returncode, [[l[4:] for l in both.splitlines() if l.startswith("[%d] " % r)] for r in range(n)]
+
+
+def agreement():
+    rc, ranks = under_guard(4, "plant")
+    for r, lines in enumerate(ranks):
+        cases = [l.split()[2] for l in lines if l.startswith("= plant ")]
+        told = [l for l in lines if "compiles another program than" in l]
+        took = max([float(l.split()[-1]) for l in lines if l.startswith("= took plant")] or [99])
+        if rc or len(cases) != 20 or len(told) != 20 or any("rank 2 compiles another program than rank 0 and 2 others: " not in l for l in told):
+            return "rank %d names %d of %d: %s" % (r, len(told), len(cases), [l[-160:] for l in told if "rank 2" not in l] or lines[-3:])
+        if took > 5:
+            return "rank %d: naming took %.1f s" % (r, took)
+        lost = [c for c, l in zip(cases, told) if c not in ("branch", "donation", "sharding_out") and not re.search(r"_ranks_job.py:\d+", l)]
+        if lost:
+            return "no source line for " + ", ".join(lost)
+    want = ("constant 0.1 -> 0.2", "stablehlo.sine in place of stablehlo.cosine", "jit_evaluate where the others compile jit_train", "sharding", "96x8xf32 -> 96x4xf32")
+    missing = [w for w in want if not any(w in l for l in ranks[3])]
+    return "not said: " + ", ".join(missing) if missing else None
+
+
+def agreement_of_processes():
+    flag = "[ $XLANE_RANK = 1 ] && export XLA_FLAGS=--xla_cpu_enable_fast_math=true"
+    rc, ranks = under_guard(3, "train", flag, "stop")
+    if rc != 3 or any(not any("rank 1 compiles another program than rank 0 and 1 other: " in l and "flags: xla_cpu_enable_fast_math absent -> true" in l for l in r) for r in ranks):
+        return "another flag: %d %s" % (rc, ranks[0][-3:])
+    if any("= step" in l for r in ranks for l in r):
+        return "it went on to a step although the policy is stop"
+    if not long:
+        return
+    other = os.path.join(tempfile.mkdtemp(), "libxlane-cpu.so")
+    shutil.copy(LIB, other)
+    open(other, "ab").write(b"another build")
+    rc, ranks = under_guard(3, "train", "[ $XLANE_RANK = 1 ] && export PJRT_NAMES_AND_LIBRARY_PATHS=xlane:" + other)
+    if any(not any("rank 1 compiles another program than rank 0 and 1 other: plugin: " in l for l in r) for r in ranks):
+        return "another plugin: %d %s" % (rc, ranks[0][-3:])
+    for k in range(20):
+        rc, ranks = under_guard(4, "train")
+        named = [l for r in ranks for l in r if re.search(r"rank \d", l)]
+        if rc or named:
+            return "clean start %d: %d %s" % (k, rc, named[:2])
+
+
+check("agreement", agreement)
+check("agreement_of_processes", agreement_of_processes)
 check("launcher", launcher)
 check("alone_is_said", alone)
 check("dead_is_named", dies)

@@ -50,9 +50,9 @@ void guard_store_drop(PJRT_Client *client)
 static PJRT_Error *make_error(PJRT_Error_Code code, const char *message, size_t n) { return guard_error(code, (xl_str){ message, n }); }
 static PJRT_CallbackError make = make_error;
 
-static bool put(const guard_plugin *p, const guard_store *s, const char *key, const char *value)
+static bool put_bytes(const guard_plugin *p, const guard_store *s, const char *key, xl_str value)
 {
-    PJRT_KeyValuePutCallback_Args a = { .struct_size = sizeof a, .key = key, .key_size = strlen(key), .value = value, .value_size = strlen(value),
+    PJRT_KeyValuePutCallback_Args a = { .struct_size = sizeof a, .key = key, .key_size = strlen(key), .value = value.p, .value_size = value.n,
                                         .callback_error = &make, .user_arg = s->put_arg };
     PJRT_Error *err = s->put(&a);
     if (err)
@@ -60,21 +60,46 @@ static bool put(const guard_plugin *p, const guard_store *s, const char *key, co
     return !err;
 }
 
-/* "yes": 1, something else: 0, nothing within the time: -1. */
-static int get(const guard_plugin *p, const guard_store *s, const char *key, double seconds)
+static bool put(const guard_plugin *p, const guard_store *s, const char *key, const char *value) { return put_bytes(p, s, key, xl_str_of(value)); }
+
+/* False: nothing came within the time. */
+static bool get_bytes(const guard_plugin *p, const guard_store *s, const char *key, double seconds, xl_buf *out)
 {
     PJRT_KeyValueGetCallback_Args a = { .struct_size = sizeof a, .key = key, .key_size = strlen(key), .callback_error = &make, .user_arg = s->get_arg,
                                         .timeout_in_ms = seconds > 0.001 ? (int)(seconds * 1000) : 1 };
     PJRT_Error *err = s->get(&a);
     if (err) {
         p->table->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
-        return -1;
+        return false;
     }
-    int yes = a.value && a.value_size == 3 && !memcmp(a.value, "yes", 3);
+    xl_buf_add(out, a.value, a.value_size);
     if (a.value_deleter_callback && a.value)
         a.value_deleter_callback(a.value);
+    return !out->failed;
+}
+
+/* "yes": 1, something else: 0, nothing within the time: -1. */
+static int get(const guard_plugin *p, const guard_store *s, const char *key, double seconds)
+{
+    xl_buf value = { 0 };
+    int yes = get_bytes(p, s, key, seconds, &value) ? xl_str_is(xl_buf_view(&value), "yes") : -1;
+    xl_buf_fini(&value);
     return yes;
 }
+
+bool guard_store_put(guard_plugin *p, PJRT_Client *client, const char *key, xl_str value)
+{
+    guard_store *s = store_of(client);
+    return s && put_bytes(p, s, key, value);
+}
+
+bool guard_store_get(guard_plugin *p, PJRT_Client *client, const char *key, double seconds, xl_buf *out)
+{
+    guard_store *s = store_of(client);
+    return s && get_bytes(p, s, key, seconds, out);
+}
+
+bool guard_has_store(PJRT_Client *client) { return store_of(client); }
 
 /* Whether the client has a store, and one that keeps what was written first. */
 const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank)

@@ -653,6 +653,37 @@ static PJRT_LoadedExecutable *look_alone(compile *c, xl_cache_found *found, xl_l
     return s == XL_LEASE_WAITED || (s == XL_LEASE_MINE && xl_cache_has(G.cache, &c->key)) ? look(c, found) : NULL;
 }
 
+/* Ranks of one program must compile the same one. An error where one does not and the policy is to stop. */
+static PJRT_Error *differing(compile *c)
+{
+    xl_buf text = { 0 };
+    PJRT_Error *out = NULL;
+    xl_str program = { c->args->program->code, c->args->program->code_size };
+    c->ranks.meeting = guard_meeting(&c->ranks);
+    bool differ = guard_differ(c->p, c->args->client, &c->ranks, &c->key, program, &text);
+    if (text.n && !text.failed) {
+        xl_event e;
+        xl_event_begin(G.run, &e, differ ? "divergence" : "late-rank");
+        xl_json_put_text(&e.j, "module", c->module);
+        xl_json_put_str(&e.j, "text", xl_buf_view(&text));
+        xl_event_end(G.run, &e);
+        guard_say("%.*s", XL_FMT(xl_buf_view(&text)));
+        if (differ && G.policy == XL_POLICY_STOP) {
+            xl_buf why = { 0 };
+            xl_buf_printf(&why, "xlane: the policy is to stop when ranks compile different programs. %.*s", XL_FMT(xl_buf_view(&text)));
+            out = guard_error(PJRT_Error_Code_FAILED_PRECONDITION, xl_buf_view(&why));
+            if (out)
+                report(c, "stopped", 0, NULL, why.p);
+            xl_event_begin(G.run, &e, "stop");
+            xl_json_put_str(&e.j, "text", xl_buf_view(&text));
+            xl_event_end(G.run, &e);
+            xl_buf_fini(&why);
+        }
+    }
+    xl_buf_fini(&text);
+    return out;
+}
+
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
 {
     compile c = { .p = p, .args = args, .needs = -1 };
@@ -673,6 +704,8 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
             guard_fault("comparing a compile", err);
     }
     xl_module_free(c.m);
+    if (known && c.ranks.n > 1 && G.policy != XL_POLICY_ALLOW && (out = differing(&c)))
+        goto out;
     if (c.stop) {
         xl_buf text = { 0 };
         xl_buf_printf(&text, "xlane: the policy is to stop when a step is compiled again after the warm-up window. %.*s. Run `xlane explain` "

@@ -56,6 +56,7 @@ typedef struct {
 typedef struct {
     int *rank;                                             /* increasing */
     uint32_t n, cap, round;                                /* round: the how many-th compile of this program it is */
+    uint32_t meeting;                                      /* compile count over these processes, from 0: see same.c */
     int me;
     char id[64];                                           /* of the program */
 } guard_ranks;
@@ -141,6 +142,16 @@ const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank); 
 uint32_t guard_agree_round(const char *id);                /* 0, 1, ... for each program */
 /* True only if every rank said yes; every rank gets the same answer. */
 bool guard_agree(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const char *question, bool yes);
+
+bool guard_has_store(PJRT_Client *client);
+bool guard_store_put(guard_plugin *p, PJRT_Client *client, const char *key, xl_str value);                     /* false: it has a value */
+bool guard_store_get(guard_plugin *p, PJRT_Client *client, const char *key, double seconds, xl_buf *out);      /* false: none within the time */
+
+/* same.c */
+uint32_t guard_meeting(const guard_ranks *who);            /* the next one of these processes; UINT32_MAX: no memory */
+/* Compares what the ranks of a program are about to compile; every rank gets the same answer. True where one differs: *text then says which and in what.
+ * Ranks that have not come within the time are named in *text too, and that is no difference. */
+bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const xl_cache_key *key, xl_str program, xl_buf *text);
 
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
