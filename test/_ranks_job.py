@@ -6,7 +6,9 @@ from functools import partial
 from jax.sharding import Mesh, PartitionSpec as P, NamedSharding
 what = sys.argv[1]
 me, n = int(os.environ.get("XLANE_RANK", 0)), int(os.environ.get("XLANE_RANKS", 1))
-if n > 1:
+if what == "join":                                       # JAX itself knows mpirun and srun
+    jax.distributed.initialize()
+elif n > 1:
     jax.distributed.initialize(os.environ["XLANE_COORDINATOR"], n, me)
 import hashlib
 devices = jax.devices()
@@ -88,7 +90,11 @@ if what == "same":
     say("devices", "%d %d %d %d" % (jax.process_index(), jax.process_count(), len(devices), len(jax.local_devices())))
     trained(10)
     collectives()
+elif what == "join":
+    say("joined", "%d of %d" % (jax.process_index(), jax.process_count()))
+    trained(3)
 elif what == "train":
+    say("pid", os.getpid())
     pause = {int(k): float(v) for k, v in (p.split(":") for p in os.environ.get("JOB_PAUSE", "").split(",") if p)}
     trained(int(os.environ.get("JOB_STEPS", 10)), lambda i: time.sleep(pause.get(me, 0) or float(os.environ.get("JOB_SLEEP", 0))))
 elif what == "diverge":                                  # a rank whose program has other collectives

@@ -1,6 +1,6 @@
 """The embedded device over several processes, with JAX: N processes give the bits of one; who dies, stops or runs another program is named; a process that
 would be alone says so. Rows G5, S1-S5, T5."""
-import os, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import glob, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, time
 here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE, LIB, JOB = (os.path.join(here, *p) for p in (("build", "xlane"), ("build", "libxlane-cpu.so"), ("test", "_ranks_job.py")))
 long = os.environ.get("XLANE_TEST_ALL") == "1"
@@ -109,17 +109,49 @@ check("same_bits_2x2", lambda: same(2, 2, XLANE_CPU_THREADS="1"))
 check("same_bits_sockets", lambda: same(4, 1, XLANE_CPU_SHARED_MEMORY="0"))
 
 
-def dies():
-    with Job("train", 3, JOB_STEPS="100000") as j:
-        if not j.until(0, r"= step 3\n"):
-            return "no step: " + j.text(0)[-300:]
-        j.p[1].kill()
-        for i in (0, 2):
-            if not j.until(i, r"process 1 of 3 \(host \S+, pid %d\) (has died|has gone)" % j.p[1].pid, 15):
-                return "process %d does not name process 1: %s" % (i, j.text(i)[-400:])
+def dies(rounds=50 if long else 2):
+    """kill -9 at a random moment: the survivors name the rank, and all end within 15 s of it."""
+    for k in range(rounds):
+        runs, victim = tempfile.mkdtemp(prefix="xlane-ranks-"), k % 3
+        out = open(runs + "/out", "w+")
+        p = subprocess.Popen([XLANE, "run", "-n", "3", "--runs", runs, "--cache", "off", "--", sys.executable, JOB, "train"], stdout=out, stderr=out,
+                             env=dict(env0, JAX_PLATFORMS="xlane", JOB_STEPS="100000", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB))
+        text = lambda: open(runs + "/out", errors="replace").read()
+        try:
+            end = time.time() + 60
+            while time.time() < end and "[0] = step 2" not in text():
+                time.sleep(0.02)
+            pid = re.search(r"\[%d\] = pid (\d+)" % victim, text())
+            if not pid:
+                return "no step: " + text()[-300:]
+            time.sleep(random.random() * 2)
+            os.kill(int(pid[1]), signal.SIGKILL)
+            t = time.time()
+            try:
+                rc = p.wait(60)
+            except subprocess.TimeoutExpired:
+                return "round %d: it did not end: %s" % (k, text()[-400:])
+            took, said = time.time() - t, text()
+            if rc != 137 or "xlane: rank %d of 3 failed first: it was killed by signal 9" % victim not in said or took > 15:
+                return "round %d: status %d after %.1f s: %s" % (k, rc, took, said[-400:])
+            for i in range(3):
+                if i != victim and not re.search(r"\[%d\] .*process %d of 3 \(host \S+, pid %s\) (has died|has gone)" % (i, victim, pid[1]), said):
+                    return "round %d: rank %d does not name rank %d: %s" % (k, i, victim, said[-600:])
+        finally:
+            p.kill()
+            p.wait()
+            out.close()
+            shutil.rmtree(runs)
 
 
-def stops():
+def stops(rounds=20 if long else 1):
+    for _ in range(rounds):
+        why = stop_once()
+        if why:
+            return why
+
+
+def stop_once():
     with Job("train", 3, JOB_STEPS="100000", JOB_SLEEP="0.01", XLANE_CPU_STUCK="2") as j:
         if not j.until(0, r"= step 3\n"):
             return "no step: " + j.text(0)[-300:]
@@ -225,7 +257,7 @@ def agreement_of_processes():
     rc, ranks = under_guard(3, "train", flag, "stop")
     if rc != 3 or any(not any("rank 1 compiles another program than rank 0 and 1 other: " in l and "flags: xla_cpu_enable_fast_math absent -> true" in l for l in r) for r in ranks):
         return "another flag: %d %s" % (rc, ranks[0][-3:])
-    if any("= step" in l for r in ranks for l in r):
+    if any(l.startswith("= step") for r in ranks for l in r):
         return "it went on to a step although the policy is stop"
     if not long:
         return
@@ -242,10 +274,109 @@ def agreement_of_processes():
             return "clean start %d: %d %s" % (k, rc, named[:2])
 
 
+def compiled_once():
+    tmp = tempfile.mkdtemp(prefix="xlane-ranks-")
+    p = subprocess.run([XLANE, "run", "-n", "4", "--runs", tmp + "/runs", "--cache", tmp + "/cache", "--", sys.executable, JOB, "train"], capture_output=True, text=True, errors="replace",
+                       timeout=200, env=dict(env0, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB))
+    events = [json.loads(l) for l in open(glob.glob(tmp + "/runs/2*/events.jsonl")[0])]
+    results = sorted(e["result"] for e in events if e["event"] == "compile" and e["module"] == "jit_step")
+    ranks = sorted(e["rank"] for e in events if e["event"] == "compile" and e["module"] == "jit_step")
+    shutil.rmtree(tmp)
+    if p.returncode or results != ["cached"] * 3 + ["compiled"] or ranks != [0, 1, 2, 3]:
+        return "%d: %s of ranks %s: %s" % (p.returncode, results, ranks, p.stderr[-300:])
+
+
+def need(program, package):
+    """Installs what is missing where that is allowed; says what is missing where not."""
+    if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
+        return True
+    if long and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "install", "-y", "--no-install-recommends"] + package.split(), capture_output=True)
+    if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
+        return True
+    print("skip ranks_%s: no %s (Debian: %s; ./x test all installs it where it may)" % (program, program, package), flush=True)
+
+
+def joined(start, n, **env):
+    """Ranks that another launcher starts: one job, one folder."""
+    tmp = tempfile.mkdtemp(prefix="xlane-ranks-")
+    p = subprocess.run(start + [XLANE, "run", "--runs", tmp + "/runs", "--cache", "off", "--", sys.executable, JOB, "join"], capture_output=True, text=True, errors="replace", timeout=120,
+                       env=dict(env0, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB, **env))
+    folders = glob.glob(tmp + "/runs/2*")
+    events = [json.loads(l) for l in open(folders[0] + "/events.jsonl")] if len(folders) == 1 else []
+    left = glob.glob(tmp + "/runs/.job*")
+    who = sorted(re.findall(r"= joined (\d+ of \d+)", p.stdout))
+    losses = set(re.findall(r"= loss (\S+)", p.stdout))
+    shutil.rmtree(tmp)
+    if p.returncode or who != ["%d of %d" % (i, n) for i in range(n)] or len(losses) != 1:
+        return "%d: %s, losses %s: %s" % (p.returncode, who, losses, (p.stdout + p.stderr)[-400:])
+    if len(folders) != 1 or {e["rank"] for e in events if e["event"] == "client"} != set(range(n)) or left:
+        return "%d folders, ranks %s, %s left" % (len(folders), {e["rank"] for e in events}, left)
+
+
+def mpirun():
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
+    return joined(["mpirun", "--oversubscribe", "-n", "3"], 3, **root)
+
+
+def srun():
+    """A controller and two daemons on this machine."""
+    d, host = tempfile.mkdtemp(prefix="xlane-slurm-"), socket.gethostname()
+    os.mkdir(d + "/state"), os.mkdir(d + "/n1"), os.mkdir(d + "/n2")
+    with open(d + "/munge.key", "wb", opener=lambda p, f: os.open(p, f, 0o600)) as f:
+        f.write(os.urandom(1024))
+    with open(d + "/slurm.conf", "w") as f:
+        f.write("""ClusterName=t\nSlurmctldHost=%s(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket=%s/munge.socket\nSlurmctldPort=%d
+StateSaveLocation=%s/state\nSlurmdSpoolDir=%s/%%n\nSlurmctldPidFile=%s/c.pid\nSlurmdPidFile=%s/%%n.pid\nSlurmctldLogFile=%s/c.log\nSlurmdLogFile=%s/%%n.log
+ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nMpiDefault=none\nReturnToService=2\nSwitchType=switch/none\nNodeName=n1 NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN
+NodeName=n2 NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN\nPartitionName=p Nodes=ALL Default=YES State=UP\n""" % (host, d, port(), d, d, d, d, d, d, port(), port()))
+    env = dict(os.environ, SLURM_CONF=d + "/slurm.conf", PATH=os.environ["PATH"] + ":/usr/sbin")
+    daemons = [subprocess.Popen(c.split(), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for c in
+               ("munged -F --force --key-file=%s/munge.key --socket=%s/munge.socket --pid-file=%s/m.pid --seed-file=%s/m.seed --log-file=%s/m.log" % (d, d, d, d, d),)]
+    try:
+        for _ in range(100):
+            if os.path.exists(d + "/munge.socket"):
+                break
+            time.sleep(0.1)
+        for c in ("slurmctld -D -f %s/slurm.conf" % d, "slurmd -D -f %s/slurm.conf -N n1" % d, "slurmd -D -f %s/slurm.conf -N n2" % d):
+            daemons.append(subprocess.Popen(c.split(), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        for _ in range(100):
+            if subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], env=env, capture_output=True, text=True).stdout.strip() == "2":
+                break
+            time.sleep(0.2)
+        # the nodes' names mean nothing to the resolver
+        return joined(["srun", "-N2", "-n2"], 2, SLURM_CONF=d + "/slurm.conf", JAX_COORDINATOR_ADDRESS="127.0.0.1:%d" % port())
+    finally:
+        for p in reversed(daemons):
+            p.terminate()
+            p.wait(20)
+        shutil.rmtree(d, ignore_errors=True)
+
+
+if need("mpirun", "openmpi-bin"):
+    check("mpirun", mpirun)
+if long and os.geteuid() == 0 and need("slurmctld", "slurm-wlm munge"):
+    check("srun", srun)
+elif long and os.geteuid():
+    print("skip ranks_srun: slurmd wants root", flush=True)
+check("compiled_once", compiled_once)
 check("agreement", agreement)
 check("agreement_of_processes", agreement_of_processes)
 check("launcher", launcher)
 check("alone_is_said", alone)
+def late():
+    for pause, who in (("", None), ("2:0.05", 2)):
+        with Job("train", 3, JOB_STEPS="70", JOB_PAUSE=pause) as j:
+            if j.wait() or any(p.returncode for p in j.p):
+                return "it did not end: " + j.text(0)[-300:]
+            said = [(i, m) for i in range(3) for m in re.findall(r"process (\d) of 3 \(host \S+, pid \d+\) is late to enter jit_step: the last in \d+ of \d+ executions, (\d+) ms behind", j.text(i))]
+            if who is None and said:
+                return "a clean run names " + str(said)
+            if who is not None and ({m[0] for _, m in said} != {str(who)} or {i for i, _ in said} != {0, 1} or not all(40 <= int(m[1]) < 500 for _, m in said)):
+                return "named: " + str(said)
+
+
+check("late_is_named", late)
 check("dead_is_named", dies)
 check("stopped_is_named", stops)
 check("other_program_is_named", diverges)

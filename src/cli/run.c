@@ -5,11 +5,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/ranks.h"
 #include "base/time.h"
 #include "cli/cli.h"
 #include "cli/gang.h"
@@ -580,6 +582,48 @@ static const char *added(xl_arena *a, char **words)
     return s;
 }
 
+/* ---- started by another launcher --------------------------------------------------------------------------------------- */
+/* What all processes of the job and no other job have in common; "" where the launcher says nothing of the kind. */
+static const char *job_name(xl_arena *a)
+{
+    const char *ompi = getenv("OMPI_MCA_ess_base_jobid"), *pmix = getenv("PMIX_NAMESPACE"), *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+    const char *torch = getenv("TORCHELASTIC_RUN_ID"), *port = getenv("MASTER_PORT");
+    xl_buf clean = { 0 };
+    const char *all = ompi ? ompi : pmix ? pmix : slurm ? xl_strf(a, "%s.%s", slurm, step ? step : "batch").p : torch ? xl_strf(a, "%s.%s", torch, port ? port : "").p : "";
+    for (const char *c = all; *c; c++)
+        xl_buf_putc(&clean, *c == '/' ? '-' : *c);
+    const char *name = clean.n ? xl_str_c(a, xl_buf_view(&clean)) : "";
+    xl_buf_fini(&clean);
+    return name;
+}
+
+/* One folder for all processes of a job: whoever is first makes it and leaves a link under the job's name; the others follow the link. */
+static xl_error *join_folder(xl_arena *a, const char *name, const char *job, char **dir, char **link)
+{
+    enum { STALE_S = 600 };                                /* a link of an earlier job that went by the same name */
+    xl_error *err = NULL;
+    char to[512];
+    struct stat st;
+    char *made;
+    *link = xl_path_join(a, opt.runs, xl_strf(a, ".job-%s", job).p);
+    XL_DO(xl_run_make(a, opt.runs, name, &made));
+    if (lstat(*link, &st) == 0 && st.st_uid == geteuid() && xl_now_wall() - (double)st.st_mtime > STALE_S)
+        unlink(*link);
+    xl_str base = xl_path_base(xl_str_of(made));
+    *dir = made;
+    if (symlink(xl_str_c(a, base), *link) == 0)
+        return NULL;
+    ssize_t n = errno == EEXIST ? readlink(*link, to, sizeof to - 1) : -1;
+    if (n <= 0 || memchr(to, '/', (size_t)n) || lstat(*link, &st) || st.st_uid != geteuid()) {
+        err = XL_ERR(UNAVAILABLE, "%s: not a link to the run folder of this job: remove it, or name another folder with --runs", *link);
+        goto out;
+    }
+    rmdir(made);
+    *dir = xl_path_join(a, opt.runs, xl_str_c(a, (xl_str){ to, (size_t)n }));
+out:
+    return err;
+}
+
 static xl_error *run(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -588,6 +632,9 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_profile profile;
     if (opt.policy && strcmp(opt.policy, "allow") && strcmp(opt.policy, "warn") && strcmp(opt.policy, "stop"))
         return xl_cli_misuse(cli, "--policy is allow, warn or stop, not %s", opt.policy);
+    xl_ranks seen = xl_ranks_seen();
+    if (opt.n > 1 && seen.n > 1)
+        return xl_cli_misuse(cli, "-n starts ranks, and %s has started %lld already (%s): leave -n out, and they join", seen.launcher, (long long)seen.n, seen.variable);
     if (opt.n < 1 || opt.n > 4096)
         return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
     XL_DO(xl_profile_effective(a, opt.profile, &profile));
@@ -620,7 +667,15 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
             fprintf(stderr, "xlane: %s\n", others);
     }
     const char *name = opt.name ? opt.name : xl_str_c(a, xl_path_base(xl_str_of(argc > 1 && argv[1][0] != '-' ? argv[1] : argv[0])));
-    XL_DO(xl_run_make(a, opt.runs, name, &dir));
+    const char *job = job_name(a);
+    char *link = NULL;
+    bool joins = opt.n == 1 && seen.n > 1 && *job, leads = !joins || seen.me == 0;
+    if (joins) {
+        XL_TRY(xl_dir_make(opt.runs), "making the folder for runs");
+        XL_DO(join_folder(a, name, job, &dir, &link));
+    } else {
+        XL_DO(xl_run_make(a, opt.runs, name, &dir));
+    }
     char *absolute = realpath(dir, NULL);
     if (absolute) {
         dir = xl_str_c(a, xl_str_of(absolute));
@@ -628,8 +683,10 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     }
     double began = xl_now_wall(), clock = xl_now();
     XL_DO(environment(cli, dir, cache));
-    XL_TRY(write_run(a, dir, &profile, argc, argv, cache, began, 0, 0), "recording the run");
-    xl_error_free(xl_file_append(xl_path_join(a, dir, "events.jsonl"), XL_STR("{\"t\":0,\"rank\":0,\"event\":\"launch\"}")));
+    if (leads)
+        XL_TRY(write_run(a, dir, &profile, argc, argv, cache, began, 0, 0), "recording the run");
+    if (leads)
+        xl_error_free(xl_file_append(xl_path_join(a, dir, "events.jsonl"), XL_STR("{\"t\":0,\"rank\":0,\"event\":\"launch\"}")));
     int code = 0;
     int64_t made = 1;
     char **ran = argv;
@@ -644,10 +701,12 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         stopped |= what && xl_str_is(what->s, "stop");
     }
     double seconds = xl_now() - clock;
-    xl_error *unrecorded = write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code);
+    xl_error *unrecorded = leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code) : NULL;
     if (unrecorded)
         fprintf(stderr, "xlane: the run's folder is not complete: %s; make room there, or name another with --runs\n", xl_error_message(unrecorded));
     xl_error_free(unrecorded);
+    if (leads && link)
+        unlink(link);
     const char *off = getenv("XLANE_GUARD");
     if (!attached && !(off && !strcmp(off, "off")))
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin is built in (JAX's own "
@@ -660,7 +719,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_receipt_facts facts = { .kind = "run", .dir = dir, .argc = nran, .argv = ran, .status = code, .cache = strcmp(cache, "off") ? cache : NULL,
                                .note = &took, .nnote = made > 1 || nran > argc };
     python_first(a, argv[0]);
-    xl_error *unwritten = xl_receipt_write(a, &facts, NULL);
+    xl_error *unwritten = leads ? xl_receipt_write(a, &facts, NULL) : NULL;
     if (unwritten)
         fprintf(stderr, "xlane: no receipt: %s; make room in the run's folder, or name another with --runs\n", xl_error_message(unwritten));
     xl_error_free(unwritten);

@@ -259,7 +259,8 @@ typedef struct {
     char module[256], hash[XL_DIGEST_HEX];
     xl_buf options, topology, versions, process;
     int64_t needs;             /* the compiler's own figure of memory; -1: not told */
-    guard_ranks ranks;                                     /* more than one: they load or compile together */
+    guard_ranks ranks;                                     /* those of its devices */
+    bool together;                                         /* they load or compile together */
     const char *uncacheable;                               /* why it may not be cached, or NULL */
     const char *phase;
     uint64_t step;
@@ -360,8 +361,6 @@ static xl_error *examine(xl_arena *a, void *ctx)
         c->uncacheable = "it stops after layout assignment";
     c->spmd = c->m ? guard_spmd_of(a, c->m, devices) : NULL;
     XL_DO(ranks_of(c->p, args->client, assignment, devices, &c->ranks));
-    if (c->ranks.n > 1 && G.cache && !c->uncacheable)
-        c->uncacheable = guard_cannot_agree(c->p, args->client, c->ranks.me);
     XL_DO(guard_platform(c->p, args->client, &c->topology, &c->versions));
     if (c->options.failed || c->topology.failed || c->versions.failed)
         return XL_ERR(EXHAUSTED, "out of memory");
@@ -373,7 +372,11 @@ static xl_error *examine(xl_arena *a, void *ctx)
     xl_cache_key_add(&c->key, "plugin", xl_str_of(c->p->identity));
     xl_cache_key_add(&c->key, "versions", xl_buf_view(&c->versions));
     xl_cache_key_add(&c->key, "topology", xl_buf_view(&c->topology));
-    if (c->ranks.n > 1) {                                  /* each rank keeps its own */
+    /* The embedded device's are the same for all ranks, and each compiles by itself: one compiles, the others load. */
+    c->together = c->ranks.n > 1 && !xl_str_starts(xl_buf_view(&c->topology), XL_STR("platform=xlane "));
+    if (c->together && G.cache && !c->uncacheable)
+        c->uncacheable = guard_cannot_agree(c->p, args->client, c->ranks.me);
+    if (c->together) {                                     /* each rank keeps its own */
         xl_buf_printf(&c->process, "index=%d of=%u", c->ranks.me, c->ranks.n);
         xl_cache_key_add(&c->key, "process", xl_buf_view(&c->process));
         snprintf(c->ranks.id, sizeof c->ranks.id, "%.32s", c->hash);
@@ -729,7 +732,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     double t = xl_now();
     xl_module_metrics *named = xl_metrics_module(G.metrics, module);
     flight *f = guard_takeoff("compile", named ? xl_module_metrics_name(named) : "a program", t);
-    PJRT_LoadedExecutable *loaded = !cache ? NULL : c.ranks.n > 1 ? look_together(&c, &found) : look_alone(&c, &found, &lease, &leased);
+    PJRT_LoadedExecutable *loaded = !cache ? NULL : c.together ? look_together(&c, &found) : look_alone(&c, &found, &lease, &leased);
     if (loaded) {
         args->executable = loaded;
         double seconds = xl_now() - t;
@@ -762,7 +765,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         gathered(&c);
     }
 landed:
-    if (!out && cache && c.ranks.n <= 1)
+    if (!out && cache && !c.together)
         guard_ahead_note(args->client, &c.key.digest, options_of(&c));
     if (leased)
         xl_cache_release(G.cache, &c.key, &lease);

@@ -1,4 +1,5 @@
 #include "cpu/run/collective.h"
+#include "base/time.h"
 #include "cpu/run/far.h"
 #include "cpu/run/pool.h"
 
@@ -39,6 +40,8 @@ struct xl_meet {
     const xl_meet_task *task;
     _Atomic uint32_t awaiting;                             /* how many are */
     const xl_meet_far *far;
+    double entered;                                        /* when this process did, with far */
+    atomic_bool met_far;
     uint32_t run;                                          /* of its devices, counted alike in every process */
     _Atomic uint64_t bytes;
     xl_meet_times times;
@@ -79,6 +82,7 @@ xl_error *xl_meet_new(uint32_t n, xl_pool *pool, const xl_meet_far *far, xl_meet
             if (far->process[d] != xl_mail_me(far->mail))
                 m->slot[d].state = FAR;
         m->run = xl_mail_run(far->mail, far->devices);
+        m->entered = xl_now();
         xl_mail_doing(far->mail, "in %s", far->program);
     }
     pthread_mutex_init(&m->lock, NULL);
@@ -304,6 +308,12 @@ xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n
             xl_fiber_park(s->fiber);
     }
     return err ? err : xl_meet_stopped(m);
+}
+
+double xl_meet_entered(xl_meet *m, bool *first)
+{
+    *first = !atomic_exchange(&m->met_far, true);
+    return m->entered;
 }
 
 void xl_meet_park(xl_meet *m, uint32_t me, bool (*ready)(void *), void *ctx)

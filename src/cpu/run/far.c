@@ -16,6 +16,8 @@ struct xl_far_meeting {
     xl_channel c;
     xl_mail_tag tag;
     xl_letter *letter;                                     /* of each process: the operands, then what fn exchanged */
+    double entered;                                        /* the execution */
+    bool first;                                            /* meeting of it */
     double since, next;                                    /* when the wait began; when the next word about it is due */
     bool said;
 };
@@ -109,6 +111,19 @@ static xl_error *take_all(struct xl_far_meeting *w, xl_letter *into)
                           w->proc[w->part], w->tag.text, xl_mail_name(mail, w->proc[k]), into[k].tag->text);
     }
     return NULL;
+}
+
+/* When the processes entered the program: what came, less how long ago its sender entered then. */
+static void tell_entries(struct xl_far_meeting *w)
+{
+    double few[FEW], *when = w->nproc <= FEW ? few : malloc(w->nproc * sizeof *when);
+    if (!when)
+        return;
+    for (uint32_t k = 0; k < w->nproc; k++)
+        when[k] = k == w->part ? w->entered : w->letter[k].came - w->letter[k].tag->entered_us * 1e-6;
+    xl_mail_entered(w->far->mail, w->far->program, w->proc, when, w->nproc);
+    if (when != few)
+        free(when);
 }
 
 static void drop_all(struct xl_far_meeting *w, xl_letter *l)
@@ -297,6 +312,9 @@ xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t
         w.tag.what = fnv(w.tag.what, &(uint32_t){ step->shape[i].dtype }, sizeof(uint32_t));
     }
     xl_meet_where(step, w.tag.text, sizeof w.tag.text);
+    w.entered = xl_meet_entered(m, &w.first);
+    double ago = (xl_now() - w.entered) * 1e6;
+    w.tag.entered_us = ago < UINT32_MAX ? (uint32_t)ago : UINT32_MAX;
     xl_mail_doing(far->mail, "in %s of %s", w.tag.text, far->program);
     g->part = w.part;
     g->parts = w.nproc;
@@ -304,6 +322,8 @@ xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t
     XL_DO(send_operands(&w, step, member, g));
     XL_DO(await_all(&w));
     XL_DO(take_all(&w, w.letter));
+    if (w.first)
+        tell_entries(&w);
     XL_DO(find_operands(&w, step, member, in, g, ptr));
     err = fn(step, f, g);
 out:

@@ -14,6 +14,7 @@ void xl_far_stop(const xl_meet_far *far, uint32_t ndevice, uint32_t run, const c
 
 /* The fiber of device `me` waits until ready(ctx) or the execution has failed. */
 void xl_meet_park(xl_meet *m, uint32_t me, bool (*ready)(void *ctx), void *ctx);
+double xl_meet_entered(xl_meet *m, bool *first);           /* when the execution began; *first: asked for the first time */
 xl_error *xl_meet_stopped(const xl_meet *m) XL_MUST_USE;
 void xl_meet_where(const xl_step *s, char *text, size_t size);
 

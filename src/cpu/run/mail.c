@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "base/time.h"
 
@@ -36,7 +37,7 @@ typedef struct {
     xl_mail_tag tag;
 } head;
 
-typedef struct letter { struct letter *next; head h; char *data; struct segment *seg; } letter;
+typedef struct letter { struct letter *next; head h; char *data; double came; struct segment *seg; } letter;
 typedef struct segment { int fd; uint32_t owner; size_t size; char *p; struct segment *next; bool busy; } segment; /* its first bytes count references */
 enum { SEGMENT_HEAD = 64 };
 
@@ -56,6 +57,9 @@ typedef struct {
     letter *first, **last;
     segment *mapped;
     double heard;                                          /* when something last came */
+    uint32_t last_of;                                      /* of the executions of this window: how often it was the last to enter */
+    double behind;                                         /* and by how much in all, behind the one before it */
+    bool late_said;
     char doing[160];
 } peer;
 
@@ -72,6 +76,8 @@ struct xl_mail {
     struct { uint64_t devices; uint32_t run; } *runs;
     size_t nrun;
     char doing[160];
+    uint32_t window;                                       /* executions counted so far */
+    double window_began;
     struct xl_mail *next;                                  /* all of the process, for fork */
     peer peer[];
 };
@@ -344,6 +350,7 @@ static void deliver(xl_mail *m, uint32_t q)
     p->have = 0;
     if (!l)
         return;
+    l->came = xl_now();
     if (!l->seg)
         l->data[l->h.bytes] = 0;
     xl_mutex_lock(&m->lock);
@@ -481,7 +488,7 @@ xl_error *xl_mail_take(xl_mail *m, uint32_t from, const xl_channel *c, xl_letter
         err = XL_ERR(ABORTED, "%s stopped: %.*s", p->shown, (int)l->h.bytes, l->data);
     else if (l) {
         unhang(p, at);
-        *out = (xl_letter){ &l->h.tag, l->data, l->h.bytes, l->seg, l };
+        *out = (xl_letter){ &l->h.tag, l->data, l->h.bytes, l->seg, l->came, l };
     } else if (p->gone && !p->bye)
         err = XL_ERR(UNAVAILABLE, "%s has died: its connection closed%s%s", p->shown, *p->doing ? "; it last was " : "", p->doing);
     else if (p->gone)
@@ -529,6 +536,48 @@ uint32_t xl_mail_run(xl_mail *m, uint64_t devices)
             }
     xl_mutex_unlock(&m->lock);
     return run;
+}
+
+void xl_mail_entered(xl_mail *m, const char *program, const uint32_t *process, const double *when, uint32_t n)
+{
+    enum { WINDOW = 20, MOSTLY = 16 };
+    static const double least = 0.01, part = 0.2;          /* seconds; of the time between executions */
+    uint32_t last = 0;
+    double before = 0;
+    char text[512] = "";
+    for (uint32_t k = 1; k < n; k++)
+        if (when[k] > when[last])
+            last = k;
+    for (uint32_t k = 0, first = 1; k < n; k++)
+        if (k != last && (first || when[k] > before)) {
+            before = when[k];
+            first = 0;
+        }
+    xl_mutex_lock(&m->lock);
+    if (!m->window++)
+        m->window_began = xl_now();
+    m->peer[process[last]].last_of++;
+    m->peer[process[last]].behind += when[last] - before;
+    double each = (xl_now() - m->window_began) / WINDOW;
+    for (uint32_t q = 0; q < m->n && m->window > WINDOW; q++) {
+        peer *p = &m->peer[q];
+        double mean = p->last_of ? p->behind / p->last_of : 0;
+        if (q != m->me && p->last_of >= MOSTLY && mean > least && mean > part * each && !p->late_said) {
+            p->late_said = true;
+            snprintf(text, sizeof text, "%s is late to enter %s: the last in %u of %u executions, %.0f ms behind the others", p->shown, program, p->last_of, WINDOW + 1,
+                     mean * 1000);
+        }
+    }
+    if (m->window > WINDOW) {
+        m->window = 0;
+        for (uint32_t q = 0; q < m->n; q++) {
+            m->peer[q].last_of = 0;
+            m->peer[q].behind = 0;
+        }
+    }
+    xl_mutex_unlock(&m->lock);
+    if (*text)
+        XL_LOG(WARN, "%s", text);
 }
 
 void xl_mail_doing(xl_mail *m, const char *fmt, ...)

@@ -27,7 +27,7 @@ typedef struct {
 /* Which exchange a message belongs to. Messages of one channel between two processes are taken in the order they were sent. */
 typedef struct { uint64_t devices, group; uint32_t run; } xl_channel;
 /* What the sender was doing: a receiver that does something else has another program. */
-typedef struct { uint64_t what; uint32_t phase; char text[80]; } xl_mail_tag;
+typedef struct { uint64_t what; uint32_t phase, entered_us; char text[80]; } xl_mail_tag; /* entered_us: how long ago the sender entered the program */
 
 xl_error *xl_mail_open(const xl_mail_opts *opts, xl_mail **out) XL_MUST_USE;
 void xl_mail_on_news(xl_mail *m, void (*news)(void *ctx), void *ctx); /* called by the receiving thread when something came */
@@ -50,7 +50,7 @@ xl_error *xl_mail_send(xl_mail *m, uint32_t to, const xl_channel *c, const xl_ma
 /* This process has stopped a run: those who wait for it there should stop too. */
 void xl_mail_stop(xl_mail *m, uint32_t to, const xl_channel *c, const char *why);
 
-typedef struct { const xl_mail_tag *tag; const char *data; size_t bytes; bool whole; void *own; } xl_letter; /* whole: by reference */
+typedef struct { const xl_mail_tag *tag; const char *data; size_t bytes; bool whole; double came; void *own; } xl_letter; /* whole: by reference */
 /* True when there is one, or none can come any more: the process has gone, has stopped the run, or is in a later one. */
 bool xl_mail_ready(xl_mail *m, uint32_t from, const xl_channel *c);
 xl_error *xl_mail_take(xl_mail *m, uint32_t from, const xl_channel *c, xl_letter *out) XL_MUST_USE; /* only when ready */
@@ -58,6 +58,9 @@ void xl_letter_drop(xl_mail *m, xl_letter *l);
 
 /* Forgets what came for earlier runs on these devices; returns the number of the run that begins. */
 uint32_t xl_mail_run(xl_mail *m, uint64_t devices);
+/* When each of n processes entered a program, this one included, by this one's clock. A process that is again and again the last, and late by a good part of
+ * the time between two executions, is named once. */
+void xl_mail_entered(xl_mail *m, const char *program, const uint32_t *process, const double *when, uint32_t n);
 /* What this process is doing, for the heartbeats. */
 void xl_mail_doing(xl_mail *m, const char *fmt, ...) XL_PRINTF(2, 3);
 /* What is known of a process that others wait for: "alive, in jit_step", "no sign of life for 12 s". */
