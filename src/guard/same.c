@@ -2,8 +2,8 @@
  * their first collective.
  *
  * The n-th compile over a set of processes is the n-th in each of them, so that is where they meet, whatever the program is called. Each rank writes a digest of what it compiles;
- * the first of every FAN reads those of its block, the very first reads the blocks' and writes one verdict, which all read: 4,096 ranks cost 130 reads one after another, not
- * 4,096. Only where digests differ do the ranks concerned write all of it, and every rank reads it and says the same sentence. All waits have a limit. */
+ * the first of every FAN reads those of its block, the first of every FAN of those the blocks', and so on; the very first writes one verdict, which all read: 4,096 ranks cost some
+ * 50 calls one after another, not 4,096. Only where digests differ do the ranks concerned write all of it, and every rank reads it and says the same sentence. All waits have a limit. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 #include "ir/read.h"
 #include "lane/identity.h"
 
-enum { FAN = 64, KEY = 160, ODD_MAX = 3, PROGRAM_MAX = 256 << 20, DIGEST = 32, SHOWN = 4 };
+enum { FAN = 16, KEY = 160, ODD_MAX = 3, PROGRAM_MAX = 256 << 20, DIGEST = 32, SHOWN = 4 };
 static const double read_seconds = 5, late_after = 10;
 static double margin(void) { return G.agree_seconds < 50 ? G.agree_seconds / 10 : 5; } /* that the others wait longer than the rank that decides */
 
@@ -26,6 +26,7 @@ typedef struct {
     char base[KEY - 32];
     uint32_t me;                                           /* our place among the ranks */
     double until;
+    bool said;                                             /* that somebody is late */
 } meeting;
 
 /* What must be the same. Topologies and processes may differ: they say who a rank is. */
@@ -71,94 +72,134 @@ static void give(const meeting *m, const char *what, int number, xl_str value)
 }
 
 /* ---- the digests, up the tree ------------------------------------------------------------------------------------------ */
-/* "rank digest\n" for each of the block's ranks; "-" for one that has not come. */
-static void read_block(meeting *m, uint32_t first, xl_buf *out)
+/* "FIRST LAST DIGEST\n" for places of ranks that follow each other with one digest; "-" for one that has not come. What the leader of a block that did not come
+ * would have said of the others is left out. */
+static void add_places(xl_buf *out, uint32_t first, uint32_t last, xl_str digest) { xl_buf_printf(out, "%u %u %.*s\n", first, last, XL_FMT(digest)); }
+
+typedef struct { uint32_t first, last; xl_str digest; } places;
+
+static bool next_places(xl_str *text, places *out)
 {
-    xl_buf one = { 0 };
-    bool said = false;
-    for (uint32_t i = first; i < m->who->n && i < first + FAN; i++) {
-        double left = m->until - xl_now();
-        bool came = take(m, "digest", m->who->rank[i], left < late_after ? left : late_after, &one);
-        if (!came && m->until - xl_now() > 0.01) {
-            if (!said)
-                guard_say("rank %d has waited %.0f s for rank %d to compile %.*s too", m->who->me, late_after, m->who->rank[i], XL_FMT(m->key->module));
-            said = true;
-            came = take(m, "digest", m->who->rank[i], m->until - xl_now(), &one);
-        }
-        xl_buf_printf(out, "%d %.*s\n", m->who->rank[i], came ? (int)one.n : 1, came ? one.p : "-");
+    while (text->n) {
+        xl_str line = xl_str_cut(text, '\n'), a = xl_str_cut(&line, ' '), b = xl_str_cut(&line, ' ');
+        int64_t x, y;
+        if (!xl_str_i64(a, &x) || !xl_str_i64(b, &y) || x < 0 || y < x || y > INT32_MAX || !line.n)
+            continue;
+        *out = (places){ (uint32_t)x, (uint32_t)y, line };
+        return true;
     }
-    xl_buf_fini(&one);
+    return false;
 }
 
-typedef struct { int rank; xl_str digest; } entry;
-
-static uint32_t entries_of(xl_str text, entry *e, uint32_t most)
+/* Neighbours with one digest become one line. */
+static void merge(xl_str text, xl_buf *out)
 {
-    uint32_t n = 0;
-    while (text.n && n < most) {
-        xl_str line = xl_str_cut(&text, '\n'), rank = xl_str_cut(&line, ' ');
-        int64_t v;
-        if (xl_str_i64(rank, &v) && v >= 0 && v < INT32_MAX && line.n)
-            e[n++] = (entry){ (int)v, line };
+    places now, next;
+    if (!next_places(&text, &now))
+        return;
+    while (next_places(&text, &next)) {
+        if (next.first == now.last + 1 && xl_str_eq(now.digest, next.digest)) {
+            now.last = next.last;
+            continue;
+        }
+        add_places(out, now.first, now.last, now.digest);
+        now = next;
     }
-    return n;
+    add_places(out, now.first, now.last, now.digest);
+}
+
+/* What the rank at `place` wrote at a level; waits longer the higher the level is. */
+static bool take_level(meeting *m, uint32_t place, uint32_t level, xl_buf *out)
+{
+    char what[16];
+    double until = m->until + margin() * level / 8, left = until - xl_now();
+    snprintf(what, sizeof what, "level%u", level);
+    bool came = take(m, what, m->who->rank[place], left < late_after ? left : late_after, out);
+    if (!came && until - xl_now() > 0.01) {
+        if (!m->said)
+            guard_say("rank %d has waited %.0f s for rank %d to compile %.*s too", m->who->me, late_after, m->who->rank[place], XL_FMT(m->key->module));
+        m->said = true;
+        came = take(m, what, m->who->rank[place], until - xl_now(), out);
+    }
+    return came;
+}
+
+/* Everything below us, level by level, and what we say of it. */
+static void climb(meeting *m, const char *digest, xl_buf *all)
+{
+    xl_buf one = { 0 }, merged = { 0 };
+    uint32_t level = 0;
+    add_places(all, m->me, m->me, xl_str_of(digest));
+    for (uint64_t stride = 1; stride < m->who->n; stride *= FAN, level++) {
+        if (m->me % (stride * FAN)) {
+            char what[16];
+            snprintf(what, sizeof what, "level%u", level);
+            give(m, what, m->who->me, xl_buf_view(all));
+            break;
+        }
+        for (uint64_t k = 1; k < FAN && m->me + k * stride < m->who->n; k++) {
+            uint32_t place = (uint32_t)(m->me + k * stride);
+            if (take_level(m, place, level, &one))
+                xl_buf_str(all, xl_buf_view(&one));
+            else
+                add_places(all, place, place, XL_STR("-"));
+        }
+        merged.n = 0;
+        merge(xl_buf_view(all), &merged);
+        all->n = 0;
+        xl_buf_str(all, xl_buf_view(&merged));
+    }
+    xl_buf_fini(&one);
+    xl_buf_fini(&merged);
 }
 
 /* "same", or "REFERENCE COUNT|odd ranks|late ranks": the reference is the lowest rank of those that most agree with. */
-static void write_verdict(xl_str all, uint32_t n, xl_buf *out)
+static void write_verdict(const meeting *m, xl_str all, xl_buf *out)
 {
-    entry *e = calloc(n, sizeof *e);
-    uint32_t k = e ? entries_of(all, e, n) : 0, best = 0, count = 0;
-    for (uint32_t i = 0; i < k; i++) {
-        uint32_t same = 0;
-        if (count && xl_str_eq(e[i].digest, e[best].digest))
-            continue;                                      /* counted */
-        for (uint32_t j = 0; j < k; j++)
-            same += xl_str_eq(e[i].digest, e[j].digest);
-        if (same > count && !xl_str_is(e[i].digest, "-")) {
-            best = i;
-            count = same;
-        }
-        if (count > k / 2)
-            break;
-    }
     xl_buf odd = { 0 }, late = { 0 };
-    for (uint32_t i = 0; i < k; i++)
-        if (xl_str_is(e[i].digest, "-"))
-            xl_buf_printf(&late, "%s%d", late.n ? "," : "", e[i].rank);
-        else if (!xl_str_eq(e[i].digest, e[best].digest))
-            xl_buf_printf(&odd, "%s%d", odd.n ? "," : "", e[i].rank);
-    if (!k || (!odd.n && !late.n))
+    xl_str text = all, best = { 0 };
+    places p, q;
+    uint32_t count = 0, ref = 0;
+    while (next_places(&text, &p)) {
+        uint32_t same = 0;
+        if (xl_str_is(p.digest, "-") || (count && xl_str_eq(p.digest, best)))
+            continue;
+        for (xl_str again = all; next_places(&again, &q); )
+            same += xl_str_eq(p.digest, q.digest) ? q.last - q.first + 1 : 0;
+        if (same > count) {
+            best = p.digest;
+            count = same;
+            ref = p.first;
+        }
+    }
+    for (text = all; next_places(&text, &p); )
+        for (uint32_t i = p.first; i <= p.last && i < m->who->n && !xl_str_eq(p.digest, best); i++) {
+            xl_buf *b = xl_str_is(p.digest, "-") ? &late : &odd;
+            xl_buf_printf(b, "%s%d", b->n ? "," : "", m->who->rank[i]);
+        }
+    if (!odd.n && !late.n)
         xl_buf_puts(out, "same");
     else
-        xl_buf_printf(out, "%d %u|%.*s|%.*s", e[best].rank, count, XL_FMT(xl_buf_view(&odd)), XL_FMT(xl_buf_view(&late)));
+        xl_buf_printf(out, "%d %u|%.*s|%.*s", m->who->rank[ref], count, XL_FMT(xl_buf_view(&odd)), XL_FMT(xl_buf_view(&late)));
     xl_buf_fini(&odd);
     xl_buf_fini(&late);
-    free(e);
 }
 
 /* False: nobody said anything in time. */
 static bool verdict(meeting *m, xl_buf *out)
 {
     char digest[DIGEST + 1];
-    xl_buf all = { 0 }, one = { 0 };
+    xl_buf all = { 0 };
     digest_of(m->key, digest);
-    give(m, "digest", m->who->me, xl_str_of(digest));
-    if (m->me % FAN == 0) {
-        read_block(m, m->me, &all);
-        if (m->me)
-            give(m, "block", m->who->me, xl_buf_view(&all));
-    }
+    climb(m, digest, &all);
+    bool came = true;
     if (m->me == 0) {
-        for (uint32_t b = FAN; b < m->who->n; b += FAN)
-            if (take(m, "block", m->who->rank[b], m->until + margin() / 2 - xl_now(), &one))
-                xl_buf_str(&all, xl_buf_view(&one));
-        write_verdict(xl_buf_view(&all), m->who->n, out);
+        write_verdict(m, xl_buf_view(&all), out);
         give(m, "verdict", 0, xl_buf_view(out));
+    } else {
+        came = take(m, "verdict", 0, m->until + margin() - xl_now(), out);
     }
-    bool came = m->me == 0 || take(m, "verdict", 0, m->until + margin() - xl_now(), out);
     xl_buf_fini(&all);
-    xl_buf_fini(&one);
     return came && !out->failed;
 }
 
