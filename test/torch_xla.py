@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-TRAIN, FAULT_SCRIPT, OPS, SPMD = (os.path.join(HERE, "torch", n) for n in ("train.py", "faults.py", "ops.py", "spmd.py"))
+TRAIN, FAULT_SCRIPT, OPS, SPMD, RANKS = (os.path.join(HERE, "torch", n) for n in ("train.py", "faults.py", "ops.py", "spmd.py", "ranks.py"))
 PINS = ["torch==2.9.0", "torch_xla==2.9.0", "numpy"]
 NATIVE = os.uname().machine == "x86_64"
 PREPARED = os.environ.get("XLANE_TORCH_ROOT")
@@ -131,6 +132,9 @@ def main():
             check("S2_a_mesh_of_four_trains_as_one" + word, r["devices"] == 4 and all(abs(x - y) < 1e-4 for x, y in zip(r["split"], r["whole"], strict=True)), r)
             check("S1_results_stay_split" + word, r["weight"].startswith("{devices=[2,1,2]"), r)
 
+        if NATIVE:
+            ranks(python, site, path)
+
         # By the wheel's entry point, as HLO, under the guard, twice; the script is the same.
         runs = tmp + "/runs"
         run = [*xlane, "run", "--runs", runs, "--cache", tmp + "/cache", "--name", "torch", "--", python]
@@ -164,6 +168,21 @@ def main():
         faults(python, base, library, run, guarded, runs)
         matrix(tmp, python, xlane, path)
     sys.exit(failed > 0)
+
+
+def ranks(python, site, path):
+    """Two processes under torchrun train as one with the whole batch does."""
+    env = {"PYTHONPATH": ":".join(filter(None, [site, path])), "PJRT_DEVICE": "XLANE"}
+    one, two = (json.loads("[" + ",".join(re.findall(r"RESULT (.*)", start(what, command, dict(env), RANKS))) + "]") for what, command in
+                (("one_process", [python]), ("torchrun", [python, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(free_port())])))
+    check("S5_two_processes_are_one_job", sorted(r["rank"] for r in two) == [0, 1] and all(r["world"] == 2 and r["sum"] == [2, 2, 2] for r in two), two)
+    check("S5_two_processes_train_as_one", two[0]["weights"] == two[1]["weights"] and all(abs(a - b) < 1e-5 for a, b in zip(one[0]["losses"], two[0]["losses"])), (one, two))
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:ENOSPC", "write:EIO", "open:EMFILE", "read:EIO", "fsync:EIO", "rename:EROFS",
