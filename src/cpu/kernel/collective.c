@@ -260,14 +260,14 @@ static xl_error *share_slices(const xl_step *s, const xl_group_view *g)
             xl_meet_slice((size_t)s->shape[i].count, p, g->parts, &from, &to);
             bytes[p] += (to - from) * s->shape[i].elem;
         }
-    if (!bytes || !theirs || !(mine = malloc(bytes[g->part] + 1))) {
+    if (!bytes || !theirs || !(mine = xl_meet_room(g, bytes[g->part]))) {
         err = XL_ERR(EXHAUSTED, "%s: no memory for %zu bytes of a sum", s->name, bytes ? bytes[g->part] : 0);
         goto out;
     }
     char *at = mine;
     for (uint32_t i = 0; i < s->nin; i++)
         at = slice_copy(s, g, i, g->part, at, false);
-    XL_DO(xl_meet_exchange(g, mine, bytes[g->part], theirs, bytes));
+    XL_DO(xl_meet_exchange(g, theirs, bytes));
     for (uint32_t p = 0; p < g->parts; p++) {
         at = p == g->part ? NULL : (char *)(uintptr_t)theirs[p];
         for (uint32_t i = 0; i < s->nin && at; i++)
@@ -276,7 +276,6 @@ static xl_error *share_slices(const xl_step *s, const xl_group_view *g)
 out:
     free(bytes);
     free(theirs);
-    free(mine);
     return err;
 }
 

@@ -42,9 +42,10 @@ void xl_meet_free(xl_meet *m);
 void xl_meet_run(xl_meet *m, xl_fibers *fibers, const xl_meet_task *task);
 /* Device `me` comes to `step` with in and out; returns when all n members have and the last of them has called fn. */
 xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n, const xl_step *step, xl_frame *f, void *const *in, void *const *out, xl_meet_fn *fn) XL_MUST_USE;
-/* From inside fn, where g->parts > 1: gives `bytes` bytes to every other process of the meeting, and takes as many of each as bytes_of says:
- * theirs[q] lie there until fn returns. */
-xl_error *xl_meet_exchange(const xl_group_view *g, const void *mine, size_t bytes, const void **theirs, const size_t *bytes_of) XL_MUST_USE;
+/* From inside fn, where g->parts > 1: room for what goes to every other process of the meeting (NULL: no memory), then the exchange: theirs[q] has bytes_of[q] bytes of
+ * process q's and lies there until fn returns. */
+void *xl_meet_room(const xl_group_view *g, size_t bytes);
+xl_error *xl_meet_exchange(const xl_group_view *g, const void **theirs, const size_t *bytes_of) XL_MUST_USE;
 /* Elements [*from, *to) of `count` are what process `part` of `parts` folds of a large all_reduce; it is sent no others. */
 void xl_meet_slice(size_t count, uint32_t part, uint32_t parts, size_t *from, size_t *to);
 bool xl_meet_sliced(const xl_step *s, uint32_t parts);     /* whether a step is done so */

@@ -15,6 +15,7 @@ struct xl_far_meeting {
     uint32_t *proc;                                        /* those with members, ascending */
     xl_channel c;
     xl_mail_tag tag;
+    xl_parcel *room;                                       /* what fn gives to the others */
     xl_letter *letter;                                     /* of each process: the operands, then what fn exchanged */
     double entered;                                        /* the execution */
     bool first;                                            /* meeting of it */
@@ -185,9 +186,13 @@ static xl_parcel *pack(struct xl_far_meeting *w, const xl_step *s, const uint32_
     char *to = xl_parcel_data(p);
     for (uint32_t j = 0; j < g->n; j++)
         for (uint32_t i = 0; i < s->nin && g->out[j]; i++) {
-            size_t a, b;
+            size_t a, b, own = 0, end = 0;                 /* nobody else reads our own slice */
+            const char *from = g->in[j][i];
             range(w, s, i, k, shared, &a, &b);
-            memcpy(to, (const char *)g->in[j][i] + a, b - a);
+            if (shared && xl_meet_sliced(s, w->nproc))
+                range(w, s, i, w->part, false, &own, &end);
+            memcpy(to, from + a, own > a ? own - a : 0);
+            memcpy(to + (end > a ? end - a : 0), from + (end > a ? end : a), b - (end > a ? end : a));
             to += aligned(b - a);
         }
     return p;
@@ -253,23 +258,25 @@ static xl_error *find_operands(struct xl_far_meeting *w, const xl_step *s, const
 }
 
 /* ---- the meeting ---------------------------------------------------------------------------------------------------------- */
-xl_error *xl_meet_exchange(const xl_group_view *g, const void *mine, size_t bytes, const void **theirs, const size_t *bytes_of)
+void *xl_meet_room(const xl_group_view *g, size_t bytes)
+{
+    struct xl_far_meeting *w = g->far;
+    bool shares = false;
+    for (uint32_t k = 0; k < w->nproc; k++)
+        shares = shares || (k != w->part && xl_mail_shares(w->far->mail, w->proc[k]));
+    w->room = xl_parcel_new(w->far->mail, bytes, shares && bytes >= SHARED_LEAST);
+    return w->room ? xl_parcel_data(w->room) : NULL;
+}
+
+xl_error *xl_meet_exchange(const xl_group_view *g, const void **theirs, const size_t *bytes_of)
 {
     struct xl_far_meeting *w = g->far;
     xl_mail *mail = w->far->mail;
     xl_error *err = NULL;
-    bool shares = false;
-    for (uint32_t k = 0; k < w->nproc; k++)
-        shares = shares || (k != w->part && xl_mail_shares(mail, w->proc[k]));
-    xl_parcel *p = xl_parcel_new(mail, bytes, shares && bytes >= SHARED_LEAST);
-    if (!p)
-        return XL_ERR(EXHAUSTED, "no memory for a collective's results");
-    memcpy(xl_parcel_data(p), mine, bytes);
     w->tag.phase = 1;
     for (uint32_t k = 0; k < w->nproc && !err; k++)
         if (k != w->part)
-            err = xl_mail_send(mail, w->proc[k], &w->c, &w->tag, p, 0, bytes);
-    xl_parcel_drop(mail, p);
+            err = xl_mail_send(mail, w->proc[k], &w->c, &w->tag, w->room, 0, bytes_of[w->part]);
     if (!err)
         err = await_all(w);
     if (!err)
@@ -329,6 +336,7 @@ xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t
 out:
     drop_all(&w, w.letter);
     drop_all(&w, w.letter + w.nproc);
+    xl_parcel_drop(far->mail, w.room);
     xl_mail_doing(far->mail, "past %s of %s", w.tag.text, far->program);
     free(mem);
     return err;
