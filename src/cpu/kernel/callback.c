@@ -90,11 +90,12 @@ static xl_error *meet_once(const xl_step *s, xl_frame *f, const xl_group_view *g
     size_t total = 1, *bytes = NULL, place = 1;
     const void **theirs = NULL;
     const char *from = NULL;
-    char *mine = NULL;
+    char *mine = NULL, *kept = NULL;                       /* kept: mine where no other process is sent it */
     xl_error *err = NULL;
     for (uint32_t i = h->skip_out; i < s->nout; i++)
         total += xl_out_shape(s, i)->bytes;
-    if (!(mine = calloc(1, total)) || !(bytes = calloc(g->parts + 1, sizeof *bytes)) || !(theirs = calloc(g->parts + 1, sizeof *theirs))) {
+    mine = g->parts > 1 ? xl_meet_room(g, total) : (kept = calloc(1, total));
+    if (!mine || !(bytes = calloc(g->parts + 1, sizeof *bytes)) || !(theirs = calloc(g->parts + 1, sizeof *theirs))) {
         err = XL_ERR(EXHAUSTED, "no memory for %zu bytes of a callback's results", total);
         goto out;
     }
@@ -107,7 +108,7 @@ static xl_error *meet_once(const xl_step *s, xl_frame *f, const xl_group_view *g
     for (uint32_t p = 0; p < g->parts; p++)
         bytes[p] = total;
     if (g->parts > 1)
-        XL_DO(xl_meet_exchange(g, mine, total, theirs, bytes));
+        XL_DO(xl_meet_exchange(g, theirs, bytes));
     for (uint32_t p = 0; p < g->parts && g->parts > 1; p++)
         if (!from && p != g->part && theirs[p] && *(const char *)theirs[p])
             from = theirs[p];
@@ -121,7 +122,7 @@ static xl_error *meet_once(const xl_step *s, xl_frame *f, const xl_group_view *g
             memcpy(g->out[k][i], from + place, xl_out_shape(s, i)->bytes);
     }
 out:
-    free(mine);
+    free(kept);
     free(bytes);
     free(theirs);
     return err;
