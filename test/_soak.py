@@ -1,7 +1,7 @@
 """The soak: a training run with saves and evaluations that is killed, stopped, damaged and starved of disk every few seconds, for as many minutes as
 the argument says; then the same steps without any of that. All rows must be there, in order and with the same losses, every damaged checkpoint must have
 been named, and the last checkpoint must be the same bytes. Prints a line a minute and the figures at the end."""
-import glob, json, os, random, shutil, signal, subprocess, sys, tempfile, time
+import glob, json, os, random, signal, subprocess, sys, time
 
 sys.argv, minutes = [sys.argv[0], ""], float(sys.argv[1]) if len(sys.argv) > 1 else 120
 import trust
@@ -12,7 +12,7 @@ conf = [f"data.train={text('soak.txt', 200000)}", *TINY, "model.dim=32", "data.t
         "train.eval_batches=2", "train.steps=100000000", "optimizer.schedule=constant"]
 env = dict(ENV, LD_PRELOAD=FAULT, FAULT_FULL=full)
 count = dict(kills=0, stops=0, full=0, damaged=0, named=0, resumes=0)
-said, words, run, end, told = [], ["train", "--quiet", *conf, "runs=soak"], None, time.time() + 60 * minutes, 0
+words, run, end, told = ["train", "--quiet", *conf, "runs=soak"], None, time.time() + 60 * minutes, 0
 while time.time() < end:
     child = subprocess.Popen([XLANE, *words], env=env, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     time.sleep(1 + 6 * rng.random())

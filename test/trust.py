@@ -1,5 +1,5 @@
 """Nothing lost, nobody let in: descriptors, checkpoints, full disks, signals, other people's folders, privacy. (Rows C5, Q1, Q3, T3)
-Second users are made with setpriv where this runs as root; those checks are skipped elsewhere."""
+What a second user would have planted is made by root with that user as its owner; elsewhere those checks are skipped."""
 import atexit, glob, hashlib, json, os, random, re, resource, shutil, signal, stat, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -403,10 +403,6 @@ def killed_and_damaged_again_and_again_nothing_good_goes():
 
 
 # ---- other people's folders ---------------------------------------------------------------------------------------------------
-def as_other(*args, **kw):
-    return subprocess.run(["setpriv", "--reuid", str(OTHER), "--regid", str(OTHER), "--clear-groups", *args], capture_output=True, text=True, **kw)
-
-
 @check
 def every_verb_of_the_cache_refuses_a_folder_of_another_user():
     root_only()
@@ -442,10 +438,8 @@ def a_sticky_folder_gets_a_folder_of_ones_own():
     os.makedirs(target)
     os.symlink(target, os.path.join(shared, "writers"))
     os.mkfifo(os.path.join(shared, "removed.log"), 0o666)
-    begun = time.time()
     guarded(3, name="sticky", cache=shared)
-    control = time.time() - begun
-    assert control < 60 and os.listdir(target) == []
+    assert os.listdir(target) == []
     mine = os.path.join(shared, "xlane-0")
     assert stat.S_IMODE(os.stat(mine).st_mode) == 0o700 and glob.glob(os.path.join(mine, "??", "*.xle"))
     assert "entr" in xlane("cache", "ls", "--cache", shared).stdout
