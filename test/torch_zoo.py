@@ -26,6 +26,9 @@ def recorded():
             files.append(os.path.join(tmp, os.path.basename(f)[:-3]))
             with gzip.open(f) as g, open(files[-1], "wb") as out:
                 out.write(g.read())
+        if not files:
+            print("FAIL torch_zoo recorded: there are no programs in " + KEPT)
+            return 1
         p = subprocess.run(
             [os.path.join(ROOT, "build", "test", "tool", "program"), "check", *files], text=True, capture_output=True
         )

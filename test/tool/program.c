@@ -49,12 +49,8 @@ typedef struct {
 static xl_error *plan_of(xl_module *m, bool plain, xl_plan **out)
 {
     xl_error *err = NULL;
-    setenv("XLANE_CPU_PLAN", "plain", 1);
-    setenv("XLANE_CPU_FUSE", "0", 1);
-    if (!plain) {
-        unsetenv("XLANE_CPU_PLAN");
-        unsetenv("XLANE_CPU_FUSE");
-    }
+    setenv("XLANE_CPU_PLAN", plain ? "plain" : "planned", 1);
+    setenv("XLANE_CPU_CHECK", "1", 1);
     XL_DO(xl_verify(m));
     XL_DO(xl_lower(m, false));
     if (!plain) /* as pjrt/api_exec.c has it */
@@ -1050,7 +1046,7 @@ static int check_files(int n, char **file)
         fflush(stdout);
     }
     if (!bad)
-        printf("ok %d of %d programs, planned and plain\n", done, n);
+        printf("ok programs: %d of %d, planned and plain\n", done, n);
     return bad ? 1 : 0;
 }
 
