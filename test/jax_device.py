@@ -94,4 +94,24 @@ assert jax.devices()[0].memory_stats()["bytes_in_use"] <= s + 4096
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 assert grown < 40000, grown
 """)
+for name, value, word in (("PLAN", "off", "planned plain"), ("CHECK", "yes", "0 or 1"), ("THREADS", "many", "from 1 to 1024"), ("FUSE", "0", "XLANE_CPU_PLAN")):
+    ok &= run("unknown " + name, """
+import jax, jax.numpy as jnp
+try:
+    jax.devices()
+    raise SystemExit("XLANE_CPU_%s=%s was accepted")
+except RuntimeError as e:
+    assert "XLANE_CPU_%s" in str(e) and "%s" in str(e), e
+""" % (name, value, name, word), **{"XLANE_CPU_" + name: value})
+ok &= run("unknown when compiling", """
+import os, jax, jax.numpy as jnp
+f = jax.jit(lambda x: x + 1)
+f(jnp.ones(3))
+os.environ["XLANE_CPU_PLAN"] = "plian"
+try:
+    jax.jit(lambda x: x + 2)(jnp.ones(3))
+    raise SystemExit("XLANE_CPU_PLAN=plian was accepted")
+except jax.errors.JaxRuntimeError as e:
+    assert "XLANE_CPU_PLAN=plian" in str(e) and "planned plain" in str(e), e
+""")
 sys.exit(0 if ok else 1)

@@ -26,7 +26,7 @@ static xl_error *run_while(const xl_step *s, xl_frame *f)
 const void *xl_carry_splat(const xl_planner *p, xl_value v)
 {
     xl_view w;
-    if (!p->fuse || p->lanes > 1 || p->f->val[v.id].type->kind != XL_TY_TENSOR)
+    if (p->plain || p->lanes > 1 || p->f->val[v.id].type->kind != XL_TY_TENSOR)
         return NULL;
     xl_view_of(p->f, v, &w);
     const xl_op *def = w.kind == XL_VIEW_SPLAT ? p->f->val[w.base.id].def : NULL;
@@ -68,6 +68,8 @@ static uint32_t carried_in(xl_planner *p, const source *s, const uint32_t *carry
         if (b && carry[k] == s->from)
             h = b = NULL;
     }
+    if (p->plain)
+        return xl_plan_buf_new(p, XL_BUF_TEMP, s->shape.bytes);
     if (h && h->bytes == s->shape.bytes && (h->last < p->pos || (h->last == p->pos && s->from == s->hint)))
         return xl_plan_claim(p, s->hint), s->hint;
     if (b && b->kind == XL_BUF_TEMP && !b->pinned && b->last <= p->pos && b->end <= p->pos)

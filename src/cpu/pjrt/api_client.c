@@ -1,5 +1,5 @@
-/* The plugin, its client, devices, memories and topologies. XLANE_CPU_DEVICES gives the number of devices of this process,
- * XLANE_CPU_HBM the memory each of them has, XLANE_CPU_GRAIN the size to which each allocation is rounded up. */
+/* The plugin, its client, devices, memories and topologies. Environment variables set their number
+ * and memory (cpu/run/env.def). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,7 +8,9 @@
 #include "base/hash.h"
 #include "base/thread.h"
 #include "base/version.h"
+#include "cpu/arch/feature.h"
 #include "cpu/pjrt/api.h"
+#include "cpu/run/env.h"
 #include "cpu/run/fiber.h"
 #include "cpu/pjrt/ranks.h"
 #include "cpu/pjrt/spare.h"
@@ -267,36 +269,20 @@ static void client_free(PJRT_Client *c)
     free(c);
 }
 
-static xl_error *env_size(const char *name, uint64_t least, uint64_t most, uint64_t *out)
-{
-    const char *v = getenv(name);
-    uint64_t n;
-    if (!v || !*v)
-        return NULL;
-    if (!xl_str_size(xl_str_of(v), &n) || n < least || n > most)
-        return XL_ERR(INVALID, "%s=%s: not a number from %llu to %llu", name, v, (unsigned long long)least, (unsigned long long)most);
-    *out = n;
-    return NULL;
-}
-
 static void news(void *pool) { xl_pool_tell(pool, INT32_MAX); }
 
 /* Threads of several processes on one host share its cores. */
 static size_t pool_size(const xl_mail *mail)
 {
-    const char *set = getenv("XLANE_CPU_THREADS");
     size_t cores = (size_t)xl_thread_cores(), share = mail ? xl_mail_neighbours(mail) : 1;
-    return share == 1 || (set && *set) ? 0 : cores > share ? cores / share : 1;
+    return share == 1 || xl_env_get(XL_ENV_THREADS, 0) ? 0 : cores > share ? cores / share : 1;
 }
 
 PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
 {
-    uint64_t n = 1, limit = 0, grain = 0;
-    xl_error *err = env_size("XLANE_CPU_DEVICES", 1, DEVICES_MAX, &n);
-    if (!err)
-        err = env_size("XLANE_CPU_HBM", 1, INT64_MAX, &limit);
-    if (!err)
-        err = env_size("XLANE_CPU_GRAIN", 1, (uint64_t)1 << 30, &grain);
+    xl_error *err = xl_env_check();
+    uint64_t n = (uint64_t)xl_env_get(XL_ENV_DEVICES, 1), limit = (uint64_t)xl_env_get(XL_ENV_HBM, 0), grain = (uint64_t)xl_env_get(XL_ENV_GRAIN, 0);
+    xl_cpu_features_mask(xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN ? 0 : ~0u); /* the oracle runs generic kernels */
     for (size_t i = 0; i < args->num_options && !err; i++) {
         const PJRT_NamedValue *v = &args->create_options[i];
         xl_str name = { v->name, v->name_size };
@@ -484,8 +470,8 @@ static PJRT_Error *topology_new(size_t n, PJRT_TopologyDescription **out)
 /* The name is the number of devices: "8", "xlane:8"; empty for the number the environment gives. */
 PJRT_Error *xl_PJRT_TopologyDescription_Create(PJRT_TopologyDescription_Create_Args *args)
 {
-    uint64_t n = 1;
-    xl_error *err = env_size("XLANE_CPU_DEVICES", 1, DEVICES_MAX, &n);
+    uint64_t n = (uint64_t)xl_env_get(XL_ENV_DEVICES, 1);
+    xl_error *err = xl_env_check();
     if (err)
         return xl_api_error(err);
     xl_str name = { args->topology_name, args->topology_name_size };

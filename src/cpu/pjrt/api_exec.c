@@ -8,6 +8,7 @@
 #include "cpu/kernel/callback.h"
 #include "cpu/pjrt/api.h"
 #include "cpu/plan/lower.h"
+#include "cpu/run/env.h"
 #include "ir/text/print.h"
 #include "ir/read.h"
 #include "pass/pass.h"
@@ -252,6 +253,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     if (!e)
         return XL_ERR(EXHAUSTED, "no memory for an executable");
     atomic_init(&e->ref, 1);
+    XL_DO(xl_env_check());
     pthread_mutex_init(&e->lock, NULL);
     XL_DO(read_options(opts, &o));
     e->nreplica = (uint32_t)o.nreplica;
@@ -292,10 +294,11 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
         err = xl_lower(m, e->npartition > 1);
     if (!err && e->npartition > 1)
         err = xl_shard(m, e->npartition, e->nreplica, &shards);
+    bool plain = xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN; /* the oracle does without what only makes programs faster */
     if (!err)
         err = tell_inspected(&shards);
     if (!err)
-        err = xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "canonical,simplify,fold,cse,dce" });
+        err = xl_pipeline_run(m, &(xl_pipeline_opts){ .only = plain ? "canonical" : "canonical,simplify,fold,cse,dce" });
     m->arena.oom = outer;
     if (!err)
         err = xl_plan_new(m, e->nreplica * e->npartition, &e->plan);
@@ -441,11 +444,7 @@ PJRT_Error *xl_PJRT_Compile(PJRT_Compile_Args *args)
 {
     xl_exec *e = NULL;
     xl_str program = { args->program->code, args->program->code_size }, opts = { args->compile_options, args->compile_options_size };
-    uint64_t limit = 0;
-    const char *v = getenv("XLANE_CPU_HBM");
-    if (v && !xl_str_size(xl_str_of(v), &limit))
-        limit = 0;
-    xl_error *err = exec_new(program, opts, (size_t)limit, &e);
+    xl_error *err = exec_new(program, opts, (size_t)xl_env_get(XL_ENV_HBM, 0), &e);
     if (!err && (size_t)e->nreplica * e->npartition > args->topology->n)
         err = XL_ERR(INVALID, "%u replicas of %u partitions do not fit a topology of %zu devices", e->nreplica, e->npartition, args->topology->n);
     if (err) {

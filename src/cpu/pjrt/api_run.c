@@ -6,6 +6,7 @@
 
 #include "cpu/pjrt/api.h"
 #include "cpu/run/collective.h"
+#include "cpu/run/env.h"
 #include "cpu/run/fiber.h"
 #include "cpu/pjrt/spare.h"
 
@@ -217,9 +218,8 @@ static xl_error *run_together(PJRT_LoadedExecutable *l, share *all, size_t n)
             xl_error_free(all[k].err);
         }
     }
-    const char *trace = getenv("XLANE_CPU_TRACE");
     xl_meet_times t = xl_meet_spent(meet);
-    if (!err && trace && *trace && strcmp(trace, "0"))
+    if (!err && xl_env_get(XL_ENV_TRACE, 0))
         fprintf(stderr, "xlane: %s: %llu bytes through collectives on %zu devices, %llu meetings, threads %.2f ms at work and %.2f ms without\n", l->e->name,
                 (unsigned long long)xl_meet_bytes(meet), n, (unsigned long long)t.meetings, (double)t.busy_ns * 1e-6, (double)t.idle_ns * 1e-6);
     xl_meet_free(meet);

@@ -158,9 +158,9 @@ void xl_operand_view(const xl_planner *p, const xl_op *op, uint32_t i, xl_view *
 
 void xl_dot_view(const xl_planner *p, const xl_op *op, uint32_t k, xl_view *out)
 {
-    if (p->fuse)
+    if (!p->plain)
         view_of(p, op->in[k], out);
-    if (!p->fuse || out->kind != XL_VIEW_VALUE)
+    if (p->plain || out->kind != XL_VIEW_VALUE)
         xl_view_plain(p->f, op->in[k], out);
 }
 
@@ -597,13 +597,11 @@ static void turn_products(xl_planner *p, xl_region *r, const uint32_t *n)
 
 xl_error *xl_fuse(xl_planner *p, xl_region *r)
 {
-    const char *off = getenv("XLANE_CPU_FUSE");
     p->need = xl_new(p->a, bool, p->f->nval);
     p->group = xl_new(p->a, xl_group *, p->f->nval);
     p->member = xl_new(p->a, uint8_t, p->f->nval);
     p->reader = xl_new(p->a, xl_group *, p->f->nval);
-    p->fuse = !(off && off[0] == '0');
-    if (!p->fuse) {
+    if (p->plain) {
         memset(p->need, true, p->f->nval * sizeof *p->need);
         return NULL;
     }

@@ -51,7 +51,7 @@ void xl_dot_view(const xl_planner *p, const xl_op *op, uint32_t k, xl_view *out)
 /* Ops of which nothing is made, because all that read them read through them. */
 static inline bool xl_op_virtual(const xl_planner *p, const xl_op *op)
 {
-    return p->fuse && op->nout == 1 && !p->need[op->out[0].id] && (op->code == XL_OP_CONSTANT || op->code == XL_OP_IOTA || xl_op_is_view(p->f, op));
+    return !p->plain && op->nout == 1 && !p->need[op->out[0].id] && (op->code == XL_OP_CONSTANT || op->code == XL_OP_IOTA || xl_op_is_view(p->f, op));
 }
 
 /* Makes the step of a group (tile.c). */

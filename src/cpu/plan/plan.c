@@ -11,6 +11,7 @@
 
 #include "cpu/plan/fuse.h"
 #include "cpu/plan/place.h"
+#include "cpu/run/env.h"
 #include "cpu/run/profile.h"
 
 static xl_kernel_fn *const kernels[XL_OP_COUNT] = {
@@ -108,6 +109,17 @@ void xl_plan_bind(xl_planner *p, xl_value v, uint32_t buf) { set_leaves(p, v, &b
 
 void xl_plan_alias(xl_planner *p, xl_value to, xl_value from)
 {
+    if (p->plain && xl_value_type(p->f, to)->kind == XL_TY_TENSOR) {
+        xl_shape s;
+        xl_error *err = xl_shape_of(p, xl_value_type(p->f, to), &s);
+        if (!err) {
+            uint32_t b = xl_plan_buf_new(p, XL_BUF_TEMP, s.bytes * p->lanes);
+            xl_copy_step(p, p->leaf[from.id].buf[0], b, &s);
+            xl_plan_bind(p, to, b);
+            return;
+        }
+        xl_error_free(err);                                /* whoever reads it says so */
+    }
     set_leaves(p, to, p->leaf[from.id].buf, p->leaf[from.id].n);
 }
 
@@ -184,6 +196,8 @@ static uint32_t place_result(xl_planner *p, xl_value v, size_t bytes, uint32_t i
     xl_plan_buf *buf = p->plan->buf;
     uint32_t h = p->hint[v.id];
     bytes *= p->lanes;
+    if (p->plain)
+        return xl_plan_buf_new(p, XL_BUF_TEMP, bytes);
     if (h != XL_NO_BUF && buf[h].bytes == bytes) {
         bool ok = buf[h].last < p->pos;
         if (!ok && buf[h].last == now) {                /* read by this very op: fine where the op works in place */
@@ -270,7 +284,7 @@ bool xl_plan_part(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *d
 {
     xl_value v = op->out[0], base = op->in[0];
     const xl_leaves *l = &p->leaf[base.id];
-    if (p->lanes > 1 || l->n != 1 || p->hint[v.id] != XL_NO_BUF || p->last[v.id] >= p->last[base.id])
+    if (p->plain || p->lanes > 1 || l->n != 1 || p->hint[v.id] != XL_NO_BUF || p->last[v.id] >= p->last[base.id])
         return false;
     uint32_t b = xl_plan_buf_new(p, XL_BUF_PART, 0);       /* its size below */
     p->plan->buf[b].index = l->buf[0];
@@ -386,7 +400,7 @@ static void set_hint(xl_planner *p, const xl_region *r, xl_value v, uint32_t buf
 {
     for (;;) {
         const xl_op *def = p->f->val[v.id].def;
-        if (!def || def->parent != r || p->hint[v.id] != XL_NO_BUF)
+        if (p->plain || !def || def->parent != r || p->hint[v.id] != XL_NO_BUF)
             return;
         p->hint[v.id] = buf;
         if (!passes_through(p->f, def))
@@ -758,6 +772,7 @@ xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
     int64_t pos = 0;
     p->lanes = 1;
     XL_DO(signature(p));
+    p->plain = xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN;
     XL_DO(xl_fuse(p, p->f->body));                         /* may add ops and values */
     uint32_t nop = count_ops(p->f->body), n = 0;
     p->begin = xl_new(p->a, int64_t, nop);
@@ -772,6 +787,8 @@ xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
     XL_DO(number_ops(p, p->f->body, &n, &pos, 0));
     find_uses(p, p->f->body);
     XL_DO(plan_main(p));
+    for (uint32_t i = 0; i < plan->nbuf && p->plain; i++)  /* no memory is used twice */
+        plan->buf[i].def = 0, plan->buf[i].end = pos;
     xl_place(p->a, plan, pos);
     plan->m = m;
     plan->arena.oom = NULL;

@@ -25,7 +25,7 @@ typedef struct xl_planner {
     int64_t pos;                                           /* of the op at work */
     uint32_t lanes;                                        /* 1, or the width of the vector block at work */
     uint32_t depth;
-    bool fuse;
+    bool plain;                                            /* op by op: no groups, views, hints or sharing of memory; the oracle of the planned form */
     struct xl_group **group;                               /* per value: the group its op is in, or NULL (fuse.h) */
     bool *need;                                            /* per value: somebody reads it in memory */
     bool *live;                                            /* per member of a group: it is needed, or a live member of its group reads it */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "cpu/run/env.h"
+
 /* RUNNING is at work or queued for a thread; WAITING is in a meeting that others have yet to come to; MEETING in one that is taking place; AWAITING
  * conducts one and waits for other processes; FAR belongs to one of those. */
 typedef enum { RUNNING, WAITING, MEETING, AWAITING, ENDED, FAR } state;
@@ -48,11 +50,7 @@ struct xl_meet {
 
 static int64_t timeout_ms(void)
 {
-    const char *v = getenv("XLANE_CPU_COLLECTIVE_TIMEOUT");
-    double s = 30;
-    if (v && *v && (!xl_str_f64(xl_str_of(v), &s) || !(s > 0) || s > 86400))
-        s = 30;
-    return (int64_t)(s * 1000);
+    return (int64_t)(xl_env_get(XL_ENV_COLLECTIVE_TIMEOUT, 30) * 1000);
 }
 
 static int64_t now_ns(void)

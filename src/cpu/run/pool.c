@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cpu/run/env.h"
+
 #define OPEN 0x80000000u
 #define CREW 0x40000000u /* its chunks post loops themselves */
 #define INSIDE(state) ((state) & ~(OPEN | CREW))
@@ -133,14 +135,9 @@ static void *work(void *arg)
 
 static size_t default_size(void)
 {
-    const char *env = getenv("XLANE_CPU_THREADS");
-    char *end;
-    if (env && *env) {
-        errno = 0;
-        long n = strtol(env, &end, 10);
-        if (!errno && !*end && n >= 1 && n <= 1024)
-            return (size_t)n;
-    }
+    double set_to = xl_env_get(XL_ENV_THREADS, 0);
+    if (set_to)
+        return (size_t)set_to;
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : (size_t)n;

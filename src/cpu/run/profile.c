@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "cpu/run/env.h"
+
 enum { KINDS = 512, NAME = 128 };
 static struct { char name[NAME]; unsigned long long n; double s, own; } kinds[KINDS];
 static uint32_t nkind;
@@ -35,8 +37,7 @@ bool xl_profile_on(void)
     int s = atomic_load_explicit(&state, memory_order_relaxed);
     if (s)
         return s == 2;
-    const char *e = getenv("XLANE_CPU_PROFILE");
-    bool on = e && *e && *e != '0';
+    bool on = xl_env_get(XL_ENV_PROFILE, 0) != 0;
     int none = 0;
     if (atomic_compare_exchange_strong(&state, &none, on ? 2 : 1) && on)
         atexit(print);
