@@ -1,7 +1,7 @@
 """Plans with and without fusion give the same numbers, and the number of threads changes no bit of them.
 
 The programs of the corpus (and a few more that fusion should like) are run on random arguments in child processes:
-XLANE_CPU_PLAN=plain, planned with one thread, planned with three. The two may take a sum in another order: floats agree
+XLANE_CPU_PLAN=plain, planned with one thread (and each plan checked), planned with three. The two may take a sum in another order: floats agree
 within a tolerance of their type relative to the largest element; integers and booleans exactly."""
 import os
 import subprocess
@@ -101,6 +101,8 @@ def child(out):
         try:
             run("corpus " + p.__name__, p())
         except Exception as e:                               # sharded, polymorphic, or nothing a single device runs
+            if "plan check" in str(e):
+                raise
             print("%s: %s" % (p.__name__, str(e).split("\n")[0][:200]), file=sys.stderr)
     for name, fn, args in more():
         run(name, fn.lower(*args))
@@ -115,7 +117,7 @@ def main():
     env = dict(os.environ, XLANE_CPU_DEVICES="8", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.environ.get("XLANE_CPU_PLUGIN", os.path.join(root, "build", "libxlane-cpu.so")))
     got = []
     with tempfile.TemporaryDirectory() as tmp:
-        for i, extra in enumerate(({"XLANE_CPU_PLAN": "plain"}, {"XLANE_CPU_THREADS": "1"}, {"XLANE_CPU_THREADS": "3"})):
+        for i, extra in enumerate(({"XLANE_CPU_PLAN": "plain"}, {"XLANE_CPU_THREADS": "1", "XLANE_CPU_CHECK": "1"}, {"XLANE_CPU_THREADS": "3"})):
             out = os.path.join(tmp, "%d" % i)
             r = subprocess.run([sys.executable, os.path.abspath(__file__), "child", out], env=dict(env, **extra), capture_output=True, text=True)
             if r.returncode:

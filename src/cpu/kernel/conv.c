@@ -518,13 +518,15 @@ static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x,
     xl_shape shape[3];
     bool in_place = false;
     xl_step *s;
+    xl_op **ops = xl_new(p->a, xl_op *, 1);
+    ops[0] = (xl_op *)(uintptr_t)op;
     for (uint32_t i = 0; i < op->nin && i < 3; i++) {
         xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, i), &shape[i]);
         if (err)
             return err;
         in[i] = p->leaf[op->in[i].id].buf[0];
     }
-    return xl_plan_step_group(p, xl_op_text(op), run_conv, c, in, shape, op->nin, op->out, &in_place, 1, 0, temp, NTEMP, &s);
+    return xl_plan_step_group(p, xl_op_text(op), run_conv, c, ops, 1, in, op->in, shape, op->nin, op->out, &in_place, 1, 0, temp, NTEMP, &s);
 }
 
 xl_error *xl_kernel_convolution(xl_planner *p, const xl_op *op)

@@ -160,6 +160,9 @@ static void add_axis(axes *x, int64_t n, int64_t a, int64_t b)
 static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot *d, const xl_view *a, const xl_view *b)
 {
     uint32_t in[2] = { p->leaf[a->base.id].buf[0], p->leaf[b->base.id].buf[0] };
+    xl_value val[2] = { a->base, b->base };
+    xl_op **ops = xl_new(p->a, xl_op *, 1);
+    ops[0] = (xl_op *)(uintptr_t)op;
     xl_shape shape[2];
     bool in_place = false;
     xl_step *s;
@@ -167,7 +170,7 @@ static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot 
     if (!err)
         err = xl_shape_of(p, xl_value_type(p->f, b->base), &shape[1]);
     size_t temp[2] = { d->copy_a ? d->bytes_a : 0, d->copy_b ? d->bytes_b : 0 };
-    return err ? err : xl_plan_step_group(p, xl_op_text(op), run, d, in, shape, 2, op->out, &in_place, 1, 0, temp, d->copy_a || d->copy_b ? 2 : 0, &s);
+    return err ? err : xl_plan_step_group(p, xl_op_text(op), run, d, ops, 1, in, val, shape, 2, op->out, &in_place, 1, 0, temp, d->copy_a || d->copy_b ? 2 : 0, &s);
 }
 
 static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb, xl_dims lc, xl_dims rc)

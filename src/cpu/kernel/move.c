@@ -373,6 +373,7 @@ bool xl_slot_step(xl_planner *p, const xl_op *op, uint32_t *slot)
     p->plan->buf[*slot].index = XL_NO_BUF;
     p->plan->buf[*slot].pinned = true;
     xl_plan_add(p, "place of a row", run_part, own, buf, rank + 1, slot, 1, shape);
+    p->block->step[p->block->nstep - 1].op = op;
     return true;
 }
 

@@ -9,6 +9,7 @@
  * for the last time (or is read by this very op, in place); otherwise a copy follows at the end of the block. */
 #include <stdlib.h>
 
+#include "cpu/plan/check.h"
 #include "cpu/plan/fuse.h"
 #include "cpu/plan/place.h"
 #include "cpu/run/env.h"
@@ -249,6 +250,8 @@ xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, cons
     xl_shape *shape = (xl_shape *)s->shape;
     s->op = op;
     s->sub = sub;
+    s->nres = nout;
+    s->inplace = inplace;
     for (uint32_t i = 0; i < op->nin; i++) {
         uint32_t n = k;
         if ((err = leaf_shapes(p, xl_in_type(p->f, op, i), shape, &n)))
@@ -303,22 +306,30 @@ bool xl_plan_part(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *d
     return true;
 }
 
-xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, const xl_shape *shape,
-                             uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace, const size_t *temp,
+xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, xl_op *const *ops, uint32_t nop,
+                             const uint32_t *in, const xl_value *in_val, const xl_shape *shape, uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace, const size_t *temp,
                              uint32_t ntemp, xl_step **step)
 {
     xl_step *s = step_new(p, name, run, data, nin, nout + ntemp);
     uint32_t *buf = (uint32_t *)s->buf;
     xl_shape *shapes = (xl_shape *)s->shape;
+    uint32_t *val = xl_new(p->a, uint32_t, (size_t)nin + nout);
     xl_error *err;
+    s->val = val;
+    s->ops = ops;
+    s->nop = nop;
+    s->nres = nout;
+    s->inplace = inplace;
     if (nin)
         memcpy(buf, in, nin * sizeof *buf);
     for (uint32_t i = 0; i < nin; i++) {
         shapes[i] = shape[i];
+        val[i] = in_val[i].id;
         p->plan->bytes_accessed += (double)shape[i].bytes;
     }
     for (uint32_t i = 0; i < nout; i++) {
         uint32_t k = nin + i;
+        val[k] = out[i].id;
         if ((err = xl_shape_of(p, xl_value_type(p->f, out[i]), &shapes[k])))
             return err;
         buf[k] = place_result(p, out[i], shapes[k].bytes, in_place[i] ? inplace : 0, buf, nin, p->pos);
@@ -743,6 +754,40 @@ out:
     return err;
 }
 
+static xl_error *plan_func(xl_plan *plan, xl_func *f, bool plain)
+{
+    xl_error *err = NULL;
+    xl_planner *p = xl_new(&plan->arena, xl_planner, 1);
+    p->plan = plan;
+    p->a = &plan->arena;
+    p->f = plan->f = f;
+    p->plain = plain;
+    int64_t pos = 0;
+    p->lanes = 1;
+    XL_DO(signature(p));
+    xl_check *check = xl_check_begin(p);
+    XL_DO(xl_fuse(p, p->f->body));                         /* may add ops and values */
+    uint32_t nop = count_ops(p->f->body), n = 0;
+    p->begin = xl_new(p->a, int64_t, nop);
+    p->end = xl_new(p->a, int64_t, nop);
+    p->leaf = xl_new(p->a, xl_leaves, p->f->nval);
+    p->last = xl_new(p->a, int64_t, p->f->nval);
+    p->hint = xl_new(p->a, uint32_t, p->f->nval);
+    for (uint32_t i = 0; i < p->f->nval; i++) {
+        p->hint[i] = XL_NO_BUF;
+        p->last[i] = -1;
+    }
+    XL_DO(number_ops(p, p->f->body, &n, &pos, 0));
+    find_uses(p, p->f->body);
+    XL_DO(plan_main(p));
+    for (uint32_t i = 0; i < plan->nbuf && p->plain; i++)  /* no memory is used twice */
+        plan->buf[i].def = 0, plan->buf[i].end = pos;
+    xl_place(p->a, plan, pos);
+    XL_DO(xl_check_plan(check));
+out:
+    return err;
+}
+
 xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
 {
     xl_error *err = NULL;
@@ -761,44 +806,36 @@ xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
     plan->arena.oom = &oom;
     plan->ndevice = ndevice;
     m->arena.oom = &oom;
-    xl_planner *p = xl_new(&plan->arena, xl_planner, 1);
-    p->plan = plan;
-    p->a = &plan->arena;
-    p->f = plan->f = xl_module_entry(m);
-    if (!p->f || !p->f->body) {
+    xl_func *f = xl_module_entry(m);
+    if (!f || !f->body)
         err = XL_ERR(INVALID, "the program has no entry function: give one public function, or name it main");
-        goto out;
-    }
-    int64_t pos = 0;
-    p->lanes = 1;
-    XL_DO(signature(p));
-    p->plain = xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN;
-    XL_DO(xl_fuse(p, p->f->body));                         /* may add ops and values */
-    uint32_t nop = count_ops(p->f->body), n = 0;
-    p->begin = xl_new(p->a, int64_t, nop);
-    p->end = xl_new(p->a, int64_t, nop);
-    p->leaf = xl_new(p->a, xl_leaves, p->f->nval);
-    p->last = xl_new(p->a, int64_t, p->f->nval);
-    p->hint = xl_new(p->a, uint32_t, p->f->nval);
-    for (uint32_t i = 0; i < p->f->nval; i++) {
-        p->hint[i] = XL_NO_BUF;
-        p->last[i] = -1;
-    }
-    XL_DO(number_ops(p, p->f->body, &n, &pos, 0));
-    find_uses(p, p->f->body);
-    XL_DO(plan_main(p));
-    for (uint32_t i = 0; i < plan->nbuf && p->plain; i++)  /* no memory is used twice */
-        plan->buf[i].def = 0, plan->buf[i].end = pos;
-    xl_place(p->a, plan, pos);
-    plan->m = m;
-    plan->arena.oom = NULL;
-    *out = plan;
-out:
+    else
+        err = plan_func(plan, f, xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN);
     m->arena.oom = outer;
+    plan->arena.oom = NULL;
     if (err) {
         xl_arena_fini(&plan->arena);
         free(plan);
+        return err;
     }
+    plan->m = m;
+    *out = plan;
+    return NULL;
+}
+
+xl_error *xl_plan_plain(xl_func *f, xl_plan **out)
+{
+    xl_plan *plan = calloc(1, sizeof *plan);
+    *out = NULL;
+    if (!plan)
+        return XL_ERR(EXHAUSTED, "no memory for a plan");
+    plan->arena.oom = f->m->arena.oom;                     /* what is short of memory gives up the program it is for */
+    plan->ndevice = 1;
+    xl_error *err = plan_func(plan, f, true);
+    if (err)
+        xl_plan_free(plan);
+    else
+        *out = plan;
     return err;
 }
 

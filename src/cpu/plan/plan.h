@@ -36,6 +36,10 @@ struct xl_step {
     const void *data;                                      /* the kernel's own */
     xl_block *const *sub;
     const xl_op *op;
+    const uint32_t *val;                                   /* of a step for several ops, or one that reads through views: ids of the values in buf, or UINT32_MAX */
+    xl_op *const *ops;                                     /* those ops */
+    uint32_t nop, nres;                                    /* how many; results proper, before the memory it works in */
+    uint32_t inplace;                                      /* operands that results may overwrite, as the kernel says */
 };
 
 struct xl_block {

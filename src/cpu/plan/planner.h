@@ -43,6 +43,8 @@ typedef xl_error *xl_kernel_fn(xl_planner *p, const xl_op *op);
 #define OP(name, text, nin, nout, nregion, types, grad, shard, kernel, ...) xl_kernel_fn xl_kernel_##kernel;
 #include "ir/ops.def"
 
+/* A plan of f, op by op. The module stays the caller's. */
+xl_error *xl_plan_plain(xl_func *f, xl_plan **out) XL_MUST_USE;
 xl_error *xl_shape_of(xl_planner *p, const xl_type *t, xl_shape *out) XL_MUST_USE;
 /* One step for the op: operands and results are the op's, blocks `sub` (nsub may be 0). */
 xl_error *xl_plan_step(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *data, uint32_t inplace) XL_MUST_USE;
@@ -50,9 +52,9 @@ xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, cons
                            xl_block *const *sub) XL_MUST_USE;
 /* A step for several ops at once, or for one that reads other buffers than its operands': in[] are buffers, out[] the values it
  * makes. Results for which in_place says true may lie in operands that `inplace` names. temp[]: sizes of memory that the step needs
- * while it runs; they follow the results in buf. */
-xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, const xl_shape *shape,
-                             uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace, const size_t *temp,
+ * while it runs; they follow the results in buf. in_val: the values in in[] (XL_NO_VALUE: the step's own constants); ops: what it does. */
+xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, xl_op *const *ops, uint32_t nop,
+                             const uint32_t *in, const xl_value *in_val, const xl_shape *shape, uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace, const size_t *temp,
                              uint32_t ntemp, xl_step **step) XL_MUST_USE;
 /* The op's result is a part of its first operand, in the same memory, where `run` points when it is known (it sets the result's pointer).
  * False, and nothing done, if that memory could be written to while the result is still read. */

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/time.h"
+#include "cpu/run/env.h"
 
 enum { ALIGN = 64, SHARED_LEAST = 32 << 10, SLICED_LEAST = 64 << 10, FEW = 16 };
 
@@ -28,13 +29,6 @@ static uint64_t fnv(uint64_t h, const void *p, size_t n)
     for (size_t i = 0; i < n; i++)
         h = (h ^ ((const unsigned char *)p)[i]) * 0x100000001b3ULL;
     return h;
-}
-
-static double seconds(const char *name, double s)
-{
-    const char *v = getenv(name);
-    double x;
-    return v && *v && xl_str_f64(xl_str_of(v), &x) && x > 0 ? x : s;
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------------------------------- */
@@ -66,7 +60,7 @@ static void name_late(struct xl_far_meeting *w, double waited)
 
 static xl_error *await_all(struct xl_far_meeting *w)
 {
-    double stuck = seconds("XLANE_CPU_STUCK", 10), limit = seconds("XLANE_CPU_RANK_TIMEOUT", 1800);
+    double stuck = xl_env_get(XL_ENV_STUCK, 10), limit = xl_env_get(XL_ENV_RANK_TIMEOUT, 1800);
     w->since = xl_now();
     w->next = w->since + stuck;
     w->said = false;

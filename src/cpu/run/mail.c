@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/time.h"
+#include "cpu/run/env.h"
 
 enum { MAGIC = 0x6c6d7831, TOKEN = 16, KEY = 64, SEGMENT_LEAST = 1 << 20, LIMIT_S = 300 };
 static const double beat_s = 1;
@@ -216,14 +217,7 @@ static segment *segment_map(xl_mail *m, peer *q, uint64_t fd, uint64_t size)
 /* ---- sending ---------------------------------------------------------------------------------------------------------- */
 static void lost(xl_mail *m, uint32_t q) { m->peer[q].gone = true; }
 
-static double limit_s(void)
-{
-    const char *v = getenv("XLANE_CPU_RANK_TIMEOUT");
-    double s = 1800;
-    if (v && *v && (!xl_str_f64(xl_str_of(v), &s) || !(s > 0)))
-        s = 1800;
-    return s;
-}
+static double limit_s(void) { return xl_env_get(XL_ENV_RANK_TIMEOUT, 1800); }
 
 /* All of it, or an error; with `try`, nothing at all when the connection is busy. Under the send lock. */
 static xl_error *put_bytes(xl_mail *m, uint32_t q, const void *p, size_t n, bool try)
@@ -775,9 +769,8 @@ static xl_error *accept_all(xl_mail *m, const char *token, double until, double 
 /* Whether q's memory can be mapped here: then its probe says what it published. */
 static bool can_share(const peer *p)
 {
-    const char *v = getenv("XLANE_CPU_SHARED_MEMORY");
     char path[64], token[2 * TOKEN];
-    if (v && !strcmp(v, "0"))
+    if (!xl_env_get(XL_ENV_SHARED_MEMORY, 1))
         return false;
     snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%d", p->pid, p->probe);
     int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -794,16 +787,12 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
     xl_buf b = { 0 };
     unsigned char raw[TOKEN];
     char token[2 * TOKEN + 1], probe_token[2 * TOKEN + 1], epoch[16], net[96], host[128] = "host", line[512], address[64];
-    const char *v = getenv("XLANE_CPU_JOIN_TIMEOUT");
-    double limit = LIMIT_S;
     uint16_t port = 0;
     xl_mail *m = calloc(1, sizeof *m + o->n * sizeof *m->peer);
     *out = NULL;
     if (!m)
         return XL_ERR(EXHAUSTED, "no memory for %u processes", o->n);
-    if (v && *v && (!xl_str_f64(xl_str_of(v), &limit) || !(limit > 0)))
-        limit = LIMIT_S;
-    double until = xl_now() + limit;
+    double limit = xl_env_get(XL_ENV_JOIN_TIMEOUT, LIMIT_S), until = xl_now() + limit;
     xl_once_run(&once, watch_forks);
     snprintf(epoch, sizeof epoch, "%u", o->epoch);
     m->me = o->me;

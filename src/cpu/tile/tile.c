@@ -44,14 +44,15 @@ static uint16_t as_truth(xl_tile_maker *m, uint16_t r, bool truth)
     return m->r[r].other;
 }
 
-static uint32_t operand(xl_tile_maker *m, uint32_t buf, const xl_shape *s)
+static uint32_t operand(xl_tile_maker *m, uint32_t buf, xl_value v, const xl_shape *s)
 {
     for (uint32_t i = 0; i < m->nin; i++)
         if (m->in[i] == buf)
             return i;
     XL_PUSH(m->p->a, m->in, m->nin, m->capin, buf);
-    uint32_t n = m->nin - 1;
+    uint32_t n = m->nin - 1, k = n;
     XL_PUSH(m->p->a, m->shape, n, m->capshape, *s);
+    XL_PUSH(m->p->a, m->val, k, m->capval, v);
     if (m->nin <= 32)
         m->inplace |= 1u << (m->nin - 1);
     return m->nin - 1;
@@ -78,7 +79,7 @@ static xl_error *base_buffer(xl_tile_maker *m, const xl_view *v, uint32_t *out)
                 *out = i;
                 return NULL;
             }
-        *out = operand(m, xl_plan_const(p, data, s.elem), &s);
+        *out = operand(m, xl_plan_const(p, data, s.elem), XL_NO_VALUE, &s);
     } else if (v->kind == XL_VIEW_IOTA) {
         int64_t n = t->dims[xl_op_int(def, XL_SLOT(IOTA, iota_dimension))];
         int64_t *ids = xl_new(p->a, int64_t, n);
@@ -88,9 +89,9 @@ static xl_error *base_buffer(xl_tile_maker *m, const xl_view *v, uint32_t *out)
         xl_ew e = xl_ew_convert(p->a, XL_I64, s.dtype);
         const void *x[1] = { ids };
         e.fn(data, x, (size_t)n, e.ctx);
-        *out = operand(m, xl_plan_const(p, data, (size_t)n * s.elem), &s);
+        *out = operand(m, xl_plan_const(p, data, (size_t)n * s.elem), XL_NO_VALUE, &s);
     } else {
-        *out = operand(m, p->leaf[v->base.id].buf[0], &s);
+        *out = operand(m, p->leaf[v->base.id].buf[0], v->base, &s);
         return NULL;
     }
     not_in_place(m, *out);
@@ -593,7 +594,7 @@ xl_error *xl_tile_plan(xl_planner *p, xl_group *g)
         temp[i] = m->part[i].elem * (m->part[i].all ? pr->nchunk : (size_t)pr->cols * (pr->by_cols ? 1 : pr->nchunk));
     xl_step *s;
     xl_str name = xl_strf(p->a, "fused %ux%lldx%lld%s%s", g->nop, (long long)pr->rows, (long long)pr->cols, g->row_reduce ? " rows" : "", m->npart ? " parts" : "");
-    XL_DO(xl_plan_step_group(p, name.p, xl_tile_run, pr, m->in, m->shape, m->nin, out, in_place, nout, m->inplace, temp, m->npart, &s));
+    XL_DO(xl_plan_step_group(p, name.p, xl_tile_run, pr, g->op, g->nop, m->in, m->val, m->shape, m->nin, out, in_place, nout, m->inplace, temp, m->npart, &s));
     for (uint32_t i = 0; i < m->npart; i++) {
         uint32_t at = m->part[i].out;
         m->part[i].temp = m->nin + nout + i;
