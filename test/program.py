@@ -12,7 +12,7 @@ import ml_dtypes
 jax.config.update("jax_enable_x64", True)
 
 TOOL = os.path.join(_run.ROOT, "build", "test", "tool", "program")
-ALL = bool(os.environ.get("XLANE_TEST_ALL"))
+ALL = os.environ.get("XLANE_TEST_ALL") == "1"
 SEED, COUNT, BESIDE_XLA = 7, 20000 if ALL else 600, 400 if ALL else 25
 DTYPES = {
     "f32": np.float32,

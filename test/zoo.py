@@ -92,7 +92,7 @@ def one(name):
 
 
 def main():
-    names = sys.argv[1:] or (list(nets.models) if os.environ.get("XLANE_TEST_ALL") else SOME)
+    names = sys.argv[1:] or (list(nets.models) if os.environ.get("XLANE_TEST_ALL") == "1" else SOME)
     bad = 0
     for n in names:
         try:
