@@ -140,6 +140,9 @@ def eight():
     each = jax.jit(jax.shard_map(lambda a: (jax.debug.callback(note, a.sum()), jax.lax.psum(sine(a), "d"))[1], mesh=mesh, in_specs=P("d"), out_specs=P()))
     same(each(split), np.sin(v).sum(0, keepdims=True), 1e-5)
     expect([float(r.sum()) for r in v], ordered=False)
+    with jax.set_mesh(mesh):                               # the caller's mesh is not the callback's
+        two = jax.jit(jax.shard_map(lambda a: jax.pure_callback(lambda w: w + 1, a, a), in_specs=P("d"), out_specs=P("d")))
+        same(two(split), v + 1)
     deep = lambda a: jax.pure_callback(lambda w: np.asarray(jax.jit(lambda z: jnp.linalg.norm(z) * jnp.ones(4))(np.asarray(w))), jax.ShapeDtypeStruct((4,), jnp.float32), a)
     same(jax.jit(deep)(split), np.linalg.norm(v) * np.ones(4), 1e-5)       # JAX inside a callback
 check("eight devices", eight)

@@ -159,6 +159,32 @@ static xl_value get(part *p, xl_value old, const xl_axes *want)
     return v;
 }
 
+/* v, split as `at`, among zeros where other devices have their parts: so it is unreduced over the atoms that `want` does not split it over. *first
+ * loses those. False, and nothing done, where they are not all the last ones of their dimensions. */
+static bool among_zeros(part *p, xl_value *v, const xl_type *t, const xl_axes *at, const xl_axes *want, xl_axes *first)
+{
+    xl_value start[32];
+    xl_axes gone = { 0 };
+    for (uint32_t d = 0; d < t->rank; d++)
+        for (uint32_t i = want[d].n; i < at[d].n || !xl_axes_prefix(&want[d], &at[d]); i++) {
+            if (!xl_axes_prefix(&want[d], &at[d]) || !memchr(first->atom, at[d].atom[i], first->n))
+                return false;
+            gone.atom[gone.n++] = at[d].atom[i];
+        }
+    if (!gone.n)
+        return false;
+    const xl_type *local = xl_b_type(&p->b, *v);
+    for (uint32_t d = 0; d < t->rank; d++) {
+        xl_axes rest = { 0 };
+        for (uint32_t i = want[d].n; i < at[d].n; i++)
+            rest.atom[rest.n++] = at[d].atom[i];
+        start[d] = rest.n ? xl_shard_offset(p->c, &p->b, &rest, local->dims[d], XL_I32) : xl_b_splat(&p->b, xl_type_scalar(p->c->m, XL_I32), 0);
+    }
+    *v = xl_b_dynamic_update_slice(&p->b, xl_b_splat(&p->b, xl_shard_local(p->c, t, want), 0), *v, start);
+    *first = without(first, &gone);
+    return true;
+}
+
 /* The value split as `want`, which has none of the atoms of `to`, and unreduced over those: what was summed already is the part of the first device. */
 static xl_value get_owed(part *p, xl_value old, const xl_axes *want, const xl_owed *to)
 {
@@ -173,7 +199,10 @@ static xl_value get_owed(part *p, xl_value old, const xl_axes *want, const xl_ow
     xl_value v = p->now[old.id];
     if (sum.n)
         v = xl_shard_all_reduce(p->c, &p->b, v, &sum, from->combine);
-    if (rank && p->at[old.id] && !xl_spec_eq(p->at[old.id], want, rank))
+    bool there = !rank || !p->at[old.id] || xl_spec_eq(p->at[old.id], want, rank);
+    if (!there && to->combine == XL_OP_ADD && !is_source(p, old))
+        there = among_zeros(p, &v, t, p->at[old.id], want, &first);
+    if (!there)
         v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want) : xl_shard_move(p->c, &p->b, v, t, p->at[old.id], want);
     if (first.n && to->combine == XL_OP_ADD) {
         xl_value at = xl_shard_offset(p->c, &p->b, &first, 1, XL_I32), is = xl_b_compare(&p->b, XL_COMPARISON_DIRECTION_EQ, at, xl_b_splat(&p->b, xl_b_type(&p->b, at), 0));

@@ -802,13 +802,15 @@ out:
     return err;
 }
 /* Ops that XLA's reader does not take for HLO are custom calls of the same name. */
-static void name_chlo(xl_module *m, xl_region *r)
+static void name_chlo(xl_module *m, xl_region *r, bool *calls)
 {
     for (uint32_t i = 0; i < r->nop; i++) {
         xl_op *op = r->op[i];
         xl_str name = { xl_op_text(op), strlen(xl_op_text(op)) };
         for (uint32_t k = 0; k < op->nregion; k++)
-            name_chlo(m, op->region[k]);
+            name_chlo(m, op->region[k], calls);
+        if (op->code == XL_OP_CUSTOM_CALL && XL_ATTR(op, CUSTOM_CALL, called_computations) && XL_ATTR(op, CUSTOM_CALL, called_computations)->n)
+            *calls = true;
         if (op->code == XL_OP_UNKNOWN || !xl_str_starts(name, XL_STR("chlo.")))
             continue;
         op->code = XL_OP_CUSTOM_CALL;
@@ -834,9 +836,13 @@ static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
         err = write_shardings(m, &shards);
     if (err)
         return err;
-    for (uint32_t i = 0; i < m->nfunc; i++)
-        if (m->func[i]->body)
-            name_chlo(m, m->func[i]->body);
+    xl_func *entry = xl_module_entry(m);
+    bool calls = false;
+    name_chlo(m, entry->body, &calls);
+    if (!calls) {                                          /* the others were inlined, and may say what XLA's reader does not take */
+        m->func[0] = entry;
+        m->nfunc = 1;
+    }
     xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
     return out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program") : NULL;
 }

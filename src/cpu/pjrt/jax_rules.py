@@ -55,7 +55,7 @@ def called(number, arrays, error, size):
 trampoline = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(Array), ctypes.c_void_p, ctypes.c_size_t)(called)
 
 def emit_callbacks():
-    from jax._src import callback as theirs, core, dtypes, ffi, xla_bridge
+    from jax._src import callback as theirs, core, dtypes, ffi, mesh, sharding_impls, xla_bridge
     from jax._src.interpreters import mlir
     from jax._src.sharding_impls import SdyArray, SdyArrayList
     import dataclasses
@@ -68,7 +68,8 @@ def emit_callbacks():
 
     def emit(ctx, callback, token, operands, operand_avals, result_avals, *, has_side_effect, returns_token=True, partitioned=False, sharding=None):
         def checked(*args):
-            results = callback(*args)
+            with sharding_impls._internal_use_concrete_mesh(mesh.empty_concrete_mesh), mesh.use_abstract_mesh(mesh.empty_abstract_mesh):
+                results = callback(*args)                # in the thread of the caller, whose mesh is not the callback's
             if len(results) != len(result_avals):
                 raise RuntimeError("Mismatched number of outputs from callback. Expected: %d, Actual: %d" % (len(result_avals), len(results)))
             results = [dtypes.canonicalize_value(np.asarray(r)) for r in results]
