@@ -198,7 +198,7 @@ def small():
 
 
 p = xlane("train", *TINY, "train.steps=40", "train.log_every=1", "--quiet", "runs=full", "cache=none", preexec_fn=small)
-check("a_full_run_folder_is_said_by_train", p.returncode == 1 and "metrics.csv in full/" in p.stderr and "--runs" in p.stderr, p.stdout + p.stderr)
+check("a_full_run_folder_is_said_by_train", p.returncode == 5 and "metrics.csv in full/" in p.stderr and "--runs" in p.stderr, p.stdout + p.stderr)
 p = xlane("run", "--runs", "full", "--cache", "off", "--name", "full", "--", "true", preexec_fn=small)
 check("a_full_run_folder_is_said_by_run", "File too large" in p.stderr and "name another with --runs" in p.stderr, p.stderr)
 p = xlane("run", "--runs", "notfull", "--cache", "off", "--name", "notfull", "--", "true")

@@ -242,7 +242,7 @@ static xl_error *settle(loop *l)
     xl_tb_flush(l->tb);
     if (xl_journal_missing(&l->csv) && !l->csv_lost) {
         l->csv_lost = true;
-        fprintf(l->say, "%smetrics.csv in %s could not be written: make room there; its rows are kept and tried again, and training goes on\n", l->tty ? "\n" : "", xl_run_dir(l->run));
+        fprintf(l->say, "%smetrics.csv in %s could not be written: make room there, or name another folder with --runs next time; its rows are kept and tried again, and training goes on\n", l->tty ? "\n" : "", xl_run_dir(l->run));
     }
 out:
     return err;

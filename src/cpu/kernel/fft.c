@@ -190,6 +190,8 @@ xl_error *xl_kernel_fft(xl_planner *p, const xl_op *op)
     for (uint32_t k = 0; k < d->n; k++) {
         bool last = k + 1 == d->n;
         int64_t n = d->len[k] = len.p[k], half = n / 2 + 1, in = x->dims[x->rank - d->n + k], out = y->dims[y->rank - d->n + k];
+        if (n == 0 && d->type == XL_FFT_TYPE_IRFFT)        /* to nothing, whatever it comes from */
+            in = 0;
         if (n < 0 || n > INT32_MAX || in != (last && d->type == XL_FFT_TYPE_IRFFT && n ? half : n) || out != (last && d->type == XL_FFT_TYPE_RFFT && n ? half : n))
             return xl_plan_unsupported(p, op, "its operand or its result does not have the lengths of the transform");
         if (n)
