@@ -78,7 +78,7 @@ def one_compile():
 
 def depth():
     p = subprocess.run([sys.executable, os.path.join(ROOT, "bench", "depth.py"), "AMER", "--most=1.3"], capture_output=True, text=True,
-                       env=dict(env, XLANE_BENCH_TIMES="4"))
+                       env=dict(env, XLANE_BENCH_TIMES="4", XLANE_CPU_CHECK="0"))   # what is timed is planning
     assert p.returncode == 0, p.stdout + p.stderr
 
 
