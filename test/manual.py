@@ -1,0 +1,59 @@
+"""Manual pages and shell completion say what the verbs' tables say: every verb has a page with each of its options, groff (where it is there)
+has no complaint, and a shell completes verbs and options."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+XLANE = os.path.join(ROOT, "build", "xlane")
+bad = 0
+
+
+def check(name, ok, why=""):
+    global bad
+    bad += not ok
+    print(f"ok manual_{name}" if ok else f"FAIL manual_{name}: {why}", flush=True)
+
+
+def out(*words, **kw):
+    return subprocess.run([XLANE, *words], capture_output=True, text=True, **kw)
+
+
+verbs = re.findall(r"^VERB\((\w+)\)", open(os.path.join(ROOT, "src", "cli", "verbs.def")).read(), re.M)
+whole, wrong, groff = out("man").stdout, [], []
+for verb in verbs:
+    page, help_ = out("man", verb), out(verb, "--help").stdout
+    options = set(re.findall(r"^ +--([\w-]+)", help_, re.M))
+    told = {o.replace("\\-", "-") for o in re.findall(r"^\.B \\-\\-([\w\\-]+)", page.stdout, re.M)}
+    if page.returncode or not options <= told | {"json"} or f".B {verb}\n" not in whole:
+        wrong.append(f"{verb}: {sorted(options - told)}")
+    if shutil.which("groff"):
+        said = subprocess.run(["groff", "-K", "utf8", "-man", "-ww", "-Tutf8", "-z"], input=page.stdout, capture_output=True, text=True).stderr
+        groff += [f"{verb}: {said.splitlines()[0]}"] if said else []
+check("every_verb_and_option", not wrong and len(verbs) > 20, "; ".join(wrong))
+if shutil.which("groff"):
+    check("groff_has_no_complaint", not groff, "; ".join(groff[:3]))
+else:
+    print("skip manual_groff: there is no groff")
+p = out("man", "nonsense")
+check("unknown_verb", p.returncode == 2 and "xlane --help" in p.stderr, p.stderr)
+
+
+def complete(*words):
+    script = f'source <("{XLANE}" completion bash); compopt() {{ :; }}; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _xlane; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    p = subprocess.run(["bash", "-c", script, "bash", *words], capture_output=True, text=True)
+    return p.stdout.split(), p.stderr
+
+
+got, said = complete("xlane", "ex")
+check("completes_verbs", got == ["explain", "exec"] and not said, (got, said))
+got, said = complete("xlane", "run", "--pol")
+check("completes_options", got == ["--policy="] and not said, (got, said))
+p = out("completion", "tcsh")
+check("unknown_shell", p.returncode == 2 and "bash, zsh and fish" in p.stderr, p.stderr)
+for shell in ("zsh", "fish"):
+    text = out("completion", shell).stdout
+    check(f"{shell}_has_every_verb", all(re.search(rf"\b{v}\b", text) for v in verbs), text[:200])
+sys.exit(1 if bad else 0)
