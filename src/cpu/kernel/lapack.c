@@ -459,7 +459,7 @@ static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, boo
         d->rows[i] = rows;
         d->type[i] = types[out[i].type];
         if ((d->type[i] == XL_I32) != (t->dtype == XL_I32))
-            return xl_plan_unsupported(p, op, "a result has not the type of this routine's");
+            return xl_plan_unsupported(p, op, "a result does not have the type that this routine gives");
         if (t->dtype != d->type[i])
             d->store[i] = xl_ew_convert(p->a, d->type[i], t->dtype);
     }

@@ -60,7 +60,7 @@ typedef struct {
     double heard;                                          /* when something last came */
     uint32_t last_of;                                      /* of the executions of this window: how often it was the last to enter */
     double behind;                                         /* and by how much in all, behind the one before it */
-    bool late_said;
+    bool late_warned;
     char doing[160];
 } peer;
 
@@ -556,8 +556,8 @@ void xl_mail_entered(xl_mail *m, const char *program, const uint32_t *process, c
     for (uint32_t q = 0; q < m->n && m->window > WINDOW; q++) {
         peer *p = &m->peer[q];
         double mean = p->last_of ? p->behind / p->last_of : 0;
-        if (q != m->me && p->last_of >= MOSTLY && mean > least && mean > part * each && !p->late_said) {
-            p->late_said = true;
+        if (q != m->me && p->last_of >= MOSTLY && mean > least && mean > part * each && !p->late_warned) {
+            p->late_warned = true;
             snprintf(text, sizeof text, "%s is late to enter %s: the last in %u of %u executions, %.0f ms behind the others", p->shown, program, p->last_of, WINDOW + 1,
                      mean * 1000);
         }
