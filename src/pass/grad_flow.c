@@ -35,7 +35,8 @@ static xl_error *branches(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
         xl_region_clone_into(f, r, f, op->region[k], map, ret, op->nout);
         uint32_t nops = r->nop;
         xl_op **ops = xl_new(mem(g), xl_op *, nops);
-        memcpy(ops, r->op, nops * sizeof *ops);
+        if (nops)                          /* a branch may only hand its arguments on */
+            memcpy(ops, r->op, nops * sizeof *ops);
         xl_grad_ctx in = xl_cot_inner(g, r);
         xl_cot_mark(&in, ops, nops);
         for (uint32_t i = 0; i < op->nout; i++)

@@ -519,7 +519,8 @@ static state copy(xl_check *c, const state *st)
     memcpy(n.part, st->part, c->p->plan->nbuf * sizeof *n.part);
     for (uint32_t i = 0; i < c->nspace; i++) {
         n.sp[i] = (space){ xl_new(c->a, seg, st->sp[i].n + 4), st->sp[i].n, st->sp[i].n + 4 };
-        memcpy(n.sp[i].s, st->sp[i].s, st->sp[i].n * sizeof(seg));
+        if (st->sp[i].n)
+            memcpy(n.sp[i].s, st->sp[i].s, st->sp[i].n * sizeof(seg));
     }
     return n;
 }
