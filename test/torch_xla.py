@@ -206,12 +206,11 @@ def faults(python, base, library, run, guarded, runs):
 
 def matrix(tmp, python, xlane, path):
     """`xlane matrix check` sees the defect of PyTorch/XLA's own cache live, in two processes of its own."""
-    folder = os.path.join(tmp, "bin")
-    os.mkdir(folder)
-    for name in ("python", "python3"):                      # scripts: a link would not find the packages of its virtual environment
-        with open(os.path.join(folder, name), "w") as f:
-            f.write(f'#!/bin/sh\nexec "{python}" "$@"\n')
-        os.chmod(os.path.join(folder, name), 0o755)
+    folder = os.path.dirname(python)                        # a virtual environment is known by its folder
+    if not NATIVE:
+        folder = os.path.join(tmp, "bin")
+        os.mkdir(folder)
+        os.symlink(python, os.path.join(folder, "python3"))
     env = dict(os.environ, PATH=folder + ":" + os.environ["PATH"], PYTHONPATH=path)
     p = subprocess.run([*xlane, "matrix", "check", "--json"], text=True, capture_output=True, env=env)
     row = next((r for r in json.loads(p.stdout or "[]") if r["name"] == "torch_cache"), {})
