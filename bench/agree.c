@@ -1,6 +1,7 @@
-/* What it costs ranks to agree on a program (guard/same.c), simulated: one thread per rank runs the guard's own code over a store in memory whose every call takes 0.3 to 2 ms of
- * the rank's own clock, and a read not less than until its key was written. Nobody sleeps: the time is the longest chain of calls, whatever this machine is doing.
- * Beside it a flat count, where rank 0 reads all digests one after another.
+/* What it costs ranks to agree on a program (guard/same.c), simulated: one thread per rank runs the guard's own code
+ * over a store in memory whose every call takes 0.3 to 2 ms of the rank's own clock, and a read not less than until its
+ * key was written. Nobody sleeps: the time is the longest chain of calls, whatever this machine is doing. Beside it a
+ * flat count, where rank 0 reads all digests one after another.
  *   build/bench/agree [RANKS ...]        256, 1,024 and 4,096 unless told */
 #include <pthread.h>
 #include <stdio.h>
@@ -59,7 +60,8 @@ static PJRT_Error *get(PJRT_KeyValueGetCallback_Args *a)
     atomic_fetch_add(&gets_done, 1);
     pthread_mutex_lock(&bucket[b].lock);
     for (;;) {
-        for (e = bucket[b].first; e && (strlen(e->key) != a->key_size || memcmp(e->key, a->key, a->key_size)); e = e->next)
+        for (e = bucket[b].first; e && (strlen(e->key) != a->key_size || memcmp(e->key, a->key, a->key_size));
+             e = e->next)
             ;
         if (e || late)
             break;
@@ -79,9 +81,11 @@ static PJRT_Error *get(PJRT_KeyValueGetCallback_Args *a)
 static void destroy(PJRT_Error_Destroy_Args *a) { free(a->error); }
 static PJRT_Api table = { .PJRT_Error_Destroy = destroy };
 static guard_plugin plugin = { .table = &table };
-static const char step[] = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %c = stablehlo.constant dense<1.0> : tensor<4xf32>\n"
+static const char step[] = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+                           "  %c = stablehlo.constant dense<1.0> : tensor<4xf32>\n"
                            "  %0 = stablehlo.multiply %x, %c : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}\n";
-static const char other[] = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %c = stablehlo.constant dense<2.0> : tensor<4xf32>\n"
+static const char other[] = "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+                            "  %c = stablehlo.constant dense<2.0> : tensor<4xf32>\n"
                             "  %0 = stablehlo.multiply %x, %c : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}\n";
 
 typedef struct { guard_ranks who; const char *program; bool comes; double took; xl_buf text; } rank;
@@ -115,7 +119,9 @@ static void simulate(uint32_t n, const char *what, int odd, int absent)
     meeting++;
     for (uint32_t i = 0; i < n; i++) {
         id[i] = (int)i;
-        r[i] = (rank){ .who = { .rank = id, .n = n, .me = (int)i, .meeting = meeting }, .program = (int)i == odd ? other : step, .comes = (int)i != absent };
+        r[i] = (rank){ .who = { .rank = id, .n = n, .me = (int)i, .meeting = meeting },
+                       .program = (int)i == odd ? other : step,
+                       .comes = (int)i != absent };
     }
     for (uint32_t i = 0; i < n; i++)
         if (pthread_create(&t[i], &small, come, &r[i])) {
@@ -134,8 +140,11 @@ static void simulate(uint32_t n, const char *what, int odd, int absent)
     }
     for (uint32_t i = 0; i < n; i++)
         flat += latency();
-    printf("%6u  %-18s %9.1f ms %9.1f ms %9llu %9llu   %u of %u ranks %s\n", n, what, longest, flat + 3, (unsigned long long)puts_done, (unsigned long long)gets_done, named, here,
-           odd < 0 && absent < 0 ? "name nobody" : odd >= 0 ? "name it" : "name it, after the time limit");
+    printf("%6u  %-18s %9.1f ms %9.1f ms %9llu %9llu   %u of %u ranks %s\n", n, what, longest, flat + 3,
+           (unsigned long long)puts_done, (unsigned long long)gets_done, named, here,
+           odd < 0 && absent < 0 ? "name nobody"
+           : odd >= 0            ? "name it"
+                                 : "name it, after the time limit");
     fflush(stdout);
     free(id), free(r), free(t);
     pthread_attr_destroy(&small);
@@ -149,7 +158,8 @@ int main(int argc, char **argv)
         pthread_cond_init(&bucket[i].wrote, NULL);
     }
     setenv("XLANE_LOG", "off", 0);
-    guard_store_add(&(PJRT_Client_Create_Args){ .client = (PJRT_Client *)&table, .kv_get_callback = get, .kv_put_callback = put });
+    guard_store_add(
+        &(PJRT_Client_Create_Args){ .client = (PJRT_Client *)&table, .kv_get_callback = get, .kv_put_callback = put });
     printf("simulated: 0.3 to 2 ms a call\n ranks  case                    tree         flat      puts      gets\n");
     for (int k = 0; k < (argc > 1 ? argc - 1 : 3); k++) {
         uint32_t n = (uint32_t)atoi(argc > 1 ? argv[k + 1] : usual[k]);

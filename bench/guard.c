@@ -1,5 +1,5 @@
-/* What the guard costs: an execution through the bare plugin and through the guard, in turns, in one process; and the time to key and
- * compare a program of a few hundred kilobytes.
+/* What the guard costs: an execution through the bare plugin and through the guard, in turns, in one process; and the
+ * time to key and compare a program of a few hundred kilobytes.
  *   build/bench/guard [PLUGIN] [GUARD] [PROGRAM.mlir] */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -47,11 +47,19 @@ static double per_execute(const PJRT_Api *api, int n)
     for (int i = 0; i < n; i++) {
         PJRT_Buffer *out = NULL, **const outs[] = { &out };
         PJRT_Event *done = NULL;
-        PJRT_LoadedExecutable_Execute_Args x = { .struct_size = sizeof x, .executable = exe, .options = &how, .argument_lists = rows,
-                                                 .num_devices = 1, .num_args = 1, .output_lists = outs, .device_complete_events = &done };
+        PJRT_LoadedExecutable_Execute_Args x = { .struct_size = sizeof x,
+                                                 .executable = exe,
+                                                 .options = &how,
+                                                 .argument_lists = rows,
+                                                 .num_devices = 1,
+                                                 .num_args = 1,
+                                                 .output_lists = outs,
+                                                 .device_complete_events = &done };
         need(api->PJRT_LoadedExecutable_Execute(&x), api, "execute");
-        api->PJRT_Event_Destroy(&(PJRT_Event_Destroy_Args){ .struct_size = sizeof(PJRT_Event_Destroy_Args), .event = done });
-        api->PJRT_Buffer_Destroy(&(PJRT_Buffer_Destroy_Args){ .struct_size = sizeof(PJRT_Buffer_Destroy_Args), .buffer = out });
+        api->PJRT_Event_Destroy(
+            &(PJRT_Event_Destroy_Args){ .struct_size = sizeof(PJRT_Event_Destroy_Args), .event = done });
+        api->PJRT_Buffer_Destroy(
+            &(PJRT_Buffer_Destroy_Args){ .struct_size = sizeof(PJRT_Buffer_Destroy_Args), .buffer = out });
     }
     return (own_time() - t) / n;
 }
@@ -82,7 +90,11 @@ static void executes(const char *plugin, const char *guard)
     need(api->PJRT_Client_Create(&create), api, "client");
     xl_buf options = { 0 };
     xl_options_build(&options, &(xl_options){ 0 });
-    PJRT_Program program = { .struct_size = sizeof program, .code = (char *)tiny, .code_size = sizeof tiny - 1, .format = "mlir", .format_size = 4 };
+    PJRT_Program program = { .struct_size = sizeof program,
+                             .code = (char *)tiny,
+                             .code_size = sizeof tiny - 1,
+                             .format = "mlir",
+                             .format_size = 4 };
     PJRT_Client_Compile_Args compile = { .struct_size = sizeof compile, .client = create.client, .program = &program,
                                          .compile_options = options.p, .compile_options_size = options.n };
     need(api->PJRT_Client_Compile(&compile), api, "compile");
@@ -91,8 +103,13 @@ static void executes(const char *plugin, const char *guard)
     need(api->PJRT_Client_AddressableDevices(&devices), api, "devices");
     float x[4] = { 1, 2, 3, 4 };
     int64_t dims[] = { 4 };
-    PJRT_Client_BufferFromHostBuffer_Args b = { .struct_size = sizeof b, .client = create.client, .data = x, .type = PJRT_Buffer_Type_F32,
-                                                .dims = dims, .num_dims = 1, .device = devices.addressable_devices[0] };
+    PJRT_Client_BufferFromHostBuffer_Args b = { .struct_size = sizeof b,
+                                                .client = create.client,
+                                                .data = x,
+                                                .type = PJRT_Buffer_Type_F32,
+                                                .dims = dims,
+                                                .num_dims = 1,
+                                                .device = devices.addressable_devices[0] };
     need(api->PJRT_Client_BufferFromHostBuffer(&b), api, "buffer");
     arg = b.buffer;
     enum { TURNS = 31, EACH = 4000 };
@@ -143,8 +160,8 @@ static void programs(const char *path)
     qsort(read, TURNS, sizeof *read, by_value);
     qsort(hash, TURNS, sizeof *hash, by_value);
     qsort(diff, TURNS, sizeof *diff, by_value);
-    printf("a program of %zu bytes: read %.3f ms, key %.3f ms, compare %.3f ms (the bound is 10 ms in all)\n", bytes.n, read[TURNS / 2] * 1e3,
-           hash[TURNS / 2] * 1e3, diff[TURNS / 2] * 1e3);
+    printf("a program of %zu bytes: read %.3f ms, key %.3f ms, compare %.3f ms (the bound is 10 ms in all)\n", bytes.n,
+           read[TURNS / 2] * 1e3, hash[TURNS / 2] * 1e3, diff[TURNS / 2] * 1e3);
     xl_arena_fini(&a);
 }
 

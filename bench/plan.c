@@ -1,5 +1,6 @@
-/* What compiling costs without a frontend: a program (text or bytecode) through the plugin's own PJRT_Client_Compile, in a process that
- * has nothing else in it; then its serialised form, and loading that back. The first compile is told apart from the best of many.
+/* What compiling costs without a frontend: a program (text or bytecode) through the plugin's own PJRT_Client_Compile,
+ * in a process that has nothing else in it; then its serialised form, and loading that back. The first compile is told
+ * apart from the best of many.
  *   build/bench/plan PLUGIN PROGRAM        milliseconds: first compile, best compile, serialise, load; then bytes */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -36,14 +37,20 @@ static double now(void)
 
 static void drop(PJRT_LoadedExecutable *l)
 {
-    need(api->PJRT_LoadedExecutable_Destroy(&(PJRT_LoadedExecutable_Destroy_Args){ .struct_size = sizeof(PJRT_LoadedExecutable_Destroy_Args), .executable = l }),
+    need(api->PJRT_LoadedExecutable_Destroy(&(PJRT_LoadedExecutable_Destroy_Args){
+             .struct_size = sizeof(PJRT_LoadedExecutable_Destroy_Args), .executable = l }),
          "destroy");
 }
 
 static double compile(xl_str program, xl_str options, PJRT_LoadedExecutable **out)
 {
-    PJRT_Program p = { .struct_size = sizeof p, .code = (char *)program.p, .code_size = program.n, .format = "mlir", .format_size = 4 };
-    PJRT_Client_Compile_Args c = { .struct_size = sizeof c, .client = client, .program = &p, .compile_options = options.p,
+    PJRT_Program p = {
+        .struct_size = sizeof p, .code = (char *)program.p, .code_size = program.n, .format = "mlir", .format_size = 4
+    };
+    PJRT_Client_Compile_Args c = { .struct_size = sizeof c,
+                                   .client = client,
+                                   .program = &p,
+                                   .compile_options = options.p,
                                    .compile_options_size = options.n };
     double t = now();
     need(api->PJRT_Client_Compile(&c), "compile");
@@ -54,8 +61,9 @@ static double compile(xl_str program, xl_str options, PJRT_LoadedExecutable **ou
 
 static double load(const char *blob, size_t n)
 {
-    PJRT_Executable_DeserializeAndLoad_Args d = { .struct_size = sizeof d, .client = client, .serialized_executable = blob,
-                                                  .serialized_executable_size = n };
+    PJRT_Executable_DeserializeAndLoad_Args d = {
+        .struct_size = sizeof d, .client = client, .serialized_executable = blob, .serialized_executable_size = n
+    };
     double t = now();
     need(api->PJRT_Executable_DeserializeAndLoad(&d), "load");
     t = now() - t;
@@ -81,7 +89,9 @@ int main(int argc, char **argv)
     PJRT_GetPjrtApi *get;
     memcpy(&get, &symbol, sizeof get);
     api = get();
-    need(api->PJRT_Plugin_Initialize(&(PJRT_Plugin_Initialize_Args){ .struct_size = sizeof(PJRT_Plugin_Initialize_Args) }), "initialize");
+    need(api->PJRT_Plugin_Initialize(
+             &(PJRT_Plugin_Initialize_Args){ .struct_size = sizeof(PJRT_Plugin_Initialize_Args) }),
+         "initialize");
     PJRT_Client_Create_Args create = { .struct_size = sizeof create };
     need(api->PJRT_Client_Create(&create), "client");
     client = create.client;

@@ -1,23 +1,37 @@
-/* An MLP that reads digits, which the program draws itself: seven-segment figures, moved about and covered with noise. */
+/* An MLP that reads digits, which the program draws itself: seven-segment figures, moved about and covered with noise.
+ * */
 #include <stdio.h>
 #include <stdlib.h>
 #include <xlane/xlane.h>
 
-#define TRY(call) do { xl_error *e = (call); if (e) { fprintf(stderr, "%s\n", xl_error_message(e)); return 1; } } while (0)
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        xl_error *e = (call);                                                                                          \
+        if (e) {                                                                                                       \
+            fprintf(stderr, "%s\n", xl_error_message(e));                                                              \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
 enum { BATCH = 64, SIDE = 16, PIXELS = SIDE * SIDE };
 
 static float noise(void) { return (float)rand() / (float)RAND_MAX; }
 
 static void draw(int digit, float *px)
 {
-    static const unsigned char lit[10] = { 0x77, 0x24, 0x5d, 0x6d, 0x2e, 0x6b, 0x7b, 0x25, 0x7f, 0x6f }; /* top, left, right, middle, ... */
+    static const unsigned char lit[10] = {
+        0x77, 0x24, 0x5d, 0x6d, 0x2e, 0x6b, 0x7b, 0x25, 0x7f, 0x6f
+    }; /* top, left, right, middle, ... */
     int dx = rand() % 5, dy = rand() % 3;
     for (int i = 0; i < PIXELS; i++)
         px[i] = 0.3f * noise();
     for (int s = 0; s < 7; s++) {
         if (!(lit[digit] >> s & 1))
             continue;
-        int flat = s == 0 || s == 3 || s == 6, x = dx + 2 + (s == 2 || s == 5 ? 6 : 0), y = dy + 1 + (s > 3 ? 6 : 0) + (s == 3 ? 6 : s == 6 ? 6 : 0);
+        int flat = s == 0 || s == 3 || s == 6, x = dx + 2 + (s == 2 || s == 5 ? 6 : 0),
+            y = dy + 1 + (s > 3 ? 6 : 0) +
+                (s == 3   ? 6
+                 : s == 6 ? 6
+                          : 0);
         for (int k = 0; k < 7; k++)
             px[(flat ? y : y + k) * SIDE + (flat ? x + k : x)] += 0.7f;
     }
@@ -34,7 +48,8 @@ static xl_graph *model(void)
     /* right: the label's probability is the largest */
     xl_tensor prob = xl_exp(g, xl_neg(g, xl_cross_entropy(g, logits, y)));
     xl_tensor top = xl_max(g, xl_softmax(g, logits), "[1]");
-    xl_tensor right = xl_where(g, xl_compare(g, prob, ">=", xl_scale(g, top, 0.9999)), xl_const(g, "f32[]", 1), xl_const(g, "f32[]", 0));
+    xl_tensor right = xl_where(g, xl_compare(g, prob, ">=", xl_scale(g, top, 0.9999)), xl_const(g, "f32[]", 1),
+                               xl_const(g, "f32[]", 0));
     xl_metric(g, "right", "mean", xl_mean(g, right, NULL));
     xl_loss(g, xl_mean(g, xl_cross_entropy(g, logits, y), NULL));
     return g;

@@ -1,10 +1,18 @@
 /* A hybrid language model on the bytes of a file: attention, state space, experts and recurrence in one model.
- *     hybrid [FILE [STEPS]]        trains on FILE (this source, unless given), saves, and says what it costs per byte */
+ *     hybrid [FILE [STEPS]]        trains on FILE (this source, unless given), saves, and says what it costs per byte
+ *     */
 #include <stdio.h>
 #include <stdlib.h>
 #include <xlane/xlane.h>
 
-#define TRY(call) do { xl_error *e = (call); if (e) { fprintf(stderr, "%s\n", xl_error_message(e)); return 1; } } while (0)
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        xl_error *e = (call);                                                                                          \
+        if (e) {                                                                                                       \
+            fprintf(stderr, "%s\n", xl_error_message(e));                                                              \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
 enum { BATCH = 8, TIME = 64 };
 
 int main(int argc, char **argv)

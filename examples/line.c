@@ -1,10 +1,18 @@
 /* Fit a line: the smallest whole program. The data are y = 3x - 2 with some noise.
- *     cc examples/line.c -Iinclude -Lbuild -lxlane -o line && LD_LIBRARY_PATH=build XLANE_PLUGIN=build/libxlane-cpu.so ./line */
+ *     cc examples/line.c -Iinclude -Lbuild -lxlane -o line && LD_LIBRARY_PATH=build XLANE_PLUGIN=build/libxlane-cpu.so
+ *     ./line */
 #include <stdio.h>
 #include <stdlib.h>
 #include <xlane/xlane.h>
 
-#define TRY(call) do { xl_error *e = (call); if (e) { fprintf(stderr, "%s\n", xl_error_message(e)); return 1; } } while (0)
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        xl_error *e = (call);                                                                                          \
+        if (e) {                                                                                                       \
+            fprintf(stderr, "%s\n", xl_error_message(e));                                                              \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
 enum { N = 32 };
 
 int main(void)

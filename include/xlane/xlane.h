@@ -1,8 +1,8 @@
 /* xlane.h: define, differentiate and train a model from C (or C++), on any PJRT device.
  *
- * A graph is written down op by op; shapes are inferred at once. It has a sticky error: after the first mistake every call
- * does nothing, and whatever asks for a result reports that mistake with the line of your code. Types are short strings,
- * "f32[32,784]" or "i32[]". Operands of different shapes are broadcast against each other as numpy does it.
+ * A graph is written down op by op; shapes are inferred at once. It has a sticky error: after the first mistake every
+ * call does nothing, and whatever asks for a result reports that mistake with the line of your code. Types are short
+ * strings, "f32[32,784]" or "i32[]". Operands of different shapes are broadcast against each other as numpy does it.
  *
  *     xl_graph *g = xl_graph_new("line");
  *     xl_tensor x = xl_input(g, "x", "f32[32]"), y = xl_input(g, "y", "f32[32]");
@@ -10,7 +10,8 @@
  *     xl_tensor d = xl_sub(g, xl_add(g, xl_mul(g, w, x), b), y);
  *     xl_loss(g, xl_mean(g, xl_square(g, d), NULL));
  *
- * A lane is an opened device. A trainer keeps parameters and optimizer state on it and runs one compiled step per graph.
+ * A lane is an opened device. A trainer keeps parameters and optimizer state on it and runs one compiled step per
+ * graph.
  * Functions that can fail return an xl_error *; NULL is success. One thread at a time per graph, lane or trainer. */
 #ifndef XLANE_H
 #define XLANE_H
@@ -34,7 +35,8 @@ typedef struct xl_error xl_error;
 XL_API const char *xl_error_message(const xl_error *err);  /* one line; "ok" for NULL */
 XL_API void xl_error_free(xl_error *err);
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------- */
+/* ---- graphs -------------------------------------------------------------------------------------------------------
+ * */
 typedef struct xl_graph xl_graph;
 typedef struct { uint32_t id; } xl_tensor;                 /* a value of one graph */
 
@@ -46,11 +48,13 @@ XL_API void xl_graph_compute(xl_graph *g, const char *dtype);
 XL_API const char *xl_shape(xl_graph *g, xl_tensor t);     /* "f32[32,10]", borrowed until the graph goes */
 XL_API int64_t xl_dim(xl_graph *g, xl_tensor t, int i);    /* -1 is the last one */
 
-/* SPMD: the devices as a mesh with named axes, "data=2, model=4". Before the first tensor of the graph, and before the first tensor of the process is on
- * a device; too late is an error that names both moments. The axes multiply to the devices of the lane. */
+/* SPMD: the devices as a mesh with named axes, "data=2, model=4". Before the first tensor of the graph, and before the
+ * first tensor of the process is on a device; too late is an error that names both moments. The axes multiply to the
+ * devices of the lane. */
 XL_API void xl_graph_mesh(xl_graph *g, const char *mesh);
-/* How a tensor is split, dimension by dimension: an axis, several joined by +, or - for whole: "data, -, model". An input or parameter is stored like
- * that (its optimizer state too); anything else is constrained to it, and the constrained tensor comes back. */
+/* How a tensor is split, dimension by dimension: an axis, several joined by +, or - for whole: "data, -, model". An
+ * input or parameter is stored like that (its optimizer state too); anything else is constrained to it, and the
+ * constrained tensor comes back. */
 XL_API xl_tensor xl_sharded(xl_graph *g, xl_tensor t, const char *dims);
 
 XL_API xl_tensor xl_input(xl_graph *g, const char *name, const char *type);
@@ -59,13 +63,14 @@ XL_API xl_tensor xl_param(xl_graph *g, const char *name, const char *type, const
 XL_API xl_tensor xl_const(xl_graph *g, const char *type, double value);   /* the same value everywhere */
 XL_API xl_tensor xl_iota(xl_graph *g, const char *type, int dim);         /* 0, 1, 2, ... along dim */
 
-/* What training is about. A metric is a number that every step gives: `how` says what it is over the whole batch, on all
- * devices: "mean", "sum", "max", or "local" (of one device only; it can be read, but never logged as a global one). On a mesh it can name the axes it is
- * reduced over, "mean over data" (else: all that split the batch), and comes with the number of devices that took part; if that is not what the
- * mesh has, reading it is an error. */
+/* What training is about. A metric is a number that every step gives: `how` says what it is over the whole batch, on
+ * all devices: "mean", "sum", "max", or "local" (of one device only; it can be read, but never logged as a global one).
+ * On a mesh it can name the axes it is reduced over, "mean over data" (else: all that split the batch), and comes with
+ * the number of devices that took part; if that is not what the mesh has, reading it is an error. */
 XL_API void xl_loss(xl_graph *g, xl_tensor scalar);
 XL_API void xl_metric(xl_graph *g, const char *name, const char *how, xl_tensor scalar);
-/* The same of numbers by row, [batch, ...], which are reduced here; weights of the same shape, or XL_NONE. A local one has a number per device. */
+/* The same of numbers by row, [batch, ...], which are reduced here; weights of the same shape, or XL_NONE. A local one
+ * has a number per device. */
 #ifdef __cplusplus
 #define XL_NONE (xl_tensor{ UINT32_MAX })
 #else
@@ -111,7 +116,8 @@ XL_API xl_tensor xl_transpose(xl_graph *g, xl_tensor a, const char *axes);     /
 XL_API xl_tensor xl_broadcast(xl_graph *g, xl_tensor a, const char *dims);
 XL_API xl_tensor xl_slice(xl_graph *g, xl_tensor a, int axis, int64_t from, int64_t to);
 XL_API xl_tensor xl_concat(xl_graph *g, const xl_tensor *list, int n, int axis);
-XL_API xl_tensor xl_shift(xl_graph *g, xl_tensor a, int axis, int64_t by, double fill); /* along axis, by places to the right */
+XL_API xl_tensor xl_shift(xl_graph *g, xl_tensor a, int axis, int64_t by,
+                          double fill); /* along axis, by places to the right */
 
 /* Reductions; axes NULL: all. keep: xl_keep(...) gives the reduced axes back with size one. */
 XL_API xl_tensor xl_sum(xl_graph *g, xl_tensor a, const char *axes);
@@ -132,9 +138,9 @@ XL_API xl_tensor xl_layernorm(xl_graph *g, xl_tensor x, xl_tensor gain, xl_tenso
 XL_API xl_tensor xl_cross_entropy(xl_graph *g, xl_tensor logits, xl_tensor labels);
 XL_API xl_tensor xl_masked_mean(xl_graph *g, xl_tensor a, xl_tensor mask);     /* sum(a * mask) / max(1, sum(mask)) */
 
-/* Runs `body` n times with what it returned before: carry[k] keeps its type. One compiled body, whatever n is. `turn` is the
- * i32 number of the turn; xl_row reads row `turn` of a tensor. On return carry holds the last values. For the way back a loop keeps what
- * goes round and the results of matrix products; the rest is computed again. */
+/* Runs `body` n times with what it returned before: carry[k] keeps its type. One compiled body, whatever n is. `turn`
+ * is the i32 number of the turn; xl_row reads row `turn` of a tensor. On return carry holds the last values. For the
+ * way back a loop keeps what goes round and the results of matrix products; the rest is computed again. */
 typedef void xl_scan_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg);
 XL_API void xl_scan(xl_graph *g, int64_t n, xl_tensor *carry, int ncarry, xl_scan_body *body, void *arg);
 XL_API xl_tensor xl_row(xl_graph *g, xl_tensor a, xl_tensor turn);
@@ -147,48 +153,55 @@ XL_API void xl_gradient(xl_graph *g, xl_tensor loss, const xl_tensor *wrt, int n
 /* The program as StableHLO text: a function of the inputs and parameters that returns `out`. The string is malloc'd. */
 XL_CHECKED xl_error *xl_graph_text(xl_graph *g, const xl_tensor *out, int n, char **text);
 
-/* ---- hybrid language models --------------------------------------------------------------------------------------- */
+/* ---- hybrid language models ---------------------------------------------------------------------------------------
+ * */
 /* A model is a pattern of blocks:
  *   A  causal attention (rotary positions, grouped heads, masks by document), then SwiGLU
  *   M  a selective state space, in chunks so that it is matrix work
  *   E  causal attention, then top-k experts with a capacity: static shapes, a balance loss, dropped tokens counted
  *   R  a gated linear recurrence, then SwiGLU
- * "A*12" is twelve A; "AMER*3" the four in turn, three times; "AA(ME)*2" two A and then ME twice. Start from xl_model_default. */
+ * "A*12" is twelve A; "AMER*3" the four in turn, three times; "AA(ME)*2" two A and then ME twice. Start from
+ * xl_model_default. */
 typedef struct {
     const char *pattern;
     int64_t vocab, dim, heads, kv_heads, ffn;    /* kv_heads 0: as heads; ffn 0: 8/3 dim, rounded up to 32 */
     int64_t state, chunk;                        /* M: size of a head's state; length of a chunk */
     int64_t experts, top_k;                      /* E */
-    double capacity, balance;                    /* E: places per token and expert beyond the even share; weight of the balance loss */
+    double capacity, balance; /* E: places per token and expert beyond the even share; weight of the balance loss */
     double rope_base;
     int scan;                                    /* one compiled body for a repeated unit, whatever its depth */
     int remat;                                   /* without scan: blocks are computed again on the way back */
-    int64_t micro;                               /* a step takes its batch in so many turns of a loop, and keeps one turn's activations; 0, 1: at once */
+    int64_t
+        micro; /* a step takes its batch in so many turns of a loop, and keeps one turn's activations; 0, 1: at once */
     int tie;                                     /* the last product uses the table of the first look-up, as in GPT-2 */
     const char *compute;                         /* "f32" or "bf16" */
-    /* "plain", or "cudnn": cuDNN's fused attention, for CUDA and bf16, where every row is one document. "auto" is plain here; a
-     * configuration's auto is cudnn where device, model and data allow it. */
+    /* "plain", or "cudnn": cuDNN's fused attention, for CUDA and bf16, where every row is one document. "auto" is plain
+     * here; a configuration's auto is cudnn where device, model and data allow it. */
     const char *attention;
-    int hasty;                                   /* cudnn: the way back need not give the same bits every time; lanes ask for them */
+    int hasty; /* cudnn: the way back need not give the same bits every time; lanes ask for them */
 } xl_model;
 XL_API xl_model xl_model_default(void);
-/* Makes the inputs tokens, targets, segments (0: padding, which neither sees nor counts; else the number of the document) and
- * positions (within the document), all i32[batch, time]; the parameters; the loss and the metrics. Gives the logits
- * f32[batch, time, vocab]; none with micro, whose turns do not keep them. `why` (may be NULL) gets why a repeated unit is not scanned, or "". */
+/* Makes the inputs tokens, targets, segments (0: padding, which neither sees nor counts; else the number of the
+ * document) and positions (within the document), all i32[batch, time]; the parameters; the loss and the metrics. Gives
+ * the logits f32[batch, time, vocab]; none with micro, whose turns do not keep them. `why` (may be NULL) gets why a
+ * repeated unit is not scanned, or "". */
 XL_API xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why);
 
-/* ---- functions exported by JAX ------------------------------------------------------------------------------------- */
-/* What jax.export(...)(...).serialize() gave, or its StableHLO artifact alone. The receipt is one line: who made it, for which
- * platforms, which custom calls it needs; a lane that lacks them refuses before it compiles. */
+/* ---- functions exported by JAX -------------------------------------------------------------------------------------
+ * */
+/* What jax.export(...)(...).serialize() gave, or its StableHLO artifact alone. The receipt is one line: who made it,
+ * for which platforms, which custom calls it needs; a lane that lacks them refuses before it compiles. */
 typedef struct xl_exported xl_exported;
 XL_CHECKED xl_error *xl_exported_open(const char *path, xl_exported **out);
 XL_API void xl_exported_close(xl_exported *e);
 XL_API const char *xl_exported_receipt(const xl_exported *e);
-/* Its results for these arguments, as tensors of the graph: it can be differentiated like anything else. `platform` ("cpu", "cuda",
- * "tpu") picks the branch of a function exported for several; else NULL. */
-XL_API void xl_call(xl_graph *g, const xl_exported *e, const char *platform, const xl_tensor *in, int n, xl_tensor *out, int nout);
+/* Its results for these arguments, as tensors of the graph: it can be differentiated like anything else. `platform`
+ * ("cpu", "cuda", "tpu") picks the branch of a function exported for several; else NULL. */
+XL_API void xl_call(xl_graph *g, const xl_exported *e, const char *platform, const xl_tensor *in, int n, xl_tensor *out,
+                    int nout);
 
-/* ---- lanes and training ------------------------------------------------------------------------------------------- */
+/* ---- lanes and training -------------------------------------------------------------------------------------------
+ * */
 typedef struct xl_lane xl_lane;
 /* plugin: a path, "cpu", "cuda", "tpu", or NULL for the best that is here (XLANE_PLUGIN is asked too). */
 XL_CHECKED xl_error *xl_lane_open(const char *plugin, xl_lane **out);
@@ -216,16 +229,20 @@ XL_CHECKED xl_error *xl_trainer_step(xl_trainer *t, const xl_feed *feed, int n);
 XL_CHECKED xl_error *xl_trainer_step_with(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n);
 /* Loss and metrics of the last step ("loss", "grad_norm", "lr", "skipped", "step", or one of yours); waits for it. */
 XL_CHECKED xl_error *xl_trainer_read(xl_trainer *t, const char *metric, double *out);
-XL_CHECKED xl_error *xl_trainer_read_local(xl_trainer *t, const char *metric, double *out, int n); /* of a local one, on a mesh: one per device */
+XL_CHECKED xl_error *xl_trainer_read_local(xl_trainer *t, const char *metric, double *out,
+                                           int n); /* of a local one, on a mesh: one per device */
 /* The metrics of a graph on data, without an update. */
-XL_CHECKED xl_error *xl_trainer_eval(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n, const char *metric, double *out);
+XL_CHECKED xl_error *xl_trainer_eval(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n, const char *metric,
+                                     double *out);
 XL_CHECKED xl_error *xl_trainer_get(xl_trainer *t, const char *param, void *data, size_t bytes);
 XL_CHECKED xl_error *xl_trainer_set(xl_trainer *t, const char *param, const void *data, size_t bytes);
-/* A safetensors file with parameters, optimizer state and step; written beside and renamed. Loading goes into the live buffers. */
+/* A safetensors file with parameters, optimizer state and step; written beside and renamed. Loading goes into the live
+ * buffers. */
 XL_CHECKED xl_error *xl_trainer_save(xl_trainer *t, const char *path);
 XL_CHECKED xl_error *xl_trainer_load(xl_trainer *t, const char *path);
 
-/* ---- where in your code ------------------------------------------------------------------------------------------- */
+/* ---- where in your code -------------------------------------------------------------------------------------------
+ * */
 XL_API xl_graph *xl_graph_at(xl_graph *g, const char *file, int line);
 #ifndef XL_NO_LOCATIONS
 #define XL_HERE(g) xl_graph_at((g), __FILE__, __LINE__)

@@ -27,8 +27,8 @@ void *xl_arena_array(xl_arena *a, size_t elem, size_t count); /* checks the prod
 void *xl_arena_grow(xl_arena *a, void *old, size_t elem, size_t count, size_t newcount); /* old stays valid */
 void xl_arena_fini(xl_arena *a);                              /* frees all; the arena is empty and usable again */
 
-/* Calls fn with an arena of its own, which is freed after; EXHAUSTED if that ran out of memory. What fn opened or locked by then
- * stays so: it must not hold a lock while it allocates. */
+/* Calls fn with an arena of its own, which is freed after; EXHAUSTED if that ran out of memory. What fn opened or
+ * locked by then stays so: it must not hold a lock while it allocates. */
 xl_error *xl_arena_call(xl_error *(*fn)(xl_arena *a, void *ctx), void *ctx) XL_MUST_USE;
 
 #define xl_new(a, T, n) ((T *)xl_arena_array((a), sizeof(T), (n)))

@@ -21,7 +21,10 @@ static xl_code code_of(int e)
     case EACCES: case EPERM: case EROFS: return XL_CODE_PERMISSION;
     case EEXIST: return XL_CODE_EXISTS;
     case ENOMEM: return XL_CODE_EXHAUSTED;
-    case ENOSPC: case EDQUOT: case EFBIG: case EIO: return XL_CODE_UNAVAILABLE; /* of the disk: no smaller batch would help */
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EIO: return XL_CODE_UNAVAILABLE; /* of the disk: no smaller batch would help */
     case EISDIR: case ENAMETOOLONG: case ELOOP: case EINVAL: return XL_CODE_INVALID;
     default: return XL_CODE_UNAVAILABLE;
     }
@@ -48,7 +51,10 @@ int xl_file_open(const char *path, int flags, unsigned mode)
     return high;
 }
 
-xl_error *xl_file_read(xl_arena *a, const char *path, xl_str *out) { return xl_file_read_max(a, path, XL_FILE_MOST, out); }
+xl_error *xl_file_read(xl_arena *a, const char *path, xl_str *out)
+{
+    return xl_file_read_max(a, path, XL_FILE_MOST, out);
+}
 
 static ssize_t read_some(int fd, char *p, size_t n)
 {
@@ -79,8 +85,8 @@ static xl_error *read_max(xl_arena *a, const char *path, uint64_t most, bool pla
         goto out;
     }
     if (S_ISREG(st.st_mode) && (uint64_t)st.st_size > most) {
-        err = XL_ERR(EXHAUSTED, "%s has %lld bytes, more than the %llu that are allowed here", path, (long long)st.st_size,
-                     (unsigned long long)most);
+        err = XL_ERR(EXHAUSTED, "%s has %lld bytes, more than the %llu that are allowed here", path,
+                     (long long)st.st_size, (unsigned long long)most);
         goto out;
     }
     if (S_ISREG(st.st_mode) && st.st_size > 0) {
@@ -114,7 +120,8 @@ static xl_error *read_max(xl_arena *a, const char *path, uint64_t most, bool pla
         if (got == 0)
             break;
         if ((uint64_t)got > most - grown.n) {
-            err = XL_ERR(EXHAUSTED, "%s has more than the %llu bytes that are allowed here", path, (unsigned long long)most);
+            err = XL_ERR(EXHAUSTED, "%s has more than the %llu bytes that are allowed here", path,
+                         (unsigned long long)most);
             goto out;
         }
         xl_buf_add(&grown, piece, (size_t)got);
@@ -139,8 +146,14 @@ out:
     return err;
 }
 
-xl_error *xl_file_read_max(xl_arena *a, const char *path, uint64_t most, xl_str *out) { return read_max(a, path, most, false, out); }
-xl_error *xl_file_read_plain(xl_arena *a, const char *path, uint64_t most, xl_str *out) { return read_max(a, path, most, true, out); }
+xl_error *xl_file_read_max(xl_arena *a, const char *path, uint64_t most, xl_str *out)
+{
+    return read_max(a, path, most, false, out);
+}
+xl_error *xl_file_read_plain(xl_arena *a, const char *path, uint64_t most, xl_str *out)
+{
+    return read_max(a, path, most, true, out);
+}
 
 /* Both signals are sent to the thread that writes, so they can be held back and taken away unseen. */
 int64_t xl_file_write_some(int fd, const void *p, size_t n)
@@ -151,7 +164,8 @@ int64_t xl_file_write_some(int fd, const void *p, size_t n)
     sigaddset(&held, SIGXFSZ);
     sigaddset(&held, SIGPIPE);
     bool blocked = pthread_sigmask(SIG_BLOCK, &held, &before) == 0;
-    bool had = sigpending(&pending) == 0 && (sigismember(&pending, SIGXFSZ) == 1 || sigismember(&pending, SIGPIPE) == 1);
+    bool had =
+        sigpending(&pending) == 0 && (sigismember(&pending, SIGXFSZ) == 1 || sigismember(&pending, SIGPIPE) == 1);
     do
         w = write(fd, p, n < (1u << 30) ? n : (1u << 30));
     while (w < 0 && errno == EINTR);
@@ -191,7 +205,10 @@ static void sync_dir(const char *dir)
     }
 }
 
-bool xl_file_is_temporary(xl_str name) { return xl_str_starts(name, XL_STR(".xlane-")) && xl_str_ends(name, XL_STR(".tmp")); }
+bool xl_file_is_temporary(xl_str name)
+{
+    return xl_str_starts(name, XL_STR(".xlane-")) && xl_str_ends(name, XL_STR(".tmp"));
+}
 
 xl_error *xl_file_out_open(xl_file_out *o, const char *path, unsigned mode)
 {
@@ -201,7 +218,8 @@ xl_error *xl_file_out_open(xl_file_out *o, const char *path, unsigned mode)
     *o = (xl_file_out){ .fd = -1 };
     XL_TRY(xl_random(&r, sizeof r), "naming a temporary file beside %s", path);
     if (snprintf(o->path, sizeof o->path, "%s", path) >= (int)sizeof o->path ||
-        snprintf(o->tmp, sizeof o->tmp, "%.*s/.xlane-%lx-%016llx.tmp", XL_FMT(d), (unsigned long)getpid(), (unsigned long long)r) >= (int)sizeof o->tmp) {
+        snprintf(o->tmp, sizeof o->tmp, "%.*s/.xlane-%lx-%016llx.tmp", XL_FMT(d), (unsigned long)getpid(),
+                 (unsigned long long)r) >= (int)sizeof o->tmp) {
         err = XL_ERR(INVALID, "writing a file: its path has %zu bytes", strlen(path));
         goto out;
     }
@@ -263,9 +281,15 @@ static xl_error *write_whole(const char *path, xl_str bytes, unsigned mode, bool
 
 xl_error *xl_file_write_atomic(const char *path, xl_str bytes) { return write_whole(path, bytes, 0600, false, true); }
 
-xl_error *xl_file_write_new(const char *path, xl_str bytes, unsigned mode) { return write_whole(path, bytes, mode, true, true); }
+xl_error *xl_file_write_new(const char *path, xl_str bytes, unsigned mode)
+{
+    return write_whole(path, bytes, mode, true, true);
+}
 
-xl_error *xl_file_write_mode(const char *path, xl_str bytes, unsigned mode) { return write_whole(path, bytes, mode, false, true); }
+xl_error *xl_file_write_mode(const char *path, xl_str bytes, unsigned mode)
+{
+    return write_whole(path, bytes, mode, false, true);
+}
 
 xl_error *xl_file_write_quick(const char *path, xl_str bytes) { return write_whole(path, bytes, 0600, false, false); }
 
@@ -442,7 +466,8 @@ static xl_error *trusted_step(const char *step, const char *path)
     /* Others may write a sticky folder (/tmp), but not replace in it what is ours; a link's own mode says nothing. */
     bool sticky = S_ISDIR(st.st_mode) && (st.st_mode & S_ISVTX);
     if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !sticky && !S_ISLNK(st.st_mode))
-        return XL_ERR(UNAUTHENTICATED, "%s is not to be trusted: others may write %s; run: chmod go-w '%s'", path, step, step);
+        return XL_ERR(UNAUTHENTICATED, "%s is not to be trusted: others may write %s; run: chmod go-w '%s'", path, step,
+                      step);
     return NULL;
 }
 

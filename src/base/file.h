@@ -12,31 +12,35 @@
 xl_error *xl_file_read(xl_arena *a, const char *path, xl_str *out) XL_MUST_USE;
 xl_error *xl_file_read_max(xl_arena *a, const char *path, uint64_t most, xl_str *out) XL_MUST_USE;
 
-/* The same of a plain file only, without following a link or waiting at a pipe: for folders that others may have had a hand in. */
+/* The same of a plain file only, without following a link or waiting at a pipe: for folders that others may have had a
+ * hand in. */
 xl_error *xl_file_read_plain(xl_arena *a, const char *path, uint64_t most, xl_str *out) XL_MUST_USE;
 
-/* Writes a temporary file beside `path`, syncs it, renames it over `path`, syncs the folder. Mode 0600: what runs leave is private. */
+/* Writes a temporary file beside `path`, syncs it, renames it over `path`, syncs the folder. Mode 0600: what runs leave
+ * is private. */
 xl_error *xl_file_write_atomic(const char *path, xl_str bytes) XL_MUST_USE;
 xl_error *xl_file_write_mode(const char *path, xl_str bytes, unsigned mode) XL_MUST_USE;
 /* The same without the syncs, for what a crash of the machine may take: whole or absent while the machine stands. */
 xl_error *xl_file_write_quick(const char *path, xl_str bytes) XL_MUST_USE;
-xl_error *xl_file_write_shown(const char *path, xl_str bytes) XL_MUST_USE; /* quick, and for whomever the umask allows */
+xl_error *xl_file_write_shown(const char *path,
+                              xl_str bytes) XL_MUST_USE; /* quick, and for whomever the umask allows */
 /* The same as the first in pieces: open, add ..., commit; close frees it, and removes what was not committed. */
 typedef struct { char path[4096], tmp[4096]; int fd; bool made; } xl_file_out;
 xl_error *xl_file_out_open(xl_file_out *o, const char *path, unsigned mode) XL_MUST_USE;
 xl_error *xl_file_out_add(xl_file_out *o, const void *p, size_t n) XL_MUST_USE;
 xl_error *xl_file_out_commit(xl_file_out *o) XL_MUST_USE;
 void xl_file_out_close(xl_file_out *o);
-bool xl_file_is_temporary(xl_str name);                 /* a name that the functions above give to what is not whole yet */
+bool xl_file_is_temporary(xl_str name); /* a name that the functions above give to what is not whole yet */
 /* The same as the first with a mode (0600 for secrets), and EXISTS where `path` is there already: never overwrites. */
 xl_error *xl_file_write_new(const char *path, xl_str bytes, unsigned mode) XL_MUST_USE;
-/* Adds one line (a newline is put where it lacks) in a single write, so that several processes may share the file. Made with mode
- * 0600; a link or anything but a plain file is refused. */
+/* Adds one line (a newline is put where it lacks) in a single write, so that several processes may share the file. Made
+ * with mode 0600; a link or anything but a plain file is refused. */
 xl_error *xl_file_append(const char *path, xl_str line) XL_MUST_USE;
-/* open(2) with O_CLOEXEC whose descriptor is a high number: a program that closes and opens its own from below does not meet it, and what
- * it opens gets the lowest numbers, as it would without us. */
+/* open(2) with O_CLOEXEC whose descriptor is a high number: a program that closes and opens its own from below does not
+ * meet it, and what it opens gets the lowest numbers, as it would without us. */
 int xl_file_open(const char *path, int flags, unsigned mode);
-/* write(2) that changes nothing else in the process: a full quota or a closed pipe is an error, never SIGXFSZ or SIGPIPE. */
+/* write(2) that changes nothing else in the process: a full quota or a closed pipe is an error, never SIGXFSZ or
+ * SIGPIPE. */
 int64_t xl_file_write_some(int fd, const void *p, size_t n);
 xl_error *xl_file_error(int number, const char *doing, const char *path) XL_MUST_USE; /* of errno */
 xl_error *xl_file_remove(const char *path) XL_MUST_USE; /* a missing one is fine */

@@ -78,7 +78,8 @@ xl_error *xl_hash_file(const char *path, xl_digest *out)
     xl_hash h;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        err = xl_error_new(errno == ENOENT ? XL_CODE_NOT_FOUND : XL_CODE_PERMISSION, "opening %s: %s", path, strerror(errno));
+        err = xl_error_new(errno == ENOENT ? XL_CODE_NOT_FOUND : XL_CODE_PERMISSION, "opening %s: %s", path,
+                           strerror(errno));
         goto out;
     }
     xl_hash_init(&h);
@@ -116,7 +117,10 @@ const char *xl_digest_hex(const xl_digest *d, char out[XL_DIGEST_HEX])
 
 static int nibble(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 bool xl_digest_parse(xl_str hex, xl_digest *out)

@@ -16,7 +16,8 @@ enum { KEPT_MAX = 4 << 20 };
 static bool is_ours(const xl_journal *j, int fd)
 {
     struct stat st;
-    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_dev == j->dev && (uint64_t)st.st_ino == j->ino;
+    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_dev == j->dev &&
+           (uint64_t)st.st_ino == j->ino;
 }
 
 static int open_plain(const char *path, int flags)
@@ -66,7 +67,7 @@ static int checked(xl_journal *j)
 {
     if (is_ours(j, j->fd))
         return j->fd;
-    j->fd = open_plain(j->path, 0);                        /* what the number means now is somebody else's: it stays open */
+    j->fd = open_plain(j->path, 0); /* what the number means now is somebody else's: it stays open */
     if (j->fd >= 0 && !is_ours(j, j->fd)) {                /* another file lies there: this one we did open */
         close(j->fd);
         j->fd = -1;
@@ -95,7 +96,8 @@ static bool write_whole(xl_journal *j, const char *p, size_t n)
     if (done == n)
         return true;
     struct stat st;
-    if (done && !j->shared && fstat(fd, &st) == 0 && (size_t)st.st_size >= done && ftruncate(fd, st.st_size - (off_t)done) == 0)
+    if (done && !j->shared && fstat(fd, &st) == 0 && (size_t)st.st_size >= done &&
+        ftruncate(fd, st.st_size - (off_t)done) == 0)
         done = 0;
     j->torn = done > 0;
     return false;
@@ -108,7 +110,7 @@ static bool enter(xl_journal *j)
     int me = (int)getpid(), was = j->pid;
     if (was != me && atomic_compare_exchange_strong(&j->pid, &was, me)) {
         xl_mutex_init(&j->lock);
-        j->kept = (xl_buf){ 0 };                           /* the parent's to write; its memory may be in use by a copy of a lost thread */
+        j->kept = (xl_buf){ 0 }; /* the parent's to write; its memory may be in use by a copy of a lost thread */
         j->nkept = 0;
         j->lost = 0;
         j->torn = false;

@@ -56,7 +56,8 @@ void xl_json_end(xl_json *j)
     xl_buf_putc(j->out, l & IS_MAP ? '}' : ']');
 }
 
-/* The length of the UTF-8 sequence at p (1 to 4), or 0 where there is none: overlong forms and surrogates count as none. */
+/* The length of the UTF-8 sequence at p (1 to 4), or 0 where there is none: overlong forms and surrogates count as
+ * none. */
 static size_t utf8(const unsigned char *p, size_t n)
 {
     if (p[0] < 0x80)
@@ -234,7 +235,10 @@ static int hex4(const reader *r, const char *p)
         return -1;
     for (int i = 0; i < 4; i++) {
         char c = p[i];
-        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int d = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
         if (d < 0)
             return -1;
         v = v << 4 | d;
@@ -310,7 +314,8 @@ static xl_error *read_string(reader *r, xl_str *out)
                     p += 6;
                 }
             }
-            o = put_utf8(o, c >= 0xd800 && c < 0xe000 ? 0xfffd : (uint32_t)c); /* half a surrogate pair is no character */
+            o = put_utf8(o,
+                         c >= 0xd800 && c < 0xe000 ? 0xfffd : (uint32_t)c); /* half a surrogate pair is no character */
         }
     }
     *out = (xl_str){ o0, (size_t)(o - o0) };
@@ -390,7 +395,9 @@ static xl_error *read_value(reader *r, const xl_node *parent, xl_str key, int de
     if (depth > XL_NODE_DEPTH)
         return bad(r, "nested too deeply");
     xl_node *n = xl_new(r->a, xl_node, 1);
-    *n = (xl_node){ .line = r->line, .col = (uint32_t)(r->p - r->line_start) + 1, .file = r->file, .parent = parent, .key = key };
+    *n = (xl_node){
+        .line = r->line, .col = (uint32_t)(r->p - r->line_start) + 1, .file = r->file, .parent = parent, .key = key
+    };
     *out = n;
     const char *from = r->p;
     if (*r->p == '"') {

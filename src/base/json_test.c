@@ -81,12 +81,31 @@ TEST(json_reader_reads)
 
 TEST(json_reader_refuses)
 {
-    static const struct { const char *text, *says; } cases[] = {
-        { "", "t:1:1: the text ends" }, { "{", "a key in quotes" }, { "[1,]", "t:1:4: a value" }, { "[1 2]", "',' was" },
-        { "{\"a\" 1}", "':' was" }, { "01", "something follows" }, { "1.", "point" }, { "-", "a value" }, { "1e", "exponent" },
-        { "\"a", "does not end" }, { "\"\\x\"", "escape" }, { "\"\\u12\"", "escape" }, { "\"\\", "does not end" },
-        { "\"\xff\"", "UTF-8" }, { "\"a\nb\"", "control" }, { "[1", "does not end" }, { "nul", "a value" }, { "{} x", "follows" },
-        { "\n\n [tru]", "t:3:3" }, { "NaN", "a value" }, { "{\"a\":1,}", "key in quotes" },
+    static const struct { const char *text, *says;
+    } cases[] = {
+        { "", "t:1:1: the text ends" },
+        { "{", "a key in quotes" },
+        { "[1,]", "t:1:4: a value" },
+        { "[1 2]", "',' was" },
+        { "{\"a\" 1}", "':' was" },
+        { "01", "something follows" },
+        { "1.", "point" },
+        { "-", "a value" },
+        { "1e", "exponent" },
+        { "\"a", "does not end" },
+        { "\"\\x\"", "escape" },
+        { "\"\\u12\"", "escape" },
+        { "\"\\", "does not end" },
+        { "\"\xff\"", "UTF-8" },
+        { "\"a\n"
+          "b\"",
+          "control" },
+        { "[1", "does not end" },
+        { "nul", "a value" },
+        { "{} x", "follows" },
+        { "\n\n [tru]", "t:3:3" },
+        { "NaN", "a value" },
+        { "{\"a\":1,}", "key in quotes" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         xl_node *n;
@@ -124,7 +143,10 @@ TEST(json_reader_stands_every_truncation_and_flip)
 TEST(node_getters_check)
 {
     xl_node *n;
-    CHECK_OK(xl_json_read(&a, "p.json", XL_STR("{\"cache\":{\"size\":\"16MiB\",\n\"on\":true,\"n\":7,\"x\":0.5,\"name\":\"q\",\"l\":[1,{\"z\":2}]}}"), &n));
+    CHECK_OK(xl_json_read(&a, "p.json",
+                          XL_STR("{\"cache\":{\"size\":\"16MiB\",\n"
+                                 "\"on\":true,\"n\":7,\"x\":0.5,\"name\":\"q\",\"l\":[1,{\"z\":2}]}}"),
+                          &n));
     const xl_node *c = xl_node_get(n, "cache");
     uint64_t size = 0;
     int64_t v = -1;

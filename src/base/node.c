@@ -14,7 +14,8 @@ const xl_node *xl_node_get(const xl_node *map, const char *key)
 
 const char *xl_node_word(xl_node_kind kind)
 {
-    static const char *const words[] = { "null", "true or false", "a whole number", "a number", "a string", "a list", "a map" };
+    static const char *const words[] = { "null",     "true or false", "a whole number", "a number",
+                                         "a string", "a list",        "a map" };
     return words[kind];
 }
 
@@ -135,8 +136,8 @@ xl_error *xl_node_only(const xl_node *map, const char *const *keys)
                 break;
         }
         if (!keys[k])
-            return xl_node_err(map->kid[i], "unknown key%s%s%s", near ? "; the nearest known one is '" : "", near ? near : "",
-                               near ? "'" : "");
+            return xl_node_err(map->kid[i], "unknown key%s%s%s", near ? "; the nearest known one is '" : "",
+                               near ? near : "", near ? "'" : "");
     }
     return NULL;
 }

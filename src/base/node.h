@@ -9,7 +9,15 @@
 
 #include "base/str.h"
 
-typedef enum { XL_NODE_NULL, XL_NODE_BOOL, XL_NODE_INT, XL_NODE_FLOAT, XL_NODE_STR, XL_NODE_LIST, XL_NODE_MAP } xl_node_kind;
+typedef enum {
+    XL_NODE_NULL,
+    XL_NODE_BOOL,
+    XL_NODE_INT,
+    XL_NODE_FLOAT,
+    XL_NODE_STR,
+    XL_NODE_LIST,
+    XL_NODE_MAP
+} xl_node_kind;
 
 typedef struct xl_node xl_node;
 struct xl_node {

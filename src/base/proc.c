@@ -47,7 +47,8 @@ static void child(const job *j, pid_t parent, int out, int err, int failed)
         _exit(127);
     if (j->fn) {
         struct rlimit none_kept = { 0, 0 };
-        setrlimit(RLIMIT_CORE, &none_kept); /* that it may die is expected; a core of our size each time is not wanted */
+        setrlimit(RLIMIT_CORE,
+                  &none_kept); /* that it may die is expected; a core of our size each time is not wanted */
         int status = j->fn(j->arg, out);
         fflush(NULL);
         _exit(status);
@@ -155,7 +156,8 @@ static xl_error *run(xl_arena *a, const job *j, int timeout_ms, xl_proc_result *
         ;
     res->seconds = xl_now() - start;
     if (!j->fn && read(failed[0], &why, sizeof why) == (ssize_t)sizeof why) {
-        err = xl_error_new(why == ENOENT ? XL_CODE_NOT_FOUND : XL_CODE_PERMISSION, "starting %s: %s", j->argv[0], strerror(why));
+        err = xl_error_new(why == ENOENT ? XL_CODE_NOT_FOUND : XL_CODE_PERMISSION, "starting %s: %s", j->argv[0],
+                           strerror(why));
         goto out;
     }
     if (WIFEXITED(status))
@@ -164,7 +166,8 @@ static xl_error *run(xl_arena *a, const job *j, int timeout_ms, xl_proc_result *
         res->signal = WTERMSIG(status);
     if (wb.n > XL_PROC_ERR_MOST)
         res->err_cut = true;
-    xl_str last = { wb.p + (wb.n > XL_PROC_ERR_MOST ? wb.n - XL_PROC_ERR_MOST : 0), wb.n < XL_PROC_ERR_MOST ? wb.n : XL_PROC_ERR_MOST };
+    xl_str last = { wb.p + (wb.n > XL_PROC_ERR_MOST ? wb.n - XL_PROC_ERR_MOST : 0),
+                    wb.n < XL_PROC_ERR_MOST ? wb.n : XL_PROC_ERR_MOST };
     char *oc = xl_arena_try(a, ob.n + 1), *wc = xl_arena_try(a, last.n + 1);
     if (ob.failed || wb.failed || !oc || !wc) {
         err = XL_ERR(EXHAUSTED, "no memory for what a child said");

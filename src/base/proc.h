@@ -20,7 +20,8 @@ typedef struct {
 
 /* Runs argv[0] (looked up in PATH) with nothing on standard input. env NULL: ours. timeout_ms <= 0: none.
  * An error means that it could not be started; how it ended is in *out, whose strings live in the arena. */
-xl_error *xl_proc_run(xl_arena *a, char *const argv[], char *const env[], int timeout_ms, xl_proc_result *out) XL_MUST_USE;
+xl_error *xl_proc_run(xl_arena *a, char *const argv[], char *const env[], int timeout_ms,
+                      xl_proc_result *out) XL_MUST_USE;
 
 /* Calls fn in a child of this process (fork): what it writes to fd becomes out->out, what it returns out->status;
  * everything it or a library it loads prints becomes out->err. To be called while no other thread of ours runs. */

@@ -63,15 +63,16 @@ xl_error *xl_proto_next(xl_proto *r, xl_proto_field *f, bool *more)
     case XL_WIRE_BYTES:
         XL_DO(varint(r, &size));
         if (size > (size_t)(r->end - r->p)) {
-            err = XL_ERR(INVALID, "byte %zu: field %u claims %llu bytes, %zu are left", f->at, f->number, (unsigned long long)size,
-                         (size_t)(r->end - r->p));
+            err = XL_ERR(INVALID, "byte %zu: field %u claims %llu bytes, %zu are left", f->at, f->number,
+                         (unsigned long long)size, (size_t)(r->end - r->p));
             goto out;
         }
         f->bytes = (xl_str){ r->p, (size_t)size };
         r->p += size;
         break;
     default:
-        err = XL_ERR(INVALID, "byte %zu: field %u has the wire type %u, which protobuf gave up", f->at, f->number, (unsigned)f->wire);
+        err = XL_ERR(INVALID, "byte %zu: field %u has the wire type %u, which protobuf gave up", f->at, f->number,
+                     (unsigned)f->wire);
         goto out;
     }
     *more = true;

@@ -1,7 +1,7 @@
 /* src/base/proto.h
  * The protobuf wire format, one field at a time. The reader never looks outside its bytes and allocates nothing; what
- * it hands out is borrowed from the input. Messages within messages are read by making a reader of the field's bytes, so
- * the caller decides how deep to go. Any thread. */
+ * it hands out is borrowed from the input. Messages within messages are read by making a reader of the field's bytes,
+ * so the caller decides how deep to go. Any thread. */
 #ifndef XL_BASE_PROTO_H
 #define XL_BASE_PROTO_H
 
@@ -25,7 +25,13 @@ xl_error *xl_proto_next(xl_proto *r, xl_proto_field *f, bool *more) XL_MUST_USE;
 xl_error *xl_proto_varint(xl_proto *r, uint64_t *out, bool *more) XL_MUST_USE;
 
 static inline double xl_proto_f64(uint64_t bits) { double d; memcpy(&d, &bits, sizeof d); return d; }
-static inline float xl_proto_f32(uint64_t bits) { uint32_t u = (uint32_t)bits; float f; memcpy(&f, &u, sizeof f); return f; }
+static inline float xl_proto_f32(uint64_t bits)
+{
+    uint32_t u = (uint32_t)bits;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
 
 /* Writing appends to the buffer. Signed numbers go as their two's complement, as int32 and int64 do. */
 void xl_proto_put_raw(xl_buf *b, uint64_t v);                                  /* a varint without a tag */

@@ -1,4 +1,5 @@
-/* Any bytes: the fields of a message and of the messages within it, each inside its parent; written again, they are the same. */
+/* Any bytes: the fields of a message and of the messages within it, each inside its parent; written again, they are the
+ * same. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -28,7 +29,8 @@ static void walk(xl_str s, int depth)
             xl_proto_put_bits(&b, f.number, f.wire, f.value);
         }
         xl_proto w = xl_proto_of(xl_buf_view(&b));
-        if (xl_proto_next(&w, &g, &again) || !again || g.number != f.number || g.wire != f.wire || g.value != f.value || !xl_str_eq(g.bytes, f.bytes))
+        if (xl_proto_next(&w, &g, &again) || !again || g.number != f.number || g.wire != f.wire || g.value != f.value ||
+            !xl_str_eq(g.bytes, f.bytes))
             abort();
         xl_buf_fini(&b);
     }

@@ -2,7 +2,11 @@
 
 #include <stdlib.h>
 
-static const struct { const char *size, *rank, *launcher; bool names; } known[] = { /* names: a list of hosts, one process each */
+static const struct {
+    const char *size, *rank, *launcher;
+    bool names;
+} known[] = {
+    /* names: a list of hosts, one process each */
     { "XLANE_RANKS", "XLANE_RANK", "xlane run -n", false },
     { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "mpirun", false },
     { "SLURM_NTASKS", "SLURM_PROCID", "srun", false },
@@ -37,6 +41,9 @@ xl_error *xl_ranks_alone(int64_t have, const char *remedy)
     xl_ranks seen = xl_ranks_seen();
     if (seen.n <= 1 || have > 1 || (meant && !strcmp(meant, "1")))
         return NULL;
-    return XL_ERR(PRECONDITION, "%s says that %s started %lld processes, this one was told of %lld: it would run alone. %s; or set XLANE_ALONE=1 where each is meant to run "
-                  "by itself", seen.variable, seen.launcher, (long long)seen.n, (long long)have, remedy);
+    return XL_ERR(PRECONDITION,
+                  "%s says that %s started %lld processes, this one was told of %lld: it would run alone. %s; or set "
+                  "XLANE_ALONE=1 where each is meant to run "
+                  "by itself",
+                  seen.variable, seen.launcher, (long long)seen.n, (long long)have, remedy);
 }

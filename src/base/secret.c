@@ -13,12 +13,15 @@ static bool same_word(xl_str s, const char *word)
     return true;
 }
 
-/* The words of a name end where no letter or digit stands, and where a capital follows a small letter: apiKey, API_KEY, db.password. */
+/* The words of a name end where no letter or digit stands, and where a capital follows a small letter: apiKey, API_KEY,
+ * db.password. */
 bool xl_secret_name(xl_str name)
 {
-    static const char *const words[] = { "token", "tokens", "secret", "secrets", "password", "passwd", "passphrase", "pass", "pwd", "key", "keys", "apikey", "accesskey",
-                                         "secretkey", "privatekey", "authtoken", "accesstoken", "credential", "credentials", "creds", "auth", "authorization",
-                                         "bearer", "cookie", "pat" };
+    static const char *const words[] = { "token",     "tokens",        "secret",     "secrets",     "password",
+                                         "passwd",    "passphrase",    "pass",       "pwd",         "key",
+                                         "keys",      "apikey",        "accesskey",  "secretkey",   "privatekey",
+                                         "authtoken", "accesstoken",   "credential", "credentials", "creds",
+                                         "auth",      "authorization", "bearer",     "cookie",      "pat" };
     static const char *const harmless[] = { "tokenizer", "keyboard" };
     for (size_t from = 0; from < name.n;) {
         size_t to = from;
@@ -44,9 +47,11 @@ static bool token_char(char c) { return isalnum((unsigned char)c) || c == '_' ||
 /* How many bytes from p on are a token in a well-known form; 0: none. */
 static size_t token_at(xl_str s)
 {
-    static const struct { const char *prefix; size_t least; } forms[] = {
-        { "hf_", 20 }, { "ghp_", 20 }, { "gho_", 20 }, { "ghs_", 20 }, { "github_pat_", 20 }, { "glpat-", 16 }, { "sk-", 20 }, { "sk_live_", 16 }, { "AKIA", 20 }, { "ASIA", 20 },
-        { "AIza", 30 }, { "xoxb-", 16 }, { "xoxp-", 16 }, { "xoxa-", 16 }, { "eyJ", 30 }, { "ya29.", 20 }, { "npm_", 20 }, { "pypi-", 20 } };
+    static const struct { const char *prefix; size_t least;
+    } forms[] = { { "hf_", 20 },    { "ghp_", 20 },  { "gho_", 20 },     { "ghs_", 20 },  { "github_pat_", 20 },
+                  { "glpat-", 16 }, { "sk-", 20 },   { "sk_live_", 16 }, { "AKIA", 20 },  { "ASIA", 20 },
+                  { "AIza", 30 },   { "xoxb-", 16 }, { "xoxp-", 16 },    { "xoxa-", 16 }, { "eyJ", 30 },
+                  { "ya29.", 20 },  { "npm_", 20 },  { "pypi-", 20 } };
     size_t n = 0;
     while (n < s.n && token_char(s.p[n]))
         n++;
@@ -59,7 +64,8 @@ static size_t token_at(xl_str s)
 /* The value that begins at i: up to a space, or in a URL up to its next parameter. */
 static size_t value_end(xl_str s, size_t i, bool url)
 {
-    while (i < s.n && s.p[i] != ' ' && s.p[i] != '\n' && s.p[i] != '"' && s.p[i] != '\'' && !(url && (s.p[i] == '&' || s.p[i] == '#')))
+    while (i < s.n && s.p[i] != ' ' && s.p[i] != '\n' && s.p[i] != '"' && s.p[i] != '\'' &&
+           !(url && (s.p[i] == '&' || s.p[i] == '#')))
         i++;
     return i;
 }

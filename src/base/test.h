@@ -25,10 +25,26 @@ static jmp_buf xl_test_out;
     }                                                                                              \
     static void test_##fn(void)
 
-#define FAIL(...) do { printf("  %s:%d: ", __FILE__, __LINE__); printf(__VA_ARGS__); printf("\n"); longjmp(xl_test_out, 1); } while (0)
+#define FAIL(...)                                                                                                      \
+    do {                                                                                                               \
+        printf("  %s:%d: ", __FILE__, __LINE__);                                                                       \
+        printf(__VA_ARGS__);                                                                                           \
+        printf("\n");                                                                                                  \
+        longjmp(xl_test_out, 1);                                                                                       \
+    } while (0)
 #define CHECK(c) do { if (!(c)) FAIL("%s does not hold", #c); } while (0)
-#define CHECK_INT(a, b) do { long long a_ = (long long)(a), b_ = (long long)(b); if (a_ != b_) FAIL("%s is %lld, not %lld", #a, a_, b_); } while (0)
-#define CHECK_STR(a, b) do { const char *a_ = (a), *b_ = (b); if (strcmp(a_, b_)) FAIL("%s is \"%s\", not \"%s\"", #a, a_, b_); } while (0)
+#define CHECK_INT(a, b)                                                                                                \
+    do {                                                                                                               \
+        long long a_ = (long long)(a), b_ = (long long)(b);                                                            \
+        if (a_ != b_)                                                                                                  \
+            FAIL("%s is %lld, not %lld", #a, a_, b_);                                                                  \
+    } while (0)
+#define CHECK_STR(a, b)                                                                                                \
+    do {                                                                                                               \
+        const char *a_ = (a), *b_ = (b);                                                                               \
+        if (strcmp(a_, b_))                                                                                            \
+            FAIL("%s is \"%s\", not \"%s\"", #a, a_, b_);                                                              \
+    } while (0)
 #define CHECK_OK(e) do { xl_error *e_ = (e); if (e_) FAIL("%s: %s", #e, xl_error_message(e_)); } while (0)
 /* The expression fails, and its message has `part` in it. */
 #define CHECK_ERR(e, part)                                                                              \

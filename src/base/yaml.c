@@ -35,7 +35,8 @@ static xl_error *next(reader *r)
 
 static xl_error *bad(const reader *r, const char *what)
 {
-    return XL_ERR(INVALID, "%s:%zu:%zu: %s", r->file, r->event.start_mark.line + 1, r->event.start_mark.column + 1, what);
+    return XL_ERR(INVALID, "%s:%zu:%zu: %s", r->file, r->event.start_mark.line + 1, r->event.start_mark.column + 1,
+                  what);
 }
 
 static bool one_of(xl_str s, const char *const *words)
@@ -74,9 +75,11 @@ static bool looks_number(xl_str s)
 static void resolve(xl_node *n)
 {
     static const char *const nulls[] = { "", "~", "null", "Null", "NULL", NULL };
-    static const char *const yes[] = { "true", "True", "TRUE", NULL }, *const no[] = { "false", "False", "FALSE", NULL };
+    static const char *const yes[] = { "true", "True", "TRUE", NULL }, *const no[] = { "false", "False", "FALSE",
+                                                                                       NULL };
     static const char *const infs[] = { ".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF", NULL };
-    static const char *const minus[] = { "-.inf", "-.Inf", "-.INF", NULL }, *const nans[] = { ".nan", ".NaN", ".NAN", NULL };
+    static const char *const minus[] = { "-.inf", "-.Inf", "-.INF", NULL }, *const nans[] = { ".nan", ".NaN", ".NAN",
+                                                                                              NULL };
     xl_str s = n->s, unsigned_ = s;
     if (one_of(s, nulls)) {
         n->kind = XL_NODE_NULL;
@@ -135,8 +138,11 @@ static xl_error *value(reader *r, const xl_node *parent, xl_str key, int depth, 
     xl_node *n = xl_new(r->a, xl_node, 1);
     *out = n;
     yaml_event_t *e = &r->event;
-    *n = (xl_node){ .line = (uint32_t)e->start_mark.line + 1, .col = (uint32_t)e->start_mark.column + 1, .file = r->file,
-                    .parent = parent, .key = key };
+    *n = (xl_node){ .line = (uint32_t)e->start_mark.line + 1,
+                    .col = (uint32_t)e->start_mark.column + 1,
+                    .file = r->file,
+                    .parent = parent,
+                    .key = key };
     if (e->type == YAML_ALIAS_EVENT) {
         xl_str name = xl_str_of((char *)e->data.alias.anchor);
         for (size_t i = r->nanchor; i-- > 0; ) {
@@ -197,7 +203,8 @@ static xl_error *value(reader *r, const xl_node *parent, xl_str key, int depth, 
             yaml_mark_t at = r->event.start_mark;
             XL_DO(next(r));
             XL_DO(value(r, n, k, depth + 1, &kid));
-            if (kid->kind == XL_NODE_MAP || kid->kind == XL_NODE_LIST) { /* what is wrong with a block is looked for at its key, not a line below */
+            if (kid->kind == XL_NODE_MAP ||
+                kid->kind == XL_NODE_LIST) { /* what is wrong with a block is looked for at its key, not a line below */
                 kid->line = (uint32_t)at.line + 1;
                 kid->col = (uint32_t)at.column + 1;
             }

@@ -1,7 +1,7 @@
 /* src/base/yaml.h
  * YAML in (libyaml), into the same tree as JSON; it reads our JSON too. Plain words become null, booleans and numbers
- * as YAML 1.2's core schema says (so `no` and `on` are strings). One document; a key twice in one map is an error, since
- * in a profile it is a mistake. Anchors work, within a bound on what they expand to. */
+ * as YAML 1.2's core schema says (so `no` and `on` are strings). One document; a key twice in one map is an error,
+ * since in a profile it is a mistake. Anchors work, within a bound on what they expand to. */
 #ifndef XL_BASE_YAML_H
 #define XL_BASE_YAML_H
 

@@ -25,16 +25,25 @@ static const char *as_json(const char *text)
 
 TEST(yaml_scalars_are_of_the_core_schema)
 {
-    CHECK_STR(as_json("[1, -2, +3, 0x10, 1.5, 1e3, .5, ~, null, true, False, no, 'true', \"1\", 1_0, 08, 1.2.3, -, e5, .]"),
-              "[1,-2,3,16,1.5,1000.0,0.5,null,null,true,false,\"no\",\"true\",\"1\",\"1_0\",8,\"1.2.3\",\"-\",\"e5\",\".\"]");
+    CHECK_STR(
+        as_json("[1, -2, +3, 0x10, 1.5, 1e3, .5, ~, null, true, False, no, 'true', \"1\", 1_0, 08, 1.2.3, -, e5, .]"),
+        "[1,-2,3,16,1.5,1000.0,0.5,null,null,true,false,\"no\",\"true\",\"1\",\"1_0\",8,\"1.2.3\",\"-\",\"e5\",\".\"]");
     xl_node *n;
     CHECK_OK(xl_yaml_read(&a, "t", XL_STR("[.inf, -.inf, .nan, 99999999999999999999]"), &n));
-    CHECK(n->kid[0]->f > 0 && isinf(n->kid[0]->f) && n->kid[1]->f < 0 && isnan(n->kid[2]->f) && n->kid[3]->kind == XL_NODE_FLOAT);
+    CHECK(n->kid[0]->f > 0 && isinf(n->kid[0]->f) && n->kid[1]->f < 0 && isnan(n->kid[2]->f) &&
+          n->kid[3]->kind == XL_NODE_FLOAT);
 }
 
 TEST(yaml_trees_and_lines)
 {
-    CHECK_STR(as_json("a: 1\nb:\n  - x\n  - {c: d}\ne: |\n  two\n  lines\n"), "{\"a\":1,\"b\":[\"x\",{\"c\":\"d\"}],\"e\":\"two\\nlines\\n\"}");
+    CHECK_STR(as_json("a: 1\n"
+                      "b:\n"
+                      "  - x\n"
+                      "  - {c: d}\n"
+                      "e: |\n"
+                      "  two\n"
+                      "  lines\n"),
+              "{\"a\":1,\"b\":[\"x\",{\"c\":\"d\"}],\"e\":\"two\\nlines\\n\"}");
     CHECK_STR(as_json(""), "null");
     CHECK_STR(as_json("# only a comment\n"), "null");
     CHECK_STR(as_json("{\"json\": [1, \"x\\u00e9\", null]}"), "{\"json\":[1,\"xé\",null]}");
@@ -43,12 +52,22 @@ TEST(yaml_trees_and_lines)
     uint64_t size;
     CHECK_ERR(xl_node_get_size(xl_node_get(n, "cache"), "size", &size), "p.yaml:3: cache.size: a size was expected");
     CHECK(xl_node_get(n, "cache")->line == 1); /* a block is where its key is */
-    CHECK_ERR(xl_yaml_read(&a, "p.yaml", XL_STR("a: 1\nb: 2\nb:\n\n  - x\n"), &n), "p.yaml:3: b: the key is there twice, first on line 2");
+    CHECK_ERR(xl_yaml_read(&a, "p.yaml",
+                           XL_STR("a: 1\n"
+                                  "b: 2\n"
+                                  "b:\n"
+                                  "\n"
+                                  "  - x\n"),
+                           &n),
+              "p.yaml:3: b: the key is there twice, first on line 2");
 }
 
 TEST(yaml_aliases)
 {
-    CHECK_STR(as_json("a: &x {k: 1}\nb: *x\nc: [*x, &y 2, *y]\n"), "{\"a\":{\"k\":1},\"b\":{\"k\":1},\"c\":[{\"k\":1},2,2]}");
+    CHECK_STR(as_json("a: &x {k: 1}\n"
+                      "b: *x\n"
+                      "c: [*x, &y 2, *y]\n"),
+              "{\"a\":{\"k\":1},\"b\":{\"k\":1},\"c\":[{\"k\":1},2,2]}");
     CHECK(strstr(as_json("a: &x [*x]"), "t:1:8: an alias inside"));
     CHECK(strstr(as_json("a: *x"), "t:1:4: an alias to nothing"));
 }

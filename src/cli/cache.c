@@ -17,7 +17,10 @@ static const xl_opt opts[] = {
 static const char *folder(xl_arena *a)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *env = getenv("XLANE_CACHE"), *home = getenv("HOME");
-    return opt.dir ? opt.dir : env && *env ? env : xdg && *xdg ? xl_path_join(a, xdg, "xlane") : xl_path_join(a, home ? home : ".", ".cache/xlane");
+    return opt.dir       ? opt.dir
+           : env && *env ? env
+           : xdg && *xdg ? xl_path_join(a, xdg, "xlane")
+                         : xl_path_join(a, home ? home : ".", ".cache/xlane");
 }
 
 static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
@@ -28,7 +31,9 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
     uint64_t bytes = 0;
     xl_buf b = { 0 };
     if (!xl_file_stat(dir, NULL))
-        return XL_ERR(NOT_FOUND, "there is no cache folder %s; `xlane run --cache=%s -- CMD` makes it, --cache=DIR names another", dir, dir);
+        return XL_ERR(NOT_FOUND,
+                      "there is no cache folder %s; `xlane run --cache=%s -- CMD` makes it, --cache=DIR names another",
+                      dir, dir);
     XL_DO(xl_cache_list(cli->arena, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
         bad += e[i].bad != NULL;
@@ -70,12 +75,13 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
             char iso[XL_TIME_ISO];
             if (verify && !e[i].bad)
                 continue;
-            xl_buf_printf(&b, "%.12s  %9.1f KiB  %8.3f s to compile  used %s  %.*s%s%s\n", e[i].file.p, (double)e[i].bytes / 1024,
-                          e[i].compile_seconds, xl_time_iso(e[i].used, iso), XL_FMT(e[i].module.n ? e[i].module : XL_STR("?")),
-                          e[i].bad ? "  BAD: " : "", e[i].bad ? e[i].bad : "");
+            xl_buf_printf(&b, "%.12s  %9.1f KiB  %8.3f s to compile  used %s  %.*s%s%s\n", e[i].file.p,
+                          (double)e[i].bytes / 1024, e[i].compile_seconds, xl_time_iso(e[i].used, iso),
+                          XL_FMT(e[i].module.n ? e[i].module : XL_STR("?")), e[i].bad ? "  BAD: " : "",
+                          e[i].bad ? e[i].bad : "");
         }
-        xl_buf_printf(&b, "%zu entr%s, %.1f MiB in %s; %zu bad%s\n", n, n == 1 ? "y" : "ies", (double)bytes / (1 << 20), dir, bad,
-                      bad ? "; `xlane cache prune` removes them" : "");
+        xl_buf_printf(&b, "%zu entr%s, %.1f MiB in %s; %zu bad%s\n", n, n == 1 ? "y" : "ies", (double)bytes / (1 << 20),
+                      dir, bad, bad ? "; `xlane cache prune` removes them" : "");
         if (*others)
             xl_buf_printf(&b, "%s\n", others);
     }
@@ -88,7 +94,8 @@ out:
 }
 
 /* What was done: a sentence, or an object. */
-static xl_error *done(const xl_cli *cli, const char *dir, const char *file, size_t n, uint64_t freed, const char *sentence)
+static xl_error *done(const xl_cli *cli, const char *dir, const char *file, size_t n, uint64_t freed,
+                      const char *sentence)
 {
     xl_buf b = { 0 };
     if (cli->json) {
@@ -123,10 +130,14 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
         return list(cli, dir, what[0] == 'v');
     if (!strcmp(what, "prune")) {
         XL_DO(xl_cache_prune(cli->arena, dir, opt.max, &n, &freed));
-        err = done(cli, dir, NULL, n, freed, xl_strf(cli->arena, "removed %zu, freed %.1f MiB", n, (double)freed / (1 << 20)).p);
+        err = done(cli, dir, NULL, n, freed,
+                   xl_strf(cli->arena, "removed %zu, freed %.1f MiB", n, (double)freed / (1 << 20)).p);
     } else if (!strcmp(what, "export")) {
         XL_DO(xl_cache_export(cli->arena, dir, argv[1], &n));
-        err = done(cli, dir, argv[1], n, 0, xl_strf(cli->arena, "%zu entries in %s; bring it to another host and run `xlane cache import`", n, argv[1]).p);
+        err = done(
+            cli, dir, argv[1], n, 0,
+            xl_strf(cli->arena, "%zu entries in %s; bring it to another host and run `xlane cache import`", n, argv[1])
+                .p);
     } else if (!strcmp(what, "import")) {
         XL_DO(xl_cache_import(cli->arena, dir, argv[1], &n));
         err = done(cli, dir, argv[1], n, 0, xl_strf(cli->arena, "%zu entries taken into %s", n, dir).p);
@@ -138,8 +149,15 @@ out:
 }
 
 const xl_verb xl_verb_cache = {
-    .name = "cache", .args = "ls|verify|prune|export FILE|import FILE", .help = "the executable cache: what is kept, is it sound, carry it",
-    .more = "verify exits 1 when an entry is damaged. export writes all sound entries into one file, import adopts such a file:\n"
+    .name = "cache",
+    .args = "ls|verify|prune|export FILE|import FILE",
+    .help = "the executable cache: what is kept, is it sound, carry it",
+    .more = "verify exits 1 when an entry is damaged. export writes all sound entries into one file, import adopts "
+            "such a file:\n"
             "that warms a fleet from one host.",
-    .example = "xlane cache ls --cache /var/cache/xlane", .opts = opts, .min = 1, .max = 2, .run = cache,
+    .example = "xlane cache ls --cache /var/cache/xlane",
+    .opts = opts,
+    .min = 1,
+    .max = 2,
+    .run = cache,
 };

@@ -9,7 +9,8 @@
 
 static struct { const char *device; } opt;
 static const xl_opt opts[] = {
-    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the config's, else the best that is here)" },
+    { "device", XL_OPT_STR, &opt.device, "PLUGIN",
+      "cpu, cuda, tpu or the path of a plugin (the config's, else the best that is here)" },
     { 0 },
 };
 
@@ -35,7 +36,10 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
     XL_DO(xl_run_find(a, what, &dir));
     xl_catalog_launch how = { 0 };
     if (!xl_catalog_of_run(a, dir, 0, &how, &e)) {
-        err = XL_ERR(NOT_FOUND, "%s recorded no compile, so there is nothing to calibrate: run it under `xlane run -- CMD` with a plugin that the guard can attach to", dir);
+        err = XL_ERR(NOT_FOUND,
+                     "%s recorded no compile, so there is nothing to calibrate: run it under `xlane run -- CMD` with a "
+                     "plugin that the guard can attach to",
+                     dir);
         goto out;
     }
     XL_DO(xl_launch_find(cli, dir, 0, NULL, NULL, &l));     /* the largest program is the step in nearly every case */
@@ -56,9 +60,13 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
         xl_json_end(&j);
     } else {
         xl_buf_printf(&b, "%s: %s of run %s\n%-11s %.*s\n", verdict, l.name, dir, "device", XL_FMT(e.sig.hardware));
-        put_row(&b, "predicted", e.predicted, "liveness of the program as recorded (fused rule, not measured on this device)");
-        put_row(&b, "compiled", e.compiled, e.compiled >= 0 ? "the compiler's own figure" : "the plugin gives no figure");
-        put_row(&b, "observed", e.observed, e.observed >= 0 ? "peak of the physical device over the whole run" : "not recorded: no step was executed, or the device gives no figure");
+        put_row(&b, "predicted", e.predicted,
+                "liveness of the program as recorded (fused rule, not measured on this device)");
+        put_row(&b, "compiled", e.compiled,
+                e.compiled >= 0 ? "the compiler's own figure" : "the plugin gives no figure");
+        put_row(&b, "observed", e.observed,
+                e.observed >= 0 ? "peak of the physical device over the whole run"
+                                : "not recorded: no step was executed, or the device gives no figure");
         put_row(&b, "limit", e.limit, "of the device");
     }
     XL_DO(xl_cli_put(&b));
@@ -75,7 +83,8 @@ static bool is_run(xl_arena *a, const char *word)
 {
     xl_file_info info;
     char *dir;
-    if (xl_config_is_word(word) || xl_str_ends(xl_str_of(word), XL_STR(".yaml")) || xl_str_ends(xl_str_of(word), XL_STR(".yml")) || (xl_file_stat(word, &info) && !info.dir))
+    if (xl_config_is_word(word) || xl_str_ends(xl_str_of(word), XL_STR(".yaml")) ||
+        xl_str_ends(xl_str_of(word), XL_STR(".yml")) || (xl_file_stat(word, &info) && !info.dir))
         return false;
     xl_error *err = xl_run_find(a, word, &dir);
     xl_error_free(err);
@@ -95,7 +104,8 @@ static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
     int skip = file ? 1 : 0;
     for (int i = skip; i < argc; i++)
         if (!xl_config_is_word(argv[i]))
-            return xl_cli_misuse(cli, "\"%s\" is not of the form key=value; a configuration file comes before those", argv[i]);
+            return xl_cli_misuse(cli, "\"%s\" is not of the form key=value; a configuration file comes before those",
+                                 argv[i]);
     XL_DO(xl_cli_config(cli, file, argv + skip, argc - skip, &c));
     if (opt.device)
         c.device = opt.device;
@@ -130,24 +140,46 @@ static xl_error *calibrate(const xl_cli *cli, int argc, char **argv)
     } else {
         xl_buf_printf(&b, "%s: %s, batch %lld\n", verdict, c.model.pattern, (long long)c.data.batch);
         xl_buf_printf(&b, "%-11s %.*s\n", "device", XL_FMT(k.device_name));
-        put_row(&b, "predicted", e->predicted, xl_strf(a, "liveness of the program (%s rule%s: %.2f MiB)%s%s", xl_predict_word(k.rule), k.measured ? ", measured" : "",
-                                                     (double)k.alone / (1 << 20),
-                                                     k.small ? xl_strf(a, ", temporaries times %.3f%s as in this model's steps of batch %lld and less, compiled first", k.scale.temporary,
-                                                                       k.scale.base ? xl_strf(a, " and %+.2f MiB", (double)k.scale.base / (1 << 20)).p : "", (long long)k.small).p : "",
-                                                     k.factor != 1 ? xl_strf(a, ", times %.3f as this model was observed before", k.factor).p : "").p);
+        put_row(
+            &b, "predicted", e->predicted,
+            xl_strf(
+                a, "liveness of the program (%s rule%s: %.2f MiB)%s%s", xl_predict_word(k.rule),
+                k.measured ? ", measured" : "", (double)k.alone / (1 << 20),
+                k.small
+                    ? xl_strf(
+                          a,
+                          ", temporaries times %.3f%s as in this model's steps of batch %lld and less, compiled first",
+                          k.scale.temporary,
+                          k.scale.base ? xl_strf(a, " and %+.2f MiB", (double)k.scale.base / (1 << 20)).p : "",
+                          (long long)k.small)
+                          .p
+                    : "",
+                k.factor != 1 ? xl_strf(a, ", times %.3f as this model was observed before", k.factor).p : "")
+                .p);
         put_row(&b, "compiled", e->compiled, "the compiler's own figure");
-        put_row(&b, "observed", e->observed, e->observed >= 0 ? "peak of the physical device over two steps" : e->message.n ? e->message.p : "the device gives no figure");
+        put_row(&b, "observed", e->observed,
+                e->observed >= 0 ? "peak of the physical device over two steps"
+                : e->message.n   ? e->message.p
+                                 : "the device gives no figure");
         put_row(&b, "limit", e->limit, "of the device");
-        put_row(&b, "host", k.host_peak, xl_strf(a, "peak of this process; the machine has %.0f MiB free", (double)k.host_free / (1 << 20)).p);
+        put_row(&b, "host", k.host_peak,
+                xl_strf(a, "peak of this process; the machine has %.0f MiB free", (double)k.host_free / (1 << 20)).p);
         if (!isnan(k.off))
-            xl_buf_printf(&b, "%-11s %+9.1f %%     prediction against observation; more than %.0f %% either way is a mismatch\n", "off", 100 * k.off, 100 * XL_CALIBRATE_OFF);
+            xl_buf_printf(
+                &b, "%-11s %+9.1f %%     prediction against observation; more than %.0f %% either way is a mismatch\n",
+                "off", 100 * k.off, 100 * XL_CALIBRATE_OFF);
         if (bad)
             xl_buf_printf(&b, "%-11s %.*s: %.*s\n", "failed", XL_FMT(e->class), XL_FMT(e->message));
         if (k.before)
-            xl_buf_printf(&b, "%-11s %s%.*s\n            was %.*s\n            is  %.*s\n", "stack", k.moved.n ? "changed, and moved " : "changed; no figure moved",
-                          XL_FMT(k.moved), XL_FMT(k.before->sig.bundle), XL_FMT(e->sig.bundle));
+            xl_buf_printf(&b,
+                          "%-11s %s%.*s\n"
+                          "            was %.*s\n"
+                          "            is  %.*s\n",
+                          "stack", k.moved.n ? "changed, and moved " : "changed; no figure moved", XL_FMT(k.moved),
+                          XL_FMT(k.before->sig.bundle), XL_FMT(e->sig.bundle));
         if (k.mismatch)
-            xl_buf_puts(&b, "next        what was observed is kept: predictions of this model with other batches take it into account; calibrate once more at the batch you want\n");
+            xl_buf_puts(&b, "next        what was observed is kept: predictions of this model with other batches take "
+                            "it into account; calibrate once more at the batch you want\n");
     }
     XL_DO(xl_cli_put(&b));
     if (bad || k.mismatch || (k.before && k.moved.n))
@@ -158,10 +190,22 @@ out:
 }
 
 const xl_verb xl_verb_calibrate = {
-    .name = "calibrate", .args = "[CONF.yaml] [key=value ...] | RUN", .help = "predicted, compiled and observed memory of a training step",
-    .more = "Predicts from the program (liveness; temporaries scaled as in steps of three quarters of the batch and of half, compiled and not\n"
-            "run), compiles the step, runs it twice on the device and reads the physical device's peak. The three figures go into the catalog. The exit\n"
-            "status is 1 when the prediction is off by more than a tenth, or when a figure moved since the stack was another.\n"
-            "Of a RUN, a program of JAX or PyTorch/XLA that ran under `xlane run`, it shows what was recorded of its step; nothing runs again.",
-    .example = "xlane calibrate conf.yaml\nxlane calibrate conf.yaml data.batch=32\nxlane calibrate last", .opts = opts, .min = 1, .max = -1, .run = calibrate,
+    .name = "calibrate",
+    .args = "[CONF.yaml] [key=value ...] | RUN",
+    .help = "predicted, compiled and observed memory of a training step",
+    .more = "Predicts from the program (liveness; temporaries scaled as in steps of three quarters of the batch and of "
+            "half, compiled and not\n"
+            "run), compiles the step, runs it twice on the device and reads the physical device's peak. The three "
+            "figures go into the catalog. The exit\n"
+            "status is 1 when the prediction is off by more than a tenth, or when a figure moved since the stack was "
+            "another.\n"
+            "Of a RUN, a program of JAX or PyTorch/XLA that ran under `xlane run`, it shows what was recorded of its "
+            "step; nothing runs again.",
+    .example = "xlane calibrate conf.yaml\n"
+               "xlane calibrate conf.yaml data.batch=32\n"
+               "xlane calibrate last",
+    .opts = opts,
+    .min = 1,
+    .max = -1,
+    .run = calibrate,
 };

@@ -22,7 +22,8 @@ static void put_size(xl_buf *b, const char *what, int64_t v)
 static void put_entry(xl_buf *b, const xl_catalog_entry *e)
 {
     char iso[XL_TIME_ISO];
-    xl_buf_printf(b, "%s  %-9s %.*s: %.*s\n", xl_time_iso(e->when, iso), xl_outcome_word(e->outcome), XL_FMT(e->what), XL_FMT(e->sig.model));
+    xl_buf_printf(b, "%s  %-9s %.*s: %.*s\n", xl_time_iso(e->when, iso), xl_outcome_word(e->outcome), XL_FMT(e->what),
+                  XL_FMT(e->sig.model));
     xl_buf_printf(b, "    program %.12s on %.*s", e->sig.code.n >= 12 ? e->sig.code.p : "?", XL_FMT(e->sig.hardware));
     put_size(b, "predicted", e->predicted);
     put_size(b, "compiled", e->compiled);
@@ -67,17 +68,27 @@ static xl_error *catalog(const xl_cli *cli, int argc, char **argv)
     if (cli->json)
         xl_json_end(&j);
     else if (!n)
-        xl_buf_printf(&b, "the catalog %s is empty; `xlane run`, `rehearse`, `calibrate` and `train --fit` fill it\n", dir);
+        xl_buf_printf(&b, "the catalog %s is empty; `xlane run`, `rehearse`, `calibrate` and `train --fit` fill it\n",
+                      dir);
     else
-        xl_buf_printf(&b, "%zu of %zu launches in %s%s\n", shown, n, dir, torn ? xl_strf(cli->arena, "; %zu lines were torn and are passed over", torn).p : "");
+        xl_buf_printf(&b, "%zu of %zu launches in %s%s\n", shown, n, dir,
+                      torn ? xl_strf(cli->arena, "; %zu lines were torn and are passed over", torn).p : "");
     err = xl_cli_put(&b);
 out:
     return err;
 }
 
 const xl_verb xl_verb_catalog = {
-    .name = "catalog", .args = "[--outcome=WORD] [--most=N]", .help = "which launches were tried here, and what came of each: memory, outcome",
-    .more = "A launch is known by its program, devices, flags and versions. `xlane run` adds the step of every guarded program with the compiler's figure and\n"
-            "the observed peak, `rehearse` and `calibrate` what they compiled. With --smaller, `xlane run` starts with the candidate that is known to run.",
-    .example = "xlane catalog\nxlane catalog --outcome=failed --json", .opts = opts, .min = 0, .max = 0, .run = catalog,
+    .name = "catalog",
+    .args = "[--outcome=WORD] [--most=N]",
+    .help = "which launches were tried here, and what came of each: memory, outcome",
+    .more = "A launch is known by its program, devices, flags and versions. `xlane run` adds the step of every guarded "
+            "program with the compiler's figure and\n"
+            "the observed peak, `rehearse` and `calibrate` what they compiled. With --smaller, `xlane run` starts with "
+            "the candidate that is known to run.",
+    .example = "xlane catalog\nxlane catalog --outcome=failed --json",
+    .opts = opts,
+    .min = 0,
+    .max = 0,
+    .run = catalog,
 };

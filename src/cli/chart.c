@@ -49,7 +49,8 @@ static double nice_step(double range)
 
 enum { W = 720, H = 260, LEFT = 64, RIGHT = 16, TOP = 12, BOTTOM = 36, MOST = 600 };
 
-void xl_chart_lines(xl_buf *b, const char *title, const char *xname, const char *unit, const xl_series *s, size_t n, bool zero)
+void xl_chart_lines(xl_buf *b, const char *title, const char *xname, const char *unit, const xl_series *s, size_t n,
+                    bool zero)
 {
     double x0 = INFINITY, x1 = -INFINITY, y0 = zero ? 0 : INFINITY, y1 = -INFINITY;
     for (size_t k = 0; k < n; k++)
@@ -82,12 +83,15 @@ void xl_chart_lines(xl_buf *b, const char *title, const char *xname, const char 
     xl_buf_puts(b, "\">");
     for (double y = ceil(y0 / step) * step; y <= y1 + step * 1e-9; y += step) {
         double py = H - BOTTOM - (y - y0) * sy;
-        xl_buf_printf(b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>", LEFT,
-                      W - RIGHT, py, py, LEFT - 6, py + 4, fabs(y) < step * 1e-6 ? 0.0 : y);
+        xl_buf_printf(b,
+                      "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"tick\" x=\"%d\" "
+                      "y=\"%.1f\" text-anchor=\"end\">%.4g</text>",
+                      LEFT, W - RIGHT, py, py, LEFT - 6, py + 4, fabs(y) < step * 1e-6 ? 0.0 : y);
     }
     step = nice_step(x1 - x0);
     for (double x = ceil(x0 / step) * step; x <= x1 + step * 1e-9; x += step)
-        xl_buf_printf(b, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g</text>", LEFT + (x - x0) * sx, H - BOTTOM + 16, x);
+        xl_buf_printf(b, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g</text>",
+                      LEFT + (x - x0) * sx, H - BOTTOM + 16, x);
     xl_buf_printf(b, "<text class=\"tick\" x=\"%d\" y=\"%d\" text-anchor=\"end\">", W - RIGHT, H - 4);
     xl_html_text(b, xl_str_of(xname));
     xl_buf_printf(b, "</text><text class=\"tick\" x=\"4\" y=\"%d\">", H - 4);
@@ -128,13 +132,15 @@ void xl_chart_bar(xl_buf *b, const char *title, const xl_part *p, size_t n)
     xl_buf_printf(b, "<svg viewBox=\"0 0 %d 36\" role=\"img\" preserveAspectRatio=\"none\" class=\"bar\">", W);
     for (size_t i = 0; i < n; i++) {
         double w = p[i].value > 0 ? p[i].value / sum * W : 0;
-        xl_buf_printf(b, "<rect class=\"part k%zu\" x=\"%.1f\" y=\"4\" width=\"%.1f\" height=\"28\"><title>%s %s</title></rect>", i, at, w, p[i].name,
-                      xl_html_seconds(word, p[i].value));
+        xl_buf_printf(
+            b, "<rect class=\"part k%zu\" x=\"%.1f\" y=\"4\" width=\"%.1f\" height=\"28\"><title>%s %s</title></rect>",
+            i, at, w, p[i].name, xl_html_seconds(word, p[i].value));
         at += w;
     }
     xl_buf_puts(b, "</svg><p class=\"legend\">");
     for (size_t i = 0; i < n; i++)
-        xl_buf_printf(b, "<span class=\"key k%zu\">%s %s (%.1f %%)</span> ", i, p[i].name, xl_html_seconds(word, p[i].value > 0 ? p[i].value : 0),
+        xl_buf_printf(b, "<span class=\"key k%zu\">%s %s (%.1f %%)</span> ", i, p[i].name,
+                      xl_html_seconds(word, p[i].value > 0 ? p[i].value : 0),
                       100 * (p[i].value > 0 ? p[i].value : 0) / sum);
     xl_buf_puts(b, "</p></figure>\n");
 }

@@ -38,9 +38,13 @@ static xl_error *checkpoint(const xl_cli *cli, int argc, char **argv)
         xl_json_end(&j);
     } else {
         for (size_t i = 0; i < n; i++)
-            xl_buf_printf(&b, "step %-8lld  %9.1f KiB  %s%s\n", (long long)all[i].step, (double)all[i].bytes / 1024, all[i].bad ? "BAD: " : "whole",
-                          all[i].bad ? all[i].bad : all[i].committed ? "" : ", but not committed: the process ended before its marker was written");
-        xl_buf_printf(&b, "%zu checkpoint%s in %s; %zu bad%s\n", n, n == 1 ? "" : "s", folder, bad, bad ? "; `xlane resume` takes the newest whole one" : "");
+            xl_buf_printf(&b, "step %-8lld  %9.1f KiB  %s%s\n", (long long)all[i].step, (double)all[i].bytes / 1024,
+                          all[i].bad ? "BAD: " : "whole",
+                          all[i].bad         ? all[i].bad
+                          : all[i].committed ? ""
+                                             : ", but not committed: the process ended before its marker was written");
+        xl_buf_printf(&b, "%zu checkpoint%s in %s; %zu bad%s\n", n, n == 1 ? "" : "s", folder, bad,
+                      bad ? "; `xlane resume` takes the newest whole one" : "");
     }
     if (bad || !n)
         xl_cli_exit(cli, XL_EXIT_FAILED);
@@ -51,7 +55,13 @@ out:
 }
 
 const xl_verb xl_verb_checkpoint = {
-    .name = "checkpoint", .args = "verify RUN", .help = "read every checkpoint of a run and compare its tensors with their digests",
-    .more = "RUN is the folder of a run, its name under ./runs, or `last`. Exits 1 when a checkpoint is damaged or missing, or when there is none.",
-    .example = "xlane checkpoint verify last", .min = 2, .max = 2, .run = checkpoint,
+    .name = "checkpoint",
+    .args = "verify RUN",
+    .help = "read every checkpoint of a run and compare its tensors with their digests",
+    .more = "RUN is the folder of a run, its name under ./runs, or `last`. Exits 1 when a checkpoint is damaged or "
+            "missing, or when there is none.",
+    .example = "xlane checkpoint verify last",
+    .min = 2,
+    .max = 2,
+    .run = checkpoint,
 };

@@ -8,7 +8,8 @@
 
 static struct { const char *phase; } opt = { .phase = "compile" };
 static const xl_opt opts[] = {
-    { "phase", XL_OPT_STR, &opt.phase, "WORD", "when it happened: startup, compile or run (compile; of a RUN, as its events say)" },
+    { "phase", XL_OPT_STR, &opt.phase, "WORD",
+      "when it happened: startup, compile or run (compile; of a RUN, as its events say)" },
     { 0 },
 };
 
@@ -34,9 +35,14 @@ static bool attempts(const xl_cli *cli, const char *dir, xl_buf *b)
             xl_json_node(&j, e[i]);
             continue;
         }
-        const xl_node *number = xl_node_get(e[i], "attempt"), *status = xl_node_get(e[i], "status"), *command = xl_node_get(e[i], "command");
-        xl_buf_printf(b, "attempt %lld ended with %lld in the %.*s phase: %.*s (%.*s): %.*s\n  command:", (long long)(number ? number->i : 0), (long long)(status ? status->i : 0),
-                      XL_FMT(text_of(e[i], "phase")), XL_FMT(text_of(e[i], "cause")), XL_FMT(text_of(e[i], "verdict")), XL_FMT(text_of(e[i], "text")));
+        const xl_node *number = xl_node_get(e[i], "attempt"), *status = xl_node_get(e[i], "status"),
+                      *command = xl_node_get(e[i], "command");
+        xl_buf_printf(b,
+                      "attempt %lld ended with %lld in the %.*s phase: %.*s (%.*s): %.*s\n"
+                      "  command:",
+                      (long long)(number ? number->i : 0), (long long)(status ? status->i : 0),
+                      XL_FMT(text_of(e[i], "phase")), XL_FMT(text_of(e[i], "cause")), XL_FMT(text_of(e[i], "verdict")),
+                      XL_FMT(text_of(e[i], "text")));
         for (size_t k = 0; command && k < command->n; k++)
             xl_buf_printf(b, " %.*s", XL_FMT(command->kid[k]->s));
         xl_buf_printf(b, "\n  then: %.*s\n", XL_FMT(text_of(e[i], "then")));
@@ -55,7 +61,9 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
     xl_buf b = { 0 }, texts = { 0 };
     const char *from = argc ? argv[0] : "-";
     xl_file_info info;
-    xl_phase phase = !strcmp(opt.phase, "startup") ? XL_PHASE_STARTUP : !strcmp(opt.phase, "run") ? XL_PHASE_RUN : XL_PHASE_WINDOW;
+    xl_phase phase = !strcmp(opt.phase, "startup") ? XL_PHASE_STARTUP
+                     : !strcmp(opt.phase, "run")   ? XL_PHASE_RUN
+                                                   : XL_PHASE_WINDOW;
     if (phase == XL_PHASE_WINDOW && strcmp(opt.phase, "compile"))
         return xl_cli_misuse(cli, "--phase is startup, compile or run, not %s", opt.phase);
     if (strcmp(from, "-") && (!xl_file_stat(from, &info) || info.dir)) {
@@ -80,11 +88,15 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
         xl_failure_json(&j, &f);
         xl_json_end(&j);
     } else {
-        xl_buf_printf(&b, "%s (%s%s%s): %s\n", f.cause, xl_boundary_word(f.boundary), f.ecode[0] ? ", " : "", f.ecode, f.text);
+        xl_buf_printf(&b, "%s (%s%s%s): %s\n", f.cause, xl_boundary_word(f.boundary), f.ecode[0] ? ", " : "", f.ecode,
+                      f.text);
         if (f.masked_by)
             xl_buf_printf(&b, "a %s error stands over it and is not the cause\n", f.masked_by);
-        static const char *const words[] = { "try again here", "try a smaller candidate", "try on another host", "something must be fixed first", "do not retry" };
-        xl_buf_printf(&b, "%s%s\n", words[f.verdict], f.again || f.verdict > XL_RETRY_SMALLER ? "" : ", but not by itself: it failed after the compile window");
+        static const char *const words[] = { "try again here", "try a smaller candidate", "try on another host",
+                                             "something must be fixed first", "do not retry" };
+        xl_buf_printf(
+            &b, "%s%s\n", words[f.verdict],
+            f.again || f.verdict > XL_RETRY_SMALLER ? "" : ", but not by itself: it failed after the compile window");
     }
     err = xl_cli_put(&b);
 out:
@@ -93,7 +105,14 @@ out:
 }
 
 const xl_verb xl_verb_classify = {
-    .name = "classify", .args = "[FILE | RUN | -]", .help = "what an XLA error means for a retry: here, smaller, elsewhere, fix, never",
-    .more = "Reads the text of an error, or the failures of a recorded run: of one with --retries each failed attempt, its command and what followed. A coordination error that hides another rank's cause is seen through.",
-    .example = "python train.py 2>&1 | tail -100 | xlane classify -", .opts = opts, .min = 0, .max = 1, .run = classify,
+    .name = "classify",
+    .args = "[FILE | RUN | -]",
+    .help = "what an XLA error means for a retry: here, smaller, elsewhere, fix, never",
+    .more = "Reads the text of an error, or the failures of a recorded run: of one with --retries each failed attempt, "
+            "its command and what followed. A coordination error that hides another rank's cause is seen through.",
+    .example = "python train.py 2>&1 | tail -100 | xlane classify -",
+    .opts = opts,
+    .min = 0,
+    .max = 1,
+    .run = classify,
 };

@@ -32,8 +32,9 @@ xl_error *xl_cli_put(xl_buf *b)
         xl_buf_putc(b, '\n');
     bool strange = false;
     for (size_t i = 0; i < b->n && !strange && !(json_asked && *json_asked); i++) /* JSON has its own escapes */
-        strange = ((unsigned char)b->p[i] < ' ' && b->p[i] != '\n' && b->p[i] != '\t') || b->p[i] == 0x7f || (unsigned char)b->p[i] == 0xc2;
-    if (strange) {                       /* module names, paths and messages are other people's: none may speak to the terminal */
+        strange = ((unsigned char)b->p[i] < ' ' && b->p[i] != '\n' && b->p[i] != '\t') || b->p[i] == 0x7f ||
+                  (unsigned char)b->p[i] == 0xc2;
+    if (strange) { /* module names, paths and messages are other people's: none may speak to the terminal */
         xl_buf shown = { 0 };
         xl_buf_shown(&shown, xl_buf_view(b));
         xl_buf_fini(b);
@@ -57,14 +58,20 @@ static void help_all(xl_buf *b, const xl_verb *const *verbs)
     for (; *verbs; verbs++)
         xl_buf_printf(b, "  %-12s %s\n", (*verbs)->name, (*verbs)->help);
     xl_buf_puts(b, "\nEvery verb has --help with an example; those with a result to read have --json for scripts.\n"
-                   "Exit status: 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved (go on with\n"
+                   "Exit status: 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved "
+                   "(go on with\n"
                    "`xlane resume`), 5 done but not everything could be recorded.\n"
                    "XLANE_LOG=off|error|warn|info|debug says how much is told on standard error.\n");
 }
 
 static void help_verb(xl_buf *b, const xl_verb *v, const xl_opt *common)
 {
-    xl_buf_printf(b, "xlane %s: %s\n\nusage: xlane %s%s%s\n\n", v->name, v->help, v->name, v->args ? " " : "", v->args ? v->args : "");
+    xl_buf_printf(b,
+                  "xlane %s: %s\n"
+                  "\n"
+                  "usage: xlane %s%s%s\n"
+                  "\n",
+                  v->name, v->help, v->name, v->args ? " " : "", v->args ? v->args : "");
     if (v->more)
         xl_buf_printf(b, "%s\n\n", v->more);
     xl_opt_help(b, v->opts);
@@ -159,8 +166,9 @@ static xl_error *run(const xl_cli *cli, bool *json, const xl_verb *const *verbs,
         return NULL;
     }
     if (n < v->min || (v->max >= 0 && n > v->max))
-        return xl_cli_misuse(cli, "%s: %s; usage: xlane %s %s", v->name, n < v->min ? "an argument is missing" : "too many arguments",
-                             v->name, v->args ? v->args : "");
+        return xl_cli_misuse(cli, "%s: %s; usage: xlane %s %s", v->name,
+                             n < v->min ? "an argument is missing" : "too many arguments", v->name,
+                             v->args ? v->args : "");
     if (*json && v->no_json)
         return xl_cli_misuse(cli, "%s has no --json: %s", v->name, v->no_json);
     *cli->status = XL_EXIT_DONE;

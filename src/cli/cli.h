@@ -1,14 +1,22 @@
 /* src/cli/cli.h
  * A verb is a file: src/cli/<verb>.c with `const xl_verb xl_verb_<verb> = { ... };`, and one row in verbs.def.
  * The frame parses its options, gives --help and --json to all, prints the one error as "xlane: ...", and exits:
- * 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved, 5 done but not all was recorded. Results go to standard output, everything else to standard error. */
+ * 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved, 5 done but not all was
+ * recorded. Results go to standard output, everything else to standard error. */
 #ifndef XL_CLI_CLI_H
 #define XL_CLI_CLI_H
 
 #include "base/json.h"
 #include "cli/opt.h"
 
-enum { XL_EXIT_DONE = 0, XL_EXIT_FAILED = 1, XL_EXIT_MISUSED = 2, XL_EXIT_STOPPED = 3, XL_EXIT_INTERRUPTED = 4, XL_EXIT_INCOMPLETE = 5 };
+enum {
+    XL_EXIT_DONE = 0,
+    XL_EXIT_FAILED = 1,
+    XL_EXIT_MISUSED = 2,
+    XL_EXIT_STOPPED = 3,
+    XL_EXIT_INTERRUPTED = 4,
+    XL_EXIT_INCOMPLETE = 5
+};
 
 typedef struct {
     xl_arena *arena;   /* lives as long as the command */

@@ -63,7 +63,12 @@ static int call(const char *line)
     fclose(f);
     return status;
 }
-#define SAYS(line, status, part) do { CHECK_INT(call(line), status); if (!strstr(said, part)) FAIL("'%s' says: %s", line, said); } while (0)
+#define SAYS(line, status, part)                                                                                       \
+    do {                                                                                                               \
+        CHECK_INT(call(line), status);                                                                                 \
+        if (!strstr(said, part))                                                                                       \
+            FAIL("'%s' says: %s", line, said);                                                                         \
+    } while (0)
 
 TEST(cli_options_of_every_kind)
 {

@@ -97,10 +97,13 @@ const xl_verb xl_verb_diff = {
     .args = "[--most=N] BEFORE AFTER",
     .help = "what differs between two programs, in words, with source lines",
     .more = "BEFORE and AFTER are files, as `xlane print` takes them (programs/HASH.zst of a run too), or RUNs.\n"
-            "Each line is one difference: what kind it is (args, shape, dtype, sharding, constant, op, layout, donation), and a sentence.\n"
+            "Each line is one difference: what kind it is (args, shape, dtype, sharding, constant, op, layout, "
+            "donation), and a sentence.\n"
             "Other names, other source lines and another order of functions are no difference.\n"
             "Exit status: 0 the same program, 1 they differ, 2 misused, or a file that is no program.",
-    .example = "xlane diff step-1.mlir step-2.mlir\nxlane diff RUN1 RUN2 --module=jit_step\nxlane diff --json before.bc after.bc",
+    .example = "xlane diff step-1.mlir step-2.mlir\n"
+               "xlane diff RUN1 RUN2 --module=jit_step\n"
+               "xlane diff --json before.bc after.bc",
     .opts = opts,
     .min = 2,
     .max = 2,

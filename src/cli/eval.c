@@ -4,7 +4,12 @@
 #include "cli/launch.h"
 #include "train/loop.h"
 
-static struct { const char *device, *prompt, *ids; int64_t tokens, seed; double temperature, top_p; bool recompute; } opt = { .tokens = 256, .seed = 1, .temperature = 0.8, .top_p = 0.95 };
+static struct {
+    const char *device, *prompt, *ids;
+    int64_t tokens, seed;
+    double temperature, top_p;
+    bool recompute;
+} opt = { .tokens = 256, .seed = 1, .temperature = 0.8, .top_p = 0.95 };
 static const xl_opt eval_opts[] = {
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { 0 } };
@@ -36,7 +41,8 @@ static xl_error *eval(const xl_cli *cli, int argc, char **argv)
             xl_json_put_text(&j, "over", who.over);
         xl_json_end(&j);
     } else
-        xl_buf_printf(&b, "%s, step %lld: %.6f nats/token (%.4f bits), mean over %lld tokens", dir, (long long)step, nll, nll / 0.69314718056, (long long)tokens);
+        xl_buf_printf(&b, "%s, step %lld: %.6f nats/token (%.4f bits), mean over %lld tokens", dir, (long long)step,
+                      nll, nll / 0.69314718056, (long long)tokens);
     if (!cli->json && who.over[0])
         xl_buf_printf(&b, ", %lld participants over %s", (long long)who.n, who.over);
     err = xl_cli_put(&b);
@@ -45,8 +51,14 @@ out:
 }
 
 const xl_verb xl_verb_eval = {
-    .name = "eval", .args = "RUN [key=value ...]", .help = "evaluate the newest checkpoint of a run", .example = "xlane eval last train.eval_batches=100",
-    .opts = eval_opts, .min = 1, .max = -1, .run = eval,
+    .name = "eval",
+    .args = "RUN [key=value ...]",
+    .help = "evaluate the newest checkpoint of a run",
+    .example = "xlane eval last train.eval_batches=100",
+    .opts = eval_opts,
+    .min = 1,
+    .max = -1,
+    .run = eval,
 };
 
 /* What is drawn: bytes as they come, numbers where tokens are no bytes; or kept, for --json. */
@@ -73,7 +85,8 @@ static xl_error *prompt(const xl_cli *cli, const xl_config *c, int32_t **out, ui
     *out = NULL;
     *n = 0;
     if (!opt.ids && c->model.vocab > 256)
-        return XL_ERR(PRECONDITION, "the run's tokens are not bytes: give the prompt as numbers, --ids=1,2,3, and decode what is printed with the tokenizer that made the data");
+        return XL_ERR(PRECONDITION, "the run's tokens are not bytes: give the prompt as numbers, --ids=1,2,3, and "
+                                    "decode what is printed with the tokenizer that made the data");
     if (opt.ids && opt.prompt)
         return xl_cli_misuse(cli, "--ids and --prompt: one of them");
     while (rest.n) {
@@ -104,7 +117,8 @@ static xl_error *sample(const xl_cli *cli, int argc, char **argv)
     if (!(opt.top_p > 0 && opt.top_p <= 1))
         return xl_cli_misuse(cli, "--top-p=%g: above 0, at most 1", opt.top_p);
     if (!(opt.temperature >= 0 && opt.temperature < 1e6) || opt.tokens < 0)
-        return xl_cli_misuse(cli, "--temperature=%g --tokens=%lld: neither is negative", opt.temperature, (long long)opt.tokens);
+        return xl_cli_misuse(cli, "--temperature=%g --tokens=%lld: neither is negative", opt.temperature,
+                             (long long)opt.tokens);
     XL_DO(prompt(cli, &c, &in, &n));
     drawn d = { .bytes = c.model.vocab <= 256, .json = cli->json, .a = cli->arena };
     if (opt.prompt && !cli->json)
@@ -137,15 +151,24 @@ out:
 
 static const xl_opt sample_opts[] = {
     { "prompt", XL_OPT_STR, &opt.prompt, "TEXT", "what to go on from" },
-    { "ids", XL_OPT_STR, &opt.ids, "N,N,...", "the same as tokens' numbers, for a run whose tokens are no bytes; numbers are printed then" },
+    { "ids", XL_OPT_STR, &opt.ids, "N,N,...",
+      "the same as tokens' numbers, for a run whose tokens are no bytes; numbers are printed then" },
     { "tokens", XL_OPT_INT, &opt.tokens, "N", "how many to draw (256)" },
     { "temperature", XL_OPT_NUM, &opt.temperature, "T", "0 always takes the likeliest (0.8)" },
     { "top-p", XL_OPT_NUM, &opt.top_p, "P", "draw from the likeliest tokens that have this much together (0.95)" },
     { "seed", XL_OPT_INT, &opt.seed, "N", "of the draw (1)" },
-    { "recompute", XL_OPT_FLAG, &opt.recompute, NULL, "the whole window for every token instead of cached keys, values and states: slow, to compare with" },
+    { "recompute", XL_OPT_FLAG, &opt.recompute, NULL,
+      "the whole window for every token instead of cached keys, values and states: slow, to compare with" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
-    { 0 } };
+    { 0 }
+};
 const xl_verb xl_verb_sample = {
-    .name = "sample", .args = "RUN [--prompt=TEXT]", .help = "draw text from the newest checkpoint of a run",
-    .example = "xlane sample last --prompt='The ' --tokens=200", .opts = sample_opts, .min = 1, .max = -1, .run = sample,
+    .name = "sample",
+    .args = "RUN [--prompt=TEXT]",
+    .help = "draw text from the newest checkpoint of a run",
+    .example = "xlane sample last --prompt='The ' --tokens=200",
+    .opts = sample_opts,
+    .min = 1,
+    .max = -1,
+    .run = sample,
 };

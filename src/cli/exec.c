@@ -18,7 +18,8 @@ static struct {
 
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "where to run it (the best device that is here)" },
-    { "input", XL_OPT_REPEAT, &opt.input, "N=VALUE", "argument N: a number for all its elements, or @FILE with its raw bytes; the others are random" },
+    { "input", XL_OPT_REPEAT, &opt.input, "N=VALUE",
+      "argument N: a number for all its elements, or @FILE with its raw bytes; the others are random" },
     { "seed", XL_OPT_INT, &opt.seed, "NUMBER", "of the random inputs (1)" },
     { "times", XL_OPT_INT, &opt.times, "NUMBER", "run it this often, and say how long one takes (1)" },
     { "show", XL_OPT_INT, &opt.show, "NUMBER", "elements printed of each output (16)" },
@@ -36,7 +37,8 @@ static uint64_t mix(uint64_t *s)
 
 static xl_error *element_type(const xl_type *t, uint32_t i, xl_elem *elem, size_t *bytes)
 {
-    if (!xl_type_static(t) || t->quant || (*elem = xl_elem_parse(xl_str_of(xl_dtypes[t->dtype].text))) == XL_ELEM_INVALID ||
+    if (!xl_type_static(t) || t->quant ||
+        (*elem = xl_elem_parse(xl_str_of(xl_dtypes[t->dtype].text))) == XL_ELEM_INVALID ||
         !xl_elem_size(*elem, xl_type_dims(t), bytes))
         return XL_ERR(UNIMPLEMENTED, "argument %u is not a tensor of a fixed shape", i);
     return NULL;
@@ -52,7 +54,9 @@ static void fill(const xl_type *t, bool random, double value, uint64_t *state, c
         double v = value;
         if (random) {
             uint64_t r = mix(state);
-            v = cls == XL_CLASS_FLOAT ? (double)(r >> 11) * 0x1p-52 - 1 : cls == XL_CLASS_PRED ? (double)(r & 1) : (double)(r & 7);
+            v = cls == XL_CLASS_FLOAT  ? (double)(r >> 11) * 0x1p-52 - 1
+                : cls == XL_CLASS_PRED ? (double)(r & 1)
+                                       : (double)(r & 7);
         }
         xl_scalar_put(part, v, p + i);
     }
@@ -68,13 +72,15 @@ static xl_error *given(const xl_cli *cli, uint32_t n, const char **value)
         if (!xl_str_i64(key, &at) || !rest.n)
             return xl_cli_misuse(cli, "--input=%s: it is N=VALUE or N=@FILE", opt.input.p[i]);
         if (at < 0 || at >= n)
-            return xl_cli_misuse(cli, "--input=%s: the program has arguments 0 to %lld", opt.input.p[i], (long long)n - 1);
+            return xl_cli_misuse(cli, "--input=%s: the program has arguments 0 to %lld", opt.input.p[i],
+                                 (long long)n - 1);
         value[at] = rest.p;
     }
     return NULL;
 }
 
-static xl_error *input(const xl_cli *cli, const xl_device *d, const xl_type *t, uint32_t i, const char *value, uint64_t *state, xl_buffer **out)
+static xl_error *input(const xl_cli *cli, const xl_device *d, const xl_type *t, uint32_t i, const char *value,
+                       uint64_t *state, xl_buffer **out)
 {
     xl_error *err = NULL;
     xl_elem elem = XL_ELEM_INVALID;
@@ -86,7 +92,8 @@ static xl_error *input(const xl_cli *cli, const xl_device *d, const xl_type *t, 
         xl_str file;
         XL_TRY(xl_file_read(cli->arena, value + 1, &file), "argument %u", i);
         if (file.n != bytes) {
-            err = XL_ERR(INVALID, "argument %u: %s has %zu bytes, %s is %zu", i, value + 1, file.n, xl_type_str(cli->arena, t), bytes);
+            err = XL_ERR(INVALID, "argument %u: %s has %zu bytes, %s is %zu", i, value + 1, file.n,
+                         xl_type_str(cli->arena, t), bytes);
             goto out;
         }
         err = xl_buffer_from_host(d, elem, xl_type_dims(t), file.p, NULL, out);
@@ -129,10 +136,12 @@ static xl_error *output(const xl_cli *cli, xl_json *j, xl_buf *b, uint32_t i, co
     XL_DO(xl_buffer_to_host(buf, data, bytes, NULL));
     if (opt.outputs) {
         XL_DO(xl_dir_make(opt.outputs));
-        XL_DO(xl_file_write_shown(xl_path_join(cli->arena, opt.outputs, xl_strf(cli->arena, "out%u.bin", i).p), (xl_str){ data, bytes }));
+        XL_DO(xl_file_write_shown(xl_path_join(cli->arena, opt.outputs, xl_strf(cli->arena, "out%u.bin", i).p),
+                                  (xl_str){ data, bytes }));
     }
     xl_dtype d = xl_dtype_part(xl_dtype_find(xl_str_of(xl_elem_text(elem))));
-    size_t each = xl_dtype_bytes(d), count = each ? bytes / each : 0, shown = opt.show < 0 || (size_t)opt.show > count ? count : (size_t)opt.show;
+    size_t each = xl_dtype_bytes(d), count = each ? bytes / each : 0,
+           shown = opt.show < 0 || (size_t)opt.show > count ? count : (size_t)opt.show;
     if (j) {
         xl_json_map(j);
         xl_json_put_text(j, "dtype", xl_elem_text(elem));
@@ -209,7 +218,7 @@ static xl_error *exec(const xl_cli *cli, int argc, char **argv)
     in = xl_new(a, xl_buffer *, nin + 1);
     out = xl_new(a, xl_buffer *, nout + 1);
     for (int64_t turn = 0; turn < opt.times; turn++) {
-        uint64_t state = (uint64_t)opt.seed;               /* donated arguments are gone: each turn has its own, all alike */
+        uint64_t state = (uint64_t)opt.seed; /* donated arguments are gone: each turn has its own, all alike */
         for (uint32_t i = 0; i < nin; i++) {
             xl_buffer_free(in[i]);
             in[i] = NULL;
@@ -221,7 +230,11 @@ static xl_error *exec(const xl_cli *cli, int argc, char **argv)
         }
         xl_fence *done = NULL;
         start = xl_now();
-        XL_TRY(xl_program_execute(prog, &(xl_exec){ .ndevice = 1, .narg = nin, .arg = (xl_buffer *const *const *)&in, .out = &out, .done = &done }), "running %s", l.name);
+        XL_TRY(xl_program_execute(
+                   prog,
+                   &(xl_exec){
+                       .ndevice = 1, .narg = nin, .arg = (xl_buffer *const *const *)&in, .out = &out, .done = &done }),
+               "running %s", l.name);
         if (done)
             err = xl_fence_await(done);
         xl_fence_free(done);
@@ -245,7 +258,8 @@ static xl_error *exec(const xl_cli *cli, int argc, char **argv)
         xl_json_end(&j);
         xl_json_end(&j);
     } else {
-        fprintf(stderr, "xlane: %s on %.*s (%s): compiled in %.3f s, ran in %.6f s\n", l.name, XL_FMT(d->text), choice.why, compile, best);
+        fprintf(stderr, "xlane: %s on %.*s (%s): compiled in %.3f s, ran in %.6f s\n", l.name, XL_FMT(d->text),
+                choice.why, compile, best);
     }
     err = xl_cli_put(&b);
 out:
@@ -266,7 +280,8 @@ const xl_verb xl_verb_exec = {
     .name = "exec",
     .args = "[--plugin=PATH] [--input=N=VALUE] FILE | RUN | CONF.yaml [key=value ...]",
     .help = "run a StableHLO program on its own and print what it gives",
-    .more = "FILE is StableHLO text, MLIR bytecode, an HLO proto or one of a run's programs/*.zst; of a RUN the largest program is taken, of a config\n"
+    .more = "FILE is StableHLO text, MLIR bytecode, an HLO proto or one of a run's programs/*.zst; of a RUN the "
+            "largest program is taken, of a config\n"
             "its training step.",
     .example = "xlane exec step.mlir --input=0=1 --input=1=@batch.bin",
     .opts = opts,

@@ -30,12 +30,13 @@ static double num_of(const xl_node *map, const char *key)
     return n ? n->f : 0;
 }
 
-/* ---- one run ---------------------------------------------------------------------------------------------------------- */
+/* ---- one run
+ * ---------------------------------------------------------------------------------------------------------- */
 static void put_compile(xl_buf *b, const xl_node *e)
 {
     xl_str reason = str_of(e, "reason"), words = str_of(e, "words"), cache = str_of(e, "cache_detail");
-    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %8.3f s  %.*s, %.*s", num_of(e, "t"), XL_FMT(str_of(e, "module")), XL_FMT(str_of(e, "result")),
-                  num_of(e, "seconds"), XL_FMT(str_of(e, "phase")), XL_FMT(reason));
+    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %8.3f s  %.*s, %.*s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
+                  XL_FMT(str_of(e, "result")), num_of(e, "seconds"), XL_FMT(str_of(e, "phase")), XL_FMT(reason));
     if (num_of(e, "step") > 0)
         xl_buf_printf(b, " (step %.0f)", num_of(e, "step"));
     xl_buf_putc(b, '\n');
@@ -49,12 +50,14 @@ static void put_compile(xl_buf *b, const xl_node *e)
                 xl_buf_puts(b, "             and more of the same kind: --json has all\n");
                 break;
             }
-            xl_buf_printf(b, "             %s%.*s\n", follows ? "follows: " : "", XL_FMT(str_of(detail->kid[i], "text")));
+            xl_buf_printf(b, "             %s%.*s\n", follows ? "follows: " : "",
+                          XL_FMT(str_of(detail->kid[i], "text")));
         }
     if (words.n)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(words));
     if (xl_node_get(e, "read_back"))
-        xl_buf_printf(b, "             the host had read the number %.0f from the device since the last step\n", num_of(e, "read_back"));
+        xl_buf_printf(b, "             the host had read the number %.0f from the device since the last step\n",
+                      num_of(e, "read_back"));
     if (str_of(e, "against_run").n)
         xl_buf_printf(b, "             compared with run %.*s\n", XL_FMT(str_of(e, "against_run")));
     if (cache.n && !is(e, "cache_reason", "first"))
@@ -67,17 +70,19 @@ static void put_compile(xl_buf *b, const xl_node *e)
 
 static void put_other(xl_buf *b, const xl_node *e)
 {
-    static const char *const told[] = { "late-flag", "late-spmd", "sync", "not-reduced", "local-read", "collective", "gathered" };
+    static const char *const told[] = { "late-flag",  "late-spmd",  "sync",    "not-reduced",
+                                        "local-read", "collective", "gathered" };
     if (is(e, "event", "retry"))
-        xl_buf_printf(b, "%9.3f s  attempt %.0f failed at %.*s: %.*s (%.*s, %.*s); %.*s\n", num_of(e, "t"), num_of(e, "attempt"), XL_FMT(str_of(e, "phase")),
-                      XL_FMT(str_of(e, "text")), XL_FMT(str_of(e, "cause")), XL_FMT(str_of(e, "verdict")), XL_FMT(str_of(e, "then")));
+        xl_buf_printf(b, "%9.3f s  attempt %.0f failed at %.*s: %.*s (%.*s, %.*s); %.*s\n", num_of(e, "t"),
+                      num_of(e, "attempt"), XL_FMT(str_of(e, "phase")), XL_FMT(str_of(e, "text")),
+                      XL_FMT(str_of(e, "cause")), XL_FMT(str_of(e, "verdict")), XL_FMT(str_of(e, "then")));
     if (is(e, "event", "hang"))
-        xl_buf_printf(b, "%9.3f s  hang: %.*s of %.*s had not returned after %.0f s\n", num_of(e, "t"), XL_FMT(str_of(e, "what")),
-                      XL_FMT(str_of(e, "module")), num_of(e, "seconds"));
+        xl_buf_printf(b, "%9.3f s  hang: %.*s of %.*s had not returned after %.0f s\n", num_of(e, "t"),
+                      XL_FMT(str_of(e, "what")), XL_FMT(str_of(e, "module")), num_of(e, "seconds"));
     for (size_t i = 0; i < sizeof told / sizeof *told; i++)
         if (is(e, "event", told[i]))
-            xl_buf_printf(b, "%9.3f s  %s: %.*s%s%.*s\n", num_of(e, "t"), told[i], XL_FMT(str_of(e, "words")), str_of(e, "words").n ? ": " : "",
-                          XL_FMT(str_of(e, "text")));
+            xl_buf_printf(b, "%9.3f s  %s: %.*s%s%.*s\n", num_of(e, "t"), told[i], XL_FMT(str_of(e, "words")),
+                          str_of(e, "words").n ? ": " : "", XL_FMT(str_of(e, "text")));
 }
 
 /* The compile events, each with its cause and remedy. */
@@ -106,8 +111,11 @@ static void put_json(const xl_run_verdict *v, xl_buf *b)
 
 static xl_error *not_recorded(xl_arena *a, const char *dir)
 {
-    return XL_ERR(NOT_FOUND, "%s: compiles were not recorded, since no process of it was guarded; start it with `xlane run -- ...` on a PJRT plugin "
-                             "(JAX's built-in cpu backend is none)", xl_str_c(a, xl_path_base(xl_str_of(dir))));
+    return XL_ERR(NOT_FOUND,
+                  "%s: compiles were not recorded, since no process of it was guarded; start it with `xlane run -- "
+                  "...` on a PJRT plugin "
+                  "(JAX's built-in cpu backend is none)",
+                  xl_str_c(a, xl_path_base(xl_str_of(dir))));
 }
 
 static xl_error *one_run(const xl_cli *cli, const char *dir)
@@ -137,17 +145,20 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     }
     if (b.n > opening)
         xl_buf_putc(&b, '\n');
-    xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed\n", v.compiled, v.cached, v.loaded, v.failed);
+    xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed\n", v.compiled,
+                  v.cached, v.loaded, v.failed);
     xl_triage_say(&v, &b);
     if (v.torch && !v.lines && (v.shape || v.policy || v.branch))
-        xl_buf_puts(&b, "these programs carry no source lines; XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1 makes PyTorch/XLA add them\n");
+        xl_buf_puts(
+            &b, "these programs carry no source lines; XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1 makes PyTorch/XLA add them\n");
     err = xl_cli_put(&b);
 out:
     xl_buf_fini(&b);
     return err;
 }
 
-/* ---- two runs --------------------------------------------------------------------------------------------------------- */
+/* ---- two runs
+ * --------------------------------------------------------------------------------------------------------- */
 typedef struct { xl_str module; char hash[XL_DIGEST_HEX]; int compiles; } last_program;
 
 static void last_programs(xl_arena *a, xl_node **e, size_t n, last_program **out, size_t *nout)
@@ -207,7 +218,8 @@ static void compare_words(sink *s, const char *what, xl_str before, xl_str after
     xl_buf_fini(&w);
 }
 
-static void compare_programs(xl_arena *a, sink *s, const char *da, const char *db, const last_program *x, const last_program *y)
+static void compare_programs(xl_arena *a, sink *s, const char *da, const char *db, const last_program *x,
+                             const last_program *y)
 {
     xl_str bytes;
     xl_module *p = NULL, *q = NULL;
@@ -226,11 +238,16 @@ static void compare_programs(xl_arena *a, sink *s, const char *da, const char *d
         xl_verdict v = { 0 };
         xl_error_free(xl_contract_compare(a, p, q, &v));
         for (uint32_t i = 0, shown = 0; i < v.ndiff && shown < 16; i++) {
-            bool input = v.diff[i].kind == XL_DIFF_ARGS || (v.diff[i].arg >= 0 && (v.diff[i].kind == XL_DIFF_SHAPE || v.diff[i].kind == XL_DIFF_DTYPE));
+            bool input = v.diff[i].kind == XL_DIFF_ARGS ||
+                         (v.diff[i].arg >= 0 && (v.diff[i].kind == XL_DIFF_SHAPE || v.diff[i].kind == XL_DIFF_DTYPE));
             if (v.diff[i].follows)
                 continue;
             shown++;
-            moved(s, input ? "inputs" : v.diff[i].kind == XL_DIFF_SHARDING ? "profile" : "graph", module, v.diff[i].text);
+            moved(s,
+                  input                                ? "inputs"
+                  : v.diff[i].kind == XL_DIFF_SHARDING ? "profile"
+                                                       : "graph",
+                  module, v.diff[i].text);
         }
         if (!v.ndiff)
             moved(s, "graph", module, XL_STR("another program"));
@@ -277,14 +294,18 @@ static void compare_cache(xl_arena *a, sink *s, xl_node **ea, size_t na, xl_node
             seconds[side] += num_of(e, "seconds");
         }
     if ((made[0] > 0) != (made[1] > 0) || (loaded[0] > 0) != (loaded[1] > 0))
-        moved(s, "cache", "", xl_strf(a, "the first run compiled %d and loaded %d programs in %.3g s, the second loaded %d and compiled %d in %.3g s", made[0],
-                                      loaded[0], seconds[0], loaded[1], made[1], seconds[1]));
+        moved(s, "cache", "",
+              xl_strf(a,
+                      "the first run compiled %d and loaded %d programs in %.3g s, the second loaded %d and compiled "
+                      "%d in %.3g s",
+                      made[0], loaded[0], seconds[0], loaded[1], made[1], seconds[1]));
 }
 
 /* Launch policy, value by value; raw flags are compared as the plugin saw them. */
 static void compare_launch(xl_arena *a, sink *s, const xl_run_info *x, const xl_run_info *y)
 {
-    const xl_node *p = xl_node_get(xl_node_get(x->json, "launch"), "values"), *q = xl_node_get(xl_node_get(y->json, "launch"), "values");
+    const xl_node *p = xl_node_get(xl_node_get(x->json, "launch"), "values"),
+                  *q = xl_node_get(xl_node_get(y->json, "launch"), "values");
     if (!xl_str_eq(x->profile, y->profile))
         moved(s, "profile", "", xl_strf(a, "%.*s -> %.*s", XL_FMT(x->profile), XL_FMT(y->profile)));
     for (int side = 0; side < 2; side++) {
@@ -292,11 +313,13 @@ static void compare_launch(xl_arena *a, sink *s, const xl_run_info *x, const xl_
         for (size_t i = 0; from && i < from->n; i++) {
             xl_str name = from->kid[i]->key;
             const xl_node *other = xl_node_get(to, xl_str_c(a, name));
-            if (xl_str_starts(name, XL_STR("flags.")) || (side && other) || (other && xl_str_eq(str_of(from->kid[i], "value"), str_of(other, "value"))))
+            if (xl_str_starts(name, XL_STR("flags.")) || (side && other) ||
+                (other && xl_str_eq(str_of(from->kid[i], "value"), str_of(other, "value"))))
                 continue;
             const xl_node *l = side ? other : from->kid[i], *r = side ? from->kid[i] : other;
-            moved(s, "profile", xl_str_c(a, name), xl_strf(a, "%.*s -> %.*s (%.*s)", XL_FMT(l ? str_of(l, "value") : XL_STR("not set")),
-                                                           XL_FMT(r ? str_of(r, "value") : XL_STR("not set")), XL_FMT(str_of(r ? r : l, "origin"))));
+            moved(s, "profile", xl_str_c(a, name),
+                  xl_strf(a, "%.*s -> %.*s (%.*s)", XL_FMT(l ? str_of(l, "value") : XL_STR("not set")),
+                          XL_FMT(r ? str_of(r, "value") : XL_STR("not set")), XL_FMT(str_of(r ? r : l, "origin"))));
         }
     }
 }
@@ -311,8 +334,9 @@ static void compare_stack(xl_arena *a, sink *s, const xl_run_info *x, const xl_r
         return;
     xl_node_changes(a, p, q, &c, &n);
     for (size_t i = 0; i < n; i++)
-        moved(s, "stack", xl_str_c(a, c[i].name), xl_strf(a, "%.*s -> %.*s", XL_FMT(c[i].before.n ? c[i].before : XL_STR("none")),
-                                                          XL_FMT(c[i].after.n ? c[i].after : XL_STR("none"))));
+        moved(s, "stack", xl_str_c(a, c[i].name),
+              xl_strf(a, "%.*s -> %.*s", XL_FMT(c[i].before.n ? c[i].before : XL_STR("none")),
+                      XL_FMT(c[i].after.n ? c[i].after : XL_STR("none"))));
 }
 
 /* Seconds a call took on average, over the run's processes. */
@@ -354,17 +378,27 @@ static void compare_steps(xl_arena *a, xl_buf *b, const char *da, const char *db
         return;
     const xl_step_times *x = t[0], *y = t[1];
     if (x->median > 0 && y->median > 0 && (x->median > 1.2 * y->median || y->median > 1.2 * x->median))
-        xl_buf_printf(b, "numbers  median step: %.4g ms -> %.4g ms (%.2fx): on the device %.4g -> %.4g ms, waiting for the host %.4g -> %.4g ms\n", x->median * 1e3,
-                      y->median * 1e3, y->median / x->median, x->busy * 1e3, y->busy * 1e3, x->gap * 1e3, y->gap * 1e3);
+        xl_buf_printf(b,
+                      "numbers  median step: %.4g ms -> %.4g ms (%.2fx): on the device %.4g -> %.4g ms, waiting for "
+                      "the host %.4g -> %.4g ms\n",
+                      x->median * 1e3, y->median * 1e3, y->median / x->median, x->busy * 1e3, y->busy * 1e3,
+                      x->gap * 1e3, y->gap * 1e3);
     if (x->first >= 0 && y->first >= 0)
-        xl_buf_printf(b, "numbers  first step done: %.3f s -> %.3f s (start and imports %.3f -> %.3f, client %.3f -> %.3f, tracing and lowering %.3f -> %.3f, "
-                         "compiling %.3f -> %.3f, loading %.3f -> %.3f, first execute %.3f -> %.3f)\n", x->first, y->first, x->imports, y->imports, x->client,
-                      y->client, x->host, y->host, x->compile, y->compile, x->load, y->load, x->execute, y->execute);
+        xl_buf_printf(b,
+                      "numbers  first step done: %.3f s -> %.3f s (start and imports %.3f -> %.3f, client %.3f -> "
+                      "%.3f, tracing and lowering %.3f -> %.3f, "
+                      "compiling %.3f -> %.3f, loading %.3f -> %.3f, first execute %.3f -> %.3f)\n",
+                      x->first, y->first, x->imports, y->imports, x->client, y->client, x->host, y->host, x->compile,
+                      y->compile, x->load, y->load, x->execute, y->execute);
 }
 
 static void compare_numbers(xl_arena *a, xl_buf *b, const char *da, const char *db)
 {
-    static const struct { const char *metric, *what; } means[] = { { "CompileTime", "mean compile" }, { "LoadTime", "mean load from the cache" }, { "ExecuteTime", "mean execute call" } };
+    static const struct {
+        const char *metric, *what;
+    } means[] = { { "CompileTime", "mean compile" },
+                  { "LoadTime", "mean load from the cache" },
+                  { "ExecuteTime", "mean execute call" } };
     for (size_t i = 0; i < sizeof means / sizeof *means; i++) {
         double x = mean_of(a, da, means[i].metric), y = mean_of(a, db, means[i].metric);
         if (x > 0 && y > 0 && (y > 1.2 * x || x > 1.2 * y))
@@ -377,9 +411,14 @@ static void compare_numbers(xl_arena *a, xl_buf *b, const char *da, const char *
     xl_error_free(xl_metrics_read(a, da, &m[0], &processes));
     xl_error_free(xl_metrics_read(a, db, &m[1], &processes));
     if (m[0] && m[1]) {
-        static const struct { xl_metric w; const char *what; } rows[] = {
-            { XL_M_CompileTime, "compiles" }, { XL_M_CachedCompile, "from the cache" }, { XL_M_ExecuteTime, "executions" },
-            { XL_M_InboundData, "bytes to the device" }, { XL_M_OutboundData, "bytes from the device" }, { XL_M_HostSync, "steps that waited for the host" },
+        static const struct { xl_metric w; const char *what;
+        } rows[] = {
+            { XL_M_CompileTime, "compiles" },
+            { XL_M_CachedCompile, "from the cache" },
+            { XL_M_ExecuteTime, "executions" },
+            { XL_M_InboundData, "bytes to the device" },
+            { XL_M_OutboundData, "bytes from the device" },
+            { XL_M_HostSync, "steps that waited for the host" },
         };
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             unsigned long long x = xl_metrics_total(m[0], rows[i].w), y = xl_metrics_total(m[1], rows[i].w);
@@ -449,7 +488,8 @@ static xl_error *two_runs(const xl_cli *cli, const char *da, const char *db)
     } else {
         compare_numbers(a, &b, da, db);
         if (!s.any)
-            xl_buf_puts(&b, "same graphs, same inputs, same flags and plugin, same use of the cache: what moved, if anything did, is the machine\n");
+            xl_buf_puts(&b, "same graphs, same inputs, same flags and plugin, same use of the cache: what moved, if "
+                            "anything did, is the machine\n");
     }
     err = xl_cli_put(&b);
 out:
@@ -471,9 +511,18 @@ out:
 }
 
 const xl_verb xl_verb_explain = {
-    .name = "explain", .args = "[RUN [RUN]]", .help = "why did it compile again; with two runs, what moved between them",
-    .more = "Opens with a sentence for each step module: why it compiled again, where, and what to do. A step is a function of yours that ran three\n"
-            "times or more; initialisers, eager ops and library functions are folded into one line (--all lists them), and the three answers at\n"
-            "the end do not concern them. What merely follows from a changed shape is listed as such. --json prints the compile events.",
-    .example = "xlane explain last", .opts = opts, .min = 0, .max = 2, .run = explain,
+    .name = "explain",
+    .args = "[RUN [RUN]]",
+    .help = "why did it compile again; with two runs, what moved between them",
+    .more = "Opens with a sentence for each step module: why it compiled again, where, and what to do. A step is a "
+            "function of yours that ran three\n"
+            "times or more; initialisers, eager ops and library functions are folded into one line (--all lists them), "
+            "and the three answers at\n"
+            "the end do not concern them. What merely follows from a changed shape is listed as such. --json prints "
+            "the compile events.",
+    .example = "xlane explain last",
+    .opts = opts,
+    .min = 0,
+    .max = 2,
+    .run = explain,
 };

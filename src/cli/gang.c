@@ -60,7 +60,8 @@ static void name_rank(int rank, int n, const int port[3])
 #define PUT(name, ...) (snprintf(text, sizeof text, __VA_ARGS__), setenv(name, text, 1))
     PUT("XLANE_RANK", "%d", rank), PUT("XLANE_RANKS", "%d", n);
     PUT("XLANE_COORDINATOR", "127.0.0.1:%d", port[0]), PUT("JAX_COORDINATOR_ADDRESS", "127.0.0.1:%d", port[0]);
-    PUT("RANK", "%d", rank), PUT("LOCAL_RANK", "%d", rank), PUT("WORLD_SIZE", "%d", n), PUT("LOCAL_WORLD_SIZE", "%d", n);
+    PUT("RANK", "%d", rank), PUT("LOCAL_RANK", "%d", rank), PUT("WORLD_SIZE", "%d", n),
+        PUT("LOCAL_WORLD_SIZE", "%d", n);
     PUT("MASTER_ADDR", "127.0.0.1"), PUT("MASTER_PORT", "%d", port[1]), PUT("XLA_COORDINATOR_PORT", "%d", port[2]);
 #undef PUT
 }
@@ -162,7 +163,8 @@ static void reap(member *m, const xl_gang *g, xl_gang_rank *r, int *first, doubl
         r[i].after = xl_now() - began;
         kill(-m[i].pid, SIGKILL);                          /* what it left behind */
         group[i] = 0;
-        if (failed(r[i].status) && !r[i].ours && *first < 0 && (now < 0 || (WIFSIGNALED(r[i].status) && !WIFSIGNALED(r[now].status))))
+        if (failed(r[i].status) && !r[i].ours && *first < 0 &&
+            (now < 0 || (WIFSIGNALED(r[i].status) && !WIFSIGNALED(r[now].status))))
             now = i;
     }
     if (now >= 0) {

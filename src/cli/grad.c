@@ -65,9 +65,13 @@ const xl_verb xl_verb_grad = {
     .name = "grad",
     .args = "[--keep=WHAT] [--gpu] FILE",
     .help = "print the gradient of a StableHLO program",
-    .more = "The program's first result must be one float. What is printed returns that result, and then its derivative by every "
+    .more = "The program's first result must be one float. What is printed returns that result, and then its "
+            "derivative by every "
             "argument of a float type. Calls are inlined first.",
     .example = "xlane grad loss.mlir >loss_and_grad.mlir",
-    .opts = opts, .min = 1, .max = 1, .run = run,
+    .opts = opts,
+    .min = 1,
+    .max = 1,
+    .run = run,
     .no_json = "what it prints is a program; `xlane print --json FILE` describes one",
 };

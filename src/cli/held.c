@@ -1,5 +1,6 @@
-/* The report's drawing of shardings. A tensor is a small grid: a row for each part along the first dimension that is split, a column for each along the
- * second, and in each cell the devices that hold it. Everything comes from sharding*.json of the run; the collectives from its program. */
+/* The report's drawing of shardings. A tensor is a small grid: a row for each part along the first dimension that is
+ * split, a column for each along the second, and in each cell the devices that hold it. Everything comes from
+ * sharding*.json of the run; the collectives from its program. */
 #include "cli/held.h"
 
 #include <stdio.h>
@@ -19,7 +20,8 @@ bool xl_held_as_parameter(const xl_held_list *l, const xl_held *t)
         return false;
     for (uint32_t i = 0; i < l->n; i++)
         if (xl_str_eq(l->t[i].name, n))
-            return l->t[i].rank == t->rank && l->t[i].npart == t->npart && !memcmp(l->t[i].part, t->part, t->npart * sizeof *t->part);
+            return l->t[i].rank == t->rank && l->t[i].npart == t->npart &&
+                   !memcmp(l->t[i].part, t->part, t->npart * sizeof *t->part);
     return false;
 }
 
@@ -59,7 +61,8 @@ static void grid(const xl_held *t, xl_buf *b)
             xl_buf_puts(b, "<td style=\"border:1px solid;padding:1px 5px;font-size:11px\">");
             for (uint32_t p = 0, n = 0; p < t->npart; p++) {
                 const xl_held_part *h = &t->part[p];
-                bool here = (row == t->rank || h->lo[row] / (t->part[0].hi[row] - t->part[0].lo[row]) == r) && (col == t->rank || h->lo[col] / (t->part[0].hi[col] - t->part[0].lo[col]) == c);
+                bool here = (row == t->rank || h->lo[row] / (t->part[0].hi[row] - t->part[0].lo[row]) == r) &&
+                            (col == t->rank || h->lo[col] / (t->part[0].hi[col] - t->part[0].lo[col]) == c);
                 if (here)
                     xl_buf_printf(b, "%s%d", n++ ? " " : "", h->device);
             }
@@ -84,9 +87,11 @@ static void list(const xl_held_list *l, xl_buf *b)
         xl_html_text(b, l->mesh);
         xl_buf_puts(b, ", ");
     }
-    xl_buf_printf(b, "%u devices. Device 0 holds %s of these tensors, of which %s only because others hold the same.</p>\n", l->ndevice, xl_html_bytes(w, (double)xl_held_on(l, 0)),
-                  xl_html_bytes(v, (double)xl_held_waste(l, 0)));
-    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>tensor</th><th>shape</th><th>split over</th><th class=\"n\">on each device</th><th class=\"n\">copies</th><th>devices by part</th></tr>");
+    xl_buf_printf(
+        b, "%u devices. Device 0 holds %s of these tensors, of which %s only because others hold the same.</p>\n",
+        l->ndevice, xl_html_bytes(w, (double)xl_held_on(l, 0)), xl_html_bytes(v, (double)xl_held_waste(l, 0)));
+    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>tensor</th><th>shape</th><th>split over</th><th class=\"n\">on "
+                   "each device</th><th class=\"n\">copies</th><th>devices by part</th></tr>");
     for (uint32_t i = 0; i < l->n; i++) {
         const xl_held *t = &l->t[i];
         if (!t->npart || xl_held_as_parameter(l, t))
@@ -103,13 +108,17 @@ static void list(const xl_held_list *l, xl_buf *b)
             xl_buf_printf(b, d ? " x %lld" : " %lld", (long long)t->dims[d]);
         xl_buf_puts(b, "</td><td>");
         xl_html_text(b, t->split);
-        xl_buf_printf(b, "</td><td class=\"n\">%s</td><td class=\"n\">%lld</td><td>", xl_html_bytes(w, (double)t->part[0].bytes), (long long)xl_held_copies(t));
+        xl_buf_printf(b, "</td><td class=\"n\">%s</td><td class=\"n\">%lld</td><td>",
+                      xl_html_bytes(w, (double)t->part[0].bytes), (long long)xl_held_copies(t));
         grid(t, b);
         xl_buf_puts(b, "</td></tr>");
     }
     xl_buf_puts(b, "</table></div>\n");
     if (left)
-        xl_buf_printf(b, "<p class=\"quiet\">%u more are in the run's sharding.json; optimizer moments lie as their parameters.</p>\n", left);
+        xl_buf_printf(b,
+                      "<p class=\"quiet\">%u more are in the run's sharding.json; optimizer moments lie as their "
+                      "parameters.</p>\n",
+                      left);
     else
         xl_buf_puts(b, "<p class=\"quiet\">Optimizer moments that lie as their parameters are not drawn again.</p>\n");
 }
@@ -119,10 +128,12 @@ static void crossings(const xl_crossings *c, xl_buf *b)
     char w[32];
     if (!c->n)
         return;
-    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>collective</th><th>over</th><th class=\"n\">times a step</th><th class=\"n\">bytes per device and step</th></tr>");
+    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>collective</th><th>over</th><th class=\"n\">times a "
+                   "step</th><th class=\"n\">bytes per device and step</th></tr>");
     for (uint32_t i = 0; i < c->n; i++)
-        xl_buf_printf(b, "<tr><td>%s</td><td>%s</td><td class=\"n\">%lld</td><td class=\"n\">%s%s</td></tr>", xl_ops[c->c[i].op].text, c->c[i].axes, (long long)c->c[i].count,
-                      xl_html_bytes(w, c->c[i].bytes), c->c[i].loops ? ", a loop counted once" : "");
+        xl_buf_printf(b, "<tr><td>%s</td><td>%s</td><td class=\"n\">%lld</td><td class=\"n\">%s%s</td></tr>",
+                      xl_ops[c->c[i].op].text, c->c[i].axes, (long long)c->c[i].count, xl_html_bytes(w, c->c[i].bytes),
+                      c->c[i].loops ? ", a loop counted once" : "");
     xl_buf_puts(b, "</table></div>\n");
 }
 

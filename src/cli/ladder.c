@@ -31,13 +31,15 @@ static const xl_opt opts[] = {
     { "set", XL_OPT_REPEAT, &opt.set, "KEY=VALUE", "a setting for every rung, as of a config" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "a rung that takes longer than this has failed (300)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the ladder's folder is made (runs)" },
-    { "rung", XL_OPT_STR, &opt.child, "RUNG", "what a process of the ladder is told: run this rung here and print the result" },
+    { "rung", XL_OPT_STR, &opt.child, "RUNG",
+      "what a process of the ladder is told: run this rung here and print the result" },
     { "phase", XL_OPT_STR, &opt.phase, "WORD", "with --rung: cold or restored" },
     { "state", XL_OPT_STR, &opt.state, "DIR", "with --rung: the ladder's cache and checkpoints" },
     { 0 },
 };
 
-/* ---- the process of one rung ----------------------------------------------------------------------------------------- */
+/* ---- the process of one rung
+ * ----------------------------------------------------------------------------------------- */
 static void mark(xl_layer l)
 {
     printf("at %s\n", xl_layer_word(l));
@@ -60,7 +62,8 @@ static xl_error *one_rung(const xl_cli *cli)
     xl_buf b = { 0 };
     const xl_rung *r = xl_rung_find(opt.child);
     if (!r || !opt.state || !opt.phase)
-        return xl_cli_misuse(cli, "--rung, --phase and --state go together; `xlane ladder` alone calls itself with them");
+        return xl_cli_misuse(cli,
+                             "--rung, --phase and --state go together; `xlane ladder` alone calls itself with them");
     XL_DO(settings(cli->arena, r, opt.state, &c));
     xl_rung_run(cli->arena, r, &c, opt.state, !strcmp(opt.phase, "restored"), mark, &res);
     xl_rung_json(&(xl_json){ .out = &b }, &res);
@@ -70,7 +73,8 @@ out:
     return err;
 }
 
-/* ---- the ladder ------------------------------------------------------------------------------------------------------ */
+/* ---- the ladder
+ * ------------------------------------------------------------------------------------------------------ */
 typedef struct {
     const xl_rung *r;
     enum { PASSED, REHEARSED, FAILED, SKIPPED } verdict;
@@ -92,7 +96,8 @@ static xl_layer layer_of(xl_str word)
 }
 
 /* What the process said: where it was, and its result; one that ended early is blamed on where it was. */
-static xl_error *phase(xl_arena *a, const char *exe, const xl_rung *r, const char *state, const char *word, xl_rung_result *out)
+static xl_error *phase(xl_arena *a, const char *exe, const xl_rung *r, const char *state, const char *word,
+                       xl_rung_result *out)
 {
     xl_error *err = NULL;
     xl_proc_result p;
@@ -125,7 +130,8 @@ static xl_error *phase(xl_arena *a, const char *exe, const xl_rung *r, const cha
     if (!has) {
         xl_str said = xl_str_trim(p.err);
         *out = (xl_rung_result){ .layer = at, .seconds = p.seconds };
-        out->message = xl_strf(a, "its process %.*s; it said: %.*s", XL_FMT(xl_proc_words(a, &p)), XL_FMT(said.n > 600 ? ((xl_str){ said.p + said.n - 600, 600 }) : said));
+        out->message = xl_strf(a, "its process %.*s; it said: %.*s", XL_FMT(xl_proc_words(a, &p)),
+                               XL_FMT(said.n > 600 ? ((xl_str){ said.p + said.n - 600, 600 }) : said));
     }
 out:
     return err;
@@ -143,8 +149,12 @@ static void judge(xl_arena *a, climb *c)
 {
     const xl_rung_result *k = &c->cold, *w = &c->warm;
     if (k->compiles > 1)
-        fail(c, XL_LAYER_GRAPH, xl_strf(a, "one step was compiled %lld times in %lld executions: something that changes each step is a constant of the "
-                                        "program; `xlane explain` on a run of it names which", (long long)k->compiles, (long long)k->executes));
+        fail(c, XL_LAYER_GRAPH,
+             xl_strf(a,
+                     "one step was compiled %lld times in %lld executions: something that changes each step is a "
+                     "constant of the "
+                     "program; `xlane explain` on a run of it names which",
+                     (long long)k->compiles, (long long)k->executes));
     else if (k->layer)
         fail(c, k->layer, k->message);
     else if (!k->executes)
@@ -156,15 +166,23 @@ static void judge(xl_arena *a, climb *c)
     else if (w->layer)
         fail(c, w->layer, xl_strf(a, "restored: %.*s", XL_FMT(w->message)));
     else if (w->compiles)
-        fail(c, XL_LAYER_CACHE, xl_strf(a, "restored in a new process, it compiled %lld again instead of loading it: the cache was written and not read, or its "
-                                        "entry does not load; `xlane cache ls` lists it", (long long)w->compiles));
+        fail(c, XL_LAYER_CACHE,
+             xl_strf(a,
+                     "restored in a new process, it compiled %lld again instead of loading it: the cache was written "
+                     "and not read, or its "
+                     "entry does not load; `xlane cache ls` lists it",
+                     (long long)w->compiles));
     else if (!w->executes)
         fail(c, XL_LAYER_CACHE, XL_STR("restored, nothing was executed"));
     else
         for (int i = 0, from = k->nloss - w->nloss; i < w->nloss && c->verdict == PASSED; i++) {
             if (from < 0 || k->loss[from + i] != w->loss[i]) /* bit for bit: the lane asks GPUs for that too */
-                fail(c, XL_LAYER_CACHE, xl_strf(a, "restored, step %d has the loss %.9g; cold it had %.9g: the executable that came back is not the one "
-                                                "that was kept", from + i + 1, w->loss[i], from < 0 ? 0 : k->loss[from + i]));
+                fail(c, XL_LAYER_CACHE,
+                     xl_strf(a,
+                             "restored, step %d has the loss %.9g; cold it had %.9g: the executable that came back is "
+                             "not the one "
+                             "that was kept",
+                             from + i + 1, w->loss[i], from < 0 ? 0 : k->loss[from + i]));
         }
 }
 
@@ -185,12 +203,21 @@ static xl_error *rehearse(const xl_cli *cli, const char *plugin, climb *c)
     xl_buf text = { 0 };
     XL_DO(settings(cli->arena, c->r, NULL, &conf));
     XL_DO(xl_train_print(&conf, "step", &text));
-    XL_DO(xl_rehearse(cli->arena, &(xl_rehearse_opts){ .plugin = plugin, .topology = opt.topology, .code = xl_buf_view(&text), .format = XL_FORMAT_MLIR,
-                                                       .timeout_s = opt.timeout, .progress = c->r->name }, &c->rehearsal));
+    XL_DO(xl_rehearse(cli->arena,
+                      &(xl_rehearse_opts){ .plugin = plugin,
+                                           .topology = opt.topology,
+                                           .code = xl_buf_view(&text),
+                                           .format = XL_FORMAT_MLIR,
+                                           .timeout_s = opt.timeout,
+                                           .progress = c->r->name },
+                      &c->rehearsal));
     const xl_rehearsal *r = &c->rehearsal;
     c->verdict = REHEARSED;
     if (r->verdict != XL_REHEARSAL_FITS)
-        fail(c, r->verdict == XL_REHEARSAL_NO_PLUGIN ? XL_LAYER_HOST : r->verdict == XL_REHEARSAL_NO_TOPOLOGY ? XL_LAYER_STARTUP : XL_LAYER_GRAPH,
+        fail(c,
+             r->verdict == XL_REHEARSAL_NO_PLUGIN     ? XL_LAYER_HOST
+             : r->verdict == XL_REHEARSAL_NO_TOPOLOGY ? XL_LAYER_STARTUP
+                                                      : XL_LAYER_GRAPH,
              xl_strf(cli->arena, "%.*s; %.*s", XL_FMT(r->message), XL_FMT(r->next)));
 out:
     xl_buf_fini(&text);
@@ -201,14 +228,20 @@ static void put_row(const xl_cli *cli, const climb *c)
 {
     FILE *out = cli->json ? stderr : stdout;
     if (c->r->kind == XL_RUNG_PROBE || c->verdict == SKIPPED)
-        fprintf(out, "%-8s %-10s %34s %6.1f s  %s", c->r->name, verdicts[c->verdict], "", c->seconds, c->verdict == SKIPPED ? c->why.p : c->r->about);
+        fprintf(out, "%-8s %-10s %34s %6.1f s  %s", c->r->name, verdicts[c->verdict], "", c->seconds,
+                c->verdict == SKIPPED ? c->why.p : c->r->about);
     else if (opt.topology)
         fprintf(out, "%-8s %-10s %31s %9.1f s  %s", c->r->name, verdicts[c->verdict],
-                c->rehearsal.memory.needs >= 0 ? xl_strf(cli->arena, "%.1f MiB", (double)c->rehearsal.memory.needs / (1 << 20)).p : "not compiled", c->seconds, c->r->about);
-    else
-        fprintf(out, "%-8s %-10s %8lld %8lld %8s %8s %6.1f s  %s", c->r->name, verdicts[c->verdict], (long long)c->cold.compiles, (long long)c->cold.executes,
-                c->ran_warm ? xl_strf(cli->arena, "%lld", (long long)c->warm.compiles).p : "-", c->ran_warm ? xl_strf(cli->arena, "%lld", (long long)c->warm.executes).p : "-",
+                c->rehearsal.memory.needs >= 0
+                    ? xl_strf(cli->arena, "%.1f MiB", (double)c->rehearsal.memory.needs / (1 << 20)).p
+                    : "not compiled",
                 c->seconds, c->r->about);
+    else
+        fprintf(out, "%-8s %-10s %8lld %8lld %8s %8s %6.1f s  %s", c->r->name, verdicts[c->verdict],
+                (long long)c->cold.compiles, (long long)c->cold.executes,
+                c->ran_warm ? xl_strf(cli->arena, "%lld", (long long)c->warm.compiles).p : "-",
+                c->ran_warm ? xl_strf(cli->arena, "%lld", (long long)c->warm.executes).p : "-", c->seconds,
+                c->r->about);
     if (c->verdict == PASSED && c->why.n)
         fprintf(out, "\n         note: %.*s", XL_FMT(c->why));
     fputc('\n', out);
@@ -294,7 +327,8 @@ static void put_names(xl_buf *b, const char *before, const climb *c, size_t n, i
         }
 }
 
-/* The sentence at the end: every rung passed, or how many of them, which failed, which were skipped, and how many were not tried. */
+/* The sentence at the end: every rung passed, or how many of them, which failed, which were skipped, and how many were
+ * not tried. */
 static void put_end(xl_buf *b, const climb *c, size_t n, size_t all, bool *bad)
 {
     size_t count[4] = { 0 };
@@ -315,7 +349,8 @@ static void put_end(xl_buf *b, const climb *c, size_t n, size_t all, bool *bad)
         xl_buf_printf(b, "; %zu not tried", left);
 }
 
-static void leave_receipt(const xl_cli *cli, const climb *c, size_t n, const xl_probe *probe, const char *plugin, const char *dir, const char *state, bool bad)
+static void leave_receipt(const xl_cli *cli, const climb *c, size_t n, const xl_probe *probe, const char *plugin,
+                          const char *dir, const char *state, bool bad)
 {
     xl_arena *a = cli->arena;
     xl_receipt_rung *rung = xl_new(a, xl_receipt_rung, n);
@@ -323,15 +358,22 @@ static void leave_receipt(const xl_cli *cli, const climb *c, size_t n, const xl_
     for (size_t i = 0; i < n; i++) {
         failing = !failing && c[i].verdict == FAILED ? c[i].r->name : failing;
         passing = !passing && c[i].verdict <= REHEARSED ? c[i].r->name : passing;
-        rung[i] = (xl_receipt_rung){ .name = c[i].r->name, .verdict = verdicts[c[i].verdict], .layer = xl_layer_word(c[i].layer), .why = c[i].why,
-                                     .cold = { c[i].ran_cold, c[i].cold.compiles, c[i].cold.loaded, c[i].cold.executes },
-                                     .restored = { c[i].ran_warm, c[i].warm.compiles, c[i].warm.loaded, c[i].warm.executes } };
+        rung[i] =
+            (xl_receipt_rung){ .name = c[i].r->name,
+                               .verdict = verdicts[c[i].verdict],
+                               .layer = xl_layer_word(c[i].layer),
+                               .why = c[i].why,
+                               .cold = { c[i].ran_cold, c[i].cold.compiles, c[i].cold.loaded, c[i].cold.executes },
+                               .restored = { c[i].ran_warm, c[i].warm.compiles, c[i].warm.loaded,
+                                             c[i].warm.executes } };
     }
     size_t narg = 2;
     char **command = xl_new(a, char *, 8 + opt.set.n);
     command[0] = "xlane";
     command[1] = "ladder";
-    const struct { const char *name, *value; } given[] = { { "plugin", opt.plugin }, { "topology", opt.topology }, { "only", opt.only } };
+    const struct {
+        const char *name, *value;
+    } given[] = { { "plugin", opt.plugin }, { "topology", opt.topology }, { "only", opt.only } };
     for (size_t i = 0; i < 3; i++)
         if (given[i].value)
             command[narg++] = xl_str_c(a, xl_strf(a, "--%s=%s", given[i].name, given[i].value));
@@ -340,10 +382,26 @@ static void leave_receipt(const xl_cli *cli, const climb *c, size_t n, const xl_
     size_t right = 0;
     for (size_t i = 0; i < probe->ndevice; i++)
         right += probe->device[i].right;
-    const char *devices = opt.topology ? NULL : probe->ndevice ? xl_strf(a, "%zu of %zu: %.*s", right, probe->ndevice, XL_FMT(probe->device[0].kind)).p : "no: none came up";
-    xl_error *no = xl_receipt_write(a, &(xl_receipt_facts){ .kind = "ladder", .dir = dir, .argc = (int)narg, .argv = command, .status = bad, .plugin = plugin, .devices = devices,
-                                                            .cache = opt.topology ? NULL : xl_path_join(a, state, "cache"), .first_passing = passing, .next_failing = failing,
-                                                            .rung = rung, .nrung = n, .rehearsed = opt.topology != NULL, .topology = opt.topology }, NULL);
+    const char *devices = opt.topology ? NULL
+                          : probe->ndevice
+                              ? xl_strf(a, "%zu of %zu: %.*s", right, probe->ndevice, XL_FMT(probe->device[0].kind)).p
+                              : "no: none came up";
+    xl_error *no = xl_receipt_write(a,
+                                    &(xl_receipt_facts){ .kind = "ladder",
+                                                         .dir = dir,
+                                                         .argc = (int)narg,
+                                                         .argv = command,
+                                                         .status = bad,
+                                                         .plugin = plugin,
+                                                         .devices = devices,
+                                                         .cache = opt.topology ? NULL : xl_path_join(a, state, "cache"),
+                                                         .first_passing = passing,
+                                                         .next_failing = failing,
+                                                         .rung = rung,
+                                                         .nrung = n,
+                                                         .rehearsed = opt.topology != NULL,
+                                                         .topology = opt.topology },
+                                    NULL);
     if (no)
         fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(no));
     xl_error_free(no);
@@ -371,11 +429,17 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
     ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
     exe[len > 0 ? len : 0] = 0;
     if (opt.only && !xl_rung_find(opt.only)) {
-        err = xl_cli_misuse(cli, "there is no rung '%s'; there are probe, dense, A, M, R, E, AM, AR, ME, ER, AMER, scan, resume, mesh", opt.only);
+        err = xl_cli_misuse(
+            cli, "there is no rung '%s'; there are probe, dense, A, M, R, E, AM, AR, ME, ER, AMER, scan, resume, mesh",
+            opt.only);
         goto out;
     }
     if (opt.topology)
-        XL_DO(xl_plugin_find(a, &(xl_plugin_wish){ .named = opt.plugin ? opt.plugin : strncmp(opt.topology, "xlane", 5) ? "tpu" : "cpu" }, &choice));
+        XL_DO(xl_plugin_find(a,
+                             &(xl_plugin_wish){ .named = opt.plugin                          ? opt.plugin
+                                                         : strncmp(opt.topology, "xlane", 5) ? "tpu"
+                                                                                             : "cpu" },
+                             &choice));
     XL_DO(xl_run_make(a, opt.runs, opt.topology ? "ladder-rehearsed" : "ladder", &dir));
     XL_DO(xl_run_open(dir, &run));
     char *whole = realpath(dir, NULL);
@@ -383,8 +447,10 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
     free(whole);
     XL_DO(xl_dir_make(state));
     chmod(state, 0700);
-    fprintf(cli->json ? stderr : stdout, opt.topology ? "%-8s %-10s %31s %11s  %s\n" : "%-8s %-10s %17s %17s %8s  %s\n", "rung", "verdict",
-            opt.topology ? "needs" : "cold comp    exec", opt.topology ? "compile" : "restored c   exec", opt.topology ? "what it adds" : "time", opt.topology ? "" : "what it adds");
+    fprintf(cli->json ? stderr : stdout, opt.topology ? "%-8s %-10s %31s %11s  %s\n" : "%-8s %-10s %17s %17s %8s  %s\n",
+            "rung", "verdict", opt.topology ? "needs" : "cold comp    exec",
+            opt.topology ? "compile" : "restored c   exec", opt.topology ? "what it adds" : "time",
+            opt.topology ? "" : "what it adds");
     for (size_t i = 0; i < n && !stop; i++) {
         climb *k = &c[done];
         double began = xl_now();
@@ -396,9 +462,12 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
                 continue;                   /* there is no device to probe */
             XL_DO(xl_probe_run(a, &(xl_probe_opts){ .plugin = opt.plugin }, &probe));
             if (probe.class != XL_PROBE_HEALTHY)
-                fail(k, layer_of_probe(probe.class), xl_strf(a, "%s: %.*s; %.*s", xl_probe_word(probe.class), XL_FMT(probe.reason), XL_FMT(probe.next)));
+                fail(
+                    k, layer_of_probe(probe.class),
+                    xl_strf(a, "%s: %.*s; %.*s", xl_probe_word(probe.class), XL_FMT(probe.reason), XL_FMT(probe.next)));
             if (!opt.plugin && probe.plugin.n)
-                opt.plugin = xl_str_c(a, probe.plugin); /* the rungs climb on what was probed, whatever else may be found */
+                opt.plugin =
+                    xl_str_c(a, probe.plugin); /* the rungs climb on what was probed, whatever else may be found */
         } else if (all[i].kind == XL_RUNG_MESH && (opt.topology || probe.ndevice < 2)) {
             k->verdict = SKIPPED;
             k->why = opt.topology ? XL_STR("rehearsals of one program tell nothing of it") : XL_STR("one device only");
@@ -419,7 +488,8 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
         note(run, k);
         done++;
         if (k->verdict == FAILED) {
-            fprintf(cli->json ? stderr : stdout, "         blamed on the %s layer: %.*s\n", xl_layer_word(k->layer), XL_FMT(k->why));
+            fprintf(cli->json ? stderr : stdout, "         blamed on the %s layer: %.*s\n", xl_layer_word(k->layer),
+                    XL_FMT(k->why));
             stop = !opt.keep_going || all[i].kind == XL_RUNG_PROBE;
         }
     }
@@ -444,9 +514,20 @@ out:
 }
 
 const xl_verb xl_verb_ladder = {
-    .name = "ladder", .args = "[--plugin=PATH] [--topology=NAME]", .help = "climb from the probe to a hybrid model, one feature at a time",
-    .more = "Each rung is trained for six steps in a process of its own, cold, and then in another that is to find its executable in the cache. A\n"
-            "rung has passed when the losses are right, compiles stayed flat and executions moved; the clock is not asked. The first that fails is\n"
-            "blamed on a layer: host (files, libraries), startup (device), graph (compile, numbers, recompiles) or cache.",
-    .example = "xlane ladder\nxlane ladder --plugin=tpu --json\nxlane ladder --topology=v6e:2x2", .opts = opts, .min = 0, .max = 0, .run = ladder,
+    .name = "ladder",
+    .args = "[--plugin=PATH] [--topology=NAME]",
+    .help = "climb from the probe to a hybrid model, one feature at a time",
+    .more =
+        "Each rung is trained for six steps in a process of its own, cold, and then in another that is to find its "
+        "executable in the cache. A\n"
+        "rung has passed when the losses are right, compiles stayed flat and executions moved; the clock is not asked. "
+        "The first that fails is\n"
+        "blamed on a layer: host (files, libraries), startup (device), graph (compile, numbers, recompiles) or cache.",
+    .example = "xlane ladder\n"
+               "xlane ladder --plugin=tpu --json\n"
+               "xlane ladder --topology=v6e:2x2",
+    .opts = opts,
+    .min = 0,
+    .max = 0,
+    .run = ladder,
 };

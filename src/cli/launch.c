@@ -77,7 +77,8 @@ static xl_error *of_run(const xl_cli *cli, const char *dir, const char *module, 
     xl_buf names = { 0 };
     XL_DO(xl_run_events(a, dir, &event, &n));
     for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(event[i], "event"), *name = xl_node_get(event[i], "module"), *hash = xl_node_get(event[i], "program");
+        const xl_node *what = xl_node_get(event[i], "event"), *name = xl_node_get(event[i], "module"),
+                      *hash = xl_node_get(event[i], "program");
         bool again = false;
         xl_str code;
         if (!what || !xl_str_is(what->s, "compile") || !name || !hash)
@@ -108,18 +109,22 @@ static xl_error *of_run(const xl_cli *cli, const char *dir, const char *module, 
         if (module && names.n)
             err = XL_ERR(NOT_FOUND, "%s compiled no module called %s; it has %s", dir, module, names.p);
         else
-            err = XL_ERR(NOT_FOUND, "%s has no recorded programs; run it under `xlane run -- CMD`, which records them", dir);
+            err = XL_ERR(NOT_FOUND, "%s has no recorded programs; run it under `xlane run -- CMD`, which records them",
+                         dir);
         goto out;
     }
     describe(a, l);
-    l->about = xl_strf(a, "%s of run %s%s", l->name, dir, others > 1 && !module ? ", the largest it compiled (--module names another)" : "").p;
+    l->about = xl_strf(a, "%s of run %s%s", l->name, dir,
+                       others > 1 && !module ? ", the largest it compiled (--module names another)" : "")
+                   .p;
     l->sig.model = xl_strf(a, "module %s", l->name);
 out:
     xl_buf_fini(&names);
     return err;
 }
 
-xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module, xl_launch *l)
+xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,
+                         xl_launch *l)
 {
     xl_error *err = NULL;
     xl_arena *a = cli->arena;
@@ -178,7 +183,9 @@ xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch)
     describe(a, l);
     l->batch = c.data.batch;
     l->name = xl_strf(a, "%.*s (batch %lld)", XL_FMT(xl_path_base(xl_str_of(l->conf))), (long long)l->batch).p;
-    l->about = xl_strf(a, "the training step of %s: %s, batch %lld, length %lld", l->conf, c.model.pattern, (long long)l->batch, (long long)c.data.time).p;
+    l->about = xl_strf(a, "the training step of %s: %s, batch %lld, length %lld", l->conf, c.model.pattern,
+                       (long long)l->batch, (long long)c.data.time)
+                   .p;
     xl_config_signature(a, &c, &l->sig);
 out:
     return err;
@@ -190,7 +197,8 @@ xl_error *xl_cli_config(const xl_cli *cli, const char *file, char *const *words,
     if (xl_error_code(err) == XL_CODE_INVALID)
         xl_cli_exit(cli, XL_EXIT_MISUSED);
     if (file && xl_error_code(err) == XL_CODE_NOT_FOUND)
-        return xl_error_next(err, "name a configuration that is there, or give its settings alone: xlane train data.train=book.txt (docs/train.md lists them)");
+        return xl_error_next(err, "name a configuration that is there, or give its settings alone: xlane train "
+                                  "data.train=book.txt (docs/train.md lists them)");
     return err;
 }
 

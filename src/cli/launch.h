@@ -18,7 +18,8 @@ typedef struct {
     bool shardy;
     const xl_mesh *mesh;            /* its first mesh; NULL: none */
     xl_signature sig;               /* hardware and bundle are for the caller to fill in */
-    int64_t batch, batch_step;      /* of a config, which must be a multiple of batch_step; 0 where the batch cannot be changed */
+    int64_t batch,
+        batch_step; /* of a config, which must be a multiple of batch_step; 0 where the batch cannot be changed */
     xl_buf text;                    /* owns `code` where it was printed */
     const char *conf;
     char *const *words;
@@ -26,10 +27,12 @@ typedef struct {
 } xl_launch;
 
 /* `words` are key=value settings of a config; `module` chooses a program of a run. */
-xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module, xl_launch *out) XL_MUST_USE;
+xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,
+                         xl_launch *out) XL_MUST_USE;
 /* A configuration from the command line; a key or value that is wrong makes the exit status 2. */
 xl_error *xl_cli_config(const xl_cli *cli, const char *file, char *const *words, int nword, xl_config *out) XL_MUST_USE;
-xl_error *xl_cli_run_config(const xl_cli *cli, const char *dir, char *const *words, int nword, xl_config *out) XL_MUST_USE; /* of a run */
+xl_error *xl_cli_run_config(const xl_cli *cli, const char *dir, char *const *words, int nword,
+                            xl_config *out) XL_MUST_USE; /* of a run */
 /* The same config with another batch; 0: its own. */
 xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch) XL_MUST_USE;
 void xl_launch_fini(xl_launch *l);

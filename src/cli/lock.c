@@ -8,10 +8,15 @@
 #include "cli/cli.h"
 #include "pjrt/plugin.h"
 
-static struct { const char *file, *profile, *cache, *runs; xl_opt_list plugin; bool print; } opt = { .file = "xlane.lock" };
+static struct {
+    const char *file, *profile, *cache, *runs;
+    xl_opt_list plugin;
+    bool print;
+} opt = { .file = "xlane.lock" };
 static const xl_opt opts[] = {
     { "file", XL_OPT_STR, &opt.file, "FILE", "the lock (xlane.lock)" },
-    { "plugin", XL_OPT_REPEAT, &opt.plugin, "PATH", "write: a plugin's file, or cpu, tpu, cuda; several may be given (the one that would be used)" },
+    { "plugin", XL_OPT_REPEAT, &opt.plugin, "PATH",
+      "write: a plugin's file, or cpu, tpu, cuda; several may be given (the one that would be used)" },
     { "profile", XL_OPT_STR, &opt.profile, "NAME", "write: the profile the lane is launched with" },
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "write: the executable cache it needs" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "write: where its runs go" },
@@ -72,7 +77,9 @@ static xl_error *verify(const xl_cli *cli)
     if (cli->json)
         xl_json_list(&j);
     if (!cli->json && !xl_str_eq(l.machine, now.machine))
-        xl_buf_printf(&b, "this lock is of %.*s and this host is %.*s: plugins, drivers and executables cannot be the same; what can be compared is below\n",
+        xl_buf_printf(&b,
+                      "this lock is of %.*s and this host is %.*s: plugins, drivers and executables cannot be the "
+                      "same; what can be compared is below\n",
                       XL_FMT(l.machine), XL_FMT(now.machine));
     for (size_t i = 0; i < n; i++) {
         if (cli->json) {
@@ -84,7 +91,10 @@ static xl_error *verify(const xl_cli *cli)
             xl_json_put_text(&j, "breaks", d[i].breaks);
             xl_json_end(&j);
         } else {
-            xl_buf_printf(&b, "%s %.*s: %.*s -> %.*s\n    can break: %s\n", d[i].kind, XL_FMT(d[i].name), XL_FMT(d[i].locked.n ? d[i].locked : XL_STR("(not there)")),
+            xl_buf_printf(&b,
+                          "%s %.*s: %.*s -> %.*s\n"
+                          "    can break: %s\n",
+                          d[i].kind, XL_FMT(d[i].name), XL_FMT(d[i].locked.n ? d[i].locked : XL_STR("(not there)")),
                           XL_FMT(d[i].now.n ? d[i].now : XL_STR("(not there)")), d[i].breaks);
         }
     }
@@ -112,7 +122,8 @@ static xl_error *lock(const xl_cli *cli, int argc, char **argv)
     if (strcmp(argv[0], "restore") || !opt.print)
         return xl_cli_misuse(cli, "lock: usage: write, verify, or restore --print");
     if (cli->json)
-        return xl_cli_misuse(cli, "lock restore --print writes a shell script, not JSON; the lock file itself (%s) is JSON", opt.file);
+        return xl_cli_misuse(
+            cli, "lock restore --print writes a shell script, not JSON; the lock file itself (%s) is JSON", opt.file);
     XL_DO(xl_lock_read(cli->arena, opt.file, &l));
     xl_lock_restore(&l, &b);
     err = xl_cli_put(&b);
@@ -121,8 +132,17 @@ out:
 }
 
 const xl_verb xl_verb_lock = {
-    .name = "lock", .args = "write | verify | restore --print", .help = "the whole lane in a file: write it, compare it with this host, rebuild it",
-    .more = "Locked: plugin files by hash, driver, kernel, libc, Python and its packages, the runtime's variables, folders and the profile.\n"
+    .name = "lock",
+    .args = "write | verify | restore --print",
+    .help = "the whole lane in a file: write it, compare it with this host, rebuild it",
+    .more = "Locked: plugin files by hash, driver, kernel, libc, Python and its packages, the runtime's variables, "
+            "folders and the profile.\n"
             "`verify` names each item that differs and what that can break, and exits with 1; on another host too.",
-    .example = "xlane lock write --plugin=tpu --profile=tpu-v6e\nxlane lock verify\nxlane lock restore --print >restore.sh", .opts = opts, .min = 1, .max = 1, .run = lock,
+    .example = "xlane lock write --plugin=tpu --profile=tpu-v6e\n"
+               "xlane lock verify\n"
+               "xlane lock restore --print >restore.sh",
+    .opts = opts,
+    .min = 1,
+    .max = 1,
+    .run = lock,
 };

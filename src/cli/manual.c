@@ -1,5 +1,5 @@
-/* xlane man and xlane completion: manual pages and shell completion, written from the tables of the verbs, so that neither can say
- * what the command does not do. */
+/* xlane man and xlane completion: manual pages and shell completion, written from the tables of the verbs, so that
+ * neither can say what the command does not do. */
 #include <ctype.h>
 #include <stdio.h>
 
@@ -15,7 +15,8 @@ static const xl_verb *const verbs[] = {
     NULL
 };
 
-/* ---- manual pages, in man's macros ---------------------------------------------------------------------------------- */
+/* ---- manual pages, in man's macros ----------------------------------------------------------------------------------
+ * */
 
 /* Text that groff prints as it is: backslashes, hyphens that must stay minus signs, and points that begin a line. */
 static void roff(xl_buf *b, const char *s)
@@ -131,7 +132,8 @@ const xl_verb xl_verb_man = {
     .no_json = "its result is a manual page",
 };
 
-/* ---- completion ----------------------------------------------------------------------------------------------------- */
+/* ---- completion -----------------------------------------------------------------------------------------------------
+ * */
 static void words_of(xl_buf *b, const xl_verb *v)
 {
     for (const xl_opt *o = v->opts; o && o->name; o++)
@@ -141,7 +143,10 @@ static void words_of(xl_buf *b, const xl_verb *v)
 
 static void bash(xl_buf *b)
 {
-    xl_buf_puts(b, "_xlane() {\n    local word=${COMP_WORDS[COMP_CWORD]} words\n    compopt +o nospace\n    if [ \"$COMP_CWORD\" = 1 ]; then words=\"");
+    xl_buf_puts(b, "_xlane() {\n"
+                   "    local word=${COMP_WORDS[COMP_CWORD]} words\n"
+                   "    compopt +o nospace\n"
+                   "    if [ \"$COMP_CWORD\" = 1 ]; then words=\"");
     for (const xl_verb *const *v = verbs; *v; v++)
         xl_buf_printf(b, "%s ", (*v)->name);
     xl_buf_puts(b, "--help --version\"\n    else case ${COMP_WORDS[1]} in\n");
@@ -152,7 +157,9 @@ static void bash(xl_buf *b)
     }
     xl_buf_puts(b, "        esac\n    fi\n    case $word in -*) ;; *) [ \"$COMP_CWORD\" = 1 ] || words= ;; esac\n"
                    "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
-                   "    case ${COMPREPLY[0]} in *=) compopt -o nospace ;; esac\n}\ncomplete -o default -F _xlane xlane\n");
+                   "    case ${COMPREPLY[0]} in *=) compopt -o nospace ;; esac\n"
+                   "}\n"
+                   "complete -o default -F _xlane xlane\n");
 }
 
 static void fish(xl_buf *b)
@@ -163,7 +170,8 @@ static void fish(xl_buf *b)
             xl_buf_printf(b, "%s%c", *s == '\'' ? "\\" : "", *s);
         xl_buf_puts(b, "'\n");
         for (const xl_opt *o = (*v)->opts; o && o->name; o++)
-            xl_buf_printf(b, "complete -c xlane -n '__fish_seen_subcommand_from %s' -l %s%s\n", (*v)->name, o->name, o->value ? " -r" : "");
+            xl_buf_printf(b, "complete -c xlane -n '__fish_seen_subcommand_from %s' -l %s%s\n", (*v)->name, o->name,
+                          o->value ? " -r" : "");
     }
 }
 
@@ -175,7 +183,10 @@ static void zsh(xl_buf *b)
 
 static xl_error *completion(const xl_cli *cli, int argc, char **argv)
 {
-    static const struct { const char *shell; void (*write)(xl_buf *b); } shells[] = { { "bash", bash }, { "zsh", zsh }, { "fish", fish } };
+    static const struct {
+        const char *shell;
+        void (*write)(xl_buf *b);
+    } shells[] = { { "bash", bash }, { "zsh", zsh }, { "fish", fish } };
     (void)argc;
     for (size_t i = 0; i < sizeof shells / sizeof *shells; i++)
         if (!strcmp(argv[0], shells[i].shell)) {

@@ -8,9 +8,11 @@
 
 static struct { const char *plugin, *cache; xl_opt_list allow; bool all; } opt;
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "check: the plugin's file, or cpu, tpu, cuda (the one that would be used)" },
+    { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
+      "check: the plugin's file, or cpu, tpu, cuda (the one that would be used)" },
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "check: the executable cache to look into" },
-    { "allow", XL_OPT_REPEAT, &opt.allow, "ROW", "check: a row that may be affected without the exit status being 1; may be repeated" },
+    { "allow", XL_OPT_REPEAT, &opt.allow, "ROW",
+      "check: a row that may be affected without the exit status being 1; may be repeated" },
     { "all", XL_OPT_FLAG, &opt.all, NULL, "check: the rows that are clear or not here, too" },
     { 0 },
 };
@@ -73,18 +75,29 @@ static xl_error *matrix(const xl_cli *cli, int argc, char **argv)
             }
             xl_json_end(&j);
         } else if (!check) {
-            xl_buf_printf(&b, "%-18s %s (%s)\n    %s\n    do: %s\n    detected by: %s\n    seen on: %s\n    see %s\n", r[i].name, r[i].surface, r[i].class, r[i].symptom, r[i].remedy, r[i].how, r[i].seen,
+            xl_buf_printf(&b,
+                          "%-18s %s (%s)\n"
+                          "    %s\n"
+                          "    do: %s\n"
+                          "    detected by: %s\n"
+                          "    seen on: %s\n"
+                          "    see %s\n",
+                          r[i].name, r[i].surface, r[i].class, r[i].symptom, r[i].remedy, r[i].how, r[i].seen,
                           r[i].source);
         } else if (opt.all || r[i].state == XL_MATRIX_HIT || r[i].state == XL_MATRIX_UNKNOWN) {
             xl_buf_printf(&b, "%-9s %-18s %.*s\n", xl_matrix_word(r[i].state), r[i].name, XL_FMT(r[i].text));
             if (r[i].state == XL_MATRIX_HIT)
-                xl_buf_printf(&b, "%-9s %s: %s\n%-9s do: %s (%s)\n", "", r[i].surface, r[i].symptom, "", r[i].remedy, r[i].source);
+                xl_buf_printf(&b,
+                              "%-9s %s: %s\n"
+                              "%-9s do: %s (%s)\n",
+                              "", r[i].surface, r[i].symptom, "", r[i].remedy, r[i].source);
         }
     }
     if (cli->json)
         xl_json_end(&j);
     else if (check)
-        xl_buf_printf(&b, "%zu rows: %zu clear, %zu not here, %zu affected%s, %zu unknown\n", n, count[XL_MATRIX_CLEAR], count[XL_MATRIX_ABSENT], count[XL_MATRIX_HIT],
+        xl_buf_printf(&b, "%zu rows: %zu clear, %zu not here, %zu affected%s, %zu unknown\n", n, count[XL_MATRIX_CLEAR],
+                      count[XL_MATRIX_ABSENT], count[XL_MATRIX_HIT],
                       count[XL_MATRIX_HIT] && !stop ? " (all allowed)" : "", count[XL_MATRIX_UNKNOWN]);
     if (stop)
         xl_cli_exit(cli, XL_EXIT_FAILED);
@@ -94,9 +107,20 @@ out:
 }
 
 const xl_verb xl_verb_matrix = {
-    .name = "matrix", .args = "list | check [RUN]", .help = "known breakages of XLA lanes, and which of them this one has",
-    .more = "Each row has a check that runs: on the plugin (in a child process), the packages, the environment, the cache, or a recorded RUN.\n"
-            "A row is clear, not here (its surface is not installed), affected, or unknown with what would be needed to know.\n"
-            "Exit status: 1 where a row is affected that --allow does not name, so that it gates CI; unknown rows do not count.",
-    .example = "xlane matrix check last\nxlane matrix check --allow quiet_fallback\nxlane matrix list --json", .opts = opts, .min = 1, .max = 2, .run = matrix,
+    .name = "matrix",
+    .args = "list | check [RUN]",
+    .help = "known breakages of XLA lanes, and which of them this one has",
+    .more = "Each row has a check that runs: on the plugin (in a child process), the packages, the environment, the "
+            "cache, or a recorded RUN.\n"
+            "A row is clear, not here (its surface is not installed), affected, or unknown with what would be needed "
+            "to know.\n"
+            "Exit status: 1 where a row is affected that --allow does not name, so that it gates CI; unknown rows do "
+            "not count.",
+    .example = "xlane matrix check last\n"
+               "xlane matrix check --allow quiet_fallback\n"
+               "xlane matrix list --json",
+    .opts = opts,
+    .min = 1,
+    .max = 2,
+    .run = matrix,
 };

@@ -62,10 +62,11 @@ static xl_error *memory(const xl_cli *cli, int argc, char **argv)
     const char *refused = NULL;
     XL_DO(xl_run_events(a, dir, &event, &nevent));
     for (size_t i = 0; i < nevent; i++) {
-        const xl_node *what = xl_node_get(event[i], "event"), *call = xl_node_get(event[i], "call"), *why = xl_node_get(event[i], "error"),
-                      *plugin = xl_node_get(event[i], "plugin");
+        const xl_node *what = xl_node_get(event[i], "event"), *call = xl_node_get(event[i], "call"),
+                      *why = xl_node_get(event[i], "error"), *plugin = xl_node_get(event[i], "plugin");
         if (what && xl_str_is(what->s, "memory") && call && why && plugin)
-            refused = xl_strf(a, "%.*s of %.*s cannot answer: %.*s", XL_FMT(call->s), XL_FMT(plugin->s), XL_FMT(why->s)).p;
+            refused =
+                xl_strf(a, "%.*s of %.*s cannot answer: %.*s", XL_FMT(call->s), XL_FMT(plugin->s), XL_FMT(why->s)).p;
     }
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
@@ -112,6 +113,11 @@ out:
 }
 
 const xl_verb xl_verb_memory = {
-    .name = "memory", .args = "[RUN]", .help = "what each physical device held during a run", .example = "xlane memory last", .min = 0, .max = 1,
+    .name = "memory",
+    .args = "[RUN]",
+    .help = "what each physical device held during a run",
+    .example = "xlane memory last",
+    .min = 0,
+    .max = 1,
     .run = memory,
 };

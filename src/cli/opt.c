@@ -68,12 +68,16 @@ static xl_error *set(xl_arena *a, const xl_opt *o, const char *text)
         return NULL;
     }
     }
-    static const char *const want[] = { [XL_OPT_INT] = "a whole number", [XL_OPT_COUNT] = "a whole number of at least 0", [XL_OPT_NUM] = "a number",
-                                        [XL_OPT_SECONDS] = "a number of seconds, at least 0", [XL_OPT_SIZE] = "a size such as 64MiB" };
+    static const char *const want[] = { [XL_OPT_INT] = "a whole number",
+                                        [XL_OPT_COUNT] = "a whole number of at least 0",
+                                        [XL_OPT_NUM] = "a number",
+                                        [XL_OPT_SECONDS] = "a number of seconds, at least 0",
+                                        [XL_OPT_SIZE] = "a size such as 64MiB" };
     return ok ? NULL : XL_ERR(INVALID, "--%s takes %s, not '%s'", o->name, want[o->kind], text);
 }
 
-xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, bool stop_at_first, int argc, char **argv, int *nargs)
+xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, bool stop_at_first, int argc,
+                       char **argv, int *nargs)
 {
     xl_error *err = NULL;
     int n = 0, i = 0;

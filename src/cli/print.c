@@ -9,13 +9,16 @@ static struct { bool hash, locations, shorten, unchecked, optimise; const char *
 static const xl_opt opts[] = {
     { "hash", XL_OPT_FLAG, &opt.hash, NULL, "only the canonical hash" },
     { "locations", XL_OPT_FLAG, &opt.locations, NULL, "with the source line of every op" },
-    { "shorten", XL_OPT_FLAG, &opt.shorten, NULL, "leave out the middle of large constants: for reading, not for parsers" },
+    { "shorten", XL_OPT_FLAG, &opt.shorten, NULL,
+      "leave out the middle of large constants: for reading, not for parsers" },
     { "module", XL_OPT_STR, &opt.module, "NAME", "of a RUN: which of its programs (the largest)" },
     { "unchecked", XL_OPT_FLAG, &opt.unchecked, NULL, "print it even if it does not verify" },
     { "optimise", XL_OPT_FLAG, &opt.optimise, NULL, "run the passes first" },
     { "passes", XL_OPT_STR, &opt.passes, "LIST", "run only these passes, separated by commas" },
-    { "dump-after", XL_OPT_STR, &opt.dump, "PASS", "the program as it is after this pass, on standard error; all: after each" },
-    { 0 } };
+    { "dump-after", XL_OPT_STR, &opt.dump, "PASS",
+      "the program as it is after this pass, on standard error; all: after each" },
+    { 0 }
+};
 
 static uint64_t count(const xl_region *r)
 {
@@ -46,7 +49,8 @@ static xl_error *known_passes(const xl_cli *cli, const char *option, const char 
         while (all.n)
             known |= xl_str_eq(xl_str_cut(&all, ' '), name);
         if (!known)
-            return xl_cli_misuse(cli, "%s: there is no pass '%.*s'; there are %s", option, XL_FMT(name), xl_pipeline_names());
+            return xl_cli_misuse(cli, "%s: there is no pass '%.*s'; there are %s", option, XL_FMT(name),
+                                 xl_pipeline_names());
     }
     return NULL;
 }
@@ -62,7 +66,9 @@ static xl_error *print(const xl_cli *cli, int argc, char **argv)
     XL_DO(known_passes(cli, "--dump-after", opt.dump && strcmp(opt.dump, "all") ? opt.dump : NULL));
     XL_DO(xl_cli_program(cli, argv[0], opt.module, opt.unchecked, &m));
     if (opt.optimise || opt.passes || opt.dump)
-        XL_TRY(xl_pipeline_run(m, &(xl_pipeline_opts){ .only = opt.passes, .verify = true, .after = opt.dump ? dump : NULL }), "%s", argv[0]);
+        XL_TRY(xl_pipeline_run(
+                   m, &(xl_pipeline_opts){ .only = opt.passes, .verify = true, .after = opt.dump ? dump : NULL }),
+               "%s", argv[0]);
     xl_digest d = xl_module_hash(m);
     xl_digest_hex(&d, hex);
     if (!opt.hash)
@@ -96,8 +102,10 @@ const xl_verb xl_verb_print = {
     .name = "print",
     .args = "[--hash] [--locations] [--shorten] [--optimise] FILE | RUN",
     .help = "a StableHLO program as canonical text, or its hash",
-    .more = "FILE is StableHLO text, MLIR bytecode or an HloModuleProto, told apart by its bytes (packed with zstd or not); - is standard\n"
-            "input. Of a RUN it is the largest program that was compiled, or --module. It is verified first: a mistake is named with its op and source line. Names, locations, the order of functions and of\n"
+    .more = "FILE is StableHLO text, MLIR bytecode or an HloModuleProto, told apart by its bytes (packed with zstd or "
+            "not); - is standard\n"
+            "input. Of a RUN it is the largest program that was compiled, or --module. It is verified first: a mistake "
+            "is named with its op and source line. Names, locations, the order of functions and of\n"
             "attributes do not change the hash; whatever changes the code does.",
     .example = "xlane print step.mlir\nxlane print --hash step.bc\nxlane print --dump-after=inline --shorten step.mlir",
     .opts = opts,

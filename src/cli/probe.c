@@ -6,7 +6,8 @@
 
 static struct { const char *plugin; double timeout; } opt = { .timeout = 60 };
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the plugin's file, or one of cpu, tpu, cuda; otherwise the first that is found" },
+    { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
+      "the plugin's file, or one of cpu, tpu, cuda; otherwise the first that is found" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "how long the plugin may take in all (60)" },
     { 0 },
 };
@@ -25,7 +26,8 @@ static void put_device(xl_buf *b, const xl_probe_device *d)
 {
     xl_buf_printf(b, "device    %d  %.*s: ", d->id, XL_FMT(d->kind));
     if (d->right)
-        xl_buf_printf(b, "right answer; compiled in %.4g ms, moved and ran in %.4g ms", d->compile_s * 1e3, d->run_s * 1e3);
+        xl_buf_printf(b, "right answer; compiled in %.4g ms, moved and ran in %.4g ms", d->compile_s * 1e3,
+                      d->run_s * 1e3);
     else
         xl_buf_str(b, d->trouble);
     if (d->has_memory) {
@@ -46,7 +48,8 @@ static void put_device(xl_buf *b, const xl_probe_device *d)
     xl_buf_putc(b, '\n');
 }
 
-/* All it said last where that is the only evidence; otherwise its last line with an error in it, for plugins are talkative. */
+/* All it said last where that is the only evidence; otherwise its last line with an error in it, for plugins are
+ * talkative. */
 static void put_words(xl_buf *b, xl_str words, bool all)
 {
     if (all) {
@@ -88,8 +91,8 @@ static void put_text(xl_buf *b, const xl_probe *p)
     for (size_t i = 0; i < p->ndevice; i++)
         put_device(b, &p->device[i]);
     for (size_t i = 0; i < p->holders.n; i++)
-        xl_buf_printf(b, "open in   process %d (%.*s): %.*s\n", p->holders.holder[i].pid, XL_FMT(p->holders.holder[i].command),
-                      XL_FMT(p->holders.holder[i].device));
+        xl_buf_printf(b, "open in   process %d (%.*s): %.*s\n", p->holders.holder[i].pid,
+                      XL_FMT(p->holders.holder[i].command), XL_FMT(p->holders.holder[i].device));
     if (p->note.n)
         xl_buf_printf(b, "note      %.*s\n", XL_FMT(p->note));
     xl_buf_printf(b, "bundle    xlane %.*s, %.*s, %.*s", XL_FMT(v->xlane), XL_FMT(v->kernel), XL_FMT(v->libc));
@@ -130,11 +133,16 @@ const xl_verb xl_verb_probe = {
     .name = "probe",
     .args = "[--plugin=PATH] [--timeout=SECONDS]",
     .help = "is this lane alive, and if not, which layer is not?",
-    .more = "Opens the plugin in a child process, compiles a small program, runs it on every addressable device, reads the result\n"
-            "back and compares it with the known answer; then asks for the physical memory. The first line is one of: healthy,\n"
-            "library-missing, will-not-load, abi-mismatch, no-device, device-held, compile-fails, wrong-answer. The exit status\n"
+    .more = "Opens the plugin in a child process, compiles a small program, runs it on every addressable device, reads "
+            "the result\n"
+            "back and compares it with the known answer; then asks for the physical memory. The first line is one of: "
+            "healthy,\n"
+            "library-missing, will-not-load, abi-mismatch, no-device, device-held, compile-fails, wrong-answer. The "
+            "exit status\n"
             "is 0 only for healthy.",
-    .example = "xlane probe\nxlane probe --plugin=tpu --json\nxlane probe --plugin=$VIRTUAL_ENV/lib/python3.11/site-packages/libtpu/libtpu.so",
+    .example = "xlane probe\n"
+               "xlane probe --plugin=tpu --json\n"
+               "xlane probe --plugin=$VIRTUAL_ENV/lib/python3.11/site-packages/libtpu/libtpu.so",
     .opts = opts,
     .run = probe,
 };

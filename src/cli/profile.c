@@ -9,8 +9,10 @@
 
 static struct { const char *plugin, *frontend; bool all; } opt;
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "check: the library whose flags count, or tpu, cuda (the profile's own, where it is installed)" },
-    { "frontend", XL_OPT_STR, &opt.frontend, "PATH", "check: the frontend's own XLA, which reads XLA_FLAGS too (jaxlib's, where it is installed)" },
+    { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
+      "check: the library whose flags count, or tpu, cuda (the profile's own, where it is installed)" },
+    { "frontend", XL_OPT_STR, &opt.frontend, "PATH",
+      "check: the frontend's own XLA, which reads XLA_FLAGS too (jaxlib's, where it is installed)" },
     { "all", XL_OPT_FLAG, &opt.all, NULL, "show: defaults too" },
     { 0 },
 };
@@ -37,8 +39,8 @@ static xl_error *list(const xl_cli *cli)
                 xl_json_put_str(&j, "error", row[i].bad);
             xl_json_end(&j);
         } else {
-            xl_buf_printf(&b, "%-18.*s %-9s %s%.*s\n", XL_FMT(row[i].name), row[i].where, row[i].diagnostic ? "(diagnostic) " : "",
-                          XL_FMT(row[i].bad.n ? row[i].bad : row[i].about));
+            xl_buf_printf(&b, "%-18.*s %-9s %s%.*s\n", XL_FMT(row[i].name), row[i].where,
+                          row[i].diagnostic ? "(diagnostic) " : "", XL_FMT(row[i].bad.n ? row[i].bad : row[i].about));
         }
     }
     if (cli->json)
@@ -83,7 +85,8 @@ static xl_error *show(const xl_cli *cli, const char *name)
         xl_profile_json(&j, &p);
         return xl_cli_put(&b);
     }
-    xl_buf_printf(&b, "%.*s@%s%s: %.*s\n", XL_FMT(p.name), p.digest, p.diagnostic ? " (diagnostic: its timings are marked)" : "", XL_FMT(p.about));
+    xl_buf_printf(&b, "%.*s@%s%s: %.*s\n", XL_FMT(p.name), p.digest,
+                  p.diagnostic ? " (diagnostic: its timings are marked)" : "", XL_FMT(p.about));
     for (size_t i = 0; i < p.nchain; i++)
         xl_buf_printf(&b, "  %s %.*s\n", i + 1 == p.nchain ? "from     " : "inherited", XL_FMT(p.chain[i]));
     xl_str group = { 0 };
@@ -105,7 +108,8 @@ static xl_error *show(const xl_cli *cli, const char *name)
         if (!xl_str_eq(g, group))
             xl_buf_printf(&b, "%.*s\n", XL_FMT(g));
         group = g;
-        xl_buf_printf(&b, "  %-*.*s  %-*.*s  %.*s", wide[0], XL_FMT(key), wide[1], XL_FMT(shown(cli->arena, s)), XL_FMT(s->origin));
+        xl_buf_printf(&b, "  %-*.*s  %-*.*s  %.*s", wide[0], XL_FMT(key), wide[1], XL_FMT(shown(cli->arena, s)),
+                      XL_FMT(s->origin));
         if (s->var)
             xl_buf_printf(&b, "  -> %s", s->var);
         if (s->shadow.n)
@@ -114,9 +118,14 @@ static xl_error *show(const xl_cli *cli, const char *name)
     }
     xl_error *refused = xl_profile_budget(cli->arena, &p, &budget);
     if (budget.premapped)
-        xl_buf_printf(&b, "host memory\n  premapped %s + loader %s + headroom %s of %s: %s\n", size_words(cli->arena, budget.premapped),
-                      size_words(cli->arena, budget.loader), size_words(cli->arena, budget.headroom), size_words(cli->arena, budget.host),
-                      refused ? "does not fit; device.premapped_buffer, loader_memory and headroom are the profile's to change" : "fits");
+        xl_buf_printf(
+            &b,
+            "host memory\n"
+            "  premapped %s + loader %s + headroom %s of %s: %s\n",
+            size_words(cli->arena, budget.premapped), size_words(cli->arena, budget.loader),
+            size_words(cli->arena, budget.headroom), size_words(cli->arena, budget.host),
+            refused ? "does not fit; device.premapped_buffer, loader_memory and headroom are the profile's to change"
+                    : "fits");
     xl_error_free(refused);
     err = xl_cli_put(&b);
 out:
@@ -148,8 +157,10 @@ static xl_error *diff(const xl_cli *cli, const char *one, const char *two)
             continue;
         }
         xl_buf_printf(&b, "%-44.*s ", XL_FMT(c[i].name));
-        xl_buf_printf(&b, c[i].before_origin.n ? "%.*s (%.*s)" : "not set%.*s%.*s", XL_FMT(c[i].before), XL_FMT(c[i].before_origin));
-        xl_buf_printf(&b, c[i].after_origin.n ? " -> %.*s (%.*s)\n" : " -> not set%.*s%.*s\n", XL_FMT(c[i].after), XL_FMT(c[i].after_origin));
+        xl_buf_printf(&b, c[i].before_origin.n ? "%.*s (%.*s)" : "not set%.*s%.*s", XL_FMT(c[i].before),
+                      XL_FMT(c[i].before_origin));
+        xl_buf_printf(&b, c[i].after_origin.n ? " -> %.*s (%.*s)\n" : " -> not set%.*s%.*s\n", XL_FMT(c[i].after),
+                      XL_FMT(c[i].after_origin));
     }
     if (cli->json)
         xl_json_end(&j);
@@ -189,7 +200,8 @@ static xl_error *check(const xl_cli *cli, const char *name)
     XL_DO(xl_profile_effective(a, name, &p));
     const xl_setting *own = xl_profile_get(&p, "device.plugin");
     if (opt.plugin || (own && own->value.n)) {
-        xl_error *missing = xl_plugin_find(a, &(xl_plugin_wish){ .named = opt.plugin ? opt.plugin : xl_str_c(a, own->value) }, &choice);
+        xl_error *missing =
+            xl_plugin_find(a, &(xl_plugin_wish){ .named = opt.plugin ? opt.plugin : xl_str_c(a, own->value) }, &choice);
         if (missing && opt.plugin)
             return missing;
         if (missing)                                       /* a profile may be checked where its device is not */
@@ -225,8 +237,8 @@ static xl_error *check(const xl_cli *cli, const char *name)
     } else {
         for (size_t i = 0; i < n; i++)
             xl_buf_printf(&b, "%s  %.*s\n", f[i].fatal ? "wrong" : "note ", XL_FMT(f[i].text));
-        xl_buf_printf(&b, "%.*s: %zu wrong, %zu notes; flags checked against %s%s%s\n", XL_FMT(p.name), fatal, n - fatal, plugin ? plugin : "no plugin",
-                      frontend ? " and " : "", frontend ? frontend : "");
+        xl_buf_printf(&b, "%.*s: %zu wrong, %zu notes; flags checked against %s%s%s\n", XL_FMT(p.name), fatal,
+                      n - fatal, plugin ? plugin : "no plugin", frontend ? " and " : "", frontend ? frontend : "");
         if (skipped)
             xl_buf_printf(&b, "not checked against the plugin: %s\n", skipped);
     }
@@ -252,9 +264,18 @@ static xl_error *profile(const xl_cli *cli, int argc, char **argv)
 }
 
 const xl_verb xl_verb_profile = {
-    .name = "profile", .args = "list | show [NAME] | diff NAME NAME | check [NAME]", .help = "launch policy: which values would hold, and where each comes from",
-    .more = "Profiles are YAML files in ./.xlane/profiles, ~/.config/xlane/profiles, or built in. `check` reads the flag names out of the plugin's\n"
-            "file, without starting it: XLA ends the process on a flag it does not know. It exits with 1 where something is wrong.\n"
+    .name = "profile",
+    .args = "list | show [NAME] | diff NAME NAME | check [NAME]",
+    .help = "launch policy: which values would hold, and where each comes from",
+    .more = "Profiles are YAML files in ./.xlane/profiles, ~/.config/xlane/profiles, or built in. `check` reads the "
+            "flag names out of the plugin's\n"
+            "file, without starting it: XLA ends the process on a flag it does not know. It exits with 1 where "
+            "something is wrong.\n"
             "Without a NAME, show and check are of the environment as it is.",
-    .example = "xlane profile show tpu-v6e-spmd\nxlane profile check tpu-v6e --plugin=tpu", .opts = opts, .min = 0, .max = 3, .run = profile,
+    .example = "xlane profile show tpu-v6e-spmd\n"
+               "xlane profile check tpu-v6e --plugin=tpu",
+    .opts = opts,
+    .min = 0,
+    .max = 3,
+    .run = profile,
 };

@@ -26,7 +26,8 @@ out:
 /* Something that was meant to be a program, so that what is wrong with it is worth reading. */
 static bool like_program(xl_str s)
 {
-    return xl_str_starts(s, XL_STR("ML\xefR")) || memmem(s.p, s.n, "func", 4) || memmem(s.p, s.n, "module", 6) || memmem(s.p, s.n, "stablehlo", 9);
+    return xl_str_starts(s, XL_STR("ML\xefR")) || memmem(s.p, s.n, "func", 4) || memmem(s.p, s.n, "module", 6) ||
+           memmem(s.p, s.n, "stablehlo", 9);
 }
 
 xl_error *xl_cli_parse(const char *name, xl_str bytes, xl_module **out)
@@ -35,7 +36,9 @@ xl_error *xl_cli_parse(const char *name, xl_str bytes, xl_module **out)
     if (!err || (bytes.n && like_program(bytes) && !xl_str_starts(bytes, XL_STR("\177ELF"))))
         return xl_error_wrap(err, "%s", name);
     xl_error_free(err);
-    return XL_ERR(INVALID, "%s is %s; give StableHLO text, MLIR bytecode, an HLO proto, a file of a run's programs/, or a RUN", name, bytes.n ? "not a program" : "empty");
+    return XL_ERR(INVALID,
+                  "%s is %s; give StableHLO text, MLIR bytecode, an HLO proto, a file of a run's programs/, or a RUN",
+                  name, bytes.n ? "not a program" : "empty");
 }
 
 xl_error *xl_cli_program(const xl_cli *cli, const char *what, const char *module, bool unchecked, xl_module **out)

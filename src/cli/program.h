@@ -9,8 +9,9 @@
 xl_error *xl_cli_bytes(const xl_cli *cli, const char *path, xl_str *out) XL_MUST_USE;
 /* Reads `bytes`, whichever format they have; an error says what could be given instead. The caller frees *out. */
 xl_error *xl_cli_parse(const char *name, xl_str bytes, xl_module **out) XL_MUST_USE;
-/* Reads the program that `what` names, a file or a RUN (`module` then chooses one of its programs; NULL: the largest), and verifies it
- * unless told not to. The caller frees *out. */
-xl_error *xl_cli_program(const xl_cli *cli, const char *what, const char *module, bool unchecked, xl_module **out) XL_MUST_USE;
+/* Reads the program that `what` names, a file or a RUN (`module` then chooses one of its programs; NULL: the largest),
+ * and verifies it unless told not to. The caller frees *out. */
+xl_error *xl_cli_program(const xl_cli *cli, const char *what, const char *module, bool unchecked,
+                         xl_module **out) XL_MUST_USE;
 
 #endif

@@ -30,8 +30,10 @@ static void put_pass(xl_buf *b, const char *word, const xl_node *p)
         xl_buf_printf(b, "; %s not seen", word);
         return;
     }
-    const xl_node *compiled = xl_node_get(p, "compiled"), *cached = xl_node_get(p, "from_cache"), *executed = xl_node_get(p, "executed");
-    xl_buf_printf(b, "; %s %lld compiled, %lld from the cache, %lld executed", word, (long long)(compiled ? compiled->i : 0), (long long)(cached ? cached->i : 0),
+    const xl_node *compiled = xl_node_get(p, "compiled"), *cached = xl_node_get(p, "from_cache"),
+                  *executed = xl_node_get(p, "executed");
+    xl_buf_printf(b, "; %s %lld compiled, %lld from the cache, %lld executed", word,
+                  (long long)(compiled ? compiled->i : 0), (long long)(cached ? cached->i : 0),
                   (long long)(executed ? executed->i : 0));
 }
 
@@ -63,27 +65,38 @@ static xl_error *show(const xl_cli *cli, const char *path)
         return xl_cli_put(&b);
     }
     xl_str why = text_of(r, "why"), claim = text_of(r, "claim");
-    xl_buf_printf(&b, "%.*s receipt of %.*s: %.*s%s%.*s, %s%.*s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")), XL_FMT(text_of(r, "proof")), why.n ? ": " : "", XL_FMT(why),
-                  xl_str_is(claim, "none") ? "so it proves nothing" : "", XL_FMT(xl_str_is(claim, "none") ? XL_STR("") : claim), xl_node_get(r, "diagnostic") && xl_node_get(r, "diagnostic")->b ? " (diagnostic profile: timings do not count)" : "");
-    const xl_node *rungs = xl_node_get(r, "rungs"), *restore = xl_node_get(r, "restore"), *owners = xl_node_get(r, "owners");
+    xl_buf_printf(
+        &b, "%.*s receipt of %.*s: %.*s%s%.*s, %s%.*s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")),
+        XL_FMT(text_of(r, "proof")), why.n ? ": " : "", XL_FMT(why),
+        xl_str_is(claim, "none") ? "so it proves nothing" : "", XL_FMT(xl_str_is(claim, "none") ? XL_STR("") : claim),
+        xl_node_get(r, "diagnostic") && xl_node_get(r, "diagnostic")->b ? " (diagnostic profile: timings do not count)"
+                                                                        : "");
+    const xl_node *rungs = xl_node_get(r, "rungs"), *restore = xl_node_get(r, "restore"),
+                  *owners = xl_node_get(r, "owners");
     xl_str passing = text_of(rungs, "first_passing"), failing = text_of(rungs, "next_failing");
     if (passing.n || failing.n)
-        xl_buf_printf(&b, "rungs     first passing %.*s, next failing %.*s\n", XL_FMT(passing.n ? passing : XL_STR("none")), XL_FMT(failing));
+        xl_buf_printf(&b, "rungs     first passing %.*s, next failing %.*s\n",
+                      XL_FMT(passing.n ? passing : XL_STR("none")), XL_FMT(failing));
     const xl_node *each = xl_node_get(rungs, "each");
     for (size_t i = 0; each && i < each->n; i++)
         put_rung(&b, each->kid[i]);
     xl_buf_printf(&b, "restore   %.*s\n", XL_FMT(text_of(restore, "method")));
     for (size_t i = 0; owners && i < owners->n; i++)
-        xl_buf_printf(&b, "%s%.*s: %.*s", i ? "; " : "owners    ", XL_FMT(owners->kid[i]->key), XL_FMT(owners->kid[i]->s));
+        xl_buf_printf(&b, "%s%.*s: %.*s", i ? "; " : "owners    ", XL_FMT(owners->kid[i]->key),
+                      XL_FMT(owners->kid[i]->s));
     xl_buf_putc(&b, '\n');
     const xl_node *facts = xl_node_get(r, "facts"), *notes = xl_node_get(r, "notes");
     for (size_t i = 0; facts && i < facts->n; i++) {
         const xl_node *f = facts->kid[i];
-        xl_buf_printf(&b, "%-16.*s %.*s\n%-16s %.*s%s%.*s\n", XL_FMT(text_of(f, "fact")), XL_FMT(text_of(f, "value")), "", XL_FMT(text_of(f, "holds")),
+        xl_buf_printf(&b,
+                      "%-16.*s %.*s\n"
+                      "%-16s %.*s%s%.*s\n",
+                      XL_FMT(text_of(f, "fact")), XL_FMT(text_of(f, "value")), "", XL_FMT(text_of(f, "holds")),
                       text_of(f, "when").n ? ": " : "", XL_FMT(text_of(f, "when")));
     }
     for (size_t i = 0; notes && i < notes->n; i++)
-        xl_buf_printf(&b, "note             %.*s (%.*s)\n", XL_FMT(text_of(notes->kid[i], "text")), XL_FMT(text_of(notes->kid[i], "source")));
+        xl_buf_printf(&b, "note             %.*s (%.*s)\n", XL_FMT(text_of(notes->kid[i], "text")),
+                      XL_FMT(text_of(notes->kid[i], "source")));
     err = xl_cli_put(&b);
     if (!err)
         return edited;
@@ -119,7 +132,8 @@ static xl_error *diff(const xl_cli *cli, const char *one, const char *two)
             xl_json_put_str(&j, "after", c[i].after);
             xl_json_end(&j);
         } else {
-            xl_buf_printf(&b, "%.*s: %.*s -> %.*s\n", XL_FMT(c[i].name), XL_FMT(c[i].before.n ? c[i].before : XL_STR("(not there)")),
+            xl_buf_printf(&b, "%.*s: %.*s -> %.*s\n", XL_FMT(c[i].name),
+                          XL_FMT(c[i].before.n ? c[i].before : XL_STR("(not there)")),
                           XL_FMT(c[i].after.n ? c[i].after : XL_STR("(not there)")));
         }
     }
@@ -144,9 +158,12 @@ static xl_error *receipt(const xl_cli *cli, int argc, char **argv)
     if (!strcmp(argv[0], "diff") && argc == 3)
         return diff(cli, find(a, argv[1]), find(a, argv[2]));
     if (strcmp(argv[0], "verify") || argc > 2)
-        return xl_cli_misuse(cli, "receipt: usage: show [RUN], diff RUN RUN, or verify [RUN]; RUN is a run's folder or a receipt's file");
+        return xl_cli_misuse(
+            cli,
+            "receipt: usage: show [RUN], diff RUN RUN, or verify [RUN]; RUN is a run's folder or a receipt's file");
     XL_DO(xl_receipt_read(a, find(a, argc > 1 ? argv[1] : "last"), &r));
-    xl_buf_printf(&b, "sound: a %.*s receipt of %.*s, %.*s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")), XL_FMT(text_of(r, "proof")));
+    xl_buf_printf(&b, "sound: a %.*s receipt of %.*s, %.*s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")),
+                  XL_FMT(text_of(r, "proof")));
     if (cli->json) {
         b.n = 0;
         xl_buf_puts(&b, "{\"sound\":true}");
@@ -157,8 +174,15 @@ out:
 }
 
 const xl_verb xl_verb_receipt = {
-    .name = "receipt", .args = "show [RUN] | diff RUN RUN | verify [RUN]", .help = "what a run proved, on which pins, and how long that holds",
-    .more = "Every run leaves a receipt.json in its folder; it is written once. `verify` fails when it was edited; `diff` exits with 1 where two differ.\n"
-            "A receipt speaks of viability: that the lane starts, compiles, restores and runs. It says nothing of the quality of what was trained.",
-    .example = "xlane receipt show last\nxlane receipt diff RUN1 RUN2", .min = 1, .max = 3, .run = receipt,
+    .name = "receipt",
+    .args = "show [RUN] | diff RUN RUN | verify [RUN]",
+    .help = "what a run proved, on which pins, and how long that holds",
+    .more = "Every run leaves a receipt.json in its folder; it is written once. `verify` fails when it was edited; "
+            "`diff` exits with 1 where two differ.\n"
+            "A receipt speaks of viability: that the lane starts, compiles, restores and runs. It says nothing of the "
+            "quality of what was trained.",
+    .example = "xlane receipt show last\nxlane receipt diff RUN1 RUN2",
+    .min = 1,
+    .max = 3,
+    .run = receipt,
 };

@@ -20,7 +20,8 @@ static const xl_opt opts[] = {
     { "topology", XL_OPT_STR, &opt.topology, "NAME", "the devices to compile for: v6e:2x2, v5e:4x4, …" },
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the compiler (the libtpu of the environment's Python)" },
     { "module", XL_OPT_STR, &opt.module, "NAME", "of a RUN: which of its programs (the largest)" },
-    { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy: its flags are the compiler's (`xlane profile list`); this host's memory is not asked" },
+    { "profile", XL_OPT_STR, &opt.profile, "NAME",
+      "launch policy: its flags are the compiler's (`xlane profile list`); this host's memory is not asked" },
     { "search", XL_OPT_FLAG, &opt.search, NULL, "of a config: find the largest batch that fits" },
     { "again", XL_OPT_FLAG, &opt.again, NULL, "compile even where the catalog knows the answer" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "give up after this long (3600)" },
@@ -48,8 +49,11 @@ static void put_count(xl_buf *b, const char *what, double v)
 
 static void put_text(xl_buf *b, const xl_launch *l, const xl_rehearsal *r, const xl_catalog_entry *known)
 {
-    static const char *const text[] = { "it compiles for these devices (rehearsed: nothing ran)", "it needs more memory than one of these devices has",
-                                        "the compiler refuses it", "the plugin does not know this topology", "the compiler cannot be opened here",
+    static const char *const text[] = { "it compiles for these devices (rehearsed: nothing ran)",
+                                        "it needs more memory than one of these devices has",
+                                        "the compiler refuses it",
+                                        "the plugin does not know this topology",
+                                        "the compiler cannot be opened here",
                                         "the compiler did not come to an end" };
     xl_buf_printf(b, "%s: %s\n", xl_rehearsal_word(r->verdict), text[r->verdict]);
     xl_buf_printf(b, "%-14s %s\n", "program", l->about);
@@ -60,8 +64,8 @@ static void put_text(xl_buf *b, const xl_launch *l, const xl_rehearsal *r, const
         xl_buf_printf(b, "; the program is for %lld of them", (long long)r->partitions);
     xl_buf_putc(b, '\n');
     if (r->used >= 0)
-        xl_buf_printf(b, "%-14s %.2f MiB of %.2f MiB a device, by the compiler's own figures\n", "memory", (double)r->used / (1 << 20),
-                      (double)r->limit / (1 << 20));
+        xl_buf_printf(b, "%-14s %.2f MiB of %.2f MiB a device, by the compiler's own figures\n", "memory",
+                      (double)r->used / (1 << 20), (double)r->limit / (1 << 20));
     if (r->memory.needs >= 0) {
         xl_buf_puts(b, "memory of a device\n");
         put_size(b, "arguments", r->memory.arguments);
@@ -73,7 +77,8 @@ static void put_text(xl_buf *b, const xl_launch *l, const xl_rehearsal *r, const
         put_size(b, "peak", r->memory.peak);
         xl_buf_puts(b, "  needs: code + arguments + outputs - aliased + temporary, as if all were held at once\n");
         if (r->memory.peak >= 0)
-            xl_buf_puts(b, "  peak: the most that the compiler sees alive at one time; plan with the larger of the two\n");
+            xl_buf_puts(b,
+                        "  peak: the most that the compiler sees alive at one time; plan with the larger of the two\n");
         if (r->memory.host_arguments + r->memory.host_outputs + r->memory.host_temporary > 0)
             put_size(b, "on the host", r->memory.host_arguments + r->memory.host_outputs + r->memory.host_temporary);
     }
@@ -84,15 +89,16 @@ static void put_text(xl_buf *b, const xl_launch *l, const xl_rehearsal *r, const
         xl_buf_printf(b, "%-14s %s\n", "collectives", r->ncollective ? "of one device and one run" : "none");
         for (size_t i = 0; i < r->ncollective; i++) {
             const xl_collective *c = &r->collective[i];
-            xl_buf_printf(b, "  %-22.*s over %-16.*s %6lld times %12.2f MiB%s\n", XL_FMT(c->name), XL_FMT(c->over), (long long)c->count,
-                          (double)c->bytes / (1 << 20), c->loops ? " *" : "");
+            xl_buf_printf(b, "  %-22.*s over %-16.*s %6lld times %12.2f MiB%s\n", XL_FMT(c->name), XL_FMT(c->over),
+                          (long long)c->count, (double)c->bytes / (1 << 20), c->loops ? " *" : "");
             once |= c->loops;
         }
         if (once)
             xl_buf_puts(b, "  * in a loop whose number of turns the program does not say: one turn counted\n");
     }
     if (r->seconds >= 0)
-        xl_buf_printf(b, "%-14s %.1f s%s\n", "compile", r->seconds, known ? ", when it was rehearsed; this answer is the catalog's (--again compiles anew)" : "");
+        xl_buf_printf(b, "%-14s %.1f s%s\n", "compile", r->seconds,
+                      known ? ", when it was rehearsed; this answer is the catalog's (--again compiles anew)" : "");
     if (r->message.n)
         xl_buf_printf(b, "%-14s %.*s\n", "it said", XL_FMT(r->message));
     if (r->next.n)
@@ -100,7 +106,8 @@ static void put_text(xl_buf *b, const xl_launch *l, const xl_rehearsal *r, const
 }
 
 /* From the catalog where that knows it, else by compiling; what was compiled goes into the catalog. */
-static xl_error *one(const xl_cli *cli, const xl_launch *l, const char *plugin, bool again, xl_rehearsal *r, const xl_catalog_entry **known)
+static xl_error *one(const xl_cli *cli, const xl_launch *l, const char *plugin, bool again, xl_rehearsal *r,
+                     const xl_catalog_entry **known)
 {
     xl_error *err = NULL;
     xl_arena *a = cli->arena;
@@ -111,9 +118,12 @@ static xl_error *one(const xl_cli *cli, const xl_launch *l, const char *plugin, 
     *known = NULL;
     xl_catalog_entry e = xl_catalog_blank();
     e.sig = l->sig;
-    const char *hbm = strncmp(opt.topology, "xlane", 5) ? NULL : getenv("XLANE_CPU_HBM"); /* how large a simulated device is belongs to it */
+    const char *hbm = strncmp(opt.topology, "xlane", 5)
+                          ? NULL
+                          : getenv("XLANE_CPU_HBM"); /* how large a simulated device is belongs to it */
     e.sig.hardware = xl_strf(a, "%s%s%s", opt.topology, hbm ? " with " : "", hbm ? hbm : "");
-    e.sig.bundle = xl_strf(a, "xlane %s, %.*s %.*s", XL_VERSION, XL_FMT(xl_path_base(xl_str_of(plugin))), XL_FMT(xl_plugin_build_id(a, plugin)));
+    e.sig.bundle = xl_strf(a, "xlane %s, %.*s %.*s", XL_VERSION, XL_FMT(xl_path_base(xl_str_of(plugin))),
+                           XL_FMT(xl_plugin_build_id(a, plugin)));
     static const char *const flags[] = { "XLA_FLAGS", "LIBTPU_INIT_ARGS" };
     for (size_t i = 0; i < 2; i++)
         if (getenv(flags[i]) && *getenv(flags[i]))          /* another compile, and another answer */
@@ -129,14 +139,25 @@ static xl_error *one(const xl_cli *cli, const xl_launch *l, const char *plugin, 
         xl_error_free(bad);             /* an entry of another version: compile as if it were not there */
     }
     *known = NULL;
-    XL_DO(xl_rehearse(a, &(xl_rehearse_opts){ .plugin = plugin, .topology = opt.topology, .code = l->code, .format = l->format,
-                                              .replicas = l->replicas, .partitions = l->partitions, .shardy = l->shardy, .mesh = l->mesh,
-                                              .timeout_s = opt.timeout, .progress = l->name }, r));
+    XL_DO(xl_rehearse(a,
+                      &(xl_rehearse_opts){ .plugin = plugin,
+                                           .topology = opt.topology,
+                                           .code = l->code,
+                                           .format = l->format,
+                                           .replicas = l->replicas,
+                                           .partitions = l->partitions,
+                                           .shardy = l->shardy,
+                                           .mesh = l->mesh,
+                                           .timeout_s = opt.timeout,
+                                           .progress = l->name },
+                      r));
     if (r->verdict == XL_REHEARSAL_NO_PLUGIN || r->verdict == XL_REHEARSAL_NO_TOPOLOGY)
         goto out;                       /* says nothing of the program */
     e.outcome = r->verdict == XL_REHEARSAL_FITS ? XL_OUTCOME_REHEARSED : XL_OUTCOME_FAILED;
     e.what = XL_STR("rehearse");
-    e.class = r->verdict == XL_REHEARSAL_FITS ? XL_STR("") : r->verdict == XL_REHEARSAL_TOO_LARGE ? XL_STR("E1000") : xl_str_of(xl_rehearsal_word(r->verdict));
+    e.class = r->verdict == XL_REHEARSAL_FITS        ? XL_STR("")
+              : r->verdict == XL_REHEARSAL_TOO_LARGE ? XL_STR("E1000")
+                                                     : xl_str_of(xl_rehearsal_word(r->verdict));
     e.message = r->message;
     e.compiled = r->memory.needs >= 0 ? r->memory.needs : r->used;
     e.limit = r->limit;
@@ -146,7 +167,8 @@ static xl_error *one(const xl_cli *cli, const xl_launch *l, const char *plugin, 
     e.detail = xl_buf_view(&detail);
     xl_error *no = xl_catalog_add(dir, &e);
     if (no)
-        fprintf(stderr, "xlane: not kept in the catalog: %s; XLANE_CATALOG=DIR names another folder\n", xl_error_message(no));
+        fprintf(stderr, "xlane: not kept in the catalog: %s; XLANE_CATALOG=DIR names another folder\n",
+                xl_error_message(no));
     xl_error_free(no);
 out:
     xl_buf_fini(&detail);
@@ -157,15 +179,17 @@ typedef struct { int64_t batch; xl_rehearsal r; bool known; } trial;
 
 static int64_t needed(const xl_rehearsal *r) { return r->memory.needs >= 0 ? r->memory.needs : r->used; }
 
-/* Where a search stands, in steps of the batch: the largest that fits, the smallest that does not, and what each needs. */
+/* Where a search stands, in steps of the batch: the largest that fits, the smallest that does not, and what each needs.
+ * */
 typedef struct {
     int64_t fits, too_large, low, high, limit, step;
     bool above;                         /* the last one fitted */
     int same;                           /* as did so many before it */
 } bracket;
 
-/* The next to try. Memory grows with the batch about evenly, and the compiler has given both figures and the limit: a little below where the line
- * meets it or, when the last one fitted, a little above, so that both ends come near. Without figures, or when one end does not move, the middle. */
+/* The next to try. Memory grows with the batch about evenly, and the compiler has given both figures and the limit: a
+ * little below where the line meets it or, when the last one fitted, a little above, so that both ends come near.
+ * Without figures, or when one end does not move, the middle. */
 static int64_t between(const bracket *s)
 {
     int64_t gap = s->too_large - s->fits, mid = s->fits + gap / 2, margin = (gap / 64) << (s->same < 3 ? s->same : 0);
@@ -176,8 +200,8 @@ static int64_t between(const bracket *s)
     return mid <= s->fits ? s->fits + 1 : mid >= s->too_large ? s->too_large - 1 : mid;
 }
 
-/* Doubles the batch while it fits, halves it while it does not, then closes in: to the batch itself, or to half a percent of a large one, for each
- * trial is a compile. */
+/* Doubles the batch while it fits, halves it while it does not, then closes in: to the batch itself, or to half a
+ * percent of a large one, for each trial is a compile. */
 static xl_error *search(const xl_cli *cli, xl_launch *l, const char *plugin, trial **out, size_t *n, int64_t *best)
 {
     xl_error *err = NULL;
@@ -198,7 +222,10 @@ static xl_error *search(const xl_cli *cli, xl_launch *l, const char *plugin, tri
         if (!cli->json)
             fprintf(stderr, "xlane: batch %lld: %s%s%s\n", (long long)batch, xl_rehearsal_word(t.r.verdict),
                     t.r.memory.needs >= 0 ? xl_strf(cli->arena, ", %.1f MiB", (double)t.r.memory.needs / (1 << 20)).p
-                    : t.r.used >= 0       ? xl_strf(cli->arena, ", %.1f of %.1f MiB", (double)t.r.used / (1 << 20), (double)t.r.limit / (1 << 20)).p : "",
+                    : t.r.used >= 0       ? xl_strf(cli->arena, ", %.1f of %.1f MiB", (double)t.r.used / (1 << 20),
+                                                    (double)t.r.limit / (1 << 20))
+                                          .p
+                                    : "",
                     t.known ? " (catalog)" : "");
         bool fitted = t.r.verdict == XL_REHEARSAL_FITS;
         if (!fitted && t.r.verdict != XL_REHEARSAL_TOO_LARGE)
@@ -243,11 +270,17 @@ static xl_error *rehearse(const xl_cli *cli, int argc, char **argv)
         XL_DO(xl_profile_effective(a, opt.profile, &p));
         XL_DO(xl_profile_set(a, &p));
     }
-    XL_TRY(xl_plugin_find(a, &(xl_plugin_wish){ .named = opt.plugin ? opt.plugin : strncmp(opt.topology, "xlane", 5) ? "tpu" : "cpu" }, &choice),
+    XL_TRY(xl_plugin_find(a,
+                          &(xl_plugin_wish){ .named = opt.plugin                          ? opt.plugin
+                                                      : strncmp(opt.topology, "xlane", 5) ? "tpu"
+                                                                                          : "cpu" },
+                          &choice),
            "the compiler for %s", opt.topology);
     XL_DO(xl_launch_find(cli, argv[0], argc - 1, argv + 1, opt.module, &l));
     if (opt.search && !l.batch) {
-        err = xl_cli_misuse(cli, "%s has one batch, built in; --search needs a config (conf.yaml), whose batch can be changed", argv[0]);
+        err = xl_cli_misuse(
+            cli, "%s has one batch, built in; --search needs a config (conf.yaml), whose batch can be changed",
+            argv[0]);
         goto out;
     }
     if (opt.search) {
@@ -284,7 +317,8 @@ static xl_error *rehearse(const xl_cli *cli, int argc, char **argv)
         xl_json_end(&j);
     } else {
         if (opt.search)
-            xl_buf_printf(&b, best ? "largest batch that fits %s: %lld\n" : "no batch fits %s\n", opt.topology, (long long)best);
+            xl_buf_printf(&b, best ? "largest batch that fits %s: %lld\n" : "no batch fits %s\n", opt.topology,
+                          (long long)best);
         put_text(&b, &l, &r, known);
     }
     XL_DO(xl_cli_put(&b));
@@ -300,10 +334,14 @@ const xl_verb xl_verb_rehearse = {
     .name = "rehearse",
     .args = "--topology=NAME (RUN | conf.yaml [key=value ...] | FILE.mlir)",
     .help = "will it compile and fit on that TPU, without having one?",
-    .more = "Compiles with the real TPU compiler (libtpu) in a child process, for devices that are not here: the step of a training config, a\n"
-            "program that a recorded run compiled, or a StableHLO file. Memory by kind, operations, bytes, collectives and the compile time come\n"
+    .more = "Compiles with the real TPU compiler (libtpu) in a child process, for devices that are not here: the step "
+            "of a training config, a\n"
+            "program that a recorded run compiled, or a StableHLO file. Memory by kind, operations, bytes, collectives "
+            "and the compile time come\n"
             "back. The answer is kept in the catalog as rehearsed, never as ran, and a second call asks there first.",
-    .example = "xlane rehearse --topology=v6e:2x2 step.mlir\nxlane rehearse --topology=v5e:4x4 last --module=jit_step\nxlane rehearse --topology=v6e:2x2 conf.yaml --search",
+    .example = "xlane rehearse --topology=v6e:2x2 step.mlir\n"
+               "xlane rehearse --topology=v5e:4x4 last --module=jit_step\n"
+               "xlane rehearse --topology=v6e:2x2 conf.yaml --search",
     .opts = opts,
     .min = 1,
     .max = -1,

@@ -20,7 +20,8 @@ static struct { const char *out; bool follow; } opt = { .out = "report.html" };
 static const xl_opt opts[] = {
     { "out", XL_OPT_STR, &opt.out, "FILE", "where to write it (report.html)" },
     { "o", XL_OPT_STR, &opt.out, "FILE", "the same" },
-    { "follow", XL_OPT_FLAG, &opt.follow, NULL, "draw it again every few seconds until the runs have ended; the page reloads itself" },
+    { "follow", XL_OPT_FLAG, &opt.follow, NULL,
+      "draw it again every few seconds until the runs have ended; the page reloads itself" },
     { 0 },
 };
 
@@ -69,7 +70,8 @@ static xl_node *json_file(xl_arena *a, const char *dir, const char *name)
     return err ? NULL : n;
 }
 
-/* ---- gathering ------------------------------------------------------------------------------------------------------- */
+/* ---- gathering
+ * ------------------------------------------------------------------------------------------------------- */
 static int column(xl_str head, const char *name)
 {
     for (int i = 0; head.n; i++)
@@ -198,13 +200,15 @@ static xl_error *gather(xl_arena *a, const char *word, story *s)
         }
         if (!xl_str_is(what, "compile"))
             continue;
-        bool cached = xl_str_is(result, "cached"), loaded = xl_str_is(result, "loaded"), failed = xl_str_is(result, "failed");
+        bool cached = xl_str_is(result, "cached"), loaded = xl_str_is(result, "loaded"),
+             failed = xl_str_is(result, "failed");
         s->cached += cached;
         s->loaded += loaded;
         s->failed += failed;
         s->compiled += !cached && !loaded && !failed;
         *(cached || loaded ? &s->load_s : &s->compile_s) += seconds;
-        s->steady += xl_str_is(text_of(e, "phase"), "steady") && !xl_str_is(text_of(e, "reason"), "first") && !cached && !loaded;
+        s->steady +=
+            xl_str_is(text_of(e, "phase"), "steady") && !xl_str_is(text_of(e, "reason"), "first") && !cached && !loaded;
     }
     s->total_s = fmax(s->total_s, num_of(s->run, "seconds", 0));
     xl_error_free(xl_metrics_read(a, s->dir, &s->metrics, &processes));
@@ -216,7 +220,8 @@ static xl_error *gather(xl_arena *a, const char *word, story *s)
         for (size_t i = 0; i < s->nstep; i++)
             s->execute_s += isfinite(s->took[i]) ? s->took[i] : 0;
     }
-    if (s->execute_s > s->total_s - s->compile_s - s->load_s) /* steps are clocked from one to the next: what stood between is in them */
+    if (s->execute_s > s->total_s - s->compile_s -
+                           s->load_s) /* steps are clocked from one to the next: what stood between is in them */
         s->execute_s = fmax(0, s->total_s - s->compile_s - s->load_s);
 out:
     return err;
@@ -241,26 +246,45 @@ static double median_step(xl_arena *a, const story *s)
     return v[n / 2];
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------- */
+/* ---- writing
+ * --------------------------------------------------------------------------------------------------------- */
 static const char style[] =
-    ":root{--bg:#fff;--fg:#1c2128;--quiet:#667085;--line:#d8dee6;--card:#f6f8fa;--bad:#b42318;--good:#18794e;--k0:#2563eb;--k1:#d97706;--k2:#059669;--k3:#9333ea}"
-    "@media(prefers-color-scheme:dark){:root{--bg:#0f1419;--fg:#e6e9ee;--quiet:#98a2b3;--line:#2d3640;--card:#171d24;--bad:#f97066;--good:#47cd89;"
+    ":root{--bg:#fff;--fg:#1c2128;--quiet:#667085;--line:#d8dee6;--card:#f6f8fa;--bad:#b42318;--good:#18794e;--k0:#"
+    "2563eb;--k1:#d97706;--k2:#059669;--k3:#9333ea}"
+    "@media(prefers-color-scheme:dark){:root{--bg:#0f1419;--fg:#e6e9ee;--quiet:#98a2b3;--line:#2d3640;--card:#171d24;--"
+    "bad:#f97066;--good:#47cd89;"
     "--k0:#6ea8fe;--k1:#fbbf24;--k2:#34d399;--k3:#c084fc}}"
-    "*{box-sizing:border-box}body{margin:0 auto;max-width:980px;padding:1rem;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}"
-    "h1{font-size:1.4rem;margin:.2rem 0}h2{font-size:1.1rem;margin:1.6rem 0 .4rem;border-bottom:1px solid var(--line);padding-bottom:.2rem}"
-    "h3{font-size:1rem;margin:1rem 0 .2rem}.quiet{color:var(--quiet)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good);font-weight:600}"
-    "figure{margin:.6rem 0;background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.6rem}figcaption{font-weight:600;font-size:.9rem}"
-    "svg{width:100%;height:auto;display:block}svg.bar{height:36px}.grid{stroke:var(--line)}.tick{fill:var(--quiet);font-size:12px}"
-    ".line{fill:none;stroke-width:2}.line.k0{stroke:var(--k0)}.line.k1{stroke:var(--k1)}.line.k2{stroke:var(--k2)}.line.k3{stroke:var(--k3)}"
-    ".part.k0,.dot.k0{fill:var(--k0)}.part.k1,.dot.k1{fill:var(--k1)}.part.k2,.dot.k2{fill:var(--k2)}.part.k3,.dot.k3{fill:var(--k3)}"
-    ".key{white-space:nowrap;font-weight:400;font-size:.85rem;margin-right:.6rem}.key::before{content:'';display:inline-block;width:.8em;height:.8em;border-radius:2px;"
-    "margin-right:.3em;vertical-align:-1px;background:var(--k0)}.key.k1::before{background:var(--k1)}.key.k2::before{background:var(--k2)}"
-    ".key.k3::before{background:var(--k3)}.legend{margin:.3rem 0 0}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}"
-    "th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n{white-space:nowrap}.names td.n{white-space:normal}"
-    "pre{white-space:pre-wrap;font-size:.85rem}code{font-size:.85em;overflow-wrap:anywhere}.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:.5rem;margin:.6rem 0}"
-    ".tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.5rem .7rem}.tile b{display:block;font-size:1.15rem}"
+    "*{box-sizing:border-box}body{margin:0 "
+    "auto;max-width:980px;padding:1rem;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}"
+    "h1{font-size:1.4rem;margin:.2rem 0}h2{font-size:1.1rem;margin:1.6rem 0 .4rem;border-bottom:1px solid "
+    "var(--line);padding-bottom:.2rem}"
+    "h3{font-size:1rem;margin:1rem 0 "
+    ".2rem}.quiet{color:var(--quiet)}.bad{color:var(--bad);font-weight:600}.good{color:var(--good);font-weight:600}"
+    "figure{margin:.6rem 0;background:var(--card);border:1px solid "
+    "var(--line);border-radius:8px;padding:.6rem}figcaption{font-weight:600;font-size:.9rem}"
+    "svg{width:100%;height:auto;display:block}svg.bar{height:36px}.grid{stroke:var(--line)}.tick{fill:var(--quiet);"
+    "font-size:12px}"
+    ".line{fill:none;stroke-width:2}.line.k0{stroke:var(--k0)}.line.k1{stroke:var(--k1)}.line.k2{stroke:var(--k2)}."
+    "line.k3{stroke:var(--k3)}"
+    ".part.k0,.dot.k0{fill:var(--k0)}.part.k1,.dot.k1{fill:var(--k1)}.part.k2,.dot.k2{fill:var(--k2)}.part.k3,.dot.k3{"
+    "fill:var(--k3)}"
+    ".key{white-space:nowrap;font-weight:400;font-size:.85rem;margin-right:.6rem}.key::before{content:'';display:"
+    "inline-block;width:.8em;height:.8em;border-radius:2px;"
+    "margin-right:.3em;vertical-align:-1px;background:var(--k0)}.key.k1::before{background:var(--k1)}.key.k2::before{"
+    "background:var(--k2)}"
+    ".key.k3::before{background:var(--k3)}.legend{margin:.3rem 0 "
+    "0}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:.9rem}"
+    "th,td{text-align:left;padding:.25rem .6rem .25rem 0;border-bottom:1px solid "
+    "var(--line);vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n{white-space:"
+    "nowrap}.names td.n{white-space:normal}"
+    "pre{white-space:pre-wrap;font-size:.85rem}code{font-size:.85em;overflow-wrap:anywhere}.tiles{display:grid;grid-"
+    "template-columns:repeat(auto-fit,minmax(130px,1fr));gap:.5rem;margin:.6rem 0}"
+    ".tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.5rem .7rem}.tile "
+    "b{display:block;font-size:1.15rem}"
     "@media(max-width:600px){.tick{font-size:22px}}"
-    "@media print{:root{--bg:#fff;--fg:#000;--card:#fff;--line:#bbb}body{max-width:none;font-size:11px}figure,table,.tiles{break-inside:avoid}h2{break-after:avoid}}";
+    "@media "
+    "print{:root{--bg:#fff;--fg:#000;--card:#fff;--line:#bbb}body{max-width:none;font-size:11px}figure,table,.tiles{"
+    "break-inside:avoid}h2{break-after:avoid}}";
 
 static void put(xl_buf *b, xl_str s) { xl_html_text(b, s); }
 
@@ -297,7 +321,8 @@ static void tiles(xl_arena *a, xl_buf *b, const story *s)
 
 static void about(xl_buf *b, const story *s)
 {
-    static const char *const keys[] = { "kind", "device", "plugin", "pattern", "parameters", "data", "started", "began", "ended", "status", "profile", "policy", "cache", "folder" };
+    static const char *const keys[] = { "kind",  "device", "plugin", "pattern", "parameters", "data",  "started",
+                                        "began", "ended",  "status", "profile", "policy",     "cache", "folder" };
     xl_buf_puts(b, "<div class=\"wide\"><table>");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         xl_str v = text_of(s->run, keys[i]);
@@ -325,14 +350,17 @@ static void curves(xl_arena *a, xl_buf *b, const story *s)
 {
     xl_buf_puts(b, "<h2>Loss and step time</h2>\n");
     if (!s->nstep) {
-        xl_buf_printf(b, "<p class=\"quiet\">This program was watched from outside: its loss stays its own. It executed %lld times%s.</p>\n", (long long)s->executes,
-                      s->metrics ? "; the times of each module are below" : "");
+        xl_buf_printf(b,
+                      "<p class=\"quiet\">This program was watched from outside: its loss stays its own. It executed "
+                      "%lld times%s.</p>\n",
+                      (long long)s->executes, s->metrics ? "; the times of each module are below" : "");
         return;
     }
     double *ms = xl_new(a, double, s->nstep);
     for (size_t i = 0; i < s->nstep; i++)
         ms[i] = s->took[i] * 1e3;
-    xl_series loss[2] = { { s->step, s->loss, s->nstep, "training" }, { s->eval_step, s->eval_loss, s->neval, "validation" } };
+    xl_series loss[2] = { { s->step, s->loss, s->nstep, "training" },
+                          { s->eval_step, s->eval_loss, s->neval, "validation" } };
     xl_series took = { s->step, ms, s->nstep, "step" };
     xl_chart_lines(b, "Loss", "step", "nats", loss, s->neval ? 2 : 1, false);
     xl_chart_lines(b, "Time from one step to the next", "step", "ms", &took, 1, true);
@@ -341,21 +369,27 @@ static void curves(xl_arena *a, xl_buf *b, const story *s)
 static void times(xl_buf *b, const story *s)
 {
     double host = s->total_s - s->compile_s - s->load_s - s->execute_s;
-    const xl_part part[] = { { "execute", s->execute_s }, { "compile", s->compile_s }, { "cache", s->load_s }, { "host and the rest", host > 0 ? host : 0 } };
+    const xl_part part[] = { { "execute", s->execute_s },
+                             { "compile", s->compile_s },
+                             { "cache", s->load_s },
+                             { "host and the rest", host > 0 ? host : 0 } };
     xl_buf_puts(b, "<h2>Where the time went</h2>\n");
     xl_chart_bar(b, s->metrics ? "Seconds in the calls to the device" : "Seconds of the run", part, 4);
     if (!s->metrics)
         return;
-    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>module</th><th class=\"n\">compiles</th><th class=\"n\">compile</th><th class=\"n\">executions</th>"
+    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>module</th><th class=\"n\">compiles</th><th "
+                   "class=\"n\">compile</th><th class=\"n\">executions</th>"
                    "<th class=\"n\">execute</th></tr>");
     char w[32];
     const xl_module_metrics *m;
     for (uint32_t i = 0; i < 40 && (m = xl_metrics_at(s->metrics, i)); i++) {
         xl_buf_puts(b, "<tr><td><code>");
         put(b, xl_str_of(xl_module_metrics_name(m)));
-        xl_buf_printf(b, "</code></td><td class=\"n\">%llu</td><td class=\"n\">%s</td>", (unsigned long long)xl_module_metrics_count(m, XL_M_CompileTime),
+        xl_buf_printf(b, "</code></td><td class=\"n\">%llu</td><td class=\"n\">%s</td>",
+                      (unsigned long long)xl_module_metrics_count(m, XL_M_CompileTime),
                       xl_html_seconds(w, xl_module_metrics_seconds(m, XL_M_CompileTime)));
-        xl_buf_printf(b, "<td class=\"n\">%llu</td><td class=\"n\">%s</td></tr>", (unsigned long long)xl_module_metrics_count(m, XL_M_ExecuteTime),
+        xl_buf_printf(b, "<td class=\"n\">%llu</td><td class=\"n\">%s</td></tr>",
+                      (unsigned long long)xl_module_metrics_count(m, XL_M_ExecuteTime),
                       xl_html_seconds(w, xl_module_metrics_seconds(m, XL_M_ExecuteTime)));
     }
     xl_buf_puts(b, "</table></div>\n");
@@ -366,7 +400,8 @@ static void step_times(xl_arena *a, xl_buf *b, const story *s)
 {
     for (size_t i = 0; i < s->ntimes; i++) {
         const xl_step_times *t = &s->times[i];
-        double *x = xl_new(a, double, t->nwindow + 1), *whole = xl_new(a, double, t->nwindow + 1), *device = xl_new(a, double, t->nwindow + 1);
+        double *x = xl_new(a, double, t->nwindow + 1), *whole = xl_new(a, double, t->nwindow + 1),
+               *device = xl_new(a, double, t->nwindow + 1);
         size_t n = 0;
         for (uint32_t k = 0; k < t->nwindow; k++)
             if (t->window[k].n) {
@@ -393,10 +428,14 @@ static void compiles(xl_buf *b, const story *s)
     char w[32];
     size_t shown = 0, all = 0;
     xl_buf_puts(b, "<h2>Compiles and their causes</h2>\n");
-    xl_buf_printf(b, "<p>%lld compiled, %lld from the cache, %lld from the frontend's own, %lld failed; <span class=\"%s\">%lld of a step after the warm-up "
-                     "window</span>.</p>\n", (long long)s->compiled, (long long)s->cached, (long long)s->loaded, (long long)s->failed, s->steady ? "bad" : "good",
-                  (long long)s->steady);
-    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th class=\"n\">at</th><th>module</th><th>result</th><th class=\"n\">took</th><th>cause</th><th>what</th></tr>");
+    xl_buf_printf(b,
+                  "<p>%lld compiled, %lld from the cache, %lld from the frontend's own, %lld failed; <span "
+                  "class=\"%s\">%lld of a step after the warm-up "
+                  "window</span>.</p>\n",
+                  (long long)s->compiled, (long long)s->cached, (long long)s->loaded, (long long)s->failed,
+                  s->steady ? "bad" : "good", (long long)s->steady);
+    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th class=\"n\">at</th><th>module</th><th>result</th><th "
+                   "class=\"n\">took</th><th>cause</th><th>what</th></tr>");
     for (size_t i = 0; i < s->nevent; i++) {
         const xl_node *e = s->event[i], *detail = xl_node_get(e, "detail");
         xl_str reason = text_of(e, "reason");
@@ -444,12 +483,17 @@ static void memory(xl_arena *a, xl_buf *b, const story *s)
     xl_series line[4];
     size_t n = s->ndev < 4 ? s->ndev : 4;
     for (size_t i = 0; i < n; i++)
-        line[i] = (xl_series){ s->dev[i].t, s->dev[i].use, s->dev[i].n, xl_strf(a, "rank %.*s device %.*s", XL_FMT(s->dev[i].rank), XL_FMT(s->dev[i].device)).p };
+        line[i] =
+            (xl_series){ s->dev[i].t, s->dev[i].use, s->dev[i].n,
+                         xl_strf(a, "rank %.*s device %.*s", XL_FMT(s->dev[i].rank), XL_FMT(s->dev[i].device)).p };
     xl_chart_lines(b, "In use between steps", "seconds", "MiB", line, n, true);
-    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>rank</th><th>device</th><th class=\"n\">peak</th><th class=\"n\">at step</th><th class=\"n\">limit</th></tr>");
+    xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>rank</th><th>device</th><th class=\"n\">peak</th><th "
+                   "class=\"n\">at step</th><th class=\"n\">limit</th></tr>");
     for (size_t i = 0; i < s->ndev; i++) {
-        xl_buf_printf(b, "<tr><td>%.*s</td><td>%.*s</td><td class=\"n\">%s</td>", XL_FMT(s->dev[i].rank), XL_FMT(s->dev[i].device), xl_html_bytes(w, (double)s->dev[i].peak));
-        xl_buf_printf(b, "<td class=\"n\">%lld</td><td class=\"n\">%s</td></tr>", (long long)s->dev[i].peak_step, s->dev[i].limit > 0 ? xl_html_bytes(w, (double)s->dev[i].limit) : "not said");
+        xl_buf_printf(b, "<tr><td>%.*s</td><td>%.*s</td><td class=\"n\">%s</td>", XL_FMT(s->dev[i].rank),
+                      XL_FMT(s->dev[i].device), xl_html_bytes(w, (double)s->dev[i].peak));
+        xl_buf_printf(b, "<td class=\"n\">%lld</td><td class=\"n\">%s</td></tr>", (long long)s->dev[i].peak_step,
+                      s->dev[i].limit > 0 ? xl_html_bytes(w, (double)s->dev[i].limit) : "not said");
     }
     xl_buf_puts(b, "</table></div>\n");
 }
@@ -461,10 +505,14 @@ static void cache(xl_buf *b, const story *s)
     struct { xl_str word; int64_t n; } reason[16];
     xl_buf_puts(b, "<h2>Executable cache</h2>\n");
     xl_buf_printf(b, "<p>%lld of %lld programs came from the cache%s.</p>\n", (long long)s->cached, (long long)asked,
-                  !asked ? "" : s->cached == asked ? ": this was a warm start, compile flat and execute moving" : s->cached ? "" : ": this was a cold start, or there is no cache");
+                  !asked               ? ""
+                  : s->cached == asked ? ": this was a warm start, compile flat and execute moving"
+                  : s->cached          ? ""
+                                       : ": this was a cold start, or there is no cache");
     for (size_t i = 0; i < s->nevent; i++) {
         xl_str why = text_of(s->event[i], "cache_reason");
-        if (!xl_str_is(text_of(s->event[i], "event"), "compile") || !why.n || xl_str_is(text_of(s->event[i], "result"), "cached"))
+        if (!xl_str_is(text_of(s->event[i], "event"), "compile") || !why.n ||
+            xl_str_is(text_of(s->event[i], "result"), "cached"))
             continue;
         for (n = 0; n < nreason && !xl_str_eq(reason[n].word, why); n++)
             ;
@@ -505,14 +553,18 @@ static void ladder(xl_buf *b, const xl_node *l)
         xl_buf_puts(b, " layer. ");
         put(b, text_of(l, "why"));
     }
-    xl_buf_puts(b, "</p><div class=\"wide\"><table><tr><th>rung</th><th>verdict</th><th class=\"n\">cold: compiled</th><th class=\"n\">executed</th>"
+    xl_buf_puts(b, "</p><div class=\"wide\"><table><tr><th>rung</th><th>verdict</th><th class=\"n\">cold: "
+                   "compiled</th><th class=\"n\">executed</th>"
                    "<th class=\"n\">restored: compiled</th><th class=\"n\">executed</th><th>adds</th></tr>");
     const xl_node *r = xl_node_get(l, "rungs");
     for (size_t i = 0; r && i < r->n; i++) {
         const xl_node *k = r->kid[i], *phase[2] = { xl_node_get(k, "cold"), xl_node_get(k, "restored") };
         xl_buf_puts(b, "<tr><td>");
         put(b, text_of(k, "rung"));
-        xl_buf_printf(b, "</td><td class=\"%s\">", xl_str_is(text_of(k, "verdict"), "failed") ? "bad" : xl_str_is(text_of(k, "verdict"), "passed") ? "good" : "quiet");
+        xl_buf_printf(b, "</td><td class=\"%s\">",
+                      xl_str_is(text_of(k, "verdict"), "failed")   ? "bad"
+                      : xl_str_is(text_of(k, "verdict"), "passed") ? "good"
+                                                                   : "quiet");
         put(b, text_of(k, "verdict"));
         xl_buf_puts(b, "</td>");
         for (int p = 0; p < 2; p++) {
@@ -555,7 +607,8 @@ static void receipt(xl_buf *b, const story *s)
         xl_buf_puts(b, ", next failing ");
         put(b, text_of(rungs, "next_failing").n ? text_of(rungs, "next_failing") : XL_STR("none"));
     }
-    xl_buf_puts(b, "</p><div class=\"wide\"><table><tr><th>fact</th><th>value</th><th>holds</th><th>check again</th></tr>");
+    xl_buf_puts(
+        b, "</p><div class=\"wide\"><table><tr><th>fact</th><th>value</th><th>holds</th><th>check again</th></tr>");
     for (size_t i = 0; facts && i < facts->n; i++) {
         static const char *const col[] = { "fact", "value", "holds", "when" };
         xl_buf_puts(b, "<tr>");
@@ -603,8 +656,16 @@ static void versus(xl_arena *a, xl_buf *b, const story *s, size_t n)
         xl_buf_puts(b, "</th>");
     }
     xl_buf_puts(b, "<th></th></tr>");
-#define ROW(label, expr) do { for (size_t i = 0; i < n; i++) { const story *k = &s[i]; v[i] = xl_str_c(a, xl_str_of(expr)); } row(b, label, n, v); } while (0)
-    ROW("steps", k->nstep || !k->ntimes ? xl_strf(a, "%zu", k->nstep).p : xl_strf(a, "%llu", (unsigned long long)k->times->steps).p);
+#define ROW(label, expr)                                                                                               \
+    do {                                                                                                               \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+            const story *k = &s[i];                                                                                    \
+            v[i] = xl_str_c(a, xl_str_of(expr));                                                                       \
+        }                                                                                                              \
+        row(b, label, n, v);                                                                                           \
+    } while (0)
+    ROW("steps", k->nstep || !k->ntimes ? xl_strf(a, "%zu", k->nstep).p
+                                        : xl_strf(a, "%llu", (unsigned long long)k->times->steps).p);
     ROW("last loss", k->nstep ? xl_strf(a, "%.5f", k->loss[k->nstep - 1]).p : "–");
     ROW("validation", k->neval ? xl_strf(a, "%.5f", k->eval_loss[k->neval - 1]).p : "–");
     ROW("step time (median)", isfinite(median_step(a, k)) ? xl_html_seconds(w, median_step(a, k)) : "–");
@@ -619,7 +680,9 @@ static void versus(xl_arena *a, xl_buf *b, const story *s, size_t n)
     ROW("device", xl_strf(a, "%.*s", XL_FMT(text_of(k->run, "device"))).p);
     ROW("profile", xl_strf(a, "%.*s", XL_FMT(text_of(k->run, "profile"))).p);
 #undef ROW
-    xl_buf_puts(b, "</table></div>\n<p class=\"quiet\">`xlane explain RUN RUN` says in words whether the graph, the inputs or the profile moved.</p>\n");
+    xl_buf_puts(b, "</table></div>\n"
+                   "<p class=\"quiet\">`xlane explain RUN RUN` says in words whether the graph, the inputs or the "
+                   "profile moved.</p>\n");
 }
 
 /* The ladder of a run: its own, or the newest in the same folder of runs. */
@@ -668,7 +731,9 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
         *on |= opt.follow && goes_on(&s[i]);
     }
     const xl_node *climbed = ladder_near(a, s, n);
-    xl_buf_puts(&b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
+    xl_buf_puts(&b, "<!doctype html>\n"
+                    "<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+                    "content=\"width=device-width,initial-scale=1\">"
                     "<meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\">");
     xl_buf_printf(&b, "%s<title>xlane: ", *on ? "<meta http-equiv=\"refresh\" content=\"3\">" : "");
     put(&b, xl_str_of(s[0].name));
@@ -677,8 +742,8 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
         xl_buf_puts(&b, i ? " and " : "");
         put(&b, xl_str_of(s[i].name));
     }
-    xl_buf_printf(&b, "</h1><p class=\"quiet\">drawn by xlane %s, %s%s</p></header>\n", XL_VERSION, xl_time_iso(xl_now_wall(), iso),
-                  *on ? "; the run goes on, and this page reloads itself" : "");
+    xl_buf_printf(&b, "</h1><p class=\"quiet\">drawn by xlane %s, %s%s</p></header>\n", XL_VERSION,
+                  xl_time_iso(xl_now_wall(), iso), *on ? "; the run goes on, and this page reloads itself" : "");
     if (n > 1)
         versus(a, &b, s, n);
     for (size_t i = 0; i < n; i++) {
@@ -707,7 +772,8 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
         goto out;
     }
     *bytes = b.n;
-    XL_TRY(xl_error_next(xl_file_write_mode(opt.out, xl_buf_view(&b), 0666), "--out=FILE writes it elsewhere"), "writing the report");
+    XL_TRY(xl_error_next(xl_file_write_mode(opt.out, xl_buf_view(&b), 0666), "--out=FILE writes it elsewhere"),
+           "writing the report");
 out:
     for (size_t i = 0; i < n; i++)
         xl_metrics_free(s[i].metrics);
@@ -749,8 +815,16 @@ out:
 }
 
 const xl_verb xl_verb_report = {
-    .name = "report", .args = "RUN ... [--follow] [--out=FILE]", .help = "draw one HTML file of a run, or of several side by side",
-    .more = "Loss and step time, where the time went, each compile with its cause, memory, cache, ladder and receipt. The file needs no network and\n"
+    .name = "report",
+    .args = "RUN ... [--follow] [--out=FILE]",
+    .help = "draw one HTML file of a run, or of several side by side",
+    .more = "Loss and step time, where the time went, each compile with its cause, memory, cache, ladder and receipt. "
+            "The file needs no network and\n"
             "no script; it follows the reader's light or dark setting, and prints.",
-    .example = "xlane report last\nxlane report RUN1 RUN2 --out=two.html", .opts = opts, .min = 1, .max = 8, .run = report,
+    .example = "xlane report last\n"
+               "xlane report RUN1 RUN2 --out=two.html",
+    .opts = opts,
+    .min = 1,
+    .max = 8,
+    .run = report,
 };

@@ -39,22 +39,33 @@ static struct {
 
 static const xl_opt opts[] = {
     { "n", XL_OPT_INT, &opt.n, "N", "start the command N times, as the ranks of one job on this host (-n 4)" },
-    { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy: `xlane profile list` shows those there are; options given here are stronger" },
+    { "profile", XL_OPT_STR, &opt.profile, "NAME",
+      "launch policy: `xlane profile list` shows those there are; options given here are stronger" },
     { "probe", XL_OPT_FLAG, &opt.probe, NULL, "prove the device first; where that fails, nothing is started" },
-    { "retries", XL_OPT_COUNT, &opt.retries, "N", "start again, at most N times, where startup or the first compiles failed and a retry can help (0)" },
-    { "smaller", XL_OPT_REPEAT, &opt.smaller, "ARGS", "arguments added to the command when a smaller candidate is wanted; once for each next one. What the catalog knows to run is tried first" },
+    { "retries", XL_OPT_COUNT, &opt.retries, "N",
+      "start again, at most N times, where startup or the first compiles failed and a retry can help (0)" },
+    { "smaller", XL_OPT_REPEAT, &opt.smaller, "ARGS",
+      "arguments added to the command when a smaller candidate is wanted; once for each next one. What the catalog "
+      "knows to run is tried first" },
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "where executables are kept, or off (XLANE_CACHE, else ~/.cache/xlane)" },
-    { "cache-max", XL_OPT_SIZE, &opt.cache_max, "SIZE", "how large it may grow before the least recently used go (10GiB)" },
-    { "cache-read-only", XL_OPT_FLAG, &opt.read_only, NULL, "read the cache, never write it: for followers of one writer" },
+    { "cache-max", XL_OPT_SIZE, &opt.cache_max, "SIZE",
+      "how large it may grow before the least recently used go (10GiB)" },
+    { "cache-read-only", XL_OPT_FLAG, &opt.read_only, NULL,
+      "read the cache, never write it: for followers of one writer" },
     { "cache-segment", XL_OPT_STR, &opt.segment, "NAME", "a private part of the cache for this process or host" },
-    { "policy", XL_OPT_STR, &opt.policy, "WORD", "allow, warn or stop when a step is compiled again after the warm-up window (warn)" },
+    { "policy", XL_OPT_STR, &opt.policy, "WORD",
+      "allow, warn or stop when a step is compiled again after the warm-up window (warn)" },
     { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "how many steps the warm-up window has (10)" },
-    { "warmup-compiles", XL_OPT_COUNT, &opt.warmup_compiles, "N", "the warm-up window ends after N compiles, whatever the step" },
-    { "watch", XL_OPT_REPEAT, &opt.watch, "MODULE", "a module that counts as a step from the start; others do once they ran three times" },
-    { "hang", XL_OPT_SECONDS, &opt.hang, "SECONDS", "name a compile or execute that has not returned after this long (120)" },
+    { "warmup-compiles", XL_OPT_COUNT, &opt.warmup_compiles, "N",
+      "the warm-up window ends after N compiles, whatever the step" },
+    { "watch", XL_OPT_REPEAT, &opt.watch, "MODULE",
+      "a module that counts as a step from the start; others do once they ran three times" },
+    { "hang", XL_OPT_SECONDS, &opt.hang, "SECONDS",
+      "name a compile or execute that has not returned after this long (120)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where run folders are made (runs)" },
     { "name", XL_OPT_STR, &opt.name, "NAME", "what to call this run (the program's name)" },
-    { "prometheus", XL_OPT_STR, &opt.prometheus, "FILE", "keep counters in this file for a scraper, while it runs; a further process adds its number to the name" },
+    { "prometheus", XL_OPT_STR, &opt.prometheus, "FILE",
+      "keep counters in this file for a scraper, while it runs; a further process adds its number to the name" },
     { "summary", XL_OPT_FLAG, &opt.summary, NULL, "five lines at the end, also when standard error is no terminal" },
     { 0 },
 };
@@ -82,8 +93,11 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
     xl_arena *a = cli->arena;
     char *guard = library(cli, "libxlane-guard.so"), *stub = library(cli, "libxlane-preload.so");
     if (!guard || !stub)
-        return XL_ERR(NOT_FOUND, "libxlane-guard.so and libxlane-preload.so are neither beside this program in %s nor in ../lib from there; "
-                                 "install them in one of the two", cli->dir);
+        return XL_ERR(
+            NOT_FOUND,
+            "libxlane-guard.so and libxlane-preload.so are neither beside this program in %s nor in ../lib from there; "
+            "install them in one of the two",
+            cli->dir);
     xl_error *err = NULL;
     XL_TRY(xl_path_trusted(guard), "not loading the guard");
     XL_TRY(xl_path_trusted(stub), "not preloading the guard");
@@ -108,7 +122,8 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
     if (opt.segment)
         setenv("XLANE_CACHE_SEGMENT", opt.segment, 1);
     if (opt.prometheus)
-        setenv("XLANE_PROMETHEUS", xl_path_join(a, xl_str_c(a, xl_str_of(getenv("PWD") ? getenv("PWD") : ".")), opt.prometheus), 1);
+        setenv("XLANE_PROMETHEUS",
+               xl_path_join(a, xl_str_c(a, xl_str_of(getenv("PWD") ? getenv("PWD") : ".")), opt.prometheus), 1);
     xl_buf watch = { 0 };
     for (size_t i = 0; i < opt.watch.n; i++)
         xl_buf_printf(&watch, "%s%s", i ? "," : "", opt.watch.p[i]);
@@ -134,8 +149,8 @@ out:
     return err;
 }
 
-/* Packages are looked for beside the python3 in PATH; where the command names another Python, that one counts. Gives PATH as it
- * was, to be put back: the program's own PATH is not ours to change. */
+/* Packages are looked for beside the python3 in PATH; where the command names another Python, that one counts. Gives
+ * PATH as it was, to be put back: the program's own PATH is not ours to change. */
 static const char *python_first(xl_arena *a, const char *program)
 {
     const char *path = getenv("PATH");
@@ -145,8 +160,8 @@ static const char *python_first(xl_arena *a, const char *program)
     return before;
 }
 
-static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profile, int argc, char **argv, const char *cache, double began, double ended,
-                           int status)
+static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profile, int argc, char **argv,
+                           const char *cache, double began, double ended, int status)
 {
     xl_buf b = { 0 };
     xl_json j = { .out = &b, .pretty = true };
@@ -171,7 +186,7 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
     xl_profile_json(&j, profile);
     xl_node **e = NULL;
     size_t n = 0;
-    if (ended > 0)                                         /* what the plugin really saw: frontends add flags of their own on import */
+    if (ended > 0) /* what the plugin really saw: frontends add flags of their own on import */
         xl_error_free(xl_run_events(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
         const xl_node *what = xl_node_get(e[i], "event"), *flags = xl_node_get(e[i], "flags");
@@ -201,7 +216,8 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
     xl_json_key(&j, "bundle");
     xl_bundle_json(&j, &bundle);
     xl_json_end(&j);
-    xl_error *err = b.failed ? XL_ERR(EXHAUSTED, "out of memory") : xl_file_write_atomic(xl_path_join(a, dir, "run.json"), xl_buf_view(&b));
+    xl_error *err = b.failed ? XL_ERR(EXHAUSTED, "out of memory")
+                             : xl_file_write_atomic(xl_path_join(a, dir, "run.json"), xl_buf_view(&b));
     xl_buf_fini(&b);
     return err;
 }
@@ -214,25 +230,34 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
     xl_error_free(xl_metrics_read(a, dir, &m, &processes));
     xl_error_free(xl_run_events(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event"), *phase = xl_node_get(e[i], "phase"), *reason = xl_node_get(e[i], "reason");
-        again += what && xl_str_is(what->s, "compile") && phase && xl_str_is(phase->s, "steady") && reason && !xl_str_is(reason->s, "first");
+        const xl_node *what = xl_node_get(e[i], "event"), *phase = xl_node_get(e[i], "phase"),
+                      *reason = xl_node_get(e[i], "reason");
+        again += what && xl_str_is(what->s, "compile") && phase && xl_str_is(phase->s, "steady") && reason &&
+                 !xl_str_is(reason->s, "first");
     }
     fprintf(stderr, "xlane: ran %.1f s, exit status %d%s\n", seconds, status, stopped ? " (the policy said stop)" : "");
     if (m) {
-        fprintf(stderr, "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own; %llu executions in %zu process%s\n",
-                (unsigned long long)xl_metrics_total(m, XL_M_CompileTime), (unsigned long long)xl_metrics_total(m, XL_M_CachedCompile),
-                (unsigned long long)xl_metrics_total(m, XL_M_FrontendCacheHit), (unsigned long long)xl_metrics_total(m, XL_M_ExecuteTime),
-                processes, processes == 1 ? "" : "es");
-        fprintf(stderr, "xlane: %zu recompiles of a step after the warm-up window%s\n", again, again ? "; `xlane explain` names their causes" : "");
-        fprintf(stderr, "xlane: %llu steps waited for a read to the host\n", (unsigned long long)xl_metrics_total(m, XL_M_HostSync));
+        fprintf(stderr,
+                "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own; %llu executions in %zu "
+                "process%s\n",
+                (unsigned long long)xl_metrics_total(m, XL_M_CompileTime),
+                (unsigned long long)xl_metrics_total(m, XL_M_CachedCompile),
+                (unsigned long long)xl_metrics_total(m, XL_M_FrontendCacheHit),
+                (unsigned long long)xl_metrics_total(m, XL_M_ExecuteTime), processes, processes == 1 ? "" : "es");
+        fprintf(stderr, "xlane: %zu recompiles of a step after the warm-up window%s\n", again,
+                again ? "; `xlane explain` names their causes" : "");
+        fprintf(stderr, "xlane: %llu steps waited for a read to the host\n",
+                (unsigned long long)xl_metrics_total(m, XL_M_HostSync));
     }
     if (p->diagnostic)
-        fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n", XL_FMT(p->name));
+        fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",
+                XL_FMT(p->name));
     fprintf(stderr, "xlane: recorded in %s\n", dir);
     xl_metrics_free(m);
 }
 
-/* ---- one attempt --------------------------------------------------------------------------------------------------------- */
+/* ---- one attempt
+ * --------------------------------------------------------------------------------------------------------- */
 enum { TAIL = 64 << 10 };
 typedef struct { char *p; size_t n; } tail;                /* the last words on standard error */
 
@@ -253,7 +278,8 @@ static void keep(tail *t, const char *p, size_t n)
     t->n += n;
 }
 
-/* Standard error goes through us, and on. A grandchild may keep the pipe open: once the child is gone, what is there is taken. */
+/* Standard error goes through us, and on. A grandchild may keep the pipe open: once the child is gone, what is there is
+ * taken. */
 static void pump(int fd, pid_t pid, tail *t, int *status)
 {
     char piece[1 << 14];
@@ -338,7 +364,8 @@ static xl_error *attempt_ranks(xl_arena *a, xl_run *run, char **argv, tail *t, i
         xl_event e;
         xl_event_begin(run, &e, "rank_end");
         xl_json_put_int(&e.j, "of", i);
-        xl_json_put_int(&e.j, "status", WIFEXITED(r[i].status) ? WEXITSTATUS(r[i].status) : 128 + WTERMSIG(r[i].status));
+        xl_json_put_int(&e.j, "status",
+                        WIFEXITED(r[i].status) ? WEXITSTATUS(r[i].status) : 128 + WTERMSIG(r[i].status));
         xl_json_put_num(&e.j, "seconds", r[i].after);
         xl_json_put_bool(&e.j, "first_failure", r[i].first);
         xl_json_put_bool(&e.j, "ended_by_launcher", r[i].ours);
@@ -346,14 +373,17 @@ static xl_error *attempt_ranks(xl_arena *a, xl_run *run, char **argv, tail *t, i
     }
     *status = first >= 0 ? r[first].status : 0;
     if (first >= 0)
-        fprintf(stderr, "xlane: rank %d of %d failed first: it %.*s after %.1f s\n", first, n, XL_FMT(xl_gang_words(a, *status)), r[first].after);
+        fprintf(stderr, "xlane: rank %d of %d failed first: it %.*s after %.1f s\n", first, n,
+                XL_FMT(xl_gang_words(a, *status)), r[first].after);
     for (int i = 0; first >= 0 && i < n; i++)
         if (i != first)
-            fprintf(stderr, "xlane: rank %d %s%.*s\n", i, r[i].ours ? "was ended: it " : "", XL_FMT(xl_gang_words(a, r[i].status)));
+            fprintf(stderr, "xlane: rank %d %s%.*s\n", i, r[i].ours ? "was ended: it " : "",
+                    XL_FMT(xl_gang_words(a, r[i].status)));
     return NULL;
 }
 
-/* ---- attempts -------------------------------------------------------------------------------------------------------------- */
+/* ---- attempts
+ * -------------------------------------------------------------------------------------------------------------- */
 static void put_command(xl_json *j, char **argv)
 {
     xl_json_key(j, "command");
@@ -372,7 +402,8 @@ static void tell_attempt(xl_run *r, int64_t number, char **argv)
     xl_event_end(r, &e);
 }
 
-static void tell_retry(xl_run *r, const xl_failure *f, xl_phase phase, int64_t number, int code, char **argv, const char *then)
+static void tell_retry(xl_run *r, const xl_failure *f, xl_phase phase, int64_t number, int code, char **argv,
+                       const char *then)
 {
     xl_event e;
     xl_event_begin(r, &e, "retry");
@@ -402,7 +433,8 @@ static char **shrunk(xl_arena *a, int argc, char **argv, size_t k)
     return out;
 }
 
-/* ---- candidates: the command, then with each --smaller, in the order in which they are tried ---------------------------------- */
+/* ---- candidates: the command, then with each --smaller, in the order in which they are tried
+ * ---------------------------------- */
 typedef struct { size_t at; xl_known known; } candidate;    /* at: 0 the command as it is, k with the k-th --smaller */
 
 static int by_known(const void *x, const void *y)
@@ -413,7 +445,8 @@ static int by_known(const void *x, const void *y)
 
 static xl_catalog_launch launch_of(xl_arena *a, char **argv)
 {
-    static const char *const devices[] = { "CUDA_VISIBLE_DEVICES", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLANE_CPU_DEVICES", "XLANE_CPU_HBM" }; /* how many, how large */
+    static const char *const devices[] = { "CUDA_VISIBLE_DEVICES", "XLA_PYTHON_CLIENT_MEM_FRACTION",
+                                           "XLANE_CPU_DEVICES", "XLANE_CPU_HBM" }; /* how many, how large */
     char flags[16384], cwd[4096];
     int n = 0;
     while (argv[n])
@@ -428,7 +461,8 @@ static xl_catalog_launch launch_of(xl_arena *a, char **argv)
         xl_buf_printf(&all, "%sranks=%lld", all.n ? " " : "", (long long)opt.n);
     const char *kept = xl_str_c(a, xl_buf_view(&all)), *profile = getenv("XLANE_PROFILE");
     xl_buf_fini(&all);
-    return (xl_catalog_launch){ n, argv, getcwd(cwd, sizeof cwd) ? xl_str_c(a, xl_str_of(cwd)) : "", kept, profile ? profile : "" };
+    return (xl_catalog_launch){ n, argv, getcwd(cwd, sizeof cwd) ? xl_str_c(a, xl_str_of(cwd)) : "", kept,
+                                profile ? profile : "" };
 }
 
 /* What the catalog knows to run is tried first, what it knows not to fit last. */
@@ -445,7 +479,8 @@ static candidate *order(xl_arena *a, int argc, char **argv)
     }
     qsort(c, n, sizeof *c, by_known);
     if (c[0].at)
-        fprintf(stderr, "xlane: the catalog knows \"%s\" to run here%s: it is tried first\n", opt.smaller.p[c[0].at - 1], c[n - 1].known == XL_KNOWN_BAD ? " and a larger one not to fit" : "");
+        fprintf(stderr, "xlane: the catalog knows \"%s\" to run here%s: it is tried first\n",
+                opt.smaller.p[c[0].at - 1], c[n - 1].known == XL_KNOWN_BAD ? " and a larger one not to fit" : "");
     return c;
 }
 
@@ -458,8 +493,10 @@ static const candidate *next_smaller(const candidate *c, const candidate *now)
     return NULL;
 }
 
-/* One line in the catalog for what came of an attempt: it came through its first compiles, or it did not fit. Other failures say nothing of a launch. */
-static void keep_outcome(xl_arena *a, const char *dir, size_t before, char **argv, int code, xl_phase phase, const xl_failure *f)
+/* One line in the catalog for what came of an attempt: it came through its first compiles, or it did not fit. Other
+ * failures say nothing of a launch. */
+static void keep_outcome(xl_arena *a, const char *dir, size_t before, char **argv, int code, xl_phase phase,
+                         const xl_failure *f)
 {
     xl_catalog_entry e;
     xl_catalog_launch l = launch_of(a, argv);
@@ -523,17 +560,19 @@ static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, i
         const candidate *next = next_smaller(all, now);
         const char *then = "tried again";
         if (!f.again)
-            then = phase == XL_PHASE_RUN ? "stopped: it failed after the compile window, where nothing is retried" : "stopped: a retry could not help";
+            then = phase == XL_PHASE_RUN ? "stopped: it failed after the compile window, where nothing is retried"
+                                         : "stopped: a retry could not help";
         else if (f.verdict == XL_RETRY_SMALLER && !next)
-            then = opt.smaller.n ? "stopped: no smaller candidate is left" : "stopped: no smaller candidate was given (--smaller)";
+            then = opt.smaller.n ? "stopped: no smaller candidate is left"
+                                 : "stopped: no smaller candidate was given (--smaller)";
         else if (k > opt.retries)
             then = "stopped: no retries are left";
         else if (f.verdict == XL_RETRY_SMALLER)
             then = "tried again with the next smaller candidate";
         bool again = !strncmp(then, "tried", 5);
         tell_retry(r, &f, phase, k, *code, *ran, then);
-        fprintf(stderr, "xlane: attempt %lld failed with %d at %s: %s (%s, %s); %s\n", (long long)k, *code, xl_phase_word(phase), f.text, f.cause,
-                xl_retry_word(f.verdict), then);
+        fprintf(stderr, "xlane: attempt %lld failed with %d at %s: %s (%s, %s); %s\n", (long long)k, *code,
+                xl_phase_word(phase), f.text, f.cause, xl_retry_word(f.verdict), then);
         if (!again)
             break;
         if (f.verdict == XL_RETRY_SMALLER)
@@ -553,8 +592,8 @@ static xl_error *prove(xl_arena *a, const xl_profile *p)
     const xl_setting *s = xl_profile_get(p, "device.plugin");
     XL_DO(xl_probe_run(a, &(xl_probe_opts){ .profile = s && s->value.n ? xl_str_c(a, s->value) : NULL }, &probe));
     if (probe.class != XL_PROBE_HEALTHY)
-        err = XL_ERR(UNAVAILABLE, "not started, for the device does not answer: %s: %.*s; %.*s", xl_probe_word(probe.class), XL_FMT(probe.reason),
-                     XL_FMT(probe.next));
+        err = XL_ERR(UNAVAILABLE, "not started, for the device does not answer: %s: %.*s; %.*s",
+                     xl_probe_word(probe.class), XL_FMT(probe.reason), XL_FMT(probe.next));
 out:
     return err;
 }
@@ -565,7 +604,9 @@ static const char *cache_folder(xl_arena *a)
     if (!cache)
         cache = getenv("XLANE_CACHE");
     if (!cache || !*cache)
-        cache = home && *home ? xl_path_join(a, home, "xlane") : getenv("HOME") ? xl_path_join(a, getenv("HOME"), ".cache/xlane") : "off";
+        cache = home && *home    ? xl_path_join(a, home, "xlane")
+                : getenv("HOME") ? xl_path_join(a, getenv("HOME"), ".cache/xlane")
+                                 : "off";
     if (strcmp(cache, "off") && !strstr(cache, "://") && cache[0] != '/') { /* the program may change folders */
         char cwd[4096];
         if (getcwd(cwd, sizeof cwd))
@@ -584,14 +625,20 @@ static const char *added(xl_arena *a, char **words)
     return s;
 }
 
-/* ---- started by another launcher --------------------------------------------------------------------------------------- */
+/* ---- started by another launcher
+ * --------------------------------------------------------------------------------------- */
 /* What all processes of the job and no other job have in common; "" where the launcher says nothing of the kind. */
 static const char *job_name(xl_arena *a)
 {
-    const char *ompi = getenv("OMPI_MCA_ess_base_jobid"), *pmix = getenv("PMIX_NAMESPACE"), *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+    const char *ompi = getenv("OMPI_MCA_ess_base_jobid"), *pmix = getenv("PMIX_NAMESPACE"),
+               *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
     const char *torch = getenv("TORCHELASTIC_RUN_ID"), *port = getenv("MASTER_PORT");
     xl_buf clean = { 0 };
-    const char *all = ompi ? ompi : pmix ? pmix : slurm ? xl_strf(a, "%s.%s", slurm, step ? step : "batch").p : torch ? xl_strf(a, "%s.%s", torch, port ? port : "").p : "";
+    const char *all = ompi    ? ompi
+                      : pmix  ? pmix
+                      : slurm ? xl_strf(a, "%s.%s", slurm, step ? step : "batch").p
+                      : torch ? xl_strf(a, "%s.%s", torch, port ? port : "").p
+                              : "";
     for (const char *c = all; *c; c++)
         xl_buf_putc(&clean, *c == '/' ? '-' : *c);
     const char *name = clean.n ? xl_str_c(a, xl_buf_view(&clean)) : "";
@@ -599,7 +646,8 @@ static const char *job_name(xl_arena *a)
     return name;
 }
 
-/* One folder for all processes of a job: whoever is first makes it and leaves a link under the job's name; the others follow the link. */
+/* One folder for all processes of a job: whoever is first makes it and leaves a link under the job's name; the others
+ * follow the link. */
 static xl_error *join_folder(xl_arena *a, const char *name, const char *job, char **dir, char **link)
 {
     enum { STALE_S = 600 };                                /* a link of an earlier job that went by the same name */
@@ -617,7 +665,9 @@ static xl_error *join_folder(xl_arena *a, const char *name, const char *job, cha
         return NULL;
     ssize_t n = errno == EEXIST ? readlink(*link, to, sizeof to - 1) : -1;
     if (n <= 0 || memchr(to, '/', (size_t)n) || lstat(*link, &st) || st.st_uid != geteuid()) {
-        err = XL_ERR(UNAVAILABLE, "%s: not a link to the run folder of this job: remove it, or name another folder with --runs", *link);
+        err = XL_ERR(UNAVAILABLE,
+                     "%s: not a link to the run folder of this job: remove it, or name another folder with --runs",
+                     *link);
         goto out;
     }
     rmdir(made);
@@ -636,7 +686,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         return xl_cli_misuse(cli, "--policy is allow, warn or stop, not %s", opt.policy);
     xl_ranks seen = xl_ranks_seen();
     if (opt.n > 1 && seen.n > 1)
-        return xl_cli_misuse(cli, "-n starts ranks, and %s has started %lld already (%s): leave -n out, and they join", seen.launcher, (long long)seen.n, seen.variable);
+        return xl_cli_misuse(cli, "-n starts ranks, and %s has started %lld already (%s): leave -n out, and they join",
+                             seen.launcher, (long long)seen.n, seen.variable);
     if (opt.n < 1 || opt.n > 4096)
         return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
     XL_DO(xl_profile_effective(a, opt.profile, &profile));
@@ -645,8 +696,9 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         XL_DO(embedded(a, &profile));
         for (size_t i = 0; i < profile.n; i++)
             if (profile.set[i].shadow.n)
-                fprintf(stderr, "xlane: profile %.*s sets %.*s to %.*s; the environment's %.*s does not count\n", XL_FMT(profile.name),
-                        XL_FMT(profile.set[i].name), XL_FMT(profile.set[i].value), XL_FMT(profile.set[i].shadow));
+                fprintf(stderr, "xlane: profile %.*s sets %.*s to %.*s; the environment's %.*s does not count\n",
+                        XL_FMT(profile.name), XL_FMT(profile.set[i].name), XL_FMT(profile.set[i].value),
+                        XL_FMT(profile.set[i].shadow));
     }
     if (!opt.policy) {
         const xl_setting *s = xl_profile_get(&profile, "shapes.policy");
@@ -656,19 +708,24 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         XL_DO(prove(a, &profile));
     const char *cache = cache_folder(a);
     if (opt.read_only && strcmp(cache, "off") && !strstr(cache, "://") && !xl_file_stat(cache, NULL)) {
-        fprintf(stderr, "xlane: %s is not there yet, so a follower that only reads it runs without a cache; start the one that writes it first\n", cache);
+        fprintf(stderr,
+                "xlane: %s is not there yet, so a follower that only reads it runs without a cache; start the one that "
+                "writes it first\n",
+                cache);
         cache = "off";
     }
-    if (strcmp(cache, "off")) {                            /* say now what would otherwise be said from inside the program */
+    if (strcmp(cache, "off")) { /* say now what would otherwise be said from inside the program */
         xl_cache *probe;
         xl_cache_opts how = { .read_only = opt.read_only, .segment = opt.segment };
-        XL_DO(xl_error_next(xl_cache_open(cache, &how, &probe), "--cache=DIR names another folder for executables, --cache=off goes without one"));
+        XL_DO(xl_error_next(xl_cache_open(cache, &how, &probe),
+                            "--cache=DIR names another folder for executables, --cache=off goes without one"));
         xl_cache_close(probe);
         const char *others = xl_cache_writers(a, cache);
         if (*others)
             fprintf(stderr, "xlane: %s\n", others);
     }
-    const char *name = opt.name ? opt.name : xl_str_c(a, xl_path_base(xl_str_of(argc > 1 && argv[1][0] != '-' ? argv[1] : argv[0])));
+    const char *name =
+        opt.name ? opt.name : xl_str_c(a, xl_path_base(xl_str_of(argc > 1 && argv[1][0] != '-' ? argv[1] : argv[0])));
     const char *job = job_name(a);
     char *link = NULL;
     bool joins = opt.n == 1 && seen.n > 1 && *job, leads = !joins || seen.me == 0;
@@ -688,7 +745,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     if (leads)
         XL_TRY(write_run(a, dir, &profile, argc, argv, cache, began, 0, 0), "recording the run");
     if (leads)
-        xl_error_free(xl_file_append(xl_path_join(a, dir, "events.jsonl"), XL_STR("{\"t\":0,\"rank\":0,\"event\":\"launch\"}")));
+        xl_error_free(
+            xl_file_append(xl_path_join(a, dir, "events.jsonl"), XL_STR("{\"t\":0,\"rank\":0,\"event\":\"launch\"}")));
     int code = 0;
     int64_t made = 1;
     char **ran = argv;
@@ -705,25 +763,38 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     double seconds = xl_now() - clock;
     xl_error *unrecorded = leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code) : NULL;
     if (unrecorded)
-        fprintf(stderr, "xlane: the run's folder is not complete: %s; make room there, or name another with --runs\n", xl_error_message(unrecorded));
+        fprintf(stderr, "xlane: the run's folder is not complete: %s; make room there, or name another with --runs\n",
+                xl_error_message(unrecorded));
     xl_error_free(unrecorded);
     if (leads && link)
         unlink(link);
     const char *off = getenv("XLANE_GUARD");
     if (!attached && !(off && !strcmp(off, "off")))
-        fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin is built in (JAX's own "
+        fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin "
+                        "is built in (JAX's own "
                         "cpu is), or it is a static or setuid program; nothing was guarded\n");
-    int nran = 0;                                          /* the candidate that really ran, which may not be the command as it was typed */
+    int nran = 0; /* the candidate that really ran, which may not be the command as it was typed */
     while (ran[nran])
         nran++;
-    xl_receipt_note took = { xl_strf(a, "it took %lld attempts; the command is that of the last, \"%s\" was added to what was typed", (long long)made, nran > argc ? added(a, ran + argc) : "nothing").p,
-                             "events.jsonl" };
-    xl_receipt_facts facts = { .kind = "run", .dir = dir, .argc = nran, .argv = ran, .status = code, .cache = strcmp(cache, "off") ? cache : NULL,
-                               .note = &took, .nnote = made > 1 || nran > argc };
+    xl_receipt_note took = {
+        xl_strf(a, "it took %lld attempts; the command is that of the last, \"%s\" was added to what was typed",
+                (long long)made, nran > argc ? added(a, ran + argc) : "nothing")
+            .p,
+        "events.jsonl"
+    };
+    xl_receipt_facts facts = { .kind = "run",
+                               .dir = dir,
+                               .argc = nran,
+                               .argv = ran,
+                               .status = code,
+                               .cache = strcmp(cache, "off") ? cache : NULL,
+                               .note = &took,
+                               .nnote = made > 1 || nran > argc };
     python_first(a, argv[0]);
     xl_error *unwritten = leads ? xl_receipt_write(a, &facts, NULL) : NULL;
     if (unwritten)
-        fprintf(stderr, "xlane: no receipt: %s; make room in the run's folder, or name another with --runs\n", xl_error_message(unwritten));
+        fprintf(stderr, "xlane: no receipt: %s; make room in the run's folder, or name another with --runs\n",
+                xl_error_message(unwritten));
     xl_error_free(unwritten);
     if (opt.summary || isatty(2))
         summary(a, dir, &profile, seconds, code, stopped);
@@ -733,15 +804,28 @@ out:
 }
 
 const xl_verb xl_verb_run = {
-    .name = "run", .args = "[OPTIONS] -- CMD ...", .help = "run any JAX or PyTorch/XLA program under the guard",
-    .more = "Keeps its executables in a cache that a restart reads, compares each compile with the ones before, counts, and watches.\n"
+    .name = "run",
+    .args = "[OPTIONS] -- CMD ...",
+    .help = "run any JAX or PyTorch/XLA program under the guard",
+    .more = "Keeps its executables in a cache that a restart reads, compares each compile with the ones before, "
+            "counts, and watches.\n"
             "The program is not changed; its exit status is passed through, except that 3 means the policy said stop.\n"
-            "Without this command: name libxlane-guard.so as the plugin and put the real one's path into XLANE_GUARD_PLUGIN.\n"
+            "Without this command: name libxlane-guard.so as the plugin and put the real one's path into "
+            "XLANE_GUARD_PLUGIN.\n"
             "XLANE_GUARD=off switches the guard off.\n"
-            "With --retries a failure at startup or in the first compiles is classified (docs/profiles.md) and tried again only where that can help:\n"
+            "With --retries a failure at startup or in the first compiles is classified (docs/profiles.md) and tried "
+            "again only where that can help:\n"
             "here after a pause, or with the arguments of the next --smaller. A failure later on is never retried.\n"
-            "With -n the command runs N times, each with XLANE_RANK, XLANE_RANKS and XLANE_COORDINATOR (and the names that torchrun, JAX and PyTorch/XLA\n"
-            "look for) in its environment, and its output behind its rank. The status is that of the rank that failed first (docs/scale.md).",
-    .example = "xlane run --policy stop -- python train.py --steps 1000", .opts = opts, .min = 1, .max = -1, .stop_at_first = true, .run = run,
-    .no_json = "standard output is the program's; `xlane metrics last --json` and `xlane explain last --json` read what was recorded",
+            "With -n the command runs N times, each with XLANE_RANK, XLANE_RANKS and XLANE_COORDINATOR (and the names "
+            "that torchrun, JAX and PyTorch/XLA\n"
+            "look for) in its environment, and its output behind its rank. The status is that of the rank that failed "
+            "first (docs/scale.md).",
+    .example = "xlane run --policy stop -- python train.py --steps 1000",
+    .opts = opts,
+    .min = 1,
+    .max = -1,
+    .stop_at_first = true,
+    .run = run,
+    .no_json = "standard output is the program's; `xlane metrics last --json` and `xlane explain last --json` read "
+               "what was recorded",
 };

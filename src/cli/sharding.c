@@ -1,4 +1,5 @@
-/* Who holds what: every tensor of a program, a configuration or a run, how it is split over the devices, and what crosses between them. */
+/* Who holds what: every tensor of a program, a configuration or a run, how it is split over the devices, and what
+ * crosses between them. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,10 +16,12 @@
 
 static struct { int64_t devices; bool program, short_form; } opt;
 static const xl_opt opts[] = {
-    { "devices", XL_OPT_INT, &opt.devices, "N", "of a program: partitions to split it over (default: what it says, or its mesh)" },
+    { "devices", XL_OPT_INT, &opt.devices, "N",
+      "of a program: partitions to split it over (default: what it says, or its mesh)" },
     { "program", XL_OPT_FLAG, &opt.program, NULL, "of a program: print what every device runs, instead" },
     { "short", XL_OPT_FLAG, &opt.short_form, NULL, "only the sums: no drawing of each tensor" },
-    { 0 } };
+    { 0 }
+};
 
 enum { DRAWN = 16 };                                       /* devices in a drawing */
 
@@ -92,7 +95,8 @@ static void sums(xl_arena *a, const xl_held_list *l, xl_buf *b)
         if (i == l->n || best * 50 < waste)
             break;
         said[i] = true;
-        xl_buf_printf(b, "%s%.*s [%.*s]: %lld bytes on each device, %lld copies of each part\n", k ? "            " : "held twice: ", XL_FMT(l->t[i].name), XL_FMT(l->t[i].split),
+        xl_buf_printf(b, "%s%.*s [%.*s]: %lld bytes on each device, %lld copies of each part\n",
+                      k ? "            " : "held twice: ", XL_FMT(l->t[i].name), XL_FMT(l->t[i].split),
                       (long long)l->t[i].part[0].bytes, (long long)xl_held_copies(&l->t[i]));
     }
 }
@@ -125,7 +129,8 @@ static void verdict(const xl_sharding_plan *p, xl_buf *b)
     else if (too_large(p))
         xl_buf_puts(b, "does not fit\n");
     if (too_large(p))
-        xl_buf_puts(b, "split what is held twice (see above): under sharding: in a configuration, by its annotation in a program; or make batch or model smaller\n");
+        xl_buf_puts(b, "split what is held twice (see above): under sharding: in a configuration, by its annotation in "
+                       "a program; or make batch or model smaller\n");
     else if (p->limit > 0 && p->needs >= 0)
         xl_buf_puts(b, "fits\n");
 }
@@ -143,7 +148,8 @@ static void put_verdict(const xl_sharding_plan *p, bool asked, xl_json *j)
         xl_json_put_text(j, "refused", p->refused);
 }
 
-/* With a limit to hold it against, the program is compiled by the embedded plugin for that many devices; nothing runs. */
+/* With a limit to hold it against, the program is compiled by the embedded plugin for that many devices; nothing runs.
+ * */
 static xl_error *ask(const xl_cli *cli, xl_str code, int64_t n, bool shardy, xl_sharding_plan *p)
 {
     xl_error *err = NULL;
@@ -162,7 +168,8 @@ static xl_error *ask(const xl_cli *cli, xl_str code, int64_t n, bool shardy, xl_
     XL_DO(xl_device_memory_read(xl_client_local(client, 0), &m));
     p->limit = m.limit;
     p->device = "the embedded device";
-    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = (int)n, .spmd = n > 1, .shardy = n > 1 && shardy });
+    xl_options_build(&options,
+                     &(xl_options){ .replicas = 1, .partitions = (int)n, .spmd = n > 1, .shardy = n > 1 && shardy });
     err = xl_program_compile(client, code, XL_FORMAT_MLIR, xl_buf_view(&options), &prog);
     if (err && xl_error_code(err) == XL_CODE_EXHAUSTED) {
         p->refused = xl_str_c(cli->arena, xl_str_of(xl_error_message(err)));
@@ -222,7 +229,9 @@ static xl_error *of_program(const xl_cli *cli, const char *file)
     }
     const xl_mesh *mesh = mesh_of(m);
     for (uint32_t i = 0; i < s.narg; i++)
-        xl_held_add(cli->arena, &l, xl_strf(cli->arena, "argument %u%s%.*s", i, label[i].n ? " " : "", XL_FMT(label[i])), type[i], &s, s.arg[i], mesh);
+        xl_held_add(cli->arena, &l,
+                    xl_strf(cli->arena, "argument %u%s%.*s", i, label[i].n ? " " : "", XL_FMT(label[i])), type[i], &s,
+                    s.arg[i], mesh);
     for (uint32_t i = 0; i < s.nout; i++)
         xl_held_add(cli->arena, &l, xl_strf(cli->arena, "result %u", i), type[narg + i], &s, s.out[i], mesh);
     xl_crossings_of(cli->arena, f, n, mesh, &cross);
@@ -259,7 +268,8 @@ out:
     return err;
 }
 
-/* A configuration, or a run with its own: `dir` NULL or the run's folder, whose real buffers are drawn where it has kept them. */
+/* A configuration, or a run with its own: `dir` NULL or the run's folder, whose real buffers are drawn where it has
+ * kept them. */
 static xl_error *of_config(const xl_cli *cli, const xl_config *c, const char *dir)
 {
     xl_error *err = NULL;
@@ -289,7 +299,8 @@ static xl_error *of_config(const xl_cli *cli, const xl_config *c, const char *di
         if (l->mesh.n)
             xl_buf_printf(&b, "mesh %.*s\n", XL_FMT(l->mesh));
         if (dir)
-            xl_buf_printf(&b, "%s\n", real.n ? "from the buffers of the run" : "from its program: the run kept no sharding.json");
+            xl_buf_printf(&b, "%s\n",
+                          real.n ? "from the buffers of the run" : "from its program: the run kept no sharding.json");
         tensors(l, &b);
         sums(cli->arena, l, &b);
         xl_crossings_text(&p.crossing, &b);
@@ -326,7 +337,8 @@ static xl_error *of_guarded(const xl_cli *cli, const char *dir)
             xl_held_json(&l, &j);
             continue;
         }
-        xl_buf_printf(&b, "%.*s%s%.*s, from the buffers of its first execution\n", XL_FMT(l.program), l.mesh.n ? ", mesh " : "", XL_FMT(l.mesh));
+        xl_buf_printf(&b, "%.*s%s%.*s, from the buffers of its first execution\n", XL_FMT(l.program),
+                      l.mesh.n ? ", mesh " : "", XL_FMT(l.mesh));
         tensors(&l, &b);
         sums(cli->arena, &l, &b);
     }
@@ -353,7 +365,8 @@ static xl_error *sharding(const xl_cli *cli, int argc, char **argv)
         return of_config(cli, &c, NULL);
     }
     if (is_file)
-        return argc > 1 ? xl_cli_misuse(cli, "%s is a program; words go with a configuration", argv[0]) : of_program(cli, argv[0]);
+        return argc > 1 ? xl_cli_misuse(cli, "%s is a program; words go with a configuration", argv[0])
+                        : of_program(cli, argv[0]);
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
     if (!xl_file_stat(xl_path_join(cli->arena, dir, "config.yaml"), NULL))
         return of_guarded(cli, dir);
@@ -367,12 +380,19 @@ const xl_verb xl_verb_sharding = {
     .name = "sharding",
     .args = "[--devices N] [--program] [--short] RUN|CONF.yaml|FILE [KEY=VALUE ...]",
     .help = "which device holds which slice of each tensor, what is held twice, and the collectives of a step",
-    .more = "RUN is a training run, or one under the guard: its real buffers are drawn. CONF.yaml is a training configuration: its step is split and compiled for the device, nothing\n"
-            "runs; the exit code is 1 if it does not fit. FILE is a StableHLO program with shardings (text, bytecode or HLO), split as the CPU plugin would;\n"
+    .more = "RUN is a training run, or one under the guard: its real buffers are drawn. CONF.yaml is a training "
+            "configuration: its step is split and compiled for the device, nothing\n"
+            "runs; the exit code is 1 if it does not fit. FILE is a StableHLO program with shardings (text, bytecode "
+            "or HLO), split as the CPU plugin would;\n"
             "with XLANE_CPU_HBM set it is also compiled for devices of that size.\n"
-            "For each tensor: how each dimension is split, the slice of every device (# is its part), bytes, and copies; then the bytes of each\n"
-            "device (# its own, = also held elsewhere) and the collectives by kind and axis. docs/spmd.md tells how to read it.",
-    .example = "xlane sharding conf.yaml\nxlane sharding conf.yaml mesh=data=8\nxlane sharding last\nxlane sharding --program --devices 8 step.mlir",
+            "For each tensor: how each dimension is split, the slice of every device (# is its part), bytes, and "
+            "copies; then the bytes of each\n"
+            "device (# its own, = also held elsewhere) and the collectives by kind and axis. docs/spmd.md tells how to "
+            "read it.",
+    .example = "xlane sharding conf.yaml\n"
+               "xlane sharding conf.yaml mesh=data=8\n"
+               "xlane sharding last\n"
+               "xlane sharding --program --devices 8 step.mlir",
     .opts = opts,
     .min = 1,
     .max = 64,

@@ -18,7 +18,8 @@
 
 static struct { bool once; double every; } opt = { .every = 1 };
 static const xl_opt opts[] = {
-    { "once", XL_OPT_FLAG, &opt.once, NULL, "print one frame and end; also what happens where standard output is no terminal" },
+    { "once", XL_OPT_FLAG, &opt.once, NULL,
+      "print one frame and end; also what happens where standard output is no terminal" },
     { 0 },
 };
 
@@ -34,7 +35,8 @@ static double num_of(const xl_node *map, const char *key)
     return n ? n->f : 0;
 }
 
-/* ---- what there is to see ------------------------------------------------------------------------------------------- */
+/* ---- what there is to see -------------------------------------------------------------------------------------------
+ * */
 typedef struct {
     int rank, pid;
     const xl_step_times *times;                            /* NULL: no steps yet */
@@ -153,7 +155,8 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
     XL_DO(xl_steps_read(a, dir, &times, &ntimes));
     for (size_t i = 0; i < v->v.nevent; i++) {
         const xl_node *e = v->v.event[i];
-        if (num_of(e, "pid") <= 0 || !(is(e, "event", "attach") || is(e, "event", "client") || is(e, "event", "compile")))
+        if (num_of(e, "pid") <= 0 ||
+            !(is(e, "event", "attach") || is(e, "event", "client") || is(e, "event", "compile")))
             continue;
         process *p = process_of(a, v, &cap, (int)num_of(e, "pid"), (int)num_of(e, "rank"));
         p->rank = (int)num_of(e, "rank");
@@ -183,7 +186,8 @@ out:
     return err;
 }
 
-/* ---- a frame ------------------------------------------------------------------------------------------------------------ */
+/* ---- a frame
+ * ------------------------------------------------------------------------------------------------------------ */
 static bool utf8(void)
 {
     static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
@@ -197,7 +201,9 @@ static bool utf8(void)
 
 static void spark(xl_buf *b, const double *v, size_t n, size_t width)
 {
-    static const char *const fine[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" }, *const plain[] = { "_", ".", "-", "~", "=", "+", "*", "#" };
+    static const char *const fine[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" }, *const plain[] = {
+        "_", ".", "-", "~", "=", "+", "*", "#"
+    };
     const char *const *bar = utf8() ? fine : plain;
     size_t from = n > width ? n - width : 0;
     double low = INFINITY, high = -INFINITY;
@@ -287,10 +293,11 @@ static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
         put_process(a, b, v, &v->p[i]);
     for (size_t i = 0; i < v->nmem; i++, used++) {
         const memory *m = &v->mem[i];
-        xl_buf_printf(b, "memory of rank %.*s device %.*s: %.1f MiB, peak %.1f MiB", XL_FMT(m->rank), XL_FMT(m->device), (double)m->use / (1 << 20),
-                      (double)m->peak / (1 << 20));
+        xl_buf_printf(b, "memory of rank %.*s device %.*s: %.1f MiB, peak %.1f MiB", XL_FMT(m->rank), XL_FMT(m->device),
+                      (double)m->use / (1 << 20), (double)m->peak / (1 << 20));
         if (m->limit > 0)
-            xl_buf_printf(b, ", %.1f%% of %.1f MiB", 100.0 * (double)m->peak / (double)m->limit, (double)m->limit / (1 << 20));
+            xl_buf_printf(b, ", %.1f%% of %.1f MiB", 100.0 * (double)m->peak / (double)m->limit,
+                          (double)m->limit / (1 << 20));
         xl_buf_putc(b, '\n');
     }
     size_t room = rows > used + 1 ? rows - used - 1 : 3, n = v->v.nevent, from = n > room ? n - room : 0;
@@ -347,7 +354,8 @@ static void put_json(const view *v, xl_buf *b)
     xl_json_end(&j);
 }
 
-/* ---- the terminal --------------------------------------------------------------------------------------------------------- */
+/* ---- the terminal
+ * --------------------------------------------------------------------------------------------------------- */
 static struct termios before;
 static volatile sig_atomic_t leave, resized;
 static void on_leave(int sig) { (void)sig; leave = 1; }
@@ -423,7 +431,7 @@ static xl_error *follow(const char *dir)
             put_raw(xl_buf_view(&out));
         }
         bool end = err || v.known_end || (v.ended && gone);
-        gone = !err && v.ended;                            /* run.json may be written a moment after the last process went */
+        gone = !err && v.ended; /* run.json may be written a moment after the last process went */
         xl_buf_fini(&frame);
         xl_buf_fini(&out);
         xl_arena_fini(&a);
@@ -454,7 +462,8 @@ static xl_error *top(const xl_cli *cli, int argc, char **argv)
         if (v.known_end)
             xl_buf_printf(&b, "%.*s ended after %.1f s with status %.0f\n", XL_FMT(v.name), v.seconds, v.status);
         else
-            xl_buf_printf(&b, "%.*s %s\n", XL_FMT(v.name), v.ended ? "ended without a word: its processes are gone" : "goes on");
+            xl_buf_printf(&b, "%.*s %s\n", XL_FMT(v.name),
+                          v.ended ? "ended without a word: its processes are gone" : "goes on");
     } else {
         XL_DO(look(cli->arena, dir, &v));
         if (cli->json) {
@@ -477,8 +486,16 @@ out:
 }
 
 const xl_verb xl_verb_top = {
-    .name = "top", .args = "[--once] [RUN]", .help = "watch a run in the terminal: steps, compiles, cache, memory, events",
-    .more = "Reads the run's folder once a second; works over ssh, beside any guarded or training process, and changes nothing. It ends with the run,\n"
-            "with the verdict of `xlane explain`; q ends it before. Figures come from files that are written every two seconds or so.",
-    .example = "xlane top\nxlane top last --once", .opts = opts, .min = 0, .max = 1, .run = top,
+    .name = "top",
+    .args = "[--once] [RUN]",
+    .help = "watch a run in the terminal: steps, compiles, cache, memory, events",
+    .more = "Reads the run's folder once a second; works over ssh, beside any guarded or training process, and changes "
+            "nothing. It ends with the run,\n"
+            "with the verdict of `xlane explain`; q ends it before. Figures come from files that are written every two "
+            "seconds or so.",
+    .example = "xlane top\nxlane top last --once",
+    .opts = opts,
+    .min = 0,
+    .max = 1,
+    .run = top,
 };

@@ -1,4 +1,5 @@
-/* xlane try: does it work here? From the probe to the report, each step in a process of its own, and five lines on what was proved. */
+/* xlane try: does it work here? From the probe to the report, each step in a process of its own, and five lines on what
+ * was proved. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -25,9 +26,11 @@ static const xl_opt opts[] = {
 /* Sentences of a small grammar: there is something to learn, and it needs no download. */
 static xl_error *write_text(const char *path)
 {
-    static const char *const who[] = { "the cat", "a dog", "the old man", "my sister", "the pilot", "a child", "the teacher", "the queen" };
+    static const char *const who[] = { "the cat",   "a dog",   "the old man", "my sister",
+                                       "the pilot", "a child", "the teacher", "the queen" };
     static const char *const does[] = { "sees", "follows", "likes", "hears", "finds", "draws", "forgets", "carries" };
-    static const char *const what[] = { "the red house", "a small bird", "the river", "an apple", "the long road", "a blue lamp", "the music", "a letter" };
+    static const char *const what[] = { "the red house", "a small bird", "the river", "an apple",
+                                        "the long road", "a blue lamp",  "the music", "a letter" };
     xl_buf b = { 0 };
     uint64_t s = 7;
     while (b.n < 200000) {
@@ -118,7 +121,8 @@ static xl_error *count(xl_arena *a, const char *dir, bool after, counts *c)
     xl_error *err = xl_run_events(a, dir, &e, &n);
     *c = (counts){ 0 };
     for (size_t i = 0; !err && i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event"), *result = xl_node_get(e[i], "result"), *step = xl_node_get(e[i], "step");
+        const xl_node *what = xl_node_get(e[i], "event"), *result = xl_node_get(e[i], "result"),
+                      *step = xl_node_get(e[i], "step");
         if (!what)
             continue;
         if (xl_str_is(what->s, "resume")) {
@@ -150,7 +154,8 @@ static xl_error *try(const xl_cli *cli, int argc, char **argv)
     fprintf(stderr, "xlane: 1 of 5, probe\n");
     XL_DO(xl_probe_run(a, &(xl_probe_opts){ .plugin = opt.plugin }, &probe));
     if (probe.class != XL_PROBE_HEALTHY) {
-        err = XL_ERR(UNAVAILABLE, "%s: %.*s; %.*s", xl_probe_word(probe.class), XL_FMT(probe.reason), XL_FMT(probe.next));
+        err =
+            XL_ERR(UNAVAILABLE, "%s: %.*s; %.*s", xl_probe_word(probe.class), XL_FMT(probe.reason), XL_FMT(probe.next));
         goto out;
     }
     XL_DO(xl_run_make(a, opt.runs, "try", &work));
@@ -162,9 +167,23 @@ static xl_error *try(const xl_cli *cli, int argc, char **argv)
     char *device = xl_str_c(a, xl_strf(a, "device=%.*s", XL_FMT(probe.plugin)));
 
     fprintf(stderr, "xlane: 2 of 5, train a hybrid model (attention, state space, experts, recurrence)\n");
-    char *train[] = { "xlane", "train", "--json", xl_str_c(a, xl_strf(a, "data.train=%s", text)), "data.format=bytes", "model.pattern=AMER", "model.dim=64", "data.batch=4",
-                      "data.time=64", xl_str_c(a, xl_strf(a, "train.steps=%lld", (long long)opt.steps)), "train.log_every=10", "train.eval_every=0", "name=hybrid",
-                      xl_str_c(a, xl_strf(a, "runs=%s", work)), xl_str_c(a, xl_strf(a, "cache=%s/cache", work)), device, NULL };
+    char *train[] = { "xlane",
+                      "train",
+                      "--json",
+                      xl_str_c(a, xl_strf(a, "data.train=%s", text)),
+                      "data.format=bytes",
+                      "model.pattern=AMER",
+                      "model.dim=64",
+                      "data.batch=4",
+                      "data.time=64",
+                      xl_str_c(a, xl_strf(a, "train.steps=%lld", (long long)opt.steps)),
+                      "train.log_every=10",
+                      "train.eval_every=0",
+                      "name=hybrid",
+                      xl_str_c(a, xl_strf(a, "runs=%s", work)),
+                      xl_str_c(a, xl_strf(a, "cache=%s/cache", work)),
+                      device,
+                      NULL };
     pid_t pid = start(exe, train, said);
     if (pid < 0) {
         err = XL_ERR(UNAVAILABLE, "starting a process: %s", strerror(errno));
@@ -175,11 +194,13 @@ static xl_error *try(const xl_cli *cli, int argc, char **argv)
         xl_sleep(0.05);
         if (waitpid(pid, &status, WNOHANG) == pid) {
             dir = run_in(a, work);
-            if (status == 0 && dir) {    /* a device this fast is done before it can be stopped: then it is resumed for more */
+            if (status == 0 &&
+                dir) { /* a device this fast is done before it can be stopped: then it is resumed for more */
                 more = opt.steps / 2;
                 break;
             }
-            err = XL_ERR(INTERNAL, "training ended early, with status %d; what it said is above", WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+            err = XL_ERR(INTERNAL, "training ended early, with status %d; what it said is above",
+                         WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
             goto out;
         }
         dir = dir ? dir : run_in(a, work);
@@ -190,12 +211,15 @@ static xl_error *try(const xl_cli *cli, int argc, char **argv)
     }
     int status = more ? 0 : finish(pid);
     if (status && status != XL_EXIT_INTERRUPTED) {
-        err = XL_ERR(INTERNAL, "training ended with status %d after it was asked to stop; what it said is above", status);
+        err =
+            XL_ERR(INTERNAL, "training ended with status %d after it was asked to stop; what it said is above", status);
         goto out;
     }
     counts cold, warm;
     fprintf(stderr, "xlane: 3 of 5, resume it in a new process\n");
-    char *resume[] = { "xlane", "resume", "--json", dir, device, xl_str_c(a, xl_strf(a, "train.steps=%lld", (long long)(opt.steps + more))), NULL };
+    char *resume[] = { "xlane", "resume", "--json",
+                       dir,     device,   xl_str_c(a, xl_strf(a, "train.steps=%lld", (long long)(opt.steps + more))),
+                       NULL };
     if ((status = finish(start(exe, resume, said)))) {
         err = XL_ERR(INTERNAL, "resuming ended with status %d; what it said is above", status);
         goto out;
@@ -220,16 +244,25 @@ static xl_error *try(const xl_cli *cli, int argc, char **argv)
     xl_error_free(xl_file_remove(said));
     fprintf(stderr, "xlane: 5 of 5, receipt and report\n");
     if (!xl_file_stat(xl_path_join(a, dir, "receipt.json"), NULL))
-        XL_DO(xl_receipt_write(a, &(xl_receipt_facts){ .kind = "train", .dir = dir, .argc = (int)(sizeof train / sizeof *train) - 1, .argv = train,
-                                                       .plugin = xl_str_c(a, probe.plugin), .cache = xl_path_join(a, work, "cache"), .executed = l.rows,
-                                                       .devices = xl_strf(a, "%zu: %.*s", probe.ndevice, XL_FMT(probe.device[0].kind)).p }, NULL));
+        XL_DO(xl_receipt_write(
+            a,
+            &(xl_receipt_facts){ .kind = "train",
+                                 .dir = dir,
+                                 .argc = (int)(sizeof train / sizeof *train) - 1,
+                                 .argv = train,
+                                 .plugin = xl_str_c(a, probe.plugin),
+                                 .cache = xl_path_join(a, work, "cache"),
+                                 .executed = l.rows,
+                                 .devices = xl_strf(a, "%zu: %.*s", probe.ndevice, XL_FMT(probe.device[0].kind)).p },
+            NULL));
     char *html = xl_path_join(a, dir, "report.html");
     char *report[] = { "xlane", "report", dir, xl_str_c(a, xl_strf(a, "--out=%s", html)), NULL };
     if ((status = finish(start(exe, report, "/dev/null")))) {
         err = XL_ERR(INTERNAL, "drawing the report ended with status %d; what it said is above", status);
         goto out;
     }
-    bool learned = l.last < 0.8 * l.first, warm_start = warm.compiled == 0 && warm.cached > 0, whole_way = l.rows == opt.steps + more;
+    bool learned = l.last < 0.8 * l.first, warm_start = warm.compiled == 0 && warm.cached > 0,
+         whole_way = l.rows == opt.steps + more;
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
@@ -248,14 +281,20 @@ static xl_error *try(const xl_cli *cli, int argc, char **argv)
         xl_json_put_num(&j, "seconds", xl_now() - began);
         xl_json_end(&j);
     } else {
-        xl_buf_printf(&b, "1 probe    %.*s computes a known answer on %zu device%s\n", XL_FMT(probe.plugin), probe.ndevice, probe.ndevice == 1 ? "" : "s");
-        xl_buf_printf(&b, "2 train    %lld steps of a hybrid model, loss %.3f to %.3f%s; the cold process compiled %lld\n", (long long)l.rows, l.first, l.last,
-                      learned ? "" : " (NOT LEARNED)", (long long)cold.compiled);
-        xl_buf_printf(&b, "3 restart  stopped after step %lld, resumed in a new process: %lld compiled, %lld from the cache, %lld steps executed%s\n",
-                      (long long)warm.stopped_at, (long long)warm.compiled, (long long)warm.cached, (long long)(l.rows - warm.stopped_at),
-                      warm_start && whole_way ? "" : " (NOT A WARM RESTART)");
+        xl_buf_printf(&b, "1 probe    %.*s computes a known answer on %zu device%s\n", XL_FMT(probe.plugin),
+                      probe.ndevice, probe.ndevice == 1 ? "" : "s");
+        xl_buf_printf(&b,
+                      "2 train    %lld steps of a hybrid model, loss %.3f to %.3f%s; the cold process compiled %lld\n",
+                      (long long)l.rows, l.first, l.last, learned ? "" : " (NOT LEARNED)", (long long)cold.compiled);
+        xl_buf_printf(&b,
+                      "3 restart  stopped after step %lld, resumed in a new process: %lld compiled, %lld from the "
+                      "cache, %lld steps executed%s\n",
+                      (long long)warm.stopped_at, (long long)warm.compiled, (long long)warm.cached,
+                      (long long)(l.rows - warm.stopped_at), warm_start && whole_way ? "" : " (NOT A WARM RESTART)");
         xl_buf_printf(&b, "4 eval     %.4f nats a token over %lld tokens that it never saw\n", nll, (long long)tokens);
-        xl_buf_printf(&b, "5 files    %s: report.html, receipt.json, checkpoints, metrics.csv, events.jsonl (%.0f s in all)\n", dir, xl_now() - began);
+        xl_buf_printf(
+            &b, "5 files    %s: report.html, receipt.json, checkpoints, metrics.csv, events.jsonl (%.0f s in all)\n",
+            dir, xl_now() - began);
     }
     XL_DO(xl_cli_put(&b));
     if (!learned || !warm_start || !whole_way)
@@ -267,8 +306,16 @@ out:
 }
 
 const xl_verb xl_verb_try = {
-    .name = "try", .args = "[--plugin=PATH] [--steps=N]", .help = "does it work here? train, stop, resume, evaluate, report: two minutes",
-    .more = "Probes the device, trains a small hybrid model, stops it half way, resumes it in a new process that must find its executable in the\n"
-            "cache, evaluates it and draws the report. The last five lines say what was proved and where the files are.",
-    .example = "xlane try", .opts = opts, .min = 0, .max = 0, .run = try,
+    .name = "try",
+    .args = "[--plugin=PATH] [--steps=N]",
+    .help = "does it work here? train, stop, resume, evaluate, report: two minutes",
+    .more =
+        "Probes the device, trains a small hybrid model, stops it half way, resumes it in a new process that must find "
+        "its executable in the\n"
+        "cache, evaluates it and draws the report. The last five lines say what was proved and where the files are.",
+    .example = "xlane try",
+    .opts = opts,
+    .min = 0,
+    .max = 0,
+    .run = try,
 };

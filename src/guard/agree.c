@@ -1,11 +1,11 @@
-/* Programs whose devices belong to several processes. Compiling them is collective on some plugins: a rank that compiled while another
- * loaded would wait for ever. So all load or all compile, and that is decided through the key-value callbacks that the frontend
- * gave the plugin.
+/* Programs whose devices belong to several processes. Compiling them is collective on some plugins: a rank that
+ * compiled while another loaded would wait for ever. So all load or all compile, and that is decided through the
+ * key-value callbacks that the frontend gave the plugin.
  *
- * A question ("do you all have it?") has a vote of each rank and one verdict. Everybody writes a vote; the lowest rank reads them all and
- * writes the verdict; the others wait for it. A store whose keys cannot be overwritten makes the verdict final: who has waited too
- * long writes "no" itself, and either that is the verdict, or there was one already and that one counts. A store that overwrites
- * is of no use for this, and the cache steps aside. */
+ * A question ("do you all have it?") has a vote of each rank and one verdict. Everybody writes a vote; the lowest rank
+ * reads them all and writes the verdict; the others wait for it. A store whose keys cannot be overwritten makes the
+ * verdict final: who has waited too long writes "no" itself, and either that is the verdict, or there was one already
+ * and that one counts. A store that overwrites is of no use for this, and the cache steps aside. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,9 +13,10 @@
 #include "guard/guard.h"
 
 enum { AGREE_KEY = 200 };
-static const double margin = 5;                            /* seconds that the others wait longer than the rank that counts votes */
+static const double margin = 5; /* seconds that the others wait longer than the rank that counts votes */
 
-/* ---- the frontend's store ------------------------------------------------------------------------------------------------ */
+/* ---- the frontend's store
+ * ------------------------------------------------------------------------------------------------ */
 static guard_store *store_of(PJRT_Client *client)
 {
     guard_store *found = NULL;
@@ -34,7 +35,8 @@ void guard_store_add(const PJRT_Client_Create_Args *a)
     xl_mutex_lock(&G.client_lock);
     for (uint32_t i = 0; i < GUARD_STORES; i++)
         if (!G.store[i].client) {
-            G.store[i] = (guard_store){ a->client, a->kv_get_callback, a->kv_get_user_arg, a->kv_put_callback, a->kv_put_user_arg };
+            G.store[i] = (guard_store){ a->client, a->kv_get_callback, a->kv_get_user_arg, a->kv_put_callback,
+                                        a->kv_put_user_arg };
             break;
         }
     xl_mutex_unlock(&G.client_lock);
@@ -47,29 +49,46 @@ void guard_store_drop(PJRT_Client *client)
         s->client = NULL;
 }
 
-static PJRT_Error *make_error(PJRT_Error_Code code, const char *message, size_t n) { return guard_error(code, (xl_str){ message, n }); }
+static PJRT_Error *make_error(PJRT_Error_Code code, const char *message, size_t n)
+{
+    return guard_error(code, (xl_str){ message, n });
+}
 static PJRT_CallbackError make = make_error;
 
 static bool put_bytes(const guard_plugin *p, const guard_store *s, const char *key, xl_str value)
 {
-    PJRT_KeyValuePutCallback_Args a = { .struct_size = sizeof a, .key = key, .key_size = strlen(key), .value = value.p, .value_size = value.n,
-                                        .callback_error = &make, .user_arg = s->put_arg };
+    PJRT_KeyValuePutCallback_Args a = { .struct_size = sizeof a,
+                                        .key = key,
+                                        .key_size = strlen(key),
+                                        .value = value.p,
+                                        .value_size = value.n,
+                                        .callback_error = &make,
+                                        .user_arg = s->put_arg };
     PJRT_Error *err = s->put(&a);
     if (err)
-        p->table->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+        p->table->PJRT_Error_Destroy(
+            &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
     return !err;
 }
 
-static bool put(const guard_plugin *p, const guard_store *s, const char *key, const char *value) { return put_bytes(p, s, key, xl_str_of(value)); }
+static bool put(const guard_plugin *p, const guard_store *s, const char *key, const char *value)
+{
+    return put_bytes(p, s, key, xl_str_of(value));
+}
 
 /* False: nothing came within the time. */
 static bool get_bytes(const guard_plugin *p, const guard_store *s, const char *key, double seconds, xl_buf *out)
 {
-    PJRT_KeyValueGetCallback_Args a = { .struct_size = sizeof a, .key = key, .key_size = strlen(key), .callback_error = &make, .user_arg = s->get_arg,
+    PJRT_KeyValueGetCallback_Args a = { .struct_size = sizeof a,
+                                        .key = key,
+                                        .key_size = strlen(key),
+                                        .callback_error = &make,
+                                        .user_arg = s->get_arg,
                                         .timeout_in_ms = seconds > 0.001 ? (int)(seconds * 1000) : 1 };
     PJRT_Error *err = s->get(&a);
     if (err) {
-        p->table->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+        p->table->PJRT_Error_Destroy(
+            &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
         return false;
     }
     xl_buf_add(out, a.value, a.value_size);
@@ -106,7 +125,8 @@ const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank)
 {
     guard_store *s = store_of(client);
     if (!s)
-        return "its devices span processes, which compile together, and the frontend gave no key-value store to agree by";
+        return "its devices span processes, which compile together, and the frontend gave no key-value store to agree "
+               "by";
     xl_mutex_lock(&G.agree_lock);
     if (!s->tried) {
         char key[64];
@@ -117,10 +137,13 @@ const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank)
     }
     bool bad = s->overwrites;
     xl_mutex_unlock(&G.agree_lock);
-    return bad ? "its devices span processes, which compile together, and the frontend's key-value store overwrites: no way to agree" : NULL;
+    return bad ? "its devices span processes, which compile together, and the frontend's key-value store overwrites: "
+                 "no way to agree"
+               : NULL;
 }
 
-/* ---- a question ------------------------------------------------------------------------------------------------------------ */
+/* ---- a question
+ * ------------------------------------------------------------------------------------------------------------ */
 uint32_t guard_agree_round(const char *id)
 {
     typedef struct round { struct round *next; uint32_t n; char id[64]; } round;

@@ -1,4 +1,5 @@
-/* Ranks that answer, that come late and that never do: whoever waits gets an answer in time, and all get the same one. */
+/* Ranks that answer, that come late and that never do: whoever waits gets an answer in time, and all get the same one.
+ * */
 #include <pthread.h>
 #include <time.h>
 
@@ -88,7 +89,9 @@ static void ask_all(rank *r, int n, double seconds)
 
 TEST(all_have_it)
 {
-    rank r[3] = { { 0, true, .id = "a", .n = 3 }, { 1, true, .id = "a", .n = 3, .after = 0.1 }, { 2, true, .id = "a", .n = 3 } };
+    rank r[3] = { { 0, true, .id = "a", .n = 3 },
+                  { 1, true, .id = "a", .n = 3, .after = 0.1 },
+                  { 2, true, .id = "a", .n = 3 } };
     ask_all(r, 3, 60);
     CHECK(r[0].said && r[1].said && r[2].said);
 }

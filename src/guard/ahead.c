@@ -1,6 +1,7 @@
-/* Loading ahead: what this command loaded or compiled the last time is read from the cache and loaded into the plugin by a thread of
- * ours while the frontend still traces. A compile that asks for one of them finds it ready; what nobody asked for goes again. The list
- * of a command is an entry of the cache like any other, in a segment of its own: sealed, bounded, written whole. */
+/* Loading ahead: what this command loaded or compiled the last time is read from the cache and loaded into the plugin
+ * by a thread of ours while the frontend still traces. A compile that asks for one of them finds it ready; what nobody
+ * asked for goes again. The list of a command is an entry of the cache like any other, in a segment of its own: sealed,
+ * bounded, written whole. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -60,7 +61,8 @@ out:
     return err;
 }
 
-/* The bytes of the same options come in another order in another process. The key has only those that change the code; all must agree here. */
+/* The bytes of the same options come in another order in another process. The key has only those that change the code;
+ * all must agree here. */
 static bool alike(xl_str x, xl_str y)
 {
     pair p = { x, y, xl_str_eq(x, y) };
@@ -69,7 +71,8 @@ static bool alike(xl_str x, xl_str y)
     return p.same;
 }
 
-/* ---- the list: for each program its digest, the size of its options in four bytes, and the options ------------------------------ */
+/* ---- the list: for each program its digest, the size of its options in four bytes, and the options
+ * ------------------------------ */
 static bool keep(program *list, uint32_t *n, const char *digest, xl_str options)
 {
     char *copy = *n < PROGRAMS ? malloc(options.n + 1) : NULL;
@@ -86,7 +89,8 @@ static void read_list(xl_str bytes)
 {
     while (bytes.n >= XL_DIGEST_SIZE + 4) {
         const unsigned char *b = (const unsigned char *)bytes.p + XL_DIGEST_SIZE;
-        size_t size = b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24, rest = bytes.n - XL_DIGEST_SIZE - 4;
+        size_t size = b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24,
+               rest = bytes.n - XL_DIGEST_SIZE - 4;
         if (size > rest || !keep(A.item, &A.n, bytes.p, (xl_str){ bytes.p + XL_DIGEST_SIZE + 4, size }))
             return;
         bytes = (xl_str){ bytes.p + XL_DIGEST_SIZE + 4 + size, rest - size };
@@ -114,7 +118,8 @@ void guard_ahead_write(bool end)
         return;
     xl_buf b = { 0 };
     xl_mutex_lock(&A.lock);
-    bool same = end ? A.nused == A.n : A.nused <= A.n;     /* nothing new, or as far as we have come: the list stays as it is */
+    bool same =
+        end ? A.nused == A.n : A.nused <= A.n; /* nothing new, or as far as we have come: the list stays as it is */
     for (uint32_t i = 0; i < A.nused; i++) {
         const program *x = &A.used[i];
         size_t n = x->options.n;
@@ -124,7 +129,7 @@ void guard_ahead_write(bool end)
         xl_buf_str(&b, x->options);
     }
     bool write = A.unwritten && !same && !b.failed;
-    A.unwritten = A.unwritten && !write;                   /* what is the same so far may have become shorter by the end */
+    A.unwritten = A.unwritten && !write; /* what is the same so far may have become shorter by the end */
     xl_mutex_unlock(&A.lock);
     xl_error *err = write ? xl_cache_put(A.lists, &A.key, b.p, b.n, 0) : NULL;
     if (err)
@@ -145,7 +150,9 @@ void guard_ahead_note(PJRT_Client *client, const xl_digest *digest, xl_str optio
     xl_mutex_unlock(&A.lock);
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------------------------------------- */
+/* ---- the thread
+ * -------------------------------------------------------------------------------------------------------------------
+ * */
 static void let_go(PJRT_LoadedExecutable *x)
 {
     PJRT_LoadedExecutable_Destroy_Args d = { .struct_size = sizeof d, .executable = x };
@@ -238,7 +245,8 @@ PJRT_LoadedExecutable *guard_ahead_take(PJRT_Client *client, const xl_digest *di
     return out;
 }
 
-/* ---- a client comes and goes ------------------------------------------------------------------------------------------------------ */
+/* ---- a client comes and goes
+ * ------------------------------------------------------------------------------------------------------ */
 static void command_line(char *digest)
 {
     char out[1 << 15], cwd[4096];
@@ -301,7 +309,7 @@ void guard_ahead_start(guard_plugin *p, PJRT_Client *client)
         if (err)
             guard_fault("loading ahead", err);
         else
-            atexit(stop);                                  /* after the plugin's own handlers were set, so before them */
+            atexit(stop); /* after the plugin's own handlers were set, so before them */
     }
 }
 

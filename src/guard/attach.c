@@ -34,8 +34,12 @@ static void own_payloads(const PJRT_Error *e, PJRT_Error_PayloadVisitor visitor,
     (void)arg;
 }
 static const PJRT_Error_FunctionTable own_vtable = {
-    .struct_size = sizeof own_vtable, .instance_size = sizeof(own_error), .destroy = own_destroy, .message = own_message,
-    .get_code = own_code, .for_each_payload = own_payloads,
+    .struct_size = sizeof own_vtable,
+    .instance_size = sizeof(own_error),
+    .destroy = own_destroy,
+    .message = own_message,
+    .get_code = own_code,
+    .for_each_payload = own_payloads,
 };
 
 PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text)
@@ -53,7 +57,8 @@ PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text)
 
 static bool is_own(const PJRT_Error *e) { return e && e->vtable == &own_vtable; }
 
-/* ---- who the plugin is --------------------------------------------------------------------------------------------- */
+/* ---- who the plugin is ---------------------------------------------------------------------------------------------
+ * */
 static void identify(guard_plugin *p, void *symbol)
 {
     Dl_info where;
@@ -71,7 +76,8 @@ static void take_flags(guard_plugin *p)
     xl_identity_all_flags(p->all_flags, sizeof p->all_flags);
 }
 
-/* ---- the hooks ------------------------------------------------------------------------------------------------------ */
+/* ---- the hooks ------------------------------------------------------------------------------------------------------
+ * */
 static PJRT_Error *on_Plugin_Initialize(guard_plugin *p, PJRT_Plugin_Initialize_Args *a)
 {
     take_flags(p);
@@ -161,8 +167,14 @@ static PJRT_Error *on_Client_Destroy(guard_plugin *p, PJRT_Client_Destroy_Args *
 
 static PJRT_Error *on_Client_Compile(guard_plugin *p, PJRT_Client_Compile_Args *a) { return guard_compile(p, a); }
 
-static PJRT_Error *on_Device_MemoryStats(guard_plugin *p, PJRT_Device_MemoryStats_Args *a) { return guard_memory_stats(p, a); }
-static PJRT_Error *on_Device_ClearMemoryStats(guard_plugin *p, PJRT_Device_ClearMemoryStats_Args *a) { return guard_memory_clear(p, a); }
+static PJRT_Error *on_Device_MemoryStats(guard_plugin *p, PJRT_Device_MemoryStats_Args *a)
+{
+    return guard_memory_stats(p, a);
+}
+static PJRT_Error *on_Device_ClearMemoryStats(guard_plugin *p, PJRT_Device_ClearMemoryStats_Args *a)
+{
+    return guard_memory_clear(p, a);
+}
 
 static PJRT_Error *on_Executable_DeserializeAndLoad(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *a)
 {
@@ -173,7 +185,10 @@ static PJRT_Error *on_Executable_DeserializeAndLoad(guard_plugin *p, PJRT_Execut
     return err;
 }
 
-static PJRT_Error *on_LoadedExecutable_Execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a) { return guard_execute(p, a); }
+static PJRT_Error *on_LoadedExecutable_Execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a)
+{
+    return guard_execute(p, a);
+}
 
 static PJRT_Error *on_LoadedExecutable_Destroy(guard_plugin *p, PJRT_LoadedExecutable_Destroy_Args *a)
 {
@@ -232,7 +247,8 @@ static uint64_t size_of(guard_plugin *p, PJRT_Buffer *b)
     PJRT_Error *err = p->real->PJRT_Buffer_OnDeviceSizeInBytes(&s);
     if (!err)
         return s.on_device_size_in_bytes;
-    p->real->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+    p->real->PJRT_Error_Destroy(
+        &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
     return 0;
 }
 
@@ -247,7 +263,8 @@ static PJRT_Error *on_Buffer_UnsafePointer(guard_plugin *p, PJRT_Buffer_UnsafePo
     return err;
 }
 
-static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p, PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args *a)
+static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p,
+                                                           PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args *a)
 {
     uint64_t bytes = size_of(p, a->buffer);
     guard_read("raw pointer", bytes);
@@ -258,9 +275,11 @@ static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p, PJRT
     return err;
 }
 
-/* ---- one set of entries per plugin ----------------------------------------------------------------------------------- */
+/* ---- one set of entries per plugin
+ * ----------------------------------------------------------------------------------- */
 #define SETS(M) M(0) M(1) M(2) M(3)
-#define HOOK_OF(k, name) static PJRT_Error *hook_##k##_##name(PJRT_##name##_Args *a) { return on_##name(&G.plugin[k], a); }
+#define HOOK_OF(k, name)                                                                                               \
+    static PJRT_Error *hook_##k##_##name(PJRT_##name##_Args *a) { return on_##name(&G.plugin[k], a); }
 #define HOOKV_OF(k, name) static void hook_##k##_##name(PJRT_##name##_Args *a) { on_##name(&G.plugin[k], a); }
 #define HOOK(name) HOOK_OF(0, name)
 #define HOOKV(name) HOOKV_OF(0, name)
@@ -315,7 +334,8 @@ static PJRT_GetPjrtApi *const getters[GUARD_PLUGINS] = { get_0, get_1, get_2, ge
 static PJRT_GetPjrtApi *attach(PJRT_GetPjrtApi *theirs, const PJRT_Api *real)
 {
     if (!real || real->struct_size < PJRT_SIZE(PJRT_Api, PJRT_LoadedExecutable_Execute) ||
-        real->pjrt_api_version.major_version != PJRT_API_MAJOR || real->pjrt_api_version.minor_version < PJRT_API_MINOR_FLOOR)
+        real->pjrt_api_version.major_version != PJRT_API_MAJOR ||
+        real->pjrt_api_version.minor_version < PJRT_API_MINOR_FLOOR)
         return NULL;                                       /* another table than we know: hands off */
     guard_start();
     for (uint32_t i = 0; i < G.nplugin; i++)
@@ -351,7 +371,7 @@ void *xlane_guard_attach(void *get_pjrt_api)
 {
     PJRT_GetPjrtApi *theirs, *ours;
     static _Thread_local bool inside;
-    if (inside)                                            /* a plugin that opens another one: the outer one is guarded */
+    if (inside) /* a plugin that opens another one: the outer one is guarded */
         return NULL;
     memcpy(&theirs, &get_pjrt_api, sizeof theirs);
     inside = true;
@@ -371,8 +391,9 @@ const PJRT_Api *GetPjrtApi(void)
 {
     const char *path = getenv("XLANE_GUARD_PLUGIN"), *off = getenv("XLANE_GUARD");
     if (!path || !*path) {
-        fprintf(stderr, "xlane: the guard was loaded as a plugin, but XLANE_GUARD_PLUGIN does not say which plugin to guard; "
-                        "set it to the plugin's path\n");
+        fprintf(stderr,
+                "xlane: the guard was loaded as a plugin, but XLANE_GUARD_PLUGIN does not say which plugin to guard; "
+                "set it to the plugin's path\n");
         return NULL;
     }
     void *lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL), *symbol = lib ? dlsym(lib, "GetPjrtApi") : NULL;

@@ -11,8 +11,12 @@
 #include "lane/verdict.h"
 #include "pjrt/options.h"
 
-/* ---- executables we have seen made: open addressing by handle --------------------------------------------------------- */
-static size_t slot_of(const void *handle, size_t cap) { return (size_t)(((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15)) & (cap - 1); }
+/* ---- executables we have seen made: open addressing by handle
+ * --------------------------------------------------------- */
+static size_t slot_of(const void *handle, size_t cap)
+{
+    return (size_t)(((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15)) & (cap - 1);
+}
 
 exec_info *guard_exec_find(const void *handle)
 {
@@ -95,7 +99,8 @@ void guard_exec_drop(const void *handle)
     xl_mutex_unlock(&G.table_lock);
 }
 
-/* ---- the plugin, asked by us ------------------------------------------------------------------------------------------ */
+/* ---- the plugin, asked by us
+ * ------------------------------------------------------------------------------------------ */
 xl_error *guard_take(guard_plugin *p, PJRT_Error *err, const char *call)
 {
     if (!err)
@@ -104,9 +109,10 @@ xl_error *guard_take(guard_plugin *p, PJRT_Error *err, const char *call)
     PJRT_Error_GetCode_Args c = { .struct_size = sizeof c, .error = err };
     p->table->PJRT_Error_Message(&m);
     PJRT_Error *bad = p->table->PJRT_Error_GetCode(&c);
-    xl_error *out = xl_error_new(bad || c.code <= 0 || c.code > 16 ? XL_CODE_UNKNOWN : (xl_code)c.code, "%s: %.*s", call,
-                                 (int)m.message_size, m.message);
-    p->table->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+    xl_error *out = xl_error_new(bad || c.code <= 0 || c.code > 16 ? XL_CODE_UNKNOWN : (xl_code)c.code, "%s: %.*s",
+                                 call, (int)m.message_size, m.message);
+    p->table->PJRT_Error_Destroy(
+        &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
     return out;
 }
 
@@ -119,7 +125,8 @@ xl_error *guard_platform(guard_plugin *p, PJRT_Client *client, xl_buf *topology,
     XL_DO(guard_take(p, p->real->PJRT_Client_PlatformName(&name), "PJRT_Client_PlatformName"));
     XL_DO(guard_take(p, p->real->PJRT_Client_PlatformVersion(&version), "PJRT_Client_PlatformVersion"));
     XL_DO(guard_take(p, p->real->PJRT_Client_Devices(&devices), "PJRT_Client_Devices"));
-    xl_buf_printf(topology, "platform=%.*s devices=%zu", (int)name.platform_name_size, name.platform_name, devices.num_devices);
+    xl_buf_printf(topology, "platform=%.*s devices=%zu", (int)name.platform_name_size, name.platform_name,
+                  devices.num_devices);
     if (devices.num_devices) {
         PJRT_Device_GetDescription_Args d = { .struct_size = sizeof d, .device = devices.devices[0] };
         XL_DO(guard_take(p, p->real->PJRT_Device_GetDescription(&d), "PJRT_Device_GetDescription"));
@@ -150,7 +157,8 @@ out:
     return err;
 }
 
-/* A list of one number again and again means what the number alone means; its length is the program's business (how many arguments). */
+/* A list of one number again and again means what the number alone means; its length is the program's business (how
+ * many arguments). */
 static xl_str alone(xl_str path, xl_str list)
 {
     if (memmem(path.p, path.n, "allow_spmd_sharding_propagation_to_", 35) == NULL || list.n < 3)
@@ -162,7 +170,8 @@ static xl_str alone(xl_str path, xl_str list)
 }
 
 /* Compile options as words: "executable_build_options.num_partitions=1 ...", those that change the code. */
-static xl_error *option_words(xl_arena *a, xl_str bytes, xl_buf *out, bool *early_exit, int64_t *devices, const xl_option **assignment)
+static xl_error *option_words(xl_arena *a, xl_str bytes, xl_buf *out, bool *early_exit, int64_t *devices,
+                              const xl_option **assignment)
 {
     xl_error *err = NULL;
     xl_option *root, *none;
@@ -189,7 +198,8 @@ out:
     return err;
 }
 
-/* ---- whose devices ------------------------------------------------------------------------------------------------------- */
+/* ---- whose devices
+ * ------------------------------------------------------------------------------------------------------- */
 static bool assigned(const xl_option *o, int id)
 {
     for (size_t i = 0; o && (o->kind == XL_OPTION_MSG || o->kind == XL_OPTION_LIST) && i < o->n; i++) {
@@ -226,7 +236,8 @@ static xl_error *add_rank(guard_ranks *r, int rank)
 }
 
 /* The processes of the devices that a program is compiled for; one alone, or none known: nobody else. */
-static xl_error *ranks_of(guard_plugin *p, PJRT_Client *client, const xl_option *assignment, int64_t devices, guard_ranks *out)
+static xl_error *ranks_of(guard_plugin *p, PJRT_Client *client, const xl_option *assignment, int64_t devices,
+                          guard_ranks *out)
 {
     xl_error *err = NULL;
     PJRT_Client_AddressableDevices_Args here = { .struct_size = sizeof here, .client = client };
@@ -234,7 +245,8 @@ static xl_error *ranks_of(guard_plugin *p, PJRT_Client *client, const xl_option 
     PJRT_Client_ProcessIndex_Args me = { .struct_size = sizeof me, .client = client };
     XL_DO(guard_take(p, p->real->PJRT_Client_AddressableDevices(&here), "PJRT_Client_AddressableDevices"));
     XL_DO(guard_take(p, p->real->PJRT_Client_Devices(&all), "PJRT_Client_Devices"));
-    if (all.num_devices <= here.num_addressable_devices || (!assignment && devices <= (int64_t)here.num_addressable_devices))
+    if (all.num_devices <= here.num_addressable_devices ||
+        (!assignment && devices <= (int64_t)here.num_addressable_devices))
         return NULL;
     XL_DO(guard_take(p, p->real->PJRT_Client_ProcessIndex(&me), "PJRT_Client_ProcessIndex"));
     out->me = me.process_index;
@@ -242,9 +254,11 @@ static xl_error *ranks_of(guard_plugin *p, PJRT_Client *client, const xl_option 
         PJRT_Device_GetDescription_Args d = { .struct_size = sizeof d, .device = all.devices[i] };
         XL_DO(guard_take(p, p->real->PJRT_Device_GetDescription(&d), "PJRT_Device_GetDescription"));
         PJRT_DeviceDescription_Id_Args id = { .struct_size = sizeof id, .device_description = d.device_description };
-        PJRT_DeviceDescription_ProcessIndex_Args whose = { .struct_size = sizeof whose, .device_description = d.device_description };
+        PJRT_DeviceDescription_ProcessIndex_Args whose = { .struct_size = sizeof whose,
+                                                           .device_description = d.device_description };
         XL_DO(guard_take(p, p->real->PJRT_DeviceDescription_Id(&id), "PJRT_DeviceDescription_Id"));
-        XL_DO(guard_take(p, p->real->PJRT_DeviceDescription_ProcessIndex(&whose), "PJRT_DeviceDescription_ProcessIndex"));
+        XL_DO(
+            guard_take(p, p->real->PJRT_DeviceDescription_ProcessIndex(&whose), "PJRT_DeviceDescription_ProcessIndex"));
         if (!assignment || assigned(assignment, id.id))
             XL_DO(add_rank(out, whose.process_index));
     }
@@ -252,7 +266,8 @@ out:
     return err;
 }
 
-/* ---- what a compile is made of ---------------------------------------------------------------------------------------- */
+/* ---- what a compile is made of
+ * ---------------------------------------------------------------------------------------- */
 typedef struct {
     guard_plugin *p;
     PJRT_Client_Compile_Args *args;
@@ -269,7 +284,7 @@ typedef struct {
     xl_buf event;                                          /* the members of its event that the contract gives */
     xl_buf sentence;                                       /* for people: why it compiled */
     bool helper;                                           /* an eager op, or a library function: never a step */
-    uint64_t own;                                          /* executions of what it was compared with, in this process */
+    uint64_t own; /* executions of what it was compared with, in this process */
     xl_cache_key key;
     xl_module *m;                                          /* until the contracts own it */
     spmd_info *spmd;
@@ -288,8 +303,9 @@ static bool calls(const xl_region *r, const char *target)
     return false;
 }
 
-/* A module that ran again and again, or that the user named. Where names are only numbered, the nearest earlier program ran for it. A
- * frontend's eager ops and library functions also run again and again, with whatever shapes come: those are no steps. */
+/* A module that ran again and again, or that the user named. Where names are only numbered, the nearest earlier program
+ * ran for it. A frontend's eager ops and library functions also run again and again, with whatever shapes come: those
+ * are no steps. */
 static bool watched(const compile *c, const xl_verdict *v)
 {
     xl_str rest = xl_str_of(G.watch), group = xl_contract_group(xl_str_of(c->module));
@@ -342,7 +358,8 @@ static xl_error *examine(xl_arena *a, void *ctx)
                 c->uncacheable = "it has a custom partitioner, which is a pointer of this process";
     }
     xl_digest_hex(&d, c->hash);
-    err = option_words(a, (xl_str){ args->compile_options, args->compile_options_size }, &c->options, &early_exit, &devices, &assignment);
+    err = option_words(a, (xl_str){ args->compile_options, args->compile_options_size }, &c->options, &early_exit,
+                       &devices, &assignment);
     if (err) {
         char hex[XL_DIGEST_HEX];
         guard_fault("reading compile options", err);
@@ -388,8 +405,10 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_verdict v;
     xl_module *m = c->m;
     c->m = NULL;
-    XL_DO(xl_contracts_judge(G.contracts, a, &c->key, m, (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
-    /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions count too. */
+    XL_DO(xl_contracts_judge(G.contracts, a, &c->key, m,
+                             (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
+    /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions
+     * count too. */
     xl_module_metrics *ran = v.against_module.n ? xl_metrics_module(G.metrics, v.against_module) : mm;
     c->own = ran ? xl_module_metrics_count(ran, XL_M_ExecuteTime) : 0;
     c->step = G.step > c->own ? G.step : c->own;
@@ -401,8 +420,10 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_verdict_json(&v, &j);
     int64_t size;
     for (uint32_t i = 0; i < v.ndiff; i++)
-        if (v.diff[i].kind == XL_DIFF_SHAPE && v.diff[i].arg >= 0 && xl_str_i64(v.diff[i].after, &size) && guard_number_read(size)) {
-            xl_json_put_int(&j, "read_back", size);        /* the host read this very number from the device since the last step */
+        if (v.diff[i].kind == XL_DIFF_SHAPE && v.diff[i].arg >= 0 && xl_str_i64(v.diff[i].after, &size) &&
+            guard_number_read(size)) {
+            xl_json_put_int(&j, "read_back",
+                            size); /* the host read this very number from the device since the last step */
             break;
         }
     xl_json_end(&j);
@@ -458,20 +479,31 @@ static void report(compile *c, const char *result, double seconds, const xl_cach
     xl_event_end(G.run, &e);
 }
 
-/* ---- cache -------------------------------------------------------------------------------------------------------------- */
-xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found *f, xl_str options, PJRT_LoadedExecutable **out)
+/* ---- cache
+ * -------------------------------------------------------------------------------------------------------------- */
+xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found *f, xl_str options,
+                     PJRT_LoadedExecutable **out)
 {
     PJRT_LoadOptions how = { .struct_size = sizeof how };
     PJRT_Executable_DeserializeAndLoad_Args l = {
-        .struct_size = sizeof l, .client = client, .serialized_executable = f->blob, .serialized_executable_size = f->size,
-        .overridden_serialized_compile_options = options.p, .overridden_serialized_compile_options_size = options.n, .load_options = &how,
+        .struct_size = sizeof l,
+        .client = client,
+        .serialized_executable = f->blob,
+        .serialized_executable_size = f->size,
+        .overridden_serialized_compile_options = options.p,
+        .overridden_serialized_compile_options_size = options.n,
+        .load_options = &how,
     };
-    xl_error *err = guard_take(p, p->real->PJRT_Executable_DeserializeAndLoad(&l), "PJRT_Executable_DeserializeAndLoad");
+    xl_error *err =
+        guard_take(p, p->real->PJRT_Executable_DeserializeAndLoad(&l), "PJRT_Executable_DeserializeAndLoad");
     *out = err ? NULL : l.loaded_executable;
     return err;
 }
 
-static xl_str options_of(const compile *c) { return (xl_str){ c->args->compile_options, c->args->compile_options_size }; }
+static xl_str options_of(const compile *c)
+{
+    return (xl_str){ c->args->compile_options, c->args->compile_options_size };
+}
 
 static PJRT_LoadedExecutable *load(compile *c, const xl_cache_found *f)
 {
@@ -505,27 +537,32 @@ out:
         xl_metrics_count(G.metrics, NULL, XL_M_UncachedCompile, 1);
         if (xl_error_code(err) == XL_CODE_UNIMPLEMENTED && !c->p->no_serialize_said) {
             c->p->no_serialize_said = true;
-            guard_say("%s cannot serialise its executables, so nothing is cached: %s", c->p->path, xl_error_message(err));
+            guard_say("%s cannot serialise its executables, so nothing is cached: %s", c->p->path,
+                      xl_error_message(err));
         }
         guard_fault("writing to the cache", err);
     }
 }
 
-/* Ops for which the embedded device's partitioner had to gather operands; other plugins do not say, and are not asked: theirs is a walk over all of the program. */
+/* Ops for which the embedded device's partitioner had to gather operands; other plugins do not say, and are not asked:
+ * theirs is a walk over all of the program. */
 static void gathered(compile *c)
 {
     PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = c->args->executable };
     PJRT_Executable_GetCostAnalysis_Args cost = { .struct_size = sizeof cost };
     xl_str topology = xl_buf_view(&c->topology), lines = { 0 };
-    if (!c->spmd || !xl_str_starts(topology, XL_STR("platform=xlane ")) || !PJRT_HAS(c->p->real, PJRT_Executable_GetCostAnalysis))
+    if (!c->spmd || !xl_str_starts(topology, XL_STR("platform=xlane ")) ||
+        !PJRT_HAS(c->p->real, PJRT_Executable_GetCostAnalysis))
         return;
     g.executable = NULL;
-    xl_error *err = guard_take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+    xl_error *err =
+        guard_take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
     if (!err) {
         cost.executable = g.executable;
         err = guard_take(c->p, c->p->real->PJRT_Executable_GetCostAnalysis(&cost), "PJRT_Executable_GetCostAnalysis");
         for (size_t i = 0; !err && i < cost.num_properties; i++)
-            if (cost.properties[i].type == PJRT_NamedValue_kString && xl_str_is((xl_str){ cost.properties[i].name, cost.properties[i].name_size }, "gathered"))
+            if (cost.properties[i].type == PJRT_NamedValue_kString &&
+                xl_str_is((xl_str){ cost.properties[i].name, cost.properties[i].name_size }, "gathered"))
                 lines = (xl_str){ cost.properties[i].string_value, cost.properties[i].value_size };
     }
     if (lines.n) {
@@ -548,7 +585,8 @@ static void gathered(compile *c)
         guard_fault("asking what was gathered", err);
 }
 
-/* ---- flags that came too late --------------------------------------------------------------------------------------------- */
+/* ---- flags that came too late
+ * --------------------------------------------------------------------------------------------- */
 static void late_flags(guard_plugin *p)
 {
     static char said[sizeof p->all_flags];
@@ -569,9 +607,12 @@ static void late_flags(guard_plugin *p)
     xl_json_put_text(&e.j, "before", p->all_flags);
     xl_json_put_text(&e.j, "after", now);
     xl_json_put_str(&e.j, "words", xl_buf_view(&words));
-    xl_json_put_text(&e.j, "text", "changed after the plugin was initialised: it has no effect; set it before the program starts");
+    xl_json_put_text(&e.j, "text",
+                     "changed after the plugin was initialised: it has no effect; set it before the program starts");
     xl_event_end(G.run, &e);
-    guard_say("a flag changed after the plugin was initialised and has no effect: %.*s; set it before the program starts", XL_FMT(xl_buf_view(&words)));
+    guard_say(
+        "a flag changed after the plugin was initialised and has no effect: %.*s; set it before the program starts",
+        XL_FMT(xl_buf_view(&words)));
     xl_buf_fini(&words);
 }
 
@@ -579,11 +620,15 @@ static void late_flags(guard_plugin *p)
 static void late_spmd(void)
 {
     static _Atomic bool said;
-    if (atomic_load_explicit(&G.tensor, memory_order_acquire) < 2 || G.tensor_spmd || !guard_spmd() || atomic_exchange(&said, true))
+    if (atomic_load_explicit(&G.tensor, memory_order_acquire) < 2 || G.tensor_spmd || !guard_spmd() ||
+        atomic_exchange(&said, true))
         return;
     char text[256];
-    snprintf(text, sizeof text, "SPMD was switched on after the first tensor, which was made at %.3f s of the run: that one and what came with it have no "
-             "sharding; switch it on before anything is put on a device (spmd.enabled in a profile)", G.tensor_time);
+    snprintf(text, sizeof text,
+             "SPMD was switched on after the first tensor, which was made at %.3f s of the run: that one and what came "
+             "with it have no "
+             "sharding; switch it on before anything is put on a device (spmd.enabled in a profile)",
+             G.tensor_time);
     xl_event e;
     xl_event_begin(G.run, &e, "late-spmd");
     xl_json_put_num(&e.j, "tensor", G.tensor_time);
@@ -616,7 +661,8 @@ static PJRT_LoadedExecutable *look(compile *c, xl_cache_found *found)
     return loaded;
 }
 
-/* Of a program that several processes compile together: all load, or none. Asked twice, since an entry that is there may not load. */
+/* Of a program that several processes compile together: all load, or none. Asked twice, since an entry that is there
+ * may not load. */
 static PJRT_LoadedExecutable *look_together(compile *c, xl_cache_found *found)
 {
     guard_ranks *r = &c->ranks;
@@ -633,13 +679,15 @@ static PJRT_LoadedExecutable *look_together(compile *c, xl_cache_found *found)
         all = guard_agree(c->p, c->args->client, r, "loaded", loaded != NULL);
         if (loaded && !all) {
             PJRT_LoadedExecutable_Destroy_Args d = { .struct_size = sizeof d, .executable = loaded };
-            xl_error_free(guard_take(c->p, c->p->real->PJRT_LoadedExecutable_Destroy(&d), "PJRT_LoadedExecutable_Destroy"));
+            xl_error_free(
+                guard_take(c->p, c->p->real->PJRT_LoadedExecutable_Destroy(&d), "PJRT_LoadedExecutable_Destroy"));
         }
     }
     free(found->blob);
     if (found->hit && !all) {
         *found = (xl_cache_found){ .reason = "rank" };
-        snprintf(found->detail, sizeof found->detail, "this rank has the entry, another has not, or did not answer: all %u compile together", r->n);
+        snprintf(found->detail, sizeof found->detail,
+                 "this rank has the entry, another has not, or did not answer: all %u compile together", r->n);
     }
     found->blob = NULL;
     return all ? loaded : NULL;
@@ -673,7 +721,8 @@ static PJRT_Error *differing(compile *c)
         guard_say("%.*s", XL_FMT(xl_buf_view(&text)));
         if (differ && G.policy == XL_POLICY_STOP) {
             xl_buf why = { 0 };
-            xl_buf_printf(&why, "xlane: the policy is to stop when ranks compile different programs. %.*s", XL_FMT(xl_buf_view(&text)));
+            xl_buf_printf(&why, "xlane: the policy is to stop when ranks compile different programs. %.*s",
+                          XL_FMT(xl_buf_view(&text)));
             out = guard_error(PJRT_Error_Code_FAILED_PRECONDITION, xl_buf_view(&why));
             if (out)
                 report(c, "stopped", 0, NULL, why.p);
@@ -711,8 +760,11 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         goto out;
     if (c.stop) {
         xl_buf text = { 0 };
-        xl_buf_printf(&text, "xlane: the policy is to stop when a step is compiled again after the warm-up window. %.*s. Run `xlane explain` "
-                             "on the run for all of it, or use --policy warn to go on.", XL_FMT(xl_buf_view(&c.sentence)));
+        xl_buf_printf(&text,
+                      "xlane: the policy is to stop when a step is compiled again after the warm-up window. %.*s. Run "
+                      "`xlane explain` "
+                      "on the run for all of it, or use --policy warn to go on.",
+                      XL_FMT(xl_buf_view(&c.sentence)));
         out = guard_error(PJRT_Error_Code_FAILED_PRECONDITION, xl_buf_view(&text));
         if (out) {
             report(&c, "stopped", 0, NULL, text.p);
@@ -732,7 +784,9 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     double t = xl_now();
     xl_module_metrics *named = xl_metrics_module(G.metrics, module);
     flight *f = guard_takeoff("compile", named ? xl_module_metrics_name(named) : "a program", t);
-    PJRT_LoadedExecutable *loaded = !cache ? NULL : c.together ? look_together(&c, &found) : look_alone(&c, &found, &lease, &leased);
+    PJRT_LoadedExecutable *loaded = !cache       ? NULL
+                                    : c.together ? look_together(&c, &found)
+                                                 : look_alone(&c, &found, &lease, &leased);
     if (loaded) {
         args->executable = loaded;
         double seconds = xl_now() - t;
@@ -784,10 +838,12 @@ out:
 /* The frontend's own cache answered. */
 void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds)
 {
-    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = args->loaded_executable };
+    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g,
+                                                   .loaded_executable = args->loaded_executable };
     PJRT_Executable_Name_Args n = { .struct_size = sizeof n };
     char module[128] = "unnamed";
-    xl_error *err = guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+    xl_error *err =
+        guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
     if (!err) {
         n.executable = g.executable;
         err = guard_take(p, p->real->PJRT_Executable_Name(&n), "PJRT_Executable_Name");

@@ -4,8 +4,8 @@
 #include "base/time.h"
 #include "guard/guard.h"
 
-/* A step is one execution of the module with the most execute time. Another module may overtake early on; the count then goes
- * on from what that one has done. */
+/* A step is one execution of the module with the most execute time. Another module may overtake early on; the count
+ * then goes on from what that one has done. */
 static void count_step(xl_module_metrics *mm)
 {
     xl_module_metrics *now = atomic_load_explicit(&G.step_module, memory_order_relaxed);
@@ -16,7 +16,7 @@ static void count_step(xl_module_metrics *mm)
     }
     uint64_t step = xl_module_metrics_count(mm, XL_M_ExecuteTime);
     atomic_store_explicit(&G.step, step, memory_order_relaxed);
-    if ((step & (step - 1)) == 0)                          /* the first steps of a short run count too, and nobody else may look in time */
+    if ((step & (step - 1)) == 0) /* the first steps of a short run count too, and nobody else may look in time */
         guard_memory_now();
     else
         guard_memory_due();
@@ -35,8 +35,10 @@ static void count_step(xl_module_metrics *mm)
         xl_json_put_text(&e.j, "module", xl_module_metrics_name(mm));
         xl_json_put_int(&e.j, "bytes", (int64_t)bytes);
         xl_json_put_int(&e.j, "step", (int64_t)G.step);
-        xl_json_put_text(&e.j, "text", "every step reads from the device before the next one starts, so the device waits for the host; "
-                                       "read every N steps, or keep the value on the device");
+        xl_json_put_text(
+            &e.j, "text",
+            "every step reads from the device before the next one starts, so the device waits for the host; "
+            "read every N steps, or keep the value on the device");
         xl_event_end(G.run, &e);
     }
 }
@@ -84,7 +86,8 @@ static bool one_number(guard_plugin *p, PJRT_Buffer *b, uint64_t bytes)
     if (bytes != 4 && bytes != 8)
         return false;
     xl_error *err = guard_take(p, p->real->PJRT_Buffer_ElementType(&t), "PJRT_Buffer_ElementType");
-    bool yes = !err && t.type >= PJRT_Buffer_Type_S8 && t.type <= PJRT_Buffer_Type_U64 && guard_type_bytes[t.type] == bytes;
+    bool yes =
+        !err && t.type >= PJRT_Buffer_Type_S8 && t.type <= PJRT_Buffer_Type_U64 && guard_type_bytes[t.type] == bytes;
     xl_error_free(err);
     return yes;
 }
@@ -149,9 +152,10 @@ static void finished(PJRT_Error *err, void *ctx)
     free(f);
 }
 
-/* When a step began, and when the device was done with it: where the frontend asks for that event it is also told to us, else the
- * call's return counts. */
-static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedExecutable_Execute_Args *args, double start)
+/* When a step began, and when the device was done with it: where the frontend asks for that event it is also told to
+ * us, else the call's return counts. */
+static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedExecutable_Execute_Args *args,
+                      double start)
 {
     double took, gap;
     if (!G.steps)
@@ -182,7 +186,7 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
     xl_module_metrics *mm = e ? e->metrics : NULL;
     if (e && e->spmd)
         guard_spmd_before(p, e, args);
-    else if (args->num_devices == 1)                       /* an op on one device's part of a result reads that part alone */
+    else if (args->num_devices == 1) /* an op on one device's part of a result reads that part alone */
         for (size_t i = 0; i < args->num_args; i++)
             guard_spmd_read(args->argument_lists[0][i]);
     double t = xl_now();

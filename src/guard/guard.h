@@ -1,10 +1,11 @@
 /* src/guard/guard.h
- * The guard: a PJRT_Api that forwards to another one and calls lane/ beside it. It lives in somebody else's process: it never
- * aborts, never prints to their standard output, changes no result, and on trouble of its own steps aside and forwards.
+ * The guard: a PJRT_Api that forwards to another one and calls lane/ beside it. It lives in somebody else's process: it
+ * never aborts, never prints to their standard output, changes no result, and on trouble of its own steps aside and
+ * forwards.
  *
- * Handles pass through unwrapped; what we know of them sits in side tables. The table handed out is a copy of the plugin's own,
- * all of it (what is newer than us included), with the entries of hooks.def replaced. PJRT calls carry no context, so each
- * plugin of a process gets its own set of replaced entries: see attach.c. */
+ * Handles pass through unwrapped; what we know of them sits in side tables. The table handed out is a copy of the
+ * plugin's own, all of it (what is newer than us included), with the entries of hooks.def replaced. PJRT calls carry no
+ * context, so each plugin of a process gets its own set of replaced entries: see attach.c. */
 #ifndef XL_GUARD_GUARD_H
 #define XL_GUARD_GUARD_H
 
@@ -35,8 +36,8 @@ typedef struct guard_plugin {
     const PJRT_Api *real;
     const PJRT_Api *table;                                 /* ours: what the frontend sees */
     char path[4096];
-    char identity[256];                                    /* words for the cache key: file digest or build id, versions */
-    char flags[16384];                                     /* XLA_FLAGS, LIBTPU_INIT_ARGS, ... when it was loaded, as words */
+    char identity[256]; /* words for the cache key: file digest or build id, versions */
+    char flags[16384];  /* XLA_FLAGS, LIBTPU_INIT_ARGS, ... when it was loaded, as words */
     char all_flags[16384];                                 /* with those that only dump, which are not in a key */
     _Atomic bool initialised;
     bool no_serialize_said;
@@ -80,14 +81,14 @@ typedef struct {
     xl_mutex table_lock;                                   /* execs */
     exec_info **exec;                                      /* open addressing by handle */
     size_t nexec, capexec;
-    _Atomic uint64_t exec_changes;                         /* how often exec changed: tells a remembered look-up that it is old */
+    _Atomic uint64_t exec_changes; /* how often exec changed: tells a remembered look-up that it is old */
     xl_policy policy;
     uint64_t warmup, warmup_compiles;                      /* the window in steps, or if not 0 in compiles */
     uint64_t watch_after;                                  /* executions that make a module a step module */
     _Atomic uint64_t compiles;
     char watch[1024];                                      /* names given by the user, separated by commas */
     double hang_after;
-    char profile[256];                                     /* of what the profile says, the part that changes the code */
+    char profile[256]; /* of what the profile says, the part that changes the code */
     _Atomic int tensor;                                    /* 2: the first one was put on a device (1: is being), */
     bool tensor_spmd;                                      /* when SPMD was on or not, */
     double tensor_time;                                    /* at this moment of the run */
@@ -130,16 +131,20 @@ void guard_exec_add(const void *handle, xl_str module, bool helper, spmd_info *s
 exec_info *guard_exec_find(const void *handle);            /* NULL: not seen made */
 void guard_exec_drop(const void *handle);
 
-xl_error *guard_take(guard_plugin *p, PJRT_Error *err, const char *call) XL_MUST_USE; /* the plugin's error as one of ours */
-xl_error *guard_platform(guard_plugin *p, PJRT_Client *client, xl_buf *topology, xl_buf *versions) XL_MUST_USE; /* as words of a key */
-xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found *f, xl_str options, PJRT_LoadedExecutable **out) XL_MUST_USE;
+xl_error *guard_take(guard_plugin *p, PJRT_Error *err,
+                     const char *call) XL_MUST_USE; /* the plugin's error as one of ours */
+xl_error *guard_platform(guard_plugin *p, PJRT_Client *client, xl_buf *topology,
+                         xl_buf *versions) XL_MUST_USE; /* as words of a key */
+xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found *f, xl_str options,
+                     PJRT_LoadedExecutable **out) XL_MUST_USE;
 
 /* ahead.c */
 void guard_ahead_start(guard_plugin *p, PJRT_Client *client);
 void guard_ahead_stop(PJRT_Client *client);
 /* What was loaded ahead for this key and these options, now the caller's; NULL: nothing. */
 PJRT_LoadedExecutable *guard_ahead_take(PJRT_Client *client, const xl_digest *digest, xl_str options);
-void guard_ahead_note(PJRT_Client *client, const xl_digest *digest, xl_str options); /* it is in the cache, and this process uses it */
+void guard_ahead_note(PJRT_Client *client, const xl_digest *digest,
+                      xl_str options); /* it is in the cache, and this process uses it */
 void guard_ahead_write(bool end);
 
 /* agree.c */
@@ -151,14 +156,17 @@ uint32_t guard_agree_round(const char *id);                /* 0, 1, ... for each
 bool guard_agree(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const char *question, bool yes);
 
 bool guard_has_store(PJRT_Client *client);
-bool guard_store_put(guard_plugin *p, PJRT_Client *client, const char *key, xl_str value);                     /* false: it has a value */
-bool guard_store_get(guard_plugin *p, PJRT_Client *client, const char *key, double seconds, xl_buf *out);      /* false: none within the time */
+bool guard_store_put(guard_plugin *p, PJRT_Client *client, const char *key, xl_str value); /* false: it has a value */
+bool guard_store_get(guard_plugin *p, PJRT_Client *client, const char *key, double seconds,
+                     xl_buf *out); /* false: none within the time */
 
 /* same.c */
 uint32_t guard_meeting(const guard_ranks *who);            /* the next one of these processes; UINT32_MAX: no memory */
-/* Compares what the ranks of a program are about to compile; every rank gets the same answer. True where one differs: *text then says which and in what.
+/* Compares what the ranks of a program are about to compile; every rank gets the same answer. True where one differs:
+ * *text then says which and in what.
  * Ranks that have not come within the time are named in *text too, and that is no difference. */
-bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const xl_cache_key *key, xl_str program, xl_buf *text);
+bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const xl_cache_key *key, xl_str program,
+                  xl_buf *text);
 
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
@@ -177,7 +185,7 @@ void guard_spmd_destroyed(const PJRT_Buffer *b);
 void guard_spmd_end(void);
 void guard_spmd_error(xl_str text);                        /* the frontend is told this: is it of a collective? */
 enum { GUARD_TYPES = 33 };
-extern const uint8_t guard_type_bytes[GUARD_TYPES];        /* by PJRT_Buffer_Type; sub-byte types take a byte on the host */
+extern const uint8_t guard_type_bytes[GUARD_TYPES]; /* by PJRT_Buffer_Type; sub-byte types take a byte on the host */
 
 /* watch.c */
 void guard_watch_start(void);

@@ -1,9 +1,9 @@
-/* guard/preload_main.c: the object that `xlane run` preloads. It needs nothing but libc, because whatever a preloaded object
- * needs enters the global scope ahead of the program's own libraries.
+/* guard/preload_main.c: the object that `xlane run` preloads. It needs nothing but libc, because whatever a preloaded
+ * object needs enters the global scope ahead of the program's own libraries.
  *
- * It defines dlsym. Asked for "GetPjrtApi", it opens libxlane-guard.so (RTLD_LOCAL) and hands out the guard's answer instead of
- * the plugin's; for everything else it jumps to the real dlsym. A jump, not a call: dlsym(RTLD_NEXT, ...) looks at the address
- * it was called from, so ours must not appear on the stack. Hence the few lines of assembly. */
+ * It defines dlsym. Asked for "GetPjrtApi", it opens libxlane-guard.so (RTLD_LOCAL) and hands out the guard's answer
+ * instead of the plugin's; for everything else it jumps to the real dlsym. A jump, not a call: dlsym(RTLD_NEXT, ...)
+ * looks at the address it was called from, so ours must not appear on the stack. Hence the few lines of assembly. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static _Atomic(dlsym_fn *) real_dlsym;
 static _Atomic(attach_fn *) attach;
 static atomic_int attach_tried;
 
-/* What standard error is before the program's own code runs: the guard says nothing to a file that takes its number later. */
+/* What standard error is before the program's own code runs: the guard says nothing to a file that takes its number
+ * later. */
 static dev_t err_dev;
 static ino_t err_ino;
 
@@ -89,7 +90,8 @@ static attach_fn *find_attach(void)
         loading = false;
         atomic_store_explicit(&attach_tried, LOADED, memory_order_release);
     }
-    /* Another thread is at it: its plugin is not the only one to be guarded. Not for ever, for this one may hold the loader's lock. */
+    /* Another thread is at it: its plugin is not the only one to be guarded. Not for ever, for this one may hold the
+     * loader's lock. */
     for (int ms = 0; !loading && ms < 5000 && atomic_load_explicit(&attach_tried, memory_order_acquire) != LOADED; ms++)
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     return atomic_load_explicit(&attach, memory_order_acquire);

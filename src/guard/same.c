@@ -1,9 +1,11 @@
-/* Whether the ranks of a program are about to compile the same thing. A rank that built another program is not noticed by anybody: the others train with wrong sums, or hang in
- * their first collective.
+/* Whether the ranks of a program are about to compile the same thing. A rank that built another program is not noticed
+ * by anybody: the others train with wrong sums, or hang in their first collective.
  *
- * The n-th compile over a set of processes is the n-th in each of them, so that is where they meet, whatever the program is called. Each rank writes a digest of what it compiles;
- * the first of every FAN reads those of its block, the first of every FAN of those the blocks', and so on; the very first writes one verdict, which all read: 4,096 ranks cost some
- * 50 calls one after another, not 4,096. Only where digests differ do the ranks concerned write all of it, and every rank reads it and says the same sentence. All waits have a limit. */
+ * The n-th compile over a set of processes is the n-th in each of them, so that is where they meet, whatever the
+ * program is called. Each rank writes a digest of what it compiles; the first of every FAN reads those of its block,
+ * the first of every FAN of those the blocks', and so on; the very first writes one verdict, which all read: 4,096
+ * ranks cost some 50 calls one after another, not 4,096. Only where digests differ do the ranks concerned write all of
+ * it, and every rank reads it and says the same sentence. All waits have a limit. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,7 +17,10 @@
 
 enum { FAN = 16, KEY = 160, ODD_MAX = 3, PROGRAM_MAX = 256 << 20, DIGEST = 32, SHOWN = 4 };
 static const double read_seconds = 5, late_after = 10;
-static double margin(void) { return G.agree_seconds < 50 ? G.agree_seconds / 10 : 5; } /* that the others wait longer than the rank that decides */
+static double margin(void)
+{
+    return G.agree_seconds < 50 ? G.agree_seconds / 10 : 5;
+} /* that the others wait longer than the rank that decides */
 
 typedef struct {
     guard_plugin *p;
@@ -71,10 +76,14 @@ static void give(const meeting *m, const char *what, int number, xl_str value)
     guard_store_put(m->p, m->client, key_of(m, key, what, number), value);
 }
 
-/* ---- the digests, up the tree ------------------------------------------------------------------------------------------ */
-/* "FIRST LAST DIGEST\n" for places of ranks that follow each other with one digest; "-" for one that has not come. What the leader of a block that did not come
- * would have said of the others is left out. */
-static void add_places(xl_buf *out, uint32_t first, uint32_t last, xl_str digest) { xl_buf_printf(out, "%u %u %.*s\n", first, last, XL_FMT(digest)); }
+/* ---- the digests, up the tree
+ * ------------------------------------------------------------------------------------------ */
+/* "FIRST LAST DIGEST\n" for places of ranks that follow each other with one digest; "-" for one that has not come. What
+ * the leader of a block that did not come would have said of the others is left out. */
+static void add_places(xl_buf *out, uint32_t first, uint32_t last, xl_str digest)
+{
+    xl_buf_printf(out, "%u %u %.*s\n", first, last, XL_FMT(digest));
+}
 
 typedef struct { uint32_t first, last; xl_str digest; } places;
 
@@ -117,7 +126,8 @@ static bool take_level(meeting *m, uint32_t place, uint32_t level, xl_buf *out)
     bool came = take(m, what, m->who->rank[place], left < late_after ? left : late_after, out);
     if (!came && until - xl_now() > 0.01) {
         if (!m->said)
-            guard_say("rank %d has waited %.0f s for rank %d to compile %.*s too", m->who->me, late_after, m->who->rank[place], XL_FMT(m->key->module));
+            guard_say("rank %d has waited %.0f s for rank %d to compile %.*s too", m->who->me, late_after,
+                      m->who->rank[place], XL_FMT(m->key->module));
         m->said = true;
         came = take(m, what, m->who->rank[place], until - xl_now(), out);
     }
@@ -180,7 +190,8 @@ static void write_verdict(const meeting *m, xl_str all, xl_buf *out)
     if (!odd.n && !late.n)
         xl_buf_puts(out, "same");
     else
-        xl_buf_printf(out, "%d %u|%.*s|%.*s", m->who->rank[ref], count, XL_FMT(xl_buf_view(&odd)), XL_FMT(xl_buf_view(&late)));
+        xl_buf_printf(out, "%d %u|%.*s|%.*s", m->who->rank[ref], count, XL_FMT(xl_buf_view(&odd)),
+                      XL_FMT(xl_buf_view(&late)));
     xl_buf_fini(&odd);
     xl_buf_fini(&late);
 }
@@ -203,7 +214,8 @@ static bool verdict(meeting *m, xl_buf *out)
     return came && !out->failed;
 }
 
-/* ---- what differs -------------------------------------------------------------------------------------------------------- */
+/* ---- what differs
+ * -------------------------------------------------------------------------------------------------------- */
 /* "name length\nbytes" for the module's name, every part, and the packed program. */
 static void put_part(xl_buf *b, const char *name, xl_str v)
 {
@@ -301,7 +313,8 @@ static void say_pair(xl_str ref, xl_str odd, xl_buf *out)
 static void say_odd(meeting *m, int ref, int odd, uint32_t agree, xl_buf *text)
 {
     xl_buf a = { 0 }, b = { 0 };
-    xl_buf_printf(text, "%srank %d compiles another program than rank %d and %u other%s: ", text->n ? ". " : "", odd, ref, agree - 1, agree == 2 ? "" : "s");
+    xl_buf_printf(text, "%srank %d compiles another program than rank %d and %u other%s: ", text->n ? ". " : "", odd,
+                  ref, agree - 1, agree == 2 ? "" : "s");
     if (take(m, "record", ref, read_seconds, &a) && take(m, "record", odd, read_seconds, &b))
         say_pair(xl_buf_view(&a), xl_buf_view(&b), text);
     else
@@ -339,7 +352,8 @@ uint32_t guard_meeting(const guard_ranks *who)
     return guard_agree_round(id);
 }
 
-bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const xl_cache_key *key, xl_str program, xl_buf *text)
+bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const xl_cache_key *key, xl_str program,
+                  xl_buf *text)
 {
     meeting m = { .p = p, .client = client, .who = who, .key = key, .program = program };
     xl_buf v = { 0 };
@@ -355,13 +369,15 @@ bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, 
     snprintf(m.base, sizeof m.base, "xlane/%s/%u", id, who->meeting);
     m.until = xl_now() + G.agree_seconds;
     if (!verdict(&m, &v)) {
-        xl_buf_printf(text, "rank %d has said nothing for %.0f s, so %.*s is compiled without comparing it between ranks", who->rank[0], G.agree_seconds + margin(),
-                      XL_FMT(key->module));
+        xl_buf_printf(text,
+                      "rank %d has said nothing for %.0f s, so %.*s is compiled without comparing it between ranks",
+                      who->rank[0], G.agree_seconds + margin(), XL_FMT(key->module));
         goto out;
     }
     if (xl_str_is(xl_buf_view(&v), "same"))
         goto out;
-    xl_str rest = xl_buf_view(&v), head = xl_str_cut(&rest, '|'), odds = xl_str_cut(&rest, '|'), lates = rest, refs = xl_str_cut(&head, ' ');
+    xl_str rest = xl_buf_view(&v), head = xl_str_cut(&rest, '|'), odds = xl_str_cut(&rest, '|'), lates = rest,
+           refs = xl_str_cut(&head, ' ');
     int64_t ref = 0, agree = 0;
     int odd[ODD_MAX], late[ODD_MAX];
     if (!xl_str_i64(refs, &ref) || !xl_str_i64(head, &agree))
@@ -381,8 +397,9 @@ bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, 
     if (nodd > ODD_MAX)
         xl_buf_printf(text, ". So do %u more: ranks %.*s", nodd - ODD_MAX, XL_FMT(odds));
     if (nlate)
-        xl_buf_printf(text, "%srank%s %.*s ha%s not come to compile %.*s within %.0f s", text->n ? ". " : "", nlate > 1 ? "s" : "", XL_FMT(lates), nlate > 1 ? "ve" : "s",
-                      XL_FMT(key->module), G.agree_seconds);
+        xl_buf_printf(text, "%srank%s %.*s ha%s not come to compile %.*s within %.0f s", text->n ? ". " : "",
+                      nlate > 1 ? "s" : "", XL_FMT(lates), nlate > 1 ? "ve" : "s", XL_FMT(key->module),
+                      G.agree_seconds);
     differ = nodd > 0;
 out:
     xl_buf_fini(&v);

@@ -1,4 +1,5 @@
-/* Ranks that compile the same program, one that compiles another, one that does not come: all get the same answer, in time. One thread per rank. */
+/* Ranks that compile the same program, one that compiles another, one that does not come: all get the same answer, in
+ * time. One thread per rank. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -60,8 +61,10 @@ static void destroy(PJRT_Error_Destroy_Args *a) { free(a->error); }
 static PJRT_Api table = { .PJRT_Error_Destroy = destroy };
 static guard_plugin plugin = { .table = &table };
 
-#define STEP(c) "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %c = stablehlo.constant dense<" c "> : tensor<4xf32>\n" \
-                "  %0 = stablehlo.multiply %x, %c : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}\n"
+#define STEP(c)                                                                                                        \
+    "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n  %c = stablehlo.constant dense<" c                 \
+    "> : tensor<4xf32>\n"                                                                                              \
+    "  %0 = stablehlo.multiply %x, %c : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}\n"
 
 typedef struct { guard_ranks who; const char *module, *program, *flags; bool comes, differ; xl_buf text; } rank;
 
@@ -86,12 +89,16 @@ static rank *meet(uint32_t n, int odd, const char *module, const char *program, 
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 1 << 20);
     guard_store_drop((PJRT_Client *)&table);
-    guard_store_add(&(PJRT_Client_Create_Args){ .client = (PJRT_Client *)&table, .kv_get_callback = get, .kv_put_callback = put });
+    guard_store_add(
+        &(PJRT_Client_Create_Args){ .client = (PJRT_Client *)&table, .kv_get_callback = get, .kv_put_callback = put });
     meeting++;
     for (uint32_t i = 0; i < n; i++) {
         id[i] = (int)i;
         bool other = (int)i == odd;
-        r[i] = (rank){ { .rank = id, .n = n, .me = (int)i, .meeting = meeting }, other ? module : "jit_step", other ? program : STEP("1.0"), other ? flags : "level=4",
+        r[i] = (rank){ { .rank = id, .n = n, .me = (int)i, .meeting = meeting },
+                       other ? module : "jit_step",
+                       other ? program : STEP("1.0"),
+                       other ? flags : "level=4",
                        .comes = (int)i != absent };
     }
     for (uint32_t i = 0; i < n; i++)
@@ -132,19 +139,24 @@ TEST(alike)
 TEST(another_constant_is_named)
 {
     G.agree_seconds = 20;
-    all_say(meet(4, 2, "jit_step", STEP("2.0"), "level=4", -1), 4, -1, true, "rank 2 compiles another program than rank 0 and 2 others: constant all 1 in 4xf32 -> all 2 in 4xf32");
-    all_say(meet(4, 0, "jit_step", STEP("2.0"), "level=4", -1), 4, -1, true, "rank 0 compiles another program than rank 1 and 2 others: constant all 1 in 4xf32 -> all 2 in 4xf32");
-    all_say(meet(RANKS, 77, "jit_step", STEP("2.0"), "level=4", -1), RANKS, -1, true, "rank 77 compiles another program than rank 0 and 298 others: constant all 1 in 4xf32 -> all 2 in 4xf32");
+    all_say(meet(4, 2, "jit_step", STEP("2.0"), "level=4", -1), 4, -1, true,
+            "rank 2 compiles another program than rank 0 and 2 others: constant all 1 in 4xf32 -> all 2 in 4xf32");
+    all_say(meet(4, 0, "jit_step", STEP("2.0"), "level=4", -1), 4, -1, true,
+            "rank 0 compiles another program than rank 1 and 2 others: constant all 1 in 4xf32 -> all 2 in 4xf32");
+    all_say(meet(RANKS, 77, "jit_step", STEP("2.0"), "level=4", -1), RANKS, -1, true,
+            "rank 77 compiles another program than rank 0 and 298 others: constant all 1 in 4xf32 -> all 2 in 4xf32");
 }
 
 TEST(another_flag_is_named)
 {
-    all_say(meet(3, 1, "jit_step", STEP("1.0"), "level=0", -1), 3, -1, true, "rank 1 compiles another program than rank 0 and 1 other: flags: level 4 -> 0");
+    all_say(meet(3, 1, "jit_step", STEP("1.0"), "level=0", -1), 3, -1, true,
+            "rank 1 compiles another program than rank 0 and 1 other: flags: level 4 -> 0");
 }
 
 TEST(another_module_is_named)
 {
-    all_say(meet(3, 1, "jit_eval", STEP("1.0"), "level=4", -1), 3, -1, true, "it compiles jit_eval where the others compile jit_step");
+    all_say(meet(3, 1, "jit_eval", STEP("1.0"), "level=4", -1), 3, -1, true,
+            "it compiles jit_eval where the others compile jit_step");
 }
 
 TEST(who_does_not_come_is_named_in_time)

@@ -1,7 +1,8 @@
-/* Programs on several devices: who holds what, from the buffers of their first execution; and two ways in which a number lies. A result that is whole on
- * every device, but not the same on each: it was not reduced over all of them, whatever the frontend believes. And a result with one number per
- * device of which only some were read: local, taken for global. Both are looked at where they cost nothing: of executions 1, 2, 3, 4, 8, 16, ...
- * small results are remembered until they are read or destroyed; the others pass by. */
+/* Programs on several devices: who holds what, from the buffers of their first execution; and two ways in which a
+ * number lies. A result that is whole on every device, but not the same on each: it was not reduced over all of them,
+ * whatever the frontend believes. And a result with one number per device of which only some were read: local, taken
+ * for global. Both are looked at where they cost nothing: of executions 1, 2, 3, 4, 8, 16, ... small results are
+ * remembered until they are read or destroyed; the others pass by. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,10 +13,10 @@
 enum { DEVICES = 64, BYTES = 64, ROWS = 64, FILTER = 4096, FILES = 16, PARTS = 16384 };
 typedef enum { UNSEEN, WHOLE, EACH, OTHER } result_kind;
 
-struct spmd_info {                                         /* stays for ever: a result may be read after its executable is gone */
+struct spmd_info { /* stays for ever: a result may be read after its executable is gone */
     xl_arena arena, drawn;                                 /* drawn: of held, until it was written down */
     uint32_t ndevice, nout, ncollective;
-    int64_t group;                                         /* devices in the smallest group of the program's own collectives */
+    int64_t group; /* devices in the smallest group of the program's own collectives */
     int64_t *numel;                                        /* of each result, globally; -1: not known */
     uint8_t *kind, *said, *elem;                           /* of each result; elem: PJRT_Buffer_Type */
     uint32_t *local;                                       /* bytes of one part */
@@ -23,7 +24,7 @@ struct spmd_info {                                         /* stays for ever: a 
     const char *module;                                    /* the name in G.metrics, once it ran */
     double compiled;                                       /* at this moment of the run */
     char layout[256];                                      /* of the arguments of the first execution, in words */
-    xl_held_list held;                                     /* the arguments, as annotated; parts are filled in by the first execution */
+    xl_held_list held; /* the arguments, as annotated; parts are filled in by the first execution */
     _Atomic bool recorded, classified;
     _Atomic uint64_t runs;
 };
@@ -42,23 +43,27 @@ static xl_mutex lock = XL_MUTEX_INIT;
 static row rows[ROWS];
 static uint32_t next_row;
 static _Atomic uint32_t nrow;
-static uint8_t filter[FILTER];                             /* how many remembered buffers have this hash: most calls need not look */
+static uint8_t filter[FILTER]; /* how many remembered buffers have this hash: most calls need not look */
 
 static uint32_t spot(const void *b) { return (uint32_t)(((uintptr_t)b >> 4) * UINT64_C(0x9E3779B97F4A7C15) >> 52); }
 
-/* ---- what the program says ------------------------------------------------------------------------------------------------- */
+/* ---- what the program says
+ * ------------------------------------------------------------------------------------------------- */
 static void look(spmd_info *s, const xl_region *r)
 {
     for (uint32_t i = 0; r && i < r->nop; i++) {
         const xl_op *op = r->op[i];
         for (uint32_t k = 0; k < op->nregion; k++)
             look(s, op->region[k]);
-        int slot = xl_ops[op->code].flags & XL_OP_COLLECTIVE ? xl_slot_find((xl_opcode)op->code, XL_STR("replica_groups")) : -1;
+        int slot = xl_ops[op->code].flags & XL_OP_COLLECTIVE
+                       ? xl_slot_find((xl_opcode)op->code, XL_STR("replica_groups"))
+                       : -1;
         const xl_attr *g = slot < 0 ? NULL : op->attr[slot];
         if (!g)
             continue;
         s->ncollective++;
-        if (g->kind == XL_AT_DENSE && g->type->rank == 2 && g->type->dims[1] > 0 && (!s->group || g->type->dims[1] < s->group))
+        if (g->kind == XL_AT_DENSE && g->type->rank == 2 && g->type->dims[1] > 0 &&
+            (!s->group || g->type->dims[1] < s->group))
             s->group = g->type->dims[1];
     }
 }
@@ -81,16 +86,19 @@ static void arguments(spmd_info *s, xl_module *m, xl_func *f)
         xl_str label = xl_loc_label(m, f->val[f->body->arg[i].id].loc);
         char name[160];
         snprintf(name, sizeof name, "argument %u%s%.*s", i, label.n ? " " : "", XL_FMT(label));
-        xl_held_add(&s->drawn, &s->held, xl_str_of(name), t, &info, spec ? spec : xl_spec_copy(&c, NULL, xl_shard_rank(t)), mesh);
-        if (s->held.n == before)                           /* no tensor: nothing to hold, but it keeps its place in the list */
-            XL_PUSH(&s->drawn, s->held.t, s->held.n, s->held.cap, ((xl_held){ .name = xl_str_dup(&s->drawn, xl_str_of(name)) }));
+        xl_held_add(&s->drawn, &s->held, xl_str_of(name), t, &info,
+                    spec ? spec : xl_spec_copy(&c, NULL, xl_shard_rank(t)), mesh);
+        if (s->held.n == before) /* no tensor: nothing to hold, but it keeps its place in the list */
+            XL_PUSH(&s->drawn, s->held.t, s->held.n, s->held.cap,
+                    ((xl_held){ .name = xl_str_dup(&s->drawn, xl_str_of(name)) }));
     }
-    if (err) {                                             /* a sharding we cannot read: then there is no drawing of it */
+    if (err) { /* a sharding we cannot read: then there is no drawing of it */
         s->held.n = 0;
         xl_error_free(err);
     }
     for (uint32_t i = 0; mesh && i < mesh->naxis && s->held.n; i++)
-        s->held.mesh = xl_strf(&s->arena, "%.*s%s%.*s=%lld", XL_FMT(s->held.mesh), i ? ", " : "", XL_FMT(mesh->axis[i].name), (long long)mesh->axis[i].size);
+        s->held.mesh = xl_strf(&s->arena, "%.*s%s%.*s=%lld", XL_FMT(s->held.mesh), i ? ", " : "",
+                               XL_FMT(mesh->axis[i].name), (long long)mesh->axis[i].size);
 }
 
 spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices)
@@ -102,7 +110,7 @@ spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices)
     if (!s)
         return NULL;
     const xl_op *end = xl_region_end(f->body);
-    s->arena.oom = s->drawn.oom = a->oom;                  /* jumps past us: what was taken by then is lost, and the compile goes on */
+    s->arena.oom = s->drawn.oom = a->oom; /* jumps past us: what was taken by then is lost, and the compile goes on */
     s->ndevice = (uint32_t)devices;
     s->nout = end->nin;
     s->numel = xl_new(&s->arena, int64_t, s->nout);
@@ -128,7 +136,8 @@ spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices)
     return s;
 }
 
-/* ---- events ---------------------------------------------------------------------------------------------------------------- */
+/* ---- events
+ * ---------------------------------------------------------------------------------------------------------------- */
 static void number(xl_buf *b, uint8_t elem, const void *at)
 {
     float f;
@@ -139,7 +148,12 @@ static void number(xl_buf *b, uint8_t elem, const void *at)
     case PJRT_Buffer_Type_F32: memcpy(&f, at, 4); xl_buf_printf(b, "%.7g", (double)f); return;
     case PJRT_Buffer_Type_F64: memcpy(&d, at, 8); xl_buf_printf(b, "%.12g", d); return;
     case PJRT_Buffer_Type_S32: memcpy(&i, at, 4); xl_buf_printf(b, "%d", i); return;
-    case PJRT_Buffer_Type_BF16: memcpy(&h, at, 2); i = (int32_t)((uint32_t)h << 16); memcpy(&f, &i, 4); xl_buf_printf(b, "%.4g", (double)f); return;
+    case PJRT_Buffer_Type_BF16:
+        memcpy(&h, at, 2);
+        i = (int32_t)((uint32_t)h << 16);
+        memcpy(&f, &i, 4);
+        xl_buf_printf(b, "%.4g", (double)f);
+        return;
     default: memcpy(&h, at, 1); xl_buf_printf(b, "0x%02x...", h & 0xff); return;
     }
 }
@@ -177,7 +191,10 @@ static void forget(row *r)
         for (uint32_t d = 0, n = 0; d < s->ndevice; d++)
             if (r->read >> d & 1)
                 xl_buf_printf(&b, "%s%u", n++ ? ", " : " ", d);
-        xl_buf_printf(&b, " of %u only: it is local, read before the collective that would make it that of all of them (psum, pmean over its axes)", s->ndevice);
+        xl_buf_printf(&b,
+                      " of %u only: it is local, read before the collective that would make it that of all of them "
+                      "(psum, pmean over its axes)",
+                      s->ndevice);
         if (!b.failed)
             tell("local-read", r->module, s, r->out, (xl_str){ 0 }, xl_buf_view(&b));
         xl_buf_fini(&b);
@@ -186,8 +203,17 @@ static void forget(row *r)
     nrow--;
 }
 
-/* ---- a result that should be the same everywhere ----------------------------------------------------------------------------- */
-typedef struct { spmd_info *s; const char *module; guard_plugin *p; uint32_t out, n; _Atomic uint32_t left; _Atomic bool failed; unsigned char data[DEVICES][BYTES]; } sameness;
+/* ---- a result that should be the same everywhere
+ * ----------------------------------------------------------------------------- */
+typedef struct {
+    spmd_info *s;
+    const char *module;
+    guard_plugin *p;
+    uint32_t out, n;
+    _Atomic uint32_t left;
+    _Atomic bool failed;
+    unsigned char data[DEVICES][BYTES];
+} sameness;
 
 static void compare(sameness *c)
 {
@@ -202,12 +228,17 @@ static void compare(sameness *c)
             xl_buf_printf(&v, "%s%u: ", d ? ", " : "", d);
             number(&v, s->elem[c->out], c->data[d]);
         }
-        xl_buf_printf(&t, "result %u of %s passes for one number, but the devices hold different ones (%.*s): it was not reduced over all of them. ", c->out, c->module, XL_FMT(xl_buf_view(&v)));
+        xl_buf_printf(&t,
+                      "result %u of %s passes for one number, but the devices hold different ones (%.*s): it was not "
+                      "reduced over all of them. ",
+                      c->out, c->module, XL_FMT(xl_buf_view(&v)));
         if (!s->ncollective)
             xl_buf_puts(&t, "The program has no collective of its own");
         else
-            xl_buf_printf(&t, "The smallest group of its %u collective%s has %lld of %u devices", s->ncollective, s->ncollective == 1 ? "" : "s", (long long)s->group, s->ndevice);
-        xl_buf_puts(&t, "; what is read is the value of the first device. Name all axes that it varies over in psum or pmean");
+            xl_buf_printf(&t, "The smallest group of its %u collective%s has %lld of %u devices", s->ncollective,
+                          s->ncollective == 1 ? "" : "s", (long long)s->group, s->ndevice);
+        xl_buf_puts(
+            &t, "; what is read is the value of the first device. Name all axes that it varies over in psum or pmean");
         if (!v.failed && !t.failed)
             tell("not-reduced", c->module, s, c->out, xl_buf_view(&v), xl_buf_view(&t));
     }
@@ -219,7 +250,8 @@ static void compare(sameness *c)
 static void drop_error(guard_plugin *p, PJRT_Error *err)
 {
     if (err)
-        p->table->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+        p->table->PJRT_Error_Destroy(
+            &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
 }
 
 static void arrived(PJRT_Error *err, void *arg)
@@ -250,7 +282,9 @@ static void check_same(row *r)
     c->n = s->ndevice;
     atomic_store(&c->left, s->ndevice);
     for (uint32_t d = 0; d < s->ndevice; d++) {
-        PJRT_Buffer_ToHostBuffer_Args h = { .struct_size = sizeof h, .src = r->buf[d], .dst = c->data[d], .dst_size = s->local[r->out] };
+        PJRT_Buffer_ToHostBuffer_Args h = {
+            .struct_size = sizeof h, .src = r->buf[d], .dst = c->data[d], .dst_size = s->local[r->out]
+        };
         PJRT_Error *err = r->p->real->PJRT_Buffer_ToHostBuffer(&h);
         if (err || !h.event) {
             drop_error(r->p, err);
@@ -271,7 +305,8 @@ static void check_same(row *r)
     }
 }
 
-/* ---- the hooks --------------------------------------------------------------------------------------------------------------- */
+/* ---- the hooks
+ * --------------------------------------------------------------------------------------------------------------- */
 static row *find(const PJRT_Buffer *b, uint32_t *device)
 {
     for (uint32_t i = 0; i < ROWS; i++)
@@ -369,7 +404,8 @@ static int device_of(guard_plugin *p, PJRT_Buffer *b)
     return err ? -1 : id.id;
 }
 
-/* The arguments as they lie: device, shape and bytes of every real buffer, beside the slice that the annotation says. */
+/* The arguments as they lie: device, shape and bytes of every real buffer, beside the slice that the annotation says.
+ * */
 static void record(guard_plugin *p, spmd_info *s, const char *module, PJRT_LoadedExecutable_Execute_Args *args)
 {
     static _Atomic uint32_t files;
@@ -430,7 +466,8 @@ static void layouts(guard_plugin *p, spmd_info *s, PJRT_LoadedExecutable_Execute
                 if (n)
                     memcpy(first, t->minor_to_major, n * sizeof *first);
             } else if (n != t->minor_to_major_size || (n && memcmp(first, t->minor_to_major, n * sizeof *first))) {
-                snprintf(s->layout, sizeof s->layout, "argument %zu lies otherwise on device row %zu than on row 0: the layouts are mixed", i, d);
+                snprintf(s->layout, sizeof s->layout,
+                         "argument %zu lies otherwise on device row %zu than on row 0: the layouts are mixed", i, d);
                 return;
             }
         }
@@ -438,18 +475,29 @@ static void layouts(guard_plugin *p, spmd_info *s, PJRT_LoadedExecutable_Execute
     snprintf(s->layout, sizeof s->layout, "each of the %zu arguments lies alike on every device", args->num_args);
 }
 
-static _Atomic(spmd_info *) last;                          /* that ran on several devices: an error comes without its program */
+static _Atomic(spmd_info *) last; /* that ran on several devices: an error comes without its program */
 
 void guard_spmd_error(xl_str text)
 {
     static _Atomic uint32_t told;
     spmd_info *s = atomic_load(&last);
     xl_collective_trouble t = s ? xl_collective_trouble_of(text) : XL_TROUBLE_NONE;
-    if (t == XL_TROUBLE_NONE || atomic_fetch_add(&told, 1) >= 2) /* the same error is looked at by every device's result */
+    if (t == XL_TROUBLE_NONE ||
+        atomic_fetch_add(&told, 1) >= 2) /* the same error is looked at by every device's result */
         return;
     bool torch = !strncmp(s->module, "SyncTensorsGraph", 16);
-    xl_collective_facts f = { .module = s->module, .devices = s->ndevice, .step = (int64_t)G.step, .mesh = s->held.mesh, .crossing = &s->own, .always = !torch,
-                              .spmd = G.tensor_spmd ? 0 : guard_spmd() ? s->compiled : -1, .tensor = G.tensor == 2 ? G.tensor_time : -1, .compiled = s->compiled, .failed = xl_run_time(G.run),
+    xl_collective_facts f = { .module = s->module,
+                              .devices = s->ndevice,
+                              .step = (int64_t)G.step,
+                              .mesh = s->held.mesh,
+                              .crossing = &s->own,
+                              .always = !torch,
+                              .spmd = G.tensor_spmd  ? 0
+                                      : guard_spmd() ? s->compiled
+                                                     : -1,
+                              .tensor = G.tensor == 2 ? G.tensor_time : -1,
+                              .compiled = s->compiled,
+                              .failed = xl_run_time(G.run),
                               .layout = xl_str_of(s->layout) };
     xl_buf b = { 0 };
     xl_collective_tell(G.run, t, text, &f, &b);

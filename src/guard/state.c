@@ -11,8 +11,8 @@
 #include "base/str.h"
 #include "guard/guard.h"
 
-/* What standard error was when the process began, as the preloaded object saw it, or else when the guard was loaded. A program that
- * has closed it and opened a file of its own as number 2 is not written to. */
+/* What standard error was when the process began, as the preloaded object saw it, or else when the guard was loaded. A
+ * program that has closed it and opened a file of its own as number 2 is not written to. */
 static dev_t err_dev;
 static ino_t err_ino;
 
@@ -79,8 +79,8 @@ bool guard_spmd(void)
     return v && *v && strcmp(v, "0") && strcmp(v, "false");
 }
 
-/* A forked child has its own counters, from nothing: what its parent did is the parent's to tell. The locks may have been held by
- * threads that it does not have. */
+/* A forked child has its own counters, from nothing: what its parent did is the parent's to tell. The locks may have
+ * been held by threads that it does not have. */
 static _Atomic bool forked;
 
 static void in_child(void)
@@ -149,13 +149,14 @@ static void start(void)
     snprintf(G.watch, sizeof G.watch, "%s", env("XLANE_WATCH", ""));
     G.hang_after = (double)env_number("XLANE_HANG", 120);
     G.agree_seconds = (double)env_number("XLANE_AGREE", 60);
-    /* "name@digest": the digest is of what changes the code. The name is not in the key, so that a diagnostic profile finds the
-     * executables of the profile it looks into. */
+    /* "name@digest": the digest is of what changes the code. The name is not in the key, so that a diagnostic profile
+     * finds the executables of the profile it looks into. */
     const char *profile = env("XLANE_PROFILE", "none"), *at = strrchr(profile, '@');
     snprintf(G.profile, sizeof G.profile, "%s", at ? at + 1 : profile);
     const char *cache = env("XLANE_CACHE", "off");
     if (strcmp(cache, "off")) {
-        xl_cache_opts opts = { .max_bytes = env_number("XLANE_CACHE_MAX", 0), .read_only = env_number("XLANE_CACHE_READ_ONLY", 0) != 0,
+        xl_cache_opts opts = { .max_bytes = env_number("XLANE_CACHE_MAX", 0),
+                               .read_only = env_number("XLANE_CACHE_READ_ONLY", 0) != 0,
                                .segment = getenv("XLANE_CACHE_SEGMENT") };
         trouble = xl_cache_open(cache, &opts, &G.cache);
         if (trouble) {

@@ -1,5 +1,5 @@
-/* The watcher: one thread that sleeps while nothing happens. While calls are under way it names those that hang; after activity
- * it writes the metrics and the devices' memory figures, a few times a second at most. */
+/* The watcher: one thread that sleeps while nothing happens. While calls are under way it names those that hang; after
+ * activity it writes the metrics and the devices' memory figures, a few times a second at most. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -21,14 +21,16 @@ static _Atomic bool dirty, memory_due;
 static xl_journal memory;
 static bool memory_open, memory_refused;
 
-/* ---- what the compiler says of a program ------------------------------------------------------------------------------- */
+/* ---- what the compiler says of a program
+ * ------------------------------------------------------------------------------- */
 int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded)
 {
     PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = loaded };
     PJRT_Executable_GetCompiledMemoryStats_Args s = { .struct_size = sizeof s };
     if (!PJRT_HAS(p->real, PJRT_Executable_GetCompiledMemoryStats) || !p->real->PJRT_Executable_GetCompiledMemoryStats)
         return -1;
-    xl_error *err = guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+    xl_error *err =
+        guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
     if (err) {
         xl_error_free(err);
         return -1;
@@ -36,13 +38,16 @@ int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded)
     s.executable = g.executable;
     err = guard_take(p, p->real->PJRT_Executable_GetCompiledMemoryStats(&s), "PJRT_Executable_GetCompiledMemoryStats");
     bool told = !err;
-    xl_error_free(err);                                     /* a plugin that does not say is no trouble of the program's */
+    xl_error_free(err); /* a plugin that does not say is no trouble of the program's */
     PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
     xl_error_free(guard_take(p, p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
-    return told ? s.generated_code_size_in_bytes + s.argument_size_in_bytes + s.output_size_in_bytes - s.alias_size_in_bytes + s.temp_size_in_bytes : -1;
+    return told ? s.generated_code_size_in_bytes + s.argument_size_in_bytes + s.output_size_in_bytes -
+                      s.alias_size_in_bytes + s.temp_size_in_bytes
+                : -1;
 }
 
-/* ---- calls under way ---------------------------------------------------------------------------------------------------- */
+/* ---- calls under way
+ * ---------------------------------------------------------------------------------------------------- */
 flight *guard_takeoff(const char *what, const char *module, double now)
 {
     static _Thread_local uint32_t mine;                    /* where this thread found room the last time */
@@ -51,7 +56,8 @@ flight *guard_takeoff(const char *what, const char *module, double now)
         flight *f = &G.flight[(mine + k) % GUARD_FLIGHTS];
         double free_slot = 0;
         if (atomic_load_explicit(&f->since, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_strong_explicit(&f->since, &free_slot, -1, memory_order_acquire, memory_order_relaxed)) {
+            atomic_compare_exchange_strong_explicit(&f->since, &free_slot, -1, memory_order_acquire,
+                                                    memory_order_relaxed)) {
             mine = (mine + k) % GUARD_FLIGHTS;
             atomic_store_explicit(&f->module, module, memory_order_relaxed);
             atomic_store_explicit(&f->what, what, memory_order_relaxed);
@@ -96,15 +102,16 @@ static bool look_for_hangs(void)
     return any;
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------------------------- */
-/* Where this process keeps its counters for a scraper: the file that was named belongs to the first process of the run that has any;
- * another one's has its process number before the ending ("lane.prom", "lane-4711.prom"). */
+/* ---- files
+ * ---------------------------------------------------------------------------------------------------------------- */
+/* Where this process keeps its counters for a scraper: the file that was named belongs to the first process of the run
+ * that has any; another one's has its process number before the ending ("lane.prom", "lane-4711.prom"). */
 static bool scraper_file(const char *dir, const char *named, char *out, size_t room)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static int owner;                                      /* the process that asked last, after a fork another one */
     static bool mine;
-    if (pthread_mutex_trylock(&lock))                      /* another thread is at it, or was when this process was forked */
+    if (pthread_mutex_trylock(&lock)) /* another thread is at it, or was when this process was forked */
         return false;
     if (owner != (int)getpid()) {
         char mark[4200];
@@ -168,8 +175,9 @@ static void put_optional(xl_buf *b, bool set, int64_t v)
         xl_buf_putc(b, ',');
 }
 
-/* Where the plugin can reset a device's peak (PJRT 0.106), it is reset at each sample, which gives the peak of the steps between two
- * samples. What it was before is kept, so that the frontend sees no reset that it did not ask for. Under peak_lock. */
+/* Where the plugin can reset a device's peak (PJRT 0.106), it is reset at each sample, which gives the peak of the
+ * steps between two samples. What it was before is kept, so that the frontend sees no reset that it did not ask for.
+ * Under peak_lock. */
 enum { PEAKS = 256 };
 static struct { PJRT_Device *device; int64_t peak; bool cannot; } kept[PEAKS];
 static uint32_t nkept;
@@ -197,12 +205,14 @@ static PJRT_Error *read_stats(guard_plugin *p, PJRT_Device_MemoryStats_Args *s, 
         int64_t peak = s->peak_bytes_in_use;
         if (kept[k].peak > peak)
             s->peak_bytes_in_use = kept[k].peak;
-        if (reset && !kept[k].cannot && PJRT_HAS(p->real, PJRT_Device_ClearMemoryStats) && p->real->PJRT_Device_ClearMemoryStats) {
+        if (reset && !kept[k].cannot && PJRT_HAS(p->real, PJRT_Device_ClearMemoryStats) &&
+            p->real->PJRT_Device_ClearMemoryStats) {
             PJRT_Device_ClearMemoryStats_Args c = { .struct_size = sizeof c, .device = s->device };
             PJRT_Error *no = p->real->PJRT_Device_ClearMemoryStats(&c);
             kept[k].cannot = no != NULL;
             if (no)
-                p->real->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = no });
+                p->real->PJRT_Error_Destroy(
+                    &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = no });
             else
                 *since = peak;
             kept[k].peak = s->peak_bytes_in_use;
@@ -234,7 +244,8 @@ void guard_memory_forget(guard_plugin *p, PJRT_Client *client)
     PJRT_Client_AddressableDevices_Args d = { .struct_size = sizeof d, .client = client };
     PJRT_Error *err = p->real->PJRT_Client_AddressableDevices(&d);
     if (err) {
-        p->real->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+        p->real->PJRT_Error_Destroy(
+            &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
         return;
     }
     xl_mutex_lock(&peak_lock);
@@ -258,7 +269,10 @@ static void sample_memory(void)
         snprintf(path, sizeof path, "%s/memory.csv", dir);
         memory_open = true;
         if (xl_run_there(G.run))
-            xl_error_free(xl_journal_open(&memory, path, XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc,peak_since_last\n"), true));
+            xl_error_free(xl_journal_open(&memory, path,
+                                          XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,"
+                                                 "largest_alloc,peak_since_last\n"),
+                                          true));
     }
     PJRT_Client_AddressableDevices_Args d = { .struct_size = sizeof d, .client = client };
     if (!memory.path || p->real->PJRT_Client_AddressableDevices(&d))
@@ -278,7 +292,8 @@ static void sample_memory(void)
             xl_json_put_text(&e.j, "plugin", p->path);
             xl_json_put_str(&e.j, "error", (xl_str){ m.message, m.message_size });
             xl_event_end(G.run, &e);
-            p->real->PJRT_Error_Destroy(&(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
+            p->real->PJRT_Error_Destroy(
+                &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
             break;
         }
         xl_buf_printf(&b, "%.6f,%d,%d,%zu,%llu,%lld", xl_run_time(G.run), xl_run_rank(G.run), (int)getpid(), i,
@@ -301,7 +316,8 @@ void guard_memory_now(void)
     xl_mutex_unlock(&G.client_lock);
 }
 
-/* ---- the thread ------------------------------------------------------------------------------------------------------------- */
+/* ---- the thread
+ * ------------------------------------------------------------------------------------------------------------- */
 void guard_watch_stir(void)
 {
     if (!atomic_load_explicit(&dirty, memory_order_relaxed))

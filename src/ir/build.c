@@ -35,7 +35,8 @@ static void fail(xl_b *b, xl_error *err)
 }
 
 /* ---- any op ----------------------------------------------------------------------------------------------------- */
-xl_op *xl_b_begin(xl_b *b, xl_opcode code, const xl_value *in, uint32_t nin, const xl_type *const *out, uint32_t nout, uint32_t nregion)
+xl_op *xl_b_begin(xl_b *b, xl_opcode code, const xl_value *in, uint32_t nin, const xl_type *const *out, uint32_t nout,
+                  uint32_t nregion)
 {
     if (*b->err)
         return NULL;
@@ -67,7 +68,8 @@ void xl_b_set_int(xl_b *b, xl_op *op, uint32_t slot, int64_t v)
     if (!op || *b->err)
         return;
     xl_attr_want want = xl_attr_rows[xl_ops[op->code].row0 + slot].want;
-    op->attr[slot] = want == XL_AK_BOOL ? xl_attr_bool(b->f->m, v != 0) : xl_attr_int(b->f->m, want == XL_AK_I32 ? XL_I32 : XL_I64, v);
+    op->attr[slot] = want == XL_AK_BOOL ? xl_attr_bool(b->f->m, v != 0)
+                                        : xl_attr_int(b->f->m, want == XL_AK_I32 ? XL_I32 : XL_I64, v);
 }
 
 xl_b xl_b_region(xl_b *b, xl_op *op, uint32_t which)
@@ -99,7 +101,10 @@ bool xl_b_end(xl_b *b, xl_op *op)
 
 xl_value xl_b_end1(xl_b *b, xl_op *op) { return xl_b_end(b, op) ? op->out[0] : XL_NO_VALUE; }
 
-xl_value xl_b_arg(xl_b *b, const xl_type *t) { return *b->err ? XL_NO_VALUE : xl_region_add_arg(b->f, b->r, t, b->loc); }
+xl_value xl_b_arg(xl_b *b, const xl_type *t)
+{
+    return *b->err ? XL_NO_VALUE : xl_region_add_arg(b->f, b->r, t, b->loc);
+}
 
 void xl_b_return(xl_b *b, const xl_value *v, uint32_t n)
 {
@@ -143,7 +148,10 @@ xl_value xl_b_iota(xl_b *b, const xl_type *t, int64_t dim)
 }
 
 /* ---- elementwise ------------------------------------------------------------------------------------------------ */
-xl_value xl_b_unary(xl_b *b, xl_opcode code, xl_value x) { return xl_b_end1(b, xl_b_begin(b, code, &x, 1, NULL, 1, 0)); }
+xl_value xl_b_unary(xl_b *b, xl_opcode code, xl_value x)
+{
+    return xl_b_end1(b, xl_b_begin(b, code, &x, 1, NULL, 1, 0));
+}
 
 xl_value xl_b_binary(xl_b *b, xl_opcode code, xl_value x, xl_value y)
 {
@@ -153,10 +161,13 @@ xl_value xl_b_binary(xl_b *b, xl_opcode code, xl_value x, xl_value y)
 xl_value xl_b_compare(xl_b *b, int64_t direction, xl_value x, xl_value y)
 {
     xl_op *op = xl_b_begin(b, XL_OP_COMPARE, (xl_value[]){ x, y }, 2, NULL, 1, 0);
-    xl_b_set(b, op, XL_SLOT(COMPARE, comparison_direction), xl_attr_enum(b->f->m, XL_ENUM_COMPARISON_DIRECTION, direction));
+    xl_b_set(b, op, XL_SLOT(COMPARE, comparison_direction),
+             xl_attr_enum(b->f->m, XL_ENUM_COMPARISON_DIRECTION, direction));
     if (op) {
         xl_dclass k = xl_dtype_class(xl_in_type(b->f, op, 0)->dtype);
-        int64_t type = k == XL_CLASS_FLOAT || k == XL_CLASS_COMPLEX ? XL_COMPARISON_TYPE_FLOAT : k == XL_CLASS_INT ? XL_COMPARISON_TYPE_SIGNED : XL_COMPARISON_TYPE_UNSIGNED;
+        int64_t type = k == XL_CLASS_FLOAT || k == XL_CLASS_COMPLEX ? XL_COMPARISON_TYPE_FLOAT
+                       : k == XL_CLASS_INT                          ? XL_COMPARISON_TYPE_SIGNED
+                                                                    : XL_COMPARISON_TYPE_UNSIGNED;
         xl_b_set(b, op, XL_SLOT(COMPARE, compare_type), xl_attr_enum(b->f->m, XL_ENUM_COMPARISON_TYPE, type));
     }
     return xl_b_end1(b, op);
@@ -182,7 +193,10 @@ xl_value xl_b_convert(xl_b *b, xl_value x, xl_dtype d)
 }
 
 /* ---- shapes ----------------------------------------------------------------------------------------------------- */
-static const xl_type *shaped(xl_b *b, xl_value x, xl_dims shape) { return xl_type_tensor(b->f->m, xl_b_type(b, x)->dtype, shape); }
+static const xl_type *shaped(xl_b *b, xl_value x, xl_dims shape)
+{
+    return xl_type_tensor(b->f->m, xl_b_type(b, x)->dtype, shape);
+}
 
 xl_value xl_b_broadcast(xl_b *b, xl_value x, xl_dims shape, xl_dims dims)
 {
@@ -212,8 +226,14 @@ static xl_value with_dims(xl_b *b, xl_opcode code, xl_value x, uint32_t slot, xl
     return xl_b_end1(b, op);
 }
 
-xl_value xl_b_transpose(xl_b *b, xl_value x, xl_dims perm) { return with_dims(b, XL_OP_TRANSPOSE, x, XL_SLOT(TRANSPOSE, permutation), perm); }
-xl_value xl_b_reverse(xl_b *b, xl_value x, xl_dims dims) { return with_dims(b, XL_OP_REVERSE, x, XL_SLOT(REVERSE, dimensions), dims); }
+xl_value xl_b_transpose(xl_b *b, xl_value x, xl_dims perm)
+{
+    return with_dims(b, XL_OP_TRANSPOSE, x, XL_SLOT(TRANSPOSE, permutation), perm);
+}
+xl_value xl_b_reverse(xl_b *b, xl_value x, xl_dims dims)
+{
+    return with_dims(b, XL_OP_REVERSE, x, XL_SLOT(REVERSE, dimensions), dims);
+}
 
 xl_value xl_b_slice(xl_b *b, xl_value x, xl_dims start, xl_dims limit, xl_dims strides)
 {
@@ -263,7 +283,8 @@ xl_value xl_b_dynamic_slice(xl_b *b, xl_value x, const xl_value *start, xl_dims 
 
 xl_value xl_b_dynamic_update_slice(xl_b *b, xl_value x, xl_value update, const xl_value *start)
 {
-    return xl_b_end1(b, *b->err ? NULL : with_starts(b, XL_OP_DYNAMIC_UPDATE_SLICE, (xl_value[]){ x, update }, 2, start));
+    return xl_b_end1(b,
+                     *b->err ? NULL : with_starts(b, XL_OP_DYNAMIC_UPDATE_SLICE, (xl_value[]){ x, update }, 2, start));
 }
 
 /* ---- contractions and reductions -------------------------------------------------------------------------------- */
@@ -276,7 +297,8 @@ xl_value xl_b_dot_general(xl_b *b, xl_value x, xl_value y, const xl_b_dot_dims *
     xl_b_set_dims(b, op, XL_SLOT(DOT_GENERAL, rhs_contracting_dimensions), d->rhs_contract);
     if (op && d->precision != XL_PRECISION_DEFAULT) {
         const xl_attr *p = xl_attr_enum(b->f->m, XL_ENUM_PRECISION, d->precision);
-        xl_b_set(b, op, XL_SLOT(DOT_GENERAL, precision_config), xl_attr_array(b->f->m, (const xl_attr *const[]){ p, p }, 2));
+        xl_b_set(b, op, XL_SLOT(DOT_GENERAL, precision_config),
+                 xl_attr_array(b->f->m, (const xl_attr *const[]){ p, p }, 2));
     }
     if (op && d->dtype != XL_DT_NONE)                      /* inference keeps the element type that the result brings */
         b->f->val[op->out[0].id].type = xl_type_scalar(b->f->m, d->dtype);
@@ -310,8 +332,14 @@ xl_value xl_b_reduce(xl_b *b, xl_value x, xl_value init, xl_dims dims, xl_opcode
     return xl_b_end1(b, op);
 }
 
-xl_value xl_b_sum(xl_b *b, xl_value x, xl_dims dims) { return xl_b_reduce(b, x, xl_b_scalar(b, xl_b_type(b, x)->dtype, 0), dims, XL_OP_ADD); }
-xl_value xl_b_max(xl_b *b, xl_value x, xl_dims dims) { return xl_b_reduce(b, x, xl_b_scalar(b, xl_b_type(b, x)->dtype, -INFINITY), dims, XL_OP_MAXIMUM); }
+xl_value xl_b_sum(xl_b *b, xl_value x, xl_dims dims)
+{
+    return xl_b_reduce(b, x, xl_b_scalar(b, xl_b_type(b, x)->dtype, 0), dims, XL_OP_ADD);
+}
+xl_value xl_b_max(xl_b *b, xl_value x, xl_dims dims)
+{
+    return xl_b_reduce(b, x, xl_b_scalar(b, xl_b_type(b, x)->dtype, -INFINITY), dims, XL_OP_MAXIMUM);
+}
 
 xl_value xl_b_gather(xl_b *b, xl_value x, xl_value index, const xl_b_gather_dims *d)
 {

@@ -1,6 +1,7 @@
 /* src/ir/build.h
- * Building programs: each call appends an op whose result type is inferred at once. The first mistake sticks: from then on every
- * call does nothing and gives XL_NO_VALUE, and xl_b_error has the message, so that a builder of a thousand ops checks once.
+ * Building programs: each call appends an op whose result type is inferred at once. The first mistake sticks: from then
+ * on every call does nothing and gives XL_NO_VALUE, and xl_b_error has the message, so that a builder of a thousand ops
+ * checks once.
  *     xl_b b = xl_b_func(m, XL_STR("main"));
  *     xl_value x = xl_b_arg(&b, t), y = xl_b_binary(&b, XL_OP_ADD, x, x);
  *     xl_b_return(&b, &y, 1);
@@ -26,9 +27,11 @@ xl_error *xl_b_error(xl_b *b) XL_MUST_USE;
 static inline bool xl_b_failed(const xl_b *b) { return *b->err != NULL; }
 const xl_type *xl_b_type(const xl_b *b, xl_value v);       /* never NULL: a scalar f32 once failed */
 
-/* Any op. Begin makes it, with nout results whose types may be given (out or out[i] NULL: inferred); set attributes, fill regions
- * with the builder of each; end infers, appends, and leaves the results in op->out. A NULL op stands for a failed builder. */
-xl_op *xl_b_begin(xl_b *b, xl_opcode code, const xl_value *in, uint32_t nin, const xl_type *const *out, uint32_t nout, uint32_t nregion);
+/* Any op. Begin makes it, with nout results whose types may be given (out or out[i] NULL: inferred); set attributes,
+ * fill regions with the builder of each; end infers, appends, and leaves the results in op->out. A NULL op stands for a
+ * failed builder. */
+xl_op *xl_b_begin(xl_b *b, xl_opcode code, const xl_value *in, uint32_t nin, const xl_type *const *out, uint32_t nout,
+                  uint32_t nregion);
 void xl_b_set(xl_b *b, xl_op *op, uint32_t slot, const xl_attr *a);
 void xl_b_set_dims(xl_b *b, xl_op *op, uint32_t slot, xl_dims d);
 void xl_b_set_int(xl_b *b, xl_op *op, uint32_t slot, int64_t v);
@@ -62,21 +65,34 @@ xl_value xl_b_transpose(xl_b *b, xl_value x, xl_dims perm);
 xl_value xl_b_reverse(xl_b *b, xl_value x, xl_dims dims);
 xl_value xl_b_slice(xl_b *b, xl_value x, xl_dims start, xl_dims limit, xl_dims strides); /* strides.n 0: ones */
 xl_value xl_b_concat(xl_b *b, const xl_value *x, uint32_t n, int64_t dim);
-xl_value xl_b_pad(xl_b *b, xl_value x, xl_value value, xl_dims low, xl_dims high, xl_dims interior); /* interior.n 0: zeros */
+xl_value xl_b_pad(xl_b *b, xl_value x, xl_value value, xl_dims low, xl_dims high,
+                  xl_dims interior); /* interior.n 0: zeros */
 xl_value xl_b_dynamic_slice(xl_b *b, xl_value x, const xl_value *start, xl_dims sizes);
 xl_value xl_b_dynamic_update_slice(xl_b *b, xl_value x, xl_value update, const xl_value *start);
 
 /* Contractions and reductions. */
-typedef struct { xl_dims lhs_batch, rhs_batch, lhs_contract, rhs_contract; xl_dtype dtype; int64_t precision; } xl_b_dot_dims; /* dtype XL_DT_NONE: lhs's */
+typedef struct {
+    xl_dims lhs_batch, rhs_batch, lhs_contract, rhs_contract;
+    xl_dtype dtype;
+    int64_t precision;
+} xl_b_dot_dims; /* dtype XL_DT_NONE: lhs's */
 xl_value xl_b_dot_general(xl_b *b, xl_value x, xl_value y, const xl_b_dot_dims *d);
 xl_value xl_b_matmul(xl_b *b, xl_value x, xl_value y);     /* [..., m, k] by [..., k, n], leading dimensions batched */
-xl_value xl_b_reduce(xl_b *b, xl_value x, xl_value init, xl_dims dims, xl_opcode code); /* XL_OP_ADD, XL_OP_MAXIMUM, ... */
+xl_value xl_b_reduce(xl_b *b, xl_value x, xl_value init, xl_dims dims,
+                     xl_opcode code);                      /* XL_OP_ADD, XL_OP_MAXIMUM, ... */
 xl_value xl_b_sum(xl_b *b, xl_value x, xl_dims dims);      /* from zero */
 xl_value xl_b_max(xl_b *b, xl_value x, xl_dims dims);      /* from minus infinity, or the least integer */
 
-typedef struct { xl_dims offset, collapsed, operand_batch, index_batch, map, sizes; int64_t vector_dim; } xl_b_gather_dims;
+typedef struct {
+    xl_dims offset, collapsed, operand_batch, index_batch, map, sizes;
+    int64_t vector_dim;
+} xl_b_gather_dims;
 xl_value xl_b_gather(xl_b *b, xl_value x, xl_value index, const xl_b_gather_dims *d);
-typedef struct { xl_dims window, inserted, input_batch, index_batch, map; int64_t vector_dim; bool sorted, unique; } xl_b_scatter_dims;
+typedef struct {
+    xl_dims window, inserted, input_batch, index_batch, map;
+    int64_t vector_dim;
+    bool sorted, unique;
+} xl_b_scatter_dims;
 /* Combines with `code`; XL_OP_RETURN replaces what was there. */
 xl_value xl_b_scatter(xl_b *b, xl_value x, xl_value index, xl_value update, const xl_b_scatter_dims *d, xl_opcode code);
 

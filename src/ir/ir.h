@@ -81,18 +81,18 @@ static inline bool xl_type_is_tensor(const xl_type *t) { return t->kind == XL_TY
 /* ---- attributes ------------------------------------------------------------------------------------------------- */
 typedef enum {
     XL_AT_UNIT,
-    XL_AT_BOOL,     /* i */
-    XL_AT_INT,      /* i, dtype */
-    XL_AT_FLOAT,    /* bits of dtype in u; the value as a double in f */
-    XL_AT_STR,      /* str: any bytes */
-    XL_AT_SYM,      /* str, without the @; nested references as "a::b" */
-    XL_AT_TYPE,     /* type */
-    XL_AT_ENUM,     /* i, which */
-    XL_AT_INTS,     /* ints (n), dtype: array<i64: ...>; in an inherent slot also what was a dense list or pairs */
-    XL_AT_ARRAY,    /* item (n) */
-    XL_AT_DICT,     /* key and item (n), sorted by key, no key twice */
-    XL_AT_DENSE,    /* type, data: constants. One element if splat, else all, row-major, little-endian, i1 a byte each */
-    XL_AT_STRUCT,   /* str: "stablehlo.result_accuracy" or the like; key and item (n) its fields */
+    XL_AT_BOOL,   /* i */
+    XL_AT_INT,    /* i, dtype */
+    XL_AT_FLOAT,  /* bits of dtype in u; the value as a double in f */
+    XL_AT_STR,    /* str: any bytes */
+    XL_AT_SYM,    /* str, without the @; nested references as "a::b" */
+    XL_AT_TYPE,   /* type */
+    XL_AT_ENUM,   /* i, which */
+    XL_AT_INTS,   /* ints (n), dtype: array<i64: ...>; in an inherent slot also what was a dense list or pairs */
+    XL_AT_ARRAY,  /* item (n) */
+    XL_AT_DICT,   /* key and item (n), sorted by key, no key twice */
+    XL_AT_DENSE,  /* type, data: constants. One element if splat, else all, row-major, little-endian, i1 a byte each */
+    XL_AT_STRUCT, /* str: "stablehlo.result_accuracy" or the like; key and item (n) its fields */
     XL_AT_SHARDING, /* sharding */
     XL_AT_MESH,     /* mesh */
     XL_AT_LOC,      /* loc */
@@ -117,9 +117,19 @@ const char *xl_enum_name(xl_enum e);                       /* "comparison_direct
 typedef struct { uint32_t id; } xl_loc;                    /* 0: unknown */
 
 typedef struct { xl_str name; int64_t size; } xl_mesh_axis;
-typedef struct { const xl_mesh_axis *axis; uint32_t naxis; const int64_t *ids; uint32_t nids; } xl_mesh; /* nids 0: iota */
+typedef struct {
+    const xl_mesh_axis *axis;
+    uint32_t naxis;
+    const int64_t *ids;
+    uint32_t nids;
+} xl_mesh;                                                              /* nids 0: iota */
 typedef struct { xl_str name; int64_t pre, size; } xl_axis_ref;         /* size 0: the whole axis, else "x":(pre)size */
-typedef struct { const xl_axis_ref *axis; uint32_t naxis; bool open; int32_t priority; } xl_dim_sharding; /* priority -1: none */
+typedef struct {
+    const xl_axis_ref *axis;
+    uint32_t naxis;
+    bool open;
+    int32_t priority;
+} xl_dim_sharding; /* priority -1: none */
 typedef struct {
     xl_str mesh;                                           /* symbol, or empty with `inlined` set */
     const xl_mesh *inlined;
@@ -169,7 +179,12 @@ enum {
 
 enum { XL_ANY = -1 };                                      /* operands, results, regions: any number */
 enum {                                                     /* flags */
-    XL_OP_ELEMWISE = 1, XL_OP_FOLDS = 2, XL_OP_COMMUTES = 4, XL_OP_EFFECT = 8, XL_OP_COLLECTIVE = 16, XL_OP_TERMINATOR = 32
+       XL_OP_ELEMWISE = 1,
+       XL_OP_FOLDS = 2,
+       XL_OP_COMMUTES = 4,
+       XL_OP_EFFECT = 8,
+       XL_OP_COLLECTIVE = 16,
+       XL_OP_TERMINATOR = 32
 };
 typedef enum {
     XL_AK_I64, XL_AK_I32, XL_AK_F32, XL_AK_BOOL, XL_AK_STR, XL_AK_SYM, XL_AK_SYMS, XL_AK_DIMS, XL_AK_BOOLS, XL_AK_PAIRS,
@@ -187,13 +202,14 @@ typedef struct {
     const char *name;                                      /* "DOT_GENERAL" */
     const char *text;                                      /* "stablehlo.dot_general" */
     int16_t nin, nout, nregion;
-    uint16_t row0;                                         /* first row of xl_attr_rows; the next op's is one past its last */
+    uint16_t row0; /* first row of xl_attr_rows; the next op's is one past its last */
     uint32_t flags;
 } xl_op_info;
 extern const xl_op_info xl_ops[XL_OP_COUNT + 1];
 extern const xl_attr_row xl_attr_rows[];
 static inline uint32_t xl_op_nattr(xl_opcode c) { return (uint32_t)(xl_ops[c + 1].row0 - xl_ops[c].row0); }
-/* The op called `text` ("stablehlo.add"; func.return, stablehlo.return and sdy.return are one); XL_OP_UNKNOWN if none. */
+/* The op called `text` ("stablehlo.add"; func.return, stablehlo.return and sdy.return are one); XL_OP_UNKNOWN if none.
+ * */
 xl_opcode xl_opcode_find(xl_str text);
 /* The slot of attribute `name`, or -1. */
 int xl_slot_find(xl_opcode code, xl_str name);
@@ -292,7 +308,8 @@ const xl_type *xl_type_bounded(xl_module *m, xl_dtype d, xl_dims dims, const int
 const xl_type *xl_type_scalar(xl_module *m, xl_dtype d);
 const xl_type *xl_type_token(xl_module *m);
 const xl_type *xl_type_tuple(xl_module *m, const xl_type *const *elem, uint32_t n);
-const xl_type *xl_type_func(xl_module *m, const xl_type *const *in, uint32_t nin, const xl_type *const *out, uint32_t nout);
+const xl_type *xl_type_func(xl_module *m, const xl_type *const *in, uint32_t nin, const xl_type *const *out,
+                            uint32_t nout);
 const xl_type *xl_type_intern(xl_module *m, const xl_type *t); /* copies t, from anywhere, into m */
 const xl_type *xl_type_with_dtype(xl_module *m, const xl_type *t, xl_dtype d); /* same shape, another element */
 
@@ -325,10 +342,11 @@ xl_loc xl_loc_file(xl_module *m, xl_str file, uint32_t line, uint32_t col);
 xl_loc xl_loc_name(xl_module *m, xl_str name, xl_loc child);
 xl_loc xl_loc_add(xl_module *m, const xl_loc_info *info);
 const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc);
-/* The line a person would look at: the innermost frame outside installed libraries. False if the location carries none. */
+/* The line a person would look at: the innermost frame outside installed libraries. False if the location carries none.
+ * */
 bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col);
 xl_str xl_loc_label(const xl_module *m, xl_loc loc);       /* the outermost name, or empty */
-uint64_t xl_loc_stack(const xl_module *m, xl_loc loc);     /* a hash of the lines of all its frames; 0: it carries none */
+uint64_t xl_loc_stack(const xl_module *m, xl_loc loc); /* a hash of the lines of all its frames; 0: it carries none */
 
 xl_func *xl_func_new(xl_module *m, xl_str name);           /* appended to the module, with an empty body */
 xl_region *xl_region_new(xl_func *f, xl_op *owner);
@@ -342,18 +360,26 @@ void xl_op_set(xl_op *op, uint32_t slot, const xl_attr *a);
 void xl_op_normalize(xl_module *m, xl_op *op);
 /* Sets f->type from the body's arguments and the operands of its RETURN. */
 void xl_func_set_type(xl_func *f);
-/* Deep copy of f's body ops into region r of function g (same module), values mapped by map[f value id]; used by inlining and
- * cloning. Arguments must be mapped already. The terminator is not copied: its operands come back in ret (nret of them). */
+/* Deep copy of f's body ops into region r of function g (same module), values mapped by map[f value id]; used by
+ * inlining and cloning. Arguments must be mapped already. The terminator is not copied: its operands come back in ret
+ * (nret of them). */
 void xl_region_clone_into(xl_func *g, xl_region *r, const xl_func *f, const xl_region *body, xl_value *map,
                           xl_value *ret, uint32_t nret);
-/* Ops from the first on, those of a callee, say who called it: frontends give the ops of their helper functions no line. */
+/* Ops from the first on, those of a callee, say who called it: frontends give the ops of their helper functions no
+ * line. */
 void xl_region_called_from(xl_module *m, const xl_region *r, uint32_t first, xl_loc caller);
 xl_op *xl_op_clone(xl_func *g, xl_region *r, const xl_func *f, const xl_op *op, xl_value *map); /* with its regions */
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 static inline const xl_type *xl_value_type(const xl_func *f, xl_value v) { return f->val[v.id].type; }
-static inline const xl_type *xl_in_type(const xl_func *f, const xl_op *op, uint32_t i) { return f->val[op->in[i].id].type; }
-static inline const xl_type *xl_out_type(const xl_func *f, const xl_op *op, uint32_t i) { return f->val[op->out[i].id].type; }
+static inline const xl_type *xl_in_type(const xl_func *f, const xl_op *op, uint32_t i)
+{
+    return f->val[op->in[i].id].type;
+}
+static inline const xl_type *xl_out_type(const xl_func *f, const xl_op *op, uint32_t i)
+{
+    return f->val[op->out[i].id].type;
+}
 static inline xl_op *xl_value_op(const xl_func *f, xl_value v) { return f->val[v.id].def; }
 static inline xl_op *xl_region_end(const xl_region *r) { return r->nop ? r->op[r->nop - 1] : NULL; } /* the RETURN */
 const char *xl_op_text(const xl_op *op);                   /* "stablehlo.add", or the unknown op's own name */
@@ -365,7 +391,8 @@ xl_str xl_op_str(const xl_op *op, uint32_t slot);          /* STR and SYM */
 static inline int64_t xl_dims_at(xl_dims d, size_t i, int64_t absent) { return i < d.n ? d.p[i] : absent; }
 /* Reads element i of a DENSE attribute of integer or i1 type. */
 int64_t xl_dense_int(const xl_attr *a, int64_t i);
-/* replica_groups as rows: *ngroup groups of *size device positions each (-1 pads); false if they are given by mesh axes. */
+/* replica_groups as rows: *ngroup groups of *size device positions each (-1 pads); false if they are given by mesh
+ * axes. */
 bool xl_op_groups(const xl_op *op, uint32_t slot, const int64_t **ids, int64_t *ngroup, int64_t *size);
 
 #endif

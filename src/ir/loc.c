@@ -13,7 +13,8 @@ xl_loc xl_loc_add(xl_module *m, const xl_loc_info *info)
 
 xl_loc xl_loc_file(xl_module *m, xl_str file, uint32_t line, uint32_t col)
 {
-    return xl_loc_add(m, &(xl_loc_info){ .kind = XL_LOC_FILE, .str = xl_str_dup(&m->arena, file), .line = line, .col = col });
+    return xl_loc_add(
+        m, &(xl_loc_info){ .kind = XL_LOC_FILE, .str = xl_str_dup(&m->arena, file), .line = line, .col = col });
 }
 
 xl_loc xl_loc_name(xl_module *m, xl_str name, xl_loc child)
@@ -31,7 +32,8 @@ const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc)
     return &m->loc[loc.id];
 }
 
-/* An installed Python library: its lines say what was done, the line that called it says where the user asked for it. */
+/* An installed Python library: its lines say what was done, the line that called it says where the user asked for it.
+ * */
 static bool in_library(xl_str file)
 {
     static const char *const folder[] = { "/site-packages/", "/dist-packages/", "/lib/python3" };
@@ -41,8 +43,9 @@ static bool in_library(xl_str file)
     return false;
 }
 
-/* Callee before caller: the innermost frame outside the libraries is the line a person wants, else the innermost. Bounded by `left`,
- * the steps that may yet be taken: a hostile file's locations may contain themselves. True: the search is over. */
+/* Callee before caller: the innermost frame outside the libraries is the line a person wants, else the innermost.
+ * Bounded by `left`, the steps that may yet be taken: a hostile file's locations may contain themselves. True: the
+ * search is over. */
 static bool find_line(const xl_module *m, xl_loc loc, xl_loc_info *found, uint32_t *left)
 {
     while (*left > 0) {

@@ -198,8 +198,9 @@ void xl_op_normalize(xl_module *m, xl_op *op)
     (void)m;
     const xl_attr_row *row = &xl_attr_rows[xl_ops[op->code].row0];
     for (uint32_t i = 0, n = xl_op_nattr(op->code); i < n; i++)
-        if (op->attr[i] && is_default(op->attr[i], row[i].def) && !(row[i].want == XL_AK_PRECISIONS && op->attr[i]->n > 2))
-            op->attr[i] = NULL;                            /* three precisions are no default but a mistake: the verifier's */
+        if (op->attr[i] && is_default(op->attr[i], row[i].def) &&
+            !(row[i].want == XL_AK_PRECISIONS && op->attr[i]->n > 2))
+            op->attr[i] = NULL; /* three precisions are no default but a mistake: the verifier's */
     if (op->extra && op->extra->n == 0)
         op->extra = NULL;
 }

@@ -48,7 +48,8 @@ TEST(defaults_become_absent)
     xl_op *op = xl_op_new(f, f->body, XL_OP_DOT_GENERAL, (xl_value[]){ a, a }, 2, &t, 1, 0, (xl_loc){ 0 });
     const xl_attr *def = xl_attr_enum(m, XL_ENUM_PRECISION, XL_PRECISION_DEFAULT);
     xl_op_set(op, XL_SLOT(DOT_GENERAL, precision_config), xl_attr_array(m, (const xl_attr *const[]){ def, def }, 2));
-    xl_op_set(op, XL_SLOT(DOT_GENERAL, accumulation_type), xl_attr_type(m, xl_type_intern(m, &(xl_type){ .kind = XL_TY_NONE })));
+    xl_op_set(op, XL_SLOT(DOT_GENERAL, accumulation_type),
+              xl_attr_type(m, xl_type_intern(m, &(xl_type){ .kind = XL_TY_NONE })));
     xl_op_normalize(m, op);
     for (uint32_t i = 0; i < xl_op_nattr(XL_OP_DOT_GENERAL); i++)
         CHECK(!op->attr[i]);
@@ -71,7 +72,8 @@ TEST(lines_are_found)
 {
     xl_module *m = xl_module_new();
     xl_loc inner = xl_loc_file(m, XL_STR("train.py"), 41, 3);
-    xl_loc call = xl_loc_add(m, &(xl_loc_info){ .kind = XL_LOC_CALL, .a = xl_loc_name(m, XL_STR("f"), inner), .b = { 0 } });
+    xl_loc call =
+        xl_loc_add(m, &(xl_loc_info){ .kind = XL_LOC_CALL, .a = xl_loc_name(m, XL_STR("f"), inner), .b = { 0 } });
     xl_loc named = xl_loc_name(m, XL_STR("jit(step)/dot"), call);
     xl_str file;
     uint32_t line, col;

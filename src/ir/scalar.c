@@ -1,10 +1,15 @@
-/* A float format is exponent and mantissa bits, a bias, and what it does with its last codes; one routine serves them all,
- * since scaling by powers of two is exact in double. */
+/* A float format is exponent and mantissa bits, a bias, and what it does with its last codes; one routine serves them
+ * all, since scaling by powers of two is exact in double. */
 #include "ir/scalar.h"
 
 #include <math.h>
 
-typedef enum { IEEE, FN /* all ones is NaN, no infinity */, FNUZ /* negative zero is NaN */, FINITE /* neither */ } tail;
+typedef enum {
+    IEEE,
+    FN /* all ones is NaN, no infinity */,
+    FNUZ /* negative zero is NaN */,
+    FINITE /* neither */
+} tail;
 typedef struct { int exp, man, bias; tail tail; } format;
 
 static format format_of(xl_dtype d)
@@ -24,7 +29,10 @@ static format format_of(xl_dtype d)
 static uint32_t encode(format f, double v)
 {
     uint32_t sign = signbit(v) ? 1u << (f.exp + f.man) : 0, ones = (1u << (f.exp + f.man)) - 1;
-    uint32_t inf = ones & ~((1u << f.man) - 1), nan = f.tail == IEEE ? inf | (1u << f.man >> 1) : f.tail == FN ? ones : f.tail == FNUZ ? 1u << (f.exp + f.man) : ones;
+    uint32_t inf = ones & ~((1u << f.man) - 1), nan = f.tail == IEEE   ? inf | (1u << f.man >> 1)
+                                                      : f.tail == FN   ? ones
+                                                      : f.tail == FNUZ ? 1u << (f.exp + f.man)
+                                                                       : ones;
     uint32_t top = f.tail == IEEE ? inf - 1 : f.tail == FN ? ones - 1 : ones; /* the largest finite */
     if (isnan(v))
         return f.tail == FNUZ ? nan : nan | sign;
@@ -38,7 +46,8 @@ static uint32_t encode(format f, double v)
     else {
         if (e < emin)
             e = emin;
-        uint32_t q = (uint32_t)nearbyint(ldexp(a, f.man - e));   /* may round up to the next power: the sum below carries */
+        uint32_t q =
+            (uint32_t)nearbyint(ldexp(a, f.man - e)); /* may round up to the next power: the sum below carries */
         code = ((uint32_t)(e + f.bias - 1) << f.man) + q;
     }
     if (code > top)
@@ -89,12 +98,15 @@ void xl_scalar_put(xl_dtype d, double v, void *out)
         store(out, v != 0, 1);
         return;
     }
-    double hi = ldexp(1, info->cls == XL_CLASS_INT ? info->bits - 1 : info->bits), lo = info->cls == XL_CLASS_INT ? -hi : 0;
+    double hi = ldexp(1, info->cls == XL_CLASS_INT ? info->bits - 1 : info->bits),
+           lo = info->cls == XL_CLASS_INT ? -hi : 0;
     uint64_t u;
     if (isnan(v))
         u = 0;
     else if (v >= hi)
-        u = info->cls == XL_CLASS_INT ? (UINT64_C(1) << (info->bits - 1)) - 1 : info->bits == 64 ? UINT64_MAX : (UINT64_C(1) << info->bits) - 1;
+        u = info->cls == XL_CLASS_INT ? (UINT64_C(1) << (info->bits - 1)) - 1
+            : info->bits == 64        ? UINT64_MAX
+                                      : (UINT64_C(1) << info->bits) - 1;
     else if (v <= lo)
         u = info->cls == XL_CLASS_INT ? ~UINT64_C(0) << (info->bits - 1) : 0;
     else

@@ -113,7 +113,8 @@ static const xl_attr *groups(xl_module *m, const xl_attr *a)
     int64_t n;
     if (a->kind == XL_AT_STRUCT || a->kind == XL_AT_OPAQUE)
         return a;
-    if (a->kind != XL_AT_DENSE || a->dtype != XL_I64 || a->type->rank != 2 || !xl_type_count(a->type, &n) || n > 1 << 24)
+    if (a->kind != XL_AT_DENSE || a->dtype != XL_I64 || a->type->rank != 2 || !xl_type_count(a->type, &n) ||
+        n > 1 << 24)
         return NULL;
     if (!a->splat)
         return a;
@@ -137,7 +138,8 @@ static const xl_attr *without_nothing(xl_module *m, const xl_attr *a)
         return a;
     for (uint32_t i = 0; i < a->n; i++) {
         const xl_attr *v = a->item[i];
-        if ((v->kind == XL_AT_INT && v->i == 0) || (v->kind == XL_AT_FLOAT && v->u == 0) || (v->kind == XL_AT_INTS && v->n == 0))
+        if ((v->kind == XL_AT_INT && v->i == 0) || (v->kind == XL_AT_FLOAT && v->u == 0) ||
+            (v->kind == XL_AT_INTS && v->n == 0))
             continue;
         key[n] = a->key[i];
         item[n++] = v;
@@ -189,7 +191,8 @@ const char *xl_slot_put(xl_module *m, xl_opcode code, const xl_attr **slot, xl_s
     int at = xl_slot_find(code, name);
     if (at >= 0) {
         const xl_attr *v = coerce(m, a, &xl_attr_rows[xl_ops[code].row0 + at]);
-        if (!v && xl_attr_rows[xl_ops[code].row0 + at].def == XL_DEF_NONE && a->kind == XL_AT_TYPE && a->type->kind == XL_TY_NONE)
+        if (!v && xl_attr_rows[xl_ops[code].row0 + at].def == XL_DEF_NONE && a->kind == XL_AT_TYPE &&
+            a->type->kind == XL_TY_NONE)
             return NULL;                                   /* VHLO's way to say absent */
         if (!v)
             return "an attribute has a value of the wrong kind";
@@ -198,9 +201,11 @@ const char *xl_slot_put(xl_module *m, xl_opcode code, const xl_attr **slot, xl_s
     }
     if (a->kind == XL_AT_STRUCT) {
         static const char *const flat[] = { "dot", "gather", "scatter", "conv", "dot_algorithm" };
-        static const char *const key[] = { "dot_dimension_numbers", "dimension_numbers", "scatter_dimension_numbers", "dimension_numbers", "algorithm" };
+        static const char *const key[] = { "dot_dimension_numbers", "dimension_numbers", "scatter_dimension_numbers",
+                                           "dimension_numbers", "algorithm" };
         for (size_t i = 0; i < sizeof flat / sizeof *flat; i++)
-            if (xl_str_is(name, key[i]) && xl_str_starts(a->str, XL_STR("stablehlo.")) && xl_str_is((xl_str){ a->str.p + 10, a->str.n - 10 }, flat[i]))
+            if (xl_str_is(name, key[i]) && xl_str_starts(a->str, XL_STR("stablehlo.")) &&
+                xl_str_is((xl_str){ a->str.p + 10, a->str.n - 10 }, flat[i]))
                 return take_apart(m, code, slot, a);
         int id = xl_slot_find(code, XL_STR("channel_id")), type = xl_slot_find(code, XL_STR("channel_type"));
         if (xl_str_is(name, "channel_handle") && id >= 0) {

@@ -151,7 +151,8 @@ const xl_type *xl_type_tuple(xl_module *m, const xl_type *const *elem, uint32_t 
     return xl_type_intern(m, &(xl_type){ .kind = XL_TY_TUPLE, .nelem = n, .elem = elem });
 }
 
-const xl_type *xl_type_func(xl_module *m, const xl_type *const *in, uint32_t nin, const xl_type *const *out, uint32_t nout)
+const xl_type *xl_type_func(xl_module *m, const xl_type *const *in, uint32_t nin, const xl_type *const *out,
+                            uint32_t nout)
 {
     const xl_type **all = xl_new(&m->arena, const xl_type *, (size_t)nin + nout);
     for (uint32_t i = 0; i < nin; i++)

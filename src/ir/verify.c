@@ -1,5 +1,5 @@
-/* The verifier: what no single op can see. Symbols are unique and calls lead somewhere, never in a circle; a value is defined
- * before its uses and within their sight; regions end in a return. The rest is inference, op by op. */
+/* The verifier: what no single op can see. Symbols are unique and calls lead somewhere, never in a circle; a value is
+ * defined before its uses and within their sight; regions end in a return. The rest is inference, op by op. */
 #include "ir/infer/infer.h"
 
 enum { DEPTH = 256 };
@@ -16,7 +16,8 @@ static xl_error *bad_op(const walk *w, const xl_op *op, const char *what, uint32
     xl_str file;
     uint32_t line, col;
     if (xl_loc_line(w->m, op->loc, &file, &line, &col))
-        return XL_ERR(INVALID, "@%.*s: %s: %s %u at %.*s:%u", XL_FMT(w->f->name), xl_op_text(op), what, i, XL_FMT(file), line);
+        return XL_ERR(INVALID, "@%.*s: %s: %s %u at %.*s:%u", XL_FMT(w->f->name), xl_op_text(op), what, i, XL_FMT(file),
+                      line);
     return XL_ERR(INVALID, "@%.*s: %s: %s %u", XL_FMT(w->f->name), xl_op_text(op), what, i);
 }
 
@@ -29,7 +30,8 @@ static xl_error *region(walk *w, const xl_region *r, int depth)
     for (uint32_t i = 0; i < r->narg; i++)
         w->seen[r->arg[i].id] = true;
     if (r->nop == 0 || !(xl_ops[r->op[r->nop - 1]->code].flags & XL_OP_TERMINATOR))
-        return XL_ERR(INVALID, "@%.*s: %s does not end in a return", XL_FMT(f->name), r->owner ? xl_op_text(r->owner) : "the body");
+        return XL_ERR(INVALID, "@%.*s: %s does not end in a return", XL_FMT(f->name),
+                      r->owner ? xl_op_text(r->owner) : "the body");
     for (uint32_t k = 0; k < r->nop; k++) {
         const xl_op *op = r->op[k];
         if ((xl_ops[op->code].flags & XL_OP_TERMINATOR) && k + 1 < r->nop)
@@ -72,7 +74,8 @@ static xl_error *func(walk *w)
         return err;
     const xl_op *end = xl_region_end(f->body);
     if (end->nin != f->type->nelem - f->type->nin)
-        return XL_ERR(INVALID, "@%.*s returns %u values, its type says %u", XL_FMT(f->name), end->nin, f->type->nelem - f->type->nin);
+        return XL_ERR(INVALID, "@%.*s returns %u values, its type says %u", XL_FMT(f->name), end->nin,
+                      f->type->nelem - f->type->nin);
     for (uint32_t i = 0; i < end->nin; i++)
         if (!xl_type_eq(f->type->elem[f->type->nin + i], xl_in_type(f, end, i)))
             return bad_op(w, end, "differs from the function's type in value", i);
@@ -80,7 +83,12 @@ static xl_error *func(walk *w)
 }
 
 /* ---- symbols and calls ------------------------------------------------------------------------------------------ */
-typedef struct { xl_module *m; uint8_t *state; uint32_t *index; uint32_t cap; } calls; /* state: 0 new, 1 open, 2 done */
+typedef struct {
+    xl_module *m;
+    uint8_t *state;
+    uint32_t *index;
+    uint32_t cap;
+} calls; /* state: 0 new, 1 open, 2 done */
 
 static uint32_t name_hash(xl_str s)
 {
@@ -106,10 +114,12 @@ static xl_error *leads_to(calls *c, const xl_func *from, const xl_op *op, xl_str
     if (to < 0) {
         if (op->code == XL_OP_CALL)
             return NULL;                                   /* inference says it, with the line */
-        return XL_ERR(INVALID, "@%.*s: %s: there is no function @%.*s", XL_FMT(from->name), xl_op_text(op), XL_FMT(name));
+        return XL_ERR(INVALID, "@%.*s: %s: there is no function @%.*s", XL_FMT(from->name), xl_op_text(op),
+                      XL_FMT(name));
     }
     if (c->state[to] == 1)
-        return XL_ERR(INVALID, "@%.*s: %s: @%.*s calls itself, directly or through others", XL_FMT(from->name), xl_op_text(op), XL_FMT(name));
+        return XL_ERR(INVALID, "@%.*s: %s: @%.*s calls itself, directly or through others", XL_FMT(from->name),
+                      xl_op_text(op), XL_FMT(name));
     return c->state[to] == 2 ? NULL : visit(c, (uint32_t)to, depth + 1);
 }
 
@@ -133,7 +143,8 @@ static xl_error *region_calls(calls *c, const xl_func *f, const xl_region *r, in
                 fits = xl_type_like(have, t->elem[i]);
             }
             if (!fits) {
-                err = XL_ERR(INVALID, "@%.*s: %s: its operands and results are not those of @%.*s", XL_FMT(f->name), xl_op_text(op), XL_FMT(name));
+                err = XL_ERR(INVALID, "@%.*s: %s: its operands and results are not those of @%.*s", XL_FMT(f->name),
+                             xl_op_text(op), XL_FMT(name));
                 goto out;
             }
         }

@@ -13,9 +13,23 @@
 #include "pjrt/plugin.h"
 
 /* Packages whose version matters to a lane, as their .dist-info folders spell them. */
-static const char *const wanted[] = { "jax", "jaxlib", "libtpu", "torch", "torch_xla", "jax_cuda12_pjrt", "jax_cuda12_plugin",
-                                      "jax_cuda13_pjrt", "jax_cuda13_plugin", "nvidia_cudnn_cu12", "nvidia_cublas_cu12",
-                                      "nvidia_cudnn_cu13", "nvidia_cublas", "nvidia_nccl_cu12", "nvidia_nccl_cu13", "flax", "optax",
+static const char *const wanted[] = { "jax",
+                                      "jaxlib",
+                                      "libtpu",
+                                      "torch",
+                                      "torch_xla",
+                                      "jax_cuda12_pjrt",
+                                      "jax_cuda12_plugin",
+                                      "jax_cuda13_pjrt",
+                                      "jax_cuda13_plugin",
+                                      "nvidia_cudnn_cu12",
+                                      "nvidia_cublas_cu12",
+                                      "nvidia_cudnn_cu13",
+                                      "nvidia_cublas",
+                                      "nvidia_nccl_cu12",
+                                      "nvidia_nccl_cu13",
+                                      "flax",
+                                      "optax",
                                       "numpy" };
 
 static void packages(xl_arena *a, xl_bundle *b)

@@ -1,6 +1,7 @@
 /* src/lane/bundle.h
  * The bundle: which versions of everything a lane stands on, so that a result can be explained later and a stack
- * restored. Collected by looking, without opening the plugin: what only the plugin can say is filled in by whoever asked it. */
+ * restored. Collected by looking, without opening the plugin: what only the plugin can say is filled in by whoever
+ * asked it. */
 #ifndef XL_LANE_BUNDLE_H
 #define XL_LANE_BUNDLE_H
 

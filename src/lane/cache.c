@@ -1,11 +1,12 @@
 /* An entry file `ab/cdef....xle`, named by its digest:
- *   header (48 bytes: magic, manifest size, packed size, raw size, seconds), manifest (JSON: module, created, host, parts),
- *   packed blob (zstd), MAC (32 bytes, keyed BLAKE2b over all before).
+ *   header (48 bytes: magic, manifest size, packed size, raw size, seconds), manifest (JSON: module, created, host,
+ *   parts), packed blob (zstd), MAC (32 bytes, keyed BLAKE2b over all before).
  * The digest in the name is that of the parts in the manifest: an entry renamed or replaced by another does not pass.
  *
- * Beside the 256 folders of entries: `size` (bytes and number of entries, so that nobody has to look at them all to know), `near/` (by
- * module and by program, the entries that a miss is compared with), `removed.log` (why an entry went, the last of them), `writers/` (hosts
- * that wrote), `segment-*` (caches of their own). The folder is its user's alone: see own_folder. */
+ * Beside the 256 folders of entries: `size` (bytes and number of entries, so that nobody has to look at them all to
+ * know), `near/` (by module and by program, the entries that a miss is compared with), `removed.log` (why an entry
+ * went, the last of them), `writers/` (hosts that wrote), `segment-*` (caches of their own). The folder is its user's
+ * alone: see own_folder. */
 #include "lane/cache.h"
 
 #include <errno.h>
@@ -62,7 +63,8 @@ static xl_error *load_key(xl_arena *a, const char *cache_dir, xl_key *out)
                 return XL_ERR(UNAUTHENTICATED, "%s can be read by others; remove it, and a new one is made", path);
             XL_TRY(xl_file_read_plain(a, path, 4096, &bytes), "reading the cache key");
             if (bytes.n != XL_KEY_SIZE)
-                return XL_ERR(DATA_LOSS, "%s is damaged; remove it, and a new one is made (old entries are then misses)", path);
+                return XL_ERR(DATA_LOSS,
+                              "%s is damaged; remove it, and a new one is made (old entries are then misses)", path);
             memcpy(out->b, bytes.p, XL_KEY_SIZE);
             return NULL;
         }
@@ -81,8 +83,9 @@ out:
     return err;
 }
 
-/* The folder that is really used, for every verb alike: one that only this user and root can write, on the whole way to it. In a folder
- * that everybody may write and only owners may remove from (mode 1777, as /tmp) it is `xlane-<uid>` there. */
+/* The folder that is really used, for every verb alike: one that only this user and root can write, on the whole way to
+ * it. In a folder that everybody may write and only owners may remove from (mode 1777, as /tmp) it is `xlane-<uid>`
+ * there. */
 static xl_error *own_folder(xl_arena *a, const char *named, bool make, char **out)
 {
     xl_error *err = NULL;
@@ -95,7 +98,9 @@ static xl_error *own_folder(xl_arena *a, const char *named, bool make, char **ou
             goto out;
         }
         if (lstat(dir, &st) == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid())) {
-            err = XL_ERR(UNAUTHENTICATED, "cache folder refused: %s was put there by user %lu; name a folder of your own with --cache", dir, (unsigned long)st.st_uid);
+            err = XL_ERR(UNAUTHENTICATED,
+                         "cache folder refused: %s was put there by user %lu; name a folder of your own with --cache",
+                         dir, (unsigned long)st.st_uid);
             goto out;
         }
     } else if (make && !xl_file_stat(dir, NULL)) {
@@ -119,7 +124,8 @@ static xl_error *do_open(xl_arena *a, void *p)
     char *dir;
     XL_DO(own_folder(a, o->dir, !o->opts->read_only, &dir));
     if (o->opts->segment && *o->opts->segment)
-        XL_DO(own_folder(a, xl_path_join(a, dir, xl_strf(a, "segment-%s", o->opts->segment).p), !o->opts->read_only, &dir));
+        XL_DO(own_folder(a, xl_path_join(a, dir, xl_strf(a, "segment-%s", o->opts->segment).p), !o->opts->read_only,
+                         &dir));
     XL_DO(load_key(a, dir, &o->c->key));
     o->c->dir = strdup(dir);
     if (!o->c->dir || !xl_path_identify(dir, &o->c->id))
@@ -150,7 +156,8 @@ xl_error *xl_cache_open(const char *dir, const xl_cache_opts *opts, xl_cache **o
 
 xl_error *xl_cache_segment(const xl_cache *c, const char *name, uint64_t max_bytes, xl_cache **out)
 {
-    xl_error *err = xl_cache_open(c->dir, &(xl_cache_opts){ .segment = name, .max_bytes = max_bytes, .read_only = c->opts.read_only }, out);
+    xl_error *err = xl_cache_open(
+        c->dir, &(xl_cache_opts){ .segment = name, .max_bytes = max_bytes, .read_only = c->opts.read_only }, out);
     if (err && c->opts.read_only) {
         xl_error_free(err);
         return NULL;
@@ -214,7 +221,7 @@ static void make_shard(const char *entry)
 {
     char dir[4200];
     if (snprintf(dir, sizeof dir, "%.*s", XL_FMT(xl_path_dir(xl_str_of(entry)))) < (int)sizeof dir)
-        (void)!mkdir(dir, 0700);                           /* there already, or the write that follows says what is wrong */
+        (void)!mkdir(dir, 0700); /* there already, or the write that follows says what is wrong */
 }
 
 static bool all_hex(const char *p, size_t n)
@@ -304,7 +311,8 @@ static const char *parse_entry(xl_arena *a, xl_str bytes, const xl_key *key, ent
     return parse_manifest(a, out);
 }
 
-/* Only the manifest, unauthenticated: good enough to say in words what differs, and quick however large the entry is. */
+/* Only the manifest, unauthenticated: good enough to say in words what differs, and quick however large the entry is.
+ * */
 static bool peek_entry(xl_arena *a, const char *path, entry *out)
 {
     enum { MOST = 1 << 18 };
@@ -325,8 +333,10 @@ static bool peek_entry(xl_arena *a, const char *path, entry *out)
     return ok;
 }
 
-/* Reads an entry file that only we (or root) can have written. Returns what is wrong, or NULL. *missing: there is none. */
-static const char *read_entry(xl_arena *a, const char *path, const xl_key *key, xl_str *bytes, entry *out, bool *missing)
+/* Reads an entry file that only we (or root) can have written. Returns what is wrong, or NULL. *missing: there is none.
+ * */
+static const char *read_entry(xl_arena *a, const char *path, const xl_key *key, xl_str *bytes, entry *out,
+                              bool *missing)
 {
     const char *bad = NULL;
     struct stat st;
@@ -431,7 +441,8 @@ void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
         if (!find_word(after, name, &now))
             now = XL_STR("absent");
         if (!xl_str_eq(old, now))
-            xl_buf_printf(out, "%s%.*s %.*s -> %.*s", said++ ? ", " : "", XL_FMT(no_dashes(name)), XL_FMT(old), XL_FMT(now));
+            xl_buf_printf(out, "%s%.*s %.*s -> %.*s", said++ ? ", " : "", XL_FMT(no_dashes(name)), XL_FMT(old),
+                          XL_FMT(now));
     }
     rest = after;
     while (next_word(&rest, &word) && said < 8) {
@@ -445,9 +456,11 @@ void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
 }
 
 /* Which part, when several differ, is the reason: in the order in which a person would look. */
-static const char *const blame[] = { "program", "options", "flags", "profile", "plugin", "versions", "topology", "process" };
+static const char *const blame[] = { "program", "options",  "flags",    "profile",
+                                     "plugin",  "versions", "topology", "process" };
 
-/* ---- near: which entries a miss is compared with -------------------------------------------------------------------- */
+/* ---- near: which entries a miss is compared with --------------------------------------------------------------------
+ * */
 enum { NEAR = 64 };
 
 static char *near_path(xl_arena *a, const char *dir, char kind, xl_str name)
@@ -497,7 +510,8 @@ static void explain_miss(xl_arena *a, xl_cache *c, const xl_cache_key *k, xl_cac
         while (list.n) {
             xl_str line = xl_str_cut(&list, '\n');
             entry e;
-            if (line.n != XL_DIGEST_HEX - 1 || !all_hex(line.p, line.n) || !peek_entry(a, listed_path(a, c->dir, xl_strf(a, "%.*s.xle", XL_FMT(line))), &e))
+            if (line.n != XL_DIGEST_HEX - 1 || !all_hex(line.p, line.n) ||
+                !peek_entry(a, listed_path(a, c->dir, xl_strf(a, "%.*s.xle", XL_FMT(line))), &e))
                 continue;
             uint32_t same = 0;
             bool program = false;
@@ -647,9 +661,10 @@ static void note_removed(xl_arena *a, const char *dir, xl_str file, const char *
     xl_error_free(xl_file_append(path, xl_strf(a, "%.*s %s", XL_FMT(id), why)));
 }
 
-/* ---- how large the folder is ------------------------------------------------------------------------------------------
- * `size` holds bytes and entries. Whoever puts an entry adds it, under a lock; the entries themselves are looked at only when
- * the bound is reached, or when there is no count yet. */
+/* ---- how large the folder is
+ * ------------------------------------------------------------------------------------------ `size` holds bytes and
+ * entries. Whoever puts an entry adds it, under a lock; the entries themselves are looked at only when the bound is
+ * reached, or when there is no count yet. */
 typedef struct { xl_str file; double used; uint64_t bytes; } lru;
 typedef struct { xl_arena *a; lru *p; size_t n, cap; uint64_t bytes; } census;
 
@@ -678,7 +693,8 @@ static void adopt(xl_arena *a, const char *dir)
     xl_error *err = xl_dir_list(a, dir, &names, &n);
     xl_error_free(err);
     for (size_t i = 0; !err && i < n; i++) {
-        if (names[i].n != XL_DIGEST_HEX - 1 + 4 || !all_hex(names[i].p, XL_DIGEST_HEX - 1) || !xl_str_ends(names[i], XL_STR(".xle")))
+        if (names[i].n != XL_DIGEST_HEX - 1 + 4 || !all_hex(names[i].p, XL_DIGEST_HEX - 1) ||
+            !xl_str_ends(names[i], XL_STR(".xle")))
             continue;
         char *to = listed_path(a, dir, names[i]);
         make_shard(to);
@@ -699,7 +715,7 @@ static int lock_size(const char *dir, bool wait)
     }
     for (int turn = 0; flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)); turn++) {
         if ((errno != EWOULDBLOCK && errno != EINTR) || turn > 100) {
-            close(fd);                                     /* another process counts all of them: it will count ours too, or the next one does */
+            close(fd); /* another process counts all of them: it will count ours too, or the next one does */
             return -1;
         }
         nanosleep(&(struct timespec){ 0, 10000000 }, NULL);
@@ -707,9 +723,10 @@ static int lock_size(const char *dir, bool wait)
     return fd;
 }
 
-/* Adds `added` bytes and `more` entries to the count, and keeps the folder within its bound, with a tenth to spare once it was reached.
- * `recount`: by looking at all of them. What went is added to removed and freed. */
-static void account(xl_arena *a, const char *dir, uint64_t most, int64_t added, int64_t more, bool recount, size_t *removed, uint64_t *freed)
+/* Adds `added` bytes and `more` entries to the count, and keeps the folder within its bound, with a tenth to spare once
+ * it was reached. `recount`: by looking at all of them. What went is added to removed and freed. */
+static void account(xl_arena *a, const char *dir, uint64_t most, int64_t added, int64_t more, bool recount,
+                    size_t *removed, uint64_t *freed)
 {
     char text[64] = "";
     unsigned long long bytes = 0, entries = 0;
@@ -750,7 +767,8 @@ static void account(xl_arena *a, const char *dir, uint64_t most, int64_t added, 
 
 typedef struct { xl_cache *c; const xl_cache_key *k; const void *blob; size_t size; double seconds; } put_ctx;
 
-static xl_error *add_entry(xl_arena *a, const xl_cache *c, const xl_digest *digest, xl_str module, xl_str program, xl_str bytes)
+static xl_error *add_entry(xl_arena *a, const xl_cache *c, const xl_digest *digest, xl_str module, xl_str program,
+                           xl_str bytes)
 {
     xl_error *err = NULL;
     char host[256], hex[XL_DIGEST_HEX], *path = entry_path(a, c->dir, digest, ".xle");
@@ -764,7 +782,8 @@ static xl_error *add_entry(xl_arena *a, const xl_cache *c, const xl_digest *dige
     near_add(a, c->dir, 'm', module, hex);
     char *writers = xl_path_join(a, c->dir, "writers");
     xl_error_free(xl_dir_make_private(writers));
-    int fd = xl_file_open(xl_path_join(a, writers, host_name(host, sizeof host)), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
+    int fd = xl_file_open(xl_path_join(a, writers, host_name(host, sizeof host)),
+                          O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd >= 0) {
         futimens(fd, NULL);
         close(fd);
@@ -846,7 +865,8 @@ void xl_cache_drop(xl_cache *c, const xl_cache_key *k, const char *why)
         xl_error_free(xl_arena_call(do_drop, &(drop_ctx){ c, k, why }));
 }
 
-/* ---- leases: flock, so that a process that dies lets go ----------------------------------------------------------- */
+/* ---- leases: flock, so that a process that dies lets go -----------------------------------------------------------
+ * */
 xl_lease_state xl_cache_lease(xl_cache *c, const xl_cache_key *k, double seconds, xl_lease *out)
 {
     char hex[XL_DIGEST_HEX], path[4096];
@@ -919,9 +939,14 @@ const char *xl_cache_writers(xl_arena *a, const char *named)
             xl_now_wall() - st.mtime < 600)
             xl_buf_printf(&said, "%s%.*s", others++ ? ", " : "", XL_FMT(names[i]));
     }
-    const char *text = others ? xl_strf(a, "%s also writes to %s: several hosts write one folder, and their locks may not reach one another, so that all "
-                                           "compile and each evicts what the others need; give one host the folder and the others --cache-read-only, or each a segment",
-                                        said.p, dir).p : "";
+    const char *text = others ? xl_strf(a,
+                                        "%s also writes to %s: several hosts write one folder, and their locks may not "
+                                        "reach one another, so that all "
+                                        "compile and each evicts what the others need; give one host the folder and "
+                                        "the others --cache-read-only, or each a segment",
+                                        said.p, dir)
+                                    .p
+                              : "";
     xl_buf_fini(&said);
     return text;
 }
@@ -947,7 +972,10 @@ static void list_one(void *ctx, const char *path, xl_str file)
     XL_PUSH(l->a, l->p, l->n, l->cap, e.info);
 }
 
-static int by_file(const void *x, const void *y) { return xl_str_cmp(((const xl_cache_entry *)x)->file, ((const xl_cache_entry *)y)->file); }
+static int by_file(const void *x, const void *y)
+{
+    return xl_str_cmp(((const xl_cache_entry *)x)->file, ((const xl_cache_entry *)y)->file);
+}
 
 static xl_error *list_all(xl_arena *a, const char *dir, xl_cache_entry **out, size_t *n)
 {
@@ -988,7 +1016,8 @@ static void sweep(xl_arena *a, const char *dir, size_t *removed, uint64_t *freed
         struct stat st;
         char *path = xl_path_join(a, dir, xl_str_c(a, names[i]));
         bool lock = xl_str_ends(names[i], XL_STR(".lock"));
-        if ((xl_file_is_temporary(names[i]) || lock) && lstat(path, &st) == 0 && xl_now_wall() - (double)st.st_mtim.tv_sec > 3600 && unlink(path) == 0) {
+        if ((xl_file_is_temporary(names[i]) || lock) && lstat(path, &st) == 0 &&
+            xl_now_wall() - (double)st.st_mtim.tv_sec > 3600 && unlink(path) == 0) {
             *freed += (uint64_t)st.st_size;
             ++*removed;
         }
@@ -1021,8 +1050,8 @@ out:
     return err;
 }
 
-/* A pack: magic, then for each entry its length, its bytes without the MAC, and a plain digest of them. The user who imports
- * it vouches for it; the file itself must be one that nobody else can write. */
+/* A pack: magic, then for each entry its length, its bytes without the MAC, and a plain digest of them. The user who
+ * imports it vouches for it; the file itself must be one that nobody else can write. */
 xl_error *xl_cache_export(xl_arena *a, const char *named, const char *file, size_t *count)
 {
     xl_error *err = NULL;
@@ -1089,9 +1118,11 @@ xl_error *xl_cache_import(xl_arena *a, const char *dir, const char *file, size_t
         }
         xl_digest d = xl_hash_of((xl_str){ in.p + at, (size_t)size }), stored;
         memcpy(stored.b, in.p + at + size, MAC);
-        const char *bad = xl_digest_eq(&d, &stored) ? parse_entry(a, (xl_str){ in.p + at, (size_t)size + MAC }, NULL, &e) : "damaged";
+        const char *bad =
+            xl_digest_eq(&d, &stored) ? parse_entry(a, (xl_str){ in.p + at, (size_t)size + MAC }, NULL, &e) : "damaged";
         if (bad) {
-            err = XL_ERR(DATA_LOSS, "%s: the entry at byte %zu is %s; %zu entries before it were taken", file, at, bad, *count);
+            err = XL_ERR(DATA_LOSS, "%s: the entry at byte %zu is %s; %zu entries before it were taken", file, at, bad,
+                         *count);
             goto out;
         }
         xl_buf out = { 0 };
@@ -1102,7 +1133,8 @@ xl_error *xl_cache_import(xl_arena *a, const char *dir, const char *file, size_t
         xl_str program = { 0 };
         for (uint32_t i = 0; i < e.info.n; i++)
             program = xl_str_is(e.info.name[i], "program") ? e.info.value[i] : program;
-        err = out.failed ? XL_ERR(EXHAUSTED, "out of memory") : add_entry(a, c, &d, e.info.module, program, xl_buf_view(&out));
+        err = out.failed ? XL_ERR(EXHAUSTED, "out of memory")
+                         : add_entry(a, c, &d, e.info.module, program, xl_buf_view(&out));
         xl_buf_fini(&out);
         if (err)
             goto out;

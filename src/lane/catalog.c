@@ -11,7 +11,9 @@ const char *xl_outcome_word(xl_outcome o) { return words[o]; }
 
 xl_catalog_entry xl_catalog_blank(void)
 {
-    return (xl_catalog_entry){ .predicted = -1, .compiled = -1, .observed = -1, .limit = -1, .host = -1, .flops = -1, .seconds = -1 };
+    return (xl_catalog_entry){
+        .predicted = -1, .compiled = -1, .observed = -1, .limit = -1, .host = -1, .flops = -1, .seconds = -1
+    };
 }
 
 xl_digest xl_signature_digest(const xl_signature *s, bool with_bundle)
@@ -30,7 +32,8 @@ xl_digest xl_signature_digest(const xl_signature *s, bool with_bundle)
 
 char *xl_catalog_dir(xl_arena *a)
 {
-    const char *named = getenv("XLANE_CATALOG"), *state = getenv("XLANE_STATE"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    const char *named = getenv("XLANE_CATALOG"), *state = getenv("XLANE_STATE"), *xdg = getenv("XDG_STATE_HOME"),
+               *home = getenv("HOME");
     if (named && *named)
         return xl_str_c(a, xl_str_of(named));
     if (state && *state)
@@ -118,7 +121,8 @@ xl_error *xl_catalog_add(const char *dir, const xl_catalog_entry *e)
     char *path = xl_path_join(&a, dir, xl_strf(&a, "%s.jsonl", host).p);
     XL_TRY(mend(&a, path), "the catalog");
     xl_catalog_json(&(xl_json){ .out = &b }, &x);
-    err = b.failed ? XL_ERR(EXHAUSTED, "no memory for a line of the catalog") : xl_error_wrap(xl_file_append(path, xl_buf_view(&b)), "the catalog");
+    err = b.failed ? XL_ERR(EXHAUSTED, "no memory for a line of the catalog")
+                   : xl_error_wrap(xl_file_append(path, xl_buf_view(&b)), "the catalog");
 out:
     xl_buf_fini(&b);
     xl_arena_fini(&a);
@@ -151,10 +155,19 @@ static bool entry_of(xl_arena *a, const xl_node *n, xl_catalog_entry *e)
             which = i;
     if (!sig || sig->kind != XL_NODE_MAP || which < 0)
         return false;
-    *e = (xl_catalog_entry){ .outcome = (xl_outcome)which, .what = text_of(n, "what"), .class = text_of(n, "class"), .message = text_of(n, "message"),
-                             .predicted = int_of(n, "predicted"), .compiled = int_of(n, "compiled"), .observed = int_of(n, "observed"),
-                             .limit = int_of(n, "limit"), .host = int_of(n, "host"), .flops = num_of(n, "flops"), .seconds = num_of(n, "seconds"),
-                             .when = num_of(n, "when"), .where = text_of(n, "where") };
+    *e = (xl_catalog_entry){ .outcome = (xl_outcome)which,
+                             .what = text_of(n, "what"),
+                             .class = text_of(n, "class"),
+                             .message = text_of(n, "message"),
+                             .predicted = int_of(n, "predicted"),
+                             .compiled = int_of(n, "compiled"),
+                             .observed = int_of(n, "observed"),
+                             .limit = int_of(n, "limit"),
+                             .host = int_of(n, "host"),
+                             .flops = num_of(n, "flops"),
+                             .seconds = num_of(n, "seconds"),
+                             .when = num_of(n, "when"),
+                             .where = text_of(n, "where") };
 #define PART(name, help) e->sig.name = text_of(sig, #name);
     XL_SIGNATURE(PART)
 #undef PART

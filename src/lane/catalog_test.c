@@ -26,7 +26,9 @@ static void clear(xl_arena *a, const char *dir)
 static xl_catalog_entry entry(const char *model, xl_outcome o, const char *bundle)
 {
     xl_catalog_entry e = xl_catalog_blank();
-    e.sig = (xl_signature){ .code = XL_STR("c0de"), .hardware = XL_STR("v6e:2x2"), .model = xl_str_of(model), .bundle = xl_str_of(bundle) };
+    e.sig = (xl_signature){
+        .code = XL_STR("c0de"), .hardware = XL_STR("v6e:2x2"), .model = xl_str_of(model), .bundle = xl_str_of(bundle)
+    };
     e.outcome = o;
     e.what = XL_STR("test");
     return e;
@@ -37,7 +39,8 @@ TEST(remembers_and_orders) /* M2: known good, unseen, known bad */
     xl_arena a = { 0 };
     char *dir = folder(&a, "order");
     clear(&a, dir);
-    xl_catalog_entry good = entry("batch 8", XL_OUTCOME_REHEARSED, "s1"), bad = entry("batch 64", XL_OUTCOME_FAILED, "s1"), *all;
+    xl_catalog_entry good = entry("batch 8", XL_OUTCOME_REHEARSED, "s1"),
+                     bad = entry("batch 64", XL_OUTCOME_FAILED, "s1"), *all;
     size_t n, torn;
     good.compiled = 123;
     bad.class = XL_STR("E1000");
@@ -92,7 +95,8 @@ TEST(a_torn_line_costs_itself_alone)
     xl_str half = xl_strf(&a, "%.*s%.*s", XL_FMT(text), (int)text.n / 2, text.p);
     CHECK_OK(xl_file_write_quick(path, half));
     CHECK_OK(xl_catalog_add(dir, &e));
-    CHECK_OK(xl_file_write_quick(xl_path_join(&a, dir, "other.jsonl"), text)); /* another host's file: merging is copying */
+    CHECK_OK(
+        xl_file_write_quick(xl_path_join(&a, dir, "other.jsonl"), text)); /* another host's file: merging is copying */
     CHECK_OK(xl_catalog_read(&a, dir, &all, &n, &torn));
     CHECK_INT(n, 3);
     CHECK_INT(torn, 1);

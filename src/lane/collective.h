@@ -1,6 +1,7 @@
 /* src/lane/collective.h
- * A collective that failed: by its group, the order in which devices came to it, or the layout of what they brought. No one of the three facts explains
- * such a failure alone, so they are said together: the shape of the program, when SPMD and the first tensor came, how the arguments lie. */
+ * A collective that failed: by its group, the order in which devices came to it, or the layout of what they brought. No
+ * one of the three facts explains such a failure alone, so they are said together: the shape of the program, when SPMD
+ * and the first tensor came, how the arguments lie. */
 #ifndef XL_LANE_COLLECTIVE_H
 #define XL_LANE_COLLECTIVE_H
 

@@ -1,13 +1,30 @@
-/* A walk from the entry computation through what it calls. A loop counts as often as it turns, where the compiler has noted that (XLA's
- * CPU and GPU) or its condition says it (libtpu). */
+/* A walk from the entry computation through what it calls. A loop counts as often as it turns, where the compiler has
+ * noted that (XLA's CPU and GPU) or its condition says it (libtpu). */
 #include "lane/collectives.h"
 
 #include "ir/hlo/hlo_groups.h"
 #include "lane/held.h"
 
 /* HloModuleProto and what lies in it, by field number. Newer XLA adds fields; these have been the same for years. */
-enum { WITH_CONFIG_MODULE = 1, MODULE_COMPUTATIONS = 3, MODULE_ENTRY = 6, COMPUTATION_INSTRUCTIONS = 2, COMPUTATION_ID = 5, INSTRUCTION_OPCODE = 2,
-       INSTRUCTION_SHAPE = 3, INSTRUCTION_LITERAL = 8, LITERAL_S32 = 4, LITERAL_S64 = 5, LITERAL_U32 = 6, INSTRUCTION_CALLS = 38, INSTRUCTION_CONFIG = 43, INSTRUCTION_PAIRS = 52, SHAPE_TYPE = 2, SHAPE_DIMS = 3, SHAPE_TUPLE = 4 };
+enum {
+    WITH_CONFIG_MODULE = 1,
+    MODULE_COMPUTATIONS = 3,
+    MODULE_ENTRY = 6,
+    COMPUTATION_INSTRUCTIONS = 2,
+    COMPUTATION_ID = 5,
+    INSTRUCTION_OPCODE = 2,
+    INSTRUCTION_SHAPE = 3,
+    INSTRUCTION_LITERAL = 8,
+    LITERAL_S32 = 4,
+    LITERAL_S64 = 5,
+    LITERAL_U32 = 6,
+    INSTRUCTION_CALLS = 38,
+    INSTRUCTION_CONFIG = 43,
+    INSTRUCTION_PAIRS = 52,
+    SHAPE_TYPE = 2,
+    SHAPE_DIMS = 3,
+    SHAPE_TUPLE = 4
+};
 enum { DEPTH = 24, VISITS = 1 << 16, DEVICES = 1 << 16 };
 
 typedef struct { xl_str bytes; int64_t id; } computation;
@@ -73,7 +90,8 @@ static void numbers(xl_arena *a, xl_str message, uint32_t which, ints *out)
     }
 }
 
-/* ---- sizes ---------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ----------------------------------------------------------------------------------------------------------
+ * */
 static int64_t type_bytes(uint64_t t)
 {
     switch (t) {
@@ -113,7 +131,8 @@ static int64_t started_bytes(scan *s, xl_str shape)
     return shape_bytes(s, shape, 0);
 }
 
-/* ---- who takes part ------------------------------------------------------------------------------------------------- */
+/* ---- who takes part -------------------------------------------------------------------------------------------------
+ * */
 /* The first group, for all are alike; of a permutation its pairs, one after the other. */
 static void group_of(scan *s, xl_str in, bool pairs, ints *out)
 {
@@ -134,11 +153,14 @@ static void group_of(scan *s, xl_str in, bool pairs, ints *out)
     xl_error_free(bad);
 }
 
-/* ---- the walk ------------------------------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------------------------------
+ * */
 static void note(scan *s, xl_str in, xl_str op, int64_t times, bool loops)
 {
-    static const char *const known[] = { "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast",
-                                         "ragged-all-to-all", "send", "recv" };
+    static const char *const known[] = {
+        "all-reduce",           "all-gather",        "reduce-scatter", "all-to-all", "collective-permute",
+        "collective-broadcast", "ragged-all-to-all", "send",           "recv"
+    };
     xl_proto_field shape;
     ints who = { 0 };
     char over[64];
@@ -156,13 +178,16 @@ static void note(scan *s, xl_str in, xl_str op, int64_t times, bool loops)
     group_of(s, in, pairs, &who);
     int64_t size = pairs ? 2 : (int64_t)who.n;
     xl_group_axes(s->mesh, who.p, size ? (int64_t)who.n / size : 0, size, pairs, s->ndevice, over, sizeof over);
-    int64_t bytes = !field(in, INSTRUCTION_SHAPE, &shape) ? 0 : start && (i == 1 || i == 4) ? started_bytes(s, shape.bytes) : shape_bytes(s, shape.bytes, 0);
+    int64_t bytes = !field(in, INSTRUCTION_SHAPE, &shape) ? 0
+                    : start && (i == 1 || i == 4)         ? started_bytes(s, shape.bytes)
+                                                          : shape_bytes(s, shape.bytes, 0);
     xl_collective *c = NULL;
     for (size_t k = 0; k < s->n && !c; k++)
         if (xl_str_is(s->out[k].name, known[i]) && xl_str_is(s->out[k].over, over))
             c = &s->out[k];
     if (!c) {
-        XL_PUSH(s->a, s->out, s->n, s->cap, ((xl_collective){ .name = xl_str_of(known[i]), .over = xl_str_dup(s->a, xl_str_of(over)) }));
+        XL_PUSH(s->a, s->out, s->n, s->cap,
+                ((xl_collective){ .name = xl_str_of(known[i]), .over = xl_str_dup(s->a, xl_str_of(over)) }));
         c = &s->out[s->n - 1];
     }
     c->count += times;
@@ -175,9 +200,12 @@ static int64_t turns_of(xl_str in)
 {
     static const char key[] = "\"known_trip_count\":{\"n\":\"";
     xl_proto_field f;
-    const char *at = field(in, INSTRUCTION_CONFIG, &f) && f.wire == XL_WIRE_BYTES && f.bytes.n ? memmem(f.bytes.p, f.bytes.n, key, sizeof key - 1) : NULL;
+    const char *at = field(in, INSTRUCTION_CONFIG, &f) && f.wire == XL_WIRE_BYTES && f.bytes.n
+                         ? memmem(f.bytes.p, f.bytes.n, key, sizeof key - 1)
+                         : NULL;
     int64_t n = 0;
-    for (const char *p = at ? at + sizeof key - 1 : NULL; p && p < f.bytes.p + f.bytes.n && *p >= '0' && *p <= '9' && n < 1 << 24; p++)
+    for (const char *p = at ? at + sizeof key - 1 : NULL;
+         p && p < f.bytes.p + f.bytes.n && *p >= '0' && *p <= '9' && n < 1 << 24; p++)
         n = n * 10 + (*p - '0');
     return n;
 }
@@ -190,7 +218,8 @@ static const computation *find(const scan *s, int64_t id)
     return NULL;
 }
 
-/* A loop that counts: its condition compares with one number, and knows no other. Frontends count from nought, in ones. */
+/* A loop that counts: its condition compares with one number, and knows no other. Frontends count from nought, in ones.
+ * */
 static void count_to(scan *s, int64_t id, ints *bound, bool *compares, int depth)
 {
     const computation *c = find(s, id);
@@ -226,7 +255,8 @@ static void visit(scan *s, xl_str comp, int64_t times, bool loops, int depth)
     if (depth > DEPTH || s->visits++ > VISITS || times > INT32_MAX)
         return;
     while (next(&r, &f)) {
-        if (f.number != COMPUTATION_INSTRUCTIONS || f.wire != XL_WIRE_BYTES || !field(f.bytes, INSTRUCTION_OPCODE, &op) || op.wire != XL_WIRE_BYTES)
+        if (f.number != COMPUTATION_INSTRUCTIONS || f.wire != XL_WIRE_BYTES ||
+            !field(f.bytes, INSTRUCTION_OPCODE, &op) || op.wire != XL_WIRE_BYTES)
             continue;
         s->any = s->any || op.bytes.n;
         note(s, f.bytes, op.bytes, times, loops);
@@ -264,7 +294,8 @@ static void scan_module(scan *s, xl_str module)
     }
 }
 
-bool xl_collectives_scan(xl_arena *a, xl_str code, xl_str format, const xl_mesh *mesh, int64_t ndevice, xl_collective **out, size_t *n)
+bool xl_collectives_scan(xl_arena *a, xl_str code, xl_str format, const xl_mesh *mesh, int64_t ndevice,
+                         xl_collective **out, size_t *n)
 {
     scan s = { .a = a, .mesh = mesh, .ndevice = ndevice };
     xl_proto_field f;

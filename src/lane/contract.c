@@ -19,7 +19,7 @@ typedef struct record {
     xl_str name[XL_KEY_PARTS], value[XL_KEY_PARTS];
     uint32_t n;
     xl_module *m;
-    uint64_t *op;                                          /* the numbers of its ops, sorted: how alike two programs are */
+    uint64_t *op; /* the numbers of its ops, sorted: how alike two programs are */
     uint32_t nop;
     uint64_t *line;                                        /* of its ops, sorted */
     uint32_t nline;
@@ -89,7 +89,8 @@ xl_str xl_contract_script(xl_arena *a, xl_str args, const char *cwd)
         if (xl_str_is(arg, "-W") || xl_str_is(arg, "-X"))
             xl_str_cut(&args, 0);
         else if (!xl_str_starts(arg, XL_STR("-")))
-            return xl_str_starts(arg, XL_STR("/")) ? xl_str_dup(a, arg) : xl_str_of(xl_path_join(a, cwd, xl_str_c(a, arg)));
+            return xl_str_starts(arg, XL_STR("/")) ? xl_str_dup(a, arg)
+                                                   : xl_str_of(xl_path_join(a, cwd, xl_str_c(a, arg)));
     }
     return xl_str_dup(a, program);
 }
@@ -141,7 +142,8 @@ xl_str xl_contract_group(xl_str module)
     return n && n < module.n && module.p[n - 1] == '.' ? (xl_str){ module.p, n - 1 } : module;
 }
 
-/* ---- how alike ----------------------------------------------------------------------------------------------------- */
+/* ---- how alike -----------------------------------------------------------------------------------------------------
+ * */
 static int by_number(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -200,8 +202,8 @@ static uint32_t count_codes(const xl_module *m, uint32_t *count)
     }
     return n;
 }
-/* A family whose names are only numbered holds every program of a process. Two are of one kind if they take the same arguments but for
- * their sizes, or if half of the larger one's ops are in the other, whatever their shapes. */
+/* A family whose names are only numbered holds every program of a process. Two are of one kind if they take the same
+ * arguments but for their sizes, or if half of the larger one's ops are in the other, whatever their shapes. */
 static bool kin(const xl_module *a, const xl_module *b)
 {
     uint32_t x[XL_OP_COUNT] = { 0 }, y[XL_OP_COUNT] = { 0 }, both = 0;
@@ -211,7 +213,8 @@ static bool kin(const xl_module *a, const xl_module *b)
     return 2 * both >= (na > nb ? na : nb) || same_signature(xl_module_entry(a), xl_module_entry(b));
 }
 
-/* ---- programs on disk ---------------------------------------------------------------------------------------------- */
+/* ---- programs on disk ----------------------------------------------------------------------------------------------
+ * */
 xl_error *xl_recorded_save(xl_run *run, const char *hash, xl_str bytes)
 {
     xl_error *err = NULL;
@@ -247,14 +250,18 @@ out:
     return err;
 }
 
-/* ---- earlier runs: `<runs>/contracts/<group>.jsonl`, a line per compile ---------------------------------------------- */
+/* ---- earlier runs: `<runs>/contracts/<group>.jsonl`, a line per compile
+ * ---------------------------------------------- */
 static char *index_path(xl_arena *a, const xl_contracts *c, xl_str group)
 {
     xl_str parent = xl_path_dir(xl_str_of(xl_run_dir(c->run)));
     xl_buf name = { 0 };
     for (size_t i = 0; i < group.n && i < 100; i++) {
         char ch = group.p[i];
-        xl_buf_putc(&name, (ch >= '0' && ch <= '9') || (ch >= 'A' && ch <= 'Z') || (ch >= 'a' && ch <= 'z') || ch == '_' || ch == '-' ? ch : '.');
+        xl_buf_putc(&name, (ch >= '0' && ch <= '9') || (ch >= 'A' && ch <= 'Z') || (ch >= 'a' && ch <= 'z') ||
+                                   ch == '_' || ch == '-'
+                               ? ch
+                               : '.');
     }
     char *path = xl_path_join(a, xl_str_c(a, parent), xl_strf(a, "contracts/%s.jsonl", name.p ? name.p : "none").p);
     xl_buf_fini(&name);
@@ -309,7 +316,9 @@ static xl_str hash_of(xl_str line)
 {
     static const char key[] = "\"hash\":\"";
     const char *at = memmem(line.p, line.n, key, sizeof key - 1);
-    return at && line.p + line.n - at >= (ptrdiff_t)(sizeof key + XL_DIGEST_HEX) ? (xl_str){ at + sizeof key - 1, XL_DIGEST_HEX - 1 } : (xl_str){ 0 };
+    return at && line.p + line.n - at >= (ptrdiff_t)(sizeof key + XL_DIGEST_HEX)
+               ? (xl_str){ at + sizeof key - 1, XL_DIGEST_HEX - 1 }
+               : (xl_str){ 0 };
 }
 
 /* The newest programs of earlier runs, each once; looked up once per group. */
@@ -332,7 +341,7 @@ static void recall(xl_arena *a, xl_contracts *c, xl_str group)
         return;
     }
     const char *end = text.p + text.n, *at = end;
-    if (text.n > RECALL_BYTES)                             /* a long history of the same programs is not searched to its beginning */
+    if (text.n > RECALL_BYTES) /* a long history of the same programs is not searched to its beginning */
         text.p = end - RECALL_BYTES;
     for (int found = 0; at > text.p && found < RECALL;) {  /* from the end, newest first; the list keeps that order */
         const char *from = at - 1;
@@ -388,10 +397,11 @@ static void need_program(xl_arena *a, xl_contracts *c, record *r)
     }
 }
 
-/* ---- the verdict --------------------------------------------------------------------------------------------------- */
+/* ---- the verdict ---------------------------------------------------------------------------------------------------
+ * */
 /* Ops and constants come and go with the arguments that they read, so those are asked first. */
-static const xl_diff_kind order[] = { XL_DIFF_SHAPE, XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_ARGS, XL_DIFF_CONSTANT, XL_DIFF_OP,
-                                      XL_DIFF_LAYOUT, XL_DIFF_DONATION };
+static const xl_diff_kind order[] = { XL_DIFF_SHAPE,    XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_ARGS,
+                                      XL_DIFF_CONSTANT, XL_DIFF_OP,    XL_DIFF_LAYOUT,   XL_DIFF_DONATION };
 
 /* A constant on a line where ops came or went is part of that change, and no cause of its own. */
 static bool among_ops(const xl_verdict *v, const xl_diff *x)
@@ -415,13 +425,15 @@ static bool has_wide(const xl_module *m)
     return false;
 }
 
-/* JAX has 64-bit numbers only under jax_enable_x64: a program that has some, after one that had none, came after it was switched. */
+/* JAX has 64-bit numbers only under jax_enable_x64: a program that has some, after one that had none, came after it was
+ * switched. */
 static bool wider(const xl_module *before, const xl_module *after)
 {
     return xl_str_starts(after->name, XL_STR("jit_")) && has_wide(before) != has_wide(after);
 }
 
-/* Which scalar arguments are converted before they are used: JAX does that to a Python number, whose type is weak, and to no array. */
+/* Which scalar arguments are converted before they are used: JAX does that to a Python number, whose type is weak, and
+ * to no array. */
 static int64_t converted(const xl_module *m)
 {
     const xl_func *f = xl_module_entry(m);
@@ -435,12 +447,14 @@ static int64_t converted(const xl_module *m)
     return out;
 }
 
-/* Only conversions and the types that come of them differ, and a scalar argument of one type in both is converted in one alone. */
+/* Only conversions and the types that come of them differ, and a scalar argument of one type in both is converted in
+ * one alone. */
 static int weak_argument(const xl_module *before, const xl_module *after, const xl_verdict *v)
 {
     for (uint32_t i = 0; i < v->ndiff; i++) {
         const xl_diff *d = &v->diff[i];
-        static const char *const form[] = { "", "stablehlo.convert", "stablehlo.broadcast_in_dim", "stablehlo.reshape" };
+        static const char *const form[] = { "", "stablehlo.convert", "stablehlo.broadcast_in_dim",
+                                            "stablehlo.reshape" };
         if (d->arg >= 0 || (d->kind != XL_DIFF_OP && d->kind != XL_DIFF_DTYPE))
             return -1;
         for (int side = 0; side < 2 && d->kind == XL_DIFF_OP && d->last; side++) {
@@ -470,7 +484,11 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     if (wider(before, after)) {
         xl_diff *d = xl_new(a, xl_diff, n + 1);
         bool on = has_wide(after);
-        *d = (xl_diff){ .kind = XL_DIFF_DTYPE, .arg = -1, .dim = -1, .times = 1, .before = on ? XL_STR("32 bits") : XL_STR("64 bits"),
+        *d = (xl_diff){ .kind = XL_DIFF_DTYPE,
+                        .arg = -1,
+                        .dim = -1,
+                        .times = 1,
+                        .before = on ? XL_STR("32 bits") : XL_STR("64 bits"),
                         .after = on ? XL_STR("64 bits") : XL_STR("32 bits") };
         for (uint32_t i = 0; i < n; i++) {
             d[i + 1] = diff[i];
@@ -478,8 +496,9 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
             if (!d->file.n)
                 d->file = diff[i].file, d->line = diff[i].line;
         }
-        d->text = xl_strf(a, "64-bit numbers %s: jax_enable_x64 was switched %s%s%.*s%s", on ? "came in" : "went", on ? "on" : "off", d->file.n ? " at " : "",
-                          XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
+        d->text = xl_strf(a, "64-bit numbers %s: jax_enable_x64 was switched %s%s%.*s%s", on ? "came in" : "went",
+                          on ? "on" : "off", d->file.n ? " at " : "", XL_FMT(d->file),
+                          d->file.n ? xl_strf(a, ":%u", d->line).p : "");
         out->diff = d;
         out->ndiff = n + 1;
         out->reason = "x64";
@@ -490,11 +509,18 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
         bool number = converted(after) >> weak & 1;        /* a Python number now */
         xl_diff *d = xl_new(a, xl_diff, n + 1);
         memcpy(d + 1, diff, n * sizeof *d);
-        *d = (xl_diff){ .kind = XL_DIFF_DTYPE, .arg = weak, .dim = -1, .times = 1, .file = diff[0].file, .line = diff[0].line,
+        *d = (xl_diff){ .kind = XL_DIFF_DTYPE,
+                        .arg = weak,
+                        .dim = -1,
+                        .times = 1,
+                        .file = diff[0].file,
+                        .line = diff[0].line,
                         .name = xl_loc_label(after, f->val[f->body->arg[weak].id].loc),
-                        .before = number ? XL_STR("an array") : XL_STR("a Python number"), .after = number ? XL_STR("a Python number") : XL_STR("an array") };
-        d->text = xl_strf(a, "argument %d (%.*s): %.*s, before %.*s of the same type: its weak type changed%s%.*s%s", weak, XL_FMT(d->name), XL_FMT(d->after),
-                          XL_FMT(d->before), d->file.n ? " at " : "", XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
+                        .before = number ? XL_STR("an array") : XL_STR("a Python number"),
+                        .after = number ? XL_STR("a Python number") : XL_STR("an array") };
+        d->text = xl_strf(a, "argument %d (%.*s): %.*s, before %.*s of the same type: its weak type changed%s%.*s%s",
+                          weak, XL_FMT(d->name), XL_FMT(d->after), XL_FMT(d->before), d->file.n ? " at " : "",
+                          XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
         for (uint32_t i = 1; i <= n; i++)
             d[i].follows = true;
         out->diff = d;
@@ -511,14 +537,16 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     return NULL;
 }
 
-/* ---- the same code, compiled as another module ------------------------------------------------------------------------ */
+/* ---- the same code, compiled as another module
+ * ------------------------------------------------------------------------ */
 /* JAX's pmap: a module of its own name for all functions, with a mesh of its own, or in older versions a prefix. */
 static bool pmapped(const xl_module *m)
 {
     const xl_func *f = xl_module_entry(m);
     if (xl_str_starts(m->name, XL_STR("pmap_")))
         return true;
-    return f && f->body && f->body->narg && m->nmesh && xl_str_starts(xl_loc_label(m, f->val[f->body->arg[0].id].loc), XL_STR("flat_args["));
+    return f && f->body && f->body->narg && m->nmesh &&
+           xl_str_starts(xl_loc_label(m, f->val[f->body->arg[0].id].loc), XL_STR("flat_args["));
 }
 
 /* Of the same lines, but for one at most on either side: what pmap itself adds is of the line that calls it. */
@@ -546,7 +574,8 @@ static record *transformed(xl_contracts *c, const record *now)
     return NULL;
 }
 
-/* A function of this process whose lines the frontend now runs op by op: the line that called this helper is one of its. */
+/* A function of this process whose lines the frontend now runs op by op: the line that called this helper is one of
+ * its. */
 static const record *op_by_op(const xl_contracts *c, const record *now)
 {
     xl_str file;
@@ -555,19 +584,23 @@ static const record *op_by_op(const xl_contracts *c, const record *now)
         return NULL;
     uint64_t number = xl_hash64(file.p, file.n, line);
     for (const record *r = c->all; r; r = r->next)
-        if (r->m && !r->run.n && !r->helper && r->nline && bsearch(&number, r->line, r->nline, sizeof number, by_number))
+        if (r->m && !r->run.n && !r->helper && r->nline &&
+            bsearch(&number, r->line, r->nline, sizeof number, by_number))
             return r;
     return NULL;
 }
 
-/* ---- the same program again ------------------------------------------------------------------------------------------- */
-/* Where it is defined (its first line) and where it was called from: all that a frontend leaves of why it traced the function again. */
+/* ---- the same program again
+ * ------------------------------------------------------------------------------------------- */
+/* Where it is defined (its first line) and where it was called from: all that a frontend leaves of why it traced the
+ * function again. */
 static bool same_again(xl_arena *a, const char *what, const xl_module *before, const xl_module *m, xl_verdict *out)
 {
     const xl_func *f = xl_module_entry(m);
     xl_str file[3] = { 0 };
     uint32_t line[3] = { 0 }, col;
-    bool here = xl_loc_line(m, called_at(m), &file[0], &line[0], &col), then = xl_loc_line(before, called_at(before), &file[1], &line[1], &col);
+    bool here = xl_loc_line(m, called_at(m), &file[0], &line[0], &col),
+         then = xl_loc_line(before, called_at(before), &file[1], &line[1], &col);
     for (uint32_t i = 0; f && f->body && i < f->body->nop && !line[2]; i++)
         if (xl_loc_stack(m, f->body->op[i]->loc) != xl_loc_stack(m, called_at(m)))
             xl_loc_line(m, f->body->op[i]->loc, &file[2], &line[2], &col);
@@ -613,7 +646,8 @@ static const char *compare_parts(xl_arena *a, const record *old, const xl_cache_
     return reason;
 }
 
-/* Keeps within PER_GROUP of a group, not counting what was recalled and never read, and a bound on memory; the oldest go. */
+/* Keeps within PER_GROUP of a group, not counting what was recalled and never read, and a bound on memory; the oldest
+ * go. */
 static void forget(xl_contracts *c, xl_str group)
 {
     uint32_t same = 0;
@@ -621,7 +655,8 @@ static void forget(xl_contracts *c, xl_str group)
     for (record **at = &c->all; *at;) {
         record *r = *at;
         size_t size = r->arena.used + (r->m ? r->m->arena.used : 0);
-        if (((r->m || !r->run.n) && xl_str_eq(r->group, group) && ++same > PER_GROUP) || c->memory + size > most_memory) {
+        if (((r->m || !r->run.n) && xl_str_eq(r->group, group) && ++same > PER_GROUP) ||
+            c->memory + size > most_memory) {
             *at = r->next;
             record_free(r);
             continue;
@@ -631,7 +666,8 @@ static void forget(xl_contracts *c, xl_str group)
     }
 }
 
-xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, xl_module *m, xl_str bytes, xl_verdict *out)
+xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, xl_module *m, xl_str bytes,
+                             xl_verdict *out)
 {
     xl_error *err = NULL;
     xl_str group = xl_contract_group(key->module);
@@ -656,7 +692,8 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         now->helper = xl_contract_helper(m);
     }
     recall(a, c, group);
-    bool same_best = false, here_best = false, known = has(c, group, xl_str_of(now->hash)), numbered = group.n < key->module.n;
+    bool same_best = false, here_best = false, known = has(c, group, xl_str_of(now->hash)),
+         numbered = group.n < key->module.n;
     uint32_t common_best = 0, read = 0;
     for (record *r = c->all; r; r = r->next) {
         if (!xl_str_eq(r->group, group))
@@ -683,7 +720,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         if (!same_best) {
             best->m->arena.oom = a->oom;
             err = xl_contract_compare(a, best->m, m, out);
-            if (!strcmp(out->reason, "identical"))         /* the hash says otherwise: something that has no words yet */
+            if (!strcmp(out->reason, "identical")) /* the hash says otherwise: something that has no words yet */
                 out->reason = "op";
         } else {
             out->reason = part ? part : here_best ? "identical" : "first";
@@ -700,8 +737,8 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         out->against_module = xl_str_dup(a, best->module);
         best->m->arena.oom = a->oom;
         bool under = pmapped(m);
-        xl_str what = xl_strf(a, "one function, compiled as %.*s %s jax.pmap and as %.*s %s it", XL_FMT(best->module), under ? "without" : "under",
-                              XL_FMT(key->module), under ? "under" : "without");
+        xl_str what = xl_strf(a, "one function, compiled as %.*s %s jax.pmap and as %.*s %s it", XL_FMT(best->module),
+                              under ? "without" : "under", XL_FMT(key->module), under ? "under" : "without");
         if (!same_again(a, what.p, best->m, m, out))
             out->words = what;
     }
@@ -710,7 +747,9 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         xl_diff x = { 0 };
         uint32_t col;
         xl_loc_line(m, called_at(m), &x.file, &x.line, &col);
-        *out = (xl_verdict){ .reason = "eager", .words = xl_strf(a, "the code of `%.*s` runs op by op at %.*s:%u", XL_FMT(function->module), XL_FMT(x.file), x.line) };
+        *out = (xl_verdict){ .reason = "eager",
+                             .words = xl_strf(a, "the code of `%.*s` runs op by op at %.*s:%u",
+                                              XL_FMT(function->module), XL_FMT(x.file), x.line) };
     }
     remember_on_disk(a, c, now, bytes);
     now->arena.oom = NULL;

@@ -1,7 +1,8 @@
 /* src/lane/contract.h
- * Contracts: what each compile of a module was made of, remembered within a process and, in the folder of runs, across them.
- * A later compile of a module of the same name is compared with the nearest one, and the difference is said in words. Where names are
- * only numbers (PyTorch/XLA's) the nearest must be of its kind.
+ * Contracts: what each compile of a module was made of, remembered within a process and, in the folder of runs, across
+ * them.
+ * A later compile of a module of the same name is compared with the nearest one, and the difference is said in words.
+ * Where names are only numbers (PyTorch/XLA's) the nearest must be of its kind.
  * Not for several threads at once: the caller locks. Nothing here aborts. */
 #ifndef XL_LANE_CONTRACT_H
 #define XL_LANE_CONTRACT_H
@@ -18,24 +19,26 @@ typedef struct {
     xl_str against_run;                                    /* the run that one belongs to, if an earlier one */
     const xl_diff *diff;                                   /* in the arena that was given */
     uint32_t ndiff;
-    xl_str words;                                          /* what differs outside the program: flags, options, plugin ... */
+    xl_str words; /* what differs outside the program: flags, options, plugin ... */
     xl_str against_module;                                 /* of this process; empty where it was an earlier run's */
 } xl_verdict;
 
-/* `run` may record nothing; then nothing is remembered across runs. `script` says which program of the user this process runs: its
- * compiles are compared with those of earlier runs of the same script alone. NULL: no memory. */
+/* `run` may record nothing; then nothing is remembered across runs. `script` says which program of the user this
+ * process runs: its compiles are compared with those of earlier runs of the same script alone. NULL: no memory. */
 xl_contracts *xl_contracts_new(xl_run *run, const char *script);
-/* The script of a command line: its absolute path, "-m MODULE" or "-c", else the program. `args` are separated by NULs, as in /proc. */
+/* The script of a command line: its absolute path, "-m MODULE" or "-c", else the program. `args` are separated by NULs,
+ * as in /proc. */
 xl_str xl_contract_script(xl_arena *a, xl_str args, const char *cwd);
 void xl_contracts_free(xl_contracts *c);
 
-/* Judges a compile and remembers it. `m` is the parsed program (it becomes ours, also on error) or NULL where it could not be
- * read; `bytes` the program as it came; `key` its parts, "program" the canonical hash. */
-xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, xl_module *m, xl_str bytes, xl_verdict *out)
-    XL_MUST_USE;
+/* Judges a compile and remembers it. `m` is the parsed program (it becomes ours, also on error) or NULL where it could
+ * not be read; `bytes` the program as it came; `key` its parts, "program" the canonical hash. */
+xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, xl_module *m, xl_str bytes,
+                             xl_verdict *out) XL_MUST_USE;
 
-/* A frontend's eager op, or a function of its library that it compiles by itself (jnp.ones, jax.random.normal): none of its ops is of
- * a line below the one that called it. Where a program carries no lines, one that computes a single thing. */
+/* A frontend's eager op, or a function of its library that it compiles by itself (jnp.ones, jax.random.normal): none of
+ * its ops is of a line below the one that called it. Where a program carries no lines, one that computes a single
+ * thing. */
 bool xl_contract_helper(const xl_module *m);
 /* "jit_step" of "jit_step"; "SyncTensorsGraph" of "SyncTensorsGraph.17": the name under which programs are compared. */
 xl_str xl_contract_group(xl_str module);
@@ -46,6 +49,7 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j);
 xl_error *xl_recorded_save(xl_run *run, const char *hash, xl_str bytes) XL_MUST_USE;
 xl_error *xl_recorded_load(xl_arena *a, const char *run_dir, const char *hash, xl_str *bytes) XL_MUST_USE;
 /* Compares two recorded programs: fills reason and diff. */
-xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out) XL_MUST_USE;
+xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after,
+                              xl_verdict *out) XL_MUST_USE;
 
 #endif

@@ -22,7 +22,8 @@ static xl_contracts *process(const char *runs, xl_run **run)
     return xl_contracts_new(*run, "train.py");
 }
 
-/* Judges the program of n ops of a vector of `size`, of another kind and with one more argument if `other`; gives the reason. */
+/* Judges the program of n ops of a vector of `size`, of another kind and with one more argument if `other`; gives the
+ * reason. */
 static const char *judge(xl_contracts *c, const char *name, int n, int size, bool other)
 {
     static xl_arena a;
@@ -33,7 +34,11 @@ static const char *judge(xl_contracts *c, const char *name, int n, int size, boo
     snprintf(type, sizeof type, "tensor<%dxf32>", size);
     xl_buf_printf(&text, "func.func public @main(%%v0: %s%s) -> %s {\n", type, other ? ", %k: tensor<i32>" : "", type);
     for (int i = 0; i < n; i++)
-        xl_buf_printf(&text, "%%v%d = stablehlo.%s %%v%d, %%v%d : %s\n", i + 1, !other ? "add" : i % 2 ? "multiply" : "subtract", i, i, type);
+        xl_buf_printf(&text, "%%v%d = stablehlo.%s %%v%d, %%v%d : %s\n", i + 1,
+                      !other  ? "add"
+                      : i % 2 ? "multiply"
+                              : "subtract",
+                      i, i, type);
     xl_buf_printf(&text, "return %%v%d : %s }", n, type);
     CHECK_OK(xl_read_text(xl_buf_view(&text), NULL, &m));
     xl_digest d = xl_module_hash(m);
@@ -52,7 +57,8 @@ TEST(G1_numbered_programs_are_compared_with_their_kind)
     xl_run *run;
     xl_contracts *c = process("kind", &run);
     CHECK_STR(judge(c, "SyncTensorsGraph.3", 10, 4, false), "first");
-    CHECK_STR(judge(c, "SyncTensorsGraph.4", 40, 4, true), "first"); /* other arguments, few ops in common: another model */
+    CHECK_STR(judge(c, "SyncTensorsGraph.4", 40, 4, true),
+              "first"); /* other arguments, few ops in common: another model */
     CHECK_STR(judge(c, "SyncTensorsGraph.5", 10, 6, false), "shape");
     CHECK_STR(judge(c, "SyncTensorsGraph.6", 40, 6, true), "shape");
     CHECK_STR(judge(c, "SyncTensorsGraph.7", 30, 6, false), "op"); /* three times as long, and of the same arguments */

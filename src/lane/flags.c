@@ -14,8 +14,8 @@ static int by_name(const void *a, const void *b) { return xl_str_cmp(*(const xl_
 
 enum { NAME_MOST = 120, NAMES_MOST = 1 << 16 };
 
-/* A word counts when a C string ends with it and it is not the tail of a longer word. Linkers let one string be the tail of
- * another, which this misses; no flag of the plugins looked at is stored so. */
+/* A word counts when a C string ends with it and it is not the tail of a longer word. Linkers let one string be the
+ * tail of another, which this misses; no flag of the plugins looked at is stored so. */
 static void take(xl_arena *a, const char *p, size_t n, const char *prefix, xl_flag_set *out, size_t *cap)
 {
     size_t len = strlen(prefix);
@@ -38,7 +38,8 @@ xl_error *xl_flags_scan(xl_arena *a, const char *path, xl_flag_set *out)
     *out = (xl_flag_set){ .path = xl_str_c(a, xl_str_of(path)) };
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st)) {
-        xl_error *err = xl_error_new(errno == ENOENT ? XL_CODE_NOT_FOUND : XL_CODE_UNAVAILABLE, "opening %s: %s", path, strerror(errno));
+        xl_error *err = xl_error_new(errno == ENOENT ? XL_CODE_NOT_FOUND : XL_CODE_UNAVAILABLE, "opening %s: %s", path,
+                                     strerror(errno));
         if (fd >= 0)
             close(fd);
         return err;

@@ -1,7 +1,7 @@
 /* src/lane/flags.h
- * Which XLA flags does a library know? XLA ends the process on a flag it does not know, so that must be found out before it
- * starts. Flag names are strings of the library: they are read from its file, of which nothing is run. A file of half a gigabyte
- * takes some tenths of a second. One thread at a time; the set lives in the arena. */
+ * Which XLA flags does a library know? XLA ends the process on a flag it does not know, so that must be found out
+ * before it starts. Flag names are strings of the library: they are read from its file, of which nothing is run. A file
+ * of half a gigabyte takes some tenths of a second. One thread at a time; the set lives in the arena. */
 #ifndef XL_LANE_FLAGS_H
 #define XL_LANE_FLAGS_H
 
@@ -18,7 +18,8 @@ xl_error *xl_flags_scan(xl_arena *a, const char *path, xl_flag_set *out) XL_MUST
 bool xl_flags_know(const xl_flag_set *s, xl_str name);
 xl_str xl_flags_nearest(const xl_flag_set *s, xl_str name);   /* empty where nothing comes near */
 
-/* The next word of XLA_FLAGS and its like: "--xla_a=1" -> name "xla_a", value "1" ("true" for a bare one). False at the end. */
+/* The next word of XLA_FLAGS and its like: "--xla_a=1" -> name "xla_a", value "1" ("true" for a bare one). False at the
+ * end. */
 bool xl_flags_next(xl_str *rest, xl_str *name, xl_str *value);
 
 #endif

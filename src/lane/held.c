@@ -5,7 +5,8 @@
 #include "base/file.h"
 #include "pass/pass.h"
 
-/* ---- from a program -------------------------------------------------------------------------------------------------- */
+/* ---- from a program
+ * -------------------------------------------------------------------------------------------------- */
 static int64_t parts(const xl_shard_info *s, const xl_axes *a)
 {
     int64_t n = 1;
@@ -49,7 +50,8 @@ static void names(const xl_mesh *mesh, const xl_shard_info *s, const xl_axes *a,
     }
 }
 
-void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *global, const xl_shard_info *s, const xl_axes *spec, const xl_mesh *mesh)
+void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *global, const xl_shard_info *s,
+                 const xl_axes *spec, const xl_mesh *mesh)
 {
     xl_held t = { .name = xl_str_dup(a, name), .rank = xl_shard_rank(global), .npart = (uint32_t)s->npartition };
     xl_buf b = { 0 };
@@ -72,7 +74,8 @@ void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *globa
             int64_t lo = at * len, hi = lo + len;
             t.part[p].lo[d] = lo < global->dims[d] ? lo : global->dims[d];
             t.part[p].hi[d] = hi < global->dims[d] ? hi : global->dims[d];
-            share *= global->dims[d] ? (double)len / (double)global->dims[d] : 1;   /* a part that is not full is padded: it takes as much */
+            share *= global->dims[d] ? (double)len / (double)global->dims[d]
+                                     : 1; /* a part that is not full is padded: it takes as much */
         }
         t.part[p].bytes = (int64_t)((double)t.bytes * share + 0.5);
     }
@@ -82,7 +85,8 @@ void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *globa
 
 typedef struct { xl_arena *a; const xl_func *f; int64_t ndevice; const xl_mesh *mesh; xl_crossings *out; } walk;
 
-/* ---- what crosses ---------------------------------------------------------------------------------------------------- */
+/* ---- what crosses
+ * ---------------------------------------------------------------------------------------------------- */
 static const xl_attr *groups_of(const xl_op *op)
 {
     int slot = xl_slot_find((xl_opcode)op->code, XL_STR("replica_groups"));
@@ -91,9 +95,11 @@ static const xl_attr *groups_of(const xl_op *op)
     return slot < 0 ? NULL : op->attr[slot];
 }
 
-void xl_group_axes(const xl_mesh *mesh, const int64_t *id, int64_t rows, int64_t size, bool pairs, int64_t ndevice, char *out, size_t room)
+void xl_group_axes(const xl_mesh *mesh, const int64_t *id, int64_t rows, int64_t size, bool pairs, int64_t ndevice,
+                   char *out, size_t room)
 {
-    uint32_t differ = mesh && !size && mesh->naxis < 32 ? (1u << mesh->naxis) - 1 : 0;   /* no groups: all devices together */
+    uint32_t differ =
+        mesh && !size && mesh->naxis < 32 ? (1u << mesh->naxis) - 1 : 0; /* no groups: all devices together */
     int64_t full = 1;
     size_t n = 0;
     for (int64_t r = 0; mesh && r < (pairs ? rows : rows ? 1 : 0); r++)
@@ -120,7 +126,8 @@ static void axes_of(const walk *w, const xl_op *op, char *out, size_t room)
 {
     const xl_attr *g = groups_of(op);
     bool pairs = op->code == XL_OP_COLLECTIVE_PERMUTE;
-    int64_t size = g && g->kind == XL_AT_DENSE && g->type->rank == 2 ? g->type->dims[1] : 0, rows = size ? pairs ? g->type->dims[0] : 1 : 0;
+    int64_t size = g && g->kind == XL_AT_DENSE && g->type->rank == 2 ? g->type->dims[1] : 0,
+            rows = size ? pairs ? g->type->dims[0] : 1 : 0;
     int64_t *id = xl_new(w->a, int64_t, rows * size);
     for (int64_t i = 0; i < rows * size; i++)
         id[i] = xl_dense_int(g, i);
@@ -149,7 +156,8 @@ static void cross(const walk *w, const xl_region *r, int64_t times, bool loops)
         int64_t turns = 1;
         bool known = op->code != XL_OP_WHILE || xl_while_turns(w->f, op, &turns);
         for (uint32_t k = 0; k < op->nregion; k++)
-            cross(w, op->region[k], known && op->code == XL_OP_WHILE && k == 1 ? times * turns : times, loops || !known);
+            cross(w, op->region[k], known && op->code == XL_OP_WHILE && k == 1 ? times * turns : times,
+                  loops || !known);
         if (!(xl_ops[op->code].flags & XL_OP_COLLECTIVE))
             continue;
         xl_crossing c = { .op = (xl_opcode)op->code }, *at = NULL;
@@ -182,9 +190,11 @@ void xl_crossings_text(const xl_crossings *c, xl_buf *b)
     double total = 0, ring = 0;
     bool loops = false;
     if (c->n)
-        xl_buf_printf(b, "%-30s %-16s %6s %14s %14s   per device and step\n", "collectives", "over", "times", "operand bytes", "ring bytes");
+        xl_buf_printf(b, "%-30s %-16s %6s %14s %14s   per device and step\n", "collectives", "over", "times",
+                      "operand bytes", "ring bytes");
     for (uint32_t i = 0; i < c->n; i++) {
-        xl_buf_printf(b, "%-30s %-16s %6lld %14.0f %14.0f%s\n", xl_ops[c->c[i].op].text, c->c[i].axes, (long long)c->c[i].count, c->c[i].bytes, c->c[i].ring, c->c[i].loops ? " *" : "");
+        xl_buf_printf(b, "%-30s %-16s %6lld %14.0f %14.0f%s\n", xl_ops[c->c[i].op].text, c->c[i].axes,
+                      (long long)c->c[i].count, c->c[i].bytes, c->c[i].ring, c->c[i].loops ? " *" : "");
         total += c->c[i].bytes;
         ring += c->c[i].ring;
         loops |= c->c[i].loops;
@@ -220,15 +230,19 @@ void xl_crossings_json(const xl_crossings *c, xl_json *j)
     xl_json_end(j);
 }
 
-/* ---- what is gathered ------------------------------------------------------------------------------------------------ */
+/* ---- what is gathered
+ * ------------------------------------------------------------------------------------------------ */
 void xl_gathered_text(xl_str lines, xl_buf *b)
 {
     if (lines.n)
-        xl_buf_puts(b, "gathered and computed by every device, since no rule splits the op along what its operands are split along (or the size does not divide):\n");
+        xl_buf_puts(b, "gathered and computed by every device, since no rule splits the op along what its operands are "
+                       "split along (or the size does not divide):\n");
     while (lines.n) {
-        xl_str line = xl_str_cut(&lines, '\n'), op = xl_str_cut(&line, '\t'), where = xl_str_cut(&line, '\t'), times = xl_str_cut(&line, '\t');
+        xl_str line = xl_str_cut(&lines, '\n'), op = xl_str_cut(&line, '\t'), where = xl_str_cut(&line, '\t'),
+               times = xl_str_cut(&line, '\t');
         if (op.n)
-            xl_buf_printf(b, "  %-28.*s %6.*s %14.*s bytes per device  %.*s\n", XL_FMT(op), XL_FMT(times), XL_FMT(line), XL_FMT(where));
+            xl_buf_printf(b, "  %-28.*s %6.*s %14.*s bytes per device  %.*s\n", XL_FMT(op), XL_FMT(times), XL_FMT(line),
+                          XL_FMT(where));
     }
 }
 
@@ -236,7 +250,8 @@ void xl_gathered_json(xl_str lines, xl_json *j)
 {
     xl_json_list(j);
     while (lines.n) {
-        xl_str line = xl_str_cut(&lines, '\n'), op = xl_str_cut(&line, '\t'), where = xl_str_cut(&line, '\t'), times = xl_str_cut(&line, '\t');
+        xl_str line = xl_str_cut(&lines, '\n'), op = xl_str_cut(&line, '\t'), where = xl_str_cut(&line, '\t'),
+               times = xl_str_cut(&line, '\t');
         int64_t n = 0, bytes = 0;
         if (!op.n || !xl_str_i64(times, &n) || !xl_str_i64(line, &bytes))
             continue;
@@ -251,7 +266,8 @@ void xl_gathered_json(xl_str lines, xl_json *j)
     xl_json_end(j);
 }
 
-/* ---- sums and drawings ----------------------------------------------------------------------------------------------- */
+/* ---- sums and drawings
+ * ----------------------------------------------------------------------------------------------- */
 static bool same_slice(const xl_held *t, const xl_held_part *a, const xl_held_part *b)
 {
     return !memcmp(a->lo, b->lo, t->rank * sizeof *a->lo) && !memcmp(a->hi, b->hi, t->rank * sizeof *a->hi);
@@ -294,12 +310,14 @@ void xl_held_draw(const xl_held *t, uint32_t most, xl_buf *b)   /* most 0: only 
     xl_buf_printf(b, "%.*s: ", XL_FMT(t->name));
     for (uint32_t d = 0; d < t->rank; d++)
         xl_buf_printf(b, "%lldx", (long long)t->dims[d]);
-    xl_buf_printf(b, "%.*s [%.*s], %lld bytes on each device, %lld cop%s of each part\n", XL_FMT(t->dtype), XL_FMT(t->split), (long long)(t->npart ? t->part[0].bytes : 0), (long long)copies,
+    xl_buf_printf(b, "%.*s [%.*s], %lld bytes on each device, %lld cop%s of each part\n", XL_FMT(t->dtype),
+                  XL_FMT(t->split), (long long)(t->npart ? t->part[0].bytes : 0), (long long)copies,
                   copies == 1 ? "y" : "ies");
     for (uint32_t p = 0; copies < t->npart && p < t->npart && p < most; p++) {
         xl_buf_printf(b, "  device %-3d ", t->part[p].device);
         for (uint32_t d = 0; d < t->rank; d++) {
-            int64_t lo = t->part[p].lo[d], hi = t->part[p].hi[d], len = t->part[0].hi[d] - t->part[0].lo[d], n = len > 0 ? (t->dims[d] + len - 1) / len : 1;
+            int64_t lo = t->part[p].lo[d], hi = t->part[p].hi[d], len = t->part[0].hi[d] - t->part[0].lo[d],
+                    n = len > 0 ? (t->dims[d] + len - 1) / len : 1;
             if (n > 1 && n <= 16) {
                 xl_buf_puts(b, " ");
                 for (int64_t k = 0; k < n; k++)
@@ -376,12 +394,14 @@ xl_error *xl_held_read(xl_arena *a, const char *path, xl_held_list *out)
     *out = (xl_held_list){ 0 };
     XL_DO(xl_file_read_max(a, path, 256 << 20, &text));
     XL_DO(xl_json_read(a, path, text, &root));
-    const xl_node *list = xl_node_get(root, "tensors"), *mesh = xl_node_get(root, "mesh"), *n = xl_node_get(root, "devices"), *program = xl_node_get(root, "program");
+    const xl_node *list = xl_node_get(root, "tensors"), *mesh = xl_node_get(root, "mesh"),
+                  *n = xl_node_get(root, "devices"), *program = xl_node_get(root, "program");
     out->program = program ? program->s : (xl_str){ 0 };
     out->mesh = mesh ? mesh->s : (xl_str){ 0 };
     out->ndevice = n ? (uint32_t)n->i : 0;
     for (size_t i = 0; list && i < list->n; i++) {
-        const xl_node *e = list->kid[i], *name = xl_node_get(e, "name"), *dtype = xl_node_get(e, "dtype"), *split = xl_node_get(e, "split"), *bytes = xl_node_get(e, "bytes"),
+        const xl_node *e = list->kid[i], *name = xl_node_get(e, "name"), *dtype = xl_node_get(e, "dtype"),
+                      *split = xl_node_get(e, "split"), *bytes = xl_node_get(e, "bytes"),
                       *part = xl_node_get(e, "parts");
         xl_held t = { 0 };
         uint32_t rank;
@@ -397,7 +417,8 @@ xl_error *xl_held_read(xl_arena *a, const char *path, xl_held_list *out)
         t.part = xl_new(a, xl_held_part, t.npart);
         for (uint32_t k = 0; k < t.npart; k++) {
             const xl_node *p = part->kid[k], *device = xl_node_get(p, "device"), *held = xl_node_get(p, "bytes");
-            if (!device || !held || !read_ints(xl_node_get(p, "lo"), t.part[k].lo, &rank) || rank != t.rank || !read_ints(xl_node_get(p, "hi"), t.part[k].hi, &rank) || rank != t.rank) {
+            if (!device || !held || !read_ints(xl_node_get(p, "lo"), t.part[k].lo, &rank) || rank != t.rank ||
+                !read_ints(xl_node_get(p, "hi"), t.part[k].hi, &rank) || rank != t.rank) {
                 err = xl_node_err(p, "a part lacks its device or its slice");
                 goto out;
             }

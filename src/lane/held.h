@@ -1,6 +1,7 @@
 /* src/lane/held.h
- * Who holds what: the tensors of a program on several devices, with the slice and the bytes of each. Made of a program (what would be) or of the real
- * buffers of a run (sharding.json in its folder); drawn the same way. Everything lives in an arena. */
+ * Who holds what: the tensors of a program on several devices, with the slice and the bytes of each. Made of a program
+ * (what would be) or of the real buffers of a run (sharding.json in its folder); drawn the same way. Everything lives
+ * in an arena. */
 #ifndef XL_LANE_HELD_H
 #define XL_LANE_HELD_H
 
@@ -15,25 +16,43 @@ typedef struct {
     int64_t dims[XL_HELD_RANK], bytes;       /* of the whole */
     xl_held_part *part;
 } xl_held;
-typedef struct { xl_str program, mesh; xl_held *t; uint32_t n, cap, ndevice; } xl_held_list; /* program: its name, where that is known */
+typedef struct {
+    xl_str program, mesh;
+    xl_held *t;
+    uint32_t n, cap, ndevice;
+} xl_held_list; /* program: its name, where that is known */
 
-/* Collectives of one kind over the same axes: bytes of their operands, and what a ring would send (pass/shard.h). `loops`: some stand in a loop
- * whose turns are not known, and are counted once. */
-typedef struct { xl_str type; int64_t count; } xl_crossing_in; /* operands as one device has them ("8x16xf32"), and how many are like it */
-typedef struct { xl_opcode op; char axes[64]; int64_t count; double bytes, ring; bool loops; xl_crossing_in *in; uint32_t nin, capin; } xl_crossing;
+/* Collectives of one kind over the same axes: bytes of their operands, and what a ring would send (pass/shard.h).
+ * `loops`: some stand in a loop whose turns are not known, and are counted once. */
+typedef struct {
+    xl_str type;
+    int64_t count;
+} xl_crossing_in; /* operands as one device has them ("8x16xf32"), and how many are like it */
+typedef struct {
+    xl_opcode op;
+    char axes[64];
+    int64_t count;
+    double bytes, ring;
+    bool loops;
+    xl_crossing_in *in;
+    uint32_t nin, capin;
+} xl_crossing;
 typedef struct { xl_crossing *c; uint32_t n, cap; } xl_crossings;
 
 /* A tensor as the partitioner splits it. mesh NULL: parts of dimensions show as their number. */
-void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *global, const xl_shard_info *s, const xl_axes *spec, const xl_mesh *mesh);
-/* The axes along which the devices of a group differ, if the group is all of them; else how many there are. id: rows of `size` devices; pairs: they are
- * sources and targets. mesh may be NULL. */
-void xl_group_axes(const xl_mesh *mesh, const int64_t *id, int64_t rows, int64_t size, bool pairs, int64_t ndevice, char *out, size_t room);
+void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *global, const xl_shard_info *s,
+                 const xl_axes *spec, const xl_mesh *mesh);
+/* The axes along which the devices of a group differ, if the group is all of them; else how many there are. id: rows of
+ * `size` devices; pairs: they are sources and targets. mesh may be NULL. */
+void xl_group_axes(const xl_mesh *mesh, const int64_t *id, int64_t rows, int64_t size, bool pairs, int64_t ndevice,
+                   char *out, size_t room);
 /* What crosses between the devices in one run of the partitioned function. */
 void xl_crossings_of(xl_arena *a, const xl_func *f, int64_t ndevice, const xl_mesh *mesh, xl_crossings *out);
 
 int64_t xl_held_copies(const xl_held *t);                    /* of each part */
 int64_t xl_held_on(const xl_held_list *l, int device);       /* bytes */
-int64_t xl_held_waste(const xl_held_list *l, int device);    /* of these, what would not be there if every part lay on one device only */
+int64_t xl_held_waste(const xl_held_list *l,
+                      int device); /* of these, what would not be there if every part lay on one device only */
 void xl_held_draw(const xl_held *t, uint32_t most, xl_buf *b); /* text; at most so many devices */
 void xl_held_json(const xl_held_list *l, xl_json *j);        /* a map with mesh, devices and tensors */
 xl_error *xl_held_read(xl_arena *a, const char *path, xl_held_list *out) XL_MUST_USE;

@@ -1,4 +1,5 @@
-/* Guarded launches in the catalog. The program of somebody else is known only once it compiles, so a launch is found again by what was typed. */
+/* Guarded launches in the catalog. The program of somebody else is known only once it compiles, so a launch is found
+ * again by what was typed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +60,8 @@ static void observe(xl_arena *a, const char *dir, double since, xl_catalog_entry
     xl_error_free(err);
 }
 
-bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const xl_catalog_launch *l, xl_catalog_entry *out)
+bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const xl_catalog_launch *l,
+                       xl_catalog_entry *out)
 {
     xl_node **e = NULL;
     size_t n = 0;
@@ -75,7 +77,9 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
             attach = e[i];
         if (!xl_str_is(what, "compile") || !field(e[i], "program").n || xl_str_is(result, "stopped"))
             continue;
-        int64_t size = xl_str_is(result, "failed") ? INT64_MAX : bytes ? bytes->i : -1; /* what did not compile is what matters */
+        int64_t size = xl_str_is(result, "failed") ? INT64_MAX
+                       : bytes                     ? bytes->i
+                                                   : -1; /* what did not compile is what matters */
         if (size > most) {
             most = size;
             step = e[i];
@@ -83,7 +87,8 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
     }
     if (!step)
         return false;
-    const xl_node *bytes = xl_node_get(step, "compiled_bytes"), *seconds = xl_node_get(step, "seconds"), *t = xl_node_get(attach, "t");
+    const xl_node *bytes = xl_node_get(step, "compiled_bytes"), *seconds = xl_node_get(step, "seconds"),
+                  *t = xl_node_get(attach, "t");
     xl_str plugin = field(attach, "plugin"), command = words_of(a, l);
     xl_str build = plugin.n ? xl_plugin_build_id(a, xl_str_c(a, plugin)) : XL_STR("");
     out->what = XL_STR("run");
@@ -91,9 +96,14 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
     out->compiled = bytes ? bytes->i : -1;
     out->seconds = seconds ? seconds->f : -1;
     observe(a, dir, t ? t->f : 0, out);
-    out->sig = (xl_signature){ .code = field(step, "program"), .hardware = hardware_of(a, field(step, "topology")), .model = xl_strf(a, "%.*s of %.*s", XL_FMT(field(step, "module")), XL_FMT(command)),
-                               .parallelism = field(step, "topology"), .features = xl_strf(a, "profile %s; %s", l->profile && *l->profile ? l->profile : "none", l->flags && *l->flags ? l->flags : "no flags"),
-                               .bundle = xl_strf(a, "xlane %s, %.*s %.*s", XL_VERSION, XL_FMT(xl_path_base(plugin)), XL_FMT(build)) };
+    out->sig = (xl_signature){ .code = field(step, "program"),
+                               .hardware = hardware_of(a, field(step, "topology")),
+                               .model = xl_strf(a, "%.*s of %.*s", XL_FMT(field(step, "module")), XL_FMT(command)),
+                               .parallelism = field(step, "topology"),
+                               .features = xl_strf(a, "profile %s; %s", l->profile && *l->profile ? l->profile : "none",
+                                                   l->flags && *l->flags ? l->flags : "no flags"),
+                               .bundle = xl_strf(a, "xlane %s, %.*s %.*s", XL_VERSION, XL_FMT(xl_path_base(plugin)),
+                                                 XL_FMT(build)) };
     xl_json j = { .out = &detail };
     xl_json_map(&j);
     xl_json_put_str(&j, "command", command);
@@ -109,7 +119,8 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
     return true;
 }
 
-xl_known xl_catalog_known_launch(xl_arena *a, const xl_catalog_entry *e, size_t n, const xl_catalog_launch *l, const xl_catalog_entry **why)
+xl_known xl_catalog_known_launch(xl_arena *a, const xl_catalog_entry *e, size_t n, const xl_catalog_launch *l,
+                                 const xl_catalog_entry **why)
 {
     xl_str command = words_of(a, l);
     if (why)
@@ -119,8 +130,10 @@ xl_known xl_catalog_known_launch(xl_arena *a, const xl_catalog_entry *e, size_t 
         if (!xl_str_is(e[i].what, "run") || !e[i].detail.n)
             continue;
         xl_error *bad = xl_json_read(a, "catalog", e[i].detail, &d);
-        bool same = !bad && xl_str_eq(field(d, "command"), command) && xl_str_is(field(d, "folder"), l->folder ? l->folder : "") &&
-                    xl_str_is(field(d, "flags"), l->flags ? l->flags : "") && xl_str_is(field(d, "profile"), l->profile ? l->profile : "");
+        bool same = !bad && xl_str_eq(field(d, "command"), command) &&
+                    xl_str_is(field(d, "folder"), l->folder ? l->folder : "") &&
+                    xl_str_is(field(d, "flags"), l->flags ? l->flags : "") &&
+                    xl_str_is(field(d, "profile"), l->profile ? l->profile : "");
         xl_error_free(bad);
         if (!same || !xl_str_eq(xl_plugin_build_id(a, xl_str_c(a, field(d, "plugin"))), field(d, "build")))
             continue;

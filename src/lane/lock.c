@@ -14,14 +14,17 @@
 #include "pjrt/plugin.h"
 
 /* Every kind of item: whether it belongs to an architecture, and what its drift can break. */
-static const struct { const char *kind; bool native; const char *breaks; } kinds[] = {
+static const struct { const char *kind; bool native; const char *breaks;
+} kinds[] = {
     { "xlane", false, "files and cache entries of another version of xlane" },
     { "machine", true, "plugins, executables and hashes are of another architecture" },
     { "kernel", true, "device drivers and memory mapping; executables stay valid" },
     { "libc", true, "libraries built against a newer libc do not load" },
-    { "driver", true, "GPU executables are keyed to the driver: the cache misses, and an older driver may refuse the plugin" },
+    { "driver", true,
+      "GPU executables are keyed to the driver: the cache misses, and an older driver may refuse the plugin" },
     { "python", false, "wheels of another Python do not import" },
-    { "package", false, "another frontend or plugin: its programs, flags and PJRT version may differ; cached executables may miss" },
+    { "package", false,
+      "another frontend or plugin: its programs, flags and PJRT version may differ; cached executables may miss" },
     { "plugin", true, "another compiler and runtime: every executable is compiled again, numbers may differ" },
     { "environment", false, "the runtime reads it at start: other code, other devices or other memory" },
     { "profile", false, "another launch policy; `xlane profile show` tells each value" },
@@ -56,7 +59,8 @@ typedef struct { xl_arena *a; xl_lock *l; size_t cap; } builder;
 
 static void add(builder *b, const char *kind, xl_str name, xl_str value)
 {
-    XL_PUSH(b->a, b->l->item, b->l->n, b->cap, ((xl_lock_item){ kind, xl_str_dup(b->a, name), xl_str_dup(b->a, value) }));
+    XL_PUSH(b->a, b->l->item, b->l->n, b->cap,
+            ((xl_lock_item){ kind, xl_str_dup(b->a, name), xl_str_dup(b->a, value) }));
 }
 
 static const xl_lock_item *find(const xl_lock *l, const char *kind, xl_str name)
@@ -95,7 +99,8 @@ static void packages(builder *b)
 
 static bool lane_variable(const char *e)
 {
-    static const char *const prefixes[] = { "XLA_", "LIBTPU_", "PJRT_", "TPU_", "JAX_", "PT_XLA_", "MEGASCALE_", "NCCL_", "CUDA_VISIBLE", "XLANE_CPU_" };
+    static const char *const prefixes[] = { "XLA_",    "LIBTPU_",    "PJRT_", "TPU_",         "JAX_",
+                                            "PT_XLA_", "MEGASCALE_", "NCCL_", "CUDA_VISIBLE", "XLANE_CPU_" };
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (!strncmp(e, prefixes[i], strlen(prefixes[i])))
             return true;
@@ -138,7 +143,8 @@ xl_error *xl_lock_collect(xl_arena *a, const xl_lock_wish *w, xl_lock *out)
         xl_error *missing = xl_hash_file(w->plugin[i], &d);
         xl_str id = missing ? (xl_str){ 0 } : xl_plugin_build_id(a, w->plugin[i]);
         add(&b, "plugin", xl_str_of(w->plugin[i]),
-            missing ? XL_STR("not there") : xl_strf(a, "blake2b %s%s%.*s", xl_digest_hex(&d, hex), id.n ? " build-id " : "", XL_FMT(id)));
+            missing ? XL_STR("not there")
+                    : xl_strf(a, "blake2b %s%s%.*s", xl_digest_hex(&d, hex), id.n ? " build-id " : "", XL_FMT(id)));
         xl_error_free(missing);
     }
     for (char **e = environ; *e; e++)
@@ -207,7 +213,8 @@ xl_error *xl_lock_read(xl_arena *a, const char *path, xl_lock *out)
     if (!xl_node_get(root, "lock") || !items || items->kind != XL_NODE_LIST)
         return XL_ERR(INVALID, "%s is not a lock; `xlane lock write` makes one", path);
     if (!xl_sealed_check(root))
-        return XL_ERR(DATA_LOSS, "%s was changed after it was written: its checksum does not fit; write a new one", path);
+        return XL_ERR(DATA_LOSS, "%s was changed after it was written: its checksum does not fit; write a new one",
+                      path);
     XL_DO(xl_node_get_str(root, "machine", &out->machine));
     XL_DO(xl_node_get_str(root, "made", &out->made));
     for (size_t i = 0; i < items->n; i++) {
@@ -275,7 +282,8 @@ static void quoted(xl_buf *b, xl_str s)
 void xl_lock_restore(const xl_lock *l, xl_buf *out)
 {
     size_t packages = 0;
-    xl_buf_printf(out, "# restores the lane locked at %.*s on %.*s; then: xlane lock verify\n", XL_FMT(l->made), XL_FMT(l->machine));
+    xl_buf_printf(out, "# restores the lane locked at %.*s on %.*s; then: xlane lock verify\n", XL_FMT(l->made),
+                  XL_FMT(l->machine));
     for (size_t i = 0; i < l->n; i++) {
         const xl_lock_item *x = &l->item[i];
         if (!strcmp(x->kind, "python"))

@@ -1,6 +1,7 @@
 /* src/lane/lock.h
- * A lock: everything a lane stands on, one item a line, so that it can be compared with this or another host and rebuilt. Plugins
- * are named by the hash of their whole file. Read and written whole; the file carries a checksum. One thread at a time. */
+ * A lock: everything a lane stands on, one item a line, so that it can be compared with this or another host and
+ * rebuilt. Plugins are named by the hash of their whole file. Read and written whole; the file carries a checksum. One
+ * thread at a time. */
 #ifndef XL_LANE_LOCK_H
 #define XL_LANE_LOCK_H
 
@@ -18,11 +19,12 @@ typedef struct {
 } xl_lock_wish;
 
 xl_error *xl_lock_collect(xl_arena *a, const xl_lock_wish *w, xl_lock *out) XL_MUST_USE;
-xl_error *xl_lock_write(xl_arena *a, const xl_lock *l, const char *path) XL_MUST_USE;      /* EXISTS: never overwrites */
+xl_error *xl_lock_write(xl_arena *a, const xl_lock *l, const char *path) XL_MUST_USE; /* EXISTS: never overwrites */
 xl_error *xl_lock_read(xl_arena *a, const char *path, xl_lock *out) XL_MUST_USE;           /* DATA_LOSS: edited */
 
 typedef struct { const char *kind; xl_str name, locked, now; const char *breaks; } xl_drift;
-/* What is different here, and what that can break. Of a lock from another architecture, what belongs to it is not compared. */
+/* What is different here, and what that can break. Of a lock from another architecture, what belongs to it is not
+ * compared. */
 void xl_lock_compare(xl_arena *a, const xl_lock *l, const xl_lock *now, xl_drift **out, size_t *n);
 /* The profile and plugins a lock names, for collecting the same here. */
 xl_lock_wish xl_lock_wanted(xl_arena *a, const xl_lock *l);

@@ -43,7 +43,8 @@ typedef struct {
 
 #define FOUND(l, s, ...) ((finding){ XL_MATRIX_##s, xl_strf((l)->a, __VA_ARGS__) })
 
-/* ---- the plugin, in a child -------------------------------------------------------------------------------------------- */
+/* ---- the plugin, in a child
+ * -------------------------------------------------------------------------------------------- */
 static const char loop_text[] =
     "module @loop {\n"
     "  func.func @main(%n: tensor<i32>, %x: tensor<8xf32>) -> tensor<8xf32> {\n"
@@ -142,10 +143,12 @@ static void look_at_plugin(lane *l)
 
 static finding silent(const lane *l, const char *what)
 {
-    return FOUND(l, UNKNOWN, "the plugin %s did not get as far as %s: %.*s; `xlane probe` says more", l->plugin, what, XL_FMT(l->live.trouble));
+    return FOUND(l, UNKNOWN, "the plugin %s did not get as far as %s: %.*s; `xlane probe` says more", l->plugin, what,
+                 XL_FMT(l->live.trouble));
 }
 
-/* ---- small questions ------------------------------------------------------------------------------------------------------ */
+/* ---- small questions
+ * ------------------------------------------------------------------------------------------------------ */
 static xl_str package(const lane *l, const char *name)
 {
     for (size_t i = 0; i < l->bundle.npackage; i++)
@@ -161,7 +164,10 @@ static const char *env(const char *name)
 }
 
 static finding no_package(const lane *l, const char *name) { return FOUND(l, ABSENT, "no %s in this Python", name); }
-static finding no_run(const lane *l) { return FOUND(l, UNKNOWN, "it shows in a recorded run, and none was named: `xlane matrix check RUN`"); }
+static finding no_run(const lane *l)
+{
+    return FOUND(l, UNKNOWN, "it shows in a recorded run, and none was named: `xlane matrix check RUN`");
+}
 
 static xl_str field(const xl_node *e, const char *key)
 {
@@ -175,14 +181,16 @@ static bool compile_event(const xl_node *e) { return xl_str_is(field(e, "event")
 static const xl_node *recompile(const lane *l, const char *reason, bool early)
 {
     for (size_t i = 0; i < l->n; i++)
-        if (compile_event(l->e[i]) && xl_str_is(field(l->e[i], "reason"), reason) && (early || xl_str_is(field(l->e[i], "phase"), "steady")))
+        if (compile_event(l->e[i]) && xl_str_is(field(l->e[i], "reason"), reason) &&
+            (early || xl_str_is(field(l->e[i], "phase"), "steady")))
             return l->e[i];
     return NULL;
 }
 
 static int ranks(void)
 {
-    static const char *const names[] = { "WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "JAX_NUM_PROCESSES" };
+    static const char *const names[] = { "WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                         "JAX_NUM_PROCESSES" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (env(names[i]))
             return atoi(env(names[i]));
@@ -191,16 +199,18 @@ static int ranks(void)
 
 static const char *jax_cache(void) { return env("JAX_COMPILATION_CACHE_DIR"); }
 
-/* ---- the checks -------------------------------------------------------------------------------------------------------------- */
-/* Two processes with torch_xla's own cache on the embedded device; the second tells whether it could read what the first wrote. */
-static const char torch_script[] =
-    "import os, sys, torch, torch_xla\n"
-    "import torch_xla.runtime as xr, torch_xla.debug.metrics as met\n"
-    "xr.initialize_cache(sys.argv[1], readonly=False)\n"
-    "d = torch_xla.device()\n"
-    "x = torch.ones(16, 16, device=d)\n"
-    "(x @ x).sum().item()\n"
-    "print('HIT', met.counter_value('PersistentCacheHit') or 0, 'BAD', met.counter_value('PersistentCacheDeserializeFailure') or 0)\n";
+/* ---- the checks
+ * -------------------------------------------------------------------------------------------------------------- */
+/* Two processes with torch_xla's own cache on the embedded device; the second tells whether it could read what the
+ * first wrote. */
+static const char torch_script[] = "import os, sys, torch, torch_xla\n"
+                                   "import torch_xla.runtime as xr, torch_xla.debug.metrics as met\n"
+                                   "xr.initialize_cache(sys.argv[1], readonly=False)\n"
+                                   "d = torch_xla.device()\n"
+                                   "x = torch.ones(16, 16, device=d)\n"
+                                   "(x @ x).sum().item()\n"
+                                   "print('HIT', met.counter_value('PersistentCacheHit') or 0, 'BAD', "
+                                   "met.counter_value('PersistentCacheDeserializeFailure') or 0)\n";
 
 static finding check_torch_cache(const lane *l)
 {
@@ -211,7 +221,9 @@ static finding check_torch_cache(const lane *l)
     xl_plugin_choice cpu;
     xl_error *err = xl_plugin_find(l->a, &(xl_plugin_wish){ .named = "cpu" }, &cpu);
     if (err || !mkdtemp(dir)) {
-        finding f = FOUND(l, UNKNOWN, "torch_xla %.*s is here, but the live test needs the embedded device and /tmp: %s", XL_FMT(version), xl_error_message(err));
+        finding f =
+            FOUND(l, UNKNOWN, "torch_xla %.*s is here, but the live test needs the embedded device and /tmp: %s",
+                  XL_FMT(version), xl_error_message(err));
         xl_error_free(err);
         return f;
     }
@@ -230,14 +242,16 @@ static finding check_torch_cache(const lane *l)
     xl_proc_result r = { 0 };
     for (int k = 0; k < 2 && !err; k++)
         err = xl_proc_run(l->a, argv, vars, 300000, &r); /* its import alone may take a minute */
-    finding f = FOUND(l, UNKNOWN, "torch_xla %.*s is here, but its two processes did not end well: %.*s %s", XL_FMT(version),
-                      XL_FMT(err ? XL_STR("") : xl_proc_words(l->a, &r)), xl_error_message(err));
+    finding f = FOUND(l, UNKNOWN, "torch_xla %.*s is here, but its two processes did not end well: %.*s %s",
+                      XL_FMT(version), XL_FMT(err ? XL_STR("") : xl_proc_words(l->a, &r)), xl_error_message(err));
     xl_error_free(err);
     const char *hit = strstr(r.out.p ? r.out.p : "", "HIT "), *bad = hit ? strstr(hit, "BAD ") : NULL;
     if (bad)
         f = atoi(bad + 4) > 0 || atoi(hit + 4) == 0
-                ? FOUND(l, HIT, "torch_xla %.*s: the second process read nothing back (%d hits, %d failures)", XL_FMT(version), atoi(hit + 4), atoi(bad + 4))
-                : FOUND(l, CLEAR, "torch_xla %.*s: the second process read %d entries back", XL_FMT(version), atoi(hit + 4));
+                ? FOUND(l, HIT, "torch_xla %.*s: the second process read nothing back (%d hits, %d failures)",
+                        XL_FMT(version), atoi(hit + 4), atoi(bad + 4))
+                : FOUND(l, CLEAR, "torch_xla %.*s: the second process read %d entries back", XL_FMT(version),
+                        atoi(hit + 4));
     glob_t g;
     if (glob(xl_strf(l->a, "%s/*", dir).p, 0, NULL, &g) == 0)
         for (size_t i = 0; i < g.gl_pathc; i++)
@@ -253,8 +267,10 @@ static finding check_torch_memory(const lane *l)
     if (l->live.memory < 0)
         return silent(l, "memory figures");
     if (!version.n)
-        return FOUND(l, ABSENT, "no torch_xla in this Python; the physical devices %s", l->live.memory ? "answer" : "give no figures");
-    return FOUND(l, HIT, "torch_xla %.*s refuses the virtual device; the physical ones %s", XL_FMT(version), l->live.memory ? "answer beside it" : "give no figures either");
+        return FOUND(l, ABSENT, "no torch_xla in this Python; the physical devices %s",
+                     l->live.memory ? "answer" : "give no figures");
+    return FOUND(l, HIT, "torch_xla %.*s refuses the virtual device; the physical ones %s", XL_FMT(version),
+                 l->live.memory ? "answer beside it" : "give no figures either");
 }
 
 static finding check_baked_constant(const lane *l)
@@ -262,7 +278,8 @@ static finding check_baked_constant(const lane *l)
     if (!l->run)
         return no_run(l);
     const xl_node *e = recompile(l, "constant", true);
-    return e ? FOUND(l, HIT, "%.*s was compiled again for a changed constant at %.*s s", XL_FMT(field(e, "module")), XL_FMT(field(e, "t")))
+    return e ? FOUND(l, HIT, "%.*s was compiled again for a changed constant at %.*s s", XL_FMT(field(e, "module")),
+                     XL_FMT(field(e, "t")))
              : FOUND(l, CLEAR, "no compile of this run came from a changed constant");
 }
 
@@ -275,7 +292,8 @@ static finding check_resume_placement(const lane *l)
         e = recompile(l, "donation", false);
     if (!e)
         e = recompile(l, "layout", false);
-    return e ? FOUND(l, HIT, "%.*s was compiled again for a changed %.*s after the warm-up: an argument was replaced", XL_FMT(field(e, "module")), XL_FMT(field(e, "reason")))
+    return e ? FOUND(l, HIT, "%.*s was compiled again for a changed %.*s after the warm-up: an argument was replaced",
+                     XL_FMT(field(e, "module")), XL_FMT(field(e, "reason")))
              : FOUND(l, CLEAR, "no argument of a step changed its sharding, donation or layout in this run");
 }
 
@@ -290,8 +308,9 @@ static void count_products(products *p, const xl_func *f, const xl_region *r)
             p->custom = true;
         if (op->code != XL_OP_DOT_GENERAL)
             continue;
-        xl_str name = xl_strf(p->a, "%s x %s -> %s", xl_type_str(p->a, xl_value_type(f, op->in[0])), xl_type_str(p->a, xl_value_type(f, op->in[1])),
-                              xl_type_str(p->a, xl_value_type(f, op->out[0])));
+        xl_str name =
+            xl_strf(p->a, "%s x %s -> %s", xl_type_str(p->a, xl_value_type(f, op->in[0])),
+                    xl_type_str(p->a, xl_value_type(f, op->in[1])), xl_type_str(p->a, xl_value_type(f, op->out[0])));
         size_t k = 0;
         while (k < p->n && !xl_str_eq(p->name[k], name))
             k++;
@@ -305,7 +324,7 @@ static void count_products(products *p, const xl_func *f, const xl_region *r)
     }
 }
 
-enum { WRITTEN_OUT = 16 };                                  /* so many products of one shape are layers, and worth a loop */
+enum { WRITTEN_OUT = 16 }; /* so many products of one shape are layers, and worth a loop */
 
 static finding check_scan(const lane *l)
 {
@@ -333,17 +352,23 @@ static finding check_scan(const lane *l)
                 count_products(&p, m->func[i], m->func[i]->body);
         for (size_t k = 0; k < p.n; k++)
             most = p.count[k] > p.count[most] ? k : most;
-        finding f = p.n && p.count[most] >= WRITTEN_OUT
-                        ? FOUND(l, HIT, "%.*s has %zu products %.*s written out: layers that are not scanned%s", XL_FMT(m->name), p.count[most], XL_FMT(p.name[most]),
-                                p.custom ? " (it has custom calls, around which the plain loop must stay)" : "")
-                        : FOUND(l, CLEAR, "the largest program of this run has at most %zu products of one shape outside of loops", p.n ? p.count[most] : 0);
+        finding f =
+            p.n && p.count[most] >= WRITTEN_OUT
+                ? FOUND(l, HIT, "%.*s has %zu products %.*s written out: layers that are not scanned%s",
+                        XL_FMT(m->name), p.count[most], XL_FMT(p.name[most]),
+                        p.custom ? " (it has custom calls, around which the plain loop must stay)" : "")
+                : FOUND(l, CLEAR,
+                        "the largest program of this run has at most %zu products of one shape outside of loops",
+                        p.n ? p.count[most] : 0);
         xl_module_free(m);
         return f;
     }
     xl_error_free(err);
     xl_str torch = package(l, "torch_xla"), jax = package(l, "jax");
     const char *api = jax.n ? "jax.lax.scan" : torch.n ? "torch_xla.experimental.scan" : "the C frontend's scan";
-    return FOUND(l, CLEAR, "the API is here (%s) and the plugin compiles loops; a program qualifies if its blocks are of one shape, pure, and free of custom calls",
+    return FOUND(l, CLEAR,
+                 "the API is here (%s) and the plugin compiles loops; a program qualifies if its blocks are of one "
+                 "shape, pure, and free of custom calls",
                  api);
 }
 
@@ -378,8 +403,11 @@ static finding check_cache_key(const lane *l)
     xl_cache_entry *e;
     size_t n, good = 0;
     if (!l->cache)
-        return jax_cache() ? FOUND(l, HIT, "JAX's own cache is on (%s) and xlane's is not named: its key may lack the plugin's version", jax_cache())
-                           : FOUND(l, ABSENT, "no executable cache was named (--cache) and JAX's own is off");
+        return jax_cache()
+                   ? FOUND(l, HIT,
+                           "JAX's own cache is on (%s) and xlane's is not named: its key may lack the plugin's version",
+                           jax_cache())
+                   : FOUND(l, ABSENT, "no executable cache was named (--cache) and JAX's own is off");
     xl_error *err = xl_cache_list(l->a, l->cache, &e, &n);
     if (err) {
         finding f = FOUND(l, UNKNOWN, "the cache cannot be read: %s", xl_error_message(err));
@@ -389,7 +417,8 @@ static finding check_cache_key(const lane *l)
     for (size_t i = 0; i < n; i++)
         for (uint32_t k = 0; k < e[i].n; k++)
             good += xl_str_is(e[i].name[k], "plugin");
-    return good == n ? FOUND(l, CLEAR, "all %zu entries carry the plugin's identity", n) : FOUND(l, HIT, "%zu of %zu entries do not say which plugin made them", n - good, n);
+    return good == n ? FOUND(l, CLEAR, "all %zu entries carry the plugin's identity", n)
+                     : FOUND(l, HIT, "%zu of %zu entries do not say which plugin made them", n - good, n);
 }
 
 static finding check_torch_key_flags(const lane *l)
@@ -397,8 +426,9 @@ static finding check_torch_key_flags(const lane *l)
     if (!package(l, "torch_xla").n)
         return no_package(l, "torch_xla");
     bool flags = env("XLA_FLAGS") || env("LIBTPU_INIT_ARGS"), cache = env("XLA_PERSISTENT_CACHE_PATH") != NULL;
-    return flags && cache ? FOUND(l, HIT, "flags are set and torch_xla's cache is on (%s)", env("XLA_PERSISTENT_CACHE_PATH"))
-                          : FOUND(l, CLEAR, "%s", cache ? "no flags are set" : "torch_xla's own cache is off");
+    return flags && cache
+               ? FOUND(l, HIT, "flags are set and torch_xla's cache is on (%s)", env("XLA_PERSISTENT_CACHE_PATH"))
+               : FOUND(l, CLEAR, "%s", cache ? "no flags are set" : "torch_xla's own cache is off");
 }
 
 static finding check_foreign_cpu(const lane *l)
@@ -409,7 +439,8 @@ static finding check_foreign_cpu(const lane *l)
     if (!jax_cache())
         return FOUND(l, CLEAR, "JAX's own cache is off");
     bool cpu = platforms && strstr(platforms, "cpu") && !strchr(platforms, ',');
-    return cpu && (!strncmp(jax_cache(), "gs://", 5) || !strncmp(jax_cache(), "/mnt", 4) || !strncmp(jax_cache(), "/nfs", 4))
+    return cpu && (!strncmp(jax_cache(), "gs://", 5) || !strncmp(jax_cache(), "/mnt", 4) ||
+                   !strncmp(jax_cache(), "/nfs", 4))
                ? FOUND(l, HIT, "JAX's CPU programs are cached in a shared place, %s", jax_cache())
                : FOUND(l, CLEAR, "JAX's cache is in %s, on this machine", jax_cache());
 }
@@ -444,8 +475,10 @@ static finding check_stale_jax_cache(const lane *l)
     for (size_t i = 0; i < n && installed == 0; i++)
         installed = newest_mtime(l, xl_strf(l->a, "%s/jaxlib-*.dist-info", site[i]).p, NULL);
     newest_mtime(l, xl_strf(l->a, "%s/*-cache", jax_cache()).p, &oldest);
-    return oldest && oldest < installed ? FOUND(l, HIT, "%s has entries that are older than the installed jaxlib %.*s", jax_cache(), XL_FMT(package(l, "jaxlib")))
-                                        : FOUND(l, CLEAR, "no entry in %s is older than the installed jaxlib", jax_cache());
+    return oldest && oldest < installed
+               ? FOUND(l, HIT, "%s has entries that are older than the installed jaxlib %.*s", jax_cache(),
+                       XL_FMT(package(l, "jaxlib")))
+               : FOUND(l, CLEAR, "no entry in %s is older than the installed jaxlib", jax_cache());
 }
 
 static finding check_orphan_entry(const lane *l)
@@ -483,7 +516,8 @@ static finding check_remote_cache(const lane *l)
 
 static finding check_cuda_skew(const lane *l)
 {
-    static const char *const names[] = { "jaxlib", "jax_cuda12_plugin", "jax_cuda12_pjrt", "jax_cuda13_plugin", "jax_cuda13_pjrt" };
+    static const char *const names[] = { "jaxlib", "jax_cuda12_plugin", "jax_cuda12_pjrt", "jax_cuda13_plugin",
+                                         "jax_cuda13_pjrt" };
     xl_str jax = package(l, "jax");
     size_t cuda = 0;
     if (!jax.n)
@@ -494,14 +528,16 @@ static finding check_cuda_skew(const lane *l)
         if (v.n && !xl_str_eq(v, jax))
             return FOUND(l, HIT, "jax is %.*s and %s is %.*s", XL_FMT(jax), names[i], XL_FMT(v));
     }
-    return cuda ? FOUND(l, CLEAR, "jax and its CUDA packages are all %.*s", XL_FMT(jax)) : FOUND(l, CLEAR, "jax and jaxlib are %.*s; no CUDA packages", XL_FMT(jax));
+    return cuda ? FOUND(l, CLEAR, "jax and its CUDA packages are all %.*s", XL_FMT(jax))
+                : FOUND(l, CLEAR, "jax and jaxlib are %.*s; no CUDA packages", XL_FMT(jax));
 }
 
 static finding check_abi_skew(const lane *l)
 {
     if (l->live.minor < 0)
         return silent(l, "telling its PJRT version");
-    return l->live.client > 0 ? FOUND(l, CLEAR, "the plugin speaks PJRT 0.%d and makes a client", l->live.minor) : silent(l, "making a client");
+    return l->live.client > 0 ? FOUND(l, CLEAR, "the plugin speaks PJRT 0.%d and makes a client", l->live.minor)
+                              : silent(l, "making a client");
 }
 
 /* "Requires-Dist: libtpu==0.0.42.*; extra == 'tpu'" in a package's METADATA. */
@@ -511,7 +547,9 @@ static xl_str pinned(const lane *l, const char *of, const char *what)
     const char **site = xl_python_sites(l->a, &n);
     for (size_t i = 0; i < n; i++) {
         xl_str text;
-        xl_error *err = xl_file_read_max(l->a, xl_strf(l->a, "%s/%s-%.*s.dist-info/METADATA", site[i], of, XL_FMT(package(l, of))).p, 4 << 20, &text);
+        xl_error *err = xl_file_read_max(
+            l->a, xl_strf(l->a, "%s/%s-%.*s.dist-info/METADATA", site[i], of, XL_FMT(package(l, of))).p, 4 << 20,
+            &text);
         bool got = !err;
         xl_error_free(err);
         while (got && text.n) {
@@ -545,13 +583,15 @@ static finding check_libtpu_pin(const lane *l)
         if (!pin.n)
             continue;
         off |= have.n && !xl_str_starts(have, pin);
-        xl_buf_printf(&b, "%s%s %.*s pins libtpu %.*s", b.n ? "; " : "", frontends[i], XL_FMT(package(l, frontends[i])), XL_FMT(pin));
+        xl_buf_printf(&b, "%s%s %.*s pins libtpu %.*s", b.n ? "; " : "", frontends[i], XL_FMT(package(l, frontends[i])),
+                      XL_FMT(pin));
     }
     xl_str text = xl_str_dup(l->a, xl_buf_view(&b));
     xl_buf_fini(&b);
     if (!have.n)
         return FOUND(l, ABSENT, "no libtpu in this Python%s%.*s", text.n ? "; " : "", XL_FMT(text));
-    return off ? FOUND(l, HIT, "libtpu is %.*s; %.*s", XL_FMT(have), XL_FMT(text)) : FOUND(l, CLEAR, "libtpu %.*s; %.*s", XL_FMT(have), XL_FMT(text));
+    return off ? FOUND(l, HIT, "libtpu is %.*s; %.*s", XL_FMT(have), XL_FMT(text))
+               : FOUND(l, CLEAR, "libtpu %.*s; %.*s", XL_FMT(have), XL_FMT(text));
 }
 
 static finding check_unknown_flag(const lane *l)
@@ -577,19 +617,23 @@ static finding check_unknown_flag(const lane *l)
 static finding check_launch_barrier(const lane *l)
 {
     const char *args = env("LIBTPU_INIT_ARGS");
-    bool said = args && strstr(args, "xla_tpu_use_enhanced_launch_barrier"), both = package(l, "jax").n && package(l, "torch_xla").n;
+    bool said = args && strstr(args, "xla_tpu_use_enhanced_launch_barrier"),
+         both = package(l, "jax").n && package(l, "torch_xla").n;
     if (said)
         return FOUND(l, CLEAR, "LIBTPU_INIT_ARGS says the value, so neither frontend appends one");
     if (!l->tpu)
         return FOUND(l, ABSENT, "this lane's plugin is not for TPUs");
-    return FOUND(l, HIT, "LIBTPU_INIT_ARGS does not say it, and %s", both ? "both frontends are installed" : "what holds depends on the frontend that is imported");
+    return FOUND(l, HIT, "LIBTPU_INIT_ARGS does not say it, and %s",
+                 both ? "both frontends are installed" : "what holds depends on the frontend that is imported");
 }
 
 static finding check_no_gate(const lane *l)
 {
     const xl_setting *s = xl_profile_get(&l->profile, "shapes.policy");
-    return s && xl_str_is(s->value, "allow") ? FOUND(l, HIT, "the policy is allow (%.*s)", XL_FMT(s->origin))
-                                             : FOUND(l, CLEAR, "the policy is %.*s (%.*s)", XL_FMT(s ? s->value : XL_STR("warn")), XL_FMT(s ? s->origin : XL_STR("default")));
+    return s && xl_str_is(s->value, "allow")
+               ? FOUND(l, HIT, "the policy is allow (%.*s)", XL_FMT(s->origin))
+               : FOUND(l, CLEAR, "the policy is %.*s (%.*s)", XL_FMT(s ? s->value : XL_STR("warn")),
+                       XL_FMT(s ? s->origin : XL_STR("default")));
 }
 
 static finding check_compiled_twice(const lane *l)
@@ -597,7 +641,8 @@ static finding check_compiled_twice(const lane *l)
     if (!l->run)
         return no_run(l);
     const xl_node *e = recompile(l, "identical", true);
-    return e ? FOUND(l, HIT, "%.*s was compiled again although nothing differed", XL_FMT(field(e, "module"))) : FOUND(l, CLEAR, "no program was compiled twice in one process");
+    return e ? FOUND(l, HIT, "%.*s was compiled again although nothing differed", XL_FMT(field(e, "module")))
+             : FOUND(l, CLEAR, "no program was compiled twice in one process");
 }
 
 static finding check_dynamic_section(const lane *l)
@@ -606,8 +651,10 @@ static finding check_dynamic_section(const lane *l)
         return no_run(l);
     size_t shapes = 0;
     for (size_t i = 0; i < l->n; i++)
-        shapes += compile_event(l->e[i]) && xl_str_is(field(l->e[i], "reason"), "shape") && xl_str_is(field(l->e[i], "phase"), "steady");
-    return shapes > 2 ? FOUND(l, HIT, "%zu compiles after the warm-up came from changing shapes", shapes) : FOUND(l, CLEAR, "%zu compiles after the warm-up came from changing shapes", shapes);
+        shapes += compile_event(l->e[i]) && xl_str_is(field(l->e[i], "reason"), "shape") &&
+                  xl_str_is(field(l->e[i], "phase"), "steady");
+    return shapes > 2 ? FOUND(l, HIT, "%zu compiles after the warm-up came from changing shapes", shapes)
+                      : FOUND(l, CLEAR, "%zu compiles after the warm-up came from changing shapes", shapes);
 }
 
 static finding check_parameter_order(const lane *l)
@@ -618,7 +665,8 @@ static finding check_parameter_order(const lane *l)
         return no_run(l);
     const xl_node *e = recompile(l, "shape", false);
     bool torch = e && xl_str_starts(field(e, "module"), XL_STR("SyncTensorsGraph"));
-    return torch ? FOUND(l, HIT, "%.*s was compiled again with other argument shapes after the warm-up", XL_FMT(field(e, "module")))
+    return torch ? FOUND(l, HIT, "%.*s was compiled again with other argument shapes after the warm-up",
+                         XL_FMT(field(e, "module")))
                  : FOUND(l, CLEAR, "no step's arguments changed after the warm-up");
 }
 
@@ -631,12 +679,14 @@ static finding check_lazy_eager(const lane *l)
     if (!l->run)
         return no_run(l);
     for (size_t i = 0; i < l->n; i++) {
-        bool first = compile_event(l->e[i]) && xl_str_is(field(l->e[i], "phase"), "steady") && xl_str_starts(field(l->e[i], "module"), XL_STR("SyncTensorsGraph"));
+        bool first = compile_event(l->e[i]) && xl_str_is(field(l->e[i], "phase"), "steady") &&
+                     xl_str_starts(field(l->e[i], "module"), XL_STR("SyncTensorsGraph"));
         for (size_t k = 0; k < i && first; k++)
             first = !compile_event(l->e[k]) || !xl_str_eq(field(l->e[k], "program"), field(l->e[i], "program"));
         n += first;
     }
-    return n >= 5 ? FOUND(l, HIT, "%zu different lazy graphs came after the warm-up", n) : FOUND(l, CLEAR, "%zu new lazy graphs came after the warm-up", n);
+    return n >= 5 ? FOUND(l, HIT, "%zu different lazy graphs came after the warm-up", n)
+                  : FOUND(l, CLEAR, "%zu new lazy graphs came after the warm-up", n);
 }
 
 static finding check_pin_layout(const lane *l)
@@ -659,29 +709,34 @@ static finding check_pallas_import(const lane *l)
     bool both = package(l, "jax").n && package(l, "torch_xla").n;
     if (!both)
         return FOUND(l, ABSENT, "jax and torch_xla are not both in this Python");
-    return l->tpu ? FOUND(l, HIT, "both are installed, and the plugin is for TPUs: whichever starts first has it") : FOUND(l, CLEAR, "both are installed, but this lane's plugin is not for TPUs");
+    return l->tpu ? FOUND(l, HIT, "both are installed, and the plugin is for TPUs: whichever starts first has it")
+                  : FOUND(l, CLEAR, "both are installed, but this lane's plugin is not for TPUs");
 }
 
 static finding check_debug_cost(const lane *l)
 {
     const char *ir = env("XLA_IR_DEBUG"), *hlo = env("XLA_HLO_DEBUG");
     bool on = (ir && strcmp(ir, "0")) || (hlo && strcmp(hlo, "0"));
-    return on ? FOUND(l, HIT, "XLA_IR_DEBUG=%s XLA_HLO_DEBUG=%s in the environment", ir ? ir : "", hlo ? hlo : "") : FOUND(l, CLEAR, "neither is set");
+    return on ? FOUND(l, HIT, "XLA_IR_DEBUG=%s XLA_HLO_DEBUG=%s in the environment", ir ? ir : "", hlo ? hlo : "")
+              : FOUND(l, CLEAR, "neither is set");
 }
 
 static finding check_peak_reset(const lane *l)
 {
     if (l->live.minor < 0)
         return silent(l, "telling its PJRT version");
-    return l->live.minor >= 106 ? FOUND(l, CLEAR, "the API is here (PJRT 0.%d); a program must reset it itself, after loading", l->live.minor)
-                                : FOUND(l, HIT, "PJRT 0.%d has no call to reset the peak; it came with 0.106", l->live.minor);
+    return l->live.minor >= 106
+               ? FOUND(l, CLEAR, "the API is here (PJRT 0.%d); a program must reset it itself, after loading",
+                       l->live.minor)
+               : FOUND(l, HIT, "PJRT 0.%d has no call to reset the peak; it came with 0.106", l->live.minor);
 }
 
 static finding check_memory_analysis(const lane *l)
 {
     if (l->live.stats < 0)
         return silent(l, "the memory figures of a program");
-    return l->live.stats ? FOUND(l, CLEAR, "a compiled program's argument and output bytes are told") : FOUND(l, HIT, "a compiled program's argument and output bytes are not told");
+    return l->live.stats ? FOUND(l, CLEAR, "a compiled program's argument and output bytes are told")
+                         : FOUND(l, HIT, "a compiled program's argument and output bytes are not told");
 }
 
 static finding check_stale_lock(const lane *l)
@@ -694,7 +749,10 @@ static finding check_stale_lock(const lane *l)
         return FOUND(l, CLEAR, "the lock is held by process %d (%.*s)", h.holder[0].pid, XL_FMT(h.holder[0].command));
     if (access("/tmp/libtpu_lockfile", R_OK | W_OK) == 0)   /* libtpu leaves it behind each time, and takes it again */
         return FOUND(l, CLEAR, "/tmp/libtpu_lockfile is there and this user may open it: libtpu takes it again");
-    return h.nhidden ? FOUND(l, UNKNOWN, "this user may not open /tmp/libtpu_lockfile, and %zu processes of other users cannot be looked into; ask as root", h.nhidden)
+    return h.nhidden ? FOUND(l, UNKNOWN,
+                             "this user may not open /tmp/libtpu_lockfile, and %zu processes of other users cannot be "
+                             "looked into; ask as root",
+                             h.nhidden)
                      : FOUND(l, HIT, "this user may not open /tmp/libtpu_lockfile, and nobody holds a TPU");
 }
 
@@ -704,7 +762,8 @@ static finding check_device_busy(const lane *l)
     xl_holders_find(l->a, NULL, &h);
     if (!h.ndevice)
         return FOUND(l, ABSENT, "this host has no accelerator's device file");
-    return h.n && h.exclusive ? FOUND(l, HIT, "process %d (%.*s) has %.*s open", h.holder[0].pid, XL_FMT(h.holder[0].command), XL_FMT(h.holder[0].device))
+    return h.n && h.exclusive ? FOUND(l, HIT, "process %d (%.*s) has %.*s open", h.holder[0].pid,
+                                      XL_FMT(h.holder[0].command), XL_FMT(h.holder[0].device))
                               : FOUND(l, CLEAR, "no other process keeps the device from us");
 }
 
@@ -713,7 +772,8 @@ static finding check_quiet_fallback(const lane *l)
     const xl_setting *s = xl_profile_get(&l->profile, "device.jax_platforms");
     if (!package(l, "jax").n)
         return no_package(l, "jax");
-    return s && s->value.n ? FOUND(l, CLEAR, "JAX_PLATFORMS says %.*s (%.*s): a missing device is an error", XL_FMT(s->value), XL_FMT(s->origin))
+    return s && s->value.n ? FOUND(l, CLEAR, "JAX_PLATFORMS says %.*s (%.*s): a missing device is an error",
+                                   XL_FMT(s->value), XL_FMT(s->origin))
                            : FOUND(l, HIT, "JAX_PLATFORMS is not set: without an accelerator JAX goes on with the CPU");
 }
 
@@ -722,24 +782,30 @@ static finding check_metadata_wait(const lane *l)
     if (!l->tpu)
         return FOUND(l, ABSENT, "this lane's plugin is not libtpu");
     bool skip = env("TPU_SKIP_MDS_QUERY") != NULL, here = xl_plugin_has_devices(l->plugin);
-    return skip || here ? FOUND(l, CLEAR, "%s", here ? "a TPU is here" : "TPU_SKIP_MDS_QUERY is set") : FOUND(l, HIT, "no TPU is here and TPU_SKIP_MDS_QUERY is not set");
+    return skip || here ? FOUND(l, CLEAR, "%s", here ? "a TPU is here" : "TPU_SKIP_MDS_QUERY is set")
+                        : FOUND(l, HIT, "no TPU is here and TPU_SKIP_MDS_QUERY is not set");
 }
 
 static finding check_stuck_call(const lane *l)
 {
     for (size_t i = 0; i < l->n; i++)
         if (xl_str_is(field(l->e[i], "event"), "hang"))
-            return FOUND(l, HIT, "%.*s of %.*s did not return for %.*s s", XL_FMT(field(l->e[i], "what")), XL_FMT(field(l->e[i], "module")), XL_FMT(field(l->e[i], "seconds")));
+            return FOUND(l, HIT, "%.*s of %.*s did not return for %.*s s", XL_FMT(field(l->e[i], "what")),
+                         XL_FMT(field(l->e[i], "module")), XL_FMT(field(l->e[i], "seconds")));
     const xl_setting *s = xl_profile_get(&l->profile, "shapes.hang");
-    return FOUND(l, CLEAR, "a call that hangs is named after %.*s s%s", XL_FMT(s ? s->value : XL_STR("120")), l->run ? "; none did in this run" : "");
+    return FOUND(l, CLEAR, "a call that hangs is named after %.*s s%s", XL_FMT(s ? s->value : XL_STR("120")),
+                 l->run ? "; none did in this run" : "");
 }
 
 static finding check_autotune_split(const lane *l)
 {
     if (!l->cuda)
         return FOUND(l, ABSENT, "this lane's plugin is not for GPUs");
-    return ranks() > 1 ? FOUND(l, HIT, "%d ranks compile together here: one that restores while another compiles would hang the job", ranks())
-                       : FOUND(l, CLEAR, "one rank: it tunes for itself");
+    return ranks() > 1
+               ? FOUND(l, HIT,
+                       "%d ranks compile together here: one that restores while another compiles would hang the job",
+                       ranks())
+               : FOUND(l, CLEAR, "one rank: it tunes for itself");
 }
 
 static finding check_rank_graphs(const lane *l)
@@ -748,14 +814,17 @@ static finding check_rank_graphs(const lane *l)
         return no_run(l);
     for (size_t i = 0; i < l->n; i++)
         for (size_t k = 0; k < i && compile_event(l->e[i]); k++) {
-            if (!compile_event(l->e[k]) || xl_str_eq(field(l->e[i], "rank"), field(l->e[k], "rank")) || !xl_str_eq(field(l->e[i], "module"), field(l->e[k], "module")) ||
-                !field(l->e[i], "program").n || xl_str_eq(field(l->e[i], "program"), field(l->e[k], "program")))
+            if (!compile_event(l->e[k]) || xl_str_eq(field(l->e[i], "rank"), field(l->e[k], "rank")) ||
+                !xl_str_eq(field(l->e[i], "module"), field(l->e[k], "module")) || !field(l->e[i], "program").n ||
+                xl_str_eq(field(l->e[i], "program"), field(l->e[k], "program")))
                 continue;
             bool same = false; /* another compile of that rank may be the partner */
             for (size_t m = 0; m < l->n && !same; m++)
-                same = compile_event(l->e[m]) && xl_str_eq(field(l->e[m], "rank"), field(l->e[k], "rank")) && xl_str_eq(field(l->e[m], "program"), field(l->e[i], "program"));
+                same = compile_event(l->e[m]) && xl_str_eq(field(l->e[m], "rank"), field(l->e[k], "rank")) &&
+                       xl_str_eq(field(l->e[m], "program"), field(l->e[i], "program"));
             if (!same)
-                return FOUND(l, HIT, "rank %.*s built a %.*s that rank %.*s did not", XL_FMT(field(l->e[i], "rank")), XL_FMT(field(l->e[i], "module")), XL_FMT(field(l->e[k], "rank")));
+                return FOUND(l, HIT, "rank %.*s built a %.*s that rank %.*s did not", XL_FMT(field(l->e[i], "rank")),
+                             XL_FMT(field(l->e[i], "module")), XL_FMT(field(l->e[k], "rank")));
         }
     return FOUND(l, CLEAR, "the ranks of this run built the same programs");
 }
@@ -765,8 +834,9 @@ static finding check_one_host_started(const lane *l)
     const char *hosts = env("TPU_WORKER_HOSTNAMES");
     if (!l->tpu)
         return FOUND(l, ABSENT, "this lane's plugin is not for TPUs");
-    return hosts && strchr(hosts, ',') && ranks() == 1 ? FOUND(l, HIT, "TPU_WORKER_HOSTNAMES names several hosts, and this launch knows of one process")
-                                                      : FOUND(l, CLEAR, "this launch is of one host, or knows its ranks");
+    return hosts && strchr(hosts, ',') && ranks() == 1
+               ? FOUND(l, HIT, "TPU_WORKER_HOSTNAMES names several hosts, and this launch knows of one process")
+               : FOUND(l, CLEAR, "this launch is of one host, or knows its ranks");
 }
 
 static finding check_masked_cause(const lane *l)
@@ -778,19 +848,24 @@ static finding check_masked_cause(const lane *l)
     xl_failure f = xl_retry_classify(0, xl_buf_view(&texts), phase);
     size_t n = texts.n;
     xl_buf_fini(&texts);
-    return f.masked_by ? FOUND(l, HIT, "a %s error stands over the cause, %s: %s", f.masked_by, f.cause, f.text)
-                       : FOUND(l, CLEAR, "%s", n ? "what failed in this run says its own cause" : "nothing failed in this run");
+    return f.masked_by
+               ? FOUND(l, HIT, "a %s error stands over the cause, %s: %s", f.masked_by, f.cause, f.text)
+               : FOUND(l, CLEAR, "%s", n ? "what failed in this run says its own cause" : "nothing failed in this run");
 }
 
 static finding check_serialise(const lane *l)
 {
     if (l->live.serialise < 0)
         return silent(l, "serialising");
-    return l->live.restore > 0 ? FOUND(l, CLEAR, "the plugin serialises an executable and loads it back")
-                               : FOUND(l, HIT, "the plugin %s: %.*s", l->live.serialise ? "does not load back what it serialised" : "does not serialise", XL_FMT(l->live.trouble));
+    return l->live.restore > 0
+               ? FOUND(l, CLEAR, "the plugin serialises an executable and loads it back")
+               : FOUND(l, HIT, "the plugin %s: %.*s",
+                       l->live.serialise ? "does not load back what it serialised" : "does not serialise",
+                       XL_FMT(l->live.trouble));
 }
 
-/* ---- all of them -------------------------------------------------------------------------------------------------------------- */
+/* ---- all of them
+ * -------------------------------------------------------------------------------------------------------------- */
 static const struct {
     const char *name, *class;
     finding (*check)(const lane *l);
@@ -799,7 +874,8 @@ static const struct {
 #define CLASS_DEFECT "upstream defect"
 #define CLASS_POLICY "policy"
 #define CLASS_GATED "version-gated"
-#define ROW(name, check, class, surface, symptom, remedy, how, seen, source) { #name, CLASS_##class, check_##check, surface, symptom, remedy, how, seen, source },
+#define ROW(name, check, class, surface, symptom, remedy, how, seen, source)                                           \
+    { #name, CLASS_##class, check_##check, surface, symptom, remedy, how, seen, source },
 #include "lane/matrix.def"
 };
 enum { NROW = sizeof table / sizeof *table };
@@ -825,7 +901,8 @@ xl_error *xl_matrix(xl_arena *a, const xl_matrix_wish *w, bool check, xl_matrix_
     }
     for (size_t i = 0; i < NROW; i++) {
         xl_matrix_row *r = &(*out)[i];
-        *r = (xl_matrix_row){ table[i].name, table[i].class, table[i].surface, table[i].symptom, table[i].remedy, table[i].how, table[i].seen, table[i].source, XL_MATRIX_UNKNOWN, XL_STR("") };
+        *r = (xl_matrix_row){ table[i].name, table[i].class, table[i].surface, table[i].symptom,  table[i].remedy,
+                              table[i].how,  table[i].seen,  table[i].source,  XL_MATRIX_UNKNOWN, XL_STR("") };
         if (!check)
             continue;
         finding f = table[i].check(&l);

@@ -1,6 +1,7 @@
 /* src/lane/matrix.h
- * The compatibility matrix: known breakages (matrix.def), each with a check that runs on the present lane. What opens the plugin
- * runs in a child process. Every check ends with a state and a sentence; `unknown` always says what would be needed to know.
+ * The compatibility matrix: known breakages (matrix.def), each with a check that runs on the present lane. What opens
+ * the plugin runs in a child process. Every check ends with a state and a sentence; `unknown` always says what would be
+ * needed to know.
  * To be called while no other thread of ours runs (it forks). */
 #ifndef XL_LANE_MATRIX_H
 #define XL_LANE_MATRIX_H
@@ -17,7 +18,9 @@ typedef struct {
     xl_str text;
 } xl_matrix_row;
 
-typedef struct { const char *plugin, *cache, *run; } xl_matrix_wish; /* each may be NULL: the plugin that would be used; no cache; no run */
+typedef struct {
+    const char *plugin, *cache, *run;
+} xl_matrix_wish; /* each may be NULL: the plugin that would be used; no cache; no run */
 
 /* The rows; with `check`, their states too. */
 xl_error *xl_matrix(xl_arena *a, const xl_matrix_wish *w, bool check, xl_matrix_row **out, size_t *n) XL_MUST_USE;

@@ -18,7 +18,7 @@ struct xl_module_metrics {
     xl_meter meter[XL_M_COUNT];
 };
 
-enum { MODULES = 2048 };                                   /* eager programs have many small ones; beyond this they share a last one */
+enum { MODULES = 2048 }; /* eager programs have many small ones; beyond this they share a last one */
 struct xl_metrics {
     xl_meter total[XL_M_COUNT];
     xl_mutex lock;
@@ -34,7 +34,8 @@ xl_metrics *xl_metrics_new(void)
     return m;
 }
 
-/* A histogram is made with its first value: most of a module's timings are never taken. NULL: no memory, and only the sum counts. */
+/* A histogram is made with its first value: most of a module's timings are never taken. NULL: no memory, and only the
+ * sum counts. */
 static _Atomic uint32_t *buckets(xl_meter *t)
 {
     _Atomic uint32_t *b = atomic_load_explicit(&t->bucket, memory_order_acquire), *none = NULL;
@@ -165,7 +166,8 @@ void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric w, uint64_
         add(&mm->meter[w], by, -1);
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ----------------------------------------------------------------------------------------------------------
+ * */
 static void set_json(const xl_meter *set, xl_json *j)
 {
     xl_json_map(j);
@@ -263,7 +265,8 @@ out:
     return err;
 }
 
-/* ---- for people and scrapers --------------------------------------------------------------------------------------- */
+/* ---- for people and scrapers ---------------------------------------------------------------------------------------
+ * */
 /* "01m02s345ms678.901us", as PyTorch/XLA writes durations: only the parts that are there. */
 static void put_duration(xl_buf *out, double s)
 {
@@ -304,7 +307,11 @@ static void print_set(const xl_meter *set, xl_buf *out)
     for (int w = 0; w < XL_M_COUNT; w++) {
         if (!rows[w].timing || !set[w].n)
             continue;
-        xl_buf_printf(out, "Metric: %s\n  TotalSamples: %llu\n  Accumulator: ", rows[w].name, (unsigned long long)set[w].n);
+        xl_buf_printf(out,
+                      "Metric: %s\n"
+                      "  TotalSamples: %llu\n"
+                      "  Accumulator: ",
+                      rows[w].name, (unsigned long long)set[w].n);
         put_duration(out, (double)set[w].sum * 1e-9);
         xl_buf_puts(out, "\n  Percentiles: ");
         for (size_t i = 0; i < sizeof q / sizeof *q; i++) {
@@ -343,12 +350,18 @@ void xl_metrics_prometheus(const xl_metrics *m, int rank, int pid, xl_buf *out)
         }
         name[n] = 0;
         if (rows[w].timing)
-            xl_buf_printf(out, "# HELP xlane_%s_seconds %s\n# TYPE xlane_%s_seconds summary\nxlane_%s_seconds_sum{%s} %.9f\n"
-                               "xlane_%s_seconds_count{%s} %llu\n",
+            xl_buf_printf(out,
+                          "# HELP xlane_%s_seconds %s\n"
+                          "# TYPE xlane_%s_seconds summary\n"
+                          "xlane_%s_seconds_sum{%s} %.9f\n"
+                          "xlane_%s_seconds_count{%s} %llu\n",
                           name, rows[w].help, name, name, who, (double)m->total[w].sum * 1e-9, name, who,
                           (unsigned long long)m->total[w].n);
         else
-            xl_buf_printf(out, "# HELP xlane_%s_total %s\n# TYPE xlane_%s_total counter\nxlane_%s_total{%s} %llu\n", name,
-                          rows[w].help, name, name, who, (unsigned long long)m->total[w].sum);
+            xl_buf_printf(out,
+                          "# HELP xlane_%s_total %s\n"
+                          "# TYPE xlane_%s_total counter\n"
+                          "xlane_%s_total{%s} %llu\n",
+                          name, rows[w].help, name, name, who, (unsigned long long)m->total[w].sum);
     }
 }

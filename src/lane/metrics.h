@@ -1,7 +1,7 @@
 /* src/lane/metrics.h
- * Counters and timings of a process, in total and by module, under the names PyTorch/XLA users know. Adding to one costs some
- * tens of nanoseconds and takes no memory after the first time; any thread may do so. They are written as JSON beside the
- * run's events and read back by `xlane metrics`, which adds up the processes of a run. */
+ * Counters and timings of a process, in total and by module, under the names PyTorch/XLA users know. Adding to one
+ * costs some tens of nanoseconds and takes no memory after the first time; any thread may do so. They are written as
+ * JSON beside the run's events and read back by `xlane metrics`, which adds up the processes of a run. */
 #ifndef XL_LANE_METRICS_H
 #define XL_LANE_METRICS_H
 
@@ -49,7 +49,7 @@ typedef struct xl_module_metrics xl_module_metrics;        /* one module of it *
 
 xl_metrics *xl_metrics_new(void);                          /* NULL: no memory */
 void xl_metrics_free(xl_metrics *m);
-void xl_metrics_reset(xl_metrics *m);                      /* all from nothing: in a forked child, whose parent tells the rest */
+void xl_metrics_reset(xl_metrics *m); /* all from nothing: in a forked child, whose parent tells the rest */
 bool xl_metrics_idle(const xl_metrics *m);                 /* nothing was counted */
 /* The module's own set, made when first asked for; NULL without memory. Lives as long as m. */
 xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str module);

@@ -1,9 +1,11 @@
-/* Region by region. What runs at once is a unit: one op, or, under the fused rule, elementwise ops and reductions that read one another
- * point by point or row by row. Such ops lie in one unit when the longest way to each of them from the region's start passes the same number
- * of other ops (products, gathers, loops): then none waits for another through something outside, and no order is broken.
- * A unit stands where its last member stood. What takes memory is what another unit reads; reshapes, broadcasts, slices and transposes are
- * read through. A value lives from its unit to the last that reads it; regions of one op are alternatives or turns of one loop, so the
- * op's peak is that of the largest of them, and what a region reads from outside lives as long as the op. */
+/* Region by region. What runs at once is a unit: one op, or, under the fused rule, elementwise ops and reductions that
+ * read one another point by point or row by row. Such ops lie in one unit when the longest way to each of them from the
+ * region's start passes the same number of other ops (products, gathers, loops): then none waits for another through
+ * something outside, and no order is broken.
+ * A unit stands where its last member stood. What takes memory is what another unit reads; reshapes, broadcasts, slices
+ * and transposes are read through. A value lives from its unit to the last that reads it; regions of one op are
+ * alternatives or turns of one loop, so the op's peak is that of the largest of them, and what a region reads from
+ * outside lives as long as the op. */
 #include "lane/predict.h"
 
 #include <stdlib.h>
@@ -27,7 +29,9 @@ typedef struct {
     bool *placed;           /* its memory is somebody else's: a result's, a loop's */
     int64_t constants;
 } walk;
-typedef struct { uint32_t level, into, at; } unit;  /* per op of a region: level; the op it is united with; where it runs */
+typedef struct {
+    uint32_t level, into, at;
+} unit; /* per op of a region: level; the op it is united with; where it runs */
 
 static int64_t bytes_of(const walk *w, xl_value v)
 {
@@ -50,20 +54,27 @@ static bool is_light(const xl_op *op) { return (xl_ops[op->code].flags & XL_OP_E
 static bool is_view(const xl_op *op)
 {
     switch (op->code) {
-    case XL_OP_RESHAPE: case XL_OP_BROADCAST_IN_DIM: case XL_OP_IOTA: case XL_OP_SLICE: case XL_OP_TRANSPOSE: case XL_OP_CONSTANT:
-        return true;
+    case XL_OP_RESHAPE:
+    case XL_OP_BROADCAST_IN_DIM:
+    case XL_OP_IOTA:
+    case XL_OP_SLICE:
+    case XL_OP_TRANSPOSE:
+    case XL_OP_CONSTANT: return true;
     default:
         return false;
     }
 }
 
-static bool reads_through(const walk *w, const xl_op *op) { return w->rule == XL_RULE_FUSED && (is_light(op) || op->code == XL_OP_DOT_GENERAL); }
+static bool reads_through(const walk *w, const xl_op *op)
+{
+    return w->rule == XL_RULE_FUSED && (is_light(op) || op->code == XL_OP_DOT_GENERAL);
+}
 
 /* Works where an operand lies that ends with it. */
 static bool in_place(const xl_op *op)
 {
-    return is_light(op) || op->code == XL_OP_OPTIMIZATION_BARRIER || op->code == XL_OP_WHILE || op->code == XL_OP_RESHAPE ||
-           op->code == XL_OP_DYNAMIC_UPDATE_SLICE || op->code == XL_OP_SCATTER;
+    return is_light(op) || op->code == XL_OP_OPTIMIZATION_BARRIER || op->code == XL_OP_WHILE ||
+           op->code == XL_OP_RESHAPE || op->code == XL_OP_DYNAMIC_UPDATE_SLICE || op->code == XL_OP_SCATTER;
 }
 
 /* The value whose memory is read where v is. */
@@ -74,7 +85,8 @@ static xl_value base_of(const walk *w, xl_value v)
     return v;
 }
 
-/* ---- units -------------------------------------------------------------------------------------------------------- */
+/* ---- units --------------------------------------------------------------------------------------------------------
+ * */
 static uint32_t root(const unit *u, uint32_t i)
 {
     while (u[i].into != i)
@@ -167,7 +179,9 @@ static void run_unit(orderer *o, uint32_t i)
 
 static void put_in_order(const walk *w, const xl_region *r, unit *u)
 {
-    orderer o = { .w = w, .r = r, .u = u, .next = xl_new(w->a, uint32_t, r->nop + 1), .first = xl_new(w->a, uint32_t, r->nop + 1) };
+    orderer o = {
+        .w = w, .r = r, .u = u, .next = xl_new(w->a, uint32_t, r->nop + 1), .first = xl_new(w->a, uint32_t, r->nop + 1)
+    };
     memset(o.first, 0xff, r->nop * sizeof *o.first);
     for (uint32_t i = r->nop; i-- > 0;) {
         uint32_t at = root(u, i);
@@ -208,7 +222,8 @@ static unit *find_units(walk *w, const xl_region *r)
     return u;
 }
 
-/* ---- what lives, and how long ------------------------------------------------------------------------------------- */
+/* ---- what lives, and how long -------------------------------------------------------------------------------------
+ * */
 static void read_by(walk *w, const xl_region *r, xl_value v, uint32_t at)
 {
     const xl_val *x = &w->f->val[v.id];
@@ -261,19 +276,23 @@ static void find_lives(walk *w, const xl_region *r, const unit *u)
         for (uint32_t k = 0; k < op->nin; k++) {
             xl_value v = op->in[k];
             const xl_op *def = w->f->val[v.id].def;
-            read_by(w, r, v, alias && w->last[op->out[0].id] != NOWHERE && w->last[op->out[0].id] > at ? w->last[op->out[0].id] : at);
+            read_by(w, r, v,
+                    alias && w->last[op->out[0].id] != NOWHERE && w->last[op->out[0].id] > at ? w->last[op->out[0].id]
+                                                                                              : at);
             if (!def || def->parent != r || def->code == XL_OP_CONSTANT)
                 continue;
             if (light && is_view(op) && !made)
                 continue;                               /* whoever reads it decides */
             xl_value b = reads_through(w, op) ? base_of(w, v) : v;
             const xl_op *from = w->f->val[b.id].def;
-            if (!from || from->parent != r || (b.id != v.id && (from->code == XL_OP_IOTA || from->code == XL_OP_CONSTANT)))
+            if (!from || from->parent != r ||
+                (b.id != v.id && (from->code == XL_OP_IOTA || from->code == XL_OP_CONSTANT)))
                 continue;
             if (reads_through(w, op) && from->code == XL_OP_IOTA)
                 continue;
             bool same = w->rule == XL_RULE_FUSED && is_light(from) && is_light(op) && root(u, from->mark) == root(u, i);
-            bool once = w->rule == XL_RULE_FUSED && is_light(from) && is_light(op) && from->code != XL_OP_REDUCE && w->uses[b.id] == 1;
+            bool once = w->rule == XL_RULE_FUSED && is_light(from) && is_light(op) && from->code != XL_OP_REDUCE &&
+                        w->uses[b.id] == 1;
             if (same || once)
                 continue;
             w->held[b.id] = true;
@@ -283,7 +302,8 @@ static void find_lives(walk *w, const xl_region *r, const unit *u)
     }
 }
 
-/* ---- the sum ------------------------------------------------------------------------------------------------------ */
+/* ---- the sum ------------------------------------------------------------------------------------------------------
+ * */
 static int64_t peak(walk *w, const xl_region *r);
 
 static int64_t inside(walk *w, const xl_op *op)
@@ -298,14 +318,16 @@ static int64_t inside(walk *w, const xl_op *op)
     return most;
 }
 
-/* A result may lie where `over` lies (a loop's carried value, a donated argument) once that is read for the last time. */
+/* A result may lie where `over` lies (a loop's carried value, a donated argument) once that is read for the last time.
+ * */
 static void place_over(walk *w, xl_value result, xl_value over)
 {
     const xl_op *def = w->f->val[result.id].def;
     if (!def || bytes_of(w, result) != bytes_of(w, over))
         return;
     uint32_t read = w->last[over.id], made = w->born[result.id];
-    w->placed[result.id] = read == NOWHERE || read < made || (read == made && in_place(def)) || base_of(w, result).id == over.id;
+    w->placed[result.id] =
+        read == NOWHERE || read < made || (read == made && in_place(def)) || base_of(w, result).id == over.id;
 }
 
 typedef struct { uint32_t at; int64_t bytes; } span;
@@ -322,7 +344,8 @@ static int64_t peak(walk *w, const xl_region *r)
     const xl_op *end = xl_region_end(r);
     for (uint32_t k = 0; r->owner && r->owner->code == XL_OP_WHILE && end && k < end->nin && k < r->narg; k++)
         place_over(w, end->in[k], r->arg[k]);
-    int64_t *born = xl_new(w->a, int64_t, r->nop + 1), *gone = xl_new(w->a, int64_t, r->nop + 1), *within = xl_new(w->a, int64_t, r->nop + 1);
+    int64_t *born = xl_new(w->a, int64_t, r->nop + 1), *gone = xl_new(w->a, int64_t, r->nop + 1),
+            *within = xl_new(w->a, int64_t, r->nop + 1);
     int64_t live = 0, most = 0;
     size_t nbirth = 0, ndeath = 0, cap = 0, room = 0;
     span *birth = NULL, *death = NULL;
@@ -406,8 +429,14 @@ xl_error *xl_predict(const xl_module *original, xl_predict_rule rule, xl_predict
         err = XL_ERR(INVALID, "the program has no entry function");
         goto out;
     }
-    walk w = { .a = &a, .f = f, .rule = rule, .born = xl_new(&a, uint32_t, f->nval + 1), .last = xl_new(&a, uint32_t, f->nval + 1),
-               .uses = xl_new(&a, uint32_t, f->nval + 1), .held = xl_new(&a, bool, f->nval + 1), .placed = xl_new(&a, bool, f->nval + 1) };
+    walk w = { .a = &a,
+               .f = f,
+               .rule = rule,
+               .born = xl_new(&a, uint32_t, f->nval + 1),
+               .last = xl_new(&a, uint32_t, f->nval + 1),
+               .uses = xl_new(&a, uint32_t, f->nval + 1),
+               .held = xl_new(&a, bool, f->nval + 1),
+               .placed = xl_new(&a, bool, f->nval + 1) };
     memset(w.last, 0xff, f->nval * sizeof *w.last);
     count_uses(&w, f->body);
     for (uint32_t i = 0; i < f->body->narg; i++)
@@ -473,7 +502,8 @@ void xl_predict_apply(xl_prediction *p, const xl_predict_scale *s)
 
 xl_error *xl_predict_measure(xl_client *c, xl_predict_rule *out)
 {
-    /* Two branches of elementwise work that meet: written to memory they need a quarter of a million numbers at least. */
+    /* Two branches of elementwise work that meet: written to memory they need a quarter of a million numbers at least.
+     * */
     static const char text[] =
         "func.func @main(%x: tensor<262144xf32>) -> tensor<262144xf32> {\n"
         "  %a = stablehlo.exponential %x : tensor<262144xf32>\n  %b = stablehlo.cosine %x : tensor<262144xf32>\n"
@@ -486,7 +516,8 @@ xl_error *xl_predict_measure(xl_client *c, xl_predict_rule *out)
     xl_program_memory m;
     *out = XL_RULE_FUSED;
     xl_options_build(&opts, &(xl_options){ .replicas = 1, .partitions = 1 });
-    XL_TRY(xl_program_compile(c, XL_STR(text), XL_FORMAT_MLIR, xl_buf_view(&opts), &p), "measuring what the device keeps in memory");
+    XL_TRY(xl_program_compile(c, XL_STR(text), XL_FORMAT_MLIR, xl_buf_view(&opts), &p),
+           "measuring what the device keeps in memory");
     XL_TRY(xl_executable_memory(xl_program_executable(p), &m), "measuring what the device keeps in memory");
     *out = m.temporary >= 262144 * 4 ? XL_RULE_PLAIN : XL_RULE_FUSED;
 out:

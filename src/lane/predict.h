@@ -1,7 +1,8 @@
 /* src/lane/predict.h
- * How much memory a program will take, before anybody compiles it: liveness over our own program. A value takes memory from the op
- * that makes it to its last use; what a donated argument gives away is taken once. Compilers differ in what they keep, and that one
- * thing is a rule which can be measured: does the device write elementwise results to memory, or fuse them into their readers? */
+ * How much memory a program will take, before anybody compiles it: liveness over our own program. A value takes memory
+ * from the op that makes it to its last use; what a donated argument gives away is taken once. Compilers differ in what
+ * they keep, and that one thing is a rule which can be measured: does the device write elementwise results to memory,
+ * or fuse them into their readers? */
 #ifndef XL_LANE_PREDICT_H
 #define XL_LANE_PREDICT_H
 
@@ -9,16 +10,19 @@
 #include "pjrt/program.h"
 
 typedef enum {
-    XL_RULE_PLAIN,      /* every op's result is in memory; elementwise ops work in place where their operand ends with them */
-    XL_RULE_FUSED,      /* an elementwise result with one reader that is elementwise too is not, nor are reshapes and broadcasts */
+    XL_RULE_PLAIN, /* every op's result is in memory; elementwise ops work in place where their operand ends with them
+                    */
+    XL_RULE_FUSED, /* an elementwise result with one reader that is elementwise too is not, nor are reshapes and
+                      broadcasts */
 } xl_predict_rule;
 const char *xl_predict_word(xl_predict_rule r);
 
 typedef struct { int64_t arguments, outputs, aliased, temporary, constants, total; } xl_prediction;
 
-/* What a compiler makes of temporaries, learned from smaller programs of the same model: what it fuses, copies or makes again depends little on
- * the batch. One program gives a ratio where the compiler needs less (it fuses), and what is added where it needs more (copies of
- * weights, which do not grow with the batch); two give a line, whose slope is kept between half and twice that of one. */
+/* What a compiler makes of temporaries, learned from smaller programs of the same model: what it fuses, copies or makes
+ * again depends little on the batch. One program gives a ratio where the compiler needs less (it fuses), and what is
+ * added where it needs more (copies of weights, which do not grow with the batch); two give a line, whose slope is kept
+ * between half and twice that of one. */
 typedef struct { double temporary; int64_t base, code; } xl_predict_scale;   /* base + temporary * predicted */
 xl_predict_scale xl_predict_compare(const xl_prediction *p, const xl_program_memory *compiled);
 /* Of two, the smaller first. */

@@ -60,8 +60,8 @@ static void ask(question *q)
         }
 }
 
-/* ---- In the child. It tells what it is about to do and what it found, a JSON object a line; whatever happens to it, the
- * lines before that are known. ---- */
+/* ---- In the child. It tells what it is about to do and what it found, a JSON object a line; whatever happens to it,
+ * the lines before that are known. ---- */
 
 typedef struct { const char *path; const xl_probe_opts *opts; } job;
 
@@ -146,8 +146,8 @@ static void tell_client(int fd, const xl_client *c)
 }
 
 /* One device's turn. `*stage` says which class an error is of. */
-static xl_error *try_device(int fd, xl_client *c, const xl_device *d, const question *q, double *compile_s, double *run_s,
-                            const char **class)
+static xl_error *try_device(int fd, xl_client *c, const xl_device *d, const question *q, double *compile_s,
+                            double *run_s, const char **class)
 {
     xl_error *err = NULL;
     xl_buf options = { 0 };
@@ -182,8 +182,8 @@ static xl_error *try_device(int fd, xl_client *c, const xl_device *d, const ques
     *run_s = xl_now() - t;
     for (int i = 0; i < ROWS * COLS; i++)
         if (!(got[i] == q->answer[i])) {
-            err = XL_ERR(INTERNAL, "element [%d, %d] of the result is %g, the right answer is %g", i / COLS, i % COLS, (double)got[i],
-                         (double)q->answer[i]);
+            err = XL_ERR(INTERNAL, "element [%d, %d] of the result is %g, the right answer is %g", i / COLS, i % COLS,
+                         (double)got[i], (double)q->answer[i]);
             goto out;
         }
 out:
@@ -195,10 +195,11 @@ out:
     return err;
 }
 
-static const struct { const char *name; size_t offset; } memory_rows[] = {
+static const struct { const char *name; size_t offset;
+} memory_rows[] = {
 #define ROW(f) { #f, offsetof(xl_device_memory, f) },
-    ROW(in_use) ROW(peak_in_use) ROW(limit) ROW(reserved) ROW(peak_reserved) ROW(reservable_limit) ROW(largest_free) ROW(pool)
-    ROW(peak_pool) ROW(peak_allocated) ROW(allocs) ROW(largest_alloc)
+    ROW(in_use) ROW(peak_in_use) ROW(limit) ROW(reserved) ROW(peak_reserved) ROW(reservable_limit) ROW(largest_free)
+        ROW(pool) ROW(peak_pool) ROW(peak_allocated) ROW(allocs) ROW(largest_alloc)
 #undef ROW
 };
 enum { NMEMORY = sizeof memory_rows / sizeof *memory_rows };
@@ -264,7 +265,8 @@ static int child(void *arg, int fd)
     tell_stage(fd, "PJRT_Plugin_Attributes");
     tell_plugin(fd, &a, p);
     tell_stage(fd, "PJRT_Client_Create");
-    if ((err = xl_client_open(p, &(xl_client_opts){ .option = todo->opts->option, .noption = todo->opts->noption }, &c)))
+    if ((err =
+             xl_client_open(p, &(xl_client_opts){ .option = todo->opts->option, .noption = todo->opts->noption }, &c)))
         return tell_end(fd, "no-device", err);
     tell_client(fd, c);
     if (xl_client_nlocal(c) == 0)
@@ -390,8 +392,13 @@ static bool says(xl_str text, const char *word)
 /* Does the plugin itself say that somebody else has the device? The phrases are those of libtpu and of CUDA. */
 static bool says_held(xl_str text)
 {
-    static const char *const phrases[] = { "already in use", "in use by process", "libtpu_lockfile", "resource busy",
-                                           "CUDA_ERROR_DEVICE_UNAVAILABLE", "devices unavailable", "Device or resource busy" };
+    static const char *const phrases[] = { "already in use",
+                                           "in use by process",
+                                           "libtpu_lockfile",
+                                           "resource busy",
+                                           "CUDA_ERROR_DEVICE_UNAVAILABLE",
+                                           "devices unavailable",
+                                           "Device or resource busy" };
     for (size_t i = 0; i < sizeof phrases / sizeof *phrases; i++)
         if (says(text, phrases[i]))
             return true;
@@ -401,8 +408,9 @@ static bool says_held(xl_str text)
 static void judge_held(xl_arena *a, xl_probe *p, int64_t code)
 {
     bool told = says_held(p->reason) || says_held(p->last_words);
-    bool no_memory = code == XL_CODE_EXHAUSTED || says(p->reason, "out of memory") || says(p->reason, "OUT_OF_MEMORY") ||
-                     says(p->last_words, "CUDA_ERROR_OUT_OF_MEMORY"); /* the plugin's error says "no supported devices" then */
+    bool no_memory =
+        code == XL_CODE_EXHAUSTED || says(p->reason, "out of memory") || says(p->reason, "OUT_OF_MEMORY") ||
+        says(p->last_words, "CUDA_ERROR_OUT_OF_MEMORY"); /* the plugin's error says "no supported devices" then */
     if (p->class != XL_PROBE_NO_DEVICE && !(no_memory && p->class > XL_PROBE_NO_DEVICE))
         return;
     /* Devices that several may share are held only if the plugin complains of room or of others. */
@@ -420,7 +428,8 @@ static xl_str advice(xl_arena *a, const xl_probe *p)
     const char *kind = p->plugin.n ? xl_plugin_kind(p->plugin.p) : NULL;
     bool tpu = kind && strcmp(kind, "tpu") == 0, cuda = kind && strcmp(kind, "cuda") == 0;
     if (p->class != XL_PROBE_HEALTHY && (says(p->last_words, "Unknown flag") || says(p->last_words, "XLA_FLAGS")))
-        return XL_STR("a flag in XLA_FLAGS or LIBTPU_INIT_ARGS is not known to this plugin: take it out and probe again");
+        return XL_STR(
+            "a flag in XLA_FLAGS or LIBTPU_INIT_ARGS is not known to this plugin: take it out and probe again");
     switch (p->class) {
     case XL_PROBE_HEALTHY: return (xl_str){ "", 0 };
     case XL_PROBE_MISSING:
@@ -428,7 +437,8 @@ static xl_str advice(xl_arena *a, const xl_probe *p)
                    : XL_STR("check the path, or leave --plugin out to see what is installed");
     case XL_PROBE_NO_LOAD:
         if (says(p->reason, "this machine is"))
-            return XL_STR("get the plugin for this machine's processor, or move the lane to a machine of the other kind");
+            return XL_STR(
+                "get the plugin for this machine's processor, or move the lane to a machine of the other kind");
         if (says(p->reason, "not found on this machine"))
             return XL_STR("install the package that has the missing library, or add its folder to LD_LIBRARY_PATH");
         if (says(p->reason, "not a shared library") || says(p->reason, "cut short"))
@@ -436,25 +446,29 @@ static xl_str advice(xl_arena *a, const xl_probe *p)
         return p->ended.n ? XL_STR("read its last words; then try the plugin's previous version")
                           : XL_STR("check the file against its package (pip install --force-reinstall)");
     case XL_PROBE_ABI:
-        return says(p->reason, "no GetPjrtApi") ? XL_STR("name the plugin itself: libtpu.so, xla_cuda_plugin.so, libxlane-cpu.so")
+        return says(p->reason, "no GetPjrtApi")
+                   ? XL_STR("name the plugin itself: libtpu.so, xla_cuda_plugin.so, libxlane-cpu.so")
                : says(p->reason, "this xlane speaks") ? XL_STR("update xlane, or install a plugin of PJRT 0.57 to 0.x")
                                                       : XL_STR("install a newer version of the plugin");
     case XL_PROBE_NO_DEVICE:
         if (says(p->ended, "within"))
-            return XL_STR("it hangs while it looks for its device: look at its last words, and try --timeout with more seconds");
-        return tpu ? XL_STR("run on a TPU VM; there /dev/accel* or /dev/vfio/* must exist, in a container too (--privileged)")
+            return XL_STR(
+                "it hangs while it looks for its device: look at its last words, and try --timeout with more seconds");
+        return tpu    ? XL_STR("run on a TPU VM; there /dev/accel* or /dev/vfio/* must exist, in a container too "
+                                  "(--privileged)")
                : cuda ? XL_STR("see that nvidia-smi works here and that CUDA_VISIBLE_DEVICES does not hide the cards")
                       : XL_STR("see that the device and its driver are there and that this user may open them");
     case XL_PROBE_HELD:
         if (p->holders.n)
             return xl_strf(a, "wait for process %d to end, or end it; then probe again", p->holders.holder[0].pid);
-        return says(p->reason, "lockfile")
-                   ? XL_STR("nobody is seen to hold it: run as root to see all processes; if there is none, remove /tmp/libtpu_lockfile")
-                   : XL_STR("run as root to see which process holds it");
+        return says(p->reason, "lockfile") ? XL_STR("nobody is seen to hold it: run as root to see all processes; if "
+                                                    "there is none, remove /tmp/libtpu_lockfile")
+                                           : XL_STR("run as root to see which process holds it");
     case XL_PROBE_NO_COMPILE:
         return XL_STR("read the plugin's message; compare its version with the driver's in the bundle");
     case XL_PROBE_WRONG:
-        return XL_STR("do not train here: take this device out, and try another version of the plugin or of the driver");
+        return XL_STR(
+            "do not train here: take this device out, and try another version of the plugin or of the driver");
     }
     return (xl_str){ "", 0 };
 }

@@ -12,7 +12,17 @@
 #include "lane/profile_text.h"
 #include "pjrt/gate.h"
 
-typedef enum { KIND_BOOL, KIND_BOOL1, KIND_INT, KIND_NUM, KIND_SIZE, KIND_TEXT, KIND_LIST, KIND_POLICY, KIND_DUMP } kind;
+typedef enum {
+    KIND_BOOL,
+    KIND_BOOL1,
+    KIND_INT,
+    KIND_NUM,
+    KIND_SIZE,
+    KIND_TEXT,
+    KIND_LIST,
+    KIND_POLICY,
+    KIND_DUMP
+} kind;
 static const struct row {
     const char *group, *key;
     kind kind;
@@ -20,7 +30,8 @@ static const struct row {
     xl_setting_use use;
     const char *otherwise;
 } rows[] = {
-#define SETTING(group, key, kind, var, use, otherwise, help) { #group, #key, KIND_##kind, var, XL_USE_##use, otherwise },
+#define SETTING(group, key, kind, var, use, otherwise, help)                                                           \
+    { #group, #key, KIND_##kind, var, XL_USE_##use, otherwise },
 #include "lane/profile.def"
 };
 enum { NROW = sizeof rows / sizeof *rows, DEPTH_MOST = 16 };
@@ -28,7 +39,8 @@ enum { NROW = sizeof rows / sizeof *rows, DEPTH_MOST = 16 };
 /* Lists of flags and the names the `flags` group has for them. */
 static const struct { const char *key, *var; } lists[] = { { "xla", "XLA_FLAGS" }, { "libtpu", "LIBTPU_INIT_ARGS" } };
 
-/* ---- where profiles are ---------------------------------------------------------------------------------------------- */
+/* ---- where profiles are
+ * ---------------------------------------------------------------------------------------------- */
 enum { AT_PROJECT, AT_USER, AT_BUILT_IN, NPLACE };
 static const char *const places[NPLACE] = { "project", "user", "built-in" };
 
@@ -116,14 +128,24 @@ static xl_error *find(xl_arena *a, xl_str name, int from, source *out)
     }
     for (const xl_profile_text *t = xl_profile_texts; t->name; t++)
         if (xl_str_is(name, t->name)) {
-            *out = (source){ .name = name, .text = xl_str_of(t->text), .file = xl_strf(a, "built-in %s.yaml", t->name).p, .place = AT_BUILT_IN };
+            *out = (source){ .name = name,
+                             .text = xl_str_of(t->text),
+                             .file = xl_strf(a, "built-in %s.yaml", t->name).p,
+                             .place = AT_BUILT_IN };
             return NULL;
         }
     return no_such(a, name);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
-typedef struct { xl_arena *a; xl_profile *p; size_t cap, chaincap; xl_str open[DEPTH_MOST]; int place[DEPTH_MOST]; } reader;
+/* ---- reading
+ * --------------------------------------------------------------------------------------------------------- */
+typedef struct {
+    xl_arena *a;
+    xl_profile *p;
+    size_t cap, chaincap;
+    xl_str open[DEPTH_MOST];
+    int place[DEPTH_MOST];
+} reader;
 
 static void put(reader *r, xl_setting s)
 {
@@ -205,7 +227,10 @@ static xl_error *read_group(reader *r, const xl_node *map)
         const xl_node *v = xl_str_is(map->key, rows[i].group) ? xl_node_get(map, rows[i].key) : NULL;
         if (!v)
             continue;
-        xl_setting s = { .name = xl_strf(r->a, "%s.%s", rows[i].group, rows[i].key), .var = rows[i].var, .use = rows[i].use, .bytes = rows[i].kind == KIND_SIZE,
+        xl_setting s = { .name = xl_strf(r->a, "%s.%s", rows[i].group, rows[i].key),
+                         .var = rows[i].var,
+                         .use = rows[i].use,
+                         .bytes = rows[i].kind == KIND_SIZE,
                          .origin = origin_of(r->a, v) };
         if (v->kind != XL_NODE_NULL)                       /* null: back to the runtime's own */
             XL_DO(value_of(r->a, &rows[i], v, &s.value));
@@ -253,11 +278,14 @@ static xl_error *read_flags(reader *r, const xl_node *map)
             if (!name.n || memchr(name.p, '=', name.n) || !plain_value(name))
                 return xl_node_err(v, "a name has neither spaces nor '='; write  name: value");
             if (env && (xl_str_starts(name, XL_STR("LD_")) || xl_str_is(name, "PATH") || xl_str_is(name, "PYTHONPATH")))
-                return xl_node_err(v, "a profile sets the runtime's variables, not those that choose which code is loaded");
+                return xl_node_err(
+                    v, "a profile sets the runtime's variables, not those that choose which code is loaded");
             if (!env && !plain_value(v->s))
                 return xl_node_err(v, "a flag's value has no spaces: XLA splits its flags there");
-            xl_setting s = { .name = xl_strf(r->a, "flags.%.*s.%.*s", XL_FMT(group->key), XL_FMT(name)), .use = XL_USE_CODE,
-                             .origin = origin_of(r->a, v), .value = v->kind == XL_NODE_NULL ? (xl_str){ "", 0 } : v->s };
+            xl_setting s = { .name = xl_strf(r->a, "flags.%.*s.%.*s", XL_FMT(group->key), XL_FMT(name)),
+                             .use = XL_USE_CODE,
+                             .origin = origin_of(r->a, v),
+                             .value = v->kind == XL_NODE_NULL ? (xl_str){ "", 0 } : v->s };
             if (env) {
                 s.var = xl_str_c(r->a, name);
             } else {
@@ -286,7 +314,8 @@ static xl_error *read_inherited(reader *r, const xl_node *n, const source *self,
             xl_buf b = { 0 };
             for (int k = i; k <= depth; k++)
                 xl_buf_printf(&b, "%.*s inherits ", XL_FMT(r->open[k]));
-            xl_error *err = xl_node_err(n, "profiles inherit one another in a circle: %.*s%.*s", XL_FMT(xl_buf_view(&b)), XL_FMT(n->s));
+            xl_error *err = xl_node_err(n, "profiles inherit one another in a circle: %.*s%.*s",
+                                        XL_FMT(xl_buf_view(&b)), XL_FMT(n->s));
             xl_buf_fini(&b);
             return err;
         }
@@ -296,7 +325,8 @@ static xl_error *read_inherited(reader *r, const xl_node *n, const source *self,
 static xl_error *read_profile(reader *r, xl_str name, int from, int depth)
 {
     xl_error *err = NULL;
-    static const char *const keys[] = { "about", "inherits", "diagnostic", "spmd", "cache", "shapes", "debug", "device", "flags", NULL };
+    static const char *const keys[] = { "about",  "inherits", "diagnostic", "spmd",  "cache",
+                                        "shapes", "debug",    "device",     "flags", NULL };
     source src;
     xl_node *root;
     if (depth == DEPTH_MOST)
@@ -334,7 +364,10 @@ out:
     return err;
 }
 
-static int by_name(const void *x, const void *y) { return xl_str_cmp(((const xl_setting *)x)->name, ((const xl_setting *)y)->name); }
+static int by_name(const void *x, const void *y)
+{
+    return xl_str_cmp(((const xl_setting *)x)->name, ((const xl_setting *)y)->name);
+}
 
 static void finish(xl_profile *p)
 {
@@ -348,7 +381,8 @@ static void finish(xl_profile *p)
         const xl_setting *s = &p->set[i];
         if (s->use == XL_USE_DIAG && s->value.n && !xl_str_is(s->value, "0") && !xl_str_is(s->value, "false"))
             p->diagnostic = true;
-        if (s->use != XL_USE_CODE || !s->value.n || xl_str_is(s->origin, "environment") || xl_str_is(s->origin, "default"))
+        if (s->use != XL_USE_CODE || !s->value.n || xl_str_is(s->origin, "environment") ||
+            xl_str_is(s->origin, "default"))
             continue;
         any = true;
         xl_hash_str(&h, s->name);
@@ -384,10 +418,12 @@ xl_error *xl_profile_list(xl_arena *a, xl_profile_row **out, size_t *n)
     return NULL;
 }
 
-/* ---- with the environment ---------------------------------------------------------------------------------------------- */
+/* ---- with the environment
+ * ---------------------------------------------------------------------------------------------- */
 static bool runtime_variable(const char *e)
 {
-    static const char *const prefixes[] = { "XLA_", "LIBTPU_", "PJRT_", "TPU_", "JAX_", "PT_XLA_", "XLANE_CPU_", "MEGASCALE_", "NCCL_" };
+    static const char *const prefixes[] = { "XLA_",    "LIBTPU_",    "PJRT_",      "TPU_", "JAX_",
+                                            "PT_XLA_", "XLANE_CPU_", "MEGASCALE_", "NCCL_" };
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (!strncmp(e, prefixes[i], strlen(prefixes[i])))
             return true;
@@ -416,8 +452,12 @@ static void join_flags(reader *r)
                     had->shadow = value;
                 continue;
             }
-            put(r, (xl_setting){ .name = xl_strf(r->a, "flags.%s.%.*s", lists[i].key, XL_FMT(word)), .var = lists[i].var, .flag = true,
-                                 .word = word, .value = value, .origin = XL_STR("environment"),
+            put(r, (xl_setting){ .name = xl_strf(r->a, "flags.%s.%.*s", lists[i].key, XL_FMT(word)),
+                                 .var = lists[i].var,
+                                 .flag = true,
+                                 .word = word,
+                                 .value = value,
+                                 .origin = XL_STR("environment"),
                                  .use = xl_str_starts(word, XL_STR("xla_dump_")) ? XL_USE_DIAG : XL_USE_CODE });
         }
     }
@@ -443,9 +483,13 @@ static void join_variables(reader *r)
                 row = &rows[i];
         if (!row && (!runtime_variable(*e) || list_variable(name)))
             continue;
-        put(r, (xl_setting){ .name = row ? xl_strf(r->a, "%s.%s", row->group, row->key) : xl_strf(r->a, "flags.environment.%.*s", XL_FMT(name)),
-                             .var = xl_str_c(r->a, name), .value = xl_str_dup(r->a, value), .origin = XL_STR("environment"),
-                             .use = row ? row->use : XL_USE_CODE, .bytes = row && row->kind == KIND_SIZE });
+        put(r, (xl_setting){ .name = row ? xl_strf(r->a, "%s.%s", row->group, row->key)
+                                         : xl_strf(r->a, "flags.environment.%.*s", XL_FMT(name)),
+                             .var = xl_str_c(r->a, name),
+                             .value = xl_str_dup(r->a, value),
+                             .origin = XL_STR("environment"),
+                             .use = row ? row->use : XL_USE_CODE,
+                             .bytes = row && row->kind == KIND_SIZE });
     }
 }
 
@@ -455,14 +499,21 @@ xl_error *xl_profile_effective(xl_arena *a, const char *name, xl_profile *out)
     if (name)
         XL_DO(xl_profile_load(a, name, out));
     else
-        *out = (xl_profile){ .name = XL_STR("none"), .file = XL_STR(""), .about = XL_STR("no profile: the environment and the defaults") };
+        *out = (xl_profile){ .name = XL_STR("none"),
+                             .file = XL_STR(""),
+                             .about = XL_STR("no profile: the environment and the defaults") };
     reader r = { .a = a, .p = out, .cap = out->n };
     join_flags(&r);
     join_variables(&r);
     for (size_t i = 0; i < NROW; i++) {
         xl_str key = xl_strf(a, "%s.%s", rows[i].group, rows[i].key);
         if (rows[i].otherwise[0] && !xl_profile_get(out, key.p))
-            put(&r, (xl_setting){ .name = key, .var = rows[i].var, .value = xl_str_of(rows[i].otherwise), .bytes = rows[i].kind == KIND_SIZE, .origin = XL_STR("default"), .use = rows[i].use });
+            put(&r, (xl_setting){ .name = key,
+                                  .var = rows[i].var,
+                                  .value = xl_str_of(rows[i].otherwise),
+                                  .bytes = rows[i].kind == KIND_SIZE,
+                                  .origin = XL_STR("default"),
+                                  .use = rows[i].use });
     }
     finish(out);
 out:

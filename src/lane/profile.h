@@ -1,9 +1,10 @@
 /* src/lane/profile.h
- * A profile: launch policy in a file. Groups: spmd, cache, shapes, debug, device (profile.def has their keys) and flags, with raw
- * flags for XLA_FLAGS (`xla`), LIBTPU_INIT_ARGS (`libtpu`) and variables (`environment`). A profile may inherit others by name.
- * A name is looked for in ./.xlane/profiles, then in the user's ~/.config/xlane/profiles, then among the built-in ones; a profile
- * that inherits its own name means the next one of that name. The profile is stronger than the environment it meets: flags are
- * policy, not shell state; what it overrides is told.
+ * A profile: launch policy in a file. Groups: spmd, cache, shapes, debug, device (profile.def has their keys) and
+ * flags, with raw flags for XLA_FLAGS (`xla`), LIBTPU_INIT_ARGS (`libtpu`) and variables (`environment`). A profile may
+ * inherit others by name.
+ * A name is looked for in ./.xlane/profiles, then in the user's ~/.config/xlane/profiles, then among the built-in ones;
+ * a profile that inherits its own name means the next one of that name. The profile is stronger than the environment it
+ * meets: flags are policy, not shell state; what it overrides is told.
  * Everything lives in the arena given. One thread at a time. */
 #ifndef XL_LANE_PROFILE_H
 #define XL_LANE_PROFILE_H
@@ -45,8 +46,8 @@ xl_error *xl_profile_load(xl_arena *a, const char *name, xl_profile *out) XL_MUS
 xl_error *xl_profile_effective(xl_arena *a, const char *name, xl_profile *out) XL_MUST_USE;
 const xl_setting *xl_profile_get(const xl_profile *p, const char *name);   /* NULL: not set */
 
-/* Puts an effective profile into this process's environment, with XLANE_PROFILE=name@digest. Fails, and changes nothing, where
- * the runtime is up already, or where the host could not hold the buffers it asks for. */
+/* Puts an effective profile into this process's environment, with XLANE_PROFILE=name@digest. Fails, and changes
+ * nothing, where the runtime is up already, or where the host could not hold the buffers it asks for. */
 xl_error *xl_profile_apply(xl_arena *a, const xl_profile *p) XL_MUST_USE;
 
 /* The same without looking at this host's memory: for a compile for other machines. */
@@ -54,12 +55,14 @@ xl_error *xl_profile_set(xl_arena *a, const xl_profile *p) XL_MUST_USE;
 
 /* The host's memory against what the profile wants of it. */
 typedef struct { uint64_t premapped, loader, headroom, host; } xl_host_budget;
-xl_error *xl_profile_budget(xl_arena *a, const xl_profile *p, xl_host_budget *out) XL_MUST_USE; /* the error is the refusal */
+xl_error *xl_profile_budget(xl_arena *a, const xl_profile *p,
+                            xl_host_budget *out) XL_MUST_USE; /* the error is the refusal */
 
 typedef struct { bool fatal; xl_str text; } xl_finding;
-/* What is wrong with an effective profile. `library`: files whose strings tell the flags they know (plugin, then the frontend's
- * own XLA for XLA_FLAGS); may be none. */
-xl_error *xl_profile_check(xl_arena *a, const xl_profile *p, const char *plugin, const char *frontend, xl_finding **out, size_t *n) XL_MUST_USE;
+/* What is wrong with an effective profile. `library`: files whose strings tell the flags they know (plugin, then the
+ * frontend's own XLA for XLA_FLAGS); may be none. */
+xl_error *xl_profile_check(xl_arena *a, const xl_profile *p, const char *plugin, const char *frontend, xl_finding **out,
+                           size_t *n) XL_MUST_USE;
 
 typedef struct { xl_str name, before, after, before_origin, after_origin; } xl_profile_change;
 void xl_profile_diff(xl_arena *a, const xl_profile *x, const xl_profile *y, xl_profile_change **out, size_t *n);

@@ -7,7 +7,8 @@
 #include "lane/flags.h"
 #include "lane/profile.h"
 
-/* ---- the host's memory ------------------------------------------------------------------------------------------------- */
+/* ---- the host's memory
+ * ------------------------------------------------------------------------------------------------- */
 static uint64_t number_in(xl_arena *a, const char *path, const char *after)
 {
     xl_str text;
@@ -25,7 +26,8 @@ static uint64_t number_in(xl_arena *a, const char *path, const char *after)
 static uint64_t host_memory(xl_arena *a)
 {
     const char *test = getenv("XLANE_HOST_MEMORY"); /* another host's figure, to check a profile for it */
-    uint64_t want, total = number_in(a, "/proc/meminfo", "MemTotal:") << 10, group = number_in(a, "/sys/fs/cgroup/memory.max", "");
+    uint64_t want, total = number_in(a, "/proc/meminfo", "MemTotal:") << 10,
+                   group = number_in(a, "/sys/fs/cgroup/memory.max", "");
     if (test && xl_str_size(xl_str_of(test), &want))
         return want;
     return group && group < total ? group : total;
@@ -40,35 +42,48 @@ static uint64_t size_of(const xl_profile *p, const char *name)
 
 static xl_str gib(xl_arena *a, uint64_t n)
 {
-    return n >= 1 << 30 ? xl_strf(a, "%.2f GiB", (double)n / (1 << 30)) : n >= 1 << 20 ? xl_strf(a, "%.1f MiB", (double)n / (1 << 20))
-                                                                                     : xl_strf(a, "%llu bytes", (unsigned long long)n);
+    return n >= 1 << 30   ? xl_strf(a, "%.2f GiB", (double)n / (1 << 30))
+           : n >= 1 << 20 ? xl_strf(a, "%.1f MiB", (double)n / (1 << 20))
+                          : xl_strf(a, "%llu bytes", (unsigned long long)n);
 }
 
 xl_error *xl_profile_budget(xl_arena *a, const xl_profile *p, xl_host_budget *out)
 {
     enum { PAGE = 4096 };
-    *out = (xl_host_budget){ size_of(p, "device.premapped_buffer"), size_of(p, "device.loader_memory"), size_of(p, "device.headroom"), host_memory(a) };
+    *out = (xl_host_budget){ size_of(p, "device.premapped_buffer"), size_of(p, "device.loader_memory"),
+                             size_of(p, "device.headroom"), host_memory(a) };
     const xl_setting *s = xl_profile_get(p, "device.premapped_buffer");
     if (!out->premapped)
         return NULL;
     if (out->premapped % PAGE)
-        return XL_ERR(INVALID, "TPU_PREMAPPED_BUFFER_SIZE is %llu (%.*s), which is not a multiple of the page size, %d; the next one that is: %llu",
-                      (unsigned long long)out->premapped, XL_FMT(s->origin), PAGE, (unsigned long long)((out->premapped / PAGE + 1) * PAGE));
+        return XL_ERR(INVALID,
+                      "TPU_PREMAPPED_BUFFER_SIZE is %llu (%.*s), which is not a multiple of the page size, %d; the "
+                      "next one that is: %llu",
+                      (unsigned long long)out->premapped, XL_FMT(s->origin), PAGE,
+                      (unsigned long long)((out->premapped / PAGE + 1) * PAGE));
     uint64_t sum = out->premapped, host = out->host;
-    if (host && (__builtin_add_overflow(sum, out->loader, &sum) || __builtin_add_overflow(sum, out->headroom, &sum) || sum > host)) {
+    if (host && (__builtin_add_overflow(sum, out->loader, &sum) || __builtin_add_overflow(sum, out->headroom, &sum) ||
+                 sum > host)) {
         uint64_t others = out->loader + out->headroom, room = host > others ? (host - others) / PAGE * PAGE : 0;
-        return XL_ERR(EXHAUSTED, "this host has %.*s of memory; the premapped buffer wants %.*s (%.*s), the data loader keeps %.*s and %.*s are left "
-                      "to the system: at most %llu bytes remain for TPU_PREMAPPED_BUFFER_SIZE; set device.premapped_buffer to that or less",
-                      XL_FMT(gib(a, host)), XL_FMT(gib(a, out->premapped)), XL_FMT(s->origin), XL_FMT(gib(a, out->loader)), XL_FMT(gib(a, out->headroom)),
-                      (unsigned long long)room);
+        return XL_ERR(EXHAUSTED,
+                      "this host has %.*s of memory; the premapped buffer wants %.*s (%.*s), the data loader keeps "
+                      "%.*s and %.*s are left "
+                      "to the system: at most %llu bytes remain for TPU_PREMAPPED_BUFFER_SIZE; set "
+                      "device.premapped_buffer to that or less",
+                      XL_FMT(gib(a, host)), XL_FMT(gib(a, out->premapped)), XL_FMT(s->origin),
+                      XL_FMT(gib(a, out->loader)), XL_FMT(gib(a, out->headroom)), (unsigned long long)room);
     }
     return NULL;
 }
 
-/* ---- findings ------------------------------------------------------------------------------------------------------------ */
+/* ---- findings
+ * ------------------------------------------------------------------------------------------------------------ */
 typedef struct { xl_arena *a; xl_finding *p; size_t n, cap; } findings;
 
-static void add(findings *f, bool fatal, xl_str text) { XL_PUSH(f->a, f->p, f->n, f->cap, ((xl_finding){ fatal, text })); }
+static void add(findings *f, bool fatal, xl_str text)
+{
+    XL_PUSH(f->a, f->p, f->n, f->cap, ((xl_finding){ fatal, text }));
+}
 
 /* Flags that a frontend adds on import where nobody named them, so that what holds depends on who was imported. */
 static const struct { const char *flag, *by, *value; } appended[] = {
@@ -78,9 +93,10 @@ static const struct { const char *flag, *by, *value; } appended[] = {
 
 static bool for_tpu(const xl_profile *p, const char *plugin)
 {
-    const xl_setting *s = xl_profile_get(p, "device.plugin"), *d = xl_profile_get(p, "device.pjrt_device"), *j = xl_profile_get(p, "device.jax_platforms");
-    return (plugin && strstr(plugin, "libtpu")) || (s && xl_str_is(s->value, "tpu")) || (d && xl_str_is(d->value, "TPU")) ||
-           (j && xl_str_starts(j->value, XL_STR("tpu")));
+    const xl_setting *s = xl_profile_get(p, "device.plugin"), *d = xl_profile_get(p, "device.pjrt_device"),
+                     *j = xl_profile_get(p, "device.jax_platforms");
+    return (plugin && strstr(plugin, "libtpu")) || (s && xl_str_is(s->value, "tpu")) ||
+           (d && xl_str_is(d->value, "TPU")) || (j && xl_str_starts(j->value, XL_STR("tpu")));
 }
 
 static void check_appended(findings *f, const xl_profile *p)
@@ -91,8 +107,13 @@ static void check_appended(findings *f, const xl_profile *p)
             s = &p->set[i];
     if (s && s->value.n)
         return;
-    add(f, false, xl_strf(f->a, "LIBTPU_INIT_ARGS does not say %s: on import %s appends %s and %s appends %s, so the value depends on the frontend; "
-                          "set flags.libtpu.%s", appended[0].flag, appended[0].by, appended[0].value, appended[1].by, appended[1].value, appended[0].flag));
+    add(f, false,
+        xl_strf(f->a,
+                "LIBTPU_INIT_ARGS does not say %s: on import %s appends %s and %s appends %s, so the value depends on "
+                "the frontend; "
+                "set flags.libtpu.%s",
+                appended[0].flag, appended[0].by, appended[0].value, appended[1].by, appended[1].value,
+                appended[0].flag));
 }
 
 static void check_flag(findings *f, const xl_setting *s, const xl_flag_set *set, const char *who)
@@ -100,16 +121,21 @@ static void check_flag(findings *f, const xl_setting *s, const xl_flag_set *set,
     if (xl_flags_know(set, s->word))
         return;
     xl_str near = xl_flags_nearest(set, s->word);
-    add(f, true, xl_strf(f->a, "%.*s: %s, %s, knows no flag --%.*s and would end the process at start%s%.*s%s", XL_FMT(s->origin), xl_path_base(xl_str_of(set->path)).p,
-                         who, XL_FMT(s->word), near.n ? "; the nearest it knows is --" : "; it knows none like it", XL_FMT(near), near.n ? "" : ": take it out"));
+    add(f, true,
+        xl_strf(f->a, "%.*s: %s, %s, knows no flag --%.*s and would end the process at start%s%.*s%s",
+                XL_FMT(s->origin), xl_path_base(xl_str_of(set->path)).p, who, XL_FMT(s->word),
+                near.n ? "; the nearest it knows is --" : "; it knows none like it", XL_FMT(near),
+                near.n ? "" : ": take it out"));
 }
 
 static bool scannable(xl_str word)
 {
-    return xl_str_starts(word, XL_STR("xla_")) || xl_str_starts(word, XL_STR("megascale_")) || xl_str_starts(word, XL_STR("tpu_"));
+    return xl_str_starts(word, XL_STR("xla_")) || xl_str_starts(word, XL_STR("megascale_")) ||
+           xl_str_starts(word, XL_STR("tpu_"));
 }
 
-xl_error *xl_profile_check(xl_arena *a, const xl_profile *p, const char *plugin, const char *frontend, xl_finding **out, size_t *n)
+xl_error *xl_profile_check(xl_arena *a, const xl_profile *p, const char *plugin, const char *frontend, xl_finding **out,
+                           size_t *n)
 {
     xl_error *err = NULL;
     findings f = { .a = a };
@@ -125,14 +151,19 @@ xl_error *xl_profile_check(xl_arena *a, const xl_profile *p, const char *plugin,
     for (size_t i = 0; i < p->n; i++) {
         const xl_setting *s = &p->set[i];
         if (s->shadow.n)
-            add(&f, false, xl_strf(a, "%.*s: %.*s=%.*s; the environment says %.*s, which does not count", XL_FMT(s->origin), XL_FMT(s->name), XL_FMT(s->value),
-                                   XL_FMT(s->shadow)));
+            add(&f, false,
+                xl_strf(a, "%.*s: %.*s=%.*s; the environment says %.*s, which does not count", XL_FMT(s->origin),
+                        XL_FMT(s->name), XL_FMT(s->value), XL_FMT(s->shadow)));
         if (!s->flag || !s->value.n)
             continue;
         if (!scannable(s->word)) {
             if (plugin)
-                add(&f, false, xl_strf(a, "%.*s: --%.*s could not be checked: only names that start with xla_, tpu_ or megascale_ can be told apart from other "
-                                       "strings of a library", XL_FMT(s->origin), XL_FMT(s->word)));
+                add(&f, false,
+                    xl_strf(a,
+                            "%.*s: --%.*s could not be checked: only names that start with xla_, tpu_ or megascale_ "
+                            "can be told apart from other "
+                            "strings of a library",
+                            XL_FMT(s->origin), XL_FMT(s->word)));
             continue;
         }
         if (in_plugin.n && (strcmp(s->var, "LIBTPU_INIT_ARGS") || for_tpu(p, plugin)))
@@ -149,16 +180,20 @@ xl_error *xl_profile_check(xl_arena *a, const xl_profile *p, const char *plugin,
     const xl_setting *chips = xl_profile_get(p, "device.visible_chips"), *spmd = xl_profile_get(p, "spmd.enabled"),
                      *automatic = xl_profile_get(p, "spmd.automatic");
     if (automatic && xl_str_is(automatic->value, "1") && spmd && xl_str_is(spmd->value, "0"))
-        add(&f, true, xl_strf(a, "%.*s: spmd.automatic needs spmd.enabled, which is off (%.*s)", XL_FMT(automatic->origin), XL_FMT(spmd->origin)));
+        add(&f, true,
+            xl_strf(a, "%.*s: spmd.automatic needs spmd.enabled, which is off (%.*s)", XL_FMT(automatic->origin),
+                    XL_FMT(spmd->origin)));
     if (chips && chips->value.n && spmd && xl_str_is(spmd->value, "1") && !memchr(chips->value.p, ',', chips->value.n))
-        add(&f, false, xl_strf(a, "%.*s: one visible chip leaves SPMD nothing to partition over", XL_FMT(chips->origin)));
+        add(&f, false,
+            xl_strf(a, "%.*s: one visible chip leaves SPMD nothing to partition over", XL_FMT(chips->origin)));
 out:
     *out = f.p;
     *n = f.n;
     return err;
 }
 
-/* ---- two profiles ---------------------------------------------------------------------------------------------------------- */
+/* ---- two profiles
+ * ---------------------------------------------------------------------------------------------------------- */
 void xl_profile_diff(xl_arena *a, const xl_profile *x, const xl_profile *y, xl_profile_change **out, size_t *n)
 {
     size_t cap = 0;

@@ -66,7 +66,8 @@ TEST(mistakes_are_named_with_the_nearest)
     CHECK_ERR(xl_profile_load(&a, "a", &p), "in a circle: a inherits b inherits c inherits a");
     CHECK_ERR(xl_profile_load(&a, "tpu-v6", &p), "did you mean 'tpu-v6e'");
     put("bad", "shapes:\n  polcy: warn\n");
-    CHECK_ERR(xl_profile_load(&a, "bad", &p), "bad.yaml:2: shapes.polcy: unknown key; the nearest known one is 'policy'");
+    CHECK_ERR(xl_profile_load(&a, "bad", &p),
+              "bad.yaml:2: shapes.polcy: unknown key; the nearest known one is 'policy'");
     put("bad", "shapes:\n  policy: sometimes\n");
     CHECK_ERR(xl_profile_load(&a, "bad", &p), "allow, warn or stop");
     put("bad", "flags:\n  environment:\n    LD_PRELOAD: x.so\n");
@@ -159,7 +160,8 @@ TEST(flags_are_words_with_values)
 
 TEST(flags_are_read_from_a_library)
 {
-    static const char bytes[] = "\177ELF................................................................\0xla_dump_to\0not_xla_tail\0xla_gpu_autotune_level\0xla_open";
+    static const char bytes[] = "\177ELF................................................................\0xla_dump_"
+                                "to\0not_xla_tail\0xla_gpu_autotune_level\0xla_open";
     xl_flag_set s;
     home();
     CHECK_OK(xl_file_write_quick("lib.so", (xl_str){ bytes, sizeof bytes - 1 }));
@@ -169,7 +171,8 @@ TEST(flags_are_read_from_a_library)
     CHECK(xl_str_is(xl_flags_nearest(&s, XL_STR("xla_gpu_autotune_levle")), "xla_gpu_autotune_level"));
     CHECK_INT(xl_flags_nearest(&s, XL_STR("xla_something_else_entirely")).n, 0);
     CHECK_ERR(xl_flags_scan(&a, "nothing.so", &s), "nothing.so");
-    CHECK_OK(xl_file_write_quick("text.so", XL_STR("this is not a library, though it is long enough to be looked at; it has no header")));
+    CHECK_OK(xl_file_write_quick(
+        "text.so", XL_STR("this is not a library, though it is long enough to be looked at; it has no header")));
     CHECK_ERR(xl_flags_scan(&a, "text.so", &s), "no ELF header");
 }
 

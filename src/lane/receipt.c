@@ -62,7 +62,8 @@ static void read_story(xl_arena *a, const char *dir, story *s)
         return;
     xl_error_free(xl_run_events(a, dir, &s->e, &s->n));
     for (size_t i = 0; i < s->n; i++) {
-        const xl_node *what = xl_node_get(s->e[i], "event"), *module = xl_node_get(s->e[i], "module"), *result = xl_node_get(s->e[i], "result");
+        const xl_node *what = xl_node_get(s->e[i], "event"), *module = xl_node_get(s->e[i], "module"),
+                      *result = xl_node_get(s->e[i], "result");
         if (!what)
             continue;
         s->any |= xl_str_is(what->s, "attach");
@@ -105,7 +106,9 @@ static const char *restore_method(const xl_receipt_facts *f, const story *s)
 {
     const char *cache = f->cache;
     if (f->nrung)
-        return s->restored ? s->cached ? "executable-cache: each rung that passed, in a process of its own" : "tried; nothing came back" : "not seen: no rung came to its restored pass";
+        return s->restored ? s->cached ? "executable-cache: each rung that passed, in a process of its own"
+                                       : "tried; nothing came back"
+                           : "not seen: no rung came to its restored pass";
     if (!s->compiled && !s->cached && !s->frontend)
         return "nothing-compiled";
     if (!s->compiled)
@@ -145,7 +148,9 @@ static const char *proof_of(xl_arena *a, const xl_receipt_facts *f, const story 
     if (f->status > 128 && f->status < 128 + 65)
         *why = xl_strf(a, "it was ended by signal %d (%s)", f->status - 128, strsignal(f->status - 128));
     else if (f->status)
-        *why = xl_strf(a, "it ended with exit status %d%s%s", f->status, f->next_failing ? "; the first rung that failed is " : "", f->next_failing ? f->next_failing : "");
+        *why =
+            xl_strf(a, "it ended with exit status %d%s%s", f->status,
+                    f->next_failing ? "; the first rung that failed is " : "", f->next_failing ? f->next_failing : "");
     if (f->status)
         return "failed";
     if (f->rehearsed) {
@@ -154,11 +159,12 @@ static const char *proof_of(xl_arena *a, const xl_receipt_facts *f, const story 
         return "rehearsed";
     }
     if (!s->executed) {
-        *why = s->any ? XL_STR("a plugin was loaded under the guard, and nothing was executed on it")
-                      : XL_STR("no process loaded a plugin under the guard, so nothing that it did on a device was seen");
+        *why = s->any
+                   ? XL_STR("a plugin was loaded under the guard, and nothing was executed on it")
+                   : XL_STR("no process loaded a plugin under the guard, so nothing that it did on a device was seen");
         return "not observed";
     }
-    *claim = "viability";                                   /* that it starts, compiles and runs here; nothing of how good the result is */
+    *claim = "viability"; /* that it starts, compiles and runs here; nothing of how good the result is */
     *why = (xl_str){ "", 0 };
     return "ran";
 }
@@ -223,14 +229,17 @@ static void put_notes(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
         if (!keep)
             continue;
         xl_json_map(j);
-        xl_json_put_str(j, "text", xl_strf(a, "%.*s: %.*s%.*s%.*s", XL_FMT(what), XL_FMT(text), XL_FMT(text_of(s->e[i], "why")), XL_FMT(text_of(s->e[i], "error"))));
+        xl_json_put_str(j, "text",
+                        xl_strf(a, "%.*s: %.*s%.*s%.*s", XL_FMT(what), XL_FMT(text), XL_FMT(text_of(s->e[i], "why")),
+                                XL_FMT(text_of(s->e[i], "error"))));
         xl_json_put_str(j, "source", xl_strf(a, "events.jsonl:%u", s->e[i]->line));
         xl_json_end(j);
     }
     xl_json_end(j);
 }
 
-static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const story *s, const xl_bundle *b, xl_str plugin)
+static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const story *s, const xl_bundle *b,
+                      xl_str plugin)
 {
     xl_buf t = { 0 };
     xl_json_key(j, "facts");
@@ -248,7 +257,10 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
         xl_identity_file(xl_str_c(a, plugin), file, sizeof file);
         identity = xl_strf(a, "file=%s", file);
     }
-    put_fact(j, "plugin", plugin.n ? xl_strf(a, "%.*s %llu bytes %.*s", XL_FMT(plugin), (unsigned long long)b->plugin_size, XL_FMT(identity)) : XL_STR("none was seen"));
+    put_fact(j, "plugin",
+             plugin.n ? xl_strf(a, "%.*s %llu bytes %.*s", XL_FMT(plugin), (unsigned long long)b->plugin_size,
+                                XL_FMT(identity))
+                      : XL_STR("none was seen"));
     put_fact(j, "driver", b->driver.n ? b->driver : XL_STR("none"));
     put_fact(j, "kernel", b->kernel);
     put_fact(j, "libc", b->libc);
@@ -258,10 +270,14 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
     put_fact(j, "packages", xl_buf_view(&t));
     if (!f->rehearsed) {
         const xl_node *ok = xl_node_get(s->client, "ok");
-        put_fact(j, "devices_answer", f->devices ? xl_str_of(f->devices) : ok ? ok->b ? XL_STR("yes") : XL_STR("no") : XL_STR("not asked"));
-        put_fact(j, "restore", xl_strf(a, "%s: %llu compiled, %llu from the cache, %llu from the frontend's own, %llu executed", restore_method(f, s),
-                                       (unsigned long long)s->compiled, (unsigned long long)s->cached, (unsigned long long)s->frontend,
-                                       (unsigned long long)s->executed));
+        put_fact(j, "devices_answer",
+                 f->devices ? xl_str_of(f->devices)
+                 : ok       ? ok->b ? XL_STR("yes") : XL_STR("no")
+                            : XL_STR("not asked"));
+        put_fact(j, "restore",
+                 xl_strf(a, "%s: %llu compiled, %llu from the cache, %llu from the frontend's own, %llu executed",
+                         restore_method(f, s), (unsigned long long)s->compiled, (unsigned long long)s->cached,
+                         (unsigned long long)s->frontend, (unsigned long long)s->executed));
         if (f->dir && peak_memory(a, f->dir))
             put_fact(j, "peak_memory", xl_strf(a, "%llu", (unsigned long long)peak_memory(a, f->dir)));
     }
@@ -311,7 +327,12 @@ xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *p
     xl_json_end(&j);
     xl_json_key(&j, "owners");
     xl_json_map(&j);
-    xl_json_put_text(&j, "frontend", s.torch ? "PyTorch/XLA" : s.jax ? "JAX" : strcmp(f->kind, "run") ? "xlane" : s.client ? "another" : "none");
+    xl_json_put_text(&j, "frontend",
+                     s.torch                  ? "PyTorch/XLA"
+                     : s.jax                  ? "JAX"
+                     : strcmp(f->kind, "run") ? "xlane"
+                     : s.client               ? "another"
+                                              : "none");
     xl_json_put_str(&j, "runtime", plugin.n ? plugin : XL_STR("none"));
     xl_json_put_str(&j, "device", b.platform.n ? b.platform : XL_STR("the runtime's"));
     xl_json_put_text(&j, "cache", f->cache ? "xlane" : "none");
@@ -343,13 +364,19 @@ xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out)
         path = xl_path_join(a, path, "receipt.json");
     *out = NULL;
     if (!xl_file_stat(path, NULL))
-        return XL_ERR(NOT_FOUND, "%s is not there; name a run's folder, `last`, or a receipt's file: `xlane run`, `train` and `ladder` leave one", path);
+        return XL_ERR(NOT_FOUND,
+                      "%s is not there; name a run's folder, `last`, or a receipt's file: `xlane run`, `train` and "
+                      "`ladder` leave one",
+                      path);
     XL_DO(xl_file_read_max(a, path, 64 << 20, &text));
     XL_TRY(xl_json_read(a, path, text, out), "this receipt is damaged; do not lean on it");
     if (!xl_node_get(*out, "receipt"))
-        err = XL_ERR(INVALID, "%s is not a receipt; `xlane run`, `train` and `ladder` leave one in a run's folder", path);
+        err =
+            XL_ERR(INVALID, "%s is not a receipt; `xlane run`, `train` and `ladder` leave one in a run's folder", path);
     else if (!xl_sealed_check(*out))
-        err = XL_ERR(DATA_LOSS, "%s was changed after it was written: its checksum does not fit what it says; do not lean on it", path);
+        err = XL_ERR(DATA_LOSS,
+                     "%s was changed after it was written: its checksum does not fit what it says; do not lean on it",
+                     path);
 out:
     return err;
 }

@@ -1,7 +1,7 @@
 /* src/lane/receipt.h
- * A receipt: what a run or ladder proved, on which pins, and how long that holds. It says viability, never quality; keeps what
- * was rehearsed apart from what ran; and carries a checksum, so that an edited one is known. It is written once and never
- * overwritten. One thread at a time. */
+ * A receipt: what a run or ladder proved, on which pins, and how long that holds. It says viability, never quality;
+ * keeps what was rehearsed apart from what ran; and carries a checksum, so that an edited one is known. It is written
+ * once and never overwritten. One thread at a time. */
 #ifndef XL_LANE_RECEIPT_H
 #define XL_LANE_RECEIPT_H
 
@@ -10,7 +10,10 @@
 
 typedef struct { const char *text, *source; } xl_receipt_note;
 
-typedef struct { bool seen; int64_t compiled, loaded, executed; } xl_receipt_pass; /* not seen: the figures say nothing */
+typedef struct {
+    bool seen;
+    int64_t compiled, loaded, executed;
+} xl_receipt_pass; /* not seen: the figures say nothing */
 typedef struct { const char *name, *verdict, *layer; xl_str why; xl_receipt_pass cold, restored; } xl_receipt_rung;
 
 typedef struct {
@@ -35,7 +38,8 @@ typedef struct {
 
 /* Writes `path` (NULL: receipt.json in the run's folder). EXISTS where there is one already. */
 xl_error *xl_receipt_write(xl_arena *a, const xl_receipt_facts *f, const char *path) XL_MUST_USE;
-/* Reads one, or the receipt.json of a folder. DATA_LOSS when its checksum does not fit; *out is then still what it says. */
+/* Reads one, or the receipt.json of a folder. DATA_LOSS when its checksum does not fit; *out is then still what it
+ * says. */
 xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out) XL_MUST_USE;
 
 /* The checksum of a JSON map without its member "checksum": for receipts and locks. */

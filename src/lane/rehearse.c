@@ -13,7 +13,8 @@
 static const char *const words[] = { "fits", "too-large", "refused", "unknown-topology", "no-plugin", "ended" };
 const char *xl_rehearsal_word(xl_rehearsal_verdict v) { return words[v]; }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------------------------------
+ * */
 static bool human_bytes(xl_str *s, int64_t *out)
 {
     char number[32];
@@ -73,9 +74,12 @@ static bool is_oom(xl_str m)
     return memmem(m.p, m.n, "E1000", 5) || memmem(m.p, m.n, "HbmOom", 6) || memmem(m.p, m.n, "Ran out of memory", 17);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
-#define MEMORY(M) M(code) M(arguments) M(outputs) M(aliased) M(temporary) M(host_code) M(host_arguments) M(host_outputs) \
-    M(host_aliased) M(host_temporary) M(peak) M(total) M(needs)
+/* ---- JSON
+ * ------------------------------------------------------------------------------------------------------------ */
+#define MEMORY(M)                                                                                                      \
+    M(code)                                                                                                            \
+    M(arguments) M(outputs) M(aliased) M(temporary) M(host_code) M(host_arguments) M(host_outputs) M(host_aliased)     \
+        M(host_temporary) M(peak) M(total) M(needs)
 
 void xl_rehearsal_json(xl_json *j, const xl_rehearsal *r)
 {
@@ -179,7 +183,8 @@ out:
     return err;
 }
 
-/* ---- in the child ---------------------------------------------------------------------------------------------------- */
+/* ---- in the child
+ * ---------------------------------------------------------------------------------------------------- */
 typedef struct { const xl_rehearse_opts *o; int terminal; } job;
 typedef struct { const job *j; double start; atomic_bool done; } ticker;
 
@@ -191,8 +196,9 @@ static void tick(void *arg)
         xl_sleep(0.1);
         if (t->done || (tty ? n % 5 : n % 100)) /* a log gets a line every ten seconds */
             continue;
-        dprintf(t->j->terminal, tty ? "\rxlane: compiling %s for %s: %.0f s\033[K" : "xlane: compiling %s for %s: %.0f s\n", t->j->o->progress,
-                t->j->o->topology, xl_now() - t->start);
+        dprintf(t->j->terminal,
+                tty ? "\rxlane: compiling %s for %s: %.0f s\033[K" : "xlane: compiling %s for %s: %.0f s\n",
+                t->j->o->progress, t->j->o->topology, xl_now() - t->start);
     }
     if (tty)
         dprintf(t->j->terminal, "\r\033[K");
@@ -256,7 +262,8 @@ static void compile(xl_arena *a, const job *j, xl_rehearsal *r)
         r->kind = device[0].kind;
     if (r->partitions > r->devices) {
         r->verdict = XL_REHEARSAL_REFUSED;
-        err = XL_ERR(PRECONDITION, "the program is for %lld devices, %s has %lld", (long long)r->partitions, o->topology, (long long)r->devices);
+        err = XL_ERR(PRECONDITION, "the program is for %lld devices, %s has %lld", (long long)r->partitions,
+                     o->topology, (long long)r->devices);
         goto out;
     }
     if (o->progress && j->terminal >= 0) {
@@ -265,7 +272,10 @@ static void compile(xl_arena *a, const job *j, xl_rehearsal *r)
         xl_error_free(no);
     }
     bool spread = o->partitions > 1;
-    xl_options_build(&opts, &(xl_options){ .replicas = o->replicas, .partitions = o->partitions, .spmd = spread, .shardy = spread && o->shardy });
+    xl_options_build(&opts, &(xl_options){ .replicas = o->replicas,
+                                           .partitions = o->partitions,
+                                           .spmd = spread,
+                                           .shardy = spread && o->shardy });
     double start = xl_now();
     r->verdict = XL_REHEARSAL_REFUSED;
     err = xl_executable_compile(t, o->code, o->format, xl_buf_view(&opts), &e);
@@ -297,7 +307,8 @@ static int child(void *arg, int fd)
     xl_arena a = { 0 };
     xl_buf b = { 0 };
     xl_rehearsal r = blank();
-    setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1", 1); /* a training run may hold the lock; a compile does not touch the device */
+    setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1",
+           1); /* a training run may hold the lock; a compile does not touch the device */
     setenv("TPU_SKIP_MDS_QUERY", "1", 0);
     r.plugin = xl_str_of(j->o->plugin);
     r.topology = xl_str_of(j->o->topology);
@@ -311,26 +322,40 @@ static xl_str advice(const xl_rehearsal *r)
 {
     switch (r->verdict) {
     case XL_REHEARSAL_FITS: return XL_STR("");
-    case XL_REHEARSAL_TOO_LARGE: return XL_STR("a smaller batch, remat, or more devices; with a config, --search finds the largest batch that fits");
+    case XL_REHEARSAL_TOO_LARGE:
+        return XL_STR(
+            "a smaller batch, remat, or more devices; with a config, --search finds the largest batch that fits");
     case XL_REHEARSAL_NO_TOPOLOGY:
         return XL_STR("TPU names are KIND:AxB or KIND:AxBxC, as v6e:2x2 or v5e:4x4; xlane:N is N embedded devices");
     case XL_REHEARSAL_NO_PLUGIN:
-        return XL_STR("libtpu is for x86-64 Linux, and needs no TPU to rehearse: pip install libtpu there, or name the file with --plugin; on "
+        return XL_STR("libtpu is for x86-64 Linux, and needs no TPU to rehearse: pip install libtpu there, or name the "
+                      "file with --plugin; on "
                       "another machine the x86-64 build of xlane runs it under box64 or qemu-user (docs/rehearse.md)");
     case XL_REHEARSAL_REFUSED:
         if (r->partitions > r->devices)
             return XL_STR("a larger topology, or a mesh with fewer devices");
         return XL_STR("the compiler refuses the program: the message names the op; it would refuse it on the TPU too");
-    case XL_REHEARSAL_ENDED: return XL_STR("the compiler's last words are above; an unknown flag in XLA_FLAGS or LIBTPU_INIT_ARGS ends it, too");
+    case XL_REHEARSAL_ENDED:
+        return XL_STR(
+            "the compiler's last words are above; an unknown flag in XLA_FLAGS or LIBTPU_INIT_ARGS ends it, too");
     }
     return XL_STR("");
 }
 
-/* Of what a compiler said before it died: from the first line that names a failure, else the end. Stack traces follow, and say nothing. */
+/* Of what a compiler said before it died: from the first line that names a failure, else the end. Stack traces follow,
+ * and say nothing. */
 static xl_str last_words(xl_str s)
 {
     enum { MOST = 1200 };
-    static const char *const mark[] = { "Unknown flag", "Unknown command line flag", "ERROR: Illegal value", "Check failed", "RET_CHECK failure", "LLVM ERROR", "Assertion", "F1", "F0" };
+    static const char *const mark[] = { "Unknown flag",
+                                        "Unknown command line flag",
+                                        "ERROR: Illegal value",
+                                        "Check failed",
+                                        "RET_CHECK failure",
+                                        "LLVM ERROR",
+                                        "Assertion",
+                                        "F1",
+                                        "F0" };
     for (size_t i = 0; i < sizeof mark / sizeof *mark; i++) {
         const char *at = s.n ? memmem(s.p, s.n, mark[i], strlen(mark[i])) : NULL;
         while (at && mark[i][0] == 'F' && at > s.p && at[-1] != '\n')

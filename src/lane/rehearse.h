@@ -1,7 +1,9 @@
 /* src/lane/rehearse.h
- * Rehearsal: a program compiled by a plugin for devices that are not here. What a compiler can know comes back: does it fit, how much
- * memory of which kind, how many operations, which collectives. Nothing has run, and no result of this says so.
- * The plugin is opened in a child process, for compilers abort. To be called while no other thread of ours runs (it forks).
+ * Rehearsal: a program compiled by a plugin for devices that are not here. What a compiler can know comes back: does it
+ * fit, how much memory of which kind, how many operations, which collectives. Nothing has run, and no result of this
+ * says so.
+ * The plugin is opened in a child process, for compilers abort. To be called while no other thread of ours runs (it
+ * forks).
  * Everything in a result is the arena's. */
 #ifndef XL_LANE_REHEARSE_H
 #define XL_LANE_REHEARSE_H
@@ -27,10 +29,10 @@ typedef struct {
     double seconds;                     /* the compile */
     xl_program_memory memory;           /* all -1 where the plugin does not say */
     double flops, bytes;                /* of the program, per device; -1: not said */
-    int64_t used, limit;                /* of a program that is too large, in the compiler's own figures; -1: not said */
+    int64_t used, limit; /* of a program that is too large, in the compiler's own figures; -1: not said */
     xl_collective *collective;
     size_t ncollective;
-    bool scanned;                       /* the optimised program could be read: no collectives means that there are none */
+    bool scanned; /* the optimised program could be read: no collectives means that there are none */
     xl_str message;                     /* the compiler's words, cut to a few lines */
     xl_str next;                        /* the step to take; empty where it fits */
 } xl_rehearsal;
@@ -42,7 +44,8 @@ typedef struct {
     xl_format format;
     int replicas, partitions;           /* 0: one */
     bool shardy;                        /* its shardings are sdy ones */
-    const xl_mesh *mesh;                /* the program's, so that collectives are told by axis; NULL: they are told by the size of their groups */
+    const xl_mesh *
+        mesh; /* the program's, so that collectives are told by axis; NULL: they are told by the size of their groups */
     double timeout_s;                   /* 0: an hour */
     const char *progress;               /* a word for a line on standard error while it compiles; NULL: none */
 } xl_rehearse_opts;
@@ -53,7 +56,8 @@ xl_error *xl_rehearse(xl_arena *a, const xl_rehearse_opts *opts, xl_rehearsal *o
 void xl_rehearsal_json(xl_json *j, const xl_rehearsal *r);
 xl_error *xl_rehearsal_read(xl_arena *a, const xl_node *n, xl_rehearsal *out) XL_MUST_USE;
 
-/* The two figures of an out-of-memory message, "Used 34.20G of 31.25G hbm" or "(447.18G) exceeds available HBM (31.24G)"; false if it has none. */
+/* The two figures of an out-of-memory message, "Used 34.20G of 31.25G hbm" or "(447.18G) exceeds available HBM
+ * (31.24G)"; false if it has none. */
 bool xl_oom_figures(xl_str message, int64_t *used, int64_t *limit);
 
 #endif

@@ -6,11 +6,15 @@
 TEST(figures_of_real_messages) /* R2: libtpu 0.0.51's two forms, and the embedded device's */
 {
     int64_t used, limit;
-    CHECK(xl_oom_figures(XL_STR("E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (447.18G) exceeds available "
-                                "HBM (31.24G). HLO module: main."), &used, &limit));
+    CHECK(xl_oom_figures(XL_STR("E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
+                                "temporaries (447.18G) exceeds available "
+                                "HBM (31.24G). HLO module: main."),
+                         &used, &limit));
     CHECK_INT(used, (int64_t)(447.18 * (1 << 30)));
     CHECK_INT(limit, (int64_t)(31.24 * (1 << 30)));
-    CHECK(xl_oom_figures(XL_STR("Ran out of memory in memory space hbm. Used 256.00K of 100.00K hbm. Exceeded hbm capacity by 156.00K."), &used, &limit));
+    CHECK(xl_oom_figures(
+        XL_STR("Ran out of memory in memory space hbm. Used 256.00K of 100.00K hbm. Exceeded hbm capacity by 156.00K."),
+        &used, &limit));
     CHECK_INT(used, 262144);
     CHECK_INT(limit, 102400);
     CHECK(!xl_oom_figures(XL_STR("Used up. Used 3 apples ) exceeds available"), &used, &limit));
@@ -26,7 +30,8 @@ static void message(xl_buf *out, uint32_t field, xl_buf *inner)
     *inner = (xl_buf){ 0 };
 }
 
-/* An HloModuleProto with one computation of these ops, each f32[16] (all-gather-start: a tuple of f32[16] and f32[64]). */
+/* An HloModuleProto with one computation of these ops, each f32[16] (all-gather-start: a tuple of f32[16] and f32[64]).
+ * */
 static void module(xl_buf *out, const char *const *op, int n)
 {
     xl_buf comp = { 0 }, inst = { 0 }, shape = { 0 }, part = { 0 };
@@ -52,7 +57,10 @@ static void module(xl_buf *out, const char *const *op, int n)
 
 TEST(collectives_are_counted)
 {
-    static const char *const ops[] = { "add", "all-reduce", "all-reduce-start", "all-reduce-done", "all-gather-start", "all-gather-done", "fusion", "all-reduce" };
+    static const char *const ops[] = {
+        "add",    "all-reduce", "all-reduce-start", "all-reduce-done", "all-gather-start", "all-gather-done",
+        "fusion", "all-reduce"
+    };
     xl_arena a = { 0 };
     xl_buf m = { 0 }, with = { 0 };
     xl_collective *c;
@@ -77,7 +85,8 @@ TEST(collectives_are_counted)
     xl_arena_fini(&a);
 }
 
-/* An entry that loops three times over a body with three all-reduces: its groups in short, as a list, and by an axis of a mesh. */
+/* An entry that loops three times over a body with three all-reduces: its groups in short, as a list, and by an axis of
+ * a mesh. */
 TEST(collectives_are_told_by_axis_and_turn)
 {
     const xl_mesh_axis axes[] = { { XL_STR("data"), 2 }, { XL_STR("model"), 2 } };
@@ -135,8 +144,17 @@ TEST(a_rehearsal_reads_back)
     xl_arena a = { 0 };
     xl_buf b = { 0 };
     xl_node *node;
-    xl_rehearsal r = { .verdict = XL_REHEARSAL_TOO_LARGE, .plugin = XL_STR("libtpu.so"), .topology = XL_STR("v6e:2x2"), .used = 5, .limit = 4, .flops = 1e12,
-                       .bytes = -1, .seconds = 2, .message = XL_STR("E1000"), .scanned = true }, back;
+    xl_rehearsal r = { .verdict = XL_REHEARSAL_TOO_LARGE,
+                       .plugin = XL_STR("libtpu.so"),
+                       .topology = XL_STR("v6e:2x2"),
+                       .used = 5,
+                       .limit = 4,
+                       .flops = 1e12,
+                       .bytes = -1,
+                       .seconds = 2,
+                       .message = XL_STR("E1000"),
+                       .scanned = true },
+                 back;
     r.memory.needs = 77;
     xl_rehearsal_json(&(xl_json){ .out = &b }, &r);
     CHECK_OK(xl_json_read(&a, "test", xl_buf_view(&b), &node));

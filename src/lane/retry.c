@@ -77,9 +77,12 @@ static bool signature_fits(xl_str text, const char *signature)
 /* The code a status text starts with: "RESOURCE_EXHAUSTED: ...". */
 static int find_code(xl_str text)
 {
-    static const char *const names[] = { "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-                                         "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE",
-                                         "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED" };
+    static const char *const names[] = {
+        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",   "NOT_FOUND",
+        "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",
+        "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",         "DATA_LOSS",
+        "UNAUTHENTICATED"
+    };
     const char *first = NULL;
     int code = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -96,8 +99,11 @@ static int find_code(xl_str text)
 
 xl_failure xl_retry_classify(int code, xl_str text, xl_phase phase)
 {
-    xl_failure f = { .cause = "unknown", .verdict = XL_RETRY_NEVER, .boundary = XL_AT_GRAPH,
-                     .text = "nothing in this text is a failure that xlane knows: give the whole log of every rank, from its first error on, or the run's folder" };
+    xl_failure f = { .cause = "unknown",
+                     .verdict = XL_RETRY_NEVER,
+                     .boundary = XL_AT_GRAPH,
+                     .text = "nothing in this text is a failure that xlane knows: give the whole log of every rank, "
+                             "from its first error on, or the run's folder" };
     const struct cause *hit = NULL, *mask = NULL, *last = NULL;
     find_ecode(text, f.ecode);
     f.code = code ? code : find_code(text);
@@ -108,7 +114,8 @@ xl_failure xl_retry_classify(int code, xl_str text, xl_phase phase)
                 hit = c;
             continue;
         }
-        bool fits = (c->ecode[0] && f.ecode[0] && !strncmp(f.ecode, c->ecode, strlen(c->ecode))) || signature_fits(text, c->signature);
+        bool fits = (c->ecode[0] && f.ecode[0] && !strncmp(f.ecode, c->ecode, strlen(c->ecode))) ||
+                    signature_fits(text, c->signature);
         if (fits && c->kind == KIND_ROOT && !hit)
             hit = c;
         if (fits && c->kind == KIND_MASK && !mask)
@@ -152,7 +159,8 @@ xl_phase xl_run_phase(xl_arena *a, const char *dir, xl_buf *texts)
     int64_t steps = 0;
     xl_error_free(xl_run_events(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event"), *ok = xl_node_get(e[i], "ok"), *error = xl_node_get(e[i], "error");
+        const xl_node *what = xl_node_get(e[i], "event"), *ok = xl_node_get(e[i], "ok"),
+                      *error = xl_node_get(e[i], "error");
         const xl_node *step = xl_node_get(e[i], "step"), *all = xl_node_get(e[i], "steps");
         if (!what)
             continue;
@@ -167,7 +175,8 @@ xl_phase xl_run_phase(xl_arena *a, const char *dir, xl_buf *texts)
             steps = step->i;
         if (all && all->i > steps)
             steps = all->i;
-        if (error && error->s.n && texts && !xl_str_is(what->s, "fault")) /* the guard's own troubles are not the program's */
+        if (error && error->s.n && texts &&
+            !xl_str_is(what->s, "fault")) /* the guard's own troubles are not the program's */
             xl_buf_printf(texts, "%.*s\n", XL_FMT(error->s));
     }
     return steps > XL_WINDOW_STEPS ? XL_PHASE_RUN : client ? XL_PHASE_WINDOW : XL_PHASE_STARTUP;

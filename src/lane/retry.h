@@ -1,6 +1,7 @@
 /* src/lane/retry.h
- * Can a retry teach something? Texts of failures are classified by a table (retry.def): the runtime's code, XLA's E-codes, what
- * the message says. Where one text has several causes the root counts: a coordination error hides what made another rank fail.
+ * Can a retry teach something? Texts of failures are classified by a table (retry.def): the runtime's code, XLA's
+ * E-codes, what the message says. Where one text has several causes the root counts: a coordination error hides what
+ * made another rank fail.
  * Only startup and the first compile window are ever retried; after that a failure is the run's. Any thread. */
 #ifndef XL_LANE_RETRY_H
 #define XL_LANE_RETRY_H
@@ -9,8 +10,14 @@
 #include "base/str.h"
 
 typedef enum { XL_RETRY_HERE, XL_RETRY_SMALLER, XL_RETRY_ELSEWHERE, XL_RETRY_FIX, XL_RETRY_NEVER } xl_retry;
-typedef enum { XL_AT_HOST, XL_AT_STARTUP, XL_AT_DEVICE, XL_AT_GRAPH, XL_AT_CACHE } xl_boundary; /* which layer to look at (B4) */
-typedef enum { XL_PHASE_STARTUP, XL_PHASE_WINDOW, XL_PHASE_RUN } xl_phase;                       /* WINDOW: the first compiles */
+typedef enum {
+    XL_AT_HOST,
+    XL_AT_STARTUP,
+    XL_AT_DEVICE,
+    XL_AT_GRAPH,
+    XL_AT_CACHE
+} xl_boundary;                                                             /* which layer to look at (B4) */
+typedef enum { XL_PHASE_STARTUP, XL_PHASE_WINDOW, XL_PHASE_RUN } xl_phase; /* WINDOW: the first compiles */
 
 const char *xl_retry_word(xl_retry r);          /* "smaller" */
 const char *xl_boundary_word(xl_boundary b);    /* "device" */

@@ -10,7 +10,8 @@ static xl_str text_of(const xl_node *n, const char *key)
     return v ? v->s : (xl_str){ "", 0 };
 }
 
-/* M4: every text of test/errors.yaml gets its class; a masked cause is unmasked; nothing is retried outside the window. */
+/* M4: every text of test/errors.yaml gets its class; a masked cause is unmasked; nothing is retried outside the window.
+ * */
 TEST(every_error_text_has_its_class)
 {
     xl_arena a = { 0 };
@@ -23,16 +24,19 @@ TEST(every_error_text_has_its_class)
     for (size_t i = 0; i < root->n; i++) {
         const xl_node *c = root->kid[i], *again = xl_node_get(c, "again");
         xl_str phase = text_of(c, "phase");
-        xl_phase p = xl_str_is(phase, "startup") ? XL_PHASE_STARTUP : xl_str_is(phase, "run") ? XL_PHASE_RUN : XL_PHASE_WINDOW;
+        xl_phase p = xl_str_is(phase, "startup") ? XL_PHASE_STARTUP
+                     : xl_str_is(phase, "run")   ? XL_PHASE_RUN
+                                                 : XL_PHASE_WINDOW;
         xl_failure f = xl_retry_classify(0, text_of(c, "text"), p);
         xl_str mask = text_of(c, "masked");
         const xl_node *seen = xl_node_get(c, "live");
         masked += f.masked_by != NULL;
         live += seen && seen->b;
-        bool ok = xl_str_is(text_of(c, "want"), xl_retry_word(f.verdict)) && xl_str_is(text_of(c, "cause"), f.cause) && again && f.again == again->b &&
-                  (mask.n ? f.masked_by && xl_str_is(mask, f.masked_by) : !f.masked_by);
+        bool ok = xl_str_is(text_of(c, "want"), xl_retry_word(f.verdict)) && xl_str_is(text_of(c, "cause"), f.cause) &&
+                  again && f.again == again->b && (mask.n ? f.masked_by && xl_str_is(mask, f.masked_by) : !f.masked_by);
         if (!ok) {
-            printf("  %.*s: %s, %s, %s, %s\n", XL_FMT(text_of(c, "name")), f.cause, xl_retry_word(f.verdict), f.again ? "again" : "not again", f.masked_by ? f.masked_by : "");
+            printf("  %.*s: %s, %s, %s, %s\n", XL_FMT(text_of(c, "name")), f.cause, xl_retry_word(f.verdict),
+                   f.again ? "again" : "not again", f.masked_by ? f.masked_by : "");
             bad++;
         }
     }
@@ -52,7 +56,8 @@ TEST(the_code_counts_where_the_text_says_nothing)
 
 TEST(log_lines_are_no_codes)
 {
-    xl_failure f = xl_retry_classify(0, XL_STR("E1000 17:42:48.594192 1044529 agent.cc:332] UNAVAILABLE: gone"), XL_PHASE_STARTUP);
+    xl_failure f =
+        xl_retry_classify(0, XL_STR("E1000 17:42:48.594192 1044529 agent.cc:332] UNAVAILABLE: gone"), XL_PHASE_STARTUP);
     CHECK_STR(f.ecode, "");
     CHECK_STR(f.cause, "code_unavailable");
 }

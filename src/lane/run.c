@@ -50,7 +50,8 @@ out:
 
 static int rank_from_environment(void)
 {
-    static const char *const names[] = { "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "JAX_PROCESS_ID" };
+    static const char *const names[] = { "RANK",      "SLURM_PROCID", "OMPI_COMM_WORLD_RANK",
+                                         "PMIX_RANK", "PMI_RANK",     "JAX_PROCESS_ID" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *v = getenv(names[i]);
         int64_t rank;
@@ -60,8 +61,8 @@ static int rank_from_environment(void)
     return 0;
 }
 
-/* When the folder was made: t = 0 for all processes of the run, also for one that resumes it later. Where the file system does not keep
- * that, the time in the folder's name, to the second. */
+/* When the folder was made: t = 0 for all processes of the run, also for one that resumes it later. Where the file
+ * system does not keep that, the time in the folder's name, to the second. */
 static double born(const char *dir)
 {
     struct statx x;
@@ -69,7 +70,8 @@ static double born(const char *dir)
     if (statx(AT_FDCWD, dir, 0, STATX_BTIME, &x) == 0 && (x.stx_mask & STATX_BTIME))
         return (double)x.stx_btime.tv_sec + (double)x.stx_btime.tv_nsec * 1e-9;
     const char *name = xl_path_base(xl_str_of(dir)).p;
-    if (name && sscanf(name, "%4d%2d%2d-%2d%2d%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min, &tm.tm_sec) == 6) {
+    if (name && sscanf(name, "%4d%2d%2d-%2d%2d%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min,
+                       &tm.tm_sec) == 6) {
         tm.tm_year -= 1900;
         tm.tm_mon -= 1;
         return (double)timegm(&tm);
@@ -210,11 +212,13 @@ out:
     return err;
 }
 
-/* `part` stands in `name` from a dash (or the start) to a dash (or the end): "train" in "20261118-005107-train-2", not "ra". */
+/* `part` stands in `name` from a dash (or the start) to a dash (or the end): "train" in "20261118-005107-train-2", not
+ * "ra". */
 static bool has_part(xl_str name, xl_str part)
 {
     for (size_t i = 0; part.n && i + part.n <= name.n; i++)
-        if ((i == 0 || name.p[i - 1] == '-') && (i + part.n == name.n || name.p[i + part.n] == '-') && !memcmp(name.p + i, part.p, part.n))
+        if ((i == 0 || name.p[i - 1] == '-') && (i + part.n == name.n || name.p[i + part.n] == '-') &&
+            !memcmp(name.p + i, part.p, part.n))
             return true;
     return false;
 }
@@ -222,7 +226,8 @@ static bool has_part(xl_str name, xl_str part)
 /* Killed very early, a run has only one of them. */
 static bool is_run(xl_arena *a, const char *dir)
 {
-    return xl_file_stat(xl_path_join(a, dir, "events.jsonl"), NULL) || xl_file_stat(xl_path_join(a, dir, "config.yaml"), NULL) ||
+    return xl_file_stat(xl_path_join(a, dir, "events.jsonl"), NULL) ||
+           xl_file_stat(xl_path_join(a, dir, "config.yaml"), NULL) ||
            xl_file_stat(xl_path_join(a, dir, "run.json"), NULL);
 }
 
@@ -292,5 +297,6 @@ xl_str xl_run_mark(xl_arena *a, const char *dir)
     xl_run_info info = xl_run_about(a, dir);
     if (!info.diagnostic)
         return (xl_str){ "", 0 };
-    return xl_strf(a, "DIAGNOSTIC RUN (profile %.*s): its switches cost time; do not compare its timings\n", XL_FMT(info.profile));
+    return xl_strf(a, "DIAGNOSTIC RUN (profile %.*s): its switches cost time; do not compare its timings\n",
+                   XL_FMT(info.profile));
 }

@@ -1,8 +1,9 @@
 /* src/lane/run.h
- * A run: one recorded launch, a folder. `run.json` says what was launched, `events.jsonl` what happened, a line each, from all
- * of its processes; `programs/` keeps every program that was compiled. Everything that explains something reads these.
- * Any thread may add events. What the disk does not take is kept, tried again and counted: a run never fails its program. The
- * folder is for its user alone (mode 0700, files 0600). */
+ * A run: one recorded launch, a folder. `run.json` says what was launched, `events.jsonl` what happened, a line each,
+ * from all of its processes; `programs/` keeps every program that was compiled. Everything that explains something
+ * reads these.
+ * Any thread may add events. What the disk does not take is kept, tried again and counted: a run never fails its
+ * program. The folder is for its user alone (mode 0700, files 0600). */
 #ifndef XL_LANE_RUN_H
 #define XL_LANE_RUN_H
 
@@ -19,12 +20,13 @@ void xl_run_close(xl_run *r);
 const char *xl_run_dir(const xl_run *r);                   /* "" where nothing is recorded */
 int xl_run_rank(const xl_run *r);                          /* from RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, ...; 0 */
 void xl_run_set_rank(xl_run *r, int rank);
-double xl_run_time(const xl_run *r);                       /* seconds since the run began; a clock that is set does not move it */
-const char *xl_run_clock(char out[96]);                    /* for XLANE_RUN_BEGAN: this moment, for all processes of the run */
-bool xl_run_flush(xl_run *r);                              /* tries once more what the disk did not take; false: some waits still */
+double xl_run_time(const xl_run *r);    /* seconds since the run began; a clock that is set does not move it */
+const char *xl_run_clock(char out[96]); /* for XLANE_RUN_BEGAN: this moment, for all processes of the run */
+bool xl_run_flush(xl_run *r);           /* tries once more what the disk did not take; false: some waits still */
 uint64_t xl_run_lost(xl_run *r);                           /* events that are not in the file */
-/* Whether the folder's path still leads to the folder that was opened: not in another root, nor where it was moved away. Whoever writes
- * a file there from inside a program of somebody else's asks first. False where nothing is recorded. */
+/* Whether the folder's path still leads to the folder that was opened: not in another root, nor where it was moved
+ * away. Whoever writes a file there from inside a program of somebody else's asks first. False where nothing is
+ * recorded. */
 bool xl_run_there(const xl_run *r);
 
 /* One event: begin writes t, rank, pid and event; the caller adds members; end writes the line. */
@@ -37,7 +39,8 @@ xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t 
 /* The folder a user means by RUN: a path, a name under ./runs, or "last". */
 xl_error *xl_run_find(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
 
-/* What run.json says of the launch. A run under a diagnostic profile is no benchmark: whoever shows its timings shows the mark. */
+/* What run.json says of the launch. A run under a diagnostic profile is no benchmark: whoever shows its timings shows
+ * the mark. */
 typedef struct { xl_str profile; bool diagnostic; const xl_node *json; } xl_run_info;
 xl_run_info xl_run_about(xl_arena *a, const char *dir);     /* empty where there is no run.json */
 /* "" or one line with its newline, for the head of an output. */

@@ -9,7 +9,8 @@
 #include "lane/contract.h"
 #include "lane/run.h"
 
-/* ---- recording ------------------------------------------------------------------------------------------------------ */
+/* ---- recording ------------------------------------------------------------------------------------------------------
+ * */
 struct xl_steps {
     xl_mutex lock;
     const char *module;
@@ -100,7 +101,8 @@ double xl_steps_done(xl_steps *s, uint64_t k, double now)
     xl_mutex_lock(&s->lock);
     double busy = 0;
     if (k <= s->n && k > s->done) {
-        /* It began when it was started or when the one before was done. With more than two under way the latter is the later one. */
+        /* It began when it was started or when the one before was done. With more than two under way the latter is the
+         * later one. */
         double began = fmax(s->done_at, k == s->n ? s->start : k + 1 == s->n ? s->start_before : 0);
         xl_step_window *w = window_of(s, k);
         busy = began > 0 ? fmax(0, now - began) : 0;
@@ -124,7 +126,7 @@ void xl_steps_json(xl_steps *s, double began, xl_json *j)
     xl_json_put_num(j, "first", s->n ? s->first - began : 0);
     xl_json_put_num(j, "first_seconds", s->first_done > s->first ? s->first_done - s->first : 0);
     xl_json_put_int(j, "width", s->width);
-    xl_json_key(j, "windows");                             /* steps, of those measured on the device, seconds: time, busy, gap, longest */
+    xl_json_key(j, "windows"); /* steps, of those measured on the device, seconds: time, busy, gap, longest */
     xl_json_list(j);
     for (uint64_t i = 0; s->n && i <= (s->n - 1) / s->width && i < XL_STEP_WINDOWS; i++) {
         const xl_step_window *w = &s->window[i];
@@ -142,7 +144,8 @@ void xl_steps_json(xl_steps *s, double began, xl_json *j)
     xl_mutex_unlock(&s->lock);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------------------------------
+ * */
 static double num(const xl_node *map, const char *key, double otherwise)
 {
     const xl_node *n = xl_node_get(map, key);
@@ -179,8 +182,9 @@ static double quantile(xl_arena *a, const xl_step_times *t, uint32_t from, uint3
     return v[at < n ? at : n - 1];
 }
 
-/* A lasting change: the place that splits the run's windows into two parts whose times differ most from each other against how they
- * vary within. Told where the medians are a fifth apart and each part is a tenth of the run or more. Outliers are cut down first. */
+/* A lasting change: the place that splits the run's windows into two parts whose times differ most from each other
+ * against how they vary within. Told where the medians are a fifth apart and each part is a tenth of the run or more.
+ * Outliers are cut down first. */
 static void find_drift(xl_arena *a, xl_step_times *t)
 {
     uint32_t n = t->nwindow, best = 0;
@@ -268,13 +272,16 @@ xl_error *xl_steps_read(xl_arena *a, const char *dir, xl_step_times **out, size_
         double steps = num(root, "steps", 0), width = num(root, "width", 1);
         if (!w || w->kind != XL_NODE_LIST || !module || steps < 1 || width < 1 || width > 1e9)
             continue;
-        xl_step_times t = { .pid = atoi(names[i].p + 6), .module = module->s, .steps = (uint64_t)steps, .width = (uint32_t)width };
+        xl_step_times t = {
+            .pid = atoi(names[i].p + 6), .module = module->s, .steps = (uint64_t)steps, .width = (uint32_t)width
+        };
         t.window = xl_new(a, xl_step_window, w->n + 1);
         for (size_t k = 0; k < w->n && k < XL_STEP_WINDOWS; k++) {
             const xl_node *v = w->kid[k];
             if (v->kind != XL_NODE_LIST || v->n < 6)
                 continue;
-            t.window[t.nwindow++] = (xl_step_window){ (uint32_t)v->kid[0]->i, (uint32_t)v->kid[1]->i, v->kid[2]->f, v->kid[3]->f, v->kid[4]->f, v->kid[5]->f };
+            t.window[t.nwindow++] = (xl_step_window){ (uint32_t)v->kid[0]->i, (uint32_t)v->kid[1]->i, v->kid[2]->f,
+                                                      v->kid[3]->f,           v->kid[4]->f,           v->kid[5]->f };
             t.max = fmax(t.max, v->kid[5]->f);
         }
         t.median = quantile(a, &t, 0, t.nwindow, TIME, 0.5);
@@ -289,18 +296,24 @@ out:
     return err;
 }
 
-/* ---- words --------------------------------------------------------------------------------------------------------- */
+/* ---- words ---------------------------------------------------------------------------------------------------------
+ * */
 static const char *moved(double before, double after)
 {
-    return after > 1.2 * before && after - before > 1e-5 ? "grew" : before > 1.2 * after && before - after > 1e-5 ? "shrank" : "equal";
+    return after > 1.2 * before && after - before > 1e-5   ? "grew"
+           : before > 1.2 * after && before - after > 1e-5 ? "shrank"
+                                                           : "equal";
 }
 
 void xl_steps_drift_say(const xl_step_times *t, xl_buf *b)
 {
     if (t->drift_step)
-        xl_buf_printf(b, "steps %s from %.3g to %.3g ms after step %llu: time on the device %s (%.3g -> %.3g ms), wait for the host %s (%.3g -> %.3g ms)\n",
-                      t->drift[1] > t->drift[0] ? "stretch" : "shorten", t->drift[0] * 1e3, t->drift[1] * 1e3, (unsigned long long)t->drift_step,
-                      moved(t->drift_busy[0], t->drift_busy[1]), t->drift_busy[0] * 1e3, t->drift_busy[1] * 1e3, moved(t->drift_gap[0], t->drift_gap[1]),
+        xl_buf_printf(b,
+                      "steps %s from %.3g to %.3g ms after step %llu: time on the device %s (%.3g -> %.3g ms), wait "
+                      "for the host %s (%.3g -> %.3g ms)\n",
+                      t->drift[1] > t->drift[0] ? "stretch" : "shorten", t->drift[0] * 1e3, t->drift[1] * 1e3,
+                      (unsigned long long)t->drift_step, moved(t->drift_busy[0], t->drift_busy[1]),
+                      t->drift_busy[0] * 1e3, t->drift_busy[1] * 1e3, moved(t->drift_gap[0], t->drift_gap[1]),
                       t->drift_gap[0] * 1e3, t->drift_gap[1] * 1e3);
 }
 
@@ -308,8 +321,11 @@ void xl_steps_say(const xl_step_times *t, xl_buf *b)
 {
     xl_buf_printf(b, "Steps: %llu of %.*s\n", (unsigned long long)t->steps, XL_FMT(t->module));
     if (t->steps > 1)
-        xl_buf_printf(b, "  StepTime: median=%.4gms; 95%%=%.4gms; max=%.4gms%s\n  of it on the device: median=%.4gms; waiting for the host: median=%.4gms\n",
-                      t->median * 1e3, t->p95 * 1e3, t->max * 1e3, t->width > 1 ? " (quantiles of windows of several steps)" : "", t->busy * 1e3, t->gap * 1e3);
+        xl_buf_printf(b,
+                      "  StepTime: median=%.4gms; 95%%=%.4gms; max=%.4gms%s\n"
+                      "  of it on the device: median=%.4gms; waiting for the host: median=%.4gms\n",
+                      t->median * 1e3, t->p95 * 1e3, t->max * 1e3,
+                      t->width > 1 ? " (quantiles of windows of several steps)" : "", t->busy * 1e3, t->gap * 1e3);
     if (t->steps > 1 && t->nwindow >= 20) {
         xl_buf_puts(b, "  Drift: ");
         if (t->drift_step)
@@ -318,9 +334,12 @@ void xl_steps_say(const xl_step_times *t, xl_buf *b)
             xl_buf_puts(b, "none\n");
     }
     if (t->first >= 0)
-        xl_buf_printf(b, "  FirstStep: done after %.3fs: start and imports %.3fs, client %.3fs, tracing, lowering and the rest of the host's work %.3fs, "
-                         "compiling %.3fs (%d), loading %.3fs (%d), first execute %.3fs\n", t->first, t->imports, t->client, t->host, t->compile, t->compiled,
-                      t->load, t->loaded, t->execute);
+        xl_buf_printf(b,
+                      "  FirstStep: done after %.3fs: start and imports %.3fs, client %.3fs, tracing, lowering and the "
+                      "rest of the host's work %.3fs, "
+                      "compiling %.3fs (%d), loading %.3fs (%d), first execute %.3fs\n",
+                      t->first, t->imports, t->client, t->host, t->compile, t->compiled, t->load, t->loaded,
+                      t->execute);
 }
 
 void xl_steps_put(const xl_step_times *t, xl_json *j)

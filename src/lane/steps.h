@@ -1,8 +1,9 @@
 /* src/lane/steps.h
- * Step times of a guarded process: how long a step takes from its start to the start of the next, how much of that the device works
- * and how much it waits for the host, and how this changes over the run. Bounded: a step has a window of its own until there are
- * many, then windows are joined in pairs. Any thread may record. They are written to `steps-<pid>.json` beside the run's events and
- * read back, with the parts of the time until the first step, by whoever shows them. */
+ * Step times of a guarded process: how long a step takes from its start to the start of the next, how much of that the
+ * device works and how much it waits for the host, and how this changes over the run. Bounded: a step has a window of
+ * its own until there are many, then windows are joined in pairs. Any thread may record. They are written to
+ * `steps-<pid>.json` beside the run's events and read back, with the parts of the time until the first step, by whoever
+ * shows them. */
 #ifndef XL_LANE_STEPS_H
 #define XL_LANE_STEPS_H
 
@@ -10,20 +11,27 @@
 #include "base/str.h"
 
 enum { XL_STEP_WINDOWS = 256 };
-typedef struct { uint32_t n, nbusy; double time, busy, gap, max; } xl_step_window; /* sums of seconds; max of a step's time */
+typedef struct {
+    uint32_t n, nbusy;
+    double time, busy, gap, max;
+} xl_step_window; /* sums of seconds; max of a step's time */
 
 typedef struct xl_steps xl_steps;
 xl_steps *xl_steps_new(void);                              /* NULL: no memory */
 void xl_steps_free(xl_steps *s);
-/* Another module counts steps now; what was recorded is forgotten if it is of another one. `name` lives as long as s. */
+/* Another module counts steps now; what was recorded is forgotten if it is of another one. `name` lives as long as s.
+ * */
 void xl_steps_of(xl_steps *s, const char *name);
 /* A step started. Gives its number, and in *took the seconds from the start of the one before; 0: it is the first. */
 uint64_t xl_steps_start(xl_steps *s, double now, double *took, double *gap);
-/* Step k is done on the device, or its call returned where the device does not say. Gives the seconds it worked on it. */
+/* Step k is done on the device, or its call returned where the device does not say. Gives the seconds it worked on it.
+ * */
 double xl_steps_done(xl_steps *s, uint64_t k, double now);
-void xl_steps_json(xl_steps *s, double run_began, xl_json *j); /* run_began: the xl_now() at which the run's clock was 0 */
+void xl_steps_json(xl_steps *s, double run_began,
+                   xl_json *j); /* run_began: the xl_now() at which the run's clock was 0 */
 
-/* ---- reading ------------------------------------------------------------------------------------------------------- */
+/* ---- reading -------------------------------------------------------------------------------------------------------
+ * */
 typedef struct {
     int pid;
     xl_str module;

@@ -36,7 +36,8 @@ static bool flag(const xl_node *map, const char *key)
     return n && n->b;
 }
 
-/* ---- causes -------------------------------------------------------------------------------------------------------- */
+/* ---- causes --------------------------------------------------------------------------------------------------------
+ * */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
 static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
 {
@@ -62,21 +63,23 @@ const xl_cause *xl_event_cause(const xl_node *e)
     return c ? c : xl_cause_of(XL_STR("op"));
 }
 
-/* Not the first of its module in this run; or the first, of a program that an earlier run had and that something outside it sent to the
- * compiler again. A program that is new since an earlier run is no recompile. */
+/* Not the first of its module in this run; or the first, of a program that an earlier run had and that something
+ * outside it sent to the compiler again. A program that is new since an earlier run is no recompile. */
 bool xl_event_again(const xl_node *e)
 {
     const xl_cause *c = xl_cause_of(str_of(e, "reason"));
     if (!is(e, "event", "compile") || is(e, "reason", "first"))
         return false;
-    return !str_of(e, "against_run").n || (c && c->ask == XL_ASK_POLICY && !is(e, "reason", "sharding") && !is(e, "reason", "x64"));
+    return !str_of(e, "against_run").n ||
+           (c && c->ask == XL_ASK_POLICY && !is(e, "reason", "sharding") && !is(e, "reason", "x64"));
 }
 
 /* A constant on a line where ops came or went is part of that change. */
 static bool among_ops(const xl_node *detail, const xl_node *d)
 {
     for (size_t i = 0; i < detail->n && is(d, "what", "constant"); i++)
-        if (is(detail->kid[i], "what", "op") && str_of(d, "where").n && xl_str_eq(str_of(detail->kid[i], "where"), str_of(d, "where")))
+        if (is(detail->kid[i], "what", "op") && str_of(d, "where").n &&
+            xl_str_eq(str_of(detail->kid[i], "where"), str_of(d, "where")))
             return true;
     return false;
 }
@@ -124,10 +127,12 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node
         v->policy |= c->ask == XL_ASK_POLICY;
         v->branch |= c->ask == XL_ASK_BRANCH;
         bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
-        bool number = xl_str_is(what, "constant") && str_of(d, "before").n < 24 && str_of(d, "after").n < 24 && !xl_node_get(d, "list");
+        bool number = xl_str_is(what, "constant") && str_of(d, "before").n < 24 && str_of(d, "after").n < 24 &&
+                      !xl_node_get(d, "list");
         xl_cause_seen *s;
         if (sized) {
-            xl_str who = name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(name)) : xl_strf(a, "argument %.0f", num_of(d, "arg"));
+            xl_str who =
+                name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(name)) : xl_strf(a, "argument %.0f", num_of(d, "arg"));
             if (xl_node_get(d, "dim"))
                 who = xl_strf(a, "%.*s dimension %.0f", XL_FMT(who), num_of(d, "dim"));
             s = seen(a, u, c, who, where);
@@ -147,7 +152,9 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node
         v->shape |= c->ask == XL_ASK_SHAPE;
         v->policy |= c->ask == XL_ASK_POLICY;
         v->branch |= c->ask == XL_ASK_BRANCH;
-        xl_str text = str_of(e, "against_run").n ? xl_strf(a, "%.*s since run %.*s", XL_FMT(str_of(e, "words")), XL_FMT(str_of(e, "against_run"))) : str_of(e, "words");
+        xl_str text = str_of(e, "against_run").n ? xl_strf(a, "%.*s since run %.*s", XL_FMT(str_of(e, "words")),
+                                                           XL_FMT(str_of(e, "against_run")))
+                                                 : str_of(e, "words");
         if (!text.n)
             text = detail && detail->n ? str_of(detail->kid[0], "text") : xl_strf(a, "%s", c->word);
         seen(a, u, c, text, (xl_str){ "", 0 })->times++;
@@ -156,7 +163,8 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node
     }
 }
 
-/* ---- units --------------------------------------------------------------------------------------------------------- */
+/* ---- units ---------------------------------------------------------------------------------------------------------
+ * */
 typedef struct { xl_unit *unit; xl_str module; double pid; int n, cached, loaded, failed; bool counted; } member;
 
 static xl_str person_name(xl_str module)
@@ -179,7 +187,9 @@ static xl_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, size_t 
         if (xl_str_eq(m[i].module, module) || (numbered && near.n && xl_str_eq(m[i].module, near)))
             return m[i].unit;
     xl_unit *u = xl_new(a, xl_unit, 1);
-    *u = (xl_unit){ .module = module, .name = person_name(module), .helper = flag(e, "helper"), .first = num_of(e, "t") };
+    *u = (xl_unit){
+        .module = module, .name = person_name(module), .helper = flag(e, "helper"), .first = num_of(e, "t")
+    };
     XL_PUSH(a, v->unit, v->nunit, *cap, u);
     return u;
 }
@@ -209,7 +219,8 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     xl_error_free(xl_metrics_read(a, dir, &m, &processes));
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];
-        v->recorded |= is(e, "event", "attach") || is(e, "event", "compile") || is(e, "event", "step") || is(e, "event", "eval");
+        v->recorded |=
+            is(e, "event", "attach") || is(e, "event", "compile") || is(e, "event", "step") || is(e, "event", "eval");
         if (!is(e, "event", "compile"))
             continue;
         xl_unit *u = v->of[i] = unit_of(a, v, mem, nmem, e, &capunit);
@@ -221,7 +232,8 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             bool known = false;
             for (size_t k = 0; k < nmem; k++)
                 known |= xl_str_eq(mem[k].module, str_of(e, "module"));
-            XL_PUSH(a, mem, nmem, capmem, ((member){ .unit = u, .module = str_of(e, "module"), .pid = num_of(e, "pid") }));
+            XL_PUSH(a, mem, nmem, capmem,
+                    ((member){ .unit = u, .module = str_of(e, "module"), .pid = num_of(e, "pid") }));
             one = &mem[nmem - 1];
             if (m && !known)
                 u->runs += xl_module_metrics_count(xl_metrics_module(m, one->module), XL_M_ExecuteTime);
@@ -267,7 +279,8 @@ out:
     return err;
 }
 
-/* ---- words --------------------------------------------------------------------------------------------------------- */
+/* ---- words ---------------------------------------------------------------------------------------------------------
+ * */
 static void say_cause(const xl_cause_seen *c, xl_buf *b)
 {
     xl_buf_printf(b, "%.*s", XL_FMT(c->what));
@@ -298,7 +311,8 @@ void xl_unit_say(xl_arena *a, const xl_unit *u, xl_buf *b)
     else if (!made)
         xl_buf_printf(b, "was loaded from the cache%s", u->compiles == 1 ? "" : ", ");
     else
-        xl_buf_printf(b, "compiled %d time%s and was loaded from the cache %d time%s", made, made == 1 ? "" : "s", stored, stored == 1 ? "" : "s");
+        xl_buf_printf(b, "compiled %d time%s and was loaded from the cache %d time%s", made, made == 1 ? "" : "s",
+                      stored, stored == 1 ? "" : "s");
     if (u->compiles > 1 && (!stored || !made))
         xl_buf_printf(b, "%d times", u->compiles);
     if (!u->ncause) {
@@ -335,13 +349,16 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b)
             eager++;
         }
     if (op_by_op)
-        xl_buf_printf(b, "%.*s: %zu ops were compiled one by one; %s\n", XL_FMT(str_of(op_by_op, "words")), eager, xl_cause_of(XL_STR("eager"))->remedy);
+        xl_buf_printf(b, "%.*s: %zu ops were compiled one by one; %s\n", XL_FMT(str_of(op_by_op, "words")), eager,
+                      xl_cause_of(XL_STR("eager"))->remedy);
     else if (!steps && v->eager_runs)
-        xl_buf_printf(b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n", other,
-                      (unsigned long long)v->eager_runs, xl_cause_of(XL_STR("eager"))->remedy);
+        xl_buf_printf(
+            b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n",
+            other, (unsigned long long)v->eager_runs, xl_cause_of(XL_STR("eager"))->remedy);
     if (other)
-        xl_buf_printf(b, "%s%d compile%s of %zu other module%s (initialisers, eager ops, library functions): --all lists them\n", steps ? "beside that " : "",
-                      compiles, compiles == 1 ? "" : "s", other, other == 1 ? "" : "s");
+        xl_buf_printf(
+            b, "%s%d compile%s of %zu other module%s (initialisers, eager ops, library functions): --all lists them\n",
+            steps ? "beside that " : "", compiles, compiles == 1 ? "" : "s", other, other == 1 ? "" : "s");
     if (!v->nunit)
         xl_buf_puts(b, "nothing was compiled\n");
 }

@@ -1,6 +1,6 @@
 /* src/lane/verdict.h
- * What a run's compiles say: which modules are its steps, why each of them compiled again and what to do about it, and the answers
- * to the three triage questions. Read from a run folder; everything lives in the arena that was given. */
+ * What a run's compiles say: which modules are its steps, why each of them compiled again and what to do about it, and
+ * the answers to the three triage questions. Read from a run folder; everything lives in the arena that was given. */
 #ifndef XL_LANE_VERDICT_H
 #define XL_LANE_VERDICT_H
 
@@ -14,7 +14,7 @@ const xl_cause *xl_cause_of(xl_str word);                  /* NULL: "first", or 
 /* One cause of one module's recompiles. */
 typedef struct {
     const xl_cause *cause;
-    xl_str what;                                           /* "argument `x` dimension 0", "constant", a whole sentence */
+    xl_str what; /* "argument `x` dimension 0", "constant", a whole sentence */
     xl_str where;                                          /* "train.py:41", or empty */
     xl_str *value;                                         /* in the order they came; none for a whole sentence */
     size_t nvalue, capvalue;

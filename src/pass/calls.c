@@ -51,7 +51,9 @@ xl_error *xl_calls_check(const xl_module *m)
         largest = n > largest ? n : largest;
     }
     if (!err && largest > LEAST && largest / TIMES > c.own)
-        err = XL_ERR(EXHAUSTED, "its calls make %llu ops of the %llu that are written: more than %d times as many is refused; call less from what is called",
+        err = XL_ERR(EXHAUSTED,
+                     "its calls make %llu ops of the %llu that are written: more than %d times as many is refused; "
+                     "call less from what is called",
                      (unsigned long long)largest, (unsigned long long)c.own, TIMES);
     free(c.size);
     free(c.state);

@@ -12,7 +12,8 @@ static bool rewrite(xl_b *b, xl_subst *s, xl_op *op)
     switch (op->code) {
     case XL_OP_DOT: {
         xl_op *d = xl_b_begin(b, XL_OP_DOT_GENERAL, op->in, 2, &t, 1, 0);
-        xl_b_set_dims(b, d, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions), (xl_dims){ (int64_t[]){ (int64_t)xl_in_type(f, op, 0)->rank - 1 }, 1 });
+        xl_b_set_dims(b, d, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions),
+                      (xl_dims){ (int64_t[]){ (int64_t)xl_in_type(f, op, 0)->rank - 1 }, 1 });
         xl_b_set_dims(b, d, XL_SLOT(DOT_GENERAL, rhs_contracting_dimensions), (xl_dims){ (int64_t[]){ 0 }, 1 });
         xl_b_set(b, d, XL_SLOT(DOT_GENERAL, precision_config), op->attr[XL_SLOT(DOT, precision_config)]);
         if (!xl_b_end(b, d))
@@ -32,7 +33,8 @@ static bool rewrite(xl_b *b, xl_subst *s, xl_op *op)
     }
     default: break;
     }
-    if ((xl_ops[op->code].flags & XL_OP_COMMUTES) && op->nin == 2 && xl_value_const(f, op->in[0]) && !xl_value_const(f, op->in[1])) {
+    if ((xl_ops[op->code].flags & XL_OP_COMMUTES) && op->nin == 2 && xl_value_const(f, op->in[0]) &&
+        !xl_value_const(f, op->in[1])) {
         xl_value first = op->in[0];
         op->in[0] = op->in[1];
         op->in[1] = first;

@@ -36,11 +36,15 @@ static bool same_region(const xl_func *f, const xl_region *a, const xl_region *b
     return true;
 }
 
-static xl_value mapped(const xl_value *map, xl_value v) { return map && map[v.id].id ? map[v.id] : v; } /* value 0 is never inside a region */
+static xl_value mapped(const xl_value *map, xl_value v)
+{
+    return map && map[v.id].id ? map[v.id] : v;
+} /* value 0 is never inside a region */
 
 static bool same_op(const xl_func *f, const xl_op *a, const xl_op *b, xl_value *map, int depth)
 {
-    if (a->code != b->code || a->nin != b->nin || a->nout != b->nout || a->nregion != b->nregion || !xl_str_eq(a->name, b->name) || !xl_attr_eq(a->extra, b->extra))
+    if (a->code != b->code || a->nin != b->nin || a->nout != b->nout || a->nregion != b->nregion ||
+        !xl_str_eq(a->name, b->name) || !xl_attr_eq(a->extra, b->extra))
         return false;
     bool straight = true, crossed = depth == 0 && commutes(a);
     for (uint32_t i = 0; i < a->nin; i++)
@@ -74,8 +78,8 @@ static uint32_t size(const xl_op *op)
 
 static bool may_share(const xl_func *f, const xl_op *op)
 {
-    return op->nout > 0 && op->code != XL_OP_CUSTOM_CALL && op->code != XL_OP_UNKNOWN && !(xl_ops[op->code].flags & XL_OP_TERMINATOR) &&
-           !xl_op_has_effect(f->m, op) && size(op) < 64;
+    return op->nout > 0 && op->code != XL_OP_CUSTOM_CALL && op->code != XL_OP_UNKNOWN &&
+           !(xl_ops[op->code].flags & XL_OP_TERMINATOR) && !xl_op_has_effect(f->m, op) && size(op) < 64;
 }
 
 static void region(table *t, xl_region *r)

@@ -1,6 +1,7 @@
-/* The JSON is a GpuBackendConfig of XLA's: 64-bit numbers are strings in it. Of what it holds only the shapes, the scale and the
- * mask are ours to choose; XLA's autotuner fills in the algorithm. force_deterministic must say what the compile options say: XLA writes
- * it into the first of several equal calls only, and then no longer finds the kernel of the others. */
+/* The JSON is a GpuBackendConfig of XLA's: 64-bit numbers are strings in it. Of what it holds only the shapes, the
+ * scale and the mask are ours to choose; XLA's autotuner fills in the algorithm. force_deterministic must say what the
+ * compile options say: XLA writes it into the first of several equal calls only, and then no longer finds the kernel of
+ * the others. */
 #include "pass/cudnn.h"
 
 #include <stdio.h>
@@ -108,10 +109,12 @@ static const xl_attr *layout(xl_module *m, const xl_type *t, bool swapped)
     if (swapped)
         order[1] = 1, order[2] = 2;
     const int64_t rank = t->rank;
-    return xl_attr_dense(m, xl_type_tensor(m, XL_INDEX, (xl_dims){ &rank, 1 }), (xl_str){ (const char *)order, t->rank * sizeof *order });
+    return xl_attr_dense(m, xl_type_tensor(m, XL_INDEX, (xl_dims){ &rank, 1 }),
+                         (xl_str){ (const char *)order, t->rank * sizeof *order });
 }
 
-static xl_op *call(xl_emit *e, const char *target, const xl_value *in, uint32_t nin, const xl_type *const *out, uint32_t nout, xl_str json)
+static xl_op *call(xl_emit *e, const char *target, const xl_value *in, uint32_t nin, const xl_type *const *out,
+                   uint32_t nout, xl_str json)
 {
     xl_module *m = e->f->m;
     const xl_attr *ins[8], *outs[8];
@@ -142,7 +145,8 @@ xl_value xl_cudnn_attention(xl_emit *e, xl_value q, xl_value k, xl_value v, xl_c
     xl_buf json = { 0 };
     config(&json, t, xl_em_type(e, k), how, there, 2);
     /* what comes with the result: the logarithm of each row's sum, which the way back starts from */
-    const xl_type *out[] = { swapped(m, t), xl_type_tensor(m, XL_F32, XL_DIMS(t->dims[0], t->dims[2], t->dims[1])), workspace(m) };
+    const xl_type *out[] = { swapped(m, t), xl_type_tensor(m, XL_F32, XL_DIMS(t->dims[0], t->dims[2], t->dims[1])),
+                             workspace(m) };
     xl_op *op = call(e, XL_CUDNN_ATTENTION, (xl_value[]){ q, k, v }, 3, out, 3, xl_buf_view(&json));
     xl_buf_fini(&json);
     return straight(e, op->out[0]);
@@ -168,7 +172,8 @@ static bool ours(const xl_grad_ctx *g, const xl_op *op, xl_cudnn_how *how)
         if (!err)
             err = xl_node_get_float(xl_node_get(root, "cudnn_fmha_backend_config"), "fmha_scale", &how->scale);
         if (!err)
-            err = xl_node_get_bool(xl_node_get(root, "cudnn_fmha_backend_config"), "force_deterministic", &how->deterministic);
+            err = xl_node_get_bool(xl_node_get(root, "cudnn_fmha_backend_config"), "force_deterministic",
+                                   &how->deterministic);
         if (!err) {
             config(&json, xl_value_type(g->e.f, op->in[0]), xl_value_type(g->e.f, op->in[1]), *how, there, 2);
             same = xl_str_eq(text, xl_buf_view(&json));

@@ -1,6 +1,7 @@
 /* src/pass/cudnn.h
- * cuDNN's fused attention, as XLA's CUDA plugin offers it: one custom call on the way there and one on the way back, each told what
- * to do by JSON of XLA's own. Scores and probabilities never reach memory. Causal; every row is one document. */
+ * cuDNN's fused attention, as XLA's CUDA plugin offers it: one custom call on the way there and one on the way back,
+ * each told what to do by JSON of XLA's own. Scores and probabilities never reach memory. Causal; every row is one
+ * document. */
 #ifndef XL_PASS_CUDNN_H
 #define XL_PASS_CUDNN_H
 
@@ -11,7 +12,8 @@
 
 /* deterministic: as the program will be compiled (xla_gpu_deterministic_ops). */
 typedef struct { double scale; bool deterministic; } xl_cudnn_how;
-/* q [batch, time, heads, size], k and v [batch, time, groups, size], groups divide heads; all f16 or bf16. The result is as q. */
+/* q [batch, time, heads, size], k and v [batch, time, groups, size], groups divide heads; all f16 or bf16. The result
+ * is as q. */
 xl_value xl_cudnn_attention(xl_emit *e, xl_value q, xl_value k, xl_value v, xl_cudnn_how how);
 /* Why cuDNN would refuse heads of this size and type; NULL where it would not. */
 const char *xl_cudnn_refuses(xl_dtype d, int64_t size);

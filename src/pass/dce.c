@@ -1,7 +1,7 @@
 /* dce: drop ops whose results nobody reads.
  * needs: nothing.  keeps: types, locations.  breaks: nothing; values are renumbered at the end.
- * Backwards, so that a dead chain falls in one sweep. A loop is also freed of values that it only carries around: those whose
- * result is not read and which feed nothing in the loop but themselves. */
+ * Backwards, so that a dead chain falls in one sweep. A loop is also freed of values that it only carries around: those
+ * whose result is not read and which feed nothing in the loop but themselves. */
 #include "pass/pass.h"
 
 static bool region_has_effect(const xl_module *m, const xl_region *r, int depth);
@@ -13,7 +13,8 @@ static bool has_effect(const xl_module *m, const xl_op *op, int depth)
     if (op->code == XL_OP_CUSTOM_CALL && xl_op_int(op, XL_SLOT(CUSTOM_CALL, has_side_effect)))
         return true;
     if (op->code == XL_OP_CALL || op->code == XL_OP_COMPOSITE) {
-        const xl_func *g = xl_module_func(m, xl_op_str(op, op->code == XL_OP_CALL ? XL_SLOT(CALL, callee) : XL_SLOT(COMPOSITE, decomposition)));
+        const xl_func *g = xl_module_func(
+            m, xl_op_str(op, op->code == XL_OP_CALL ? XL_SLOT(CALL, callee) : XL_SLOT(COMPOSITE, decomposition)));
         return !g || !g->body || region_has_effect(m, g->body, depth + 1);
     }
     for (uint32_t i = 0; i < op->nregion; i++)
@@ -43,7 +44,8 @@ static void count(const xl_region *r, uint32_t *use, int32_t by)
     }
 }
 
-/* A value is carried for nothing if its result is unread and its arguments feed only its own place in the body's return. */
+/* A value is carried for nothing if its result is unread and its arguments feed only its own place in the body's
+ * return. */
 static void shrink_loop(xl_func *f, xl_op *op, uint32_t *use)
 {
     xl_region *cond = op->region[0], *body = op->region[1];
@@ -140,7 +142,7 @@ xl_error *xl_pass_dce(xl_module *m, const xl_pipeline_opts *opts)
             continue;
         uint32_t *use = xl_new(&m->arena, uint32_t, f->nval);
         count(f->body, use, 1);
-        for (int round = 0; round < 8; round++) {          /* a loop may free what an earlier op made: until nothing changes */
+        for (int round = 0; round < 8; round++) { /* a loop may free what an earlier op made: until nothing changes */
             uint32_t before = 0, after = 0;
             for (uint32_t v = 0; v < f->nval; v++)
                 before += use[v];

@@ -26,17 +26,24 @@ xl_value xl_em_done(xl_emit *e, xl_op *op)
 xl_value xl_em_unary(xl_emit *e, xl_opcode code, xl_value a) { return ok(e, xl_b_unary(e, code, a)); }
 xl_value xl_em_binary(xl_emit *e, xl_opcode code, xl_value a, xl_value b) { return ok(e, xl_b_binary(e, code, a, b)); }
 xl_value xl_em_select(xl_emit *e, xl_value p, xl_value a, xl_value b) { return ok(e, xl_b_select(e, p, a, b)); }
-xl_value xl_em_compare(xl_emit *e, int direction, xl_value a, xl_value b) { return ok(e, xl_b_compare(e, direction, a, b)); }
+xl_value xl_em_compare(xl_emit *e, int direction, xl_value a, xl_value b)
+{
+    return ok(e, xl_b_compare(e, direction, a, b));
+}
 xl_value xl_em_convert(xl_emit *e, xl_value a, xl_dtype d) { return ok(e, xl_b_convert(e, a, d)); }
 xl_value xl_em_splat(xl_emit *e, const xl_type *t, double v) { return ok(e, xl_b_splat(e, t, v)); }
-xl_value xl_em_dense(xl_emit *e, const xl_type *t, const void *data, size_t bytes) { return ok(e, xl_b_const(e, t, data, bytes)); }
+xl_value xl_em_dense(xl_emit *e, const xl_type *t, const void *data, size_t bytes)
+{
+    return ok(e, xl_b_const(e, t, data, bytes));
+}
 xl_value xl_em_scalar(xl_emit *e, xl_dtype d, double v) { return ok(e, xl_b_scalar(e, d, v)); }
 xl_value xl_em_like(xl_emit *e, xl_value a, double v) { return xl_em_splat(e, xl_em_type(e, a), v); }
 xl_value xl_em_iota(xl_emit *e, const xl_type *t, int64_t dim) { return ok(e, xl_b_iota(e, t, dim)); }
 
 xl_value xl_em_reshape(xl_emit *e, xl_value a, xl_dims dims)
 {
-    return xl_type_tensor(e->f->m, xl_em_type(e, a)->dtype, dims) == xl_em_type(e, a) ? a : ok(e, xl_b_reshape(e, a, dims));
+    return xl_type_tensor(e->f->m, xl_em_type(e, a)->dtype, dims) == xl_em_type(e, a) ? a
+                                                                                      : ok(e, xl_b_reshape(e, a, dims));
 }
 
 static bool counts_up(xl_dims d)
@@ -47,7 +54,10 @@ static bool counts_up(xl_dims d)
     return true;
 }
 
-xl_value xl_em_transpose(xl_emit *e, xl_value a, xl_dims perm) { return counts_up(perm) ? a : ok(e, xl_b_transpose(e, a, perm)); }
+xl_value xl_em_transpose(xl_emit *e, xl_value a, xl_dims perm)
+{
+    return counts_up(perm) ? a : ok(e, xl_b_transpose(e, a, perm));
+}
 
 xl_value xl_em_broadcast(xl_emit *e, xl_value a, xl_dims dims, xl_dims at)
 {
@@ -57,7 +67,10 @@ xl_value xl_em_broadcast(xl_emit *e, xl_value a, xl_dims dims, xl_dims at)
     return ok(e, xl_b_broadcast(e, a, dims, at));
 }
 
-xl_value xl_em_spread(xl_emit *e, xl_value scalar, xl_dims dims) { return xl_em_broadcast(e, scalar, dims, XL_NO_DIMS); }
+xl_value xl_em_spread(xl_emit *e, xl_value scalar, xl_dims dims)
+{
+    return xl_em_broadcast(e, scalar, dims, XL_NO_DIMS);
+}
 
 void xl_em_combiner(xl_emit *e, xl_region *r, xl_opcode code, xl_dtype d)
 {
@@ -89,7 +102,8 @@ xl_value xl_em_slice(xl_emit *e, xl_value a, const int64_t *start, const int64_t
     return ok(e, xl_b_slice(e, a, (xl_dims){ start, n }, (xl_dims){ limit, n }, (xl_dims){ stride, stride ? n : 0 }));
 }
 
-xl_value xl_em_pad(xl_emit *e, xl_value a, xl_value with, const int64_t *low, const int64_t *high, const int64_t *interior)
+xl_value xl_em_pad(xl_emit *e, xl_value a, xl_value with, const int64_t *low, const int64_t *high,
+                   const int64_t *interior)
 {
     uint32_t n = xl_em_type(e, a)->rank;
     bool same = true;
@@ -97,10 +111,14 @@ xl_value xl_em_pad(xl_emit *e, xl_value a, xl_value with, const int64_t *low, co
         same &= low[i] == 0 && high[i] == 0 && (!interior || interior[i] == 0);
     if (same)
         return a;
-    return ok(e, xl_b_pad(e, a, with, (xl_dims){ low, n }, (xl_dims){ high, n }, (xl_dims){ interior, interior ? n : 0 }));
+    return ok(e,
+              xl_b_pad(e, a, with, (xl_dims){ low, n }, (xl_dims){ high, n }, (xl_dims){ interior, interior ? n : 0 }));
 }
 
-xl_value xl_em_concat(xl_emit *e, const xl_value *in, uint32_t n, int64_t dim) { return ok(e, xl_b_concat(e, in, n, dim)); }
+xl_value xl_em_concat(xl_emit *e, const xl_value *in, uint32_t n, int64_t dim)
+{
+    return ok(e, xl_b_concat(e, in, n, dim));
+}
 xl_value xl_em_reverse(xl_emit *e, xl_value a, xl_dims dims) { return ok(e, xl_b_reverse(e, a, dims)); }
 
 xl_value xl_em_dynamic_slice(xl_emit *e, xl_value a, const xl_value *start, const int64_t *sizes)
@@ -113,8 +131,8 @@ xl_value xl_em_dynamic_update(xl_emit *e, xl_value a, xl_value upd, const xl_val
     return ok(e, xl_b_dynamic_update_slice(e, a, upd, start));
 }
 
-xl_value xl_em_dot(xl_emit *e, xl_value a, xl_value b, xl_dims abatch, xl_dims bbatch, xl_dims acontract, xl_dims bcontract,
-                   xl_dtype out)
+xl_value xl_em_dot(xl_emit *e, xl_value a, xl_value b, xl_dims abatch, xl_dims bbatch, xl_dims acontract,
+                   xl_dims bcontract, xl_dtype out)
 {
     return ok(e, xl_b_dot_general(e, a, b, &(xl_b_dot_dims){ abatch, bbatch, acontract, bcontract, out, 0 }));
 }

@@ -1,7 +1,8 @@
 /* fold: what constants make of each other.
- * Only what every device computes alike: integers, and of floats the operations that IEEE 754 rounds exactly (+ - * / sqrt and the
- * rounding ones). 16-bit floats are computed in f32 and rounded once more, which gives the same as rounding once, since f32 has
- * more than twice their digits. Functions such as exp are left to the device, so that folding never changes a number.
+ * Only what every device computes alike: integers, and of floats the operations that IEEE 754 rounds exactly (+ - * /
+ * sqrt and the rounding ones). 16-bit floats are computed in f32 and rounded once more, which gives the same as
+ * rounding once, since f32 has more than twice their digits. Functions such as exp are left to the device, so that
+ * folding never changes a number.
  * A result of one number throughout stays one number; others are folded up to MOST elements.
  * needs: nothing.  keeps: types, locations.  breaks: nothing. */
 #include <math.h>
@@ -15,8 +16,15 @@ enum { MOST = 1024 };
 typedef struct { bool is_float; int64_t i; double f; } num;
 
 static bool plain_float(xl_dtype d) { return d == XL_F32 || d == XL_F64 || d == XL_F16 || d == XL_BF16; }
-static bool plain_int(xl_dtype d) { xl_dclass c = xl_dtype_class(d); return c == XL_CLASS_INT || c == XL_CLASS_UINT || c == XL_CLASS_PRED; }
-static bool plain(const xl_type *t) { return t->kind == XL_TY_TENSOR && !t->quant && (plain_float(t->dtype) || plain_int(t->dtype)); }
+static bool plain_int(xl_dtype d)
+{
+    xl_dclass c = xl_dtype_class(d);
+    return c == XL_CLASS_INT || c == XL_CLASS_UINT || c == XL_CLASS_PRED;
+}
+static bool plain(const xl_type *t)
+{
+    return t->kind == XL_TY_TENSOR && !t->quant && (plain_float(t->dtype) || plain_int(t->dtype));
+}
 
 static num get(const xl_attr *a, int64_t i)
 {
@@ -62,7 +70,8 @@ static bool unary(const xl_op *op, xl_dtype from, xl_dtype to, num x, num *r)
     case XL_OP_CEIL: r->f = ceil(x.f); return x.is_float;
     case XL_OP_CONVERT:
         if (x.is_float && plain_float(to))
-            return from != XL_F64 || to == XL_F32 || to == XL_F64; /* a device may go from f64 to 16 bits in two steps */
+            return from != XL_F64 || to == XL_F32 ||
+                   to == XL_F64; /* a device may go from f64 to 16 bits in two steps */
         if (!x.is_float && plain_int(to)) {
             if (xl_dtype_class(to) == XL_CLASS_PRED)
                 r->i = x.i != 0;
@@ -78,7 +87,8 @@ static bool unary(const xl_op *op, xl_dtype from, xl_dtype to, num x, num *r)
         if (xl_dtype_class(to) == XL_CLASS_PRED)
             r->i = x.f != 0;
         else {
-            double hi = ldexp(1, xl_dtypes[to].bits - (xl_dtype_class(to) == XL_CLASS_INT)), lo = xl_dtype_class(to) == XL_CLASS_INT ? -hi : 0;
+            double hi = ldexp(1, xl_dtypes[to].bits - (xl_dtype_class(to) == XL_CLASS_INT)),
+                   lo = xl_dtype_class(to) == XL_CLASS_INT ? -hi : 0;
             if (!(x.f < hi && x.f >= lo && x.f < 9e18))    /* out of range: the device's affair */
                 return false;
             r->i = (int64_t)x.f;
@@ -166,7 +176,8 @@ static bool element(const xl_func *f, const xl_op *op, const xl_attr *const *k, 
     num r;
     if (op->code == XL_OP_SELECT)
         r = get(k[0], i).i ? get(k[1], i) : get(k[2], i);
-    else if (op->nin == 1 ? !unary(op, k[0]->dtype, d, get(k[0], i), &r) : !binary(op, k[0]->dtype, get(k[0], i), get(k[1], i), &r))
+    else if (op->nin == 1 ? !unary(op, k[0]->dtype, d, get(k[0], i), &r)
+                          : !binary(op, k[0]->dtype, get(k[0], i), get(k[1], i), &r))
         return false;
     return put(d, r, out);
 }

@@ -1,7 +1,8 @@
 /* grad: reverse-mode differentiation, in the program.
  *
  * How it works. Forward over the ops: a value is active if it is of a float type and depends on one of the values we
- * differentiate by. Backward over the same ops: each active op whose results have a cotangent gives its operands theirs.
+ * differentiate by. Backward over the same ops: each active op whose results have a cotangent gives its operands
+ * theirs.
  * A cotangent has the type of its value. Complex numbers follow JAX: cotangents are transposed, not conjugated, so that
  * the rule of a holomorphic function is the one of its real form.
  *
@@ -9,9 +10,9 @@
  * (grad_flow.c); a loop by a loop that runs the other way, over what the first one kept. Whatever a region uses of its
  * surroundings gets its cotangent as a result of that second op.
  *
- * What a new rule must respect: emit with g->e only; use primal operands and results freely (they are still there, and in
- * a loop the pruning of unused ones decides what must be kept: so prefer the form that needs the fewest); never add a
- * cotangent of another type than its value; ask xl_cot_active before doing expensive work for an operand.
+ * What a new rule must respect: emit with g->e only; use primal operands and results freely (they are still there, and
+ * in a loop the pruning of unused ones decides what must be kept: so prefer the form that needs the fewest); never add
+ * a cotangent of another type than its value; ask xl_cot_active before doing expensive work for an operand.
  *
  * needs: no calls, no composites on the way.  keeps: types.  breaks: nothing that was there changes, but loops get more
  * results. */
@@ -148,7 +149,8 @@ static xl_error *one(xl_grad_ctx *g, xl_op *op)
     return at(g, op, rules[op->code](g, op, ct));
 }
 
-/* ---- rematerialised groups ---------------------------------------------------------------------------------------- */
+/* ---- rematerialised groups ----------------------------------------------------------------------------------------
+ * */
 static int64_t group_of(const xl_op *op)
 {
     const xl_attr *a = xl_dict_get(op->extra, XL_STR(XL_GRAD_REMAT));
@@ -233,7 +235,8 @@ xl_error *xl_cot_sweep(xl_grad_ctx *g, xl_op *const *ops, uint32_t n)
     return err;
 }
 
-/* ---- helpers of the rules ----------------------------------------------------------------------------------------- */
+/* ---- helpers of the rules -----------------------------------------------------------------------------------------
+ * */
 xl_value *xl_cot_map(const xl_func *f, uint32_t *n)
 {
     xl_value *map = xl_new(&f->m->arena, xl_value, f->nval);
@@ -243,7 +246,12 @@ xl_value *xl_cot_map(const xl_func *f, uint32_t *n)
     return map;
 }
 
-typedef struct { const xl_func *f; xl_value *v; uint32_t n, cap; uint8_t *state; } captures; /* state 1: inside, 2: taken */
+typedef struct {
+    const xl_func *f;
+    xl_value *v;
+    uint32_t n, cap;
+    uint8_t *state;
+} captures; /* state 1: inside, 2: taken */
 
 static void defines(captures *c, const xl_region *r)
 {
@@ -331,11 +339,13 @@ void xl_cot_prune(xl_func *f, xl_region *r)
     prune(r, use);
 }
 
-/* ---- the rules that say no, and the one that says nothing -------------------------------------------------------------- */
+/* ---- the rules that say no, and the one that says nothing
+ * -------------------------------------------------------------- */
 xl_error *xl_grad_none(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
 {
     (void)g, (void)ct;
-    return XL_ERR(UNIMPLEMENTED, "%s has no gradient here; compute it from other ops, or stop the gradient before it", xl_op_text(op));
+    return XL_ERR(UNIMPLEMENTED, "%s has no gradient here; compute it from other ops, or stop the gradient before it",
+                  xl_op_text(op));
 }
 
 xl_error *xl_grad_custom_call(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
@@ -345,8 +355,10 @@ xl_error *xl_grad_custom_call(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     if (known)
         return err;
     xl_str t = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
-    return XL_ERR(UNIMPLEMENTED, "a custom call to %.*s has no gradient that we could know; stop the gradient before it, or "
-                  "export the function together with its gradient", XL_FMT(t));
+    return XL_ERR(UNIMPLEMENTED,
+                  "a custom call to %.*s has no gradient that we could know; stop the gradient before it, or "
+                  "export the function together with its gradient",
+                  XL_FMT(t));
 }
 
 xl_error *xl_grad_zero(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
@@ -370,7 +382,8 @@ static void strip(xl_func *f, xl_region *r)
 
 void xl_grad_strip(xl_func *f) { strip(f, f->body); }
 
-/* ---- the entrance ----------------------------------------------------------------------------------------------------- */
+/* ---- the entrance
+ * ----------------------------------------------------------------------------------------------------- */
 xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, const xl_grad_opts *opts, xl_value *out)
 {
     xl_error *err = NULL;

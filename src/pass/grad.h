@@ -1,7 +1,8 @@
 /* src/pass/grad.h
- * Reverse-mode gradients. The engine walks the ops of a region backwards; for each that a cotangent reaches it calls the
- * rule that the `gradient` column of ops.def names, and the rule appends the ops of the adjoint and hands each operand its
- * share. The program is changed in place: gradients are more ops at the end of the same region. See grad.c. */
+ * Reverse-mode gradients. The engine walks the ops of a region backwards; for each that a cotangent reaches it calls
+ * the rule that the `gradient` column of ops.def names, and the rule appends the ops of the adjoint and hands each
+ * operand its share. The program is changed in place: gradients are more ops at the end of the same region. See grad.c.
+ * */
 #ifndef XL_PASS_GRAD_H
 #define XL_PASS_GRAD_H
 
@@ -18,21 +19,25 @@ typedef struct {
     bool gpu;         /* no scatter that adds where a lookup was: it is atomic there, or slow (grad_rows.c) */
 } xl_grad_opts;
 
-/* d loss / d wrt[i], each of its value's type. `loss` is a scalar float of f's body; calls and composites must have been
- * inlined (xl_pass_inline). Where loss does not depend on wrt[i], out[i] is a constant zero. The body has no RETURN yet, or its
- * RETURN stays last. opts may be NULL. */
-xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, const xl_grad_opts *opts, xl_value *out) XL_MUST_USE;
+/* d loss / d wrt[i], each of its value's type. `loss` is a scalar float of f's body; calls and composites must have
+ * been inlined (xl_pass_inline). Where loss does not depend on wrt[i], out[i] is a constant zero. The body has no
+ * RETURN yet, or its RETURN stays last. opts may be NULL. */
+xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, const xl_grad_opts *opts,
+                  xl_value *out) XL_MUST_USE;
 
-/* Ops whose `extra` has this key (an integer, the same for all ops of one group, which are neighbours) are computed again on
- * the way back instead of kept: rematerialisation by region. */
+/* Ops whose `extra` has this key (an integer, the same for all ops of one group, which are neighbours) are computed
+ * again on the way back instead of kept: rematerialisation by region. */
 #define XL_GRAD_REMAT "xlane.remat"
-/* A loop whose op has this key keeps only what goes round it, whatever the options say of loops; those inside it are as they say. */
+/* A loop whose op has this key keeps only what goes round it, whatever the options say of loops; those inside it are as
+ * they say. */
 #define XL_GRAD_LEAN "xlane.lean"
-/* An op with this key in `extra` passes no cotangent on. These keys are for us: xl_grad_strip takes them off a program. */
+/* An op with this key in `extra` passes no cotangent on. These keys are for us: xl_grad_strip takes them off a program.
+ * */
 #define XL_GRAD_STOP "xlane.stop_gradient"
 void xl_grad_strip(xl_func *f);
 
-/* ---- for the rules -------------------------------------------------------------------------------------------------- */
+/* ---- for the rules --------------------------------------------------------------------------------------------------
+ * */
 typedef struct xl_grad_ctx xl_grad_ctx;
 struct xl_grad_ctx {
     xl_emit e;                 /* where the adjoint goes */
@@ -61,13 +66,14 @@ xl_value *xl_cot_captures(const xl_func *f, const xl_op *op, uint32_t *n);
 void xl_cot_prune(xl_func *f, xl_region *r);
 static inline bool xl_cot_float(const xl_type *t)
 {
-    return t->kind == XL_TY_TENSOR && (xl_dtype_class(t->dtype) == XL_CLASS_FLOAT || xl_dtype_class(t->dtype) == XL_CLASS_COMPLEX);
+    return t->kind == XL_TY_TENSOR &&
+           (xl_dtype_class(t->dtype) == XL_CLASS_FLOAT || xl_dtype_class(t->dtype) == XL_CLASS_COMPLEX);
 }
 /* Reductions and windows of several tensors or by any function, as loops (grad_expand.c). */
 xl_error *xl_grad_reduce_any(xl_grad_ctx *g, xl_op *op, const xl_value *ct) XL_MUST_USE;
 xl_error *xl_grad_window_any(xl_grad_ctx *g, xl_op *op, const xl_value *ct) XL_MUST_USE;
-/* The gradient of a lookup without a scatter that adds (grad_rows.c): `into` with what the cotangent adds to it. `index` is the
- * gather's, within bounds. XL_NO_VALUE where the gather is no such lookup, or opts do not ask for it. */
+/* The gradient of a lookup without a scatter that adds (grad_rows.c): `into` with what the cotangent adds to it.
+ * `index` is the gather's, within bounds. XL_NO_VALUE where the gather is no such lookup, or opts do not ask for it. */
 xl_value xl_grad_lookup(xl_grad_ctx *g, const xl_op *gather, xl_value into, xl_value index, xl_value ct);
 xl_value *xl_cot_map(const xl_func *f, uint32_t *n); /* a map of every value to itself, for cloning */
 

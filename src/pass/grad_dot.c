@@ -24,7 +24,8 @@ static xl_opcode combiner(const xl_region *r)
                ? (xl_opcode)r->op[0]->code : XL_OP_UNKNOWN;
 }
 
-/* ---- reduce ----------------------------------------------------------------------------------------------------------- */
+/* ---- reduce
+ * ----------------------------------------------------------------------------------------------------------- */
 /* A reduced value over the shape it was reduced from. */
 static xl_value back(xl_grad_ctx *g, const xl_op *op, xl_value v)
 {
@@ -70,17 +71,19 @@ RULE(reduce)
             xl_cot_add(g, op->in[1], over_all(g, XL_OP_ADD, t));
         return NULL;
     case XL_OP_MAXIMUM:
-    case XL_OP_MINIMUM: {                                /* those that tie share it equally; the initial value may be one of them */
-        xl_value hit = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, x, back(g, op, r)), k(g, x, 1), k(g, x, 0));
+    case XL_OP_MINIMUM: { /* those that tie share it equally; the initial value may be one of them */
+        xl_value hit = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, x, back(g, op, r)),
+                                    k(g, x, 1), k(g, x, 0));
         xl_value first = xl_em_spread(&g->e, op->in[1], xl_type_dims(type_of(g, r)));
-        xl_value stays = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, first, r), k(g, r, 1), k(g, r, 0));
+        xl_value stays =
+            xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, first, r), k(g, r, 1), k(g, r, 0));
         xl_value share = bin(g, XL_OP_DIVIDE, t, bin(g, XL_OP_ADD, xl_em_sum(&g->e, hit, over), stays));
         xl_cot_add(g, x, bin(g, XL_OP_MULTIPLY, hit, back(g, op, share)));
         if (init_active)
             xl_cot_add(g, op->in[1], over_all(g, XL_OP_ADD, bin(g, XL_OP_MULTIPLY, stays, share)));
         return NULL;
     }
-    case XL_OP_MULTIPLY: {                               /* r / x; with one zero, only that element has any; with two, none */
+    case XL_OP_MULTIPLY: { /* r / x; with one zero, only that element has any; with two, none */
         xl_value one = k(g, x, 1), zero = k(g, x, 0);
         xl_value isz = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, x, zero);
         xl_value safe = xl_em_select(&g->e, isz, one, x);
@@ -92,7 +95,9 @@ RULE(reduce)
         xl_value d = bin(g, XL_OP_MULTIPLY, xl_em_select(&g->e, none, rest, zero), init);
         xl_cot_add(g, x, bin(g, XL_OP_MULTIPLY, back(g, op, t), d));
         if (init_active)
-            xl_cot_add(g, op->in[1], over_all(g, XL_OP_ADD, bin(g, XL_OP_MULTIPLY, t, xl_em_reduce(&g->e, XL_OP_MULTIPLY, x, 1, over))));
+            xl_cot_add(
+                g, op->in[1],
+                over_all(g, XL_OP_ADD, bin(g, XL_OP_MULTIPLY, t, xl_em_reduce(&g->e, XL_OP_MULTIPLY, x, 1, over))));
         return NULL;
     }
     default:
@@ -100,7 +105,8 @@ RULE(reduce)
     }
 }
 
-/* ---- reduce_window ---------------------------------------------------------------------------------------------------- */
+/* ---- reduce_window
+ * ---------------------------------------------------------------------------------------------------- */
 static int64_t dilated(int64_t n, int64_t by) { return n ? (n - 1) * by + 1 : 0; }
 
 static void set_dims(xl_grad_ctx *g, xl_op *op, uint32_t slot, const int64_t *v, uint32_t n)
@@ -115,8 +121,10 @@ RULE(reduce_window)
     xl_value x = op->in[0], t = ct[0];
     const xl_type *ti = type_of(g, x), *to = type_of(g, t);
     uint32_t n = ti->rank;
-    xl_dims win = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dimensions)), str = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_strides));
-    xl_dims base = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, base_dilations)), wdil = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dilations));
+    xl_dims win = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dimensions)),
+            str = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_strides));
+    xl_dims base = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, base_dilations)),
+            wdil = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dilations));
     xl_dims pad = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, padding));
     xl_opcode code = combiner(op->region[0]);
     if (code == XL_OP_MAXIMUM || code == XL_OP_MINIMUM) {
@@ -124,13 +132,16 @@ RULE(reduce_window)
             return xl_grad_window_any(g, op, ct);
         xl_value in[3] = { x, t, xl_em_scalar(&g->e, ti->dtype, 0) };
         xl_op *s = xl_op_new(g->e.f, g->e.r, XL_OP_SELECT_AND_SCATTER, in, 3, &ti, 1, 2, g->e.loc);
-        xl_op_set(s, XL_SLOT(SELECT_AND_SCATTER, window_dimensions), op->attr[XL_SLOT(REDUCE_WINDOW, window_dimensions)]);
+        xl_op_set(s, XL_SLOT(SELECT_AND_SCATTER, window_dimensions),
+                  op->attr[XL_SLOT(REDUCE_WINDOW, window_dimensions)]);
         xl_op_set(s, XL_SLOT(SELECT_AND_SCATTER, window_strides), op->attr[XL_SLOT(REDUCE_WINDOW, window_strides)]);
         xl_op_set(s, XL_SLOT(SELECT_AND_SCATTER, padding), op->attr[XL_SLOT(REDUCE_WINDOW, padding)]);
         const xl_type *st = xl_type_scalar(g->e.f->m, ti->dtype);
-        xl_value a = xl_region_add_arg(g->e.f, s->region[0], st, g->e.loc), b = xl_region_add_arg(g->e.f, s->region[0], st, g->e.loc);
+        xl_value a = xl_region_add_arg(g->e.f, s->region[0], st, g->e.loc),
+                 b = xl_region_add_arg(g->e.f, s->region[0], st, g->e.loc);
         xl_region *was = xl_em_enter(&g->e, s->region[0]);
-        xl_value ge = xl_em_compare(&g->e, code == XL_OP_MAXIMUM ? XL_COMPARISON_DIRECTION_GE : XL_COMPARISON_DIRECTION_LE, a, b);
+        xl_value ge =
+            xl_em_compare(&g->e, code == XL_OP_MAXIMUM ? XL_COMPARISON_DIRECTION_GE : XL_COMPARISON_DIRECTION_LE, a, b);
         xl_em_return(&g->e, &ge, 1);
         xl_em_enter(&g->e, was);
         xl_em_combiner(&g->e, s->region[1], XL_OP_ADD, ti->dtype);
@@ -159,7 +170,8 @@ RULE(reduce_window)
     return NULL;
 }
 
-/* ---- products --------------------------------------------------------------------------------------------------------- */
+/* ---- products
+ * --------------------------------------------------------------------------------------------------------- */
 typedef struct { xl_dims batch, contract; int64_t *free; uint32_t nfree; } side;
 
 static side side_of(xl_grad_ctx *g, const xl_type *t, xl_dims batch, xl_dims contract)
@@ -171,16 +183,18 @@ static side side_of(xl_grad_ctx *g, const xl_type *t, xl_dims batch, xl_dims con
     return s;
 }
 
-/* The gradient of operand `me`. The cotangent has dimensions (batch, free of lhs, free of rhs); contracting it with the other
- * operand over the other's free ones leaves batch, my free ones and the other's contracted ones, which are mine. The cotangent
- * comes second for the right operand, so that a weight [k, n] gets its gradient without a transposition. */
+/* The gradient of operand `me`. The cotangent has dimensions (batch, free of lhs, free of rhs); contracting it with the
+ * other operand over the other's free ones leaves batch, my free ones and the other's contracted ones, which are mine.
+ * The cotangent comes second for the right operand, so that a weight [k, n] gets its gradient without a transposition.
+ * */
 static xl_value dot_side(xl_grad_ctx *g, const xl_op *op, xl_value ct, const side *l, const side *r, bool left)
 {
     const side *me = left ? l : r, *other = left ? r : l;
     xl_value o = op->in[left ? 1 : 0];
     const xl_type *tm = xl_in_type(g->e.f, op, left ? 0 : 1), *ot = type_of(g, o);
     uint32_t nb = (uint32_t)me->batch.n, nc = (uint32_t)me->contract.n;
-    int64_t *cb = xl_new(mem(g), int64_t, nb), *cc = xl_new(mem(g), int64_t, other->nfree), *perm = xl_new(mem(g), int64_t, tm->rank);
+    int64_t *cb = xl_new(mem(g), int64_t, nb), *cc = xl_new(mem(g), int64_t, other->nfree),
+            *perm = xl_new(mem(g), int64_t, tm->rank);
     for (uint32_t i = 0; i < nb; i++)
         cb[i] = i;
     for (uint32_t i = 0; i < other->nfree; i++)
@@ -191,8 +205,10 @@ static xl_value dot_side(xl_grad_ctx *g, const xl_op *op, xl_value ct, const sid
     xl_value v = left ? xl_em_dot(&g->e, ct, o, dcb, other->batch, dcc, of, tm->dtype)
                       : xl_em_dot(&g->e, o, ct, other->batch, dcb, of, dcc, tm->dtype);
     xl_value_op(g->e.f, v)->attr[XL_SLOT(DOT_GENERAL, precision_config)] =
-        op->code == XL_OP_DOT_GENERAL ? op->attr[XL_SLOT(DOT_GENERAL, precision_config)] : op->attr[XL_SLOT(DOT, precision_config)];
-    /* the result: batch, then (left) my free ones and the other's contracted ones in their order, or (right) the reverse */
+        op->code == XL_OP_DOT_GENERAL ? op->attr[XL_SLOT(DOT_GENERAL, precision_config)]
+                                      : op->attr[XL_SLOT(DOT, precision_config)];
+    /* the result: batch, then (left) my free ones and the other's contracted ones in their order, or (right) the
+     * reverse */
     for (uint32_t i = 0; i < nb; i++)
         perm[me->batch.p[i]] = i;
     for (uint32_t i = 0; i < me->nfree; i++)
@@ -232,14 +248,16 @@ RULE(dot)
     return product(g, op, ct[0], XL_NO_DIMS, XL_NO_DIMS, (xl_dims){ last, 1 }, (xl_dims){ &zero, 1 });
 }
 
-/* ---- convolution ------------------------------------------------------------------------------------------------------ */
+/* ---- convolution
+ * ------------------------------------------------------------------------------------------------------ */
 typedef struct { int64_t batch, feature; xl_dims spatial; } spec; /* for a kernel: output feature, input feature */
 
 /* Splits dimension `from` into (n, rest) and merges the n, as the slower part, into dimension `to`. */
 static xl_value regroup(xl_grad_ctx *g, xl_value v, int64_t from, int64_t n, int64_t to)
 {
     const xl_type *t = type_of(g, v);
-    int64_t *d = xl_new(mem(g), int64_t, t->rank + 1), *perm = xl_new(mem(g), int64_t, t->rank + 1), *out = xl_new(mem(g), int64_t, t->rank);
+    int64_t *d = xl_new(mem(g), int64_t, t->rank + 1), *perm = xl_new(mem(g), int64_t, t->rank + 1),
+            *out = xl_new(mem(g), int64_t, t->rank);
     uint32_t w = 0, p = 0;
     for (uint32_t i = 0; i < t->rank; i++) {
         if (i == from)
@@ -258,8 +276,9 @@ static xl_value regroup(xl_grad_ctx *g, xl_value v, int64_t from, int64_t n, int
     return xl_em_reshape(&g->e, v, (xl_dims){ out, t->rank });
 }
 
-static xl_value conv(xl_grad_ctx *g, const xl_op *like, xl_value lhs, xl_value rhs, spec l, spec r, spec o, const xl_type *out,
-                     const int64_t *stride, const int64_t *pad, const int64_t *ldil, const int64_t *rdil, int64_t fgc, int64_t bgc)
+static xl_value conv(xl_grad_ctx *g, const xl_op *like, xl_value lhs, xl_value rhs, spec l, spec r, spec o,
+                     const xl_type *out, const int64_t *stride, const int64_t *pad, const int64_t *ldil,
+                     const int64_t *rdil, int64_t fgc, int64_t bgc)
 {
     uint32_t n = (uint32_t)l.spatial.n;
     xl_module *m = g->e.f->m;
@@ -315,11 +334,13 @@ RULE(convolution)
 #define GET_I(name) xl_op_int(op, XL_SLOT(CONVOLUTION, name))
 #define GET_D(name) xl_op_dims(op, XL_SLOT(CONVOLUTION, name))
     spec l = { GET_I(input_batch_dimension), GET_I(input_feature_dimension), GET_D(input_spatial_dimensions) };
-    spec r = { GET_I(kernel_output_feature_dimension), GET_I(kernel_input_feature_dimension), GET_D(kernel_spatial_dimensions) };
+    spec r = { GET_I(kernel_output_feature_dimension), GET_I(kernel_input_feature_dimension),
+               GET_D(kernel_spatial_dimensions) };
     spec o = { GET_I(output_batch_dimension), GET_I(output_feature_dimension), GET_D(output_spatial_dimensions) };
     int64_t fgc = GET_I(feature_group_count), bgc = GET_I(batch_group_count);
     uint32_t n = (uint32_t)l.spatial.n;
-    const int64_t *stride = filled(g, GET_D(window_strides), n), *ldil = filled(g, GET_D(lhs_dilation), n), *rdil = filled(g, GET_D(rhs_dilation), n);
+    const int64_t *stride = filled(g, GET_D(window_strides), n), *ldil = filled(g, GET_D(lhs_dilation), n),
+                  *rdil = filled(g, GET_D(rhs_dilation), n);
     xl_dims pad = GET_D(padding);
 #undef GET_I
 #undef GET_D
@@ -353,13 +374,15 @@ RULE(convolution)
         xl_cot_add(g, x, bgc > 1 ? regroup(g, v, l.feature, bgc, l.batch) : v);
     }
     if (xl_cot_active(g, op->in[1])) {
-        xl_value v = conv(g, op, x, t, swapped(l), swapped(o), swapped(r), tw, rdil, pr, ldil, stride, bgc > 1 ? bgc : 1, fgc > 1 ? fgc : 1);
+        xl_value v = conv(g, op, x, t, swapped(l), swapped(o), swapped(r), tw, rdil, pr, ldil, stride,
+                          bgc > 1 ? bgc : 1, fgc > 1 ? fgc : 1);
         xl_cot_add(g, op->in[1], flipped.n ? xl_em_reverse(&g->e, v, flipped) : v);
     }
     return NULL;
 }
 
-/* ---- collectives: one device's result depends on the others' operands, so cotangents travel too ----------------------- */
+/* ---- collectives: one device's result depends on the others' operands, so cotangents travel too
+ * ----------------------- */
 static xl_op *again(xl_grad_ctx *g, xl_op *op, xl_opcode code, xl_value ct, const xl_type *out, uint32_t nregion)
 {
     xl_op *c = xl_op_new(g->e.f, g->e.r, code, &ct, 1, &out, 1, nregion, g->e.loc);

@@ -1,5 +1,5 @@
-/* Gradients by expansion: an op that is rarely differentiated is written out in ops that have a gradient, beside the way back,
- * and that is walked back instead. The forward program keeps the op as it is. */
+/* Gradients by expansion: an op that is rarely differentiated is written out in ops that have a gradient, beside the
+ * way back, and that is walked back instead. The forward program keeps the op as it is. */
 #include "pass/grad.h"
 
 #define RULE(name) xl_error *xl_grad_##name(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
@@ -19,7 +19,8 @@ static xl_error *through(xl_grad_ctx *g, uint32_t from, const xl_op *op, const x
     return xl_cot_sweep(g, ops, n);
 }
 
-/* ---- functions of scalars, over tensors ------------------------------------------------------------------------------- */
+/* ---- functions of scalars, over tensors
+ * ------------------------------------------------------------------------------- */
 /* A region over scalars as ops over tensors of one shape: arg[i] takes the place of its argument i. */
 static xl_error *lift(xl_emit *e, const xl_region *r, const xl_value *arg, xl_dims dims, xl_value *out)
 {
@@ -51,8 +52,10 @@ static xl_error *lift(xl_emit *e, const xl_region *r, const xl_value *arg, xl_di
             continue;
         }
         if (!(xl_ops[op->code].flags & XL_OP_ELEMWISE) || op->nout != 1)
-            return XL_ERR(UNIMPLEMENTED, "a function with %s inside; only elementwise ops can be differentiated there", xl_op_text(op));
-        xl_op *c = xl_em_op(e, (xl_opcode)op->code, in, op->nin, xl_type_tensor(f->m, xl_out_type(f, op, 0)->dtype, dims));
+            return XL_ERR(UNIMPLEMENTED, "a function with %s inside; only elementwise ops can be differentiated there",
+                          xl_op_text(op));
+        xl_op *c =
+            xl_em_op(e, (xl_opcode)op->code, in, op->nin, xl_type_tensor(f->m, xl_out_type(f, op, 0)->dtype, dims));
         memcpy(c->attr, op->attr, xl_op_nattr((xl_opcode)op->code) * sizeof *c->attr);
         map[op->out[0].id] = c->out[0];
         done[op->out[0].id] = true;
@@ -91,7 +94,8 @@ static xl_error *turns(xl_grad_ctx *g, int64_t n, xl_value *carry, uint32_t ncar
         for (uint32_t i = 0; i < nall; i++)
             xl_region_add_arg(f, w->region[k], types[i], g->e.loc);
     xl_emit c = xl_em_in(&g->e, w->region[0]), b = xl_em_in(&g->e, w->region[1]);
-    xl_value more = xl_em_compare(&c, XL_COMPARISON_DIRECTION_LT, w->region[0]->arg[0], xl_em_scalar(&c, XL_I32, (double)n));
+    xl_value more =
+        xl_em_compare(&c, XL_COMPARISON_DIRECTION_LT, w->region[0]->arg[0], xl_em_scalar(&c, XL_I32, (double)n));
     xl_em_return(&c, &more, 1);
     xl_value i = w->region[1]->arg[0];
     memcpy(all, w->region[1]->arg, nall * sizeof *all);
@@ -103,7 +107,8 @@ out:
     return err;
 }
 
-/* ---- reductions by any function: one row after another ---------------------------------------------------------------- */
+/* ---- reductions by any function: one row after another
+ * ---------------------------------------------------------------- */
 static xl_error *reduce_turn(xl_emit *e, const loop *l, xl_value i, xl_value *carry)
 {
     uint32_t n = l->op->nin / 2;
@@ -133,7 +138,8 @@ xl_error *xl_grad_reduce_any(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     }
     xl_value *rows = xl_new(mem(g), xl_value, n), *carry = xl_new(mem(g), xl_value, n);
     for (uint32_t k = 0; k < n; k++) {
-        rows[k] = xl_em_reshape(&g->e, xl_em_transpose(&g->e, op->in[k], (xl_dims){ perm, t->rank }), (xl_dims){ dims, out.n + 1 });
+        rows[k] = xl_em_reshape(&g->e, xl_em_transpose(&g->e, op->in[k], (xl_dims){ perm, t->rank }),
+                                (xl_dims){ dims, out.n + 1 });
         carry[k] = xl_em_spread(&g->e, op->in[n + k], out);
     }
     XL_DO(turns(g, dims[0], carry, n, reduce_turn, &(loop){ .op = op, .in = rows }));
@@ -142,7 +148,8 @@ out:
     return err;
 }
 
-/* ---- windows: one place of the window after another, for all windows at once ------------------------------------------- */
+/* ---- windows: one place of the window after another, for all windows at once
+ * ------------------------------------------- */
 typedef struct { xl_dims win, str, base, dil, pad, out; } windows;
 
 /* x with the padding and the holes of the base dilation filled in. */
@@ -167,7 +174,8 @@ static xl_value at_place(xl_emit *e, const windows *w, xl_value x, xl_value i)
     int64_t *span = xl_new(a, int64_t, n), *zero = xl_new(a, int64_t, n), *step = xl_new(a, int64_t, n);
     for (uint32_t d = n; d-- > 0;) {
         xl_value size = xl_em_scalar(e, XL_I32, (double)w->win.p[d]);
-        start[d] = xl_em_binary(e, XL_OP_MULTIPLY, xl_em_binary(e, XL_OP_REMAINDER, i, size), xl_em_scalar(e, XL_I32, (double)xl_dims_at(w->dil, d, 1)));
+        start[d] = xl_em_binary(e, XL_OP_MULTIPLY, xl_em_binary(e, XL_OP_REMAINDER, i, size),
+                                xl_em_scalar(e, XL_I32, (double)xl_dims_at(w->dil, d, 1)));
         i = xl_em_binary(e, XL_OP_DIVIDE, i, size);
         step[d] = xl_dims_at(w->str, d, 1);
         span[d] = w->out.p[d] ? (w->out.p[d] - 1) * step[d] + 1 : 0;
@@ -185,9 +193,12 @@ static int64_t places(const windows *w)
 
 static windows windows_of(const xl_func *f, const xl_op *op)
 {
-    return (windows){ xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dimensions)), xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_strides)),
-                      xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, base_dilations)), xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dilations)),
-                      xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, padding)), xl_type_dims(xl_out_type(f, op, 0)) };
+    return (windows){ xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dimensions)),
+                      xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_strides)),
+                      xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, base_dilations)),
+                      xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dilations)),
+                      xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, padding)),
+                      xl_type_dims(xl_out_type(f, op, 0)) };
 }
 
 static xl_error *window_turn(xl_emit *e, const loop *l, xl_value i, xl_value *carry)
@@ -217,21 +228,25 @@ out:
     return err;
 }
 
-/* select_and_scatter moves each source to the place of its window that the selection picks: its cotangent is read from there.
- * carry: whether anything was picked, the picked value, the cotangent at its place. */
+/* select_and_scatter moves each source to the place of its window that the selection picks: its cotangent is read from
+ * there. carry: whether anything was picked, the picked value, the cotangent at its place. */
 static windows scattered(const xl_func *f, const xl_op *op)
 {
-    return (windows){ .win = xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, window_dimensions)), .str = xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, window_strides)),
-                      .pad = xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, padding)), .out = xl_type_dims(xl_in_type(f, op, 1)) };
+    return (windows){ .win = xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, window_dimensions)),
+                      .str = xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, window_strides)),
+                      .pad = xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, padding)),
+                      .out = xl_type_dims(xl_in_type(f, op, 1)) };
 }
 
 static xl_error *select_turn(xl_emit *e, const loop *l, xl_value i, xl_value *carry)
 {
     xl_error *err = NULL;
     windows w = scattered(e->f, l->op);
-    xl_value x = at_place(e, &w, l->in[0], i), t = at_place(e, &w, l->in[1], i), real = at_place(e, &w, l->in[2], i), stays;
+    xl_value x = at_place(e, &w, l->in[0], i), t = at_place(e, &w, l->in[1], i), real = at_place(e, &w, l->in[2], i),
+             stays;
     XL_DO(lift(e, l->op->region[0], (xl_value[]){ carry[1], x }, w.out, &stays));
-    xl_value take = xl_em_binary(e, XL_OP_AND, real, xl_em_unary(e, XL_OP_NOT, xl_em_binary(e, XL_OP_AND, carry[0], stays)));
+    xl_value take =
+        xl_em_binary(e, XL_OP_AND, real, xl_em_unary(e, XL_OP_NOT, xl_em_binary(e, XL_OP_AND, carry[0], stays)));
     carry[0] = xl_em_binary(e, XL_OP_OR, carry[0], real);
     carry[1] = xl_em_select(e, take, x, carry[1]);
     carry[2] = xl_em_select(e, take, t, carry[2]);
@@ -251,7 +266,8 @@ RULE(select_and_scatter)
     xl_value zero = xl_em_scalar(&g->e, t->dtype, 0), no = xl_em_scalar(&g->e, XL_I1, 0);
     xl_value in[3] = { widened(g, &w, op->in[0], zero), widened(g, &w, ct[0], zero),
                        widened(g, &w, xl_em_splat(&g->e, xl_type_with_dtype(f->m, t, XL_I1), 1), no) };
-    xl_value carry[3] = { xl_em_spread(&g->e, no, w.out), xl_em_spread(&g->e, zero, w.out), xl_em_spread(&g->e, zero, w.out) };
+    xl_value carry[3] = { xl_em_spread(&g->e, no, w.out), xl_em_spread(&g->e, zero, w.out),
+                          xl_em_spread(&g->e, zero, w.out) };
     if (xl_cot_active(g, op->in[1])) {
         XL_DO(turns(g, places(&w), carry, 3, select_turn, &(loop){ .op = op, .in = in }));
         xl_cot_add(g, op->in[1], carry[2]);
@@ -266,7 +282,8 @@ out:
     return err;
 }
 
-/* ---- batch normalisation ---------------------------------------------------------------------------------------------- */
+/* ---- batch normalisation
+ * ---------------------------------------------------------------------------------------------- */
 typedef struct { xl_grad_ctx *g; xl_dims dims, over; int64_t feature; double count; } norm;
 
 static norm norm_of(xl_grad_ctx *g, const xl_op *op, uint32_t slot)
@@ -284,7 +301,10 @@ static norm norm_of(xl_grad_ctx *g, const xl_op *op, uint32_t slot)
     return n;
 }
 
-static xl_value per(norm *n, xl_value feature) { return xl_em_broadcast(&n->g->e, feature, n->dims, (xl_dims){ &n->feature, 1 }); }
+static xl_value per(norm *n, xl_value feature)
+{
+    return xl_em_broadcast(&n->g->e, feature, n->dims, (xl_dims){ &n->feature, 1 });
+}
 static xl_value mean(norm *n, xl_value x)
 {
     xl_value s = xl_em_sum(&n->g->e, x, n->over);
@@ -309,7 +329,8 @@ RULE(batch_norm_training)
 {
     norm n = norm_of(g, op, XL_SLOT(BATCH_NORM_TRAINING, feature_index));
     uint32_t from = g->e.r->nop;
-    xl_value m = mean(&n, op->in[0]), d = bin(g, XL_OP_SUBTRACT, op->in[0], per(&n, m)), v = mean(&n, bin(g, XL_OP_MULTIPLY, d, d));
+    xl_value m = mean(&n, op->in[0]), d = bin(g, XL_OP_SUBTRACT, op->in[0], per(&n, m)),
+             v = mean(&n, bin(g, XL_OP_MULTIPLY, d, d));
     xl_value s = bin(g, XL_OP_MULTIPLY, op->in[1], rstd(&n, v, XL_ATTR(op, BATCH_NORM_TRAINING, epsilon)));
     xl_value out[3] = { bin(g, XL_OP_ADD, bin(g, XL_OP_MULTIPLY, d, per(&n, s)), per(&n, op->in[2])), m, v };
     return through(g, from, op, out, ct);
@@ -320,20 +341,24 @@ RULE(batch_norm_grad)
     norm n = norm_of(g, op, XL_SLOT(BATCH_NORM_GRAD, feature_index));
     uint32_t from = g->e.r->nop;
     xl_value r = rstd(&n, op->in[3], XL_ATTR(op, BATCH_NORM_GRAD, epsilon)), t = op->in[4];
-    xl_value hat = bin(g, XL_OP_MULTIPLY, bin(g, XL_OP_SUBTRACT, op->in[0], per(&n, op->in[2])), per(&n, r)), th = bin(g, XL_OP_MULTIPLY, t, hat);
-    xl_value rest = bin(g, XL_OP_SUBTRACT, bin(g, XL_OP_SUBTRACT, t, per(&n, mean(&n, t))), bin(g, XL_OP_MULTIPLY, hat, per(&n, mean(&n, th))));
-    xl_value out[3] = { bin(g, XL_OP_MULTIPLY, rest, per(&n, bin(g, XL_OP_MULTIPLY, op->in[1], r))), xl_em_sum(&g->e, th, n.over),
-                        xl_em_sum(&g->e, t, n.over) };
+    xl_value hat = bin(g, XL_OP_MULTIPLY, bin(g, XL_OP_SUBTRACT, op->in[0], per(&n, op->in[2])), per(&n, r)),
+             th = bin(g, XL_OP_MULTIPLY, t, hat);
+    xl_value rest = bin(g, XL_OP_SUBTRACT, bin(g, XL_OP_SUBTRACT, t, per(&n, mean(&n, t))),
+                        bin(g, XL_OP_MULTIPLY, hat, per(&n, mean(&n, th))));
+    xl_value out[3] = { bin(g, XL_OP_MULTIPLY, rest, per(&n, bin(g, XL_OP_MULTIPLY, op->in[1], r))),
+                        xl_em_sum(&g->e, th, n.over), xl_em_sum(&g->e, t, n.over) };
     return through(g, from, op, out, ct);
 }
 
-/* ---- a gather by another name ----------------------------------------------------------------------------------------- */
+/* ---- a gather by another name
+ * ----------------------------------------------------------------------------------------- */
 RULE(torch_index_select)
 {
     int64_t dim = xl_op_int(op, XL_SLOT(TORCH_INDEX_SELECT, dim));
     const xl_type *t = xl_in_type(g->e.f, op, 0), *it = xl_in_type(g->e.f, op, 1);
     if (xl_op_int(op, XL_SLOT(TORCH_INDEX_SELECT, batch_dims)))
-        return XL_ERR(UNIMPLEMENTED, "a torch_index_select with batch dimensions; gather with batching dimensions instead");
+        return XL_ERR(UNIMPLEMENTED,
+                      "a torch_index_select with batch dimensions; gather with batching dimensions instead");
     uint32_t from = g->e.r->nop, n = 0;
     int64_t *offset = xl_new(mem(g), int64_t, t->rank), *sizes = xl_new(mem(g), int64_t, t->rank);
     for (uint32_t d = 0; d < t->rank; d++) {
@@ -341,7 +366,11 @@ RULE(torch_index_select)
         if (d != dim)
             offset[n++] = d < dim ? d : d + (int64_t)it->rank - 1;
     }
-    xl_b_gather_dims how = { .offset = { offset, n }, .collapsed = { &dim, 1 }, .map = { &dim, 1 }, .sizes = { sizes, t->rank }, .vector_dim = it->rank };
+    xl_b_gather_dims how = { .offset = { offset, n },
+                             .collapsed = { &dim, 1 },
+                             .map = { &dim, 1 },
+                             .sizes = { sizes, t->rank },
+                             .vector_dim = it->rank };
     xl_value y = xl_b_gather(&g->e, op->in[0], op->in[1], &how);
     return through(g, from, op, &y, ct);
 }

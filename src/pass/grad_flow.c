@@ -1,18 +1,20 @@
 /* Gradients of branches and loops.
  *
- * A branch: an op of the same kind on the same predicate. Each of its regions computes its side again, walks it back, and
- * returns the cotangents of everything active that any side uses.
+ * A branch: an op of the same kind on the same predicate. Each of its regions computes its side again, walks it back,
+ * and returns the cotangents of everything active that any side uses.
  *
  * A loop of known length: the forward loop gets one more carried buffer for each value that the way back needs, a row a
- * turn. A second loop runs from the last turn to the first: it reads its rows, computes the body again, walks it back, and
- * carries the cotangents of what goes round and the sums for what the body uses from outside. What the way back needs is
- * known only after its body is written and pruned, so that is done first, and the forward loop is widened after. */
+ * turn. A second loop runs from the last turn to the first: it reads its rows, computes the body again, walks it back,
+ * and carries the cotangents of what goes round and the sums for what the body uses from outside. What the way back
+ * needs is known only after its body is written and pruned, so that is done first, and the forward loop is widened
+ * after. */
 #include "pass/grad.h"
 #include "pass/pass.h"
 
 static xl_arena *mem(const xl_grad_ctx *g) { return &g->e.f->m->arena; }
 
-/* ---- branches --------------------------------------------------------------------------------------------------------- */
+/* ---- branches
+ * --------------------------------------------------------------------------------------------------------- */
 static xl_error *branches(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
 {
     xl_error *err = NULL;
@@ -31,7 +33,8 @@ static xl_error *branches(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     for (uint32_t k = 0; k < op->nregion; k++) {
         uint32_t nmap;
         xl_region *r = b->region[k];
-        xl_value *map = xl_cot_map(f, &nmap), *ret = xl_new(mem(g), xl_value, op->nout), *out = xl_new(mem(g), xl_value, ncap);
+        xl_value *map = xl_cot_map(f, &nmap), *ret = xl_new(mem(g), xl_value, op->nout),
+                 *out = xl_new(mem(g), xl_value, ncap);
         xl_region_clone_into(f, r, f, op->region[k], map, ret, op->nout);
         uint32_t nops = r->nop;
         xl_op **ops = xl_new(mem(g), xl_op *, nops);
@@ -63,11 +66,14 @@ xl_error *xl_grad_case(xl_grad_ctx *g, xl_op *op, const xl_value *ct) { return b
 xl_error *xl_grad_composite(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
 {
     (void)g, (void)ct;
-    xl_str to = op->code == XL_OP_CALL ? xl_op_str(op, XL_SLOT(CALL, callee)) : xl_op_str(op, XL_SLOT(COMPOSITE, decomposition));
-    return XL_ERR(PRECONDITION, "a call of @%.*s; calls and composites are inlined before gradients are taken", XL_FMT(to));
+    xl_str to = op->code == XL_OP_CALL ? xl_op_str(op, XL_SLOT(CALL, callee))
+                                       : xl_op_str(op, XL_SLOT(COMPOSITE, decomposition));
+    return XL_ERR(PRECONDITION, "a call of @%.*s; calls and composites are inlined before gradients are taken",
+                  XL_FMT(to));
 }
 
-/* ---- loops ------------------------------------------------------------------------------------------------------------ */
+/* ---- loops
+ * ------------------------------------------------------------------------------------------------------------ */
 typedef struct { uint32_t slot; int64_t start, step, count; } trips; /* turn t has the counter at start + t * step */
 
 static bool constant_int(const xl_func *f, xl_value v, int64_t *out)
@@ -112,8 +118,9 @@ static bool find_trips(const xl_func *f, const xl_op *op, trips *out)
     if (slot == cond->narg || !invariant_int(f, op, cond, cmp->in[1 - side], &limit))
         return false;
     if (side) {                                          /* limit > i is i < limit */
-        static const int64_t flip[] = { XL_COMPARISON_DIRECTION_EQ, XL_COMPARISON_DIRECTION_NE, XL_COMPARISON_DIRECTION_LE,
-                                        XL_COMPARISON_DIRECTION_LT, XL_COMPARISON_DIRECTION_GE, XL_COMPARISON_DIRECTION_GT };
+        static const int64_t flip[] = { XL_COMPARISON_DIRECTION_EQ, XL_COMPARISON_DIRECTION_NE,
+                                        XL_COMPARISON_DIRECTION_LE, XL_COMPARISON_DIRECTION_LT,
+                                        XL_COMPARISON_DIRECTION_GE, XL_COMPARISON_DIRECTION_GT };
         dir = flip[dir];
     }
     const xl_op *inc = xl_value_op(f, xl_region_end(body)->in[slot]);
@@ -136,7 +143,11 @@ static bool find_trips(const xl_func *f, const xl_op *op, trips *out)
     case XL_COMPARISON_DIRECTION_LE: span = limit - start + 1; break;
     case XL_COMPARISON_DIRECTION_GT: span = start - limit; break;
     case XL_COMPARISON_DIRECTION_GE: span = start - limit + 1; break;
-    case XL_COMPARISON_DIRECTION_NE: span = step > 0 ? limit - start : start - limit; if (span % step) return false; break;
+    case XL_COMPARISON_DIRECTION_NE:
+        span = step > 0 ? limit - start : start - limit;
+        if (span % step)
+            return false;
+        break;
     default: return false;
     }
     bool up = dir == XL_COMPARISON_DIRECTION_LT || dir == XL_COMPARISON_DIRECTION_LE;
@@ -193,11 +204,12 @@ static bool worth_keeping(const xl_op *op, xl_grad_keep keep)
 {
     if (keep != XL_KEEP_DOTS)
         return false;
-    return op->code == XL_OP_DOT_GENERAL || op->code == XL_OP_DOT || op->code == XL_OP_CONVOLUTION || op->code == XL_OP_CUSTOM_CALL;
+    return op->code == XL_OP_DOT_GENERAL || op->code == XL_OP_DOT || op->code == XL_OP_CONVOLUTION ||
+           op->code == XL_OP_CUSTOM_CALL;
 }
 
-/* A value of the forward body that the way back reads from its row: `slice` is the op that reads, whose first operand is
- * filled in once the forward loop carries the rows. */
+/* A value of the forward body that the way back reads from its row: `slice` is the op that reads, whose first operand
+ * is filled in once the forward loop carries the rows. */
 typedef struct { xl_value primal, seen; xl_op *slice; xl_type const *type; } kept;
 
 static xl_value read_row(xl_emit *e, xl_value primal, int64_t count, xl_value t, kept *out)
@@ -249,7 +261,8 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     xl_op *ret = xl_region_end(body);
     trips tr;
     if (!find_trips(f, op, &tr))
-        return XL_ERR(UNIMPLEMENTED, "a loop whose number of turns is not a constant; count up to a constant, as a scan does");
+        return XL_ERR(UNIMPLEMENTED,
+                      "a loop whose number of turns is not a constant; count up to a constant, as a scan does");
     uint32_t n = op->nin, at;
 
     /* What goes round and changes; what the body uses as it is: the same outer value may come both ways. */
@@ -290,12 +303,14 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
         for (uint32_t i = 0; i < ncarry; i++)
             xl_region_add_arg(f, w->region[k], types[i], g->e.loc);
     xl_emit c = xl_em_in(&g->e, w->region[0]);
-    xl_value more = xl_em_compare(&c, XL_COMPARISON_DIRECTION_LT, w->region[0]->arg[0], xl_em_splat(&c, it, (double)tr.count));
+    xl_value more =
+        xl_em_compare(&c, XL_COMPARISON_DIRECTION_LT, w->region[0]->arg[0], xl_em_splat(&c, it, (double)tr.count));
     xl_em_return(&c, &more, 1);
 
     xl_region *wb = w->region[1];
     xl_emit e = xl_em_in(&g->e, wb);
-    xl_value j = wb->arg[0], t = xl_em_binary(&e, XL_OP_SUBTRACT, xl_em_splat(&e, it, (double)(tr.count - 1)), j), i0 = t;
+    xl_value j = wb->arg[0], t = xl_em_binary(&e, XL_OP_SUBTRACT, xl_em_splat(&e, it, (double)(tr.count - 1)), j),
+             i0 = t;
     if (tr.step != 1)
         i0 = xl_em_binary(&e, XL_OP_MULTIPLY, i0, xl_em_splat(&e, it, (double)tr.step));
     if (tr.start)
@@ -331,7 +346,7 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
         ops[nops++] = copy;
         if (!worth_keeping(b, keep))
             continue;
-        kept r;                                          /* users of the copy will read the row: the copy is then pruned */
+        kept r; /* users of the copy will read the row: the copy is then pruned */
         xl_value v = read_row(&e, b->out[0], tr.count, t, &r);
         map[b->out[0].id] = v;
         XL_PUSH(a, rows, nkept, capkept, r);

@@ -7,9 +7,13 @@ static xl_arena *mem(const xl_grad_ctx *g) { return &g->e.f->m->arena; }
 static const xl_type *type_of(const xl_grad_ctx *g, xl_value v) { return xl_value_type(g->e.f, v); }
 static xl_value bin(xl_grad_ctx *g, xl_opcode c, xl_value a, xl_value b) { return xl_em_binary(&g->e, c, a, b); }
 static bool is_complex(xl_grad_ctx *g, xl_value v) { return xl_dtype_class(type_of(g, v)->dtype) == XL_CLASS_COMPLEX; }
-static xl_value conjugate(xl_grad_ctx *g, xl_value v) { return is_complex(g, v) ? xl_em_unary(&g->e, XL_OP_CHLO_CONJ, v) : v; }
+static xl_value conjugate(xl_grad_ctx *g, xl_value v)
+{
+    return is_complex(g, v) ? xl_em_unary(&g->e, XL_OP_CHLO_CONJ, v) : v;
+}
 
-/* ---- matrices in the last two dimensions ------------------------------------------------------------------------------ */
+/* ---- matrices in the last two dimensions
+ * ------------------------------------------------------------------------------ */
 static xl_value turned(xl_grad_ctx *g, xl_value v)
 {
     const xl_type *t = type_of(g, v);
@@ -27,7 +31,8 @@ static xl_value product(xl_grad_ctx *g, xl_value a, xl_value b) { return xl_b_ma
 static xl_value triangle(xl_grad_ctx *g, xl_value v, bool lower, double diagonal)
 {
     const xl_type *t = type_of(g, v), *it = xl_type_with_dtype(g->e.f->m, t, XL_I32);
-    xl_value row = xl_em_iota(&g->e, it, t->rank - 2), col = xl_em_iota(&g->e, it, t->rank - 1), zero = xl_em_like(&g->e, v, 0);
+    xl_value row = xl_em_iota(&g->e, it, t->rank - 2), col = xl_em_iota(&g->e, it, t->rank - 1),
+             zero = xl_em_like(&g->e, v, 0);
     xl_value in = xl_em_compare(&g->e, lower ? XL_COMPARISON_DIRECTION_GT : XL_COMPARISON_DIRECTION_LT, row, col);
     xl_value on = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, row, col);
     xl_value mid = diagonal == 0 ? zero : diagonal == 1 ? v : bin(g, XL_OP_MULTIPLY, v, xl_em_like(&g->e, v, diagonal));
@@ -49,11 +54,13 @@ static xl_value solve(xl_grad_ctx *g, xl_value a, xl_value b, bool left, bool lo
 RULE(triangular_solve)
 {
     xl_value a = op->in[0], x = op->out[0];
-    bool left = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, left_side)), lower = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, lower));
+    bool left = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, left_side)),
+         lower = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, lower));
     bool unit = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, unit_diagonal));
     int64_t turn = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, transpose_a));
     bool plain = turn == XL_TRANSPOSE_NO_TRANSPOSE, adjoint = turn == XL_TRANSPOSE_ADJOINT;
-    xl_value b = solve(g, adjoint ? conjugate(g, a) : a, ct[0], left, lower, unit, plain ? XL_TRANSPOSE_TRANSPOSE : XL_TRANSPOSE_NO_TRANSPOSE);
+    xl_value b = solve(g, adjoint ? conjugate(g, a) : a, ct[0], left, lower, unit,
+                       plain ? XL_TRANSPOSE_TRANSPOSE : XL_TRANSPOSE_NO_TRANSPOSE);
     xl_cot_add(g, op->in[1], b);
     if (!xl_cot_active(g, a))
         return NULL;
@@ -63,8 +70,8 @@ RULE(triangular_solve)
     return NULL;
 }
 
-/* a = l l^H: with P the lower triangle of l^H L (half its diagonal), L the gradient by l, a gets l^-H P l^-1; what the two
- * triangles get together goes to the one that is read. */
+/* a = l l^H: with P the lower triangle of l^H L (half its diagonal), L the gradient by l, a gets l^-H P l^-1; what the
+ * two triangles get together goes to the one that is read. */
 RULE(cholesky)
 {
     bool lower = xl_op_int(op, XL_SLOT(CHOLESKY, lower));
@@ -73,14 +80,17 @@ RULE(cholesky)
         l = conjugate(g, turned(g, l));
         t = conjugate(g, turned(g, t));
     }
-    xl_value p = triangle(g, product(g, conjugate(g, turned(g, triangle(g, l, true, 1))), triangle(g, t, true, 1)), true, 0.5);
-    xl_value s = solve(g, l, solve(g, l, p, true, true, false, XL_TRANSPOSE_ADJOINT), false, true, false, XL_TRANSPOSE_NO_TRANSPOSE);
+    xl_value p =
+        triangle(g, product(g, conjugate(g, turned(g, triangle(g, l, true, 1))), triangle(g, t, true, 1)), true, 0.5);
+    xl_value s = solve(g, l, solve(g, l, p, true, true, false, XL_TRANSPOSE_ADJOINT), false, true, false,
+                       XL_TRANSPOSE_NO_TRANSPOSE);
     s = triangle(g, bin(g, XL_OP_ADD, s, conjugate(g, turned(g, s))), lower, 0.5);
     xl_cot_add(g, op->in[0], conjugate(g, s));
     return NULL;
 }
 
-/* ---- Fourier transforms: their matrices are symmetric ------------------------------------------------------------------ */
+/* ---- Fourier transforms: their matrices are symmetric
+ * ------------------------------------------------------------------ */
 static xl_value transform(xl_grad_ctx *g, xl_value v, xl_dims length, int64_t kind)
 {
     xl_op *f = xl_em_op(&g->e, XL_OP_FFT, &v, 1, type_of(g, v));
@@ -106,18 +116,21 @@ RULE(fft)
     const xl_type *t = type_of(g, x);
     xl_module *m = g->e.f->m;
     switch (kind) {
-    case XL_FFT_TYPE_RFFT: {                             /* half a spectrum of a real signal: the real part of the whole */
+    case XL_FFT_TYPE_RFFT: { /* half a spectrum of a real signal: the real part of the whole */
         xl_value whole = transform(g, sized(g, ct[0], n), length, XL_FFT_TYPE_FFT);
         xl_cot_add(g, x, xl_em_op(&g->e, XL_OP_REAL, &whole, 1, t)->out[0]);
         return NULL;
     }
     case XL_FFT_TYPE_IRFFT: {                            /* what stands for two of the spectrum gets twice its share */
         const xl_type *full = xl_type_with_dtype(m, type_of(g, ct[0]), t->dtype);
-        xl_value c = xl_em_op(&g->e, XL_OP_COMPLEX, (xl_value[]){ ct[0], xl_em_like(&g->e, ct[0], 0) }, 2, full)->out[0];
-        xl_value half = sized(g, transform(g, c, length, XL_FFT_TYPE_IFFT), n / 2 + 1), at = xl_em_iota(&g->e, xl_type_with_dtype(m, t, XL_I32), t->rank - 1);
+        xl_value c =
+            xl_em_op(&g->e, XL_OP_COMPLEX, (xl_value[]){ ct[0], xl_em_like(&g->e, ct[0], 0) }, 2, full)->out[0];
+        xl_value half = sized(g, transform(g, c, length, XL_FFT_TYPE_IFFT), n / 2 + 1),
+                 at = xl_em_iota(&g->e, xl_type_with_dtype(m, t, XL_I32), t->rank - 1);
         xl_value one = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, at, xl_em_like(&g->e, at, 0));
         if (n % 2 == 0)
-            one = bin(g, XL_OP_OR, one, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, at, xl_em_like(&g->e, at, (double)(n / 2))));
+            one = bin(g, XL_OP_OR, one,
+                      xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, at, xl_em_like(&g->e, at, (double)(n / 2))));
         xl_cot_add(g, x, xl_em_select(&g->e, one, half, bin(g, XL_OP_ADD, half, half)));
         return NULL;
     }

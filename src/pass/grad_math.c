@@ -32,7 +32,8 @@ static xl_value cplx(xl_grad_ctx *g, xl_value re, xl_value im, const xl_type *t)
     return xl_em_op(&g->e, XL_OP_COMPLEX, (xl_value[]){ re, im }, 2, t)->out[0];
 }
 
-/* ---- one operand ------------------------------------------------------------------------------------------------------ */
+/* ---- one operand
+ * ------------------------------------------------------------------------------------------------------ */
 RULE(abs)
 {
     if (!complex_value(g, X))
@@ -53,7 +54,7 @@ RULE(convert)
         xl_op *re = xl_em_op(&g->e, XL_OP_REAL, ct, 1, xl_type_with_dtype(g->e.f->m, to, xl_dtype_part(to->dtype)));
         return give(g, X, xl_em_convert(&g->e, re->out[0], from->dtype));
     }
-    xl_value part = xl_em_convert(&g->e, T, xl_dtype_part(from->dtype));   /* complex to real drops the imaginary part */
+    xl_value part = xl_em_convert(&g->e, T, xl_dtype_part(from->dtype)); /* complex to real drops the imaginary part */
     return give(g, X, cplx(g, part, k(g, part, 0), from));
 }
 RULE(cosine) { return give(g, X, neg(g, mul(g, T, un(g, XL_OP_SINE, X)))); }
@@ -109,7 +110,8 @@ RULE(constraint)
     return give(g, X, xl_em_done(&g->e, same));
 }
 
-/* ---- two and three operands ------------------------------------------------------------------------------------------- */
+/* ---- two and three operands
+ * ------------------------------------------------------------------------------------------- */
 RULE(add) { xl_cot_add(g, X, T); return give(g, Y, T); }
 RULE(subtract)
 {
@@ -133,7 +135,8 @@ static xl_error *extremum(xl_grad_ctx *g, xl_op *op, const xl_value *ct, int dir
 {
     if (X.id == Y.id)
         return give(g, X, T);
-    xl_value tie = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, X, Y), half = mul(g, T, k(g, T, 0.5)), zero = k(g, T, 0);
+    xl_value tie = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, X, Y), half = mul(g, T, k(g, T, 0.5)),
+             zero = k(g, T, 0);
     for (uint32_t i = 0; i < 2; i++) {
         if (!xl_cot_active(g, op->in[i]))
             continue;
@@ -190,7 +193,8 @@ RULE(clamp)
     xl_value lo1 = d.n && !xl_value_type(g->e.f, lo)->rank ? xl_em_spread(&g->e, lo, d) : lo;
     xl_value hi1 = d.n && !xl_value_type(g->e.f, hi)->rank ? xl_em_spread(&g->e, hi, d) : hi;
     if (xl_cot_active(g, x)) {
-        xl_value a = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_GT, x, lo1), b = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_LT, x, hi1);
+        xl_value a = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_GT, x, lo1),
+                 b = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_LT, x, hi1);
         xl_cot_add(g, x, xl_em_select(&g->e, xl_em_binary(&g->e, XL_OP_AND, a, b), T, zero));
     }
     xl_value side[2] = { lo, hi }, full[2] = { lo1, hi1 };
@@ -210,7 +214,8 @@ RULE(clamp)
     return NULL;
 }
 
-/* ---- what CHLO adds --------------------------------------------------------------------------------------------------- */
+/* ---- what CHLO adds
+ * --------------------------------------------------------------------------------------------------- */
 static xl_value one_minus_sq(xl_grad_ctx *g, xl_value x) { return sub(g, k(g, x, 1), sq(g, x)); }
 RULE(chlo_acos) { return give(g, X, neg(g, mul(g, T, un(g, XL_OP_RSQRT, one_minus_sq(g, X))))); }
 RULE(chlo_asin) { return give(g, X, mul(g, T, un(g, XL_OP_RSQRT, one_minus_sq(g, X)))); }
@@ -221,10 +226,16 @@ RULE(chlo_atanh) { return give(g, X, dvd(g, T, one_minus_sq(g, X))); }
 RULE(chlo_cosh) { return give(g, X, mul(g, T, un(g, XL_OP_CHLO_SINH, X))); }
 RULE(chlo_sinh) { return give(g, X, mul(g, T, un(g, XL_OP_CHLO_COSH, X))); }
 RULE(chlo_square) { return give(g, X, mul(g, T, mul(g, k(g, X, 2), X))); }
-static xl_value bell(xl_grad_ctx *g, xl_value x, double by) { return mul(g, k(g, x, by), un(g, XL_OP_EXPONENTIAL, neg(g, sq(g, x)))); }
+static xl_value bell(xl_grad_ctx *g, xl_value x, double by)
+{
+    return mul(g, k(g, x, by), un(g, XL_OP_EXPONENTIAL, neg(g, sq(g, x))));
+}
 RULE(chlo_erf) { return give(g, X, mul(g, T, bell(g, X, M_2_SQRTPI))); }
 RULE(chlo_erfc) { return give(g, X, mul(g, T, bell(g, X, -M_2_SQRTPI))); }
-RULE(chlo_erf_inv) { return give(g, X, mul(g, T, mul(g, k(g, R, 1 / M_2_SQRTPI), un(g, XL_OP_EXPONENTIAL, sq(g, R))))); }
+RULE(chlo_erf_inv)
+{
+    return give(g, X, mul(g, T, mul(g, k(g, R, 1 / M_2_SQRTPI), un(g, XL_OP_EXPONENTIAL, sq(g, R)))));
+}
 RULE(chlo_lgamma) { return give(g, X, mul(g, T, un(g, XL_OP_CHLO_DIGAMMA, X))); }
 RULE(chlo_digamma) { return give(g, X, mul(g, T, xl_em_binary(&g->e, XL_OP_CHLO_POLYGAMMA, k(g, X, 1), X))); }
 RULE(chlo_polygamma)

@@ -50,7 +50,8 @@ static void unbroadcast(xl_grad_ctx *g, xl_op *op, xl_value ct, xl_dims at)
             over[n++] = d;
     }
     xl_value s = xl_em_sum(&g->e, ct, (xl_dims){ over, n });
-    /* What is left has the kept dimensions in the order of the result; bring them into the operand's, then put the ones back. */
+    /* What is left has the kept dimensions in the order of the result; bring them into the operand's, then put the ones
+     * back. */
     uint32_t kept = 0;
     for (size_t i = 0; i < at.n; i++) {
         if (has((xl_dims){ over, n }, at.p[i]))
@@ -112,7 +113,8 @@ RULE(slice)
         xl_cot_set(g, op->in[0], xl_em_dynamic_update(&g->e, was, part, start));
         return NULL;
     }
-    int64_t *low = xl_new(mem(g), int64_t, t->rank), *high = xl_new(mem(g), int64_t, t->rank), *inner = xl_new(mem(g), int64_t, t->rank);
+    int64_t *low = xl_new(mem(g), int64_t, t->rank), *high = xl_new(mem(g), int64_t, t->rank),
+            *inner = xl_new(mem(g), int64_t, t->rank);
     for (uint32_t i = 0; i < t->rank; i++) {
         int64_t step = xl_dims_at(st, i, 1), n = out->dims[i];
         low[i] = s.p[i];
@@ -129,9 +131,11 @@ RULE(pad)
     const xl_type *t = in_type(g, op, 0), *out = xl_out_type(g->e.f, op, 0);
     xl_dims lo = xl_op_dims(op, XL_SLOT(PAD, edge_padding_low)), hi = xl_op_dims(op, XL_SLOT(PAD, edge_padding_high));
     xl_dims in = xl_op_dims(op, XL_SLOT(PAD, interior_padding));
-    int64_t *low = xl_new(mem(g), int64_t, t->rank), *high = xl_new(mem(g), int64_t, t->rank), *start = xl_new(mem(g), int64_t, t->rank);
-    int64_t *limit = xl_new(mem(g), int64_t, t->rank), *step = xl_new(mem(g), int64_t, t->rank), *all = xl_new(mem(g), int64_t, t->rank);
-    for (uint32_t i = 0; i < t->rank; i++) {             /* edges cut off, or zeros where the padding had cut the operand */
+    int64_t *low = xl_new(mem(g), int64_t, t->rank), *high = xl_new(mem(g), int64_t, t->rank),
+            *start = xl_new(mem(g), int64_t, t->rank);
+    int64_t *limit = xl_new(mem(g), int64_t, t->rank), *step = xl_new(mem(g), int64_t, t->rank),
+            *all = xl_new(mem(g), int64_t, t->rank);
+    for (uint32_t i = 0; i < t->rank; i++) { /* edges cut off, or zeros where the padding had cut the operand */
         low[i] = -lo.p[i] > 0 ? -lo.p[i] : 0;
         high[i] = -hi.p[i] > 0 ? -hi.p[i] : 0;
         start[i] = lo.p[i] > 0 ? lo.p[i] : 0;
@@ -176,8 +180,12 @@ RULE(dynamic_update_slice)
     return NULL;
 }
 
-/* ---- gather and scatter ----------------------------------------------------------------------------------------------- */
-static void dims_slot(xl_op *op, uint32_t slot, xl_grad_ctx *g, xl_dims d) { xl_op_set(op, slot, xl_attr_dims(g->e.f->m, d)); }
+/* ---- gather and scatter
+ * ----------------------------------------------------------------------------------------------- */
+static void dims_slot(xl_op *op, uint32_t slot, xl_grad_ctx *g, xl_dims d)
+{
+    xl_op_set(op, slot, xl_attr_dims(g->e.f->m, d));
+}
 
 /* A scatter that adds the cotangent of a gather back to where it was read. */
 static xl_value scatter_add(xl_grad_ctx *g, const xl_op *ga, xl_value into, xl_value idx, xl_value upd)
@@ -188,23 +196,27 @@ static xl_value scatter_add(xl_grad_ctx *g, const xl_op *ga, xl_value into, xl_v
     dims_slot(s, XL_SLOT(SCATTER, update_window_dims), g, xl_op_dims(ga, XL_SLOT(GATHER, offset_dims)));
     dims_slot(s, XL_SLOT(SCATTER, inserted_window_dims), g, xl_op_dims(ga, XL_SLOT(GATHER, collapsed_slice_dims)));
     dims_slot(s, XL_SLOT(SCATTER, input_batching_dims), g, xl_op_dims(ga, XL_SLOT(GATHER, operand_batching_dims)));
-    dims_slot(s, XL_SLOT(SCATTER, scatter_indices_batching_dims), g, xl_op_dims(ga, XL_SLOT(GATHER, start_indices_batching_dims)));
+    dims_slot(s, XL_SLOT(SCATTER, scatter_indices_batching_dims), g,
+              xl_op_dims(ga, XL_SLOT(GATHER, start_indices_batching_dims)));
     dims_slot(s, XL_SLOT(SCATTER, scatter_dims_to_operand_dims), g, xl_op_dims(ga, XL_SLOT(GATHER, start_index_map)));
-    xl_op_set(s, XL_SLOT(SCATTER, index_vector_dim), xl_attr_i64(g->e.f->m, xl_op_int(ga, XL_SLOT(GATHER, index_vector_dim))));
+    xl_op_set(s, XL_SLOT(SCATTER, index_vector_dim),
+              xl_attr_i64(g->e.f->m, xl_op_int(ga, XL_SLOT(GATHER, index_vector_dim))));
     xl_op_set(s, XL_SLOT(SCATTER, indices_are_sorted), ga->attr[XL_SLOT(GATHER, indices_are_sorted)]);
     xl_em_combiner(&g->e, s->region[0], XL_OP_ADD, t->dtype);
     xl_op_normalize(g->e.f->m, s);
     return s->out[0];
 }
 
-/* A gather clamps its indices into the operand, a scatter drops what falls outside: so the scatter gets clamped ones. */
+/* A gather clamps its indices into the operand, a scatter drops what falls outside: so the scatter gets clamped ones.
+ * */
 static xl_value clamped(xl_grad_ctx *g, const xl_op *ga)
 {
     xl_module *m = g->e.f->m;
     const xl_type *t = in_type(g, ga, 0), *it = in_type(g, ga, 1);
-    xl_dims map = xl_op_dims(ga, XL_SLOT(GATHER, start_index_map)), sizes = xl_op_dims(ga, XL_SLOT(GATHER, slice_sizes));
+    xl_dims map = xl_op_dims(ga, XL_SLOT(GATHER, start_index_map)),
+            sizes = xl_op_dims(ga, XL_SLOT(GATHER, slice_sizes));
     int64_t ivd = xl_op_int(ga, XL_SLOT(GATHER, index_vector_dim));
-    if (xl_dtype_bytes(it->dtype) < 4)                    /* a narrow type may not hold the bound, then nothing exceeds it */
+    if (xl_dtype_bytes(it->dtype) < 4) /* a narrow type may not hold the bound, then nothing exceeds it */
         return ga->in[1];
     int64_t *most = xl_new(mem(g), int64_t, map.n);
     for (size_t i = 0; i < map.n; i++)
@@ -237,7 +249,8 @@ RULE(gather)
     return NULL;
 }
 
-/* The one op of a region of two scalars, if it is that simple: XL_OP_RETURN for "the second argument", UNKNOWN otherwise. */
+/* The one op of a region of two scalars, if it is that simple: XL_OP_RETURN for "the second argument", UNKNOWN
+ * otherwise. */
 static xl_opcode combiner(const xl_region *r)
 {
     const xl_op *end = xl_region_end(r);
@@ -253,12 +266,13 @@ static xl_opcode combiner(const xl_region *r)
     return both ? (xl_opcode)op->code : XL_OP_UNKNOWN;
 }
 
-/* The gather that reads what a scatter wrote. Its indices are not clamped by the scatter, so what fell outside would be read
- * at the border: the caller masks that. */
+/* The gather that reads what a scatter wrote. Its indices are not clamped by the scatter, so what fell outside would be
+ * read at the border: the caller masks that. */
 static xl_value gather_back(xl_grad_ctx *g, const xl_op *sc, xl_value from, const xl_type *ut)
 {
     const xl_type *t = in_type(g, sc, 0);
-    xl_dims win = xl_op_dims(sc, XL_SLOT(SCATTER, update_window_dims)), ins = xl_op_dims(sc, XL_SLOT(SCATTER, inserted_window_dims));
+    xl_dims win = xl_op_dims(sc, XL_SLOT(SCATTER, update_window_dims)),
+            ins = xl_op_dims(sc, XL_SLOT(SCATTER, inserted_window_dims));
     xl_dims bat = xl_op_dims(sc, XL_SLOT(SCATTER, input_batching_dims));
     int64_t *sizes = xl_new(mem(g), int64_t, t->rank);
     for (uint32_t d = 0, w = 0; d < t->rank; d++)
@@ -267,22 +281,26 @@ static xl_value gather_back(xl_grad_ctx *g, const xl_op *sc, xl_value from, cons
     dims_slot(ga, XL_SLOT(GATHER, offset_dims), g, win);
     dims_slot(ga, XL_SLOT(GATHER, collapsed_slice_dims), g, ins);
     dims_slot(ga, XL_SLOT(GATHER, operand_batching_dims), g, bat);
-    dims_slot(ga, XL_SLOT(GATHER, start_indices_batching_dims), g, xl_op_dims(sc, XL_SLOT(SCATTER, scatter_indices_batching_dims)));
+    dims_slot(ga, XL_SLOT(GATHER, start_indices_batching_dims), g,
+              xl_op_dims(sc, XL_SLOT(SCATTER, scatter_indices_batching_dims)));
     dims_slot(ga, XL_SLOT(GATHER, start_index_map), g, xl_op_dims(sc, XL_SLOT(SCATTER, scatter_dims_to_operand_dims)));
     dims_slot(ga, XL_SLOT(GATHER, slice_sizes), g, (xl_dims){ sizes, t->rank });
-    xl_op_set(ga, XL_SLOT(GATHER, index_vector_dim), xl_attr_i64(g->e.f->m, xl_op_int(sc, XL_SLOT(SCATTER, index_vector_dim))));
+    xl_op_set(ga, XL_SLOT(GATHER, index_vector_dim),
+              xl_attr_i64(g->e.f->m, xl_op_int(sc, XL_SLOT(SCATTER, index_vector_dim))));
     xl_op_normalize(g->e.f->m, ga);
     return ga->out[0];
 }
 
-/* Updates whose window lies inside the operand: 1, the others, which the scatter dropped: 0. Scattering ones into a widened
- * array would say it too; comparing the indices with their bounds is cheaper. */
+/* Updates whose window lies inside the operand: 1, the others, which the scatter dropped: 0. Scattering ones into a
+ * widened array would say it too; comparing the indices with their bounds is cheaper. */
 static xl_value inside(xl_grad_ctx *g, const xl_op *sc, xl_value ct)
 {
     xl_module *m = g->e.f->m;
     const xl_type *t = in_type(g, sc, 0), *it = in_type(g, sc, 1), *ut = in_type(g, sc, 2);
-    xl_dims win = xl_op_dims(sc, XL_SLOT(SCATTER, update_window_dims)), ins = xl_op_dims(sc, XL_SLOT(SCATTER, inserted_window_dims));
-    xl_dims bat = xl_op_dims(sc, XL_SLOT(SCATTER, input_batching_dims)), map = xl_op_dims(sc, XL_SLOT(SCATTER, scatter_dims_to_operand_dims));
+    xl_dims win = xl_op_dims(sc, XL_SLOT(SCATTER, update_window_dims)),
+            ins = xl_op_dims(sc, XL_SLOT(SCATTER, inserted_window_dims));
+    xl_dims bat = xl_op_dims(sc, XL_SLOT(SCATTER, input_batching_dims)),
+            map = xl_op_dims(sc, XL_SLOT(SCATTER, scatter_dims_to_operand_dims));
     int64_t ivd = xl_op_int(sc, XL_SLOT(SCATTER, index_vector_dim)), *size = xl_new(mem(g), int64_t, t->rank);
     for (uint32_t d = 0, w = 0; d < t->rank; d++)
         size[d] = has(ins, d) || has(bat, d) ? 1 : ut->dims[win.p[w++]];
@@ -307,7 +325,8 @@ static xl_value inside(xl_grad_ctx *g, const xl_op *sc, xl_value ct)
         }
         i = xl_em_reshape(&g->e, i, (xl_dims){ idx, nidx });
         xl_value low = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_GE, i, xl_em_like(&g->e, i, 0));
-        xl_value high = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_LE, i, xl_em_like(&g->e, i, (double)(t->dims[map.p[k]] - size[map.p[k]])));
+        xl_value high = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_LE, i,
+                                      xl_em_like(&g->e, i, (double)(t->dims[map.p[k]] - size[map.p[k]])));
         xl_value both = xl_em_binary(&g->e, XL_OP_AND, low, high);
         ok = xl_has(ok) ? xl_em_binary(&g->e, XL_OP_AND, ok, both) : both;
     }
@@ -335,8 +354,8 @@ static xl_value scatter_like(xl_grad_ctx *g, const xl_op *sc, xl_value into, xl_
     return s->out[0];
 }
 
-/* 1 where the update is the one that stayed: of several for one place the scatter keeps one, and numbers scattered the same way
- * say which. */
+/* 1 where the update is the one that stayed: of several for one place the scatter keeps one, and numbers scattered the
+ * same way say which. */
 static xl_value stayed(xl_grad_ctx *g, const xl_op *op)
 {
     xl_module *m = g->e.f->m;
@@ -344,9 +363,11 @@ static xl_value stayed(xl_grad_ctx *g, const xl_op *op)
     int64_t n = 1;
     for (uint32_t i = 0; i < ut->rank; i++)
         n *= ut->dims[i];
-    xl_value number = xl_em_reshape(&g->e, xl_em_iota(&g->e, xl_type_tensor(m, XL_I32, (xl_dims){ &n, 1 }), 0), xl_type_dims(ut));
+    xl_value number =
+        xl_em_reshape(&g->e, xl_em_iota(&g->e, xl_type_tensor(m, XL_I32, (xl_dims){ &n, 1 }), 0), xl_type_dims(ut));
     xl_value last = scatter_like(g, op, xl_em_splat(&g->e, t, -1), number, XL_OP_RETURN);
-    return xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, gather_back(g, op, last, xl_type_with_dtype(m, ut, XL_I32)), number);
+    return xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, gather_back(g, op, last, xl_type_with_dtype(m, ut, XL_I32)),
+                         number);
 }
 
 /* The largest (or least) of what meets at a place: those that tie share. */
@@ -356,17 +377,21 @@ static xl_error *scatter_extremum(xl_grad_ctx *g, xl_op *op, xl_value ct)
     xl_value at = gather_back(g, op, r, in_type(g, op, 2));
     xl_value one = xl_em_like(&g->e, u, 1), zero = xl_em_like(&g->e, u, 0), zx = xl_em_like(&g->e, x, 0);
     xl_value won = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, u, at), one, zero);
-    xl_value had = xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, x, r), xl_em_like(&g->e, x, 1), zx);
-    xl_value share = xl_em_binary(&g->e, XL_OP_DIVIDE, ct, xl_em_binary(&g->e, XL_OP_ADD, had, scatter_like(g, op, zx, won, XL_OP_ADD)));
+    xl_value had =
+        xl_em_select(&g->e, xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, x, r), xl_em_like(&g->e, x, 1), zx);
+    xl_value share = xl_em_binary(&g->e, XL_OP_DIVIDE, ct,
+                                  xl_em_binary(&g->e, XL_OP_ADD, had, scatter_like(g, op, zx, won, XL_OP_ADD)));
     if (xl_cot_active(g, x))
         xl_cot_add(g, x, xl_em_binary(&g->e, XL_OP_MULTIPLY, had, share));
     if (xl_cot_active(g, u))
-        xl_cot_add(g, u, inside(g, op, xl_em_binary(&g->e, XL_OP_MULTIPLY, won, gather_back(g, op, share, in_type(g, op, 2)))));
+        xl_cot_add(
+            g, u,
+            inside(g, op, xl_em_binary(&g->e, XL_OP_MULTIPLY, won, gather_back(g, op, share, in_type(g, op, 2)))));
     return NULL;
 }
 
-/* add, subtract: the cotangent passes to the operand and is read back for the updates. Replacement: what was overwritten gets
- * none, and of the updates those that stayed get theirs. */
+/* add, subtract: the cotangent passes to the operand and is read back for the updates. Replacement: what was
+ * overwritten gets none, and of the updates those that stayed get theirs. */
 RULE(scatter)
 {
     if (op->nin != 3)
@@ -379,8 +404,12 @@ RULE(scatter)
     if (code == XL_OP_SUBTRACT && op->region[0]->op[0]->in[0].id != op->region[0]->arg[0].id)
         code = XL_OP_UNKNOWN;                            /* the update less what was there */
     if (code != XL_OP_ADD && code != XL_OP_SUBTRACT && code != XL_OP_RETURN && !(code == XL_OP_MULTIPLY && unique))
-        return XL_ERR(UNIMPLEMENTED, "a scatter that %s has no gradient here; add, subtract, replace, take the largest or the least, or multiply at unique "
-                      "indices", code == XL_OP_MULTIPLY ? "multiplies at indices that may repeat" : "combines by another function");
+        return XL_ERR(UNIMPLEMENTED,
+                      "a scatter that %s has no gradient here; add, subtract, replace, take the largest or the least, "
+                      "or multiply at unique "
+                      "indices",
+                      code == XL_OP_MULTIPLY ? "multiplies at indices that may repeat"
+                                             : "combines by another function");
     if (xl_cot_active(g, u)) {
         xl_value back = inside(g, op, gather_back(g, op, ct[0], in_type(g, op, 2)));
         if (code == XL_OP_SUBTRACT)
@@ -405,7 +434,8 @@ RULE(top_k)
 {
     xl_value x = op->in[0];
     const xl_type *t = in_type(g, op, 0), *it = xl_out_type(g->e.f, op, 1);
-    int64_t *batch = xl_new(mem(g), int64_t, t->rank), *one = xl_new(mem(g), int64_t, t->rank + 1), last = (int64_t)t->rank - 1;
+    int64_t *batch = xl_new(mem(g), int64_t, t->rank), *one = xl_new(mem(g), int64_t, t->rank + 1),
+            last = (int64_t)t->rank - 1;
     for (uint32_t i = 0; i < t->rank; i++) {
         batch[i] = i;
         one[i] = it->dims[i];
@@ -413,7 +443,9 @@ RULE(top_k)
     one[t->rank] = 1;
     xl_value idx = xl_em_reshape(&g->e, op->out[1], (xl_dims){ one, t->rank + 1 });
     xl_dims lead = { batch, t->rank - 1 }, at = { &last, 1 };
-    xl_b_scatter_dims d = { .inserted = at, .input_batch = lead, .index_batch = lead, .map = at, .vector_dim = t->rank, .unique = true };
+    xl_b_scatter_dims d = {
+        .inserted = at, .input_batch = lead, .index_batch = lead, .map = at, .vector_dim = t->rank, .unique = true
+    };
     xl_cot_add(g, x, xl_b_scatter(&g->e, xl_em_like(&g->e, x, 0), idx, ct[0], &d, XL_OP_ADD));
     return NULL;
 }

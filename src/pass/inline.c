@@ -1,7 +1,8 @@
 /* inline: every call becomes what it calls; composites their decomposition; named computations their body.
- * needs: no recursion (the verifier says so).  keeps: types, locations.  breaks: shardings on arguments of private functions.
- * Functions go callee first, so that what is copied has no calls left in it. Private functions that nothing reaches any more
- * are dropped. */
+ * needs: no recursion (the verifier says so).  keeps: types, locations.  breaks: shardings on arguments of private
+ * functions.
+ * Functions go callee first, so that what is copied has no calls left in it. Private functions that nothing reaches any
+ * more are dropped. */
 #include "pass/calls.h"
 #include "pass/pass.h"
 
@@ -60,7 +61,8 @@ static xl_error *region(work *w, xl_func *f, xl_region *r, xl_subst *s, uint32_t
             XL_DO(func(w, (uint32_t)to));
             w->total += w->nop[to];
             if (w->total > MOST_OPS) {
-                err = XL_ERR(EXHAUSTED, "@%.*s has more than %d ops once its calls are inlined", XL_FMT(f->name), MOST_OPS);
+                err = XL_ERR(EXHAUSTED, "@%.*s has more than %d ops once its calls are inlined", XL_FMT(f->name),
+                             MOST_OPS);
                 goto out;
             }
             xl_value *map = xl_new(&w->m->arena, xl_value, g->nval), *ret = xl_new(&w->m->arena, xl_value, op->nout);
@@ -166,7 +168,10 @@ static void drop_unreached(xl_module *m)
 xl_error *xl_pass_inline(xl_module *m, const xl_pipeline_opts *opts)
 {
     xl_error *err = NULL;
-    work w = { .m = m, .opts = opts, .state = xl_new(&m->arena, uint8_t, m->nfunc), .nop = xl_new(&m->arena, uint32_t, m->nfunc) };
+    work w = { .m = m,
+               .opts = opts,
+               .state = xl_new(&m->arena, uint8_t, m->nfunc),
+               .nop = xl_new(&m->arena, uint32_t, m->nfunc) };
     XL_DO(xl_calls_check(m));
     for (uint32_t i = 0; i < m->nfunc; i++)
         XL_DO(func(&w, i));

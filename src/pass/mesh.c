@@ -35,7 +35,8 @@ xl_error *xl_mesh_parse(xl_arena *a, xl_str text, int64_t ndevice, xl_mesh_def *
             if (memchr(",+-: \t\"", name.p[i], 7))
                 return XL_ERR(INVALID, "mesh \"%.*s\": an axis name has letters, digits and _", XL_FMT(text));
         if (n < 1 || n > 65536)
-            return XL_ERR(INVALID, "mesh \"%.*s\": axis \"%.*s\" has size %lld", XL_FMT(text), XL_FMT(name), (long long)n);
+            return XL_ERR(INVALID, "mesh \"%.*s\": axis \"%.*s\" has size %lld", XL_FMT(text), XL_FMT(name),
+                          (long long)n);
         if (xl_mesh_find(out, name) >= 0)
             return XL_ERR(INVALID, "mesh \"%.*s\" has axis \"%.*s\" twice", XL_FMT(text), XL_FMT(name));
         if (out->naxis == XL_MESH_AXES)
@@ -47,12 +48,15 @@ xl_error *xl_mesh_parse(xl_arena *a, xl_str text, int64_t ndevice, xl_mesh_def *
     if (!out->naxis)
         return XL_ERR(INVALID, "the mesh has no axis: give for example data=%lld", (long long)(ndevice ? ndevice : 8));
     if (ndevice && xl_mesh_size(out) != ndevice)
-        return XL_ERR(INVALID, "mesh \"%.*s\" multiplies to %lld devices, there are %lld: make the product of its axes the number of devices", XL_FMT(text), (long long)xl_mesh_size(out),
-                      (long long)ndevice);
+        return XL_ERR(INVALID,
+                      "mesh \"%.*s\" multiplies to %lld devices, there are %lld: make the product of its axes the "
+                      "number of devices",
+                      XL_FMT(text), (long long)xl_mesh_size(out), (long long)ndevice);
     return NULL;
 }
 
-/* ---- specs ---------------------------------------------------------------------------------------------------------- */
+/* ---- specs ----------------------------------------------------------------------------------------------------------
+ * */
 xl_error *xl_mesh_spec_parse(const xl_mesh_def *mesh, xl_dims dims, xl_str what, xl_str text, xl_mesh_spec *out)
 {
     bool used[XL_MESH_AXES] = { false };
@@ -68,22 +72,30 @@ xl_error *xl_mesh_spec_parse(const xl_mesh_def *mesh, xl_dims dims, xl_str what,
             if (i < 0) {
                 xl_buf b = { 0 };
                 xl_mesh_text(mesh, &b);
-                xl_error *err = XL_ERR(INVALID, "%.*s: the mesh has no axis \"%.*s\"; it has %.*s", XL_FMT(what), XL_FMT(name), XL_FMT(xl_buf_view(&b)));
+                xl_error *err = XL_ERR(INVALID, "%.*s: the mesh has no axis \"%.*s\"; it has %.*s", XL_FMT(what),
+                                       XL_FMT(name), XL_FMT(xl_buf_view(&b)));
                 xl_buf_fini(&b);
                 return err;
             }
             if (used[i])
-                return XL_ERR(INVALID, "%.*s: axis \"%.*s\" is used twice in \"%.*s\": an axis can split one dimension of a tensor", XL_FMT(what), XL_FMT(name), XL_FMT(text));
+                return XL_ERR(
+                    INVALID,
+                    "%.*s: axis \"%.*s\" is used twice in \"%.*s\": an axis can split one dimension of a tensor",
+                    XL_FMT(what), XL_FMT(name), XL_FMT(text));
             used[i] = true;
             out->dim[d].axis[out->dim[d].n++] = (uint8_t)i;
         }
         int64_t parts = xl_mesh_parts(mesh, out, d);
         if (dims.p[d] % parts)
-            return XL_ERR(INVALID, "%.*s: dimension %u has size %lld, which %lld devices along \"%.*s\" cannot share evenly: the next size that they can is %lld", XL_FMT(what), d,
-                          (long long)dims.p[d], (long long)parts, XL_FMT(all), (long long)((dims.p[d] + parts - 1) / parts * parts));
+            return XL_ERR(INVALID,
+                          "%.*s: dimension %u has size %lld, which %lld devices along \"%.*s\" cannot share evenly: "
+                          "the next size that they can is %lld",
+                          XL_FMT(what), d, (long long)dims.p[d], (long long)parts, XL_FMT(all),
+                          (long long)((dims.p[d] + parts - 1) / parts * parts));
     }
     if (xl_str_trim(rest).n)
-        return XL_ERR(INVALID, "%.*s: sharding \"%.*s\" has more dimensions than the tensor's %zu", XL_FMT(what), XL_FMT(text), dims.n);
+        return XL_ERR(INVALID, "%.*s: sharding \"%.*s\" has more dimensions than the tensor's %zu", XL_FMT(what),
+                      XL_FMT(text), dims.n);
     return NULL;
 }
 
@@ -134,7 +146,8 @@ int64_t xl_mesh_tiles(const xl_mesh_def *mesh, const xl_mesh_spec *s)
     return n;
 }
 
-bool xl_mesh_slice(const xl_mesh_def *mesh, const xl_mesh_spec *s, xl_dims dims, int64_t device, int64_t *lo, int64_t *hi)
+bool xl_mesh_slice(const xl_mesh_def *mesh, const xl_mesh_spec *s, xl_dims dims, int64_t device, int64_t *lo,
+                   int64_t *hi)
 {
     int64_t at[XL_MESH_AXES];
     bool used[XL_MESH_AXES] = { false }, first = true;
@@ -155,7 +168,8 @@ bool xl_mesh_slice(const xl_mesh_def *mesh, const xl_mesh_spec *s, xl_dims dims,
     return first;
 }
 
-/* ---- in a module ---------------------------------------------------------------------------------------------------- */
+/* ---- in a module ----------------------------------------------------------------------------------------------------
+ * */
 void xl_mesh_define(xl_module *m, const xl_mesh_def *mesh)
 {
     xl_mesh *copy = xl_new(&m->arena, xl_mesh, 1);
@@ -198,10 +212,11 @@ void xl_mesh_shard_result(xl_module *m, xl_func *f, uint32_t result, const xl_me
     f->res_attr[result] = xl_dict_with(m, f->res_attr[result], XL_STR("sdy.sharding"), xl_mesh_attr(m, mesh, s));
 }
 
-/* ---- the older form ------------------------------------------------------------------------------------------------- */
+/* ---- the older form -------------------------------------------------------------------------------------------------
+ * */
 void xl_mesh_mhlo(const xl_mesh_def *mesh, const xl_mesh_spec *s, xl_buf *out)
 {
-    uint8_t order[XL_MESH_AXES];                           /* of the axes: as the dimensions use them, then the others */
+    uint8_t order[XL_MESH_AXES]; /* of the axes: as the dimensions use them, then the others */
     bool used[XL_MESH_AXES] = { false }, sorted = true;
     uint32_t n = 0;
     int64_t tiles = xl_mesh_tiles(mesh, s), size = xl_mesh_size(mesh);
@@ -251,7 +266,8 @@ static void older_dict(xl_module *m, const xl_mesh_def *mesh, const xl_attr **di
 {
     const xl_attr *a = xl_dict_get(*dict, XL_STR("sdy.sharding"));
     if (a && a->kind == XL_AT_SHARDING)
-        *dict = xl_dict_with(m, xl_dict_with(m, *dict, XL_STR("sdy.sharding"), NULL), XL_STR("mhlo.sharding"), older(m, mesh, a->sharding));
+        *dict = xl_dict_with(m, xl_dict_with(m, *dict, XL_STR("sdy.sharding"), NULL), XL_STR("mhlo.sharding"),
+                             older(m, mesh, a->sharding));
 }
 
 static void older_region(xl_func *f, const xl_mesh_def *mesh, xl_region *r)

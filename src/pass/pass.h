@@ -1,7 +1,8 @@
 /* src/pass/pass.h
- * Transformations of a program. Each leaves a program that verifies and gives the same numbers, bit for bit: nothing here
- * reassociates or assumes that NaN does not happen. Locations stay with the ops. A pass is a file, a prototype here and a row in
- * pipeline.c. Memory is the module's (see arena.h for what happens when it ends); one thread at a time. */
+ * Transformations of a program. Each leaves a program that verifies and gives the same numbers, bit for bit: nothing
+ * here reassociates or assumes that NaN does not happen. Locations stay with the ops. A pass is a file, a prototype
+ * here and a row in pipeline.c. Memory is the module's (see arena.h for what happens when it ends); one thread at a
+ * time. */
 #ifndef XL_PASS_PASS_H
 #define XL_PASS_PASS_H
 
@@ -23,16 +24,21 @@ const char *xl_pipeline_names(void);                       /* "inline canonical 
 typedef xl_error *xl_pass_fn(xl_module *m, const xl_pipeline_opts *opts);
 xl_pass_fn xl_pass_inline, xl_pass_canonical, xl_pass_fold, xl_pass_simplify, xl_pass_cse, xl_pass_dce;
 
-/* ---- shared by passes --------------------------------------------------------------------------------------------- */
+/* ---- shared by passes ---------------------------------------------------------------------------------------------
+ * */
 /* Whether dropping the op changes anything but its results: effects, collectives, calls and regions that have such. */
 bool xl_op_has_effect(const xl_module *m, const xl_op *op);
 /* Values are renumbered in the order of definition, and what no op defines any more is forgotten. */
 void xl_func_compact(xl_func *f);
 
-/* Replacing values: note the replacements with xl_subst_set while walking in program order, and read operands through it. */
+/* Replacing values: note the replacements with xl_subst_set while walking in program order, and read operands through
+ * it. */
 typedef struct { xl_value *to; uint32_t n; } xl_subst;
 xl_subst xl_subst_new(xl_func *f);                         /* for the values that f has now */
-static inline xl_value xl_subst_get(const xl_subst *s, xl_value v) { return v.id < s->n && s->to[v.id].id != UINT32_MAX ? s->to[v.id] : v; }
+static inline xl_value xl_subst_get(const xl_subst *s, xl_value v)
+{
+    return v.id < s->n && s->to[v.id].id != UINT32_MAX ? s->to[v.id] : v;
+}
 static inline void xl_subst_set(xl_subst *s, xl_value from, xl_value to) { s->to[from.id] = to; }
 static inline void xl_subst_op(const xl_subst *s, xl_op *op)
 {
@@ -40,9 +46,9 @@ static inline void xl_subst_op(const xl_subst *s, xl_op *op)
         op->in[i] = xl_subst_get(s, op->in[i]);
 }
 
-/* Rewriting op by op. `fn` sees each op in program order, its operands already replaced and its regions done; it may append ops with
- * b (which stands before the op) and either keeps the op (false), or gives a value for each of its results with
- * xl_subst_set and has it dropped (true). The builder's error ends the walk. */
+/* Rewriting op by op. `fn` sees each op in program order, its operands already replaced and its regions done; it may
+ * append ops with b (which stands before the op) and either keeps the op (false), or gives a value for each of its
+ * results with xl_subst_set and has it dropped (true). The builder's error ends the walk. */
 typedef bool xl_rewrite_fn(xl_b *b, xl_subst *s, xl_op *op);
 xl_error *xl_rewrite(xl_module *m, xl_rewrite_fn *fn) XL_MUST_USE;
 
@@ -50,6 +56,9 @@ xl_error *xl_rewrite(xl_module *m, xl_rewrite_fn *fn) XL_MUST_USE;
 bool xl_while_turns(const xl_func *f, const xl_op *op, int64_t *turns);
 /* The constant that v is, or NULL; and whether it is one number throughout. */
 const xl_attr *xl_value_const(const xl_func *f, xl_value v);
-static inline bool xl_attr_is_splat(const xl_attr *a) { return a && a->data.n == xl_dtype_bytes(a->dtype) && a->data.n > 0; }
+static inline bool xl_attr_is_splat(const xl_attr *a)
+{
+    return a && a->data.n == xl_dtype_bytes(a->dtype) && a->data.n > 0;
+}
 
 #endif

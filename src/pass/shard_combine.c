@@ -1,6 +1,7 @@
-/* Fewer collectives. A sum of two all_reduces that nobody else reads becomes one of the sum: the gradients that meet at the input of several projections
- * cross once. Then small all_reduces over the same groups wait for each other, and so do all_gathers: one is held back until something needs its result, and the
- * others that come by until then join it. The gradients of a data-parallel step thus cross in a few collectives instead of one per parameter. */
+/* Fewer collectives. A sum of two all_reduces that nobody else reads becomes one of the sum: the gradients that meet at
+ * the input of several projections cross once. Then small all_reduces over the same groups wait for each other, and so
+ * do all_gathers: one is held back until something needs its result, and the others that come by until then join it.
+ * The gradients of a data-parallel step thus cross in a few collectives instead of one per parameter. */
 #include "pass/shard.h"
 
 #include "pass/pass.h"
@@ -20,8 +21,8 @@ static bool joins(const xl_func *f, const xl_op *a, const xl_op *b)
     for (uint32_t i = 0; i < xl_op_nattr((xl_opcode)a->code); i++)
         if (!(a->attr[i] == b->attr[i] || (a->attr[i] && b->attr[i] && xl_attr_eq(a->attr[i], b->attr[i]))))
             return false;
-    return a->code == XL_OP_ALL_GATHER ||
-           (combiner(a) == combiner(b) && combiner(a) != XL_OP_UNKNOWN && xl_in_type(f, a, 0)->dtype == xl_in_type(f, b, 0)->dtype);
+    return a->code == XL_OP_ALL_GATHER || (combiner(a) == combiner(b) && combiner(a) != XL_OP_UNKNOWN &&
+                                           xl_in_type(f, a, 0)->dtype == xl_in_type(f, b, 0)->dtype);
 }
 
 static void count(const xl_region *r, uint32_t *use)
@@ -37,7 +38,10 @@ static void count(const xl_region *r, uint32_t *use)
 static xl_op *sum_of(const xl_func *f, const xl_region *r, xl_value v, const uint32_t *use)
 {
     xl_op *op = f->val[v.id].def;
-    return op && op->code == XL_OP_ALL_REDUCE && op->nin == 1 && op->parent == r && use[v.id] == 1 && combiner(op) == XL_OP_ADD ? op : NULL;
+    return op && op->code == XL_OP_ALL_REDUCE && op->nin == 1 && op->parent == r && use[v.id] == 1 &&
+                   combiner(op) == XL_OP_ADD
+               ? op
+               : NULL;
 }
 
 static void drop(xl_region *r, const xl_op *op)
@@ -62,10 +66,14 @@ static xl_opcode moves(const xl_func *f, const xl_op *op)
     for (size_t i = 0; i < dims.n; i++)
         if (xl_in_type(f, op, 0)->dims[dims.p[i]] != 1)
             return XL_OP_UNKNOWN;
-    return zero && xl_attr_is_splat(zero) && memcmp(zero->data.p, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", xl_dtype_bytes(zero->dtype)) == 0 ? XL_OP_RESHAPE : XL_OP_UNKNOWN;
+    return zero && xl_attr_is_splat(zero) &&
+                   memcmp(zero->data.p, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", xl_dtype_bytes(zero->dtype)) == 0
+               ? XL_OP_RESHAPE
+               : XL_OP_UNKNOWN;
 }
 
-/* add(all_reduce(x), all_reduce(y)) -> all_reduce(add(x, y)); floats may differ in the last bit, as with any order of a sum over devices. */
+/* add(all_reduce(x), all_reduce(y)) -> all_reduce(add(x, y)); floats may differ in the last bit, as with any order of a
+ * sum over devices. */
 static void reassociate(xl_func *f, xl_region *r, uint32_t *use, uint32_t nuse)
 {
     xl_op **old = r->op;
@@ -79,7 +87,7 @@ static void reassociate(xl_func *f, xl_region *r, uint32_t *use, uint32_t nuse)
                 reassociate(f, op->region[k], use, nuse);
         xl_opcode move = moves(f, op);
         if (move != XL_OP_UNKNOWN && op->in[0].id < nuse && op->parent == r) {
-            xl_op *c = sum_of(f, r, op->in[0], use);       /* first moved, then reduced: a sum further down may join it */
+            xl_op *c = sum_of(f, r, op->in[0], use); /* first moved, then reduced: a sum further down may join it */
             if (c) {
                 const xl_type *to = xl_out_type(f, op, 0);
                 xl_op *moved = xl_op_new(f, NULL, move, c->in, 1, &to, 1, 0, op->loc);
@@ -94,8 +102,10 @@ static void reassociate(xl_func *f, xl_region *r, uint32_t *use, uint32_t nuse)
                 continue;
             }
         }
-        bool old_values = op->code == XL_OP_ADD && op->in[0].id < nuse && op->in[1].id < nuse && op->in[0].id != op->in[1].id;
-        xl_op *a = old_values ? sum_of(f, r, op->in[0], use) : NULL, *b = old_values ? sum_of(f, r, op->in[1], use) : NULL;
+        bool old_values =
+            op->code == XL_OP_ADD && op->in[0].id < nuse && op->in[1].id < nuse && op->in[0].id != op->in[1].id;
+        xl_op *a = old_values ? sum_of(f, r, op->in[0], use) : NULL,
+              *b = old_values ? sum_of(f, r, op->in[1], use) : NULL;
         if (!a || !b || !joins(f, a, b)) {
             xl_region_append(f, r, op);
             continue;
@@ -164,7 +174,8 @@ static waiting *list_for(xl_func *f, xl_region *r, const xl_op *op, waiting *lis
 {
     int64_t bytes;
     waiting *empty = NULL;
-    bool small = op->code == XL_OP_ALL_REDUCE && op->nin == 1 && xl_type_bytes(xl_in_type(f, op, 0), &bytes) && bytes <= SMALL;
+    bool small =
+        op->code == XL_OP_ALL_REDUCE && op->nin == 1 && xl_type_bytes(xl_in_type(f, op, 0), &bytes) && bytes <= SMALL;
     if (!small && (op->code != XL_OP_ALL_GATHER || op->nin != 1))
         return NULL;
     for (int k = 0; k < LISTS; k++) {
@@ -206,7 +217,8 @@ static void combine(xl_func *f, xl_region *r)
     }
 }
 
-/* ---- what crosses ------------------------------------------------------------------------------------------------------ */
+/* ---- what crosses
+ * ------------------------------------------------------------------------------------------------------ */
 xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice)
 {
     xl_traffic t = { .group = ndevice };
@@ -214,7 +226,8 @@ xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice)
         return t;
     for (uint32_t i = 0; i < xl_op_nattr((xl_opcode)op->code); i++) {
         const xl_attr *a = op->attr[i];
-        if (a && a->kind == XL_AT_DENSE && a->type->rank == 2 && op->code != XL_OP_COLLECTIVE_PERMUTE && a->type->dims[1] > 0)
+        if (a && a->kind == XL_AT_DENSE && a->type->rank == 2 && op->code != XL_OP_COLLECTIVE_PERMUTE &&
+            a->type->dims[1] > 0)
             t.group = a->type->dims[1];
     }
     double k = (double)t.group, share = (k - 1) / k;

@@ -1,17 +1,31 @@
-/* Sizes that do not divide. A constraint that splits 12 rows over 8 devices makes them 16, of which the last four are padding, and so do the ops around it, forwards
- * and backwards, as far as their rules (shard_rule.c) pass the dimension on: what is in the padding is nobody's business there. Where an op sums over the
- * dimension its padding is replaced by what changes no sum; where an op wants the true size, or the program returns the value, the padding is cut off, which
- * gathers the dimension. After this pass every such constraint divides, and the rest of the partitioner knows nothing of it.
+/* Sizes that do not divide. A constraint that splits 12 rows over 8 devices makes them 16, of which the last four are
+ * padding, and so do the ops around it, forwards and backwards, as far as their rules (shard_rule.c) pass the dimension
+ * on: what is in the padding is nobody's business there. Where an op sums over the dimension its padding is replaced by
+ * what changes no sum; where an op wants the true size, or the program returns the value, the padding is cut off, which
+ * gathers the dimension. After this pass every such constraint divides, and the rest of the partitioner knows nothing
+ * of it.
  *
- * First the sizes are settled (`want`), then the program is rewritten in place: a value that is padded changes its type. */
+ * First the sizes are settled (`want`), then the program is rewritten in place: a value that is padded changes its
+ * type. */
 #include <math.h>
 
 #include "ir/verify.h"
 #include "pass/pass.h"
 #include "pass/shard.h"
 
-typedef struct { xl_op *op; const xl_rule *rule; const int64_t *parts; } item; /* parts: of a constraint, per dimension */
-typedef struct made { xl_value v; const xl_region *where; const xl_type *type; uint32_t mask; xl_opcode combine; struct made *next; } made;
+typedef struct {
+    xl_op *op;
+    const xl_rule *rule;
+    const int64_t *parts;
+} item; /* parts: of a constraint, per dimension */
+typedef struct made {
+    xl_value v;
+    const xl_region *where;
+    const xl_type *type;
+    uint32_t mask;
+    xl_opcode combine;
+    struct made *next;
+} made;
 typedef struct {
     xl_shard_ctx *c;
     xl_func *f;
@@ -19,7 +33,7 @@ typedef struct {
     uint32_t nval;                                         /* values of the program as it came */
     item *item;
     uint32_t nitem, capitem;
-    int64_t **want;                                        /* per value: padded size of each dimension, or 0; NULL: no tensor of ours */
+    int64_t **want; /* per value: padded size of each dimension, or 0; NULL: no tensor of ours */
     const xl_type **type;                                  /* per value: as it came */
     made **made;                                           /* per value: other sizes of it, to be used again */
     bool any, changed;
@@ -29,15 +43,21 @@ typedef struct {
 static bool is_constraint(const xl_op *op)
 {
     return op->code == XL_OP_SDY_CONSTRAINT || op->code == XL_OP_SDY_RESHARD ||
-           (op->code == XL_OP_CUSTOM_CALL && op->nin == 1 && op->nout == 1 && xl_str_is(xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)), "Sharding"));
+           (op->code == XL_OP_CUSTOM_CALL && op->nin == 1 && op->nout == 1 &&
+            xl_str_is(xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)), "Sharding"));
 }
-static bool is_flow(const xl_op *op) { return op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE; }
+static bool is_flow(const xl_op *op)
+{
+    return op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE;
+}
 static bool is_source(const xl_op *op)
 {
-    return op && ((op->code == XL_OP_CONSTANT && xl_attr_is_splat(XL_ATTR(op, CONSTANT, value))) || op->code == XL_OP_IOTA);
+    return op &&
+           ((op->code == XL_OP_CONSTANT && xl_attr_is_splat(XL_ATTR(op, CONSTANT, value))) || op->code == XL_OP_IOTA);
 }
 
-/* ---- what sizes ----------------------------------------------------------------------------------------------------- */
+/* ---- what sizes -----------------------------------------------------------------------------------------------------
+ * */
 static void ours(padder *p, xl_value v)
 {
     const xl_type *t = p->f->val[v.id].type;
@@ -68,7 +88,8 @@ static void set(padder *p, xl_value v, uint32_t d, int64_t size)
 static xl_error *constraint(padder *p, item *it)
 {
     const xl_op *op = it->op;
-    const xl_attr *note = op->code == XL_OP_CUSTOM_CALL ? xl_shard_note(op->extra) : XL_ATTR(op, SDY_CONSTRAINT, sharding);
+    const xl_attr *note =
+        op->code == XL_OP_CUSTOM_CALL ? xl_shard_note(op->extra) : XL_ATTR(op, SDY_CONSTRAINT, sharding);
     const xl_type *t = p->f->val[op->out[0].id].type;
     xl_axes *spec;
     uint32_t closed;
@@ -116,15 +137,18 @@ out:
 static bool fills(xl_opcode combine, xl_dtype d)
 {
     return combine == XL_OP_ADD || combine == XL_OP_MULTIPLY || combine == XL_OP_AND || combine == XL_OP_OR ||
-           ((combine == XL_OP_MAXIMUM || combine == XL_OP_MINIMUM) && (d == XL_F32 || d == XL_F64 || d == XL_BF16 || d == XL_F16));
+           ((combine == XL_OP_MAXIMUM || combine == XL_OP_MINIMUM) &&
+            (d == XL_F32 || d == XL_F64 || d == XL_BF16 || d == XL_F16));
 }
 
 /* Which factors may be padded: each dimension that has one has no other, and padding can be kept out of sums. */
 static void paddable(const padder *p, const xl_op *op, const xl_rule *r, bool *ok)
 {
-    bool sums = op->code == XL_OP_DOT || op->code == XL_OP_DOT_GENERAL || op->code == XL_OP_CONVOLUTION || op->code == XL_OP_REDUCE;
+    bool sums = op->code == XL_OP_DOT || op->code == XL_OP_DOT_GENERAL || op->code == XL_OP_CONVOLUTION ||
+                op->code == XL_OP_REDUCE;
     for (uint32_t f = 0; f < r->nfactor; f++)
-        ok[f] = r->kind[f] == XL_FACTOR_PASS || (r->kind[f] == XL_FACTOR_SUM && sums && fills(r->combine, p->type[op->in[0].id]->dtype));
+        ok[f] = r->kind[f] == XL_FACTOR_PASS ||
+                (r->kind[f] == XL_FACTOR_SUM && sums && fills(r->combine, p->type[op->in[0].id]->dtype));
     for (uint32_t i = 0; i < op->nin + op->nout; i++) {
         xl_value v = i < op->nin ? op->in[i] : op->out[i - op->nin];
         for (uint32_t d = 0; d < p->type[v.id]->rank; d++)
@@ -221,7 +245,8 @@ static void tie(padder *p, const xl_op *op)
     }
 }
 
-/* ---- the program with these sizes ------------------------------------------------------------------------------------- */
+/* ---- the program with these sizes
+ * ------------------------------------------------------------------------------------- */
 static const xl_type *wanted(const padder *p, xl_value v)
 {
     const xl_type *t = p->type[v.id];
@@ -235,13 +260,17 @@ static const xl_type *wanted(const padder *p, xl_value v)
 
 static double neutral(xl_opcode combine)
 {
-    return combine == XL_OP_MULTIPLY || combine == XL_OP_AND ? 1 : combine == XL_OP_MAXIMUM ? -INFINITY : combine == XL_OP_MINIMUM ? INFINITY : 0;
+    return combine == XL_OP_MULTIPLY || combine == XL_OP_AND ? 1
+           : combine == XL_OP_MAXIMUM                        ? -INFINITY
+           : combine == XL_OP_MINIMUM                        ? INFINITY
+                                                             : 0;
 }
 
 /* All bits set, where that is what leaves an AND alone. */
 static xl_value fill(padder *p, xl_dtype d, xl_opcode combine)
 {
-    return combine == XL_OP_AND && d != XL_I1 ? xl_b_unary(&p->b, XL_OP_NOT, xl_b_scalar(&p->b, d, 0)) : xl_b_scalar(&p->b, d, neutral(combine));
+    return combine == XL_OP_AND && d != XL_I1 ? xl_b_unary(&p->b, XL_OP_NOT, xl_b_scalar(&p->b, d, 0))
+                                              : xl_b_scalar(&p->b, d, neutral(combine));
 }
 
 /* v with the sizes of `to`; in the dimensions of mask the padding holds what combine does not notice. */
@@ -263,8 +292,9 @@ static xl_value fit(padder *p, xl_value v, const xl_type *to, uint32_t mask, xl_
             return m->v;
     xl_value x = v;
     if (is_source(def) && !xl_type_eq(from, to)) {
-        x = def->code == XL_OP_IOTA ? xl_b_iota(&p->b, to, xl_op_int(def, XL_SLOT(IOTA, iota_dimension)))
-                                    : xl_b_const(&p->b, to, XL_ATTR(def, CONSTANT, value)->data.p, xl_dtype_bytes(to->dtype));
+        x = def->code == XL_OP_IOTA
+                ? xl_b_iota(&p->b, to, xl_op_int(def, XL_SLOT(IOTA, iota_dimension)))
+                : xl_b_const(&p->b, to, XL_ATTR(def, CONSTANT, value)->data.p, xl_dtype_bytes(to->dtype));
     } else {
         for (uint32_t d = 0; d < rank; d++) {
             limit[d] = from->dims[d] == to->dims[d] ? from->dims[d] : true_type->dims[d];
@@ -283,7 +313,8 @@ static xl_value fit(padder *p, xl_value v, const xl_type *to, uint32_t mask, xl_
     for (uint32_t d = 0; d < rank; d++)
         if (mask >> d & 1) {
             const xl_type *ix = xl_type_with_dtype(p->c->m, to, XL_I32);
-            xl_value real = xl_b_compare(&p->b, XL_COMPARISON_DIRECTION_LT, xl_b_iota(&p->b, ix, d), xl_b_splat(&p->b, ix, (double)true_type->dims[d]));
+            xl_value real = xl_b_compare(&p->b, XL_COMPARISON_DIRECTION_LT, xl_b_iota(&p->b, ix, d),
+                                         xl_b_splat(&p->b, ix, (double)true_type->dims[d]));
             x = xl_b_select(&p->b, real, x, xl_b_fill(&p->b, fill(p, to->dtype, combine), xl_type_dims(to)));
         }
     made *m = xl_new(p->a, made, 1);
@@ -304,7 +335,8 @@ static void grow_attrs(padder *p, xl_op *op, const xl_type *x, const xl_type *pa
     } else if (op->code == XL_OP_DYNAMIC_SLICE) {
         xl_op_set(op, XL_SLOT(DYNAMIC_SLICE, slice_sizes), xl_attr_dims(p->c->m, xl_type_dims(out)));
     } else if (op->code == XL_OP_BROADCAST) {
-        xl_op_set(op, XL_SLOT(BROADCAST, broadcast_sizes), xl_attr_dims(p->c->m, (xl_dims){ out->dims, xl_op_dims(op, XL_SLOT(BROADCAST, broadcast_sizes)).n }));
+        xl_op_set(op, XL_SLOT(BROADCAST, broadcast_sizes),
+                  xl_attr_dims(p->c->m, (xl_dims){ out->dims, xl_op_dims(op, XL_SLOT(BROADCAST, broadcast_sizes)).n }));
     }
 }
 
@@ -342,7 +374,8 @@ static void rewrite(padder *p, xl_region *r, const xl_type *const *ret)
     for (uint32_t i = 0; i < r->nop; i++) {
         xl_op *op = r->op[i];
         const item *it = &p->item[op->mark];
-        bool alike = op->code == XL_OP_OPTIMIZATION_BARRIER || op->code == XL_OP_WHILE || (is_constraint(op) && it->parts); /* operand k is as result k */
+        bool alike = op->code == XL_OP_OPTIMIZATION_BARRIER || op->code == XL_OP_WHILE ||
+                     (is_constraint(op) && it->parts); /* operand k is as result k */
         const xl_type **out = xl_new(p->a, const xl_type *, op->nout);
         p->b.r = now;
         p->b.loc = op->loc;
@@ -352,7 +385,11 @@ static void rewrite(padder *p, xl_region *r, const xl_type *const *ret)
             for (uint32_t k = 0; k < op->nout && (alike || is_flow(op)); k++)
                 p->f->val[op->out[k].id].type = out[k] = wanted(p, op->out[k]);
             for (uint32_t k = 0; k < op->nin; k++)
-                op->in[k] = fit(p, op->in[k], alike ? out[k] : op->code == XL_OP_RETURN && ret ? ret[k] : p->type[op->in[k].id], 0, XL_OP_ADD);
+                op->in[k] = fit(p, op->in[k],
+                                alike                             ? out[k]
+                                : op->code == XL_OP_RETURN && ret ? ret[k]
+                                                                  : p->type[op->in[k].id],
+                                0, XL_OP_ADD);
         }
         for (uint32_t k = 0; is_flow(op) && k < op->nregion; k++) {
             for (uint32_t j = 0; j < op->region[k]->narg; j++)

@@ -1,10 +1,11 @@
-/* A value may be unreduced over some atoms: what the devices hold is still to be summed over them (`owed`). Constraints, results and the borders of manual
- * regions make it so and keep it so; every other op takes it summed.
+/* A value may be unreduced over some atoms: what the devices hold is still to be summed over them (`owed`).
+ * Constraints, results and the borders of manual regions make it so and keep it so; every other op takes it summed.
  *
- * Partitioning: the ops of the program as it came are walked in order, and each is emitted on local shapes into a new body. `now` has for every
- * value of the old program what stands for it, `at` the spec it is held in. For each op the candidates are the splits that its operands or its
- * results suggest; the one with the fewest bytes to move (and, weighed lightly, the least work) is taken. Sums over a split factor
- * give a partial result, which an all_reduce, or a reduce_scatter where the result is split over the same atoms, makes whole. */
+ * Partitioning: the ops of the program as it came are walked in order, and each is emitted on local shapes into a new
+ * body. `now` has for every value of the old program what stands for it, `at` the spec it is held in. For each op the
+ * candidates are the splits that its operands or its results suggest; the one with the fewest bytes to move (and,
+ * weighed lightly, the least work) is taken. Sums over a split factor give a partial result, which an all_reduce, or a
+ * reduce_scatter where the result is split over the same atoms, makes whole. */
 #include "pass/shard.h"
 
 #include <stdio.h>
@@ -13,7 +14,12 @@
 #include "ir/verify.h"
 #include "pass/pass.h"
 
-typedef struct kept { xl_axes *spec; xl_value v; const xl_region *where; struct kept *next; } kept; /* a value in another split */
+typedef struct kept {
+    xl_axes *spec;
+    xl_value v;
+    const xl_region *where;
+    struct kept *next;
+} kept; /* a value in another split */
 typedef struct {
     xl_shard_ctx *c;
     xl_b b;
@@ -84,7 +90,8 @@ static xl_axes *spec_without(part *p, const xl_axes *spec, uint32_t rank, const 
     return s;
 }
 
-/* ---- values that cost nothing to make again ------------------------------------------------------------------------ */
+/* ---- values that cost nothing to make again ------------------------------------------------------------------------
+ * */
 static xl_value source(part *p, const xl_op *op, const xl_axes *spec)
 {
     const xl_type *t = xl_out_type(p->c->f, op, 0), *local = xl_shard_local(p->c, t, spec);
@@ -98,8 +105,10 @@ static xl_value source(part *p, const xl_op *op, const xl_axes *spec)
     int64_t dim = xl_op_int(op, XL_SLOT(IOTA, iota_dimension));
     if (!spec[dim].n)
         return xl_b_iota(b, local, dim);
-    xl_dtype d = t->dtype == XL_I64 || t->dtype == XL_U64 || t->dtype == XL_U32 || t->dtype == XL_I32 ? t->dtype : XL_I32;
-    xl_value i = xl_b_iota(b, xl_type_with_dtype(p->c->m, local, d), dim), off = xl_shard_offset(p->c, b, &spec[dim], local->dims[dim], d);
+    xl_dtype d =
+        t->dtype == XL_I64 || t->dtype == XL_U64 || t->dtype == XL_U32 || t->dtype == XL_I32 ? t->dtype : XL_I32;
+    xl_value i = xl_b_iota(b, xl_type_with_dtype(p->c->m, local, d), dim),
+             off = xl_shard_offset(p->c, b, &spec[dim], local->dims[dim], d);
     i = xl_b_binary(b, XL_OP_ADD, i, xl_b_fill(b, off, xl_type_dims(local)));
     return xl_b_convert(b, i, t->dtype);
 }
@@ -134,7 +143,8 @@ static double move_cost(const part *p, xl_value old, const xl_axes *want)
 {
     const xl_type *t = type_of(p, old);
     uint32_t rank = xl_shard_rank(t);
-    if (!rank || !p->at[old.id] || xl_spec_eq(p->at[old.id], want, rank) || is_source(p, old) || cached(p, old, want, rank))
+    if (!rank || !p->at[old.id] || xl_spec_eq(p->at[old.id], want, rank) || is_source(p, old) ||
+        cached(p, old, want, rank))
         return 0;
     return xl_shard_cost(p->c, t, p->at[old.id], want);
 }
@@ -152,15 +162,17 @@ static xl_value get(part *p, xl_value old, const xl_axes *want)
         return k->v;
     xl_value v = o->over.n ? xl_shard_all_reduce(p->c, &p->b, p->now[old.id], &o->over, o->combine) : p->now[old.id];
     if (!there)
-        v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want) : xl_shard_move(p->c, &p->b, v, t, p->at[old.id], want);
+        v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want)
+                              : xl_shard_move(p->c, &p->b, v, t, p->at[old.id], want);
     kept *e = xl_new(p->c->a, kept, 1);
     *e = (kept){ xl_spec_copy(p->c, want, rank), v, p->b.r, p->cache[old.id] };
     p->cache[old.id] = e;
     return v;
 }
 
-/* v, split as `at`, among zeros where other devices have their parts: so it is unreduced over the atoms that `want` does not split it over. *first
- * loses those. False, and nothing done, where they are not all the last ones of their dimensions. */
+/* v, split as `at`, among zeros where other devices have their parts: so it is unreduced over the atoms that `want`
+ * does not split it over. *first loses those. False, and nothing done, where they are not all the last ones of their
+ * dimensions. */
 static bool among_zeros(part *p, xl_value *v, const xl_type *t, const xl_axes *at, const xl_axes *want, xl_axes *first)
 {
     xl_value start[32];
@@ -178,14 +190,16 @@ static bool among_zeros(part *p, xl_value *v, const xl_type *t, const xl_axes *a
         xl_axes rest = { 0 };
         for (uint32_t i = want[d].n; i < at[d].n; i++)
             rest.atom[rest.n++] = at[d].atom[i];
-        start[d] = rest.n ? xl_shard_offset(p->c, &p->b, &rest, local->dims[d], XL_I32) : xl_b_splat(&p->b, xl_type_scalar(p->c->m, XL_I32), 0);
+        start[d] = rest.n ? xl_shard_offset(p->c, &p->b, &rest, local->dims[d], XL_I32)
+                          : xl_b_splat(&p->b, xl_type_scalar(p->c->m, XL_I32), 0);
     }
     *v = xl_b_dynamic_update_slice(&p->b, xl_b_splat(&p->b, xl_shard_local(p->c, t, want), 0), *v, start);
     *first = without(first, &gone);
     return true;
 }
 
-/* The value split as `want`, which has none of the atoms of `to`, and unreduced over those: what was summed already is the part of the first device. */
+/* The value split as `want`, which has none of the atoms of `to`, and unreduced over those: what was summed already is
+ * the part of the first device. */
 static xl_value get_owed(part *p, xl_value old, const xl_axes *want, const xl_owed *to)
 {
     const xl_owed *from = &p->owed[old.id];
@@ -195,7 +209,8 @@ static xl_value get_owed(part *p, xl_value old, const xl_axes *want, const xl_ow
     if (!to->over.n)
         return get(p, old, want);
     if (from->over.n && from->combine != to->combine && !p->err)
-        p->err = XL_ERR(UNIMPLEMENTED, "a value that is unreduced in one way becomes unreduced in another: reduce it in between");
+        p->err = XL_ERR(UNIMPLEMENTED,
+                        "a value that is unreduced in one way becomes unreduced in another: reduce it in between");
     xl_value v = p->now[old.id];
     if (sum.n)
         v = xl_shard_all_reduce(p->c, &p->b, v, &sum, from->combine);
@@ -203,19 +218,26 @@ static xl_value get_owed(part *p, xl_value old, const xl_axes *want, const xl_ow
     if (!there && to->combine == XL_OP_ADD && !is_source(p, old))
         there = among_zeros(p, &v, t, p->at[old.id], want, &first);
     if (!there)
-        v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want) : xl_shard_move(p->c, &p->b, v, t, p->at[old.id], want);
+        v = is_source(p, old) ? source(p, p->c->f->val[old.id].def, want)
+                              : xl_shard_move(p->c, &p->b, v, t, p->at[old.id], want);
     if (first.n && to->combine == XL_OP_ADD) {
-        xl_value at = xl_shard_offset(p->c, &p->b, &first, 1, XL_I32), is = xl_b_compare(&p->b, XL_COMPARISON_DIRECTION_EQ, at, xl_b_splat(&p->b, xl_b_type(&p->b, at), 0));
+        xl_value at = xl_shard_offset(p->c, &p->b, &first, 1, XL_I32),
+                 is = xl_b_compare(&p->b, XL_COMPARISON_DIRECTION_EQ, at, xl_b_splat(&p->b, xl_b_type(&p->b, at), 0));
         const xl_type *local = xl_b_type(&p->b, v);
-        v = xl_b_select(&p->b, local->rank ? xl_b_fill(&p->b, is, xl_type_dims(local)) : is, v, xl_b_splat(&p->b, local, 0));
+        v = xl_b_select(&p->b, local->rank ? xl_b_fill(&p->b, is, xl_type_dims(local)) : is, v,
+                        xl_b_splat(&p->b, local, 0));
     }
     return v;
 }
 
-static xl_axes *whole_spec(part *p, const xl_type *t) { return xl_shard_rank(t) ? xl_spec_copy(p->c, NULL, t->rank) : NULL; }
+static xl_axes *whole_spec(part *p, const xl_type *t)
+{
+    return xl_shard_rank(t) ? xl_spec_copy(p->c, NULL, t->rank) : NULL;
+}
 static xl_value get_whole(part *p, xl_value old) { return get(p, old, whole_spec(p, type_of(p, old))); }
 
-/* ---- one op --------------------------------------------------------------------------------------------------------- */
+/* ---- one op ---------------------------------------------------------------------------------------------------------
+ * */
 /* Groups given by axes of a mesh become groups of devices. */
 static void plain_groups(part *p, const xl_op *from, xl_op *op)
 {
@@ -227,10 +249,13 @@ static void plain_groups(part *p, const xl_op *from, xl_op *op)
         xl_axes over = { 0 };
         xl_sharding on = { .mesh = mesh && mesh->kind == XL_AT_SYM ? mesh->str : (xl_str){ 0 } };
         for (uint32_t k = 0; axes && axes->kind == XL_AT_ARRAY && k < axes->n; k++) {
-            const xl_attr *name = xl_dict_get(axes->item[k], XL_STR("name")), *sub = xl_dict_get(axes->item[k], XL_STR("sub_axis_info"));
+            const xl_attr *name = xl_dict_get(axes->item[k], XL_STR("name")),
+                          *sub = xl_dict_get(axes->item[k], XL_STR("sub_axis_info"));
             bool whole = !sub || sub->kind != XL_AT_INTS || sub->n != 2;
-            xl_error *err = name && name->kind == XL_AT_STR ? xl_shard_axis(p->c, &on, name->str, whole ? 0 : sub->ints[0], whole ? 0 : sub->ints[1], &over)
-                                                            : XL_ERR(INVALID, "replica groups name an axis that is none");
+            xl_error *err =
+                name && name->kind == XL_AT_STR
+                    ? xl_shard_axis(p->c, &on, name->str, whole ? 0 : sub->ints[0], whole ? 0 : sub->ints[1], &over)
+                    : XL_ERR(INVALID, "replica groups name an axis that is none");
             char text[512];
             if (err && !p->err)
                 p->err = xl_error_wrap(err, "partitioning %s", line_of(p, from, text, sizeof text));
@@ -248,7 +273,8 @@ static xl_op *copy(part *p, const xl_op *op, const xl_value *in, const xl_type *
     xl_func *f = p->c->f;
     xl_op *n = xl_op_new(f, NULL, (xl_opcode)op->code, in, op->nin, out, op->nout, op->nregion, op->loc);
     n->name = op->name;
-    n->extra = xl_dict_with(p->c->m, xl_dict_with(p->c->m, op->extra, XL_STR("sdy.sharding"), NULL), XL_STR("mhlo.sharding"), NULL);
+    n->extra = xl_dict_with(p->c->m, xl_dict_with(p->c->m, op->extra, XL_STR("sdy.sharding"), NULL),
+                            XL_STR("mhlo.sharding"), NULL);
     if (n->extra && n->extra->n == 0)
         n->extra = NULL;
     for (uint32_t i = 0, k = xl_op_nattr((xl_opcode)op->code); i < k; i++)
@@ -315,14 +341,15 @@ static void emit_whole(part *p, const xl_op *op)
     xl_region_append(p->c->f, p->b.r, n);
     for (uint32_t i = 0; i < op->nout; i++) {
         xl_value v = n->out[i];
-        if (op->code == XL_OP_RNG) {                       /* every device would draw numbers of its own: all take the first one's */
+        if (op->code == XL_OP_RNG) { /* every device would draw numbers of its own: all take the first one's */
             xl_op *bc = xl_b_begin(&p->b, XL_OP_COLLECTIVE_BROADCAST, &v, 1, &out[i], 1, 0);
             int64_t *ids = xl_new(p->c->a, int64_t, (size_t)p->c->n);
             for (int64_t k = 0; k < p->c->n; k++)
                 ids[k] = k;
             xl_b_set_int(&p->b, bc, XL_SLOT(COLLECTIVE_BROADCAST, channel_id), 1);
             xl_b_set(&p->b, bc, XL_SLOT(COLLECTIVE_BROADCAST, replica_groups),
-                     xl_attr_dense(p->c->m, xl_type_tensor(p->c->m, XL_I64, (xl_dims){ (int64_t[]){ 1, p->c->n }, 2 }), (xl_str){ (const char *)ids, (size_t)p->c->n * 8 }));
+                     xl_attr_dense(p->c->m, xl_type_tensor(p->c->m, XL_I64, (xl_dims){ (int64_t[]){ 1, p->c->n }, 2 }),
+                                   (xl_str){ (const char *)ids, (size_t)p->c->n * 8 }));
             v = xl_b_end1(&p->b, bc);
         }
         set(p, op->out[i], v, whole_spec(p, out[i]));
@@ -418,10 +445,13 @@ static double cost(const part *p, const xl_op *op, const xl_rule *r, const xl_ax
         xl_shard_unproject(p->c, r, op->nin + i, fs, t->rank, want);
         work += local_elements(p, t, want);
         if (over.n) {
-            double bytes = local_elements(p, t, want) * (double)xl_dtype_bytes(t->dtype), all = (double)xl_axes_parts(p->c, &over);
+            double bytes = local_elements(p, t, want) * (double)xl_dtype_bytes(t->dtype),
+                   all = (double)xl_axes_parts(p->c, &over);
             xl_axes s = scatter_atoms(want, to, t->rank, &over, &dim);
             double k = (double)xl_axes_parts(p->c, &s), rest = all / k;
-            sum += bytes * ((k - 1) / k + 2 * (rest - 1) / rest / k);   /* a reduce_scatter, then an all_reduce of the part over what is left */
+            sum +=
+                bytes * ((k - 1) / k + 2 * (rest - 1) / rest /
+                                           k); /* a reduce_scatter, then an all_reduce of the part over what is left */
             if (s.n) {
                 memcpy(want[dim].atom + want[dim].n, s.atom, s.n);
                 want[dim].n = (uint8_t)(want[dim].n + s.n);
@@ -443,7 +473,8 @@ static void choose(const part *p, const xl_op *op, const xl_rule *r, xl_axes *be
     double least = 0;
     uint32_t n = op->nin < 3 ? op->nin : 3;
     bool any = false;
-    /* candidate k: results first, or operand k - 1 first; then the rest. The second half: no sums over split factors. */
+    /* candidate k: results first, or operand k - 1 first; then the rest. The second half: no sums over split factors.
+     * */
     for (uint32_t k = 0; k <= 2 * n + 1; k++) {
         uint32_t first = k % (n + 1), used = 0;
         bool sums = k <= n;
@@ -482,12 +513,17 @@ static xl_value spread(part *p, const xl_type *ix, int64_t vec, xl_dtype d, cons
     return xl_b_broadcast(b, xl_b_ints(b, d, (xl_dims){ v, n }), xl_type_dims(ix), (xl_dims){ &vec, 1 });
 }
 
-/* The indices less the beginning of this device's part, for the components whose dimension is split. mask (may be NULL): which are within. */
-static xl_value shift(part *p, xl_value index, int64_t vec, xl_dims to, const xl_axes *const *split, const int64_t *local, xl_value *mask)
+/* The indices less the beginning of this device's part, for the components whose dimension is split. mask (may be
+ * NULL): which are within. */
+static xl_value shift(part *p, xl_value index, int64_t vec, xl_dims to, const xl_axes *const *split,
+                      const int64_t *local, xl_value *mask)
 {
     xl_b *b = &p->b;
     const xl_type *t = xl_b_type(b, index);
-    xl_dtype d = t->dtype == XL_I32 || t->dtype == XL_I16 || t->dtype == XL_I8 || t->dtype == XL_U16 || t->dtype == XL_U8 ? XL_I32 : XL_I64;
+    xl_dtype d =
+        t->dtype == XL_I32 || t->dtype == XL_I16 || t->dtype == XL_I8 || t->dtype == XL_U16 || t->dtype == XL_U8
+            ? XL_I32
+            : XL_I64;
     int64_t most = INT32_MAX, lo[32], hi[32], top[32];
     xl_value off = XL_NO_VALUE;
     index = xl_b_convert(b, index, d);
@@ -512,7 +548,8 @@ static xl_value shift(part *p, xl_value index, int64_t vec, xl_dims to, const xl
     }
     index = xl_b_binary(b, XL_OP_SUBTRACT, index, off);
     if (mask) {
-        xl_value m = xl_b_binary(b, XL_OP_AND, xl_b_compare(b, XL_COMPARISON_DIRECTION_GE, index, spread(p, t, vec, d, lo, to.n)),
+        xl_value m = xl_b_binary(b, XL_OP_AND,
+                                 xl_b_compare(b, XL_COMPARISON_DIRECTION_GE, index, spread(p, t, vec, d, lo, to.n)),
                                  xl_b_compare(b, XL_COMPARISON_DIRECTION_LT, index, spread(p, t, vec, d, hi, to.n)));
         if (vec < (int64_t)t->rank)
             m = xl_b_reduce(b, m, xl_b_scalar(b, XL_I1, 1), (xl_dims){ &vec, 1 }, XL_OP_AND);
@@ -522,7 +559,8 @@ static xl_value shift(part *p, xl_value index, int64_t vec, xl_dims to, const xl
 }
 
 /* The atoms of the indexed factor of each component's dimension. */
-static bool indexed(const part *p, const xl_op *op, const xl_rule *r, const xl_axes *fs, xl_dims to, const xl_axes **split, int64_t *local)
+static bool indexed(const part *p, const xl_op *op, const xl_rule *r, const xl_axes *fs, xl_dims to,
+                    const xl_axes **split, int64_t *local)
 {
     const xl_type *x = type_of(p, op->in[0]);
     bool any = false;
@@ -635,14 +673,18 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
                 if (!memchr(s.atom, over.atom[k], s.n))
                     rest.atom[rest.n++] = over.atom[k];
             later = (xl_owed){ rest, r->combine };
-            rest = r->combine == XL_OP_ADD && base.id == XL_NO_VALUE.id ? without(&rest, &p->later[op->out[i].id]) : rest;
+            rest =
+                r->combine == XL_OP_ADD && base.id == XL_NO_VALUE.id ? without(&rest, &p->later[op->out[i].id]) : rest;
             later.over = without(&later.over, &rest);
             v = xl_shard_all_reduce(c, &p->b, v, &rest, r->combine);
-            if (base.id != XL_NO_VALUE.id && !(is_source(p, op->in[0]) && xl_attr_is_splat(xl_value_const(c->f, op->in[0])) &&
-                                               !memcmp(xl_value_const(c->f, op->in[0])->data.p, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", xl_dtype_bytes(t->dtype))))
+            if (base.id != XL_NO_VALUE.id &&
+                !(is_source(p, op->in[0]) && xl_attr_is_splat(xl_value_const(c->f, op->in[0])) &&
+                  !memcmp(xl_value_const(c->f, op->in[0])->data.p, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+                          xl_dtype_bytes(t->dtype))))
                 v = xl_b_binary(&p->b, XL_OP_ADD, get(p, op->in[0], rs[i]), v);
         }
-        const xl_axes *to = later.over.n ? spec_without(p, c->spec[op->out[i].id], t->rank, &later.over) : c->spec[op->out[i].id];
+        const xl_axes *to =
+            later.over.n ? spec_without(p, c->spec[op->out[i].id], t->rank, &later.over) : c->spec[op->out[i].id];
         if (!xl_spec_eq(rs[i], to, t->rank))
             v = xl_shard_move(c, &p->b, v, t, rs[i], to);
         set(p, op->out[i], v, xl_spec_copy(c, to, t->rank));
@@ -650,10 +692,12 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
     }
 }
 
-/* ---- regions ------------------------------------------------------------------------------------------------------ */
+/* ---- regions ------------------------------------------------------------------------------------------------------
+ * */
 static void emit_op(part *p, const xl_op *op);
 
-/* The ops of r into the builder's region, and its RETURN with operand i in spec[i]. manual: its operands go to ret instead. */
+/* The ops of r into the builder's region, and its RETURN with operand i in spec[i]. manual: its operands go to ret
+ * instead. */
 static void emit_ops(part *p, const xl_region *r, xl_axes *const *spec, xl_value *ret)
 {
     for (uint32_t i = 0; i < r->nop && !p->err && !xl_b_failed(&p->b); i++) {
@@ -668,7 +712,9 @@ static void emit_ops(part *p, const xl_region *r, xl_axes *const *spec, xl_value
         for (uint32_t k = 0; k < op->nin; k++) {
             xl_owed owed = owed_by(p, entry && p->c->f->res_attr ? xl_shard_note(p->c->f->res_attr[k]) : NULL);
             xl_axes *to = spec && spec[k] ? spec[k] : whole_spec(p, type_of(p, op->in[k]));
-            v[k] = get_owed(p, op->in[k], owed.over.n && to ? spec_without(p, to, xl_shard_rank(type_of(p, op->in[k])), &owed.over) : to, &owed);
+            v[k] = get_owed(
+                p, op->in[k],
+                owed.over.n && to ? spec_without(p, to, xl_shard_rank(type_of(p, op->in[k])), &owed.over) : to, &owed);
         }
         if (ret)
             memcpy(ret, v, op->nin * sizeof *v);
@@ -688,7 +734,10 @@ static void emit_region(part *p, const xl_op *op, xl_op *n, uint32_t k, xl_axes 
     }
     for (uint32_t i = 0; i < r->narg; i++) {
         const xl_type *t = type_of(p, r->arg[i]);
-        set(p, r->arg[i], xl_region_add_arg(p->c->f, n->region[k], args && args[i] ? xl_shard_local(p->c, t, args[i]) : t, p->c->f->val[r->arg[i].id].loc), args ? args[i] : whole_spec(p, t));
+        set(p, r->arg[i],
+            xl_region_add_arg(p->c->f, n->region[k], args && args[i] ? xl_shard_local(p->c, t, args[i]) : t,
+                              p->c->f->val[r->arg[i].id].loc),
+            args ? args[i] : whole_spec(p, t));
     }
     p->b.r = n->region[k];
     p->open[p->nopen++] = n->region[k];
@@ -718,7 +767,8 @@ static void emit_flow(part *p, const xl_op *op)
         set(p, op->out[i], n->out[i], spec[i]);
 }
 
-/* Its region is emitted in place: an argument is the operand in the split that in_shardings say, seen without the manual atoms. */
+/* Its region is emitted in place: an argument is the operand in the split that in_shardings say, seen without the
+ * manual atoms. */
 static void emit_manual(part *p, const xl_op *op)
 {
     xl_shard_ctx *c = p->c;
@@ -742,7 +792,8 @@ static void emit_manual(part *p, const xl_op *op)
             fail(p, op, "an argument of the manual region does not have the local shape of its operand");
             return;
         }
-        set(p, r->arg[i], get_owed(p, op->in[i], owed.over.n ? spec_without(p, full, t->rank, &owed.over) : full, &owed), inner);
+        set(p, r->arg[i],
+            get_owed(p, op->in[i], owed.over.n ? spec_without(p, full, t->rank, &owed.over) : full, &owed), inner);
     }
     xl_value *ret = xl_new(c->a, xl_value, op->nout);
     xl_axes **want = xl_new(c->a, xl_axes *, op->nout);
@@ -778,15 +829,20 @@ static int64_t device_of(const part *p, const xl_op *op)
         int64_t device;
         if (xl_str_starts(s, XL_STR("{manual")))
             return -1;
-        return xl_str_starts(s, head) && s.n > head.n && xl_str_i64((xl_str){ s.p + head.n, s.n - head.n - 1 }, &device) && device >= 0 && device < p->c->n ? device : 0;
+        return xl_str_starts(s, head) && s.n > head.n &&
+                       xl_str_i64((xl_str){ s.p + head.n, s.n - head.n - 1 }, &device) && device >= 0 &&
+                       device < p->c->n
+                   ? device
+                   : 0;
     }
     const xl_sharding *s = a && a->kind == XL_AT_SHARDING ? a->sharding : NULL;
     const xl_mesh *mesh = !s ? NULL : s->inlined ? s->inlined : xl_module_mesh(p->c->m, s->mesh);
-    return mesh && mesh->naxis == 0 && mesh->nids == 1 && mesh->ids[0] >= 0 && mesh->ids[0] < p->c->n ? mesh->ids[0] : 0;
+    return mesh && mesh->naxis == 0 && mesh->nids == 1 && mesh->ids[0] >= 0 && mesh->ids[0] < p->c->n ? mesh->ids[0]
+                                                                                                      : 0;
 }
 
-/* Outside of manual regions a callback is called once, with whole operands, for all devices (cpu/kernel/callback.c); a partitioned one on each device with what
- * that one has. */
+/* Outside of manual regions a callback is called once, with whole operands, for all devices (cpu/kernel/callback.c); a
+ * partitioned one on each device with what that one has. */
 static void emit_callback(part *p, const xl_op *op, bool partitioned)
 {
     if (!partitioned) {
@@ -810,7 +866,8 @@ static void emit_callback(part *p, const xl_op *op, bool partitioned)
         set(p, op->out[i], n->out[i], whole_spec(p, out[i]));
 }
 
-/* The ops of a region of another module. Its RETURN's operands go to ret; in nested regions it is an op like the others. */
+/* The ops of a region of another module. Its RETURN's operands go to ret; in nested regions it is an op like the
+ * others. */
 static void import_region(part *p, xl_region *to, const xl_func *g, const xl_region *from, xl_value *map, xl_value *ret)
 {
     xl_func *f = p->c->f;
@@ -836,7 +893,8 @@ static void import_region(part *p, xl_region *to, const xl_func *g, const xl_reg
             map[op->out[k].id] = n->out[k];
         for (uint32_t k = 0; k < op->nregion; k++) {
             for (uint32_t j = 0; j < op->region[k]->narg; j++)
-                map[op->region[k]->arg[j].id] = xl_region_add_arg(f, n->region[k], xl_type_intern(m, xl_value_type(g, op->region[k]->arg[j])), p->b.loc);
+                map[op->region[k]->arg[j].id] = xl_region_add_arg(
+                    f, n->region[k], xl_type_intern(m, xl_value_type(g, op->region[k]->arg[j])), p->b.loc);
             import_region(p, n->region[k], g, op->region[k], map, NULL);
         }
         xl_region_append(f, to, n);
@@ -861,9 +919,11 @@ static xl_error *take_answer(part *p, const xl_op *op, xl_module *m, xl_str line
         if (err)
             return err;
         spec[i] = spec[i] ? spec[i] : whole_spec(p, t);
-        const xl_type *have = xl_type_intern(c->m, i < op->nin ? xl_value_type(g, g->body->arg[i]) : xl_in_type(g, end, i - op->nin));
+        const xl_type *have =
+            xl_type_intern(c->m, i < op->nin ? xl_value_type(g, g->body->arg[i]) : xl_in_type(g, end, i - op->nin));
         if (have != xl_shard_local(c, t, spec[i]))
-            return XL_ERR(INVALID, "the frontend's answer does not have the local shape of %s %u", i < op->nin ? "operand" : "result", i < op->nin ? i : i - op->nin);
+            return XL_ERR(INVALID, "the frontend's answer does not have the local shape of %s %u",
+                          i < op->nin ? "operand" : "result", i < op->nin ? i : i - op->nin);
     }
     for (uint32_t i = 0; i < op->nin; i++)
         map[g->body->arg[i].id] = get(p, op->in[i], spec[i]);
@@ -924,7 +984,10 @@ static void emit_custom(part *p, const xl_op *op)
     } else if (xl_str_is(name, "xlane_partition")) {
         emit_asked(p, op);
     } else if (op->nin == 1 && op->nout == 1 && xl_str_is(name, "xlane_inspect_sharding")) {
-        xl_inspected in = { .manual = p->manual > 0, .spec = p->at[op->in[0].id], .rank = xl_shard_rank(type_of(p, op->in[0])), .owed = p->owed[op->in[0].id].over };
+        xl_inspected in = { .manual = p->manual > 0,
+                            .spec = p->at[op->in[0].id],
+                            .rank = xl_shard_rank(type_of(p, op->in[0])),
+                            .owed = p->owed[op->in[0].id].over };
         if (!xl_str_i64(xl_op_str(op, XL_SLOT(CUSTOM_CALL, backend_config)), &in.number))
             fail(p, op, "its configuration is not a number");
         XL_PUSH(c->a, c->inspected, c->ninspected, c->capinspected, in);
@@ -946,10 +1009,17 @@ static void emit_op(part *p, const xl_op *op)
     case XL_OP_SDY_MANUAL: emit_manual(p, op); return;
     case XL_OP_SDY_GROUP: return;
     case XL_OP_CUSTOM_CALL: emit_custom(p, op); return;
-    case XL_OP_SDY_CONSTRAINT: case XL_OP_SDY_RESHARD: case XL_OP_SDY_BARRIER: case XL_OP_SDY_ALL_GATHER: case XL_OP_SDY_ALL_SLICE: case XL_OP_SDY_ALL_TO_ALL:
+    case XL_OP_SDY_CONSTRAINT:
+    case XL_OP_SDY_RESHARD:
+    case XL_OP_SDY_BARRIER:
+    case XL_OP_SDY_ALL_GATHER:
+    case XL_OP_SDY_ALL_SLICE:
+    case XL_OP_SDY_ALL_TO_ALL:
     case XL_OP_SDY_COLLECTIVE_PERMUTE: {
         xl_axes *to = p->c->spec[op->out[0].id];
-        xl_owed owed = op->code == XL_OP_SDY_CONSTRAINT || op->code == XL_OP_SDY_RESHARD ? owed_by(p, XL_ATTR(op, SDY_CONSTRAINT, sharding)) : (xl_owed){ 0 };
+        xl_owed owed = op->code == XL_OP_SDY_CONSTRAINT || op->code == XL_OP_SDY_RESHARD
+                           ? owed_by(p, XL_ATTR(op, SDY_CONSTRAINT, sharding))
+                           : (xl_owed){ 0 };
         if (owed.over.n) {
             to = to ? spec_without(p, to, xl_shard_rank(type_of(p, op->out[0])), &owed.over) : NULL;
             set(p, op->out[0], get_owed(p, op->in[0], to, &owed), to);
@@ -989,7 +1059,8 @@ static void emit_op(part *p, const xl_op *op)
         emit_whole(p, op);
 }
 
-/* ---- what the program says ------------------------------------------------------------------------------------------ */
+/* ---- what the program says ------------------------------------------------------------------------------------------
+ * */
 static void edge(xl_shard_ctx *c, uint32_t a, uint32_t b, const xl_axes *skip)
 {
     xl_shard_edge e = { a, b, skip };
@@ -1016,7 +1087,10 @@ static xl_error *annotate(xl_shard_ctx *c, xl_value v, const xl_attr *a, bool st
         const xl_op *op = c->f->val[v.id].def;
         int64_t bytes = 0;
         if (op && xl_type_bytes(xl_shard_local(c, c->f->val[v.id].type, s), &bytes))
-            say_gathered(c, "uneven sharding", op->loc, "is of a size that its devices cannot share evenly, and is split only as far as they can; each holds", (double)bytes);
+            say_gathered(
+                c, "uneven sharding", op->loc,
+                "is of a size that its devices cannot share evenly, and is split only as far as they can; each holds",
+                (double)bytes);
     }
     c->uneven = false;
     return err;
@@ -1025,12 +1099,15 @@ static xl_error *annotate(xl_shard_ctx *c, xl_value v, const xl_attr *a, bool st
 typedef struct { int64_t id; uint32_t value; } group;
 typedef struct { group *p; uint32_t n, cap; } group_list;
 
-/* Manual atoms of each dimension, in front of what else an in or out sharding has; the whole spec goes to the outer value. */
-static xl_error *border_of(xl_shard_ctx *c, const xl_op *op, const xl_attr *list, uint32_t i, xl_value outer, xl_value inner, bool result)
+/* Manual atoms of each dimension, in front of what else an in or out sharding has; the whole spec goes to the outer
+ * value. */
+static xl_error *border_of(xl_shard_ctx *c, const xl_op *op, const xl_attr *list, uint32_t i, xl_value outer,
+                           xl_value inner, bool result)
 {
     const xl_type *t = c->f->val[outer.id].type;
     xl_axes *skip = xl_spec_copy(c, NULL, xl_shard_rank(t)), *s = NULL, all = { 0 };
-    const xl_attr *names = XL_ATTR(op, SDY_MANUAL, manual_axes), *one = list && list->kind == XL_AT_ARRAY && i < list->n ? list->item[i] : NULL;
+    const xl_attr *names = XL_ATTR(op, SDY_MANUAL, manual_axes),
+                  *one = list && list->kind == XL_AT_ARRAY && i < list->n ? list->item[i] : NULL;
     uint32_t closed = 0;
     xl_error *err = xl_shard_read(c, one, t, true, &s, &closed);
     if (err)
@@ -1065,21 +1142,31 @@ static xl_error *scan(xl_shard_ctx *c, const xl_region *r, group_list *groups)
         xl_op *op = r->op[i];
         for (uint32_t k = 0; k < op->nout; k++)
             value(c, op->out[k]);
-        bool flow = op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE || op->code == XL_OP_SDY_MANUAL;
+        bool flow =
+            op->code == XL_OP_WHILE || op->code == XL_OP_IF || op->code == XL_OP_CASE || op->code == XL_OP_SDY_MANUAL;
         for (uint32_t k = 0; flow && k < op->nregion; k++)
             XL_DO(scan(c, op->region[k], groups));
         const xl_attr *note = xl_shard_note(op->extra);
         for (uint32_t k = 0; note && op->code != XL_OP_CUSTOM_CALL && k < op->nout; k++)
-            XL_DO(annotate(c, op->out[k], note->kind == XL_AT_ARRAY ? (k < note->n ? note->item[k] : NULL) : note, false));
+            XL_DO(annotate(c, op->out[k], note->kind == XL_AT_ARRAY ? (k < note->n ? note->item[k] : NULL) : note,
+                           false));
         switch (op->code) {
         case XL_OP_SDY_CONSTRAINT: case XL_OP_SDY_RESHARD:
             XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_CONSTRAINT, sharding), false));
             edge(c, op->in[0].id, op->out[0].id, NULL);
             break;
-        case XL_OP_SDY_ALL_GATHER: XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_ALL_GATHER, out_sharding), false)); break;
-        case XL_OP_SDY_ALL_SLICE: XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_ALL_SLICE, out_sharding), false)); break;
-        case XL_OP_SDY_ALL_TO_ALL: XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_ALL_TO_ALL, out_sharding), false)); break;
-        case XL_OP_SDY_COLLECTIVE_PERMUTE: XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_COLLECTIVE_PERMUTE, out_sharding), false)); break;
+        case XL_OP_SDY_ALL_GATHER:
+            XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_ALL_GATHER, out_sharding), false));
+            break;
+        case XL_OP_SDY_ALL_SLICE:
+            XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_ALL_SLICE, out_sharding), false));
+            break;
+        case XL_OP_SDY_ALL_TO_ALL:
+            XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_ALL_TO_ALL, out_sharding), false));
+            break;
+        case XL_OP_SDY_COLLECTIVE_PERMUTE:
+            XL_DO(annotate(c, op->out[0], XL_ATTR(op, SDY_COLLECTIVE_PERMUTE, out_sharding), false));
+            break;
         case XL_OP_SDY_GROUP: {
             int64_t id = xl_op_int(op, XL_SLOT(SDY_GROUP, group_id));
             bool found = false;
@@ -1124,9 +1211,11 @@ static xl_error *scan(xl_shard_ctx *c, const xl_region *r, group_list *groups)
         case XL_OP_SDY_MANUAL:
             op->mark = c->nedge;                           /* its edges hold the manual atoms */
             for (uint32_t k = 0; k < op->nin; k++)
-                XL_DO(border_of(c, op, XL_ATTR(op, SDY_MANUAL, in_shardings), k, op->in[k], op->region[0]->arg[k], false));
+                XL_DO(border_of(c, op, XL_ATTR(op, SDY_MANUAL, in_shardings), k, op->in[k], op->region[0]->arg[k],
+                                false));
             for (uint32_t k = 0; k < op->nout; k++)
-                XL_DO(border_of(c, op, XL_ATTR(op, SDY_MANUAL, out_shardings), k, op->out[k], xl_region_end(op->region[0])->in[k], true));
+                XL_DO(border_of(c, op, XL_ATTR(op, SDY_MANUAL, out_shardings), k, op->out[k],
+                                xl_region_end(op->region[0])->in[k], true));
             break;
         default: break;
         }
@@ -1144,14 +1233,17 @@ static void find_later(part *p, const xl_region *r, uint32_t *uses)
         for (uint32_t k = 0; k < op->nregion; k++)
             find_later(p, op->region[k], uses);
         for (uint32_t k = 0; k < op->nin; k++)
-            p->later[op->in[k].id] = !uses[op->in[k].id]++ && note ? owed_by(p, XL_ATTR(op, SDY_CONSTRAINT, sharding)).over : (xl_axes){ 0 };
+            p->later[op->in[k].id] =
+                !uses[op->in[k].id]++ && note ? owed_by(p, XL_ATTR(op, SDY_CONSTRAINT, sharding)).over : (xl_axes){ 0 };
     }
 }
 
 xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_info *info)
 {
     xl_func *f = xl_module_entry(m);
-    xl_shard_ctx c = { .m = m, .f = f, .a = &m->arena, .n = npartition, .nreplica = nreplica, .partition = info->partition };
+    xl_shard_ctx c = {
+        .m = m, .f = f, .a = &m->arena, .n = npartition, .nreplica = nreplica, .partition = info->partition
+    };
     xl_op *end = xl_region_end(f->body);
     xl_error *err = NULL;
     group_list groups = { 0 };
@@ -1201,7 +1293,8 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     for (uint32_t i = 0; i < narg; i++) {
         xl_value v = f->body->arg[i];
         info->arg[i] = c.spec[v.id];
-        set(&p, v, xl_region_add_arg(f, p.b.r, xl_shard_local(&c, f->val[v.id].type, c.spec[v.id]), f->val[v.id].loc), c.spec[v.id]);
+        set(&p, v, xl_region_add_arg(f, p.b.r, xl_shard_local(&c, f->val[v.id].type, c.spec[v.id]), f->val[v.id].loc),
+            c.spec[v.id]);
         p.owed[v.id] = owed_by(&p, xl_shard_note(f->arg_attr ? f->arg_attr[i] : NULL));
         info->arg_owed[i] = p.owed[v.id].over;
     }

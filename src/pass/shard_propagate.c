@@ -1,10 +1,13 @@
-/* Propagation. Each op's tensors are seen through its factors; what one of them knows about a factor, the others take over where they may.
- * In order: first ops that only move or map elements, to a fixed point, then all ops; within a sweep forwards and then backwards.
- * Conflicts: when two tensors split a factor differently, what both begin with is taken and no more; when a tensor could use an atom in
- * two dimensions, the earlier factor of the op's rule has it (batch, then rows, then columns, then sums); what an annotation closed stays. */
+/* Propagation. Each op's tensors are seen through its factors; what one of them knows about a factor, the others take
+ * over where they may.
+ * In order: first ops that only move or map elements, to a fixed point, then all ops; within a sweep forwards and then
+ * backwards.
+ * Conflicts: when two tensors split a factor differently, what both begin with is taken and no more; when a tensor
+ * could use an atom in two dimensions, the earlier factor of the op's rule has it (batch, then rows, then columns, then
+ * sums); what an annotation closed stays. */
 #include "pass/shard.h"
 
-enum { SPREAD = 64 << 10 };                                /* bytes of a sum on each device from which it is worth a second meeting */
+enum { SPREAD = 64 << 10 }; /* bytes of a sum on each device from which it is worth a second meeting */
 
 static bool extend(const xl_shard_ctx *c, uint32_t v, const xl_type *t, uint32_t d, const xl_axes *to)
 {
@@ -71,7 +74,8 @@ static bool edges(xl_shard_ctx *c)
         const xl_shard_edge *e = &c->edge[i];
         if (!c->spec[e->a] || !c->spec[e->b])
             continue;
-        const xl_type *tb = e->b < c->nval ? c->f->val[e->b].type : c->f->val[e->a].type, *ta = e->a < c->nval ? c->f->val[e->a].type : tb;
+        const xl_type *tb = e->b < c->nval ? c->f->val[e->b].type : c->f->val[e->a].type,
+                      *ta = e->a < c->nval ? c->f->val[e->a].type : tb;
         for (uint32_t d = 0; d < tb->rank; d++) {
             xl_axes in = { 0 }, out = { 0 };
             uint32_t skip = e->skip ? e->skip[d].n : 0;
@@ -149,9 +153,10 @@ static xl_axes summed(const xl_shard_ctx *c, const xl_op *op, const xl_rule *r)
     return over;
 }
 
-/* A large result that is summed over some atoms and then lies whole on all of them is split over them instead, along its first dimension that
- * divides, and what follows from it with it. A reduce_scatter takes the place of the all_reduce and an all_gather comes where the whole is needed: as many bytes
- * cross, but what lies between the two (norms, residuals, the loss) is no longer computed by every device for itself. */
+/* A large result that is summed over some atoms and then lies whole on all of them is split over them instead, along
+ * its first dimension that divides, and what follows from it with it. A reduce_scatter takes the place of the
+ * all_reduce and an all_gather comes where the whole is needed: as many bytes cross, but what lies between the two
+ * (norms, residuals, the loss) is no longer computed by every device for itself. */
 static bool spread(xl_shard_ctx *c, const items *list)
 {
     bool any = false;
@@ -188,7 +193,8 @@ void xl_shard_propagate(xl_shard_ctx *c)
     settle(c, &list, 1);
     for (uint32_t i = 0; i < c->f->body->narg; i++) {      /* nor what it takes */
         xl_value v = c->f->body->arg[i];
-        for (uint32_t d = 0; c->spec[v.id] && c->closed[v.id] != UINT32_MAX && d < xl_shard_rank(c->f->val[v.id].type); d++)
+        for (uint32_t d = 0; c->spec[v.id] && c->closed[v.id] != UINT32_MAX && d < xl_shard_rank(c->f->val[v.id].type);
+             d++)
             c->spec[v.id][d].n = (uint8_t)xl_shard_whole_axes(c, &c->spec[v.id][d]);
         c->closed[v.id] = UINT32_MAX;
     }

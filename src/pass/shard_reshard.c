@@ -1,5 +1,6 @@
-/* From one spec to another: slices where a tensor is split further (they cost nothing), one collective_permute where only the owners change,
- * all_to_all where atoms move from one dimension to another, all_gather for the rest. The same walk counts the bytes and emits the ops. */
+/* From one spec to another: slices where a tensor is split further (they cost nothing), one collective_permute where
+ * only the owners change, all_to_all where atoms move from one dimension to another, all_gather for the rest. The same
+ * walk counts the bytes and emits the ops. */
 #include "pass/shard.h"
 
 typedef enum { DONE, SLICE, PERMUTE, ALL_TO_ALL, GATHER } kind;
@@ -30,7 +31,8 @@ static step next_step(const xl_shard_ctx *c, const xl_axes *cur, const xl_axes *
         for (uint32_t n = cur[i].n - keep; n > 0; n--)     /* the longest tail that another dimension wants next */
             for (uint32_t j = 0; j < rank; j++) {
                 const uint8_t *tail = cur[i].atom + cur[i].n - n;
-                if (j == i || !xl_axes_prefix(&cur[j], &to[j]) || to[j].n < cur[j].n + n || memcmp(to[j].atom + cur[j].n, tail, n))
+                if (j == i || !xl_axes_prefix(&cur[j], &to[j]) || to[j].n < cur[j].n + n ||
+                    memcmp(to[j].atom + cur[j].n, tail, n))
                     continue;
                 step s = { ALL_TO_ALL, i, j, { .n = (uint8_t)n } };
                 memcpy(s.over.atom, tail, n);
@@ -100,7 +102,8 @@ double xl_shard_cost(const xl_shard_ctx *c, const xl_type *t, const xl_axes *fro
     return sum;
 }
 
-/* ---- emitting ------------------------------------------------------------------------------------------------------ */
+/* ---- emitting ------------------------------------------------------------------------------------------------------
+ * */
 static int64_t coordinate(const xl_shard_ctx *c, const xl_axes *a, int64_t p)
 {
     int64_t at = 0;
@@ -167,7 +170,8 @@ xl_value xl_shard_all_reduce(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes
     return xl_b_end1(b, op);
 }
 
-xl_value xl_shard_reduce_scatter(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *over, uint32_t dim, xl_opcode combine)
+xl_value xl_shard_reduce_scatter(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *over, uint32_t dim,
+                                 xl_opcode combine)
 {
     const xl_type *t = xl_b_type(b, v);
     int64_t dims[32];
@@ -198,7 +202,8 @@ static xl_value slice(xl_shard_ctx *c, xl_b *b, xl_value v, const step *s)
 
 static xl_value permute(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *from, const xl_axes *to, uint32_t rank)
 {
-    int64_t *need = xl_new(c->a, int64_t, (size_t)c->n), *has = xl_new(c->a, int64_t, (size_t)c->n), *pairs = xl_new(c->a, int64_t, (size_t)c->n * 2);
+    int64_t *need = xl_new(c->a, int64_t, (size_t)c->n), *has = xl_new(c->a, int64_t, (size_t)c->n),
+            *pairs = xl_new(c->a, int64_t, (size_t)c->n * 2);
     bool *used = xl_new(c->a, bool, (size_t)c->n);
     size_t n = 0;
     for (int64_t p = 0; p < c->n; p++)
@@ -214,7 +219,7 @@ static xl_value permute(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *fro
             for (src = 0; src < c->n && (used[src] || has[src] != need[p]); src++)
                 ;
             if (src == c->n)
-                continue;                                  /* as many hold a tile before as after: there is always one */
+                continue; /* as many hold a tile before as after: there is always one */
             used[src] = true;
         }
         pairs[n++] = src;
@@ -227,7 +232,8 @@ static xl_value permute(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *fro
     return xl_b_end1(b, op);
 }
 
-xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *global, const xl_axes *from, const xl_axes *to)
+xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *global, const xl_axes *from,
+                       const xl_axes *to)
 {
     uint32_t rank = xl_shard_rank(global);
     xl_axes cur[32];

@@ -93,10 +93,12 @@ RULE(bitcast)
 RULE(broadcast)
 {
     const xl_type *x = xl_in_type(f, op, 0), *y = xl_out_type(f, op, 0);
-    xl_dims dims = op->code == XL_OP_BROADCAST_IN_DIM ? xl_op_dims(op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions)) : (xl_dims){ 0 };
+    xl_dims dims = op->code == XL_OP_BROADCAST_IN_DIM ? xl_op_dims(op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions))
+                                                      : (xl_dims){ 0 };
     for (uint32_t d = 0; d < y->rank; d++) {
         int k = factor(r, y->dims[d], XL_FACTOR_PASS);
-        int64_t from = op->code == XL_OP_BROADCAST_IN_DIM ? place_of(dims, d) : (int64_t)d - (int64_t)(y->rank - x->rank);
+        int64_t from =
+            op->code == XL_OP_BROADCAST_IN_DIM ? place_of(dims, d) : (int64_t)d - (int64_t)(y->rank - x->rank);
         map(r, 1, d, k);
         if (from >= 0 && x->dims[from] == y->dims[d])
             map(r, 0, from, k);
@@ -125,7 +127,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Both shapes are taken apart from the major side into common factors; where they have none, the rest of that run stays whole. */
+/* Both shapes are taken apart from the major side into common factors; where they have none, the rest of that run stays
+ * whole. */
 RULE(reshape)
 {
     const xl_type *x = xl_in_type(f, op, 0), *y = xl_out_type(f, op, 0);
@@ -152,7 +155,7 @@ RULE(reshape)
             map(r, 0, i, k);
             map(r, 1, j, k);
         }
-        if (g == 1) {                                      /* skip on to where both have covered the same number of elements */
+        if (g == 1) { /* skip on to where both have covered the same number of elements */
             stuck = true;
             if (a < b) {
                 if (++i < x->rank)
@@ -217,7 +220,8 @@ RULE(slice)
 RULE(pad)
 {
     const xl_type *x = xl_in_type(f, op, 0);
-    xl_dims lo = xl_op_dims(op, XL_SLOT(PAD, edge_padding_low)), hi = xl_op_dims(op, XL_SLOT(PAD, edge_padding_high)), in = xl_op_dims(op, XL_SLOT(PAD, interior_padding));
+    xl_dims lo = xl_op_dims(op, XL_SLOT(PAD, edge_padding_low)), hi = xl_op_dims(op, XL_SLOT(PAD, edge_padding_high)),
+            in = xl_op_dims(op, XL_SLOT(PAD, interior_padding));
     for (uint32_t d = 0; d < x->rank; d++)
         if (!xl_dims_at(lo, d, 0) && !xl_dims_at(hi, d, 0) && !xl_dims_at(in, d, 0)) {
             int k = factor(r, x->dims[d], XL_FACTOR_PASS);
@@ -301,9 +305,15 @@ static xl_opcode single(const xl_region *r)
     }
     if (!op || r->narg != 2 || op->nin != 2 || op->nout != 1)
         return XL_OP_UNKNOWN;
-    bool both = (op->in[0].id == r->arg[0].id && op->in[1].id == r->arg[1].id) || (op->in[0].id == r->arg[1].id && op->in[1].id == r->arg[0].id);
+    bool both = (op->in[0].id == r->arg[0].id && op->in[1].id == r->arg[1].id) ||
+                (op->in[0].id == r->arg[1].id && op->in[1].id == r->arg[0].id);
     switch (op->code) {
-    case XL_OP_ADD: case XL_OP_MULTIPLY: case XL_OP_MAXIMUM: case XL_OP_MINIMUM: case XL_OP_AND: case XL_OP_OR: return both ? (xl_opcode)op->code : XL_OP_UNKNOWN;
+    case XL_OP_ADD:
+    case XL_OP_MULTIPLY:
+    case XL_OP_MAXIMUM:
+    case XL_OP_MINIMUM:
+    case XL_OP_AND:
+    case XL_OP_OR: return both ? (xl_opcode)op->code : XL_OP_UNKNOWN;
     default: return XL_OP_UNKNOWN;
     }
 }
@@ -359,15 +369,17 @@ RULE(batch)
 RULE(window)
 {
     bool rw = op->code == XL_OP_REDUCE_WINDOW;
-    xl_dims win = xl_op_dims(op, rw ? XL_SLOT(REDUCE_WINDOW, window_dimensions) : XL_SLOT(SELECT_AND_SCATTER, window_dimensions));
-    xl_dims str = xl_op_dims(op, rw ? XL_SLOT(REDUCE_WINDOW, window_strides) : XL_SLOT(SELECT_AND_SCATTER, window_strides));
+    xl_dims win =
+        xl_op_dims(op, rw ? XL_SLOT(REDUCE_WINDOW, window_dimensions) : XL_SLOT(SELECT_AND_SCATTER, window_dimensions));
+    xl_dims str =
+        xl_op_dims(op, rw ? XL_SLOT(REDUCE_WINDOW, window_strides) : XL_SLOT(SELECT_AND_SCATTER, window_strides));
     xl_dims pad = xl_op_dims(op, rw ? XL_SLOT(REDUCE_WINDOW, padding) : XL_SLOT(SELECT_AND_SCATTER, padding));
     xl_dims bd = rw ? xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, base_dilations)) : (xl_dims){ 0 };
     const xl_type *x = xl_in_type(f, op, 0), *y = xl_out_type(f, op, 0);
     uint32_t n = rw ? op->nin / 2 : 2;
     for (uint32_t d = 0; d < x->rank; d++)
-        if (xl_dims_at(win, d, 1) == 1 && xl_dims_at(str, d, 1) == 1 && xl_dims_at(bd, d, 1) == 1 && !xl_dims_at(pad, 2 * d, 0) && !xl_dims_at(pad, 2 * d + 1, 0) &&
-            x->dims[d] == y->dims[d]) {
+        if (xl_dims_at(win, d, 1) == 1 && xl_dims_at(str, d, 1) == 1 && xl_dims_at(bd, d, 1) == 1 &&
+            !xl_dims_at(pad, 2 * d, 0) && !xl_dims_at(pad, 2 * d + 1, 0) && x->dims[d] == y->dims[d]) {
             int k = factor(r, x->dims[d], XL_FACTOR_PASS);
             for (uint32_t i = 0; i < n; i++)
                 map(r, i, d, k);
@@ -385,12 +397,15 @@ RULE(contract)
     if (op->code == XL_OP_DOT) {
         if (x->rank != 2 || y->rank != 2)
             return false;
-        int m = factor(r, x->dims[0], XL_FACTOR_PASS), k = factor(r, x->dims[1], XL_FACTOR_SUM), n = factor(r, y->dims[1], XL_FACTOR_PASS);
+        int m = factor(r, x->dims[0], XL_FACTOR_PASS), k = factor(r, x->dims[1], XL_FACTOR_SUM),
+            n = factor(r, y->dims[1], XL_FACTOR_PASS);
         map(r, 0, 0, m), map(r, 2, 0, m), map(r, 0, 1, k), map(r, 1, 0, k), map(r, 1, 1, n), map(r, 2, 1, n);
         return true;
     }
-    xl_dims lb = xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)), rb = xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_batching_dimensions));
-    xl_dims lc = xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)), rc = xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_contracting_dimensions));
+    xl_dims lb = xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)),
+            rb = xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_batching_dimensions));
+    xl_dims lc = xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)),
+            rc = xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_contracting_dimensions));
     uint32_t out = 0;
     for (size_t i = 0; i < lb.n; i++, out++) {
         int k = factor(r, x->dims[lb.p[i]], XL_FACTOR_PASS);
@@ -416,9 +431,12 @@ RULE(contract)
 RULE(convolution)
 {
     const xl_type *x = xl_in_type(f, op, 0), *w = xl_in_type(f, op, 1);
-    int64_t ib = xl_op_int(op, XL_SLOT(CONVOLUTION, input_batch_dimension)), ob = xl_op_int(op, XL_SLOT(CONVOLUTION, output_batch_dimension));
-    int64_t fi = xl_op_int(op, XL_SLOT(CONVOLUTION, input_feature_dimension)), ki = xl_op_int(op, XL_SLOT(CONVOLUTION, kernel_input_feature_dimension));
-    int64_t ko = xl_op_int(op, XL_SLOT(CONVOLUTION, kernel_output_feature_dimension)), fo = xl_op_int(op, XL_SLOT(CONVOLUTION, output_feature_dimension));
+    int64_t ib = xl_op_int(op, XL_SLOT(CONVOLUTION, input_batch_dimension)),
+            ob = xl_op_int(op, XL_SLOT(CONVOLUTION, output_batch_dimension));
+    int64_t fi = xl_op_int(op, XL_SLOT(CONVOLUTION, input_feature_dimension)),
+            ki = xl_op_int(op, XL_SLOT(CONVOLUTION, kernel_input_feature_dimension));
+    int64_t ko = xl_op_int(op, XL_SLOT(CONVOLUTION, kernel_output_feature_dimension)),
+            fo = xl_op_int(op, XL_SLOT(CONVOLUTION, output_feature_dimension));
     r->combine = XL_OP_ADD;
     r->work = 1;
     if (xl_op_int(op, XL_SLOT(CONVOLUTION, batch_group_count)) != 1)
@@ -437,8 +455,10 @@ RULE(convolution)
 RULE(gather)
 {
     const xl_type *x = xl_in_type(f, op, 0), *ix = xl_in_type(f, op, 1), *y = xl_out_type(f, op, 0);
-    xl_dims off = xl_op_dims(op, XL_SLOT(GATHER, offset_dims)), col = xl_op_dims(op, XL_SLOT(GATHER, collapsed_slice_dims));
-    xl_dims xb = xl_op_dims(op, XL_SLOT(GATHER, operand_batching_dims)), ib = xl_op_dims(op, XL_SLOT(GATHER, start_indices_batching_dims));
+    xl_dims off = xl_op_dims(op, XL_SLOT(GATHER, offset_dims)),
+            col = xl_op_dims(op, XL_SLOT(GATHER, collapsed_slice_dims));
+    xl_dims xb = xl_op_dims(op, XL_SLOT(GATHER, operand_batching_dims)),
+            ib = xl_op_dims(op, XL_SLOT(GATHER, start_indices_batching_dims));
     xl_dims sizes = xl_op_dims(op, XL_SLOT(GATHER, slice_sizes)), to = xl_op_dims(op, XL_SLOT(GATHER, start_index_map));
     int64_t vec = xl_op_int(op, XL_SLOT(GATHER, index_vector_dim));
     int of_index[32];
@@ -478,8 +498,10 @@ RULE(scatter)
 {
     uint32_t n = (op->nin - 1) / 2;
     const xl_type *x = xl_in_type(f, op, 0), *ix = xl_in_type(f, op, n), *u = xl_in_type(f, op, n + 1);
-    xl_dims win = xl_op_dims(op, XL_SLOT(SCATTER, update_window_dims)), ins = xl_op_dims(op, XL_SLOT(SCATTER, inserted_window_dims));
-    xl_dims xb = xl_op_dims(op, XL_SLOT(SCATTER, input_batching_dims)), ib = xl_op_dims(op, XL_SLOT(SCATTER, scatter_indices_batching_dims));
+    xl_dims win = xl_op_dims(op, XL_SLOT(SCATTER, update_window_dims)),
+            ins = xl_op_dims(op, XL_SLOT(SCATTER, inserted_window_dims));
+    xl_dims xb = xl_op_dims(op, XL_SLOT(SCATTER, input_batching_dims)),
+            ib = xl_op_dims(op, XL_SLOT(SCATTER, scatter_indices_batching_dims));
     xl_dims to = xl_op_dims(op, XL_SLOT(SCATTER, scatter_dims_to_operand_dims));
     int64_t vec = xl_op_int(op, XL_SLOT(SCATTER, index_vector_dim));
     int of_index[32];
@@ -529,7 +551,10 @@ RULE(collective)
     switch (op->code) {
     case XL_OP_ALL_GATHER: a = xl_op_int(op, XL_SLOT(ALL_GATHER, all_gather_dim)); break;
     case XL_OP_REDUCE_SCATTER: a = xl_op_int(op, XL_SLOT(REDUCE_SCATTER, scatter_dimension)); break;
-    case XL_OP_ALL_TO_ALL: a = xl_op_int(op, XL_SLOT(ALL_TO_ALL, split_dimension)), b = xl_op_int(op, XL_SLOT(ALL_TO_ALL, concat_dimension)); break;
+    case XL_OP_ALL_TO_ALL:
+        a = xl_op_int(op, XL_SLOT(ALL_TO_ALL, split_dimension)),
+        b = xl_op_int(op, XL_SLOT(ALL_TO_ALL, concat_dimension));
+        break;
     default: break;
     }
     for (uint32_t d = 0; d < x->rank; d++)

@@ -49,7 +49,8 @@ const xl_type *xl_shard_local(const xl_shard_ctx *c, const xl_type *t, const xl_
     return xl_type_tensor(c->m, t->dtype, (xl_dims){ dims, rank });
 }
 
-/* ---- atoms -------------------------------------------------------------------------------------------------------- */
+/* ---- atoms --------------------------------------------------------------------------------------------------------
+ * */
 typedef struct { int64_t stride, size; } digit;
 
 static void border(int64_t *list, uint32_t *n, int64_t v)
@@ -118,7 +119,8 @@ uint32_t xl_shard_whole_axes(const xl_shard_ctx *c, const xl_axes *a)
     for (uint32_t best = 1; best && at < a->n; at += best) {
         best = 0;
         for (uint32_t i = 0; i < c->naxis; i++)
-            if (c->axis[i].n > best && c->axis[i].n <= a->n - at && !memcmp(c->axis[i].atom, a->atom + at, c->axis[i].n))
+            if (c->axis[i].n > best && c->axis[i].n <= a->n - at &&
+                !memcmp(c->axis[i].atom, a->atom + at, c->axis[i].n))
                 best = c->axis[i].n;
     }
     return at;
@@ -137,18 +139,24 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c)
         if (!m->naxis)
             continue;
         if (m->naxis > 32)
-            return XL_ERR(UNIMPLEMENTED, "mesh @%.*s has %u axes: 32 is the most", XL_FMT(c->m->mesh[k].name), m->naxis);
+            return XL_ERR(UNIMPLEMENTED, "mesh @%.*s has %u axes: 32 is the most", XL_FMT(c->m->mesh[k].name),
+                          m->naxis);
         for (uint32_t i = 0; i < m->naxis; i++) {
             total *= m->axis[i].size;
             for (uint32_t j = 0; j < i; j++)
                 if (xl_str_eq(m->axis[i].name, m->axis[j].name))
-                    return XL_ERR(INVALID, "mesh @%.*s has axis \"%.*s\" twice", XL_FMT(c->m->mesh[k].name), XL_FMT(m->axis[i].name));
+                    return XL_ERR(INVALID, "mesh @%.*s has axis \"%.*s\" twice", XL_FMT(c->m->mesh[k].name),
+                                  XL_FMT(m->axis[i].name));
         }
         if (total != c->n)
-            return XL_ERR(INVALID, "mesh @%.*s multiplies to %lld devices, the program is compiled for %lld partitions: make the product of its axes the number of devices",
+            return XL_ERR(INVALID,
+                          "mesh @%.*s multiplies to %lld devices, the program is compiled for %lld partitions: make "
+                          "the product of its axes the number of devices",
                           XL_FMT(c->m->mesh[k].name), (long long)total, (long long)c->n);
         if (!mesh_digits(m, d))
-            return XL_ERR(UNIMPLEMENTED, "mesh @%.*s numbers its devices in an order that is no transposition of 0, 1, 2, ...", XL_FMT(c->m->mesh[k].name));
+            return XL_ERR(UNIMPLEMENTED,
+                          "mesh @%.*s numbers its devices in an order that is no transposition of 0, 1, 2, ...",
+                          XL_FMT(c->m->mesh[k].name));
         for (uint32_t i = 0; i < m->naxis; i++) {
             border(at, &n, d[i].stride);
             border(at, &n, d[i].stride * d[i].size);
@@ -166,14 +174,17 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c)
     for (uint32_t i = 0; i + 1 < n; i++) {
         int64_t gap = at[i] / at[i + 1], stride = at[i];
         if (at[i] % at[i + 1])
-            return XL_ERR(UNIMPLEMENTED, "the meshes of this program split the %lld devices in ways that do not fit each other (%lld and %lld): use one mesh", (long long)c->n,
-                          (long long)at[i], (long long)at[i + 1]);
+            return XL_ERR(UNIMPLEMENTED,
+                          "the meshes of this program split the %lld devices in ways that do not fit each other (%lld "
+                          "and %lld): use one mesh",
+                          (long long)c->n, (long long)at[i], (long long)at[i + 1]);
         for (int64_t p = 2; gap > 1; )
             if (gap % p == 0) {
                 gap /= p;
                 stride /= p;
                 if (c->natom >= XL_AXES_MAX)
-                    return XL_ERR(UNIMPLEMENTED, "%lld devices: more than this partitioner takes apart", (long long)c->n);
+                    return XL_ERR(UNIMPLEMENTED, "%lld devices: more than this partitioner takes apart",
+                                  (long long)c->n);
                 c->size[c->natom] = p;
                 c->stride[c->natom++] = stride;
             } else if (p * p > gap) {
@@ -194,8 +205,12 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c)
     return NULL;
 }
 
-/* ---- sdy ---------------------------------------------------------------------------------------------------------- */
-static const xl_mesh *mesh_of(const xl_shard_ctx *c, const xl_sharding *s) { return s->inlined ? s->inlined : xl_module_mesh(c->m, s->mesh); }
+/* ---- sdy ----------------------------------------------------------------------------------------------------------
+ * */
+static const xl_mesh *mesh_of(const xl_shard_ctx *c, const xl_sharding *s)
+{
+    return s->inlined ? s->inlined : xl_module_mesh(c->m, s->mesh);
+}
 
 xl_error *xl_shard_axis(xl_shard_ctx *c, const xl_sharding *s, xl_str name, int64_t pre, int64_t size, xl_axes *out)
 {
@@ -208,12 +223,15 @@ xl_error *xl_shard_axis(xl_shard_ctx *c, const xl_sharding *s, xl_str name, int6
             digit x = d[i];
             if (size) {
                 if (pre < 1 || size < 1 || x.size % (pre * size))
-                    return XL_ERR(INVALID, "sub-axis \"%.*s\":(%lld)%lld does not divide its axis of %lld", XL_FMT(name), (long long)pre, (long long)size, (long long)x.size);
+                    return XL_ERR(INVALID, "sub-axis \"%.*s\":(%lld)%lld does not divide its axis of %lld",
+                                  XL_FMT(name), (long long)pre, (long long)size, (long long)x.size);
                 x.stride *= x.size / (pre * size);
                 x.size = size;
             }
             if (!add_digit(c, x, out))
-                return XL_ERR(UNIMPLEMENTED, "axis \"%.*s\" is split in a way that the other axes of this program do not allow", XL_FMT(name));
+                return XL_ERR(UNIMPLEMENTED,
+                              "axis \"%.*s\" is split in a way that the other axes of this program do not allow",
+                              XL_FMT(name));
             return NULL;
         }
     return XL_ERR(INVALID, "mesh @%.*s has no axis \"%.*s\"", XL_FMT(s->mesh), XL_FMT(name));
@@ -231,7 +249,8 @@ static xl_error *read_sdy(xl_shard_ctx *c, const xl_sharding *s, const xl_type *
         if (s->dim[d].open && !s->nunreduced)              /* or it might be split over what it is unreduced over */
             *closed &= ~(1u << d);
         for (uint32_t i = 0; i < s->dim[d].naxis; i++) {
-            xl_error *err = xl_shard_axis(c, s, s->dim[d].axis[i].name, s->dim[d].axis[i].pre, s->dim[d].axis[i].size, &out[d]);
+            xl_error *err =
+                xl_shard_axis(c, s, s->dim[d].axis[i].name, s->dim[d].axis[i].pre, s->dim[d].axis[i].size, &out[d]);
             if (err)
                 return err;
         }
@@ -257,7 +276,8 @@ xl_error *xl_shard_owed(xl_shard_ctx *c, const xl_attr *a, xl_owed *out)
     return err;
 }
 
-/* ---- {devices=[2,1,4]<=[8]T(0) last_tile_dim_replicate} --------------------------------------------------------------- */
+/* ---- {devices=[2,1,4]<=[8]T(0) last_tile_dim_replicate}
+ * --------------------------------------------------------------- */
 static bool numbers(xl_str *s, char open, char close, int64_t *out, uint32_t cap, uint32_t *n)
 {
     *n = 0;
@@ -376,15 +396,21 @@ static xl_error *read_string(xl_shard_ctx *c, xl_str text, const xl_type *t, xl_
         for (size_t i = 0; i < in.n && in.p[i] != '}'; i++)
             extra += in.p[i] == ',';
         if (memmem(in.p, in.n, "manual", 6))
-            return XL_ERR(UNIMPLEMENTED, "sharding \"%.*s\" is manual over some axes only: use the Shardy partitioner (jax_use_shardy_partitioner)", XL_FMT(text));
+            return XL_ERR(UNIMPLEMENTED,
+                          "sharding \"%.*s\" is manual over some axes only: use the Shardy partitioner "
+                          "(jax_use_shardy_partitioner)",
+                          XL_FMT(text));
     }
     if (ntile != t->rank + extra)
-        return XL_ERR(INVALID, "sharding \"%.*s\" has %u dimensions, its tensor %u", XL_FMT(text), ntile - extra, t->rank);
+        return XL_ERR(INVALID, "sharding \"%.*s\" has %u dimensions, its tensor %u", XL_FMT(text), ntile - extra,
+                      t->rank);
     for (uint32_t i = 0; i < t->rank; i++) {
         int64_t left = tile[i];
         while (left > 1) {
             if (at >= nd || left % d[at].size || !add_digit(c, d[at], &out[i]))
-                return XL_ERR(UNIMPLEMENTED, "sharding \"%.*s\" splits the devices in a way that does not fit the rest of the program", XL_FMT(text));
+                return XL_ERR(UNIMPLEMENTED,
+                              "sharding \"%.*s\" splits the devices in a way that does not fit the rest of the program",
+                              XL_FMT(text));
             left /= d[at++].size;
         }
         axis(c, &out[i]);
@@ -400,7 +426,8 @@ const xl_attr *xl_shard_note(const xl_attr *dict)
     return a ? a : xl_dict_get(dict, XL_STR("mhlo.sharding"));
 }
 
-xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, bool strict, xl_axes **out, uint32_t *closed)
+xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, bool strict, xl_axes **out,
+                        uint32_t *closed)
 {
     *out = NULL;
     *closed = 0;
@@ -424,16 +451,25 @@ xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, boo
         int64_t parts = c->asked[d] = xl_axes_parts(c, &s[d]);
         for (uint32_t i = 0; i < s[d].n; i++)
             if (memchr(owed.over.atom, s[d].atom[i], owed.over.n))
-                return XL_ERR(INVALID, "one mesh axis splits dimension %u of a tensor that is unreduced over it: an axis can be used once", d);
+                return XL_ERR(
+                    INVALID,
+                    "one mesh axis splits dimension %u of a tensor that is unreduced over it: an axis can be used once",
+                    d);
         for (uint32_t i = 0; i < s[d].n; i++)
             for (uint32_t e = 0; e < t->rank; e++)
                 for (uint32_t j = 0; j < s[e].n; j++)
                     if ((e != d || j != i) && s[e].atom[j] == s[d].atom[i])
-                        return XL_ERR(INVALID, "one mesh axis splits dimension %u and dimension %u of the same tensor: an axis can be used once", d, e);
+                        return XL_ERR(INVALID,
+                                      "one mesh axis splits dimension %u and dimension %u of the same tensor: an axis "
+                                      "can be used once",
+                                      d, e);
         if (t->dims[d] % parts == 0)
             continue;
         if (strict)
-            return XL_ERR(INVALID, "dimension %u has size %lld, which %lld devices cannot share evenly: the next size that they can is %lld", d, (long long)t->dims[d], (long long)parts,
+            return XL_ERR(INVALID,
+                          "dimension %u has size %lld, which %lld devices cannot share evenly: the next size that they "
+                          "can is %lld",
+                          d, (long long)t->dims[d], (long long)parts,
                           (long long)((t->dims[d] + parts - 1) / parts * parts));
         while (s[d].n && t->dims[d] % xl_axes_parts(c, &s[d]))  /* what divides stays */
             s[d].n--;
@@ -443,8 +479,10 @@ xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, boo
     return NULL;
 }
 
-/* ---- factors ------------------------------------------------------------------------------------------------------ */
-void xl_shard_project(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor, const xl_axes *spec, uint32_t rank, xl_axes *fs)
+/* ---- factors ------------------------------------------------------------------------------------------------------
+ * */
+void xl_shard_project(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor, const xl_axes *spec, uint32_t rank,
+                      xl_axes *fs)
 {
     for (uint32_t i = 0; i < r->nfactor; i++)
         fs[i].n = 0;
@@ -463,7 +501,8 @@ void xl_shard_project(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor, 
     }
 }
 
-void xl_shard_unproject(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor, const xl_axes *fs, uint32_t rank, xl_axes *spec)
+void xl_shard_unproject(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor, const xl_axes *fs, uint32_t rank,
+                        xl_axes *spec)
 {
     for (uint32_t d = 0; d < rank; d++) {
         spec[d].n = 0;
@@ -477,7 +516,8 @@ void xl_shard_unproject(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor
     }
 }
 
-/* ---- OpSharding ---------------------------------------------------------------------------------------------------- */
+/* ---- OpSharding ----------------------------------------------------------------------------------------------------
+ * */
 static int64_t parts_of(const xl_shard_info *info, const xl_axes *a)
 {
     int64_t k = 1;
@@ -494,10 +534,13 @@ static int64_t tiles_of(const xl_shard_info *info, const xl_axes *spec, uint32_t
     return parts;
 }
 
-/* The devices in the order of the tiles; those that hold the same tile by their number, in groups over which it is not unreduced. NULL: no memory. */
-static int64_t *devices_of(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, int64_t parts)
+/* The devices in the order of the tiles; those that hold the same tile by their number, in groups over which it is not
+ * unreduced. NULL: no memory. */
+static int64_t *devices_of(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
+                           int64_t parts)
 {
-    int64_t n = info->npartition, each = n / parts, sums = parts_of(info, owed), *ids = calloc((size_t)(n + parts * sums), sizeof *ids), *used = ids ? ids + n : NULL;
+    int64_t n = info->npartition, each = n / parts, sums = parts_of(info, owed),
+            *ids = calloc((size_t)(n + parts * sums), sizeof *ids), *used = ids ? ids + n : NULL;
     for (int64_t p = 0; ids && p < n; p++) {
         int64_t at = 0, u = 0;
         for (uint32_t d = 0; spec && d < rank; d++)
@@ -517,7 +560,8 @@ enum { TYPE_REPLICATED = 0, TYPE_OTHER = 3, TYPE_UNREDUCED = 6 };
 
 void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, xl_buf *out)
 {
-    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed), copies = n / parts / sums;
+    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed),
+            copies = n / parts / sums;
     if (parts == 1 && sums == 1) {
         xl_proto_put_int(out, 1, TYPE_REPLICATED);
         return;
@@ -552,7 +596,8 @@ void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t ran
 
 void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, xl_buf *out)
 {
-    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed), copies = n / parts / sums;
+    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed),
+            copies = n / parts / sums;
     bool in_order = true;
     if (parts == 1 && sums == 1) {
         xl_buf_puts(out, "{replicated}");

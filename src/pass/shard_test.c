@@ -24,10 +24,13 @@ static const char *split(xl_module *m, xl_shard_info *info, xl_buf *b)
 
 TEST(contracting_dimension_gives_one_all_reduce)
 {
-    xl_module *m = read(MESH "func.func public @main(%x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"data\"}, {\"model\"}]>},"
-                        " %w: tensor<16x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>}) -> tensor<8x32xf32> {\n"
-                        "  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>\n"
-                        "  return %y : tensor<8x32xf32>\n}\n");
+    xl_module *m = read(
+        MESH
+        "func.func public @main(%x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"data\"}, {\"model\"}]>},"
+        " %w: tensor<16x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>}) -> tensor<8x32xf32> {\n"
+        "  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x32xf32>) -> "
+        "tensor<8x32xf32>\n"
+        "  return %y : tensor<8x32xf32>\n}\n");
     xl_shard_info info = { 0 };
     xl_buf b = { 0 };
     const char *text = split(m, &info, &b);
@@ -40,11 +43,13 @@ TEST(contracting_dimension_gives_one_all_reduce)
 
 TEST(result_split_over_the_sum_gives_reduce_scatter)
 {
-    xl_module *m = read(MESH "func.func public @main(%x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {\"model\"}]>},"
-                        " %w: tensor<16x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>})"
-                        " -> (tensor<8x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>}) {\n"
-                        "  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>\n"
-                        "  return %y : tensor<8x32xf32>\n}\n");
+    xl_module *m = read(
+        MESH "func.func public @main(%x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {\"model\"}]>},"
+             " %w: tensor<16x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>})"
+             " -> (tensor<8x32xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>}) {\n"
+             "  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x16xf32>, "
+             "tensor<16x32xf32>) -> tensor<8x32xf32>\n"
+             "  return %y : tensor<8x32xf32>\n}\n");
     xl_shard_info info = { 0 };
     xl_buf b = { 0 };
     const char *text = split(m, &info, &b);
@@ -57,14 +62,18 @@ TEST(result_split_over_the_sum_gives_reduce_scatter)
 TEST(sizes_that_do_not_divide_are_padded)
 {
     xl_module *m = read(MESH "func.func public @main(%x: tensor<9xf32>) -> (tensor<9xf32>, tensor<f32>) {\n"
-                        "  %e = stablehlo.exponential %x : tensor<9xf32>\n  %c = sdy.sharding_constraint %e <@mesh, [{\"model\"}]> : tensor<9xf32>\n"
-                        "  %n = stablehlo.negate %c : tensor<9xf32>\n  %z = stablehlo.constant dense<0.0> : tensor<f32>\n"
-                        "  %s = stablehlo.reduce(%n init: %z) applies stablehlo.add across dimensions = [0] : (tensor<9xf32>, tensor<f32>) -> tensor<f32>\n"
-                        "  return %n, %s : tensor<9xf32>, tensor<f32>\n}\n");
+                             "  %e = stablehlo.exponential %x : tensor<9xf32>\n"
+                             "  %c = sdy.sharding_constraint %e <@mesh, [{\"model\"}]> : tensor<9xf32>\n"
+                             "  %n = stablehlo.negate %c : tensor<9xf32>\n"
+                             "  %z = stablehlo.constant dense<0.0> : tensor<f32>\n"
+                             "  %s = stablehlo.reduce(%n init: %z) applies stablehlo.add across dimensions = [0] : "
+                             "(tensor<9xf32>, tensor<f32>) -> tensor<f32>\n"
+                             "  return %n, %s : tensor<9xf32>, tensor<f32>\n}\n");
     xl_shard_info info = { 0 };
     xl_buf b = { 0 };
     const char *text = split(m, &info, &b);
-    CHECK(strstr(text, "exponential") && strstr(strstr(text, "exponential"), "tensor<3xf32>") < strchr(strstr(text, "exponential"), '\n'));
+    CHECK(strstr(text, "exponential") &&
+          strstr(strstr(text, "exponential"), "tensor<3xf32>") < strchr(strstr(text, "exponential"), '\n'));
     CHECK(strstr(text, "(tensor<3xf32>) -> tensor<12xf32>") && strstr(text, "(tensor<12xf32>) -> tensor<9xf32>"));
     CHECK(strstr(text, "select") && strstr(text, "all_reduce"));
     CHECK_INT(info.ngathered, 1);                          /* the slice of what is returned */
@@ -75,20 +84,35 @@ TEST(sizes_that_do_not_divide_are_padded)
 TEST(mistakes_are_named)
 {
     xl_shard_info info = { 0 };
-    xl_module *m = read("sdy.mesh @mesh = <[\"data\"=3]>\nfunc.func public @main(%x: tensor<9xf32>) -> tensor<9xf32> {\n  return %x : tensor<9xf32>\n}\n");
+    xl_module *m = read("sdy.mesh @mesh = <[\"data\"=3]>\n"
+                        "func.func public @main(%x: tensor<9xf32>) -> tensor<9xf32> {\n"
+                        "  return %x : tensor<9xf32>\n"
+                        "}\n");
     CHECK_ERR(xl_shard(m, 8, 1, &info), "multiplies to 3 devices");
     xl_module_free(m);
-    m = read(MESH "func.func public @main(%x: tensor<9xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}]>}) -> tensor<9xf32> {\n  return %x : tensor<9xf32>\n}\n");
+    m = read(MESH "func.func public @main(%x: tensor<9xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}]>}) -> "
+                  "tensor<9xf32> {\n"
+                  "  return %x : tensor<9xf32>\n"
+                  "}\n");
     CHECK_ERR(xl_shard(m, 8, 1, &info), "the next size that they can is 12");
     xl_module_free(m);
-    m = read("func.func public @main(%x: tensor<8x8xf32> {mhlo.sharding = \"{devices=[2,3]<=[8]}\"}) -> tensor<8x8xf32> {\n  return %x : tensor<8x8xf32>\n}\n");
+    m = read(
+        "func.func public @main(%x: tensor<8x8xf32> {mhlo.sharding = \"{devices=[2,3]<=[8]}\"}) -> tensor<8x8xf32> {\n"
+        "  return %x : tensor<8x8xf32>\n"
+        "}\n");
     CHECK_ERR(xl_shard(m, 8, 1, &info), "splits the devices");
     xl_module_free(m);
-    m = read(MESH "func.func public @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}], unreduced={\"model\"}>}) -> tensor<8xf32> {\n  return %x : tensor<8xf32>\n}\n");
+    m = read(MESH "func.func public @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}], "
+                  "unreduced={\"model\"}>}) -> tensor<8xf32> {\n"
+                  "  return %x : tensor<8xf32>\n"
+                  "}\n");
     CHECK_ERR(xl_shard(m, 8, 1, &info), "an axis can be used once");
     xl_module_free(m);
     m = read(MESH "func.func public @main(%x: tensor<8xf32>) -> tensor<8xf32> {\n"
-                  "  stablehlo.custom_call @xlane_python_callback(%x) {has_side_effect = true, mhlo.sharding = \"{maximal device=\"} : (tensor<8xf32>) -> ()\n  return %x : tensor<8xf32>\n}\n");
+                  "  stablehlo.custom_call @xlane_python_callback(%x) {has_side_effect = true, mhlo.sharding = "
+                  "\"{maximal device=\"} : (tensor<8xf32>) -> ()\n"
+                  "  return %x : tensor<8xf32>\n"
+                  "}\n");
     CHECK_OK(xl_shard(m, 8, 1, &info));                    /* no device: the first */
     xl_module_free(m);
 }
@@ -96,20 +120,30 @@ TEST(mistakes_are_named)
 /* A product that is asked for unreduced is not summed; who needs it whole sums it. */
 TEST(unreduced)
 {
-    static const char *const end[] = { "  return %u : tensor<8x8xf32>\n", "  %n = stablehlo.exponential %u : tensor<8x8xf32>\n  return %n : tensor<8x8xf32>\n" };
+    static const char *const end[] = { "  return %u : tensor<8x8xf32>\n",
+                                       "  %n = stablehlo.exponential %u : tensor<8x8xf32>\n"
+                                       "  return %n : tensor<8x8xf32>\n" };
     for (int k = 0; k < 2; k++) {
         xl_buf program = { 0 }, b = { 0 };
-        xl_buf_printf(&program, MESH "func.func public @main(%%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {\"model\"}]>}, "
-                      "%%y: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>}) -> (tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]%s>}) {\n"
-                      "  %%d = stablehlo.dot_general %%x, %%y, contracting_dims = [1] x [0] : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>\n"
-                      "  %%u = sdy.sharding_constraint %%d <@mesh, [{}, {}], unreduced={\"model\"}> : tensor<8x8xf32>\n%s}\n", k ? "" : ", unreduced={\"model\"}", end[k]);
+        xl_buf_printf(
+            &program,
+            MESH
+            "func.func public @main(%%x: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {\"model\"}]>}, "
+            "%%y: tensor<8x8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{\"model\"}, {}]>}) -> (tensor<8x8xf32> "
+            "{sdy.sharding = #sdy.sharding<@mesh, [{}, {}]%s>}) {\n"
+            "  %%d = stablehlo.dot_general %%x, %%y, contracting_dims = [1] x [0] : (tensor<8x8xf32>, tensor<8x8xf32>) "
+            "-> tensor<8x8xf32>\n"
+            "  %%u = sdy.sharding_constraint %%d <@mesh, [{}, {}], unreduced={\"model\"}> : tensor<8x8xf32>\n"
+            "%s}\n",
+            k ? "" : ", unreduced={\"model\"}", end[k]);
         xl_module *m = read(program.p);
         xl_shard_info info = { 0 };
         const char *text = split(m, &info, &b);
         CHECK((strstr(text, "all_reduce") != NULL) == (k == 1));
         xl_buf p = { 0 };
         xl_shard_text(&info, info.out[0], 2, &info.out_owed[0], &p);
-        CHECK(xl_str_is(xl_buf_view(&p), k ? "{replicated}" : "{devices=[1,1,2,4]<=[8] last_tile_dims={replicated, unreduced}}"));
+        CHECK(xl_str_is(xl_buf_view(&p),
+                        k ? "{replicated}" : "{devices=[1,1,2,4]<=[8] last_tile_dims={replicated, unreduced}}"));
         xl_buf_fini(&p);
         xl_buf_fini(&b);
         xl_buf_fini(&program);
@@ -120,10 +154,14 @@ TEST(unreduced)
 /* The older strings mean the same slices: the device list of each tile, as XLA reads them, from the string alone. */
 TEST(older_strings)
 {
-    static const struct { const char *dims, *text; } cases[] = {
-        { "-, -", "{replicated}" }, { "data, -", "{devices=[2,1,4]<=[8] last_tile_dim_replicate}" },
-        { "model, -", "{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}" }, { "data, model", "{devices=[2,4]<=[8]}" },
-        { "model, data", "{devices=[4,2]<=[2,4]T(1,0)}" }, { "data+model, -", "{devices=[8,1]<=[8]}" },
+    static const struct { const char *dims, *text;
+    } cases[] = {
+        { "-, -", "{replicated}" },
+        { "data, -", "{devices=[2,1,4]<=[8] last_tile_dim_replicate}" },
+        { "model, -", "{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}" },
+        { "data, model", "{devices=[2,4]<=[8]}" },
+        { "model, data", "{devices=[4,2]<=[2,4]T(1,0)}" },
+        { "data+model, -", "{devices=[8,1]<=[8]}" },
         { "-, model+data", "{devices=[1,8]<=[2,4]T(1,0)}" },
     };
     xl_arena a = { 0 };
@@ -155,11 +193,14 @@ TEST(meshes_by_name)
     CHECK_ERR(xl_mesh_parse(&a, XL_STR("data=2, model=3"), 8, &mesh), "multiplies to 6 devices, there are 8");
     CHECK_ERR(xl_mesh_parse(&a, XL_STR("data=2, data=4"), 8, &mesh), "twice");
     CHECK_OK(xl_mesh_parse(&a, XL_STR("data=2, model=4"), 8, &mesh));
-    xl_module *m = read("func.func public @main(%x: tensor<8x10xf32>) -> tensor<8x10xf32> {\n  return %x : tensor<8x10xf32>\n}\n");
+    xl_module *m = read("func.func public @main(%x: tensor<8x10xf32>) -> tensor<8x10xf32> {\n"
+                        "  return %x : tensor<8x10xf32>\n"
+                        "}\n");
     xl_func *f = xl_module_entry(m);
     xl_dims dims = xl_type_dims(xl_value_type(f, f->body->arg[0]));
     CHECK_ERR(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("data, model"), &s), "w: dimension 1 has size 10");
-    CHECK_ERR(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("data, model"), &s), "\"model\" cannot share evenly: the next size that they can is 12");
+    CHECK_ERR(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("data, model"), &s),
+              "\"model\" cannot share evenly: the next size that they can is 12");
     CHECK_ERR(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("data, data"), &s), "used twice");
     CHECK_ERR(xl_mesh_spec_parse(&mesh, dims, XL_STR("w"), XL_STR("expert"), &s), "no axis \"expert\"");
     xl_mesh_define(m, &mesh);

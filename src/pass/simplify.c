@@ -1,6 +1,6 @@
 /* simplify: ops that do nothing, or less than they say.
- * Only what is exact by the specification: x + 0 is x for integers, but for floats only x + (-0) and x - (+0) are, since a sum
- * of zeros has a sign. NaN stays NaN.
+ * Only what is exact by the specification: x + 0 is x for integers, but for floats only x + (-0) and x - (+0) are,
+ * since a sum of zeros has a sign. NaN stays NaN.
  * needs: nothing.  keeps: types, locations.  breaks: nothing. */
 #include "ir/scalar.h"
 #include "pass/pass.h"
@@ -15,7 +15,11 @@ static bool is_bits(const xl_attr *a, double v, bool negative_zero)
 }
 
 static bool is_number(const xl_attr *a, double v) { return is_bits(a, v, false); }
-static bool is_int_type(xl_dtype d) { xl_dclass c = xl_dtype_class(d); return c == XL_CLASS_INT || c == XL_CLASS_UINT || c == XL_CLASS_PRED; }
+static bool is_int_type(xl_dtype d)
+{
+    xl_dclass c = xl_dtype_class(d);
+    return c == XL_CLASS_INT || c == XL_CLASS_UINT || c == XL_CLASS_PRED;
+}
 
 static bool is_ones(const xl_attr *a)                      /* all bits set */
 {
@@ -49,7 +53,8 @@ static bool widens(xl_dtype from, xl_dtype to)
 {
     const xl_dtype_info *a = &xl_dtypes[from], *b = &xl_dtypes[to];
     if (a->cls == XL_CLASS_FLOAT && b->cls == XL_CLASS_FLOAT)
-        return (from == XL_BF16 || from == XL_F16 || from == XL_F32) && (to == XL_F32 || to == XL_F64) && a->bits <= b->bits;
+        return (from == XL_BF16 || from == XL_F16 || from == XL_F32) && (to == XL_F32 || to == XL_F64) &&
+               a->bits <= b->bits;
     return a->cls == b->cls && (a->cls == XL_CLASS_INT || a->cls == XL_CLASS_UINT) && a->bits <= b->bits;
 }
 
@@ -65,7 +70,8 @@ static xl_value same_as(const xl_func *f, const xl_op *op)
     const xl_attr *k = op->nin == 2 ? xl_value_const(f, op->in[1]) : NULL;
     xl_value x = op->nin ? op->in[0] : XL_NO_VALUE;
     const xl_type *t = op->nin ? xl_in_type(f, op, 0) : NULL, *r = xl_out_type(f, op, 0);
-    bool integer = r->kind == XL_TY_TENSOR && is_int_type(r->dtype), twice = op->nin == 2 && op->in[0].id == op->in[1].id;
+    bool integer = r->kind == XL_TY_TENSOR && is_int_type(r->dtype),
+         twice = op->nin == 2 && op->in[0].id == op->in[1].id;
     const xl_op *d;
     switch (op->code) {
     case XL_OP_ADD: return (integer ? is_number(k, 0) : is_bits(k, 0, true)) ? x : XL_NO_VALUE;
@@ -74,7 +80,9 @@ static xl_value same_as(const xl_func *f, const xl_op *op)
     case XL_OP_OR: return twice || is_number(k, 0) ? x : XL_NO_VALUE;
     case XL_OP_XOR: return is_number(k, 0) ? x : XL_NO_VALUE;
     case XL_OP_AND: return twice || is_ones(k) ? x : XL_NO_VALUE;
-    case XL_OP_SHIFT_LEFT: case XL_OP_SHIFT_RIGHT_ARITHMETIC: case XL_OP_SHIFT_RIGHT_LOGICAL: return is_number(k, 0) ? x : XL_NO_VALUE;
+    case XL_OP_SHIFT_LEFT:
+    case XL_OP_SHIFT_RIGHT_ARITHMETIC:
+    case XL_OP_SHIFT_RIGHT_LOGICAL: return is_number(k, 0) ? x : XL_NO_VALUE;
     case XL_OP_MAXIMUM: case XL_OP_MINIMUM: return twice ? x : XL_NO_VALUE;
     case XL_OP_NEGATE: return (d = def_of(f, x, XL_OP_NEGATE)) ? d->in[0] : XL_NO_VALUE;
     case XL_OP_NOT: return (d = def_of(f, x, XL_OP_NOT)) ? d->in[0] : XL_NO_VALUE;
@@ -90,14 +98,19 @@ static xl_value same_as(const xl_func *f, const xl_op *op)
         d = def_of(f, x, XL_OP_CONVERT);
         return d && xl_in_type(f, d, 0) == r && widens(r->dtype, t->dtype) ? d->in[0] : XL_NO_VALUE;
     case XL_OP_BITCAST_CONVERT: case XL_OP_RESHAPE: return r == t ? x : XL_NO_VALUE;
-    case XL_OP_BROADCAST_IN_DIM: return r == t && is_iota(xl_op_dims(op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions))) ? x : XL_NO_VALUE;
+    case XL_OP_BROADCAST_IN_DIM:
+        return r == t && is_iota(xl_op_dims(op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions))) ? x : XL_NO_VALUE;
     case XL_OP_TRANSPOSE: return is_iota(xl_op_dims(op, XL_SLOT(TRANSPOSE, permutation))) ? x : XL_NO_VALUE;
     case XL_OP_REVERSE: return xl_op_dims(op, XL_SLOT(REVERSE, dimensions)).n == 0 ? x : XL_NO_VALUE;
     case XL_OP_CONCATENATE: return op->nin == 1 ? x : XL_NO_VALUE;
     case XL_OP_PAD:
-        return r == t && all_are(xl_op_dims(op, XL_SLOT(PAD, edge_padding_low)), 0) && all_are(xl_op_dims(op, XL_SLOT(PAD, edge_padding_high)), 0) &&
-               all_are(xl_op_dims(op, XL_SLOT(PAD, interior_padding)), 0) ? x : XL_NO_VALUE;
-    case XL_OP_SLICE: case XL_OP_DYNAMIC_SLICE: return r == t ? x : XL_NO_VALUE; /* of the same size is the whole: starts are clamped */
+        return r == t && all_are(xl_op_dims(op, XL_SLOT(PAD, edge_padding_low)), 0) &&
+                       all_are(xl_op_dims(op, XL_SLOT(PAD, edge_padding_high)), 0) &&
+                       all_are(xl_op_dims(op, XL_SLOT(PAD, interior_padding)), 0)
+                   ? x
+                   : XL_NO_VALUE;
+    case XL_OP_SLICE:
+    case XL_OP_DYNAMIC_SLICE: return r == t ? x : XL_NO_VALUE; /* of the same size is the whole: starts are clamped */
     case XL_OP_DYNAMIC_UPDATE_SLICE: return xl_in_type(f, op, 1) == r ? op->in[1] : XL_NO_VALUE;
     case XL_OP_REAL: return (d = def_of(f, x, XL_OP_COMPLEX)) ? d->in[0] : XL_NO_VALUE;
     case XL_OP_IMAG: return (d = def_of(f, x, XL_OP_COMPLEX)) ? d->in[1] : XL_NO_VALUE;
@@ -132,7 +145,8 @@ static xl_value joined(xl_b *b, const xl_op *op)
     case XL_OP_BROADCAST_IN_DIM: {
         if (!(d = def_of(f, op->in[0], XL_OP_BROADCAST_IN_DIM)))
             return XL_NO_VALUE;
-        xl_dims p = xl_op_dims(op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions)), q = xl_op_dims(d, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions));
+        xl_dims p = xl_op_dims(op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions)),
+                q = xl_op_dims(d, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions));
         int64_t *both = xl_new(&f->m->arena, int64_t, q.n);
         for (size_t i = 0; i < q.n; i++)
             both[i] = p.p[q.p[i]];

@@ -82,7 +82,8 @@ typedef struct PJRT_Shardings_Extension PJRT_Shardings_Extension;
 typedef struct PJRT_Api PJRT_Api;
 #include "pjrt/api.def"
 typedef struct PJRT_Buffer_CopyRawToHostFuture_Callback_Args PJRT_Buffer_CopyRawToHostFuture_Callback_Args;
-typedef struct PJRT_Buffer_DonateWithControlDependency_Callback_Args PJRT_Buffer_DonateWithControlDependency_Callback_Args;
+typedef struct PJRT_Buffer_DonateWithControlDependency_Callback_Args
+    PJRT_Buffer_DonateWithControlDependency_Callback_Args;
 typedef struct PJRT_DeviceDescription_MemoryDescriptions_Args PJRT_DeviceDescription_MemoryDescriptions_Args;
 typedef struct PJRT_KeyValueGetCallback_Args PJRT_KeyValueGetCallback_Args;
 typedef struct PJRT_KeyValuePutCallback_Args PJRT_KeyValuePutCallback_Args;
@@ -92,11 +93,13 @@ typedef struct PJRT_Layouts_MemoryLayout_Serialize_Args PJRT_Layouts_MemoryLayou
 typedef struct PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args;
 typedef struct PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args;
 typedef struct PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args;
-typedef struct PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args;
+typedef struct PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args
+    PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args;
 typedef struct PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args;
 typedef struct PJRT_MemoryDescription_Kind_Args PJRT_MemoryDescription_Kind_Args;
 typedef struct PJRT_Shardings_PJRT_Executable_OutputShardings_Args PJRT_Shardings_PJRT_Executable_OutputShardings_Args;
-typedef struct PJRT_Shardings_PJRT_Executable_ParameterShardings_Args PJRT_Shardings_PJRT_Executable_ParameterShardings_Args;
+typedef struct PJRT_Shardings_PJRT_Executable_ParameterShardings_Args
+    PJRT_Shardings_PJRT_Executable_ParameterShardings_Args;
 
 /* ---- Version and extensions ---------------------------------------------------------------------------------
  * The chain from PJRT_Api.extension_start is read before PJRT_Plugin_Initialize; the first of a type counts. */
@@ -125,7 +128,8 @@ typedef enum {
     PJRT_Error_Code_UNIMPLEMENTED = 12, PJRT_Error_Code_INTERNAL = 13, PJRT_Error_Code_UNAVAILABLE = 14,
     PJRT_Error_Code_DATA_LOSS = 15, PJRT_Error_Code_UNAUTHENTICATED = 16,
 } PJRT_Error_Code;
-typedef void (*PJRT_Error_PayloadVisitor)(const char *key, size_t key_size, const char *value, size_t value_size, void *user_arg);
+typedef void (*PJRT_Error_PayloadVisitor)(const char *key, size_t key_size, const char *value, size_t value_size,
+                                          void *user_arg);
 /* Made by a plugin, given to callbacks, so that they can return an error of the plugin's own. */
 typedef PJRT_Error *(*PJRT_CallbackError)(PJRT_Error_Code code, const char *message, size_t message_size);
 struct PJRT_Error_FunctionTable {
@@ -149,7 +153,13 @@ typedef enum {
 } PJRT_NamedValue_Type;
 struct PJRT_NamedValue {
     PJRT_HEAD; const char *name; size_t name_size; PJRT_NamedValue_Type type;
-    union { const char *string_value; int64_t int64_value; const int64_t *int64_array_value; float float_value; bool bool_value; };
+    union {
+        const char *string_value;
+        int64_t int64_value;
+        const int64_t *int64_array_value;
+        float float_value;
+        bool bool_value;
+    };
     size_t value_size;
 };
 struct PJRT_Plugin_Initialize_Args { PJRT_HEAD; };
@@ -465,10 +475,11 @@ struct PJRT_ExecuteContext_Create_Args { PJRT_HEAD; PJRT_ExecuteContext *context
 struct PJRT_ExecuteContext_Destroy_Args { PJRT_HEAD; PJRT_ExecuteContext *context; };
 
 /* ---- Execution -----------------------------------------------------------------------------------------------------
- * Rows of argument_lists and output_lists follow the device assignment. Donation is the program's, minus non_donatable_*. */
+ * Rows of argument_lists and output_lists follow the device assignment. Donation is the program's, minus
+ * non_donatable_*. */
 struct PJRT_Chunk { void *data; size_t size; void (*deleter)(void *, void *); void *deleter_arg; };
-typedef PJRT_Error *(*PJRT_SendCallback)(PJRT_Chunk *chunk, PJRT_CallbackError *callback_error, size_t total_size_in_bytes, bool done,
-                                         void *user_arg);
+typedef PJRT_Error *(*PJRT_SendCallback)(PJRT_Chunk *chunk, PJRT_CallbackError *callback_error,
+                                         size_t total_size_in_bytes, bool done, void *user_arg);
 typedef void (*PJRT_RecvCallback)(PJRT_CopyToDeviceStream *stream, void *user_arg);
 typedef void (*PJRT_HloOutputCallback)(void); /* passed on, never called here: its arguments are left open */
 struct PJRT_SendCallbackInfo { int64_t channel_id; void *user_arg; PJRT_SendCallback send_callback; };
@@ -664,8 +675,10 @@ typedef PJRT_Error *PJRT_Layouts_MemoryLayout_Serialize(PJRT_Layouts_MemoryLayou
 typedef PJRT_Error *PJRT_Layouts_PJRT_Client_GetDefaultLayout(PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args *args);
 typedef PJRT_Error *PJRT_Layouts_PJRT_Buffer_MemoryLayout(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args *args);
 typedef PJRT_Error *PJRT_Layouts_PJRT_Topology_GetDefaultLayout(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args *args);
-typedef PJRT_Error *PJRT_Layouts_PJRT_Executable_GetOutputLayouts(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args *args);
-typedef PJRT_Error *PJRT_Layouts_PJRT_Executable_GetParameterLayouts(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args *args);
+typedef PJRT_Error *
+PJRT_Layouts_PJRT_Executable_GetOutputLayouts(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args *args);
+typedef PJRT_Error *
+PJRT_Layouts_PJRT_Executable_GetParameterLayouts(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args *args);
 struct PJRT_Layouts_Extension {
     PJRT_Extension_Base base; PJRT_Layouts_MemoryLayout_Destroy *PJRT_Layouts_MemoryLayout_Destroy;
     PJRT_Layouts_MemoryLayout_Serialize *PJRT_Layouts_MemoryLayout_Serialize;
@@ -702,8 +715,10 @@ struct PJRT_Shardings_PJRT_Executable_OutputShardings_Args {
     PJRT_HEAD; PJRT_Executable *executable; size_t num_outputs; const char *const *shardings;
     const size_t *sharding_sizes;
 };
-typedef PJRT_Error *PJRT_Shardings_PJRT_Executable_ParameterShardings(PJRT_Shardings_PJRT_Executable_ParameterShardings_Args *args);
-typedef PJRT_Error *PJRT_Shardings_PJRT_Executable_OutputShardings(PJRT_Shardings_PJRT_Executable_OutputShardings_Args *args);
+typedef PJRT_Error *
+PJRT_Shardings_PJRT_Executable_ParameterShardings(PJRT_Shardings_PJRT_Executable_ParameterShardings_Args *args);
+typedef PJRT_Error *
+PJRT_Shardings_PJRT_Executable_OutputShardings(PJRT_Shardings_PJRT_Executable_OutputShardings_Args *args);
 struct PJRT_Shardings_Extension {
     PJRT_Extension_Base base;
     PJRT_Shardings_PJRT_Executable_ParameterShardings *PJRT_Shardings_PJRT_Executable_ParameterShardings;

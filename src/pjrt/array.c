@@ -51,7 +51,8 @@ static void strides_of(const xl_array *x, int64_t *out)
         out[i] = s;
 }
 
-xl_error *xl_array_put(const xl_place *p, xl_elem elem, xl_dims dims, const xl_mesh_spec *spec, const void *data, xl_array **out)
+xl_error *xl_array_put(const xl_place *p, xl_elem elem, xl_dims dims, const xl_mesh_spec *spec, const void *data,
+                       xl_array **out)
 {
     xl_error *err = NULL;
     xl_array *x = NULL;
@@ -67,7 +68,9 @@ xl_error *xl_array_put(const xl_place *p, xl_elem elem, xl_dims dims, const xl_m
             at += lo[i] * stride[i];
             whole &= shape[i] == x->dims[i];
         }
-        XL_TRY(xl_buffer_from_host(p->dev[d], elem, (xl_dims){ shape, x->rank }, at, &(xl_host_opts){ .strides = whole ? NULL : stride }, &x->part[d]), "device %d", p->dev[d]->id);
+        XL_TRY(xl_buffer_from_host(p->dev[d], elem, (xl_dims){ shape, x->rank }, at,
+                                   &(xl_host_opts){ .strides = whole ? NULL : stride }, &x->part[d]),
+               "device %d", p->dev[d]->id);
     }
     *out = x;
     x = NULL;
@@ -159,8 +162,10 @@ xl_error *xl_array_check(const xl_array *x)
             xl_buf_puts(&b, "], its sharding says [");
             for (uint32_t i = 0; i < x->rank; i++)
                 xl_buf_printf(&b, i ? ",%lld" : "%lld", (long long)shape[i]);
-            err = XL_ERR(INTERNAL, "part %zu of a tensor lies on device %d with the shape [%.*s] on device %d: the plugin spread it otherwise", d, dev ? dev->id : -1, XL_FMT(xl_buf_view(&b)),
-                         x->place->dev[d]->id);
+            err = XL_ERR(INTERNAL,
+                         "part %zu of a tensor lies on device %d with the shape [%.*s] on device %d: the plugin spread "
+                         "it otherwise",
+                         d, dev ? dev->id : -1, XL_FMT(xl_buf_view(&b)), x->place->dev[d]->id);
             xl_buf_fini(&b);
             goto out;
         }
@@ -169,7 +174,8 @@ out:
     return err;
 }
 
-xl_error *xl_array_execute(const xl_place *p, const xl_program *prog, xl_array *const *in, size_t nin, const xl_array_type *type, size_t nout, xl_array **out)
+xl_error *xl_array_execute(const xl_place *p, const xl_program *prog, xl_array *const *in, size_t nin,
+                           const xl_array_type *type, size_t nout, xl_array **out)
 {
     xl_error *err = NULL;
     xl_arena tmp = { 0 };

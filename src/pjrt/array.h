@@ -1,6 +1,7 @@
 /* src/pjrt/array.h
- * A tensor of a program that runs on several devices: its global shape, how it is spread, and one buffer per device. A place is the
- * devices with their mesh; one device without a mesh is the plain case. Threads and lifetimes as in client.h; the place must outlive its arrays. */
+ * A tensor of a program that runs on several devices: its global shape, how it is spread, and one buffer per device. A
+ * place is the devices with their mesh; one device without a mesh is the plain case. Threads and lifetimes as in
+ * client.h; the place must outlive its arrays. */
 #ifndef XL_PJRT_ARRAY_H
 #define XL_PJRT_ARRAY_H
 
@@ -22,11 +23,12 @@ typedef struct {
     xl_buffer *part[];                        /* place->n */
 } xl_array;
 
-/* Every device gets its part of `data` (dense, row by row, of the global shape), which is the caller's again on return. spec NULL: whole on
- * every device. The caller owns *out. */
-xl_error *xl_array_put(const xl_place *p, xl_elem elem, xl_dims dims, const xl_mesh_spec *spec, const void *data, xl_array **out) XL_MUST_USE;
-/* The whole tensor, each part read once, from the first device that has it; at most one part is held besides `dst`. With `done` it does not wait:
- * that is for tensors that are whole on every device. */
+/* Every device gets its part of `data` (dense, row by row, of the global shape), which is the caller's again on return.
+ * spec NULL: whole on every device. The caller owns *out. */
+xl_error *xl_array_put(const xl_place *p, xl_elem elem, xl_dims dims, const xl_mesh_spec *spec, const void *data,
+                       xl_array **out) XL_MUST_USE;
+/* The whole tensor, each part read once, from the first device that has it; at most one part is held besides `dst`.
+ * With `done` it does not wait: that is for tensors that are whole on every device. */
 xl_error *xl_array_get(const xl_array *x, void *dst, size_t size, xl_fence **done) XL_MUST_USE;
 /* The real buffers: is each on its device, and of the shape that the sharding says? */
 xl_error *xl_array_check(const xl_array *x) XL_MUST_USE;
@@ -36,6 +38,7 @@ void xl_array_free(xl_array *x);
 /* What a program gives: its element type, global shape and sharding. */
 typedef struct { xl_elem elem; xl_dims dims; const xl_mesh_spec *spec; } xl_array_type;
 /* Starts the program on all devices of the place. Nothing is kept of `type`. */
-xl_error *xl_array_execute(const xl_place *p, const xl_program *prog, xl_array *const *in, size_t nin, const xl_array_type *type, size_t nout, xl_array **out) XL_MUST_USE;
+xl_error *xl_array_execute(const xl_place *p, const xl_program *prog, xl_array *const *in, size_t nin,
+                           const xl_array_type *type, size_t nout, xl_array **out) XL_MUST_USE;
 
 #endif

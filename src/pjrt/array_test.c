@@ -24,7 +24,8 @@ static xl_client *open_client(void)
 
 TEST(put_and_get_in_every_cut)
 {
-    static const char *const cuts[] = { "-, -, -", "a, -, -", "-, b, -", "-, -, c", "a, b, c", "c, a, b", "b+a, -, c", "-, c+b+a, -", "-, -, a+c", "b, c+a, -" };
+    static const char *const cuts[] = { "-, -, -", "a, -, -",   "-, b, -",     "-, -, c",   "a, b, c",
+                                        "c, a, b", "b+a, -, c", "-, c+b+a, -", "-, -, a+c", "b, c+a, -" };
     static const int64_t d[3] = { 6, 12, 24 };
     xl_arena a = { 0 };
     xl_client *c = open_client();

@@ -34,8 +34,8 @@ void xl_buffer_free(xl_buffer *b)
     free(b);
 }
 
-xl_error *xl_buffer_from_host(const xl_device *d, xl_elem elem, xl_dims dims, const void *data, const xl_host_opts *opts,
-                              xl_buffer **out)
+xl_error *xl_buffer_from_host(const xl_device *d, xl_elem elem, xl_dims dims, const void *data,
+                              const xl_host_opts *opts, xl_buffer **out)
 {
     static const xl_host_opts plain = { XL_HOST_DURING_CALL, NULL, NULL, NULL, NULL };
     static const PJRT_HostBufferSemantics rules[] = {
@@ -51,13 +51,22 @@ xl_error *xl_buffer_from_host(const xl_device *d, xl_elem elem, xl_dims dims, co
         opts = &plain;
     const xl_memory *memory = opts->memory ? opts->memory : d->memory;
     PJRT_Client_BufferFromHostBuffer_Args args = {
-        .struct_size = sizeof args, .client = c->handle, .data = data, .type = (PJRT_Buffer_Type)elem, .dims = dims.p,
-        .num_dims = dims.n, .byte_strides = opts->strides, .num_byte_strides = opts->strides ? dims.n : 0,
-        .host_buffer_semantics = rules[opts->rule], .device = memory ? NULL : d->handle, .memory = memory ? memory->handle : NULL,
+        .struct_size = sizeof args,
+        .client = c->handle,
+        .data = data,
+        .type = (PJRT_Buffer_Type)elem,
+        .dims = dims.p,
+        .num_dims = dims.n,
+        .byte_strides = opts->strides,
+        .num_byte_strides = opts->strides ? dims.n : 0,
+        .host_buffer_semantics = rules[opts->rule],
+        .device = memory ? NULL : d->handle,
+        .memory = memory ? memory->handle : NULL,
     };
     if (opts->minor_to_major) {
         layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
-        layout.tiled = (PJRT_Buffer_MemoryLayout_Tiled){ .struct_size = sizeof layout.tiled, .minor_to_major = opts->minor_to_major,
+        layout.tiled = (PJRT_Buffer_MemoryLayout_Tiled){ .struct_size = sizeof layout.tiled,
+                                                         .minor_to_major = opts->minor_to_major,
                                                          .minor_to_major_size = dims.n };
         args.device_layout = &layout;
     }
@@ -93,8 +102,9 @@ xl_error *xl_buffer_to_host(const xl_buffer *b, void *dst, size_t size, xl_fence
     PJRT_Buffer_MemoryLayout rows = { .struct_size = sizeof rows, .type = PJRT_Buffer_MemoryLayout_Type_Tiled };
     rows.tiled = (PJRT_Buffer_MemoryLayout_Tiled){ .struct_size = sizeof rows.tiled, .minor_to_major = order,
                                                    .minor_to_major_size = dims.n };
-    PJRT_Buffer_ToHostBuffer_Args args = { .struct_size = sizeof args, .src = b->handle, .host_layout = &rows, .dst = dst,
-                                           .dst_size = size };
+    PJRT_Buffer_ToHostBuffer_Args args = {
+        .struct_size = sizeof args, .src = b->handle, .host_layout = &rows, .dst = dst, .dst_size = size
+    };
     XL_DO(PJRT_CALL(p, PJRT_Buffer_ToHostBuffer, &args));
     err = xl_fence_settle(p, args.event, done);
 out:
@@ -134,7 +144,8 @@ xl_error *xl_buffer_layout(const xl_buffer *b, int64_t *minor_to_major, size_t c
     if (err)
         return err;
     if (args.layout.type != PJRT_Buffer_MemoryLayout_Type_Tiled || t->minor_to_major_size > cap)
-        return XL_ERR(UNIMPLEMENTED, "the layout of a buffer is given by strides, or has %zu dimensions", t->minor_to_major_size);
+        return XL_ERR(UNIMPLEMENTED, "the layout of a buffer is given by strides, or has %zu dimensions",
+                      t->minor_to_major_size);
     if (t->minor_to_major_size)
         memcpy(minor_to_major, t->minor_to_major, t->minor_to_major_size * sizeof *minor_to_major);
     return NULL;
@@ -176,11 +187,15 @@ xl_error *xl_buffer_copy(const xl_buffer *b, const xl_device *to, xl_buffer **ou
     const xl_plugin *p = b->client->plugin;
     *out = NULL;
     if (to->memory) {
-        PJRT_Buffer_CopyToMemory_Args args = { .struct_size = sizeof args, .buffer = b->handle, .dst_memory = to->memory->handle };
+        PJRT_Buffer_CopyToMemory_Args args = { .struct_size = sizeof args,
+                                               .buffer = b->handle,
+                                               .dst_memory = to->memory->handle };
         XL_DO(PJRT_CALL(p, PJRT_Buffer_CopyToMemory, &args));
         err = xl_buffer_own(b->client, args.dst_buffer, out);
     } else {
-        PJRT_Buffer_CopyToDevice_Args args = { .struct_size = sizeof args, .buffer = b->handle, .dst_device = to->handle };
+        PJRT_Buffer_CopyToDevice_Args args = { .struct_size = sizeof args,
+                                               .buffer = b->handle,
+                                               .dst_device = to->handle };
         XL_DO(PJRT_CALL(p, PJRT_Buffer_CopyToDevice, &args));
         err = xl_buffer_own(b->client, args.dst_buffer, out);
     }

@@ -286,7 +286,8 @@ xl_error *xl_device_attributes(const xl_device *d, xl_arena *a, const xl_named *
     *n = 0;
     PJRT_Device_GetDescription_Args desc = { .struct_size = sizeof desc, .device = d->handle };
     XL_DO(PJRT_CALL(p, PJRT_Device_GetDescription, &desc));
-    PJRT_DeviceDescription_Attributes_Args args = { .struct_size = sizeof args, .device_description = desc.device_description };
+    PJRT_DeviceDescription_Attributes_Args args = { .struct_size = sizeof args,
+                                                    .device_description = desc.device_description };
     XL_DO(PJRT_CALL(p, PJRT_DeviceDescription_Attributes, &args));
     *n = args.num_attributes;
     *out = xl_named_from_pjrt(a, args.attributes, *n);
@@ -296,7 +297,9 @@ out:
 
 xl_error *xl_client_default_assignment(const xl_client *c, int replicas, int partitions, int *ids)
 {
-    PJRT_Client_DefaultDeviceAssignment_Args args = { .struct_size = sizeof args, .client = c->handle, .num_replicas = replicas,
+    PJRT_Client_DefaultDeviceAssignment_Args args = { .struct_size = sizeof args,
+                                                      .client = c->handle,
+                                                      .num_replicas = replicas,
                                                       .num_partitions = partitions,
                                                       .default_assignment_size = (size_t)replicas * (size_t)partitions,
                                                       .default_assignment = ids };
@@ -309,11 +312,17 @@ xl_error *xl_device_memory_read(const xl_device *d, xl_device_memory *out)
     PJRT_Device_MemoryStats_Args s = { .struct_size = sizeof s, .device = d->handle };
     XL_DO(PJRT_CALL(d->client->plugin, PJRT_Device_MemoryStats, &s));
 #define SET(name) (s.name##_is_set ? s.name : -1)
-    *out = (xl_device_memory){ .in_use = s.bytes_in_use, .peak_in_use = SET(peak_bytes_in_use), .allocs = SET(num_allocs),
-                               .largest_alloc = SET(largest_alloc_size), .limit = SET(bytes_limit),
-                               .reserved = SET(bytes_reserved), .peak_reserved = SET(peak_bytes_reserved),
-                               .reservable_limit = SET(bytes_reservable_limit), .largest_free = SET(largest_free_block_bytes),
-                               .pool = SET(pool_bytes), .peak_pool = SET(peak_pool_bytes),
+    *out = (xl_device_memory){ .in_use = s.bytes_in_use,
+                               .peak_in_use = SET(peak_bytes_in_use),
+                               .allocs = SET(num_allocs),
+                               .largest_alloc = SET(largest_alloc_size),
+                               .limit = SET(bytes_limit),
+                               .reserved = SET(bytes_reserved),
+                               .peak_reserved = SET(peak_bytes_reserved),
+                               .reservable_limit = SET(bytes_reservable_limit),
+                               .largest_free = SET(largest_free_block_bytes),
+                               .pool = SET(pool_bytes),
+                               .peak_pool = SET(peak_pool_bytes),
                                .peak_allocated = SET(peak_allocated_bytes) };
 #undef SET
 out:

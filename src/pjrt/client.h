@@ -71,7 +71,8 @@ size_t xl_client_nlocal(const xl_client *c);
 const xl_device *xl_client_device(const xl_client *c, int id);      /* NULL if there is none */
 const xl_memory *xl_client_memories(const xl_client *c, size_t *n);
 xl_error *xl_device_attributes(const xl_device *d, xl_arena *a, const xl_named **out, size_t *n) XL_MUST_USE;
-xl_error *xl_client_default_assignment(const xl_client *c, int replicas, int partitions, int *ids) XL_MUST_USE; /* r*p ids */
+xl_error *xl_client_default_assignment(const xl_client *c, int replicas, int partitions,
+                                       int *ids) XL_MUST_USE; /* r*p ids */
 
 /* Physical memory of one device, in bytes; -1 where the plugin does not say. */
 typedef struct {
@@ -87,25 +88,26 @@ xl_error *xl_device_memory_reset_peak(const xl_device *d) XL_MUST_USE;
 typedef enum { XL_HOST_DURING_CALL, XL_HOST_UNTIL_DONE, XL_HOST_ZERO_COPY } xl_host_rule;
 typedef struct {
     xl_host_rule rule;
-    const int64_t *strides;                  /* bytes, one per dimension, may be zero or negative; NULL: dense, row by row */
+    const int64_t *strides; /* bytes, one per dimension, may be zero or negative; NULL: dense, row by row */
     const int64_t *minor_to_major;           /* layout on the device; NULL: the plugin's default */
     const xl_memory *memory;                 /* NULL: the device's default */
     xl_fence **done;                         /* wanted with UNTIL_DONE and ZERO_COPY, else NULL */
 } xl_host_opts;
 /* Copies `data` to `d`. opts may be NULL. The caller owns *out. */
-xl_error *xl_buffer_from_host(const xl_device *d, xl_elem elem, xl_dims dims, const void *data, const xl_host_opts *opts,
-                              xl_buffer **out) XL_MUST_USE;
+xl_error *xl_buffer_from_host(const xl_device *d, xl_elem elem, xl_dims dims, const void *data,
+                              const xl_host_opts *opts, xl_buffer **out) XL_MUST_USE;
 /* Copies to `dst`, dense and row by row; `size` must be the exact number of bytes. Waits, unless `done` is given. */
 xl_error *xl_buffer_to_host(const xl_buffer *b, void *dst, size_t size, xl_fence **done) XL_MUST_USE;
 xl_error *xl_buffer_elem(const xl_buffer *b, xl_elem *out) XL_MUST_USE;
 xl_error *xl_buffer_dims(const xl_buffer *b, xl_dims *out) XL_MUST_USE;      /* borrowed until the buffer is freed */
 xl_error *xl_buffer_device(const xl_buffer *b, const xl_device **out) XL_MUST_USE;
 xl_error *xl_buffer_bytes(const xl_buffer *b, size_t *out) XL_MUST_USE;      /* on the device */
-xl_error *xl_buffer_layout(const xl_buffer *b, int64_t *minor_to_major, size_t cap) XL_MUST_USE; /* order of the dimensions in memory */
+xl_error *xl_buffer_layout(const xl_buffer *b, int64_t *minor_to_major,
+                           size_t cap) XL_MUST_USE;                          /* order of the dimensions in memory */
 xl_error *xl_buffer_ready(const xl_buffer *b, xl_fence **out) XL_MUST_USE;   /* when its content is there */
 xl_error *xl_buffer_is_deleted(const xl_buffer *b, bool *out) XL_MUST_USE;   /* donated or deleted */
 xl_error *xl_buffer_copy(const xl_buffer *b, const xl_device *to, xl_buffer **out) XL_MUST_USE;
-xl_error *xl_buffer_delete(xl_buffer *b) XL_MUST_USE;                        /* gives the memory back, keeps the handle */
+xl_error *xl_buffer_delete(xl_buffer *b) XL_MUST_USE; /* gives the memory back, keeps the handle */
 void xl_buffer_free(xl_buffer *b);
 
 /* ---- Fences: when work on a device is done (PJRT calls them events) ---- */

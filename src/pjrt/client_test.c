@@ -93,7 +93,8 @@ TEST(what_an_old_plugin_lacks_is_named)
     xl_plugin *p = load("old");
     xl_topology *t;
     CHECK_OK(xl_client_open(p, NULL, &c));
-    CHECK(xl_plugin_can(p, "PJRT_Client_Create") && !xl_plugin_can(p, "PJRT_Client_Load") && !xl_plugin_can(p, "PJRT_Nonsense"));
+    CHECK(xl_plugin_can(p, "PJRT_Client_Create") && !xl_plugin_can(p, "PJRT_Client_Load") &&
+          !xl_plugin_can(p, "PJRT_Nonsense"));
     CHECK_ERR(xl_device_memory_reset_peak(xl_client_local(c, 0)),
               "old.so does not offer PJRT_Device_ClearMemoryStats: it speaks PJRT 0.57, the call is there since 0.106");
     CHECK_ERR(xl_topology_of(c, &t), "does not offer PJRT_Client_TopologyDescription"); /* inside the table, but NULL */
@@ -143,7 +144,8 @@ TEST(fences_call_back)
     xl_fence *done = NULL;
     int calls = 0;
     CHECK_OK(xl_client_open(load("healthy"), NULL, &c));
-    CHECK_OK(xl_buffer_from_host(xl_client_local(c, 0), XL_ELEM_F32, two, a_data, &(xl_host_opts){ .rule = XL_HOST_ZERO_COPY, .done = &done }, &b));
+    CHECK_OK(xl_buffer_from_host(xl_client_local(c, 0), XL_ELEM_F32, two, a_data,
+                                 &(xl_host_opts){ .rule = XL_HOST_ZERO_COPY, .done = &done }, &b));
     CHECK_OK(xl_fence_on_ready(done, count, &calls));
     xl_fence_free(done);
     CHECK_INT(calls, 1);

@@ -22,15 +22,16 @@ static xl_client *open_client(void)
     return c;
 }
 
-static const char step[] =
-    "module @step {\n"
-    "  func.func public @main(%w: tensor<2x3xf32> {tf.aliasing_output = 0 : i32}, %g: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<f32>) {\n"
-    "    %0 = stablehlo.subtract %w, %g : tensor<2x3xf32>\n"
-    "    %z = stablehlo.constant dense<0.0> : tensor<f32>\n"
-    "    %1 = stablehlo.reduce(%0 init: %z) applies stablehlo.add across dimensions = [0, 1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<f32>\n"
-    "    return %0, %1 : tensor<2x3xf32>, tensor<f32>\n"
-    "  }\n"
-    "}\n";
+static const char step[] = "module @step {\n"
+                           "  func.func public @main(%w: tensor<2x3xf32> {tf.aliasing_output = 0 : i32}, %g: "
+                           "tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<f32>) {\n"
+                           "    %0 = stablehlo.subtract %w, %g : tensor<2x3xf32>\n"
+                           "    %z = stablehlo.constant dense<0.0> : tensor<f32>\n"
+                           "    %1 = stablehlo.reduce(%0 init: %z) applies stablehlo.add across dimensions = [0, 1] : "
+                           "(tensor<2x3xf32>, tensor<f32>) -> tensor<f32>\n"
+                           "    return %0, %1 : tensor<2x3xf32>, tensor<f32>\n"
+                           "  }\n"
+                           "}\n";
 static const float w_data[6] = { 10, 20, 30, 40, 50, 60 }, g_data[6] = { 1, 2, 3, 4, 5, 6 };
 static const xl_dims shape = { (const int64_t[]){ 2, 3 }, 2 };
 
@@ -54,8 +55,13 @@ static bool run(xl_client *c, xl_program *p, bool keep)
     bool gone;
     CHECK_OK(xl_buffer_from_host(d, XL_ELEM_F32, shape, w_data, NULL, &arg[0]));
     CHECK_OK(xl_buffer_from_host(d, XL_ELEM_F32, shape, g_data, NULL, &arg[1]));
-    CHECK_OK(xl_program_execute(p, &(xl_exec){ .ndevice = 1, .narg = 2, .arg = (xl_buffer *const *const[]){ arg },
-                                               .out = (xl_buffer **const[]){ out }, .keep = (int64_t[]){ 0 }, .nkeep = keep, .done = &done }));
+    CHECK_OK(xl_program_execute(p, &(xl_exec){ .ndevice = 1,
+                                               .narg = 2,
+                                               .arg = (xl_buffer *const *const[]){ arg },
+                                               .out = (xl_buffer * *const[]){ out },
+                                               .keep = (int64_t[]){ 0 },
+                                               .nkeep = keep,
+                                               .done = &done }));
     CHECK_OK(xl_fence_await(done));
     CHECK_OK(xl_buffer_to_host(out[0], w, sizeof w, NULL));
     CHECK_OK(xl_buffer_to_host(out[1], &sum, sizeof sum, NULL));
@@ -133,7 +139,8 @@ TEST(errors_come_through)
     xl_buf o = { 0 };
     char byte;
     xl_options_build(&o, &(xl_options){ 0 });
-    CHECK_ERR(xl_program_compile(c, XL_STR("module { oops }"), XL_FORMAT_MLIR, xl_buf_view(&o), &p), "libxlane-cpu.so: PJRT_Client_Compile: ");
+    CHECK_ERR(xl_program_compile(c, XL_STR("module { oops }"), XL_FORMAT_MLIR, xl_buf_view(&o), &p),
+              "libxlane-cpu.so: PJRT_Client_Compile: ");
     CHECK(!p);
     CHECK_OK(xl_buffer_from_host(xl_client_local(c, 0), XL_ELEM_F32, shape, w_data, NULL, &b));
     xl_error *err = xl_buffer_to_host(b, &byte, 1, NULL);
@@ -149,7 +156,8 @@ TEST(strides_turn_a_matrix)
     xl_client *c = open_client();
     xl_buffer *b;
     float got[6];
-    CHECK_OK(xl_buffer_from_host(xl_client_local(c, 0), XL_ELEM_F32, shape, w_data, &(xl_host_opts){ .strides = (int64_t[]){ 4, 8 } }, &b));
+    CHECK_OK(xl_buffer_from_host(xl_client_local(c, 0), XL_ELEM_F32, shape, w_data,
+                                 &(xl_host_opts){ .strides = (int64_t[]){ 4, 8 } }, &b));
     CHECK_OK(xl_buffer_to_host(b, got, sizeof got, NULL));
     CHECK(got[0] == 10 && got[1] == 30 && got[2] == 50 && got[3] == 20 && got[5] == 60);
     xl_buffer_free(b);

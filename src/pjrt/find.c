@@ -169,7 +169,8 @@ static const char *embedded(xl_arena *a)
 
 static void pass_over(xl_arena *a, xl_plugin_choice *c, size_t *cap, const char *path, int kind)
 {
-    XL_PUSH(a, c->passed_over, c->npassed_over, *cap, xl_strf(a, "%s: this machine has %s", path, kinds[kind].nodes_text).p);
+    XL_PUSH(a, c->passed_over, c->npassed_over, *cap,
+            xl_strf(a, "%s: this machine has %s", path, kinds[kind].nodes_text).p);
 }
 
 /* Takes the first of `l` whose devices are here; the others are remembered with the reason. */
@@ -193,7 +194,8 @@ static xl_error *by_name(xl_arena *a, const char *named, const char *how, xl_plu
         c->path = embedded(a);
         c->why = xl_strf(a, "the embedded device, named by %s", how).p;
         return c->path ? NULL
-                       : XL_ERR(NOT_FOUND, "libxlane-cpu.so is beside neither this program nor libxlane.so: run ./x build, put it there, or name a plugin file");
+                       : XL_ERR(NOT_FOUND, "libxlane-cpu.so is beside neither this program nor libxlane.so: run ./x "
+                                           "build, put it there, or name a plugin file");
     }
     for (int k = 0; k < NKIND; k++) {
         if (strcmp(kinds[k].name, named))
@@ -210,13 +212,15 @@ static xl_error *by_name(xl_arena *a, const char *named, const char *how, xl_plu
                 c->why = xl_strf(a, "the first plugin for '%s', which %s asked for", named, how).p;
                 return NULL;
             }
-        return XL_ERR(NOT_FOUND, "no plugin for '%s' is installed: neither in Python's site-packages nor in the system's folders; "
+        return XL_ERR(NOT_FOUND,
+                      "no plugin for '%s' is installed: neither in Python's site-packages nor in the system's folders; "
                       "install it (pip install %s) or give its path",
                       named, k == 0 ? "libtpu" : "jax-cuda13-pjrt");
     }
     for (int k = 0; k < NKIND && !strchr(named, '/') && access(named, F_OK); k++)
         if (xl_str_distance(xl_str_of(named), xl_str_of(kinds[k].name)) <= 1)
-            return XL_ERR(NOT_FOUND, "there is no plugin '%s', and no file of that name here; did you mean '%s'?", named, kinds[k].name);
+            return XL_ERR(NOT_FOUND, "there is no plugin '%s', and no file of that name here; did you mean '%s'?",
+                          named, kinds[k].name);
     /* A bare name is a file here: the loader must not go looking for it elsewhere. */
     c->path = strchr(named, '/') ? xl_str_c(a, xl_str_of(named)) : xl_strf(a, "./%s", named).p;
     c->why = xl_strf(a, "named by %s", how).p;
@@ -245,6 +249,9 @@ xl_error *xl_plugin_find(xl_arena *a, const xl_plugin_wish *wish, xl_plugin_choi
     out->fallback = out->npassed_over > 0;
     out->why = out->fallback ? "the embedded device, as the devices of the plugins that were found are not here"
                              : "the embedded device, as no other plugin was named or found";
-    return out->path ? NULL : XL_ERR(NOT_FOUND, "no plugin was named, none was found in Python or in the system's folders, and "
-                                     "libxlane-cpu.so is beside neither this program nor libxlane.so: run ./x build, put it there, or name one (--plugin, or XLANE_PLUGIN)");
+    return out->path
+               ? NULL
+               : XL_ERR(NOT_FOUND, "no plugin was named, none was found in Python or in the system's folders, and "
+                                   "libxlane-cpu.so is beside neither this program nor libxlane.so: run ./x build, put "
+                                   "it there, or name one (--plugin, or XLANE_PLUGIN)");
 }

@@ -10,11 +10,12 @@
 static xl_mutex lock = XL_MUTEX_INIT;
 static struct { _Atomic bool passed; double when; char who[160]; } gates[XL_GATE_COUNT];
 
-static const struct { xl_gate early, late; const char *what, *already, *next; } orders[] = {
-    { XL_GATE_ENVIRONMENT, XL_GATE_RUNTIME, "the environment is set too late, XLA reads it once", "the runtime was started",
-      "apply the profile before the first client is made: `xlane run --profile` does" },
-    { XL_GATE_SPMD, XL_GATE_TENSOR, "SPMD is switched on too late, what exists already has no sharding", "the first tensor was made",
-      "make the mesh before anything is put on a device" },
+static const struct { xl_gate early, late; const char *what, *already, *next;
+} orders[] = {
+    { XL_GATE_ENVIRONMENT, XL_GATE_RUNTIME, "the environment is set too late, XLA reads it once",
+      "the runtime was started", "apply the profile before the first client is made: `xlane run --profile` does" },
+    { XL_GATE_SPMD, XL_GATE_TENSOR, "SPMD is switched on too late, what exists already has no sharding",
+      "the first tensor was made", "make the mesh before anything is put on a device" },
 };
 
 xl_error *xl_gate_pass(xl_gate g, const char *who)

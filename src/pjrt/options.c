@@ -90,7 +90,9 @@ static xl_error *read_field(reader *r, const xl_proto_field *f, const struct row
         o->strs = strs;
         break;
     }
-    case XL_OPTION_MSG: err = read_message(r, f->bytes, (message)row->sub, o, cap); break; /* again: merged, as protobuf says */
+    case XL_OPTION_MSG:
+        err = read_message(r, f->bytes, (message)row->sub, o, cap);
+        break; /* again: merged, as protobuf says */
     case XL_OPTION_LIST:
     case XL_OPTION_MAP:
         XL_DO(read_message(r, f->bytes, (message)row->sub, &item, &item_cap));
@@ -124,12 +126,17 @@ static xl_error *read_message(reader *r, xl_str bytes, message type, xl_option *
         const struct row *row = row_of(type, f.number);
         xl_option *o = row ? find_number(m, f.number) : NULL;
         if (row && !wire_fits((xl_option_kind)row->kind, f.wire)) {
-            err = XL_ERR(INVALID, "byte %zu: %s has the wire type %d, which does not fit", f.at, row->name, (int)f.wire);
+            err =
+                XL_ERR(INVALID, "byte %zu: %s has the wire type %d, which does not fit", f.at, row->name, (int)f.wire);
             goto out;
         }
         if (!o) {
-            xl_option fresh = { .number = f.number, .at = (uint32_t)r->count, .kind = row ? (xl_option_kind)row->kind : XL_OPTION_RAW, .wire = (uint8_t)f.wire,
-                                .quiet = row && (row->flags & QUIET), .name = row ? row->name : NULL };
+            xl_option fresh = { .number = f.number,
+                                .at = (uint32_t)r->count,
+                                .kind = row ? (xl_option_kind)row->kind : XL_OPTION_RAW,
+                                .wire = (uint8_t)f.wire,
+                                .quiet = row && (row->flags & QUIET),
+                                .name = row ? row->name : NULL };
             if (!row) {
                 fresh.value = f.value;
                 fresh.bytes = f.bytes;
@@ -194,7 +201,8 @@ static xl_str key_of(const xl_option *entry)
 static int by_number(const void *a, const void *b)
 {
     const xl_option *x = a, *y = b;
-    return x->number != y->number ? (x->number > y->number) - (x->number < y->number) : (x->at > y->at) - (x->at < y->at);
+    return x->number != y->number ? (x->number > y->number) - (x->number < y->number)
+                                  : (x->at > y->at) - (x->at < y->at);
 }
 
 static int by_key(const void *a, const void *b)
@@ -299,7 +307,8 @@ static xl_str words(xl_arena *a, const xl_option *o)
         break;
     case XL_OPTION_STRS:
         for (size_t i = 0; i < o->n && i < 64; i++)
-            xl_buf_printf(&b, "%s\"%.*s\"", i ? ", " : "", (int)(o->strs[i].n > 200 ? 200 : o->strs[i].n), o->strs[i].p);
+            xl_buf_printf(&b, "%s\"%.*s\"", i ? ", " : "", (int)(o->strs[i].n > 200 ? 200 : o->strs[i].n),
+                          o->strs[i].p);
         break;
     case XL_OPTION_RAW:
         if (o->wire != XL_WIRE_BYTES) {
@@ -333,7 +342,8 @@ static void diff_message(differ *d, xl_str path, const xl_option *x, const xl_op
 
 static void diff_leaf(differ *d, xl_str path, const xl_option *x, const xl_option *y)
 {
-    xl_option_change c = { path, x ? words(d->a, x) : (xl_str){ "", 0 }, y ? words(d->a, y) : (xl_str){ "", 0 }, (x ? x : y)->quiet };
+    xl_option_change c = { path, x ? words(d->a, x) : (xl_str){ "", 0 }, y ? words(d->a, y) : (xl_str){ "", 0 },
+                           (x ? x : y)->quiet };
     if (x && y && xl_str_eq(c.before, c.after))
         c.after = xl_strf(d->a, "%.*s, with other content", XL_FMT(c.after));
     XL_PUSH(d->a, d->change, d->n, d->cap, c);
@@ -377,7 +387,9 @@ static void diff_message(differ *d, xl_str path, const xl_option *x, const xl_op
 {
     size_t i = 0, k = 0;
     while (i < x->n || k < y->n) {
-        int order = i == x->n ? 1 : k == y->n ? -1 : (x->child[i].number > y->child[k].number) - (x->child[i].number < y->child[k].number);
+        int order = i == x->n   ? 1
+                    : k == y->n ? -1
+                                : (x->child[i].number > y->child[k].number) - (x->child[i].number < y->child[k].number);
         diff_field(d, path, order > 0 ? NULL : &x->child[i], order < 0 ? NULL : &y->child[k]);
         i += order <= 0;
         k += order >= 0;

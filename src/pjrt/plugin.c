@@ -85,8 +85,8 @@ xl_error *xl_plugin_inspect(const char *path)
             shown[k] = 0;
             err = XL_ERR(UNAVAILABLE, "%s: not a shared library: it begins with \"%s\"", path, shown);
         } else {
-            err = XL_ERR(UNAVAILABLE, "%s: not a shared library: it has only %lld bytes, the download was cut short", path,
-                         (long long)st.st_size);
+            err = XL_ERR(UNAVAILABLE, "%s: not a shared library: it has only %lld bytes, the download was cut short",
+                         path, (long long)st.st_size);
         }
         goto out;
     }
@@ -109,7 +109,8 @@ out:
     return err;
 }
 
-/* The note lies in a PT_NOTE segment: {name size, description size, type 3, "GNU\0", id}. Whatever does not fit is "none". */
+/* The note lies in a PT_NOTE segment: {name size, description size, type 3, "GNU\0", id}. Whatever does not fit is
+ * "none". */
 xl_str xl_plugin_build_id(xl_arena *a, const char *path)
 {
     xl_buf hex = { 0 };
@@ -125,7 +126,8 @@ xl_str xl_plugin_build_id(xl_arena *a, const char *path)
             break;
         if (ph.p_type != PT_NOTE)
             continue;
-        ssize_t got = pread(fd, note, ph.p_filesz < sizeof note ? (size_t)ph.p_filesz : sizeof note, (off_t)ph.p_offset);
+        ssize_t got =
+            pread(fd, note, ph.p_filesz < sizeof note ? (size_t)ph.p_filesz : sizeof note, (off_t)ph.p_offset);
         for (size_t at = 0; got > 0 && at + 12 <= (size_t)got && !hex.n;) {
             uint32_t name, desc, type;
             memcpy(&name, note + at, 4);
@@ -166,15 +168,18 @@ static xl_error *check_table(const char *path, const PJRT_Api *api)
         return XL_ERR(PRECONDITION, "%s: its GetPjrtApi returned no table", path);
     /* The version sits at the same place in every table there ever was; the size must cover at least that. */
     if (!PJRT_HAS(api, pjrt_api_version))
-        return XL_ERR(PRECONDITION, "%s: its table claims %zu bytes, too few to hold a version", path, api->struct_size);
+        return XL_ERR(PRECONDITION, "%s: its table claims %zu bytes, too few to hold a version", path,
+                      api->struct_size);
     int major = api->pjrt_api_version.major_version, minor = api->pjrt_api_version.minor_version;
     if (major != PJRT_API_MAJOR)
-        return XL_ERR(PRECONDITION, "%s: PJRT API %d.%d, but this xlane speaks %d.x", path, major, minor, PJRT_API_MAJOR);
+        return XL_ERR(PRECONDITION, "%s: PJRT API %d.%d, but this xlane speaks %d.x", path, major, minor,
+                      PJRT_API_MAJOR);
     if (minor < PJRT_API_MINOR_FLOOR)
-        return XL_ERR(PRECONDITION, "%s: PJRT API %d.%d, but tables before %d.%d have another order", path, major, minor,
-                      PJRT_API_MAJOR, PJRT_API_MINOR_FLOOR);
+        return XL_ERR(PRECONDITION, "%s: PJRT API %d.%d, but tables before %d.%d have another order", path, major,
+                      minor, PJRT_API_MAJOR, PJRT_API_MINOR_FLOOR);
     if (!PJRT_HAS(api, PJRT_Client_Create) || !api->PJRT_Error_Destroy || !api->PJRT_Error_Message)
-        return XL_ERR(PRECONDITION, "%s: its table of %zu bytes is not one of PJRT %d.%d", path, api->struct_size, major, minor);
+        return XL_ERR(PRECONDITION, "%s: its table of %zu bytes is not one of PJRT %d.%d", path, api->struct_size,
+                      major, minor);
     return NULL;
 }
 
@@ -267,8 +272,8 @@ xl_error *xl_plugin_lacks(const xl_plugin *p, const char *fn)
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strcmp(calls[i].name, fn) == 0)
             since = calls[i].since;
-    return XL_ERR(UNIMPLEMENTED, "%s does not offer %s: it speaks PJRT %d.%d, the call is there since %d.%d", p->file, fn,
-                  xl_plugin_major(p), xl_plugin_minor(p), PJRT_API_MAJOR, since);
+    return XL_ERR(UNIMPLEMENTED, "%s does not offer %s: it speaks PJRT %d.%d, the call is there since %d.%d", p->file,
+                  fn, xl_plugin_major(p), xl_plugin_minor(p), PJRT_API_MAJOR, since);
 }
 
 xl_error *xl_plugin_error(const xl_plugin *p, const char *fn, PJRT_Error *e)
@@ -292,7 +297,8 @@ xl_error *xl_plugin_error(const xl_plugin *p, const char *fn, PJRT_Error *e)
         n = 1u << 16;
     while (n && (text.message[n - 1] == '\n' || text.message[n - 1] == ' '))
         n--;
-    xl_error *err = xl_error_new((xl_code)code.code, "%s: %s: %.*s", p->file, fn, (int)n, n ? text.message : "no message");
+    xl_error *err =
+        xl_error_new((xl_code)code.code, "%s: %s: %.*s", p->file, fn, (int)n, n ? text.message : "no message");
     p->api->PJRT_Error_Destroy(&gone);
     return err;
 }
@@ -306,7 +312,8 @@ static const char *const extension_names[] = {
 
 const char *xl_extension_name(int number)
 {
-    return number >= 0 && (size_t)number < sizeof extension_names / sizeof *extension_names ? extension_names[number] : "unknown";
+    return number >= 0 && (size_t)number < sizeof extension_names / sizeof *extension_names ? extension_names[number]
+                                                                                            : "unknown";
 }
 
 size_t xl_plugin_extensions(const xl_plugin *p, int *number, size_t cap)

@@ -14,7 +14,10 @@ struct xl_topology { xl_plugin *plugin; PJRT_TopologyDescription *handle; bool o
 static PJRT_Program program_of(xl_str code, xl_format format)
 {
     const char *word = format == XL_FORMAT_HLO ? "hlo" : "mlir";
-    return (PJRT_Program){ .struct_size = sizeof(PJRT_Program), .code = (char *)code.p, .code_size = code.n, .format = word,
+    return (PJRT_Program){ .struct_size = sizeof(PJRT_Program),
+                           .code = (char *)code.p,
+                           .code_size = code.n,
+                           .format = word,
                            .format_size = strlen(word) };
 }
 
@@ -98,14 +101,16 @@ xl_error *xl_program_deserialize(xl_client *c, xl_str bytes, xl_str options, xl_
 {
     xl_error *err = NULL;
     PJRT_LoadOptions load = { .struct_size = sizeof load };
-    PJRT_Executable_DeserializeAndLoad_Args args = { .struct_size = sizeof args, .client = c->handle,
-                                                     .serialized_executable = bytes.p, .serialized_executable_size = bytes.n,
+    PJRT_Executable_DeserializeAndLoad_Args args = { .struct_size = sizeof args,
+                                                     .client = c->handle,
+                                                     .serialized_executable = bytes.p,
+                                                     .serialized_executable_size = bytes.n,
                                                      .load_options = &load };
     *out = NULL;
     if (options.n) {
         if (xl_plugin_minor(c->plugin) < 71) { /* it would not see the field, and run with the old options in silence */
-            err = XL_ERR(UNIMPLEMENTED, "%s speaks PJRT 0.%d: options can be overridden on loading since 0.71 only", c->plugin->file,
-                         xl_plugin_minor(c->plugin));
+            err = XL_ERR(UNIMPLEMENTED, "%s speaks PJRT 0.%d: options can be overridden on loading since 0.71 only",
+                         c->plugin->file, xl_plugin_minor(c->plugin));
             goto out;
         }
         args.overridden_serialized_compile_options = options.p;
@@ -260,8 +265,8 @@ xl_error *xl_executable_outputs(const xl_executable *e, xl_arena *a, const xl_ou
     PJRT_Executable_OutputDimensions_Args dims = { .struct_size = sizeof dims, .executable = e->handle };
     XL_DO(PJRT_CALL(e->plugin, PJRT_Executable_OutputDimensions, &dims));
     if (dims.num_outputs != types.num_output_types) {
-        err = XL_ERR(INTERNAL, "%s says %zu outputs have types and %zu have dimensions", e->plugin->file, types.num_output_types,
-                     dims.num_outputs);
+        err = XL_ERR(INTERNAL, "%s says %zu outputs have types and %zu have dimensions", e->plugin->file,
+                     types.num_output_types, dims.num_outputs);
         goto out;
     }
     xl_output *list = xl_new(a, xl_output, dims.num_outputs);
@@ -302,19 +307,37 @@ xl_error *xl_executable_memory(const xl_executable *e, xl_program_memory *out)
     xl_error *err = NULL;
     /* -1 stays where an older plugin's struct ends before the field */
     PJRT_Executable_GetCompiledMemoryStats_Args s = {
-        .struct_size = sizeof s, .executable = e->handle, .generated_code_size_in_bytes = -1, .argument_size_in_bytes = -1,
-        .output_size_in_bytes = -1, .alias_size_in_bytes = -1, .temp_size_in_bytes = -1,
-        .host_generated_code_size_in_bytes = -1, .host_argument_size_in_bytes = -1, .host_output_size_in_bytes = -1,
-        .host_alias_size_in_bytes = -1, .host_temp_size_in_bytes = -1, .peak_memory_in_bytes = -1, .total_size_in_bytes = -1,
-        .total_allocation_bytes = -1, .indefinite_allocations = -1, .peak_unpadded_heap_bytes = -1,
+        .struct_size = sizeof s,
+        .executable = e->handle,
+        .generated_code_size_in_bytes = -1,
+        .argument_size_in_bytes = -1,
+        .output_size_in_bytes = -1,
+        .alias_size_in_bytes = -1,
+        .temp_size_in_bytes = -1,
+        .host_generated_code_size_in_bytes = -1,
+        .host_argument_size_in_bytes = -1,
+        .host_output_size_in_bytes = -1,
+        .host_alias_size_in_bytes = -1,
+        .host_temp_size_in_bytes = -1,
+        .peak_memory_in_bytes = -1,
+        .total_size_in_bytes = -1,
+        .total_allocation_bytes = -1,
+        .indefinite_allocations = -1,
+        .peak_unpadded_heap_bytes = -1,
     };
     XL_DO(PJRT_CALL(e->plugin, PJRT_Executable_GetCompiledMemoryStats, &s));
-    *out = (xl_program_memory){ .code = s.generated_code_size_in_bytes, .arguments = s.argument_size_in_bytes,
-                                .outputs = s.output_size_in_bytes, .aliased = s.alias_size_in_bytes,
-                                .temporary = s.temp_size_in_bytes, .host_code = s.host_generated_code_size_in_bytes,
-                                .host_arguments = s.host_argument_size_in_bytes, .host_outputs = s.host_output_size_in_bytes,
-                                .host_aliased = s.host_alias_size_in_bytes, .host_temporary = s.host_temp_size_in_bytes,
-                                .peak = s.peak_memory_in_bytes, .total = s.total_size_in_bytes };
+    *out = (xl_program_memory){ .code = s.generated_code_size_in_bytes,
+                                .arguments = s.argument_size_in_bytes,
+                                .outputs = s.output_size_in_bytes,
+                                .aliased = s.alias_size_in_bytes,
+                                .temporary = s.temp_size_in_bytes,
+                                .host_code = s.host_generated_code_size_in_bytes,
+                                .host_arguments = s.host_argument_size_in_bytes,
+                                .host_outputs = s.host_output_size_in_bytes,
+                                .host_aliased = s.host_alias_size_in_bytes,
+                                .host_temporary = s.host_temp_size_in_bytes,
+                                .peak = s.peak_memory_in_bytes,
+                                .total = s.total_size_in_bytes };
     out->needs = out->code + out->arguments + out->outputs - out->aliased + out->temporary;
 out:
     return err;
@@ -332,7 +355,9 @@ xl_error *xl_executable_optimized(const xl_executable *e, xl_arena *a, xl_str *c
 {
     xl_error *err = NULL;
     PJRT_Program program = { .struct_size = sizeof program };
-    PJRT_Executable_OptimizedProgram_Args args = { .struct_size = sizeof args, .executable = e->handle, .program = &program };
+    PJRT_Executable_OptimizedProgram_Args args = { .struct_size = sizeof args,
+                                                   .executable = e->handle,
+                                                   .program = &program };
     char *bytes = NULL;
     *code = *format = (xl_str){ "", 0 };
     XL_DO(PJRT_CALL(e->plugin, PJRT_Executable_OptimizedProgram, &args)); /* the first call only gives the size */
@@ -460,7 +485,8 @@ xl_error *xl_topology_devices(const xl_topology *t, xl_arena *a, const xl_device
     XL_DO(PJRT_CALL(t->plugin, PJRT_TopologyDescription_GetDeviceDescriptions, &args));
     xl_device *list = xl_new(a, xl_device, args.num_descriptions);
     for (size_t i = 0; i < args.num_descriptions; i++) {
-        XL_TRY(xl_describe_device(t->plugin, a, args.descriptions[i], &list[i]), "asking about device %zu of the topology", i);
+        XL_TRY(xl_describe_device(t->plugin, a, args.descriptions[i], &list[i]),
+               "asking about device %zu of the topology", i);
         list[i].hardware = -1;
     }
     *out = list;
@@ -499,7 +525,8 @@ void xl_topology_free(xl_topology *t)
     free(t);
 }
 
-xl_error *xl_executable_compile(const xl_topology *t, xl_str code, xl_format format, xl_str options, xl_executable **out)
+xl_error *xl_executable_compile(const xl_topology *t, xl_str code, xl_format format, xl_str options,
+                                xl_executable **out)
 {
     xl_error *err = NULL;
     PJRT_Program program = program_of(code, format);

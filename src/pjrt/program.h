@@ -1,7 +1,7 @@
 /* src/pjrt/program.h
- * Compiled programs. An xl_executable is the result of a compile, for devices that may not be here; an xl_program is one
- * loaded on a client's devices, ready to run. A topology describes devices; a plugin can compile for one without having
- * it. Threads and lifetimes as in client.h. */
+ * Compiled programs. An xl_executable is the result of a compile, for devices that may not be here; an xl_program is
+ * one loaded on a client's devices, ready to run. A topology describes devices; a plugin can compile for one without
+ * having it. Threads and lifetimes as in client.h. */
 #ifndef XL_PJRT_PROGRAM_H
 #define XL_PJRT_PROGRAM_H
 
@@ -18,7 +18,8 @@ typedef enum {
 
 /* Compiles for the client's devices. `options` is a serialised CompileOptionsProto (pjrt/options.h). */
 xl_error *xl_program_compile(xl_client *c, xl_str code, xl_format format, xl_str options, xl_program **out) XL_MUST_USE;
-/* Loads what xl_executable_serialize gave, in this or another process. `options` override those it was compiled with; empty: none. */
+/* Loads what xl_executable_serialize gave, in this or another process. `options` override those it was compiled with;
+ * empty: none. */
 xl_error *xl_program_deserialize(xl_client *c, xl_str bytes, xl_str options, xl_program **out) XL_MUST_USE;
 xl_error *xl_program_load(xl_client *c, const xl_executable *e, xl_str options, xl_program **out) XL_MUST_USE;
 void xl_program_free(xl_program *p);
@@ -44,7 +45,11 @@ xl_error *xl_program_execute(const xl_program *p, const xl_exec *x) XL_MUST_USE;
 xl_error *xl_executable_name(const xl_executable *e, xl_arena *a, xl_str *out) XL_MUST_USE;
 xl_error *xl_executable_shape(const xl_executable *e, size_t *replicas, size_t *partitions) XL_MUST_USE;
 xl_error *xl_executable_noutputs(const xl_executable *e, size_t *out) XL_MUST_USE;
-typedef struct { xl_elem elem; xl_dims dims; xl_str memory; } xl_output;  /* memory is empty where the plugin does not say */
+typedef struct {
+    xl_elem elem;
+    xl_dims dims;
+    xl_str memory;
+} xl_output; /* memory is empty where the plugin does not say */
 xl_error *xl_executable_outputs(const xl_executable *e, xl_arena *a, const xl_output **out, size_t *n) XL_MUST_USE;
 xl_error *xl_executable_cost(const xl_executable *e, xl_arena *a, const xl_named **out, size_t *n) XL_MUST_USE;
 /* Bytes; -1 where the plugin does not say. `needs` is code + arguments + outputs - aliased + temporaries. */
@@ -61,16 +66,19 @@ void xl_executable_free(xl_executable *e);
 
 /* ---- Topologies ---- */
 /* By name, as the plugin spells it: "v6e:2x2". The plugin must be initialised by this (it is). */
-xl_error *xl_topology_create(xl_plugin *p, xl_str name, const xl_named *option, size_t noption, xl_topology **out) XL_MUST_USE;
+xl_error *xl_topology_create(xl_plugin *p, xl_str name, const xl_named *option, size_t noption,
+                             xl_topology **out) XL_MUST_USE;
 xl_error *xl_topology_of(xl_client *c, xl_topology **out) XL_MUST_USE;       /* of the devices a client has */
 xl_error *xl_topology_deserialize(xl_plugin *p, xl_str bytes, xl_topology **out) XL_MUST_USE;
 xl_error *xl_topology_serialize(const xl_topology *t, xl_buf *out) XL_MUST_USE;
 xl_error *xl_topology_platform(const xl_topology *t, xl_arena *a, xl_str *name, xl_str *version) XL_MUST_USE;
-xl_error *xl_topology_devices(const xl_topology *t, xl_arena *a, const xl_device **out, size_t *n) XL_MUST_USE; /* handle is NULL */
+xl_error *xl_topology_devices(const xl_topology *t, xl_arena *a, const xl_device **out,
+                              size_t *n) XL_MUST_USE; /* handle is NULL */
 xl_error *xl_topology_attributes(const xl_topology *t, xl_arena *a, const xl_named **out, size_t *n) XL_MUST_USE;
 xl_error *xl_topology_fingerprint(const xl_topology *t, uint64_t *out) XL_MUST_USE;
 void xl_topology_free(xl_topology *t);
 /* Compiles ahead of time. */
-xl_error *xl_executable_compile(const xl_topology *t, xl_str code, xl_format format, xl_str options, xl_executable **out) XL_MUST_USE;
+xl_error *xl_executable_compile(const xl_topology *t, xl_str code, xl_format format, xl_str options,
+                                xl_executable **out) XL_MUST_USE;
 
 #endif

@@ -21,8 +21,8 @@ static xl_tensor of_this_layer(const xl_blocks *b, xl_tensor all, xl_dims dims)
     return xl_reshape_dims(b->g, xl_slice(b->g, all, 0, b->row, b->row + 1), dims);
 }
 
-/* In the first pass over a unit its parameters are made; in the second, inside the scan, the same calls in the same order read
- * them. That keeps one description of a block. */
+/* In the first pass over a unit its parameters are made; in the second, inside the scan, the same calls in the same
+ * order read them. That keeps one description of a block. */
 xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const char *init)
 {
     char full[160];
@@ -58,7 +58,8 @@ void xl_block_leave(xl_blocks *b, xl_tensor value)
     xl_graph *g = b->g;
     if (b->making || g->err)
         return;
-    xl_tensor *all = &b->state[b->state_at++], row = b->turn.id != UINT32_MAX ? b->turn : xl_const_of(g, XL_I32, XL_NO_DIMS, (double)b->row);
+    xl_tensor *all = &b->state[b->state_at++],
+              row = b->turn.id != UINT32_MAX ? b->turn : xl_const_of(g, XL_I32, XL_NO_DIMS, (double)b->row);
     *all = xl_tensor_of(xl_em_put_row(&g->e, xl_val_of(*all), xl_val_of(value), xl_val_of(row)));
 }
 
@@ -70,7 +71,8 @@ static const char *scaled(char out[32], double by)
     return out;
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------------------ */
+/* ---- attention ------------------------------------------------------------------------------------------------------
+ * */
 /* Rotary positions: pairs (i, i + half) turn by position * base^(-i/half). x [batch, time, heads, size]. */
 static xl_tensor rope(xl_blocks *b, xl_tensor x)
 {
@@ -86,11 +88,13 @@ static xl_tensor rope(xl_blocks *b, xl_tensor x)
     return xl_cast_to(g, xl_concat(g, turned, 2, 3), d);
 }
 
-/* Scores and their softmax as ops. q [batch, time, heads, size], k and v [batch, time, groups, size]; the result is as q. */
+/* Scores and their softmax as ops. q [batch, time, heads, size], k and v [batch, time, groups, size]; the result is as
+ * q. */
 static xl_tensor plain(xl_blocks *b, xl_tensor q, xl_tensor k, xl_tensor v)
 {
     xl_graph *g = b->g;
-    int64_t B = b->batch, T = b->time, W = xl_dim(g, k, 1), H = xl_dim(g, q, 2), S = xl_dim(g, q, 3), G = xl_dim(g, k, 2), R = g->err ? 1 : H / G;
+    int64_t B = b->batch, T = b->time, W = xl_dim(g, k, 1), H = xl_dim(g, q, 2), S = xl_dim(g, q, 3),
+            G = xl_dim(g, k, 2), R = g->err ? 1 : H / G;
     /* heads of one group share keys and values: they are rows of one product */
     q = xl_transpose_dims(g, xl_reshape_dims(g, q, XL_DIMS(B, T, G, R, S)), XL_DIMS(0, 2, 3, 1, 4));
     q = xl_reshape_dims(g, q, XL_DIMS(B, G, R * T, S));
@@ -110,7 +114,11 @@ static xl_tensor plain(xl_blocks *b, xl_tensor q, xl_tensor k, xl_tensor v)
 xl_tensor xl_attention_fused(xl_graph *g, xl_tensor q, xl_tensor k, xl_tensor v, bool deterministic)
 {
     static const char *const custom[] = { XL_CUDNN_ATTENTION, XL_CUDNN_ATTENTION_BACK }, *const platform[] = { "cuda" };
-    xl_foreign x = { .what = "model.attention cudnn (plain runs everywhere)", .custom = (const char **)custom, .ncustom = 2, .platform = (const char **)platform, .nplatform = 1 };
+    xl_foreign x = { .what = "model.attention cudnn (plain runs everywhere)",
+                     .custom = (const char **)custom,
+                     .ncustom = 2,
+                     .platform = (const char **)platform,
+                     .nplatform = 1 };
     if (g->err)
         return XL_NO_TENSOR;
     bool said = false;
@@ -142,7 +150,8 @@ static xl_tensor attention(xl_blocks *b, xl_tensor x)
     char s1[32], s2[32];
     int64_t B = b->batch, T = b->time, D = c->dim, H = c->heads, G = c->kv_heads ? c->kv_heads : H, S = D / H;
     xl_tensor gain = PARAM("norm", "ones", D);
-    xl_tensor wq = PARAM("wq", scaled(s1, 1 / sqrt((double)D)), D, H * S), wk = PARAM("wk", s1, D, G * S), wv = PARAM("wv", s1, D, G * S);
+    xl_tensor wq = PARAM("wq", scaled(s1, 1 / sqrt((double)D)), D, H * S), wk = PARAM("wk", s1, D, G * S),
+              wv = PARAM("wv", s1, D, G * S);
     xl_tensor wo = PARAM("wo", scaled(s2, 0.5 / sqrt((double)(H * S))), H * S, D);
     if (b->making) {
         for (int i = 0; b->stepping && i < 2; i++)
@@ -157,7 +166,8 @@ static xl_tensor attention(xl_blocks *b, xl_tensor x)
         k = cached(b, "k", g->compute, XL_DIMS(B, b->window, G, S), k);
         v = cached(b, "v", g->compute, XL_DIMS(B, b->window, G, S), v);
     }
-    xl_tensor o = !strcmp(c->attention, "cudnn") && !b->stepping ? xl_attention_fused(g, q, k, v, !c->hasty) : plain(b, q, k, v);
+    xl_tensor o =
+        !strcmp(c->attention, "cudnn") && !b->stepping ? xl_attention_fused(g, q, k, v, !c->hasty) : plain(b, q, k, v);
     o = xl_reshape_dims(g, o, XL_DIMS(B, T, H * S));
     return xl_add(g, x, xl_matmul(g, o, wo));
 }
@@ -179,14 +189,16 @@ static xl_tensor swiglu(xl_blocks *b, xl_tensor x)
     return xl_add(g, x, xl_matmul(g, h, down));
 }
 
-/* ---- state space ---------------------------------------------------------------------------------------------------- */
+/* ---- state space ----------------------------------------------------------------------------------------------------
+ * */
 /* A short causal convolution over time, one filter per channel, that does not look across documents. */
 static xl_tensor short_conv(xl_blocks *b, xl_tensor x, xl_tensor w, int64_t width)
 {
     xl_graph *g = b->g;
     xl_tensor sum = XL_NO_TENSOR;
     if (b->stepping) {                                       /* the last inputs, oldest first, and this one */
-        xl_tensor seen[2] = { xl_block_state(b, "conv", XL_F32, XL_DIMS(1, width - 1, xl_dim(g, x, 2))), x }, all = xl_concat(g, seen, 2, 1);
+        xl_tensor seen[2] = { xl_block_state(b, "conv", XL_F32, XL_DIMS(1, width - 1, xl_dim(g, x, 2))), x },
+                  all = xl_concat(g, seen, 2, 1);
         xl_block_leave(b, xl_slice(g, all, 1, 1, width));
         for (int64_t i = 0; i < width; i++) {
             xl_tensor part = xl_mul(g, xl_slice(g, all, 1, width - 1 - i, width - i), xl_slice(g, w, 0, i, i + 1));
@@ -198,7 +210,8 @@ static xl_tensor short_conv(xl_blocks *b, xl_tensor x, xl_tensor w, int64_t widt
         xl_tensor tap = xl_slice(g, w, 0, i, i + 1), at = i ? xl_shift(g, x, 1, i, 0) : x;
         if (i) {                                             /* only from the same document */
             xl_tensor same = xl_compare(g, b->segments, "==", xl_shift(g, b->segments, 1, i, -1));
-            at = xl_where(g, xl_reshape_dims(g, same, XL_DIMS(b->batch, b->time, 1)), at, xl_const_of(g, XL_F32, XL_NO_DIMS, 0));
+            at = xl_where(g, xl_reshape_dims(g, same, XL_DIMS(b->batch, b->time, 1)), at,
+                          xl_const_of(g, XL_F32, XL_NO_DIMS, 0));
         }
         xl_tensor part = xl_mul(g, at, tap);
         sum = i ? xl_add(g, sum, part) : part;
@@ -206,11 +219,14 @@ static xl_tensor short_conv(xl_blocks *b, xl_tensor x, xl_tensor w, int64_t widt
     return sum;
 }
 
-/* h_t = a_t h_(t-1) + B_t (d_t x_t), y_t = C_t h_t, with a_t = exp(-d_t A) per head. In chunks of length Q: inside a chunk the
- * whole map from x to y is a masked product of C, B and the decays; between chunks the states travel by a product with the decays
- * of whole chunks. All in f32. Documents lie in a row one after the other; what crosses from one to the next is masked out in each
- * of the three products. */
-typedef struct { xl_tensor bc, u, dt, la; int64_t H, P, N; } space;   /* [B,T,2N], [B,T,H*P], [B,T,H], log a_t [B,T,H] */
+/* h_t = a_t h_(t-1) + B_t (d_t x_t), y_t = C_t h_t, with a_t = exp(-d_t A) per head. In chunks of length Q: inside a
+ * chunk the whole map from x to y is a masked product of C, B and the decays; between chunks the states travel by a
+ * product with the decays of whole chunks. All in f32. Documents lie in a row one after the other; what crosses from
+ * one to the next is masked out in each of the three products. */
+typedef struct {
+    xl_tensor bc, u, dt, la;
+    int64_t H, P, N;
+} space; /* [B,T,2N], [B,T,H*P], [B,T,H], log a_t [B,T,H] */
 
 static xl_tensor chunked(xl_blocks *b, const space *s)
 {
@@ -220,45 +236,56 @@ static xl_tensor chunked(xl_blocks *b, const space *s)
     while (T % Q)
         Q--;
     int64_t C = T / Q;
-    xl_tensor Bm = xl_reshape_dims(g, xl_slice(g, bc, 2, 0, N), XL_DIMS(B, C, Q, N)), Cm = xl_reshape_dims(g, xl_slice(g, bc, 2, N, 2 * N), XL_DIMS(B, C, Q, N));
+    xl_tensor Bm = xl_reshape_dims(g, xl_slice(g, bc, 2, 0, N), XL_DIMS(B, C, Q, N)),
+              Cm = xl_reshape_dims(g, xl_slice(g, bc, 2, N, 2 * N), XL_DIMS(B, C, Q, N));
     xl_tensor seg = xl_reshape_dims(g, b->segments, XL_DIMS(B, C, Q));
     xl_tensor xd = xl_mul(g, xl_reshape_dims(g, u, XL_DIMS(B, T, H, P)), xl_reshape_dims(g, dt, XL_DIMS(B, T, H, 1)));
-    xd = xl_transpose_dims(g, xl_reshape_dims(g, xd, XL_DIMS(B, C, Q, H, P)), XL_DIMS(0, 1, 3, 2, 4));    /* [B,C,H,Q,P] */
-    la = xl_transpose_dims(g, xl_reshape_dims(g, la, XL_DIMS(B, C, Q, H)), XL_DIMS(0, 1, 3, 2));          /* [B,C,H,Q] */
+    xd = xl_transpose_dims(g, xl_reshape_dims(g, xd, XL_DIMS(B, C, Q, H, P)), XL_DIMS(0, 1, 3, 2, 4)); /* [B,C,H,Q,P] */
+    la = xl_transpose_dims(g, xl_reshape_dims(g, la, XL_DIMS(B, C, Q, H)), XL_DIMS(0, 1, 3, 2));       /* [B,C,H,Q] */
     xl_tensor cum = xl_cumsum(g, la, 3);
-    xl_tensor last = xl_slice(g, cum, 3, Q - 1, Q);                                                       /* [B,C,H,1] */
+    xl_tensor last = xl_slice(g, cum, 3, Q - 1, Q); /* [B,C,H,1] */
     xl_tensor zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
     /* inside a chunk: from s to t <= s decays by exp(cum_t - cum_s) */
     xl_tensor it = xl_iota_of(g, XL_I32, XL_DIMS(Q, Q), 0), is = xl_iota_of(g, XL_I32, XL_DIMS(Q, Q), 1);
-    xl_tensor low = xl_and(g, xl_compare(g, it, ">=", is), xl_compare(g, xl_reshape_dims(g, seg, XL_DIMS(B, C, 1, Q, 1)), "==", xl_reshape_dims(g, seg, XL_DIMS(B, C, 1, 1, Q))));
-    xl_tensor diff = xl_sub(g, xl_reshape_dims(g, cum, XL_DIMS(B, C, H, Q, 1)), xl_reshape_dims(g, cum, XL_DIMS(B, C, H, 1, Q)));
-    xl_tensor L = xl_where(g, low, xl_exp(g, xl_where(g, low, diff, zero)), zero);                         /* [B,C,H,Q,Q] */
+    xl_tensor low = xl_and(g, xl_compare(g, it, ">=", is),
+                           xl_compare(g, xl_reshape_dims(g, seg, XL_DIMS(B, C, 1, Q, 1)),
+                                      "==", xl_reshape_dims(g, seg, XL_DIMS(B, C, 1, 1, Q))));
+    xl_tensor diff =
+        xl_sub(g, xl_reshape_dims(g, cum, XL_DIMS(B, C, H, Q, 1)), xl_reshape_dims(g, cum, XL_DIMS(B, C, H, 1, Q)));
+    xl_tensor L = xl_where(g, low, xl_exp(g, xl_where(g, low, diff, zero)), zero); /* [B,C,H,Q,Q] */
     xl_dims bc2 = XL_DIMS(0, 1);
-    xl_tensor CB = xl_dot_dims(g, Cm, Bm, bc2, bc2, XL_DIMS(3), XL_DIMS(3), XL_F32);                       /* [B,C,Q,Q] */
+    xl_tensor CB = xl_dot_dims(g, Cm, Bm, bc2, bc2, XL_DIMS(3), XL_DIMS(3), XL_F32); /* [B,C,Q,Q] */
     xl_tensor M = xl_mul(g, L, xl_reshape_dims(g, CB, XL_DIMS(B, C, 1, Q, Q)));
-    xl_tensor y = xl_matmul(g, M, xd);                                                                    /* [B,C,H,Q,P] */
+    xl_tensor y = xl_matmul(g, M, xd); /* [B,C,H,Q,P] */
     if (C > 1) {
         /* what each chunk leaves behind: sum over s of exp(last - cum_s) B_s x_s, [B,C,H,N,P] */
-        xl_tensor first_seg = xl_slice(g, seg, 2, 0, 1), last_seg = xl_slice(g, seg, 2, Q - 1, Q);               /* [B,C,1] */
+        xl_tensor first_seg = xl_slice(g, seg, 2, 0, 1), last_seg = xl_slice(g, seg, 2, Q - 1, Q); /* [B,C,1] */
         xl_tensor stays = xl_reshape_dims(g, xl_compare(g, seg, "==", last_seg), XL_DIMS(B, C, 1, Q));
         xl_tensor left = xl_where(g, stays, xl_exp(g, xl_sub(g, last, cum)), zero);
         xl_tensor xw = xl_mul(g, xd, xl_reshape_dims(g, left, XL_DIMS(B, C, H, Q, 1)));
-        xl_tensor st = xl_dot_dims(g, Bm, xw, bc2, bc2, XL_DIMS(2), XL_DIMS(3), XL_F32);                   /* [B,C,N,H,P] */
+        xl_tensor st = xl_dot_dims(g, Bm, xw, bc2, bc2, XL_DIMS(2), XL_DIMS(3), XL_F32); /* [B,C,N,H,P] */
         st = xl_reshape_dims(g, st, XL_DIMS(B, C, N * H * P));
         /* the state before chunk i is the sum over j < i of exp(total_(j+1) + ... + total_(i-1)) times what j left */
-        xl_tensor tot = xl_transpose_dims(g, xl_reshape_dims(g, last, XL_DIMS(B, C, H)), XL_DIMS(0, 2, 1)); /* [B,H,C] */
+        xl_tensor tot =
+            xl_transpose_dims(g, xl_reshape_dims(g, last, XL_DIMS(B, C, H)), XL_DIMS(0, 2, 1)); /* [B,H,C] */
         xl_tensor run = xl_cumsum(g, tot, 2), before = xl_sub(g, run, tot);
-        xl_tensor ic = xl_iota_of(g, XL_I32, XL_DIMS(C, C), 0), jc = xl_iota_of(g, XL_I32, XL_DIMS(C, C), 1), past = xl_compare(g, ic, ">", jc);
-        past = xl_and(g, past, xl_compare(g, xl_reshape_dims(g, first_seg, XL_DIMS(B, 1, C, 1)), "==", xl_reshape_dims(g, last_seg, XL_DIMS(B, 1, 1, C))));
-        xl_tensor gap = xl_sub(g, xl_reshape_dims(g, before, XL_DIMS(B, H, C, 1)), xl_reshape_dims(g, run, XL_DIMS(B, H, 1, C)));
-        xl_tensor W = xl_where(g, past, xl_exp(g, xl_where(g, past, gap, zero)), zero);                    /* [B,H,C,C] */
+        xl_tensor ic = xl_iota_of(g, XL_I32, XL_DIMS(C, C), 0), jc = xl_iota_of(g, XL_I32, XL_DIMS(C, C), 1),
+                  past = xl_compare(g, ic, ">", jc);
+        past = xl_and(g, past,
+                      xl_compare(g, xl_reshape_dims(g, first_seg, XL_DIMS(B, 1, C, 1)),
+                                 "==", xl_reshape_dims(g, last_seg, XL_DIMS(B, 1, 1, C))));
+        xl_tensor gap =
+            xl_sub(g, xl_reshape_dims(g, before, XL_DIMS(B, H, C, 1)), xl_reshape_dims(g, run, XL_DIMS(B, H, 1, C)));
+        xl_tensor W = xl_where(g, past, xl_exp(g, xl_where(g, past, gap, zero)), zero); /* [B,H,C,C] */
         st = xl_transpose_dims(g, xl_reshape_dims(g, st, XL_DIMS(B, C, N, H, P)), XL_DIMS(0, 3, 1, 2, 4));
-        xl_tensor in = xl_matmul(g, W, xl_reshape_dims(g, st, XL_DIMS(B, H, C, N * P)));                   /* [B,H,C,N*P] */
-        in = xl_transpose_dims(g, xl_reshape_dims(g, in, XL_DIMS(B, H, C, N, P)), XL_DIMS(0, 2, 1, 3, 4)); /* [B,C,H,N,P] */
+        xl_tensor in = xl_matmul(g, W, xl_reshape_dims(g, st, XL_DIMS(B, H, C, N * P))); /* [B,H,C,N*P] */
+        in = xl_transpose_dims(g, xl_reshape_dims(g, in, XL_DIMS(B, H, C, N, P)),
+                               XL_DIMS(0, 2, 1, 3, 4)); /* [B,C,H,N,P] */
         /* read at t with decay exp(cum_t) */
         xl_tensor comes = xl_reshape_dims(g, xl_compare(g, seg, "==", first_seg), XL_DIMS(B, C, 1, Q));
         xl_tensor seen = xl_where(g, comes, xl_exp(g, cum), zero);
-        xl_tensor Ch = xl_mul(g, xl_reshape_dims(g, Cm, XL_DIMS(B, C, 1, Q, N)), xl_reshape_dims(g, seen, XL_DIMS(B, C, H, Q, 1)));
+        xl_tensor Ch =
+            xl_mul(g, xl_reshape_dims(g, Cm, XL_DIMS(B, C, 1, Q, N)), xl_reshape_dims(g, seen, XL_DIMS(B, C, H, Q, 1)));
         y = xl_add(g, y, xl_matmul(g, Ch, in));
     }
     return xl_reshape_dims(g, xl_transpose_dims(g, y, XL_DIMS(0, 1, 3, 2, 4)), XL_DIMS(B, T, H, P));
@@ -269,9 +296,12 @@ static xl_tensor stepped(xl_blocks *b, const space *s)
 {
     xl_graph *g = b->g;
     int64_t H = s->H, P = s->P, N = s->N;
-    xl_tensor h = xl_block_state(b, "h", XL_F32, XL_DIMS(1, H, N, P)), a = xl_reshape_dims(g, xl_exp(g, s->la), XL_DIMS(1, H, 1, 1));
-    xl_tensor in = xl_reshape_dims(g, xl_slice(g, s->bc, 2, 0, N), XL_DIMS(1, 1, N, 1)), out = xl_reshape_dims(g, xl_slice(g, s->bc, 2, N, 2 * N), XL_DIMS(1, 1, N, 1));
-    xl_tensor x = xl_mul(g, xl_reshape_dims(g, s->u, XL_DIMS(1, H, 1, P)), xl_reshape_dims(g, s->dt, XL_DIMS(1, H, 1, 1)));
+    xl_tensor h = xl_block_state(b, "h", XL_F32, XL_DIMS(1, H, N, P)),
+              a = xl_reshape_dims(g, xl_exp(g, s->la), XL_DIMS(1, H, 1, 1));
+    xl_tensor in = xl_reshape_dims(g, xl_slice(g, s->bc, 2, 0, N), XL_DIMS(1, 1, N, 1)),
+              out = xl_reshape_dims(g, xl_slice(g, s->bc, 2, N, 2 * N), XL_DIMS(1, 1, N, 1));
+    xl_tensor x =
+        xl_mul(g, xl_reshape_dims(g, s->u, XL_DIMS(1, H, 1, P)), xl_reshape_dims(g, s->dt, XL_DIMS(1, H, 1, 1)));
     h = xl_add(g, xl_mul(g, a, h), xl_mul(g, in, x));
     xl_block_leave(b, h);
     return xl_reshape_dims(g, xl_sum(g, xl_mul(g, out, h), "[2]"), XL_DIMS(1, 1, H, P));
@@ -286,7 +316,8 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
     xl_tensor gain = PARAM("norm", "ones", D);
     scaled(s1, 1 / sqrt((double)D));
     xl_tensor win = PARAM("win", s1, D, 2, E), wbc = PARAM("wbc", s1, D, 2 * N), wdt = PARAM("wdt", s1, D, H);
-    xl_tensor conv = PARAM("conv", "normal 0.5", 4, E), dt_bias = PARAM("dt_bias", "const -2", H), a_log = PARAM("a_log", "const 0", H);
+    xl_tensor conv = PARAM("conv", "normal 0.5", 4, E), dt_bias = PARAM("dt_bias", "const -2", H),
+              a_log = PARAM("a_log", "const 0", H);
     xl_tensor skip = PARAM("skip", "ones", H), onorm = PARAM("out_norm", "ones", E);
     xl_tensor wout = PARAM("wout", scaled(s2, 0.5 / sqrt((double)E)), E, D);
     if (b->making) {
@@ -297,8 +328,10 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
         return x;
     }
     /* both halves of the way in are one product, along an axis of their own: channels can be split over devices */
-    xl_tensor n = xl_rmsnorm(g, x, gain), zx = xl_dot_dims(g, xl_cast_to(g, n, g->compute), win, XL_NO_DIMS, XL_NO_DIMS, XL_DIMS(2), XL_DIMS(0), g->compute);
-    xl_tensor z = xl_reshape_dims(g, xl_slice(g, zx, 2, 0, 1), XL_DIMS(B, T, E)), u = xl_cast_to(g, xl_reshape_dims(g, xl_slice(g, zx, 2, 1, 2), XL_DIMS(B, T, E)), XL_F32);
+    xl_tensor n = xl_rmsnorm(g, x, gain), zx = xl_dot_dims(g, xl_cast_to(g, n, g->compute), win, XL_NO_DIMS, XL_NO_DIMS,
+                                                           XL_DIMS(2), XL_DIMS(0), g->compute);
+    xl_tensor z = xl_reshape_dims(g, xl_slice(g, zx, 2, 0, 1), XL_DIMS(B, T, E)),
+              u = xl_cast_to(g, xl_reshape_dims(g, xl_slice(g, zx, 2, 1, 2), XL_DIMS(B, T, E)), XL_F32);
     u = xl_silu(g, short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4));
     xl_tensor bc = xl_cast_to(g, xl_matmul(g, n, wbc), XL_F32);
     xl_tensor dt = xl_softplus(g, xl_add(g, xl_cast_to(g, xl_matmul(g, n, wdt), XL_F32), dt_bias));       /* [B,T,H] */
@@ -310,9 +343,10 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
     return xl_add(g, x, xl_matmul(g, xl_cast_to(g, xl_rmsnorm(g, y, onorm), g->compute), wout));
 }
 
-/* ---- recurrence ----------------------------------------------------------------------------------------------------- */
-/* h_t = a_t h_(t-1) + sqrt(1 - a_t^2) (i_t x_t), a_t = exp(-8 softplus(lambda) r_t), r and i gates of the input. All turns at
- * once by doubling: log T elementwise steps. */
+/* ---- recurrence -----------------------------------------------------------------------------------------------------
+ * */
+/* h_t = a_t h_(t-1) + sqrt(1 - a_t^2) (i_t x_t), a_t = exp(-8 softplus(lambda) r_t), r and i gates of the input. All
+ * turns at once by doubling: log T elementwise steps. */
 static xl_tensor recurrence(xl_blocks *b, xl_tensor x)
 {
     xl_graph *g = b->g;
@@ -320,7 +354,8 @@ static xl_tensor recurrence(xl_blocks *b, xl_tensor x)
     int64_t D = b->c->dim, T = b->time;
     xl_tensor gain = PARAM("norm", "ones", D);
     scaled(s1, 1 / sqrt((double)D));
-    xl_tensor wx = PARAM("wx", s1, D, D), wg = PARAM("wg", s1, D, D), wr = PARAM("wr", s1, D, D), wi = PARAM("wi", s1, D, D);
+    xl_tensor wx = PARAM("wx", s1, D, D), wg = PARAM("wg", s1, D, D), wr = PARAM("wr", s1, D, D),
+              wi = PARAM("wi", s1, D, D);
     xl_tensor conv = PARAM("conv", "normal 0.5", 4, D), lambda = PARAM("lambda", "const -3", D);
     xl_tensor wo = PARAM("wo", scaled(s2, 0.5 / sqrt((double)D)), D, D);
     if (b->making) {
@@ -332,7 +367,8 @@ static xl_tensor recurrence(xl_blocks *b, xl_tensor x)
     }
     xl_tensor n = xl_rmsnorm(g, x, gain), u = xl_cast_to(g, xl_matmul(g, n, wx), XL_F32);
     u = short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4);
-    xl_tensor r = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wr), XL_F32)), i = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wi), XL_F32));
+    xl_tensor r = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wr), XL_F32)),
+              i = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wi), XL_F32));
     xl_tensor la = xl_mul(g, r, xl_scale(g, xl_softplus(g, lambda), -8)), a = xl_exp(g, la);
     xl_tensor room = xl_sqrt(g, xl_offset(g, xl_neg(g, xl_exp(g, xl_scale(g, la, 2))), 1 + 1e-6));
     xl_tensor h = xl_mul(g, xl_mul(g, room, i), u);
@@ -350,9 +386,11 @@ static xl_tensor recurrence(xl_blocks *b, xl_tensor x)
     return xl_add(g, x, xl_matmul(g, xl_cast_to(g, out, g->compute), wo));
 }
 
-/* ---- experts -------------------------------------------------------------------------------------------------------- */
-/* Each token goes to its top_k experts, if there is room: an expert has `slots` places, given in the order of the tokens. Tokens
- * are brought to the places by a gather and back by another; shapes depend on nothing but the configuration. */
+/* ---- experts --------------------------------------------------------------------------------------------------------
+ * */
+/* Each token goes to its top_k experts, if there is room: an expert has `slots` places, given in the order of the
+ * tokens. Tokens are brought to the places by a gather and back by another; shapes depend on nothing but the
+ * configuration. */
 static xl_tensor experts(xl_blocks *b, xl_tensor x)
 {
     xl_graph *g = b->g;
@@ -363,33 +401,42 @@ static xl_tensor experts(xl_blocks *b, xl_tensor x)
     slots = slots < 1 ? 1 : slots > n ? n : slots;
     xl_tensor gain = PARAM("ffn_norm", "ones", D);
     xl_tensor router = PARAM("router", scaled(s1, 1 / sqrt((double)D)), D, X);
-    xl_tensor gate = PARAM("gate", s1, X, D, F), up = PARAM("up", s1, X, D, F), down = PARAM("down", scaled(s2, 0.5 / sqrt((double)F)), X, F, D);
+    xl_tensor gate = PARAM("gate", s1, X, D, F), up = PARAM("up", s1, X, D, F),
+              down = PARAM("down", scaled(s2, 0.5 / sqrt((double)F)), X, F, D);
     if (b->making)
         return x;
     xl_tensor h = xl_reshape_dims(g, xl_rmsnorm(g, x, gain), XL_DIMS(n, D));
-    xl_tensor probs = xl_softmax(g, xl_matmul(g, xl_cast_to(g, h, XL_F32), xl_cast_to(g, router, XL_F32)));   /* [n,X] */
-    xl_tensor ids = xl_iota_of(g, XL_I32, XL_DIMS(n, X), 1), zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0), one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);
+    xl_tensor probs = xl_softmax(g, xl_matmul(g, xl_cast_to(g, h, XL_F32), xl_cast_to(g, router, XL_F32))); /* [n,X] */
+    xl_tensor ids = xl_iota_of(g, XL_I32, XL_DIMS(n, X), 1), zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0),
+              one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);
     xl_tensor left = probs, valid = xl_reshape_dims(g, b->valid, XL_DIMS(n, 1));
-    xl_tensor used = xl_const_of(g, XL_F32, XL_DIMS(1, X), 0), place[16], weight[16], fits[16], share = XL_NO_TENSOR, sum = XL_NO_TENSOR;
+    xl_tensor used = xl_const_of(g, XL_F32, XL_DIMS(1, X), 0), place[16], weight[16], fits[16], share = XL_NO_TENSOR,
+              sum = XL_NO_TENSOR;
     for (int64_t k = 0; k < K; k++) {
         /* the largest that is left; of equal ones the first */
         xl_tensor top = xl_keep(g, xl_max(g, xl_stop_gradient(g, left), "[1]"), left, "[1]");
         xl_tensor is = xl_compare(g, xl_stop_gradient(g, left), ">=", top);
         xl_tensor big = xl_cast_to(g, xl_where(g, is, ids, xl_const_of(g, XL_I32, XL_NO_DIMS, (double)X)), XL_F32);
         xl_tensor pick = xl_neg(g, xl_max(g, xl_neg(g, big), "[1]"));                                          /* [n] */
-        xl_tensor hot = xl_where(g, xl_compare(g, xl_cast_to(g, ids, XL_F32), "==", xl_reshape_dims(g, pick, XL_DIMS(n, 1))), one, zero);
+        xl_tensor hot = xl_where(
+            g, xl_compare(g, xl_cast_to(g, ids, XL_F32), "==", xl_reshape_dims(g, pick, XL_DIMS(n, 1))), one, zero);
         weight[k] = xl_sum(g, xl_mul(g, probs, hot), "[1]");                                                   /* [n] */
         sum = k ? xl_add(g, sum, weight[k]) : weight[k];
         left = xl_where(g, xl_compare(g, hot, ">", zero), xl_const_of(g, XL_F32, XL_NO_DIMS, -1), left);
-        hot = xl_mul(g, hot, valid);                                                                           /* padding takes no place */
-        xl_tensor order = xl_add(g, xl_sub(g, xl_cumsum(g, hot, 0), hot), used);                               /* how many came before */
+        hot = xl_mul(g, hot, valid);                                             /* padding takes no place */
+        xl_tensor order = xl_add(g, xl_sub(g, xl_cumsum(g, hot, 0), hot), used); /* how many came before */
         xl_tensor pos = xl_sum(g, xl_mul(g, order, hot), "[1]"), went = xl_sum(g, hot, "[1]");
         used = xl_add(g, used, xl_keep(g, xl_sum(g, hot, "[0]"), hot, "[0]"));
         share = k ? xl_add(g, share, xl_sum(g, hot, "[0]")) : xl_sum(g, hot, "[0]");
-        fits[k] = xl_mul(g, went, xl_where(g, xl_compare(g, pos, "<", xl_const_of(g, XL_F32, XL_NO_DIMS, (double)slots)), one, zero));
+        fits[k] =
+            xl_mul(g, went,
+                   xl_where(g, xl_compare(g, pos, "<", xl_const_of(g, XL_F32, XL_NO_DIMS, (double)slots)), one, zero));
         xl_tensor at = xl_add(g, xl_scale(g, pick, (double)slots), pos);
         /* what does not fit goes to one place more, that is thrown away */
-        place[k] = xl_cast_to(g, xl_where(g, xl_compare(g, fits[k], ">", zero), at, xl_const_of(g, XL_F32, XL_NO_DIMS, (double)(X * slots))), XL_I32);
+        place[k] = xl_cast_to(
+            g,
+            xl_where(g, xl_compare(g, fits[k], ">", zero), at, xl_const_of(g, XL_F32, XL_NO_DIMS, (double)(X * slots))),
+            XL_I32);
     }
     if (g->err)
         return XL_NO_TENSOR;
@@ -399,7 +446,8 @@ static xl_tensor experts(xl_blocks *b, xl_tensor x)
         who[k] = xl_iota_of(g, XL_I32, XL_DIMS(n), 0);
         where[k] = place[k];
     }
-    xl_tensor all_who = xl_concat(g, who, (int)K, 0), all_where = xl_reshape_dims(g, xl_concat(g, where, (int)K, 0), XL_DIMS(n * K, 1));
+    xl_tensor all_who = xl_concat(g, who, (int)K, 0),
+              all_where = xl_reshape_dims(g, xl_concat(g, where, (int)K, 0), XL_DIMS(n * K, 1));
     if (g->err)
         return XL_NO_TENSOR;
     xl_value seats = xl_em_splat(&g->e, xl_type_tensor(g->m, XL_I32, XL_DIMS(X * slots + 1)), (double)n);
@@ -418,7 +466,8 @@ static xl_tensor experts(xl_blocks *b, xl_tensor x)
     xl_tensor y = XL_NO_TENSOR, dropped = XL_NO_TENSOR;
     for (int64_t k = 0; k < K; k++) {
         xl_tensor w = xl_mul(g, xl_div(g, weight[k], sum), fits[k]);
-        xl_tensor part = xl_mul(g, xl_cast_to(g, xl_gather_rows(g, out, place[k]), XL_F32), xl_reshape_dims(g, w, XL_DIMS(n, 1)));
+        xl_tensor part =
+            xl_mul(g, xl_cast_to(g, xl_gather_rows(g, out, place[k]), XL_F32), xl_reshape_dims(g, w, XL_DIMS(n, 1)));
         y = k ? xl_add(g, y, part) : part;
         xl_tensor lost = xl_sub(g, xl_sum(g, b->valid, NULL), xl_sum(g, fits[k], NULL));
         dropped = k ? xl_add(g, dropped, lost) : lost;
@@ -427,9 +476,11 @@ static xl_tensor experts(xl_blocks *b, xl_tensor x)
     xl_tensor count = xl_maximum(g, xl_sum(g, b->valid, NULL), one);
     xl_tensor mean_p = xl_div(g, xl_sum(g, xl_mul(g, probs, valid), "[0]"), count);
     xl_tensor frac = xl_div(g, share, xl_scale(g, count, (double)K));
-    b->balance = xl_add(g, b->balance, xl_scale(g, xl_sum(g, xl_mul(g, xl_stop_gradient(g, frac), mean_p), NULL), (double)X));
+    b->balance =
+        xl_add(g, b->balance, xl_scale(g, xl_sum(g, xl_mul(g, xl_stop_gradient(g, frac), mean_p), NULL), (double)X));
     b->dropped = xl_add(g, b->dropped, dropped);
-    return xl_add(g, x, xl_cast_to(g, xl_reshape_dims(g, y, XL_DIMS(B, T, D)), g->err ? XL_F32 : xl_graph_type(g, x)->dtype));
+    return xl_add(g, x,
+                  xl_cast_to(g, xl_reshape_dims(g, y, XL_DIMS(B, T, D)), g->err ? XL_F32 : xl_graph_type(g, x)->dtype));
 }
 
 xl_tensor xl_block(xl_blocks *b, char kind, xl_tensor x)

@@ -1,4 +1,5 @@
-/* src/train/blocks.h: the blocks of model.h. Each takes x [batch, time, dim] and gives the same shape, residual included. */
+/* src/train/blocks.h: the blocks of model.h. Each takes x [batch, time, dim] and gives the same shape, residual
+ * included. */
 #ifndef XL_TRAIN_BLOCKS_H
 #define XL_TRAIN_BLOCKS_H
 
@@ -21,8 +22,8 @@ typedef struct {
     xl_tensor *made;                             /* in the order in which the blocks ask */
     int nmade, at;
     xl_tensor balance, dropped;                  /* sums over the E blocks so far, f32[] */
-    /* One token at a time, for sampling: what came before is in states of fixed shape, a row per turn, which go in and come out.
-     * `place` is the token's place in the window, i32[]; mask is then i1[1, 1, window]. */
+    /* One token at a time, for sampling: what came before is in states of fixed shape, a row per turn, which go in and
+     * come out. `place` is the token's place in the window, i32[]; mask is then i1[1, 1, window]. */
     bool stepping;
     xl_tensor place;
     int64_t window;
@@ -33,11 +34,12 @@ typedef struct {
 /* A parameter of the block at work. */
 xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const char *init);
 xl_tensor xl_block(xl_blocks *b, char kind, xl_tensor x);
-/* A state of the block at work (stepping only): its value before this token; xl_block_leave says what it is after it. In the order
- * of the calls; every state that is read is left. */
+/* A state of the block at work (stepping only): its value before this token; xl_block_leave says what it is after it.
+ * In the order of the calls; every state that is read is left. */
 xl_tensor xl_block_state(xl_blocks *b, const char *name, xl_dtype d, xl_dims dims);
 void xl_block_leave(xl_blocks *b, xl_tensor value);
-/* Causal attention by cuDNN: see pass/cudnn.h for the shapes. A platform that lacks it refuses the graph before it compiles. */
+/* Causal attention by cuDNN: see pass/cudnn.h for the shapes. A platform that lacks it refuses the graph before it
+ * compiles. */
 xl_tensor xl_attention_fused(xl_graph *g, xl_tensor q, xl_tensor k, xl_tensor v, bool deterministic);
 enum { XL_MOST_MADE = 1024, XL_MOST_STATE = 256 };
 

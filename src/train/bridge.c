@@ -1,6 +1,6 @@
-/* The bridge to functions that JAX exported (jax.export): the artifact is read, its entry is inlined and copied into a graph, and
- * what it asks of a platform is remembered until a lane compiles it. Takes what Exported.serialize() gives (a FlatBuffer around the
- * artifact) or the artifact alone, as bytecode or text. */
+/* The bridge to functions that JAX exported (jax.export): the artifact is read, its entry is inlined and copied into a
+ * graph, and what it asks of a platform is remembered until a lane compiles it. Takes what Exported.serialize() gives
+ * (a FlatBuffer around the artifact) or the artifact alone, as bytecode or text. */
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -24,7 +24,8 @@ struct xl_exported {
     bool index_first;                    /* the entry's first argument says which platform it runs on */
 };
 
-/* ---- the FlatBuffer: offsets that are checked one by one ------------------------------------------------------------ */
+/* ---- the FlatBuffer: offsets that are checked one by one ------------------------------------------------------------
+ * */
 typedef struct { const unsigned char *p; size_t n; bool bad; } flat;
 
 static uint32_t u32(flat *f, size_t at)
@@ -33,7 +34,8 @@ static uint32_t u32(flat *f, size_t at)
         f->bad = true;
         return 0;
     }
-    return (uint32_t)f->p[at] | (uint32_t)f->p[at + 1] << 8 | (uint32_t)f->p[at + 2] << 16 | (uint32_t)f->p[at + 3] << 24;
+    return (uint32_t)f->p[at] | (uint32_t)f->p[at + 1] << 8 | (uint32_t)f->p[at + 2] << 16 |
+           (uint32_t)f->p[at + 3] << 24;
 }
 
 static uint16_t u16(flat *f, size_t at)
@@ -79,7 +81,15 @@ static const char *string(xl_arena *a, flat *f, size_t at)
     return vector(f, at, 1, &from, &n) ? xl_str_c(a, (xl_str){ (const char *)f->p + from, n }) : "";
 }
 
-enum { FB_VERSION = 4, FB_NAME = 6, FB_IN_AVALS = 10, FB_PLATFORMS = 22, FB_MODULE = 30, FB_CONVENTION = 32, FB_KEPT = 34 };
+enum {
+    FB_VERSION = 4,
+    FB_NAME = 6,
+    FB_IN_AVALS = 10,
+    FB_PLATFORMS = 22,
+    FB_MODULE = 30,
+    FB_CONVENTION = 32,
+    FB_KEPT = 34
+};
 
 static bool unwrap(xl_exported *e, xl_str bytes, xl_str *module)
 {
@@ -107,7 +117,8 @@ static bool unwrap(xl_exported *e, xl_str bytes, xl_str *module)
     return !f.bad;
 }
 
-/* ---- opening -------------------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------------------------------
+ * */
 static void find_custom(xl_exported *e, const xl_region *r)
 {
     for (uint32_t i = 0; i < r->nop; i++) {
@@ -154,8 +165,11 @@ xl_error *xl_exported_open(const char *path, xl_exported **out)
     uint32_t have = e->f->body->narg, want = e->kept ? e->nkept : wrapped ? e->narg : have;
     e->index_first = wrapped && e->nplatform > 1 && have == want + 1;
     if (have != want + e->index_first) {
-        err = XL_ERR(UNIMPLEMENTED, "%s: its entry takes %u values where the function has %u arguments: tokens or sizes come beside them, which is "
-                     "not done here; export it for fixed shapes and without effects", path, have, want);
+        err = XL_ERR(UNIMPLEMENTED,
+                     "%s: its entry takes %u values where the function has %u arguments: tokens or sizes come beside "
+                     "them, which is "
+                     "not done here; export it for fixed shapes and without effects",
+                     path, have, want);
         goto out;
     }
     if (!wrapped)
@@ -166,7 +180,8 @@ xl_error *xl_exported_open(const char *path, xl_exported **out)
             goto out;
         }
     find_custom(e, e->f->body);
-    xl_buf_printf(&b, "%s: function %s, %s, calling convention %d, for", path, e->name, wrapped ? "exported by JAX" : "a bare StableHLO artifact", e->convention);
+    xl_buf_printf(&b, "%s: function %s, %s, calling convention %d, for", path, e->name,
+                  wrapped ? "exported by JAX" : "a bare StableHLO artifact", e->convention);
     for (uint32_t i = 0; i < e->nplatform; i++)
         xl_buf_printf(&b, "%s %s", i ? "," : "", e->platform[i]);
     xl_buf_puts(&b, e->nplatform ? "; custom calls:" : " any platform; custom calls:");
@@ -194,7 +209,8 @@ void xl_exported_close(xl_exported *e)
 
 const char *xl_exported_receipt(const xl_exported *e) { return e->receipt; }
 
-/* ---- calling -------------------------------------------------------------------------------------------------------- */
+/* ---- calling --------------------------------------------------------------------------------------------------------
+ * */
 static xl_op *copy_op(xl_graph *g, xl_region *r, const xl_func *f, const xl_op *op, xl_value *map)
 {
     xl_arena *a = &g->m->arena;
@@ -214,14 +230,16 @@ static xl_op *copy_op(xl_graph *g, xl_region *r, const xl_func *f, const xl_op *
     for (uint32_t k = 0; k < op->nregion; k++) {
         const xl_region *from = op->region[k];
         for (uint32_t i = 0; i < from->narg; i++)
-            map[from->arg[i].id] = xl_region_add_arg(g->f, c->region[k], xl_type_intern(g->m, xl_value_type(f, from->arg[i])), g->e.loc);
+            map[from->arg[i].id] =
+                xl_region_add_arg(g->f, c->region[k], xl_type_intern(g->m, xl_value_type(f, from->arg[i])), g->e.loc);
         for (uint32_t i = 0; i < from->nop; i++)
             copy_op(g, c->region[k], f, from->op[i], map);
     }
     return c;
 }
 
-void xl_call(xl_graph *g, const xl_exported *e, const char *platform, const xl_tensor *in, int n, xl_tensor *out, int nout)
+void xl_call(xl_graph *g, const xl_exported *e, const char *platform, const xl_tensor *in, int n, xl_tensor *out,
+             int nout)
 {
     for (int i = 0; i < nout; i++)
         out[i] = XL_NO_TENSOR;
@@ -239,16 +257,19 @@ void xl_call(xl_graph *g, const xl_exported *e, const char *platform, const xl_t
             if (platform && !strcmp(platform, e->platform[i]))
                 at = i;
         if (at == e->nplatform) {
-            xl_graph_fail(g, "call: %s was exported for several platforms, \"%s\" is none of them", e->name, platform ? platform : "");
+            xl_graph_fail(g, "call: %s was exported for several platforms, \"%s\" is none of them", e->name,
+                          platform ? platform : "");
             return;
         }
-        map[e->f->body->arg[0].id] = xl_em_splat(&g->e, xl_type_intern(g->m, xl_value_type(e->f, e->f->body->arg[0])), at);
+        map[e->f->body->arg[0].id] =
+            xl_em_splat(&g->e, xl_type_intern(g->m, xl_value_type(e->f, e->f->body->arg[0])), at);
     }
     for (uint32_t i = e->index_first; i < e->f->body->narg; i++) {
         uint32_t from = e->kept ? e->kept[i - e->index_first] : i - e->index_first;
         const xl_type *want = xl_type_intern(g->m, xl_value_type(e->f, e->f->body->arg[i]));
         if (xl_graph_type(g, in[from]) != want) {
-            xl_graph_fail(g, "call: argument %u of %s is %s here, and was exported as another type", from, e->name, xl_shape(g, in[from]));
+            xl_graph_fail(g, "call: argument %u of %s is %s here, and was exported as another type", from, e->name,
+                          xl_shape(g, in[from]));
             return;
         }
         map[e->f->body->arg[i].id] = xl_val_of(in[from]);
@@ -257,7 +278,9 @@ void xl_call(xl_graph *g, const xl_exported *e, const char *platform, const xl_t
         copy_op(g, g->e.r, e->f, e->f->body->op[i], map);
     for (int i = 0; i < nout; i++)
         out[i] = xl_tensor_of(map[ret->in[i].id]);
-    xl_foreign x = { .what = xl_str_c(&g->m->arena, xl_str_of(e->receipt)), .ncustom = e->ncustom, .nplatform = e->nplatform };
+    xl_foreign x = { .what = xl_str_c(&g->m->arena, xl_str_of(e->receipt)),
+                     .ncustom = e->ncustom,
+                     .nplatform = e->nplatform };
     x.custom = xl_new(&g->m->arena, const char *, e->ncustom);
     x.platform = xl_new(&g->m->arena, const char *, e->nplatform);
     for (uint32_t i = 0; i < e->ncustom; i++)

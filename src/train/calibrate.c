@@ -16,12 +16,15 @@ void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s)
 {
     const xl_model *m = &c->model;
     int64_t time = c->data.nbucket ? c->data.buckets[c->data.nbucket - 1] : c->data.time;
-    s->model = xl_strf(a, "%s vocab %lld dim %lld heads %lld/%lld ffn %lld state %lld chunk %lld experts %lld top %lld capacity %g batch %lld time %lld",
-                       m->pattern, (long long)m->vocab, (long long)m->dim, (long long)m->heads, (long long)m->kv_heads, (long long)m->ffn,
-                       (long long)m->state, (long long)m->chunk, (long long)m->experts, (long long)m->top_k, m->capacity, (long long)c->data.batch,
-                       (long long)time);
-    s->features = xl_strf(a, "scan %s remat %s micro %lld compute %s keep %s", m->scan ? "on" : "off", m->remat ? "on" : "off",
-                          (long long)(m->micro ? m->micro : 1), m->compute, c->keep_for_backward);
+    s->model = xl_strf(a,
+                       "%s vocab %lld dim %lld heads %lld/%lld ffn %lld state %lld chunk %lld experts %lld top %lld "
+                       "capacity %g batch %lld time %lld",
+                       m->pattern, (long long)m->vocab, (long long)m->dim, (long long)m->heads, (long long)m->kv_heads,
+                       (long long)m->ffn, (long long)m->state, (long long)m->chunk, (long long)m->experts,
+                       (long long)m->top_k, m->capacity, (long long)c->data.batch, (long long)time);
+    s->features =
+        xl_strf(a, "scan %s remat %s micro %lld compute %s keep %s", m->scan ? "on" : "off", m->remat ? "on" : "off",
+                (long long)(m->micro ? m->micro : 1), m->compute, c->keep_for_backward);
     s->parallelism = XL_STR("replicas 1 partitions 1");
 }
 
@@ -30,7 +33,8 @@ static void lane_signature(xl_arena *a, const xl_lane *l, const xl_device_memory
 {
     static const char *const flags[] = { "XLA_FLAGS", "LIBTPU_INIT_ARGS", "XLANE_CPU_GRAIN" };
     xl_buf b = { 0 };
-    xl_buf_printf(&b, "xlane %s, %s %.*s", XL_VERSION, strrchr(l->choice.path, '/') ? strrchr(l->choice.path, '/') + 1 : l->choice.path,
+    xl_buf_printf(&b, "xlane %s, %s %.*s", XL_VERSION,
+                  strrchr(l->choice.path, '/') ? strrchr(l->choice.path, '/') + 1 : l->choice.path,
                   XL_FMT(xl_plugin_build_id(a, l->choice.path)));
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         const char *v = getenv(flags[i]);
@@ -39,7 +43,8 @@ static void lane_signature(xl_arena *a, const xl_lane *l, const xl_device_memory
     }
     s->bundle = xl_str_dup(a, xl_buf_view(&b));
     xl_buf_fini(&b);
-    s->hardware = xl_strf(a, "%zu x %.*s, %lld MiB", xl_client_nlocal(l->client), XL_FMT(l->dev->kind), (long long)(dm->limit / (1 << 20)));
+    s->hardware = xl_strf(a, "%zu x %.*s, %lld MiB", xl_client_nlocal(l->client), XL_FMT(l->dev->kind),
+                          (long long)(dm->limit / (1 << 20)));
 }
 
 static xl_error *setup(const xl_config *c, xl_setup *s)
@@ -82,7 +87,8 @@ xl_error *xl_config_batch_step(const xl_config *c, int64_t *out)
     for (uint32_t k = 0; !err && k < mesh.naxis; k++)
         devices *= mesh.axis[k].size;
     *out = turns_of(c);
-    for (int64_t share = 1; share <= devices && devices > 1; share++) {     /* the model's own rules and the configuration's say which axes share a batch */
+    for (int64_t share = 1; share <= devices && devices > 1;
+         share++) { /* the model's own rules and the configuration's say which axes share a batch */
         xl_setup s = { 0 };
         xl_config x = *c;
         if (devices % share)
@@ -99,7 +105,8 @@ xl_error *xl_config_batch_step(const xl_config *c, int64_t *out)
 }
 
 /* What is predicted of the config's step and what its compiler says of it; nothing runs. */
-static xl_error *compile_small(const xl_config *c, xl_lane *lane, xl_predict_rule rule, xl_prediction *said, xl_program_memory *is)
+static xl_error *compile_small(const xl_config *c, xl_lane *lane, xl_predict_rule rule, xl_prediction *said,
+                               xl_program_memory *is)
 {
     xl_error *err = NULL;
     xl_setup s = { 0 };
@@ -118,8 +125,9 @@ out:
     return err;
 }
 
-/* Compiles the same model with three quarters of the batch, or less where that is too large as well, and with two thirds of that. Returns the larger; 0, and a scale
- * of 1, where there is no smaller batch or the compiler gives no figures. */
+/* Compiles the same model with three quarters of the batch, or less where that is too large as well, and with two
+ * thirds of that. Returns the larger; 0, and a scale of 1, where there is no smaller batch or the compiler gives no
+ * figures. */
 static int64_t measure_small(const xl_config *c, xl_lane *lane, xl_predict_rule rule, xl_predict_scale *out)
 {
     xl_config small = *c;
@@ -157,8 +165,9 @@ static bool same_family(const xl_signature *x, const xl_signature *y)
 {
     const char *end = x->model.n ? memmem(x->model.p, x->model.n, " batch ", 7) : NULL;
     size_t n = end ? (size_t)(end - x->model.p) + 7 : x->model.n;
-    return xl_str_eq(x->hardware, y->hardware) && xl_str_eq(x->bundle, y->bundle) && xl_str_eq(x->features, y->features) &&
-           xl_str_eq(x->parallelism, y->parallelism) && y->model.n >= n && !memcmp(x->model.p, y->model.p, n);
+    return xl_str_eq(x->hardware, y->hardware) && xl_str_eq(x->bundle, y->bundle) &&
+           xl_str_eq(x->features, y->features) && xl_str_eq(x->parallelism, y->parallelism) && y->model.n >= n &&
+           !memcmp(x->model.p, y->model.p, n);
 }
 
 /* How far the newest calibration of this model on this stack was from what the program alone had said. */
@@ -167,7 +176,8 @@ static double learned(xl_arena *a, const xl_catalog_entry *all, size_t n, const 
     for (size_t i = n; i-- > 0;) {
         xl_node *node;
         double raw = 0;
-        if (all[i].outcome != XL_OUTCOME_RAN || all[i].observed <= 0 || !all[i].detail.n || !same_family(s, &all[i].sig))
+        if (all[i].outcome != XL_OUTCOME_RAN || all[i].observed <= 0 || !all[i].detail.n ||
+            !same_family(s, &all[i].sig))
             continue;
         xl_error *err = xl_json_read(a, "catalog", all[i].detail, &node);
         if (!err)
@@ -195,7 +205,9 @@ static xl_error *two_steps(xl_setup *s, const xl_prepared *p)
     for (int turn = 0; turn < 2; turn++) {
         for (uint32_t i = 0; i < g->ninput && i < 8; i++) {
             for (int64_t k = 0; k < n; k++)
-                data[k] = xl_str_is(g->input[i].name, "segments") ? 1 : xl_str_is(g->input[i].name, "positions") ? (int32_t)(k % time) : (int32_t)((k * 31 + turn) % 97);
+                data[k] = xl_str_is(g->input[i].name, "segments")    ? 1
+                          : xl_str_is(g->input[i].name, "positions") ? (int32_t)(k % time)
+                                                                     : (int32_t)((k * 31 + turn) % 97);
             XL_DO(xl_lane_put(s->lane, g->input[i].type, &g->input[i].spec, data, &in[i]));
         }
         XL_DO(xl_trainer_update(s->t, p, in, &m));
@@ -219,7 +231,9 @@ out:
 static void failed(xl_arena *a, xl_catalog_entry *e, const xl_error *err)
 {
     xl_str m = xl_str_of(xl_error_message(err));
-    const char *code = memmem(m.p, m.n, "E1000", 5) ? "E1000" : memmem(m.p, m.n, "E1001", 5) ? "E1001" : xl_code_name(xl_error_code(err));
+    const char *code = memmem(m.p, m.n, "E1000", 5)   ? "E1000"
+                       : memmem(m.p, m.n, "E1001", 5) ? "E1001"
+                                                      : xl_code_name(xl_error_code(err));
     e->outcome = XL_OUTCOME_FAILED;
     e->class = xl_str_of(code);
     e->message = xl_str_dup(a, m);
@@ -238,12 +252,16 @@ static void compare(xl_arena *a, xl_calibration *k)
     if (!k->before)
         return;
     xl_buf b = { 0 };
-    const struct { const char *what; int64_t was, is; } row[] = { { "predicted", k->before->predicted, k->entry.predicted },
-                                                                  { "compiled", k->before->compiled, k->entry.compiled },
-                                                                  { "observed", k->before->observed, k->entry.observed } };
+    const struct {
+        const char *what;
+        int64_t was, is;
+    } row[] = { { "predicted", k->before->predicted, k->entry.predicted },
+                { "compiled", k->before->compiled, k->entry.compiled },
+                { "observed", k->before->observed, k->entry.observed } };
     for (size_t i = 0; i < 3; i++)
         if (row[i].was > 0 && row[i].is > 0 && llabs(row[i].is - row[i].was) * 50 > row[i].was)
-            xl_buf_printf(&b, "%s%s %.2f -> %.2f MiB", b.n ? ", " : "", row[i].what, (double)row[i].was / (1 << 20), (double)row[i].is / (1 << 20));
+            xl_buf_printf(&b, "%s%s %.2f -> %.2f MiB", b.n ? ", " : "", row[i].what, (double)row[i].was / (1 << 20),
+                          (double)row[i].is / (1 << 20));
     k->moved = xl_str_dup(a, xl_buf_view(&b));
     xl_buf_fini(&b);
 }
@@ -283,7 +301,8 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
     XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
     out->factor = learned(a, all, n, &e->sig);
     e->predicted = (int64_t)((double)out->predicted.total * out->factor);
-    e->detail = xl_strf(a, "{\"raw\":%lld,\"alone\":%lld,\"rule\":\"%s\"}", (long long)out->predicted.total, (long long)out->alone, xl_predict_word(out->rule));
+    e->detail = xl_strf(a, "{\"raw\":%lld,\"alone\":%lld,\"rule\":\"%s\"}", (long long)out->predicted.total,
+                        (long long)out->alone, xl_predict_word(out->rule));
     xl_error_free(xl_device_memory_reset_peak(s.lane->dev));
 
     double start = xl_now();
@@ -329,7 +348,8 @@ out:
     return err;
 }
 
-/* ---- fitting -------------------------------------------------------------------------------------------------------- */
+/* ---- fitting --------------------------------------------------------------------------------------------------------
+ * */
 typedef struct { int64_t batch; int way; xl_known known; int64_t predicted; } candidate;
 
 /* What fitting knows of the device and of a way to run the model on it. */
@@ -410,7 +430,8 @@ static const char *candidate_words(const way *w, int64_t batch)
 {
     const char *remat = w->c.model.remat ? " with remat" : "";
     const int64_t turns = turns_of(&w->c);
-    return turns > 1 ? xl_strf(w->a, "batch %lld in %lld turns%s", (long long)batch, (long long)turns, remat).p : xl_strf(w->a, "batch %lld%s", (long long)batch, remat).p;
+    return turns > 1 ? xl_strf(w->a, "batch %lld in %lld turns%s", (long long)batch, (long long)turns, remat).p
+                     : xl_strf(w->a, "batch %lld%s", (long long)batch, remat).p;
 }
 
 /* Calibrates a candidate and says how it went. */
@@ -425,14 +446,21 @@ static xl_error *try_one(const way *w, const attempt *t, const candidate *x, xl_
     bool ran = out->entry.outcome == XL_OUTCOME_RAN, tight = ran && out->entry.observed > w->room;
     *taken = ran && !tight;
     if (t->say)
-        t->say(t->ctx, xl_strf(w->a, "%s (%s): predicted %.1f MiB, observed %.1f MiB of %.1f: %s", candidate_words(w, x->batch), x->known == XL_KNOWN_GOOD ? "known good" : "unseen", (double)x->predicted / (1 << 20),
-                               out->entry.observed > 0 ? (double)out->entry.observed / (1 << 20) : 0.0, t->limit / (1 << 20),
-                               tight ? "too tight" : ran ? "taken" : xl_str_c(w->a, out->entry.class)).p);
+        t->say(t->ctx,
+               xl_strf(w->a, "%s (%s): predicted %.1f MiB, observed %.1f MiB of %.1f: %s", candidate_words(w, x->batch),
+                       x->known == XL_KNOWN_GOOD ? "known good" : "unseen", (double)x->predicted / (1 << 20),
+                       out->entry.observed > 0 ? (double)out->entry.observed / (1 << 20) : 0.0, t->limit / (1 << 20),
+                       tight ? "too tight"
+                       : ran ? "taken"
+                             : xl_str_c(w->a, out->entry.class))
+                   .p);
     return NULL;
 }
 
-/* Where less was observed than had been predicted there may be room for more: the prediction is corrected by that, and asked again. */
-static xl_error *go_up(way *w, const attempt *t, int64_t wanted, const xl_catalog_entry *all, size_t n, xl_calibration *out)
+/* Where less was observed than had been predicted there may be room for more: the prediction is corrected by that, and
+ * asked again. */
+static xl_error *go_up(way *w, const attempt *t, int64_t wanted, const xl_catalog_entry *all, size_t n,
+                       xl_calibration *out)
 {
     xl_error *err = NULL;
     for (int turn = 0; turn < 4; turn++) {
@@ -479,11 +507,15 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
     XL_DO(xl_setup_device(c, &device));
     XL_TRY(xl_device_memory_read(device.lane->dev, &dm), "fitting needs the size of the device's memory");
     if (dm.limit <= 0) {
-        err = XL_ERR(UNIMPLEMENTED, "%s does not say how much memory it has, so nothing can be fitted to it; set data.batch by hand", xl_lane_name(device.lane));
+        err = XL_ERR(UNIMPLEMENTED,
+                     "%s does not say how much memory it has, so nothing can be fitted to it; set data.batch by hand",
+                     xl_lane_name(device.lane));
         goto out;
     }
     XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
-    way first = { .a = a, .c = *c, .rule = XL_RULE_FUSED, .room = dm.limit - dm.limit / 50, .step = 1 }; /* the loop has the next batch there while a step runs */
+    way first = {
+        .a = a, .c = *c, .rule = XL_RULE_FUSED, .room = dm.limit - dm.limit / 50, .step = 1
+    }; /* the loop has the next batch there while a step runs */
     xl_error_free(xl_predict_measure(device.lane->client, &first.rule));
     lane_signature(a, device.lane, &dm, &first.lane);
     xl_str plain = { 0 };
@@ -508,16 +540,19 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
         XL_DO(largest_measured(&first, device.lane, wanted, &low));
         w[nway] = first;
         size_t before = ncand;
-        for (int64_t b = low / first.step; b >= 1 && ncand - before < 24; b = b > 1 && b * 15 / 16 == b ? b - 1 : b * 15 / 16) {
+        for (int64_t b = low / first.step;
+             b >= 1 && ncand - before<24; b = b> 1 && b * 15 / 16 == b ? b - 1 : b * 15 / 16) {
             XL_DO(predict_at(&first, b * first.step, &bytes, &sig));
-            XL_PUSH(a, cand, ncand, cap, ((candidate){ b * first.step, nway, xl_catalog_known(all, n, &sig, NULL), bytes }));
+            XL_PUSH(a, cand, ncand, cap,
+                    ((candidate){ b * first.step, nway, xl_catalog_known(all, n, &sig, NULL), bytes }));
         }
         nway++;
     }
     xl_setup_fini(&device);
     if (!ncand) {
         const char *least = w[0].step > 1 ? xl_strf(a, "a batch of %lld", (long long)w[0].step).p : "one row";
-        err = XL_ERR(EXHAUSTED, "not even %s fits %lld MiB: a smaller model, or shorter rows (data.time)", least, (long long)(dm.limit >> 20));
+        err = XL_ERR(EXHAUSTED, "not even %s fits %lld MiB: a smaller model, or shorter rows (data.time)", least,
+                     (long long)(dm.limit >> 20));
         goto out;
     }
     qsort(cand, ncand, sizeof *cand, by_size);
@@ -534,7 +569,8 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
                 goto out;
             }
         }
-    err = XL_ERR(EXHAUSTED, "no batch up to %lld fits: a smaller model, or shorter rows (data.time)", (long long)wanted);
+    err =
+        XL_ERR(EXHAUSTED, "no batch up to %lld fits: a smaller model, or shorter rows (data.time)", (long long)wanted);
 out:
     xl_setup_fini(&device);
     return err;

@@ -1,6 +1,6 @@
 /* src/train/calibrate.h
- * Three figures for the memory of a training step, side by side: predicted from the program, said by the compiler, observed on the
- * physical device after two steps. They go into the catalog under the launch's signature. */
+ * Three figures for the memory of a training step, side by side: predicted from the program, said by the compiler,
+ * observed on the physical device after two steps. They go into the catalog under the launch's signature. */
 #ifndef XL_TRAIN_CALIBRATE_H
 #define XL_TRAIN_CALIBRATE_H
 
@@ -18,7 +18,7 @@ typedef struct {
     int64_t alone;                  /* total by liveness alone, before scale and factor */
     int64_t small;                  /* the batch that `scale` was measured at, compiled and not run; 0: none */
     xl_predict_scale scale;
-    double factor;                  /* what was learned from an earlier calibration of this model on this stack; 1: nothing */
+    double factor; /* what was learned from an earlier calibration of this model on this stack; 1: nothing */
     double off;                     /* (predicted - observed) / observed; nan where nothing was observed */
     bool mismatch;                  /* by more than XL_CALIBRATE_OFF */
     const xl_catalog_entry *before; /* the same launch on another stack; NULL: none */
@@ -31,14 +31,18 @@ typedef struct {
 
 /* What a config is in the catalog: model and features; and with a lane: hardware and bundle. */
 void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s);
-/* A batch is a multiple of this: as many turns as model.micro says, each shared evenly by the devices of the mesh that split it. */
+/* A batch is a multiple of this: as many turns as model.micro says, each shared evenly by the devices of the mesh that
+ * split it. */
 xl_error *xl_config_batch_step(const xl_config *c, int64_t *out) XL_MUST_USE;
-/* Compiles and runs two steps on the config's device. A step that does not fit is no error: the entry's outcome says so. */
+/* Compiles and runs two steps on the config's device. A step that does not fit is no error: the entry's outcome says
+ * so. */
 xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out) XL_MUST_USE;
 
-/* The largest batch up to the config's own that fits the device, as configured or, where that allows a larger one, with model.remat or in turns
- * (model.micro): candidates that the catalog knows to run, then unseen ones by what is predicted, each calibrated before it is believed; known bad
- * ones are left out. c's batch, remat and micro are set. `say` gets a line per candidate. */
-xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *line), void *ctx, xl_calibration *out) XL_MUST_USE;
+/* The largest batch up to the config's own that fits the device, as configured or, where that allows a larger one, with
+ * model.remat or in turns (model.micro): candidates that the catalog knows to run, then unseen ones by what is
+ * predicted, each calibrated before it is believed; known bad ones are left out. c's batch, remat and micro are set.
+ * `say` gets a line per candidate. */
+xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *line), void *ctx,
+                 xl_calibration *out) XL_MUST_USE;
 
 #endif

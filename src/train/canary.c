@@ -1,5 +1,6 @@
-/* Before the first evaluation: known numbers, one on each device, reduced over the axes that the metrics are reduced over. Each device must hold the
- * same right sums, maxima and counts afterwards; they are read from every one of them, not from the first alone. */
+/* Before the first evaluation: known numbers, one on each device, reduced over the axes that the metrics are reduced
+ * over. Each device must hold the same right sums, maxima and counts afterwards; they are read from every one of them,
+ * not from the first alone. */
 #include "train/metric.h"
 #include "train/trainer.h"
 
@@ -44,7 +45,8 @@ static xl_value reductions(xl_graph *g, const sets *s, xl_value value)
             for (uint32_t i = 0; i < g->mesh.naxis; i++)
                 if (s->axes[k] >> i & 1)
                     over[m++] = i;
-            xl_value v = xl_em_reduce(&g->e, kind == MAX ? XL_OP_MAXIMUM : XL_OP_ADD, kind == COUNT ? g->parts : value, 0, (xl_dims){ over, m });
+            xl_value v = xl_em_reduce(&g->e, kind == MAX ? XL_OP_MAXIMUM : XL_OP_ADD, kind == COUNT ? g->parts : value,
+                                      0, (xl_dims){ over, m });
             part[n++] = xl_em_reshape(&g->e, v, XL_DIMS(size));
         }
     return xl_em_concat(&g->e, part, n, 0);
@@ -57,7 +59,7 @@ static xl_error *compare(const xl_graph *g, const sets *s, const float *v, const
     for (uint32_t k = 0; k < s->n; k++)
         for (int kind = 0; kind < KINDS; kind++)
             for (int64_t d = 0; d < xl_mesh_size(&g->mesh); d++) {
-                int64_t a = d;                             /* the first device of each place along the other axes stands for it */
+                int64_t a = d; /* the first device of each place along the other axes stands for it */
                 bool first = true;
                 for (uint32_t i = g->mesh.naxis; i-- > 0; a /= g->mesh.axis[i].size)
                     first &= !(s->axes[k] >> i & 1) || a % g->mesh.axis[i].size == 0;
@@ -65,8 +67,12 @@ static xl_error *compare(const xl_graph *g, const sets *s, const float *v, const
                     continue;
                 double want = known(&g->mesh, s->axes[k], kind, d);
                 if ((double)v[at++] != want)
-                    return XL_ERR(PRECONDITION, "canary: device %d holds %g as the %s over %s of known values, %g is right: a collective ran over the wrong devices, or this device did not take part; "
-                                  "no evaluation on this mesh can be trusted", dev->id, (double)v[at - 1], kinds[kind], xl_axes_text(&g->mesh, s->axes[k], over, sizeof over), want);
+                    return XL_ERR(PRECONDITION,
+                                  "canary: device %d holds %g as the %s over %s of known values, %g is right: a "
+                                  "collective ran over the wrong devices, or this device did not take part; "
+                                  "no evaluation on this mesh can be trusted",
+                                  dev->id, (double)v[at - 1], kinds[kind],
+                                  xl_axes_text(&g->mesh, s->axes[k], over, sizeof over), want);
             }
     return NULL;
 }
@@ -128,7 +134,9 @@ xl_error *xl_trainer_canary(xl_trainer *t, const xl_graph *of)
         v[l->place.n - 1] = 0;                             /* as if the last device brought nothing */
     XL_DO(xl_trainer_each(l, g, v, &in[0]));
     int64_t n = xl_dim(g, all, 0);
-    XL_TRY(xl_array_execute(&l->place, t->canary_program, in, 2, &(xl_array_type){ xl_elem_of(XL_F32), { &n, 1 }, NULL }, 1, &out), "running the canary");
+    XL_TRY(xl_array_execute(&l->place, t->canary_program, in, 2,
+                            &(xl_array_type){ xl_elem_of(XL_F32), { &n, 1 }, NULL }, 1, &out),
+           "running the canary");
     float *got = xl_new(&a, float, (size_t)n);
     for (size_t d = 0; d < l->place.n && !err; d++) {
         XL_DO(xl_buffer_to_host(out->part[d], got, (size_t)n * sizeof *got, NULL));

@@ -48,8 +48,10 @@ static xl_error *take(xl_trainer *t, const xl_progress *where, snapshot *s)
         int64_t bytes = 8;
         if (ty)
             xl_type_bytes(ty, &bytes);
-        s->t[i] = (xl_saved){ .name = xl_str_dup(&s->arena, xl_state_name(&s->arena, t, i)), .dtype = ty ? ty->dtype : XL_I32,
-                              .dims = ty ? xl_type_dims(ty) : (xl_dims){ &two, 1 }, .bytes = (uint64_t)bytes };
+        s->t[i] = (xl_saved){ .name = xl_str_dup(&s->arena, xl_state_name(&s->arena, t, i)),
+                              .dtype = ty ? ty->dtype : XL_I32,
+                              .dims = ty ? xl_type_dims(ty) : (xl_dims){ &two, 1 },
+                              .bytes = (uint64_t)bytes };
         total += (uint64_t)bytes;
     }
     s->bytes = malloc(total);
@@ -59,7 +61,8 @@ static xl_error *take(xl_trainer *t, const xl_progress *where, snapshot *s)
     }
     for (uint32_t i = 0; i < s->n; i++) {
         s->t[i].data = (char *)s->bytes + at;
-        XL_TRY(xl_array_get(t->buf[i], (char *)s->bytes + at, (size_t)s->t[i].bytes, NULL), "reading %.*s", XL_FMT(s->t[i].name));
+        XL_TRY(xl_array_get(t->buf[i], (char *)s->bytes + at, (size_t)s->t[i].bytes, NULL), "reading %.*s",
+               XL_FMT(s->t[i].name));
         at += s->t[i].bytes;
     }
     s->meta[0] = (xl_meta){ XL_STR("format"), XL_STR("pt") };
@@ -99,7 +102,10 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
         xl_dims want = ty ? xl_type_dims(ty) : (xl_dims){ &two, 1 };
         src[i] = xl_safetensors_find(&s, name);
         if (!src[i]) {
-            err = XL_ERR(INVALID, "%s has no tensor \"%.*s\": it is of another model; take the configuration it was trained with", path, XL_FMT(name));
+            err =
+                XL_ERR(INVALID,
+                       "%s has no tensor \"%.*s\": it is of another model; take the configuration it was trained with",
+                       path, XL_FMT(name));
             goto out;
         }
         bool same = src[i]->dtype == (ty ? ty->dtype : XL_I32) && src[i]->dims.n == want.n;
@@ -112,7 +118,8 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
             xl_buf_puts(&x, "], this model has [");
             for (size_t k = 0; k < want.n; k++)
                 xl_buf_printf(&x, "%s%lld", k ? "," : "", (long long)want.p[k]);
-            err = XL_ERR(INVALID, "%s: tensor \"%.*s\" is %s[%.*s]; take the configuration it was trained with", path, XL_FMT(name), xl_dtypes[src[i]->dtype].text, XL_FMT(xl_buf_view(&x)));
+            err = XL_ERR(INVALID, "%s: tensor \"%.*s\" is %s[%.*s]; take the configuration it was trained with", path,
+                         XL_FMT(name), xl_dtypes[src[i]->dtype].text, XL_FMT(xl_buf_view(&x)));
             xl_buf_fini(&x);
             goto out;
         }
@@ -123,7 +130,10 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
         for (uint32_t i = 0; i < n && !taken; i++)
             taken = src[i] == &s.t[k];
         if (!taken) {
-            err = XL_ERR(INVALID, "%s has a tensor \"%.*s\" that this model has not: it is of another model; take the configuration it was trained with", path, XL_FMT(s.t[k].name));
+            err = XL_ERR(INVALID,
+                         "%s has a tensor \"%.*s\" that this model has not: it is of another model; take the "
+                         "configuration it was trained with",
+                         path, XL_FMT(s.t[k].name));
             goto out;
         }
     }
@@ -132,11 +142,12 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
         err = XL_ERR(EXHAUSTED, "no memory to load a tensor of %llu bytes", (unsigned long long)most);
         goto out;
     }
-    for (uint32_t i = 0; i < n; i++) {                   /* one at a time: devices that hold the state once can be loaded into */
+    for (uint32_t i = 0; i < n; i++) { /* one at a time: devices that hold the state once can be loaded into */
         xl_array *fresh;
         XL_DO(xl_safetensors_read(&s, src[i], host));
         t->half = true;
-        XL_TRY(xl_array_put(t->buf[i]->place, xl_elem_of(src[i]->dtype), src[i]->dims, &t->buf[i]->spec, host, &fresh), "placing %.*s", XL_FMT(src[i]->name));
+        XL_TRY(xl_array_put(t->buf[i]->place, xl_elem_of(src[i]->dtype), src[i]->dims, &t->buf[i]->spec, host, &fresh),
+               "placing %.*s", XL_FMT(src[i]->name));
         xl_array_free(t->buf[i]);
         t->buf[i] = fresh;
     }
@@ -156,12 +167,22 @@ out:
     return err;
 }
 
-xl_error *xl_trainer_save(xl_trainer *t, const char *path) { return xl_ckpt_save(t, path, &(xl_progress){ t->lane->step, 0 }); }
+xl_error *xl_trainer_save(xl_trainer *t, const char *path)
+{
+    return xl_ckpt_save(t, path, &(xl_progress){ t->lane->step, 0 });
+}
 xl_error *xl_trainer_load(xl_trainer *t, const char *path) { return xl_ckpt_load(t, path, NULL); }
 
-/* ---- the folder ----------------------------------------------------------------------------------------------------- */
-static char *file_of(xl_arena *a, const char *dir, int64_t step) { return xl_str_c(a, xl_strf(a, "%s/step-%08lld.safetensors", dir, (long long)step)); }
-static char *marker_of(xl_arena *a, const char *dir, int64_t step) { return xl_str_c(a, xl_strf(a, "%s/step-%08lld.ok", dir, (long long)step)); }
+/* ---- the folder -----------------------------------------------------------------------------------------------------
+ * */
+static char *file_of(xl_arena *a, const char *dir, int64_t step)
+{
+    return xl_str_c(a, xl_strf(a, "%s/step-%08lld.safetensors", dir, (long long)step));
+}
+static char *marker_of(xl_arena *a, const char *dir, int64_t step)
+{
+    return xl_str_c(a, xl_strf(a, "%s/step-%08lld.ok", dir, (long long)step));
+}
 
 static bool step_of(xl_str name, const char *ending, int64_t *step)
 {
@@ -187,7 +208,8 @@ static xl_error *commit(xl_arena *a, const char *dir, int64_t step)
     xl_json_put_text(&j, "header", xl_digest_hex(&s.header, hex));
     xl_json_end(&j);
     xl_buf_putc(&b, '\n');
-    err = b.failed ? XL_ERR(EXHAUSTED, "out of memory") : xl_file_write_atomic(marker_of(a, dir, step), xl_buf_view(&b));
+    err =
+        b.failed ? XL_ERR(EXHAUSTED, "out of memory") : xl_file_write_atomic(marker_of(a, dir, step), xl_buf_view(&b));
 out:
     xl_buf_fini(&b);
     xl_safetensors_close(&s);
@@ -210,7 +232,9 @@ static xl_error *verify(xl_arena *a, const char *dir, int64_t step, bool *commit
         const xl_node *bytes = torn ? NULL : xl_node_get(m, "bytes"), *header = torn ? NULL : xl_node_get(m, "header");
         xl_error_free(torn);
         if (!bytes || !header || header->kind != XL_NODE_STR) {
-            err = XL_ERR(DATA_LOSS, "%s is damaged; remove it if the checkpoint beside it is to be taken by its own digests", marker);
+            err = XL_ERR(DATA_LOSS,
+                         "%s is damaged; remove it if the checkpoint beside it is to be taken by its own digests",
+                         marker);
             goto out;
         }
         if (bytes->i != (int64_t)s.bytes || !xl_str_is(header->s, xl_digest_hex(&s.header, hex))) {
@@ -249,9 +273,13 @@ static xl_error *names_of(xl_arena *a, const char *dir, xl_ckpt_info **out, size
             char *path = file_of(a, dir, step);
             if (!xl_str_is(names[i], xl_str_c(a, xl_path_base(xl_str_of(path)))))
                 continue;                                  /* "step-7.safetensors": not a name of ours */
-            (*out)[(*n)++] = (xl_ckpt_info){ .step = step, .path = path, .bytes = xl_file_stat(path, &st) ? st.size : 0 };
+            (*out)[(*n)++] =
+                (xl_ckpt_info){ .step = step, .path = path, .bytes = xl_file_stat(path, &st) ? st.size : 0 };
         } else if (step_of(names[i], ".ok", &step) && !xl_file_stat(file_of(a, dir, step), NULL)) {
-            (*out)[(*n)++] = (xl_ckpt_info){ .step = step, .path = file_of(a, dir, step), .committed = true, .bad = "it was committed, and its file is gone" };
+            (*out)[(*n)++] = (xl_ckpt_info){ .step = step,
+                                             .path = file_of(a, dir, step),
+                                             .committed = true,
+                                             .bad = "it was committed, and its file is gone" };
         }
     }
     if (*n)
@@ -307,7 +335,8 @@ out:
     return err;
 }
 
-/* ---- in the background ---------------------------------------------------------------------------------------------- */
+/* ---- in the background ----------------------------------------------------------------------------------------------
+ * */
 typedef struct { int64_t step; struct timespec changed; uint64_t ino, bytes; } seen;
 enum { SEEN = 32 };
 
@@ -320,7 +349,7 @@ struct xl_saver {
     xl_thread thread;
     bool running;
     xl_error *err;
-    seen whole[SEEN];                                    /* verified by us, and not changed since: the system's change time cannot be set back */
+    seen whole[SEEN]; /* verified by us, and not changed since: the system's change time cannot be set back */
     uint32_t nwhole;
 };
 
@@ -332,11 +361,12 @@ static bool is_whole(xl_saver *s, xl_arena *a, xl_ckpt_info *c)
     seen now = { c->step, st.st_ctim, (uint64_t)st.st_ino, (uint64_t)st.st_size };
     for (uint32_t i = 0; i < s->nwhole && i < SEEN; i++) {
         const seen *w = &s->whole[i];
-        if (w->step == now.step && w->ino == now.ino && w->bytes == now.bytes && w->changed.tv_sec == now.changed.tv_sec && w->changed.tv_nsec == now.changed.tv_nsec)
+        if (w->step == now.step && w->ino == now.ino && w->bytes == now.bytes &&
+            w->changed.tv_sec == now.changed.tv_sec && w->changed.tv_nsec == now.changed.tv_nsec)
             return true;
     }
     look(a, s->dir, c);
-    if (!c->bad && !c->committed)                        /* whole, and interrupted before its marker: it counts from now on */
+    if (!c->bad && !c->committed) /* whole, and interrupted before its marker: it counts from now on */
         xl_error_free(commit(a, s->dir, c->step));
     if (!c->bad)
         s->whole[s->nwhole++ % SEEN] = now;
@@ -388,7 +418,8 @@ static void sweep(const char *dir)
     size_t n = 0;
     xl_error_free(xl_dir_list(&a, dir, &names, &n));
     for (size_t i = 0; i < n; i++)
-        if (xl_file_is_temporary(names[i]) || (xl_str_starts(names[i], XL_STR("step-")) && xl_str_ends(names[i], XL_STR(".tmp"))))
+        if (xl_file_is_temporary(names[i]) ||
+            (xl_str_starts(names[i], XL_STR("step-")) && xl_str_ends(names[i], XL_STR(".tmp"))))
             xl_error_free(xl_file_remove(xl_path_join(&a, dir, xl_str_c(&a, names[i]))));
     xl_arena_fini(&a);
 }

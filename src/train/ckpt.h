@@ -1,6 +1,7 @@
 /* src/train/ckpt.h
- * Checkpoints of a trainer: parameters under their names, moments as "adamw.m.NAME" and "adamw.v.NAME", the counters, and in the
- * metadata where the run stood. Taking one waits for the device and copies to the host; writing happens in a thread. */
+ * Checkpoints of a trainer: parameters under their names, moments as "adamw.m.NAME" and "adamw.v.NAME", the counters,
+ * and in the metadata where the run stood. Taking one waits for the device and copies to the host; writing happens in a
+ * thread. */
 #ifndef XL_TRAIN_CKPT_H
 #define XL_TRAIN_CKPT_H
 
@@ -12,14 +13,16 @@ typedef struct { int64_t batches; uint64_t seed; } xl_progress;  /* of the data:
 xl_str xl_state_name(xl_arena *a, const xl_trainer *t, uint32_t i);
 /* Gives a name to a tensor set of the trainer: shared by save and load. */
 xl_error *xl_ckpt_save(xl_trainer *t, const char *path, const xl_progress *where) XL_MUST_USE;
-/* Into the live buffers, one after the other: each new one lies where the old one lay. A tensor that is missing or of another shape is named, and
- * nothing is changed; after a file that cannot be read to its end the trainer refuses to go on until it is loaded again. where may be NULL. */
+/* Into the live buffers, one after the other: each new one lies where the old one lay. A tensor that is missing or of
+ * another shape is named, and nothing is changed; after a file that cannot be read to its end the trainer refuses to go
+ * on until it is loaded again. where may be NULL. */
 xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where) XL_MUST_USE;
 
-/* Saves in the background, one at a time. A checkpoint `step-N.safetensors` is written beside, synced and renamed, then committed by a
- * marker `step-N.ok` with its size and the digest of its header. What is older than the newest `keep` that are whole goes; whole means
- * read again and compared with its digests, so a damaged one is never kept in a good one's place. Left-over temporary files go when it
- * is opened: the folder must be this process's alone. `last`: the step of the newest whole one that is there; -1: none. */
+/* Saves in the background, one at a time. A checkpoint `step-N.safetensors` is written beside, synced and renamed, then
+ * committed by a marker `step-N.ok` with its size and the digest of its header. What is older than the newest `keep`
+ * that are whole goes; whole means read again and compared with its digests, so a damaged one is never kept in a good
+ * one's place. Left-over temporary files go when it is opened: the folder must be this process's alone. `last`: the
+ * step of the newest whole one that is there; -1: none. */
 typedef struct xl_saver xl_saver;
 xl_error *xl_saver_open(const char *dir, int64_t keep, int64_t last, xl_saver **out) XL_MUST_USE;
 /* Waits for the one before. The error, if there is one, is that of the one before: training goes on without it. */
@@ -37,7 +40,8 @@ typedef struct {
 } xl_ckpt_info;
 /* All of a folder, the oldest first, each read in full. A marker without its file is one that is missing. */
 xl_error *xl_ckpt_list(xl_arena *a, const char *dir, xl_ckpt_info **out, size_t *n) XL_MUST_USE;
-/* The newest that is whole; NULL if there never was one. Newer ones that are not are added to `passed` (may be NULL), a line each.
+/* The newest that is whole; NULL if there never was one. Newer ones that are not are added to `passed` (may be NULL), a
+ * line each.
  * Where there are some and none is whole: DATA_LOSS, which names them. */
 xl_error *xl_ckpt_newest(xl_arena *a, const char *dir, char **path, int64_t *step, xl_buf *passed) XL_MUST_USE;
 

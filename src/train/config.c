@@ -7,37 +7,88 @@
 #include "base/yaml.h"
 #include "train/step.h"
 
-typedef enum { STR, INT, NUM, BOOL, FLAG, INTS, PAIRS } kind; /* FLAG: an int, as the public header has it; PAIRS: any keys below it */
-typedef struct { const char *key; kind k; size_t at; double least; bool above; } row; /* least: of numbers; above: and not it either */
+typedef enum {
+    STR,
+    INT,
+    NUM,
+    BOOL,
+    FLAG,
+    INTS,
+    PAIRS
+} kind; /* FLAG: an int, as the public header has it; PAIRS: any keys below it */
+typedef struct {
+    const char *key;
+    kind k;
+    size_t at;
+    double least;
+    bool above;
+} row; /* least: of numbers; above: and not it either */
 #define AT(field) offsetof(xl_config, field)
 
 static const row rows[] = {
-    { "name", STR, AT(name) }, { "device", STR, AT(device) }, { "runs", STR, AT(runs) }, { "cache", STR, AT(cache) },
-    { "seed", INT, AT(seed), INT64_MIN }, { "mesh", PAIRS, AT(mesh) }, { "sharding", PAIRS, AT(sharding) },
-    { "model.pattern", STR, AT(model.pattern) }, { "model.vocab", INT, AT(model.vocab), 2 }, { "model.dim", INT, AT(model.dim), 2 },
-    { "model.heads", INT, AT(model.heads), 1 }, { "model.kv_heads", INT, AT(model.kv_heads) }, { "model.ffn", INT, AT(model.ffn) },
-    { "model.state", INT, AT(model.state), 1 }, { "model.chunk", INT, AT(model.chunk), 1 }, { "model.experts", INT, AT(model.experts), 1 },
-    { "model.top_k", INT, AT(model.top_k), 1 }, { "model.capacity", NUM, AT(model.capacity), 0, true }, { "model.balance", NUM, AT(model.balance) },
-    { "model.rope_base", NUM, AT(model.rope_base), 0, true }, { "model.scan", FLAG, AT(model.scan) }, { "model.remat", FLAG, AT(model.remat) },
+    { "name", STR, AT(name) },
+    { "device", STR, AT(device) },
+    { "runs", STR, AT(runs) },
+    { "cache", STR, AT(cache) },
+    { "seed", INT, AT(seed), INT64_MIN },
+    { "mesh", PAIRS, AT(mesh) },
+    { "sharding", PAIRS, AT(sharding) },
+    { "model.pattern", STR, AT(model.pattern) },
+    { "model.vocab", INT, AT(model.vocab), 2 },
+    { "model.dim", INT, AT(model.dim), 2 },
+    { "model.heads", INT, AT(model.heads), 1 },
+    { "model.kv_heads", INT, AT(model.kv_heads) },
+    { "model.ffn", INT, AT(model.ffn) },
+    { "model.state", INT, AT(model.state), 1 },
+    { "model.chunk", INT, AT(model.chunk), 1 },
+    { "model.experts", INT, AT(model.experts), 1 },
+    { "model.top_k", INT, AT(model.top_k), 1 },
+    { "model.capacity", NUM, AT(model.capacity), 0, true },
+    { "model.balance", NUM, AT(model.balance) },
+    { "model.rope_base", NUM, AT(model.rope_base), 0, true },
+    { "model.scan", FLAG, AT(model.scan) },
+    { "model.remat", FLAG, AT(model.remat) },
     { "model.micro", INT, AT(model.micro) },
-    { "model.compute", STR, AT(model.compute) }, { "model.attention", STR, AT(model.attention) }, { "model.tie", FLAG, AT(model.tie) },
-    { "data.train", STR, AT(data.train) }, { "data.valid", STR, AT(data.valid) }, { "data.format", STR, AT(data.format) },
-    { "data.batch", INT, AT(data.batch), 1 }, { "data.time", INT, AT(data.time), 2 }, { "data.buckets", INTS, AT(data.buckets) },
-    { "data.pack", BOOL, AT(data.pack) }, { "data.end", INT, AT(data.end), -1 },
-    { "optimizer.lr", NUM, AT(opt.lr) }, { "optimizer.min_lr", NUM, AT(opt.min_lr) }, { "optimizer.schedule", STR, AT(opt.schedule) },
-    { "optimizer.warmup", INT, AT(opt.warmup) }, { "optimizer.beta1", NUM, AT(opt.beta1) }, { "optimizer.beta2", NUM, AT(opt.beta2) },
-    { "optimizer.eps", NUM, AT(opt.eps), 0, true }, { "optimizer.decay", NUM, AT(opt.decay) }, { "optimizer.clip", NUM, AT(opt.clip) },
+    { "model.compute", STR, AT(model.compute) },
+    { "model.attention", STR, AT(model.attention) },
+    { "model.tie", FLAG, AT(model.tie) },
+    { "data.train", STR, AT(data.train) },
+    { "data.valid", STR, AT(data.valid) },
+    { "data.format", STR, AT(data.format) },
+    { "data.batch", INT, AT(data.batch), 1 },
+    { "data.time", INT, AT(data.time), 2 },
+    { "data.buckets", INTS, AT(data.buckets) },
+    { "data.pack", BOOL, AT(data.pack) },
+    { "data.end", INT, AT(data.end), -1 },
+    { "optimizer.lr", NUM, AT(opt.lr) },
+    { "optimizer.min_lr", NUM, AT(opt.min_lr) },
+    { "optimizer.schedule", STR, AT(opt.schedule) },
+    { "optimizer.warmup", INT, AT(opt.warmup) },
+    { "optimizer.beta1", NUM, AT(opt.beta1) },
+    { "optimizer.beta2", NUM, AT(opt.beta2) },
+    { "optimizer.eps", NUM, AT(opt.eps), 0, true },
+    { "optimizer.decay", NUM, AT(opt.decay) },
+    { "optimizer.clip", NUM, AT(opt.clip) },
     { "optimizer.bake_lr", BOOL, AT(bake_lr) },
-    { "train.steps", INT, AT(steps), 1 }, { "train.log_every", INT, AT(log_every), 1 }, { "train.eval_every", INT, AT(eval_every) },
-    { "train.eval_batches", INT, AT(eval_batches), 1 }, { "train.save_every", INT, AT(save_every) }, { "train.keep", INT, AT(keep), 1 },
-    { "train.policy", STR, AT(policy) }, { "train.deterministic", BOOL, AT(deterministic) }, { "train.warmup_steps", INT, AT(warmup_steps) }, { "train.keep_for_backward", STR, AT(keep_for_backward) },
+    { "train.steps", INT, AT(steps), 1 },
+    { "train.log_every", INT, AT(log_every), 1 },
+    { "train.eval_every", INT, AT(eval_every) },
+    { "train.eval_batches", INT, AT(eval_batches), 1 },
+    { "train.save_every", INT, AT(save_every) },
+    { "train.keep", INT, AT(keep), 1 },
+    { "train.policy", STR, AT(policy) },
+    { "train.deterministic", BOOL, AT(deterministic) },
+    { "train.warmup_steps", INT, AT(warmup_steps) },
+    { "train.keep_for_backward", STR, AT(keep_for_backward) },
     { "train.plant", STR, AT(plant) },
 };
 enum { NROW = sizeof rows / sizeof *rows };
 
 static xl_config defaults(void)
 {
-    xl_config c = { .name = "train", .runs = "runs", .seed = 1, .model = xl_model_default(), .opt = xl_adamw_default() };
+    xl_config c = {
+        .name = "train", .runs = "runs", .seed = 1, .model = xl_model_default(), .opt = xl_adamw_default()
+    };
     c.data.format = "auto";
     c.data.batch = 8;
     c.data.time = 128;
@@ -76,7 +127,8 @@ static xl_error *ints(xl_config *c, xl_str v, const char *key)
         if (c->data.nbucket == XL_MOST_BUCKETS)
             return XL_ERR(INVALID, "%s: more than %d", key, XL_MOST_BUCKETS);
         if (c->data.nbucket && c->data.buckets[c->data.nbucket - 1] >= i)
-            return XL_ERR(INVALID, "%s must grow: %lld comes after %lld", key, (long long)i, (long long)c->data.buckets[c->data.nbucket - 1]);
+            return XL_ERR(INVALID, "%s must grow: %lld comes after %lld", key, (long long)i,
+                          (long long)c->data.buckets[c->data.nbucket - 1]);
         c->data.buckets[c->data.nbucket++] = i;
     }
     return NULL;
@@ -93,7 +145,8 @@ static xl_error *unknown(xl_str key)
     for (int i = 0; i < NROW; i++) {
         /* a name given without its section counts as near */
         const char *dot = strchr(rows[i].key, '.');
-        size_t d = xl_str_distance(key, xl_str_of(rows[i].key)), e = dot ? xl_str_distance(key, xl_str_of(dot + 1)) + 1 : d;
+        size_t d = xl_str_distance(key, xl_str_of(rows[i].key)),
+               e = dot ? xl_str_distance(key, xl_str_of(dot + 1)) + 1 : d;
         d = e < d ? e : d;
         if (d < best)
             best = d, near = rows[i].key;
@@ -102,7 +155,8 @@ static xl_error *unknown(xl_str key)
                 : XL_ERR(INVALID, "unknown key \"%.*s\"; docs/train.md lists the keys", XL_FMT(key));
 }
 
-/* "mesh.data" is one entry; "mesh" alone is all of them, "data=2, model=4" or "{data: 2, model: 4}", and empty for none. */
+/* "mesh.data" is one entry; "mesh" alone is all of them, "data=2, model=4" or "{data: 2, model: 4}", and empty for
+ * none. */
 static xl_error *pairs(xl_arena *a, xl_pairs *out, const char *row, xl_str key, xl_str v, const char *where)
 {
     size_t n = strlen(row);
@@ -140,7 +194,8 @@ static xl_error *in_range(const row *r, double v)
 {
     if ((r->above ? v > r->least : v >= r->least) && v < XL_CONFIG_MAX)
         return NULL;
-    return XL_ERR(INVALID, "%s is %g: it takes a number %s %g and below %g", r->key, v, r->above ? "above" : "of at least", r->least, XL_CONFIG_MAX);
+    return XL_ERR(INVALID, "%s is %g: it takes a number %s %g and below %g", r->key, v,
+                  r->above ? "above" : "of at least", r->least, XL_CONFIG_MAX);
 }
 
 static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char *where)
@@ -229,16 +284,22 @@ static xl_error *check(const xl_config *c)
         return XL_ERR(INVALID, "data.train is not set: the file to train on, as in data.train=book.txt");
     int64_t longest = c->data.nbucket ? c->data.buckets[c->data.nbucket - 1] : c->data.time;
     if (longest > INT32_MAX || c->data.batch > INT32_MAX / longest)
-        return XL_ERR(INVALID, "data.batch %lld of %lld tokens: a step takes less than 2^31 tokens", (long long)c->data.batch, (long long)longest);
+        return XL_ERR(INVALID, "data.batch %lld of %lld tokens: a step takes less than 2^31 tokens",
+                      (long long)c->data.batch, (long long)longest);
     if (c->data.end >= c->model.vocab)
-        return XL_ERR(INVALID, "data.end is %lld, beyond the vocabulary of %lld (model.vocab): no document would end; name the token that ends one", (long long)c->data.end,
-                      (long long)c->model.vocab);
+        return XL_ERR(INVALID,
+                      "data.end is %lld, beyond the vocabulary of %lld (model.vocab): no document would end; name the "
+                      "token that ends one",
+                      (long long)c->data.end, (long long)c->model.vocab);
     if (c->opt.min_lr > c->opt.lr)
-        return XL_ERR(INVALID, "optimizer.min_lr %g is above optimizer.lr %g: the rate would rise; make it smaller", c->opt.min_lr, c->opt.lr);
+        return XL_ERR(INVALID, "optimizer.min_lr %g is above optimizer.lr %g: the rate would rise; make it smaller",
+                      c->opt.min_lr, c->opt.lr);
     if (strcmp(c->keep_for_backward, "carry") && strcmp(c->keep_for_backward, "dots"))
         return XL_ERR(INVALID, "train.keep_for_backward is carry or dots");
-    if (strcmp(c->plant, "none") && strcmp(c->plant, "local") && strcmp(c->plant, "read") && strcmp(c->plant, "group") && strcmp(c->plant, "canary"))
-        return XL_ERR(INVALID, "train.plant is none, local, read, group or canary: a mistake on purpose, to see it caught");
+    if (strcmp(c->plant, "none") && strcmp(c->plant, "local") && strcmp(c->plant, "read") &&
+        strcmp(c->plant, "group") && strcmp(c->plant, "canary"))
+        return XL_ERR(INVALID,
+                      "train.plant is none, local, read, group or canary: a mistake on purpose, to see it caught");
     if (strcmp(c->policy, "allow") && strcmp(c->policy, "warn") && strcmp(c->policy, "stop"))
         return XL_ERR(INVALID, "train.policy is allow, warn or stop");
     float unused[XL_HYPER_COUNT];
@@ -248,7 +309,10 @@ static xl_error *check(const xl_config *c)
     return NULL;
 }
 
-xl_grad_keep xl_config_keep(const xl_config *c) { return strcmp(c->keep_for_backward, "carry") ? XL_KEEP_DOTS : XL_KEEP_CARRY; }
+xl_grad_keep xl_config_keep(const xl_config *c)
+{
+    return strcmp(c->keep_for_backward, "carry") ? XL_KEEP_DOTS : XL_KEEP_CARRY;
+}
 
 xl_error *xl_config_read(xl_arena *a, const char *file, char *const *words, int n, xl_config *out)
 {

@@ -1,5 +1,6 @@
 /* src/train/config.h
- * The configuration of a run: a YAML file, then key=value words that win over it. Every key is one row of the table in config.c. */
+ * The configuration of a run: a YAML file, then key=value words that win over it. Every key is one row of the table in
+ * config.c. */
 #ifndef XL_TRAIN_CONFIG_H
 #define XL_TRAIN_CONFIG_H
 

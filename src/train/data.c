@@ -43,7 +43,8 @@ struct xl_data {
     xl_thread thread;
 };
 
-/* ---- a permutation of 0 .. n-1 without a table: a Feistel network on the next power of four, walked until it is inside ---- */
+/* ---- a permutation of 0 .. n-1 without a table: a Feistel network on the next power of four, walked until it is
+ * inside ---- */
 static uint64_t mix64(uint64_t z)
 {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -69,14 +70,16 @@ static int64_t shuffled(int64_t i, int64_t n, uint64_t key)
     return (int64_t)x;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------------------------------
+ * */
 static xl_error *read_tokens(xl_data *d, int64_t from, int64_t n, int32_t *out)
 {
     /* the raw bytes go to the end of the output, then are widened from its front */
     char *raw = (char *)out + (size_t)n * (4 - (size_t)d->width);
     size_t want = (size_t)n * (size_t)d->width, have = 0;
     while (have < want) {
-        ssize_t r = pread(d->fd, raw + have, want - have, (off_t)(d->skip + (d->first + from) * d->width) + (off_t)have);
+        ssize_t r =
+            pread(d->fd, raw + have, want - have, (off_t)(d->skip + (d->first + from) * d->width) + (off_t)have);
         if (r < 0 && errno == EINTR)
             continue;
         if (r < 0)
@@ -95,8 +98,8 @@ static xl_error *read_tokens(xl_data *d, int64_t from, int64_t n, int32_t *out)
             t = w;
         }
         if (t >= d->vocab)
-            return XL_ERR(RANGE, "%s: token %lld is %d, beyond the vocabulary of %lld; set model.vocab", d->path, (long long)(d->first + from + i), t,
-                          (long long)d->vocab);
+            return XL_ERR(RANGE, "%s: token %lld is %d, beyond the vocabulary of %lld; set model.vocab", d->path,
+                          (long long)(d->first + from + i), t, (long long)d->vocab);
         memcpy(out + i, &t, sizeof t);
     }
     return NULL;
@@ -148,14 +151,17 @@ static xl_error *open_format(xl_data *d, const xl_config *c, const char **word, 
         return XL_ERR(INVALID, "data.format \"%s\" is none of auto, bytes, lines, nanogpt, llmc", f);
     if (!strcmp(*word, "llmc")) {
         if (!magic || head[1] != 1)
-            return XL_ERR(INVALID, "%s does not begin as a token file of llm.c does (magic %d, version 1)", d->path, MAGIC);
+            return XL_ERR(INVALID, "%s does not begin as a token file of llm.c does (magic %d, version 1)", d->path,
+                          MAGIC);
         d->skip = HEADER;
     }
     if (st.st_size <= d->skip)
         return XL_ERR(INVALID, "%s is empty; name a file that has text or tokens in it", d->path);
     if ((st.st_size - d->skip) % d->width)
-        return XL_ERR(INVALID, "%s has %lld bytes, which are not whole 16-bit tokens: it was cut off, or is no token file (data.format says what it is)", d->path,
-                      (long long)st.st_size);
+        return XL_ERR(INVALID,
+                      "%s has %lld bytes, which are not whole 16-bit tokens: it was cut off, or is no token file "
+                      "(data.format says what it is)",
+                      d->path, (long long)st.st_size);
     *total = (st.st_size - d->skip) / d->width;
     return NULL;
 }
@@ -198,7 +204,8 @@ xl_error *xl_data_open(const xl_config *c, bool valid, xl_data **out)
     } else
         d->units = (d->count - 1) / (need - 1);
     if (d->units < 1) {
-        err = XL_ERR(INVALID, "%s has %lld tokens %s, not enough for one %s; %s", d->path, (long long)d->count, valid ? "to evaluate on" : "to train on",
+        err = XL_ERR(INVALID, "%s has %lld tokens %s, not enough for one %s; %s", d->path, (long long)d->count,
+                     valid ? "to evaluate on" : "to train on",
                      lines || c->data.end >= 0 ? "document of two tokens" : "window of data.time",
                      valid ? "name a larger file as data.valid, or set train.eval_every=0" : "name a larger file");
         goto out;
@@ -209,7 +216,8 @@ xl_error *xl_data_open(const xl_config *c, bool valid, xl_data **out)
         size_t n = (size_t)d->batch * (size_t)d->time[d->ntime - 1];
         int32_t *m = xl_arena_try(&d->arena, 4 * n * sizeof *m + 64);
         if (!m) {
-            err = XL_ERR(EXHAUSTED, "no memory for batches of %lld x %lld", (long long)d->batch, (long long)d->time[d->ntime - 1]);
+            err = XL_ERR(EXHAUSTED, "no memory for batches of %lld x %lld", (long long)d->batch,
+                         (long long)d->time[d->ntime - 1]);
             goto out;
         }
         d->ring[i].tokens = m;
@@ -217,8 +225,8 @@ xl_error *xl_data_open(const xl_config *c, bool valid, xl_data **out)
         d->ring[i].segments = m + 2 * n;
         d->ring[i].positions = m + 3 * n;
     }
-    d->about = xl_str_c(&d->arena, xl_strf(&d->arena, "%s, %s: %lld tokens, %lld %s", d->path, word, (long long)d->count, (long long)d->units,
-                                           xl_data_units_word(d)));
+    d->about = xl_str_c(&d->arena, xl_strf(&d->arena, "%s, %s: %lld tokens, %lld %s", d->path, word,
+                                           (long long)d->count, (long long)d->units, xl_data_units_word(d)));
     *out = d;
     return NULL;
 out:
@@ -237,12 +245,13 @@ xl_str xl_data_identity(xl_arena *a, const xl_data *d)
     xl_hash_init(&h);
     for (int i = 0; i < SAMPLES; i++) {
         int64_t last = st.st_size > SAMPLE ? st.st_size - SAMPLE : 0;
-        ssize_t n = pread(d->fd, piece, sizeof piece, (off_t)(last / (SAMPLES - 1) * i + (i == SAMPLES - 1 ? last % (SAMPLES - 1) : 0)));
+        ssize_t n = pread(d->fd, piece, sizeof piece,
+                          (off_t)(last / (SAMPLES - 1) * i + (i == SAMPLES - 1 ? last % (SAMPLES - 1) : 0)));
         xl_hash_str(&h, (xl_str){ piece, n > 0 ? (size_t)n : 0 });
     }
     xl_digest digest = xl_hash_final(&h);
-    return xl_strf(a, "size %lld, sample %.16s; modified %lld.%09ld", (long long)st.st_size, xl_digest_hex(&digest, hex), (long long)st.st_mtim.tv_sec,
-                   (long)st.st_mtim.tv_nsec);
+    return xl_strf(a, "size %lld, sample %.16s; modified %lld.%09ld", (long long)st.st_size,
+                   xl_digest_hex(&digest, hex), (long long)st.st_mtim.tv_sec, (long)st.st_mtim.tv_nsec);
 }
 
 void xl_data_close(xl_data *d)
@@ -266,7 +275,8 @@ void xl_data_close(xl_data *d)
     xl_arena_fini(&a);
 }
 
-/* ---- batches -------------------------------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------------------------------
+ * */
 static int64_t next_unit(xl_data *d)                     /* in this epoch's order */
 {
     if (d->at == d->units) {
@@ -289,7 +299,8 @@ static xl_error *place(xl_data *d, xl_batch *b, int64_t row, int64_t pos, doc x,
 {
     int64_t n = x.n - 1 < b->time - pos ? x.n - 1 : b->time - pos, at = row * b->time + pos;
     int32_t *tmp = malloc((size_t)(n + 1) * sizeof *tmp);
-    xl_error *err = tmp ? read_tokens(d, x.from, n + 1, tmp) : XL_ERR(EXHAUSTED, "no memory for a document of %lld tokens", (long long)n);
+    xl_error *err = tmp ? read_tokens(d, x.from, n + 1, tmp)
+                        : XL_ERR(EXHAUSTED, "no memory for a document of %lld tokens", (long long)n);
     for (int64_t i = 0; !err && i < n; i++) {
         b->tokens[at + i] = tmp[i];
         b->targets[at + i] = tmp[i + 1];

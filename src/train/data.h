@@ -4,9 +4,11 @@
  *   lines     a text file; each line is a document
  *   nanogpt   16-bit tokens and nothing else (train.bin)
  *   llmc      the same behind a header of 256 numbers (magic 20240520)
- * Documents (lines, or what `end` ends) are padded into the smallest bucket that holds them, or packed into rows, with segments that
- * say which tokens belong together; 0 is padding. Everything else is a stream, cut into windows that are shuffled anew each epoch.
- * A batch is a function of (seed, its number): the state of a checkpoint is that number. A thread reads ahead, a few batches. */
+ * Documents (lines, or what `end` ends) are padded into the smallest bucket that holds them, or packed into rows, with
+ * segments that say which tokens belong together; 0 is padding. Everything else is a stream, cut into windows that are
+ * shuffled anew each epoch.
+ * A batch is a function of (seed, its number): the state of a checkpoint is that number. A thread reads ahead, a few
+ * batches. */
 #ifndef XL_TRAIN_DATA_H
 #define XL_TRAIN_DATA_H
 
@@ -31,7 +33,8 @@ int xl_data_buckets(const xl_data *d, const int64_t **times);
 const char *xl_data_about(const xl_data *d);             /* "1.1 MB of bytes, 8193 windows", for people */
 int64_t xl_data_units(const xl_data *d);                 /* how many windows or documents there are */
 const char *xl_data_units_word(const xl_data *d);        /* "windows" */
-/* Which file it is: "size N, sample DIGEST; modified TIME", with samples from all over it. What a resumed run compares. */
+/* Which file it is: "size N, sample DIGEST; modified TIME", with samples from all over it. What a resumed run compares.
+ * */
 xl_str xl_data_identity(xl_arena *a, const xl_data *d);
 int64_t xl_data_cut(const xl_data *d);                   /* documents that were longer than the largest bucket */
 

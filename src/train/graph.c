@@ -7,7 +7,8 @@
 #include "pass/grad.h"
 #include "train/spread.h"
 
-/* ---- life, errors, places ----------------------------------------------------------------------------------------- */
+/* ---- life, errors, places -----------------------------------------------------------------------------------------
+ * */
 xl_graph *xl_graph_new(const char *name)
 {
     xl_module *m = xl_module_new();
@@ -102,7 +103,8 @@ int64_t xl_dim(xl_graph *g, xl_tensor t, int i)
     return 0;
 }
 
-/* ---- the small language of types and lists ------------------------------------------------------------------------- */
+/* ---- the small language of types and lists -------------------------------------------------------------------------
+ * */
 static bool parse_list(xl_graph *g, const char *what, const char *text, int64_t *out, uint32_t *n)
 {
     const char *s = text ? text : "";
@@ -188,7 +190,8 @@ static bool one_axis(xl_graph *g, const char *what, xl_tensor a, int *axis)
     return false;
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------------------------ */
+/* ---- arguments ------------------------------------------------------------------------------------------------------
+ * */
 static bool fresh_name(xl_graph *g, const char *what, const char *name)
 {
     if (!name || !*name)
@@ -256,7 +259,8 @@ static xl_tensor new_param(xl_graph *g, const char *name, const xl_type *t, bool
     if (g->err || !fresh_name(g, "param", name) || !parse_init(g, init, &p))
         return XL_NO_TENSOR;
     if (t->dtype != XL_F32)
-        return xl_graph_fail(g, "param: \"%s\" is of %s; parameters are kept in f32, see xl_graph_compute", name, xl_dtypes[t->dtype].text);
+        return xl_graph_fail(g, "param: \"%s\" is of %s; parameters are kept in f32, see xl_graph_compute", name,
+                             xl_dtypes[t->dtype].text);
     p.name = xl_str_dup(&g->m->arena, xl_str_of(name));
     p.spec.rank = t->rank;
     if (g->spread && !xl_spread_of(g, p.name, xl_type_dims(t), false, &p.spec, &p.said))
@@ -312,7 +316,8 @@ const xl_input_info *xl_graph_input(const xl_graph *g, xl_str name)
     return NULL;
 }
 
-/* ---- results -------------------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------------------------------
+ * */
 static bool scalar_float(xl_graph *g, const char *what, xl_tensor t)
 {
     if (!xl_graph_ok(g, what, &t, 1))
@@ -405,7 +410,8 @@ void xl_gradient(xl_graph *g, xl_tensor loss, const xl_tensor *wrt, int n, xl_te
         out[i] = xl_tensor_of(d[i]);
 }
 
-/* ---- constants, scans, groups --------------------------------------------------------------------------------------- */
+/* ---- constants, scans, groups ---------------------------------------------------------------------------------------
+ * */
 xl_tensor xl_const(xl_graph *g, const char *type, double value)
 {
     const xl_type *t = g->err ? NULL : parse_type(g, "const", type);
@@ -456,7 +462,8 @@ void xl_scan(xl_graph *g, int64_t n, xl_tensor *carry, int ncarry, xl_scan_body 
         for (uint32_t i = 0; i < nc; i++)
             xl_region_add_arg(g->f, w->region[k], types[i], loc);
     xl_region *was = xl_em_enter(&g->e, w->region[0]);
-    xl_value more = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_LT, w->region[0]->arg[0], xl_em_scalar(&g->e, XL_I32, (double)n));
+    xl_value more =
+        xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_LT, w->region[0]->arg[0], xl_em_scalar(&g->e, XL_I32, (double)n));
     xl_em_return(&g->e, &more, 1);
     xl_em_enter(&g->e, w->region[1]);
     for (uint32_t i = 1; i < nc; i++)
@@ -469,8 +476,8 @@ void xl_scan(xl_graph *g, int64_t n, xl_tensor *carry, int ncarry, xl_scan_body 
         for (uint32_t i = 1; i < nc; i++) {
             ret[i] = xl_val_of(carry[i - 1]);
             if (xl_value_type(g->f, ret[i]) != types[i])
-                xl_graph_fail(g, "scan: carry %u came in as %s and goes out as %s", i - 1, xl_shape(g, xl_tensor_of(in[i])),
-                              xl_shape(g, carry[i - 1]));
+                xl_graph_fail(g, "scan: carry %u came in as %s and goes out as %s", i - 1,
+                              xl_shape(g, xl_tensor_of(in[i])), xl_shape(g, carry[i - 1]));
         }
         ret[0] = xl_em_binary(&g->e, XL_OP_ADD, w->region[1]->arg[0], xl_em_scalar(&g->e, XL_I32, 1));
         xl_em_return(&g->e, ret, nc);
@@ -489,7 +496,8 @@ xl_tensor xl_row(xl_graph *g, xl_tensor a, xl_tensor turn)
         return XL_NO_TENSOR;
     const xl_type *t = xl_graph_type(g, turn);
     if (!xl_graph_type(g, a)->rank || t->rank || xl_dtype_class(t->dtype) != XL_CLASS_INT)
-        return xl_graph_fail(g, "row: %s by %s; it takes a tensor with rows and one integer", xl_shape(g, a), xl_shape(g, turn));
+        return xl_graph_fail(g, "row: %s by %s; it takes a tensor with rows and one integer", xl_shape(g, a),
+                             xl_shape(g, turn));
     return xl_tensor_of(xl_em_row(&g->e, xl_val_of(a), xl_val_of(turn)));
 }
 
@@ -516,7 +524,8 @@ void xl_remat_end(xl_graph *g)
     g->remat_from = UINT32_MAX;
 }
 
-/* ---- shapes --------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ---------------------------------------------------------------------------------------------------------
+ * */
 xl_tensor xl_reshape_dims(xl_graph *g, xl_tensor a, xl_dims dims)
 {
     if (!xl_graph_ok(g, "reshape", &a, 1))
@@ -529,14 +538,16 @@ xl_tensor xl_reshape_dims(xl_graph *g, xl_tensor a, xl_dims dims)
         if (d[i] == -1 && rest < 0)
             rest = (int64_t)i;
         else if (d[i] < 0)
-            return xl_graph_fail(g, "reshape: dimension %zu is %lld; one may be -1, the others are sizes", i, (long long)d[i]);
+            return xl_graph_fail(g, "reshape: dimension %zu is %lld; one may be -1, the others are sizes", i,
+                                 (long long)d[i]);
         else
             known *= d[i];
     }
     if (rest >= 0 && known > 0 && have % known == 0)
         d[rest] = have / known, known = have;
     if (known != have || (rest >= 0 && d[rest] < 0))
-        return xl_graph_fail(g, "reshape: %s has %lld elements, the new shape takes %lld", xl_shape(g, a), (long long)have, (long long)known);
+        return xl_graph_fail(g, "reshape: %s has %lld elements, the new shape takes %lld", xl_shape(g, a),
+                             (long long)have, (long long)known);
     return xl_tensor_of(xl_em_reshape(&g->e, xl_val_of(a), (xl_dims){ d, dims.n }));
 }
 
@@ -586,7 +597,8 @@ xl_tensor xl_broadcast(xl_graph *g, xl_tensor a, const char *dims)
 {
     int64_t d[XL_MOST_DIMS];
     uint32_t n;
-    return g->err || !parse_list(g, "broadcast", dims, d, &n) ? XL_NO_TENSOR : xl_broadcast_dims(g, a, (xl_dims){ d, n });
+    return g->err || !parse_list(g, "broadcast", dims, d, &n) ? XL_NO_TENSOR
+                                                              : xl_broadcast_dims(g, a, (xl_dims){ d, n });
 }
 
 xl_tensor xl_slice(xl_graph *g, xl_tensor a, int axis, int64_t from, int64_t to)
@@ -595,7 +607,8 @@ xl_tensor xl_slice(xl_graph *g, xl_tensor a, int axis, int64_t from, int64_t to)
         return XL_NO_TENSOR;
     const xl_type *t = xl_graph_type(g, a);
     if (from < 0 || to > t->dims[axis] || from > to)
-        return xl_graph_fail(g, "slice: %lld to %lld of axis %d of %s", (long long)from, (long long)to, axis, xl_shape(g, a));
+        return xl_graph_fail(g, "slice: %lld to %lld of axis %d of %s", (long long)from, (long long)to, axis,
+                             xl_shape(g, a));
     if (from == 0 && to == t->dims[axis])
         return a;
     int64_t lo[XL_MOST_DIMS] = { 0 }, hi[XL_MOST_DIMS];
@@ -619,7 +632,8 @@ xl_tensor xl_concat(xl_graph *g, const xl_tensor *list, int n, int axis)
         for (uint32_t d = 0; same && d < t->rank; d++)
             same = d == (uint32_t)axis || u->dims[d] == t->dims[d];
         if (!same)
-            return xl_graph_fail(g, "concat: %s and %s along axis %d", xl_shape(g, list[0]), xl_shape(g, list[i]), axis);
+            return xl_graph_fail(g, "concat: %s and %s along axis %d", xl_shape(g, list[0]), xl_shape(g, list[i]),
+                                 axis);
         v[i] = xl_val_of(list[i]);
     }
     return n == 1 ? list[0] : xl_tensor_of(xl_em_concat(&g->e, v, (uint32_t)n, axis));
@@ -638,8 +652,10 @@ xl_tensor xl_shift(xl_graph *g, xl_tensor a, int axis, int64_t by, double fill)
     return xl_tensor_of(xl_em_pad(&g->e, xl_val_of(a), xl_em_scalar(&g->e, t->dtype, fill), lo, hi, NULL));
 }
 
-/* ---- reductions ----------------------------------------------------------------------------------------------------- */
-static xl_tensor reduce(xl_graph *g, const char *what, xl_opcode code, xl_tensor a, double init, const char *axes, int64_t *count)
+/* ---- reductions -----------------------------------------------------------------------------------------------------
+ * */
+static xl_tensor reduce(xl_graph *g, const char *what, xl_opcode code, xl_tensor a, double init, const char *axes,
+                        int64_t *count)
 {
     int64_t d[XL_MOST_DIMS];
     uint32_t n;
@@ -671,7 +687,8 @@ xl_tensor xl_keep(xl_graph *g, xl_tensor reduced, xl_tensor like, const char *ax
 {
     int64_t d[XL_MOST_DIMS], out[XL_MOST_DIMS];
     uint32_t n;
-    if (!xl_graph_ok(g, "keep", (xl_tensor[]){ reduced, like }, 2) || !axes_of(g, "keep", xl_graph_type(g, like), axes, d, &n))
+    if (!xl_graph_ok(g, "keep", (xl_tensor[]){ reduced, like }, 2) ||
+        !axes_of(g, "keep", xl_graph_type(g, like), axes, d, &n))
         return XL_NO_TENSOR;
     const xl_type *t = xl_graph_type(g, like);
     memcpy(out, t->dims, t->rank * sizeof *out);

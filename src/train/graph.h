@@ -1,6 +1,7 @@
 /* src/train/graph.h
- * What is inside an xl_graph, for the rest of train/. The graph's function has the inputs and parameters as arguments, in the
- * order in which they were named, and no RETURN: programs are made of it by copying its body into functions of their own. */
+ * What is inside an xl_graph, for the rest of train/. The graph's function has the inputs and parameters as arguments,
+ * in the order in which they were named, and no RETURN: programs are made of it by copying its body into functions of
+ * their own. */
 #ifndef XL_TRAIN_GRAPH_H
 #define XL_TRAIN_GRAPH_H
 
@@ -17,7 +18,7 @@ typedef struct {
     xl_value arg;                        /* in the graph's function */
     enum { XL_INIT_CONST, XL_INIT_NORMAL, XL_INIT_UNIFORM } init;
     double scale;
-    bool matrix;                         /* two dimensions or more (not counting that of a scan): decays, and is used as g->compute */
+    bool matrix; /* two dimensions or more (not counting that of a scan): decays, and is used as g->compute */
     xl_mesh_spec spec;                   /* of the optimizer's state too */
     const char *said;                    /* where the sharding was given; NULL: by nobody */
 } xl_param_info;
@@ -60,10 +61,17 @@ struct xl_graph {
     xl_foreign *foreign;
     uint32_t nforeign, capforeign;
     xl_mesh_def mesh;                    /* naxis 0: one device */
-    enum { XL_PLANT_NONE, XL_PLANT_LOCAL, XL_PLANT_READ, XL_PLANT_GROUP, XL_PLANT_CANARY } plant; /* a mistake on purpose in the metrics by row or the canary, to see it caught */
+    enum {
+        XL_PLANT_NONE,
+        XL_PLANT_LOCAL,
+        XL_PLANT_READ,
+        XL_PLANT_GROUP,
+        XL_PLANT_CANARY
+    } plant; /* a mistake on purpose in the metrics by row or the canary, to see it caught */
     xl_value parts;                      /* with a mesh: f32 of its shape, a one from each device */
     bool gpu;                            /* for a backend whose scatter is atomic, and whose gather is cheap */
-    const xl_spread *spread;             /* asked for every argument while it is there; NULL: whole unless xl_sharded says otherwise */
+    const xl_spread
+        *spread; /* asked for every argument while it is there; NULL: whole unless xl_sharded says otherwise */
 };
 
 static inline xl_value xl_val_of(xl_tensor t) { return (xl_value){ t.id }; }
@@ -78,11 +86,13 @@ static inline const xl_type *xl_graph_type(const xl_graph *g, xl_tensor t) { ret
 /* The same as the public ones, by numbers. */
 xl_tensor xl_input_dims(xl_graph *g, const char *name, xl_dtype d, xl_dims dims);
 xl_tensor xl_param_dims(xl_graph *g, const char *name, xl_dims dims, const char *init); /* f32; used as g->compute */
-xl_tensor xl_param_rows(xl_graph *g, const char *name, xl_dims dims, const char *init); /* the first dimension is that of a scan */
+xl_tensor xl_param_rows(xl_graph *g, const char *name, xl_dims dims,
+                        const char *init); /* the first dimension is that of a scan */
 xl_tensor xl_reshape_dims(xl_graph *g, xl_tensor a, xl_dims dims);
 xl_tensor xl_transpose_dims(xl_graph *g, xl_tensor a, xl_dims perm);
 xl_tensor xl_broadcast_dims(xl_graph *g, xl_tensor a, xl_dims dims);
-xl_tensor xl_dot_dims(xl_graph *g, xl_tensor a, xl_tensor b, xl_dims abatch, xl_dims bbatch, xl_dims ac, xl_dims bc, xl_dtype out);
+xl_tensor xl_dot_dims(xl_graph *g, xl_tensor a, xl_tensor b, xl_dims abatch, xl_dims bbatch, xl_dims ac, xl_dims bc,
+                      xl_dtype out);
 xl_tensor xl_cast_to(xl_graph *g, xl_tensor a, xl_dtype d);
 xl_tensor xl_const_of(xl_graph *g, xl_dtype d, xl_dims dims, double v);
 xl_tensor xl_iota_of(xl_graph *g, xl_dtype d, xl_dims dims, int dim);

@@ -27,9 +27,11 @@ static bool align(xl_graph *g, const char *what, xl_tensor *a, xl_tensor *b)
     int64_t d[XL_MOST_DIMS];
     uint32_t n = ta->rank > tb->rank ? ta->rank : tb->rank;
     for (uint32_t i = 0; i < n; i++) {
-        int64_t x = i + ta->rank >= n ? ta->dims[i + ta->rank - n] : 1, y = i + tb->rank >= n ? tb->dims[i + tb->rank - n] : 1;
+        int64_t x = i + ta->rank >= n ? ta->dims[i + ta->rank - n] : 1,
+                y = i + tb->rank >= n ? tb->dims[i + tb->rank - n] : 1;
         if (x != y && x != 1 && y != 1) {
-            xl_graph_fail(g, "%s: %s and %s do not match in dimension %d", what, xl_shape(g, *a), xl_shape(g, *b), (int)i - (int)n);
+            xl_graph_fail(g, "%s: %s and %s do not match in dimension %d", what, xl_shape(g, *a), xl_shape(g, *b),
+                          (int)i - (int)n);
             return false;
         }
         d[i] = x == 1 ? y : x;
@@ -88,7 +90,8 @@ xl_tensor xl_silu(xl_graph *g, xl_tensor a) { return xl_mul(g, a, xl_sigmoid(g, 
 
 xl_tensor xl_gelu(xl_graph *g, xl_tensor a)
 {
-    xl_tensor cube = xl_mul(g, a, xl_square(g, a)), in = xl_scale(g, xl_add(g, a, xl_scale(g, cube, 0.044715)), sqrt(2 / M_PI));
+    xl_tensor cube = xl_mul(g, a, xl_square(g, a)),
+              in = xl_scale(g, xl_add(g, a, xl_scale(g, cube, 0.044715)), sqrt(2 / M_PI));
     return xl_mul(g, xl_scale(g, a, 0.5), xl_offset(g, xl_tanh(g, in), 1));
 }
 
@@ -101,9 +104,10 @@ xl_tensor xl_softplus(xl_graph *g, xl_tensor a)
 
 xl_tensor xl_compare(xl_graph *g, xl_tensor a, const char *op, xl_tensor b)
 {
-    static const struct { const char *text; int dir; } ops[] = {
-        { "<", XL_COMPARISON_DIRECTION_LT }, { "<=", XL_COMPARISON_DIRECTION_LE }, { ">", XL_COMPARISON_DIRECTION_GT },
-        { ">=", XL_COMPARISON_DIRECTION_GE }, { "==", XL_COMPARISON_DIRECTION_EQ }, { "!=", XL_COMPARISON_DIRECTION_NE } };
+    static const struct { const char *text; int dir;
+    } ops[] = { { "<", XL_COMPARISON_DIRECTION_LT },  { "<=", XL_COMPARISON_DIRECTION_LE },
+                { ">", XL_COMPARISON_DIRECTION_GT },  { ">=", XL_COMPARISON_DIRECTION_GE },
+                { "==", XL_COMPARISON_DIRECTION_EQ }, { "!=", XL_COMPARISON_DIRECTION_NE } };
     if (!align(g, "compare", &a, &b))
         return XL_NO_TENSOR;
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
@@ -122,7 +126,8 @@ xl_tensor xl_where(xl_graph *g, xl_tensor cond, xl_tensor yes, xl_tensor no)
     int64_t d[XL_MOST_DIMS];
     uint32_t n = tc->rank > ty->rank ? tc->rank : ty->rank;
     for (uint32_t i = 0; i < n; i++) {
-        int64_t c = i + tc->rank >= n ? tc->dims[i + tc->rank - n] : 1, y = i + ty->rank >= n ? ty->dims[i + ty->rank - n] : 1;
+        int64_t c = i + tc->rank >= n ? tc->dims[i + tc->rank - n] : 1,
+                y = i + ty->rank >= n ? ty->dims[i + ty->rank - n] : 1;
         d[i] = y == 1 ? c : y;
     }
     xl_dims dims = { d, n };
@@ -140,7 +145,8 @@ xl_tensor xl_cast_to(xl_graph *g, xl_tensor a, xl_dtype d)
 xl_tensor xl_cast(xl_graph *g, xl_tensor a, const char *dtype)
 {
     xl_dtype d = xl_dtype_find(xl_str_of(dtype));
-    return d == XL_DT_NONE ? xl_graph_fail(g, "cast: \"%s\" is no element type", dtype ? dtype : "") : xl_cast_to(g, a, d);
+    return d == XL_DT_NONE ? xl_graph_fail(g, "cast: \"%s\" is no element type", dtype ? dtype : "")
+                           : xl_cast_to(g, a, d);
 }
 
 xl_tensor xl_stop_gradient(xl_graph *g, xl_tensor a)
@@ -153,8 +159,10 @@ xl_tensor xl_stop_gradient(xl_graph *g, xl_tensor a)
     return xl_tensor_of(op->out[0]);
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------------- */
-xl_tensor xl_dot_dims(xl_graph *g, xl_tensor a, xl_tensor b, xl_dims abatch, xl_dims bbatch, xl_dims ac, xl_dims bc, xl_dtype out)
+/* ---- products -------------------------------------------------------------------------------------------------------
+ * */
+xl_tensor xl_dot_dims(xl_graph *g, xl_tensor a, xl_tensor b, xl_dims abatch, xl_dims bbatch, xl_dims ac, xl_dims bc,
+                      xl_dtype out)
 {
     if (!xl_graph_ok(g, "dot", (xl_tensor[]){ a, b }, 2))
         return XL_NO_TENSOR;
@@ -163,7 +171,8 @@ xl_tensor xl_dot_dims(xl_graph *g, xl_tensor a, xl_tensor b, xl_dims abatch, xl_
         int64_t x = i < abatch.n ? ta->dims[abatch.p[i]] : ta->dims[ac.p[i - abatch.n]];
         int64_t y = i < abatch.n ? tb->dims[bbatch.p[i]] : tb->dims[bc.p[i - abatch.n]];
         if (x != y)
-            return xl_graph_fail(g, "dot: %s and %s: %lld against %lld", xl_shape(g, a), xl_shape(g, b), (long long)x, (long long)y);
+            return xl_graph_fail(g, "dot: %s and %s: %lld against %lld", xl_shape(g, a), xl_shape(g, b), (long long)x,
+                                 (long long)y);
     }
     return xl_tensor_of(xl_em_dot(&g->e, xl_val_of(a), xl_val_of(b), abatch, bbatch, ac, bc, out));
 }
@@ -175,7 +184,8 @@ xl_tensor xl_matmul(xl_graph *g, xl_tensor a, xl_tensor b)
     const xl_type *ta = xl_graph_type(g, a), *tb = xl_graph_type(g, b);
     bool batched = tb->rank > 2;
     if (ta->rank < 2 || tb->rank < 2 || (batched && ta->rank != tb->rank))
-        return xl_graph_fail(g, "matmul: %s and %s; it takes a[..., m, k] b[k, n], or equal leading dimensions", xl_shape(g, a), xl_shape(g, b));
+        return xl_graph_fail(g, "matmul: %s and %s; it takes a[..., m, k] b[k, n], or equal leading dimensions",
+                             xl_shape(g, a), xl_shape(g, b));
     if (ta->dtype != tb->dtype) {
         if (!is_float(ta->dtype) || !is_float(tb->dtype))
             return xl_graph_fail(g, "matmul: %s and %s; cast one with xl_cast", xl_shape(g, a), xl_shape(g, b));
@@ -191,8 +201,11 @@ xl_tensor xl_matmul(xl_graph *g, xl_tensor a, xl_tensor b)
     for (uint32_t i = 0; i < nb; i++)
         fits &= ta->dims[i] == tb->dims[i];
     if (!fits)
-        return xl_graph_fail(g, "matmul: %s and %s do not fit: the last dimension of the first must be the last but one of the second, and the leading "
-                             "ones equal", xl_shape(g, a), xl_shape(g, b));
+        return xl_graph_fail(g,
+                             "matmul: %s and %s do not fit: the last dimension of the first must be the last but one "
+                             "of the second, and the leading "
+                             "ones equal",
+                             xl_shape(g, a), xl_shape(g, b));
     return xl_dot_dims(g, a, b, bd, bd, (xl_dims){ &ac, 1 }, (xl_dims){ &bc, 1 }, ta->dtype);
 }
 
@@ -203,7 +216,8 @@ xl_tensor xl_gather_rows(xl_graph *g, xl_tensor table, xl_tensor ids)
     const xl_type *tt = xl_graph_type(g, table), *ti = xl_graph_type(g, ids);
     xl_dclass c = xl_dtype_class(ti->dtype);
     if (tt->rank < 1 || (c != XL_CLASS_INT && c != XL_CLASS_UINT) || ti->rank + tt->rank > XL_MOST_DIMS)
-        return xl_graph_fail(g, "lookup: %s by %s; it takes a table and integers", xl_shape(g, table), xl_shape(g, ids));
+        return xl_graph_fail(g, "lookup: %s by %s; it takes a table and integers", xl_shape(g, table),
+                             xl_shape(g, ids));
     int64_t out[XL_MOST_DIMS], off[XL_MOST_DIMS], sizes[XL_MOST_DIMS], one[XL_MOST_DIMS], zero = 0;
     uint32_t n = 0;
     for (uint32_t i = 0; i < ti->rank; i++)
@@ -233,7 +247,8 @@ xl_tensor xl_lookup(xl_graph *g, xl_tensor table, xl_tensor ids)
     return xl_gather_rows(g, table, ids);
 }
 
-/* ---- parts of networks ---------------------------------------------------------------------------------------------- */
+/* ---- parts of networks ----------------------------------------------------------------------------------------------
+ * */
 xl_tensor xl_softmax(xl_graph *g, xl_tensor a)
 {
     xl_tensor x = xl_cast_to(g, a, XL_F32), top = xl_stop_gradient(g, xl_max(g, x, "[-1]"));
@@ -272,8 +287,8 @@ xl_tensor xl_cross_entropy(xl_graph *g, xl_tensor logits, xl_tensor labels)
     for (uint32_t i = 0; fits && i < ti->rank; i++)
         fits = tl->dims[i] == ti->dims[i];
     if (!fits)
-        return xl_graph_fail(g, "cross_entropy: logits %s and labels %s; it takes logits[..., n] and integers[...]", xl_shape(g, logits),
-                             xl_shape(g, labels));
+        return xl_graph_fail(g, "cross_entropy: logits %s and labels %s; it takes logits[..., n] and integers[...]",
+                             xl_shape(g, logits), xl_shape(g, labels));
     xl_tensor x = xl_cast_to(g, logits, XL_F32), top = xl_stop_gradient(g, xl_max(g, x, "[-1]"));
     xl_tensor c = xl_sub(g, x, xl_keep(g, top, x, "[-1]"));
     xl_tensor lse = xl_ln(g, xl_sum(g, xl_exp(g, c), "[-1]"));
@@ -289,7 +304,12 @@ xl_tensor xl_cross_entropy(xl_graph *g, xl_tensor logits, xl_tensor labels)
         memcpy(dims, ti->dims, ti->rank * sizeof *dims);
         dims[last] = 1;
         xl_value idx = xl_em_reshape(&g->e, xl_val_of(labels), (xl_dims){ dims, tl->rank });
-        xl_b_gather_dims d = { .collapsed = end, .operand_batch = lead, .index_batch = lead, .map = end, .sizes = { one, tl->rank }, .vector_dim = last };
+        xl_b_gather_dims d = { .collapsed = end,
+                               .operand_batch = lead,
+                               .index_batch = lead,
+                               .map = end,
+                               .sizes = { one, tl->rank },
+                               .vector_dim = last };
         return xl_sub(g, lse, xl_tensor_of(xl_b_gather(&g->e, xl_val_of(c), idx, &d)));
     }
     xl_value pos = xl_em_iota(&g->e, xl_type_with_dtype(g->m, tl, ti->dtype), (int64_t)tl->rank - 1);
@@ -302,5 +322,6 @@ xl_tensor xl_cross_entropy(xl_graph *g, xl_tensor logits, xl_tensor labels)
 xl_tensor xl_masked_mean(xl_graph *g, xl_tensor a, xl_tensor mask)
 {
     xl_tensor m = xl_cast_to(g, mask, XL_F32), n = xl_sum(g, m, NULL);
-    return xl_div(g, xl_sum(g, xl_mul(g, xl_cast_to(g, a, XL_F32), m), NULL), xl_maximum(g, n, xl_const_of(g, XL_F32, XL_NO_DIMS, 1)));
+    return xl_div(g, xl_sum(g, xl_mul(g, xl_cast_to(g, a, XL_F32), m), NULL),
+                  xl_maximum(g, n, xl_const_of(g, XL_F32, XL_NO_DIMS, 1)));
 }

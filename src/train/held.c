@@ -7,11 +7,15 @@
 #include "ir/read.h"
 #include "pass/shard.h"
 
-/* ---- real buffers ---------------------------------------------------------------------------------------------------- */
+/* ---- real buffers
+ * ---------------------------------------------------------------------------------------------------- */
 xl_error *xl_held_array(xl_arena *a, xl_held_list *l, xl_str name, const xl_array *x)
 {
     xl_error *err = NULL;
-    xl_held t = { .name = xl_str_dup(a, name), .dtype = xl_str_of(xl_elem_text(x->elem)), .rank = x->rank, .npart = (uint32_t)x->place->n };
+    xl_held t = { .name = xl_str_dup(a, name),
+                  .dtype = xl_str_of(xl_elem_text(x->elem)),
+                  .rank = x->rank,
+                  .npart = (uint32_t)x->place->n };
     xl_buf b = { 0 };
     size_t bytes = 0;
     t.part = xl_new(a, xl_held_part, t.npart);
@@ -48,7 +52,8 @@ out:
     return err;
 }
 
-xl_error *xl_held_record(const xl_trainer *t, const xl_graph *g, xl_array *const *input, const xl_array *metrics, const char *dir)
+xl_error *xl_held_record(const xl_trainer *t, const xl_graph *g, xl_array *const *input, const xl_array *metrics,
+                         const char *dir)
 {
     xl_error *err = NULL;
     xl_arena a = { 0 };
@@ -92,14 +97,16 @@ out:
     return err;
 }
 
-/* ---- before the run ---------------------------------------------------------------------------------------------------- */
+/* ---- before the run
+ * ---------------------------------------------------------------------------------------------------- */
 static xl_error *ask_device(xl_arena *a, const xl_config *c, xl_setup *s, xl_func *f, xl_sharding_plan *out)
 {
     xl_error *err = NULL;
     xl_program *p = NULL;
     char n[32];
     snprintf(n, sizeof n, "%lld", (long long)(s->mesh.naxis ? xl_mesh_size(&s->mesh) : 1));
-    setenv("XLANE_CPU_DEVICES", n, 0);                      /* nothing runs: the embedded device has as many as are asked about, unless somebody said */
+    setenv("XLANE_CPU_DEVICES", n,
+           0); /* nothing runs: the embedded device has as many as are asked about, unless somebody said */
     XL_DO(xl_setup_device(c, s));
     s->lane->cache = NULL;
     out->device = xl_str_c(a, xl_str_of(xl_lane_name(s->lane)));

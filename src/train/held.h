@@ -10,13 +10,14 @@ typedef struct {
     xl_held_list held;                   /* arguments of the training step, as the partitioner splits them */
     xl_crossings crossing;
     xl_str gathered;                     /* ops for which operands are gathered (xl_shard_gathered) */
-    int64_t predicted;                   /* bytes of one device: arguments and temporaries, from a walk over its program */
+    int64_t predicted; /* bytes of one device: arguments and temporaries, from a walk over its program */
     int64_t needs, limit;                /* as the plugin says after compiling it; -1: not asked, or it does not say */
-    const char *refused;                 /* the plugin's words, where it would not compile for lack of memory; NULL: it did, or was not asked */
+    const char *
+        refused; /* the plugin's words, where it would not compile for lack of memory; NULL: it did, or was not asked */
     const char *device;                  /* which was asked */
 } xl_sharding_plan;
-/* The largest bucket's training step. With `compile` the device is opened (the embedded one with as many devices as the mesh has) and the step is compiled
- * for it; nothing runs. */
+/* The largest bucket's training step. With `compile` the device is opened (the embedded one with as many devices as the
+ * mesh has) and the step is compiled for it; nothing runs. */
 xl_error *xl_train_sharding(xl_arena *a, const xl_config *c, bool compile, xl_sharding_plan *out) XL_MUST_USE;
 
 /* The buffers of an array, as the plugin answers for each of them. */
@@ -24,6 +25,7 @@ xl_error *xl_held_array(xl_arena *a, xl_held_list *l, xl_str name, const xl_arra
 /* The configuration of a run, on the mesh that it ran on last (a run may be resumed on another); words win. */
 xl_error *xl_held_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out) XL_MUST_USE;
 /* State, one batch and the metrics of a step, into sharding.json of the run. */
-xl_error *xl_held_record(const xl_trainer *t, const xl_graph *g, xl_array *const *input, const xl_array *metrics, const char *dir) XL_MUST_USE;
+xl_error *xl_held_record(const xl_trainer *t, const xl_graph *g, xl_array *const *input, const xl_array *metrics,
+                         const char *dir) XL_MUST_USE;
 
 #endif

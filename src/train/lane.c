@@ -10,9 +10,10 @@
 #include "lane/identity.h"
 #include "pjrt/options.h"
 
-/* XLA's CUDA client takes three quarters of the card at once by default, and for that writes a table of 8 bytes for every 256: 3 GB and
- * more than a second. Growing as needed costs neither, but its allocator then hands out regions of powers of two and counts up to 128 MiB
- * more than was asked for. A plugin that does not know the option is started without. */
+/* XLA's CUDA client takes three quarters of the card at once by default, and for that writes a table of 8 bytes for
+ * every 256: 3 GB and more than a second. Growing as needed costs neither, but its allocator then hands out regions of
+ * powers of two and counts up to 128 MiB more than was asked for. A plugin that does not know the option is started
+ * without. */
 static xl_error *start(xl_plugin *p, bool whole, xl_client **out)
 {
     const xl_named grow = { .name = XL_STR("preallocate"), .kind = XL_NAMED_BOOL, .b = false };
@@ -36,7 +37,8 @@ xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out)
     *out = NULL;
     xl_lane *l = xl_new(&a, xl_lane, 1);
     XL_DO(xl_plugin_find(&a, &(xl_plugin_wish){ .named = plugin }, &l->choice));
-    setenv("TF_CPP_MIN_LOG_LEVEL", "1", 0);                 /* XLA's INFO lines are not ours to print; a profile, the user or -v may say otherwise */
+    setenv("TF_CPP_MIN_LOG_LEVEL", "1",
+           0); /* XLA's INFO lines are not ours to print; a profile, the user or -v may say otherwise */
     XL_TRY(xl_plugin_load(l->choice.path, &p), "opening the device");
     char flags[16384];
     xl_identity_flags(flags, sizeof flags);
@@ -50,7 +52,8 @@ xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out)
     }
     l->place = (xl_place){ &l->dev, 1, NULL };
     l->policy = XL_POLICY_WARN;
-    l->name = xl_str_c(&a, xl_strf(&a, "%.*s (%.*s), %s", XL_FMT(xl_client_platform(l->client)), XL_FMT(l->dev->kind), l->choice.why));
+    l->name = xl_str_c(
+        &a, xl_strf(&a, "%.*s (%.*s), %s", XL_FMT(xl_client_platform(l->client)), XL_FMT(l->dev->kind), l->choice.why));
     l->arena = a;
     *out = l;
     return NULL;
@@ -84,8 +87,8 @@ xl_digest xl_graph_hash(xl_graph *g, xl_func *f)
 
 typedef struct { const char *reason, *words; xl_diff *diff; uint32_t ndiff; char against[XL_DIGEST_HEX]; } cause;
 
-static void report(xl_lane *l, const char *module, const char *hash, const char *result, const cause *c, double seconds, double cpu, xl_graph *g,
-                   xl_func *f, const xl_program *p, const xl_error *err)
+static void report(xl_lane *l, const char *module, const char *hash, const char *result, const cause *c, double seconds,
+                   double cpu, xl_graph *g, xl_func *f, const xl_program *p, const xl_error *err)
 {
     if (!l->run)
         return;
@@ -119,7 +122,7 @@ static void report(xl_lane *l, const char *module, const char *hash, const char 
         }
         xl_json_end(&e.j);
     }
-    if (p) {                             /* what was thought, and what the compiler says; the observed figure is in the stop event */
+    if (p) { /* what was thought, and what the compiler says; the observed figure is in the stop event */
         xl_program_memory m;
         xl_error *none = xl_executable_memory(xl_program_executable(p), &m);
         xl_json_put_int(&e.j, "predicted_bytes", xl_lane_predict(g, f));
@@ -161,7 +164,9 @@ static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash
     xl_digest od = xl_hash_of(options);
     xl_cache_key_add(k, "program", xl_str_of(hash));
     xl_cache_key_add(k, "options", xl_str_dup(a, xl_str_of(xl_digest_hex(&od, hex))));
-    xl_cache_key_add(k, "plugin", xl_strf(a, "%.*s %.*s", XL_FMT(xl_client_platform(l->client)), XL_FMT(xl_client_version(l->client))));
+    xl_cache_key_add(
+        k, "plugin",
+        xl_strf(a, "%.*s %.*s", XL_FMT(xl_client_platform(l->client)), XL_FMT(xl_client_version(l->client))));
     if (!l->file) {
         char file[128];
         xl_identity_file(l->choice.path, file, sizeof file);
@@ -176,11 +181,12 @@ static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash
     xl_cache_key_seal(k);
 }
 
-/* Functions of somebody else's: was it made for this platform, and are its custom calls there? The embedded device is a CPU to them,
- * and has none but those that only carry notes. */
+/* Functions of somebody else's: was it made for this platform, and are its custom calls there? The embedded device is a
+ * CPU to them, and has none but those that only carry notes. */
 static xl_error *offers(const xl_lane *l, const xl_graph *g)
 {
-    static const char *const notes[] = { "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement" };
+    static const char *const notes[] = { "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape",
+                                         "annotate_device_placement" };
     xl_str name = xl_client_platform(l->client);
     bool own = xl_str_is(name, "xlane");
     for (uint32_t i = 0; i < g->nforeign; i++) {
@@ -195,7 +201,9 @@ static xl_error *offers(const xl_lane *l, const xl_graph *g)
             for (size_t n = 0; n < sizeof notes / sizeof *notes; n++)
                 note |= !strcmp(notes[n], x->custom[k]);
             if (!note)
-                return XL_ERR(PRECONDITION, "%s: the embedded device has no custom call %s; run it on the platform it was made for", x->what, x->custom[k]);
+                return XL_ERR(PRECONDITION,
+                              "%s: the embedded device has no custom call %s; run it on the platform it was made for",
+                              x->what, x->custom[k]);
         }
     }
     return NULL;
@@ -211,9 +219,10 @@ static bool takes_sdy(const xl_lane *l)
     return xl_plugin_major(p) > 0 || xl_plugin_minor(p) >= 70;
 }
 
-/* From the cache, or compiled and kept there; `text`, or where that is empty what `view` prints. *result: "cached", "compiled" or "failed". */
-static xl_error *obtain(xl_lane *l, xl_arena *tmp, const char *module, const char *hash, xl_str options, const xl_module *view, xl_str text, xl_program **out,
-                        const char **result)
+/* From the cache, or compiled and kept there; `text`, or where that is empty what `view` prints. *result: "cached",
+ * "compiled" or "failed". */
+static xl_error *obtain(xl_lane *l, xl_arena *tmp, const char *module, const char *hash, xl_str options,
+                        const xl_module *view, xl_str text, xl_program **out, const char **result)
 {
     xl_error *err = NULL;
     xl_buf printed = { 0 }, blob = { 0 };
@@ -304,20 +313,28 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
     if (l->steady && why.against[0] && l->policy != XL_POLICY_ALLOW) {
         if (l->policy == XL_POLICY_STOP) {
             result = "refused";
-            err = XL_ERR(PRECONDITION, "step %lld: %s would compile again after the warm-up window: %s. %s", (long long)l->step, module, why.reason,
-                         why.words);
+            err = XL_ERR(PRECONDITION, "step %lld: %s would compile again after the warm-up window: %s. %s",
+                         (long long)l->step, module, why.reason, why.words);
             goto out;
         }
-        XL_LOG(WARN, "step %lld: %s compiles again after the warm-up window: %s. %s", (long long)l->step, module, why.reason, why.words);
+        XL_LOG(WARN, "step %lld: %s compiles again after the warm-up window: %s. %s", (long long)l->step, module,
+               why.reason, why.words);
     }
     view.name = xl_str_of(module);
-    /* XLA's GPU scatter adds in whatever order comes, unless it is told not to: a resumed run must give the same losses. */
+    /* XLA's GPU scatter adds in whatever order comes, unless it is told not to: a resumed run must give the same
+     * losses. */
     const xl_named same_bits = { .name = XL_STR("xla_gpu_deterministic_ops"), .kind = XL_NAMED_BOOL, .b = true };
     bool ask = l->deterministic && xl_str_is(xl_client_platform(l->client), "cuda");
     int64_t *ids = xl_new(&tmp, int64_t, l->place.n);
     for (size_t i = 0; i < l->place.n; i++)
         ids[i] = l->place.dev[i]->id;
-    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = (int)l->place.n, .device = many ? ids : NULL, .spmd = many, .shardy = sdy, .option = &same_bits, .noption = ask ? 1 : 0 });
+    xl_options_build(&options, &(xl_options){ .replicas = 1,
+                                              .partitions = (int)l->place.n,
+                                              .device = many ? ids : NULL,
+                                              .spmd = many,
+                                              .shardy = sdy,
+                                              .option = &same_bits,
+                                              .noption = ask ? 1 : 0 });
     err = obtain(l, &tmp, module, hash, xl_buf_view(&options), &view, XL_STR(""), out, &result);
 out:
     report(l, module, hash, result, &why, xl_now() - start, xl_now_cpu() - cpu, g, f, *out, err);
@@ -341,11 +358,16 @@ xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh)
         xl_buf have = { 0 };
         xl_mesh_text(l->place.mesh, &have);
         if (!xl_str_eq(xl_buf_view(&b), xl_buf_view(&have)))
-            err = XL_ERR(PRECONDITION, "the lane has the mesh %.*s already, and is asked for %.*s: open another lane for it", XL_FMT(xl_buf_view(&have)), XL_FMT(xl_buf_view(&b)));
+            err = XL_ERR(PRECONDITION,
+                         "the lane has the mesh %.*s already, and is asked for %.*s: open another lane for it",
+                         XL_FMT(xl_buf_view(&have)), XL_FMT(xl_buf_view(&b)));
         xl_buf_fini(&have);
     } else if (xl_mesh_size(mesh) != (int64_t)n)
-        err = XL_ERR(INVALID, "mesh %.*s multiplies to %lld devices, %.*s has %zu: %s", XL_FMT(xl_buf_view(&b)), (long long)xl_mesh_size(mesh), XL_FMT(xl_client_platform(l->client)), n,
-                     xl_str_is(xl_client_platform(l->client), "xlane") ? "set XLANE_CPU_DEVICES to that number, or change the mesh" : "make the product of its axes the number of devices");
+        err = XL_ERR(INVALID, "mesh %.*s multiplies to %lld devices, %.*s has %zu: %s", XL_FMT(xl_buf_view(&b)),
+                     (long long)xl_mesh_size(mesh), XL_FMT(xl_client_platform(l->client)), n,
+                     xl_str_is(xl_client_platform(l->client), "xlane")
+                         ? "set XLANE_CPU_DEVICES to that number, or change the mesh"
+                         : "make the product of its axes the number of devices");
     else {
         const xl_device **dev = xl_new(&l->arena, const xl_device *, n);
         xl_mesh_def *copy = xl_new(&l->arena, xl_mesh_def, 1);
@@ -360,7 +382,10 @@ xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh)
     return err;
 }
 
-xl_array_type xl_array_type_of(const xl_type *t, const xl_mesh_spec *spec) { return (xl_array_type){ xl_elem_of(t->dtype), xl_type_dims(t), spec }; }
+xl_array_type xl_array_type_of(const xl_type *t, const xl_mesh_spec *spec)
+{
+    return (xl_array_type){ xl_elem_of(t->dtype), xl_type_dims(t), spec };
+}
 
 xl_error *xl_lane_put(xl_lane *l, const xl_type *t, const xl_mesh_spec *spec, const void *data, xl_array **out)
 {

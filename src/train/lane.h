@@ -24,20 +24,23 @@ struct xl_lane {
     bool steady;               /* after the warm-up window */
     uint64_t ncompile, nloaded;
     double compile_seconds;
-    /* What was compiled so far under which name, for the reasons in the events. The graphs must outlive the lane's compiles. */
+    /* What was compiled so far under which name, for the reasons in the events. The graphs must outlive the lane's
+     * compiles. */
     struct { xl_str module; xl_digest program; xl_graph *g; xl_func *f; } *seen;
     uint32_t nseen, capseen;
     enum { XL_POLICY_ALLOW, XL_POLICY_WARN, XL_POLICY_STOP } policy; /* of a recompile after the warm-up window */
 };
 
-/* As xl_lane_open; `whole` takes the device's memory at once where a plugin knows how, so that what it counts is what was asked for. */
+/* As xl_lane_open; `whole` takes the device's memory at once where a plugin knows how, so that what it counts is what
+ * was asked for. */
 xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out) XL_MUST_USE;
 
-/* The one place where a program of ours becomes an executable: printed, looked up, compiled, stored, reported. `module` names it
- * in the events ("train.t256"). The caller owns *out. */
+/* The one place where a program of ours becomes an executable: printed, looked up, compiled, stored, reported. `module`
+ * names it in the events ("train.t256"). The caller owns *out. */
 xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out) XL_MUST_USE;
 /* The same for a program that is text already: from the cache, or compiled and kept. */
-xl_error *xl_lane_compile_text(xl_lane *l, const char *module, xl_str text, const xl_options *how, xl_program **out) XL_MUST_USE;
+xl_error *xl_lane_compile_text(xl_lane *l, const char *module, xl_str text, const xl_options *how,
+                               xl_program **out) XL_MUST_USE;
 /* Bytes a program will take on one device, arguments and temporaries, by liveness before it is compiled. */
 int64_t xl_lane_predict(xl_graph *g, xl_func *f);
 /* The program's canonical hash: what a cache key and an event have. */
@@ -47,11 +50,13 @@ xl_digest xl_graph_hash(xl_graph *g, xl_func *f);
 void xl_lane_suit(const xl_lane *l, xl_graph *g);
 
 xl_elem xl_elem_of(xl_dtype d);
-/* From here on the lane is all its devices, in this mesh: before its first tensor. The same mesh again is nothing new. */
+/* From here on the lane is all its devices, in this mesh: before its first tensor. The same mesh again is nothing new.
+ * */
 xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh) XL_MUST_USE;
 /* What an input, a parameter or a result of a graph is on the device. */
 xl_array_type xl_array_type_of(const xl_type *t, const xl_mesh_spec *spec);
 /* A tensor on the lane's devices, from host data of its global shape; spec NULL: whole on each. */
-xl_error *xl_lane_put(xl_lane *l, const xl_type *t, const xl_mesh_spec *spec, const void *data, xl_array **out) XL_MUST_USE;
+xl_error *xl_lane_put(xl_lane *l, const xl_type *t, const xl_mesh_spec *spec, const void *data,
+                      xl_array **out) XL_MUST_USE;
 
 #endif

@@ -19,7 +19,8 @@
 #include "train/held.h"
 #include "train/tb.h"
 
-/* ---- signals: the first asks for an end after this step, a second one from a person or a scheduler ends at once ---------- */
+/* ---- signals: the first asks for an end after this step, a second one from a person or a scheduler ends at once
+ * ---------- */
 static volatile sig_atomic_t asked;
 static const int heeded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 enum { HEEDED = sizeof heeded / sizeof *heeded };
@@ -38,7 +39,7 @@ static void listen(struct sigaction was[HEEDED])
     asked = 0;
     for (int i = 0; i < HEEDED; i++) {
         sigaction(heeded[i], &s, &was[i]);
-        if (i >= 2 && was[i].sa_handler == SIG_IGN)        /* nohup, or a parent that wants an error where a pipe is closed */
+        if (i >= 2 && was[i].sa_handler == SIG_IGN) /* nohup, or a parent that wants an error where a pipe is closed */
             sigaction(heeded[i], &was[i], NULL);
     }
 }
@@ -49,7 +50,8 @@ static void unlisten(struct sigaction was[HEEDED])
         sigaction(heeded[i], &was[i], NULL);
 }
 
-/* ---- the state of a loop -------------------------------------------------------------------------------------------- */
+/* ---- the state of a loop --------------------------------------------------------------------------------------------
+ * */
 typedef struct {                         /* a step whose numbers are still on the device */
     xl_array *b;
     xl_fence *done;
@@ -77,7 +79,7 @@ typedef struct {
     FILE *say;
     int lock;
     bool csv_lost;                       /* metrics.csv could not be written, and that was said */
-    bool quiet, tty, drawn, refused;     /* drawn: sharding.json was written; refused: the device gives no memory figures */
+    bool quiet, tty, drawn, refused; /* drawn: sharding.json was written; refused: the device gives no memory figures */
     int64_t step, batches, tokens;
     pending *q;
     uint32_t nq, started;
@@ -98,7 +100,8 @@ static void note_text(loop *l, const char *event, const char *key, const char *t
     xl_event_end(l->run, &e);
 }
 
-/* ---- metrics.csv ---------------------------------------------------------------------------------------------------- */
+/* ---- metrics.csv ----------------------------------------------------------------------------------------------------
+ * */
 /* A resumed run goes on behind the step of its checkpoint: rows beyond it are written again. */
 static xl_error *open_csv(loop *l, const char *dir, int64_t after)
 {
@@ -122,7 +125,9 @@ static xl_error *open_csv(loop *l, const char *dir, int64_t after)
     }
     if (rows < after) {
         l->gone = (uint64_t)(after - rows);
-        fprintf(l->say, "%llu rows of %s up to step %lld are missing: they could not be written before the run was ended\n", (unsigned long long)l->gone, path, (long long)after);
+        fprintf(l->say,
+                "%llu rows of %s up to step %lld are missing: they could not be written before the run was ended\n",
+                (unsigned long long)l->gone, path, (long long)after);
     }
     xl_buf_puts(&head, "step");
     for (uint32_t i = 0; i < xl_metric_count(g, XL_STEP_TRAIN); i++)
@@ -156,7 +161,8 @@ static xl_error *log_step(loop *l, const pending *p)
             char tag[128];
             xl_buf_printf(&l->rows, ",%.9g", (double)v);
             if (m->how == XL_HOW_LOCAL)
-                snprintf(tag, sizeof tag, "local/rank%d.%u/%s", xl_run_rank(l->run), k, xl_metric_name(g, XL_STEP_TRAIN, i));
+                snprintf(tag, sizeof tag, "local/rank%d.%u/%s", xl_run_rank(l->run), k,
+                         xl_metric_name(g, XL_STEP_TRAIN, i));
             else
                 snprintf(tag, sizeof tag, "train/%s", xl_metric_name(g, XL_STEP_TRAIN, i));
             xl_tb_scalar(l->tb, tag, p->step, v);
@@ -165,7 +171,8 @@ static xl_error *log_step(loop *l, const pending *p)
     xl_buf_printf(&l->rows, ",%d,%.6f\n", p->bucket, p->wall - l->began);
     l->nrow++;
     /* The device counts over the whole run: of the first step here the numbers themselves say it. */
-    bool out = l->done++ ? p->v[XL_AT_SKIPPED] > l->skipped : !(isfinite(p->v[XL_AT_LOSS]) && isfinite(p->v[XL_AT_GRAD_NORM]));
+    bool out =
+        l->done++ ? p->v[XL_AT_SKIPPED] > l->skipped : !(isfinite(p->v[XL_AT_LOSS]) && isfinite(p->v[XL_AT_GRAD_NORM]));
     l->left_out += out;
     l->lost_from = !out ? 0 : l->lost_from ? l->lost_from : p->step;
     if (out) {
@@ -232,7 +239,8 @@ out:
     return err;
 }
 
-/* All steps so far are on disk: before their checkpoint is, or a run that is killed and resumed would have rows missing. */
+/* All steps so far are on disk: before their checkpoint is, or a run that is killed and resumed would have rows
+ * missing. */
 static xl_error *settle(loop *l)
 {
     xl_error *err = NULL;
@@ -242,7 +250,10 @@ static xl_error *settle(loop *l)
     xl_tb_flush(l->tb);
     if (xl_journal_missing(&l->csv) && !l->csv_lost) {
         l->csv_lost = true;
-        fprintf(l->say, "%smetrics.csv in %s could not be written: make room there, or name another folder with --runs next time; its rows are kept and tried again, and training goes on\n", l->tty ? "\n" : "", xl_run_dir(l->run));
+        fprintf(l->say,
+                "%smetrics.csv in %s could not be written: make room there, or name another folder with --runs next "
+                "time; its rows are kept and tried again, and training goes on\n",
+                l->tty ? "\n" : "", xl_run_dir(l->run));
     }
 out:
     return err;
@@ -255,7 +266,8 @@ static uint64_t missing(loop *l)
     for (int turn = 0; turn < 25; turn++) {
         bool all = xl_journal_flush(&l->csv) & xl_journal_flush(&l->memory) & (!l->run || xl_run_flush(l->run));
         xl_tb_flush(l->tb);
-        n = l->gone + xl_journal_missing(&l->csv) + xl_journal_missing(&l->memory) + xl_tb_missing(l->tb) + (l->run ? xl_run_lost(l->run) : 0);
+        n = l->gone + xl_journal_missing(&l->csv) + xl_journal_missing(&l->memory) + xl_tb_missing(l->tb) +
+            (l->run ? xl_run_lost(l->run) : 0);
         if (all && !xl_tb_missing(l->tb))
             break;
         xl_sleep(0.2);
@@ -263,7 +275,8 @@ static uint64_t missing(loop *l)
     return n;
 }
 
-/* ---- talk ----------------------------------------------------------------------------------------------------------- */
+/* ---- talk -----------------------------------------------------------------------------------------------------------
+ * */
 static const char *amount(char out[32], double v)
 {
     static const char unit[] = " kMGTP";
@@ -292,11 +305,14 @@ static void print_line(loop *l, bool end)
     struct rusage ru;
     getrusage(RUSAGE_SELF, &ru);
     used = used > 0 ? used : (double)ru.ru_maxrss * 1024;
-    fprintf(l->say, "%sstep %lld/%lld  loss %.4f  %s tok/s  %.1f ms/step  %sB%s  compiles %llu  left %d:%02d%s", l->tty ? "\r\033[K" : "",
-            (long long)l->step, (long long)l->c->steps, l->last_loss, amount(rate, (double)(l->tokens - l->last_tokens) / dt), per * 1e3,
-            amount(mem, used), n > 1 ? "/device" : "", (unsigned long long)l->s.lane->ncompile, (int)(left / 60), (int)left % 60, l->tty && !end ? "" : "\n");
+    fprintf(l->say, "%sstep %lld/%lld  loss %.4f  %s tok/s  %.1f ms/step  %sB%s  compiles %llu  left %d:%02d%s",
+            l->tty ? "\r\033[K" : "", (long long)l->step, (long long)l->c->steps, l->last_loss,
+            amount(rate, (double)(l->tokens - l->last_tokens) / dt), per * 1e3, amount(mem, used),
+            n > 1 ? "/device" : "", (unsigned long long)l->s.lane->ncompile, (int)(left / 60), (int)left % 60,
+            l->tty && !end ? "" : "\n");
     if (l->left_out > 0 && (!l->tty || end))
-        fprintf(l->say, "%lld of %lld steps were skipped: loss or gradient not finite\n", (long long)l->left_out, (long long)l->done);
+        fprintf(l->say, "%lld of %lld steps were skipped: loss or gradient not finite\n", (long long)l->left_out,
+                (long long)l->done);
     fflush(l->say);
     l->last_print = now;
     l->last_step = l->step;
@@ -310,15 +326,17 @@ static void note_memory(loop *l)
     xl_arena a = { 0 };
     xl_error *err = NULL;
     if (!l->memory.path)
-        err = xl_journal_open(&l->memory, xl_path_join(&a, xl_run_dir(l->run), "memory.csv"),
-                              XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n"), false);
+        err = xl_journal_open(
+            &l->memory, xl_path_join(&a, xl_run_dir(l->run), "memory.csv"),
+            XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n"), false);
     for (size_t i = 0; i < l->s.lane->place.n && !err; i++) {
         const xl_device *d = l->s.lane->place.dev[i];
         xl_device_memory m;
         err = xl_device_memory_read(d, &m);
         if (!err)
-            xl_buf_printf(&b, "%.6f,%d,%d,%d,%lld,%lld,%lld,%lld,%lld\n", xl_run_time(l->run), xl_run_rank(l->run), (int)getpid(), d->id, (long long)l->step, (long long)m.in_use,
-                          (long long)m.peak_in_use, (long long)m.limit, (long long)m.largest_alloc);
+            xl_buf_printf(&b, "%.6f,%d,%d,%d,%lld,%lld,%lld,%lld,%lld\n", xl_run_time(l->run), xl_run_rank(l->run),
+                          (int)getpid(), d->id, (long long)l->step, (long long)m.in_use, (long long)m.peak_in_use,
+                          (long long)m.limit, (long long)m.largest_alloc);
     }
     if (err && !l->refused) {            /* a device that gives no figures trains as well, and says so once */
         xl_event e;
@@ -345,7 +363,8 @@ static xl_error *draw(loop *l, const xl_prepared *p, xl_array *const *in, const 
     return xl_held_record(l->s.t, p->g, in, metrics, xl_run_dir(l->run));
 }
 
-/* ---- evaluation ----------------------------------------------------------------------------------------------------- */
+/* ---- evaluation -----------------------------------------------------------------------------------------------------
+ * */
 static void free_inputs(xl_array **in, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -390,7 +409,8 @@ static xl_error *evaluate(xl_setup *s, const xl_config *c, int64_t batches, doub
         xl_array_free(m);
         if (err)
             goto out;
-        sum += (double)v[xl_metric_at(p->g, XL_STEP_EVAL, (uint32_t)xl_metric_find(p->g, XL_STEP_EVAL, "nll"))] * (double)b->ntoken;
+        sum += (double)v[xl_metric_at(p->g, XL_STEP_EVAL, (uint32_t)xl_metric_find(p->g, XL_STEP_EVAL, "nll"))] *
+               (double)b->ntoken;
         *tokens += b->ntoken;
     }
     *nll = *tokens ? sum / (double)*tokens : NAN;
@@ -416,7 +436,8 @@ static const char *whole_path(xl_arena *a, const char *path)
     return out;
 }
 
-/* ---- the run's folder ----------------------------------------------------------------------------------------------- */
+/* ---- the run's folder -----------------------------------------------------------------------------------------------
+ * */
 static xl_error *lock_dir(loop *l, const char *dir)
 {
     char *path = xl_path_join(l->a, dir, "lock");
@@ -495,7 +516,8 @@ static void say_mesh(loop *l)
         each += (double)(xl_array_local(x) * xl_elem_bytes(x->elem));
     }
     xl_mesh_text(&l->s.mesh, &b);
-    fprintf(l->say, "mesh: %.*s on %zu devices; parameters and optimizer state %sB on each, %sB in one piece\n", XL_FMT(xl_buf_view(&b)), l->s.lane->place.n, amount(one, each), amount(all, whole));
+    fprintf(l->say, "mesh: %.*s on %zu devices; parameters and optimizer state %sB on each, %sB in one piece\n",
+            XL_FMT(xl_buf_view(&b)), l->s.lane->place.n, amount(one, each), amount(all, whole));
     xl_buf_fini(&b);
 }
 
@@ -518,8 +540,9 @@ static xl_error *save(loop *l)
     xl_error *err = xl_saver_wait(l->saver);
     note_saved(l);
     bool room = xl_journal_flush(&l->csv);
-    if (!room && !err)                   /* a checkpoint ahead of its rows would leave a gap in them, were the run killed now */
-        err = XL_ERR(UNAVAILABLE, "the rows of metrics.csv before step %lld wait for room on the disk", (long long)l->step);
+    if (!room && !err) /* a checkpoint ahead of its rows would leave a gap in them, were the run killed now */
+        err = XL_ERR(UNAVAILABLE, "the rows of metrics.csv before step %lld wait for room on the disk",
+                     (long long)l->step);
     else if (!err)
         err = xl_saver_save(l->saver, l->s.t, l->step, &where);
     else if (room)                       /* that was the one before */
@@ -528,7 +551,8 @@ static xl_error *save(loop *l)
         char last[64] = "no checkpoint has been written yet";
         if (xl_saver_last(l->saver) >= 0)
             snprintf(last, sizeof last, "the last whole one is that of step %lld", (long long)xl_saver_last(l->saver));
-        fprintf(l->say, "%sa checkpoint was not written: %s; training goes on, and %s\n", l->tty ? "\n" : "", xl_error_message(err), last);
+        fprintf(l->say, "%sa checkpoint was not written: %s; training goes on, and %s\n", l->tty ? "\n" : "",
+                xl_error_message(err), last);
         note_text(l, "checkpoint_failed", "error", xl_error_message(err));
         xl_error_free(err);
     }
@@ -546,8 +570,10 @@ static void check_data(loop *l, const char *dir)
         return;
     xl_str x = before, y = now;
     bool touched = xl_str_eq(xl_str_cut(&x, ';'), xl_str_cut(&y, ';')); /* all but the time */
-    fprintf(l->say, "the training data %s since the run began: %.*s then, %.*s now%s\n", touched ? "were written again" : "have changed", XL_FMT(before), XL_FMT(now),
-            touched ? "; size and samples are the same" : "; the losses are not those of a run that was never interrupted");
+    fprintf(l->say, "the training data %s since the run began: %.*s then, %.*s now%s\n",
+            touched ? "were written again" : "have changed", XL_FMT(before), XL_FMT(now),
+            touched ? "; size and samples are the same"
+                    : "; the losses are not those of a run that was never interrupted");
     xl_event e;
     xl_event_begin(l->run, &e, "data_changed");
     xl_json_put_str(&e.j, "before", before);
@@ -569,7 +595,8 @@ static bool had_checkpoint(loop *l, const char *dir)
 }
 
 /* The newest whole checkpoint of a run that is resumed; *path NULL: begin at step 0, which has been said. */
-static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bool from_scratch, char **path, int64_t *at)
+static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bool from_scratch, char **path,
+                                 int64_t *at)
 {
     xl_buf passed = { 0 };
     xl_error *err = xl_ckpt_newest(l->a, ckpts, path, at, &passed);
@@ -585,8 +612,11 @@ static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bo
         xl_error_free(err);
         err = NULL;
     } else if (err && xl_error_code(err) == XL_CODE_DATA_LOSS) {
-        xl_error *more = XL_ERR(DATA_LOSS, "%s\nput one of them back from a copy, or begin the run again at step 0 with: xlane resume --from-scratch %s",
-                                xl_error_message(err), dir);
+        xl_error *more = XL_ERR(
+            DATA_LOSS,
+            "%s\n"
+            "put one of them back from a copy, or begin the run again at step 0 with: xlane resume --from-scratch %s",
+            xl_error_message(err), dir);
         xl_error_free(err);
         err = more;
     } else if (!err && !*path) {
@@ -596,7 +626,8 @@ static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bo
     return err;
 }
 
-/* Something else went wrong (the data, an evaluation, a refused compile): what was trained is kept, if the device still has it. */
+/* Something else went wrong (the data, an evaluation, a refused compile): what was trained is kept, if the device still
+ * has it. */
 static void rescue(loop *l, const char *dir)
 {
     if (!l->saver || l->step <= xl_saver_last(l->saver))
@@ -608,15 +639,19 @@ static void rescue(loop *l, const char *dir)
         err = xl_saver_wait(l->saver);
     note_saved(l);
     if (!err)
-        fprintf(l->say, "step %lld is saved; once the cause below is gone, go on with: xlane resume %s\n", (long long)l->step, dir);
+        fprintf(l->say, "step %lld is saved; once the cause below is gone, go on with: xlane resume %s\n",
+                (long long)l->step, dir);
     xl_error_free(err);
 }
 
 /* The rate that a careless program would bake into its step; see optimizer.bake_lr. */
 static double rate_now(const xl_adamw *o, int64_t t)
 {
-    double up = fmin(1, (double)t / (double)(o->warmup > 1 ? o->warmup : 1)), at = fmax(0, fmin(1, (double)(t - o->warmup) / (double)(o->steps - o->warmup)));
-    double shape = !strcmp(o->schedule, "cosine") ? 0.5 * (1 + cos(M_PI * at)) : !strcmp(o->schedule, "linear") ? 1 - at : 1;
+    double up = fmin(1, (double)t / (double)(o->warmup > 1 ? o->warmup : 1)),
+           at = fmax(0, fmin(1, (double)(t - o->warmup) / (double)(o->steps - o->warmup)));
+    double shape = !strcmp(o->schedule, "cosine")   ? 0.5 * (1 + cos(M_PI * at))
+                   : !strcmp(o->schedule, "linear") ? 1 - at
+                                                    : 1;
     return up * (o->min_lr + (o->lr - o->min_lr) * shape);
 }
 
@@ -649,7 +684,8 @@ out:
 /* A collective that failed: program, timing and layout together, into the events and to the people. */
 static void diagnose(loop *l, const xl_error *err)
 {
-    xl_collective_trouble t = l->s.mesh.naxis && l->run ? xl_collective_trouble_of(xl_str_of(xl_error_message(err))) : XL_TROUBLE_NONE;
+    xl_collective_trouble t =
+        l->s.mesh.naxis && l->run ? xl_collective_trouble_of(xl_str_of(xl_error_message(err))) : XL_TROUBLE_NONE;
     xl_sharding_plan p = { 0 };
     xl_buf mesh = { 0 }, text = { 0 };
     double zero = xl_now() - xl_run_time(l->run);           /* gates tell their moments on the clock of the process */
@@ -657,8 +693,15 @@ static void diagnose(loop *l, const xl_error *err)
         return;
     xl_error_free(xl_train_sharding(l->a, l->c, false, &p));
     xl_mesh_text(&l->s.mesh, &mesh);
-    xl_collective_facts f = { .module = "the training step", .devices = xl_mesh_size(&l->s.mesh), .step = l->step + 1, .mesh = xl_buf_view(&mesh), .crossing = &p.crossing,
-                              .spmd = xl_gate_when(XL_GATE_SPMD) - zero, .tensor = xl_gate_when(XL_GATE_TENSOR) - zero, .compiled = -1, .failed = xl_run_time(l->run) };
+    xl_collective_facts f = { .module = "the training step",
+                              .devices = xl_mesh_size(&l->s.mesh),
+                              .step = l->step + 1,
+                              .mesh = xl_buf_view(&mesh),
+                              .crossing = &p.crossing,
+                              .spmd = xl_gate_when(XL_GATE_SPMD) - zero,
+                              .tensor = xl_gate_when(XL_GATE_TENSOR) - zero,
+                              .compiled = -1,
+                              .failed = xl_run_time(l->run) };
     f.spmd = f.spmd < 0 ? 0 : f.spmd;                      /* before the run's folder was made */
     f.layout = l->s.t ? xl_trainer_layout(l->a, l->s.t) : XL_STR("nothing was on a device yet");
     xl_collective_tell(l->run, t, xl_str_of(xl_error_message(err)), &f, &text);
@@ -670,7 +713,13 @@ static void diagnose(loop *l, const xl_error *err)
 xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opts, xl_loop_result *out)
 {
     xl_error *err = NULL;
-    loop l = { .c = c, .a = a, .lock = -1, .say = opts->say ? opts->say : stderr, .quiet = opts->quiet, .last_loss = NAN, .eval_loss = NAN };
+    loop l = { .c = c,
+               .a = a,
+               .lock = -1,
+               .say = opts->say ? opts->say : stderr,
+               .quiet = opts->quiet,
+               .last_loss = NAN,
+               .eval_loss = NAN };
     struct sigaction was[HEEDED];
     const int64_t *times;
     char *dir = opts->dir ? xl_str_c(a, xl_str_of(opts->dir)) : NULL, *from = NULL;
@@ -723,7 +772,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         l.step = at;
         l.batches = where.batches;
         if (where.seed != (uint64_t)c->seed)
-            fprintf(l.say, "the checkpoint was made with seed %llu: the data come in another order now\n", (unsigned long long)where.seed);
+            fprintf(l.say, "the checkpoint was made with seed %llu: the data come in another order now\n",
+                    (unsigned long long)where.seed);
     }
     out->from = l.step;
     l.noted = from ? at : -1;
@@ -733,11 +783,15 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     XL_DO(xl_data_start(l.data, l.batches));
     int64_t units = xl_data_units(l.data);
     if (c->data.batch > units)
-        fprintf(l.say, "data.batch is %lld and the data are %lld %s: a step sees some of them more than once; data.batch=%lld takes each at most once, "
-                "data.train names a larger file\n", (long long)c->data.batch, (long long)units, xl_data_units_word(l.data), (long long)units);
+        fprintf(l.say,
+                "data.batch is %lld and the data are %lld %s: a step sees some of them more than once; data.batch=%lld "
+                "takes each at most once, "
+                "data.train names a larger file\n",
+                (long long)c->data.batch, (long long)units, xl_data_units_word(l.data), (long long)units);
     if (!l.quiet) {
         char count[32];
-        fprintf(l.say, "%s: %s parameters, %s\n", c->model.pattern, amount(count, (double)xl_graph_params(l.s.g[0])), xl_lane_name(l.s.lane));
+        fprintf(l.say, "%s: %s parameters, %s\n", c->model.pattern, amount(count, (double)xl_graph_params(l.s.g[0])),
+                xl_lane_name(l.s.lane));
         if (l.s.mesh.naxis)
             say_mesh(&l);
         fprintf(l.say, "data: %s\nrun:  %s%s\n", xl_data_about(l.data), dir, l.step ? " (resumed)" : "");
@@ -746,7 +800,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         if (l.s.attention[0])
             fprintf(l.say, "attention: %s\n", l.s.attention);
         if (xl_data_cut(l.data))
-            fprintf(l.say, "%lld documents are longer than the largest bucket and are cut\n", (long long)xl_data_cut(l.data));
+            fprintf(l.say, "%lld documents are longer than the largest bucket and are cut\n",
+                    (long long)xl_data_cut(l.data));
     }
     xl_event e;
     xl_event_begin(l.run, &e, l.step ? "resume" : "start");
@@ -763,7 +818,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
 
     while (l.step < c->steps && !asked) {
         XL_DO(one_step(&l));
-        bool log = l.step % c->log_every == 0 || l.step == c->steps, ev = c->eval_every && (l.step % c->eval_every == 0 || l.step == c->steps);
+        bool log = l.step % c->log_every == 0 || l.step == c->steps,
+             ev = c->eval_every && (l.step % c->eval_every == 0 || l.step == c->steps);
         XL_DO(harvest(&l, false));
         if (log || l.nq == MOST_PENDING) {
             XL_DO(settle(&l));
@@ -785,7 +841,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
             xl_event_end(l.run, &e);
             xl_tb_scalar(l.tb, "eval/nll", l.step, l.eval_loss);
             if (!l.quiet)
-                fprintf(l.say, "%sstep %lld  validation %.4f nats/token\n", l.tty ? "\r\033[K" : "", (long long)l.step, l.eval_loss);
+                fprintf(l.say, "%sstep %lld  validation %.4f nats/token\n", l.tty ? "\r\033[K" : "", (long long)l.step,
+                        l.eval_loss);
             l.last_print = xl_now();
             l.last_step = l.step;
             l.last_tokens = l.tokens;
@@ -799,7 +856,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     print_line(&l, true);
     XL_DO(save(&l));
     err = xl_saver_wait(l.saver);
-    for (int turn = 0; err && turn < 10 && xl_error_code(err) == XL_CODE_UNAVAILABLE; turn++) { /* a disk that is full for a moment */
+    for (int turn = 0; err && turn < 10 && xl_error_code(err) == XL_CODE_UNAVAILABLE;
+         turn++) { /* a disk that is full for a moment */
         xl_sleep(0.5);
         xl_error_free(err);
         xl_progress where = { l.batches, (uint64_t)l.c->seed };
@@ -809,9 +867,12 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     }
     if (err) {
         tried = true;
-        err = xl_saver_last(l.saver) < 0
-                  ? xl_error_wrap(err, "the last checkpoint (there is none before it: once there is room, resume begins at step 0)")
-                  : xl_error_wrap(err, "the last checkpoint (once there is room, resume goes on from step %lld)", (long long)xl_saver_last(l.saver));
+        err =
+            xl_saver_last(l.saver) < 0
+                ? xl_error_wrap(
+                      err, "the last checkpoint (there is none before it: once there is room, resume begins at step 0)")
+                : xl_error_wrap(err, "the last checkpoint (once there is room, resume goes on from step %lld)",
+                                (long long)xl_saver_last(l.saver));
         goto out;
     }
     note_saved(&l);
@@ -848,8 +909,15 @@ out:
         put_rows(&l);
         out->unwritten = missing(&l);
         if (out->unwritten)
-            fprintf(l.say, "%llu rows and events could not be written down (the disk was full, or the folder is gone): run.json counts them\n", (unsigned long long)out->unwritten);
-        xl_error *unsaid = write_run_json(&l, dir, err ? "failed" : out->stopped ? "stopped by a signal" : "all steps done", out->unwritten);
+            fprintf(l.say,
+                    "%llu rows and events could not be written down (the disk was full, or the folder is gone): "
+                    "run.json counts them\n",
+                    (unsigned long long)out->unwritten);
+        xl_error *unsaid = write_run_json(&l, dir,
+                                          err            ? "failed"
+                                          : out->stopped ? "stopped by a signal"
+                                                         : "all steps done",
+                                          out->unwritten);
         if (unsaid)
             fprintf(l.say, "how the run ended is not in run.json: %s\n", xl_error_message(unsaid));
         xl_error_free(unsaid);
@@ -880,8 +948,10 @@ out:
     return err;
 }
 
-/* ---- evaluation of a finished run ----------------------------------------------------------------------------------- */
-xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step, xl_participants *who)
+/* ---- evaluation of a finished run -----------------------------------------------------------------------------------
+ * */
+xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step,
+                        xl_participants *who)
 {
     xl_error *err = NULL;
     xl_setup s = { 0 };
@@ -893,7 +963,8 @@ xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double
     }
     int64_t one = c->data.time;
     XL_DO(xl_setup_device(c, &s));
-    XL_DO(xl_setup_graphs(c, c->data.nbucket ? c->data.buckets : &one, c->data.nbucket ? c->data.nbucket : 1, c->data.batch, &s));
+    XL_DO(xl_setup_graphs(c, c->data.nbucket ? c->data.buckets : &one, c->data.nbucket ? c->data.nbucket : 1,
+                          c->data.batch, &s));
     XL_DO(xl_trainer_new(s.lane, s.g[0], &c->opt, (uint64_t)c->seed, &s.t));
     XL_DO(xl_ckpt_load(s.t, path, NULL));
     err = evaluate(&s, c, c->eval_batches, nll, tokens);

@@ -1,5 +1,6 @@
 /* src/train/loop.h
- * A training run from its configuration: opens the device and the data, trains, evaluates, saves, and leaves a run folder. */
+ * A training run from its configuration: opens the device and the data, trains, evaluates, saves, and leaves a run
+ * folder. */
 #ifndef XL_TRAIN_LOOP_H
 #define XL_TRAIN_LOOP_H
 
@@ -21,8 +22,9 @@ typedef struct {
     int64_t from, step, skipped;         /* from: the step it began behind */
     double loss, eval_loss;              /* of the last; nan where there was none */
     bool stopped;                        /* by a signal, after saving */
-    int64_t done, left_out;              /* steps of this process, and those of them that updated nothing: loss or gradient not finite */
-    int64_t lost_from;                   /* every step from this one to the last was left out; 0: the last one was not */
+    int64_t done,
+        left_out;      /* steps of this process, and those of them that updated nothing: loss or gradient not finite */
+    int64_t lost_from; /* every step from this one to the last was left out; 0: the last one was not */
     const char *device, *cache;          /* the device's name; the cache's folder, NULL: none */
     uint64_t unwritten;                  /* rows and events that could not be written down */
 } xl_loop_result;
@@ -36,7 +38,8 @@ xl_error *xl_train_print(const xl_config *c, const char *what, xl_buf *out) XL_M
 /* How many devices took part in a reduction, and over which axes; "" on one device. */
 typedef struct { int64_t n; char over[128]; } xl_participants;
 /* The whole validation part with the newest checkpoint of a run. */
-xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step, xl_participants *who) XL_MUST_USE;
+xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step,
+                        xl_participants *who) XL_MUST_USE;
 
 typedef struct {
     const int32_t *prompt;               /* at least one token */
@@ -47,7 +50,8 @@ typedef struct {
     bool recompute;                      /* the whole window for every token, without states: slow, to compare with */
 } xl_sample_opts;
 /* Tokens drawn from the newest checkpoint of a run, after the prompt; `put` gets each as it comes. */
-xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, const xl_sample_opts *o, void (*put)(void *ctx, int token), void *ctx) XL_MUST_USE;
+xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, const xl_sample_opts *o,
+                          void (*put)(void *ctx, int token), void *ctx) XL_MUST_USE;
 
 /* The configuration that a run folder keeps, with words over it. */
 xl_error *xl_run_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out) XL_MUST_USE;
@@ -55,7 +59,7 @@ xl_error *xl_run_config(xl_arena *a, const char *dir, char *const *words, int n,
 typedef struct {
     xl_arena arena;
     bool small;                          /* set before the graphs are made: a batch that the mesh need not divide */
-    bool whole;                          /* set before the device is opened: its memory is taken at once, and counted exactly */
+    bool whole; /* set before the device is opened: its memory is taken at once, and counted exactly */
     xl_mesh_def mesh;                    /* of the configuration; naxis 0: none */
     xl_spread spread;
     xl_lane *lane;

@@ -1,8 +1,8 @@
-/* Metrics, typed by their reduction. A scalar of a graph is a value of the whole program, whatever it is split into: it is global. What could lie is
- * a number per row of the batch that was reduced over the rows of one device only, so that reduction is made here: each device reduces
- * its own rows to one number (local, one per device along the named axes), these are summed over the axes in one collective together with their
- * weights and with a one from each device that takes part. That last sum is the participant count: the host compares it with the mesh
- * whenever it reads a metric. */
+/* Metrics, typed by their reduction. A scalar of a graph is a value of the whole program, whatever it is split into: it
+ * is global. What could lie is a number per row of the batch that was reduced over the rows of one device only, so that
+ * reduction is made here: each device reduces its own rows to one number (local, one per device along the named axes),
+ * these are summed over the axes in one collective together with their weights and with a one from each device that
+ * takes part. That last sum is the participant count: the host compares it with the mesh whenever it reads a metric. */
 #include <math.h>
 #include <stdio.h>
 
@@ -40,8 +40,11 @@ static xl_error *covers(const xl_graph *g, const xl_metric_info *m)
     uint32_t left = batch_axes(g) & ~m->axes;
     if (!g->mesh.naxis || m->how == XL_HOW_LOCAL || !left)
         return NULL;
-    return XL_ERR(INVALID, "metric %.*s is reduced over %s, but the batch is split over %s: along %s it would stay local; reduce it over all of them, or call it local", XL_FMT(m->name),
-                  m->axes ? xl_axes_text(&g->mesh, m->axes, a, sizeof a) : "nothing", xl_axes_text(&g->mesh, batch_axes(g), b, sizeof b), xl_axes_text(&g->mesh, left, c, sizeof c));
+    return XL_ERR(INVALID,
+                  "metric %.*s is reduced over %s, but the batch is split over %s: along %s it would stay local; "
+                  "reduce it over all of them, or call it local",
+                  XL_FMT(m->name), m->axes ? xl_axes_text(&g->mesh, m->axes, a, sizeof a) : "nothing",
+                  xl_axes_text(&g->mesh, batch_axes(g), b, sizeof b), xl_axes_text(&g->mesh, left, c, sizeof c));
 }
 
 /* "mean over data, seq"; without `over` the axes are `otherwise`. */
@@ -52,7 +55,9 @@ static bool parse_how(xl_graph *g, const char *name, const char *how, uint32_t o
     for (int i = 0; i < 4; i++)
         kind = xl_str_is(word, words[i]) ? i : kind;
     if (kind < 0) {
-        xl_graph_fail(g, "metric: \"%s\" is none of mean, sum, max, local; a metric must say what it is over all devices", how ? how : "");
+        xl_graph_fail(g,
+                      "metric: \"%s\" is none of mean, sum, max, local; a metric must say what it is over all devices",
+                      how ? how : "");
         return false;
     }
     m->how = (xl_metric_how)kind;
@@ -61,7 +66,8 @@ static bool parse_how(xl_graph *g, const char *name, const char *how, uint32_t o
     if (rest.n) {
         xl_str over = xl_str_cut(&rest, ' ');
         if (!xl_str_is(over, "over") || !xl_str_trim(rest).n) {
-            xl_graph_fail(g, "metric: \"%s\": after %s comes nothing, or `over` and the axes, as in \"mean over data\"", how, words[kind]);
+            xl_graph_fail(g, "metric: \"%s\": after %s comes nothing, or `over` and the axes, as in \"mean over data\"",
+                          how, words[kind]);
             return false;
         }
         m->axes = 0;
@@ -91,8 +97,8 @@ xl_error *xl_metric_axes(const xl_graph *g)
     return err;
 }
 
-/* How many devices take part in a reduction over these axes, by a sum over what each of them has. The groups that the other axes make all have as
- * many, or the least of them is what counts. */
+/* How many devices take part in a reduction over these axes, by a sum over what each of them has. The groups that the
+ * other axes make all have as many, or the least of them is what counts. */
 static xl_value participants(xl_graph *g, uint32_t axes)
 {
     int64_t over[XL_MESH_AXES], other[XL_MESH_AXES];
@@ -124,7 +130,10 @@ void xl_metric(xl_graph *g, const char *name, const char *how, xl_tensor t)
     if (!xl_graph_ok(g, "metric", &t, 1))
         return;
     if (xl_graph_type(g, t)->rank || !is_float(g, t)) {
-        xl_graph_fail(g, "metric: %s is not one float; reduce it first, for example with xl_mean, or give its rows to xl_metric_rows", xl_shape(g, t));
+        xl_graph_fail(g,
+                      "metric: %s is not one float; reduce it first, for example with xl_mean, or give its rows to "
+                      "xl_metric_rows",
+                      xl_shape(g, t));
         return;
     }
     if (!parse_how(g, name, how, all_axes(g), &m))
@@ -135,8 +144,10 @@ void xl_metric(xl_graph *g, const char *name, const char *how, xl_tensor t)
     push(g, name, m);
 }
 
-/* ---- per row -------------------------------------------------------------------------------------------------------- */
-/* Which dimension of the rows an axis splits: that of the first input it splits, where the sizes agree; else the first. */
+/* ---- per row --------------------------------------------------------------------------------------------------------
+ * */
+/* Which dimension of the rows an axis splits: that of the first input it splits, where the sizes agree; else the first.
+ * */
 static uint32_t split_by(const xl_graph *g, const xl_type *t, uint32_t axis)
 {
     for (uint32_t i = 0; i < g->ninput; i++)
@@ -147,10 +158,15 @@ static uint32_t split_by(const xl_graph *g, const xl_type *t, uint32_t axis)
     return 0;
 }
 
-typedef struct { uint8_t axis[XL_MESH_AXES]; uint32_t n; int64_t size[XL_MESH_AXES]; } local; /* one number per device along these axes, in this order */
+typedef struct {
+    uint8_t axis[XL_MESH_AXES];
+    uint32_t n;
+    int64_t size[XL_MESH_AXES];
+} local; /* one number per device along these axes, in this order */
 
 /* Each device's own rows, reduced: [batch, ...] becomes one number per device. */
-static bool reduce_own(xl_graph *g, const char *name, xl_value v, xl_opcode code, uint32_t axes, local *l, xl_value *out)
+static bool reduce_own(xl_graph *g, const char *name, xl_value v, xl_opcode code, uint32_t axes, local *l,
+                       xl_value *out)
 {
     const xl_type *t = xl_value_type(g->f, v);
     int64_t dims[2 * XL_MESH_RANK + XL_MESH_AXES], over[XL_MESH_RANK], parts;
@@ -167,7 +183,8 @@ static bool reduce_own(xl_graph *g, const char *name, xl_value v, xl_opcode code
                 parts *= g->mesh.axis[i].size;
             }
         if (t->dims[d] % parts) {
-            xl_graph_fail(g, "metric %s: %lld rows do not divide over %lld devices; the next number that does is %lld", name, (long long)t->dims[d], (long long)parts,
+            xl_graph_fail(g, "metric %s: %lld rows do not divide over %lld devices; the next number that does is %lld",
+                          name, (long long)t->dims[d], (long long)parts,
                           (long long)((t->dims[d] + parts - 1) / parts * parts));
             return false;
         }
@@ -220,7 +237,8 @@ static void rows_on_mesh(xl_graph *g, const char *name, xl_metric_info m, xl_val
     local l;
     int64_t dims[XL_MESH_AXES + 1] = { 1 }, over[XL_MESH_AXES];
     bool max = m.how == XL_HOW_MAX;
-    if (!reduce_own(g, name, max ? v : xl_em_binary(&g->e, XL_OP_MULTIPLY, v, w), max ? XL_OP_MAXIMUM : XL_OP_ADD, m.axes, &l, &part[0]) ||
+    if (!reduce_own(g, name, max ? v : xl_em_binary(&g->e, XL_OP_MULTIPLY, v, w), max ? XL_OP_MAXIMUM : XL_OP_ADD,
+                    m.axes, &l, &part[0]) ||
         !reduce_own(g, name, w, XL_OP_ADD, m.axes, &l, &part[1]))
         return;
     part[2] = ones(g, &l, m.axes);
@@ -246,12 +264,16 @@ static void rows_on_mesh(xl_graph *g, const char *name, xl_metric_info m, xl_val
         part[i] = planted(g, part[i], dims, l.n + 1);
     }
     xl_dims all = { over, l.n };
-    sum = xl_em_sum(&g->e, xl_em_concat(&g->e, part, 3, 0), all);   /* one collective: value, weight and count come from the same devices */
+    sum = xl_em_sum(&g->e, xl_em_concat(&g->e, part, 3, 0),
+                    all); /* one collective: value, weight and count come from the same devices */
     xl_value total = scalar_at(g, sum, 0), weight = scalar_at(g, sum, 1);
     m.count = scalar_at(g, sum, 2);
     if (max)
         total = scalar_at(g, xl_em_reduce(&g->e, XL_OP_MAXIMUM, part[0], -HUGE_VAL, all), 0);
-    m.value = m.how == XL_HOW_MEAN ? xl_em_binary(&g->e, XL_OP_DIVIDE, total, xl_em_binary(&g->e, XL_OP_MAXIMUM, weight, xl_em_scalar(&g->e, XL_F32, 1))) : total;
+    m.value = m.how == XL_HOW_MEAN
+                  ? xl_em_binary(&g->e, XL_OP_DIVIDE, total,
+                                 xl_em_binary(&g->e, XL_OP_MAXIMUM, weight, xl_em_scalar(&g->e, XL_F32, 1)))
+                  : total;
     push(g, name, m);
 }
 
@@ -259,11 +281,14 @@ void xl_metric_rows(xl_graph *g, const char *name, const char *how, xl_tensor ro
 {
     xl_metric_info m = { .width = 1 };
     bool weighted = weight.id != UINT32_MAX;
-    if (!xl_graph_ok(g, "metric", (xl_tensor[]){ rows, weight }, weighted ? 2 : 1) || !parse_how(g, name, how, batch_axes(g), &m))
+    if (!xl_graph_ok(g, "metric", (xl_tensor[]){ rows, weight }, weighted ? 2 : 1) ||
+        !parse_how(g, name, how, batch_axes(g), &m))
         return;
     const xl_type *t = xl_graph_type(g, rows);
-    if (!t->rank || !is_float(g, rows) || (weighted && !xl_type_eq(xl_type_with_dtype(g->m, xl_graph_type(g, weight), t->dtype), t))) {
-        xl_graph_fail(g, "metric %s: %s%s%s; it takes floats by row, and weights of the same shape", name, xl_shape(g, rows), weighted ? " with weights " : "", weighted ? xl_shape(g, weight) : "");
+    if (!t->rank || !is_float(g, rows) ||
+        (weighted && !xl_type_eq(xl_type_with_dtype(g->m, xl_graph_type(g, weight), t->dtype), t))) {
+        xl_graph_fail(g, "metric %s: %s%s%s; it takes floats by row, and weights of the same shape", name,
+                      xl_shape(g, rows), weighted ? " with weights " : "", weighted ? xl_shape(g, weight) : "");
         return;
     }
     rows = xl_cast_to(g, rows, XL_F32);
@@ -274,11 +299,14 @@ void xl_metric_rows(xl_graph *g, const char *name, const char *how, xl_tensor ro
         rows_on_mesh(g, name, m, xl_val_of(rows), xl_val_of(weight));
         return;
     }
-    xl_tensor v = m.how == XL_HOW_MAX ? xl_max(g, rows, NULL) : m.how == XL_HOW_SUM ? xl_sum(g, xl_mul(g, rows, weight), NULL) : xl_masked_mean(g, rows, weight);
+    xl_tensor v = m.how == XL_HOW_MAX   ? xl_max(g, rows, NULL)
+                  : m.how == XL_HOW_SUM ? xl_sum(g, xl_mul(g, rows, weight), NULL)
+                                        : xl_masked_mean(g, rows, weight);
     xl_metric(g, name, words[m.how], v);
 }
 
-/* ---- on the host ---------------------------------------------------------------------------------------------------- */
+/* ---- on the host ----------------------------------------------------------------------------------------------------
+ * */
 static const char *const own_names[XL_AT_OWN] = { "loss", "grad_norm", "lr", "skipped", "step" };
 static uint32_t own_of(xl_step_kind kind) { return kind == XL_STEP_TRAIN ? XL_AT_OWN : 1; }
 
@@ -333,8 +361,12 @@ xl_error *xl_metric_check(const xl_graph *g, xl_step_kind kind, const float *v)
         uint32_t axes = i ? g->metric[i - 1].axes : all_axes(g);
         double want = (double)xl_metric_expects(g, axes), have = (double)v[at + i];
         if (have != want)
-            return XL_ERR(PRECONDITION, "metric %s: %g devices took part in its reduction over %s, the mesh has %g along it: a collective ran over the wrong group. Its value is not that of the whole "
-                          "batch and is not logged; see the collectives with `xlane sharding`", i ? g->metric[i - 1].name.p : "loss", have, xl_axes_text(&g->mesh, axes, over, sizeof over), want);
+            return XL_ERR(PRECONDITION,
+                          "metric %s: %g devices took part in its reduction over %s, the mesh has %g along it: a "
+                          "collective ran over the wrong group. Its value is not that of the whole "
+                          "batch and is not logged; see the collectives with `xlane sharding`",
+                          i ? g->metric[i - 1].name.p : "loss", have, xl_axes_text(&g->mesh, axes, over, sizeof over),
+                          want);
     }
     return NULL;
 }
@@ -345,6 +377,9 @@ xl_error *xl_metric_global(const xl_graph *g, xl_step_kind kind, uint32_t i)
     char over[128];
     if (m->how != XL_HOW_LOCAL || !g->mesh.naxis)
         return NULL;
-    return XL_ERR(PRECONDITION, "metric %s is local: it is read before any collective over %s, one value for each of %u devices, and none of them is that of the batch. Reduce it in the graph (\"mean over %s\"), "
-                  "or read all of them with xl_trainer_read_local", m->name.p, xl_axes_text(&g->mesh, m->axes, over, sizeof over), m->width, over);
+    return XL_ERR(PRECONDITION,
+                  "metric %s is local: it is read before any collective over %s, one value for each of %u devices, and "
+                  "none of them is that of the batch. Reduce it in the graph (\"mean over %s\"), "
+                  "or read all of them with xl_trainer_read_local",
+                  m->name.p, xl_axes_text(&g->mesh, m->axes, over, sizeof over), m->width, over);
 }

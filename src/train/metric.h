@@ -1,6 +1,7 @@
 /* src/train/metric.h
- * What a step reports: a vector of floats, whole on every device. First the loss and its like (step.h), then the graph's metrics (a local one
- * has a number per device), then, on a mesh, how many devices took part: one count for the loss and its like, one for each metric. */
+ * What a step reports: a vector of floats, whole on every device. First the loss and its like (step.h), then the
+ * graph's metrics (a local one has a number per device), then, on a mesh, how many devices took part: one count for the
+ * loss and its like, one for each metric. */
 #ifndef XL_TRAIN_METRIC_H
 #define XL_TRAIN_METRIC_H
 
@@ -20,6 +21,6 @@ xl_error *xl_metric_axes(const xl_graph *g) XL_MUST_USE;
 xl_error *xl_metric_check(const xl_graph *g, xl_step_kind kind, const float *v) XL_MUST_USE;
 /* Refuses a metric that has not been reduced. */
 xl_error *xl_metric_global(const xl_graph *g, xl_step_kind kind, uint32_t i) XL_MUST_USE;
-xl_value xl_metric_all(xl_graph *g);                                             /* the count over all axes, in the graph */
+xl_value xl_metric_all(xl_graph *g); /* the count over all axes, in the graph */
 
 #endif

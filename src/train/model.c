@@ -11,8 +11,22 @@
 
 xl_model xl_model_default(void)
 {
-    return (xl_model){ .pattern = "AMER*2", .vocab = 256, .dim = 128, .heads = 4, .kv_heads = 0, .ffn = 0, .state = 32, .chunk = 32, .experts = 4,
-                       .top_k = 2, .capacity = 1.25, .balance = 0.01, .rope_base = 10000, .scan = true, .compute = "f32", .attention = "auto" };
+    return (xl_model){ .pattern = "AMER*2",
+                       .vocab = 256,
+                       .dim = 128,
+                       .heads = 4,
+                       .kv_heads = 0,
+                       .ffn = 0,
+                       .state = 32,
+                       .chunk = 32,
+                       .experts = 4,
+                       .top_k = 2,
+                       .capacity = 1.25,
+                       .balance = 0.01,
+                       .rope_base = 10000,
+                       .scan = true,
+                       .compute = "f32",
+                       .attention = "auto" };
 }
 
 xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n)
@@ -40,7 +54,8 @@ xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n)
             s = end;
         }
         if (!u.n || (*s && !isalpha((unsigned char)*s) && *s != '('))
-            return XL_ERR(INVALID, "pattern \"%s\" is not understood at \"%s\"; write one such as A*12 or AMER*3", pattern, s);
+            return XL_ERR(INVALID, "pattern \"%s\" is not understood at \"%s\"; write one such as A*12 or AMER*3",
+                          pattern, s);
         if (*n == XL_MOST_UNITS)
             return XL_ERR(INVALID, "pattern \"%s\": more than %d units", pattern, XL_MOST_UNITS);
         out[(*n)++] = u;
@@ -56,26 +71,40 @@ xl_error *xl_model_check(const xl_model *c)
     if (err)
         return err;
     if (c->vocab < 2 || c->dim < 2 || c->heads < 1 || c->state < 1 || c->chunk < 1 || c->ffn < 0)
-        return XL_ERR(INVALID, "model: vocab %lld, dim %lld, heads %lld, state %lld, chunk %lld, ffn %lld: each must be positive, ffn may be 0", (long long)c->vocab,
-                      (long long)c->dim, (long long)c->heads, (long long)c->state, (long long)c->chunk, (long long)c->ffn);
+        return XL_ERR(INVALID,
+                      "model: vocab %lld, dim %lld, heads %lld, state %lld, chunk %lld, ffn %lld: each must be "
+                      "positive, ffn may be 0",
+                      (long long)c->vocab, (long long)c->dim, (long long)c->heads, (long long)c->state,
+                      (long long)c->chunk, (long long)c->ffn);
     if (c->dim % c->heads || (c->dim / c->heads) % 2)
-        return XL_ERR(INVALID, "model: dim %lld over %lld heads; a head needs an even number of channels: make dim %lld, or change heads", (long long)c->dim, (long long)c->heads,
-                      (long long)((c->dim / (2 * c->heads) + 1) * 2 * c->heads));
+        return XL_ERR(
+            INVALID,
+            "model: dim %lld over %lld heads; a head needs an even number of channels: make dim %lld, or change heads",
+            (long long)c->dim, (long long)c->heads, (long long)((c->dim / (2 * c->heads) + 1) * 2 * c->heads));
     if (c->kv_heads < 0 || (c->kv_heads && c->heads % c->kv_heads))
-        return XL_ERR(INVALID, "model: %lld heads do not divide into %lld groups; kv_heads is a divisor of heads, or 0 for as many", (long long)c->heads, (long long)c->kv_heads);
+        return XL_ERR(
+            INVALID,
+            "model: %lld heads do not divide into %lld groups; kv_heads is a divisor of heads, or 0 for as many",
+            (long long)c->heads, (long long)c->kv_heads);
     if (c->top_k < 1 || c->top_k > c->experts || c->top_k > 16 || !(c->capacity > 0))
-        return XL_ERR(INVALID, "model: top_k %lld of %lld experts; it takes 1 to 16 and at most all of them, and a capacity above 0",
-                      (long long)c->top_k, (long long)c->experts);
+        return XL_ERR(
+            INVALID,
+            "model: top_k %lld of %lld experts; it takes 1 to 16 and at most all of them, and a capacity above 0",
+            (long long)c->top_k, (long long)c->experts);
     if (c->micro < 0)
-        return XL_ERR(INVALID, "model: micro %lld; it takes the number of turns for a batch, 1 or more", (long long)c->micro);
+        return XL_ERR(INVALID, "model: micro %lld; it takes the number of turns for a batch, 1 or more",
+                      (long long)c->micro);
     if (!c->attention || !c->compute)
         return XL_ERR(INVALID, "model: start from xl_model_default(), which sets attention and compute");
     if (strcmp(c->attention, "auto") && strcmp(c->attention, "plain") && strcmp(c->attention, "cudnn"))
         return XL_ERR(INVALID, "model: attention \"%s\" is none of auto, plain, cudnn", c->attention);
-    const char *no = strcmp(c->attention, "cudnn") ? NULL : xl_cudnn_refuses(strcmp(c->compute, "bf16") ? XL_F32 : XL_BF16, c->dim / c->heads);
+    const char *no = strcmp(c->attention, "cudnn")
+                         ? NULL
+                         : xl_cudnn_refuses(strcmp(c->compute, "bf16") ? XL_F32 : XL_BF16, c->dim / c->heads);
     if (no)
-        return XL_ERR(INVALID, "model: attention cudnn: %s; this is %s with heads of %lld. attention: plain has no such limits", no, c->compute,
-                      (long long)(c->dim / c->heads));
+        return XL_ERR(INVALID,
+                      "model: attention cudnn: %s; this is %s with heads of %lld. attention: plain has no such limits",
+                      no, c->compute, (long long)(c->dim / c->heads));
     return NULL;
 }
 
@@ -119,17 +148,23 @@ static void context(xl_blocks *b)
 {
     xl_graph *g = b->g;
     int64_t B = b->batch, T = b->time;
-    xl_tensor row = xl_reshape_dims(g, b->segments, XL_DIMS(B, T, 1)), col = xl_reshape_dims(g, b->segments, XL_DIMS(B, 1, T));
+    xl_tensor row = xl_reshape_dims(g, b->segments, XL_DIMS(B, T, 1)),
+              col = xl_reshape_dims(g, b->segments, XL_DIMS(B, 1, T));
     xl_tensor it = xl_iota_of(g, XL_I32, XL_DIMS(T, T), 0), is = xl_iota_of(g, XL_I32, XL_DIMS(T, T), 1);
     xl_tensor same = xl_compare(g, row, "==", col);
     b->mask = xl_and(g, same, xl_broadcast_dims(g, xl_compare(g, it, ">=", is), XL_DIMS(B, T, T)));
     xl_tensor zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0), one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);
     xl_tensor first = xl_compare(g, b->segments, "==", xl_shift(g, b->segments, 1, 1, -1));
     b->fresh = xl_reshape_dims(g, xl_where(g, first, xl_broadcast_dims(g, one, XL_DIMS(B, T)), zero), XL_DIMS(B, T, 1));
-    b->valid = xl_where(g, xl_compare(g, b->segments, ">", xl_const_of(g, XL_I32, XL_NO_DIMS, 0)), xl_broadcast_dims(g, one, XL_DIMS(B, T)), zero);
+    b->valid = xl_where(g, xl_compare(g, b->segments, ">", xl_const_of(g, XL_I32, XL_NO_DIMS, 0)),
+                        xl_broadcast_dims(g, one, XL_DIMS(B, T)), zero);
 }
 
-typedef struct { int experts, scanned, repeated; xl_tensor *state; int nstate; } walk; /* state: of all units, as they come out */
+typedef struct {
+    int experts, scanned, repeated;
+    xl_tensor *state;
+    int nstate;
+} walk; /* state: of all units, as they come out */
 
 static void make(xl_blocks *b, const xl_unit *u, const char *name, xl_tensor *made)
 {
@@ -141,7 +176,8 @@ static void make(xl_blocks *b, const xl_unit *u, const char *name, xl_tensor *ma
     b->making = false;
 }
 
-/* All units in turn. A repeated one is a scan; states go round with it. made: the parameters of each unit, or NULL to make them. */
+/* All units in turn. A repeated one is a scan; states go round with it. made: the parameters of each unit, or NULL to
+ * make them. */
 static xl_tensor layers(xl_blocks *b, const xl_unit *unit, int n, xl_tensor x, xl_tensor *const *made_before, walk *did)
 {
     xl_graph *g = b->g;
@@ -184,7 +220,14 @@ static xl_tensor layers(xl_blocks *b, const xl_unit *unit, int n, xl_tensor x, x
 
 typedef struct { xl_tensor tokens, targets, segments, positions; } rows_in;
 typedef struct { xl_tensor nll, valid, balance, dropped, logits; } rows_out;
-typedef struct { xl_blocks b; const xl_unit *unit; int n; xl_tensor table, gain, head, **made; walk did; rows_in in; } whole;
+typedef struct {
+    xl_blocks b;
+    const xl_unit *unit;
+    int n;
+    xl_tensor table, gain, head, **made;
+    walk did;
+    rows_in in;
+} whole;
 
 /* The model over some rows of the batch. */
 static rows_out forward(whole *w, const rows_in *in, int64_t batch)
@@ -198,7 +241,8 @@ static rows_out forward(whole *w, const rows_in *in, int64_t batch)
     b->balance = b->dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
     xl_tensor x = xl_spread_act(g, "residual", xl_lookup(g, w->table, in->tokens));
     x = layers(b, w->unit, w->n, x, w->made, &w->did);
-    xl_tensor logits = xl_spread_act(g, "logits", xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, w->gain), w->head), XL_F32));
+    xl_tensor logits =
+        xl_spread_act(g, "logits", xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, w->gain), w->head), XL_F32));
     return (rows_out){ xl_cross_entropy(g, logits, in->targets), b->valid, b->balance, b->dropped, logits };
 }
 
@@ -211,7 +255,8 @@ static xl_tensor dealt(xl_graph *g, xl_tensor x, int64_t n, int64_t batch, int64
 static void micro_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg)
 {
     whole *w = arg;
-    const rows_in in = { xl_row(g, w->in.tokens, turn), xl_row(g, w->in.targets, turn), xl_row(g, w->in.segments, turn), xl_row(g, w->in.positions, turn) };
+    const rows_in in = { xl_row(g, w->in.tokens, turn), xl_row(g, w->in.targets, turn), xl_row(g, w->in.segments, turn),
+                         xl_row(g, w->in.positions, turn) };
     w->did = (walk){ 0 };
     rows_out o = forward(w, &in, w->b.batch);
     carry[0] = xl_add(g, carry[0], xl_sum(g, xl_mul(g, o.nll, o.valid), "[1]"));
@@ -220,12 +265,14 @@ static void micro_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg)
     carry[3] = xl_add(g, carry[3], o.dropped);
 }
 
-/* Turn after turn: sums of the loss and of its weights go round; what a turn made is gone when it ends, and made again on the way back. */
+/* Turn after turn: sums of the loss and of its weights go round; what a turn made is gone when it ends, and made again
+ * on the way back. */
 static rows_out in_turns(whole *w, int64_t batch, int64_t time)
 {
     xl_graph *g = w->b.g;
     int64_t n = w->b.c->micro;
-    xl_tensor zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0), rows = xl_const_of(g, XL_F32, XL_DIMS(batch / n), 0), carry[4] = { rows, rows, zero, zero };
+    xl_tensor zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0), rows = xl_const_of(g, XL_F32, XL_DIMS(batch / n), 0),
+              carry[4] = { rows, rows, zero, zero };
     w->b.batch = batch / n;
     w->made = xl_new(&g->m->arena, xl_tensor *, w->n);       /* parameters are made outside of loops */
     for (int i = 0; i < w->n && !g->err; i++) {
@@ -234,15 +281,16 @@ static rows_out in_turns(whole *w, int64_t batch, int64_t time)
         w->made[i] = xl_new(&g->m->arena, xl_tensor, XL_MOST_MADE);
         make(&w->b, &w->unit[i], name, w->made[i]);
     }
-    w->in = (rows_in){ dealt(g, w->in.tokens, n, batch, time), dealt(g, w->in.targets, n, batch, time), dealt(g, w->in.segments, n, batch, time),
-                       dealt(g, w->in.positions, n, batch, time) };
+    w->in = (rows_in){ dealt(g, w->in.tokens, n, batch, time), dealt(g, w->in.targets, n, batch, time),
+                       dealt(g, w->in.segments, n, batch, time), dealt(g, w->in.positions, n, batch, time) };
     xl_scan(g, n, carry, 4, micro_body, w);
     if (!g->err) {                      /* what a turn made is not kept for the way back */
         xl_op *loop = xl_value_op(g->f, xl_val_of(carry[0]));
         loop->extra = xl_dict_with(g->m, loop->extra, XL_STR(XL_GRAD_LEAN), xl_attr_i64(g->m, 1));
     }
     xl_tensor one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);
-    return (rows_out){ xl_div(g, carry[0], xl_maximum(g, carry[1], one)), carry[1], xl_scale(g, carry[2], 1.0 / (double)n), carry[3], XL_NO_TENSOR };
+    return (rows_out){ xl_div(g, carry[0], xl_maximum(g, carry[1], one)), carry[1],
+                       xl_scale(g, carry[2], 1.0 / (double)n), carry[3], XL_NO_TENSOR };
 }
 
 xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why)
@@ -253,7 +301,8 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     if (!err)
         err = xl_pattern_parse(c->pattern, unit, &n);
     if (!err && c->micro > 1 && batch % c->micro)
-        err = XL_ERR(INVALID, "a batch of %lld in %lld turns (model.micro): it does not divide; a batch of %lld does", (long long)batch, (long long)c->micro,
+        err = XL_ERR(INVALID, "a batch of %lld in %lld turns (model.micro): it does not divide; a batch of %lld does",
+                     (long long)batch, (long long)c->micro,
                      (long long)(batch / c->micro ? batch / c->micro * c->micro : c->micro));
     if (err) {
         xl_graph_fail(g, "%s", xl_error_message(err));
@@ -273,7 +322,8 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     w.in.positions = xl_input_dims(g, "positions", XL_I32, bt);
     w.table = xl_param_dims(g, "embed", XL_DIMS(c->vocab, c->dim), "normal 0.02");
     w.gain = xl_param_dims(g, "norm", XL_DIMS(c->dim), "ones");
-    w.head = c->tie ? xl_transpose_dims(g, w.table, XL_DIMS(1, 0)) : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
+    w.head = c->tie ? xl_transpose_dims(g, w.table, XL_DIMS(1, 0))
+                    : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
     rows_out o = c->micro > 1 ? in_turns(&w, batch, time) : forward(&w, &w.in, batch);
     if (why)
         *why = w.did.scanned == w.did.repeated ? "" : "scan is off in the configuration";
@@ -314,7 +364,8 @@ int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *log
     b.balance = b.dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
     xl_tensor table = xl_param_dims(g, "embed", XL_DIMS(c->vocab, c->dim), "normal 0.02");
     xl_tensor gain = xl_param_dims(g, "norm", XL_DIMS(c->dim), "ones");
-    xl_tensor head = c->tie ? xl_transpose_dims(g, table, XL_DIMS(1, 0)) : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
+    xl_tensor head = c->tie ? xl_transpose_dims(g, table, XL_DIMS(1, 0))
+                            : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
     xl_tensor x = layers(&b, unit, n, xl_lookup(g, table, token), NULL, &did);
     *logits = xl_reshape_dims(g, xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, gain), head), XL_F32), XL_DIMS(c->vocab));
     return g->err ? 0 : did.nstate;
@@ -344,10 +395,12 @@ double xl_model_flops(const xl_model *c, int64_t params, int64_t batch, int64_t 
             char b = unit[i].block[k];
             double times = (double)unit[i].times;
             if (b == 'A' || b == 'E')
-                attention += times * 12 * (double)time * (double)c->dim; /* scores and their use, both ways, over all positions */
+                attention += times * 12 * (double)time *
+                             (double)c->dim; /* scores and their use, both ways, over all positions */
             if (b == 'E')
                 idle += times * 3.0 * (double)(c->dim * ffn) * (double)(c->experts - c->top_k);
         }
-    double active = (double)params - (c->tie ? 0 : (double)(c->vocab * c->dim)) - idle; /* looking a row up is no product */
+    double active =
+        (double)params - (c->tie ? 0 : (double)(c->vocab * c->dim)) - idle; /* looking a row up is no product */
     return tokens * (6 * active + attention);
 }

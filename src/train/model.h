@@ -5,8 +5,8 @@
  *   E  causal attention, then top-k experts with a capacity: static shapes, a balance loss, dropped tokens counted
  *   R  a gated linear recurrence, then SwiGLU
  *   D  SwiGLU alone: dense, each token for itself
- * "A*12" is twelve A; "AMER*3" the four in turn, three times; "AA(ME)*2" two A and then ME twice. A repeated unit is one scan
- * whose parameters have a row per turn; names are unit.block.part, as in "u0.0A.wq". */
+ * "A*12" is twelve A; "AMER*3" the four in turn, three times; "AA(ME)*2" two A and then ME twice. A repeated unit is
+ * one scan whose parameters have a row per turn; names are unit.block.part, as in "u0.0A.wq". */
 #ifndef XL_TRAIN_MODEL_H
 #define XL_TRAIN_MODEL_H
 
@@ -19,9 +19,11 @@ typedef struct { char block[64]; int n; int64_t times; } xl_unit; /* n blocks, t
 enum { XL_MOST_UNITS = 64 };
 xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n) XL_MUST_USE;
 
-/* One token through the model, for sampling: inputs token i32[1,1], place i32[] (its place in the window of at most `window`), and then
- * a state of fixed shape for each block (keys and values, what a convolution and a recurrence remember; zeros at the beginning).
- * Gives the logits f32[vocab] and the states after the token, in the order of the inputs, and says how many; 0 after a mistake. */
+/* One token through the model, for sampling: inputs token i32[1,1], place i32[] (its place in the window of at most
+ * `window`), and then a state of fixed shape for each block (keys and values, what a convolution and a recurrence
+ * remember; zeros at the beginning).
+ * Gives the logits f32[vocab] and the states after the token, in the order of the inputs, and says how many; 0 after a
+ * mistake. */
 enum { XL_MOST_STATES = 4096 };
 int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *logits, xl_tensor state[XL_MOST_STATES]);
 

@@ -5,7 +5,8 @@
 #include "lane/predict.h"
 #include "train/held.h"
 
-/* By the rule that most compilers follow: elementwise results are fused into their readers. 0 where the program cannot be read. */
+/* By the rule that most compilers follow: elementwise results are fused into their readers. 0 where the program cannot
+ * be read. */
 int64_t xl_lane_predict(xl_graph *g, xl_func *f)
 {
     xl_prediction p;
@@ -80,10 +81,14 @@ xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out)
     } else {
         xl_buf_printf(out, "pattern      %s%s%s\n", c->model.pattern, s.why[0] ? ", no scan: " : "", s.why);
         xl_buf_printf(out, "parameters   %lld\n", (long long)params);
-        xl_buf_printf(out, "state        %.1f MB: parameters and two moments in f32, donated and updated in place\n", (double)params * 12e-6);
+        xl_buf_printf(out, "state        %.1f MB: parameters and two moments in f32, donated and updated in place\n",
+                      (double)params * 12e-6);
         if (c->mesh.n)
-            xl_buf_printf(out, "mesh         %.*s on %u devices; on each %.1f MB of arguments (%.1f MB also elsewhere), about %.1f MB for a step, %.1f MB through collectives; `xlane sharding` draws it\n",
-                          XL_FMT(spread.held.mesh), spread.held.ndevice, (double)xl_held_on(&spread.held, 0) * 1e-6, (double)xl_held_waste(&spread.held, 0) * 1e-6, (double)spread.predicted * 1e-6,
+            xl_buf_printf(out,
+                          "mesh         %.*s on %u devices; on each %.1f MB of arguments (%.1f MB also elsewhere), "
+                          "about %.1f MB for a step, %.1f MB through collectives; `xlane sharding` draws it\n",
+                          XL_FMT(spread.held.mesh), spread.held.ndevice, (double)xl_held_on(&spread.held, 0) * 1e-6,
+                          (double)xl_held_waste(&spread.held, 0) * 1e-6, (double)spread.predicted * 1e-6,
                           crossing(&spread) * 1e-6);
     }
     for (int i = 0; i < n; i++) {
@@ -91,7 +96,8 @@ xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out)
         xl_func *f;
         char hex[XL_DIGEST_HEX];
         XL_DO(names_of(s.g[i], &names));
-        XL_DO(xl_step_build(s.g[i], XL_STEP_TRAIN, names, s.g[i]->nparam, &(xl_step_opts){ .keep = xl_config_keep(c) }, &f));
+        XL_DO(xl_step_build(s.g[i], XL_STEP_TRAIN, names, s.g[i]->nparam, &(xl_step_opts){ .keep = xl_config_keep(c) },
+                            &f));
         int64_t bytes = xl_lane_predict(s.g[i], f);
         double flops = xl_model_flops(&c->model, params, c->data.batch, times[i]);
         xl_digest d = xl_graph_hash(s.g[i], f);
@@ -106,8 +112,10 @@ xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out)
             xl_json_put_text(&j, "program", hex);
             xl_json_end(&j);
         } else
-            xl_buf_printf(out, "bucket %-5lld %lld x %lld tokens, %.3g GFLOP a step, %u ops, about %.1f MB, program %.16s\n", (long long)times[i],
-                          (long long)c->data.batch, (long long)times[i], flops * 1e-9, count_ops(f->body), (double)(bytes) * 1e-6, hex);
+            xl_buf_printf(out,
+                          "bucket %-5lld %lld x %lld tokens, %.3g GFLOP a step, %u ops, about %.1f MB, program %.16s\n",
+                          (long long)times[i], (long long)c->data.batch, (long long)times[i], flops * 1e-9,
+                          count_ops(f->body), (double)(bytes)*1e-6, hex);
     }
     if (json) {
         xl_json_end(&j);

@@ -31,13 +31,25 @@ const xl_rung *xl_rung_find(const char *name)
     return NULL;
 }
 
-xl_error *xl_rung_config(xl_arena *a, const xl_rung *r, const char *device, const char *cache, char *const *words, int n, xl_config *out)
+xl_error *xl_rung_config(xl_arena *a, const xl_rung *r, const char *device, const char *cache, char *const *words,
+                         int n, xl_config *out)
 {
     char **all = xl_new(a, char *, (size_t)n + 16);
     int k = 0;
-    const char *own[] = { xl_strf(a, "model.pattern=%s", r->pattern ? r->pattern : "D").p, "model.dim=32", "model.heads=2", "model.vocab=64", "model.state=8",
-                          "model.chunk=8", "model.experts=4", "data.batch=2", "data.time=32", "data.train=none", "train.steps=6", "optimizer.warmup=1",
-                          "optimizer.lr=0.02", xl_strf(a, "cache=%s", cache ? cache : "none").p };
+    const char *own[] = { xl_strf(a, "model.pattern=%s", r->pattern ? r->pattern : "D").p,
+                          "model.dim=32",
+                          "model.heads=2",
+                          "model.vocab=64",
+                          "model.state=8",
+                          "model.chunk=8",
+                          "model.experts=4",
+                          "data.batch=2",
+                          "data.time=32",
+                          "data.train=none",
+                          "train.steps=6",
+                          "optimizer.warmup=1",
+                          "optimizer.lr=0.02",
+                          xl_strf(a, "cache=%s", cache ? cache : "none").p };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         all[k++] = xl_str_c(a, xl_str_of(own[i]));
     for (int i = 0; i < n; i++)
@@ -59,7 +71,9 @@ static xl_error *feed(xl_lane *l, const xl_graph *g, xl_array **in)
         xl_str name = g->input[i].name;
         for (int64_t k = 0; k < 64; k++) {
             int64_t row = k / 32, at = k % 32;
-            data[k] = xl_str_is(name, "segments") ? 1 : xl_str_is(name, "positions") ? (int32_t)at : token(row, xl_str_is(name, "targets") ? at + 1 : at);
+            data[k] = xl_str_is(name, "segments")    ? 1
+                      : xl_str_is(name, "positions") ? (int32_t)at
+                                                     : token(row, xl_str_is(name, "targets") ? at + 1 : at);
         }
         XL_DO(xl_lane_put(l, g->input[i].type, &g->input[i].spec, data, &in[i]));
     }
@@ -67,7 +81,8 @@ out:
     return err;
 }
 
-static xl_error *train(xl_arena *a, const xl_rung *r, const xl_config *c, const char *state, bool restored, void (*at)(xl_layer), xl_rung_result *out)
+static xl_error *train(xl_arena *a, const xl_rung *r, const xl_config *c, const char *state, bool restored,
+                       void (*at)(xl_layer), xl_rung_result *out)
 {
     xl_error *err = NULL;
     xl_setup s = { 0 };
@@ -137,24 +152,35 @@ static xl_error *mesh(const xl_config *c, void (*at)(xl_layer), xl_rung_result *
     at(XL_LAYER_STARTUP);
     XL_DO(xl_setup_device(c, &s));
     n = xl_client_nlocal(s.lane->client);
-    xl_buf_puts(&text, "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = \"stablehlo.all_reduce\"(%x) ({\n  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
-                       "    %1 = stablehlo.add %a, %b : tensor<f32>\n    stablehlo.return %1 : tensor<f32>\n  }) {replica_groups = dense<[[");
+    xl_buf_puts(&text, "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n"
+                       "  %0 = \"stablehlo.all_reduce\"(%x) ({\n"
+                       "  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+                       "    %1 = stablehlo.add %a, %b : tensor<f32>\n"
+                       "    stablehlo.return %1 : tensor<f32>\n"
+                       "  }) {replica_groups = dense<[[");
     for (size_t i = 0; i < n; i++)
         xl_buf_printf(&text, "%s%zu", i ? ", " : "", i);
     xl_buf_printf(&text, "]]> : tensor<1x%zuxi64>} : (tensor<f32>) -> tensor<f32>\n  return %%0 : tensor<f32>\n}\n", n);
     at(XL_LAYER_GRAPH);
-    XL_TRY(xl_lane_compile_text(s.lane, "all_reduce", xl_buf_view(&text), &(xl_options){ .replicas = (int)n, .partitions = 1 }, &p), "an all-reduce over %zu devices", n);
+    XL_TRY(xl_lane_compile_text(s.lane, "all_reduce", xl_buf_view(&text),
+                                &(xl_options){ .replicas = (int)n, .partitions = 1 }, &p),
+           "an all-reduce over %zu devices", n);
     in = xl_new(&a, xl_buffer *, n);
     res = xl_new(&a, xl_buffer *, n);
     xl_buffer *const **args = xl_new(&a, xl_buffer *const *, n);
     xl_buffer ***outs = xl_new(&a, xl_buffer **, n);
     for (size_t i = 0; i < n; i++) {
         float v = (float)(i + 1);
-        XL_DO(xl_buffer_from_host(xl_client_local(s.lane->client, i), xl_elem_parse(XL_STR("f32")), (xl_dims){ NULL, 0 }, &v, NULL, &in[i]));
+        XL_DO(xl_buffer_from_host(xl_client_local(s.lane->client, i), xl_elem_parse(XL_STR("f32")),
+                                  (xl_dims){ NULL, 0 }, &v, NULL, &in[i]));
         args[i] = &in[i];
         outs[i] = &res[i];
     }
-    XL_TRY(xl_program_execute(p, &(xl_exec){ .ndevice = n, .narg = 1, .arg = (xl_buffer *const *const *)args, .out = (xl_buffer **const *)outs }), "running an all-reduce");
+    XL_TRY(xl_program_execute(p, &(xl_exec){ .ndevice = n,
+                                             .narg = 1,
+                                             .arg = (xl_buffer *const *const *)args,
+                                             .out = (xl_buffer * *const *)outs }),
+           "running an all-reduce");
     for (size_t i = 0; i < n; i++) {
         float v = 0;
         XL_TRY(xl_buffer_to_host(res[i], &v, sizeof v, NULL), "device %zu", i);
@@ -187,7 +213,8 @@ static void at_layer(xl_layer l)
         tell(l);
 }
 
-void xl_rung_run(xl_arena *a, const xl_rung *r, const xl_config *c, const char *state, bool restored, void (*at)(xl_layer), xl_rung_result *out)
+void xl_rung_run(xl_arena *a, const xl_rung *r, const xl_config *c, const char *state, bool restored,
+                 void (*at)(xl_layer), xl_rung_result *out)
 {
     double start = xl_now();
     *out = (xl_rung_result){ 0 };
@@ -199,9 +226,15 @@ void xl_rung_run(xl_arena *a, const xl_rung *r, const xl_config *c, const char *
                 err = XL_ERR(INTERNAL, "the loss of step %d is not finite", i + 1);
         double first = out->loss[0], last = out->nloss ? out->loss[out->nloss - 1] : 0;
         if (!err && r->first > 0 && !restored && fabs(first - (double)r->first) > 0.01 * (double)r->first)
-            err = XL_ERR(INTERNAL, "the loss of the first step is %.4f; the right answer is %.4f: the device computes something else", first, (double)r->first);
+            err = XL_ERR(
+                INTERNAL,
+                "the loss of the first step is %.4f; the right answer is %.4f: the device computes something else",
+                first, (double)r->first);
         else if (!err && r->last > 0 && fabs(last - (double)r->last) > 0.01 * (double)r->last)
-            err = XL_ERR(INTERNAL, "the loss of the last step is %.4f; the right answer is %.4f: the gradient or the update is another", last, (double)r->last);
+            err = XL_ERR(
+                INTERNAL,
+                "the loss of the last step is %.4f; the right answer is %.4f: the gradient or the update is another",
+                last, (double)r->last);
         now = XL_LAYER_GRAPH;
     }
     out->seconds = xl_now() - start;

@@ -1,6 +1,7 @@
 /* src/train/rung.h
- * The rungs of the ladder: one structural feature each, on a model so small that it costs nothing, with known losses. A rung is
- * run by a process of its own, first cold and then restored from the same cache; this is what such a process does. */
+ * The rungs of the ladder: one structural feature each, on a model so small that it costs nothing, with known losses. A
+ * rung is run by a process of its own, first cold and then restored from the same cache; this is what such a process
+ * does. */
 #ifndef XL_TRAIN_RUNG_H
 #define XL_TRAIN_RUNG_H
 
@@ -32,10 +33,12 @@ typedef struct {
 } xl_rung_result;
 
 /* The rung's configuration; words (key=value) win. */
-xl_error *xl_rung_config(xl_arena *a, const xl_rung *r, const char *device, const char *cache, char *const *words, int n, xl_config *out) XL_MUST_USE;
-/* Runs it here. `state`: a folder for the checkpoint of the resume rung. `at` is set to the layer at work, as it goes, so that a crash
- * can be blamed; it is called with each change. */
-void xl_rung_run(xl_arena *a, const xl_rung *r, const xl_config *c, const char *state, bool restored, void (*at)(xl_layer l), xl_rung_result *out);
+xl_error *xl_rung_config(xl_arena *a, const xl_rung *r, const char *device, const char *cache, char *const *words,
+                         int n, xl_config *out) XL_MUST_USE;
+/* Runs it here. `state`: a folder for the checkpoint of the resume rung. `at` is set to the layer at work, as it goes,
+ * so that a crash can be blamed; it is called with each change. */
+void xl_rung_run(xl_arena *a, const xl_rung *r, const xl_config *c, const char *state, bool restored,
+                 void (*at)(xl_layer l), xl_rung_result *out);
 void xl_rung_json(xl_json *j, const xl_rung_result *r);
 xl_error *xl_rung_read(const xl_node *n, xl_rung_result *out) XL_MUST_USE;
 

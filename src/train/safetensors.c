@@ -12,9 +12,10 @@
 
 enum { HEADER_MOST = 100 << 20 };            /* as the format's own library has it */
 
-static const struct { xl_dtype d; const char *text; } names[] = {
-    { XL_F64, "F64" }, { XL_F32, "F32" }, { XL_F16, "F16" }, { XL_BF16, "BF16" }, { XL_I64, "I64" }, { XL_I32, "I32" }, { XL_I16, "I16" },
-    { XL_I8, "I8" }, { XL_U64, "U64" }, { XL_U32, "U32" }, { XL_U16, "U16" }, { XL_U8, "U8" }, { XL_I1, "BOOL" } };
+static const struct { xl_dtype d; const char *text;
+} names[] = { { XL_F64, "F64" }, { XL_F32, "F32" }, { XL_F16, "F16" }, { XL_BF16, "BF16" }, { XL_I64, "I64" },
+              { XL_I32, "I32" }, { XL_I16, "I16" }, { XL_I8, "I8" },   { XL_U64, "U64" },   { XL_U32, "U32" },
+              { XL_U16, "U16" }, { XL_U8, "U8" },   { XL_I1, "BOOL" } };
 
 static const char *dtype_text(xl_dtype d)
 {
@@ -32,11 +33,14 @@ static xl_dtype dtype_find(xl_str s)
     return XL_DT_NONE;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------------------- */
-static const char header_key[] = "\"xlane.header\":\"", tensor_key[] = "xlane.blake2b.", zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
+/* ---- writing --------------------------------------------------------------------------------------------------------
+ * */
+static const char header_key[] = "\"xlane.header\":\"", tensor_key[] = "xlane.blake2b.",
+                  zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
 _Static_assert(sizeof zeros == XL_DIGEST_HEX, "as long as a digest");
 
-/* The digest of length and header, with zeros where the header has it; *at: where that is in the text, NULL if it has none. */
+/* The digest of length and header, with zeros where the header has it; *at: where that is in the text, NULL if it has
+ * none. */
 static xl_digest header_digest(const unsigned char len[8], xl_str text, const char **at)
 {
     xl_hash h;
@@ -135,7 +139,8 @@ out:
     return err;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------------------------------
+ * */
 static xl_error *one_tensor(xl_safetensors *s, const xl_node *n, uint64_t base, uint64_t size, xl_saved *out)
 {
     xl_str dt = { "", 0 };
@@ -146,7 +151,8 @@ static xl_error *one_tensor(xl_safetensors *s, const xl_node *n, uint64_t base, 
     out->name = n->key;
     out->dtype = dtype_find(dt);
     if (out->dtype == XL_DT_NONE)
-        return XL_ERR(INVALID, "tensor \"%.*s\" is of type \"%.*s\", which is not known here", XL_FMT(n->key), XL_FMT(dt));
+        return XL_ERR(INVALID, "tensor \"%.*s\" is of type \"%.*s\", which is not known here", XL_FMT(n->key),
+                      XL_FMT(dt));
     if (!shape || shape->kind != XL_NODE_LIST || shape->n > 64 || !off || off->kind != XL_NODE_LIST || off->n != 2)
         return XL_ERR(INVALID, "tensor \"%.*s\" lacks its shape or its place", XL_FMT(n->key));
     int64_t *dims = xl_new(&s->arena, int64_t, shape->n);
@@ -159,9 +165,10 @@ static xl_error *one_tensor(xl_safetensors *s, const xl_node *n, uint64_t base, 
         count *= (uint64_t)d->i;
     }
     int64_t a = off->kid[0]->i, b = off->kid[1]->i;
-    if (off->kid[0]->kind != XL_NODE_INT || off->kid[1]->kind != XL_NODE_INT || a < 0 || b < a || (uint64_t)b > size || (uint64_t)(b - a) != count)
-        return XL_ERR(INVALID, "tensor \"%.*s\" takes %llu bytes and is said to lie from %lld to %lld of %llu", XL_FMT(n->key),
-                      (unsigned long long)count, (long long)a, (long long)b, (unsigned long long)size);
+    if (off->kid[0]->kind != XL_NODE_INT || off->kid[1]->kind != XL_NODE_INT || a < 0 || b < a || (uint64_t)b > size ||
+        (uint64_t)(b - a) != count)
+        return XL_ERR(INVALID, "tensor \"%.*s\" takes %llu bytes and is said to lie from %lld to %lld of %llu",
+                      XL_FMT(n->key), (unsigned long long)count, (long long)a, (long long)b, (unsigned long long)size);
     out->dims = (xl_dims){ dims, shape->n };
     out->offset = base + (uint64_t)a;
     out->bytes = count;
@@ -214,7 +221,8 @@ xl_error *xl_safetensors_open(const char *path, xl_safetensors *s)
     for (int i = 0; i < 8; i++)
         head |= (uint64_t)len[i] << (8 * i);
     if (head < 2 || head > HEADER_MOST || head > (uint64_t)st.st_size - 8) {
-        err = XL_ERR(DATA_LOSS, "%s is no safetensors file: it says that its header has %llu bytes", path, (unsigned long long)head);
+        err = XL_ERR(DATA_LOSS, "%s is no safetensors file: it says that its header has %llu bytes", path,
+                     (unsigned long long)head);
         goto out;
     }
     char *text = xl_arena_try(&s->arena, (size_t)head + 1);
@@ -229,7 +237,8 @@ xl_error *xl_safetensors_open(const char *path, xl_safetensors *s)
         char hex[XL_DIGEST_HEX];
         s->digests = true;
         if (memcmp(stored, xl_digest_hex(&s->header, hex), sizeof zeros - 1)) {
-            err = XL_ERR(DATA_LOSS, "%s is damaged: its header does not have the digest that it was written with", path);
+            err =
+                XL_ERR(DATA_LOSS, "%s is damaged: its header does not have the digest that it was written with", path);
             goto out;
         }
     }
@@ -260,19 +269,22 @@ xl_error *xl_safetensors_open(const char *path, xl_safetensors *s)
     qsort(sorted, s->n, sizeof *sorted, by_offset);
     for (size_t i = 1; i < s->n; i++)
         if (sorted[i].offset < sorted[i - 1].offset + sorted[i - 1].bytes) {
-            err = XL_ERR(INVALID, "%s: tensors \"%.*s\" and \"%.*s\" overlap", path, XL_FMT(sorted[i - 1].name), XL_FMT(sorted[i].name));
+            err = XL_ERR(INVALID, "%s: tensors \"%.*s\" and \"%.*s\" overlap", path, XL_FMT(sorted[i - 1].name),
+                         XL_FMT(sorted[i].name));
             goto out;
         }
     uint64_t end = 8 + head;                                 /* the format allows no bytes that belong to no tensor */
     for (size_t i = 0; i < s->n; i++) {
         if (sorted[i].bytes && sorted[i].offset != end) {
-            err = XL_ERR(INVALID, "%s: %llu bytes before tensor \"%.*s\" belong to none", path, (unsigned long long)(sorted[i].offset - end), XL_FMT(sorted[i].name));
+            err = XL_ERR(INVALID, "%s: %llu bytes before tensor \"%.*s\" belong to none", path,
+                         (unsigned long long)(sorted[i].offset - end), XL_FMT(sorted[i].name));
             goto out;
         }
         end += sorted[i].bytes;
     }
     if (end != s->bytes) {
-        err = XL_ERR(DATA_LOSS, "%s: %llu bytes follow the last tensor, and belong to none", path, (unsigned long long)(s->bytes - end));
+        err = XL_ERR(DATA_LOSS, "%s: %llu bytes follow the last tensor, and belong to none", path,
+                     (unsigned long long)(s->bytes - end));
         goto out;
     }
     return NULL;
@@ -303,10 +315,12 @@ static xl_error *check(const xl_safetensors *s, const xl_saved *t, const xl_dige
     xl_digest_hex(found, hex);
     for (size_t i = 0; i < s->nmeta; i++) {
         xl_str k = s->meta[i].key;
-        if (xl_str_starts(k, xl_str_of(tensor_key)) && xl_str_eq((xl_str){ k.p + sizeof tensor_key - 1, k.n - (sizeof tensor_key - 1) }, t->name)) {
+        if (xl_str_starts(k, xl_str_of(tensor_key)) &&
+            xl_str_eq((xl_str){ k.p + sizeof tensor_key - 1, k.n - (sizeof tensor_key - 1) }, t->name)) {
             if (xl_str_is(s->meta[i].value, hex))
                 return NULL;
-            return XL_ERR(DATA_LOSS, "%s is damaged: tensor \"%.*s\" does not have the digest that it was written with", s->path, XL_FMT(t->name));
+            return XL_ERR(DATA_LOSS, "%s is damaged: tensor \"%.*s\" does not have the digest that it was written with",
+                          s->path, XL_FMT(t->name));
         }
     }
     return XL_ERR(DATA_LOSS, "%s has no digest of tensor \"%.*s\"", s->path, XL_FMT(t->name));

@@ -1,8 +1,8 @@
 /* src/train/safetensors.h
- * The safetensors format: eight bytes of length, a JSON header, then the tensors' bytes. The reader trusts nothing: a header that
- * is too long, not JSON, or whose tensors overlap, leave the file or have another size than their shape is an error that names
- * the tensor. A file that we write carries a BLAKE2b digest of each tensor and of its header in __metadata__, where other readers pass
- * over them; reading a tensor of such a file checks its digest. */
+ * The safetensors format: eight bytes of length, a JSON header, then the tensors' bytes. The reader trusts nothing: a
+ * header that is too long, not JSON, or whose tensors overlap, leave the file or have another size than their shape is
+ * an error that names the tensor. A file that we write carries a BLAKE2b digest of each tensor and of its header in
+ * __metadata__, where other readers pass over them; reading a tensor of such a file checks its digest. */
 #ifndef XL_TRAIN_SAFETENSORS_H
 #define XL_TRAIN_SAFETENSORS_H
 
@@ -20,7 +20,8 @@ typedef struct {
 typedef struct { xl_str key, value; } xl_meta;
 
 /* Written beside with mode 0600, synced, renamed over. What is there stays when this fails. */
-xl_error *xl_safetensors_write(const char *path, const xl_saved *t, size_t n, const xl_meta *meta, size_t nmeta) XL_MUST_USE;
+xl_error *xl_safetensors_write(const char *path, const xl_saved *t, size_t n, const xl_meta *meta,
+                               size_t nmeta) XL_MUST_USE;
 
 typedef struct {
     xl_arena arena;
@@ -37,8 +38,10 @@ typedef struct {
 xl_error *xl_safetensors_open(const char *path, xl_safetensors *out) XL_MUST_USE;
 const xl_saved *xl_safetensors_find(const xl_safetensors *s, xl_str name);
 xl_str xl_safetensors_meta(const xl_safetensors *s, const char *key);   /* empty: none */
-xl_error *xl_safetensors_read(const xl_safetensors *s, const xl_saved *t, void *out) XL_MUST_USE; /* t->bytes of them, checked */
-/* Reads all tensors against their digests, a piece at a time; DATA_LOSS names the first that differs, or says that there are none. */
+xl_error *xl_safetensors_read(const xl_safetensors *s, const xl_saved *t,
+                              void *out) XL_MUST_USE; /* t->bytes of them, checked */
+/* Reads all tensors against their digests, a piece at a time; DATA_LOSS names the first that differs, or says that
+ * there are none. */
 xl_error *xl_safetensors_verify(const xl_safetensors *s) XL_MUST_USE;
 void xl_safetensors_close(xl_safetensors *s);
 

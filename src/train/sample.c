@@ -1,7 +1,8 @@
-/* Drawing text from a checkpoint, a token at a time. One compiled program takes a token and the states of fixed shape that the tokens
- * before it left (keys and values, what recurrences remember), which stay on the device. When the window is full its first half goes,
- * and the rest goes through again. With `recompute` one program takes the whole window each time, and everything behind the last token
- * is padding that no position can see: the same tokens, slowly. */
+/* Drawing text from a checkpoint, a token at a time. One compiled program takes a token and the states of fixed shape
+ * that the tokens before it left (keys and values, what recurrences remember), which stay on the device. When the
+ * window is full its first half goes, and the rest goes through again. With `recompute` one program takes the whole
+ * window each time, and everything behind the last token is padding that no position can see: the same tokens, slowly.
+ * */
 #include <math.h>
 #include <stdlib.h>
 
@@ -216,15 +217,18 @@ static void close_sampler(sampler *m)
     xl_graph_free(m->own);
 }
 
-xl_error *xl_train_sample(xl_arena *a, const xl_config *config, const char *dir, const xl_sample_opts *o, void (*put)(void *ctx, int token), void *ctx)
+xl_error *xl_train_sample(xl_arena *a, const xl_config *config, const char *dir, const xl_sample_opts *o,
+                          void (*put)(void *ctx, int token), void *ctx)
 {
     xl_error *err = NULL;
     xl_config c = *config;
-    c.model.capacity = (double)c.model.experts / (double)c.model.top_k; /* no token is dropped for others that come with it */
+    c.model.capacity =
+        (double)c.model.experts / (double)c.model.top_k; /* no token is dropped for others that come with it */
     sampler m = { .a = a, .V = c.model.vocab, .T = c.data.nbucket ? c.data.buckets[c.data.nbucket - 1] : c.data.time };
     char *path;
     int64_t step;
-    m.tok = xl_new(a, int32_t, (size_t)m.T), m.seg = xl_new(a, int32_t, (size_t)m.T), m.pos = xl_new(a, int32_t, (size_t)m.T);
+    m.tok = xl_new(a, int32_t, (size_t)m.T), m.seg = xl_new(a, int32_t, (size_t)m.T),
+    m.pos = xl_new(a, int32_t, (size_t)m.T);
     m.logits = xl_new(a, float, (size_t)m.V);
     choice *order = xl_new(a, choice, (size_t)m.V);
     uint64_t seed = o->seed;
@@ -241,7 +245,8 @@ xl_error *xl_train_sample(xl_arena *a, const xl_config *config, const char *dir,
     XL_DO(prepare(&m, &c.model, o->recompute));
     for (size_t i = 0; i < o->nprompt; i++) {
         if (o->prompt[i] < 0 || o->prompt[i] >= m.V) {
-            err = XL_ERR(RANGE, "token %d of the prompt is beyond the vocabulary of %lld", o->prompt[i], (long long)m.V);
+            err =
+                XL_ERR(RANGE, "token %d of the prompt is beyond the vocabulary of %lld", o->prompt[i], (long long)m.V);
             goto out;
         }
         XL_DO(append(&m, o->prompt[i]));

@@ -8,8 +8,8 @@
 #include "train/blocks.h"
 #include "train/loop.h"
 
-/* Does this plugin have cuDNN's attention, there and back, for such heads? The one sure way to know is to compile it, small; it comes
- * from the cache the next time. */
+/* Does this plugin have cuDNN's attention, there and back, for such heads? The one sure way to know is to compile it,
+ * small; it comes from the cache the next time. */
 static xl_error *try_fused(xl_lane *l, const xl_model *m, xl_setup *s)
 {
     xl_error *err = NULL;
@@ -21,7 +21,8 @@ static xl_error *try_fused(xl_lane *l, const xl_model *m, xl_setup *s)
     int64_t groups = m->kv_heads ? m->kv_heads : m->heads, size = m->dim / m->heads;
     xl_tensor in[3], out[3];
     for (int i = 0; i < 3; i++)
-        in[i] = xl_input_dims(g, (const char *[]){ "q", "k", "v" }[i], XL_BF16, XL_DIMS(1, 128, i ? groups : m->heads, size));
+        in[i] = xl_input_dims(g, (const char *[]){ "q", "k", "v" }[i], XL_BF16,
+                              XL_DIMS(1, 128, i ? groups : m->heads, size));
     xl_tensor o = xl_attention_fused(g, in[0], in[1], in[2], !m->hasty);
     xl_gradient(g, xl_sum(g, xl_cast_to(g, o, XL_F32), NULL), in, 3, out);
     if (g->err)
@@ -47,7 +48,8 @@ static void choose_attention(const xl_config *c, xl_setup *s, xl_model *m)
             no = "its calls are not split over a mesh";
         if (!no && (err = try_fused(s->lane, m, s)))
             no = xl_str_c(&s->lane->arena, xl_str_of(xl_error_message(err)));
-        s->attention = no ? xl_str_c(&s->lane->arena, xl_strf(&s->lane->arena, "plain, not cuDNN's: %s", no)) : "cuDNN's fused kernel";
+        s->attention = no ? xl_str_c(&s->lane->arena, xl_strf(&s->lane->arena, "plain, not cuDNN's: %s", no))
+                          : "cuDNN's fused kernel";
         m->attention = no ? "plain" : "cudnn";
         xl_error_free(err);
     }
@@ -62,9 +64,12 @@ static xl_error *spread_over(const xl_config *c, xl_setup *s)
         xl_error *err = xl_spread_mesh(&s->arena, &c->mesh, &s->mesh);
         if (err)
             return err;
-        s->spread = (xl_spread){ .mesh = &c->mesh, .rule = &c->sharding, .small = s->small, .used = xl_new(&s->arena, bool, c->sharding.n) };
+        s->spread = (xl_spread){
+            .mesh = &c->mesh, .rule = &c->sharding, .small = s->small, .used = xl_new(&s->arena, bool, c->sharding.n)
+        };
     } else if (c->sharding.n)
-        return XL_ERR(INVALID, "%s: sharding needs a mesh; say for example mesh: {data: 2, model: 4}", c->sharding.p[0].where);
+        return XL_ERR(INVALID, "%s: sharding needs a mesh; say for example mesh: {data: 2, model: 4}",
+                      c->sharding.p[0].where);
     return NULL;
 }
 
@@ -84,8 +89,10 @@ static void idle_axes(const xl_mesh_def *mesh, const xl_graph *g)
     }
     for (uint32_t i = 0; i < mesh->naxis; i++)
         if (mesh->axis[i].size > 1 && !(used >> i & 1))
-            XL_LOG(WARN, "axis \"%.*s\" of the mesh splits no parameter and no input: its %lld devices all do the same; name it under sharding:", XL_FMT(mesh->axis[i].name),
-                   (long long)mesh->axis[i].size);
+            XL_LOG(WARN,
+                   "axis \"%.*s\" of the mesh splits no parameter and no input: its %lld devices all do the same; name "
+                   "it under sharding:",
+                   XL_FMT(mesh->axis[i].name), (long long)mesh->axis[i].size);
 }
 
 xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64_t batch, xl_setup *s)
@@ -106,7 +113,11 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
         if (s->mesh.naxis) {
             if (xl_graph_mesh_def(s->g[i], &s->mesh))
                 s->g[i]->spread = &s->spread;
-            s->g[i]->plant = c->plant[0] == 'l' ? XL_PLANT_LOCAL : c->plant[0] == 'r' ? XL_PLANT_READ : c->plant[0] == 'g' ? XL_PLANT_GROUP : c->plant[0] == 'c' ? XL_PLANT_CANARY : XL_PLANT_NONE;
+            s->g[i]->plant = c->plant[0] == 'l'   ? XL_PLANT_LOCAL
+                             : c->plant[0] == 'r' ? XL_PLANT_READ
+                             : c->plant[0] == 'g' ? XL_PLANT_GROUP
+                             : c->plant[0] == 'c' ? XL_PLANT_CANARY
+                                                  : XL_PLANT_NONE;
         }
         if (s->lane)
             xl_lane_suit(s->lane, s->g[i]);
@@ -125,9 +136,12 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
 static xl_error *open_cache(const xl_config *c, xl_setup *s)
 {
     xl_arena a = { 0 };
-    const char *home = getenv("HOME"), *base = getenv("XDG_CACHE_HOME"), *dir = c->cache ? c->cache : getenv("XLANE_CACHE");
+    const char *home = getenv("HOME"), *base = getenv("XDG_CACHE_HOME"),
+               *dir = c->cache ? c->cache : getenv("XLANE_CACHE");
     if (!dir || !*dir)
-        dir = base && *base ? xl_path_join(&a, base, "xlane") : home && *home ? xl_path_join(&a, home, ".cache/xlane") : NULL;
+        dir = base && *base   ? xl_path_join(&a, base, "xlane")
+              : home && *home ? xl_path_join(&a, home, ".cache/xlane")
+                              : NULL;
     xl_error *err = NULL;
     if (dir && strcmp(dir, "none")) {
         err = xl_cache_open(dir, NULL, &s->cache);
@@ -177,7 +191,10 @@ xl_error *xl_run_config(xl_arena *a, const char *dir, char *const *words, int n,
 {
     char *path = xl_path_join(a, dir, "config.yaml");
     if (!xl_file_stat(path, NULL))
-        return XL_ERR(NOT_FOUND, "%s has no config.yaml: it is not the folder of a training run, or the run was killed before its first write and "
-                                 "nothing was trained; start one with `xlane train`", dir);
+        return XL_ERR(NOT_FOUND,
+                      "%s has no config.yaml: it is not the folder of a training run, or the run was killed before its "
+                      "first write and "
+                      "nothing was trained; start one with `xlane train`",
+                      dir);
     return xl_config_read(a, path, words, n, out);
 }

@@ -4,17 +4,43 @@
 
 #include "pjrt/gate.h"
 
-/* Which axis splits what. The first row that fits counts. Parameters of blocks have a row per turn of their unit in front. */
-static const struct { const char *name, *dims; bool soft; } rules[] = {  /* soft: whole where it does not divide */
-    { "tokens", "data, seq" }, { "targets", "data, seq" }, { "segments", "data, seq" }, { "positions", "data, seq" },
-    { "residual", "data, seq, -" }, { "logits", "data, seq, model" }, { "experts", "expert, -, -" },
-    { "embed", "model, -" }, { "head", "-, model" },
-    { "*E.gate", "-, expert, -, model" }, { "*E.up", "-, expert, -, model" }, { "*E.down", "-, expert, model, -" },
-    { "*.wq", "-, -, model" }, { "*.wk", "-, -, model" }, { "*.wv", "-, -, model" }, { "*.wo", "-, model, -" },
-    { "*.gate", "-, -, model" }, { "*.up", "-, -, model" }, { "*.down", "-, model, -" },
-    { "*M.win", "-, -, -, model" }, { "*M.wout", "-, model, -" }, { "*M.out_norm", "-, model" }, { "*.conv", "-, -, model" },
-    { "*M.wdt", "-, -, model", true }, { "*M.dt_bias", "-, model", true }, { "*M.a_log", "-, model", true }, { "*M.skip", "-, model", true },
-    { "*R.wx", "-, -, model" }, { "*R.wg", "-, -, model" }, { "*R.wr", "-, -, model" }, { "*R.wi", "-, -, model" }, { "*R.lambda", "-, model" },
+/* Which axis splits what. The first row that fits counts. Parameters of blocks have a row per turn of their unit in
+ * front. */
+static const struct { const char *name, *dims; bool soft;
+} rules[] = {
+    /* soft: whole where it does not divide */
+    { "tokens", "data, seq" },
+    { "targets", "data, seq" },
+    { "segments", "data, seq" },
+    { "positions", "data, seq" },
+    { "residual", "data, seq, -" },
+    { "logits", "data, seq, model" },
+    { "experts", "expert, -, -" },
+    { "embed", "model, -" },
+    { "head", "-, model" },
+    { "*E.gate", "-, expert, -, model" },
+    { "*E.up", "-, expert, -, model" },
+    { "*E.down", "-, expert, model, -" },
+    { "*.wq", "-, -, model" },
+    { "*.wk", "-, -, model" },
+    { "*.wv", "-, -, model" },
+    { "*.wo", "-, model, -" },
+    { "*.gate", "-, -, model" },
+    { "*.up", "-, -, model" },
+    { "*.down", "-, model, -" },
+    { "*M.win", "-, -, -, model" },
+    { "*M.wout", "-, model, -" },
+    { "*M.out_norm", "-, model" },
+    { "*.conv", "-, -, model" },
+    { "*M.wdt", "-, -, model", true },
+    { "*M.dt_bias", "-, model", true },
+    { "*M.a_log", "-, model", true },
+    { "*M.skip", "-, model", true },
+    { "*R.wx", "-, -, model" },
+    { "*R.wg", "-, -, model" },
+    { "*R.wr", "-, -, model" },
+    { "*R.wi", "-, -, model" },
+    { "*R.lambda", "-, model" },
 };
 
 bool xl_glob(xl_str p, xl_str s)
@@ -71,7 +97,8 @@ static xl_str fit(const xl_mesh_def *mesh, xl_str rule, xl_dims dims, bool soft,
     return (xl_str){ out, n < size ? n : size };
 }
 
-/* The configuration's rule for a name: an exact one before a pattern; two patterns that say different things contradict. */
+/* The configuration's rule for a name: an exact one before a pattern; two patterns that say different things
+ * contradict. */
 static const xl_pair *given(xl_graph *g, xl_str name)
 {
     const xl_spread *s = g->spread;
@@ -84,8 +111,11 @@ static const xl_pair *given(xl_graph *g, xl_str name)
         if (found && xl_str_eq(found->key, name))
             continue;
         if (found && !xl_str_eq(r->key, name) && !xl_str_eq(found->value, r->value)) {
-            xl_graph_fail(g, "%s: sharding of %.*s: \"%.*s\" says \"%.*s\", but \"%.*s\" (%s) says \"%.*s\": give one under the full name, which wins", r->where, XL_FMT(name), XL_FMT(r->key),
-                          XL_FMT(r->value), XL_FMT(found->key), found->where, XL_FMT(found->value));
+            xl_graph_fail(g,
+                          "%s: sharding of %.*s: \"%.*s\" says \"%.*s\", but \"%.*s\" (%s) says \"%.*s\": give one "
+                          "under the full name, which wins",
+                          r->where, XL_FMT(name), XL_FMT(r->key), XL_FMT(r->value), XL_FMT(found->key), found->where,
+                          XL_FMT(found->value));
             return NULL;
         }
         found = r;
@@ -122,7 +152,8 @@ bool xl_spread_of(xl_graph *g, xl_str name, xl_dims dims, bool batch, xl_mesh_sp
     size_t n = 0;
     for (size_t d = 0; d < dims.n && !own; d++)
         n += (size_t)snprintf(other + n, sizeof other - n, d ? ", -" : "-");
-    xl_graph_fail(g, "%s%ssharding of %s%s%.*s%s%s%s", *said ? *said : "", *said ? ": " : "", xl_error_message(err), own ? "" : "; or keep it whole with sharding: {\"", own ? 0 : (int)name.n, name.p,
+    xl_graph_fail(g, "%s%ssharding of %s%s%.*s%s%s%s", *said ? *said : "", *said ? ": " : "", xl_error_message(err),
+                  own ? "" : "; or keep it whole with sharding: {\"", own ? 0 : (int)name.n, name.p,
                   own ? "" : "\": \"", other, own ? "" : "\"}");
     xl_error_free(err);
     return false;
@@ -132,7 +163,10 @@ xl_error *xl_spread_unused(const xl_spread *s)
 {
     for (uint32_t i = 0; s->rule && i < s->rule->n; i++)
         if (!s->used[i])
-            return XL_ERR(INVALID, "%s: sharding: \"%.*s\" is the name of no tensor; `xlane sharding` with the configuration lists them", s->rule->p[i].where, XL_FMT(s->rule->p[i].key));
+            return XL_ERR(
+                INVALID,
+                "%s: sharding: \"%.*s\" is the name of no tensor; `xlane sharding` with the configuration lists them",
+                s->rule->p[i].where, XL_FMT(s->rule->p[i].key));
     return NULL;
 }
 
@@ -147,7 +181,8 @@ xl_tensor xl_spread_act(xl_graph *g, const char *name, xl_tensor t)
     return xl_tensor_of(xl_constrain(g, xl_val_of(t), &spec));
 }
 
-/* ---- the public calls ----------------------------------------------------------------------------------------------- */
+/* ---- the public calls -----------------------------------------------------------------------------------------------
+ * */
 xl_value xl_constrain(xl_graph *g, xl_value v, const xl_mesh_spec *spec)
 {
     xl_op *op = xl_em_op(&g->e, XL_OP_SDY_CONSTRAINT, &v, 1, xl_value_type(g->f, v));
@@ -159,7 +194,8 @@ static const char *place_of(xl_graph *g, xl_loc loc)
 {
     xl_str file;
     uint32_t line, col;
-    return xl_loc_line(g->m, loc, &file, &line, &col) ? xl_strf(&g->m->arena, "%.*s:%u", XL_FMT(file), line).p : "an earlier call";
+    return xl_loc_line(g->m, loc, &file, &line, &col) ? xl_strf(&g->m->arena, "%.*s:%u", XL_FMT(file), line).p
+                                                      : "an earlier call";
 }
 
 bool xl_graph_mesh_def(xl_graph *g, const xl_mesh_def *mesh)
@@ -171,7 +207,10 @@ bool xl_graph_mesh_def(xl_graph *g, const xl_mesh_def *mesh)
     if (g->mesh.naxis)
         xl_graph_fail(g, "mesh: the graph has one already");
     else if (g->f->nval)
-        xl_graph_fail(g, "mesh: SPMD is switched on too late: the first tensor of the graph, \"%.*s\", was made before, at %s; give the mesh right after xl_graph_new", XL_FMT(g->f->val[0].name),
+        xl_graph_fail(g,
+                      "mesh: SPMD is switched on too late: the first tensor of the graph, \"%.*s\", was made before, "
+                      "at %s; give the mesh right after xl_graph_new",
+                      XL_FMT(g->f->val[0].name),
                       place_of(g, g->f->val[0].def ? g->f->val[0].def->loc : g->f->val[0].loc));
     xl_mesh_text(mesh, &b);
     snprintf(who, sizeof who, "the mesh %.*s of graph %.*s", XL_FMT(xl_buf_view(&b)), XL_FMT(g->name));
@@ -191,7 +230,8 @@ bool xl_graph_mesh_def(xl_graph *g, const xl_mesh_def *mesh)
     int64_t dims[XL_MESH_AXES];
     for (uint32_t i = 0; i < mesh->naxis; i++)
         dims[i] = mesh->axis[i].size;
-    g->parts = xl_region_add_arg(g->f, g->f->body, xl_type_tensor(g->m, XL_F32, (xl_dims){ dims, mesh->naxis }), xl_loc_name(g->m, XL_STR("participants"), g->e.loc));
+    g->parts = xl_region_add_arg(g->f, g->f->body, xl_type_tensor(g->m, XL_F32, (xl_dims){ dims, mesh->naxis }),
+                                 xl_loc_name(g->m, XL_STR("participants"), g->e.loc));
     return true;
 }
 
@@ -243,7 +283,8 @@ xl_tensor xl_sharded(xl_graph *g, xl_tensor t, const char *dims)
     if (*said && !xl_mesh_spec_eq(&spec, have)) {
         xl_buf b = { 0 };
         xl_mesh_spec_text(&g->mesh, have, &b);
-        xl_graph_fail(g, "shard: %.*s is to be split as \"%s\", but at %s it was said to be split as \"%.*s\"", XL_FMT(name), dims, *said, XL_FMT(xl_buf_view(&b)));
+        xl_graph_fail(g, "shard: %.*s is to be split as \"%s\", but at %s it was said to be split as \"%.*s\"",
+                      XL_FMT(name), dims, *said, XL_FMT(xl_buf_view(&b)));
         xl_buf_fini(&b);
         return XL_NO_TENSOR;
     }

@@ -1,19 +1,24 @@
 /* src/train/spread.h
- * How a model is spread over a mesh: rules by tensor name. A model's own rules (the table in spread.c) say which axis splits what; a configuration
- * can say otherwise by name or pattern. Parameters, inputs and a few activations ("residual", "logits", "experts") have names.
- *   data    the batch           seq     time                 model   heads, ffn, vocabulary, channels          expert  the experts of E blocks
+ * How a model is spread over a mesh: rules by tensor name. A model's own rules (the table in spread.c) say which axis
+ * splits what; a configuration can say otherwise by name or pattern. Parameters, inputs and a few activations
+ * ("residual", "logits", "experts") have names.
+ *   data    the batch           seq     time                 model   heads, ffn, vocabulary, channels          expert
+ *   the experts of E blocks
  * An axis that the mesh does not have splits nothing. */
 #ifndef XL_TRAIN_SPREAD_H
 #define XL_TRAIN_SPREAD_H
 
 #include "train/graph.h"
 
-typedef struct { xl_str key, value; const char *where; } xl_pair;   /* of a configuration: where is "conf.yaml:12", or the word itself */
+typedef struct {
+    xl_str key, value;
+    const char *where;
+} xl_pair; /* of a configuration: where is "conf.yaml:12", or the word itself */
 typedef struct { xl_pair *p; uint32_t n, cap; } xl_pairs;
 
 struct xl_spread {
     const xl_pairs *mesh, *rule;         /* both may be NULL: for messages, and the rules that win over the model's */
-    bool small;                          /* a batch that the axes need not divide (sampling): what does not divide stays whole */
+    bool small; /* a batch that the axes need not divide (sampling): what does not divide stays whole */
     bool *used;                          /* per rule: it matched something */
 };
 

@@ -1,6 +1,6 @@
-/* The training step: gradients, their norm, the clip, AdamW, the guard against what is not finite. Nothing that changes from
- * step to step is a constant here, so a schedule of a thousand steps is one program; and nothing is read by the host in
- * between: a step whose loss or gradient is not finite is skipped by selecting the old values, and counted. */
+/* The training step: gradients, their norm, the clip, AdamW, the guard against what is not finite. Nothing that changes
+ * from step to step is a constant here, so a schedule of a thousand steps is one program; and nothing is read by the
+ * host in between: a step whose loss or gradient is not finite is skipped by selecting the old values, and counted. */
 #include "train/step.h"
 
 #include <math.h>
@@ -11,8 +11,16 @@
 
 xl_adamw xl_adamw_default(void)
 {
-    return (xl_adamw){ .lr = 1e-3, .min_lr = 0, .schedule = "constant", .warmup = 0, .steps = 0, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-                       .decay = 0.01, .clip = 0 };
+    return (xl_adamw){ .lr = 1e-3,
+                       .min_lr = 0,
+                       .schedule = "constant",
+                       .warmup = 0,
+                       .steps = 0,
+                       .beta1 = 0.9,
+                       .beta2 = 0.999,
+                       .eps = 1e-8,
+                       .decay = 0.01,
+                       .clip = 0 };
 }
 
 xl_error *xl_hyper_fill(const xl_adamw *o, float out[XL_HYPER_COUNT])
@@ -25,16 +33,29 @@ xl_error *xl_hyper_fill(const xl_adamw *o, float out[XL_HYPER_COUNT])
     if (kind < 0)
         return XL_ERR(INVALID, "optimizer.schedule \"%s\" is none of constant, linear, cosine", o->schedule);
     if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1))
-        return XL_ERR(INVALID, "optimizer.beta1 %g and beta2 %g: both must be at least 0 and less than 1", o->beta1, o->beta2);
-    if (!(o->lr >= 0 && o->min_lr >= 0 && o->eps >= 0 && o->decay >= 0 && o->clip >= 0 && o->lr + o->min_lr + o->eps + o->decay + o->clip < 1e30))
+        return XL_ERR(INVALID, "optimizer.beta1 %g and beta2 %g: both must be at least 0 and less than 1", o->beta1,
+                      o->beta2);
+    if (!(o->lr >= 0 && o->min_lr >= 0 && o->eps >= 0 && o->decay >= 0 && o->clip >= 0 &&
+          o->lr + o->min_lr + o->eps + o->decay + o->clip < 1e30))
         return XL_ERR(INVALID, "lr, min_lr, eps, decay and clip must be numbers, and not negative");
     if (o->warmup < 0)
         return XL_ERR(INVALID, "a warm-up of %lld steps: 0 is none", (long long)o->warmup);
     if (kind && o->steps <= o->warmup)
-        return XL_ERR(INVALID, "a %s schedule needs more steps (%lld) than its warm-up (%lld): give it more (train.steps), or a shorter one (optimizer.warmup=%lld)", kinds[kind],
-                      (long long)o->steps, (long long)o->warmup, (long long)(o->steps / 10));
-    double v[XL_HYPER_COUNT] = { o->lr, o->min_lr, (double)o->warmup, (double)o->steps, kind, o->beta1, o->beta2,
-                                 o->beta1 > 0 ? log(o->beta1) : -1e30, o->beta2 > 0 ? log(o->beta2) : -1e30, o->eps, o->decay,
+        return XL_ERR(INVALID,
+                      "a %s schedule needs more steps (%lld) than its warm-up (%lld): give it more (train.steps), or a "
+                      "shorter one (optimizer.warmup=%lld)",
+                      kinds[kind], (long long)o->steps, (long long)o->warmup, (long long)(o->steps / 10));
+    double v[XL_HYPER_COUNT] = { o->lr,
+                                 o->min_lr,
+                                 (double)o->warmup,
+                                 (double)o->steps,
+                                 kind,
+                                 o->beta1,
+                                 o->beta2,
+                                 o->beta1 > 0 ? log(o->beta1) : -1e30,
+                                 o->beta2 > 0 ? log(o->beta2) : -1e30,
+                                 o->eps,
+                                 o->decay,
                                  o->clip > 0 ? o->clip : 3e38 };
     for (int i = 0; i < XL_HYPER_COUNT; i++)
         out[i] = (float)v[i];
@@ -106,14 +127,16 @@ static xl_value pack(xl_emit *e, const xl_value *v, uint32_t n)
 
 void xl_func_donate(xl_func *f, uint32_t arg, uint32_t out)
 {
-    f->arg_attr[arg] = xl_dict_with(f->m, f->arg_attr[arg], XL_STR("tf.aliasing_output"), xl_attr_int(f->m, XL_I32, out));
+    f->arg_attr[arg] =
+        xl_dict_with(f->m, f->arg_attr[arg], XL_STR("tf.aliasing_output"), xl_attr_int(f->m, XL_I32, out));
 }
 
 static xl_error *find(const xl_graph *g, xl_str name, const xl_param_info **out)
 {
     *out = xl_graph_param(g, name);
-    return *out ? NULL : XL_ERR(INVALID, "graph %.*s has no parameter \"%.*s\"; all graphs of a trainer share the same ones", XL_FMT(g->name),
-                                XL_FMT(name));
+    return *out ? NULL
+                : XL_ERR(INVALID, "graph %.*s has no parameter \"%.*s\"; all graphs of a trainer share the same ones",
+                         XL_FMT(g->name), XL_FMT(name));
 }
 
 static xl_value named_arg(xl_func *f, const xl_graph *g, xl_str name, const xl_type *t)
@@ -128,8 +151,9 @@ static xl_error *ready(xl_graph *g, uint32_t n)
     if (g->err)
         return XL_ERR(INVALID, "%s", xl_error_message(g->err));
     if (g->nparam != n)
-        return XL_ERR(INVALID, "graph %.*s has %u parameters, the trainer %u; all graphs of a trainer share the same ones", XL_FMT(g->name),
-                      g->nparam, n);
+        return XL_ERR(INVALID,
+                      "graph %.*s has %u parameters, the trainer %u; all graphs of a trainer share the same ones",
+                      XL_FMT(g->name), g->nparam, n);
     return NULL;
 }
 
@@ -161,7 +185,8 @@ static xl_error *tidy(xl_graph *g, xl_func *f)
 }
 
 /* Arguments and results as the graph says they are split; what it does not name is whole on every device. */
-static void spread(const xl_graph *g, xl_func *f, const xl_param_info *const *info, uint32_t n, uint32_t copies, uint32_t extra)
+static void spread(const xl_graph *g, xl_func *f, const xl_param_info *const *info, uint32_t n, uint32_t copies,
+                   uint32_t extra)
 {
     uint32_t nres = xl_region_end(f->body)->nin, at = copies * n, last = f->body->narg - 1;
     if (!g->mesh.naxis)
@@ -169,7 +194,10 @@ static void spread(const xl_graph *g, xl_func *f, const xl_param_info *const *in
     for (uint32_t i = 0; i < last; i++) {
         xl_mesh_spec whole = { .rank = xl_value_type(f, f->body->arg[i])->rank };
         uint32_t in = i - at - extra;
-        xl_mesh_shard_arg(g->m, f, i, &g->mesh, i < at ? &info[i % n]->spec : i >= at + extra && in < g->ninput ? &g->input[in].spec : &whole);
+        xl_mesh_shard_arg(g->m, f, i, &g->mesh,
+                          i < at                              ? &info[i % n]->spec
+                          : i >= at + extra && in < g->ninput ? &g->input[in].spec
+                                                              : &whole);
     }
     xl_mesh_spec each = xl_mesh_each(&g->mesh);
     xl_mesh_shard_arg(g->m, f, last, &g->mesh, &each);     /* the participants */
@@ -179,7 +207,8 @@ static void spread(const xl_graph *g, xl_func *f, const xl_param_info *const *in
     }
 }
 
-xl_error *xl_forward_build(xl_graph *g, const xl_str *names, uint32_t n, const xl_tensor *outs, uint32_t nout, xl_func **out)
+xl_error *xl_forward_build(xl_graph *g, const xl_str *names, uint32_t n, const xl_tensor *outs, uint32_t nout,
+                           xl_func **out)
 {
     xl_error *err = NULL;
     xl_func *f = NULL;
@@ -226,7 +255,8 @@ static xl_error *eval_build(xl_graph *g, const xl_str *names, uint32_t n, xl_fun
     return xl_forward_build(g, names, n, &outs, 1, out);
 }
 
-xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uint32_t n, const xl_step_opts *opts, xl_func **out)
+xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uint32_t n, const xl_step_opts *opts,
+                        xl_func **out)
 {
     xl_error *err = NULL;
     xl_arena *a = &g->m->arena;
@@ -241,7 +271,8 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
         return eval_build(g, names, n, out);
     xl_value all = g->mesh.naxis ? xl_metric_all(g) : XL_NO_VALUE;
     f = xl_graph_func(g, "main");
-    xl_value *map = xl_new(a, xl_value, g->f->nval), *p = xl_new(a, xl_value, n), *m = xl_new(a, xl_value, n), *v = xl_new(a, xl_value, n);
+    xl_value *map = xl_new(a, xl_value, g->f->nval), *p = xl_new(a, xl_value, n), *m = xl_new(a, xl_value, n),
+             *v = xl_new(a, xl_value, n);
     const xl_param_info **info = xl_new(a, const xl_param_info *, n);
     for (uint32_t i = 0; i < n; i++) {
         XL_DO(find(g, names[i], &info[i]));
@@ -288,7 +319,8 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
     for (uint32_t i = 0; i < n; i++) {
         xl_dims dims = xl_type_dims(info[i]->type);
         xl_value g1 = mul(&o, grad[i], factor);
-        xl_value nm = add(&o, mul(&o, m[i], b1), mul(&o, g1, c1)), nv = add(&o, mul(&o, v[i], b2), mul(&o, mul(&o, g1, g1), c2));
+        xl_value nm = add(&o, mul(&o, m[i], b1), mul(&o, g1, c1)),
+                 nv = add(&o, mul(&o, v[i], b2), mul(&o, mul(&o, g1, g1), c2));
         xl_value den = add(&o, xl_em_unary(&o.e, XL_OP_SQRT, mul(&o, nv, r2)), o.hyper[XL_HYPER_EPS]);
         xl_value upd = mul(&o, dvd(&o, mul(&o, nm, r1), den), lr);
         if (info[i]->matrix)

@@ -52,7 +52,8 @@ xl_error *xl_tb_open(const char *dir, xl_tb **out)
     char path[4096];
     char host[64] = "host";
     gethostname(host, sizeof host - 1);
-    snprintf(path, sizeof path, "%s/events.out.tfevents.%lld.%s.%d", dir, (long long)xl_now_wall(), host, (int)getpid());
+    snprintf(path, sizeof path, "%s/events.out.tfevents.%lld.%s.%d", dir, (long long)xl_now_wall(), host,
+             (int)getpid());
     xl_tb *t = calloc(1, sizeof *t);
     xl_error *err = t ? xl_journal_open(&t->file, path, (xl_str){ 0 }, false) : XL_ERR(EXHAUSTED, "out of memory");
     if (err) {

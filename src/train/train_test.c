@@ -68,9 +68,15 @@ TEST(the_first_mistake_sticks_with_its_line)
 
 TEST(mistakes_are_named)
 {
-    static const struct { const char *says; int what; } cases[] = {
-        { "is not a type", 0 }, { "has 6 elements", 1 }, { "not one float", 2 }, { "there is a \"a\" already", 3 }, { "parameters are kept in f32", 4 },
-        { "none of mean, sum, max, local", 5 }, { "matmul", 6 }, { "names an axis", 7 } };
+    static const struct { const char *says; int what;
+    } cases[] = { { "is not a type", 0 },
+                  { "has 6 elements", 1 },
+                  { "not one float", 2 },
+                  { "there is a \"a\" already", 3 },
+                  { "parameters are kept in f32", 4 },
+                  { "none of mean, sum, max, local", 5 },
+                  { "matmul", 6 },
+                  { "names an axis", 7 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         xl_graph *g = xl_graph_new("t");
         xl_tensor a = xl_input(g, "a", "f32[2,3]");
@@ -127,7 +133,8 @@ TEST(configurations)
     CHECK_STR(d.data.train, "x.txt");
     CHECK_INT(d.model.scan, 0);
     xl_buf_fini(&b);
-    char *typo[] = { "data.train=x", "model.haeds=4" }, *none[] = { "model.dim=64" }, *shrink[] = { "data.train=x", "data.buckets=32,16" };
+    char *typo[] = { "data.train=x", "model.haeds=4" }, *none[] = { "model.dim=64" },
+         *shrink[] = { "data.train=x", "data.buckets=32,16" };
     CHECK_ERR(xl_config_read(&a, NULL, typo, 2, &c), "did you mean \"model.heads\"");
     CHECK_ERR(xl_config_read(&a, NULL, none, 1, &c), "data.train");
     CHECK_ERR(xl_config_read(&a, NULL, shrink, 2, &c), "must grow");
@@ -139,7 +146,8 @@ TEST(safetensors_round_trip_and_hostile_headers)
     float v[6] = { 1, 2, 3, 4, 5, 6 };
     int32_t n[2] = { 7, 8 };
     int64_t d[2] = { 2, 3 }, one = 2;
-    xl_saved t[2] = { { .name = XL_STR("w"), .dtype = XL_F32, .dims = { d, 2 }, .data = v }, { .name = XL_STR("n"), .dtype = XL_I32, .dims = { &one, 1 }, .data = n } };
+    xl_saved t[2] = { { .name = XL_STR("w"), .dtype = XL_F32, .dims = { d, 2 }, .data = v },
+                      { .name = XL_STR("n"), .dtype = XL_I32, .dims = { &one, 1 }, .data = n } };
     xl_meta m = { XL_STR("k"), XL_STR("a \"b\"") };
     char *path = in_folder("t.safetensors");
     CHECK_OK(xl_safetensors_write(path, t, 2, &m, 1));
@@ -153,10 +161,17 @@ TEST(safetensors_round_trip_and_hostile_headers)
     CHECK(xl_str_is(xl_safetensors_meta(&s, "k"), "a \"b\""));
     xl_safetensors_close(&s);
     static const char *const heads[] = {
-        "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,80]}}", "{\"w\":{\"dtype\":\"F99\",\"shape\":[2],\"data_offsets\":[0,8]}}",
-        "{\"w\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,8]}}", "{\"w\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",
-        "{\"w\":{\"dtype\":\"F32\",\"shape\":[2]}}", "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-        "[1]", "{\"w\":3}", "{" };
+        "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,80]}}",
+        "{\"w\":{\"dtype\":\"F99\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+        "{\"w\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,8]}}",
+        "{\"w\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",
+        "{\"w\":{\"dtype\":\"F32\",\"shape\":[2]}}",
+        "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_"
+        "offsets\":[4,8]}}",
+        "[1]",
+        "{\"w\":3}",
+        "{"
+    };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         char file[512] = { 0 };
         uint64_t len = strlen(heads[i]);
@@ -198,7 +213,7 @@ TEST(data_is_a_function_of_its_place)
         }
         xl_data_close(d);
     }
-    c.data.format = "lines";                                /* documents, packed: segments count up, positions begin anew */
+    c.data.format = "lines"; /* documents, packed: segments count up, positions begin anew */
     c.data.pack = true;
     for (size_t i = 0; i < sizeof text; i += 9)
         text[i] = '\n';

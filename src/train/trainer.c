@@ -3,7 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- first values --------------------------------------------------------------------------------------------------- */
+/* ---- first values ---------------------------------------------------------------------------------------------------
+ * */
 static uint64_t mix(uint64_t *s)         /* splitmix64 */
 {
     uint64_t z = (*s += 0x9e3779b97f4a7c15u);
@@ -37,7 +38,8 @@ void xl_param_draw(const xl_param_info *p, uint64_t seed, float *out, size_t n)
     }
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------------------- */
+/* ---- life -----------------------------------------------------------------------------------------------------------
+ * */
 xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt)
 {
     float h[XL_HYPER_COUNT];
@@ -108,7 +110,8 @@ xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t 
     }
     for (uint32_t i = 0; i < t->n; i++)
         for (uint32_t k = 1; k < 3; k++)
-            XL_TRY(xl_lane_put(l, t->type[i], t->shape[i].spec, host, &t->buf[k * t->n + i]), "optimizer state of %.*s", XL_FMT(t->name[i]));
+            XL_TRY(xl_lane_put(l, t->type[i], t->shape[i].spec, host, &t->buf[k * t->n + i]), "optimizer state of %.*s",
+                   XL_FMT(t->name[i]));
     for (uint32_t i = 0; i < t->n; i++) {
         int64_t n = 0;
         xl_type_count(t->type[i], &n);
@@ -151,23 +154,30 @@ void xl_trainer_free(xl_trainer *t)
     xl_arena_fini(&a);
 }
 
-/* ---- programs ------------------------------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------------------------------
+ * */
 static xl_error *same_params(const xl_trainer *t, const xl_graph *g)
 {
     for (uint32_t i = 0; i < t->n; i++) {
         const xl_param_info *p = xl_graph_param(g, t->name[i]);
         if (p && !xl_type_eq(p->type, t->type[i]))
-            return XL_ERR(INVALID, "parameter \"%.*s\" has another shape in graph %.*s than in %.*s", XL_FMT(t->name[i]), XL_FMT(g->name),
-                          XL_FMT(t->first->name));
+            return XL_ERR(INVALID, "parameter \"%.*s\" has another shape in graph %.*s than in %.*s",
+                          XL_FMT(t->name[i]), XL_FMT(g->name), XL_FMT(t->first->name));
         if (p && !xl_mesh_spec_eq(&p->spec, t->shape[i].spec))
-            return XL_ERR(INVALID, "parameter \"%.*s\" is split otherwise in graph %.*s than in %.*s, where it lies already", XL_FMT(t->name[i]), XL_FMT(g->name), XL_FMT(t->first->name));
+            return XL_ERR(INVALID,
+                          "parameter \"%.*s\" is split otherwise in graph %.*s than in %.*s, where it lies already",
+                          XL_FMT(t->name[i]), XL_FMT(g->name), XL_FMT(t->first->name));
     }
     return NULL;
 }
 
 xl_error *xl_trainer_whole(const xl_trainer *t)
 {
-    return t->half ? XL_ERR(PRECONDITION, "a checkpoint was loaded only in part, and what is on the device is of two states: load one again") : NULL;
+    return t->half
+               ? XL_ERR(
+                     PRECONDITION,
+                     "a checkpoint was loaded only in part, and what is on the device is of two states: load one again")
+               : NULL;
 }
 
 xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, const xl_prepared **out)
@@ -177,7 +187,8 @@ xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, cons
     xl_prepared p = { .g = g, .kind = kind };
     XL_DO(xl_trainer_whole(t));
     for (uint32_t i = 0; i < t->nprog; i++)
-        if (t->prog[i].g == g && t->prog[i].kind == kind && (kind != XL_STEP_TRAIN || !t->how.bake_lr || t->prog[i].baked == t->how.baked)) {
+        if (t->prog[i].g == g && t->prog[i].kind == kind &&
+            (kind != XL_STEP_TRAIN || !t->how.bake_lr || t->prog[i].baked == t->how.baked)) {
             *out = &t->prog[i];
             return NULL;
         }
@@ -185,7 +196,8 @@ xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, cons
     XL_DO(same_params(t, g));
     xl_lane_suit(t->lane, g);
     XL_DO(xl_step_build(g, kind, t->name, t->n, &t->how, &f));
-    p.module = xl_str_c(&t->arena, xl_strf(&t->arena, "%s_%.*s", kind == XL_STEP_TRAIN ? "train" : "eval", XL_FMT(g->name)));
+    p.module =
+        xl_str_c(&t->arena, xl_strf(&t->arena, "%s_%.*s", kind == XL_STEP_TRAIN ? "train" : "eval", XL_FMT(g->name)));
     XL_DO(xl_lane_compile(t->lane, g, f, p.module, &p.p));
     if (t->nprog == t->capprog) {        /* earlier ones are pointed at: they stay where they are */
         uint32_t cap = t->capprog ? 2 * t->capprog : 16;
@@ -255,7 +267,8 @@ out:
     return err;
 }
 
-/* ---- the public calls ----------------------------------------------------------------------------------------------- */
+/* ---- the public calls -----------------------------------------------------------------------------------------------
+ * */
 static void free_all(xl_array **b, uint32_t n)
 {
     for (uint32_t i = 0; b && i < n; i++)
@@ -281,7 +294,8 @@ static xl_error *put_feed(xl_trainer *t, const xl_graph *g, const xl_feed *feed,
             goto out;
         }
         if ((size_t)bytes != f->bytes) {
-            err = XL_ERR(INVALID, "input \"%s\" has %zu bytes, its type takes %lld", f->name, f->bytes, (long long)bytes);
+            err =
+                XL_ERR(INVALID, "input \"%s\" has %zu bytes, its type takes %lld", f->name, f->bytes, (long long)bytes);
             goto out;
         }
         XL_TRY(xl_lane_put(t->lane, g->input[i].type, &g->input[i].spec, f->data, &b[i]), "input \"%s\"", f->name);
@@ -315,7 +329,10 @@ out:
     return err;
 }
 
-xl_error *xl_trainer_step(xl_trainer *t, const xl_feed *feed, int n) { return xl_trainer_step_with(t, t->first, feed, n); }
+xl_error *xl_trainer_step(xl_trainer *t, const xl_feed *feed, int n)
+{
+    return xl_trainer_step_with(t, t->first, feed, n);
+}
 
 xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v)
 {
@@ -329,8 +346,11 @@ xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v)
         for (uint32_t i = 0; i < xl_metric_count(p->g, p->kind); i++) {
             uint32_t at = xl_metric_at(p->g, p->kind, i);
             if (memcmp(&v[at], &other[at], sizeof *v)) {
-                err = XL_ERR(PRECONDITION, "metric %s is %.9g on device %d and %.9g on device %d: it was not reduced over all of them", xl_metric_name(p->g, p->kind, i), (double)v[at],
-                             b->place->dev[0]->id, (double)other[at], b->place->dev[d]->id);
+                err =
+                    XL_ERR(PRECONDITION,
+                           "metric %s is %.9g on device %d and %.9g on device %d: it was not reduced over all of them",
+                           xl_metric_name(p->g, p->kind, i), (double)v[at], b->place->dev[0]->id, (double)other[at],
+                           b->place->dev[d]->id);
                 goto out;
             }
         }
@@ -428,7 +448,9 @@ static xl_error *param_at(const xl_trainer *t, const char *name, size_t bytes, u
             continue;
         xl_type_bytes(t->type[i], &have);
         *at = i;
-        return (size_t)have == bytes ? NULL : XL_ERR(INVALID, "parameter \"%s\" has %lld bytes, not %zu", name, (long long)have, bytes);
+        return (size_t)have == bytes
+                   ? NULL
+                   : XL_ERR(INVALID, "parameter \"%s\" has %lld bytes, not %zu", name, (long long)have, bytes);
     }
     return XL_ERR(NOT_FOUND, "there is no parameter \"%s\"", name);
 }
@@ -463,7 +485,8 @@ xl_str xl_trainer_layout(xl_arena *a, const xl_trainer *t)
                 return XL_STR("the plugin does not say how its buffers lie");
             }
             if (d && memcmp(order, first, t->buf[i]->rank * sizeof *first))
-                return xl_strf(a, "%.*s lies otherwise on device %d than on device %d: the layouts are mixed", XL_FMT(t->name[i % t->n]), t->buf[i]->place->dev[d]->id, t->buf[i]->place->dev[0]->id);
+                return xl_strf(a, "%.*s lies otherwise on device %d than on device %d: the layouts are mixed",
+                               XL_FMT(t->name[i % t->n]), t->buf[i]->place->dev[d]->id, t->buf[i]->place->dev[0]->id);
         }
     }
     return xl_strf(a, "each of the %u parameters and their moments lies alike on every device", t->n);

@@ -1,6 +1,6 @@
 /* src/train/trainer.h
- * What is inside an xl_trainer, for the loop and the checkpoints: names and types of the parameters, their buffers and those of
- * the optimizer, and one program per graph and kind. */
+ * What is inside an xl_trainer, for the loop and the checkpoints: names and types of the parameters, their buffers and
+ * those of the optimizer, and one program per graph and kind. */
 #ifndef XL_TRAIN_TRAINER_H
 #define XL_TRAIN_TRAINER_H
 
@@ -40,15 +40,18 @@ struct xl_trainer {
 xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, const xl_prepared **out) XL_MUST_USE;
 xl_error *xl_trainer_whole(const xl_trainer *t) XL_MUST_USE;    /* not loaded by half */
 /* One update with inputs already on the device, in the order of the graph's. The metrics buffer is the caller's. */
-xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics) XL_MUST_USE;
-xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *const *input, xl_array **metrics) XL_MUST_USE;
+xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const *input,
+                            xl_array **metrics) XL_MUST_USE;
+xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *const *input,
+                             xl_array **metrics) XL_MUST_USE;
 xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt) XL_MUST_USE;
 xl_error *xl_trainer_counters(xl_trainer *t, int32_t out[2]) XL_MUST_USE;   /* updates done, steps skipped; waits */
 /* A number on each device, in the order of the mesh; value NULL: ones. */
 xl_error *xl_trainer_each(xl_lane *l, const xl_graph *g, const float *value, xl_array **out) XL_MUST_USE;
 /* Known values over the axes of the graph's metrics; once per trainer, and nothing on one device. See canary.c. */
 xl_error *xl_trainer_canary(xl_trainer *t, const xl_graph *g) XL_MUST_USE;
-/* The metrics of an evaluation, read from every device: they must be the same bits on each, and of as many participants as the mesh has. */
+/* The metrics of an evaluation, read from every device: they must be the same bits on each, and of as many participants
+ * as the mesh has. */
 xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v) XL_MUST_USE;
 /* Whether the parts of each parameter lie in the same order of dimensions on every device, in words. */
 xl_str xl_trainer_layout(xl_arena *a, const xl_trainer *t);

@@ -3,7 +3,8 @@
  * from its three arguments, which is what the probe asks for. A test plugin is a file that sets some of the words below
  * and includes this one; what it sets is what is wrong with it.
  *   FAKE_MAJOR, FAKE_MINOR   the version it claims
- *   FAKE_TABLE               bytes of the table it shows; the page behind them cannot be read, so that a client that looks
+ *   FAKE_TABLE               bytes of the table it shows; the page behind them cannot be read, so that a client that
+ *   looks
  *                            further dies
  *   FAKE_BEFORE(call)        runs first in Initialize, Create, Compile, Execute, ToHost, Stats, Destroy
  *   FAKE_DEVICES             how many it has
@@ -57,7 +58,9 @@ static void vt_message(const PJRT_Error *e, const char **p, size_t *n)
 }
 static PJRT_Error_Code vt_code(const PJRT_Error *e) { return ((const struct fake_error *)e)->code; }
 static void vt_payload(const PJRT_Error *e, PJRT_Error_PayloadVisitor v, void *arg) { (void)e, (void)v, (void)arg; }
-static const PJRT_Error_FunctionTable vtable = { sizeof vtable, sizeof(struct fake_error), NULL, vt_destroy, vt_message, vt_code, vt_payload };
+static const PJRT_Error_FunctionTable vtable = {
+    sizeof vtable, sizeof(struct fake_error), NULL, vt_destroy, vt_message, vt_code, vt_payload
+};
 
 static inline PJRT_Error *fail(PJRT_Error_Code code, const char *text)
 {
@@ -74,7 +77,11 @@ static PJRT_Error *error_payload(PJRT_Error_ForEachPayload_Args *a) { (void)a; r
 
 #define DO(call) do { PJRT_Error *e_ = FAKE_BEFORE(call); if (e_) return e_; } while (0)
 /* As XLA's own plugins: a caller whose struct ends before the last field that we read is refused. */
-#define NEED(a, last) do { if (!PJRT_HAS(a, last)) return fail(PJRT_Error_Code_INVALID_ARGUMENT, "struct_size is too small"); } while (0)
+#define NEED(a, last)                                                                                                  \
+    do {                                                                                                               \
+        if (!PJRT_HAS(a, last))                                                                                        \
+            return fail(PJRT_Error_Code_INVALID_ARGUMENT, "struct_size is too small");                                 \
+    } while (0)
 
 /* ---- plugin, events ---- */
 static PJRT_Error *initialize(PJRT_Plugin_Initialize_Args *a) { (void)a; DO(Initialize); return NULL; }
@@ -82,10 +89,18 @@ static PJRT_Error *attributes(PJRT_Plugin_Attributes_Args *a)
 {
     static const int64_t low[] = { 0, 9, 0 }, now[] = { 1, 13, 7 };
     static const PJRT_NamedValue list[] = {
-        { .struct_size = sizeof *list, .name = "stablehlo_minimum_version", .name_size = 25, .type = PJRT_NamedValue_kInt64List,
-          .int64_array_value = low, .value_size = 3 },
-        { .struct_size = sizeof *list, .name = "stablehlo_current_version", .name_size = 25, .type = PJRT_NamedValue_kInt64List,
-          .int64_array_value = now, .value_size = 3 },
+        { .struct_size = sizeof *list,
+          .name = "stablehlo_minimum_version",
+          .name_size = 25,
+          .type = PJRT_NamedValue_kInt64List,
+          .int64_array_value = low,
+          .value_size = 3 },
+        { .struct_size = sizeof *list,
+          .name = "stablehlo_current_version",
+          .name_size = 25,
+          .type = PJRT_NamedValue_kInt64List,
+          .int64_array_value = now,
+          .value_size = 3 },
     };
     a->attributes = list;
     a->num_attributes = 2;
@@ -103,8 +118,12 @@ static PJRT_Error *client_create(PJRT_Client_Create_Args *a)
     NEED(a, kv_try_get_user_arg);
     DO(Create);
     if (a->kv_put_callback && a->kv_get_callback) { /* a store that is given must work: put a value and get it back */
-        PJRT_KeyValuePutCallback_Args put = { .key = "k", .key_size = 1, .value = "a\0b", .value_size = 3, .user_arg = a->kv_put_user_arg };
-        PJRT_KeyValueGetCallback_Args get = { .key = "k", .key_size = 1, .timeout_in_ms = 10, .user_arg = a->kv_get_user_arg };
+        PJRT_KeyValuePutCallback_Args put = {
+            .key = "k", .key_size = 1, .value = "a\0b", .value_size = 3, .user_arg = a->kv_put_user_arg
+        };
+        PJRT_KeyValueGetCallback_Args get = {
+            .key = "k", .key_size = 1, .timeout_in_ms = 10, .user_arg = a->kv_get_user_arg
+        };
         PJRT_Error *e = a->kv_put_callback(&put);
         if (!e)
             e = a->kv_get_callback(&get);
@@ -134,10 +153,25 @@ static PJRT_Error *client_destroy(PJRT_Client_Destroy_Args *a)
     free(a->client);
     return NULL;
 }
-static PJRT_Error *platform_name(PJRT_Client_PlatformName_Args *a) { a->platform_name = "fake"; a->platform_name_size = 4; return NULL; }
-static PJRT_Error *platform_version(PJRT_Client_PlatformVersion_Args *a) { a->platform_version = "1"; a->platform_version_size = 1; return NULL; }
+static PJRT_Error *platform_name(PJRT_Client_PlatformName_Args *a)
+{
+    a->platform_name = "fake";
+    a->platform_name_size = 4;
+    return NULL;
+}
+static PJRT_Error *platform_version(PJRT_Client_PlatformVersion_Args *a)
+{
+    a->platform_version = "1";
+    a->platform_version_size = 1;
+    return NULL;
+}
 static PJRT_Error *process_index(PJRT_Client_ProcessIndex_Args *a) { a->process_index = 0; return NULL; }
-static PJRT_Error *devices(PJRT_Client_Devices_Args *a) { a->devices = a->client->list; a->num_devices = FAKE_DEVICES; return NULL; }
+static PJRT_Error *devices(PJRT_Client_Devices_Args *a)
+{
+    a->devices = a->client->list;
+    a->num_devices = FAKE_DEVICES;
+    return NULL;
+}
 static PJRT_Error *local_devices(PJRT_Client_AddressableDevices_Args *a)
 {
     a->addressable_devices = a->client->list;
@@ -152,15 +186,28 @@ static PJRT_Error *memories(PJRT_Client_AddressableMemories_Args *a)
 }
 static PJRT_Error *desc_id(PJRT_DeviceDescription_Id_Args *a) { a->id = a->device_description->id; return NULL; }
 static PJRT_Error *desc_process(PJRT_DeviceDescription_ProcessIndex_Args *a) { a->process_index = 0; return NULL; }
-static PJRT_Error *desc_kind(PJRT_DeviceDescription_Kind_Args *a) { a->device_kind = "fake one"; a->device_kind_size = 8; return NULL; }
+static PJRT_Error *desc_kind(PJRT_DeviceDescription_Kind_Args *a)
+{
+    a->device_kind = "fake one";
+    a->device_kind_size = 8;
+    return NULL;
+}
 static PJRT_Error *desc_text(PJRT_DeviceDescription_ToString_Args *a)
 {
     a->to_string = a->device_description->text;
     a->to_string_size = strlen(a->to_string);
     return NULL;
 }
-static PJRT_Error *device_desc(PJRT_Device_GetDescription_Args *a) { a->device_description = &a->device->desc; return NULL; }
-static PJRT_Error *device_hardware(PJRT_Device_LocalHardwareId_Args *a) { a->local_hardware_id = a->device->desc.id - 10; return NULL; }
+static PJRT_Error *device_desc(PJRT_Device_GetDescription_Args *a)
+{
+    a->device_description = &a->device->desc;
+    return NULL;
+}
+static PJRT_Error *device_hardware(PJRT_Device_LocalHardwareId_Args *a)
+{
+    a->local_hardware_id = a->device->desc.id - 10;
+    return NULL;
+}
 static PJRT_Error *device_memory(PJRT_Device_DefaultMemory_Args *a) { a->memory = a->device->memory; return NULL; }
 static PJRT_Error *memory_kind(PJRT_Memory_Kind_Args *a) { a->kind = "device"; a->kind_size = 6; return NULL; }
 static PJRT_Error *memory_id(PJRT_Memory_Id_Args *a) { a->id = ((struct memory *)a->memory)->id; return NULL; }
@@ -208,8 +255,18 @@ static PJRT_Error *from_host(PJRT_Client_BufferFromHostBuffer_Args *a)
     a->done_with_host_buffer = event();
     return NULL;
 }
-static PJRT_Error *buffer_destroy(PJRT_Buffer_Destroy_Args *a) { a->buffer->client->buffers--; free(a->buffer); return NULL; }
-static PJRT_Error *buffer_dims(PJRT_Buffer_Dimensions_Args *a) { a->dims = a->buffer->dims; a->num_dims = a->buffer->rank; return NULL; }
+static PJRT_Error *buffer_destroy(PJRT_Buffer_Destroy_Args *a)
+{
+    a->buffer->client->buffers--;
+    free(a->buffer);
+    return NULL;
+}
+static PJRT_Error *buffer_dims(PJRT_Buffer_Dimensions_Args *a)
+{
+    a->dims = a->buffer->dims;
+    a->num_dims = a->buffer->rank;
+    return NULL;
+}
 static PJRT_Error *buffer_type(PJRT_Buffer_ElementType_Args *a) { a->type = PJRT_Buffer_Type_F32; return NULL; }
 static PJRT_Error *buffer_device(PJRT_Buffer_Device_Args *a) { a->device = a->buffer->device; return NULL; }
 static PJRT_Error *to_host(PJRT_Buffer_ToHostBuffer_Args *a)
@@ -244,7 +301,12 @@ static PJRT_Error *deserialize(PJRT_Executable_DeserializeAndLoad_Args *a)
 {
     return make(a->client, a->serialized_executable, a->serialized_executable_size, &a->loaded_executable);
 }
-static PJRT_Error *loaded_destroy(PJRT_LoadedExecutable_Destroy_Args *a) { free(a->executable->code); free(a->executable); return NULL; }
+static PJRT_Error *loaded_destroy(PJRT_LoadedExecutable_Destroy_Args *a)
+{
+    free(a->executable->code);
+    free(a->executable);
+    return NULL;
+}
 static PJRT_Error *get_executable(PJRT_LoadedExecutable_GetExecutable_Args *a)
 {
     PJRT_Executable *e = calloc(1, sizeof *e);
@@ -254,7 +316,12 @@ static PJRT_Error *get_executable(PJRT_LoadedExecutable_GetExecutable_Args *a)
     a->executable = e;
     return NULL;
 }
-static PJRT_Error *executable_destroy(PJRT_Executable_Destroy_Args *a) { free(a->executable->code); free(a->executable); return NULL; }
+static PJRT_Error *executable_destroy(PJRT_Executable_Destroy_Args *a)
+{
+    free(a->executable->code);
+    free(a->executable);
+    return NULL;
+}
 static PJRT_Error *num_outputs(PJRT_Executable_NumOutputs_Args *a) { a->num_outputs = 1; return NULL; }
 static void no_delete(PJRT_SerializedExecutable *s) { (void)s; }
 static PJRT_Error *serialize(PJRT_Executable_Serialize_Args *a)
@@ -300,23 +367,49 @@ static PJRT_Error *execute(PJRT_LoadedExecutable_Execute_Args *a)
 static const PJRT_Api table = {
     .struct_size = FAKE_TABLE,
     .pjrt_api_version = { sizeof(PJRT_Api_Version), NULL, FAKE_MAJOR, FAKE_MINOR },
-    .PJRT_Error_Destroy = error_destroy, .PJRT_Error_Message = error_message, .PJRT_Error_GetCode = error_code,
-    .PJRT_Error_ForEachPayload = error_payload, .PJRT_Plugin_Initialize = initialize, .PJRT_Plugin_Attributes = attributes,
-    .PJRT_Event_Destroy = event_destroy, .PJRT_Event_IsReady = event_is_ready, .PJRT_Event_Await = event_await,
-    .PJRT_Event_OnReady = event_on_ready, .PJRT_Client_Create = client_create, .PJRT_Client_Destroy = client_destroy,
-    .PJRT_Client_PlatformName = platform_name, .PJRT_Client_PlatformVersion = platform_version,
-    .PJRT_Client_ProcessIndex = process_index, .PJRT_Client_Devices = devices, .PJRT_Client_AddressableDevices = local_devices,
-    .PJRT_Client_AddressableMemories = memories, .PJRT_Client_Compile = compile, .PJRT_Client_BufferFromHostBuffer = from_host,
-    .PJRT_DeviceDescription_Id = desc_id, .PJRT_DeviceDescription_ProcessIndex = desc_process,
-    .PJRT_DeviceDescription_Kind = desc_kind, .PJRT_DeviceDescription_ToString = desc_text,
-    .PJRT_Device_GetDescription = device_desc, .PJRT_Device_LocalHardwareId = device_hardware,
-    .PJRT_Device_DefaultMemory = device_memory, .PJRT_Device_MemoryStats = memory_stats, .PJRT_Memory_Kind = memory_kind,
-    .PJRT_Memory_Id = memory_id, .PJRT_Executable_Destroy = executable_destroy, .PJRT_Executable_NumOutputs = num_outputs,
-    .PJRT_Executable_Serialize = serialize, .PJRT_Executable_DeserializeAndLoad = deserialize,
-    .PJRT_Executable_GetCompiledMemoryStats = compiled_stats, .PJRT_LoadedExecutable_Destroy = loaded_destroy,
-    .PJRT_LoadedExecutable_GetExecutable = get_executable, .PJRT_LoadedExecutable_Execute = execute,
-    .PJRT_Buffer_Destroy = buffer_destroy, .PJRT_Buffer_Dimensions = buffer_dims, .PJRT_Buffer_ElementType = buffer_type,
-    .PJRT_Buffer_Device = buffer_device, .PJRT_Buffer_ToHostBuffer = to_host,
+    .PJRT_Error_Destroy = error_destroy,
+    .PJRT_Error_Message = error_message,
+    .PJRT_Error_GetCode = error_code,
+    .PJRT_Error_ForEachPayload = error_payload,
+    .PJRT_Plugin_Initialize = initialize,
+    .PJRT_Plugin_Attributes = attributes,
+    .PJRT_Event_Destroy = event_destroy,
+    .PJRT_Event_IsReady = event_is_ready,
+    .PJRT_Event_Await = event_await,
+    .PJRT_Event_OnReady = event_on_ready,
+    .PJRT_Client_Create = client_create,
+    .PJRT_Client_Destroy = client_destroy,
+    .PJRT_Client_PlatformName = platform_name,
+    .PJRT_Client_PlatformVersion = platform_version,
+    .PJRT_Client_ProcessIndex = process_index,
+    .PJRT_Client_Devices = devices,
+    .PJRT_Client_AddressableDevices = local_devices,
+    .PJRT_Client_AddressableMemories = memories,
+    .PJRT_Client_Compile = compile,
+    .PJRT_Client_BufferFromHostBuffer = from_host,
+    .PJRT_DeviceDescription_Id = desc_id,
+    .PJRT_DeviceDescription_ProcessIndex = desc_process,
+    .PJRT_DeviceDescription_Kind = desc_kind,
+    .PJRT_DeviceDescription_ToString = desc_text,
+    .PJRT_Device_GetDescription = device_desc,
+    .PJRT_Device_LocalHardwareId = device_hardware,
+    .PJRT_Device_DefaultMemory = device_memory,
+    .PJRT_Device_MemoryStats = memory_stats,
+    .PJRT_Memory_Kind = memory_kind,
+    .PJRT_Memory_Id = memory_id,
+    .PJRT_Executable_Destroy = executable_destroy,
+    .PJRT_Executable_NumOutputs = num_outputs,
+    .PJRT_Executable_Serialize = serialize,
+    .PJRT_Executable_DeserializeAndLoad = deserialize,
+    .PJRT_Executable_GetCompiledMemoryStats = compiled_stats,
+    .PJRT_LoadedExecutable_Destroy = loaded_destroy,
+    .PJRT_LoadedExecutable_GetExecutable = get_executable,
+    .PJRT_LoadedExecutable_Execute = execute,
+    .PJRT_Buffer_Destroy = buffer_destroy,
+    .PJRT_Buffer_Dimensions = buffer_dims,
+    .PJRT_Buffer_ElementType = buffer_type,
+    .PJRT_Buffer_Device = buffer_device,
+    .PJRT_Buffer_ToHostBuffer = to_host,
 };
 
 __attribute__((visibility("default"))) const PJRT_Api *GetPjrtApi(void)

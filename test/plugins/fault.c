@@ -1,7 +1,7 @@
 /* No plugin: faults for the tests, preloaded into a program: they fail what the C library would have done.
  *   FAULT_FSYNC=PART      fsync of a file whose name has PART in it gives EIO
- *   FAULT_FULL=FILE       while FILE exists the disk is full: write gives ENOSPC after at most 7 bytes of each call have been taken
- *   FAULT_STEP=SECONDS    the wall clock goes back by so much after its 40th reading
+ *   FAULT_FULL=FILE       while FILE exists the disk is full: write gives ENOSPC after at most 7 bytes of each call
+ *   have been taken FAULT_STEP=SECONDS    the wall clock goes back by so much after its 40th reading
  *   FAULT_SHORT=N         every write takes at most N bytes */
 #include <errno.h>
 #include <stdatomic.h>
@@ -42,7 +42,8 @@ SHOWN ssize_t write(int fd, const void *p, size_t n)
     char name[4096];
     if (most && n > (size_t)atoi(most) && fd > 2)
         n = (size_t)atoi(most);
-    if (full && fd > 2 && stat(full, &st) == 0 && name_of(fd, name, sizeof name) && name[0] == '/' && strncmp(name, "/dev/", 5)) {
+    if (full && fd > 2 && stat(full, &st) == 0 && name_of(fd, name, sizeof name) && name[0] == '/' &&
+        strncmp(name, "/dev/", 5)) {
         static _Thread_local int taken;
         if (taken || n < 8) {
             taken = 0;

@@ -1,5 +1,6 @@
-/* Not a plugin: faults for the guard alone. Preloaded beside it, this fails calls that come from libxlane-guard.so and from nobody
- * else: XLANE_INJECT=malloc:7 every seventh allocation, write:ENOSPC, write:EIO, open:EMFILE, rename:EROFS and so on, always. */
+/* Not a plugin: faults for the guard alone. Preloaded beside it, this fails calls that come from libxlane-guard.so and
+ * from nobody else: XLANE_INJECT=malloc:7 every seventh allocation, write:ENOSPC, write:EIO, open:EMFILE, rename:EROFS
+ * and so on, always. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +55,11 @@ static int ours(const void *caller)
 
 static int number(const char *name)
 {
-    return !strcmp(name, "ENOSPC") ? ENOSPC : !strcmp(name, "EIO") ? EIO : !strcmp(name, "EMFILE") ? EMFILE : !strcmp(name, "EROFS") ? EROFS : EACCES;
+    return !strcmp(name, "ENOSPC")   ? ENOSPC
+           : !strcmp(name, "EIO")    ? EIO
+           : !strcmp(name, "EMFILE") ? EMFILE
+           : !strcmp(name, "EROFS")  ? EROFS
+                                     : EACCES;
 }
 
 static int fails(const char *call, const void *caller)

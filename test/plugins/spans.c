@@ -1,6 +1,7 @@
-/* The embedded device's two devices, as if each belonged to a process of its own: this one has the device of its rank, which is the
- * create option `node_id`. Compiling a program whose name has "spanning" in it is collective, as on several GPUs: a rank that
- * compiles waits for the other, through the frontend's key-value store, and the process ends when that one does not come. */
+/* The embedded device's two devices, as if each belonged to a process of its own: this one has the device of its rank,
+ * which is the create option `node_id`. Compiling a program whose name has "spanning" in it is collective, as on
+ * several GPUs: a rank that compiles waits for the other, through the frontend's key-value store, and the process ends
+ * when that one does not come. */
 #include <unistd.h>
 
 #include "wrap.h"
@@ -10,7 +11,11 @@ static PJRT_KeyValueGetCallback kv_get;
 static PJRT_KeyValuePutCallback kv_put;
 static void *get_arg, *put_arg;
 
-static PJRT_Error *no_error(PJRT_Error_Code code, const char *message, size_t n) { (void)code, (void)message, (void)n; return NULL; }
+static PJRT_Error *no_error(PJRT_Error_Code code, const char *message, size_t n)
+{
+    (void)code, (void)message, (void)n;
+    return NULL;
+}
 static PJRT_CallbackError make = no_error;
 
 static PJRT_Error *create(PJRT_Client_Create_Args *a)
@@ -96,10 +101,19 @@ static PJRT_Error *compile(PJRT_Client_Compile_Args *a)
     if (kv_get && memmem(a->program->code, a->program->code_size, "spanning", 8)) {
         char key[64];
         snprintf(key, sizeof key, "spans/%d/%d", round, rank);
-        kv_put(&(PJRT_KeyValuePutCallback_Args){ .struct_size = sizeof(PJRT_KeyValuePutCallback_Args), .key = key, .key_size = strlen(key), .value = "x",
-                                                 .value_size = 1, .callback_error = &make, .user_arg = put_arg });
+        kv_put(&(PJRT_KeyValuePutCallback_Args){ .struct_size = sizeof(PJRT_KeyValuePutCallback_Args),
+                                                 .key = key,
+                                                 .key_size = strlen(key),
+                                                 .value = "x",
+                                                 .value_size = 1,
+                                                 .callback_error = &make,
+                                                 .user_arg = put_arg });
         snprintf(key, sizeof key, "spans/%d/%d", round++, 1 - rank);
-        PJRT_KeyValueGetCallback_Args g = { .struct_size = sizeof g, .key = key, .key_size = strlen(key), .timeout_in_ms = 20000, .callback_error = &make,
+        PJRT_KeyValueGetCallback_Args g = { .struct_size = sizeof g,
+                                            .key = key,
+                                            .key_size = strlen(key),
+                                            .timeout_in_ms = 20000,
+                                            .callback_error = &make,
                                             .user_arg = get_arg };
         kv_get(&g);
         if (!g.value) {

@@ -1,4 +1,5 @@
-/* A plugin over another: the embedded device's table, copied, with one entry replaced. XLANE_WRAPPED names the library. */
+/* A plugin over another: the embedded device's table, copied, with one entry replaced. XLANE_WRAPPED names the library.
+ * */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /* Abuses a plugin as a broken or hostile caller would, and counts the answers.
  *   abuse PLUGIN ERRORS BLOBS CYCLES [SEED-FILE ...]
- * ERRORS calls with random wrong arguments (types, shapes, sizes, strides, layouts, buffers that are deleted or of another shape, programs and
- * options of noise), BLOBS serialised executables cut, flipped and grown (half of them with a checksum that is right again, so that the
- * readers behind it are reached), CYCLES of compile, execute and free, over which memory may not grow. A seed file is a serialised executable.
- * Prints a line each; ends with status 1 when a call succeeded that may not, or memory grew. A crash is the finding. */
+ * ERRORS calls with random wrong arguments (types, shapes, sizes, strides, layouts, buffers that are deleted or of
+ * another shape, programs and options of noise), BLOBS serialised executables cut, flipped and grown (half of them with
+ * a checksum that is right again, so that the readers behind it are reached), CYCLES of compile, execute and free, over
+ * which memory may not grow. A seed file is a serialised executable. Prints a line each; ends with status 1 when a call
+ * succeeded that may not, or memory grew. A crash is the finding. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,10 +78,12 @@ static void loaded_free(PJRT_LoadedExecutable *x)
 
 static const char *const text[] = {
     "func.func public @main(%a: tensor<4x6xf32>, %b: tensor<6x5xf32>) -> (tensor<4x5xf32>, tensor<4xf32>) {\n"
-    "  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<4x6xf32>, tensor<6x5xf32>) -> tensor<4x5xf32>\n"
+    "  %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<4x6xf32>, tensor<6x5xf32>) -> "
+    "tensor<4x5xf32>\n"
     "  %z = stablehlo.constant dense<0.0> : tensor<f32>\n"
     "  %1 = stablehlo.tanh %0 : tensor<4x5xf32>\n"
-    "  %2 = stablehlo.reduce(%1 init: %z) applies stablehlo.add across dimensions = [1] : (tensor<4x5xf32>, tensor<f32>) -> tensor<4xf32>\n"
+    "  %2 = stablehlo.reduce(%1 init: %z) applies stablehlo.add across dimensions = [1] : (tensor<4x5xf32>, "
+    "tensor<f32>) -> tensor<4xf32>\n"
     "  return %1, %2 : tensor<4x5xf32>, tensor<4xf32>\n}\n",
     "func.func public @main(%a: tensor<4x6xf32>, %b: tensor<6x5xf32>) -> tensor<6x4xf32> {\n"
     "  %0 = stablehlo.transpose %a, dims = [1, 0] : (tensor<4x6xf32>) -> tensor<6x4xf32>\n"
@@ -90,12 +93,17 @@ static const char *const text[] = {
     "  return %3 : tensor<6x4xf32>\n}\n",
 };
 
-static PJRT_Error *compile(const char *code, size_t n, const char *format, const char *opts, size_t nopts, PJRT_LoadedExecutable **out)
+static PJRT_Error *compile(const char *code, size_t n, const char *format, const char *opts, size_t nopts,
+                           PJRT_LoadedExecutable **out)
 {
     char *copy = malloc(n + 1);                            /* exactly sized, so that reading past it is seen */
     memcpy(copy, code, n);
-    PJRT_Program p = { .struct_size = sizeof p, .code = copy, .code_size = n, .format = format, .format_size = strlen(format) };
-    PJRT_Client_Compile_Args a = { .struct_size = sizeof a, .client = client, .program = &p, .compile_options = opts, .compile_options_size = nopts };
+    PJRT_Program p = {
+        .struct_size = sizeof p, .code = copy, .code_size = n, .format = format, .format_size = strlen(format)
+    };
+    PJRT_Client_Compile_Args a = {
+        .struct_size = sizeof a, .client = client, .program = &p, .compile_options = opts, .compile_options_size = nopts
+    };
     PJRT_Error *e = api->PJRT_Client_Compile(&a);
     *out = e ? NULL : a.executable;
     free(copy);
@@ -103,8 +111,15 @@ static PJRT_Error *compile(const char *code, size_t n, const char *format, const
 }
 static PJRT_Error *upload(const void *data, PJRT_Buffer_Type type, const int64_t *dims, size_t n, PJRT_Buffer **out)
 {
-    PJRT_Client_BufferFromHostBuffer_Args a = { .struct_size = sizeof a, .client = client, .data = data, .type = type, .dims = dims, .num_dims = n,
-                                                .device = device, .host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall };
+    PJRT_Client_BufferFromHostBuffer_Args a = { .struct_size = sizeof a,
+                                                .client = client,
+                                                .data = data,
+                                                .type = type,
+                                                .dims = dims,
+                                                .num_dims = n,
+                                                .device = device,
+                                                .host_buffer_semantics =
+                                                    PJRT_HostBufferSemantics_kImmutableOnlyDuringCall };
     PJRT_Error *e = api->PJRT_Client_BufferFromHostBuffer(&a);
     *out = e ? NULL : a.buffer;
     if (!e)
@@ -117,8 +132,14 @@ static PJRT_Error *execute(PJRT_LoadedExecutable *x, PJRT_Buffer **arg, size_t n
     PJRT_Buffer **outs[1] = { out };
     PJRT_Event *done[1] = { NULL };
     PJRT_ExecuteOptions o = { .struct_size = sizeof o };
-    PJRT_LoadedExecutable_Execute_Args a = { .struct_size = sizeof a, .executable = x, .options = &o, .argument_lists = lists, .num_devices = ndev,
-                                             .num_args = narg, .output_lists = outs, .device_complete_events = done };
+    PJRT_LoadedExecutable_Execute_Args a = { .struct_size = sizeof a,
+                                             .executable = x,
+                                             .options = &o,
+                                             .argument_lists = lists,
+                                             .num_devices = ndev,
+                                             .num_args = narg,
+                                             .output_lists = outs,
+                                             .device_complete_events = done };
     PJRT_Error *e = api->PJRT_LoadedExecutable_Execute(&a);
     if (!e)
         await(done[0]);
@@ -138,9 +159,11 @@ static bool wrong(PJRT_LoadedExecutable *x, PJRT_Buffer *good[2], PJRT_Buffer *d
         int64_t d[40];
         size_t n = below(6);
         for (size_t i = 0; i < n; i++)
-            d[i] = below(2) ? -(int64_t)below(1u << 30) - 1 : (int64_t)(rnd() >> 1 >> below(63)) | 1; /* nothing is empty */
+            d[i] = below(2) ? -(int64_t)below(1u << 30) - 1
+                            : (int64_t)(rnd() >> 1 >> below(63)) | 1; /* nothing is empty */
         d[n] = below(2) ? -1 : INT64_MAX;
-        ok = failed(upload(data, below(2) ? PJRT_Buffer_Type_F32 : (PJRT_Buffer_Type)(1000 + below(1u << 20)), d, n + 1, &b));
+        ok = failed(
+            upload(data, below(2) ? PJRT_Buffer_Type_F32 : (PJRT_Buffer_Type)(1000 + below(1u << 20)), d, n + 1, &b));
         break;
     }
     case 1: {                                              /* other arguments than the program's */
@@ -162,7 +185,9 @@ static bool wrong(PJRT_LoadedExecutable *x, PJRT_Buffer *good[2], PJRT_Buffer *d
     }
     case 5: {                                              /* too little room */
         char small[8];
-        PJRT_Buffer_ToHostBuffer_Args a = { .struct_size = sizeof a, .src = below(4) ? good[0] : deleted, .dst = small, .dst_size = below(8) };
+        PJRT_Buffer_ToHostBuffer_Args a = {
+            .struct_size = sizeof a, .src = below(4) ? good[0] : deleted, .dst = small, .dst_size = below(8)
+        };
         ok = failed(api->PJRT_Buffer_ToHostBuffer(&a));
         break;
     }
@@ -199,7 +224,9 @@ static bool wrong(PJRT_LoadedExecutable *x, PJRT_Buffer *good[2], PJRT_Buffer *d
             at = -at;
         if (at >= 0 && n >= 0 && at <= 96 && n <= 96 - at)
             n = 97;
-        PJRT_Buffer_CopyRawToHost_Args a = { .struct_size = sizeof a, .buffer = good[0], .dst = room, .offset = at, .transfer_size = n };
+        PJRT_Buffer_CopyRawToHost_Args a = {
+            .struct_size = sizeof a, .buffer = good[0], .dst = room, .offset = at, .transfer_size = n
+        };
         ok = failed(api->PJRT_Buffer_CopyRawToHost(&a));
         if (!ok)
             await(a.event);
@@ -222,7 +249,9 @@ static long resident(void)
 
 static PJRT_LoadedExecutable *deserialize(const char *p, size_t n, bool expect)
 {
-    PJRT_Executable_DeserializeAndLoad_Args a = { .struct_size = sizeof a, .client = client, .serialized_executable = p, .serialized_executable_size = n };
+    PJRT_Executable_DeserializeAndLoad_Args a = {
+        .struct_size = sizeof a, .client = client, .serialized_executable = p, .serialized_executable_size = n
+    };
     PJRT_Error *e = api->PJRT_Executable_DeserializeAndLoad(&a);
     if (expect)
         must(e, "an unchanged executable");
@@ -327,7 +356,8 @@ int main(int argc, char **argv)
         free(exact);
         free(copy);
     }
-    printf("%ld changed executables, %ld accepted of those with a mended checksum, %ld of the others\n", blobs, accepted - unsigned_accepted, unsigned_accepted);
+    printf("%ld changed executables, %ld accepted of those with a mended checksum, %ld of the others\n", blobs,
+           accepted - unsigned_accepted, unsigned_accepted);
     status |= unsigned_accepted != 0;
 
     long early = 0, late = 0;

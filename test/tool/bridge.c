@@ -1,9 +1,17 @@
-/* Calls a function that JAX exported from a C graph: prints its receipt, trains w so that f(w, x) fits, prints the losses.
+/* Calls a function that JAX exported from a C graph: prints its receipt, trains w so that f(w, x) fits, prints the
+ * losses.
  *     bridge FILE      f takes f32[4], f32[8,4] and gives f32[8] */
 #include <stdio.h>
 #include <xlane/xlane.h>
 
-#define TRY(call) do { xl_error *e = (call); if (e) { fprintf(stderr, "%s\n", xl_error_message(e)); return 1; } } while (0)
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        xl_error *e = (call);                                                                                          \
+        if (e) {                                                                                                       \
+            fprintf(stderr, "%s\n", xl_error_message(e));                                                              \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
 
 int main(int argc, char **argv)
 {
@@ -12,7 +20,8 @@ int main(int argc, char **argv)
     TRY(xl_exported_open(argv[1], &f));
     printf("%s\n", xl_exported_receipt(f));
     xl_graph *g = xl_graph_new("bridge");
-    xl_tensor w = xl_param(g, "w", "f32[4]", "const 0.5"), x = xl_input(g, "x", "f32[8,4]"), y = xl_input(g, "y", "f32[8]"), out;
+    xl_tensor w = xl_param(g, "w", "f32[4]", "const 0.5"), x = xl_input(g, "x", "f32[8,4]"),
+              y = xl_input(g, "y", "f32[8]"), out;
     xl_call(g, f, "cpu", (xl_tensor[]){ w, x }, 2, &out, 1);
     xl_loss(g, xl_mean(g, xl_square(g, xl_sub(g, out, y)), NULL));
     xl_lane *lane;

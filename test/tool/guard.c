@@ -1,10 +1,10 @@
 /* What the tests of the guard drive: a small frontend of its own, quick to start, with several threads if asked.
  *   guard PLUGIN ROUNDS THREADS [SEED [HABIT [PATH]]]
- * Each round compiles one of a few programs, runs it on known numbers and checks the answer; at the end one line with a sum over all
- * results goes to standard output, which must be the same with the guard, without it, and under every fault. Habits of programs that
- * the guard lives in, between a first and a second turn of ROUNDS:
- *   closes PATH   closes every descriptor, standard ones too, and opens files of its own, PATH.0 to PATH.39, under their numbers
- *   forks         has three children that exit at once
+ * Each round compiles one of a few programs, runs it on known numbers and checks the answer; at the end one line with a
+ * sum over all results goes to standard output, which must be the same with the guard, without it, and under every
+ * fault. Habits of programs that the guard lives in, between a first and a second turn of ROUNDS:
+ *   closes PATH   closes every descriptor, standard ones too, and opens files of its own, PATH.0 to PATH.39, under
+ *   their numbers forks         has three children that exit at once
  *   chroots PATH  makes PATH its root
  *   names         gives every program of the second turn a name of its own; prints how many KiB the process grew by */
 #include <fcntl.h>
@@ -31,8 +31,12 @@ static xl_error *one(xl_client *c, int k, const char *name, double *sum)
     float x[N], y[N];
     xl_buf_printf(&text,
                   "module @%s { func.func public @main(%%a: tensor<4x4xf32>) -> tensor<4x4xf32> {\n"
-                  "  %%c = stablehlo.constant dense<%d.0> : tensor<4x4xf32>\n  %%0 = stablehlo.multiply %%a, %%c : tensor<4x4xf32>\n"
-                  "  %%1 = stablehlo.add %%0, %%a : tensor<4x4xf32>\n  return %%1 : tensor<4x4xf32>\n} }\n", name, k + 2);
+                  "  %%c = stablehlo.constant dense<%d.0> : tensor<4x4xf32>\n"
+                  "  %%0 = stablehlo.multiply %%a, %%c : tensor<4x4xf32>\n"
+                  "  %%1 = stablehlo.add %%0, %%a : tensor<4x4xf32>\n"
+                  "  return %%1 : tensor<4x4xf32>\n"
+                  "} }\n",
+                  name, k + 2);
     xl_options_build(&options, &(xl_options){ 0 });
     XL_DO(xl_program_compile(c, xl_buf_view(&text), XL_FORMAT_MLIR, xl_buf_view(&options), &p));
     for (int i = 0; i < N; i++)

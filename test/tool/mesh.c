@@ -1,4 +1,5 @@
-/* The mesh of the C interface: one argument says which case; what happened goes to standard output, a mistake that was found to standard error. */
+/* The mesh of the C interface: one argument says which case; what happened goes to standard output, a mistake that was
+ * found to standard error. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ static xl_graph *model(const char *mesh, const char *how)
     xl_graph *g = xl_graph_new("fit");
     if (mesh)
         xl_graph_mesh(g, mesh);
-    xl_tensor x = xl_input(g, "x", "f32[16,8]"), y = xl_input(g, "y", "f32[16,8]"), w = xl_param(g, "w", "f32[8,8]", "normal 0.3");
+    xl_tensor x = xl_input(g, "x", "f32[16,8]"), y = xl_input(g, "y", "f32[16,8]"),
+              w = xl_param(g, "w", "f32[8,8]", "normal 0.3");
     if (mesh) {
         x = xl_sharded(g, x, "data, -");
         y = xl_sharded(g, y, "data, -");

@@ -1,9 +1,17 @@
-/* A batch with a NaN in it: the step is left out inside the program, counted, and training goes on as if it had not been. */
+/* A batch with a NaN in it: the step is left out inside the program, counted, and training goes on as if it had not
+ * been. */
 #include <math.h>
 #include <stdio.h>
 #include <xlane/xlane.h>
 
-#define TRY(call) do { xl_error *e = (call); if (e) { fprintf(stderr, "%s\n", xl_error_message(e)); return 1; } } while (0)
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        xl_error *e = (call);                                                                                          \
+        if (e) {                                                                                                       \
+            fprintf(stderr, "%s\n", xl_error_message(e));                                                              \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
 
 static xl_error *train(xl_lane *lane, xl_graph *g, int bad_at, float *w, double *skipped)
 {

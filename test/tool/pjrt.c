@@ -86,8 +86,8 @@ static xl_error *aot(xl_arena *a, const char *path, const char *name, const char
     XL_DO(xl_executable_compile(t, code, XL_FORMAT_MLIR, xl_buf_view(&opts), &e));
     printf("compiled %.2f s\n", xl_now() - start);
     XL_DO(xl_executable_memory(e, &m));
-    printf("memory arguments %lld outputs %lld temporary %lld code %lld\n", (long long)m.arguments, (long long)m.outputs,
-           (long long)m.temporary, (long long)m.code);
+    printf("memory arguments %lld outputs %lld temporary %lld code %lld\n", (long long)m.arguments,
+           (long long)m.outputs, (long long)m.temporary, (long long)m.code);
     XL_DO(xl_executable_cost(e, a, &cost, &ncost));
     for (size_t i = 0; i < ncost; i++)
         if (xl_str_is(cost[i].name, "flops"))

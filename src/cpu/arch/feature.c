@@ -19,7 +19,8 @@ static uint32_t probe(void)
 {
     uint32_t f = 0, a, b, c, d;
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) && (c & 1u << 29))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) &&
+        (c & 1u << 29))
         f |= XL_CPU_AVX2;
     if ((f & XL_CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
@@ -31,7 +32,8 @@ static uint32_t probe(void)
         if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1u << 5))
             f |= XL_CPU_AVX512_BF16;
         /* tile state is off until the process asks for it: ARCH_REQ_XCOMP_PERM of XTILEDATA */
-        if ((amx & 1u << 24) && (amx & 1u << 22) && (f & XL_CPU_AVX512_BF16) && syscall(SYS_arch_prctl, 0x1023, 18) == 0)
+        if ((amx & 1u << 24) && (amx & 1u << 22) && (f & XL_CPU_AVX512_BF16) &&
+            syscall(SYS_arch_prctl, 0x1023, 18) == 0)
             f |= XL_CPU_AMX_BF16;
     }
     return f;

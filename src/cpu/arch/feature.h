@@ -20,15 +20,18 @@ uint32_t xl_cpu_features(void);
 /* From now on only the features in `mask` are reported. For tests, between kernels; ~0 takes nothing away. */
 void xl_cpu_features_mask(uint32_t mask);
 
-/* Kernels that are built once per instruction set: `name`_generic and, where there are more, `name`_avx2 and `name`_avx512, each of a type with the features that it
- * `needs`. XL_CPU_SETS(type, name) gives name_best(), the best that this CPU can run. */
+/* Kernels that are built once per instruction set: `name`_generic and, where there are more, `name`_avx2 and
+ * `name`_avx512, each of a type with the features that it `needs`. XL_CPU_SETS(type, name) gives name_best(), the best
+ * that this CPU can run. */
 #if defined(__x86_64__)
-#define XL_CPU_SETS(type, name)                                                               \
-    extern const type name##_generic, name##_avx2, name##_avx512;                             \
-    static const type *name##_best(void)                                                      \
-    {                                                                                         \
-        uint32_t lacks = ~xl_cpu_features();                                                  \
-        return !(name##_avx512.needs & lacks) ? &name##_avx512 : !(name##_avx2.needs & lacks) ? &name##_avx2 : &name##_generic; \
+#define XL_CPU_SETS(type, name)                                                                                        \
+    extern const type name##_generic, name##_avx2, name##_avx512;                                                      \
+    static const type *name##_best(void)                                                                               \
+    {                                                                                                                  \
+        uint32_t lacks = ~xl_cpu_features();                                                                           \
+        return !(name##_avx512.needs & lacks) ? &name##_avx512                                                         \
+               : !(name##_avx2.needs & lacks) ? &name##_avx2                                                           \
+                                              : &name##_generic;                                                       \
     }
 #else
 #define XL_CPU_SETS(type, name)                                                               \

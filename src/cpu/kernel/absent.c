@@ -1,7 +1,8 @@
 /* Ops that reach the planner in no form that this device serves. */
 #include "cpu/plan/planner.h"
 
-#define ABSENT(name, why) xl_error *xl_kernel_##name(xl_planner *p, const xl_op *op) { return xl_plan_unsupported(p, op, why); }
+#define ABSENT(name, why)                                                                                              \
+    xl_error *xl_kernel_##name(xl_planner *p, const xl_op *op) { return xl_plan_unsupported(p, op, why); }
 ABSENT(einsum, "einsum is not served: give dot_general")
 ABSENT(composite, "a composite that was not inlined")
 ABSENT(manual, "a manual computation that was not partitioned")

@@ -1,6 +1,7 @@
-/* Calls into the frontend while a program runs. On one device, and in a manual region, each device calls for itself. Elsewhere the program means one
- * call: the partitioner has written down which device it belongs to (`xlane.device`), all operands are whole, and the devices meet at it if there are
- * results. A device of a program whose devices meet is a fiber: the frontend then runs in a thread of its own, with a stack that it knows. */
+/* Calls into the frontend while a program runs. On one device, and in a manual region, each device calls for itself.
+ * Elsewhere the program means one call: the partitioner has written down which device it belongs to (`xlane.device`),
+ * all operands are whole, and the devices meet at it if there are results. A device of a program whose devices meet is
+ * a fiber: the frontend then runs in a thread of its own, with a stack that it knows. */
 #include "cpu/kernel/callback.h"
 
 #include <stdatomic.h>
@@ -9,7 +10,11 @@
 #include "base/thread.h"
 #include "cpu/run/collective.h"
 
-typedef struct { uint64_t number; int64_t device; uint32_t skip_in, skip_out; } host; /* device -1: each. skip: tokens in front */
+typedef struct {
+    uint64_t number;
+    int64_t device;
+    uint32_t skip_in, skip_out;
+} host; /* device -1: each. skip: tokens in front */
 
 static xl_host_fn *_Atomic frontend;
 
@@ -26,7 +31,9 @@ xl_error *xl_host_call(uint64_t number, const xl_host_array *arrays)
     xl_host_fn *fn = atomic_load(&frontend);
     enum { SIZE = 16384 };
     if (!fn)
-        return XL_ERR(PRECONDITION, "host callback %llu: no frontend of this process offers host callbacks: run the program from JAX", (unsigned long long)number);
+        return XL_ERR(PRECONDITION,
+                      "host callback %llu: no frontend of this process offers host callbacks: run the program from JAX",
+                      (unsigned long long)number);
     char *error = calloc(1, SIZE);
     if (!error)
         return XL_ERR(EXHAUSTED, "no memory to call back");
@@ -81,7 +88,8 @@ static xl_error *run_each(const xl_step *s, xl_frame *f)
     return err;
 }
 
-/* The results go to the devices of this process, and to the other processes that have some: a byte that says who called, then the results. */
+/* The results go to the devices of this process, and to the other processes that have some: a byte that says who
+ * called, then the results. */
 static xl_error *meet_once(const xl_step *s, xl_frame *f, const xl_group_view *g)
 {
     const host *h = s->data;
@@ -148,7 +156,8 @@ static xl_error *run_once(const xl_step *s, xl_frame *f)
 
 xl_error *xl_plan_host(xl_planner *p, const xl_op *op)
 {
-    const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config), *device = xl_dict_get(op->extra, XL_STR("xlane.device"));
+    const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config),
+                  *device = xl_dict_get(op->extra, XL_STR("xlane.device"));
     if (!cfg || cfg->kind != XL_AT_DICT)
         cfg = xl_dict_get(op->extra, XL_STR("mhlo.backend_config"));
     const xl_attr *number = cfg && cfg->kind == XL_AT_DICT ? xl_dict_get(cfg, XL_STR("number")) : NULL;

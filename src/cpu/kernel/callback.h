@@ -1,6 +1,7 @@
 /* src/cpu/kernel/callback.h
- * Host callbacks: the custom calls xlane_python_callback and xlane_partitioned_python_callback, whose attribute `number` names a function of the
- * frontend. The frontend gives one function that calls them all (cpu/pjrt/jax_rules.py does). It may be called from any thread, by several at a time. */
+ * Host callbacks: the custom calls xlane_python_callback and xlane_partitioned_python_callback, whose attribute
+ * `number` names a function of the frontend. The frontend gives one function that calls them all (cpu/pjrt/jax_rules.py
+ * does). It may be called from any thread, by several at a time. */
 #ifndef XL_CPU_CALLBACK_H
 #define XL_CPU_CALLBACK_H
 

@@ -1,8 +1,10 @@
-/* Collectives: the members of a group publish their buffers and meet; who comes last does the work for all (cpu/run/collective.h). Everybody's memory is at hand, so
- * nothing is staged: a sum is made once, in pieces that stay in the cache, and written to everybody. Folding goes in the order of the
- * group, so that all get the same bits, whoever comes last.
+/* Collectives: the members of a group publish their buffers and meet; who comes last does the work for all
+ * (cpu/run/collective.h). Everybody's memory is at hand, so nothing is staged: a sum is made once, in pieces that stay
+ * in the cache, and written to everybody. Folding goes in the order of the group, so that all get the same bits,
+ * whoever comes last.
  *
- * Where members belong to other processes, their operands have been brought here (cpu/run/far.c) and each process writes its own members' results.
+ * Where members belong to other processes, their operands have been brought here (cpu/run/far.c) and each process
+ * writes its own members' results.
  * A large all_reduce is shared out instead: each process folds a part of the elements, and they exchange the parts.
  *
  * A group of one gives back what it was given, and takes no step at all. */
@@ -14,7 +16,7 @@
 
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
-enum { PIECE = 64 << 10 };                                 /* bytes handled at a time: few enough to stay in the cache between a sum and its copies */
+enum { PIECE = 64 << 10 }; /* bytes handled at a time: few enough to stay in the cache between a sum and its copies */
 typedef enum { CROSS_REPLICA, CROSS_PARTITION, CROSS_BOTH, FLATTENED } mode;
 typedef struct {
     mode mode;
@@ -46,14 +48,25 @@ static mode mode_of(const xl_op *op)
     int64_t channel = 0, global = 0;
     bool by_partition = false;
     switch (op->code) {
-    case XL_OP_ALL_REDUCE: channel = xl_op_int(op, XL_SLOT(ALL_REDUCE, channel_id)), global = xl_op_int(op, XL_SLOT(ALL_REDUCE, use_global_device_ids)); break;
-    case XL_OP_ALL_GATHER: channel = xl_op_int(op, XL_SLOT(ALL_GATHER, channel_id)), global = xl_op_int(op, XL_SLOT(ALL_GATHER, use_global_device_ids)); break;
+    case XL_OP_ALL_REDUCE:
+        channel = xl_op_int(op, XL_SLOT(ALL_REDUCE, channel_id)),
+        global = xl_op_int(op, XL_SLOT(ALL_REDUCE, use_global_device_ids));
+        break;
+    case XL_OP_ALL_GATHER:
+        channel = xl_op_int(op, XL_SLOT(ALL_GATHER, channel_id)),
+        global = xl_op_int(op, XL_SLOT(ALL_GATHER, use_global_device_ids));
+        break;
     case XL_OP_REDUCE_SCATTER:
-        channel = xl_op_int(op, XL_SLOT(REDUCE_SCATTER, channel_id)), global = xl_op_int(op, XL_SLOT(REDUCE_SCATTER, use_global_device_ids));
+        channel = xl_op_int(op, XL_SLOT(REDUCE_SCATTER, channel_id)),
+        global = xl_op_int(op, XL_SLOT(REDUCE_SCATTER, use_global_device_ids));
         break;
     case XL_OP_ALL_TO_ALL: channel = xl_op_int(op, XL_SLOT(ALL_TO_ALL, channel_id)), by_partition = true; break;
-    case XL_OP_COLLECTIVE_BROADCAST: channel = xl_op_int(op, XL_SLOT(COLLECTIVE_BROADCAST, channel_id)), by_partition = true; break;
-    case XL_OP_COLLECTIVE_PERMUTE: channel = xl_op_int(op, XL_SLOT(COLLECTIVE_PERMUTE, channel_id)), by_partition = true; break;
+    case XL_OP_COLLECTIVE_BROADCAST:
+        channel = xl_op_int(op, XL_SLOT(COLLECTIVE_BROADCAST, channel_id)), by_partition = true;
+        break;
+    case XL_OP_COLLECTIVE_PERMUTE:
+        channel = xl_op_int(op, XL_SLOT(COLLECTIVE_PERMUTE, channel_id)), by_partition = true;
+        break;
     default: break;
     }
     if (by_partition)
@@ -67,7 +80,9 @@ static mode mode_of(const xl_op *op)
 static uint32_t members(const coll *c, const xl_frame *f, uint32_t *out, uint32_t *at)
 {
     uint32_t n = 0, me = xl_meet_number(f), total = f->nreplica * f->npartition;
-    int64_t self = c->mode == CROSS_PARTITION ? (int64_t)f->partition : c->mode == FLATTENED ? (int64_t)me : (int64_t)f->replica;
+    int64_t self = c->mode == CROSS_PARTITION ? (int64_t)f->partition
+                   : c->mode == FLATTENED     ? (int64_t)me
+                                              : (int64_t)f->replica;
     uint32_t limit = c->mode == CROSS_PARTITION ? f->npartition : c->mode == FLATTENED ? total : f->nreplica;
     const int64_t *row = NULL;
     int64_t size = c->size;
@@ -86,8 +101,10 @@ static uint32_t members(const coll *c, const xl_frame *f, uint32_t *out, uint32_
             int64_t id = everybody ? i : row[i];
             if (id < 0 || id >= limit || n >= total)
                 continue;
-            uint32_t d = c->mode == FLATTENED ? (uint32_t)id : c->mode == CROSS_PARTITION ? f->replica * f->npartition + (uint32_t)id
-                       : (uint32_t)id * f->npartition + (c->mode == CROSS_BOTH ? p : f->partition);
+            uint32_t d = c->mode == FLATTENED ? (uint32_t)id
+                         : c->mode == CROSS_PARTITION
+                             ? f->replica * f->npartition + (uint32_t)id
+                             : (uint32_t)id * f->npartition + (c->mode == CROSS_BOTH ? p : f->partition);
             if (d == me)
                 *at = n;
             out[n++] = d;
@@ -116,9 +133,12 @@ static xl_error *run_collective(const xl_step *s, xl_frame *f)
     uint32_t total = f->nreplica * f->npartition, at = 0, few[64], *id = few;
     void *small[16], **in = small;
     if (!f->meet)
-        return XL_ERR(PRECONDITION, "%s: the program was started on one device alone, the others of its group are not there", s->name);
+        return XL_ERR(PRECONDITION,
+                      "%s: the program was started on one device alone, the others of its group are not there",
+                      s->name);
     if (total > 64 || s->nin + s->nout > 16) {
-        in = malloc((s->nin + s->nout) * sizeof *in + total * sizeof *id); /* not the thread's: another may take over while we wait */
+        in = malloc((s->nin + s->nout) * sizeof *in +
+                    total * sizeof *id); /* not the thread's: another may take over while we wait */
         if (!in)
             return XL_ERR(EXHAUSTED, "no memory for a collective");
         id = (uint32_t *)(void *)(in + s->nin + s->nout);
@@ -133,7 +153,8 @@ static xl_error *run_collective(const xl_step *s, xl_frame *f)
         count(s, f);
         err = xl_meet_at(f->meet, xl_meet_number(f), id, n, s, f, in, in + s->nin, c->work);
     } else if (s->op->code != XL_OP_COLLECTIVE_BROADCAST) {
-        err = XL_ERR(INVALID, "%s: device %u (replica %u, partition %u) is in none of its replica groups", s->name, xl_meet_number(f), f->replica, f->partition);
+        err = XL_ERR(INVALID, "%s: device %u (replica %u, partition %u) is in none of its replica groups", s->name,
+                     xl_meet_number(f), f->replica, f->partition);
     } else {
         for (uint32_t i = 0; i < s->nout; i++)
             memset(in[s->nin + i], 0, xl_out_shape(s, i)->bytes);
@@ -143,21 +164,24 @@ static xl_error *run_collective(const xl_step *s, xl_frame *f)
     return err;
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------------------- */
-/* Operand i of all members folded, in parts: rows of `len` elements, `stride` apart in the operands, those of part k after k * len. One part is for all
- * members; of several part k is member k's. In the results its rows lie one after another. `first` elements of both are left out. */
+/* ---- sums
+ * ------------------------------------------------------------------------------------------------------------- */
+/* Operand i of all members folded, in parts: rows of `len` elements, `stride` apart in the operands, those of part k
+ * after k * len. One part is for all members; of several part k is member k's. In the results its rows lie one after
+ * another. `first` elements of both are left out. */
 typedef struct {
     const coll *c;
     xl_frame *f;
     const xl_group_view *g;
-    uint32_t i, parts, lead;                               /* lead: the first member that is ours; it gets the sum, the others copies of it */
+    uint32_t i, parts, lead; /* lead: the first member that is ours; it gets the sum, the others copies of it */
     xl_dtype dtype;
     size_t first, elem, rows, len, stride, piece, pieces;         /* elements; pieces of a row */
     bool f32;                                              /* a sum of these */
     xl_error *err;
 } sums;
 
-/* The common case, without a pass over acc for each operand: a cache line of all of them at a time. The same bits as adding one after another. */
+/* The common case, without a pass over acc for each operand: a cache line of all of them at a time. The same bits as
+ * adding one after another. */
 typedef float v4f __attribute__((vector_size(16), aligned(4), may_alias));
 static void sum_f32(float *acc, const xl_group_view *g, uint32_t i, size_t from, size_t n)
 {
@@ -187,8 +211,10 @@ static void sum_pieces(void *ctx, size_t begin, size_t end)
     sums *w = ctx;
     const xl_group_view *g = w->g;
     for (size_t p = begin; p < end; p++) {
-        size_t part = p / w->pieces / w->rows, row = p / w->pieces % w->rows, at = p % w->pieces * w->piece, n = w->len - at < w->piece ? w->len - at : w->piece;
-        size_t from = (w->first + part * w->len + row * w->stride + at) * w->elem, to = (w->first + row * w->len + at) * w->elem;
+        size_t part = p / w->pieces / w->rows, row = p / w->pieces % w->rows, at = p % w->pieces * w->piece,
+               n = w->len - at < w->piece ? w->len - at : w->piece;
+        size_t from = (w->first + part * w->len + row * w->stride + at) * w->elem,
+               to = (w->first + row * w->len + at) * w->elem;
         void *const *out = g->out[w->parts == 1 ? w->lead : part];
         if (!out)
             continue;
@@ -232,7 +258,8 @@ static uint32_t lead_of(const xl_group_view *g)
     return k;
 }
 
-/* Between the results of operand i and a packed copy of process `part`'s elements of it. Returns where the copy ends. */
+/* Between the results of operand i and a packed copy of process `part`'s elements of it. Returns where the copy ends.
+ * */
 static char *slice_copy(const xl_step *s, const xl_group_view *g, uint32_t i, uint32_t part, char *packed, bool out)
 {
     size_t from, to, elem = s->shape[i].elem;
@@ -284,7 +311,15 @@ static xl_error *all_reduce(const xl_step *s, xl_frame *f, const xl_group_view *
     xl_error *err = NULL;
     bool sliced = xl_meet_sliced(s, g->parts);
     for (uint32_t i = 0; i < s->nin && !err; i++) {
-        sums w = { .c = s->data, .f = f, .g = g, .i = i, .parts = 1, .lead = lead_of(g), .dtype = s->shape[i].dtype, .elem = s->shape[i].elem, .rows = 1,
+        sums w = { .c = s->data,
+                   .f = f,
+                   .g = g,
+                   .i = i,
+                   .parts = 1,
+                   .lead = lead_of(g),
+                   .dtype = s->shape[i].dtype,
+                   .elem = s->shape[i].elem,
+                   .rows = 1,
                    .len = (size_t)s->shape[i].count };
         if (sliced) {
             xl_meet_slice(w.len, g->part, g->parts, &w.first, &w.len);
@@ -310,13 +345,22 @@ static xl_error *reduce_scatter(const xl_step *s, xl_frame *f, const xl_group_vi
     if (x->bytes != xl_out_shape(s, 0)->bytes * g->n)
         return XL_ERR(INVALID, "%s: its operand is not %u times its result, the size of its group", s->name, g->n);
     size_t len = product(x, c->dim, x->rank) / g->n;
-    sums w = { .c = c, .f = f, .g = g, .parts = g->n, .dtype = x->dtype, .elem = x->elem, .rows = product(x, 0, c->dim), .len = len, .stride = len * g->n };
+    sums w = { .c = c,
+               .f = f,
+               .g = g,
+               .parts = g->n,
+               .dtype = x->dtype,
+               .elem = x->elem,
+               .rows = product(x, 0, c->dim),
+               .len = len,
+               .stride = len * g->n };
     return sum_rows(&w);
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------------------ */
-/* From member k to member j, for the pairs (k, j) that are given or for all: `outer` times `rows` rows of `len` bytes. Member j's part of an operand
- * begins at j * from_part; what came from k goes to k * to_part. */
+/* ---- copies
+ * ------------------------------------------------------------------------------------------------------------ */
+/* From member k to member j, for the pairs (k, j) that are given or for all: `outer` times `rows` rows of `len` bytes.
+ * Member j's part of an operand begins at j * from_part; what came from k goes to k * to_part. */
 typedef struct {
     const xl_group_view *g;
     uint32_t i;
@@ -329,7 +373,8 @@ static void copy_rows(void *ctx, size_t begin, size_t end)
     const copies *w = ctx;
     size_t each = w->outer * w->rows, pair = begin / each, o = begin % each / w->rows, r = begin % w->rows;
     for (size_t p = begin; p < end; pair++, o = 0) {
-        size_t j = w->pair ? (size_t)w->pair[2 * pair + 1] : pair / w->g->n, k = w->pair ? (size_t)w->pair[2 * pair] : pair % w->g->n;
+        size_t j = w->pair ? (size_t)w->pair[2 * pair + 1] : pair / w->g->n,
+               k = w->pair ? (size_t)w->pair[2 * pair] : pair % w->g->n;
         if (!w->g->out[j]) {                               /* another process writes it */
             p += each - (o * w->rows + r);
             r = 0;
@@ -366,7 +411,14 @@ static xl_error *all_gather(const xl_step *s, xl_frame *f, const xl_group_view *
         if (xl_out_shape(s, i)->bytes != x->bytes * g->n)
             return XL_ERR(INVALID, "%s: its result is not %u times its operand, the size of its group", s->name, g->n);
         size_t block = product(x, c->dim, x->rank) * x->elem;
-        copies w = { .g = g, .i = i, .outer = 1, .rows = product(x, 0, c->dim), .len = block, .from_row = block, .to_row = block * g->n, .to_part = block };
+        copies w = { .g = g,
+                     .i = i,
+                     .outer = 1,
+                     .rows = product(x, 0, c->dim),
+                     .len = block,
+                     .from_row = block,
+                     .to_row = block * g->n,
+                     .to_part = block };
         copy_all(&w);
     }
     return NULL;
@@ -382,7 +434,8 @@ static xl_error *all_to_all(const xl_step *s, xl_frame *f, const xl_group_view *
         return XL_ERR(INVALID, "%s: split_count is %lld, its group has %u devices", s->name, (long long)c->count, g->n);
     for (uint32_t i = 0; i < s->nin; i++) {
         const xl_shape *x = &s->shape[i];
-        size_t n = g->n, split = product(x, sd, x->rank) * x->elem, at = product(x, cd, x->rank) * x->elem; /* bytes from a dimension on */
+        size_t n = g->n, split = product(x, sd, x->rank) * x->elem,
+               at = product(x, cd, x->rank) * x->elem; /* bytes from a dimension on */
         copies w = { .g = g, .i = i, .from_part = split / n, .to_part = sd > cd ? at / n : at };
         if (sd == cd) {
             w.outer = 1;
@@ -416,7 +469,8 @@ static xl_error *permute(const xl_step *s, xl_frame *f, const xl_group_view *g)
     (void)f;
     for (int64_t i = 0; i < 2 * c->npair; i++)
         if (c->pair[i] < 0 || c->pair[i] >= (int64_t)g->n)
-            return XL_ERR(INVALID, "%s: its pairs name device %lld, there are %u", s->name, (long long)c->pair[i], g->n);
+            return XL_ERR(INVALID, "%s: its pairs name device %lld, there are %u", s->name, (long long)c->pair[i],
+                          g->n);
     for (uint32_t j = 0; j < g->n; j++) {
         bool reads = false;
         for (int64_t i = 0; i < c->npair; i++)
@@ -425,7 +479,9 @@ static xl_error *permute(const xl_step *s, xl_frame *f, const xl_group_view *g)
             memset(g->out[j][i], 0, s->shape[i].bytes);
     }
     for (uint32_t i = 0; i < s->nin; i++) {
-        copies w = { .g = g, .i = i, .pair = c->pair, .npair = (size_t)c->npair, .outer = 1, .rows = 1, .len = s->shape[i].bytes };
+        copies w = {
+            .g = g, .i = i, .pair = c->pair, .npair = (size_t)c->npair, .outer = 1, .rows = 1, .len = s->shape[i].bytes
+        };
         copy_all(&w);
     }
     return NULL;
@@ -436,7 +492,9 @@ static xl_error *broadcast(const xl_step *s, xl_frame *f, const xl_group_view *g
     (void)f;
     for (uint32_t i = 0; i < s->nin; i++)
         for (int64_t j = 0; j < (int64_t)g->n; j++) {
-            copies w = { .g = g, .i = i, .pair = (int64_t[]){ 0, j }, .npair = 1, .outer = 1, .rows = 1, .len = s->shape[i].bytes };
+            copies w = {
+                .g = g, .i = i, .pair = (int64_t[]){ 0, j }, .npair = 1, .outer = 1, .rows = 1, .len = s->shape[i].bytes
+            };
             copy_all(&w);
         }
     return NULL;

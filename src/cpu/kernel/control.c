@@ -4,8 +4,8 @@
 #include "cpu/plan/view.h"
 
 /* ---- while ------------------------------------------------------------------------------------------------------ */
-/* The carried values live in one set of buffers that are at once the arguments of both regions and the results of the op;
- * the body's results are made in them where nobody still reads the old ones. */
+/* The carried values live in one set of buffers that are at once the arguments of both regions and the results of the
+ * op; the body's results are made in them where nobody still reads the old ones. */
 static xl_error *run_while(const xl_step *s, xl_frame *f)
 {
     const xl_block *cond = s->sub[0], *body = s->sub[1];
@@ -47,7 +47,8 @@ static xl_error *sources(xl_planner *p, const xl_op *op, source *s, uint32_t *n)
         for (uint32_t j = 0; j < m; j++, (*n)++) {
             if (!s)                                        /* only counting */
                 continue;
-            s[*n] = (source){ splat ? XL_NO_BUF : l->buf[j], splat, { 0 }, m == 1 ? p->hint[op->out[i].id] : XL_NO_BUF };
+            s[*n] =
+                (source){ splat ? XL_NO_BUF : l->buf[j], splat, { 0 }, m == 1 ? p->hint[op->out[i].id] : XL_NO_BUF };
             size_t bytes = splat ? 0 : p->plan->buf[l->buf[j]].bytes;
             s[*n].shape = (xl_shape){ .dtype = XL_U8, .count = (int64_t)bytes, .elem = 1, .bytes = bytes };
             if (splat)
@@ -61,7 +62,8 @@ out:
 /* The buffer a value is carried in: where the result is wanted, its operand's if that is free, or a new one. */
 static uint32_t carried_in(xl_planner *p, const source *s, const uint32_t *carry, uint32_t n)
 {
-    const xl_plan_buf *h = s->hint == XL_NO_BUF ? NULL : &p->plan->buf[s->hint], *b = s->splat ? NULL : &p->plan->buf[s->from];
+    const xl_plan_buf *h = s->hint == XL_NO_BUF ? NULL : &p->plan->buf[s->hint],
+                      *b = s->splat ? NULL : &p->plan->buf[s->from];
     for (uint32_t k = 0; k < n; k++) {
         if (h && carry[k] == s->hint)
             h = NULL;

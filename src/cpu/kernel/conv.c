@@ -1,13 +1,15 @@
-/* Convolution: patches of the input laid out as rows, times the kernel as a matrix, group by group, some rows at a time.
+/* Convolution: patches of the input laid out as rows, times the kernel as a matrix, group by group, some rows at a
+ * time.
  * Narrow floats are widened to f32, integers to i64.
  *
- * With a dilated input most of a patch is zeros. Which of the kernel's elements meet an element of the input repeats along the output
- * with a period; so the outputs of each phase are an ordinary convolution of the input with every nth element of the
- * kernel, and the zeros are never multiplied. What is not dilated has one phase.
+ * With a dilated input most of a patch is zeros. Which of the kernel's elements meet an element of the input repeats
+ * along the output with a period; so the outputs of each phase are an ordinary convolution of the input with every nth
+ * element of the kernel, and the zeros are never multiplied. What is not dilated has one phase.
  *
- * The gradient of a kernel is a convolution too, with images and features exchanged and a "kernel" as large as an activation. Seen from
- * the other side (outputs and elements of the kernel exchanged as well) its patches are those of the convolution that it is the
- * gradient of: rows that lie in one piece, multiplied from the left, while the activation is a matrix as it lies. */
+ * The gradient of a kernel is a convolution too, with images and features exchanged and a "kernel" as large as an
+ * activation. Seen from the other side (outputs and elements of the kernel exchanged as well) its patches are those of
+ * the convolution that it is the gradient of: rows that lie in one piece, multiplied from the left, while the
+ * activation is a matrix as it lies. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -25,8 +27,8 @@ typedef struct conv {
     int64_t step[XL_RANK_MAX], low[XL_RANK_MAX], base[XL_RANK_MAX], spread[XL_RANK_MAX];
     bool flip[XL_RANK_MAX];
     int64_t xs[XL_RANK_MAX], ks[XL_RANK_MAX], ys[XL_RANK_MAX], xn, xc, kc, ko, yn, yc; /* strides in elements */
-    int64_t sout, sker, chunk, block;                      /* rows at a time; of the kernel's first dimension at a time */
-    int64_t parts;                                         /* sums that are made apart and then added, from the other side */
+    int64_t sout, sker, chunk, block; /* rows at a time; of the kernel's first dimension at a time */
+    int64_t parts;                    /* sums that are made apart and then added, from the other side */
     xl_dtype wide;
     xl_ew load, loadk, store;
     bool dynamic;
@@ -40,9 +42,16 @@ typedef struct {
     int64_t sout, sker;
 } phase;
 
-static const int64_t FAR = INT64_C(1) << 31;               /* of strides, dilations and paddings; keeps positions within 64 bits */
+static const int64_t FAR = INT64_C(1) << 31; /* of strides, dilations and paddings; keeps positions within 64 bits */
 enum { WIDE_X, WIDE_K, WIDE_Y, ROWS, KERNEL, PART, TURNED, NTEMP }; /* memory that a step needs while it runs */
-enum { CHUNK_BYTES = 1 << 20, BLOCK_BYTES = 1 << 22, ROWS_MIN = 256, SHARES = 16, SHARE_MIN = 128, PARTS_BYTES = 1 << 22 };
+enum {
+    CHUNK_BYTES = 1 << 20,
+    BLOCK_BYTES = 1 << 22,
+    ROWS_MIN = 256,
+    SHARES = 16,
+    SHARE_MIN = 128,
+    PARTS_BYTES = 1 << 22
+};
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
@@ -73,7 +82,16 @@ static bool phase_of(const conv *c, const int64_t *low, int64_t which, phase *p)
     return p->sker > 0;
 }
 
-typedef struct { const conv *c; const phase *p; const char *x; char *rows; int64_t first, xoff; size_t w; int64_t xn, xc; const int64_t *xs; } patches;
+typedef struct {
+    const conv *c;
+    const phase *p;
+    const char *x;
+    char *rows;
+    int64_t first, xoff;
+    size_t w;
+    int64_t xn, xc;
+    const int64_t *xs;
+} patches;
 
 /* n elements along the channels, or zeros (from NULL). */
 static inline void piece(const patches *p, char *to, const char *from, int64_t n)
@@ -91,7 +109,8 @@ static inline void piece(const patches *p, char *to, const char *from, int64_t n
     }
 }
 
-/* The kernel's last dimension at one place of the others; `at`: where the input's row begins, NULL outside. pos: of the first element. */
+/* The kernel's last dimension at one place of the others; `at`: where the input's row begins, NULL outside. pos: of the
+ * first element. */
 static char *fill_line(const patches *p, char *to, const char *at, int64_t pos)
 {
     const conv *c = p->c;
@@ -158,12 +177,14 @@ static void plain(const char *a, const char *b, char *y, int64_t m, int64_t n, i
             if (d == XL_I64) {
                 uint64_t sum = 0;
                 for (int64_t q = 0; q < k; q++)
-                    sum += ((const uint64_t *)(const void *)a)[i * k + q] * ((const uint64_t *)(const void *)b)[q * n + j];
+                    sum +=
+                        ((const uint64_t *)(const void *)a)[i * k + q] * ((const uint64_t *)(const void *)b)[q * n + j];
                 ((uint64_t *)(void *)y)[i * n + j] = sum;
             } else {
                 double re = 0, im = 0;
                 for (int64_t q = 0; q < k; q++) {
-                    const double *u = (const double *)(const void *)a + 2 * (i * k + q), *v = (const double *)(const void *)b + 2 * (q * n + j);
+                    const double *u = (const double *)(const void *)a + 2 * (i * k + q),
+                                 *v = (const double *)(const void *)b + 2 * (q * n + j);
                     re += u[0] * v[0] - u[1] * v[1];
                     im += u[0] * v[1] + u[1] * v[0];
                 }
@@ -174,7 +195,14 @@ static void plain(const char *a, const char *b, char *y, int64_t m, int64_t n, i
 }
 
 /* Where a run stands: the memory it works in, and the input as it lies there. */
-typedef struct { char *temp[NTEMP]; const char *x, *k; char *y; size_t w; int64_t xn, xc, xs[XL_RANK_MAX]; xl_pool *pool; } work;
+typedef struct {
+    char *temp[NTEMP];
+    const char *x, *k;
+    char *y;
+    size_t w;
+    int64_t xn, xc, xs[XL_RANK_MAX];
+    xl_pool *pool;
+} work;
 
 /* Features last, so that a patch is copied in pieces. */
 static void turn(const conv *c, work *v)
@@ -238,7 +266,8 @@ static void put_rows(void *ctx, size_t begin, size_t end)
     }
 }
 
-static void put(const conv *c, const phase *h, const work *v, int64_t g, int64_t cog, int64_t first, int64_t m, const char *part)
+static void put(const conv *c, const phase *h, const work *v, int64_t g, int64_t cog, int64_t first, int64_t m,
+                const char *part)
 {
     result q = { c, h, v, g, cog, first, part };
     xl_pool_for(v->pool, (size_t)m, (size_t)(16384 / (cog + 1) + 1), put_rows, &q);
@@ -258,13 +287,15 @@ static bool is_matrix(const conv *c, const phase *h, const work *v, int64_t nout
 {
     bool ok = h->sker == 1 && c->ns > 0 && v->xc == 1;
     for (uint32_t i = 0; i < c->ns; i++)
-        ok = ok && h->step[i] == 1 && h->low[i] == 0 && h->out[i] == c->in[i] && (i + 1 == c->ns || v->xs[i] == v->xs[i + 1] * c->in[i + 1]);
+        ok = ok && h->step[i] == 1 && h->low[i] == 0 && h->out[i] == c->in[i] &&
+             (i + 1 == c->ns || v->xs[i] == v->xs[i + 1] * c->in[i + 1]);
     return ok && (nout == 1 || v->xn == v->xs[0] * c->in[0]);
 }
 
-/* The product for rows first..first + m of a phase and the part of the kernel that is laid out; again: added to what is there. */
-static void multiply(const conv *c, const phase *h, const work *v, int64_t cog, int64_t xoff, int64_t first, int64_t m, bool matrix, char *dst, int64_t ld,
-                     bool again)
+/* The product for rows first..first + m of a phase and the part of the kernel that is laid out; again: added to what is
+ * there. */
+static void multiply(const conv *c, const phase *h, const work *v, int64_t cog, int64_t xoff, int64_t first, int64_t m,
+                     bool matrix, char *dst, int64_t ld, bool again)
 {
     int64_t K = h->sker * c->ci, row = matrix ? v->xs[c->ns - 1] : K;
     patches p = { c, h, v->x, v->temp[ROWS], first, xoff, v->w, v->xn, v->xc, v->xs };
@@ -275,20 +306,40 @@ static void multiply(const conv *c, const phase *h, const work *v, int64_t cog, 
         return;
     }
     xl_gemm_type t = c->wide == XL_F32 ? XL_GEMM_F32 : XL_GEMM_F64;
-    xl_gemm g = { .m = (size_t)m, .n = (size_t)cog, .k = (size_t)K, .a_type = t, .b_type = t, .c_type = t, .b = v->temp[KERNEL], .c = dst,
-                  .a = matrix ? v->x + (xoff + first * row) * (int64_t)v->w : v->temp[ROWS], .a_row = row, .a_col = 1, .b_row = cog, .b_col = 1,
-                  .c_row = ld, .accumulate = again };
+    xl_gemm g = { .m = (size_t)m,
+                  .n = (size_t)cog,
+                  .k = (size_t)K,
+                  .a_type = t,
+                  .b_type = t,
+                  .c_type = t,
+                  .b = v->temp[KERNEL],
+                  .c = dst,
+                  .a = matrix ? v->x + (xoff + first * row) * (int64_t)v->w : v->temp[ROWS],
+                  .a_row = row,
+                  .a_col = 1,
+                  .b_row = cog,
+                  .b_col = 1,
+                  .c_row = ld,
+                  .accumulate = again };
     xl_gemm_run(v->pool, &g);
 }
 
 /* Some rows of C: the product, and where it belongs if it is not made there. */
-typedef struct { const conv *c; const phase *h; const work *v; int64_t g, cog, xoff, total, chunk; bool direct, matrix, whole, again, last; atomic_bool *short_of_memory; } rows;
+typedef struct {
+    const conv *c;
+    const phase *h;
+    const work *v;
+    int64_t g, cog, xoff, total, chunk;
+    bool direct, matrix, whole, again, last;
+    atomic_bool *short_of_memory;
+} rows;
 
 static void run_rows(const rows *q, const work *v, int64_t first)
 {
     const conv *c = q->c;
     int64_t m = q->total - first < q->chunk ? q->total - first : q->chunk, w = (int64_t)v->w;
-    char *dst = q->direct ? v->y + (q->g * q->cog + first * c->co) * w : v->temp[PART] + (q->whole ? first * q->cog * w : 0);
+    char *dst =
+        q->direct ? v->y + (q->g * q->cog + first * c->co) * w : v->temp[PART] + (q->whole ? first * q->cog * w : 0);
     multiply(c, q->h, v, q->cog, q->xoff, first, m, q->matrix, dst, q->direct ? c->co : q->cog, q->again);
     if (!q->direct && q->last)
         put(c, q->h, v, q->g, q->cog, first, m, dst);
@@ -299,7 +350,8 @@ static void share_rows(void *ctx, size_t begin, size_t end)
 {
     const rows *q = ctx;
     work v = *q->v;
-    size_t patch = q->matrix ? 0 : (size_t)(q->chunk * q->h->sker * q->c->ci) * v.w, part = q->direct ? 0 : (size_t)(q->chunk * q->cog) * v.w;
+    size_t patch = q->matrix ? 0 : (size_t)(q->chunk * q->h->sker * q->c->ci) * v.w,
+           part = q->direct ? 0 : (size_t)(q->chunk * q->cog) * v.w;
     char *own = xl_scratch(XL_SCRATCH_CONV, patch + part + 64);
     if (!own) {
         atomic_store(q->short_of_memory, true);
@@ -314,10 +366,13 @@ static void share_rows(void *ctx, size_t begin, size_t end)
 static void run_phase(const conv *c, const phase *all, const work *v, int64_t g, int64_t cog)
 {
     int64_t nout = c->n / c->batch_groups, total = nout * all->sout;
-    int64_t image = c->batch_groups > 1 ? g * nout : 0, channel = c->groups > 1 ? g * c->ci : 0, xoff = image * v->xn + channel * v->xc;
-    bool fl = c->wide == XL_F32 || c->wide == XL_F64, direct = fl && in_order(c, all, nout), matrix = fl && is_matrix(c, all, v, nout);
-    int64_t taps = c->ns ? all->ker[0] : 1, share = total / SHARES < SHARE_MIN ? SHARE_MIN : (total + SHARES - 1) / SHARES;
-    bool whole = c->block < taps;                          /* the kernel comes in blocks: C is kept whole until the last */
+    int64_t image = c->batch_groups > 1 ? g * nout : 0, channel = c->groups > 1 ? g * c->ci : 0,
+            xoff = image * v->xn + channel * v->xc;
+    bool fl = c->wide == XL_F32 || c->wide == XL_F64, direct = fl && in_order(c, all, nout),
+         matrix = fl && is_matrix(c, all, v, nout);
+    int64_t taps = c->ns ? all->ker[0] : 1,
+            share = total / SHARES < SHARE_MIN ? SHARE_MIN : (total + SHARES - 1) / SHARES;
+    bool whole = c->block < taps; /* the kernel comes in blocks: C is kept whole until the last */
     bool shared = fl && !whole && !(matrix && direct) && total >= 2 * share;
     int64_t chunk = matrix && direct ? total : shared && share < c->chunk ? share : c->chunk;
     for (int64_t a = 0; a < taps; a += c->block) {
@@ -330,7 +385,9 @@ static void run_phase(const conv *c, const phase *all, const work *v, int64_t g,
         }
         lay_kernel(c, &h, v, g, cog);
         atomic_bool short_of_memory = false;
-        rows q = { c, &h, v, g, cog, xoff, total, chunk, direct, matrix, whole, a > 0, a + c->block >= taps, &short_of_memory };
+        rows q = {
+            c, &h, v, g, cog, xoff, total, chunk, direct, matrix, whole, a > 0, a + c->block >= taps, &short_of_memory
+        };
         if (shared)
             xl_pool_for(v->pool, (size_t)((total + chunk - 1) / chunk), 1, share_rows, &q);
         for (int64_t first = 0; first < total && (!shared || atomic_load(&short_of_memory)); first += chunk)
@@ -339,7 +396,13 @@ static void run_phase(const conv *c, const phase *all, const work *v, int64_t g,
 }
 
 /* A part of the sum over the elements of the "kernel": o->parts of them, each with its own C. */
-typedef struct { const conv *c; const phase *h; const work *v; int64_t total, each; atomic_bool *short_of_memory; } sums;
+typedef struct {
+    const conv *c;
+    const phase *h;
+    const work *v;
+    int64_t total, each;
+    atomic_bool *short_of_memory;
+} sums;
 
 static void add_products(const sums *q, int64_t first, int64_t end, char *patches_at, char *to)
 {
@@ -351,8 +414,20 @@ static void add_products(const sums *q, int64_t first, int64_t end, char *patche
         int64_t m = end - from < o->chunk ? end - from : o->chunk;
         patches p = { o, q->h, v->x, patches_at, from, 0, v->w, o->xn, 1, o->xs };
         xl_pool_for(v->pool, (size_t)m, (size_t)(16384 / (row + 1) + 1), fill_rows, &p);
-        xl_gemm g = { .m = (size_t)row, .n = (size_t)c->co, .k = (size_t)m, .a_type = t, .b_type = t, .c_type = t, .a = patches_at,
-                      .b = v->k + from * c->co * (int64_t)v->w, .c = to, .a_row = 1, .a_col = row, .b_row = c->co, .b_col = 1, .c_row = c->co,
+        xl_gemm g = { .m = (size_t)row,
+                      .n = (size_t)c->co,
+                      .k = (size_t)m,
+                      .a_type = t,
+                      .b_type = t,
+                      .c_type = t,
+                      .a = patches_at,
+                      .b = v->k + from * c->co * (int64_t)v->w,
+                      .c = to,
+                      .a_row = 1,
+                      .a_col = row,
+                      .b_row = c->co,
+                      .b_col = 1,
+                      .c_row = c->co,
                       .accumulate = from > first };
         xl_gemm_run(v->pool, &g);
     }
@@ -368,7 +443,8 @@ static void share_sums(void *ctx, size_t begin, size_t end)
         return;
     }
     for (int64_t i = (int64_t)begin; i < (int64_t)end; i++)
-        add_products(q, i * q->each, (i + 1) * q->each < q->total ? (i + 1) * q->each : q->total, own, q->v->temp[PART] + (size_t)(i * row * q->c->co) * q->v->w);
+        add_products(q, i * q->each, (i + 1) * q->each < q->total ? (i + 1) * q->each : q->total, own,
+                     q->v->temp[PART] + (size_t)(i * row * q->c->co) * q->v->w);
 }
 
 static void add_parts(void *ctx, size_t begin, size_t end)
@@ -379,10 +455,12 @@ static void add_parts(void *ctx, size_t begin, size_t end)
         const char *from = q->v->temp[PART] + (size_t)i * count * q->v->w;
         if (q->c->wide == XL_F32)
             for (size_t k = begin; k < end; k++)
-                ((float *)(void *)q->v->y)[k] = (i ? ((float *)(void *)q->v->y)[k] : 0) + ((const float *)(const void *)from)[k];
+                ((float *)(void *)q->v->y)[k] =
+                    (i ? ((float *)(void *)q->v->y)[k] : 0) + ((const float *)(const void *)from)[k];
         else
             for (size_t k = begin; k < end; k++)
-                ((double *)(void *)q->v->y)[k] = (i ? ((double *)(void *)q->v->y)[k] : 0) + ((const double *)(const void *)from)[k];
+                ((double *)(void *)q->v->y)[k] =
+                    (i ? ((double *)(void *)q->v->y)[k] : 0) + ((const double *)(const void *)from)[k];
     }
 }
 
@@ -400,7 +478,8 @@ static void run_other(const conv *c, const work *v)
     }
     xl_pool_for(v->pool, (size_t)o->parts, 1, share_sums, &q);
     for (int64_t i = 0; i < o->parts && atomic_load(&short_of_memory); i++)
-        add_products(&q, i * q.each, (i + 1) * q.each < total ? (i + 1) * q.each : total, v->temp[ROWS], v->temp[PART] + (size_t)(i * count) * v->w);
+        add_products(&q, i * q.each, (i + 1) * q.each < total ? (i + 1) * q.each : total, v->temp[ROWS],
+                     v->temp[PART] + (size_t)(i * count) * v->w);
     xl_pool_for(v->pool, (size_t)count, 4096, add_parts, &q);
 }
 
@@ -409,7 +488,13 @@ static xl_error *run_conv(const xl_step *s, xl_frame *f)
     const conv *c = s->data;
     const xl_shape *x = xl_in_shape(s, 0), *k = xl_in_shape(s, 1), *y = xl_out_shape(s, 0);
     int64_t groups = c->groups * c->batch_groups, cog = c->co / groups, phases = 1, low[XL_RANK_MAX];
-    work v = { .x = xl_in(s, f, 0), .k = xl_in(s, f, 1), .y = xl_out(s, f, 0), .w = xl_dtype_bytes(c->wide), .xn = c->xn, .xc = c->xc, .pool = f->pool };
+    work v = { .x = xl_in(s, f, 0),
+               .k = xl_in(s, f, 1),
+               .y = xl_out(s, f, 0),
+               .w = xl_dtype_bytes(c->wide),
+               .xn = c->xn,
+               .xc = c->xc,
+               .pool = f->pool };
     if (!y->count)
         return NULL;
     for (uint32_t i = 0; i < NTEMP; i++)
@@ -454,8 +539,8 @@ static xl_error *run_conv(const xl_step *s, xl_frame *f)
 /* From the other side: the kernel must be a matrix [ci, spatial][co] and the result one of [spatial, n][co]. */
 static conv *other_side(xl_planner *p, const conv *c)
 {
-    bool ok = c->ns > 0 && c->groups == 1 && c->batch_groups == 1 && (c->wide == XL_F32 || c->wide == XL_F64) && !c->dynamic && c->xn == 1 && c->xc != 1 &&
-              c->sker > 1 && c->sker * c->ci > c->sout * c->n;
+    bool ok = c->ns > 0 && c->groups == 1 && c->batch_groups == 1 && (c->wide == XL_F32 || c->wide == XL_F64) &&
+              !c->dynamic && c->xn == 1 && c->xc != 1 && c->sker > 1 && c->sker * c->ci > c->sout * c->n;
     int64_t k = c->co, y = c->n * c->co;
     for (uint32_t i = c->ns; i-- > 0 && ok; ) {
         ok = c->base[i] == 1 && !c->flip[i] && c->ks[i] == k && c->ys[i] == y;
@@ -488,19 +573,25 @@ static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x,
 {
     int64_t K = c->sker * c->ci, total = c->n / c->batch_groups * c->sout, w = (int64_t)xl_dtype_bytes(c->wide);
     int64_t cog = c->co / (c->groups * c->batch_groups);
-    int64_t taps = c->ns && c->ker[0] > 0 ? c->ker[0] : 1, line = K / taps * w; /* bytes of a row per element of the first dimension */
+    int64_t taps = c->ns && c->ker[0] > 0 ? c->ker[0] : 1,
+            line = K / taps * w; /* bytes of a row per element of the first dimension */
     c->block = (BLOCK_BYTES / ROWS_MIN) / (line + 1);
     c->block = c->block < 1 ? 1 : c->block > taps ? taps : c->block;
     if (c->wide != XL_F32 && c->wide != XL_F64)            /* sums of those are not added to */
         c->block = taps;
     K = K / taps * c->block;
     c->chunk = CHUNK_BYTES / (K * w + 1);
-    c->chunk = c->chunk < ROWS_MIN ? ROWS_MIN : c->chunk;  /* as many rows as stay near, but enough to be worth packing the kernel */
+    c->chunk = c->chunk < ROWS_MIN
+                   ? ROWS_MIN
+                   : c->chunk; /* as many rows as stay near, but enough to be worth packing the kernel */
     if (c->chunk > total)
         c->chunk = total;
-    size_t temp[NTEMP] = { [WIDE_X] = c->wide == x->dtype ? 0 : (size_t)(x->count * w), [WIDE_K] = c->wide == k->dtype ? 0 : (size_t)(k->count * w),
-                           [WIDE_Y] = c->wide == y->dtype ? 0 : (size_t)(y->count * w), [ROWS] = (size_t)(c->chunk * K * w),
-                           [KERNEL] = (size_t)(K * cog * w), [PART] = (size_t)((c->block < taps ? total : c->chunk) * cog * w),
+    size_t temp[NTEMP] = { [WIDE_X] = c->wide == x->dtype ? 0 : (size_t)(x->count * w),
+                           [WIDE_K] = c->wide == k->dtype ? 0 : (size_t)(k->count * w),
+                           [WIDE_Y] = c->wide == y->dtype ? 0 : (size_t)(y->count * w),
+                           [ROWS] = (size_t)(c->chunk * K * w),
+                           [KERNEL] = (size_t)(K * cog * w),
+                           [PART] = (size_t)((c->block < taps ? total : c->chunk) * cog * w),
                            [TURNED] = c->xc == 1 || c->sker == 1 ? 0 : (size_t)(x->count * w) };
     int64_t phases = 1;
     phase h;
@@ -526,7 +617,8 @@ static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x,
             return err;
         in[i] = p->leaf[op->in[i].id].buf[0];
     }
-    return xl_plan_step_group(p, xl_op_text(op), run_conv, c, ops, 1, in, op->in, shape, op->nin, op->out, &in_place, 1, 0, temp, NTEMP, &s);
+    return xl_plan_step_group(p, xl_op_text(op), run_conv, c, ops, 1, in, op->in, shape, op->nin, op->out, &in_place, 1,
+                              0, temp, NTEMP, &s);
 }
 
 xl_error *xl_kernel_convolution(xl_planner *p, const xl_op *op)
@@ -553,7 +645,8 @@ xl_error *xl_kernel_convolution(xl_planner *p, const xl_op *op)
     c->groups = CI(feature_group_count);
     c->batch_groups = CI(batch_group_count);
     int64_t ib = CI(input_batch_dimension), ic = CI(input_feature_dimension), kc = CI(kernel_input_feature_dimension);
-    int64_t ko = CI(kernel_output_feature_dimension), ob = CI(output_batch_dimension), oc = CI(output_feature_dimension);
+    int64_t ko = CI(kernel_output_feature_dimension), ob = CI(output_batch_dimension),
+            oc = CI(output_feature_dimension);
     c->n = x.dims[ib], c->ci = k.dims[kc], c->co = k.dims[ko];
     c->xn = xs[ib], c->xc = xs[ic], c->kc = ks[kc], c->ko = ks[ko], c->yn = ys[ob], c->yc = ys[oc];
     if (c->groups < 1 || c->batch_groups < 1 || c->co % (c->groups * c->batch_groups) || c->n % c->batch_groups)
@@ -562,16 +655,20 @@ xl_error *xl_kernel_convolution(xl_planner *p, const xl_op *op)
     for (uint32_t i = 0; i < c->ns; i++) {
         c->in[i] = x.dims[is.p[i]], c->ker[i] = k.dims[kd.p[i]], c->out[i] = y.dims[os.p[i]];
         c->xs[i] = xs[is.p[i]], c->ks[i] = ks[kd.p[i]], c->ys[i] = ys[os.p[i]];
-        c->step[i] = xl_dims_at(step, i, 1), c->base[i] = xl_dims_at(base, i, 1), c->spread[i] = xl_dims_at(spread, i, 1);
+        c->step[i] = xl_dims_at(step, i, 1), c->base[i] = xl_dims_at(base, i, 1),
+        c->spread[i] = xl_dims_at(spread, i, 1);
         c->flip[i] = xl_dims_at(flip, i, 0), c->low[i] = xl_dims_at(pad, 2 * i, 0);
         c->sout *= c->out[i], c->sker *= c->ker[i];
         /* what separates one element from none has no effect, whatever number was given */
-        c->step[i] = c->out[i] > 1 ? c->step[i] : 1, c->base[i] = c->in[i] > 1 ? c->base[i] : 1, c->spread[i] = c->ker[i] > 1 ? c->spread[i] : 1;
+        c->step[i] = c->out[i] > 1 ? c->step[i] : 1, c->base[i] = c->in[i] > 1 ? c->base[i] : 1,
+        c->spread[i] = c->ker[i] > 1 ? c->spread[i] : 1;
         if (c->step[i] > FAR || c->base[i] > FAR || c->spread[i] > FAR || c->low[i] > FAR || c->low[i] < -FAR)
             return xl_plan_unsupported(p, op, "a stride, dilation or padding of its window is beyond 2^31");
     }
     xl_dclass cls = xl_dtype_class(x.dtype);
-    c->wide = cls == XL_CLASS_COMPLEX ? XL_C128 : cls == XL_CLASS_FLOAT ? (x.dtype == XL_F64 || y.dtype == XL_F64 ? XL_F64 : XL_F32) : XL_I64;
+    c->wide = cls == XL_CLASS_COMPLEX ? XL_C128
+              : cls == XL_CLASS_FLOAT ? (x.dtype == XL_F64 || y.dtype == XL_F64 ? XL_F64 : XL_F32)
+                                      : XL_I64;
     c->load = xl_ew_convert(p->a, x.dtype, c->wide);
     c->loadk = xl_ew_convert(p->a, k.dtype, c->wide);
     c->store = xl_ew_convert(p->a, c->wide, y.dtype);

@@ -9,8 +9,18 @@
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
 /* Annotations: the value goes through. */
-static const char *const same[] = { "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement", "MoveToHost", "MoveToDevice",
-    "LayoutConstraint", "PinToDevice", "xla.sdy.FuncResultSharding", "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "AssumeGatherIndicesInBound" };
+static const char *const same[] = { "Sharding",
+                                    "SPMDFullToShardShape",
+                                    "SPMDShardToFullShape",
+                                    "annotate_device_placement",
+                                    "MoveToHost",
+                                    "MoveToDevice",
+                                    "LayoutConstraint",
+                                    "PinToDevice",
+                                    "xla.sdy.FuncResultSharding",
+                                    "xla.sdy.GlobalToLocalShape",
+                                    "xla.sdy.LocalToGlobalShape",
+                                    "AssumeGatherIndicesInBound" };
 
 /* ---- ApproxTopK: operands and indices, then initial values; here the exact answer ------------------------------- */
 typedef struct { int64_t dim; bool least; } approx;
@@ -55,7 +65,8 @@ static xl_error *run_approx(const xl_step *s, xl_frame *f)
 }
 static xl_error *plan_approx(xl_planner *p, const xl_op *op)
 {
-    const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config), *calls = XL_ATTR(op, CUSTOM_CALL, called_computations);
+    const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config),
+                  *calls = XL_ATTR(op, CUSTOM_CALL, called_computations);
     if (!cfg || cfg->kind != XL_AT_DICT)                   /* JAX puts it beside the op's own attributes */
         cfg = xl_dict_get(op->extra, XL_STR("mhlo.backend_config"));
     const xl_attr *dim = cfg && cfg->kind == XL_AT_DICT ? xl_dict_get(cfg, XL_STR("reduction_dim")) : NULL;
@@ -69,7 +80,8 @@ static xl_error *plan_approx(xl_planner *p, const xl_op *op)
         const xl_func *g = xl_module_func(p->f->m, calls->item[0]->str);
         for (uint32_t i = 0; g && g->body && i < g->body->nop; i++)
             if (g->body->op[i]->code == XL_OP_COMPARE)
-                d->a.least = xl_op_int(g->body->op[i], XL_SLOT(COMPARE, comparison_direction)) == XL_COMPARISON_DIRECTION_LT;
+                d->a.least =
+                    xl_op_int(g->body->op[i], XL_SLOT(COMPARE, comparison_direction)) == XL_COMPARISON_DIRECTION_LT;
     }
     return xl_plan_step(p, op, run_approx, d, 0);
 }
@@ -81,7 +93,8 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
         if (xl_str_is(name, same[i]) && op->nin >= op->nout) {
             for (uint32_t k = 0; k < op->nout; k++) {
                 if (!xl_type_eq(xl_in_type(p->f, op, k), xl_out_type(p->f, op, k)))
-                    return xl_plan_unsupported(p, op, "an annotation that changes the shape: the program was not partitioned");
+                    return xl_plan_unsupported(p, op,
+                                               "an annotation that changes the shape: the program was not partitioned");
                 xl_plan_alias(p, op->out[k], op->in[k]);
             }
             return NULL;
@@ -92,7 +105,8 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
         return plan_approx(p, op);
     if (xl_str_is(name, "dce_sink") && op->nout == 0)      /* it only keeps its operand alive */
         return NULL;
-    if (xl_str_is(name, "xlane_inspect_sharding") && op->nin == 1 && op->nout == 1) { /* of a program that was not partitioned: there is nothing to tell */
+    if (xl_str_is(name, "xlane_inspect_sharding") && op->nin == 1 &&
+        op->nout == 1) { /* of a program that was not partitioned: there is nothing to tell */
         xl_plan_alias(p, op->out[0], op->in[0]);
         return NULL;
     }
@@ -102,6 +116,7 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
     xl_error *err = xl_plan_lapack(p, op, name, &known);
     if (known || err)
         return err;
-    xl_str what = xl_strf(p->a, "no custom call '%.*s' on the xlane CPU device: use a lowering made of StableHLO ops", XL_FMT(name));
+    xl_str what = xl_strf(p->a, "no custom call '%.*s' on the xlane CPU device: use a lowering made of StableHLO ops",
+                          XL_FMT(name));
     return xl_plan_unsupported(p, op, what.p);
 }

@@ -1,4 +1,5 @@
-/* Products of matrices, through the GEMM where it has the types, through plain loops over a wide type where it has not. */
+/* Products of matrices, through the GEMM where it has the types, through plain loops over a wide type where it has not.
+ * */
 #include <stdlib.h>
 
 #include "cpu/kernel/ew.h"
@@ -6,7 +7,11 @@
 #include "cpu/kernel/gemm.h"
 #include "cpu/kernel/strided.h"
 
-typedef struct { int64_t n[XL_RANK_MAX], a[XL_RANK_MAX], b[XL_RANK_MAX]; uint32_t rank; int64_t count; } axes; /* strides in elements */
+typedef struct {
+    int64_t n[XL_RANK_MAX], a[XL_RANK_MAX], b[XL_RANK_MAX];
+    uint32_t rank;
+    int64_t count;
+} axes; /* strides in elements */
 
 typedef struct {
     axes batch, m, n, k;                                   /* a strides in lhs, b in rhs */
@@ -110,7 +115,8 @@ static xl_error *run_plain(const xl_step *s, xl_frame *f)
     const xl_shape *x = xl_in_shape(s, 0), *y = xl_in_shape(s, 1), *z = xl_out_shape(s, 0);
     size_t w = xl_dtype_bytes(d->wide);
     xl_error *err = NULL;
-    void *wa = malloc((size_t)x->count * w + 1), *wb = malloc((size_t)y->count * w + 1), *c = malloc((size_t)z->count * w + 1);
+    void *wa = malloc((size_t)x->count * w + 1), *wb = malloc((size_t)y->count * w + 1),
+         *c = malloc((size_t)z->count * w + 1);
     int64_t *ka = malloc((size_t)d->k.count * 2 * sizeof *ka + 1), *kb = ka + d->k.count;
     if (!wa || !wb || !c || !ka) {
         err = XL_ERR(EXHAUSTED, "no memory for the product");
@@ -124,7 +130,8 @@ static xl_error *run_plain(const xl_step *s, xl_frame *f)
     d->load.fn(wa, in, (size_t)x->count, d->load.ctx);
     in[0] = xl_in(s, f, 1);
     d->loadb.fn(wb, in, (size_t)y->count, d->loadb.ctx);
-    const char *a = (const char *)wa + d->off_a / (int64_t)x->elem * (int64_t)w, *b = (const char *)wb + d->off_b / (int64_t)y->elem * (int64_t)w;
+    const char *a = (const char *)wa + d->off_a / (int64_t)x->elem * (int64_t)w,
+               *b = (const char *)wb + d->off_b / (int64_t)y->elem * (int64_t)w;
     switch (d->wide) {
     case XL_F32: LOOP(float, float, sum += pa[ka[k]] * pb[kb[k]]) break;
     case XL_F64: LOOP(double, double, sum += pa[ka[k]] * pb[kb[k]]) break;
@@ -170,7 +177,9 @@ static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot 
     if (!err)
         err = xl_shape_of(p, xl_value_type(p->f, b->base), &shape[1]);
     size_t temp[2] = { d->copy_a ? d->bytes_a : 0, d->copy_b ? d->bytes_b : 0 };
-    return err ? err : xl_plan_step_group(p, xl_op_text(op), run, d, ops, 1, in, val, shape, 2, op->out, &in_place, 1, 0, temp, d->copy_a || d->copy_b ? 2 : 0, &s);
+    return err ? err
+               : xl_plan_step_group(p, xl_op_text(op), run, d, ops, 1, in, val, shape, 2, op->out, &in_place, 1, 0,
+                                    temp, d->copy_a || d->copy_b ? 2 : 0, &s);
 }
 
 static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb, xl_dims lc, xl_dims rc)
@@ -221,7 +230,8 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
     }
     if (types) {
         int64_t ma, ka, kb, nb, x;
-        bool a_ok = joins(&d->m, d->m.a, &ma) && joins(&d->k, d->k.a, &ka), b_ok = joins(&d->n, d->n.b, &nb) && joins(&d->k, d->k.b, &kb);
+        bool a_ok = joins(&d->m, d->m.a, &ma) && joins(&d->k, d->k.a, &ka),
+             b_ok = joins(&d->n, d->n.b, &nb) && joins(&d->k, d->k.b, &kb);
         axes bt = { .rank = 0, .count = 1 };
         for (uint32_t i = 0; i < d->batch.rank; i++) {     /* join batch dimensions that run on in both */
             if (d->batch.n[i] == 1)
@@ -290,7 +300,9 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
     }
     xl_dclass cls = xl_dtype_class(l.dtype);
     bool pairs = cls == XL_CLASS_COMPLEX || xl_dtype_class(r.dtype) == XL_CLASS_COMPLEX;
-    d->wide = pairs ? (o.dtype == XL_C64 ? XL_C64 : XL_C128) : cls == XL_CLASS_FLOAT ? (l.dtype == XL_F64 || o.dtype == XL_F64 ? XL_F64 : XL_F32) : XL_I64;
+    d->wide = pairs                   ? (o.dtype == XL_C64 ? XL_C64 : XL_C128)
+              : cls == XL_CLASS_FLOAT ? (l.dtype == XL_F64 || o.dtype == XL_F64 ? XL_F64 : XL_F32)
+                                      : XL_I64;
     d->load = xl_ew_convert(p->a, l.dtype, d->wide);
     d->loadb = xl_ew_convert(p->a, r.dtype, d->wide);
     d->store = xl_ew_convert(p->a, d->wide, o.dtype);

@@ -1,7 +1,7 @@
 /* src/cpu/kernel/dtype.h
  * What the bits of a narrow float mean, and how to round into one. A type of N bits lives in the low bits of one byte
- * (or two); the bits above are ignored when read and zero when written. Conversions round once, to nearest, ties to even,
- * from f32 and from f64 alike, and treat NaN, infinity and overflow as ml_dtypes (and so numpy and JAX) do. Every
+ * (or two); the bits above are ignored when read and zero when written. Conversions round once, to nearest, ties to
+ * even, from f32 and from f64 alike, and treat NaN, infinity and overflow as ml_dtypes (and so numpy and JAX) do. Every
  * function is pure; any thread may call any of them.
  *
  * For each row of XL_NARROW_FLOATS there are
@@ -95,7 +95,7 @@ __attribute__((always_inline)) static inline uint32_t xl_narrow_store(float x, i
     case XL_NARROW_FNUZ:
         c = c >= top || nan ? top : c;
         return c == 0 || c == top ? c : c | sign << (bits - 1);
-    default:                                                 /* FIN: ml_dtypes turns NaN into the zero of the other sign */
+    default: /* FIN: ml_dtypes turns NaN into the zero of the other sign */
         over = top - 1;
         c = c > over ? over : c;
         return (nan ? 0 : c) | (sign ^ nan) << (bits - 1);
@@ -103,7 +103,8 @@ __attribute__((always_inline)) static inline uint32_t xl_narrow_store(float x, i
     return (nan ? isnan : c) | sign << (bits - 1);
 }
 
-__attribute__((always_inline)) static inline float xl_narrow_load(uint32_t code, int bits, int man, int bias, int family)
+__attribute__((always_inline)) static inline float xl_narrow_load(uint32_t code, int bits, int man, int bias,
+                                                                  int family)
 {
     code &= (1u << (bits - 1) << 1) - 1;
     if (family == XL_NARROW_EXP)
@@ -125,13 +126,13 @@ __attribute__((always_inline)) static inline float xl_narrow_load(uint32_t code,
     return xl_f32_of_bits(a | sign << 31);
 }
 
-#define XL_NARROW_DECLARE(name, bits, ebits, man, bias, family, T)                                                             \
-    static inline float xl_##name##_load(T c) { return xl_narrow_load(c, bits, man, bias, XL_NARROW_##family); }               \
-    static inline T xl_##name##_store(float x) { return (T)xl_narrow_store(x, bits, man, bias, XL_NARROW_##family); }          \
-    static inline T xl_##name##_store_f64(double x) { return xl_##name##_store(xl_f32_round_odd(x)); }                         \
-    void xl_##name##_to_f32(float *restrict y, const T *restrict x, size_t n);                                                 \
-    void xl_##name##_to_f64(double *restrict y, const T *restrict x, size_t n);                                                \
-    void xl_##name##_from_f32(T *restrict y, const float *restrict x, size_t n);                                               \
+#define XL_NARROW_DECLARE(name, bits, ebits, man, bias, family, T)                                                     \
+    static inline float xl_##name##_load(T c) { return xl_narrow_load(c, bits, man, bias, XL_NARROW_##family); }       \
+    static inline T xl_##name##_store(float x) { return (T)xl_narrow_store(x, bits, man, bias, XL_NARROW_##family); }  \
+    static inline T xl_##name##_store_f64(double x) { return xl_##name##_store(xl_f32_round_odd(x)); }                 \
+    void xl_##name##_to_f32(float *restrict y, const T *restrict x, size_t n);                                         \
+    void xl_##name##_to_f64(double *restrict y, const T *restrict x, size_t n);                                        \
+    void xl_##name##_from_f32(T *restrict y, const float *restrict x, size_t n);                                       \
     void xl_##name##_from_f64(T *restrict y, const double *restrict x, size_t n);
 XL_NARROW_FLOATS(XL_NARROW_DECLARE)
 #undef XL_NARROW_DECLARE
@@ -144,8 +145,8 @@ static inline uint8_t xl_ui2_load(uint8_t c) { return c & 3; }
 static inline uint8_t xl_i4_store(int64_t v) { return (uint8_t)v & 15; }
 static inline uint8_t xl_i2_store(int64_t v) { return (uint8_t)v & 3; }
 
-/* Packed forms, first element in the lowest bits: `bits` is 2, 4 or 6 (6 packs four into three bytes). n elements on the
- * unpacked side, ceil(n * bits / 8) bytes on the packed one. */
+/* Packed forms, first element in the lowest bits: `bits` is 2, 4 or 6 (6 packs four into three bytes). n elements on
+ * the unpacked side, ceil(n * bits / 8) bytes on the packed one. */
 void xl_bits_pack(uint8_t *restrict packed, const uint8_t *restrict x, size_t n, int bits);
 void xl_bits_unpack(uint8_t *restrict y, const uint8_t *restrict packed, size_t n, int bits);
 

@@ -1,5 +1,5 @@
-/* Finding the elementwise function of an op: directly for the types that have loops of their own, through f32 for the narrow
- * floats. Conversions go through one wide type per class. */
+/* Finding the elementwise function of an op: directly for the types that have loops of their own, through f32 for the
+ * narrow floats. Conversions go through one wide type per class. */
 #include "cpu/kernel/ew.h"
 
 #include <math.h>
@@ -160,9 +160,11 @@ static inline int64_t order64(int64_t v) { return v < 0 ? v ^ INT64_MAX : v; }
         for (size_t i = 0; i < n; i++)                                                                \
             y[i] = order(a[i]) cmp order(b[i]);                                                       \
     }
-#define TOTALS(t, T, o) TOTAL(teq_##t, T, o, ==) TOTAL(tne_##t, T, o, !=) TOTAL(tge_##t, T, o, >=) TOTAL(tgt_##t, T, o, >) \
-    TOTAL(tle_##t, T, o, <=) TOTAL(tlt_##t, T, o, <)                                                                       \
-    static xl_ew_fn *const total_##t[6] = { teq_##t, tne_##t, tge_##t, tgt_##t, tle_##t, tlt_##t };
+#define TOTALS(t, T, o)                                                                                                \
+    TOTAL(teq_##t, T, o, ==)                                                                                           \
+    TOTAL(tne_##t, T, o, !=) TOTAL(tge_##t, T, o, >=) TOTAL(tgt_##t, T, o, >) TOTAL(tle_##t, T, o, <=)                 \
+        TOTAL(tlt_##t, T, o, <) static xl_ew_fn *const total_##t[6] = { teq_##t, tne_##t, tge_##t,                     \
+                                                                        tgt_##t, tle_##t, tlt_##t };
 TOTALS(f32, int32_t, order32)
 TOTALS(f64, int64_t, order64)
 
@@ -231,17 +233,40 @@ static inline int64_t clip(double v, int64_t lo, int64_t hi)
 {
     return v != v ? 0 : v <= (double)lo ? lo : v >= (double)hi ? hi : (int64_t)v;
 }
-static inline uint64_t clip_u64(double v) { return !(v > 0) ? 0 : v >= 18446744073709551616.0 ? UINT64_MAX : (uint64_t)v; }
+static inline uint64_t clip_u64(double v)
+{
+    return !(v > 0) ? 0 : v >= 18446744073709551616.0 ? UINT64_MAX : (uint64_t)v;
+}
 
-#define STORE_ALL(T, intexpr, lo, hi)                                                                          \
-    do {                                                                                                       \
-        T *p = y;                                                                                              \
-        switch (c->w) {                                                                                        \
-        case W_I64: for (size_t i = 0; i < n; i++) { int64_t v = t->i[i]; p[i] = (T)(intexpr); } break;         \
-        case W_U64: for (size_t i = 0; i < n; i++) { int64_t v = (int64_t)t->u[i]; p[i] = (T)(intexpr); } break; \
-        case W_F32: for (size_t i = 0; i < n; i++) { int64_t v = clip((double)t->f[i], lo, hi); p[i] = (T)(intexpr); } break; \
-        case W_F64: for (size_t i = 0; i < n; i++) { int64_t v = clip(t->d[i], lo, hi); p[i] = (T)(intexpr); } break; \
-        }                                                                                                      \
+#define STORE_ALL(T, intexpr, lo, hi)                                                                                  \
+    do {                                                                                                               \
+        T *p = y;                                                                                                      \
+        switch (c->w) {                                                                                                \
+        case W_I64:                                                                                                    \
+            for (size_t i = 0; i < n; i++) {                                                                           \
+                int64_t v = t->i[i];                                                                                   \
+                p[i] = (T)(intexpr);                                                                                   \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case W_U64:                                                                                                    \
+            for (size_t i = 0; i < n; i++) {                                                                           \
+                int64_t v = (int64_t)t->u[i];                                                                          \
+                p[i] = (T)(intexpr);                                                                                   \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case W_F32:                                                                                                    \
+            for (size_t i = 0; i < n; i++) {                                                                           \
+                int64_t v = clip((double)t->f[i], lo, hi);                                                             \
+                p[i] = (T)(intexpr);                                                                                   \
+            }                                                                                                          \
+            break;                                                                                                     \
+        case W_F64:                                                                                                    \
+            for (size_t i = 0; i < n; i++) {                                                                           \
+                int64_t v = clip(t->d[i], lo, hi);                                                                     \
+                p[i] = (T)(intexpr);                                                                                   \
+            }                                                                                                          \
+            break;                                                                                                     \
+        }                                                                                                              \
     } while (0)
 #define STORE_FLOAT(T, step)                                                                                    \
     do {                                                                                                       \
@@ -316,8 +341,14 @@ static void run_convert(void *y, const void *const *x, size_t n, const void *ctx
         store_wide((char *)y + i * to, &t, m, c);
     }
 }
-static void run_widen(void *y, const void *const *x, size_t n, const void *ctx) { ((const conv *)ctx)->widen(y, x[0], n); }
-static void run_narrow(void *y, const void *const *x, size_t n, const void *ctx) { ((const conv *)ctx)->narrow(y, x[0], n); }
+static void run_widen(void *y, const void *const *x, size_t n, const void *ctx)
+{
+    ((const conv *)ctx)->widen(y, x[0], n);
+}
+static void run_narrow(void *y, const void *const *x, size_t n, const void *ctx)
+{
+    ((const conv *)ctx)->narrow(y, x[0], n);
+}
 static void run_complex(void *y, const void *const *x, size_t n, const void *ctx)
 {
     const conv *c = ctx;
@@ -339,7 +370,7 @@ xl_ew xl_ew_convert(xl_arena *a, xl_dtype from, xl_dtype to)
     conv *c = xl_new(a, conv, 1);
     xl_dclass cls = xl_dtype_class(from);
     *c = (conv){ from, to, W_I64, xl_widen(from), xl_narrow(to), narrow64(to) };
-    if (from == to || (from == XL_I1 && to == XL_U8))       /* truth values are bytes: as in XLA, whatever the byte is */
+    if (from == to || (from == XL_I1 && to == XL_U8)) /* truth values are bytes: as in XLA, whatever the byte is */
         return (xl_ew){ run_same, c };
     if (cls == XL_CLASS_COMPLEX && xl_dtype_class(to) == XL_CLASS_COMPLEX)
         return (xl_ew){ run_complex, c };
@@ -347,7 +378,10 @@ xl_ew xl_ew_convert(xl_arena *a, xl_dtype from, xl_dtype to)
         return (xl_ew){ run_widen, c };
     if (from == XL_F32 && c->narrow)
         return (xl_ew){ run_narrow, c };
-    c->w = from == XL_U64 ? W_U64 : from == XL_F64 || from == XL_C128 ? W_F64 : cls == XL_CLASS_FLOAT || from == XL_C64 ? W_F32 : W_I64;
+    c->w = from == XL_U64                            ? W_U64
+           : from == XL_F64 || from == XL_C128       ? W_F64
+           : cls == XL_CLASS_FLOAT || from == XL_C64 ? W_F32
+                                                     : W_I64;
     return (xl_ew){ run_convert, c };
 }
 

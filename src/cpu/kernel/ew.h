@@ -1,7 +1,7 @@
 /* src/cpu/kernel/ew.h
- * Elementwise functions: y[i] = op(x0[i], x1[i], x2[i]) for i < n. y may be one of the x (or overlap none); pointers are
- * aligned to an element. They are the inner loops of elementwise steps, of the computations of reductions and sorts, and of
- * fused tile programs alike. Pure; any thread. */
+ * Elementwise functions: y[i] = op(x0[i], x1[i], x2[i]) for i < n. y may be one of the x (or overlap none); pointers
+ * are aligned to an element. They are the inner loops of elementwise steps, of the computations of reductions and
+ * sorts, and of fused tile programs alike. Pure; any thread. */
 #ifndef XL_CPU_EW_H
 #define XL_CPU_EW_H
 
@@ -10,7 +10,8 @@
 typedef void xl_ew_fn(void *y, const void *const *x, size_t n, const void *ctx);
 typedef struct { xl_ew_fn *fn; const void *ctx; } xl_ew;
 
-/* The function for `op`, whose operands have element types in[] and whose result has `out`. fn is NULL where there is none. */
+/* The function for `op`, whose operands have element types in[] and whose result has `out`. fn is NULL where there is
+ * none. */
 xl_ew xl_ew_find(xl_arena *a, const xl_op *op, const xl_dtype *in, xl_dtype out);
 /* The same for an op without attributes. */
 xl_ew xl_ew_of(xl_arena *a, xl_opcode code, xl_dtype in, xl_dtype out);

@@ -1,5 +1,6 @@
-/* Fourier transforms, in the type of the operand. Each dimension is a pass over its lines, some of them side by side (fft.h); threads share the lines. Lengths of
- * small prime factors go by stages of radix 4, 2, 3, 5, ...; others by Bluestein's convolution. */
+/* Fourier transforms, in the type of the operand. Each dimension is a pass over its lines, some of them side by side
+ * (fft.h); threads share the lines. Lengths of small prime factors go by stages of radix 4, 2, 3, 5, ...; others by
+ * Bluestein's convolution. */
 #include "cpu/kernel/fft.h"
 
 #include <math.h>
@@ -51,7 +52,10 @@ static bool factors(xl_fft_line *l)
     return n <= 1;
 }
 
-static void *numbers(xl_arena *a, size_t n, bool wide) { return wide ? (void *)xl_new(a, double, n) : (void *)xl_new(a, float, n); }
+static void *numbers(xl_arena *a, size_t n, bool wide)
+{
+    return wide ? (void *)xl_new(a, double, n) : (void *)xl_new(a, float, n);
+}
 
 static void stages(xl_arena *a, xl_fft_line *l, bool wide)
 {
@@ -141,7 +145,8 @@ static xl_error *run_fft(const xl_step *s, xl_frame *f)
     bool real_in = d->type == XL_FFT_TYPE_RFFT, real_out = d->type == XL_FFT_TYPE_IRFFT;
     if (!y->count)
         return NULL;
-    int64_t last = d->n - 1, xl = x->dims[x->rank - 1], yl = y->dims[y->rank - 1], width = real_out ? xl : yl; /* of the last dimension while others are done */
+    int64_t last = d->n - 1, xl = x->dims[x->rank - 1], yl = y->dims[y->rank - 1],
+            width = real_out ? xl : yl; /* of the last dimension while others are done */
     double total = 1;
     for (uint32_t k = 0; k < d->n; k++)
         total *= (double)d->len[k];
@@ -151,7 +156,7 @@ static xl_error *run_fft(const xl_step *s, xl_frame *f)
     xl_fft_pass p = { .inverse = real_out || d->type == XL_FFT_TYPE_IFFT, .scale = 1, .inner = 1 };
     if (real_out && d->n > 1 && !(in = tmp = malloc((size_t)x->count * x->elem)))
         return XL_ERR(EXHAUSTED, "no memory for a Fourier transform");
-    xl_fft_pass end = p;                                         /* the last dimension: first of all, or for real results at last */
+    xl_fft_pass end = p; /* the last dimension: first of all, or for real results at last */
     end.l = d->l[last];
     end.src = in, end.dst = out;
     end.sn = xl, end.dn = yl;
@@ -189,10 +194,12 @@ xl_error *xl_kernel_fft(xl_planner *p, const xl_op *op)
         return xl_plan_unsupported(p, op, "it transforms one to three dimensions");
     for (uint32_t k = 0; k < d->n; k++) {
         bool last = k + 1 == d->n;
-        int64_t n = d->len[k] = len.p[k], half = n / 2 + 1, in = x->dims[x->rank - d->n + k], out = y->dims[y->rank - d->n + k];
+        int64_t n = d->len[k] = len.p[k], half = n / 2 + 1, in = x->dims[x->rank - d->n + k],
+                out = y->dims[y->rank - d->n + k];
         if (n == 0 && d->type == XL_FFT_TYPE_IRFFT)        /* to nothing, whatever it comes from */
             in = 0;
-        if (n < 0 || n > INT32_MAX || in != (last && d->type == XL_FFT_TYPE_IRFFT && n ? half : n) || out != (last && d->type == XL_FFT_TYPE_RFFT && n ? half : n))
+        if (n < 0 || n > INT32_MAX || in != (last && d->type == XL_FFT_TYPE_IRFFT && n ? half : n) ||
+            out != (last && d->type == XL_FFT_TYPE_RFFT && n ? half : n))
             return xl_plan_unsupported(p, op, "its operand or its result does not have the lengths of the transform");
         if (n)
             d->l[k] = line_of(p->a, n, d->wide);

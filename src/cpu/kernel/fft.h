@@ -1,6 +1,7 @@
 /* src/cpu/kernel/fft.h
- * The inner loops of Fourier transforms. Several lines are done side by side: element k of line l lies at k * lanes + l, real and imaginary parts apart. A
- * transform is one of m points by stages of small radix, forward and unscaled; other lengths and directions are made of it. Pure; any thread. */
+ * The inner loops of Fourier transforms. Several lines are done side by side: element k of line l lies at k * lanes +
+ * l, real and imaginary parts apart. A transform is one of m points by stages of small radix, forward and unscaled;
+ * other lengths and directions are made of it. Pure; any thread. */
 #ifndef XL_CPU_KERNEL_FFT_H
 #define XL_CPU_KERNEL_FFT_H
 
@@ -10,14 +11,14 @@
 
 enum { XL_FFT_FACTORS = 40, XL_FFT_LANES = 16 };
 typedef struct {                                           /* a length */
-    int64_t n, m;                                          /* m: of the stages; n, or a power of two for Bluestein's convolution */
+    int64_t n, m; /* m: of the stages; n, or a power of two for Bluestein's convolution */
     uint32_t nfactor;
     uint8_t factor[XL_FFT_FACTORS];
-    void *w;                                               /* per stage: of an odd radix its roots, then the twiddle factors; floats or doubles, as all here */
+    void *w; /* per stage: of an odd radix its roots, then the twiddle factors; floats or doubles, as all here */
     void *chirp, *kernel;                                  /* NULL, or Bluestein's: n and m factors */
 } xl_fft_line;
 
-typedef struct {                                           /* the transform of the middle dimension of [outer, n, inner] */
+typedef struct { /* the transform of the middle dimension of [outer, n, inner] */
     const xl_fft_line *l;
     const void *src;
     void *dst;

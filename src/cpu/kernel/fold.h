@@ -7,15 +7,17 @@
 #include "cpu/kernel/ew.h"
 #include "cpu/plan/planner.h"
 
-/* *acc = *acc op (x[0] op ... x[n - 1]): blocks in pairs, sixteen partial results in each. NULL if there is no such loop. */
+/* *acc = *acc op (x[0] op ... x[n - 1]): blocks in pairs, sixteen partial results in each. NULL if there is no such
+ * loop. */
 typedef void xl_line_fn(void *acc, const void *x, size_t n);
 xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code);
 /* The value that such an op leaves the other operand unchanged with; up to 8 bytes. */
 void xl_fold_identity(xl_dtype d, xl_opcode code, void *out);
 
-/* Arrays of n elements folded one after another, in levels: XL_CASCADE of them make one of the next level, so that the rounding error of a sum
- * grows with the logarithm of their number. Level l lies at level + l * stride bytes; row i (from 0) must follow row i - 1.
- * xl_cascade_end gives the result of `rows` rows (at least one), which lies in one of the levels. */
+/* Arrays of n elements folded one after another, in levels: XL_CASCADE of them make one of the next level, so that the
+ * rounding error of a sum grows with the logarithm of their number. Level l lies at level + l * stride bytes; row i
+ * (from 0) must follow row i - 1. xl_cascade_end gives the result of `rows` rows (at least one), which lies in one of
+ * the levels. */
 enum { XL_FOLD_BLOCK = 512, XL_CASCADE = 16, XL_CASCADE_LEVELS = 4 };
 void xl_cascade_row(const xl_ew *ew, size_t elem, char *level, size_t stride, size_t i, const void *x, size_t n);
 char *xl_cascade_end(const xl_ew *ew, char *level, size_t stride, size_t rows, size_t n);
@@ -35,6 +37,7 @@ xl_error *xl_fold_plan(xl_planner *p, const xl_op *op, uint32_t r, uint32_t n, x
 /* m elements (any number). acc is read and written; x is not changed. */
 xl_error *xl_fold_run(const xl_fold *f, xl_frame *fr, void *const *acc, const void *const *x, size_t m) XL_MUST_USE;
 /* Runs a block of narg values over m elements: in[] and out[] are arrays of m. */
-xl_error *xl_block_apply(const xl_block *b, xl_frame *fr, const void *const *in, void *const *out, size_t m) XL_MUST_USE;
+xl_error *xl_block_apply(const xl_block *b, xl_frame *fr, const void *const *in, void *const *out,
+                         size_t m) XL_MUST_USE;
 
 #endif

@@ -1,5 +1,6 @@
-/* Folding a line, by every instruction set's loops: sums and products bit for bit as pairs of blocks with sixteen partial results give them, maxima and
- * minima as the specification has them. The same of the strip machine's maximum and minimum, and of its folds. */
+/* Folding a line, by every instruction set's loops: sums and products bit for bit as pairs of blocks with sixteen
+ * partial results give them, maxima and minima as the specification has them. The same of the strip machine's maximum
+ * and minimum, and of its folds. */
 #include "cpu/kernel/fold.h"
 
 #include <math.h>
@@ -24,7 +25,8 @@ static double extreme(double x, double y, bool max)
         return signbit(x) == max ? y : x;
     return (x > y) == max ? x : y;
 }
-/* Rounded to float where that is the type: a sum or a product of two floats in double is rounded once more to the same. */
+/* Rounded to float where that is the type: a sum or a product of two floats in double is rounded once more to the same.
+ * */
 static double two(xl_opcode op, double x, double y, bool f32)
 {
     volatile double z = op == XL_OP_ADD ? x + y : op == XL_OP_MULTIPLY ? x * y : extreme(x, y, op == XL_OP_MAXIMUM);
@@ -89,7 +91,8 @@ TEST(lines)
                     xl_fold_line(XL_F64, ops[o])(&d_acc, d, n);
                     double f_want = line(ops[o], acc, x, n, true), d_want = line(ops[o], acc, x, n, false);
                     if (!same(f_acc, f_want) || !same(d_acc, d_want))
-                        FAIL("op %d of %zu numbers of kind %d, features %x: %a and %a, not %a and %a", o, n, kind, masks[m], (double)f_acc, d_acc, f_want, d_want);
+                        FAIL("op %d of %zu numbers of kind %d, features %x: %a and %a, not %a and %a", o, n, kind,
+                             masks[m], (double)f_acc, d_acc, f_want, d_want);
                 }
     }
     xl_cpu_features_mask(~0u);
@@ -97,7 +100,8 @@ TEST(lines)
 
 TEST(lines_of_integers)
 {
-    static const xl_opcode ops[] = { XL_OP_ADD, XL_OP_MULTIPLY, XL_OP_MAXIMUM, XL_OP_MINIMUM, XL_OP_AND, XL_OP_OR, XL_OP_XOR };
+    static const xl_opcode ops[] = { XL_OP_ADD, XL_OP_MULTIPLY, XL_OP_MAXIMUM, XL_OP_MINIMUM,
+                                     XL_OP_AND, XL_OP_OR,       XL_OP_XOR };
     static const xl_dtype types[] = { XL_I8, XL_U8, XL_I16, XL_U16, XL_I32, XL_U32, XL_I64, XL_U64, XL_I1 };
     uint64_t x[MOST], want = 0;
     for (size_t n = 0; n < MOST; n += n < 70 ? 1 : n < 300 ? 37 : 311)
@@ -142,7 +146,8 @@ TEST(strips)
                 strip_run(xl_strips(), max ? XL_STRIP_MAXIMUM : XL_STRIP_MINIMUM, x, y, z);
                 for (int i = 0; i < 256; i++)
                     if (!same(z[i], extreme(x[i], y[i], max)))
-                        FAIL("%s of %a and %a, features %x: %a", max ? "maximum" : "minimum", (double)x[i], (double)y[i], masks[m], (double)z[i]);
+                        FAIL("%s of %a and %a, features %x: %a", max ? "maximum" : "minimum", (double)x[i],
+                             (double)y[i], masks[m], (double)z[i]);
                 for (int i = 0; i < XL_STRIP_PARTS; i++)
                     z[i] = y[i];
                 strip_run(xl_strips(), max ? XL_STRIP_MAX : XL_STRIP_MIN, x, NULL, z);
@@ -166,11 +171,14 @@ TEST(strips)
     xl_cpu_features_mask(~0u);
 }
 
-/* What an identity is folded with stays as it is; rows in levels make the exact sum where there is no rounding, and a good one where there is. */
+/* What an identity is folded with stays as it is; rows in levels make the exact sum where there is no rounding, and a
+ * good one where there is. */
 TEST(identities)
 {
-    static const xl_opcode ops[] = { XL_OP_ADD, XL_OP_MULTIPLY, XL_OP_MAXIMUM, XL_OP_MINIMUM, XL_OP_AND, XL_OP_OR, XL_OP_XOR };
-    static const xl_dtype types[] = { XL_F32, XL_F64, XL_I8, XL_U8, XL_I16, XL_U16, XL_I32, XL_U32, XL_I64, XL_U64, XL_I1 };
+    static const xl_opcode ops[] = { XL_OP_ADD, XL_OP_MULTIPLY, XL_OP_MAXIMUM, XL_OP_MINIMUM,
+                                     XL_OP_AND, XL_OP_OR,       XL_OP_XOR };
+    static const xl_dtype types[] = { XL_F32, XL_F64, XL_I8,  XL_U8,  XL_I16, XL_U16,
+                                      XL_I32, XL_U32, XL_I64, XL_U64, XL_I1 };
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
             xl_line_fn *fold = xl_fold_line(types[t], ops[o]);

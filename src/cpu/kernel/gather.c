@@ -9,11 +9,12 @@ int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 /* Both ops walk the same space: an index position (batch coordinates) and a window offset. */
 typedef struct {
     uint32_t nbatch, nwin;
-    int64_t batch_dim[XL_RANK_MAX], batch_out[XL_RANK_MAX], batch_idx[XL_RANK_MAX]; /* sizes; strides in result and indices, in elements */
+    int64_t batch_dim[XL_RANK_MAX], batch_out[XL_RANK_MAX],
+        batch_idx[XL_RANK_MAX]; /* sizes; strides in result and indices, in elements */
     int64_t win_dim[XL_RANK_MAX], win_out[XL_RANK_MAX], win_op[XL_RANK_MAX];
     uint32_t nmap;
     int64_t map_dim[XL_RANK_MAX], map_stride[XL_RANK_MAX], map_most[XL_RANK_MAX], map_size[XL_RANK_MAX];
-    uint32_t nshare;                                       /* batching dimensions: operand stride per batch coordinate */
+    uint32_t nshare; /* batching dimensions: operand stride per batch coordinate */
     int64_t share_op[XL_RANK_MAX];
     uint32_t share_batch[XL_RANK_MAX];
     int64_t index_step;                                    /* between the components of one index */
@@ -21,7 +22,7 @@ typedef struct {
     xl_fold fold;
     uint32_t n;
     bool overwrite;                                        /* the region returns the update */
-    xl_strided line;                                       /* a window, result and operand strides of one byte per element */
+    xl_strided line; /* a window, result and operand strides of one byte per element */
 } indexing;
 
 static bool in_list(xl_dims d, int64_t v)
@@ -33,8 +34,9 @@ static bool in_list(xl_dims d, int64_t v)
 }
 
 /* out: the result of gather, or the updates of scatter. window_dims: which of its dimensions are the window's. */
-static void describe(indexing *x, const xl_shape *op, const xl_shape *idx, const xl_shape *out, xl_dims window_dims, xl_dims dropped,
-                     xl_dims op_batch, xl_dims idx_batch, xl_dims map, int64_t vector_dim, const int64_t *size)
+static void describe(indexing *x, const xl_shape *op, const xl_shape *idx, const xl_shape *out, xl_dims window_dims,
+                     xl_dims dropped, xl_dims op_batch, xl_dims idx_batch, xl_dims map, int64_t vector_dim,
+                     const int64_t *size)
 {
     int64_t os[XL_RANK_MAX], is[XL_RANK_MAX], rs[XL_RANK_MAX];
     xl_row_major(os, op->rank, op->dims, 1);
@@ -94,7 +96,15 @@ static spot at_batch(const indexing *x, int64_t b)
 }
 
 /* ---- gather ----------------------------------------------------------------------------------------------------- */
-typedef struct { const indexing *x; char *y; const char *op; const void *idx; xl_dtype it; size_t elem; xl_strided line; } gjob;
+typedef struct {
+    const indexing *x;
+    char *y;
+    const char *op;
+    const void *idx;
+    xl_dtype it;
+    size_t elem;
+    xl_strided line;
+} gjob;
 
 static void gather_part(void *ctx, size_t begin, size_t end)
 {
@@ -150,14 +160,17 @@ xl_error *xl_kernel_gather(xl_planner *p, const xl_op *op)
             size[d] = xl_dims_at(sz, d, 1);
     }
     describe(x, &a, &i, &o, offset, dropped, ob, GD(start_indices_batching_dims), GD(start_index_map),
-             dyn ? xl_op_int(op, XL_SLOT(DYNAMIC_GATHER, index_vector_dim)) : xl_op_int(op, XL_SLOT(GATHER, index_vector_dim)), size);
+             dyn ? xl_op_int(op, XL_SLOT(DYNAMIC_GATHER, index_vector_dim))
+                 : xl_op_int(op, XL_SLOT(GATHER, index_vector_dim)),
+             size);
     return xl_plan_step(p, op, run_gather, x, 0);
 out:
     return err;
 }
 
 /* ---- scatter ---------------------------------------------------------------------------------------------------- */
-/* One number per update, one operand, sums (or no op) of four bytes: no call per update. False: none of that. In order, as everything here. */
+/* One number per update, one operand, sums (or no op) of four bytes: no call per update. False: none of that. In order,
+ * as everything here. */
 #define NUMBERS(T, expr)                                                           \
     for (int64_t b = 0; b < x->nb; b++) {                                          \
         int64_t i = it == XL_I32 ? ((const int32_t *)idx)[b] : ((const int64_t *)idx)[b]; \
@@ -168,7 +181,8 @@ out:
     }
 static bool run_numbers(const indexing *x, char *y, const char *up, const void *idx, xl_dtype it, xl_dtype d)
 {
-    if (x->n != 1 || x->nw != 1 || x->nmap != 1 || x->nbatch != 1 || x->nshare || x->batch_out[0] != 1 || x->batch_idx[0] != 1 || (it != XL_I32 && it != XL_I64))
+    if (x->n != 1 || x->nw != 1 || x->nmap != 1 || x->nbatch != 1 || x->nshare || x->batch_out[0] != 1 ||
+        x->batch_idx[0] != 1 || (it != XL_I32 && it != XL_I64))
         return false;
     if (x->overwrite && xl_dtype_bytes(d) == 4)
         NUMBERS(uint32_t, from)
@@ -207,10 +221,12 @@ static void scatter_columns(void *ctx, size_t begin, size_t end)
 }
 static bool run_rows(const indexing *x, char *y, const char *up, const void *idx, xl_dtype it, xl_pool *pool)
 {
-    if (x->n != 1 || x->nwin != 1 || x->nmap != 1 || x->nbatch != 1 || x->nshare || x->win_op[0] != 1 || x->win_out[0] != 1 || (!x->overwrite && !x->fold.ew.fn))
+    if (x->n != 1 || x->nwin != 1 || x->nmap != 1 || x->nbatch != 1 || x->nshare || x->win_op[0] != 1 ||
+        x->win_out[0] != 1 || (!x->overwrite && !x->fold.ew.fn))
         return false;
     rows_job j = { x, y, up, idx, it };
-    xl_pool_for(x->nb * x->nw < 1 << 15 ? NULL : pool, (size_t)x->nw, x->nw >= 256 ? 128 : (size_t)x->nw, scatter_columns, &j);
+    xl_pool_for(x->nb * x->nw < 1 << 15 ? NULL : pool, (size_t)x->nw, x->nw >= 256 ? 128 : (size_t)x->nw,
+                scatter_columns, &j);
     return true;
 }
 
@@ -301,13 +317,15 @@ xl_error *xl_kernel_scatter(xl_planner *p, const xl_op *op)
     } else {
         XL_DO(xl_fold_plan(p, op, 0, n, &x->fold));
     }
-    xl_dims win = xl_op_dims(op, XL_SLOT(SCATTER, update_window_dims)), dropped = xl_op_dims(op, XL_SLOT(SCATTER, inserted_window_dims));
+    xl_dims win = xl_op_dims(op, XL_SLOT(SCATTER, update_window_dims)),
+            dropped = xl_op_dims(op, XL_SLOT(SCATTER, inserted_window_dims));
     xl_dims ob = xl_op_dims(op, XL_SLOT(SCATTER, input_batching_dims));
     uint32_t k = 0;
     for (uint32_t d = 0; d < a.rank; d++)
         size[d] = in_list(dropped, d) || in_list(ob, d) ? 1 : k < win.n ? u.dims[win.p[k++]] : 1;
     describe(x, &a, &i, &u, win, dropped, ob, xl_op_dims(op, XL_SLOT(SCATTER, scatter_indices_batching_dims)),
-             xl_op_dims(op, XL_SLOT(SCATTER, scatter_dims_to_operand_dims)), xl_op_int(op, XL_SLOT(SCATTER, index_vector_dim)), size);
+             xl_op_dims(op, XL_SLOT(SCATTER, scatter_dims_to_operand_dims)),
+             xl_op_int(op, XL_SLOT(SCATTER, index_vector_dim)), size);
     xl_block **sub = xl_new(p->a, xl_block *, 1);
     sub[0] = x->fold.block;
     return xl_plan_step_sub(p, op, run_scatter, x, n >= 32 ? 0 : (1u << n) - 1, sub);
@@ -345,7 +363,8 @@ static xl_error *run_index_select(const xl_step *s, xl_frame *f)
 xl_error *xl_kernel_torch_index_select(xl_planner *p, const xl_op *op)
 {
     select_dim *d = xl_new(p->a, select_dim, 1);
-    *d = (select_dim){ xl_op_int(op, XL_SLOT(TORCH_INDEX_SELECT, dim)), xl_op_int(op, XL_SLOT(TORCH_INDEX_SELECT, batch_dims)) };
+    *d = (select_dim){ xl_op_int(op, XL_SLOT(TORCH_INDEX_SELECT, dim)),
+                       xl_op_int(op, XL_SLOT(TORCH_INDEX_SELECT, batch_dims)) };
     if (d->dim < 0 || d->dim >= xl_in_type(p->f, op, 0)->rank || d->batch < 0 || d->batch > d->dim)
         return xl_plan_unsupported(p, op, "its dimension is out of range");
     return xl_plan_step(p, op, run_index_select, d, 0);

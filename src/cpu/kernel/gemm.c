@@ -1,11 +1,11 @@
-/* C is cut into super-blocks (at most BLOCK x BLOCK), k into blocks of about KC. For each block of k, all panels of A and B
- * that the super-block needs are packed (in parallel), then its tiles are computed (in parallel): a tile is some 128 x 252
- * elements, its panels of B stay in L1 and its rows of A in L2. Problems too small to share are shared as a batch, each
- * whole in one thread, or not at all. A matrix with at most 4 rows or columns never is packed: the other factor is read
- * where it lies. Every choice is made from shapes and strides.
+/* C is cut into super-blocks (at most BLOCK x BLOCK), k into blocks of about KC. For each block of k, all panels of A
+ * and B that the super-block needs are packed (in parallel), then its tiles are computed (in parallel): a tile is some
+ * 128 x 252 elements, its panels of B stay in L1 and its rows of A in L2. Problems too small to share are shared as a
+ * batch, each whole in one thread, or not at all. A matrix with at most 4 rows or columns never is packed: the other
+ * factor is read where it lies. Every choice is made from shapes and strides.
  *
- * Sums over a long k are made in groups of its blocks, each from zero, so that the rounding error grows with the root of their number and
- * with that of KC, not with k. */
+ * Sums over a long k are made in groups of its blocks, each from zero, so that the rounding error grows with the root
+ * of their number and with that of KC, not with k. */
 #include "cpu/kernel/gemm.h"
 
 #include <math.h>
@@ -16,7 +16,18 @@
 #include "cpu/kernel/fold.h"
 #include "cpu/kernel/gemm_set.h"
 
-enum { BLOCK = 2048, KC = 512, TILE_M = 128, TILE_N = 252, SKINNY = 4, SLAB = 16, DIRECT_KC = 128, GROUP = 8, DOT_KC = 4096, AXPY_KC = 256 };
+enum {
+    BLOCK = 2048,
+    KC = 512,
+    TILE_M = 128,
+    TILE_N = 252,
+    SKINNY = 4,
+    SLAB = 16,
+    DIRECT_KC = 128,
+    GROUP = 8,
+    DOT_KC = 4096,
+    AXPY_KC = 256
+};
 #define SMALL 1e6   /* flops: not worth waking anybody */
 #define ALONE 32e6  /* flops: one member of a batch is shared only above this */
 
@@ -24,8 +35,10 @@ enum { BLOCK = 2048, KC = 512, TILE_M = 128, TILE_N = 252, SKINNY = 4, SLAB = 16
 extern const xl_gemm_kernel xl_gemm_neon_f32, xl_gemm_neon_f64, xl_gemm_neon_bf16;
 #define ARCH_KERNELS &xl_gemm_neon_bf16, &xl_gemm_neon_f32, &xl_gemm_neon_f64,
 #elif defined(__x86_64__)
-extern const xl_gemm_kernel xl_gemm_avx512_bf16, xl_gemm_avx512_f32, xl_gemm_avx512_f64, xl_gemm_avx2_f32, xl_gemm_avx2_f64;
-#define ARCH_KERNELS &xl_gemm_avx512_bf16, &xl_gemm_avx512_f32, &xl_gemm_avx512_f64, &xl_gemm_avx2_f32, &xl_gemm_avx2_f64,
+extern const xl_gemm_kernel xl_gemm_avx512_bf16, xl_gemm_avx512_f32, xl_gemm_avx512_f64, xl_gemm_avx2_f32,
+    xl_gemm_avx2_f64;
+#define ARCH_KERNELS                                                                                                   \
+    &xl_gemm_avx512_bf16, &xl_gemm_avx512_f32, &xl_gemm_avx512_f64, &xl_gemm_avx2_f32, &xl_gemm_avx2_f64,
 #else
 #define ARCH_KERNELS
 #endif
@@ -122,8 +135,8 @@ static void pack_panels(void *ctx, size_t begin, size_t end)
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
     size_t na = ceil_div(w->m, kn->mr);
-    /* Along the rows of a matrix a panel takes a short piece of each, and rows a power of two apart collide in the cache:
-     * a few steps of k are packed for all of the chunk's panels before the next few. */
+    /* Along the rows of a matrix a panel takes a short piece of each, and rows a power of two apart collide in the
+     * cache: a few steps of k are packed for all of the chunk's panels before the next few. */
     bool across = (begin < na ? g->a_row : g->b_col) == 1;
     size_t slab = across && w->k > SLAB ? SLAB : w->k;
     for (size_t p = 0; p < w->k; p += slab) {
@@ -132,10 +145,12 @@ static void pack_panels(void *ctx, size_t begin, size_t end)
             bool is_a = i < na;
             size_t r = is_a ? kn->mr : kn->nr, at = is_a ? i * r : w->direct ? w->n / r * r : (i - na) * r;
             ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row;
-            const char *src = (is_a ? w->a : w->b) +
-                              ((ptrdiff_t)((is_a ? w->i0 : w->j0) + at) * rs + (ptrdiff_t)(w->p0 + p) * cs) * type_size[is_a ? g->a_type : g->b_type];
+            const char *src =
+                (is_a ? w->a : w->b) + ((ptrdiff_t)((is_a ? w->i0 : w->j0) + at) * rs + (ptrdiff_t)(w->p0 + p) * cs) *
+                                           type_size[is_a ? g->a_type : g->b_type];
             char *dst = (is_a ? w->pa : w->pb) + ((!is_a && w->direct ? 0 : at) * w->kpad + p * r) * kn->size;
-            (is_a ? kn->pack_a[g->a_type] : kn->pack_b[g->b_type])(dst, src, rs, cs, min_size(r, (is_a ? w->m : w->n) - at), k, kpad);
+            (is_a ? kn->pack_a[g->a_type] : kn->pack_b[g->b_type])(dst, src, rs, cs,
+                                                                   min_size(r, (is_a ? w->m : w->n) - at), k, kpad);
         }
     }
 }
@@ -168,14 +183,15 @@ static void compute_tiles(void *ctx, size_t begin, size_t end)
         if (w->first && w->narrow && w->g->accumulate && !w->total) {
             for (size_t i = 0; i < m; i++)
                 for (size_t j = 0; j < n; j++)
-                    ((float *)out)[(ptrdiff_t)i * w->ldsum + (ptrdiff_t)j] =
-                        load_narrow(w->c, (ptrdiff_t)(w->i0 + i0 + i) * w->g->c_row + (ptrdiff_t)(w->j0 + j0 + j), w->g->c_type);
+                    ((float *)out)[(ptrdiff_t)i * w->ldsum + (ptrdiff_t)j] = load_narrow(
+                        w->c, (ptrdiff_t)(w->i0 + i0 + i) * w->g->c_row + (ptrdiff_t)(w->j0 + j0 + j), w->g->c_type);
             accumulate = true;
         }
         const char *b = w->b + ((ptrdiff_t)w->p0 * w->g->b_row + (ptrdiff_t)(w->j0 + j0) * w->g->b_col) * kn->size;
         for (size_t j = 0; j < n; j += kn->nr)
             for (size_t i = 0; i < m; i += kn->mr) {
-                const char *pa = w->pa + (i0 + i) * w->kpad * kn->size, *pb = w->pb + (w->direct ? 0 : j0 + j) * w->kpad * kn->size;
+                const char *pa = w->pa + (i0 + i) * w->kpad * kn->size,
+                           *pb = w->pb + (w->direct ? 0 : j0 + j) * w->kpad * kn->size;
                 char *c = out + ((ptrdiff_t)i * w->ldsum + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size;
                 bool whole = i + kn->mr <= m && j + kn->nr <= n;
                 char *to = whole ? c : edge;
@@ -187,8 +203,8 @@ static void compute_tiles(void *ctx, size_t begin, size_t end)
                 if (whole)
                     continue;
                 for (size_t r = 0; r < min_size(kn->mr, m - i); r++)
-                    add_edge(w->acc, c + (ptrdiff_t)r * w->ldsum * (ptrdiff_t)w->acc_size, edge + r * kn->nr * w->acc_size,
-                             min_size(kn->nr, n - j), accumulate);
+                    add_edge(w->acc, c + (ptrdiff_t)r * w->ldsum * (ptrdiff_t)w->acc_size,
+                             edge + r * kn->nr * w->acc_size, min_size(kn->nr, n - j), accumulate);
             }
         if (w->last && !w->total)
             finish(w, out, w->ldsum, w->i0 + i0, w->j0 + j0, m, n);
@@ -204,7 +220,9 @@ static void add_group(void *ctx, size_t begin, size_t end)
         char *from = w->sum + (ptrdiff_t)i * w->ldsum * (ptrdiff_t)w->acc_size;
         if (w->first_group && w->narrow && w->g->accumulate)
             for (size_t j = 0; j < w->n; j++)
-                ((float *)to)[j] = load_narrow(w->c, (ptrdiff_t)(w->i0 + i) * w->g->c_row + (ptrdiff_t)(w->j0 + j), w->g->c_type) + ((const float *)from)[j];
+                ((float *)to)[j] =
+                    load_narrow(w->c, (ptrdiff_t)(w->i0 + i) * w->g->c_row + (ptrdiff_t)(w->j0 + j), w->g->c_type) +
+                    ((const float *)from)[j];
         else
             add_edge(w->acc, to, from, w->n, !w->first_group || w->g->accumulate);
         if (w->last)
@@ -247,8 +265,12 @@ static void plain(job *w)
             uint32_t u = 0;
             for (size_t p = 0; p < g->k; p++) {
                 char pa[32 * 8 * 8], pb[32 * 8 * 8];
-                kn->pack_a[g->a_type](pa, w->a + ((ptrdiff_t)i * g->a_row + (ptrdiff_t)p * g->a_col) * type_size[g->a_type], 0, 0, 1, 1, kn->kr);
-                kn->pack_b[g->b_type](pb, w->b + ((ptrdiff_t)p * g->b_row + (ptrdiff_t)j * g->b_col) * type_size[g->b_type], 0, 0, 1, 1, kn->kr);
+                kn->pack_a[g->a_type](pa,
+                                      w->a + ((ptrdiff_t)i * g->a_row + (ptrdiff_t)p * g->a_col) * type_size[g->a_type],
+                                      0, 0, 1, 1, kn->kr);
+                kn->pack_b[g->b_type](pb,
+                                      w->b + ((ptrdiff_t)p * g->b_row + (ptrdiff_t)j * g->b_col) * type_size[g->b_type],
+                                      0, 0, 1, 1, kn->kr);
                 memcpy(&x, pa, kn->size);
                 memcpy(&y, pb, kn->size);
                 if (kn->packed == XL_GEMM_F64)
@@ -263,7 +285,9 @@ static void plain(job *w)
             char *c = w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * type_size[g->c_type];
             if (g->accumulate && w->narrow)
                 f += load_narrow(c, 0, g->c_type);
-            const void *sum = w->acc == XL_GEMM_F64 ? (const void *)&d : w->acc == XL_GEMM_F32 ? (const void *)&f : (const void *)&u;
+            const void *sum = w->acc == XL_GEMM_F64   ? (const void *)&d
+                              : w->acc == XL_GEMM_F32 ? (const void *)&f
+                                                      : (const void *)&u;
             char one[8];
             memcpy(one, sum, w->acc_size);
             if (!w->narrow) {
@@ -297,10 +321,12 @@ static void run_packed(xl_pool *pool, job *w)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    /* packing B pays if its elements are used often; a small one stays in L1 anyway, if its rows do not collide there */
+    /* packing B pays if its elements are used often; a small one stays in L1 anyway, if its rows do not collide there
+     * */
     w->direct = kn->direct && g->b_type == kn->packed && g->b_col == 1 &&
                 (g->m <= 4u * kn->mr || (g->k <= 64 && g->n <= 512 && g->k * g->n * kn->size <= 32768));
-    size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : (size_t)KC * 4 / kn->size), kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
+    size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : (size_t)KC * 4 / kn->size),
+           kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
     size_t mb = min_size(g->m, BLOCK), nb = min_size(g->n, BLOCK);
     if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL)
         pool = NULL;
@@ -317,7 +343,8 @@ static void run_packed(xl_pool *pool, job *w)
         for (w->i0 = 0; w->i0 < g->m; w->i0 += mb) {
             w->m = min_size(mb, g->m - w->i0);
             w->n = min_size(nb, g->n - w->j0);
-            w->sum = w->narrow ? apart : w->c + ((ptrdiff_t)w->i0 * g->c_row + (ptrdiff_t)w->j0) * (ptrdiff_t)w->acc_size;
+            w->sum =
+                w->narrow ? apart : w->c + ((ptrdiff_t)w->i0 * g->c_row + (ptrdiff_t)w->j0) * (ptrdiff_t)w->acc_size;
             w->ldsum = w->narrow ? (ptrdiff_t)w->n : g->c_row;
             if (group) {
                 w->total = w->sum, w->ldtotal = w->ldsum;
@@ -374,14 +401,17 @@ static void skinny_chunk(void *ctx, size_t begin, size_t end)
             for (size_t c = 0; c < s->count; c++)
                 s->kn->dot[s->big_type](k, n, s->x + (c * g->k + p) * size, mat, s->step, first + c * n * size);
         } else {
-            s->kn->axpy[s->big_type](k, n, s->count, s->x + p * 4 * size, s->big + ((ptrdiff_t)begin + (ptrdiff_t)p * s->step) * (ptrdiff_t)step, s->step, first, (ptrdiff_t)n);
+            s->kn->axpy[s->big_type](k, n, s->count, s->x + p * 4 * size,
+                                     s->big + ((ptrdiff_t)begin + (ptrdiff_t)p * s->step) * (ptrdiff_t)step, s->step,
+                                     first, (ptrdiff_t)n);
         }
         if (levels)
             xl_cascade_row(&s->add, size, levels, stride, i, first, s->count * n);
     }
     if (levels)
         y = xl_cascade_end(&s->add, levels, stride, ceil_div(g->k, block), s->count * n);
-    size_t m = s->rows ? s->count : n, cols = s->rows ? n : s->count, i0 = s->rows ? 0 : begin, j0 = s->rows ? begin : 0;
+    size_t m = s->rows ? s->count : n, cols = s->rows ? n : s->count, i0 = s->rows ? 0 : begin,
+           j0 = s->rows ? begin : 0;
     _Alignas(64) char turned[SKINNY * 256 * 8];
     char *tile = y;
     if (!s->rows && s->count > 1) {
@@ -436,8 +466,10 @@ static bool run_skinny(xl_pool *pool, job *w)
     if (!s.x)
         return false;
     for (size_t c = 0; c < s.count; c++) {
-        const char *src = s.rows ? w->a + (ptrdiff_t)c * g->a_row * type_size[g->a_type] : w->b + (ptrdiff_t)c * g->b_col * type_size[g->b_type];
-        spread(s.x + c * w->acc_size * (s.dots ? g->k : 1), src, s.rows ? g->a_type : g->b_type, s.rows ? g->a_col : g->b_row, g->k, s.dots ? 1 : 4);
+        const char *src = s.rows ? w->a + (ptrdiff_t)c * g->a_row * type_size[g->a_type]
+                                 : w->b + (ptrdiff_t)c * g->b_col * type_size[g->b_type];
+        spread(s.x + c * w->acc_size * (s.dots ? g->k : 1), src, s.rows ? g->a_type : g->b_type,
+               s.rows ? g->a_col : g->b_row, g->k, s.dots ? 1 : 4);
     }
     if (2.0 * (double)g->k * (double)s.len * (double)s.count < SMALL / 4)
         pool = NULL;
@@ -492,7 +524,8 @@ bool xl_gemm_run(xl_pool *pool, const xl_gemm *g)
     double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
     if (batch > 1 && flops < ALONE) {
         batch_job b = { g, kn };
-        xl_pool_for(flops * (double)batch < SMALL ? NULL : pool, batch, 1 + (size_t)(SMALL / (flops + 1)), run_members, &b);
+        xl_pool_for(flops * (double)batch < SMALL ? NULL : pool, batch, 1 + (size_t)(SMALL / (flops + 1)), run_members,
+                    &b);
     } else {
         for (size_t i = 0; i < batch; i++)
             run_one(pool, g, kn, i);

@@ -1,12 +1,12 @@
 /* src/cpu/kernel/gemm.h
- * C[m,n] = A[m,k] B[k,n], or +=, over a batch. A and B have a stride for each index, so a transpose is never written out;
- * C's rows are contiguous. Sums are kept in f32 for f32, bf16 and f16 (any mix of the three), in f64 for f64, in i32
- * (wrapping) for the integers. The order in which a sum is taken depends on the shapes and strides alone: the thread
- * count changes no bit of the result. C may not overlap A or B. Any thread may call; the pool may be NULL.
+ * C[m,n] = A[m,k] B[k,n], or +=, over a batch. A and B have a stride for each index, so a transpose is never written
+ * out; C's rows are contiguous. Sums are kept in f32 for f32, bf16 and f16 (any mix of the three), in f64 for f64, in
+ * i32 (wrapping) for the integers. The order in which a sum is taken depends on the shapes and strides alone: the
+ * thread count changes no bit of the result. C may not overlap A or B. Any thread may call; the pool may be NULL.
  *
  * An epilogue is called once for each tile of C, when the tile's sums are complete and still in cache, from whichever
- * thread made it, tiles of one C at the same time. It reads and changes the tile in the type of the sums; if C is narrower, it
- * is rounded afterwards. Tiles cover C exactly. */
+ * thread made it, tiles of one C at the same time. It reads and changes the tile in the type of the sums; if C is
+ * narrower, it is rounded afterwards. Tiles cover C exactly. */
 #ifndef XL_CPU_GEMM_H
 #define XL_CPU_GEMM_H
 
@@ -16,10 +16,20 @@
 
 #include "cpu/run/pool.h"
 
-typedef enum { XL_GEMM_F32, XL_GEMM_F64, XL_GEMM_BF16, XL_GEMM_F16, XL_GEMM_I8, XL_GEMM_U8, XL_GEMM_I32, XL_GEMM_TYPES } xl_gemm_type;
+typedef enum {
+    XL_GEMM_F32,
+    XL_GEMM_F64,
+    XL_GEMM_BF16,
+    XL_GEMM_F16,
+    XL_GEMM_I8,
+    XL_GEMM_U8,
+    XL_GEMM_I32,
+    XL_GEMM_TYPES
+} xl_gemm_type;
 
 /* tile[i * ld + j] is element (i0 + i, j0 + j) of C number `batch` (row-major over the batch dimensions). */
-typedef void xl_gemm_epilogue(void *ctx, void *tile, ptrdiff_t ld, size_t batch, size_t i0, size_t j0, size_t m, size_t n);
+typedef void xl_gemm_epilogue(void *ctx, void *tile, ptrdiff_t ld, size_t batch, size_t i0, size_t j0, size_t m,
+                              size_t n);
 
 enum { XL_GEMM_BATCH = 4 };
 
@@ -30,7 +40,8 @@ typedef struct {
     const void *a, *b;
     void *c;
     ptrdiff_t a_row, a_col, b_row, b_col, c_row; /* in elements; b_row steps along k */
-    size_t nbatch, batch[XL_GEMM_BATCH];        /* sizes of the first nbatch, outermost first; one of 0: nothing is read or written */
+    size_t nbatch,
+        batch[XL_GEMM_BATCH]; /* sizes of the first nbatch, outermost first; one of 0: nothing is read or written */
     ptrdiff_t a_batch[XL_GEMM_BATCH], b_batch[XL_GEMM_BATCH], c_batch[XL_GEMM_BATCH];
     bool accumulate;                            /* C += A B; C is read in its own type */
     xl_gemm_epilogue *epilogue;                 /* may be NULL */

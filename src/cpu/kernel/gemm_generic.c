@@ -1,5 +1,5 @@
-/* The kernels every machine can run, and the oracle for the others' tests: 16-byte vectors, which the compiler lowers to
- * whatever there is. Integers wrap, so they are multiplied as unsigned. */
+/* The kernels every machine can run, and the oracle for the others' tests: 16-byte vectors, which the compiler lowers
+ * to whatever there is. Integers wrap, so they are multiplied as unsigned. */
 #define BYTES 16
 #define NEEDS 0
 #define F32_MR 4
@@ -30,7 +30,14 @@
 #define NAME(f) f##_i32
 #include "cpu/kernel/gemm_pack.inl"
 const xl_gemm_kernel xl_gemm_generic_i32 = {
-    .name = "generic 4x8 i32", .needs = 0, .packed = XL_GEMM_I32, .size = 4, .mr = MR, .nr = NR, .kr = 1, .tile = tile_i32,
+    .name = "generic 4x8 i32",
+    .needs = 0,
+    .packed = XL_GEMM_I32,
+    .size = 4,
+    .mr = MR,
+    .nr = NR,
+    .kr = 1,
+    .tile = tile_i32,
     .pack_a = { [XL_GEMM_I8] = pack_a_i8, [XL_GEMM_U8] = pack_a_u8, [XL_GEMM_I32] = pack_a_i32 },
     .pack_b = { [XL_GEMM_I8] = pack_b_i8, [XL_GEMM_U8] = pack_b_u8, [XL_GEMM_I32] = pack_b_i32 },
 };

@@ -1,7 +1,7 @@
 /* src/cpu/kernel/gemm_set.h
- * What a file of micro-kernels offers to the driver in gemm.c. A kernel multiplies a packed panel of A (mr rows) by a packed
- * panel of B (nr columns). Packed: groups of kr steps of k; in a group, row by row, kr elements each; what lies past
- * the matrix is zero. */
+ * What a file of micro-kernels offers to the driver in gemm.c. A kernel multiplies a packed panel of A (mr rows) by a
+ * packed panel of B (nr columns). Packed: groups of kr steps of k; in a group, row by row, kr elements each; what lies
+ * past the matrix is zero. */
 #ifndef XL_CPU_KERNEL_GEMM_H
 #define XL_CPU_KERNEL_GEMM_H
 
@@ -17,11 +17,15 @@
 /* c[mr][nr] (+)= a b, k a multiple of kr. */
 typedef void xl_gemm_tile_fn(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate);
 /* The same with b where it lies: `step` elements from one step of k to the next. */
-typedef void xl_gemm_direct_fn(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate);
+typedef void xl_gemm_direct_fn(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc,
+                               bool accumulate);
 /* Packs `rows` (at most the panel's) by k elements of `src`, steps rs and cs, into kpad steps. */
-typedef void xl_gemm_pack_fn(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k, size_t kpad);
-/* y[s][r] = sum over p of x[s][p] mat[p * step + r], for s < count (at most 4), r < n; x is [k][4], y has stride ldy. */
-typedef void xl_gemm_axpy_fn(size_t k, size_t n, size_t count, const void *x, const void *mat, ptrdiff_t step, void *y, ptrdiff_t ldy);
+typedef void xl_gemm_pack_fn(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k,
+                             size_t kpad);
+/* y[s][r] = sum over p of x[s][p] mat[p * step + r], for s < count (at most 4), r < n; x is [k][4], y has stride ldy.
+ * */
+typedef void xl_gemm_axpy_fn(size_t k, size_t n, size_t count, const void *x, const void *mat, ptrdiff_t step, void *y,
+                             ptrdiff_t ldy);
 /* y[r] = sum over p of x[p] mat[r * step + p], for r < n. */
 typedef void xl_gemm_dot_fn(size_t k, size_t n, const void *x, const void *mat, ptrdiff_t step, void *y);
 
@@ -36,7 +40,7 @@ typedef struct xl_gemm_kernel {
     xl_gemm_pack_fn *pack_a[XL_GEMM_TYPES], *pack_b[XL_GEMM_TYPES];   /* by the source's type; NULL: not taken */
     xl_gemm_axpy_fn *axpy[XL_GEMM_TYPES];       /* by the type of mat; NULL: there is none */
     xl_gemm_dot_fn *dot[XL_GEMM_TYPES];
-    const struct xl_gemm_kernel *alt;           /* a smaller tile, taken where it leaves much less of itself empty; or NULL */
+    const struct xl_gemm_kernel *alt; /* a smaller tile, taken where it leaves much less of itself empty; or NULL */
 } xl_gemm_kernel;
 
 /* Best first within a type; the driver takes the first whose needs are met. Ends with a NULL. */

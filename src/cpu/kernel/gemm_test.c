@@ -9,7 +9,7 @@
 
 static uint32_t seed = 1;
 
-static double draw(void)                        /* a multiple of 1/8 in [-4, 4): exact in every type here but the integers */
+static double draw(void) /* a multiple of 1/8 in [-4, 4): exact in every type here but the integers */
 {
     seed = seed * 1664525 + 1013904223;
     return (double)(int)(seed >> 26) / 8 - 4;
@@ -70,7 +70,8 @@ static void one(xl_pool *pool, xl_pool *other, types t, size_t m, size_t n, size
     size_t ar = ta ? k : m, ac = ta ? m : k, br = tb ? n : k, bc = tb ? k : n;
     ptrdiff_t lda = (ptrdiff_t)ac * inner + gap, ldb = (ptrdiff_t)bc * inner + gap, ldc = (ptrdiff_t)n + gap;
     size_t na = ar * (size_t)lda * batch + 1, nb = br * (size_t)ldb * batch + 1, nc = m * (size_t)ldc * batch + 1;
-    char *a = calloc(na, size_of[t.a]), *b = calloc(nb, size_of[t.b]), *c = calloc(nc, size_of[t.c]), *c2 = calloc(nc, size_of[t.c]);
+    char *a = calloc(na, size_of[t.a]), *b = calloc(nb, size_of[t.b]), *c = calloc(nc, size_of[t.c]),
+         *c2 = calloc(nc, size_of[t.c]);
     unsigned char *seen = calloc(m * n * batch + 1, 1);
     for (size_t i = 0; i < na; i++) put(a, i, t.a, draw());
     for (size_t i = 0; i < nb; i++) put(b, i, t.b, draw());
@@ -80,10 +81,28 @@ static void one(xl_pool *pool, xl_pool *other, types t, size_t m, size_t n, size
     memcpy(c0, c, nc * size_of[t.c]);
     bool narrow = t.c == XL_GEMM_BF16 || t.c == XL_GEMM_F16;
     cover cov = { narrow ? XL_GEMM_F32 : t.c, m, n, batch, seen };
-    xl_gemm g = { .m = m, .n = n, .k = k, .a_type = t.a, .b_type = t.b, .c_type = t.c, .a = a, .b = b, .c = c,
-                  .a_row = ta ? inner : lda, .a_col = ta ? lda : inner, .b_row = tb ? inner : ldb, .b_col = tb ? ldb : inner, .c_row = ldc,
-                  .nbatch = 1, .batch = { batch }, .a_batch = { (ptrdiff_t)ar * lda }, .b_batch = { (ptrdiff_t)br * ldb },
-                  .c_batch = { (ptrdiff_t)m * ldc }, .accumulate = accumulate, .epilogue = epilogue, .ctx = &cov };
+    xl_gemm g = { .m = m,
+                  .n = n,
+                  .k = k,
+                  .a_type = t.a,
+                  .b_type = t.b,
+                  .c_type = t.c,
+                  .a = a,
+                  .b = b,
+                  .c = c,
+                  .a_row = ta ? inner : lda,
+                  .a_col = ta ? lda : inner,
+                  .b_row = tb ? inner : ldb,
+                  .b_col = tb ? ldb : inner,
+                  .c_row = ldc,
+                  .nbatch = 1,
+                  .batch = { batch },
+                  .a_batch = { (ptrdiff_t)ar * lda },
+                  .b_batch = { (ptrdiff_t)br * ldb },
+                  .c_batch = { (ptrdiff_t)m * ldc },
+                  .accumulate = accumulate,
+                  .epilogue = epilogue,
+                  .ctx = &cov };
     CHECK(xl_gemm_run(pool, &g));
     for (size_t i = 0; i < m * n * batch; i++)
         CHECK_INT(seen[i], 1);
@@ -101,8 +120,9 @@ static void one(xl_pool *pool, xl_pool *other, types t, size_t m, size_t n, size
                 }
                 double want = accumulate ? get(c0, at, t.c) : 0, size = fabs(want);
                 for (size_t p = 0; p < k; p++) {
-                    double f = get(a, x * ar * (size_t)lda + (size_t)((ptrdiff_t)i * g.a_row + (ptrdiff_t)p * g.a_col), t.a) *
-                               get(b, x * br * (size_t)ldb + (size_t)((ptrdiff_t)p * g.b_row + (ptrdiff_t)j * g.b_col), t.b);
+                    double f =
+                        get(a, x * ar * (size_t)lda + (size_t)((ptrdiff_t)i * g.a_row + (ptrdiff_t)p * g.a_col), t.a) *
+                        get(b, x * br * (size_t)ldb + (size_t)((ptrdiff_t)p * g.b_row + (ptrdiff_t)j * g.b_col), t.b);
                     want += f;
                     size += fabs(f);
                 }
@@ -111,20 +131,27 @@ static void one(xl_pool *pool, xl_pool *other, types t, size_t m, size_t n, size
                     want = (double)(int32_t)(uint32_t)(uint64_t)(int64_t)want;
                 double got = get(c, at, t.c);
                 if (!(fabs(got - want) <= eps * (narrow ? fabs(want) : size)))
-                    FAIL("types %d %d %d, %zux%zux%zu flavour %d, batch %zu: C[%zu,%zu] is %g, not %g", t.a, t.b, t.c, m, n, k, flavour, x, i, j, got, want);
+                    FAIL("types %d %d %d, %zux%zux%zu flavour %d, batch %zu: C[%zu,%zu] is %g, not %g", t.a, t.b, t.c,
+                         m, n, k, flavour, x, i, j, got, want);
             }
     free(a); free(b); free(c); free(c2); free(c0); free(seen);
 }
 
 static void all_shapes(types t)
 {
-    static const size_t shapes[][3] = { { 1, 1, 1 }, { 1, 70, 33 }, { 1, 1500, 21 }, { 70, 1, 65 }, { 3, 300, 17 }, { 300, 2, 40 }, { 4, 9, 130 }, { 5, 5, 5 }, { 8, 12, 4 },
-                                        { 33, 29, 7 }, { 64, 64, 64 }, { 65, 37, 131 }, { 130, 258, 19 }, { 7, 40, 1100 }, { 2, 3, 0 }, { 0, 4, 4 }, { 140, 150, 70 } };
+    static const size_t shapes[][3] = { { 1, 1, 1 },      { 1, 70, 33 },   { 1, 1500, 21 }, { 70, 1, 65 },
+                                        { 3, 300, 17 },   { 300, 2, 40 },  { 4, 9, 130 },   { 5, 5, 5 },
+                                        { 8, 12, 4 },     { 33, 29, 7 },   { 64, 64, 64 },  { 65, 37, 131 },
+                                        { 130, 258, 19 }, { 7, 40, 1100 }, { 2, 3, 0 },     { 0, 4, 4 },
+                                        { 140, 150, 70 } };
     xl_pool *p = xl_pool_new(3);
     int step = getenv("XLANE_EMULATED") ? 11 : 1;        /* a few flavours, other ones for each shape */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int flavour = (int)i % step; flavour < 32; flavour += step)
-            one(p, NULL, t, shapes[i][0], shapes[i][1], shapes[i][2], flavour, flavour % 3 == 2 ? 3 : flavour == 7 ? 0 : 1);
+            one(p, NULL, t, shapes[i][0], shapes[i][1], shapes[i][2], flavour,
+                flavour % 3 == 2 ? 3
+                : flavour == 7   ? 0
+                                 : 1);
     xl_pool_free(p);
 }
 
@@ -132,7 +159,7 @@ static void all_features(types t)
 {
     uint32_t have = xl_cpu_features();
     const char *last = "";
-    for (int drop = -1; drop < 31; drop++) {            /* everything, then less and less, down to the generic kernels */
+    for (int drop = -1; drop < 31; drop++) { /* everything, then less and less, down to the generic kernels */
         xl_cpu_features_mask(drop < 0 ? ~0u : have & ((1u << (30 - drop)) - 1));
         if (strcmp(last, xl_gemm_kernel_name(t.a, t.b)) == 0)
             continue;

@@ -1,6 +1,7 @@
-/* Decompositions, by LAPACK (openblas.h): the custom calls `lapack_<type><routine>_ffi` by which JAX leaves them to a CPU, XLA's own `Eigh`, `Qr` and
- * `ProductOfElementaryHouseholderReflectors`, and the ops cholesky and triangular_solve. Matrices of a batch are shared among threads, each whole in one. LAPACK
- * has matrices by columns: they are turned on the way in and out. The layouts that the calls carry do not matter here: operands are logical
+/* Decompositions, by LAPACK (openblas.h): the custom calls `lapack_<type><routine>_ffi` by which JAX leaves them to a
+ * CPU, XLA's own `Eigh`, `Qr` and `ProductOfElementaryHouseholderReflectors`, and the ops cholesky and
+ * triangular_solve. Matrices of a batch are shared among threads, each whole in one. LAPACK has matrices by columns:
+ * they are turned on the way in and out. The layouts that the calls carry do not matter here: operands are logical
  * matrices. Narrow floats are worked on as f32. */
 #include <math.h>
 #include <stdatomic.h>
@@ -26,14 +27,16 @@ typedef struct {
 } matrix;
 typedef i32 routine_fn(matrix *x);                         /* LAPACK's info: 0, or what went wrong */
 
-/* How many elements a result has per matrix: n*n, n, n-1, k, m*n, by U's and V's own shape, 1. And of what type: the matrix's, its real one, its complex one, i32. */
+/* How many elements a result has per matrix: n*n, n, n-1, k, m*n, by U's and V's own shape, 1. And of what type: the
+ * matrix's, its real one, its complex one, i32. */
 enum { SQ, VEC, SUB, TAU, MAT, U, VT, ONE };
 enum { T, R, C, I };
 typedef struct { uint8_t size, type; } result;
 typedef struct {
     const char *name, *fn, *fn_complex;                    /* of LAPACK; another name for complex matrices, or NULL */
     routine_fn *run;
-    bool square, finite, info;                             /* finite: other numbers make it fail, as if it did not converge; info: the last result */
+    bool square, finite,
+        info; /* finite: other numbers make it fail, as if it did not converge; info: the last result */
     uint8_t nin, nout, nout_complex;
     result out[OUTS], out_complex[OUTS];
 } routine;
@@ -59,7 +62,9 @@ static size_t real_size(const call *d) { return d->wide ? 8 : 4; }
 static i32 asked(const call *d, const void *work)
 {
     double n = d->wide ? *(const double *)work : (double)*(const float *)work;
-    return n < 1 ? 1 : n > INT32_MAX / 2 ? INT32_MAX / 2 : (i32)ceil(n * (d->wide ? 1 : 1.000001)); /* a float may have rounded it down */
+    return n < 1               ? 1
+           : n > INT32_MAX / 2 ? INT32_MAX / 2
+                               : (i32)ceil(n * (d->wide ? 1 : 1.000001)); /* a float may have rounded it down */
 }
 static i32 least(i32 n) { return n < 1 ? 1 : n; }
 
@@ -71,7 +76,8 @@ static void *space(matrix *x, size_t n)
     return p;
 }
 
-/* ---- routines ----------------------------------------------------------------------------------------------------- */
+/* ---- routines -----------------------------------------------------------------------------------------------------
+ * */
 /* Calls a routine twice: for the size of its workspace, then with it. `call` uses work, lwork and info. */
 #define WITH_WORK(call)                                                            \
     do {                                                                           \
@@ -104,7 +110,8 @@ static i32 run_geqrf(matrix *x)
 static i32 run_orgqr(matrix *x)
 {
     i32 info = 0, k = (i32)x->d->size[1];
-    WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, &k, x->a, &x->m, (P)(uintptr_t)x->more, work, &lwork, &info));
+    WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, &k, x->a, &x->m, (P)(uintptr_t)x->more,
+                                                              work, &lwork, &info));
     memcpy(x->out[0], x->a, (size_t)x->m * (size_t)x->n * x->d->elem);
     return info;
 }
@@ -114,9 +121,11 @@ static i32 run_geqp3(matrix *x)
     void *rwork = space(x, 2 * (size_t)x->n * 8);
     memcpy(x->out[1], x->more, (size_t)x->n * sizeof(i32));
     if (x->d->complex)
-        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, x->a, &x->m, x->out[1], x->out[2], work, &lwork, rwork, &info));
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, x->a, &x->m, x->out[1], x->out[2],
+                                                                     work, &lwork, rwork, &info));
     else
-        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, x->a, &x->m, x->out[1], x->out[2], work, &lwork, &info));
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, x->a, &x->m, x->out[1], x->out[2], work,
+                                                                  &lwork, &info));
     memcpy(x->out[0], x->a, (size_t)x->m * (size_t)x->n * x->d->elem);
     free(rwork);
     return info;
@@ -124,7 +133,8 @@ static i32 run_geqp3(matrix *x)
 static i32 run_gehrd(matrix *x)
 {
     i32 info = 0, one = 1;
-    WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P))x->d->fn)(&x->n, &one, &x->n, x->a, &x->n, x->out[1], work, &lwork, &info));
+    WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P))x->d->fn)(&x->n, &one, &x->n, x->a, &x->n, x->out[1], work, &lwork,
+                                                              &info));
     memcpy(x->out[0], x->a, (size_t)x->n * (size_t)x->n * x->d->elem);
     return info;
 }
@@ -132,7 +142,8 @@ static i32 run_sytrd(matrix *x)
 {
     i32 info = 0;
     char uplo = x->d->upper;
-    WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, L))x->d->fn)(&uplo, &x->n, x->a, &x->n, x->out[1], x->out[2], x->out[3], work, &lwork, &info, 1));
+    WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, L))x->d->fn)(&uplo, &x->n, x->a, &x->n, x->out[1], x->out[2],
+                                                                    x->out[3], work, &lwork, &info, 1));
     memcpy(x->out[0], x->a, (size_t)x->n * (size_t)x->n * x->d->elem);
     return info;
 }
@@ -145,13 +156,16 @@ static i32 run_syevd(matrix *x)
     xl_openblas_fn *fn = x->d->fn;
     for (int turn = 0; turn < 2 && info == 0; turn++) {
         if (x->d->complex)
-            ((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(vectors, &uplo, &n, a, &n, w, work, &lwork, rwork, &lrwork, iwork, &liwork, &info, 1, 1);
+            ((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(vectors, &uplo, &n, a, &n, w, work, &lwork,
+                                                                        rwork, &lrwork, iwork, &liwork, &info, 1, 1);
         else
-            ((void (*)(P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(vectors, &uplo, &n, a, &n, w, work, &lwork, iwork, &liwork, &info, 1, 1);
+            ((void (*)(P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(vectors, &uplo, &n, a, &n, w, work, &lwork, iwork,
+                                                                  &liwork, &info, 1, 1);
         if (turn)
             break;
         lwork = asked(x->d, work1), lrwork = asked(x->d, rwork1), liwork = least(iwork1);
-        work = space(x, (size_t)lwork * x->d->elem), rwork = space(x, (size_t)lrwork * real_size(x->d)), iwork = space(x, (size_t)liwork * sizeof(i32));
+        work = space(x, (size_t)lwork * x->d->elem), rwork = space(x, (size_t)lrwork * real_size(x->d)),
+        iwork = space(x, (size_t)liwork * sizeof(i32));
         if (x->lacking)
             break;
     }
@@ -165,21 +179,28 @@ static i32 run_svd(matrix *x)
     const call *d = x->d;
     i32 info = 0, m = x->m, n = x->n, ldu = m, ldvt = (i32)(d->size[3] / least(n));
     bool divide = !strcmp(d->r->fn, "gesdd");
-    char *job = d->mode == 'N' ? none : d->size[2] == (int64_t)m * x->k && d->size[3] == (int64_t)n * x->k ? small : all;
+    char *job = d->mode == 'N'                                                       ? none
+                : d->size[2] == (int64_t)m * x->k && d->size[3] == (int64_t)n * x->k ? small
+                                                                                     : all;
     int64_t k = x->k, most = m > n ? m : n, a = 5 * k * k + 7 * k, b = 2 * most * k + 2 * k * k + k;
-    void *rwork = d->complex ? space(x, (size_t)(a > b ? a : b) * real_size(d)) : NULL, *iwork = space(x, (size_t)(8 * k) * sizeof(i32));
+    void *rwork = d->complex ? space(x, (size_t)(a > b ? a : b) * real_size(d)) : NULL,
+         *iwork = space(x, (size_t)(8 * k) * sizeof(i32));
     P s = x->out[1], u = x->out[2], vt = x->out[3];
     xl_openblas_fn *fn = d->fn;
     if (x->lacking)
         goto out;
     if (divide && d->complex)
-        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L))fn)(job, &m, &n, x->a, &m, s, u, &ldu, vt, &ldvt, work, &lwork, rwork, iwork, &info, 1));
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L))fn)(
+            job, &m, &n, x->a, &m, s, u, &ldu, vt, &ldvt, work, &lwork, rwork, iwork, &info, 1));
     else if (divide)
-        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L))fn)(job, &m, &n, x->a, &m, s, u, &ldu, vt, &ldvt, work, &lwork, iwork, &info, 1));
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L))fn)(job, &m, &n, x->a, &m, s, u, &ldu, vt,
+                                                                              &ldvt, work, &lwork, iwork, &info, 1));
     else if (d->complex)
-        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(job, job, &m, &n, x->a, &m, s, u, &ldu, vt, &ldvt, work, &lwork, rwork, &info, 1, 1));
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
+            job, job, &m, &n, x->a, &m, s, u, &ldu, vt, &ldvt, work, &lwork, rwork, &info, 1, 1));
     else
-        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(job, job, &m, &n, x->a, &m, s, u, &ldu, vt, &ldvt, work, &lwork, &info, 1, 1));
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(job, job, &m, &n, x->a, &m, s, u, &ldu,
+                                                                                 vt, &ldvt, work, &lwork, &info, 1, 1));
 out:
     free(rwork);
     free(iwork);
@@ -222,13 +243,15 @@ static i32 run_geev(matrix *x)
     if (d->complex) {
         void *rwork = space(x, 2 * (size_t)n * real_size(d));
         if (rwork)
-            WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(left, right, &n, x->a, &n, x->out[0], x->out[1], &n, x->out[2], &n, work, &lwork, rwork, &info, 1, 1));
+            WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
+                left, right, &n, x->a, &n, x->out[0], x->out[1], &n, x->out[2], &n, work, &lwork, rwork, &info, 1, 1));
         free(rwork);
         return info;
     }
     char *vl = space(x, sq), *vr = space(x, sq);
     if (!x->lacking)
-        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(left, right, &n, x->a, &n, x->out[0], x->out[1], vl, &n, vr, &n, work, &lwork, &info, 1, 1));
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
+            left, right, &n, x->a, &n, x->out[0], x->out[1], vl, &n, vr, &n, work, &lwork, &info, 1, 1));
     if (!x->lacking && info == 0 && d->left == 'V')
         split_pairs(x, vl, x->out[1], x->out[2]);
     if (!x->lacking && info == 0 && d->right == 'V')
@@ -247,9 +270,12 @@ static i32 run_gees(matrix *x)
     if (x->lacking)
         ;
     else if (d->complex)
-        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(mode, none, NULL, &n, x->a, &n, &sdim, x->out[2], x->out[1], &n, work, &lwork, rwork, bwork, &info, 1, 1));
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
+            mode, none, NULL, &n, x->a, &n, &sdim, x->out[2], x->out[1], &n, work, &lwork, rwork, bwork, &info, 1, 1));
     else
-        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(mode, none, NULL, &n, x->a, &n, &sdim, x->out[2], x->out[3], x->out[1], &n, work, &lwork, bwork, &info, 1, 1));
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
+            mode, none, NULL, &n, x->a, &n, &sdim, x->out[2], x->out[3], x->out[1], &n, work, &lwork, bwork, &info, 1,
+            1));
     free(rwork);
     free(bwork);
     memcpy(x->out[0], x->a, (size_t)n * (size_t)n * d->elem);
@@ -257,32 +283,181 @@ static i32 run_gees(matrix *x)
 }
 
 static const routine routines[] = {
-    { "syevd", "syevd", "heevd", run_syevd, true, true, true, 1, 3, 3, { { SQ, T }, { VEC, R }, { ONE, I } }, { { SQ, T }, { VEC, R }, { ONE, I } } },
-    { "heevd", "syevd", "heevd", run_syevd, true, true, true, 1, 3, 3, { { SQ, T }, { VEC, R }, { ONE, I } }, { { SQ, T }, { VEC, R }, { ONE, I } } },
-    { "gesdd", "gesdd", NULL, run_svd, false, true, true, 1, 5, 5, { { MAT, T }, { TAU, R }, { U, T }, { VT, T }, { ONE, I } },
+    { "syevd",
+      "syevd",
+      "heevd",
+      run_syevd,
+      true,
+      true,
+      true,
+      1,
+      3,
+      3,
+      { { SQ, T }, { VEC, R }, { ONE, I } },
+      { { SQ, T }, { VEC, R }, { ONE, I } } },
+    { "heevd",
+      "syevd",
+      "heevd",
+      run_syevd,
+      true,
+      true,
+      true,
+      1,
+      3,
+      3,
+      { { SQ, T }, { VEC, R }, { ONE, I } },
+      { { SQ, T }, { VEC, R }, { ONE, I } } },
+    { "gesdd",
+      "gesdd",
+      NULL,
+      run_svd,
+      false,
+      true,
+      true,
+      1,
+      5,
+      5,
+      { { MAT, T }, { TAU, R }, { U, T }, { VT, T }, { ONE, I } },
       { { MAT, T }, { TAU, R }, { U, T }, { VT, T }, { ONE, I } } },
-    { "gesvd", "gesvd", NULL, run_svd, false, true, true, 1, 5, 5, { { MAT, T }, { TAU, R }, { U, T }, { VT, T }, { ONE, I } },
+    { "gesvd",
+      "gesvd",
+      NULL,
+      run_svd,
+      false,
+      true,
+      true,
+      1,
+      5,
+      5,
+      { { MAT, T }, { TAU, R }, { U, T }, { VT, T }, { ONE, I } },
       { { MAT, T }, { TAU, R }, { U, T }, { VT, T }, { ONE, I } } },
-    { "geev", "geev", NULL, run_geev, true, true, true, 1, 5, 4, { { VEC, R }, { VEC, R }, { SQ, C }, { SQ, C }, { ONE, I } },
+    { "geev",
+      "geev",
+      NULL,
+      run_geev,
+      true,
+      true,
+      true,
+      1,
+      5,
+      4,
+      { { VEC, R }, { VEC, R }, { SQ, C }, { SQ, C }, { ONE, I } },
       { { VEC, T }, { SQ, T }, { SQ, T }, { ONE, I } } },
-    { "gees", "gees", NULL, run_gees, true, true, true, 1, 6, 5, { { SQ, T }, { SQ, T }, { VEC, R }, { VEC, R }, { ONE, I }, { ONE, I } },
+    { "gees",
+      "gees",
+      NULL,
+      run_gees,
+      true,
+      true,
+      true,
+      1,
+      6,
+      5,
+      { { SQ, T }, { SQ, T }, { VEC, R }, { VEC, R }, { ONE, I }, { ONE, I } },
       { { SQ, T }, { SQ, T }, { VEC, T }, { ONE, I }, { ONE, I } } },
-    { "gehrd", "gehrd", NULL, run_gehrd, true, false, true, 1, 3, 3, { { SQ, T }, { SUB, T }, { ONE, I } }, { { SQ, T }, { SUB, T }, { ONE, I } } },
-    { "sytrd", "sytrd", "hetrd", run_sytrd, true, false, true, 1, 5, 5, { { SQ, T }, { VEC, R }, { SUB, R }, { SUB, T }, { ONE, I } },
+    { "gehrd",
+      "gehrd",
+      NULL,
+      run_gehrd,
+      true,
+      false,
+      true,
+      1,
+      3,
+      3,
+      { { SQ, T }, { SUB, T }, { ONE, I } },
+      { { SQ, T }, { SUB, T }, { ONE, I } } },
+    { "sytrd",
+      "sytrd",
+      "hetrd",
+      run_sytrd,
+      true,
+      false,
+      true,
+      1,
+      5,
+      5,
+      { { SQ, T }, { VEC, R }, { SUB, R }, { SUB, T }, { ONE, I } },
       { { SQ, T }, { VEC, R }, { SUB, R }, { SUB, T }, { ONE, I } } },
-    { "hetrd", "sytrd", "hetrd", run_sytrd, true, false, true, 1, 5, 5, { { SQ, T }, { VEC, R }, { SUB, R }, { SUB, T }, { ONE, I } },
+    { "hetrd",
+      "sytrd",
+      "hetrd",
+      run_sytrd,
+      true,
+      false,
+      true,
+      1,
+      5,
+      5,
+      { { SQ, T }, { VEC, R }, { SUB, R }, { SUB, T }, { ONE, I } },
       { { SQ, T }, { VEC, R }, { SUB, R }, { SUB, T }, { ONE, I } } },
-    { "geqp3", "geqp3", NULL, run_geqp3, false, false, false, 2, 3, 3, { { MAT, T }, { VEC, I }, { TAU, T } }, { { MAT, T }, { VEC, I }, { TAU, T } } },
-    { "getrf", "getrf", NULL, run_getrf, false, false, true, 1, 3, 3, { { MAT, T }, { TAU, I }, { ONE, I } }, { { MAT, T }, { TAU, I }, { ONE, I } } },
+    { "geqp3",
+      "geqp3",
+      NULL,
+      run_geqp3,
+      false,
+      false,
+      false,
+      2,
+      3,
+      3,
+      { { MAT, T }, { VEC, I }, { TAU, T } },
+      { { MAT, T }, { VEC, I }, { TAU, T } } },
+    { "getrf",
+      "getrf",
+      NULL,
+      run_getrf,
+      false,
+      false,
+      true,
+      1,
+      3,
+      3,
+      { { MAT, T }, { TAU, I }, { ONE, I } },
+      { { MAT, T }, { TAU, I }, { ONE, I } } },
 };
 /* XLA's own names. */
 static const routine xla[] = {
-    { "Eigh", "syevd", "heevd", run_syevd, true, true, false, 1, 2, 2, { { SQ, T }, { VEC, R } }, { { SQ, T }, { VEC, R } } },
-    { "Qr", "geqrf", NULL, run_geqrf, false, false, false, 1, 2, 2, { { MAT, T }, { TAU, T } }, { { MAT, T }, { TAU, T } } },
-    { "ProductOfElementaryHouseholderReflectors", "orgqr", "ungqr", run_orgqr, false, false, false, 2, 1, 1, { { MAT, T } }, { { MAT, T } } },
+    { "Eigh",
+      "syevd",
+      "heevd",
+      run_syevd,
+      true,
+      true,
+      false,
+      1,
+      2,
+      2,
+      { { SQ, T }, { VEC, R } },
+      { { SQ, T }, { VEC, R } } },
+    { "Qr",
+      "geqrf",
+      NULL,
+      run_geqrf,
+      false,
+      false,
+      false,
+      1,
+      2,
+      2,
+      { { MAT, T }, { TAU, T } },
+      { { MAT, T }, { TAU, T } } },
+    { "ProductOfElementaryHouseholderReflectors",
+      "orgqr",
+      "ungqr",
+      run_orgqr,
+      false,
+      false,
+      false,
+      2,
+      1,
+      1,
+      { { MAT, T } },
+      { { MAT, T } } },
 };
 
-/* ---- as steps ----------------------------------------------------------------------------------------------------- */
+/* ---- as steps -----------------------------------------------------------------------------------------------------
+ * */
 /* to[c][r] = from[r][c], in squares that stay near. */
 #define TURN(type)                                                                                              \
     for (int64_t r0 = 0; r0 < rows; r0 += 16)                                                                   \
@@ -429,8 +604,16 @@ static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, boo
     call *d = xl_new(p->a, call, 1);
     int64_t m = a->dims[a->rank - 2], n = a->dims[a->rank - 1], k = m < n ? m : n;
     xl_dtype work = worked(a->dtype);
-    *d = (call){ .r = r, .complex = complex, .work = work, .wide = work == XL_F64 || work == XL_C128, .upper = upper ? 'U' : 'L', .mats = 1,
-                 .elem = xl_dtype_bytes(work), .mode = option(op, "mode", 'V'), .left = option(op, "compute_left", 'V'), .right = option(op, "compute_right", 'V') };
+    *d = (call){ .r = r,
+                 .complex = complex,
+                 .work = work,
+                 .wide = work == XL_F64 || work == XL_C128,
+                 .upper = upper ? 'U' : 'L',
+                 .mats = 1,
+                 .elem = xl_dtype_bytes(work),
+                 .mode = option(op, "mode", 'V'),
+                 .left = option(op, "compute_left", 'V'),
+                 .right = option(op, "compute_right", 'V') };
     if (work != a->dtype)
         d->load = xl_ew_convert(p->a, a->dtype, work);
     for (uint32_t i = 0; i + 2 < a->rank; i++)
@@ -441,7 +624,8 @@ static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, boo
     xl_dtype real = d->wide ? XL_F64 : XL_F32, types[] = { work, real, d->wide ? XL_C128 : XL_C64, XL_I32 };
     for (uint32_t i = 0; i < nout; i++) {
         const xl_type *t = xl_out_type(p->f, op, i);
-        int64_t count, rows = t->rank >= 2 ? t->dims[t->rank - 2] : 0, own = t->rank >= 2 ? rows * t->dims[t->rank - 1] : -1;
+        int64_t count, rows = t->rank >= 2 ? t->dims[t->rank - 2] : 0,
+                       own = t->rank >= 2 ? rows * t->dims[t->rank - 1] : -1;
         bool fits = true;
         switch (out[i].size) {
         case SQ: d->size[i] = n * n, rows = n; break;
@@ -467,7 +651,8 @@ static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, boo
         const xl_type *t = xl_in_type(p->f, op, 1);
         int64_t count, each = t->rank ? t->dims[t->rank - 1] : -1;
         bool pivots = r->run == run_geqp3;
-        if (!xl_type_count(t, &count) || each < 0 || count != d->mats * each || (pivots ? each != n || t->dtype != XL_I32 : each > n || n > m || t->dtype != a->dtype))
+        if (!xl_type_count(t, &count) || each < 0 || count != d->mats * each ||
+            (pivots ? each != n || t->dtype != XL_I32 : each > n || n > m || t->dtype != a->dtype))
             return xl_plan_unsupported(p, op, "its second operand does not fit the matrix");
         d->size[1] = pivots ? d->size[1] : each;
     }
@@ -485,12 +670,14 @@ xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *know
     *known = true;
     for (size_t i = 0; i < sizeof xla / sizeof *xla; i++)
         if (xl_str_is(name, xla[i].name)) {
-            /* Eigh's configuration is text: lower, sorted, rounds, tolerance ("1,1,100,0.000001"). Here they are always sorted, and exact. */
+            /* Eigh's configuration is text: lower, sorted, rounds, tolerance ("1,1,100,0.000001"). Here they are always
+             * sorted, and exact. */
             const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config);
             return plan_call(p, op, &xla[i], cfg && cfg->kind == XL_AT_STR && cfg->str.n && cfg->str.p[0] == '0');
         }
     *known = false;
-    if (name.n < head.n + 1 + tail.n || memcmp(name.p, head.p, head.n) || memcmp(name.p + name.n - tail.n, tail.p, tail.n))
+    if (name.n < head.n + 1 + tail.n || memcmp(name.p, head.p, head.n) ||
+        memcmp(name.p + name.n - tail.n, tail.p, tail.n))
         return NULL;
     xl_str what = { name.p + head.n + 1, name.n - head.n - 1 - tail.n };
     if (xl_str_is(what, "gtsv")) {
@@ -505,7 +692,8 @@ xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *know
     return NULL;
 }
 
-/* ---- cholesky, triangular_solve: by rows as they lie, which LAPACK takes for the transposes ------------------------- */
+/* ---- cholesky, triangular_solve: by rows as they lie, which LAPACK takes for the transposes -------------------------
+ * */
 typedef struct {
     xl_openblas_fn *fn;
     xl_dtype work;
@@ -518,8 +706,10 @@ typedef struct { const xl_step *s; xl_frame *f; const factor *d; char *a, *b; } 
 
 static double number(const factor *d, const char *a, int64_t at)
 {
-    return d->work == XL_F32 ? (double)((const float *)(const void *)a)[at] : d->work == XL_F64 ? ((const double *)(const void *)a)[at] :
-           d->work == XL_C64 ? (double)((const float *)(const void *)a)[2 * at] : ((const double *)(const void *)a)[2 * at];
+    return d->work == XL_F32   ? (double)((const float *)(const void *)a)[at]
+           : d->work == XL_F64 ? ((const double *)(const void *)a)[at]
+           : d->work == XL_C64 ? (double)((const float *)(const void *)a)[2 * at]
+                               : ((const double *)(const void *)a)[2 * at];
 }
 static void factor_one(void *ctx, size_t begin, size_t end)
 {
@@ -572,16 +762,20 @@ static void solve_one(void *ctx, size_t begin, size_t end)
     size_t e = xl_dtype_bytes(d->work);
     for (size_t i = begin; i < end; i++) {
         int64_t q = (int64_t)i / d->pieces, piece = (int64_t)i % d->pieces, free_side = d->left ? d->cols : d->rows;
-        int64_t each = (free_side + d->pieces - 1) / d->pieces, from = piece * each, to = from + each < free_side ? from + each : free_side;
+        int64_t each = (free_side + d->pieces - 1) / d->pieces, from = piece * each,
+                to = from + each < free_side ? from + each : free_side;
         if (to <= from)
             continue;
         char side = d->left ? 'R' : 'L', uplo = d->lower ? 'U' : 'L', trans = d->trans, diag = d->unit ? 'U' : 'N';
-        i32 n = (i32)d->n, ldb = (i32)d->cols, m = (i32)(d->left ? to - from : d->cols), c = (i32)(d->left ? d->rows : to - from);
+        i32 n = (i32)d->n, ldb = (i32)d->cols, m = (i32)(d->left ? to - from : d->cols),
+            c = (i32)(d->left ? d->rows : to - from);
         double one[2] = { 1, 0 };
         float one32[2] = { 1, 0 };
-        char *a = j->a + (size_t)(q * d->n * d->n) * e, *b = j->b + (size_t)(q * d->rows * d->cols + (d->left ? from : from * d->cols)) * e;
+        char *a = j->a + (size_t)(q * d->n * d->n) * e,
+             *b = j->b + (size_t)(q * d->rows * d->cols + (d->left ? from : from * d->cols)) * e;
         bool wide = d->work == XL_F64 || d->work == XL_C128;
-        ((void (*)(P, P, P, P, P, P, P, P, P, P, P, L, L, L, L))d->fn)(&side, &uplo, &trans, &diag, &m, &c, wide ? (P)one : (P)one32, a, &n, b, &ldb, 1, 1, 1, 1);
+        ((void (*)(P, P, P, P, P, P, P, P, P, P, P, L, L, L, L))d->fn)(
+            &side, &uplo, &trans, &diag, &m, &c, wide ? (P)one : (P)one32, a, &n, b, &ldb, 1, 1, 1, 1);
     }
 }
 static xl_error *run_solve(const xl_step *s, xl_frame *f)
@@ -612,7 +806,8 @@ static xl_error *plan_factor(xl_planner *p, const xl_op *op, factor *d, const ch
 {
     const xl_type *a = xl_in_type(p->f, op, 0);
     xl_dclass cls = xl_dtype_class(a->dtype);
-    if (a->rank < 2 || a->dims[a->rank - 1] != a->dims[a->rank - 2] || a->dims[a->rank - 1] > INT32_MAX || (cls != XL_CLASS_FLOAT && cls != XL_CLASS_COMPLEX))
+    if (a->rank < 2 || a->dims[a->rank - 1] != a->dims[a->rank - 2] || a->dims[a->rank - 1] > INT32_MAX ||
+        (cls != XL_CLASS_FLOAT && cls != XL_CLASS_COMPLEX))
         return xl_plan_unsupported(p, op, "its operand is no square matrix of floating point numbers");
     d->work = worked(a->dtype);
     d->n = a->dims[a->rank - 1];
@@ -642,7 +837,8 @@ xl_error *xl_kernel_triangular_solve(xl_planner *p, const xl_op *op)
     xl_error *err = plan_factor(p, op, d, "trsm");
     if (err)
         return err;
-    if (b->rank < 2 || b->dtype != xl_in_type(p->f, op, 0)->dtype || b->dims[b->rank - 1] > INT32_MAX || b->dims[b->rank - 2] > INT32_MAX)
+    if (b->rank < 2 || b->dtype != xl_in_type(p->f, op, 0)->dtype || b->dims[b->rank - 1] > INT32_MAX ||
+        b->dims[b->rank - 2] > INT32_MAX)
         return xl_plan_unsupported(p, op, "its operands are no matrices of one type");
     int64_t tr = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, transpose_a));
     d->left = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, left_side));
@@ -650,7 +846,9 @@ xl_error *xl_kernel_triangular_solve(xl_planner *p, const xl_op *op)
     d->unit = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, unit_diagonal));
     d->trans = tr == XL_TRANSPOSE_TRANSPOSE ? 'T' : tr == XL_TRANSPOSE_ADJOINT ? 'C' : 'N';
     d->rows = b->dims[b->rank - 2], d->cols = b->dims[b->rank - 1];
-    int64_t free_side = d->left ? d->cols : d->rows;       /* right-hand sides do not know of each other: some to each thread, by the shapes */
+    int64_t free_side =
+        d->left ? d->cols
+                : d->rows; /* right-hand sides do not know of each other: some to each thread, by the shapes */
     double flops = (double)d->n * (double)d->n * (double)free_side;
     d->pieces = flops < 4e6 || free_side < 64 ? 1 : free_side < 512 ? 2 : 8;
     p->plan->flops += (double)d->mats * flops;

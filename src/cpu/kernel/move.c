@@ -250,7 +250,10 @@ static xl_error *run_dynamic_pad(const xl_step *s, xl_frame *f)
         xl_strided_run(&v.s, y + v.to, (const char *)xl_in(s, f, 0) + v.from, f->pool);
     return NULL;
 }
-xl_error *xl_kernel_dynamic_pad(xl_planner *p, const xl_op *op) { return xl_plan_step(p, op, run_dynamic_pad, NULL, 0); }
+xl_error *xl_kernel_dynamic_pad(xl_planner *p, const xl_op *op)
+{
+    return xl_plan_step(p, op, run_dynamic_pad, NULL, 0);
+}
 
 /* ---- concatenate ------------------------------------------------------------------------------------------------ */
 static xl_error *run_concatenate(const xl_step *s, xl_frame *f)
@@ -418,7 +421,8 @@ static xl_error *run_real_dynamic_slice(const xl_step *s, xl_frame *f)
     xl_row_major(own, in->rank, in->dims, in->elem);
     xl_row_major(to, out->rank, out->dims, out->elem);
     for (uint32_t i = 0; i < in->rank; i++) {
-        int64_t start = xl_read_index(xl_in(s, f, 1), s->shape[1].dtype, i), step = xl_read_index(xl_in(s, f, 3), s->shape[3].dtype, i);
+        int64_t start = xl_read_index(xl_in(s, f, 1), s->shape[1].dtype, i),
+                step = xl_read_index(xl_in(s, f, 3), s->shape[3].dtype, i);
         if (step < 1 || start < 0 || (out->dims[i] > 0 && start + (out->dims[i] - 1) * step >= in->dims[i]))
             return XL_ERR(INVALID, "the slice reaches outside dimension %u", i);
         at += own[i] * start;
@@ -428,7 +432,10 @@ static xl_error *run_real_dynamic_slice(const xl_step *s, xl_frame *f)
     xl_strided_run(&v, xl_out(s, f, 0), (const char *)xl_in(s, f, 0) + at, f->pool);
     return NULL;
 }
-xl_error *xl_kernel_real_dynamic_slice(xl_planner *p, const xl_op *op) { return xl_plan_step(p, op, run_real_dynamic_slice, NULL, 0); }
+xl_error *xl_kernel_real_dynamic_slice(xl_planner *p, const xl_op *op)
+{
+    return xl_plan_step(p, op, run_real_dynamic_slice, NULL, 0);
+}
 
 /* ---- bitcast ---------------------------------------------------------------------------------------------------- */
 /* Elements of less than a byte take a byte each; between them and wider ones bits are packed or spread. */

@@ -13,7 +13,8 @@ static xl_error *plan_norm(xl_planner *p, const xl_op *op, const xl_attr *eps, i
     const xl_type *x = xl_in_type(p->f, op, 0);
     if (dim < 0 || dim >= x->rank || xl_dtype_class(x->dtype) != XL_CLASS_FLOAT)
         return xl_plan_unsupported(p, op, "its feature dimension or type is out of range");
-    *d = (norm){ dim, eps && eps->kind == XL_AT_FLOAT ? eps->f : 0, xl_ew_convert(p->a, x->dtype, XL_F64), xl_ew_convert(p->a, XL_F64, x->dtype) };
+    *d = (norm){ dim, eps && eps->kind == XL_AT_FLOAT ? eps->f : 0, xl_ew_convert(p->a, x->dtype, XL_F64),
+                 xl_ew_convert(p->a, XL_F64, x->dtype) };
     return xl_plan_step(p, op, run, d, 0);
 }
 
@@ -51,7 +52,9 @@ static xl_error *run(const xl_step *s, xl_frame *f)
         err = XL_ERR(EXHAUSTED, "no memory for a batch norm");
         goto out;
     }
-#define EACH(c, i) for (int64_t o_ = 0; o_ < outer; o_++) for (int64_t k_ = 0, i = (o_ * n + (c)) * inner; k_ < inner; k_++, i++)
+#define EACH(c, i)                                                                                                     \
+    for (int64_t o_ = 0; o_ < outer; o_++)                                                                             \
+        for (int64_t k_ = 0, i = (o_ * n + (c)) * inner; k_ < inner; k_++, i++)
     for (int64_t c = 0; c < n; c++) {
         double mean = 0, var = 0;
         switch (s->op->code) {
@@ -89,13 +92,16 @@ out:
 }
 xl_error *xl_kernel_batch_norm_training(xl_planner *p, const xl_op *op)
 {
-    return plan_norm(p, op, XL_ATTR(op, BATCH_NORM_TRAINING, epsilon), xl_op_int(op, XL_SLOT(BATCH_NORM_TRAINING, feature_index)), run);
+    return plan_norm(p, op, XL_ATTR(op, BATCH_NORM_TRAINING, epsilon),
+                     xl_op_int(op, XL_SLOT(BATCH_NORM_TRAINING, feature_index)), run);
 }
 xl_error *xl_kernel_batch_norm_inference(xl_planner *p, const xl_op *op)
 {
-    return plan_norm(p, op, XL_ATTR(op, BATCH_NORM_INFERENCE, epsilon), xl_op_int(op, XL_SLOT(BATCH_NORM_INFERENCE, feature_index)), run);
+    return plan_norm(p, op, XL_ATTR(op, BATCH_NORM_INFERENCE, epsilon),
+                     xl_op_int(op, XL_SLOT(BATCH_NORM_INFERENCE, feature_index)), run);
 }
 xl_error *xl_kernel_batch_norm_grad(xl_planner *p, const xl_op *op)
 {
-    return plan_norm(p, op, XL_ATTR(op, BATCH_NORM_GRAD, epsilon), xl_op_int(op, XL_SLOT(BATCH_NORM_GRAD, feature_index)), run);
+    return plan_norm(p, op, XL_ATTR(op, BATCH_NORM_GRAD, epsilon),
+                     xl_op_int(op, XL_SLOT(BATCH_NORM_GRAD, feature_index)), run);
 }

@@ -11,7 +11,9 @@
 #include "cpu/arch/feature.h"
 
 #define CARRIED "libscipy_openblas.so"
-#define ADVICE "put " CARRIED " (of the Python package scipy-openblas32) beside libxlane-cpu.so, install libopenblas0, or set XLANE_LAPACK to either's path"
+#define ADVICE                                                                                                         \
+    "put " CARRIED " (of the Python package scipy-openblas32) beside libxlane-cpu.so, install libopenblas0, or set "   \
+                   "XLANE_LAPACK to either's path"
 
 static struct { void *handle; const char *prefix; char name[512]; } blas;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -45,7 +47,8 @@ static bool take(const char *path, bool said)
         dlclose(h);
         return false;
     }
-    /* Its threads would fight ours for the cores, and results would depend on their number. If somebody else in this process uses it, it is theirs to say. */
+    /* Its threads would fight ours for the cores, and results would depend on their number. If somebody else in this
+     * process uses it, it is theirs to say. */
     void (*threads)(int) = (void (*)(int))symbol("openblas_set_num_threads");
     if (threads && !before)
         threads(1);
@@ -54,8 +57,10 @@ static bool take(const char *path, bool said)
     char *(*core)(void) = (char *(*)(void))symbol("openblas_get_corename");
     const char *kernel = core ? core() : "unknown kernels";
     snprintf(blas.name, sizeof blas.name, "%s (%s)", path, kernel);
-    if ((xl_cpu_features() & XL_CPU_AVX2) && (!core || !strcmp(kernel, "Prescott") || !strcmp(kernel, "Core2") || !strcmp(kernel, "Generic")))
-        XL_LOG(WARN, "%s does not know this CPU and is slow here: set OPENBLAS_CORETYPE=Haswell or SkylakeX, or %s", blas.name, ADVICE);
+    if ((xl_cpu_features() & XL_CPU_AVX2) &&
+        (!core || !strcmp(kernel, "Prescott") || !strcmp(kernel, "Core2") || !strcmp(kernel, "Generic")))
+        XL_LOG(WARN, "%s does not know this CPU and is slow here: set OPENBLAS_CORETYPE=Haswell or SkylakeX, or %s",
+               blas.name, ADVICE);
     return true;
 }
 

@@ -1,6 +1,7 @@
-/* Reductions. With one op for a body, the operand is walked as it lies in memory: dimensions that are kept or reduced together
- * are joined, lines along a reduced dimension fold into one element, lines along a kept one fold elementwise, both in levels (fold.h). Any other body
- * runs as a vector block, its lanes over the results where there are many, over segments of the reduced range otherwise.
+/* Reductions. With one op for a body, the operand is walked as it lies in memory: dimensions that are kept or reduced
+ * together are joined, lines along a reduced dimension fold into one element, lines along a kept one fold elementwise,
+ * both in levels (fold.h). Any other body runs as a vector block, its lanes over the results where there are many, over
+ * segments of the reduced range otherwise.
  * The order of folding depends on the shapes alone. */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -119,7 +120,8 @@ static void walk(const part *t, uint32_t k, char *to, const char *from, char *me
             walk(t, k + 1, row, x, rest);
         else if (d->widen)
             d->widen((float *)(void *)row, x, (size_t)(g * n));
-        xl_cascade_row(&d->ew, d->sum_elem, mem, (size_t)(g * line), (size_t)rows, lies && !d->widen ? x : row, (size_t)(g * n));
+        xl_cascade_row(&d->ew, d->sum_elem, mem, (size_t)(g * line), (size_t)rows, lies && !d->widen ? x : row,
+                       (size_t)(g * n));
     }
     sum = xl_cascade_end(&d->ew, mem, (size_t)(g * line), (size_t)rows, (size_t)(g * n));
     for (int64_t h = g / 2; h; h /= 2) {
@@ -137,7 +139,8 @@ static void walk(const part *t, uint32_t k, char *to, const char *from, char *me
     memcpy(to, sum, (size_t)line);
 }
 
-/* Parts of the first dimension where that is reduced, times ranges of the first one that is kept: all from the shapes. */
+/* Parts of the first dimension where that is reduced, times ranges of the first one that is kept: all from the shapes.
+ * */
 typedef struct {
     const reduce *d;
     part all;
@@ -180,7 +183,8 @@ static void run_parts(void *ctx, size_t begin, size_t end)
             atomic_store(&j->failed, true);
             return;
         }
-        char *to = j->sum ? j->sum + (p * d->outs + at) * (int64_t)d->sum_elem : mem + room(&t, 0) * (int64_t)d->sum_elem;
+        char *to =
+            j->sum ? j->sum + (p * d->outs + at) * (int64_t)d->sum_elem : mem + room(&t, 0) * (int64_t)d->sum_elem;
         walk(&t, 0, to, j->from, mem);
         if (!j->sum)
             finish(j, at, to, n);
@@ -276,7 +280,8 @@ static xl_error *run_any(const xl_step *s, xl_frame *f)
             goto out;
         }
         for (int64_t r = 0; r < d->reds; r++)
-            xl_cascade_row(&d->fold.ew, e, level, line, (size_t)r, (const char *)x[0] + (size_t)r * line, (size_t)d->outs);
+            xl_cascade_row(&d->fold.ew, e, level, line, (size_t)r, (const char *)x[0] + (size_t)r * line,
+                           (size_t)d->outs);
         const void *sum[1] = { xl_cascade_end(&d->fold.ew, level, line, (size_t)d->reds, (size_t)d->outs) };
         err = xl_fold_run(&d->fold, f, acc, sum, (size_t)d->outs);
         free(level);
@@ -294,7 +299,8 @@ static xl_error *run_any(const xl_step *s, xl_frame *f)
     /* few results of many elements: each lane folds a segment, then the segments are folded in their order */
     enum { SEG = XL_LANES };
     int64_t len = d->reds / SEG;
-    char *tile = malloc(((size_t)n * 2 + XL_CASCADE_LEVELS) * SEG * 16), *level = tile && d->fold.ew.fn ? tile + (size_t)n * 2 * SEG * 16 : NULL;
+    char *tile = malloc(((size_t)n * 2 + XL_CASCADE_LEVELS) * SEG * 16),
+         *level = tile && d->fold.ew.fn ? tile + (size_t)n * 2 * SEG * 16 : NULL;
     if (!tile) {
         err = XL_ERR(EXHAUSTED, "no memory to reduce");
         goto out;

@@ -30,7 +30,8 @@ static void philox(const uint32_t key[2], const uint32_t in[4], uint32_t x[4])
     memcpy(x, in, 16);
     for (int r = 0; r < 10; r++) {
         uint64_t p0 = (uint64_t)x[0] * 0xd2511f53u, p1 = (uint64_t)x[2] * 0xcd9e8d57u;
-        uint32_t a = (uint32_t)(p1 >> 32) ^ x[1] ^ k0, b = (uint32_t)p1, c = (uint32_t)(p0 >> 32) ^ x[3] ^ k1, d = (uint32_t)p0;
+        uint32_t a = (uint32_t)(p1 >> 32) ^ x[1] ^ k0, b = (uint32_t)p1, c = (uint32_t)(p0 >> 32) ^ x[3] ^ k1,
+                 d = (uint32_t)p0;
         x[0] = a, x[1] = b, x[2] = c, x[3] = d;
         k0 += 0x9e3779b9u;
         k1 += 0xbb67ae85u;
@@ -116,7 +117,7 @@ static xl_error *run_bits(const xl_step *s, xl_frame *f)
         state[1] = threefry_bits(xl_out(s, f, 1), y, state[0], state[1], mask);
     } else if (in->bytes >= 24) {
         philox_bits(xl_out(s, f, 1), y, state[0], &state[1], &state[2], mask);
-    } else {                                               /* two words of state: the key stands in for the upper counter */
+    } else { /* two words of state: the key stands in for the upper counter */
         uint64_t high = state[0];
         philox_bits(xl_out(s, f, 1), y, state[0], &state[1], &high, mask);
     }
@@ -132,7 +133,8 @@ xl_error *xl_kernel_rng_bit_generator(xl_planner *p, const xl_op *op)
     if (err)
         return err;
     if (s.bytes < 16 || y.elem > 8 || xl_dtype_class(y.dtype) == XL_CLASS_PRED)
-        return xl_plan_unsupported(p, op, "its state is shorter than 128 bits, or its type is neither integer nor float");
+        return xl_plan_unsupported(p, op,
+                                   "its state is shorter than 128 bits, or its type is neither integer nor float");
     return xl_plan_step(p, op, run_bits, NULL, 0);
 }
 
@@ -180,6 +182,7 @@ xl_error *xl_kernel_rng(xl_planner *p, const xl_op *op)
 {
     distribution *d = xl_new(p->a, distribution, 1);
     xl_dtype in = xl_in_type(p->f, op, 0)->dtype, out = xl_out_type(p->f, op, 0)->dtype;
-    *d = (distribution){ xl_ew_convert(p->a, in, XL_F64), xl_ew_convert(p->a, XL_F64, out), xl_dtype_class(out) != XL_CLASS_FLOAT };
+    *d = (distribution){ xl_ew_convert(p->a, in, XL_F64), xl_ew_convert(p->a, XL_F64, out),
+                         xl_dtype_class(out) != XL_CLASS_FLOAT };
     return xl_plan_step(p, op, run_rng, d, 0);
 }

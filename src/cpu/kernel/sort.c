@@ -1,5 +1,6 @@
-/* Sort and top_k. A sort of positions per line, by radix where it is long and by merging otherwise: stable always. Comparators that compare one operand's elements
- * run on integer keys; others run as vector blocks, one level of merges at a time, a lane for each pair of runs. */
+/* Sort and top_k. A sort of positions per line, by radix where it is long and by merging otherwise: stable always.
+ * Comparators that compare one operand's elements run on integer keys; others run as vector blocks, one level of merges
+ * at a time, a lane for each pair of runs. */
 #include <stdlib.h>
 
 #include "cpu/kernel/dtype.h"
@@ -75,7 +76,8 @@ static void keys_of(uint64_t *key, const char *x, xl_dtype d, int64_t n, int64_t
 
 typedef struct { uint64_t key; int64_t at; } item;
 
-/* Stable, by the bytes of the keys, the least first; bytes in which all keys agree are passed over. Gives where the result lies. */
+/* Stable, by the bytes of the keys, the least first; bytes in which all keys agree are passed over. Gives where the
+ * result lies. */
 static item *radix_sort(item *a, item *tmp, int64_t n)
 {
     static const size_t bytes = 8;
@@ -158,7 +160,8 @@ static void sort_lines(void *ctx, size_t begin, size_t end)
     for (size_t l = begin; l < end; l++) {
         int64_t base = (int64_t)l / d->inner * d->len * d->inner + (int64_t)l % d->inner;
         const char *x = xl_in(j->s, j->f, d->key);
-        keys_of(key, x + (size_t)base * d->elem[d->key], j->s->shape[d->key].dtype, d->len, d->inner, d->kind == KEY_CANONICAL, d->down);
+        keys_of(key, x + (size_t)base * d->elem[d->key], j->s->shape[d->key].dtype, d->len, d->inner,
+                d->kind == KEY_CANONICAL, d->down);
         const item *it = sort_items(a, a + d->len, key, d->len);
         for (uint32_t k = 0; k < d->n; k++) {
             size_t e = d->elem[k];
@@ -233,7 +236,8 @@ static xl_error *run_sort_any(const xl_step *s, xl_frame *f)
                 for (;;) {
                     int64_t lane[W], m = 0;
                     for (int64_t p = 0; p < np; p++) {
-                        int64_t *t = state + p * 4, mid = t[3] + w < len ? t[3] + w : len, end = t[3] + 2 * w < len ? t[3] + 2 * w : len;
+                        int64_t *t = state + p * 4, mid = t[3] + w < len ? t[3] + w : len,
+                                end = t[3] + 2 * w < len ? t[3] + 2 * w : len;
                         if (t[0] >= mid || t[1] >= end) {  /* one side is used up: the rest follows as it is */
                             while (t[0] < mid)
                                 dst[t[2]++] = src[t[0]++];
@@ -241,11 +245,14 @@ static xl_error *run_sort_any(const xl_step *s, xl_frame *f)
                                 dst[t[2]++] = src[t[1]++];
                             continue;
                         }
-                        for (uint32_t k = 0; k < n; k++) { /* comparator(right, left): right goes first only if it is less */
+                        for (uint32_t k = 0; k < n;
+                             k++) { /* comparator(right, left): right goes first only if it is less */
                             size_t e = d->elem[k];
                             const char *x = xl_in(s, f, k);
-                            memcpy((char *)(uintptr_t)in[2 * k] + (size_t)m * e, x + (size_t)(base + src[t[1]] * d->inner) * e, e);
-                            memcpy((char *)(uintptr_t)in[2 * k + 1] + (size_t)m * e, x + (size_t)(base + src[t[0]] * d->inner) * e, e);
+                            memcpy((char *)(uintptr_t)in[2 * k] + (size_t)m * e,
+                                   x + (size_t)(base + src[t[1]] * d->inner) * e, e);
+                            memcpy((char *)(uintptr_t)in[2 * k + 1] + (size_t)m * e,
+                                   x + (size_t)(base + src[t[0]] * d->inner) * e, e);
                         }
                         lane[m++] = p;
                     }
@@ -318,7 +325,7 @@ static void find_key(const xl_func *f, const xl_op *op, sorting *d)
     xl_dclass cls = xl_dtype_class(xl_value_type(f, r->arg[a])->dtype);
     bool floats = cls == XL_CLASS_FLOAT;
     if (cls == XL_CLASS_COMPLEX || (floats && !total) || (!floats && ca))
-        return;                                            /* float comparison of NaN is no order: leave it to the block */
+        return; /* float comparison of NaN is no order: leave it to the block */
     if (ca && r->nop > 12)
         return;
     d->kind = !floats ? KEY_NUMBER : ca ? KEY_CANONICAL : KEY_TOTAL;
@@ -366,10 +373,12 @@ xl_error *xl_kernel_sort(xl_planner *p, const xl_op *op)
 }
 
 /* ---- top_k ------------------------------------------------------------------------------------------------------ */
-/* The k largest of each line of the last dimension, in IEEE's total order (-NaN least, NaN greatest), ties in order of position. */
+/* The k largest of each line of the last dimension, in IEEE's total order (-NaN least, NaN greatest), ties in order of
+ * position. */
 typedef struct { const xl_step *s; xl_frame *f; _Atomic int failed; } top_job;
 
-/* The first k of n in order, at a. Those that can be among them are collected behind a bound, which comes down whenever 2k have come together. */
+/* The first k of n in order, at a. Those that can be among them are collected behind a bound, which comes down whenever
+ * 2k have come together. */
 static int64_t select_items(item *a, item *tmp, const uint64_t *key, int64_t n, int64_t k)
 {
     int64_t have = 0, most = 2 * k;
@@ -416,7 +425,8 @@ static void top_lines(void *ctx, size_t begin, size_t end)
         else
             it = sort_items(a, a + most, key, d->len);
         for (int64_t i = 0; i < k; i++) {
-            memcpy((char *)xl_out(s, j->f, 0) + (l * (size_t)k + (size_t)i) * x->elem, p + (size_t)it[i].at * x->elem, x->elem);
+            memcpy((char *)xl_out(s, j->f, 0) + (l * (size_t)k + (size_t)i) * x->elem, p + (size_t)it[i].at * x->elem,
+                   x->elem);
             ((int32_t *)xl_out(s, j->f, 1))[l * (size_t)k + (size_t)i] = (int32_t)it[i].at;
         }
     }
@@ -439,7 +449,8 @@ xl_error *xl_kernel_top_k(xl_planner *p, const xl_op *op)
     if (err)
         return err;
     const xl_type *in = xl_in_type(p->f, op, 0), *out = xl_out_type(p->f, op, 0);
-    if (op->nout != 2 || out->rank != in->rank || out->dims[in->rank - 1] > d->len || xl_out_type(p->f, op, 1)->dtype != XL_I32)
+    if (op->nout != 2 || out->rank != in->rank || out->dims[in->rank - 1] > d->len ||
+        xl_out_type(p->f, op, 1)->dtype != XL_I32)
         return xl_plan_unsupported(p, op, "its results have not the shape or type of a top_k");
     return xl_plan_step(p, op, run_top_k, d, 0);
 }

@@ -109,7 +109,10 @@ static xl_error *plan_iota(xl_planner *p, const xl_op *op, int64_t dim)
     *d = (iota){ (uint32_t)dim, xl_ew_convert(p->a, XL_I64, t->dtype) };
     return xl_plan_step(p, op, run_iota, d, 0);
 }
-xl_error *xl_kernel_iota(xl_planner *p, const xl_op *op) { return plan_iota(p, op, xl_op_int(op, XL_SLOT(IOTA, iota_dimension))); }
+xl_error *xl_kernel_iota(xl_planner *p, const xl_op *op)
+{
+    return plan_iota(p, op, xl_op_int(op, XL_SLOT(IOTA, iota_dimension)));
+}
 xl_error *xl_kernel_dynamic_iota(xl_planner *p, const xl_op *op)
 {
     return plan_iota(p, op, xl_op_int(op, XL_SLOT(DYNAMIC_IOTA, iota_dimension)));

@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-/* A rough inverse (Winitzki) polished by Halley's steps on erf. Near +-1 the work is done on erfc, where digits remain. */
+/* A rough inverse (Winitzki) polished by Halley's steps on erf. Near +-1 the work is done on erfc, where digits remain.
+ * */
 double xl_special_erf_inv(double x)
 {
     if (isnan(x) || fabs(x) > 1)
@@ -39,7 +40,9 @@ double xl_special_digamma(double x)
     for (; x < 12; x += 1)
         r -= 1 / x;
     double z = 1 / (x * x);
-    double s = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+    double s =
+        z * (1.0 / 12 -
+             z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
     return r + log(x) - 0.5 / x - s;
 }
 
@@ -53,8 +56,16 @@ double xl_special_lgamma(double x)
 double xl_special_zeta(double s, double q)
 {
     static const double b[] = { /* B_2k / (2k)! */
-        1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000.0, 1.0 / 74724249600.0,
-        -3617.0 / 10670622842880000.0, 43867.0 / 5109094217170944000.0 };
+                                1.0 / 12,
+                                -1.0 / 720,
+                                1.0 / 30240,
+                                -1.0 / 1209600,
+                                1.0 / 47900160,
+                                -691.0 / 1307674368000.0,
+                                1.0 / 74724249600.0,
+                                -3617.0 / 10670622842880000.0,
+                                43867.0 / 5109094217170944000.0
+    };
     if (isnan(s) || isnan(q))
         return NAN;
     if (s == 1)

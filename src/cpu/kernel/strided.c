@@ -32,7 +32,8 @@ void xl_fill(void *to, const void *elem, size_t bytes, size_t n)
     }
 }
 
-void xl_strided_init(xl_strided *s, size_t elem, uint32_t rank, const int64_t *dim, const int64_t *to, const int64_t *from)
+void xl_strided_init(xl_strided *s, size_t elem, uint32_t rank, const int64_t *dim, const int64_t *to,
+                     const int64_t *from)
 {
     bool none = false;
     *s = (xl_strided){ .elem = elem, .count = 1 };

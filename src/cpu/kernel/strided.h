@@ -1,6 +1,6 @@
 /* src/cpu/kernel/strided.h
- * Copies between strided views: what slices, transposes, broadcasts, reversals, pads and concatenations are. Made once when
- * planning (dimensions joined where they run on, the order chosen for the writer), run many times. */
+ * Copies between strided views: what slices, transposes, broadcasts, reversals, pads and concatenations are. Made once
+ * when planning (dimensions joined where they run on, the order chosen for the writer), run many times. */
 #ifndef XL_CPU_STRIDED_H
 #define XL_CPU_STRIDED_H
 
@@ -13,7 +13,8 @@ typedef struct {
     int64_t count;
 } xl_strided;
 
-void xl_strided_init(xl_strided *s, size_t elem, uint32_t rank, const int64_t *dim, const int64_t *to, const int64_t *from);
+void xl_strided_init(xl_strided *s, size_t elem, uint32_t rank, const int64_t *dim, const int64_t *to,
+                     const int64_t *from);
 void xl_strided_run(const xl_strided *s, void *to, const void *from, xl_pool *pool);
 /* Row-major strides in bytes of a shape. */
 void xl_row_major(int64_t *stride, uint32_t rank, const int64_t *dim, size_t elem);

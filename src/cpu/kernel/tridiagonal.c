@@ -1,5 +1,6 @@
-/* Tridiagonal systems as JAX leaves them to a CPU: `lapack_<type>gtsv_ffi` and `tridiagonal_solve_perturbed_ffi`. The diagonals are below, on and
- * above, each of n elements (the first of the one below and the last of the one above are not looked at), then k right-hand sides.
+/* Tridiagonal systems as JAX leaves them to a CPU: `lapack_<type>gtsv_ffi` and `tridiagonal_solve_perturbed_ffi`. The
+ * diagonals are below, on and above, each of n elements (the first of the one below and the last of the one above are
+ * not looked at), then k right-hand sides.
  * Elimination with row exchanges, in double complex whatever the type. */
 #include <complex.h>
 #include <math.h>
@@ -71,17 +72,20 @@ static xl_error *run_tridiagonal(const xl_step *s, xl_frame *f)
     const call *c = s->data;
     int64_t n = c->n, rhs = n * c->k;
     size_t elem = xl_in_shape(s, 3)->elem;
-    uint32_t to = c->perturb ? 0 : 3;                      /* gtsv gives its operands back too, and a word about each system */
+    uint32_t to = c->perturb ? 0 : 3; /* gtsv gives its operands back too, and a word about each system */
     cx *mem = malloc((size_t)(4 * n + rhs + 1) * sizeof *mem);
     if (!mem)
         return XL_ERR(EXHAUSTED, "no memory to solve a system of %lld rows", (long long)n);
     for (int64_t q = 0; q < c->mats; q++) {
         for (uint32_t i = 0; i < 3; i++)
-            c->load.fn(mem + i * n, (const void *[]){ (const char *)xl_in(s, f, i) + (size_t)(q * n) * elem }, (size_t)n, c->load.ctx);
+            c->load.fn(mem + i * n, (const void *[]){ (const char *)xl_in(s, f, i) + (size_t)(q * n) * elem },
+                       (size_t)n, c->load.ctx);
         cx *x = mem + 4 * n;
-        c->load.fn(x, (const void *[]){ (const char *)xl_in(s, f, 3) + (size_t)(q * rhs) * elem }, (size_t)rhs, c->load.ctx);
+        c->load.fn(x, (const void *[]){ (const char *)xl_in(s, f, 3) + (size_t)(q * rhs) * elem }, (size_t)rhs,
+                   c->load.ctx);
         int32_t info = solve(c, mem, mem + n, mem + 2 * n, mem + 3 * n, x);
-        c->store.fn((char *)xl_out(s, f, to) + (size_t)(q * rhs) * elem, (const void *[]){ x }, (size_t)rhs, c->store.ctx);
+        c->store.fn((char *)xl_out(s, f, to) + (size_t)(q * rhs) * elem, (const void *[]){ x }, (size_t)rhs,
+                    c->store.ctx);
         if (!c->perturb)
             ((int32_t *)xl_out(s, f, 4))[q] = info;
     }
@@ -98,8 +102,13 @@ xl_error *xl_plan_tridiagonal(xl_planner *p, const xl_op *op, bool perturb)
     if (!b || op->nout != (perturb ? 1 : 5) || b->rank < 2 || (cls != XL_CLASS_FLOAT && cls != XL_CLASS_COMPLEX))
         return xl_plan_unsupported(p, op, "not the operands and results of a tridiagonal system");
     call *c = xl_new(p->a, call, 1);
-    *c = (call){ .mats = 1, .n = b->dims[b->rank - 2], .k = b->dims[b->rank - 1], .perturb = perturb, .load = xl_ew_convert(p->a, b->dtype, XL_C128),
-                 .store = xl_ew_convert(p->a, XL_C128, b->dtype), .eps = b->dtype == XL_F64 || b->dtype == XL_C128 ? 2.220446049250313e-16 : 1.1920929e-7 };
+    *c = (call){ .mats = 1,
+                 .n = b->dims[b->rank - 2],
+                 .k = b->dims[b->rank - 1],
+                 .perturb = perturb,
+                 .load = xl_ew_convert(p->a, b->dtype, XL_C128),
+                 .store = xl_ew_convert(p->a, XL_C128, b->dtype),
+                 .eps = b->dtype == XL_F64 || b->dtype == XL_C128 ? 2.220446049250313e-16 : 1.1920929e-7 };
     for (uint32_t i = 0; i + 2 < b->rank; i++)
         c->mats *= b->dims[i];
     bool fits = true;
@@ -108,7 +117,8 @@ xl_error *xl_plan_tridiagonal(xl_planner *p, const xl_op *op, bool perturb)
         const xl_type *t = i < op->nin ? xl_in_type(p->f, op, r) : xl_out_type(p->f, op, r);
         bool info = i >= op->nin && r == 4, sides = i < op->nin ? r == 3 : perturb || r == 3;
         int64_t count;
-        fits = fits && xl_type_count(t, &count) && count == (info ? c->mats : c->mats * c->n * (sides ? c->k : 1)) && t->dtype == (info ? XL_I32 : b->dtype);
+        fits = fits && xl_type_count(t, &count) && count == (info ? c->mats : c->mats * c->n * (sides ? c->k : 1)) &&
+               t->dtype == (info ? XL_I32 : b->dtype);
     }
     if (!fits)
         return xl_plan_unsupported(p, op, "the diagonals, the right-hand sides and the results do not fit together");

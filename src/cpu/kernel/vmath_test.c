@@ -1,4 +1,5 @@
-/* Every function over floats of every exponent and both signs, against libm in f64, whose error is nothing beside a float's. */
+/* Every function over floats of every exponent and both signs, against libm in f64, whose error is nothing beside a
+ * float's. */
 #include "cpu/kernel/vmath.h"
 
 #include <math.h>
@@ -25,8 +26,12 @@ static double ulps(float got, double want)
     return fabs(g - want) / ldexp(1, (fabs(want) < 0x1p-126 ? -126 : ilogb(want)) - 23);
 }
 
-static const float special[] = { 0.0f, -0.0f, 1, -1, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 0x1p-126f, 0x1.fffffep127f, -0x1.fffffep127f, 0.5f,
-                                 2, 0.625f, 88.72284f, 88.7229f, -87.4f, -103.9f, -104.1f, 9.3f, -9.3f, 10.05f, 0x1p28f, 1e30f, 3, -3, 2.5f, -2.5f, 128, -149, 1e-20f };
+static const float special[] = { 0.0f,    -0.0f,     1,          -1,        INFINITY,        -INFINITY,
+                                 NAN,     0x1p-149f, -0x1p-149f, 0x1p-126f, 0x1.fffffep127f, -0x1.fffffep127f,
+                                 0.5f,    2,         0.625f,     88.72284f, 88.7229f,        -87.4f,
+                                 -103.9f, -104.1f,   9.3f,       -9.3f,     10.05f,          0x1p28f,
+                                 1e30f,   3,         -3,         2.5f,      -2.5f,           128,
+                                 -149,    1e-20f };
 enum { SPECIALS = sizeof special / sizeof *special, BLOCK = 1024 };
 
 typedef void unary_fn(float *y, const float *x, size_t n);
@@ -107,11 +112,15 @@ static void check_pair(const char *name, binary_fn *f, double (*ref)(double, dou
         xl_cpu_features_mask(~0u);                                                   \
     } while (0)
 #define CHECK_UNARY(f, bound) TEST(f) { EACH_SET(check(#f, xl_v##f##_f32, f, bound)); }
-CHECK_UNARY(exp, 1) CHECK_UNARY(exp2, 1) CHECK_UNARY(expm1, 1) CHECK_UNARY(log, 1) CHECK_UNARY(log2, 1) CHECK_UNARY(log10, 1) CHECK_UNARY(log1p, 1)
-CHECK_UNARY(tanh, 2) CHECK_UNARY(logistic, 2) CHECK_UNARY(sin, 1) CHECK_UNARY(cos, 1) CHECK_UNARY(tan, 1) CHECK_UNARY(sqrt, 0.5001) CHECK_UNARY(rsqrt, 1)
-CHECK_UNARY(cbrt, 1) CHECK_UNARY(erf, 2) CHECK_UNARY(erfc, 1) CHECK_UNARY(sinh, 1) CHECK_UNARY(cosh, 1) CHECK_UNARY(asin, 1) CHECK_UNARY(acos, 1)
-CHECK_UNARY(atan, 1) CHECK_UNARY(asinh, 1) CHECK_UNARY(acosh, 1) CHECK_UNARY(atanh, 1)
-TEST(pow) { EACH_SET(check_pair("pow", xl_vpow_f32, pow, 1)); }
+CHECK_UNARY(exp, 1)
+CHECK_UNARY(exp2, 1) CHECK_UNARY(expm1, 1) CHECK_UNARY(log, 1) CHECK_UNARY(log2, 1) CHECK_UNARY(log10, 1)
+    CHECK_UNARY(log1p, 1) CHECK_UNARY(tanh, 2) CHECK_UNARY(logistic, 2) CHECK_UNARY(sin, 1) CHECK_UNARY(cos, 1)
+        CHECK_UNARY(tan, 1) CHECK_UNARY(sqrt, 0.5001) CHECK_UNARY(rsqrt, 1) CHECK_UNARY(cbrt, 1) CHECK_UNARY(erf, 2)
+            CHECK_UNARY(erfc, 1) CHECK_UNARY(sinh, 1) CHECK_UNARY(cosh, 1) CHECK_UNARY(asin, 1) CHECK_UNARY(acos, 1)
+                CHECK_UNARY(atan, 1) CHECK_UNARY(asinh, 1) CHECK_UNARY(acosh, 1) CHECK_UNARY(atanh, 1) TEST(pow)
+{
+    EACH_SET(check_pair("pow", xl_vpow_f32, pow, 1));
+}
 TEST(atan2) { EACH_SET(check_pair("atan2", xl_vatan2_f32, atan2, 1)); }
 
 TEST(every_function_is_checked)

@@ -8,15 +8,22 @@
 typedef struct {
     xl_fold fold, scatter;
     uint32_t n, rank;
-    int64_t size[XL_RANK_MAX], step[XL_RANK_MAX], low[XL_RANK_MAX], spread[XL_RANK_MAX], base[XL_RANK_MAX]; /* spread: window dilation */
+    int64_t size[XL_RANK_MAX], step[XL_RANK_MAX], low[XL_RANK_MAX], spread[XL_RANK_MAX],
+        base[XL_RANK_MAX];                                 /* spread: window dilation */
     int64_t window;                                        /* positions in it */
     int32_t scan;                                          /* dimension of a running reduction, or -1 */
     bool reverse;
     xl_block *select;
 } windows;
 
-/* A running reduction in levels (fold.h): since[l] is what came in the current unit of level l, of XL_CASCADE^(l + 1) rows, before[l] all that came before it. */
-typedef struct { const windows *d; xl_frame *f; size_t inner; char *since[XL_CASCADE_LEVELS][16], *before[XL_CASCADE_LEVELS][16]; } scan;
+/* A running reduction in levels (fold.h): since[l] is what came in the current unit of level l, of XL_CASCADE^(l + 1)
+ * rows, before[l] all that came before it. */
+typedef struct {
+    const windows *d;
+    xl_frame *f;
+    size_t inner;
+    char *since[XL_CASCADE_LEVELS][16], *before[XL_CASCADE_LEVELS][16];
+} scan;
 
 static void scan_copy(const scan *c, char *const *to, const void *const *from)
 {
@@ -107,7 +114,8 @@ out:
 enum { W = 256 };
 
 /* Where window position w of result coordinates c reads; false: in the padding or between dilated elements. */
-static bool reads(const windows *d, const int64_t *c, const int64_t *w, const xl_shape *x, const int64_t *stride, int64_t *at)
+static bool reads(const windows *d, const int64_t *c, const int64_t *w, const xl_shape *x, const int64_t *stride,
+                  int64_t *at)
 {
     *at = 0;
     for (uint32_t k = 0; k < d->rank; k++) {
@@ -166,7 +174,9 @@ static xl_error *run_window(const xl_step *s, xl_frame *f)
                 bool in_reach = reads(d, coord + i * d->rank, w, x, stride, &at);
                 for (uint32_t k = 0; k < n; k++) {
                     size_t e = d->fold.elem[k];
-                    memcpy((char *)(uintptr_t)in[k] + i * e, in_reach ? (const char *)xl_in(s, f, k) + (size_t)at * e : (const char *)xl_in(s, f, n + k), e);
+                    memcpy((char *)(uintptr_t)in[k] + i * e,
+                           in_reach ? (const char *)xl_in(s, f, k) + (size_t)at * e : (const char *)xl_in(s, f, n + k),
+                           e);
                 }
             }
             if (d->fold.ew.fn)
@@ -187,8 +197,8 @@ out:
     return err;
 }
 
-static xl_error *read_windows(xl_planner *p, const xl_op *op, windows *d, const xl_shape *x, xl_dims size, xl_dims step, xl_dims pad,
-                              xl_dims spread, xl_dims base)
+static xl_error *read_windows(xl_planner *p, const xl_op *op, windows *d, const xl_shape *x, xl_dims size, xl_dims step,
+                              xl_dims pad, xl_dims spread, xl_dims base)
 {
     d->rank = x->rank;
     d->window = 1;
@@ -216,7 +226,8 @@ xl_error *xl_kernel_reduce_window(xl_planner *p, const xl_op *op)
     d->n = n;
     xl_dims pad = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, padding));
     XL_DO(read_windows(p, op, d, &x, xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dimensions)),
-                       xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_strides)), pad, xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dilations)),
+                       xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_strides)), pad,
+                       xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dilations)),
                        xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, base_dilations))));
     d->scan = -1;
     bool plain = true;
@@ -312,7 +323,8 @@ xl_error *xl_kernel_select_and_scatter(xl_planner *p, const xl_op *op)
     XL_DO(xl_plan_lanes(p, op, 0, &d->select));
     XL_DO(xl_fold_plan(p, op, 1, 1, &d->scatter));
     XL_DO(read_windows(p, op, d, &x, xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, window_dimensions)),
-                       xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, window_strides)), xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, padding)), none, none));
+                       xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, window_strides)),
+                       xl_op_dims(op, XL_SLOT(SELECT_AND_SCATTER, padding)), none, none));
     return xl_plan_step(p, op, run_select_and_scatter, d, 0);
 out:
     return err;

@@ -1,6 +1,6 @@
 /* src/cpu/pjrt/api.h
- * The plugin's own side of PJRT's handles. Everything is reference counted where PJRT lets two handles share it; any thread
- * may call any entry point. Nothing here aborts: an allocation that fails is RESOURCE_EXHAUSTED. */
+ * The plugin's own side of PJRT's handles. Everything is reference counted where PJRT lets two handles share it; any
+ * thread may call any entry point. Nothing here aborts: an allocation that fails is RESOURCE_EXHAUSTED. */
 #ifndef XL_CPU_API_H
 #define XL_CPU_API_H
 
@@ -26,7 +26,11 @@ void xl_python_setup(const char *platform);
 /* ---- devices ---------------------------------------------------------------------------------------------------- */
 typedef struct xl_user { const void *key; void *value; void (*drop)(void *); struct xl_user *next; } xl_user;
 
-enum { XL_SPACE_DEVICE, XL_SPACE_HOST, XL_SPACES };         /* a device's memories: its own, and pinned_host, which is the same here */
+enum {
+    XL_SPACE_DEVICE,
+    XL_SPACE_HOST,
+    XL_SPACES
+}; /* a device's memories: its own, and pinned_host, which is the same here */
 extern const char *const xl_space_kind[XL_SPACES];
 
 typedef struct {
@@ -61,7 +65,7 @@ struct PJRT_TopologyDescription {
     bool owned;
 };
 struct PJRT_Client {
-    size_t n, first, nlocal;                               /* devices of all processes; this one's are nlocal from `first` on */
+    size_t n, first, nlocal; /* devices of all processes; this one's are nlocal from `first` on */
     PJRT_Device *device;
     PJRT_Device **list;
     PJRT_Memory **memories;
@@ -76,7 +80,8 @@ struct PJRT_Client {
 };
 
 /* ---- events ----------------------------------------------------------------------------------------------------- */
-/* Starts pending, or ready when `ready`. One reference belongs to the handle; a pending event has another with its maker. */
+/* Starts pending, or ready when `ready`. One reference belongs to the handle; a pending event has another with its
+ * maker. */
 PJRT_Event *xl_event_new(bool ready);                      /* NULL: no memory */
 void xl_event_set(PJRT_Event *e, xl_code code, const char *message); /* makes it ready; XL_OK for no error */
 PJRT_Event *xl_event_ref(PJRT_Event *e);
@@ -114,7 +119,8 @@ struct PJRT_Buffer {
 xl_error *xl_store_new(PJRT_Device *d, size_t bytes, xl_store **out) XL_MUST_USE;
 xl_store *xl_store_ref(xl_store *s);
 void xl_store_unref(xl_store *s);
-xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s, PJRT_Buffer **out) XL_MUST_USE;
+xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s,
+                        PJRT_Buffer **out) XL_MUST_USE;
 void xl_cpu_buffer_free(PJRT_Buffer *b);
 PJRT_Layouts_MemoryLayout **xl_layouts_new(const xl_shape *s, uint32_t n); /* a list, to be freed; NULL: no memory */
 PJRT_Buffer_Type xl_api_type(xl_dtype d);
@@ -140,18 +146,18 @@ typedef struct {
     size_t *kind_sizes[2];
     uint8_t *out_space;
     PJRT_NamedValue cost[6];
-    xl_buf gathered;                                       /* what the partitioner gathered operands for; the last of cost */
+    xl_buf gathered; /* what the partitioner gathered operands for; the last of cost */
     xl_buf text;                                           /* the optimised program, made when asked */
     PJRT_Layouts_MemoryLayout **layouts[2];                /* of outputs and parameters */
-    char **shardings[2];                                   /* OpSharding messages of outputs and parameters; NULL on one device */
+    char **shardings[2]; /* OpSharding messages of outputs and parameters; NULL on one device */
     size_t *sharding_sizes[2];
     uint32_t nsharding[2];
     pthread_mutex_t lock;
-    void *_Atomic *spare;                                  /* per device: temp memory of its last run, kept for the next */
+    void *_Atomic *spare; /* per device: temp memory of its last run, kept for the next */
 } xl_exec;
 
-/* Frontends compile in one thread and use the handle in another. Its maker stores `e` last, everybody else reads it first: so he sees what the
- * maker wrote, however the handle came to him. */
+/* Frontends compile in one thread and use the handle in another. Its maker stores `e` last, everybody else reads it
+ * first: so he sees what the maker wrote, however the handle came to him. */
 struct PJRT_Executable { xl_exec *_Atomic e; };
 struct PJRT_LoadedExecutable {
     xl_exec *_Atomic e;
@@ -159,7 +165,7 @@ struct PJRT_LoadedExecutable {
     size_t n;                                              /* devices of this process */
     PJRT_Device **devices;                                 /* in the order of the assignment */
     PJRT_LogicalDeviceIds *ids;
-    uint32_t *process;                                     /* of every device of the program, where other processes have some; else NULL */
+    uint32_t *process; /* of every device of the program, where other processes have some; else NULL */
     uint64_t hash;                                         /* of which those devices are */
     atomic_bool deleted;
 };

@@ -6,10 +6,13 @@
 #include "cpu/kernel/strided.h"
 
 /* ---- types ------------------------------------------------------------------------------------------------------ */
-#define TYPES(F) F(PRED, I1) F(S8, I8) F(S16, I16) F(S32, I32) F(S64, I64) F(U8, U8) F(U16, U16) F(U32, U32) F(U64, U64) F(F16, F16) \
-    F(F32, F32) F(F64, F64) F(BF16, BF16) F(C64, C64) F(C128, C128) F(F8E5M2, F8E5M2) F(F8E4M3FN, F8E4M3FN)                     \
-    F(F8E4M3B11FNUZ, F8E4M3B11FNUZ) F(F8E5M2FNUZ, F8E5M2FNUZ) F(F8E4M3FNUZ, F8E4M3FNUZ) F(S4, I4) F(U4, U4) F(S2, I2) F(U2, U2) \
-    F(F8E4M3, F8E4M3) F(F8E3M4, F8E3M4) F(F8E8M0FNU, F8E8M0FNU) F(F4E2M1FN, F4E2M1FN) F(F6E2M3FN, F6E2M3FN) F(F6E3M2FN, F6E3M2FN)
+#define TYPES(F)                                                                                                       \
+    F(PRED, I1)                                                                                                        \
+    F(S8, I8) F(S16, I16) F(S32, I32) F(S64, I64) F(U8, U8) F(U16, U16) F(U32, U32) F(U64, U64) F(F16, F16)            \
+        F(F32, F32) F(F64, F64) F(BF16, BF16) F(C64, C64) F(C128, C128) F(F8E5M2, F8E5M2) F(F8E4M3FN, F8E4M3FN)        \
+            F(F8E4M3B11FNUZ, F8E4M3B11FNUZ) F(F8E5M2FNUZ, F8E5M2FNUZ) F(F8E4M3FNUZ, F8E4M3FNUZ) F(S4, I4) F(U4, U4)    \
+                F(S2, I2) F(U2, U2) F(F8E4M3, F8E4M3) F(F8E3M4, F8E3M4) F(F8E8M0FNU, F8E8M0FNU) F(F4E2M1FN, F4E2M1FN)  \
+                    F(F6E2M3FN, F6E2M3FN) F(F6E3M2FN, F6E3M2FN)
 
 PJRT_Buffer_Type xl_api_type(xl_dtype d)
 {
@@ -80,7 +83,8 @@ void xl_store_unref(xl_store *s)
 }
 
 /* ---- buffers ---------------------------------------------------------------------------------------------------- */
-xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s, PJRT_Buffer **out)
+xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s,
+                        PJRT_Buffer **out)
 {
     PJRT_Buffer *b = calloc(1, sizeof *b);
     *out = NULL;
@@ -144,9 +148,11 @@ static PJRT_Error *check_shape(PJRT_Buffer_Type type, const int64_t *dims, size_
 {
     *dtype = xl_api_dtype(type);
     if (*dtype == XL_DT_NONE)
-        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "buffers of element type %d are not served by this device", (int)type);
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "buffers of element type %d are not served by this device",
+                           (int)type);
     if (rank > XL_RANK_MAX)
-        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "a buffer of %zu dimensions: this device goes up to %d", rank, XL_RANK_MAX);
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "a buffer of %zu dimensions: this device goes up to %d", rank,
+                           XL_RANK_MAX);
     size_t n = xl_dtype_bytes(*dtype);
     bool empty = false;
     for (size_t i = 0; i < rank; i++) {
@@ -182,8 +188,9 @@ static PJRT_Error *pick_device(PJRT_Client *c, PJRT_Device *device, PJRT_Memory 
     if ((*out)->client != c)
         return xl_api_fail(XL_CODE_INVALID, "the device belongs to another client");
     if ((*out)->desc.process != c->process)
-        return xl_api_fail(XL_CODE_INVALID, "%s belongs to process %d, this is process %d: a process puts data on its own devices", (*out)->desc.text,
-                           (*out)->desc.process, c->process);
+        return xl_api_fail(XL_CODE_INVALID,
+                           "%s belongs to process %d, this is process %d: a process puts data on its own devices",
+                           (*out)->desc.text, (*out)->desc.process, c->process);
     return NULL;
 }
 
@@ -204,7 +211,8 @@ PJRT_Error *xl_PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer
     if (!row_major_layout(args->device_layout, args->num_dims))
         return xl_api_fail(XL_CODE_UNIMPLEMENTED, "this device keeps arrays row-major: ask for no other layout");
     if (args->num_byte_strides && args->num_byte_strides != args->num_dims)
-        return xl_api_fail(XL_CODE_INVALID, "%zu strides were given for %zu dimensions", args->num_byte_strides, args->num_dims);
+        return xl_api_fail(XL_CODE_INVALID, "%zu strides were given for %zu dimensions", args->num_byte_strides,
+                           args->num_dims);
     int64_t own[XL_RANK_MAX] = { 0 };
     uint32_t rank = (uint32_t)args->num_dims;
     bool dense = true;
@@ -295,7 +303,10 @@ PJRT_Error *xl_PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDevi
     xl_error *err = s ? xl_device_take(d, 0) : XL_ERR(EXHAUSTED, "no memory for a buffer");
     if (!err) {
         atomic_init(&s->ref, 1);
-        *s = (xl_store){ .data = args->device_buffer_ptr, .device = d, .foreign = true, .on_delete = args->on_delete_callback,
+        *s = (xl_store){ .data = args->device_buffer_ptr,
+                         .device = d,
+                         .foreign = true,
+                         .on_delete = args->on_delete_callback,
                          .on_delete_arg = args->on_delete_callback_arg };
         atomic_init(&s->ref, 1);
         err = xl_buffer_new(d, dtype, false, args->num_dims, args->dims, s, &args->buffer);
@@ -307,8 +318,8 @@ PJRT_Error *xl_PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDevi
     return xl_api_error(err);
 }
 
-static PJRT_Error *uninitialized(PJRT_Client *c, PJRT_Device *device, PJRT_Memory *memory, PJRT_Buffer_Type type, const int64_t *dims,
-                                 size_t rank, PJRT_Buffer **out)
+static PJRT_Error *uninitialized(PJRT_Client *c, PJRT_Device *device, PJRT_Memory *memory, PJRT_Buffer_Type type,
+                                 const int64_t *dims, size_t rank, PJRT_Buffer **out)
 {
     PJRT_Device *d;
     xl_dtype dtype;
@@ -333,17 +344,18 @@ static PJRT_Error *uninitialized(PJRT_Client *c, PJRT_Device *device, PJRT_Memor
 }
 PJRT_Error *xl_PJRT_Client_CreateUninitializedBuffer(PJRT_Client_CreateUninitializedBuffer_Args *args)
 {
-    return uninitialized(args->client, args->device, args->memory, args->shape_element_type, args->shape_dims, args->shape_num_dims,
-                         &args->buffer);
+    return uninitialized(args->client, args->device, args->memory, args->shape_element_type, args->shape_dims,
+                         args->shape_num_dims, &args->buffer);
 }
 PJRT_Error *xl_PJRT_Client_CreateErrorBuffer(PJRT_Client_CreateErrorBuffer_Args *args)
 {
-    PJRT_Error *bad = uninitialized(args->client, NULL, args->memory, args->shape_element_type, args->shape_dims, args->shape_num_dims,
-                                    &args->buffer);
+    PJRT_Error *bad = uninitialized(args->client, NULL, args->memory, args->shape_element_type, args->shape_dims,
+                                    args->shape_num_dims, &args->buffer);
     if (bad)
         return bad;
     args->buffer->error = args->error_code ? (xl_code)args->error_code : XL_CODE_INTERNAL;
-    args->buffer->message = strndup(args->error_message ? args->error_message : "", args->error_message ? args->error_message_size : 0);
+    args->buffer->message =
+        strndup(args->error_message ? args->error_message : "", args->error_message ? args->error_message_size : 0);
     return NULL;
 }
 
@@ -408,7 +420,7 @@ PJRT_Error *xl_PJRT_Buffer_Delete(PJRT_Buffer_Delete_Args *args)
     if (b->external == 0) {
         s = b->store;
         b->store = NULL;
-    } else if (b->store) {                                 /* somebody looks at the memory: it stays until they are done */
+    } else if (b->store) { /* somebody looks at the memory: it stays until they are done */
         s = NULL;
         b->error = XL_CODE_INVALID;
     }
@@ -496,7 +508,8 @@ PJRT_Error *xl_PJRT_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args *args)
         return NULL;
     }
     if (args->dst_size < b->bytes)
-        return xl_api_fail(XL_CODE_INVALID, "the host has room for %zu bytes, the buffer has %zu", args->dst_size, b->bytes);
+        return xl_api_fail(XL_CODE_INVALID, "the host has room for %zu bytes, the buffer has %zu", args->dst_size,
+                           b->bytes);
     xl_store *s = hold(b, &bad);
     if (!s)
         return bad;
@@ -506,7 +519,8 @@ PJRT_Error *xl_PJRT_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args *args)
     const PJRT_Buffer_MemoryLayout *l = args->host_layout;
     bool plain = row_major_layout(l, rank);
     xl_row_major(own, rank, b->dims, elem);
-    if (!plain && l->type == PJRT_Buffer_MemoryLayout_Type_Tiled && !l->tiled.num_tiles && l->tiled.minor_to_major_size == rank) {
+    if (!plain && l->type == PJRT_Buffer_MemoryLayout_Type_Tiled && !l->tiled.num_tiles &&
+        l->tiled.minor_to_major_size == rank) {
         int64_t at = (int64_t)elem;
         for (uint32_t i = 0; i < rank; i++) {
             int64_t dim = l->tiled.minor_to_major[i];
@@ -540,7 +554,8 @@ PJRT_Error *xl_PJRT_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args *args)
 {
     PJRT_Error *bad;
     PJRT_Buffer *b = args->buffer;
-    if (args->offset < 0 || args->transfer_size < 0 || (size_t)args->offset > b->bytes || (size_t)args->transfer_size > b->bytes - (size_t)args->offset)
+    if (args->offset < 0 || args->transfer_size < 0 || (size_t)args->offset > b->bytes ||
+        (size_t)args->transfer_size > b->bytes - (size_t)args->offset)
         return xl_api_fail(XL_CODE_INVALID, "bytes %lld + %lld lie outside a buffer of %zu", (long long)args->offset,
                            (long long)args->transfer_size, b->bytes);
     xl_store *s = hold(b, &bad);
@@ -552,7 +567,11 @@ PJRT_Error *xl_PJRT_Buffer_CopyRawToHost(PJRT_Buffer_CopyRawToHost_Args *args)
     args->event = xl_event_new(true);
     return args->event ? NULL : xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an event");
 }
-PJRT_Error *xl_PJRT_Buffer_CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args *args) { (void)args; return xl_api_none("PJRT_Buffer_CopyRawToHostFuture"); }
+PJRT_Error *xl_PJRT_Buffer_CopyRawToHostFuture(PJRT_Buffer_CopyRawToHostFuture_Args *args)
+{
+    (void)args;
+    return xl_api_none("PJRT_Buffer_CopyRawToHostFuture");
+}
 
 static PJRT_Error *copy_to(PJRT_Buffer *b, PJRT_Device *d, int space, PJRT_Buffer **out)
 {
@@ -572,10 +591,14 @@ static PJRT_Error *copy_to(PJRT_Buffer *b, PJRT_Device *d, int space, PJRT_Buffe
     xl_store_unref(from);
     return xl_api_error(err);
 }
-PJRT_Error *xl_PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args *args) { return copy_to(args->buffer, args->dst_device, XL_SPACE_DEVICE, &args->dst_buffer); }
+PJRT_Error *xl_PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args *args)
+{
+    return copy_to(args->buffer, args->dst_device, XL_SPACE_DEVICE, &args->dst_buffer);
+}
 PJRT_Error *xl_PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args *args)
 {
-    return copy_to(args->buffer, ((xl_memory *)args->dst_memory)->device, space_of(args->dst_memory), &args->dst_buffer);
+    return copy_to(args->buffer, ((xl_memory *)args->dst_memory)->device, space_of(args->dst_memory),
+                   &args->dst_buffer);
 }
 
 PJRT_Error *xl_PJRT_Buffer_Bitcast(PJRT_Buffer_Bitcast_Args *args)
@@ -647,13 +670,15 @@ static PJRT_Error *transfer_buffer(PJRT_AsyncHostToDeviceTransferManager *t, int
     *out = t->buf[i];
     return NULL;
 }
-PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_TransferData(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args *args)
+PJRT_Error *
+xl_PJRT_AsyncHostToDeviceTransferManager_TransferData(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args *args)
 {
     PJRT_Buffer *b = NULL;
     PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
     if (bad)
         return bad;
-    if (args->offset < 0 || args->transfer_size < 0 || (size_t)args->offset > b->bytes || (size_t)args->transfer_size > b->bytes - (size_t)args->offset)
+    if (args->offset < 0 || args->transfer_size < 0 || (size_t)args->offset > b->bytes ||
+        (size_t)args->transfer_size > b->bytes - (size_t)args->offset)
         return xl_api_fail(XL_CODE_INVALID, "bytes %lld + %lld lie outside a buffer of %zu", (long long)args->offset,
                            (long long)args->transfer_size, b->bytes);
     xl_store *s = hold(b, &bad);
@@ -665,7 +690,8 @@ PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_TransferData(PJRT_AsyncHost
     args->done_with_h2d_transfer = xl_event_new(true);
     return args->done_with_h2d_transfer ? NULL : xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an event");
 }
-PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args *args)
+PJRT_Error *
+xl_PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args *args)
 {
     PJRT_Buffer *b = NULL;
     PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
@@ -686,12 +712,14 @@ PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_Device(PJRT_AsyncHostToDevi
     args->device_out = args->transfer_manager->device;
     return NULL;
 }
-PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_BufferCount(PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args *args)
+PJRT_Error *
+xl_PJRT_AsyncHostToDeviceTransferManager_BufferCount(PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args *args)
 {
     args->buffer_count = args->transfer_manager->n;
     return NULL;
 }
-PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_BufferSize(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args *args)
+PJRT_Error *
+xl_PJRT_AsyncHostToDeviceTransferManager_BufferSize(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args *args)
 {
     PJRT_Buffer *b = NULL;
     PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
@@ -699,7 +727,8 @@ PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_BufferSize(PJRT_AsyncHostTo
         args->buffer_size = b->bytes;
     return bad;
 }
-PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_SetBufferError(PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args *args)
+PJRT_Error *
+xl_PJRT_AsyncHostToDeviceTransferManager_SetBufferError(PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args *args)
 {
     PJRT_Buffer *b = NULL;
     PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
@@ -707,12 +736,14 @@ PJRT_Error *xl_PJRT_AsyncHostToDeviceTransferManager_SetBufferError(PJRT_AsyncHo
         return bad;
     b->error = (xl_code)args->error_code;
     free(b->message);
-    b->message = strndup(args->error_message ? args->error_message : "", args->error_message ? args->error_message_size : 0);
+    b->message =
+        strndup(args->error_message ? args->error_message : "", args->error_message ? args->error_message_size : 0);
     return NULL;
 }
 
 /* ---- extension: layouts ----------------------------------------------------------------------------------------- */
-/* Every array is row-major, so a layout is a rank. There is one of each, for all threads and for ever: nobody owns them. */
+/* Every array is row-major, so a layout is a rank. There is one of each, for all threads and for ever: nobody owns
+ * them. */
 struct PJRT_Layouts_MemoryLayout { char unused; };
 static PJRT_Layouts_MemoryLayout of_rank[XL_RANK_MAX + 1];
 struct PJRT_Layouts_SerializedLayout { char text[8 + 4 * XL_RANK_MAX]; };
@@ -747,13 +778,23 @@ static PJRT_Error *layout_serialize(PJRT_Layouts_MemoryLayout_Serialize_Args *ar
 static PJRT_Error *layout(size_t rank, PJRT_Layouts_MemoryLayout **out)
 {
     if (rank > XL_RANK_MAX)
-        return xl_api_fail(XL_CODE_INVALID, "an array of %zu dimensions: this device has at most %d; join some of them", rank, XL_RANK_MAX);
+        return xl_api_fail(XL_CODE_INVALID, "an array of %zu dimensions: this device has at most %d; join some of them",
+                           rank, XL_RANK_MAX);
     *out = &of_rank[rank];
     return NULL;
 }
-static PJRT_Error *layout_client(PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args *args) { return layout(args->num_dims, &args->layout); }
-static PJRT_Error *layout_buffer(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args *args) { return layout(args->buffer->rank, &args->layout); }
-static PJRT_Error *layout_topology(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args *args) { return layout(args->num_dims, &args->layout); }
+static PJRT_Error *layout_client(PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args *args)
+{
+    return layout(args->num_dims, &args->layout);
+}
+static PJRT_Error *layout_buffer(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args *args)
+{
+    return layout(args->buffer->rank, &args->layout);
+}
+static PJRT_Error *layout_topology(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args *args)
+{
+    return layout(args->num_dims, &args->layout);
+}
 
 PJRT_Layouts_MemoryLayout **xl_layouts_new(const xl_shape *s, uint32_t n)
 {
@@ -777,7 +818,8 @@ static PJRT_Error *layout_parameters(PJRT_Layouts_PJRT_Executable_GetParameterLa
     return NULL;
 }
 PJRT_Layouts_Extension xl_layouts_extension = {
-    .base = { PJRT_SIZE(PJRT_Layouts_Extension, PJRT_Layouts_PJRT_Executable_GetParameterLayouts), PJRT_Extension_Type_Layouts, NULL },
+    .base = { PJRT_SIZE(PJRT_Layouts_Extension, PJRT_Layouts_PJRT_Executable_GetParameterLayouts),
+              PJRT_Extension_Type_Layouts, NULL },
     .PJRT_Layouts_MemoryLayout_Destroy = layout_destroy,
     .PJRT_Layouts_MemoryLayout_Serialize = layout_serialize,
     .PJRT_Layouts_PJRT_Client_GetDefaultLayout = layout_client,

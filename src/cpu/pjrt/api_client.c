@@ -18,8 +18,11 @@
 static const char platform[] = "xlane";
 enum { DEVICES_MAX = 4096 };
 
-#define NAMED(n, kind, field, v, size) { .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size), .name = n, .name_size = sizeof(n) - 1, \
-    .type = PJRT_NamedValue_##kind, .field = v, .value_size = size }
+#define NAMED(n, kind, field, v, size)                                                                                 \
+    {                                                                                                                  \
+        .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size), .name = n, .name_size = sizeof(n) - 1,                  \
+        .type = PJRT_NamedValue_##kind, .field = v, .value_size = size                                                 \
+    }
 
 /* ---- plugin ----------------------------------------------------------------------------------------------------- */
 PJRT_Error *xl_PJRT_Plugin_Initialize(PJRT_Plugin_Initialize_Args *args) { (void)args; return NULL; }
@@ -222,16 +225,22 @@ PJRT_Error *xl_PJRT_Device_GetAttributes(PJRT_Device_GetAttributes_Args *args)
 }
 
 /* Devices hand out memory in tiles or pages; ours need not, and does when asked to. */
-static size_t grained(const PJRT_Device *d, size_t n) { return d->grain ? (n + d->grain - 1) / d->grain * d->grain : n; }
+static size_t grained(const PJRT_Device *d, size_t n)
+{
+    return d->grain ? (n + d->grain - 1) / d->grain * d->grain : n;
+}
 xl_error *xl_device_take(PJRT_Device *d, size_t n)
 {
     n = grained(d, n);
     int64_t now = atomic_fetch_add(&d->in_use, (int64_t)n) + (int64_t)n;
     if (d->limit && now > d->limit) {
         atomic_fetch_sub(&d->in_use, (int64_t)n);
-        return XL_ERR(EXHAUSTED, "RESOURCE_EXHAUSTED: E0100: RuntimeBufferAllocationFailure: Error allocating device buffer: attempting to allocate "
-                      "%.2fM. That was not possible. There are %.2fM free on device %s: free buffers, or raise XLANE_CPU_HBM",
-                      (double)n / 1048576, (double)(d->limit - (now - (int64_t)n)) / 1048576, d->desc.text);
+        return XL_ERR(
+            EXHAUSTED,
+            "RESOURCE_EXHAUSTED: E0100: RuntimeBufferAllocationFailure: Error allocating device buffer: attempting to "
+            "allocate "
+            "%.2fM. That was not possible. There are %.2fM free on device %s: free buffers, or raise XLANE_CPU_HBM",
+            (double)n / 1048576, (double)(d->limit - (now - (int64_t)n)) / 1048576, d->desc.text);
     }
     int64_t peak = atomic_load(&d->peak), largest = atomic_load(&d->largest);
     while (now > peak && !atomic_compare_exchange_weak(&d->peak, &peak, now))
@@ -281,8 +290,10 @@ static size_t pool_size(const xl_mail *mail)
 PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
 {
     xl_error *err = xl_env_check();
-    uint64_t n = (uint64_t)xl_env_get(XL_ENV_DEVICES, 1), limit = (uint64_t)xl_env_get(XL_ENV_HBM, 0), grain = (uint64_t)xl_env_get(XL_ENV_GRAIN, 0);
-    xl_cpu_features_mask(xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN ? 0 : ~0u); /* the oracle runs generic kernels */
+    uint64_t n = (uint64_t)xl_env_get(XL_ENV_DEVICES, 1), limit = (uint64_t)xl_env_get(XL_ENV_HBM, 0),
+             grain = (uint64_t)xl_env_get(XL_ENV_GRAIN, 0);
+    xl_cpu_features_mask(
+        xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN ? 0 : ~0u); /* the oracle runs generic kernels */
     for (size_t i = 0; i < args->num_options && !err; i++) {
         const PJRT_NamedValue *v = &args->create_options[i];
         xl_str name = { v->name, v->name_size };
@@ -406,18 +417,23 @@ static PJRT_Error *lookup(PJRT_Client *c, int id, PJRT_Device **out)
     *out = &c->device[id];
     return NULL;
 }
-PJRT_Error *xl_PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args *args) { return lookup(args->client, args->id, &args->device); }
+PJRT_Error *xl_PJRT_Client_LookupDevice(PJRT_Client_LookupDevice_Args *args)
+{
+    return lookup(args->client, args->id, &args->device);
+}
 PJRT_Error *xl_PJRT_Client_LookupAddressableDevice(PJRT_Client_LookupAddressableDevice_Args *args)
 {
     PJRT_Client *c = args->client;
     if (args->local_hardware_id < 0 || (size_t)args->local_hardware_id >= c->nlocal)
-        return xl_api_fail(XL_CODE_INVALID, "there is no device %d in this process, which has %zu", args->local_hardware_id, c->nlocal);
+        return xl_api_fail(XL_CODE_INVALID, "there is no device %d in this process, which has %zu",
+                           args->local_hardware_id, c->nlocal);
     return lookup(c, (int)c->first + args->local_hardware_id, &args->addressable_device);
 }
 PJRT_Error *xl_PJRT_Client_DefaultDeviceAssignment(PJRT_Client_DefaultDeviceAssignment_Args *args)
 {
     int n = args->num_replicas * args->num_partitions;
-    if (args->num_replicas < 1 || args->num_partitions < 1 || (size_t)n > args->client->n || (size_t)n > args->default_assignment_size)
+    if (args->num_replicas < 1 || args->num_partitions < 1 || (size_t)n > args->client->n ||
+        (size_t)n > args->default_assignment_size)
         return xl_api_fail(XL_CODE_INVALID, "%d replicas of %d partitions do not fit %zu devices", args->num_replicas,
                            args->num_partitions, args->client->n);
     for (int i = 0; i < n; i++)
@@ -429,7 +445,11 @@ PJRT_Error *xl_PJRT_Client_TopologyDescription(PJRT_Client_TopologyDescription_A
     args->topology = &args->client->topology;
     return NULL;
 }
-PJRT_Error *xl_PJRT_Client_UpdateGlobalProcessInfo(PJRT_Client_UpdateGlobalProcessInfo_Args *args) { (void)args; return NULL; }
+PJRT_Error *xl_PJRT_Client_UpdateGlobalProcessInfo(PJRT_Client_UpdateGlobalProcessInfo_Args *args)
+{
+    (void)args;
+    return NULL;
+}
 PJRT_Error *xl_PJRT_Client_DmaMap(PJRT_Client_DmaMap_Args *args) { (void)args; return NULL; }
 PJRT_Error *xl_PJRT_Client_DmaUnmap(PJRT_Client_DmaUnmap_Args *args) { (void)args; return NULL; }
 struct PJRT_ExecuteContext { int nothing; };
@@ -482,7 +502,8 @@ PJRT_Error *xl_PJRT_TopologyDescription_Create(PJRT_TopologyDescription_Create_A
     int64_t v;
     if (name.n) {
         if (!xl_str_i64(name, &v) || v < 1 || v > DEVICES_MAX)
-            return xl_api_fail(XL_CODE_INVALID, "topology '%.*s': expected a number of devices, as in \"xlane:8\"", XL_FMT(name));
+            return xl_api_fail(XL_CODE_INVALID, "topology '%.*s': expected a number of devices, as in \"xlane:8\"",
+                               XL_FMT(name));
         n = (uint64_t)v;
     }
     return topology_new(n, &args->topology);
@@ -538,7 +559,8 @@ PJRT_Error *xl_PJRT_TopologyDescription_Deserialize(PJRT_TopologyDescription_Des
 {
     xl_str s = { args->serialized_topology, args->serialized_topology_size };
     int64_t n;
-    if (!xl_str_starts(s, XL_STR("xlane:")) || !xl_str_i64((xl_str){ s.p + 6, s.n - 6 }, &n) || n < 1 || n > DEVICES_MAX)
+    if (!xl_str_starts(s, XL_STR("xlane:")) || !xl_str_i64((xl_str){ s.p + 6, s.n - 6 }, &n) || n < 1 ||
+        n > DEVICES_MAX)
         return xl_api_fail(XL_CODE_INVALID, "not a topology of this plugin");
     return topology_new((size_t)n, &args->topology);
 }
@@ -574,8 +596,10 @@ static PJRT_Error *memory_kind(PJRT_MemoryDescription_Kind_Args *args)
     return NULL;
 }
 PJRT_MemoryDescriptions_Extension xl_memory_descriptions_extension = {
-    .base = { PJRT_SIZE(PJRT_MemoryDescriptions_Extension, PJRT_MemoryDescription_Kind), PJRT_Extension_Type_MemoryDescriptions, NULL },
-    .PJRT_DeviceDescription_MemoryDescriptions = memory_descriptions, .PJRT_MemoryDescription_Kind = memory_kind,
+    .base = { PJRT_SIZE(PJRT_MemoryDescriptions_Extension, PJRT_MemoryDescription_Kind),
+              PJRT_Extension_Type_MemoryDescriptions, NULL },
+    .PJRT_DeviceDescription_MemoryDescriptions = memory_descriptions,
+    .PJRT_MemoryDescription_Kind = memory_kind,
 };
 
 /* ---- what a CPU has no use for ---------------------------------------------------------------------------------- */

@@ -14,7 +14,10 @@ static void error_message(const PJRT_Error *e, const char **text, size_t *n)
     *n = strlen(*text);
 }
 static PJRT_Error_Code error_code(const PJRT_Error *e) { return (PJRT_Error_Code)((const api_error *)e)->code; }
-static void error_payload(const PJRT_Error *e, PJRT_Error_PayloadVisitor visit, void *arg) { (void)e, (void)visit, (void)arg; }
+static void error_payload(const PJRT_Error *e, PJRT_Error_PayloadVisitor visit, void *arg)
+{
+    (void)e, (void)visit, (void)arg;
+}
 static const PJRT_Error_FunctionTable vtable = {
     .struct_size = PJRT_SIZE(PJRT_Error_FunctionTable, for_each_payload), .instance_size = sizeof(api_error),
     .destroy = error_destroy, .message = error_message, .get_code = error_code, .for_each_payload = error_payload,
@@ -62,7 +65,10 @@ PJRT_Error *xl_api_fail(xl_code code, const char *fmt, ...)
     return error_new(code, text);
 }
 
-PJRT_Error *xl_api_none(const char *name) { return xl_api_fail(XL_CODE_UNIMPLEMENTED, "%s is not implemented by the xlane CPU device", name); }
+PJRT_Error *xl_api_none(const char *name)
+{
+    return xl_api_fail(XL_CODE_UNIMPLEMENTED, "%s is not implemented by the xlane CPU device", name);
+}
 
 /* Errors of any maker are served through their own vtable. */
 void xl_PJRT_Error_Destroy(PJRT_Error_Destroy_Args *args)
@@ -70,7 +76,10 @@ void xl_PJRT_Error_Destroy(PJRT_Error_Destroy_Args *args)
     if (args->error && args->error->vtable)
         args->error->vtable->destroy(args->error);
 }
-void xl_PJRT_Error_Message(PJRT_Error_Message_Args *args) { args->error->vtable->message(args->error, &args->message, &args->message_size); }
+void xl_PJRT_Error_Message(PJRT_Error_Message_Args *args)
+{
+    args->error->vtable->message(args->error, &args->message, &args->message_size);
+}
 PJRT_Error *xl_PJRT_Error_GetCode(PJRT_Error_GetCode_Args *args)
 {
     args->code = args->error->vtable->get_code(args->error);
@@ -120,7 +129,10 @@ void xl_event_unref(PJRT_Event *e)
     free(e->message);
     free(e);
 }
-static PJRT_Error *event_error(PJRT_Event *e) { return e->code ? error_new(e->code, e->message ? e->message : "failed") : NULL; }
+static PJRT_Error *event_error(PJRT_Event *e)
+{
+    return e->code ? error_new(e->code, e->message ? e->message : "failed") : NULL;
+}
 
 void xl_event_set(PJRT_Event *e, xl_code code, const char *message)
 {

@@ -16,7 +16,13 @@
 #include "ir/verify.h"
 
 /* ---- compile options -------------------------------------------------------------------------------------------- */
-typedef struct { int64_t nreplica, npartition; bool portable; xl_str assignment; int64_t ordinal; xl_str loose; } options; /* loose: a byte per argument */
+typedef struct {
+    int64_t nreplica, npartition;
+    bool portable;
+    xl_str assignment;
+    int64_t ordinal;
+    xl_str loose;
+} options; /* loose: a byte per argument */
 
 static xl_error *read_build(xl_str s, options *o)
 {
@@ -116,8 +122,8 @@ static xl_error *read_assignment(xl_str s, const options *o, int64_t *ids)
     }
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0) {
-            err = XL_ERR(INVALID, "the device assignment does not have %lld replicas of %lld partitions", (long long)o->nreplica,
-                         (long long)o->npartition);
+            err = XL_ERR(INVALID, "the device assignment does not have %lld replicas of %lld partitions",
+                         (long long)o->nreplica, (long long)o->npartition);
             goto out;
         }
 out:
@@ -188,11 +194,15 @@ static xl_error *out_of_hbm(const xl_plan *p, size_t need, size_t limit)
     char a[32], b[32], c[32], d[32], e[32], f[32];
     size_t arg, out, alias;
     memory_needed(p, &arg, &out, &alias);
-    return XL_ERR(EXHAUSTED, "E1000: CompileTimeHbmOom: XLA:xlane compile permanent error. Ran out of memory in memory space hbm. Used %s of %s hbm. "
-                  "Exceeded hbm capacity by %s. Total hbm usage >= %s: arguments %s, outputs %s (of which donated ones share the arguments'), "
+    return XL_ERR(EXHAUSTED,
+                  "E1000: CompileTimeHbmOom: XLA:xlane compile permanent error. Ran out of memory in memory space hbm. "
+                  "Used %s of %s hbm. "
+                  "Exceeded hbm capacity by %s. Total hbm usage >= %s: arguments %s, outputs %s (of which donated ones "
+                  "share the arguments'), "
                   "program %zu bytes: use a smaller batch or model, donate arguments, or raise XLANE_CPU_HBM",
-                  human(need, a, sizeof a), human(limit, b, sizeof b), human(need - limit, c, sizeof c), human(need, d, sizeof d),
-                  human(arg, e, sizeof e), human(out, f, sizeof f), p->temp_bytes + p->const_bytes);
+                  human(need, a, sizeof a), human(limit, b, sizeof b), human(need - limit, c, sizeof c),
+                  human(need, d, sizeof d), human(arg, e, sizeof e), human(out, f, sizeof f),
+                  p->temp_bytes + p->const_bytes);
 }
 
 static bool looks_like_text(xl_str s)
@@ -218,7 +228,8 @@ static xl_error *keep_kinds(xl_exec *e)
             return XL_ERR(EXHAUSTED, "no memory for an executable");
         for (uint32_t i = 0; i < n; i++) {
             const xl_attr *a = attr ? xl_dict_get(attr[i], XL_STR("mhlo.memory_kind")) : NULL;
-            int space = a && a->kind == XL_AT_STR && xl_str_is(a->str, xl_space_kind[XL_SPACE_HOST]) ? XL_SPACE_HOST : XL_SPACE_DEVICE;
+            int space = a && a->kind == XL_AT_STR && xl_str_is(a->str, xl_space_kind[XL_SPACE_HOST]) ? XL_SPACE_HOST
+                                                                                                     : XL_SPACE_DEVICE;
             e->kinds[k][i] = xl_space_kind[space];
             e->kind_sizes[k][i] = strlen(xl_space_kind[space]);
             if (!k)
@@ -240,7 +251,8 @@ static xl_error *keep_shardings(xl_exec *e, const xl_shard_info *info)
         for (uint32_t i = 0; i < n; i++) {
             const xl_shape *s = k ? &e->plan->arg[i] : &e->plan->out[i];
             xl_buf b = { 0 };
-            xl_shard_proto(info, k ? info->arg[i] : info->out[i], s->rank, k ? &info->arg_owed[i] : &info->out_owed[i], &b);
+            xl_shard_proto(info, k ? info->arg[i] : info->out[i], s->rank, k ? &info->arg_owed[i] : &info->out_owed[i],
+                           &b);
             if (b.failed) {
                 xl_buf_fini(&b);
                 return XL_ERR(EXHAUSTED, "no memory for shardings");
@@ -293,7 +305,8 @@ static xl_error *tell_inspected(const xl_shard_info *info)
         else
             xl_shard_proto(info, in->spec, in->rank, &in->owed, &b);
         int64_t n = (int64_t)b.n;
-        err = b.failed ? XL_ERR(EXHAUSTED, "no memory for shardings") : xl_host_call((uint64_t)in->number, &(xl_host_array){ b.p, 1, &n });
+        err = b.failed ? XL_ERR(EXHAUSTED, "no memory for shardings")
+                       : xl_host_call((uint64_t)in->number, &(xl_host_array){ b.p, 1, &n });
         xl_buf_fini(&b);
     }
     return err;
@@ -346,8 +359,11 @@ static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica
         err = xl_lower(m, npartition > 1);
     if (!err && npartition > 1)
         err = xl_shard(m, npartition, nreplica, shards);
-    bool plain = xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN; /* the oracle does without what only makes programs faster */
-    return err ? err : xl_pipeline_run(m, &(xl_pipeline_opts){ .only = plain ? "canonical" : "canonical,simplify,fold,cse,dce" });
+    bool plain = xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) ==
+                 XL_ENV_PLAIN; /* the oracle does without what only makes programs faster */
+    return err ? err
+               : xl_pipeline_run(
+                     m, &(xl_pipeline_opts){ .only = plain ? "canonical" : "canonical,simplify,fold,cse,dce" });
 }
 
 static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **out)
@@ -363,7 +379,9 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     XL_DO(xl_env_check());
     pthread_mutex_init(&e->lock, NULL);
     XL_DO(read_options(opts, &o));
-    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n, .partition = ask_partition };
+    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p,
+                             .nloose = (uint32_t)o.loose.n,
+                             .partition = ask_partition };
     e->nreplica = (uint32_t)o.nreplica;
     e->npartition = (uint32_t)o.npartition;
     e->portable = o.portable;
@@ -415,7 +433,8 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     e->out_dims = calloc(dims + 1, sizeof *e->out_dims);
     e->layouts[0] = xl_layouts_new(p->out, p->nout);
     e->layouts[1] = xl_layouts_new(p->arg, p->narg);
-    if (!e->layouts[0] || !e->layouts[1] || !e->out_types || !e->out_ranks || !e->out_dims || !e->name || e->program.failed || e->options.failed) {
+    if (!e->layouts[0] || !e->layouts[1] || !e->out_types || !e->out_ranks || !e->out_dims || !e->name ||
+        e->program.failed || e->options.failed) {
         err = XL_ERR(EXHAUSTED, "no memory for an executable");
         goto out;
     }
@@ -438,16 +457,25 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     xl_hash_str(&h, opts);
     xl_digest digest = xl_hash_final(&h);
     xl_digest_hex(&digest, e->fingerprint);
-#define COST(i, text, v) e->cost[i] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size), .name = text, \
-        .name_size = sizeof(text) - 1, .type = PJRT_NamedValue_kFloat, .float_value = (float)(v), .value_size = 1 }
+#define COST(i, text, v)                                                                                               \
+    e->cost[i] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size),                             \
+                                    .name = text,                                                                      \
+                                    .name_size = sizeof(text) - 1,                                                     \
+                                    .type = PJRT_NamedValue_kFloat,                                                    \
+                                    .float_value = (float)(v),                                                         \
+                                    .value_size = 1 }
     COST(0, "flops", p->flops);
     COST(1, "bytes accessed", p->bytes_accessed);
     COST(2, "transcendentals", p->transcendentals);
     COST(3, "collective bytes", shards.traffic.operands);  /* per device and run, loops counted once */
     COST(4, "collective ring bytes", shards.traffic.ring);
     xl_shard_gathered(&shards, &e->gathered);              /* given only where there is any */
-    e->cost[5] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size), .name = "gathered", .name_size = 8, .type = PJRT_NamedValue_kString,
-                                    .string_value = e->gathered.p, .value_size = e->gathered.n };
+    e->cost[5] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size),
+                                    .name = "gathered",
+                                    .name_size = 8,
+                                    .type = PJRT_NamedValue_kString,
+                                    .string_value = e->gathered.p,
+                                    .value_size = e->gathered.n };
     *out = e;
 out:
     if (err) {
@@ -487,7 +515,9 @@ static xl_error *load(PJRT_Client *c, xl_exec *e, PJRT_LoadedExecutable **out)
         int64_t id = e->assignment ? e->assignment[i] : (int64_t)i;
         if (id < 0 || (size_t)id >= c->n) {
             loaded_free(l);
-            return XL_ERR(INVALID, "the program is for device %lld, this client has devices 0 to %zu: set XLANE_CPU_DEVICES", (long long)id, c->n - 1);
+            return XL_ERR(INVALID,
+                          "the program is for device %lld, this client has devices 0 to %zu: set XLANE_CPU_DEVICES",
+                          (long long)id, c->n - 1);
         }
         l->hash = (l->hash ^ (uint64_t)id) * 0x100000001b3ULL;
         l->process[i] = (uint32_t)c->device[id].desc.process;
@@ -512,7 +542,8 @@ static xl_error *load(PJRT_Client *c, xl_exec *e, PJRT_LoadedExecutable **out)
 PJRT_Error *xl_PJRT_Client_Compile(PJRT_Client_Compile_Args *args)
 {
     xl_exec *e = NULL;
-    xl_str program = { args->program->code, args->program->code_size }, opts = { args->compile_options, args->compile_options_size };
+    xl_str program = { args->program->code, args->program->code_size },
+           opts = { args->compile_options, args->compile_options_size };
     xl_error *err = exec_new(program, opts, (size_t)args->client->device[0].limit, &e);
     if (!err)
         err = load(args->client, e, &args->executable);
@@ -533,10 +564,12 @@ static PJRT_Error *executable_handle(xl_exec *e, PJRT_Executable **out)
 PJRT_Error *xl_PJRT_Compile(PJRT_Compile_Args *args)
 {
     xl_exec *e = NULL;
-    xl_str program = { args->program->code, args->program->code_size }, opts = { args->compile_options, args->compile_options_size };
+    xl_str program = { args->program->code, args->program->code_size },
+           opts = { args->compile_options, args->compile_options_size };
     xl_error *err = exec_new(program, opts, (size_t)xl_env_get(XL_ENV_HBM, 0), &e);
     if (!err && (size_t)e->nreplica * e->npartition > args->topology->n)
-        err = XL_ERR(INVALID, "%u replicas of %u partitions do not fit a topology of %zu devices", e->nreplica, e->npartition, args->topology->n);
+        err = XL_ERR(INVALID, "%u replicas of %u partitions do not fit a topology of %zu devices", e->nreplica,
+                     e->npartition, args->topology->n);
     if (err) {
         exec_unref(e);
         return xl_api_error(err);
@@ -583,7 +616,9 @@ PJRT_Error *xl_PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args *args)
 {
     const xl_exec *e = args->executable->e;
     if (e->plan->host)
-        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "%s has host callbacks, which are functions of this process: it cannot be serialised", e->name);
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED,
+                           "%s has host callbacks, which are functions of this process: it cannot be serialised",
+                           e->name);
     PJRT_SerializedExecutable *s = calloc(1, sizeof *s);
     if (!s)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to serialise an executable");
@@ -614,7 +649,8 @@ static xl_error *deserialize(xl_str s, xl_str *opts, xl_str *program)
     if (s.n < head + sizeof(xl_digest) || memcmp(s.p, magic, sizeof magic))
         return XL_ERR(INVALID, "not an executable of the xlane CPU device");
     if (get64(s.p + sizeof magic) != FORMAT)
-        return XL_ERR(INVALID, "an executable of format %llu: this plugin reads %d, compile it again", (unsigned long long)get64(s.p + sizeof magic), FORMAT);
+        return XL_ERR(INVALID, "an executable of format %llu: this plugin reads %d, compile it again",
+                      (unsigned long long)get64(s.p + sizeof magic), FORMAT);
     xl_digest want, have;
     memcpy(want.b, s.p + s.n - sizeof want.b, sizeof want.b);
     have = xl_hash_of((xl_str){ s.p, s.n - sizeof want.b });
@@ -626,7 +662,8 @@ static xl_error *deserialize(xl_str s, xl_str *opts, xl_str *program)
     if (nv > left || left - nv < 16)
         return XL_ERR(DATA_LOSS, "the executable is cut short");
     if (nv != sizeof XL_VERSION - 1 || memcmp(p, XL_VERSION, nv))
-        return XL_ERR(INVALID, "the executable was made by version %.*s, this is %s: compile it again", (int)(nv > 32 ? 32 : nv), p, XL_VERSION);
+        return XL_ERR(INVALID, "the executable was made by version %.*s, this is %s: compile it again",
+                      (int)(nv > 32 ? 32 : nv), p, XL_VERSION);
     p += nv;
     left -= nv + 16;
     uint64_t no = get64(p), np = get64(p + 8);
@@ -642,12 +679,14 @@ PJRT_Error *xl_PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAnd
 {
     xl_str opts, program;
     xl_exec *e = NULL;
-    xl_error *err = deserialize((xl_str){ args->serialized_executable, args->serialized_executable_size }, &opts, &program);
+    xl_error *err =
+        deserialize((xl_str){ args->serialized_executable, args->serialized_executable_size }, &opts, &program);
     if (err)
         return xl_api_error(err);
     if (PJRT_HAS(args, overridden_serialized_compile_options_size) && args->overridden_serialized_compile_options &&
         args->overridden_serialized_compile_options_size)
-        opts = (xl_str){ args->overridden_serialized_compile_options, args->overridden_serialized_compile_options_size };
+        opts =
+            (xl_str){ args->overridden_serialized_compile_options, args->overridden_serialized_compile_options_size };
     err = exec_new(program, opts, (size_t)args->client->device[0].limit, &e);
     if (!err)
         err = load(args->client, e, &args->loaded_executable);
@@ -757,7 +796,8 @@ PJRT_Error *xl_PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompile
     FIELD(peak_unpadded_heap_bytes, need);
     return NULL;
 }
-/* The module's spmd_output_sharding and spmd_parameters_shardings: where the parts of a partitioned program's results lie. */
+/* The module's spmd_output_sharding and spmd_parameters_shardings: where the parts of a partitioned program's results
+ * lie. */
 static void put_shardings(const xl_exec *e, xl_buf *module)
 {
     enum { MODULE_OUTPUT = 12, MODULE_PARAMETERS = 14, SHARDING_TYPE = 1, TYPE_TUPLE = 2, SHARDING_PARTS = 5 };
@@ -771,8 +811,9 @@ static void put_shardings(const xl_exec *e, xl_buf *module)
     module->failed = module->failed || tuple.failed;
     xl_buf_fini(&tuple);
 }
-/* HloModuleProtoWithConfig around the HLO the program came as. PyTorch/XLA throws without it, and its reader aborts without the
- * entry computation's layout, which is the module's own program shape. It learns from it alone how results are split. */
+/* HloModuleProtoWithConfig around the HLO the program came as. PyTorch/XLA throws without it, and its reader aborts
+ * without the entry computation's layout, which is the module's own program shape. It learns from it alone how results
+ * are split. */
 static xl_error *hlo_with_config(const xl_exec *e, xl_str hlo, xl_buf *b)
 {
     xl_error *err = NULL;
@@ -809,7 +850,8 @@ static void name_chlo(xl_module *m, xl_region *r, bool *calls)
         xl_str name = { xl_op_text(op), strlen(xl_op_text(op)) };
         for (uint32_t k = 0; k < op->nregion; k++)
             name_chlo(m, op->region[k], calls);
-        if (op->code == XL_OP_CUSTOM_CALL && XL_ATTR(op, CUSTOM_CALL, called_computations) && XL_ATTR(op, CUSTOM_CALL, called_computations)->n)
+        if (op->code == XL_OP_CUSTOM_CALL && XL_ATTR(op, CUSTOM_CALL, called_computations) &&
+            XL_ATTR(op, CUSTOM_CALL, called_computations)->n)
             *calls = true;
         if (op->code == XL_OP_UNKNOWN || !xl_str_starts(name, XL_STR("chlo.")))
             continue;
@@ -819,7 +861,8 @@ static void name_chlo(xl_module *m, xl_region *r, bool *calls)
     }
 }
 
-/* The program as it goes to the planner, in words that XLA's reader knows. It is made again: the planner takes the module apart. */
+/* The program as it goes to the planner, in words that XLA's reader knows. It is made again: the planner takes the
+ * module apart. */
 static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
 {
     options o;
@@ -830,7 +873,9 @@ static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
     xl_error *err = read_options(xl_buf_view(&e->options), &o);
     if (err)
         return err;
-    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p, .nloose = (uint32_t)o.loose.n, .partition = ask_partition };
+    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p,
+                             .nloose = (uint32_t)o.loose.n,
+                             .partition = ask_partition };
     err = make_ready(m, e->npartition, e->nreplica, &shards);
     if (!err && e->npartition > 1)
         err = write_shardings(m, &shards);
@@ -839,7 +884,7 @@ static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
     xl_func *entry = xl_module_entry(m);
     bool calls = false;
     name_chlo(m, entry->body, &calls);
-    if (!calls) {                                          /* the others were inlined, and may say what XLA's reader does not take */
+    if (!calls) { /* the others were inlined, and may say what XLA's reader does not take */
         m->func[0] = entry;
         m->nfunc = 1;
     }
@@ -942,7 +987,8 @@ PJRT_Error *xl_PJRT_LoadedExecutable_AddressableDevices(PJRT_LoadedExecutable_Ad
     args->num_addressable_devices = l->n;
     return NULL;
 }
-PJRT_Error *xl_PJRT_LoadedExecutable_AddressableDeviceLogicalIds(PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args *args)
+PJRT_Error *
+xl_PJRT_LoadedExecutable_AddressableDeviceLogicalIds(PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args *args)
 {
     const PJRT_LoadedExecutable *l = xl_loaded(args->executable);
     args->addressable_device_logical_ids = l->ids;
@@ -1007,13 +1053,15 @@ static PJRT_Error *parameter_shardings(PJRT_Shardings_PJRT_Executable_ParameterS
 }
 static PJRT_Error *output_shardings(PJRT_Shardings_PJRT_Executable_OutputShardings_Args *args)
 {
-    args->num_outputs = args->executable->e->plan->nout;   /* of no outputs nothing is said: XLA wants one for its empty tuple */
+    args->num_outputs =
+        args->executable->e->plan->nout; /* of no outputs nothing is said: XLA wants one for its empty tuple */
     args->shardings = args->num_outputs ? (const char *const *)args->executable->e->shardings[0] : NULL;
     args->sharding_sizes = args->executable->e->sharding_sizes[0];
     return NULL;
 }
 PJRT_Shardings_Extension xl_shardings_extension = {
-    .base = { PJRT_SIZE(PJRT_Shardings_Extension, PJRT_Shardings_PJRT_Executable_OutputShardings), PJRT_Extension_Type_Shardings, NULL },
+    .base = { PJRT_SIZE(PJRT_Shardings_Extension, PJRT_Shardings_PJRT_Executable_OutputShardings),
+              PJRT_Extension_Type_Shardings, NULL },
     .PJRT_Shardings_PJRT_Executable_ParameterShardings = parameter_shardings,
     .PJRT_Shardings_PJRT_Executable_OutputShardings = output_shardings,
 };

@@ -8,7 +8,8 @@ const PJRT_Api *GetPjrtApi(void)
     static PJRT_Api api = {
         .struct_size = sizeof(PJRT_Api),
         .extension_start = &xl_layouts_extension.base,
-        .pjrt_api_version = { .struct_size = PJRT_SIZE(PJRT_Api_Version, minor_version), .major_version = PJRT_API_MAJOR,
+        .pjrt_api_version = { .struct_size = PJRT_SIZE(PJRT_Api_Version, minor_version),
+                              .major_version = PJRT_API_MAJOR,
                               .minor_version = PJRT_API_MINOR },
 #define API(ret, name, since) .name = xl_##name,
 #include "pjrt/api.def"

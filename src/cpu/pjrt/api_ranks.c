@@ -4,7 +4,8 @@
 
 enum { PROCESSES_MAX = 4096 };
 
-/* ---- the frontend's store --------------------------------------------------------------------------------------------- */
+/* ---- the frontend's store
+ * --------------------------------------------------------------------------------------------- */
 static PJRT_Error *make_error(PJRT_Error_Code code, const char *message, size_t n)
 {
     return xl_api_fail((xl_code)code, "%.*s", (int)(n < 1000 ? n : 1000), message);
@@ -25,8 +26,13 @@ static xl_error *taken(PJRT_Error *e)
 static xl_error *put(void *ctx, const char *key, const char *value)
 {
     const PJRT_Client_Create_Args *args = ctx;
-    PJRT_KeyValuePutCallback_Args a = { .struct_size = sizeof a, .key = key, .key_size = strlen(key), .value = value, .value_size = strlen(value),
-                                        .callback_error = &make, .user_arg = args->kv_put_user_arg };
+    PJRT_KeyValuePutCallback_Args a = { .struct_size = sizeof a,
+                                        .key = key,
+                                        .key_size = strlen(key),
+                                        .value = value,
+                                        .value_size = strlen(value),
+                                        .callback_error = &make,
+                                        .user_arg = args->kv_put_user_arg };
     PJRT_Error *e = args->kv_put_callback(&a);
     return e ? taken(e) : NULL;
 }
@@ -34,7 +40,11 @@ static xl_error *put(void *ctx, const char *key, const char *value)
 static xl_error *get(void *ctx, const char *key, int64_t ms, xl_buf *value)
 {
     const PJRT_Client_Create_Args *args = ctx;
-    PJRT_KeyValueGetCallback_Args a = { .struct_size = sizeof a, .key = key, .key_size = strlen(key), .callback_error = &make, .user_arg = args->kv_get_user_arg,
+    PJRT_KeyValueGetCallback_Args a = { .struct_size = sizeof a,
+                                        .key = key,
+                                        .key_size = strlen(key),
+                                        .callback_error = &make,
+                                        .user_arg = args->kv_get_user_arg,
                                         .timeout_in_ms = (int)(ms < INT32_MAX ? ms : INT32_MAX) };
     PJRT_Error *e = args->kv_get_callback(&a);
     if (e)
@@ -45,7 +55,8 @@ static xl_error *get(void *ctx, const char *key, int64_t ms, xl_buf *value)
     return value->failed ? XL_ERR(EXHAUSTED, "no memory for a value of the key-value store") : NULL;
 }
 
-/* ---- joining ------------------------------------------------------------------------------------------------------------ */
+/* ---- joining
+ * ------------------------------------------------------------------------------------------------------------ */
 xl_error *xl_client_ranks_read(const PJRT_Client_Create_Args *args, xl_client_ranks *r)
 {
     *r = (xl_client_ranks){ 0, 1 };
@@ -58,19 +69,29 @@ xl_error *xl_client_ranks_read(const PJRT_Client_Create_Args *args, xl_client_ra
             r->n = v->int64_value;
     }
     if (r->n < 1 || r->n > PROCESSES_MAX || r->me < 0 || r->me >= r->n)
-        return XL_ERR(INVALID, "node_id %lld of num_nodes %lld: the first counts from 0, the second is from 1 to %d", (long long)r->me, (long long)r->n, PROCESSES_MAX);
-    return xl_ranks_alone(r->n, "Call jax.distributed.initialize() before the first use of a device, or start the processes with `xlane run -n`");
+        return XL_ERR(INVALID, "node_id %lld of num_nodes %lld: the first counts from 0, the second is from 1 to %d",
+                      (long long)r->me, (long long)r->n, PROCESSES_MAX);
+    return xl_ranks_alone(r->n, "Call jax.distributed.initialize() before the first use of a device, or start the "
+                                "processes with `xlane run -n`");
 }
 
-xl_error *xl_client_ranks_join(const PJRT_Client_Create_Args *args, const xl_client_ranks *r, uint32_t devices, xl_mail **out)
+xl_error *xl_client_ranks_join(const PJRT_Client_Create_Args *args, const xl_client_ranks *r, uint32_t devices,
+                               xl_mail **out)
 {
     *out = NULL;
     if (r->n == 1)
         return NULL;
     if (!args->kv_get_callback || !args->kv_put_callback)
-        return XL_ERR(PRECONDITION, "num_nodes is %lld, but the frontend gave no key-value store to find the other %lld processes by: this one would run alone. "
-                      "Call jax.distributed.initialize() with the address of a coordinator", (long long)r->n, (long long)r->n - 1);
+        return XL_ERR(PRECONDITION,
+                      "num_nodes is %lld, but the frontend gave no key-value store to find the other %lld processes "
+                      "by: this one would run alone. "
+                      "Call jax.distributed.initialize() with the address of a coordinator",
+                      (long long)r->n, (long long)r->n - 1);
     static _Atomic uint32_t clients;
-    xl_mail_opts o = { .me = (uint32_t)r->me, .n = (uint32_t)r->n, .devices = devices, .epoch = atomic_fetch_add(&clients, 1), .store = { (void *)(uintptr_t)args, put, get } };
+    xl_mail_opts o = { .me = (uint32_t)r->me,
+                       .n = (uint32_t)r->n,
+                       .devices = devices,
+                       .epoch = atomic_fetch_add(&clients, 1),
+                       .store = { (void *)(uintptr_t)args, put, get } };
     return xl_mail_open(&o, out);
 }

@@ -1,6 +1,7 @@
-/* LoadedExecutable_Execute: arguments checked and held, outputs made or taken over from donated arguments, the plan run.
- * Programs run in the calling thread (which the pool helps), those whose devices meet as fibers on all of the pool's threads;
- * when they return, all events are ready. */
+/* LoadedExecutable_Execute: arguments checked and held, outputs made or taken over from donated arguments, the plan
+ * run.
+ * Programs run in the calling thread (which the pool helps), those whose devices meet as fibers on all of the pool's
+ * threads; when they return, all events are ready. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -59,11 +60,12 @@ static xl_error *hold_args(share *s)
             for (size_t k = 0; k < want->rank && m < 200; k++)
                 m += (size_t)snprintf(need + m, sizeof need - m, "%lldx", (long long)want->dims[k]);
             snprintf(need + m, sizeof need - m, "%s", xl_dtypes[want->dtype].text);
-            return XL_ERR(INVALID, "argument %u of %s is %s, the program was compiled for %s", i, s->l->e->name, have, need);
+            return XL_ERR(INVALID, "argument %u of %s is %s, the program was compiled for %s", i, s->l->e->name, have,
+                          need);
         }
         if (b->device != s->device)
-            return XL_ERR(INVALID, "argument %u of %s lies on %s, the program runs on %s: copy it there", i, s->l->e->name, b->device->desc.text,
-                          s->device->desc.text);
+            return XL_ERR(INVALID, "argument %u of %s lies on %s, the program runs on %s: copy it there", i,
+                          s->l->e->name, b->device->desc.text, s->device->desc.text);
         pthread_mutex_lock(&b->lock);
         xl_store *st = b->store ? xl_store_ref(b->store) : NULL;
         bool shared = b->external > 0;
@@ -71,7 +73,8 @@ static xl_error *hold_args(share *s)
         pthread_mutex_unlock(&b->lock);
         s->arg_store[i] = st;
         if (!st || code)
-            return XL_ERR(INVALID, "argument %u of %s %s", i, s->l->e->name, b->message ? b->message : "was deleted or donated");
+            return XL_ERR(INVALID, "argument %u of %s %s", i, s->l->e->name,
+                          b->message ? b->message : "was deleted or donated");
         s->arg[i] = st->data;
         s->donate[i] = p->arg_donated[i] && !kept(s->opts, i) && !shared && !st->foreign;
     }
@@ -79,7 +82,10 @@ static xl_error *hold_args(share *s)
 }
 
 static uint32_t slot_of(const share *s) { return s->replica * s->l->e->npartition + s->partition; }
-static size_t words_of(const xl_plan *p) { return 2 * ((size_t)p->narg + p->nout) + p->narg; } /* stores, pointers, flags */
+static size_t words_of(const xl_plan *p)
+{
+    return 2 * ((size_t)p->narg + p->nout) + p->narg;
+} /* stores, pointers, flags */
 
 /* mem, where it is not NULL, has words_of(plan) words. */
 static xl_error *run_share(share *s, void **mem)
@@ -123,8 +129,13 @@ static xl_error *run_share(share *s, void **mem)
     s->l->client->rng[0] += 0x9e3779b97f4a7c15ULL;
     memcpy(rng, s->l->client->rng, sizeof rng);
     pthread_mutex_unlock(&s->l->client->lock);
-    xl_frame f = { .pool = s->l->client->pool, .replica = s->replica, .partition = s->partition, .nreplica = e->nreplica,
-                   .npartition = e->npartition, .meet = s->meet, .rng = rng };
+    xl_frame f = { .pool = s->l->client->pool,
+                   .replica = s->replica,
+                   .partition = s->partition,
+                   .nreplica = e->nreplica,
+                   .npartition = e->npartition,
+                   .meet = s->meet,
+                   .rng = rng };
     XL_TRY(xl_plan_run(p, &f, s->arg, s->outp, s->temp), "running %s", e->name);
 out:
     return err;
@@ -137,7 +148,8 @@ static xl_error *make_results(share *s)
     xl_error *err = NULL;
     for (uint32_t k = 0; k < p->nout; k++) {
         bool token = xl_in_type(p->f, end, k)->kind == XL_TY_TOKEN;
-        XL_DO(xl_buffer_new(s->device, p->out[k].dtype, token, p->out[k].rank, p->out[k].dims, s->out_store[k], &s->out[k]));
+        XL_DO(xl_buffer_new(s->device, p->out[k].dtype, token, p->out[k].rank, p->out[k].dims, s->out_store[k],
+                            &s->out[k]));
         s->out[k]->space = s->l->e->out_space[k];
         s->out_store[k] = NULL;
     }
@@ -197,8 +209,8 @@ static void end_device(void *ctx, uint32_t k)
     s->err = end_share(s, s->err, true);
 }
 
-/* Devices that meet, in the order of their numbers; a share of another process's device is empty. The error that is told is the first device's to fail for a reason of its own, not one of those that
- * stopped because of it. */
+/* Devices that meet, in the order of their numbers; a share of another process's device is empty. The error that is
+ * told is the first device's to fail for a reason of its own, not one of those that stopped because of it. */
 static xl_error *run_together(PJRT_LoadedExecutable *l, share *all, size_t n)
 {
     PJRT_Client *c = l->client;
@@ -212,7 +224,8 @@ static xl_error *run_together(PJRT_LoadedExecutable *l, share *all, size_t n)
         all[k].meet = meet;
     xl_meet_run(meet, c->fibers, &task);
     for (size_t k = 0; k < n; k++) {
-        if (all[k].err && (!err || (xl_error_code(err) == XL_CODE_ABORTED && xl_error_code(all[k].err) != XL_CODE_ABORTED))) {
+        if (all[k].err &&
+            (!err || (xl_error_code(err) == XL_CODE_ABORTED && xl_error_code(all[k].err) != XL_CODE_ABORTED))) {
             xl_error_free(err);
             err = all[k].err;
         } else {
@@ -221,8 +234,11 @@ static xl_error *run_together(PJRT_LoadedExecutable *l, share *all, size_t n)
     }
     xl_meet_times t = xl_meet_spent(meet);
     if (!err && xl_env_get(XL_ENV_TRACE, 0))
-        fprintf(stderr, "xlane: %s: %llu bytes through collectives on %zu devices, %llu meetings, threads %.2f ms at work and %.2f ms without\n", l->e->name,
-                (unsigned long long)xl_meet_bytes(meet), n, (unsigned long long)t.meetings, (double)t.busy_ns * 1e-6, (double)t.idle_ns * 1e-6);
+        fprintf(stderr,
+                "xlane: %s: %llu bytes through collectives on %zu devices, %llu meetings, threads %.2f ms at work and "
+                "%.2f ms without\n",
+                l->e->name, (unsigned long long)xl_meet_bytes(meet), n, (unsigned long long)t.meetings,
+                (double)t.busy_ns * 1e-6, (double)t.idle_ns * 1e-6);
     xl_meet_free(meet);
     return err;
 }
@@ -235,7 +251,8 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
         return xl_api_fail(XL_CODE_INVALID, "%s was deleted: it cannot run any more", l->e->name);
     bool one = PJRT_HAS(args, execute_device) && args->execute_device;
     if (one ? args->num_devices != 1 : args->num_devices != l->n)
-        return xl_api_fail(XL_CODE_INVALID, "%s runs on %zu devices, arguments were given for %zu", l->e->name, one ? 1 : l->n, args->num_devices);
+        return xl_api_fail(XL_CODE_INVALID, "%s runs on %zu devices, arguments were given for %zu", l->e->name,
+                           one ? 1 : l->n, args->num_devices);
     size_t n = args->num_devices, total = (size_t)l->e->nreplica * l->e->npartition;
     share *all = calloc(total, sizeof *all);
     if (!all)
@@ -247,9 +264,14 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
             if (l->devices[i] == args->execute_device)
                 at = i;
         share *s = &all[together ? (size_t)l->ids[at].replica * l->e->npartition + (size_t)l->ids[at].partition : k];
-        *s = (share){ .l = l, .device = one ? args->execute_device : l->devices[at], .args = args->argument_lists ? args->argument_lists[k] : NULL,
-                          .nargs = args->num_args, .opts = args->options, .out = args->output_lists[k], .replica = (uint32_t)l->ids[at].replica,
-                          .partition = (uint32_t)l->ids[at].partition };
+        *s = (share){ .l = l,
+                      .device = one ? args->execute_device : l->devices[at],
+                      .args = args->argument_lists ? args->argument_lists[k] : NULL,
+                      .nargs = args->num_args,
+                      .opts = args->options,
+                      .out = args->output_lists[k],
+                      .replica = (uint32_t)l->ids[at].replica,
+                      .partition = (uint32_t)l->ids[at].partition };
         for (uint32_t i = 0; i < l->e->plan->nout; i++)
             s->out[i] = NULL;
     }

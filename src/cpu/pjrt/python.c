@@ -1,6 +1,7 @@
-/* JAX knows some things only of its own platforms: host callbacks, the decompositions that it leaves to LAPACK, that arguments can be donated. There is no
- * way through PJRT to tell it, so where the plugin finds itself in a Python process with JAX, it runs the script that does (jax_rules.py). That works
- * however the plugin was registered. Python is found among the symbols of the process: nothing is linked. Trouble is a warning in the log. */
+/* JAX knows some things only of its own platforms: host callbacks, the decompositions that it leaves to LAPACK, that
+ * arguments can be donated. There is no way through PJRT to tell it, so where the plugin finds itself in a Python
+ * process with JAX, it runs the script that does (jax_rules.py). That works however the plugin was registered. Python
+ * is found among the symbols of the process: nothing is linked. Trouble is a warning in the log. */
 #include <dlfcn.h>
 #include <link.h>
 #include <string.h>
@@ -31,12 +32,21 @@ void xl_python_setup(const char *platform)
     static struct {
         int (*initialized)(void), (*ensure)(void), (*set)(object *, const char *, object *);
         void (*release)(int), (*decref)(object *), (*clear)(void);
-        object *(*module)(const char *), *(*dict)(object *), *(*run)(const char *, int, object *, object *), *(*text)(const char *), *(*address)(void *);
+        object *(*module)(const char *), *(*dict)(object *), *(*run)(const char *, int, object *, object *),
+            *(*text)(const char *), *(*address)(void *);
     } py;
-    static const struct { const char *name; void *to; } need[] = {
-        { "Py_IsInitialized", &py.initialized }, { "PyGILState_Ensure", &py.ensure }, { "PyGILState_Release", &py.release },
-        { "PyImport_AddModule", &py.module }, { "PyModule_GetDict", &py.dict }, { "PyDict_SetItemString", &py.set },
-        { "PyRun_String", &py.run }, { "PyUnicode_FromString", &py.text }, { "PyLong_FromVoidPtr", &py.address }, { "Py_DecRef", &py.decref },
+    static const struct { const char *name; void *to;
+    } need[] = {
+        { "Py_IsInitialized", &py.initialized },
+        { "PyGILState_Ensure", &py.ensure },
+        { "PyGILState_Release", &py.release },
+        { "PyImport_AddModule", &py.module },
+        { "PyModule_GetDict", &py.dict },
+        { "PyDict_SetItemString", &py.set },
+        { "PyRun_String", &py.run },
+        { "PyUnicode_FromString", &py.text },
+        { "PyLong_FromVoidPtr", &py.address },
+        { "Py_DecRef", &py.decref },
         { "PyErr_Clear", &py.clear },
     };
     static xl_mutex once = XL_MUTEX_INIT;
@@ -55,12 +65,14 @@ void xl_python_setup(const char *platform)
     if (!jax || !py.initialized())
         return;
     int state = py.ensure();
-    object *m = py.module("_xlane_jax_rules"), *d = m ? py.dict(m) : NULL, *name = py.text(platform), *at = py.address((void *)(uintptr_t)set_callback), *r = NULL;
+    object *m = py.module("_xlane_jax_rules"), *d = m ? py.dict(m) : NULL, *name = py.text(platform),
+           *at = py.address((void *)(uintptr_t)set_callback), *r = NULL;
     if (d && name && at && !py.set(d, "platform", name) && !py.set(d, "set_callback_at", at))
         r = py.run(script, FILE_INPUT, d, d);
     if (!r) {
         py.clear();
-        XL_LOG(WARN, "JAX could not be told of host callbacks and decompositions: this version of it is not one that xlane knows");
+        XL_LOG(WARN, "JAX could not be told of host callbacks and decompositions: this version of it is not one that "
+                     "xlane knows");
     }
     if (r)
         py.decref(r);

@@ -1,15 +1,17 @@
 /* Three proofs.
  *
- * The program: every value gets a number, such that values that are certain to be equal have the same one: the same op with the same
- * attributes on the same numbers. Ops that the planner changed or added must have the numbers that they had, or that their originals have.
+ * The program: every value gets a number, such that values that are certain to be equal have the same one: the same op
+ * with the same attributes on the same numbers. Ops that the planner changed or added must have the numbers that they
+ * had, or that their originals have.
  *
- * Memory: the steps are gone through in order, with a map of what each byte range holds: the number of a value, whole, and the step that wrote
- * it. A step must find the number that it means at each operand; then its results are put on the map. A loop is gone through twice, what
- * belongs to a round being forgotten in between; after branches only what all of them agree on is left.
+ * Memory: the steps are gone through in order, with a map of what each byte range holds: the number of a value, whole,
+ * and the step that wrote it. A step must find the number that it means at each operand; then its results are put on
+ * the map. A loop is gone through twice, what belongs to a round being forgotten in between; after branches only what
+ * all of them agree on is left.
  *
- * Steps that stand for several ops, or read through views: each is run on random data in memory laid out as the plan has it, and compared
- * with its ops planned one by one (XLANE_CPU_PLAN=plain). How far results may differ is taken from how far they move when the data moves
- * by a rounding error. */
+ * Steps that stand for several ops, or read through views: each is run on random data in memory laid out as the plan
+ * has it, and compared with its ops planned one by one (XLANE_CPU_PLAN=plain). How far results may differ is taken from
+ * how far they move when the data moves by a rounding error. */
 #include "cpu/plan/check.h"
 
 #include <float.h>
@@ -26,11 +28,26 @@ enum { ALWAYS = 1 };
 #else
 enum { ALWAYS = 0 };
 #endif
-enum { WORK_MAX = 1 << 24, SMALL = 1 << 16, MARGIN = 4096, ROUNDS = 4 }; /* elements times ops that a step is replayed for; that are replayed in any case; bytes; data sets */
+enum {
+    WORK_MAX = 1 << 24,
+    SMALL = 1 << 16,
+    MARGIN = 4096,
+    ROUNDS = 4
+}; /* elements times ops that a step is replayed for; that are replayed in any case; bytes; data sets */
 
-typedef struct { xl_op *op; uint16_t code; const xl_value *in; const xl_attr **attr; const xl_type *type; uint32_t depth; } shot;
+typedef struct {
+    xl_op *op;
+    uint16_t code;
+    const xl_value *in;
+    const xl_attr **attr;
+    const xl_type *type;
+    uint32_t depth;
+} shot;
 typedef struct { uint32_t op, next; } node;                /* of the table: an op with its number */
-typedef struct { uint32_t depth; xl_value v; } number;     /* depth: of the region whose rounds it changes with; v: one that has it */
+typedef struct {
+    uint32_t depth;
+    xl_value v;
+} number; /* depth: of the region whose rounds it changes with; v: one that has it */
 typedef struct { uint64_t lo, hi, origin; uint32_t num, when; const xl_step *by; const xl_op *punched; } seg;
 typedef struct { seg *s; uint32_t n, cap; } space;
 typedef struct { uint32_t num, when, base; const xl_op *row_of; } part; /* row_of: the update that this is the row of */
@@ -58,7 +75,12 @@ static void note(xl_check *c, xl_region *r, uint32_t depth)
     for (uint32_t i = 0; i < r->nop; i++) {
         xl_op *op = r->op[i];
         uint32_t n = xl_op_nattr((xl_opcode)op->code);
-        shot s = { op, op->code, xl_new(c->a, xl_value, op->nin + 1), xl_new(c->a, const xl_attr *, n + 1), op->nout ? xl_out_type(c->f, op, 0) : NULL, depth };
+        shot s = { op,
+                   op->code,
+                   xl_new(c->a, xl_value, op->nin + 1),
+                   xl_new(c->a, const xl_attr *, n + 1),
+                   op->nout ? xl_out_type(c->f, op, 0) : NULL,
+                   depth };
         memcpy((xl_value *)s.in, op->in, op->nin * sizeof *op->in);
         for (uint32_t k = 0; k < n; k++)
             s.attr[k] = op->attr[k];
@@ -84,7 +106,9 @@ static const char *text_of(xl_check *c, xl_value v)
     xl_str file, name = v.id < c->f->nval ? c->f->val[v.id].name : XL_STR("");
     uint32_t line, col;
     if (!def)
-        return xl_strf(c->a, "argument %u%s%.*s", v.id < c->f->nval ? c->f->val[v.id].index : 0, name.n ? " %" : "", XL_FMT(name)).p;
+        return xl_strf(c->a, "argument %u%s%.*s", v.id < c->f->nval ? c->f->val[v.id].index : 0, name.n ? " %" : "",
+                       XL_FMT(name))
+            .p;
     if (xl_loc_line(c->f->m, def->loc, &file, &line, &col))
         return xl_strf(c->a, "%s (%.*s:%u, value %u)", xl_op_text(def), XL_FMT(file), line, v.id).p;
     return xl_strf(c->a, "%s%s%.*s (value %u)", xl_op_text(def), name.n ? " %" : "", XL_FMT(name), v.id).p;
@@ -127,20 +151,23 @@ static const uint32_t *num_of(xl_check *c, xl_value v)
 
 static bool pure(const xl_op *op, uint16_t code)
 {
-    return op->nout == 1 && !op->nregion && !(xl_ops[code].flags & (XL_OP_EFFECT | XL_OP_COLLECTIVE)) && code != XL_OP_CUSTOM_CALL && code != XL_OP_RNG &&
-           code != XL_OP_UNKNOWN;
+    return op->nout == 1 && !op->nregion && !(xl_ops[code].flags & (XL_OP_EFFECT | XL_OP_COLLECTIVE)) &&
+           code != XL_OP_CUSTOM_CALL && code != XL_OP_RNG && code != XL_OP_UNKNOWN;
 }
 
 static bool same_bytes(xl_check *c, const xl_op *op, uint16_t code)
 {
-    if (code == XL_OP_RESHAPE || code == XL_OP_SDY_CONSTRAINT || code == XL_OP_SDY_RESHARD || code == XL_OP_SDY_BARRIER || code == XL_OP_OPTIMIZATION_BARRIER)
+    if (code == XL_OP_RESHAPE || code == XL_OP_SDY_CONSTRAINT || code == XL_OP_SDY_RESHARD ||
+        code == XL_OP_SDY_BARRIER || code == XL_OP_OPTIMIZATION_BARRIER)
         return true;
     if (code == XL_OP_CONVERT && xl_in_type(c->f, op, 0)->dtype == xl_out_type(c->f, op, 0)->dtype)
         return true;
-    if (code != XL_OP_CUSTOM_CALL && code != XL_OP_BITCAST_CONVERT && code != XL_OP_SET_DIMENSION_SIZE && !xl_op_is_view(c->f, op) && !(xl_ops[code].flags & XL_OP_COLLECTIVE))
+    if (code != XL_OP_CUSTOM_CALL && code != XL_OP_BITCAST_CONVERT && code != XL_OP_SET_DIMENSION_SIZE &&
+        !xl_op_is_view(c->f, op) && !(xl_ops[code].flags & XL_OP_COLLECTIVE))
         return false;
     /* of these, a kernel that made no step gave its operand on */
-    const xl_leaves *l = op->nin && op->nout ? &c->p->leaf[op->in[0].id] : NULL, *o = l ? &c->p->leaf[op->out[0].id] : NULL;
+    const xl_leaves *l = op->nin && op->nout ? &c->p->leaf[op->in[0].id] : NULL,
+                    *o = l ? &c->p->leaf[op->out[0].id] : NULL;
     return l && l->n == 1 && o->n == 1 && l->buf[0] == o->buf[0] && !c->stepped[op->out[0].id];
 }
 
@@ -225,7 +252,8 @@ static void give_numbers(xl_check *c, uint32_t at)
         size_t e;
         int64_t n;
         bool splat_too = o->op->nout == 1 && splat_of(c, o->op->out[0], &other, &e, &n);
-        if (is_splat ? splat_too && e == elem && n == count && !memcmp(other, data, elem) : !splat_too && same_key(c, s, o)) {
+        if (is_splat ? splat_too && e == elem && n == count && !memcmp(other, data, elem)
+                     : !splat_too && same_key(c, s, o)) {
             c->num[op->out[0].id] = (uint32_t *)(uintptr_t)num_of(c, o->op->out[0]);
             return;
         }
@@ -245,9 +273,12 @@ static bool turned(xl_check *c, const shot *t, const shot *d)
 {
     const xl_op *op = d->op;
 #define IS(x, y) (op->attr[XL_SLOT(DOT_GENERAL, x)] == d->attr[XL_SLOT(DOT_GENERAL, y)])
-    if (t->code != XL_OP_TRANSPOSE || t->op->code != XL_OP_RESHAPE || d->code != XL_OP_DOT_GENERAL || op->in[0].id != d->in[1].id || op->in[1].id != d->in[0].id ||
-        !IS(lhs_batching_dimensions, rhs_batching_dimensions) || !IS(rhs_batching_dimensions, lhs_batching_dimensions) ||
-        !IS(lhs_contracting_dimensions, rhs_contracting_dimensions) || !IS(rhs_contracting_dimensions, lhs_contracting_dimensions))
+    if (t->code != XL_OP_TRANSPOSE || t->op->code != XL_OP_RESHAPE || d->code != XL_OP_DOT_GENERAL ||
+        op->in[0].id != d->in[1].id || op->in[1].id != d->in[0].id ||
+        !IS(lhs_batching_dimensions, rhs_batching_dimensions) ||
+        !IS(rhs_batching_dimensions, lhs_batching_dimensions) ||
+        !IS(lhs_contracting_dimensions, rhs_contracting_dimensions) ||
+        !IS(rhs_contracting_dimensions, lhs_contracting_dimensions))
         return false;
 #undef IS
     xl_dims perm = { NULL, 0 };                            /* was [batch, n, m] */
@@ -255,7 +286,8 @@ static bool turned(xl_check *c, const shot *t, const shot *d)
     if (a && a->kind == XL_AT_INTS)
         perm = (xl_dims){ a->ints, a->n };
     int64_t b = (int64_t)xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)).n;
-    int64_t n = (int64_t)xl_in_type(c->f, op, 0)->rank - b - (int64_t)xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)).n;
+    int64_t n = (int64_t)xl_in_type(c->f, op, 0)->rank - b -
+                (int64_t)xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)).n;
     int64_t m = (int64_t)d->type->rank - b - n;
     bool ok = a != NULL && perm.n == d->type->rank;
     for (int64_t k = 0; k < (int64_t)perm.n && ok; k++)
@@ -286,7 +318,8 @@ static xl_error *changes(xl_check *c)
         uint32_t d = t->op->nin && t->code == XL_OP_TRANSPOSE ? shot_of[t->in[0].id] : 0;
         if (d && t->op->code == XL_OP_RESHAPE) {
             if (!turned(c, t, &c->shot[d - 1]))
-                return XL_ERR(INTERNAL, "plan check: %s is no longer the transpose of %s", text_of(c, t->op->out[0]), text_of(c, t->in[0]));
+                return XL_ERR(INTERNAL, "plan check: %s is no longer the transpose of %s", text_of(c, t->op->out[0]),
+                              text_of(c, t->in[0]));
             c->num[t->in[0].id] = (uint32_t *)(uintptr_t)num_of(c, t->op->out[0]);
             c->shot[d - 1].code = XL_OP_UNKNOWN;           /* done */
         }
@@ -301,11 +334,13 @@ static xl_error *changes(xl_check *c)
         for (uint32_t k = 0, n = xl_op_nattr((xl_opcode)op->code); k < n && same; k++)
             same = op->attr[k] == s->attr[k];
         if (!same)
-            return XL_ERR(INTERNAL, "plan check: %s was changed while planning", op->nout ? text_of(c, op->out[0]) : xl_op_text(op));
+            return XL_ERR(INTERNAL, "plan check: %s was changed while planning",
+                          op->nout ? text_of(c, op->out[0]) : xl_op_text(op));
         for (uint32_t k = 0; k < op->nin; k++) {
             if (op->in[k].id == s->in[k].id)
                 continue;
-            if (!c->num[op->in[k].id] && op->in[k].id >= c->nval) { /* an op that was added: number what it reads first */
+            if (!c->num[op->in[k].id] &&
+                op->in[k].id >= c->nval) { /* an op that was added: number what it reads first */
                 xl_op *stack[256];
                 uint32_t n = 0;
                 stack[n++] = c->f->val[op->in[k].id].def;
@@ -327,8 +362,9 @@ static xl_error *changes(xl_check *c)
                 }
             }
             if (num_of(c, op->in[k])[0] != num_of(c, s->in[k])[0])
-                return XL_ERR(INTERNAL, "plan check: %s reads %s in place of %s, which is another value", op->nout ? text_of(c, op->out[0]) : xl_op_text(op),
-                              text_of(c, op->in[k]), text_of(c, s->in[k]));
+                return XL_ERR(INTERNAL, "plan check: %s reads %s in place of %s, which is another value",
+                              op->nout ? text_of(c, op->out[0]) : xl_op_text(op), text_of(c, op->in[k]),
+                              text_of(c, s->in[k]));
         }
     }
     return NULL;
@@ -449,27 +485,32 @@ static xl_error *holds(xl_check *c, const state *st, uint32_t b, uint32_t num, c
     if (x->kind == XL_BUF_CONST) {
         if (!x->bytes || !c->constant[b] || c->constant[b] == num)
             return NULL;
-        return XL_ERR(INTERNAL, "plan check: %s reads %s, but the constant there is %s", who, want, text_of(c, c->info[c->constant[b] - 1].v));
+        return XL_ERR(INTERNAL, "plan check: %s reads %s, but the constant there is %s", who, want,
+                      text_of(c, c->info[c->constant[b] - 1].v));
     }
     if (x->kind == XL_BUF_PART) {
         const part *p = &st->part[b];
         seg *base = segment(c, st, root_of(c, st, b));
         if (p->num == num && (!base || (base->when == p->when && (!base->punched || base->punched == p->row_of))))
             return NULL;
-        return XL_ERR(INTERNAL, "plan check: %s reads %s as a part of another, which was written over by %s", who, want, base && base->by ? base->by->name : "nobody");
+        return XL_ERR(INTERNAL, "plan check: %s reads %s as a part of another, which was written over by %s", who, want,
+                      base && base->by ? base->by->name : "nobody");
     }
     if (!where(c, b, &sp, &lo) || !x->bytes)
         return NULL;
     const space *q = &st->sp[sp];
     uint32_t i = find(q, lo);
     const seg *g = i < q->n ? &q->s[i] : NULL;
-    if (g && g->lo == lo && g->origin == lo && g->hi == lo + x->bytes && g->num == num && (!g->punched || g->punched == reader))
+    if (g && g->lo == lo && g->origin == lo && g->hi == lo + x->bytes && g->num == num &&
+        (!g->punched || g->punched == reader))
         return NULL;
     for (; g && g->num == num && g->origin == lo && i + 1 < q->n && q->s[i + 1].lo < lo + x->bytes; g = &q->s[++i])
         ;                                                  /* whoever wrote over a part of it */
     if (!g || g->lo >= lo + x->bytes || !g->num)
-        return XL_ERR(INTERNAL, "plan check: %s reads %s, but nothing was written there%s%s", who, want, g && g->by ? " that outlives " : "", g && g->by ? g->by->name : "");
-    return XL_ERR(INTERNAL, "plan check: %s reads %s, but %s lies there, written by %s", who, want, text_of(c, c->info[g->num - 1].v), g->by ? g->by->name : "the caller");
+        return XL_ERR(INTERNAL, "plan check: %s reads %s, but nothing was written there%s%s", who, want,
+                      g && g->by ? " that outlives " : "", g && g->by ? g->by->name : "");
+    return XL_ERR(INTERNAL, "plan check: %s reads %s, but %s lies there, written by %s", who, want,
+                  text_of(c, c->info[g->num - 1].v), g->by ? g->by->name : "the caller");
 }
 
 static bool overlap(const xl_check *c, uint32_t a, uint32_t b, bool *same)
@@ -493,8 +534,9 @@ static xl_error *apart(xl_check *c, const xl_step *s)
                 continue;
             bool result = k < s->nin + s->nres;
             if (i >= s->nin || !result || !same || !(i < 32 && (s->inplace >> i & 1)))
-                return XL_ERR(INTERNAL, "plan check: in step %s the memory of %s %u is that of %s %u", s->name, result ? "result" : "work", k - s->nin,
-                              i < s->nin ? "operand" : "result", i < s->nin ? i : i - s->nin);
+                return XL_ERR(INTERNAL, "plan check: in step %s the memory of %s %u is that of %s %u", s->name,
+                              result ? "result" : "work", k - s->nin, i < s->nin ? "operand" : "result",
+                              i < s->nin ? i : i - s->nin);
         }
     }
     return NULL;
@@ -533,7 +575,8 @@ static void agree(xl_check *c, state *a, const state *b)
             seg *g = &a->sp[i].s[k];
             uint32_t at = find(&b->sp[i], g->lo);
             const seg *o = at < b->sp[i].n ? &b->sp[i].s[at] : NULL;
-            if (!o || o->num != g->num || o->origin != g->origin || o->lo > g->lo || o->hi < g->hi || o->punched != g->punched)
+            if (!o || o->num != g->num || o->origin != g->origin || o->lo > g->lo || o->hi < g->hi ||
+                o->punched != g->punched)
                 g->num = 0;
         }
     for (uint32_t i = 0; i < c->p->plan->nbuf; i++)
@@ -552,7 +595,8 @@ static uint32_t depth_of(const xl_region *r)
 static xl_error *block(xl_check *c, state *st, const xl_block *b);
 
 /* The values of a list, leaf by leaf, against buffers: checks them, or puts them there. */
-static xl_error *all(xl_check *c, state *st, const xl_value *v, uint32_t n, const uint32_t *buf, const xl_step *s, bool write)
+static xl_error *all(xl_check *c, state *st, const xl_value *v, uint32_t n, const uint32_t *buf, const xl_step *s,
+                     bool write)
 {
     for (uint32_t i = 0, k = 0; i < n; i++) {
         const uint32_t *num = num_of(c, v[i]);
@@ -625,7 +669,8 @@ static uint32_t fill_number(xl_check *c, const xl_shape *s, const void *elem)
         const void *data;
         size_t e;
         int64_t n;
-        if (op->nout == 1 && splat_of(c, op->out[0], &data, &e, &n) && n == s->count && e == s->elem && !memcmp(data, elem, e))
+        if (op->nout == 1 && splat_of(c, op->out[0], &data, &e, &n) && n == s->count && e == s->elem &&
+            !memcmp(data, elem, e))
             return num_of(c, op->out[0])[0];
     }
     return 0;
@@ -664,7 +709,10 @@ static xl_error *one_step(xl_check *c, state *st, const xl_step *s)
         uint32_t from = s->buf[0], num;
         const xl_plan_buf *x = buf_of(c, from);
         const seg *g = segment(c, st, from);
-        num = x->kind == XL_BUF_CONST ? c->constant[from] : x->kind == XL_BUF_PART ? st->part[from].num : g ? g->num : 0;
+        num = x->kind == XL_BUF_CONST  ? c->constant[from]
+              : x->kind == XL_BUF_PART ? st->part[from].num
+              : g                      ? g->num
+                                       : 0;
         XL_DO(x->bytes ? holds(c, st, from, num, s, NULL) : NULL);
         return put(c, st, s->buf[1], num, s);
     }
@@ -674,7 +722,8 @@ static xl_error *one_step(xl_check *c, state *st, const xl_step *s)
         return loop(c, st, s);
     if (s->sub && (s->op->code == XL_OP_IF || s->op->code == XL_OP_CASE))
         return branches(c, st, s);
-    if (s->nout == 1 && buf_of(c, s->buf[s->nin])->kind == XL_BUF_PART && !s->ops && !s->nres) { /* it points into its operand */
+    if (s->nout == 1 && buf_of(c, s->buf[s->nin])->kind == XL_BUF_PART && !s->ops &&
+        !s->nres) { /* it points into its operand */
         part *p = &st->part[s->buf[s->nin]];
         bool row = s->op->code == XL_OP_DYNAMIC_UPDATE_SLICE;
         *p = (part){ .base = s->buf[0], .row_of = row ? s->op : NULL };
@@ -689,9 +738,10 @@ static xl_error *one_step(xl_check *c, state *st, const xl_step *s)
         XL_DO(put(c, st, s->buf[k], 0, s));
     XL_DO(results(c, st, s, true));
     for (uint32_t i = 0; i < c->p->plan->nbuf && s->op && s->op->code == XL_OP_DYNAMIC_UPDATE_SLICE; i++)
-        if (st->part[i].row_of == s->op && root_of(c, st, i) == s->buf[s->nin]) /* made in its place, where the row stays */
+        if (st->part[i].row_of == s->op &&
+            root_of(c, st, i) == s->buf[s->nin]) /* made in its place, where the row stays */
             st->part[i].when = segment(c, st, s->buf[s->nin]) ? segment(c, st, s->buf[s->nin])->when : 0;
-    if (s->sub && !s->ops) {                               /* regions that run many times while results are made and operands read */
+    if (s->sub && !s->ops) { /* regions that run many times while results are made and operands read */
         for (uint32_t k = 0; k < s->op->nregion; k++)
             for (int round = 0; round < 2 && s->sub[k]; round++) {
                 forget(c, st, depth_of(s->op->region[k]));
@@ -745,7 +795,7 @@ typedef struct {
     xl_op **op;                                            /* in the order in which they are computed */
     uint32_t n, cap;
     bool *seen, *input;                                    /* by value */
-    xl_value *in, missing;                                 /* what the ops read of the step's operands; what they lack */
+    xl_value *in, missing; /* what the ops read of the step's operands; what they lack */
     uint32_t *at, nin;                                     /* which operand each of `in` is */
 } gathered;
 
@@ -756,12 +806,14 @@ static void add_input(gathered *g, xl_value v, uint32_t operand)
     g->in[g->nin++] = v;
 }
 
-/* An operand that has the bytes of v under another name: read through a barrier, or computed twice and found to be the same. */
+/* An operand that has the bytes of v under another name: read through a barrier, or computed twice and found to be the
+ * same. */
 static bool same_operand(xl_check *c, gathered *g, xl_value v, const xl_step *s)
 {
     const uint32_t *num = num_of(c, v);
     for (uint32_t i = 0; num && i < s->nin; i++)
-        if (s->val[i] != UINT32_MAX && leaves(xl_value_type(c->f, v)) == 1 && num_of(c, (xl_value){ s->val[i] })[0] == num[0]) {
+        if (s->val[i] != UINT32_MAX && leaves(xl_value_type(c->f, v)) == 1 &&
+            num_of(c, (xl_value){ s->val[i] })[0] == num[0]) {
             add_input(g, v, i);
             return true;
         }
@@ -777,7 +829,8 @@ static bool gather(xl_check *c, gathered *g, xl_value v, const xl_step *s)
     bool member = false;
     for (uint32_t i = 0; i < s->nop; i++)
         member = member || s->ops[i] == def;
-    if (!def || !(member || def->code == XL_OP_CONSTANT || def->code == XL_OP_IOTA || def->code == XL_OP_BITCAST_CONVERT || xl_op_is_view(c->f, def))) {
+    if (!def || !(member || def->code == XL_OP_CONSTANT || def->code == XL_OP_IOTA ||
+                  def->code == XL_OP_BITCAST_CONVERT || xl_op_is_view(c->f, def))) {
         if (same_operand(c, g, v, s))
             return true;
         g->missing = v;
@@ -822,7 +875,8 @@ static void move_data(void *data, const xl_shape *s, uint64_t *seed)
     int64_t n = s->count * (xl_dtype_class(s->dtype) == XL_CLASS_COMPLEX ? 2 : 1);
     bool narrow = xl_narrow(s->dtype) != NULL;
     size_t elem = s->elem / (xl_dtype_class(s->dtype) == XL_CLASS_COMPLEX ? 2 : 1);
-    for (int64_t i = 0; i < n && (xl_dtype_class(s->dtype) == XL_CLASS_FLOAT || xl_dtype_class(s->dtype) == XL_CLASS_COMPLEX); i++) {
+    for (int64_t i = 0;
+         i < n && (xl_dtype_class(s->dtype) == XL_CLASS_FLOAT || xl_dtype_class(s->dtype) == XL_CLASS_COMPLEX); i++) {
         char *at = (char *)data + (size_t)i * elem;
         bool up = next_random(seed) & 1;
         if (narrow && elem == 2) {
@@ -844,9 +898,10 @@ static void move_data(void *data, const xl_shape *s, uint64_t *seed)
     }
 }
 
-/* How many elements of a are neither b's nor as near to them as rounding explains (moved: b from data that was moved by it; lost: what may be
- * left of operands that cancel). */
-static int64_t differing(xl_check *c, const xl_shape *s, xl_dtype coarse, double lost, const void *a, const void *b, const void *moved, int64_t *first)
+/* How many elements of a are neither b's nor as near to them as rounding explains (moved: b from data that was moved by
+ * it; lost: what may be left of operands that cancel). */
+static int64_t differing(xl_check *c, const xl_shape *s, xl_dtype coarse, double lost, const void *a, const void *b,
+                         const void *moved, int64_t *first)
 {
     xl_dclass cls = xl_dtype_class(s->dtype);
     int64_t bad = 0, n = s->count * (cls == XL_CLASS_COMPLEX ? 2 : 1);
@@ -854,7 +909,13 @@ static int64_t differing(xl_check *c, const xl_shape *s, xl_dtype coarse, double
     if (!memcmp(a, b, (size_t)s->count * s->elem))
         return 0;
     xl_dtype d = cls == XL_CLASS_COMPLEX ? (s->elem == 8 ? XL_F32 : XL_F64) : s->dtype;
-    double *v[3], tol = !real ? 0 : coarse == XL_F64 ? 1e-10 : coarse == XL_F32 ? 1e-4 : coarse == XL_F16 ? 0x1p-7 : 0x1p-4, scale = 0;
+    double *v[3],
+        tol = !real              ? 0
+              : coarse == XL_F64 ? 1e-10
+              : coarse == XL_F32 ? 1e-4
+              : coarse == XL_F16 ? 0x1p-7
+                                 : 0x1p-4,
+        scale = 0;
     xl_ew e = xl_ew_convert(c->a, d, XL_F64);
     const void *from[3] = { a, b, moved };
     for (int k = 0; k < 3; k++) {
@@ -872,7 +933,9 @@ static int64_t differing(xl_check *c, const xl_shape *s, xl_dtype coarse, double
             scale = fabs(v[1][i]);
     for (int64_t i = 0; i < n; i++) {
         double x = v[0][i], y = v[1][i], z = v[2][i];
-        bool ok = x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= tol * scale + 64 * fabs(z - y) + (real ? lost : 0) || (isnan(y) != isnan(z)) || (isinf(y) != isinf(z));
+        bool ok = x == y || (isnan(x) && isnan(y)) ||
+                  fabs(x - y) <= tol * scale + 64 * fabs(z - y) + (real ? lost : 0) || (isnan(y) != isnan(z)) ||
+                  (isinf(y) != isinf(z));
         if (!ok) {
             *first = bad ? *first : i;
             bad++;
@@ -926,7 +989,9 @@ static xl_error *replay(xl_check *c, const xl_step *s)
 {
     xl_error *err = NULL;
     xl_func *f = c->f, g = *f;
-    gathered ops = { .seen = xl_new(c->a, bool, f->nval), .input = xl_new(c->a, bool, f->nval), .in = xl_new(c->a, xl_value, f->nval),
+    gathered ops = { .seen = xl_new(c->a, bool, f->nval),
+                     .input = xl_new(c->a, bool, f->nval),
+                     .in = xl_new(c->a, xl_value, f->nval),
                      .at = xl_new(c->a, uint32_t, f->nval) };
     xl_value *out = xl_new(c->a, xl_value, s->nres + 1);
     double most = 0;
@@ -943,7 +1008,8 @@ static xl_error *replay(xl_check *c, const xl_step *s)
     for (uint32_t i = 0; i < s->nres; i++) {
         out[i] = (xl_value){ s->val[s->nin + i] };
         if (!gather(c, &ops, out[i], s))
-            return XL_ERR(INTERNAL, "plan check: step %s has no operand for %s, which %s reads", s->name, text_of(c, ops.missing), text_of(c, out[i]));
+            return XL_ERR(INTERNAL, "plan check: step %s has no operand for %s, which %s reads", s->name,
+                          text_of(c, ops.missing), text_of(c, out[i]));
     }
     const uint32_t *at = ops.at, nin = ops.nin;
     xl_op *end = xl_op_new(f, NULL, XL_OP_RETURN, out, s->nres, NULL, 0, 0, s->ops[0]->loc);
@@ -971,14 +1037,17 @@ static xl_error *replay(xl_check *c, const xl_step *s)
             if (!ptr[s->buf[i]])
                 ptr[s->buf[i]] = room_for(&mem, x->bytes);
         } else if (where(c, s->buf[i], &sp, &lo) && !ptr[s->buf[i]]) {
-            for (uint32_t k = 0; k < i && !ptr[s->buf[i]]; k++) /* apart() has made sure that they are the same, or apart */
-                if (where(c, s->buf[k], &sq, &lq) && buf_of(c, s->buf[k])->kind != XL_BUF_PART && sp == sq && lo == lq && buf_of(c, s->buf[k])->bytes)
+            for (uint32_t k = 0; k < i && !ptr[s->buf[i]];
+                 k++) /* apart() has made sure that they are the same, or apart */
+                if (where(c, s->buf[k], &sq, &lq) && buf_of(c, s->buf[k])->kind != XL_BUF_PART && sp == sq &&
+                    lo == lq && buf_of(c, s->buf[k])->bytes)
                     ptr[s->buf[i]] = ptr[s->buf[k]];
             if (!ptr[s->buf[i]])
                 ptr[s->buf[i]] = room_for(&mem, x->bytes > s->shape[i].bytes ? x->bytes : s->shape[i].bytes);
         }
     }
-    void **arg = xl_new(c->a, void *, nin + 1), **want = xl_new(c->a, void *, s->nres + 1), **moved = xl_new(c->a, void *, s->nres + 1);
+    void **arg = xl_new(c->a, void *, nin + 1), **want = xl_new(c->a, void *, s->nres + 1),
+         **moved = xl_new(c->a, void *, s->nres + 1);
     for (uint32_t i = 0; i < nin; i++)
         arg[i] = room_for(&mem, s->shape[at[i]].bytes);
     for (uint32_t i = 0; i < s->nres; i++) {
@@ -991,9 +1060,13 @@ static xl_error *replay(xl_check *c, const xl_step *s)
         short_of_memory = short_of_memory || !mem.m[i].p;
     xl_dtype coarse = coarsest(f, &body);
     /* random_data is of the order of 2; constants are what they are, and seldom larger */
-    double lost = 2 * (coarse == XL_F64 ? 64 * DBL_EPSILON : coarse == XL_F32 ? 64 * FLT_EPSILON : coarse == XL_F16 ? 4 * 0x1p-11 : 4 * 0x1p-8);
+    double lost = 2 * (coarse == XL_F64   ? 64 * DBL_EPSILON
+                       : coarse == XL_F32 ? 64 * FLT_EPSILON
+                       : coarse == XL_F16 ? 4 * 0x1p-11
+                                          : 4 * 0x1p-8);
     uint64_t seed = 88172645463325252u;
-    /* A difference that rounding could explain after all is seen with some data only; a value that is read in the wrong place with all. */
+    /* A difference that rounding could explain after all is seen with some data only; a value that is read in the wrong
+     * place with all. */
     for (int round = 0; round < ROUNDS && !short_of_memory; round++) {
         xl_error_free(err);
         err = NULL;
@@ -1013,7 +1086,8 @@ static xl_error *replay(xl_check *c, const xl_step *s)
         xl_frame frame = { .plan = c->p->plan, .ptr = ptr }, other = { 0 };
         XL_DO(s->run(s, &frame));
         if (!within(&mem)) {
-            err = XL_ERR(INTERNAL, "plan check: step %s writes behind the memory of %s or of what it works in", s->name, text_of(c, out[0]));
+            err = XL_ERR(INTERNAL, "plan check: step %s writes behind the memory of %s or of what it works in", s->name,
+                         text_of(c, out[0]));
             break;
         }
         XL_DO(xl_plan_run(plain, &other, arg, want, temp));
@@ -1022,10 +1096,14 @@ static xl_error *replay(xl_check *c, const xl_step *s)
                 move_data(arg[i], &s->shape[at[i]], &seed);
         XL_DO(xl_plan_run(plain, &other, arg, moved, temp));
         for (uint32_t i = 0; i < s->nres && !err; i++) {
-            int64_t first = 0, bad = differing(c, &s->shape[s->nin + i], coarse, lost, ptr[s->buf[s->nin + i]], want[i], moved[i], &first);
+            int64_t first = 0, bad = differing(c, &s->shape[s->nin + i], coarse, lost, ptr[s->buf[s->nin + i]], want[i],
+                                               moved[i], &first);
             if (bad)
-                err = XL_ERR(INTERNAL, "plan check: step %s does not compute %s: %lld of %lld elements differ from its ops one by one, the first is number %lld", s->name,
-                             text_of(c, out[i]), (long long)bad, (long long)s->shape[s->nin + i].count, (long long)first);
+                err = XL_ERR(INTERNAL,
+                             "plan check: step %s does not compute %s: %lld of %lld elements differ from its ops one "
+                             "by one, the first is number %lld",
+                             s->name, text_of(c, out[i]), (long long)bad, (long long)s->shape[s->nin + i].count,
+                             (long long)first);
         }
         if (!err)
             break;

@@ -7,28 +7,38 @@
 
 /* A net with two products, a tanh, a loop that writes rows, a branch and a donated argument. */
 static const char program[] =
-    "func.func public @main(%x: tensor<32x64xf32>, %a: tensor<64x64xf32>, %w: tensor<64x64xf32> {tf.aliasing_output = 0 : i32}) -> (tensor<64x64xf32>, tensor<4x64xf32>, tensor<32x64xf32>) {\n"
-    "%h = stablehlo.dot_general %x, %a, contracting_dims = [1] x [0] : (tensor<32x64xf32>, tensor<64x64xf32>) -> tensor<32x64xf32>\n"
+    "func.func public @main(%x: tensor<32x64xf32>, %a: tensor<64x64xf32>, %w: tensor<64x64xf32> {tf.aliasing_output = "
+    "0 : i32}) -> (tensor<64x64xf32>, tensor<4x64xf32>, tensor<32x64xf32>) {\n"
+    "%h = stablehlo.dot_general %x, %a, contracting_dims = [1] x [0] : (tensor<32x64xf32>, tensor<64x64xf32>) -> "
+    "tensor<32x64xf32>\n"
     "%t = stablehlo.tanh %h : tensor<32x64xf32>\n"
-    "%y = stablehlo.dot_general %t, %w, contracting_dims = [1] x [0] : (tensor<32x64xf32>, tensor<64x64xf32>) -> tensor<32x64xf32>\n"
+    "%y = stablehlo.dot_general %t, %w, contracting_dims = [1] x [0] : (tensor<32x64xf32>, tensor<64x64xf32>) -> "
+    "tensor<32x64xf32>\n"
     "%d = stablehlo.subtract %y, %t : tensor<32x64xf32>\n"
-    "%g = stablehlo.dot_general %t, %d, contracting_dims = [0] x [0] : (tensor<32x64xf32>, tensor<32x64xf32>) -> tensor<64x64xf32>\n"
+    "%g = stablehlo.dot_general %t, %d, contracting_dims = [0] x [0] : (tensor<32x64xf32>, tensor<32x64xf32>) -> "
+    "tensor<64x64xf32>\n"
     "%u = stablehlo.subtract %w, %g : tensor<64x64xf32>\n"
     "%z = stablehlo.constant dense<0.0> : tensor<4x64xf32>\n%c0 = stablehlo.constant dense<0> : tensor<i32>\n"
     "%r:2 = stablehlo.while(%i = %c0, %rows = %z) : tensor<i32>, tensor<4x64xf32>\n"
     " cond { %n = stablehlo.constant dense<4> : tensor<i32>\n"
-    "  %lt = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>\n  stablehlo.return %lt : tensor<i1> }\n"
+    "  %lt = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
+    "  stablehlo.return %lt : tensor<i1> }\n"
     " do { %zero = stablehlo.constant dense<0> : tensor<i32>\n"
-    "  %s = stablehlo.dynamic_slice %d, %i, %zero, sizes = [1, 64] : (tensor<32x64xf32>, tensor<i32>, tensor<i32>) -> tensor<1x64xf32>\n"
+    "  %s = stablehlo.dynamic_slice %d, %i, %zero, sizes = [1, 64] : (tensor<32x64xf32>, tensor<i32>, tensor<i32>) -> "
+    "tensor<1x64xf32>\n"
     "  %e = stablehlo.exponential %s : tensor<1x64xf32>\n"
-    "  %next = stablehlo.dynamic_update_slice %rows, %e, %i, %zero : (tensor<4x64xf32>, tensor<1x64xf32>, tensor<i32>, tensor<i32>) -> tensor<4x64xf32>\n"
+    "  %next = stablehlo.dynamic_update_slice %rows, %e, %i, %zero : (tensor<4x64xf32>, tensor<1x64xf32>, tensor<i32>, "
+    "tensor<i32>) -> tensor<4x64xf32>\n"
     "  %one = stablehlo.constant dense<1> : tensor<i32>\n  %j = stablehlo.add %i, %one : tensor<i32>\n"
     "  stablehlo.return %j, %next : tensor<i32>, tensor<4x64xf32> }\n"
     "%rev = stablehlo.reverse %d, dims = [0] : tensor<32x64xf32>\n"
-    "%q = stablehlo.slice %r#1 [0:1, 0:1] : (tensor<4x64xf32>) -> tensor<1x1xf32>\n%q1 = stablehlo.reshape %q : (tensor<1x1xf32>) -> tensor<f32>\n"
+    "%q = stablehlo.slice %r#1 [0:1, 0:1] : (tensor<4x64xf32>) -> tensor<1x1xf32>\n"
+    "%q1 = stablehlo.reshape %q : (tensor<1x1xf32>) -> tensor<f32>\n"
     "%p = stablehlo.compare GT, %q1, %q1, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>\n"
-    "%o = \"stablehlo.if\"(%p) ({ %k = stablehlo.add %rev, %t : tensor<32x64xf32>\n stablehlo.return %k : tensor<32x64xf32> }, {\n"
-    " %k = stablehlo.reverse %rev, dims = [1] : tensor<32x64xf32>\n stablehlo.return %k : tensor<32x64xf32> }) : (tensor<i1>) -> tensor<32x64xf32>\n"
+    "%o = \"stablehlo.if\"(%p) ({ %k = stablehlo.add %rev, %t : tensor<32x64xf32>\n"
+    " stablehlo.return %k : tensor<32x64xf32> }, {\n"
+    " %k = stablehlo.reverse %rev, dims = [1] : tensor<32x64xf32>\n"
+    " stablehlo.return %k : tensor<32x64xf32> }) : (tensor<i1>) -> tensor<32x64xf32>\n"
     "return %u, %r#1, %o : tensor<64x64xf32>, tensor<4x64xf32>, tensor<32x64xf32> }";
 
 static uint32_t at, kind;                                  /* which of the changes, of which kind */
@@ -57,9 +67,11 @@ static void change(xl_planner *p)
     changed = false;
     if (kind == 0) {                                       /* two temporaries that lived apart lie in one place */
         uint32_t i = at / pl->nbuf, k = at % pl->nbuf;
-        if (i >= pl->nbuf || i == k || pl->buf[i].kind != XL_BUF_TEMP || pl->buf[k].kind != XL_BUF_TEMP || !pl->buf[i].bytes || !pl->buf[k].bytes || pl->buf[i].host || pl->buf[k].host)
+        if (i >= pl->nbuf || i == k || pl->buf[i].kind != XL_BUF_TEMP || pl->buf[k].kind != XL_BUF_TEMP ||
+            !pl->buf[i].bytes || !pl->buf[k].bytes || pl->buf[i].host || pl->buf[k].host)
             return;
-        bool together = pl->buf[i].def <= pl->buf[k].end && pl->buf[k].def <= pl->buf[i].end && pl->buf[i].def <= pl->buf[i].end && pl->buf[k].def <= pl->buf[k].end;
+        bool together = pl->buf[i].def <= pl->buf[k].end && pl->buf[k].def <= pl->buf[i].end &&
+                        pl->buf[i].def <= pl->buf[i].end && pl->buf[k].def <= pl->buf[k].end;
         changed = together && (pl->buf[i].end > pl->buf[k].def && pl->buf[k].end > pl->buf[i].def);
         if (changed)
             pl->buf[i].offset = pl->buf[k].offset;
@@ -67,7 +79,8 @@ static void change(xl_planner *p)
     }
     if (!nth(pl->body, &n, &s))
         return;
-    if (kind == 1 && s->nin > 1 && s->buf[0] != s->buf[1] && pl->buf[s->buf[0]].bytes == pl->buf[s->buf[1]].bytes && pl->buf[s->buf[0]].bytes > 4) { /* operands exchanged */
+    if (kind == 1 && s->nin > 1 && s->buf[0] != s->buf[1] && pl->buf[s->buf[0]].bytes == pl->buf[s->buf[1]].bytes &&
+        pl->buf[s->buf[0]].bytes > 4) { /* operands exchanged */
         uint32_t *b = (uint32_t *)(uintptr_t)s->buf, t = b[0];
         b[0] = b[1];
         b[1] = t;

@@ -1,9 +1,10 @@
-/* How groups grow. Ops are visited in program order. Each that can be a member begins as a group of its own, then is merged
- * with the groups that make its operands, and with the last group that reads the same large value, as long as
+/* How groups grow. Ops are visited in program order. Each that can be a member begins as a group of its own, then is
+ * merged with the groups that make its operands, and with the last group that reads the same large value, as long as
  *   - both have the same space, or one is over the rows of the other,
  *   - each reads the other's results point by point or row by row,
  *   - no path leads from one to the other through an op outside: then neither could run first.
- * Afterwards the region's ops are put in a new order, every group in one piece, otherwise as near to the old one as possible. */
+ * Afterwards the region's ops are put in a new order, every group in one piece, otherwise as near to the old one as
+ * possible. */
 #include "cpu/plan/fuse.h"
 
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static xl_group *root(xl_group *g)
 /* ---- what can be a member --------------------------------------------------------------------------------------- */
 static bool tensor(const xl_type *t, int64_t *n)
 {
-    return t->kind == XL_TY_TENSOR && !t->quant && !t->unranked && t->rank <= XL_RANK_MAX && xl_type_count(t, n) && *n > 0 &&
-           t->dtype != XL_TF32 && t->dtype != XL_INDEX && t->dtype != XL_DT_NONE;
+    return t->kind == XL_TY_TENSOR && !t->quant && !t->unranked && t->rank <= XL_RANK_MAX && xl_type_count(t, n) &&
+           *n > 0 && t->dtype != XL_TF32 && t->dtype != XL_INDEX && t->dtype != XL_DT_NONE;
 }
 
 static bool elementwise(const xl_planner *p, const xl_op *op)
@@ -152,7 +153,8 @@ void xl_operand_view(const xl_planner *p, const xl_op *op, uint32_t i, xl_view *
             last = k;
     }
     /* far apart in memory: a copy in squares is faster than a column at a time */
-    if (out->kind == XL_VIEW_VALUE && n > STRIDED_MAX && last < out->rank && out->stride[last] != 0 && out->stride[last] != 1)
+    if (out->kind == XL_VIEW_VALUE && n > STRIDED_MAX && last < out->rank && out->stride[last] != 0 &&
+        out->stride[last] != 1)
         xl_view_plain(p->f, op->in[i], out);
 }
 
@@ -181,8 +183,8 @@ static bool over_rows(const xl_group *a, const xl_group *b)
     return a->split >= 0 && same_dims(a, (uint32_t)a->split, b);
 }
 
-/* v (of a member with dimensions dim[0..n)) steps through a dense value of its first m dimensions and stands still along
- * the others. */
+/* v (of a member with dimensions dim[0..n)) steps through a dense value of its first m dimensions and stands still
+ * along the others. */
 static bool steps(const xl_view *v, uint32_t m)
 {
     int64_t s = 1;
@@ -197,8 +199,10 @@ static bool steps(const xl_view *v, uint32_t m)
     return v->offset == 0;
 }
 
-/* Each of x's members that reads a result of y: can it, when x's are of class cx and y's of class cy (FULL: as they are)? */
-static bool reads_fit(const fuser *u, const xl_group *x, bool x_rows, const xl_group *y, bool y_rows, uint32_t rank, uint32_t split)
+/* Each of x's members that reads a result of y: can it, when x's are of class cx and y's of class cy (FULL: as they
+ * are)? */
+static bool reads_fit(const fuser *u, const xl_group *x, bool x_rows, const xl_group *y, bool y_rows, uint32_t rank,
+                      uint32_t split)
 {
     for (uint32_t i = 0; i < x->nop; i++) {
         const xl_op *op = x->op[i];
@@ -321,7 +325,8 @@ static bool merge(fuser *u, xl_group *a, xl_group *b)
             return false;
     }
     uint32_t rank = space->rank, at = split >= 0 ? (uint32_t)split : rank;
-    if (!reads_fit(u, a, a_rows, b, b_rows, rank, at) || !reads_fit(u, b, b_rows, a, a_rows, rank, at) || tangled(u, a, b))
+    if (!reads_fit(u, a, a_rows, b, b_rows, rank, at) || !reads_fit(u, b, b_rows, a, a_rows, rank, at) ||
+        tangled(u, a, b))
         return false;
     xl_group *to = a_rows ? b : a, *from = a_rows ? a : b;
     if (a_rows || b_rows)
@@ -504,7 +509,8 @@ static void needs(xl_planner *p, const xl_region *r)
         xl_group *g = op->nout ? xl_group_of(p, op->out[0]) : NULL;
         for (uint32_t k = 0; k < op->nregion && !g; k++)
             needs(p, op->region[k]);
-        if (g ? !(p->live[op->out[0].id] |= p->need[op->out[0].id]) : xl_op_is_view(p->f, op) && !p->need[op->out[0].id])
+        if (g ? !(p->live[op->out[0].id] |= p->need[op->out[0].id])
+              : xl_op_is_view(p->f, op) && !p->need[op->out[0].id])
             continue;
         for (uint32_t k = 0; k < op->nin; k++) {
             xl_view v;
@@ -572,17 +578,21 @@ static void turn_products(xl_planner *p, xl_region *r, const uint32_t *n)
         for (uint32_t k = 0; k < t->nregion; k++)
             turn_products(p, t->region[k], n);
         xl_op *d = t->code == XL_OP_TRANSPOSE ? p->f->val[t->in[0].id].def : NULL;
-        if (!d || d->code != XL_OP_DOT_GENERAL || d->parent != r || n[d->out[0].id] != 1 || XL_ATTR(d, DOT_GENERAL, accumulation_type))
+        if (!d || d->code != XL_OP_DOT_GENERAL || d->parent != r || n[d->out[0].id] != 1 ||
+            XL_ATTR(d, DOT_GENERAL, accumulation_type))
             continue;
-        xl_dims perm = xl_op_dims(t, XL_SLOT(TRANSPOSE, permutation)), batch = xl_op_dims(d, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)),
+        xl_dims perm = xl_op_dims(t, XL_SLOT(TRANSPOSE, permutation)),
+                batch = xl_op_dims(d, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)),
                 con = xl_op_dims(d, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions));
-        int64_t b = (int64_t)batch.n, m = (int64_t)xl_in_type(p->f, d, 0)->rank - b - (int64_t)con.n, all = (int64_t)perm.n;
+        int64_t b = (int64_t)batch.n, m = (int64_t)xl_in_type(p->f, d, 0)->rank - b - (int64_t)con.n,
+                all = (int64_t)perm.n;
         bool turned = m >= 0 && m <= all - b;
         for (int64_t k = 0; k < all && turned; k++)        /* [batch, m, n] -> [batch, n, m] */
             turned = perm.p[k] == (k < b ? k : k < all - m ? k + m : k - (all - b - m));
         if (!turned)
             continue;
-        const xl_attr **a = d->attr, *x = a[XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)], *y = a[XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)];
+        const xl_attr **a = d->attr, *x = a[XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)],
+                      *y = a[XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)];
         a[XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)] = a[XL_SLOT(DOT_GENERAL, rhs_batching_dimensions)];
         a[XL_SLOT(DOT_GENERAL, rhs_batching_dimensions)] = x;
         a[XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)] = a[XL_SLOT(DOT_GENERAL, rhs_contracting_dimensions)];

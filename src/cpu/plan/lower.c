@@ -36,13 +36,15 @@ static xl_value resolve(const lower *l, xl_value v)
     return v;
 }
 
-/* A composite ("chlo.erf") or a custom call ("mhlo.erf": how XLA writes what StableHLO lacks) whose name is that of an op which
- * computes the same from the same operands. NULL if it is none, or if its types are not those of that op. */
+/* A composite ("chlo.erf") or a custom call ("mhlo.erf": how XLA writes what StableHLO lacks) whose name is that of an
+ * op which computes the same from the same operands. NULL if it is none, or if its types are not those of that op. */
 static xl_op *by_name(lower *l, const xl_op *op)
 {
     bool composite = op->code == XL_OP_COMPOSITE;
-    xl_str name = composite ? xl_op_str(op, XL_SLOT(COMPOSITE, name)) : xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
-    const xl_attr *attributes = composite ? XL_ATTR(op, COMPOSITE, composite_attributes) : xl_dict_get(op->extra, XL_STR("mhlo.attributes"));
+    xl_str name =
+        composite ? xl_op_str(op, XL_SLOT(COMPOSITE, name)) : xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
+    const xl_attr *attributes =
+        composite ? XL_ATTR(op, COMPOSITE, composite_attributes) : xl_dict_get(op->extra, XL_STR("mhlo.attributes"));
     if (!composite && xl_str_is(name, "mhlo.topk"))
         name = XL_STR("chlo.top_k");
     else if (!composite && xl_str_starts(name, XL_STR("mhlo.")))
@@ -53,7 +55,8 @@ static xl_op *by_name(lower *l, const xl_op *op)
     bool plain = code != XL_OP_UNKNOWN && (xl_ops[code].flags & XL_OP_ELEMWISE) && xl_op_nattr(code) == 0;
     if (!plain && code != XL_OP_CHLO_TOP_K)
         return NULL;
-    if (op->nregion || (xl_ops[code].nin >= 0 && (uint32_t)xl_ops[code].nin != op->nin) || (uint32_t)xl_ops[code].nout != op->nout)
+    if (op->nregion || (xl_ops[code].nin >= 0 && (uint32_t)xl_ops[code].nin != op->nin) ||
+        (uint32_t)xl_ops[code].nout != op->nout)
         return NULL;
     const xl_attr *k = NULL;
     if (code == XL_OP_CHLO_TOP_K) {
@@ -156,7 +159,8 @@ static xl_error *composite(lower *l, xl_region *r, const xl_op *op, uint32_t dep
     return call(l, r, op, xl_op_str(op, XL_SLOT(COMPOSITE, decomposition)), depth);
 }
 
-/* A custom call that gives one tuple, as StableHLO made of HLO has it, gives its elements; the tuple is put together beside it. */
+/* A custom call that gives one tuple, as StableHLO made of HLO has it, gives its elements; the tuple is put together
+ * beside it. */
 static xl_op *untupled(lower *l, xl_region *to, const xl_op *op)
 {
     xl_func *f = l->f;
@@ -179,8 +183,8 @@ static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
     xl_dims dims = xl_op_dims(op, XL_SLOT(REDUCE, dimensions));
     const xl_type *in = op->nin == 2 ? xl_in_type(f, op, 0) : NULL, *out = op->nout == 1 ? xl_out_type(f, op, 0) : NULL;
     xl_opcode single = in && out ? xl_region_single(f, op->region[0]) : XL_OP_UNKNOWN;
-    if (single == XL_OP_UNKNOWN || !(xl_ops[single].flags & XL_OP_COMMUTES) || in->dtype != out->dtype || !xl_type_static(in) || in->quant ||
-        xl_in_type(f, op, 1)->dtype != out->dtype)
+    if (single == XL_OP_UNKNOWN || !(xl_ops[single].flags & XL_OP_COMMUTES) || in->dtype != out->dtype ||
+        !xl_type_static(in) || in->quant || xl_in_type(f, op, 1)->dtype != out->dtype)
         return NULL;
     for (size_t i = 0; i < dims.n; i++)
         if (dims.p[i] < 0 || dims.p[i] >= in->rank || in->dims[dims.p[i]] != 1)
@@ -199,9 +203,11 @@ static xl_op *moves_nothing(lower *l, const xl_op *op)
 {
     const xl_type *in = xl_in_type(l->f, op, 0), *out = xl_out_type(l->f, op, 0);
     bool turn = op->code == XL_OP_TRANSPOSE;
-    xl_dims d = turn ? xl_op_dims(op, XL_SLOT(TRANSPOSE, permutation)) : xl_op_dims(op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions));
+    xl_dims d = turn ? xl_op_dims(op, XL_SLOT(TRANSPOSE, permutation))
+                     : xl_op_dims(op, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions));
     int64_t a, b, last = -1;
-    if (in->dtype != out->dtype || in->quant || !xl_type_count(in, &a) || !xl_type_count(out, &b) || a != b || d.n != in->rank || op->extra)
+    if (in->dtype != out->dtype || in->quant || !xl_type_count(in, &a) || !xl_type_count(out, &b) || a != b ||
+        d.n != in->rank || op->extra)
         return NULL;
     for (size_t i = 0; i < d.n; i++) {
         if (d.p[i] < 0 || d.p[i] >= (turn ? in : out)->rank)
@@ -217,7 +223,8 @@ static xl_op *moves_nothing(lower *l, const xl_op *op)
     return c;
 }
 
-/* A dynamic slice along dimensions in which a broadcast repeats itself is that broadcast, smaller, wherever it begins. */
+/* A dynamic slice along dimensions in which a broadcast repeats itself is that broadcast, smaller, wherever it begins.
+ * */
 static xl_op *slice_of_same(lower *l, const xl_op *op)
 {
     const xl_op *b = l->f->val[op->in[0].id].def;
@@ -242,18 +249,21 @@ static xl_op *better(lower *l, xl_region *r, const xl_op *op)
     xl_op *known;
     switch (op->code) {
     case XL_OP_CUSTOM_CALL: return (known = by_name(l, op)) ? known : untupled(l, r, op);
-    case XL_OP_REDUCE: return l->keep_manual ? NULL : reduce_nothing(l, r, op); /* the partitioner has rules for the op as it is */
+    case XL_OP_REDUCE:
+        return l->keep_manual ? NULL : reduce_nothing(l, r, op); /* the partitioner has rules for the op as it is */
     case XL_OP_BROADCAST_IN_DIM: case XL_OP_TRANSPOSE: return l->keep_manual ? NULL : moves_nothing(l, op);
     case XL_OP_DYNAMIC_SLICE: return l->keep_manual ? NULL : slice_of_same(l, op);
     default: return NULL;
     }
 }
 
-/* What a loop hands from round to round unchanged is read where it lies; its place in the loop is then nobody's, and swept away. */
+/* What a loop hands from round to round unchanged is read where it lies; its place in the loop is then nobody's, and
+ * swept away. */
 static void invariants(lower *l, const xl_op *op)
 {
     xl_op *end = op->nregion == 2 ? xl_region_end(op->region[1]) : NULL;
-    if (!end || end->nin != op->nin || op->nout != op->nin || op->region[0]->narg != op->nin || op->region[1]->narg != op->nin)
+    if (!end || end->nin != op->nin || op->nout != op->nin || op->region[0]->narg != op->nin ||
+        op->region[1]->narg != op->nin)
         return;
     for (uint32_t i = 0; i < op->nin; i++)
         if (end->in[i].id == op->region[1]->arg[i].id) {
@@ -285,19 +295,24 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
         case XL_OP_CHLO_SCAN:
             err = scan(l, r, op, &done, depth);
             if (!err && !done)
-                err = XL_ERR(INVALID, "chlo.scan: its body, operands and results do not fit together: give slices along dimension %lld, then what is carried",
+                err = XL_ERR(INVALID,
+                             "chlo.scan: its body, operands and results do not fit together: give slices along "
+                             "dimension %lld, then what is carried",
                              (long long)xl_op_int(op, XL_SLOT(CHLO_SCAN, dimension)));
             break;
         case XL_OP_ASYNC_START:                            /* it is done when it is started */
             if (!xl_region_end(op->region[0]) || xl_region_end(op->region[0])->nin != 1) {
-                err = XL_ERR(UNIMPLEMENTED, "stablehlo.async_start: a region of several results is not served: start one collective at a time");
+                err = XL_ERR(
+                    UNIMPLEMENTED,
+                    "stablehlo.async_start: a region of several results is not served: start one collective at a time");
                 break;
             }
             err = splice(l, r, op, op->region[0], depth);
             break;
         case XL_OP_ASYNC_DONE:
             if (op->nout != 1) {
-                err = XL_ERR(UNIMPLEMENTED, "stablehlo.async_done: several results are not served: start one collective at a time");
+                err = XL_ERR(UNIMPLEMENTED,
+                             "stablehlo.async_done: several results are not served: start one collective at a time");
                 break;
             }
             replace(l, op->out[0], op->in[0]);

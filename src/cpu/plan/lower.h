@@ -1,5 +1,6 @@
-/* src/cpu/plan/lower.h: what a module goes through before it is planned: every call and composite inlined (composites that we know
- * by name become the op of that name), regions that only group spliced in, and ops whose results nobody reads dropped. */
+/* src/cpu/plan/lower.h: what a module goes through before it is planned: every call and composite inlined (composites
+ * that we know by name become the op of that name), regions that only group spliced in, and ops whose results nobody
+ * reads dropped. */
 #ifndef XL_CPU_LOWER_H
 #define XL_CPU_LOWER_H
 
@@ -7,8 +8,8 @@
 
 xl_error *xl_lower(xl_module *m, bool keep_manual) XL_MUST_USE;
 
-/* chlo.scan, or a composite of that name with its body as a region, as a loop appended to `to`; its results go to out. *done is false, and
- * nothing was made, where it has not the form of one. */
+/* chlo.scan, or a composite of that name with its body as a region, as a loop appended to `to`; its results go to out.
+ * *done is false, and nothing was made, where it has not the form of one. */
 xl_error *xl_lower_scan(xl_func *f, xl_region *to, const xl_op *op, xl_value *out, bool *done) XL_MUST_USE;
 
 #endif

@@ -1,6 +1,6 @@
-/* chlo.scan as the loop that it means: a round takes a slice of each input and what is carried, and gives a slice of each output and
- * what is carried on. A frontend sends it as a composite that has the body as its region, beside a decomposition that JAX makes
- * forwards only, whatever is_reverse says: so the region is what counts. */
+/* chlo.scan as the loop that it means: a round takes a slice of each input and what is carried, and gives a slice of
+ * each output and what is carried on. A frontend sends it as a composite that has the body as its region, beside a
+ * decomposition that JAX makes forwards only, whatever is_reverse says: so the region is what counts. */
 #include "cpu/plan/lower.h"
 
 #include "cpu/plan/plan.h"
@@ -35,7 +35,8 @@ static void attributes(scan *s)
 
 static bool two_groups(const xl_attr *a, uint32_t total, uint32_t *first, uint32_t *second)
 {
-    if (!a || a->kind != XL_AT_INTS || a->n != 2 || a->ints[0] < 0 || a->ints[1] < 0 || a->ints[0] + a->ints[1] != total)
+    if (!a || a->kind != XL_AT_INTS || a->n != 2 || a->ints[0] < 0 || a->ints[1] < 0 ||
+        a->ints[0] + a->ints[1] != total)
         return false;
     *first = (uint32_t)a->ints[0];
     *second = (uint32_t)a->ints[1];
@@ -59,8 +60,10 @@ static bool understood(xl_func *f, scan *s)
     const xl_op *op = s->op, *end = op->nregion == 1 ? xl_region_end(op->region[0]) : NULL;
     uint32_t carried;
     attributes(s);
-    if (!end || op->region[0]->narg != op->nin || end->nin != op->nout || !s->dimension || s->dimension->kind != XL_AT_INT || s->dimension->i < 0 ||
-        !two_groups(s->operands, op->nin, &s->nin, &s->ncarry) || !two_groups(s->results, op->nout, &s->nout, &carried) || carried != s->ncarry)
+    if (!end || op->region[0]->narg != op->nin || end->nin != op->nout || !s->dimension ||
+        s->dimension->kind != XL_AT_INT || s->dimension->i < 0 ||
+        !two_groups(s->operands, op->nin, &s->nin, &s->ncarry) ||
+        !two_groups(s->results, op->nout, &s->nout, &carried) || carried != s->ncarry)
         return false;
     s->dim = s->dimension->i;
     const xl_type *first = s->nin ? xl_in_type(f, op, 0) : NULL;
@@ -77,8 +80,8 @@ static bool understood(xl_func *f, scan *s)
             return false;
     for (uint32_t i = 0; i < s->ncarry; i++) {
         const xl_type *t = xl_in_type(f, op, s->nin + i);
-        if (!xl_type_static(t) || t != xl_value_type(f, op->region[0]->arg[s->nin + i]) || t != xl_in_type(f, end, s->nout + i) ||
-            t != xl_out_type(f, op, s->nout + i))
+        if (!xl_type_static(t) || t != xl_value_type(f, op->region[0]->arg[s->nin + i]) ||
+            t != xl_in_type(f, end, s->nout + i) || t != xl_out_type(f, op, s->nout + i))
             return false;
     }
     return true;
@@ -95,7 +98,8 @@ static void one_round(xl_b *b, const scan *s, const xl_value *arg)
         i = xl_b_binary(b, XL_OP_SUBTRACT, xl_b_scalar(b, XL_I64, (double)(s->n - 1)), i);
     for (uint32_t k = 0; k < XL_RANK_MAX; k++)
         at[k] = k == s->dim ? i : zero;
-    xl_value *map = xl_new(&f->m->arena, xl_value, f->nval), *next = xl_new(&f->m->arena, xl_value, nloop), *ret = xl_new(&f->m->arena, xl_value, s->op->nout);
+    xl_value *map = xl_new(&f->m->arena, xl_value, f->nval), *next = xl_new(&f->m->arena, xl_value, nloop),
+             *ret = xl_new(&f->m->arena, xl_value, s->op->nout);
     for (uint32_t k = 0, n = f->nval; k < n; k++)
         map[k] = (xl_value){ k };
     for (uint32_t k = 0; k < s->nin; k++) {
@@ -151,7 +155,8 @@ xl_error *xl_lower_scan(xl_func *f, xl_region *to, const xl_op *op, xl_value *ou
         xl_b cond = xl_b_region(&b, loop, 0), body = xl_b_region(&b, loop, 1);
         for (uint32_t i = 0; i < nloop; i++)
             arg[i] = xl_b_arg(&cond, types[i]);
-        xl_value more = xl_b_compare(&cond, XL_COMPARISON_DIRECTION_LT, arg[0], xl_b_scalar(&cond, XL_I64, (double)s.n));
+        xl_value more =
+            xl_b_compare(&cond, XL_COMPARISON_DIRECTION_LT, arg[0], xl_b_scalar(&cond, XL_I64, (double)s.n));
         xl_b_return(&cond, &more, 1);
         for (uint32_t i = 0; i < nloop; i++)
             arg[i] = xl_b_arg(&body, types[i]);

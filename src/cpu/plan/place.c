@@ -1,6 +1,7 @@
-/* First the outputs: until an output is written its memory is as good as any other, unless it is a donated argument's. The largest
- * temporaries that are done by then go there. Then a sweep over positions: at each, first the buffers that begin take the best-fitting hole (or the end), then those that
- * end give theirs back and holes that touch are joined. */
+/* First the outputs: until an output is written its memory is as good as any other, unless it is a donated argument's.
+ * The largest temporaries that are done by then go there. Then a sweep over positions: at each, first the buffers that
+ * begin take the best-fitting hole (or the end), then those that end give theirs back and holes that touch are joined.
+ * */
 #include "cpu/plan/place.h"
 
 #include <stdlib.h>
@@ -71,7 +72,8 @@ static size_t rounded(size_t bytes)
 }
 static int64_t end_of(const xl_plan_buf *b) { return b->end > b->last ? b->end : b->last; }
 
-/* The lowest place in the output where b is alone while it lives, or SIZE_MAX. `in`: those that lie there already, as a list through next. */
+/* The lowest place in the output where b is alone while it lives, or SIZE_MAX. `in`: those that lie there already, as a
+ * list through next. */
 static size_t room(const xl_plan *plan, const xl_plan_buf *out, const xl_plan_buf *b, uint32_t in, const uint32_t *next)
 {
     size_t at = 0, size = rounded(b->bytes);

@@ -1,4 +1,5 @@
-/* src/cpu/plan/place.h: offsets for a plan's temporaries in one piece of memory, such that no two that live at once overlap. */
+/* src/cpu/plan/place.h: offsets for a plan's temporaries in one piece of memory, such that no two that live at once
+ * overlap. */
 #ifndef XL_CPU_PLACE_H
 #define XL_CPU_PLACE_H
 

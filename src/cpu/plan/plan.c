@@ -1,12 +1,14 @@
-/* From a module to steps. Three sweeps: number the ops and find each value's last use; walk them in order, letting every
- * op's kernel add its steps and deciding as we go where results lie; then give offsets to what was left (place.c).
+/* From a module to steps. Three sweeps: number the ops and find each value's last use; walk them in order, letting
+ * every op's kernel add its steps and deciding as we go where results lie; then give offsets to what was left
+ * (place.c).
  *
- * Positions count ops in the order they stand, a region's ops between the begin and the end of their owner. What is defined
- * outside a region and read inside is live until the region's owner ends, since loops come round again.
+ * Positions count ops in the order they stand, a region's ops between the begin and the end of their owner. What is
+ * defined outside a region and read inside is live until the region's owner ends, since loops come round again.
  *
- * Hints carry the wish "make this value there": the results of a while body in the carried buffers, those of a branch in
- * the op's results, those of the program in its outputs. A hint is honoured when the content that lies there has been read
- * for the last time (or is read by this very op, in place); otherwise a copy follows at the end of the block. */
+ * Hints carry the wish "make this value there": the results of a while body in the carried buffers, those of a branch
+ * in the op's results, those of the program in its outputs. A hint is honoured when the content that lies there has
+ * been read for the last time (or is read by this very op, in place); otherwise a copy follows at the end of the block.
+ * */
 #include <stdlib.h>
 
 #include "cpu/plan/check.h"
@@ -147,7 +149,8 @@ static xl_error *leaf_shapes(xl_planner *p, const xl_type *t, xl_shape *out, uin
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------ */
-static xl_step *step_new(xl_planner *p, const char *name, xl_step_fn *run, const void *data, uint32_t nin, uint32_t nout)
+static xl_step *step_new(xl_planner *p, const char *name, xl_step_fn *run, const void *data, uint32_t nin,
+                         uint32_t nout)
 {
     xl_block *b = p->block;
     xl_step s = { .run = run, .name = name, .data = data, .nin = nin, .nout = nout };
@@ -192,7 +195,8 @@ void xl_copy_step(xl_planner *p, uint32_t from, uint32_t to, const xl_shape *s)
 }
 
 /* now: until when the op reads; the end of an op with regions. */
-static uint32_t place_result(xl_planner *p, xl_value v, size_t bytes, uint32_t inplace, const uint32_t *in, uint32_t nin, int64_t now)
+static uint32_t place_result(xl_planner *p, xl_value v, size_t bytes, uint32_t inplace, const uint32_t *in,
+                             uint32_t nin, int64_t now)
 {
     xl_plan_buf *buf = p->plan->buf;
     uint32_t h = p->hint[v.id];
@@ -224,7 +228,8 @@ static uint32_t place_result(xl_planner *p, xl_value v, size_t bytes, uint32_t i
     if (h == XL_NO_BUF)
         for (uint32_t i = 0; i < nin && i < 32; i++) {
             xl_plan_buf *b = &buf[in[i]];
-            if (!(inplace >> i & 1) || b->kind != XL_BUF_TEMP || b->pinned || b->bytes != bytes || b->last > now || b->end > now)
+            if (!(inplace >> i & 1) || b->kind != XL_BUF_TEMP || b->pinned || b->bytes != bytes || b->last > now ||
+                b->end > now)
                 continue;
             bool twice = false;
             for (uint32_t k = 0; k < nin; k++)
@@ -265,7 +270,8 @@ xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, cons
             return err;
         for (; k < n; k++) {
             if (n - first == 1)
-                buf[k] = place_result(p, op->out[i], shape[k].bytes, inplace, buf, nin, op->nregion ? p->end[op->mark] : p->pos);
+                buf[k] = place_result(p, op->out[i], shape[k].bytes, inplace, buf, nin,
+                                      op->nregion ? p->end[op->mark] : p->pos);
             else
                 buf[k] = xl_plan_buf_new(p, XL_BUF_TEMP, shape[k].bytes);
             for (uint32_t j = nin; j < k; j++)             /* two results cannot lie in one operand's memory */
@@ -306,9 +312,10 @@ bool xl_plan_part(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *d
     return true;
 }
 
-xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, xl_op *const *ops, uint32_t nop,
-                             const uint32_t *in, const xl_value *in_val, const xl_shape *shape, uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace, const size_t *temp,
-                             uint32_t ntemp, xl_step **step)
+xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, xl_op *const *ops,
+                             uint32_t nop, const uint32_t *in, const xl_value *in_val, const xl_shape *shape,
+                             uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace,
+                             const size_t *temp, uint32_t ntemp, xl_step **step)
 {
     xl_step *s = step_new(p, name, run, data, nin, nout + ntemp);
     uint32_t *buf = (uint32_t *)s->buf;
@@ -354,8 +361,8 @@ xl_error *xl_plan_step(xl_planner *p, const xl_op *op, xl_step_fn *run, const vo
 }
 
 /* ---- regions ---------------------------------------------------------------------------------------------------- */
-/* Carried values of which a loop's body does nothing but put one row in: the row need not be made elsewhere and copied. The old content
- * of its place is read by nobody, and the new one stays. */
+/* Carried values of which a loop's body does nothing but put one row in: the row need not be made elsewhere and copied.
+ * The old content of its place is read by nobody, and the new one stays. */
 typedef struct { const xl_op *op; xl_value row; bool done; } slot;
 typedef struct { slot *s; uint32_t n, cap; } slots;
 
@@ -424,8 +431,8 @@ static void find_slots(xl_planner *p, const xl_region *r, const xl_op *end, slot
 {
     for (uint32_t i = 0; i < end->nin && p->nuse && p->lanes == 1 && r->narg == end->nin; i++) {
         const xl_op *op = p->f->val[end->in[i].id].def;
-        if (!op || op->parent != r || op->code != XL_OP_DYNAMIC_UPDATE_SLICE || op->in[0].id != r->arg[i].id || p->nuse[r->arg[i].id] != 1 ||
-            p->nuse[op->out[0].id] != 1)
+        if (!op || op->parent != r || op->code != XL_OP_DYNAMIC_UPDATE_SLICE || op->in[0].id != r->arg[i].id ||
+            p->nuse[r->arg[i].id] != 1 || p->nuse[op->out[0].id] != 1)
             continue;
         slot n = { op, op->in[1], false };
         const xl_op *def = p->f->val[n.row.id].def;
@@ -433,7 +440,8 @@ static void find_slots(xl_planner *p, const xl_region *r, const xl_op *end, slot
             n.row = def->in[0];
             def = p->f->val[n.row.id].def;
         }
-        bool taken = !def || def->parent != r || (def->nregion && !xl_group_of(p, n.row)) || def->code == XL_OP_CONSTANT;
+        bool taken =
+            !def || def->parent != r || (def->nregion && !xl_group_of(p, n.row)) || def->code == XL_OP_CONSTANT;
         for (uint32_t k = 0; k < s->n; k++)
             taken = taken || s->s[k].row.id == n.row.id;
         if (!taken)
@@ -441,7 +449,8 @@ static void find_slots(xl_planner *p, const xl_region *r, const xl_op *end, slot
     }
 }
 
-xl_error *xl_plan_region(xl_planner *p, const xl_op *op, uint32_t k, const uint32_t *args, const uint32_t *rets, xl_block **out)
+xl_error *xl_plan_region(xl_planner *p, const xl_op *op, uint32_t k, const uint32_t *args, const uint32_t *rets,
+                         xl_block **out)
 {
     const xl_region *r = op->region[k];
     xl_op *end = xl_region_end(r);
@@ -469,7 +478,7 @@ xl_error *xl_plan_region(xl_planner *p, const xl_op *op, uint32_t k, const uint3
             b->arg[j] = args ? args[j] : xl_plan_buf_new(p, XL_BUF_TEMP, b->arg_shape[j].bytes * p->lanes);
             if (args)                                      /* the content now is this argument */
                 p->plan->buf[args[j]].last = pos;
-            else                                           /* filled anew for every element: it lives as long as the block */
+            else /* filled anew for every element: it lives as long as the block */
                 touch(p, b->arg[j], p->end[op->mark]);
             p->plan->buf[b->arg[j]].pinned = true;
         }
@@ -493,7 +502,7 @@ xl_error *xl_plan_region(xl_planner *p, const xl_op *op, uint32_t k, const uint3
         for (uint32_t j = 0; j < l->n; j++)
             b->ret[at - l->n + j] = l->buf[j];
     }
-    if (rets) {                                            /* parallel move into place; a source that gets overwritten is saved first */
+    if (rets) { /* parallel move into place; a source that gets overwritten is saved first */
         uint32_t *from = xl_new(p->a, uint32_t, b->nret);
         for (uint32_t i = 0; i < b->nret; i++) {
             from[i] = b->ret[i];
@@ -541,7 +550,8 @@ static bool lanes_ok(const xl_func *f, const xl_region *r)
         for (uint32_t k = 0; k < op->nout; k++)
             if (xl_out_type(f, op, k)->kind != XL_TY_TENSOR || xl_out_type(f, op, k)->rank)
                 return false;
-        if (op->code == XL_OP_BITCAST_CONVERT && xl_dtypes[xl_in_type(f, op, 0)->dtype].bits != xl_dtypes[xl_out_type(f, op, 0)->dtype].bits)
+        if (op->code == XL_OP_BITCAST_CONVERT &&
+            xl_dtypes[xl_in_type(f, op, 0)->dtype].bits != xl_dtypes[xl_out_type(f, op, 0)->dtype].bits)
             return false;
     }
     return true;
@@ -610,7 +620,7 @@ static void uses(xl_planner *p, const xl_region *r, const xl_op *op, xl_value va
 {
     const xl_val *v = &p->f->val[value.id];
     const xl_region *home = v->def ? v->def->parent : v->region;
-    int64_t pos = p->begin[op->mark];                      /* loops and branches have read their operands when they begin */
+    int64_t pos = p->begin[op->mark]; /* loops and branches have read their operands when they begin */
     if (op->nregion && op->code != XL_OP_WHILE && op->code != XL_OP_IF && op->code != XL_OP_CASE)
         pos = p->end[op->mark];
     for (const xl_region *at = r; at != home && at->owner; at = at->owner->parent)
@@ -640,7 +650,8 @@ static void find_uses(xl_planner *p, const xl_region *r)
 
 static bool same_place(const xl_shape *a, const xl_shape *b)
 {
-    return a->dtype == b->dtype && a->rank == b->rank && (a->rank == 0 || !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims));
+    return a->dtype == b->dtype && a->rank == b->rank &&
+           (a->rank == 0 || !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims));
 }
 
 /* tf.aliasing_output names the output; jax.buffer_donor leaves the choice to us. */
@@ -662,7 +673,8 @@ static void find_donors(xl_planner *p)
         const xl_attr *a = xl_dict_get(p->f->arg_attr[i], XL_STR("jax.buffer_donor"));
         if (!a || (a->kind == XL_AT_BOOL && !a->i))
             continue;
-        for (uint32_t k = next; k < pl->nout && k < next + 64; k++) /* arguments and results usually come in one order */
+        for (uint32_t k = next; k < pl->nout && k < next + 64;
+             k++) /* arguments and results usually come in one order */
             if (pl->out_donor[k] < 0 && same_place(&pl->arg[i], &pl->out[k])) {
                 pl->out_donor[k] = (int32_t)i;
                 pl->arg_donated[i] = true;                 /* one that no result can take stays the caller's */

@@ -1,9 +1,11 @@
 /* src/cpu/plan/plan.h
- * A plan is a program made ready to run: steps over numbered buffers, one memory plan for all of them, constants stored once.
+ * A plan is a program made ready to run: steps over numbered buffers, one memory plan for all of them, constants stored
+ * once.
  * A step is a function, the buffers it reads and writes, their shapes, and what its op's attributes said, decoded.
  * Regions (the body of a while, the computation of a reduction) become blocks of steps of the same plan.
  *
- * A plan is made by one thread, then never changes: any number of threads may run it at once, each with a frame of its own.
+ * A plan is made by one thread, then never changes: any number of threads may run it at once, each with a frame of its
+ * own.
  * Nothing in it is machine code; it owns the module it was made from. */
 #ifndef XL_CPU_PLAN_H
 #define XL_CPU_PLAN_H
@@ -36,7 +38,8 @@ struct xl_step {
     const void *data;                                      /* the kernel's own */
     xl_block *const *sub;
     const xl_op *op;
-    const uint32_t *val;                                   /* of a step for several ops, or one that reads through views: ids of the values in buf, or UINT32_MAX */
+    const uint32_t
+        *val; /* of a step for several ops, or one that reads through views: ids of the values in buf, or UINT32_MAX */
     xl_op *const *ops;                                     /* those ops */
     uint32_t nop, nres;                                    /* how many; results proper, before the memory it works in */
     uint32_t inplace;                                      /* operands that results may overwrite, as the kernel says */
@@ -51,15 +54,21 @@ struct xl_block {
     uint32_t lanes;                                        /* each buffer holds this many elements side by side */
 };
 
-typedef enum { XL_BUF_TEMP, XL_BUF_ARG, XL_BUF_OUT, XL_BUF_CONST, XL_BUF_PART } xl_buf_kind; /* PART: of another, where a step says */
+typedef enum {
+    XL_BUF_TEMP,
+    XL_BUF_ARG,
+    XL_BUF_OUT,
+    XL_BUF_CONST,
+    XL_BUF_PART
+} xl_buf_kind; /* PART: of another, where a step says */
 typedef struct {
     xl_buf_kind kind;
     bool pinned;                                           /* nobody may write over it in place */
-    uint32_t index;                                        /* ARG, OUT: which; PART: the buffer it is a part of, XL_NO_BUF: one that lives as long anyway */
+    uint32_t index; /* ARG, OUT: which; PART: the buffer it is a part of, XL_NO_BUF: one that lives as long anyway */
     size_t bytes, offset;
-    uint32_t host;                                         /* TEMP: 1 + the OUT buffer whose memory it lies in before that is written, or 0 */
+    uint32_t host; /* TEMP: 1 + the OUT buffer whose memory it lies in before that is written, or 0 */
     const void *data;                                      /* CONST */
-    int64_t def, last, end;                                /* positions: made, last read of the present content, given back; OUT: first written */
+    int64_t def, last, end; /* positions: made, last read of the present content, given back; OUT: first written */
 } xl_plan_buf;
 
 struct xl_plan {

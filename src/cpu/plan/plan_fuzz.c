@@ -1,5 +1,5 @@
-/* Any bytes as an executable of the CPU device, given the checksum it should have, so that what is behind the checksum is
- * reached: sizes, options, the program and its plan. Refused, or loaded; nothing is run. */
+/* Any bytes as an executable of the CPU device, given the checksum it should have, so that what is behind the checksum
+ * is reached: sizes, options, the program and its plan. Refused, or loaded; nothing is run. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -31,7 +31,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(blob, data, size);
     xl_digest d = xl_hash_of((xl_str){ blob, size });
     memcpy(blob + size, d.b, sizeof d.b);
-    PJRT_Executable_DeserializeAndLoad_Args l = { .struct_size = sizeof l, .client = client, .serialized_executable = blob,
+    PJRT_Executable_DeserializeAndLoad_Args l = { .struct_size = sizeof l,
+                                                  .client = client,
+                                                  .serialized_executable = blob,
                                                   .serialized_executable_size = size + sizeof d };
     PJRT_Error *e = xl_PJRT_Executable_DeserializeAndLoad(&l);
     if (!e) {

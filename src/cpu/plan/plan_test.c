@@ -25,8 +25,10 @@ static void run(const xl_plan *p, void *const *arg, void *const *out)
 
 TEST(calls_are_inlined)
 {
-    xl_plan *p = plan_of("module { func.func private @f(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = stablehlo.add %a, %a : tensor<3xf32> return %0 : tensor<3xf32> }\n"
-                         "func.func public @main(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = call @f(%a) : (tensor<3xf32>) -> tensor<3xf32>\n"
+    xl_plan *p = plan_of("module { func.func private @f(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = stablehlo.add %a, "
+                         "%a : tensor<3xf32> return %0 : tensor<3xf32> }\n"
+                         "func.func public @main(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = call @f(%a) : "
+                         "(tensor<3xf32>) -> tensor<3xf32>\n"
                          "%1 = call @f(%0) : (tensor<3xf32>) -> tensor<3xf32> return %1 : tensor<3xf32> } }");
     _Alignas(64) float x[3] = { 1, 2, 3 }, y[3];
     run(p, (void *[]){ x }, (void *[]){ y });
@@ -36,16 +38,17 @@ TEST(calls_are_inlined)
 
 TEST(a_loop_may_exchange_its_values)
 {
-    xl_plan *p = plan_of("func.func public @main(%a: tensor<2xi32>, %b: tensor<2xi32>) -> (tensor<2xi32>, tensor<2xi32>) {\n"
-                         "%c0 = stablehlo.constant dense<0> : tensor<i32>\n"
-                         "%r:3 = stablehlo.while(%i = %c0, %x = %a, %y = %b) : tensor<i32>, tensor<2xi32>, tensor<2xi32>\n"
-                         " cond { %n = stablehlo.constant dense<3> : tensor<i32>\n"
-                         "  %lt = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
-                         "  stablehlo.return %lt : tensor<i1> }\n"
-                         " do { %one = stablehlo.constant dense<1> : tensor<i32>\n"
-                         "  %j = stablehlo.add %i, %one : tensor<i32>\n"
-                         "  stablehlo.return %j, %y, %x : tensor<i32>, tensor<2xi32>, tensor<2xi32> }\n"
-                         "return %r#1, %r#2 : tensor<2xi32>, tensor<2xi32> }");
+    xl_plan *p =
+        plan_of("func.func public @main(%a: tensor<2xi32>, %b: tensor<2xi32>) -> (tensor<2xi32>, tensor<2xi32>) {\n"
+                "%c0 = stablehlo.constant dense<0> : tensor<i32>\n"
+                "%r:3 = stablehlo.while(%i = %c0, %x = %a, %y = %b) : tensor<i32>, tensor<2xi32>, tensor<2xi32>\n"
+                " cond { %n = stablehlo.constant dense<3> : tensor<i32>\n"
+                "  %lt = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
+                "  stablehlo.return %lt : tensor<i1> }\n"
+                " do { %one = stablehlo.constant dense<1> : tensor<i32>\n"
+                "  %j = stablehlo.add %i, %one : tensor<i32>\n"
+                "  stablehlo.return %j, %y, %x : tensor<i32>, tensor<2xi32>, tensor<2xi32> }\n"
+                "return %r#1, %r#2 : tensor<2xi32>, tensor<2xi32> }");
     _Alignas(64) int32_t a[2] = { 1, 2 }, b[2] = { 3, 4 }, x[2], y[2];
     run(p, (void *[]){ a, b }, (void *[]){ x, y });
     CHECK(x[0] == 3 && x[1] == 4 && y[0] == 1 && y[1] == 2);
@@ -55,7 +58,8 @@ TEST(a_loop_may_exchange_its_values)
 
 TEST(a_donated_argument_is_updated_in_place)
 {
-    xl_plan *p = plan_of("func.func public @main(%a: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {\n"
+    xl_plan *p = plan_of("func.func public @main(%a: tensor<4xf32> {tf.aliasing_output = 0 : i32}, %b: tensor<4xf32>) "
+                         "-> (tensor<4xf32>, tensor<4xf32>) {\n"
                          "%0 = stablehlo.add %a, %b : tensor<4xf32>\n%1 = stablehlo.multiply %a, %b : tensor<4xf32>\n"
                          "return %0, %1 : tensor<4xf32>, tensor<4xf32> }");
     _Alignas(64) float a[4] = { 1, 2, 3, 4 }, b[4] = { 5, 6, 7, 8 }, y[4];
@@ -68,10 +72,13 @@ TEST(a_donated_argument_is_updated_in_place)
 /* How XLA writes HLO's erf and topk as StableHLO, and so how PyTorch/XLA sends them. */
 TEST(custom_calls_of_mhlo_are_the_ops_they_name)
 {
-    xl_plan *p = plan_of("func.func public @main(%a: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xf32>, tensor<2xi32>) {\n"
-                         "%0 = stablehlo.custom_call @mhlo.erf(%a) {mhlo.attributes = {}, mhlo.version = 1 : i64} : (tensor<3xf32>) -> tensor<3xf32>\n"
-                         "%1:2 = stablehlo.custom_call @mhlo.topk(%a) {mhlo.attributes = {k = 2 : i64, largest = true}} : (tensor<3xf32>) -> (tensor<2xf32>, tensor<2xi32>)\n"
-                         "return %0, %1#0, %1#1 : tensor<3xf32>, tensor<2xf32>, tensor<2xi32> }");
+    xl_plan *p =
+        plan_of("func.func public @main(%a: tensor<3xf32>) -> (tensor<3xf32>, tensor<2xf32>, tensor<2xi32>) {\n"
+                "%0 = stablehlo.custom_call @mhlo.erf(%a) {mhlo.attributes = {}, mhlo.version = 1 : i64} : "
+                "(tensor<3xf32>) -> tensor<3xf32>\n"
+                "%1:2 = stablehlo.custom_call @mhlo.topk(%a) {mhlo.attributes = {k = 2 : i64, largest = true}} : "
+                "(tensor<3xf32>) -> (tensor<2xf32>, tensor<2xi32>)\n"
+                "return %0, %1#0, %1#1 : tensor<3xf32>, tensor<2xf32>, tensor<2xi32> }");
     _Alignas(64) float x[3] = { 0.5f, -2, 3 }, y[3], top[2];
     _Alignas(64) int32_t at[2];
     run(p, (void *[]){ x }, (void *[]){ y, top, at });
@@ -80,18 +87,22 @@ TEST(custom_calls_of_mhlo_are_the_ops_they_name)
     xl_plan_free(p);
 }
 
-/* How PyTorch/XLA asks for eigenvalues: as StableHLO the results are one tuple. The triangle that is not named holds another matrix. */
+/* How PyTorch/XLA asks for eigenvalues: as StableHLO the results are one tuple. The triangle that is not named holds
+ * another matrix. */
 TEST(eigh_reads_the_triangle_it_is_told)
 {
     static const char *const config[] = { "1,1,100,0.000001", "0,1,100,0.000001" };
     for (int upper = 0; upper < 2; upper++) {
         char text[1024];
-        snprintf(text, sizeof text,
-                 "func.func public @main(%%a: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2xf32>) {\n"
-                 "%%0 = stablehlo.custom_call @Eigh(%%a) {backend_config = \"%s\"} : (tensor<2x2xf32>) -> tuple<tensor<2x2xf32>, tensor<2xf32>>\n"
-                 "%%1 = stablehlo.get_tuple_element %%0[0] : (tuple<tensor<2x2xf32>, tensor<2xf32>>) -> tensor<2x2xf32>\n"
-                 "%%2 = stablehlo.get_tuple_element %%0[1] : (tuple<tensor<2x2xf32>, tensor<2xf32>>) -> tensor<2xf32>\n"
-                 "return %%1, %%2 : tensor<2x2xf32>, tensor<2xf32> }", config[upper]);
+        snprintf(
+            text, sizeof text,
+            "func.func public @main(%%a: tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<2xf32>) {\n"
+            "%%0 = stablehlo.custom_call @Eigh(%%a) {backend_config = \"%s\"} : (tensor<2x2xf32>) -> "
+            "tuple<tensor<2x2xf32>, tensor<2xf32>>\n"
+            "%%1 = stablehlo.get_tuple_element %%0[0] : (tuple<tensor<2x2xf32>, tensor<2xf32>>) -> tensor<2x2xf32>\n"
+            "%%2 = stablehlo.get_tuple_element %%0[1] : (tuple<tensor<2x2xf32>, tensor<2xf32>>) -> tensor<2xf32>\n"
+            "return %%1, %%2 : tensor<2x2xf32>, tensor<2xf32> }",
+            config[upper]);
         xl_plan *p = plan_of(text);
         _Alignas(64) float a[4] = { 2, 3, 1, 2 }, v[4], w[2], b = upper ? 3 : 1;
         run(p, (void *[]){ a }, (void *[]){ v, w });
@@ -105,8 +116,10 @@ TEST(a_name_does_not_stand_for_other_types)
 {
     xl_module *m;
     xl_plan *p;
-    CHECK_OK(xl_read_text(XL_STR("func.func public @main(%a: tensor<4xf32>) -> tensor<9xf32> { %0 = stablehlo.custom_call @mhlo.erf(%a) : (tensor<4xf32>) -> "
-                                 "tensor<9xf32> return %0 : tensor<9xf32> }"), NULL, &m));
+    CHECK_OK(xl_read_text(XL_STR("func.func public @main(%a: tensor<4xf32>) -> tensor<9xf32> { %0 = "
+                                 "stablehlo.custom_call @mhlo.erf(%a) : (tensor<4xf32>) -> "
+                                 "tensor<9xf32> return %0 : tensor<9xf32> }"),
+                          NULL, &m));
     CHECK_OK(xl_lower(m, false));
     CHECK_ERR(xl_plan_new(m, 1, &p), "mhlo.erf");
     xl_module_free(m);
@@ -116,8 +129,10 @@ TEST(what_is_not_served_is_named)
 {
     xl_module *m;
     xl_plan *p;
-    CHECK_OK(xl_read_text(XL_STR("func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> { %0 = stablehlo.custom_call @nobody(%a) : (tensor<4xf32>) -> "
-                                 "tensor<4xf32> return %0 : tensor<4xf32> }"), NULL, &m));
+    CHECK_OK(xl_read_text(XL_STR("func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> { %0 = "
+                                 "stablehlo.custom_call @nobody(%a) : (tensor<4xf32>) -> "
+                                 "tensor<4xf32> return %0 : tensor<4xf32> }"),
+                          NULL, &m));
     CHECK_OK(xl_lower(m, false));
     CHECK_ERR(xl_plan_new(m, 1, &p), "nobody");
     xl_module_free(m);
@@ -189,22 +204,28 @@ TEST(updates_run_when_their_gradient_is_there)
 
 TEST(a_loop_reads_and_writes_rows_where_they_lie)
 {
-    xl_plan *p = plan_of("func.func public @main(%xs: tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<3xf32>) {\n"
-                         "%c0 = stablehlo.constant dense<0> : tensor<i32>\n%z = stablehlo.constant dense<0.0> : tensor<4x3xf32>\n"
-                         "%s = stablehlo.constant dense<1.0> : tensor<3xf32>\n"
-                         "%r:4 = stablehlo.while(%i = %c0, %x = %xs, %ys = %z, %h = %s) : tensor<i32>, tensor<4x3xf32>, tensor<4x3xf32>, tensor<3xf32>\n"
-                         " cond { %n = stablehlo.constant dense<4> : tensor<i32>\n"
-                         "  %lt = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
-                         "  stablehlo.return %lt : tensor<i1> }\n"
-                         " do { %one = stablehlo.constant dense<1> : tensor<i32>\n  %zero = stablehlo.constant dense<0> : tensor<i32>\n"
-                         "  %t = stablehlo.dynamic_slice %x, %i, %zero, sizes = [1, 3] : (tensor<4x3xf32>, tensor<i32>, tensor<i32>) -> tensor<1x3xf32>\n"
-                         "  %t1 = stablehlo.reshape %t : (tensor<1x3xf32>) -> tensor<3xf32>\n"
-                         "  %h1 = stablehlo.add %h, %t1 : tensor<3xf32>\n"
-                         "  %row = stablehlo.broadcast_in_dim %h1, dims = [1] : (tensor<3xf32>) -> tensor<1x3xf32>\n"
-                         "  %y1 = stablehlo.dynamic_update_slice %ys, %row, %i, %zero : (tensor<4x3xf32>, tensor<1x3xf32>, tensor<i32>, tensor<i32>) -> tensor<4x3xf32>\n"
-                         "  %j = stablehlo.add %i, %one : tensor<i32>\n"
-                         "  stablehlo.return %j, %x, %y1, %h1 : tensor<i32>, tensor<4x3xf32>, tensor<4x3xf32>, tensor<3xf32> }\n"
-                         "return %r#2, %r#3 : tensor<4x3xf32>, tensor<3xf32> }");
+    xl_plan *p =
+        plan_of("func.func public @main(%xs: tensor<4x3xf32>) -> (tensor<4x3xf32>, tensor<3xf32>) {\n"
+                "%c0 = stablehlo.constant dense<0> : tensor<i32>\n"
+                "%z = stablehlo.constant dense<0.0> : tensor<4x3xf32>\n"
+                "%s = stablehlo.constant dense<1.0> : tensor<3xf32>\n"
+                "%r:4 = stablehlo.while(%i = %c0, %x = %xs, %ys = %z, %h = %s) : tensor<i32>, tensor<4x3xf32>, "
+                "tensor<4x3xf32>, tensor<3xf32>\n"
+                " cond { %n = stablehlo.constant dense<4> : tensor<i32>\n"
+                "  %lt = stablehlo.compare LT, %i, %n, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>\n"
+                "  stablehlo.return %lt : tensor<i1> }\n"
+                " do { %one = stablehlo.constant dense<1> : tensor<i32>\n"
+                "  %zero = stablehlo.constant dense<0> : tensor<i32>\n"
+                "  %t = stablehlo.dynamic_slice %x, %i, %zero, sizes = [1, 3] : (tensor<4x3xf32>, tensor<i32>, "
+                "tensor<i32>) -> tensor<1x3xf32>\n"
+                "  %t1 = stablehlo.reshape %t : (tensor<1x3xf32>) -> tensor<3xf32>\n"
+                "  %h1 = stablehlo.add %h, %t1 : tensor<3xf32>\n"
+                "  %row = stablehlo.broadcast_in_dim %h1, dims = [1] : (tensor<3xf32>) -> tensor<1x3xf32>\n"
+                "  %y1 = stablehlo.dynamic_update_slice %ys, %row, %i, %zero : (tensor<4x3xf32>, tensor<1x3xf32>, "
+                "tensor<i32>, tensor<i32>) -> tensor<4x3xf32>\n"
+                "  %j = stablehlo.add %i, %one : tensor<i32>\n"
+                "  stablehlo.return %j, %x, %y1, %h1 : tensor<i32>, tensor<4x3xf32>, tensor<4x3xf32>, tensor<3xf32> }\n"
+                "return %r#2, %r#3 : tensor<4x3xf32>, tensor<3xf32> }");
     _Alignas(64) float x[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 }, y[12], h[3];
     run(p, (void *[]){ x }, (void *[]){ y, h });
     CHECK(y[0] == 2 && y[5] == 10 && y[9] == 23 && y[11] == 31 && h[0] == 23 && h[2] == 31 && x[0] == 1 && x[11] == 12);
@@ -218,37 +239,48 @@ TEST(a_loop_reads_and_writes_rows_where_they_lie)
 TEST(an_output_is_worked_in_before_it_is_written)
 {
     xl_plan *p = plan_of("func.func public @main(%x: " M ") -> " M " {\n%a = stablehlo.dot_general %x, %x, " DOT
-                         "%b = stablehlo.dot_general %a, %x, " DOT "%y = stablehlo.dot_general %b, %x, " DOT "return %y : " M " }");
+                         "%b = stablehlo.dot_general %a, %x, " DOT "%y = stablehlo.dot_general %b, %x, " DOT
+                         "return %y : " M " }");
     CHECK(p->temp_bytes <= (size_t)MAT);                   /* %a lies where %y will */
     xl_plan_free(p);
 }
 
-/* As a frontend sends it: the region says what is done in which direction; the decomposition beside it need not be right. */
+/* As a frontend sends it: the region says what is done in which direction; the decomposition beside it need not be
+ * right. */
 TEST(a_scan_is_the_loop_of_its_region)
 {
-    const char *fmt = "func.func private @impl(%%a: tensor<2x3xf32>, %%b: tensor<2xf32>) -> (tensor<2x3xf32>, tensor<2xf32>) { return %%a, %%b : tensor<2x3xf32>, tensor<2xf32> }\n"
-                      "func.func public @main(%%a: tensor<2x3xf32>, %%b: tensor<2xf32>) -> (tensor<2x3xf32>, tensor<2xf32>) {\n"
-                      "%%0:2 = \"stablehlo.composite\"(%%a, %%b) <{composite_attributes = {dimension = 1 : i64, is_reverse = %s, operandSegmentSizes = array<i32: 1, 1>, "
-                      "resultSegmentSizes = array<i32: 1, 1>}, decomposition = @impl, name = \"chlo.scan\", version = 1 : i32}> ({\n"
-                      "^bb0(%%x: tensor<2xf32>, %%c: tensor<2xf32>):\n%%s = stablehlo.subtract %%x, %%c : tensor<2xf32>\nstablehlo.return %%s, %%s : tensor<2xf32>, tensor<2xf32> })\n"
-                      ": (tensor<2x3xf32>, tensor<2xf32>) -> (tensor<2x3xf32>, tensor<2xf32>)\nreturn %%0#0, %%0#1 : tensor<2x3xf32>, tensor<2xf32> }";
+    const char *fmt =
+        "func.func private @impl(%%a: tensor<2x3xf32>, %%b: tensor<2xf32>) -> (tensor<2x3xf32>, tensor<2xf32>) { "
+        "return %%a, %%b : tensor<2x3xf32>, tensor<2xf32> }\n"
+        "func.func public @main(%%a: tensor<2x3xf32>, %%b: tensor<2xf32>) -> (tensor<2x3xf32>, tensor<2xf32>) {\n"
+        "%%0:2 = \"stablehlo.composite\"(%%a, %%b) <{composite_attributes = {dimension = 1 : i64, is_reverse = %s, "
+        "operandSegmentSizes = array<i32: 1, 1>, "
+        "resultSegmentSizes = array<i32: 1, 1>}, decomposition = @impl, name = \"chlo.scan\", version = 1 : i32}> ({\n"
+        "^bb0(%%x: tensor<2xf32>, %%c: tensor<2xf32>):\n"
+        "%%s = stablehlo.subtract %%x, %%c : tensor<2xf32>\n"
+        "stablehlo.return %%s, %%s : tensor<2xf32>, tensor<2xf32> })\n"
+        ": (tensor<2x3xf32>, tensor<2xf32>) -> (tensor<2x3xf32>, tensor<2xf32>)\n"
+        "return %%0#0, %%0#1 : tensor<2x3xf32>, tensor<2xf32> }";
     _Alignas(64) float x[6] = { 1, 2, 3, 10, 20, 30 }, c[2] = { 1, 2 }, y[6], last[2];
     char text[2048];
     snprintf(text, sizeof text, fmt, "false");
     xl_plan *p = plan_of(text);
     run(p, (void *[]){ x, c }, (void *[]){ y, last });
-    CHECK(y[0] == 0 && y[1] == 2 && y[2] == 1 && y[3] == 8 && y[4] == 12 && y[5] == 18 && last[0] == 1 && last[1] == 18);
+    CHECK(y[0] == 0 && y[1] == 2 && y[2] == 1 && y[3] == 8 && y[4] == 12 && y[5] == 18 && last[0] == 1 &&
+          last[1] == 18);
     xl_plan_free(p);
     snprintf(text, sizeof text, fmt, "true");
     p = plan_of(text);
     run(p, (void *[]){ x, c }, (void *[]){ y, last });
-    CHECK(y[2] == 2 && y[1] == 0 && y[0] == 1 && y[5] == 28 && y[4] == -8 && y[3] == 18 && last[0] == 1 && last[1] == 18);
+    CHECK(y[2] == 2 && y[1] == 0 && y[0] == 1 && y[5] == 28 && y[4] == -8 && y[3] == 18 && last[0] == 1 &&
+          last[1] == 18);
     xl_plan_free(p);
 }
 
 TEST(the_imaginary_part_of_a_real_is_zero)
 {
-    xl_plan *p = plan_of("func.func public @main(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = stablehlo.imag %a : (tensor<3xf32>) -> tensor<3xf32> return %0 : tensor<3xf32> }");
+    xl_plan *p = plan_of("func.func public @main(%a: tensor<3xf32>) -> tensor<3xf32> { %0 = stablehlo.imag %a : "
+                         "(tensor<3xf32>) -> tensor<3xf32> return %0 : tensor<3xf32> }");
     _Alignas(64) float x[3] = { NAN, INFINITY, 1 }, y[3];
     run(p, (void *[]){ x }, (void *[]){ y });
     CHECK(y[0] == 0 && y[1] == 0 && y[2] == 0);

@@ -1,14 +1,19 @@
-/* A training step keeps what the forward pass made until the backward pass reads it. Much of that is a few additions and products
- * away from something else that is kept as well. Where a group reads such a value, and would be the last to, the ops that make the value
- * are copied into the group: they are done twice, on tiles that are in the cache anyway, and nothing is kept.
+/* A training step keeps what the forward pass made until the backward pass reads it. Much of that is a few additions
+ * and products away from something else that is kept as well. Where a group reads such a value, and would be the last
+ * to, the ops that make the value are copied into the group: they are done twice, on tiles that are in the cache
+ * anyway, and nothing is kept.
  *
- * Units are what runs at once: a group, or an op outside of groups. They are visited from the last to the first, so that those
- * after the one at hand read what they will read in the end, and it is certain what lives across it in any case. For a group,
- *   wanted: values that it is the last to read, made by cheap ops of another group over the same space, over a gap in which
+ * Units are what runs at once: a group, or an op outside of groups. They are visited from the last to the first, so
+ * that those after the one at hand read what they will read in the end, and it is certain what lives across it in any
+ * case. For a group,
+ *   wanted: values that it is the last to read, made by cheap ops of another group over the same space, over a gap in
+ *   which
  *           much memory is in use (half of the peak at least);
- *   leaves: what copies of their ops would read, going back through cheap ops. Free are arguments, numbers, what the group reads
+ *   leaves: what copies of their ops would read, going back through cheap ops. Free are arguments, numbers, what the
+ *   group reads
  *           already, and what lives across it anyway; others would live longer, and cost their size.
- * While the leaves cost as much as the wanted values are worth, the wanted value with the dearest leaves is given up. */
+ * While the leaves cost as much as the wanted values are worth, the wanted value with the dearest leaves is given up.
+ * */
 #include "cpu/plan/remat.h"
 
 enum { WORK_MAX = 8, WANTED_MAX = 32, COPIES_MAX = 96, MEMBERS_MAX = 160, SMALL = 1 << 15 };
@@ -55,9 +60,26 @@ static size_t find_peak(remat *x)
 static uint32_t work(const xl_op *op)
 {
     switch (op->code) {
-    case XL_OP_ADD: case XL_OP_SUBTRACT: case XL_OP_MULTIPLY: case XL_OP_NEGATE: case XL_OP_ABS: case XL_OP_MAXIMUM: case XL_OP_MINIMUM:
-    case XL_OP_SELECT: case XL_OP_COMPARE: case XL_OP_AND: case XL_OP_OR: case XL_OP_XOR: case XL_OP_NOT: case XL_OP_CONVERT: case XL_OP_CLAMP:
-    case XL_OP_BITCAST_CONVERT: case XL_OP_SIGN: case XL_OP_SHIFT_LEFT: case XL_OP_SHIFT_RIGHT_LOGICAL: case XL_OP_SHIFT_RIGHT_ARITHMETIC: return 1;
+    case XL_OP_ADD:
+    case XL_OP_SUBTRACT:
+    case XL_OP_MULTIPLY:
+    case XL_OP_NEGATE:
+    case XL_OP_ABS:
+    case XL_OP_MAXIMUM:
+    case XL_OP_MINIMUM:
+    case XL_OP_SELECT:
+    case XL_OP_COMPARE:
+    case XL_OP_AND:
+    case XL_OP_OR:
+    case XL_OP_XOR:
+    case XL_OP_NOT:
+    case XL_OP_CONVERT:
+    case XL_OP_CLAMP:
+    case XL_OP_BITCAST_CONVERT:
+    case XL_OP_SIGN:
+    case XL_OP_SHIFT_LEFT:
+    case XL_OP_SHIFT_RIGHT_LOGICAL:
+    case XL_OP_SHIFT_RIGHT_ARITHMETIC: return 1;
     case XL_OP_DIVIDE: case XL_OP_SQRT: return 2;
     default: return WORK_MAX + 1;
     }
@@ -73,7 +95,8 @@ static bool copyable(const remat *x, xl_value v, const xl_group *g)
 {
     const xl_op *def = x->p->f->val[v.id].def;
     const xl_group *home = def && def->parent == x->x->r ? xl_group_of(x->p, v) : NULL;
-    return home && home != g && !kept(x, v) && xl_member_class(x->p, v) == XL_CLASS_OF_FULL && same_space(home, g) && work(def) <= WORK_MAX;
+    return home && home != g && !kept(x, v) && xl_member_class(x->p, v) == XL_CLASS_OF_FULL && same_space(home, g) &&
+           work(def) <= WORK_MAX;
 }
 
 typedef struct { xl_value v; size_t gain, cost; } want;
@@ -137,7 +160,8 @@ static uint32_t find_wanted(remat *x, uint32_t unit, size_t much, want *out)
             if (x->stamp[v.id] == x->now || v.id >= x->x->nval)
                 continue;
             x->stamp[v.id] = x->now;
-            if (!copyable(x, v, g) || xl_units_last(x->x, v) != unit || xl_units_bytes(x->x, v) < SMALL || !read_plainly(x, g, v))
+            if (!copyable(x, v, g) || xl_units_last(x->x, v) != unit || xl_units_bytes(x->x, v) < SMALL ||
+                !read_plainly(x, g, v))
                 continue;
             uint32_t from = xl_units_before(x->x, v);
             size_t most = 0;
@@ -194,7 +218,8 @@ static xl_value make_again(remat *x, uint32_t unit, xl_value v, copies *c)
             continue;
         xl_value m = xl_units_memory(x->x, w.base);
         uint32_t last = xl_units_last(x->x, m);
-        bool lives = x->x->of[m.id] == XL_NO_UNIT || (last != XL_NO_UNIT && last >= unit), again = x->as_stamp[w.base.id] == unit + 1;
+        bool lives = x->x->of[m.id] == XL_NO_UNIT || (last != XL_NO_UNIT && last >= unit),
+             again = x->as_stamp[w.base.id] == unit + 1;
         if ((again || !lives) && w.base.id == op->in[k].id && copyable(x, w.base, g) && c->n + 1 < COPIES_MAX) {
             in[k] = make_again(x, unit, w.base, c);
             continue;
@@ -248,7 +273,8 @@ static void apply(remat *x, uint32_t unit, const want *w, uint32_t n)
     g->nop = g->capop = c.n + g->nop;
 }
 
-/* Groups with their new members in the region; the planner's arrays for the new values. What is needed changes, and the units. */
+/* Groups with their new members in the region; the planner's arrays for the new values. What is needed changes, and the
+ * units. */
 static void settle(remat *x)
 {
     xl_planner *p = x->p;

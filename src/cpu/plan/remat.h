@@ -4,8 +4,8 @@
 
 #include "cpu/plan/units.h"
 
-/* Copies of ops join the groups that read their results. True if anything changed: then `need` and the units are to be found anew. The
- * planner's arrays per value grow. */
+/* Copies of ops join the groups that read their results. True if anything changed: then `need` and the units are to be
+ * found anew. The planner's arrays per value grow. */
 bool xl_remat(xl_units *x);
 
 #endif

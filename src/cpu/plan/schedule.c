@@ -1,7 +1,8 @@
-/* Programs are written down in an order that is good to read: all gradients, then all updates. Run so, every gradient lives until the
- * end. Here units run in the old order, except that one which gives back more memory than it takes runs as soon as it can: when what
- * it reads is made, and, if its result takes over the memory of a donated argument, when all others have read that argument (or
- * the result would have to be made elsewhere and copied). Running it early makes nothing else live longer.
+/* Programs are written down in an order that is good to read: all gradients, then all updates. Run so, every gradient
+ * lives until the end. Here units run in the old order, except that one which gives back more memory than it takes runs
+ * as soon as it can: when what it reads is made, and, if its result takes over the memory of a donated argument, when
+ * all others have read that argument (or the result would have to be made elsewhere and copied). Running it early makes
+ * nothing else live longer.
  *
  * Ops with effects keep their order; the end stays the end. */
 #include "cpu/plan/schedule.h"
@@ -74,8 +75,8 @@ static void prepare(schedule *s)
                 last = u;
             }
             for (uint32_t k = 0; k < op->nout; k++)
-                if (op->out[k].id < x->nval && (x->u[u].g ? p->need[op->out[k].id] : !xl_op_virtual(p, op)) && !x->returned[op->out[k].id] &&
-                    op->code != XL_OP_RESHAPE)
+                if (op->out[k].id < x->nval && (x->u[u].g ? p->need[op->out[k].id] : !xl_op_virtual(p, op)) &&
+                    !x->returned[op->out[k].id] && op->code != XL_OP_RESHAPE)
                     s->takes[u] += xl_units_bytes(x, op->out[k]);
         }
     for (uint32_t u = 0; u + 1 < x->n; u++)
@@ -188,6 +189,6 @@ void xl_schedule(xl_units *x)
         k += x->u[u].n;
         run(&s, u);
     }
-    if (k == x->r->nop)                                    /* else they wait for each other, which cannot be: the old order is right */
+    if (k == x->r->nop) /* else they wait for each other, which cannot be: the old order is right */
         memcpy(x->r->op, op, k * sizeof *op);
 }

@@ -22,7 +22,10 @@ void xl_units_read(xl_units *x, xl_value v, uint32_t unit)
     *(prev ? &x->rd[prev - 1].next : &x->head[v.id]) = x->nrd;
 }
 
-uint32_t xl_units_last(const xl_units *x, xl_value v) { return x->head[v.id] ? x->rd[x->head[v.id] - 1].unit : XL_NO_UNIT; }
+uint32_t xl_units_last(const xl_units *x, xl_value v)
+{
+    return x->head[v.id] ? x->rd[x->head[v.id] - 1].unit : XL_NO_UNIT;
+}
 
 uint32_t xl_units_before(const xl_units *x, xl_value v)
 {

@@ -1,6 +1,6 @@
 /* src/cpu/plan/units.h
- * What runs at once in a region: a group, or an op outside of groups; and which of them read which values. Made after grouping, when
- * `need` is known; remat.c and schedule.c work on it. */
+ * What runs at once in a region: a group, or an op outside of groups; and which of them read which values. Made after
+ * grouping, when `need` is known; remat.c and schedule.c work on it. */
 #ifndef XL_CPU_UNITS_H
 #define XL_CPU_UNITS_H
 
@@ -20,7 +20,7 @@ typedef struct {
     uint32_t *head;                                        /* per value: its readers, as indices + 1 */
     xl_reader *rd; uint32_t nrd, caprd;
     bool *returned;                                        /* per value: the region gives it out */
-    bool *shared;                                          /* per value: it shares memory with another under another shape */
+    bool *shared; /* per value: it shares memory with another under another shape */
 } xl_units;
 
 void xl_units_find(xl_units *x, xl_planner *p, xl_region *r);

@@ -135,7 +135,8 @@ static void view_of(const xl_func *f, xl_value v, xl_view *out, uint32_t depth)
         return;
     if (op->code == XL_OP_CONSTANT) {
         const xl_attr *a = XL_ATTR(op, CONSTANT, value);
-        if (a && a->kind == XL_AT_DENSE && (a->splat || a->data.n == xl_dtype_bytes(t->dtype)) && a->data.n >= xl_dtype_bytes(t->dtype)) {
+        if (a && a->kind == XL_AT_DENSE && (a->splat || a->data.n == xl_dtype_bytes(t->dtype)) &&
+            a->data.n >= xl_dtype_bytes(t->dtype)) {
             out->kind = XL_VIEW_SPLAT;
             memset(out->stride, 0, t->rank * sizeof *out->stride);
         }

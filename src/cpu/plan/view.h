@@ -1,7 +1,7 @@
 /* src/cpu/plan/view.h
- * How a value can be read without making it: a chain of reshapes, broadcasts, transposes and slices is a set of strides over
- * the memory of the value it begins with. A constant that is one number throughout is one element with strides of 0; an iota is a
- * row of numbers with a stride along its dimension alone. Pure; any thread. */
+ * How a value can be read without making it: a chain of reshapes, broadcasts, transposes and slices is a set of strides
+ * over the memory of the value it begins with. A constant that is one number throughout is one element with strides of
+ * 0; an iota is a row of numbers with a stride along its dimension alone. Pure; any thread. */
 #ifndef XL_CPU_VIEW_H
 #define XL_CPU_VIEW_H
 
@@ -11,7 +11,7 @@ typedef enum { XL_VIEW_VALUE, XL_VIEW_SPLAT, XL_VIEW_IOTA } xl_view_kind;
 
 typedef struct xl_view {
     xl_view_kind kind;
-    xl_value base;                                         /* whose memory is read; the constant's or the iota's own value */
+    xl_value base; /* whose memory is read; the constant's or the iota's own value */
     int64_t offset;                                        /* in elements, like the strides */
     uint32_t rank;
     int64_t dim[XL_RANK_MAX], stride[XL_RANK_MAX];

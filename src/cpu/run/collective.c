@@ -11,8 +11,8 @@
 
 #include "cpu/run/env.h"
 
-/* RUNNING is at work or queued for a thread; WAITING is in a meeting that others have yet to come to; MEETING in one that is taking place; AWAITING
- * conducts one and waits for other processes; FAR belongs to one of those. */
+/* RUNNING is at work or queued for a thread; WAITING is in a meeting that others have yet to come to; MEETING in one
+ * that is taking place; AWAITING conducts one and waits for other processes; FAR belongs to one of those. */
 typedef enum { RUNNING, WAITING, MEETING, AWAITING, ENDED, FAR } state;
 typedef struct {
     state state;
@@ -32,7 +32,7 @@ struct xl_meet {
     pthread_mutex_t lock;
     uint32_t n;
     uint32_t head, queued;                                 /* those who can go on, in a ring */
-    _Atomic uint32_t ready, left;                          /* queued, to be read without the lock; devices whose task has not ended */
+    _Atomic uint32_t ready, left; /* queued, to be read without the lock; devices whose task has not ended */
     atomic_bool failed;
     char why[1024];
     int64_t timeout_ms;
@@ -143,16 +143,22 @@ static void say(xl_meet *m, uint32_t me, uint32_t other, double waited)
     xl_meet_where(m->slot[me].step, here, sizeof here);
     if (o->state == WAITING)
         xl_meet_where(o->step, there, sizeof there);
-    const char *hint = "every device of a group must run the same collectives in the same order: look for a condition that differs between them";
+    const char *hint = "every device of a group must run the same collectives in the same order: look for a condition "
+                       "that differs between them";
     if (o->state == WAITING && o->step == m->slot[me].step)
-        snprintf(m->why, sizeof m->why, "device %u and device %u came to %s with different replica groups: %s", me, other, here, hint);
+        snprintf(m->why, sizeof m->why, "device %u and device %u came to %s with different replica groups: %s", me,
+                 other, here, hint);
     else if (o->state == WAITING)
-        snprintf(m->why, sizeof m->why, "device %u is in %s, device %u of its group in %s: %s", me, here, other, there, hint);
+        snprintf(m->why, sizeof m->why, "device %u is in %s, device %u of its group in %s: %s", me, here, other, there,
+                 hint);
     else if (o->state == ENDED)
-        snprintf(m->why, sizeof m->why, "device %u is in %s, device %u of its group has ended its program: %s", me, here, other, hint);
-    else
-        snprintf(m->why, sizeof m->why, "device %u waited %.1f s in %s for device %u, which is still at work elsewhere (XLANE_CPU_COLLECTIVE_TIMEOUT sets the limit): %s", me, waited,
+        snprintf(m->why, sizeof m->why, "device %u is in %s, device %u of its group has ended its program: %s", me,
                  here, other, hint);
+    else
+        snprintf(m->why, sizeof m->why,
+                 "device %u waited %.1f s in %s for device %u, which is still at work elsewhere "
+                 "(XLANE_CPU_COLLECTIVE_TIMEOUT sets the limit): %s",
+                 me, waited, here, other, hint);
 }
 
 static bool nobody_works(const xl_meet *m)
@@ -173,7 +179,8 @@ static bool complete(xl_meet *m, uint32_t me)
         const slot *o = &m->slot[d];
         if (o->state == FAR)
             continue;
-        if (o->state == WAITING && o->step == s->step && o->n == s->n && !memcmp(o->member, s->member, s->n * sizeof *s->member))
+        if (o->state == WAITING && o->step == s->step && o->n == s->n &&
+            !memcmp(o->member, s->member, s->n * sizeof *s->member))
             continue;
         all = false;
         /* It waits for us elsewhere, or nobody is left who could come: neither can go on. */
@@ -186,8 +193,9 @@ static bool complete(xl_meet *m, uint32_t me)
     return all;
 }
 
-/* Under the lock, and not more often than is of use: fails when a device is late: one that was at work for the limit while another waits for it. Who is only queueing for a thread is not at
- * fault; a limit for each device together is enough for that too. */
+/* Under the lock, and not more often than is of use: fails when a device is late: one that was at work for the limit
+ * while another waits for it. Who is only queueing for a thread is not at fault; a limit for each device together is
+ * enough for that too. */
 static int64_t period(const xl_meet *m) { return m->timeout_ms / 8 < 1000 ? m->timeout_ms / 8 : 1000; }
 static bool time_to_look(const xl_meet *m, int64_t now) { return !m->failed && now - m->looked >= period(m); }
 
@@ -204,7 +212,8 @@ static void look(xl_meet *m, int64_t now)
             const slot *o = &m->slot[s->member[i]];
             if (o->state != RUNNING)
                 continue;
-            if ((o->at_work && now - o->since >= m->timeout_ms) || now - s->since >= m->timeout_ms * ((int64_t)m->n + 1)) {
+            if ((o->at_work && now - o->since >= m->timeout_ms) ||
+                now - s->since >= m->timeout_ms * ((int64_t)m->n + 1)) {
                 say(m, d, s->member[i], (double)(now - s->since) / 1000);
                 fail(m);
             }
@@ -229,7 +238,9 @@ xl_error *xl_meet_turn(const xl_frame *f)
     slot *s = &m->slot[xl_meet_number(f)];
     int64_t now = now_ms();
     look_once(m, now);
-    if (m->ready && now - s->since >= period(m)) {         /* a loop without an end must not keep the others from coming to where they miss us */
+    if (m->ready &&
+        now - s->since >=
+            period(m)) { /* a loop without an end must not keep the others from coming to where they miss us */
         pthread_mutex_lock(&m->lock);
         s->due = true;
         pthread_mutex_unlock(&m->lock);
@@ -253,13 +264,15 @@ static xl_error *meet_now(xl_meet *m, const slot *s, xl_pool *pool, xl_frame *f,
         view[s->n + k] = m->slot[s->member[k]].out;
         far = far || m->slot[s->member[k]].state == FAR;
     }
-    xl_error *err = far ? xl_far_meet(m, m->far, m->run, (uint32_t)(s - m->slot), s->member, s->step, f, view, &g, fn) : fn(s->step, f, &g);
+    xl_error *err = far ? xl_far_meet(m, m->far, m->run, (uint32_t)(s - m->slot), s->member, s->step, f, view, &g, fn)
+                        : fn(s->step, f, &g);
     if (view != few)
         free(view);
     return err;
 }
 
-xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n, const xl_step *step, xl_frame *f, void *const *in, void *const *out, xl_meet_fn *fn)
+xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n, const xl_step *step, xl_frame *f,
+                     void *const *in, void *const *out, xl_meet_fn *fn)
 {
     xl_error *err = NULL;
     slot *s = &m->slot[me];
@@ -359,7 +372,8 @@ void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- who runs them -------------------------------------------------------------------------------------------------------- */
+/* ---- who runs them
+ * -------------------------------------------------------------------------------------------------------- */
 static void body(void *arg)
 {
     slot *s = arg;

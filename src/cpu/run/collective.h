@@ -1,14 +1,16 @@
 /* src/cpu/run/collective.h
- * Where the devices of one execution meet, and who runs them. Each device is a fiber with a slot here; as many are at work at a time as the pool has
- * threads, each thread running one until it waits, then the next that can go on. A thread that finds none helps with the loops of those that are
- * at work. A collective is one meeting of its group: who comes publishes its buffers and parks; who comes last does the work for all of
- * them, with the help of threads that are free, and lets them go on. A meeting fails, for everybody, as soon as it cannot take place: a member
- * waits elsewhere for one of us, has ended, or was at work for XLANE_CPU_COLLECTIVE_TIMEOUT seconds (30 unless set) without
+ * Where the devices of one execution meet, and who runs them. Each device is a fiber with a slot here; as many are at
+ * work at a time as the pool has threads, each thread running one until it waits, then the next that can go on. A
+ * thread that finds none helps with the loops of those that are at work. A collective is one meeting of its group: who
+ * comes publishes its buffers and parks; who comes last does the work for all of them, with the help of threads that
+ * are free, and lets them go on. A meeting fails, for everybody, as soon as it cannot take place: a member waits
+ * elsewhere for one of us, has ended, or was at work for XLANE_CPU_COLLECTIVE_TIMEOUT seconds (30 unless set) without
  * coming. Nobody waits for ever.
  *
- * Devices of other processes have slots too, in which nothing runs. A group with such members meets here when those of this process have
- * come; their operands are sent to the other processes, theirs are awaited (the fiber is parked), and each process works for its
- * own members. What is computed, and in which order, does not depend on how the devices are spread over processes. */
+ * Devices of other processes have slots too, in which nothing runs. A group with such members meets here when those of
+ * this process have come; their operands are sent to the other processes, theirs are awaited (the fiber is parked), and
+ * each process works for its own members. What is computed, and in which order, does not depend on how the devices are
+ * spread over processes. */
 #ifndef XL_CPU_COLLECTIVE_H
 #define XL_CPU_COLLECTIVE_H
 
@@ -16,15 +18,23 @@
 #include "cpu/plan/plan.h"
 #include "cpu/run/mail.h"
 
-/* The members of a meeting in the order of their group, and what each brought: in[k] and out[k] are member k's operands and results; out[k] is NULL where
- * that is another process's. `parts` processes have members, `part` is this one's place among them (1 and 0 where there is no other). */
-typedef struct { uint32_t n; xl_pool *pool; void *const *const *in, *const *const *out; uint32_t part, parts; struct xl_far_meeting *far; } xl_group_view;
+/* The members of a meeting in the order of their group, and what each brought: in[k] and out[k] are member k's operands
+ * and results; out[k] is NULL where that is another process's. `parts` processes have members, `part` is this one's
+ * place among them (1 and 0 where there is no other). */
+typedef struct {
+    uint32_t n;
+    xl_pool *pool;
+    void *const *const *in, *const *const *out;
+    uint32_t part, parts;
+    struct xl_far_meeting *far;
+} xl_group_view;
 typedef xl_error *xl_meet_fn(const xl_step *s, xl_frame *f, const xl_group_view *g);
 
 typedef struct {
     void *ctx;
     void (*run)(void *ctx, uint32_t device);               /* in a fiber; calls xl_meet_leave before it returns */
-    void (*end)(void *ctx, uint32_t device);               /* then, in a thread's own stack; also of a device for which there was no stack */
+    void (*end)(void *ctx,
+                uint32_t device); /* then, in a thread's own stack; also of a device for which there was no stack */
 } xl_meet_task;
 
 /* Where the devices of an execution are, when other processes have some of them. Borrowed. */
@@ -41,25 +51,33 @@ void xl_meet_free(xl_meet *m);
 /* Runs the task for every device of this process; returns when all have ended. The calling thread takes part. */
 void xl_meet_run(xl_meet *m, xl_fibers *fibers, const xl_meet_task *task);
 /* Device `me` comes to `step` with in and out; returns when all n members have and the last of them has called fn. */
-xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n, const xl_step *step, xl_frame *f, void *const *in, void *const *out, xl_meet_fn *fn) XL_MUST_USE;
-/* From inside fn, where g->parts > 1: room for what goes to every other process of the meeting (NULL: no memory), then the exchange: theirs[q] has bytes_of[q] bytes of
- * process q's and lies there until fn returns. */
+xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n, const xl_step *step, xl_frame *f,
+                     void *const *in, void *const *out, xl_meet_fn *fn) XL_MUST_USE;
+/* From inside fn, where g->parts > 1: room for what goes to every other process of the meeting (NULL: no memory), then
+ * the exchange: theirs[q] has bytes_of[q] bytes of process q's and lies there until fn returns. */
 void *xl_meet_room(const xl_group_view *g, size_t bytes);
 xl_error *xl_meet_exchange(const xl_group_view *g, const void **theirs, const size_t *bytes_of) XL_MUST_USE;
-/* Elements [*from, *to) of `count` are what process `part` of `parts` folds of a large all_reduce; it is sent no others. */
+/* Elements [*from, *to) of `count` are what process `part` of `parts` folds of a large all_reduce; it is sent no
+ * others. */
 void xl_meet_slice(size_t count, uint32_t part, uint32_t parts, size_t *from, size_t *to);
 bool xl_meet_sliced(const xl_step *s, uint32_t parts);     /* whether a step is done so */
 /* Device `me` runs no more: err NULL when it came to the end of its program, else why it stopped (borrowed). */
 void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err);
-/* A loop's turn: an error when the others have failed, or wait for this device longer than they may. After a long time of turning, devices that
- * are queued come first. */
+/* A loop's turn: an error when the others have failed, or wait for this device longer than they may. After a long time
+ * of turning, devices that are queued come first. */
 xl_error *xl_meet_turn(const xl_frame *f) XL_MUST_USE;
-static inline uint32_t xl_meet_number(const xl_frame *f) { return f->replica * f->npartition + f->partition; } /* of the device */
-/* Bytes that went into collectives of this execution, all devices together, counted as the bytes of the results (of the operands for a
- * reduce_scatter). */
+static inline uint32_t xl_meet_number(const xl_frame *f)
+{
+    return f->replica * f->npartition + f->partition;
+} /* of the device */
+/* Bytes that went into collectives of this execution, all devices together, counted as the bytes of the results (of the
+ * operands for a reduce_scatter). */
 void xl_meet_count(xl_meet *m, uint64_t bytes);
 uint64_t xl_meet_bytes(const xl_meet *m);
-typedef struct { uint64_t meetings; int64_t busy_ns, idle_ns; } xl_meet_times; /* of all threads that took part, together */
+typedef struct {
+    uint64_t meetings;
+    int64_t busy_ns, idle_ns;
+} xl_meet_times; /* of all threads that took part, together */
 xl_meet_times xl_meet_spent(const xl_meet *m);
 
 #endif

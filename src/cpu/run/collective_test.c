@@ -1,4 +1,5 @@
-/* Eight devices as an execution runs them, on fewer and on more threads: what the collectives compute, and that nobody waits for ever. */
+/* Eight devices as an execution runs them, on fewer and on more threads: what the collectives compute, and that nobody
+ * waits for ever. */
 #include "cpu/run/collective.h"
 
 #include <stdatomic.h>
@@ -10,7 +11,14 @@
 #include "ir/read.h"
 
 enum { N = 8 };
-typedef struct { const xl_plan *p; xl_meet *meet; float x[N][64], y[N][1024]; xl_error *err[N]; bool fails[N]; atomic_int ended[N]; } eight;
+typedef struct {
+    const xl_plan *p;
+    xl_meet *meet;
+    float x[N][64], y[N][1024];
+    xl_error *err[N];
+    bool fails[N];
+    atomic_int ended[N];
+} eight;
 
 static void device(void *ctx, uint32_t k)
 {
@@ -79,18 +87,29 @@ static void done(eight *e)
     free(e);
 }
 
-#define SUM "({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n %s = stablehlo.add %a, %b : tensor<f32>\n stablehlo.return %s : tensor<f32> })"
-#define ALL "channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, replica_groups = dense<[[0, 1, 2, 3, 4, 5, 6, 7]]> : tensor<1x8xi64>"
-#define TWO "channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, replica_groups = dense<[[0, 2, 4, 6], [1, 3, 5, 7]]> : tensor<2x4xi64>"
+#define SUM                                                                                                            \
+    "({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n %s = stablehlo.add %a, %b : tensor<f32>\n stablehlo.return %s : "    \
+    "tensor<f32> })"
+#define ALL                                                                                                            \
+    "channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, replica_groups = dense<[[0, 1, 2, 3, 4, 5, 6, " \
+    "7]]> : tensor<1x8xi64>"
+#define TWO                                                                                                            \
+    "channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, replica_groups = dense<[[0, 2, 4, 6], [1, 3, "  \
+    "5, 7]]> : tensor<2x4xi64>"
 
 TEST(sums_are_the_same_everywhere)
 {
     static const size_t cores[] = { 1, 2, 16 };
     for (size_t c = 0; c < 3; c++) {
         eight *e = calloc(1, sizeof *e);
-        run(e, plan_of("tensor<64xf32> {\n%0 = \"stablehlo.all_reduce\"(%x) <{" ALL ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n"
-                       "%1 = \"stablehlo.all_reduce\"(%0) <{" TWO ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n"
-                       "return %1 : tensor<64xf32> }"), cores[c], 20);
+        run(e,
+            plan_of("tensor<64xf32> {\n"
+                    "%0 = \"stablehlo.all_reduce\"(%x) <{" ALL ", use_global_device_ids}> " SUM
+                    " : (tensor<64xf32>) -> tensor<64xf32>\n"
+                    "%1 = \"stablehlo.all_reduce\"(%0) <{" TWO ", use_global_device_ids}> " SUM
+                    " : (tensor<64xf32>) -> tensor<64xf32>\n"
+                    "return %1 : tensor<64xf32> }"),
+            cores[c], 20);
         CHECK(fine(e));
         for (int k = 0; k < N; k++)
             for (int i = 0; i < 64; i++)
@@ -102,21 +121,36 @@ TEST(sums_are_the_same_everywhere)
 TEST(parts_go_where_they_belong)
 {
     eight *e = calloc(1, sizeof *e);
-    run(e, plan_of("tensor<512xf32> {\n%0 = \"stablehlo.reduce_scatter\"(%x) <{" ALL ", scatter_dimension = 0 : i64, use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<8xf32>\n"
-                   "%1 = \"stablehlo.all_gather\"(%0) <{all_gather_dim = 0 : i64, " ALL ", use_global_device_ids}> : (tensor<8xf32>) -> tensor<64xf32>\n"
-                   "%2 = \"stablehlo.all_to_all\"(%x) <{concat_dimension = 0 : i64, split_count = 8 : i64, split_dimension = 0 : i64, " ALL "}> : (tensor<64xf32>) -> tensor<64xf32>\n"
-                   "%3 = \"stablehlo.collective_permute\"(%2) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, source_target_pairs = dense<[[0, 1], [1, 0], [2, 2]]> : tensor<3x2xi64>}> : (tensor<64xf32>) -> tensor<64xf32>\n"
-                   "%4 = \"stablehlo.collective_broadcast\"(%x) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = 0>, replica_groups = dense<[[3, 0, 1, 2, 4, 5, 6, 7]]> : tensor<1x8xi64>}> : (tensor<64xf32>) -> tensor<64xf32>\n"
-                   "%5 = stablehlo.reshape %x : (tensor<64xf32>) -> tensor<8x8xf32>\n"
-                   "%6 = \"stablehlo.all_to_all\"(%5) <{concat_dimension = 0 : i64, split_count = 8 : i64, split_dimension = 1 : i64, " ALL "}> : (tensor<8x8xf32>) -> tensor<64x1xf32>\n"
-                   "%7 = stablehlo.reshape %6 : (tensor<64x1xf32>) -> tensor<64xf32>\n"
-                   "%8 = \"stablehlo.all_to_all\"(%5) <{concat_dimension = 1 : i64, split_count = 8 : i64, split_dimension = 0 : i64, " ALL "}> : (tensor<8x8xf32>) -> tensor<1x64xf32>\n"
-                   "%9 = stablehlo.reshape %8 : (tensor<1x64xf32>) -> tensor<64xf32>\n"
-                   "%10 = \"stablehlo.all_gather\"(%5) <{all_gather_dim = 1 : i64, " TWO ", use_global_device_ids}> : (tensor<8x8xf32>) -> tensor<8x32xf32>\n"
-                   "%11 = stablehlo.slice %10 [0:2, 0:32] : (tensor<8x32xf32>) -> tensor<2x32xf32>\n"
-                   "%12 = stablehlo.reshape %11 : (tensor<2x32xf32>) -> tensor<64xf32>\n"
-                   "%13 = stablehlo.concatenate %1, %2, %3, %4, %7, %9, %12, %x, dim = 0 : (tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>) -> tensor<512xf32>\n"
-                   "return %13 : tensor<512xf32> }"), 2, 20);
+    run(e,
+        plan_of("tensor<512xf32> {\n"
+                "%0 = \"stablehlo.reduce_scatter\"(%x) <{" ALL
+                ", scatter_dimension = 0 : i64, use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<8xf32>\n"
+                "%1 = \"stablehlo.all_gather\"(%0) <{all_gather_dim = 0 : i64, " ALL
+                ", use_global_device_ids}> : (tensor<8xf32>) -> tensor<64xf32>\n"
+                "%2 = \"stablehlo.all_to_all\"(%x) <{concat_dimension = 0 : i64, split_count = 8 : i64, "
+                "split_dimension = 0 : i64, " ALL "}> : (tensor<64xf32>) -> tensor<64xf32>\n"
+                "%3 = \"stablehlo.collective_permute\"(%2) <{channel_handle = #stablehlo.channel_handle<handle = 1, "
+                "type = 0>, source_target_pairs = dense<[[0, 1], [1, 0], [2, 2]]> : tensor<3x2xi64>}> : "
+                "(tensor<64xf32>) -> tensor<64xf32>\n"
+                "%4 = \"stablehlo.collective_broadcast\"(%x) <{channel_handle = #stablehlo.channel_handle<handle = 1, "
+                "type = 0>, replica_groups = dense<[[3, 0, 1, 2, 4, 5, 6, 7]]> : tensor<1x8xi64>}> : (tensor<64xf32>) "
+                "-> tensor<64xf32>\n"
+                "%5 = stablehlo.reshape %x : (tensor<64xf32>) -> tensor<8x8xf32>\n"
+                "%6 = \"stablehlo.all_to_all\"(%5) <{concat_dimension = 0 : i64, split_count = 8 : i64, "
+                "split_dimension = 1 : i64, " ALL "}> : (tensor<8x8xf32>) -> tensor<64x1xf32>\n"
+                "%7 = stablehlo.reshape %6 : (tensor<64x1xf32>) -> tensor<64xf32>\n"
+                "%8 = \"stablehlo.all_to_all\"(%5) <{concat_dimension = 1 : i64, split_count = 8 : i64, "
+                "split_dimension = 0 : i64, " ALL "}> : (tensor<8x8xf32>) -> tensor<1x64xf32>\n"
+                "%9 = stablehlo.reshape %8 : (tensor<1x64xf32>) -> tensor<64xf32>\n"
+                "%10 = \"stablehlo.all_gather\"(%5) <{all_gather_dim = 1 : i64, " TWO
+                ", use_global_device_ids}> : (tensor<8x8xf32>) -> tensor<8x32xf32>\n"
+                "%11 = stablehlo.slice %10 [0:2, 0:32] : (tensor<8x32xf32>) -> tensor<2x32xf32>\n"
+                "%12 = stablehlo.reshape %11 : (tensor<2x32xf32>) -> tensor<64xf32>\n"
+                "%13 = stablehlo.concatenate %1, %2, %3, %4, %7, %9, %12, %x, dim = 0 : (tensor<64xf32>, "
+                "tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, tensor<64xf32>, "
+                "tensor<64xf32>) -> tensor<512xf32>\n"
+                "return %13 : tensor<512xf32> }"),
+        2, 20);
     CHECK(fine(e));
     for (int k = 0; k < N; k++) {
         const float *y = e->y[k];
@@ -127,8 +161,9 @@ TEST(parts_go_where_they_belong)
             CHECK(y[64 + i] == (float)(100 * (i / 8) + 8 * k + i % 8 + 19));
             CHECK(y[128 + i] == (k > 2 ? 0 : (float)(100 * (i / 8) + 8 * other + i % 8 + 19)));
             CHECK(y[192 + i] == 300 + x);
-            CHECK(y[256 + i] == (float)(100 * (i / 8) + 8 * (i % 8) + k + 19)); /* column k of every device, one under the other */
-            CHECK(y[320 + i] == (float)(100 * (i / 8) + 8 * k + i % 8 + 19));   /* row k of every device, side by side */
+            CHECK(y[256 + i] ==
+                  (float)(100 * (i / 8) + 8 * (i % 8) + k + 19)); /* column k of every device, one under the other */
+            CHECK(y[320 + i] == (float)(100 * (i / 8) + 8 * k + i % 8 + 19)); /* row k of every device, side by side */
             CHECK(y[384 + i] == (float)(100 * (2 * (i % 32 / 8) + k % 2) + 8 * (i / 32) + i % 8 + 19));
             CHECK(y[448 + i] == (float)(100 * k) + x);
         }
@@ -141,9 +176,15 @@ TEST(one_that_stops_stops_the_others)
 {
     eight *e = calloc(1, sizeof *e);
     e->fails[5] = true;
-    run(e, plan_of("tensor<64xf32> {\n%0 = \"stablehlo.all_reduce\"(%x) <{" ALL ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n return %0 : tensor<64xf32> }"), 2, 5);
+    run(e,
+        plan_of("tensor<64xf32> {\n"
+                "%0 = \"stablehlo.all_reduce\"(%x) <{" ALL ", use_global_device_ids}> " SUM
+                " : (tensor<64xf32>) -> tensor<64xf32>\n"
+                " return %0 : tensor<64xf32> }"),
+        2, 5);
     for (int k = 0; k < N; k++) {
-        CHECK(e->err[k] && strstr(xl_error_message(e->err[k]), k == 5 ? "no memory on this one" : "device 5 stopped: no memory on this one"));
+        CHECK(e->err[k] && strstr(xl_error_message(e->err[k]),
+                                  k == 5 ? "no memory on this one" : "device 5 stopped: no memory on this one"));
         CHECK_INT(xl_error_code(e->err[k]), k == 5 ? XL_CODE_EXHAUSTED : XL_CODE_ABORTED);
     }
     done(e);
@@ -152,31 +193,55 @@ TEST(one_that_stops_stops_the_others)
 TEST(different_collectives_are_named)
 {
     eight *e = calloc(1, sizeof *e);
-    run(e, plan_of("tensor<64xf32> {\n%id = stablehlo.partition_id : tensor<ui32>\n%three = stablehlo.constant dense<3> : tensor<ui32>\n"
-                   "%low = stablehlo.compare LT, %id, %three, UNSIGNED : (tensor<ui32>, tensor<ui32>) -> tensor<i1>\n"
-                   "%r = \"stablehlo.if\"(%low) ({\n %0 = \"stablehlo.all_reduce\"(%x) <{" ALL ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n stablehlo.return %0 : tensor<64xf32> }, {\n"
-                   " %1 = \"stablehlo.all_to_all\"(%x) <{concat_dimension = 0 : i64, split_count = 8 : i64, split_dimension = 0 : i64, " ALL "}> : (tensor<64xf32>) -> tensor<64xf32>\n"
-                   " stablehlo.return %1 : tensor<64xf32> }) : (tensor<i1>) -> tensor<64xf32>\nreturn %r : tensor<64xf32> }"), 2, 5);
+    run(e,
+        plan_of("tensor<64xf32> {\n"
+                "%id = stablehlo.partition_id : tensor<ui32>\n"
+                "%three = stablehlo.constant dense<3> : tensor<ui32>\n"
+                "%low = stablehlo.compare LT, %id, %three, UNSIGNED : (tensor<ui32>, tensor<ui32>) -> tensor<i1>\n"
+                "%r = \"stablehlo.if\"(%low) ({\n"
+                " %0 = \"stablehlo.all_reduce\"(%x) <{" ALL ", use_global_device_ids}> " SUM
+                " : (tensor<64xf32>) -> tensor<64xf32>\n"
+                " stablehlo.return %0 : tensor<64xf32> }, {\n"
+                " %1 = \"stablehlo.all_to_all\"(%x) <{concat_dimension = 0 : i64, split_count = 8 : i64, "
+                "split_dimension = 0 : i64, " ALL "}> : (tensor<64xf32>) -> tensor<64xf32>\n"
+                " stablehlo.return %1 : tensor<64xf32> }) : (tensor<i1>) -> tensor<64xf32>\n"
+                "return %r : tensor<64xf32> }"),
+        2, 5);
     for (int k = 0; k < N; k++)
-        CHECK(e->err[k] && strstr(xl_error_message(e->err[k]), "all_reduce") && strstr(xl_error_message(e->err[k]), "all_to_all"));
+        CHECK(e->err[k] && strstr(xl_error_message(e->err[k]), "all_reduce") &&
+              strstr(xl_error_message(e->err[k]), "all_to_all"));
     done(e);
 }
 
-/* Device 0 turns in its loop for ever while the others wait for it: an error for all of them, and it is stopped, also where there is but one thread. */
+/* Device 0 turns in its loop for ever while the others wait for it: an error for all of them, and it is stopped, also
+ * where there is but one thread. */
 TEST(one_that_never_comes_is_an_error_in_time)
 {
     static const size_t cores[] = { 1, 2, 16 };
     setenv("XLANE_CPU_COLLECTIVE_TIMEOUT", "0.4", 1);
     for (size_t c = 0; c < 3; c++) {
         eight *e = calloc(1, sizeof *e);
-        run(e, plan_of("tensor<64xf32> {\n%id = stablehlo.partition_id : tensor<ui32>\n%zero = stablehlo.constant dense<0> : tensor<ui32>\n"
-                       "%w = \"stablehlo.while\"(%id) ({\n^bb0(%i: tensor<ui32>):\n %c = stablehlo.compare EQ, %i, %zero, UNSIGNED : (tensor<ui32>, tensor<ui32>) -> tensor<i1>\n"
-                       " stablehlo.return %c : tensor<i1> }, {\n^bb0(%i: tensor<ui32>):\n %n = stablehlo.multiply %i, %id : tensor<ui32>\n stablehlo.return %n : tensor<ui32> }) : (tensor<ui32>) -> tensor<ui32>\n"
-                       "%f = stablehlo.convert %w : (tensor<ui32>) -> tensor<f32>\n%v = stablehlo.broadcast_in_dim %f, dims = [] : (tensor<f32>) -> tensor<64xf32>\n"
-                       "%0 = \"stablehlo.all_reduce\"(%v) <{" ALL ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n"
-                       "return %0 : tensor<64xf32> }"), cores[c], 1);
+        run(e,
+            plan_of("tensor<64xf32> {\n"
+                    "%id = stablehlo.partition_id : tensor<ui32>\n"
+                    "%zero = stablehlo.constant dense<0> : tensor<ui32>\n"
+                    "%w = \"stablehlo.while\"(%id) ({\n"
+                    "^bb0(%i: tensor<ui32>):\n"
+                    " %c = stablehlo.compare EQ, %i, %zero, UNSIGNED : (tensor<ui32>, tensor<ui32>) -> tensor<i1>\n"
+                    " stablehlo.return %c : tensor<i1> }, {\n"
+                    "^bb0(%i: tensor<ui32>):\n"
+                    " %n = stablehlo.multiply %i, %id : tensor<ui32>\n"
+                    " stablehlo.return %n : tensor<ui32> }) : (tensor<ui32>) -> tensor<ui32>\n"
+                    "%f = stablehlo.convert %w : (tensor<ui32>) -> tensor<f32>\n"
+                    "%v = stablehlo.broadcast_in_dim %f, dims = [] : (tensor<f32>) -> tensor<64xf32>\n"
+                    "%0 = \"stablehlo.all_reduce\"(%v) <{" ALL ", use_global_device_ids}> " SUM
+                    " : (tensor<64xf32>) -> tensor<64xf32>\n"
+                    "return %0 : tensor<64xf32> }"),
+            cores[c], 1);
         for (int k = 0; k < N; k++)
-            CHECK(e->err[k] && strstr(xl_error_message(e->err[k]), "which is still at work elsewhere")); /* device 0, or on a very busy machine another */
+            CHECK(e->err[k] &&
+                  strstr(xl_error_message(e->err[k]),
+                         "which is still at work elsewhere")); /* device 0, or on a very busy machine another */
         done(e);
     }
     unsetenv("XLANE_CPU_COLLECTIVE_TIMEOUT");
@@ -200,8 +265,11 @@ static void execute(void *arg)
 TEST(executions_do_not_wait_for_each_other)
 {
     enum { X = 4 };
-    xl_plan *p = plan_of("tensor<64xf32> {\n%0 = \"stablehlo.all_reduce\"(%x) <{" ALL ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n"
-                         "%1 = \"stablehlo.all_reduce\"(%0) <{" TWO ", use_global_device_ids}> " SUM " : (tensor<64xf32>) -> tensor<64xf32>\n"
+    xl_plan *p = plan_of("tensor<64xf32> {\n"
+                         "%0 = \"stablehlo.all_reduce\"(%x) <{" ALL ", use_global_device_ids}> " SUM
+                         " : (tensor<64xf32>) -> tensor<64xf32>\n"
+                         "%1 = \"stablehlo.all_reduce\"(%0) <{" TWO ", use_global_device_ids}> " SUM
+                         " : (tensor<64xf32>) -> tensor<64xf32>\n"
                          "return %1 : tensor<64xf32> }");
     for (size_t cores = 1; cores <= 3; cores++) {
         execution x[X];

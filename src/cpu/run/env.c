@@ -59,10 +59,14 @@ static xl_error *wrong(xl_env i, const char *text)
     const char *name = vars[i].name;
     unsigned long long least = vars[i].least, most = vars[i].most;
     switch (vars[i].kind) {
-    case SECONDS: return XL_ERR(INVALID, "%s=%s: not a number of seconds above %llu and up to %llu: change it, or unset it", name, text, least, most);
+    case SECONDS:
+        return XL_ERR(INVALID, "%s=%s: not a number of seconds above %llu and up to %llu: change it, or unset it", name,
+                      text, least, most);
     case FLAG: return XL_ERR(INVALID, "%s=%s: not 0 or 1: change it, or unset it", name, text);
     case WORD: return XL_ERR(INVALID, "%s=%s: not one of: %s: change it, or unset it", name, text, vars[i].words);
-    default: return XL_ERR(INVALID, "%s=%s: not a number from %llu to %llu: change it, or unset it", name, text, least, most);
+    default:
+        return XL_ERR(INVALID, "%s=%s: not a number from %llu to %llu: change it, or unset it", name, text, least,
+                      most);
     }
 }
 
@@ -74,7 +78,8 @@ static xl_error *unknown(const char *entry)
         int n = snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", vars[i].name);
         at += n > 0 && at + (size_t)n < sizeof known ? (size_t)n : 0;
     }
-    return XL_ERR(INVALID, "%.*s: the device has no such variable, only %s: unset it", (int)strcspn(entry, "="), entry, known);
+    return XL_ERR(INVALID, "%.*s: the device has no such variable, only %s: unset it", (int)strcspn(entry, "="), entry,
+                  known);
 }
 
 xl_error *xl_env_check(void)

@@ -31,7 +31,8 @@ static uint64_t fnv(uint64_t h, const void *p, size_t n)
     return h;
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------------------- */
+/* ---- waiting
+ * ---------------------------------------------------------------------------------------------------------- */
 static bool come(struct xl_far_meeting *w, uint32_t k)
 {
     return k == w->part || xl_mail_ready(w->far->mail, w->proc[k], &w->c);
@@ -52,8 +53,8 @@ static void name_late(struct xl_far_meeting *w, double waited)
         if (!come(w, k)) {
             char text[400];
             xl_mail_tell(w->far->mail, w->proc[k], text, sizeof text);
-            XL_LOG(WARN, "process %u has waited %.0f s in %s of %s for %s: %s", w->proc[w->part], waited, w->tag.text, w->far->program,
-                   xl_mail_name(w->far->mail, w->proc[k]), text);
+            XL_LOG(WARN, "process %u has waited %.0f s in %s of %s for %s: %s", w->proc[w->part], waited, w->tag.text,
+                   w->far->program, xl_mail_name(w->far->mail, w->proc[k]), text);
             w->said = true;
         }
 }
@@ -74,14 +75,15 @@ static xl_error *await_all(struct xl_far_meeting *w)
         double waited = xl_now() - w->since;
         if (k == w->nproc) {
             if (w->said)
-                XL_LOG(WARN, "process %u goes on after %.1f s in %s of %s", w->proc[w->part], waited, w->tag.text, w->far->program);
+                XL_LOG(WARN, "process %u goes on after %.1f s in %s of %s", w->proc[w->part], waited, w->tag.text,
+                       w->far->program);
             return NULL;
         }
         if (waited > limit) {
             char text[400];
             xl_mail_tell(w->far->mail, w->proc[k], text, sizeof text);
-            return XL_ERR(DEADLINE, "waited %.0f s in %s for %s: %s; XLANE_CPU_RANK_TIMEOUT sets the limit", waited, w->tag.text,
-                          xl_mail_name(w->far->mail, w->proc[k]), text);
+            return XL_ERR(DEADLINE, "waited %.0f s in %s for %s: %s; XLANE_CPU_RANK_TIMEOUT sets the limit", waited,
+                          w->tag.text, xl_mail_name(w->far->mail, w->proc[k]), text);
         }
         if (xl_now() >= w->next) {
             name_late(w, waited);
@@ -102,7 +104,9 @@ static xl_error *take_all(struct xl_far_meeting *w, xl_letter *into)
         if (err)
             return err;
         if (into[k].tag->what != w->tag.what || into[k].tag->phase != w->tag.phase)
-            return XL_ERR(ABORTED, "process %u is in %s, %s in %s: every process must run the same program; look for a condition that differs between them",
+            return XL_ERR(ABORTED,
+                          "process %u is in %s, %s in %s: every process must run the same program; look for a "
+                          "condition that differs between them",
                           w->proc[w->part], w->tag.text, xl_mail_name(mail, w->proc[k]), into[k].tag->text);
     }
     return NULL;
@@ -128,7 +132,8 @@ static void drop_all(struct xl_far_meeting *w, xl_letter *l)
             xl_letter_drop(w->far->mail, &l[k]);
 }
 
-/* ---- operands ----------------------------------------------------------------------------------------------------------- */
+/* ---- operands
+ * ----------------------------------------------------------------------------------------------------------- */
 void xl_meet_slice(size_t count, uint32_t part, uint32_t parts, size_t *from, size_t *to)
 {
     size_t each = (count / parts + 15) & ~(size_t)15;      /* whole cache lines */
@@ -147,7 +152,8 @@ bool xl_meet_sliced(const xl_step *s, uint32_t parts)
 static size_t aligned(size_t n) { return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
 
 /* Bytes [*from, *to) of operand i that go to process k. */
-static void range(const struct xl_far_meeting *w, const xl_step *s, uint32_t i, uint32_t k, bool whole, size_t *from, size_t *to)
+static void range(const struct xl_far_meeting *w, const xl_step *s, uint32_t i, uint32_t k, bool whole, size_t *from,
+                  size_t *to)
 {
     *from = 0;
     *to = s->shape[i].bytes;
@@ -169,7 +175,8 @@ static size_t member_bytes(const struct xl_far_meeting *w, const xl_step *s, uin
     return n;
 }
 
-static xl_parcel *pack(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member, const xl_group_view *g, uint32_t k, bool shared)
+static xl_parcel *pack(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member, const xl_group_view *g,
+                       uint32_t k, bool shared)
 {
     uint32_t mine = 0;
     for (uint32_t j = 0; j < g->n; j++)
@@ -192,7 +199,8 @@ static xl_parcel *pack(struct xl_far_meeting *w, const xl_step *s, const uint32_
     return p;
 }
 
-static xl_error *send_operands(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member, const xl_group_view *g)
+static xl_error *send_operands(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member,
+                               const xl_group_view *g)
 {
     xl_mail *mail = w->far->mail;
     xl_error *err = NULL;
@@ -227,7 +235,8 @@ static xl_error *send_operands(struct xl_far_meeting *w, const xl_step *s, const
 }
 
 /* The others' operands, where they lie in their letters. `ptr` has room for all of them. */
-static xl_error *find_operands(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member, void *const **in, const xl_group_view *g, void **ptr)
+static xl_error *find_operands(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member, void *const **in,
+                               const xl_group_view *g, void **ptr)
 {
     for (uint32_t k = 0; k < w->nproc; k++) {
         if (k == w->part)
@@ -245,13 +254,14 @@ static xl_error *find_operands(struct xl_far_meeting *w, const xl_step *s, const
             }
         }
         if (at != l->bytes)
-            return XL_ERR(ABORTED, "%s sent %zu bytes to %s, %zu were expected: the two do not run the same program", xl_mail_name(w->far->mail, w->proc[k]),
-                          l->bytes, w->tag.text, at);
+            return XL_ERR(ABORTED, "%s sent %zu bytes to %s, %zu were expected: the two do not run the same program",
+                          xl_mail_name(w->far->mail, w->proc[k]), l->bytes, w->tag.text, at);
     }
     return NULL;
 }
 
-/* ---- the meeting ---------------------------------------------------------------------------------------------------------- */
+/* ---- the meeting
+ * ---------------------------------------------------------------------------------------------------------- */
 void *xl_meet_room(const xl_group_view *g, size_t bytes)
 {
     struct xl_far_meeting *w = g->far;
@@ -279,14 +289,15 @@ xl_error *xl_meet_exchange(const xl_group_view *g, const void **theirs, const si
         if (k != w->part) {
             const xl_letter *l = &w->letter[w->nproc + k];
             if (l->bytes != bytes_of[k])
-                err = XL_ERR(ABORTED, "%s sent %zu bytes of its results, %zu were expected", xl_mail_name(mail, w->proc[k]), l->bytes, bytes_of[k]);
+                err = XL_ERR(ABORTED, "%s sent %zu bytes of its results, %zu were expected",
+                             xl_mail_name(mail, w->proc[k]), l->bytes, bytes_of[k]);
             theirs[k] = l->data;
         }
     return err;
 }
 
-xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t me, const uint32_t *member, const xl_step *step, xl_frame *f,
-                      void *const **in, xl_group_view *g, xl_meet_fn *fn)
+xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t me, const uint32_t *member,
+                      const xl_step *step, xl_frame *f, void *const **in, xl_group_view *g, xl_meet_fn *fn)
 {
     xl_error *err = NULL;
     uint32_t n = xl_mail_count(far->mail), shape[2] = { step->op->code, step->nin };

@@ -85,7 +85,9 @@ static xl_fiber *make(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     xl_fiber *f = calloc(1, sizeof *f);
-    char *mem = f ? mmap(NULL, STACK + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0) : MAP_FAILED;
+    char *mem = f ? mmap(NULL, STACK + page, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0)
+                  : MAP_FAILED;
     if (mem == MAP_FAILED || mprotect(mem, page, PROT_NONE) != 0) { /* below the stack: who runs over it is stopped */
         if (mem != MAP_FAILED)
             munmap(mem, STACK + page);

@@ -34,12 +34,19 @@ typedef enum { HELLO = 1, MAIL, STOP, BEAT, BYE } kind;
 typedef struct {
     uint32_t magic, kind, run, from;
     uint64_t devices, group, bytes;
-    uint64_t segment, size;                                /* by reference: 1 + the sender's descriptor, and the size of its memory */
+    uint64_t segment, size; /* by reference: 1 + the sender's descriptor, and the size of its memory */
     xl_mail_tag tag;
 } head;
 
 typedef struct letter { struct letter *next; head h; char *data; double came; struct segment *seg; } letter;
-typedef struct segment { int fd; uint32_t owner; size_t size; char *p; struct segment *next; bool busy; } segment; /* its first bytes count references */
+typedef struct segment {
+    int fd;
+    uint32_t owner;
+    size_t size;
+    char *p;
+    struct segment *next;
+    bool busy;
+} segment; /* its first bytes count references */
 enum { SEGMENT_HEAD = 64 };
 
 typedef struct {
@@ -49,7 +56,7 @@ typedef struct {
     uint32_t devices;
     int64_t pid;
     char host[128], net[96], shown[224];
-    int probe;                                             /* its descriptor that we map to see whether memory can be shared */
+    int probe; /* its descriptor that we map to see whether memory can be shared */
     char probe_token[2 * TOKEN + 1];
     xl_mutex send_lock;
     head in;                                               /* being received */
@@ -58,7 +65,7 @@ typedef struct {
     letter *first, **last;
     segment *mapped;
     double heard;                                          /* when something last came */
-    uint32_t last_of;                                      /* of the executions of this window: how often it was the last to enter */
+    uint32_t last_of; /* of the executions of this window: how often it was the last to enter */
     double behind;                                         /* and by how much in all, behind the one before it */
     bool late_warned;
     char doing[160];
@@ -83,7 +90,8 @@ struct xl_mail {
     peer peer[];
 };
 
-/* ---- fork: a child must not keep the connections of a parent that died ------------------------------------------------- */
+/* ---- fork: a child must not keep the connections of a parent that died
+ * ------------------------------------------------- */
 static xl_mutex all_lock = XL_MUTEX_INIT;
 static xl_mail *all;
 static void forked(void)
@@ -99,7 +107,8 @@ static void forked(void)
 }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, forked); }
 
-/* ---- parcels and segments -------------------------------------------------------------------------------------------- */
+/* ---- parcels and segments
+ * -------------------------------------------------------------------------------------------- */
 struct xl_parcel { segment *seg; char *p; size_t bytes; };
 
 static _Atomic uint32_t *refs_of(segment *s) { return (_Atomic uint32_t *)(void *)s->p; }
@@ -147,7 +156,8 @@ xl_parcel *xl_parcel_new(xl_mail *m, size_t bytes, bool shared)
         xl_mutex_lock(&m->lock);
         segment *best = NULL;
         for (segment *s = m->mine; s; s = s->next)
-            if (!s->busy && !atomic_load(refs_of(s)) && s->size >= bytes + SEGMENT_HEAD && (!best || s->size < best->size))
+            if (!s->busy && !atomic_load(refs_of(s)) && s->size >= bytes + SEGMENT_HEAD &&
+                (!best || s->size < best->size))
                 best = s;
         if (!best && (best = segment_new(m->me, bytes))) {
             best->next = m->mine;
@@ -214,7 +224,8 @@ static segment *segment_map(xl_mail *m, peer *q, uint64_t fd, uint64_t size)
     return s;
 }
 
-/* ---- sending ---------------------------------------------------------------------------------------------------------- */
+/* ---- sending
+ * ---------------------------------------------------------------------------------------------------------- */
 static void lost(xl_mail *m, uint32_t q) { m->peer[q].gone = true; }
 
 static double limit_s(void) { return xl_env_get(XL_ENV_RANK_TIMEOUT, 1800); }
@@ -255,14 +266,16 @@ static xl_error *post(xl_mail *m, uint32_t q, head *h, const char *data, bool tr
     h->magic = MAGIC;
     h->from = m->me;
     xl_mutex_lock(&p->send_lock);
-    xl_error *err = p->fd < 0 || p->gone ? XL_ERR(UNAVAILABLE, "%s has gone", p->shown) : put_bytes(m, q, h, sizeof *h, try);
+    xl_error *err =
+        p->fd < 0 || p->gone ? XL_ERR(UNAVAILABLE, "%s has gone", p->shown) : put_bytes(m, q, h, sizeof *h, try);
     if (!err && data && h->bytes && !h->segment)
         err = put_bytes(m, q, data, h->bytes, false);
     xl_mutex_unlock(&p->send_lock);
     return err;
 }
 
-xl_error *xl_mail_send(xl_mail *m, uint32_t to, const xl_channel *c, const xl_mail_tag *tag, xl_parcel *p, size_t from, size_t bytes)
+xl_error *xl_mail_send(xl_mail *m, uint32_t to, const xl_channel *c, const xl_mail_tag *tag, xl_parcel *p, size_t from,
+                       size_t bytes)
 {
     head h = { .kind = MAIL, .run = c->run, .devices = c->devices, .group = c->group, .bytes = bytes, .tag = *tag };
     bool whole = p->seg && m->peer[to].shares;
@@ -285,7 +298,8 @@ void xl_mail_stop(xl_mail *m, uint32_t to, const xl_channel *c, const char *why)
     xl_error_free(post(m, to, &h, why, false));
 }
 
-/* ---- receiving -------------------------------------------------------------------------------------------------------- */
+/* ---- receiving
+ * -------------------------------------------------------------------------------------------------------- */
 /* True when the head is one that we can follow. */
 static bool begin_letter(xl_mail *m, uint32_t q)
 {
@@ -432,7 +446,8 @@ static void carry(void *arg)
     free(fd);
 }
 
-/* ---- taking ------------------------------------------------------------------------------------------------------------ */
+/* ---- taking
+ * ------------------------------------------------------------------------------------------------------------ */
 static bool same_run(const letter *l, const xl_channel *c) { return l->h.devices == c->devices && l->h.run == c->run; }
 
 /* Under the lock: where the first letter of the channel hangs, or NULL. *later: it has gone on to a later run. */
@@ -484,11 +499,14 @@ xl_error *xl_mail_take(xl_mail *m, uint32_t from, const xl_channel *c, xl_letter
         unhang(p, at);
         *out = (xl_letter){ &l->h.tag, l->data, l->h.bytes, l->seg, l->came, l };
     } else if (p->gone && !p->bye)
-        err = XL_ERR(UNAVAILABLE, "%s has died: its connection closed%s%s", p->shown, *p->doing ? "; it last was " : "", p->doing);
+        err = XL_ERR(UNAVAILABLE, "%s has died: its connection closed%s%s", p->shown, *p->doing ? "; it last was " : "",
+                     p->doing);
     else if (p->gone)
-        err = XL_ERR(UNAVAILABLE, "%s has ended and closed its client%s%s", p->shown, *p->doing ? "; it last was " : "", p->doing);
+        err = XL_ERR(UNAVAILABLE, "%s has ended and closed its client%s%s", p->shown, *p->doing ? "; it last was " : "",
+                     p->doing);
     else if (later)
-        err = XL_ERR(ABORTED, "%s has ended this program and runs the next one: the two do not run the same program", p->shown);
+        err = XL_ERR(ABORTED, "%s has ended this program and runs the next one: the two do not run the same program",
+                     p->shown);
     else
         err = XL_ERR(INTERNAL, "nothing has come from %s", p->shown);
     xl_mutex_unlock(&m->lock);
@@ -558,8 +576,9 @@ void xl_mail_entered(xl_mail *m, const char *program, const uint32_t *process, c
         double mean = p->last_of ? p->behind / p->last_of : 0;
         if (q != m->me && p->last_of >= MOSTLY && mean > least && mean > part * each && !p->late_warned) {
             p->late_warned = true;
-            snprintf(text, sizeof text, "%s is late to enter %s: the last in %u of %u executions, %.0f ms behind the others", p->shown, program, p->last_of, WINDOW + 1,
-                     mean * 1000);
+            snprintf(text, sizeof text,
+                     "%s is late to enter %s: the last in %u of %u executions, %.0f ms behind the others", p->shown,
+                     program, p->last_of, WINDOW + 1, mean * 1000);
         }
     }
     if (m->window > WINDOW) {
@@ -590,13 +609,15 @@ void xl_mail_tell(xl_mail *m, uint32_t process, char *text, size_t size)
     xl_mutex_lock(&m->lock);
     double silent = xl_now() - p->heard;
     if (silent > 3 * beat_s)
-        snprintf(text, size, "no sign of life for %.0f s: it is stopped, or its host cannot be reached%s%s", silent, *p->doing ? "; it last was " : "", p->doing);
+        snprintf(text, size, "no sign of life for %.0f s: it is stopped, or its host cannot be reached%s%s", silent,
+                 *p->doing ? "; it last was " : "", p->doing);
     else
         snprintf(text, size, "it is alive%s%s", *p->doing ? ", " : "", p->doing);
     xl_mutex_unlock(&m->lock);
 }
 
-/* ---- joining ---------------------------------------------------------------------------------------------------------- */
+/* ---- joining
+ * ---------------------------------------------------------------------------------------------------------- */
 static void hex(char *out, const unsigned char *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -627,14 +648,16 @@ static void own_address(char *out, size_t size)
     if ((v && *v) || getifaddrs(&list))
         return;
     for (struct ifaddrs *i = list; i; i = i->ifa_next)
-        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) && !(i->ifa_flags & IFF_LOOPBACK)) {
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_UP) &&
+            !(i->ifa_flags & IFF_LOOPBACK)) {
             inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr, out, (socklen_t)size);
             break;
         }
     freeifaddrs(list);
 }
 
-static xl_error *store_get(const xl_mail_opts *o, uint32_t q, const char *epoch, const char *what, double until, double limit, xl_buf *out)
+static xl_error *store_get(const xl_mail_opts *o, uint32_t q, const char *epoch, const char *what, double until,
+                           double limit, xl_buf *out)
 {
     char key[KEY];
     snprintf(key, sizeof key, "xlane/mail/%s/%u/%s", epoch, q, what);
@@ -642,8 +665,11 @@ static xl_error *store_get(const xl_mail_opts *o, uint32_t q, const char *epoch,
     out->n = 0;
     xl_error *err = o->store.get(o->store.ctx, key, left > 0.001 ? (int64_t)(left * 1000) : 1, out);
     if (err) {
-        xl_error *e = XL_ERR(DEADLINE, "process %u of %u did not join within %.0f s: is it running, and was it started with the same coordinator? "
-                             "XLANE_CPU_JOIN_TIMEOUT sets the limit (%s)", q, o->n, limit, xl_error_message(err));
+        xl_error *e = XL_ERR(
+            DEADLINE,
+            "process %u of %u did not join within %.0f s: is it running, and was it started with the same coordinator? "
+            "XLANE_CPU_JOIN_TIMEOUT sets the limit (%s)",
+            q, o->n, limit, xl_error_message(err));
         xl_error_free(err);
         return e;
     }
@@ -656,12 +682,16 @@ static xl_error *store_put(const xl_mail_opts *o, const char *epoch, const char 
     char key[KEY];
     snprintf(key, sizeof key, "xlane/mail/%s/%u/%s", epoch, o->me, what);
     xl_error *err = o->store.put(o->store.ctx, key, value);
-    return err ? xl_error_wrap(err, "process %u of %u cannot join; a process that was restarted alone cannot: restart all", o->me, o->n) : NULL;
+    return err ? xl_error_wrap(err,
+                               "process %u of %u cannot join; a process that was restarted alone cannot: restart all",
+                               o->me, o->n)
+               : NULL;
 }
 
 static xl_error *listen_at(xl_mail *m, bool one_network, char *address, size_t size, uint16_t *port)
 {
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(one_network ? INADDR_LOOPBACK : INADDR_ANY) };
+    struct sockaddr_in a = { .sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(one_network ? INADDR_LOOPBACK : INADDR_ANY) };
     socklen_t n = sizeof a;
     m->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (m->listener < 0 || bind(m->listener, (struct sockaddr *)&a, sizeof a) || listen(m->listener, (int)m->n + 16) ||
@@ -696,7 +726,8 @@ static xl_error *connect_to(xl_mail *m, uint32_t q, const char *at, double until
     if (inet_pton(AF_INET, host, &a.sin_addr) != 1) {
         struct addrinfo hint = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, *got = NULL;
         if (getaddrinfo(host, NULL, &hint, &got) || !got)
-            return XL_ERR(UNAVAILABLE, "%s: its address '%s' has no meaning here: set XLANE_CPU_ADDRESS there", m->peer[q].shown, host);
+            return XL_ERR(UNAVAILABLE, "%s: its address '%s' has no meaning here: set XLANE_CPU_ADDRESS there",
+                          m->peer[q].shown, host);
         a.sin_addr = ((struct sockaddr_in *)(void *)got->ai_addr)->sin_addr;
         freeaddrinfo(got);
     }
@@ -715,8 +746,9 @@ static xl_error *connect_to(xl_mail *m, uint32_t q, const char *at, double until
         if (fd >= 0)
             close(fd);
         if (xl_now() > until)
-            return XL_ERR(UNAVAILABLE, "%s cannot be reached at %s:%u: %s; XLANE_CPU_ADDRESS says where a process is to be reached", m->peer[q].shown, host, port,
-                          strerror(e));
+            return XL_ERR(UNAVAILABLE,
+                          "%s cannot be reached at %s:%u: %s; XLANE_CPU_ADDRESS says where a process is to be reached",
+                          m->peer[q].shown, host, port, strerror(e));
         xl_sleep(0.05);
     }
     tune(fd);
@@ -735,9 +767,11 @@ static xl_error *accept_all(xl_mail *m, const char *token, double until, double 
         if (left <= 0) {
             for (uint32_t q = m->me + 1; q < m->n; q++)
                 if (m->peer[q].fd < 0)
-                    return XL_ERR(DEADLINE, "%s did not connect within %.0f s; XLANE_CPU_JOIN_TIMEOUT sets the limit", m->peer[q].shown, limit);
+                    return XL_ERR(DEADLINE, "%s did not connect within %.0f s; XLANE_CPU_JOIN_TIMEOUT sets the limit",
+                                  m->peer[q].shown, limit);
         }
-        if (poll(&(struct pollfd){ .fd = m->listener, .events = POLLIN }, 1, left < 1 ? (int)(left * 1000) + 1 : 1000) != 1)
+        if (poll(&(struct pollfd){ .fd = m->listener, .events = POLLIN }, 1,
+                 left < 1 ? (int)(left * 1000) + 1 : 1000) != 1)
             continue;
         int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
@@ -755,7 +789,8 @@ static xl_error *accept_all(xl_mail *m, const char *token, double until, double 
                 break;
         }
         uint32_t q = have == sizeof hi ? hi.h.from : m->n;
-        if (q <= m->me || q >= m->n || m->peer[q].fd >= 0 || hi.h.magic != MAGIC || hi.h.kind != HELLO || memcmp(hi.token, token, sizeof hi.token)) {
+        if (q <= m->me || q >= m->n || m->peer[q].fd >= 0 || hi.h.magic != MAGIC || hi.h.kind != HELLO ||
+            memcmp(hi.token, token, sizeof hi.token)) {
             close(fd);
             continue;
         }
@@ -774,7 +809,8 @@ static bool can_share(const peer *p)
         return false;
     snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%d", p->pid, p->probe);
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    bool yes = fd >= 0 && pread(fd, token, sizeof token, 0) == sizeof token && !memcmp(token, p->probe_token, sizeof token);
+    bool yes =
+        fd >= 0 && pread(fd, token, sizeof token, 0) == sizeof token && !memcmp(token, p->probe_token, sizeof token);
     if (fd >= 0)
         close(fd);
     return yes;
@@ -786,7 +822,8 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
     xl_error *err = NULL;
     xl_buf b = { 0 };
     unsigned char raw[TOKEN];
-    char token[2 * TOKEN + 1], probe_token[2 * TOKEN + 1], epoch[16], net[96], host[128] = "host", line[512], address[64];
+    char token[2 * TOKEN + 1], probe_token[2 * TOKEN + 1], epoch[16], net[96], host[128] = "host", line[512],
+                                                                               address[64];
     uint16_t port = 0;
     xl_mail *m = calloc(1, sizeof *m + o->n * sizeof *m->peer);
     *out = NULL;
@@ -816,7 +853,8 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
         (void)!write(m->probe, probe_token, 2 * TOKEN);
     gethostname(host, sizeof host - 1);
     network_name(net, sizeof net);
-    snprintf(line, sizeof line, "%u %lld %s %s %d %s", o->devices, (long long)getpid(), *host ? host : "host", net, m->probe, probe_token);
+    snprintf(line, sizeof line, "%u %lld %s %s %d %s", o->devices, (long long)getpid(), *host ? host : "host", net,
+             m->probe, probe_token);
     XL_DO(store_put(o, epoch, "who", line));
     bool one_network = true;
     for (uint32_t q = 0; q < m->n; q++) {

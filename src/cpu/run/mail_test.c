@@ -1,5 +1,5 @@
-/* Processes that share devices, here as threads of one: what their collectives compute is what one process computes, and a process that leaves, runs something
- * else or does not come is named. */
+/* Processes that share devices, here as threads of one: what their collectives compute is what one process computes,
+ * and a process that leaves, runs something else or does not come is named. */
 #include "cpu/run/collective.h"
 
 #include <stdlib.h>
@@ -179,22 +179,38 @@ static void same(const char *body, int times)
 }
 
 /* each group has members in every process, in an order of its own */
-#define GROUPS "replica_groups = dense<[[0, 3, 5, 6], [1, 2, 4, 7]]> : tensor<2x4xi64>, channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids"
+#define GROUPS                                                                                                         \
+    "replica_groups = dense<[[0, 3, 5, 6], [1, 2, 4, 7]]> : tensor<2x4xi64>, channel_handle = "                        \
+    "#stablehlo.channel_handle<handle = 1, type = 1>, use_global_device_ids"
 
 TEST(small_sum)
 {
-    same("tensor<64xf32> {\n  %0 = \"stablehlo.all_reduce\"(%x) <{" GROUPS "}> ({\n  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n    %s = stablehlo.add %a, %b : tensor<f32>\n"
-         "    stablehlo.return %s : tensor<f32>\n  }) : (tensor<64xf32>) -> tensor<64xf32>\n  return %0 : tensor<64xf32>\n}\n", 20);
+    same("tensor<64xf32> {\n"
+         "  %0 = \"stablehlo.all_reduce\"(%x) <{" GROUPS "}> ({\n"
+         "  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+         "    %s = stablehlo.add %a, %b : tensor<f32>\n"
+         "    stablehlo.return %s : tensor<f32>\n"
+         "  }) : (tensor<64xf32>) -> tensor<64xf32>\n"
+         "  return %0 : tensor<64xf32>\n"
+         "}\n",
+         20);
 }
 
 TEST(large_sum)                                            /* shared out, and by reference */
 {
-    same("tensor<64x5000xf32> {\n  %y = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<64xf32>) -> tensor<64x5000xf32>\n  %0 = \"stablehlo.all_reduce\"(%y) <{" GROUPS
-         "}> ({\n  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n    %s = stablehlo.add %a, %b : tensor<f32>\n    stablehlo.return %s : tensor<f32>\n"
-         "  }) : (tensor<64x5000xf32>) -> tensor<64x5000xf32>\n  return %0 : tensor<64x5000xf32>\n}\n", 3);
+    same("tensor<64x5000xf32> {\n"
+         "  %y = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<64xf32>) -> tensor<64x5000xf32>\n"
+         "  %0 = \"stablehlo.all_reduce\"(%y) <{" GROUPS "}> ({\n"
+         "  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+         "    %s = stablehlo.add %a, %b : tensor<f32>\n"
+         "    stablehlo.return %s : tensor<f32>\n"
+         "  }) : (tensor<64x5000xf32>) -> tensor<64x5000xf32>\n  return %0 : tensor<64x5000xf32>\n}\n",
+         3);
 }
 
-static const char gather[] = "tensor<256xf32> {\n  %0 = \"stablehlo.all_gather\"(%x) <{all_gather_dim = 0 : i64, " GROUPS "}> : (tensor<64xf32>) -> tensor<256xf32>\n"
+static const char gather[] = "tensor<256xf32> {\n"
+                             "  %0 = \"stablehlo.all_gather\"(%x) <{all_gather_dim = 0 : i64, " GROUPS
+                             "}> : (tensor<64xf32>) -> tensor<256xf32>\n"
                              "  return %0 : tensor<256xf32>\n}\n";
 static const char nothing[] = "tensor<64xf32> {\n  return %x : tensor<64xf32>\n}\n";
 
@@ -225,7 +241,8 @@ TEST(who_does_not_join_is_named)
     xl_mail *m;
     kv.n = 0;
     setenv("XLANE_CPU_JOIN_TIMEOUT", "0.2", 1);
-    xl_error *err = xl_mail_open(&(xl_mail_opts){ .me = 0, .n = 2, .devices = 1, .epoch = 99, .store = { NULL, kv_put, kv_get } }, &m);
+    xl_error *err = xl_mail_open(
+        &(xl_mail_opts){ .me = 0, .n = 2, .devices = 1, .epoch = 99, .store = { NULL, kv_put, kv_get } }, &m);
     unsetenv("XLANE_CPU_JOIN_TIMEOUT");
     CHECK(err && strstr(xl_error_message(err), "process 1 of 2 did not join"));
     xl_error_free(err);

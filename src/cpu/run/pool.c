@@ -1,7 +1,7 @@
-/* Several jobs may be open at a time. A poster takes a job, fills it, opens it (OPEN in `state`), bumps `epoch` and wakes whoever sleeps on it. A
- * thread that finds a job open counts itself into `state`, takes chunks until there are none, and counts itself out. The
- * poster closes the job when it finds no more chunks, after which nobody can join, and waits for the count to drop to
- * zero: only then is the job's memory free to be filled again. */
+/* Several jobs may be open at a time. A poster takes a job, fills it, opens it (OPEN in `state`), bumps `epoch` and
+ * wakes whoever sleeps on it. A thread that finds a job open counts itself into `state`, takes chunks until there are
+ * none, and counts itself out. The poster closes the job when it finds no more chunks, after which nobody can join, and
+ * waits for the count to drop to zero: only then is the job's memory free to be filled again. */
 #include "cpu/run/pool.h"
 
 #include <errno.h>
@@ -114,7 +114,7 @@ static void rest(xl_pool *p, unsigned seen, const struct timespec *most)
     }
     if (now != seen)
         return;
-    atomic_fetch_add(&p->sleepers, 1);                       /* before the kernel compares, so the poster sees it or we see the epoch */
+    atomic_fetch_add(&p->sleepers, 1); /* before the kernel compares, so the poster sees it or we see the epoch */
     futex_wait(&p->epoch, seen, most);
     atomic_fetch_sub(&p->sleepers, 1);
 }
@@ -252,13 +252,15 @@ void xl_pool_crew(xl_pool *p, xl_pool_fn *fn, void *ctx)
         fn(ctx, 0, 1);
 }
 
-/* Where CPUs share no cache that it knows of, the kernel may wake a thread on the CPU of the one who wakes it, and there it waits for milliseconds until the other
- * stops or is interrupted, with the next CPU idle. So the few threads of a small pool keep off that CPU. */
+/* Where CPUs share no cache that it knows of, the kernel may wake a thread on the CPU of the one who wakes it, and
+ * there it waits for milliseconds until the other stops or is interrupted, with the next CPU idle. So the few threads
+ * of a small pool keep off that CPU. */
 static void keep_off(xl_pool *p)
 {
     enum { FEW = 8 };
     int here = p->threads < FEW ? sched_getcpu() : -1;
-    if (here < 0 || here >= CPU_SETSIZE || !CPU_ISSET(here, &p->cpus) || CPU_COUNT(&p->cpus) < 2 || atomic_exchange(&p->waker, here) == here)
+    if (here < 0 || here >= CPU_SETSIZE || !CPU_ISSET(here, &p->cpus) || CPU_COUNT(&p->cpus) < 2 ||
+        atomic_exchange(&p->waker, here) == here)
         return;
     cpu_set_t others = p->cpus;
     CPU_CLR(here, &others);
@@ -266,7 +268,10 @@ static void keep_off(xl_pool *p)
         pthread_setaffinity_np(p->thread[i], sizeof others, &others);
 }
 
-unsigned xl_pool_news(const xl_pool *p) { return p ? atomic_load_explicit(&((xl_pool *)(uintptr_t)p)->epoch, memory_order_acquire) : 0; }
+unsigned xl_pool_news(const xl_pool *p)
+{
+    return p ? atomic_load_explicit(&((xl_pool *)(uintptr_t)p)->epoch, memory_order_acquire) : 0;
+}
 
 void xl_pool_tell(xl_pool *p, size_t n)
 {

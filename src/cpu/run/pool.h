@@ -1,10 +1,10 @@
 /* src/cpu/run/pool.h
- * Threads that share the chunks of a loop. The calling thread takes part, so a pool of N has N - 1 threads of its own; they
- * sleep when there is nothing to do, after a spin of some ten microseconds that keeps back-to-back loops cheap.
+ * Threads that share the chunks of a loop. The calling thread takes part, so a pool of N has N - 1 threads of its own;
+ * they sleep when there is nothing to do, after a spin of some ten microseconds that keeps back-to-back loops cheap.
  * A loop's chunks depend on n and grain alone, never on N or on timing: what each chunk computes is therefore the same
- * with one thread or with sixty-four. Any thread may call xl_pool_for; several loops may be under way, and threads without work help with
- * whichever is open. A call from inside a chunk runs its chunks one after another in the calling thread. A forked child does the
- * same: it has no threads. */
+ * with one thread or with sixty-four. Any thread may call xl_pool_for; several loops may be under way, and threads
+ * without work help with whichever is open. A call from inside a chunk runs its chunks one after another in the calling
+ * thread. A forked child does the same: it has no threads. */
 #ifndef XL_CPU_POOL_H
 #define XL_CPU_POOL_H
 
@@ -15,19 +15,20 @@
 typedef struct xl_pool xl_pool;
 typedef void xl_pool_fn(void *ctx, size_t begin, size_t end);
 
-/* n = 0 takes XLANE_CPU_THREADS, or else as many as this process may use cores. Threads that the system refuses are done
- * without; NULL only when there is no memory, and every function takes NULL for a pool of one. */
+/* n = 0 takes XLANE_CPU_THREADS, or else as many as this process may use cores. Threads that the system refuses are
+ * done without; NULL only when there is no memory, and every function takes NULL for a pool of one. */
 xl_pool *xl_pool_new(size_t n);
 void xl_pool_free(xl_pool *p);
 size_t xl_pool_size(const xl_pool *p);
 
-/* Calls fn(ctx, i * grain, min(n, (i + 1) * grain)) for every chunk i, and returns when all are done. grain 0 counts as 1. */
+/* Calls fn(ctx, i * grain, min(n, (i + 1) * grain)) for every chunk i, and returns when all are done. grain 0 counts as
+ * 1. */
 void xl_pool_for(xl_pool *p, size_t n, size_t grain, xl_pool_fn *fn, void *ctx);
 
-/* Work of another kind than loops: fn(ctx, ..) in the calling thread and, as they come free, in the others too, each of them once. fn looks for work, does it (which
- * may post loops), and returns when there will be no more. In between: it reads the number of the latest news, looks, and if there is nothing
- * calls xl_pool_rest, which helps with somebody's loop (true) or sleeps until there is later news or for `ms` milliseconds. Who makes
- * work tells it, for n threads. */
+/* Work of another kind than loops: fn(ctx, ..) in the calling thread and, as they come free, in the others too, each of
+ * them once. fn looks for work, does it (which may post loops), and returns when there will be no more. In between: it
+ * reads the number of the latest news, looks, and if there is nothing calls xl_pool_rest, which helps with somebody's
+ * loop (true) or sleeps until there is later news or for `ms` milliseconds. Who makes work tells it, for n threads. */
 void xl_pool_crew(xl_pool *p, xl_pool_fn *fn, void *ctx);
 unsigned xl_pool_news(const xl_pool *p);
 void xl_pool_tell(xl_pool *p, size_t n);
@@ -36,6 +37,15 @@ bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms);
 /* Memory of the calling thread, 64-byte aligned, kept from call to call and freed when the thread ends. `slot` keeps
  * nested users apart; a slot's contents last until the thread asks for that slot again. NULL when there is none. */
 void *xl_scratch(unsigned slot, size_t bytes);
-enum { XL_SCRATCH_GEMM_A, XL_SCRATCH_GEMM_B, XL_SCRATCH_GEMM_C, XL_SCRATCH_GEMM_SUM, XL_SCRATCH_SKINNY, XL_SCRATCH_PLAN, XL_SCRATCH_CONV, XL_SCRATCH_SLOTS };
+enum {
+    XL_SCRATCH_GEMM_A,
+    XL_SCRATCH_GEMM_B,
+    XL_SCRATCH_GEMM_C,
+    XL_SCRATCH_GEMM_SUM,
+    XL_SCRATCH_SKINNY,
+    XL_SCRATCH_PLAN,
+    XL_SCRATCH_CONV,
+    XL_SCRATCH_SLOTS
+};
 
 #endif

@@ -181,7 +181,8 @@ static void *spinner(void *stop)
     return NULL;
 }
 
-/* The control is a thread that does spin, over the same time: under an emulator or on a busy machine both are slow alike.
+/* The control is a thread that does spin, over the same time: under an emulator or on a busy machine both are slow
+ * alike.
  * The pool has three such threads. One quiet try is enough; a pool that spins has none. */
 TEST(idle_pool_does_not_spin)
 {

@@ -28,8 +28,8 @@ static void print(void)
         order[i] = i;
     qsort(order, nkind, sizeof *order, by_time);
     for (uint32_t i = 0; i < nkind; i++)
-        fprintf(stderr, "%10.3f ms, %10.3f of the caller's CPU, %8llu x  %s\n", kinds[order[i]].s * 1e3, kinds[order[i]].own * 1e3, kinds[order[i]].n,
-                kinds[order[i]].name);
+        fprintf(stderr, "%10.3f ms, %10.3f of the caller's CPU, %8llu x  %s\n", kinds[order[i]].s * 1e3,
+                kinds[order[i]].own * 1e3, kinds[order[i]].n, kinds[order[i]].name);
 }
 
 bool xl_profile_on(void)
@@ -71,7 +71,8 @@ xl_error *xl_profile_run(const xl_step *s, xl_frame *f)
     double t = seconds(CLOCK_MONOTONIC), own = seconds(CLOCK_THREAD_CPUTIME_ID);
     xl_error *err = s->run(s, f);
     /* a device that waits for others lets them run in its thread, and goes on in whichever is free */
-    own = xl_ops[s->op ? s->op->code : XL_OP_UNKNOWN].flags & XL_OP_COLLECTIVE ? 0 : seconds(CLOCK_THREAD_CPUTIME_ID) - own;
+    own = xl_ops[s->op ? s->op->code : XL_OP_UNKNOWN].flags & XL_OP_COLLECTIVE ? 0
+                                                                               : seconds(CLOCK_THREAD_CPUTIME_ID) - own;
     t = seconds(CLOCK_MONOTONIC) - t;
     pthread_mutex_lock(&lock);
     uint32_t k = 0;

@@ -1,6 +1,6 @@
 /* src/cpu/run/profile.h
- * Where a plan spends its time: XLANE_CPU_PROFILE=1 prints, when the process ends, the time and number of each kind of step to
- * stderr. A loop's time holds that of the steps inside it. Any thread. */
+ * Where a plan spends its time: XLANE_CPU_PROFILE=1 prints, when the process ends, the time and number of each kind of
+ * step to stderr. A loop's time holds that of the steps inside it. Any thread. */
 #ifndef XL_CPU_PROFILE_H
 #define XL_CPU_PROFILE_H
 

@@ -1,23 +1,26 @@
 /* Exact division by a number that is known beforehand, as a product and a fused product.
  *
- * Let 1 <= c < 2, high the largest float below 1/c, low the float nearest to 1/c - high, which is positive and at most 2^-24. For
- * 1 <= x < 2, q = x high + RN(x low) differs from x/c by less than 2^-49 x (low is rounded) and 2^-48 (the product is): less than
- * 2^-47. RN(q) is RN(x/c) unless a number halfway between two floats lies between q and x/c. With c = C 2^-23 and x = X 2^-23
- * such a number is K 2^-24 where x >= c and K 2^-25 where x < c, K odd, and it is away from x/c by |2^24 X - K C| / (2^24 C), or
- * the same with 25: by |j| / c 2^-47 or |j| / c 2^-48, for a whole number j that is never 0. So j is from -3 to 3, and each such j leaves, for
- * a given C, at most a few X: K C = -j modulo 2^24 or 2^25. Those X are computed and tried, which settles the matter for
- * this c. Where one fails, the neighbours of low are tried: their error is at most 2^-49 x 3 + 2^-48 < 2^-46, and j goes up to 7. For about one
- * number in forty none will do; then numbers are divided by the divider.
+ * Let 1 <= c < 2, high the largest float below 1/c, low the float nearest to 1/c - high, which is positive and at most
+ * 2^-24. For 1 <= x < 2, q = x high + RN(x low) differs from x/c by less than 2^-49 x (low is rounded) and 2^-48 (the
+ * product is): less than 2^-47. RN(q) is RN(x/c) unless a number halfway between two floats lies between q and x/c.
+ * With c = C 2^-23 and x = X 2^-23 such a number is K 2^-24 where x >= c and K 2^-25 where x < c, K odd, and it is away
+ * from x/c by |2^24 X - K C| / (2^24 C), or the same with 25: by |j| / c 2^-47 or |j| / c 2^-48, for a whole number j
+ * that is never 0. So j is from -3 to 3, and each such j leaves, for a given C, at most a few X: K C = -j modulo 2^24
+ * or 2^25. Those X are computed and tried, which settles the matter for this c. Where one fails, the neighbours of low
+ * are tried: their error is at most 2^-49 x 3 + 2^-48 < 2^-46, and j goes up to 7. For about one number in forty none
+ * will do; then numbers are divided by the divider.
  *
- * Other exponents change nothing as long as high and low are normal numbers, and so is x low: this is what out[3] is for. Zeros, infinities and
- * NaNs come out right by themselves, since high and low have the sign of c and neither is zero; results that overflow do too. */
+ * Other exponents change nothing as long as high and low are normal numbers, and so is x low: this is what out[3] is
+ * for. Zeros, infinities and NaNs come out right by themselves, since high and low have the sign of c and neither is
+ * zero; results that overflow do too. */
 #include "cpu/tile/strip.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
 
-/* Is x/c right for the numbers of 24 bits whose quotient by c (of 24 bits too) comes as near to the middle between two floats as j from -near to near? */
+/* Is x/c right for the numbers of 24 bits whose quotient by c (of 24 bits too) comes as near to the middle between two
+ * floats as j from -near to near? */
 static bool right(uint32_t c, float high, float low, int near)
 {
     int zeros = __builtin_ctz(c);
@@ -29,7 +32,7 @@ static bool right(uint32_t c, float high, float low, int near)
             if (j == 0 || j % (1 << zeros) != 0)
                 continue;
             uint64_t period = 1ull << (e - zeros), k = (uint32_t)(-j / (1 << zeros)) * inverse & (period - 1);
-            for (; k < 1u << 25; k += period) {            /* k: bits of a float and one more, the last of which is set */
+            for (; k < 1u << 25; k += period) { /* k: bits of a float and one more, the last of which is set */
                 uint64_t x = (k * c + (uint64_t)(int64_t)j) >> e;
                 if (k < 1u << 24 || k % 2 == 0 || x < 1u << 23 || x >= 1u << 24 || (x >= c) != (e == 24))
                     continue;
@@ -53,8 +56,10 @@ void xl_strip_divisor(float c, float out[4])
         high = nextafterf(high, 0);
     float rest = (float)(fma(-high, m, 1.0) / m), low[3] = { rest, nextafterf(rest, 0), nextafterf(rest, 1) };
     for (int i = 0; i < 3; i++) {
-        float h = copysignf(ldexpf(high, 24 - e), c), l = copysignf(ldexpf(low[i], 24 - e), c), least = 0x1p-126f / fabsf(l);
-        if (!(fabsf(l) >= FLT_MIN && fabsf(h) <= FLT_MAX && least <= 0x1p100f) || !right((uint32_t)m, high, low[i], i ? 7 : 3))
+        float h = copysignf(ldexpf(high, 24 - e), c), l = copysignf(ldexpf(low[i], 24 - e), c),
+              least = 0x1p-126f / fabsf(l);
+        if (!(fabsf(l) >= FLT_MIN && fabsf(h) <= FLT_MAX && least <= 0x1p100f) ||
+            !right((uint32_t)m, high, low[i], i ? 7 : 3))
             continue;
         out[1] = h, out[2] = l, out[3] = least * 2;
         return;

@@ -1,5 +1,6 @@
-/* Division by one number is the true quotient, bit for bit: what xl_strip_divisor prepares, as every set's instruction uses it, against the
- * machine's own division. The other instructions are checked by whole programs (test/fuse.py, test/jax_ops.py). */
+/* Division by one number is the true quotient, bit for bit: what xl_strip_divisor prepares, as every set's instruction
+ * uses it, against the machine's own division. The other instructions are checked by whole programs (test/fuse.py,
+ * test/jax_ops.py). */
 #include "cpu/tile/strip.h"
 
 #include <float.h>
@@ -32,8 +33,10 @@ static void quotients(const float *by, int32_t op, bool stores, float *to)
     const xl_strip_set *s = xl_strips();
     bool under = op == XL_STRIP_DIVIDE_BY_UNDER;
     xl_strip_ins code[4] = { { s->fn[XL_STRIP_LOAD][XL_FORM_AM], (const char *)(under ? per : in), NULL, NULL },
-                             { s->fn[op][XL_FORM_AS + (stores ? XL_FORM_STORE : 0)], (const char *)by, (const char *)(under ? in : per), (const char *)to },
-                             { s->fn[stores ? XL_STRIP_END : XL_STRIP_STORE][XL_FORM_AM], (const char *)to, NULL, NULL },
+                             { s->fn[op][XL_FORM_AS + (stores ? XL_FORM_STORE : 0)], (const char *)by,
+                               (const char *)(under ? in : per), (const char *)to },
+                             { s->fn[stores ? XL_STRIP_END : XL_STRIP_STORE][XL_FORM_AM], (const char *)to, NULL,
+                               NULL },
                              { s->fn[XL_STRIP_END][0], NULL, NULL, NULL } };
     s->run(code, LENGTH / s->width);
 }
@@ -41,7 +44,8 @@ static void quotients(const float *by, int32_t op, bool stores, float *to)
 /* in / c by every op that has it and both forms, and as it should be. Whether c could be prepared. */
 static bool compare(float c)
 {
-    static const int32_t ops[] = { XL_STRIP_DIVIDE_BY, XL_STRIP_DIVIDE_BY_SQRT, XL_STRIP_DIVIDE_BY_DIVIDE, XL_STRIP_DIVIDE_BY_UNDER };
+    static const int32_t ops[] = { XL_STRIP_DIVIDE_BY, XL_STRIP_DIVIDE_BY_SQRT, XL_STRIP_DIVIDE_BY_DIVIDE,
+                                   XL_STRIP_DIVIDE_BY_UNDER };
     float by[4];
     xl_strip_divisor(c, by);
     for (int k = 0; k < 4; k++) {
@@ -51,8 +55,8 @@ static bool compare(float c)
             volatile float x = in[i], y = c, z = per[i], q = x / y;
             float want = k == 0 ? q : k == 1 ? sqrtf(q) : q / z;
             if (!same(want, out[i]) || !same(want, again[i]))
-                FAIL("op %d: %a / %a: %a and %a, not %a (prepared: %a %a, from %a)", k, (double)in[i], (double)c, (double)out[i], (double)again[i], (double)want,
-                     (double)by[1], (double)by[2], (double)by[3]);
+                FAIL("op %d: %a / %a: %a and %a, not %a (prepared: %a %a, from %a)", k, (double)in[i], (double)c,
+                     (double)out[i], (double)again[i], (double)want, (double)by[1], (double)by[2], (double)by[3]);
         }
     }
     return by[3] == by[3];
@@ -72,8 +76,10 @@ static bool compare(float c)
         xl_cpu_features_mask(~0u);                                                   \
     } while (0)
 
-/* Of the first two the nearest float to what is left of 1/c would be wrong for some number, of the third its neighbours too. */
-static const float divisors[] = { 0x1.c475cep0f, 0x1.abff46p0f, 0x1.a9e846p0f, 3, 7, 10, 0.1f, 0x1.fffffep0f, 0x1.000002p0f, 0.52170312f, 0.30166268f, -0.001f };
+/* Of the first two the nearest float to what is left of 1/c would be wrong for some number, of the third its neighbours
+ * too. */
+static const float divisors[] = { 0x1.c475cep0f, 0x1.abff46p0f, 0x1.a9e846p0f, 3,           7,           10,
+                                  0.1f,          0x1.fffffep0f, 0x1.000002p0f, 0.52170312f, 0.30166268f, -0.001f };
 static bool emulated(void) { return getenv("XLANE_EMULATED") != NULL; }
 
 static void every_mantissa(void)
@@ -101,7 +107,8 @@ static void every_kind(void)
 }
 TEST(quotients_of_all_bits) { EACH_SET(every_kind()); }
 
-/* What training divides: numbers about one, divisors about one. Nearly all divisors can be prepared, and of those that can none is wrong. */
+/* What training divides: numbers about one, divisors about one. Nearly all divisors can be prepared, and of those that
+ * can none is wrong. */
 static void near_one(void)
 {
     int n = emulated() ? 200 : 4000, prepared = 0;
@@ -115,14 +122,17 @@ static void near_one(void)
 }
 TEST(quotients_near_one) { EACH_SET(near_one()); }
 
-/* Zeros of both signs, infinities, NaN, the smallest and largest numbers, alone in a strip of ordinary ones and by themselves; and numbers about
- * the one from which on the product is used. */
+/* Zeros of both signs, infinities, NaN, the smallest and largest numbers, alone in a strip of ordinary ones and by
+ * themselves; and numbers about the one from which on the product is used. */
 static void edges(void)
 {
-    static const float special[] = { 0, -0.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 0x1.fffffcp-127f, FLT_MIN, -FLT_MIN, 0x1.000002p-126f, FLT_MAX,
-                                     -FLT_MAX, 0x1p-100f, 0x1p-120f, 1 };
-    static const float by_these[] = { 1, -1, 2, 0.5f, 3, 1.1f, 0x1p100f, 0x1.8p120f, FLT_MAX, 0x1p-126f, 0x1.4p-126f, 0x1p-127f, 0x1p-149f, 0, -0.0f, INFINITY,
-                                      -INFINITY, NAN, 0x1.8p-100f, 0.1f, -7 };
+    static const float special[] = { 0,        -0.0f,     INFINITY,         -INFINITY,
+                                     NAN,      0x1p-149f, -0x1p-149f,       0x1.fffffcp-127f,
+                                     FLT_MIN,  -FLT_MIN,  0x1.000002p-126f, FLT_MAX,
+                                     -FLT_MAX, 0x1p-100f, 0x1p-120f,        1 };
+    static const float by_these[] = { 1,          -1,       2,         0.5f,        3,           1.1f,      0x1p100f,
+                                      0x1.8p120f, FLT_MAX,  0x1p-126f, 0x1.4p-126f, 0x1p-127f,   0x1p-149f, 0,
+                                      -0.0f,      INFINITY, -INFINITY, NAN,         0x1.8p-100f, 0.1f,      -7 };
     for (size_t k = 0; k < sizeof by_these / sizeof *by_these; k++)
         for (size_t s = 0; s < sizeof special / sizeof *special; s++)
             for (int alone = 0; alone < 2; alone++) {

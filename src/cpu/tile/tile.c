@@ -8,7 +8,9 @@ enum { LINE_MIN = 64, WORTH = 1 << 16, DIVISOR_MIN = 1 << 14 };
 
 static uint16_t new_reg(xl_tile_maker *m, bool row, size_t elem)
 {
-    xl_tile_reg r = { .row = row, .elem = elem, .direct = -1, .def = -1, .slot = UINT32_MAX, .other = XL_NO_REG, .spread = XL_NO_REG };
+    xl_tile_reg r = {
+        .row = row, .elem = elem, .direct = -1, .def = -1, .slot = UINT32_MAX, .other = XL_NO_REG, .spread = XL_NO_REG
+    };
     XL_PUSH(m->p->a, m->r, m->nreg, m->capreg, r);
     return (uint16_t)(m->nreg - 1);
 }
@@ -75,7 +77,8 @@ static xl_error *base_buffer(xl_tile_maker *m, const xl_view *v, uint32_t *out)
     if (v->kind == XL_VIEW_SPLAT) {
         const void *data = XL_ATTR(def, CONSTANT, value)->data.p;
         for (uint32_t i = 0; i < m->nin; i++)
-            if (p->plan->buf[m->in[i]].kind == XL_BUF_CONST && p->plan->buf[m->in[i]].data == data && m->shape[i].dtype == s.dtype) {
+            if (p->plan->buf[m->in[i]].kind == XL_BUF_CONST && p->plan->buf[m->in[i]].data == data &&
+                m->shape[i].dtype == s.dtype) {
                 *out = i;
                 return NULL;
             }
@@ -98,7 +101,8 @@ static xl_error *base_buffer(xl_tile_maker *m, const xl_view *v, uint32_t *out)
     return NULL;
 }
 
-/* The register that holds what v shows (over the space, or over its rows). strip: who reads it takes a number per row for an array. */
+/* The register that holds what v shows (over the space, or over its rows). strip: who reads it takes a number per row
+ * for an array. */
 static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool row, bool strip, uint16_t *out)
 {
     xl_tile_program *pr = m->pr;
@@ -116,7 +120,7 @@ static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool ro
             zero = false;
     if (!zero) {
         uint32_t at = v->rank;
-        for (uint32_t k = rank; k-- > 0; ) {               /* a joined dimension runs with the stride of its last part */
+        for (uint32_t k = rank; k-- > 0;) { /* a joined dimension runs with the stride of its last part */
             int64_t n = 1;
             st[k] = at ? v->stride[at - 1] : 0;
             while (at && n < pr->dim[k])
@@ -131,7 +135,9 @@ static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool ro
         rank = pr->split;
     }
     for (uint32_t i = 0; i < m->nleaf; i++)
-        if ((strip || !m->leaf[i].along) && m->leaf[i].buf == buf && m->leaf[i].dtype == dtype && m->leaf[i].row == row && m->leaf[i].off == v->offset && !memcmp(m->leaf[i].stride, st, pr->rank * sizeof *st)) {
+        if ((strip || !m->leaf[i].along) && m->leaf[i].buf == buf && m->leaf[i].dtype == dtype &&
+            m->leaf[i].row == row && m->leaf[i].off == v->offset &&
+            !memcmp(m->leaf[i].stride, st, pr->rank * sizeof *st)) {
             *out = m->leaf[i].reg;
             return NULL;
         }
@@ -146,7 +152,9 @@ static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool ro
     if (rank == 0)
         dense = true;
     bool single_col = pr->rank - pr->split <= 1;
-    bool along = !dense && !row && row_zero && !zero && (pr->tile_rows == 1 || (strip && m->lines && (!widen || dtype == XL_BF16))) && single_col && pr->rank > pr->split && st[pr->rank - 1] == 1;
+    bool along = !dense && !row && row_zero && !zero &&
+                 (pr->tile_rows == 1 || (strip && m->lines && (!widen || dtype == XL_BF16))) && single_col &&
+                 pr->rank > pr->split && st[pr->rank - 1] == 1;
     uint16_t r;
     if (dense || along) {
         xl_tile_direct d = { buf, v->offset, row ? 1 : along ? 0 : pr->cols, row ? 0 : 1, elem };
@@ -156,13 +164,19 @@ static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool ro
         XL_PUSH(m->p->a, m->d, m->nd, m->capd, d);
         m->r[r].direct = (int32_t)m->nd - 1;
         m->r[r].along = along;
-        /* a part of it may have the bytes of a result with wider elements: what is written would overtake what is read */
+        /* a part of it may have the bytes of a result with wider elements: what is written would overtake what is read
+         * */
         if (row || along || v->offset || v->kind != XL_VIEW_VALUE || m->shape[buf].count != pr->rows * pr->cols)
             not_in_place(m, buf);
         if (widen && dtype == XL_BF16 && !row) {
             r = emit_strip(m, XL_STRIP_LOAD_BF16, &r, 1, 4);
         } else if (widen) {
-            xl_tile_instr x = { .act = DO_EW, .strip = -1, .row = row, .nsrc = 1, .src = { r, r, r }, .ew = xl_ew_convert(m->p->a, dtype, XL_F32) };
+            xl_tile_instr x = { .act = DO_EW,
+                                .strip = -1,
+                                .row = row,
+                                .nsrc = 1,
+                                .src = { r, r, r },
+                                .ew = xl_ew_convert(m->p->a, dtype, XL_F32) };
             r = x.dst = new_reg(m, row, 4);
             emit(m, x);
         }
@@ -182,7 +196,13 @@ static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool ro
             emit(m, x);
         }
     }
-    xl_tile_leaf lf = { .buf = buf, .dtype = dtype, .row = row, .reg = r, .off = v->offset, .stride = st, .along = along && pr->tile_rows > 1 };
+    xl_tile_leaf lf = { .buf = buf,
+                        .dtype = dtype,
+                        .row = row,
+                        .reg = r,
+                        .off = v->offset,
+                        .stride = st,
+                        .along = along && pr->tile_rows > 1 };
     XL_PUSH(m->p->a, m->leaf, m->nleaf, m->capleaf, lf);
     *out = r;
     return NULL;
@@ -251,7 +271,8 @@ static void convert_narrow(void *y, const void *const *x, size_t n, const void *
         c->widen((float *)y + i, raw, m);
     }
 }
-static void emit_ew(xl_tile_maker *m, xl_ew ew, bool row, const uint16_t *src, uint32_t nsrc, size_t elem, uint16_t *out)
+static void emit_ew(xl_tile_maker *m, xl_ew ew, bool row, const uint16_t *src, uint32_t nsrc, size_t elem,
+                    uint16_t *out)
 {
     xl_tile_instr x = { .act = DO_EW, .strip = -1, .row = row, .ew = ew, .nsrc = nsrc };
     for (uint32_t k = 0; k < 3; k++)
@@ -275,13 +296,16 @@ static uint16_t emit_rounding(xl_tile_maker *m, xl_dtype d, bool row, uint16_t r
 /* Moves and sign changes of a narrow float give one; others are rounded. */
 static bool exact(xl_opcode c)
 {
-    return c == XL_OP_SELECT || c == XL_OP_NEGATE || c == XL_OP_ABS || c == XL_OP_MAXIMUM || c == XL_OP_MINIMUM || c == XL_OP_CLAMP;
+    return c == XL_OP_SELECT || c == XL_OP_NEGATE || c == XL_OP_ABS || c == XL_OP_MAXIMUM || c == XL_OP_MINIMUM ||
+           c == XL_OP_CLAMP;
 }
 
 /* x over the number c, where there are enough x to prepare c for it. */
 static uint16_t emit_divide_by(xl_tile_maker *m, uint16_t x, uint16_t c, size_t elem)
 {
-    xl_tile_instr prepare = { .act = DO_DIVISOR, .strip = -1, .nsrc = 1, .src = { c, c, c }, .dst = new_reg(m, false, 4) };
+    xl_tile_instr prepare = {
+        .act = DO_DIVISOR, .strip = -1, .nsrc = 1, .src = { c, c, c }, .dst = new_reg(m, false, 4)
+    };
     m->r[prepare.dst].hoisted = m->r[prepare.dst].same = true;
     XL_PUSH(m->p->a, m->h, m->nh, m->caph, prepare);
     uint16_t src[2] = { x, prepare.dst };
@@ -297,7 +321,11 @@ static uint16_t emit_member(xl_tile_maker *m, const xl_op *op, int32_t strip, co
     if (op->code == XL_OP_CLAMP) {                         /* the least of high and of the greatest of low and x */
         uint16_t most[2] = { src[1], src[0] };
         uint16_t least[2] = { emit_strip(m, strip, most, 2, elem), src[2] };
-        return emit_strip(m, strip == XL_STRIP_MAXIMUM ? XL_STRIP_MINIMUM : strip == XL_STRIP_INT_MAXIMUM ? XL_STRIP_INT_MINIMUM : XL_STRIP_UINT_MINIMUM, least, 2, elem);
+        return emit_strip(m,
+                          strip == XL_STRIP_MAXIMUM       ? XL_STRIP_MINIMUM
+                          : strip == XL_STRIP_INT_MAXIMUM ? XL_STRIP_INT_MINIMUM
+                                                          : XL_STRIP_UINT_MINIMUM,
+                          least, 2, elem);
     }
     return emit_strip(m, strip, src, op->nin, elem);
 }
@@ -305,7 +333,8 @@ static uint16_t emit_member(xl_tile_maker *m, const xl_op *op, int32_t strip, co
 /* Members that are no work: their result is their operand. */
 static bool is_nothing(const xl_op *op, xl_dtype in, xl_dtype out)
 {
-    return op->code == XL_OP_BITCAST_CONVERT || (op->code == XL_OP_CONVERT && (in == out || (xl_is_narrow(in) && out == XL_F32)));
+    return op->code == XL_OP_BITCAST_CONVERT ||
+           (op->code == XL_OP_CONVERT && (in == out || (xl_is_narrow(in) && out == XL_F32)));
 }
 
 static xl_error *add_member(xl_tile_maker *m, uint32_t at)
@@ -361,7 +390,10 @@ static xl_error *add_member(xl_tile_maker *m, uint32_t at)
 
 static int32_t fold_of(xl_opcode single)
 {
-    return single == XL_OP_ADD ? XL_STRIP_SUM : single == XL_OP_MAXIMUM ? XL_STRIP_MAX : single == XL_OP_MINIMUM ? XL_STRIP_MIN : -1;
+    return single == XL_OP_ADD       ? XL_STRIP_SUM
+           : single == XL_OP_MAXIMUM ? XL_STRIP_MAX
+           : single == XL_OP_MINIMUM ? XL_STRIP_MIN
+                                     : -1;
 }
 
 static xl_error *add_reduce(xl_tile_maker *m, uint32_t at)
@@ -378,17 +410,25 @@ static xl_error *add_reduce(xl_tile_maker *m, uint32_t at)
         return xl_plan_unsupported(p, op, "its body changed while planning");
     int32_t strip = cls != XL_CLASS_OF_ROW || !m->lines || sum != XL_F32 ? -1 : fold_of(single);
     xl_error *err = read_operand(m, op, 0, false, strip >= 0, &src);
-    if (!err && m->r[src].along && m->r[src].def < 0 && m->pr->tile_rows > 1) /* one line for all rows lies there once: strips know, an array function reads on */
+    if (!err && m->r[src].along && m->r[src].def < 0 &&
+        m->pr->tile_rows > 1) /* one line for all rows lies there once: strips know, an array function reads on */
         err = read_operand(m, op, 0, false, false, &src);
     if (err)
         return err;
-    bool made = m->r[src].def >= 0 && m->i[m->r[src].def].strip >= 0; /* else it lies in memory, and is read from there */
+    bool made =
+        m->r[src].def >= 0 && m->i[m->r[src].def].strip >= 0; /* else it lies in memory, and is read from there */
     xl_operand_view(p, op, 1, &v);
     if ((err = base_buffer(m, &v, &init)))
         return err;
     not_in_place(m, init);
-    xl_tile_instr x = { .nsrc = 1, .src = { src, src, src }, .elem = xl_dtype_bytes(sum), .line = xl_fold_line(sum, single), .widen = xl_widen(d),
-                .ew = xl_ew_of(p->a, single, sum, sum), .dst = XL_NO_REG, .strip = -1 };
+    xl_tile_instr x = { .nsrc = 1,
+                        .src = { src, src, src },
+                        .elem = xl_dtype_bytes(sum),
+                        .line = xl_fold_line(sum, single),
+                        .widen = xl_widen(d),
+                        .ew = xl_ew_of(p->a, single, sum, sum),
+                        .dst = XL_NO_REG,
+                        .strip = -1 };
     p->plan->flops += (double)m->g->count;
     m->of[at] = XL_NO_REG;
     if (cls == XL_CLASS_OF_ROW) {
@@ -403,7 +443,13 @@ static xl_error *add_reduce(xl_tile_maker *m, uint32_t at)
         m->of[at] = xl_is_narrow(d) ? emit_rounding(m, d, true, x.dst) : x.dst;
         return NULL;
     }
-    xl_tile_partial q = { .init = init, .all = cls == XL_CLASS_OF_ALL, .ew = x.ew, .elem = x.elem, .widen = x.widen, .narrow = xl_narrow(d), .out = at };
+    xl_tile_partial q = { .init = init,
+                          .all = cls == XL_CLASS_OF_ALL,
+                          .ew = x.ew,
+                          .elem = x.elem,
+                          .widen = x.widen,
+                          .narrow = xl_narrow(d),
+                          .out = at };
     x.act = q.all ? DO_ALL : DO_COL;
     x.arg = m->npart;
     XL_PUSH(p->a, m->part, m->npart, m->cappart, q);
@@ -461,11 +507,13 @@ static void shape_space(xl_tile_maker *m)
         *(d < pr->split ? &pr->rows : &pr->cols) *= pr->dim[d];
     bool one_col = pr->rank - pr->split <= 1;
     pr->tile_cols = g->row_reduce || !one_col || pr->cols <= XL_TILE_SIZE ? pr->cols : XL_TILE_SIZE;
-    int64_t size = g->row_reduce ? XL_TILE_ROWS_SIZE : XL_TILE_SIZE; /* what is done once per row is done for several at once */
+    int64_t size =
+        g->row_reduce ? XL_TILE_ROWS_SIZE : XL_TILE_SIZE; /* what is done once per row is done for several at once */
     pr->tile_rows = pr->cols < size ? size / pr->cols : 1;
     if (pr->tile_rows > pr->rows)
         pr->tile_rows = pr->rows;
-    /* Chunks of XL_TILE_CHUNK elements; where that makes few, smaller ones that are still worth handing to another thread. */
+    /* Chunks of XL_TILE_CHUNK elements; where that makes few, smaller ones that are still worth handing to another
+     * thread. */
     int64_t chunk = XL_TILE_CHUNK, fair = g->count / 8 > WORTH / g->nop ? g->count / 8 : WORTH / g->nop;
     if (fair < chunk)
         chunk = fair;
@@ -485,7 +533,8 @@ static void shape_space(xl_tile_maker *m)
     pr->nchunk = (pr->n + pr->grain - 1) / pr->grain;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------ */
+/* ---- results ------------------------------------------------------------------------------------------------------
+ * */
 typedef struct { uint16_t reg; xl_dtype dtype; uint32_t buf; } result;
 
 /* Calls what shares memory with result `buf` an alias of it: does the program read operand j there, and until when? */
@@ -497,7 +546,8 @@ static bool aliased(const xl_tile_maker *m, const xl_step *s, uint32_t buf, uint
     *read = 0;
     for (uint32_t j = 0; j < m->nin; j++) {
         const xl_plan_buf *i = &plan->buf[m->in[j]];
-        if (o != i && !(o->kind == XL_BUF_OUT && i->kind == XL_BUF_ARG && plan->out_donor[o->index] == (int32_t)i->index))
+        if (o != i &&
+            !(o->kind == XL_BUF_OUT && i->kind == XL_BUF_ARG && plan->out_donor[o->index] == (int32_t)i->index))
             continue;
         uint32_t last = m->nlist ? xl_tile_read_last(m, j) : 0;
         *read = last > *read ? last : *read;
@@ -516,9 +566,9 @@ static uint16_t target(xl_tile_maker *m, const result *q)
     return r;
 }
 
-/* A result is made where it belongs, unless it must be narrowed, or operands that lie there are read once more later. Then it waits in a
- * slot, and is copied out after all else. What is copied out therefore never comes from an operand's own memory: another result may lie
- * there by then. */
+/* A result is made where it belongs, unless it must be narrowed, or operands that lie there are read once more later.
+ * Then it waits in a slot, and is copied out after all else. What is copied out therefore never comes from an operand's
+ * own memory: another result may lie there by then. */
 static void place_results(xl_tile_maker *m, const xl_step *s, result *res, uint32_t n)
 {
     xl_arena *a = m->p->a;
@@ -529,8 +579,12 @@ static void place_results(xl_tile_maker *m, const xl_step *s, result *res, uint3
         if (r == XL_NO_REG)
             continue;
         if (m->r[r].truth || (res[k].dtype == XL_BF16 && !m->r[r].row)) {
-            xl_tile_instr x = { .act = DO_EW, .strip = m->r[r].truth ? XL_STRIP_STORE_TRUTH : XL_STRIP_STORE_BF16, .nsrc = 1, .src = { r, r, r },
-                                .dst = target(m, &res[k]), .late = aliased(m, s, res[k].buf, &read) };
+            xl_tile_instr x = { .act = DO_EW,
+                                .strip = m->r[r].truth ? XL_STRIP_STORE_TRUTH : XL_STRIP_STORE_BF16,
+                                .nsrc = 1,
+                                .src = { r, r, r },
+                                .dst = target(m, &res[k]),
+                                .late = aliased(m, s, res[k].buf, &read) };
             emit(m, x);
             stored[nstored++] = (result){ x.dst, res[k].dtype, res[k].buf };
             continue;
@@ -563,7 +617,8 @@ static void place_results(xl_tile_maker *m, const xl_step *s, result *res, uint3
         }
         bool strips = r->def >= 0 && !narrow && r->elem == 4 && !r->row;
         xl_ew none = { 0 };
-        xl_tile_copy_out(m, res[k].reg, to, strips ? none : xl_ew_convert(a, narrow ? XL_F32 : res[k].dtype, res[k].dtype));
+        xl_tile_copy_out(m, res[k].reg, to,
+                         strips ? none : xl_ew_convert(a, narrow ? XL_F32 : res[k].dtype, res[k].dtype));
     }
     xl_tile_finish(m);
 }
@@ -593,8 +648,10 @@ xl_error *xl_tile_plan(xl_planner *p, xl_group *g)
     for (uint32_t i = 0; i < m->npart; i++)
         temp[i] = m->part[i].elem * (m->part[i].all ? pr->nchunk : (size_t)pr->cols * (pr->by_cols ? 1 : pr->nchunk));
     xl_step *s;
-    xl_str name = xl_strf(p->a, "fused %ux%lldx%lld%s%s", g->nop, (long long)pr->rows, (long long)pr->cols, g->row_reduce ? " rows" : "", m->npart ? " parts" : "");
-    XL_DO(xl_plan_step_group(p, name.p, xl_tile_run, pr, g->op, g->nop, m->in, m->val, m->shape, m->nin, out, in_place, nout, m->inplace, temp, m->npart, &s));
+    xl_str name = xl_strf(p->a, "fused %ux%lldx%lld%s%s", g->nop, (long long)pr->rows, (long long)pr->cols,
+                          g->row_reduce ? " rows" : "", m->npart ? " parts" : "");
+    XL_DO(xl_plan_step_group(p, name.p, xl_tile_run, pr, g->op, g->nop, m->in, m->val, m->shape, m->nin, out, in_place,
+                             nout, m->inplace, temp, m->npart, &s));
     for (uint32_t i = 0; i < m->npart; i++) {
         uint32_t at = m->part[i].out;
         m->part[i].temp = m->nin + nout + i;

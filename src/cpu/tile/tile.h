@@ -1,15 +1,17 @@
 /* src/cpu/tile/tile.h
- * Tile programs: how a group (fuse.h) runs. The space of a group is rows and columns; a tile is some rows with all their columns, or a piece
- * of one row. For each tile a short list of instructions runs over slots of a few kilobytes that stay in the first cache:
- * loads of what does not lie there as it is wanted, elementwise ops, reductions, stores. Operands that lie in order are read, and
- * results that may be written are written, where they are; nothing is copied then.
+ * Tile programs: how a group (fuse.h) runs. The space of a group is rows and columns; a tile is some rows with all
+ * their columns, or a piece of one row. For each tile a short list of instructions runs over slots of a few kilobytes
+ * that stay in the first cache: loads of what does not lie there as it is wanted, elementwise ops, reductions, stores.
+ * Operands that lie in order are read, and results that may be written are written, where they are; nothing is copied
+ * then.
  *
- * Elementwise ops on elements of four bytes run on the strip machine (strip.h), many of them in one pass over the tile; the others an
- * array at a time (ew.h). tile.c makes the instructions, tile_code.c puts them in stages and strip code, tile_run.c runs them.
+ * Elementwise ops on elements of four bytes run on the strip machine (strip.h), many of them in one pass over the tile;
+ * the others an array at a time (ew.h). tile.c makes the instructions, tile_code.c puts them in stages and strip code,
+ * tile_run.c runs them.
  *
- * Narrow floats are f32 in slots, and rounded after each op, as the specification has it. What does not depend on the tile (numbers,
- * vectors along the columns) is laid out once per chunk. Chunks are what the pool shares; they and the order in which their
- * partial sums meet depend on the shapes alone. */
+ * Narrow floats are f32 in slots, and rounded after each op, as the specification has it. What does not depend on the
+ * tile (numbers, vectors along the columns) is laid out once per chunk. Chunks are what the pool shares; they and the
+ * order in which their partial sums meet depend on the shapes alone. */
 #ifndef XL_CPU_TILE_H
 #define XL_CPU_TILE_H
 
@@ -18,14 +20,36 @@
 #include "cpu/kernel/fold.h"
 #include "cpu/tile/strip.h"
 
-enum { XL_TILE_SIZE = 1024, XL_TILE_ROWS_SIZE = 4096, XL_TILE_CHUNK = 1 << 15, XL_TILE_PARTS = 32, XL_TILE_LINE = 256, XL_NO_REG = 0xffff };
+enum {
+    XL_TILE_SIZE = 1024,
+    XL_TILE_ROWS_SIZE = 4096,
+    XL_TILE_CHUNK = 1 << 15,
+    XL_TILE_PARTS = 32,
+    XL_TILE_LINE = 256,
+    XL_NO_REG = 0xffff
+};
 
 /* DO_EW: an array function; SPREAD: one number per row to the whole tile; LOAD: what is not read where it lies, a
  * number per row, or one for all; ROW, COL, ALL: reductions;
  * STRIPS: a piece of strip code; DIVISOR: what strips want to know of a number to divide by it. */
-typedef enum { DO_EW, DO_SPREAD, DO_LOAD, DO_LOAD_ROW, DO_LOAD_ONE, DO_DIVISOR, DO_ROW, DO_COL, DO_ALL, DO_STRIPS } xl_tile_act;
+typedef enum {
+    DO_EW,
+    DO_SPREAD,
+    DO_LOAD,
+    DO_LOAD_ROW,
+    DO_LOAD_ONE,
+    DO_DIVISOR,
+    DO_ROW,
+    DO_COL,
+    DO_ALL,
+    DO_STRIPS
+} xl_tile_act;
 
-typedef struct { uint32_t buf; int64_t off, row, col; size_t elem; } xl_tile_direct; /* elements: off + r * row + c * col */
+typedef struct {
+    uint32_t buf;
+    int64_t off, row, col;
+    size_t elem;
+} xl_tile_direct; /* elements: off + r * row + c * col */
 
 typedef struct {                                           /* what is not read where it lies */
     uint32_t buf;
@@ -41,7 +65,8 @@ typedef struct {
     bool lines, folds;                                     /* STRIPS: a row at a time; reductions among them */
     bool late;                                             /* while planning: only after everything else */
     uint16_t dst, src[3];
-    uint32_t nsrc, arg;                                    /* arg: which load; ROW: operand with the initial value; COL, ALL: which partial; STRIPS: first code */
+    uint32_t nsrc,
+        arg; /* arg: which load; ROW: operand with the initial value; COL, ALL: which partial; STRIPS: first code */
     uint32_t ncode;
     int32_t strip;                                         /* while planning: the strip op, or -1 */
     size_t elem;
@@ -50,7 +75,7 @@ typedef struct {
     xl_widen_fn *widen;                                    /* of the initial value */
 } xl_tile_instr;
 
-typedef struct {                                           /* one pointer of a strip instruction: ref[of] + line * step */
+typedef struct { /* one pointer of a strip instruction: ref[of] + line * step */
     uint16_t of;
     uint8_t size;                                          /* of an element of an array; 0: a number, or none */
     bool used, write;
@@ -59,7 +84,7 @@ typedef struct {                                           /* one pointer of a s
 typedef struct {
     uint16_t op;
     uint8_t form;
-    xl_tile_point x, y, z;                                 /* of a fold: which of its piece's; the result, one per line */
+    xl_tile_point x, y, z; /* of a fold: which of its piece's; the result, one per line */
     const xl_tile_instr *fold;
 } xl_tile_code;
 
@@ -78,7 +103,8 @@ typedef struct {
     int64_t rows, cols, tile_rows, tile_cols;
     bool by_cols;                                          /* chunks are ranges of columns */
     size_t n, grain, nchunk;                               /* of rows or columns */
-    uint32_t nhoist, ninstr, ndirect, nslot, npart, nload, longest, nfold; /* longest: piece of strip code; nfold: the most folds in one */
+    uint32_t nhoist, ninstr, ndirect, nslot, npart, nload, longest,
+        nfold; /* longest: piece of strip code; nfold: the most folds in one */
     const xl_tile_instr *hoist, *ins;
     const xl_tile_code *code;
     const xl_tile_direct *dir;
@@ -92,17 +118,25 @@ xl_step_fn xl_tile_run;                                    /* of a step whose da
 
 /* ---- while planning ---- */
 typedef struct {
-    bool row, hoisted, same, truth, along;                 /* same: one number throughout; truth: in strips, four bytes each; along: one line for all */
+    bool row, hoisted, same, truth,
+        along; /* same: one number throughout; truth: in strips, four bytes each; along: one line for all */
     size_t elem;
     int32_t direct;                                        /* index, or -1 */
     int32_t def;                                           /* instruction that makes it, or -1 */
     uint32_t slot, made, last;                             /* slot, and positions, once scheduled */
     bool kept, outside;                                    /* in memory; wanted outside its piece of strip code */
     uint32_t users;                                        /* in its piece of strip code */
-    uint16_t other, spread;                                /* the same as truth values of the other size; the same for all columns */
+    uint16_t other, spread; /* the same as truth values of the other size; the same for all columns */
 } xl_tile_reg;
 
-typedef struct { uint32_t buf; xl_dtype dtype; bool row, along; uint16_t reg; int64_t off; const int64_t *stride; } xl_tile_leaf;
+typedef struct {
+    uint32_t buf;
+    xl_dtype dtype;
+    bool row, along;
+    uint16_t reg;
+    int64_t off;
+    const int64_t *stride;
+} xl_tile_leaf;
 
 typedef struct {
     xl_planner *p;

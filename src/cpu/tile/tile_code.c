@@ -1,12 +1,12 @@
 /* From instructions to stages and strip code.
  *
- * Stages: array instructions of a stage run first, one after another over the whole tile, then its strip ops in one pass. An
- * instruction's stage is the first in which everything that it reads is there; strip ops whose result is wanted later only are moved
- * there, when that keeps no more in memory than their result would.
+ * Stages: array instructions of a stage run first, one after another over the whole tile, then its strip ops in one
+ * pass. An instruction's stage is the first in which everything that it reads is there; strip ops whose result is
+ * wanted later only are moved there, when that keeps no more in memory than their result would.
  *
- * Strip code of a stage: the machine has one accumulator. Values are computed where they are first used; those that are used more
- * often, or outside, are stored then. Of two operands that both must be computed, one waits in memory, unless it is a product of what
- * is there already. */
+ * Strip code of a stage: the machine has one accumulator. Values are computed where they are first used; those that are
+ * used more often, or outside, are stored then. Of two operands that both must be computed, one waits in memory, unless
+ * it is a product of what is there already. */
 #include "cpu/tile/tile.h"
 
 #include <stdlib.h>
@@ -87,7 +87,8 @@ int32_t xl_tile_strip_of(const xl_op *op, const xl_dtype *in, xl_dtype out)
 #undef N
 #undef S
 
-/* ---- stages ------------------------------------------------------------------------------------------------------- */
+/* ---- stages -------------------------------------------------------------------------------------------------------
+ * */
 static bool strip(const xl_tile_instr *x) { return x->strip >= 0; }
 /* Read as one number (per row): no array. */
 static bool number(const xl_tile_reg *r) { return r->elem == 4 && !r->truth && (r->same || r->row); }
@@ -119,7 +120,8 @@ static void set_stages(xl_tile_maker *m)
         const xl_tile_instr *x = &m->i[i];
         uint32_t want = x->dst == XL_NO_REG ? UINT32_MAX : first[x->dst], loads = 0;
         for (uint32_t k = 0; k < x->nsrc; k++)
-            loads += m->r[x->src[k]].direct < 0 && !number(&m->r[x->src[k]]) && !m->r[x->src[k]].hoisted && !(k && x->src[k] == x->src[k - 1]);
+            loads += m->r[x->src[k]].direct < 0 && !number(&m->r[x->src[k]]) && !m->r[x->src[k]].hoisted &&
+                     !(k && x->src[k] == x->src[k - 1]);
         bool moves = x->act == DO_LOAD || (strip(x) && x->act != DO_ROW && loads <= 1);
         if (moves && want != UINT32_MAX && want > m->stage[i] && !m->r[x->dst].outside)
             m->stage[i] = want;
@@ -131,7 +133,8 @@ static void set_stages(xl_tile_maker *m)
     }
 }
 
-/* ---- strip code --------------------------------------------------------------------------------------------------- */
+/* ---- strip code ---------------------------------------------------------------------------------------------------
+ * */
 static xl_tile_point point(const xl_tile_maker *m, uint16_t r, bool write)
 {
     const xl_tile_reg *q = &m->r[r];
@@ -170,7 +173,8 @@ static bool pair(xl_tile_maker *m, int32_t op, uint32_t form, const uint16_t *x)
     if (last->op == XL_STRIP_DIVIDE_BY && form == XL_FORM_AM && (op == XL_STRIP_SQRT || op == XL_STRIP_DIVIDE)) {
         last->op = op == XL_STRIP_SQRT ? XL_STRIP_DIVIDE_BY_SQRT : XL_STRIP_DIVIDE_BY_DIVIDE;
     } else if (simple(op, form) >= 0 && simple(last->op, last->form) >= 0) {
-        last->op = (uint16_t)(XL_STRIP_ADD_AM_ADD_AM + simple(last->op, last->form) * XL_STRIP_SIMPLES + simple(op, form));
+        last->op =
+            (uint16_t)(XL_STRIP_ADD_AM_ADD_AM + simple(last->op, last->form) * XL_STRIP_SIMPLES + simple(op, form));
         last->form = XL_FORM_AM;
     } else {
         return false;
@@ -245,7 +249,8 @@ static void settle(xl_tile_maker *m, uint16_t r, uint32_t stage)
 static bool with_product(xl_tile_maker *m, int32_t op, uint16_t a, uint16_t product, uint32_t stage)
 {
     const xl_tile_reg *r = &m->r[product];
-    if (at_hand(m, product, stage) || m->acc == product || r->users > 1 || r->outside || m->i[r->def].strip != XL_STRIP_MULTIPLY)
+    if (at_hand(m, product, stage) || m->acc == product || r->users > 1 || r->outside ||
+        m->i[r->def].strip != XL_STRIP_MULTIPLY)
         return false;
     uint16_t p = m->i[r->def].src[0], q = m->i[r->def].src[1];
     bool swap = number(&m->r[q]);
@@ -260,8 +265,8 @@ static bool with_product(xl_tile_maker *m, int32_t op, uint16_t a, uint16_t prod
 static bool with_quotient(xl_tile_maker *m, uint16_t quotient, uint16_t b, uint32_t stage)
 {
     const xl_tile_reg *r = &m->r[quotient];
-    if (quotient == b || at_hand(m, quotient, stage) || m->acc == quotient || r->users > 1 || r->outside || m->i[r->def].strip != XL_STRIP_DIVIDE_BY ||
-        at_hand(m, b, stage))
+    if (quotient == b || at_hand(m, quotient, stage) || m->acc == quotient || r->users > 1 || r->outside ||
+        m->i[r->def].strip != XL_STRIP_DIVIDE_BY || at_hand(m, b, stage))
         return false;
     uint16_t t = m->i[r->def].src[0], by = m->i[r->def].src[1];
     if (number(&m->r[t]) || (!at_hand(m, t, stage) && !m->r[t].outside && m->r[t].users < 2))
@@ -379,7 +384,8 @@ static void strip_stage(xl_tile_maker *m, uint32_t stage)
     xl_tile_instr run = { .act = DO_STRIPS, .dst = XL_NO_REG, .arg = m->ncode, .strip = -1 };
     XL_PUSH(m->p->a, m->list, m->nlist, m->caplist, run);
     m->acc = XL_NO_REG;
-    for (uint32_t q = 0; q < 2 * m->ni; q++) {             /* what nobody here reads; the rest is computed when it is read. Late ones last */
+    for (uint32_t q = 0; q < 2 * m->ni;
+         q++) { /* what nobody here reads; the rest is computed when it is read. Late ones last */
         uint32_t i = q % m->ni;
         const xl_tile_instr *x = &m->i[i];
         if (!strip(x) || m->stage[i] != stage || x->late != (q >= m->ni))
@@ -429,11 +435,13 @@ void xl_tile_schedule(xl_tile_maker *m)
     }
 }
 
-/* ---- positions and slots -------------------------------------------------------------------------------------------- */
+/* ---- positions and slots --------------------------------------------------------------------------------------------
+ * */
 typedef struct { uint32_t pos; uint16_t reg; bool write; } touch;
 typedef void touch_fn(xl_tile_maker *m, void *ctx, const touch *t);
 
-static void walk_point(xl_tile_maker *m, touch_fn *fn, void *ctx, const xl_tile_point *p, uint32_t pos, uint32_t begin, uint32_t end)
+static void walk_point(xl_tile_maker *m, touch_fn *fn, void *ctx, const xl_tile_point *p, uint32_t pos, uint32_t begin,
+                       uint32_t end)
 {
     if (!p->used)
         return;
@@ -492,7 +500,8 @@ uint32_t xl_tile_read_last(const xl_tile_maker *m, uint32_t buf)
             last = m->r[i].last;
     for (uint32_t i = 0; i < m->nlist; i++) {
         const xl_tile_instr *x = &m->list[i];
-        bool reads = ((x->act == DO_LOAD || x->act == DO_LOAD_ROW) && m->l[x->arg].buf == buf) || (x->act == DO_ROW && x->arg == buf);
+        bool reads = ((x->act == DO_LOAD || x->act == DO_LOAD_ROW) && m->l[x->arg].buf == buf) ||
+                     (x->act == DO_ROW && x->arg == buf);
         for (uint32_t k = 0; k < x->ncode; k++)
             reads = reads || (m->code[x->arg + k].fold && m->code[x->arg + k].fold->arg == buf);
         pos += x->ncode;
@@ -517,7 +526,9 @@ void xl_tile_copy_out(xl_tile_maker *m, uint16_t r, uint16_t to, xl_ew ew)
         m->pr->longest = len > m->pr->longest ? len : m->pr->longest;
         return;
     }
-    xl_tile_instr x = { .act = DO_EW, .row = m->r[r].row, .nsrc = 1, .src = { r, r, r }, .dst = to, .ew = ew, .strip = -1 };
+    xl_tile_instr x = {
+        .act = DO_EW, .row = m->r[r].row, .nsrc = 1, .src = { r, r, r }, .dst = to, .ew = ew, .strip = -1
+    };
     XL_PUSH(m->p->a, m->list, m->nlist, m->caplist, x);
 }
 
@@ -537,14 +548,15 @@ static uint32_t slot_at_hand(const xl_tile_maker *m, const uint32_t *at, uint16_
     const xl_tile_instr *x = &m->list[at[d->made]];
     for (uint32_t k = 0; k < x->nsrc; k++) {
         const xl_tile_reg *s = &m->r[x->src[k]];
-        if (s->direct < 0 && !s->hoisted && s->last == d->made && s->elem == d->elem && s->row == d->row && s->slot != UINT32_MAX)
+        if (s->direct < 0 && !s->hoisted && s->last == d->made && s->elem == d->elem && s->row == d->row &&
+            s->slot != UINT32_MAX)
             return s->slot;
     }
     return UINT32_MAX;
 }
 
-/* Registers that are read where they lie or written where they belong have no slot; the others share slots by their lives. Slots of
- * arrays of four bytes are not shared with others: strips of both would overlap. */
+/* Registers that are read where they lie or written where they belong have no slot; the others share slots by their
+ * lives. Slots of arrays of four bytes are not shared with others: strips of both would overlap. */
 static void assign_slots(xl_tile_maker *m)
 {
     xl_tile_program *pr = m->pr;
@@ -625,10 +637,12 @@ void xl_tile_finish(xl_tile_maker *m)
     size_t most = 4;
     for (uint32_t i = 0; i < m->nreg; i++)
         most = m->r[i].elem > most ? m->r[i].elem : most;
-    while (pr->tile_rows == 1 && pr->tile_cols >= XL_TILE_SIZE && pr->tile_cols < XL_TILE_ROWS_SIZE && pr->cols >= 4 * pr->tile_cols &&
+    while (pr->tile_rows == 1 && pr->tile_cols >= XL_TILE_SIZE && pr->tile_cols < XL_TILE_ROWS_SIZE &&
+           pr->cols >= 4 * pr->tile_cols &&
            (size_t)(pr->nslot - ones + 1) * (size_t)pr->tile_cols * 2 * most <= SLOTS_BYTES)
-        pr->tile_cols *= 2;                                /* pieces of a row: long ones, if few slots keep them in the first cache */
-    pr->slot_bytes = (((size_t)(pr->tile_rows * pr->tile_cols) + XL_STRIP_MOST) * most + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1);
+        pr->tile_cols *= 2; /* pieces of a row: long ones, if few slots keep them in the first cache */
+    pr->slot_bytes =
+        (((size_t)(pr->tile_rows * pr->tile_cols) + XL_STRIP_MOST) * most + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1);
     for (uint32_t i = 0; i < m->nh; i++)
         to_refs(m, &m->h[i]);
     for (uint32_t i = 0; i < m->nlist; i++)

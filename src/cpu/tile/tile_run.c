@@ -12,9 +12,9 @@ typedef struct { const xl_tile_program *p; const xl_step *s; void *const *ptr; a
 /* One thread at work on one tile. */
 typedef struct {
     const job *j;
-    char **ref, **acc;                                     /* operands in memory and slots; per partial result its levels (fold.h) */
+    char **ref, **acc; /* operands in memory and slots; per partial result its levels (fold.h) */
     int64_t r0, nr, c0, nc;                                /* the tile */
-    int64_t row, col, ncol;                                /* the chunk's first row and column, and how many columns it has */
+    int64_t row, col, ncol; /* the chunk's first row and column, and how many columns it has */
     size_t tiles;                                          /* done so far */
     const xl_strip_set *set;
     xl_strip_ins *code;
@@ -62,8 +62,14 @@ static void load_line(char *to, const xl_tile_load *l, const char *from, int64_t
     } else {
         int64_t s = stride * (int64_t)e;
         switch (e) {
-        case 4: for (int64_t i = 0; i < n; i++) ((uint32_t *)(void *)to)[i] = *(const uint32_t *)(const void *)(from + i * s); break;
-        case 8: for (int64_t i = 0; i < n; i++) ((uint64_t *)(void *)to)[i] = *(const uint64_t *)(const void *)(from + i * s); break;
+        case 4:
+            for (int64_t i = 0; i < n; i++)
+                ((uint32_t *)(void *)to)[i] = *(const uint32_t *)(const void *)(from + i * s);
+            break;
+        case 8:
+            for (int64_t i = 0; i < n; i++)
+                ((uint64_t *)(void *)to)[i] = *(const uint64_t *)(const void *)(from + i * s);
+            break;
         default: for (int64_t i = 0; i < n; i++) memcpy(to + (size_t)i * e, from + i * s, e);
         }
     }
@@ -95,7 +101,8 @@ static inline void walk_on(const xl_tile_program *p, const int64_t *stride, walk
 /* Short rows of 4-byte elements that stand still (stride 0) or run on, `step` apart: no call per row. */
 typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
 
-static void short_rows(uint32_t *restrict to, const uint32_t *restrict from, int64_t n, int64_t step, int64_t nc, int64_t stride)
+static void short_rows(uint32_t *restrict to, const uint32_t *restrict from, int64_t n, int64_t step, int64_t nc,
+                       int64_t stride)
 {
     if (stride == 0) {
         for (int64_t r = 0; r < n; r++, to += nc, from += step) {
@@ -118,7 +125,8 @@ static void short_rows(uint32_t *restrict to, const uint32_t *restrict from, int
     }
 }
 
-static void load_short(const xl_tile_program *p, const xl_tile_load *l, uint32_t *to, const uint32_t *base, int64_t r0, int64_t nr, int64_t nc, int64_t stride)
+static void load_short(const xl_tile_program *p, const xl_tile_load *l, uint32_t *to, const uint32_t *base, int64_t r0,
+                       int64_t nr, int64_t nc, int64_t stride)
 {
     walker w;
     walk_from(p, l->stride, r0, &w);
@@ -238,7 +246,9 @@ __attribute__((always_inline)) static inline float join(uint16_t op, float *part
 static float fold_piece(const worker *w, const xl_tile_code *t)
 {
     float *part = w->part[t->x.of];
-    return t->op == XL_STRIP_SUM ? join(XL_STRIP_SUM, part) : t->op == XL_STRIP_MAX ? join(XL_STRIP_MAX, part) : join(XL_STRIP_MIN, part);
+    return t->op == XL_STRIP_SUM   ? join(XL_STRIP_SUM, part)
+           : t->op == XL_STRIP_MAX ? join(XL_STRIP_MAX, part)
+                                   : join(XL_STRIP_MIN, part);
 }
 static void fold_store(const worker *w, const xl_tile_code *t, int64_t line, float all)
 {
@@ -299,7 +309,8 @@ static void advance(const worker *w, const xl_tile_code *t, uint32_t n)
     }
 }
 
-/* The elements past the last whole strip, `rest` of them after `done`: operands in memory go through a strip of their own. */
+/* The elements past the last whole strip, `rest` of them after `done`: operands in memory go through a strip of their
+ * own. */
 static char *edge_of(const worker *w, const xl_tile_point *x) { return w->edge + (size_t)x->of * XL_STRIP_MOST * 4; }
 
 static const char *edge_in(const worker *w, const xl_tile_point *x, const char *p, size_t done, size_t rest, bool lines)
@@ -320,10 +331,12 @@ static void edge_out(const worker *w, const xl_tile_point *x, int64_t line, size
         memcpy(w->ref[x->of] + line * x->step + done * x->size, edge_of(w, x), rest * x->size);
 }
 
-static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t line, size_t done, size_t rest, bool lines)
+static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t line, size_t done, size_t rest,
+                     bool lines)
 {
     const xl_tile_program *p = w->j->p;
-    float (*folded)[XL_STRIP_MOST] = (float (*)[XL_STRIP_MOST])(void *)(w->edge + ((size_t)p->ndirect + p->nslot) * XL_STRIP_MOST * 4);
+    float(*folded)[XL_STRIP_MOST] =
+        (float(*)[XL_STRIP_MOST])(void *)(w->edge + ((size_t)p->ndirect + p->nslot) * XL_STRIP_MOST * 4);
     for (uint32_t i = 0; i < n; i++) {
         if (folds(t[i].op)) {
             w->code[i].fn = w->set->fn[XL_STRIP_STORE][0];
@@ -341,7 +354,8 @@ static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t
             for (size_t k = 0; k < rest; k++)
                 if (k / XL_STRIP_PARTS % 2 == 0) {         /* as a whole strip would be */
                     float *a = &w->part[t[i].x.of][k % XL_STRIP_PARTS];
-                    *a = fold2(t[i].op, *a, k + XL_STRIP_PARTS < rest ? fold2(t[i].op, v[k], v[k + XL_STRIP_PARTS]) : v[k]);
+                    *a = fold2(t[i].op, *a,
+                               k + XL_STRIP_PARTS < rest ? fold2(t[i].op, v[k], v[k + XL_STRIP_PARTS]) : v[k]);
                 }
             continue;
         }
@@ -420,7 +434,11 @@ static void run_instr(const worker *w, const xl_tile_instr *x)
         break;
     }
     case DO_SPREAD: spread(dst, src, nr, nc, x->elem); break;
-    case DO_LOAD_ONE: load_line(dst, &j->p->loads[x->arg], buffer(j, j->p->loads[x->arg].buf) + j->p->loads[x->arg].off * (int64_t)j->p->loads[x->arg].elem, 1, 1); break;
+    case DO_LOAD_ONE:
+        load_line(dst, &j->p->loads[x->arg],
+                  buffer(j, j->p->loads[x->arg].buf) + j->p->loads[x->arg].off * (int64_t)j->p->loads[x->arg].elem, 1,
+                  1);
+        break;
     case DO_DIVISOR: {
         float c;
         memcpy(&c, src, sizeof c);
@@ -440,7 +458,8 @@ static void run_instr(const worker *w, const xl_tile_instr *x)
         size_t stride = (size_t)w->ncol * x->elem;
         char *a = w->acc[x->arg] + (size_t)(w->c0 - w->col) * x->elem;
         for (int64_t r = 0; r < nr; r++)
-            xl_cascade_row(&x->ew, x->elem, a, stride, (size_t)(w->r0 - w->row + r), src + (size_t)(r * nc) * x->elem, (size_t)nc);
+            xl_cascade_row(&x->ew, x->elem, a, stride, (size_t)(w->r0 - w->row + r), src + (size_t)(r * nc) * x->elem,
+                           (size_t)nc);
         break;
     }
     case DO_ALL: {
@@ -463,12 +482,14 @@ static bool set_out(worker *w)
 {
     const xl_tile_program *p = w->j->p;
     size_t slots = (size_t)p->nslot * p->slot_bytes, nref = (size_t)p->ndirect + p->nslot + p->npart + 1;
-    size_t edge = ((size_t)p->ndirect + p->nslot + p->nfold) * XL_STRIP_MOST * 4, part = (size_t)p->nfold * sizeof *w->part;
+    size_t edge = ((size_t)p->ndirect + p->nslot + p->nfold) * XL_STRIP_MOST * 4,
+           part = (size_t)p->nfold * sizeof *w->part;
     size_t pieces = ((size_t)p->nfold * sizeof *w->level + 63) & ~(size_t)63;
     size_t levels = 0;
     for (uint32_t i = 0; i < p->npart; i++)
         levels += level_bytes(w, &p->part[i]);
-    char *mem = xl_scratch(XL_SCRATCH_PLAN, slots + edge + part + pieces + levels + (p->longest + 1) * sizeof *w->code + nref * sizeof *w->ref);
+    char *mem = xl_scratch(XL_SCRATCH_PLAN, slots + edge + part + pieces + levels + (p->longest + 1) * sizeof *w->code +
+                                                nref * sizeof *w->ref);
     if (!mem)
         return false;
     w->edge = mem + slots;
@@ -494,7 +515,9 @@ static void hand_in(const worker *w, size_t chunk, int64_t rows)
     const xl_tile_program *p = w->j->p;
     for (uint32_t i = 0; i < p->npart; i++) {
         const xl_tile_partial *q = &p->part[i];
-        size_t n = q->all ? 1 : (size_t)w->ncol, at = q->all ? chunk : p->by_cols ? (size_t)w->col : chunk * (size_t)p->cols;
+        size_t n = q->all ? 1 : (size_t)w->ncol, at = q->all       ? chunk
+                                                      : p->by_cols ? (size_t)w->col
+                                                                   : chunk * (size_t)p->cols;
         const char *sum = xl_cascade_end(&q->ew, w->acc[i], n * q->elem, q->all ? w->tiles : (size_t)rows, n);
         memcpy(buffer(w->j, q->temp) + at * q->elem, sum, n * q->elem);
     }
@@ -552,7 +575,8 @@ static void combine(const job *j, const xl_tile_partial *q)
         const void *in[3] = { tile, sum + i * q->elem, NULL };
         q->ew.fn(tile, in, m, q->ew.ctx);
         if (q->narrow)
-            q->narrow(buffer(j, q->out) + i * xl_dtype_bytes(j->s->shape[q->out].dtype), (const float *)(void *)tile, m);
+            q->narrow(buffer(j, q->out) + i * xl_dtype_bytes(j->s->shape[q->out].dtype), (const float *)(void *)tile,
+                      m);
         else
             memcpy(buffer(j, q->out) + i * q->elem, tile, m * q->elem);
     }

@@ -1,11 +1,12 @@
-/* MLIR bytecode: the container and the ops. The sections are found first, since strings and properties come after what uses
- * them; then the tables are indexed without looking inside; then the ops are read in one pass, and pull from the tables what
- * they name. Values are numbered per isolated scope: `ids` is one stack of all open regions, `scope` where the innermost
- * isolated one begins.
+/* MLIR bytecode: the container and the ops. The sections are found first, since strings and properties come after what
+ * uses them; then the tables are indexed without looking inside; then the ops are read in one pass, and pull from the
+ * tables what they name. Values are numbered per isolated scope: `ids` is one stack of all open regions, `scope` where
+ * the innermost isolated one begins.
  *
- * An op's inherent attributes arrive as a blob without names, in alphabetical order. For VHLO that is the order of our slots, so
- * a description of each op name says which slot each reference goes to; ops of older versions lack some slots, native
- * StableHLO has some of them folded into structures. Blobs are shared between ops that agree: their slots are kept. */
+ * An op's inherent attributes arrive as a blob without names, in alphabetical order. For VHLO that is the order of our
+ * slots, so a description of each op name says which slot each reference goes to; ops of older versions lack some
+ * slots, native StableHLO has some of them folded into structures. Blobs are shared between ops that agree: their slots
+ * are kept. */
 #include "ir/bytecode/bytecode.h"
 
 #include <stdarg.h>
@@ -14,7 +15,18 @@
 
 #include "ir/read.h"
 
-enum { SEC_STRING, SEC_DIALECT, SEC_ATTR, SEC_ATTR_OFFSET, SEC_IR, SEC_RES, SEC_RES_OFFSET, SEC_VERSIONS, SEC_PROPS, SEC_COUNT };
+enum {
+    SEC_STRING,
+    SEC_DIALECT,
+    SEC_ATTR,
+    SEC_ATTR_OFFSET,
+    SEC_IR,
+    SEC_RES,
+    SEC_RES_OFFSET,
+    SEC_VERSIONS,
+    SEC_PROPS,
+    SEC_COUNT
+};
 enum { OP_ATTRS = 1, OP_RESULTS = 2, OP_OPERANDS = 4, OP_SUCCESSORS = 8, OP_REGIONS = 16, OP_USES = 32, OP_PROPS = 64 };
 enum { MAX_REGION_DEPTH = 256, MAX_BYTECODE = 6 };
 
@@ -105,7 +117,8 @@ void xl_bc_charge(xl_bc *r, const uint8_t *at, uint64_t weight)
 {
     r->weight += weight;
     if (r->weight > r->max_weight)
-        XL_BC_FAIL(r, at, "the attributes and types of the ops unfold to more than %llu parts", (unsigned long long)r->max_weight);
+        XL_BC_FAIL(r, at, "the attributes and types of the ops unfold to more than %llu parts",
+                   (unsigned long long)r->max_weight);
 }
 
 const xl_type *xl_bc_text_type(xl_bc *r, const xl_bc_entry *e, xl_str text, bool *scalar)
@@ -150,8 +163,8 @@ static xl_cur section(xl_bc *r, xl_cur *c, unsigned *id)
                 XL_BC_FAIL(r, c->p - 1, "padding must be bytes 0xCB");
     }
     if (n > (size_t)(c->end - c->p))
-        XL_BC_FAIL(r, at, "section %u has %llu bytes, but only %zu are left: the file is cut short", *id, (unsigned long long)n,
-                   (size_t)(c->end - c->p));
+        XL_BC_FAIL(r, at, "section %u has %llu bytes, but only %zu are left: the file is cut short", *id,
+                   (unsigned long long)n, (size_t)(c->end - c->p));
     xl_cur s = { c->p, c->p + n };
     c->p += n;
     return s;
@@ -170,7 +183,8 @@ static void read_strings(xl_bc *r, xl_cur c)
         total += size[i];
     }
     if (total != (size_t)(c.end - c.p))
-        XL_BC_FAIL(r, at, "strings of %llu bytes in a section that holds %zu", (unsigned long long)total, (size_t)(c.end - c.p));
+        XL_BC_FAIL(r, at, "strings of %llu bytes in a section that holds %zu", (unsigned long long)total,
+                   (size_t)(c.end - c.p));
     char *copy = xl_arena_alloc(&r->m->arena, (size_t)total + 1);
     memcpy(copy, c.p, (size_t)total);
     r->str = xl_new(&r->m->arena, xl_str, n);
@@ -244,12 +258,14 @@ static void read_group(xl_bc *r, xl_cur *c, xl_cur *data, xl_bc_entry *e, uint32
         uint64_t d = xl_bc_varint(r, c);
         uint32_t k = xl_bc_count(r, c, 1);
         if (d >= r->ndialect || k > n - have)
-            XL_BC_FAIL(r, at, "a group of %u entries of dialect %llu, where %u are left", k, (unsigned long long)d, n - have);
+            XL_BC_FAIL(r, at, "a group of %u entries of dialect %llu, where %u are left", k, (unsigned long long)d,
+                       n - have);
         for (; k > 0; k--, have++) {
             at = c->p;
             uint64_t v = xl_bc_varint(r, c);
             if (v >> 1 > (size_t)(data->end - data->p))
-                XL_BC_FAIL(r, at, "an entry of %llu bytes, where %zu are left", (unsigned long long)(v >> 1), (size_t)(data->end - data->p));
+                XL_BC_FAIL(r, at, "an entry of %llu bytes, where %zu are left", (unsigned long long)(v >> 1),
+                           (size_t)(data->end - data->p));
             e[have].at = (xl_cur){ data->p, data->p + (v >> 1) };
             e[have].dialect = (uint16_t)d;
             e[have].custom = v & 1;
@@ -296,7 +312,8 @@ static void read_resources(xl_bc *r, xl_cur c, xl_cur data)
             uint64_t size = xl_bc_varint(r, &c);
             uint8_t kind = xl_bc_byte(r, &c);
             if (size > (size_t)(data.end - data.p))
-                XL_BC_FAIL(r, at, "a resource of %llu bytes, where %zu are left", (unsigned long long)size, (size_t)(data.end - data.p));
+                XL_BC_FAIL(r, at, "a resource of %llu bytes, where %zu are left", (unsigned long long)size,
+                           (size_t)(data.end - data.p));
             if (group >= external) {
                 if (r->nres == cap) {
                     uint32_t want = cap ? 2 * cap : 8;
@@ -314,8 +331,11 @@ static void read_resources(xl_bc *r, xl_cur c, xl_cur data)
 
 /* ---- what the names of ops mean ---------------------------------------------------------------------------------- */
 /* VHLO ops whose newest version is 2, and the slots that version 1 did not have. All others are at version 1. */
-static const struct { const char *name, *missing; } second[] = {
-    { "all_gather", "" }, { "all_reduce", "" }, { "all_to_all", "" },
+static const struct { const char *name, *missing;
+} second[] = {
+    { "all_gather", "" },
+    { "all_reduce", "" },
+    { "all_to_all", "" },
     { "collective_broadcast", "has_dynamic_root" },
     { "composite", "" },
     { "custom_call", "result_tilings" },
@@ -324,29 +344,42 @@ static const struct { const char *name, *missing; } second[] = {
     { "dynamic_conv", "" },
     { "dynamic_gather", "operand_batching_dims start_indices_batching_dims" },
     { "gather", "operand_batching_dims start_indices_batching_dims" },
-    { "recv", "source_target_pairs" }, { "send", "source_target_pairs" },
+    { "recv", "source_target_pairs" },
+    { "send", "source_target_pairs" },
     { "scatter", "input_batching_dims scatter_indices_batching_dims" },
-    { "cbrt", "result_accuracy" }, { "cosine", "result_accuracy" }, { "exponential", "result_accuracy" },
-    { "exponential_minus_one", "result_accuracy" }, { "log", "result_accuracy" }, { "log_plus_one", "result_accuracy" },
-    { "logistic", "result_accuracy" }, { "rsqrt", "result_accuracy" }, { "sine", "result_accuracy" }, { "sqrt", "result_accuracy" },
-    { "tan", "result_accuracy" }, { "tanh", "result_accuracy" },
+    { "cbrt", "result_accuracy" },
+    { "cosine", "result_accuracy" },
+    { "exponential", "result_accuracy" },
+    { "exponential_minus_one", "result_accuracy" },
+    { "log", "result_accuracy" },
+    { "log_plus_one", "result_accuracy" },
+    { "logistic", "result_accuracy" },
+    { "rsqrt", "result_accuracy" },
+    { "sine", "result_accuracy" },
+    { "sqrt", "result_accuracy" },
+    { "tan", "result_accuracy" },
+    { "tanh", "result_accuracy" },
 };
 
 /* Native ops whose properties are not simply their slots. ? optional, ! optional and unknown to older producers. */
-static const struct { xl_opcode code; const char *props; } native[] = {
+static const struct { xl_opcode code; const char *props;
+} native[] = {
     { XL_OP_ALL_GATHER, "all_gather_dim channel_handle? replica_groups use_global_device_ids?" },
     { XL_OP_ALL_REDUCE, "channel_handle? replica_groups use_global_device_ids?" },
     { XL_OP_ALL_TO_ALL, "channel_handle? concat_dimension replica_groups split_count split_dimension" },
     { XL_OP_COLLECTIVE_BROADCAST, "channel_handle? has_dynamic_root! replica_groups" },
     { XL_OP_COLLECTIVE_PERMUTE, "channel_handle? source_target_pairs" },
     { XL_OP_COLLECTIVE_REDUCE, "channel_handle? has_dynamic_root? replica_groups use_global_device_ids?" },
-    { XL_OP_CONVOLUTION, "batch_group_count dimension_numbers feature_group_count lhs_dilation? padding? precision_config? rhs_dilation? "
-                         "window_reversal? window_strides?" },
-    { XL_OP_CUSTOM_CALL, "api_version? backend_config? call_target_name called_computations? has_side_effect? operand_layouts? "
-                         "output_operand_aliases? result_layouts? result_tilings!" },
+    { XL_OP_CONVOLUTION,
+      "batch_group_count dimension_numbers feature_group_count lhs_dilation? padding? precision_config? rhs_dilation? "
+      "window_reversal? window_strides?" },
+    { XL_OP_CUSTOM_CALL,
+      "api_version? backend_config? call_target_name called_computations? has_side_effect? operand_layouts? "
+      "output_operand_aliases? result_layouts? result_tilings!" },
     { XL_OP_DOT_GENERAL, "algorithm? dot_dimension_numbers precision_config?" },
-    { XL_OP_DYNAMIC_CONV, "batch_group_count dimension_numbers feature_group_count lhs_dilation? precision_config? rhs_dilation? "
-                          "window_reversal? window_strides?" },
+    { XL_OP_DYNAMIC_CONV,
+      "batch_group_count dimension_numbers feature_group_count lhs_dilation? precision_config? rhs_dilation? "
+      "window_reversal? window_strides?" },
     { XL_OP_DYNAMIC_GATHER, "dimension_numbers indices_are_sorted?" },
     { XL_OP_GATHER, "dimension_numbers indices_are_sorted? slice_sizes" },
     { XL_OP_RECV, "channel_handle is_host_transfer? source_target_pairs!" },
@@ -413,7 +446,8 @@ static void describe_vhlo(xl_bc *r, xl_bc_desc *d, const uint8_t *at)
         d->kind = DESC_FUNC;
     if (version < 1 || version > newest || (d->kind == DESC_OP && d->code == XL_OP_UNKNOWN))
         xl_bc_fail(r, at, XL_CODE_UNIMPLEMENTED,
-                   "op vhlo.%.*s is newer than this reader, which knows VHLO up to 1.20.0 (producer %.*s); serialise for an older version",
+                   "op vhlo.%.*s is newer than this reader, which knows VHLO up to 1.20.0 (producer %.*s); serialise "
+                   "for an older version",
                    XL_FMT(d->name), XL_FMT(r->producer));
     if (d->kind == DESC_OP)
         describe_slots(d, missing, false);
@@ -504,7 +538,7 @@ static void put_props(xl_bc *r, xl_bc_desc *d, xl_bc_prop *p, xl_op *op)
         xl_cur c = p->at;
         uint64_t before = r->weight;
         const xl_attr **slot = xl_new(&r->tmp, const xl_attr *, nslot);
-        bool scan = d->code == XL_OP_CHLO_SCAN;            /* its properties end in how its operands and results are grouped */
+        bool scan = d->code == XL_OP_CHLO_SCAN; /* its properties end in how its operands and results are grouped */
         uint32_t have = count_refs(r, c);
         have -= scan && have >= 6 ? 6 : 0;                 /* two groups: how many numbers, and the two */
         uint32_t skip = have < d->nprop ? d->nprop - have : 0;
@@ -527,7 +561,8 @@ static void put_props(xl_bc *r, xl_bc_desc *d, xl_bc_prop *p, xl_op *op)
             const xl_attr *a = xl_bc_attr(r, (uint32_t)v);
             const char *why = row->drop ? NULL : xl_slot_put(r->m, d->code, slot, row->name, a);
             if (why)
-                XL_BC_FAIL(r, at, "%s: %.*s: %s", xl_ops[d->code].text, XL_FMT(row->name), *why ? why : "the op has no such attribute");
+                XL_BC_FAIL(r, at, "%s: %.*s: %s", xl_ops[d->code].text, XL_FMT(row->name),
+                           *why ? why : "the op has no such attribute");
             xl_bc_charge(r, at, r->attr[v].weight);
         }
         if (scan) {
@@ -535,7 +570,8 @@ static void put_props(xl_bc *r, xl_bc_desc *d, xl_bc_prop *p, xl_op *op)
             slot[XL_SLOT(CHLO_SCAN, resultSegmentSizes)] = segments(r, &c);
         }
         if (c.p != c.end)
-            XL_BC_FAIL(r, c.p, "the properties of %s have %zu bytes left over", xl_ops[d->code].text, (size_t)(c.end - c.p));
+            XL_BC_FAIL(r, c.p, "the properties of %s have %zu bytes left over", xl_ops[d->code].text,
+                       (size_t)(c.end - c.p));
         p->slot = slot;
         p->desc = d;
         p->weight = (uint32_t)(r->weight - before);
@@ -558,7 +594,8 @@ static void put_dict(xl_bc *r, const uint8_t *at, xl_op *op, const xl_attr *dict
         xl_str k = dict->key[i];
         if (vhlo && op->code == XL_OP_DYNAMIC_CONV && xl_str_is(k, "padding"))
             continue;
-        const char *why = op->code == XL_OP_UNKNOWN ? "" : xl_slot_put(r->m, (xl_opcode)op->code, op->attr, k, dict->item[i]);
+        const char *why =
+            op->code == XL_OP_UNKNOWN ? "" : xl_slot_put(r->m, (xl_opcode)op->code, op->attr, k, dict->item[i]);
         if (why && *why)
             XL_BC_FAIL(r, at, "%s: %.*s: %s", xl_op_text(op), XL_FMT(k), why);
         if (why) {
@@ -666,7 +703,8 @@ static uint32_t open_region(xl_bc *r, xl_cur *c)
     const uint8_t *at = c->p;
     uint64_t n = xl_bc_varint(r, c);
     if (n > (size_t)(c->end - c->p))
-        XL_BC_FAIL(r, at, "a region of %llu values with only %zu bytes left", (unsigned long long)n, (size_t)(c->end - c->p));
+        XL_BC_FAIL(r, at, "a region of %llu values with only %zu bytes left", (unsigned long long)n,
+                   (size_t)(c->end - c->p));
     uint32_t base = r->nids;
     if (n > r->capids - base) {
         size_t cap = 2 * ((size_t)base + n) + 64;
@@ -739,7 +777,8 @@ static void read_regions(xl_bc *r, xl_cur *c, const op_head *h, xl_func *f, xl_r
             continue;
         }
         if (blocks != 1)
-            xl_bc_fail(r, at, XL_CODE_UNIMPLEMENTED, "a region of %llu blocks: StableHLO's have one", (unsigned long long)blocks);
+            xl_bc_fail(r, at, XL_CODE_UNIMPLEMENTED, "a region of %llu blocks: StableHLO's have one",
+                       (unsigned long long)blocks);
         uint32_t base = open_region(r, &inner), next = base;
         read_block(r, &inner, f, region[i], &next);
         r->nids = base;
@@ -757,7 +796,7 @@ static void read_op(xl_bc *r, xl_cur *c, xl_func *f, xl_region *into, uint32_t *
     op_head h;
     read_head(r, c, &h);
     xl_bc_desc *d = h.desc;
-    if (d->kind == DESC_CAST) {                            /* between two spellings of one type: its result is its operand */
+    if (d->kind == DESC_CAST) { /* between two spellings of one type: its result is its operand */
         if (h.nin != h.nout || h.nregion)
             XL_BC_FAIL(r, h.at, "a conversion cast of %u values to %u", h.nin, h.nout);
         for (uint32_t i = 0; i < h.nin; i++)
@@ -772,7 +811,8 @@ static void read_op(xl_bc *r, xl_cur *c, xl_func *f, xl_region *into, uint32_t *
     if (d->code == XL_OP_UNKNOWN) {
         op->name = xl_strf(&r->m->arena, "%.*s.%.*s", XL_FMT(r->dialect[d->dialect].name), XL_FMT(d->name));
         if (h.prop && d->registered)
-            xl_bc_fail(r, h.at, XL_CODE_UNIMPLEMENTED, "op %.*s is not known here, and its properties cannot be read without knowing it",
+            xl_bc_fail(r, h.at, XL_CODE_UNIMPLEMENTED,
+                       "op %.*s is not known here, and its properties cannot be read without knowing it",
                        XL_FMT(op->name));
     }
     bool vhlo = r->dialect[d->dialect].kind == XL_BC_VHLO;
@@ -799,7 +839,8 @@ static void read_op(xl_bc *r, xl_cur *c, xl_func *f, xl_region *into, uint32_t *
     }
     for (uint32_t i = 0, n = xl_op_nattr(d->code); i < n; i++)
         if (!op->attr[i] && xl_attr_rows[xl_ops[d->code].row0 + i].def == XL_DEF_REQUIRED)
-            XL_BC_FAIL(r, h.at, "%s lacks its attribute %s", xl_ops[d->code].text, xl_attr_rows[xl_ops[d->code].row0 + i].name);
+            XL_BC_FAIL(r, h.at, "%s lacks its attribute %s", xl_ops[d->code].text,
+                       xl_attr_rows[xl_ops[d->code].row0 + i].name);
     xl_op_normalize(r->m, op);
     if (h.nregion)
         read_regions(r, c, &h, f, op->region, NULL);
@@ -830,7 +871,8 @@ static const xl_attr **attr_list(xl_bc *r, const op_head *h, const xl_attr *a, u
     if (!a)
         return out;
     if (a->kind != XL_AT_ARRAY || (a->n && a->n != n))
-        XL_BC_FAIL(r, h->at, "attributes for %u arguments or results, where the function has %u", a->kind == XL_AT_ARRAY ? a->n : 0, n);
+        XL_BC_FAIL(r, h->at, "attributes for %u arguments or results, where the function has %u",
+                   a->kind == XL_AT_ARRAY ? a->n : 0, n);
     for (uint32_t i = 0; i < a->n; i++) {
         if (a->item[i]->kind != XL_AT_DICT)
             XL_BC_FAIL(r, h->at, "the attributes of an argument must be a dictionary");
@@ -852,9 +894,13 @@ static void read_func(xl_bc *r, xl_cur *c, const op_head *h)
         uint32_t n = 0;
         for (uint32_t i = 0; d->kind == XL_AT_DICT && i < d->n; i++) {
             xl_str k = d->key[i];
-            const xl_attr **to = r->version >= 5 ? NULL : xl_str_is(k, "arg_attrs") ? &a.args : xl_str_is(k, "res_attrs") ? &a.res :
-                                 xl_str_is(k, "function_type") ? &a.type : xl_str_is(k, "sym_name") ? &a.name :
-                                 xl_str_is(k, "sym_visibility") ? &a.visibility : NULL;
+            const xl_attr **to = r->version >= 5                  ? NULL
+                                 : xl_str_is(k, "arg_attrs")      ? &a.args
+                                 : xl_str_is(k, "res_attrs")      ? &a.res
+                                 : xl_str_is(k, "function_type")  ? &a.type
+                                 : xl_str_is(k, "sym_name")       ? &a.name
+                                 : xl_str_is(k, "sym_visibility") ? &a.visibility
+                                                                  : NULL;
             if (to) {
                 *to = d->item[i];
                 continue;
@@ -878,17 +924,21 @@ static void read_func(xl_bc *r, xl_cur *c, const op_head *h)
         if (p.p != p.end)
             XL_BC_FAIL(r, p.p, "the properties of a function have bytes left over");
     }
-    if (!a.name || a.name->kind != XL_AT_STR || !a.type || a.type->kind != XL_AT_TYPE || a.type->type->kind != XL_TY_FUNC)
+    if (!a.name || a.name->kind != XL_AT_STR || !a.type || a.type->kind != XL_AT_TYPE ||
+        a.type->type->kind != XL_TY_FUNC)
         XL_BC_FAIL(r, h->at, "a function without a name or a function type");
     if (h->nregion != 1 || h->nin || h->nout)
-        XL_BC_FAIL(r, h->at, "function %.*s has %u regions, %u operands, %u results", XL_FMT(a.name->str), h->nregion, h->nin, h->nout);
+        XL_BC_FAIL(r, h->at, "function %.*s has %u regions, %u operands, %u results", XL_FMT(a.name->str), h->nregion,
+                   h->nin, h->nout);
     xl_func *f = xl_func_new(r->m, a.name->str);
     const xl_type *t = a.type->type;
     f->type = t;
     f->loc = h->loc;
     f->extra = extra;
     if (a.visibility && a.visibility->kind == XL_AT_STR)
-        f->visibility = xl_str_is(a.visibility->str, "private") ? XL_PRIVATE : xl_str_is(a.visibility->str, "nested") ? XL_NESTED : XL_PUBLIC;
+        f->visibility = xl_str_is(a.visibility->str, "private")  ? XL_PRIVATE
+                        : xl_str_is(a.visibility->str, "nested") ? XL_NESTED
+                                                                 : XL_PUBLIC;
     f->arg_attr = attr_list(r, h, a.args, t->nin);
     f->res_attr = attr_list(r, h, a.res, t->nelem - t->nin);
     bool empty = false;
@@ -986,7 +1036,8 @@ static void read_all(xl_bc *r)
     c.p += 4;
     r->version = xl_bc_varint(r, &c);
     if (r->version > MAX_BYTECODE)
-        xl_bc_fail(r, r->base + 4, XL_CODE_UNIMPLEMENTED, "format version %llu, but this reader knows 0 to %d; write an older one",
+        xl_bc_fail(r, r->base + 4, XL_CODE_UNIMPLEMENTED,
+                   "format version %llu, but this reader knows 0 to %d; write an older one",
                    (unsigned long long)r->version, MAX_BYTECODE);
     const uint8_t *nul = memchr(c.p, 0, (size_t)(c.end - c.p));
     if (!nul)
@@ -1020,7 +1071,8 @@ static void read_all(xl_bc *r)
         XL_BC_FAIL(r, sec[SEC_IR].p, "a file must hold one module, not %llu things", (unsigned long long)(v >> 1));
     read_head(r, &c, &h);
     if (h.desc->kind != DESC_MODULE)
-        XL_BC_FAIL(r, h.at, "a file must hold a module, not %.*s.%.*s", XL_FMT(r->dialect[h.desc->dialect].name), XL_FMT(h.desc->name));
+        XL_BC_FAIL(r, h.at, "a file must hold a module, not %.*s.%.*s", XL_FMT(r->dialect[h.desc->dialect].name),
+                   XL_FMT(h.desc->name));
     read_module(r, &c, &h);
     if (c.p != c.end)
         XL_BC_FAIL(r, c.p, "%zu bytes are left over after the module", (size_t)(c.end - c.p));

@@ -1,7 +1,7 @@
 /* src/ir/bytecode/bytecode.h
- * The inside of the bytecode reader, shared by its files: bytecode.c reads the container and the ops, bytecode_attr.c the
- * attribute and type tables. One reader serves one call. A mistake in the input leaves by longjmp to `fail`, with the error
- * in `err`; running out of the bounds on memory leaves the same way without one. */
+ * The inside of the bytecode reader, shared by its files: bytecode.c reads the container and the ops, bytecode_attr.c
+ * the attribute and type tables. One reader serves one call. A mistake in the input leaves by longjmp to `fail`, with
+ * the error in `err`; running out of the bounds on memory leaves the same way without one. */
 #ifndef XL_IR_BYTECODE_H
 #define XL_IR_BYTECODE_H
 
@@ -23,7 +23,16 @@ typedef struct {
 typedef struct xl_bc_desc xl_bc_desc;
 typedef struct { xl_cur at; const xl_bc_desc *desc; const xl_attr **slot; uint32_t weight; } xl_bc_prop;
 
-typedef enum { XL_BC_OTHER, XL_BC_BUILTIN, XL_BC_FUNC, XL_BC_VHLO, XL_BC_STABLEHLO, XL_BC_CHLO, XL_BC_SDY, XL_BC_QUANT } xl_bc_dialect;
+typedef enum {
+    XL_BC_OTHER,
+    XL_BC_BUILTIN,
+    XL_BC_FUNC,
+    XL_BC_VHLO,
+    XL_BC_STABLEHLO,
+    XL_BC_CHLO,
+    XL_BC_SDY,
+    XL_BC_QUANT
+} xl_bc_dialect;
 
 /* Locations are most of a program's attributes and are seldom looked at: their bytes are kept and decoded on demand. */
 typedef struct {

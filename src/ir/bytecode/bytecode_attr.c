@@ -1,6 +1,6 @@
 /* The attribute and type tables of MLIR bytecode: builtin, VHLO, StableHLO, CHLO, sdy and quant encodings, each entry
- * decoded when first used and remembered. Entries refer to each other by number, in any order: a cycle, a deep nest and a
- * small table that unfolds to a huge tree (its weight) are refused. */
+ * decoded when first used and remembered. Entries refer to each other by number, in any order: a cycle, a deep nest and
+ * a small table that unfolds to a huge tree (its weight) are refused. */
 #include <stdlib.h>
 
 #include "ir/bytecode/bytecode.h"
@@ -26,7 +26,8 @@ static const xl_attr *make_str(xl_bc *r, xl_attr_kind kind, xl_str s)
 static void newer(xl_bc *r, const xl_cur *c, const char *what, uint64_t code)
 {
     xl_bc_fail(r, c->p, XL_CODE_UNIMPLEMENTED,
-               "%s %llu is newer than this reader, which knows VHLO up to 1.20.0 (producer %.*s); serialise for an older version",
+               "%s %llu is newer than this reader, which knows VHLO up to 1.20.0 (producer %.*s); serialise for an "
+               "older version",
                what, (unsigned long long)code, XL_FMT(r->producer));
 }
 
@@ -123,7 +124,7 @@ static const xl_attr *dense(xl_bc *r, const uint8_t *at, const xl_type *t, xl_st
     size_t elem = xl_dtype_bytes(t->dtype);
     if (n == 0 && blob.n <= elem)                          /* a splat over no elements still says which */
         return xl_attr_dense(r->m, t, (xl_str){ blob.p, 0 });
-    if (t->dtype == XL_I1) {                               /* a bit each, a byte each, or one for all: told by the size */
+    if (t->dtype == XL_I1) { /* a bit each, a byte each, or one for all: told by the size */
         size_t packed = (size_t)((uint64_t)n + 7) / 8;
         uint8_t first = blob.n ? (uint8_t)blob.p[0] : 0, one;
         if (blob.n == 1 && (first == 0xff || ((uint64_t)n > 8 && n != 1))) {
@@ -153,7 +154,8 @@ static const xl_attr *dense(xl_bc *r, const uint8_t *at, const xl_type *t, xl_st
         }
         return xl_attr_dense(r->m, t, blob);
     }
-    XL_BC_FAIL(r, at, "a constant of %lld elements of %zu bytes cannot have %zu bytes of data", (long long)n, elem, blob.n);
+    XL_BC_FAIL(r, at, "a constant of %lld elements of %zu bytes cannot have %zu bytes of data", (long long)n, elem,
+               blob.n);
 }
 
 static const xl_attr *enumeration(xl_bc *r, xl_cur *c, xl_enum e)
@@ -213,7 +215,8 @@ static const xl_attr *dict(xl_bc *r, xl_cur *c, uint32_t *w)
     return a;
 }
 
-static const xl_attr *structure(xl_bc *r, const char *name, uint32_t n, const char *const *key, const xl_attr *const *item)
+static const xl_attr *structure(xl_bc *r, const char *name, uint32_t n, const char *const *key,
+                                const xl_attr *const *item)
 {
     xl_str k[9];
     for (uint32_t i = 0; i < n; i++)
@@ -300,7 +303,8 @@ static const xl_attr *dense_array(xl_bc *r, xl_cur *c)
     xl_str blob = xl_bc_blob(r, c);
     size_t size = xl_dtype_bytes(t->dtype);
     if (n > UINT32_MAX || blob.n / size != n || blob.n % size)
-        XL_BC_FAIL(r, at, "an array of %llu %s with %zu bytes of data", (unsigned long long)n, xl_dtypes[t->dtype].text, blob.n);
+        XL_BC_FAIL(r, at, "an array of %llu %s with %zu bytes of data", (unsigned long long)n, xl_dtypes[t->dtype].text,
+                   blob.n);
     xl_dclass k = xl_dtype_class(t->dtype);
     if (k == XL_CLASS_FLOAT && size <= 8) {
         const xl_attr **item = xl_new(&r->m->arena, const xl_attr *, n);
@@ -390,7 +394,8 @@ static const xl_attr *builtin_attr(xl_bc *r, uint32_t index, xl_cur *c, uint32_t
     }
     case 21: return sub(r, c, w);
     case 19: case 20: case 23: case 24:
-        xl_bc_fail(r, at, XL_CODE_UNIMPLEMENTED, "builtin attribute %llu (strings, sparse or affine) has no place in StableHLO",
+        xl_bc_fail(r, at, XL_CODE_UNIMPLEMENTED,
+                   "builtin attribute %llu (strings, sparse or affine) has no place in StableHLO",
                    (unsigned long long)code);
     default: newer(r, &(xl_cur){ at, c->end }, "builtin attribute", code);
     }
@@ -489,9 +494,11 @@ static const xl_attr *stablehlo_attr(xl_bc *r, xl_cur *c, uint32_t *w)
     case 2: return enumeration(r, c, XL_ENUM_COMPARISON_DIRECTION);
     case 3: return enumeration(r, c, XL_ENUM_COMPARISON_TYPE);
     case 4: {
-        static const char *const key[] = { "input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions",
-            "kernel_input_feature_dimension", "kernel_output_feature_dimension", "kernel_spatial_dimensions",
-            "output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions" };
+        static const char *const key[] = { "input_batch_dimension",           "input_feature_dimension",
+                                           "input_spatial_dimensions",        "kernel_input_feature_dimension",
+                                           "kernel_output_feature_dimension", "kernel_spatial_dimensions",
+                                           "output_batch_dimension",          "output_feature_dimension",
+                                           "output_spatial_dimensions" };
         return lists(r, c, "stablehlo.conv", 9, key, 0333);
     }
     case 5: {
@@ -518,8 +525,10 @@ static const xl_attr *stablehlo_attr(xl_bc *r, xl_cur *c, uint32_t *w)
     case 14: return operand_alias(r, c);
     case 15: {
         const xl_attr *item[7];
-        static const char *const key[] = { "lhs_precision_type", "rhs_precision_type", "accumulation_type", "lhs_component_count",
-            "rhs_component_count", "num_primitive_operations", "allow_imprecise_accumulation" };
+        static const char *const key[] = { "lhs_precision_type",          "rhs_precision_type",
+                                           "accumulation_type",           "lhs_component_count",
+                                           "rhs_component_count",         "num_primitive_operations",
+                                           "allow_imprecise_accumulation" };
         for (int i = 0; i < 3; i++)
             item[i] = xl_attr_type(r->m, subtype(r, c, w, NULL));
         for (int i = 3; i < 6; i++)
@@ -640,7 +649,8 @@ static const xl_attr *sdy_sharding(xl_bc *r, xl_cur *c, uint64_t code, uint32_t 
     return xl_attr_sharding(r->m, s);
 }
 
-/* ---- sdy attributes that are kept as text, spelled as sdy prints them --------------------------------------------- */
+/* ---- sdy attributes that are kept as text, spelled as sdy prints them ---------------------------------------------
+ * */
 static void put_axis(xl_buf *b, const xl_axis_ref *a)
 {
     xl_buf_printf(b, "\"%.*s\"", XL_FMT(a->name));
@@ -692,7 +702,8 @@ static void put_mappings(xl_bc *r, xl_cur *c, xl_buf *b, uint32_t *w)
 
 static void put_rule(xl_bc *r, xl_cur *c, xl_buf *b, uint32_t *w)
 {
-    static const char *const set[] = { " reduction={", " need_replication={", " permutation={", " blocked_propagation={" };
+    static const char *const set[] = { " reduction={", " need_replication={", " permutation={",
+                                       " blocked_propagation={" };
     xl_dims size = dims(r, c);
     xl_buf_puts(b, "#sdy.op_sharding_rule<");
     put_mappings(r, c, b, w);
@@ -771,7 +782,12 @@ static const xl_attr *sdy_attr(xl_bc *r, xl_cur *c, uint32_t *w)
         put_sdy(r, c, code, b, w);
         return xl_attr_opaque(r->m, xl_buf_view(b));
     }
-    case SDY_MESH_AXIS: case SDY_SUB_AXIS: case SDY_AXIS_REF: case SDY_DIM: case SDY_DIM_MAPPING: case SDY_TENSOR_MAPPING:
+    case SDY_MESH_AXIS:
+    case SDY_SUB_AXIS:
+    case SDY_AXIS_REF:
+    case SDY_DIM:
+    case SDY_DIM_MAPPING:
+    case SDY_TENSOR_MAPPING:
     case SDY_A2A:
         XL_BC_FAIL(r, at, "sdy attribute %llu is a part of others and cannot stand alone", (unsigned long long)code);
     default: newer(r, &(xl_cur){ at, c->end }, "sdy attribute", code);
@@ -889,16 +905,20 @@ static const xl_type *integer(xl_bc *r, xl_cur *c)
 static const xl_type *unranked(xl_bc *r, xl_cur *c)
 {
     const xl_type *e = element(r, c);
-    return xl_type_intern(r->m, &(xl_type){ .kind = XL_TY_TENSOR, .dtype = e->dtype, .quant = e->quant, .unranked = true });
+    return xl_type_intern(r->m,
+                          &(xl_type){ .kind = XL_TY_TENSOR, .dtype = e->dtype, .quant = e->quant, .unranked = true });
 }
 
 static const xl_type *plain(xl_bc *r, xl_type_kind kind) { return xl_type_intern(r->m, &(xl_type){ .kind = kind }); }
 
 static const xl_type *builtin_type(xl_bc *r, xl_cur *c, uint32_t *w, bool *is_scalar)
 {
-    static const uint8_t floats[] = { [3] = XL_BF16, [4] = XL_F16, [5] = XL_F32, [6] = XL_F64, [21] = XL_TF32, [22] = XL_F8E5M2,
-        [23] = XL_F8E4M3, [24] = XL_F8E4M3FN, [25] = XL_F8E5M2FNUZ, [26] = XL_F8E4M3FNUZ, [27] = XL_F8E4M3B11FNUZ,
-        [28] = XL_F8E3M4, [29] = XL_F4E2M1FN, [30] = XL_F6E2M3FN, [31] = XL_F6E3M2FN, [32] = XL_F8E8M0FNU };
+    static const uint8_t floats[] = {
+        [3] = XL_BF16,           [4] = XL_F16,     [5] = XL_F32,       [6] = XL_F64,         [21] = XL_TF32,
+        [22] = XL_F8E5M2,        [23] = XL_F8E4M3, [24] = XL_F8E4M3FN, [25] = XL_F8E5M2FNUZ, [26] = XL_F8E4M3FNUZ,
+        [27] = XL_F8E4M3B11FNUZ, [28] = XL_F8E3M4, [29] = XL_F4E2M1FN, [30] = XL_F6E2M3FN,   [31] = XL_F6E3M2FN,
+        [32] = XL_F8E8M0FNU
+    };
     const uint8_t *at = c->p;
     uint64_t code = xl_bc_varint(r, c);
     const xl_attr *e;
@@ -926,7 +946,8 @@ static const xl_type *builtin_type(xl_bc *r, xl_cur *c, uint32_t *w, bool *is_sc
     case 15: return container(r, c, XL_TY_TUPLE, w);
     case 18: return unranked(r, c);
     case 7: case 8: case 11: case 16: case 17: case 19: case 20:
-        xl_bc_fail(r, at, XL_CODE_UNIMPLEMENTED, "builtin type %llu (f80, f128, vectors, memory spaces) has no place in StableHLO",
+        xl_bc_fail(r, at, XL_CODE_UNIMPLEMENTED,
+                   "builtin type %llu (f80, f128, vectors, memory spaces) has no place in StableHLO",
                    (unsigned long long)code);
     default: newer(r, &(xl_cur){ at, c->end }, "builtin type", code);
     }
@@ -935,11 +956,16 @@ static const xl_type *builtin_type(xl_bc *r, xl_cur *c, uint32_t *w, bool *is_sc
 
 static const xl_type *vhlo_type(xl_bc *r, xl_cur *c, uint32_t *w, bool *is_scalar)
 {
-    static const uint8_t numbers[] = { [0] = XL_I1, [2] = XL_BF16, [3] = XL_F16, [4] = XL_F32, [5] = XL_F64, [6] = XL_F8E4M3FN,
-        [7] = XL_F8E5M2, [9] = XL_INDEX, [10] = XL_I4, [11] = XL_I8, [12] = XL_I16, [13] = XL_I32, [14] = XL_I64, [15] = XL_U4,
-        [16] = XL_U8, [17] = XL_U16, [18] = XL_U32, [19] = XL_U64, [27] = XL_F8E4M3FNUZ, [28] = XL_F8E5M2FNUZ,
-        [29] = XL_F8E4M3B11FNUZ, [31] = XL_I2, [32] = XL_U2, [34] = XL_TF32, [35] = XL_F8E4M3, [36] = XL_F8E3M4,
-        [37] = XL_F4E2M1FN, [38] = XL_F6E2M3FN, [39] = XL_F6E3M2FN, [40] = XL_F8E8M0FNU };
+    static const uint8_t numbers[] = { [0] = XL_I1,          [2] = XL_BF16,        [3] = XL_F16,
+                                       [4] = XL_F32,         [5] = XL_F64,         [6] = XL_F8E4M3FN,
+                                       [7] = XL_F8E5M2,      [9] = XL_INDEX,       [10] = XL_I4,
+                                       [11] = XL_I8,         [12] = XL_I16,        [13] = XL_I32,
+                                       [14] = XL_I64,        [15] = XL_U4,         [16] = XL_U8,
+                                       [17] = XL_U16,        [18] = XL_U32,        [19] = XL_U64,
+                                       [27] = XL_F8E4M3FNUZ, [28] = XL_F8E5M2FNUZ, [29] = XL_F8E4M3B11FNUZ,
+                                       [31] = XL_I2,         [32] = XL_U2,         [34] = XL_TF32,
+                                       [35] = XL_F8E4M3,     [36] = XL_F8E3M4,     [37] = XL_F4E2M1FN,
+                                       [38] = XL_F6E2M3FN,   [39] = XL_F6E3M2FN,   [40] = XL_F8E8M0FNU };
     const uint8_t *at = c->p;
     uint64_t code = xl_bc_varint(r, c);
     const xl_attr *e;
@@ -1039,7 +1065,8 @@ const xl_type *xl_bc_type(xl_bc *r, uint32_t index)
             is_scalar = true;
             break;
         default:
-            xl_bc_fail(r, c.p, XL_CODE_UNIMPLEMENTED, "types of dialect '%.*s' are not known here", XL_FMT(r->dialect[e->dialect].name));
+            xl_bc_fail(r, c.p, XL_CODE_UNIMPLEMENTED, "types of dialect '%.*s' are not known here",
+                       XL_FMT(r->dialect[e->dialect].name));
         }
     }
     e->weight = w;
@@ -1223,7 +1250,8 @@ void xl_bc_locations(xl_bc *r)
             copy += size;
         }
     xl_bc_locs *l = xl_new(a, xl_bc_locs, 1);
-    *l = (xl_bc_locs){ .str = r->str, .nstr = r->nstr, .nattr = r->nattr, .loc_of = loc_of, .str_of = str_of, .at = at };
+    *l =
+        (xl_bc_locs){ .str = r->str, .nstr = r->nstr, .nattr = r->nattr, .loc_of = loc_of, .str_of = str_of, .at = at };
     r->loc_of = loc_of;
     r->m->loc = xl_new(a, xl_loc_info, n);
     r->m->nloc = r->m->caploc = n;

@@ -1,8 +1,13 @@
-/* Bytecode made by hand: the smallest module, and what a hostile one might hold. Real programs are in test/bytecode.py. */
+/* Bytecode made by hand: the smallest module, and what a hostile one might hold. Real programs are in test/bytecode.py.
+ * */
 #include "base/test.h"
 #include "ir/read.h"
 
-typedef struct { xl_buf strings, dialects, attrs, sizes, types, ir, props; uint32_t nstr, nattr, ntype; xl_buf strdata; } file;
+typedef struct {
+    xl_buf strings, dialects, attrs, sizes, types, ir, props;
+    uint32_t nstr, nattr, ntype;
+    xl_buf strdata;
+} file;
 
 static void vint(xl_buf *b, uint64_t v)                    /* prefix varint */
 {
@@ -68,8 +73,9 @@ static uint32_t entry(file *f, int dialect, const uint64_t *v, size_t n)
     vint(&f->sizes, (f->attrs.n - before) << 1 | 1);
     return f->nattr++;
 }
-#define ENTRY(f, dialect, ...) \
-    entry((f), (dialect), (const uint64_t[]){ __VA_ARGS__ }, sizeof((const uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t))
+#define ENTRY(f, dialect, ...)                                                                                         \
+    entry((f), (dialect), (const uint64_t[]){ __VA_ARGS__ },                                                           \
+          sizeof((const uint64_t[]){ __VA_ARGS__ }) / sizeof(uint64_t))
 
 /* One type of vhlo after the attributes: tensor_v1 needs its element, so f32 first. */
 static xl_buf end(file *f)

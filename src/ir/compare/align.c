@@ -1,6 +1,6 @@
-/* Pairing two sequences. What is equal at both ends is paired at once; the middle by the shortest edit script (Myers' greedy
- * search) as long as that is short; beyond, keys that occur once on both sides serve as anchors, in their longest increasing
- * run, and each gap is tried again. */
+/* Pairing two sequences. What is equal at both ends is paired at once; the middle by the shortest edit script (Myers'
+ * greedy search) as long as that is short; beyond, keys that occur once on both sides serve as anchors, in their
+ * longest increasing run, and each gap is tried again. */
 #include "ir/compare/diff.h"
 
 #include <stdlib.h>
@@ -8,13 +8,15 @@
 enum { MOST_EDITS = 300, DEPTH = 12 };
 
 /* Fills match for a[0..na) against b[0..nb); false if more than MOST_EDITS edits are needed. */
-static bool shortest(xl_arena *tmp, const uint64_t *a, int32_t na, const uint64_t *b, int32_t nb, int32_t *match, int32_t b0)
+static bool shortest(xl_arena *tmp, const uint64_t *a, int32_t na, const uint64_t *b, int32_t nb, int32_t *match,
+                     int32_t b0)
 {
     int32_t most = na + nb < MOST_EDITS ? na + nb : MOST_EDITS, width = 2 * most + 3, mid = most + 1, d, k;
     int32_t **row = xl_new(tmp, int32_t *, (size_t)most + 1);
     int32_t *v = xl_new(tmp, int32_t, (size_t)width);
     for (d = 0; d <= most; d++) {
-        row[d] = xl_new(tmp, int32_t, 2 * (size_t)d + 3);  /* v before this round, for walking back: diagonals -d-1 .. d+1 */
+        row[d] =
+            xl_new(tmp, int32_t, 2 * (size_t)d + 3); /* v before this round, for walking back: diagonals -d-1 .. d+1 */
         memcpy(row[d], v + mid - d - 1, (2 * (size_t)d + 3) * sizeof *v);
         for (k = -d; k <= d; k += 2) {
             int32_t x = k == -d || (k != d && v[mid + k - 1] < v[mid + k + 1]) ? v[mid + k + 1] : v[mid + k - 1] + 1;
@@ -67,7 +69,8 @@ static bool once(const keyed *s, int32_t n, int32_t i)
     return (i == 0 || s[i - 1].key != s[i].key) && (i + 1 == n || s[i + 1].key != s[i].key);
 }
 
-static void align(xl_arena *tmp, const uint64_t *a, int32_t na, const uint64_t *b, int32_t nb, int32_t *match, int32_t b0, int depth)
+static void align(xl_arena *tmp, const uint64_t *a, int32_t na, const uint64_t *b, int32_t nb, int32_t *match,
+                  int32_t b0, int depth)
 {
     int32_t head = 0;
     while (head < na && head < nb && a[head] == b[head]) {
@@ -82,7 +85,8 @@ static void align(xl_arena *tmp, const uint64_t *a, int32_t na, const uint64_t *
     if (na == 0 || nb == 0 || shortest(tmp, a, na, b, nb, match, b0) || depth >= DEPTH)
         return;
     keyed *s = sorted(tmp, a, na), *t = sorted(tmp, b, nb);
-    int32_t *to = xl_new(tmp, int32_t, (size_t)na), *tail = xl_new(tmp, int32_t, (size_t)na), *back = xl_new(tmp, int32_t, (size_t)na), len = 0;
+    int32_t *to = xl_new(tmp, int32_t, (size_t)na), *tail = xl_new(tmp, int32_t, (size_t)na),
+            *back = xl_new(tmp, int32_t, (size_t)na), len = 0;
     memset(to, 0xff, (size_t)na * sizeof *to);
     for (int32_t i = 0, k = 0; i < na && k < nb; ) {
         if (s[i].key < t[k].key)

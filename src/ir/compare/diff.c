@@ -1,15 +1,18 @@
 /* What differs between two programs.
  *
- * Arguments first: by name where both programs name them, else by position. Then the ops of the two entry functions, as sequences:
- * ops that are wholly alike pair up (by xl_op_hash), and what lies between two such pairs is paired by kind of op alone. A pair
- * that differs is described by its attributes, its types, its regions; what has no partner was added, removed or replaced.
- * Called functions are compared where the calls that lead to them pair up. Constants are compared where ops that pair up read
- * them: their order says nothing, and one that only a new op reads belongs to that op.
+ * Arguments first: by name where both programs name them, else by position. Then the ops of the two entry functions, as
+ * sequences: ops that are wholly alike pair up (by xl_op_hash), and what lies between two such pairs is paired by kind
+ * of op alone. A pair that differs is described by its attributes, its types, its regions; what has no partner was
+ * added, removed or replaced.
+ * Called functions are compared where the calls that lead to them pair up. Constants are compared where ops that pair
+ * up read them: their order says nothing, and one that only a new op reads belongs to that op.
  *
- * One change often alters hundreds of ops. So a type that follows from operands already different, or from an attribute of its own
- * op, is no difference of its own, and when argument types differ, sizes in attributes and in constants are taken to follow.
- * What follows from sizes or arguments that differ and is yet worth naming is marked so: constants that are computed from a size
- * (the divisor of a mean), and ops of a line that both programs have. A branch that became active brings lines of its own. */
+ * One change often alters hundreds of ops. So a type that follows from operands already different, or from an attribute
+ * of its own op, is no difference of its own, and when argument types differ, sizes in attributes and in constants are
+ * taken to follow.
+ * What follows from sizes or arguments that differ and is yet worth naming is marked so: constants that are computed
+ * from a size (the divisor of a mean), and ops of a line that both programs have. A branch that became active brings
+ * lines of its own. */
 #include "ir/compare/diff.h"
 
 #include <math.h>
@@ -42,8 +45,8 @@ typedef struct {
     uint32_t nconstant, capconstant;
 } diff;
 
-/* The functions being compared, which value of a became which of b (UINT32_MAX: none), which of b came from one of a, and the
- * line of the call that led here, for ops that name none: a frontend's own functions (jax.nn) do not. */
+/* The functions being compared, which value of a became which of b (UINT32_MAX: none), which of b came from one of a,
+ * and the line of the call that led here, for ops that name none: a frontend's own functions (jax.nn) do not. */
 typedef struct { diff *d; const xl_func *fa, *fb; uint32_t *to; bool *from; int depth; site from_line; } pair;
 
 static void became(pair *p, xl_value a, xl_value b)
@@ -54,7 +57,8 @@ static void became(pair *p, xl_value a, xl_value b)
 
 const char *xl_diff_word(xl_diff_kind kind)
 {
-    static const char *const word[] = { "shape", "dtype", "sharding", "constant", "op", "layout", "donation", "args", "identical" };
+    static const char *const word[] = { "shape",  "dtype",    "sharding", "constant", "op",
+                                        "layout", "donation", "args",     "identical" };
     return word[kind];
 }
 
@@ -74,7 +78,8 @@ static xl_loc called_from(const xl_module *m)
     return r && r->nop && r->op[r->nop - 1]->code == XL_OP_RETURN ? r->op[r->nop - 1]->loc : (xl_loc){ 0 };
 }
 
-static void lines_of(xl_arena *arena, const xl_module *m, const xl_region *r, uint64_t caller, lines *out, uint32_t *cap)
+static void lines_of(xl_arena *arena, const xl_module *m, const xl_region *r, uint64_t caller, lines *out,
+                     uint32_t *cap)
 {
     for (uint32_t i = 0; r && i < r->nop; i++) {
         const xl_op *op = r->op[i];
@@ -140,7 +145,8 @@ static void sizes_differ(diff *d, const xl_type *s, const xl_type *t)
 static bool whole(double x) { return fabs(x) < 1e15 && fabs(x - round(x)) <= 1e-4 * fmax(1, fabs(x)); }
 static bool near(double x, double y) { return fabs(x - y) <= 1e-4 * fmax(fabs(x), fabs(y)); }
 
-/* A number that is computed from a size: the size itself, one more or less, a multiple, or the reciprocal or root of one of these. */
+/* A number that is computed from a size: the size itself, one more or less, a multiple, or the reciprocal or root of
+ * one of these. */
 static bool from_size(const diff *d, double before, double after)
 {
     if (before == 0 || after == 0)
@@ -149,12 +155,14 @@ static bool from_size(const diff *d, double before, double after)
                                 { 1 / (before * before), 1 / (after * after) } };
     for (uint32_t i = 0; i < d->nsize; i++)
         for (uint32_t k = 0; k <= i; k++) {                /* a size, or the product of two */
-            double was = d->size[i].before * (k < i ? d->size[k].before : 1), is = d->size[i].after * (k < i ? d->size[k].after : 1);
+            double was = d->size[i].before * (k < i ? d->size[k].before : 1),
+                   is = d->size[i].after * (k < i ? d->size[k].after : 1);
             for (int q = 0; q < 4; q++) {
                 double x = form[q][0], y = form[q][1];
                 if (!whole(x) || !whole(y))
                     continue;
-                if (near(x * is, y * was) || near(y - x, is - was) || near((x + 1) * is, (y + 1) * was) || near((x - 1) * is, (y - 1) * was))
+                if (near(x * is, y * was) || near(y - x, is - was) || near((x + 1) * is, (y + 1) * was) ||
+                    near((x - 1) * is, (y - 1) * was))
                     return true;
             }
             if (near(after - before, log(is / was)))
@@ -233,7 +241,10 @@ static void place_use(const xl_func *f, xl_value v, xl_diff *x)
 
 /* ---- arguments -------------------------------------------------------------------------------------------------- */
 static uint32_t nargs(const xl_func *f) { return f->body ? f->body->narg : f->type ? f->type->nin : 0; }
-static const xl_type *arg_type(const xl_func *f, uint32_t i) { return f->body ? xl_value_type(f, f->body->arg[i]) : f->type->elem[i]; }
+static const xl_type *arg_type(const xl_func *f, uint32_t i)
+{
+    return f->body ? xl_value_type(f, f->body->arg[i]) : f->type->elem[i];
+}
 
 static xl_str arg_name(const xl_func *f, uint32_t i)
 {
@@ -252,7 +263,8 @@ static xl_diff about_arg(diff *d, const xl_func *f, uint32_t i, xl_diff_kind kin
 
 static xl_str arg_words(diff *d, const xl_diff *x)
 {
-    return x->name.n ? xl_strf(d->arena, "argument %d (%.*s)", x->arg, XL_FMT(x->name)) : xl_strf(d->arena, "argument %d", x->arg);
+    return x->name.n ? xl_strf(d->arena, "argument %d (%.*s)", x->arg, XL_FMT(x->name))
+                     : xl_strf(d->arena, "argument %d", x->arg);
 }
 
 static xl_diff_kind attr_kind(xl_str key)
@@ -261,12 +273,17 @@ static xl_diff_kind attr_kind(xl_str key)
         return XL_DIFF_SHARDING;
     if (xl_str_is(key, "tf.aliasing_output") || xl_str_is(key, "jax.buffer_donor"))
         return XL_DIFF_DONATION;
-    if (xl_str_is(key, "mhlo.layout_mode") || xl_str_is(key, "mhlo.memory_kind") || xl_str_ends(key, XL_STR("layouts")) || xl_str_ends(key, XL_STR("layout")))
+    if (xl_str_is(key, "mhlo.layout_mode") || xl_str_is(key, "mhlo.memory_kind") ||
+        xl_str_ends(key, XL_STR("layouts")) || xl_str_ends(key, XL_STR("layout")))
         return XL_DIFF_LAYOUT;
     return XL_DIFF_OP;
 }
 
-static bool no_matter(xl_str key) { return xl_str_is(key, "jax.result_info") || xl_str_is(key, "jax.arg_info") || xl_str_is(key, "jax.uses_shape_polymorphism"); }
+static bool no_matter(xl_str key)
+{
+    return xl_str_is(key, "jax.result_info") || xl_str_is(key, "jax.arg_info") ||
+           xl_str_is(key, "jax.uses_shape_polymorphism");
+}
 
 /* Calls fn for each key whose value differs between the dictionaries x and y. */
 typedef void differ_fn(void *ctx, xl_str key, const xl_attr *before, const xl_attr *after);
@@ -277,7 +294,9 @@ static void dicts(const diff *d, const xl_attr *x, const xl_attr *y, differ_fn *
         int c = i >= nx ? 1 : k >= ny ? -1 : xl_str_cmp(x->key[i], y->key[k]);
         const xl_attr *before = c <= 0 ? x->item[i] : NULL, *after = c >= 0 ? y->item[k] : NULL;
         xl_str key = c <= 0 ? x->key[i] : y->key[k];
-        if (!no_matter(key) && !(before && after && (xl_attr_eq(before, after) || xl_attr_hash(d->a, before) == xl_attr_hash(d->b, after))))
+        if (!no_matter(key) &&
+            !(before && after &&
+              (xl_attr_eq(before, after) || xl_attr_hash(d->a, before) == xl_attr_hash(d->b, after))))
             fn(ctx, key, before, after);
         i += c <= 0;
         k += c >= 0;
@@ -295,7 +314,7 @@ static void arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr
     if (arg)
         x = about_arg(d, c->f, c->i, x.kind);
     xl_str who = arg ? arg_words(d, &x) : xl_strf(d->arena, "%s", c->what);
-    if (x.kind == XL_DIFF_DONATION) {                      /* which output it goes to follows; that it is given away is the point */
+    if (x.kind == XL_DIFF_DONATION) { /* which output it goes to follows; that it is given away is the point */
         if (c->donated)
             return;
         c->donated = true;
@@ -304,16 +323,19 @@ static void arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr
         if (before && after) {
             x.before = xl_say_attr(d->arena, before);
             x.after = xl_say_attr(d->arena, after);
-            x.text = xl_strf(d->arena, "%.*s is donated to output %.*s, before to %.*s", XL_FMT(who), XL_FMT(x.after), XL_FMT(x.before));
+            x.text = xl_strf(d->arena, "%.*s is donated to output %.*s, before to %.*s", XL_FMT(who), XL_FMT(x.after),
+                             XL_FMT(x.before));
         } else
-            x.text = after ? xl_strf(d->arena, "%.*s is now donated", XL_FMT(who)) : xl_strf(d->arena, "%.*s is no longer donated", XL_FMT(who));
+            x.text = after ? xl_strf(d->arena, "%.*s is now donated", XL_FMT(who))
+                           : xl_strf(d->arena, "%.*s is no longer donated", XL_FMT(who));
     } else {
         x.before = xl_say_attr(d->arena, before);
         x.after = xl_say_attr(d->arena, after);
         if (x.kind == XL_DIFF_SHARDING)
             x.text = xl_strf(d->arena, "%.*s: sharding %.*s -> %.*s", XL_FMT(who), XL_FMT(x.before), XL_FMT(x.after));
         else
-            x.text = xl_strf(d->arena, "%.*s: %.*s %.*s -> %.*s", XL_FMT(who), XL_FMT(key), XL_FMT(x.before), XL_FMT(x.after));
+            x.text = xl_strf(d->arena, "%.*s: %.*s %.*s -> %.*s", XL_FMT(who), XL_FMT(key), XL_FMT(x.before),
+                             XL_FMT(x.after));
     }
     note(d, x);
 }
@@ -326,7 +348,8 @@ static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, u
             xl_diff x = about_arg(d, fb, k, XL_DIFF_SHAPE);
             x.before = xl_say_type(d->arena, s);
             x.after = xl_say_type(d->arena, t);
-            x.text = xl_strf(d->arena, "%.*s: %.*s -> %.*s%.*s", XL_FMT(arg_words(d, &x)), XL_FMT(x.before), XL_FMT(x.after), XL_FMT(at(d, &x)));
+            x.text = xl_strf(d->arena, "%.*s: %.*s -> %.*s%.*s", XL_FMT(arg_words(d, &x)), XL_FMT(x.before),
+                             XL_FMT(x.after), XL_FMT(at(d, &x)));
             d->shapes = true;
             sizes_differ(d, s, t);
             note(d, x);
@@ -338,9 +361,14 @@ static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, u
                 continue;
             xl_diff x = about_arg(d, fb, k, XL_DIFF_SHAPE);
             x.dim = (int32_t)q;
-            x.before = s->dims[q] >= 0 ? xl_strf(d->arena, "%lld", (long long)s->dims[q]) : bs >= 0 ? xl_strf(d->arena, "<=%lld", (long long)bs) : XL_STR("?");
-            x.after = t->dims[q] >= 0 ? xl_strf(d->arena, "%lld", (long long)t->dims[q]) : bt >= 0 ? xl_strf(d->arena, "<=%lld", (long long)bt) : XL_STR("?");
-            x.text = xl_strf(d->arena, "%.*s: dimension %u is %.*s, before %.*s%.*s", XL_FMT(arg_words(d, &x)), q, XL_FMT(x.after), XL_FMT(x.before), XL_FMT(at(d, &x)));
+            x.before = s->dims[q] >= 0 ? xl_strf(d->arena, "%lld", (long long)s->dims[q])
+                       : bs >= 0       ? xl_strf(d->arena, "<=%lld", (long long)bs)
+                                       : XL_STR("?");
+            x.after = t->dims[q] >= 0 ? xl_strf(d->arena, "%lld", (long long)t->dims[q])
+                      : bt >= 0       ? xl_strf(d->arena, "<=%lld", (long long)bt)
+                                      : XL_STR("?");
+            x.text = xl_strf(d->arena, "%.*s: dimension %u is %.*s, before %.*s%.*s", XL_FMT(arg_words(d, &x)), q,
+                             XL_FMT(x.after), XL_FMT(x.before), XL_FMT(at(d, &x)));
             d->shapes = true;
             size_differs(d, s->dims[q], t->dims[q]);
             note(d, x);
@@ -349,7 +377,8 @@ static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, u
             xl_diff x = about_arg(d, fb, k, XL_DIFF_DTYPE);
             x.before = xl_str_of(xl_dtypes[s->dtype].text);
             x.after = xl_str_of(xl_dtypes[t->dtype].text);
-            x.text = xl_strf(d->arena, "%.*s: %.*s, before %.*s%.*s", XL_FMT(arg_words(d, &x)), XL_FMT(x.after), XL_FMT(x.before), XL_FMT(at(d, &x)));
+            x.text = xl_strf(d->arena, "%.*s: %.*s, before %.*s%.*s", XL_FMT(arg_words(d, &x)), XL_FMT(x.after),
+                             XL_FMT(x.before), XL_FMT(at(d, &x)));
             d->dtypes = true;
             note(d, x);
         }
@@ -371,10 +400,12 @@ static bool all_named(const xl_func *f)
     return n > 0;
 }
 
-/* A key of random numbers. JAX leaves out arguments that nothing reads, so one comes and goes with the branch that draws (dropout). */
+/* A key of random numbers. JAX leaves out arguments that nothing reads, so one comes and goes with the branch that
+ * draws (dropout). */
 static bool is_key(const xl_type *t)
 {
-    return t->kind == XL_TY_TENSOR && t->dtype == XL_U32 && t->rank >= 1 && (t->dims[t->rank - 1] == 2 || t->dims[t->rank - 1] == 4);
+    return t->kind == XL_TY_TENSOR && t->dtype == XL_U32 && t->rank >= 1 &&
+           (t->dims[t->rank - 1] == 2 || t->dims[t->rank - 1] == 4);
 }
 
 static void came_or_went(diff *d, const xl_func *f, uint32_t i, bool came)
@@ -387,7 +418,8 @@ static void came_or_went(diff *d, const xl_func *f, uint32_t i, bool came)
         d->arguments = true;
         (came ? d->came : d->went)[i] = true;
     }
-    x.text = xl_strf(d->arena, "%.*s %s: %.*s%.*s", XL_FMT(arg_words(d, &x)), came ? "was added" : "was removed", XL_FMT(t), XL_FMT(at(d, &x)));
+    x.text = xl_strf(d->arena, "%.*s %s: %.*s%.*s", XL_FMT(arg_words(d, &x)), came ? "was added" : "was removed",
+                     XL_FMT(t), XL_FMT(at(d, &x)));
     note(d, x);
 }
 
@@ -450,7 +482,9 @@ static void args(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
             }
             x.before = xl_str_dup(d->arena, xl_buf_view(&before));
             x.after = xl_str_dup(d->arena, xl_buf_view(&after));
-            x.text = xl_strf(d->arena, "arguments were %s: %.*s -> %.*s%s", same == na ? "reordered" : "renamed and so reordered", XL_FMT(x.before), XL_FMT(x.after), shown > 8 ? ", ..." : "");
+            x.text = xl_strf(d->arena, "arguments were %s: %.*s -> %.*s%s",
+                             same == na ? "reordered" : "renamed and so reordered", XL_FMT(x.before), XL_FMT(x.after),
+                             shown > 8 ? ", ..." : "");
             xl_buf_fini(&before);
             xl_buf_fini(&after);
             note(d, x);
@@ -492,14 +526,16 @@ static void place_op(const pair *p, const xl_module *m, const xl_op *op, xl_diff
     }
 }
 
-static void changed(pair *p, const xl_op *a, const xl_op *b, xl_diff_kind kind, const char *what, xl_str before, xl_str after)
+static void changed(pair *p, const xl_op *a, const xl_op *b, xl_diff_kind kind, const char *what, xl_str before,
+                    xl_str after)
 {
     diff *d = p->d;
     xl_diff x = { .kind = kind, .arg = -1, .dim = -1, .before = before, .after = after, .follows = kind == XL_DIFF_OP };
     place(d->b, b->loc, &x);
     if (!x.file.n)
         place_op(p, d->a, a, &x);
-    x.text = xl_strf(d->arena, "%s: %s %.*s -> %.*s%.*s", xl_op_text(b), what, XL_FMT(before), XL_FMT(after), XL_FMT(at(d, &x)));
+    x.text = xl_strf(d->arena, "%s: %s %.*s -> %.*s%.*s", xl_op_text(b), what, XL_FMT(before), XL_FMT(after),
+                     XL_FMT(at(d, &x)));
     note(d, x);
 }
 
@@ -529,7 +565,8 @@ static bool said(diff *d, const xl_op *a, const xl_op *b)
 
 static bool same_shape(const xl_type *s, const xl_type *t)
 {
-    return s->kind == t->kind && s->rank == t->rank && (!s->rank || !memcmp(s->dims, t->dims, s->rank * sizeof *s->dims));
+    return s->kind == t->kind && s->rank == t->rank &&
+           (!s->rank || !memcmp(s->dims, t->dims, s->rank * sizeof *s->dims));
 }
 
 /* "55" of a vector, "[3, 7]" of a matrix. */
@@ -562,11 +599,11 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
     bool alike = xl_type_eq(s->type, t->type);
     if (said(d, a, b))
         return;
-    if (!alike && (d->shapes || d->dtypes)) {              /* its type follows from the arguments': the value is what counts */
+    if (!alike && (d->shapes || d->dtypes)) { /* its type follows from the arguments': the value is what counts */
         if (s->splat || t->splat || s->type->rank || t->type->rank || d->dtypes || s->dtype != t->dtype)
             return;
     }
-    if (use->code == XL_OP_CALL)                           /* a value may have other readers: this one's line is meant */
+    if (use->code == XL_OP_CALL) /* a value may have other readers: this one's line is meant */
         place_reader(p->fb, use, v, &x);
     if (!x.file.n)
         place_op(p, d->b, use, &x);
@@ -584,22 +621,29 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
             }
         x.before = element_words(d, s, first);
         x.after = element_words(d, t, first);
-        x.text = xl_strf(d->arena, "constant %.*s, used by %s: element %.*s is %.*s, before %.*s (%zu of %zu differ)%.*s", XL_FMT(xl_say_type(d->arena, t->type)), by,
-                         XL_FMT(index_words(d, t->type, first / size)), XL_FMT(x.after), XL_FMT(x.before), differ, s->data.n / size, XL_FMT(at(d, &x)));
+        x.text =
+            xl_strf(d->arena, "constant %.*s, used by %s: element %.*s is %.*s, before %.*s (%zu of %zu differ)%.*s",
+                    XL_FMT(xl_say_type(d->arena, t->type)), by, XL_FMT(index_words(d, t->type, first / size)),
+                    XL_FMT(x.after), XL_FMT(x.before), differ, s->data.n / size, XL_FMT(at(d, &x)));
     } else if (s->dtype == t->dtype && s->type->rank && t->type->rank && !s->splat && !t->splat) { /* other lengths */
         size_t size = xl_dtype_bytes(s->dtype), most = s->data.n < t->data.n ? s->data.n : t->data.n, i = 0;
         while (i < most && !memcmp(s->data.p + i, t->data.p + i, size))
             i += size;
-        xl_str from = i < most ? xl_strf(d->arena, "element %zu is %.*s, before %.*s", i / size, XL_FMT(element_words(d, t, i)), XL_FMT(element_words(d, s, i)))
+        xl_str from = i < most ? xl_strf(d->arena, "element %zu is %.*s, before %.*s", i / size,
+                                         XL_FMT(element_words(d, t, i)), XL_FMT(element_words(d, s, i)))
                                : xl_strf(d->arena, "the first %zu elements are the same", i / size);
-        x.text = xl_strf(d->arena, "constant %.*s -> %.*s, used by %s: %.*s%.*s", XL_FMT(xl_say_type(d->arena, s->type)), XL_FMT(xl_say_type(d->arena, t->type)),
-                         by, XL_FMT(from), XL_FMT(at(d, &x)));
+        x.text =
+            xl_strf(d->arena, "constant %.*s -> %.*s, used by %s: %.*s%.*s", XL_FMT(xl_say_type(d->arena, s->type)),
+                    XL_FMT(xl_say_type(d->arena, t->type)), by, XL_FMT(from), XL_FMT(at(d, &x)));
         sizes_differ(d, s->type, t->type);
-    } else if (s->dtype != t->dtype || (s->type->rank && !same_shape(s->type, t->type))) { /* the values may read alike */
-        x.text = xl_strf(d->arena, "constant %.*s -> %.*s (%.*s -> %.*s), used by %s%.*s", XL_FMT(xl_say_type(d->arena, s->type)), XL_FMT(xl_say_type(d->arena, t->type)),
+    } else if (s->dtype != t->dtype ||
+               (s->type->rank && !same_shape(s->type, t->type))) { /* the values may read alike */
+        x.text = xl_strf(d->arena, "constant %.*s -> %.*s (%.*s -> %.*s), used by %s%.*s",
+                         XL_FMT(xl_say_type(d->arena, s->type)), XL_FMT(xl_say_type(d->arena, t->type)),
                          XL_FMT(x.before), XL_FMT(x.after), by, XL_FMT(at(d, &x)));
     } else
-        x.text = xl_strf(d->arena, "constant %.*s -> %.*s, used by %s%.*s", XL_FMT(x.before), XL_FMT(x.after), by, XL_FMT(at(d, &x)));
+        x.text = xl_strf(d->arena, "constant %.*s -> %.*s, used by %s%.*s", XL_FMT(x.before), XL_FMT(x.after), by,
+                         XL_FMT(at(d, &x)));
     note(d, x);
 }
 
@@ -609,7 +653,8 @@ static void op_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr 
 {
     op_ctx *c = ctx;
     xl_arena *arena = c->p->d->arena;
-    changed(c->p, c->a, c->b, attr_kind(key), xl_str_c(arena, key), xl_say_attr(arena, before), xl_say_attr(arena, after));
+    changed(c->p, c->a, c->b, attr_kind(key), xl_str_c(arena, key), xl_say_attr(arena, before),
+            xl_say_attr(arena, after));
 }
 
 /* Numbers in these attributes are sizes and places: they follow when shapes differ. */
@@ -654,7 +699,8 @@ static void types(pair *p, const xl_op *a, const xl_op *b)
         const xl_type *s = xl_out_type(p->fa, a, i), *t = xl_out_type(p->fb, b, i);
         if (xl_type_eq(s, t))
             continue;
-        changed(p, a, b, same_shape(s, t) ? XL_DIFF_DTYPE : XL_DIFF_SHAPE, "result", xl_say_type(d->arena, s), xl_say_type(d->arena, t));
+        changed(p, a, b, same_shape(s, t) ? XL_DIFF_DTYPE : XL_DIFF_SHAPE, "result", xl_say_type(d->arena, s),
+                xl_say_type(d->arena, t));
         sizes_differ(d, s, t);
         return;
     }
@@ -686,7 +732,8 @@ static xl_str maker_line(diff *d, const xl_func *f, xl_value v, xl_str words)
     return x.file.n ? xl_strf(d->arena, "%.*s of line %u", XL_FMT(words), x.line) : words;
 }
 
-/* Where two ops read: another value, or another constant. A value made by an op that came or went has been named with that op. */
+/* Where two ops read: another value, or another constant. A value made by an op that came or went has been named with
+ * that op. */
 static void wiring(pair *p, const xl_op *a, const xl_op *b)
 {
     bool one = false;
@@ -736,7 +783,8 @@ static uint32_t computing_ops(const xl_func *f, uint64_t *code)
 /* Of the ops that compute something in the longer function at least half are in the other. */
 static bool much_alike(diff *d, const xl_func *fa, const xl_func *fb)
 {
-    uint64_t *x = xl_new(d->arena, uint64_t, fa->body ? fa->body->nop : 0), *y = xl_new(d->arena, uint64_t, fb->body ? fb->body->nop : 0);
+    uint64_t *x = xl_new(d->arena, uint64_t, fa->body ? fa->body->nop : 0),
+             *y = xl_new(d->arena, uint64_t, fb->body ? fb->body->nop : 0);
     uint32_t na = computing_ops(fa, x), nb = computing_ops(fb, y), same = 0;
     int32_t *to = xl_new(d->arena, int32_t, na);
     xl_align(d->arena, x, na, y, nb, to);
@@ -777,24 +825,30 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
         if (a->code != XL_OP_CONSTANT) {
             const xl_attr_row *row = &xl_attr_rows[xl_ops[a->code].row0];
             for (uint32_t i = 0, n = xl_op_nattr((xl_opcode)a->code); i < n; i++) {
-                if (row[i].want == XL_AK_SYM || row[i].want == XL_AK_SYMS || (d->shapes && follows_shapes(row[i].want)) || xl_attr_eq(a->attr[i], b->attr[i]))
+                if (row[i].want == XL_AK_SYM || row[i].want == XL_AK_SYMS ||
+                    (d->shapes && follows_shapes(row[i].want)) || xl_attr_eq(a->attr[i], b->attr[i]))
                     continue;
-                xl_diff_kind kind = row[i].want == XL_AK_SHARDING || row[i].want == XL_AK_SHARDINGS ? XL_DIFF_SHARDING : attr_kind(xl_str_of(row[i].name));
-                changed(p, a, b, kind, row[i].name, xl_say_attr(d->arena, a->attr[i]), xl_say_attr(d->arena, b->attr[i]));
+                xl_diff_kind kind = row[i].want == XL_AK_SHARDING || row[i].want == XL_AK_SHARDINGS
+                                        ? XL_DIFF_SHARDING
+                                        : attr_kind(xl_str_of(row[i].name));
+                changed(p, a, b, kind, row[i].name, xl_say_attr(d->arena, a->attr[i]),
+                        xl_say_attr(d->arena, b->attr[i]));
             }
         }
         op_ctx c = { p, a, b };
         dicts(d, a->extra, b->extra, op_attr, &c);
     }
     if (a->nin != b->nin)
-        changed(p, a, b, XL_DIFF_OP, "number of operands", xl_strf(d->arena, "%u", a->nin), xl_strf(d->arena, "%u", b->nin));
+        changed(p, a, b, XL_DIFF_OP, "number of operands", xl_strf(d->arena, "%u", a->nin),
+                xl_strf(d->arena, "%u", b->nin));
     if (!alike && d->told == before)                       /* else its types follow from that */
         types(p, a, b);
     wiring(p, a, b);
     for (uint32_t i = 0; i < a->nregion && i < b->nregion; i++)
         regions(p, a->region[i], b->region[i]);
     if (a->nregion != b->nregion)
-        changed(p, a, b, XL_DIFF_OP, "number of regions", xl_strf(d->arena, "%u", a->nregion), xl_strf(d->arena, "%u", b->nregion));
+        changed(p, a, b, XL_DIFF_OP, "number of regions", xl_strf(d->arena, "%u", a->nregion),
+                xl_strf(d->arena, "%u", b->nregion));
 }
 
 /* The ops of one side only: their names, and the lines of the first and last. */
@@ -811,8 +865,10 @@ static bool own_arg(const xl_func *f, const bool *own, const xl_op *op)
     return false;
 }
 
-/* own_line: one of them is of a line that the other program has not, and none of them reads an argument that it has not. */
-static ops_run run_of(const xl_func *f, const bool *own, const lines *other, const xl_region *r, const uint32_t *idx, uint32_t n)
+/* own_line: one of them is of a line that the other program has not, and none of them reads an argument that it has
+ * not. */
+static ops_run run_of(const xl_func *f, const bool *own, const lines *other, const xl_region *r, const uint32_t *idx,
+                      uint32_t n)
 {
     ops_run out = { .n = n };
     uint64_t caller = line_number(f->m, called_from(f->m));
@@ -832,12 +888,14 @@ static ops_run run_of(const xl_func *f, const bool *own, const lines *other, con
 }
 
 /* One note for the ops that went and came at one place. */
-static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, uint32_t nwent, const xl_region *rb, const uint32_t *came, uint32_t ncame)
+static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, uint32_t nwent, const xl_region *rb,
+                          const uint32_t *came, uint32_t ncame)
 {
     diff *d = p->d;
     if ((!nwent && !ncame) || d->n >= d->most)
         return;
-    ops_run old = run_of(p->fa, d->went, &d->of_b, ra, went, nwent), new = run_of(p->fb, d->came, &d->of_a, rb, came, ncame), *shown = ncame ? &new : &old;
+    ops_run old = run_of(p->fa, d->went, &d->of_b, ra, went, nwent),
+            new = run_of(p->fb, d->came, &d->of_a, rb, came, ncame), *shown = ncame ? &new : &old;
     const xl_module *m = ncame ? d->b : d->a;
     xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .follows = !old.own_line && !new.own_line }, y = { 0 };
     place_op(p, m, shown->first, &x);
@@ -851,11 +909,13 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     const char *more = shown->n > 4 ? ", ..." : "";
     xl_str what = ncame ? x.after : x.before, where = xl_strf(d->arena, "%.*s%.*s", XL_FMT(at(d, &x)), XL_FMT(until));
     if (nwent && ncame)
-        x.text = xl_strf(d->arena, "%.*s%s in place of %.*s%s%.*s", XL_FMT(what), more, XL_FMT(x.before), nwent > 4 ? ", ..." : "", XL_FMT(where));
+        x.text = xl_strf(d->arena, "%.*s%s in place of %.*s%s%.*s", XL_FMT(what), more, XL_FMT(x.before),
+                         nwent > 4 ? ", ..." : "", XL_FMT(where));
     else if (shown->n == 1)
         x.text = xl_strf(d->arena, "%.*s was %s%.*s", XL_FMT(what), ncame ? "added" : "removed", XL_FMT(where));
     else
-        x.text = xl_strf(d->arena, "%u ops were %s: %.*s%s%.*s", shown->n, ncame ? "added" : "removed", XL_FMT(what), more, XL_FMT(where));
+        x.text = xl_strf(d->arena, "%u ops were %s: %.*s%s%.*s", shown->n, ncame ? "added" : "removed", XL_FMT(what),
+                         more, XL_FMT(where));
     note(d, x);
     xl_buf_fini(&old.names);
     xl_buf_fini(&new.names);
@@ -976,7 +1036,11 @@ static void funcs(diff *d, const xl_func *fa, const xl_func *fb, const int32_t *
 static void module_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr *after)
 {
     diff *d = ctx;
-    xl_diff x = { .kind = attr_kind(key), .arg = -1, .dim = -1, .before = xl_say_attr(d->arena, before), .after = xl_say_attr(d->arena, after) };
+    xl_diff x = { .kind = attr_kind(key),
+                  .arg = -1,
+                  .dim = -1,
+                  .before = xl_say_attr(d->arena, before),
+                  .after = xl_say_attr(d->arena, after) };
     x.text = xl_strf(d->arena, "the program's %.*s: %.*s -> %.*s", XL_FMT(key), XL_FMT(x.before), XL_FMT(x.after));
     note(d, x);
 }
@@ -984,10 +1048,15 @@ static void module_attr(void *ctx, xl_str key, const xl_attr *before, const xl_a
 static void meshes(diff *d)
 {
     for (uint32_t i = 0; i < d->a->nmesh && i < d->b->nmesh; i++) {
-        xl_attr s = { .kind = XL_AT_MESH, .mesh = d->a->mesh[i].mesh }, t = { .kind = XL_AT_MESH, .mesh = d->b->mesh[i].mesh };
+        xl_attr s = { .kind = XL_AT_MESH, .mesh = d->a->mesh[i].mesh },
+                t = { .kind = XL_AT_MESH, .mesh = d->b->mesh[i].mesh };
         if (xl_attr_eq(&s, &t))
             continue;
-        xl_diff x = { .kind = XL_DIFF_SHARDING, .arg = -1, .dim = -1, .before = xl_say_attr(d->arena, &s), .after = xl_say_attr(d->arena, &t) };
+        xl_diff x = { .kind = XL_DIFF_SHARDING,
+                      .arg = -1,
+                      .dim = -1,
+                      .before = xl_say_attr(d->arena, &s),
+                      .after = xl_say_attr(d->arena, &t) };
         x.text = xl_strf(d->arena, "the mesh: %.*s -> %.*s", XL_FMT(x.before), XL_FMT(x.after));
         note(d, x);
     }
@@ -1003,7 +1072,12 @@ static void results(diff *d, const xl_func *fa, const xl_func *fb)
         dicts(d, fa->res_attr ? fa->res_attr[i] : NULL, fb->res_attr ? fb->res_attr[i] : NULL, arg_attr, &c);
     }
     if (na != nb) {
-        xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .follows = true, .before = xl_strf(d->arena, "%u", na), .after = xl_strf(d->arena, "%u", nb) };
+        xl_diff x = { .kind = XL_DIFF_OP,
+                      .arg = -1,
+                      .dim = -1,
+                      .follows = true,
+                      .before = xl_strf(d->arena, "%u", na),
+                      .after = xl_strf(d->arena, "%u", nb) };
         x.text = xl_strf(d->arena, "the program returns %u values, before %u", nb, na);
         note(d, x);
     }
@@ -1062,7 +1136,10 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
         return NULL;
     const xl_func *fa = xl_module_entry(a), *fb = xl_module_entry(b);
     if (!fa || !fb) {
-        note(&d, (xl_diff){ .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .text = XL_STR("the programs differ, and one of them has no entry function to compare") });
+        note(&d, (xl_diff){ .kind = XL_DIFF_OP,
+                            .arg = -1,
+                            .dim = -1,
+                            .text = XL_STR("the programs differ, and one of them has no entry function to compare") });
         *n = d.n;
         return d.list;
     }
@@ -1077,7 +1154,12 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
     dicts(&d, a->extra, b->extra, module_attr, &d);
     funcs(&d, fa, fb, to, 0, (site){ { "", 0 }, 0 });
     if (d.n == 0 && most)                                  /* the hashes differ, so something does */
-        note(&d, (xl_diff){ .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .text = XL_STR("the programs differ in a detail that has no name here: compare the output of xlane print") });
+        note(&d, (xl_diff){
+                     .kind = XL_DIFF_OP,
+                     .arg = -1,
+                     .dim = -1,
+                     .text = XL_STR(
+                         "the programs differ in a detail that has no name here: compare the output of xlane print") });
     consequences(&d);
     *n = d.n;
     for (uint32_t i = 0; i < d.n; i++)
@@ -1096,7 +1178,8 @@ xl_str xl_module_renames(xl_arena *arena, const xl_module *a, const xl_module *b
         if (!x.n || !y.n || xl_str_eq(x, y))
             continue;
         if (shown++ < 4)
-            xl_buf_printf(&words, "%sargument %u is named %.*s, before %.*s", shown > 1 ? "; " : "", i, XL_FMT(y), XL_FMT(x));
+            xl_buf_printf(&words, "%sargument %u is named %.*s, before %.*s", shown > 1 ? "; " : "", i, XL_FMT(y),
+                          XL_FMT(x));
     }
     if (shown > 4)
         xl_buf_printf(&words, "; and %u more", shown - 4);

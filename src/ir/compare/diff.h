@@ -1,6 +1,6 @@
 /* src/ir/compare/diff.h
- * What differs between two programs, in words: the form of `explain` and of `xlane diff`. Two programs of one canonical hash (see
- * hash.h) do not differ: names, locations and the order of functions do not count. */
+ * What differs between two programs, in words: the form of `explain` and of `xlane diff`. Two programs of one canonical
+ * hash (see hash.h) do not differ: names, locations and the order of functions do not count. */
 #ifndef XL_IR_DIFF_H
 #define XL_IR_DIFF_H
 
@@ -14,23 +14,25 @@ typedef enum {
 
 typedef struct {
     xl_diff_kind kind;
-    int32_t arg, dim;                                      /* argument (of b, or of a where b has none) and dimension, or -1 */
-    xl_str name;                                           /* the argument's name, where it has one ("batch['tokens']") */
+    int32_t arg, dim; /* argument (of b, or of a where b has none) and dimension, or -1 */
+    xl_str name;      /* the argument's name, where it has one ("batch['tokens']") */
     xl_str before, after;                                  /* "128", "160"; "0.1", "0.2"; "stablehlo.add" or empty */
     xl_str file;                                           /* of the op that uses the changed value; may be empty */
     uint32_t line, last;                                   /* last: of the ops that came or went here; 0: none did */
     uint32_t times;                                        /* how often this very sentence was found */
-    bool follows;                                          /* from sizes or arguments that differ: a consequence, no cause */
+    bool follows; /* from sizes or arguments that differ: a consequence, no cause */
     xl_str text;                                           /* the whole sentence */
 } xl_diff;
 
-/* The differences from a to b, the arguments' first, then in program order, at most `most` of them, in the arena. What merely
- * follows from a difference already named (types of later ops, sizes in their attributes) is left out. */
+/* The differences from a to b, the arguments' first, then in program order, at most `most` of them, in the arena. What
+ * merely follows from a difference already named (types of later ops, sizes in their attributes) is left out. */
 xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b, uint32_t most, uint32_t *n);
-/* Of two programs that do not differ: the arguments that are named otherwise, in words; empty where all names stayed. */
+/* Of two programs that do not differ: the arguments that are named otherwise, in words; empty where all names stayed.
+ * */
 xl_str xl_module_renames(xl_arena *arena, const xl_module *a, const xl_module *b);
 const char *xl_diff_word(xl_diff_kind kind);               /* "shape", "dtype", ... */
-/* The source lines of a program's ops as numbers, sorted, each once; in the arena. The line that called the program is none of them. */
+/* The source lines of a program's ops as numbers, sorted, each once; in the arena. The line that called the program is
+ * none of them. */
 uint64_t *xl_module_lines(xl_arena *arena, const xl_module *m, uint32_t *n);
 
 /* ---- parts ------------------------------------------------------------------------------------------------------ */

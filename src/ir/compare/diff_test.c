@@ -53,61 +53,102 @@ static void one(const char *a, const char *b, xl_diff_kind kind, const char *tex
 TEST(nothing_differs)
 {
     uint32_t n;
-    differ(MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32> loc(\"a.py\":1:1)\n return %0 : tensor<4xf32>"),
-           MAIN("%b: tensor<4xf32>", "%k = stablehlo.sine %b : tensor<4xf32> loc(\"b.py\":9:9)\n return %k : tensor<4xf32>"), &n);
+    differ(MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32> loc(\"a.py\":1:1)\n"
+                                     " return %0 : tensor<4xf32>"),
+           MAIN("%b: tensor<4xf32>", "%k = stablehlo.sine %b : tensor<4xf32> loc(\"b.py\":9:9)\n"
+                                     " return %k : tensor<4xf32>"),
+           &n);
     CHECK_INT(n, 0);
 }
 
 TEST(arguments)
 {
-    one("func.func public @main(%a: tensor<8x128xf32> loc(#w)) -> tensor<8x128xf32> { %0 = stablehlo.sine %a : tensor<8x128xf32> loc(#a)\n return %0 : tensor<8x128xf32> }\n" LOCS,
-        "func.func public @main(%a: tensor<8x160xf32> loc(#w)) -> tensor<8x160xf32> { %0 = stablehlo.sine %a : tensor<8x160xf32> loc(#a)\n return %0 : tensor<8x160xf32> }\n" LOCS,
+    one("func.func public @main(%a: tensor<8x128xf32> loc(#w)) -> tensor<8x128xf32> { %0 = stablehlo.sine %a : "
+        "tensor<8x128xf32> loc(#a)\n"
+        " return %0 : tensor<8x128xf32> }\n" LOCS,
+        "func.func public @main(%a: tensor<8x160xf32> loc(#w)) -> tensor<8x160xf32> { %0 = stablehlo.sine %a : "
+        "tensor<8x160xf32> loc(#a)\n"
+        " return %0 : tensor<8x160xf32> }\n" LOCS,
         XL_DIFF_SHAPE, "argument 0 (batch['w']): dimension 1 is 160, before 128 at train.py:41");
-    one("func.func public @main(%a: tensor<8xf32>) -> tensor<8xf32> { %0 = stablehlo.sine %a : tensor<8xf32>\n return %0 : tensor<8xf32> }",
-        "func.func public @main(%a: tensor<8xbf16>) -> tensor<8xbf16> { %0 = stablehlo.sine %a : tensor<8xbf16>\n return %0 : tensor<8xbf16> }", XL_DIFF_DTYPE,
-        "argument 0: bf16, before f32");
-    one(MAIN("%a: tensor<4xf32> {tf.aliasing_output = 0 : i32}", "return %a : tensor<4xf32>"), MAIN("%a: tensor<4xf32>", "return %a : tensor<4xf32>"), XL_DIFF_DONATION,
-        "argument 0 is no longer donated");
+    one("func.func public @main(%a: tensor<8xf32>) -> tensor<8xf32> { %0 = stablehlo.sine %a : tensor<8xf32>\n"
+        " return %0 : tensor<8xf32> }",
+        "func.func public @main(%a: tensor<8xbf16>) -> tensor<8xbf16> { %0 = stablehlo.sine %a : tensor<8xbf16>\n"
+        " return %0 : tensor<8xbf16> }",
+        XL_DIFF_DTYPE, "argument 0: bf16, before f32");
+    one(MAIN("%a: tensor<4xf32> {tf.aliasing_output = 0 : i32}", "return %a : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32>", "return %a : tensor<4xf32>"), XL_DIFF_DONATION, "argument 0 is no longer donated");
     one(MAIN("%a: tensor<4xf32> {mhlo.sharding = \"{replicated}\"}", "return %a : tensor<4xf32>"),
-        MAIN("%a: tensor<4xf32> {mhlo.sharding = \"{devices=[2]<=[2]}\"}", "return %a : tensor<4xf32>"), XL_DIFF_SHARDING,
-        "argument 0: sharding {replicated} -> {devices=[2]<=[2]}");
-    one(MAIN("%a: tensor<4xf32> {mhlo.layout_mode = \"default\"}", "return %a : tensor<4xf32>"), MAIN("%a: tensor<4xf32> {mhlo.layout_mode = \"auto\"}", "return %a : tensor<4xf32>"),
-        XL_DIFF_LAYOUT, "argument 0: mhlo.layout_mode default -> auto");
-    one(MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<4xf32> loc(#y)", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n return %0 : tensor<4xf32>") LOCS,
-        MAIN("%a: tensor<4xf32> loc(#y), %b: tensor<4xf32> loc(#x)", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n return %0 : tensor<4xf32>") LOCS, XL_DIFF_ARGS,
-        "arguments were reordered: x, y -> y, x");
-    one(MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<4xf32> loc(#y)", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n return %0 : tensor<4xf32>") LOCS,
-        MAIN("%a: tensor<4xf32> loc(#w), %b: tensor<4xf32> loc(#x)", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n return %0 : tensor<4xf32>") LOCS, XL_DIFF_ARGS,
+        MAIN("%a: tensor<4xf32> {mhlo.sharding = \"{devices=[2]<=[2]}\"}", "return %a : tensor<4xf32>"),
+        XL_DIFF_SHARDING, "argument 0: sharding {replicated} -> {devices=[2]<=[2]}");
+    one(MAIN("%a: tensor<4xf32> {mhlo.layout_mode = \"default\"}", "return %a : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32> {mhlo.layout_mode = \"auto\"}", "return %a : tensor<4xf32>"), XL_DIFF_LAYOUT,
+        "argument 0: mhlo.layout_mode default -> auto");
+    one(MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<4xf32> loc(#y)", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n"
+                                                                     " return %0 : tensor<4xf32>") LOCS,
+        MAIN("%a: tensor<4xf32> loc(#y), %b: tensor<4xf32> loc(#x)", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n"
+                                                                     " return %0 : tensor<4xf32>") LOCS,
+        XL_DIFF_ARGS, "arguments were reordered: x, y -> y, x");
+    one(MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<4xf32> loc(#y)", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n"
+                                                                     " return %0 : tensor<4xf32>") LOCS,
+        MAIN("%a: tensor<4xf32> loc(#w), %b: tensor<4xf32> loc(#x)", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n"
+                                                                     " return %0 : tensor<4xf32>") LOCS,
+        XL_DIFF_ARGS,
         "arguments were renamed and so reordered: x, y -> batch['w'], x"); /* a key that sorts before the others */
-    one(MAIN("%a: tensor<4xf32> loc(#x)", "return %a : tensor<4xf32>") LOCS, MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<i32> loc(#y)", "return %a : tensor<4xf32>") LOCS, XL_DIFF_ARGS,
+    one(MAIN("%a: tensor<4xf32> loc(#x)", "return %a : tensor<4xf32>") LOCS,
+        MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<i32> loc(#y)", "return %a : tensor<4xf32>") LOCS, XL_DIFF_ARGS,
         "argument 1 (y) was added: i32");
-    one(MAIN("%b: tensor<i32>, %a: tensor<4xf32>", "return %a : tensor<4xf32>"), MAIN("%a: tensor<4xf32>", "return %a : tensor<4xf32>"), XL_DIFF_ARGS, "argument 0 was removed: i32");
+    one(MAIN("%b: tensor<i32>, %a: tensor<4xf32>", "return %a : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32>", "return %a : tensor<4xf32>"), XL_DIFF_ARGS, "argument 0 was removed: i32");
 }
 
 TEST(constants)
 {
-#define CONST(v) MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.5> : tensor<4xf32>\n%d = stablehlo.constant dense<" v "> : tensor<4xf32> loc(\"c.py\":1:1)\n" \
-    "%0 = stablehlo.multiply %a, %c : tensor<4xf32>\n %1 = stablehlo.add %0, %d : tensor<4xf32> loc(\"train.py\":41:3)\n return %1 : tensor<4xf32>")
-    one(CONST("1.0"), CONST("1.5"), XL_DIFF_CONSTANT, "constant all 1 in 4xf32 -> all 1.5 in 4xf32, used by stablehlo.add at train.py:41");
+#define CONST(v) MAIN("%a: tensor<4xf32>", \
+    "%c = stablehlo.constant dense<0.5> : tensor<4xf32>\n" \
+    "%d = stablehlo.constant dense<" v "> : tensor<4xf32> loc(\"c.py\":1:1)\n" \
+    "%0 = stablehlo.multiply %a, %c : tensor<4xf32>\n" \
+    " %1 = stablehlo.add %0, %d : tensor<4xf32> loc(\"train.py\":41:3)\n" \
+    " return %1 : tensor<4xf32>")
+    one(CONST("1.0"), CONST("1.5"), XL_DIFF_CONSTANT,
+        "constant all 1 in 4xf32 -> all 1.5 in 4xf32, used by stablehlo.add at train.py:41");
     one(CONST("[1.0, 2.0, 3.0, 4.0]"), CONST("[1.0, 2.0, 3.1, 4.0]"), XL_DIFF_CONSTANT,
         "constant 4xf32, used by stablehlo.add: element 2 is 3.1, before 3 (1 of 4 differ) at train.py:41");
-    one(MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.1> : tensor<f32>\n %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32>\n return %0 : tensor<4xf32>"),
-        MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.01> : tensor<f32>\n %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32>\n return %0 : tensor<4xf32>"),
+    one(MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.1> : tensor<f32>\n"
+                                  " %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32>\n"
+                                  " return %0 : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.01> : tensor<f32>\n"
+                                  " %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32>\n"
+                                  " return %0 : tensor<4xf32>"),
         XL_DIFF_CONSTANT, "constant 0.1 -> 0.01, used by stablehlo.broadcast_in_dim");
 }
 
 TEST(a_constant_is_placed_where_the_changed_reader_is)
 {
     /* One constant, two readers: frontends share equal ones. What changed is what the call reads. */
-#define CLIP "func.func private @clip(%x: tensor<4xf32>, %y: tensor<f32>) -> tensor<4xf32> { %b = stablehlo.broadcast_in_dim %y, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(\"t.py\":42:1)\n" \
+#define CLIP                                                                                                           \
+    "func.func private @clip(%x: tensor<4xf32>, %y: tensor<f32>) -> tensor<4xf32> { %b = stablehlo.broadcast_in_dim "  \
+    "%y, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(\"t.py\":42:1)\n"                                              \
     "%0 = stablehlo.minimum %x, %b : tensor<4xf32> loc(\"t.py\":42:1)\n return %0 : tensor<4xf32> }"
-    one(MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.5> : tensor<f32>\n %d = stablehlo.constant dense<1.0> : tensor<f32>\n %e = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(\"t.py\":15:1)\n"
-             "%0 = stablehlo.multiply %a, %e : tensor<4xf32> loc(\"t.py\":15:1)\n %1 = func.call @clip(%0, %d) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>\n return %1 : tensor<4xf32>") CLIP,
-        MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.5> : tensor<f32>\n %e = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(\"t.py\":15:1)\n"
-             "%0 = stablehlo.multiply %a, %e : tensor<4xf32> loc(\"t.py\":15:1)\n %1 = func.call @clip(%0, %c) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>\n return %1 : tensor<4xf32>") CLIP,
+    one(MAIN("%a: tensor<4xf32>",
+             "%c = stablehlo.constant dense<0.5> : tensor<f32>\n"
+             " %d = stablehlo.constant dense<1.0> : tensor<f32>\n"
+             " %e = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(\"t.py\":15:1)\n"
+             "%0 = stablehlo.multiply %a, %e : tensor<4xf32> loc(\"t.py\":15:1)\n"
+             " %1 = func.call @clip(%0, %d) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>\n"
+             " return %1 : tensor<4xf32>") CLIP,
+        MAIN("%a: tensor<4xf32>",
+             "%c = stablehlo.constant dense<0.5> : tensor<f32>\n"
+             " %e = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32> loc(\"t.py\":15:1)\n"
+             "%0 = stablehlo.multiply %a, %e : tensor<4xf32> loc(\"t.py\":15:1)\n"
+             " %1 = func.call @clip(%0, %c) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>\n"
+             " return %1 : tensor<4xf32>") CLIP,
         XL_DIFF_CONSTANT, "constant 1 -> 0.5, used by func.call at t.py:42");
-#define MASK(v, t) MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<" v "> : tensor<2x2x" t "> loc(\"c.py\":1:1)\n %d = stablehlo.convert %c : (tensor<2x2x" t ">) -> tensor<2x2xf32>\n" \
-    "%0 = stablehlo.sine %d : tensor<2x2xf32> loc(\"t.py\":7:1)\n %1 = stablehlo.reshape %0 : (tensor<2x2xf32>) -> tensor<4xf32>\n return %1 : tensor<4xf32>")
+#define MASK(v, t) MAIN("%a: tensor<4xf32>", \
+    "%c = stablehlo.constant dense<" v "> : tensor<2x2x" t "> loc(\"c.py\":1:1)\n" \
+    " %d = stablehlo.convert %c : (tensor<2x2x" t ">) -> tensor<2x2xf32>\n" \
+    "%0 = stablehlo.sine %d : tensor<2x2xf32> loc(\"t.py\":7:1)\n" \
+    " %1 = stablehlo.reshape %0 : (tensor<2x2xf32>) -> tensor<4xf32>\n" \
+    " return %1 : tensor<4xf32>")
     one(MASK("[[0.0, 1.0], [2.0, 3.0]]", "f32"), MASK("[[0.0, 1.0], [5.0, 3.0]]", "f32"), XL_DIFF_CONSTANT,
         "constant 2x2xf32, used by stablehlo.convert: element [1, 0] is 5, before 2 (1 of 4 differ) at c.py:1");
     one(MASK("[[0.0, 1.0], [2.0, 3.0]]", "f32"), MASK("[[0.0, 1.0], [2.0, 3.0]]", "f16"), XL_DIFF_CONSTANT,
@@ -116,48 +157,89 @@ TEST(a_constant_is_placed_where_the_changed_reader_is)
 
 TEST(what_happens_in_each_layer_is_said_once)
 {
-    one(MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n %1 = stablehlo.tanh %0 : tensor<4xf32>\n %2 = stablehlo.sine %1 : tensor<4xf32>\n %3 = stablehlo.tanh %2 : tensor<4xf32>\n return %3 : tensor<4xf32>"),
-        MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n %4 = stablehlo.abs %0 : tensor<4xf32> loc(\"t.py\":8:1)\n %1 = stablehlo.tanh %4 : tensor<4xf32>\n"
-             "%2 = stablehlo.sine %1 : tensor<4xf32>\n %5 = stablehlo.abs %2 : tensor<4xf32> loc(\"t.py\":8:1)\n %3 = stablehlo.tanh %5 : tensor<4xf32>\n return %3 : tensor<4xf32>"),
+    one(MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n"
+                                  " %1 = stablehlo.tanh %0 : tensor<4xf32>\n"
+                                  " %2 = stablehlo.sine %1 : tensor<4xf32>\n"
+                                  " %3 = stablehlo.tanh %2 : tensor<4xf32>\n"
+                                  " return %3 : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n"
+                                  " %4 = stablehlo.abs %0 : tensor<4xf32> loc(\"t.py\":8:1)\n"
+                                  " %1 = stablehlo.tanh %4 : tensor<4xf32>\n"
+                                  "%2 = stablehlo.sine %1 : tensor<4xf32>\n"
+                                  " %5 = stablehlo.abs %2 : tensor<4xf32> loc(\"t.py\":8:1)\n"
+                                  " %3 = stablehlo.tanh %5 : tensor<4xf32>\n"
+                                  " return %3 : tensor<4xf32>"),
         XL_DIFF_OP, "stablehlo.abs was added at t.py:8 (2 times)");
     /* two results of one op are told apart */
-#define SORT(x) MAIN("%a: tensor<4xf32>, %b: tensor<4xf32>", "%0:2 = stablehlo.optimization_barrier %a, %b : tensor<4xf32>, tensor<4xf32>\n %1 = stablehlo.sine " x " : tensor<4xf32>\n return %1 : tensor<4xf32>")
-    one(SORT("%0#0"), SORT("%0#1"), XL_DIFF_OP, "stablehlo.sine: operand 0 result 0 of stablehlo.optimization_barrier -> result 1 of stablehlo.optimization_barrier");
+#define SORT(x)                                                                                                        \
+    MAIN("%a: tensor<4xf32>, %b: tensor<4xf32>",                                                                       \
+         "%0:2 = stablehlo.optimization_barrier %a, %b : tensor<4xf32>, tensor<4xf32>\n %1 = stablehlo.sine " x        \
+         " : tensor<4xf32>\n return %1 : tensor<4xf32>")
+    one(SORT("%0#0"), SORT("%0#1"), XL_DIFF_OP,
+        "stablehlo.sine: operand 0 result 0 of stablehlo.optimization_barrier -> result 1 of "
+        "stablehlo.optimization_barrier");
 }
 
 TEST(renames_of_equal_programs)
 {
-    xl_module *a = read_text(MAIN("%a: tensor<4xf32> loc(#x)", "return %a : tensor<4xf32>") LOCS), *b = read_text(MAIN("%a: tensor<4xf32> loc(#y)", "return %a : tensor<4xf32>") LOCS);
+    xl_module *a = read_text(MAIN("%a: tensor<4xf32> loc(#x)", "return %a : tensor<4xf32>") LOCS),
+              *b = read_text(MAIN("%a: tensor<4xf32> loc(#y)", "return %a : tensor<4xf32>") LOCS);
     CHECK_STR(xl_str_c(&arena, xl_module_renames(&arena, a, b)), "argument 0 is named y, before x");
     CHECK_INT(xl_module_renames(&arena, a, a).n, 0);
 }
 
 TEST(ops)
 {
-#define CMP(d) MAIN("%a: tensor<4xf32>, %b: tensor<4xf32>", "%0 = stablehlo.compare " d ", %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1> loc(\"t.py\":7:1)\n" \
-    "%1 = stablehlo.select %0, %a, %b : tensor<4xi1>, tensor<4xf32>\n return %1 : tensor<4xf32>")
+#define CMP(d)                                                                                                         \
+    MAIN("%a: tensor<4xf32>, %b: tensor<4xf32>",                                                                       \
+         "%0 = stablehlo.compare " d ", %a, %b : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xi1> loc(\"t.py\":7:1)\n"   \
+         "%1 = stablehlo.select %0, %a, %b : tensor<4xi1>, tensor<4xf32>\n return %1 : tensor<4xf32>")
     one(CMP("LT"), CMP("LE"), XL_DIFF_OP, "stablehlo.compare: comparison_direction LT -> LE at t.py:7");
-#define DOT(p) MAIN("%a: tensor<4x8xf32>, %b: tensor<8xf32>", "%0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]" p " : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4xf32>\n return %0 : tensor<4xf32>")
-    one(DOT(""), DOT(", precision = [HIGHEST, HIGHEST]"), XL_DIFF_OP, "stablehlo.dot_general: precision_config none -> [HIGHEST, HIGHEST]");
-    one(MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n %1 = stablehlo.tanh %0 : tensor<4xf32>\n return %1 : tensor<4xf32>"),
-        MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n %2 = stablehlo.negate %0 : tensor<4xf32> loc(\"t.py\":8:1)\n %1 = stablehlo.tanh %2 : tensor<4xf32>\n return %1 : tensor<4xf32>"),
+#define DOT(p)                                                                                                         \
+    MAIN("%a: tensor<4x8xf32>, %b: tensor<8xf32>",                                                                     \
+         "%0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0]" p                                           \
+         " : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4xf32>\n return %0 : tensor<4xf32>")
+    one(DOT(""), DOT(", precision = [HIGHEST, HIGHEST]"), XL_DIFF_OP,
+        "stablehlo.dot_general: precision_config none -> [HIGHEST, HIGHEST]");
+    one(MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n"
+                                  " %1 = stablehlo.tanh %0 : tensor<4xf32>\n"
+                                  " return %1 : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32>", "%0 = stablehlo.sine %a : tensor<4xf32>\n"
+                                  " %2 = stablehlo.negate %0 : tensor<4xf32> loc(\"t.py\":8:1)\n"
+                                  " %1 = stablehlo.tanh %2 : tensor<4xf32>\n"
+                                  " return %1 : tensor<4xf32>"),
         XL_DIFF_OP, "stablehlo.negate was added at t.py:8");
-    one(MAIN("%a: tensor<4xf32>, %b: tensor<4xf32>", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n return %0 : tensor<4xf32>"),
-        MAIN("%a: tensor<4xf32>, %b: tensor<4xf32>", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n return %0 : tensor<4xf32>"), XL_DIFF_OP,
-        "stablehlo.subtract: operand 0 argument 0 -> argument 1");
+    one(MAIN("%a: tensor<4xf32>, %b: tensor<4xf32>", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n"
+                                                     " return %0 : tensor<4xf32>"),
+        MAIN("%a: tensor<4xf32>, %b: tensor<4xf32>", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n"
+                                                     " return %0 : tensor<4xf32>"),
+        XL_DIFF_OP, "stablehlo.subtract: operand 0 argument 0 -> argument 1");
 }
 
 TEST(inside_regions_and_calls)
 {
-#define LOOP(c) "func.func public @main(%a: tensor<i32>) -> tensor<i32> { %0 = stablehlo.while(%i = %a) : tensor<i32> cond {\n" \
-        " %c = stablehlo.constant dense<" c "> : tensor<i32>\n %1 = stablehlo.compare LT, %i, %c : (tensor<i32>, tensor<i32>) -> tensor<i1> loc(\"l.py\":5:1)\n stablehlo.return %1 : tensor<i1>\n" \
-        "} do { %1 = func.call @f(%i) : (tensor<i32>) -> tensor<i32>\n stablehlo.return %1 : tensor<i32> }\n return %0 : tensor<i32> }\n"
-    one(LOOP("9") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.add %x, %x : tensor<i32>\n return %0 : tensor<i32> }",
-        LOOP("8") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.add %x, %x : tensor<i32>\n return %0 : tensor<i32> }", XL_DIFF_CONSTANT,
-        "constant 9 -> 8, used by stablehlo.compare at l.py:5");
+#define LOOP(c)                                                                                                        \
+    "func.func public @main(%a: tensor<i32>) -> tensor<i32> { %0 = stablehlo.while(%i = %a) : tensor<i32> cond {\n"    \
+    " %c = stablehlo.constant dense<" c                                                                                \
+    "> : tensor<i32>\n %1 = stablehlo.compare LT, %i, %c : (tensor<i32>, tensor<i32>) -> tensor<i1> "                  \
+    "loc(\"l.py\":5:1)\n stablehlo.return %1 : tensor<i1>\n"                                                           \
+    "} do { %1 = func.call @f(%i) : (tensor<i32>) -> tensor<i32>\n" \
+    " stablehlo.return %1 : tensor<i32> }\n" \
+    " return %0 : tensor<i32> }\n"
+    one(
+        LOOP("9") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.add %x, %x : tensor<i32>\n"
+                  " return %0 : tensor<i32> }",
+        LOOP("8") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.add %x, %x : tensor<i32>\n"
+                  " return %0 : tensor<i32> }",
+        XL_DIFF_CONSTANT, "constant 9 -> 8, used by stablehlo.compare at l.py:5");
     uint32_t n;
-    xl_diff *d = differ(LOOP("9") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.add %x, %x : tensor<i32>\n return %0 : tensor<i32> }",
-                        LOOP("9") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.multiply %x, %x : tensor<i32>\n return %0 : tensor<i32> }", &n);
+    xl_diff *d = differ(
+        LOOP("9") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.add %x, %x : tensor<i32>\n"
+                  " return %0 : tensor<i32> }",
+        LOOP(
+            "9") "func.func private @f(%x: tensor<i32>) -> tensor<i32> { %0 = stablehlo.multiply %x, %x : tensor<i32>\n"
+                 " return %0 : tensor<i32> }",
+        &n);
     CHECK_INT(n, 1);
     CHECK_STR(xl_str_c(&arena, d[0].text), "stablehlo.multiply in place of stablehlo.add");
 }
@@ -173,7 +255,8 @@ TEST(thousands_of_ops_in_milliseconds)
             int at = k ? i < 2000 ? i : i + 1 : i;         /* b has one op more, and one other in the middle */
             if (k && i == 2000)
                 xl_buf_puts(&b, "%v2001 = stablehlo.floor %v2000 : tensor<4xf32>\n");
-            xl_buf_printf(k ? &b : &a, "%%v%d = stablehlo.%s %%v%d : tensor<4xf32>\n", at + 1, k && i == 3000 ? "log" : unary[(i * 7919 + i / 13) % 5], at);
+            xl_buf_printf(k ? &b : &a, "%%v%d = stablehlo.%s %%v%d : tensor<4xf32>\n", at + 1,
+                          k && i == 3000 ? "log" : unary[(i * 7919 + i / 13) % 5], at);
         }
     xl_buf_puts(&a, "return %v4000 : tensor<4xf32> }\n");
     xl_buf_puts(&b, "return %v4001 : tensor<4xf32> }\n");

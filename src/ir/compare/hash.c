@@ -1,8 +1,9 @@
-/* The program is written as a stream of small numbers, and the stream is hashed. The stream is self-delimiting (every list
- * has its length first), so two programs have one stream only if they are one program. Whatever has a name gets a number in the
- * order of first use instead: values, functions, meshes. A type is written out once and is a number after that, which
- * keeps the stream of a 200 KB program below 100 KB. Constants are written where they are used, and equal ones are one: frontends
- * and serialisers move them about and merge them, and no device cares where in the text a constant stands. */
+/* The program is written as a stream of small numbers, and the stream is hashed. The stream is self-delimiting (every
+ * list has its length first), so two programs have one stream only if they are one program. Whatever has a name gets a
+ * number in the order of first use instead: values, functions, meshes. A type is written out once and is a number after
+ * that, which keeps the stream of a 200 KB program below 100 KB. Constants are written where they are used, and equal
+ * ones are one: frontends and serialisers move them about and merge them, and no device cares where in the text a
+ * constant stands. */
 #include "ir/compare/hash.h"
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ typedef struct {
     uint32_t nqueue, capqueue;
     uint32_t *value;                                       /* number of a value of the function at work */
     uint32_t nvalue, capvalue;
-    uint32_t local[256], nlocal;                           /* the quick form: the last values defined inside the op's regions */
+    uint32_t local[256], nlocal; /* the quick form: the last values defined inside the op's regions */
     unsigned char buf[2048];
 } stream;
 
@@ -236,7 +237,8 @@ static int64_t func_index(const stream *s, xl_str name)
                 return i;
         return -1;
     }
-    for (uint32_t h = (uint32_t)xl_hash64(name.p, name.n, 0) & (s->func_cap - 1); s->func_by_name[h]; h = (h + 1) & (s->func_cap - 1))
+    for (uint32_t h = (uint32_t)xl_hash64(name.p, name.n, 0) & (s->func_cap - 1); s->func_by_name[h];
+         h = (h + 1) & (s->func_cap - 1))
         if (xl_str_eq(s->m->func[s->func_by_name[h] - 1]->name, name))
             return s->func_by_name[h] - 1;
     return -1;
@@ -266,7 +268,8 @@ static void symbol(stream *s, xl_str name)
 
 static bool says_nothing(xl_str key)
 {
-    return xl_str_is(key, "jax.result_info") || xl_str_is(key, "jax.arg_info") || xl_str_is(key, "jax.uses_shape_polymorphism");
+    return xl_str_is(key, "jax.result_info") || xl_str_is(key, "jax.arg_info") ||
+           xl_str_is(key, "jax.uses_shape_polymorphism");
 }
 
 static void dict(stream *s, const xl_attr *a, int depth)   /* a may be NULL: the same as an empty one */
@@ -345,7 +348,8 @@ static void inherent(stream *s, const xl_attr *a, xl_attr_want want, int depth)
         num(s, a->n);
         for (uint32_t i = 0; i < a->n; i++)
             inherent(s, a->item[i], want == XL_AK_SYMS ? XL_AK_SYM : want, depth + 1);
-    } else if (want == XL_AK_ARRAY && a->kind == XL_AT_DENSE && a->type->rank == 1 && xl_dtype_class(a->dtype) == XL_CLASS_INT) {
+    } else if (want == XL_AK_ARRAY && a->kind == XL_AT_DENSE && a->type->rank == 1 &&
+               xl_dtype_class(a->dtype) == XL_CLASS_INT) {
         num(s, (uint64_t)a->type->dims[0]);                /* a layout */
         for (int64_t i = 0; i < a->type->dims[0]; i++)
             sint(s, xl_dense_int(a, i));
@@ -363,7 +367,10 @@ static void define(stream *s, const xl_func *f, xl_value v)
     type(s, f->val[v.id].type, 0);
 }
 
-static bool is_free_constant(const xl_op *o) { return o && o->code == XL_OP_CONSTANT && !o->extra && o->attr[0] && o->attr[0]->kind == XL_AT_DENSE; }
+static bool is_free_constant(const xl_op *o)
+{
+    return o && o->code == XL_OP_CONSTANT && !o->extra && o->attr[0] && o->attr[0]->kind == XL_AT_DENSE;
+}
 
 static void use_constant(stream *s, const xl_func *f, xl_value v)
 {

@@ -11,7 +11,9 @@ typedef struct {
     bool swapped_reduction;
 } variant;
 
-static const variant plain = { .names = "f", .mesh = "mesh", .axis = "x", .dim = 8, .direction = XL_COMPARISON_DIRECTION_LT, .constant = 1 };
+static const variant plain = {
+    .names = "f", .mesh = "mesh", .axis = "x", .dim = 8, .direction = XL_COMPARISON_DIRECTION_LT, .constant = 1
+};
 
 static void helper(xl_module *m, const variant *v)
 {
@@ -46,8 +48,8 @@ static void entry(xl_module *m, const variant *v)
     xl_op *r = xl_op_new(f, f->body, XL_OP_REDUCE, (xl_value[]){ x->out[0], k->out[0] }, 2, &s, 1, 1, loc);
     xl_op_set(r, XL_SLOT(REDUCE, dimensions), xl_attr_dims(m, (xl_dims){ (int64_t[]){ 0 }, 1 }));
     xl_value ra = xl_region_add_arg(f, r->region[0], s, loc), rb = xl_region_add_arg(f, r->region[0], s, loc);
-    xl_op *sub = xl_op_new(f, r->region[0], XL_OP_SUBTRACT, v->swapped_reduction ? (xl_value[]){ rb, ra } : (xl_value[]){ ra, rb },
-                           2, &s, 1, 0, loc);
+    xl_op *sub = xl_op_new(f, r->region[0], XL_OP_SUBTRACT,
+                           v->swapped_reduction ? (xl_value[]){ rb, ra } : (xl_value[]){ ra, rb }, 2, &s, 1, 0, loc);
     xl_op_new(f, r->region[0], XL_OP_RETURN, sub->out, 1, NULL, 0, 0, loc);
     xl_op *call = xl_op_new(f, f->body, XL_OP_CALL, r->out, 1, &s, 1, 0, loc);
     xl_op_set(call, XL_SLOT(CALL, callee), xl_attr_sym(m, xl_str_of(v->names)));
@@ -95,7 +97,14 @@ static bool same(const variant *v)
     return xl_digest_eq(&x, &y);
 }
 
-#define VARIANT(...) (&(variant){ .names = "f", .mesh = "mesh", .axis = "x", .dim = 8, .direction = XL_COMPARISON_DIRECTION_LT, .constant = 1, __VA_ARGS__ })
+#define VARIANT(...)                                                                                                   \
+    (&(variant){ .names = "f",                                                                                         \
+                 .mesh = "mesh",                                                                                       \
+                 .axis = "x",                                                                                          \
+                 .dim = 8,                                                                                             \
+                 .direction = XL_COMPARISON_DIRECTION_LT,                                                              \
+                 .constant = 1,                                                                                        \
+                 __VA_ARGS__ })
 
 #pragma GCC diagnostic ignored "-Woverride-init"
 TEST(what_does_not_count)
@@ -122,7 +131,8 @@ TEST(what_counts)
 
 TEST(ops_alike_have_one_number)
 {
-    xl_module *a = make(&plain), *b = make(VARIANT(.names = "g", .swapped_funcs = true, .locations = true)), *c = make(VARIANT(.swapped_reduction = true));
+    xl_module *a = make(&plain), *b = make(VARIANT(.names = "g", .swapped_funcs = true, .locations = true)),
+              *c = make(VARIANT(.swapped_reduction = true));
     xl_func *f = xl_module_entry(a), *g = xl_module_entry(b), *h = xl_module_entry(c);
     for (uint32_t i = 0; i < f->body->nop; i++) {
         CHECK(xl_op_hash(f, f->body->op[i]) == xl_op_hash(g, g->body->op[i]));
@@ -146,14 +156,28 @@ static xl_digest of_text(const char *text)
 TEST(where_constants_stand_does_not_count)
 {
 #define MAIN(body) "func.func public @main(%a: tensor<f32>) -> tensor<f32> {\n" body "\n}"
-    xl_digest a = of_text(MAIN("%0 = stablehlo.sine %a : tensor<f32>\n %c = stablehlo.constant dense<2.0> : tensor<f32>\n %1 = stablehlo.add %0, %c : tensor<f32>\n"
-                               " %d = stablehlo.constant dense<2.0> : tensor<f32>\n %2 = stablehlo.subtract %1, %d : tensor<f32>\n return %2 : tensor<f32>"));
-    xl_digest moved = of_text(MAIN("%c = stablehlo.constant dense<2.0> : tensor<f32>\n %0 = stablehlo.sine %a : tensor<f32>\n %1 = stablehlo.add %0, %c : tensor<f32>\n"
+    xl_digest a = of_text(MAIN("%0 = stablehlo.sine %a : tensor<f32>\n"
+                               " %c = stablehlo.constant dense<2.0> : tensor<f32>\n"
+                               " %1 = stablehlo.add %0, %c : tensor<f32>\n"
+                               " %d = stablehlo.constant dense<2.0> : tensor<f32>\n"
+                               " %2 = stablehlo.subtract %1, %d : tensor<f32>\n"
+                               " return %2 : tensor<f32>"));
+    xl_digest moved = of_text(MAIN("%c = stablehlo.constant dense<2.0> : tensor<f32>\n"
+                                   " %0 = stablehlo.sine %a : tensor<f32>\n"
+                                   " %1 = stablehlo.add %0, %c : tensor<f32>\n"
                                    " %2 = stablehlo.subtract %1, %c : tensor<f32>\n return %2 : tensor<f32>"));
-    xl_digest other = of_text(MAIN("%c = stablehlo.constant dense<2.0> : tensor<f32>\n %d = stablehlo.constant dense<3.0> : tensor<f32>\n %0 = stablehlo.sine %a : tensor<f32>\n"
-                                   " %1 = stablehlo.add %0, %c : tensor<f32>\n %2 = stablehlo.subtract %1, %d : tensor<f32>\n return %2 : tensor<f32>"));
-    xl_digest swapped = of_text(MAIN("%c = stablehlo.constant dense<2.0> : tensor<f32>\n %d = stablehlo.constant dense<3.0> : tensor<f32>\n %0 = stablehlo.sine %a : tensor<f32>\n"
-                                     " %1 = stablehlo.add %0, %d : tensor<f32>\n %2 = stablehlo.subtract %1, %c : tensor<f32>\n return %2 : tensor<f32>"));
+    xl_digest other = of_text(MAIN("%c = stablehlo.constant dense<2.0> : tensor<f32>\n"
+                                   " %d = stablehlo.constant dense<3.0> : tensor<f32>\n"
+                                   " %0 = stablehlo.sine %a : tensor<f32>\n"
+                                   " %1 = stablehlo.add %0, %c : tensor<f32>\n"
+                                   " %2 = stablehlo.subtract %1, %d : tensor<f32>\n"
+                                   " return %2 : tensor<f32>"));
+    xl_digest swapped = of_text(MAIN("%c = stablehlo.constant dense<2.0> : tensor<f32>\n"
+                                     " %d = stablehlo.constant dense<3.0> : tensor<f32>\n"
+                                     " %0 = stablehlo.sine %a : tensor<f32>\n"
+                                     " %1 = stablehlo.add %0, %d : tensor<f32>\n"
+                                     " %2 = stablehlo.subtract %1, %c : tensor<f32>\n"
+                                     " return %2 : tensor<f32>"));
     CHECK(xl_digest_eq(&a, &moved));
     CHECK(!xl_digest_eq(&a, &other));
     CHECK(!xl_digest_eq(&swapped, &other));

@@ -152,7 +152,8 @@ static void say_attr(xl_buf *b, const xl_attr *a, int depth)
         break;
     case XL_AT_MESH:
         for (uint32_t i = 0; i < a->mesh->naxis; i++)
-            xl_buf_printf(b, "%s%.*s=%lld", i ? ", " : "", XL_FMT(a->mesh->axis[i].name), (long long)a->mesh->axis[i].size);
+            xl_buf_printf(b, "%s%.*s=%lld", i ? ", " : "", XL_FMT(a->mesh->axis[i].name),
+                          (long long)a->mesh->axis[i].size);
         break;
     case XL_AT_LOC: xl_buf_puts(b, "a location"); break;
     case XL_AT_ARRAY:

@@ -1,6 +1,7 @@
-/* HloModuleProto: what PyTorch/XLA sends. The module's computations are indexed first; then the entry is lowered, and with it
- * every computation it needs: as a function (call), as a region (the body of a reduce or a while), or in place (a fusion, a
- * branch). HLO's tuples dissolve: an instruction's value is the list of its leaves, arguments and results likewise. */
+/* HloModuleProto: what PyTorch/XLA sends. The module's computations are indexed first; then the entry is lowered, and
+ * with it every computation it needs: as a function (call), as a region (the body of a reduce or a while), or in place
+ * (a fusion, a branch). HLO's tuples dissolve: an instruction's value is the list of its leaves, arguments and results
+ * likewise. */
 #include "ir/hlo/hlo.h"
 
 #include <stdarg.h>
@@ -126,8 +127,11 @@ static xl_loc frame_loc(xl_hlo *h, int64_t id, int depth)
         return (xl_loc){ 0 };
     xl_str at = h->place[place - 1];
     int64_t file = xl_hlo_num(h, at, 1), function = xl_hlo_num(h, at, 2);
-    xl_loc_info info = { .kind = XL_LOC_FILE, .line = (uint32_t)xl_hlo_num(h, at, 3), .col = (uint32_t)xl_hlo_num(h, at, 4),
-                         .end_line = (uint32_t)xl_hlo_num(h, at, 5), .end_col = (uint32_t)xl_hlo_num(h, at, 6) };
+    xl_loc_info info = { .kind = XL_LOC_FILE,
+                         .line = (uint32_t)xl_hlo_num(h, at, 3),
+                         .col = (uint32_t)xl_hlo_num(h, at, 4),
+                         .end_line = (uint32_t)xl_hlo_num(h, at, 5),
+                         .end_col = (uint32_t)xl_hlo_num(h, at, 6) };
     if (file >= 1 && file <= (int64_t)h->nfile)
         info.str = xl_str_dup(&h->m->arena, h->file[file - 1]);
     xl_loc loc = xl_loc_add(h->m, &info);
@@ -213,7 +217,8 @@ static void index_comp(xl_hlo *h, xl_str bytes, xl_hlo_comp *c)
             continue;
         int64_t number = xl_hlo_num(h, i->bytes, 9);
         if (number < 0 || number >= (int64_t)c->ninst)
-            XL_HLO_FAIL(h, i->bytes.p, "parameter %lld of a computation with %u instructions", (long long)number, c->ninst);
+            XL_HLO_FAIL(h, i->bytes.p, "parameter %lld of a computation with %u instructions", (long long)number,
+                        c->ninst);
         while ((int64_t)c->nparam <= number)
             XL_PUSH(&h->tmp, c->param, c->nparam, capparam, NULL);
         if (c->param[number])
@@ -248,7 +253,8 @@ xl_leaves xl_hlo_operand(xl_low *l, uint32_t k)
     const xl_hlo_inst *i = k < l->i->noperand ? xl_hlo_find(l->c, l->i->operand[k]) : NULL;
     xl_leaves v = i ? l->val[i - l->c->inst] : (xl_leaves){ NULL, 0 };
     if (!v.v)
-        XL_HLO_FAIL(l->h, l->i->bytes.p, "%.*s (%.*s): operand %u is not there, or comes after it", XL_FMT(l->i->name), XL_FMT(l->i->opcode), k);
+        XL_HLO_FAIL(l->h, l->i->bytes.p, "%.*s (%.*s): operand %u is not there, or comes after it", XL_FMT(l->i->name),
+                    XL_FMT(l->i->opcode), k);
     return v;
 }
 
@@ -256,23 +262,25 @@ xl_leaves xl_hlo_inline(xl_low *l, xl_hlo_comp *c, xl_region *r, const xl_leaves
 {
     xl_hlo *h = l->h;
     if (c->busy || ++h->depth > MAX_LOWER_DEPTH)
-        XL_HLO_FAIL(h, c->inst ? c->inst->bytes.p : h->bytes.p, "computation %.*s contains itself, or they nest deeper than %d", XL_FMT(c->name),
-                    MAX_LOWER_DEPTH);
+        XL_HLO_FAIL(h, c->inst ? c->inst->bytes.p : h->bytes.p,
+                    "computation %.*s contains itself, or they nest deeper than %d", XL_FMT(c->name), MAX_LOWER_DEPTH);
     if (nparam != c->nparam)
         XL_HLO_FAIL(h, h->bytes.p, "computation %.*s has %u parameters, not %u", XL_FMT(c->name), c->nparam, nparam);
     h->work += c->ninst;
     if (h->work > h->max_work)
-        XL_HLO_FAIL(h, h->bytes.p, "computations unfold to more than %llu instructions", (unsigned long long)h->max_work);
+        XL_HLO_FAIL(h, h->bytes.p, "computations unfold to more than %llu instructions",
+                    (unsigned long long)h->max_work);
     c->busy = true;
     xl_low in = { .h = h, .f = l->f, .r = r, .c = c, .param = param };
     in.val = xl_new(&h->tmp, xl_leaves, c->ninst);
     for (uint32_t k = 0; k < c->ninst; k++) {
         in.i = &c->inst[k];
         xl_hlo_op(&in);
-        if (in.val[k].n != xl_hlo_nleaf(in.i->type) && !xl_str_ends(in.i->opcode, XL_STR("-start")) && !xl_str_is(in.i->opcode, "send") &&
-            !xl_str_is(in.i->opcode, "recv") && !xl_str_is(in.i->opcode, "async-update"))
-            XL_HLO_FAIL(h, in.i->bytes.p, "%.*s (%.*s) gives %u values where its shape has %u", XL_FMT(in.i->name), XL_FMT(in.i->opcode),
-                        in.val[k].n, xl_hlo_nleaf(in.i->type));
+        if (in.val[k].n != xl_hlo_nleaf(in.i->type) && !xl_str_ends(in.i->opcode, XL_STR("-start")) &&
+            !xl_str_is(in.i->opcode, "send") && !xl_str_is(in.i->opcode, "recv") &&
+            !xl_str_is(in.i->opcode, "async-update"))
+            XL_HLO_FAIL(h, in.i->bytes.p, "%.*s (%.*s) gives %u values where its shape has %u", XL_FMT(in.i->name),
+                        XL_FMT(in.i->opcode), in.val[k].n, xl_hlo_nleaf(in.i->type));
     }
     const xl_hlo_inst *root = xl_hlo_find(c, c->root);
     if (!root)
@@ -415,7 +423,8 @@ static void entry_attrs(xl_hlo *h, xl_hlo_comp *c, xl_func *f, const xl_hlo_inst
         int64_t arg = arg_at(c, xl_hlo_num(h, e.bytes, 2), xl_hlo_ints(h, e.bytes, 3));
         if (out < 0 || arg < 0)
             XL_HLO_FAIL(h, e.bytes.p, "an alias between a parameter and a result that are not there");
-        f->arg_attr[arg] = xl_dict_with(h->m, f->arg_attr[arg], XL_STR("tf.aliasing_output"), xl_attr_int(h->m, XL_I32, out));
+        f->arg_attr[arg] =
+            xl_dict_with(h->m, f->arg_attr[arg], XL_STR("tf.aliasing_output"), xl_attr_int(h->m, XL_I32, out));
     }
     p = xl_proto_of(xl_hlo_sub(h, h->bytes, 18, NULL));    /* buffer_donor */
     while (xl_hlo_each(h, &p, 1, &e)) {

@@ -1,7 +1,7 @@
 /* src/ir/hlo/hlo.h
- * The inside of the HloModuleProto reader, shared by its files: hlo.c indexes the module and lowers computations, hlo_op.c has
- * one function per HLO opcode, hlo_type.c shapes, literals and shardings. Messages are read where they are needed, straight from
- * the bytes. A mistake in the input leaves by longjmp to `fail`, with the error in `err`. */
+ * The inside of the HloModuleProto reader, shared by its files: hlo.c indexes the module and lowers computations,
+ * hlo_op.c has one function per HLO opcode, hlo_type.c shapes, literals and shardings. Messages are read where they are
+ * needed, straight from the bytes. A mistake in the input leaves by longjmp to `fail`, with the error in `err`. */
 #ifndef XL_IR_HLO_H
 #define XL_IR_HLO_H
 

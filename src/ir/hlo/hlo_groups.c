@@ -1,10 +1,30 @@
-/* The devices of an HLO collective. XLA writes its groups as a list, as an array of 0, 1, ... reshaped and transposed, or by axes of a mesh;
- * the last two are one thing here: dimensions with a size and a stride, those of the group innermost. */
+/* The devices of an HLO collective. XLA writes its groups as a list, as an array of 0, 1, ... reshaped and transposed,
+ * or by axes of a mesh; the last two are one thing here: dimensions with a size and a stride, those of the group
+ * innermost. */
 #include "ir/hlo/hlo_groups.h"
 
 /* Of HloInstructionProto, CollectiveDeviceListProto and what lies in them. */
-enum { GROUPS = 49, LIST = 87, IOTA = 92, MESH_AXES = 93, LIST_GROUPS = 1, LIST_IOTA = 2, IOTA_NGROUP = 1, IOTA_SIZE = 2, IOTA_DIMS = 3, IOTA_PERM = 4,
-       BY_MESH = 1, BY_AXES = 2, MESH_AXIS = 1, MESH_IDS = 2, AXIS_SIZE = 2, REF_AXIS = 1, REF_PART = 2, PART_BEFORE = 1, PART_SIZE = 2 };
+enum {
+    GROUPS = 49,
+    LIST = 87,
+    IOTA = 92,
+    MESH_AXES = 93,
+    LIST_GROUPS = 1,
+    LIST_IOTA = 2,
+    IOTA_NGROUP = 1,
+    IOTA_SIZE = 2,
+    IOTA_DIMS = 3,
+    IOTA_PERM = 4,
+    BY_MESH = 1,
+    BY_AXES = 2,
+    MESH_AXIS = 1,
+    MESH_IDS = 2,
+    AXIS_SIZE = 2,
+    REF_AXIS = 1,
+    REF_PART = 2,
+    PART_BEFORE = 1,
+    PART_SIZE = 2
+};
 enum { MOST = 1 << 20, DIMS = 64 };
 
 typedef struct { int64_t size, stride; } dim;
@@ -150,8 +170,10 @@ static xl_error *by_iota(xl_arena *a, xl_str m, xl_hlo_groups *out)
         turned.d[turned.n++] = plain.d[from];
     }
     out->id = positions(a, &turned, &n);
-    if (!out->id || out->ngroup < 0 || out->size < 0 || __builtin_mul_overflow(out->ngroup, out->size, &total) || total != n)
-        return XL_ERR(INVALID, "%lld replica groups of %lld over %lld devices", (long long)out->ngroup, (long long)out->size, (long long)n);
+    if (!out->id || out->ngroup < 0 || out->size < 0 || __builtin_mul_overflow(out->ngroup, out->size, &total) ||
+        total != n)
+        return XL_ERR(INVALID, "%lld replica groups of %lld over %lld devices", (long long)out->ngroup,
+                      (long long)out->size, (long long)n);
 out:
     return err;
 }
@@ -174,8 +196,10 @@ static xl_error *read_ref(xl_str m, const dims *mesh, ref *out)
     if (have) {
         XL_DO(num(part, PART_BEFORE, &out->before));
         XL_DO(num(part, PART_SIZE, &out->size));
-        if (out->before < 1 || out->size < 1 || out->before > whole || out->size > whole || whole % (out->before * out->size))
-            return XL_ERR(INVALID, "replica groups over part (%lld)%lld of an axis of %lld", (long long)out->before, (long long)out->size, (long long)whole);
+        if (out->before < 1 || out->size < 1 || out->before > whole || out->size > whole ||
+            whole % (out->before * out->size))
+            return XL_ERR(INVALID, "replica groups over part (%lld)%lld of an axis of %lld", (long long)out->before,
+                          (long long)out->size, (long long)whole);
     }
 out:
     return err;
@@ -270,7 +294,8 @@ static xl_error *by_list(xl_arena *a, xl_str m, uint32_t number, xl_hlo_groups *
     out->ngroup = (int64_t)n;
     int64_t total;
     if (__builtin_mul_overflow(out->ngroup, out->size, &total) || total > 16 * MOST)
-        return XL_ERR(INVALID, "%lld replica groups of up to %lld devices", (long long)out->ngroup, (long long)out->size);
+        return XL_ERR(INVALID, "%lld replica groups of up to %lld devices", (long long)out->ngroup,
+                      (long long)out->size);
     out->id = xl_new(a, int64_t, (size_t)total);
     for (int64_t g = 0; g < out->ngroup; g++)
         for (int64_t k = 0; k < out->size; k++)

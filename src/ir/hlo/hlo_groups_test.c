@@ -50,9 +50,11 @@ TEST(groups_by_axes_of_a_mesh)
     CHECK_STR(over(&a, (const int64_t[][3]){ { 0 } }, 1, NULL), "0 8, 1 9, 2 10, 3 11, 4 12, 5 13, 6 14, 7 15");
     CHECK_STR(over(&a, (const int64_t[][3]){ { 1 }, { 0 } }, 2, NULL), "0 8 1 9 2 10 3 11 4 12 5 13 6 14 7 15");
     CHECK_STR(over(&a, (const int64_t[][3]){ { 1, 2, 2 } }, 1, NULL), "0 2, 1 3, 4 6, 5 7, 8 10, 9 11, 12 14, 13 15");
-    CHECK_STR(over(&a, (const int64_t[][3]){ { 1, 4, 2 }, { 1, 1, 2 } }, 2, NULL), "0 4 1 5, 2 6 3 7, 8 12 9 13, 10 14 11 15");
-    CHECK_STR(over(&a, (const int64_t[][3]){ { 0 } }, 1, "\x0f\x0e\x0d\x0c\x0b\x0a\x09\x08\x07\x06\x05\x04\x03\x02\x01\x00"),
-              "15 7, 14 6, 13 5, 12 4, 11 3, 10 2, 9 1, 8 0");
+    CHECK_STR(over(&a, (const int64_t[][3]){ { 1, 4, 2 }, { 1, 1, 2 } }, 2, NULL),
+              "0 4 1 5, 2 6 3 7, 8 12 9 13, 10 14 11 15");
+    CHECK_STR(
+        over(&a, (const int64_t[][3]){ { 0 } }, 1, "\x0f\x0e\x0d\x0c\x0b\x0a\x09\x08\x07\x06\x05\x04\x03\x02\x01\x00"),
+        "15 7, 14 6, 13 5, 12 4, 11 3, 10 2, 9 1, 8 0");
     CHECK_STR(over(&a, (const int64_t[][3]){ { 2 } }, 1, NULL), "refused");
     CHECK_STR(over(&a, (const int64_t[][3]){ { 1, 3, 2 } }, 1, NULL), "refused");
     CHECK_STR(over(&a, (const int64_t[][3]){ { 1 }, { 1 } }, 2, NULL), "refused");

@@ -1,5 +1,5 @@
-/* HLO's instructions as StableHLO ops, one function each. Most of the elementwise ones have the same name but for the dashes
- * and need no more. What HLO does in two steps (-start and -done) is one op here, made at the start. */
+/* HLO's instructions as StableHLO ops, one function each. Most of the elementwise ones have the same name but for the
+ * dashes and need no more. What HLO does in two steps (-start and -done) is one op here, made at the start. */
 #include <stdio.h>
 
 #include "ir/hlo/hlo.h"
@@ -65,7 +65,8 @@ static const xl_attr *extras(xl_low *l)
     return extra;
 }
 
-static xl_op *emit_typed(xl_low *l, xl_opcode code, const xl_value *in, uint32_t nin, const xl_type *const *out, uint32_t nout, uint32_t nregion)
+static xl_op *emit_typed(xl_low *l, xl_opcode code, const xl_value *in, uint32_t nin, const xl_type *const *out,
+                         uint32_t nout, uint32_t nregion)
 {
     xl_op *op = xl_op_new(l->f, l->r, code, in, nin, out, nout, nregion, xl_hlo_loc(l->h, l->i));
     op->extra = extras(l);
@@ -78,8 +79,8 @@ static xl_op *emit(xl_low *l, xl_opcode code, xl_leaves in, uint32_t nregion)
     xl_leaf_types t = xl_hlo_leaf_types(l->h, l->i->type);
     int nin = xl_ops[code].nin, nout = xl_ops[code].nout;
     if ((nin >= 0 && (uint32_t)nin != in.n) || (nout >= 0 && (uint32_t)nout != t.n))
-        FAIL(l, "%.*s (%.*s) has %u operands and %u results, where %s has others", XL_FMT(l->i->name), XL_FMT(l->i->opcode), in.n, t.n,
-             xl_ops[code].text);
+        FAIL(l, "%.*s (%.*s) has %u operands and %u results, where %s has others", XL_FMT(l->i->name),
+             XL_FMT(l->i->opcode), in.n, t.n, xl_ops[code].text);
     xl_op *op = emit_typed(l, code, in.v, in.n, t.t, t.n, nregion);
     give(l, (xl_leaves){ op->out, op->nout });
     return op;
@@ -368,7 +369,8 @@ static xl_leaves with_scalar_starts(xl_low *l, uint32_t first)
     xl_leaves out = { xl_new(&l->h->tmp, xl_value, first + (size_t)t->dims[0]), first };
     memcpy(out.v, in.v, first * sizeof *out.v);
     int64_t unit = 1;
-    const xl_type *vec = xl_type_tensor(l->h->m, t->dtype, (xl_dims){ &unit, 1 }), *scalar = xl_type_scalar(l->h->m, t->dtype);
+    const xl_type *vec = xl_type_tensor(l->h->m, t->dtype, (xl_dims){ &unit, 1 }),
+                  *scalar = xl_type_scalar(l->h->m, t->dtype);
     for (int64_t k = 0; k < t->dims[0]; k++) {
         int64_t end = k + 1;
         xl_op *s = xl_op_new(l->f, l->r, XL_OP_SLICE, &in.v[first], 1, &vec, 1, 0, (xl_loc){ 0 });
@@ -509,7 +511,8 @@ static const xl_attr *precisions(xl_low *l)
     const xl_attr **item = xl_new(&l->h->tmp, const xl_attr *, p.n);
     for (size_t i = 0; i < p.n; i++) {
         if (!xl_enum_text(XL_ENUM_PRECISION, p.p[i]))
-            xl_hlo_fail(l->h, l->i->bytes.p, XL_CODE_UNIMPLEMENTED, "a precision %lld has no counterpart in StableHLO", (long long)p.p[i]);
+            xl_hlo_fail(l->h, l->i->bytes.p, XL_CODE_UNIMPLEMENTED, "a precision %lld has no counterpart in StableHLO",
+                        (long long)p.p[i]);
         item[i] = xl_attr_enum(l->h->m, XL_ENUM_PRECISION, p.p[i]);
     }
     return xl_attr_array(l->h->m, item, (uint32_t)p.n);
@@ -538,7 +541,8 @@ static void put_algorithm(xl_low *l, xl_op *op, int64_t algorithm)
         acc = (xl_dtype)alg[algorithm].acc;
         ops = alg[algorithm].ops;
     } else {
-        xl_hlo_fail(l->h, l->i->bytes.p, XL_CODE_UNIMPLEMENTED, "dot algorithm %lld is newer than this reader", (long long)algorithm);
+        xl_hlo_fail(l->h, l->i->bytes.p, XL_CODE_UNIMPLEMENTED, "dot algorithm %lld is newer than this reader",
+                    (long long)algorithm);
     }
     SET(op, DOT_GENERAL, lhs_precision_type, xl_attr_type(m, xl_type_scalar(m, a)));
     SET(op, DOT_GENERAL, rhs_precision_type, xl_attr_type(m, xl_type_scalar(m, b)));
@@ -635,7 +639,8 @@ static void op_batch_norm_grad(xl_low *l) { batch_norm(l, XL_OP_BATCH_NORM_GRAD)
 static void op_batch_norm_inference(xl_low *l) { batch_norm(l, XL_OP_BATCH_NORM_INFERENCE); }
 static void op_batch_norm_training(xl_low *l) { batch_norm(l, XL_OP_BATCH_NORM_TRAINING); }
 
-/* ---- control flow and calls --------------------------------------------------------------------------------------- */
+/* ---- control flow and calls ---------------------------------------------------------------------------------------
+ * */
 static void op_tuple(xl_low *l) { give(l, gather_operands(l, 0, l->i->noperand)); }
 
 static void op_get_tuple_element(xl_low *l)
@@ -650,7 +655,7 @@ static void op_get_tuple_element(xl_low *l)
     for (int64_t k = 0; k < index; k++)
         at += xl_hlo_nleaf(t->elem[k]);
     uint32_t n = xl_hlo_nleaf(t->elem[index]);
-    if (v.n != xl_hlo_nleaf(t)) {                          /* of a -start: what it holds beside the result is not kept */
+    if (v.n != xl_hlo_nleaf(t)) { /* of a -start: what it holds beside the result is not kept */
         if (v.n != n)
             FAIL(l, "element %lld of an operation that is under way", (long long)index);
         at = 0;
@@ -670,7 +675,8 @@ static void op_call(xl_low *l)
     }
     xl_op *op = emit_all(l, XL_OP_COMPOSITE, 0);
     const xl_attr *front = xl_dict_get(op->extra, XL_STR("mhlo.frontend_attributes"));
-    const xl_attr *name = xl_dict_get(front, XL_STR("composite.name")), *version = xl_dict_get(front, XL_STR("composite.version"));
+    const xl_attr *name = xl_dict_get(front, XL_STR("composite.name")),
+                  *version = xl_dict_get(front, XL_STR("composite.version"));
     const xl_attr *attrs = xl_dict_get(front, XL_STR("composite.attributes")), *dict = NULL;
     int64_t v = 0;
     if (!name || (version && !xl_str_i64(version->str, &v)))
@@ -801,7 +807,8 @@ static const xl_attr *operand_aliases(xl_low *l)
     while (xl_hlo_each(l->h, &p, 74, &f)) {
         const xl_attr *const part[] = { i64(l, xl_hlo_num(l->h, f.bytes, 2)), list(l, xl_hlo_ints(l->h, f.bytes, 3)),
                                         list(l, xl_hlo_ints(l->h, f.bytes, 1)) };
-        XL_PUSH(&l->h->tmp, item, n, cap, xl_attr_struct(l->h->m, XL_STR("stablehlo.output_operand_alias"), key, part, 3));
+        XL_PUSH(&l->h->tmp, item, n, cap,
+                xl_attr_struct(l->h->m, XL_STR("stablehlo.output_operand_alias"), key, part, 3));
     }
     return xl_attr_array(l->h->m, item, n);
 }
@@ -850,7 +857,8 @@ static void op_custom_call(xl_low *l)
     done(l, op);
 }
 
-/* ---- tokens, hosts and other devices ------------------------------------------------------------------------------ */
+/* ---- tokens, hosts and other devices ------------------------------------------------------------------------------
+ * */
 static void op_after_all(xl_low *l) { done(l, emit_all(l, l->i->noperand ? XL_OP_AFTER_ALL : XL_OP_CREATE_TOKEN, 0)); }
 
 static void op_infeed(xl_low *l)
@@ -986,7 +994,8 @@ static xl_op *all_to_all(xl_low *l, const xl_value *in, const xl_type *t, int64_
     return op;
 }
 
-/* HLO has it in two forms: one array split along a dimension; or a tuple, whose k-th operand goes to the k-th of the group.
+/* HLO has it in two forms: one array split along a dimension; or a tuple, whose k-th operand goes to the k-th of the
+ * group.
  * The second is the first along a new leading dimension. */
 static void op_all_to_all(xl_low *l)
 {
@@ -1062,29 +1071,84 @@ static void op_collective_reduce(xl_low *l)
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
-static const struct { const char *name; void (*lower)(xl_low *l); } table[] = {
-    { "parameter", op_parameter }, { "constant", op_constant }, { "tuple", op_tuple }, { "get-tuple-element", op_get_tuple_element },
-    { "broadcast", op_broadcast }, { "reshape", op_reshape }, { "transpose", op_transpose }, { "dot", op_dot },
-    { "compare", op_compare }, { "reduce", op_reduce }, { "slice", op_slice }, { "concatenate", op_concatenate },
-    { "call", op_call }, { "iota", op_iota }, { "pad", op_pad }, { "gather", op_gather }, { "scatter", op_scatter },
-    { "dynamic-slice", op_dynamic_slice }, { "dynamic-update-slice", op_dynamic_update_slice }, { "while", op_while },
-    { "conditional", op_conditional }, { "custom-call", op_custom_call }, { "convolution", op_convolution }, { "sort", op_sort },
-    { "reduce-window", op_reduce_window }, { "select-and-scatter", op_select_and_scatter }, { "reverse", op_reverse },
-    { "bitcast-convert", op_bitcast_convert }, { "bitcast", op_bitcast }, { "reduce-precision", op_reduce_precision },
-    { "rng-bit-generator", op_rng_bits }, { "rng", op_rng }, { "map", op_map }, { "fusion", op_inline }, { "async-start", op_inline },
-    { "async-update", op_forward }, { "async-done", op_forward }, { "copy", op_forward }, { "copy-start", op_forward },
-    { "copy-done", op_forward }, { "domain", op_forward }, { "add-dependency", op_forward }, { "opt-barrier", op_barrier },
-    { "optimization-barrier", op_barrier }, { "fft", op_fft }, { "cholesky", op_cholesky }, { "triangular-solve", op_triangular_solve },
-    { "batch-norm-training", op_batch_norm_training }, { "batch-norm-inference", op_batch_norm_inference },
-    { "batch-norm-grad", op_batch_norm_grad }, { "topk", op_topk }, { "dynamic-reshape", op_dynamic_reshape },
-    { "get-dimension-size", op_get_dimension_size }, { "set-dimension-size", op_set_dimension_size },
-    { "partition-id", op_partition_id }, { "replica-id", op_replica_id }, { "after-all", op_after_all }, { "infeed", op_infeed },
-    { "outfeed", op_outfeed }, { "send", op_send }, { "send-done", op_forward }, { "recv", op_recv }, { "recv-done", op_forward },
-    { "all-reduce", op_all_reduce }, { "all-reduce-start", op_all_reduce }, { "all-reduce-done", op_forward },
-    { "all-gather", op_all_gather }, { "all-gather-start", op_all_gather }, { "all-gather-done", op_forward },
-    { "reduce-scatter", op_reduce_scatter }, { "all-to-all", op_all_to_all }, { "collective-permute", op_collective_permute },
-    { "collective-permute-start", op_collective_permute }, { "collective-permute-done", op_forward },
-    { "collective-broadcast", op_collective_broadcast }, { "collective-reduce", op_collective_reduce },
+static const struct { const char *name; void (*lower)(xl_low *l);
+} table[] = {
+    { "parameter", op_parameter },
+    { "constant", op_constant },
+    { "tuple", op_tuple },
+    { "get-tuple-element", op_get_tuple_element },
+    { "broadcast", op_broadcast },
+    { "reshape", op_reshape },
+    { "transpose", op_transpose },
+    { "dot", op_dot },
+    { "compare", op_compare },
+    { "reduce", op_reduce },
+    { "slice", op_slice },
+    { "concatenate", op_concatenate },
+    { "call", op_call },
+    { "iota", op_iota },
+    { "pad", op_pad },
+    { "gather", op_gather },
+    { "scatter", op_scatter },
+    { "dynamic-slice", op_dynamic_slice },
+    { "dynamic-update-slice", op_dynamic_update_slice },
+    { "while", op_while },
+    { "conditional", op_conditional },
+    { "custom-call", op_custom_call },
+    { "convolution", op_convolution },
+    { "sort", op_sort },
+    { "reduce-window", op_reduce_window },
+    { "select-and-scatter", op_select_and_scatter },
+    { "reverse", op_reverse },
+    { "bitcast-convert", op_bitcast_convert },
+    { "bitcast", op_bitcast },
+    { "reduce-precision", op_reduce_precision },
+    { "rng-bit-generator", op_rng_bits },
+    { "rng", op_rng },
+    { "map", op_map },
+    { "fusion", op_inline },
+    { "async-start", op_inline },
+    { "async-update", op_forward },
+    { "async-done", op_forward },
+    { "copy", op_forward },
+    { "copy-start", op_forward },
+    { "copy-done", op_forward },
+    { "domain", op_forward },
+    { "add-dependency", op_forward },
+    { "opt-barrier", op_barrier },
+    { "optimization-barrier", op_barrier },
+    { "fft", op_fft },
+    { "cholesky", op_cholesky },
+    { "triangular-solve", op_triangular_solve },
+    { "batch-norm-training", op_batch_norm_training },
+    { "batch-norm-inference", op_batch_norm_inference },
+    { "batch-norm-grad", op_batch_norm_grad },
+    { "topk", op_topk },
+    { "dynamic-reshape", op_dynamic_reshape },
+    { "get-dimension-size", op_get_dimension_size },
+    { "set-dimension-size", op_set_dimension_size },
+    { "partition-id", op_partition_id },
+    { "replica-id", op_replica_id },
+    { "after-all", op_after_all },
+    { "infeed", op_infeed },
+    { "outfeed", op_outfeed },
+    { "send", op_send },
+    { "send-done", op_forward },
+    { "recv", op_recv },
+    { "recv-done", op_forward },
+    { "all-reduce", op_all_reduce },
+    { "all-reduce-start", op_all_reduce },
+    { "all-reduce-done", op_forward },
+    { "all-gather", op_all_gather },
+    { "all-gather-start", op_all_gather },
+    { "all-gather-done", op_forward },
+    { "reduce-scatter", op_reduce_scatter },
+    { "all-to-all", op_all_to_all },
+    { "collective-permute", op_collective_permute },
+    { "collective-permute-start", op_collective_permute },
+    { "collective-permute-done", op_forward },
+    { "collective-broadcast", op_collective_broadcast },
+    { "collective-reduce", op_collective_reduce },
 };
 
 void xl_hlo_op(xl_low *l)
@@ -1095,6 +1159,7 @@ void xl_hlo_op(xl_low *l)
             return;
         }
     if (!plain_op(l))
-        xl_hlo_fail(l->h, l->i->bytes.p, XL_CODE_UNIMPLEMENTED, "instruction %.*s: opcode '%.*s' has no counterpart in StableHLO",
-                    XL_FMT(l->i->name), XL_FMT(l->i->opcode));
+        xl_hlo_fail(l->h, l->i->bytes.p, XL_CODE_UNIMPLEMENTED,
+                    "instruction %.*s: opcode '%.*s' has no counterpart in StableHLO", XL_FMT(l->i->name),
+                    XL_FMT(l->i->opcode));
 }

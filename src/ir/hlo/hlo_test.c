@@ -12,7 +12,8 @@ static xl_buf shape(int type, const int64_t *dims, size_t n)
     return b;
 }
 
-static void inst(xl_buf *comp, int64_t id, const char *opcode, xl_buf *type, const int64_t *operand, size_t n, xl_buf *more)
+static void inst(xl_buf *comp, int64_t id, const char *opcode, xl_buf *type, const int64_t *operand, size_t n,
+                 xl_buf *more)
 {
     xl_buf b = { 0 };
     xl_proto_put_bytes(&b, 1, xl_str_of(opcode));

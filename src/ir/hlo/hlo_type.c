@@ -7,11 +7,14 @@ enum { MAX_TUPLE_DEPTH = 64 };
 
 static xl_dtype dtype_of(uint64_t primitive)
 {
-    static const uint8_t map[] = { [1] = XL_I1, [2] = XL_I8, [3] = XL_I16, [4] = XL_I32, [5] = XL_I64, [6] = XL_U8, [7] = XL_U16,
-        [8] = XL_U32, [9] = XL_U64, [10] = XL_F16, [11] = XL_F32, [12] = XL_F64, [15] = XL_C64, [16] = XL_BF16, [18] = XL_C128,
-        [19] = XL_F8E5M2, [20] = XL_F8E4M3FN, [21] = XL_I4, [22] = XL_U4, [23] = XL_F8E4M3B11FNUZ, [24] = XL_F8E5M2FNUZ,
-        [25] = XL_F8E4M3FNUZ, [26] = XL_I2, [27] = XL_U2, [28] = XL_F8E4M3, [29] = XL_F8E3M4, [32] = XL_F4E2M1FN,
-        [33] = XL_F8E8M0FNU, [35] = XL_F6E3M2FN, [36] = XL_F6E2M3FN };
+    static const uint8_t map[] = {
+        [1] = XL_I1,          [2] = XL_I8,          [3] = XL_I16,        [4] = XL_I32,       [5] = XL_I64,
+        [6] = XL_U8,          [7] = XL_U16,         [8] = XL_U32,        [9] = XL_U64,       [10] = XL_F16,
+        [11] = XL_F32,        [12] = XL_F64,        [15] = XL_C64,       [16] = XL_BF16,     [18] = XL_C128,
+        [19] = XL_F8E5M2,     [20] = XL_F8E4M3FN,   [21] = XL_I4,        [22] = XL_U4,       [23] = XL_F8E4M3B11FNUZ,
+        [24] = XL_F8E5M2FNUZ, [25] = XL_F8E4M3FNUZ, [26] = XL_I2,        [27] = XL_U2,       [28] = XL_F8E4M3,
+        [29] = XL_F8E3M4,     [32] = XL_F4E2M1FN,   [33] = XL_F8E8M0FNU, [35] = XL_F6E3M2FN, [36] = XL_F6E2M3FN
+    };
     return primitive < sizeof map ? (xl_dtype)map[primitive] : XL_DT_NONE;
 }
 
@@ -35,7 +38,8 @@ const xl_type *xl_hlo_type(xl_hlo *h, xl_str shape)
     } else {
         xl_dtype d = dtype_of(kind);
         if (d == XL_DT_NONE)
-            xl_hlo_fail(h, shape.p, XL_CODE_UNIMPLEMENTED, "element type %llu of HLO has no counterpart in StableHLO", (unsigned long long)kind);
+            xl_hlo_fail(h, shape.p, XL_CODE_UNIMPLEMENTED, "element type %llu of HLO has no counterpart in StableHLO",
+                        (unsigned long long)kind);
         xl_dims dims = xl_hlo_ints(h, shape, 3), dyn = xl_hlo_ints(h, shape, 6);
         int64_t *dim = xl_new(&h->tmp, int64_t, dims.n), *bound = xl_new(&h->tmp, int64_t, dims.n);
         bool bounded = false;
@@ -89,11 +93,21 @@ xl_leaf_types xl_hlo_leaf_types(xl_hlo *h, const xl_type *t)
 /* The field of LiteralProto that holds elements of this type. */
 static uint32_t literal_field(xl_dtype d)
 {
-    static const uint8_t map[XL_DT_COUNT] = { [XL_I1] = 2, [XL_I8] = 15, [XL_U8] = 3, [XL_I16] = 17, [XL_U16] = 16, [XL_I32] = 4,
-        [XL_I64] = 5, [XL_U32] = 6, [XL_U64] = 7, [XL_F16] = 11, [XL_BF16] = 13, [XL_F32] = 8, [XL_F64] = 9, [XL_C64] = 12,
-        [XL_C128] = 18, [XL_I4] = 21, [XL_U4] = 22, [XL_I2] = 26, [XL_U2] = 27, [XL_F4E2M1FN] = 32, [XL_F8E3M4] = 29,
-        [XL_F8E4M3B11FNUZ] = 23, [XL_F8E4M3FN] = 20, [XL_F8E4M3FNUZ] = 25, [XL_F8E4M3] = 28, [XL_F8E5M2FNUZ] = 24,
-        [XL_F8E5M2] = 19, [XL_F8E8M0FNU] = 33, [XL_F6E3M2FN] = 35, [XL_F6E2M3FN] = 36 };
+    static const uint8_t map[XL_DT_COUNT] = { [XL_I1] = 2,        [XL_I8] = 15,
+                                              [XL_U8] = 3,        [XL_I16] = 17,
+                                              [XL_U16] = 16,      [XL_I32] = 4,
+                                              [XL_I64] = 5,       [XL_U32] = 6,
+                                              [XL_U64] = 7,       [XL_F16] = 11,
+                                              [XL_BF16] = 13,     [XL_F32] = 8,
+                                              [XL_F64] = 9,       [XL_C64] = 12,
+                                              [XL_C128] = 18,     [XL_I4] = 21,
+                                              [XL_U4] = 22,       [XL_I2] = 26,
+                                              [XL_U2] = 27,       [XL_F4E2M1FN] = 32,
+                                              [XL_F8E3M4] = 29,   [XL_F8E4M3B11FNUZ] = 23,
+                                              [XL_F8E4M3FN] = 20, [XL_F8E4M3FNUZ] = 25,
+                                              [XL_F8E4M3] = 28,   [XL_F8E5M2FNUZ] = 24,
+                                              [XL_F8E5M2] = 19,   [XL_F8E8M0FNU] = 33,
+                                              [XL_F6E3M2FN] = 35, [XL_F6E2M3FN] = 36 };
     return map[d];
 }
 
@@ -154,7 +168,9 @@ const xl_attr *xl_hlo_literal(xl_hlo *h, xl_str lit, const xl_type *t)
     if (t->kind != XL_TY_TENSOR || !xl_type_count(t, &n) || number == 0)
         XL_HLO_FAIL(h, lit.p, "a constant must be an array with known dimensions");
     if ((uint64_t)n > lit.n || (!is_varint(t->dtype) && (uint64_t)n > lit.n / size))
-        XL_HLO_FAIL(h, lit.p, "a constant of %lld elements in %zu bytes: the data was left out, or the file is cut short", (long long)n, lit.n);
+        XL_HLO_FAIL(h, lit.p,
+                    "a constant of %lld elements in %zu bytes: the data was left out, or the file is cut short",
+                    (long long)n, lit.n);
     need = (size_t)n * size;
     char *data = xl_arena_alloc(&h->tmp, need);
     xl_proto p = xl_proto_of(lit);
@@ -210,7 +226,8 @@ const xl_attr *xl_hlo_layout(xl_hlo *h, xl_str shape, const xl_type *t, bool *pl
     int64_t *v = xl_new(&h->tmp, int64_t, rank), n = rank;
     for (uint32_t i = 0; i < rank; i++)
         v[i] = m.n ? m.p[i] : (int64_t)(rank - 1 - i);
-    return xl_attr_dense(h->m, xl_type_tensor(h->m, XL_INDEX, (xl_dims){ &n, 1 }), (xl_str){ (char *)v, rank * sizeof *v });
+    return xl_attr_dense(h->m, xl_type_tensor(h->m, XL_INDEX, (xl_dims){ &n, 1 }),
+                         (xl_str){ (char *)v, rank * sizeof *v });
 }
 
 /* ---- shardings -------------------------------------------------------------------------------------------------- */

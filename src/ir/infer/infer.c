@@ -1,16 +1,16 @@
 /* Shape and type inference: from what goes into an op, what comes out.
  *
- * Every row of ops.def names a rule in its `types` column; a rule is a function xl_infer_<name>, declared from the table, so
- * that a forgotten one fails to link. The rules follow the StableHLO specification, constraint by constraint, and
- * speak of what is wrong in numbers ("contracting sizes differ, 512 (lhs dim 1) and 511 (rhs dim 0)").
+ * Every row of ops.def names a rule in its `types` column; a rule is a function xl_infer_<name>, declared from the
+ * table, so that a forgotten one fails to link. The rules follow the StableHLO specification, constraint by constraint,
+ * and speak of what is wrong in numbers ("contracting sizes differ, 512 (lhs dim 1) and 511 (rhs dim 0)").
  *
- * A rule must respect three things. Dimensions may be unknown: compare with xl_dim_like, never with ==. Programs are not
- * trusted: sums and products of their numbers are made in xl_wide. And some results do not follow from the operands (a constant,
- * a convert): then c->out brings the type, and the rule checks and keeps it. Where quantised types meet, only
- * shapes are compared: their arithmetic is the device's affair.
+ * A rule must respect three things. Dimensions may be unknown: compare with xl_dim_like, never with ==. Programs are
+ * not trusted: sums and products of their numbers are made in xl_wide. And some results do not follow from the operands
+ * (a constant, a convert): then c->out brings the type, and the rule checks and keeps it. Where quantised types meet,
+ * only shapes are compared: their arithmetic is the device's affair.
  *
- * Here are the engine and the elementwise rules; infer_shape.c moves data, infer_math.c contracts and reduces it, infer_flow.c
- * has control flow, calls and collectives. */
+ * Here are the engine and the elementwise rules; infer_shape.c moves data, infer_math.c contracts and reduces it,
+ * infer_flow.c has control flow, calls and collectives. */
 #include "ir/infer/infer.h"
 
 #include <stdarg.h>
@@ -43,7 +43,8 @@ const char *xl_infer_show(xl_infer_ctx *c, const xl_type *t)
     if (t->unranked)
         n += (size_t)snprintf(p, room, "*x");
     for (uint32_t i = 0; i < t->rank && n + 24 < room; i++)
-        n += t->dims[i] < 0 ? (size_t)snprintf(p + n, room - n, "?x") : (size_t)snprintf(p + n, room - n, "%lldx", (long long)t->dims[i]);
+        n += t->dims[i] < 0 ? (size_t)snprintf(p + n, room - n, "?x")
+                            : (size_t)snprintf(p + n, room - n, "%lldx", (long long)t->dims[i]);
     snprintf(p + n, room - n, "%s%s", t->quant ? "quantised " : "", xl_dtypes[t->dtype].text);
     return p;
 }
@@ -88,7 +89,8 @@ bool xl_type_like(const xl_type *a, const xl_type *b)
 
 const xl_type *xl_type_merge(xl_module *m, const xl_type *a, const xl_type *b)
 {
-    if (a == b || a->kind != XL_TY_TENSOR || b->unranked || (a->rank && !a->bounds && xl_type_static(a)) || (!a->rank && !a->unranked))
+    if (a == b || a->kind != XL_TY_TENSOR || b->unranked || (a->rank && !a->bounds && xl_type_static(a)) ||
+        (!a->rank && !a->unranked))
         return a;
     if (a->unranked) {
         xl_type t = *b;
@@ -142,7 +144,8 @@ xl_error *xl_need_given(xl_infer_ctx *c)
 xl_error *xl_need_dims(xl_infer_ctx *c, xl_dims d, int64_t rank, bool sorted, const char *what)
 {
     for (size_t i = 0; i < d.n; i++) {
-        NEED(d.p[i] >= 0 && d.p[i] < rank, "%s has %lld, which is not a dimension of rank %lld", what, (long long)d.p[i], (long long)rank);
+        NEED(d.p[i] >= 0 && d.p[i] < rank, "%s has %lld, which is not a dimension of rank %lld", what,
+             (long long)d.p[i], (long long)rank);
         NEED(!sorted || i == 0 || d.p[i - 1] < d.p[i], "%s must be sorted and without repeats", what);
         for (size_t k = 0; k < i; k++)
             NEED(d.p[k] != d.p[i], "%s has %lld twice", what, (long long)d.p[i]);
@@ -160,7 +163,8 @@ xl_error *xl_need_region(xl_infer_ctx *c, uint32_t which, uint32_t nargs, const 
     return NULL;
 }
 
-int64_t xl_window_size(int64_t size, int64_t window, int64_t stride, int64_t lo, int64_t hi, int64_t base_dilation, int64_t window_dilation)
+int64_t xl_window_size(int64_t size, int64_t window, int64_t stride, int64_t lo, int64_t hi, int64_t base_dilation,
+                       int64_t window_dilation)
 {
     if (size == XL_DYN || window == XL_DYN)
         return XL_DYN;
@@ -206,7 +210,8 @@ static xl_error *shape_of_op(xl_infer_ctx *c)
     const xl_op_info *info = &xl_ops[op->code];
     NEED(info->nin == XL_ANY || op->nin == (uint32_t)info->nin, "has %u operands, expected %d", op->nin, info->nin);
     NEED(info->nout == XL_ANY || c->nout == (uint32_t)info->nout, "has %u results, expected %d", c->nout, info->nout);
-    NEED(info->nregion == XL_ANY || op->nregion == (uint32_t)info->nregion, "has %u regions, expected %d", op->nregion, info->nregion);
+    NEED(info->nregion == XL_ANY || op->nregion == (uint32_t)info->nregion, "has %u regions, expected %d", op->nregion,
+         info->nregion);
     const xl_attr_row *row = &xl_attr_rows[info->row0];
     for (uint32_t i = 0, n = xl_op_nattr((xl_opcode)op->code); i < n; i++) {
         NEED(op->attr[i] || row[i].def != XL_DEF_REQUIRED, "attribute %s is missing", row[i].name);
@@ -242,7 +247,8 @@ xl_error *xl_verify_op(xl_func *f, const xl_op *op)
     if (err)
         return err;
     for (uint32_t i = 0; i < op->nout; i++)
-        NEED(out[i] && xl_type_like(out[i], xl_out_type(f, op, i)), "result %u is %s, expected %s", i, SHOW(xl_out_type(f, op, i)), SHOW(out[i]));
+        NEED(out[i] && xl_type_like(out[i], xl_out_type(f, op, i)), "result %u is %s, expected %s", i,
+             SHOW(xl_out_type(f, op, i)), SHOW(out[i]));
     return NULL;
 }
 
@@ -260,17 +266,29 @@ RULE(identity)
 }
 
 /* ---- elementwise ------------------------------------------------------------------------------------------------ */
-enum { PRED = 1 << XL_CLASS_PRED, INT = 1 << XL_CLASS_INT, UINT = 1 << XL_CLASS_UINT, FLOAT = 1 << XL_CLASS_FLOAT, CPLX = 1 << XL_CLASS_COMPLEX };
+enum {
+    PRED = 1 << XL_CLASS_PRED,
+    INT = 1 << XL_CLASS_INT,
+    UINT = 1 << XL_CLASS_UINT,
+    FLOAT = 1 << XL_CLASS_FLOAT,
+    CPLX = 1 << XL_CLASS_COMPLEX
+};
 
 static xl_error *need_class(xl_infer_ctx *c, uint32_t i, unsigned classes)
 {
-    static const char *const names[] = { [PRED | INT | UINT] = "booleans or integers", [INT | UINT] = "integers", [FLOAT] = "floats",
-        [FLOAT | CPLX] = "floats or complex numbers", [INT | UINT | FLOAT | CPLX] = "numbers", [PRED] = "booleans",
-        [INT | FLOAT | CPLX] = "signed numbers", [INT | UINT | FLOAT] = "real numbers" };
+    static const char *const names[] = { [PRED | INT | UINT] = "booleans or integers",
+                                         [INT | UINT] = "integers",
+                                         [FLOAT] = "floats",
+                                         [FLOAT | CPLX] = "floats or complex numbers",
+                                         [INT | UINT | FLOAT | CPLX] = "numbers",
+                                         [PRED] = "booleans",
+                                         [INT | FLOAT | CPLX] = "signed numbers",
+                                         [INT | UINT | FLOAT] = "real numbers" };
     const xl_type *t = IN(i);
     NEED(t->kind == XL_TY_TENSOR, "operand %u must be a tensor, not a %s", i, SHOW(t));
     NEED(t->quant || (classes >> xl_dtype_class(t->dtype) & 1), "operand %u must hold %s, not %s", i,
-         classes < sizeof names / sizeof *names && names[classes] ? names[classes] : "another type", xl_dtypes[t->dtype].text);
+         classes < sizeof names / sizeof *names && names[classes] ? names[classes] : "another type",
+         xl_dtypes[t->dtype].text);
     return NULL;
 }
 
@@ -285,8 +303,9 @@ static xl_error *need_accuracy(xl_infer_ctx *c)
         return NULL;
     for (uint32_t i = 0; i < c->op->attr[0]->n; i++) {
         const xl_attr *v = c->op->attr[0]->item[i];
-        NEED(v == mode || (v->kind == XL_AT_FLOAT ? v->f == 0 : v->kind != XL_AT_INT || v->i == 0), "result_accuracy of mode %s has a tolerance, %.*s",
-             xl_enum_text(XL_ENUM_RESULT_ACCURACY_MODE, mode->i), XL_FMT(c->op->attr[0]->key[i]));
+        NEED(v == mode || (v->kind == XL_AT_FLOAT ? v->f == 0 : v->kind != XL_AT_INT || v->i == 0),
+             "result_accuracy of mode %s has a tolerance, %.*s", xl_enum_text(XL_ENUM_RESULT_ACCURACY_MODE, mode->i),
+             XL_FMT(c->op->attr[0]->key[i]));
     }
     return NULL;
 }
@@ -307,7 +326,8 @@ static xl_error *same_as_operand(xl_infer_ctx *c, unsigned classes)
 RULE(unary_float)
 {
     if (c->op->code == XL_OP_REDUCE_PRECISION) {
-        int64_t e = xl_op_int(c->op, XL_SLOT(REDUCE_PRECISION, exponent_bits)), m = xl_op_int(c->op, XL_SLOT(REDUCE_PRECISION, mantissa_bits));
+        int64_t e = xl_op_int(c->op, XL_SLOT(REDUCE_PRECISION, exponent_bits)),
+                m = xl_op_int(c->op, XL_SLOT(REDUCE_PRECISION, mantissa_bits));
         NEED(e >= 1, "exponent_bits is %lld, expected at least 1", (long long)e);
         NEED(m >= 0, "mantissa_bits is %lld, expected at least 0", (long long)m);
     }
@@ -317,7 +337,10 @@ RULE(unary_floatc) { return same_as_operand(c, FLOAT | CPLX); }
 RULE(conj) { return same_as_operand(c, INT | UINT | FLOAT | CPLX); }
 RULE(unary_int) { return same_as_operand(c, INT | UINT); }
 RULE(unary_bits) { return same_as_operand(c, PRED | INT | UINT); }
-RULE(unary_number) { return same_as_operand(c, c->op->code == XL_OP_SIGN ? INT | FLOAT | CPLX : INT | UINT | FLOAT | CPLX); }
+RULE(unary_number)
+{
+    return same_as_operand(c, c->op->code == XL_OP_SIGN ? INT | FLOAT | CPLX : INT | UINT | FLOAT | CPLX);
+}
 
 RULE(abs)
 {
@@ -349,7 +372,8 @@ RULE(convert)
     if (err)
         return err;
     NEED(IN(0)->kind == XL_TY_TENSOR && c->out[0]->kind == XL_TY_TENSOR, "operand and result must be tensors");
-    NEED(xl_shape_like(IN(0), c->out[0]), "the operand is %s and the result %s: the shapes differ", SHOW(IN(0)), SHOW(c->out[0]));
+    NEED(xl_shape_like(IN(0), c->out[0]), "the operand is %s and the result %s: the shapes differ", SHOW(IN(0)),
+         SHOW(c->out[0]));
     return NULL;
 }
 
@@ -360,7 +384,8 @@ RULE(quantize)
         return err;
     if (c->op->code == XL_OP_UNIFORM_DEQUANTIZE) {
         NEED(IN(0)->quant, "the operand must be quantised");
-        NEED(!c->out[0]->quant && c->out[0]->dtype == IN(0)->quant->expressed, "the result must hold %s", xl_dtypes[IN(0)->quant->expressed].text);
+        NEED(!c->out[0]->quant && c->out[0]->dtype == IN(0)->quant->expressed, "the result must hold %s",
+             xl_dtypes[IN(0)->quant->expressed].text);
     } else
         NEED(c->out[0]->quant, "the result must be quantised");
     return NULL;
@@ -375,7 +400,8 @@ RULE(bitcast_convert)
         return err;
     const xl_type *a = IN(0), *b = c->out[0];
     unsigned from = xl_dtypes[a->dtype].bits, to = xl_dtypes[b->dtype].bits;
-    NEED((xl_dtype_class(a->dtype) == XL_CLASS_COMPLEX) == (xl_dtype_class(b->dtype) == XL_CLASS_COMPLEX), "complex bits go only to complex, not %s to %s", SHOW(a), SHOW(b));
+    NEED((xl_dtype_class(a->dtype) == XL_CLASS_COMPLEX) == (xl_dtype_class(b->dtype) == XL_CLASS_COMPLEX),
+         "complex bits go only to complex, not %s to %s", SHOW(a), SHOW(b));
     if (from == to) {
         NEED(xl_shape_like(a, b), "the operand is %s and the result %s: the shapes differ", SHOW(a), SHOW(b));
         return NULL;
@@ -386,7 +412,8 @@ RULE(bitcast_convert)
         NEED(xl_dim_like(narrow->dims[i], wide->dims[i]), "%s to %s: dimension %u differs", SHOW(a), SHOW(b), i);
     int64_t last = narrow->dims[narrow->rank - 1];
     unsigned n = xl_dtypes[narrow->dtype].bits, w = xl_dtypes[wide->dtype].bits;
-    NEED(last == XL_DYN || (xl_wide)last * n == w, "%s to %s: the last dimension must make up the width, %u bits", SHOW(a), SHOW(b), w);
+    NEED(last == XL_DYN || (xl_wide)last * n == w, "%s to %s: the last dimension must make up the width, %u bits",
+         SHOW(a), SHOW(b), w);
     return NULL;
 }
 
@@ -443,8 +470,10 @@ static xl_error *compare_type_fits(xl_infer_ctx *c, int64_t direction, int64_t t
     case XL_COMPARISON_TYPE_UNSIGNED: ok = k == XL_CLASS_UINT || k == XL_CLASS_PRED; break;
     default: break;
     }
-    NEED(ok || IN(0)->quant, "compare_type %s does not go with %s", xl_enum_text(XL_ENUM_COMPARISON_TYPE, type), xl_dtypes[IN(0)->dtype].text);
-    NEED(k != XL_CLASS_COMPLEX || direction <= XL_COMPARISON_DIRECTION_NE, "complex numbers have no order: only EQ and NE");
+    NEED(ok || IN(0)->quant, "compare_type %s does not go with %s", xl_enum_text(XL_ENUM_COMPARISON_TYPE, type),
+         xl_dtypes[IN(0)->dtype].text);
+    NEED(k != XL_CLASS_COMPLEX || direction <= XL_COMPARISON_DIRECTION_NE,
+         "complex numbers have no order: only EQ and NE");
     return NULL;
 }
 
@@ -452,7 +481,8 @@ RULE(compare)
 {
     xl_error *err = binary(c, PRED | INT | UINT | FLOAT | CPLX);
     if (!err)
-        err = compare_type_fits(c, xl_op_int(c->op, XL_SLOT(COMPARE, comparison_direction)), xl_op_int(c->op, XL_SLOT(COMPARE, compare_type)));
+        err = compare_type_fits(c, xl_op_int(c->op, XL_SLOT(COMPARE, comparison_direction)),
+                                xl_op_int(c->op, XL_SLOT(COMPARE, compare_type)));
     if (err)
         return err;
     c->out[0] = xl_type_with_dtype(c->m, xl_type_merge(c->m, IN(0), IN(1)), XL_I1);
@@ -467,7 +497,8 @@ RULE(select)
     const xl_type *p = IN(0), *a = IN(1), *b = IN(2);
     NEED(xl_type_like(a, b), "the two values differ, %s and %s", SHOW(a), SHOW(b));
     NEED(a->kind == XL_TY_TENSOR, "the values must be tensors, not a %s", SHOW(a));
-    NEED(xl_is_scalar(p) || xl_shape_like(p, a), "the predicate is %s, expected a scalar or the shape of %s", SHOW(p), SHOW(a));
+    NEED(xl_is_scalar(p) || xl_shape_like(p, a), "the predicate is %s, expected a scalar or the shape of %s", SHOW(p),
+         SHOW(a));
     if (!a->quant)
         c->out[0] = xl_type_merge(c->m, a, b);
     else if (!c->out[0])
@@ -482,8 +513,10 @@ RULE(clamp)
         return err;
     for (uint32_t i = 0; i < 3; i += 2) {
         const char *what = i ? "max" : "min";
-        NEED(IN(i)->dtype == IN(1)->dtype || IN(1)->quant, "%s is %s and the operand %s: the types differ", what, SHOW(IN(i)), SHOW(IN(1)));
-        NEED(xl_is_scalar(IN(i)) || xl_shape_like(IN(i), IN(1)), "%s is %s, expected a scalar or the shape of %s", what, SHOW(IN(i)), SHOW(IN(1)));
+        NEED(IN(i)->dtype == IN(1)->dtype || IN(1)->quant, "%s is %s and the operand %s: the types differ", what,
+             SHOW(IN(i)), SHOW(IN(1)));
+        NEED(xl_is_scalar(IN(i)) || xl_shape_like(IN(i), IN(1)), "%s is %s, expected a scalar or the shape of %s", what,
+             SHOW(IN(i)), SHOW(IN(1)));
     }
     if (!IN(1)->quant || !c->out[0])
         c->out[0] = IN(1);
@@ -506,15 +539,16 @@ RULE(map)
     for (uint32_t i = 0; i < c->op->nin; i++) {
         const xl_type *arg = xl_value_type(c->f, c->op->region[0]->arg[i]);
         NEED(xl_shape_like(IN(0), IN(i)), "operand shapes differ, %s and %s", SHOW(IN(0)), SHOW(IN(i)));
-        NEED(xl_is_scalar(arg) && arg->dtype == IN(i)->dtype, "argument %u of the computation is %s, expected a scalar %s", i, SHOW(arg), xl_dtypes[IN(i)->dtype].text);
+        NEED(xl_is_scalar(arg) && arg->dtype == IN(i)->dtype,
+             "argument %u of the computation is %s, expected a scalar %s", i, SHOW(arg), xl_dtypes[IN(i)->dtype].text);
     }
     NEED(end->nin == 1 && xl_is_scalar(xl_in_type(c->f, end, 0)), "the computation must return one scalar");
     c->out[0] = xl_type_with_dtype(c->m, IN(0), xl_in_type(c->f, end, 0)->dtype);
     return NULL;
 }
 
-/* CHLO's implicit broadcasting: shapes are aligned at their last dimension, or by broadcast_dimensions where that is given; a
- * size of 1 stretches. */
+/* CHLO's implicit broadcasting: shapes are aligned at their last dimension, or by broadcast_dimensions where that is
+ * given; a size of 1 stretches. */
 RULE(chlo_broadcast)
 {
     const xl_op *op = c->op;
@@ -523,12 +557,14 @@ RULE(chlo_broadcast)
         return err;
     uint32_t first = op->code == XL_OP_CHLO_BROADCAST_SELECT ? 1 : 0;
     xl_dtype d = IN(first)->dtype;
-    NEED(IN(first)->dtype == IN(first + 1)->dtype, "operand types differ, %s and %s", SHOW(IN(first)), SHOW(IN(first + 1)));
+    NEED(IN(first)->dtype == IN(first + 1)->dtype, "operand types differ, %s and %s", SHOW(IN(first)),
+         SHOW(IN(first + 1)));
     NEED(!first || IN(0)->dtype == XL_I1, "the predicate must hold booleans, not %s", SHOW(IN(0)));
     uint32_t rank = 0;
     for (uint32_t i = 0; i < op->nin; i++)
         rank = IN(i)->rank > rank ? IN(i)->rank : rank;
-    xl_dims map = first ? (xl_dims){ NULL, 0 } : xl_op_dims(op, 0);  /* broadcast_dimensions is the first of these ops' attributes */
+    xl_dims map = first ? (xl_dims){ NULL, 0 }
+                        : xl_op_dims(op, 0); /* broadcast_dimensions is the first of these ops' attributes */
     int64_t *dims = xl_new(&c->m->arena, int64_t, rank);
     for (uint32_t i = 0; i < rank; i++)
         dims[i] = 1;
@@ -538,12 +574,14 @@ RULE(chlo_broadcast)
         NEED(!mapped || map.n == t->rank, "broadcast_dimensions has %zu entries, expected %u", map.n, t->rank);
         for (uint32_t k = 0; k < t->rank; k++) {
             int64_t at = mapped ? map.p[k] : (int64_t)(rank - t->rank + k);
-            NEED(at >= 0 && at < rank, "broadcast_dimensions has %lld, which is not a dimension of rank %u", (long long)at, rank);
+            NEED(at >= 0 && at < rank, "broadcast_dimensions has %lld, which is not a dimension of rank %u",
+                 (long long)at, rank);
             if (dims[at] == 1)
                 dims[at] = t->dims[k];
             else
-                NEED(t->dims[k] == 1 || xl_dim_like(t->dims[k], dims[at]), "sizes %lld and %lld of dimension %lld do not go together",
-                     (long long)dims[at], (long long)t->dims[k], (long long)at);
+                NEED(t->dims[k] == 1 || xl_dim_like(t->dims[k], dims[at]),
+                     "sizes %lld and %lld of dimension %lld do not go together", (long long)dims[at],
+                     (long long)t->dims[k], (long long)at);
         }
     }
     if (op->code == XL_OP_CHLO_BROADCAST_COMPARE)

@@ -1,6 +1,7 @@
 /* src/ir/infer/infer.h
- * Between the rules of the `types` column and their engine (infer.c has the essay). A rule reads operand types and attributes
- * from its context and fills c->out; it returns an error made with BAD, which names the op and the source line. */
+ * Between the rules of the `types` column and their engine (infer.c has the essay). A rule reads operand types and
+ * attributes from its context and fills c->out; it returns an error made with BAD, which names the op and the source
+ * line. */
 #ifndef XL_IR_INFER_H
 #define XL_IR_INFER_H
 
@@ -42,12 +43,17 @@ bool xl_promotable(xl_dtype from, xl_dtype to);            /* the same class, no
 bool xl_all_ranked(const xl_infer_ctx *c);
 xl_error *xl_need_tensors(xl_infer_ctx *c) XL_MUST_USE;    /* operands: tensors with a rank */
 xl_error *xl_need_given(xl_infer_ctx *c) XL_MUST_USE;      /* results: types that the op must bring */
-xl_error *xl_need_dims(xl_infer_ctx *c, xl_dims d, int64_t rank, bool sorted, const char *what) XL_MUST_USE; /* each in 0..rank-1, once */
+xl_error *xl_need_dims(xl_infer_ctx *c, xl_dims d, int64_t rank, bool sorted,
+                       const char *what) XL_MUST_USE; /* each in 0..rank-1, once */
 /* A region's RETURN; its arguments and results are n scalar tensors. */
 xl_error *xl_need_region(xl_infer_ctx *c, uint32_t which, uint32_t nargs, const xl_op **end) XL_MUST_USE;
 static inline bool xl_is_scalar(const xl_type *t) { return t->kind == XL_TY_TENSOR && !t->unranked && t->rank == 0; }
-static inline bool xl_is_int(xl_dtype d) { return xl_dtype_class(d) == XL_CLASS_INT || xl_dtype_class(d) == XL_CLASS_UINT; }
+static inline bool xl_is_int(xl_dtype d)
+{
+    return xl_dtype_class(d) == XL_CLASS_INT || xl_dtype_class(d) == XL_CLASS_UINT;
+}
 /* The shape of a window moving over one dimension; -1 if the numbers make no sense. */
-int64_t xl_window_size(int64_t size, int64_t window, int64_t stride, int64_t lo, int64_t hi, int64_t base_dilation, int64_t window_dilation);
+int64_t xl_window_size(int64_t size, int64_t window, int64_t stride, int64_t lo, int64_t hi, int64_t base_dilation,
+                       int64_t window_dilation);
 
 #endif

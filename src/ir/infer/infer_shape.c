@@ -2,13 +2,25 @@
 #include "ir/infer/infer.h"
 
 #define START() do { xl_error *err_ = xl_need_tensors(c); if (err_) return err_; } while (0)
-#define GIVEN() do { xl_error *err_ = xl_need_given(c); if (err_) return err_; NEED(c->out[0]->kind == XL_TY_TENSOR, "the result must be a tensor, not a %s", SHOW(c->out[0])); } while (0)
-#define DIMS(d, rank, sorted, what) do { xl_error *err_ = xl_need_dims(c, (d), (rank), (sorted), (what)); if (err_) return err_; } while (0)
+#define GIVEN()                                                                                                        \
+    do {                                                                                                               \
+        xl_error *err_ = xl_need_given(c);                                                                             \
+        if (err_)                                                                                                      \
+            return err_;                                                                                               \
+        NEED(c->out[0]->kind == XL_TY_TENSOR, "the result must be a tensor, not a %s", SHOW(c->out[0]));               \
+    } while (0)
+#define DIMS(d, rank, sorted, what)                                                                                    \
+    do {                                                                                                               \
+        xl_error *err_ = xl_need_dims(c, (d), (rank), (sorted), (what));                                               \
+        if (err_)                                                                                                      \
+            return err_;                                                                                               \
+    } while (0)
 
 static int64_t bound_of(const xl_type *t, uint32_t i) { return t->bounds ? t->bounds[i] : XL_DYN; }
 
 /* A tensor of t's element type; bounds may be NULL, and count only where the size is unknown. */
-static const xl_type *tensor_like(xl_infer_ctx *c, const xl_type *t, const int64_t *dims, int64_t *bounds, uint32_t rank)
+static const xl_type *tensor_like(xl_infer_ctx *c, const xl_type *t, const int64_t *dims, int64_t *bounds,
+                                  uint32_t rank)
 {
     bool any = false;
     for (uint32_t i = 0; bounds && i < rank; i++) {
@@ -38,9 +50,11 @@ RULE(constant)
     NEED(v->type && v->type->kind == XL_TY_TENSOR, "the value must be a tensor");
     NEED(xl_type_static(v->type), "the value must have a static shape, not %s", SHOW(v->type));
     int64_t bytes;
-    NEED(v->splat || (xl_type_bytes(v->type, &bytes) && (uint64_t)bytes == v->data.n), "the value has %zu bytes, which is not %s", v->data.n, SHOW(v->type));
+    NEED(v->splat || (xl_type_bytes(v->type, &bytes) && (uint64_t)bytes == v->data.n),
+         "the value has %zu bytes, which is not %s", v->data.n, SHOW(v->type));
     if (c->out[0])
-        NEED(xl_shape_like(v->type, c->out[0]) && (v->type->dtype == c->out[0]->dtype || c->out[0]->quant), "the value is %s, the result %s", SHOW(v->type), SHOW(c->out[0]));
+        NEED(xl_shape_like(v->type, c->out[0]) && (v->type->dtype == c->out[0]->dtype || c->out[0]->quant),
+             "the value is %s, the result %s", SHOW(v->type), SHOW(c->out[0]));
     else
         c->out[0] = v->type;
     return NULL;
@@ -71,7 +85,8 @@ static xl_error *need_list(xl_infer_ctx *c, uint32_t i, int64_t n, const char *w
 {
     const xl_type *t = IN(i);
     NEED(t->rank == 1 && xl_is_int(t->dtype), "%s must be a list of integers, not %s", what, SHOW(t));
-    NEED(n < 0 || xl_dim_like(t->dims[0], n), "%s has %lld entries, expected %lld", what, (long long)t->dims[0], (long long)n);
+    NEED(n < 0 || xl_dim_like(t->dims[0], n), "%s has %lld entries, expected %lld", what, (long long)t->dims[0],
+         (long long)n);
     return NULL;
 }
 
@@ -83,7 +98,8 @@ static bool known_list(const xl_infer_ctx *c, uint32_t i, xl_dims *out)
         return false;
     const xl_attr *v = XL_ATTR(def, CONSTANT, value);
     int64_t n;
-    if (!v || v->kind != XL_AT_DENSE || v->type->kind != XL_TY_TENSOR || v->type->rank != 1 || !xl_is_int(v->dtype) || !xl_type_count(v->type, &n) || n > 64)
+    if (!v || v->kind != XL_AT_DENSE || v->type->kind != XL_TY_TENSOR || v->type->rank != 1 || !xl_is_int(v->dtype) ||
+        !xl_type_count(v->type, &n) || n > 64)
         return false;
     int64_t *p = xl_new(&c->m->arena, int64_t, (size_t)n);
     for (int64_t k = 0; k < n; k++)
@@ -99,24 +115,29 @@ static xl_error *need_said_shape(xl_infer_ctx *c, uint32_t i)
     const xl_type *r = c->out[0];
     if (known_list(c, i, &want) && want.n == r->rank)
         for (uint32_t k = 0; k < r->rank; k++)
-            NEED(want.p[k] >= 0 && xl_dim_like(want.p[k], r->dims[k]), "the shape says %lld for dim %u, the result is %s", (long long)want.p[k], k, SHOW(r));
+            NEED(want.p[k] >= 0 && xl_dim_like(want.p[k], r->dims[k]),
+                 "the shape says %lld for dim %u, the result is %s", (long long)want.p[k], k, SHOW(r));
     return NULL;
 }
 
 RULE(rng)
 {
     START();
-    NEED(xl_is_scalar(IN(0)) && xl_is_scalar(IN(1)) && IN(0)->dtype == IN(1)->dtype, "a and b must be scalars of one type, not %s and %s", SHOW(IN(0)), SHOW(IN(1)));
+    NEED(xl_is_scalar(IN(0)) && xl_is_scalar(IN(1)) && IN(0)->dtype == IN(1)->dtype,
+         "a and b must be scalars of one type, not %s and %s", SHOW(IN(0)), SHOW(IN(1)));
     bool normal = xl_op_int(c->op, XL_SLOT(RNG, rng_distribution)) == XL_RNG_DISTRIBUTION_NORMAL;
     xl_dclass k = xl_dtype_class(IN(0)->dtype);
-    NEED(k == XL_CLASS_FLOAT || (!normal && k != XL_CLASS_COMPLEX), "the distribution does not go with %s", SHOW(IN(0)));
-    xl_error *err = need_list(c, 2, c->out[0] && c->out[0]->kind == XL_TY_TENSOR ? (int64_t)c->out[0]->rank : -1, "shape");
+    NEED(k == XL_CLASS_FLOAT || (!normal && k != XL_CLASS_COMPLEX), "the distribution does not go with %s",
+         SHOW(IN(0)));
+    xl_error *err =
+        need_list(c, 2, c->out[0] && c->out[0]->kind == XL_TY_TENSOR ? (int64_t)c->out[0]->rank : -1, "shape");
     if (err)
         return err;
     GIVEN();
     if ((err = need_said_shape(c, 2)))
         return err;
-    NEED(c->out[0]->dtype == IN(0)->dtype, "the result is %s, expected elements of %s", SHOW(c->out[0]), xl_dtypes[IN(0)->dtype].text);
+    NEED(c->out[0]->dtype == IN(0)->dtype, "the result is %s, expected elements of %s", SHOW(c->out[0]),
+         xl_dtypes[IN(0)->dtype].text);
     return NULL;
 }
 
@@ -126,11 +147,15 @@ RULE(rng_bit_generator)
     const xl_type *s = IN(0);
     NEED(s->rank == 1 && s->dtype == XL_U64, "the state must be a list of ui64, not %s", SHOW(s));
     int64_t alg = xl_op_int(c->op, XL_SLOT(RNG_BIT_GENERATOR, rng_algorithm));
-    NEED(alg != XL_RNG_ALGORITHM_THREE_FRY || xl_dim_like(s->dims[0], 2), "THREE_FRY needs a state of 2, not %s", SHOW(s));
-    NEED(alg != XL_RNG_ALGORITHM_PHILOX || s->dims[0] == XL_DYN || s->dims[0] == 2 || s->dims[0] == 3, "PHILOX needs a state of 2 or 3, not %s", SHOW(s));
+    NEED(alg != XL_RNG_ALGORITHM_THREE_FRY || xl_dim_like(s->dims[0], 2), "THREE_FRY needs a state of 2, not %s",
+         SHOW(s));
+    NEED(alg != XL_RNG_ALGORITHM_PHILOX || s->dims[0] == XL_DYN || s->dims[0] == 2 || s->dims[0] == 3,
+         "PHILOX needs a state of 2 or 3, not %s", SHOW(s));
     c->out[0] = s;
-    NEED(c->out[1] && c->out[1]->kind == XL_TY_TENSOR, "result 1 does not follow from the operands: its type must be given");
-    NEED(xl_is_int(c->out[1]->dtype) || xl_dtype_class(c->out[1]->dtype) == XL_CLASS_FLOAT, "the output must hold integers or floats, not %s", SHOW(c->out[1]));
+    NEED(c->out[1] && c->out[1]->kind == XL_TY_TENSOR,
+         "result 1 does not follow from the operands: its type must be given");
+    NEED(xl_is_int(c->out[1]->dtype) || xl_dtype_class(c->out[1]->dtype) == XL_CLASS_FLOAT,
+         "the output must hold integers or floats, not %s", SHOW(c->out[1]));
     return NULL;
 }
 
@@ -158,7 +183,8 @@ static xl_error *broadcast_fits(xl_infer_ctx *c, xl_dims dims)
     DIMS(dims, r->rank, false, "dims");
     for (uint32_t i = 0; i < t->rank; i++) {
         int64_t to = r->dims[dims.p[i]];
-        NEED(t->dims[i] == 1 || xl_dim_like(t->dims[i], to), "operand dim %u has %lld elements, result dim %lld has %lld; expected 1 or as many", i,
+        NEED(t->dims[i] == 1 || xl_dim_like(t->dims[i], to),
+             "operand dim %u has %lld elements, result dim %lld has %lld; expected 1 or as many", i,
              (long long)t->dims[i], (long long)dims.p[i], (long long)to);
     }
     NEED(t->dtype == r->dtype || t->quant, "the operand is %s and the result %s: the types differ", SHOW(t), SHOW(r));
@@ -172,7 +198,8 @@ static xl_error *need_fixed(xl_infer_ctx *c)
     uint32_t open = 0;
     NEED(!r->unranked, "the result must have a rank");
     for (uint32_t i = 0; i < r->rank; i++) {
-        NEED(r->dims[i] >= 0 || bound_of(r, i) >= 0, "dim %u of the result, %s, has neither size nor bound", i, SHOW(r));
+        NEED(r->dims[i] >= 0 || bound_of(r, i) >= 0, "dim %u of the result, %s, has neither size nor bound", i,
+             SHOW(r));
         open += r->dims[i] < 0;
     }
     NEED(open <= 1, "the result, %s, has %u dimensions without a size; one may be so", SHOW(r), open);
@@ -195,7 +222,8 @@ static xl_error *same_elements(xl_infer_ctx *c)
     int64_t x, y;
     NEED(a->dtype == b->dtype || a->quant, "the operand is %s and the result %s: the types differ", SHOW(a), SHOW(b));
     bool one = xl_type_count(a, &x), other = xl_type_count(b, &y);
-    NEED(!xl_type_static(a) || !xl_type_static(b) || one == other, "%s and %s do not have the same number of elements: one has more than 2^63", SHOW(a), SHOW(b));
+    NEED(!xl_type_static(a) || !xl_type_static(b) || one == other,
+         "%s and %s do not have the same number of elements: one has more than 2^63", SHOW(a), SHOW(b));
     if (one && other)
         NEED(x == y, "%s has %lld elements and %s has %lld", SHOW(a), (long long)x, SHOW(b), (long long)y);
     return NULL;
@@ -249,7 +277,9 @@ static xl_error *dynamic_broadcast(xl_infer_ctx *c)
     if (!err && known_list(c, 1, &said))
         for (uint32_t i = 0; i < t->rank; i++) {
             int64_t to = said.p[dims.p[i]];
-            NEED(t->dims[i] == 1 || xl_dim_like(t->dims[i], to), "operand dim %u has %lld elements, the shape says %lld; expected 1 or as many", i, (long long)t->dims[i], (long long)to);
+            NEED(t->dims[i] == 1 || xl_dim_like(t->dims[i], to),
+                 "operand dim %u has %lld elements, the shape says %lld; expected 1 or as many", i,
+                 (long long)t->dims[i], (long long)to);
         }
     return err;
 }
@@ -265,7 +295,8 @@ static xl_error *said_padding(xl_infer_ctx *c)
         if (!all || t->dims[i] < 0 || r->rank != t->rank)
             continue;
         xl_wide n = (xl_wide)lo.p[i] + hi.p[i] + (t->dims[i] ? (xl_wide)(t->dims[i] - 1) * in.p[i] + t->dims[i] : 0);
-        NEED(xl_fits(n) && xl_dim_like((int64_t)n, r->dims[i]), "dim %u of %s is not what padding makes of %s", i, SHOW(r), SHOW(t));
+        NEED(xl_fits(n) && xl_dim_like((int64_t)n, r->dims[i]), "dim %u of %s is not what padding makes of %s", i,
+             SHOW(r), SHOW(t));
     }
     return NULL;
 }
@@ -303,11 +334,13 @@ RULE(dynamic_shape)
                 fits = !__builtin_mul_overflow(n, said.p[i], &n) && fits;
             for (size_t i = 0; i < said.n; i++)
                 fits = fits || said.p[i] == 0;             /* then there are none, however large the others are */
-            NEED(!xl_type_count(t, &have) || (fits && n == have), "the operand is %s, which is not as many elements as the shape says", SHOW(t));
+            NEED(!xl_type_count(t, &have) || (fits && n == have),
+                 "the operand is %s, which is not as many elements as the shape says", SHOW(t));
         }
         return same_elements(c);
     case XL_OP_DYNAMIC_PAD:
-        NEED(xl_is_scalar(IN(1)) && (IN(1)->dtype == t->dtype || t->quant), "the padding value is %s, expected a scalar %s", SHOW(IN(1)), xl_dtypes[t->dtype].text);
+        NEED(xl_is_scalar(IN(1)) && (IN(1)->dtype == t->dtype || t->quant),
+             "the padding value is %s, expected a scalar %s", SHOW(IN(1)), xl_dtypes[t->dtype].text);
         for (uint32_t i = 2; i < 5 && !err; i++)
             err = need_list(c, i, t->rank, "the padding");
         if (!err)
@@ -381,7 +414,9 @@ RULE(concatenate)
                 bound += u->dims[k] >= 0 ? u->dims[k] : bound_of(u, k) >= 0 ? bound_of(u, k) : 0;
                 continue;
             }
-            NEED(xl_dim_like(d[k], u->dims[k]), "operand %u is %s, operand 0 %s: dim %u differs, and it is not the one joined", i, SHOW(u), SHOW(t), k);
+            NEED(xl_dim_like(d[k], u->dims[k]),
+                 "operand %u is %s, operand 0 %s: dim %u differs, and it is not the one joined", i, SHOW(u), SHOW(t),
+                 k);
             if (d[k] < 0)
                 d[k] = u->dims[k];
         }
@@ -399,14 +434,17 @@ RULE(slice)
     const xl_type *t = IN(0);
     xl_dims s = xl_op_dims(c->op, XL_SLOT(SLICE, start_indices)), l = xl_op_dims(c->op, XL_SLOT(SLICE, limit_indices)),
             st = xl_op_dims(c->op, XL_SLOT(SLICE, strides));
-    NEED(s.n == t->rank && l.n == t->rank && (st.n == 0 || st.n == t->rank), "start, limit and strides need one entry for each dimension of %s", SHOW(t));
+    NEED(s.n == t->rank && l.n == t->rank && (st.n == 0 || st.n == t->rank),
+         "start, limit and strides need one entry for each dimension of %s", SHOW(t));
     int64_t *d = new_dims(c, t->rank);
     for (uint32_t i = 0; i < t->rank; i++) {
         int64_t stride = xl_dims_at(st, i, 1);
         NEED(stride > 0, "stride %lld of dim %u is not positive", (long long)stride, i);
         NEED(s.p[i] >= 0 && s.p[i] <= l.p[i], "dim %u goes from %lld to %lld", i, (long long)s.p[i], (long long)l.p[i]);
-        NEED(t->dims[i] < 0 || l.p[i] <= t->dims[i], "dim %u ends at %lld, beyond its size %lld", i, (long long)l.p[i], (long long)t->dims[i]);
-        NEED(bound_of(t, i) < 0 || l.p[i] <= bound_of(t, i), "dim %u ends at %lld, beyond its bound %lld", i, (long long)l.p[i], (long long)bound_of(t, i));
+        NEED(t->dims[i] < 0 || l.p[i] <= t->dims[i], "dim %u ends at %lld, beyond its size %lld", i, (long long)l.p[i],
+             (long long)t->dims[i]);
+        NEED(bound_of(t, i) < 0 || l.p[i] <= bound_of(t, i), "dim %u ends at %lld, beyond its bound %lld", i,
+             (long long)l.p[i], (long long)bound_of(t, i));
         int64_t n = l.p[i] - s.p[i];
         d[i] = n / stride + (n % stride != 0);
     }
@@ -418,7 +456,8 @@ static xl_error *need_starts(xl_infer_ctx *c, uint32_t first, uint32_t rank)
 {
     NEED(c->op->nin == first + rank, "has %u start indices, expected %u", c->op->nin - first, rank);
     for (uint32_t i = first; i < c->op->nin; i++) {
-        NEED(xl_is_scalar(IN(i)) && xl_is_int(IN(i)->dtype), "start index %u must be a scalar integer, not %s", i - first, SHOW(IN(i)));
+        NEED(xl_is_scalar(IN(i)) && xl_is_int(IN(i)->dtype), "start index %u must be a scalar integer, not %s",
+             i - first, SHOW(IN(i)));
         NEED(IN(i)->dtype == IN(first)->dtype, "start indices differ in type, %s and %s", SHOW(IN(first)), SHOW(IN(i)));
     }
     return NULL;
@@ -435,7 +474,8 @@ RULE(dynamic_slice)
         return err;
     NEED(sizes.n == t->rank, "slice_sizes has %zu entries, expected the rank, %u", sizes.n, t->rank);
     for (uint32_t i = 0; i < t->rank; i++)
-        NEED(sizes.p[i] >= 0 && (t->dims[i] < 0 || sizes.p[i] <= t->dims[i]), "slice size %lld of dim %u is beyond its size %lld", (long long)sizes.p[i], i, (long long)t->dims[i]);
+        NEED(sizes.p[i] >= 0 && (t->dims[i] < 0 || sizes.p[i] <= t->dims[i]),
+             "slice size %lld of dim %u is beyond its size %lld", (long long)sizes.p[i], i, (long long)t->dims[i]);
     put(c, tensor_like(c, t, sizes.p, NULL, t->rank));
     return NULL;
 }
@@ -448,7 +488,9 @@ RULE(dynamic_update_slice)
     NEED(t->dtype == u->dtype || t->quant, "the operand is %s and the update %s: the types differ", SHOW(t), SHOW(u));
     NEED(t->rank == u->rank, "the operand is %s and the update %s: the ranks differ", SHOW(t), SHOW(u));
     for (uint32_t i = 0; i < t->rank; i++)
-        NEED(t->dims[i] < 0 || u->dims[i] < 0 || u->dims[i] <= t->dims[i], "the update is larger than the operand in dim %u, %lld and %lld", i, (long long)u->dims[i], (long long)t->dims[i]);
+        NEED(t->dims[i] < 0 || u->dims[i] < 0 || u->dims[i] <= t->dims[i],
+             "the update is larger than the operand in dim %u, %lld and %lld", i, (long long)u->dims[i],
+             (long long)t->dims[i]);
     xl_error *err = need_starts(c, 2, t->rank);
     if (!err)
         c->out[0] = t;
@@ -459,17 +501,21 @@ RULE(pad)
 {
     START();
     const xl_type *t = IN(0);
-    xl_dims lo = xl_op_dims(c->op, XL_SLOT(PAD, edge_padding_low)), hi = xl_op_dims(c->op, XL_SLOT(PAD, edge_padding_high)),
+    xl_dims lo = xl_op_dims(c->op, XL_SLOT(PAD, edge_padding_low)),
+            hi = xl_op_dims(c->op, XL_SLOT(PAD, edge_padding_high)),
             in = xl_op_dims(c->op, XL_SLOT(PAD, interior_padding));
-    NEED(lo.n == t->rank && hi.n == t->rank && in.n == t->rank, "low, high and interior need one entry for each dimension of %s", SHOW(t));
-    NEED(xl_is_scalar(IN(1)) && (IN(1)->dtype == t->dtype || t->quant), "the padding value is %s, expected a scalar %s", SHOW(IN(1)), xl_dtypes[t->dtype].text);
+    NEED(lo.n == t->rank && hi.n == t->rank && in.n == t->rank,
+         "low, high and interior need one entry for each dimension of %s", SHOW(t));
+    NEED(xl_is_scalar(IN(1)) && (IN(1)->dtype == t->dtype || t->quant), "the padding value is %s, expected a scalar %s",
+         SHOW(IN(1)), xl_dtypes[t->dtype].text);
     int64_t *d = new_dims(c, t->rank), *b = new_dims(c, t->rank);
     for (uint32_t i = 0; i < t->rank; i++) {
         NEED(in.p[i] >= 0, "interior padding %lld of dim %u is negative", (long long)in.p[i], i);
         for (int k = 0; k < 2; k++) {                      /* the size, then the bound */
             int64_t size = k ? bound_of(t, i) : t->dims[i];
             xl_wide n = (xl_wide)lo.p[i] + hi.p[i] + (size > 0 ? (xl_wide)(size - 1) * in.p[i] + size : 0);
-            NEED(size < 0 || xl_fits(n), "dim %u of %lld elements padded by %lld and %lld has no size", i, (long long)size, (long long)lo.p[i], (long long)hi.p[i]);
+            NEED(size < 0 || xl_fits(n), "dim %u of %lld elements padded by %lld and %lld has no size", i,
+                 (long long)size, (long long)lo.p[i], (long long)hi.p[i]);
             (k ? b : d)[i] = size < 0 ? XL_DYN : (int64_t)n;
         }
     }
@@ -484,19 +530,24 @@ RULE(sort)
     uint32_t n = c->op->nin;
     NEED(n > 0 && c->nout == n, "has %u operands and %u results", n, c->nout);
     int64_t dim = xl_op_int(c->op, XL_SLOT(SORT, dimension)), rank = IN(0)->rank;
-    NEED((dim >= -rank && dim < rank) || (rank == 0 && dim == -1), "dimension is %lld, the operand is %s", (long long)dim, SHOW(IN(0)));
+    NEED((dim >= -rank && dim < rank) || (rank == 0 && dim == -1), "dimension is %lld, the operand is %s",
+         (long long)dim, SHOW(IN(0)));
     xl_error *err = xl_need_region(c, 0, 2 * n, &end);
     if (err)
         return err;
     for (uint32_t i = 0; i < n; i++) {
-        NEED(xl_shape_like(IN(0), IN(i)), "operand %u is %s, operand 0 %s: the shapes differ", i, SHOW(IN(i)), SHOW(IN(0)));
+        NEED(xl_shape_like(IN(0), IN(i)), "operand %u is %s, operand 0 %s: the shapes differ", i, SHOW(IN(i)),
+             SHOW(IN(0)));
         for (uint32_t k = 2 * i; k < 2 * i + 2; k++) {
             const xl_type *arg = xl_value_type(c->f, c->op->region[0]->arg[k]);
-            NEED(xl_is_scalar(arg) && (arg->dtype == IN(i)->dtype || arg->quant), "argument %u of the comparator is %s, expected a scalar %s", k, SHOW(arg), xl_dtypes[IN(i)->dtype].text);
+            NEED(xl_is_scalar(arg) && (arg->dtype == IN(i)->dtype || arg->quant),
+                 "argument %u of the comparator is %s, expected a scalar %s", k, SHOW(arg),
+                 xl_dtypes[IN(i)->dtype].text);
         }
         c->out[i] = IN(i);
     }
-    NEED(end->nin == 1 && xl_is_scalar(xl_in_type(c->f, end, 0)) && xl_in_type(c->f, end, 0)->dtype == XL_I1, "the comparator must return one scalar boolean");
+    NEED(end->nin == 1 && xl_is_scalar(xl_in_type(c->f, end, 0)) && xl_in_type(c->f, end, 0)->dtype == XL_I1,
+         "the comparator must return one scalar boolean");
     return NULL;
 }
 
@@ -506,7 +557,8 @@ RULE(top_k)
     const xl_type *t = IN(0);
     int64_t k = xl_op_int(c->op, XL_SLOT(CHLO_TOP_K, k));
     NEED(t->rank > 0, "the operand needs a dimension");
-    NEED(k >= 0 && (t->dims[t->rank - 1] < 0 || k <= t->dims[t->rank - 1]), "k is %lld, the operand %s", (long long)k, SHOW(t));
+    NEED(k >= 0 && (t->dims[t->rank - 1] < 0 || k <= t->dims[t->rank - 1]), "k is %lld, the operand %s", (long long)k,
+         SHOW(t));
     int64_t *d = new_dims(c, t->rank);
     memcpy(d, t->dims, t->rank * sizeof *d);
     d[t->rank - 1] = k;
@@ -519,10 +571,12 @@ RULE(torch_index_select)
 {
     START();
     const xl_type *t = IN(0), *x = IN(1);
-    int64_t dim = xl_op_int(c->op, XL_SLOT(TORCH_INDEX_SELECT, dim)), batch = xl_op_int(c->op, XL_SLOT(TORCH_INDEX_SELECT, batch_dims));
+    int64_t dim = xl_op_int(c->op, XL_SLOT(TORCH_INDEX_SELECT, dim)),
+            batch = xl_op_int(c->op, XL_SLOT(TORCH_INDEX_SELECT, batch_dims));
     NEED(xl_is_int(x->dtype), "the index must hold integers, not %s", SHOW(x));
     NEED(dim >= 0 && dim < (int64_t)t->rank, "dim is %lld, the operand is %s", (long long)dim, SHOW(t));
-    NEED(batch >= 0 && batch <= dim && batch <= (int64_t)x->rank, "batch_dims is %lld, the index is %s", (long long)batch, SHOW(x));
+    NEED(batch >= 0 && batch <= dim && batch <= (int64_t)x->rank, "batch_dims is %lld, the index is %s",
+         (long long)batch, SHOW(x));
     uint32_t rank = t->rank + x->rank - 1 - (uint32_t)batch, at = 0;
     int64_t *d = new_dims(c, rank);
     for (int64_t i = 0; i < dim; i++)
@@ -562,16 +616,21 @@ typedef struct {
 static xl_error *need_pointing(xl_infer_ctx *c, const pointing *p)
 {
     bool g = c->op->code != XL_OP_SCATTER;
-    const char *window = g ? "offset_dims" : "update_window_dims", *dropped = g ? "collapsed_slice_dims" : "inserted_window_dims",
-               *batch = g ? "operand_batching_dims" : "input_batching_dims", *ibatch = g ? "start_indices_batching_dims" : "scatter_indices_batching_dims",
+    const char *window = g ? "offset_dims" : "update_window_dims",
+               *dropped = g ? "collapsed_slice_dims" : "inserted_window_dims",
+               *batch = g ? "operand_batching_dims" : "input_batching_dims",
+               *ibatch = g ? "start_indices_batching_dims" : "scatter_indices_batching_dims",
                *map = g ? "start_index_map" : "scatter_dims_to_operand_dims";
     const xl_type *t = p->t, *x = p->index;
     NEED(xl_is_int(x->dtype), "indices must be integers, not %s", SHOW(x));
-    NEED(t->rank == p->window.n + p->dropped.n + p->batch.n, "the operand has rank %u, but %s, %s and %s name %zu dimensions", t->rank, window, dropped, batch,
+    NEED(t->rank == p->window.n + p->dropped.n + p->batch.n,
+         "the operand has rank %u, but %s, %s and %s name %zu dimensions", t->rank, window, dropped, batch,
          p->window.n + p->dropped.n + p->batch.n);
-    NEED(p->vector >= 0 && p->vector <= (int64_t)x->rank, "index_vector_dim is %lld, the indices are %s", (long long)p->vector, SHOW(x));
+    NEED(p->vector >= 0 && p->vector <= (int64_t)x->rank, "index_vector_dim is %lld, the indices are %s",
+         (long long)p->vector, SHOW(x));
     int64_t parts = p->vector < (int64_t)x->rank ? x->dims[p->vector] : 1;
-    NEED(xl_dim_like(parts, (int64_t)p->map.n), "%s has %zu entries, but an index vector has %lld", map, p->map.n, (long long)parts);
+    NEED(xl_dim_like(parts, (int64_t)p->map.n), "%s has %zu entries, but an index vector has %lld", map, p->map.n,
+         (long long)parts);
     DIMS(p->dropped, t->rank, true, dropped);
     DIMS(p->batch, t->rank, true, batch);
     APART(p->dropped, p->batch, dropped, batch);
@@ -579,14 +638,18 @@ static xl_error *need_pointing(xl_infer_ctx *c, const pointing *p)
     APART(p->map, p->batch, map, batch);
     DIMS(p->index_batch, x->rank, false, ibatch);
     NEED(!has(p->index_batch, p->vector), "%s has the index_vector_dim, %lld", ibatch, (long long)p->vector);
-    NEED(p->batch.n == p->index_batch.n, "%s has %zu entries and %s has %zu", batch, p->batch.n, ibatch, p->index_batch.n);
+    NEED(p->batch.n == p->index_batch.n, "%s has %zu entries and %s has %zu", batch, p->batch.n, ibatch,
+         p->index_batch.n);
     for (size_t i = 0; i < p->batch.n; i++)
-        NEED(xl_dim_like(t->dims[p->batch.p[i]], x->dims[p->index_batch.p[i]]), "batch sizes differ, %lld (operand dim %lld) and %lld (indices dim %lld)",
-             (long long)t->dims[p->batch.p[i]], (long long)p->batch.p[i], (long long)x->dims[p->index_batch.p[i]], (long long)p->index_batch.p[i]);
+        NEED(xl_dim_like(t->dims[p->batch.p[i]], x->dims[p->index_batch.p[i]]),
+             "batch sizes differ, %lld (operand dim %lld) and %lld (indices dim %lld)",
+             (long long)t->dims[p->batch.p[i]], (long long)p->batch.p[i], (long long)x->dims[p->index_batch.p[i]],
+             (long long)p->index_batch.p[i]);
     return NULL;
 }
 
-/* The shape of what is gathered: batch dimensions of the indices, and the window at offset_dims. sizes.p NULL: unknown. */
+/* The shape of what is gathered: batch dimensions of the indices, and the window at offset_dims. sizes.p NULL: unknown.
+ * */
 static xl_error *gathered(xl_infer_ctx *c, const pointing *p, const int64_t *sizes)
 {
     const xl_type *t = p->t, *x = p->index;
@@ -613,8 +676,10 @@ static xl_error *gathered(xl_infer_ctx *c, const pointing *p, const int64_t *siz
 static xl_error *need_sizes(xl_infer_ctx *c, const pointing *p, xl_dims sizes)
 {
     for (uint32_t i = 0; i < p->t->rank; i++) {
-        NEED(sizes.p[i] >= 0 && (p->t->dims[i] < 0 || sizes.p[i] <= p->t->dims[i]), "slice size %lld of dim %u is beyond its size %lld", (long long)sizes.p[i], i, (long long)p->t->dims[i]);
-        NEED(sizes.p[i] <= 1 || !(has(p->dropped, i) || has(p->batch, i)), "slice size of collapsed or batching dim %u is %lld, expected at most 1", i, (long long)sizes.p[i]);
+        NEED(sizes.p[i] >= 0 && (p->t->dims[i] < 0 || sizes.p[i] <= p->t->dims[i]),
+             "slice size %lld of dim %u is beyond its size %lld", (long long)sizes.p[i], i, (long long)p->t->dims[i]);
+        NEED(sizes.p[i] <= 1 || !(has(p->dropped, i) || has(p->batch, i)),
+             "slice size of collapsed or batching dim %u is %lld, expected at most 1", i, (long long)sizes.p[i]);
     }
     return NULL;
 }
@@ -623,9 +688,14 @@ RULE(gather)
 {
     START();
     const xl_op *op = c->op;
-    pointing p = { IN(0), IN(1), xl_op_dims(op, XL_SLOT(GATHER, offset_dims)), xl_op_dims(op, XL_SLOT(GATHER, collapsed_slice_dims)),
-                   xl_op_dims(op, XL_SLOT(GATHER, operand_batching_dims)), xl_op_dims(op, XL_SLOT(GATHER, start_indices_batching_dims)),
-                   xl_op_dims(op, XL_SLOT(GATHER, start_index_map)), xl_op_int(op, XL_SLOT(GATHER, index_vector_dim)) };
+    pointing p = { IN(0),
+                   IN(1),
+                   xl_op_dims(op, XL_SLOT(GATHER, offset_dims)),
+                   xl_op_dims(op, XL_SLOT(GATHER, collapsed_slice_dims)),
+                   xl_op_dims(op, XL_SLOT(GATHER, operand_batching_dims)),
+                   xl_op_dims(op, XL_SLOT(GATHER, start_indices_batching_dims)),
+                   xl_op_dims(op, XL_SLOT(GATHER, start_index_map)),
+                   xl_op_int(op, XL_SLOT(GATHER, index_vector_dim)) };
     xl_dims sizes = xl_op_dims(op, XL_SLOT(GATHER, slice_sizes));
     xl_error *err = need_pointing(c, &p);
     if (err)
@@ -639,9 +709,14 @@ RULE(dynamic_gather)
 {
     START();
     const xl_op *op = c->op;
-    pointing p = { IN(0), IN(1), xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, offset_dims)), xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, collapsed_slice_dims)),
-                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, operand_batching_dims)), xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, start_indices_batching_dims)),
-                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, start_index_map)), xl_op_int(op, XL_SLOT(DYNAMIC_GATHER, index_vector_dim)) };
+    pointing p = { IN(0),
+                   IN(1),
+                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, offset_dims)),
+                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, collapsed_slice_dims)),
+                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, operand_batching_dims)),
+                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, start_indices_batching_dims)),
+                   xl_op_dims(op, XL_SLOT(DYNAMIC_GATHER, start_index_map)),
+                   xl_op_int(op, XL_SLOT(DYNAMIC_GATHER, index_vector_dim)) };
     xl_dims sizes;
     xl_error *err = need_list(c, 2, IN(0)->rank, "slice_sizes");
     if (!err)
@@ -657,10 +732,16 @@ RULE(scatter)
     START();
     const xl_op *op = c->op, *end;
     uint32_t n = (op->nin - 1) / 2;
-    NEED(op->nin >= 3 && op->nin % 2 == 1 && c->nout == n, "has %u operands and %u results; expected n inputs, indices, n updates, n results", op->nin, c->nout);
-    pointing p = { IN(0), IN(n), xl_op_dims(op, XL_SLOT(SCATTER, update_window_dims)), xl_op_dims(op, XL_SLOT(SCATTER, inserted_window_dims)),
-                   xl_op_dims(op, XL_SLOT(SCATTER, input_batching_dims)), xl_op_dims(op, XL_SLOT(SCATTER, scatter_indices_batching_dims)),
-                   xl_op_dims(op, XL_SLOT(SCATTER, scatter_dims_to_operand_dims)), xl_op_int(op, XL_SLOT(SCATTER, index_vector_dim)) };
+    NEED(op->nin >= 3 && op->nin % 2 == 1 && c->nout == n,
+         "has %u operands and %u results; expected n inputs, indices, n updates, n results", op->nin, c->nout);
+    pointing p = { IN(0),
+                   IN(n),
+                   xl_op_dims(op, XL_SLOT(SCATTER, update_window_dims)),
+                   xl_op_dims(op, XL_SLOT(SCATTER, inserted_window_dims)),
+                   xl_op_dims(op, XL_SLOT(SCATTER, input_batching_dims)),
+                   xl_op_dims(op, XL_SLOT(SCATTER, scatter_indices_batching_dims)),
+                   xl_op_dims(op, XL_SLOT(SCATTER, scatter_dims_to_operand_dims)),
+                   xl_op_int(op, XL_SLOT(SCATTER, index_vector_dim)) };
     xl_error *err = need_pointing(c, &p);
     if (!err)
         err = xl_need_region(c, 0, 2 * n, &end);
@@ -668,19 +749,23 @@ RULE(scatter)
         return err;
     const xl_type *u = IN(n + 1);
     uint32_t batch = p.index->rank - (p.vector < (int64_t)p.index->rank ? 1 : 0), from = 0, win = 0;
-    NEED(u->rank == batch + p.window.n, "the updates are %s, expected rank %zu: %u of the indices and %zu of the window", SHOW(u), batch + p.window.n, batch, p.window.n);
+    NEED(u->rank == batch + p.window.n,
+         "the updates are %s, expected rank %zu: %u of the indices and %zu of the window", SHOW(u), batch + p.window.n,
+         batch, p.window.n);
     DIMS(p.window, u->rank, true, "update_window_dims");
     for (uint32_t i = 0; i < u->rank; i++) {
         if (has(p.window, i)) {
             while (has(p.dropped, win) || has(p.batch, win))
                 win++;
-            NEED(u->dims[i] < 0 || p.t->dims[win] < 0 || u->dims[i] <= p.t->dims[win], "window size %lld (updates dim %u) is beyond %lld (operand dim %u)",
-                 (long long)u->dims[i], i, (long long)p.t->dims[win], win);
+            NEED(u->dims[i] < 0 || p.t->dims[win] < 0 || u->dims[i] <= p.t->dims[win],
+                 "window size %lld (updates dim %u) is beyond %lld (operand dim %u)", (long long)u->dims[i], i,
+                 (long long)p.t->dims[win], win);
             win++;
         } else {
             if (from == (uint64_t)p.vector)
                 from++;
-            NEED(xl_dim_like(u->dims[i], p.index->dims[from]), "sizes differ, %lld (updates dim %u) and %lld (indices dim %u)", (long long)u->dims[i], i,
+            NEED(xl_dim_like(u->dims[i], p.index->dims[from]),
+                 "sizes differ, %lld (updates dim %u) and %lld (indices dim %u)", (long long)u->dims[i], i,
                  (long long)p.index->dims[from], from);
             from++;
         }
@@ -690,11 +775,14 @@ RULE(scatter)
         const xl_type *t = IN(i), *v = IN(n + 1 + i), *r = xl_in_type(c->f, end, i);
         NEED(xl_shape_like(t, p.t), "input %u is %s, input 0 %s: the shapes differ", i, SHOW(t), SHOW(p.t));
         NEED(xl_shape_like(v, u), "update %u is %s, update 0 %s: the shapes differ", i, SHOW(v), SHOW(u));
-        NEED(t->dtype == v->dtype || t->quant, "input %u is %s and its update %s: the types differ", i, SHOW(t), SHOW(v));
-        NEED(xl_is_scalar(r) && (xl_promotable(t->dtype, r->dtype) || t->quant), "the computation returns %s for %s", SHOW(r), SHOW(t));
+        NEED(t->dtype == v->dtype || t->quant, "input %u is %s and its update %s: the types differ", i, SHOW(t),
+             SHOW(v));
+        NEED(xl_is_scalar(r) && (xl_promotable(t->dtype, r->dtype) || t->quant), "the computation returns %s for %s",
+             SHOW(r), SHOW(t));
         for (uint32_t k = i; k < 2 * n; k += n) {
             const xl_type *arg = xl_value_type(c->f, op->region[0]->arg[k]);
-            NEED(xl_is_scalar(arg) && (xl_promotable(t->dtype, arg->dtype) || t->quant), "argument %u of the computation is %s, expected a scalar %s", k, SHOW(arg), xl_dtypes[t->dtype].text);
+            NEED(xl_is_scalar(arg) && (xl_promotable(t->dtype, arg->dtype) || t->quant),
+                 "argument %u of the computation is %s, expected a scalar %s", k, SHOW(arg), xl_dtypes[t->dtype].text);
         }
         c->out[i] = t->quant && c->out[i] ? c->out[i] : xl_type_with_dtype(c->m, t, r->dtype);
     }

@@ -113,8 +113,9 @@ static void location_def(printer *w, uint32_t id, const xl_loc_info *l)
     xl_buf_puts(b, ")\n");
 }
 
-/* One alias for each (written out, they would fill pages), what it is made of before it: MLIR looks only back. Their nesting has
- * no bound, so the way is kept in an array: seen[id] is 1 + the child to look at next, `up` where we came from. */
+/* One alias for each (written out, they would fill pages), what it is made of before it: MLIR looks only back. Their
+ * nesting has no bound, so the way is kept in an array: seen[id] is 1 + the child to look at next, `up` where we came
+ * from. */
 static void location_defs(printer *w)
 {
     uint32_t n = w->m->nloc;
@@ -128,7 +129,9 @@ static void location_defs(printer *w)
         for (uint32_t id = root; id;) {
             const xl_loc_info l = *xl_loc_get(w->m, (xl_loc){ id });
             uint32_t k = seen[id] - 1, child = 0;
-            bool more = l.kind == XL_LOC_FUSED ? k < l.n : l.kind == XL_LOC_CALL ? k < 2 : l.kind == XL_LOC_NAME && k < 1;
+            bool more = l.kind == XL_LOC_FUSED  ? k < l.n
+                        : l.kind == XL_LOC_CALL ? k < 2
+                                                : l.kind == XL_LOC_NAME && k < 1;
             if (more) {
                 child = l.kind == XL_LOC_FUSED ? l.list[k].id : k == 0 ? l.a.id : l.b.id;
                 seen[id]++;
@@ -178,7 +181,8 @@ static void struct_dims(printer *w, const xl_op *op, const char *name, bool *som
     *some = true;
 }
 
-static void conv_part(printer *w, const xl_op *op, const char *part, const char *first, const char *second, char c0, char c1)
+static void conv_part(printer *w, const xl_op *op, const char *part, const char *first, const char *second, char c0,
+                      char c1)
 {
     char name[64];
     snprintf(name, sizeof name, "%s_%s_dimension", part, first);
@@ -208,9 +212,11 @@ static void conv_part(printer *w, const xl_op *op, const char *part, const char 
 /* Do the numbers name each dimension once? Only then can they be drawn. */
 static bool conv_plain(const xl_op *op)
 {
-    static const char *const part[3][3] = { { "input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions" },
-                                            { "kernel_input_feature_dimension", "kernel_output_feature_dimension", "kernel_spatial_dimensions" },
-                                            { "output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions" } };
+    static const char *const part[3][3] = {
+        { "input_batch_dimension", "input_feature_dimension", "input_spatial_dimensions" },
+        { "kernel_input_feature_dimension", "kernel_output_feature_dimension", "kernel_spatial_dimensions" },
+        { "output_batch_dimension", "output_feature_dimension", "output_spatial_dimensions" }
+    };
     for (int k = 0; k < 3; k++) {
         const xl_attr *a = slot_of(op, part[k][0]), *f = slot_of(op, part[k][1]), *s = slot_of(op, part[k][2]);
         uint32_t rank = (s ? s->n : 0) + 2;
@@ -246,13 +252,30 @@ static void conv_numbers(printer *w, const xl_op *op)
     conv_part(w, op, "output", "batch", "feature", 'b', 'f');
 }
 
-static const char *const dot_fields[] = { "lhs_batching_dimensions", "rhs_batching_dimensions", "lhs_contracting_dimensions", "rhs_contracting_dimensions", NULL };
-static const char *const gather_fields[] = { "offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map",
-                                             "index_vector_dim", NULL };
-static const char *const scatter_fields[] = { "update_window_dims", "inserted_window_dims", "input_batching_dims", "scatter_indices_batching_dims",
-                                              "scatter_dims_to_operand_dims", "index_vector_dim", NULL };
-static const char *const algorithm_fields[] = { "lhs_precision_type", "rhs_precision_type", "accumulation_type", "lhs_component_count", "rhs_component_count",
-                                                "num_primitive_operations", "allow_imprecise_accumulation", NULL };
+static const char *const dot_fields[] = { "lhs_batching_dimensions", "rhs_batching_dimensions",
+                                          "lhs_contracting_dimensions", "rhs_contracting_dimensions", NULL };
+static const char *const gather_fields[] = { "offset_dims",
+                                             "collapsed_slice_dims",
+                                             "operand_batching_dims",
+                                             "start_indices_batching_dims",
+                                             "start_index_map",
+                                             "index_vector_dim",
+                                             NULL };
+static const char *const scatter_fields[] = { "update_window_dims",
+                                              "inserted_window_dims",
+                                              "input_batching_dims",
+                                              "scatter_indices_batching_dims",
+                                              "scatter_dims_to_operand_dims",
+                                              "index_vector_dim",
+                                              NULL };
+static const char *const algorithm_fields[] = { "lhs_precision_type",
+                                                "rhs_precision_type",
+                                                "accumulation_type",
+                                                "lhs_component_count",
+                                                "rhs_component_count",
+                                                "num_primitive_operations",
+                                                "allow_imprecise_accumulation",
+                                                NULL };
 static const char *const channel_fields[] = { "channel_id", "channel_type", NULL };
 
 static bool among(const char *const *fields, const char *name)
@@ -263,7 +286,10 @@ static bool among(const char *const *fields, const char *name)
     return false;
 }
 
-static bool has_algorithm(const xl_op *op) { return op->code == XL_OP_DOT_GENERAL && XL_ATTR(op, DOT_GENERAL, accumulation_type); }
+static bool has_algorithm(const xl_op *op)
+{
+    return op->code == XL_OP_DOT_GENERAL && XL_ATTR(op, DOT_GENERAL, accumulation_type);
+}
 
 static void algorithm(printer *w, const xl_op *op)
 {
@@ -298,7 +324,8 @@ static void pairs_as_dense(printer *w, const xl_attr *a)
 {
     xl_buf_puts(w->b, "dense<");
     for (uint32_t i = 0; i + 1 < a->n; i += 2)
-        xl_buf_printf(w->b, "%s[%lld, %lld]%s", i ? ", " : "[", (long long)a->ints[i], (long long)a->ints[i + 1], i + 2 < a->n ? "" : "]");
+        xl_buf_printf(w->b, "%s[%lld, %lld]%s", i ? ", " : "[", (long long)a->ints[i], (long long)a->ints[i + 1],
+                      i + 2 < a->n ? "" : "]");
     xl_buf_printf(w->b, "> : tensor<%ux2xi64>", a->n / 2);
 }
 
@@ -359,13 +386,15 @@ static void inherent(printer *w, const xl_op *op, dict *d, uint32_t said)
             xl_buf_putc(w->b, '>');
             continue;
         }
-        if (!a && op->code == XL_OP_CUSTOM_CALL && (i == XL_SLOT(CUSTOM_CALL, operand_layouts) || i == XL_SLOT(CUSTOM_CALL, result_layouts)) &&
+        if (!a && op->code == XL_OP_CUSTOM_CALL &&
+            (i == XL_SLOT(CUSTOM_CALL, operand_layouts) || i == XL_SLOT(CUSTOM_CALL, result_layouts)) &&
             (XL_ATTR(op, CUSTOM_CALL, operand_layouts) || XL_ATTR(op, CUSTOM_CALL, result_layouts))) {
             entry(d, row[i].name);                         /* one of the two may be empty, but not missing */
             xl_buf_puts(w->b, " = []");
             continue;
         }
-        if (!a || (fields && among(fields, row[i].name)) || (op->code == XL_OP_DOT_GENERAL && among(algorithm_fields, row[i].name)))
+        if (!a || (fields && among(fields, row[i].name)) ||
+            (op->code == XL_OP_DOT_GENERAL && among(algorithm_fields, row[i].name)))
             continue;
         if (is_conv(op) && (strstr(row[i].name, "_dimension") != NULL))
             continue;
@@ -373,12 +402,14 @@ static void inherent(printer *w, const xl_op *op, dict *d, uint32_t said)
             if (strcmp(row[i].name, "channel_id") == 0) {
                 const xl_attr *type = slot_of(op, "channel_type");
                 entry(d, "channel_handle");
-                xl_buf_printf(w->b, " = #stablehlo.channel_handle<handle = %lld, type = %lld>", (long long)a->i, type ? (long long)type->i : 0LL);
+                xl_buf_printf(w->b, " = #stablehlo.channel_handle<handle = %lld, type = %lld>", (long long)a->i,
+                              type ? (long long)type->i : 0LL);
             }
             continue;
         }
         entry(d, row[i].name);
-        if (a->kind == XL_AT_BOOL && (strcmp(row[i].name, "use_global_device_ids") == 0 || strcmp(row[i].name, "has_dynamic_root") == 0))
+        if (a->kind == XL_AT_BOOL &&
+            (strcmp(row[i].name, "use_global_device_ids") == 0 || strcmp(row[i].name, "has_dynamic_root") == 0))
             continue;                                      /* a unit: being there says it */
         xl_buf_puts(w->b, " = ");
         slot_value(w, op, &row[i], a);
@@ -558,7 +589,8 @@ static void sdy(printer *w, const xl_op *op)
     if (op->code == XL_OP_SDY_GROUP)
         xl_buf_printf(b, " group_id=%lld", (long long)xl_op_int(op, XL_SLOT(SDY_GROUP, group_id)));
     if (op->code == XL_OP_SDY_BARRIER)
-        xl_buf_printf(b, " allowed_direction=%s", direction[xl_op_int(op, XL_SLOT(SDY_BARRIER, allowed_direction)) & 3]);
+        xl_buf_printf(b, " allowed_direction=%s",
+                      direction[xl_op_int(op, XL_SLOT(SDY_BARRIER, allowed_direction)) & 3]);
     rest_of_attrs(w, op, said);
     xl_buf_puts(b, " : ");
     types_of(w, op);
@@ -576,7 +608,8 @@ static void precision(printer *w, const xl_attr *a)
 
 static void dot_general(printer *w, const xl_op *op)
 {
-    xl_dims lb = xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)), rb = xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_batching_dimensions));
+    xl_dims lb = xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)),
+            rb = xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_batching_dimensions));
     const xl_attr *p = XL_ATTR(op, DOT_GENERAL, precision_config);
     xl_buf_puts(w->b, "stablehlo.dot_general ");
     values(w, op->in, op->nin);
@@ -714,18 +747,25 @@ static void op_text(printer *w, const xl_op *op)
     }
     case XL_OP_DOT_GENERAL: dot_general(w, op); return;
     case XL_OP_SLICE: slice(w, op); return;
-    case XL_OP_SDY_CONSTRAINT: case XL_OP_SDY_RESHARD: case XL_OP_SDY_GROUP: case XL_OP_SDY_BARRIER: case XL_OP_SDY_MANUAL: case XL_OP_SDY_NAMED:
-    case XL_OP_SDY_ALL_GATHER: case XL_OP_SDY_ALL_SLICE: case XL_OP_SDY_ALL_TO_ALL: case XL_OP_SDY_COLLECTIVE_PERMUTE: case XL_OP_SDY_ALL_REDUCE:
-        sdy(w, op);
-        return;
+    case XL_OP_SDY_CONSTRAINT:
+    case XL_OP_SDY_RESHARD:
+    case XL_OP_SDY_GROUP:
+    case XL_OP_SDY_BARRIER:
+    case XL_OP_SDY_MANUAL:
+    case XL_OP_SDY_NAMED:
+    case XL_OP_SDY_ALL_GATHER:
+    case XL_OP_SDY_ALL_SLICE:
+    case XL_OP_SDY_ALL_TO_ALL:
+    case XL_OP_SDY_COLLECTIVE_PERMUTE:
+    case XL_OP_SDY_ALL_REDUCE: sdy(w, op); return;
     default:
         if (has_keys(op)) {
             keyed(w, op);
             return;
         }
         bool chlo = info->text[0] == 'c';
-        if ((info->flags & XL_OP_ELEMWISE) && !chlo && op->nout == 1 && all_same_type(w, op) && op->code != XL_OP_SELECT && op->code != XL_OP_CLAMP &&
-            op->code != XL_OP_REDUCE_PRECISION) {
+        if ((info->flags & XL_OP_ELEMWISE) && !chlo && op->nout == 1 && all_same_type(w, op) &&
+            op->code != XL_OP_SELECT && op->code != XL_OP_CLAMP && op->code != XL_OP_REDUCE_PRECISION) {
             xl_buf_printf(b, "%s ", info->text);
             values(w, op->in, op->nin);
             rest_of_attrs(w, op, 0);

@@ -58,9 +58,13 @@ static void key(xl_buf *b, xl_str s)
 static void quant(xl_buf *b, const xl_quant *q)
 {
     unsigned bits = xl_dtypes[q->storage].bits;
-    int64_t min = q->is_signed ? -((int64_t)1 << (bits - 1)) : 0, max = q->is_signed ? ((int64_t)1 << (bits - 1)) - 1 : ((int64_t)1 << bits) - 1;
+    int64_t min = q->is_signed ? -((int64_t)1 << (bits - 1)) : 0,
+            max = q->is_signed ? ((int64_t)1 << (bits - 1)) - 1 : ((int64_t)1 << bits) - 1;
     const char *storage = xl_dtypes[q->storage].text;      /* unsigned storage is said by its name: u8 */
-    xl_buf_printf(b, "!quant.uniform<%s%s", q->is_signed ? "" : "u", storage + (q->is_signed ? 0 : storage[0] == 'u' ? 2 : 1));
+    xl_buf_printf(b, "!quant.uniform<%s%s", q->is_signed ? "" : "u",
+                  storage + (q->is_signed        ? 0
+                             : storage[0] == 'u' ? 2
+                                                 : 1));
     if (q->min != min || q->max != max)
         xl_buf_printf(b, "<%lld:%lld>", (long long)q->min, (long long)q->max);
     xl_buf_printf(b, ":%s", xl_dtypes[q->expressed].text);
@@ -370,7 +374,9 @@ void xl_print_pairs(xl_buf *b, const xl_attr *d)
 /* MLIR reads some structs in one order only: these keys first, in this order; then the others. */
 static int rank_of(xl_str k)
 {
-    static const char *const first[] = { "output_tuple_indices", "operand_index", "atol", "rtol", "ulps", "mode", "mesh", "axes", "name", "sub_axis_info" };
+    static const char *const first[] = {
+        "output_tuple_indices", "operand_index", "atol", "rtol", "ulps", "mode", "mesh", "axes", "name", "sub_axis_info"
+    };
     int n = (int)(sizeof first / sizeof *first);
     for (int i = 0; i < n; i++)
         if (xl_str_is(k, first[i]))
@@ -416,8 +422,8 @@ void xl_print_attr(const xl_attr *a, xl_buf *b)
     case XL_AT_TYPE: xl_print_type(a->type, b); break;
     case XL_AT_ENUM: {
         const char *text = xl_enum_text(a->which, a->i);
-        xl_buf_printf(b, a->which == XL_ENUM_RESULT_ACCURACY_MODE ? "#stablehlo.%s<%s>" : "#stablehlo<%s %s>", xl_enum_name(a->which),
-                      text ? text : "?");
+        xl_buf_printf(b, a->which == XL_ENUM_RESULT_ACCURACY_MODE ? "#stablehlo.%s<%s>" : "#stablehlo<%s %s>",
+                      xl_enum_name(a->which), text ? text : "?");
         break;
     }
     case XL_AT_INTS: array(b, a); break;
@@ -444,7 +450,9 @@ void xl_print_attr(const xl_attr *a, xl_buf *b)
         xl_buf_puts(b, "#sdy.mesh");
         xl_print_mesh(b, a->mesh);
         break;
-    case XL_AT_LOC: xl_buf_puts(b, "loc(unknown)"); break; /* a location as an attribute says nothing about the program */
+    case XL_AT_LOC:
+        xl_buf_puts(b, "loc(unknown)");
+        break; /* a location as an attribute says nothing about the program */
     case XL_AT_OPAQUE: xl_buf_str(b, a->str); break;
     }
 }

@@ -1,7 +1,8 @@
 /* src/ir/text/text.h
- * Inside the text reader. One pass over the characters, no tokens kept: a function reads what it expects at p->s and moves
- * on. A mistake in the text leaves by longjmp to xl_read_text, which owns everything; the arenas do the same when memory
- * runs out. The text is copied once, NUL-terminated, into the module, so names and plain strings are slices of it. */
+ * Inside the text reader. One pass over the characters, no tokens kept: a function reads what it expects at p->s and
+ * moves on. A mistake in the text leaves by longjmp to xl_read_text, which owns everything; the arenas do the same when
+ * memory runs out. The text is copied once, NUL-terminated, into the module, so names and plain strings are slices of
+ * it. */
 #ifndef XL_IR_TEXT_H
 #define XL_IR_TEXT_H
 
@@ -64,7 +65,13 @@ typedef struct {
 void xl_text_fail(xl_text *p, const char *fmt, ...) XL_PRINTF(2, 3) XL_NORETURN;
 void xl_text_space(xl_text *p);                            /* past white space and comments */
 extern const unsigned char xl_text_class[256];             /* bits below */
-enum { XL_CH_WORD = 1 /* letters digits _ $ . */, XL_CH_SPACE = 2, XL_CH_DIGIT = 4, XL_CH_START = 8 /* letters _ */, XL_CH_HEX = 16 };
+enum {
+    XL_CH_WORD = 1 /* letters digits _ $ . */,
+    XL_CH_SPACE = 2,
+    XL_CH_DIGIT = 4,
+    XL_CH_START = 8 /* letters _ */,
+    XL_CH_HEX = 16
+};
 static inline bool xl_text_is(char c, int cls) { return xl_text_class[(unsigned char)c] & cls; }
 
 static inline void text_skip(xl_text *p)
@@ -83,21 +90,24 @@ xl_str xl_text_ident(xl_text *p);                          /* [A-Za-z_][A-Za-z0-
 xl_str xl_text_string(xl_text *p);                         /* a quoted string, escapes decoded */
 xl_str xl_text_symbol(xl_text *p);                         /* @name, @"name", @a::@b */
 int64_t xl_text_int(xl_text *p);                           /* signed, decimal or 0x */
-bool xl_text_number(xl_text *p, int64_t *i, bool *beyond); /* an integer; false and unmoved if a float or nothing follows */
+bool xl_text_number(xl_text *p, int64_t *i,
+                    bool *beyond); /* an integer; false and unmoved if a float or nothing follows */
 uint32_t xl_text_hash(xl_str s);
 void xl_text_enter(xl_text *p);                            /* one level deeper, or the error that it is too deep */
 static inline void text_leave(xl_text *p) { p->depth--; }
 
-/* ---- types and attributes (text_attr.c, text_dense.c, text_loc.c) ------------------------------------------------------------------------- */
+/* ---- types and attributes (text_attr.c, text_dense.c, text_loc.c)
+ * ------------------------------------------------------------------------- */
 const xl_type *xl_text_type_of(xl_text *p);
 const xl_attr *xl_text_attr(xl_text *p);
 /* Reads { k = v, ... } onto p->pair; the caller pops it back to the mark. */
 void xl_text_pairs(xl_text *p);
-const xl_attr *xl_text_keyed(xl_text *p, uint32_t mark, xl_str name); /* pops p->pair to mark: a DICT, or a STRUCT called name */
+const xl_attr *xl_text_keyed(xl_text *p, uint32_t mark,
+                             xl_str name);                 /* pops p->pair to mark: a DICT, or a STRUCT called name */
 const xl_attr *xl_text_dict(xl_text *p);                   /* { ... } as a DICT; NULL if empty */
 const xl_attr *xl_text_ints(xl_text *p);                   /* [1, 2, 3], or [[1, 2], [3, 4]] flat: INTS of I64 */
 const xl_attr *xl_text_struct(xl_text *p, xl_str name);    /* <k = v, ...> */
-const xl_attr *xl_text_conv(xl_text *p);                   /* [b, 0, f]x[0, i, o]->[b, 0, f] as a STRUCT stablehlo.conv */
+const xl_attr *xl_text_conv(xl_text *p); /* [b, 0, f]x[0, i, o]->[b, 0, f] as a STRUCT stablehlo.conv */
 const xl_attr *xl_text_dense(xl_text *p);                  /* dense<...> : T, after the word */
 const xl_attr *xl_text_resource(xl_text *p);               /* dense_resource<...> : T, after the word */
 uint64_t xl_text_scalar(xl_text *p, xl_dtype d);           /* one number, as the bits of d */
@@ -110,7 +120,7 @@ void xl_text_check_aliases(xl_text *p);                    /* all defined, none 
 
 /* ---- ops (text_op.c, text_form.c) ------------------------------------------------------------------------------- */
 enum { XL_TEXT_SLOTS = 24 };                               /* no op has more inherent attributes */
-typedef struct {                                           /* the op at hand; what it has lies on the stacks above these marks */
+typedef struct { /* the op at hand; what it has lies on the stacks above these marks */
     xl_region *r;
     xl_opcode code;
     xl_str name;
@@ -120,7 +130,7 @@ typedef struct {                                           /* the op at hand; wh
 } xl_text_op;
 
 typedef uint32_t xl_text_scope;
-xl_text_scope xl_text_open(xl_text *p);                    /* names defined from here end with xl_text_close; one level deeper */
+xl_text_scope xl_text_open(xl_text *p); /* names defined from here end with xl_text_close; one level deeper */
 void xl_text_close(xl_text *p, xl_text_scope s);
 void xl_text_region(xl_text *p, xl_region *r);             /* { ... } with its own names */
 void xl_text_body(xl_text *p, xl_region *r);               /* the same where the arguments are named already */
@@ -130,7 +140,7 @@ void xl_text_operands(xl_text *p, char close);             /* until close, which
 xl_str xl_text_value_name(xl_text *p);                     /* %name, to be defined */
 void xl_text_define(xl_text *p, xl_str name, uint32_t first, uint32_t count);
 void xl_text_put(xl_text *p, xl_text_op *c, xl_str key, const xl_attr *a);
-void xl_text_attrs(xl_text *p, xl_text_op *c);             /* { ... } if it is next: into slots, or kept as discardable */
+void xl_text_attrs(xl_text *p, xl_text_op *c); /* { ... } if it is next: into slots, or kept as discardable */
 void xl_text_functype(xl_text *p, xl_text_op *c);          /* (T, ...) -> T: operands checked, results onto p->ty */
 void xl_text_generic(xl_text *p, xl_text_op *c);           /* what follows the quoted name */
 void xl_text_custom(xl_text *p, xl_text_op *c);            /* what follows a bare name */

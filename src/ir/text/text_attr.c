@@ -291,7 +291,10 @@ static void ints(xl_text *p)
             if (text_at(p, '[')) {
                 ints(p);
             } else {
-                int64_t v = xl_text_word(p, "true") ? 1 : xl_text_word(p, "false") ? 0 : text_take(p, '?') ? XL_DYN : xl_text_int(p);
+                int64_t v = xl_text_word(p, "true")    ? 1
+                            : xl_text_word(p, "false") ? 0
+                            : text_take(p, '?')        ? XL_DYN
+                                                       : xl_text_int(p);
                 PUSH(num, nnum, capnum, v);
             }
         } while (text_take(p, ','));
@@ -443,11 +446,14 @@ const xl_attr *xl_text_conv(xl_text *p)
                 xl_text_fail(p, "spatial dimension %d is missing", i);
         if (at[0] < 0 || at[1] < 0)
             xl_text_fail(p, "a convolution lacks '%c' or '%c'", mark_of[k][0], mark_of[k][1]);
-        xl_text_pair e = { xl_strf(&p->tmp, "%s_%s_dimension", part[k], k == 1 ? "input_feature" : "batch"), xl_attr_i64(p->m, at[0]) };
+        xl_text_pair e = { xl_strf(&p->tmp, "%s_%s_dimension", part[k], k == 1 ? "input_feature" : "batch"),
+                           xl_attr_i64(p->m, at[0]) };
         PUSH(pair, npair, cappair, e);
-        e = (xl_text_pair){ xl_strf(&p->tmp, "%s_%s_dimension", part[k], k == 1 ? "output_feature" : "feature"), xl_attr_i64(p->m, at[1]) };
+        e = (xl_text_pair){ xl_strf(&p->tmp, "%s_%s_dimension", part[k], k == 1 ? "output_feature" : "feature"),
+                            xl_attr_i64(p->m, at[1]) };
         PUSH(pair, npair, cappair, e);
-        e = (xl_text_pair){ xl_strf(&p->tmp, "%s_spatial_dimensions", part[k]), xl_attr_dims(p->m, (xl_dims){ spatial, (size_t)nspatial }) };
+        e = (xl_text_pair){ xl_strf(&p->tmp, "%s_spatial_dimensions", part[k]),
+                            xl_attr_dims(p->m, (xl_dims){ spatial, (size_t)nspatial }) };
         PUSH(pair, npair, cappair, e);
         text_skip(p);
         if (k == 0) {
@@ -549,8 +555,18 @@ static const xl_attr *hash_attr(xl_text *p)
             p->nnum = mark;
             return xl_attr_struct(p->m, XL_STR("stablehlo.type_extensions"), &(xl_str){ "bounds", 6 }, &b, 1);
         }
-        static const char *const known[] = { "dot", "gather", "scatter", "channel_handle", "dot_algorithm", "output_operand_alias",
-                                             "result_accuracy", "type_extensions", "replica_group_mesh_axes", "axis_ref", "mesh_axis", "mesh" };
+        static const char *const known[] = { "dot",
+                                             "gather",
+                                             "scatter",
+                                             "channel_handle",
+                                             "dot_algorithm",
+                                             "output_operand_alias",
+                                             "result_accuracy",
+                                             "type_extensions",
+                                             "replica_group_mesh_axes",
+                                             "axis_ref",
+                                             "mesh_axis",
+                                             "mesh" };
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             if (xl_str_is(name, known[i]))
                 return xl_text_struct(p, w);

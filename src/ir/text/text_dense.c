@@ -72,7 +72,8 @@ static void level(xl_text *p, dense *b, uint32_t dim)
         xl_text_want(p, ']');
     }
     if (n != b->t->dims[dim])
-        xl_text_fail(p, "a constant has %lld elements along dimension %u, its type %lld", (long long)n, dim, (long long)b->t->dims[dim]);
+        xl_text_fail(p, "a constant has %lld elements along dimension %u, its type %lld", (long long)n, dim,
+                     (long long)b->t->dims[dim]);
     text_leave(p);
 }
 

@@ -61,7 +61,8 @@ static void key_value(xl_text *p, xl_text_op *c, xl_str key)
             xl_attr_want want = xl_attr_rows[xl_ops[c->code].row0 + k->slot].want;
             c->slot[k->slot] = want == XL_AK_DIMS  ? xl_text_ints(p)
                                : want == XL_AK_I64 ? xl_attr_i64(p->m, xl_text_int(p))
-                               : want == XL_AK_STR ? xl_attr_str(p->m, xl_text_string(p)) /* the colon after it is the op's */
+                               : want == XL_AK_STR
+                                   ? xl_attr_str(p->m, xl_text_string(p)) /* the colon after it is the op's */
                                : want > XL_AK_ATTR ? enum_word(p, (xl_enum)(want - XL_AK_ATTR))
                                                    : xl_text_attr(p);
             if (want == XL_AK_BOOL && c->slot[k->slot]->kind != XL_AT_BOOL)
@@ -69,7 +70,8 @@ static void key_value(xl_text *p, xl_text_op *c, xl_str key)
             return;
         }
     if (c->code == XL_OP_DOT_GENERAL && xl_str_is(key, "contracting_dims")) {
-        list_by_list(p, &SLOT(c, DOT_GENERAL, lhs_contracting_dimensions), &SLOT(c, DOT_GENERAL, rhs_contracting_dimensions));
+        list_by_list(p, &SLOT(c, DOT_GENERAL, lhs_contracting_dimensions),
+                     &SLOT(c, DOT_GENERAL, rhs_contracting_dimensions));
     } else if (c->code == XL_OP_DOT_GENERAL && xl_str_is(key, "batching_dims")) {
         list_by_list(p, &SLOT(c, DOT_GENERAL, lhs_batching_dimensions), &SLOT(c, DOT_GENERAL, rhs_batching_dimensions));
     } else if (c->code == XL_OP_DOT_GENERAL && xl_str_is(key, "precision")) {
@@ -240,8 +242,11 @@ static void convolution(xl_text *p, xl_text_op *c)
     if (text_take(p, '}'))
         return;
     do {
-        static const char *const key[][2] = { { "stride", "window_strides" }, { "pad", "padding" }, { "lhs_dilate", "lhs_dilation" },
-                                              { "rhs_dilate", "rhs_dilation" }, { "reverse", "window_reversal" } };
+        static const char *const key[][2] = { { "stride", "window_strides" },
+                                              { "pad", "padding" },
+                                              { "lhs_dilate", "lhs_dilation" },
+                                              { "rhs_dilate", "rhs_dilation" },
+                                              { "reverse", "window_reversal" } };
         xl_str w = xl_text_ident(p);
         const char *attr = NULL;
         for (size_t i = 0; i < sizeof key / sizeof *key; i++)
@@ -584,11 +589,26 @@ void xl_text_custom(xl_text *p, xl_text_op *c)
     case XL_OP_SDY_BARRIER: direction(p, c); rest(p, c); return;
     case XL_OP_SDY_MANUAL: manual(p, c); rest(p, c); return;
     case XL_OP_SDY_NAMED: named_computation(p, c); rest(p, c); return;
-    case XL_OP_SDY_ALL_GATHER: sdy_collective(p, c, XL_SLOT(SDY_ALL_GATHER, gathering_axes), XL_SLOT(SDY_ALL_GATHER, out_sharding)); rest(p, c); return;
-    case XL_OP_SDY_ALL_SLICE: sdy_collective(p, c, XL_SLOT(SDY_ALL_SLICE, slicing_axes), XL_SLOT(SDY_ALL_SLICE, out_sharding)); rest(p, c); return;
-    case XL_OP_SDY_ALL_TO_ALL: sdy_collective(p, c, XL_SLOT(SDY_ALL_TO_ALL, params), XL_SLOT(SDY_ALL_TO_ALL, out_sharding)); rest(p, c); return;
-    case XL_OP_SDY_ALL_REDUCE: sdy_collective(p, c, XL_SLOT(SDY_ALL_REDUCE, reduction_axes), XL_SLOT(SDY_ALL_REDUCE, out_sharding)); rest(p, c); return;
-    case XL_OP_SDY_COLLECTIVE_PERMUTE: sdy_collective(p, c, UINT32_MAX, XL_SLOT(SDY_COLLECTIVE_PERMUTE, out_sharding)); rest(p, c); return;
+    case XL_OP_SDY_ALL_GATHER:
+        sdy_collective(p, c, XL_SLOT(SDY_ALL_GATHER, gathering_axes), XL_SLOT(SDY_ALL_GATHER, out_sharding));
+        rest(p, c);
+        return;
+    case XL_OP_SDY_ALL_SLICE:
+        sdy_collective(p, c, XL_SLOT(SDY_ALL_SLICE, slicing_axes), XL_SLOT(SDY_ALL_SLICE, out_sharding));
+        rest(p, c);
+        return;
+    case XL_OP_SDY_ALL_TO_ALL:
+        sdy_collective(p, c, XL_SLOT(SDY_ALL_TO_ALL, params), XL_SLOT(SDY_ALL_TO_ALL, out_sharding));
+        rest(p, c);
+        return;
+    case XL_OP_SDY_ALL_REDUCE:
+        sdy_collective(p, c, XL_SLOT(SDY_ALL_REDUCE, reduction_axes), XL_SLOT(SDY_ALL_REDUCE, out_sharding));
+        rest(p, c);
+        return;
+    case XL_OP_SDY_COLLECTIVE_PERMUTE:
+        sdy_collective(p, c, UINT32_MAX, XL_SLOT(SDY_COLLECTIVE_PERMUTE, out_sharding));
+        rest(p, c);
+        return;
     case XL_OP_UNKNOWN:
         if (xl_str_is(c->name, "builtin.unrealized_conversion_cast")) {
             operands_and_keys(p, c);

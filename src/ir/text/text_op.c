@@ -138,7 +138,7 @@ void xl_text_attrs(xl_text *p, xl_text_op *c)
     uint32_t mark = p->npair;
     xl_text_pairs(p);
     uint32_t end = p->npair;
-    p->npair = mark;                                       /* what is kept moves down: never past what is still to be read */
+    p->npair = mark; /* what is kept moves down: never past what is still to be read */
     for (uint32_t i = mark; i < end; i++) {
         xl_text_pair e = p->pair[i];
         xl_text_put(p, c, e.key, e.value);
@@ -304,7 +304,7 @@ static void op(xl_text *p, xl_region *r)
     p->op = c.name.p;
     p->nop = c.name.n;
     (void)xl_text_loc(p, &loc);
-    if (c.code == XL_OP_REDUCE && p->nreg > c.reg0)        /* what `applies` wrote for us lies where the reduction does */
+    if (c.code == XL_OP_REDUCE && p->nreg > c.reg0) /* what `applies` wrote for us lies where the reduction does */
         for (uint32_t i = 0; i < p->reg[c.reg0]->nop; i++)
             if (!p->reg[c.reg0]->op[i]->loc.id)
                 p->reg[c.reg0]->op[i]->loc = loc;
@@ -487,7 +487,8 @@ static void generic_symbol(xl_text *p, bool inside)
 {
     xl_str name = xl_text_string(p);
     uint32_t mark = p->npair;
-    bool is_func = xl_str_is(name, "func.func"), is_module = xl_str_is(name, "builtin.module"), is_mesh = xl_str_is(name, "sdy.mesh");
+    bool is_func = xl_str_is(name, "func.func"), is_module = xl_str_is(name, "builtin.module"),
+         is_mesh = xl_str_is(name, "sdy.mesh");
     xl_loc loc;
     if (!is_func && !is_module && !is_mesh)
         xl_text_fail(p, "'%.*s' cannot stand outside a function", (int)(name.n < 80 ? name.n : 80), name.p);
@@ -723,8 +724,10 @@ static bool attempt(xl_text *p, void (*run)(xl_text *))
 xl_error *xl_read_text(xl_str bytes, const xl_read_opts *opts, xl_module **out)
 {
     xl_error *err = NULL;
-    /* An op of twenty characters takes some three hundred bytes; 64 per byte is generous, and the floor is for small texts. */
-    size_t limit = opts && opts->memory ? opts->memory : ((size_t)64 << 20) + (bytes.n < SIZE_MAX / 256 ? bytes.n * 64 : SIZE_MAX / 4);
+    /* An op of twenty characters takes some three hundred bytes; 64 per byte is generous, and the floor is for small
+     * texts. */
+    size_t limit = opts && opts->memory ? opts->memory
+                                        : ((size_t)64 << 20) + (bytes.n < SIZE_MAX / 256 ? bytes.n * 64 : SIZE_MAX / 4);
     xl_text *p = text_new(bytes, limit);
     *out = NULL;
     if (p)
@@ -739,7 +742,10 @@ xl_error *xl_read_text(xl_str bytes, const xl_read_opts *opts, xl_module **out)
         p->m->arena.limit = 0;
         *out = p->m;
     } else {
-        err = p->err ? p->err : XL_ERR(EXHAUSTED, "the program needs more than %zu MiB to be read; raise the limit if it is trusted", limit >> 20);
+        err = p->err ? p->err
+                     : XL_ERR(EXHAUSTED,
+                              "the program needs more than %zu MiB to be read; raise the limit if it is trusted",
+                              limit >> 20);
         xl_module_free(p->m);
     }
 out:
@@ -768,5 +774,11 @@ static xl_error *fragment(xl_module *m, xl_str text, void (*run)(xl_text *), con
     return err;
 }
 
-xl_error *xl_read_text_attr(xl_module *m, xl_str text, const xl_attr **out) { return fragment(m, text, just_attr, out, NULL); }
-xl_error *xl_read_text_type(xl_module *m, xl_str text, const xl_type **out) { return fragment(m, text, just_type, NULL, out); }
+xl_error *xl_read_text_attr(xl_module *m, xl_str text, const xl_attr **out)
+{
+    return fragment(m, text, just_attr, out, NULL);
+}
+xl_error *xl_read_text_type(xl_module *m, xl_str text, const xl_type **out)
+{
+    return fragment(m, text, just_type, NULL, out);
+}

@@ -41,11 +41,17 @@ TEST(pretty_and_generic_are_one_program)
 {
     static const char *const form[] = {
         "func.func public @main(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) -> tensor<2x4xf32> {\n"
-        "  %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>\n"
+        "  %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : "
+        "(tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>\n"
         "  // a comment\n  return %0 : tensor<2x4xf32>\n}",
-        "\"builtin.module\"() ({\n \"func.func\"() <{function_type = (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>, sym_name = \"main\"}> ({\n"
-        "  ^bb0(%p: tensor<2x3xf32>, %q: tensor<3x4xf32>):\n  %r = \"stablehlo.dot_general\"(%p, %q) {dot_dimension_numbers = #stablehlo.dot<rhs_contracting_dimensions = [0],"
-        " lhs_contracting_dimensions = [1]>, precision_config = []} : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>\n"
+        "\"builtin.module\"() ({\n"
+        " \"func.func\"() <{function_type = (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>, sym_name = "
+        "\"main\"}> ({\n"
+        "  ^bb0(%p: tensor<2x3xf32>, %q: tensor<3x4xf32>):\n"
+        "  %r = \"stablehlo.dot_general\"(%p, %q) {dot_dimension_numbers = #stablehlo.dot<rhs_contracting_dimensions = "
+        "[0],"
+        " lhs_contracting_dimensions = [1]>, precision_config = []} : (tensor<2x3xf32>, tensor<3x4xf32>) -> "
+        "tensor<2x4xf32>\n"
         "  \"func.return\"(%r) : (tensor<2x4xf32>) -> ()\n }) {sym_visibility = \"public\"} : () -> ()\n}) : () -> ()",
     };
     xl_digest d[2];
@@ -61,9 +67,13 @@ TEST(pretty_and_generic_are_one_program)
 
 TEST(types_of_all_kinds)
 {
-    round_trip("func.func @f(%a: tensor<?x4xf32, #stablehlo.bounds<3, ?>>, %t: !stablehlo.token, %u: tuple<tensor<i1>, tuple<>>, %c: tensor<0x3xcomplex<f64>>)"
-               " -> tensor<?x4xf32, #stablehlo.bounds<3, ?>> {\n return %a : tensor<?x4xf32, #stablehlo.bounds<3, ?>>\n}");
-    round_trip("!q = tensor<2x!quant.uniform<i8<-127:127>:f32:0, {0.5:1,2.5e-1}>>\nfunc.func private @g(!q, tensor<*xbf16>, memref<2xf8E4M3FN>)");
+    round_trip("func.func @f(%a: tensor<?x4xf32, #stablehlo.bounds<3, ?>>, %t: !stablehlo.token, %u: tuple<tensor<i1>, "
+               "tuple<>>, %c: tensor<0x3xcomplex<f64>>)"
+               " -> tensor<?x4xf32, #stablehlo.bounds<3, ?>> {\n"
+               " return %a : tensor<?x4xf32, #stablehlo.bounds<3, ?>>\n"
+               "}");
+    round_trip("!q = tensor<2x!quant.uniform<i8<-127:127>:f32:0, {0.5:1,2.5e-1}>>\n"
+               "func.func private @g(!q, tensor<*xbf16>, memref<2xf8E4M3FN>)");
     round_trip("func.func private @g(tensor<2x!quant.uniform<u8:f32, 5.0e-01:3>>)");
     refuse("func.func private @g(tensor<2x!quant.uniform<i1:f32, 5.0e-01>>)", "integers");
 }
@@ -71,9 +81,12 @@ TEST(types_of_all_kinds)
 TEST(resources_and_blobs)
 {
     xl_module *m = NULL;
-    CHECK_OK(read_text("module { func.func @f() {\n %0 = stablehlo.constant dense_resource<k> : tensor<2xi16>\n %1 = stablehlo.constant dense<\"0x01020304\"> : tensor<2xi16>\n"
+    CHECK_OK(read_text("module { func.func @f() {\n"
+                       " %0 = stablehlo.constant dense_resource<k> : tensor<2xi16>\n"
+                       " %1 = stablehlo.constant dense<\"0x01020304\"> : tensor<2xi16>\n"
                        " %2 = stablehlo.constant dense<\"0x05\"> : tensor<9xi1>\n return } }\n"
-                       "{-# dialect_resources: { builtin: { k: \"0x0400000001020304\" } } #-}", &m));
+                       "{-# dialect_resources: { builtin: { k: \"0x0400000001020304\" } } #-}",
+                       &m));
     xl_op **op = m->func[0]->body->op;
     CHECK(xl_attr_eq(op[0]->attr[0], op[1]->attr[0]));
     CHECK_INT(xl_dense_int(op[1]->attr[0], 1), 0x0403);
@@ -86,7 +99,10 @@ TEST(locations_defined_after_use)
     xl_module *m = NULL;
     xl_str file;
     uint32_t line, col;
-    CHECK_OK(read_text("module { func.func @f(%a: tensor<f32> loc(\"arg\")) { return loc(#l1) } loc(#l2) }\n#l1 = loc(callsite(#l2 at unknown))\n#l2 = loc(\"t.py\":41:3 to :9)", &m));
+    CHECK_OK(read_text("module { func.func @f(%a: tensor<f32> loc(\"arg\")) { return loc(#l1) } loc(#l2) }\n"
+                       "#l1 = loc(callsite(#l2 at unknown))\n"
+                       "#l2 = loc(\"t.py\":41:3 to :9)",
+                       &m));
     CHECK(xl_loc_line(m, m->func[0]->body->op[0]->loc, &file, &line, &col) && line == 41 && col == 3);
     CHECK(xl_str_is(xl_loc_label(m, m->func[0]->val[0].loc), "arg"));
     xl_module_free(m);
@@ -97,7 +113,11 @@ TEST(locations_defined_after_use)
 TEST(shardings_are_read)
 {
     xl_module *m = NULL;
-    CHECK_OK(read_text("module { sdy.mesh @m = <[\"x\"=2, \"y\"=4]>\n func.func @f(%a: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@m, [{\"x\", ?}p2, {\"y\":(2)2}], replicated={\"y\":(1)2}>}) {\n return } }", &m));
+    CHECK_OK(read_text("module { sdy.mesh @m = <[\"x\"=2, \"y\"=4]>\n"
+                       " func.func @f(%a: tensor<4x8xf32> {sdy.sharding = #sdy.sharding<@m, [{\"x\", ?}p2, "
+                       "{\"y\":(2)2}], replicated={\"y\":(1)2}>}) {\n"
+                       " return } }",
+                       &m));
     const xl_attr *a = xl_dict_get(m->func[0]->arg_attr[0], XL_STR("sdy.sharding"));
     CHECK(a && a->kind == XL_AT_SHARDING && a->sharding->rank == 2);
     CHECK(a->sharding->dim[0].open && a->sharding->dim[0].priority == 2 && !a->sharding->dim[1].open);
@@ -109,8 +129,11 @@ TEST(shardings_are_read)
 TEST(channels_keep_only_their_id)
 {
     xl_module *m = NULL;
-    CHECK_OK(read_text(FUNC("%0 = \"stablehlo.collective_permute\"(%a) <{channel_handle = #stablehlo.channel_handle<handle = 7, type = 1>, source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>}>"
-                            " : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>"), &m));
+    CHECK_OK(
+        read_text(FUNC("%0 = \"stablehlo.collective_permute\"(%a) <{channel_handle = #stablehlo.channel_handle<handle "
+                       "= 7, type = 1>, source_target_pairs = dense<[[0, 1]]> : tensor<1x2xi64>}>"
+                       " : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>"),
+                  &m));
     CHECK_INT(xl_op_int(m->func[0]->body->op[0], XL_SLOT(COLLECTIVE_PERMUTE, channel_id)), 7);
     CHECK_INT(xl_op_dims(m->func[0]->body->op[0], XL_SLOT(COLLECTIVE_PERMUTE, source_target_pairs)).p[1], 1);
     xl_module_free(m);
@@ -118,7 +141,10 @@ TEST(channels_keep_only_their_id)
 
 TEST(scopes_end_with_their_region)
 {
-    refuse(FUNC("%0 = \"x.y\"() ({ %1 = stablehlo.constant dense<1> : tensor<i32>\n \"x.z\"() : () -> () }) : () -> tensor<i32>\n \"x.z\"(%1) : (tensor<i32>) -> ()"), "%1 is used before");
+    refuse(FUNC("%0 = \"x.y\"() ({ %1 = stablehlo.constant dense<1> : tensor<i32>\n"
+                " \"x.z\"() : () -> () }) : () -> tensor<i32>\n"
+                " \"x.z\"(%1) : (tensor<i32>) -> ()"),
+           "%1 is used before");
     refuse(FUNC("return %b : tensor<4xf32>"), "line 2:8: return: %b is used before it is defined");
     refuse(FUNC("%0:2 = stablehlo.add %a, %a : tensor<4xf32>"), "2 results are named");
     refuse(FUNC("%0 = stablehlo.add %a, %a : tensor<5xf32>"), "another type");
@@ -138,7 +164,9 @@ TEST(hostile_input)
     refuse(FUNC("%0 = stablehlo.constant dense<\"0x0102\"> : tensor<3xi8>"), "2 bytes");
     refuse(FUNC("%0 = arith.addf %a, %a : tensor<4xf32>"), "generic form");
     refuse(FUNC("%0 = stablehlo.constant dense<1> : tensor<99999999999999999999xi8>"), "64 bits");
-    round_trip("func.func @f() -> tensor<1099511627776x1048576xi8> { %0 = stablehlo.constant dense<1> : tensor<1099511627776x1048576xi8>\n return %0 : tensor<1099511627776x1048576xi8> }");
+    round_trip("func.func @f() -> tensor<1099511627776x1048576xi8> { %0 = stablehlo.constant dense<1> : "
+               "tensor<1099511627776x1048576xi8>\n"
+               " return %0 : tensor<1099511627776x1048576xi8> }");
     enum { DEEP = 100000 };
     static char text[3 * DEEP + 64];
     static const char *const open[] = { "[", "{a = ", "\"x\"() ({", "tuple<", "dense<[" };
@@ -159,13 +187,16 @@ TEST(hostile_input)
 
 TEST(numbers_round_once)
 {
-    static const struct { xl_dtype d; double v; uint64_t bits; } want[] = {
-        { XL_F16, 65504, 0x7bff }, { XL_F16, 1e6, 0x7c00 }, { XL_F16, 6e-8, 1 }, { XL_BF16, 1.0 / 3, 0x3eab }, { XL_F8E4M3FN, 448, 0x7e },
-        { XL_F8E4M3FN, 1e4, 0x7f }, { XL_F8E5M2, -0.25, 0xb4 }, { XL_F8E4M3FNUZ, -0.0, 0 }, { XL_F4E2M1FN, 6, 7 }, { XL_F8E8M0FNU, 2, 128 },
+    static const struct { xl_dtype d; double v; uint64_t bits;
+    } want[] = {
+        { XL_F16, 65504, 0x7bff },    { XL_F16, 1e6, 0x7c00 },    { XL_F16, 6e-8, 1 },
+        { XL_BF16, 1.0 / 3, 0x3eab }, { XL_F8E4M3FN, 448, 0x7e }, { XL_F8E4M3FN, 1e4, 0x7f },
+        { XL_F8E5M2, -0.25, 0xb4 },   { XL_F8E4M3FNUZ, -0.0, 0 }, { XL_F4E2M1FN, 6, 7 },
+        { XL_F8E8M0FNU, 2, 128 },
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
         CHECK_INT(xl_num_round(want[i].d, want[i].v), want[i].bits);
-    for (int d = XL_F4E2M1FN; d <= XL_F16; d++)            /* every code of every narrow type comes back through its decimal */
+    for (int d = XL_F4E2M1FN; d <= XL_F16; d++) /* every code of every narrow type comes back through its decimal */
         for (uint64_t u = 0; u < 1ull << xl_dtypes[d].bits; u++) {
             double v = xl_num_value((xl_dtype)d, u);
             if (!isfinite(v))

@@ -25,7 +25,7 @@ static void bfmmla_8x12(size_t k, const void *av, const void *bv, void *cv, ptrd
                 UNROLL
                 for (int i = 0; i < 4; i++)
                     acc[i][h + j] = vbfmmlaq_f32(acc[i][h + j], x[i], y[j]);
-            __asm__ volatile("" ::: "memory");               /* all six of B at once would not fit beside 24 sums and A */
+                __asm__ volatile("" ::: "memory"); /* all six of B at once would not fit beside 24 sums and A */
         }
     }
     UNROLL
@@ -50,6 +50,14 @@ static void bfmmla_8x12(size_t k, const void *av, const void *bv, void *cv, ptrd
 #include "cpu/kernel/gemm_pack.inl"
 
 const xl_gemm_kernel xl_gemm_neon_bf16 = {
-    .name = "bfmmla 8x12 bf16", .needs = XL_CPU_NEON | XL_CPU_NEON_BF16, .packed = XL_GEMM_BF16, .size = 2, .mr = MR, .nr = NR, .kr = KSTEP,
-    .tile = bfmmla_8x12, .pack_a = { [XL_GEMM_BF16] = pack_a_bf16 }, .pack_b = { [XL_GEMM_BF16] = pack_b_bf16 },
+    .name = "bfmmla 8x12 bf16",
+    .needs = XL_CPU_NEON | XL_CPU_NEON_BF16,
+    .packed = XL_GEMM_BF16,
+    .size = 2,
+    .mr = MR,
+    .nr = NR,
+    .kr = KSTEP,
+    .tile = bfmmla_8x12,
+    .pack_a = { [XL_GEMM_BF16] = pack_a_bf16 },
+    .pack_b = { [XL_GEMM_BF16] = pack_b_bf16 },
 };

@@ -7,7 +7,8 @@
 
 #include "cpu/kernel/gemm_set.h"
 
-__attribute__((always_inline)) static inline void body_f32(size_t k, const void *av, const void *bv, ptrdiff_t step, void *cv, ptrdiff_t ldc, bool accumulate)
+__attribute__((always_inline)) static inline void body_f32(size_t k, const void *av, const void *bv, ptrdiff_t step,
+                                                           void *cv, ptrdiff_t ldc, bool accumulate)
 {
     const float *a = av, *b = bv;
     float *c = cv;
@@ -18,7 +19,8 @@ __attribute__((always_inline)) static inline void body_f32(size_t k, const void 
         for (int j = 0; j < 3; j++)
             acc[i][j] = vdupq_n_f32(0);
     for (size_t p = 0; p < k; p++, a += 8, b += step) {
-        float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4), x[3] = { vld1q_f32(b), vld1q_f32(b + 4), vld1q_f32(b + 8) };
+        float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4),
+                    x[3] = { vld1q_f32(b), vld1q_f32(b + 4), vld1q_f32(b + 8) };
         UNROLL
         for (int j = 0; j < 3; j++) {
             acc[0][j] = vfmaq_laneq_f32(acc[0][j], x[j], a0, 0);
@@ -40,7 +42,8 @@ __attribute__((always_inline)) static inline void body_f32(size_t k, const void 
         }
 }
 
-__attribute__((always_inline)) static inline void body8_f32(size_t k, const void *av, const void *bv, ptrdiff_t step, void *cv, ptrdiff_t ldc, bool accumulate)
+__attribute__((always_inline)) static inline void body8_f32(size_t k, const void *av, const void *bv, ptrdiff_t step,
+                                                            void *cv, ptrdiff_t ldc, bool accumulate)
 {
     const float *a = av, *b = bv;
     float *c = cv;
@@ -81,7 +84,8 @@ static void direct8_f32(size_t k, const void *a, const void *b, ptrdiff_t step, 
     body8_f32(k, a, b, step, c, ldc, accumulate);
 }
 
-__attribute__((always_inline)) static inline void body_f64(size_t k, const void *av, const void *bv, ptrdiff_t step, void *cv, ptrdiff_t ldc, bool accumulate)
+__attribute__((always_inline)) static inline void body_f64(size_t k, const void *av, const void *bv, ptrdiff_t step,
+                                                           void *cv, ptrdiff_t ldc, bool accumulate)
 {
     const double *a = av, *b = bv;
     double *c = cv;
@@ -158,6 +162,15 @@ static const xl_gemm_kernel neon8;
 #define NAME(f) f##8_f32
 #include "cpu/kernel/gemm_pack.inl"
 static const xl_gemm_kernel neon8 = {
-    .name = "neon 8x8 f32", .needs = XL_CPU_NEON, .packed = XL_GEMM_F32, .size = 4, .mr = MR, .nr = NR, .kr = 1, .tile = neon8_f32, .direct = direct8_f32,
-    .pack_a = { [XL_GEMM_F32] = pack_a8_f32 }, .pack_b = { [XL_GEMM_F32] = pack_b8_f32 },
+    .name = "neon 8x8 f32",
+    .needs = XL_CPU_NEON,
+    .packed = XL_GEMM_F32,
+    .size = 4,
+    .mr = MR,
+    .nr = NR,
+    .kr = 1,
+    .tile = neon8_f32,
+    .direct = direct8_f32,
+    .pack_a = { [XL_GEMM_F32] = pack_a8_f32 },
+    .pack_b = { [XL_GEMM_F32] = pack_b8_f32 },
 };

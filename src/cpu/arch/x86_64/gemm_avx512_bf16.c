@@ -44,6 +44,14 @@ static void dpbf16_14x32(size_t k, const void *av, const void *bv, void *cv, ptr
 #include "cpu/kernel/gemm_pack.inl"
 
 const xl_gemm_kernel xl_gemm_avx512_bf16 = {
-    .name = "avx512 14x32 bf16", .needs = XL_CPU_AVX2 | XL_CPU_AVX512 | XL_CPU_AVX512_BF16, .packed = XL_GEMM_BF16, .size = 2,
-    .mr = MR, .nr = NR, .kr = KSTEP, .tile = dpbf16_14x32, .pack_a = { [XL_GEMM_BF16] = pack_a_bf16 }, .pack_b = { [XL_GEMM_BF16] = pack_b_bf16 },
+    .name = "avx512 14x32 bf16",
+    .needs = XL_CPU_AVX2 | XL_CPU_AVX512 | XL_CPU_AVX512_BF16,
+    .packed = XL_GEMM_BF16,
+    .size = 2,
+    .mr = MR,
+    .nr = NR,
+    .kr = KSTEP,
+    .tile = dpbf16_14x32,
+    .pack_a = { [XL_GEMM_BF16] = pack_a_bf16 },
+    .pack_b = { [XL_GEMM_BF16] = pack_b_bf16 },
 };
