@@ -76,8 +76,8 @@ def root_only():
 @check
 def files_of_a_program_that_closes_all_descriptors_stay_its_own():
     want = {i: "".join(f"user data {t} of file {i}\n" for t in range(3)) for i in range(40)}
+    base = os.path.join(TMP, "own")
     for turn in range(100 if ALL else 3):
-        base = os.path.join(TMP, f"own{turn}")
         run, _ = guarded(3, "closes", base, name="closes")
         for i in range(40):
             got = open(f"{base}.{i}").read()
@@ -85,6 +85,14 @@ def files_of_a_program_that_closes_all_descriptors_stay_its_own():
             os.unlink(f"{base}.{i}")
         assert sum(e["event"] == "compile" for e in events(run)) >= 6, "what happened after the descriptors were closed is recorded too"
         shutil.rmtree(run)
+
+
+@check
+def threads_of_ours_take_no_number_that_the_program_may_take():
+    """Each open lasts, so that a number that is taken for an instant is met; from the second run on a thread loads programs ahead."""
+    for _ in range(20 if ALL else 2):
+        run, _ = guarded(3, "daemonizes", name="daemon", env={"LD_PRELOAD": FAULT, "FAULT_LINGER": "-daemon/"})
+    assert events(run, "ahead")[0]["programs"] == 6 and glob.glob(os.path.join(run, "metrics-*.json"))
 
 
 @check
@@ -314,7 +322,8 @@ def every_signal_that_ends_a_session_saves_and_has_its_own_exit_status():
     assert "4 stopped by a signal and saved" in xlane("--help").stdout and "4 stopped by a signal" in xlane("train", "--help").stdout
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         runs = "sig" + sig.name
-        child = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={text()}", *TINY, "train.steps=1000000", "runs=" + runs], env=ENV, cwd=TMP, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={text()}", *TINY, "train.steps=1000000", "runs=" + runs], env=ENV, cwd=TMP, stderr=subprocess.PIPE, text=True,
+                                 preexec_fn=lambda: signal.signal(sig, signal.SIG_DFL))   # a background job of a shell ignores some, and so would the run
         while not (glob.glob(os.path.join(TMP, runs, "*", "metrics.csv")) and os.path.getsize(glob.glob(os.path.join(TMP, runs, "*", "metrics.csv"))[0]) > 300):
             time.sleep(0.01)
             assert child.poll() is None

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/thread.h"
 
 static xl_code code_of(int e)
 {
@@ -49,6 +51,30 @@ int xl_file_open(const char *path, int flags, unsigned mode)
         return fd;
     close(fd);
     return high;
+}
+
+typedef struct { void (*fn)(void *arg); void *arg; } apart_job;
+
+static void apart(void *p)
+{
+    apart_job *j = p;
+#ifdef SYS_close_range
+    enum { UNSHARE = 2 }; /* CLOSE_RANGE_UNSHARE */
+    syscall(SYS_close_range, 3u, ~0u, UNSHARE);
+#endif
+    j->fn(j->arg);
+}
+
+void xl_file_apart(void (*fn)(void *arg), void *arg)
+{
+    xl_thread t;
+    xl_error *err = xl_thread_start(&t, "xlane-files", apart, &(apart_job){ fn, arg });
+    if (!err) {
+        xl_thread_join(&t);
+        return;
+    }
+    xl_error_free(err);
+    fn(arg);
 }
 
 xl_error *xl_file_read(xl_arena *a, const char *path, xl_str *out)

@@ -39,6 +39,11 @@ xl_error *xl_file_append(const char *path, xl_str line) XL_MUST_USE;
 /* open(2) with O_CLOEXEC whose descriptor is a high number: a program that closes and opens its own from below does not
  * meet it, and what it opens gets the lowest numbers, as it would without us. */
 int xl_file_open(const char *path, int flags, unsigned mode);
+/* Calls fn(arg) on a thread with a descriptor table of its own, and waits: what fn opens has no number in the table of
+ * the process, not even for an instant, and it has of that table only 0 to 2. For the file work of threads of ours in
+ * somebody else's process, whose code may take any number to be free. Where the kernel cannot (before Linux 5.9), or no
+ * thread can be had, fn runs with the table of the process. */
+void xl_file_apart(void (*fn)(void *arg), void *arg);
 /* write(2) that changes nothing else in the process: a full quota or a closed pipe is an error, never SIGXFSZ or
  * SIGPIPE. */
 int64_t xl_file_write_some(int fd, const void *p, size_t n);

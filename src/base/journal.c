@@ -62,25 +62,9 @@ xl_error *xl_journal_open(xl_journal *j, const char *path, xl_str head, bool sha
     return NULL;
 }
 
-/* A descriptor that is ours, or -1. */
-static int checked(xl_journal *j)
-{
-    if (is_ours(j, j->fd))
-        return j->fd;
-    j->fd = open_plain(j->path, 0); /* what the number means now is somebody else's: it stays open */
-    if (j->fd >= 0 && !is_ours(j, j->fd)) {                /* another file lies there: this one we did open */
-        close(j->fd);
-        j->fd = -1;
-    }
-    return j->fd;
-}
-
 /* All of it, or nothing that counts. */
-static bool write_whole(xl_journal *j, const char *p, size_t n)
+static bool write_to(xl_journal *j, int fd, const char *p, size_t n)
 {
-    int fd = checked(j);
-    if (fd < 0)
-        return false;
     if (j->torn) {
         if (xl_file_write_some(fd, "\n", 1) != 1)
             return false;
@@ -101,6 +85,27 @@ static bool write_whole(xl_journal *j, const char *p, size_t n)
         done = 0;
     j->torn = done > 0;
     return false;
+}
+
+typedef struct { xl_journal *j; const char *p; size_t n; bool ok; } by_path;
+
+static void write_by_path(void *arg)
+{
+    by_path *w = arg;
+    int fd = open_plain(w->j->path, 0);
+    w->ok = is_ours(w->j, fd) && write_to(w->j, fd, w->p, w->n);
+    if (fd >= 0)
+        close(fd);
+}
+
+static bool write_whole(xl_journal *j, const char *p, size_t n)
+{
+    if (is_ours(j, j->fd))
+        return write_to(j, j->fd, p, n);
+    by_path w = { j, p, n, false };
+    j->fd = -1; /* what the number means now is somebody else's: it stays open */
+    xl_file_apart(write_by_path, &w);
+    return w.ok;
 }
 
 /* Never waits long: the thread that held it may have been lost in a fork, or stopped. */

@@ -2,7 +2,8 @@
  * A file that this process adds whole lines to for as long as it lives, perhaps in somebody else's process and beside
  * other writers. Other code may close our descriptor and open a file of its own under the same number: device and inode
  * are compared before each write, and nothing is written on a mismatch. The descriptor is then forgotten (it is not
- * ours to close) and the file opened again by its path, if that still leads to the same file. A line is written whole,
+ * ours to close), and from there on each write opens the file by its path, if that still leads to the same file, in a
+ * descriptor table of its own (xl_file_apart). A line is written whole,
  * or kept and tried again with the next one; what finds no room there is counted as lost. Any thread; a forked child
  * goes on with an empty backlog. */
 #ifndef XL_BASE_JOURNAL_H

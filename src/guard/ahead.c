@@ -159,20 +159,26 @@ static void let_go(PJRT_LoadedExecutable *x)
     xl_error_free(guard_take(A.p, A.p->real->PJRT_LoadedExecutable_Destroy(&d), "PJRT_LoadedExecutable_Destroy"));
 }
 
+typedef struct { xl_cache_key key; xl_cache_found found; xl_error *err; } lookup;
+
+static void look_up(void *arg)
+{
+    lookup *l = arg;
+    if (xl_cache_has(G.cache, &l->key))
+        l->err = xl_cache_get(G.cache, &l->key, &l->found);
+}
+
 /* Without the lock: a compile that wants this one waits for it, all others go on. */
 static PJRT_LoadedExecutable *load(const program *x, size_t *bytes)
 {
-    xl_cache_key key = { .digest = x->digest };
-    xl_cache_found found = { 0 };
+    lookup l = { .key = { .digest = x->digest } };
     PJRT_LoadedExecutable *out = NULL;
-    if (!xl_cache_has(G.cache, &key))
-        return NULL;
-    xl_error *err = xl_cache_get(G.cache, &key, &found);
-    *bytes += found.size;
-    if (!err && found.hit && *bytes <= most_bytes)
-        err = guard_load(A.p, A.client, &found, x->options, &out);
-    xl_error_free(err);                                    /* whoever asks for it tries again, and tells */
-    free(found.blob);
+    xl_file_apart(look_up, &l);
+    *bytes += l.found.size;
+    if (!l.err && l.found.hit && *bytes <= most_bytes)
+        l.err = guard_load(A.p, A.client, &l.found, x->options, &out);
+    xl_error_free(l.err);                                  /* whoever asks for it tries again, and tells */
+    free(l.found.blob);
     return out;
 }
 

@@ -326,6 +326,13 @@ void guard_watch_stir(void)
         syscall(SYS_futex, (int *)&asleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
+static void write_files(void *unused)
+{
+    (void)unused;
+    guard_write_metrics();
+    guard_ahead_write(false);
+}
+
 static void watch(void *unused)
 {
     double written = 0;
@@ -335,8 +342,7 @@ static void watch(void *unused)
         if (atomic_exchange_explicit(&memory_due, false, memory_order_relaxed))
             guard_memory_now();
         if (xl_now() - written > 2 && atomic_exchange_explicit(&dirty, false, memory_order_relaxed)) {
-            guard_write_metrics();
-            guard_ahead_write(false);
+            xl_file_apart(write_files, NULL);
             written = xl_now();
             busy = true;
         }

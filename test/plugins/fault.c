@@ -2,8 +2,11 @@
  *   FAULT_FSYNC=PART      fsync of a file whose name has PART in it gives EIO
  *   FAULT_FULL=FILE       while FILE exists the disk is full: write gives ENOSPC after at most 7 bytes of each call
  *   have been taken FAULT_STEP=SECONDS    the wall clock goes back by so much after its 40th reading
- *   FAULT_SHORT=N         every write takes at most N bytes */
+ *   FAULT_SHORT=N         every write takes at most N bytes
+ *   FAULT_LINGER=PART     a thread that opened a file whose path has PART in it goes on 20 ms later */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +36,20 @@ SHOWN int fsync(int fd)
         return -1;
     }
     return (int)syscall(SYS_fsync, fd);
+}
+
+SHOWN int open(const char *path, int flags, ...)
+{
+    const char *part = getenv("FAULT_LINGER");
+    va_list more;
+    va_start(more, flags);
+    unsigned mode = flags & O_CREAT ? va_arg(more, unsigned) : 0;
+    va_end(more);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode), e = errno;
+    if (part && strstr(path, part))
+        usleep(20000);
+    errno = e;
+    return fd;
 }
 
 SHOWN ssize_t write(int fd, const void *p, size_t n)

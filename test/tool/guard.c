@@ -4,7 +4,9 @@
  * sum over all results goes to standard output, which must be the same with the guard, without it, and under every
  * fault. Habits of programs that the guard lives in, between a first and a second turn of ROUNDS:
  *   closes PATH   closes every descriptor, standard ones too, and opens files of its own, PATH.0 to PATH.39, under
- *   their numbers forks         has three children that exit at once
+ *                 their numbers
+ *   daemonizes    again and again closes every descriptor and opens three, which must get the numbers 0 to 2
+ *   forks         has three children that exit at once
  *   chroots PATH  makes PATH its root
  *   names         gives every program of the second turn a name of its own; prints how many KiB the process grew by */
 #include <fcntl.h>
@@ -81,7 +83,7 @@ static xl_error *close_all(xl_client *c, int rounds, const char *path, double *s
     for (int i = 0; i < FILES; i++) {
         snprintf(name, sizeof name, "%s.%d", path, i);
         int fd = open(name, O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
-        if (fd != i && (dup2(fd, i) < 0 || close(fd)))     /* another thread may hold the number for an instant */
+        if (fd != i)                                       /* another thread held the number, if for an instant */
             _exit(7);
     }
     for (int turn = 0; turn < 3; turn++) {
@@ -93,6 +95,24 @@ static xl_error *close_all(xl_client *c, int rounds, const char *path, double *s
         for (int i = 0; i < rounds; i++)
             XL_DO(one(c, i % PROGRAMS, turn ? "jit_other" : "jit_step", sum));
         usleep(100000);
+    }
+out:
+    return err;
+}
+
+/* Each time the numbers must be those that are free, whatever threads there are. */
+static xl_error *daemonize(xl_client *c, int rounds, double *sum)
+{
+    xl_error *err = NULL;
+    for (int turn = 0; turn < 200; turn++) {
+        closefrom(0);
+        usleep(12000);
+        for (int i = 0; i < 3; i++)
+            if (open("/dev/null", O_RDWR) != i)
+                _exit(7);
+        if (turn % 50 == 0)
+            for (int i = 0; i < rounds; i++)
+                XL_DO(one(c, (rounds + i) % PROGRAMS, "jit_step", sum));
     }
 out:
     return err;
@@ -114,6 +134,8 @@ static xl_error *second_turn(xl_client *c, int rounds, const char *habit, const 
     xl_error *err = NULL;
     if (!strcmp(habit, "closes"))
         return close_all(c, rounds, path, sum);
+    if (!strcmp(habit, "daemonizes"))
+        return daemonize(c, rounds, sum);
     if (!strcmp(habit, "forks"))
         for (int i = 0; i < 3; i++) {
             pid_t pid = fork();
