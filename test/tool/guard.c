@@ -110,7 +110,7 @@ static xl_error *daemonize(xl_client *c, int rounds, double *sum)
         for (int i = 0; i < 3; i++)
             if (open("/dev/null", O_RDWR) != i)
                 _exit(7);
-        if (turn % 50 == 0)
+        if (turn % 100 == 0)
             for (int i = 0; i < rounds; i++)
                 XL_DO(one(c, (rounds + i) % PROGRAMS, "jit_step", sum));
     }
