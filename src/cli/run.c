@@ -29,12 +29,12 @@
 #include "pjrt/plugin.h"
 
 static struct {
-    const char *profile, *cache, *segment, *policy, *runs, *name, *prometheus;
-    uint64_t cache_max;
-    int64_t warmup, warmup_compiles, retries, n;
+    const char *profile, *cache, *segment, *policy, *runs, *name, *prometheus, *capture, *capture_module;
+    uint64_t cache_max, capture_max;
+    int64_t warmup, warmup_compiles, retries, n, capture_every;
     double hang;
     xl_opt_list watch, smaller;
-    bool read_only, summary, probe;
+    bool read_only, summary, probe, capture_check;
 } opt = { .runs = "runs", .warmup = -1, .hang = -1, .n = 1 };
 
 static const xl_opt opts[] = {
@@ -66,6 +66,15 @@ static const xl_opt opts[] = {
     { "name", XL_OPT_STR, &opt.name, "NAME", "what to call this run (the program's name)" },
     { "prometheus", XL_OPT_STR, &opt.prometheus, "FILE",
       "keep counters in this file for a scraper, while it runs; a further process adds its number to the name" },
+    { "capture", XL_OPT_STR, &opt.capture, "WHEN",
+      "write step.xlcap, one execution with its inputs: nonfinite (the program reads a NaN or Inf), step:N, signal "
+      "(SIGUSR2) or slow (three times the median)" },
+    { "capture-every", XL_OPT_COUNT, &opt.capture_every, "N",
+      "of nonfinite and slow: copy the inputs every N executions and compute forward (about 64 MiB a step)" },
+    { "capture-check", XL_OPT_FLAG, &opt.capture_check, NULL,
+      "of nonfinite: look at outputs up to 64 KiB that the program does not read, too" },
+    { "capture-module", XL_OPT_STR, &opt.capture_module, "NAME", "capture only programs with this in their name" },
+    { "capture-max", XL_OPT_SIZE, &opt.capture_max, "SIZE", "inputs larger than this are not copied (16GiB)" },
     { "summary", XL_OPT_FLAG, &opt.summary, NULL, "five lines at the end, also when standard error is no terminal" },
     { 0 },
 };
@@ -124,6 +133,16 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
     if (opt.prometheus)
         setenv("XLANE_PROMETHEUS",
                xl_path_join(a, xl_str_c(a, xl_str_of(getenv("PWD") ? getenv("PWD") : ".")), opt.prometheus), 1);
+    if (opt.capture)
+        setenv("XLANE_CAPTURE", opt.capture, 1);
+    if (opt.capture_every > 0)
+        setenv("XLANE_CAPTURE_EVERY", xl_strf(a, "%lld", (long long)opt.capture_every).p, 1);
+    if (opt.capture_check)
+        setenv("XLANE_CAPTURE_CHECK", "1", 1);
+    if (opt.capture_module)
+        setenv("XLANE_CAPTURE_MODULE", opt.capture_module, 1);
+    if (opt.capture_max)
+        setenv("XLANE_CAPTURE_MAX", xl_strf(a, "%llu", (unsigned long long)opt.capture_max).p, 1);
     xl_buf watch = { 0 };
     for (size_t i = 0; i < opt.watch.n; i++)
         xl_buf_printf(&watch, "%s%s", i ? "," : "", opt.watch.p[i]);
@@ -676,6 +695,13 @@ out:
     return err;
 }
 
+static bool captures(const char *when)
+{
+    int64_t n;
+    return !strcmp(when, "nonfinite") || !strcmp(when, "signal") || !strcmp(when, "slow") ||
+           (!strncmp(when, "step:", 5) && xl_str_i64(xl_str_of(when + 5), &n) && n > 0);
+}
+
 static xl_error *run(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -690,6 +716,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
                              seen.launcher, (long long)seen.n, seen.variable);
     if (opt.n < 1 || opt.n > 4096)
         return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
+    if (opt.capture && !captures(opt.capture))
+        return xl_cli_misuse(cli, "--capture is nonfinite, step:N, signal or slow, not %s", opt.capture);
     XL_DO(xl_profile_effective(a, opt.profile, &profile));
     if (opt.profile) {
         XL_DO(xl_profile_apply(a, &profile));

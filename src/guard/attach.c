@@ -155,6 +155,7 @@ static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
 static PJRT_Error *on_Client_Destroy(guard_plugin *p, PJRT_Client_Destroy_Args *a)
 {
     guard_ahead_stop(a->client);
+    guard_record_end();
     xl_mutex_lock(&G.client_lock);
     if (G.client == a->client)
         G.client = NULL;
@@ -193,6 +194,8 @@ static PJRT_Error *on_LoadedExecutable_Execute(guard_plugin *p, PJRT_LoadedExecu
 static PJRT_Error *on_LoadedExecutable_Destroy(guard_plugin *p, PJRT_LoadedExecutable_Destroy_Args *a)
 {
     guard_exec_drop(a->executable);
+    if (guard_recording())
+        guard_record_dropped(a->executable);
     return p->real->PJRT_LoadedExecutable_Destroy(a);
 }
 
@@ -223,8 +226,11 @@ static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuf
         guard_spmd_read(a->src);
     }
     PJRT_Error *err = p->real->PJRT_Buffer_ToHostBuffer(a);
-    if (a->dst && !err)
+    if (a->dst && !err) {
         guard_copied_number(p, a);
+        if (guard_recording())
+            guard_record_copied(p, a);
+    }
     return err;
 }
 
@@ -238,6 +244,8 @@ static PJRT_Error *on_Buffer_CopyRawToHost(guard_plugin *p, PJRT_Buffer_CopyRawT
 static PJRT_Error *on_Buffer_Destroy(guard_plugin *p, PJRT_Buffer_Destroy_Args *a)
 {
     guard_spmd_destroyed(a->buffer);
+    if (guard_recording())
+        guard_record_destroyed(a->buffer);
     return p->real->PJRT_Buffer_Destroy(a);
 }
 
@@ -260,6 +268,8 @@ static PJRT_Error *on_Buffer_UnsafePointer(guard_plugin *p, PJRT_Buffer_UnsafePo
     PJRT_Error *err = p->real->PJRT_Buffer_UnsafePointer(a);
     if (!err)
         guard_shared_number(p, a->buffer, (const void *)a->buffer_pointer, bytes);
+    if (!err && guard_recording())
+        guard_record_shared(p, a->buffer, (const void *)a->buffer_pointer, bytes);
     return err;
 }
 
@@ -272,6 +282,8 @@ static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p,
     PJRT_Error *err = p->real->PJRT_Buffer_OpaqueDeviceMemoryDataPointer(a);
     if (!err)
         guard_shared_number(p, a->buffer, a->device_memory_ptr, bytes);
+    if (!err && guard_recording())
+        guard_record_shared(p, a->buffer, a->device_memory_ptr, bytes);
     return err;
 }
 

@@ -793,6 +793,8 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         xl_metrics_time(G.metrics, named, XL_M_LoadTime, seconds);
         xl_metrics_count(G.metrics, named, XL_M_CachedCompile, 1);
         guard_exec_add(loaded, module, c.helper, c.spmd);
+        if (guard_recording())
+            guard_record_program(p, args, c.module);
         c.needs = guard_needs(p, loaded);
         report(&c, "cached", seconds, NULL, NULL);
         gathered(&c);
@@ -812,6 +814,8 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
         xl_metrics_time(G.metrics, named, XL_M_CompileTime, seconds);
         xl_metrics_count(G.metrics, named, cache ? XL_M_CompileCacheMiss : XL_M_UncachedCompile, 1);
         guard_exec_add(args->executable, module, c.helper, c.spmd);
+        if (guard_recording())
+            guard_record_program(p, args, c.module);
         if (cache)
             store(&c, seconds);
         c.needs = guard_needs(p, args->executable);

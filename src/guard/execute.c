@@ -163,6 +163,8 @@ static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedE
     xl_steps_of(G.steps, xl_module_metrics_name(mm));
     uint64_t step = xl_steps_start(G.steps, start, &took, &gap);
     if (took > 0) {
+        if (guard_recording())
+            guard_record_took(xl_module_metrics_name(mm), took);
         xl_metrics_time(G.metrics, mm, XL_M_StepTime, took);
         xl_metrics_time(G.metrics, mm, XL_M_StepHostGap, gap);
     }
@@ -189,11 +191,14 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
     else if (args->num_devices == 1) /* an op on one device's part of a result reads that part alone */
         for (size_t i = 0; i < args->num_args; i++)
             guard_spmd_read(args->argument_lists[0][i]);
+    void *recorded = guard_recording() ? guard_record_before(p, e, args) : NULL;
     double t = xl_now();
     flight *f = guard_takeoff("execute", mm ? xl_module_metrics_name(mm) : "an executable", t);
     PJRT_Error *err = p->real->PJRT_LoadedExecutable_Execute(args);
     xl_metrics_time(G.metrics, mm, XL_M_ExecuteTime, xl_now() - t);
     guard_land(f);
+    if (recorded)
+        guard_record_after(p, recorded, args, err != NULL);
     if (e && e->spmd && !err)
         guard_spmd_after(p, e, args);
     if (mm && !e->helper) {

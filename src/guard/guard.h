@@ -73,6 +73,7 @@ typedef struct {
 } flight;
 
 typedef struct {
+    _Atomic bool recording;                                /* the flight recorder is armed: see record.c */
     xl_run *run;
     xl_metrics *metrics;
     xl_cache *cache;                                       /* NULL: off */
@@ -115,6 +116,7 @@ typedef struct {
 } guard_state;
 
 extern guard_state G;
+static inline bool guard_recording(void) { return atomic_load_explicit(&G.recording, memory_order_relaxed); }
 
 void guard_start(void);                                    /* once: reads the environment, opens run and cache */
 void guard_fault(const char *what, xl_error *err);         /* frees err; counts and records it */
@@ -186,6 +188,21 @@ void guard_spmd_end(void);
 void guard_spmd_error(xl_str text);                        /* the frontend is told this: is it of a collective? */
 enum { GUARD_TYPES = 33 };
 extern const uint8_t guard_type_bytes[GUARD_TYPES]; /* by PJRT_Buffer_Type; sub-byte types take a byte on the host */
+
+/* record.c: the flight recorder. Called only while G.recording; start, end and forked always. */
+void guard_record_start(void);
+void guard_record_end(void);                               /* writes what has not been written yet */
+void guard_record_forked(void);
+void guard_record_program(guard_plugin *p, const PJRT_Client_Compile_Args *args, const char *module);
+void guard_record_dropped(const void *executable);
+/* Around an execution: what `before` gives (NULL: not recorded) goes to `after`. */
+void *guard_record_before(guard_plugin *p, exec_info *info, const PJRT_LoadedExecutable_Execute_Args *args);
+void guard_record_after(guard_plugin *p, void *recorded, const PJRT_LoadedExecutable_Execute_Args *args, bool failed);
+void guard_record_took(const char *module, double seconds);
+void guard_record_destroyed(PJRT_Buffer *b);
+/* Bytes that the host reads: in its own copy, or in the buffer's memory. */
+void guard_record_copied(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
+void guard_record_shared(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);
 
 /* watch.c */
 void guard_watch_start(void);

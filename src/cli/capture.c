@@ -1,0 +1,88 @@
+#include "cli/capture.h"
+
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "lane/run.h"
+
+xl_error *xl_cli_capture(const xl_cli *cli, const char *what, const char *plugin, xl_capture *c, xl_play *p)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_file_info info;
+    const char *file = what;
+    *c = (xl_capture){ 0 };
+    if (!xl_file_stat(what, &info) || info.dir) {
+        char *dir;
+        XL_TRY(xl_run_find(a, what, &dir), "%s is no file", what);
+        file = xl_path_join(a, dir, "step.xlcap");
+        if (!xl_file_stat(file, NULL))
+            file = xl_path_join(a, dir, "step-0.xlcap");
+        if (!xl_file_stat(file, NULL))
+            return XL_ERR(NOT_FOUND, "%s captured nothing; run it under `xlane run --capture=nonfinite -- CMD`", dir);
+    }
+    XL_DO(xl_capture_read(a, file, c));
+    if (!p)
+        goto out;
+    const xl_cap_step *s = &c->step[c->nstep - 1];
+    const xl_cap_program *g = &c->program[s->program];
+    int64_t replicas, partitions;
+    XL_TRY(xl_play_devices(a, g->options, &replicas, &partitions), "%s", file);
+    if (replicas * partitions != s->ndevice) {
+        err = XL_ERR(UNIMPLEMENTED, "%s is of rank %d of %d and has the inputs of %u of %lld devices; a program over "
+                                    "several processes cannot be executed from one of them",
+                     file, c->rank, c->ranks, s->ndevice, (long long)(replicas * partitions));
+        goto out;
+    }
+    if (!plugin) {
+        plugin = xl_str_c(a, c->plugin);
+        if (!xl_file_stat(plugin, NULL)) {
+            err = XL_ERR(NOT_FOUND, "the plugin that it was captured with, %s, is not here; name one with --plugin "
+                                    "(cpu: the embedded device)",
+                         plugin);
+            goto out;
+        }
+    }
+    err = xl_play_open(a, plugin, replicas * partitions, p);
+out:
+    if (err)
+        xl_capture_close(c);
+    return err;
+}
+
+void xl_cli_about_capture(const xl_capture *c, xl_buf *out)
+{
+    const xl_cap_step *s = &c->step[c->nstep - 1];
+    xl_buf_printf(out, "execution %llu of %.*s, captured because %.*s\n", (unsigned long long)s->number,
+                  XL_FMT(c->program[s->program].module), XL_FMT(c->why));
+}
+
+const char *xl_cli_shape(xl_arena *a, const xl_cap_part *t)
+{
+    xl_buf b = { 0 };
+    xl_buf_printf(&b, "%s[", xl_elem_text(t->elem));
+    for (size_t i = 0; i < t->dims.n; i++)
+        xl_buf_printf(&b, "%s%lld", i ? "," : "", (long long)t->dims.p[i]);
+    xl_buf_putc(&b, ']');
+    const char *out = xl_str_c(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return out;
+}
+
+const char *xl_cli_element(xl_arena *a, xl_dims dims, uint64_t i)
+{
+    xl_buf b = { 0 };
+    uint64_t at[XL_CAPTURE_RANK] = { 0 };
+    for (size_t k = dims.n; k-- > 0;) {
+        uint64_t n = dims.p[k] > 0 ? (uint64_t)dims.p[k] : 1;
+        at[k] = i % n;
+        i /= n;
+    }
+    xl_buf_putc(&b, '[');
+    for (size_t k = 0; k < dims.n; k++)
+        xl_buf_printf(&b, "%s%llu", k ? "," : "", (unsigned long long)at[k]);
+    xl_buf_putc(&b, ']');
+    const char *out = xl_str_c(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return out;
+}
