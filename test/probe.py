@@ -91,11 +91,12 @@ with tempfile.TemporaryDirectory() as d:
     device = file("accel0", b"")
     env = {"FAKE_DEVICE": device, "XLANE_PROBE_DEVICES": d + "/accel*"}
     expect("held_free", "healthy", "", plugin=f"{PLUGINS}/held.so", env=env)
-    holder = subprocess.Popen([sys.executable, "-c", "import fcntl, sys, time\nf = open(sys.argv[1], 'r+')\n"
-                               "fcntl.flock(f, fcntl.LOCK_EX)\nprint('held', flush=True)\ntime.sleep(60)", device],
+    holder = subprocess.Popen([sys.executable, "-c", "import fcntl, sys, time\nf = open(sys.argv[3], 'r+')\n"
+                               "fcntl.flock(f, fcntl.LOCK_EX)\nprint('held', flush=True)\ntime.sleep(60)", "--token", "hunter2", device],
                               stdout=subprocess.PIPE)
     holder.stdout.readline()
     p = expect("held", "device-held", f"is held by process {holder.pid} (", env=env)
+    check("held_without_its_secrets", " --token (redacted) " in p["holders"][0]["command"] and "hunter2" not in str(p), p)
     check("held_by_whom", [(h["pid"], h["device"]) for h in p["holders"]] == [(holder.pid, os.path.realpath(device))]
           and "fcntl" in p["holders"][0]["command"] and str(holder.pid) in p["next"], p)
     # A card may be shared: somebody else's having it open is a reason only where there is no room left.

@@ -497,19 +497,23 @@ def folders_and_files_of_a_run_are_for_their_user_alone():
 def secrets_are_written_nowhere():
     secret = "hunter2SECRETvalue"
     words = [f"--token={secret}1", "--api-key", f"{secret}2", f"https://me:{secret}3@host/x?access_token={secret}4", "ghp_" + secret + "567890abcdef"]
-    env = {"JAX_TEST_TOKEN": secret + "5", "XLA_FLAGS": f"--xla_my_token={secret}6", "XLANE_X_PASSWORD": secret + "7"}
+    env = {"JAX_TEST_TOKEN": secret + "5", "XLA_FLAGS": f"--xla_my_token={secret}6", "XLANE_X_PASSWORD": secret + "7", "XLANE_STATE": os.path.join(TMP, "state-secret")}
     runs, cache = os.path.join(TMP, "runs-secret"), os.path.join(TMP, "cache-secret")
     p = xlane("run", "--summary", "--runs", runs, "--cache", cache, "--", DRIVER, PLUGIN, "3", "1", "0", "names", *words, env=env)
-    run = newest_run("runs-secret")
-    said = p.stderr + xlane("explain", run, code=None).stdout + xlane("receipt", "show", run, code=None).stdout
+    run, state = newest_run("runs-secret"), os.path.join(TMP, "state-secret")
+    assert "--token=(redacted)" in xlane("catalog", "--json", env=env).stdout, "the launch is in the catalog"
+    said = p.stderr + xlane("catalog", env=env).stdout + xlane("top", "--once", run, code=None).stdout + xlane("explain", run, code=None).stdout + xlane("receipt", "show", run, code=None).stdout
     report = os.path.join(TMP, "secret.html")
     xlane("report", run, "--out", report, code=None)
     assert secret not in said, said
-    found = [os.path.join(d, f) for top in (runs, cache) for d, _, files in os.walk(top) for f in files if secret.encode() in open(os.path.join(d, f), "rb").read()]
+    found = [os.path.join(d, f) for top in (runs, cache, state) for d, _, files in os.walk(top) for f in files if secret.encode() in open(os.path.join(d, f), "rb").read()]
     if os.path.exists(report) and secret in open(report).read():
         found.append(report)
     assert not found, [(f, [l for l in open(f, errors="replace") if secret in l]) for f in found]
     command = json.load(open(os.path.join(run, "run.json")))["command"]
+    for d, _, files in os.walk(state):
+        for f in files:
+            assert stat.S_IMODE(os.stat(os.path.join(d, f)).st_mode) == 0o600, (d, f)
     assert "--token=(redacted)" in command and command[command.index("--api-key") + 1] == "(redacted)", command
 
 

@@ -138,3 +138,13 @@ xl_str xl_secret_arg(xl_arena *a, int argc, char *const *argv, int i)
     return xl_secret_hide(a, xl_str_of(argv[i]));
 }
 
+
+xl_str xl_secret_command(xl_arena *a, int argc, char *const *argv)
+{
+    xl_buf b = { 0 };
+    for (int i = 0; i < argc; i++)
+        xl_buf_printf(&b, "%s%.*s", i ? " " : "", XL_FMT(xl_secret_arg(a, argc, argv, i)));
+    xl_str out = xl_str_dup(a, xl_buf_view(&b));
+    xl_buf_fini(&b);
+    return out;
+}

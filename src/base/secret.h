@@ -1,5 +1,5 @@
 /* src/base/secret.h
- * What looks like a secret is not written down. One rule for run.json, receipts, events and cache manifests
+ * What looks like a secret is not written down. One rule for run.json, receipts, events, catalog and cache manifests
  * (docs/trust.md):
  *   - the value of a name that has a secret's word in it: --api-key=V, --api-key V, HF_TOKEN=V, db.password=V;
  *   - what stands before the @ in a URL with credentials (https://user:pass@host), and URL parameters with such names;
@@ -17,5 +17,6 @@ xl_str xl_secret_hide(xl_arena *a, xl_str word); /* one argument or value; itsel
 xl_str xl_secret_env(xl_arena *a, xl_str name, xl_str value);
 /* Argument i of a command line: also the value that follows `--token`. */
 xl_str xl_secret_arg(xl_arena *a, int argc, char *const *argv, int i);
+xl_str xl_secret_command(xl_arena *a, int argc, char *const *argv); /* all of them, with spaces between */
 
 #endif

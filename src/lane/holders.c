@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/secret.h"
 
 static const struct { const char *kind, *patterns; bool exclusive; } kinds[] = {
     { "tpu", "/dev/accel*:/dev/vfio/[0-9]*:/tmp/libtpu_lockfile", true },
@@ -62,11 +63,16 @@ static xl_str command_of(xl_arena *a, int pid)
     xl_error_free(err);
     if (err || !text.n)
         return XL_STR("(unknown)");
-    char *c = xl_str_c(a, text);
-    for (size_t i = 0; i < text.n; i++)
-        if (!c[i] || c[i] == '\n')
+    char **word = NULL;
+    size_t n = 0, cap = 0;
+    while (text.n)
+        XL_PUSH(a, word, n, cap, xl_str_c(a, xl_str_cut(&text, 0)));
+    xl_str all = xl_secret_command(a, (int)n, word);
+    char *c = xl_str_c(a, all);
+    for (size_t i = 0; i < all.n; i++)
+        if (c[i] == '\n')
             c[i] = ' ';
-    xl_str s = xl_str_trim((xl_str){ c, text.n });
+    xl_str s = xl_str_trim((xl_str){ c, all.n });
     return s.n > 200 ? xl_strf(a, "%.*s…", 199, s.p) : xl_str_dup(a, s);
 }
 

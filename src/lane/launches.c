@@ -1,23 +1,14 @@
 /* Guarded launches in the catalog. The program of somebody else is known only once it compiles, so a launch is found
- * again by what was typed. */
+ * again by what was typed, less its secrets. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/secret.h"
 #include "base/version.h"
 #include "lane/catalog.h"
 #include "lane/run.h"
 #include "pjrt/plugin.h"
-
-static xl_str words_of(xl_arena *a, const xl_catalog_launch *l)
-{
-    xl_buf b = { 0 };
-    for (int i = 0; i < l->argc; i++)
-        xl_buf_printf(&b, "%s%s", i ? " " : "", l->argv[i]);
-    xl_str s = xl_str_dup(a, xl_buf_view(&b));
-    xl_buf_fini(&b);
-    return s;
-}
 
 static xl_str field(const xl_node *e, const char *key)
 {
@@ -89,7 +80,7 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
         return false;
     const xl_node *bytes = xl_node_get(step, "compiled_bytes"), *seconds = xl_node_get(step, "seconds"),
                   *t = xl_node_get(attach, "t");
-    xl_str plugin = field(attach, "plugin"), command = words_of(a, l);
+    xl_str plugin = field(attach, "plugin"), command = xl_secret_command(a, l->argc, l->argv);
     xl_str build = plugin.n ? xl_plugin_build_id(a, xl_str_c(a, plugin)) : XL_STR("");
     out->what = XL_STR("run");
     out->outcome = XL_OUTCOME_RAN;
@@ -122,7 +113,7 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
 xl_known xl_catalog_known_launch(xl_arena *a, const xl_catalog_entry *e, size_t n, const xl_catalog_launch *l,
                                  const xl_catalog_entry **why)
 {
-    xl_str command = words_of(a, l);
+    xl_str command = xl_secret_command(a, l->argc, l->argv);
     if (why)
         *why = NULL;
     for (size_t i = n; i-- > 0;) {

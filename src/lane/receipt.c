@@ -244,9 +244,7 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
     xl_buf t = { 0 };
     xl_json_key(j, "facts");
     xl_json_list(j);
-    for (int i = 0; i < f->argc; i++)
-        xl_buf_printf(&t, "%s%.*s", i ? " " : "", XL_FMT(xl_secret_arg(a, f->argc, f->argv, i)));
-    put_fact(j, "command", xl_buf_view(&t));
+    put_fact(j, "command", xl_secret_command(a, f->argc, f->argv));
     put_fact(j, "exit_status", xl_strf(a, "%d", f->status));
     const char *profile = getenv("XLANE_PROFILE");
     put_fact(j, "profile", xl_str_of(profile ? profile : "none"));
@@ -264,7 +262,6 @@ static void put_facts(xl_arena *a, xl_json *j, const xl_receipt_facts *f, const 
     put_fact(j, "driver", b->driver.n ? b->driver : XL_STR("none"));
     put_fact(j, "kernel", b->kernel);
     put_fact(j, "libc", b->libc);
-    t.n = 0;
     for (size_t i = 0; i < b->npackage; i++)
         xl_buf_printf(&t, "%s%.*s==%.*s", i ? " " : "", XL_FMT(b->package[i].name), XL_FMT(b->package[i].version));
     put_fact(j, "packages", xl_buf_view(&t));
