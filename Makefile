@@ -59,6 +59,7 @@ CFLAGS_gemm_bf16 = -O3 -march=armv8.2-a+bf16
 CFLAGS_gemm_avx2 = -O3 -ffp-contract=fast -mavx2 -mfma -mf16c
 CFLAGS_gemm_avx512 = -O3 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mf16c -mprefer-vector-width=512
 CFLAGS_gemm_avx512_bf16 = $(CFLAGS_gemm_avx512) -mavx512bf16
+CFLAGS_gemm_amx = $(CFLAGS_gemm_avx512_bf16) $(call knows,-mamx-tile -mamx-bf16)
 LIBS     = -lyaml -lsodium -lzstd -lpthread -ldl -lm
 
 layers  := base ir pass pjrt lane guard cpu train cli

@@ -73,10 +73,11 @@ static void call(int kind, const shape *s, const data *d)
                       .b_row = s->tb ? 1 : (ptrdiff_t)ldb,
                       .b_col = s->tb ? (ptrdiff_t)ldb : 1,
                       .c_row = (ptrdiff_t)n,
-                      .batch = { 1, 1, 1, s->batch },
-                      .a_batch = { 0, 0, 0, (ptrdiff_t)(m * k) },
-                      .b_batch = { 0, 0, 0, (ptrdiff_t)(k * n) },
-                      .c_batch = { 0, 0, 0, (ptrdiff_t)(m * n) } };
+                      .nbatch = 1,
+                      .batch = { s->batch },
+                      .a_batch = { (ptrdiff_t)(m * k) },
+                      .b_batch = { (ptrdiff_t)(k * n) },
+                      .c_batch = { (ptrdiff_t)(m * n) } };
         xl_gemm_run(pool, &g);
         return;
     }

@@ -2,6 +2,8 @@
 
 #include <stdatomic.h>
 
+#include "cpu/run/env.h"
+
 #if defined(__aarch64__)
 #include <sys/auxv.h>
 
@@ -45,13 +47,24 @@ static uint32_t probe(void)
 }
 #endif
 
+/* What XLANE_CPU_ISA leaves. */
+static uint32_t chosen(void)
+{
+    switch ((int)xl_env_get(XL_ENV_ISA, XL_ENV_ISA_ALL)) {
+    case XL_ENV_ISA_GENERIC: return 0;
+    case XL_ENV_ISA_AVX2: return XL_CPU_AVX2;
+    case XL_ENV_ISA_AVX512: return ~(uint32_t)XL_CPU_AMX_BF16;
+    default: return ~0u;
+    }
+}
+
 static atomic_uint found, allowed = ~0u;
 
 uint32_t xl_cpu_features(void)
 {
     uint32_t f = atomic_load_explicit(&found, memory_order_relaxed);
     if (!f) {
-        f = probe() | 1u << 31;                              /* so that zero means not yet looked */
+        f = (probe() & chosen()) | 1u << 31;                 /* so that zero means not yet looked */
         atomic_store_explicit(&found, f, memory_order_relaxed);
     }
     return f & atomic_load_explicit(&allowed, memory_order_relaxed) & ~(1u << 31);

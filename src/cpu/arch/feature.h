@@ -14,6 +14,7 @@ enum {
     XL_CPU_AVX512_BF16 = 1 << 10,
     XL_CPU_AVX512_VNNI = 1 << 11,
     XL_CPU_AMX_BF16 = 1 << 12,      /* and the kernel lets us use the tiles */
+    XL_CPU_NEVER = 1 << 30,         /* needed by kernels that this compiler could not build */
 };
 
 uint32_t xl_cpu_features(void);

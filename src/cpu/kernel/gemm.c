@@ -1,11 +1,13 @@
-/* C is cut into super-blocks (at most BLOCK x BLOCK), k into blocks of about KC. For each block of k, all panels of A
- * and B that the super-block needs are packed (in parallel), then its tiles are computed (in parallel): a tile is some
- * 128 x 252 elements, its panels of B stay in L1 and its rows of A in L2. Problems too small to share are shared as a
- * batch, each whole in one thread, or not at all. A matrix with at most 4 rows or columns never is packed: the other
- * factor is read where it lies. Every choice is made from shapes and strides.
+/* C is cut into super-blocks (at most BLOCK x BLOCK), k into blocks of kc and those into spans that fit SPAN bytes. For
+ * each span all panels of A and B that the super-block needs are packed (in parallel), then its tiles are computed (in
+ * parallel): a tile is some 128 x 252 elements, a panel of B stays in L1 for all its rows of A, which are in L2. Sums
+ * that are to be rounded into a narrower C never leave the tile's thread if one span is enough. Problems too small to
+ * share are shared as a batch, each whole in one thread, or not at all. A matrix with at most 4 rows or columns never is
+ * packed: the other factor is read where it lies. The order of a sum follows from shapes and strides; how C is cut into
+ * tiles changes no sum, so there the number of threads may decide.
  *
  * Sums over a long k are made in groups of its blocks, each from zero, so that the rounding error grows with the root
- * of their number and with that of KC, not with k. */
+ * of their number and with that of kc, not with k. */
 #include "cpu/kernel/gemm.h"
 
 #include <math.h>
@@ -18,27 +20,27 @@
 
 enum {
     BLOCK = 2048,
-    KC = 512,
-    TILE_M = 128,
-    TILE_N = 252,
     SKINNY = 4,
-    SLAB = 16,
+    SLAB = 32,
+    SPAN = 16 << 20,
     DIRECT_KC = 128,
     GROUP = 8,
     DOT_KC = 4096,
-    AXPY_KC = 256
+    AXPY_KC = 256,
+    LOCAL = 288 /* rows of a tile, at most */
 };
-#define SMALL 1e6   /* flops: not worth waking anybody */
+#define SMALL 1e6   /* flops, of a kernel with speed 1: not worth waking anybody */
 #define ALONE 32e6  /* flops: one member of a batch is shared only above this */
 
 #if defined(__aarch64__)
 extern const xl_gemm_kernel xl_gemm_neon_f32, xl_gemm_neon_f64, xl_gemm_neon_bf16;
 #define ARCH_KERNELS &xl_gemm_neon_bf16, &xl_gemm_neon_f32, &xl_gemm_neon_f64,
 #elif defined(__x86_64__)
-extern const xl_gemm_kernel xl_gemm_avx512_bf16, xl_gemm_avx512_f32, xl_gemm_avx512_f64, xl_gemm_avx2_f32,
+extern const xl_gemm_kernel xl_gemm_amx_bf16, xl_gemm_avx512_bf16, xl_gemm_avx512_f32, xl_gemm_avx512_f64, xl_gemm_avx2_f32,
     xl_gemm_avx2_f64;
 #define ARCH_KERNELS                                                                                                   \
-    &xl_gemm_avx512_bf16, &xl_gemm_avx512_f32, &xl_gemm_avx512_f64, &xl_gemm_avx2_f32, &xl_gemm_avx2_f64,
+    &xl_gemm_amx_bf16, &xl_gemm_avx512_bf16, &xl_gemm_avx512_f32, &xl_gemm_avx512_f64, &xl_gemm_avx2_f32,              \
+        &xl_gemm_avx2_f64,
 #else
 #define ARCH_KERNELS
 #endif
@@ -67,7 +69,7 @@ static const xl_gemm_kernel *find(xl_gemm_type a, xl_gemm_type b, size_t m, size
     return NULL;
 }
 
-/* The kernel of plain f32, f64: what reads an unpacked matrix. */
+/* The kernel of plain f32, f64: what reads an unpacked matrix and rounds sums. */
 static const xl_gemm_kernel *find_skinny(xl_gemm_type t)
 {
     uint32_t have = xl_cpu_features();
@@ -92,8 +94,9 @@ typedef struct {
     char *c;
     size_t batch;
     size_t i0, j0, m, n;                /* this super-block */
-    size_t p0, k, kpad;                 /* this block of k */
-    char *pa, *pb;
+    size_t p0, k, kc;                   /* this span of k, in blocks of kc */
+    size_t mpad, npad;                  /* m and n up to whole panels */
+    char *pa, *pb;                      /* block by block */
     char *sum;                          /* where the super-block's sums lie: in C, or apart */
     ptrdiff_t ldsum;
     char *total;                        /* with groups of blocks: what sum, a group's, is added to */
@@ -101,6 +104,8 @@ typedef struct {
     bool first_group;
     size_t mt, nt, tiles_n;
     bool first, last, narrow;
+    xl_gemm_round_fn *round;            /* where narrow */
+    bool local;                         /* narrow, and the only span: sums stay with the thread */
     bool direct;                        /* B is read where it lies, but for the last panel if that is cut */
 } job;
 
@@ -122,36 +127,62 @@ static void finish(const job *w, char *tile, ptrdiff_t ld, size_t i0, size_t j0,
     for (size_t i = 0; i < m; i++) {
         uint16_t *y = (uint16_t *)w->c + (ptrdiff_t)(i0 + i) * g->c_row + (ptrdiff_t)j0;
         const float *x = (const float *)tile + (ptrdiff_t)i * ld;
-        if (g->c_type == XL_GEMM_BF16)
-            xl_bf16_from_f32(y, x, n);
-        else
-            xl_f16_from_f32(y, x, n);
+        w->round(y, x, n);
     }
+}
+
+typedef struct { size_t p, k, kpad; } block; /* of k: where it begins in the span, its steps, those with the zeros */
+
+static block block_of(const job *w, size_t i)
+{
+    block b = { .p = i * w->kc };
+    b.k = min_size(w->kc, w->k - b.p);
+    b.kpad = ceil_div(b.k, w->kn->kr) * w->kn->kr;
+    return b;
+}
+
+/* Panels `begin` to `end` of one factor, one block of k. Along the rows of a matrix a panel takes a short piece of each,
+ * and rows a power of two apart collide in the cache: a few steps of k are packed for all of the panels before the
+ * next few. */
+static void pack_factor(const job *w, block b, bool is_a, size_t begin, size_t end)
+{
+    const xl_gemm *g = w->g;
+    const xl_gemm_kernel *kn = w->kn;
+    xl_gemm_type t = is_a ? g->a_type : g->b_type;
+    xl_gemm_pack_fn *pack = is_a ? kn->pack_a[t] : kn->pack_b[t];
+    ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row;
+    size_t r = is_a ? kn->mr : kn->nr, all = is_a ? w->m : w->n;
+    bool cut = !is_a && w->direct;              /* only the last panel, which is cut */
+    const char *from = (is_a ? w->a : w->b) +
+                       ((ptrdiff_t)(is_a ? w->i0 : w->j0) * rs + (ptrdiff_t)(w->p0 + b.p) * cs) * type_size[t];
+    char *to = is_a ? w->pa + b.p * w->mpad * kn->size : w->pb + (cut ? b.p * r : b.p * w->npad) * kn->size;
+    size_t slab = rs == 1 && b.k > SLAB ? SLAB : b.k;
+    for (size_t p = 0; p < b.k; p += slab) {
+        size_t k = min_size(slab, b.k - p), kpad = p + k == b.k ? b.kpad - p : k;
+        for (size_t i = begin; i < end; i++) {
+            size_t at = cut ? all / r * r : i * r;
+            pack(to + ((cut ? 0 : at) * b.kpad + p * r) * kn->size,
+                 from + ((ptrdiff_t)at * rs + (ptrdiff_t)p * cs) * type_size[t], rs, cs, min_size(r, all - at), k, kpad);
+        }
+    }
+}
+
+static size_t panels_of(const job *w)
+{
+    return ceil_div(w->m, w->kn->mr) + (w->direct ? w->n % w->kn->nr != 0 : ceil_div(w->n, w->kn->nr));
 }
 
 static void pack_panels(void *ctx, size_t begin, size_t end)
 {
     const job *w = ctx;
-    const xl_gemm *g = w->g;
-    const xl_gemm_kernel *kn = w->kn;
-    size_t na = ceil_div(w->m, kn->mr);
-    /* Along the rows of a matrix a panel takes a short piece of each, and rows a power of two apart collide in the
-     * cache: a few steps of k are packed for all of the chunk's panels before the next few. */
-    bool across = (begin < na ? g->a_row : g->b_col) == 1;
-    size_t slab = across && w->k > SLAB ? SLAB : w->k;
-    for (size_t p = 0; p < w->k; p += slab) {
-        size_t k = min_size(slab, w->k - p), kpad = p + k == w->k ? w->kpad - p : k;
-        for (size_t i = begin; i < end; i++) {
-            bool is_a = i < na;
-            size_t r = is_a ? kn->mr : kn->nr, at = is_a ? i * r : w->direct ? w->n / r * r : (i - na) * r;
-            ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row;
-            const char *src =
-                (is_a ? w->a : w->b) + ((ptrdiff_t)((is_a ? w->i0 : w->j0) + at) * rs + (ptrdiff_t)(w->p0 + p) * cs) *
-                                           type_size[is_a ? g->a_type : g->b_type];
-            char *dst = (is_a ? w->pa : w->pb) + ((!is_a && w->direct ? 0 : at) * w->kpad + p * r) * kn->size;
-            (is_a ? kn->pack_a[g->a_type] : kn->pack_b[g->b_type])(dst, src, rs, cs,
-                                                                   min_size(r, (is_a ? w->m : w->n) - at), k, kpad);
-        }
+    size_t na = ceil_div(w->m, w->kn->mr), panels = panels_of(w);
+    while (begin < end) {
+        size_t i = begin / panels, from = begin % panels, to = min_size(panels, from + end - begin);
+        if (from < na)
+            pack_factor(w, block_of(w, i), true, from, min_size(to, na));
+        if (to > na)
+            pack_factor(w, block_of(w, i), false, from < na ? 0 : from - na, to - na);
+        begin += to - from;
     }
 }
 
@@ -170,45 +201,66 @@ static void add_edge(xl_gemm_type t, void *c, const void *x, size_t n, bool accu
             ((uint32_t *)c)[j] += ((const uint32_t *)x)[j];
 }
 
-static void compute_tiles(void *ctx, size_t begin, size_t end)
+/* Tile (i0, j0) of the super-block, m x n. */
+static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
 {
-    const job *w = ctx;
+    const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    _Alignas(64) char edge[16 * 32 * 8];
-    for (size_t t = begin; t < end; t++) {
-        size_t i0 = t / w->tiles_n * w->mt, j0 = t % w->tiles_n * w->nt;
-        size_t m = min_size(w->mt, w->m - i0), n = min_size(w->nt, w->n - j0);
-        char *out = w->sum + ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
-        bool accumulate = !w->first || (w->g->accumulate && !w->narrow && !w->total);
-        if (w->first && w->narrow && w->g->accumulate && !w->total) {
+    _Alignas(64) char edge[32 * 32 * 4], local[LOCAL * 32 * 4];
+    char *out = w->sum + ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
+    size_t blocks = ceil_div(w->k, w->kc);
+    for (size_t j = 0; j < n; j += kn->nr) {
+        size_t cols = min_size(kn->nr, n - j);
+        char *sums = w->local ? local : out + j * w->acc_size;
+        ptrdiff_t ld = w->local ? kn->nr : w->ldsum;
+        bool preload = w->first && w->narrow && g->accumulate && !w->total;
+        if (preload)
             for (size_t i = 0; i < m; i++)
-                for (size_t j = 0; j < n; j++)
-                    ((float *)out)[(ptrdiff_t)i * w->ldsum + (ptrdiff_t)j] = load_narrow(
-                        w->c, (ptrdiff_t)(w->i0 + i0 + i) * w->g->c_row + (ptrdiff_t)(w->j0 + j0 + j), w->g->c_type);
-            accumulate = true;
-        }
-        const char *b = w->b + ((ptrdiff_t)w->p0 * w->g->b_row + (ptrdiff_t)(w->j0 + j0) * w->g->b_col) * kn->size;
-        for (size_t j = 0; j < n; j += kn->nr)
+                for (size_t q = 0; q < cols; q++)
+                    ((float *)sums)[(ptrdiff_t)i * ld + (ptrdiff_t)q] = load_narrow(
+                        w->c, (ptrdiff_t)(w->i0 + i0 + i) * g->c_row + (ptrdiff_t)(w->j0 + j0 + j + q), g->c_type);
+        for (size_t x = 0; x < blocks; x++) {
+            block b = block_of(w, x);
+            bool accumulate = x || !w->first || preload || (g->accumulate && !w->narrow && !w->total);
+            bool direct = w->direct && cols == kn->nr;
+            const char *pb = direct ? w->b + ((ptrdiff_t)(w->p0 + b.p) * g->b_row +
+                                              (ptrdiff_t)(w->j0 + j0 + j) * g->b_col) * kn->size
+                                    : w->pb + (w->direct ? b.p * kn->nr : b.p * w->npad + (j0 + j) * b.kpad) * kn->size;
             for (size_t i = 0; i < m; i += kn->mr) {
-                const char *pa = w->pa + (i0 + i) * w->kpad * kn->size,
-                           *pb = w->pb + (w->direct ? 0 : j0 + j) * w->kpad * kn->size;
-                char *c = out + ((ptrdiff_t)i * w->ldsum + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size;
-                bool whole = i + kn->mr <= m && j + kn->nr <= n;
+                const char *pa = w->pa + (b.p * w->mpad + (i0 + i) * b.kpad) * kn->size;
+                char *c = sums + (ptrdiff_t)i * ld * (ptrdiff_t)w->acc_size;
+                bool whole = w->local || (i + kn->mr <= m && cols == kn->nr);
                 char *to = whole ? c : edge;
-                ptrdiff_t ld = whole ? w->ldsum : kn->nr;
-                if (w->direct && j + kn->nr <= n)
-                    kn->direct(w->k, pa, b + (ptrdiff_t)j * kn->size, w->g->b_row, to, ld, accumulate && whole);
+                ptrdiff_t ldto = whole ? ld : kn->nr;
+                if (direct)
+                    kn->direct(b.k, pa, pb, g->b_row, to, ldto, accumulate && whole);
                 else
-                    kn->tile(w->kpad, pa, pb, to, ld, accumulate && whole);
+                    kn->tile(b.kpad, pa, pb, to, ldto, accumulate && whole);
                 if (whole)
                     continue;
                 for (size_t r = 0; r < min_size(kn->mr, m - i); r++)
-                    add_edge(w->acc, c + (ptrdiff_t)r * w->ldsum * (ptrdiff_t)w->acc_size,
-                             edge + r * kn->nr * w->acc_size, min_size(kn->nr, n - j), accumulate);
+                    add_edge(w->acc, c + (ptrdiff_t)r * ld * (ptrdiff_t)w->acc_size, edge + r * kn->nr * w->acc_size,
+                             cols, accumulate);
             }
-        if (w->last && !w->total)
-            finish(w, out, w->ldsum, w->i0 + i0, w->j0 + j0, m, n);
+        }
+        if (w->local)
+            finish(w, local, ld, w->i0 + i0, w->j0 + j0 + j, m, cols);
     }
+    if (w->last && !w->local && !w->total)
+        finish(w, out, w->ldsum, w->i0 + i0, w->j0 + j0, m, n);
+}
+
+static void compute_tiles(void *ctx, size_t begin, size_t end)
+{
+    const job *w = ctx;
+    if (w->kn->enter)
+        w->kn->enter();
+    for (size_t t = begin; t < end; t++) {
+        size_t i0 = t / w->tiles_n * w->mt, j0 = t % w->tiles_n * w->nt;
+        compute_tile(w, i0, j0, min_size(w->mt, w->m - i0), min_size(w->nt, w->n - j0));
+    }
+    if (w->kn->leave)
+        w->kn->leave();
 }
 
 /* Rows of a group's sums go to the others. */
@@ -230,24 +282,26 @@ static void add_group(void *ctx, size_t begin, size_t end)
     }
 }
 
-/* Fixed by the shape: full tiles, halved until there are some to share, but never below what pays for a task. */
-static void choose_tile(job *w)
+/* The largest tiles, or those with which the last thread is done first: none below what pays for a task. */
+static void choose_tile(job *w, size_t threads)
 {
-    size_t mr = w->kn->mr, nr = w->kn->nr;
-    w->mt = ceil_div(TILE_M, mr) * mr;
-    w->nt = TILE_N / nr * nr;
-    for (;;) {
-        size_t tiles = ceil_div(w->m, w->mt) * ceil_div(w->n, w->nt);
-        double flops = 2.0 * (double)min_size(w->mt, w->m) * (double)min_size(w->nt, w->n) * (double)w->k;
-        if (tiles >= 16 || flops < 2 * SMALL)
-            break;
-        if (w->mt >= w->nt && w->mt > mr)
-            w->mt = ceil_div(w->mt / 2, mr) * mr;
-        else if (w->nt > nr)
-            w->nt = ceil_div(w->nt / 2, nr) * nr;
-        else
-            break;
-    }
+    enum { MORE = 8 };
+    size_t mr = w->kn->mr, nr = w->kn->nr, mp = w->mpad / mr, np = w->npad / nr;
+    size_t rows = ceil_div(mp, ceil_div(w->kn->tile_m, mr)), cols = ceil_div(np, w->kn->tile_n / nr);
+    size_t best_m = ceil_div(mp, rows), best_n = ceil_div(np, cols);
+    double least = 0;
+    for (size_t tm = rows; threads > 1 && tm < rows + MORE; tm++)
+        for (size_t tn = cols; tn < cols + MORE; tn++) {
+            size_t pm = ceil_div(mp, tm), pn = ceil_div(np, tn), tiles = ceil_div(mp, pm) * ceil_div(np, pn);
+            double m = (double)(pm * mr), n = (double)(pn * nr);
+            double cost = (double)ceil_div(tiles, threads) * (m * n + 8 * (m + n));
+            if (tiles > 1 && 2 * m * n * (double)w->k < SMALL / 2 * w->kn->speed)
+                break;
+            if (least == 0 || cost < least)
+                least = cost, best_m = pm, best_n = pn;
+        }
+    w->mt = best_m * mr;
+    w->nt = best_n * nr;
     w->tiles_n = ceil_div(w->n, w->nt);
 }
 
@@ -325,17 +379,20 @@ static void run_packed(xl_pool *pool, job *w)
      * */
     w->direct = kn->direct && g->b_type == kn->packed && g->b_col == 1 &&
                 (g->m <= 4u * kn->mr || (g->k <= 64 && g->n <= 512 && g->k * g->n * kn->size <= 32768));
-    size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : (size_t)KC * 4 / kn->size),
-           kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
+    size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : kn->kc);
+    w->kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
     size_t mb = min_size(g->m, BLOCK), nb = min_size(g->n, BLOCK);
-    if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL)
+    if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL * kn->speed)
         pool = NULL;
-    w->pa = xl_scratch(XL_SCRATCH_GEMM_A, ceil_div(mb, kn->mr) * kn->mr * kc * kn->size);
-    w->pb = xl_scratch(XL_SCRATCH_GEMM_B, ceil_div(nb, kn->nr) * kn->nr * kc * kn->size);
-    char *apart = w->narrow ? xl_scratch(XL_SCRATCH_GEMM_C, mb * nb * w->acc_size) : NULL;
     size_t group = kblocks > GROUP && w->acc != XL_GEMM_I32 ? (size_t)ceil(sqrt((double)kblocks)) : 0;
+    size_t mpad = ceil_div(mb, kn->mr) * kn->mr, npad = w->direct ? kn->nr : ceil_div(nb, kn->nr) * kn->nr;
+    size_t span = min_size(group ? group : kblocks, 1 + SPAN / ((mpad + npad) * w->kc * kn->size)) * w->kc;
+    w->local = w->narrow && span >= g->k;
+    w->pa = xl_scratch(XL_SCRATCH_GEMM_A, mpad * span * kn->size);
+    w->pb = xl_scratch(XL_SCRATCH_GEMM_B, npad * span * kn->size);
+    char *apart = w->narrow && !w->local ? xl_scratch(XL_SCRATCH_GEMM_C, mb * nb * w->acc_size) : NULL;
     char *group_sum = group ? xl_scratch(XL_SCRATCH_GEMM_SUM, mb * nb * w->acc_size) : NULL;
-    if (!w->pa || !w->pb || (w->narrow && !apart) || (group && !group_sum)) {
+    if (!w->pa || !w->pb || (w->narrow && !w->local && !apart) || (group && !group_sum)) {
         plain(w);
         return;
     }
@@ -343,6 +400,8 @@ static void run_packed(xl_pool *pool, job *w)
         for (w->i0 = 0; w->i0 < g->m; w->i0 += mb) {
             w->m = min_size(mb, g->m - w->i0);
             w->n = min_size(nb, g->n - w->j0);
+            w->mpad = ceil_div(w->m, kn->mr) * kn->mr;
+            w->npad = ceil_div(w->n, kn->nr) * kn->nr;
             w->sum =
                 w->narrow ? apart : w->c + ((ptrdiff_t)w->i0 * g->c_row + (ptrdiff_t)w->j0) * (ptrdiff_t)w->acc_size;
             w->ldsum = w->narrow ? (ptrdiff_t)w->n : g->c_row;
@@ -350,20 +409,22 @@ static void run_packed(xl_pool *pool, job *w)
                 w->total = w->sum, w->ldtotal = w->ldsum;
                 w->sum = group_sum, w->ldsum = (ptrdiff_t)w->n;
             }
-            for (w->p0 = 0; w->p0 < g->k; w->p0 += kc) {
-                size_t block = w->p0 / kc;
-                w->k = min_size(kc, g->k - w->p0);
-                w->kpad = ceil_div(w->k, kn->kr) * kn->kr;
-                w->first = group ? block % group == 0 : block == 0;
-                w->last = w->p0 + kc >= g->k;
-                choose_tile(w);
-                size_t panels = ceil_div(w->m, kn->mr) + (w->direct ? w->n % kn->nr != 0 : ceil_div(w->n, kn->nr));
-                size_t grain = 1 + 65536 / (w->kpad * kn->size * kn->nr);
-                xl_pool_for(pool, panels, grain, pack_panels, w);
+            size_t in_group = 0;
+            for (w->p0 = 0; w->p0 < g->k; w->p0 += w->k) {
+                w->k = min_size(span, g->k - w->p0);
+                if (group)                              /* spans end where groups do */
+                    w->k = min_size(w->k, group * w->kc - in_group);
+                w->first = group ? in_group == 0 : w->p0 == 0;
+                w->last = w->p0 + w->k >= g->k;
+                in_group += w->k;
+                choose_tile(w, xl_pool_size(pool));
+                size_t all = panels_of(w) * ceil_div(w->k, w->kc), grain = ceil_div(32768, w->kc * kn->size * kn->nr);
+                xl_pool_for(pool, all, grain, pack_panels, w);
                 xl_pool_for(pool, ceil_div(w->m, w->mt) * w->tiles_n, 1, compute_tiles, w);
-                if (group && (w->last || (block + 1) % group == 0)) {
-                    w->first_group = block < group;
+                if (group && (w->last || in_group >= group * w->kc)) {
+                    w->first_group = w->p0 + w->k <= group * w->kc;
                     xl_pool_for(pool, w->m, 1 + 16384 / (w->n + 1), add_group, w);
+                    in_group = 0;
                 }
             }
         }
@@ -485,6 +546,8 @@ static void run_one(xl_pool *pool, const xl_gemm *g, const xl_gemm_kernel *kn, s
     w.acc = kn->packed == XL_GEMM_BF16 ? XL_GEMM_F32 : kn->packed;
     w.acc_size = type_size[w.acc];
     w.narrow = g->c_type != w.acc;
+    if (w.narrow)
+        w.round = find_skinny(g->c_type)->round[g->c_type];
     size_t rest = batch;
     for (size_t d = g->nbatch; d-- > 0; ) {
         ptrdiff_t at = (ptrdiff_t)(rest % g->batch[d]);
@@ -522,9 +585,10 @@ bool xl_gemm_run(xl_pool *pool, const xl_gemm *g)
     for (size_t d = 0; d < g->nbatch; d++)
         batch *= g->batch[d];
     double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
-    if (batch > 1 && flops < ALONE) {
+    if (batch > 1 && flops < ALONE * kn->speed) {
         batch_job b = { g, kn };
-        xl_pool_for(flops * (double)batch < SMALL ? NULL : pool, batch, 1 + (size_t)(SMALL / (flops + 1)), run_members,
+        double small = SMALL * kn->speed;
+        xl_pool_for(flops * (double)batch < small ? NULL : pool, batch, 1 + (size_t)(small / (flops + 1)), run_members,
                     &b);
     } else {
         for (size_t i = 0; i < batch; i++)

@@ -1,7 +1,7 @@
 /* src/cpu/kernel/gemm_set.h
  * What a file of micro-kernels offers to the driver in gemm.c. A kernel multiplies a packed panel of A (mr rows) by a
- * packed panel of B (nr columns). Packed: groups of kr steps of k; in a group, row by row, kr elements each; what lies
- * past the matrix is zero. */
+ * packed panel of B (nr columns). Packed: groups of kr steps of k; in a group, row by row, kr elements each (a kernel
+ * with its own packing may order a group otherwise); what lies past the matrix is zero. */
 #ifndef XL_CPU_KERNEL_GEMM_H
 #define XL_CPU_KERNEL_GEMM_H
 
@@ -29,17 +29,25 @@ typedef void xl_gemm_axpy_fn(size_t k, size_t n, size_t count, const void *x, co
 /* y[r] = sum over p of x[p] mat[r * step + p], for r < n. */
 typedef void xl_gemm_dot_fn(size_t k, size_t n, const void *x, const void *mat, ptrdiff_t step, void *y);
 
+/* Rounds n sums in f32 into a narrower type. */
+typedef void xl_gemm_round_fn(uint16_t *restrict y, const float *restrict x, size_t n);
+
 typedef struct xl_gemm_kernel {
     const char *name;
     uint32_t needs;                             /* XL_CPU_ features */
     xl_gemm_type packed;                        /* the type in panels */
     uint8_t size;                               /* its bytes */
-    uint8_t mr, nr, kr;
+    uint8_t mr, nr, kr;                         /* at most 32 each */
+    uint16_t kc;                                /* steps of k that are summed in one go, a multiple of kr */
+    uint16_t tile_m, tile_n;                    /* a task's tile of C, about: its rows of A stay in L2; at most 256 rows */
+    uint8_t speed;                              /* how many times as fast as f32 about: what is worth sharing */
+    void (*enter)(void), (*leave)(void);        /* around the tiles of a task; NULL: nothing to do */
     xl_gemm_tile_fn *tile;
     xl_gemm_direct_fn *direct;                  /* NULL: there is none */
     xl_gemm_pack_fn *pack_a[XL_GEMM_TYPES], *pack_b[XL_GEMM_TYPES];   /* by the source's type; NULL: not taken */
     xl_gemm_axpy_fn *axpy[XL_GEMM_TYPES];       /* by the type of mat; NULL: there is none */
     xl_gemm_dot_fn *dot[XL_GEMM_TYPES];
+    xl_gemm_round_fn *round[XL_GEMM_TYPES];     /* by the type of C; NULL: there is none */
     const struct xl_gemm_kernel *alt; /* a smaller tile, taken where it leaves much less of itself empty; or NULL */
 } xl_gemm_kernel;
 

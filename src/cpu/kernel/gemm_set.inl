@@ -88,12 +88,24 @@ static void direct_f32(size_t k, const void *a, const void *b, ptrdiff_t step, v
 #define GET f16_xn
 #define NAME(f) f##_f16
 #include "cpu/kernel/gemm_skinny.inl"
+static void round_bf16(uint16_t *restrict y, const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = xl_bf16_store(x[i]);
+}
+static void round_f16(uint16_t *restrict y, const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = xl_f16_store(x[i]);
+}
 const xl_gemm_kernel ISA(f32) = {
-    .name = F32_NAME, .needs = NEEDS, .packed = XL_GEMM_F32, .size = 4, .mr = MR, .nr = NR, .kr = 1, .tile = F32_TILE, .direct = F32_DIRECT,
+    .name = F32_NAME, .needs = NEEDS, .packed = XL_GEMM_F32, .size = 4, .mr = MR, .nr = NR, .kr = 1, .kc = 512, .tile_m = 128, .tile_n = 252, .speed = 1,
+    .tile = F32_TILE, .direct = F32_DIRECT,
     .pack_a = { [XL_GEMM_F32] = pack_a_f32, [XL_GEMM_BF16] = pack_a_bf16, [XL_GEMM_F16] = pack_a_f16 },
     .pack_b = { [XL_GEMM_F32] = pack_b_f32, [XL_GEMM_BF16] = pack_b_bf16, [XL_GEMM_F16] = pack_b_f16 },
     .axpy = { [XL_GEMM_F32] = axpy_f32, [XL_GEMM_BF16] = axpy_bf16, [XL_GEMM_F16] = axpy_f16 },
     .dot = { [XL_GEMM_F32] = dot_f32, [XL_GEMM_BF16] = dot_bf16, [XL_GEMM_F16] = dot_f16 },
+    .round = { [XL_GEMM_BF16] = round_bf16, [XL_GEMM_F16] = round_f16 },
 #ifdef F32_ALT
     .alt = F32_ALT,
 #endif
@@ -128,7 +140,8 @@ static void direct_f64(size_t k, const void *a, const void *b, ptrdiff_t step, v
 #define NAME(f) f##_f64
 #include "cpu/kernel/gemm_skinny.inl"
 const xl_gemm_kernel ISA(f64) = {
-    .name = F64_NAME, .needs = NEEDS, .packed = XL_GEMM_F64, .size = 8, .mr = MR, .nr = NR, .kr = 1, .tile = F64_TILE, .direct = F64_DIRECT,
+    .name = F64_NAME, .needs = NEEDS, .packed = XL_GEMM_F64, .size = 8, .mr = MR, .nr = NR, .kr = 1, .kc = 256, .tile_m = 128, .tile_n = 252, .speed = 1,
+    .tile = F64_TILE, .direct = F64_DIRECT,
     .pack_a = { [XL_GEMM_F64] = pack_a_f64 }, .pack_b = { [XL_GEMM_F64] = pack_b_f64 },
     .axpy = { [XL_GEMM_F64] = axpy_f64 }, .dot = { [XL_GEMM_F64] = dot_f64 },
 };

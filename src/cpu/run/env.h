@@ -14,6 +14,7 @@ typedef enum {
     XL_ENV_COUNT
 } xl_env;
 enum { XL_ENV_PLANNED, XL_ENV_PLAIN };                     /* words of PLAN */
+enum { XL_ENV_ISA_GENERIC, XL_ENV_ISA_AVX2, XL_ENV_ISA_AVX512, XL_ENV_ISA_ALL };
 
 /* Every variable whose name begins with XLANE_CPU_ is known and has a value that it may have, or none. */
 xl_error *xl_env_check(void) XL_MUST_USE;

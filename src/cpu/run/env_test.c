@@ -26,6 +26,7 @@ TEST(known_values)
     accepted("XLANE_CPU_PLAN", "plain", XL_ENV_PLAN, XL_ENV_PLAIN);
     accepted("XLANE_CPU_PLAN", "planned", XL_ENV_PLAN, XL_ENV_PLANNED);
     accepted("XLANE_CPU_PLAN", "", XL_ENV_PLAN, -7);
+    accepted("XLANE_CPU_ISA", "avx512", XL_ENV_ISA, XL_ENV_ISA_AVX512);
     accepted("XLANE_CPU_HBM", "16MiB", XL_ENV_HBM, 16 << 20);
     accepted("XLANE_CPU_COLLECTIVE_TIMEOUT", "0.4", XL_ENV_COLLECTIVE_TIMEOUT, 0.4);
     accepted("XLANE_CPU_CHECK", "1", XL_ENV_CHECK, 1);
@@ -37,6 +38,7 @@ TEST(unknown_values_and_names)
     refused("XLANE_CPU_PLAN", "off", "planned plain");
     refused("XLANE_CPU_PLAN", "plai", "planned plain");
     refused("XLANE_CPU_PLAN", "PLAIN", "planned plain");
+    refused("XLANE_CPU_ISA", "amx", "generic avx2 avx512 all");
     refused("XLANE_CPU_CHECK", "yes", "0 or 1");
     refused("XLANE_CPU_PROFILE", "2", "0 or 1");
     refused("XLANE_CPU_THREADS", "many", "from 1 to 1024");
