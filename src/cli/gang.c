@@ -59,6 +59,7 @@ static void name_rank(int rank, int n, const int port[3])
     char text[64];
 #define PUT(name, ...) (snprintf(text, sizeof text, __VA_ARGS__), setenv(name, text, 1))
     PUT("XLANE_RANK", "%d", rank), PUT("XLANE_RANKS", "%d", n);
+    PUT("XLANE_JOB", "%ld-%d", (long)getppid(), port[0]);
     PUT("XLANE_COORDINATOR", "127.0.0.1:%d", port[0]), PUT("JAX_COORDINATOR_ADDRESS", "127.0.0.1:%d", port[0]);
     PUT("RANK", "%d", rank), PUT("LOCAL_RANK", "%d", rank), PUT("WORLD_SIZE", "%d", n),
         PUT("LOCAL_WORLD_SIZE", "%d", n);
@@ -66,10 +67,11 @@ static void name_rank(int rank, int n, const int port[3])
 #undef PUT
 }
 
-static void put_line(stream *s, int to, int rank, int n)
+static void put_line(const xl_gang *g, stream *s, int which, int rank)
 {
     char head[16];
-    int width = n > 1000 ? 4 : n > 100 ? 3 : n > 10 ? 2 : 1, k = snprintf(head, sizeof head, "[%*d] ", width, rank);
+    int n = g->n, to = which + 1, width = n > 1000 ? 4 : n > 100 ? 3 : n > 10 ? 2 : 1;
+    int k = g->bare && !rank && !which ? 0 : snprintf(head, sizeof head, "[%*d] ", width, rank);
     char *whole = malloc((size_t)k + s->n + 1);
     if (whole) {                                           /* one write: lines of ranks do not mix */
         memcpy(whole, head, (size_t)k);
@@ -99,7 +101,7 @@ static bool pump(const xl_gang *g, stream *s, int which, int rank)
         g->keep(g->ctx, piece, (size_t)got);
     for (ssize_t i = 0; i < got; i++) {
         if (piece[i] == '\n' || s->n == LINE)
-            put_line(s, which + 1, rank, g->n);
+            put_line(g, s, which, rank);
         if (piece[i] != '\n')
             s->line[s->n++] = piece[i];
     }
@@ -111,7 +113,7 @@ static void close_stream(const xl_gang *g, stream *s, int which, int rank)
     if (s->fd < 0)
         return;
     if (s->n)
-        put_line(s, which + 1, rank, g->n);
+        put_line(g, s, which, rank);
     close(s->fd);
     s->fd = -1;
 }
@@ -272,6 +274,73 @@ none:
     free(m);
     free(fd);
     return err;
+}
+
+void xl_tail_keep(xl_tail *t, const char *p, size_t n)
+{
+    if (!t->p)
+        return;
+    if (n > XL_TAIL) {
+        p += n - XL_TAIL;
+        n = XL_TAIL;
+    }
+    if (t->n + n > XL_TAIL) {
+        size_t drop = t->n + n - XL_TAIL;
+        memmove(t->p, t->p + drop, t->n - drop);
+        t->n -= drop;
+    }
+    memcpy(t->p + t->n, p, n);
+    t->n += n;
+}
+
+void xl_gang_tell(xl_arena *a, xl_run *run, const xl_gang *g, const xl_gang_rank *r, int first, xl_buf *words)
+{
+    for (int i = 0; i < g->n; i++) {
+        xl_event e;
+        xl_event_begin(run, &e, "rank_end");
+        xl_json_put_int(&e.j, "of", i);
+        xl_json_put_int(&e.j, "status",
+                        WIFEXITED(r[i].status) ? WEXITSTATUS(r[i].status) : 128 + WTERMSIG(r[i].status));
+        xl_json_put_num(&e.j, "seconds", r[i].after);
+        xl_json_put_bool(&e.j, "first_failure", r[i].first);
+        xl_json_put_bool(&e.j, "ended_by_launcher", r[i].ours);
+        xl_event_end(run, &e);
+    }
+    if (first < 0)
+        return;
+    xl_buf_printf(words, "xlane: rank %d of %d failed first: it %.*s after %.1f s\n", first, g->n,
+                  XL_FMT(xl_gang_words(a, r[first].status)), r[first].after);
+    fprintf(stderr, "%.*s", XL_FMT(xl_buf_view(words)));
+    for (int i = 0; i < g->n; i++)
+        if (i != first)
+            fprintf(stderr, "xlane: rank %d %s%.*s\n", i, r[i].ours ? "was ended: it " : "",
+                    XL_FMT(xl_gang_words(a, r[i].status)));
+}
+
+bool xl_restart(xl_restarts *r, int64_t most, const xl_failure *f, int64_t at, const char **then)
+{
+    bool same = r->cause && !strcmp(r->cause, f->cause) && r->at == at;
+    *then = f->verdict != XL_RETRY_HERE ? "stopped: a restart could not help"
+            : same                      ? "stopped: it failed of the same cause before, and came no further since"
+            : r->made >= most           ? "stopped: no restarts are left"
+                                        : "all ranks are started again";
+    if (f->verdict != XL_RETRY_HERE || same || r->made >= most)
+        return false;
+    *r = (xl_restarts){ f->cause, at, r->made + 1 };
+    return true;
+}
+
+void xl_restart_tell(xl_run *run, const xl_restarts *r, const xl_failure *f, int64_t at, const char *then)
+{
+    xl_event e;
+    xl_event_begin(run, &e, "restart");
+    xl_json_put_int(&e.j, "restarts", r->made);
+    xl_json_put_int(&e.j, "step", at);
+    xl_failure_json(&e.j, f);
+    xl_json_put_text(&e.j, "then", then);
+    xl_event_end(run, &e);
+    fprintf(stderr, "xlane: the ranks failed, step %lld was reached: %s (%s, %s); %s\n", (long long)at, f->text,
+            f->cause, xl_retry_word(f->verdict), then);
 }
 
 xl_str xl_gang_words(xl_arena *a, int status)

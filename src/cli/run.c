@@ -20,6 +20,7 @@
 #include "lane/cache.h"
 #include "lane/catalog.h"
 #include "lane/identity.h"
+#include "lane/job.h"
 #include "lane/metrics.h"
 #include "lane/probe.h"
 #include "lane/profile.h"
@@ -31,7 +32,7 @@
 static struct {
     const char *profile, *cache, *segment, *policy, *runs, *name, *prometheus, *capture, *capture_module;
     uint64_t cache_max, capture_max;
-    int64_t warmup, warmup_compiles, retries, n, capture_every;
+    int64_t warmup, warmup_compiles, retries, restarts, n, capture_every;
     double hang;
     xl_opt_list watch, smaller;
     bool read_only, summary, probe, capture_check;
@@ -39,6 +40,9 @@ static struct {
 
 static const xl_opt opts[] = {
     { "n", XL_OPT_INT, &opt.n, "N", "start the command N times, as the ranks of one job on this host (-n 4)" },
+    { "restarts", XL_OPT_COUNT, &opt.restarts, "N",
+      "with -n: start all ranks again, at most N times, where one failed and that can help; the program goes on from "
+      "its own checkpoint (0)" },
     { "profile", XL_OPT_STR, &opt.profile, "NAME",
       "launch policy: `xlane profile list` shows those there are; options given here are stronger" },
     { "probe", XL_OPT_FLAG, &opt.probe, NULL, "prove the device first; where that fails, nothing is started" },
@@ -277,29 +281,9 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
 
 /* ---- one attempt
  * --------------------------------------------------------------------------------------------------------- */
-enum { TAIL = 64 << 10 };
-typedef struct { char *p; size_t n; } tail;                /* the last words on standard error */
-
-static void keep(tail *t, const char *p, size_t n)
-{
-    if (!t->p)
-        return;
-    if (n > TAIL) {
-        p += n - TAIL;
-        n = TAIL;
-    }
-    if (t->n + n > TAIL) {
-        size_t drop = t->n + n - TAIL;
-        memmove(t->p, t->p + drop, t->n - drop);
-        t->n -= drop;
-    }
-    memcpy(t->p + t->n, p, n);
-    t->n += n;
-}
-
 /* Standard error goes through us, and on. A grandchild may keep the pipe open: once the child is gone, what is there is
  * taken. */
-static void pump(int fd, pid_t pid, tail *t, int *status)
+static void pump(int fd, pid_t pid, xl_tail *t, int *status)
 {
     char piece[1 << 14];
     bool gone = false;
@@ -311,7 +295,7 @@ static void pump(int fd, pid_t pid, tail *t, int *status)
             if (n <= 0 && !(n < 0 && errno == EINTR))
                 break;
             if (n > 0) {
-                keep(t, piece, (size_t)n);
+                xl_tail_keep(t, piece, (size_t)n);
                 (void)!write(2, piece, (size_t)n);
             }
         } else if (gone) {
@@ -323,7 +307,7 @@ static void pump(int fd, pid_t pid, tail *t, int *status)
         ;
 }
 
-static xl_error *attempt(char **argv, tail *t, int *status)
+static xl_error *attempt(char **argv, xl_tail *t, int *status)
 {
     static const int passed[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT };
     sigset_t block, old;
@@ -369,9 +353,9 @@ static xl_error *attempt(char **argv, tail *t, int *status)
 }
 
 /* The ranks of a job; the status is that of the one that failed first. */
-static void keep_words(void *ctx, const char *p, size_t n) { keep(ctx, p, n); }
+static void keep_words(void *ctx, const char *p, size_t n) { xl_tail_keep(ctx, p, n); }
 
-static xl_error *attempt_ranks(xl_arena *a, xl_run *run, char **argv, tail *t, int *status)
+static xl_error *attempt_ranks(xl_arena *a, xl_run *run, char **argv, xl_tail *t, xl_buf *words, int *status)
 {
     int n = (int)opt.n, first;
     xl_gang_rank *r = xl_new(a, xl_gang_rank, (size_t)n);
@@ -379,25 +363,8 @@ static xl_error *attempt_ranks(xl_arena *a, xl_run *run, char **argv, tail *t, i
     xl_error *err = xl_gang_run(&g, r, &first);
     if (err)
         return err;
-    for (int i = 0; i < n; i++) {
-        xl_event e;
-        xl_event_begin(run, &e, "rank_end");
-        xl_json_put_int(&e.j, "of", i);
-        xl_json_put_int(&e.j, "status",
-                        WIFEXITED(r[i].status) ? WEXITSTATUS(r[i].status) : 128 + WTERMSIG(r[i].status));
-        xl_json_put_num(&e.j, "seconds", r[i].after);
-        xl_json_put_bool(&e.j, "first_failure", r[i].first);
-        xl_json_put_bool(&e.j, "ended_by_launcher", r[i].ours);
-        xl_event_end(run, &e);
-    }
     *status = first >= 0 ? r[first].status : 0;
-    if (first >= 0)
-        fprintf(stderr, "xlane: rank %d of %d failed first: it %.*s after %.1f s\n", first, n,
-                XL_FMT(xl_gang_words(a, *status)), r[first].after);
-    for (int i = 0; first >= 0 && i < n; i++)
-        if (i != first)
-            fprintf(stderr, "xlane: rank %d %s%.*s\n", i, r[i].ours ? "was ended: it " : "",
-                    XL_FMT(xl_gang_words(a, r[i].status)));
+    xl_gang_tell(a, run, &g, r, first, words);
     return NULL;
 }
 
@@ -541,37 +508,63 @@ static size_t count_events(xl_arena *a, const char *dir)
     return n;
 }
 
+/* The furthest step that the events behind the first `before` tell of. */
+static int64_t steps_since(xl_arena *a, const char *dir, size_t before)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    int64_t most = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = before; i < n; i++) {
+        const xl_node *step = xl_node_get(e[i], "step"), *all = xl_node_get(e[i], "steps");
+        most = step && step->i > most ? step->i : most;
+        most = all && all->i > most ? all->i : most;
+    }
+    return most;
+}
+
 /* *ran: the command of the last attempt. */
 static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, int *code, int64_t *made, char ***ran)
 {
     xl_error *err = NULL;
     xl_run *r = NULL;
-    tail t = { 0 };
+    xl_tail t = { 0 };
+    xl_buf words = { 0 };                                  /* who failed first */
+    xl_restarts again = { 0 };
     xl_error_free(xl_run_open(dir, &r));
     if (!r)
         return XL_ERR(EXHAUSTED, "out of memory");
     const candidate *all = order(a, argc, argv), *now = all;
-    if (opt.retries > 0)
-        t.p = xl_arena_alloc(a, TAIL);
+    if (opt.retries > 0 || opt.restarts > 0)
+        t.p = xl_arena_alloc(a, XL_TAIL);
     for (int64_t k = 1;; k++) {
         int status = 0;
-        t.n = 0;
+        t.n = words.n = 0;
         *made = k;
         *ran = shrunk(a, argc, argv, now->at);
-        if (opt.retries > 0) {
+        if (opt.retries > 0 || opt.restarts > 0) {
             setenv("XLANE_ATTEMPT", xl_strf(a, "%lld", (long long)k).p, 1);
             tell_attempt(r, k, *ran);
         }
         size_t before = count_events(a, dir);
-        XL_DO(opt.n > 1 ? attempt_ranks(a, r, *ran, &t, &status) : attempt(*ran, &t, &status));
+        XL_DO(opt.n > 1 ? attempt_ranks(a, r, *ran, &t, &words, &status) : attempt(*ran, &t, &status));
         *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
         int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
         xl_buf texts = { 0 };
         xl_phase phase = xl_run_phase(a, dir, &texts);
         xl_buf_add(&texts, t.p ? t.p : "", t.n);
+        xl_buf_str(&texts, xl_buf_view(&words));
         xl_failure f = xl_retry_classify(0, xl_buf_view(&texts), phase);
         xl_buf_fini(&texts);
         keep_outcome(a, dir, before, *ran, *code, phase, &f);
+        if (*code && opt.restarts > 0 && sig != SIGINT && sig != SIGTERM && sig != SIGHUP && sig != SIGQUIT) {
+            const char *then;
+            int64_t at = steps_since(a, dir, before);
+            bool once_more = xl_restart(&again, opt.restarts, &f, at, &then);
+            xl_restart_tell(r, &again, &f, at, then);
+            if (once_more)
+                continue;
+        }
         if (!*code || opt.retries <= 0)
             break;
         if (sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT || sig == SIGKILL)
@@ -600,6 +593,7 @@ static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, i
             xl_sleep(k < 6 ? (double)(1 << (k - 1)) * 0.5 : 16);   /* what is in the way needs time to go */
     }
 out:
+    xl_buf_fini(&words);
     xl_run_close(r);
     return err;
 }
@@ -644,57 +638,6 @@ static const char *added(xl_arena *a, char **words)
     return s;
 }
 
-/* ---- started by another launcher
- * --------------------------------------------------------------------------------------- */
-/* What all processes of the job and no other job have in common; "" where the launcher says nothing of the kind. */
-static const char *job_name(xl_arena *a)
-{
-    const char *ompi = getenv("OMPI_MCA_ess_base_jobid"), *pmix = getenv("PMIX_NAMESPACE"),
-               *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
-    const char *torch = getenv("TORCHELASTIC_RUN_ID"), *port = getenv("MASTER_PORT");
-    xl_buf clean = { 0 };
-    const char *all = ompi    ? ompi
-                      : pmix  ? pmix
-                      : slurm ? xl_strf(a, "%s.%s", slurm, step ? step : "batch").p
-                      : torch ? xl_strf(a, "%s.%s", torch, port ? port : "").p
-                              : "";
-    for (const char *c = all; *c; c++)
-        xl_buf_putc(&clean, *c == '/' ? '-' : *c);
-    const char *name = clean.n ? xl_str_c(a, xl_buf_view(&clean)) : "";
-    xl_buf_fini(&clean);
-    return name;
-}
-
-/* One folder for all processes of a job: whoever is first makes it and leaves a link under the job's name; the others
- * follow the link. */
-static xl_error *join_folder(xl_arena *a, const char *name, const char *job, char **dir, char **link)
-{
-    enum { STALE_S = 600 };                                /* a link of an earlier job that went by the same name */
-    xl_error *err = NULL;
-    char to[512];
-    struct stat st;
-    char *made;
-    *link = xl_path_join(a, opt.runs, xl_strf(a, ".job-%s", job).p);
-    XL_DO(xl_run_make(a, opt.runs, name, &made));
-    if (lstat(*link, &st) == 0 && st.st_uid == geteuid() && xl_now_wall() - (double)st.st_mtime > STALE_S)
-        unlink(*link);
-    xl_str base = xl_path_base(xl_str_of(made));
-    *dir = made;
-    if (symlink(xl_str_c(a, base), *link) == 0)
-        return NULL;
-    ssize_t n = errno == EEXIST ? readlink(*link, to, sizeof to - 1) : -1;
-    if (n <= 0 || memchr(to, '/', (size_t)n) || lstat(*link, &st) || st.st_uid != geteuid()) {
-        err = XL_ERR(UNAVAILABLE,
-                     "%s: not a link to the run folder of this job: remove it, or name another folder with --runs",
-                     *link);
-        goto out;
-    }
-    rmdir(made);
-    *dir = xl_path_join(a, opt.runs, xl_str_c(a, (xl_str){ to, (size_t)n }));
-out:
-    return err;
-}
-
 static bool captures(const char *when)
 {
     int64_t n;
@@ -714,6 +657,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     if (opt.n > 1 && seen.n > 1)
         return xl_cli_misuse(cli, "-n starts ranks, and %s has started %lld already (%s): leave -n out, and they join",
                              seen.launcher, (long long)seen.n, seen.variable);
+    if (opt.restarts && opt.n == 1)
+        return xl_cli_misuse(cli, "--restarts starts all ranks of -n again; one process alone has --retries");
     if (opt.n < 1 || opt.n > 4096)
         return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
     if (opt.capture && !captures(opt.capture))
@@ -754,12 +699,12 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     }
     const char *name =
         opt.name ? opt.name : xl_str_c(a, xl_path_base(xl_str_of(argc > 1 && argv[1][0] != '-' ? argv[1] : argv[0])));
-    const char *job = job_name(a);
+    const char *job = xl_job_name(a);
     char *link = NULL;
     bool joins = opt.n == 1 && seen.n > 1 && *job, leads = !joins || seen.me == 0;
     if (joins) {
         XL_TRY(xl_dir_make(opt.runs), "making the folder for runs");
-        XL_DO(join_folder(a, name, job, &dir, &link));
+        XL_DO(xl_job_folder(a, opt.runs, name, job, &dir, &link));
     } else {
         XL_DO(xl_run_make(a, opt.runs, name, &dir));
     }

@@ -1,7 +1,11 @@
 /* xlane train: a model from a configuration. */
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "base/ranks.h"
+#include "cli/gang.h"
 #include "cli/launch.h"
 #include "lane/profile.h"
 #include "lane/receipt.h"
@@ -9,8 +13,20 @@
 #include "train/calibrate.h"
 #include "train/loop.h"
 
-static struct { bool dry_run, quiet, fit, from_scratch, verbose; const char *print, *device, *profile, *runs; } opt;
+static struct {
+    bool dry_run, quiet, fit, from_scratch, verbose;
+    const char *print, *device, *profile, *runs;
+    int64_t n, restarts;
+} opt = { .n = 1 };
+#define RANKS \
+    { "n", XL_OPT_INT, &opt.n, "N", \
+      "train as N ranks on this host (-n 4), each with its own XLANE_CPU_DEVICES (1); without a mesh they share the " \
+      "batch" }, \
+    { "restarts", XL_OPT_COUNT, &opt.restarts, "N", \
+      "with -n: start all ranks again from the newest checkpoint, at most N times, where one failed and that can help " \
+      "(0)" }
 static const xl_opt opts[] = {
+    RANKS,
     { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL,
       "say what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
     { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
@@ -57,7 +73,7 @@ static xl_error *judged_loss(const xl_cli *cli, const xl_config *c, const xl_loo
 static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
 {
     xl_buf b = { 0 };
-    if (r->unwritten || r->stopped)
+    if (r->unwritten || (r->stopped && !r->preempted))
         xl_cli_exit(cli, r->unwritten ? XL_EXIT_INCOMPLETE : XL_EXIT_INTERRUPTED);
     if (cli->json) {
         xl_json j = { .out = &b };
@@ -72,6 +88,7 @@ static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
         if (lost(r))
             xl_json_put_int(&j, "not_finite_from", r->lost_from);
         xl_json_put_bool(&j, "stopped", r->stopped);
+        xl_json_put_bool(&j, "preempted", r->preempted);
         xl_json_put_int(&j, "lost", (int64_t)r->unwritten);
         xl_json_end(&j);
     } else if (r->step == r->from && !r->stopped) {
@@ -152,9 +169,139 @@ static xl_error *judged(xl_error *err)
     return err;
 }
 
+/* ---- several ranks
+ * ----------------------------------------------------------------------------------------------------- */
+#define RUN_FOLDER "XLANE_TRAIN_RUN"                       /* tells a rank of ours the folder that was made for it */
+
+static xl_error *misused(const xl_cli *cli)
+{
+    xl_ranks seen = xl_ranks_seen();
+    if (opt.n < 1 || opt.n > 4096)
+        return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
+    if (opt.n > 1 && seen.n > 1 && !getenv(RUN_FOLDER))
+        return xl_cli_misuse(cli, "-n starts ranks, and %s has started %lld already (%s): leave -n out, and they join",
+                             seen.launcher, (long long)seen.n, seen.variable);
+    if (opt.restarts && opt.n == 1)
+        return xl_cli_misuse(cli, "--restarts starts all ranks of -n again; a process alone goes on with xlane resume");
+    if (opt.fit && (opt.n > 1 || seen.n > 1))
+        return xl_cli_misuse(cli, "--fit tries batches on one process; find one there, then train with it as data.batch");
+    return NULL;
+}
+
+/* The command that this process was started with. */
+static xl_error *own_command(xl_arena *a, char ***out)
+{
+    xl_error *err = NULL;
+    xl_str text;
+    size_t n = 0, cap = 0;
+    char *exe = xl_arena_alloc(a, 4096), **argv = NULL;
+    ssize_t k = readlink("/proc/self/exe", exe, 4095);
+    XL_DO(xl_file_read(a, "/proc/self/cmdline", &text));
+    exe[k > 0 ? k : 0] = 0;
+    while (text.n) {
+        char *word = xl_str_c(a, xl_str_cut(&text, 0));
+        XL_PUSH(a, argv, n, cap, word);
+    }
+    XL_PUSH(a, argv, n, cap, NULL);
+    if (k > 0)
+        argv[0] = exe;
+    *out = argv;
+out:
+    return err;
+}
+
+static void keep_words(void *ctx, const char *p, size_t n) { xl_tail_keep(ctx, p, n); }
+
+/* Starts the ranks, and starts them again from the newest checkpoint where that can help. */
+static xl_error *supervise(const xl_cli *cli, const xl_config *c, const char *given)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_run *run = NULL;
+    xl_buf words = { 0 }, texts = { 0 };
+    xl_restarts again = { 0 };
+    xl_tail t = { xl_arena_alloc(a, XL_TAIL), 0 };
+    xl_gang_rank *r = xl_new(a, xl_gang_rank, (size_t)opt.n);
+    xl_gang g = { .n = (int)opt.n, .keep = keep_words, .ctx = &t, .grace = 5, .bare = true };
+    xl_data *data = NULL;
+    char *dir = (char *)(uintptr_t)given;
+    int first = -1;
+    XL_DO(own_command(a, &g.argv));
+    XL_DO(xl_data_open(c, false, &data));                  /* what is wrong with it is said once */
+    xl_data_close(data);
+    if (!dir)
+        XL_DO(xl_run_make(a, c->runs, c->name, &dir));
+    XL_DO(xl_run_open(dir, &run));
+    setenv(RUN_FOLDER, dir, 1);
+    for (;;) {
+        xl_event e;
+        char *path;
+        int64_t at = 0;
+        const char *then;
+        t.n = words.n = texts.n = 0;
+        xl_event_begin(run, &e, "attempt");
+        xl_json_put_int(&e.j, "number", again.made + 1);
+        xl_json_put_int(&e.j, "ranks", opt.n);
+        xl_event_end(run, &e);
+        XL_DO(xl_gang_run(&g, r, &first));
+        xl_job_sweep(dir);
+        xl_gang_tell(a, run, &g, r, first, &words);
+        int code = first < 0                   ? 0
+                   : WIFEXITED(r[first].status) ? WEXITSTATUS(r[first].status)
+                                                : 128 + WTERMSIG(r[first].status);
+        xl_cli_exit(cli, code);
+        if (!code || code == XL_EXIT_INTERRUPTED || code == XL_EXIT_INCOMPLETE || !opt.restarts)
+            break;
+        xl_phase phase = xl_run_phase(a, dir, &texts);
+        xl_buf_add(&texts, t.p, t.n);
+        xl_buf_str(&texts, xl_buf_view(&words));
+        xl_failure f = xl_retry_classify(0, xl_buf_view(&texts), phase);
+        xl_error_free(xl_ckpt_newest(a, xl_path_join(a, dir, "checkpoints"), &path, &at, NULL));
+        bool once_more = xl_restart(&again, opt.restarts, &f, at, &then);
+        xl_restart_tell(run, &again, &f, at, then);
+        if (!once_more)
+            break;
+    }
+out:
+    xl_buf_fini(&words);
+    xl_buf_fini(&texts);
+    xl_run_close(run);
+    return err;
+}
+
+/* Joins the ranks that a launcher has started, this one among them: the folder they share, and their store. *job is NULL
+ * for a process by itself; *link is to be removed at the end. */
+static xl_error *join(const xl_cli *cli, const xl_config *c, char **dir, char **link, xl_job **job)
+{
+    xl_error *err = NULL;
+    const char *made = getenv(RUN_FOLDER), *name = xl_job_name(cli->arena);
+    const char *alone = getenv("XLANE_ALONE");
+    *job = NULL;
+    *link = NULL;
+    if (xl_ranks_seen().n < 2 || (alone && !strcmp(alone, "1")))
+        return NULL;
+    if (made && *made) {
+        *dir = xl_str_c(cli->arena, xl_str_of(made));
+    } else if (!*dir && *name) {
+        XL_TRY(xl_dir_make(c->runs), "making the folder for runs");
+        XL_DO(xl_job_folder(cli->arena, c->runs, c->name, name, dir, link));
+    }
+    err = xl_job_open(*dir ? *dir : c->runs, job);
+out:
+    return err;
+}
+
+static void leave(xl_job *job, const char *link, bool whole)
+{
+    if (link && !xl_job_me(job))
+        unlink(link);
+    xl_job_close(job, whole);
+}
+
 static xl_error *train(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
+    xl_job *job = NULL;
     xl_config c;
     xl_buf b = { 0 };
     const char *file = argc && !xl_config_is_word(argv[0]) ? argv[0] : NULL;
@@ -169,6 +316,7 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
     if (opt.print && cli->json)
         return xl_cli_misuse(cli,
                              "--print writes the program as text, not JSON; `xlane print --json FILE` describes one");
+    XL_DO(misused(cli));
     XL_DO(launch(cli->arena, &c));
     if (opt.print || opt.dry_run) {
         err = opt.print ? xl_train_print(&c, opt.print, &b) : xl_train_plan(&c, cli->json, &b);
@@ -184,10 +332,19 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
             "XLA_PYTHON_CLIENT_PREALLOCATE", "true",
             0); /* fitted to the brim with the memory taken at once, it has no room for what growing in pieces wastes */
     }
+    if (opt.n > 1 && !getenv(RUN_FOLDER))
+        return supervise(cli, &c, NULL);
     xl_loop_result r;
-    XL_DO(judged(xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet }, &r)));
-    leave_receipt(cli->arena, &c, &r, "train", argc, argv);
-    XL_DO(result(cli, &r));
+    char *dir = NULL, *link;
+    XL_DO(join(cli, &c, &dir, &link, &job));
+    err = xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet, .dir = dir, .fresh = dir, .job = job }, &r);
+    bool leads = !xl_job_me(job);
+    leave(job, link, !err);
+    XL_DO(judged(err));
+    if (leads) {
+        leave_receipt(cli->arena, &c, &r, "train", argc, argv);
+        XL_DO(result(cli, &r));
+    }
     err = judged_loss(cli, &c, &r);
 out:
     return err;
@@ -218,18 +375,32 @@ static xl_error *resume(const xl_cli *cli, int argc, char **argv)
     char *dir;
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
     XL_DO(xl_cli_run_config(cli, dir, argv + 1, argc - 1, &c));
+    XL_DO(misused(cli));
     XL_DO(launch(cli->arena, &c));
+    if (opt.n > 1 && !getenv(RUN_FOLDER))
+        return supervise(cli, &c, dir);
     xl_loop_result r;
-    XL_DO(xl_train_loop(cli->arena, &c,
-                        &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet, .from_scratch = opt.from_scratch }, &r));
-    leave_receipt(cli->arena, &c, &r, "resume", argc, argv);
-    XL_DO(result(cli, &r));
+    char *link;
+    xl_job *job;
+    XL_DO(join(cli, &c, &dir, &link, &job));
+    err = xl_train_loop(
+        cli->arena, &c,
+        &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet, .from_scratch = opt.from_scratch, .job = job }, &r);
+    bool leads = !xl_job_me(job);
+    leave(job, link, !err);
+    if (err)
+        goto out;
+    if (leads) {
+        leave_receipt(cli->arena, &c, &r, "resume", argc, argv);
+        XL_DO(result(cli, &r));
+    }
     err = judged_loss(cli, &c, &r);
 out:
     return err;
 }
 
 static const xl_opt resume_opts[] = {
+    RANKS,
     { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy, applied before the device is opened" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { "from-scratch", XL_OPT_FLAG, &opt.from_scratch, NULL,

@@ -31,17 +31,30 @@ void xl_array_free(xl_array *x)
 
 static xl_dims dims_of(const xl_array *x) { return (xl_dims){ x->dims, x->rank }; }
 
-/* lo and the shape of what device d holds; true: it is the first that holds it. */
-static bool part_of(const xl_array *x, size_t d, int64_t *lo, int64_t *shape)
+void xl_array_part(const xl_array *x, size_t d, int64_t *lo, int64_t *shape)
 {
-    bool first = d == 0;
     if (x->place->mesh)
-        first = xl_mesh_slice(x->place->mesh, &x->spec, dims_of(x), (int64_t)d, lo, shape);
+        xl_mesh_slice(x->place->mesh, &x->spec, dims_of(x), (int64_t)d, lo, shape);
     for (uint32_t i = 0; i < x->rank; i++) {
         lo[i] = x->place->mesh ? lo[i] : 0;
         shape[i] = x->place->mesh ? shape[i] - lo[i] : x->dims[i];
     }
-    return first;
+}
+
+bool xl_array_same_part(const xl_array *x, size_t d, size_t e)
+{
+    int64_t lo[XL_MESH_RANK], other[XL_MESH_RANK], shape[XL_MESH_RANK];
+    xl_array_part(x, d, lo, shape);
+    xl_array_part(x, e, other, shape);
+    return !memcmp(lo, other, x->rank * sizeof *lo);
+}
+
+size_t xl_place_first(const xl_place *p)
+{
+    size_t d = 0;
+    while (d < p->n && !p->dev[d]->local)
+        d++;
+    return d;
 }
 
 static void strides_of(const xl_array *x, int64_t *out)
@@ -63,7 +76,9 @@ xl_error *xl_array_put(const xl_place *p, xl_elem elem, xl_dims dims, const xl_m
     for (size_t d = 0; d < p->n; d++) {
         const char *at = data;
         bool whole = true;
-        part_of(x, d, lo, shape);
+        if (!p->dev[d]->local)
+            continue;
+        xl_array_part(x, d, lo, shape);
         for (uint32_t i = 0; i < x->rank; i++) {
             at += lo[i] * stride[i];
             whole &= shape[i] == x->dims[i];
@@ -79,7 +94,7 @@ out:
     return err;
 }
 
-/* Rows of a dense part into their place in the whole. */
+/* Rows of a dense part into their place in the whole, which begins at `to`. */
 static void scatter(char *to, const char *from, const int64_t *shape, const int64_t *stride, uint32_t rank, size_t elem)
 {
     int64_t at[XL_MESH_RANK] = { 0 }, run = (int64_t)elem;
@@ -106,7 +121,7 @@ size_t xl_array_local(const xl_array *x)
 {
     int64_t lo[XL_MESH_RANK], shape[XL_MESH_RANK];
     size_t n = 1;
-    part_of(x, 0, lo, shape);
+    xl_array_part(x, 0, lo, shape);
     for (uint32_t i = 0; i < x->rank; i++)
         n *= (size_t)shape[i];
     return n;
@@ -116,12 +131,12 @@ xl_error *xl_array_get(const xl_array *x, void *dst, size_t size, xl_fence **don
 {
     xl_error *err = NULL;
     int64_t lo[XL_MESH_RANK], shape[XL_MESH_RANK], stride[XL_MESH_RANK];
-    size_t need, local = xl_array_local(x) * xl_elem_bytes(x->elem);
+    size_t need, local = xl_array_local(x) * xl_elem_bytes(x->elem), have = 0, here = xl_place_first(x->place);
     char *part = NULL;
     if (!xl_elem_size(x->elem, dims_of(x), &need) || need != size)
         return XL_ERR(INVALID, "a tensor of %zu bytes is read into %zu", need, size);
     if (local == size)
-        return xl_buffer_to_host(x->part[0], dst, size, done);
+        return xl_buffer_to_host(x->part[here], dst, size, done);
     if (done)
         return XL_ERR(UNIMPLEMENTED, "a tensor that is spread over devices is read at once, not later");
     part = malloc(local ? local : 1);
@@ -130,13 +145,21 @@ xl_error *xl_array_get(const xl_array *x, void *dst, size_t size, xl_fence **don
     strides_of(x, stride);
     for (size_t d = 0; d < x->place->n; d++) {
         char *at = dst;
-        if (!part_of(x, d, lo, shape))
+        bool known = !x->place->dev[d]->local;
+        for (size_t e = here; e < d && !known; e++)
+            known = x->place->dev[e]->local && xl_array_same_part(x, d, e);
+        if (known)
             continue;
+        xl_array_part(x, d, lo, shape);
         XL_TRY(xl_buffer_to_host(x->part[d], part, local, NULL), "device %d", x->place->dev[d]->id);
         for (uint32_t i = 0; i < x->rank; i++)
             at += lo[i] * stride[i];
         scatter(at, part, shape, stride, x->rank, xl_elem_bytes(x->elem));
+        have += local;
     }
+    if (have != need)
+        err = XL_ERR(PRECONDITION, "%zu of the %zu bytes of a tensor lie on devices of other processes", need - have,
+                     need);
 out:
     free(part);
     return err;
@@ -149,7 +172,9 @@ xl_error *xl_array_check(const xl_array *x)
     for (size_t d = 0; d < x->place->n; d++) {
         const xl_device *dev;
         xl_dims have;
-        part_of(x, d, lo, shape);
+        if (!x->place->dev[d]->local)
+            continue;
+        xl_array_part(x, d, lo, shape);
         XL_DO(xl_buffer_device(x->part[d], &dev));
         XL_DO(xl_buffer_dims(x->part[d], &have));
         bool same = have.n == x->rank;
@@ -180,20 +205,25 @@ xl_error *xl_array_execute(const xl_place *p, const xl_program *prog, xl_array *
     xl_error *err = NULL;
     xl_arena tmp = { 0 };
     xl_buffer ***arg = xl_new(&tmp, xl_buffer **, p->n), ***res = xl_new(&tmp, xl_buffer **, p->n);
+    size_t n = 0;                        /* rows: the devices of this process */
     memset(out, 0, nout * sizeof *out);
     for (size_t d = 0; d < p->n; d++) {
-        arg[d] = xl_new(&tmp, xl_buffer *, nin);
-        res[d] = xl_new(&tmp, xl_buffer *, nout);
+        if (!p->dev[d]->local)
+            continue;
+        arg[n] = xl_new(&tmp, xl_buffer *, nin);
+        res[n] = xl_new(&tmp, xl_buffer *, nout);
         for (size_t i = 0; i < nin; i++)
-            arg[d][i] = in[i]->part[d];
+            arg[n][i] = in[i]->part[d];
+        n++;
     }
     for (size_t i = 0; i < nout; i++)
         XL_DO(new_array(p, &type[i], &out[i]));
-    xl_exec x = { .ndevice = p->n, .narg = nin, .arg = (xl_buffer *const *const *)arg, .out = res };
+    xl_exec x = { .ndevice = n, .narg = nin, .arg = (xl_buffer *const *const *)arg, .out = res };
     XL_DO(xl_program_execute(prog, &x));
     for (size_t i = 0; i < nout; i++)
-        for (size_t d = 0; d < p->n; d++)
-            out[i]->part[d] = res[d][i];
+        for (size_t d = 0, row = 0; d < p->n; d++)
+            if (p->dev[d]->local)
+                out[i]->part[d] = res[row++][i];
 out:
     for (size_t i = 0; err && i < nout; i++) {
         xl_array_free(out[i]);

@@ -36,13 +36,20 @@ xl_error *xl_held_array(xl_arena *a, xl_held_list *l, xl_str name, const xl_arra
         xl_held_part *p = &t.part[i];
         const xl_device *dev;
         xl_dims have;
+        int64_t shape[XL_MESH_RANK];
+        xl_array_part(x, i, p->lo, shape);
+        if (!x->part[i]) {               /* another process's, which has checked that it lies as the sharding says */
+            p->device = x->place->dev[i]->id;
+            p->bytes = (int64_t)(xl_array_local(x) * xl_elem_bytes(x->elem));
+            for (uint32_t d = 0; d < x->rank; d++)
+                p->hi[d] = p->lo[d] + shape[d];
+            continue;
+        }
         XL_DO(xl_buffer_device(x->part[i], &dev));
         XL_DO(xl_buffer_dims(x->part[i], &have));
         XL_DO(xl_buffer_bytes(x->part[i], &bytes));
         p->device = dev->id;
         p->bytes = (int64_t)bytes;
-        if (x->place->mesh)
-            xl_mesh_slice(x->place->mesh, &x->spec, (xl_dims){ x->dims, x->rank }, i, p->lo, p->hi);
         for (uint32_t d = 0; d < x->rank; d++)
             p->hi[d] = p->lo[d] + have.p[d];
     }
@@ -73,7 +80,8 @@ xl_error *xl_held_record(const xl_trainer *t, const xl_graph *g, xl_array *const
         XL_DO(xl_held_array(&a, &l, XL_STR("participants"), t->parts));
     XL_DO(xl_held_array(&a, &l, XL_STR("metrics"), metrics));
     xl_held_json(&l, &j);
-    err = xl_file_write_atomic(xl_path_join(&a, dir, "sharding.json"), xl_buf_view(&b));
+    if (dir)
+        err = xl_file_write_atomic(xl_path_join(&a, dir, "sharding.json"), xl_buf_view(&b));
 out:
     xl_buf_fini(&b);
     xl_arena_fini(&a);

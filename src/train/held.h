@@ -24,7 +24,7 @@ xl_error *xl_train_sharding(xl_arena *a, const xl_config *c, bool compile, xl_sh
 xl_error *xl_held_array(xl_arena *a, xl_held_list *l, xl_str name, const xl_array *x) XL_MUST_USE;
 /* The configuration of a run, on the mesh that it ran on last (a run may be resumed on another); words win. */
 xl_error *xl_held_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out) XL_MUST_USE;
-/* State, one batch and the metrics of a step, into sharding.json of the run. */
+/* State, one batch and the metrics of a step, into sharding.json of the run; dir NULL: they are only checked. */
 xl_error *xl_held_record(const xl_trainer *t, const xl_graph *g, xl_array *const *input, const xl_array *metrics,
                          const char *dir) XL_MUST_USE;
 

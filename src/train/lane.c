@@ -14,10 +14,16 @@
  * every 256: 3 GB and more than a second. Growing as needed costs neither, but its allocator then hands out regions of
  * powers of two and counts up to 128 MiB more than was asked for. A plugin that does not know the option is started
  * without. */
-static xl_error *start(xl_plugin *p, bool whole, xl_client **out)
+static xl_error *start(xl_plugin *p, bool whole, xl_job *job, xl_client **out)
 {
-    const xl_named grow = { .name = XL_STR("preallocate"), .kind = XL_NAMED_BOOL, .b = false };
+    const xl_named who[] = {
+        { .name = XL_STR("num_nodes"), .kind = XL_NAMED_INT, .i = xl_job_ranks(job) },
+        { .name = XL_STR("node_id"), .kind = XL_NAMED_INT, .i = xl_job_me(job) },
+    };
     const char *kind = xl_plugin_kind(xl_plugin_path(p)), *asked = getenv("XLA_PYTHON_CLIENT_PREALLOCATE");
+    if (job && !(kind && !strcmp(kind, "tpu")))            /* libtpu knows its slice by itself */
+        return xl_client_open(p, &(xl_client_opts){ .option = who, .noption = 2, .kv = xl_job_kv(job) }, out);
+    const xl_named grow = { .name = XL_STR("preallocate"), .kind = XL_NAMED_BOOL, .b = false };
     if (kind && !strcmp(kind, "cuda") && !whole && !(asked && !strcmp(asked, "true"))) {
         xl_error *err = xl_client_open(p, &(xl_client_opts){ .option = &grow, .noption = 1 }, out);
         if (!err || xl_error_code(err) != XL_CODE_INVALID)
@@ -27,9 +33,9 @@ static xl_error *start(xl_plugin *p, bool whole, xl_client **out)
     return xl_client_open(p, NULL, out);
 }
 
-xl_error *xl_lane_open(const char *plugin, xl_lane **out) { return xl_lane_open_as(plugin, false, out); }
+xl_error *xl_lane_open(const char *plugin, xl_lane **out) { return xl_lane_open_as(plugin, false, NULL, out); }
 
-xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out)
+xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_job *job, xl_lane **out)
 {
     xl_error *err = NULL;
     xl_plugin *p = NULL;
@@ -44,7 +50,8 @@ xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out)
     xl_identity_flags(flags, sizeof flags);
     l->flags = xl_str_c(&a, xl_str_of(flags));
     l->deterministic = true;
-    XL_TRY(start(p, whole, &l->client), "starting %s", l->choice.path);
+    XL_TRY(start(p, whole, job, &l->client), "starting %s", l->choice.path);
+    l->job = job;
     l->dev = xl_client_local(l->client, 0);
     if (!l->dev) {
         err = XL_ERR(UNAVAILABLE, "%s runs, but has no device for this process; see xlane probe", l->choice.path);
@@ -174,7 +181,8 @@ static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash
     }
     xl_cache_key_add(k, "file", xl_str_of(l->file));
     xl_cache_key_add(k, "flags", xl_str_of(l->flags));
-    xl_cache_key_add(k, "topology", xl_strf(a, "%.*s %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client)));
+    xl_cache_key_add(k, "topology", l->job ? xl_strf(a, "%.*s %zu of %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client), l->place.n)
+                                : xl_strf(a, "%.*s %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client)));
     const char *profile = getenv("XLANE_PROFILE"), *digest = profile ? strrchr(profile, '@') : NULL;
     xl_cache_key_add(k, "profile", xl_str_of(digest ? digest + 1 : "none"));
     k->module = xl_str_of(module);
@@ -350,9 +358,12 @@ void xl_lane_suit(const xl_lane *l, xl_graph *g)
 
 xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh)
 {
-    size_t n = xl_client_nlocal(l->client);
+    size_t n;
+    const xl_device *all = xl_client_devices(l->client, &n);
     xl_buf b = { 0 };
     xl_error *err = NULL;
+    if (!l->job)
+        n = xl_client_nlocal(l->client);
     xl_mesh_text(mesh, &b);
     if (l->place.mesh) {
         xl_buf have = { 0 };
@@ -365,6 +376,7 @@ xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh)
     } else if (xl_mesh_size(mesh) != (int64_t)n)
         err = XL_ERR(INVALID, "mesh %.*s multiplies to %lld devices, %.*s has %zu: %s", XL_FMT(xl_buf_view(&b)),
                      (long long)xl_mesh_size(mesh), XL_FMT(xl_client_platform(l->client)), n,
+                     l->job ? "start another number of ranks, or change the mesh" :
                      xl_str_is(xl_client_platform(l->client), "xlane")
                          ? "set XLANE_CPU_DEVICES to that number, or change the mesh"
                          : "make the product of its axes the number of devices");
@@ -375,7 +387,7 @@ xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh)
         for (uint32_t i = 0; i < copy->naxis; i++)
             copy->axis[i].name = xl_str_dup(&l->arena, mesh->axis[i].name);
         for (size_t i = 0; i < n; i++)
-            dev[i] = xl_client_local(l->client, i);
+            dev[i] = l->job ? &all[i] : xl_client_local(l->client, i);
         l->place = (xl_place){ dev, n, copy };
     }
     xl_buf_fini(&b);

@@ -4,6 +4,7 @@
 #define XL_TRAIN_LANE_H
 
 #include "lane/cache.h"
+#include "lane/job.h"
 #include "lane/run.h"
 #include "pjrt/array.h"
 #include "pjrt/options.h"
@@ -15,6 +16,7 @@ struct xl_lane {
     xl_client *client;
     const xl_device *dev;      /* the first of the place */
     xl_place place;            /* one device, or those of the mesh */
+    xl_job *job;               /* whose processes share the client; NULL: this one alone. Not owned */
     const char *name, *file;    /* file: the digest of the plugin's, once it was asked for */
     char *flags;               /* the runtime's variables when the plugin was loaded, as words */
     bool deterministic;        /* ask the backend for the same bits every time, where it does not give them anyhow */
@@ -32,8 +34,8 @@ struct xl_lane {
 };
 
 /* As xl_lane_open; `whole` takes the device's memory at once where a plugin knows how, so that what it counts is what
- * was asked for. */
-xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_lane **out) XL_MUST_USE;
+ * was asked for; with `job` the devices are those of all its processes. */
+xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_job *job, xl_lane **out) XL_MUST_USE;
 
 /* The one place where a program of ours becomes an executable: printed, looked up, compiled, stored, reported. `module`
  * names it in the events ("train.t256"). The caller owns *out. */

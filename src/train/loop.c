@@ -17,17 +17,19 @@
 #include "lane/collective.h"
 #include "pjrt/gate.h"
 #include "train/held.h"
+#include "train/ranks.h"
 #include "train/tb.h"
 
 /* ---- signals: the first asks for an end after this step, a second one from a person or a scheduler ends at once
  * ---------- */
-static volatile sig_atomic_t asked;
+static volatile sig_atomic_t asked, ranked;              /* ranked: this process is one of several */
 static const int heeded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 enum { HEEDED = sizeof heeded / sizeof *heeded };
 
 static void on_signal(int sig)
 {
-    if (asked && sig != SIGPIPE && sig != SIGHUP)          /* a terminal that is gone says so more than once */
+    /* A terminal that is gone says so more than once; a scheduler tells a rank, and its launcher tells it again. */
+    if (asked && sig != SIGPIPE && sig != SIGHUP && !(ranked && sig == SIGTERM))
         _exit(128 + sig);
     if (!asked)
         asked = sig;
@@ -76,7 +78,10 @@ typedef struct {
     xl_buf rows;                         /* of metrics.csv, nrow of them, not handed over yet */
     uint64_t nrow, gone;                 /* gone: rows that a process before this one lost */
     int64_t noted;                       /* the last checkpoint that events.jsonl has */
-    FILE *say;
+    FILE *say, *mute;                    /* mute: where other ranks than the first say what that one says */
+    xl_job *job;                         /* NULL: this process alone */
+    xl_stop *stop;
+    bool leads;                          /* the first rank, or the only one: writes what is written once */
     int lock;
     bool csv_lost;                       /* metrics.csv could not be written, and that was said */
     bool quiet, tty, drawn, refused; /* drawn: sharding.json was written; refused: the device gives no memory figures */
@@ -194,7 +199,9 @@ static void put_rows(loop *l)
 {
     if (!l->nrow)
         return;
-    if (l->rows.failed)
+    if (!l->leads)
+        ;
+    else if (l->rows.failed)
         l->csv.lost += l->nrow;
     else
         xl_journal_add(&l->csv, xl_buf_view(&l->rows), l->nrow);
@@ -298,6 +305,8 @@ static void print_line(loop *l, bool end)
     size_t n = l->s.lane->place.n;
     for (size_t i = 0; i < n; i++) {     /* of the fullest */
         xl_device_memory m;
+        if (!l->s.lane->place.dev[i]->local)
+            continue;
         xl_error *err = xl_device_memory_read(l->s.lane->place.dev[i], &m);
         used = !err && (double)m.in_use > used ? (double)m.in_use : used;
         xl_error_free(err);
@@ -328,10 +337,12 @@ static void note_memory(loop *l)
     if (!l->memory.path)
         err = xl_journal_open(
             &l->memory, xl_path_join(&a, xl_run_dir(l->run), "memory.csv"),
-            XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n"), false);
+            XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n"), l->job);
     for (size_t i = 0; i < l->s.lane->place.n && !err; i++) {
         const xl_device *d = l->s.lane->place.dev[i];
         xl_device_memory m;
+        if (!d->local)
+            continue;
         err = xl_device_memory_read(d, &m);
         if (!err)
             xl_buf_printf(&b, "%.6f,%d,%d,%d,%lld,%lld,%lld,%lld,%lld\n", xl_run_time(l->run), xl_run_rank(l->run),
@@ -360,7 +371,7 @@ static xl_error *draw(loop *l, const xl_prepared *p, xl_array *const *in, const 
     if (l->drawn || !p->g->mesh.naxis)
         return NULL;
     l->drawn = true;
-    return xl_held_record(l->s.t, p->g, in, metrics, xl_run_dir(l->run));
+    return xl_held_record(l->s.t, p->g, in, metrics, l->leads ? xl_run_dir(l->run) : NULL);
 }
 
 /* ---- evaluation -----------------------------------------------------------------------------------------------------
@@ -537,16 +548,22 @@ static void note_saved(loop *l)
 static xl_error *save(loop *l)
 {
     xl_progress where = { l->batches, (uint64_t)l->c->seed };
-    xl_error *err = xl_saver_wait(l->saver);
+    xl_error *err = xl_saver_wait(l->saver), *now = NULL;
     note_saved(l);
-    bool room = xl_journal_flush(&l->csv);
-    if (!room && !err) /* a checkpoint ahead of its rows would leave a gap in them, were the run killed now */
-        err = XL_ERR(UNAVAILABLE, "the rows of metrics.csv before step %lld wait for room on the disk",
+    if (l->job && xl_saver_last(l->saver) == l->step)
+        return NULL;                     /* stopped where it had just saved */
+    if (l->leads && !xl_journal_flush(&l->csv)) { /* ahead of its rows it would leave a gap in them, were the run killed
+                                                     now */
+        now = XL_ERR(UNAVAILABLE, "the rows of metrics.csv before step %lld wait for room on the disk",
                      (long long)l->step);
-    else if (!err)
-        err = xl_saver_save(l->saver, l->s.t, l->step, &where);
-    else if (room)                       /* that was the one before */
-        xl_error_free(xl_saver_save(l->saver, l->s.t, l->step, &where));
+        xl_saver_refuse(l->saver, now);
+    } else {
+        now = xl_saver_save(l->saver, l->s.t, l->step, &where);
+    }
+    if (err)                             /* that was the one before */
+        xl_error_free(now);
+    else
+        err = now;
     if (err) {                           /* a full disk does not end a run */
         char last[64] = "no checkpoint has been written yet";
         if (xl_saver_last(l->saver) >= 0)
@@ -594,11 +611,26 @@ static bool had_checkpoint(loop *l, const char *dir)
     return had;
 }
 
+/* The one that the first rank has found whole: all begin at the same. */
+static xl_error *told_checkpoint(loop *l, char **path, int64_t *at)
+{
+    xl_buf b = { 0 };
+    xl_error *err = xl_job_get(l->job, "from", 600, &b);
+    xl_str text = xl_buf_view(&b);
+    if (!err && !xl_str_i64(xl_str_cut(&text, ' '), at))
+        err = XL_ERR(INTERNAL, "rank 0 does not say where to begin");
+    *path = !err && text.n ? xl_str_c(l->a, text) : NULL;
+    xl_buf_fini(&b);
+    return err;
+}
+
 /* The newest whole checkpoint of a run that is resumed; *path NULL: begin at step 0, which has been said. */
-static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bool from_scratch, char **path,
-                                 int64_t *at)
+static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bool from_scratch, bool fresh,
+                                 char **path, int64_t *at)
 {
     xl_buf passed = { 0 };
+    if (!l->leads)
+        return told_checkpoint(l, path, at);
     xl_error *err = xl_ckpt_newest(l->a, ckpts, path, at, &passed);
     if (!err && !*path && had_checkpoint(l, dir))
         err = XL_ERR(DATA_LOSS, "the checkpoints that %s had are gone", dir);
@@ -619,9 +651,11 @@ static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bo
             xl_error_message(err), dir);
         xl_error_free(err);
         err = more;
-    } else if (!err && !*path) {
+    } else if (!err && !*path && !fresh) {
         fprintf(l->say, "%s has no checkpoint yet: it begins at step 0\n", dir);
     }
+    if (!err && l->job)
+        err = xl_job_put(l->job, "from", xl_strf(l->a, "%lld %s", (long long)*at, *path ? *path : ""));
     xl_buf_fini(&passed);
     return err;
 }
@@ -630,7 +664,7 @@ static xl_error *find_checkpoint(loop *l, const char *dir, const char *ckpts, bo
  * has it. */
 static void rescue(loop *l, const char *dir)
 {
-    if (!l->saver || l->step <= xl_saver_last(l->saver))
+    if (!l->saver || l->job || l->step <= xl_saver_last(l->saver)) /* the other ranks may be no more */
         return;
     xl_progress where = { l->batches, (uint64_t)l->c->seed };
     xl_error_free(settle(l));            /* the rows up to there */
@@ -718,6 +752,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
                .lock = -1,
                .say = opts->say ? opts->say : stderr,
                .quiet = opts->quiet,
+               .job = opts->job,
+               .leads = !xl_job_me(opts->job),
                .last_loss = NAN,
                .eval_loss = NAN };
     struct sigaction was[HEEDED];
@@ -725,7 +761,12 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     char *dir = opts->dir ? xl_str_c(a, xl_str_of(opts->dir)) : NULL, *from = NULL;
     int64_t at = 0;
     bool heard = false, tried = false;
+    const char *why = "";
+    if (!l.leads && (l.mute = fopen("/dev/null", "w")))
+        l.say = l.mute;
     l.tty = isatty(fileno(l.say));
+    l.s.job = l.job;
+    ranked = l.job != NULL;
     l.q = calloc(MOST_PENDING, sizeof *l.q);
     *out = (xl_loop_result){ .loss = NAN, .eval_loss = NAN };
     if (!l.q) {
@@ -744,7 +785,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     if (!dir)
         XL_DO(xl_run_make(a, c->runs, c->name, &dir));
     out->dir = dir;
-    if (!opts->dir) {                    /* first of all: a run that is killed from here on can be resumed */
+    if ((!opts->dir || opts->fresh) && l.leads) { /* first of all: a run that is killed from here on can be resumed */
         xl_buf y = { 0 };
         xl_config kept = *c;                               /* a run is resumed and evaluated from any folder */
         kept.data.train = whole_path(a, c->data.train);
@@ -755,17 +796,21 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         if (err)
             goto out;
     }
-    XL_DO(lock_dir(&l, dir));
+    if (l.leads)
+        XL_DO(lock_dir(&l, dir));
     XL_DO(xl_run_open(dir, &l.run));
     l.s.lane->run = l.run;
-    if (opts->dir)
+    if (l.job)
+        xl_run_set_rank(l.run, (int)xl_job_me(l.job));
+    if (opts->dir && l.leads)
         check_data(&l, dir);
-    XL_DO(write_run_json(&l, dir, NULL, 0));
+    if (l.leads)
+        XL_DO(write_run_json(&l, dir, NULL, 0));
     XL_DO(xl_trainer_new(l.s.lane, l.s.g[0], &c->opt, (uint64_t)c->seed, &l.s.t));
     l.s.t->how.keep = xl_config_keep(c);
     char *ckpts = xl_path_join(a, dir, "checkpoints");
     if (opts->dir)
-        XL_DO(find_checkpoint(&l, dir, ckpts, opts->from_scratch, &from, &at));
+        XL_DO(find_checkpoint(&l, dir, ckpts, opts->from_scratch, opts->fresh, &from, &at));
     if (from) {
         xl_progress where;
         XL_TRY(xl_ckpt_load(l.s.t, from, &where), "resuming");
@@ -777,9 +822,11 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     }
     out->from = l.step;
     l.noted = from ? at : -1;
-    XL_DO(xl_saver_open(ckpts, c->keep, l.noted, &l.saver));
-    XL_DO(open_csv(&l, dir, l.step));
-    xl_error_free(xl_tb_open(dir, &l.tb));
+    XL_DO(xl_saver_open(ckpts, c->keep, l.noted, l.job, &l.saver));
+    if (l.leads) {
+        XL_DO(open_csv(&l, dir, l.step));
+        xl_error_free(xl_tb_open(dir, &l.tb));
+    }
     XL_DO(xl_data_start(l.data, l.batches));
     int64_t units = xl_data_units(l.data);
     if (c->data.batch > units)
@@ -813,10 +860,12 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     xl_event_end(l.run, &e);
     listen(was);
     heard = true;
+    if (l.job)
+        XL_DO(xl_stop_open(l.job, &asked, l.step, &l.stop));
     l.began = l.last_print = xl_now();
     l.last_step = l.step;
 
-    while (l.step < c->steps && !asked) {
+    while (l.step < c->steps && (l.stop ? xl_stop_begin(l.stop, l.step + 1) : !asked)) {
         XL_DO(one_step(&l));
         bool log = l.step % c->log_every == 0 || l.step == c->steps,
              ev = c->eval_every && (l.step % c->eval_every == 0 || l.step == c->steps);
@@ -852,6 +901,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
             XL_DO(save(&l));
         }
     }
+    if (xl_stop_signal(l.stop))
+        asked = xl_stop_signal(l.stop);
     XL_DO(settle(&l));
     print_line(&l, true);
     XL_DO(save(&l));
@@ -877,22 +928,30 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     }
     note_saved(&l);
     out->stopped = asked != 0;
+    out->preempted = l.job && asked == SIGTERM;
+    why = out->preempted ? "preempted" : asked ? "a signal" : "all steps done";
     int64_t observed = 0;                /* of the fullest device */
     for (size_t i = 0; i < l.s.lane->place.n; i++) {
         xl_device_memory used;
+        if (!l.s.lane->place.dev[i]->local)
+            continue;
         xl_error *unsaid = xl_device_memory_read(l.s.lane->place.dev[i], &used);
         observed = !unsaid && used.peak_in_use > observed ? used.peak_in_use : observed;
         xl_error_free(unsaid);
     }
     xl_event_begin(l.run, &e, "stop");
     xl_json_put_int(&e.j, "step", l.step);
-    xl_json_put_text(&e.j, "why", asked ? "a signal" : "all steps done");
+    xl_json_put_text(&e.j, "why", why);
     if (observed > 0)
         xl_json_put_int(&e.j, "observed_bytes", observed);
     xl_event_end(l.run, &e);
-    if (asked && !l.quiet)
-        fprintf(l.say, "stopped after step %lld and saved; go on with: xlane resume %s\n", (long long)l.step, dir);
+    if (asked && (!l.quiet || out->preempted))
+        fprintf(l.say, "%s after step %lld and saved; go on with: xlane resume %s\n",
+                out->preempted ? "preempted" : "stopped", (long long)l.step, dir);
 out:
+    if (err)
+        xl_job_cancel(l.job);            /* nobody is waited for any more */
+    xl_stop_close(l.stop);
     if (err && heard && !tried)
         rescue(&l, dir);
     if (heard)
@@ -913,11 +972,13 @@ out:
                     "%llu rows and events could not be written down (the disk was full, or the folder is gone): "
                     "run.json counts them\n",
                     (unsigned long long)out->unwritten);
-        xl_error *unsaid = write_run_json(&l, dir,
-                                          err            ? "failed"
-                                          : out->stopped ? "stopped by a signal"
-                                                         : "all steps done",
-                                          out->unwritten);
+        xl_error *unsaid = l.leads ? write_run_json(&l, dir,
+                                                    err              ? "failed"
+                                                    : out->preempted ? "preempted"
+                                                    : out->stopped   ? "stopped by a signal"
+                                                                     : "all steps done",
+                                                    out->unwritten)
+                                   : NULL;
         if (unsaid)
             fprintf(l.say, "how the run ended is not in run.json: %s\n", xl_error_message(unsaid));
         xl_error_free(unsaid);
@@ -938,6 +999,9 @@ out:
     xl_run_close(l.run);
     if (l.lock >= 0)
         close(l.lock);
+    if (l.mute)
+        fclose(l.mute);
+    ranked = false;
     out->step = l.step;
     out->loss = l.last_loss;
     out->eval_loss = l.eval_loss;

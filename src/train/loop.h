@@ -12,6 +12,8 @@
 
 typedef struct {
     const char *dir;                     /* an existing run to go on with; NULL: a new one */
+    bool fresh;                          /* `dir` was made for this run: no checkpoint there is nothing to speak of */
+    xl_job *job;                         /* the ranks that train together in `dir`; NULL: this process alone */
     bool quiet;                          /* no progress line */
     bool from_scratch;                   /* where no checkpoint of `dir` can be read, begin at step 0 */
     FILE *say;                           /* progress and remarks; NULL: standard error */
@@ -22,6 +24,7 @@ typedef struct {
     int64_t from, step, skipped;         /* from: the step it began behind */
     double loss, eval_loss;              /* of the last; nan where there was none */
     bool stopped;                        /* by a signal, after saving */
+    bool preempted;                      /* that was SIGTERM to one of several ranks */
     int64_t done,
         left_out;      /* steps of this process, and those of them that updated nothing: loss or gradient not finite */
     int64_t lost_from; /* every step from this one to the last was left out; 0: the last one was not */
@@ -60,7 +63,8 @@ typedef struct {
     xl_arena arena;
     bool small;                          /* set before the graphs are made: a batch that the mesh need not divide */
     bool whole; /* set before the device is opened: its memory is taken at once, and counted exactly */
-    xl_mesh_def mesh;                    /* of the configuration; naxis 0: none */
+    xl_job *job; /* set before the device is opened: its processes share the devices; NULL: this one alone. Not owned */
+    xl_mesh_def mesh;                    /* of the configuration, or of the ranks; naxis 0: none */
     xl_spread spread;
     xl_lane *lane;
     xl_cache *cache;

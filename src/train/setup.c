@@ -55,18 +55,32 @@ static void choose_attention(const xl_config *c, xl_setup *s, xl_model *m)
     }
 }
 
-/* The mesh of the configuration; once, whichever of device and graphs comes first. */
+/* The mesh of the configuration; once, whichever of device and graphs comes first. The ranks of a job that names none
+ * share the batch: the axis "data" over all their devices, which are known once the device is open. */
 static xl_error *spread_over(const xl_config *c, xl_setup *s)
 {
+    const xl_pairs *axes = &c->mesh;
     if (s->mesh.naxis)
         return NULL;
-    if (c->mesh.n) {
-        xl_error *err = xl_spread_mesh(&s->arena, &c->mesh, &s->mesh);
+    if (s->job && !axes->n && s->lane) {
+        size_t n;
+        xl_pairs *own = xl_new(&s->arena, xl_pairs, 1);
+        xl_client_devices(s->lane->client, &n);
+        own->p = xl_new(&s->arena, xl_pair, 1);
+        own->p[0] = (xl_pair){ XL_STR("data"), xl_strf(&s->arena, "%zu", n),
+                               "the mesh of the ranks (no mesh was given: they share the batch)" };
+        own->n = 1;
+        axes = own;
+    }
+    if (axes->n) {
+        xl_error *err = xl_spread_mesh(&s->arena, axes, &s->mesh);
         if (err)
             return err;
         s->spread = (xl_spread){
-            .mesh = &c->mesh, .rule = &c->sharding, .small = s->small, .used = xl_new(&s->arena, bool, c->sharding.n)
+            .mesh = axes, .rule = &c->sharding, .small = s->small, .used = xl_new(&s->arena, bool, c->sharding.n)
         };
+    } else if (s->job && !s->lane) {
+        return NULL;                     /* comes with the device */
     } else if (c->sharding.n)
         return XL_ERR(INVALID, "%s: sharding needs a mesh; say for example mesh: {data: 2, model: 4}",
                       c->sharding.p[0].where);
@@ -161,13 +175,15 @@ xl_error *xl_setup_device(const xl_config *c, xl_setup *s)
     if (!err)
         err = open_cache(c, s);
     if (!err)
-        err = xl_lane_open_as(c->device, s->whole, &s->lane);
+        err = xl_lane_open_as(c->device, s->whole, s->job, &s->lane);
+    if (!err)
+        err = spread_over(c, s);
     if (err)
         return err;
     if (s->mesh.naxis) {
         err = xl_lane_spread(s->lane, &s->mesh);
         if (err)
-            return xl_error_wrap(err, "%s", c->mesh.p[0].where);
+            return xl_error_wrap(err, "%s", s->spread.mesh->p[0].where);
     }
     s->lane->cache = s->cache;
     s->lane->deterministic = c->deterministic;

@@ -341,7 +341,10 @@ xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v)
     size_t n = xl_metric_slots(p->g, p->kind);
     float *other = xl_new(&a, float, n);
     XL_DO(xl_array_get(b, v, n * sizeof *v, NULL));
-    for (size_t d = 1; d < b->place->n; d++) {
+    size_t here = xl_place_first(b->place);
+    for (size_t d = here + 1; d < b->place->n; d++) {
+        if (!b->part[d])
+            continue;
         XL_DO(xl_buffer_to_host(b->part[d], other, n * sizeof *v, NULL));
         for (uint32_t i = 0; i < xl_metric_count(p->g, p->kind); i++) {
             uint32_t at = xl_metric_at(p->g, p->kind, i);
@@ -349,7 +352,7 @@ xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v)
                 err =
                     XL_ERR(PRECONDITION,
                            "metric %s is %.9g on device %d and %.9g on device %d: it was not reduced over all of them",
-                           xl_metric_name(p->g, p->kind, i), (double)v[at], b->place->dev[0]->id, (double)other[at],
+                           xl_metric_name(p->g, p->kind, i), (double)v[at], b->place->dev[here]->id, (double)other[at],
                            b->place->dev[d]->id);
                 goto out;
             }
@@ -478,15 +481,18 @@ xl_str xl_trainer_layout(xl_arena *a, const xl_trainer *t)
 {
     for (uint32_t i = 0; i < 3 * t->n; i++) {
         int64_t first[XL_MESH_RANK], order[XL_MESH_RANK];
-        for (size_t d = 0; d < t->buf[i]->place->n; d++) {
-            xl_error *err = xl_buffer_layout(t->buf[i]->part[d], d ? order : first, XL_MESH_RANK);
+        size_t here = xl_place_first(t->buf[i]->place);
+        for (size_t d = here; d < t->buf[i]->place->n; d++) {
+            if (!t->buf[i]->part[d])
+                continue;
+            xl_error *err = xl_buffer_layout(t->buf[i]->part[d], d > here ? order : first, XL_MESH_RANK);
             if (err) {
                 xl_error_free(err);
                 return XL_STR("the plugin does not say how its buffers lie");
             }
-            if (d && memcmp(order, first, t->buf[i]->rank * sizeof *first))
+            if (d > here && memcmp(order, first, t->buf[i]->rank * sizeof *first))
                 return xl_strf(a, "%.*s lies otherwise on device %d than on device %d: the layouts are mixed",
-                               XL_FMT(t->name[i % t->n]), t->buf[i]->place->dev[d]->id, t->buf[i]->place->dev[0]->id);
+                               XL_FMT(t->name[i % t->n]), t->buf[i]->place->dev[d]->id, t->buf[i]->place->dev[here]->id);
         }
     }
     return xl_strf(a, "each of the %u parameters and their moments lies alike on every device", t->n);

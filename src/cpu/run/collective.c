@@ -81,7 +81,7 @@ xl_error *xl_meet_new(uint32_t n, xl_pool *pool, const xl_meet_far *far, xl_meet
                 m->slot[d].state = FAR;
         m->run = xl_mail_run(far->mail, far->devices);
         m->entered = xl_now();
-        xl_mail_doing(far->mail, "in %s", far->program);
+        xl_mail_doing(far->mail, false, "in %s", far->program);
     }
     pthread_mutex_init(&m->lock, NULL);
     return NULL;
@@ -477,7 +477,7 @@ void xl_meet_run(xl_meet *m, xl_fibers *fibers, const xl_meet_task *task)
     if (m->far && m->failed)
         xl_far_stop(m->far, m->n, m->run, m->why);
     if (m->far)
-        xl_mail_doing(m->far->mail, "past %s, outside of a program", m->far->program);
+        xl_mail_doing(m->far->mail, false, "past %s, outside of a program", m->far->program);
 }
 
 void xl_meet_count(xl_meet *m, uint64_t bytes) { atomic_fetch_add_explicit(&m->bytes, bytes, memory_order_relaxed); }

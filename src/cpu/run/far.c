@@ -33,24 +33,40 @@ static uint64_t fnv(uint64_t h, const void *p, size_t n)
 
 /* ---- waiting
  * ---------------------------------------------------------------------------------------------------------- */
-static bool come(struct xl_far_meeting *w, uint32_t k)
+static xl_mail_state come(struct xl_far_meeting *w, uint32_t k)
 {
-    return k == w->part || xl_mail_ready(w->far->mail, w->proc[k], &w->c);
+    return k == w->part ? XL_MAIL_HERE : xl_mail_ready(w->far->mail, w->proc[k], &w->c);
+}
+
+/* Over all of them: NEVER as soon as one cannot come, whatever the others do. */
+static xl_mail_state all_come(struct xl_far_meeting *w, uint32_t *which)
+{
+    xl_mail_state all = XL_MAIL_HERE;
+    for (uint32_t k = 0; k < w->nproc; k++) {
+        xl_mail_state s = come(w, k);
+        if (s == XL_MAIL_HERE || (s == XL_MAIL_WAIT && all == XL_MAIL_WAIT))
+            continue;
+        all = s;
+        *which = k;
+        if (s == XL_MAIL_NEVER)
+            break;
+    }
+    return all;
 }
 
 static bool ready(void *ctx)
 {
     struct xl_far_meeting *w = ctx;
-    for (uint32_t k = 0; k < w->nproc; k++)
-        if (!come(w, k))
-            return xl_now() >= w->next;
-    return true;
+    uint32_t k;
+    return all_come(w, &k) != XL_MAIL_WAIT || xl_now() >= w->next;
 }
 
-static void name_late(struct xl_far_meeting *w, double waited)
+/* Those that have not come, but for those that wait themselves, unless all do and it lasts: then the blame cannot be
+ * told. */
+static void name_late(struct xl_far_meeting *w, double waited, bool lasts)
 {
     for (uint32_t k = 0; k < w->nproc; k++)
-        if (!come(w, k)) {
+        if (come(w, k) == XL_MAIL_WAIT && (lasts || !xl_mail_waits(w->far->mail, w->proc[k]))) {
             char text[400];
             xl_mail_tell(w->far->mail, w->proc[k], text, sizeof text);
             XL_LOG(WARN, "process %u has waited %.0f s in %s of %s for %s: %s", w->proc[w->part], waited, w->tag.text,
@@ -70,10 +86,11 @@ static xl_error *await_all(struct xl_far_meeting *w)
         if (err)
             return err;
         uint32_t k = 0;
-        while (k < w->nproc && come(w, k))
-            k++;
         double waited = xl_now() - w->since;
-        if (k == w->nproc) {
+        xl_mail_state s = all_come(w, &k);
+        if (s == XL_MAIL_NEVER)
+            return xl_mail_take(w->far->mail, w->proc[k], &w->c, &(xl_letter){ 0 });
+        if (s == XL_MAIL_HERE) {
             if (w->said)
                 XL_LOG(WARN, "process %u goes on after %.1f s in %s of %s", w->proc[w->part], waited, w->tag.text,
                        w->far->program);
@@ -86,8 +103,9 @@ static xl_error *await_all(struct xl_far_meeting *w)
                           w->tag.text, xl_mail_name(w->far->mail, w->proc[k]), text);
         }
         if (xl_now() >= w->next) {
-            name_late(w, waited);
-            w->next = xl_now() + (waited > 60 ? 60 : waited);
+            bool before = w->said;
+            name_late(w, waited, waited > 4 * stuck);
+            w->next = xl_now() + (w->said == before && !before ? 1 : waited > 60 ? 60 : waited);
         }
         xl_meet_park(w->m, w->me, ready, w);
     }
@@ -327,7 +345,7 @@ xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t
     w.entered = xl_meet_entered(m, &w.first);
     double ago = (xl_now() - w.entered) * 1e6;
     w.tag.entered_us = ago < UINT32_MAX ? (uint32_t)ago : UINT32_MAX;
-    xl_mail_doing(far->mail, "in %s of %s", w.tag.text, far->program);
+    xl_mail_doing(far->mail, true, "in %s of %s", w.tag.text, far->program);
     g->part = w.part;
     g->parts = w.nproc;
     g->far = &w;
@@ -342,7 +360,7 @@ out:
     drop_all(&w, w.letter);
     drop_all(&w, w.letter + w.nproc);
     xl_parcel_drop(far->mail, w.room);
-    xl_mail_doing(far->mail, "past %s of %s", w.tag.text, far->program);
+    xl_mail_doing(far->mail, false, "past %s of %s", w.tag.text, far->program);
     free(mem);
     return err;
 }

@@ -67,7 +67,7 @@ typedef struct {
     double heard;                                          /* when something last came */
     uint32_t last_of; /* of the executions of this window: how often it was the last to enter */
     double behind;                                         /* and by how much in all, behind the one before it */
-    bool late_warned;
+    bool late_warned, waits;
     char doing[160];
 } peer;
 
@@ -83,6 +83,7 @@ struct xl_mail {
     segment *mine;
     struct { uint64_t devices; uint32_t run; } *runs;
     size_t nrun;
+    bool waits;
     char doing[160];
     uint32_t window;                                       /* executions counted so far */
     double window_began;
@@ -364,6 +365,7 @@ static void deliver(xl_mail *m, uint32_t q)
     xl_mutex_lock(&m->lock);
     if (l->h.kind == BEAT) {
         snprintf(p->doing, sizeof p->doing, "%s", l->data);
+        p->waits = l->h.run;
     } else {
         *p->last = l;
         p->last = &l->next;
@@ -407,10 +409,11 @@ static void beat(xl_mail *m)
     char text[160];
     xl_mutex_lock(&m->lock);
     snprintf(text, sizeof text, "%s", m->doing);
+    uint32_t waits = m->waits;
     xl_mutex_unlock(&m->lock);
     for (uint32_t q = 0; q < m->n; q++)
         if (q != m->me && !m->peer[q].gone) {
-            head h = { .magic = MAGIC, .kind = BEAT, .from = m->me, .bytes = strlen(text) };
+            head h = { .magic = MAGIC, .kind = BEAT, .run = waits, .from = m->me, .bytes = strlen(text) };
             char whole[sizeof h + sizeof text];
             memcpy(whole, &h, sizeof h);
             memcpy(whole + sizeof h, text, h.bytes);
@@ -468,13 +471,16 @@ static letter **find(peer *p, const xl_channel *c, bool *stop, bool *later)
     return NULL;
 }
 
-bool xl_mail_ready(xl_mail *m, uint32_t from, const xl_channel *c)
+xl_mail_state xl_mail_ready(xl_mail *m, uint32_t from, const xl_channel *c)
 {
     bool stop, later;
     xl_mutex_lock(&m->lock);
-    bool yes = find(&m->peer[from], c, &stop, &later) || later || m->peer[from].gone;
+    bool here = find(&m->peer[from], c, &stop, &later);
+    xl_mail_state s = here && !stop                           ? XL_MAIL_HERE
+                      : here || later || m->peer[from].gone   ? XL_MAIL_NEVER
+                                                              : XL_MAIL_WAIT;
     xl_mutex_unlock(&m->lock);
-    return yes;
+    return s;
 }
 
 static void unhang(peer *p, letter **at)
@@ -593,11 +599,21 @@ void xl_mail_entered(xl_mail *m, const char *program, const uint32_t *process, c
         XL_LOG(WARN, "%s", text);
 }
 
-void xl_mail_doing(xl_mail *m, const char *fmt, ...)
+bool xl_mail_waits(xl_mail *m, uint32_t process)
+{
+    peer *p = &m->peer[process];
+    xl_mutex_lock(&m->lock);
+    bool yes = p->waits && xl_now() - p->heard < 3 * beat_s;
+    xl_mutex_unlock(&m->lock);
+    return yes;
+}
+
+void xl_mail_doing(xl_mail *m, bool waits, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     xl_mutex_lock(&m->lock);
+    m->waits = waits;
     vsnprintf(m->doing, sizeof m->doing, fmt, ap);
     xl_mutex_unlock(&m->lock);
     va_end(ap);
