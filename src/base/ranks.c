@@ -18,6 +18,8 @@ xl_ranks xl_ranks_seen(void)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const char *size = getenv(known[i].size), *rank = getenv(known[i].rank);
+        if (!rank || !*rank)
+            rank = getenv("JOB_COMPLETION_INDEX");         /* of an indexed Job of Kubernetes, which gives no count */
         int64_t n = 1, me = 0;
         if (!size || !*size)
             continue;

@@ -360,8 +360,11 @@ const xl_verb xl_verb_train = {
         "how to go on; a second one ends at once. SIGTERM, SIGHUP, SIGQUIT and a closed pipe (SIGPIPE) save as well.\n"
         "Exit status: 0 all steps done; 4 stopped by a signal and saved, to be resumed; 5 done or stopped, but rows or "
         "events could not be "
-        "written down (run.json counts them); 1 failed.",
-    .example = "xlane train examples/hybrid.yaml\nxlane train data.train=book.txt model.pattern='A*4' train.steps=500",
+        "written down (run.json counts them); 1 failed.\n"
+        "With -n, or started by mpirun, srun or torchrun, the processes are ranks of one run over one mesh "
+        "(docs/scale.md). SIGTERM to one of them is a preemption: all save the same step, say \"preempted\" and exit 0.",
+    .example = "xlane train examples/hybrid.yaml\nxlane train data.train=book.txt model.pattern='A*4' train.steps=500\n"
+               "xlane train -n 4 --restarts 3 examples/hybrid.yaml",
     .opts = opts,
     .min = 0,
     .max = -1,
@@ -418,7 +421,8 @@ const xl_verb xl_verb_resume = {
             "never interrupted, bit for bit.\n"
             "Every tensor is compared with the digest it was written with; a damaged checkpoint is named and the one "
             "before it taken.\n"
-            "Exit status as of `xlane train`: 4 stopped by a signal and saved.",
+            "The number of ranks (-n) and the mesh may be others than those that wrote the checkpoint.\n"
+            "Exit status as of `xlane train`: 4 stopped by a signal and saved; ranks that were preempted: 0.",
     .example = "xlane resume last\n"
                "xlane resume last train.steps=1000",
     .opts = resume_opts,
