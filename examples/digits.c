@@ -1,5 +1,5 @@
-/* An MLP that reads digits, which the program draws itself: seven-segment figures, moved about and covered with noise.
- * */
+/* An MLP that reads digits, which the program draws itself: seven-segment figures, moved about and covered
+ * with noise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <xlane/xlane.h>

@@ -35,8 +35,7 @@ typedef struct xl_error xl_error;
 XL_API const char *xl_error_message(const xl_error *err);  /* one line; "ok" for NULL */
 XL_API void xl_error_free(xl_error *err);
 
-/* ---- graphs -------------------------------------------------------------------------------------------------------
- * */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 typedef struct xl_graph xl_graph;
 typedef struct { uint32_t id; } xl_tensor;                 /* a value of one graph */
 
@@ -140,11 +139,11 @@ XL_API xl_tensor xl_masked_mean(xl_graph *g, xl_tensor a, xl_tensor mask);     /
 
 /* Runs `body` n times with what it returned before: carry[k] keeps its type. One compiled body, whatever n is. `turn`
  * is the i32 number of the turn; xl_row reads row `turn` of a tensor. On return carry holds the last values. For the
- * way back a loop keeps what goes round and the results of matrix products; the rest is computed again. */
+ * backward pass a loop keeps what goes round and the results of matrix products; the rest is computed again. */
 typedef void xl_scan_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg);
 XL_API void xl_scan(xl_graph *g, int64_t n, xl_tensor *carry, int ncarry, xl_scan_body *body, void *arg);
 XL_API xl_tensor xl_row(xl_graph *g, xl_tensor a, xl_tensor turn);
-/* Between the two calls: computed again on the way back instead of kept. */
+/* Between the two calls: computed again in the backward pass instead of kept. */
 XL_API void xl_remat_begin(xl_graph *g);
 XL_API void xl_remat_end(xl_graph *g);
 
@@ -153,8 +152,7 @@ XL_API void xl_gradient(xl_graph *g, xl_tensor loss, const xl_tensor *wrt, int n
 /* The program as StableHLO text: a function of the inputs and parameters that returns `out`. The string is malloc'd. */
 XL_CHECKED xl_error *xl_graph_text(xl_graph *g, const xl_tensor *out, int n, char **text);
 
-/* ---- hybrid language models ---------------------------------------------------------------------------------------
- * */
+/* ---- hybrid language models -------------------------------------------------------------------------------------- */
 /* A model is a pattern of blocks:
  *   A  causal attention (rotary positions, grouped heads, masks by document), then SwiGLU
  *   M  a selective state space, in chunks so that it is matrix work
@@ -170,15 +168,14 @@ typedef struct {
     double capacity, balance; /* E: places per token and expert beyond the even share; weight of the balance loss */
     double rope_base;
     int scan;                                    /* one compiled body for a repeated unit, whatever its depth */
-    int remat;                                   /* without scan: blocks are computed again on the way back */
-    int64_t
-        micro; /* a step takes its batch in so many turns of a loop, and keeps one turn's activations; 0, 1: at once */
+    int remat;                                   /* without scan: blocks are computed again in the backward pass */
+    int64_t micro; /* batches per step, accumulated in a loop that keeps the activations of one; 0 or 1: no loop */
     int tie;                                     /* the last product uses the table of the first look-up, as in GPT-2 */
     const char *compute;                         /* "f32" or "bf16" */
     /* "plain", or "cudnn": cuDNN's fused attention, for CUDA and bf16, where every row is one document. "auto" is plain
      * here; a configuration's auto is cudnn where device, model and data allow it. */
     const char *attention;
-    int hasty; /* cudnn: the way back need not give the same bits every time; lanes ask for them */
+    int nondeterministic; /* cudnn: allow a backward pass whose bits may differ from run to run */
 } xl_model;
 XL_API xl_model xl_model_default(void);
 /* Makes the inputs tokens, targets, segments (0: padding, which neither sees nor counts; else the number of the
@@ -187,8 +184,7 @@ XL_API xl_model xl_model_default(void);
  * repeated unit is not scanned, or "". */
 XL_API xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why);
 
-/* ---- functions exported by JAX -------------------------------------------------------------------------------------
- * */
+/* ---- functions exported by JAX ----------------------------------------------------------------------------------- */
 /* What jax.export(...)(...).serialize() gave, or its StableHLO artifact alone. The receipt is one line: who made it,
  * for which platforms, which custom calls it needs; a lane that lacks them refuses before it compiles. */
 typedef struct xl_exported xl_exported;
@@ -200,8 +196,7 @@ XL_API const char *xl_exported_receipt(const xl_exported *e);
 XL_API void xl_call(xl_graph *g, const xl_exported *e, const char *platform, const xl_tensor *in, int n, xl_tensor *out,
                     int nout);
 
-/* ---- lanes and training -------------------------------------------------------------------------------------------
- * */
+/* ---- lanes and training ------------------------------------------------------------------------------------------ */
 typedef struct xl_lane xl_lane;
 /* plugin: a path, "cpu", "cuda", "tpu", or NULL for the best that is here (XLANE_PLUGIN is asked too). */
 XL_CHECKED xl_error *xl_lane_open(const char *plugin, xl_lane **out);
@@ -241,8 +236,7 @@ XL_CHECKED xl_error *xl_trainer_set(xl_trainer *t, const char *param, const void
 XL_CHECKED xl_error *xl_trainer_save(xl_trainer *t, const char *path);
 XL_CHECKED xl_error *xl_trainer_load(xl_trainer *t, const char *path);
 
-/* ---- where in your code -------------------------------------------------------------------------------------------
- * */
+/* ---- where in your code ------------------------------------------------------------------------------------------ */
 XL_API xl_graph *xl_graph_at(xl_graph *g, const char *file, int line);
 #ifndef XL_NO_LOCATIONS
 #define XL_HERE(g) xl_graph_at((g), __FILE__, __LINE__)

@@ -9,7 +9,7 @@
 
 static struct { const char *keep; bool gpu; } opt = { .keep = "carry" };
 static const xl_opt opts[] = {
-    { "keep", XL_OPT_STR, &opt.keep, "WHAT", "what loops keep for the way back: carry (least memory) or dots (carry)" },
+    { "keep", XL_OPT_STR, &opt.keep, "WHAT", "what loops keep for the backward pass: carry (least memory) or dots (carry)" },
     { "gpu", XL_OPT_FLAG, &opt.gpu, NULL, "write the gradients of lookups as for a GPU, without a scatter that adds" },
     { 0 } };
 

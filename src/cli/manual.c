@@ -15,8 +15,7 @@ static const xl_verb *const verbs[] = {
     NULL
 };
 
-/* ---- manual pages, in man's macros ----------------------------------------------------------------------------------
- * */
+/* ---- manual pages, in man's macros ------------------------------------------------------------------------------- */
 
 /* Text that groff prints as it is: backslashes, hyphens that must stay minus signs, and points that begin a line. */
 static void roff(xl_buf *b, const char *s)
@@ -132,8 +131,7 @@ const xl_verb xl_verb_man = {
     .no_json = "its result is a manual page",
 };
 
-/* ---- completion -----------------------------------------------------------------------------------------------------
- * */
+/* ---- completion -------------------------------------------------------------------------------------------------- */
 static void words_of(xl_buf *b, const xl_verb *v)
 {
     for (const xl_opt *o = v->opts; o && o->name; o++)

@@ -34,8 +34,8 @@ typedef struct {
 } xl_opt;
 
 /* Sets what argv[0..argc) says and moves the other arguments to its front; *nargs tells how many. `table` and `common`
- * may be NULL. With `stop_at_first` the options end at the first argument that is none, as for `run CMD --its-flags`.
- * */
+ * may be NULL. With `stop_at_first` the options end at the first argument that is none, as for `run CMD
+ * --its-flags`. */
 xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, bool stop_at_first, int argc,
                        char **argv, int *nargs) XL_MUST_USE;
 void xl_opt_help(xl_buf *b, const xl_opt *table);

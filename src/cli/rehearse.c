@@ -179,8 +179,8 @@ typedef struct { int64_t batch; xl_rehearsal r; bool known; } trial;
 
 static int64_t needed(const xl_rehearsal *r) { return r->memory.needs >= 0 ? r->memory.needs : r->used; }
 
-/* Where a search stands, in steps of the batch: the largest that fits, the smallest that does not, and what each needs.
- * */
+/* Where a search stands, in steps of the batch: the largest that fits, the smallest that does not, and what
+ * each needs. */
 typedef struct {
     int64_t fits, too_large, low, high, limit, step;
     bool above;                         /* the last one fitted */

@@ -148,8 +148,8 @@ static void put_verdict(const xl_sharding_plan *p, bool asked, xl_json *j)
         xl_json_put_text(j, "refused", p->refused);
 }
 
-/* With a limit to hold it against, the program is compiled by the embedded plugin for that many devices; nothing runs.
- * */
+/* With a limit to hold it against, the program is compiled by the embedded plugin for that many devices;
+ * nothing runs. */
 static xl_error *ask(const xl_cli *cli, xl_str code, int64_t n, bool shardy, xl_sharding_plan *p)
 {
     xl_error *err = NULL;

@@ -35,8 +35,7 @@ static double num_of(const xl_node *map, const char *key)
     return n ? n->f : 0;
 }
 
-/* ---- what there is to see -------------------------------------------------------------------------------------------
- * */
+/* ---- what there is to see ---------------------------------------------------------------------------------------- */
 typedef struct {
     int rank, pid;
     const xl_step_times *times;                            /* NULL: no steps yet */

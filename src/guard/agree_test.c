@@ -1,5 +1,5 @@
-/* Ranks that answer, that come late and that never do: whoever waits gets an answer in time, and all get the same one.
- * */
+/* Ranks that answer, that come late and that never do: whoever waits gets an answer in time, and all get the
+ * same one. */
 #include <pthread.h>
 #include <time.h>
 

@@ -57,8 +57,7 @@ PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text)
 
 static bool is_own(const PJRT_Error *e) { return e && e->vtable == &own_vtable; }
 
-/* ---- who the plugin is ---------------------------------------------------------------------------------------------
- * */
+/* ---- who the plugin is ------------------------------------------------------------------------------------------- */
 static void identify(guard_plugin *p, void *symbol)
 {
     Dl_info where;
@@ -76,8 +75,7 @@ static void take_flags(guard_plugin *p)
     xl_identity_all_flags(p->all_flags, sizeof p->all_flags);
 }
 
-/* ---- the hooks ------------------------------------------------------------------------------------------------------
- * */
+/* ---- the hooks --------------------------------------------------------------------------------------------------- */
 static PJRT_Error *on_Plugin_Initialize(guard_plugin *p, PJRT_Plugin_Initialize_Args *a)
 {
     take_flags(p);

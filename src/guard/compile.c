@@ -535,8 +535,8 @@ out:
     }
     if (err) {
         xl_metrics_count(G.metrics, NULL, XL_M_UncachedCompile, 1);
-        if (xl_error_code(err) == XL_CODE_UNIMPLEMENTED && !c->p->no_serialize_said) {
-            c->p->no_serialize_said = true;
+        if (xl_error_code(err) == XL_CODE_UNIMPLEMENTED && !c->p->no_serialize_warned) {
+            c->p->no_serialize_warned = true;
             guard_say("%s cannot serialise its executables, so nothing is cached: %s", c->p->path,
                       xl_error_message(err));
         }

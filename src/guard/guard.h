@@ -40,7 +40,7 @@ typedef struct guard_plugin {
     char flags[16384];  /* XLA_FLAGS, LIBTPU_INIT_ARGS, ... when it was loaded, as words */
     char all_flags[16384];                                 /* with those that only dump, which are not in a key */
     _Atomic bool initialised;
-    bool no_serialize_said;
+    bool no_serialize_warned;
 } guard_plugin;
 
 enum { GUARD_PLUGINS = 4, GUARD_FLIGHTS = 64, GUARD_STORES = 8, GUARD_NUMBERS = 16 };
@@ -58,7 +58,7 @@ typedef struct {
 /* The processes that a program's devices belong to. */
 typedef struct {
     int *rank;                                             /* increasing */
-    uint32_t n, cap, round;                                /* round: the how many-th compile of this program it is */
+    uint32_t n, cap, round;                                /* round: compile count of this program, from 0 */
     uint32_t meeting;                                      /* compile count over these processes, from 0: see same.c */
     int me;
     char id[64];                                           /* of the program */
@@ -99,7 +99,7 @@ typedef struct {
     xl_steps *steps;                                       /* their times; NULL: no memory */
     /* reads to the host since the last step */
     _Atomic uint64_t read_bytes, reads, sync_run;
-    _Atomic bool sync_said;
+    _Atomic bool sync_warned;
     /* whole numbers that the host read, the newest of them, and the step they were read after: one may decide a size */
     _Atomic int64_t number[GUARD_NUMBERS];
     _Atomic uint64_t number_step[GUARD_NUMBERS];

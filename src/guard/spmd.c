@@ -404,8 +404,8 @@ static int device_of(guard_plugin *p, PJRT_Buffer *b)
     return err ? -1 : id.id;
 }
 
-/* The arguments as they lie: device, shape and bytes of every real buffer, beside the slice that the annotation says.
- * */
+/* The arguments as they lie: device, shape and bytes of every real buffer, beside the slice that the
+ * annotation says. */
 static void record(guard_plugin *p, spmd_info *s, const char *module, PJRT_LoadedExecutable_Execute_Args *args)
 {
     static _Atomic uint32_t files;

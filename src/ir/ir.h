@@ -208,8 +208,8 @@ typedef struct {
 extern const xl_op_info xl_ops[XL_OP_COUNT + 1];
 extern const xl_attr_row xl_attr_rows[];
 static inline uint32_t xl_op_nattr(xl_opcode c) { return (uint32_t)(xl_ops[c + 1].row0 - xl_ops[c].row0); }
-/* The op called `text` ("stablehlo.add"; func.return, stablehlo.return and sdy.return are one); XL_OP_UNKNOWN if none.
- * */
+/* The op called `text` ("stablehlo.add"; func.return, stablehlo.return and sdy.return are one);
+ * XL_OP_UNKNOWN if none. */
 xl_opcode xl_opcode_find(xl_str text);
 /* The slot of attribute `name`, or -1. */
 int xl_slot_find(xl_opcode code, xl_str name);
@@ -342,8 +342,8 @@ xl_loc xl_loc_file(xl_module *m, xl_str file, uint32_t line, uint32_t col);
 xl_loc xl_loc_name(xl_module *m, xl_str name, xl_loc child);
 xl_loc xl_loc_add(xl_module *m, const xl_loc_info *info);
 const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc);
-/* The line a person would look at: the innermost frame outside installed libraries. False if the location carries none.
- * */
+/* The line a person would look at: the innermost frame outside installed libraries. False if the location
+ * carries none. */
 bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col);
 xl_str xl_loc_label(const xl_module *m, xl_loc loc);       /* the outermost name, or empty */
 uint64_t xl_loc_stack(const xl_module *m, xl_loc loc); /* a hash of the lines of all its frames; 0: it carries none */

@@ -32,8 +32,8 @@ const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc)
     return &m->loc[loc.id];
 }
 
-/* An installed Python library: its lines say what was done, the line that called it says where the user asked for it.
- * */
+/* An installed Python library: its lines say what was done, the line that called it says where the user
+ * asked for it. */
 static bool in_library(xl_str file)
 {
     static const char *const folder[] = { "/site-packages/", "/dist-packages/", "/lib/python3" };

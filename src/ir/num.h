@@ -14,8 +14,8 @@ uint64_t xl_num_load(xl_dtype d, const char *p);
 void xl_num_store(xl_dtype d, char *p, uint64_t bits);
 /* An integer fits in d's width, read as signed or as unsigned: what MLIR takes for a signless type. */
 bool xl_num_fits(xl_dtype d, int64_t v, bool beyond);      /* beyond: v is a uint64 above INT64_MAX */
-/* Reads a decimal or exponent number at *p (which ends in a NUL somewhere); moves *p past it. False if there is none.
- * */
+/* Reads a decimal or exponent number at *p (which ends in a NUL somewhere); moves *p past it. False if there
+ * is none. */
 bool xl_num_scan(const char **p, double *out);
 /* Shortest decimal that reads back as these bits, with a dot as MLIR wants it; the bit pattern where there is none. */
 void xl_num_print(xl_dtype d, uint64_t bits, xl_buf *out);

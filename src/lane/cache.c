@@ -181,7 +181,9 @@ void xl_cache_key_add(xl_cache_key *k, const char *name, xl_str value)
     if (k->n < XL_KEY_PARTS) {
         k->name[k->n] = name;
         k->value[k->n++] = value;
+        return;
     }
+    k->too_long = true;                                    /* a part that was left out would make two programs one */
 }
 
 static void digest_parts(uint32_t n, const xl_str *name, const xl_str *value, xl_digest *out)
@@ -311,8 +313,8 @@ static const char *parse_entry(xl_arena *a, xl_str bytes, const xl_key *key, ent
     return parse_manifest(a, out);
 }
 
-/* Only the manifest, unauthenticated: good enough to say in words what differs, and quick however large the entry is.
- * */
+/* Only the manifest, unauthenticated: good enough to say in words what differs, and quick however large the
+ * entry is. */
 static bool peek_entry(xl_arena *a, const char *path, entry *out)
 {
     enum { MOST = 1 << 18 };
@@ -333,8 +335,8 @@ static bool peek_entry(xl_arena *a, const char *path, entry *out)
     return ok;
 }
 
-/* Reads an entry file that only we (or root) can have written. Returns what is wrong, or NULL. *missing: there is none.
- * */
+/* Reads an entry file that only we (or root) can have written. Returns what is wrong, or NULL. *missing:
+ * there is none. */
 static const char *read_entry(xl_arena *a, const char *path, const xl_key *key, xl_str *bytes, entry *out,
                               bool *missing)
 {
@@ -459,8 +461,7 @@ void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
 static const char *const blame[] = { "program", "options",  "flags",    "profile",
                                      "plugin",  "versions", "topology", "process" };
 
-/* ---- near: which entries a miss is compared with --------------------------------------------------------------------
- * */
+/* ---- near: which entries a miss is compared with ----------------------------------------------------------------- */
 enum { NEAR = 64 };
 
 static char *near_path(xl_arena *a, const char *dir, char kind, xl_str name)
@@ -623,6 +624,9 @@ static xl_error *do_get(xl_arena *a, void *p)
 
 xl_error *xl_cache_get(xl_cache *c, const xl_cache_key *k, xl_cache_found *out)
 {
+    *out = (xl_cache_found){ 0 };
+    if (k->too_long)
+        return XL_ERR(INVALID, "a cache key has more than %d parts: raise XL_KEY_PARTS in lane/cache.h", XL_KEY_PARTS);
     *out = (xl_cache_found){ .reason = "first" };
     if (!xl_path_is(c->dir, &c->id)) {
         out->reason = "unreadable";
@@ -838,6 +842,8 @@ out:
 
 xl_error *xl_cache_put(xl_cache *c, const xl_cache_key *k, const void *blob, size_t size, double seconds)
 {
+    if (k->too_long)
+        return XL_ERR(INVALID, "a cache key has more than %d parts: raise XL_KEY_PARTS in lane/cache.h", XL_KEY_PARTS);
     if (c->opts.read_only || !xl_path_is(c->dir, &c->id))
         return NULL;
     return xl_arena_call(do_put, &(put_ctx){ c, k, blob, size, seconds });
@@ -865,8 +871,7 @@ void xl_cache_drop(xl_cache *c, const xl_cache_key *k, const char *why)
         xl_error_free(xl_arena_call(do_drop, &(drop_ctx){ c, k, why }));
 }
 
-/* ---- leases: flock, so that a process that dies lets go -----------------------------------------------------------
- * */
+/* ---- leases: flock, so that a process that dies lets go ---------------------------------------------------------- */
 xl_lease_state xl_cache_lease(xl_cache *c, const xl_cache_key *k, double seconds, xl_lease *out)
 {
     char hex[XL_DIGEST_HEX], path[4096];

@@ -38,6 +38,7 @@ typedef struct {
     uint32_t n;
     xl_str module;                                         /* not part of the key: finds the nearest entry */
     xl_digest digest;
+    bool too_long;                                         /* more parts than that: get and put refuse it */
 } xl_cache_key;
 void xl_cache_key_add(xl_cache_key *k, const char *name, xl_str value);
 void xl_cache_key_seal(xl_cache_key *k);                   /* computes the digest; once all parts are in */
@@ -60,8 +61,8 @@ xl_error *xl_cache_put(xl_cache *c, const xl_cache_key *k, const void *blob, siz
 /* The entry turned out not to load: it goes, and the next miss says why. */
 void xl_cache_drop(xl_cache *c, const xl_cache_key *k, const char *why);
 
-/* Of several processes that miss the same entry one compiles; the others wait here, at most `seconds`, and look again.
- * */
+/* Of several processes that miss the same entry one compiles; the others wait here, at most `seconds`, and
+ * look again. */
 typedef struct { int fd; } xl_lease;
 typedef enum { XL_LEASE_MINE, XL_LEASE_WAITED, XL_LEASE_TIMEOUT } xl_lease_state;
 xl_lease_state xl_cache_lease(xl_cache *c, const xl_cache_key *k, double seconds, xl_lease *out);

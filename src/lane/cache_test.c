@@ -53,6 +53,24 @@ TEST(C1_what_was_put_comes_back)
     xl_cache_close(c);
 }
 
+TEST(C1_a_key_with_too_many_parts_is_refused)
+{
+    char dir[300];
+    xl_cache *c = fresh("parts", dir, sizeof dir);
+    xl_cache_key k = key_of("p1", "");
+    xl_cache_found f;
+    for (int i = 0; i < XL_KEY_PARTS; i++)
+        xl_cache_key_add(&k, "part", XL_STR("x"));
+    xl_cache_key_seal(&k);
+    xl_error *err = xl_cache_put(c, &k, "hello", 5, 1);
+    CHECK(err && strstr(xl_error_message(err), "more than 12 parts"));
+    xl_error_free(err);
+    err = xl_cache_get(c, &k, &f);
+    CHECK(err && !f.hit);
+    xl_error_free(err);
+    xl_cache_close(c);
+}
+
 TEST(C3_a_miss_names_what_differs)
 {
     char dir[300];

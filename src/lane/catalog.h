@@ -46,8 +46,8 @@ xl_catalog_entry xl_catalog_blank(void);        /* nothing known */
 char *xl_catalog_dir(xl_arena *a);
 /* Adds one line; `when` and `where` are filled in. */
 xl_error *xl_catalog_add(const char *dir, const xl_catalog_entry *e) XL_MUST_USE;
-/* All files of the folder in the order of time. No folder: no entries. `torn` (may be NULL) gets the lines passed over.
- * */
+/* All files of the folder in the order of time. No folder: no entries. `torn` (may be NULL) gets the lines
+ * passed over. */
 xl_error *xl_catalog_read(xl_arena *a, const char *dir, xl_catalog_entry **out, size_t *n, size_t *torn) XL_MUST_USE;
 
 /* What the catalog says of a signature, in the order in which candidates are tried. The newest outcome on the same

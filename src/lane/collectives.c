@@ -90,8 +90,7 @@ static void numbers(xl_arena *a, xl_str message, uint32_t which, ints *out)
     }
 }
 
-/* ---- sizes ----------------------------------------------------------------------------------------------------------
- * */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 static int64_t type_bytes(uint64_t t)
 {
     switch (t) {
@@ -131,8 +130,7 @@ static int64_t started_bytes(scan *s, xl_str shape)
     return shape_bytes(s, shape, 0);
 }
 
-/* ---- who takes part -------------------------------------------------------------------------------------------------
- * */
+/* ---- who takes part ---------------------------------------------------------------------------------------------- */
 /* The first group, for all are alike; of a permutation its pairs, one after the other. */
 static void group_of(scan *s, xl_str in, bool pairs, ints *out)
 {
@@ -153,8 +151,7 @@ static void group_of(scan *s, xl_str in, bool pairs, ints *out)
     xl_error_free(bad);
 }
 
-/* ---- the walk -------------------------------------------------------------------------------------------------------
- * */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 static void note(scan *s, xl_str in, xl_str op, int64_t times, bool loops)
 {
     static const char *const known[] = {
@@ -218,8 +215,8 @@ static const computation *find(const scan *s, int64_t id)
     return NULL;
 }
 
-/* A loop that counts: its condition compares with one number, and knows no other. Frontends count from nought, in ones.
- * */
+/* A loop that counts: its condition compares with one number, and knows no other. Frontends count from
+ * nought, in ones. */
 static void count_to(scan *s, int64_t id, ints *bound, bool *compares, int depth)
 {
     const computation *c = find(s, id);

@@ -1,14 +1,14 @@
 /* src/lane/collectives.h
- * Collectives of a program as a plugin runs it, read out of its optimised form. Everything in a result is the arena's.
- * */
+ * Collectives of a program as a plugin runs it, read out of its optimised form. Everything in a result is
+ * the arena's. */
 #ifndef XL_LANE_COLLECTIVES_H
 #define XL_LANE_COLLECTIVES_H
 
 #include "ir/ir.h"
 
 /* Of one kind over the same devices. `over`: axes of the mesh, or "groups of 4". Count and bytes (of the results) are
- * of one device and one run; `loops`: some stand in a loop whose turns the program does not say, and are counted once.
- * */
+ * of one device and one run; `loops`: some stand in a loop whose turns the program does not say, and are
+ * counted once. */
 typedef struct { xl_str name, over; int64_t count, bytes; bool loops; } xl_collective;
 
 /* format: "hlo" or "hlo_with_config". Read leniently: whatever is not understood is passed over. mesh may be NULL;

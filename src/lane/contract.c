@@ -142,8 +142,7 @@ xl_str xl_contract_group(xl_str module)
     return n && n < module.n && module.p[n - 1] == '.' ? (xl_str){ module.p, n - 1 } : module;
 }
 
-/* ---- how alike -----------------------------------------------------------------------------------------------------
- * */
+/* ---- how alike --------------------------------------------------------------------------------------------------- */
 static int by_number(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -213,8 +212,7 @@ static bool kin(const xl_module *a, const xl_module *b)
     return 2 * both >= (na > nb ? na : nb) || same_signature(xl_module_entry(a), xl_module_entry(b));
 }
 
-/* ---- programs on disk ----------------------------------------------------------------------------------------------
- * */
+/* ---- programs on disk -------------------------------------------------------------------------------------------- */
 xl_error *xl_recorded_save(xl_run *run, const char *hash, xl_str bytes)
 {
     xl_error *err = NULL;
@@ -397,8 +395,7 @@ static void need_program(xl_arena *a, xl_contracts *c, record *r)
     }
 }
 
-/* ---- the verdict ---------------------------------------------------------------------------------------------------
- * */
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
 /* Ops and constants come and go with the arguments that they read, so those are asked first. */
 static const xl_diff_kind order[] = { XL_DIFF_SHAPE,    XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_ARGS,
                                       XL_DIFF_CONSTANT, XL_DIFF_OP,    XL_DIFF_LAYOUT,   XL_DIFF_DONATION };

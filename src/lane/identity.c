@@ -12,8 +12,7 @@
 
 extern char **environ;
 
-/* ---- the runtime's variables as words ------------------------------------------------------------------------------
- * */
+/* ---- the runtime's variables as words ---------------------------------------------------------------------------- */
 static bool matters(const char *var)
 {
     static const char *const not_code[] = { "PJRT_NAMES_AND_LIBRARY_PATHS=", "PJRT_LIBRARY_PATH=", "TPU_LIBRARY_PATH=",
@@ -33,24 +32,38 @@ static int by_text(const void *a, const void *b) { return strcmp(*(char *const *
 
 static void flag_words(char *out, size_t n, bool dumps)
 {
-    char *word[512];
+    enum { WORDS = 512 };
+    char *word[WORDS];
     size_t nword = 0, at = 0;
+    bool cut = false;                                      /* not all of it is in out */
+    xl_hash whole;
+    xl_hash_init(&whole);
     static const char *const lists[] = { "XLA_FLAGS", "LIBTPU_INIT_ARGS" };
     for (size_t i = 0; i < 2; i++) {
         const char *v = getenv(lists[i]);
-        for (xl_str rest = xl_str_of(v ? v : ""); rest.n && nword < 511;) {
+        for (xl_str rest = xl_str_of(v ? v : ""); rest.n;) {
             rest = xl_str_trim(rest);
             size_t len = 0;
             while (len < rest.n && rest.p[len] != ' ' && rest.p[len] != '\t' && rest.p[len] != '\n')
                 len++;
             xl_str one = { rest.p, len };
             rest = (xl_str){ rest.p + len, rest.n - len };
-            if (one.n && (dumps || !only_dumps(one)))
+            if (!one.n || (!dumps && only_dumps(one)))
+                continue;
+            xl_hash_str(&whole, one);
+            if (nword < WORDS)
                 word[nword++] = strndup(one.p, one.n);
+            else
+                cut = true;
         }
     }
-    for (char **e = environ; e && *e && nword < 511; e++)
+    for (char **e = environ; e && *e; e++)
         if (matters(*e)) {
+            xl_hash_str(&whole, xl_str_of(*e));
+            if (nword == WORDS) {
+                cut = true;
+                continue;
+            }
             char *w = strdup(*e);
             for (char *c = w; c && *c; c++)
                 if (*c == ' ' || *c == '\t' || *c == '\n')
@@ -81,6 +94,12 @@ static void flag_words(char *out, size_t n, bool dumps)
         int put = at < n ? snprintf(out + at, n - at, "%s%s", at ? " " : "", word[i]) : 0;
         at += put > 0 ? (size_t)put : 0;
         free(word[i]);
+    }
+    if (cut || at >= n) {                                  /* two long lists that begin alike are two keys */
+        xl_digest d = xl_hash_final(&whole);
+        char hex[XL_DIGEST_HEX];
+        size_t keep = at < n - 20 ? at : n - 20;
+        snprintf(out + keep, n - keep, " +%.16s", xl_digest_hex(&d, hex));
     }
 }
 

@@ -166,8 +166,7 @@ void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric w, uint64_
         add(&mm->meter[w], by, -1);
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------------------------------
- * */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 static void set_json(const xl_meter *set, xl_json *j)
 {
     xl_json_map(j);
@@ -265,8 +264,7 @@ out:
     return err;
 }
 
-/* ---- for people and scrapers ---------------------------------------------------------------------------------------
- * */
+/* ---- for people and scrapers ------------------------------------------------------------------------------------- */
 /* "01m02s345ms678.901us", as PyTorch/XLA writes durations: only the parts that are there. */
 static void put_duration(xl_buf *out, double s)
 {

@@ -85,8 +85,7 @@ static xl_value base_of(const walk *w, xl_value v)
     return v;
 }
 
-/* ---- units --------------------------------------------------------------------------------------------------------
- * */
+/* ---- units ------------------------------------------------------------------------------------------------------- */
 static uint32_t root(const unit *u, uint32_t i)
 {
     while (u[i].into != i)
@@ -222,8 +221,7 @@ static unit *find_units(walk *w, const xl_region *r)
     return u;
 }
 
-/* ---- what lives, and how long -------------------------------------------------------------------------------------
- * */
+/* ---- what lives, and how long ------------------------------------------------------------------------------------ */
 static void read_by(walk *w, const xl_region *r, xl_value v, uint32_t at)
 {
     const xl_val *x = &w->f->val[v.id];
@@ -302,8 +300,7 @@ static void find_lives(walk *w, const xl_region *r, const unit *u)
     }
 }
 
-/* ---- the sum ------------------------------------------------------------------------------------------------------
- * */
+/* ---- the sum ----------------------------------------------------------------------------------------------------- */
 static int64_t peak(walk *w, const xl_region *r);
 
 static int64_t inside(walk *w, const xl_op *op)
@@ -318,8 +315,8 @@ static int64_t inside(walk *w, const xl_op *op)
     return most;
 }
 
-/* A result may lie where `over` lies (a loop's carried value, a donated argument) once that is read for the last time.
- * */
+/* A result may lie where `over` lies (a loop's carried value, a donated argument) once that is read for the
+ * last time. */
 static void place_over(walk *w, xl_value result, xl_value over)
 {
     const xl_op *def = w->f->val[result.id].def;
@@ -502,8 +499,8 @@ void xl_predict_apply(xl_prediction *p, const xl_predict_scale *s)
 
 xl_error *xl_predict_measure(xl_client *c, xl_predict_rule *out)
 {
-    /* Two branches of elementwise work that meet: written to memory they need a quarter of a million numbers at least.
-     * */
+    /* Two branches of elementwise work that meet: written to memory they need a quarter of a million numbers
+     * at least. */
     static const char text[] =
         "func.func @main(%x: tensor<262144xf32>) -> tensor<262144xf32> {\n"
         "  %a = stablehlo.exponential %x : tensor<262144xf32>\n  %b = stablehlo.cosine %x : tensor<262144xf32>\n"

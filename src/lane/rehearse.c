@@ -13,8 +13,7 @@
 static const char *const words[] = { "fits", "too-large", "refused", "unknown-topology", "no-plugin", "ended" };
 const char *xl_rehearsal_word(xl_rehearsal_verdict v) { return words[v]; }
 
-/* ---- messages -------------------------------------------------------------------------------------------------------
- * */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 static bool human_bytes(xl_str *s, int64_t *out)
 {
     char number[32];

@@ -30,8 +30,8 @@ static void message(xl_buf *out, uint32_t field, xl_buf *inner)
     *inner = (xl_buf){ 0 };
 }
 
-/* An HloModuleProto with one computation of these ops, each f32[16] (all-gather-start: a tuple of f32[16] and f32[64]).
- * */
+/* An HloModuleProto with one computation of these ops, each f32[16] (all-gather-start: a tuple of f32[16]
+ * and f32[64]). */
 static void module(xl_buf *out, const char *const *op, int n)
 {
     xl_buf comp = { 0 }, inst = { 0 }, shape = { 0 }, part = { 0 };

@@ -10,8 +10,8 @@ static xl_str text_of(const xl_node *n, const char *key)
     return v ? v->s : (xl_str){ "", 0 };
 }
 
-/* M4: every text of test/errors.yaml gets its class; a masked cause is unmasked; nothing is retried outside the window.
- * */
+/* M4: every text of test/errors.yaml gets its class; a masked cause is unmasked; nothing is retried outside
+ * the window. */
 TEST(every_error_text_has_its_class)
 {
     xl_arena a = { 0 };

@@ -9,8 +9,7 @@
 #include "lane/contract.h"
 #include "lane/run.h"
 
-/* ---- recording ------------------------------------------------------------------------------------------------------
- * */
+/* ---- recording --------------------------------------------------------------------------------------------------- */
 struct xl_steps {
     xl_mutex lock;
     const char *module;
@@ -144,8 +143,7 @@ void xl_steps_json(xl_steps *s, double began, xl_json *j)
     xl_mutex_unlock(&s->lock);
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------------
- * */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 static double num(const xl_node *map, const char *key, double otherwise)
 {
     const xl_node *n = xl_node_get(map, key);
@@ -296,8 +294,7 @@ out:
     return err;
 }
 
-/* ---- words ---------------------------------------------------------------------------------------------------------
- * */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 static const char *moved(double before, double after)
 {
     return after > 1.2 * before && after - before > 1e-5   ? "grew"

@@ -19,19 +19,18 @@ typedef struct {
 typedef struct xl_steps xl_steps;
 xl_steps *xl_steps_new(void);                              /* NULL: no memory */
 void xl_steps_free(xl_steps *s);
-/* Another module counts steps now; what was recorded is forgotten if it is of another one. `name` lives as long as s.
- * */
+/* Another module counts steps now; what was recorded is forgotten if it is of another one. `name` lives as
+ * long as s. */
 void xl_steps_of(xl_steps *s, const char *name);
 /* A step started. Gives its number, and in *took the seconds from the start of the one before; 0: it is the first. */
 uint64_t xl_steps_start(xl_steps *s, double now, double *took, double *gap);
-/* Step k is done on the device, or its call returned where the device does not say. Gives the seconds it worked on it.
- * */
+/* Step k is done on the device, or its call returned where the device does not say. Gives the seconds it
+ * worked on it. */
 double xl_steps_done(xl_steps *s, uint64_t k, double now);
 void xl_steps_json(xl_steps *s, double run_began,
                    xl_json *j); /* run_began: the xl_now() at which the run's clock was 0 */
 
-/* ---- reading -------------------------------------------------------------------------------------------------------
- * */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 typedef struct {
     int pid;
     xl_str module;

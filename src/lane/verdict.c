@@ -36,8 +36,7 @@ static bool flag(const xl_node *map, const char *key)
     return n && n->b;
 }
 
-/* ---- causes --------------------------------------------------------------------------------------------------------
- * */
+/* ---- causes ------------------------------------------------------------------------------------------------------ */
 /* A shape or type that is an argument's is the caller's; one that is none's was decided by a Python value. */
 static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
 {
@@ -163,8 +162,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node
     }
 }
 
-/* ---- units ---------------------------------------------------------------------------------------------------------
- * */
+/* ---- units ------------------------------------------------------------------------------------------------------- */
 typedef struct { xl_unit *unit; xl_str module; double pid; int n, cached, loaded, failed; bool counted; } member;
 
 static xl_str person_name(xl_str module)
@@ -279,8 +277,7 @@ out:
     return err;
 }
 
-/* ---- words ---------------------------------------------------------------------------------------------------------
- * */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 static void say_cause(const xl_cause_seen *c, xl_buf *b)
 {
     xl_buf_printf(b, "%.*s", XL_FMT(c->what));

@@ -144,7 +144,7 @@ xl_value xl_cudnn_attention(xl_emit *e, xl_value q, xl_value k, xl_value v, xl_c
     const xl_type *t = xl_em_type(e, q);
     xl_buf json = { 0 };
     config(&json, t, xl_em_type(e, k), how, there, 2);
-    /* what comes with the result: the logarithm of each row's sum, which the way back starts from */
+    /* what comes with the result: the logarithm of each row's sum, which the backward pass starts from */
     const xl_type *out[] = { swapped(m, t), xl_type_tensor(m, XL_F32, XL_DIMS(t->dims[0], t->dims[2], t->dims[1])),
                              workspace(m) };
     xl_op *op = call(e, XL_CUDNN_ATTENTION, (xl_value[]){ q, k, v }, 3, out, 3, xl_buf_view(&json));

@@ -1,5 +1,5 @@
 /* src/pass/cudnn.h
- * cuDNN's fused attention, as XLA's CUDA plugin offers it: one custom call on the way there and one on the way back,
+ * cuDNN's fused attention, as XLA's CUDA plugin offers it: one custom call in the forward pass and one in the backward pass,
  * each told what to do by JSON of XLA's own. Scores and probabilities never reach memory. Causal; every row is one
  * document. */
 #ifndef XL_PASS_CUDNN_H

@@ -149,8 +149,7 @@ static xl_error *one(xl_grad_ctx *g, xl_op *op)
     return at(g, op, rules[op->code](g, op, ct));
 }
 
-/* ---- rematerialised groups ----------------------------------------------------------------------------------------
- * */
+/* ---- rematerialised groups --------------------------------------------------------------------------------------- */
 static int64_t group_of(const xl_op *op)
 {
     const xl_attr *a = xl_dict_get(op->extra, XL_STR(XL_GRAD_REMAT));
@@ -235,8 +234,7 @@ xl_error *xl_cot_sweep(xl_grad_ctx *g, xl_op *const *ops, uint32_t n)
     return err;
 }
 
-/* ---- helpers of the rules -----------------------------------------------------------------------------------------
- * */
+/* ---- helpers of the rules ---------------------------------------------------------------------------------------- */
 xl_value *xl_cot_map(const xl_func *f, uint32_t *n)
 {
     xl_value *map = xl_new(&f->m->arena, xl_value, f->nval);

@@ -1,14 +1,14 @@
 /* src/pass/grad.h
  * Reverse-mode gradients. The engine walks the ops of a region backwards; for each that a cotangent reaches it calls
  * the rule that the `gradient` column of ops.def names, and the rule appends the ops of the adjoint and hands each
- * operand its share. The program is changed in place: gradients are more ops at the end of the same region. See grad.c.
- * */
+ * operand its share. The program is changed in place: gradients are more ops at the end of the same region.
+ * See grad.c. */
 #ifndef XL_PASS_GRAD_H
 #define XL_PASS_GRAD_H
 
 #include "pass/emit.h"
 
-/* What a loop keeps for its way back; the rest is computed again. */
+/* What a loop keeps for the backward pass; the rest is computed again. */
 typedef enum {
     XL_KEEP_CARRY,    /* only what goes round the loop: least memory */
     XL_KEEP_DOTS,     /* also results of matrix products, convolutions and loops inside */
@@ -26,18 +26,17 @@ xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, co
                   xl_value *out) XL_MUST_USE;
 
 /* Ops whose `extra` has this key (an integer, the same for all ops of one group, which are neighbours) are computed
- * again on the way back instead of kept: rematerialisation by region. */
+ * again in the backward pass instead of kept: rematerialisation by region. */
 #define XL_GRAD_REMAT "xlane.remat"
 /* A loop whose op has this key keeps only what goes round it, whatever the options say of loops; those inside it are as
  * they say. */
 #define XL_GRAD_LEAN "xlane.lean"
-/* An op with this key in `extra` passes no cotangent on. These keys are for us: xl_grad_strip takes them off a program.
- * */
+/* An op with this key in `extra` passes no cotangent on. These keys are for us: xl_grad_strip takes them off
+ * a program. */
 #define XL_GRAD_STOP "xlane.stop_gradient"
 void xl_grad_strip(xl_func *f);
 
-/* ---- for the rules --------------------------------------------------------------------------------------------------
- * */
+/* ---- for the rules ----------------------------------------------------------------------------------------------- */
 typedef struct xl_grad_ctx xl_grad_ctx;
 struct xl_grad_ctx {
     xl_emit e;                 /* where the adjoint goes */

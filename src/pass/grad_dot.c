@@ -185,8 +185,8 @@ static side side_of(xl_grad_ctx *g, const xl_type *t, xl_dims batch, xl_dims con
 
 /* The gradient of operand `me`. The cotangent has dimensions (batch, free of lhs, free of rhs); contracting it with the
  * other operand over the other's free ones leaves batch, my free ones and the other's contracted ones, which are mine.
- * The cotangent comes second for the right operand, so that a weight [k, n] gets its gradient without a transposition.
- * */
+ * The cotangent comes second for the right operand, so that a weight [k, n] gets its gradient without a
+ * transposition. */
 static xl_value dot_side(xl_grad_ctx *g, const xl_op *op, xl_value ct, const side *l, const side *r, bool left)
 {
     const side *me = left ? l : r, *other = left ? r : l;

@@ -207,8 +207,8 @@ static xl_value scatter_add(xl_grad_ctx *g, const xl_op *ga, xl_value into, xl_v
     return s->out[0];
 }
 
-/* A gather clamps its indices into the operand, a scatter drops what falls outside: so the scatter gets clamped ones.
- * */
+/* A gather clamps its indices into the operand, a scatter drops what falls outside: so the scatter gets
+ * clamped ones. */
 static xl_value clamped(xl_grad_ctx *g, const xl_op *ga)
 {
     xl_module *m = g->e.f->m;

@@ -55,8 +55,7 @@ xl_error *xl_mesh_parse(xl_arena *a, xl_str text, int64_t ndevice, xl_mesh_def *
     return NULL;
 }
 
-/* ---- specs ----------------------------------------------------------------------------------------------------------
- * */
+/* ---- specs ------------------------------------------------------------------------------------------------------- */
 xl_error *xl_mesh_spec_parse(const xl_mesh_def *mesh, xl_dims dims, xl_str what, xl_str text, xl_mesh_spec *out)
 {
     bool used[XL_MESH_AXES] = { false };
@@ -168,8 +167,7 @@ bool xl_mesh_slice(const xl_mesh_def *mesh, const xl_mesh_spec *s, xl_dims dims,
     return first;
 }
 
-/* ---- in a module ----------------------------------------------------------------------------------------------------
- * */
+/* ---- in a module ------------------------------------------------------------------------------------------------- */
 void xl_mesh_define(xl_module *m, const xl_mesh_def *mesh)
 {
     xl_mesh *copy = xl_new(&m->arena, xl_mesh, 1);
@@ -212,8 +210,7 @@ void xl_mesh_shard_result(xl_module *m, xl_func *f, uint32_t result, const xl_me
     f->res_attr[result] = xl_dict_with(m, f->res_attr[result], XL_STR("sdy.sharding"), xl_mesh_attr(m, mesh, s));
 }
 
-/* ---- the older form -------------------------------------------------------------------------------------------------
- * */
+/* ---- the older form ---------------------------------------------------------------------------------------------- */
 void xl_mesh_mhlo(const xl_mesh_def *mesh, const xl_mesh_spec *s, xl_buf *out)
 {
     uint8_t order[XL_MESH_AXES]; /* of the axes: as the dimensions use them, then the others */

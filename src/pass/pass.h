@@ -1,7 +1,7 @@
 /* src/pass/pass.h
  * Transformations of a program. Each leaves a program that verifies and gives the same numbers, bit for bit: nothing
- * here reassociates or assumes that NaN does not happen. Locations stay with the ops. A pass is a file, a prototype
- * here and a row in pipeline.c. Memory is the module's (see arena.h for what happens when it ends); one thread at a
+ * here reassociates or assumes that NaN does not happen. Locations stay with the ops. A pass is a file, a row
+ * in passes.def and a place in the order of pipeline.c. Memory is the module's (see arena.h for what happens when it ends); one thread at a
  * time. */
 #ifndef XL_PASS_PASS_H
 #define XL_PASS_PASS_H
@@ -22,10 +22,10 @@ xl_error *xl_pipeline_run(xl_module *m, const xl_pipeline_opts *opts) XL_MUST_US
 const char *xl_pipeline_names(void);                       /* "inline canonical ...", for messages */
 
 typedef xl_error *xl_pass_fn(xl_module *m, const xl_pipeline_opts *opts);
-xl_pass_fn xl_pass_inline, xl_pass_canonical, xl_pass_fold, xl_pass_simplify, xl_pass_cse, xl_pass_dce;
+#define PASS(name) xl_pass_fn xl_pass_##name;
+#include "pass/passes.def"
 
-/* ---- shared by passes ---------------------------------------------------------------------------------------------
- * */
+/* ---- shared by passes -------------------------------------------------------------------------------------------- */
 /* Whether dropping the op changes anything but its results: effects, collectives, calls and regions that have such. */
 bool xl_op_has_effect(const xl_module *m, const xl_op *op);
 /* Values are renumbered in the order of definition, and what no op defines any more is forgotten. */

@@ -3,16 +3,19 @@
 
 #include "ir/verify.h"
 
-static const struct { const char *name; xl_pass_fn *run; } passes[] = {
-    { "inline", xl_pass_inline },
-    { "canonical", xl_pass_canonical },
-    { "simplify", xl_pass_simplify },
-    { "fold", xl_pass_fold },
-    { "cse", xl_pass_cse },
-    { "simplify", xl_pass_simplify },                      /* folding and sharing open new cases */
-    { "dce", xl_pass_dce },
+enum {
+#define PASS(name) PASS_##name,
+#include "pass/passes.def"
+    NPASS
 };
-enum { NPASS = sizeof passes / sizeof *passes };
+static const struct { const char *name; xl_pass_fn *run; } passes[] = {
+#define PASS(name) { #name, xl_pass_##name },
+#include "pass/passes.def"
+};
+static const uint8_t order[] = { PASS_inline, PASS_canonical, PASS_simplify, PASS_fold, PASS_cse,
+                                 PASS_simplify /* folding and sharing open new cases */, PASS_dce };
+/* Every pass has a place in the order: as many different ones as there are rows, one of them twice. */
+_Static_assert(sizeof order == NPASS + 1, "a row of passes.def has no place in the order");
 
 static bool wanted(const char *only, const char *name)
 {
@@ -28,20 +31,28 @@ xl_error *xl_pipeline_run(xl_module *m, const xl_pipeline_opts *opts)
     static const xl_pipeline_opts plain;
     xl_error *err = NULL;
     opts = opts ? opts : &plain;
-    for (size_t i = 0; i < NPASS; i++) {
-        if (!wanted(opts->only, passes[i].name))
+    for (size_t i = 0; i < sizeof order; i++) {
+        const char *name = passes[order[i]].name;
+        if (!wanted(opts->only, name))
             continue;
-        XL_TRY(passes[i].run(m, opts), "pass %s", passes[i].name);
+        XL_TRY(passes[order[i]].run(m, opts), "pass %s", name);
         if (opts->verify)
-            XL_TRY(xl_verify(m), "after pass %s", passes[i].name);
+            XL_TRY(xl_verify(m), "after pass %s", name);
         if (opts->after)
-            opts->after(opts->ctx, passes[i].name, m);
+            opts->after(opts->ctx, name, m);
     }
 out:
     return err;
 }
 
-const char *xl_pipeline_names(void) { return "inline canonical simplify fold cse dce"; }
+const char *xl_pipeline_names(void)
+{
+#define PASS(name) " " #name
+    static const char names[] =
+#include "pass/passes.def"
+        ;
+    return names + 1;
+}
 
 xl_subst xl_subst_new(xl_func *f)
 {

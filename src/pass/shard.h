@@ -34,8 +34,8 @@ xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice);
  * Or an annotation of a size that does not divide: "uneven sharding", with what each device holds. */
 typedef struct { const char *op; xl_str file; uint32_t line, times; double bytes; } xl_gathered;
 
-/* A value whose split the frontend asked for: the custom call xlane_inspect_sharding, whose backend_config is a number.
- * */
+/* A value whose split the frontend asked for: the custom call xlane_inspect_sharding, whose backend_config
+ * is a number. */
 typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank; xl_axes owed; } xl_inspected;
 
 /* Asks the frontend how it partitions a call of its own, the custom call xlane_partition whose backend_config is a
@@ -44,8 +44,7 @@ typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank
  * mhlo.sharding would. The caller frees both. */
 typedef xl_error *xl_partition_fn(int64_t number, const xl_buf *in, uint32_t n, xl_module **out, xl_buf *lines);
 
-/* ---- the pass -----------------------------------------------------------------------------------------------------
- * */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 typedef struct {
     const uint8_t *loose; /* set by the caller, nloose of them: the split of argument i is ours to choose */
     uint32_t nloose;
@@ -73,8 +72,7 @@ void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t ran
 void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
                    xl_buf *out); /* the same as mhlo.sharding has it */
 
-/* ---- rules --------------------------------------------------------------------------------------------------------
- * */
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
 typedef enum { XL_FACTOR_PASS, XL_FACTOR_SUM, XL_FACTOR_INDEX } xl_factor_kind;
 typedef struct { uint8_t n, f[7]; } xl_dim_factors;
 typedef struct {
@@ -91,8 +89,7 @@ typedef bool xl_shard_fn(const xl_func *f, const xl_op *op, xl_rule *r);
 #include "ir/ops.def"
 bool xl_shard_rule(const xl_func *f, const xl_op *op, xl_arena *a, xl_rule *r);
 
-/* ---- between the files of the pass --------------------------------------------------------------------------------
- * */
+/* ---- between the files of the pass ------------------------------------------------------------------------------- */
 typedef struct {
     xl_module *m;
     xl_func *f;

@@ -56,8 +56,7 @@ static bool is_source(const xl_op *op)
            ((op->code == XL_OP_CONSTANT && xl_attr_is_splat(XL_ATTR(op, CONSTANT, value))) || op->code == XL_OP_IOTA);
 }
 
-/* ---- what sizes -----------------------------------------------------------------------------------------------------
- * */
+/* ---- what sizes -------------------------------------------------------------------------------------------------- */
 static void ours(padder *p, xl_value v)
 {
     const xl_type *t = p->f->val[v.id].type;

@@ -90,8 +90,7 @@ static xl_axes *spec_without(part *p, const xl_axes *spec, uint32_t rank, const 
     return s;
 }
 
-/* ---- values that cost nothing to make again ------------------------------------------------------------------------
- * */
+/* ---- values that cost nothing to make again ---------------------------------------------------------------------- */
 static xl_value source(part *p, const xl_op *op, const xl_axes *spec)
 {
     const xl_type *t = xl_out_type(p->c->f, op, 0), *local = xl_shard_local(p->c, t, spec);
@@ -236,8 +235,7 @@ static xl_axes *whole_spec(part *p, const xl_type *t)
 }
 static xl_value get_whole(part *p, xl_value old) { return get(p, old, whole_spec(p, type_of(p, old))); }
 
-/* ---- one op ---------------------------------------------------------------------------------------------------------
- * */
+/* ---- one op ------------------------------------------------------------------------------------------------------ */
 /* Groups given by axes of a mesh become groups of devices. */
 static void plain_groups(part *p, const xl_op *from, xl_op *op)
 {
@@ -473,8 +471,8 @@ static void choose(const part *p, const xl_op *op, const xl_rule *r, xl_axes *be
     double least = 0;
     uint32_t n = op->nin < 3 ? op->nin : 3;
     bool any = false;
-    /* candidate k: results first, or operand k - 1 first; then the rest. The second half: no sums over split factors.
-     * */
+    /* candidate k: results first, or operand k - 1 first; then the rest. The second half: no sums over split
+     * factors. */
     for (uint32_t k = 0; k <= 2 * n + 1; k++) {
         uint32_t first = k % (n + 1), used = 0;
         bool sums = k <= n;
@@ -692,8 +690,7 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
     }
 }
 
-/* ---- regions ------------------------------------------------------------------------------------------------------
- * */
+/* ---- regions ----------------------------------------------------------------------------------------------------- */
 static void emit_op(part *p, const xl_op *op);
 
 /* The ops of r into the builder's region, and its RETURN with operand i in spec[i]. manual: its operands go to ret
@@ -1059,8 +1056,7 @@ static void emit_op(part *p, const xl_op *op)
         emit_whole(p, op);
 }
 
-/* ---- what the program says ------------------------------------------------------------------------------------------
- * */
+/* ---- what the program says --------------------------------------------------------------------------------------- */
 static void edge(xl_shard_ctx *c, uint32_t a, uint32_t b, const xl_axes *skip)
 {
     xl_shard_edge e = { a, b, skip };

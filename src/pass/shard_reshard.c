@@ -102,8 +102,7 @@ double xl_shard_cost(const xl_shard_ctx *c, const xl_type *t, const xl_axes *fro
     return sum;
 }
 
-/* ---- emitting ------------------------------------------------------------------------------------------------------
- * */
+/* ---- emitting ---------------------------------------------------------------------------------------------------- */
 static int64_t coordinate(const xl_shard_ctx *c, const xl_axes *a, int64_t p)
 {
     int64_t at = 0;

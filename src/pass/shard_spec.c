@@ -49,8 +49,7 @@ const xl_type *xl_shard_local(const xl_shard_ctx *c, const xl_type *t, const xl_
     return xl_type_tensor(c->m, t->dtype, (xl_dims){ dims, rank });
 }
 
-/* ---- atoms --------------------------------------------------------------------------------------------------------
- * */
+/* ---- atoms ------------------------------------------------------------------------------------------------------- */
 typedef struct { int64_t stride, size; } digit;
 
 static void border(int64_t *list, uint32_t *n, int64_t v)
@@ -205,8 +204,7 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c)
     return NULL;
 }
 
-/* ---- sdy ----------------------------------------------------------------------------------------------------------
- * */
+/* ---- sdy --------------------------------------------------------------------------------------------------------- */
 static const xl_mesh *mesh_of(const xl_shard_ctx *c, const xl_sharding *s)
 {
     return s->inlined ? s->inlined : xl_module_mesh(c->m, s->mesh);
@@ -479,8 +477,7 @@ xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, boo
     return NULL;
 }
 
-/* ---- factors ------------------------------------------------------------------------------------------------------
- * */
+/* ---- factors ----------------------------------------------------------------------------------------------------- */
 void xl_shard_project(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor, const xl_axes *spec, uint32_t rank,
                       xl_axes *fs)
 {
@@ -516,8 +513,7 @@ void xl_shard_unproject(const xl_shard_ctx *c, const xl_rule *r, uint32_t tensor
     }
 }
 
-/* ---- OpSharding ----------------------------------------------------------------------------------------------------
- * */
+/* ---- OpSharding -------------------------------------------------------------------------------------------------- */
 static int64_t parts_of(const xl_shard_info *info, const xl_axes *a)
 {
     int64_t k = 1;

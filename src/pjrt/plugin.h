@@ -26,8 +26,8 @@ typedef struct {
 /* Looks at the file without running any of it: is it there, is it a shared object, is it for this machine?
  * NOT_FOUND: no such file. UNAVAILABLE: it cannot be loaded here, and why. */
 xl_error *xl_plugin_inspect(const char *path) XL_MUST_USE;
-/* The build id the linker gave the file, in hexadecimal; empty if it has none. Cheap, unlike hashing half a gigabyte.
- * */
+/* The build id the linker gave the file, in hexadecimal; empty if it has none. Cheap, unlike hashing half a
+ * gigabyte. */
 xl_str xl_plugin_build_id(xl_arena *a, const char *path);
 /* Opens `path` and asks it for its table. NOT_FOUND and UNAVAILABLE as above; PRECONDITION: it loads, but is no plugin
  * or one of a version that does not fit. Nothing of the plugin but its constructors and GetPjrtApi has run. */
@@ -40,8 +40,8 @@ const char *xl_plugin_path(const xl_plugin *p);
 int xl_plugin_major(const xl_plugin *p);
 int xl_plugin_minor(const xl_plugin *p);
 bool xl_plugin_can(const xl_plugin *p, const char *call);   /* does its table have "PJRT_Client_Load"? */
-/* The numbers of the extensions it offers, in the order of its chain; at most `cap` are written, the count comes back.
- * */
+/* The numbers of the extensions it offers, in the order of its chain; at most `cap` are written, the count
+ * comes back. */
 size_t xl_plugin_extensions(const xl_plugin *p, int *number, size_t cap);
 const char *xl_extension_name(int number);                  /* "Layouts"; "unknown" past the ones we know */
 xl_error *xl_plugin_attributes(xl_plugin *p, xl_arena *a, const xl_named **out, size_t *n) XL_MUST_USE;

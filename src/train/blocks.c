@@ -71,8 +71,7 @@ static const char *scaled(char out[32], double by)
     return out;
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------------------
- * */
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 /* Rotary positions: pairs (i, i + half) turn by position * base^(-i/half). x [batch, time, heads, size]. */
 static xl_tensor rope(xl_blocks *b, xl_tensor x)
 {
@@ -167,7 +166,7 @@ static xl_tensor attention(xl_blocks *b, xl_tensor x)
         v = cached(b, "v", g->compute, XL_DIMS(B, b->window, G, S), v);
     }
     xl_tensor o =
-        !strcmp(c->attention, "cudnn") && !b->stepping ? xl_attention_fused(g, q, k, v, !c->hasty) : plain(b, q, k, v);
+        !strcmp(c->attention, "cudnn") && !b->stepping ? xl_attention_fused(g, q, k, v, !c->nondeterministic) : plain(b, q, k, v);
     o = xl_reshape_dims(g, o, XL_DIMS(B, T, H * S));
     return xl_add(g, x, xl_matmul(g, o, wo));
 }
@@ -189,8 +188,7 @@ static xl_tensor swiglu(xl_blocks *b, xl_tensor x)
     return xl_add(g, x, xl_matmul(g, h, down));
 }
 
-/* ---- state space ----------------------------------------------------------------------------------------------------
- * */
+/* ---- state space ------------------------------------------------------------------------------------------------- */
 /* A short causal convolution over time, one filter per channel, that does not look across documents. */
 static xl_tensor short_conv(xl_blocks *b, xl_tensor x, xl_tensor w, int64_t width)
 {
@@ -343,8 +341,7 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
     return xl_add(g, x, xl_matmul(g, xl_cast_to(g, xl_rmsnorm(g, y, onorm), g->compute), wout));
 }
 
-/* ---- recurrence -----------------------------------------------------------------------------------------------------
- * */
+/* ---- recurrence -------------------------------------------------------------------------------------------------- */
 /* h_t = a_t h_(t-1) + sqrt(1 - a_t^2) (i_t x_t), a_t = exp(-8 softplus(lambda) r_t), r and i gates of the input. All
  * turns at once by doubling: log T elementwise steps. */
 static xl_tensor recurrence(xl_blocks *b, xl_tensor x)
@@ -386,8 +383,7 @@ static xl_tensor recurrence(xl_blocks *b, xl_tensor x)
     return xl_add(g, x, xl_matmul(g, xl_cast_to(g, out, g->compute), wo));
 }
 
-/* ---- experts --------------------------------------------------------------------------------------------------------
- * */
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
 /* Each token goes to its top_k experts, if there is room: an expert has `slots` places, given in the order of the
  * tokens. Tokens are brought to the places by a gather and back by another; shapes depend on nothing but the
  * configuration. */

@@ -24,8 +24,7 @@ struct xl_exported {
     bool index_first;                    /* the entry's first argument says which platform it runs on */
 };
 
-/* ---- the FlatBuffer: offsets that are checked one by one ------------------------------------------------------------
- * */
+/* ---- the FlatBuffer: offsets that are checked one by one --------------------------------------------------------- */
 typedef struct { const unsigned char *p; size_t n; bool bad; } flat;
 
 static uint32_t u32(flat *f, size_t at)
@@ -117,8 +116,7 @@ static bool unwrap(xl_exported *e, xl_str bytes, xl_str *module)
     return !f.bad;
 }
 
-/* ---- opening --------------------------------------------------------------------------------------------------------
- * */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 static void find_custom(xl_exported *e, const xl_region *r)
 {
     for (uint32_t i = 0; i < r->nop; i++) {
@@ -209,8 +207,7 @@ void xl_exported_close(xl_exported *e)
 
 const char *xl_exported_receipt(const xl_exported *e) { return e->receipt; }
 
-/* ---- calling --------------------------------------------------------------------------------------------------------
- * */
+/* ---- calling ----------------------------------------------------------------------------------------------------- */
 static xl_op *copy_op(xl_graph *g, xl_region *r, const xl_func *f, const xl_op *op, xl_value *map)
 {
     xl_arena *a = &g->m->arena;

@@ -410,8 +410,7 @@ xl_error *xl_trainer_save(xl_trainer *t, const char *path)
 }
 xl_error *xl_trainer_load(xl_trainer *t, const char *path) { return xl_ckpt_load(t, path, NULL); }
 
-/* ---- the folder -----------------------------------------------------------------------------------------------------
- * */
+/* ---- the folder -------------------------------------------------------------------------------------------------- */
 static char *file_of(xl_arena *a, const char *dir, int64_t step)
 {
     return xl_str_c(a, xl_strf(a, "%s/step-%08lld.safetensors", dir, (long long)step));
@@ -638,8 +637,7 @@ out:
     return err;
 }
 
-/* ---- in the background ----------------------------------------------------------------------------------------------
- * */
+/* ---- in the background ------------------------------------------------------------------------------------------- */
 typedef struct { int64_t step; struct timespec changed; uint64_t ino, bytes; } seen;
 enum { SEEN = 32 };
 

@@ -70,8 +70,7 @@ static int64_t shuffled(int64_t i, int64_t n, uint64_t key)
     return (int64_t)x;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------
- * */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 static xl_error *read_tokens(xl_data *d, int64_t from, int64_t n, int32_t *out)
 {
     /* the raw bytes go to the end of the output, then are widened from its front */
@@ -275,8 +274,7 @@ void xl_data_close(xl_data *d)
     xl_arena_fini(&a);
 }
 
-/* ---- batches --------------------------------------------------------------------------------------------------------
- * */
+/* ---- batches ----------------------------------------------------------------------------------------------------- */
 static int64_t next_unit(xl_data *d)                     /* in this epoch's order */
 {
     if (d->at == d->units) {

@@ -33,8 +33,8 @@ int xl_data_buckets(const xl_data *d, const int64_t **times);
 const char *xl_data_about(const xl_data *d);             /* "1.1 MB of bytes, 8193 windows", for people */
 int64_t xl_data_units(const xl_data *d);                 /* how many windows or documents there are */
 const char *xl_data_units_word(const xl_data *d);        /* "windows" */
-/* Which file it is: "size N, sample DIGEST; modified TIME", with samples from all over it. What a resumed run compares.
- * */
+/* Which file it is: "size N, sample DIGEST; modified TIME", with samples from all over it. What a resumed
+ * run compares. */
 xl_str xl_data_identity(xl_arena *a, const xl_data *d);
 int64_t xl_data_cut(const xl_data *d);                   /* documents that were longer than the largest bucket */
 

@@ -7,8 +7,7 @@
 #include "pass/grad.h"
 #include "train/spread.h"
 
-/* ---- life, errors, places -----------------------------------------------------------------------------------------
- * */
+/* ---- life, errors, places ---------------------------------------------------------------------------------------- */
 xl_graph *xl_graph_new(const char *name)
 {
     xl_module *m = xl_module_new();
@@ -103,8 +102,7 @@ int64_t xl_dim(xl_graph *g, xl_tensor t, int i)
     return 0;
 }
 
-/* ---- the small language of types and lists -------------------------------------------------------------------------
- * */
+/* ---- the small language of types and lists ----------------------------------------------------------------------- */
 static bool parse_list(xl_graph *g, const char *what, const char *text, int64_t *out, uint32_t *n)
 {
     const char *s = text ? text : "";
@@ -190,8 +188,7 @@ static bool one_axis(xl_graph *g, const char *what, xl_tensor a, int *axis)
     return false;
 }
 
-/* ---- arguments ------------------------------------------------------------------------------------------------------
- * */
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
 static bool fresh_name(xl_graph *g, const char *what, const char *name)
 {
     if (!name || !*name)
@@ -316,8 +313,7 @@ const xl_input_info *xl_graph_input(const xl_graph *g, xl_str name)
     return NULL;
 }
 
-/* ---- results --------------------------------------------------------------------------------------------------------
- * */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 static bool scalar_float(xl_graph *g, const char *what, xl_tensor t)
 {
     if (!xl_graph_ok(g, what, &t, 1))
@@ -410,8 +406,7 @@ void xl_gradient(xl_graph *g, xl_tensor loss, const xl_tensor *wrt, int n, xl_te
         out[i] = xl_tensor_of(d[i]);
 }
 
-/* ---- constants, scans, groups ---------------------------------------------------------------------------------------
- * */
+/* ---- constants, scans, groups ------------------------------------------------------------------------------------ */
 xl_tensor xl_const(xl_graph *g, const char *type, double value)
 {
     const xl_type *t = g->err ? NULL : parse_type(g, "const", type);
@@ -524,8 +519,7 @@ void xl_remat_end(xl_graph *g)
     g->remat_from = UINT32_MAX;
 }
 
-/* ---- shapes ---------------------------------------------------------------------------------------------------------
- * */
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
 xl_tensor xl_reshape_dims(xl_graph *g, xl_tensor a, xl_dims dims)
 {
     if (!xl_graph_ok(g, "reshape", &a, 1))
@@ -652,8 +646,7 @@ xl_tensor xl_shift(xl_graph *g, xl_tensor a, int axis, int64_t by, double fill)
     return xl_tensor_of(xl_em_pad(&g->e, xl_val_of(a), xl_em_scalar(&g->e, t->dtype, fill), lo, hi, NULL));
 }
 
-/* ---- reductions -----------------------------------------------------------------------------------------------------
- * */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 static xl_tensor reduce(xl_graph *g, const char *what, xl_opcode code, xl_tensor a, double init, const char *axes,
                         int64_t *count)
 {

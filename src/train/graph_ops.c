@@ -159,8 +159,7 @@ xl_tensor xl_stop_gradient(xl_graph *g, xl_tensor a)
     return xl_tensor_of(op->out[0]);
 }
 
-/* ---- products -------------------------------------------------------------------------------------------------------
- * */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 xl_tensor xl_dot_dims(xl_graph *g, xl_tensor a, xl_tensor b, xl_dims abatch, xl_dims bbatch, xl_dims ac, xl_dims bc,
                       xl_dtype out)
 {
@@ -247,8 +246,7 @@ xl_tensor xl_lookup(xl_graph *g, xl_tensor table, xl_tensor ids)
     return xl_gather_rows(g, table, ids);
 }
 
-/* ---- parts of networks ----------------------------------------------------------------------------------------------
- * */
+/* ---- parts of networks ------------------------------------------------------------------------------------------- */
 xl_tensor xl_softmax(xl_graph *g, xl_tensor a)
 {
     xl_tensor x = xl_cast_to(g, a, XL_F32), top = xl_stop_gradient(g, xl_max(g, x, "[-1]"));

@@ -52,8 +52,8 @@ xl_digest xl_graph_hash(xl_graph *g, xl_func *f);
 void xl_lane_suit(const xl_lane *l, xl_graph *g);
 
 xl_elem xl_elem_of(xl_dtype d);
-/* From here on the lane is all its devices, in this mesh: before its first tensor. The same mesh again is nothing new.
- * */
+/* From here on the lane is all its devices, in this mesh: before its first tensor. The same mesh again is
+ * nothing new. */
 xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh) XL_MUST_USE;
 /* What an input, a parameter or a result of a graph is on the device. */
 xl_array_type xl_array_type_of(const xl_type *t, const xl_mesh_spec *spec);

@@ -52,8 +52,7 @@ static void unlisten(struct sigaction was[HEEDED])
         sigaction(heeded[i], &was[i], NULL);
 }
 
-/* ---- the state of a loop --------------------------------------------------------------------------------------------
- * */
+/* ---- the state of a loop ----------------------------------------------------------------------------------------- */
 typedef struct {                         /* a step whose numbers are still on the device */
     xl_array *b;
     xl_fence *done;
@@ -105,8 +104,7 @@ static void note_text(loop *l, const char *event, const char *key, const char *t
     xl_event_end(l->run, &e);
 }
 
-/* ---- metrics.csv ----------------------------------------------------------------------------------------------------
- * */
+/* ---- metrics.csv ------------------------------------------------------------------------------------------------- */
 /* A resumed run goes on behind the step of its checkpoint: rows beyond it are written again. */
 static xl_error *open_csv(loop *l, const char *dir, int64_t after)
 {
@@ -282,8 +280,7 @@ static uint64_t missing(loop *l)
     return n;
 }
 
-/* ---- talk -----------------------------------------------------------------------------------------------------------
- * */
+/* ---- talk -------------------------------------------------------------------------------------------------------- */
 static const char *amount(char out[32], double v)
 {
     static const char unit[] = " kMGTP";
@@ -374,8 +371,7 @@ static xl_error *draw(loop *l, const xl_prepared *p, xl_array *const *in, const 
     return xl_held_record(l->s.t, p->g, in, metrics, l->leads ? xl_run_dir(l->run) : NULL);
 }
 
-/* ---- evaluation -----------------------------------------------------------------------------------------------------
- * */
+/* ---- evaluation -------------------------------------------------------------------------------------------------- */
 static void free_inputs(xl_array **in, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -447,8 +443,7 @@ static const char *whole_path(xl_arena *a, const char *path)
     return out;
 }
 
-/* ---- the run's folder -----------------------------------------------------------------------------------------------
- * */
+/* ---- the run's folder -------------------------------------------------------------------------------------------- */
 static xl_error *lock_dir(loop *l, const char *dir)
 {
     char *path = xl_path_join(l->a, dir, "lock");
@@ -1012,8 +1007,7 @@ out:
     return err;
 }
 
-/* ---- evaluation of a finished run -----------------------------------------------------------------------------------
- * */
+/* ---- evaluation of a finished run -------------------------------------------------------------------------------- */
 xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step,
                         xl_participants *who)
 {

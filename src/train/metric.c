@@ -144,10 +144,9 @@ void xl_metric(xl_graph *g, const char *name, const char *how, xl_tensor t)
     push(g, name, m);
 }
 
-/* ---- per row --------------------------------------------------------------------------------------------------------
- * */
-/* Which dimension of the rows an axis splits: that of the first input it splits, where the sizes agree; else the first.
- * */
+/* ---- per row ----------------------------------------------------------------------------------------------------- */
+/* Which dimension of the rows an axis splits: that of the first input it splits, where the sizes agree; else
+ * the first. */
 static uint32_t split_by(const xl_graph *g, const xl_type *t, uint32_t axis)
 {
     for (uint32_t i = 0; i < g->ninput; i++)
@@ -305,8 +304,7 @@ void xl_metric_rows(xl_graph *g, const char *name, const char *how, xl_tensor ro
     xl_metric(g, name, words[m.how], v);
 }
 
-/* ---- on the host ----------------------------------------------------------------------------------------------------
- * */
+/* ---- on the host ------------------------------------------------------------------------------------------------- */
 static const char *const own_names[XL_AT_OWN] = { "loss", "grad_norm", "lr", "skipped", "step" };
 static uint32_t own_of(xl_step_kind kind) { return kind == XL_STEP_TRAIN ? XL_AT_OWN : 1; }
 

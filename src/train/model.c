@@ -266,7 +266,7 @@ static void micro_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg)
 }
 
 /* Turn after turn: sums of the loss and of its weights go round; what a turn made is gone when it ends, and made again
- * on the way back. */
+ * in the backward pass. */
 static rows_out in_turns(whole *w, int64_t batch, int64_t time)
 {
     xl_graph *g = w->b.g;
@@ -284,7 +284,7 @@ static rows_out in_turns(whole *w, int64_t batch, int64_t time)
     w->in = (rows_in){ dealt(g, w->in.tokens, n, batch, time), dealt(g, w->in.targets, n, batch, time),
                        dealt(g, w->in.segments, n, batch, time), dealt(g, w->in.positions, n, batch, time) };
     xl_scan(g, n, carry, 4, micro_body, w);
-    if (!g->err) {                      /* what a turn made is not kept for the way back */
+    if (!g->err) {                      /* what a turn made is not kept for the backward pass */
         xl_op *loop = xl_value_op(g->f, xl_val_of(carry[0]));
         loop->extra = xl_dict_with(g->m, loop->extra, XL_STR(XL_GRAD_LEAN), xl_attr_i64(g->m, 1));
     }

@@ -33,8 +33,7 @@ static xl_dtype dtype_find(xl_str s)
     return XL_DT_NONE;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------
- * */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 static const char header_key[] = "\"xlane.header\":\"", tensor_key[] = "xlane.blake2b.",
                   zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
 _Static_assert(sizeof zeros == XL_DIGEST_HEX, "as long as a digest");
@@ -139,8 +138,7 @@ out:
     return err;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------
- * */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 static xl_error *one_tensor(xl_safetensors *s, const xl_node *n, uint64_t base, uint64_t size, xl_saved *out)
 {
     xl_str dt = { "", 0 };

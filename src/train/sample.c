@@ -1,8 +1,8 @@
 /* Drawing text from a checkpoint, a token at a time. One compiled program takes a token and the states of fixed shape
  * that the tokens before it left (keys and values, what recurrences remember), which stay on the device. When the
  * window is full its first half goes, and the rest goes through again. With `recompute` one program takes the whole
- * window each time, and everything behind the last token is padding that no position can see: the same tokens, slowly.
- * */
+ * window each time, and everything behind the last token is padding that no position can see: the same
+ * tokens, slowly. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -23,7 +23,7 @@ static xl_error *try_fused(xl_lane *l, const xl_model *m, xl_setup *s)
     for (int i = 0; i < 3; i++)
         in[i] = xl_input_dims(g, (const char *[]){ "q", "k", "v" }[i], XL_BF16,
                               XL_DIMS(1, 128, i ? groups : m->heads, size));
-    xl_tensor o = xl_attention_fused(g, in[0], in[1], in[2], !m->hasty);
+    xl_tensor o = xl_attention_fused(g, in[0], in[1], in[2], !m->nondeterministic);
     xl_gradient(g, xl_sum(g, xl_cast_to(g, o, XL_F32), NULL), in, 3, out);
     if (g->err)
         return XL_ERR(INTERNAL, "%s", xl_error_message(g->err));
@@ -115,7 +115,7 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
     if (err)
         return err;
     xl_model m = c->model;
-    m.hasty = !c->deterministic;
+    m.nondeterministic = !c->deterministic;
     choose_attention(c, s, &m);
     for (int i = 0; i < n; i++) {
         char name[64];

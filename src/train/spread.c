@@ -181,8 +181,7 @@ xl_tensor xl_spread_act(xl_graph *g, const char *name, xl_tensor t)
     return xl_tensor_of(xl_constrain(g, xl_val_of(t), &spec));
 }
 
-/* ---- the public calls -----------------------------------------------------------------------------------------------
- * */
+/* ---- the public calls -------------------------------------------------------------------------------------------- */
 xl_value xl_constrain(xl_graph *g, xl_value v, const xl_mesh_spec *spec)
 {
     xl_op *op = xl_em_op(&g->e, XL_OP_SDY_CONSTRAINT, &v, 1, xl_value_type(g->f, v));

@@ -37,8 +37,8 @@ typedef struct {
     xl_grad_keep keep;
 } xl_step_opts;
 
-/* names: the parameters in the order of the arguments (n of them); the graph must have exactly these. opts may be NULL.
- * */
+/* names: the parameters in the order of the arguments (n of them); the graph must have exactly these. opts
+ * may be NULL. */
 xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uint32_t n, const xl_step_opts *opts,
                         xl_func **out) XL_MUST_USE;
 /* A function (parameters, inputs) -> outputs. */

@@ -258,8 +258,8 @@ static uint32_t lead_of(const xl_group_view *g)
     return k;
 }
 
-/* Between the results of operand i and a packed copy of process `part`'s elements of it. Returns where the copy ends.
- * */
+/* Between the results of operand i and a packed copy of process `part`'s elements of it. Returns where the
+ * copy ends. */
 static char *slice_copy(const xl_step *s, const xl_group_view *g, uint32_t i, uint32_t part, char *packed, bool out)
 {
     size_t from, to, elem = s->shape[i].elem;

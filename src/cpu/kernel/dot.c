@@ -1,5 +1,5 @@
-/* Products of matrices, through the GEMM where it has the types, through plain loops over a wide type where it has not.
- * */
+/* Products of matrices, through the GEMM where it has the types, through plain loops over a wide type where
+ * it has not. */
 #include <stdlib.h>
 
 #include "cpu/kernel/ew.h"
@@ -213,7 +213,7 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
         if (!in_list(rb, i) && !in_list(rc, i))
             add_axis(&d->n, r.dims[i], 0, rs[i]);
     if (d->batch.count * d->m.count * d->n.count != o.count)
-        return xl_plan_unsupported(p, op, "its result has not the shape of the product");
+        return xl_plan_unsupported(p, op, "its result shape does not match the product");
     p->plan->flops += 2.0 * (double)o.count * (double)d->k.count;
     d->in = l.dtype;
     d->out = o.dtype;

@@ -25,8 +25,8 @@ static double extreme(double x, double y, bool max)
         return signbit(x) == max ? y : x;
     return (x > y) == max ? x : y;
 }
-/* Rounded to float where that is the type: a sum or a product of two floats in double is rounded once more to the same.
- * */
+/* Rounded to float where that is the type: a sum or a product of two floats in double is rounded once more
+ * to the same. */
 static double two(xl_opcode op, double x, double y, bool f32)
 {
     volatile double z = op == XL_OP_ADD ? x + y : op == XL_OP_MULTIPLY ? x * y : extreme(x, y, op == XL_OP_MAXIMUM);

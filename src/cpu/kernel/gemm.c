@@ -375,8 +375,8 @@ static void run_packed(xl_pool *pool, job *w)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    /* packing B pays if its elements are used often; a small one stays in L1 anyway, if its rows do not collide there
-     * */
+    /* packing B pays if its elements are used often; a small one stays in L1 anyway, if its rows do not
+     * collide there */
     w->direct = kn->direct && g->b_type == kn->packed && g->b_col == 1 &&
                 (g->m <= 4u * kn->mr || (g->k <= 64 && g->n <= 512 && g->k * g->n * kn->size <= 32768));
     size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : kn->kc);

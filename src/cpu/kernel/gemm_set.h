@@ -22,8 +22,8 @@ typedef void xl_gemm_direct_fn(size_t k, const void *a, const void *b, ptrdiff_t
 /* Packs `rows` (at most the panel's) by k elements of `src`, steps rs and cs, into kpad steps. */
 typedef void xl_gemm_pack_fn(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k,
                              size_t kpad);
-/* y[s][r] = sum over p of x[s][p] mat[p * step + r], for s < count (at most 4), r < n; x is [k][4], y has stride ldy.
- * */
+/* y[s][r] = sum over p of x[s][p] mat[p * step + r], for s < count (at most 4), r < n; x is [k][4], y has
+ * stride ldy. */
 typedef void xl_gemm_axpy_fn(size_t k, size_t n, size_t count, const void *x, const void *mat, ptrdiff_t step, void *y,
                              ptrdiff_t ldy);
 /* y[r] = sum over p of x[p] mat[r * step + p], for r < n. */

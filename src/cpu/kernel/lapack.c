@@ -76,8 +76,7 @@ static void *space(matrix *x, size_t n)
     return p;
 }
 
-/* ---- routines -----------------------------------------------------------------------------------------------------
- * */
+/* ---- routines ---------------------------------------------------------------------------------------------------- */
 /* Calls a routine twice: for the size of its workspace, then with it. `call` uses work, lwork and info. */
 #define WITH_WORK(call)                                                            \
     do {                                                                           \
@@ -456,8 +455,7 @@ static const routine xla[] = {
       { { MAT, T } } },
 };
 
-/* ---- as steps -----------------------------------------------------------------------------------------------------
- * */
+/* ---- as steps ---------------------------------------------------------------------------------------------------- */
 /* to[c][r] = from[r][c], in squares that stay near. */
 #define TURN(type)                                                                                              \
     for (int64_t r0 = 0; r0 < rows; r0 += 16)                                                                   \
@@ -638,7 +636,7 @@ static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, boo
         default: d->size[i] = 1; break;
         }
         if (!fits || !xl_type_count(t, &count) || count != d->mats * d->size[i])
-            return xl_plan_unsupported(p, op, "a result has not the shape of this routine's");
+            return xl_plan_unsupported(p, op, "a result shape does not match this routine's");
         d->turned[i] = out[i].size == SQ || out[i].size == MAT || out[i].size == U || out[i].size == VT;
         d->rows[i] = rows;
         d->type[i] = types[out[i].type];
@@ -692,8 +690,7 @@ xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *know
     return NULL;
 }
 
-/* ---- cholesky, triangular_solve: by rows as they lie, which LAPACK takes for the transposes -------------------------
- * */
+/* ---- cholesky, triangular_solve: by rows as they lie, which LAPACK takes for the transposes ---------------------- */
 typedef struct {
     xl_openblas_fn *fn;
     xl_dtype work;

@@ -139,8 +139,8 @@ static void walk(const part *t, uint32_t k, char *to, const char *from, char *me
     memcpy(to, sum, (size_t)line);
 }
 
-/* Parts of the first dimension where that is reduced, times ranges of the first one that is kept: all from the shapes.
- * */
+/* Parts of the first dimension where that is reduced, times ranges of the first one that is kept: all from
+ * the shapes. */
 typedef struct {
     const reduce *d;
     part all;

@@ -1,6 +1,6 @@
 /* src/cpu/pjrt/ranks.h
- * A client whose devices belong to several processes: what the frontend says about them, and how they find each other.
- * */
+ * A client whose devices belong to several processes: what the frontend says about them, and how they find
+ * each other. */
 #ifndef XL_CPU_API_RANKS_H
 #define XL_CPU_API_RANKS_H
 

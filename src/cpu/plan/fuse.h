@@ -31,8 +31,8 @@ struct xl_group {
     bool done;
 };
 
-/* Finds groups in r and the regions inside it, brings the ops of each group together, and says which values must exist.
- * */
+/* Finds groups in r and the regions inside it, brings the ops of each group together, and says which values
+ * must exist. */
 xl_error *xl_fuse(xl_planner *p, xl_region *r) XL_MUST_USE;
 
 /* The group that v's op belongs to, or NULL. */

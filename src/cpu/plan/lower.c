@@ -223,8 +223,8 @@ static xl_op *moves_nothing(lower *l, const xl_op *op)
     return c;
 }
 
-/* A dynamic slice along dimensions in which a broadcast repeats itself is that broadcast, smaller, wherever it begins.
- * */
+/* A dynamic slice along dimensions in which a broadcast repeats itself is that broadcast, smaller, wherever
+ * it begins. */
 static xl_op *slice_of_same(lower *l, const xl_op *op)
 {
     const xl_op *b = l->f->val[op->in[0].id].def;

@@ -9,7 +9,7 @@
 xl_error *xl_lower(xl_module *m, bool keep_manual) XL_MUST_USE;
 
 /* chlo.scan, or a composite of that name with its body as a region, as a loop appended to `to`; its results go to out.
- * *done is false, and nothing was made, where it has not the form of one. */
+ * *done is false, and nothing was made, where it does not have the form of one. */
 xl_error *xl_lower_scan(xl_func *f, xl_region *to, const xl_op *op, xl_value *out, bool *done) XL_MUST_USE;
 
 #endif

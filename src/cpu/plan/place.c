@@ -1,7 +1,7 @@
 /* First the outputs: until an output is written its memory is as good as any other, unless it is a donated argument's.
  * The largest temporaries that are done by then go there. Then a sweep over positions: at each, first the buffers that
- * begin take the best-fitting hole (or the end), then those that end give theirs back and holes that touch are joined.
- * */
+ * begin take the best-fitting hole (or the end), then those that end give theirs back and holes that touch
+ * are joined. */
 #include "cpu/plan/place.h"
 
 #include <stdlib.h>

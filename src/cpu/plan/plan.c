@@ -7,8 +7,8 @@
  *
  * Hints carry the wish "make this value there": the results of a while body in the carried buffers, those of a branch
  * in the op's results, those of the program in its outputs. A hint is honoured when the content that lies there has
- * been read for the last time (or is read by this very op, in place); otherwise a copy follows at the end of the block.
- * */
+ * been read for the last time (or is read by this very op, in place); otherwise a copy follows at the end of
+ * the block. */
 #include <stdlib.h>
 
 #include "cpu/plan/check.h"

@@ -83,7 +83,6 @@ xl_error *xl_plan_lanes(xl_planner *p, const xl_op *op, uint32_t r, xl_block **o
  * arguments and n results, that of result 0 when n is 1. */
 xl_opcode xl_region_single(const xl_func *f, const xl_region *r);
 xl_error *xl_plan_unsupported(const xl_planner *p, const xl_op *op, const char *why) XL_MUST_USE;
-static inline const xl_shape *xl_none_shape(void) { return NULL; }
 
 /* Kernels that others call. */
 bool xl_slot_step(

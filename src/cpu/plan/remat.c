@@ -12,8 +12,8 @@
  *   leaves: what copies of their ops would read, going back through cheap ops. Free are arguments, numbers, what the
  *   group reads
  *           already, and what lives across it anyway; others would live longer, and cost their size.
- * While the leaves cost as much as the wanted values are worth, the wanted value with the dearest leaves is given up.
- * */
+ * While the leaves cost as much as the wanted values are worth, the wanted value with the dearest leaves is
+ * given up. */
 #include "cpu/plan/remat.h"
 
 enum { WORK_MAX = 8, WANTED_MAX = 32, COPIES_MAX = 96, MEMBERS_MAX = 160, SMALL = 1 << 15 };

@@ -28,7 +28,8 @@ void xl_pool_for(xl_pool *p, size_t n, size_t grain, xl_pool_fn *fn, void *ctx);
 /* Work of another kind than loops: fn(ctx, ..) in the calling thread and, as they come free, in the others too, each of
  * them once. fn looks for work, does it (which may post loops), and returns when there will be no more. In between: it
  * reads the number of the latest news, looks, and if there is nothing calls xl_pool_rest, which helps with somebody's
- * loop (true) or sleeps until there is later news or for `ms` milliseconds. Who makes work tells it, for n threads. */
+ * loop (true) or sleeps until there is later news or for `ms` milliseconds. Producers
+ * call xl_pool_tell(p, n) to wake up to n workers. */
 void xl_pool_crew(xl_pool *p, xl_pool_fn *fn, void *ctx);
 unsigned xl_pool_news(const xl_pool *p);
 void xl_pool_tell(xl_pool *p, size_t n);

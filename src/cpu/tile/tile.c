@@ -164,8 +164,8 @@ static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool ro
         XL_PUSH(m->p->a, m->d, m->nd, m->capd, d);
         m->r[r].direct = (int32_t)m->nd - 1;
         m->r[r].along = along;
-        /* a part of it may have the bytes of a result with wider elements: what is written would overtake what is read
-         * */
+        /* a part of it may have the bytes of a result with wider elements: what is written would overtake
+         * what is read */
         if (row || along || v->offset || v->kind != XL_VIEW_VALUE || m->shape[buf].count != pr->rows * pr->cols)
             not_in_place(m, buf);
         if (widen && dtype == XL_BF16 && !row) {
@@ -533,8 +533,7 @@ static void shape_space(xl_tile_maker *m)
     pr->nchunk = (pr->n + pr->grain - 1) / pr->grain;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------------------
- * */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 typedef struct { uint16_t reg; xl_dtype dtype; uint32_t buf; } result;
 
 /* Calls what shares memory with result `buf` an alias of it: does the program read operand j there, and until when? */

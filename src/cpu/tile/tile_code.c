@@ -87,8 +87,7 @@ int32_t xl_tile_strip_of(const xl_op *op, const xl_dtype *in, xl_dtype out)
 #undef N
 #undef S
 
-/* ---- stages -------------------------------------------------------------------------------------------------------
- * */
+/* ---- stages ------------------------------------------------------------------------------------------------------ */
 static bool strip(const xl_tile_instr *x) { return x->strip >= 0; }
 /* Read as one number (per row): no array. */
 static bool number(const xl_tile_reg *r) { return r->elem == 4 && !r->truth && (r->same || r->row); }
@@ -133,8 +132,7 @@ static void set_stages(xl_tile_maker *m)
     }
 }
 
-/* ---- strip code ---------------------------------------------------------------------------------------------------
- * */
+/* ---- strip code -------------------------------------------------------------------------------------------------- */
 static xl_tile_point point(const xl_tile_maker *m, uint16_t r, bool write)
 {
     const xl_tile_reg *q = &m->r[r];
@@ -435,8 +433,7 @@ void xl_tile_schedule(xl_tile_maker *m)
     }
 }
 
-/* ---- positions and slots --------------------------------------------------------------------------------------------
- * */
+/* ---- positions and slots ----------------------------------------------------------------------------------------- */
 typedef struct { uint32_t pos; uint16_t reg; bool write; } touch;
 typedef void touch_fn(xl_tile_maker *m, void *ctx, const touch *t);
 

@@ -649,8 +649,7 @@ static const xl_attr *sdy_sharding(xl_bc *r, xl_cur *c, uint64_t code, uint32_t 
     return xl_attr_sharding(r->m, s);
 }
 
-/* ---- sdy attributes that are kept as text, spelled as sdy prints them ---------------------------------------------
- * */
+/* ---- sdy attributes that are kept as text, spelled as sdy prints them -------------------------------------------- */
 static void put_axis(xl_buf *b, const xl_axis_ref *a)
 {
     xl_buf_printf(b, "\"%.*s\"", XL_FMT(a->name));

@@ -1,5 +1,5 @@
-/* Bytecode made by hand: the smallest module, and what a hostile one might hold. Real programs are in test/bytecode.py.
- * */
+/* Bytecode made by hand: the smallest module, and what a hostile one might hold. Real programs are in
+ * test/bytecode.py. */
 #include "base/test.h"
 #include "ir/read.h"
 

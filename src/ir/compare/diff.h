@@ -27,8 +27,8 @@ typedef struct {
 /* The differences from a to b, the arguments' first, then in program order, at most `most` of them, in the arena. What
  * merely follows from a difference already named (types of later ops, sizes in their attributes) is left out. */
 xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b, uint32_t most, uint32_t *n);
-/* Of two programs that do not differ: the arguments that are named otherwise, in words; empty where all names stayed.
- * */
+/* Of two programs that do not differ: the arguments that are named otherwise, in words; empty where all
+ * names stayed. */
 xl_str xl_module_renames(xl_arena *arena, const xl_module *a, const xl_module *b);
 const char *xl_diff_word(xl_diff_kind kind);               /* "shape", "dtype", ... */
 /* The source lines of a program's ops as numbers, sorted, each once; in the arena. The line that called the program is

@@ -639,8 +639,7 @@ static void op_batch_norm_grad(xl_low *l) { batch_norm(l, XL_OP_BATCH_NORM_GRAD)
 static void op_batch_norm_inference(xl_low *l) { batch_norm(l, XL_OP_BATCH_NORM_INFERENCE); }
 static void op_batch_norm_training(xl_low *l) { batch_norm(l, XL_OP_BATCH_NORM_TRAINING); }
 
-/* ---- control flow and calls ---------------------------------------------------------------------------------------
- * */
+/* ---- control flow and calls -------------------------------------------------------------------------------------- */
 static void op_tuple(xl_low *l) { give(l, gather_operands(l, 0, l->i->noperand)); }
 
 static void op_get_tuple_element(xl_low *l)
@@ -857,8 +856,7 @@ static void op_custom_call(xl_low *l)
     done(l, op);
 }
 
-/* ---- tokens, hosts and other devices ------------------------------------------------------------------------------
- * */
+/* ---- tokens, hosts and other devices ----------------------------------------------------------------------------- */
 static void op_after_all(xl_low *l) { done(l, emit_all(l, l->i->noperand ? XL_OP_AFTER_ALL : XL_OP_CREATE_TOKEN, 0)); }
 
 static void op_infeed(xl_low *l)

@@ -648,8 +648,8 @@ static xl_error *need_pointing(xl_infer_ctx *c, const pointing *p)
     return NULL;
 }
 
-/* The shape of what is gathered: batch dimensions of the indices, and the window at offset_dims. sizes.p NULL: unknown.
- * */
+/* The shape of what is gathered: batch dimensions of the indices, and the window at offset_dims. sizes.p
+ * NULL: unknown. */
 static xl_error *gathered(xl_infer_ctx *c, const pointing *p, const int64_t *sizes)
 {
     const xl_type *t = p->t, *x = p->index;

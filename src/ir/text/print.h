@@ -1,6 +1,6 @@
 /* src/ir/text/print.h
- * The canonical text: what MLIR's own parser takes back. Values are numbered, defaults left out, dictionaries sorted.
- * */
+ * The canonical text: what MLIR's own parser takes back. Values are numbered, defaults left out,
+ * dictionaries sorted. */
 #ifndef XL_IR_PRINT_H
 #define XL_IR_PRINT_H
 
