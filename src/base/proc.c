@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-typedef struct { char *const *argv, *const *env; xl_proc_fn *fn; void *arg; } job;
+typedef struct { char *const *argv, *const *env; xl_proc_fn *fn; void *arg; bool show; } job;
 
 bool xl_proc_write(int fd, const void *p, size_t n)
 {
@@ -43,7 +43,8 @@ static void child(const job *j, pid_t parent, int out, int err, int failed)
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
     int null = open("/dev/null", O_RDWR);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(err, 2) < 0 || dup2(j->fn ? err : out, 1) < 0)
+    if (null < 0 || dup2(null, 0) < 0 || (!j->show && dup2(err, 2) < 0) ||
+        dup2(j->show ? 2 : j->fn ? err : out, 1) < 0)
         _exit(127);
     if (j->fn) {
         struct rlimit none_kept = { 0, 0 };
@@ -192,6 +193,11 @@ out:
 xl_error *xl_proc_run(xl_arena *a, char *const argv[], char *const env[], int timeout_ms, xl_proc_result *out)
 {
     return run(a, &(job){ .argv = argv, .env = env }, timeout_ms, out);
+}
+
+xl_error *xl_proc_show(xl_arena *a, char *const argv[], char *const env[], int timeout_ms, xl_proc_result *out)
+{
+    return run(a, &(job){ .argv = argv, .env = env, .show = true }, timeout_ms, out);
 }
 
 xl_error *xl_proc_call(xl_arena *a, xl_proc_fn *fn, void *arg, int timeout_ms, xl_proc_result *out)

@@ -23,6 +23,10 @@ typedef struct {
 xl_error *xl_proc_run(xl_arena *a, char *const argv[], char *const env[], int timeout_ms,
                       xl_proc_result *out) XL_MUST_USE;
 
+/* The same, but what it prints goes to our standard error as it comes: for what takes minutes and shows its progress. */
+xl_error *xl_proc_show(xl_arena *a, char *const argv[], char *const env[], int timeout_ms,
+                       xl_proc_result *out) XL_MUST_USE;
+
 /* Calls fn in a child of this process (fork): what it writes to fd becomes out->out, what it returns out->status;
  * everything it or a library it loads prints becomes out->err. To be called while no other thread of ours runs. */
 typedef int xl_proc_fn(void *arg, int fd);

@@ -8,6 +8,7 @@
 #include "cli/program.h"
 #include "ir/text/print.h"
 #include "ir/scalar.h"
+#include "lane/trial.h"
 #include "pjrt/options.h"
 
 static struct {
@@ -26,41 +27,6 @@ static const xl_opt opts[] = {
     { "outputs", XL_OPT_STR, &opt.outputs, "DIR", "write each output's raw bytes to DIR/out0.bin, …" },
     { 0 },
 };
-
-static uint64_t mix(uint64_t *s)
-{
-    uint64_t z = (*s += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static xl_error *element_type(const xl_type *t, uint32_t i, xl_elem *elem, size_t *bytes)
-{
-    if (!xl_type_static(t) || t->quant ||
-        (*elem = xl_elem_parse(xl_str_of(xl_dtypes[t->dtype].text))) == XL_ELEM_INVALID ||
-        !xl_elem_size(*elem, xl_type_dims(t), bytes))
-        return XL_ERR(UNIMPLEMENTED, "argument %u is not a tensor of a fixed shape", i);
-    return NULL;
-}
-
-/* Floating point between -1 and 1; integers 0 to 7, so that they serve as indices too; i1 either. */
-static void fill(const xl_type *t, bool random, double value, uint64_t *state, char *p, size_t bytes)
-{
-    xl_dtype part = xl_dtype_part(t->dtype);
-    size_t each = xl_dtype_bytes(part);
-    xl_dclass cls = xl_dtype_class(part);
-    for (size_t i = 0; i + each <= bytes && each; i += each) {
-        double v = value;
-        if (random) {
-            uint64_t r = mix(state);
-            v = cls == XL_CLASS_FLOAT  ? (double)(r >> 11) * 0x1p-52 - 1
-                : cls == XL_CLASS_PRED ? (double)(r & 1)
-                                       : (double)(r & 7);
-        }
-        xl_scalar_put(part, v, p + i);
-    }
-}
 
 static xl_error *given(const xl_cli *cli, uint32_t n, const char **value)
 {
@@ -87,7 +53,7 @@ static xl_error *input(const xl_cli *cli, const xl_device *d, const xl_type *t, 
     size_t bytes = 0;
     char *data = NULL;
     double v = 0;
-    XL_DO(element_type(t, i, &elem, &bytes));
+    XL_DO(xl_trial_type(t, i, &elem, &bytes));
     if (value && *value == '@') {
         xl_str file;
         XL_TRY(xl_file_read(cli->arena, value + 1, &file), "argument %u", i);
@@ -108,7 +74,7 @@ static xl_error *input(const xl_cli *cli, const xl_device *d, const xl_type *t, 
         err = XL_ERR(EXHAUSTED, "no memory for argument %u, %zu bytes", i, bytes);
         goto out;
     }
-    fill(t, !value, v, state, data, bytes);
+    xl_trial_fill(t, value ? &v : NULL, state, data, bytes);
     err = xl_buffer_from_host(d, elem, xl_type_dims(t), data, NULL, out);
 out:
     free(data);

@@ -1,5 +1,6 @@
 #include "cli/launch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -67,50 +68,71 @@ static void describe(xl_arena *a, xl_launch *l)
     l->sig.parallelism = xl_strf(a, "replicas %d partitions %d", l->replicas, l->partitions);
 }
 
+/* A program that a run compiled. */
+typedef struct { xl_str name, hash; } recorded;
+
+/* Each once, in the order of their compiles. */
+static xl_error *recorded_of(xl_arena *a, const char *dir, recorded **out, size_t *n)
+{
+    xl_error *err = NULL;
+    xl_node **event = NULL;
+    size_t nevent = 0, cap = 0;
+    *out = NULL;
+    *n = 0;
+    XL_DO(xl_run_events(a, dir, &event, &nevent));
+    for (size_t i = 0; i < nevent; i++) {
+        const xl_node *what = xl_node_get(event[i], "event"), *name = xl_node_get(event[i], "module"),
+                      *hash = xl_node_get(event[i], "program");
+        bool again = false;
+        if (!what || !xl_str_is(what->s, "compile") || !name || !hash)
+            continue;
+        for (size_t k = 0; k < *n; k++)
+            again = again || xl_str_eq((*out)[k].hash, hash->s);
+        if (!again)
+            XL_PUSH(a, *out, *n, cap, ((recorded){ name->s, hash->s }));
+    }
+out:
+    return err;
+}
+
+static xl_error *none_of(xl_arena *a, const char *dir, const char *module, const recorded *r, size_t n)
+{
+    xl_buf names = { 0 };
+    for (size_t i = 0; i < n; i++)
+        if (!names.n || !strstr(names.p, xl_str_c(a, r[i].name)))
+            xl_buf_printf(&names, "%s%.*s", names.n ? ", " : "", XL_FMT(r[i].name));
+    xl_error *err =
+        module && names.n
+            ? XL_ERR(NOT_FOUND, "%s compiled no module called %s; it has %s", dir, module, names.p)
+            : XL_ERR(NOT_FOUND, "%s has no recorded programs; run it under `xlane run -- CMD`, which records them", dir);
+    xl_buf_fini(&names);
+    return err;
+}
+
 static xl_error *of_run(const xl_cli *cli, const char *dir, const char *module, xl_launch *l)
 {
     xl_error *err = NULL;
     xl_arena *a = cli->arena;
-    xl_node **event = NULL;
-    size_t n = 0, nseen = 0, cap = 0, others = 0;
-    xl_str *seen = NULL;
-    xl_buf names = { 0 };
-    XL_DO(xl_run_events(a, dir, &event, &n));
+    recorded *r = NULL;
+    size_t n = 0, others = 0;
+    XL_DO(recorded_of(a, dir, &r, &n));
     for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(event[i], "event"), *name = xl_node_get(event[i], "module"),
-                      *hash = xl_node_get(event[i], "program");
-        bool again = false;
         xl_str code;
-        if (!what || !xl_str_is(what->s, "compile") || !name || !hash)
+        if (module && !xl_str_is(r[i].name, module))
             continue;
-        for (size_t k = 0; k < nseen; k++)
-            again = again || xl_str_eq(seen[k], hash->s);
-        if (again)
+        xl_error *gone = xl_recorded_load(a, dir, xl_str_c(a, r[i].hash), &code);
+        xl_error_free(gone);
+        if (gone)
             continue;
-        XL_PUSH(a, seen, nseen, cap, hash->s);
-        if (module && !xl_str_is(name->s, module)) {
-            if (!names.n || !strstr(names.p, xl_str_c(a, name->s)))
-                xl_buf_printf(&names, "%s%.*s", names.n ? ", " : "", XL_FMT(name->s));
-            continue;
-        }
-        xl_error *gone = xl_recorded_load(a, dir, xl_str_c(a, hash->s), &code);
-        if (gone) {
-            xl_error_free(gone);
-            continue;
-        }
         others++;
         /* With a name the newest, without one the largest: that is the training step of nearly every program. */
         if (!l->code.p || module || code.n > l->code.n) {
             l->code = code;
-            l->name = xl_str_c(a, name->s);
+            l->name = xl_str_c(a, r[i].name);
         }
     }
     if (!l->code.p) {
-        if (module && names.n)
-            err = XL_ERR(NOT_FOUND, "%s compiled no module called %s; it has %s", dir, module, names.p);
-        else
-            err = XL_ERR(NOT_FOUND, "%s has no recorded programs; run it under `xlane run -- CMD`, which records them",
-                         dir);
+        err = none_of(a, dir, module, r, n);
         goto out;
     }
     describe(a, l);
@@ -119,8 +141,62 @@ static xl_error *of_run(const xl_cli *cli, const char *dir, const char *module, 
                    .p;
     l->sig.model = xl_strf(a, "module %s", l->name);
 out:
-    xl_buf_fini(&names);
     return err;
+}
+
+static int by_size(const void *x, const void *y)
+{
+    const xl_launch *a = x, *b = y;
+    return a->code.n != b->code.n ? (a->code.n < b->code.n) - (a->code.n > b->code.n) : strcmp(a->name, b->name);
+}
+
+static xl_error *all_of_run(const xl_cli *cli, const char *dir, const char *module, xl_launch **out, size_t *n)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    recorded *r = NULL;
+    size_t nr = 0;
+    XL_DO(recorded_of(a, dir, &r, &nr));
+    *out = xl_new(a, xl_launch, nr + 1);
+    for (size_t i = 0; i < nr; i++) {
+        xl_launch *l = &(*out)[*n];
+        size_t alike = 0;
+        xl_error *gone =
+            module && !xl_str_is(r[i].name, module) ? NULL : xl_recorded_load(a, dir, xl_str_c(a, r[i].hash), &l->code);
+        xl_error_free(gone);
+        if (!l->code.p)
+            continue;
+        for (size_t k = 0; k < nr; k++)
+            alike += xl_str_eq(r[k].name, r[i].name);
+        l->name = alike > 1 ? xl_strf(a, "%.*s %.6s", XL_FMT(r[i].name), r[i].hash.p).p : xl_str_c(a, r[i].name);
+        l->about = xl_strf(a, "%s of run %s", l->name, dir).p;
+        l->sig.model = xl_strf(a, "module %.*s", XL_FMT(r[i].name));
+        describe(a, l);
+        (*n)++;
+    }
+    if (!*n)
+        err = none_of(a, dir, module, r, nr);
+    else
+        qsort(*out, *n, sizeof **out, by_size);
+out:
+    return err;
+}
+
+xl_error *xl_launch_all(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,
+                        xl_launch **out, size_t *n)
+{
+    xl_file_info info;
+    xl_str name = xl_str_of(what);
+    char *dir;
+    bool config = xl_str_ends(name, XL_STR(".yaml")) || xl_str_ends(name, XL_STR(".yml"));
+    *n = 0;
+    if (config || nword || (xl_file_stat(what, &info) && !info.dir)) {
+        *out = xl_new(cli->arena, xl_launch, 1);
+        *n = 1;
+        return xl_launch_find(cli, what, nword, words, module, *out);
+    }
+    xl_error *err = xl_run_find(cli->arena, what, &dir);
+    return err ? xl_error_wrap(err, "%s is no file", what) : all_of_run(cli, dir, module, out, n);
 }
 
 xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,

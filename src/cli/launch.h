@@ -29,6 +29,10 @@ typedef struct {
 /* `words` are key=value settings of a config; `module` chooses a program of a run. */
 xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,
                          xl_launch *out) XL_MUST_USE;
+/* All programs that a run compiled, each once, the largest first; of anything else the one there is. Of several that
+ * share a name each has the first digits of its hash after it. */
+xl_error *xl_launch_all(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,
+                        xl_launch **out, size_t *n) XL_MUST_USE;
 /* A configuration from the command line; a key or value that is wrong makes the exit status 2. */
 xl_error *xl_cli_config(const xl_cli *cli, const char *file, char *const *words, int nword, xl_config *out) XL_MUST_USE;
 xl_error *xl_cli_run_config(const xl_cli *cli, const char *dir, char *const *words, int nword,

@@ -15,6 +15,7 @@
 #include "lane/receipt.h"
 #include "lane/run.h"
 #include "lane/steps.h"
+#include "lane/upgrade.h"
 
 static struct { const char *out; bool follow; } opt = { .out = "report.html" };
 static const xl_opt opts[] = {
@@ -581,6 +582,50 @@ static void ladder(xl_buf *b, const xl_node *l)
     xl_buf_puts(b, "</table></div>\n");
 }
 
+/* Upgrades that were rehearsed with this run's programs; nothing where none was. */
+static void upgrades(xl_arena *a, xl_buf *b, const story *s)
+{
+    xl_node **u;
+    size_t n;
+    xl_error *err = xl_upgrade_load(a, s->dir, &u, &n);
+    if (err)
+        fprintf(stderr, "xlane: left out: %s\n", xl_error_message(err));
+    if (err || !n) {
+        xl_error_free(err);
+        return;
+    }
+    xl_buf_puts(b, "<h2>Rehearsed upgrades</h2>\n");
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *moved = xl_node_get(u[i], "moved");
+        double bad = num_of(u[i], "regressions", 0);
+        xl_buf_puts(b, "<p>");
+        put(b, text_of(xl_node_get(u[i], "from"), "label"));
+        xl_buf_puts(b, " to ");
+        put(b, text_of(xl_node_get(u[i], "to"), "label"));
+        xl_buf_puts(b, ", for ");
+        put(b, text_of(u[i], "topology").n ? text_of(u[i], "topology") : XL_STR("the devices here"));
+        xl_buf_printf(b, ": <span class=\"%s\">%.0f regression%s</span>%s</p>\n", bad > 0 ? "bad" : "good", bad,
+                      bad == 1 ? "" : "s", moved && moved->n ? "" : "; nothing moved");
+        if (!moved || !moved->n)
+            continue;
+        xl_buf_puts(b, "<div class=\"wide\"><table><tr><th></th><th>program</th><th>what moved</th><th>from and to</th></tr>");
+        for (size_t k = 0; k < moved->n && k < 20; k++) {
+            bool regression = xl_str_is(text_of(moved->kid[k], "regression"), "true");
+            xl_buf_printf(b, "<tr><td class=\"%s\">%s</td><td>", regression ? "bad" : "quiet",
+                          regression                                              ? "regression"
+                          : xl_str_is(text_of(moved->kid[k], "worse"), "true") ? "more"
+                                                                                  : "less");
+            put(b, text_of(moved->kid[k], "program"));
+            xl_buf_puts(b, "</td><td>");
+            put(b, text_of(moved->kid[k], "what"));
+            xl_buf_puts(b, "</td><td>");
+            put(b, text_of(moved->kid[k], "text"));
+            xl_buf_puts(b, "</td></tr>");
+        }
+        xl_buf_puts(b, "</table></div>\n");
+    }
+}
+
 static void receipt(xl_buf *b, const story *s)
 {
     xl_buf_puts(b, "<h2>Receipt</h2>\n");
@@ -762,6 +807,7 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
         memory(a, &b, &s[i]);
         xl_held_html(a, s[i].dir, &b);
         cache(&b, &s[i]);
+        upgrades(a, &b, &s[i]);
         receipt(&b, &s[i]);
         xl_buf_puts(&b, "</main>\n");
     }

@@ -30,17 +30,20 @@ xl_digest xl_signature_digest(const xl_signature *s, bool with_bundle)
     return xl_hash_final(&h);
 }
 
+char *xl_state_dir(xl_arena *a)
+{
+    const char *state = getenv("XLANE_STATE"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    if (state && *state)
+        return xl_str_c(a, xl_str_of(state));
+    if (xdg && *xdg)
+        return xl_path_join(a, xdg, "xlane");
+    return home && *home ? xl_path_join(a, home, ".local/state/xlane") : xl_str_c(a, XL_STR("."));
+}
+
 char *xl_catalog_dir(xl_arena *a)
 {
-    const char *named = getenv("XLANE_CATALOG"), *state = getenv("XLANE_STATE"), *xdg = getenv("XDG_STATE_HOME"),
-               *home = getenv("HOME");
-    if (named && *named)
-        return xl_str_c(a, xl_str_of(named));
-    if (state && *state)
-        return xl_path_join(a, state, "catalog");
-    if (xdg && *xdg)
-        return xl_path_join(a, xdg, "xlane/catalog");
-    return home && *home ? xl_path_join(a, home, ".local/state/xlane/catalog") : xl_str_c(a, XL_STR("catalog"));
+    const char *named = getenv("XLANE_CATALOG");
+    return named && *named ? xl_str_c(a, xl_str_of(named)) : xl_path_join(a, xl_state_dir(a), "catalog");
 }
 
 static void host_name(char out[128])

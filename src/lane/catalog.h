@@ -42,7 +42,8 @@ typedef struct {
 } xl_catalog_entry;
 xl_catalog_entry xl_catalog_blank(void);        /* nothing known */
 
-/* XLANE_CATALOG, else `catalog` in the folder for state (XLANE_STATE, XDG_STATE_HOME/xlane, ~/.local/state/xlane). */
+char *xl_state_dir(xl_arena *a);    /* XLANE_STATE, else XDG_STATE_HOME/xlane, else ~/.local/state/xlane */
+/* XLANE_CATALOG, else `catalog` in the folder for state. */
 char *xl_catalog_dir(xl_arena *a);
 /* Adds one line; `when` and `where` are filled in. */
 xl_error *xl_catalog_add(const char *dir, const xl_catalog_entry *e) XL_MUST_USE;

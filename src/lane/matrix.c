@@ -13,9 +13,12 @@
 #include "lane/cache.h"
 #include "lane/contract.h"
 #include "lane/holders.h"
+#include "lane/identity.h"
 #include "lane/profile.h"
 #include "lane/retry.h"
 #include "lane/run.h"
+#include "lane/stack.h"
+#include "lane/upgrade.h"
 #include "pjrt/options.h"
 #include "pjrt/program.h"
 
@@ -880,6 +883,69 @@ static const struct {
 };
 enum { NROW = sizeof table / sizeof *table };
 
+/* ---- rehearsed upgrades --------------------------------------------------------------------------------------------
+ * What `xlane upgrade` found of the plugin at hand: a row for each kind of regression. */
+static xl_str under(const xl_node *n, const char *key, const char *below)
+{
+    const xl_node *v = xl_node_get(xl_node_get(n, key), below);
+    return v && v->kind == XL_NODE_STR ? v->s : XL_STR("");
+}
+
+static void upgrade_rows(const lane *l, const xl_node *u, xl_matrix_row **out, size_t *n, size_t *cap)
+{
+    char identity[128];
+    const xl_node *moved = xl_node_get(u, "moved"), *when = xl_node_get(u, "topology");
+    xl_identity_file(l->plugin, identity, sizeof identity);
+    bool here = xl_str_is(under(u, "to", "identity"), identity), ahead = xl_str_is(under(u, "from", "identity"), identity);
+    if (!here && !ahead)
+        return;
+    xl_str topology = when && when->kind == XL_NODE_STR ? when->s : XL_STR("the devices here"), package = under(u, "from", "package");
+    for (int k = 0; k < XL_MOVE_COUNT; k++) {
+        const xl_node *worst = NULL;
+        size_t more = 0;
+        for (size_t i = 0; moved && i < moved->n; i++) {
+            const xl_node *m = moved->kid[i], *bad = xl_node_get(m, "regression");
+            if (!bad || !bad->b || !xl_str_is(field(m, "kind"), xl_move_word((xl_move_kind)k)))
+                continue;
+            more += worst != NULL;
+            worst = worst ? worst : m;
+        }
+        if (!worst)
+            continue;
+        xl_str symptom = xl_strf(l->a, "%.*s: %.*s: %.*s", XL_FMT(field(worst, "program")), XL_FMT(field(worst, "what")),
+                                 XL_FMT(field(worst, "text")));
+        xl_matrix_row r = {
+            .name = xl_strf(l->a, "upgrade.%s", xl_move_word((xl_move_kind)k)).p,
+            .class = CLASS_GATED,
+            .surface = xl_strf(l->a, "%.*s to %.*s, for %.*s", XL_FMT(under(u, "from", "label")),
+                               XL_FMT(under(u, "to", "label")), XL_FMT(topology)).p,
+            .symptom = more ? xl_strf(l->a, "%.*s, and %zu more", XL_FMT(symptom), more).p : symptom.p,
+            .remedy = package.n ? xl_strf(l->a, "pip install %.*s==%.*s until it is mended", XL_FMT(package),
+                                          XL_FMT(under(u, "from", "version"))).p
+                                : xl_strf(l->a, "stay with %.*s until it is mended", XL_FMT(under(u, "from", "path"))).p,
+            .how = "both versions compiled the same programs, and ran them where the device was here",
+            .seen = xl_str_c(l->a, under(u, "to", "label")),
+            .source = "xlane upgrade, on this machine",
+            .state = here ? XL_MATRIX_HIT : XL_MATRIX_ABSENT,
+            .text = here ? xl_strf(l->a, "a rehearsed upgrade to this plugin got worse")
+                         : xl_strf(l->a, "this lane has the version before it"),
+        };
+        XL_PUSH(l->a, *out, *n, *cap, r);
+    }
+}
+
+static xl_error *upgrades(const lane *l, xl_matrix_row **out, size_t *n)
+{
+    xl_error *err = NULL;
+    xl_node **u;
+    size_t nu, cap = *n;
+    XL_DO(xl_upgrade_load(l->a, NULL, &u, &nu));
+    for (size_t i = 0; i < nu; i++)
+        upgrade_rows(l, u[i], out, n, &cap);
+out:
+    return err;
+}
+
 xl_error *xl_matrix(xl_arena *a, const xl_matrix_wish *w, bool check, xl_matrix_row **out, size_t *n)
 {
     xl_error *err = NULL;
@@ -909,6 +975,8 @@ xl_error *xl_matrix(xl_arena *a, const xl_matrix_wish *w, bool check, xl_matrix_
         r->state = f.state;
         r->text = f.text;
     }
+    if (check)
+        XL_DO(upgrades(&l, out, n));
 out:
     return err;
 }

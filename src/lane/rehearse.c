@@ -8,6 +8,8 @@
 #include "base/proc.h"
 #include "base/thread.h"
 #include "base/time.h"
+#include "ir/read.h"
+#include "lane/trial.h"
 #include "pjrt/options.h"
 
 static const char *const words[] = { "fits", "too-large", "refused", "unknown-topology", "no-plugin", "ended" };
@@ -84,13 +86,19 @@ void xl_rehearsal_json(xl_json *j, const xl_rehearsal *r)
 {
     xl_json_map(j);
     xl_json_put_text(j, "verdict", xl_rehearsal_word(r->verdict));
-    xl_json_put_text(j, "standing", "rehearsed");  /* never "ran" */
+    xl_json_put_text(j, "standing", r->run_seconds >= 0 ? "ran" : "rehearsed");
     xl_json_put_str(j, "plugin", r->plugin);
     xl_json_put_str(j, "topology", r->topology);
     xl_json_put_str(j, "kind", r->kind);
     xl_json_put_int(j, "devices", r->devices);
     xl_json_put_int(j, "partitions", r->partitions);
     xl_json_put_num(j, "compile_seconds", r->seconds);
+    if (r->cpu_seconds >= 0)
+        xl_json_put_num(j, "compile_cpu_seconds", r->cpu_seconds);
+    if (r->run_seconds >= 0)
+        xl_json_put_num(j, "run_seconds", r->run_seconds);
+    if (r->not_run.n)
+        xl_json_put_str(j, "not_run", r->not_run);
     xl_json_key(j, "memory");
     xl_json_map(j);
 #define M(name) if (r->memory.name >= 0) xl_json_put_int(j, #name, r->memory.name);
@@ -128,7 +136,7 @@ void xl_rehearsal_json(xl_json *j, const xl_rehearsal *r)
 
 static xl_rehearsal blank(void)
 {
-    xl_rehearsal r = { .seconds = -1, .flops = -1, .bytes = -1, .used = -1, .limit = -1 };
+    xl_rehearsal r = { .seconds = -1, .cpu_seconds = -1, .run_seconds = -1, .flops = -1, .bytes = -1, .used = -1, .limit = -1 };
 #define M(name) r.memory.name = -1;
     MEMORY(M)
 #undef M
@@ -159,6 +167,9 @@ xl_error *xl_rehearsal_read(xl_arena *a, const xl_node *n, xl_rehearsal *out)
     XL_DO(xl_node_get_int(n, "used", 0, INT64_MAX, &out->used));
     XL_DO(xl_node_get_int(n, "limit", 0, INT64_MAX, &out->limit));
     XL_DO(xl_node_get_float(n, "compile_seconds", &out->seconds));
+    XL_DO(xl_node_get_float(n, "compile_cpu_seconds", &out->cpu_seconds));
+    XL_DO(xl_node_get_float(n, "run_seconds", &out->run_seconds));
+    XL_DO(xl_node_get_str(n, "not_run", &out->not_run));
     XL_DO(xl_node_get_float(n, "flops", &out->flops));
     XL_DO(xl_node_get_float(n, "bytes_accessed", &out->bytes));
     const xl_node *memory = xl_node_get(n, "memory"), *list = xl_node_get(n, "collectives");
@@ -187,6 +198,8 @@ out:
 typedef struct { const xl_rehearse_opts *o; int terminal; } job;
 typedef struct { const job *j; double start; atomic_bool done; } ticker;
 
+static const char *target(const xl_rehearse_opts *o) { return o->topology ? o->topology : "the devices here"; }
+
 static void tick(void *arg)
 {
     ticker *t = arg;
@@ -197,7 +210,7 @@ static void tick(void *arg)
             continue;
         dprintf(t->j->terminal,
                 tty ? "\rxlane: compiling %s for %s: %.0f s\033[K" : "xlane: compiling %s for %s: %.0f s\n",
-                t->j->o->progress, t->j->o->topology, xl_now() - t->start);
+                t->j->o->progress, target(t->j->o), xl_now() - t->start);
     }
     if (tty)
         dprintf(t->j->terminal, "\r\033[K");
@@ -231,40 +244,72 @@ static void look(xl_arena *a, const xl_executable *e, const xl_mesh *mesh, xl_re
     xl_error_free(err);
 }
 
-static void compile(xl_arena *a, const job *j, xl_rehearsal *r)
+/* What a program is compiled for: a topology, or the devices of a client. */
+typedef struct { xl_plugin *p; xl_topology *t; xl_client *c; } aim;
+
+static xl_error *take_aim(xl_arena *a, const xl_rehearse_opts *o, aim *to, xl_rehearsal *r)
 {
-    const xl_rehearse_opts *o = j->o;
-    xl_plugin *p = NULL;
-    xl_topology *t = NULL;
-    xl_executable *e = NULL;
-    xl_buf opts = { 0 };
-    const xl_device *device;
-    size_t ndevice = 0;
-    ticker tick_state = { .j = j, .start = xl_now() };
-    xl_thread thread;
-    bool ticking = false;
+    xl_error *err = NULL;
+    const xl_device *device = NULL;
+    size_t n = 0;
     r->verdict = XL_REHEARSAL_NO_PLUGIN;
-    xl_error *err = xl_plugin_load(o->plugin, &p);
-    if (!err)
-        err = xl_plugin_init(p);
-    if (err)
-        goto out;
-    r->verdict = XL_REHEARSAL_NO_TOPOLOGY;
-    err = xl_topology_create(p, xl_str_of(o->topology), NULL, 0, &t);
-    if (err)
-        goto out;
-    err = xl_topology_devices(t, a, &device, &ndevice);
-    if (err)
-        goto out;
-    r->devices = (int64_t)ndevice;
-    if (ndevice)
-        r->kind = device[0].kind;
+    XL_DO(xl_plugin_load(o->plugin, &to->p));
+    XL_DO(xl_plugin_init(to->p));
+    if (o->topology) {
+        r->verdict = XL_REHEARSAL_NO_TOPOLOGY;
+        XL_DO(xl_topology_create(to->p, xl_str_of(o->topology), NULL, 0, &to->t));
+        XL_DO(xl_topology_devices(to->t, a, &device, &n));
+    } else {
+        XL_DO(xl_client_open(to->p, NULL, &to->c));
+        n = xl_client_nlocal(to->c);
+        device = xl_client_local(to->c, 0);
+    }
+    r->devices = (int64_t)n;
+    if (n && device)
+        r->kind = device->kind;
     if (r->partitions > r->devices) {
         r->verdict = XL_REHEARSAL_REFUSED;
         err = XL_ERR(PRECONDITION, "the program is for %lld devices, %s has %lld", (long long)r->partitions,
-                     o->topology, (long long)r->devices);
-        goto out;
+                     o->topology ? o->topology : "this machine", (long long)r->devices);
     }
+out:
+    return err;
+}
+
+/* On the device that is here. That it cannot be run says nothing of the compile. */
+static void execute(xl_arena *a, const xl_rehearse_opts *o, xl_client *c, const xl_program *prog, xl_rehearsal *r)
+{
+    xl_module *m = NULL;
+    const xl_func *f = NULL;
+    xl_error *err = o->partitions > 1 || o->replicas > 1
+                        ? XL_ERR(UNIMPLEMENTED, "it is for several devices; programs of one are run")
+                        : xl_read(o->code, NULL, &m);
+    if (!err) {
+        f = xl_module_entry(m);
+        err = f && f->body ? xl_trial_run(c, prog, f, 1, 1, o->outputs, &r->run_seconds)
+                           : XL_ERR(INVALID, "it has no entry function");
+    }
+    if (err) {
+        r->run_seconds = -1;
+        r->not_run = xl_str_dup(a, xl_str_of(xl_error_message(err)));
+    }
+    xl_error_free(err);
+    xl_module_free(m);
+}
+
+static void compile(xl_arena *a, const job *j, xl_rehearsal *r)
+{
+    const xl_rehearse_opts *o = j->o;
+    aim to = { 0 };
+    xl_executable *e = NULL;
+    xl_program *prog = NULL;
+    xl_buf opts = { 0 };
+    ticker tick_state = { .j = j, .start = xl_now() };
+    xl_thread thread;
+    bool ticking = false;
+    xl_error *err = take_aim(a, o, &to, r);
+    if (err)
+        goto out;
     if (o->progress && j->terminal >= 0) {
         xl_error *no = xl_thread_start(&thread, "progress", tick, &tick_state);
         ticking = !no;
@@ -275,13 +320,17 @@ static void compile(xl_arena *a, const job *j, xl_rehearsal *r)
                                            .partitions = o->partitions,
                                            .spmd = spread,
                                            .shardy = spread && o->shardy });
-    double start = xl_now();
+    double start = xl_now(), cpu = xl_now_cpu();
     r->verdict = XL_REHEARSAL_REFUSED;
-    err = xl_executable_compile(t, o->code, o->format, xl_buf_view(&opts), &e);
+    err = to.t ? xl_executable_compile(to.t, o->code, o->format, xl_buf_view(&opts), &e)
+               : xl_program_compile(to.c, o->code, o->format, xl_buf_view(&opts), &prog);
     r->seconds = xl_now() - start;
+    r->cpu_seconds = xl_now_cpu() - cpu;
     if (!err) {
         r->verdict = XL_REHEARSAL_FITS;
-        look(a, e, o->mesh, r);
+        look(a, to.t ? e : xl_program_executable(prog), o->mesh, r);
+        if (prog && o->outputs)
+            execute(a, o, to.c, prog, r);
     }
 out:
     if (ticking) {
@@ -310,7 +359,7 @@ static int child(void *arg, int fd)
            1); /* a training run may hold the lock; a compile does not touch the device */
     setenv("TPU_SKIP_MDS_QUERY", "1", 0);
     r.plugin = xl_str_of(j->o->plugin);
-    r.topology = xl_str_of(j->o->topology);
+    r.topology = xl_str_of(target(j->o));
     r.partitions = j->o->partitions ? j->o->partitions : 1;
     compile(&a, j, &r);
     xl_rehearsal_json(&(xl_json){ .out = &b }, &r);
@@ -377,7 +426,7 @@ xl_error *xl_rehearse(xl_arena *a, const xl_rehearse_opts *o, xl_rehearsal *out)
     job j = { o, -1 };
     *out = blank();
     out->plugin = xl_str_dup(a, xl_str_of(o->plugin));
-    out->topology = xl_str_dup(a, xl_str_of(o->topology));
+    out->topology = xl_str_dup(a, xl_str_of(target(o)));
     out->partitions = o->partitions ? o->partitions : 1;
     xl_error *no = xl_plugin_inspect(o->plugin);
     if (no) {

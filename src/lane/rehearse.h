@@ -1,7 +1,7 @@
 /* src/lane/rehearse.h
  * Rehearsal: a program compiled by a plugin for devices that are not here. What a compiler can know comes back: does it
  * fit, how much memory of which kind, how many operations, which collectives. Nothing has run, and no result of this
- * says so.
+ * says so. Without a topology it is compiled for the devices that are here, and can be run there.
  * The plugin is opened in a child process, for compilers abort. To be called while no other thread of ours runs (it
  * forks).
  * Everything in a result is the arena's. */
@@ -26,7 +26,9 @@ typedef struct {
     xl_rehearsal_verdict verdict;
     xl_str plugin, topology, kind;      /* kind of its devices: "TPU v6 lite" */
     int64_t devices, partitions;
-    double seconds;                     /* the compile */
+    double seconds, cpu_seconds;        /* the compile; -1: not measured */
+    double run_seconds;                 /* one run on the device that is here; -1: it did not run */
+    xl_str not_run;                     /* asked to, and why it did not */
     xl_program_memory memory;           /* all -1 where the plugin does not say */
     double flops, bytes;                /* of the program, per device; -1: not said */
     int64_t used, limit; /* of a program that is too large, in the compiler's own figures; -1: not said */
@@ -39,7 +41,8 @@ typedef struct {
 
 typedef struct {
     const char *plugin;                 /* a path */
-    const char *topology;
+    const char *topology;               /* NULL: the devices that are here */
+    const char *outputs;                /* then run it, on random arguments, and write the outputs there; NULL: do not */
     xl_str code;
     xl_format format;
     int replicas, partitions;           /* 0: one */
