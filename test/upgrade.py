@@ -42,9 +42,10 @@ MOVE = (f"--from={CPU}", f"--to={WORSE}")
 
 # a recorded JAX run
 script = write("train.py", "import jax, jax.numpy as jnp\n"
-               "step = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: jnp.mean(jnp.tanh(x @ w) ** 2))(w))\n"
-               "scan = jax.jit(lambda x: jax.lax.scan(lambda c, i: (jnp.sin(c) + i, c.sum()), x, jnp.arange(4.0)))\n"
-               "ranks = jax.jit(lambda x: (jnp.sort(x), jnp.argmax(x, -1)))\nsoft = jax.jit(lambda x: jax.nn.softmax(x))\nevaluate = jax.jit(lambda w, x: jnp.mean(x @ w))\n"
+               "@jax.jit\ndef step(w, x): return w - 0.1 * jax.grad(lambda w: jnp.mean(jnp.tanh(x @ w) ** 2))(w)\n"
+               "@jax.jit\ndef scan(x): return jax.lax.scan(lambda c, i: (jnp.sin(c) + i, c.sum()), x, jnp.arange(4.0))\n"
+               "@jax.jit\ndef ranks(x): return jnp.sort(x), jnp.argmax(x, -1)\n@jax.jit\ndef soft(x): return jax.nn.softmax(x)\n"
+               "@jax.jit\ndef evaluate(w, x): return jnp.mean(x @ w)\n"
                "w = jnp.ones((128, 128)) * 0.01\nx = jnp.ones((32, 128))\nfor i in range(4):\n    w = step(w, x)\nscan(x); ranks(x); soft(x); print(float(evaluate(w, x)))\n")
 r = xlane("run", "--runs=" + TMP + "/runs", "--cache=off", "--name=jax", "--", sys.executable, script, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + CPU)
 run = (glob.glob(TMP + "/runs/*-jax") or [""])[0]

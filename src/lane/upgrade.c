@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/time.h"
 #include "base/version.h"
 #include "lane/catalog.h"
@@ -65,7 +66,7 @@ xl_error *xl_upgrade_side(xl_arena *a, const xl_rehearse_opts *o, xl_rehearsal *
         return err;
     /* It ended: while it compiled, or while it ran? */
     xl_rehearse_opts only = *o;
-    xl_str words = r->message;
+    xl_str rest = r->message, words = xl_str_cut(&rest, '\n');
     only.outputs = NULL;
     err = xl_rehearse(a, &only, r);
     if (!err && r->verdict == XL_REHEARSAL_FITS)
@@ -321,6 +322,13 @@ void xl_upgrade_json(xl_json *j, const xl_upgrade *u)
     side_json(j, "from", &u->from);
     side_json(j, "to", &u->to);
     xl_json_put_text(j, "topology", u->topology);
+    xl_hash h;
+    char hex[XL_DIGEST_HEX];
+    xl_hash_init(&h);
+    for (size_t i = 0; i < u->nprogram; i++)
+        xl_hash_str(&h, u->program[i].name);
+    xl_digest names = xl_hash_final(&h);
+    xl_json_put_text(j, "subject", xl_digest_hex(&names, hex));     /* which programs: their names */
     xl_json_key(j, "tolerance");
     xl_json_map(j);
     for (int k = XL_MOVE_OUTPUTS; k < XL_MOVE_COUNT; k++)
@@ -394,7 +402,8 @@ static bool same_pair(const xl_node *x, const xl_node *y)
 {
     return xl_str_eq(text_at(x, "from", "identity"), text_at(y, "from", "identity")) &&
            xl_str_eq(text_at(x, "to", "identity"), text_at(y, "to", "identity")) &&
-           xl_str_eq(text_at(x, "topology", NULL), text_at(y, "topology", NULL));
+           xl_str_eq(text_at(x, "topology", NULL), text_at(y, "topology", NULL)) &&
+           xl_str_eq(text_at(x, "subject", NULL), text_at(y, "subject", NULL));
 }
 
 xl_error *xl_upgrade_load(xl_arena *a, const char *dir, xl_node ***out, size_t *n)

@@ -74,7 +74,7 @@ void xl_upgrade_json(xl_json *j, const xl_upgrade *u);
 
 /* Adds it to DIR/upgrades.jsonl; NULL dir: of the folder for state. */
 xl_error *xl_upgrade_save(const char *dir, const xl_upgrade *u) XL_MUST_USE;
-/* What such a file says, the newest of each pair of plugins and topology: maps as xl_upgrade_json writes them. No file:
+/* What such a file says, the newest of each pair of plugins, topology and set of programs: maps as xl_upgrade_json writes them. No file:
  * none. */
 xl_error *xl_upgrade_load(xl_arena *a, const char *dir, xl_node ***out, size_t *n) XL_MUST_USE;
 

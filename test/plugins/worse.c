@@ -1,6 +1,6 @@
 /* The embedded device, got worse in one way, which XLANE_WORSE names: memory (a program needs twice as much), topology
- * (it refuses those of two devices), compile (it refuses programs with a sine), outputs (an exponent bit of each f32
- * is flipped), ends (the process ends when a program runs). */
+ * (it refuses those of two devices), compile (it refuses programs with a sine), outputs (each f32 has the
+ * other sign), ends (the process ends when a program runs). */
 #include <unistd.h>
 
 #include "wrap.h"
@@ -46,7 +46,7 @@ static PJRT_Error *outputs(PJRT_Buffer_ToHostBuffer_Args *a)
         if (a->event)
             real.PJRT_Event_Await(&(PJRT_Event_Await_Args){ .struct_size = sizeof(PJRT_Event_Await_Args), .event = a->event });
         for (size_t i = 3; i < a->dst_size; i += 4)
-            ((unsigned char *)a->dst)[i] ^= 0x40;
+            ((unsigned char *)a->dst)[i] ^= 0x80;
     }
     return err;
 }
