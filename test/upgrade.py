@@ -102,6 +102,7 @@ check("one_that_ends_when_it_runs", r.returncode == 1 and top["kind"] == "output
       and j["programs"][0]["to"]["verdict"] == "fits", j.get("moved"))
 
 # where the findings go
+upgrade(run, *MOVE, XLANE_WORSE="memory")
 r = xlane("matrix", "check", "--plugin=" + WORSE, XLANE_WORSE="memory")
 row = [x for x in r.stdout.splitlines() if "upgrade.memory" in x]
 check("the_matrix_has_the_row", r.returncode == 1 and row and row[0].startswith("affected") and f"do: stay with {CPU}" in r.stdout, r.stdout)
