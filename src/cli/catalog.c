@@ -8,7 +8,7 @@
 
 static struct { const char *outcome; int64_t most; } opt = { .most = 50 };
 static const xl_opt opts[] = {
-    { "outcome", XL_OPT_STR, &opt.outcome, "WORD", "only these: predicted, rehearsed, ran or failed" },
+    { "outcome", XL_OPT_STR, &opt.outcome, "WORD", "only these: predicted, rehearsed, ran, failed or killed" },
     { "most", XL_OPT_COUNT, &opt.most, "N", "the newest so many; 0: all (50)" },
     { 0 },
 };
@@ -45,10 +45,10 @@ static xl_error *catalog(const xl_cli *cli, int argc, char **argv)
     (void)argc;
     (void)argv;
     bool known = !opt.outcome;
-    for (int i = XL_OUTCOME_PREDICTED; i <= XL_OUTCOME_FAILED; i++)
+    for (int i = XL_OUTCOME_PREDICTED; i <= XL_OUTCOME_KILLED; i++)
         known |= opt.outcome && !strcmp(opt.outcome, xl_outcome_word((xl_outcome)i));
     if (!known)
-        return xl_cli_misuse(cli, "--outcome is predicted, rehearsed, ran or failed, not %s", opt.outcome);
+        return xl_cli_misuse(cli, "--outcome is predicted, rehearsed, ran, failed or killed, not %s", opt.outcome);
     XL_DO(xl_catalog_read(cli->arena, dir, &e, &n, &torn));
     for (size_t i = n; i-- > 0 && (!opt.most || shown < (size_t)opt.most);)
         if (!opt.outcome || !strcmp(opt.outcome, xl_outcome_word(e[i].outcome))) {

@@ -1,5 +1,6 @@
 /* xlane classify: can a retry of this failure teach something? */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
@@ -53,6 +54,17 @@ static bool attempts(const xl_cli *cli, const char *dir, xl_buf *b)
     return found > 0;
 }
 
+static const xl_node *last_end(xl_arena *a, const char *dir)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    while (n-- > 0)
+        if (xl_str_is(text_of(e[n], "event"), "end"))
+            return e[n];
+    return NULL;
+}
+
 static xl_error *classify(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -60,6 +72,7 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
     xl_str text;
     xl_buf b = { 0 }, texts = { 0 };
     const char *from = argc ? argv[0] : "-";
+    int sig = 0;
     xl_file_info info;
     xl_phase phase = !strcmp(opt.phase, "startup") ? XL_PHASE_STARTUP
                      : !strcmp(opt.phase, "run")   ? XL_PHASE_RUN
@@ -73,30 +86,47 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
             return xl_cli_put(&b);
         phase = xl_run_phase(a, dir, &texts);
         text = xl_str_dup(a, xl_buf_view(&texts));
-        if (!text.n) {
-            err = XL_ERR(NOT_FOUND, "nothing failed in %s that the guard saw; give the text of the error", dir);
+        const xl_node *end = last_end(a, dir), *status = xl_node_get(end, "status"),
+                      *number = xl_node_get(end, "signal");
+        xl_str unended = xl_run_unended(a, dir);
+        if (number && number->i > 0) {
+            sig = (int)number->i;
+        } else if (!text.n) {
+            err = unended.n              ? XL_ERR(NOT_FOUND, "%s: %.*s", dir, XL_FMT(unended))
+                  : status && !status->i ? XL_ERR(NOT_FOUND, "nothing failed in %s: it ended with status 0", dir)
+                  : status
+                      ? XL_ERR(NOT_FOUND,
+                               "%s ended with status %lld, and no failure of XLA's was recorded: give the text that it "
+                               "printed (xlane classify LOG)",
+                               dir, (long long)status->i)
+                      : XL_ERR(NOT_FOUND, "nothing failed in %s that the guard saw; give the text of the error", dir);
             goto out;
         }
     } else {
         XL_DO(xl_file_read_max(a, strcmp(from, "-") ? from : "/dev/stdin", 64 << 20, &text));
     }
-    xl_failure f = xl_retry_classify(0, text, phase);
+    xl_failure f = sig ? xl_retry_signal(sig) : xl_retry_classify(0, text, phase);
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
         xl_json_put_text(&j, "phase", xl_phase_word(phase));
+        if (sig)
+            xl_json_put_int(&j, "signal", sig);
         xl_failure_json(&j, &f);
         xl_json_end(&j);
     } else {
+        if (sig)
+            xl_buf_printf(&b, "ended by signal %d (%s), phase: %s\n", sig, strsignal(sig), xl_phase_word(phase));
         xl_buf_printf(&b, "%s (%s%s%s): %s\n", f.cause, xl_boundary_word(f.boundary), f.ecode[0] ? ", " : "", f.ecode,
                       f.text);
         if (f.masked_by)
             xl_buf_printf(&b, "a %s error stands over it and is not the cause\n", f.masked_by);
         static const char *const words[] = { "try again here", "try a smaller candidate", "try on another host",
                                              "something must be fixed first", "do not retry" };
-        xl_buf_printf(
-            &b, "%s%s\n", words[f.verdict],
-            f.again || f.verdict > XL_RETRY_SMALLER ? "" : ", but not by itself: it failed after the compile window");
+        xl_buf_printf(&b, "%s%s\n", words[f.verdict],
+                      f.again || sig || f.verdict > XL_RETRY_SMALLER
+                          ? ""
+                          : ", but not by itself: it failed after the compile window");
     }
     err = xl_cli_put(&b);
 out:

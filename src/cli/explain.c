@@ -149,8 +149,12 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
                   v.cached, v.loaded, v.failed);
     xl_triage_say(&v, &b);
     if (v.torch && !v.lines && (v.shape || v.policy || v.branch))
-        xl_buf_puts(
-            &b, "these programs carry no source lines; XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1 makes PyTorch/XLA add them\n");
+        xl_buf_puts(&b, "these programs carry no source lines: --profile debug-recompile has PyTorch/XLA add them (it "
+                        "sets XLA_IR_DEBUG=1 "
+                        "XLA_HLO_DEBUG=1 and others)\n");
+    else if (v.torch && !v.placed && v.steps > 1)
+        xl_buf_puts(&b, "PyTorch/XLA's graphs have no names: which line runs which, and whether two are of one line, "
+                        "--profile debug-recompile tells\n");
     err = xl_cli_put(&b);
 out:
     xl_buf_fini(&b);
@@ -238,7 +242,8 @@ static void compare_programs(xl_arena *a, sink *s, const char *da, const char *d
         xl_verdict v = { 0 };
         xl_error_free(xl_contract_compare(a, p, q, &v));
         for (uint32_t i = 0, shown = 0; i < v.ndiff && shown < 16; i++) {
-            bool input = v.diff[i].kind == XL_DIFF_ARGS ||
+            bool input = v.diff[i].kind == XL_DIFF_ARGS || v.diff[i].kind == XL_DIFF_ORDER ||
+                         v.diff[i].kind == XL_DIFF_KEY ||
                          (v.diff[i].arg >= 0 && (v.diff[i].kind == XL_DIFF_SHAPE || v.diff[i].kind == XL_DIFF_DTYPE));
             if (v.diff[i].follows)
                 continue;

@@ -1,5 +1,8 @@
 #include "lane/metrics.h"
 
+#include <string.h>
+
+#include "base/file.h"
 #include "cli/cli.h"
 #include "lane/run.h"
 #include "lane/steps.h"
@@ -10,6 +13,84 @@ static const xl_opt opts[] = {
     { "prometheus", XL_OPT_FLAG, &opt.prometheus, NULL, "in the form a scraper reads" },
     { 0 },
 };
+
+/* ---- PyTorch/XLA's own counters: ops that it has no lowering for and runs on the host
+ * --------------------------------- */
+typedef struct { xl_str name; int64_t n; } fallback;
+typedef struct { fallback *p; size_t n, cap; bool recorded; } fallbacks;
+
+static void add(xl_arena *a, fallbacks *f, xl_str name, int64_t n)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (xl_str_eq(f->p[i].name, name)) {
+            f->p[i].n += n;
+            return;
+        }
+    XL_PUSH(a, f->p, f->n, f->cap, ((fallback){ name, n }));
+}
+
+/* Its last report in each file, `torch-metrics.txt` or one for each rank: XLA_METRICS_FILE gets one at each step. */
+static fallbacks read_fallbacks(xl_arena *a, const char *dir)
+{
+    static const char mark[] = "[MetricsData; step=";
+    fallbacks f = { 0 };
+    xl_str *names = NULL, text;
+    size_t n = 0;
+    xl_error_free(xl_dir_list(a, dir, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        if (!xl_str_starts(names[i], XL_STR("torch-metrics.txt")))
+            continue;
+        xl_error *err = xl_file_read_max(a, xl_path_join(a, dir, xl_str_c(a, names[i])), 64 << 20, &text);
+        xl_error_free(err);
+        const char *last = NULL;
+        for (const char *p = err ? NULL : text.p;
+             p && (p = memmem(p, (size_t)(text.p + text.n - p), mark, sizeof mark - 1)); p++)
+            last = p;
+        if (!last)
+            continue;
+        f.recorded = true;
+        text = (xl_str){ last, (size_t)(text.p + text.n - last) };
+        while (text.n) {
+            xl_str line = xl_str_trim(xl_str_cut(&text, '\n')), name = line;
+            int64_t value;
+            if (!xl_str_starts(line, XL_STR("Counter: aten::")))
+                continue;
+            xl_str_cut(&name, ' ');
+            line = xl_str_trim(xl_str_cut(&text, '\n'));
+            xl_str_cut(&line, ' ');
+            if (xl_str_i64(line, &value))
+                add(a, &f, name, value);
+        }
+    }
+    return f;
+}
+
+static bool of_torch(xl_arena *a, const char *dir)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *module = xl_node_get(e[i], "module");
+        if (module && xl_str_starts(module->s, XL_STR("SyncTensorsGraph")))
+            return true;
+    }
+    return false;
+}
+
+static void say_fallbacks(const fallbacks *f, xl_buf *b)
+{
+    for (size_t i = 0; i < f->n; i++)
+        xl_buf_printf(b, "Counter: %.*s\n  Value: %lld\n", XL_FMT(f->p[i].name), (long long)f->p[i].n);
+    if (f->n)
+        xl_buf_puts(b, "aten:: ops ran on the host, up to the last torch_xla.sync(): each reads from the device and "
+                       "waits for it; keep them "
+                       "out of the step\n");
+    else if (f->recorded)
+        xl_buf_puts(b, "no aten:: op ran on the host, up to the last torch_xla.sync()\n");
+    else
+        xl_buf_puts(b, "aten:: ops that ran on the host were not recorded: run it with --profile debug-light\n");
+}
 
 static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
 {
@@ -22,6 +103,8 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
     XL_DO(xl_run_find(cli->arena, argc ? argv[0] : "last", &dir));
     XL_DO(xl_metrics_read(cli->arena, dir, &m, &processes));
     XL_DO(xl_steps_read(cli->arena, dir, &times, &ntimes));
+    fallbacks host = read_fallbacks(cli->arena, dir);
+    bool torch = of_torch(cli->arena, dir);
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_run_info about = xl_run_about(cli->arena, dir);
@@ -35,6 +118,15 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
         for (size_t i = 0; i < ntimes; i++)
             xl_steps_put(&times[i], &j);
         xl_json_end(&j);
+        if (host.recorded) {
+            xl_json_key(&j, "fallbacks");
+            xl_json_map(&j);
+            for (size_t i = 0; i < host.n; i++) {
+                xl_json_keyn(&j, host.p[i].name);
+                xl_json_int(&j, host.p[i].n);
+            }
+            xl_json_end(&j);
+        }
         xl_json_end(&j);
     } else if (opt.prometheus) {
         xl_metrics_prometheus(m, 0, 0, &b);
@@ -43,6 +135,8 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
         xl_metrics_print(m, opt.modules, &b);
         for (size_t i = 0; i < ntimes; i++)
             xl_steps_say(&times[i], &b);
+        if (torch)
+            say_fallbacks(&host, &b);
     }
     err = xl_cli_put(&b);
 out:

@@ -134,6 +134,11 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
         setenv("XLANE_CACHE_READ_ONLY", "1", 1);
     if (opt.segment)
         setenv("XLANE_CACHE_SEGMENT", opt.segment, 1);
+    const char *level = getenv("PT_XLA_DEBUG_LEVEL");
+    if (level && atoi(level) > 0) { /* what PyTorch/XLA says then is for explain and metrics, not for the terminal */
+        setenv("PT_XLA_DEBUG_FILE", xl_path_join(a, dir, "torch-debug.txt"), 0);
+        setenv("XLA_METRICS_FILE", xl_path_join(a, dir, "torch-metrics.txt"), 0);
+    }
     if (opt.prometheus)
         setenv("XLANE_PROMETHEUS",
                xl_path_join(a, xl_str_c(a, xl_str_of(getenv("PWD") ? getenv("PWD") : ".")), opt.prometheus), 1);
@@ -198,6 +203,7 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
     xl_json_end(&j);
     xl_json_put_text(&j, "folder", getcwd(cwd, sizeof cwd) ? cwd : "");
     xl_json_put_text(&j, "began", xl_time_iso(began, iso));
+    xl_json_put_int(&j, "launcher", (int64_t)getpid());
     if (ended > 0) {
         xl_json_put_text(&j, "ended", xl_time_iso(ended, iso));
         xl_json_put_num(&j, "seconds", ended - began);
@@ -388,6 +394,16 @@ static void tell_attempt(xl_run *r, int64_t number, char **argv)
     xl_event_end(r, &e);
 }
 
+static void tell_end(xl_run *r, int code, int sig, xl_phase phase)
+{
+    xl_event e;
+    xl_event_begin(r, &e, "end");
+    xl_json_put_int(&e.j, "status", code);
+    xl_json_put_int(&e.j, "signal", sig);
+    xl_json_put_text(&e.j, "phase", xl_phase_word(phase));
+    xl_event_end(r, &e);
+}
+
 static void tell_retry(xl_run *r, const xl_failure *f, xl_phase phase, int64_t number, int code, char **argv,
                        const char *then)
 {
@@ -481,15 +497,19 @@ static const candidate *next_smaller(const candidate *c, const candidate *now)
 
 /* One line in the catalog for what came of an attempt: it came through its first compiles, or it did not fit. Other
  * failures say nothing of a launch. */
-static void keep_outcome(xl_arena *a, const char *dir, size_t before, char **argv, int code, xl_phase phase,
+static void keep_outcome(xl_arena *a, const char *dir, size_t before, char **argv, int code, int sig, xl_phase phase,
                          const xl_failure *f)
 {
     xl_catalog_entry e;
     xl_catalog_launch l = launch_of(a, argv);
     bool large = code && f->verdict == XL_RETRY_SMALLER && phase != XL_PHASE_RUN;
-    if ((code && phase != XL_PHASE_RUN && !large) || !xl_catalog_of_run(a, dir, before, &l, &e))
+    if ((code && phase != XL_PHASE_RUN && !large && !sig) || !xl_catalog_of_run(a, dir, before, &l, &e))
         return;
-    if (large) {
+    if (sig) {
+        e.outcome = XL_OUTCOME_KILLED;
+        e.class = xl_strf(a, "signal %d", sig);
+        e.message = xl_strf(a, "%s, phase: %s", strsignal(sig), xl_phase_word(phase));
+    } else if (large) {
         e.outcome = XL_OUTCOME_FAILED;
         e.class = xl_str_of(f->ecode[0] ? f->ecode : f->cause);
         e.message = xl_str_of(f->text);
@@ -556,7 +576,8 @@ static xl_error *attempts(xl_arena *a, const char *dir, int argc, char **argv, i
         xl_buf_str(&texts, xl_buf_view(&words));
         xl_failure f = xl_retry_classify(0, xl_buf_view(&texts), phase);
         xl_buf_fini(&texts);
-        keep_outcome(a, dir, before, *ran, *code, phase, &f);
+        keep_outcome(a, dir, before, *ran, *code, sig, phase, &f);
+        tell_end(r, *code, sig, phase);
         if (*code && opt.restarts > 0 && sig != SIGINT && sig != SIGTERM && sig != SIGHUP && sig != SIGQUIT) {
             const char *then;
             int64_t at = steps_since(a, dir, before);

@@ -248,7 +248,7 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
             spark(b, v->took, v->ntook, 24);
         }
     } else {
-        xl_buf_puts(b, "no step yet");
+        xl_buf_puts(b, v->ended ? "no steps recorded" : "no step yet");
     }
     xl_buf_printf(b, "\n  cache: %d loaded, %d compiled", p->loaded, p->compiled);
     if (p->compile) {
@@ -275,12 +275,22 @@ static void put_event(xl_buf *b, const xl_node *e)
     xl_buf_putc(b, '\n');
 }
 
+static const char *by_signal(double status)
+{
+    static char words[64];
+    int sig = (int)status - 128;
+    if (sig <= 0 || sig >= 65)
+        return "";
+    snprintf(words, sizeof words, ", by signal %d (%s)", sig, strsignal(sig));
+    return words;
+}
+
 /* The whole frame; `rows` bounds the events that are shown. */
 static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
 {
     xl_buf_printf(b, "xlane top  %.*s  ", XL_FMT(v->name));
     if (v->known_end)
-        xl_buf_printf(b, "ended after %.1f s with status %.0f\n", v->seconds, v->status);
+        xl_buf_printf(b, "ended after %.1f s with status %.0f%s\n", v->seconds, v->status, by_signal(v->status));
     else if (v->ended)
         xl_buf_puts(b, "its processes are gone\n");
     else
@@ -459,7 +469,8 @@ static xl_error *top(const xl_cli *cli, int argc, char **argv)
         XL_DO(follow(dir));
         XL_DO(look(cli->arena, dir, &v));
         if (v.known_end)
-            xl_buf_printf(&b, "%.*s ended after %.1f s with status %.0f\n", XL_FMT(v.name), v.seconds, v.status);
+            xl_buf_printf(&b, "%.*s ended after %.1f s with status %.0f%s\n", XL_FMT(v.name), v.seconds, v.status,
+                          by_signal(v.status));
         else
             xl_buf_printf(&b, "%.*s %s\n", XL_FMT(v.name),
                           v.ended ? "ended without a word: its processes are gone" : "goes on");

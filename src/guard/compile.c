@@ -214,6 +214,17 @@ static bool assigned(const xl_option *o, int id)
     return false;
 }
 
+static void put_devices(const xl_option *o, xl_buf *out)
+{
+    for (size_t i = 0; o && (o->kind == XL_OPTION_MSG || o->kind == XL_OPTION_LIST) && i < o->n; i++) {
+        const xl_option *k = &o->child[i];
+        if (k->name && k->kind == XL_OPTION_INTS && !strcmp(k->name, "replica_device_ids"))
+            for (size_t j = 0; j < k->n; j++)
+                xl_buf_printf(out, "%s%lld", out->n ? "," : "", (long long)k->list[j]);
+        put_devices(k, out);
+    }
+}
+
 static xl_error *add_rank(guard_ranks *r, int rank)
 {
     uint32_t at = 0;
@@ -273,7 +284,9 @@ typedef struct {
     PJRT_Client_Compile_Args *args;
     /* found out */
     char module[256], hash[XL_DIGEST_HEX];
-    xl_buf options, topology, versions, process;
+    xl_buf options, topology, versions, process, devices;
+    char place[256];                                       /* the line that asked for it, or "" */
+    bool reads_value;                                      /* and that line reads a tensor's value */
     int64_t needs;                                         /* the compiler's own figure of memory; -1: not told */
     guard_ranks ranks;                                     /* those of its devices */
     bool together;                                         /* they load or compile together */
@@ -369,6 +382,7 @@ static xl_error *examine(xl_arena *a, void *ctx)
     if (early_exit)
         c->uncacheable = "it stops after layout assignment";
     c->spmd = c->m ? guard_spmd_of(a, c->m, devices) : NULL;
+    put_devices(assignment, &c->devices);
     XL_DO(ranks_of(c->p, args->client, assignment, devices, &c->ranks));
     XL_DO(guard_platform(c->p, args->client, &c->topology, &c->versions));
     if (c->options.failed || c->topology.failed || c->versions.failed)
@@ -405,7 +419,9 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_verdict v;
     xl_module *m = c->m;
     c->m = NULL;
-    XL_DO(xl_contracts_judge(G.contracts, a, &c->key, m,
+    guard_frame(c->place, sizeof c->place, &c->reads_value);
+    xl_compile_site site = { xl_str_of(c->place), xl_buf_view(&c->devices) };
+    XL_DO(xl_contracts_judge(G.contracts, a, &c->key, &site, m,
                              (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
     /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions
      * count too. */
@@ -416,16 +432,17 @@ static xl_error *judge(xl_arena *a, void *ctx)
     bool steady = over && watched(c, &v);
     c->phase = steady ? "steady" : "warmup";
     xl_json j = { .out = &c->event };
+    int64_t size = 0;
+    for (uint32_t i = 0; i < v.ndiff; i++) {
+        xl_diff *d = &v.diff[i];
+        bool number = d->kind == XL_DIFF_SHAPE && d->size && guard_number_read(d->size);
+        d->read_back = number || (d->kind == XL_DIFF_SHAPE && d->from.n && guard_frame_read(d->from));
+        size = size ? size : number ? d->size : 0;
+    }
     xl_json_map(&j);
     xl_verdict_json(&v, &j);
-    int64_t size;
-    for (uint32_t i = 0; i < v.ndiff; i++)
-        if (v.diff[i].kind == XL_DIFF_SHAPE && v.diff[i].arg >= 0 && xl_str_i64(v.diff[i].after, &size) &&
-            guard_number_read(size)) {
-            xl_json_put_int(&j, "read_back",
-                            size); /* the host read this very number from the device since the last step */
-            break;
-        }
+    if (size)                                              /* the host read this very number since the last step */
+        xl_json_put_int(&j, "read_back", size);
     xl_json_end(&j);
     if (steady && strcmp(v.reason, "first")) {
         say_why(c, &v);
@@ -448,6 +465,10 @@ static void report(compile *c, const char *result, double seconds, const xl_cach
     xl_json_put_int(&e.j, "step", (int64_t)(c->step ? c->step : G.step));
     if (c->helper)
         xl_json_put_bool(&e.j, "helper", true);
+    if (c->place[0]) {
+        xl_json_put_text(&e.j, "place", c->place);
+        xl_json_put_bool(&e.j, "reads_value", c->reads_value);
+    }
     if (c->ahead)
         xl_json_put_bool(&e.j, "ahead", true);
     static const char first[] = "{\"reason\":\"first\"";
@@ -833,6 +854,7 @@ out:
     xl_buf_fini(&c.topology);
     xl_buf_fini(&c.versions);
     xl_buf_fini(&c.process);
+    xl_buf_fini(&c.devices);
     free(c.ranks.rank);
     xl_buf_fini(&c.event);
     xl_buf_fini(&c.sentence);

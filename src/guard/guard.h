@@ -140,6 +140,13 @@ xl_error *guard_platform(guard_plugin *p, PJRT_Client *client, xl_buf *topology,
 xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found *f, xl_str options,
                      PJRT_LoadedExecutable **out) XL_MUST_USE;
 
+/* frames.c */
+/* The user's line that has PyTorch/XLA compile this graph ("train.py:9"), or "", and whether it is one that reads a
+ * tensor's value. The caller holds compile_lock. */
+void guard_frame(char *place, size_t room, bool *reads_value);
+bool guard_frame_read(xl_str place);                       /* a value was read on this line */
+void guard_frames_trim(void);                              /* the files that PyTorch/XLA writes for us stay small */
+
 /* ahead.c */
 void guard_ahead_start(guard_plugin *p, PJRT_Client *client);
 void guard_ahead_stop(PJRT_Client *client);

@@ -151,6 +151,7 @@ void guard_write_metrics(void)
             if (!b.failed)
                 xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
         }
+        guard_frames_trim();
     }
     b.n = 0;
     if (prom && *prom) {

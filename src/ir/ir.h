@@ -346,6 +346,7 @@ const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc);
  * carries none. */
 bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col);
 xl_str xl_loc_label(const xl_module *m, xl_loc loc);       /* the outermost name, or empty */
+bool xl_loc_passes(const xl_module *m, xl_loc loc, const char *part); /* a frame is of a file with this in its path */
 uint64_t xl_loc_stack(const xl_module *m, xl_loc loc); /* a hash of the lines of all its frames; 0: it carries none */
 
 xl_func *xl_func_new(xl_module *m, xl_str name);           /* appended to the module, with an empty body */

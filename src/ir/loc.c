@@ -90,6 +90,40 @@ bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, u
     return true;
 }
 
+static bool passes(const xl_module *m, xl_loc loc, const char *part, uint32_t *left)
+{
+    while (*left > 0) {
+        --*left;
+        const xl_loc_info *l = xl_loc_get(m, loc);
+        switch (l->kind) {
+        case XL_LOC_UNKNOWN: return false;
+        case XL_LOC_FILE: return memmem(l->str.p, l->str.n, part, strlen(part)) != NULL;
+        case XL_LOC_NAME: loc = l->a; break;
+        case XL_LOC_CALL: {
+            xl_loc caller = l->b;                          /* decoding may move l */
+            if (passes(m, l->a, part, left))
+                return true;
+            loc = caller;
+            break;
+        }
+        case XL_LOC_FUSED: {
+            xl_loc_info all = *l;
+            for (uint32_t i = 0; i < all.n; i++)
+                if (passes(m, all.list[i], part, left))
+                    return true;
+            return false;
+        }
+        }
+    }
+    return false;
+}
+
+bool xl_loc_passes(const xl_module *m, xl_loc loc, const char *part)
+{
+    uint32_t left = 1000;
+    return passes(m, loc, part, &left);
+}
+
 xl_str xl_loc_label(const xl_module *m, xl_loc loc)
 {
     const xl_loc_info *l = xl_loc_get(m, loc);

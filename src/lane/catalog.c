@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/time.h"
 
-static const char *const words[] = { "predicted", "rehearsed", "ran", "failed" };
+static const char *const words[] = { "predicted", "rehearsed", "ran", "failed", "killed" };
 const char *xl_outcome_word(xl_outcome o) { return words[o]; }
 
 xl_catalog_entry xl_catalog_blank(void)
@@ -153,7 +153,7 @@ static bool entry_of(xl_arena *a, const xl_node *n, xl_catalog_entry *e)
     const xl_node *sig = xl_node_get(n, "signature"), *detail = xl_node_get(n, "detail");
     xl_str outcome = text_of(n, "outcome");
     int which = -1;
-    for (int i = 0; i < 4; i++)
+    for (int i = XL_OUTCOME_PREDICTED; i <= XL_OUTCOME_KILLED; i++)
         if (xl_str_is(outcome, words[i]))
             which = i;
     if (!sig || sig->kind != XL_NODE_MAP || which < 0)
@@ -236,7 +236,7 @@ xl_known xl_catalog_known(const xl_catalog_entry *e, size_t n, const xl_signatur
         *why = NULL;
     for (size_t i = n; i-- > 0;) {
         xl_digest have = xl_signature_digest(&e[i].sig, true);
-        if (e[i].outcome == XL_OUTCOME_PREDICTED || !xl_digest_eq(&have, &want))
+        if (e[i].outcome == XL_OUTCOME_PREDICTED || e[i].outcome == XL_OUTCOME_KILLED || !xl_digest_eq(&have, &want))
             continue;
         if (why)
             *why = &e[i];

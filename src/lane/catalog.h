@@ -25,7 +25,13 @@ typedef struct {
 /* The signature as one digest; without `bundle` it says whether two are the same but for the stack. */
 xl_digest xl_signature_digest(const xl_signature *s, bool with_bundle);
 
-typedef enum { XL_OUTCOME_PREDICTED, XL_OUTCOME_REHEARSED, XL_OUTCOME_RAN, XL_OUTCOME_FAILED } xl_outcome;
+typedef enum {
+    XL_OUTCOME_PREDICTED,
+    XL_OUTCOME_REHEARSED,
+    XL_OUTCOME_RAN,
+    XL_OUTCOME_FAILED,
+    XL_OUTCOME_KILLED                            /* a signal ended it: that says nothing of whether it fits */
+} xl_outcome;
 const char *xl_outcome_word(xl_outcome o);      /* "rehearsed" */
 
 /* Bytes are -1 where they are not known. */

@@ -15,6 +15,7 @@ typedef struct record {
     xl_arena arena;
     xl_str group, run;                                     /* run: empty for this process */
     xl_str module;
+    xl_compile_site site;
     char hash[XL_DIGEST_HEX];
     xl_str name[XL_KEY_PARTS], value[XL_KEY_PARTS];
     uint32_t n;
@@ -397,15 +398,17 @@ static void need_program(xl_arena *a, xl_contracts *c, record *r)
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 /* Ops and constants come and go with the arguments that they read, so those are asked first. */
-static const xl_diff_kind order[] = { XL_DIFF_SHAPE,    XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_ARGS,
-                                      XL_DIFF_CONSTANT, XL_DIFF_OP,    XL_DIFF_LAYOUT,   XL_DIFF_DONATION };
+static const xl_diff_kind order[] = { XL_DIFF_SHAPE, XL_DIFF_DTYPE,  XL_DIFF_KEY,     XL_DIFF_SHARDING,
+                                      XL_DIFF_ARGS,  XL_DIFF_ORDER,  XL_DIFF_INDEX,   XL_DIFF_CONSTANT,
+                                      XL_DIFF_OP,    XL_DIFF_LAYOUT, XL_DIFF_DONATION };
 
 /* A constant on a line where ops came or went is part of that change, and no cause of its own. */
 static bool among_ops(const xl_verdict *v, const xl_diff *x)
 {
     for (uint32_t i = 0; i < v->ndiff && x->kind == XL_DIFF_CONSTANT && x->file.n; i++) {
         const xl_diff *o = &v->diff[i];
-        if (o->kind == XL_DIFF_OP && o->last && xl_str_eq(o->file, x->file) && o->line <= x->line && x->line <= o->last)
+        uint32_t last = o->last ? o->last : o->line;       /* one that changed, or those that came or went */
+        if (o->kind == XL_DIFF_OP && xl_str_eq(o->file, x->file) && o->line <= x->line && x->line <= last)
             return true;
     }
     return false;
@@ -429,45 +432,47 @@ static bool wider(const xl_module *before, const xl_module *after)
     return xl_str_starts(after->name, XL_STR("jit_")) && has_wide(before) != has_wide(after);
 }
 
-/* Which scalar arguments are converted before they are used: JAX does that to a Python number, whose type is weak, and
- * to no array. */
-static int64_t converted(const xl_module *m)
+/* Which arguments are converted before they are used: scalars, or those that are none. JAX does that to a Python
+ * number, whose type is weak, where the other operand decides; an array decides itself, and then the other one is
+ * converted. */
+static int64_t converted(const xl_module *m, bool scalars)
 {
     const xl_func *f = xl_module_entry(m);
     int64_t out = 0;
     for (uint32_t i = 0; f && f->body && i < f->body->nop; i++) {
         const xl_op *op = f->body->op[i];
         const xl_val *v = op->code == XL_OP_CONVERT ? &f->val[op->in[0].id] : NULL;
-        if (v && !v->def && v->region == f->body && v->index < 63 && xl_in_type(f, op, 0)->rank == 0)
+        if (v && !v->def && v->region == f->body && v->index < 63 && (xl_in_type(f, op, 0)->rank == 0) == scalars)
             out |= (int64_t)1 << v->index;
     }
     return out;
 }
 
-/* Only conversions and the types that come of them differ, and a scalar argument of one type in both is converted in
- * one alone. */
+/* As many ops of each kind, but for those that only change a form. */
+static bool same_work(const xl_module *a, const xl_module *b)
+{
+    static const uint16_t form[] = { XL_OP_CONVERT, XL_OP_BROADCAST_IN_DIM, XL_OP_RESHAPE, XL_OP_CONSTANT };
+    uint32_t x[XL_OP_COUNT] = { 0 }, y[XL_OP_COUNT] = { 0 };
+    count_codes(a, x);
+    count_codes(b, y);
+    for (size_t i = 0; i < sizeof form / sizeof *form; i++)
+        x[form[i]] = y[form[i]] = 0;
+    return !memcmp(x, y, sizeof x);
+}
+
+/* Nothing differs but conversions and what comes of them, and a scalar argument of one type in both is converted in one
+ * alone. A Python value that chooses a precision converts arrays in the same program as it does scalars. */
 static int weak_argument(const xl_module *before, const xl_module *after, const xl_verdict *v)
 {
-    for (uint32_t i = 0; i < v->ndiff; i++) {
-        const xl_diff *d = &v->diff[i];
-        static const char *const form[] = { "", "stablehlo.convert", "stablehlo.broadcast_in_dim",
-                                            "stablehlo.reshape" };
-        if (d->arg >= 0 || (d->kind != XL_DIFF_OP && d->kind != XL_DIFF_DTYPE))
+    for (uint32_t i = 0; i < v->ndiff; i++)
+        if (v->diff[i].arg >= 0 || v->diff[i].kind == XL_DIFF_SHAPE || v->diff[i].kind == XL_DIFF_SHARDING ||
+            v->diff[i].kind == XL_DIFF_INDEX)
             return -1;
-        for (int side = 0; side < 2 && d->kind == XL_DIFF_OP && d->last; side++) {
-            xl_str rest = side ? d->after : d->before;
-            do {
-                xl_str name = xl_str_trim(xl_str_cut(&rest, ','));
-                bool known = false;
-                for (size_t k = 0; k < sizeof form / sizeof *form; k++)
-                    known |= xl_str_is(name, form[k]);
-                if (!known)
-                    return -1;
-            } while (rest.n);
-        }
-    }
-    int64_t differ = converted(before) ^ converted(after);
-    return v->ndiff && differ ? __builtin_ctzll((uint64_t)differ) : -1;
+    int64_t x = converted(before, true), y = converted(after, true), ax = converted(before, false),
+            ay = converted(after, false);
+    if ((x & ~y && ax & ~ay) || (y & ~x && ay & ~ax) || !same_work(before, after))
+        return -1;
+    return v->ndiff && (x ^ y) ? __builtin_ctzll((uint64_t)(x ^ y)) : -1;
 }
 
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
@@ -503,7 +508,7 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     }
     if (weak >= 0) {
         const xl_func *f = xl_module_entry(after);
-        bool number = converted(after) >> weak & 1;        /* a Python number now */
+        bool number = converted(after, true) >> weak & 1;        /* a Python number now */
         xl_diff *d = xl_new(a, xl_diff, n + 1);
         memcpy(d + 1, diff, n * sizeof *d);
         *d = (xl_diff){ .kind = XL_DIFF_DTYPE,
@@ -663,8 +668,8 @@ static void forget(xl_contracts *c, xl_str group)
     }
 }
 
-xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, xl_module *m, xl_str bytes,
-                             xl_verdict *out)
+xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, const xl_compile_site *site,
+                             xl_module *m, xl_str bytes, xl_verdict *out)
 {
     xl_error *err = NULL;
     xl_str group = xl_contract_group(key->module);
@@ -676,6 +681,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     }
     now->m = m;
     now->module = xl_str_dup(&now->arena, key->module);
+    now->site = (xl_compile_site){ xl_str_dup(&now->arena, site->place), xl_str_dup(&now->arena, site->devices) };
     for (uint32_t i = 0; i < key->n; i++) {
         now->name[i] = xl_str_dup(&now->arena, xl_str_of(key->name[i]));
         now->value[i] = xl_str_dup(&now->arena, key->value[i]);
@@ -700,7 +706,10 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
             continue;
         if (!same && !known && !r->m && read++ < READ)
             need_program(a, c, r);
-        if (!same && (!r->m || !m || (numbered && !kin(r->m, m))))
+        bool placed = numbered && r->site.place.n && site->place.n;
+        if (placed && !xl_str_eq(r->site.place, site->place))
+            continue;
+        if (!same && (!r->m || !m || (numbered && !placed && !kin(r->m, m))))
             continue;
         uint32_t common = same ? UINT32_MAX : in_common(r, now);
         if (best && (same_best > same || (same_best == same && common_best >= common)))
@@ -720,7 +729,14 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
             if (!strcmp(out->reason, "identical")) /* the hash says otherwise: something that has no words yet */
                 out->reason = "op";
         } else {
-            out->reason = part ? part : here_best ? "identical" : "first";
+            bool elsewhere = here_best && !xl_str_eq(best->site.devices, site->devices);
+            out->reason = part ? part : elsewhere ? "device" : here_best ? "identical" : "first";
+            if (!part && elsewhere) {
+                if (best->m && m)
+                    same_again(a, "the same program for another device", best->m, m, out);
+                out->words = xl_strf(a, "for device %.*s, before for %.*s", XL_FMT(site->devices),
+                                     XL_FMT(best->site.devices));
+            } else
             if (!part && here_best && best->m && m) {      /* what a frontend looks its own programs up by */
                 out->words = xl_module_renames(a, best->m, m);
                 same_again(a, "the same program", best->m, m, out);
@@ -777,6 +793,12 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         xl_json_put_text(j, "what", xl_diff_word(d->kind));
         if (d->arg >= 0)
             xl_json_put_int(j, "arg", d->arg);
+        if (d->state)
+            xl_json_put_bool(j, "optimizer", true);
+        if (d->read_back)
+            xl_json_put_bool(j, "read_back", true);
+        if (d->part.n)
+            xl_json_put_str(j, "part", d->part);
         if (d->name.n)
             xl_json_put_str(j, "name", d->name);
         if (d->dim >= 0)

@@ -17,11 +17,18 @@ typedef struct {
     const char *reason;                                    /* "first", "shape", ... as in events.jsonl */
     char against[XL_DIGEST_HEX];                           /* hash of the program it was compared with, or "" */
     xl_str against_run;                                    /* the run that one belongs to, if an earlier one */
-    const xl_diff *diff;                                   /* in the arena that was given */
+    xl_diff *diff;                                         /* in the arena that was given */
     uint32_t ndiff;
     xl_str words; /* what differs outside the program: flags, options, plugin ... */
     xl_str against_module;                                 /* of this process; empty where it was an earlier run's */
 } xl_verdict;
+
+/* What is known of a compile beside the parts of its key. */
+typedef struct {
+    xl_str place; /* the line that asked for it, where names are only numbers: programs of other places are none of its
+                     kind */
+    xl_str devices; /* "0", "0,1": those it is for */
+} xl_compile_site;
 
 /* `run` may record nothing; then nothing is remembered across runs. `script` says which program of the user this
  * process runs: its compiles are compared with those of earlier runs of the same script alone. NULL: no memory. */
@@ -33,8 +40,8 @@ void xl_contracts_free(xl_contracts *c);
 
 /* Judges a compile and remembers it. `m` is the parsed program (it becomes ours, also on error) or NULL where it could
  * not be read; `bytes` the program as it came; `key` its parts, "program" the canonical hash. */
-xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, xl_module *m, xl_str bytes,
-                             xl_verdict *out) XL_MUST_USE;
+xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, const xl_compile_site *site,
+                             xl_module *m, xl_str bytes, xl_verdict *out) XL_MUST_USE;
 
 /* A frontend's eager op, or a function of its library that it compiles by itself (jnp.ones, jax.random.normal): none of
  * its ops is of a line below the one that called it. Where a program carries no lines, one that computes a single

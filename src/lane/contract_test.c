@@ -24,6 +24,8 @@ static xl_contracts *process(const char *runs, xl_run **run)
 
 /* Judges the program of n ops of a vector of `size`, of another kind and with one more argument if `other`; gives the
  * reason. */
+static xl_compile_site site;                               /* of the next compile */
+
 static const char *judge(xl_contracts *c, const char *name, int n, int size, bool other)
 {
     static xl_arena a;
@@ -47,7 +49,7 @@ static const char *judge(xl_contracts *c, const char *name, int n, int size, boo
     xl_cache_key k = { .module = xl_str_of(name) };
     xl_cache_key_add(&k, "program", xl_str_of(hex));
     xl_cache_key_seal(&k);
-    CHECK_OK(xl_contracts_judge(c, &a, &k, m, xl_buf_view(&text), &v));
+    CHECK_OK(xl_contracts_judge(c, &a, &k, &site, m, xl_buf_view(&text), &v));
     xl_buf_fini(&text);
     return v.reason;
 }
@@ -65,6 +67,35 @@ TEST(G1_numbered_programs_are_compared_with_their_kind)
     CHECK_STR(judge(c, "SyncTensorsGraph.3", 10, 4, false), "identical");
     CHECK_STR(judge(c, "jit_step", 10, 4, false), "first");
     CHECK(strcmp(judge(c, "jit_step", 40, 4, true), "first")); /* a name of its own is enough */
+    xl_contracts_free(c);
+    xl_run_close(run);
+}
+
+TEST(G1_numbered_programs_are_known_by_the_line_that_runs_them)
+{
+    xl_run *run;
+    xl_contracts *c = process("place", &run);
+    site.place = XL_STR("train.py:9");
+    CHECK_STR(judge(c, "SyncTensorsGraph.3", 10, 4, false), "first");
+    CHECK(strcmp(judge(c, "SyncTensorsGraph.4", 40, 4, true), "first")); /* little in common, and of the same line */
+    site.place = XL_STR("train.py:14");
+    CHECK_STR(judge(c, "SyncTensorsGraph.5", 10, 6, false), "first");
+    CHECK_STR(judge(c, "SyncTensorsGraph.6", 10, 8, false), "shape");
+    site.place = (xl_str){ "", 0 };
+    xl_contracts_free(c);
+    xl_run_close(run);
+}
+
+TEST(G1_the_same_program_for_another_device)
+{
+    xl_run *run;
+    xl_contracts *c = process("device", &run);
+    site.devices = XL_STR("0");
+    CHECK_STR(judge(c, "jit_step", 10, 4, false), "first");
+    CHECK_STR(judge(c, "jit_step", 10, 4, false), "identical");
+    site.devices = XL_STR("1");
+    CHECK_STR(judge(c, "jit_step", 10, 4, false), "device");
+    site.devices = (xl_str){ "", 0 };
     xl_contracts_free(c);
     xl_run_close(run);
 }

@@ -118,7 +118,7 @@ xl_known xl_catalog_known_launch(xl_arena *a, const xl_catalog_entry *e, size_t 
         *why = NULL;
     for (size_t i = n; i-- > 0;) {
         xl_node *d = NULL;
-        if (!xl_str_is(e[i].what, "run") || !e[i].detail.n)
+        if (!xl_str_is(e[i].what, "run") || !e[i].detail.n || e[i].outcome == XL_OUTCOME_KILLED)
             continue;
         xl_error *bad = xl_json_read(a, "catalog", e[i].detail, &d);
         bool same = !bad && xl_str_eq(field(d, "command"), command) &&

@@ -360,6 +360,10 @@ xl_error *xl_receipt_read(xl_arena *a, const char *path, xl_node **out)
     if (xl_file_stat(path, &info) && info.dir)
         path = xl_path_join(a, path, "receipt.json");
     *out = NULL;
+    xl_str unended =
+        xl_file_stat(path, NULL) ? (xl_str){ "", 0 } : xl_run_unended(a, xl_str_c(a, xl_path_dir(xl_str_of(path))));
+    if (unended.n)
+        return XL_ERR(NOT_FOUND, "%s is not there: %.*s", path, XL_FMT(unended));
     if (!xl_file_stat(path, NULL))
         return XL_ERR(NOT_FOUND,
                       "%s is not there; name a run's folder, `last`, or a receipt's file: `xlane run`, `train` and "

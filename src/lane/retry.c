@@ -1,5 +1,6 @@
 #include "lane/retry.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/file.h"
@@ -151,12 +152,29 @@ void xl_failure_json(xl_json *j, const xl_failure *f)
     xl_json_put_text(j, "text", f->text);
 }
 
+xl_failure xl_retry_signal(int sig)
+{
+    bool crash = sig == SIGSEGV || sig == SIGBUS || sig == SIGILL || sig == SIGFPE || sig == SIGABRT;
+    return (xl_failure){
+        .cause = crash ? "crashed" : "killed",
+        .verdict = crash ? XL_RETRY_FIX : XL_RETRY_HERE,
+        .boundary = XL_AT_HOST,
+        .text = crash ? "the process crashed: run it with `python -X faulthandler` for the line; what it was executing "
+                        "is the last in "
+                        "`xlane explain`"
+                : sig == SIGKILL ? "somebody, a scheduler, or the kernel for want of host memory ended it: dmesg or "
+                                   "the scheduler's log tell; "
+                                   "where it was memory, take a smaller batch or loader"
+                                 : "somebody or a scheduler asked it to end",
+    };
+}
+
 xl_phase xl_run_phase(xl_arena *a, const char *dir, xl_buf *texts)
 {
     xl_node **e = NULL;
     size_t n = 0;
     bool client = false;
-    int64_t steps = 0;
+    int64_t steps = 0, attempts = 0;
     xl_error_free(xl_run_events(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
         const xl_node *what = xl_node_get(e[i], "event"), *ok = xl_node_get(e[i], "ok"),
@@ -167,6 +185,7 @@ xl_phase xl_run_phase(xl_arena *a, const char *dir, xl_buf *texts)
         if (xl_str_is(what->s, "attempt")) {               /* each attempt starts afresh */
             client = false;
             steps = 0;
+            attempts++;
             if (texts)
                 texts->n = 0;
         }
@@ -179,5 +198,16 @@ xl_phase xl_run_phase(xl_arena *a, const char *dir, xl_buf *texts)
             !xl_str_is(what->s, "fault")) /* the guard's own troubles are not the program's */
             xl_buf_printf(texts, "%.*s\n", XL_FMT(error->s));
     }
+    xl_str text = { 0 };
+    xl_error *err = attempts ? NULL : xl_file_read_max(a, xl_path_join(a, dir, "memory.csv"), 64 << 20, &text);
+    while (!err && text.n) { /* t,rank,pid,device,step,...: what a process that was killed has left */
+        xl_str line = xl_str_cut(&text, '\n'), field = { 0 };
+        int64_t seen;
+        for (int i = 0; i < 5; i++)
+            field = xl_str_cut(&line, ',');
+        if (xl_str_i64(field, &seen) && seen > steps)
+            steps = seen;
+    }
+    xl_error_free(err);
     return steps > XL_WINDOW_STEPS ? XL_PHASE_RUN : client ? XL_PHASE_WINDOW : XL_PHASE_STARTUP;
 }

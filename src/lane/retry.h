@@ -36,6 +36,7 @@ typedef struct {
 
 /* `code` 0: taken from the text. */
 xl_failure xl_retry_classify(int code, xl_str text, xl_phase phase);
+xl_failure xl_retry_signal(int sig);                     /* of a process that a signal ended; never retried by itself */
 void xl_failure_json(xl_json *j, const xl_failure *f);   /* members of an open map */
 
 /* How far a recorded run came: the events of its folder. Also the texts of its failures, one a line, into `texts`. */

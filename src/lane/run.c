@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,6 +291,22 @@ xl_run_info xl_run_about(xl_arena *a, const char *dir)
     }
     xl_error_free(err);
     return info;
+}
+
+xl_str xl_run_unended(xl_arena *a, const char *dir)
+{
+    xl_run_info info = xl_run_about(a, dir);
+    const xl_node *pid = xl_node_get(info.json, "launcher"), *began = xl_node_get(info.json, "began");
+    if (!pid || pid->i <= 0 || xl_node_get(info.json, "ended"))
+        return (xl_str){ "", 0 };
+    if (kill((pid_t)pid->i, 0) == 0 || errno == EPERM)
+        return xl_strf(a, "it began at %.*s and has not ended: `xlane run` is process %lld",
+                       XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
+    return xl_strf(a,
+                   "it began at %.*s and was killed together with `xlane run` (process %lld is gone), so nothing "
+                   "recorded how it ended; "
+                   "see the system's log (dmesg), then start it again",
+                   XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
 }
 
 xl_str xl_run_mark(xl_arena *a, const char *dir)

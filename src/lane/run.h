@@ -44,6 +44,9 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
 typedef struct { xl_str profile; bool diagnostic; const xl_node *json; } xl_run_info;
 xl_run_info xl_run_about(xl_arena *a, const char *dir);     /* empty where there is no run.json */
 /* "" or one line with its newline, for the head of an output. */
+/* Of a run that `xlane run` started and whose end it has not recorded: that it is still going, or that it was killed
+ * together with its launcher. Empty: it has ended, or nobody recorded a launcher. */
+xl_str xl_run_unended(xl_arena *a, const char *dir);
 xl_str xl_run_mark(xl_arena *a, const char *dir);
 
 #endif

@@ -41,14 +41,15 @@ static bool flag(const xl_node *map, const char *key)
 static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
 {
     xl_str what = str_of(d, "what"), reason = str_of(e, "reason");
-    if (xl_str_is(reason, "x64") || xl_str_is(reason, "weak-type") || xl_str_is(reason, "transform"))
+    if (xl_str_is(reason, "x64") || xl_str_is(reason, "weak-type") || xl_str_is(reason, "transform") ||
+        xl_str_is(reason, "device"))
         return xl_cause_of(reason);
+    if (xl_str_is(what, "shape") && flag(d, "read_back"))
+        return xl_cause_of(XL_STR("read-back"));
     if (!xl_node_get(d, "arg") && xl_str_is(what, "shape"))
         return xl_cause_of(XL_STR("size"));
     if (!xl_node_get(d, "arg") && xl_str_is(what, "dtype"))
         return xl_cause_of(XL_STR("op"));
-    if (xl_str_is(what, "shape") && xl_node_get(e, "read_back") && num_of(e, "read_back") == num_of(d, "after"))
-        return xl_cause_of(XL_STR("read-back"));
     return xl_cause_of(what);
 }
 
@@ -126,6 +127,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node
         v->policy |= c->ask == XL_ASK_POLICY;
         v->branch |= c->ask == XL_ASK_BRANCH;
         bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
+        bool listed = xl_node_get(d, "arg") && xl_str_is(what, "args");
         bool number = xl_str_is(what, "constant") && str_of(d, "before").n < 24 && str_of(d, "after").n < 24 &&
                       !xl_node_get(d, "list");
         xl_cause_seen *s;
@@ -135,13 +137,28 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node
             if (xl_node_get(d, "dim"))
                 who = xl_strf(a, "%.*s dimension %.0f", XL_FMT(who), num_of(d, "dim"));
             s = seen(a, u, c, who, where);
+        } else if (listed) {
+            bool came = str_of(d, "after").n > 0;
+            s = seen(a, u, c,
+                     flag(d, "optimizer") && came
+                         ? XL_STR("the optimizer made its state in the first step, and it became arguments")
+                     : came ? XL_STR("arguments were added")
+                            : XL_STR("arguments were removed"),
+                     where);
+            s->join = ": ";
+        } else if (str_of(d, "part").n && str_of(d, "before").n < 40 && str_of(d, "after").n < 40) {
+            s = seen(a, u, c, str_of(d, "part"), where);
         } else if (number && memmem(str_of(d, "text").p, str_of(d, "text").n, "element ", 8) == NULL) {
             s = seen(a, u, c, XL_STR("a constant"), where);
         } else {
             s = seen(a, u, c, without(str_of(d, "text"), where), where);
         }
         s->times++;
-        if (sized || xl_str_is(s->what, "a constant")) {
+        if (listed) {
+            xl_str text = str_of(d, "text");
+            const char *end = memmem(text.p, text.n, " was ", 5);
+            add_value(a, s, end ? (xl_str){ text.p + 9, (size_t)(end - text.p) - 9 } : text); /* after "argument " */
+        } else if (sized || xl_str_is(s->what, "a constant") || xl_str_eq(s->what, str_of(d, "part"))) {
             add_value(a, s, str_of(d, "before"));
             add_value(a, s, str_of(d, "after"));
         }
@@ -246,6 +263,11 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->failed += is(e, "result", "failed");
         u->last = num_of(e, "t");
         u->helper &= flag(e, "helper");
+        if (!u->place.n) {
+            u->place = str_of(e, "place");
+            u->reads_value = flag(e, "reads_value");
+            v->placed |= u->place.n > 0;
+        }
         u->step |= is(e, "phase", "steady") || is(e, "result", "failed") || is(e, "result", "stopped");
         v->torch |= xl_str_starts(str_of(e, "module"), XL_STR("SyncTensorsGraph"));
     }
@@ -267,8 +289,10 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         }
     }
     find_steps(v, m != NULL);
-    for (size_t i = 0; i < v->nunit; i++)
+    for (size_t i = 0; i < v->nunit; i++) {
         v->eager_runs += v->unit[i]->helper ? v->unit[i]->runs : 0;
+        v->steps += v->unit[i]->step;
+    }
     for (size_t i = 0; i < v->nevent; i++)
         if (v->of[i] && v->of[i]->step && xl_event_again(v->event[i]))
             add_causes(a, v, v->of[i], v->event[i]);
@@ -282,7 +306,7 @@ static void say_cause(const xl_cause_seen *c, xl_buf *b)
 {
     xl_buf_printf(b, "%.*s", XL_FMT(c->what));
     if (c->nvalue)
-        xl_buf_puts(b, " took ");
+        xl_buf_puts(b, c->join ? c->join : " took ");
     for (size_t i = 0; i < c->nvalue && i < 12; i++)
         xl_buf_printf(b, "%s%.*s", i ? ", " : "", XL_FMT(c->value[i]));
     if (c->nvalue > 12)
@@ -299,6 +323,8 @@ void xl_unit_say(xl_arena *a, const xl_unit *u, xl_buf *b)
     (void)a;
     int stored = u->cached + u->loaded, made = u->compiles - stored;
     xl_buf_printf(b, "`%.*s` ", XL_FMT(u->name));
+    if (u->place.n)
+        xl_buf_printf(b, "%s at %.*s ", u->reads_value ? "for a value that is read" : "run", XL_FMT(u->place));
     if (u->failed)
         xl_buf_printf(b, "failed to compile%s", u->compiles ? ", and " : "\n");
     if (!u->compiles)
@@ -339,6 +365,16 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b)
         compiles += u->step ? 0 : u->compiles;
         if (u->step)
             xl_unit_say(a, u, b);
+    }
+    for (size_t i = 0; i < v->nunit; i++) {
+        const xl_unit *u = v->unit[i];
+        if (u->reads_value && u->runs >= 3)
+            xl_buf_printf(b,
+                          "%.*s reads a tensor's value, which ran the graph so far and waited for it %llu times "
+                          "(.item(), nonzero, print, "
+                          "an if over a tensor); keep it on the device (torch.where), or read every N steps, after "
+                          "torch_xla.sync()\n",
+                          XL_FMT(u->place), (unsigned long long)u->runs);
     }
     for (size_t i = 0; i < v->nevent; i++)
         if (v->of[i] && is(v->event[i], "reason", "eager")) {

@@ -15,6 +15,7 @@ const xl_cause *xl_cause_of(xl_str word);                  /* NULL: "first", or 
 typedef struct {
     const xl_cause *cause;
     xl_str what; /* "argument `x` dimension 0", "constant", a whole sentence */
+    const char *join;                                      /* between that and the values: " took ", ": " */
     xl_str where;                                          /* "train.py:41", or empty */
     xl_str *value;                                         /* in the order they came; none for a whole sentence */
     size_t nvalue, capvalue;
@@ -27,6 +28,8 @@ typedef struct {
     xl_str name;                                           /* for people: "step" of "jit_step" */
     bool helper;                                           /* an eager op or a library function */
     bool step;                                             /* ran again and again: the answers concern it */
+    xl_str place;                                          /* PyTorch/XLA: the line that runs it; empty: not recorded */
+    bool reads_value;                                      /* and that line reads a tensor's value */
     int compiles, cached, loaded, failed;                  /* of the process that had most */
     uint64_t runs;                                         /* executions; 0 where none were recorded */
     double first, last;                                    /* seconds of its first and last compile */
@@ -42,6 +45,8 @@ typedef struct {
     xl_unit **unit;
     size_t nunit;
     bool shape, policy, branch, lines, torch;
+    bool placed;                                           /* the lines that run graphs were recorded */
+    int steps;                                             /* units that are steps */
     uint64_t eager_runs;                                   /* executions of helpers */
     int compiled, cached, loaded, failed;                  /* of all modules */
 } xl_run_verdict;

@@ -419,3 +419,240 @@ w, key = data(16, 4), jax.random.key(1)
 for i in range(7):
     w = step(w, augment(jax.random.fold_in(key, i), data(8)))
 """)
+
+# A second set, graded the same way.
+plant("returned_rate", "weak-type", SHAPE, """
+@jax.jit
+def step(w, rate):
+    return w - rate * w.sum(), rate * jnp.float32(0.9)  # LINE
+w, rate = data(16).astype(jnp.bfloat16), 1.0
+for i in range(6):
+    w_, rate = step(w, rate)
+""")
+plant("named_activation", "op", BRANCH, """
+@functools.partial(jax.jit, static_argnames="act")
+def layer(w, x, act="relu"):
+    h = x @ w
+    return getattr(jax.nn, act)(h).sum()  # LINE
+w, x = data(16, 4), data(8)
+for i in range(8):
+    layer(w, x, act="relu" if i < 5 else "gelu")
+""")
+plant("ordered_otherwise", "order", NO, """
+from collections import OrderedDict
+@jax.jit
+def norm(tree):
+    return tree["a"].sum() + 2 * tree["b"].max()  # LINE
+a = data(8)
+for i in range(8):
+    pairs = [("a", a), ("b", a)]
+    norm(OrderedDict(pairs if i < 5 else pairs[::-1]))
+""")
+plant("sharded_by_its_result", "sharding", POLICY, """
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()[:2]), ("d",))
+split = NamedSharding(mesh, P("d"))
+@jax.jit
+def step(w, x):
+    return jax.lax.with_sharding_constraint(w * 0.9 + x, split)
+w, x = jax.device_put(data(8), NamedSharding(mesh, P())), jax.device_put(data(8), split)
+for i in range(8):
+    w = step(w, x)
+""", devices=2)
+plant("another_kind_of_key", "key", SHAPE, """
+@jax.jit
+def noise(key, x):
+    return x + jax.random.normal(key, x.shape)  # LINE
+x = data(8)
+for i in range(8):
+    noise(jax.random.key(i) if i < 5 else jax.random.key(i, impl="rbg"), x)
+""")
+plant("captured_table_grows", "size", BRANCH, """
+def make(table):
+    @jax.jit
+    def embed(ids):
+        return jnp.asarray(table)[ids].sum()  # LINE
+    return embed
+ids = jnp.arange(4)
+for rows in [8, 12, 16]:
+    f = make(rng.normal(size=(rows, 4)).astype(np.float32))
+    for i in range(3):
+        f(ids)
+""", also={"constant", "op"})
+plant("method_of_a_new_object", "identical", NO, """
+class Trainer:
+    def __init__(self, w): self.w = w
+    def step(self, x): return jnp.tanh(x @ self.w).sum()
+w, x = data(16, 4), data(8)
+for epoch in range(4):
+    t = Trainer(w)
+    f = jax.jit(t.step)
+    for i in range(3):
+        f(x)  # LINE
+""")
+plant("penalty_every_fifth", "op", BRANCH, """
+def loss(w, x, penalty):
+    l = jnp.mean((x @ w) ** 2)
+    if penalty:
+        l = l + 0.01 * jnp.abs(w).sum()  # LINE
+    return l
+step = jax.jit(lambda w, x, penalty: w - 0.1 * jax.grad(loss)(w, x, penalty), static_argnums=2)
+w, x = data(16, 4), data(8)
+for i in range(10):
+    w = step(w, x, i % 5 == 4)
+""")
+plant("number_of_tasks", "shape", SHAPE, """
+def task(w, x):
+    return jnp.tanh(x @ w).mean()  # LINE
+many = jax.jit(jax.vmap(task, in_axes=(None, 0)))
+w = data(16, 4)
+for n in [4] * 5 + [6, 6]:
+    many(w, jnp.stack([data(8)] * n))
+""")
+plant("unique_values", "shape", SHAPE, """
+@jax.jit
+def count(ids):
+    return (ids[:, None] == ids[None, :]).sum()  # LINE
+for n in [5, 5, 5, 5, 7, 9]:
+    count(np.unique(np.arange(20) % n))
+""")
+plant("length_of_a_scan", "constant", BRANCH, """
+@functools.partial(jax.jit, static_argnums=1)
+def simulate(x, steps):
+    return jax.lax.scan(lambda c, _: (jnp.sin(c), None), x, None, length=steps)[0]  # LINE
+x = data(8)
+for steps in [10] * 5 + [20, 20]:
+    simulate(x, steps)
+""", also={"size", "op"})
+plant("mask_as_bytes", "dtype", SHAPE, """
+@jax.jit
+def masked(x, mask):
+    return (x * mask[:, None]).sum()  # LINE
+x = data(8)
+for i in range(8):
+    masked(x, jnp.ones(8, bool) if i < 5 else jnp.ones(8, jnp.int8))
+""")
+plant("wide_for_a_while", "x64", POLICY, """
+@jax.jit
+def total(x):
+    return (x.astype(jnp.float64) if jax.config.jax_enable_x64 else x).sum() / 3  # LINE
+x = data(8)
+for i in range(5):
+    total(x)
+with jax.enable_x64(True):
+    for i in range(3):
+        total(x)
+""")
+plant("sliding_window", "index", BRANCH, """
+@functools.partial(jax.jit, static_argnums=(1,))
+def window(x, start):
+    return jnp.tanh(x[start:start + 4]).sum()  # LINE
+x = data(16)
+for i in range(8):
+    window(x, 0 if i < 4 else i - 3)
+""", also={"op", "size"})
+plant("more_classes", "size", BRANCH, """
+@functools.partial(jax.jit, static_argnums=1)
+def hot(ids, classes):
+    return (jax.nn.one_hot(ids, classes) * 2).sum()  # LINE
+ids = jnp.arange(8)
+for classes in [10] * 5 + [12]:
+    hot(ids, classes)
+""", also={"op", "constant"})
+plant("progressive_growing", "args", SHAPE, """
+@jax.jit
+def net(ws, x):
+    for w in ws:
+        x = jnp.tanh(x @ w)  # LINE
+    return x.sum()
+x = data(8)
+for depth in [2] * 5 + [3, 3]:
+    net([data(16)] * depth, x)
+""")
+plant("carry_begins_as_a_number", "shape", SHAPE, """
+@jax.jit
+def roll(carry, x):
+    return 0.9 * carry + x  # LINE
+carry, x = jnp.float32(0), data(8)
+for i in range(6):
+    carry = roll(carry, x)
+""")
+plant("on_another_device", "device", POLICY, """
+@jax.jit
+def step(w):
+    return jnp.sin(w) * 2
+w = data(8)
+for i in range(8):
+    step(jax.device_put(w, jax.devices()[i >= 5]))
+""", devices=2)
+plant("precision_policy", "op", BRANCH, """
+@functools.partial(jax.jit, static_argnames="dtype")
+def forward(w, x, dtype=jnp.float32):
+    return (x.astype(dtype) @ w.astype(dtype)).astype(jnp.float32).sum()  # LINE
+w, x = data(16, 4), data(8)
+for i in range(8):
+    forward(w, x, dtype=jnp.float32 if i < 5 else jnp.bfloat16)
+""")
+plant("other_axes", "op", BRANCH, """
+@functools.partial(jax.jit, static_argnames="axes")
+def normalise(x, axes):
+    return x - x.mean(axes, keepdims=True)  # LINE
+x = jnp.stack([data(16)] * 16)
+for i in range(8):
+    normalise(x, (0,) if i < 5 else (0, 1))
+""", also={"constant", "size"})
+
+healthy("two_models", """
+@jax.jit
+def generator(w, z):
+    return jnp.tanh(z @ w)
+@jax.jit
+def critic(v, x):
+    return (x @ v).mean()
+w, v = data(16, 8), data(8, 1)
+for i in range(8):
+    critic(v, generator(w, data(4)))
+""")
+healthy("python_numbers_as_arguments", """
+@jax.jit
+def step(w, rate, i):
+    return w - rate * w * i
+w = data(8)
+for i in range(9):
+    w = step(w, 0.1 / (i + 1), i)
+""")
+healthy("early_stopping", """
+@jax.jit
+def step(w):
+    return w * 0.5, jnp.abs(w).max()
+w, best = data(8), 1e9
+for i in range(30):
+    w, l = step(w)
+    if float(l) < 1e-3:
+        break
+""")
+healthy("cond_inside", """
+@jax.jit
+def step(w, i):
+    return jax.lax.cond(i % 2 == 0, lambda w: w * 0.9, lambda w: w - 0.1, w)
+w = data(8)
+for i in range(9):
+    w = step(w, i)
+""")
+healthy("warmed_buckets", """
+@jax.jit
+def step(w, x):
+    return w - 0.1 * jnp.tanh(x @ w).mean()
+w = data(16, 4)
+for i in range(9):
+    w = step(w, data(8))
+w_ = np.asarray(w)
+""")
+healthy("donating", """
+@functools.partial(jax.jit, donate_argnums=0)
+def step(s, x):
+    return {k: v * 0.9 + x.mean() for k, v in s.items()}
+s = {"a": data(8), "b": data(4)}
+for i in range(9):
+    s = step(s, data(8))
+""")

@@ -34,11 +34,14 @@ typedef struct {
     uint32_t n, cap, most;
     uint32_t told;                                         /* notes so far, repeated ones too */
     bool shapes, dtypes;                                   /* of arguments differ: much else follows */
-    bool arguments;                                        /* came or went: */
+    bool arguments, numbers;                               /* came or went: */
     bool *went, *came;                                     /* of the two entry functions */
+    bool *fixed, *freed;                                   /* of these: a constant stands in their place */
     size_pair *size;                                       /* sizes that differ */
     uint32_t nsize, capsize;
     lines of_a, of_b;
+    lines stack_a, stack_b;                                /* PyTorch/XLA: of all frames, the libraries' too */
+    bool own_stack;                                        /* an op came or went that has none of the other's */
     func_pair *seen;
     uint32_t nseen, capseen;
     op_pair *constant;                                     /* pairs of constants that are in the list, or need not be */
@@ -58,7 +61,8 @@ static void became(pair *p, xl_value a, xl_value b)
 const char *xl_diff_word(xl_diff_kind kind)
 {
     static const char *const word[] = { "shape",  "dtype",    "sharding", "constant", "op",
-                                        "layout", "donation", "args",     "identical" };
+                                        "layout", "donation", "args",     "order",    "key",
+                                        "index",  "identical" };
     return word[kind];
 }
 
@@ -78,17 +82,19 @@ static xl_loc called_from(const xl_module *m)
     return r && r->nop && r->op[r->nop - 1]->code == XL_OP_RETURN ? r->op[r->nop - 1]->loc : (xl_loc){ 0 };
 }
 
-static void lines_of(xl_arena *arena, const xl_module *m, const xl_region *r, uint64_t caller, lines *out,
-                     uint32_t *cap)
+typedef uint64_t number_fn(const xl_module *m, xl_loc loc); /* line_number or xl_loc_stack */
+
+static void lines_of(xl_arena *arena, const xl_module *m, number_fn *number, const xl_region *r, uint64_t caller,
+                     lines *out, uint32_t *cap)
 {
     for (uint32_t i = 0; r && i < r->nop; i++) {
         const xl_op *op = r->op[i];
         bool own = op->code != XL_OP_RETURN && op->code != XL_OP_CONSTANT && xl_loc_stack(m, op->loc) != caller;
-        uint64_t line = own ? line_number(m, op->loc) : 0;
+        uint64_t line = own ? number(m, op->loc) : 0;
         if (line && !(out->n && out->p[out->n - 1] == line))
             XL_PUSH(arena, out->p, out->n, *cap, line);
         for (uint32_t k = 0; k < op->nregion; k++)
-            lines_of(arena, m, op->region[k], caller, out, cap);
+            lines_of(arena, m, number, op->region[k], caller, out, cap);
     }
 }
 
@@ -98,18 +104,25 @@ static int by_line(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-uint64_t *xl_module_lines(xl_arena *arena, const xl_module *m, uint32_t *n)
+static lines numbers_of(xl_arena *arena, const xl_module *m, number_fn *number)
 {
     lines all = { 0 };
     uint32_t cap = 0, kept = 0;
     for (uint32_t f = 0; f < m->nfunc; f++)
-        lines_of(arena, m, m->func[f]->body, xl_loc_stack(m, called_from(m)), &all, &cap);
+        lines_of(arena, m, number, m->func[f]->body, xl_loc_stack(m, called_from(m)), &all, &cap);
     if (all.n)
         qsort(all.p, all.n, sizeof *all.p, by_line);
     for (uint32_t i = 0; i < all.n; i++)
         if (!i || all.p[i] != all.p[i - 1])
             all.p[kept++] = all.p[i];
-    *n = kept;
+    all.n = kept;
+    return all;
+}
+
+uint64_t *xl_module_lines(xl_arena *arena, const xl_module *m, uint32_t *n)
+{
+    lines all = numbers_of(arena, m, line_number);
+    *n = all.n;
     return all.p;
 }
 
@@ -232,10 +245,27 @@ static void place_reader(const xl_func *f, const xl_op *op, xl_value v, xl_diff 
         place(f->m, op->loc, x);
 }
 
+/* The first op that reads v, or what is made of it, on a line below the one that called the program; looking at most
+ * `depth` readers on. */
+static bool place_below(const xl_func *f, xl_value v, uint64_t caller, int depth, xl_diff *x)
+{
+    const xl_op *op = user(f->body, v, false);
+    if (!op || depth == 0)
+        return false;
+    xl_diff y = { 0 };
+    place_reader(f, op, v, &y);
+    if (y.file.n && xl_hash64(y.file.p, y.file.n, y.line) != caller) {
+        x->file = y.file;
+        x->line = y.line;
+        return true;
+    }
+    return op->nout == 1 && place_below(f, op->out[0], caller, depth - 1, x);
+}
+
 static void place_use(const xl_func *f, xl_value v, xl_diff *x)
 {
     const xl_op *op = f->body ? user(f->body, v, false) : NULL;
-    if (op)
+    if (op && !place_below(f, v, line_number(f->m, called_from(f->m)), 8, x))
         place_reader(f, op, v, x);
 }
 
@@ -252,19 +282,46 @@ static xl_str arg_name(const xl_func *f, uint32_t i)
     return xl_str_is(name, "xla__device_data") ? none : name; /* PyTorch/XLA calls all of them so */
 }
 
+/* PyTorch/XLA's arguments: all of one name. */
+static bool by_graph(const xl_func *f)
+{
+    return nargs(f) && f->body && xl_str_is(xl_loc_label(f->m, f->val[f->body->arg[0].id].loc), "xla__device_data");
+}
+
+static bool of_optimizer(const xl_func *f, uint32_t i)
+{
+    return f->body && xl_loc_passes(f->m, f->val[f->body->arg[i].id].loc, "/torch/optim/");
+}
+
 static xl_diff about_arg(diff *d, const xl_func *f, uint32_t i, xl_diff_kind kind)
 {
-    xl_diff x = { .kind = kind, .arg = (int32_t)i, .dim = -1, .name = arg_name(f, i) };
-    (void)d;
+    xl_diff x = { .kind = kind, .arg = (int32_t)i, .dim = -1, .name = arg_name(f, i) }, from = { 0 };
+    if (f->body && !x.name.n)
+        place(f->m, f->val[f->body->arg[i].id].loc, &from);
+    if (from.file.n)
+        x.from = xl_strf(d->arena, "%.*s:%u", XL_FMT(from.file), from.line);
     if (f->body)
         place_use(f, f->body->arg[i], &x);
     return x;
 }
 
-static xl_str arg_words(diff *d, const xl_diff *x)
+/* PyTorch/XLA gives its arguments one name for all, and under XLA_HLO_DEBUG the lines that they were traced from: then
+ * the type, whose it is and the line tell them apart. */
+static xl_str traced_words(diff *d, const xl_func *f, uint32_t i, xl_str from)
 {
-    return x->name.n ? xl_strf(d->arena, "argument %d (%.*s)", x->arg, XL_FMT(x->name))
-                     : xl_strf(d->arena, "argument %d", x->arg);
+    xl_loc loc = f->body ? f->val[f->body->arg[i].id].loc : (xl_loc){ 0 };
+    if (!xl_str_is(xl_loc_label(f->m, loc), "xla__device_data"))
+        return (xl_str){ "", 0 };
+    const char *whose = !of_optimizer(f, i) ? "" : arg_type(f, i)->rank ? ", optimizer state" : ", of the optimizer";
+    xl_str words = xl_strf(d->arena, "%.*s%s", XL_FMT(xl_say_type(d->arena, arg_type(f, i))), whose);
+    return from.n ? xl_strf(d->arena, "%.*s, from %.*s", XL_FMT(words), XL_FMT(from)) : words;
+}
+
+static xl_str arg_words(diff *d, const xl_func *f, const xl_diff *x)
+{
+    xl_str name = x->name.n ? x->name : traced_words(d, f, (uint32_t)x->arg, x->from);
+    return name.n ? xl_strf(d->arena, "argument %d (%.*s)", x->arg, XL_FMT(name))
+                  : xl_strf(d->arena, "argument %d", x->arg);
 }
 
 static xl_diff_kind attr_kind(xl_str key)
@@ -313,7 +370,7 @@ static void arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr
     xl_diff x = { .kind = attr_kind(key), .arg = -1, .dim = -1 };
     if (arg)
         x = about_arg(d, c->f, c->i, x.kind);
-    xl_str who = arg ? arg_words(d, &x) : xl_strf(d->arena, "%s", c->what);
+    xl_str who = arg ? arg_words(d, c->f, &x) : xl_strf(d->arena, "%s", c->what);
     if (x.kind == XL_DIFF_DONATION) { /* which output it goes to follows; that it is given away is the point */
         if (c->donated)
             return;
@@ -340,6 +397,14 @@ static void arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr
     note(d, x);
 }
 
+/* A key of random numbers. JAX leaves out arguments that nothing reads, so one comes and goes with the branch that
+ * draws (dropout). */
+static bool is_key(const xl_type *t)
+{
+    return t->kind == XL_TY_TENSOR && t->dtype == XL_U32 && t->rank >= 1 &&
+           (t->dims[t->rank - 1] == 2 || t->dims[t->rank - 1] == 4);
+}
+
 static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, uint32_t k)
 {
     const xl_type *s = arg_type(fa, i), *t = arg_type(fb, k);
@@ -348,8 +413,8 @@ static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, u
             xl_diff x = about_arg(d, fb, k, XL_DIFF_SHAPE);
             x.before = xl_say_type(d->arena, s);
             x.after = xl_say_type(d->arena, t);
-            x.text = xl_strf(d->arena, "%.*s: %.*s -> %.*s%.*s", XL_FMT(arg_words(d, &x)), XL_FMT(x.before),
-                             XL_FMT(x.after), XL_FMT(at(d, &x)));
+            x.text = xl_strf(d->arena, "%.*s: %.*s -> %.*s%.*s", XL_FMT(arg_words(d, fb, &x)),
+                             XL_FMT(x.before), XL_FMT(x.after), XL_FMT(at(d, &x)));
             d->shapes = true;
             sizes_differ(d, s, t);
             note(d, x);
@@ -359,16 +424,22 @@ static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, u
             int64_t bs = s->bounds ? s->bounds[q] : XL_DYN, bt = t->bounds ? t->bounds[q] : XL_DYN;
             if (s->dims[q] == t->dims[q] && bs == bt)
                 continue;
-            xl_diff x = about_arg(d, fb, k, XL_DIFF_SHAPE);
+            bool key = q + 1 == s->rank && is_key(s) && is_key(t);
+            xl_diff x = about_arg(d, fb, k, key ? XL_DIFF_KEY : XL_DIFF_SHAPE);
             x.dim = (int32_t)q;
+            x.size = t->dims[q];
             x.before = s->dims[q] >= 0 ? xl_strf(d->arena, "%lld", (long long)s->dims[q])
                        : bs >= 0       ? xl_strf(d->arena, "<=%lld", (long long)bs)
                                        : XL_STR("?");
             x.after = t->dims[q] >= 0 ? xl_strf(d->arena, "%lld", (long long)t->dims[q])
                       : bt >= 0       ? xl_strf(d->arena, "<=%lld", (long long)bt)
                                       : XL_STR("?");
-            x.text = xl_strf(d->arena, "%.*s: dimension %u is %.*s, before %.*s%.*s", XL_FMT(arg_words(d, &x)), q,
-                             XL_FMT(x.after), XL_FMT(x.before), XL_FMT(at(d, &x)));
+            if (key)
+                x.text = xl_strf(d->arena, "%.*s: a random key of %.*s words, before of %.*s%.*s",
+                                 XL_FMT(arg_words(d, fb, &x)), XL_FMT(x.after), XL_FMT(x.before), XL_FMT(at(d, &x)));
+            else
+                x.text = xl_strf(d->arena, "%.*s: dimension %u is %.*s, before %.*s%.*s", XL_FMT(arg_words(d, fb, &x)),
+                                 q, XL_FMT(x.after), XL_FMT(x.before), XL_FMT(at(d, &x)));
             d->shapes = true;
             size_differs(d, s->dims[q], t->dims[q]);
             note(d, x);
@@ -377,7 +448,7 @@ static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, u
             xl_diff x = about_arg(d, fb, k, XL_DIFF_DTYPE);
             x.before = xl_str_of(xl_dtypes[s->dtype].text);
             x.after = xl_str_of(xl_dtypes[t->dtype].text);
-            x.text = xl_strf(d->arena, "%.*s: %.*s, before %.*s%.*s", XL_FMT(arg_words(d, &x)), XL_FMT(x.after),
+            x.text = xl_strf(d->arena, "%.*s: %.*s, before %.*s%.*s", XL_FMT(arg_words(d, fb, &x)), XL_FMT(x.after),
                              XL_FMT(x.before), XL_FMT(at(d, &x)));
             d->dtypes = true;
             note(d, x);
@@ -400,25 +471,18 @@ static bool all_named(const xl_func *f)
     return n > 0;
 }
 
-/* A key of random numbers. JAX leaves out arguments that nothing reads, so one comes and goes with the branch that
- * draws (dropout). */
-static bool is_key(const xl_type *t)
-{
-    return t->kind == XL_TY_TENSOR && t->dtype == XL_U32 && t->rank >= 1 &&
-           (t->dims[t->rank - 1] == 2 || t->dims[t->rank - 1] == 4);
-}
-
 static void came_or_went(diff *d, const xl_func *f, uint32_t i, bool came)
 {
     xl_diff x = about_arg(d, f, i, XL_DIFF_ARGS);
     xl_str t = xl_say_type(d->arena, arg_type(f, i));
+    x.state = of_optimizer(f, i);
     *(came ? &x.after : &x.before) = t;
-    x.follows = is_key(arg_type(f, i));
-    if (!x.follows) {
-        d->arguments = true;
-        (came ? d->came : d->went)[i] = true;
-    }
-    x.text = xl_strf(d->arena, "%.*s %s: %.*s%.*s", XL_FMT(arg_words(d, &x)), came ? "was added" : "was removed",
+    bool with_op = by_graph(f) && arg_type(f, i)->rank == 0; /* PyTorch/XLA: a Python number that an op reads */
+    x.follows = is_key(arg_type(f, i)) || with_op;
+    d->numbers |= with_op;
+    d->arguments |= !x.follows;
+    (came ? d->came : d->went)[i] = !x.follows || with_op;
+    x.text = xl_strf(d->arena, "%.*s %s: %.*s%.*s", XL_FMT(arg_words(d, f, &x)), came ? "was added" : "was removed",
                      XL_FMT(t), XL_FMT(at(d, &x)));
     note(d, x);
 }
@@ -437,6 +501,45 @@ static void renamed(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
         if (to[i] < 0 && k < nb && xl_type_eq(arg_type(fa, i), arg_type(fb, k)))
             to[i] = (int32_t)k++;
     }
+}
+
+/* PyTorch/XLA numbers its arguments as it meets them in the graph, so another graph has them in another order: those of
+ * one type and line pair up first, then those of one type, then those of one line, then those alike in rank and dtype.
+ */
+static bool pairs_at(const xl_func *fa, uint32_t i, const xl_func *fb, uint32_t k, int round)
+{
+    const xl_type *s = arg_type(fa, i), *t = arg_type(fb, k);
+    uint64_t x = xl_loc_stack(fa->m, fa->val[fa->body->arg[i].id].loc),
+             y = xl_loc_stack(fb->m, fb->val[fb->body->arg[k].id].loc);
+    bool alike = s->rank == t->rank && s->dtype == t->dtype;
+    uint32_t equal = 0;
+    for (uint32_t q = 0; alike && q < s->rank; q++)
+        equal += s->dims[q] == t->dims[q];
+    switch (round) {
+    case 0: return xl_type_eq(s, t) && x == y;
+    case 1: return xl_type_eq(s, t);
+    case 2: return alike && x == y && x;
+    case 3: return x == y && x;
+    case 4: return alike && equal;
+    default: return nargs(fa) == nargs(fb);
+    }
+}
+
+static void pair_by_graph(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
+{
+    uint32_t na = nargs(fa), nb = nargs(fb);
+    bool *taken = xl_new(d->arena, bool, nb);
+    for (uint32_t i = 0; i < na; i++)
+        to[i] = -1;
+    for (int round = 0; round < 6; round++)
+        for (uint32_t i = 0; i < na; i++)
+            for (uint32_t q = 0; to[i] < 0 && q < nb; q++) {
+                uint32_t k = (i + q) % nb;                 /* mostly in place */
+                if (!taken[k] && pairs_at(fa, i, fb, k, round)) {
+                    to[i] = (int32_t)k;
+                    taken[k] = true;
+                }
+            }
 }
 
 /* Fills to[] (per argument of a: index in b or -1) and notes what differs. */
@@ -467,14 +570,14 @@ static void args(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
             memcpy(to, by_name, na * sizeof *to);
         if (na == nb && moved) {
             renamed(d, fa, fb, to);
-            xl_diff x = { .kind = XL_DIFF_ARGS, .arg = -1, .dim = -1 };
+            xl_diff x = { .kind = XL_DIFF_ORDER, .arg = -1, .dim = -1 };
             xl_buf before = { 0 }, after = { 0 };
             uint32_t shown = 0;
             for (uint32_t i = 0; i < na; i++) {
                 if (xl_str_eq(arg_name(fa, i), arg_name(fb, i)))
                     continue;
                 if (x.arg < 0)
-                    x = about_arg(d, fb, i, XL_DIFF_ARGS);
+                    x = about_arg(d, fb, i, XL_DIFF_ORDER);
                 if (shown++ < 8) {
                     xl_buf_printf(&before, "%s%.*s", before.n ? ", " : "", XL_FMT(arg_name(fa, i)));
                     xl_buf_printf(&after, "%s%.*s", after.n ? ", " : "", XL_FMT(arg_name(fb, i)));
@@ -489,6 +592,8 @@ static void args(diff *d, const xl_func *fa, const xl_func *fb, int32_t *to)
             xl_buf_fini(&after);
             note(d, x);
         }
+    } else if (by_graph(fa) && by_graph(fb) && na <= 1024 && nb <= 1024) {
+        pair_by_graph(d, fa, fb, to);
     } else if (na != nb) {                                 /* no names: pair equal types in order */
         uint64_t *x = xl_new(d->arena, uint64_t, na), *y = xl_new(d->arena, uint64_t, nb);
         for (uint32_t i = 0; i < na; i++) {
@@ -526,16 +631,24 @@ static void place_op(const pair *p, const xl_module *m, const xl_op *op, xl_diff
     }
 }
 
-static void changed(pair *p, const xl_op *a, const xl_op *b, xl_diff_kind kind, const char *what, xl_str before,
-                    xl_str after)
+typedef struct {
+    const char *name;
+    int64_t size;
+    bool value;
+} part; /* value: before and after are short values of it */
+
+static void changed(pair *p, const xl_op *a, const xl_op *b, xl_diff_kind kind, part what, xl_str before, xl_str after)
 {
     diff *d = p->d;
     xl_diff x = { .kind = kind, .arg = -1, .dim = -1, .before = before, .after = after, .follows = kind == XL_DIFF_OP };
+    x.size = what.size;
+    if (what.value)
+        x.part = xl_strf(d->arena, "%s %s", xl_op_text(b), what.name);
     place(d->b, b->loc, &x);
     if (!x.file.n)
         place_op(p, d->a, a, &x);
-    x.text = xl_strf(d->arena, "%s: %s %.*s -> %.*s%.*s", xl_op_text(b), what, XL_FMT(before), XL_FMT(after),
-                     XL_FMT(at(d, &x)));
+    x.text = xl_strf(d->arena, "%s: %s %.*s -> %.*s%.*s", xl_op_text(b), what.name, XL_FMT(before),
+                     XL_FMT(after), XL_FMT(at(d, &x)));
     note(d, x);
 }
 
@@ -653,7 +766,7 @@ static void op_attr(void *ctx, xl_str key, const xl_attr *before, const xl_attr 
 {
     op_ctx *c = ctx;
     xl_arena *arena = c->p->d->arena;
-    changed(c->p, c->a, c->b, attr_kind(key), xl_str_c(arena, key), xl_say_attr(arena, before),
+    changed(c->p, c->a, c->b, attr_kind(key), (part){ xl_str_c(arena, key), 0, true }, xl_say_attr(arena, before),
             xl_say_attr(arena, after));
 }
 
@@ -685,6 +798,19 @@ static bool follows_another(const xl_func *f, xl_value v, int depth)
     return op->nout == 1 && same_shape(xl_out_type(f, op, 0), t) && follows_another(f, op->out[0], depth - 1);
 }
 
+/* The new size where one dimension alone differs, else 0. */
+static int64_t new_size(const xl_type *s, const xl_type *t)
+{
+    int64_t size = 0;
+    for (uint32_t q = 0; s->rank == t->rank && q < t->rank; q++)
+        if (s->dims[q] != t->dims[q]) {
+            if (size)
+                return 0;
+            size = t->dims[q];
+        }
+    return size;
+}
+
 static void types(pair *p, const xl_op *a, const xl_op *b)
 {
     diff *d = p->d;
@@ -699,8 +825,8 @@ static void types(pair *p, const xl_op *a, const xl_op *b)
         const xl_type *s = xl_out_type(p->fa, a, i), *t = xl_out_type(p->fb, b, i);
         if (xl_type_eq(s, t))
             continue;
-        changed(p, a, b, same_shape(s, t) ? XL_DIFF_DTYPE : XL_DIFF_SHAPE, "result", xl_say_type(d->arena, s),
-                xl_say_type(d->arena, t));
+        changed(p, a, b, same_shape(s, t) ? XL_DIFF_DTYPE : XL_DIFF_SHAPE, (part){ "result", new_size(s, t), true },
+                xl_say_type(d->arena, s), xl_say_type(d->arena, t));
         sizes_differ(d, s, t);
         return;
     }
@@ -732,6 +858,32 @@ static xl_str maker_line(diff *d, const xl_func *f, xl_value v, xl_str words)
     return x.file.n ? xl_strf(d->arena, "%.*s of line %u", XL_FMT(words), x.line) : words;
 }
 
+/* One of the entry function's arguments that only this program has. */
+static bool own_value(const xl_func *f, const bool *own, xl_value v)
+{
+    const xl_val *x = &f->val[v.id];
+    return f == xl_module_entry(f->m) && !x->def && x->region == f->body && own[x->index];
+}
+
+/* An argument of one program is a constant in the other: PyTorch/XLA passes a Python number as an argument, unless it
+ * is 0 or 1. */
+static void number(pair *p, xl_value va, const xl_op *cb, xl_value vb, const xl_op *use)
+{
+    diff *d = p->d;
+    xl_diff x = { .kind = XL_DIFF_CONSTANT, .arg = -1, .dim = -1 };
+    if (cb)
+        d->fixed[p->fa->val[va.id].index] = true;
+    else
+        d->freed[p->fb->val[vb.id].index] = true;
+    place_op(p, d->b, use, &x);
+    x.before = value_words(d, p->fa, va);
+    x.after = value_words(d, p->fb, vb);
+    x.text = xl_strf(d->arena, "a Python number: %.*s is %s, before %.*s, used by %s%.*s", XL_FMT(x.after),
+                     cb ? "traced into the program" : "passed to it", XL_FMT(x.before), xl_op_text(use),
+                     XL_FMT(at(d, &x)));
+    note(d, x);
+}
+
 /* Where two ops read: another value, or another constant. A value made by an op that came or went has been named with
  * that op. */
 static void wiring(pair *p, const xl_op *a, const xl_op *b)
@@ -747,6 +899,11 @@ static void wiring(pair *p, const xl_op *a, const xl_op *b)
                 constant(p, ca, cb, b, vb);
             continue;
         }
+        if ((cb && own_value(p->fa, p->d->went, va) && !xl_value_type(p->fa, va)->rank) ||
+            (ca && own_value(p->fb, p->d->came, vb) && !xl_value_type(p->fb, vb)->rank)) {
+            number(p, va, cb, vb, b);
+            continue;
+        }
         uint32_t want = p->to[va.id];
         if (one || (want != UINT32_MAX && want == vb.id) || (!ca && want == UINT32_MAX) || (!cb && !p->from[vb.id]))
             continue;
@@ -757,7 +914,7 @@ static void wiring(pair *p, const xl_op *a, const xl_op *b)
             was = maker_line(p->d, p->fa, va, was);
             now = maker_line(p->d, p->fb, vb, now);
         }
-        changed(p, a, b, XL_DIFF_OP, what, was, now);
+        changed(p, a, b, XL_DIFF_OP, (part){ .name = what }, was, now);
         one = true;
     }
 }
@@ -803,7 +960,7 @@ static void callees(pair *p, const xl_op *a, const xl_op *b)
     if (!ga || !gb || p->depth >= 64)
         return;
     if (!xl_str_eq(base_name(na), base_name(nb)) && !much_alike(d, ga, gb)) {
-        changed(p, a, b, XL_DIFF_OP, "function", na, nb);
+        changed(p, a, b, XL_DIFF_OP, (part){ .name = "function" }, na, nb);
         return;
     }
     xl_diff x = { 0 };
@@ -831,7 +988,13 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
                 xl_diff_kind kind = row[i].want == XL_AK_SHARDING || row[i].want == XL_AK_SHARDINGS
                                         ? XL_DIFF_SHARDING
                                         : attr_kind(xl_str_of(row[i].name));
-                changed(p, a, b, kind, row[i].name, xl_say_attr(d->arena, a->attr[i]),
+                if (a->code == XL_OP_SLICE) { /* a piece of another size is told by its type, else where it begins */
+                    if (i != XL_SLOT(SLICE, start_indices) ||
+                        !xl_type_eq(xl_out_type(p->fa, a, 0), xl_out_type(p->fb, b, 0)))
+                        continue;
+                    kind = XL_DIFF_INDEX;
+                }
+                changed(p, a, b, kind, (part){ row[i].name, 0, true }, xl_say_attr(d->arena, a->attr[i]),
                         xl_say_attr(d->arena, b->attr[i]));
             }
         }
@@ -839,7 +1002,7 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
         dicts(d, a->extra, b->extra, op_attr, &c);
     }
     if (a->nin != b->nin)
-        changed(p, a, b, XL_DIFF_OP, "number of operands", xl_strf(d->arena, "%u", a->nin),
+        changed(p, a, b, XL_DIFF_OP, (part){ .name = "number of operands" }, xl_strf(d->arena, "%u", a->nin),
                 xl_strf(d->arena, "%u", b->nin));
     if (!alike && d->told == before)                       /* else its types follow from that */
         types(p, a, b);
@@ -847,21 +1010,18 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
     for (uint32_t i = 0; i < a->nregion && i < b->nregion; i++)
         regions(p, a->region[i], b->region[i]);
     if (a->nregion != b->nregion)
-        changed(p, a, b, XL_DIFF_OP, "number of regions", xl_strf(d->arena, "%u", a->nregion),
+        changed(p, a, b, XL_DIFF_OP, (part){ .name = "number of regions" }, xl_strf(d->arena, "%u", a->nregion),
                 xl_strf(d->arena, "%u", b->nregion));
 }
 
 /* The ops of one side only: their names, and the lines of the first and last. */
 typedef struct { xl_buf names; uint32_t n; const xl_op *first, *last; bool own_line; } ops_run;
 
-/* One of the entry function's arguments that only this program has. */
 static bool own_arg(const xl_func *f, const bool *own, const xl_op *op)
 {
-    for (uint32_t i = 0; f == xl_module_entry(f->m) && i < op->nin; i++) {
-        const xl_val *v = &f->val[op->in[i].id];
-        if (!v->def && v->region == f->body && own[v->index])
+    for (uint32_t i = 0; i < op->nin; i++)
+        if (own_value(f, own, op->in[i]) && !(by_graph(f) && xl_in_type(f, op, i)->rank == 0))
             return true;
-    }
     return false;
 }
 
@@ -887,6 +1047,16 @@ static ops_run run_of(const xl_func *f, const bool *own, const lines *other, con
     return out;
 }
 
+static bool own_stack(const xl_module *m, const lines *other, const xl_region *r, const uint32_t *idx, uint32_t n)
+{
+    for (uint32_t i = 0; other->n && i < n; i++) {
+        uint64_t stack = xl_loc_stack(m, r->op[idx[i]]->loc);
+        if (stack && !on_line(other, stack))
+            return true;
+    }
+    return false;
+}
+
 /* One note for the ops that went and came at one place. */
 static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, uint32_t nwent, const xl_region *rb,
                           const uint32_t *came, uint32_t ncame)
@@ -897,6 +1067,7 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     ops_run old = run_of(p->fa, d->went, &d->of_b, ra, went, nwent),
             new = run_of(p->fb, d->came, &d->of_a, rb, came, ncame), *shown = ncame ? &new : &old;
     const xl_module *m = ncame ? d->b : d->a;
+    d->own_stack |= own_stack(d->a, &d->stack_b, ra, went, nwent) || own_stack(d->b, &d->stack_a, rb, came, ncame);
     xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .follows = !old.own_line && !new.own_line }, y = { 0 };
     place_op(p, m, shown->first, &x);
     place(m, shown->last->loc, &y);
@@ -1106,15 +1277,20 @@ static bool same_ops(const diff *d)
 /* An op was marked by its lines, a key as such; that counts only where something is there to follow from. */
 static void consequences(diff *d)
 {
-    bool moves = moved(d), ops = false, same = moves && same_ops(d);
+    bool fresh = false;                                    /* ops of a line that the other program has not */
     uint32_t kept = 0;
+    for (uint32_t i = 0; i < d->n; i++)
+        fresh |= d->list[i].kind == XL_DIFF_OP && !d->list[i].follows;
+    fresh |= d->own_stack && !moved(d); /* a layer inside a library, with the numbers that it reads */
+    d->arguments |= d->numbers && !fresh;
+    bool moves = moved(d), ops = false, same = moves && same_ops(d);
     for (uint32_t i = 0; i < d->n; i++)
         ops |= d->list[i].kind == XL_DIFF_OP && !(moves && d->list[i].follows);
     for (uint32_t i = 0; i < d->n; i++) {
         xl_diff *x = &d->list[i];
         double before, after;
         if (x->kind == XL_DIFF_ARGS)
-            x->follows &= ops;
+            x->follows = (x->follows && ops) || (x->after.n ? d->freed : d->fixed)[x->arg];
         else if (!moves)
             x->follows = false;
         else if (x->kind == XL_DIFF_CONSTANT)
@@ -1146,8 +1322,14 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
     int32_t *to = xl_new(arena, int32_t, nargs(fa));
     d.went = xl_new(arena, bool, nargs(fa));
     d.came = xl_new(arena, bool, nargs(fb));
+    d.fixed = xl_new(arena, bool, nargs(fa));
+    d.freed = xl_new(arena, bool, nargs(fb));
     d.of_a.p = xl_module_lines(arena, a, &d.of_a.n);
     d.of_b.p = xl_module_lines(arena, b, &d.of_b.n);
+    if (by_graph(fa) && by_graph(fb)) {
+        d.stack_a = numbers_of(arena, a, xl_loc_stack);
+        d.stack_b = numbers_of(arena, b, xl_loc_stack);
+    }
     args(&d, fa, fb, to);
     results(&d, fa, fb);
     meshes(&d);

@@ -8,7 +8,10 @@
 
 typedef enum {
     XL_DIFF_SHAPE, XL_DIFF_DTYPE, XL_DIFF_SHARDING, XL_DIFF_CONSTANT, XL_DIFF_OP, XL_DIFF_LAYOUT, XL_DIFF_DONATION,
-    XL_DIFF_ARGS,                                          /* arguments added, removed or reordered */
+    XL_DIFF_ARGS,                                          /* arguments added or removed */
+    XL_DIFF_ORDER,                                         /* the same arguments in another order */
+    XL_DIFF_KEY,                                           /* a random key of another kind */
+    XL_DIFF_INDEX,                                         /* where a slice begins, with nothing else */
     XL_DIFF_IDENTICAL                                      /* nothing differs; never in xl_module_diff's list */
 } xl_diff_kind;
 
@@ -21,6 +24,11 @@ typedef struct {
     uint32_t line, last;                                   /* last: of the ops that came or went here; 0: none did */
     uint32_t times;                                        /* how often this very sentence was found */
     bool follows; /* from sizes or arguments that differ: a consequence, no cause */
+    bool state;                                            /* ARGS: it belongs to an optimizer of PyTorch's */
+    bool read_back;                                        /* for the caller: the host read `size` from the device */
+    int64_t size;                                          /* SHAPE: the new size; 0: none, or several */
+    xl_str from;                                           /* an argument of PyTorch/XLA's: the line it is from */
+    xl_str part;                                           /* what of an op: "stablehlo.slice start_indices" */
     xl_str text;                                           /* the whole sentence */
 } xl_diff;
 

@@ -87,12 +87,12 @@ TEST(arguments)
                                                                      " return %0 : tensor<4xf32>") LOCS,
         MAIN("%a: tensor<4xf32> loc(#y), %b: tensor<4xf32> loc(#x)", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n"
                                                                      " return %0 : tensor<4xf32>") LOCS,
-        XL_DIFF_ARGS, "arguments were reordered: x, y -> y, x");
+        XL_DIFF_ORDER, "arguments were reordered: x, y -> y, x");
     one(MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<4xf32> loc(#y)", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n"
                                                                      " return %0 : tensor<4xf32>") LOCS,
         MAIN("%a: tensor<4xf32> loc(#w), %b: tensor<4xf32> loc(#x)", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n"
                                                                      " return %0 : tensor<4xf32>") LOCS,
-        XL_DIFF_ARGS,
+        XL_DIFF_ORDER,
         "arguments were renamed and so reordered: x, y -> batch['w'], x"); /* a key that sorts before the others */
     one(MAIN("%a: tensor<4xf32> loc(#x)", "return %a : tensor<4xf32>") LOCS,
         MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<i32> loc(#y)", "return %a : tensor<4xf32>") LOCS, XL_DIFF_ARGS,
@@ -242,6 +242,53 @@ TEST(inside_regions_and_calls)
         &n);
     CHECK_INT(n, 1);
     CHECK_STR(xl_str_c(&arena, d[0].text), "stablehlo.multiply in place of stablehlo.add");
+}
+
+#define KEY(n) "func.func public @main(%k: tensor<" n "xui32>) -> tensor<" n "xui32> { return %k : tensor<" n "xui32> }"
+#define SLICE(from, to, n)                                                                                             \
+    "func.func public @main(%a: tensor<9xf32>) -> tensor<" n "xf32> { %0 = stablehlo.slice %a [" from ":" to           \
+    "] : (tensor<9xf32>) -> tensor<" n "xf32> return %0 : tensor<" n "xf32> }"
+
+TEST(keys_and_slices)
+{
+    uint32_t n;
+    one(KEY("2"), KEY("4"), XL_DIFF_KEY, "argument 0: a random key of 4 words, before of 2");
+    one(SLICE("0", "4", "4"), SLICE("2", "6", "4"), XL_DIFF_INDEX, "stablehlo.slice: start_indices [0] -> [2]");
+    xl_diff *d = differ(SLICE("0", "4", "4"), SLICE("0", "7", "7"), &n);
+    CHECK_INT(n, 1);
+    CHECK_INT(d[0].kind, XL_DIFF_SHAPE);
+    CHECK_INT(d[0].size, 7);
+}
+
+/* PyTorch/XLA: one name for all arguments, numbered as the graph meets them. */
+#define TORCH "#d = loc(\"xla__device_data\")\n"
+#define ARG(name, type) "%" name ": tensor<" type "> loc(#d)"
+
+TEST(arguments_without_names)
+{
+    uint32_t n;
+    xl_diff *d = differ(MAIN(ARG("a", "4xf32") "," ARG("b", "4x2xf32"), "return %a : tensor<4xf32>") TORCH,
+                        MAIN(ARG("b", "4x2xf32") "," ARG("a", "4xf32"),
+                             "%0 = stablehlo.sine %a : tensor<4xf32>\n return %0 : tensor<4xf32>") TORCH,
+                        &n);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK_INT(d[i].kind, XL_DIFF_OP);                  /* another order alone is no change of shapes */
+    d = differ(MAIN(ARG("a", "4xf32") "," ARG("b", "3x2xf32"), "return %a : tensor<4xf32>") TORCH,
+               MAIN(ARG("b", "5x2xf32") "," ARG("a", "4xf32"), "return %a : tensor<4xf32>") TORCH, &n);
+    CHECK(n >= 1);
+    CHECK_STR(xl_str_c(&arena, d[0].text), "argument 0 (5x2xf32): dimension 0 is 5, before 3");
+    /* 0 and 1 are traced into the program, other numbers are passed to it */
+    d = differ(MAIN(ARG("a", "4xf32") "," ARG("s", "f32"),
+                    "%0 = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<4xf32>\n"
+                    "%1 = stablehlo.multiply %a, %0 : tensor<4xf32>\n return %1 : tensor<4xf32>") TORCH,
+               MAIN(ARG("a", "4xf32"),
+                    "%s = stablehlo.constant dense<1.0> : tensor<f32>\n"
+                    "%0 = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<4xf32>\n"
+                    "%1 = stablehlo.multiply %a, %0 : tensor<4xf32>\n return %1 : tensor<4xf32>") TORCH,
+               &n);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK(d[i].kind == XL_DIFF_CONSTANT || d[i].follows);
+    CHECK(n >= 1);
 }
 
 TEST(thousands_of_ops_in_milliseconds)

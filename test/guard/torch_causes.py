@@ -1,0 +1,223 @@
+"""PyTorch/XLA training scripts with one planted cause of a recompile each, and healthy ones; words_torch.py runs and
+grades them as words_causes.py does JAX's. LINE marks the line that must be named where programs carry lines (--profile
+debug-recompile)."""
+
+HEAD = """
+import torch, torch.nn as nn, torch.nn.functional as F
+import torch_xla
+import torch_xla.core.xla_model as xm
+torch.manual_seed(0)
+dev = torch_xla.device()
+def data(*shape):
+    return torch.randn(*shape).to(dev)
+"""
+CASES, HEALTHY = {}, {}
+NO, SHAPE, POLICY, BRANCH = ("no", "no", "no"), ("yes", "no", "no"), ("no", "yes", "no"), ("no", "no", "yes")
+
+
+def plant(name, cause, answers, text, **need):
+    CASES[name] = dict(cause=cause, answers=answers, text=HEAD + text, **need)
+
+
+def healthy(name, text, **need):
+    HEALTHY[name] = dict(text=HEAD + text, **need)
+
+
+plant("last_batch", "shape", SHAPE, """
+model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1)).to(dev)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for n in [8] * 5 + [3] + [8] * 2:
+    opt.zero_grad()
+    loss = model(data(n, 16)).pow(2).mean()  # LINE
+    loss.backward()
+    opt.step()
+    torch_xla.sync()
+""")
+plant("longer_sequences", "shape", SHAPE, """
+emb, out = nn.Embedding(50, 16).to(dev), nn.Linear(16, 50).to(dev)
+def step(tokens):
+    h = emb(tokens)  # LINE
+    a = torch.softmax(h @ h.transpose(1, 2), -1) @ h
+    return F.cross_entropy(out(a).flatten(0, 1), tokens.flatten())
+for t in [8] * 4 + [12, 16]:
+    step(torch.randint(0, 50, (2, t)).to(dev)).backward()
+    torch_xla.sync()
+""")
+plant("number_becomes_one", "constant", BRANCH, """
+w = data(16, 4)
+def step(x, scale):
+    return (torch.tanh(x @ w) * scale).mean()  # LINE
+for i in range(8):
+    l = step(data(8, 16), 0.5 if i < 5 else 1.0)
+    torch_xla.sync()
+""", also={"args"})
+plant("dropout_off", "op", BRANCH, """
+model = nn.Sequential(nn.Linear(16, 8), nn.Dropout(0.1), nn.Linear(8, 1)).to(dev)
+def forward(x):
+    return model(x).mean()  # LINE
+for i in range(9):
+    model.train(i % 3 != 2)
+    l = forward(data(8, 16))
+    torch_xla.sync()
+""")
+plant("lazy_adam", "args", SHAPE, """
+model = nn.Linear(16, 4).to(dev)
+opt = torch.optim.Adam(model.parameters(), lr=1e-3)
+for i in range(6):
+    opt.zero_grad()
+    model(data(8, 16)).pow(2).mean().backward()
+    opt.step()  # LINE
+    torch_xla.sync()
+""", says="the optimizer made its state in the first step")
+plant("mask_comes_late", "args", SHAPE, """
+w = data(16, 16)
+def attend(x, mask=None):
+    s = x @ w @ x.T
+    if mask is not None:
+        s = s + mask  # LINE
+    return torch.softmax(s, -1).sum()
+for i in range(8):
+    l = attend(data(8, 16), None if i < 5 else data(8, 8))
+    torch_xla.sync()
+""")
+plant("mask_of_higher_rank", "shape", SHAPE, """
+def attend(q, mask):
+    s = q @ q.transpose(-1, -2)
+    return torch.softmax(s.masked_fill(mask, -1e9), -1).mean()  # LINE
+for i in range(8):
+    m = torch.zeros((8, 8) if i < 5 else (2, 8, 8), dtype=torch.bool).to(dev)
+    l = attend(data(2, 8, 16), m)
+    torch_xla.sync()
+""")
+plant("autocast_begins", "op", BRANCH, """
+model = nn.Sequential(nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 1)).to(dev)
+def forward(x):
+    return model(x).float().mean()  # LINE
+for i in range(8):
+    with torch.autocast("xla", dtype=torch.bfloat16, enabled=i >= 5):
+        l = forward(data(8, 16))
+    torch_xla.sync()
+""", also={"dtype"})
+plant("half_the_batch_in_bf16", "dtype", SHAPE, """
+w = data(16, 4)
+def forward(x):
+    return (x.float() * 2 @ w).mean()  # LINE
+for i in range(8):
+    x = data(8, 16)
+    l = forward(x if i < 5 else torch.randn(8, 16).bfloat16().to(dev))
+    torch_xla.sync()
+""")
+plant("history_grows", "args", SHAPE, """
+w, history = data(16, 4), []
+for i in range(6):
+    history.append((data(8, 16) @ w).mean())
+    average = torch.stack(history).mean()  # LINE
+    torch_xla.sync()
+""")
+plant("branch_on_item", "op", BRANCH, """
+w = data(16, 4)
+def step(x, i):
+    y = torch.tanh(x @ w)
+    if y.sum().item() > -1e9 and i >= 5:
+        y = torch.relu(y - 0.1).cumsum(0)  # LINE
+    return y.mean()
+for i in range(8):
+    l = step(data(8, 16), i)
+    torch_xla.sync()
+""")
+plant("row_by_number", "index", BRANCH, """
+table, w = data(12, 16), data(16, 4)
+for i in range(8):
+    row = 0 if i < 4 else i
+    l = torch.tanh(table[row] @ w).sum()  # LINE
+    torch_xla.sync()
+""")
+plant("accumulated_gradients", "op", ("yes", "no", "yes"), """
+model = nn.Linear(16, 4).to(dev)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(12):
+    model(data(8, 16)).pow(2).mean().backward()
+    if i % 4 == 3:
+        opt.step()  # LINE
+        opt.zero_grad()
+    torch_xla.sync()
+""", also={"args"})
+plant("another_mesh", "sharding", POLICY, """
+import numpy as np, torch_xla.runtime as xr, torch_xla.distributed.spmd as xs
+n = xr.global_runtime_device_count()
+w = data(16, 8)
+for i in range(8):
+    mesh = xs.Mesh(np.arange(n), (n, 1) if i < 5 else (2, n // 2), ("a", "b"))
+    x = data(8, 16)
+    xs.mark_sharding(x, mesh, ("a", "b"))
+    l = torch.tanh(x @ w).sum()
+    torch_xla.sync()
+""", devices=4, spmd=True)
+plant("positions_by_number", "size", BRANCH, """
+emb = data(32, 16)
+for n in [8] * 5 + [12, 16]:
+    l = torch.tanh(emb[torch.arange(n, device=dev)]).sum()  # LINE
+    torch_xla.sync()
+""", also={"constant", "op"})
+plant("longest_decides", "read-back", SHAPE, """
+x, w = data(8, 16), data(4, 8)
+lengths = [torch.tensor(n).to(dev) for n in [5, 5, 5, 5, 7, 9]]
+for i in range(6):
+    n = int((lengths[i] + 0).item())
+    l = torch.tanh(w @ x[:, :n]).sum()  # LINE
+    torch_xla.sync()
+""")
+plant("selected_rows", "read-back", SHAPE, """
+x = torch.arange(12.0).reshape(12, 1).repeat(1, 4).to(dev)
+for i in range(6):
+    rows = torch.nonzero(x[:, 0] > (5.5 if i < 3 else i + 0.5)).squeeze(1)  # LINE
+    l = torch.tanh(x[rows]).sum()
+    torch_xla.sync()
+""")
+
+healthy("annealed_slope", """
+w = data(16, 4)
+for i in range(7):
+    l = F.leaky_relu(data(8, 16) @ w, 0.1 / (i + 1)).mean()
+    torch_xla.sync()
+""")
+healthy("plain", """
+model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1)).to(dev)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(8):
+    opt.zero_grad()
+    model(data(8, 16)).pow(2).mean().backward()
+    opt.step()
+    torch_xla.sync()
+""")
+healthy("rate_as_float", """
+model = nn.Linear(16, 4).to(dev)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(8):
+    for g in opt.param_groups:
+        g["lr"] = 0.1 / (i + 2)
+    opt.zero_grad()
+    model(data(8, 16)).pow(2).mean().backward()
+    opt.step()
+    torch_xla.sync()
+""")
+healthy("loss_read_each_step", """
+w = data(16, 4)
+for i in range(8):
+    l = torch.tanh(data(8, 16) @ w).mean()
+    w = w - 0.1 * l
+    torch_xla.sync()
+    print(l.item())
+""")
+healthy("evaluation_beside", """
+model = nn.Linear(16, 4).to(dev)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(9):
+    opt.zero_grad()
+    model(data(8, 16)).pow(2).mean().backward()
+    opt.step()
+    torch_xla.sync()
+    if i % 3 == 2:
+        with torch.no_grad():
+            print(model(data(20, 16)).argmax(-1).float().mean().item())
+""")

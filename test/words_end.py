@@ -1,0 +1,96 @@
+"""How a run ended is said as it was: killed, crashed, failed or done; by the receipt, classify, catalog and top."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from _guarded import TMP, XLANE, check, done, environment, python, script, xlane
+
+STEPS = """
+import os, signal, time, jax, jax.numpy as jnp
+@jax.jit
+def step(w):
+    return w * 0.9 + 1
+w = jnp.ones((8, 8))
+for i in range(40):
+    w = step(w)
+w.block_until_ready()
+%s
+"""
+
+
+def outcomes():
+    return [e["outcome"] for e in json.loads(xlane("catalog", "--json"))]
+
+
+@check("a_killed_run_is_said_to_be_killed")
+def _():
+    folder, _ = python("killed", STEPS % "os.kill(os.getpid(), signal.SIGKILL)", status=137)
+    receipt = xlane("receipt", "show", folder)
+    assert "failed: it was ended by signal 9 (Killed), so it proves nothing" in receipt, receipt
+    assert "viability" not in receipt, receipt
+    text, found = xlane("classify", folder), json.loads(xlane("classify", "--json", folder))
+    assert text.startswith("ended by signal 9 (Killed), phase: run\nkilled (host): ") and "dmesg" in text, text
+    assert found["cause"] == "killed" and found["signal"] == 9 and not found["retry"], found
+    assert outcomes() == ["killed"], outcomes()
+    assert "signal 9: Killed, phase: run" in xlane("catalog", "--outcome=killed")
+    top = xlane("top", "--once", folder)
+    assert "with status 137, by signal 9 (Killed)" in top and "no step yet" not in top and "running" not in top, top
+    assert json.loads(xlane("top", "--once", "--json", folder))["running"] is False
+
+
+@check("a_killed_run_is_not_known_to_run")
+def _():
+    path = script("sizes.py",
+                  "import sys\n" + STEPS % "os.kill(os.getpid(), signal.SIGKILL) if len(sys.argv) < 2 else None")
+    run = [XLANE, "run", "--runs", os.path.join(TMP, "runs-sizes"), "--cache", "off"]
+    subprocess.run([*run, "--", sys.executable, path], env=environment(), capture_output=True)
+    again = subprocess.run([*run, "--smaller", "small", "--", sys.executable, path, "small"], env=environment(),
+                           capture_output=True, text=True)
+    assert again.returncode == 0 and "knows" not in again.stderr, again.stderr
+
+
+@check("a_crash_is_a_crash")
+def _():
+    folder, _ = python("crashed", STEPS % "os.kill(os.getpid(), signal.SIGSEGV)", status=139)
+    text = xlane("classify", folder)
+    assert "crashed (host): " in text and "faulthandler" in text and "killed" not in text, text
+
+
+@check("an_error_of_its_own_and_none")
+def _():
+    folder, _ = python("raised", STEPS % "raise SystemExit(3)", status=3)
+    assert "ended with status 3, and no failure of XLA's was recorded" in xlane("classify", folder, status=1)
+    folder, _ = python("done", STEPS % "", status=0)
+    assert "nothing failed in" in xlane("classify", folder, status=1) and "status 0" in xlane("classify", folder,
+        status=1)
+    assert ": ran, viability" in xlane("receipt", "show", folder)
+    assert outcomes()[-1] == "ran", outcomes()
+
+
+@check("killed_with_its_launcher")
+def _():
+    runs = os.path.join(TMP, "runs-both")
+    path = script("both.py", STEPS % "print('ready', flush=True)\ntime.sleep(600)")
+    p = subprocess.Popen([XLANE, "run", "--runs", runs, "--cache", "off", "--name", "both", "--", sys.executable, path],
+                         env=environment(),
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert p.stdout.readline() == "ready\n"
+    folder = os.path.join(runs, [d for d in os.listdir(runs) if d != "contracts"][0])
+    going = xlane("receipt", "show", folder, status=1)
+    assert "has not ended: `xlane run` is process %d" % p.pid in going, going
+    child = next(e["pid"] for e in map(json.loads, open(os.path.join(folder, "events.jsonl")))
+                 if e["event"] == "attach")
+    p.kill()
+    p.wait()
+    os.kill(child, signal.SIGKILL)
+    while os.path.exists("/proc/%d" % child) and " Z " not in open("/proc/%d/stat" % child).read():
+        time.sleep(0.05)
+    for verb in (["receipt", "show"], ["classify"]):
+        text = xlane(*verb, folder, status=1)
+        assert "killed together with `xlane run`" in text and "dmesg" in text and "has not ended" not in text, text
+
+
+done()
