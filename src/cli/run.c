@@ -32,7 +32,7 @@
 static struct {
     const char *profile, *cache, *segment, *policy, *runs, *name, *prometheus, *capture, *capture_module;
     uint64_t cache_max, capture_max;
-    int64_t warmup, warmup_compiles, retries, restarts, n, capture_every;
+    int64_t warmup, warmup_compiles, retries, restarts, n, capture_every, capture_times;
     double hang;
     xl_opt_list watch, smaller;
     bool read_only, summary, probe, capture_check;
@@ -78,6 +78,8 @@ static const xl_opt opts[] = {
     { "capture-check", XL_OPT_FLAG, &opt.capture_check, NULL,
       "of nonfinite: look at outputs up to 64 KiB that the program does not read, too" },
     { "capture-module", XL_OPT_STR, &opt.capture_module, "NAME", "capture only programs with this in their name" },
+    { "capture-times", XL_OPT_COUNT, &opt.capture_times, "N",
+      "of nonfinite and slow: capture up to N programs, one execution each: step.xlcap, step.2.xlcap, … (1)" },
     { "capture-max", XL_OPT_SIZE, &opt.capture_max, "SIZE", "inputs larger than this are not copied (16GiB)" },
     { "summary", XL_OPT_FLAG, &opt.summary, NULL, "five lines at the end, also when standard error is no terminal" },
     { 0 },
@@ -146,6 +148,8 @@ static xl_error *environment(const xl_cli *cli, const char *dir, const char *cac
         setenv("XLANE_CAPTURE", opt.capture, 1);
     if (opt.capture_every > 0)
         setenv("XLANE_CAPTURE_EVERY", xl_strf(a, "%lld", (long long)opt.capture_every).p, 1);
+    if (opt.capture_times > 0)
+        setenv("XLANE_CAPTURE_TIMES", xl_strf(a, "%lld", (long long)opt.capture_times).p, 1);
     if (opt.capture_check)
         setenv("XLANE_CAPTURE_CHECK", "1", 1);
     if (opt.capture_module)

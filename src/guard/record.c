@@ -41,7 +41,7 @@ typedef struct prog {
     bool hlo, told;
     uint32_t nout, ndevice;
     int *device;
-    uint64_t executions, every;
+    uint64_t executions, number, every;                    /* number: executions of all programs of its name */
 } prog;
 
 typedef struct entry entry;
@@ -65,7 +65,7 @@ static const char *const trigger_word[] = { "nonfinite", "step", "signal", "slow
 static struct {
     xl_mutex lock;
     trigger trigger;
-    uint64_t step, every, max, order;
+    uint64_t step, every, max, order, times, written;
     uint32_t window;
     bool check, full;
     char module[128];                                      /* the one that is meant; "": any */
@@ -396,10 +396,12 @@ static xl_error *write_it(xl_arena *a, void *ctx)
 static void file_name(char *out, size_t room)
 {
     xl_ranks ranks = xl_ranks_seen();
+    char rank[16] = "", number[24] = "";
     if (ranks.n > 1 || xl_run_rank(G.run) > 0)
-        snprintf(out, room, "%s/step-%d.xlcap", xl_run_dir(G.run), xl_run_rank(G.run));
-    else
-        snprintf(out, room, "%s/step.xlcap", xl_run_dir(G.run));
+        snprintf(rank, sizeof rank, "-%d", xl_run_rank(G.run));
+    if (R.written)
+        snprintf(number, sizeof number, ".%llu", (unsigned long long)R.written + 1);
+    snprintf(out, room, "%s/step%s%s.xlcap", xl_run_dir(G.run), rank, number);
 }
 
 /* The outputs of the entry that nobody has copied yet, where they are still there. */
@@ -482,16 +484,18 @@ static void write_fired(void)
 {
     xl_mutex_lock(&R.lock);
     entry *e = R.fired;
-    if (e)
+    if (e && R.written + 1 >= R.times)
         atomic_store(&G.recording, false);
     xl_mutex_unlock(&R.lock);
     if (!e)
         return;
     write_capture(e);
     xl_mutex_lock(&R.lock);
-    R.fired = NULL;
+    e->g->told = true;                                     /* of each program one */
+    R.written++;
     entry_unref(e);
     drop_all();
+    R.fired = NULL;                                        /* from here on another may fire */
     xl_mutex_unlock(&R.lock);
 }
 
@@ -585,7 +589,7 @@ static bool wanted(prog *g)
     if (R.module[0] && !strstr(g->module, R.module))
         return false;
     switch (R.trigger) {
-    case STEP: return g->executions == R.step;             /* the first program that comes so far */
+    case STEP: return g->number == R.step;                 /* the first program that comes so far */
     case SIGNAL: return asked;
     default: return true;
     }
@@ -597,7 +601,7 @@ static entry *entry_new(prog *g, const PJRT_LoadedExecutable_Execute_Args *args)
     const PJRT_ExecuteOptions *o = args->options;
     if (!e)
         return NULL;
-    *e = (entry){ .g = g, .number = g->executions, .ref = 1, .ndevice = (uint32_t)args->num_devices,
+    *e = (entry){ .g = g, .number = g->number, .ref = 1, .ndevice = (uint32_t)args->num_devices,
                   .narg = (uint32_t)args->num_args, .nout = g->nout };
     e->in = calloc((size_t)e->ndevice * e->narg + 1, sizeof *e->in);
     e->out = calloc((size_t)e->ndevice * e->nout + 1, sizeof *e->out);
@@ -685,8 +689,11 @@ void *guard_record_before(guard_plugin *p, exec_info *info, const PJRT_LoadedExe
         return NULL;
     xl_mutex_lock(&R.lock);
     prog *g = prog_of(args->executable);
-    if (g)
+    if (g) {
         g->executions++;
+        g->number = info && info->metrics ? xl_module_metrics_count(info->metrics, XL_M_ExecuteTime) + 1
+                                          : g->executions;
+    }
     bool want = g && !g->told && wanted(g);
     bool say = !g && ++R.unknown == 3;
     xl_mutex_unlock(&R.lock);
@@ -703,7 +710,7 @@ void *guard_record_before(guard_plugin *p, exec_info *info, const PJRT_LoadedExe
     xl_error *err = e ? take_inputs(e, args, once || (g->executions - 1) % g->every == 0)
                       : XL_ERR(EXHAUSTED, "no memory for a copy of the inputs");
     if (err) {
-        guard_say("capture: execution %llu of %s was not recorded: %s", (unsigned long long)g->executions, g->module,
+        guard_say("capture: execution %llu of %s was not recorded: %s", (unsigned long long)g->number, g->module,
                   xl_error_message(err));
         guard_fault("copying inputs for a capture", err);
         xl_mutex_lock(&R.lock);
@@ -900,6 +907,7 @@ void guard_record_after(guard_plugin *p, void *recorded, const PJRT_LoadedExecut
         xl_mutex_unlock(&R.lock);
         write_capture(e);
         xl_mutex_lock(&R.lock);
+        R.written++;
         entry_unref(e);
         xl_mutex_unlock(&R.lock);
         return;
@@ -977,7 +985,7 @@ void guard_record_start(void)
 {
     const char *what = getenv("XLANE_CAPTURE"), *every = getenv("XLANE_CAPTURE_EVERY"),
                *most = getenv("XLANE_CAPTURE_MAX"), *check = getenv("XLANE_CAPTURE_CHECK"),
-               *module = getenv("XLANE_CAPTURE_MODULE");
+               *module = getenv("XLANE_CAPTURE_MODULE"), *times = getenv("XLANE_CAPTURE_TIMES");
     int64_t n = 0;
     if (!what || !*what)
         return;
@@ -997,6 +1005,7 @@ void guard_record_start(void)
     R.every = every && xl_str_i64(xl_str_of(every), &n) && n > 0 && n <= 100000 ? (uint64_t)n : 0;
     if (!most || !xl_str_size(xl_str_of(most), &R.max))
         R.max = (uint64_t)16 << 30;
+    R.times = times && xl_str_i64(xl_str_of(times), &n) && n > 0 ? (uint64_t)n : 1;
     R.check = check && !strcmp(check, "1");
     R.window = WINDOW;
     snprintf(R.module, sizeof R.module, "%s", module ? module : "");

@@ -1,0 +1,367 @@
+/* xlane nan: the first op that made a NaN. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "cli/capture.h"
+#include "cli/program.h"
+#include "ir/scalar.h"
+#include "ir/text/print.h"
+#include "lane/walk.h"
+
+static struct { bool inf; const char *plugin; } opt;
+static const xl_opt opts[] = {
+    { "inf", XL_OPT_FLAG, &opt.inf, NULL, "the first Inf (or NaN) made from finite operands" },
+    { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
+      "execute the ops there instead of on the embedded device, each compiled on its own" },
+    { 0 },
+};
+
+enum { TRACED_MAX = 8, CHAIN_MAX = 10 };
+
+typedef struct {
+    const xl_cli *cli;
+    xl_arena *a;
+    const xl_walk *w;
+    const xl_func *f;
+    const xl_walk_step *step;
+    uint32_t ndevice;
+    const int *device;
+} teller;
+
+static const char *where(const teller *t, const xl_op *op)
+{
+    xl_str file;
+    uint32_t line, col;
+    if (!xl_loc_line(t->f->m, op->loc, &file, &line, &col))
+        return "no source line";
+    return xl_strf(t->a, "%.*s:%u", XL_FMT(file), line).p;
+}
+
+static const char *name_of(const teller *t, uint32_t argument)
+{
+    xl_value v = t->f->body->arg[argument];
+    xl_str name = xl_loc_label(t->f->m, t->f->val[v.id].loc);
+    return name.n ? xl_strf(t->a, "argument %u (%.*s)", argument, XL_FMT(name)).p
+                  : xl_strf(t->a, "argument %u", argument).p;
+}
+
+static void range(xl_buf *b, const xl_finite *f)
+{
+    if (!f->count)
+        xl_buf_puts(b, "empty");
+    else if (f->nan == f->count)
+        xl_buf_puts(b, "all NaN");
+    else
+        xl_buf_printf(b, "from %.6g to %.6g", f->min, f->max);
+    if (f->nan && f->nan < f->count)
+        xl_buf_printf(b, ", %llu NaN", (unsigned long long)f->nan);
+    if (f->inf)
+        xl_buf_printf(b, ", %llu Inf", (unsigned long long)f->inf);
+}
+
+static const char *source(const teller *t, const xl_walk_value *v)
+{
+    if (v->by < 0)
+        return name_of(t, (uint32_t)(-1 - v->by));
+    const xl_op *op = t->step[v->by].op;
+    return op->code == XL_OP_CONSTANT ? "a constant" : xl_strf(t->a, "%s %s", xl_op_text(op), where(t, op)).p;
+}
+
+static void within(const teller *t, xl_buf *b, const xl_walk_step *s)
+{
+    for (int64_t at = s->within, turn = s->turn; at >= 0; turn = t->step[at].turn, at = t->step[at].within) {
+        const xl_op *op = t->step[at].op;
+        if (op->code == XL_OP_WHILE)
+            xl_buf_printf(b, "  in iteration %lld of the loop at %s\n", (long long)turn, where(t, op));
+        else
+            xl_buf_printf(b, "  in the branch taken at %s\n", where(t, op));
+    }
+}
+
+/* The value of an operand at the element of the result, where the op is elementwise. */
+static bool at_element(const xl_walk_value *v, uint32_t device, uint64_t elem, const xl_cap_part *like, double *out)
+{
+    const xl_cap_part *p = &v->part[device];
+    xl_dtype d = xl_dtype_part(xl_dtype_find(xl_str_of(xl_elem_text(p->elem))));
+    bool same = p->dims.n == like->dims.n, single = p->size == xl_elem_bytes(p->elem);
+    for (size_t i = 0; same && i < p->dims.n; i++)
+        same = p->dims.p[i] == like->dims.p[i];
+    if (!p->bytes || (!same && !single))
+        return false;
+    *out = xl_scalar_get(d, p->bytes + (same ? elem : 0) * xl_dtype_bytes(d));
+    return true;
+}
+
+/* From an op back to the inputs, along the operand that is not a constant. */
+static void back(const teller *t, xl_buf *b, const xl_walk_step *s, uint32_t device)
+{
+    for (int n = 0; n < CHAIN_MAX; n++) {
+        const xl_walk_value *v = NULL;
+        for (uint32_t i = 0; i < s->nin; i++) {
+            const xl_walk_value *x = s->in[i];
+            bool fixed = x->by >= 0 && t->step[x->by].nin == 0;
+            if (!fixed && (!v || xl_elem_is_float(x->part[device].elem) > xl_elem_is_float(v->part[device].elem)))
+                v = x;
+        }
+        if (!v)
+            return;
+        xl_buf_printf(b, "  <- %s, ", source(t, v));
+        range(b, &v->stat[device]);
+        xl_buf_putc(b, '\n');
+        if (v->by < 0)
+            return;
+        s = &t->step[v->by];
+    }
+    xl_buf_puts(b, "  <- …\n");
+}
+
+static void operands(const teller *t, xl_buf *b, const xl_walk_step *s, const xl_walk_origin *o)
+{
+    const xl_cap_part *like = &s->out[o->out]->part[o->device];
+    bool each = xl_ops[s->op->code].flags & XL_OP_ELEMWISE || s->op->code == XL_OP_SELECT;
+    for (uint32_t i = 0; i < s->nin; i++) {
+        double v;
+        xl_buf_printf(b, "  operand %u %s: ", i, xl_cli_shape(t->a, &s->in[i]->part[o->device]));
+        if (each && at_element(s->in[i], o->device, o->elem, like, &v))
+            xl_buf_printf(b, "%.9g there; ", v);
+        range(b, &s->in[i]->stat[o->device]);
+        xl_buf_printf(b, "; from %s\n", source(t, s->in[i]));
+    }
+}
+
+static void tell_origin(const teller *t, xl_buf *b, const xl_walk_origin *o, const char *what)
+{
+    const char *device = t->ndevice > 1 ? xl_strf(t->a, " on device %d", t->device[o->device]).p : "";
+    if (o->step < 0) {
+        xl_value v = t->f->body->arg[o->argument];
+        xl_buf_printf(b, "%s came in with %s, element %s%s\n", what, name_of(t, o->argument),
+                      xl_cli_element(t->a, xl_type_dims(xl_value_type(t->f, v)), o->elem), device);
+        return;
+    }
+    const xl_walk_step *s = &t->step[o->step];
+    const xl_cap_part *p = &s->out[o->out]->part[o->device];
+    xl_buf_printf(b, "first %s: %s, element %s of %s%s, %s\n", what, xl_op_text(s->op),
+                  xl_cli_element(t->a, p->dims, o->elem), xl_cli_shape(t->a, p), device, where(t, s->op));
+    within(t, b, s);
+    operands(t, b, s, o);
+}
+
+/* Where the Inf came from that an op made the NaN of. */
+static xl_error *infinity(const teller *t, xl_walk *w, xl_buf *b, const xl_walk_origin *o)
+{
+    xl_error *err = NULL;
+    const xl_walk_step *s = &t->step[o->step];
+    for (uint32_t i = 0; i < s->nin; i++) {
+        const xl_finite *f = &s->in[i]->stat[o->device];
+        xl_walk_origin from;
+        double v;
+        if (!f->inf)
+            continue;
+        uint64_t elem = at_element(s->in[i], o->device, o->elem, &s->out[o->out]->part[o->device], &v) && isinf(v)
+                            ? o->elem
+                            : f->first_inf;
+        if (s->in[i]->part[o->device].size == xl_elem_bytes(s->in[i]->part[o->device].elem))
+            elem = 0;
+        XL_DO(xl_walk_trace(w, s->in[i], o->device, elem, true, &from));
+        if (from.step >= 0 && t->step[from.step].nin == 0) {
+            xl_buf_printf(b, "the Inf of operand %u is a constant, %s\n", i, where(t, t->step[from.step].op));
+        } else {
+            xl_buf_printf(b, "the Inf of operand %u: ", i);
+            tell_origin(t, b, &from, "Inf");
+            if (from.step >= 0)
+                back(t, b, &t->step[from.step], from.device);
+        }
+        break;
+    }
+out:
+    return err;
+}
+
+static void json_origin(const teller *t, xl_json *j, const xl_walk_origin *o)
+{
+    xl_str file;
+    uint32_t line, col;
+    xl_json_put_int(j, "element", (int64_t)o->elem);
+    xl_json_put_int(j, "device", t->device[o->device]);
+    if (o->step < 0) {
+        xl_value v = t->f->body->arg[o->argument];
+        xl_json_put_int(j, "argument", o->argument);
+        xl_json_put_str(j, "name", xl_loc_label(t->f->m, t->f->val[v.id].loc));
+        return;
+    }
+    const xl_walk_step *s = &t->step[o->step];
+    xl_json_put_text(j, "op", xl_op_text(s->op));
+    if (xl_loc_line(t->f->m, s->op->loc, &file, &line, &col)) {
+        xl_json_put_str(j, "file", file);
+        xl_json_put_int(j, "line", line);
+    }
+    for (int64_t at = s->within, turn = s->turn; at >= 0; turn = t->step[at].turn, at = t->step[at].within)
+        if (t->step[at].op->code == XL_OP_WHILE) {
+            xl_json_put_int(j, "iteration", turn);
+            break;
+        }
+    xl_json_key(j, "operands");
+    xl_json_list(j);
+    for (uint32_t i = 0; i < s->nin; i++) {
+        const xl_finite *f = &s->in[i]->stat[o->device];
+        xl_json_map(j);
+        xl_json_put_num(j, "min", f->min);
+        xl_json_put_num(j, "max", f->max);
+        xl_json_put_int(j, "inf", (int64_t)f->inf);
+        xl_json_put_text(j, "from", source(t, s->in[i]));
+        xl_json_end(j);
+    }
+    xl_json_end(j);
+    xl_json_put_int(j, "path", (int64_t)o->npath);
+}
+
+static bool calls_out(const xl_region *r)
+{
+    for (uint32_t i = 0; i < r->nop; i++) {
+        if (r->op[i]->code == XL_OP_CUSTOM_CALL)
+            return true;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            if (calls_out(r->op[i]->region[k]))
+                return true;
+    }
+    return false;
+}
+
+static uint64_t captured_bad(const xl_cap_step *s, bool nonfinite)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < (size_t)s->ndevice * s->nout; i++)
+        if (s->out[i].bytes && xl_elem_is_float(s->out[i].elem)) {
+            xl_finite f = xl_finite_of(s->out[i].elem, s->out[i].bytes, s->out[i].size);
+            n += f.nan + (nonfinite ? f.inf : 0);
+        }
+    return n;
+}
+
+static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_capture c = { 0 };
+    xl_play p = { 0 }, other = { 0 };
+    xl_module *m = NULL;
+    xl_walk *w = NULL;
+    xl_forward forward;
+    const xl_cap_part *in;
+    xl_buf b = { 0 };
+    xl_str first;
+    size_t nresult, nstep, nbad = 0;
+    const char *what = opt.inf ? "Inf" : "NaN";
+    (void)argc;
+    XL_DO(xl_cli_capture(cli, argv[0], opt.plugin ? opt.plugin : "cpu", &c, &p));
+    const xl_cap_step *s = &c.step[c.nstep - 1];
+    const xl_cap_program *g = &c.program[s->program];
+    XL_DO(xl_cli_parse(argv[0], g->code, &m));
+    const xl_func *entry = xl_module_entry(m);
+    char *captured = xl_str_c(a, c.plugin);
+    bool same = xl_str_is(c.plugin, p.path), calls = entry && entry->body && calls_out(entry->body);
+    for (uint32_t i = 0; i < m->nfunc; i++)
+        calls = calls || (m->func[i]->body && calls_out(m->func[i]->body));
+    if (!same && (c.nstep > 1 || calls) && xl_file_stat(captured, NULL)) {
+        xl_error *no = xl_play_open(a, captured, p.devices, &other);
+        if (no)
+            fprintf(stderr, "xlane: the plugin of the capture does not start here, so everything is executed on %s: "
+                            "%s\n",
+                    p.path, xl_error_message(no));
+        xl_error_free(no);
+    }
+    XL_DO(xl_play_inputs(other.client ? &other : &p, a, &c, &in, &forward));
+    setenv("XLANE_CPU_PLAN", "plain", 1);                  /* from here on: the inputs are those of the planned form */
+    XL_DO(xl_walk_ready(&p, a, g->options, &m));
+    XL_DO(xl_walk_open(a, &p, other.client ? &other : NULL, m, s->ndevice, in, &w));
+    XL_TRY(xl_walk_run(w, opt.inf ? XL_WALK_NONFINITE : XL_WALK_NAN, NULL, NULL), "executing op by op");
+    teller t = { .cli = cli, .a = a, .w = w, .f = xl_walk_func(w), .ndevice = s->ndevice, .device = g->device };
+    t.step = xl_walk_steps(w, &nstep);
+    xl_walk_value *const *result = xl_walk_results(w, &nresult);
+    xl_walk_origin best = { .step = INT64_MAX };
+    for (size_t i = 0; i < nresult; i++)
+        for (uint32_t d = 0; result[i] && d < s->ndevice; d++) {
+            const xl_finite *f = &result[i]->stat[d];
+            if (!f->nan && !(opt.inf && f->inf))
+                continue;
+            xl_walk_origin o;
+            if (nbad++ >= TRACED_MAX)
+                continue;
+            uint64_t elem = f->nan ? f->first_nan : f->first_inf;
+            XL_DO(xl_walk_trace(w, result[i], d, elem, opt.inf, &o));
+            if (o.step < best.step)
+                best = o;
+        }
+    bool found = nbad > 0;
+    t.step = xl_walk_steps(w, &nstep);
+    uint64_t then = captured_bad(s, opt.inf);
+    if (cli->json) {
+        xl_json j = { .out = &b, .pretty = true };
+        xl_json_map(&j);
+        xl_json_put_str(&j, "module", g->module);
+        xl_json_put_int(&j, "number", (int64_t)s->number);
+        xl_json_put_bool(&j, "found", found);
+        xl_json_put_int(&j, "captured", (int64_t)then);
+        xl_json_put_int(&j, "outputs", (int64_t)nbad);
+        xl_json_put_int(&j, "executed", (int64_t)nstep);
+        xl_json_put_int(&j, "elsewhere", (int64_t)xl_walk_elsewhere(w, &first));
+        if (found)
+            json_origin(&t, &j, &best);
+        xl_json_end(&j);
+    } else {
+        xl_cli_about_capture(&c, &b);
+        xl_buf_puts(&b, "  ");
+        xl_forward_text(&forward, &b);
+        xl_buf_putc(&b, '\n');
+        if (found) {
+            tell_origin(&t, &b, &best, what);
+            if (best.step >= 0) {
+                back(&t, &b, &t.step[best.step], best.device);
+                if (!opt.inf)
+                    XL_DO(infinity(&t, w, &b, &best));
+            }
+            xl_buf_printf(&b, "it reaches %zu of %zu outputs%s, the nearest through %zu op%s\n", nbad,
+                          nresult * s->ndevice, s->ndevice > 1 ? " (counted for each device)" : "", best.npath,
+                          best.npath == 1 ? "" : "s");
+        } else if (then) {
+            xl_buf_printf(&b, "the capture's outputs have %llu, but none is made when the ops are executed one by one "
+                              "on %s: it comes from how the plugin fuses or orders them; `xlane replay %s` tells "
+                              "whether it comes again there\n",
+                          (unsigned long long)then, p.path, argv[0]);
+        } else {
+            xl_buf_printf(&b, "no %s: all outputs are %s\n", what, opt.inf ? "finite" : "free of it");
+        }
+        size_t n = xl_walk_elsewhere(w, &first);
+        if (n)
+            xl_buf_printf(&b, "%zu op%s that %s cannot execute (%.*s) ran on %s\n", n, n == 1 ? "" : "s", p.path,
+                          XL_FMT(first), other.path);
+    }
+    err = xl_cli_put(&b);
+    if (!err && found)
+        xl_cli_exit(cli, XL_EXIT_FAILED);
+out:
+    xl_walk_close(w);
+    xl_module_free(m);
+    xl_play_close(&other);
+    xl_play_close(&p);
+    xl_capture_close(&c);
+    xl_buf_fini(&b);
+    return err;
+}
+
+const xl_verb xl_verb_nan = {
+    .name = "nan",
+    .args = "[--inf] [--plugin=PATH] CAPTURE",
+    .help = "name the op of a captured step that made the first NaN",
+    .more = "CAPTURE is a step.xlcap of `xlane run --capture=…`, or the RUN that has one. The step is executed op by op "
+            "on the embedded device, and each\nNaN is followed back from the outputs to the op that made it from "
+            "operands without one: its source line, element, operands, iteration.\nA NaN that does not reach an output "
+            "is not named. The exit status is 1 where there is one.",
+    .example = "xlane run --capture=nonfinite -- python train.py\nxlane nan last",
+    .opts = opts,
+    .min = 1,
+    .max = 1,
+    .run = nan_verb,
+};

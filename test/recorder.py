@@ -1,0 +1,269 @@
+"""The flight recorder on the embedded device: planted NaNs are named with their op and line, a donating loop is captured at the step that made
+one, replay repeats it bit for bit, a device that flips a bit or computes another op is caught, and a crash is reduced."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from _guarded import ALL, BUILD, HERE, PLUGIN, TMP, XLANE, check, done, environment, events, python, run, script, xlane
+
+# Each case is a function of its name; the line that makes the NaN ends in "# name". The ops are those that it may be made by.
+JAX = r'''
+import numpy as np, jax, jax.numpy as jnp
+from functools import partial
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as S
+
+def case(name, f, *args):
+    f.__name__ = f.__qualname__ = name
+    out = jax.jit(f)(*args)
+    for x in jax.tree.leaves(out):
+        np.asarray(x)
+
+z, o = np.zeros((4, 8), np.float32), np.ones((4, 8), np.float32)
+r = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
+
+def f(x, y):
+    a = jnp.sin(x) + 1
+    q = (a - a) / (y * x)  # zero_over_zero
+    return jnp.sum(jnp.tanh(q)), a
+case("zero_over_zero", f, z, o)
+
+def f(x):
+    y = x * 2
+    return jnp.mean(jnp.log(y)) + 1  # log_negative
+case("log_negative", f, r)
+
+def f(x):
+    return jax.grad(lambda x: jnp.sum(jnp.sqrt(x * 0)))(x)  # sqrt_grad
+case("sqrt_grad", f, o)
+
+def f(x):
+    y = jnp.exp(x.astype(jnp.bfloat16) * 100)
+    return jnp.sum(y - y * 2)  # bf16_overflow
+case("bf16_overflow", f, o)
+
+def f(x, mask):
+    s = jnp.where(mask > 0, x, -jnp.inf)
+    m = jnp.max(s, axis=1, keepdims=True)
+    e = jnp.exp(s - m)  # masked_softmax
+    return e / jnp.sum(e, axis=1, keepdims=True)
+mask = o.copy(); mask[2] = 0
+case("masked_softmax", f, r, mask)
+
+def f(x, mask):
+    n = jnp.sum(mask)
+    return jnp.sum(x * mask) / n  # zero_count
+case("zero_count", f, r, z)
+
+def f(x):
+    return jax.grad(lambda x: jnp.sum(
+        jnp.where(x > 0, jnp.log(x), 0.)))(x)  # backward_log
+case("backward_log", f, np.maximum(r, 0))
+
+def f(c, xs):
+    def body(c, x):
+        c = c * 0.5 + x
+        y = (c - c) / (x + 1)  # scan_7
+        return c, y
+    return jnp.sum(jax.lax.scan(body, c, xs)[1])
+xs = np.arange(12, dtype=np.float32); xs[7] = -1
+case("scan_7", f, np.float32(1), xs)
+
+def f(p, g, m, v):
+    m = 0.9 * m + 0.1 * g
+    v = 0.99 * v - 0.5
+    return p - 0.1 * m / jnp.sqrt(v), m, v  # optimizer
+case("optimizer", f, o, r, z, z)
+
+def f(batch, w):
+    h = jnp.tanh(batch["x"] @ w)
+    return jnp.sum(h), w * 2
+bad = r.copy(); bad[2, 3] = np.nan
+case("from_data", f, {"x": bad, "y": o}, np.ones((8, 2), np.float32))
+
+def f(x, y):
+    h = jnp.cos(x) * 0
+    q = h / y  # one_shard
+    return jnp.sum(q), h
+mesh = Mesh(np.array(jax.devices()), ("d",))
+put = lambda a: jax.device_put(a, NamedSharding(mesh, S("d")))
+div = np.ones((16, 4), np.float32); div[11, 2] = 0
+case("one_shard", f, put(np.ones((16, 4), np.float32)), put(div))
+
+def f(x):
+    return jnp.sum(jnp.power(x, 0.5))  # power_negative
+case("power_negative", f, r)
+
+def f(x):
+    e = jnp.exp(x * 200)
+    return jnp.sum(e / jnp.sum(e))  # softmax_overflow
+case("softmax_overflow", f, o)
+
+def f(x, p):
+    return jax.lax.cond(p > 0, lambda x: jnp.sum(
+        jnp.log(x)), lambda x: jnp.sum(x), x)  # cond_branch
+case("cond_branch", f, r, np.float32(1))
+
+def f(x):
+    def body(i, x):
+        y = x - 1
+        return jax.lax.rsqrt(y) * 1e-3 + y  # fori_loop
+    return jnp.sum(jax.lax.fori_loop(0, 5, body, x))
+case("fori_loop", f, np.full((3,), 2.5, np.float32))
+
+def f(x):
+    return jax.grad(lambda x: jnp.sqrt(jnp.sum(x * x)))(x)  # norm_grad
+case("norm_grad", f, z)
+
+def f(x):                       # a NaN that is masked out: no NaN
+    return jnp.sum(jnp.where(x > 0, jnp.log(x), 0.)) + jnp.inf
+case("clean", f, r)
+
+case("last", lambda x: x * 2 + jnp.sin(x) * 3 - jnp.cos(x), o)
+'''
+
+WANT = {
+    "zero_over_zero": "divide", "log_negative": "log", "sqrt_grad": "divide|multiply", "bf16_overflow": "subtract", "masked_softmax": "subtract",
+    "zero_count": "divide", "backward_log": "divide|multiply", "scan_7": "divide", "optimizer": "sqrt", "one_shard": "divide",
+    "power_negative": "power|sqrt", "softmax_overflow": "divide", "cond_branch": "log", "fori_loop": "rsqrt", "norm_grad": "divide|multiply",
+}
+
+
+def captures(folder):
+    """By the name of the module."""
+    return {e["module"].split("_", 1)[1]: e["file"] for e in events(folder) if e["event"] == "capture"}
+
+
+def captures_of(name):
+    runs = os.path.join(TMP, "runs-" + name)
+    return captures(os.path.join(runs, [d for d in os.listdir(runs) if d != "contracts"][0]))
+
+
+def lines_of(text):
+    return {m[1]: n for n, line in enumerate(text.splitlines(), 1) for m in [re.search(r"# (\w+)$", line)] if m}
+
+
+def nan(cap, *args, status=1):
+    return json.loads(xlane("nan", cap, "--json", *args, status=None))
+
+
+@check("R2_planted_NaNs_of_JAX_are_named")
+def _():
+    folder, said = python("planted", JAX, args=("--capture=nonfinite", "--capture-times=100"), XLANE_CPU_DEVICES=8)
+    caps, lines = captures(folder), lines_of(JAX)
+    wrong = []
+    for name, ops in WANT.items():
+        if name not in caps:
+            wrong.append("%s was not captured" % name)
+            continue
+        got = nan(caps[name])
+        if not got["found"] or not re.fullmatch("stablehlo\\.(%s)|chlo\\.(%s)" % (ops, ops), got.get("op", "")) or got.get("line") != lines[name]:
+            wrong.append("%s: %s, wanted %s at %d" % (name, {k: got.get(k) for k in ("found", "op", "line", "argument")}, ops, lines[name]))
+        elif name == "scan_7" and got["iteration"] != 7 or name == "fori_loop" and got["iteration"] != 2:
+            wrong.append("%s: iteration %s" % (name, got["iteration"]))
+        elif name == "one_shard" and (got["device"] != 5 or got["element"] != 1 * 4 + 2):
+            wrong.append("%s: device %s, element %s" % (name, got["device"], got["element"]))
+    data = nan(caps["from_data"])
+    if data.get("argument") != 0 or data["name"] != "batch['x']" or data["element"] != 2 * 8 + 3:
+        wrong.append("from_data: %s" % data)
+    clean = xlane("nan", caps["clean"])
+    if "no NaN: all outputs are free of it" not in clean:
+        wrong.append("clean: " + clean)
+    assert not wrong, "\n".join(wrong)
+
+
+@check("R2_the_words_about_a_NaN")
+def _():
+    text = xlane("nan", "--inf", sorted(f for f in captures_of("planted").values())[0], status=None)
+    assert "first Inf" in text or "no Inf" in text or "came in with" in text, text
+    said = xlane("nan", captures_of("planted")["scan_7"], status=1)
+    assert re.search(r"first NaN: stablehlo.divide, element \[\] of f32\[\], \S+planted.py:%d" % lines_of(JAX)["scan_7"], said), said
+    assert "in iteration 7 of the loop at" in said and "operand 1 f32[]: 0 there" in said and "its inputs are exact copies" in said, said
+    said = xlane("nan", captures_of("planted")["bf16_overflow"], status=1)
+    assert "the Inf of operand 0: first Inf: stablehlo.exponential" in said, said
+    said = xlane("nan", captures_of("planted")["from_data"], status=1)
+    assert "NaN came in with argument 0 (batch['x']), element [2,3]" in said, said
+
+
+LOOP = r'''
+import sys, numpy as np, jax, jax.numpy as jnp
+from functools import partial
+
+@partial(jax.jit, donate_argnums=0)
+def step(state, x, n):
+    w, m = state
+    def loss_fn(w):
+        y = jnp.tanh(x @ w)
+        return jnp.sum(y * y) / n  # HERE
+    loss, g = jax.value_and_grad(loss_fn)(w)
+    m = 0.9 * m + jnp.where(jnp.isfinite(g), g, 0.)
+    return (w - 0.01 * m, m), loss
+
+state = jnp.full((16, 16), 0.1), jnp.zeros((16, 16))
+rng = np.random.default_rng(0)
+for i in range(500):
+    x, n = rng.normal(size=(8, 16)).astype(np.float32), np.float32(8)
+    if i == 311:
+        x[:], n = 0, np.float32(0)
+    state, loss = step(state, x, n)
+    if np.isnan(float(loss)):
+        print("NaN at", i)
+'''
+
+
+@check("R3_a_donating_loop_of_JAX")
+def _():
+    line = [n for n, l in enumerate(LOOP.splitlines(), 1) if l.endswith("# HERE")][0]
+    for every in (1, 40):
+        folder, said = python("loop%d" % every, LOOP, args=("--capture=nonfinite", "--capture-every=%d" % every))
+        cap = os.path.join(folder, "step.xlcap")
+        assert os.stat(cap).st_mode & 0o777 == 0o600
+        assert "captured execution 312 of jit_step, because output 2 was read as NaN" in said, said
+        words = "with an exact copy of its inputs" if every == 1 else "unverified until `xlane replay` has done so"
+        assert words in said and cap in said, said
+        got = json.loads(xlane("replay", cap, "--json", "--times=3"))
+        assert (got["compared"], got["equal"], got["deterministic"]) == (3, 3, True), got
+        assert (got["forward"] == 0 if every == 1 else 0 < got["forward"] < 40) and got["forward_equal"] == got["forward_compared"] >= got["forward"], got
+        text = xlane("replay", cap)
+        assert ("its inputs are exact copies" if every == 1 else "verified: the %d results" % got["forward"]) in text, text
+        got = nan(cap)
+        assert (got["op"], got["line"]) == ("stablehlo.divide", line), got
+
+
+@check("R3_step_N_signal_and_slow")
+def _():
+    folder, said = python("stepn", LOOP, args=("--capture=step:7",))
+    assert "captured execution 7 of jit_step, because --capture=step:7 asked for it" in said, said
+    assert "against the capture: 3 of 3 outputs equal bit for bit" in xlane("replay", os.path.join(folder, "step.xlcap"))
+    assert "no NaN: all outputs are free of it" in xlane("nan", folder)
+    folder, said = python("asked", LOOP.replace("    state, loss =", "    if i == 20: import os, signal; os.kill(os.getpid(), signal.SIGUSR2)\n    state, loss ="),
+                          args=("--capture=signal",))
+    assert "captured execution 21 of jit_step, because a signal asked for it" in said, said
+    slow = LOOP.replace("range(500)", "range(60)").replace("    state, loss =", "    if i == 31: import time; time.sleep(0.5)\n    state, loss =")
+    folder, said = python("slowly", slow, args=("--capture=slow",))
+    assert re.search(r"captured execution \d+ of jit_step, because it took \S+ s, the median of those before is \S+ s", said), said
+    folder, said = python("none", LOOP.replace("range(500)", "range(5)"), args=("--capture=nonfinite",))
+    assert "captured" not in said and not os.path.exists(os.path.join(folder, "step.xlcap")), said
+    said = xlane("run", "--capture=sometimes", "--", "true", status=2)
+    assert "--capture is nonfinite, step:N, signal or slow, not sometimes" in said, said
+
+
+@check("R3_a_damaged_capture_is_refused")
+def _():
+    folder = os.path.join(TMP, "runs-stepn")
+    cap = os.path.join(folder, [d for d in os.listdir(folder) if d != "contracts"][0], "step.xlcap")
+    whole = open(cap, "rb").read()
+    for name, data in (("cut", whole[:-100]), ("short", whole[:40]), ("flipped", whole[:-70] + bytes([whole[-70] ^ 1]) + whole[-69:]), ("empty", b"")):
+        path = os.path.join(TMP, name + ".xlcap")
+        open(path, "wb").write(data)
+        for verb in ("replay", "nan"):
+            said = xlane(verb, path, status=1)
+            assert re.search(r"capture the step again|makes one", said), said
+
+
+if __name__ == "__main__":
+    done()
