@@ -265,5 +265,77 @@ def _():
             assert re.search(r"capture the step again|makes one", said), said
 
 
+def stepn():
+    folder = os.path.join(TMP, "runs-stepn")
+    return os.path.join(folder, [d for d in os.listdir(folder) if d != "contracts"][0], "step.xlcap")
+
+
+def shim(name, **env):
+    return dict(env, XLANE_WRAPPED=PLUGIN), "--plugin=" + os.path.join(BUILD, "test", "plugins", name + ".so")
+
+
+@check("R4_a_flipped_bit_is_caught")
+def _():
+    env, plugin = shim("bitflip")
+    said = xlane("replay", stepn(), plugin, status=1, **env)
+    assert "against the capture: 2 of 3 outputs equal bit for bit" in said, said
+    assert re.search(r"output 2 f32\[\]: 1 of 1 elements differ from the capture, by at most 8 ulp .*\(one bit, number 3\)", said), said
+    assert "another plugin than the captured one" in said and "deterministic" in said, said
+
+
+@check("R4_a_wrong_op_is_named")
+def _():
+    line = [n for n, l in enumerate(LOOP.splitlines(), 1) if "jnp.tanh" in l][0]
+    env, plugin = shim("wrongop", WRONG_FROM="tanh", WRONG_TO="sine")
+    said = xlane("replay", stepn(), plugin, "--diverge", status=1, **env)
+    assert re.search(r"first divergence: stablehlo.tanh, \S+stepn.py:%d\n" % line, said), said
+    env, plugin = shim("wrongop")
+    said = xlane("replay", stepn(), plugin, "--diverge", **env)
+    assert "no divergence:" in said, said
+
+
+def chain(n):
+    """A program of n ops whose compile needs two of them to crash, far apart."""
+    ops, v = [], "%arg0"
+    for i in range(n - 3):
+        name = ["sine", "tanh", "abs", "negate"][i % 4] if i != n // 3 else "logistic"
+        ops.append("    %%%d = stablehlo.%s %s : tensor<4x8xf32>" % (i, name, v))
+        v = "%%%d" % i
+    ops.append("    %%a = stablehlo.add %s, %%%d : tensor<4x8xf32>" % (v, n // 2))
+    ops.append("    %b = stablehlo.transpose %a, dims = [1, 0] : (tensor<4x8xf32>) -> tensor<8x4xf32>")
+    ops.append("    %c = stablehlo.cosine %b : tensor<8x4xf32>")
+    return "func.func public @main(%%arg0: tensor<4x8xf32>) -> tensor<8x4xf32> {\n%s\n    return %%c : tensor<8x4xf32>\n}\n" % "\n".join(ops)
+
+
+@check("R5_a_crash_is_reduced")
+def _():
+    program, out = script("big.mlir", chain(300)), os.path.join(TMP, "reduced")
+    env, plugin = shim("wrongop", CRASH_ON="logistic", CRASH_WITH="transpose")
+    got = json.loads(xlane("reduce", program, "--keep=fails~Check failed: fusion", plugin, "--out=" + out, "--json", **env))
+    assert got["ops_before"] == 300 and got["ops"] < 10 and got["kept"] and got["attempts"] < 150, got
+    text = open(os.path.join(out, "program.mlir")).read()
+    assert "logistic" in text and "transpose" in text and text.count("stablehlo.") < 10, text
+    assert {"program.mlir", "run.py", "bundle.json", "command.txt", "arg0.bin"} <= set(os.listdir(out)), os.listdir(out)
+    p = subprocess.run([sys.executable, "run.py"], cwd=out, text=True, capture_output=True, env=environment())
+    assert p.returncode == 0 and p.stdout.strip(), p.stderr
+    assert len(open(os.path.join(out, "run.py")).read().splitlines()) <= 12
+    said = xlane("reduce", program, "--keep=fails~something else", plugin, status=1, **env)
+    assert "the whole program does not do that" in said and "fails otherwise" in said, said
+    assert "the whole program does not do that" in xlane("reduce", program, "--keep=fails", "--plugin=cpu", status=1)
+    said = xlane("reduce", program, "--keep=everything", status=2)
+    assert "--keep says what must stay" in said, said
+
+
+@check("R5_a_NaN_and_a_difference_are_reduced_with_their_inputs")
+def _():
+    out = os.path.join(TMP, "reduced-nan")
+    got = json.loads(xlane("reduce", captures_of("planted")["masked_softmax"], "--keep=nan", "--out=" + out, "--json"))
+    assert got["ops"] <= 3 and got["kept"], got
+    assert "stablehlo.subtract" in open(os.path.join(out, "program.mlir")).read()
+    env, plugin = shim("wrongop", WRONG_FROM="tanh", WRONG_TO="sine")
+    got = json.loads(xlane("reduce", stepn(), "--keep=differs", plugin, "--out=" + out + "2", "--json", **env))
+    assert got["ops"] == 1 and "stablehlo.tanh" in open(os.path.join(out + "2", "program.mlir")).read(), got
+
+
 if __name__ == "__main__":
     done()

@@ -4,8 +4,12 @@
 
 #include "base/file.h"
 #include "cli/capture.h"
+#include "cli/program.h"
 #include "ir/scalar.h"
-#include "lane/play.h"
+#include "ir/text/print.h"
+#include "lane/cut.h"
+#include "lane/walk.h"
+#include "pjrt/options.h"
 
 static struct { const char *plugin; int64_t times; double tolerance; bool plain, diverge; } opt = { .times = 2 };
 static const xl_opt opts[] = {
@@ -13,6 +17,8 @@ static const xl_opt opts[] = {
     { "times", XL_OPT_INT, &opt.times, "N", "execute it so often and compare all with the first (2)" },
     { "tolerance", XL_OPT_NUM, &opt.tolerance, "X",
       "differences up to X times the largest element of an output are no failure (0: bit for bit)" },
+    { "diverge", XL_OPT_FLAG, &opt.diverge, NULL,
+      "execute every op on the plugin and on the embedded device, and name the first whose results differ" },
     { "plain", XL_OPT_FLAG, &opt.plain, NULL, "on the embedded device, op by op, without fusion" },
     { 0 },
 };
@@ -71,6 +77,161 @@ static void compare(const xl_cli *cli, tally *t, uint32_t k, const xl_cap_step *
     xl_buf_putc(b, '\n');
 }
 
+/* ---- --diverge -------------------------------------------------------------------------------------------------- */
+static const char *line_of(xl_arena *a, const xl_module *m, const xl_op *op)
+{
+    xl_str file;
+    uint32_t line, col;
+    return xl_loc_line(m, op->loc, &file, &line, &col) ? xl_strf(a, "%.*s:%u", XL_FMT(file), line).p : "no source line";
+}
+
+/* Does value v of the program, cut off there, differ between the two? */
+static xl_error *cut_differs(xl_arena *a, const xl_play *p, const xl_play *q, xl_func *f, const xl_cap_part *in,
+                             xl_value v, double tolerance, xl_difference *d, bool *yes)
+{
+    xl_error *err = NULL;
+    xl_buf text = { 0 }, options = { 0 };
+    xl_played g[2] = { { 0 } };
+    xl_cap_part out[2] = { { 0 } };
+    XL_DO(xl_cut(f, &v, 1, XL_CUT_VALUE, false, &text));
+    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1 });
+    for (int k = 0; k < 2; k++) {
+        XL_DO(xl_play_compile(k ? q : p, a, xl_buf_view(&text), XL_FORMAT_MLIR, xl_buf_view(&options), &g[k]));
+        XL_DO(xl_play_run(&g[k], in, f->body->narg, NULL, 0, &out[k], NULL));
+    }
+    *d = xl_difference_of(out[0].elem, out[0].bytes, out[1].bytes, out[0].size);
+    *yes = d->max_abs > tolerance * d->scale;
+out:
+    for (int k = 0; k < 2; k++) {
+        xl_played_free(&g[k]);
+        xl_play_drop(&out[k], 1);
+    }
+    xl_buf_fini(&text);
+    xl_buf_fini(&options);
+    return err;
+}
+
+/* Op by op with the same operands; then, where no op differs alone, by bisection over programs that end early. */
+static xl_error *diverge(const xl_cli *cli, const char *what)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_capture c = { 0 };
+    xl_play p = { 0 }, cpu = { 0 };
+    xl_module *m = NULL;
+    xl_walk *w = NULL;
+    const xl_cap_part *in;
+    xl_forward forward;
+    xl_walk_apart apart;
+    xl_buf b = { 0 };
+    xl_json j = { .out = &b, .pretty = true };
+    size_t n;
+    double tolerance = opt.tolerance > 0 ? opt.tolerance : 1e-5;
+    XL_DO(xl_cli_capture(cli, what, opt.plugin, &c, &p));
+    const xl_cap_step *s = &c.step[c.nstep - 1];
+    const xl_cap_program *g = &c.program[s->program];
+    XL_DO(xl_play_inputs(&p, a, &c, &in, &forward));
+    setenv("XLANE_CPU_PLAN", "plain", 1);
+    XL_DO(xl_play_open(a, "cpu", p.devices, &cpu));
+    XL_DO(xl_cli_parse(what, g->code, &m));
+    XL_DO(xl_walk_ready(&cpu, a, g->options, &m));
+    XL_DO(xl_walk_open(a, &cpu, &p, m, s->ndevice, in, &w));
+    xl_walk_rival rival = { &p, tolerance };
+    XL_TRY(xl_walk_run(w, XL_WALK_ALL, &rival, &apart), "executing op by op");
+    const xl_walk_step *step = xl_walk_steps(w, &n);
+    const xl_op *op = NULL;
+    xl_difference d = apart.d;
+    bool together = false;
+    int64_t turn = -1;
+    if (apart.found) {
+        op = apart.step < (int64_t)n ? step[apart.step].op : NULL;
+        turn = op ? step[apart.step].turn : -1;
+    } else if (s->ndevice == 1) {                          /* no op alone: how they are compiled together */
+        xl_func *f = xl_module_entry(m);
+        const xl_region *r = f->body;
+        uint32_t *at = xl_new(a, uint32_t, r->nop + 1), nat = 0;
+        for (uint32_t i = 0; i < r->nop; i++)
+            if (r->op[i]->nout == 1 && r->op[i]->code != XL_OP_CONSTANT && xl_type_static(xl_out_type(f, r->op[i], 0)))
+                at[nat++] = i;
+        bool yes = false;
+        uint32_t low = 0, high = nat;
+        if (nat)
+            XL_DO(cut_differs(a, &cpu, &p, f, in, r->op[at[nat - 1]]->out[0], tolerance, &d, &yes));
+        while (yes && high - low > 1) {                    /* at[high - 1] differs */
+            uint32_t half = low + (high - low) / 2;
+            bool early;
+            XL_DO(cut_differs(a, &cpu, &p, f, in, r->op[at[half - 1]]->out[0], tolerance, &d, &early));
+            if (early)
+                high = half;
+            else
+                low = half;
+        }
+        if (yes) {
+            op = r->op[at[high - 1]];
+            together = true;
+            XL_DO(cut_differs(a, &cpu, &p, f, in, op->out[0], tolerance, &d, &yes));
+        }
+    }
+    if (cli->json) {
+        xl_json_map(&j);
+        xl_json_put_bool(&j, "found", op != NULL);
+        if (op) {
+            xl_str file;
+            uint32_t line, col;
+            xl_json_put_text(&j, "op", xl_op_text(op));
+            if (xl_loc_line(m, op->loc, &file, &line, &col)) {
+                xl_json_put_str(&j, "file", file);
+                xl_json_put_int(&j, "line", line);
+            }
+            if (turn >= 0)
+                xl_json_put_int(&j, "iteration", turn);
+            xl_json_put_bool(&j, "together", together);
+            xl_json_put_num(&j, "max_ulp", d.max_ulp);
+            xl_json_put_num(&j, "max_abs", d.max_abs);
+            if (apart.refused)
+                xl_json_put_text(&j, "refused", apart.refused);
+        }
+        xl_json_put_int(&j, "executed", (int64_t)n);
+        xl_json_put_num(&j, "tolerance", tolerance);
+        xl_json_end(&j);
+    } else if (op && apart.refused) {
+        xl_buf_printf(&b, "first divergence: %s, %s: %s does not execute it: %s\n", xl_op_text(op), line_of(a, m, op),
+                      p.path, apart.refused);
+    } else if (op && together) {
+        xl_buf_printf(&b, "every op alone agrees, compiled together they do not: the first value beyond the tolerance is "
+                          "that of %s, %s: %llu of %llu elements, by at most %.6g ulp and %.6g\n",
+                      xl_op_text(op), line_of(a, m, op), (unsigned long long)d.differ, (unsigned long long)d.count,
+                      d.max_ulp, d.max_abs);
+    } else if (op) {
+        xl_dtype t = xl_dtype_part(xl_dtype_find(xl_str_of(xl_elem_text(apart.mine.elem))));
+        size_t each = xl_dtype_bytes(t);
+        xl_buf_printf(&b, "first divergence: %s, %s", xl_op_text(op), line_of(a, m, op));
+        if (turn >= 0)
+            xl_buf_printf(&b, ", iteration %lld", (long long)turn);
+        xl_buf_printf(&b, "\n  with the same operands %llu of %llu elements differ, by at most %.6g ulp and %.6g; first "
+                          "%s: %.9g on %s, %.9g on the embedded device\n",
+                      (unsigned long long)d.differ, (unsigned long long)d.count, d.max_ulp, d.max_abs,
+                      xl_cli_element(a, apart.mine.dims, d.first), xl_scalar_get(t, apart.theirs.bytes + d.first * each),
+                      p.path, xl_scalar_get(t, apart.mine.bytes + d.first * each));
+    } else {
+        xl_buf_printf(&b, "no divergence: %zu ops agree within %g of the largest element, alone and together\n", n,
+                      tolerance);
+    }
+    err = xl_cli_put(&b);
+    if (!err && op)
+        xl_cli_exit(cli, XL_EXIT_FAILED);
+    xl_play_drop(&apart.mine, 1);
+    xl_play_drop(&apart.theirs, 1);
+out:
+    xl_walk_close(w);
+    xl_module_free(m);
+    xl_play_close(&cpu);
+    xl_play_close(&p);
+    xl_capture_close(&c);
+    xl_buf_fini(&b);
+    return err;
+}
+
 static xl_error *replay(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -88,6 +249,8 @@ static xl_error *replay(const xl_cli *cli, int argc, char **argv)
     (void)argc;
     if (opt.times < 1)
         return xl_cli_misuse(cli, "--times needs a number above 0");
+    if (opt.diverge)
+        return diverge(cli, argv[0]);
     if (opt.plain) {
         setenv("XLANE_CPU_PLAN", "plain", 1);
         opt.plugin = opt.plugin ? opt.plugin : "cpu";
@@ -196,11 +359,12 @@ out:
 
 const xl_verb xl_verb_replay = {
     .name = "replay",
-    .args = "[--plugin=PATH] [--times=N] CAPTURE",
+    .args = "[--plugin=PATH] [--times=N] [--diverge] CAPTURE",
     .help = "execute a captured step again and compare every output",
     .more = "CAPTURE is a step.xlcap of `xlane run --capture=…`, or the RUN that has one. Outputs are compared bit by "
             "bit and in units of the last\nplace with what was captured, and with each other. The exit status is 1 "
-            "where one differs.",
+            "where one differs. With --diverge the first op is named whose results, of the same operands, "
+            "differ from the embedded device's by\nmore than the tolerance (1e-5 then, of the largest element).",
     .example = "xlane replay runs/last/step.xlcap --times=10\nxlane replay last --plugin=cpu",
     .opts = opts,
     .min = 1,
