@@ -265,6 +265,105 @@ def _():
             assert re.search(r"capture the step again|makes one", said), said
 
 
+TORCH = r'''
+import torch, torch_xla
+device = torch_xla.device()
+
+def case(f, *args):
+    args = [a.to(device) for a in args]
+    torch_xla.sync()
+    out = f(*args)
+    torch_xla.sync()
+    out.cpu()
+
+z, o = torch.zeros(4, 8), torch.ones(4, 8)
+r = torch.linspace(-1, 1, 32).reshape(4, 8)
+
+def zero_over_zero(x, y):
+    a = torch.sin(x)
+    return torch.tanh(a / (y * x)).sum()  # zero_over_zero
+
+def log_negative(x):
+    return torch.log(x * 2).mean() + 1  # log_negative
+
+def masked_softmax(x, m):
+    s = torch.where(m > 0, x, torch.full_like(x, -float("inf")))
+    e = torch.exp(s - s.max(1, keepdim=True)[0])
+    return (e / e.sum(1, keepdim=True)).sum()  # masked_softmax
+
+def optimizer(p, v):
+    v = v * 0.9 - 0.5
+    return (p - 0.1 * p / torch.sqrt(v)).sum()  # optimizer
+
+m = o.clone(); m[2] = 0
+case(zero_over_zero, z, o)
+case(log_negative, r)
+case(masked_softmax, r, m)
+case(optimizer, o, z)
+case(lambda x: (x * 2 + torch.cos(x)).sum(), o)
+case(lambda x: (x * 3 - torch.cos(x)).sum(), o)
+'''
+
+TORCH_LOOP = r'''
+import torch, torch_xla
+device = torch_xla.device()
+torch.manual_seed(0)
+w = torch.nn.Parameter(torch.full((16, 16), 0.1, device=device))
+opt = torch.optim.SGD([w], lr=0.01, momentum=0.9)
+g = torch.Generator().manual_seed(1)
+torch_xla.sync()
+for i in range(500):
+    x = torch.randn(8, 16, generator=g)
+    n = torch.tensor(8.0)
+    if i == 311:
+        x, n = x * 0, n * 0
+    x, n = x.to(device), n.to(device)
+    loss = (torch.tanh(x @ w) ** 2).sum() / n  # HERE
+    opt.zero_grad()
+    loss.backward()
+    w.grad = torch.where(torch.isfinite(w.grad), w.grad, torch.zeros_like(w.grad))
+    opt.step()
+    torch_xla.sync()
+    l = loss.item()
+print("end", l)
+'''
+VENV = os.path.join(os.path.dirname(HERE), "build", "venv-torch")
+TORCH_ENV = {"PJRT_DEVICE": "LIBRARY", "PJRT_DYNAMIC_PLUGINS": "1", "PJRT_LIBRARY_PATH": PLUGIN, "XLA_HLO_DEBUG": "1", "XLA_IR_DEBUG": "1"}
+TORCH_WANT = {"zero_over_zero": "divide", "log_negative": "log", "masked_softmax": "divide", "optimizer": "sqrt"}
+
+
+def torch(name, text, *args):
+    return run(name, os.path.join(VENV, "bin", "python"), script(name + ".py", text), args=args, **TORCH_ENV)
+
+
+@check("R2_planted_NaNs_of_PyTorch_XLA_are_named")
+def _():
+    if not os.path.exists(os.path.join(VENV, "done")):
+        print("skip recorder_torch: ./x test all installs torch and torch_xla (7 GB)")
+        return
+    folder, said = torch("torched", TORCH, "--capture=nonfinite", "--capture-times=20")
+    lines, found = lines_of(TORCH), {}
+    for e in events(folder):
+        if e["event"] == "capture":
+            got = nan(e["file"])
+            found[got.get("line")] = got.get("op")
+    wrong = ["%s: %s at %d" % (k, found.get(lines[k]), lines[k]) for k, op in TORCH_WANT.items() if found.get(lines[k]) != "stablehlo." + op]
+    assert not wrong, (wrong, found, said[-2000:])
+
+
+@check("R3_a_donating_loop_of_PyTorch_XLA")
+def _():
+    if not os.path.exists(os.path.join(VENV, "done")):
+        return
+    line = [n for n, l in enumerate(TORCH_LOOP.splitlines(), 1) if l.endswith("# HERE")][0]
+    folder, said = torch("torchloop", TORCH_LOOP, "--capture=nonfinite")
+    assert re.search(r"captured execution \d+ of SyncTensorsGraph\S*, because output \d was read as NaN", said), said
+    got = json.loads(xlane("replay", os.path.join(folder, "step.xlcap"), "--json"))
+    assert got["equal"] == got["compared"] > 0 and got["deterministic"], got
+    got = nan(os.path.join(folder, "step.xlcap"))
+    assert (got["op"], got["line"]) == ("stablehlo.divide", line), got
+
+
 def stepn():
     folder = os.path.join(TMP, "runs-stepn")
     return os.path.join(folder, [d for d in os.listdir(folder) if d != "contracts"][0], "step.xlcap")
@@ -272,6 +371,15 @@ def stepn():
 
 def shim(name, **env):
     return dict(env, XLANE_WRAPPED=PLUGIN), "--plugin=" + os.path.join(BUILD, "test", "plugins", name + ".so")
+
+
+@check("R2_the_twin_with_checks")
+def _():
+    for name in ("zero_over_zero", "optimizer", "norm_grad"):
+        got = nan(captures_of("planted")[name], "--twin")
+        assert got["found"] and got["line"] == lines_of(JAX)[name] and got["op"].split(".")[1] in WANT[name].split("|"), (name, got)
+    said = xlane("nan", "--twin", stepn())
+    assert "no NaN: the checks of" in said, said
 
 
 @check("R4_a_flipped_bit_is_caught")

@@ -8,13 +8,17 @@
 #include "cli/program.h"
 #include "ir/scalar.h"
 #include "ir/text/print.h"
+#include "lane/cut.h"
 #include "lane/walk.h"
 
-static struct { bool inf; const char *plugin; } opt;
+static struct { bool inf, twin; const char *plugin; } opt;
 static const xl_opt opts[] = {
     { "inf", XL_OPT_FLAG, &opt.inf, NULL, "the first Inf (or NaN) made from finite operands" },
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
       "execute the ops there instead of on the embedded device, each compiled on its own" },
+    { "twin", XL_OPT_FLAG, &opt.twin, NULL,
+      "compile the whole program on the plugin of the capture with a check of its values as further outputs, and narrow "
+      "down by bisection; this is done anyway where an op cannot be executed alone" },
     { 0 },
 };
 
@@ -229,6 +233,99 @@ static bool calls_out(const xl_region *r)
     return false;
 }
 
+/* ---- the twin: the whole program where it was captured, with checks as further outputs ----------------------------- */
+enum { CHECKS = 24 };                                      /* at once: more would change how the program is compiled */
+
+typedef struct { const xl_op *op, *before; uint32_t rounds, values; bool vanished; } twin;
+
+/* Executes the program with a check of each of the values; *bad: the first that fails, n where none does. */
+static xl_error *checked(const xl_play *p, xl_arena *a, xl_func *f, xl_str options, const xl_cap_step *s,
+                         const xl_cap_part *in, const xl_value *v, uint32_t n, uint32_t *first, bool *still)
+{
+    xl_error *err = NULL;
+    xl_buf text = { 0 };
+    xl_played g = { 0 };
+    xl_cap_part *out = NULL;
+    size_t nout = 0;
+    *first = n;
+    *still = false;
+    XL_DO(xl_cut(f, v, n, opt.inf ? XL_CUT_NOT_FINITE : XL_CUT_HAS_NAN, true, &text));
+    XL_TRY(xl_play_compile(p, a, xl_buf_view(&text), XL_FORMAT_MLIR, options, &g), "compiling the program with checks");
+    nout = g.ndevice * g.nout;
+    out = xl_new(a, xl_cap_part, nout + 1);
+    XL_TRY(xl_play_run(&g, in, s->narg, s->keep, s->nkeep, out, NULL), "executing the program with checks");
+    for (size_t d = 0; d < g.ndevice; d++) {
+        const xl_cap_part *row = out + d * g.nout;
+        for (uint32_t i = 0; i < n; i++)
+            if (row[g.nout - n + i].bytes[0] && i < *first)
+                *first = i;
+        for (size_t i = 0; i + n < g.nout; i++)
+            if (xl_elem_is_float(row[i].elem)) {
+                xl_finite x = xl_finite_of(row[i].elem, row[i].bytes, row[i].size);
+                *still = *still || x.nan || (opt.inf && x.inf);
+            }
+    }
+out:
+    xl_play_drop(out, nout);
+    xl_played_free(&g);
+    xl_buf_fini(&text);
+    return err;
+}
+
+static xl_error *run_twin(const xl_play *p, xl_arena *a, xl_func *f, xl_str options, const xl_cap_step *s,
+                          const xl_cap_part *in, twin *t)
+{
+    xl_error *err = NULL;
+    const xl_region *r = f->body;
+    xl_value *all = xl_new(a, xl_value, f->nval + 1), pick[CHECKS];
+    uint32_t n = 0, low = 0, high, which[CHECKS];
+    for (uint32_t i = 0; i < r->nop; i++)
+        for (uint32_t k = 0; k < r->op[i]->nout && r->op[i]->code != XL_OP_CONSTANT; k++) {
+            const xl_type *y = xl_out_type(f, r->op[i], k);
+            if (xl_type_is_tensor(y) && xl_dtype_class(y->dtype) == XL_CLASS_FLOAT)
+                all[n++] = r->op[i]->out[k];
+        }
+    *t = (twin){ .values = n };
+    for (high = n; high > low;) {                          /* the first bad one is in [low, high) */
+        uint32_t count = high - low < CHECKS ? high - low : CHECKS, first;
+        bool still;
+        for (uint32_t i = 0; i < count; i++) {
+            which[i] = low + (uint32_t)((uint64_t)(high - low) * (i + 1) / count) - 1;
+            pick[i] = all[which[i]];
+        }
+        t->rounds++;
+        XL_DO(checked(p, a, f, options, s, in, pick, count, &first, &still));
+        if (first == count) {                              /* none here: it vanished, at once or while narrowing */
+            t->vanished = !still || t->rounds > 1;
+            break;
+        }
+        uint32_t next = first ? which[first - 1] + 1 : low;
+        if (which[first] == next || count == high - low) {
+            t->op = f->val[pick[first].id].def;
+            t->before = which[first] ? f->val[all[which[first] - 1].id].def : NULL;
+            break;
+        }
+        high = which[first] + 1;
+        low = next;
+    }
+out:
+    return err;
+}
+
+static void tell_twin(const teller *t, xl_buf *b, const twin *w, const char *what, const char *plugin, uint64_t then)
+{
+    if (w->op)
+        xl_buf_printf(b, "first %s by the checks: %s, %s (in program order, of %u values, %u compiles on %s; inside of a "
+                         "loop or kernel it is not looked at)\n",
+                      what, xl_op_text(w->op), where(t, w->op), w->values, w->rounds, plugin);
+    else if (then || w->vanished)
+        xl_buf_printf(b, "the %s vanishes when the program is compiled with checks on %s: it depends on how ops are fused "
+                         "there\n",
+                      what, plugin);
+    else
+        xl_buf_printf(b, "no %s: the checks of %u values found none on %s\n", what, w->values, plugin);
+}
+
 static uint64_t captured_bad(const xl_cap_step *s, bool nonfinite)
 {
     uint64_t n = 0;
@@ -264,7 +361,7 @@ static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
     bool same = xl_str_is(c.plugin, p.path), calls = entry && entry->body && calls_out(entry->body);
     for (uint32_t i = 0; i < m->nfunc; i++)
         calls = calls || (m->func[i]->body && calls_out(m->func[i]->body));
-    if (!same && (c.nstep > 1 || calls) && xl_file_stat(captured, NULL)) {
+    if (!same && (c.nstep > 1 || calls || opt.twin) && xl_file_stat(captured, NULL)) {
         xl_error *no = xl_play_open(a, captured, p.devices, &other);
         if (no)
             fprintf(stderr, "xlane: the plugin of the capture does not start here, so everything is executed on %s: "
@@ -276,8 +373,49 @@ static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
     setenv("XLANE_CPU_PLAN", "plain", 1);                  /* from here on: the inputs are those of the planned form */
     XL_DO(xl_walk_ready(&p, a, g->options, &m));
     XL_DO(xl_walk_open(a, &p, other.client ? &other : NULL, m, s->ndevice, in, &w));
-    XL_TRY(xl_walk_run(w, opt.inf ? XL_WALK_NONFINITE : XL_WALK_NAN, NULL, NULL), "executing op by op");
+    xl_error *alone = opt.twin ? NULL : xl_walk_run(w, opt.inf ? XL_WALK_NONFINITE : XL_WALK_NAN, NULL, NULL);
     teller t = { .cli = cli, .a = a, .w = w, .f = xl_walk_func(w), .ndevice = s->ndevice, .device = g->device };
+    if (opt.twin || alone) {
+        twin by;
+        const xl_play *there = other.client ? &other : &p;
+        uint64_t before = captured_bad(s, opt.inf);
+        if (alone)
+            fprintf(stderr, "xlane: not op by op: %s; the program is compiled whole, with checks\n",
+                    xl_error_message(alone));
+        xl_error_free(alone);
+        if (s->ndevice > 1) {
+            err = XL_ERR(UNIMPLEMENTED, "checks in a program of %u devices", s->ndevice);
+            goto out;
+        }
+        if (there == &p)
+            unsetenv("XLANE_CPU_PLAN");
+        XL_DO(run_twin(there, a, xl_module_entry(m), g->options, s, in, &by));
+        if (cli->json) {
+            xl_json j = { .out = &b, .pretty = true };
+            xl_str file;
+            uint32_t line, col;
+            xl_json_map(&j);
+            xl_json_put_str(&j, "module", g->module);
+            xl_json_put_bool(&j, "twin", true);
+            xl_json_put_bool(&j, "found", by.op != NULL);
+            xl_json_put_bool(&j, "vanished", !by.op && (by.vanished || before));
+            xl_json_put_int(&j, "compiles", by.rounds);
+            if (by.op)
+                xl_json_put_text(&j, "op", xl_op_text(by.op));
+            if (by.op && xl_loc_line(m, by.op->loc, &file, &line, &col)) {
+                xl_json_put_str(&j, "file", file);
+                xl_json_put_int(&j, "line", line);
+            }
+            xl_json_end(&j);
+        } else {
+            xl_cli_about_capture(&c, &b);
+            tell_twin(&t, &b, &by, what, there->path, before);
+        }
+        err = xl_cli_put(&b);
+        if (!err && by.op)
+            xl_cli_exit(cli, XL_EXIT_FAILED);
+        goto out;
+    }
     t.step = xl_walk_steps(w, &nstep);
     xl_walk_value *const *result = xl_walk_results(w, &nresult);
     xl_walk_origin best = { .step = INT64_MAX };
@@ -327,8 +465,8 @@ static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
                           best.npath == 1 ? "" : "s");
         } else if (then) {
             xl_buf_printf(&b, "the capture's outputs have %llu, but none is made when the ops are executed one by one "
-                              "on %s: it comes from how the plugin fuses or orders them; `xlane replay %s` tells "
-                              "whether it comes again there\n",
+                              "on %s: it comes from how the plugin fuses or orders them; `xlane nan --twin %s` "
+                              "looks for it there\n",
                           (unsigned long long)then, p.path, argv[0]);
         } else {
             xl_buf_printf(&b, "no %s: all outputs are %s\n", what, opt.inf ? "finite" : "free of it");

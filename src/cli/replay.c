@@ -326,7 +326,8 @@ static xl_error *replay(const xl_cli *cli, int argc, char **argv)
         xl_buf_printf(&b, "\nagainst the capture: %u of %u outputs equal bit for bit", captured.equal,
                       captured.compared);
         if (captured.compared < captured.outputs)
-            xl_buf_printf(&b, "; %u were not recorded", captured.outputs - captured.compared);
+            xl_buf_printf(&b, "; %u more %s not recorded", captured.outputs - captured.compared,
+                          captured.outputs - captured.compared == 1 ? "was" : "were");
         xl_buf_putc(&b, '\n');
         xl_buf_str(&b, xl_buf_view(&captured.text));
         if (opt.times > 1) {
