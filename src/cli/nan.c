@@ -236,7 +236,7 @@ static bool calls_out(const xl_region *r)
 /* ---- the twin: the whole program where it was captured, with checks as further outputs ----------------------------- */
 enum { CHECKS = 24 };                                      /* at once: more would change how the program is compiled */
 
-typedef struct { const xl_op *op, *before; uint32_t rounds, values; bool vanished; } twin;
+typedef struct { const xl_op *op, *before; uint32_t rounds, values; bool vanished, outputs; } twin;
 
 /* Executes the program with a check of each of the values; *bad: the first that fails, n where none does. */
 static xl_error *checked(const xl_play *p, xl_arena *a, xl_func *f, xl_str options, const xl_cap_step *s,
@@ -296,7 +296,8 @@ static xl_error *run_twin(const xl_play *p, xl_arena *a, xl_func *f, xl_str opti
         t->rounds++;
         XL_DO(checked(p, a, f, options, s, in, pick, count, &first, &still));
         if (first == count) {                              /* none here: it vanished, at once or while narrowing */
-            t->vanished = !still || t->rounds > 1;
+            t->vanished = t->rounds > 1 && !still;
+            t->outputs = still;
             break;
         }
         uint32_t next = first ? which[first - 1] + 1 : low;
@@ -318,6 +319,8 @@ static void tell_twin(const teller *t, xl_buf *b, const twin *w, const char *wha
         xl_buf_printf(b, "first %s by the checks: %s, %s (in program order, of %u values, %u compiles on %s; inside of a "
                          "loop or kernel it is not looked at)\n",
                       what, xl_op_text(w->op), where(t, w->op), w->values, w->rounds, plugin);
+    else if (w->outputs)
+        xl_buf_printf(b, "the outputs have a %s and none of %u values has: it came in with an argument\n", what, w->values);
     else if (then || w->vanished)
         xl_buf_printf(b, "the %s vanishes when the program is compiled with checks on %s: it depends on how ops are fused "
                          "there\n",
@@ -398,7 +401,7 @@ static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
             xl_json_put_str(&j, "module", g->module);
             xl_json_put_bool(&j, "twin", true);
             xl_json_put_bool(&j, "found", by.op != NULL);
-            xl_json_put_bool(&j, "vanished", !by.op && (by.vanished || before));
+            xl_json_put_bool(&j, "vanished", !by.op && !by.outputs && (by.vanished || before));
             xl_json_put_int(&j, "compiles", by.rounds);
             if (by.op)
                 xl_json_put_text(&j, "op", xl_op_text(by.op));
