@@ -258,6 +258,69 @@ def joined():
         return "-n under a launcher: " + err
 
 
+NO_LOCKS = """
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+int flock(int fd, int how) { (void)fd, (void)how; if (getenv("FAKE_LOCKS")) return 0; errno = ENOLCK; return -1; }
+int gethostname(char *p, size_t n) { snprintf(p, n, "%s", getenv("FAKE_HOST")); return 0; }
+int uname(struct utsname *u) { memset(u, 0, sizeof *u); strcpy(u->sysname, "Linux"); snprintf(u->nodename, 65, "%s", getenv("FAKE_HOST")); return 0; }
+"""
+
+
+def cache_without_locks():
+    """A cache folder as NFS may give it: no flock, or one that other hosts do not see; four writers on two hosts, some of them killed."""
+    open(tmp + "/shim.c", "w").write(NO_LOCKS)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp + "/shim.so", tmp + "/shim.c"], check=True)
+    for local in ({}, {"FAKE_LOCKS": "1"}):
+        cache, named = folder(), []
+        writer = lambda i, time: start("run", "--cache", cache, "--cache-max", "200KB", "--runs", folder(), "--", XLANE, "train", "--runs", folder(), *TINY, "train.steps=3", "data.time=%d" % time,
+                                       LD_PRELOAD=tmp + "/shim.so", FAKE_HOST="host-%s" % "ab"[i % 2], **local)
+        for turn in range(12 if long else 3):
+            all = [writer(i, 16 + 8 * (turn + i // 3)) for i in range(4)]          # three the same program, one another
+            if turn % 3 == 2:
+                time.sleep(random.random() * 0.5)
+                all[3].kill()
+            for i, p in enumerate(all):
+                out, err = ended(p, None)
+                if p.returncode and not (turn % 3 == 2 and i == 3):
+                    return "turn %d, writer %d: %s" % (turn, i, err[-300:])
+                named += re.findall(r"xlane: (host-. also writes to .*)", err) and [i % 2]
+                if re.search(r"torn|damaged|truncated|unreadable", err):
+                    return "turn %d, writer %d met a torn entry: %s" % (turn, i, err[-300:])
+        out, err = ended(start("cache", "verify", "--cache", cache))
+        if "0 bad" not in out and " bad" in out:
+            return "torn: " + out
+        size = sum(os.path.getsize(f) for f in glob.glob(cache + "/*/*.xle"))
+        if set(named) != {0, 1} or not size or size > 200000:
+            return "named on hosts %s, %d bytes kept: %s" % (set(named), size, out)
+        alone = start("run", "--cache", folder(), "--runs", folder(), "--", "true", LD_PRELOAD=tmp + "/shim.so", FAKE_HOST="host-a", **local)
+        if "also writes" in ended(alone)[1]:
+            return "one writer alone is named"
+
+
+def report():
+    """One report, a lane for each rank; none where there is one."""
+    run = train(3, 4, "data.batch=6")
+    ended(start("report", run, "--out", tmp + "/r.html"))
+    page = open(tmp + "/r.html").read()
+    if page.count("<h2>Ranks</h2>") != 1 or any(">rank %d</text>" % i not in page for i in range(3)) or page.count("status 0</span>") != 3 or "first to fail" in page:
+        return "three ranks: " + page[page.find("<h2>Ranks"):][:600]
+    runs = folder()
+    ended(start("run", "-n", "2", "--runs", runs, "--cache", "off", "--", "sh", "-c", "[ $XLANE_RANK = 0 ] || exit 7; sleep 1"), 7)
+    ended(start("report", glob.glob(runs + "/2*")[0], "--out", tmp + "/r.html"))
+    if "status 7, the first to fail" not in open(tmp + "/r.html").read():
+        return "a rank that failed is not told"
+    ended(start("report", train(1, 4), "--out", tmp + "/r.html"))
+    if "<h2>Ranks" in open(tmp + "/r.html").read():
+        return "ranks of a process alone"
+
+
+check("cache_without_locks", cache_without_locks)
+check("report", report)
 check("same_bits", same_bits)
 check("other_counts", other_counts)
 check("killed_while_saving", killed_while_saving)

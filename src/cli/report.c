@@ -396,6 +396,115 @@ static void times(xl_buf *b, const story *s)
     xl_buf_puts(b, "</table></div>\n");
 }
 
+/* ---- several ranks: a lane of each
+ * ----------------------------------------------------------------------------------- */
+enum { RANKS_DRAWN = 64, LANE = 24, LEFT = 90, WIDE = 960 };
+typedef struct { int64_t rank, compiles, cached, step; double from, to; const xl_node *end; } rank_lane;
+
+/* Of the launcher itself, not of a rank. */
+static bool of_launcher(xl_str event)
+{
+    static const char *const names[] = { "launch", "attempt", "retry", "restart", "rank_end" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (xl_str_is(event, names[i]))
+            return true;
+    return false;
+}
+
+static rank_lane *lanes_of(xl_arena *a, const story *s, size_t *n)
+{
+    rank_lane *all = NULL;
+    size_t cap = 0;
+    *n = 0;
+    for (size_t i = 0; i < s->nevent; i++) {
+        const xl_node *e = s->event[i];
+        xl_str what = text_of(e, "event");
+        bool end = xl_str_is(what, "rank_end");
+        int64_t rank = (int64_t)num_of(e, end ? "of" : "rank", 0), step = (int64_t)num_of(e, "step", 0);
+        double t = num_of(e, "t", 0);
+        rank_lane *l = NULL;
+        if (of_launcher(what) && !end)
+            continue;
+        for (size_t k = 0; k < *n && !l; k++)
+            l = all[k].rank == rank ? &all[k] : NULL;
+        if (!l) {
+            XL_PUSH(a, all, *n, cap, ((rank_lane){ .rank = rank, .from = t, .to = t }));
+            l = &all[*n - 1];
+        }
+        l->to = t > l->to ? t : l->to;
+        l->step = step > l->step ? step : l->step;
+        l->end = end ? e : l->end;
+        l->compiles += xl_str_is(what, "compile") && xl_str_is(text_of(e, "result"), "compiled");
+        l->cached += xl_str_is(what, "compile") && xl_str_is(text_of(e, "result"), "cached");
+    }
+    return all;
+}
+
+static int by_rank(const void *x, const void *y)
+{
+    const rank_lane *a = x, *b = y;
+    return (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+static void ranks(xl_arena *a, xl_buf *b, const story *s)
+{
+    size_t n, drawn;
+    char w[32];
+    rank_lane *l = lanes_of(a, s, &n);
+    double last = 0;
+    if (n < 2)
+        return;
+    qsort(l, n, sizeof *l, by_rank);
+    for (size_t i = 0; i < n; i++)
+        last = l[i].to > last ? l[i].to : last;
+    double unit = (WIDE - LEFT) / (last > 0 ? last : 1);
+    drawn = n < RANKS_DRAWN ? n : RANKS_DRAWN;
+    xl_buf_printf(b, "<h2>Ranks</h2>\n<figure><figcaption>%zu ranks over %s: alive, compiling, checkpoints</figcaption>"
+                     "<svg viewBox=\"0 0 %d %zu\" role=\"img\">", n, xl_html_seconds(w, last), WIDE,
+                  drawn * LANE + 4);
+    for (size_t i = 0; i < drawn; i++) {
+        double y = (double)(i * LANE) + 4;
+        xl_buf_printf(b, "<text class=\"tick\" x=\"0\" y=\"%.0f\">rank %lld</text><rect class=\"part k0\" "
+                         "x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"12\" opacity=\"0.35\"/>",
+                      y + 11, (long long)l[i].rank, LEFT + l[i].from * unit, y, (l[i].to - l[i].from) * unit + 1);
+        for (size_t k = 0; k < s->nevent; k++) {
+            const xl_node *e = s->event[k];
+            bool compile = xl_str_is(text_of(e, "event"), "compile");
+            double t = num_of(e, "t", 0), took = compile ? num_of(e, "seconds", 0) : 0;
+            if ((int64_t)num_of(e, "rank", 0) != l[i].rank ||
+                !(compile || xl_str_is(text_of(e, "event"), "checkpoint")))
+                continue;
+            xl_buf_printf(b, "<rect class=\"part %s\" x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"12\"/>",
+                          compile ? "k1" : "k2", LEFT + (t > took ? t - took : 0) * unit, y,
+                          compile ? took * unit + 1 : 2);
+        }
+    }
+    xl_buf_puts(b, "</svg><p class=\"legend\"><span class=\"key k0\">alive</span><span class=\"key k1\">compile"
+                   "</span><span class=\"key k2\">checkpoint</span></p></figure>\n<div class=\"wide\"><table><tr>"
+                   "<th>rank</th><th class=\"n\">step</th><th class=\"n\">compiled</th><th class=\"n\">from the cache"
+                   "</th><th class=\"n\">from</th><th class=\"n\">to</th><th>ended</th></tr>");
+    for (size_t i = 0; i < drawn; i++) {
+        xl_buf_printf(b, "<tr><td>%lld</td><td class=\"n\">%lld</td><td class=\"n\">%lld</td><td class=\"n\">%lld</td>",
+                      (long long)l[i].rank, (long long)l[i].step, (long long)l[i].compiles, (long long)l[i].cached);
+        xl_buf_printf(b, "<td class=\"n\">%s</td>", xl_html_seconds(w, l[i].from));
+        xl_buf_printf(b, "<td class=\"n\">%s</td><td>", xl_html_seconds(w, l[i].to));
+        if (!l[i].end)
+            xl_buf_puts(b, "<span class=\"quiet\">not recorded</span>");
+        else
+            xl_buf_printf(b, "<span class=\"%s\">status %.0f%s</span>", num_of(l[i].end, "status", 0) > 0 ? "bad" : "good",
+                          num_of(l[i].end, "status", 0),
+                          xl_node_get(l[i].end, "first_failure") && xl_node_get(l[i].end, "first_failure")->b
+                              ? ", the first to fail"
+                          : xl_node_get(l[i].end, "ended_by_launcher") && xl_node_get(l[i].end, "ended_by_launcher")->b
+                              ? ", ended by the launcher"
+                              : "");
+        xl_buf_puts(b, "</td></tr>");
+    }
+    xl_buf_puts(b, "</table></div>\n");
+    if (drawn < n)
+        xl_buf_printf(b, "<p class=\"quiet\">and %zu ranks more</p>\n", n - drawn);
+}
+
 /* Step times of guarded processes: a curve, and the words of `xlane metrics`. */
 static void step_times(xl_arena *a, xl_buf *b, const story *s)
 {
@@ -800,6 +909,7 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
         xl_buf_puts(&b, "<main>");
         tiles(a, &b, &s[i]);
         about(&b, &s[i]);
+        ranks(a, &b, &s[i]);
         curves(a, &b, &s[i]);
         step_times(a, &b, &s[i]);
         times(&b, &s[i]);

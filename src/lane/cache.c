@@ -706,7 +706,8 @@ static void adopt(xl_arena *a, const char *dir)
     }
 }
 
-static int lock_size(const char *dir, bool wait)
+/* *locked: false where the file system has no locks (NFS without lockd): then the count is not to be trusted. */
+static int lock_size(const char *dir, bool wait, bool *locked)
 {
     char path[4200];
     struct stat st;
@@ -717,7 +718,12 @@ static int lock_size(const char *dir, bool wait)
             close(fd);
         return -1;
     }
+    *locked = true;
     for (int turn = 0; flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB)); turn++) {
+        if (errno == ENOLCK || errno == ENOTSUP || errno == ENOSYS || errno == EINVAL) {
+            *locked = false;
+            return fd;
+        }
         if ((errno != EWOULDBLOCK && errno != EINTR) || turn > 100) {
             close(fd); /* another process counts all of them: it will count ours too, or the next one does */
             return -1;
@@ -734,10 +740,11 @@ static void account(xl_arena *a, const char *dir, uint64_t most, int64_t added, 
 {
     char text[64] = "";
     unsigned long long bytes = 0, entries = 0;
-    int fd = lock_size(dir, recount);
+    bool locked = false;
+    int fd = lock_size(dir, recount, &locked);
     if (fd < 0 && !recount)
         return;
-    bool known = fd >= 0 && pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "%llu %llu", &bytes, &entries) == 2;
+    bool known = fd >= 0 && locked && pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "%llu %llu", &bytes, &entries) == 2;
     if (!known)
         adopt(a, dir);
     bytes = added < 0 && bytes < (uint64_t)-added ? 0 : bytes + (uint64_t)added;

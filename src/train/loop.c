@@ -450,7 +450,7 @@ static xl_error *lock_dir(loop *l, const char *dir)
     l->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (l->lock < 0)
         return XL_ERR(UNAVAILABLE, "making %s: %s", path, strerror(errno));
-    if (flock(l->lock, LOCK_EX | LOCK_NB))
+    if (flock(l->lock, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) /* else the file system has no locks */
         return XL_ERR(PRECONDITION, "another process trains in %s; wait for it, or start a new run", dir);
     return NULL;
 }
