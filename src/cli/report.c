@@ -399,7 +399,11 @@ static void times(xl_buf *b, const story *s)
 /* ---- several ranks: a lane of each
  * ----------------------------------------------------------------------------------- */
 enum { RANKS_DRAWN = 64, LANE = 24, LEFT = 90, WIDE = 960 };
-typedef struct { int64_t rank, compiles, cached, step; double from, to; const xl_node *end; } rank_lane;
+typedef struct {
+    int64_t rank, compiles, cached, step;
+    double from, to;
+    const xl_node *end;
+} rank_lane;
 
 /* Of the launcher itself, not of a rank. */
 static bool of_launcher(xl_str event)
@@ -459,13 +463,15 @@ static void ranks(xl_arena *a, xl_buf *b, const story *s)
         last = l[i].to > last ? l[i].to : last;
     double unit = (WIDE - LEFT) / (last > 0 ? last : 1);
     drawn = n < RANKS_DRAWN ? n : RANKS_DRAWN;
-    xl_buf_printf(b, "<h2>Ranks</h2>\n<figure><figcaption>%zu ranks over %s: alive, compiling, checkpoints</figcaption>"
-                     "<svg viewBox=\"0 0 %d %zu\" role=\"img\">", n, xl_html_seconds(w, last), WIDE,
-                  drawn * LANE + 4);
+    xl_buf_printf(b,
+                  "<h2>Ranks</h2>\n<figure><figcaption>%zu ranks over %s: alive, compiling, checkpoints</figcaption>"
+                  "<svg viewBox=\"0 0 %d %zu\" role=\"img\">",
+                  n, xl_html_seconds(w, last), WIDE, drawn * LANE + 4);
     for (size_t i = 0; i < drawn; i++) {
         double y = (double)(i * LANE) + 4;
-        xl_buf_printf(b, "<text class=\"tick\" x=\"0\" y=\"%.0f\">rank %lld</text><rect class=\"part k0\" "
-                         "x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"12\" opacity=\"0.35\"/>",
+        xl_buf_printf(b,
+                      "<text class=\"tick\" x=\"0\" y=\"%.0f\">rank %lld</text><rect class=\"part k0\" "
+                      "x=\"%.1f\" y=\"%.0f\" width=\"%.1f\" height=\"12\" opacity=\"0.35\"/>",
                       y + 11, (long long)l[i].rank, LEFT + l[i].from * unit, y, (l[i].to - l[i].from) * unit + 1);
         for (size_t k = 0; k < s->nevent; k++) {
             const xl_node *e = s->event[k];
@@ -491,8 +497,8 @@ static void ranks(xl_arena *a, xl_buf *b, const story *s)
         if (!l[i].end)
             xl_buf_puts(b, "<span class=\"quiet\">not recorded</span>");
         else
-            xl_buf_printf(b, "<span class=\"%s\">status %.0f%s</span>", num_of(l[i].end, "status", 0) > 0 ? "bad" : "good",
-                          num_of(l[i].end, "status", 0),
+            xl_buf_printf(b, "<span class=\"%s\">status %.0f%s</span>",
+                          num_of(l[i].end, "status", 0) > 0 ? "bad" : "good", num_of(l[i].end, "status", 0),
                           xl_node_get(l[i].end, "first_failure") && xl_node_get(l[i].end, "first_failure")->b
                               ? ", the first to fail"
                           : xl_node_get(l[i].end, "ended_by_launcher") && xl_node_get(l[i].end, "ended_by_launcher")->b

@@ -18,13 +18,16 @@ static struct {
     const char *print, *device, *profile, *runs;
     int64_t n, restarts;
 } opt = { .n = 1 };
-#define RANKS \
-    { "n", XL_OPT_INT, &opt.n, "N", \
-      "train as N ranks on this host (-n 4), each with its own XLANE_CPU_DEVICES (1); without a mesh they share the " \
-      "batch" }, \
-    { "restarts", XL_OPT_COUNT, &opt.restarts, "N", \
-      "with -n: start all ranks again from the newest checkpoint, at most N times, where one failed and that can help " \
-      "(0)" }
+#define RANKS                                                                                                          \
+    { "n", XL_OPT_INT, &opt.n, "N",                                                                                    \
+      "train as N ranks on this host (-n 4), each with its own XLANE_CPU_DEVICES (1); without a mesh they share the "  \
+      "batch" },                                                                                                       \
+    {                                                                                                                  \
+        "restarts", XL_OPT_COUNT, &opt.restarts, "N",                                                                  \
+            "with -n: start all ranks again from the newest checkpoint, at most N times, where one failed and that "   \
+            "can help "                                                                                                \
+            "(0)"                                                                                                      \
+    }
 static const xl_opt opts[] = {
     RANKS,
     { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL,
@@ -171,7 +174,7 @@ static xl_error *judged(xl_error *err)
 
 /* ---- several ranks
  * ----------------------------------------------------------------------------------------------------- */
-#define RUN_FOLDER "XLANE_TRAIN_RUN"                       /* tells a rank of ours the folder that was made for it */
+#define RUN_FOLDER "XLANE_TRAIN_RUN" /* tells a rank of ours the folder that was made for it */
 
 static xl_error *misused(const xl_cli *cli)
 {
@@ -184,7 +187,8 @@ static xl_error *misused(const xl_cli *cli)
     if (opt.restarts && opt.n == 1)
         return xl_cli_misuse(cli, "--restarts starts all ranks of -n again; a process alone goes on with xlane resume");
     if (opt.fit && (opt.n > 1 || seen.n > 1))
-        return xl_cli_misuse(cli, "--fit tries batches on one process; find one there, then train with it as data.batch");
+        return xl_cli_misuse(cli,
+                             "--fit tries batches on one process; find one there, then train with it as data.batch");
     return NULL;
 }
 
@@ -227,7 +231,7 @@ static xl_error *supervise(const xl_cli *cli, const xl_config *c, const char *gi
     char *dir = (char *)(uintptr_t)given;
     int first = -1;
     XL_DO(own_command(a, &g.argv));
-    XL_DO(xl_data_open(c, false, &data));                  /* what is wrong with it is said once */
+    XL_DO(xl_data_open(c, false, &data)); /* what is wrong with it is said once */
     xl_data_close(data);
     if (!dir)
         XL_DO(xl_run_make(a, c->runs, c->name, &dir));
@@ -246,7 +250,7 @@ static xl_error *supervise(const xl_cli *cli, const xl_config *c, const char *gi
         XL_DO(xl_gang_run(&g, r, &first));
         xl_job_sweep(dir);
         xl_gang_tell(a, run, &g, r, first, &words);
-        int code = first < 0                   ? 0
+        int code = first < 0                    ? 0
                    : WIFEXITED(r[first].status) ? WEXITSTATUS(r[first].status)
                                                 : 128 + WTERMSIG(r[first].status);
         xl_cli_exit(cli, code);
@@ -269,8 +273,8 @@ out:
     return err;
 }
 
-/* Joins the ranks that a launcher has started, this one among them: the folder they share, and their store. *job is NULL
- * for a process by itself; *link is to be removed at the end. */
+/* Joins the ranks that a launcher has started, this one among them: the folder they share, and their store. *job is
+ * NULL for a process by itself; *link is to be removed at the end. */
 static xl_error *join(const xl_cli *cli, const xl_config *c, char **dir, char **link, xl_job **job)
 {
     xl_error *err = NULL;
@@ -337,7 +341,8 @@ static xl_error *train(const xl_cli *cli, int argc, char **argv)
     xl_loop_result r;
     char *dir = NULL, *link;
     XL_DO(join(cli, &c, &dir, &link, &job));
-    err = xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet, .dir = dir, .fresh = dir, .job = job }, &r);
+    err =
+        xl_train_loop(cli->arena, &c, &(xl_loop_opts){ .quiet = opt.quiet, .dir = dir, .fresh = dir, .job = job }, &r);
     bool leads = !xl_job_me(job);
     leave(job, link, !err);
     XL_DO(judged(err));
@@ -362,7 +367,8 @@ const xl_verb xl_verb_train = {
         "events could not be "
         "written down (run.json counts them); 1 failed.\n"
         "With -n, or started by mpirun, srun or torchrun, the processes are ranks of one run over one mesh "
-        "(docs/scale.md). SIGTERM to one of them is a preemption: all save the same step, say \"preempted\" and exit 0.",
+        "(docs/scale.md). SIGTERM to one of them is a preemption: all save the same step, say \"preempted\" and exit "
+        "0.",
     .example = "xlane train examples/hybrid.yaml\nxlane train data.train=book.txt model.pattern='A*4' train.steps=500\n"
                "xlane train -n 4 --restarts 3 examples/hybrid.yaml",
     .opts = opts,
@@ -386,9 +392,9 @@ static xl_error *resume(const xl_cli *cli, int argc, char **argv)
     char *link;
     xl_job *job;
     XL_DO(join(cli, &c, &dir, &link, &job));
-    err = xl_train_loop(
-        cli->arena, &c,
-        &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet, .from_scratch = opt.from_scratch, .job = job }, &r);
+    err = xl_train_loop(cli->arena, &c,
+                        &(xl_loop_opts){ .dir = dir, .quiet = opt.quiet, .from_scratch = opt.from_scratch, .job = job },
+                        &r);
     bool leads = !xl_job_me(job);
     leave(job, link, !err);
     if (err)

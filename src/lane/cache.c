@@ -744,7 +744,8 @@ static void account(xl_arena *a, const char *dir, uint64_t most, int64_t added, 
     int fd = lock_size(dir, recount, &locked);
     if (fd < 0 && !recount)
         return;
-    bool known = fd >= 0 && locked && pread(fd, text, sizeof text - 1, 0) > 0 && sscanf(text, "%llu %llu", &bytes, &entries) == 2;
+    bool known = fd >= 0 && locked && pread(fd, text, sizeof text - 1, 0) > 0 &&
+                 sscanf(text, "%llu %llu", &bytes, &entries) == 2;
     if (!known)
         adopt(a, dir);
     bytes = added < 0 && bytes < (uint64_t)-added ? 0 : bytes + (uint64_t)added;

@@ -16,7 +16,7 @@
 
 struct xl_job {
     int64_t n, me;
-    char dir[4096];                                        /* of the store */
+    char dir[4096]; /* of the store */
     atomic_bool cancelled;
     xl_kv kv;
 };
@@ -45,7 +45,7 @@ const char *xl_job_name(xl_arena *a)
 
 xl_error *xl_job_folder(xl_arena *a, const char *runs, const char *name, const char *job, char **dir, char **link)
 {
-    enum { STALE_S = 600 };                                /* a link of an earlier job that went by the same name */
+    enum { STALE_S = 600 }; /* a link of an earlier job that went by the same name */
     xl_error *err = NULL;
     char to[512];
     struct stat st;

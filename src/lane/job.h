@@ -18,15 +18,15 @@ xl_error *xl_job_folder(xl_arena *a, const char *runs, const char *name, const c
 typedef struct xl_job xl_job;
 /* Joins the job in the run folder `dir`, as its variables say (base/ranks.h). *out is NULL for a process by itself. */
 xl_error *xl_job_open(const char *dir, xl_job **out) XL_MUST_USE;
-int64_t xl_job_ranks(const xl_job *j);                     /* 1 for NULL */
-int64_t xl_job_me(const xl_job *j);                        /* 0 for NULL: the one that leads */
+int64_t xl_job_ranks(const xl_job *j); /* 1 for NULL */
+int64_t xl_job_me(const xl_job *j);    /* 0 for NULL: the one that leads */
 /* EXISTS where the key has a value already. */
 xl_error *xl_job_put(xl_job *j, const char *key, xl_str value) XL_MUST_USE;
 /* Waits for it: DEADLINE after that many seconds, CANCELLED after xl_job_cancel. */
 xl_error *xl_job_get(xl_job *j, const char *key, double seconds, xl_buf *value) XL_MUST_USE;
 bool xl_job_has(xl_job *j, const char *key);
-void xl_job_cancel(xl_job *j);                             /* nobody waits for a key any more */
-const xl_kv *xl_job_kv(xl_job *j);                         /* for a client; valid until close */
+void xl_job_cancel(xl_job *j);     /* nobody waits for a key any more */
+const xl_kv *xl_job_kv(xl_job *j); /* for a client; valid until close */
 /* `whole`: all went well; then the leader waits a moment for the others and removes the store. NULL is fine. */
 void xl_job_close(xl_job *j, bool whole);
 /* Removes the stores that jobs have left in a run folder: for a launcher whose processes have ended. */

@@ -205,7 +205,7 @@ xl_error *xl_array_execute(const xl_place *p, const xl_program *prog, xl_array *
     xl_error *err = NULL;
     xl_arena tmp = { 0 };
     xl_buffer ***arg = xl_new(&tmp, xl_buffer **, p->n), ***res = xl_new(&tmp, xl_buffer **, p->n);
-    size_t n = 0;                        /* rows: the devices of this process */
+    size_t n = 0; /* rows: the devices of this process */
     memset(out, 0, nout * sizeof *out);
     for (size_t d = 0; d < p->n; d++) {
         if (!p->dev[d]->local)

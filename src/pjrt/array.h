@@ -1,8 +1,8 @@
 /* src/pjrt/array.h
  * A tensor of a program that runs on several devices: its global shape, how it is spread, and one buffer per device. A
- * place is the devices with their mesh; one device without a mesh is the plain case. Where some of the devices belong to
- * other processes, their parts are NULL here, and each process does the same calls. Threads and lifetimes as in client.h;
- * the place must outlive its arrays. */
+ * place is the devices with their mesh; one device without a mesh is the plain case. Where some of the devices belong
+ * to other processes, their parts are NULL here, and each process does the same calls. Threads and lifetimes as in
+ * client.h; the place must outlive its arrays. */
 #ifndef XL_PJRT_ARRAY_H
 #define XL_PJRT_ARRAY_H
 
@@ -21,24 +21,24 @@ typedef struct {
     uint32_t rank;
     int64_t dims[XL_MESH_RANK];               /* global */
     xl_mesh_spec spec;
-    xl_buffer *part[];                        /* place->n; NULL where the device is another process's */
+    xl_buffer *part[]; /* place->n; NULL where the device is another process's */
 } xl_array;
 
 /* Every device gets its part of `data` (dense, row by row, of the global shape), which is the caller's again on return.
  * spec NULL: whole on every device. The caller owns *out. */
 xl_error *xl_array_put(const xl_place *p, xl_elem elem, xl_dims dims, const xl_mesh_spec *spec, const void *data,
                        xl_array **out) XL_MUST_USE;
-/* The whole tensor, each part read once, from the first device here that has it; at most one part is held besides `dst`.
- * An error where a part lies only on devices of other processes.
- * With `done` it does not wait: that is for tensors that are whole on every device. */
+/* The whole tensor, each part read once, from the first device here that has it; at most one part is held besides
+ * `dst`. An error where a part lies only on devices of other processes. With `done` it does not wait: that is for
+ * tensors that are whole on every device. */
 xl_error *xl_array_get(const xl_array *x, void *dst, size_t size, xl_fence **done) XL_MUST_USE;
 /* The real buffers: is each on its device, and of the shape that the sharding says? */
 xl_error *xl_array_check(const xl_array *x) XL_MUST_USE;
 size_t xl_array_local(const xl_array *x);     /* elements of one part */
 /* Where part d begins in the whole, and its shape; XL_MESH_RANK entries each. */
 void xl_array_part(const xl_array *x, size_t d, int64_t *lo, int64_t *shape);
-bool xl_array_same_part(const xl_array *x, size_t d, size_t e);   /* both devices hold the same slice */
-size_t xl_place_first(const xl_place *p);     /* the first device of this process */
+bool xl_array_same_part(const xl_array *x, size_t d, size_t e); /* both devices hold the same slice */
+size_t xl_place_first(const xl_place *p);                       /* the first device of this process */
 void xl_array_free(xl_array *x);
 
 /* What a program gives: its element type, global shape and sharding. */

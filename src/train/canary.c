@@ -140,7 +140,7 @@ xl_error *xl_trainer_canary(xl_trainer *t, const xl_graph *of)
     float *got = xl_new(&a, float, (size_t)n);
     for (size_t d = 0; d < l->place.n && !err; d++) {
         if (!out->part[d])
-            continue;                                      /* its own process reads it */
+            continue; /* its own process reads it */
         XL_DO(xl_buffer_to_host(out->part[d], got, (size_t)n * sizeof *got, NULL));
         err = compare(g, &s, got, l->place.dev[d]);
     }

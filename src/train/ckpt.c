@@ -52,8 +52,8 @@ static xl_saved whole_of(xl_arena *a, const xl_trainer *t, uint32_t i)
                        .bytes = (uint64_t)bytes };
 }
 
-/* Each slice of a tensor is written by one of the devices that hold it, tensors taking turns so that the ranks share the
- * writing. */
+/* Each slice of a tensor is written by one of the devices that hold it, tensors taking turns so that the ranks share
+ * the writing. */
 static bool writes(const xl_array *x, uint32_t i, size_t d)
 {
     size_t holders = 0, mine = 0;
@@ -159,8 +159,18 @@ xl_error *xl_ckpt_save(xl_trainer *t, const char *path, const xl_progress *where
 /* ---- loading --------------------------------------------------------------------------------------------------------
  * From one file, or from those of the ranks that wrote a checkpoint together: the same for any number of ranks then and
  * now. */
-typedef struct { xl_str name; const xl_safetensors *in; const xl_saved *t; int64_t lo[XL_MESH_RANK]; } piece;
-typedef struct { xl_safetensors *file; size_t nfile; piece *p; size_t n; } source;
+typedef struct {
+    xl_str name;
+    const xl_safetensors *in;
+    const xl_saved *t;
+    int64_t lo[XL_MESH_RANK];
+} piece;
+typedef struct {
+    xl_safetensors *file;
+    size_t nfile;
+    piece *p;
+    size_t n;
+} source;
 
 static int by_name(const void *x, const void *y)
 {
@@ -211,15 +221,14 @@ static xl_error *source_open(xl_arena *a, const char *path, source *s)
         if (folder && !xl_str_ends(names[i], XL_STR(".safetensors")))
             continue;
         s->file[s->nfile++].fd = -1;
-        XL_DO(xl_safetensors_open(folder ? xl_path_join(a, path, xl_str_c(a, names[i])) : path,
-                                  &s->file[s->nfile - 1]));
+        XL_DO(
+            xl_safetensors_open(folder ? xl_path_join(a, path, xl_str_c(a, names[i])) : path, &s->file[s->nfile - 1]));
     }
     for (size_t i = 0; i < s->nfile; i++)
         for (size_t k = 0; k < s->file[i].n; k++) {
             piece p = { .in = &s->file[i], .t = &s->file[i].t[k] };
             if (folder && !read_slice(&p)) {
-                err = XL_ERR(DATA_LOSS, "%s: \"%.*s\" is not the name of a slice", s->file[i].path,
-                             XL_FMT(p.t->name));
+                err = XL_ERR(DATA_LOSS, "%s: \"%.*s\" is not the name of a slice", s->file[i].path, XL_FMT(p.t->name));
                 goto out;
             }
             if (!folder)
@@ -286,12 +295,13 @@ static xl_error *wrong_shape(const char *path, const piece *p, size_t n, const x
     xl_buf_puts(&x, "], this model has [");
     for (size_t k = 0; k < want->dims.n; k++)
         xl_buf_printf(&x, "%s%lld", k ? "," : "", (long long)want->dims.p[k]);
-    xl_error *err = n > 1 ? XL_ERR(INVALID,
-                                   "%s: the %zu slices of \"%.*s\" are not that tensor of this model; take the "
-                                   "configuration it was trained with",
-                                   path, n, XL_FMT(want->name))
-                          : XL_ERR(INVALID, "%s: tensor \"%.*s\" is %s[%.*s]; take the configuration it was trained with",
-                                   path, XL_FMT(want->name), xl_dtypes[p->t->dtype].text, XL_FMT(xl_buf_view(&x)));
+    xl_error *err = n > 1
+                        ? XL_ERR(INVALID,
+                                 "%s: the %zu slices of \"%.*s\" are not that tensor of this model; take the "
+                                 "configuration it was trained with",
+                                 path, n, XL_FMT(want->name))
+                        : XL_ERR(INVALID, "%s: tensor \"%.*s\" is %s[%.*s]; take the configuration it was trained with",
+                                 path, XL_FMT(want->name), xl_dtypes[p->t->dtype].text, XL_FMT(xl_buf_view(&x)));
     xl_buf_fini(&x);
     return err;
 }
@@ -360,7 +370,7 @@ xl_error *xl_ckpt_load(xl_trainer *t, const char *path, xl_progress *where)
         taken += nsrc[i];
         most = want[i].bytes > most ? want[i].bytes : most;
     }
-    for (size_t k = 0; taken != s.n && k < s.n; k++) {     /* what nobody takes belongs to another model too */
+    for (size_t k = 0; taken != s.n && k < s.n; k++) { /* what nobody takes belongs to another model too */
         bool found = false;
         for (uint32_t i = 0; i < n && !found; i++)
             found = xl_str_eq(s.p[k].name, want[i].name);
@@ -482,7 +492,8 @@ static xl_error *verify_folder(xl_arena *a, const char *folder, int64_t step)
     char *path = xl_path_join(a, folder, "index.json");
     XL_DO(xl_file_read_plain(a, path, 16 << 20, &text));
     xl_error *torn = xl_json_read(a, path, text, &index);
-    const xl_node *ranks = torn ? NULL : xl_node_get(index, "ranks"), *files = torn ? NULL : xl_node_get(index, "files");
+    const xl_node *ranks = torn ? NULL : xl_node_get(index, "ranks"),
+                  *files = torn ? NULL : xl_node_get(index, "files");
     xl_error_free(torn);
     if (!ranks || !files || files->kind != XL_NODE_LIST || (int64_t)files->n != ranks->i) {
         err = XL_ERR(DATA_LOSS, "%s is damaged", path);
@@ -570,8 +581,8 @@ static xl_error *names_of(xl_arena *a, const char *dir, xl_ckpt_info **out, size
                 continue;                                  /* "step-7.safetensors": not a name of ours */
             (*out)[(*n)++] =
                 (xl_ckpt_info){ .step = step, .path = path, .bytes = xl_file_stat(path, &st) ? st.size : 0 };
-        } else if (step_of(names[i], "", &step) && xl_str_is(names[i], xl_str_c(a, xl_path_base(xl_str_of(
-                                                                           folder_of(a, dir, step)))))) {
+        } else if (step_of(names[i], "", &step) &&
+                   xl_str_is(names[i], xl_str_c(a, xl_path_base(xl_str_of(folder_of(a, dir, step)))))) {
             (*out)[(*n)++] = (xl_ckpt_info){ .step = step,
                                              .path = folder_of(a, dir, step),
                                              .bytes = folder_bytes(a, folder_of(a, dir, step)),
@@ -644,8 +655,8 @@ enum { SEEN = 32 };
 struct xl_saver {
     xl_arena arena;
     const char *dir;
-    xl_job *job;                                         /* NULL: this process writes it all */
-    int64_t keep, step, turn;                            /* turn: of saving; the ranks count alike */
+    xl_job *job;              /* NULL: this process writes it all */
+    int64_t keep, step, turn; /* turn: of saving; the ranks count alike */
     _Atomic int64_t last;
     snapshot s;
     xl_thread thread;
@@ -743,8 +754,8 @@ static void prune(xl_saver *s)
 
 /* ---- by several ranks -----------------------------------------------------------------------------------------------
  * First each writes its share into step-N.tmp, syncs it and says so; then rank 0, once all have, writes the index and
- * renames the folder: that is the commit. Whoever dies before leaves a folder that is none. All ranks learn what came of
- * it, and so go on alike. */
+ * renames the folder: that is the commit. Whoever dies before leaves a folder that is none. All ranks learn what came
+ * of it, and so go on alike. */
 static const double save_s = 1800;
 
 static void tell(xl_saver *s, const char *what, int64_t rank, const xl_error *err, xl_str ok)
@@ -841,7 +852,7 @@ static xl_error *commit_shares(xl_saver *s, xl_arena *a, const char *tmp, xl_str
     xl_json_end(&j);
     xl_buf_putc(&b, '\n');
     XL_DO(xl_file_write_atomic(xl_path_join(a, tmp, "index.json"), xl_buf_view(&b)));
-    XL_DO(discard_folder(a, to));                          /* one of that step which was not whole */
+    XL_DO(discard_folder(a, to)); /* one of that step which was not whole */
     if (rename(tmp, to))
         err = xl_file_error(errno, "committing", to);
     else

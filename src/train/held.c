@@ -38,7 +38,7 @@ xl_error *xl_held_array(xl_arena *a, xl_held_list *l, xl_str name, const xl_arra
         xl_dims have;
         int64_t shape[XL_MESH_RANK];
         xl_array_part(x, i, p->lo, shape);
-        if (!x->part[i]) {               /* another process's, which has checked that it lies as the sharding says */
+        if (!x->part[i]) { /* another process's, which has checked that it lies as the sharding says */
             p->device = x->place->dev[i]->id;
             p->bytes = (int64_t)(xl_array_local(x) * xl_elem_bytes(x->elem));
             for (uint32_t d = 0; d < x->rank; d++)

@@ -21,7 +21,7 @@ static xl_error *start(xl_plugin *p, bool whole, xl_job *job, xl_client **out)
         { .name = XL_STR("node_id"), .kind = XL_NAMED_INT, .i = xl_job_me(job) },
     };
     const char *kind = xl_plugin_kind(xl_plugin_path(p)), *asked = getenv("XLA_PYTHON_CLIENT_PREALLOCATE");
-    if (job && !(kind && !strcmp(kind, "tpu")))            /* libtpu knows its slice by itself */
+    if (job && !(kind && !strcmp(kind, "tpu"))) /* libtpu knows its slice by itself */
         return xl_client_open(p, &(xl_client_opts){ .option = who, .noption = 2, .kv = xl_job_kv(job) }, out);
     const xl_named grow = { .name = XL_STR("preallocate"), .kind = XL_NAMED_BOOL, .b = false };
     if (kind && !strcmp(kind, "cuda") && !whole && !(asked && !strcmp(asked, "true"))) {
@@ -181,8 +181,10 @@ static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash
     }
     xl_cache_key_add(k, "file", xl_str_of(l->file));
     xl_cache_key_add(k, "flags", xl_str_of(l->flags));
-    xl_cache_key_add(k, "topology", l->job ? xl_strf(a, "%.*s %zu of %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client), l->place.n)
-                                : xl_strf(a, "%.*s %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client)));
+    xl_cache_key_add(k, "topology",
+                     l->job
+                         ? xl_strf(a, "%.*s %zu of %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client), l->place.n)
+                         : xl_strf(a, "%.*s %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client)));
     const char *profile = getenv("XLANE_PROFILE"), *digest = profile ? strrchr(profile, '@') : NULL;
     xl_cache_key_add(k, "profile", xl_str_of(digest ? digest + 1 : "none"));
     k->module = xl_str_of(module);
@@ -376,8 +378,8 @@ xl_error *xl_lane_spread(xl_lane *l, const xl_mesh_def *mesh)
     } else if (xl_mesh_size(mesh) != (int64_t)n)
         err = XL_ERR(INVALID, "mesh %.*s multiplies to %lld devices, %.*s has %zu: %s", XL_FMT(xl_buf_view(&b)),
                      (long long)xl_mesh_size(mesh), XL_FMT(xl_client_platform(l->client)), n,
-                     l->job ? "start another number of ranks, or change the mesh" :
-                     xl_str_is(xl_client_platform(l->client), "xlane")
+                     l->job ? "start another number of ranks, or change the mesh"
+                     : xl_str_is(xl_client_platform(l->client), "xlane")
                          ? "set XLANE_CPU_DEVICES to that number, or change the mesh"
                          : "make the product of its axes the number of devices");
     else {

@@ -22,7 +22,7 @@
 
 /* ---- signals: the first asks for an end after this step, a second one from a person or a scheduler ends at once
  * ---------- */
-static volatile sig_atomic_t asked, ranked;              /* ranked: this process is one of several */
+static volatile sig_atomic_t asked, ranked; /* ranked: this process is one of several */
 static const int heeded[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
 enum { HEEDED = sizeof heeded / sizeof *heeded };
 
@@ -80,7 +80,7 @@ typedef struct {
     FILE *say, *mute;                    /* mute: where other ranks than the first say what that one says */
     xl_job *job;                         /* NULL: this process alone */
     xl_stop *stop;
-    bool leads;                          /* the first rank, or the only one: writes what is written once */
+    bool leads; /* the first rank, or the only one: writes what is written once */
     int lock;
     bool csv_lost;                       /* metrics.csv could not be written, and that was said */
     bool quiet, tty, drawn, refused; /* drawn: sharding.json was written; refused: the device gives no memory figures */
@@ -546,7 +546,7 @@ static xl_error *save(loop *l)
     xl_error *err = xl_saver_wait(l->saver), *now = NULL;
     note_saved(l);
     if (l->job && xl_saver_last(l->saver) == l->step)
-        return NULL;                     /* stopped where it had just saved */
+        return NULL;                              /* stopped where it had just saved */
     if (l->leads && !xl_journal_flush(&l->csv)) { /* ahead of its rows it would leave a gap in them, were the run killed
                                                      now */
         now = XL_ERR(UNAVAILABLE, "the rows of metrics.csv before step %lld wait for room on the disk",
@@ -555,7 +555,7 @@ static xl_error *save(loop *l)
     } else {
         now = xl_saver_save(l->saver, l->s.t, l->step, &where);
     }
-    if (err)                             /* that was the one before */
+    if (err) /* that was the one before */
         xl_error_free(now);
     else
         err = now;
@@ -945,7 +945,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
                 out->preempted ? "preempted" : "stopped", (long long)l.step, dir);
 out:
     if (err)
-        xl_job_cancel(l.job);            /* nobody is waited for any more */
+        xl_job_cancel(l.job); /* nobody is waited for any more */
     xl_stop_close(l.stop);
     if (err && heard && !tried)
         rescue(&l, dir);

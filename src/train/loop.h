@@ -64,7 +64,7 @@ typedef struct {
     bool small;                          /* set before the graphs are made: a batch that the mesh need not divide */
     bool whole; /* set before the device is opened: its memory is taken at once, and counted exactly */
     xl_job *job; /* set before the device is opened: its processes share the devices; NULL: this one alone. Not owned */
-    xl_mesh_def mesh;                    /* of the configuration, or of the ranks; naxis 0: none */
+    xl_mesh_def mesh; /* of the configuration, or of the ranks; naxis 0: none */
     xl_spread spread;
     xl_lane *lane;
     xl_cache *cache;

@@ -15,8 +15,8 @@ struct xl_stop {
     const volatile sig_atomic_t *asked;
     xl_mutex lock;
     xl_cond agreed;
-    int64_t begun, last;                                   /* last: where all stop; -1: not known */
-    bool frozen;                                           /* no step begins until `last` is known */
+    int64_t begun, last; /* last: where all stop; -1: not known */
+    bool frozen;         /* no step begins until `last` is known */
     _Atomic int signal;
     atomic_bool closing;
     xl_thread thread;
@@ -31,7 +31,7 @@ static void say_where(xl_stop *s)
     int n = snprintf(text, sizeof text, "%lld", (long long)s->begun);
     xl_mutex_unlock(&s->lock);
     snprintf(key, sizeof key, "stop-%lld", (long long)xl_job_me(s->job));
-    xl_error_free(xl_job_put(s->job, key, (xl_str){ text, (size_t)n }));   /* EXISTS: it was said already */
+    xl_error_free(xl_job_put(s->job, key, (xl_str){ text, (size_t)n })); /* EXISTS: it was said already */
 }
 
 static xl_error *number(xl_job *job, const char *key, double seconds, int64_t *out)
@@ -124,7 +124,7 @@ void xl_stop_close(xl_stop *s)
 {
     if (!s)
         return;
-    say_where(s);                                          /* for those that stop now: this one is as far as it gets */
+    say_where(s); /* for those that stop now: this one is as far as it gets */
     atomic_store(&s->closing, true);
     xl_thread_join(&s->thread);
     xl_mutex_fini(&s->lock);

@@ -80,7 +80,7 @@ static xl_error *spread_over(const xl_config *c, xl_setup *s)
             .mesh = axes, .rule = &c->sharding, .small = s->small, .used = xl_new(&s->arena, bool, c->sharding.n)
         };
     } else if (s->job && !s->lane) {
-        return NULL;                     /* comes with the device */
+        return NULL; /* comes with the device */
     } else if (c->sharding.n)
         return XL_ERR(INVALID, "%s: sharding needs a mesh; say for example mesh: {data: 2, model: 4}",
                       c->sharding.p[0].where);

@@ -488,7 +488,8 @@ xl_str xl_trainer_layout(xl_arena *a, const xl_trainer *t)
             }
             if (d > here && memcmp(order, first, t->buf[i]->rank * sizeof *first))
                 return xl_strf(a, "%.*s lies otherwise on device %d than on device %d: the layouts are mixed",
-                               XL_FMT(t->name[i % t->n]), t->buf[i]->place->dev[d]->id, t->buf[i]->place->dev[here]->id);
+                               XL_FMT(t->name[i % t->n]), t->buf[i]->place->dev[d]->id,
+                               t->buf[i]->place->dev[here]->id);
         }
     }
     return xl_strf(a, "each of the %u parameters and their moments lies alike on every device", t->n);

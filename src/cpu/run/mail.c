@@ -476,9 +476,7 @@ xl_mail_state xl_mail_ready(xl_mail *m, uint32_t from, const xl_channel *c)
     bool stop, later;
     xl_mutex_lock(&m->lock);
     bool here = find(&m->peer[from], c, &stop, &later);
-    xl_mail_state s = here && !stop                           ? XL_MAIL_HERE
-                      : here || later || m->peer[from].gone   ? XL_MAIL_NEVER
-                                                              : XL_MAIL_WAIT;
+    xl_mail_state s = here && !stop ? XL_MAIL_HERE : here || later || m->peer[from].gone ? XL_MAIL_NEVER : XL_MAIL_WAIT;
     xl_mutex_unlock(&m->lock);
     return s;
 }

@@ -69,11 +69,11 @@ typedef struct {
     double came;
     void *own;
 } xl_letter; /* whole: by reference */
-/* NEVER: none can come any more, the process has gone, has stopped the run, or is in a later one; taking it says why. */
+/* NEVER: none can come any more, the process has gone, has stopped the run, or is in a later one; taking it says why.
+ */
 typedef enum { XL_MAIL_WAIT, XL_MAIL_HERE, XL_MAIL_NEVER } xl_mail_state;
 xl_mail_state xl_mail_ready(xl_mail *m, uint32_t from, const xl_channel *c);
-xl_error *xl_mail_take(xl_mail *m, uint32_t from, const xl_channel *c,
-                       xl_letter *out) XL_MUST_USE; /* not while WAIT */
+xl_error *xl_mail_take(xl_mail *m, uint32_t from, const xl_channel *c, xl_letter *out) XL_MUST_USE; /* not while WAIT */
 void xl_letter_drop(xl_mail *m, xl_letter *l);
 
 /* Forgets what came for earlier runs on these devices; returns the number of the run that begins. */
@@ -83,7 +83,7 @@ uint32_t xl_mail_run(xl_mail *m, uint64_t devices);
 void xl_mail_entered(xl_mail *m, const char *program, const uint32_t *process, const double *when, uint32_t n);
 /* What this process is doing, for the heartbeats; `waits`: it is for others, and holds nobody up by itself. */
 void xl_mail_doing(xl_mail *m, bool waits, const char *fmt, ...) XL_PRINTF(3, 4);
-bool xl_mail_waits(xl_mail *m, uint32_t process);          /* so it says, and has been heard lately */
+bool xl_mail_waits(xl_mail *m, uint32_t process); /* so it says, and has been heard lately */
 /* What is known of a process that others wait for: "alive, in jit_step", "no sign of life for 12 s". */
 void xl_mail_tell(xl_mail *m, uint32_t process, char *text, size_t size);
 

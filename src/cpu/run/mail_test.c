@@ -2,6 +2,7 @@
  * and a process that leaves, runs something else or does not come is named. */
 #include "cpu/run/collective.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/test.h"
@@ -60,7 +61,9 @@ typedef struct {
     xl_error *err[ALL];
     size_t in, out;
     char told[2048];
+    bool idles, kept_waiting;
 } process;
+static atomic_int named;
 
 static xl_plan *plan_of(const char *body)
 {
@@ -130,8 +133,16 @@ static void play(void *arg)
             xl_error_free(w->err[d]);
             w->err[d] = NULL;
         }
+        if (*w->told)
+            atomic_fetch_add(&named, 1);
         if (*w->told || (w->leaves && w->me == 1))
             break;
+        if (w->idles && w->me == 2) { /* alive, and in no program, until the others have ended */
+            for (int k = 0; k < 1000 && atomic_load(&named) < 2; k++)
+                xl_sleep(0.01);
+            w->kept_waiting = atomic_load(&named) < 2;
+            break;
+        }
     }
     if (!alone)
         xl_mail_on_news(w->mail, NULL, NULL);
@@ -149,14 +160,17 @@ static void free_all(process *w)
     }
 }
 
-static void run(process *w, const char *body, const char *other, int times, bool leaves)
+static void run(process *w, const char *body, const char *other, int times, bool leaves, bool idles)
 {
     static uint32_t epoch;
+    named = 0;
     xl_thread t[N];
     kv.n = 0;
     epoch++;
     for (uint32_t p = 0; p < N; p++) {
-        w[p] = (process){ .me = p, .epoch = epoch, .body = body, .other = other, .times = times, .leaves = leaves };
+        w[p] = (process){
+            .me = p, .epoch = epoch, .body = body, .other = other, .times = times, .leaves = leaves, .idles = idles
+        };
         CHECK_OK(xl_thread_start(&t[p], "process", play, &w[p]));
     }
     for (uint32_t p = 0; p < N; p++)
@@ -167,7 +181,7 @@ static void same(const char *body, int times)
 {
     process w[N], one = { .me = UINT32_MAX, .body = body, .times = times };
     play(&one);
-    run(w, body, NULL, times, false);
+    run(w, body, NULL, times, false, false);
     for (uint32_t d = 0; d < ALL; d++) {
         process *p = &w[d / PER];
         CHECK_STR(p->told, "");
@@ -219,9 +233,20 @@ TEST(gathered) { same(gather, 20); }
 TEST(a_process_that_leaves_is_named)
 {
     process w[N];
-    run(w, gather, NULL, 2, true);
+    run(w, gather, NULL, 2, true, false);
     for (uint32_t p = 0; p < N; p++) {
         CHECK(p == 1 ? !*w[p].told : strstr(w[p].told, "process 1 of 4") != NULL);
+        free_all(&w[p]);
+    }
+}
+
+TEST(who_has_gone_is_named_while_another_is_still_out)
+{
+    process w[N];
+    run(w, gather, NULL, 2, true, true);
+    CHECK(!w[2].kept_waiting);
+    for (uint32_t p = 0; p < N; p++) {
+        CHECK(p == 1 || p == 2 ? !*w[p].told : strstr(w[p].told, "process 1 of 4") != NULL);
         free_all(&w[p]);
     }
 }
@@ -229,7 +254,7 @@ TEST(a_process_that_leaves_is_named)
 TEST(a_process_with_another_program_is_named)
 {
     process w[N];
-    run(w, gather, nothing, 1, false);
+    run(w, gather, nothing, 1, false, false);
     for (uint32_t p = 0; p < N; p++) {
         CHECK(p == 1 || strstr(w[p].told, "process 1 of 4"));
         free_all(&w[p]);
