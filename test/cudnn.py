@@ -1,6 +1,6 @@
 """cuDNN's fused attention in our training step says to XLA what JAX's own says: the same custom calls, configuration, shapes and layouts.
 (Row X3.) JAX lowers it for CUDA without a GPU once it is told which cuDNN there would be; what our calls compute was seen on a GPU, see
-bench/RESULTS.md."""
+bench/log/2026-11.md."""
 import json, math, re, subprocess, sys, tempfile
 from _run import XLANE
 import jax, jax.numpy as jnp

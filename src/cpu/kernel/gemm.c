@@ -1,9 +1,11 @@
 /* C is cut into super-blocks (at most BLOCK x BLOCK), k into blocks of kc and those into spans that fit SPAN bytes. For
  * each span all panels of A and B that the super-block needs are packed (in parallel), then its tiles are computed (in
- * parallel): a tile is some 128 x 252 elements, a panel of B stays in L1 for all its rows of A, which are in L2. Sums
+ * parallel): a tile is some 128 x 252 elements, a panel of B stays in L1 for all its rows of A, which are in L2. With
+ * few tiles for each of several threads, a thread packs what its tile needs instead, some of it more than once: that
+ * costs less than to meet and to fetch what others have just written. Sums
  * that are to be rounded into a narrower C never leave the tile's thread if one span is enough. Problems too small to
- * share are shared as a batch, each whole in one thread, or not at all. A matrix with at most 4 rows or columns never is
- * packed: the other factor is read where it lies. The order of a sum follows from shapes and strides; how C is cut into
+ * share are shared as a batch, each whole in one thread, or not at all. A matrix with at most 4 rows or columns is
+ * never packed: the other factor is read where it lies. The order of a sum follows from shapes and strides; how C is cut into
  * tiles changes no sum, so there the number of threads may decide.
  *
  * Sums over a long k are made in groups of its blocks, each from zero, so that the rounding error grows with the root
@@ -23,6 +25,7 @@ enum {
     SKINNY = 4,
     SLAB = 32,
     SPAN = 16 << 20,
+    OWN = 1 << 20,
     DIRECT_KC = 128,
     GROUP = 8,
     DOT_KC = 4096,
@@ -36,8 +39,8 @@ enum {
 extern const xl_gemm_kernel xl_gemm_neon_f32, xl_gemm_neon_f64, xl_gemm_neon_bf16;
 #define ARCH_KERNELS &xl_gemm_neon_bf16, &xl_gemm_neon_f32, &xl_gemm_neon_f64,
 #elif defined(__x86_64__)
-extern const xl_gemm_kernel xl_gemm_amx_bf16, xl_gemm_avx512_bf16, xl_gemm_avx512_f32, xl_gemm_avx512_f64, xl_gemm_avx2_f32,
-    xl_gemm_avx2_f64;
+extern const xl_gemm_kernel xl_gemm_amx_bf16, xl_gemm_avx512_bf16, xl_gemm_avx512_f32, xl_gemm_avx512_f64,
+    xl_gemm_avx2_f32, xl_gemm_avx2_f64;
 #define ARCH_KERNELS                                                                                                   \
     &xl_gemm_amx_bf16, &xl_gemm_avx512_bf16, &xl_gemm_avx512_f32, &xl_gemm_avx512_f64, &xl_gemm_avx2_f32,              \
         &xl_gemm_avx2_f64,
@@ -141,8 +144,8 @@ static block block_of(const job *w, size_t i)
     return b;
 }
 
-/* Panels `begin` to `end` of one factor, one block of k. Along the rows of a matrix a panel takes a short piece of each,
- * and rows a power of two apart collide in the cache: a few steps of k are packed for all of the panels before the
+/* Panels `begin` to `end` of one factor, one block of k. Along the rows of a matrix a panel takes a short piece of
+ * each, and rows a power of two apart collide in the cache: a few steps of k are packed for all of the panels before the
  * next few. */
 static void pack_factor(const job *w, block b, bool is_a, size_t begin, size_t end)
 {
@@ -162,7 +165,8 @@ static void pack_factor(const job *w, block b, bool is_a, size_t begin, size_t e
         for (size_t i = begin; i < end; i++) {
             size_t at = cut ? all / r * r : i * r;
             pack(to + ((cut ? 0 : at) * b.kpad + p * r) * kn->size,
-                 from + ((ptrdiff_t)at * rs + (ptrdiff_t)p * cs) * type_size[t], rs, cs, min_size(r, all - at), k, kpad);
+                 from + ((ptrdiff_t)at * rs + (ptrdiff_t)p * cs) * type_size[t], rs, cs, min_size(r, all - at), k,
+                 kpad);
         }
     }
 }
@@ -294,7 +298,7 @@ static void choose_tile(job *w, size_t threads)
         for (size_t tn = cols; tn < cols + MORE; tn++) {
             size_t pm = ceil_div(mp, tm), pn = ceil_div(np, tn), tiles = ceil_div(mp, pm) * ceil_div(np, pn);
             double m = (double)(pm * mr), n = (double)(pn * nr);
-            double cost = (double)ceil_div(tiles, threads) * (m * n + 8 * (m + n));
+            double cost = (double)ceil_div(tiles, threads) * (m * n + 10 * (m + n));
             if (tiles > 1 && 2 * m * n * (double)w->k < SMALL / 2 * w->kn->speed)
                 break;
             if (least == 0 || cost < least)
@@ -305,15 +309,14 @@ static void choose_tile(job *w, size_t threads)
     w->tiles_n = ceil_div(w->n, w->nt);
 }
 
-/* Without memory to pack into: one dot product after another. */
-static void plain(job *w)
+/* Without memory to pack into, m x n of C: one dot product after another. */
+static void plain(const job *w, size_t i0, size_t j0, size_t m, size_t n)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
     union { float f; double d; uint32_t u; uint16_t h; } x, y;
-    size_t rows = g->m, cols = g->n;
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < cols; j++) {
+    for (size_t i = i0; i < i0 + m; i++)
+        for (size_t j = j0; j < j0 + n; j++) {
             float f = 0;
             double d = 0;
             uint32_t u = 0;
@@ -371,6 +374,59 @@ static void empty_k(job *w)
         }
 }
 
+/* Tiles of which each thread packs its own factors, block by block of k; the whole of k if sums are `local`. */
+static void own_tiles(void *ctx, size_t begin, size_t end)
+{
+    const job *w = ctx;
+    const xl_gemm *g = w->g;
+    const xl_gemm_kernel *kn = w->kn;
+    size_t step = w->local ? w->k : w->kc, kpad = ceil_div(step, kn->kr) * kn->kr;
+    for (size_t t = begin; t < end; t++) {
+        size_t i0 = t / w->tiles_n * w->mt, j0 = t % w->tiles_n * w->nt;
+        job own = *w;
+        own.i0 += i0, own.j0 += j0;
+        own.m = min_size(w->mt, w->m - i0), own.n = min_size(w->nt, w->n - j0);
+        own.mpad = ceil_div(own.m, kn->mr) * kn->mr, own.npad = ceil_div(own.n, kn->nr) * kn->nr;
+        if (!w->narrow)
+            own.sum += ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
+        own.pa = xl_scratch(XL_SCRATCH_GEMM_A, w->mt * kpad * kn->size);
+        own.pb = xl_scratch(XL_SCRATCH_GEMM_B, w->nt * kpad * kn->size);
+        if (!own.pa || !own.pb) {
+            plain(&own, own.i0, own.j0, own.m, own.n);
+            continue;
+        }
+        if (kn->enter)
+            kn->enter();
+        for (own.p0 = 0; own.p0 < g->k; own.p0 += own.k) {
+            own.k = min_size(step, g->k - own.p0);
+            own.first = own.p0 == 0;
+            own.last = own.p0 + own.k >= g->k;
+            pack_panels(&own, 0, panels_of(&own) * ceil_div(own.k, w->kc));
+            compute_tile(&own, 0, 0, own.m, own.n);
+        }
+        if (kn->leave)
+            kn->leave();
+    }
+}
+
+/* False where sharing panels costs less: many tiles would pack the same rows, and a long k would not fit the cache. */
+static bool run_own(xl_pool *pool, job *w, size_t group)
+{
+    const xl_gemm *g = w->g;
+    w->m = g->m, w->n = g->n, w->k = g->k;
+    w->mpad = ceil_div(w->m, w->kn->mr) * w->kn->mr;
+    w->npad = ceil_div(w->n, w->kn->nr) * w->kn->nr;
+    w->local = w->narrow;
+    choose_tile(w, xl_pool_size(pool));
+    size_t tiles = ceil_div(w->m, w->mt) * ceil_div(w->n, w->nt);
+    if (group || tiles > 2 * xl_pool_size(pool) || (w->local && (w->mt + w->nt) * w->k * w->kn->size > OWN))
+        return false;
+    w->sum = w->c;
+    w->ldsum = w->narrow ? 0 : g->c_row;
+    xl_pool_for(pool, tiles, 1, own_tiles, w);
+    return true;
+}
+
 static void run_packed(xl_pool *pool, job *w)
 {
     const xl_gemm *g = w->g;
@@ -385,6 +441,8 @@ static void run_packed(xl_pool *pool, job *w)
     if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL * kn->speed)
         pool = NULL;
     size_t group = kblocks > GROUP && w->acc != XL_GEMM_I32 ? (size_t)ceil(sqrt((double)kblocks)) : 0;
+    if (kn->own && xl_pool_size(pool) > 1 && run_own(pool, w, group))
+        return;
     size_t mpad = ceil_div(mb, kn->mr) * kn->mr, npad = w->direct ? kn->nr : ceil_div(nb, kn->nr) * kn->nr;
     size_t span = min_size(group ? group : kblocks, 1 + SPAN / ((mpad + npad) * w->kc * kn->size)) * w->kc;
     w->local = w->narrow && span >= g->k;
@@ -393,7 +451,7 @@ static void run_packed(xl_pool *pool, job *w)
     char *apart = w->narrow && !w->local ? xl_scratch(XL_SCRATCH_GEMM_C, mb * nb * w->acc_size) : NULL;
     char *group_sum = group ? xl_scratch(XL_SCRATCH_GEMM_SUM, mb * nb * w->acc_size) : NULL;
     if (!w->pa || !w->pb || (w->narrow && !w->local && !apart) || (group && !group_sum)) {
-        plain(w);
+        plain(w, 0, 0, g->m, g->n);
         return;
     }
     for (w->j0 = 0; w->j0 < g->n; w->j0 += nb)

@@ -39,8 +39,9 @@ typedef struct xl_gemm_kernel {
     uint8_t size;                               /* its bytes */
     uint8_t mr, nr, kr;                         /* at most 32 each */
     uint16_t kc;                                /* steps of k that are summed in one go, a multiple of kr */
-    uint16_t tile_m, tile_n;                    /* a task's tile of C, about: its rows of A stay in L2; at most 256 rows */
+    uint16_t tile_m, tile_n;                    /* a task's tile of C, about: its A stays in L2; at most 256 rows */
     uint8_t speed;                              /* how many times as fast as f32 about: what is worth sharing */
+    bool own;                                   /* packs so fast that a thread may pack what another packs too */
     void (*enter)(void), (*leave)(void);        /* around the tiles of a task; NULL: nothing to do */
     xl_gemm_tile_fn *tile;
     xl_gemm_direct_fn *direct;                  /* NULL: there is none */

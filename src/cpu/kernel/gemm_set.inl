@@ -1,5 +1,5 @@
 /* src/cpu/kernel/gemm_set.inl: all the kernels of one instruction set from the compiler's vectors. Include after defining ISA(f),
- * NEEDS, BYTES (of a vector), the tile shapes F32_MR, F32_NV (vectors), F64_MR, F64_NV, and the names as strings. */
+ * NEEDS, BYTES (of a vector), F32_PACK_A (a faster packing of A for some strides, or not), the tile shapes F32_MR, F32_NV (vectors), F64_MR, F64_NV, and the names as strings. */
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
@@ -63,6 +63,15 @@ static void direct_f32(size_t k, const void *a, const void *b, ptrdiff_t step, v
 #define LOAD4(p) (*(const f32x4 *)(p))
 #define NAME(f) f##_f32
 #include "cpu/kernel/gemm_pack.inl"
+#ifdef F32_PACK_A
+static void pack_a_fast(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k, size_t kpad)
+{
+    if (!F32_PACK_A(dst, src, rs, cs, rows, k))
+        pack_a_f32(dst, src, rs, cs, rows, k, kpad);
+}
+#else
+#define pack_a_fast pack_a_f32
+#endif
 #define S uint16_t
 #define LOAD xl_bf16_load
 #define LOAD4 bf16x4
@@ -101,11 +110,14 @@ static void round_f16(uint16_t *restrict y, const float *restrict x, size_t n)
 const xl_gemm_kernel ISA(f32) = {
     .name = F32_NAME, .needs = NEEDS, .packed = XL_GEMM_F32, .size = 4, .mr = MR, .nr = NR, .kr = 1, .kc = 512, .tile_m = 128, .tile_n = 252, .speed = 1,
     .tile = F32_TILE, .direct = F32_DIRECT,
-    .pack_a = { [XL_GEMM_F32] = pack_a_f32, [XL_GEMM_BF16] = pack_a_bf16, [XL_GEMM_F16] = pack_a_f16 },
+    .pack_a = { [XL_GEMM_F32] = pack_a_fast, [XL_GEMM_BF16] = pack_a_bf16, [XL_GEMM_F16] = pack_a_f16 },
     .pack_b = { [XL_GEMM_F32] = pack_b_f32, [XL_GEMM_BF16] = pack_b_bf16, [XL_GEMM_F16] = pack_b_f16 },
     .axpy = { [XL_GEMM_F32] = axpy_f32, [XL_GEMM_BF16] = axpy_bf16, [XL_GEMM_F16] = axpy_f16 },
     .dot = { [XL_GEMM_F32] = dot_f32, [XL_GEMM_BF16] = dot_bf16, [XL_GEMM_F16] = dot_f16 },
     .round = { [XL_GEMM_BF16] = round_bf16, [XL_GEMM_F16] = round_f16 },
+#ifdef F32_PACK_A
+    .own = true,
+#endif
 #ifdef F32_ALT
     .alt = F32_ALT,
 #endif

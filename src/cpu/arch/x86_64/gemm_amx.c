@@ -1,12 +1,12 @@
-/* AMX: TDPBF16PS adds 16x32 times 32x16 bf16 products to 16x16 sums. The tile is 32x32, four registers of sums, 32 steps
- * of k at a time. Panels of A hold 32 steps of a row side by side, panels of B pairs of steps column by column; what is
+/* AMX: TDPBF16PS adds 16x32 times 32x16 bf16 products to 16x16 sums. The tile is 32x32, four registers of sums, 32
+ * steps of k at a time. Panels of A hold 32 steps of a row side by side, panels of B pairs of steps column by column; what is
  * stored the other way round is transposed by 16x16 pairs. Where the compiler has no AMX, the row asks for a feature
  * that no CPU reports. */
 #include "cpu/arch/feature.h"
 #include "cpu/kernel/gemm_set.h"
 
 #if defined(__AMX_BF16__)
-#include <immintrin.h>
+#include "cpu/arch/x86_64/transpose.h"
 
 enum { MR = 32, NR = 32, KR = 32 };
 
@@ -66,36 +66,6 @@ static __m512i load(const uint16_t *p, size_t n)
     return n >= 32 ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((__mmask32)((1ull << n) - 1), p);
 }
 
-/* x[i] holds 16 pairs of row i, then of column i. */
-static void transpose(__m512i x[16])
-{
-    __m512i y[16];
-    UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-    }
-    UNROLL
-    for (int i = 0; i < 16; i += 4)
-        UNROLL
-        for (int j = 0; j < 2; j++) {
-            x[i + 2 * j] = _mm512_unpacklo_epi64(y[i + j], y[i + 2 + j]);
-            x[i + 2 * j + 1] = _mm512_unpackhi_epi64(y[i + j], y[i + 2 + j]);
-        }
-    UNROLL
-    for (int i = 0; i < 4; i++)
-        UNROLL
-        for (int h = 0; h < 2; h++) {
-            y[8 * h + i] = _mm512_shuffle_i32x4(x[8 * h + i], x[8 * h + 4 + i], 0x88);
-            y[8 * h + 4 + i] = _mm512_shuffle_i32x4(x[8 * h + i], x[8 * h + 4 + i], 0xdd);
-        }
-    UNROLL
-    for (int i = 0; i < 8; i++) {
-        x[i] = _mm512_shuffle_i32x4(y[i], y[8 + i], 0x88);
-        x[8 + i] = _mm512_shuffle_i32x4(y[i], y[8 + i], 0xdd);
-    }
-}
-
 /* Steps p and p + 1 of 32 rows, as pairs: rows 0 to 15, rows 16 to 31. */
 static void pairs(__m512i out[2], const uint16_t *src, ptrdiff_t cs, size_t rows, size_t k)
 {
@@ -123,7 +93,8 @@ static void pack_a(void *dv, const void *sv, ptrdiff_t rs, ptrdiff_t cs, size_t 
     if (cs == 1) {
         for (size_t i = 0; i < MR; i++)
             for (size_t p = 0; p < kpad; p += KR)
-                _mm512_storeu_si512(dst + p * MR + i * KR, load(src + (ptrdiff_t)i * rs + (ptrdiff_t)p, i < rows ? left(k, p) : 0));
+                _mm512_storeu_si512(dst + p * MR + i * KR,
+                                    load(src + (ptrdiff_t)i * rs + (ptrdiff_t)p, i < rows ? left(k, p) : 0));
     } else if (rs == 1) {
         for (size_t p = 0; p < kpad; p += KR, dst += MR * KR) {
             __m512i x[2][16];
@@ -133,7 +104,7 @@ static void pack_a(void *dv, const void *sv, ptrdiff_t rs, ptrdiff_t cs, size_t 
                 x[0][q] = two[0], x[1][q] = two[1];
             }
             for (size_t h = 0; h < 2; h++) {
-                transpose(x[h]);
+                xl_transpose16(x[h]);
                 for (size_t i = 0; i < 16; i++)
                     _mm512_storeu_si512(dst + (16 * h + i) * KR, x[h][i]);
             }
@@ -141,7 +112,8 @@ static void pack_a(void *dv, const void *sv, ptrdiff_t rs, ptrdiff_t cs, size_t 
     } else {
         for (size_t p = 0; p < kpad; p++)
             for (size_t i = 0; i < MR; i++)
-                dst[(p / KR * MR + i) * KR + p % KR] = i < rows && p < k ? src[(ptrdiff_t)i * rs + (ptrdiff_t)p * cs] : 0;
+                dst[(p / KR * MR + i) * KR + p % KR] =
+                    i < rows && p < k ? src[(ptrdiff_t)i * rs + (ptrdiff_t)p * cs] : 0;
     }
 }
 
@@ -162,7 +134,7 @@ static void pack_b(void *dv, const void *sv, ptrdiff_t rs, ptrdiff_t cs, size_t 
                 __m512i x[16];
                 for (size_t i = 0; i < 16; i++)
                     x[i] = load(src + (ptrdiff_t)(16 * h + i) * rs + (ptrdiff_t)p, 16 * h + i < rows ? left(k, p) : 0);
-                transpose(x);
+                xl_transpose16(x);
                 for (size_t q = 0; q < 16; q++)
                     _mm512_storeu_si512(dst + q * 2 * NR + 32 * h, x[q]);
             }
@@ -185,6 +157,7 @@ const xl_gemm_kernel xl_gemm_amx_bf16 = {
     .tile_m = 256,
     .tile_n = 512,
     .speed = 6,
+    .own = true,
     .enter = enter,
     .leave = leave,
     .tile = tdpbf16_32x32,
