@@ -79,6 +79,7 @@ xl_error *xl_fold_plan(xl_planner *p, const xl_op *op, uint32_t r, uint32_t n, x
         out->ew = xl_ew_of(p->a, single, d, d);
         if (out->ew.fn) {
             out->single = single;
+            out->ordered = !(xl_ops[single].flags & XL_OP_COMMUTES); /* those that commute associate too */
             return NULL;
         }
     }

@@ -28,6 +28,7 @@ typedef struct {
     uint32_t n;                                            /* values per element: operands of a variadic reduction */
     xl_ew ew;                                              /* of the one op, when n is 1; else NULL */
     xl_opcode single;
+    bool ordered;                                          /* the one op is not associative: fold one after another */
     xl_block *block;
     size_t elem[16];
 } xl_fold;

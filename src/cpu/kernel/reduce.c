@@ -247,7 +247,7 @@ static xl_error *run_any(const xl_step *s, xl_frame *f)
     xl_error *err = NULL;
     void *mem[16] = { 0 }, *acc[16];
     const void *x[16], *init[16];
-    bool across = d->outs >= 64 || d->reds < 1024;         /* lanes over the results */
+    bool across = d->outs >= 64 || d->reds < 1024 || d->fold.ordered; /* lanes over the results */
     for (uint32_t i = 0; i < n; i++) {
         acc[i] = xl_out(s, f, i);
         init[i] = xl_in(s, f, n + i);
@@ -272,7 +272,7 @@ static xl_error *run_any(const xl_step *s, xl_frame *f)
         xl_strided_run(&v, mem[i], x[i], f->pool);
         x[i] = mem[i];
     }
-    if (across && d->fold.ew.fn) {                         /* one op on a type without line folds: complex */
+    if (across && d->fold.ew.fn && !d->fold.ordered) {                         /* one op on a type without line folds: complex */
         size_t e = d->fold.elem[0], line = (size_t)d->outs * e;
         char *level = malloc(XL_CASCADE_LEVELS * line);
         if (!level) {

@@ -151,7 +151,7 @@ static xl_error *run_window(const xl_step *s, xl_frame *f)
     if (!tile)
         return XL_ERR(EXHAUSTED, "no memory for windows");
     int64_t *coord = (int64_t *)(void *)(tile + (size_t)n * W * 32);
-    char *level = (char *)(coord + W * XL_RANK_MAX);       /* of one op's windows (fold.h) */
+    char *level = d->fold.ew.fn && !d->fold.ordered ? (char *)(coord + W * XL_RANK_MAX) : NULL; /* (fold.h) */
     size_t line = W * d->fold.elem[0];
     xl_row_major(stride, x->rank, x->dims, 1);
     for (int64_t first = 0; first < y->count; first += W) {
@@ -179,13 +179,13 @@ static xl_error *run_window(const xl_step *s, xl_frame *f)
                            e);
                 }
             }
-            if (d->fold.ew.fn)
+            if (level)
                 xl_cascade_row(&d->fold.ew, d->fold.elem[0], level, line, (size_t)p, in[0], m);
             else
                 XL_DO(xl_fold_run(&d->fold, f, acc, in, m));
             advance(w, d->size, d->rank);
         }
-        if (d->fold.ew.fn) {
+        if (level) {
             const void *sum[1] = { xl_cascade_end(&d->fold.ew, level, line, (size_t)d->window, m) };
             XL_DO(xl_fold_run(&d->fold, f, acc, sum, m));
         }
@@ -230,7 +230,7 @@ xl_error *xl_kernel_reduce_window(xl_planner *p, const xl_op *op)
                        xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dilations)),
                        xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, base_dilations))));
     d->scan = -1;
-    bool plain = true;
+    bool plain = !d->fold.ordered;
     for (uint32_t k = 0; k < x.rank && plain; k++) {
         int64_t low = d->low[k], high = xl_dims_at(pad, 2 * k + 1, 0), len = x.dims[k];
         if (d->step[k] != 1 || d->spread[k] != 1 || d->base[k] != 1)
