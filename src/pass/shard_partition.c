@@ -994,7 +994,11 @@ static void emit_custom(part *p, const xl_op *op)
     } else if (xl_str_starts(name, XL_STR("xla.sdy."))) {
         fail(p, op, "annotations in the form of an old export: export the program again");
     } else {
-        emit_whole(p, op);
+        xl_rule r;
+        if (xl_shard_rule(c->f, op, c->a, &r))
+            emit_split(p, op, &r);
+        else
+            emit_whole(p, op);
     }
 }
 

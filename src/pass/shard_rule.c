@@ -66,7 +66,17 @@ RULE(branch) { UNUSED; return false; }
 RULE(while) { UNUSED; return false; }
 RULE(manual) { UNUSED; return false; }
 RULE(constraint) { UNUSED; return false; }
-RULE(custom_call) { UNUSED; return false; }
+/* An annotation that says nothing of how its operand is split. */
+RULE(custom_call)
+{
+    static const char *const through[] = { "LayoutConstraint", "annotate_device_placement",  "MoveToHost",
+                                           "MoveToDevice",     "AssumeGatherIndicesInBound", "PinToDevice" };
+    xl_str name = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
+    for (size_t i = 0; i < sizeof through / sizeof *through; i++)
+        if (op->nin == 1 && op->nout == 1 && xl_str_is(name, through[i]))
+            return alike(f, op, r, -1);
+    return false;
+}
 RULE(pointwise) { return op->code != XL_OP_OPTIMIZATION_BARRIER && alike(f, op, r, -1); }
 
 RULE(source)

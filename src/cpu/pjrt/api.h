@@ -87,6 +87,26 @@ void xl_event_set(PJRT_Event *e, xl_code code, const char *message); /* makes it
 PJRT_Event *xl_event_ref(PJRT_Event *e);
 void xl_event_unref(PJRT_Event *e);
 
+/* ---- layouts ---------------------------------------------------------------------------------------------------- */
+struct PJRT_Layouts_MemoryLayout {
+    uint32_t rank;
+    bool plain;                                            /* row-major */
+    int64_t minor_to_major[XL_RANK_MAX];
+    struct PJRT_Layouts_MemoryLayout *next;
+};
+enum { XL_LAYOUT_TEXT = 8 + 4 * XL_RANK_MAX };
+/* The one of this order (NULL: row-major), which nobody frees. NULL: no memory. */
+const PJRT_Layouts_MemoryLayout *xl_layout_of(size_t rank, const int64_t *minor_to_major);
+xl_error *xl_layout_read(const PJRT_Buffer_MemoryLayout *l, size_t rank,
+                         const PJRT_Layouts_MemoryLayout **out) XL_MUST_USE;
+/* Of an array with these (logical) dimensions, in bytes. */
+void xl_layout_strides(const PJRT_Layouts_MemoryLayout *l, const int64_t *dims, size_t elem, int64_t *stride);
+bool xl_layout_same(const PJRT_Layouts_MemoryLayout *a, const PJRT_Layouts_MemoryLayout *b, const int64_t *dims);
+void xl_layout_text(const PJRT_Layouts_MemoryLayout *l, char *text); /* "{1,0}", into XL_LAYOUT_TEXT bytes */
+/* Rewrites the entry function: arguments and results become row-major arrays of their dimensions' order in memory, as
+ * its attributes mhlo.layout_mode say. list[0] and list[1] get the layouts of results and arguments, to be freed. */
+xl_error *xl_layouts_apply(xl_module *m, const PJRT_Layouts_MemoryLayout **list[2]) XL_MUST_USE;
+
 /* ---- buffers ---------------------------------------------------------------------------------------------------- */
 typedef struct {                                           /* the memory behind one or more buffers */
     atomic_int ref;
@@ -113,16 +133,16 @@ struct PJRT_Buffer {
     xl_code error;                                         /* of an error buffer */
     char *message;
     int64_t inline_dims[8];
-    int64_t m2m[XL_RANK_MAX];
+    const PJRT_Layouts_MemoryLayout *layout;
 };
 
 xl_error *xl_store_new(PJRT_Device *d, size_t bytes, xl_store **out) XL_MUST_USE;
 xl_store *xl_store_ref(xl_store *s);
 void xl_store_unref(xl_store *s);
-xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s,
-                        PJRT_Buffer **out) XL_MUST_USE;
+/* layout NULL: row-major */
+xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims,
+                        const PJRT_Layouts_MemoryLayout *layout, xl_store *s, PJRT_Buffer **out) XL_MUST_USE;
 void xl_cpu_buffer_free(PJRT_Buffer *b);
-PJRT_Layouts_MemoryLayout **xl_layouts_new(const xl_shape *s, uint32_t n); /* a list, to be freed; NULL: no memory */
 PJRT_Buffer_Type xl_api_type(xl_dtype d);
 xl_dtype xl_api_dtype(PJRT_Buffer_Type t);
 /* Takes n bytes of the device's limit, or says that there are not so many. */
@@ -148,7 +168,7 @@ typedef struct {
     PJRT_NamedValue cost[6];
     xl_buf gathered; /* what the partitioner gathered operands for; the last of cost */
     xl_buf text;                                           /* the optimised program, made when asked */
-    PJRT_Layouts_MemoryLayout **layouts[2];                /* of outputs and parameters */
+    const PJRT_Layouts_MemoryLayout **layouts[2];                /* of outputs and parameters */
     char **shardings[2]; /* OpSharding messages of outputs and parameters; NULL on one device */
     size_t *sharding_sizes[2];
     uint32_t nsharding[2];

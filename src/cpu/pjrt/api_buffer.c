@@ -83,8 +83,8 @@ void xl_store_unref(xl_store *s)
 }
 
 /* ---- buffers ---------------------------------------------------------------------------------------------------- */
-xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims, xl_store *s,
-                        PJRT_Buffer **out)
+xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank, const int64_t *dims,
+                        const PJRT_Layouts_MemoryLayout *layout, xl_store *s, PJRT_Buffer **out)
 {
     PJRT_Buffer *b = calloc(1, sizeof *b);
     *out = NULL;
@@ -95,7 +95,10 @@ xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank,
         return XL_ERR(UNIMPLEMENTED, "a buffer of %zu dimensions: this device goes up to %d", rank, XL_RANK_MAX);
     }
     b->dims = rank <= 8 ? b->inline_dims : malloc(rank * sizeof *dims);
-    if (!b->dims) {
+    b->layout = layout ? layout : xl_layout_of(rank, NULL);
+    if (!b->dims || !b->layout) {
+        if (b->dims != b->inline_dims)
+            free(b->dims);
         free(b);
         return XL_ERR(EXHAUSTED, "no memory for a buffer");
     }
@@ -109,7 +112,6 @@ xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank,
     for (size_t i = 0; i < rank; i++) {
         b->dims[i] = dims[i];
         b->bytes *= (size_t)dims[i];
-        b->m2m[i] = (int64_t)(rank - 1 - i);
     }
     b->store = s;
     *out = b;
@@ -167,20 +169,6 @@ static PJRT_Error *check_shape(PJRT_Buffer_Type type, const int64_t *dims, size_
     return NULL;
 }
 
-static bool row_major_layout(const PJRT_Buffer_MemoryLayout *l, size_t rank)
-{
-    if (!l)
-        return true;
-    if (l->type != PJRT_Buffer_MemoryLayout_Type_Tiled)
-        return false;
-    if (l->tiled.num_tiles || l->tiled.minor_to_major_size != rank)
-        return false;
-    for (size_t i = 0; i < rank; i++)
-        if (l->tiled.minor_to_major[i] != (int64_t)(rank - 1 - i))
-            return false;
-    return true;
-}
-
 static int space_of(const PJRT_Memory *m) { return m ? ((const xl_memory *)m)->space : XL_SPACE_DEVICE; }
 static PJRT_Error *pick_device(PJRT_Client *c, PJRT_Device *device, PJRT_Memory *memory, PJRT_Device **out)
 {
@@ -208,22 +196,26 @@ PJRT_Error *xl_PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer
         bad = check_shape(args->type, args->dims, args->num_dims, &dtype, &bytes);
     if (bad)
         return bad;
-    if (!row_major_layout(args->device_layout, args->num_dims))
-        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "this device keeps arrays row-major: ask for no other layout");
+    const PJRT_Layouts_MemoryLayout *layout;
+    xl_error *err = xl_layout_read(args->device_layout, args->num_dims, &layout);
+    if (err)
+        return xl_api_error(err);
     if (args->num_byte_strides && args->num_byte_strides != args->num_dims)
         return xl_api_fail(XL_CODE_INVALID, "%zu strides were given for %zu dimensions", args->num_byte_strides,
                            args->num_dims);
-    int64_t own[XL_RANK_MAX] = { 0 };
+    int64_t own[XL_RANK_MAX] = { 0 }, host[XL_RANK_MAX] = { 0 };
     uint32_t rank = (uint32_t)args->num_dims;
     bool dense = true;
-    xl_row_major(own, rank, args->dims, xl_dtype_bytes(dtype));
-    for (uint32_t i = 0; args->num_byte_strides && i < rank; i++)
-        dense = dense && (args->dims[i] == 1 || args->byte_strides[i] == own[i]);
+    xl_layout_strides(layout, args->dims, xl_dtype_bytes(dtype), own);
+    xl_row_major(host, rank, args->dims, xl_dtype_bytes(dtype));
+    for (uint32_t i = 0; i < rank; i++) {
+        host[i] = args->num_byte_strides ? args->byte_strides[i] : host[i];
+        dense = dense && (args->dims[i] == 1 || host[i] == own[i]);
+    }
     dense = dense || bytes == 0;
     bool view = dense && bytes >= 4096 && (uintptr_t)args->data % 16 == 0 &&
                 (args->host_buffer_semantics == PJRT_HostBufferSemantics_kImmutableZeroCopy ||
                  args->host_buffer_semantics == PJRT_HostBufferSemantics_kMutableZeroCopy);
-    xl_error *err = NULL;
     done = xl_event_new(!view);
     if (!done)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an event");
@@ -252,13 +244,13 @@ PJRT_Error *xl_PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer
             size_t elem = xl_dtype_bytes(dtype);
             bool aligned = (uintptr_t)args->data % elem == 0;
             for (uint32_t i = 0; i < rank; i++)
-                aligned = aligned && args->byte_strides[i] % (int64_t)(elem > 8 ? 8 : elem) == 0;
+                aligned = aligned && host[i] % (int64_t)(elem > 8 ? 8 : elem) == 0;
             if (aligned) {
-                xl_strided_init(&copy, elem, rank, args->dims, own, args->byte_strides);
+                xl_strided_init(&copy, elem, rank, args->dims, own, host);
             } else {
                 int64_t dim[XL_RANK_MAX + 1], to[XL_RANK_MAX + 1], from[XL_RANK_MAX + 1];
                 for (uint32_t i = 0; i < rank; i++)
-                    dim[i] = args->dims[i], to[i] = own[i], from[i] = args->byte_strides[i];
+                    dim[i] = args->dims[i], to[i] = own[i], from[i] = host[i];
                 dim[rank] = (int64_t)elem, to[rank] = from[rank] = 1;
                 if (rank == XL_RANK_MAX)
                     err = XL_ERR(UNIMPLEMENTED, "unaligned host data of this rank");
@@ -270,7 +262,7 @@ PJRT_Error *xl_PJRT_Client_BufferFromHostBuffer(PJRT_Client_BufferFromHostBuffer
         }
     }
     if (!err)
-        err = xl_buffer_new(d, dtype, false, rank, args->dims, s, &args->buffer);
+        err = xl_buffer_new(d, dtype, false, rank, args->dims, layout, s, &args->buffer);
     if (err) {
         if (s) {
             s->done = NULL;
@@ -297,10 +289,12 @@ PJRT_Error *xl_PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDevi
         bad = check_shape(args->element_type, args->dims, args->num_dims, &dtype, &bytes);
     if (bad)
         return bad;
-    if (!row_major_layout(args->layout, args->num_dims))
-        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "this device keeps arrays row-major: ask for no other layout");
+    const PJRT_Layouts_MemoryLayout *layout;
+    xl_error *err = xl_layout_read(args->layout, args->num_dims, &layout);
+    if (err)
+        return xl_api_error(err);
     xl_store *s = calloc(1, sizeof *s);
-    xl_error *err = s ? xl_device_take(d, 0) : XL_ERR(EXHAUSTED, "no memory for a buffer");
+    err = s ? xl_device_take(d, 0) : XL_ERR(EXHAUSTED, "no memory for a buffer");
     if (!err) {
         atomic_init(&s->ref, 1);
         *s = (xl_store){ .data = args->device_buffer_ptr,
@@ -309,7 +303,7 @@ PJRT_Error *xl_PJRT_Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDevi
                          .on_delete = args->on_delete_callback,
                          .on_delete_arg = args->on_delete_callback_arg };
         atomic_init(&s->ref, 1);
-        err = xl_buffer_new(d, dtype, false, args->num_dims, args->dims, s, &args->buffer);
+        err = xl_buffer_new(d, dtype, false, args->num_dims, args->dims, layout, s, &args->buffer);
     }
     if (err)
         free(s);
@@ -332,7 +326,7 @@ static PJRT_Error *uninitialized(PJRT_Client *c, PJRT_Device *device, PJRT_Memor
         return bad;
     xl_error *err = xl_store_new(d, bytes, &s);
     if (!err)
-        err = xl_buffer_new(d, dtype, false, rank, dims, s, out);
+        err = xl_buffer_new(d, dtype, false, rank, dims, NULL, s, out);
     if (err) {
         xl_store_unref(s);
     } else {
@@ -393,7 +387,7 @@ PJRT_Error *xl_PJRT_Buffer_GetMemoryLayout(PJRT_Buffer_GetMemoryLayout_Args *arg
     args->layout.struct_size = PJRT_SIZE(PJRT_Buffer_MemoryLayout, type);
     args->layout.type = PJRT_Buffer_MemoryLayout_Type_Tiled;
     args->layout.tiled.struct_size = PJRT_SIZE(PJRT_Buffer_MemoryLayout_Tiled, num_tiles);
-    args->layout.tiled.minor_to_major = args->buffer->m2m;
+    args->layout.tiled.minor_to_major = args->buffer->layout->minor_to_major;
     args->layout.tiled.minor_to_major_size = args->buffer->rank;
     return NULL;
 }
@@ -517,26 +511,19 @@ PJRT_Error *xl_PJRT_Buffer_ToHostBuffer(PJRT_Buffer_ToHostBuffer_Args *args)
     size_t elem = xl_dtype_bytes(b->dtype);
     uint32_t rank = (uint32_t)b->rank;
     const PJRT_Buffer_MemoryLayout *l = args->host_layout;
-    bool plain = row_major_layout(l, rank);
-    xl_row_major(own, rank, b->dims, elem);
-    if (!plain && l->type == PJRT_Buffer_MemoryLayout_Type_Tiled && !l->tiled.num_tiles &&
-        l->tiled.minor_to_major_size == rank) {
-        int64_t at = (int64_t)elem;
-        for (uint32_t i = 0; i < rank; i++) {
-            int64_t dim = l->tiled.minor_to_major[i];
-            if (dim < 0 || dim >= rank) {
-                xl_store_unref(s);
-                return xl_api_fail(XL_CODE_INVALID, "the host layout names dimension %lld", (long long)dim);
-            }
-            to[dim] = at;
-            at *= b->dims[dim];
+    bool plain = false;
+    xl_layout_strides(b->layout, b->dims, elem, own);
+    if (l && l->type == PJRT_Buffer_MemoryLayout_Type_Strides && l->strides.num_byte_strides == rank) {
+        memcpy(to, l->strides.byte_strides, rank * sizeof *to);
+    } else {
+        const PJRT_Layouts_MemoryLayout *host;
+        xl_error *err = xl_layout_read(l, rank, &host);
+        if (err) {
+            xl_store_unref(s);
+            return xl_api_error(err);
         }
-    } else if (!plain && l->type == PJRT_Buffer_MemoryLayout_Type_Strides && l->strides.num_byte_strides == rank) {
-        for (uint32_t i = 0; i < rank; i++)
-            to[i] = l->strides.byte_strides[i];
-    } else if (!plain) {
-        xl_store_unref(s);
-        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "this host layout is not served: give a dense one without tiles");
+        plain = xl_layout_same(b->layout, host, b->dims);
+        xl_layout_strides(host, b->dims, elem, to);
     }
     if (plain && b->bytes) {
         memcpy(args->dst, s->data, b->bytes);
@@ -583,7 +570,8 @@ static PJRT_Error *copy_to(PJRT_Buffer *b, PJRT_Device *d, int space, PJRT_Buffe
     if (!err && b->bytes)
         memcpy(to->data, from->data, b->bytes);
     if (!err)
-        err = xl_buffer_new(d, b->dtype, b->type == PJRT_Buffer_Type_TOKEN, b->rank, b->dims, to, out);
+        err = xl_buffer_new(d, b->dtype, b->type == PJRT_Buffer_Type_TOKEN, b->rank, b->dims, b->layout, to,
+                            out);
     if (err)
         xl_store_unref(to);
     else
@@ -608,12 +596,16 @@ PJRT_Error *xl_PJRT_Buffer_Bitcast(PJRT_Buffer_Bitcast_Args *args)
     size_t bytes;
     if ((bad = check_shape(args->element_type, args->dims, args->num_dims, &dtype, &bytes)))
         return bad;
-    if (bytes != args->buffer->bytes || !row_major_layout(args->device_layout, args->num_dims))
+    const PJRT_Layouts_MemoryLayout *layout;
+    xl_error *err = xl_layout_read(args->device_layout, args->num_dims, &layout);
+    if (err)
+        return xl_api_error(err);
+    if (bytes != args->buffer->bytes)
         return xl_api_fail(XL_CODE_INVALID, "%zu bytes cannot be seen as %zu", args->buffer->bytes, bytes);
     xl_store *s = hold(args->buffer, &bad);
     if (!s)
         return bad;
-    xl_error *err = xl_buffer_new(args->buffer->device, dtype, false, args->num_dims, args->dims, s, &args->out_buffer);
+    err = xl_buffer_new(args->buffer->device, dtype, false, args->num_dims, args->dims, layout, s, &args->out_buffer);
     if (err)
         xl_store_unref(s);
     else
@@ -700,7 +692,7 @@ xl_PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer(PJRT_AsyncHostToDeviceTr
     xl_store *s = hold(b, &bad);                           /* two handles on one store: later pieces reach both */
     if (!s)
         return bad;
-    xl_error *err = xl_buffer_new(b->device, b->dtype, false, b->rank, b->dims, s, &args->buffer_out);
+    xl_error *err = xl_buffer_new(b->device, b->dtype, false, b->rank, b->dims, b->layout, s, &args->buffer_out);
     if (err)
         xl_store_unref(s);
     else
@@ -740,91 +732,3 @@ xl_PJRT_AsyncHostToDeviceTransferManager_SetBufferError(PJRT_AsyncHostToDeviceTr
         strndup(args->error_message ? args->error_message : "", args->error_message ? args->error_message_size : 0);
     return NULL;
 }
-
-/* ---- extension: layouts ----------------------------------------------------------------------------------------- */
-/* Every array is row-major, so a layout is a rank. There is one of each, for all threads and for ever: nobody owns
- * them. */
-struct PJRT_Layouts_MemoryLayout { char unused; };
-static PJRT_Layouts_MemoryLayout of_rank[XL_RANK_MAX + 1];
-struct PJRT_Layouts_SerializedLayout { char text[8 + 4 * XL_RANK_MAX]; };
-
-static PJRT_Error *layout_destroy(PJRT_Layouts_MemoryLayout_Destroy_Args *args)
-{
-    (void)args;
-    return NULL;
-}
-static void serialized_layout_free(PJRT_Layouts_SerializedLayout *l) { free(l); }
-static PJRT_Error *layout_serialize(PJRT_Layouts_MemoryLayout_Serialize_Args *args)
-{
-    PJRT_Layouts_SerializedLayout *s = calloc(1, sizeof *s);
-    if (!s)
-        return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a layout");
-    char *p = s->text;
-    *p++ = '{';
-    for (size_t i = (size_t)(args->layout - of_rank); i-- > 0; ) {
-        if (i >= 10)
-            *p++ = (char)('0' + i / 10);
-        *p++ = (char)('0' + i % 10);
-        if (i)
-            *p++ = ',';
-    }
-    *p++ = '}';
-    args->serialized_bytes = s->text;
-    args->serialized_bytes_size = (size_t)(p - s->text);
-    args->serialized_layout = s;
-    args->serialized_layout_deleter = serialized_layout_free;
-    return NULL;
-}
-static PJRT_Error *layout(size_t rank, PJRT_Layouts_MemoryLayout **out)
-{
-    if (rank > XL_RANK_MAX)
-        return xl_api_fail(XL_CODE_INVALID, "an array of %zu dimensions: this device has at most %d; join some of them",
-                           rank, XL_RANK_MAX);
-    *out = &of_rank[rank];
-    return NULL;
-}
-static PJRT_Error *layout_client(PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args *args)
-{
-    return layout(args->num_dims, &args->layout);
-}
-static PJRT_Error *layout_buffer(PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args *args)
-{
-    return layout(args->buffer->rank, &args->layout);
-}
-static PJRT_Error *layout_topology(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args *args)
-{
-    return layout(args->num_dims, &args->layout);
-}
-
-PJRT_Layouts_MemoryLayout **xl_layouts_new(const xl_shape *s, uint32_t n)
-{
-    PJRT_Layouts_MemoryLayout **list = calloc((size_t)n + 1, sizeof *list);
-    for (uint32_t i = 0; list && i < n; i++)
-        list[i] = &of_rank[s[i].rank];
-    return list;
-}
-static PJRT_Error *layout_outputs(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args *args)
-{
-    const xl_exec *e = args->executable->e;
-    args->num_outputs = e->plan->nout;
-    args->layouts = e->layouts[0];
-    return NULL;
-}
-static PJRT_Error *layout_parameters(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args *args)
-{
-    const xl_exec *e = args->executable->e;
-    args->num_parameters = e->plan->narg;
-    args->layouts = e->layouts[1];
-    return NULL;
-}
-PJRT_Layouts_Extension xl_layouts_extension = {
-    .base = { PJRT_SIZE(PJRT_Layouts_Extension, PJRT_Layouts_PJRT_Executable_GetParameterLayouts),
-              PJRT_Extension_Type_Layouts, NULL },
-    .PJRT_Layouts_MemoryLayout_Destroy = layout_destroy,
-    .PJRT_Layouts_MemoryLayout_Serialize = layout_serialize,
-    .PJRT_Layouts_PJRT_Client_GetDefaultLayout = layout_client,
-    .PJRT_Layouts_PJRT_Buffer_MemoryLayout = layout_buffer,
-    .PJRT_Layouts_PJRT_Topology_GetDefaultLayout = layout_topology,
-    .PJRT_Layouts_PJRT_Executable_GetOutputLayouts = layout_outputs,
-    .PJRT_Layouts_PJRT_Executable_GetParameterLayouts = layout_parameters,
-};

@@ -156,8 +156,8 @@ static void exec_unref(xl_exec *e)
         free(e->shardings[k]);
         free(e->sharding_sizes[k]);
     }
-    free(e->layouts[0]);
-    free(e->layouts[1]);
+    free((void *)e->layouts[0]);
+    free((void *)e->layouts[1]);
     for (size_t k = 0; e->spare && k < (size_t)e->nreplica * e->npartition; k++)
         free(atomic_load(&e->spare[k]));
     free((void *)e->spare);
@@ -352,13 +352,16 @@ static xl_error *ask_partition(int64_t number, const xl_buf *in, uint32_t n, xl_
 }
 
 /* From a program as it came to what is planned: one function, on the shapes of one device. */
-static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica, xl_shard_info *shards)
+static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica, xl_shard_info *shards,
+                            const PJRT_Layouts_MemoryLayout **layouts[2])
 {
     xl_error *err = xl_verify(m);                          /* kernels trust shapes and attributes from here on */
     if (!err)
         err = xl_lower(m, npartition > 1);
     if (!err && npartition > 1)
         err = xl_shard(m, npartition, nreplica, shards);
+    if (!err && layouts)
+        err = xl_layouts_apply(m, layouts);
     bool plain = xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) ==
                  XL_ENV_PLAIN; /* the oracle does without what only makes programs faster */
     return err ? err
@@ -410,7 +413,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     }
     m->arena.oom = &oom;
     e->name = strndup(m->name.n ? m->name.p : "main", m->name.n ? m->name.n : 4);
-    err = make_ready(m, e->npartition, e->nreplica, &shards);
+    err = make_ready(m, e->npartition, e->nreplica, &shards, e->layouts);
     if (!err)
         err = tell_inspected(&shards);
     m->arena.oom = outer;
@@ -431,9 +434,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     e->out_types = calloc((size_t)p->nout + 1, sizeof *e->out_types);
     e->out_ranks = calloc((size_t)p->nout + 1, sizeof *e->out_ranks);
     e->out_dims = calloc(dims + 1, sizeof *e->out_dims);
-    e->layouts[0] = xl_layouts_new(p->out, p->nout);
-    e->layouts[1] = xl_layouts_new(p->arg, p->narg);
-    if (!e->layouts[0] || !e->layouts[1] || !e->out_types || !e->out_ranks || !e->out_dims || !e->name ||
+    if (!e->out_types || !e->out_ranks || !e->out_dims || !e->name ||
         e->program.failed || e->options.failed) {
         err = XL_ERR(EXHAUSTED, "no memory for an executable");
         goto out;
@@ -447,7 +448,8 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
         e->out_types[i] = token ? PJRT_Buffer_Type_TOKEN : xl_api_type(p->out[i].dtype);
         e->out_ranks[i] = p->out[i].rank;
         for (uint32_t k = 0; k < p->out[i].rank; k++)
-            e->out_dims[dims++] = p->out[i].dims[k];
+            e->out_dims[dims + (size_t)e->layouts[0][i]->minor_to_major[p->out[i].rank - 1 - k]] = p->out[i].dims[k];
+        dims += p->out[i].rank;
     }
     XL_DO(keep_kinds(e));
     xl_hash h;
@@ -876,7 +878,7 @@ static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
     xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p,
                              .nloose = (uint32_t)o.loose.n,
                              .partition = ask_partition };
-    err = make_ready(m, e->npartition, e->nreplica, &shards);
+    err = make_ready(m, e->npartition, e->nreplica, &shards, NULL);
     if (!err && e->npartition > 1)
         err = write_shardings(m, &shards);
     if (err)

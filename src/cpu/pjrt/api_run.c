@@ -44,24 +44,35 @@ static xl_error *hold_args(share *s)
         return XL_ERR(INVALID, "%s takes %u arguments, %zu were given", s->l->e->name, p->narg, s->nargs);
     for (uint32_t i = 0; i < p->narg; i++) {
         PJRT_Buffer *b = s->args[i];
-        const xl_shape *want = &p->arg[i];
+        const xl_shape *want = &p->arg[i];                 /* its dimensions have the order of memory */
+        const PJRT_Layouts_MemoryLayout *layout = s->l->e->layouts[1][i];
+        int64_t dims[XL_RANK_MAX];
         if (!b)
             return XL_ERR(INVALID, "argument %u of %s is missing", i, s->l->e->name);
         bool token = xl_value_type(p->f, p->f->body->arg[i])->kind == XL_TY_TOKEN;
         bool fits = token || (b->dtype == want->dtype && b->rank == want->rank);
         for (uint32_t k = 0; fits && !token && k < want->rank; k++)
-            fits = b->dims[k] == want->dims[k];
+            fits = b->dims[layout->minor_to_major[want->rank - 1 - k]] == want->dims[k];
         if (!fits) {
             char have[256], need[256];
             size_t n = 0, m = 0;
+            for (uint32_t k = 0; k < want->rank; k++)
+                dims[layout->minor_to_major[want->rank - 1 - k]] = want->dims[k];
             for (size_t k = 0; k < b->rank && n < 200; k++)
                 n += (size_t)snprintf(have + n, sizeof have - n, "%lldx", (long long)b->dims[k]);
             snprintf(have + n, sizeof have - n, "%s", xl_dtypes[b->dtype].text);
             for (size_t k = 0; k < want->rank && m < 200; k++)
-                m += (size_t)snprintf(need + m, sizeof need - m, "%lldx", (long long)want->dims[k]);
+                m += (size_t)snprintf(need + m, sizeof need - m, "%lldx", (long long)dims[k]);
             snprintf(need + m, sizeof need - m, "%s", xl_dtypes[want->dtype].text);
             return XL_ERR(INVALID, "argument %u of %s is %s, the program was compiled for %s", i, s->l->e->name, have,
                           need);
+        }
+        if (!token && !xl_layout_same(b->layout, layout, b->dims)) {
+            char have[XL_LAYOUT_TEXT], need[XL_LAYOUT_TEXT];
+            xl_layout_text(b->layout, have);
+            xl_layout_text(layout, need);
+            return XL_ERR(INVALID, "argument %u of %s has the layout %s, the program was compiled for %s", i,
+                          s->l->e->name, have, need);
         }
         if (b->device != s->device)
             return XL_ERR(INVALID, "argument %u of %s lies on %s, the program runs on %s: copy it there", i,
@@ -148,7 +159,11 @@ static xl_error *make_results(share *s)
     xl_error *err = NULL;
     for (uint32_t k = 0; k < p->nout; k++) {
         bool token = xl_in_type(p->f, end, k)->kind == XL_TY_TOKEN;
-        XL_DO(xl_buffer_new(s->device, p->out[k].dtype, token, p->out[k].rank, p->out[k].dims, s->out_store[k],
+        const PJRT_Layouts_MemoryLayout *layout = s->l->e->layouts[0][k];
+        int64_t dims[XL_RANK_MAX];
+        for (uint32_t i = 0; i < p->out[k].rank; i++)
+            dims[layout->minor_to_major[p->out[k].rank - 1 - i]] = p->out[k].dims[i];
+        XL_DO(xl_buffer_new(s->device, p->out[k].dtype, token, p->out[k].rank, dims, layout, s->out_store[k],
                             &s->out[k]));
         s->out[k]->space = s->l->e->out_space[k];
         s->out_store[k] = NULL;
