@@ -22,6 +22,24 @@ assert (x + 1).devices() == {jax.devices()[3]}
 y = jax.device_put(x, jax.devices()[5])
 assert np.asarray(y)[4] == 4
 """, XLANE_CPU_DEVICES="8")
+ok &= run("given twice, named wrongly", """
+import jax, jax.numpy as jnp
+f, x = jax.jit(lambda x, y: x + y, donate_argnums=0), jnp.zeros(10)
+try:
+    f(x, x)
+    assert False, "a donated argument was read in another place"
+except Exception as e:
+    assert "argument 0" in str(e) and "is also argument 1" in str(e), e
+assert float(f(x, jnp.ones(10)).sum()) == 10
+lowered = jax.jit(lambda x: x + 1).lower(1.)
+for options, says in (({"no_such": "1"}, "No such compile option: 'no_such'"), ({"xla_embed_ir_in_executable": "perhaps"}, "is not a valid bool value")):
+    try:
+        lowered.compile(compiler_options=options)
+        assert False, options
+    except Exception as e:
+        assert says in str(e), e
+assert lowered.compile(compiler_options={"xla_embed_ir_in_executable": True})(1.) == 2
+""")
 ok &= run("limit", """
 import jax, jax.numpy as jnp, numpy as np
 s = jax.devices()[0].memory_stats()

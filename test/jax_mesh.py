@@ -135,4 +135,47 @@ def memories():
     assert jax.device_put(w, there).sharding.memory_kind == "device"
 check("memories", memories)
 
+def layouts():
+    from jax.experimental.layout import Format, Layout, with_layout_constraint
+    one = jax.sharding.SingleDeviceSharding(jax.devices("xlane")[0])
+    v = np.arange(2 * 3 * 5, dtype=np.float32).reshape(2, 3, 5)
+    for order in ((0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)):
+        put_ = jax.device_put(v, Format(Layout(order), one))
+        assert put_.format.layout.major_to_minor == order, put_.format
+        same(put_, v)
+        same(jax.device_put(put_, jax.devices("xlane")[1]), v)           # a copy keeps its order
+        for other in ((0, 1, 2), (1, 0, 2)):                             # any order in, any order out, and values as ever
+            f = jax.jit(lambda a, b: (a * 2 + b, a.sum(0)), in_shardings=(Format(Layout(order), one), None),
+                        out_shardings=(Format(Layout(other), one), None))
+            out, total = f(put_, v)
+            assert out.format.layout.major_to_minor == other, out.format
+            same(out, 3 * v)
+            same(total, v.sum(0))
+    turned = jax.jit(lambda a: a.T, out_shardings=Format(Layout.AUTO, one)).lower(jax.ShapeDtypeStruct(v.shape, v.dtype)).compile()
+    assert turned.output_formats.layout.major_to_minor == (2, 1, 0), turned.output_formats    # a transpose that moves nothing
+    same(turned(v), v.T)
+    try:
+        jax.jit(lambda a: a + 1, out_shardings=Format(Layout((0, 1, 2), tiling=((8, 128),)), one))(v)
+        raise AssertionError("a layout with tiles was taken")
+    except jax.errors.JaxRuntimeError as e:
+        assert "has tiles" in str(e), e
+    auto = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices("xlane"))
+    split = Format(Layout((1, 0)), NamedSharding(auto, P("x", "y")))
+    w = jax.device_put(a, split)
+    assert w.format.layout.major_to_minor == (1, 0) and w.sharding.spec == P("x", "y"), w.format
+    same(w, a)
+    c = jax.jit(lambda w: with_layout_constraint(w * 2, Layout((1, 0)))).lower(w).compile()
+    assert "all-gather" not in c.as_text(), c.as_text()                  # a layout does not change how a value is split
+    same(c(w), 2 * a)
+check("layouts", layouts)
+
+def whole_mesh():
+    """A program exported on one device runs on eight: over a mesh of one device everything is whole."""
+    one = jax.make_mesh((1,), ("q",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane")[:1])
+    e = jax.export.export(jax.jit(lambda v: jax.lax.with_sharding_constraint(v * 2, NamedSharding(one, P("q")))), platforms=["xlane"])(
+        jax.ShapeDtypeStruct((8, 8), np.float32))
+    auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane"))
+    same(jax.jit(lambda v: e.call(v) + 1)(jax.device_put(a, NamedSharding(auto, P("d")))), 2 * a + 1)
+check("a mesh of one device in a program of eight", whole_mesh)
+
 sys.exit(bad != 0)

@@ -311,6 +311,22 @@ case("igamma", lambda a: (lax.igamma(a, a * 0.7), lax.igammac(a, a * 1.2), lax.b
 case("zeta", lambda a: (lax.zeta(a + 1.5, a), lax.polygamma(jnp.ones_like(a) * 2, a), lax.bessel_i1e(a), lax.bessel_i0e(a)), arr((20,), "float32", 0.5, 5), ulps=500)
 case("lgamma", lambda a: (lax.lgamma(a), lax.atanh(a / 5)), arr((99,), "float32"), ulps=400)    # JAX's CPU is the less exact one
 case("token", lambda a: lax.optimization_barrier((a, a + 1)), arr((5,), "float32"))
+def in_order():
+    """A body that is not associative folds its elements one after another. (JAX's CPU itself does so only along some axes: numpy is the reference.)"""
+    global bad, total
+    v = arr((7, 300), np.float32)
+    for axis in (0, 1):
+        total += 1
+        with jax.default_device(xl):
+            have = jax.jit(lambda v: lax.reduce(v, np.float32(1), lambda x, y: x - y, (axis,)))(v)
+        if not np.allclose(have, 1 - np.asarray(v, np.float64).sum(axis), 1e-4, 1e-3):
+            bad += 1
+            print("FAIL reduce.in_order: axis %d" % axis)
+    case("reduce_window.in_order", lambda v: [lax.reduce_window(v, np.float32(0), lambda x, y: x - y, w, (1, 1), p)
+                                              for w, p in (((3, 2), "SAME"), ((7, 1), ((6, 0), (0, 0))), ((1, 9), "VALID"))], v, ulps=256)
+if not only:
+    in_order()
+
 print("jax_ops: %d cases, %d failed, %.0f s" % (total, bad, time.time() - t0), file=sys.stderr)
 print("%s jax_ops" % ("FAIL" if bad else "ok"))
 sys.exit(1 if bad else 0)

@@ -147,7 +147,7 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c)
                     return XL_ERR(INVALID, "mesh @%.*s has axis \"%.*s\" twice", XL_FMT(c->m->mesh[k].name),
                                   XL_FMT(m->axis[i].name));
         }
-        if (total != c->n)
+        if (total != c->n && total != 1)                   /* over a mesh of one device everything is whole */
             return XL_ERR(INVALID,
                           "mesh @%.*s multiplies to %lld devices, the program is compiled for %lld partitions: make "
                           "the product of its axes the number of devices",

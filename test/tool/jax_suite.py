@@ -1,12 +1,12 @@
 """Runs JAX's own tests on the xlane device, or on JAX's CPU for comparison.
 
-usage: python test/tool/jax_suite.py TESTS [FILE...] [--device xlane|cpu] [--jobs N] [--only REGEX] [--timeout S] [--deadline S] [--out FILE]
+usage: python test/tool/jax_suite.py TESTS [FILE...] [--device xlane|cpu] [--jobs N] [--only REGEX] [--out FILE]
        python test/tool/jax_suite.py --compare CPU_FILE XLANE_FILE [--table]
 
 TESTS is the folder `tests` of JAX's repository at the version that is installed, FILE the name of one of its files (all of them unless said).
 A process of its own, forked from one that has imported JAX, runs each part of a file; a test that crashes or hangs costs itself only. With --out
 each test's outcome is a line of FILE: file, test, `ok`, `skip`, `FAIL`, `CRASH` or `HANG`, and the reason. --compare lists the tests that
-pass on the CPU and do not here, and its exit status is 1 when there are any that the table TIED below does not name."""
+pass on the CPU and do not here; its exit status is 1 when there are any. JAX, scipy, absl, hypothesis, mpmath and portpicker must be installed."""
 import argparse, collections, json, os, re, select, signal, sys, time
 
 ap = argparse.ArgumentParser()
@@ -27,6 +27,11 @@ ap.add_argument("--table", action="store_true")
 # Files that test another platform, or several processes.
 OTHER = re.compile(r"gpu|tpu|rocm|mosaic|multiprocess|triton|cudnn|nccl|fused_attention|scaled_matmul_stablehlo|back_compat|transfer|colocated|"
                    r"pgle|distributed|magma|nvshmem|profiler|documentation_coverage|pallas")
+
+
+def plain(test):
+    """A test's name on one line, without what changes from run to run."""
+    return " ".join(re.sub(r"0x[0-9a-f]+", "", test).split())
 
 
 def read(path):
@@ -143,11 +148,11 @@ def main(a):
         units.extend((f, i, n, devices.group(1) if devices else "1") for i in range(n))
     units = collections.deque(sorted(units, key=lambda u: (u[1], -u[2])))
     done = {u[:2]: {} for u in units}
-    running, lines, t0 = {}, [], time.time()
+    running, lines, t0, unfinished = {}, [], time.time(), 0
 
     def end(unit, test, what, why):
-        test = test.split(".", 1)[-1]
-        done[unit[:2]][test] = 1
+        done[unit[:2]][test.split(".", 1)[-1]] = 1
+        test = plain(test.split(".", 1)[-1])
         lines.append((unit[0], test, what, why.replace("\t", " ")))
         if what not in ("ok", "skip"):
             print("%s %s %s: %s" % (what, unit[0], test, why[:300]), flush=True)
@@ -155,6 +160,7 @@ def main(a):
     while units or running:
         late = a.deadline and time.time() - t0 > a.deadline
         if late:
+            unfinished += len(units) + len(running)
             units.clear()
         while units and len(running) < a.jobs:
             unit = units.popleft()
@@ -164,7 +170,7 @@ def main(a):
                 try:
                     os.close(r)
                     os.environ["XLANE_CPU_DEVICES"] = unit[3]
-                    child(w, path, *unit[:3], lambda t: t not in done[unit[:2]] and re.search(a.only, t) and (not a.bad or (unit[0], t) in bad))
+                    child(w, path, *unit[:3], lambda t: t not in done[unit[:2]] and re.search(a.only, t) and (not a.bad or (unit[0], plain(t)) in bad))
                 finally:
                     os._exit(0)
             os.close(w)
@@ -213,6 +219,8 @@ def main(a):
             f.writelines("\t".join(l) + "\n" for l in sorted(lines))
     sums = collections.Counter(l[2] for l in lines)
     print("%s: %d tests of %d files in %.0f s: %s" % (a.device, len(lines), len(names), time.time() - t0, ", ".join("%d %s" % (n, k) for k, n in sorted(sums.items()))))
+    if unfinished:
+        print("%d parts of files were not finished before the deadline" % unfinished)
     return 0
 
 

@@ -49,6 +49,47 @@ out:
     return err;
 }
 
+/* An option that a frontend names: those of XLA and libtpu say nothing to this device, a name of nobody's is a mistake. */
+static xl_error *read_override(xl_str s)
+{
+    enum { KEY = 1, VALUE = 2, VALUE_STRING = 1 };
+    static const char *const prefix[] = { "xla_", "megascale_", "tpu_" };
+    static const char *const truths[] = { "xla_embed_ir_in_executable", "xla_cpu_enable_fast_math",
+                                          "xla_cpu_enable_fast_min_max", "xla_dump_hlo_as_text" };
+    xl_proto r = xl_proto_of(s);
+    xl_proto_field f;
+    xl_str key = { 0 }, value = { 0 };
+    xl_error *err = NULL;
+    bool more, known = false, text = false;
+    for (;;) {
+        XL_DO(xl_proto_next(&r, &f, &more));
+        if (!more)
+            break;
+        if (f.number == KEY && f.wire == XL_WIRE_BYTES)
+            key = f.bytes;
+        else if (f.number == VALUE && f.wire == XL_WIRE_BYTES)
+            value = f.bytes;
+    }
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
+        known = known || xl_str_starts(key, (xl_str){ prefix[i], strlen(prefix[i]) });
+    if (!known)
+        return XL_ERR(INVALID, "No such compile option: '%.*s': this device takes XLA's, whose names begin with xla_",
+                      XL_FMT(key));
+    for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
+        text = text || xl_str_is(key, truths[i]);
+    for (r = xl_proto_of(value); text; ) {
+        XL_DO(xl_proto_next(&r, &f, &more));
+        if (!more)
+            break;
+        if (f.number == VALUE_STRING && f.wire == XL_WIRE_BYTES && !xl_str_is(f.bytes, "true") &&
+            !xl_str_is(f.bytes, "false") && !xl_str_is(f.bytes, "True") && !xl_str_is(f.bytes, "False"))
+            return XL_ERR(INVALID, "While setting option %.*s, '%.*s' is not a valid bool value. Give true or false",
+                          XL_FMT(key), XL_FMT(f.bytes));
+    }
+out:
+    return err;
+}
+
 static xl_error *read_options(xl_str s, options *o)
 {
     xl_proto r = xl_proto_of(s);
@@ -64,6 +105,8 @@ static xl_error *read_options(xl_str s, options *o)
             XL_DO(read_build(f.bytes, o));
         else if (f.number == 4 && f.wire == XL_WIRE_VARINT)
             o->portable = f.value != 0;
+        else if (f.number == 7 && f.wire == XL_WIRE_BYTES)
+            XL_DO(read_override(f.bytes));
     }
     if (o->nreplica < 1)
         o->nreplica = 1;

@@ -92,6 +92,21 @@ static xl_error *hold_args(share *s)
     return NULL;
 }
 
+/* A buffer that is given away cannot be read in another place. One reference is the buffer's, one ours: a donated one
+ * with more is looked for among the others. */
+static xl_error *check_donated(const share *s)
+{
+    const xl_plan *p = s->l->e->plan;
+    for (uint32_t i = 0; i < p->narg; i++)
+        if (s->donate[i] && atomic_load(&s->arg_store[i]->ref) > 2)
+            for (uint32_t k = 0; k < p->narg; k++)
+                if (k != i && s->args[k] == s->args[i])
+                    return XL_ERR(INVALID,
+                                  "argument %u of %s is donated and is also argument %u: pass a copy, or do not donate",
+                                  i, s->l->e->name, k);
+    return NULL;
+}
+
 static uint32_t slot_of(const share *s) { return s->replica * s->l->e->npartition + s->partition; }
 static size_t words_of(const xl_plan *p)
 {
@@ -115,6 +130,7 @@ static xl_error *run_share(share *s, void **mem)
     s->outp = s->arg + p->narg;
     s->donate = (bool *)(s->mem + 2 * n);
     XL_DO(hold_args(s));
+    XL_DO(check_donated(s));
     for (uint32_t k = 0; k < p->nout; k++) {
         int32_t d = p->out_donor[k];
         /* one reference is the buffer's, one ours: nobody else may be looking */
