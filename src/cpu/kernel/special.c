@@ -25,20 +25,42 @@ double xl_special_erf_inv(double x)
     return copysign(y, x);
 }
 
+/* On [1, 2] the distance to the root in two parts times a polynomial, so that the digits near the root are right too.
+ * Beyond, the recurrence (x - 1 is exact there) up to 12, then the asymptotic series. */
 double xl_special_digamma(double x)
 {
+    static const double near[] = { /* of 2 x - 3: digamma(x) / (x - root), 3e-18 */
+        0.95105587603183288,     -0.2118137106407303,     0.060135621060196746,    -0.018550615381735114,
+        0.0059367952783056489,   -0.0019350666648590098,  0.00063688803032572004,  -0.00021074841140458637,
+        6.9950188739505062e-5,   -2.3258242394452571e-5,  7.7412322235040566e-6,   -2.5780943630530802e-6,
+        8.5891273530333797e-7,   -2.8631527584693402e-7,  9.5420509726889069e-8,   -3.1630202689553338e-8,
+        1.0542687624027994e-8,   -3.7075072647122388e-9,  1.2358072433984832e-9,   -2.7619635330317713e-10,
+        9.2064344991779916e-11,  -8.4981372301860961e-11, 2.8327066680217588e-11
+    };
     if (isnan(x) || x == -INFINITY)
         return NAN;
     double r = 0;
     if (x <= 0) {
         if (x == floor(x))                                 /* 0 too, as XLA has it */
             return NAN;
-        double frac = x - floor(x);
-        r = -M_PI / tan(M_PI * frac);
+        double part = x - rint(x);                         /* exact, also beside 0 */
+        r = -M_PI / tan(M_PI * part);
         x = 1 - x;
     }
-    for (; x < 12; x += 1)
+    if (x < 1) {
         r -= 1 / x;
+        x += 1;
+    }
+    if (x <= 12) {
+        while (x > 2) {
+            x -= 1;
+            r += 1 / x;
+        }
+        double t = 2 * x - 3, p = 0;
+        for (int i = sizeof near / sizeof *near; i-- > 0; )
+            p = p * t + near[i];
+        return r + ((x - 0x1.762d86356be3fp+0) - 0x1.b86a722197829p-54) * p;
+    }
     double z = 1 / (x * x);
     double s =
         z * (1.0 / 12 -

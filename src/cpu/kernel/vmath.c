@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "cpu/arch/feature.h"
+#include "cpu/kernel/special.h"
 #include "cpu/kernel/vmath_set.h"
 
 XL_CPU_SETS(xl_vmath_set, xl_vmath)
@@ -19,7 +20,13 @@ static double rsqrt(double x)
 }
 
 #define UNARY(f)                                                                                       \
-    void xl_v##f##_f32(float *y, const float *x, size_t n) { xl_vmath_best()->f(y, x, n); }                      \
+    void xl_v##f##_f32(float *y, const float *x, size_t n) { xl_vmath_best()->f(y, x, n); }
+XL_VMATH_UNARY(UNARY)
+#undef UNARY
+
+#define lgamma xl_special_lgamma
+#define digamma xl_special_digamma
+#define UNARY(f)                                                                                       \
     void xl_v##f##_f64(double *y, const double *x, size_t n)                                           \
     {                                                                                                  \
         for (size_t i = 0; i < n; i++)                                                                 \

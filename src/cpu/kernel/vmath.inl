@@ -1,5 +1,6 @@
 /* src/cpu/kernel/vmath.inl: the functions of vmath.h with the compiler's vectors. Include after defining BYTES (of a vector), NEEDS
  * and SET (the name of the table). */
+#include "cpu/kernel/special.h"
 #include "cpu/kernel/vmath_lane.inl"
 #include "cpu/kernel/vmath_set.h"
 
@@ -46,8 +47,8 @@ INLINE void narrow(float *y, vd v) { *(vh *)y = __builtin_convertvector(v, vh); 
 DOUBLES(exp2) DOUBLES(expm1) DOUBLES(log2) DOUBLES(log10) DOUBLES(log1p) DOUBLES(rsqrt) DOUBLES(cbrt) DOUBLES(erfc) DOUBLES(sinh)
 DOUBLES(cosh) DOUBLES(asin) DOUBLES(acos) DOUBLES(atan) DOUBLES(asinh) DOUBLES(acosh) DOUBLES(atanh)
 
-/* Past 2^28 the reduction above runs out of bits. Such vectors, and the rest of the array, go through libm. */
-#define CIRCULAR(f)                                                   \
+/* Where the lanes' way does not hold (sin, cos and tan past 2^28, the gamma functions left of 0) elements go through the scalar one. */
+#define PARTLY(f, holds, scalar)                                      \
     static void v_##f(float *y, const float *x, size_t n)             \
     {                                                                 \
         for (size_t i = 0; i < n; i += DL) {                          \
@@ -56,12 +57,14 @@ DOUBLES(cosh) DOUBLES(asin) DOUBLES(acos) DOUBLES(atan) DOUBLES(asinh) DOUBLES(a
             memcpy(t, x + i, m * 4);                                  \
             narrow(r, d_##f(widen(t)));                               \
             for (size_t j = 0; j < DL; j++)                           \
-                if (!(__builtin_fabsf(t[j]) < 0x1p28f))               \
-                    r[j] = (float)f((double)t[j]);                    \
+                if (!(holds))                                         \
+                    r[j] = (float)scalar((double)t[j]);               \
             memcpy(y + i, r, m * 4);                                  \
         }                                                             \
     }
-CIRCULAR(sin) CIRCULAR(cos) CIRCULAR(tan)
+PARTLY(sin, __builtin_fabsf(t[j]) < 0x1p28f, sin) PARTLY(cos, __builtin_fabsf(t[j]) < 0x1p28f, cos)
+PARTLY(tan, __builtin_fabsf(t[j]) < 0x1p28f, tan) PARTLY(lgamma, t[j] > 0, xl_special_lgamma)
+PARTLY(digamma, t[j] > 0, xl_special_digamma)
 
 #define PAIRS(f)                                                      \
     static void v_##f(float *z, const float *x, const float *y, size_t n) \

@@ -190,6 +190,41 @@ def partition_calls():
         return out
     mlir._platform_specific_lowerings[platform][cp.custom_partitioning_p] = mlir.LoweringRuleEntry(lower, False)
 
+def keep_functions():
+    """JAX and jaxlib write these as formulas of other ops before a plugin sees them, with errors of up to thousands of units in the last place.
+    As a composite the formula comes along for other readers, and this device computes the function that it is named after."""
+    from jax._src.interpreters import mlir
+    from jax._src.lax import lax, special
+    from jax._src.lib.mlir import ir
+    from jax._src.lib.mlir.dialects import func, hlo
+    import numpy as np
+
+    def composite(name, formula):
+        def lower(ctx, x, **params):
+            function = func.FuncOp("xlane_" + name, ir.FunctionType.get([x.type], [x.type]), ip=ir.InsertionPoint.at_block_begin(ctx.module_context.module.body))
+            function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            symbol = ctx.module_context.symbol_table.insert(function)
+            block = function.add_entry_block()
+            with ir.InsertionPoint(block):
+                func.ReturnOp([formula(ctx, block.arguments[0], **params)[0]])
+            out = hlo.CompositeOp([x.type], [x], name="chlo." + name, decomposition=ir.FlatSymbolRefAttr.get(symbol.value))
+            return [mlir.lower_with_sharding_in_types(ctx, out.result, ctx.avals_out[0])]
+        return lower
+
+    def exp2(formula):
+        def lower(ctx, x, **params):
+            aval, = ctx.avals_in
+            if not np.issubdtype(aval.dtype, np.floating):
+                return formula(ctx, x, **params)
+            out = hlo.power(mlir.full_like_aval(ctx, 2, aval), x)
+            return [mlir.lower_with_sharding_in_types(ctx, out, ctx.avals_out[0])]
+        return lower
+
+    for p in (special.lgamma_p, special.digamma_p, special.erfc_p, lax.exp2_p):
+        formula = mlir._lowerings[p].rule
+        rule = exp2(formula) if p is lax.exp2_p else composite(p.name, formula)
+        mlir._platform_specific_lowerings[platform][p] = mlir.LoweringRuleEntry(rule, False)
+
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
 served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu", "debug_callback", "debug_print", "spsolve", "check")
 
@@ -221,6 +256,7 @@ def setup():
         emit_callbacks()
         inspect_shardings()
         partition_calls()
+        keep_functions()
 
 ctypes.CFUNCTYPE(None, ctypes.c_void_p)(set_callback_at)(ctypes.cast(trampoline, ctypes.c_void_p).value)
 setup()
