@@ -1,7 +1,8 @@
 """Training steps of PyTorch/XLA (test/torch/zoo.py) on the embedded device beside PyTorch/XLA's own CPU device: every
-loss of 20 steps and every gradient at step 20 agree to 1e-4. Needs build/venv-torch, which `./x test all` makes
+loss of 20 steps and every gradient at step 20 agree to 1e-4; where they do not, ours must be nearer to f64, or as near
+as PyTorch/XLA's CPU is to itself when its first parameters move by a rounding error. Needs build/venv-torch, which `./x test all` makes
 (test/torch_xla.py). The programs of these steps are kept in test/torch/programs/ as the guard recorded them, and run
-everywhere, planned against plain. usage: python test/torch_zoo.py [record]"""
+everywhere, planned against plain. usage: python test/torch_zoo.py [record | NAME ...]"""
 
 import glob, gzip, os, re, subprocess, sys, tempfile
 
@@ -68,31 +69,49 @@ def record():
             print(name, len(best), flush=True)
 
 
+def apart(a, b, m):
+    """The furthest of model m's losses and gradients, relative to b's."""
+    import numpy as np
+
+    x, y = a[m + "/loss"], b[m + "/loss"]
+    far = float(np.max(np.abs(x - y) / np.maximum(np.abs(y), 1e-3)))
+    grads = [k for k in b if k.startswith(m + "/grad/")]
+    whole = np.sqrt(sum(float((b[k].astype(np.float64) ** 2).sum()) for k in grads))
+    for k in grads:
+        d = np.linalg.norm((a[k].astype(np.float64) - b[k]).ravel()) / max(np.linalg.norm(b[k].ravel()), 1e-3 * whole)
+        far = max(far, float(d)) if np.isfinite(d) else np.inf
+    return far
+
+
 def compare(names):
     import numpy as np
 
     bad = 0
     with tempfile.TemporaryDirectory() as tmp:
-        train({"PJRT_DEVICE": "CPU"}, tmp + "/cpu.npz", names)
-        train(LIBRARY, tmp + "/ours.npz", names)
-        a, b = np.load(tmp + "/ours.npz"), np.load(tmp + "/cpu.npz")
-        models = sorted({k.split("/")[0] for k in b})
-        for m in models:
-            x, y = a[m + "/loss"], b[m + "/loss"]
-            far = float(np.max(np.abs(x - y) / np.maximum(np.abs(y), 1e-3)))
-            grads = [k for k in b if k.startswith(m + "/grad/")]
-            whole = np.sqrt(sum(float((b[k].astype(np.float64) ** 2).sum()) for k in grads))
-            for k in grads:
-                d = np.linalg.norm((a[k].astype(np.float64) - b[k]).ravel()) / max(
-                    np.linalg.norm(b[k].ravel()), 1e-3 * whole
-                )
-                far = max(far, float(d)) if np.isfinite(d) else np.inf
+
+        def run(env, m=None):
+            train(env, tmp + "/out.npz", [m] if m else names)
+            return dict(np.load(tmp + "/out.npz"))
+
+        own = {"PJRT_DEVICE": "CPU"}
+        a, b = run(LIBRARY), run(own)
+        for m in sorted({k.split("/")[0] for k in b}):
+            far, why = apart(a, b, m), ""
             ok = far <= 1e-4
+            if not ok and np.isfinite(far):  # as test/zoo.py has it: f64 decides, or how far rounding errors grow
+                exact = run({**own, "ZOO_DOUBLE": "1"}, m)
+                ours, theirs = apart(a, exact, m), apart(b, exact, m)
+                itself = max(apart(run({**own, "ZOO_MOVED": str(k)}, m), b, m) for k in (1, 2, 3, 4))
+                ok = ours <= theirs or far <= 2 * itself
+                why = ", %.1e from f64 where its own CPU is %.1e, and that is %.1e from itself a rounding error aside" % (
+                    ours,
+                    theirs,
+                    itself,
+                )
             bad += not ok
             print(
-                ("ok" if ok else "FAIL")
-                + " torch_zoo %s: %.1e apart after 20 steps, loss %.5g to %.5g%s"
-                % (m, far, x[0], x[-1], "" if ok else ", its own CPU %.5g to %.5g" % (y[0], y[-1])),
+                "%s torch_zoo %s: %.1e apart after 20 steps, loss %.5g to %.5g%s"
+                % ("ok" if ok else "FAIL", m, far, a[m + "/loss"][0], a[m + "/loss"][-1], why),
                 flush=True,
             )
     return bad
@@ -105,7 +124,7 @@ def main():
     if not os.path.exists(os.path.join(ROOT, "build", "venv-torch", "done")):
         print("skip torch_zoo training: ./x test all installs torch and torch_xla (7 GB)")
         return bad
-    return bad | bool(compare([] if ALL else SOME))
+    return bad | bool(compare(sys.argv[1:] or ([] if ALL else SOME)))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 import torch_xla
 
 STEPS = int(os.environ.get("ZOO_STEPS", 20))
+DOUBLE, MOVED = os.environ.get("ZOO_DOUBLE") == "1", int(os.environ.get("ZOO_MOVED", "0"))
 
 
 def ce(p, y):
@@ -199,7 +200,13 @@ ZOO = {
 def train(name, device):
     make, batch, loss_of = ZOO[name]
     torch.manual_seed(1)
-    model = make().to(device)
+    model = make()
+    if MOVED:  # each parameter by a rounding error, at random
+        flips = torch.Generator().manual_seed(MOVED)
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1 + 6e-8 * (2 * torch.randint(0, 2, p.shape, generator=flips) - 1).double())
+    model = (model.double() if DOUBLE else model).to(device)
     opt = (
         torch.optim.AdamW(model.parameters(), lr=1e-3)
         if name.startswith("transformer")
@@ -207,7 +214,7 @@ def train(name, device):
     )
     losses = []
     for i in range(STEPS + 1):
-        x, y = (v.to(device) for v in batch(i))
+        x, y = ((v.double() if DOUBLE and v.is_floating_point() else v).to(device) for v in batch(i))
         opt.zero_grad()
         loss = loss_of(model(x), y)
         loss.backward()

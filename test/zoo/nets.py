@@ -236,7 +236,7 @@ def resnet(B=8, C=16):
 
     net = Net()
     p = net.init(jax.random.key(0), np.zeros((1, 20, 20, 3), np.float32))
-    return p, lambda p, b: entropy(net.apply(p, b[0]), b[1]), both(data(B, 20, 20, 3), classes((B,), 10)), sgd(0.002)
+    return p, lambda p, b: entropy(net.apply(p, b[0]), b[1]), both(data(B, 20, 20, 3), classes((B,), 10)), sgd(0.01)
 
 
 @model
