@@ -198,6 +198,34 @@ static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
     return c;
 }
 
+/* A product of f32 is computed in f64 and rounded at its end: the error of a product is that of its factors' number,
+ * whatever their order, and no sum of levels makes it less. */
+static xl_op *wide_product(lower *l, xl_region *to, const xl_op *op)
+{
+    xl_func *f = l->f;
+    const xl_type *in = op->nin == 2 ? xl_in_type(f, op, 0) : NULL, *out = op->nout == 1 ? xl_out_type(f, op, 0) : NULL;
+    if (!in || !out || in->dtype != XL_F32 || in->quant || out->dtype != XL_F32 || !xl_type_static(in) ||
+        xl_in_type(f, op, 1)->dtype != XL_F32 || xl_region_single(f, op->region[0]) != XL_OP_MULTIPLY)
+        return NULL;
+    xl_value v[2], arg[2];
+    for (int i = 0; i < 2; i++) {
+        const xl_type *t = xl_type_with_dtype(f->m, xl_in_type(f, op, (uint32_t)i), XL_F64);
+        v[i] = xl_op_new(f, to, XL_OP_CONVERT, &op->in[i], 1, &t, 1, 0, op->loc)->out[0];
+    }
+    const xl_type *wide = xl_type_with_dtype(f->m, out, XL_F64), *one = xl_type_tensor(f->m, XL_F64, (xl_dims){ 0 });
+    xl_op *c = xl_op_new(f, to, XL_OP_REDUCE, v, 2, &wide, 1, 1, op->loc);
+    for (uint32_t i = 0; i < xl_op_nattr(XL_OP_REDUCE); i++)
+        xl_op_set(c, i, op->attr[i]);
+    xl_region *body = c->region[0];
+    for (int i = 0; i < 2; i++)
+        arg[i] = xl_region_add_arg(f, body, one, op->loc);
+    xl_value y = xl_op_new(f, body, XL_OP_MULTIPLY, arg, 2, &one, 1, 0, op->loc)->out[0];
+    xl_op_new(f, body, XL_OP_RETURN, &y, 1, NULL, 0, 0, op->loc);
+    xl_op *back = xl_op_new(f, NULL, XL_OP_CONVERT, c->out, 1, &out, 1, 0, op->loc);
+    replace(l, op->out[0], back->out[0]);
+    return back;
+}
+
 /* Broadcasts and transposes that only add or move dimensions of one element are reshapes, which cost nothing. */
 static xl_op *moves_nothing(lower *l, const xl_op *op)
 {
@@ -250,7 +278,9 @@ static xl_op *better(lower *l, xl_region *r, const xl_op *op)
     switch (op->code) {
     case XL_OP_CUSTOM_CALL: return (known = by_name(l, op)) ? known : untupled(l, r, op);
     case XL_OP_REDUCE:
-        return l->keep_manual ? NULL : reduce_nothing(l, r, op); /* the partitioner has rules for the op as it is */
+        if (l->keep_manual)                                /* the partitioner has rules for the op as it is */
+            return NULL;
+        return (known = reduce_nothing(l, r, op)) ? known : wide_product(l, r, op);
     case XL_OP_BROADCAST_IN_DIM: case XL_OP_TRANSPOSE: return l->keep_manual ? NULL : moves_nothing(l, op);
     case XL_OP_DYNAMIC_SLICE: return l->keep_manual ? NULL : slice_of_same(l, op);
     default: return NULL;
