@@ -13,7 +13,7 @@
 
 XL_CPU_SETS(xl_fft_set, xl_fft)
 
-enum { NEAR = 1 << 13, WORTH = 1 << 15 };
+enum { NEAR = 1 << 13, WIDE = 1 << 16, WORTH = 1 << 15 };  /* points at a time: of lines, of columns; for threads */
 
 typedef struct { xl_fft_pass p; int64_t total, lanes; bool wide; atomic_bool *lacking; } job;
 
@@ -80,12 +80,30 @@ static void stages(xl_arena *a, xl_fft_line *l, bool wide)
     }
 }
 
+/* A line of 64 k points can be done by itself: its first stages go by whole vectors. The factors lie as these read them. */
+static void first_stages(xl_arena *a, xl_fft_line *l, bool wide)
+{
+    if (l->m % 64 || l->nfactor < 3)
+        return;
+    int64_t quarter = l->m / 4;
+    l->each = numbers(a, 12 * (size_t)quarter, wide);
+    for (int64_t stage = 0; stage < 2; stage++)
+        for (int64_t q = 0; q < quarter; q++)
+            for (int64_t j = 0; j < 3; j++) {
+                double re, im;
+                root((stage ? q / 4 : q) * (j + 1), stage ? quarter : l->m, &re, &im);
+                size_t at = (size_t)((6 * stage + 2 * j) * quarter + q);
+                put(l->each, at, re, wide), put(l->each, at + (size_t)quarter, im, wide);
+            }
+}
+
 static xl_fft_line *line_of(xl_arena *a, int64_t n, bool wide)
 {
     xl_fft_line *l = xl_new(a, xl_fft_line, 1), d;
     l->n = l->m = n;
     if (factors(l)) {
         stages(a, l, wide);
+        first_stages(a, l, wide);
         return l;
     }
     for (l->m = 1; l->m < 2 * n - 1; )
@@ -129,7 +147,9 @@ static void run_lines(void *ctx, size_t begin, size_t end)
 }
 static void run_pass(const xl_fft_pass *p, int64_t outer, bool wide, atomic_bool *lacking, xl_pool *pool)
 {
-    int64_t total = outer * p->inner, least = p->inner > 1 ? 4 : 1, lanes = NEAR / p->l->m;
+    int64_t total = outer * p->inner, least = p->inner > 1 ? 4 : 1, lanes = (p->inner > 1 ? WIDE : NEAR) / p->l->m;
+    if (p->inner == 1 && p->l->each)
+        lanes = 1;
     lanes = lanes > XL_FFT_LANES ? XL_FFT_LANES : lanes < least ? least : lanes;
     job j = { *p, total, lanes < total ? lanes : total, wide, lacking };
     size_t groups = (size_t)((total + j.lanes - 1) / j.lanes);

@@ -15,6 +15,7 @@ typedef struct {                                           /* a length */
     uint32_t nfactor;
     uint8_t factor[XL_FFT_FACTORS];
     void *w; /* per stage: of an odd radix its roots, then the twiddle factors; floats or doubles, as all here */
+    void *each; /* NULL, or for a line by itself the factors of the first two stages, element by element */
     void *chirp, *kernel;                                  /* NULL, or Bluestein's: n and m factors */
 } xl_fft_line;
 
