@@ -53,6 +53,9 @@ CFLAGS_vmath_avx512 = $(CFLAGS_gemm_avx512)
 CFLAGS_strip_generic = -O3 -ffp-contract=fast -fno-trapping-math
 CFLAGS_strip_avx2 = $(CFLAGS_gemm_avx2) -fno-trapping-math
 CFLAGS_strip_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math
+CFLAGS_conv_generic = -O3 -ffp-contract=fast
+CFLAGS_conv_avx2 = $(CFLAGS_gemm_avx2)
+CFLAGS_conv_avx512 = $(CFLAGS_gemm_avx512)
 CFLAGS_gemm_generic = -O3 -ffp-contract=fast
 CFLAGS_gemm_neon = -O3 -ffp-contract=fast
 CFLAGS_gemm_bf16 = -O3 -march=armv8.2-a+bf16

@@ -51,7 +51,7 @@ print("%-22s %6s %11s %11s %7s" % ("", "n", "ours, ms", "JAX, ms", "ratio"))
 low = 0
 for n in (64, 256, 512, 1024):
     for name, fn, args in rows(n):
-        if only not in name or (name == "conv 5x5" and n > 512):
+        if only not in name:
             continue
         calls = []
         for d in (xl, cpu):

@@ -9,14 +9,22 @@
  * The gradient of a kernel is a convolution too, with images and features exchanged and a "kernel" as large as an
  * activation. Seen from the other side (outputs and elements of the kernel exchanged as well) its patches are those of
  * the convolution that it is the gradient of: rows that lie in one piece, multiplied from the left, while the
- * activation is a matrix as it lies. */
+ * activation is a matrix as it lies.
+ *
+ * With few features the patches cost more than the product. Then outputs of one row are computed from the input's rows,
+ * padded where they must be (conv_line.h): each element is copied once for every row of the window, not for each of its
+ * elements. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "cpu/arch/feature.h"
+#include "cpu/kernel/conv_line.h"
 #include "cpu/kernel/ew.h"
 #include "cpu/kernel/gemm.h"
 #include "cpu/plan/planner.h"
 #include "cpu/kernel/strided.h"
+
+XL_CPU_SETS(xl_conv_set, xl_conv)
 
 int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
@@ -363,6 +371,70 @@ static void share_rows(void *ctx, size_t begin, size_t end)
         run_rows(q, &v, (int64_t)i * q->chunk);
 }
 
+/* ---- outputs of a row together ---- */
+enum { FEATURES_MAX = 64, WINDOW_MAX = 4096 };
+
+static bool by_lines(const conv *c, const phase *h, const work *v, int64_t cog)
+{
+    uint32_t d = c->ns - 1;
+    return c->wide == XL_F32 && c->ns && v->xc == 1 && h->sker > 1 && h->spread[d] == 1 && cog % XL_CONV_COLUMNS == 0 &&
+           cog <= FEATURES_MAX && h->sker * c->ci <= WINDOW_MAX && h->sker / h->ker[d] <= XL_CONV_LINES &&
+           h->out[d] >= (int64_t)xl_conv_best()->rows;
+}
+
+static void run_lines(void *ctx, size_t begin, size_t end)
+{
+    const rows *q = ctx;
+    const conv *c = q->c;
+    const phase *h = q->h;
+    const work *v = q->v;
+    uint32_t d = c->ns - 1;
+    int64_t lines = h->sker / h->ker[d], wide = (h->out[d] - 1) * h->step[d] + h->ker[d], run = h->ker[d] * c->ci;
+    patches p = { c, h, v->x, NULL, 0, 0, v->w, v->xn, 1, v->xs };
+    float *own = xl_scratch(XL_SCRATCH_CONV, (size_t)(lines * wide * c->ci) * sizeof *own);
+    if (!own) {
+        atomic_store(q->short_of_memory, true);
+        return;
+    }
+    for (size_t r = begin; r < end; r++) {
+        int64_t o[XL_RANK_MAX], k[XL_RANK_MAX] = { 0 }, t = (int64_t)r;
+        for (uint32_t i = d; i-- > 0; ) {
+            o[i] = t % h->out[i] * h->step[i] - h->low[i];
+            t /= h->out[i];
+        }
+        xl_conv_line l = { .run = (size_t)run,
+                           .step = (size_t)(h->step[d] * c->ci),
+                           .n = (size_t)h->out[d],
+                           .columns = (size_t)q->cog,
+                           .ld = (size_t)c->co,
+                           .y = (float *)(void *)v->y + (int64_t)r * h->out[d] * c->co + q->g * q->cog };
+        for (int64_t s = 0; s < lines; s++) {
+            int64_t at = q->xoff + t * v->xn;
+            bool inside = true;
+            for (uint32_t i = 0; i < d && inside; i++) {
+                int64_t pos = o[i] + k[i] * h->spread[i];
+                inside = pos >= 0 && pos < c->in[i];
+                at += pos * v->xs[i];
+            }
+            for (uint32_t i = d; i-- > 0; ) {
+                if (++k[i] < h->ker[i])
+                    break;
+                k[i] = 0;
+            }
+            if (!inside)                                   /* zeros add nothing */
+                continue;
+            float *to = own + (int64_t)l.lines * wide * c->ci;
+            phase whole = { 0 };
+            whole.ker[d] = wide, whole.spread[d] = 1;
+            p.p = &whole;
+            fill_line(&p, (char *)to, v->x + at * (int64_t)v->w, -h->low[d]);
+            l.x[l.lines] = to;
+            l.k[l.lines++] = (const float *)(const void *)v->temp[KERNEL] + s * run * q->cog;
+        }
+        xl_conv_best()->f32(&l);
+    }
+}
+
 static void run_phase(const conv *c, const phase *all, const work *v, int64_t g, int64_t cog)
 {
     int64_t nout = c->n / c->batch_groups, total = nout * all->sout;
@@ -388,6 +460,12 @@ static void run_phase(const conv *c, const phase *all, const work *v, int64_t g,
         rows q = {
             c, &h, v, g, cog, xoff, total, chunk, direct, matrix, whole, a > 0, a + c->block >= taps, &short_of_memory
         };
+        if (direct && !whole && !matrix && by_lines(c, &h, v, cog)) {
+            int64_t width = h.out[c->ns - 1];
+            xl_pool_for(v->pool, (size_t)(total / width), (size_t)(SHARE_MIN / width + 1), run_lines, &q);
+            if (!atomic_load(&short_of_memory))
+                continue;
+        }
         if (shared)
             xl_pool_for(v->pool, (size_t)((total + chunk - 1) / chunk), 1, share_rows, &q);
         for (int64_t first = 0; first < total && (!shared || atomic_load(&short_of_memory)); first += chunk)

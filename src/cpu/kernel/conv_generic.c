@@ -1,0 +1,10 @@
+/* Outputs at a time: what fits into the registers. */
+#define BYTES 16
+#if defined(__aarch64__)
+#define ROWS 6
+#else
+#define ROWS 3
+#endif
+#define NEEDS 0
+#define SET xl_conv_generic
+#include "cpu/kernel/conv_line.inl"

@@ -1,0 +1,25 @@
+/* src/cpu/kernel/conv_line.h
+ * The inner loop of a convolution with a window: outputs side by side, read from the input's rows as they lie. Pure;
+ * any thread. */
+#ifndef XL_CPU_KERNEL_CONV_LINE_H
+#define XL_CPU_KERNEL_CONV_LINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { XL_CONV_COLUMNS = 16, XL_CONV_LINES = 64, XL_CONV_SUM = 512 };
+typedef struct {
+    size_t lines, run;                                     /* of the window; floats in each that meet the kernel */
+    const float *x[XL_CONV_LINES];                         /* where the first output's begin */
+    const float *k[XL_CONV_LINES];                         /* the kernel's rows of `columns` for each */
+    size_t step;                                           /* floats from one output's to the next's */
+    size_t n, columns, ld;                                 /* outputs; features, a multiple of 16; floats between outputs */
+    float *y;
+} xl_conv_line;
+
+/* y[i, j] = the sum over lines l and p < run of x[l][i step + p] k[l][p, j]; at most 512 products at a time. n is at
+ * least `rows`. */
+typedef void xl_conv_fn(const xl_conv_line *c);
+typedef struct { uint32_t needs; size_t rows; xl_conv_fn *f32; } xl_conv_set;
+
+#endif
