@@ -101,22 +101,25 @@ client = jax.devices()[0].client
 raw = client.serialize_executable(c._executable.xla_executable) if hasattr(client, "serialize_executable") else None
 """)
 ok &= run("leaks", """
-import jax, jax.numpy as jnp, numpy as np, resource
-def once(i):
-    f = jax.jit(lambda x: (x * 2).sum() + i)
-    float(f(np.ones(1000, np.float32)))
-    f.clear_cache()
-for i in range(60): once(i)
-jax.clear_caches()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-s = jax.devices()[0].memory_stats()["bytes_in_use"]
-for i in range(200): once(1000 + i)
-jax.clear_caches()
-import gc; gc.collect()
-assert jax.devices()[0].memory_stats()["bytes_in_use"] <= s + 4096
-grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-assert grown < 40000, grown
-""")
+import gc, jax, jax.numpy as jnp, numpy as np, resource
+def grown(device, first, n):
+    with jax.default_device(device):
+        for i in range(first, first + n):
+            f = jax.jit(lambda x: (x * 2).sum() + i)
+            float(f(np.ones(1000, np.float32)))
+            f.clear_cache()
+        jax.clear_caches()
+        gc.collect()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+ours, theirs = jax.devices("xlane")[0], jax.devices("cpu")[0]   # JAX's own CPU device is the control
+grown(ours, 0, 60), grown(theirs, 0, 60)
+s = ours.memory_stats()["bytes_in_use"]
+before = grown(theirs, 1000, 1)
+control = grown(theirs, 2000, 200) - before
+mine = grown(ours, 3000, 200) - before - control
+assert ours.memory_stats()["bytes_in_use"] <= s, (ours.memory_stats(), s)
+assert mine <= 2 * control + before // 50, (mine, control, before)
+""", JAX_PLATFORMS="xlane,cpu")
 for name, value, word in (("PLAN", "off", "planned plain"), ("CHECK", "yes", "0 or 1"), ("THREADS", "many", "from 1 to 1024"), ("FUSE", "0", "XLANE_CPU_PLAN")):
     ok &= run("unknown " + name, """
 import jax, jax.numpy as jnp
