@@ -25,7 +25,7 @@ static void bfmmla_8x12(size_t k, const void *av, const void *bv, void *cv, ptrd
                 UNROLL
                 for (int i = 0; i < 4; i++)
                     acc[i][h + j] = vbfmmlaq_f32(acc[i][h + j], x[i], y[j]);
-                __asm__ volatile("" ::: "memory"); /* all six of B at once would not fit beside 24 sums and A */
+            __asm__ volatile("" ::: "memory"); /* all six of B at once would not fit beside 24 sums and A */
         }
     }
     UNROLL
