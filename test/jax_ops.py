@@ -322,9 +322,9 @@ def in_order():
         if not np.allclose(have, 1 - np.asarray(v, np.float64).sum(axis), 1e-4, 1e-3):
             bad += 1
             print("FAIL reduce.in_order: axis %d" % axis)
-    case("reduce_window.in_order", lambda v: [lax.reduce_window(v, np.float32(0), lambda x, y: x - y, w, (1, 1), p)
+    case("reduce.in_order.window", lambda v: [lax.reduce_window(v, np.float32(0), lambda x, y: x - y, w, (1, 1), p)
                                               for w, p in (((3, 2), "SAME"), ((7, 1), ((6, 0), (0, 0))), ((1, 9), "VALID"))], v, ulps=256)
-if not only:
+if not only or "reduce.in_order".startswith(only):
     in_order()
 
 print("jax_ops: %d cases, %d failed, %.0f s" % (total, bad, time.time() - t0), file=sys.stderr)
