@@ -3,10 +3,11 @@
 usage: python test/tool/jax_suite.py TESTS [FILE...] [--device xlane|cpu] [--jobs N] [--only REGEX] [--out FILE]
        python test/tool/jax_suite.py --compare CPU_FILE XLANE_FILE [--table]
 
-TESTS is the folder `tests` of JAX's repository at the version that is installed, FILE the name of one of its files (all of them unless said).
-A process of its own, forked from one that has imported JAX, runs each part of a file; a test that crashes or hangs costs itself only. With --out
-each test's outcome is a line of FILE: file, test, `ok`, `skip`, `FAIL`, `CRASH` or `HANG`, and the reason. --compare lists the tests that
-pass on the CPU and do not here; its exit status is 1 when there are any. JAX, scipy, absl, hypothesis, mpmath and portpicker must be installed."""
+TESTS is the folder `tests` of JAX's repository at the version that is installed, FILE the name of one of its files
+(all of them unless said). A process of its own, forked from one that has imported JAX, runs each part of a file; a
+test that crashes or hangs costs itself only. With --out each test's outcome is a line of FILE: file, test, `ok`,
+`skip`, `FAIL`, `CRASH` or `HANG`, and the reason. --compare lists the tests that pass on the CPU and do not here; its
+exit status is 1 when there are any. JAX, scipy, absl, hypothesis, mpmath and portpicker must be installed."""
 import argparse, collections, json, os, re, select, signal, sys, time
 
 ap = argparse.ArgumentParser()
@@ -25,8 +26,9 @@ ap.add_argument("--compare", action="store_true")
 ap.add_argument("--table", action="store_true")
 
 # Files that test another platform, or several processes.
-OTHER = re.compile(r"gpu|tpu|rocm|mosaic|multiprocess|triton|cudnn|nccl|fused_attention|scaled_matmul_stablehlo|back_compat|transfer|colocated|"
-                   r"pgle|distributed|magma|nvshmem|profiler|documentation_coverage|pallas")
+OTHER = re.compile(r"gpu|tpu|rocm|mosaic|multiprocess|triton|cudnn|nccl|fused_attention|scaled_matmul_stablehlo|"
+                   r"back_compat|transfer|colocated|pgle|distributed|magma|nvshmem|profiler|documentation_coverage|"
+                   r"pallas")
 
 
 def plain(test):
@@ -49,12 +51,15 @@ def compare(cpu, ours, table):
         for f in sorted({k[0] for k in y}):
             cells = []
             for t in (x, y):
-                n = collections.Counter({"ok": "ok", "skip": "skip"}.get(v[0], "bad") for k, v in t.items() if k[0] == f)
+                n = collections.Counter({"ok": "ok", "skip": "skip"}.get(v[0], "bad")
+                                        for k, v in t.items() if k[0] == f)
                 cells.append("%d, %d, %d" % (n["ok"], n["skip"], n["bad"]))
             print("| %s | %s | %s | %d |" % (f, cells[0], cells[1], sum(k[0] == f for k in worse)))
     both = [k for k in y if k in x]
-    print("%d tests on both: %d pass on JAX's CPU, %d on xlane; %d fail here and not there; %d only there, %d only here" % (
-        len(both), sum(x[k][0] == "ok" for k in both), sum(y[k][0] == "ok" for k in both), len(worse), len(x) - len(both), len(y) - len(both)))
+    passed = [sum(t[k][0] == "ok" for k in both) for t in (x, y)]
+    print("%d tests on both: %d pass on JAX's CPU, %d on xlane; %d fail here and not there" % (
+        len(both), *passed, len(worse)))
+    print("%d only there, %d only here" % (len(x) - len(both), len(y) - len(both)))
     return 1 if worse else 0
 
 
@@ -117,7 +122,8 @@ def child(out, path, name, part, parts, wanted):
         tests = [t for t in tests[part::parts] if wanted(t.id().split(".", 1)[-1])]
         unittest.TestSuite(tests).run(Result())
     except BaseException as e:
-        say("end", name + ".import.%d" % part, "skip" if isinstance(e, unittest.SkipTest) else "FAIL", " ".join(repr(e).split())[:1500])
+        say("end", name + ".import.%d" % part, "skip" if isinstance(e, unittest.SkipTest) else "FAIL",
+            " ".join(repr(e).split())[:1500])
     say("done")
 
 
@@ -170,7 +176,8 @@ def main(a):
                 try:
                     os.close(r)
                     os.environ["XLANE_CPU_DEVICES"] = unit[3]
-                    child(w, path, *unit[:3], lambda t: t not in done[unit[:2]] and re.search(a.only, t) and (not a.bad or (unit[0], plain(t)) in bad))
+                    child(w, path, *unit[:3], lambda t: t not in done[unit[:2]] and re.search(a.only, t) and
+                          (not a.bad or (unit[0], plain(t)) in bad))
                 finally:
                     os._exit(0)
             os.close(w)
@@ -218,7 +225,8 @@ def main(a):
         with open(a.out, "w") as f:
             f.writelines("\t".join(l) + "\n" for l in sorted(lines))
     sums = collections.Counter(l[2] for l in lines)
-    print("%s: %d tests of %d files in %.0f s: %s" % (a.device, len(lines), len(names), time.time() - t0, ", ".join("%d %s" % (n, k) for k, n in sorted(sums.items()))))
+    print("%s: %d tests of %d files in %.0f s: %s" % (a.device, len(lines), len(names), time.time() - t0,
+                                                      ", ".join("%d %s" % (n, k) for k, n in sorted(sums.items()))))
     if unfinished:
         print("%d parts of files were not finished before the deadline" % unfinished)
     return 0

@@ -272,7 +272,7 @@ static xl_error *run_any(const xl_step *s, xl_frame *f)
         xl_strided_run(&v, mem[i], x[i], f->pool);
         x[i] = mem[i];
     }
-    if (across && d->fold.ew.fn && !d->fold.ordered) {                         /* one op on a type without line folds: complex */
+    if (across && d->fold.ew.fn && !d->fold.ordered) {     /* one op on a type without line folds: complex */
         size_t e = d->fold.elem[0], line = (size_t)d->outs * e;
         char *level = malloc(XL_CASCADE_LEVELS * line);
         if (!level) {

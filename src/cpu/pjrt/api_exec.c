@@ -49,7 +49,7 @@ out:
     return err;
 }
 
-/* An option that a frontend names: those of XLA and libtpu say nothing to this device, a name of nobody's is a mistake. */
+/* An option that a frontend names: those of XLA and libtpu mean nothing to this device, any other name is a mistake. */
 static xl_error *read_override(xl_str s)
 {
     enum { KEY = 1, VALUE = 2, VALUE_STRING = 1 };

@@ -218,7 +218,8 @@ xl_error *xl_layouts_apply(xl_module *m, const PJRT_Layouts_MemoryLayout **list[
     r->capop = nold + r->narg + end->nin;
     r->nop = 0;
     xl_b b = xl_b_at(f, r);
-    const xl_type **in = xl_new(&m->arena, const xl_type *, r->narg), **out = xl_new(&m->arena, const xl_type *, end->nin);
+    const xl_type **in = xl_new(&m->arena, const xl_type *, r->narg);
+    const xl_type **out = xl_new(&m->arena, const xl_type *, end->nin);
     for (uint32_t i = 0; i < r->narg; i++) {
         const PJRT_Layouts_MemoryLayout *l = list[1][i];
         if (!l->plain) {
