@@ -1,6 +1,7 @@
 """Training steps of PyTorch/XLA (test/torch/zoo.py) on the embedded device beside PyTorch/XLA's own CPU device: every
 loss of 20 steps and every gradient at step 20 agree to 1e-4; where they do not, ours must be nearer to f64, or as near
-as PyTorch/XLA's CPU is to itself when its first parameters move by a rounding error. Needs build/venv-torch, which `./x test all` makes
+as PyTorch/XLA's CPU is to itself when its first parameters move by a rounding error. Needs build/venv-torch, which
+`./x test all` makes
 (test/torch_xla.py). The programs of these steps are kept in test/torch/programs/ as the guard recorded them, and run
 everywhere, planned against plain. usage: python test/torch_zoo.py [record | NAME ...]"""
 
@@ -103,11 +104,8 @@ def compare(names):
                 ours, theirs = apart(a, exact, m), apart(b, exact, m)
                 itself = max(apart(run({**own, "ZOO_MOVED": str(k)}, m), b, m) for k in (1, 2, 3, 4))
                 ok = ours <= theirs or far <= 2 * itself
-                why = ", %.1e from f64 where its own CPU is %.1e, and that is %.1e from itself a rounding error aside" % (
-                    ours,
-                    theirs,
-                    itself,
-                )
+                why = ", %.1e from f64 where its own CPU is %.1e" % (ours, theirs)
+                why += ", and that is %.1e from itself a rounding error aside" % itself
             bad += not ok
             print(
                 "%s torch_zoo %s: %.1e apart after 20 steps, loss %.5g to %.5g%s"

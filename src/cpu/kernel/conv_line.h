@@ -13,7 +13,7 @@ typedef struct {
     const float *x[XL_CONV_LINES];                         /* where the first output's begin */
     const float *k[XL_CONV_LINES];                         /* the kernel's rows of `columns` for each */
     size_t step;                                           /* floats from one output's to the next's */
-    size_t n, columns, ld;                                 /* outputs; features, a multiple of 16; floats between outputs */
+    size_t n, columns, ld;                                 /* outputs; features, 16 k; floats between outputs */
     float *y;
 } xl_conv_line;
 

@@ -80,7 +80,8 @@ static void stages(xl_arena *a, xl_fft_line *l, bool wide)
     }
 }
 
-/* A line of 64 k points can be done by itself: its first stages go by whole vectors. The factors lie as these read them. */
+/* A line of 64 k points can be done by itself: its first stages go by whole vectors. The factors lie as these read
+ * them. */
 static void first_stages(xl_arena *a, xl_fft_line *l, bool wide)
 {
     if (l->m % 64 || l->nfactor < 3)

@@ -12,8 +12,8 @@
 typedef void xl_openblas_fn(void);                         /* its real type is the routine's */
 /* The routine `<type><name>`: type is one of s, d, c, z. The error says what to install. */
 xl_error *xl_openblas_find(char type, const char *name, xl_openblas_fn **out) XL_MUST_USE;
-/* Around every call. n > 1: with so many threads of its own, while no other call is under way; calls with n = 1, which run
- * side by side, wait for its end and so never get threads, on which the bits of their results would depend. */
+/* Around every call. n > 1: with so many threads of its own, while no other call is under way; calls with n = 1, which
+ * run side by side, wait for its end and so never get threads, on which the bits of their results would depend. */
 void xl_openblas_begin(size_t n);
 void xl_openblas_end(size_t n);
 /* "path (kernel)" of the library in use, or why there is none; loads it. */

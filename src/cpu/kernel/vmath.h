@@ -1,7 +1,8 @@
 /* src/cpu/kernel/vmath.h
  * Elementary functions over arrays: y[i] = f(x[i]) for i < n. y may be x, but may not overlap it otherwise. No branches
  * on data but where elements take the slow way: in sin, cos and tan past 2^28, in lgamma and digamma left of 0. NaN,
- * infinity, -0 and subnormals are what libm makes of them, with one exception: which NaN comes out is not promised. Any thread may call.
+ * infinity, -0 and subnormals are what libm makes of them, with one exception: which NaN comes out is not promised. Any
+ * thread may call.
  *
  * Errors in f32, in units in the last place of the true result (vmath_test.c measures them over all exponents):
  *   sqrt 0.5    exp exp2 log log2 log10 rsqrt cbrt sin cos tan sinh cosh asin acos atan asinh acosh atanh expm1 log1p
