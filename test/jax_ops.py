@@ -223,6 +223,7 @@ for d in ("float32", "float64", "bfloat16"):
     case("conv.depthwise.%s" % d, conv(NH, window_strides=(1, 1), padding="SAME", feature_group_count=4), a, arr((3, 3, 1, 8), d, -1, 1), ulps=u)
     case("conv.batch_groups.%s" % d, conv(NH, window_strides=(1, 1), padding="SAME", batch_group_count=2), a, k, ulps=u)
     case("conv.nchw.%s" % d, conv(("NCHW", "OIHW", "NCHW"), window_strides=(1, 1), padding="SAME"), arr((2, 4, 8, 9), d, -1, 1), arr((6, 4, 3, 3), d, -1, 1), ulps=u)
+    case("conv.rows.%s" % d, conv(NH, window_strides=(1, 2), padding=((3, 1), (2, 5))), arr((2, 5, 27, 5), d, -1, 1), arr((5, 3, 5, 32), d, -1, 1), ulps=u)
     case("conv.1d.%s" % d, lambda a, k: jnp.convolve(a, k), arr((20,), d), arr((5,), d), ulps=u)
 for d in F + ["int32", "uint8", "bool"]:
     x = arr((6, 50), d, special=d in F)
@@ -294,7 +295,7 @@ case("top_k.nan", lambda a: lax.top_k(a, 5), np.array([np.inf, np.nan, np.uint32
 case("dot.complex", lambda a, b: a @ b, arr((4, 3), "complex64"), arr((3, 6), "complex64"))
 case("empty.constant", lambda a: jnp.concatenate([a, jnp.zeros((0, 3), a.dtype)]), arr((2, 3), "complex64"))
 case("cholesky.complex", lambda a: jnp.linalg.cholesky(a @ a.conj().mT + 9 * jnp.eye(5, dtype=a.dtype)), arr((5, 5), "complex64"), ulps=300)
-for n in (1, 2, 5, 8, 12, 17, 30, 64, 97):
+for n in (1, 2, 5, 8, 12, 17, 30, 64, 97, 128, 192, 512):
     z = arr((3, n), "complex64")
     batch("fft.%d" % n, {"fft": lambda z: jnp.fft.fft(z), "ifft": lambda z: jnp.fft.ifft(z), "rfft": lambda z: jnp.fft.rfft(z.real), "irfft": (lambda n: lambda z: jnp.fft.irfft(z, 2 * n - 1 if n > 1 else 1))(n), "irfft2": (lambda n: lambda z: jnp.fft.irfft(z, 2 * n - 2 if n > 1 else 1))(n)}, z, ulps=300)
 case("fft2", lambda z: (jnp.fft.fft2(z), jnp.fft.ifft2(z), jnp.fft.rfft2(z.real), jnp.fft.irfft2(z), jnp.fft.fftn(z)), arr((3, 6, 5), "complex64"), ulps=500)
