@@ -117,8 +117,10 @@ $(B)/gen/jax_rules.inc: src/cpu/pjrt/jax_rules.py Makefile
 $(B)/obj/cpu/pjrt/python.o: $(B)/gen/jax_rules.inc
 $(B)/obj/cpu/pjrt/python.o: XCFLAGS += -I$(B)/gen -Wno-overlength-strings
 
-# Fuzzers are for readers: instrumented, the kernels of one instruction set alone would take a compiler ten minutes.
-plain    = $(if $(FUZZ),$(if $(or $(findstring /arch/,$(1)),$(filter gemm_% vmath_% strip_% fold_%,$(notdir $(1)))),-O1 -fno-sanitize=all))
+# Instrumented and vectorised, the kernels of one instruction set alone would take a compiler ten minutes: they get -O1 with a sanitizer, and none
+# in fuzzers, which are for readers.
+kernel   = $(or $(findstring /arch/,$(1)),$(filter gemm_% vmath_% strip_% fold_%,$(notdir $(1))))
+plain    = $(if $(SAN),$(if $(kernel),-O1 $(if $(FUZZ),-fno-sanitize=all)))
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) $(call plain,$*) -c $< -o $@

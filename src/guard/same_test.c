@@ -166,5 +166,5 @@ TEST(who_does_not_come_is_named_in_time)
     all_say(meet(4, -1, NULL, NULL, NULL, 3), 4, 3, false, "rank 3 has not come to compile jit_step");
     G.agree_seconds = 1;
     all_say(meet(4, -1, NULL, NULL, NULL, 0), 4, 0, false, "rank 0 has said nothing");
-    CHECK(xl_now() - t < 60);
+    CHECK(xl_now() - t < 40 * (0.5 + 1));                   /* of what the two may wait */
 }

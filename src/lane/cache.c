@@ -644,24 +644,34 @@ static const char *host_name(char *buf, size_t n)
     return buf;
 }
 
-enum { LOG_MAX = 1 << 19 };                                /* of removed.log; then the older half goes */
+enum { LOG_MAX = 1 << 19 };                                /* of removed.log; then its newest half stays */
+
+/* Keeps the newest lines, however large it has become. */
+static void shorten(xl_arena *a, const char *path, uint64_t size)
+{
+    struct stat st;
+    size_t n = LOG_MAX / 2;
+    char *p = xl_arena_try(a, n);
+    int fd = p ? xl_file_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0) : -1;
+    ssize_t got = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? pread(fd, p, n, (off_t)(size - n)) : -1;
+    if (got > 0) {
+        xl_str text = { p, (size_t)got };
+        xl_str_cut(&text, '\n');
+        xl_error_free(xl_file_write_quick(path, text));
+    }
+    if (fd >= 0)
+        close(fd);
+}
 
 static void note_removed(xl_arena *a, const char *dir, xl_str file, const char *why)
 {
     char *path = xl_path_join(a, dir, "removed.log");
-    xl_str id = { file.p, file.n > 4 ? file.n - 4 : 0 }, text;
+    xl_str id = { file.p, file.n > 4 ? file.n - 4 : 0 };
     xl_file_info st;
     if (!all_hex(id.p, id.n))
         return;
-    if (xl_file_stat(path, &st) && st.size > LOG_MAX) {
-        xl_error *err = xl_file_read_plain(a, path, 1 << 24, &text);
-        if (!err) {
-            text = (xl_str){ text.p + text.n / 2, text.n - text.n / 2 };
-            xl_str_cut(&text, '\n');
-            err = xl_file_write_quick(path, text);
-        }
-        xl_error_free(err);
-    }
+    if (xl_file_stat(path, &st) && st.size > LOG_MAX)
+        shorten(a, path, st.size);
     xl_error_free(xl_file_append(path, xl_strf(a, "%.*s %s", XL_FMT(id), why)));
 }
 

@@ -65,13 +65,21 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
 static int64_t period(int64_t step, int64_t base) { return base / gcd(step % base ? step % base : base, base); }
 
+/* How many phases of dimension i have an output at all: a large dilation has no more of them than there are outputs. */
+static int64_t phases_along(const conv *c, uint32_t i)
+{
+    int64_t n = period(c->step[i], c->base[i]);
+    return n < c->out[i] ? n : c->out[i];
+}
+
 /* Phase `which` (a number for all dimensions together). False where no element of the kernel meets the input: zeros. */
 static bool phase_of(const conv *c, const int64_t *low, int64_t which, phase *p)
 {
     *p = (phase){ .sout = 1, .sker = 1 };
     for (uint32_t i = c->ns; i-- > 0; ) {
-        int64_t po = period(c->step[i], c->base[i]), pk = period(c->spread[i], c->base[i]), r = which % po, k0 = -1;
-        which /= po;
+        int64_t po = period(c->step[i], c->base[i]), pk = period(c->spread[i], c->base[i]), n = phases_along(c, i),
+                r = n ? which % n : 0, k0 = -1;
+        which /= n ? n : 1;
         for (int64_t k = 0; k < pk && k < c->ker[i] && k0 < 0; k++)
             if ((r * c->step[i] + k * c->spread[i] - low[i]) % c->base[i] == 0)
                 k0 = k;
@@ -581,7 +589,7 @@ static xl_error *run_conv(const xl_step *s, xl_frame *f)
     for (uint32_t i = 0; i < c->ns; i++) {
         low[i] = c->dynamic ? xl_read_index(xl_in(s, f, 2), s->shape[2].dtype, 2 * i) : c->low[i];
         low[i] = low[i] > FAR ? FAR : low[i] < -FAR ? -FAR : low[i]; /* that far out there are zeros only */
-        phases *= period(c->step[i], c->base[i]);
+        phases *= phases_along(c, i);
     }
     const void *in[1] = { v.x };
     if (c->wide != x->dtype) {
@@ -671,12 +679,12 @@ static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x,
                            [KERNEL] = (size_t)(K * cog * w),
                            [PART] = (size_t)((c->block < taps ? total : c->chunk) * cog * w),
                            [TURNED] = c->xc == 1 || c->sker == 1 ? 0 : (size_t)(x->count * w) };
-    int64_t phases = 1;
+    bool one = true;
     phase h;
     for (uint32_t i = 0; i < c->ns; i++)
-        phases *= period(c->step[i], c->base[i]);
+        one = one && period(c->step[i], c->base[i]) == 1;
     phase_of(c, c->low, 0, &h);
-    if (phases == 1 && (c->wide == XL_F32 || c->wide == XL_F64) && in_order(c, &h, c->n / c->batch_groups))
+    if (one && (c->wide == XL_F32 || c->wide == XL_F64) && in_order(c, &h, c->n / c->batch_groups))
         temp[PART] = 0;                                    /* the product goes where it belongs */
     if ((c->other = other_side(p, c))) {
         temp[ROWS] = (size_t)(c->other->chunk * c->sout * c->n * w);

@@ -197,6 +197,8 @@ out:
     return err;
 }
 
+static const int64_t FAR = INT64_C(1) << 31; /* of strides, dilations and paddings; keeps positions within 64 bits */
+
 static xl_error *read_windows(xl_planner *p, const xl_op *op, windows *d, const xl_shape *x, xl_dims size, xl_dims step,
                               xl_dims pad, xl_dims spread, xl_dims base)
 {
@@ -210,6 +212,8 @@ static xl_error *read_windows(xl_planner *p, const xl_op *op, windows *d, const 
         d->base[k] = xl_dims_at(base, k, 1);
         if (d->size[k] < 1 || d->step[k] < 1 || d->spread[k] < 1 || d->base[k] < 1)
             return xl_plan_unsupported(p, op, "a window size, stride or dilation below one");
+        if (d->step[k] > FAR || d->spread[k] > FAR || d->base[k] > FAR || d->low[k] > FAR || d->low[k] < -FAR)
+            return xl_plan_unsupported(p, op, "a stride, dilation or padding of its window is beyond 2^31");
         d->window *= d->size[k];
     }
     return NULL;
