@@ -37,7 +37,9 @@ def reached(runs):
 while time.time() < end:
     assert control.poll() is None, f"the control ended with {control.returncode}"
     control.send_signal(signal.SIGSTOP if reached("control") > reached("soak") else signal.SIGCONT)
-    child = subprocess.Popen([XLANE, *words], env=env, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    child = subprocess.Popen([XLANE, *words], env=env, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))      # a background job of a shell ignores it
+    before = reached("soak")
     time.sleep(1 + 6 * rng.random())
     if rng.random() < 0.4:
         open(full, "w").close()
@@ -47,6 +49,8 @@ while time.time() < end:
         time.sleep(2 * rng.random())
     assert child.poll() is None, child.communicate()[1]
     hard = rng.random() < 0.7
+    while not hard and reached("soak") <= before and child.poll() is None:
+        time.sleep(0.1)                                         # a request to stop is for a run that has begun
     child.send_signal(signal.SIGKILL if hard else rng.choice([signal.SIGTERM, signal.SIGHUP, signal.SIGINT]))
     err = child.communicate()[1]
     assert hard or child.returncode == 4, (child.returncode, err)
