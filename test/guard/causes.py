@@ -656,3 +656,62 @@ s = {"a": data(8), "b": data(4)}
 for i in range(9):
     s = step(s, data(8))
 """)
+
+# A third set, written after the second was mended.
+plant("bucketed_prompts", "shape", SHAPE, """
+@jax.jit
+def prefill(w, tokens, lengths):
+    mask = jnp.arange(tokens.shape[1])[None] < lengths[:, None]
+    return (w[tokens] * mask[..., None]).sum()  # LINE
+w = data(32)
+for t in [8, 8, 8, 8, 16, 32]:
+    prefill(w, jnp.zeros((2, t), jnp.int32), jnp.array([3, 4]))
+""")
+plant("temperature_in_a_closure", "constant", BRANCH, """
+def sampler(temperature):
+    return jax.jit(lambda logits: jax.nn.softmax(logits / temperature).max())  # LINE
+x = data(8)
+for temperature in [0.7, 0.8, 0.9]:
+    f = sampler(temperature)
+    for i in range(3):
+        f(x)
+""")
+plant("head_removed", "op", BRANCH, """
+@functools.partial(jax.jit, static_argnames=("with_head",))
+def model(w, v, x, with_head=True):
+    h = jnp.tanh(x @ w)
+    if with_head:
+        h = jnp.exp(h @ v)  # LINE
+    return h.sum() + v.sum()
+w, v, x = data(16, 16), data(16, 4), data(8)
+for i in range(8):
+    model(w, v, x, with_head=i < 5)
+""")
+plant("float16_everywhere", "dtype", SHAPE, """
+@jax.jit
+def train(state, x):
+    return jax.tree.map(lambda p: p - 0.1 * (x @ p).mean(), state)  # LINE
+state, x = {"a": data(16, 4), "b": data(16, 2)}, data(8)
+for i in range(7):
+    if i == 5:
+        state, x = jax.tree.map(lambda p: p.astype(jnp.float16), (state, x))
+    train(state, x)
+""")
+plant("part_of_a_tuple_is_none", "args", SHAPE, """
+@jax.jit
+def loss(w, batch):
+    x, weights = batch
+    l = ((x @ w) ** 2).mean(-1)
+    return (l if weights is None else l * weights).sum()  # LINE
+w = data(16, 4)
+for i in range(8):
+    loss(w, (data(8), None if i < 5 else jnp.ones(8)))
+""")
+healthy("numpy_batches", """
+@jax.jit
+def step(w, x):
+    return w - 0.1 * jnp.tanh(x @ w).mean()
+w = data(16, 4)
+for i in range(9):
+    w = step(w, rng.normal(size=(8, 16)).astype(np.float32))
+""")

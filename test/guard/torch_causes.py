@@ -175,6 +175,42 @@ for i in range(6):
     torch_xla.sync()
 """)
 
+# A third set, written after the first was mended.
+plant("momentum_is_made_late", "args", SHAPE, """
+model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1)).to(dev)
+opt = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+for i in range(6):
+    opt.zero_grad()
+    model(data(8, 16)).pow(2).mean().backward()
+    opt.step()  # LINE
+    torch_xla.sync()
+""", says="the optimizer made its state in the first step")
+# The ops of a backward pass carry no line: the one that runs the graph is named.
+plant("frozen_layer_is_freed", "op", BRANCH, """
+a, b = nn.Linear(16, 8).to(dev), nn.Linear(8, 1).to(dev)
+opt = torch.optim.SGD([*a.parameters(), *b.parameters()], lr=0.1)
+for i in range(8):
+    a.requires_grad_(i >= 5)
+    opt.zero_grad()
+    b(torch.relu(a(data(8, 16)))).pow(2).mean().backward()
+    opt.step()
+    torch_xla.sync()  # LINE
+""", also={"args"})
+plant("window_moves", "index", BRANCH, """
+series, w = data(40, 4), data(4, 2)
+for i in range(8):
+    start = 0 if i < 4 else i
+    l = torch.tanh(series[start:start + 8] @ w).sum()  # LINE
+    torch_xla.sync()
+""")
+plant("labels_as_int32", "dtype", SHAPE, """
+w = data(16, 5)
+def step(x, y):
+    return (torch.softmax(x @ w, -1) * F.one_hot(y.long(), 5)).sum()  # LINE
+for i in range(8):
+    l = step(data(8, 16), torch.zeros(8, dtype=torch.int64 if i < 5 else torch.int32).to(dev))
+    torch_xla.sync()
+""")
 healthy("annealed_slope", """
 w = data(16, 4)
 for i in range(7):
