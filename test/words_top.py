@@ -94,6 +94,28 @@ def _():
     wait(lambda: "its processes are gone" in xlane("top", "--once", folder), "the end")
 
 
+@check("view_of_a_training_run")
+def _():
+    conf = ["data.train=book.txt", "data.format=bytes", "model.dim=32", "model.heads=2", "data.batch=2", "data.time=32",
+            "train.steps=100000", "cache=none", "runs=trained"]
+    with open(os.path.join(TMP, "book.txt"), "w") as f:
+        f.write("the quick brown fox jumps over the lazy dog. " * 1000)
+    p = subprocess.Popen([XLANE, "train", "--quiet", "--device=cpu", *conf], env=environment(), cwd=TMP, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
+    trained = os.path.join(TMP, "trained")
+    wait(lambda: os.listdir(trained), "the run's folder")
+    folder = os.path.join(trained, [d for d in os.listdir(trained) if d.endswith("-train")][0])
+    wait(lambda: json.loads(xlane("top", "--once", "--json", folder))["step"] > 2, "steps")
+    now, frame = json.loads(xlane("top", "--once", "--json", folder)), xlane("top", "--once", folder)
+    assert now["running"] and "end" not in now and now["processes"][0]["pid"] == p.pid, now
+    assert re.search(r"running\nrank 0  pid %d  step \d+  loss [\d.]+  .* a step" % p.pid, frame), frame
+    p.terminate()
+    p.wait(60)
+    now, frame = json.loads(xlane("top", "--once", "--json", folder)), xlane("top", "--once", folder)
+    assert not now["running"] and now["end"] == "stopped by a signal" and "status" not in now, now
+    assert "ended: stopped by a signal" in frame and "status 0" not in frame and "after 0.0 s" not in frame, frame
+
+
 def in_tmux():
     if os.path.exists(end):
         os.remove(end)

@@ -53,6 +53,8 @@ typedef struct {
     memory *mem;
     size_t nmem;
     bool ended, known_end;                                 /* known_end: run.json says how */
+    bool has_status;                                       /* of `xlane run`; a training run says why it ended: */
+    xl_str end;
     double status, seconds;
     double step, loss, *took;                              /* of a training run: metrics.csv */
     size_t ntook;
@@ -174,6 +176,8 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
     xl_run_info about = xl_run_about(a, dir);
     v->known_end = v->ended = xl_node_get(about.json, "ended") != NULL;
     v->status = num_of(about.json, "status");
+    v->has_status = xl_node_get(about.json, "status") != NULL;
+    v->end = str_of(about.json, "end");
     if (v->ended)
         v->seconds = num_of(about.json, "seconds");
     bool any = false;
@@ -285,12 +289,20 @@ static const char *by_signal(double status)
     return words;
 }
 
+static void put_end(const view *v, xl_buf *b)
+{
+    if (v->has_status)
+        xl_buf_printf(b, "ended after %.1f s with status %.0f%s\n", v->seconds, v->status, by_signal(v->status));
+    else
+        xl_buf_printf(b, "ended%s%.*s\n", v->end.n ? ": " : "", XL_FMT(v->end));
+}
+
 /* The whole frame; `rows` bounds the events that are shown. */
 static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
 {
     xl_buf_printf(b, "xlane top  %.*s  ", XL_FMT(v->name));
     if (v->known_end)
-        xl_buf_printf(b, "ended after %.1f s with status %.0f%s\n", v->seconds, v->status, by_signal(v->status));
+        put_end(v, b);
     else if (v->ended)
         xl_buf_puts(b, "its processes are gone\n");
     else
@@ -321,8 +333,10 @@ static void put_json(const view *v, xl_buf *b)
     xl_json_map(&j);
     xl_json_put_str(&j, "run", v->name);
     xl_json_put_bool(&j, "running", !v->ended);
-    if (v->known_end)
+    if (v->has_status)
         xl_json_put_int(&j, "status", (int64_t)v->status);
+    if (v->end.n)
+        xl_json_put_str(&j, "end", v->end);
     xl_json_key(&j, "processes");
     xl_json_list(&j);
     for (size_t i = 0; i < v->np; i++) {
@@ -468,10 +482,10 @@ static xl_error *top(const xl_cli *cli, int argc, char **argv)
     if (!opt.once && !cli->json && isatty(STDOUT_FILENO)) {
         XL_DO(follow(dir));
         XL_DO(look(cli->arena, dir, &v));
-        if (v.known_end)
-            xl_buf_printf(&b, "%.*s ended after %.1f s with status %.0f%s\n", XL_FMT(v.name), v.seconds, v.status,
-                          by_signal(v.status));
-        else
+        if (v.known_end) {
+            xl_buf_printf(&b, "%.*s ", XL_FMT(v.name));
+            put_end(&v, &b);
+        } else
             xl_buf_printf(&b, "%.*s %s\n", XL_FMT(v.name),
                           v.ended ? "ended without a word: its processes are gone" : "goes on");
     } else {
