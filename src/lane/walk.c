@@ -184,7 +184,7 @@ static void print_leaf(xl_walk *w, const leaf *l, xl_buf *out)
     for (uint32_t i = 0; i < l->nin; i++)
         map[l->in[i].id] = xl_region_add_arg(g, g->body, xl_value_type(w->f, l->in[i]), (xl_loc){ 0 });
     xl_op *c = xl_op_clone(g, g->body, w->f, l->op, map);
-    c->extra = NULL;                                       /* shardings of the whole program */
+    c->extra = xl_dict_with(m, xl_dict_with(m, c->extra, XL_STR("sdy.sharding"), NULL), XL_STR("mhlo.sharding"), NULL);
     xl_op_new(g, g->body, XL_OP_RETURN, c->out, c->nout, NULL, 0, 0, (xl_loc){ 0 });
     xl_func_set_type(g);
     m->func = one;
