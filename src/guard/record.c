@@ -298,7 +298,12 @@ static bool room(prog *g, const PJRT_LoadedExecutable_Execute_Args *args)
         return false;
     }
     g->every = once ? 1 : R.every ? R.every : 1 + all / copied_each;
-    if (!once) {
+    bool again = false;                                    /* another program of that name: said already */
+    xl_mutex_lock(&R.lock);
+    for (const prog *x = R.progs; x; x = x->next)
+        again = again || (x != g && x->every && !strcmp(x->module, g->module));
+    xl_mutex_unlock(&R.lock);
+    if (!once && !again) {
         if (g->every == 1)
             guard_say("capture: armed for %s: an exact copy of its inputs before each execution, %s each, %s of host "
                       "memory",
