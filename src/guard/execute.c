@@ -193,6 +193,9 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
             guard_spmd_read(args->argument_lists[0][i]);
     void *recorded = guard_recording() ? guard_record_before(p, e, args) : NULL;
     double t = xl_now();
+    uint32_t slice = UINT32_MAX;
+    if (atomic_load_explicit(&G.profiling, memory_order_relaxed)) /* before there is a step module, any may be it */
+        slice = guard_profile_before(p, mm, mm && !e->helper && (!G.step_module || mm == G.step_module), t);
     flight *f = guard_takeoff("execute", mm ? xl_module_metrics_name(mm) : "an executable", t);
     PJRT_Error *err = p->real->PJRT_LoadedExecutable_Execute(args);
     xl_metrics_time(G.metrics, mm, XL_M_ExecuteTime, xl_now() - t);
@@ -206,5 +209,7 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
         if (!err && mm == atomic_load_explicit(&G.step_module, memory_order_relaxed))
             time_step(p, mm, args, t);
     }
+    if (slice != UINT32_MAX)
+        guard_profile_after(p, slice, args, !err);
     return err;
 }

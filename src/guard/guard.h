@@ -96,6 +96,7 @@ typedef struct {
     /* steps: executions of the module with the most execute time */
     _Atomic(xl_module_metrics *) step_module;
     _Atomic uint64_t step;
+    _Atomic bool profiling;                                /* executions are to be noted: see profile.c */
     xl_steps *steps;                                       /* their times; NULL: no memory */
     /* reads to the host since the last step */
     _Atomic uint64_t read_bytes, reads, sync_run;
@@ -210,6 +211,15 @@ void guard_record_destroyed(PJRT_Buffer *b);
 /* Bytes that the host reads: in its own copy, or in the buffer's memory. */
 void guard_record_copied(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
 void guard_record_shared(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);
+
+/* profile.c */
+void guard_profile_begin(void);                            /* what the environment asks for */
+void guard_profile_look(void);                             /* what the run folder asks for */
+void guard_profile_end(void);
+void guard_profile_forked(void);                           /* a child has nothing under way */
+/* Around an execution, while G.profiling: the number of its slice goes from the one to the other. */
+uint32_t guard_profile_before(guard_plugin *p, xl_module_metrics *mm, bool step, double now);
+void guard_profile_after(guard_plugin *p, uint32_t slice, const PJRT_LoadedExecutable_Execute_Args *args, bool ok);
 
 /* watch.c */
 void guard_watch_start(void);

@@ -91,6 +91,7 @@ static void in_child(void)
     xl_mutex_init(&G.client_lock);
     xl_mutex_init(&G.agree_lock);
     xl_metrics_reset(G.metrics);
+    guard_profile_forked();
     guard_record_forked();
     G.step = G.compiles = 0;
 }
@@ -99,6 +100,7 @@ static void at_exit(void)
 {
     if (forked && xl_metrics_idle(G.metrics))
         return;
+    guard_profile_end();
     guard_spmd_end();
     guard_record_end();
     guard_write_metrics();
@@ -169,6 +171,7 @@ static void start(void)
     guard_record_start();
     atexit(at_exit);
     pthread_atfork(NULL, NULL, in_child);
+    guard_profile_begin();
     guard_watch_start();
 }
 

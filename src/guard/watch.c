@@ -340,6 +340,7 @@ static void watch(void *unused)
     (void)unused;
     for (;;) {
         bool busy = look_for_hangs();
+        guard_profile_look();
         if (atomic_exchange_explicit(&memory_due, false, memory_order_relaxed))
             guard_memory_now();
         if (xl_now() - written > 2 && atomic_exchange_explicit(&dirty, false, memory_order_relaxed)) {

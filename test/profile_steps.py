@@ -1,0 +1,69 @@
+"""xlane profile-steps: a trace of some steps, of a new process and of one that runs, on the embedded device. The trace is held to Chrome's event format:
+complete events with time and duration, one slice for each step, in order and without overlap."""
+import glob, json, os, shutil, subprocess, sys, tempfile, time
+
+XLANE, CPU = (os.path.abspath("build/" + p) for p in ("xlane", "libxlane-cpu.so"))
+TMP = tempfile.mkdtemp(prefix="xlane-profile-")
+ENV = dict(os.environ, XLANE_STATE=TMP + "/state", JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + CPU)
+failed = 0
+
+
+def check(name, ok, why=""):
+    global failed
+    failed += not ok
+    print(("ok " + name) if ok else f"FAIL {name}: {str(why)[-1500:]}", flush=True)
+
+
+def xlane(*args, **env):
+    return subprocess.run([XLANE, *args], capture_output=True, text=True, env=dict(ENV, **env), cwd=TMP, timeout=300)
+
+
+with open(TMP + "/loop.py", "w") as f:
+    f.write("import os, time, jax, jax.numpy as jnp\n@jax.jit\ndef step(w, x): return w - 0.1 * jax.grad(lambda w: jnp.mean(jnp.tanh(x @ w) ** 2))(w)\n"
+            "w, x = jnp.ones((64, 64)) * 0.01, jnp.ones((32, 64))\nfor i in range(20):\n    w = step(w, x)\n"
+            "while 'WAIT' in os.environ and not os.path.exists('stop'):\n    w = step(w, x)\n    w.block_until_ready()\n    time.sleep(0.01)\nprint(float(w[0, 0]))\n")
+RUN = ("run", "--runs=runs", "--cache=off")
+
+
+def steps(path):
+    with open(path) as f:
+        events = json.load(f)["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    assert all(isinstance(e["ts"], (int, float)) and e["dur"] >= 0 and e["name"] and e["pid"] > 0 and e["tid"] > 0 for e in slices)
+    lane = {e["tid"] for e in events if e["ph"] == "M" and e["args"]["name"] == "steps"}
+    mine = sorted((e for e in slices if e["tid"] in lane), key=lambda e: e["ts"])
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 0.01 for a, b in zip(mine, mine[1:])), mine
+    return [int(e["name"].split()[1]) for e in mine], slices
+
+
+r = xlane(*RUN, "--name=new", "--", sys.executable, "loop.py", XLANE_PROFILE_STEPS="5:9")
+plain = xlane(*RUN, "--name=plain", "--", sys.executable, "loop.py")
+check("the_result_is_the_same", r.returncode == 0 and r.stdout == plain.stdout, r.stderr)
+run = glob.glob(TMP + "/runs/*-new")[0]
+r = xlane("profile-steps", run)
+numbers, slices = steps(run + "/trace.json") if r.returncode == 0 else ([], [])
+check("a_slice_for_each_step", numbers == [5, 6, 7, 8, 9], (numbers, r.stdout + r.stderr))
+check("programs_calls_and_gaps", {"jit_step", "call jit_step", "host gap"} <= {e["name"] for e in slices}, slices)
+check("it_says_that_the_plugin_has_no_profiler", "libxlane-cpu.so has no profiler extension" in r.stdout and "the plugin's own profile:" not in r.stdout, r.stdout)
+r = xlane("profile-steps", glob.glob(TMP + "/runs/*-plain")[0])
+check("a_run_without_says_how", r.returncode == 1 and "XLANE_PROFILE_STEPS=A:B" in r.stderr, r.stderr)
+check("and_has_no_files_of_it", not glob.glob(TMP + "/runs/*-plain/profile*"))
+r = xlane("profile-steps", run, "--steps=1:2")
+check("nobody_runs", r.returncode == 1 and "no process of" in r.stderr and "XLANE_PROFILE_STEPS=1:2" in r.stderr, r.stderr)
+r = xlane("profile-steps", run, "--steps=3:1")
+check("steps_in_order", r.returncode == 2 and "A:B" in r.stderr, r.stderr)
+p = subprocess.Popen([XLANE, *RUN, "--name=live", "--", sys.executable, "loop.py"], env=dict(ENV, WAIT="1"), cwd=TMP, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+for _ in range(600):
+    if glob.glob(TMP + "/runs/*-live/steps-*.json"):
+        break
+    time.sleep(0.2)
+live = (glob.glob(TMP + "/runs/*-live") or [""])[0]
+for turn in ("first", "second"):
+    r = xlane("profile-steps", live, "--steps=2:4", "--timeout=120")
+    numbers, _ = steps(live + "/trace.json") if r.returncode == 0 else ([], [])
+    check(f"of_one_that_runs_{turn}", len(numbers) == 3 and numbers[0] > 4 and numbers == list(range(numbers[0], numbers[0] + 3)), (numbers, r.stdout + r.stderr))
+check("the_request_is_gone", not os.path.exists(live + "/profile.request"))
+open(TMP + "/stop", "w").close()
+check("it_goes_on_to_its_end", p.wait(120) == 0)
+shutil.rmtree(TMP)
+sys.exit(failed > 0)
