@@ -1,7 +1,6 @@
 /* Decompositions, by LAPACK (openblas.h): the custom calls `lapack_<type><routine>_ffi` by which JAX leaves them to a
  * CPU, XLA's own `Eigh`, `Qr` and `ProductOfElementaryHouseholderReflectors`, and the ops cholesky and
- * triangular_solve. Matrices of a batch are shared among threads, each whole in one; a large one alone is worked on by
- * LAPACK's own threads, so that its bits depend on how many there are. LAPACK has matrices by columns:
+ * triangular_solve. Matrices of a batch are shared among threads, each whole in one. LAPACK has matrices by columns:
  * they are turned on the way in and out. The layouts that the calls carry do not matter here: operands are logical
  * matrices. Narrow floats are worked on as f32. */
 #include <math.h>
@@ -494,13 +493,6 @@ static bool all_finite(const call *d, const void *a, int64_t n)
 
 typedef struct { const xl_step *s; xl_frame *f; atomic_bool lacking; } work;
 
-/* One large matrix has nobody to share with: LAPACK's own threads work on it, and ours sleep. */
-static size_t threads_for(int64_t mats, int64_t m, int64_t n, int64_t k, const xl_frame *f)
-{
-    enum { SHARED = 1 << 22 };
-    return mats == 1 && (double)m * (double)n * (double)k >= SHARED ? xl_pool_size(f->pool) : 1;
-}
-
 static void run_matrices(void *ctx, size_t begin, size_t end)
 {
     work *w = ctx;
@@ -542,10 +534,7 @@ static void run_matrices(void *ctx, size_t begin, size_t end)
         for (uint32_t i = 0; i < s->nout; i++)
             x.out[i] = mem + one + at[i];
         bool fine = !d->r->finite || all_finite(d, x.a, total);
-        size_t threads = threads_for(d->mats, m, n, x.k, w->f);
-        xl_openblas_begin(threads);
         i32 info = total && fine ? d->r->run(&x) : !fine;
-        xl_openblas_end(threads);
         if (x.lacking)
             atomic_store(&w->lacking, true);
         if (d->r->info)
@@ -727,10 +716,7 @@ static void factor_one(void *ctx, size_t begin, size_t end)
     for (size_t q = begin; q < end; q++) {
         char *a = j->a + q * (size_t)(d->n * d->n) * e, uplo = d->lower ? 'U' : 'L';
         i32 n = (i32)d->n, info = 0;
-        size_t threads = threads_for(d->mats, n, n, n, j->f);
-        xl_openblas_begin(threads);
         ((void (*)(P, P, P, P, P, L))d->fn)(&uplo, &n, a, &n, &info, 1);
-        xl_openblas_end(threads);
         bool bad = info != 0;
         for (int64_t i = 0; i < d->n && !bad; i++)
             bad = !(number(d, a, i * d->n + i) > 0);
@@ -785,10 +771,8 @@ static void solve_one(void *ctx, size_t begin, size_t end)
         char *a = j->a + (size_t)(q * d->n * d->n) * e,
              *b = j->b + (size_t)(q * d->rows * d->cols + (d->left ? from : from * d->cols)) * e;
         bool wide = d->work == XL_F64 || d->work == XL_C128;
-        xl_openblas_begin(1);
         ((void (*)(P, P, P, P, P, P, P, P, P, P, P, L, L, L, L))d->fn)(
             &side, &uplo, &trans, &diag, &m, &c, wide ? (P)one : (P)one32, a, &n, b, &ldb, 1, 1, 1, 1);
-        xl_openblas_end(1);
     }
 }
 static xl_error *run_solve(const xl_step *s, xl_frame *f)

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "cpu/arch/feature.h"
 
-enum { THREADS_MAX = 64 };                                 /* what the carried library was built for */
 #define CARRIED "libscipy_openblas.so"
 #define ADVICE                                                                                                         \
     "put " CARRIED " (of the Python package scipy-openblas32) beside libxlane-cpu.so, install libopenblas0, or set "   \
@@ -18,8 +17,6 @@ enum { THREADS_MAX = 64 };                                 /* what the carried l
 
 static struct { void *handle; const char *prefix; char name[512]; } blas;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void (*set_threads)(int);                           /* NULL: not ours to say */
-static pthread_rwlock_t threads_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 /* Its own names have a prefix in the build for Python's packages. */
 static xl_openblas_fn *symbol(const char *name)
@@ -50,11 +47,11 @@ static bool take(const char *path, bool said)
         dlclose(h);
         return false;
     }
-    /* If somebody else in this process uses it, its threads are theirs to say. */
-    if (!before)
-        set_threads = (void (*)(int))symbol("openblas_set_num_threads");
-    if (set_threads)
-        set_threads(1);
+    /* Its threads would fight ours for the cores, and results would depend on their number. If somebody else in this
+     * process uses it, it is theirs to say. */
+    void (*threads)(int) = (void (*)(int))symbol("openblas_set_num_threads");
+    if (threads && !before)
+        threads(1);
     if (before)
         dlclose(before);
     char *(*core)(void) = (char *(*)(void))symbol("openblas_get_corename");
@@ -83,24 +80,6 @@ const char *xl_openblas_name(void)
 {
     pthread_once(&once, load);
     return blas.name;
-}
-
-void xl_openblas_begin(size_t n)
-{
-    if (n < 2) {
-        pthread_rwlock_rdlock(&threads_lock);
-        return;
-    }
-    pthread_rwlock_wrlock(&threads_lock);
-    if (set_threads)
-        set_threads(n < THREADS_MAX ? (int)n : THREADS_MAX);
-}
-
-void xl_openblas_end(size_t n)
-{
-    if (n >= 2 && set_threads)
-        set_threads(1);
-    pthread_rwlock_unlock(&threads_lock);
 }
 
 xl_error *xl_openblas_find(char type, const char *name, xl_openblas_fn **out)

@@ -1,9 +1,8 @@
 /* src/cpu/kernel/openblas.h
  * LAPACK and BLAS from OpenBLAS, loaded when the first program asks for a decomposition and kept until the process
  * ends. The library is that of XLANE_LAPACK, or libscipy_openblas.so beside ours (the bundle and the wheel have it), or
- * the system's libopenblas.so.0. Its symbols stay out of the process's (RTLD_LOCAL). Its threads
- * spin while they wait and would fight ours, so that it uses the calling thread alone but between xl_openblas_begin and
- * xl_openblas_end. Any thread. */
+ * the system's libopenblas.so.0. Its symbols stay out of the process's (RTLD_LOCAL), and it uses the calling thread
+ * alone. Any thread. */
 #ifndef XL_CPU_OPENBLAS_H
 #define XL_CPU_OPENBLAS_H
 
@@ -12,10 +11,6 @@
 typedef void xl_openblas_fn(void);                         /* its real type is the routine's */
 /* The routine `<type><name>`: type is one of s, d, c, z. The error says what to install. */
 xl_error *xl_openblas_find(char type, const char *name, xl_openblas_fn **out) XL_MUST_USE;
-/* Around every call. n > 1: with so many threads of its own, while no other call is under way; calls with n = 1, which
- * run side by side, wait for its end and so never get threads, on which the bits of their results would depend. */
-void xl_openblas_begin(size_t n);
-void xl_openblas_end(size_t n);
 /* "path (kernel)" of the library in use, or why there is none; loads it. */
 const char *xl_openblas_name(void);
 
