@@ -649,7 +649,7 @@ def extreme_sizes_neither_overflow_nor_crash():
                                                  ("window", 2 * half, half + 4, 1, 1, half, 8), ("all", most, most, most, most, most, 3),
                                                  ("near_base", -near, 10 - 2 * near, 1, near, 1, 8), ("near_window", 2 * near, near + 4, 1, 1, near, 8)):
         programs["conv_" + name] = (
-            f"%x = stablehlo.reshape %a : (tensor<4xf32>) -> tensor<1x4x1xf32> %k = stablehlo.reshape %a : (tensor<4xf32>) -> tensor<4x1x1xf32> "
+            f"%x = stablehlo.reshape %a : (tensor<4xf32>) -> tensor<1x4x1xf32> %k = stablehlo.constant dense<[[[0.5]], [[1.0]], [[1.5]], [[2.0]]]> : tensor<4x1x1xf32> "
             f"%0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {{stride = [{stride}], pad = [[{low}, {high}]], lhs_dilate = [{lhs}], "
             f"rhs_dilate = [{rhs}]}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : (tensor<1x4x1xf32>, tensor<4x1x1xf32>) -> tensor<1x{n}x1xf32> "
             f"%1 = stablehlo.reshape %0 : (tensor<1x{n}x1xf32>) -> tensor<{n}xf32>", n)

@@ -122,7 +122,7 @@ xl_error *xl_kernel_slice(xl_planner *p, const xl_op *op)
     xl_row_major(own, in.rank, in.dims, in.elem);
     xl_row_major(to, out.rank, out.dims, out.elem);
     for (uint32_t i = 0; i < out.rank; i++) {
-        from[i] = own[i] * xl_dims_at(step, i, 1);
+        from[i] = own[i] * (out.dims[i] > 1 ? xl_dims_at(step, i, 1) : 1); /* else it may be any number */
         v->from += own[i] * xl_dims_at(start, i, 0);
     }
     if (in.count == out.count && !v->from)
