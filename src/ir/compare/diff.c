@@ -1291,6 +1291,8 @@ static void consequences(diff *d)
         double before, after;
         if (x->kind == XL_DIFF_ARGS)
             x->follows = (x->follows && ops) || (x->after.n ? d->freed : d->fixed)[x->arg];
+        else if (x->kind == XL_DIFF_DONATION && d->stack_a.n)
+            x->follows = ops;                              /* PyTorch/XLA donates what its graph writes anew */
         else if (!moves)
             x->follows = false;
         else if (x->kind == XL_DIFF_CONSTANT)
