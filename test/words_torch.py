@@ -59,4 +59,21 @@ for name, c in causes.HEALTHY.items():
         assert answers(text) == causes.NO and "no recompile" in opening and "times" not in re.sub(r"ran \d+ times", "",
             opening), text
 
+FALLS_BACK = causes.HEAD + """
+x = torch.arange(12.0).to(dev)
+for i in range(4):
+    rows = torch.nonzero(x > 3)  # HERE
+    torch_xla.sync()
+"""
+if ALL or PICK and "falls_back" in PICK:
+    @check("torch_fallbacks_are_in_metrics")
+    def _():
+        folder = start("falls_back", dict(text=FALLS_BACK), "--profile", "debug-light")
+        text, found = xlane("metrics", folder), json.loads(xlane("metrics", "--json", folder))
+        assert "Counter: aten::nonzero\n  Value: 4\n" in text and found["fallbacks"]["aten::nonzero"] == 4, text
+        line = FALLS_BACK.splitlines().index("    rows = torch.nonzero(x > 3)  # HERE") + 1
+        assert "falls_back.py:%d reads a tensor's value" % line in xlane("explain", folder), xlane("explain", folder)
+        text = xlane("metrics", start("falls_back", dict(text=FALLS_BACK)))
+        assert "were not recorded: run it with --profile debug-light" in text and "aten::nonzero" not in text, text
+
 done()
