@@ -193,6 +193,17 @@ static size_t member_bytes(const struct xl_far_meeting *w, const xl_step *s, uin
     return n;
 }
 
+/* To one that has gone nothing can be sent; why it went is said by what came from it, so the wait for it tells. */
+static xl_error *give(struct xl_far_meeting *w, uint32_t k, xl_parcel *p, size_t bytes)
+{
+    xl_error *err = xl_mail_send(w->far->mail, w->proc[k], &w->c, &w->tag, p, 0, bytes);
+    if (err && xl_error_code(err) == XL_CODE_UNAVAILABLE) {
+        xl_error_free(err);
+        err = NULL;
+    }
+    return err;
+}
+
 static xl_parcel *pack(struct xl_far_meeting *w, const xl_step *s, const uint32_t *member, const xl_group_view *g,
                        uint32_t k, bool shared)
 {
@@ -245,7 +256,7 @@ static xl_error *send_operands(struct xl_far_meeting *w, const xl_step *s, const
         if (!p)
             err = XL_ERR(EXHAUSTED, "no memory for a collective's operands");
         else
-            err = xl_mail_send(mail, w->proc[k], &w->c, &w->tag, p, 0, mine * member_bytes(w, s, k, by_ref));
+            err = give(w, k, p, mine * member_bytes(w, s, k, by_ref));
     }
     xl_parcel_drop(mail, ref);
     xl_parcel_drop(mail, copy);
@@ -298,7 +309,7 @@ xl_error *xl_meet_exchange(const xl_group_view *g, const void **theirs, const si
     w->tag.phase = 1;
     for (uint32_t k = 0; k < w->nproc && !err; k++)
         if (k != w->part)
-            err = xl_mail_send(mail, w->proc[k], &w->c, &w->tag, w->room, 0, bytes_of[w->part]);
+            err = give(w, k, w->room, bytes_of[w->part]);
     if (!err)
         err = await_all(w);
     if (!err)

@@ -255,7 +255,7 @@ static xl_error *put_bytes(xl_mail *m, uint32_t q, const void *p, size_t n, bool
             poll(&(struct pollfd){ .fd = m->peer[q].fd, .events = POLLOUT }, 1, 200);
             continue;
         }
-        lost(m, q);
+        /* Not marked as gone yet: the receiving thread first takes what still came from it. */
         return XL_ERR(UNAVAILABLE, "%s has gone: %s", m->peer[q].shown, strerror(errno));
     }
     return NULL;
