@@ -223,6 +223,7 @@ static xl_parcel *pack(struct xl_far_meeting *w, const xl_step *s, const uint32_
                 range(w, s, i, w->part, false, &own, &end);
             memcpy(to, from + a, own > a ? own - a : 0);
             memcpy(to + (end > a ? end - a : 0), from + (end > a ? end : a), b - (end > a ? end : a));
+            memset(to + (b - a), 0, aligned(b - a) - (b - a));  /* nothing that was not meant to leaves the process */
             to += aligned(b - a);
         }
     return p;
