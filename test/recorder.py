@@ -430,6 +430,7 @@ def _():
     said = xlane("reduce", program, "--keep=fails~something else", plugin, status=1, **env)
     assert "the whole program does not do that" in said and "fails otherwise" in said, said
     assert "the whole program does not do that" in xlane("reduce", program, "--keep=fails", "--plugin=cpu", status=1)
+    assert "too little to compare" in xlane("reduce", program, "--keep=slow", status=1)
     said = xlane("reduce", program, "--keep=everything", status=2)
     assert "--keep says what must stay" in said, said
 

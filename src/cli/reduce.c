@@ -472,6 +472,12 @@ static xl_error *reduce(const xl_cli *cli, int argc, char **argv)
                      words.n ? "fails otherwise: " : "runs", XL_FMT(words));
         goto out;
     }
+    if (w.keep == SLOW && w.seconds < 0.5) {
+        err = XL_ERR(PRECONDITION, "compiling it takes %.3f s of CPU time on %s, too little to compare; --keep=slow is for "
+                                   "compiles of half a second and more",
+                     w.seconds, w.plugin);
+        goto out;
+    }
     bool *keep = xl_new(a, bool, w.root->nop + 1);
     for (uint32_t i = 0; i + 1 < w.root->nop; i++)
         keep[i] = true;
