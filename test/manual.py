@@ -21,7 +21,7 @@ def out(*words, **kw):
     return subprocess.run([XLANE, *words], capture_output=True, text=True, **kw)
 
 
-verbs = re.findall(r"^VERB\((\w+)\)", open(os.path.join(ROOT, "src", "cli", "verbs.def")).read(), re.M)
+verbs = [v.replace("_", "-") for v in re.findall(r"^VERB\((\w+)\)", open(os.path.join(ROOT, "src", "cli", "verbs.def")).read(), re.M)]   # a file has no dash
 whole, wrong, groff = out("man").stdout, [], []
 for verb in verbs:
     page, help_ = out("man", verb), out(verb, "--help").stdout
