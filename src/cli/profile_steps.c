@@ -10,9 +10,13 @@
 #include "cli/cli.h"
 #include "lane/run.h"
 
-static struct { const char *steps, *out; double timeout; } opt = { .timeout = 600 };
+static struct {
+    const char *steps, *out;
+    double timeout;
+} opt = { .timeout = 600 };
 static const xl_opt opts[] = {
-    { "steps", XL_OPT_STR, &opt.steps, "A:B", "from step A to step B, as `xlane top` counts them; those past are made up for" },
+    { "steps", XL_OPT_STR, &opt.steps, "A:B",
+      "from step A to step B, as `xlane top` counts them; those past are made up for" },
     { "out", XL_OPT_STR, &opt.out, "FILE", "where the trace goes (RUN/trace.json)" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "give up waiting for the steps after this long (600)" },
     { 0 },
@@ -67,7 +71,8 @@ static size_t process(xl_arena *a, xl_json *j, const xl_node *p, xl_node *const 
     size_t n = slices && slices->kind == XL_NODE_LIST ? slices->n : 0, steps = 0;
     double busy = 0, begin = n ? at(slices->kid[0], 2) : 0, end = begin;
     static const char *const lanes[] = { "", "steps", "programs on the device", "host", "compiles" };
-    name(j, pid, 0, "process_name", xl_strf(a, "rank %.0f (process %lld)", num(xl_node_get(p, "rank")), (long long)pid));
+    name(j, pid, 0, "process_name",
+         xl_strf(a, "rank %.0f (process %lld)", num(xl_node_get(p, "rank")), (long long)pid));
     for (int k = STEPS; k <= COMPILES; k++)
         name(j, pid, k, "thread_name", xl_str_of(lanes[k]));
     for (size_t i = 0; i < n; i++) {
@@ -76,7 +81,7 @@ static size_t process(xl_arena *a, xl_json *j, const xl_node *p, xl_node *const 
             continue;
         xl_str module = s->kid[0]->s;
         double start = at(s, 2), back = at(s, 3), done = at(s, 4);
-        if (num(s->kid[1]) > 0) {               /* a step lasts until the next one begins, the last until it is done */
+        if (num(s->kid[1]) > 0) { /* a step lasts until the next one begins, the last until it is done */
             double until = done;
             for (size_t k = i + 1; k < n; k++)
                 if (slices->kid[k]->n == 5 && num(slices->kid[k]->kid[1]) > 0) {
@@ -89,7 +94,7 @@ static size_t process(xl_arena *a, xl_json *j, const xl_node *p, xl_node *const 
         if (busy > 0 && start > busy)
             put(j, pid, HOST, XL_STR("host gap"), busy, start);
         put(j, pid, HOST, xl_strf(a, "call %.*s", XL_FMT(module)), start, back);
-        put(j, pid, DEVICE, module, start > busy ? start : busy, done);     /* programs of a device run in turn */
+        put(j, pid, DEVICE, module, start > busy ? start : busy, done); /* programs of a device run in turn */
         busy = done > busy ? done : busy;
         if (back > busy)
             busy = back;
@@ -97,8 +102,8 @@ static size_t process(xl_arena *a, xl_json *j, const xl_node *p, xl_node *const 
     }
     for (size_t i = 0; i < nevent; i++) {
         double t = num(xl_node_get(event[i], "t")), took = num(xl_node_get(event[i], "seconds"));
-        if (xl_str_is(text(event[i], "event"), "compile") && (int64_t)num(xl_node_get(event[i], "pid")) == pid && t >= begin &&
-            t - took <= end)
+        if (xl_str_is(text(event[i], "event"), "compile") && (int64_t)num(xl_node_get(event[i], "pid")) == pid &&
+            t >= begin && t - took <= end)
             put(j, pid, COMPILES, xl_strf(a, "compile %.*s", XL_FMT(text(event[i], "module"))), t - took, t);
     }
     return steps;
@@ -162,8 +167,10 @@ static xl_error *ask(const xl_cli *cli, const char *dir, char *request, size_t r
     XL_DO(xl_run_events(a, dir, &event, &n));
     live = living(event, n);
     if (!live) {
-        err = XL_ERR(PRECONDITION, "no process of %s runs that the guard is in; start one with its steps asked for: "
-                     "XLANE_PROFILE_STEPS=%s xlane run -- CMD, then `xlane profile-steps RUN`", dir, opt.steps);
+        err = XL_ERR(PRECONDITION,
+                     "no process of %s runs that the guard is in; start one with its steps asked for: "
+                     "XLANE_PROFILE_STEPS=%s xlane run -- CMD, then `xlane profile-steps RUN`",
+                     dir, opt.steps);
         goto out;
     }
     XL_DO(xl_file_write_quick(path, xl_str_of(request)));
@@ -214,8 +221,10 @@ static xl_error *profile_steps(const xl_cli *cli, int argc, char **argv)
     XL_DO(gather(a, dir, *request ? request : NULL, &p, &np));
     XL_DO(xl_run_events(a, dir, &event, &n));
     if (!np) {
-        err = XL_ERR(NOT_FOUND, "%s has no profiled steps; --steps=A:B asks a running process for them, and a new one has "
-                     "them with XLANE_PROFILE_STEPS=A:B xlane run -- CMD", dir);
+        err = XL_ERR(NOT_FOUND,
+                     "%s has no profiled steps; --steps=A:B asks a running process for them, and a new one has "
+                     "them with XLANE_PROFILE_STEPS=A:B xlane run -- CMD",
+                     dir);
         goto out;
     }
     xl_json_map(&j);
@@ -245,14 +254,15 @@ static xl_error *profile_steps(const xl_cli *cli, int argc, char **argv)
             xl_json_put_str(&o, "trouble", trouble);
         xl_json_end(&o);
     } else {
-        xl_buf_printf(&say, "%zu steps of %zu process%s: %s (open it at ui.perfetto.dev or chrome://tracing)\n", steps, np,
-                      np == 1 ? "" : "es", out);
+        xl_buf_printf(&say, "%zu steps of %zu process%s: %s (open it at ui.perfetto.dev or chrome://tracing)\n", steps,
+                      np, np == 1 ? "" : "es", out);
         if (trouble.n)
             xl_buf_printf(&say, "the plugin's own profiler failed: %.*s\n", XL_FMT(trouble));
         if (xspace)
             xl_buf_printf(&say, "the plugin's own profile: xprof %s/xprof\n", dir);
         else if (!has || !has->b)
-            xl_buf_printf(&say, "%.*s has no profiler extension: this is the guard's timeline, a slice for each program\n",
+            xl_buf_printf(&say,
+                          "%.*s has no profiler extension: this is the guard's timeline, a slice for each program\n",
                           XL_FMT(plugin));
     }
     err = xl_cli_put(&say);
@@ -266,13 +276,16 @@ const xl_verb xl_verb_profile_steps = {
     .name = "profile-steps",
     .args = "[--steps=A:B] RUN",
     .help = "a trace of some steps of a running program, without a change to it",
-    .more = "Asks the guard in each process of the run for steps A to B and waits for them. The trace (Chrome's format, for "
-            "Perfetto) has a slice\n"
-            "for each step, program, call, compile and host gap, a process for each rank. Where the plugin has PJRT's profiler "
-            "extension its own\n"
-            "profile comes with it, for XProf. A new process is asked with XLANE_PROFILE_STEPS=A:B in front of xlane run; "
-            "without --steps\n"
-            "this then writes the trace.",
+    .more =
+        "Asks the guard in each process of the run for steps A to B and waits for them. The trace (Chrome's format, "
+        "for "
+        "Perfetto) has a slice\n"
+        "for each step, program, call, compile and host gap, a process for each rank. Where the plugin has PJRT's "
+        "profiler "
+        "extension its own\n"
+        "profile comes with it, for XProf. A new process is asked with XLANE_PROFILE_STEPS=A:B in front of xlane run; "
+        "without --steps\n"
+        "this then writes the trace.",
     .example = "xlane profile-steps last --steps=100:110\n"
                "XLANE_PROFILE_STEPS=20:30 xlane run -- python train.py; xlane profile-steps last",
     .opts = opts,

@@ -723,7 +723,8 @@ static void upgrades(xl_arena *a, xl_buf *b, const story *s)
                       bad == 1 ? "" : "s", moved && moved->n ? "" : "; nothing moved");
         if (!moved || !moved->n)
             continue;
-        xl_buf_puts(b, "<div class=\"wide\"><table><tr><th></th><th>program</th><th>what moved</th><th>from and to</th></tr>");
+        xl_buf_puts(b, "<div class=\"wide\"><table><tr><th></th><th>program</th><th>what moved</th>"
+                       "<th>from and to</th></tr>");
         for (size_t k = 0; k < moved->n && k < 20; k++) {
             bool regression = xl_str_is(text_of(moved->kid[k], "regression"), "true");
             xl_buf_printf(b, "<tr><td class=\"%s\">%s</td><td>", regression ? "bad" : "quiet",

@@ -33,7 +33,9 @@ enum { ROUNDS = 3, SHOWN = 30 };
  * */
 static const char *size(xl_arena *a, int64_t v)
 {
-    return v < 0 ? "-" : v < 1 << 20 ? xl_strf(a, "%.1fK", (double)v / 1024).p : xl_strf(a, "%.1fM", (double)v / (1 << 20)).p;
+    return v < 0         ? "-"
+           : v < 1 << 20 ? xl_strf(a, "%.1fK", (double)v / 1024).p
+                         : xl_strf(a, "%.1fM", (double)v / (1 << 20)).p;
 }
 
 static const char *count(xl_arena *a, double v)
@@ -50,8 +52,8 @@ static const char *seconds(xl_arena *a, double v) { return v < 0 ? "-" : xl_strf
 
 static void table(xl_arena *a, xl_buf *b, const xl_upgrade *u)
 {
-    xl_buf_printf(b, "%-28s %-20s %-20s %-18s %-18s %-20s %s\n", "program", "memory", "temporary", "flops", "bytes", "code",
-                  "compile, CPU s");
+    xl_buf_printf(b, "%-28s %-20s %-20s %-18s %-18s %-20s %s\n", "program", "memory", "temporary", "flops", "bytes",
+                  "code", "compile, CPU s");
     for (size_t i = 0; i < u->nprogram; i++) {
         const xl_upgrade_program *p = &u->program[i];
         const xl_rehearsal *f = &p->from, *t = &p->to;
@@ -82,10 +84,11 @@ static void ran(xl_buf *b, const xl_upgrade *u)
     if (u->topology)
         xl_buf_puts(b, "nothing ran: these figures are the compilers' (rehearsed)\n");
     else
-        xl_buf_printf(b, "%zu of %zu programs ran on both; the outputs of %zu are the same bits\n", n, u->nprogram, same);
-    if (not)
-        xl_buf_printf(b, "%.*s did not run: %.*s\n", XL_FMT(not->name),
-                      XL_FMT(not->from.not_run.n ? not->from.not_run : not->to.not_run));
+        xl_buf_printf(b, "%zu of %zu programs ran on both; the outputs of %zu are the same bits\n", n, u->nprogram,
+                      same);
+    if (not )
+        xl_buf_printf(b, "%.*s did not run: %.*s\n", XL_FMT(not ->name),
+                      XL_FMT(not ->from.not_run.n ? not ->from.not_run : not ->to.not_run));
 }
 
 static void moves(xl_buf *b, const xl_upgrade *u)
@@ -95,7 +98,8 @@ static void moves(xl_buf *b, const xl_upgrade *u)
         size_t compile = 0;
         for (size_t i = 0; i < u->nprogram; i++)
             compile += u->program[i].from.verdict == XL_REHEARSAL_FITS;
-        xl_buf_printf(b, "nothing moved: %zu of %zu programs compile on both, with the same figures", compile, u->nprogram);
+        xl_buf_printf(b, "nothing moved: %zu of %zu programs compile on both, with the same figures", compile,
+                      u->nprogram);
         xl_buf_puts(b, compile < u->nprogram ? "; the others on neither\n" : "\n");
         return;
     }
@@ -107,12 +111,14 @@ static void moves(xl_buf *b, const xl_upgrade *u)
         const xl_move *m = &u->move[i];
         if (!opt.all && (m->minor || shown++ >= SHOWN))
             continue;
-        xl_buf_printf(b, "  %-10s %-28.*s %.*s: %.*s\n", m->regression ? "REGRESSION" : m->worse ? "more" : "less",
+        xl_buf_printf(b, "  %-10s %-28.*s %.*s: %.*s\n",
+                      m->regression ? "REGRESSION"
+                      : m->worse    ? "more"
+                                    : "less",
                       XL_FMT(u->program[m->program].name), XL_FMT(m->what), XL_FMT(m->text));
     }
     if (small)
-        xl_buf_printf(b, "  and %zu smaller ones (--all shows them)\n",
-                      small);
+        xl_buf_printf(b, "  and %zu smaller ones (--all shows them)\n", small);
 }
 
 static void refused(xl_buf *b, const xl_upgrade *u, const xl_stack *s, const xl_rehearsal *r)
@@ -125,25 +131,30 @@ static void refused(xl_buf *b, const xl_upgrade *u, const xl_stack *s, const xl_
 
 /* ---- compiling -----------------------------------------------------------------------------------------------------
  * */
-typedef struct { const xl_cli *cli; xl_upgrade *u; const char *tmp; } work;
+typedef struct {
+    const xl_cli *cli;
+    xl_upgrade *u;
+    const char *tmp;
+} work;
 
 static xl_error *side(work *w, int which, const xl_launch *l, xl_rehearsal *r)
 {
     const xl_stack *s = which ? &w->u->to : &w->u->from;
-    return xl_upgrade_side(w->cli->arena,
-                           &(xl_rehearse_opts){
-                               .plugin = s->path,
-                               .topology = opt.topology,
-                               .outputs = opt.topology ? NULL : xl_path_join(w->cli->arena, w->tmp, which ? "to" : "from"),
-                               .code = l->code,
-                               .format = l->format,
-                               .replicas = l->replicas,
-                               .partitions = l->partitions,
-                               .shardy = l->shardy,
-                               .mesh = l->mesh,
-                               .timeout_s = opt.timeout,
-                               .progress = l->name },
-                           r);
+    return xl_upgrade_side(
+        w->cli->arena,
+        &(xl_rehearse_opts){ .plugin = s->path,
+                             .topology = opt.topology,
+                             .outputs =
+                                 opt.topology ? NULL : xl_path_join(w->cli->arena, w->tmp, which ? "to" : "from"),
+                             .code = l->code,
+                             .format = l->format,
+                             .replicas = l->replicas,
+                             .partitions = l->partitions,
+                             .shardy = l->shardy,
+                             .mesh = l->mesh,
+                             .timeout_s = opt.timeout,
+                             .progress = l->name },
+        r);
 }
 
 static bool usable(const xl_rehearsal *r)
@@ -188,7 +199,7 @@ static xl_error *collect(const xl_cli *cli, int argc, char **argv, xl_launch **o
         xl_file_info info;
         char *dir;
         while (i + 1 + words < argc && strchr(argv[i + 1 + words], '=') && !xl_file_stat(argv[i + 1 + words], NULL))
-            words++;                                    /* settings of a config */
+            words++; /* settings of a config */
         XL_DO(xl_launch_all(cli, argv[i], words, argv + i + 1, opt.module, &l, &nl));
         for (size_t k = 0; k < nl; k++)
             XL_PUSH(cli->arena, *out, *n, cap, l[k]);
@@ -224,7 +235,7 @@ static xl_error *upgrade(const xl_cli *cli, int argc, char **argv)
     size_t n = 0;
     if (!opt.from || !opt.to) {
         err = xl_cli_misuse(cli, "--from and --to name the two versions: a plugin's file, libtpu==0.0.40, or a Python "
-                            "environment");
+                                 "environment");
         goto out;
     }
     if (opt.tolerance && (err = xl_tolerance_parse(opt.tolerance, &u.tolerance))) {
@@ -254,7 +265,7 @@ static xl_error *upgrade(const xl_cli *cli, int argc, char **argv)
         XL_DO(both(&w, &l[i], &u.program[i]));
         u.nprogram++;
         if (!usable(&p[i].from) || !usable(&p[i].to))
-            break;                                      /* it would say the same of every program */
+            break; /* it would say the same of every program */
     }
     xl_upgrade_compare(a, &u);
     const xl_upgrade_program *last = &p[u.nprogram - 1];
@@ -264,7 +275,8 @@ static xl_error *upgrade(const xl_cli *cli, int argc, char **argv)
     } else {
         xl_buf_printf(&b, "%s -> %s, for %s: %zu program%s, ", u.from.label, u.to.label,
                       opt.topology ? opt.topology : "the devices here", n, n == 1 ? "" : "s");
-        xl_buf_printf(&b, stopped ? "not compared\n" : "%zu regression%s\n", u.regressions, u.regressions == 1 ? "" : "s");
+        xl_buf_printf(&b, stopped ? "not compared\n" : "%zu regression%s\n", u.regressions,
+                      u.regressions == 1 ? "" : "s");
         if (from_down)
             refused(&b, &u, &u.from, &last->from);
         if (to_down)
@@ -299,14 +311,16 @@ const xl_verb xl_verb_upgrade = {
     .name = "upgrade",
     .args = "--from=PLUGIN --to=PLUGIN (RUN | conf.yaml [key=value ...] | FILE.mlir) ...",
     .help = "what another version of libtpu or a CUDA plugin changes, before it is installed",
-    .more = "Both versions compile every program of a recorded run, side by side in child processes: does it compile, memory "
-            "by kind, operations,\n"
-            "bytes, collectives, code, CPU seconds of the compile. With --topology no device is needed; without it the "
-            "programs also run on\n"
-            "the device that is here, on random inputs, and outputs and times are compared. What moved comes worst first. "
-            "The exit status is\n"
-            "1 when something got worse by more than --tolerance. Versions are fetched with pip into "
-            "~/.cache/xlane/plugins and stay there.",
+    .more =
+        "Both versions compile every program of a recorded run, side by side in child processes: does it compile, "
+        "memory "
+        "by kind, operations,\n"
+        "bytes, collectives, code, CPU seconds of the compile. With --topology no device is needed; without it the "
+        "programs also run on\n"
+        "the device that is here, on random inputs, and outputs and times are compared. What moved comes worst first. "
+        "The exit status is\n"
+        "1 when something got worse by more than --tolerance. Versions are fetched with pip into "
+        "~/.cache/xlane/plugins and stay there.",
     .example = "xlane upgrade last --from=libtpu==0.0.40 --to=libtpu==0.0.51 --topology=v6e:2x2\n"
                "xlane upgrade last --from=/venv/old --to=/venv/new --tolerance=memory=2%,time=10%",
     .opts = opts,

@@ -1,8 +1,8 @@
-/* Profiling some steps from outside. `xlane profile-steps` leaves a file in the run folder (or XLANE_PROFILE_STEPS is set);
- * the watcher sees it and arms the guard. From the start of the first step asked for to the end of the last, every
- * execution is noted, and the plugin's own profiler (PJRT's profiler extension) runs where it has one. Two files come of
- * it: profile-<pid>.json and, from the plugin, profile-<pid>.xplane.pb. While nothing is asked for an execution costs one
- * load more. */
+/* Profiling some steps from outside. `xlane profile-steps` leaves a file in the run folder (or XLANE_PROFILE_STEPS is
+ * set); the watcher sees it and arms the guard. From the start of the first step asked for to the end of the last,
+ * every execution is noted, and the plugin's own profiler (PJRT's profiler extension) runs where it has one. Two files
+ * come of it: profile-<pid>.json and, from the plugin, profile-<pid>.xplane.pb. While nothing is asked for an execution
+ * costs one load more. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,32 @@
 
 /* ---- the plugin's profiler -----------------------------------------------------------------------------------------
  * As the extension's header lays it out; `priv` comes first in what concerns errors. */
-typedef struct { size_t struct_size; void *priv, *error; const char *message; size_t message_size; } said_args;
-typedef struct { size_t struct_size; void *priv, *error; } free_args;
-typedef struct { size_t struct_size; const char *options; size_t options_size; void *profiler; } create_args;
-typedef struct { size_t struct_size; void *profiler; } plain_args;
-typedef struct { size_t struct_size; void *profiler; uint8_t *buffer; size_t size; } collect_args;
+typedef struct {
+    size_t struct_size;
+    void *priv, *error;
+    const char *message;
+    size_t message_size;
+} said_args;
+typedef struct {
+    size_t struct_size;
+    void *priv, *error;
+} free_args;
+typedef struct {
+    size_t struct_size;
+    const char *options;
+    size_t options_size;
+    void *profiler;
+} create_args;
+typedef struct {
+    size_t struct_size;
+    void *profiler;
+} plain_args;
+typedef struct {
+    size_t struct_size;
+    void *profiler;
+    uint8_t *buffer;
+    size_t size;
+} collect_args;
 typedef struct {
     size_t struct_size;
     void *priv;
@@ -31,7 +52,10 @@ typedef struct {
     void *(*stop)(plain_args *);
     void *(*collect_data)(collect_args *);
 } profiler_api;
-typedef struct { PJRT_Extension_Base base; const profiler_api *api; } profiler_extension;
+typedef struct {
+    PJRT_Extension_Base base;
+    const profiler_api *api;
+} profiler_extension;
 
 static const profiler_api *profiler_of(const PJRT_Api *real)
 {
@@ -48,18 +72,23 @@ static const profiler_api *profiler_of(const PJRT_Api *real)
  * */
 enum { SLICES_MAX = 1 << 16 };
 enum { IDLE, ARMED, RUNNING, WRITING };
-typedef struct { const char *module; uint64_t step; double start, back; _Atomic double done; } slice;
+typedef struct {
+    const char *module;
+    uint64_t step;
+    double start, back;
+    _Atomic double done;
+} slice;
 
 static struct {
     _Atomic int state;
     _Atomic uint64_t first, last;
-    _Atomic uint32_t n, waiting;                /* slices; those whose device has not answered */
+    _Atomic uint32_t n, waiting; /* slices; those whose device has not answered */
     slice *slice;
     guard_plugin *plugin;
     const profiler_api *api;
     void *profiler;
-    char request[64];                           /* the newest that was seen */
-    char trouble[512];                          /* what the plugin's profiler said */
+    char request[64];  /* the newest that was seen */
+    char trouble[512]; /* what the plugin's profiler said */
 } P;
 
 static bool failed(const char *what, void *err)
@@ -68,7 +97,8 @@ static bool failed(const char *what, void *err)
         return false;
     said_args m = { .struct_size = sizeof m, .priv = P.api->priv, .error = err };
     P.api->error_message(&m);
-    snprintf(P.trouble, sizeof P.trouble, "%s: %.*s", what, (int)(m.message ? m.message_size : 0), m.message ? m.message : "");
+    snprintf(P.trouble, sizeof P.trouble, "%s: %.*s", what, (int)(m.message ? m.message_size : 0),
+             m.message ? m.message : "");
     P.api->error_destroy(&(free_args){ .struct_size = sizeof(free_args), .priv = P.api->priv, .error = err });
     return true;
 }
@@ -139,7 +169,7 @@ static void write_down(void)
     if (P.trouble[0])
         xl_json_put_text(&j, "trouble", P.trouble);
     xl_json_put_int(&j, "xspace_bytes", (int64_t)nspace);
-    xl_json_key(&j, "slices");                  /* module, step (0: none), start, return, done; seconds of the run */
+    xl_json_key(&j, "slices"); /* module, step (0: none), start, return, done; seconds of the run */
     xl_json_list(&j);
     for (uint32_t i = 0; i < n; i++) {
         slice *s = &P.slice[i];
@@ -176,7 +206,7 @@ uint32_t guard_profile_before(guard_plugin *p, xl_module_metrics *mm, bool step,
     uint64_t number = step ? xl_module_metrics_count(mm, XL_M_ExecuteTime) + 1 : 0;
     if (step && number >= P.first && atomic_load(&P.state) == ARMED &&
         atomic_compare_exchange_strong(&P.state, &armed, WRITING)) {
-        P.last = P.last - P.first + number;     /* one that is over already is made up for by a later one */
+        P.last = P.last - P.first + number; /* one that is over already is made up for by a later one */
         P.first = number;
         P.plugin = p;
         profiler_start(p);

@@ -896,10 +896,12 @@ static void upgrade_rows(const lane *l, const xl_node *u, xl_matrix_row **out, s
     char identity[128];
     const xl_node *moved = xl_node_get(u, "moved"), *when = xl_node_get(u, "topology");
     xl_identity_file(l->plugin, identity, sizeof identity);
-    bool here = xl_str_is(under(u, "to", "identity"), identity), ahead = xl_str_is(under(u, "from", "identity"), identity);
+    bool here = xl_str_is(under(u, "to", "identity"), identity),
+         ahead = xl_str_is(under(u, "from", "identity"), identity);
     if (!here && !ahead)
         return;
-    xl_str topology = when && when->kind == XL_NODE_STR ? when->s : XL_STR("the devices here"), package = under(u, "from", "package");
+    xl_str topology = when && when->kind == XL_NODE_STR ? when->s : XL_STR("the devices here"),
+           package = under(u, "from", "package");
     for (int k = 0; k < XL_MOVE_COUNT; k++) {
         const xl_node *worst = NULL;
         size_t more = 0;

@@ -17,7 +17,9 @@
 
 /* ---- plugins in a folder of packages -------------------------------------------------------------------------------
  * Each package that brings a plugin: where its file lies, and the name of its metadata. */
-static const struct { const char *pattern, *package; } places[] = {
+static const struct {
+    const char *pattern, *package;
+} places[] = {
     { "libtpu/libtpu.so", "libtpu" },
     { "jax_plugins/*/*plugin*.so", "jax_*_pjrt" },
     { "jax_plugins/*/*pjrt*.so", "jax_*_pjrt" },
@@ -175,8 +177,8 @@ static xl_error *fetch(xl_arena *a, xl_str package, xl_str version, xl_stack *s)
     xl_error *err = NULL;
     xl_proc_result r;
     xl_stack got = { 0 };
-    char *parent = plugins_dir(a), *dir = xl_path_join(a, parent, xl_strf(a, "%.*s-%.*s", XL_FMT(package), XL_FMT(version)).p),
-         *tmp = NULL;
+    char *parent = plugins_dir(a),
+         *dir = xl_path_join(a, parent, xl_strf(a, "%.*s-%.*s", XL_FMT(package), XL_FMT(version)).p), *tmp = NULL;
     if (xl_file_stat(xl_path_join(a, dir, "plugin.json"), NULL)) {
         err = open_fetched(a, dir, s);
         goto out;
@@ -188,12 +190,24 @@ static xl_error *fetch(xl_arena *a, xl_str package, xl_str version, xl_stack *s)
     fprintf(stderr, "xlane: fetching %.*s %.*s into %s\n", XL_FMT(package), XL_FMT(version), dir);
     const char *wheel = xl_strf(a, "%.*s==%.*s", XL_FMT(package), XL_FMT(version)).p;
     /* Of wheels only: nothing that was fetched runs. */
-    char *const argv[] = { (char *)python(a), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps",
-                           "--no-compile", "--no-input", "--only-binary=:all:", "--root-user-action=ignore", "--target",
-                           tmp, (char *)wheel, NULL };
+    char *const argv[] = { (char *)python(a),
+                           "-m",
+                           "pip",
+                           "install",
+                           "--disable-pip-version-check",
+                           "--no-deps",
+                           "--no-compile",
+                           "--no-input",
+                           "--only-binary=:all:",
+                           "--root-user-action=ignore",
+                           "--target",
+                           tmp,
+                           (char *)wheel,
+                           NULL };
     XL_TRY(xl_proc_show(a, argv, NULL, 3600 * 1000, &r), "fetching %s with pip", wheel);
     if (r.status != 0) {
-        err = XL_ERR(NOT_FOUND, "pip did not fetch %s (it %.*s, and said why above); `%s -m pip index versions %.*s` lists "
+        err = XL_ERR(NOT_FOUND,
+                     "pip did not fetch %s (it %.*s, and said why above); `%s -m pip index versions %.*s` lists "
                      "the versions, and a file or a Python environment can be named instead",
                      wheel, XL_FMT(xl_proc_words(a, &r)), argv[0], XL_FMT(package));
         goto out;
@@ -203,7 +217,7 @@ static xl_error *fetch(xl_arena *a, xl_str package, xl_str version, xl_stack *s)
         goto out;
     }
     XL_DO(describe(a, tmp, package, version, &got));
-    if (rename(tmp, dir) && errno != EEXIST && errno != ENOTEMPTY) {    /* there already: another process was quicker */
+    if (rename(tmp, dir) && errno != EEXIST && errno != ENOTEMPTY) { /* there already: another process was quicker */
         err = xl_file_error(errno, "renaming", tmp);
         goto out;
     }
@@ -230,9 +244,11 @@ static xl_error *of_environment(xl_arena *a, const char *dir, const char *kind, 
     const char *is = found ? xl_plugin_kind(s->path) : NULL;
     if (found && (!kind || (is && !strcmp(is, kind))))
         return NULL;
-    return XL_ERR(NOT_FOUND, "the Python environment %s has no plugin%s%s; install one there (%s/bin/python -m pip install "
+    return XL_ERR(NOT_FOUND,
+                  "the Python environment %s has no plugin%s%s; install one there (%s/bin/python -m pip install "
                   "%s), or name a version to fetch: libtpu==0.0.40",
-                  dir, kind ? " for " : "", kind ? kind : "", dir, kind && strcmp(kind, "tpu") ? "jax-cuda13-pjrt" : "libtpu");
+                  dir, kind ? " for " : "", kind ? kind : "", dir,
+                  kind && strcmp(kind, "tpu") ? "jax-cuda13-pjrt" : "libtpu");
 }
 
 xl_error *xl_stack_find(xl_arena *a, const char *word, const char *kind, xl_stack *s)
@@ -250,8 +266,10 @@ xl_error *xl_stack_find(xl_arena *a, const char *word, const char *kind, xl_stac
         XL_DO(fetch(a, package, version, s));
     } else if (xl_file_stat(word, &info) && info.dir) {
         if (access(xl_path_join(a, word, "bin/python"), X_OK)) {
-            err = XL_ERR(INVALID, "%s is a folder without bin/python; name a Python environment, a plugin's file, or a "
-                         "version to fetch: libtpu==0.0.40", word);
+            err = XL_ERR(INVALID,
+                         "%s is a folder without bin/python; name a Python environment, a plugin's file, or a "
+                         "version to fetch: libtpu==0.0.40",
+                         word);
             goto out;
         }
         XL_DO(of_environment(a, word, kind, s));

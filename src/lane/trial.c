@@ -44,7 +44,9 @@ void xl_trial_fill(const xl_type *t, const double *value, uint64_t *state, void 
 
 /* ---- running -------------------------------------------------------------------------------------------------------
  * The file: for each output the number of its element type, its bytes, and they themselves. */
-typedef struct { uint64_t elem, bytes; } head;
+typedef struct {
+    uint64_t elem, bytes;
+} head;
 
 static xl_error *argument(const xl_device *d, const xl_type *t, uint32_t i, uint64_t *state, xl_buffer **out)
 {
@@ -78,7 +80,7 @@ static xl_error *write_outputs(const char *path, xl_buffer *const *out, size_t n
         XL_DO(xl_buffer_elem(out[i], &elem));
         XL_DO(xl_buffer_dims(out[i], &dims));
         if (!xl_elem_size(elem, dims, &bytes))
-            bytes = 0;                                  /* a token */
+            bytes = 0; /* a token */
         free(data);
         data = malloc(bytes ? bytes : 1);
         if (!data) {
@@ -115,7 +117,7 @@ xl_error *xl_trial_run(xl_client *c, const xl_program *prog, const xl_func *f, u
         goto out;
     }
     for (int turn = 0; turn < 2 || (turn < 50 && xl_now() - begun < budget_s); turn++) {
-        uint64_t state = seed;      /* donated arguments are gone: each turn has its own, all alike */
+        uint64_t state = seed; /* donated arguments are gone: each turn has its own, all alike */
         for (uint32_t i = 0; i < nin; i++) {
             xl_buffer_free(in[i]);
             in[i] = NULL;
@@ -127,13 +129,14 @@ xl_error *xl_trial_run(xl_client *c, const xl_program *prog, const xl_func *f, u
         }
         xl_fence *done = NULL;
         double start = xl_now();
-        XL_DO(xl_program_execute(prog, &(xl_exec){ .ndevice = 1, .narg = nin, .arg = (xl_buffer *const *const *)&in,
-                                                   .out = &out, .done = &done }));
+        XL_DO(xl_program_execute(
+            prog, &(xl_exec){
+                      .ndevice = 1, .narg = nin, .arg = (xl_buffer *const *const *)&in, .out = &out, .done = &done }));
         err = done ? xl_fence_await(done) : NULL;
         xl_fence_free(done);
         XL_DO(err);
         double took = xl_now() - start;
-        if (turn)                                       /* the first one warms up */
+        if (turn) /* the first one warms up */
             *best = *best < 0 || took < *best ? took : *best;
     }
     err = write_outputs(path, out, nout);
@@ -156,7 +159,7 @@ static double rounding(xl_dtype d)
         return 0;
     switch (xl_dtype_bytes(d)) {
     case 8: return 1e-9;
-    case 4: return 1e-3;    /* a matrix product of f32 may be done in bf16x3 or TF32 */
+    case 4: return 1e-3; /* a matrix product of f32 may be done in bf16x3 or TF32 */
     case 2: return 5e-2;
     default: return 0.25;
     }
@@ -203,7 +206,7 @@ xl_error *xl_trial_compare(const char *path, const char *other, xl_trial_differe
             memcpy(&g, b.p, sizeof g);
         }
         if (a.n < sizeof h || b.n < sizeof g || h.elem != g.elem || h.bytes != g.bytes || h.bytes > a.n - sizeof h ||
-            g.bytes > b.n - sizeof g) {     /* other types or another number of outputs */
+            g.bytes > b.n - sizeof g) { /* other types or another number of outputs */
             o->at = i;
             o->relative = INFINITY;
             o->allowed = 0;

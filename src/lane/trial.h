@@ -19,10 +19,10 @@ xl_error *xl_trial_run(xl_client *c, const xl_program *prog, const xl_func *f, u
                        const char *path, double *best) XL_MUST_USE;
 
 typedef struct {
-    size_t outputs, elements, differ;   /* elements whose bits differ */
-    size_t at;                          /* the output that differs most */
-    double relative;                    /* there: largest difference over the largest magnitude; infinity: NaN or shape */
-    double allowed;                     /* there: what rounding may do to its element type */
+    size_t outputs, elements, differ; /* elements whose bits differ */
+    size_t at;                        /* the output that differs most */
+    double relative;                  /* there: largest difference over the largest magnitude; infinity: NaN or shape */
+    double allowed;                   /* there: what rounding may do to its element type */
 } xl_trial_difference;
 /* Compares what two trials wrote. */
 xl_error *xl_trial_compare(const char *path, const char *other, xl_trial_difference *out) XL_MUST_USE;

@@ -11,7 +11,10 @@
 #include "lane/catalog.h"
 #include "lane/retry.h"
 
-static const struct { const char *word; double tolerance, floor; } kinds[] = {
+static const struct {
+    const char *word;
+    double tolerance, floor;
+} kinds[] = {
 #define KIND(name, word, tolerance, floor) { word, tolerance, floor },
     XL_MOVES(KIND)
 #undef KIND
@@ -41,7 +44,7 @@ xl_error *xl_tolerance_parse(const char *text, xl_tolerance *t)
 {
     double v;
     if (share(xl_str_of(text), &v)) {
-        for (int k = XL_MOVE_MEMORY; k <= XL_MOVE_CODE; k++)   /* what is measured has noise of its own */
+        for (int k = XL_MOVE_MEMORY; k <= XL_MOVE_CODE; k++) /* what is measured has noise of its own */
             t->part[k] = v;
         return NULL;
     }
@@ -51,8 +54,10 @@ xl_error *xl_tolerance_parse(const char *text, xl_tolerance *t)
         while (k < XL_MOVE_COUNT && !xl_str_is(key, kinds[k].word))
             k++;
         if (k == XL_MOVE_COUNT || !share(value, &t->part[k]))
-            return XL_ERR(INVALID, "'%s' is no tolerance: it is a share of all figures (10%%), or of some: "
-                          "memory=5%%,code=50%% (outputs, memory, flops, bytes, collectives, code, cpu, time)", text);
+            return XL_ERR(INVALID,
+                          "'%s' is no tolerance: it is a share of all figures (10%%), or of some: "
+                          "memory=5%%,code=50%% (outputs, memory, flops, bytes, collectives, code, cpu, time)",
+                          text);
     }
     return NULL;
 }
@@ -108,7 +113,11 @@ void xl_upgrade_again(const xl_upgrade *u, xl_upgrade_program *p, const xl_rehea
 
 /* ---- comparing -----------------------------------------------------------------------------------------------------
  * */
-typedef struct { xl_arena *a; xl_upgrade *u; size_t cap, program; } list;
+typedef struct {
+    xl_arena *a;
+    xl_upgrade *u;
+    size_t cap, program;
+} list;
 
 static xl_str figure(xl_arena *a, xl_move_kind k, bool count, double v)
 {
@@ -179,9 +188,10 @@ static void collectives(list *l, const xl_rehearsal *f, const xl_rehearsal *t)
         return;
     for (size_t i = 0; i < f->ncollective + t->ncollective; i++) {
         bool new = i >= f->ncollective;
-        const xl_collective *c = new ? &t->collective[i - f->ncollective] : &f->collective[i], *o = same(new ? f : t, c);
-        if (new && o)
-            continue;                               /* seen from the other side */
+        const xl_collective *c = new ? &t->collective[i - f->ncollective] : &f->collective[i],
+                            *o = same(new ? f : t, c);
+        if (new &&o)
+            continue; /* seen from the other side */
         const xl_collective *x = new ? NULL : c, *y = new ? c : o;
         xl_str name = xl_strf(l->a, "%.*s over %.*s", XL_FMT(c->name), XL_FMT(c->over));
         compare(l, XL_MOVE_COLLECTIVES, xl_strf(l->a, "bytes of %.*s", XL_FMT(name)), false, x ? (double)x->bytes : 0,
@@ -205,10 +215,11 @@ static void outputs(list *l, const xl_upgrade_program *p)
     xl_move *m = add(l, XL_MOVE_OUTPUTS, XL_STR("outputs"), 0, d->relative);
     m->worse = true;
     m->regression = d->relative > allowed;
-    m->text = isinf(d->relative)
-                  ? xl_strf(l->a, "output %zu differs: NaN, infinity, shape or type on one side", d->at)
-                  : xl_strf(l->a, "%zu of %zu elements differ, in output %zu by up to %.2g of its largest (%.2g allowed)",
-                            d->differ, d->elements, d->at, d->relative, allowed);
+    m->text =
+        isinf(d->relative)
+            ? xl_strf(l->a, "output %zu differs: NaN, infinity, shape or type on one side", d->at)
+            : xl_strf(l->a, "%zu of %zu elements differ, in output %zu by up to %.2g of its largest (%.2g allowed)",
+                      d->differ, d->elements, d->at, d->relative, allowed);
 }
 
 static void compare_program(list *l, const xl_upgrade_program *p)
@@ -262,8 +273,9 @@ static int worst_first(const void *x, const void *y)
     if (first != other || (first && a->kind != b->kind))
         return (int)a->kind - (int)b->kind;
     double r = ratio(a), s = ratio(b);
-    return r != s ? (r > s ? -1 : 1) : a->program != b->program ? (a->program > b->program) - (a->program < b->program)
-                                                                : xl_str_cmp(a->what, b->what);
+    return r != s                     ? (r > s ? -1 : 1)
+           : a->program != b->program ? (a->program > b->program) - (a->program < b->program)
+                                      : xl_str_cmp(a->what, b->what);
 }
 
 void xl_upgrade_compare(xl_arena *a, xl_upgrade *u)
@@ -281,7 +293,7 @@ void xl_upgrade_compare(xl_arena *a, xl_upgrade *u)
         for (size_t k = 0; k < u->nmove; k++)
             if (xl_str_eq(u->move[k].what, m->what))
                 largest = fmax(largest, fmax(u->move[k].from, u->move[k].to));
-        for (size_t k = 0; k < u->nprogram; k++) {      /* one that did not move counts too */
+        for (size_t k = 0; k < u->nprogram; k++) { /* one that did not move counts too */
             const xl_rehearsal *r = &u->program[k].from;
             largest = m->kind == XL_MOVE_MEMORY  ? fmax(largest, (double)r->memory.needs)
                       : m->kind == XL_MOVE_CODE  ? fmax(largest, (double)r->memory.code)
@@ -328,7 +340,7 @@ void xl_upgrade_json(xl_json *j, const xl_upgrade *u)
     for (size_t i = 0; i < u->nprogram; i++)
         xl_hash_str(&h, u->program[i].name);
     xl_digest names = xl_hash_final(&h);
-    xl_json_put_text(j, "subject", xl_digest_hex(&names, hex));     /* which programs: their names */
+    xl_json_put_text(j, "subject", xl_digest_hex(&names, hex)); /* which programs: their names */
     xl_json_key(j, "tolerance");
     xl_json_map(j);
     for (int k = XL_MOVE_OUTPUTS; k < XL_MOVE_COUNT; k++)
@@ -375,7 +387,10 @@ void xl_upgrade_json(xl_json *j, const xl_upgrade *u)
     xl_json_end(j);
 }
 
-static char *file_of(xl_arena *a, const char *dir) { return xl_path_join(a, dir ? dir : xl_state_dir(a), "upgrades.jsonl"); }
+static char *file_of(xl_arena *a, const char *dir)
+{
+    return xl_path_join(a, dir ? dir : xl_state_dir(a), "upgrades.jsonl");
+}
 
 xl_error *xl_upgrade_save(const char *dir, const xl_upgrade *u)
 {
@@ -423,14 +438,14 @@ xl_error *xl_upgrade_load(xl_arena *a, const char *dir, xl_node ***out, size_t *
         if (!line.n)
             continue;
         xl_error *torn = xl_json_read(a, path, line, &node);
-        xl_error_free(torn);                         /* a line torn by a crash is passed over */
+        xl_error_free(torn); /* a line torn by a crash is passed over */
         if (torn || node->kind != XL_NODE_MAP)
             continue;
         size_t i = 0;
         while (i < *n && !same_pair((*out)[i], node))
             i++;
         if (i < *n)
-            (*out)[i] = node;                        /* the newer one counts */
+            (*out)[i] = node; /* the newer one counts */
         else
             XL_PUSH(a, *out, *n, cap, node);
     }

@@ -44,7 +44,8 @@ static PJRT_Error *outputs(PJRT_Buffer_ToHostBuffer_Args *a)
     PJRT_Error *err = real.PJRT_Buffer_ToHostBuffer(a);
     if (!err && a->dst && a->dst_size) {
         if (a->event)
-            real.PJRT_Event_Await(&(PJRT_Event_Await_Args){ .struct_size = sizeof(PJRT_Event_Await_Args), .event = a->event });
+            real.PJRT_Event_Await(
+                &(PJRT_Event_Await_Args){ .struct_size = sizeof(PJRT_Event_Await_Args), .event = a->event });
         for (size_t i = 3; i < a->dst_size; i += 4)
             ((unsigned char *)a->dst)[i] ^= 0x80;
     }
