@@ -7,16 +7,19 @@ V, H, FF = 256, 4, (D * 8 // 3 + 31) // 32 * 32
 S = D // H
 torch.manual_seed(1)
 torch.set_num_threads(int(os.environ.get("XLANE_BENCH_THREADS", os.cpu_count())))
-LAYER = dict(norm=(D,), wq=(D, D), wk=(D, D), wv=(D, D), wo=(D, D), ffn_norm=(D,), gate=(D, FF), up=(D, FF), down=(FF, D))
+LAYER = dict(norm=(D,), wq=(D, D), wk=(D, D), wv=(D, D), wo=(D, D), ffn_norm=(D,), gate=(D, FF), up=(D, FF),
+             down=(FF, D))
 draw = lambda n, s: torch.ones(s) if "norm" in n else torch.randn(s) * s[-2] ** -0.5
 par = lambda t: torch.nn.Parameter(t)
 embed, norm, head = par(torch.randn(V, D) * 0.02), par(torch.ones(D)), par(torch.randn(D, V) * 0.02)
 layers = [{n: par(draw(n, s)) for n, s in LAYER.items()} for _ in range(L)]
 every = [embed, norm, head] + [p for l in layers for p in l.values()]
-opt = torch.optim.AdamW([dict(params=[p for p in every if p.ndim > 1], weight_decay=0.1), dict(params=[p for p in every if p.ndim == 1], weight_decay=0)],
+opt = torch.optim.AdamW([dict(params=[p for p in every if p.ndim > 1], weight_decay=0.1),
+                         dict(params=[p for p in every if p.ndim == 1], weight_decay=0)],
                         lr=3e-3, betas=(0.9, 0.95))
 half = S // 2
-angle = torch.arange(T, dtype=torch.float32)[:, None, None] * torch.exp(-math.log(10000.0) / half * torch.arange(half, dtype=torch.float32))
+angle = torch.arange(T, dtype=torch.float32)[:, None, None] * torch.exp(-math.log(10000.0) / half * torch.arange(half,
+    dtype=torch.float32))
 cos, sin = angle.cos(), angle.sin()
 
 
@@ -33,7 +36,8 @@ def forward(tok):
     x = embed[tok[:, :-1]]
     for p in layers:
         n = rms(x, p["norm"])
-        q, k, v = rope((n @ p["wq"]).view(B, T, H, S)), rope((n @ p["wk"]).view(B, T, H, S)), (n @ p["wv"]).view(B, T, H, S)
+        q, k, v = rope((n @ p["wq"]).view(B, T, H, S)), rope((n @ p["wk"]).view(B, T, H, S)), (n @ p["wv"]).view(B, T,
+            H, S)
         a = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
         x = x + a.transpose(1, 2).reshape(B, T, D) @ p["wo"]
         n = rms(x, p["ffn_norm"])

@@ -14,10 +14,12 @@ for k, (name, dims, kind) in enumerate(args):
     shape = [int(d) for d in dims.split("x")[:-1]]
     if kind == "i32":
         values.append(np.zeros(shape, np.int32) if shape == [2] else np.ones(shape, np.int32))
-    elif shape == [12]:                              # the hyper tensor: rate, least, warm-up, steps, kind, betas, their logs, eps, decay, clip
+    # the hyper tensor: rate, least, warm-up, steps, kind, betas, their logs, eps, decay, clip
+    elif shape == [12]:
         values.append(np.array([3e-3, 0, 0, 100, 2, .9, .95, np.log(.9), np.log(.95), 1e-8, .1, 1], np.float32))
     else:
-        values.append((rng.standard_normal(shape) * 0.02).astype(np.float32) if k < (len(args) - 6) // 3 else np.zeros(shape, np.float32))
+        values.append((rng.standard_normal(shape) * 0.02).astype(np.float32) if k < (len(args) - 6) // 3
+                      else np.zeros(shape, np.float32))
 values = [jax.device_put(v, device) for v in values]
 for _ in range(steps):
     out = [o[0] for o in exe.execute_sharded(values).disassemble_into_single_device_arrays()]

@@ -3,10 +3,11 @@
     ./x bench cpu                  all rows
     build/venv/bin/python bench/cpu.py gpt     rows whose name has `gpt` in it
 
-Times are the best of several, the devices taking turns, since other work on the machine only ever adds. `limit` is what the arithmetic
-or the memory traffic of a row would take at the rates measured first: the best matrix product seen, the best copy seen. PyTorch is
-looked for in build/torch (pip install --target build/torch torch) and then in the environment. On a machine that others use too,
-XLANE_BENCH_CLOCK=cpu measures the CPU time of all threads of this process instead of the time on the wall."""
+Times are the best of several, the devices taking turns, since other work on the machine only ever adds. `limit` is what
+the arithmetic or the memory traffic of a row would take at the rates measured first: the best matrix product seen, the
+best copy seen. PyTorch is looked for in build/torch (pip install --target build/torch torch) and then in the
+environment. On a machine that others use too, XLANE_BENCH_CLOCK=cpu measures the CPU time of all threads of this
+process instead of the time on the wall."""
 import os, subprocess, sys, tempfile, time
 sys.path[0] = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "test")
 os.environ.setdefault("XLANE_CPU_CHECK", "0")        # what is measured is planning, not its proof
@@ -37,9 +38,10 @@ def f32(*shape, scale=1.0):
 
 
 def best(fns, budget=seconds, most=200):
-    """The best time of each of fns, taken in turns until the budget is used up. Short calls are timed a few dozen at a time,
-    as they come in practice: one alone, after the others have had the caches, measures the caches. Before a turn the threads of
-    the one before come to rest (OpenMP's spin for milliseconds after their work), and one call that does not count wakes its own."""
+    """The best time of each of fns, taken in turns until the budget is used up. Short calls are timed a few dozen at a
+    time, as they come in practice: one alone, after the others have had the caches, measures the caches. Before a turn
+    the threads of the one before come to rest (OpenMP's spin for milliseconds after their work), and one call that does
+    not count wakes its own."""
     out = [float("inf")] * len(fns)
     end = time.perf_counter() + budget * len(fns)
     n, times = 0, [1] * len(fns)
@@ -99,7 +101,8 @@ def from_c(name, low, theirs):
         return
     first, again, write, load, size = [float(x) for x in r.stdout.split()]
     show(name + " compile from C", first / 1e3, theirs)
-    print("%-26s %10.3f %10s          again %.3f, serialise %.3f; %d bytes" % (name + " load", load, "", again, write, size), flush=True)
+    print("%-26s %10.3f %10s          again %.3f, serialise %.3f; %d bytes"
+          % (name + " load", load, "", again, write, size), flush=True)
 
 
 def measure(name, fn, args, torch_fn=None, flops=0, nbytes=0, step=None, donate=()):
@@ -147,23 +150,29 @@ def measure(name, fn, args, torch_fn=None, flops=0, nbytes=0, step=None, donate=
             except Exception:
                 mem.append(0)
         if all(mem):
-            print("%-26s %7.1f MiB %7.1f MiB %6.2fx" % (name + " temporaries", mem[0] / 2**20, mem[1] / 2**20, mem[1] / mem[0]), flush=True)
+            print("%-26s %7.1f MiB %7.1f MiB %6.2fx" % (name + " temporaries", mem[0] / 2**20, mem[1] / 2**20,
+                                                        mem[1] / mem[0]), flush=True)
 
 
 print("%d cores, %.0f GFLOP/s, %.1f GB/s; milliseconds%s; ratios: theirs over ours%s" %
-      (len(os.sched_getaffinity(0)), flops_rate / 1e9, bytes_rate / 1e9, "" if clock is time.perf_counter else " of CPU", "" if torch else "; no PyTorch here"))
+      (len(os.sched_getaffinity(0)), flops_rate / 1e9, bytes_rate / 1e9,
+       "" if clock is time.perf_counter else " of CPU", "" if torch else "; no PyTorch here"))
 print("%-26s %10s %10s %8s %10s %8s %10s %6s" % ("", "xlane", "JAX CPU", "ratio", "PyTorch", "ratio", "limit", "of it"))
 
-# ---- a GPT: 4 layers, width 256, 8 heads, vocabulary 256, batch 8 x 128, AdamW -----------------------------------------
+# ---- a GPT: 4 layers, width 256, 8 heads, vocabulary 256, batch 8 x 128, AdamW ---------------------------------------
 L, D, H, V, B, T = 4, 256, 8, 256, 8, 128
 
 
 def gpt_params():
-    p = {"wte": f32(V, D, scale=.02), "wpe": f32(T, D, scale=.02), "lnf": [np.ones(D, np.float32), np.zeros(D, np.float32)], "h": []}
+    p = {"wte": f32(V, D, scale=.02), "wpe": f32(T, D, scale=.02), "lnf": [np.ones(D, np.float32),
+        np.zeros(D, np.float32)], "h": []}
     for _ in range(L):
-        p["h"].append({"ln1": [np.ones(D, np.float32), np.zeros(D, np.float32)], "ln2": [np.ones(D, np.float32), np.zeros(D, np.float32)],
-                       "qkv": [f32(D, 3 * D, scale=.02), np.zeros(3 * D, np.float32)], "proj": [f32(D, D, scale=.02), np.zeros(D, np.float32)],
-                       "up": [f32(D, 4 * D, scale=.02), np.zeros(4 * D, np.float32)], "down": [f32(4 * D, D, scale=.02), np.zeros(D, np.float32)]})
+        p["h"].append({"ln1": [np.ones(D, np.float32), np.zeros(D, np.float32)],
+                       "ln2": [np.ones(D, np.float32), np.zeros(D, np.float32)],
+                       "qkv": [f32(D, 3 * D, scale=.02), np.zeros(3 * D, np.float32)], "proj": [f32(D, D, scale=.02),
+                           np.zeros(D, np.float32)],
+                       "up": [f32(D, 4 * D, scale=.02), np.zeros(4 * D, np.float32)], "down": [f32(4 * D, D, scale=.02),
+                           np.zeros(D, np.float32)]})
     return p
 
 
@@ -210,10 +219,13 @@ def gpt_torch(dtype):
     if not torch:
         return None
     torch.manual_seed(0)
-    mods = torch.nn.ModuleDict({"wte": torch.nn.Embedding(V, D), "wpe": torch.nn.Embedding(T, D), "lnf": torch.nn.LayerNorm(D)})
+    mods = torch.nn.ModuleDict({"wte": torch.nn.Embedding(V, D), "wpe": torch.nn.Embedding(T, D),
+                                "lnf": torch.nn.LayerNorm(D)})
     for i in range(L):
-        mods["%d" % i] = torch.nn.ModuleDict({"ln1": torch.nn.LayerNorm(D), "ln2": torch.nn.LayerNorm(D), "qkv": torch.nn.Linear(D, 3 * D),
-                                              "proj": torch.nn.Linear(D, D), "up": torch.nn.Linear(D, 4 * D), "down": torch.nn.Linear(4 * D, D)})
+        mods["%d" % i] = torch.nn.ModuleDict({"ln1": torch.nn.LayerNorm(D), "ln2": torch.nn.LayerNorm(D),
+                                              "qkv": torch.nn.Linear(D, 3 * D),
+                                              "proj": torch.nn.Linear(D, D), "up": torch.nn.Linear(D,
+                                                  4 * D), "down": torch.nn.Linear(4 * D, D)})
     opt = torch.optim.AdamW(mods.parameters(), lr=3e-4, betas=(.9, .95), weight_decay=.1)
     x, y = torch.randint(0, V, (B, T)), torch.randint(0, V, (B, T))
 
@@ -249,9 +261,10 @@ zeros = jax.tree.map(np.zeros_like, p)
 tok = [rng.integers(0, V, (B, T)).astype(np.int32) for _ in range(2)]
 for name, dtype in (("f32", jnp.float32), ("bf16", jnp.bfloat16)):
     if not only or only in "gpt " + name:
-        measure("gpt " + name, gpt_step(dtype), [p, zeros, zeros, np.int32(0), *tok], gpt_torch(dtype), flops=gpt_flops(), step=carried, donate=(0, 1, 2, 3))
+        measure("gpt " + name, gpt_step(dtype), [p, zeros, zeros, np.int32(0), *tok], gpt_torch(dtype),
+                flops=gpt_flops(), step=carried, donate=(0, 1, 2, 3))
 
-# ---- a conv net and a scan model ---------------------------------------------------------------------------------------
+# ---- a conv net and a scan model -------------------------------------------------------------------------------------
 C = 32
 
 
@@ -281,7 +294,8 @@ def cnet_torch():
     w = torch.nn.ParameterList([torch.nn.Parameter(torch.randn(C, 3, 3, 3) * .1)])
     for i in range(2):
         a = C << i
-        w.extend([torch.nn.Parameter(torch.randn(2 * a, a, 3, 3) * .1), torch.nn.Parameter(torch.randn(2 * a, 2 * a, 3, 3) * .1),
+        w.extend([torch.nn.Parameter(torch.randn(2 * a, a, 3, 3) * .1),
+                  torch.nn.Parameter(torch.randn(2 * a, 2 * a, 3, 3) * .1),
                   torch.nn.Parameter(torch.randn(2 * a, a, 1, 1) * .1)])
     w.append(torch.nn.Parameter(torch.randn(10, 4 * C) * .1))
     opt = torch.optim.SGD(w, lr=.05)
@@ -300,10 +314,13 @@ def cnet_torch():
 
 
 cp = {"in": f32(3, 3, 3, C, scale=.1), "out": f32(4 * C, 10, scale=.1),
-      "blocks": [[f32(3, 3, C << i, 2 * C << i, scale=.1), f32(3, 3, 2 * C << i, 2 * C << i, scale=.1), f32(1, 1, C << i, 2 * C << i, scale=.1)] for i in range(2)]}
-cflops = 3 * 2 * 16 * (32 * 32 * 9 * 3 * C + sum((16 >> i)**2 * (9 * (C << i) * (2 * C << i) + 9 * (2 * C << i)**2 + (C << i) * (2 * C << i)) for i in range(2)))
+      "blocks": [[f32(3, 3, C << i, 2 * C << i, scale=.1), f32(3, 3, 2 * C << i, 2 * C << i, scale=.1),
+                  f32(1, 1, C << i, 2 * C << i, scale=.1)] for i in range(2)]}
+cflops = 3 * 2 * 16 * (32 * 32 * 9 * 3 * C + sum((16 >> i)**2 * (9 * (C << i) * (2 * C << i) + 9 * (2 * C << i)**2
+    + (C << i) * (2 * C << i)) for i in range(2)))
 if not only or only in "conv net":
-    measure("conv net", sgd(conv_loss), [cp, np.int32(0), f32(16, 32, 32, 3), rng.integers(0, 10, 16).astype(np.int32)], cnet_torch(),
+    measure("conv net", sgd(conv_loss), [cp, np.int32(0), f32(16, 32, 32, 3), rng.integers(0, 10, 16).astype(np.int32)],
+            cnet_torch(),
             flops=cflops, step=lambda a, o: [*o[:2], *a[2:]], donate=(0, 1))
 
 N, S, E = 64, 8, 128
@@ -323,10 +340,12 @@ def scan_loss(p, x, y):
     return ((ys.swapaxes(0, 1) @ p["out"] - y) ** 2).mean()
 
 
-sp = {"in": f32(64, E, scale=.1), "dt": f32(E, E, scale=.1), "bc": f32(E, 2 * S, scale=.1), "a": f32(E, S, scale=.1), "out": f32(E, 64, scale=.1)}
-measure("scan model", sgd(scan_loss), [sp, np.int32(0), f32(8, N, 64), f32(8, N, 64)], step=lambda a, o: [*o[:2], *a[2:]], donate=(0, 1))
+sp = {"in": f32(64, E, scale=.1), "dt": f32(E, E, scale=.1), "bc": f32(E, 2 * S, scale=.1), "a": f32(E, S, scale=.1),
+      "out": f32(E, 64, scale=.1)}
+measure("scan model", sgd(scan_loss), [sp, np.int32(0), f32(8, N, 64), f32(8, N, 64)], step=lambda a,
+        o: [*o[:2], *a[2:]], donate=(0, 1))
 
-# ---- single shapes ----------------------------------------------------------------------------------------------------
+# ---- single shapes ---------------------------------------------------------------------------------------------------
 x = f32(4096, 1024)
 g, b = f32(1024), f32(1024)
 nb = x.nbytes
@@ -336,7 +355,8 @@ measure("layer norm 4096x1024", layer_norm, [x, g, b], lambda: F.layer_norm(tx, 
 measure("gelu 4096x1024", jax.nn.gelu, [x], lambda: F.gelu(tx, approximate="tanh"), nbytes=2 * nb)
 labels = rng.integers(0, 1024, 4096).astype(np.int32)
 tl = torch.from_numpy(labels).long() if torch else None
-measure("cross-entropy 4096x1024", lambda x, y: -jnp.take_along_axis(jax.nn.log_softmax(x), y[:, None], 1).mean(), [x, labels],
+measure("cross-entropy 4096x1024", lambda x, y: -jnp.take_along_axis(jax.nn.log_softmax(x), y[:, None], 1).mean(),
+        [x, labels],
         lambda: F.cross_entropy(tx, tl), nbytes=nb)
 w = [f32(1024, 1024) for _ in range(4)]
 w[3] = np.abs(w[3])

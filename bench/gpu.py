@@ -1,10 +1,12 @@
 """Training speed on a GPU: `xlane train` beside JAX with cuDNN's attention and PyTorch with torch.compile.
 
-    ./x bench gpu                       or, where nothing can be built:  XLANE=/path/to/xlane python3 bench/gpu.py [MODEL ...]
+    ./x bench gpu                       or, where nothing can be built:  XLANE=/path/to/xlane python3 bench/gpu.py
+    [MODEL ...]
 
-One model for all (the blocks of `A*N`: RMSNorm, rotary positions, causal attention, SwiGLU; tied embedding, bf16 compute, f32 masters, AdamW with
-clip), one token file for all. Zipf tokens are drawn with probability 1/rank over shuffled ids, as text has them; uniform ones are kind to
-atomic sums. Each row is a process of its own; they take turns, and the median over the steps after the first forty counts, of the better turn.
+One model for all (the blocks of `A*N`: RMSNorm, rotary positions, causal attention, SwiGLU; tied embedding, bf16
+compute, f32 masters, AdamW with clip), one token file for all. Zipf tokens are drawn with probability 1/rank over
+shuffled ids, as text has them; uniform ones are kind to atomic sums. Each row is a process of its own; they take turns,
+and the median over the steps after the first forty counts, of the better turn.
 "steady" is the mean speed of the last quarter of the steps over that of the second: below 1 it falls while it trains."""
 import json
 import os
@@ -18,7 +20,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE = os.environ.get("XLANE", os.path.join(ROOT, "build", "xlane"))
 STEPS, TURNS = int(os.environ.get("XLANE_BENCH_STEPS", "160")), int(os.environ.get("XLANE_BENCH_TIMES", "2"))
 VOCAB, TIME = 50304, 1024
-MODELS = {"124M": dict(dim=768, layers=12, heads=12, batch=16), "124M-b32": dict(dim=768, layers=12, heads=12, batch=32),
+MODELS = {"124M": dict(dim=768, layers=12, heads=12, batch=16), "124M-b32": dict(dim=768, layers=12, heads=12,
+    batch=32),
           "774M": dict(dim=1280, layers=36, heads=20, batch=8)}
 
 
@@ -31,7 +34,8 @@ def tokens(kind, count=24_000_000):
 
 def shapes(m):
     D, F = m["dim"], (m["dim"] * 8 // 3 + 31) // 32 * 32
-    return dict(norm=(D,), wq=(D, D), wk=(D, D), wv=(D, D), wo=(D, D), ffn_norm=(D,), gate=(D, F), up=(D, F), down=(F, D))
+    return dict(norm=(D,), wq=(D, D), wk=(D, D), wv=(D, D), wo=(D, D), ffn_norm=(D,), gate=(D, F), up=(D, F),
+                down=(F, D))
 
 
 def batches(file, B):
@@ -56,10 +60,12 @@ def run_jax(m, file):
     D, L, H, B = m["dim"], m["layers"], m["heads"], m["batch"]
     S, bf = D // H, jnp.bfloat16
     rng = np.random.default_rng(1)
-    draw = lambda n, s: np.ones(s, np.float32) if "norm" in n else rng.standard_normal(s, np.float32) * np.float32(s[-2] ** -0.5)
+    draw = lambda n, s: np.ones(s, np.float32) if "norm" in n else rng.standard_normal(s,
+        np.float32) * np.float32(s[-2] ** -0.5)
     p = dict(embed=rng.standard_normal((VOCAB, D), np.float32) * np.float32(0.02), norm=np.ones(D, np.float32),
              layers=[{n: draw(n, s) for n, s in shapes(m).items()} for _ in range(L)])
-    angle = jnp.arange(TIME, dtype=jnp.float32)[:, None, None] * jnp.exp(-np.log(1e4) / (S // 2) * jnp.arange(S // 2, dtype=jnp.float32))
+    angle = jnp.arange(TIME, dtype=jnp.float32)[:, None, None] * jnp.exp(-np.log(1e4) / (S // 2) * jnp.arange(S // 2,
+        dtype=jnp.float32))
     cos, sin = jnp.cos(angle), jnp.sin(angle)
 
     def rms(x, g):
@@ -75,8 +81,10 @@ def run_jax(m, file):
         h = w(p["embed"])[x]
         for q in p["layers"]:
             n = rms(h, q["norm"])
-            a, b, c = rope((n @ w(q["wq"])).reshape(B, TIME, H, S)), rope((n @ w(q["wk"])).reshape(B, TIME, H, S)), (n @ w(q["wv"])).reshape(B, TIME, H, S)
-            h = h + jax.nn.dot_product_attention(a, b, c, is_causal=True, implementation="cudnn").reshape(B, TIME, D) @ w(q["wo"])
+            a, b, c = rope((n @ w(q["wq"])).reshape(B, TIME, H, S)), rope((n @ w(q["wk"])).reshape(B, TIME, H,
+                S)), (n @ w(q["wv"])).reshape(B, TIME, H, S)
+            h = h + jax.nn.dot_product_attention(a, b, c, is_causal=True, implementation="cudnn").reshape(B, TIME,
+                D) @ w(q["wo"])
             n = rms(h, q["ffn_norm"])
             h = h + (jax.nn.silu(n @ w(q["gate"])) * (n @ w(q["up"]))) @ w(q["down"])
         logits = (rms(h, p["norm"]) @ w(p["embed"]).T).astype(jnp.float32)
@@ -89,7 +97,8 @@ def run_jax(m, file):
         scale = jnp.minimum(1, 1 / jnp.sqrt(sum(jnp.sum(v * v) for v in jax.tree.leaves(g))))
         m1 = jax.tree.map(lambda a, b: 0.9 * a + 0.1 * b * scale, m1, g)
         m2 = jax.tree.map(lambda a, b: 0.95 * a + 0.05 * (b * scale) ** 2, m2, g)
-        new = lambda q, a, b: q - 3e-4 * (a / (1 - 0.9 ** t) / (jnp.sqrt(b / (1 - 0.95 ** t)) + 1e-8) + (0.1 * q if q.ndim > 1 else 0))
+        new = lambda q, a, b: q - 3e-4 * (a / (1 - 0.9 ** t) / (jnp.sqrt(b / (1 - 0.95 ** t)) + 1e-8)
+                                          + (0.1 * q if q.ndim > 1 else 0))
         return (jax.tree.map(new, p, m1, m2), m1, m2, t), value
 
     zero = lambda: jax.tree.map(np.zeros_like, p)
@@ -115,9 +124,12 @@ def run_torch(m, file):
     embed, norm = par(torch.randn(VOCAB, D) * 0.02), par(torch.ones(D))
     layers = [{n: par(draw(n, s)) for n, s in shapes(m).items()} for _ in range(L)]
     every = [embed, norm] + [p for l in layers for p in l.values()]
-    opt = torch.optim.AdamW([dict(params=[p for p in every if p.ndim > 1], weight_decay=0.1), dict(params=[p for p in every if p.ndim == 1], weight_decay=0)],
+    opt = torch.optim.AdamW([dict(params=[p for p in every if p.ndim > 1], weight_decay=0.1),
+                             dict(params=[p for p in every if p.ndim == 1], weight_decay=0)],
                             lr=3e-4, betas=(0.9, 0.95), fused=True)
-    angle = torch.arange(TIME, dtype=torch.float32)[:, None, None] * torch.exp(-math.log(1e4) / (S // 2) * torch.arange(S // 2, dtype=torch.float32))
+    angle = torch.arange(TIME, dtype=torch.float32)[:, None,
+                                                    None] * torch.exp(-math.log(1e4) / (S // 2) * torch.arange(S // 2,
+                                                        dtype=torch.float32))
     cos, sin = angle.cos().cuda(), angle.sin().cuda()
 
     def rms(x, g):
@@ -133,15 +145,18 @@ def run_torch(m, file):
         h = F.embedding(x, embed).bfloat16()
         for q in layers:
             n = rms(h, q["norm"])
-            a, b, c = rope((n @ w(q["wq"])).view(B, TIME, H, S)), rope((n @ w(q["wk"])).view(B, TIME, H, S)), (n @ w(q["wv"])).view(B, TIME, H, S)
-            h = h + F.scaled_dot_product_attention(a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2), is_causal=True).transpose(1, 2).reshape(B, TIME, D) @ w(q["wo"])
+            a, b, c = rope((n @ w(q["wq"])).view(B, TIME, H, S)), rope((n @ w(q["wk"])).view(B, TIME, H,
+                S)), (n @ w(q["wv"])).view(B, TIME, H, S)
+            h = h + F.scaled_dot_product_attention(a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2),
+                                                   is_causal=True).transpose(1, 2).reshape(B, TIME, D) @ w(q["wo"])
             n = rms(h, q["ffn_norm"])
             h = h + (F.silu(n @ w(q["gate"])) * (n @ w(q["up"]))) @ w(q["down"])
         return F.cross_entropy((rms(h, norm) @ w(embed).T).view(-1, VOCAB).float(), y.view(-1))
 
     fast, marks = torch.compile(loss), []
     for k, (x, y) in zip(range(STEPS), batches(file, B)):
-        value = fast(torch.from_numpy(x).cuda(non_blocking=True).long(), torch.from_numpy(y).cuda(non_blocking=True).long())
+        value = fast(torch.from_numpy(x).cuda(non_blocking=True).long(),
+                     torch.from_numpy(y).cuda(non_blocking=True).long())
         opt.zero_grad(set_to_none=True)
         value.backward()
         torch.nn.utils.clip_grad_norm_(every, 1.0)
@@ -153,7 +168,8 @@ def run_torch(m, file):
 
 
 def run_xlane(m, file, folder, *words):
-    command = [XLANE, "train", "--device=cuda", "--json", "--quiet", f"model.pattern=A*{m['layers']}", f"model.dim={m['dim']}", f"model.heads={m['heads']}", f"model.vocab={VOCAB}",
+    command = [XLANE, "train", "--device=cuda", "--json", "--quiet", f"model.pattern=A*{m['layers']}",
+               f"model.dim={m['dim']}", f"model.heads={m['heads']}", f"model.vocab={VOCAB}",
                "model.tie=true", "model.compute=bf16", f"data.batch={m['batch']}", f"data.time={TIME}", f"data.train={file}", "data.format=nanogpt", "train.eval_every=0",
                "train.save_every=0", f"train.steps={STEPS}", *words]
     p = subprocess.run(command, cwd=folder, capture_output=True, text=True)
@@ -169,7 +185,8 @@ def run_xlane(m, file, folder, *words):
 
 
 def peer(which, name, file):
-    p = subprocess.run([sys.executable, os.path.abspath(__file__), "--peer", which, name, file], capture_output=True, text=True)
+    p = subprocess.run([sys.executable, os.path.abspath(__file__), "--peer", which, name, file], capture_output=True,
+                       text=True)
     if p.returncode:
         return dict(error=(p.stderr.strip().splitlines() or ["no message"])[-1])
     said = json.loads(p.stdout.strip().splitlines()[-1])
@@ -180,14 +197,16 @@ def rows(name, m, file, folder):
     x = lambda *words: lambda: run_xlane(m, file, folder, *words)
     return {"xlane": x("model.scan=false"), "xlane, scan over layers": x("model.scan=true"),
             "xlane, nondeterministic": x("model.scan=false", "train.deterministic=false"),
-            "JAX, cuDNN attention": lambda: peer("jax", name, file), "PyTorch, torch.compile": lambda: peer("torch", name, file)}
+            "JAX, cuDNN attention": lambda: peer("jax", name, file), "PyTorch, torch.compile": lambda: peer("torch",
+                name, file)}
 
 
 def main():
     if sys.argv[1:2] == ["--peer"]:
         return {"jax": run_jax, "torch": run_torch}[sys.argv[2]](MODELS[sys.argv[3]], sys.argv[4])
     asked = [a for a in sys.argv[1:] if not a.startswith("-")]
-    kinds, only = [a for a in asked if a in ("zipf", "uniform")] or ["zipf", "uniform"], [a for a in asked if a in MODELS] or list(MODELS)
+    kinds, only = [a for a in asked if a in ("zipf", "uniform")] or ["zipf",
+        "uniform"], [a for a in asked if a in MODELS] or list(MODELS)
     with tempfile.TemporaryDirectory() as folder:
         for kind in kinds:
             file = os.path.join(folder, kind + ".bin")

@@ -28,7 +28,8 @@ def theirs(data, vhlo):
 
 
 reader, slow = Reader(), 0
-for what, name in [("text", "gpt_step.mlir"), ("text with locations", "gpt_step.loc.mlir"), ("native bytecode", "gpt_step.bc"), ("VHLO", "gpt_step.v1.17.0.bc")]:
+for what, name in [("text", "gpt_step.mlir"), ("text with locations", "gpt_step.loc.mlir"),
+                   ("native bytecode", "gpt_step.bc"), ("VHLO", "gpt_step.v1.17.0.bc")]:
     path = os.path.join(folder, name)
     data = open(path, "rb").read()
     them = theirs(data.decode() if name.endswith("mlir") else data, what == "VHLO")

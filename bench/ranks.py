@@ -1,4 +1,5 @@
-"""Collectives between processes of one machine, and the step of a small data-parallel GPT: our device beside JAX's own CPU (gloo), in turns, and Open MPI where mpicc is there.
+"""Collectives between processes of one machine, and the step of a small data-parallel GPT: our device beside JAX's own
+CPU (gloo), in turns, and Open MPI where mpicc is there.
   bench/ranks.py            milliseconds, the median of each; a smaller number is better"""
 import json, os, shutil, socket, statistics, subprocess, sys, tempfile, time
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -8,7 +9,8 @@ SIZES = [("4 KiB", 4 << 10, 100), ("1 MiB", 1 << 20, 20), ("64 MiB", 64 << 20, 4
 def worker():
     import jax, numpy as np, jax.numpy as jnp
     from jax.sharding import Mesh, PartitionSpec as P, NamedSharding
-    jax.distributed.initialize(os.environ["XLANE_COORDINATOR"], int(os.environ["XLANE_RANKS"]), int(os.environ["XLANE_RANK"]))
+    jax.distributed.initialize(os.environ["XLANE_COORDINATOR"], int(os.environ["XLANE_RANKS"]),
+                               int(os.environ["XLANE_RANK"]))
     mesh = Mesh(np.array(jax.devices()), ("d",))
     put = lambda a, spec: jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
     n, out = len(jax.devices()), {}
@@ -24,14 +26,17 @@ def worker():
         out[name] = statistics.median(took) * 1e3
     for size, bytes, turns in SIZES:
         x = put(np.ones((n, bytes // 4), np.float32), P("d"))
-        for name, op in (("all_reduce", lambda v: jax.lax.psum(v, "d")), ("all_gather", lambda v: jax.lax.all_gather(v[:, :v.shape[1] // n], "d", axis=1, tiled=True)),
+        for name, op in (("all_reduce", lambda v: jax.lax.psum(v, "d")),
+                         ("all_gather", lambda v: jax.lax.all_gather(v[:, :v.shape[1] // n], "d", axis=1, tiled=True)),
                          ("reduce_scatter", lambda v: jax.lax.psum_scatter(v, "d", scatter_dimension=1, tiled=True)),
                          ("all_to_all", lambda v: jax.lax.all_to_all(v, "d", 1, 1, tiled=True)),
                          ("permute", lambda v: jax.lax.ppermute(v, "d", [(i, (i + 1) % n) for i in range(n)]))):
-            timed("%s %s" % (name, size), jax.jit(jax.shard_map(op, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=False)), turns, x)
+            timed("%s %s" % (name, size), jax.jit(jax.shard_map(op, mesh=mesh, in_specs=P("d"), out_specs=P("d"),
+                check_vma=False)), turns, x)
     rng = np.random.default_rng(0)
     D, T, B, L, V = 128, 64, 16, 2, 256
-    w = {"e": (V, D), "o": (D, V), **{"%s%d" % (k, i): s for i in range(L) for k, s in (("q", (D, 3 * D)), ("p", (D, D)), ("a", (D, 4 * D)), ("b", (4 * D, D)))}}
+    w = {"e": (V, D), "o": (D, V), **{"%s%d" % (k, i): s for i in range(L) for k,
+                                      s in (("q", (D, 3 * D)), ("p", (D, D)), ("a", (D, 4 * D)), ("b", (4 * D, D)))}}
     w = {k: put(rng.standard_normal(s).astype(np.float32) * .02, P()) for k, s in w.items()}
     tokens = put(rng.integers(0, V, (B, T + 1)).astype(np.int32), P("d"))
 
@@ -58,9 +63,11 @@ def job(n, ours):
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         at = "127.0.0.1:%d" % s.getsockname()[1]
-    env = dict(os.environ, XLANE_RANKS=str(n), XLANE_COORDINATOR=at, PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.path.join(HERE, "build", "libxlane-cpu.so"),
+    env = dict(os.environ, XLANE_RANKS=str(n), XLANE_COORDINATOR=at,
+               PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.path.join(HERE, "build", "libxlane-cpu.so"),
                JAX_PLATFORMS="xlane" if ours else "cpu", JAX_CPU_COLLECTIVES_IMPLEMENTATION="gloo")
-    p = [subprocess.Popen([sys.executable, __file__, "worker"], env=dict(env, XLANE_RANK=str(i)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for i in range(n)]
+    p = [subprocess.Popen([sys.executable, __file__, "worker"], env=dict(env, XLANE_RANK=str(i)),
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for i in range(n)]
     out = [q.communicate(timeout=600)[0] for q in p]
     return json.loads(next(l[7:] for l in out[0].splitlines() if l.startswith("RESULT ")))
 
@@ -101,8 +108,10 @@ def mpi(n):
     open(d + "/m.c", "w").write(MPI)
     if subprocess.run(["mpicc", "-O2", d + "/m.c", "-o", d + "/m"], capture_output=True).returncode:
         return {}                                        # libopenmpi-dev is not there
-    out = subprocess.run(["mpirun", "--oversubscribe", "-n", str(n), d + "/m"], text=True, capture_output=True, timeout=300,
-                         env=dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")).stdout.split()
+    out = subprocess.run(["mpirun", "--oversubscribe", "-n", str(n), d + "/m"], text=True, capture_output=True,
+                         timeout=300,
+                         env=dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1",
+                                  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")).stdout.split()
     shutil.rmtree(d)
     return {"all_reduce " + s[0]: float(v) for s, v in zip(SIZES, out)}
 
@@ -116,4 +125,5 @@ for n in (2, 4):
     print("%d processes, ms     %10s %10s %10s" % (n, "xlane", "JAX gloo", "Open MPI"))
     for name in turns[0][0]:
         a, b = (min(t[k][name] for t in turns) for k in (0, 1))
-        print("%-20s %10.3f %10.3f %10s%s" % (name, a, b, "%.3f" % third[name] if name in third else "-", "  behind gloo" if a > b else ""), flush=True)
+        print("%-20s %10.3f %10.3f %10s%s" % (name, a, b, "%.3f" % third[name] if name in third else "-",
+                                              "  behind gloo" if a > b else ""), flush=True)

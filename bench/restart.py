@@ -1,11 +1,13 @@
 """A restart of a JAX program: compiled anew, with JAX's own compilation cache, and with ours under `xlane run`.
 
-    [JAX_PLATFORMS=cuda] [XLANE_BENCH_PYTHON=python3] ./x bench restart       on the embedded device where JAX_PLATFORMS says nothing
-    python3 bench/restart.py 768 12 8 1024 [201]                              width, layers, batch, time, steps
+    [JAX_PLATFORMS=cuda] [XLANE_BENCH_PYTHON=python3] ./x bench restart       on the embedded device where JAX_PLATFORMS
+    says nothing python3 bench/restart.py 768 12 8 1024 [201]                              width, layers, batch, time,
+    steps
 
-The compile part is what JAX itself counts between asking for an executable and having one (its event backend_compile_duration, over all programs),
-so it is the same span for all three. They take turns; the first turn fills the caches and is not counted; the median counts. JAX keeps no cache
-for platforms it does not know, the embedded device among them: its row is then a compile."""
+The compile part is what JAX itself counts between asking for an executable and having one (its event
+backend_compile_duration, over all programs), so it is the same span for all three. They take turns; the first turn
+fills the caches and is not counted; the median counts. JAX keeps no cache for platforms it does not know, the embedded
+device among them: its row is then a compile."""
 import json, os, statistics, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -18,14 +20,16 @@ STEPS = sys.argv[5] if len(sys.argv) > 5 else "31"
 def main():
     env = dict(os.environ)
     if "JAX_PLATFORMS" not in env:
-        env.update(JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.path.join(ROOT, "build", "libxlane-cpu.so"))
+        env.update(JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:"
+                   + os.path.join(ROOT, "build", "libxlane-cpu.so"))
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
         gpt = lambda cache: [PYTHON, os.path.join(ROOT, "bench", "_gpt.py"), cache, STEPS, *SIZES]
         guard = [XLANE, "run", f"--cache={folder}/ours", f"--runs={folder}/runs", "--"]
         os.mkdir(folder + "/ours", 0o700)
         for turn in range(TIMES + 1):
-            for name, command in (("compiled anew", gpt("none")), ("JAX's own cache", gpt(folder + "/jax")), ("xlane run", guard + gpt("none"))):
+            for name, command in (("compiled anew", gpt("none")), ("JAX's own cache", gpt(folder + "/jax")),
+                                  ("xlane run", guard + gpt("none"))):
                 began = time.perf_counter()
                 p = subprocess.run(command, env=env, capture_output=True, text=True)
                 wall = time.perf_counter() - began
@@ -34,7 +38,8 @@ def main():
                 got = json.loads(p.stdout.strip().splitlines()[-1])
                 print(f"{name:16} {'cold' if not turn else 'warm'}  {got['compiles']} programs in {got['compile_s']:.3f} s, first step {got['first']:.2f} s, process {wall:.2f} s", flush=True)
                 if turn:
-                    rows.setdefault(name, []).append((got["compile_s"], got["first"], wall, got["tokens_per_second"], repr(got["loss"]), got["compiles"]))
+                    rows.setdefault(name, []).append((got["compile_s"], got["first"], wall, got["tokens_per_second"],
+                                                      repr(got["loss"]), got["compiles"]))
     print(f"\n{'restart':16} {'programs':>8} {'compile part':>13} {'first step':>11} {'process':>9} {'tokens/s':>10} {'from':>8} {'to':>8}  loss")
     for name, r in rows.items():
         part, first, wall, speed = (statistics.median(x[k] for x in r) for k in range(4))

@@ -1,13 +1,15 @@
-"""Many simulated devices on one machine: what splitting a training step costs, beside one device and beside JAX's own devices.
+"""Many simulated devices on one machine: what splitting a training step costs, beside one device and beside JAX's own
+devices.
 
     ./x bench spmd                                  all rows
     build/venv/bin/python bench/spmd.py gpt         rows whose name has `gpt` in it; `coll` for the collectives alone
 
-The same global work (a GPT step of the size of bench/cpu.py, AdamW) on 1, 2, 4 and 8 devices: batch split, weights split, both. Times are the best
-of several, all variants taking turns. `over one` is our time over our own on one device. Optimizer state is split over the batch axis
-too, so that the devices together do the work of one; the row `copies` keeps it whole on every device, which is eight times the
-update by the program's own will. XLANE_BENCH_CLOCK=cpu measures the CPU time of all threads instead of the time on the wall: on a machine that
-others use too that is the figure to look at."""
+The same global work (a GPT step of the size of bench/cpu.py, AdamW) on 1, 2, 4 and 8 devices: batch split, weights
+split, both. Times are the best of several, all variants taking turns. `over one` is our time over our own on one
+device. Optimizer state is split over the batch axis too, so that the devices together do the work of one; the row
+`copies` keeps it whole on every device, which is eight times the update by the program's own will.
+XLANE_BENCH_CLOCK=cpu measures the CPU time of all threads instead of the time on the wall: on a machine that others use
+too that is the figure to look at."""
 import os, sys, time
 sys.path[0] = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "test")
 import _eight
@@ -45,21 +47,26 @@ def mesh_of(platform, data, model):
     return Mesh(np.array(jax.devices(platform)[:data * model]).reshape(data, model), ("data", "model"))
 
 
-# ---- a GPT step -----------------------------------------------------------------------------------------------------------
+# ---- a GPT step ------------------------------------------------------------------------------------------------------
 L, D, H, V, B, T = 4, 256, 8, 256, 8, 128
 
 
 def params():
     one, zero = (lambda: np.ones(D, np.float32)), (lambda: np.zeros(D, np.float32))
-    layer = lambda: {"ln1": [one(), zero()], "ln2": [one(), zero()], "q": f32(D, H, D // H, scale=.02), "k": f32(D, H, D // H, scale=.02), "v": f32(D, H, D // H, scale=.02),
-                     "proj": f32(H, D // H, D, scale=.02), "up": f32(D, 4 * D, scale=.02), "upb": np.zeros(4 * D, np.float32), "down": f32(4 * D, D, scale=.02), "downb": zero()}
-    return {"wte": f32(V, D, scale=.02), "wpe": f32(T, D, scale=.02), "lnf": [one(), zero()], "h": [layer() for _ in range(L)]}
+    layer = lambda: {"ln1": [one(), zero()], "ln2": [one(), zero()], "q": f32(D, H, D // H, scale=.02),
+                     "k": f32(D, H, D // H, scale=.02), "v": f32(D, H, D // H, scale=.02),
+                     "proj": f32(H, D // H, D, scale=.02), "up": f32(D, 4 * D, scale=.02), "upb": np.zeros(4 * D,
+                         np.float32), "down": f32(4 * D, D, scale=.02), "downb": zero()}
+    return {"wte": f32(V, D, scale=.02), "wpe": f32(T, D, scale=.02), "lnf": [one(), zero()],
+            "h": [layer() for _ in range(L)]}
 
 
 def specs(p, tensor):
     """Weights over `model`, Megatron's way; the rest on every device."""
-    cut = {"q": P(None, "model"), "k": P(None, "model"), "v": P(None, "model"), "proj": P("model"), "up": P(None, "model"), "upb": P("model"), "down": P("model")}
-    return jax.tree_util.tree_map_with_path(lambda path, _: cut.get(getattr(path[-1], "key", None), P()) if tensor else P(), p)
+    cut = {"q": P(None, "model"), "k": P(None, "model"), "v": P(None, "model"), "proj": P("model"),
+           "up": P(None, "model"), "upb": P("model"), "down": P("model")}
+    return jax.tree_util.tree_map_with_path(lambda path, _: cut.get(getattr(path[-1], "key", None), P()) if tensor
+                                            else P(), p)
 
 
 def over_data(p, s, n):
@@ -113,8 +120,10 @@ def stepper(platform, data, model, split_state=True):
     zero = jax.tree.map(np.zeros_like, p)
     tok = [rng.integers(0, V, (B, T)).astype(np.int32) for _ in range(2)]
     p, m, v = jax.device_put(p, named(ps)), jax.device_put(zero, named(ss)), jax.device_put(zero, named(ss))
-    t, batch = jax.device_put(np.float32(0), NamedSharding(mesh, P())), jax.device_put(tok, NamedSharding(mesh, P("data")))
-    f = jax.jit(step, donate_argnums=(0, 1, 2, 3), out_shardings=(named(ps), named(ss), named(ss), NamedSharding(mesh, P()), NamedSharding(mesh, P())))
+    t, batch = jax.device_put(np.float32(0), NamedSharding(mesh, P())), jax.device_put(tok,
+        NamedSharding(mesh, P("data")))
+    f = jax.jit(step, donate_argnums=(0, 1, 2, 3), out_shardings=(named(ps), named(ss), named(ss),
+        NamedSharding(mesh, P()), NamedSharding(mesh, P())))
     state = [(p, m, v, t)]
 
     def call():
@@ -126,22 +135,26 @@ def stepper(platform, data, model, split_state=True):
 
 
 def gpt():
-    rows = [("one device", 1, 1, True)] + [("%d, batch split" % n, n, 1, True) for n in (2, 4, 8)] + [("8, batch split, copies", 8, 1, False)] + \
+    rows = [("one device", 1, 1, True)] + [("%d, batch split" % n, n, 1, True) for n
+                                           in (2, 4, 8)] + [("8, batch split, copies", 8, 1, False)] + \
            [("%d, weights split" % n, 1, n, True) for n in (2, 4, 8)] + [("2x4, both split", 2, 4, True)]
     calls = [stepper(p, *r[1:]) for r in rows for p in (("xlane", "cpu") if theirs else ("xlane",))]
     t = best(calls)
     per = 2 if theirs else 1
-    print("%-32s %10s %10s %10s %8s" % ("a GPT step, milliseconds" + ("" if clock is time.perf_counter else " of CPU"), "xlane", "over one", "JAX CPU", "ratio"))
+    print("%-32s %10s %10s %10s %8s" % ("a GPT step, milliseconds" + ("" if clock is time.perf_counter else " of CPU"),
+                                        "xlane", "over one", "JAX CPU", "ratio"))
     for i, r in enumerate(rows):
         a, b = t[per * i], t[per * i + per - 1]
         print("%-32s %10.2f %9.0f%% %10.2f %7.2fx" % (r[0], a * 1e3, 100 * (a / t[0] - 1), b * 1e3, b / a), flush=True)
 
 
-# ---- collectives alone ------------------------------------------------------------------------------------------------------
+# ---- collectives alone -----------------------------------------------------------------------------------------------
 def collectives():
     ring = [(i, (i + 1) % 8) for i in range(8)]
     kinds = {"all_reduce": lambda x: lax.psum(x, "data"), "all_gather": lambda x: lax.all_gather(x, "data", tiled=True),
-             "reduce_scatter": lambda x: lax.psum_scatter(x, "data", tiled=True), "all_to_all": lambda x: lax.all_to_all(x, "data", 0, 0, tiled=True),
+             "reduce_scatter": lambda x: lax.psum_scatter(x, "data",
+                                                          tiled=True), "all_to_all": lambda x: lax.all_to_all(x, "data",
+                                                              0, 0, tiled=True),
              "collective_permute": lambda x: lax.ppermute(x, "data", ring)}
     # what must at least be read and written, of n bytes on each of 8 devices: the operand is read, the result written
     touched = {"all_reduce": 2, "all_gather": 9, "reduce_scatter": 9 / 8, "all_to_all": 2, "collective_permute": 2}
@@ -162,7 +175,8 @@ def collectives():
                 c()
             t = best(calls, 400)
             n = 8 * kib * 1024 * touched[name]
-            print("%-20s %10d %10.2f %10.2f %7.2fx" % (name, kib, n / t[0] / 1e9, n / t[1] / 1e9, t[1] / t[0]), flush=True)
+            print("%-20s %10d %10.2f %10.2f %7.2fx" % (name, kib, n / t[0] / 1e9, n / t[1] / 1e9, t[1] / t[0]),
+                  flush=True)
 
 
 for name, fn in (("gpt", gpt), ("collectives", collectives)):

@@ -1,10 +1,11 @@
-"""From nothing to the first finished step: the whole process, `xlane train` beside the same model in JAX with its compilation cache warm.
+"""From nothing to the first finished step: the whole process, `xlane train` beside the same model in JAX with its
+compilation cache warm.
 
     ./x bench start
 
-The 3.3M-parameter GPT (A*4, dim 256). Both begin with a warm cache on disk, take turns, and the best of several counts: time on
-the wall from starting the process to its end after one step (ours also writes its run folder; JAX writes nothing), CPU time, and peak
-resident memory."""
+The 3.3M-parameter GPT (A*4, dim 256). Both begin with a warm cache on disk, take turns, and the best of several counts:
+time on the wall from starting the process to its end after one step (ours also writes its run folder; JAX writes
+nothing), CPU time, and peak resident memory."""
 import json, os, resource, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -27,10 +28,14 @@ def measure(command, folder, env):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        env = dict(os.environ, XLANE_PLUGIN=os.environ.get("XLANE_PLUGIN", os.path.join(ROOT, "build", "libxlane-cpu.so")), XLANE_CACHE=folder + "/ours")
-        ours = [XLANE, "train", "--json", "--quiet", "model.pattern=A*4", "model.dim=256", f"data.batch={BATCH}", f"data.time={TIME}", "optimizer.warmup=0",
+        env = dict(os.environ, XLANE_PLUGIN=os.environ.get("XLANE_PLUGIN",
+                                                           os.path.join(ROOT, "build",
+                                                               "libxlane-cpu.so")), XLANE_CACHE=folder + "/ours")
+        ours = [XLANE, "train", "--json", "--quiet", "model.pattern=A*4", "model.dim=256", f"data.batch={BATCH}",
+                f"data.time={TIME}", "optimizer.warmup=0",
                 f"data.train={__file__}", "train.steps=1", "train.eval_every=0", "train.save_every=0"]
-        theirs = [os.path.join(ROOT, "build", "venv", "bin", "python"), os.path.join(ROOT, "bench", "_gpt.py"), folder + "/jax", "1", "256", "4", str(BATCH), str(TIME)]
+        theirs = [os.path.join(ROOT, "build", "venv", "bin", "python"), os.path.join(ROOT, "bench", "_gpt.py"),
+                  folder + "/jax", "1", "256", "4", str(BATCH), str(TIME)]
         if not os.path.exists(theirs[0]):
             sys.exit("no build/venv: ./x test makes it")
         best = {}

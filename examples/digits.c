@@ -1,5 +1,4 @@
-/* An MLP that reads digits, which the program draws itself: seven-segment figures, moved about and covered
- * with noise. */
+/* An MLP that reads digits, which the program draws itself: seven-segment figures, moved about, with noise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <xlane/xlane.h>
@@ -18,20 +17,16 @@ static float noise(void) { return (float)rand() / (float)RAND_MAX; }
 
 static void draw(int digit, float *px)
 {
-    static const unsigned char lit[10] = {
-        0x77, 0x24, 0x5d, 0x6d, 0x2e, 0x6b, 0x7b, 0x25, 0x7f, 0x6f
-    }; /* top, left, right, middle, ... */
+    /* the segments: top, left, right, middle, ... */
+    static const unsigned char lit[10] = { 0x77, 0x24, 0x5d, 0x6d, 0x2e, 0x6b, 0x7b, 0x25, 0x7f, 0x6f };
     int dx = rand() % 5, dy = rand() % 3;
     for (int i = 0; i < PIXELS; i++)
         px[i] = 0.3f * noise();
     for (int s = 0; s < 7; s++) {
         if (!(lit[digit] >> s & 1))
             continue;
-        int flat = s == 0 || s == 3 || s == 6, x = dx + 2 + (s == 2 || s == 5 ? 6 : 0),
-            y = dy + 1 + (s > 3 ? 6 : 0) +
-                (s == 3   ? 6
-                 : s == 6 ? 6
-                          : 0);
+        int flat = s == 0 || s == 3 || s == 6, x = dx + 2 + (s == 2 || s == 5 ? 6 : 0);
+        int y = dy + 1 + (s > 3 ? 6 : 0) + (s == 3 || s == 6 ? 6 : 0);
         for (int k = 0; k < 7; k++)
             px[(flat ? y : y + k) * SIDE + (flat ? x + k : x)] += 0.7f;
     }

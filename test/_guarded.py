@@ -17,7 +17,8 @@ failed = 0
 
 
 def environment(**more):
-    env = dict(os.environ, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN, XLANE_STATE=os.path.join(TMP, "state"))
+    env = dict(os.environ, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN,
+               XLANE_STATE=os.path.join(TMP, "state"))
     env.pop("XLA_FLAGS", None)
     env.update({k: str(v) for k, v in more.items()})
     return env
@@ -36,7 +37,8 @@ def line_of(text, mark="# HERE"):
 
 def xlane(*args, status=0, **env):
     p = subprocess.run([XLANE, *args], text=True, capture_output=True, env=environment(**env), timeout=300)
-    assert status is None or p.returncode == status, "exit status %d, not %s\n%s%s" % (p.returncode, status, p.stdout[-3000:], p.stderr[-3000:])
+    assert status is None or p.returncode == status, "exit status %d, not %s\n%s%s" % (p.returncode, status,
+        p.stdout[-3000:], p.stderr[-3000:])
     return p.stdout + p.stderr if status else p.stdout
 
 
@@ -44,9 +46,11 @@ def run(name, *cmd, runs=None, cache="off", args=(), status=0, **env):
     """The run's folder, and what the command wrote to standard error."""
     runs = runs or os.path.join(TMP, "runs-" + name)
     before = set(os.listdir(runs)) if os.path.isdir(runs) else set()
-    p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, *args, "--", *cmd], text=True, capture_output=True,
+    p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, *args, "--", *cmd], text=True,
+                       capture_output=True,
                        env=environment(**env), timeout=300)
-    assert p.returncode == status, "exit status %d, not %d\n%s%s" % (p.returncode, status, p.stdout[-2000:], p.stderr[-3000:])
+    assert p.returncode == status, "exit status %d, not %d\n%s%s" % (p.returncode, status, p.stdout[-2000:],
+        p.stderr[-3000:])
     new = [d for d in os.listdir(runs) if d not in before and d != "contracts"]
     assert len(new) == 1, new
     return os.path.join(runs, new[0]), p.stderr
@@ -58,7 +62,8 @@ def python(name, text, *args, **kw):
 
 def answers(text):
     """The three triage answers: shapes, policy, branch."""
-    return tuple(re.search(q + r"\s+(\w+)", text)[1] for q in (r"shapes change\?", r"policy move\?", r"become active\?"))
+    return tuple(re.search(q + r"\s+(\w+)", text)[1] for q in (r"shapes change\?", r"policy move\?",
+        r"become active\?"))
 
 
 def events(folder):

@@ -36,8 +36,10 @@ def show(name, x):
 
 
 def trained(steps, hook=lambda i: None):
-    w = {"a": put(rng.standard_normal((32, 256)).astype(np.float32) * .1, P()), "b": put(rng.standard_normal((256, 1)).astype(np.float32) * .1, P())}
-    x, y = put(rng.standard_normal((96, 32)).astype(np.float32), P("d")), put(rng.standard_normal((96, 1)).astype(np.float32), P("d"))
+    w = {"a": put(rng.standard_normal((32, 256)).astype(np.float32) * .1, P()),
+         "b": put(rng.standard_normal((256, 1)).astype(np.float32) * .1, P())}
+    x, y = put(rng.standard_normal((96, 32)).astype(np.float32), P("d")), put(rng.standard_normal((96,
+        1)).astype(np.float32), P("d"))
 
     @jax.jit
     def step(w, x, y):
@@ -58,16 +60,20 @@ def collectives():
         x = put(rng.standard_normal((d * rows, 8)).astype(np.float32), P("d"))
         k = put(rng.integers(0, 1000, (d * rows, 8)).astype(np.int32), P("d"))
         ops = {
-            "sum": lambda v: jax.lax.psum(v, "d"), "max": lambda v: jax.lax.pmax(v, "d"), "min": lambda v: jax.lax.pmin(v, "d"),
-            "gather": lambda v: jax.lax.all_gather(v, "d"), "gather1": lambda v: jax.lax.all_gather(v, "d", axis=1, tiled=True),
-            "a2a": lambda v: jax.lax.all_to_all(v, "d", 0, 1, tiled=True), "a2a1": lambda v: jax.lax.all_to_all(v, "d", 1, 0, tiled=True),
+            "sum": lambda v: jax.lax.psum(v, "d"), "max": lambda v: jax.lax.pmax(v,
+                "d"), "min": lambda v: jax.lax.pmin(v, "d"),
+            "gather": lambda v: jax.lax.all_gather(v, "d"), "gather1": lambda v: jax.lax.all_gather(v, "d", axis=1,
+                tiled=True),
+            "a2a": lambda v: jax.lax.all_to_all(v, "d", 0, 1, tiled=True), "a2a1": lambda v: jax.lax.all_to_all(v, "d",
+                1, 0, tiled=True),
             "permute": lambda v: jax.lax.ppermute(v, "d", [(i, (i + 1) % d) for i in range(d)]),
             "one_way": lambda v: jax.lax.ppermute(v, "d", [(0, d - 1)]),
             "scatter": lambda v: jax.lax.psum_scatter(v, "d", scatter_dimension=0, tiled=True),
             "scatter1": lambda v: jax.lax.psum_scatter(v, "d", scatter_dimension=1, tiled=True),
             "both": lambda v: jax.lax.psum((v, v * 2), "d")[1] + jax.lax.pmean(v, "d"),
             "pairs": lambda v: jax.lax.psum(v, "d", axis_index_groups=[[0, 2], [1, 3]]) if d == 4 else v,
-            "loop": lambda v: jax.lax.fori_loop(0, 5, lambda i, a: a + jax.lax.psum(a, "d") * .01, v.astype(jnp.float32)),
+            "loop": lambda v: jax.lax.fori_loop(0, 5, lambda i, a: a + jax.lax.psum(a, "d") * .01,
+                                                v.astype(jnp.float32)),
         }
         def every(v):
             return {name: op(v) for name, op in ops.items()}
@@ -83,7 +89,8 @@ def collectives():
     show("grid", f(g))
     half = Mesh(np.array(devices[:len(devices) // 2]), ("d",))
     if any(v.process_index == jax.process_index() for v in half.devices.flat):   # a program of some processes alone
-        show("half", jax.jit(lambda v: v.sum(), out_shardings=NamedSharding(half, P()))(put(rng.standard_normal(8).astype(np.float32), P("d"), half)))
+        show("half", jax.jit(lambda v: v.sum(), out_shardings=NamedSharding(half,
+            P()))(put(rng.standard_normal(8).astype(np.float32), P("d"), half)))
 
 
 if what == "same":
@@ -96,13 +103,16 @@ elif what == "join":
 elif what == "train":
     say("pid", os.getpid())
     pause = {int(k): float(v) for k, v in (p.split(":") for p in os.environ.get("JOB_PAUSE", "").split(",") if p)}
-    trained(int(os.environ.get("JOB_STEPS", 10)), lambda i: time.sleep(pause.get(me, 0) or float(os.environ.get("JOB_SLEEP", 0))))
+    trained(int(os.environ.get("JOB_STEPS", 10)), lambda i: time.sleep(pause.get(me, 0)
+        or float(os.environ.get("JOB_SLEEP", 0))))
 elif what == "diverge":                                  # a rank whose program has other collectives
     x = put(np.ones((8, 8), np.float32), P("d"))
-    f = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, "d") if me != 1 else jax.lax.all_gather(v, "d", tiled=True)[:2], mesh=mesh, in_specs=P("d"), out_specs=P("d"),
+    f = jax.jit(jax.shard_map(lambda v: jax.lax.psum(v, "d") if me != 1 else jax.lax.all_gather(v, "d", tiled=True)[:2],
+                              mesh=mesh, in_specs=P("d"), out_specs=P("d"),
                               check_vma=False))
     say("sum", float(np.asarray(f(x).addressable_data(0)).sum()))
-elif what == "plant":                                    # one rank builds another program, in twenty ways; in between, programs that all build alike
+# one rank builds another program, in twenty ways; in between, programs that all build alike
+elif what == "plant":
     odd = me == int(os.environ.get("JOB_ODD", 2))
     x, y = put(np.ones((96, 8), np.float32), P("d")), put(np.ones((96, 8), np.float32), P())
     s, r = NamedSharding(mesh, P("d")), NamedSharding(mesh, P())
@@ -131,7 +141,8 @@ elif what == "plant":                                    # one rank builds anoth
         "loop": lambda o: J(lambda v: jax.lax.fori_loop(0, 3 if o else 4, lambda i, a: a * 1.5, v)),
         "branch": lambda o: J(named("evaluate" if o else "train", lambda v: v.sum() + v)),
         "donation": lambda o: jax.jit(lambda v: v + 7, out_shardings=s, donate_argnums=(0,) if o else ()),
-        "collective": lambda o: jax.jit(jax.shard_map(lambda v: v + (jax.lax.psum(v, "d") if o else jax.lax.pmax(v, "d")), mesh=mesh, in_specs=P("d"), out_specs=P("d"))),
+        "collective": lambda o: jax.jit(jax.shard_map(lambda v: v + (jax.lax.psum(v, "d") if o
+            else jax.lax.pmax(v, "d")), mesh=mesh, in_specs=P("d"), out_specs=P("d"))),
     }
     for k, (name, make) in enumerate(cases.items()):
         for stage in ("clean", "plant"):

@@ -3,7 +3,8 @@ import json
 import struct
 import sys
 
-for i, parts in enumerate([{}, {"program": "ab", "plugin": "cpu"}, {"program": "0" * 64, "flags": "--xla_a=1 --xla_b", "options": "z"}]):
+for i, parts in enumerate([{}, {"program": "ab", "plugin": "cpu"}, {"program": "0" * 64, "flags": "--xla_a=1 --xla_b",
+    "options": "z"}]):
     manifest = json.dumps({"module": "jit_f", "created": 1.5 * i, "host": "h", "parts": parts}).encode()
     body = bytes.fromhex("28b52ffd0402090000616263")[: 4 * i]
     with open(f"{sys.argv[1]}/entry{i}", "wb") as f:

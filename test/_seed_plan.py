@@ -8,10 +8,12 @@ import sys
 import corpus
 from jaxlib import _jax
 
-version = re.search(r'XL_VERSION "(.*)"', open(os.path.join(corpus.ROOT, "src/base/version.h")).read()).group(1).encode()
+version = re.search(r'XL_VERSION "(.*)"', open(os.path.join(corpus.ROOT,
+                                                            "src/base/version.h")).read()).group(1).encode()
 options = _jax.CompileOptions().SerializeAsString()
 for f in glob.glob(os.path.join(corpus.make(), "*.bc")):
     program = open(f, "rb").read()
     if len(program) < 2500:
         with open(os.path.join(sys.argv[1], os.path.basename(f)), "wb") as out:
-            out.write(b"XLANE-CPU-PLAN\n\0" + struct.pack("<QQ", 1, len(version)) + version + struct.pack("<QQ", len(options), len(program)) + options + program)
+            out.write(b"XLANE-CPU-PLAN\n\0" + struct.pack("<QQ", 1, len(version)) + version
+                      + struct.pack("<QQ", len(options), len(program)) + options + program)

@@ -1,7 +1,7 @@
-"""The soak: a training run with saves and evaluations that is killed, stopped, damaged and starved of disk every few seconds, for as many minutes as
-the argument says. Beside it a control takes the same steps without any of that, paused whenever it is ahead. All rows must be there, in order and with
-the same losses, every damaged checkpoint must have been named, and the last checkpoint must be the same bytes. Prints a line a minute and the figures at
-the end."""
+"""The soak: a training run with saves and evaluations that is killed, stopped, damaged and starved of disk every few
+seconds, for as many minutes as the argument says. Beside it a control takes the same steps without any of that, paused
+whenever it is ahead. All rows must be there, in order and with the same losses, every damaged checkpoint must have been
+named, and the last checkpoint must be the same bytes. Prints a line a minute and the figures at the end."""
 import atexit, glob, json, os, random, signal, subprocess, sys, time
 
 sys.argv, minutes = [sys.argv[0], ""], float(sys.argv[1]) if len(sys.argv) > 1 else 120
@@ -9,10 +9,12 @@ import trust
 from trust import TMP, XLANE, ENV, FAULT, TINY, damage, newest_run, text, xlane
 
 rng, full = random.Random(), os.path.join(TMP, "full.soak")
-conf = [f"data.train={text('soak.txt', 200000)}", *TINY, "model.dim=64", "data.time=64", "data.batch=4", "train.save_every=50", "train.keep=3", "train.log_every=7", "train.eval_every=40",
+conf = [f"data.train={text('soak.txt', 200000)}", *TINY, "model.dim=64", "data.time=64", "data.batch=4",
+        "train.save_every=50", "train.keep=3", "train.log_every=7", "train.eval_every=40",
         "train.eval_batches=2", "train.steps=100000000", "optimizer.schedule=constant"]
 env = dict(ENV, LD_PRELOAD=FAULT, FAULT_FULL=full)
-control = subprocess.Popen([XLANE, "train", "--quiet", *conf, "runs=control"], env=ENV, cwd=TMP, stdout=subprocess.DEVNULL)
+control = subprocess.Popen([XLANE, "train", "--quiet", *conf, "runs=control"], env=ENV, cwd=TMP,
+                           stdout=subprocess.DEVNULL)
 atexit.register(control.kill)
 count = dict(kills=0, stops=0, full=0, damaged=0, named=0, resumes=0)
 words, run, end, told = ["train", "--quiet", *conf, "runs=soak"], None, time.time() + 60 * minutes, 0
@@ -20,7 +22,8 @@ words, run, end, told = ["train", "--quiet", *conf, "runs=soak"], None, time.tim
 
 def rows(runs):
     """The rows of the newest run under `runs`, without their last column, the time."""
-    return [line.rsplit(",", 1)[0] for line in open(max(glob.glob(os.path.join(TMP, runs, "2*", "metrics.csv")))).read().split("\n")[1:-1]]
+    return [line.rsplit(",", 1)[0] for line in open(max(glob.glob(os.path.join(TMP, runs, "2*",
+        "metrics.csv")))).read().split("\n")[1:-1]]
 
 
 def reached(runs):
@@ -37,8 +40,10 @@ def reached(runs):
 while time.time() < end:
     assert control.poll() is None, f"the control ended with {control.returncode}"
     control.send_signal(signal.SIGSTOP if reached("control") > reached("soak") else signal.SIGCONT)
-    child = subprocess.Popen([XLANE, *words], env=env, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))      # a background job of a shell ignores it
+    child = subprocess.Popen([XLANE, *words], env=env, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                             text=True,
+                             # a background job of a shell ignores it
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     before = reached("soak")
     time.sleep(1 + 6 * rng.random())
     if rng.random() < 0.4:
@@ -70,7 +75,8 @@ while time.time() < end:
     if time.time() > told:
         told = time.time() + 60
         print(f"{(end - time.time()) / 60:5.1f} minutes left: {count}", flush=True)
-last = max(c["step"] for c in json.loads(xlane("checkpoint", "verify", "--json", run, code=None).stdout)["checkpoints"] if not c["bad"])
+last = max(c["step"] for c in json.loads(xlane("checkpoint", "verify", "--json", run, code=None).stdout)["checkpoints"]
+           if not c["bad"])
 steps = max(last, reached("control")) // 50 * 50 + 50
 xlane("resume", "--quiet", run, f"train.steps={steps}", code=None)
 ours, theirs = (os.path.join(TMP, runs, "checkpoints", f"step-{steps:08d}.safetensors") for runs in (run, "control/2*"))

@@ -1,5 +1,5 @@
-"""The device under a hostile caller: a million wrong calls, a hundred thousand changed executables, a thousand cycles of compile, execute and
-free. The executables to change are what JAX makes of programs of many kinds."""
+"""The device under a hostile caller: a million wrong calls, a hundred thousand changed executables, a thousand cycles
+of compile, execute and free. The executables to change are what JAX makes of programs of many kinds."""
 import os, subprocess, sys, tempfile
 from _jax import here
 import numpy as np
@@ -34,11 +34,13 @@ programs = [
     (lambda x: jax.lax.scan(lambda c, v: (c * 0.5 + v, c), x[0], x), f),
     (lambda x, j: x[:, j].at[1].add(2.0), f, i),
     (lambda x: (jnp.sort(x, axis=1), jnp.argmax(x, axis=0), jnp.cumsum(x)), f),
-    (lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")), img, k),
+    (lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")), img,
+     k),
     (lambda x: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"), img),
     (lambda n: jax.random.normal(jax.random.key(n), (5,)), np.int32(3)),
     (lambda x: (jnp.linalg.qr(x), jnp.linalg.cholesky(x @ x.T + jnp.eye(4)), jnp.fft.rfft(x)), f),
-    (lambda x: jax.lax.cond(x[0, 0] > 0, lambda v: v.astype(jnp.bfloat16), lambda v: (v * 2).astype(jnp.bfloat16), x), f),
+    (lambda x: jax.lax.cond(x[0, 0] > 0, lambda v: v.astype(jnp.bfloat16), lambda v: (v * 2).astype(jnp.bfloat16), x),
+     f),
 ]
 with tempfile.TemporaryDirectory() as folder:
     seeds = []

@@ -1,5 +1,6 @@
-"""Rounding errors of sums on the xlane device beside those of JAX's CPU, both against f64: every kind of reduction, alone and inside fused groups, products, convolution
-gradients, cumulative sums and scatters. Ours must be at most XLA's, or below 4e-7. Prints the table; the bits must not depend on the number of threads."""
+"""Rounding errors of sums on the xlane device beside those of JAX's CPU, both against f64: every kind of reduction,
+alone and inside fused groups, products, convolution gradients, cumulative sums and scatters. Ours must be at most
+XLA's, or below 4e-7. Prints the table; the bits must not depend on the number of threads."""
 import hashlib, os, subprocess, sys
 from _jax import here, lib
 import numpy as np
@@ -9,15 +10,20 @@ from jax import lax
 
 rng = np.random.default_rng(0)
 U = lambda *shape: rng.random(shape, dtype=np.float32)
-cases = []                                           # name, program, arguments; terms are positive, so errors are relative to the result
+# name, program, arguments; terms are positive, so errors are relative to the result
+cases = []
 
-for shape, axes in [((1 << 18, 16), (0,)), ((1 << 18, 3), (0,)), ((4096, 1024), (0,)), ((4096, 1024), (1,)), ((4096, 1024), (0, 1)), ((1 << 22,), (0,)), ((3, 1 << 20), (1,)),
-                    ((1 << 16, 8, 8), (0,)), ((64, 256, 256), (0, 2)), ((64, 256, 256), (1,)), ((128, 32, 28, 28), (0, 2, 3)), ((128, 28, 28, 32), (0, 1, 2)),
-                    ((1000, 999), (0,)), ((7, 100003), (1,)), ((100003, 7), (0,)), ((2, 70000, 5), (1,)), ((16, 17, 18, 19, 20), (1, 3)), ((1 << 20, 1), (0,))]:
+for shape, axes in [((1 << 18, 16), (0,)), ((1 << 18, 3), (0,)), ((4096, 1024), (0,)), ((4096, 1024), (1,)),
+                    ((4096, 1024), (0, 1)), ((1 << 22,), (0,)), ((3, 1 << 20), (1,)),
+                    ((1 << 16, 8, 8), (0,)), ((64, 256, 256), (0, 2)), ((64, 256, 256), (1,)), ((128, 32, 28, 28),
+                        (0, 2, 3)), ((128, 28, 28, 32), (0, 1, 2)),
+                    ((1000, 999), (0,)), ((7, 100003), (1,)), ((100003, 7), (0,)), ((2, 70000, 5),
+                        (1,)), ((16, 17, 18, 19, 20), (1, 3)), ((1 << 20, 1), (0,))]:
     name = "x".join(map(str, shape)) + " over " + ",".join(map(str, axes))
     x = U(*shape)
     cases.append(("sum " + name, lambda x, axes=axes: jnp.sum(x, axes), (x,)))
-    if len(cases) % 3 == 0:                          # the same in a fused group, with the elementwise results wanted too
+    # the same in a fused group, with the elementwise results wanted too
+    if len(cases) % 3 == 0:
         cases.append(("mean of squares " + name, lambda x, axes=axes: (jnp.mean(x * x, axes), jnp.exp(-x)), (x,)))
 x = U(1 << 16, 64)
 cases += [
@@ -36,12 +42,17 @@ cases += [
     ("batched dot 6x8x65536x8", lambda a, b: jnp.einsum("bik,bkj->bij", a, b), (U(6, 8, 65536), U(6, 65536, 8))),
     ("bf16 sum 65536x8", lambda x: jnp.sum(x.astype(jnp.bfloat16), 0).astype(jnp.float32), (U(1 << 16, 8),)),
     ("cumsum 65536", lambda x: jnp.cumsum(x, 0), (U(1 << 16, 4),)),
-    ("cumsum as windows 4096", lambda x: lax.reduce_window(x, np.float32(0), lax.add, (4096, 1), (1, 1), [(4095, 0), (0, 0)]), (U(4096, 8),)),
-    ("window sums 1024x1024", lambda x: lax.reduce_window(x, np.float32(0), lax.add, (256, 256), (256, 256), "valid"), (U(1024, 1024),)),
-    ("scatter-add of 200000 into 7", lambda x, i: jnp.zeros(7).at[i].add(x), (U(200000), rng.integers(0, 7, 200000).astype(np.int32))),
-    ("segment_sum of rows", lambda x, i: jax.ops.segment_sum(x, i, 5), (U(50000, 8), rng.integers(0, 5, 50000).astype(np.int32))),
+    ("cumsum as windows 4096", lambda x: lax.reduce_window(x, np.float32(0), lax.add, (4096, 1), (1, 1),
+                                                           [(4095, 0), (0, 0)]), (U(4096, 8),)),
+    ("window sums 1024x1024", lambda x: lax.reduce_window(x, np.float32(0), lax.add, (256, 256), (256, 256), "valid"),
+     (U(1024, 1024),)),
+    ("scatter-add of 200000 into 7", lambda x, i: jnp.zeros(7).at[i].add(x),
+     (U(200000), rng.integers(0, 7, 200000).astype(np.int32))),
+    ("segment_sum of rows", lambda x, i: jax.ops.segment_sum(x, i, 5),
+     (U(50000, 8), rng.integers(0, 5, 50000).astype(np.int32))),
     ("convolution kernel gradient", lambda x, g: lax.conv_general_dilated(
-        x.transpose(3, 1, 2, 0), g.transpose(1, 2, 0, 3), (1, 1), [(1, 1), (1, 1)], dimension_numbers=("NHWC", "HWIO", "NHWC")), (U(16, 48, 48, 6), U(16, 48, 48, 5))),
+        x.transpose(3, 1, 2, 0), g.transpose(1, 2, 0, 3), (1, 1), [(1, 1), (1, 1)], dimension_numbers=("NHWC", "HWIO",
+            "NHWC")), (U(16, 48, 48, 6), U(16, 48, 48, 5))),
 ]
 
 def leaves(v):
@@ -58,7 +69,8 @@ if len(sys.argv) > 1:                                # a child: the bits of all 
         print(hashlib.sha256(b"".join(o.tobytes() for o in on(xl, fn, args))).hexdigest())
     sys.exit()
 counts = ("1", "5", "16") if os.environ.get("XLANE_TEST_ALL") == "1" else ("1", "5")
-children = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "bits"], env=dict(os.environ, XLANE_CPU_THREADS=t, JAX_PLATFORMS="xlane,cpu"),
+children = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "bits"],
+                             env=dict(os.environ, XLANE_CPU_THREADS=t, JAX_PLATFORMS="xlane,cpu"),
                              stdout=subprocess.PIPE, text=True) for t in counts]
 bad = 0
 print("%-44s %10s %10s" % ("", "ours", "XLA CPU"))
@@ -75,10 +87,12 @@ for name, fn, args in cases:
     fine = ours <= max(xla, 4e-7)
     bad += not fine
     print("%-44s %10.2e %10.2e%s" % (name, ours, xla, "" if fine else "  <-- too large"))
-print("%s accuracy: %d of %d sums at most XLA's error or 4e-7" % ("FAIL" if bad else "ok", len(cases) - bad, len(cases)))
+print("%s accuracy: %d of %d sums at most XLA's error or 4e-7" % ("FAIL" if bad else "ok", len(cases) - bad,
+    len(cases)))
 for threads, child in zip(counts, children):
     out = child.communicate()[0].split()
     wrong = [c[0] for c, a, b in zip(cases, bits, out) if a != b] if len(out) == len(cases) else ["no results"]
-    print("FAIL threads: %s threads give other bits: %s" % (threads, ", ".join(wrong)) if wrong else "ok threads: %s threads give the same bits" % threads)
+    print("FAIL threads: %s threads give other bits: %s" % (threads, ", ".join(wrong)) if wrong
+          else "ok threads: %s threads give the same bits" % threads)
     bad += bool(wrong)
 sys.exit(bad > 0)

@@ -1,15 +1,18 @@
-"""Every block, hybrid models and AdamW against jax.grad: the same formulas written the plain way (recurrences step by step, experts one
-token at a time) on the same weights. (Rows T1, T2, O1, O2, G4)
+"""Every block, hybrid models and AdamW against jax.grad: the same formulas written the plain way (recurrences step by
+step, experts one token at a time) on the same weights. (Rows T1, T2, O1, O2, G4)
 
-How relative is measured: the reference is computed by JAX in f64 from the same f32 weights, so that its own rounding is out of the way; a
-tensor is off by the largest difference of any element, divided by the largest element of the reference. Everything that our f32 programs
-give (loss, each gradient, each parameter and both moments after each AdamW step) must be within 1e-5 of it. JAX's own f32 gradients are
-1e-7 to 8e-6 away from that reference here, ours 3e-7 to 6e-6. Each AdamW step is compared from the same state: Adam divides by the
-root of the second moment, so where a gradient is nearly zero its rounding decides the update, and two f32 runs (JAX's own and JAX
-in f64 just so) drift apart by more than 1e-5 in a few steps. Programs run on JAX's CPU device and on the embedded one."""
+How relative is measured: the reference is computed by JAX in f64 from the same f32 weights, so that its own rounding is
+out of the way; a tensor is off by the largest difference of any element, divided by the largest element of the
+reference. Everything that our f32 programs give (loss, each gradient, each parameter and both moments after each AdamW
+step) must be within 1e-5 of it. JAX's own f32 gradients are 1e-7 to 8e-6 away from that reference here, ours 3e-7 to
+6e-6. Each AdamW step is compared from the same state: Adam divides by the root of the second moment, so where a
+gradient is nearly zero its rounding decides the update, and two f32 runs (JAX's own and JAX in f64 just so) drift apart
+by more than 1e-5 in a few steps. Programs run on JAX's CPU device and on the embedded one."""
 import os, subprocess, sys, tempfile
 os.environ.setdefault("JAX_PLATFORMS", "cpu,xlane")
-os.environ.setdefault("PJRT_NAMES_AND_LIBRARY_PATHS", "xlane:" + os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build", "libxlane-cpu.so"))
+os.environ.setdefault("PJRT_NAMES_AND_LIBRARY_PATHS",
+                      "xlane:" + os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build",
+                                              "libxlane-cpu.so"))
 import numpy as np
 from _run import XLANE, run_text
 import jax, jax.numpy as jnp
@@ -28,9 +31,11 @@ def sizes(b, t, v, d, h, kv, x, k, n):
     SHAPES.update({
         "attn": [("norm", (D,)), ("wq", (D, D)), ("wk", (D, KV * S)), ("wv", (D, KV * S)), ("wo", (D, D))],
         "ffn": [("ffn_norm", (D,)), ("gate", (D, F)), ("up", (D, F)), ("down", (F, D))],
-        "ssm": [("norm", (D,)), ("win", (D, 2, E2)), ("wbc", (D, 2 * N)), ("wdt", (D, H)), ("conv", (4, E2)), ("dt_bias", (H,)), ("a_log", (H,)),
+        "ssm": [("norm", (D,)), ("win", (D, 2, E2)), ("wbc", (D, 2 * N)), ("wdt", (D, H)), ("conv", (4, E2)),
+                ("dt_bias", (H,)), ("a_log", (H,)),
                 ("skip", (H,)), ("out_norm", (E2,)), ("wout", (E2, D))],
-        "rec": [("norm", (D,)), ("wx", (D, D)), ("wg", (D, D)), ("wr", (D, D)), ("wi", (D, D)), ("conv", (4, D)), ("lambda", (D,)), ("wo", (D, D))],
+        "rec": [("norm", (D,)), ("wx", (D, D)), ("wg", (D, D)), ("wr", (D, D)), ("wi", (D, D)), ("conv", (4, D)),
+                ("lambda", (D,)), ("wo", (D, D))],
         "moe": [("ffn_norm", (D,)), ("router", (D, X)), ("gate", (X, D, F)), ("up", (X, D, F)), ("down", (X, F, D))],
     })
 
@@ -122,7 +127,8 @@ def moe(p, x, c):
     fits = jnp.stack(fits, 1)
     w = jnp.take_along_axis(probs, order, 1)
     w = w / w.sum(1, keepdims=True) * fits
-    every = jnp.einsum("tef,efd->ted", jax.nn.silu(jnp.einsum("td,edf->tef", n, p["gate"])) * jnp.einsum("td,edf->tef", n, p["up"]), p["down"])
+    every = jnp.einsum("tef,efd->ted", jax.nn.silu(jnp.einsum("td,edf->tef", n, p["gate"])) * jnp.einsum("td,edf->tef",
+        n, p["up"]), p["down"])
     y = (jnp.take_along_axis(every, order[:, :, None], 1) * w[:, :, None]).sum(1)
     frac = used / (K * valid.sum())
     c["balance"].append(X * jnp.sum(frac * (probs * valid[:, None]).sum(0) / valid.sum()))
@@ -191,7 +197,8 @@ REFERENCE = {}  # compiled once for all cases of the same units: the numbers are
 
 
 def case(pattern, units, extra=(), capacity=2.0, keep="carry", adam=3):
-    conf = [f"data.train={__file__}", f"model.pattern={pattern}", f"model.vocab={V}", f"model.dim={D}", f"model.heads={H}", f"model.kv_heads={KV}",
+    conf = [f"data.train={__file__}", f"model.pattern={pattern}", f"model.vocab={V}", f"model.dim={D}",
+            f"model.heads={H}", f"model.kv_heads={KV}",
             f"model.state={N}", "model.chunk=4", f"model.experts={X}", f"model.top_k={K}", f"model.capacity={capacity}", f"data.batch={B}",
             f"data.time={T}", f"train.keep_for_backward={keep}", *extra]
     names = layout(units)
@@ -200,7 +207,8 @@ def case(pattern, units, extra=(), capacity=2.0, keep="carry", adam=3):
     seg = np.array([[1] * 3 + [2] * 7 + [0] * 2, [1] * 12], np.int32)
     pos = np.array([[*range(3), *range(7), 0, 0], range(12)], np.int32)
     ints = (tok, tgt, seg, pos)
-    both = REFERENCE.setdefault((repr(units), capacity), jax.jit(jax.value_and_grad(lambda q: loss(q, units, tok, tgt, seg, pos, capacity))))
+    both = REFERENCE.setdefault((repr(units), capacity), jax.jit(jax.value_and_grad(lambda q: loss(q, units, tok, tgt,
+        seg, pos, capacity))))
     exact = lambda values: {n: np.asarray(v, np.float64) for (n, _), v in zip(names, values)}
     flat = [params[n] for n, _ in names]
     want, grads = both(exact(flat))
@@ -235,7 +243,8 @@ def case(pattern, units, extra=(), capacity=2.0, keep="carry", adam=3):
             m[n] = b1 * m[n] + (1 - b1) * g
             v[n] = b2 * v[n] + (1 - b2) * g * g
             matrix = len(s) >= (3 if n.startswith("u") else 2)
-            p[n] -= rate * (m[n] / (1 - b1 ** t) / (np.sqrt(v[n] / (1 - b2 ** t)) + eps) + (decay * p[n] if matrix else 0))
+            p[n] -= rate * (m[n] / (1 - b1 ** t) / (np.sqrt(v[n] / (1 - b2 ** t)) + eps)
+                            + (decay * p[n] if matrix else 0))
             for j, (what, ref) in enumerate((("", p), ("m of ", m), ("v of ", v))):
                 why = why or close(what + n, state[j * k + i], ref[n])
         if why:
@@ -246,7 +255,8 @@ def case(pattern, units, extra=(), capacity=2.0, keep="carry", adam=3):
 def main():
     bad = 0
     for name, args in {
-        "A": ("A", [("A", 1)]), "D": ("D", [("D", 1)]), "M": ("M", [("M", 1)]), "E": ("E", [("E", 1)]), "R": ("R", [("R", 1)]),
+        "A": ("A", [("A", 1)]), "D": ("D", [("D", 1)]), "M": ("M", [("M", 1)]), "E": ("E", [("E", 1)]), "R": ("R",
+            [("R", 1)]),
         "E_capacity": ("E", [("E", 1)], (), 0.6),
         "AMER_scan": ("AMER*2", [("AMER", 2)]),
         "AMER_scan_dots": ("AMER*2", [("AMER", 2)], (), 2.0, "dots"),

@@ -8,7 +8,8 @@ from jax import export
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 tmp = tempfile.mkdtemp(prefix="xlane-bridge-")
 atexit.register(shutil.rmtree, tmp, ignore_errors=True)
-env = dict(os.environ, XLANE_PLUGIN=os.path.join(ROOT, "build", "libxlane-cpu.so"), LD_LIBRARY_PATH=os.path.join(ROOT, "build"))
+env = dict(os.environ, XLANE_PLUGIN=os.path.join(ROOT, "build", "libxlane-cpu.so"),
+           LD_LIBRARY_PATH=os.path.join(ROOT, "build"))
 exe = os.path.join(tmp, "bridge")
 
 
@@ -40,13 +41,15 @@ def want():
 
 
 def main():
-    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", os.path.join(ROOT, "test", "tool", "bridge.c"), "-I", ROOT + "/include", "-L", ROOT + "/build",
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", os.path.join(ROOT, "test", "tool", "bridge.c"),
+                    "-I", ROOT + "/include", "-L", ROOT + "/build",
                     "-lxlane", "-o", exe], check=True)
     args = (jax.ShapeDtypeStruct((4,), jnp.float32), jax.ShapeDtypeStruct((8, 4), jnp.float32))
     one, two = export.export(jax.jit(f))(*args), export.export(jax.jit(f), platforms=("cpu", "cuda"))(*args)
     cuda = export.export(jax.jit(f), platforms=("cuda",))(*args)
     ref, bad = want(), 0
-    for name, data in {"serialized": one.serialize(), "several_platforms": two.serialize(), "artifact": one.mlir_module_serialized}.items():
+    for name, data in {"serialized": one.serialize(), "several_platforms": two.serialize(),
+                       "artifact": one.mlir_module_serialized}.items():
         p = run(bytes(data))
         lines = p.stdout.strip().split("\n")
         ok = p.returncode == 0 and np.allclose([float(v) for v in lines[1:]], ref, rtol=1e-5)

@@ -1,8 +1,8 @@
 """Bytecode against its judges: each program of the corpus has one hash, read from text or from bytecode.
 
-Native bytecode holds what the text holds. A portable artifact holds what XLA made of it for the wire (constants moved, CHLO
-expanded), so its text is what jaxlib says the artifact means. Old versions come from jaxlib, downgraded. Then damage: cut at
-every place and with bytes changed, an artifact is refused or read, never the end of the reader."""
+Native bytecode holds what the text holds. A portable artifact holds what XLA made of it for the wire (constants moved,
+CHLO expanded), so its text is what jaxlib says the artifact means. Old versions come from jaxlib, downgraded. Then
+damage: cut at every place and with bytes changed, an artifact is refused or read, never the end of the reader."""
 import glob
 import os
 import random

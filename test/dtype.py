@@ -41,7 +41,8 @@ def check(lib, name, dtype):
         return "to_f64 differs from to_f32"
     finite = np.unique(values[np.isfinite(values)])
     mid = ((finite[1:].astype(np.float64) + finite[:-1]) / 2).astype(np.float32)
-    edge = np.concatenate([finite, mid, 2 * finite, 1.5 * finite, np.float32([0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-45, 3.4e38])])
+    edge = np.concatenate([finite, mid, 2 * finite, 1.5 * finite, np.float32([0, -0.0, np.inf, -np.inf, np.nan, -np.nan,
+        1e-45, 3.4e38])])
     edge = np.concatenate([edge, np.nextafter(edge, np.float32(np.inf)), np.nextafter(edge, np.float32(-np.inf))])
     rng = np.random.default_rng(1)
     x = np.concatenate([edge, rng.integers(0, 2**32, 1 << 20, dtype=np.uint32).view(np.float32),
@@ -53,8 +54,8 @@ def check(lib, name, dtype):
     if bad.any():
         i = int(np.argmax(bad))
         return "%r becomes %#x, not %#x" % (x[i], got[i], want[i])
-    # f64: values a hair beside each midpoint must not be rounded twice. ml_dtypes goes through f32, so it is asked about
-    # the f32 neighbour on the same side, which no midpoint separates from the double.
+    # f64: values a hair beside each midpoint must not be rounded twice. ml_dtypes goes through f32, so it is asked
+    # about the f32 neighbour on the same side, which no midpoint separates from the double.
     mid = mid[np.abs(mid) > 1e-37]
     side = np.repeat([-1, 0, 1], mid.size)
     f = np.tile(mid, 3)
@@ -73,7 +74,8 @@ def check(lib, name, dtype):
 
 with tempfile.TemporaryDirectory() as tmp:
     so = os.path.join(tmp, "dtype.so")
-    subprocess.check_call([os.environ.get("CC", "cc"), "-std=c11", "-O3", "-ffp-contract=off", "-shared", "-fPIC", "-I" + os.path.join(root, "src"),
+    subprocess.check_call([os.environ.get("CC", "cc"), "-std=c11", "-O3", "-ffp-contract=off", "-shared", "-fPIC",
+                           "-I" + os.path.join(root, "src"),
                            os.path.join(root, "src/cpu/kernel/dtype.c"), "-o", so])
     lib = ctypes.CDLL(so)
     for name, np_name in NAMES.items():
@@ -87,5 +89,6 @@ with tempfile.TemporaryDirectory() as tmp:
         lib.xl_bits_unpack(p(back), p(packed), ctypes.c_size_t(1003), bits)
         flat = ((x[:, None] >> np.arange(bits)) & 1).ravel()
         want = np.packbits(flat, bitorder="little")
-        report("dtype_pack%d" % bits, "" if (packed == want).all() and (back == x & (2**bits - 1)).all() else "differs from numpy's packbits")
+        report("dtype_pack%d" % bits, "" if (packed == want).all() and (back == x & (2**bits - 1)).all()
+               else "differs from numpy's packbits")
 sys.exit(failed != 0)

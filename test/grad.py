@@ -1,5 +1,6 @@
-"""Gradients against jax.grad: each case is a JAX function; its StableHLO goes through `xlane grad`, and what comes out runs on
-JAX's own CPU device beside jax.grad of the same function. grad_fd.py has a case for every op. (Rows T1, O1: gradients to 1e-5 relative in f32.)"""
+"""Gradients against jax.grad: each case is a JAX function; its StableHLO goes through `xlane grad`, and what comes out
+runs on JAX's own CPU device beside jax.grad of the same function. grad_fd.py has a case for every op. (Rows T1, O1:
+gradients to 1e-5 relative in f32.)"""
 import subprocess, sys, tempfile
 import numpy as np
 from _run import XLANE, run_text
@@ -80,12 +81,16 @@ CASES = {
     "clamp": (lambda a, l, h: lax.clamp(l, a, h), f(9), f(9, lo=-1, hi=-.2), f(9, lo=.2, hi=1)),
     "select": (lambda a, b: jnp.where(a > 0, a * b, b), f(9), f(9)),
     "abs": (jnp.abs, f(9)), "neg": (lambda a: -a, f(9)), "sign": (lambda a: jnp.sign(a) * a, f(9)),
-    "exp": (jnp.exp, f(9)), "expm1": (jnp.expm1, f(9)), "log": (jnp.log, f(9, lo=.1, hi=3)), "log1p": (jnp.log1p, f(9, lo=-.5, hi=3)),
-    "sqrt": (jnp.sqrt, f(9, lo=.1, hi=3)), "rsqrt": (lax.rsqrt, f(9, lo=.1, hi=3)), "cbrt": (jnp.cbrt, f(9, lo=.1, hi=3)),
+    "exp": (jnp.exp, f(9)), "expm1": (jnp.expm1, f(9)), "log": (jnp.log, f(9, lo=.1, hi=3)), "log1p": (jnp.log1p,
+        f(9, lo=-.5, hi=3)),
+    "sqrt": (jnp.sqrt, f(9, lo=.1, hi=3)), "rsqrt": (lax.rsqrt, f(9, lo=.1, hi=3)), "cbrt": (jnp.cbrt,
+        f(9, lo=.1, hi=3)),
     "sin": (jnp.sin, f(9)), "cos": (jnp.cos, f(9)), "tan": (jnp.tan, f(9, lo=-1, hi=1)), "tanh": (jnp.tanh, f(9)),
-    "logistic": (lax.logistic, f(9)), "erf": (lax.erf, f(9)), "erfc": (lax.erfc, f(9)), "erf_inv": (lax.erf_inv, f(9, lo=-.9, hi=.9)),
+    "logistic": (lax.logistic, f(9)), "erf": (lax.erf, f(9)), "erfc": (lax.erfc, f(9)), "erf_inv": (lax.erf_inv,
+        f(9, lo=-.9, hi=.9)),
     "asin": (jnp.arcsin, f(9, lo=-.9, hi=.9)), "acos": (jnp.arccos, f(9, lo=-.9, hi=.9)), "atan": (jnp.arctan, f(9)),
-    "sinh": (jnp.sinh, f(9)), "cosh": (jnp.cosh, f(9)), "asinh": (jnp.arcsinh, f(9)), "acosh": (jnp.arccosh, f(9, lo=1.1, hi=3)),
+    "sinh": (jnp.sinh, f(9)), "cosh": (jnp.cosh, f(9)), "asinh": (jnp.arcsinh, f(9)), "acosh": (jnp.arccosh,
+        f(9, lo=1.1, hi=3)),
     "atanh": (jnp.arctanh, f(9, lo=-.9, hi=.9)), "square": (lax.square, f(9)),
     "round_floor": (lambda a: a * jnp.floor(a * 3) + a * jnp.round(a), f(9)),
     "convert_bf16": (lambda a: (a.astype(jnp.bfloat16) * 2).astype(jnp.float32), f(9)),
@@ -99,19 +104,23 @@ CASES = {
     "pad": (lambda a, v: lax.pad(a, v, ((1, 2, 1), (-1, 0, 0))), f(4, 5), np.float32(0.3)),
     "reverse": (lambda a: jnp.flip(a, (0,)) * a, f(4, 3)),
     "dynamic_slice": (lambda a, k: lax.dynamic_slice(a, (k, 1), (2, 3)), f(6, 5), np.int32(3)),
-    "dynamic_slice_twice": (lambda a, k: lax.dynamic_slice(a, (k, 1), (2, 3)) + lax.dynamic_slice(a, (k - 1, 0), (2, 3)), f(6, 5), np.int32(3)),
+    "dynamic_slice_twice": (lambda a, k: lax.dynamic_slice(a, (k, 1), (2, 3))
+                            + lax.dynamic_slice(a, (k - 1, 0), (2, 3)), f(6, 5), np.int32(3)),
     "dynamic_update_slice": (lambda a, u, k: lax.dynamic_update_slice(a * a, u, (k, 1)), f(6, 5), f(2, 3), np.int32(3)),
     "gather_rows": (lambda t, k: t[k], f(7, 3), i(7, 4, 2)),
     "gather_points": (lambda t, a, b: t[a, b], f(7, 3), i(7, 5), i(3, 5)),
     "take_along": (lambda t, k: jnp.take_along_axis(t, k, 1), f(4, 6), i(6, 4, 3)),
     "gather_clip": (lambda t, k: t.at[k].get(mode="clip"), f(5, 2), np.array([0, 9, 4, 5], np.int32)),
     "scatter_add": (lambda t, u, k: t.at[k].add(u), f(7, 3), f(5, 3), i(7, 5)),
-    "scatter_add_drop": (lambda t, u, k: t.at[k].add(u, mode="drop"), f(4, 3), f(5, 3), np.array([0, 1, 9, 3, 3], np.int32)),
+    "scatter_add_drop": (lambda t, u, k: t.at[k].add(u, mode="drop"), f(4, 3), f(5, 3),
+                         np.array([0, 1, 9, 3, 3], np.int32)),
     "scatter_set_unique": (lambda t, u: t.at[np.array([4, 0, 2])].set(u, unique_indices=True), f(7, 3), f(3, 3)),
     "scatter_max": (lambda t, u, k: t.at[k].max(u), f(7, 3), f(5, 3), i(7, 5)),
     "scatter_mul": (lambda t, u: t.at[np.array([4, 0, 2])].multiply(u, unique_indices=True), f(7, 3), f(3, 3)),
-    "fft": (lambda a, b: jnp.fft.fft2(lax.complex(a, b)), f(3, 5), f(3, 5)), "rfft": (lambda a: jnp.fft.rfft(a), f(2, 6)),
-    "irfft": (lambda a, b: jnp.fft.irfft(lax.complex(a, b)), f(2, 4), f(2, 4)), "lgamma": (lax.lgamma, f(9, lo=.3, hi=4)),
+    "fft": (lambda a, b: jnp.fft.fft2(lax.complex(a, b)), f(3, 5), f(3, 5)), "rfft": (lambda a: jnp.fft.rfft(a),
+        f(2, 6)),
+    "irfft": (lambda a, b: jnp.fft.irfft(lax.complex(a, b)), f(2, 4), f(2, 4)), "lgamma": (lax.lgamma,
+        f(9, lo=.3, hi=4)),
     "sort": (lambda a: jnp.sort(a, 1), f(4, 6)),
     "sort_pair": (lambda a, b: lax.sort((a, b), dimension=0, num_keys=1)[1], f(6), f(6)),
     "cumsum": (lambda a: jnp.cumsum(a, 0), f(6, 3)),
@@ -134,8 +143,10 @@ CASES = {
     "dot_bf16": (lambda a, b: lax.dot_general(a.astype(jnp.bfloat16), b.astype(jnp.bfloat16), (((1,), (0,)), ((), ())),
                                               preferred_element_type=jnp.float32), f(3, 4), f(4, 5)),
     "conv1d": (conv(window_strides=(1,), padding="SAME"), f(2, 3, 8), f(4, 3, 3)),
-    "conv2d_stride": (conv(window_strides=(2, 1), padding=((1, 0), (2, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC")), f(2, 7, 6, 3), f(3, 2, 3, 4)),
-    "conv2d_dilated": (conv(window_strides=(1, 1), padding=((1, 0), (0, 2)), lhs_dilation=(2, 1), rhs_dilation=(1, 2)), f(2, 3, 5, 6), f(4, 3, 2, 2)),
+    "conv2d_stride": (conv(window_strides=(2, 1), padding=((1, 0), (2, 1)), dimension_numbers=("NHWC", "HWIO", "NHWC")),
+                      f(2, 7, 6, 3), f(3, 2, 3, 4)),
+    "conv2d_dilated": (conv(window_strides=(1, 1), padding=((1, 0), (0, 2)), lhs_dilation=(2, 1), rhs_dilation=(1, 2)),
+                       f(2, 3, 5, 6), f(4, 3, 2, 2)),
     "conv_groups": (conv(window_strides=(1,), padding="SAME", feature_group_count=2), f(2, 4, 7), f(6, 2, 3)),
     "conv_batch_groups": (conv(window_strides=(1,), padding="SAME", batch_group_count=2), f(4, 3, 7), f(6, 3, 3)),
     "cond": (lambda p, a, b: lax.cond(p, lambda: a * b, lambda: jnp.sin(a)), np.bool_(True), f(4), f(4)),
@@ -146,10 +157,12 @@ CASES = {
     "scan_nested": (nested, f(3), f(3), f(2, 4, 3)),
     "fori": (lambda a, w: lax.fori_loop(0, 6, lambda k, c: jnp.tanh(c * w) + k * 0.1, a), f(3), f(3)),
     "attention": (attention, f(2, 5, 4), f(4, 4), f(4, 4), f(4, 4)),
-    "layernorm_gelu": (lambda x, g, b: jax.nn.gelu((x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * g + b),
+    "layernorm_gelu": (lambda x, g, b: jax.nn.gelu((x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True)
+        + 1e-5) * g + b),
                        f(3, 8), f(8), f(8)),
     "cross_entropy": (lambda l, y: -jnp.take_along_axis(jax.nn.log_softmax(l), y[:, None], 1).mean(), f(5, 7), i(7, 5)),
-    "assoc_scan": (lambda a, b: lax.associative_scan(lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (a, b)), f(9, lo=.5, hi=1), f(9)),
+    "assoc_scan": (lambda a, b: lax.associative_scan(lambda p, q: (p[0] * q[0], q[0] * p[1] + q[1]), (a, b)),
+                   f(9, lo=.5, hi=1), f(9)),
     "top_k": (lambda a: lax.top_k(a, 2)[0], f(3, 6)),
     "argmax_pick": (lambda a: a[jnp.argmax(a)] * a, f(6)),
 }
@@ -185,8 +198,8 @@ TEXTS = {
                 lambda a, b: jnp.sum(jnp.imag(jnp.conj(lax.complex(a, b)) ** 2)), f(5), f(5)),
 }
 
-# Lookups whose gradient a GPU gets without a scatter that adds: ids that repeat within and across blocks of 128 rows, one id only,
-# ids beyond the table (a gather clamps them), counts that fill no block, and the element of a label.
+# Lookups whose gradient a GPU gets without a scatter that adds: ids that repeat within and across blocks of 128 rows,
+# one id only, ids beyond the table (a gather clamps them), counts that fill no block, and the element of a label.
 def rows(table, index, weight):
     return jnp.sum(jnp.sin(jnp.take(table, jnp.clip(index, 0, table.shape[0] - 1), 0)) * weight)
 
@@ -210,9 +223,12 @@ PICK = """func.func @main(%x: tensor<4x9x33xf32>, %i: tensor<4x9x1xi32>, %w: ten
   %3 = stablehlo.reduce(%2 init: %z) applies stablehlo.add across dimensions = [0, 1] : (tensor<4x9xf32>, tensor<f32>) -> tensor<f32>
   return %3 : tensor<f32>
 }"""
-GPU = {f"rows_{V}_{N}": (LOOKUP.format(V=V, D=D, N=N), lambda t, k, w: rows(t, k[:, 0], w), f(V, D), rng.integers(low, V + high, (N, 1)).astype(np.int32), f(N, D))
-       for V, D, N, low, high in ((7, 5, 640, 0, 0), (1, 3, 384, 0, 0), (5000, 4, 1000, 0, 0), (50, 8, 257, -9, 9), (3, 2, 256, 0, 0))}
-GPU["pick"] = (PICK, lambda x, k, w: jnp.sum(jnp.take_along_axis(jnp.exp(x), jnp.clip(k, 0, 32), 2)[..., 0] * w), f(4, 9, 33),
+GPU = {f"rows_{V}_{N}": (LOOKUP.format(V=V, D=D, N=N), lambda t, k, w: rows(t, k[:, 0], w), f(V, D),
+                         rng.integers(low, V + high, (N, 1)).astype(np.int32), f(N, D))
+       for V, D, N, low, high in ((7, 5, 640, 0, 0), (1, 3, 384, 0, 0), (5000, 4, 1000, 0, 0), (50, 8, 257, -9, 9),
+                                  (3, 2, 256, 0, 0))}
+GPU["pick"] = (PICK, lambda x, k, w: jnp.sum(jnp.take_along_axis(jnp.exp(x), jnp.clip(k, 0, 32), 2)[..., 0] * w),
+               f(4, 9, 33),
                rng.integers(-3, 36, (4, 9, 1)).astype(np.int32), f(4, 9))
 
 
@@ -223,7 +239,8 @@ def check(name, fn, args, keep="carry", text=None, gpu=False):
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
         file.write(text)
         file.flush()
-        p = subprocess.run([XLANE, "grad", "--keep=" + keep, *["--gpu"] * gpu, file.name], capture_output=True, text=True)
+        p = subprocess.run([XLANE, "grad", "--keep=" + keep, *["--gpu"] * gpu, file.name], capture_output=True,
+                           text=True)
     if p.returncode:
         return p.stderr.strip()[:300]
     if gpu and "scatter" in p.stdout and "unique_indices = true" not in p.stdout:

@@ -19,7 +19,8 @@ failed = 0
 
 
 def environment(plugin=PLUGIN, **more):
-    env = dict(os.environ, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + plugin, XLANE_STATE=os.path.join(TMP, "state"))
+    env = dict(os.environ, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + plugin,
+               XLANE_STATE=os.path.join(TMP, "state"))
     env.pop("XLA_FLAGS", None)
     env.update({k: str(v) for k, v in more.items()})
     return env
@@ -28,10 +29,12 @@ def environment(plugin=PLUGIN, **more):
 def run(name, *cmd, runs=None, cache="off", env=None, args=(), status=0, plugin=PLUGIN):
     runs = runs or os.path.join(TMP, "runs-" + name)
     before = set(os.listdir(runs)) if os.path.isdir(runs) else set()
-    p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, *args, "--", *cmd], text=True, capture_output=True,
+    p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, *args, "--", *cmd], text=True,
+                       capture_output=True,
                        env=environment(plugin, **(env or {})), timeout=300)
     if status is not None and p.returncode != status:
-        raise AssertionError("exit status %d, not %d\n%s%s" % (p.returncode, status, p.stdout[-2000:], p.stderr[-3000:]))
+        raise AssertionError("exit status %d, not %d\n%s%s" % (p.returncode, status, p.stdout[-2000:],
+            p.stderr[-3000:]))
     new = [d for d in os.listdir(runs) if d not in before and d != "contracts"]
     assert len(new) == 1, new
     return p, os.path.join(runs, new[0])
@@ -130,12 +133,13 @@ if sys.stdin.read() == "both":
 
 @check("C2_loaded_ahead")
 def _():
-    """The second process of a command loads the programs of the first before they are asked for; what is not asked for again is let go, and a broken
-    entry is the miss that it would be without."""
+    """The second process of a command loads the programs of the first before they are asked for; what is not asked for
+    again is let go, and a broken entry is the miss that it would be without."""
     cache, runs, path = os.path.join(TMP, "cache-ahead"), os.path.join(TMP, "runs-ahead"), script("two.py", TWO)
 
     def once(name, what, **env):
-        p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, "--", sys.executable, path], text=True, input=what,
+        p = subprocess.run([XLANE, "run", "--runs", runs, "--cache", cache, "--name", name, "--", sys.executable, path],
+                           text=True, input=what,
                            capture_output=True, env=environment(**env), timeout=300)
         assert p.returncode == 0, p.stderr
         folder, = (os.path.join(runs, d) for d in os.listdir(runs) if d.endswith("-" + name))
@@ -145,11 +149,13 @@ def _():
     out, made, ahead = once("cold", "both")
     assert len(made) == 2 and not ahead and not any(e.get("ahead") for e in made), (made, ahead)
     again, made, ahead = once("warm", "both")
-    assert again == out and ahead and ahead[0] >= 2 and all(e["result"] == "cached" and e.get("ahead") for e in made), (made, ahead)
+    assert again == out and ahead and ahead[0] >= 2 and all(e["result"] == "cached" and e.get("ahead") for e
+                                                            in made), (made, ahead)
     one, made, ahead = once("one", "")
     assert one == out.splitlines(True)[0] and ahead and len(made) == 1 and made[0]["ahead"], (made, ahead)
     _, made, after = once("after", "both")
-    assert after[0] == ahead[0] - 1 and [bool(e.get("ahead")) for e in made] == [True, False] and made[1]["result"] == "cached", (made, after)
+    assert after[0] == ahead[0] - 1 and [bool(e.get("ahead")) for e in made] == [True,
+        False] and made[1]["result"] == "cached", (made, after)
     off, made, ahead = once("off", "both", XLANE_AHEAD="off")
     assert off == out and not ahead and all(e["result"] == "cached" and not e.get("ahead") for e in made), (made, ahead)
     for entry in glob.glob(os.path.join(cache, "??", "*.xle")):
@@ -159,7 +165,8 @@ def _():
             f.seek(-1, 2)
             f.write(bytes([last[0] ^ 1]))
     bad, made, ahead = once("bad", "both")
-    assert bad == out and ahead == [0] and all(e["result"] == "compiled" and e["cache_reason"] == "unreadable" for e in made), (made, ahead)
+    assert bad == out and ahead == [0] and all(e["result"] == "compiled" and e["cache_reason"] == "unreadable" for e
+                                               in made), (made, ahead)
 
 
 @check("C2_second_process_compiles_nothing_same_bits")
@@ -177,11 +184,13 @@ def _():
     assert {e["result"] for e in compiles(moved)} == {"cached"}, compiles(moved)
     plain = subprocess.run([sys.executable, one], text=True, capture_output=True, env=environment())
     assert plain.stdout == a.stdout, plain.stderr
-    d, other = run("flag", sys.executable, one, cache=cache, runs=runs, env={"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"})
+    d, other = run("flag", sys.executable, one, cache=cache, runs=runs,
+                   env={"XLA_FLAGS": "--xla_cpu_enable_fast_math=true"})
     steps = step_of(other)
     assert steps[-1]["result"] == "compiled" and steps[-1]["cache_reason"] in ("flags", "options"), steps
     assert "fast_math" in steps[-1]["cache_detail"], steps
-    verify = subprocess.run([XLANE, "cache", "verify", "--cache", cache], text=True, capture_output=True, env=environment())
+    verify = subprocess.run([XLANE, "cache", "verify", "--cache", cache], text=True, capture_output=True,
+                            env=environment())
     assert verify.returncode == 0, verify.stdout
 
 
@@ -262,7 +271,8 @@ def _():
     assert len(steady) == 1 and steady[0]["reason"] == "shape", step_of(folder)
     p, folder = run("compiles", sys.executable, path, args=("--warmup-compiles", "1000"))
     assert not [e for e in step_of(folder) if e["phase"] == "steady"], step_of(folder)
-    p, folder = run("compiles", sys.executable, path, args=("--policy", "stop", "--warmup", "1000", "--warmup-compiles", "2"), status=3)
+    p, folder = run("compiles", sys.executable, path, args=("--policy", "stop", "--warmup", "1000", "--warmup-compiles",
+                                                            "2"), status=3)
 
 
 INITIALISED = """
@@ -298,7 +308,8 @@ def _():
     _, folder = run("initialised", sys.executable, path)
     text = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
     here = [n for n, text in enumerate(INITIALISED.splitlines(), 1) if text.endswith("# HERE")][0]
-    assert re.search(r"jit_step .* steady, constant \(step 18\)\n +constant 0.5 -> 0.25, .*initialised.py:%d.*\n" % here, text), text
+    assert re.search(r"jit_step .* steady, constant \(step 18\)\n +constant 0.5 -> 0.25, .*initialised.py:%d.*\n"
+                     % here, text), text
     assert re.search(r"shapes change\? +no\n.*move\? no\n.*active\? +yes", text), text
     assert "jit_init" not in text and "--all lists them" in text, text
     everything = subprocess.run([XLANE, "explain", "--all", folder], text=True, capture_output=True, check=True).stdout
@@ -349,13 +360,15 @@ def _():
     both = script("both.sh", "%s %s >/dev/null & %s %s >/dev/null; wait\n" % (sys.executable, one, sys.executable, one))
     run("both", "sh", both, args=["--prometheus", os.path.join(TMP, "lane.prom")])
     files = sorted(f for f in os.listdir(TMP) if f.startswith("lane") and f.endswith(".prom"))
-    pids = {re.search(r'xlane_compile_time_seconds_count{rank="0",pid="(\d+)"} [1-9]', open(os.path.join(TMP, f)).read())[1] for f in files}
+    pids = {re.search(r'xlane_compile_time_seconds_count{rank="0",pid="(\d+)"} [1-9]',
+                      open(os.path.join(TMP, f)).read())[1] for f in files}
     assert len(files) == 2 and len(pids) == 2 and "lane.prom" in files, (files, pids)
 
 
 @check("L2_late_flags_are_reported")
 def _():
-    path = script("late.py", "import jax, jax.numpy as jnp, os\njnp.ones(3) + 1\nos.environ['XLA_FLAGS'] = '--xla_late=1'\n"
+    path = script("late.py",
+                  "import jax, jax.numpy as jnp, os\njnp.ones(3) + 1\nos.environ['XLA_FLAGS'] = '--xla_late=1'\n"
                              "print(jnp.ones(4) * 2)\n")
     p, folder = run("late", sys.executable, path)
     assert "xla_late" in p.stderr, p.stderr
@@ -365,7 +378,8 @@ def _():
                              "print(jnp.ones(4) * 2)\n")
     p, folder = run("dump", sys.executable, path)
     explained = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
-    assert "xla_dump_to" in p.stderr and "late-flag: " in explained and "xla_dump_to" in explained, (p.stderr, explained)
+    assert "xla_dump_to" in p.stderr and "late-flag: " in explained and "xla_dump_to" in explained, (p.stderr,
+        explained)
     p, folder = run("early", sys.executable, path, env={"XLA_FLAGS": "--xla_dump_to=/nowhere"})
     assert "has no effect" not in p.stderr, p.stderr
 
@@ -375,8 +389,10 @@ def _():
     _, folder = case("other_flag")
     text = subprocess.run([XLANE, "metrics", folder], text=True, capture_output=True, check=True).stdout
     assert "Metric: CompileTime" in text and "Metric: ExecuteTime" in text and "Counter: InboundData" in text, text
-    memory = json.loads(subprocess.run([XLANE, "memory", "--json", folder], text=True, capture_output=True, check=True).stdout)
-    assert memory["devices"] and memory["devices"][0]["peak_bytes_in_use"] > 0, memory      # the last sample may come after JAX let go of all
+    memory = json.loads(subprocess.run([XLANE, "memory", "--json", folder], text=True, capture_output=True,
+                                       check=True).stdout)
+    # the last sample may come after JAX let go of all
+    assert memory["devices"] and memory["devices"][0]["peak_bytes_in_use"] > 0, memory
     path = script("peak.py", """
 import time, jax, jax.numpy as jnp
 step = jax.jit(lambda w: w + 1)
@@ -412,7 +428,8 @@ def _():
 
 @check("G6_named_as_the_plugin_itself")
 def _():
-    env = environment(os.path.join(BUILD, "libxlane-guard.so"), XLANE_GUARD_PLUGIN=PLUGIN, XLANE_RUN=os.path.join(TMP, "direct"))
+    env = environment(os.path.join(BUILD, "libxlane-guard.so"), XLANE_GUARD_PLUGIN=PLUGIN,
+                      XLANE_RUN=os.path.join(TMP, "direct"))
     os.mkdir(os.path.join(TMP, "direct"))
     p = subprocess.run([sys.executable, CASES, "other_flag"], text=True, capture_output=True, env=env)
     assert p.returncode == 0, p.stderr
@@ -423,7 +440,8 @@ def _():
 def _():
     folder = os.path.join(TMP, "by-path")
     os.mkdir(folder)
-    env = environment(JAX_PLATFORMS="tpu", TPU_LIBRARY_PATH=os.path.join(BUILD, "libxlane-guard.so"), XLANE_GUARD_PLUGIN=PLUGIN, XLANE_RUN=folder,
+    env = environment(JAX_PLATFORMS="tpu", TPU_LIBRARY_PATH=os.path.join(BUILD, "libxlane-guard.so"),
+                      XLANE_GUARD_PLUGIN=PLUGIN, XLANE_RUN=folder,
                       TPU_SKIP_MDS_QUERY=1)
     p = subprocess.run([sys.executable, CASES, "other_flag"], text=True, capture_output=True, env=env)
     assert p.returncode == 0, p.stderr
@@ -436,9 +454,11 @@ def _():
     shutil.copy(PLUGIN, other)
     path = script("two.py", "import jax, jax.numpy as jnp\nfor p in 'xlane', 'second':\n    x = jax.device_put(jnp.ones(4), jax.devices(p)[0])\n"
                             "    print(float(jax.jit(lambda v: jnp.sum(v * 3))(x)))\n")
-    p, folder = run("two", sys.executable, path, plugin=PLUGIN + ",second:" + other, env={"JAX_PLATFORMS": "xlane,second"})
+    p, folder = run("two", sys.executable, path, plugin=PLUGIN + ",second:" + other,
+                    env={"JAX_PLATFORMS": "xlane,second"})
     attached = [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
-    assert [e["plugin"] for e in attached if e["event"] == "attach"] == [PLUGIN, other] and p.stdout == "12.0\n12.0\n", (p.stdout, attached)
+    assert [e["plugin"] for e in attached if e["event"] == "attach"] == [PLUGIN,
+        other] and p.stdout == "12.0\n12.0\n", (p.stdout, attached)
 
 
 @check("C3_a_follower_without_a_folder_runs")
@@ -453,7 +473,8 @@ def _():
     os.mkdir(bad)
     os.chmod(bad, 0o777)
     for cache, words in [(bad, "refused"), ("gs://bucket/dir", "cache export")]:
-        p = subprocess.run([XLANE, "run", "--cache", cache, "--", "true"], text=True, capture_output=True, env=environment(), cwd=TMP)
+        p = subprocess.run([XLANE, "run", "--cache", cache, "--", "true"], text=True, capture_output=True,
+                           env=environment(), cwd=TMP)
         assert p.returncode == 1 and words in p.stderr, (p.returncode, p.stderr)
 
 

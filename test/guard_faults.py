@@ -39,7 +39,8 @@ def driver(rounds, threads, seed=0):
 
 
 def guarded(cmd, cache, name="x", env=None, runs="runs", **kw):
-    return subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, runs), "--cache", cache, "--name", name, "--", *cmd], text=True,
+    return subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, runs), "--cache", cache, "--name", name, "--",
+                             *cmd], text=True,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(ENV, **(env or {})), **kw)
 
 
@@ -70,7 +71,8 @@ def _():
     assert all(p.returncode == 0 for p in procs), outs
     assert len({o for o, _ in outs}) == 1, outs
     done = results("eight")
-    assert len(done) == 48 and done.count("compiled") == 6 and done.count("cached") == 42, (len(done), done.count("compiled"))
+    assert len(done) == 48 and done.count("compiled") == 6 and done.count("cached") == 42, (len(done),
+        done.count("compiled"))
     verify(cache)
 
 
@@ -96,14 +98,16 @@ def _():
 def _():
     """Two JAX processes, one device each; the plugin's compile waits for the other rank, and ends the process if that one does not come."""
     caches = [os.path.join(TMP, "rank%d" % r) for r in (0, 1)]
-    env = dict(JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.path.join(BUILD, "test", "plugins", "spans.so"), XLANE_WRAPPED=PLUGIN,
+    env = dict(JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:"
+               + os.path.join(BUILD, "test", "plugins", "spans.so"), XLANE_WRAPPED=PLUGIN,
                XLANE_CPU_DEVICES="2")
 
     def both(name):
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = str(s.getsockname()[1])
-        procs = [guarded([sys.executable, os.path.join(HERE, "guard", "ranks.py"), str(r), port], caches[r], "%s%d" % (name, r), env=env) for r in (0, 1)]
+        procs = [guarded([sys.executable, os.path.join(HERE, "guard", "ranks.py"), str(r), port], caches[r],
+                         "%s%d" % (name, r), env=env) for r in (0, 1)]
         outs = [p.communicate(timeout=200) for p in procs]
         assert [p.returncode for p in procs] == [0, 0], outs
         return [results(name + str(r)) for r in (0, 1)]
@@ -121,10 +125,12 @@ def _():
     cache = os.path.join(TMP, "lost")
 
     def reasons(name):
-        p = guarded(driver(1, 1), cache, name, runs="runs-lost") # on its own: earlier runs of other programs would be compared
+        # on its own: earlier runs of other programs would be compared
+        p = guarded(driver(1, 1), cache, name, runs="runs-lost")
         p.communicate(timeout=60)
         folder = glob.glob(os.path.join(TMP, "runs-lost", "*-" + name))[0]
-        return [json.loads(line)["reason"] for line in open(os.path.join(folder, "events.jsonl")) if '"event":"compile"' in line]
+        return [json.loads(line)["reason"] for line in open(os.path.join(folder, "events.jsonl"))
+                if '"event":"compile"' in line]
     assert reasons("lost-first") == ["first"]
     subprocess.run([XLANE, "cache", "prune", "--max", "1", "--cache", cache], check=True, capture_output=True, env=ENV)
     assert reasons("lost-evicted") == ["evicted"]
@@ -135,7 +141,8 @@ def _():
     assert reasons("lost-damaged") == ["unreadable"]
 
 
-FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:ENOSPC", "write:EIO", "open:EMFILE", "read:EIO", "fsync:EIO",
+FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:ENOSPC", "write:EIO", "open:EMFILE",
+          "read:EIO", "fsync:EIO",
           "rename:EROFS", "mkdir:EACCES"]
 
 
@@ -171,7 +178,8 @@ def _():
 def _():
     want = bare(driver(3, 1))
     cache = os.path.join(TMP, "gone")
-    p = guarded(["sh", "-c", "rm -rf '%s' '%s'/runs/*gone*; exec %s" % (cache, TMP, " ".join(driver(3, 1)))], cache, "gone")
+    p = guarded(["sh", "-c", "rm -rf '%s' '%s'/runs/*gone*; exec %s" % (cache, TMP, " ".join(driver(3, 1)))], cache,
+                "gone")
     out, err = p.communicate(timeout=60)
     assert p.returncode == 0 and out == want, (out, err)
 
@@ -179,7 +187,8 @@ def _():
 @check("G3_a_call_that_hangs_is_named_while_it_hangs")
 def _():
     hang = os.path.join(BUILD, "test", "plugins", "hangs_running.so")
-    p = subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, "runs"), "--cache", "off", "--hang", "1", "--name", "hang", "--", DRIVER, hang,
+    p = subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, "runs"), "--cache", "off", "--hang", "1", "--name",
+                          "hang", "--", DRIVER, hang,
                           "1", "1"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=ENV, start_new_session=True)
     try:
         line = ""

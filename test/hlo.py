@@ -1,6 +1,7 @@
-"""HLO protos against jaxlib: each is read, verified and printed; jaxlib parses the text, and prints the same program. Then jaxlib
-converts it to HLO again: XLA folds some reshapes on that way, so it is the second and the third generation that must agree.
-Where it is simple, the text JAX made and the text we made of its HLO run on JAX's CPU and give the same numbers."""
+"""HLO protos against jaxlib: each is read, verified and printed; jaxlib parses the text, and prints the same program.
+Then jaxlib converts it to HLO again: XLA folds some reshapes on that way, so it is the second and the third generation
+that must agree. Where it is simple, the text JAX made and the text we made of its HLO run on JAX's CPU and give the
+same numbers."""
 import glob
 import os
 import sys
@@ -9,7 +10,8 @@ import tempfile
 import corpus
 from _ir import Reader
 
-RUN = ("arith", "unary", "integer", "compare", "mlp", "softmax", "layernorm", "reductions", "einsum", "shapes", "dynamic_slice", "gather",
+RUN = ("arith", "unary", "integer", "compare", "mlp", "softmax", "layernorm", "reductions", "einsum", "shapes",
+       "dynamic_slice", "gather",
        "scatter", "sort", "cumulative", "cond", "switch", "while", "fori", "scan", "scan_grad", "nested", "calls", "grad_mlp", "conv",
        "conv_dilated", "conv_grad", "pool", "pool_grad", "threefry", "fft", "complex", "constants", "iota", "bf16", "f8", "i4")
 
@@ -30,25 +32,30 @@ def main():
         return os.path.join(tmp, name)
 
     def to_hlo(text):
-        return _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False, return_tuple=False).as_serialized_hlo_module_proto()
+        return _jax.mlir.mlir_module_to_xla_computation(text, use_tuple_args=False,
+                                                        return_tuple=False).as_serialized_hlo_module_proto()
 
     def run(text):
         with mlir.make_ir_context():
             module = ir.Module.parse(text)
-            main = next(f for f in module.body.operations if f.operation.name == "func.func" and ir.StringAttr(f.attributes["sym_name"]).value == "main")
+            main = next(f for f in module.body.operations if f.operation.name == "func.func"
+                        and ir.StringAttr(f.attributes["sym_name"]).value == "main")
             types = [str(t) for t in main.type.inputs]
-            loaded = backend.compile_and_load(module, _jax.DeviceList((jax.devices("cpu")[0],)), _jax.CompileOptions(), [])
+            loaded = backend.compile_and_load(module, _jax.DeviceList((jax.devices("cpu")[0],)), _jax.CompileOptions(),
+                                              [])
         args = []
         for i, t in enumerate(types):
             *dims, elem = t[len("tensor<"):-1].split("x")
             shape = [int(d) for d in dims]
             g = np.random.default_rng(i)
             if elem.startswith(("f", "bf")):
-                a = g.uniform(0.1, 0.9, shape).astype(jax.numpy.dtype({"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64"}[elem]))
+                a = g.uniform(0.1, 0.9, shape).astype(jax.numpy.dtype({"f32": "float32", "f16": "float16",
+                    "bf16": "bfloat16", "f64": "float64"}[elem]))
             elif elem == "i1":
                 a = g.integers(0, 2, shape).astype(bool)
             else:
-                a = g.integers(1, 5, shape).astype({"i": "int", "u": "uint"}[elem[0]] + ("8" if elem[-1] == "4" else elem.lstrip("ui")))
+                a = g.integers(1, 5, shape).astype({"i": "int", "u": "uint"}[elem[0]]
+                                                   + ("8" if elem[-1] == "4" else elem.lstrip("ui")))
                 if elem[-1] == "4":
                     a = a.astype(jax.numpy.dtype("int4"))
             args.append(jax.device_put(a, jax.devices("cpu")[0]))
@@ -83,7 +90,8 @@ def main():
                 with open(os.path.join(folder, name + ".mlir")) as src:
                     want = run(src.read())
                 got = run(text)
-                if len(want) != len(got) or not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(want, got)):
+                if len(want) != len(got) or not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a,
+                                                    b in zip(want, got)):
                     raise ValueError("the numbers differ")
                 ran += 1
         except Exception as e:

@@ -1,5 +1,6 @@
-"""Host callbacks of JAX programs on the device: values, order, errors; under jit, vmap, grad, scan, cond, while, shard_map, and on eight devices.
-Also with JAX's CPU left out of JAX_PLATFORMS: a callback's operands then lie on the device."""
+"""Host callbacks of JAX programs on the device: values, order, errors; under jit, vmap, grad, scan, cond, while,
+shard_map, and on eight devices. Also with JAX's CPU left out of JAX_PLATFORMS: a callback's operands then lie on the
+device."""
 import subprocess, sys
 from _eight import here, lib
 import os
@@ -24,7 +25,8 @@ def same(a, b, tol=1e-6):
     np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tol, atol=tol)
 
 def sine(x):
-    return jax.pure_callback(lambda v: np.sin(np.asarray(v)), jax.ShapeDtypeStruct(x.shape, x.dtype), x, vmap_method="expand_dims")
+    return jax.pure_callback(lambda v: np.sin(np.asarray(v)), jax.ShapeDtypeStruct(x.shape, x.dtype), x,
+                             vmap_method="expand_dims")
 
 x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
 mesh = Mesh(np.array(jax.devices("xlane")), ("d",))
@@ -35,7 +37,8 @@ def expect(values, ordered=True):
     jax.effects_barrier()
     got, seen[:] = [tuple(v.tolist() for v in a) for a in seen], []
     want = [v if isinstance(v, tuple) else (v,) for v in values]
-    assert (got if ordered else sorted(got)) == (want if ordered else sorted(want)), "called with %s, not %s" % (got, want)
+    assert (got if ordered else sorted(got)) == (want if ordered else sorted(want)), "called with %s, not %s" % (got,
+        want)
 
 def values():
     same(jax.jit(sine)(x), np.sin(x))
@@ -47,10 +50,12 @@ check("values", values)
 def types():
     for dtype in ("bool", "int8", "uint16", "int32", "bfloat16", "float16", "float32", "complex64", "int4"):
         v = jnp.asarray(np.arange(6) % 2, dtype)
-        out = jax.jit(lambda v: jax.pure_callback(lambda w: np.asarray(w)[::-1], jax.ShapeDtypeStruct(v.shape, v.dtype), v))(v)
+        out = jax.jit(lambda v: jax.pure_callback(lambda w: np.asarray(w)[::-1], jax.ShapeDtypeStruct(v.shape, v.dtype),
+                                                  v))(v)
         assert out.dtype == v.dtype and np.array_equal(np.asarray(out), np.asarray(v)[::-1]), dtype
     for shape in ((), (0,), (3, 0, 2), (1, 1)):
-        out = jax.jit(lambda v: jax.pure_callback(lambda w: np.asarray(w) + 1, jax.ShapeDtypeStruct(v.shape, v.dtype), v))(jnp.zeros(shape))
+        out = jax.jit(lambda v: jax.pure_callback(lambda w: np.asarray(w) + 1, jax.ShapeDtypeStruct(v.shape, v.dtype),
+                                                  v))(jnp.zeros(shape))
         assert np.array_equal(np.asarray(out), np.ones(shape)), shape
     same(jax.jit(lambda: jax.pure_callback(lambda: np.float32(7), jax.ShapeDtypeStruct((), jnp.float32)))(), 7)
 check("types", types)
@@ -92,7 +97,8 @@ def branches():
     f = jax.jit(lambda p, v: jax.lax.cond(p, lambda v: (jax.debug.callback(note, v), v + 1)[1], lambda v: v - 1, v))
     assert int(f(True, 5)) == 6 and int(f(False, 5)) == 4
     expect([5])
-    w = jax.jit(lambda v: jax.lax.while_loop(lambda c: jax.pure_callback(lambda a: np.asarray(a) < 5, jax.ShapeDtypeStruct((), bool), c), lambda c: c + 2, v))
+    w = jax.jit(lambda v: jax.lax.while_loop(lambda c: jax.pure_callback(lambda a: np.asarray(a) < 5,
+        jax.ShapeDtypeStruct((), bool), c), lambda c: c + 2, v))
     assert int(w(0)) == 6
     jax.jit(jax.vmap(lambda v: jax.debug.callback(note, v)))(jnp.arange(3))
     expect([0, 1, 2], ordered=False)
@@ -108,13 +114,15 @@ def errors():
         except jax.errors.JaxRuntimeError as e:
             assert "this one goes wrong" in str(e) and "fails" in str(e), e
     try:
-        jax.block_until_ready(jax.jit(lambda v: jax.pure_callback(lambda w: np.zeros(3, np.float32), v, v))(np.float32(1)))
+        jax.block_until_ready(jax.jit(lambda v: jax.pure_callback(lambda w: np.zeros(3, np.float32), v,
+            v))(np.float32(1)))
         raise AssertionError("no error")
     except jax.errors.JaxRuntimeError as e:
         assert "Incorrect output shape" in str(e), e
     split = jax.device_put(np.arange(8.0, dtype=np.float32), NamedSharding(mesh, P("d")))
     try:
-        jax.block_until_ready(jax.jit(lambda v: jax.pure_callback(fails, jax.ShapeDtypeStruct((8,), jnp.float32), v))(split))
+        jax.block_until_ready(jax.jit(lambda v: jax.pure_callback(fails, jax.ShapeDtypeStruct((8,), jnp.float32),
+            v))(split))
         raise AssertionError("no error")
     except jax.errors.JaxRuntimeError as e:
         assert "this one goes wrong" in str(e), e
@@ -129,7 +137,8 @@ def eight():
         times[0] += 1
         assert a.shape == (8, 2)
         return np.cumsum(np.asarray(a), 0)
-    out = jax.jit(lambda a: jax.pure_callback(once, jax.ShapeDtypeStruct(a.shape, a.dtype), a * 2) + 1, out_shardings=NamedSharding(mesh, P("d")))(split)
+    out = jax.jit(lambda a: jax.pure_callback(once, jax.ShapeDtypeStruct(a.shape, a.dtype), a * 2) + 1,
+                  out_shardings=NamedSharding(mesh, P("d")))(split)
     same(out, np.cumsum(2 * v, 0) + 1)
     assert times[0] == 1, "called %d times" % times[0]
     jax.jit(lambda a: (jax.debug.callback(note, a.sum()), a + 1)[1])(split).block_until_ready()
@@ -137,11 +146,13 @@ def eight():
     for i in range(3):
         jax.jit(lambda a: io_callback(note, None, a[0, 0], ordered=True))(split + i)
     expect([0.0, 1.0, 2.0])
-    each = jax.jit(jax.shard_map(lambda a: (jax.debug.callback(note, a.sum()), jax.lax.psum(sine(a), "d"))[1], mesh=mesh, in_specs=P("d"), out_specs=P()))
+    each = jax.jit(jax.shard_map(lambda a: (jax.debug.callback(note, a.sum()), jax.lax.psum(sine(a), "d"))[1],
+                                 mesh=mesh, in_specs=P("d"), out_specs=P()))
     same(each(split), np.sin(v).sum(0, keepdims=True), 1e-5)
     expect([float(r.sum()) for r in v], ordered=False)
     with jax.set_mesh(mesh):                               # the caller's mesh is not the callback's
-        two = jax.jit(jax.shard_map(lambda a: jax.pure_callback(lambda w: w + 1, a, a), in_specs=P("d"), out_specs=P("d")))
+        two = jax.jit(jax.shard_map(lambda a: jax.pure_callback(lambda w: w + 1, a, a), in_specs=P("d"),
+                                    out_specs=P("d")))
         same(two(split), v + 1)
     deep = lambda a: jax.pure_callback(lambda w: np.asarray(jax.jit(lambda z: jnp.linalg.norm(z) * jnp.ones(4))(np.asarray(w))), jax.ShapeDtypeStruct((4,), jnp.float32), a)
     same(jax.jit(deep)(split), np.linalg.norm(v) * np.ones(4), 1e-5)       # JAX inside a callback
@@ -182,5 +193,6 @@ except RuntimeError:
 """
 env = dict(os.environ, JAX_PLATFORMS="xlane", XLANE_CPU_DEVICES="1", XLA_FLAGS="")
 p = subprocess.run([sys.executable, "-c", alone], env=env, capture_output=True, text=True, timeout=120)
-print("ok without JAX's CPU" if p.returncode == 0 and "v is 2.0" in p.stdout else "FAIL without JAX's CPU: " + (p.stdout + p.stderr)[-600:])
+print("ok without JAX's CPU" if p.returncode == 0 and "v is 2.0" in p.stdout else "FAIL without JAX's CPU: "
+      + (p.stdout + p.stderr)[-600:])
 sys.exit(bad or p.returncode != 0)

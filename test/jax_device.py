@@ -120,7 +120,8 @@ mine = grown(ours, 3000, 200) - before - control
 assert ours.memory_stats()["bytes_in_use"] <= s, (ours.memory_stats(), s)
 assert mine <= 2 * control + before // 50, (mine, control, before)
 """, JAX_PLATFORMS="xlane,cpu")
-for name, value, word in (("PLAN", "off", "planned plain"), ("CHECK", "yes", "0 or 1"), ("THREADS", "many", "from 1 to 1024"), ("FUSE", "0", "XLANE_CPU_PLAN")):
+for name, value, word in (("PLAN", "off", "planned plain"), ("CHECK", "yes", "0 or 1"),
+                          ("THREADS", "many", "from 1 to 1024"), ("FUSE", "0", "XLANE_CPU_PLAN")):
     ok &= run("unknown " + name, """
 import jax, jax.numpy as jnp
 try:

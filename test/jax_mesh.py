@@ -1,5 +1,6 @@
-"""What JAX programs on a mesh ask of a device besides values: unreduced axes, donation of what cannot be used, programs without results, the text of the
-optimised program, arguments split as others are, collectives that are started and awaited. On eight devices, values against numpy."""
+"""What JAX programs on a mesh ask of a device besides values: unreduced axes, donation of what cannot be used, programs
+without results, the text of the optimised program, arguments split as others are, collectives that are started and
+awaited. On eight devices, values against numpy."""
 import sys
 from _eight import here, lib
 import numpy as np
@@ -34,7 +35,8 @@ def unreduced():
         assert out.sharding.spec == P("y", None, unreduced={"x"}), out.sharding
         same(jax.jit(lambda v: jax.sharding.reshard(v, P("y", None)))(out), a @ b)
         same(jax.jit(lambda v: jax.sharding.reshard(v, P("y", "x")))(out), a @ b)
-        same(jax.jit(lambda l, r: jax.sharding.reshard(jnp.einsum("ab,bc->ac", l, r, out_sharding=P("y", None, unreduced={"x"})), P(None, None)) * 2)(l, r), 2 * a @ b)
+        same(jax.jit(lambda l, r: jax.sharding.reshard(jnp.einsum("ab,bc->ac", l, r,
+            out_sharding=P("y", None, unreduced={"x"})), P(None, None)) * 2)(l, r), 2 * a @ b)
         text = f.lower(l, r).compile().as_text()
         assert "all-reduce" not in text, text               # what is not asked for is not summed
 check("unreduced axes of a product", unreduced)
@@ -42,11 +44,13 @@ check("unreduced axes of a product", unreduced)
 def borders():
     with jax.set_mesh(mesh):
         v = put(a, "x", None)
-        out = jax.jit(jax.shard_map(lambda v: jax.lax.pcast(v.sum(0), "x", to="unreduced") if hasattr(jax.lax, "pcast") else v.sum(0), in_specs=P("x", None),
+        out = jax.jit(jax.shard_map(lambda v: jax.lax.pcast(v.sum(0), "x", to="unreduced") if hasattr(jax.lax, "pcast")
+                                    else v.sum(0), in_specs=P("x", None),
                                     out_specs=P(None, unreduced={"x"})))(v)
         assert out.sharding.spec.unreduced == {"x"}, out.sharding
         same(jax.jit(lambda o: jax.sharding.reshard(o, P(None)))(out), a.sum(0))
-        inner = jax.jit(jax.shard_map(lambda o: jax.lax.psum(o, "x"), in_specs=P(None, unreduced={"x"}), out_specs=P(None)))
+        inner = jax.jit(jax.shard_map(lambda o: jax.lax.psum(o, "x"), in_specs=P(None, unreduced={"x"}),
+                                      out_specs=P(None)))
         same(inner(out), a.sum(0))
 check("unreduced axes of shard_map", borders)
 
@@ -87,7 +91,8 @@ def alike():
     auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane"))
     split = NamedSharding(auto, P("d"))
     one, two = jax.jit(lambda v, w: shard_alike(v, w))(jax.device_put(a, split), b)
-    assert one.sharding.is_equivalent_to(split, 2) and two.sharding.is_equivalent_to(split, 2), (one.sharding, two.sharding)
+    assert one.sharding.is_equivalent_to(split, 2) and two.sharding.is_equivalent_to(split, 2), (one.sharding,
+        two.sharding)
     same(two, b)
 check("shard_alike", alike)
 
@@ -99,7 +104,8 @@ def started():
     def f(v, now):
         return parallel.ppermute_start(v, "x", ring).done() if now else jax.lax.ppermute(v, "x", ring)
     with jax.set_mesh(mesh):
-        one, two = (jax.jit(jax.shard_map(lambda v: f(v, now), in_specs=P("x", None), out_specs=P("x", None)))(put(a, "x", None)) for now in (True, False))
+        one, two = (jax.jit(jax.shard_map(lambda v: f(v, now), in_specs=P("x", None), out_specs=P("x", None)))(put(a,
+            "x", None)) for now in (True, False))
         same(one, np.roll(a, 2, 0))
         same(two, one)
 check("collectives that are started and awaited", started)
@@ -113,7 +119,8 @@ def asked():
     def partition(mesh, args, result):
         spec = NamedSharding(args[0].sharding.mesh, P(args[0].sharding.spec[0], None))
         return mesh, lambda v: (local.append(v.shape), jnp.cumsum(v, 1))[1], spec, (spec,)
-    rows.def_partition(infer_sharding_from_operands=lambda mesh, args, result: args[0].sharding, partition=partition, sharding_rule="i j -> i j")
+    rows.def_partition(infer_sharding_from_operands=lambda mesh, args, result: args[0].sharding, partition=partition,
+                       sharding_rule="i j -> i j")
     auto = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices("xlane"))
     for spec in (P("x", None), P("x", "y"), P(None, "y")):
         with auto:
@@ -124,7 +131,8 @@ check("custom_partitioning", asked)
 
 def memories():
     device = jax.devices("xlane")[0]
-    assert [m.kind for m in device.addressable_memories()] == ["device", "pinned_host"] and device.default_memory().kind == "device"
+    assert [m.kind for m in device.addressable_memories()] == ["device",
+        "pinned_host"] and device.default_memory().kind == "device"
     host, there = (NamedSharding(mesh, P("x"), memory_kind=k) for k in ("pinned_host", "device"))
     v = jax.device_put(a, host)
     assert v.sharding.memory_kind == "pinned_host"
@@ -144,15 +152,18 @@ def layouts():
         assert put_.format.layout.major_to_minor == order, put_.format
         same(put_, v)
         same(jax.device_put(put_, jax.devices("xlane")[1]), v)           # a copy keeps its order
-        for other in ((0, 1, 2), (1, 0, 2)):                             # any order in, any order out, and values as ever
+        # any order in, any order out, and values as ever
+        for other in ((0, 1, 2), (1, 0, 2)):
             f = jax.jit(lambda a, b: (a * 2 + b, a.sum(0)), in_shardings=(Format(Layout(order), one), None),
                         out_shardings=(Format(Layout(other), one), None))
             out, total = f(put_, v)
             assert out.format.layout.major_to_minor == other, out.format
             same(out, 3 * v)
             same(total, v.sum(0))
-    turned = jax.jit(lambda a: a.T, out_shardings=Format(Layout.AUTO, one)).lower(jax.ShapeDtypeStruct(v.shape, v.dtype)).compile()
-    assert turned.output_formats.layout.major_to_minor == (2, 1, 0), turned.output_formats    # a transpose that moves nothing
+    turned = jax.jit(lambda a: a.T, out_shardings=Format(Layout.AUTO, one)).lower(jax.ShapeDtypeStruct(v.shape,
+        v.dtype)).compile()
+    # a transpose that moves nothing
+    assert turned.output_formats.layout.major_to_minor == (2, 1, 0), turned.output_formats
     same(turned(v), v.T)
     try:
         jax.jit(lambda a: a + 1, out_shardings=Format(Layout((0, 1, 2), tiling=((8, 128),)), one))(v)
@@ -172,7 +183,8 @@ check("layouts", layouts)
 def whole_mesh():
     """A program exported on one device runs on eight: over a mesh of one device everything is whole."""
     one = jax.make_mesh((1,), ("q",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane")[:1])
-    e = jax.export.export(jax.jit(lambda v: jax.lax.with_sharding_constraint(v * 2, NamedSharding(one, P("q")))), platforms=["xlane"])(
+    e = jax.export.export(jax.jit(lambda v: jax.lax.with_sharding_constraint(v * 2, NamedSharding(one, P("q")))),
+                          platforms=["xlane"])(
         jax.ShapeDtypeStruct((8, 8), np.float32))
     auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane"))
     same(jax.jit(lambda v: e.call(v) + 1)(jax.device_put(a, NamedSharding(auto, P("d")))), 2 * a + 1)

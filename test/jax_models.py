@@ -6,20 +6,25 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-if __name__ == "__main__" and len(sys.argv) == 1:          # the parent: builds the wheel, installs it, runs each model with it
+# the parent: builds the wheel, installs it, runs each model with it
+if __name__ == "__main__" and len(sys.argv) == 1:
     with tempfile.TemporaryDirectory() as tmp:
-        wheel = subprocess.run([sys.executable, ROOT + "/wheel/build.py", tmp], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check", "--target",
+        wheel = subprocess.run([sys.executable, ROOT + "/wheel/build.py", tmp], check=True, text=True,
+                               stdout=subprocess.PIPE).stdout.strip()
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index",
+                        "--disable-pip-version-check", "--target",
                         tmp + "/site", wheel], check=True)
         env = dict(os.environ, PYTHONPATH=tmp + "/site", JAX_PLATFORMS="xlane,cpu")
         env.pop("PJRT_NAMES_AND_LIBRARY_PATHS", None)
         bad = 0
         for name in ["gpt", "gpt_bf16", "conv", "mamba", "moe", "linalg"]:
-            p = subprocess.run([sys.executable, __file__, name], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=900)
+            p = subprocess.run([sys.executable, __file__, name], env=env, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, timeout=900)
             ok = p.returncode == 0
             bad += not ok
             last = p.stdout.strip().splitlines()[-1:] or [""]
-            print(("ok" if ok else "FAIL") + " F1_" + name, "" if ok else p.stdout[-500:] + p.stderr[-1500:], flush=True)
+            print(("ok" if ok else "FAIL") + " F1_" + name, "" if ok else p.stdout[-500:] + p.stderr[-1500:],
+                  flush=True)
             print("  " + last[0], flush=True)
     sys.exit(1 if bad else 0)
 
@@ -47,7 +52,8 @@ def cross_entropy(logits, y):
 
 def gpt(dtype=jnp.float32):
     L, D, H, V, B, T = 4, 256, 8, 256, 4, 64
-    layer = lambda: dict(qkv=n(D, 3 * D), out=n(D, D), up=n(D, 4 * D), down=n(4 * D, D), g1=np.ones(D, np.float32), g2=np.ones(D, np.float32))
+    layer = lambda: dict(qkv=n(D, 3 * D), out=n(D, D), up=n(D, 4 * D), down=n(4 * D, D), g1=np.ones(D, np.float32),
+                         g2=np.ones(D, np.float32))
     params = dict(tok=n(V, D), pos=n(T, D), layers=[layer() for _ in range(L)], g=np.ones(D, np.float32))
 
     def loss(p, batch, key):
@@ -66,10 +72,13 @@ def gpt(dtype=jnp.float32):
 
 def conv():
     C, B = 16, 8
-    params = dict(stem=n(3, 3, 3, C, scale=0.2), blocks=[dict(a=n(3, 3, C, C, scale=0.1), b=n(3, 3, C, C, scale=0.1), g=np.ones(C, np.float32))
-                                                        for _ in range(2)], down=n(3, 3, C, 2 * C, scale=0.1), head=n(2 * C, 10))
+    params = dict(stem=n(3, 3, 3, C, scale=0.2), blocks=[dict(a=n(3, 3, C, C, scale=0.1), b=n(3, 3, C, C, scale=0.1),
+        g=np.ones(C, np.float32))
+                                                        for _ in range(2)], down=n(3, 3, C, 2 * C,
+                                                            scale=0.1), head=n(2 * C, 10))
     c = lambda x, w, s=1: jax.lax.conv_general_dilated(x, w, (s, s), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-    images, labels = [n(B, 16, 16, 3, scale=1) for _ in range(50)], rng.integers(0, 10, B)   # new ones each step: not learnt by heart
+    # new ones each step: not learnt by heart
+    images, labels = [n(B, 16, 16, 3, scale=1) for _ in range(50)], rng.integers(0, 10, B)
 
     def loss(p, batch, key):
         x = jax.nn.relu(c(batch, p["stem"]))
@@ -83,7 +92,8 @@ def conv():
 
 def mamba():
     D, S, V, B, T = 32, 8, 64, 4, 48
-    params = dict(emb=n(V, D, scale=0.3), inp=n(D, 2 * D, scale=0.2), dt=n(D, D, scale=0.2), bc=n(D, 2 * S, scale=0.2), a=-np.exp(n(D, S)), out=n(D, D, scale=0.2))
+    params = dict(emb=n(V, D, scale=0.3), inp=n(D, 2 * D, scale=0.2), dt=n(D, D, scale=0.2), bc=n(D, 2 * S, scale=0.2),
+                  a=-np.exp(n(D, S)), out=n(D, D, scale=0.2))
 
     def loss(p, batch, key):
         x = p["emb"][batch[:, :-1]]
@@ -112,7 +122,9 @@ def moe():
         hot = jax.nn.one_hot(index, E) * (top / top.sum(-1, keepdims=True))[..., None]
         place = jnp.cumsum(hot.sum(1) > 0, 0) - 1
         kept = jnp.where(place < N * K // E, hot.sum(1), 0)
-        y = jnp.einsum("ne,nef->nf", kept, jnp.einsum("nef,efd->ned", jax.nn.silu(jnp.einsum("nd,edf->nef", batch, p["up"])), p["down"]))
+        y = jnp.einsum("ne,nef->nf", kept, jnp.einsum("nef,efd->ned",
+                                                      jax.nn.silu(jnp.einsum("nd,edf->nef", batch,
+                                                          p["up"])), p["down"]))
         balance = (prob.mean(0) * (hot.sum(1) > 0).mean(0)).sum() * E
         return jnp.mean((y - batch @ w) ** 2) + 0.01 * balance
     return params, loss, lambda i: x0 * np.float32(1 + 0.05 * (i % 3))
@@ -125,7 +137,8 @@ def linalg():
 
     def loss(p, batch, key):
         k1, k2, k3 = jax.random.split(key, 3)
-        noise = jax.random.normal(k1, (B, D)) * 0.1 + jax.random.uniform(k2, (B, D)) * jax.random.bernoulli(k3, 0.7, (B, D))
+        noise = jax.random.normal(k1, (B, D)) * 0.1 + jax.random.uniform(k2, (B, D)) * jax.random.bernoulli(k3, 0.7,
+            (B, D))
         a = p["w"] @ p["w"].T + 2 * jnp.eye(D)
         chol = jnp.linalg.cholesky(a)
         y = jax.scipy.linalg.solve_triangular(chol, (batch + noise).T, lower=True)
@@ -146,7 +159,8 @@ def train(platform, params, loss, batch):
         t = t + 1
         m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
         v = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, v, g)
-        p = jax.tree.map(lambda p, m, v: p - 1e-3 * (m / (1 - 0.9 ** t) / (jnp.sqrt(v / (1 - 0.99 ** t)) + 1e-8) + 0.01 * p), p, m, v)
+        p = jax.tree.map(lambda p, m, v: p - 1e-3 * (m / (1 - 0.9 ** t) / (jnp.sqrt(v / (1 - 0.99 ** t)) + 1e-8)
+                                                     + 0.01 * p), p, m, v)
         return p, m, v, t, l
     d = jax.devices(platform)[0]
     with jax.default_device(d):
@@ -172,7 +186,8 @@ theirs, their_first, their_step, their_temp = train("cpu", params, loss, batch)
 worst = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
 last = abs(ours[-1] - theirs[-1]) / abs(theirs[-1])
 print("%s: loss %.6f -> %.6f (JAX's CPU %.6f), relative difference %.1e at step 50, %.1e at most; first step %.2f s (%.2f), step %.1f ms (%.1f), temporaries %.1f MiB (%.1f)" %
-      (name, ours[0], ours[-1], theirs[-1], last, worst, our_first, their_first, our_step * 1e3, their_step * 1e3, our_temp / 2**20, their_temp / 2**20))
+      (name, ours[0], ours[-1], theirs[-1], last, worst, our_first, their_first, our_step * 1e3, their_step * 1e3,
+       our_temp / 2**20, their_temp / 2**20))
 assert all(np.isfinite(ours)) and ours[-1] < ours[0], "it does not learn"
 assert last < (3e-2 if name == "gpt_bf16" else 1e-4), "the losses differ"
 assert our_temp <= their_temp or name == "linalg", "it takes more memory than on JAX's CPU"

@@ -1,5 +1,5 @@
-"""Runs many small JAX programs on the xlane device and on JAX's own CPU in one process, and compares: integers and booleans
-exactly, floats within a few units in the last place of their type (or a tolerance that the case names)."""
+"""Runs many small JAX programs on the xlane device and on JAX's own CPU in one process, and compares: integers and
+booleans exactly, floats within a few units in the last place of their type (or a tolerance that the case names)."""
 import os, sys, time
 from _jax import here, lib
 import numpy as np
@@ -59,7 +59,8 @@ def same(a, b, ulps):
     tol = ulps * eps(d)
     scale = np.nanmax(np.abs(y[np.isfinite(y)])) if np.isfinite(y).any() else 0
     with np.errstate(all="ignore"):
-        ok = (x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= tol * np.maximum(np.abs(y), 2e-2 * scale) + 1e-300)
+        ok = (x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= tol * np.maximum(np.abs(y), 2e-2 * scale)
+                                                       + 1e-300)
     if not ok.all():
         i = np.argmin(ok.ravel())
         return "%r, not %r (at %d of %d, %d differ)" % (x.ravel()[i], y.ravel()[i], i, x.size, (~ok).sum())
@@ -131,17 +132,23 @@ for d in F + SMALL:
 for d in I + N4:
     x, y = arr((5, 7), d, special=True), arr((5, 7), d)
     y0 = np.where(y == 0, np.ones_like(y), y)
-    batch("binary.%s" % d, {k: f for k, f in BINI.items() if k not in ("div", "rem") and not k.startswith("shift")}, x, y)
+    batch("binary.%s" % d, {k: f for k, f in BINI.items() if k not in ("div", "rem") and not k.startswith("shift")}, x,
+          y)
     batch("divide.%s" % d, {"div": lax.div, "rem": lax.rem}, x, y0)
-    batch("shift.%s" % d, {k: BINI[k] for k in BINI if k.startswith("shift")}, x, np.abs(y.astype(np.int64)).astype(y.dtype))
+    batch("shift.%s" % d, {k: BINI[k] for k in BINI if k.startswith("shift")}, x,
+          np.abs(y.astype(np.int64)).astype(y.dtype))
     batch("unary.%s" % d, {k: f for k, f in UNI.items() if not (d.startswith("u") and k in ("abs",))}, x)
     case("ipow.%s" % d, lambda a: lax.integer_pow(a, 3), x)
-case("divzero", lambda a, b: (lax.div(a, b), lax.rem(a, b)), np.array([5, -7, -2**31, 0], np.int32), np.array([0, 0, -1, 0], np.int32))
-batch("bool", {n: getattr(lax, n) for n in "bitwise_and bitwise_or bitwise_xor max min eq ne lt".split()}, arr((40,), "bool"), arr((40,), "bool"))
+case("divzero", lambda a, b: (lax.div(a, b), lax.rem(a, b)), np.array([5, -7, -2**31, 0], np.int32),
+     np.array([0, 0, -1, 0], np.int32))
+batch("bool", {n: getattr(lax, n) for n in "bitwise_and bitwise_or bitwise_xor max min eq ne lt".split()},
+      arr((40,), "bool"), arr((40,), "bool"))
 case("not.bool", lax.bitwise_not, arr((40,), "bool"))
-case("convert.bytes", lambda a: (a.astype(jnp.int8), a.astype(jnp.uint8), a.astype(jnp.int32)), np.array([0, 1, 96, 255], np.uint8).view(bool))   # bytes that are no truth values
+case("convert.bytes", lambda a: (a.astype(jnp.int8), a.astype(jnp.uint8), a.astype(jnp.int32)),
+     np.array([0, 1, 96, 255], np.uint8).view(bool))   # bytes that are no truth values
 case("digamma.poles", lambda a: lax.digamma(a), np.array([0.0, -0.0, -1, -2, np.inf, -np.inf, np.nan], np.float32))
-CU = {n: getattr(lax, n) for n in "neg cos sin exp expm1 log log1p sqrt rsqrt tanh sign abs real imag conj tan logistic".split()}
+CU = {n: getattr(lax, n) for n
+      in "neg cos sin exp expm1 log log1p sqrt rsqrt tanh sign abs real imag conj tan logistic".split()}
 CB = {n: getattr(lax, n) for n in "add sub mul div eq ne pow".split()}
 for d in C:
     batch("unary.%s" % d, CU, arr((4, 9), d, -2, 2), ulps=64)
@@ -150,28 +157,46 @@ for d in C:
 types = F + ["float8_e4m3fn", "float8_e5m2"] + I + N4 + ["bool"] + C
 for d in types:
     x = arr((50,), d, 0 if d.startswith("u") else -4, 4)
-    batch("convert.%s" % d, {e: (lambda e: lambda a: lax.convert_element_type(a, dt(e)))(e) for e in types if not (d in C and e not in C)}, x)
-case("convert.saturate", lambda a: [a.astype(t) for t in (jnp.int32, jnp.int8, jnp.uint8, jnp.int64)], np.array([3e10, -3e10, 300.7, -1.5, 1e20, 2.9], np.float32))
+    batch("convert.%s" % d, {e: (lambda e: lambda a: lax.convert_element_type(a, dt(e)))(e) for e in types
+                             if not (d in C and e not in C)}, x)
+case("convert.saturate", lambda a: [a.astype(t) for t in (jnp.int32, jnp.int8, jnp.uint8, jnp.int64)],
+     np.array([3e10, -3e10, 300.7, -1.5, 1e20, 2.9], np.float32))
 for d in ("float32", "float64", "bfloat16"):
-    batch("reduce_precision.%s" % d, {"%d_%d" % em: (lambda em: lambda a: lax.reduce_precision(a, *em))(em) for em in [(5, 10), (8, 7), (4, 3), (5, 2), (2, 1)]}, arr((200,), d, -300, 300, special=True))
+    batch("reduce_precision.%s" % d, {"%d_%d" % em: (lambda em: lambda a: lax.reduce_precision(a, *em))(em) for em
+                                      in [(5, 10), (8, 7), (4, 3), (5, 2), (2, 1)]}, arr((200,), d, -300, 300,
+                                          special=True))
 
 x = arr((4, 6, 5), "float32")
 MOVE = {
-    "transpose": lambda a: (a.T, a.transpose(1, 0, 2), a.transpose(0, 2, 1)), "slice": lambda a: (a[1:3, ::2, ::-1], a[:, 1:, 2]),
-    "pad": lambda a: (lax.pad(a, jnp.asarray(1, a.dtype), ((1, 2, 0), (0, 0, 1), (-1, 2, 2))), lax.pad(a, jnp.asarray(0, a.dtype), ((-2, -1, 0), (-3, 0, 3), (0, -5, 0)))),
-    "concat": lambda a: (jnp.concatenate([a, a * 2], 0), jnp.concatenate([a, a[:, :0], a], 1), jnp.concatenate([a, a[..., :2]], 2)),
-    "rev": lambda a: (lax.rev(a, (0,)), lax.rev(a, (0, 1, 2))), "reshape": lambda a: (a.reshape(-1), a.reshape(10, 12), a.reshape(4, 30).T),
-    "broadcast": lambda a: (jnp.broadcast_to(a[:, :1], (3, 4, 6, 5)), lax.broadcast_in_dim(a[0, 0], (5, 7), (0,)), lax.broadcast(a[0, 0, 0], (2, 3))),
-    "dynamic_slice": lambda a: (lax.dynamic_slice(a, (3, -2, 9), (2, 3, 4)), lax.dynamic_slice(a, (1, 1, 1), (1, 2, 2))),
-    "dynamic_update_slice": lambda a: (lax.dynamic_update_slice(a, a[:2, :2, :2] * 3, (3, 1, -5)), lax.dynamic_update_slice(a, a[:1] * 2, (2, 0, 0))),
-    "gather": lambda a: (a[jnp.array([3, 0, -1, 9])], a[:, jnp.array([[1, 2], [5, 0]])], a[jnp.array([1, 2]), jnp.array([3, 4]), jnp.array([0, 4])]),
-    "take": lambda a: (jnp.take(a, jnp.array([5, -9, 100]), axis=1, mode="clip"), jnp.take(a, jnp.array([0, 7]), axis=0, mode="fill"), jnp.take_along_axis(a, jnp.argsort(a, 1), 1)),
-    "scatter": lambda a: (a.at[jnp.array([1, 1, 7])].add(a[:3]), a.at[0, jnp.array([1, 2])].set(jnp.ones((2, 5), a.dtype)), a.at[jnp.array([0, 2])].max(a[:2] * 0 + 1), a.at[:, 2].multiply(2), a.at[jnp.array([0, 0])].min(a[:2])),
+    "transpose": lambda a: (a.T, a.transpose(1, 0, 2), a.transpose(0, 2, 1)), "slice": lambda a: (a[1:3, ::2, ::-1],
+        a[:, 1:, 2]),
+    "pad": lambda a: (lax.pad(a, jnp.asarray(1, a.dtype), ((1, 2, 0), (0, 0, 1), (-1, 2, 2))),
+                      lax.pad(a, jnp.asarray(0, a.dtype), ((-2, -1, 0), (-3, 0, 3), (0, -5, 0)))),
+    "concat": lambda a: (jnp.concatenate([a, a * 2], 0), jnp.concatenate([a, a[:, :0], a], 1),
+                         jnp.concatenate([a, a[..., :2]], 2)),
+    "rev": lambda a: (lax.rev(a, (0,)), lax.rev(a, (0, 1, 2))), "reshape": lambda a: (a.reshape(-1), a.reshape(10, 12),
+        a.reshape(4, 30).T),
+    "broadcast": lambda a: (jnp.broadcast_to(a[:, :1], (3, 4, 6, 5)), lax.broadcast_in_dim(a[0, 0], (5, 7), (0,)),
+                            lax.broadcast(a[0, 0, 0], (2, 3))),
+    "dynamic_slice": lambda a: (lax.dynamic_slice(a, (3, -2, 9), (2, 3, 4)),
+                                lax.dynamic_slice(a, (1, 1, 1), (1, 2, 2))),
+    "dynamic_update_slice": lambda a: (lax.dynamic_update_slice(a, a[:2, :2, :2] * 3, (3, 1, -5)),
+                                       lax.dynamic_update_slice(a, a[:1] * 2, (2, 0, 0))),
+    "gather": lambda a: (a[jnp.array([3, 0, -1, 9])], a[:, jnp.array([[1, 2], [5, 0]])],
+                         a[jnp.array([1, 2]), jnp.array([3, 4]), jnp.array([0, 4])]),
+    "take": lambda a: (jnp.take(a, jnp.array([5, -9, 100]), axis=1, mode="clip"),
+                       jnp.take(a, jnp.array([0, 7]), axis=0, mode="fill"), jnp.take_along_axis(a, jnp.argsort(a, 1),
+                           1)),
+    "scatter": lambda a: (a.at[jnp.array([1, 1, 7])].add(a[:3]), a.at[0,
+        jnp.array([1, 2])].set(jnp.ones((2, 5), a.dtype)), a.at[jnp.array([0, 2])].max(a[:2] * 0 + 1), a.at[:,
+            2].multiply(2), a.at[jnp.array([0, 0])].min(a[:2])),
     "iota": lambda a: (lax.broadcasted_iota(a.dtype, (3, 4, 5), 1), jnp.arange(7, dtype=a.dtype)),
-    "where": lambda a: jnp.where(a > 1, a, 0), "tile": lambda a: jnp.tile(a, (2, 1, 3)), "roll": lambda a: jnp.roll(a, 2, 1), "diag": lambda a: jnp.diag(a[0, 0]), "tril": lambda a: jnp.tril(a[0]),
+    "where": lambda a: jnp.where(a > 1, a, 0), "tile": lambda a: jnp.tile(a, (2, 1, 3)), "roll": lambda a: jnp.roll(a,
+        2, 1), "diag": lambda a: jnp.diag(a[0, 0]), "tril": lambda a: jnp.tril(a[0]),
 }
 for d in ["float32", "bfloat16", "int8", "int32", "uint64", "complex64", "complex128", "float8_e4m3fn", "float16"]:
-    batch("move.%s" % d, {k: f for k, f in MOVE.items() if not (d in C and k in ("where", "scatter", "take"))}, arr((4, 6, 5), d))
+    batch("move.%s" % d, {k: f for k, f in MOVE.items() if not (d in C and k in ("where", "scatter", "take"))},
+          arr((4, 6, 5), d))
 RED = {}
 for ax in (None, 0, 1, 2, (0, 2), (0, 1), (1, 2)):
     for n in "sum prod max min".split():
@@ -181,13 +206,17 @@ for ax in (None, 0, 1, 2, (0, 2), (0, 1), (1, 2)):
             RED["%s.%s" % (n, ax)] = (lambda n, ax: lambda a: getattr(jnp, n)(a, axis=ax))(n, ax)
 for d in F + ["int32", "int8", "uint64", "int64"]:
     batch("reduce.%s" % d, RED, arr((4, 6, 5), d), ulps=32)
-    batch("reduce_big.%s" % d, {k: RED[k] for k in RED if k[:3] in ("sum", "max", "arg")}, arr((70, 33, 41), d, -1, 1), ulps=2000)
+    batch("reduce_big.%s" % d, {k: RED[k] for k in RED if k[:3] in ("sum", "max", "arg")}, arr((70, 33, 41), d, -1, 1),
+          ulps=2000)
 batch("reduce.bool", {"any": lambda a: (a.any(), a.any(1), a.all(0), a.sum(1))}, arr((30, 9), "bool"))
 case("reduce.nan", lambda a: (a.max(0), a.min(1), jnp.nanmax(a, 0), a.argmax(0)), arr((7, 8), "float32", special=True))
 case("reduce.empty", lambda a: (a[:0].sum(0), a[:, :0].sum(1), a[:0].sum(), a[:0].prod(1)), arr((7, 8), "float32"))
 case("reduce.xor", lambda a: lax.reduce(a, np.int32(0), lax.bitwise_xor, (0,)), arr((31, 5), "int32"))
-case("reduce.region", lambda a: lax.reduce(a, np.float32(0), lambda p, q: p * 0.5 + q, (1,)) * 0, arr((31, 5), "float32"))
-case("reduce.variadic", lambda a, b: lax.reduce((a, b), (np.float32(-9), np.int32(0)), lambda p, q: (jnp.maximum(p[0], q[0]), p[1] + q[1]), (0,)), arr((31, 5), "float32"), arr((31, 5), "int32"))
+case("reduce.region", lambda a: lax.reduce(a, np.float32(0), lambda p, q: p * 0.5 + q, (1,)) * 0,
+     arr((31, 5), "float32"))
+case("reduce.variadic", lambda a, b: lax.reduce((a, b), (np.float32(-9), np.int32(0)), lambda p,
+                                                q: (jnp.maximum(p[0], q[0]), p[1] + q[1]), (0,)), arr((31, 5),
+                                                    "float32"), arr((31, 5), "int32"))
 case("complex.sum", lambda a: (a.sum(), a.sum(0), a.prod(1)), arr((9, 8), "complex64"), ulps=100)
 for d in F[:3] + ["int32"]:
     batch("cum.%s" % d, {n: (lambda n: lambda a: (getattr(lax, n)(a, 0), getattr(lax, n)(a, 1), getattr(lax, n)(a, 1, reverse=True)))(n) for n in "cumsum cumprod cummax cummin".split()}, arr((13, 9), d, 0.5, 1.5), ulps=40)
@@ -196,18 +225,25 @@ x = arr((2, 9, 8, 3), "float32")
 batch("window", {
     "max": lambda a: lax.reduce_window(a, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
     "sum": lambda a: lax.reduce_window(a, 0., lax.add, (1, 2, 3, 1), (1, 1, 2, 1), "VALID"),
-    "dilated": lambda a: lax.reduce_window(a, 0., lax.add, (1, 2, 2, 1), (1, 1, 1, 1), ((0, 0), (1, 2), (0, 3), (0, 0)), (1, 2, 1, 1), (1, 2, 3, 1)),
+    "dilated": lambda a: lax.reduce_window(a, 0., lax.add, (1, 2, 2, 1), (1, 1, 1, 1), ((0, 0), (1, 2), (0, 3), (0, 0)),
+                                           (1, 2, 1, 1), (1, 2, 3, 1)),
     "grad": jax.grad(lambda a: (lax.reduce_window(a, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME") ** 2).sum()),
     "prod": lambda a: lax.reduce_window(a, 1., lax.mul, (1, 2, 2, 1), (1, 2, 2, 1), "SAME")}, x, ulps=64)
 for d in F + ["int32", "int8", "complex64", "float8_e4m3fn"]:
     u = 64 if d in F[:2] + C else 4
     batch("dot.%s" % d, {
-        "mm": lambda a, b: a[0] @ b[0], "mv": lambda a, b: a[0] @ b[0, :, 0], "vv": lambda a, b: a[0, 0] @ b[0, :, 0], "bmm": lambda a, b: a @ b,
-        "t": lambda a, b: lax.dot_general(a, b, (((2,), (1,)), ((0,), (0,)))), "outer": lambda a, b: jnp.einsum("bij,bjk->ikb", a, b),
-        "two": lambda a, b: lax.dot_general(a, b.transpose(0, 2, 1), (((0, 2), (0, 2)), ((), ()))), "mid": lambda a, b: jnp.einsum("bij,bjk->bki", a, b)},
+        "mm": lambda a, b: a[0] @ b[0], "mv": lambda a, b: a[0] @ b[0, :, 0], "vv": lambda a, b: a[0, 0] @ b[0, :,
+            0], "bmm": lambda a, b: a @ b,
+        "t": lambda a, b: lax.dot_general(a, b, (((2,), (1,)), ((0,),
+            (0,)))), "outer": lambda a, b: jnp.einsum("bij,bjk->ikb", a, b),
+        "two": lambda a, b: lax.dot_general(a, b.transpose(0, 2, 1),
+                                            (((0, 2), (0, 2)), ((),
+                                                ()))), "mid": lambda a, b: jnp.einsum("bij,bjk->bki", a, b)},
         arr((3, 5, 7), d, -1, 1), arr((3, 7, 4), d, -1, 1), ulps=u)
-case("dot.mixed", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32), arr((9, 33), "bfloat16"), arr((33, 8), "bfloat16"), ulps=64)
-case("dot.i8i32", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32), arr((9, 33), "int8"), arr((33, 8), "int8"))
+case("dot.mixed", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32), arr((9, 33), "bfloat16"),
+     arr((33, 8), "bfloat16"), ulps=64)
+case("dot.i8i32", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32), arr((9, 33), "int8"),
+     arr((33, 8), "int8"))
 case("dot.big", lambda a, b: a @ b, arr((200, 300), "float32", -1, 1), arr((300, 170), "float32", -1, 1), ulps=400)
 case("dot.empty", lambda a, b: (a[:, :0] @ b[:0], a[:0] @ b), arr((5, 7), "float32"), arr((7, 4), "float32"))
 def conv(dn, **kw):
@@ -216,101 +252,150 @@ for d in ("float32", "float64", "bfloat16"):
     u = 64 if d != "bfloat16" else 4
     a, k = arr((2, 8, 9, 4), d, -1, 1), arr((3, 3, 4, 6), d, -1, 1)
     NH = ("NHWC", "HWIO", "NHWC")
-    batch("conv.%s" % d, {"same": conv(NH, window_strides=(1, 1), padding="SAME"), "stride": conv(NH, window_strides=(2, 3), padding="VALID"),
+    batch("conv.%s" % d, {"same": conv(NH, window_strides=(1, 1), padding="SAME"),
+                          "stride": conv(NH, window_strides=(2, 3), padding="VALID"),
         "dilate": conv(NH, window_strides=(1, 2), padding=((1, 2), (0, 3)), lhs_dilation=(2, 1), rhs_dilation=(1, 2)),
-        "grad": lambda a, k: jax.grad(lambda a, k: (lax.conv_general_dilated(a, k, (2, 1), "SAME", dimension_numbers=NH) ** 2).sum(), (0, 1))(a, k)}, a, k, ulps=u)
-    case("conv.groups.%s" % d, conv(NH, window_strides=(1, 1), padding="SAME", feature_group_count=2), a, k[:, :, :2], ulps=u)
-    case("conv.depthwise.%s" % d, conv(NH, window_strides=(1, 1), padding="SAME", feature_group_count=4), a, arr((3, 3, 1, 8), d, -1, 1), ulps=u)
+        "grad": lambda a, k: jax.grad(lambda a, k: (lax.conv_general_dilated(a, k, (2, 1), "SAME",
+            dimension_numbers=NH) ** 2).sum(), (0, 1))(a, k)}, a, k, ulps=u)
+    case("conv.groups.%s" % d, conv(NH, window_strides=(1, 1), padding="SAME", feature_group_count=2), a, k[:, :, :2],
+         ulps=u)
+    case("conv.depthwise.%s" % d, conv(NH, window_strides=(1, 1), padding="SAME", feature_group_count=4), a,
+         arr((3, 3, 1, 8), d, -1, 1), ulps=u)
     case("conv.batch_groups.%s" % d, conv(NH, window_strides=(1, 1), padding="SAME", batch_group_count=2), a, k, ulps=u)
-    case("conv.nchw.%s" % d, conv(("NCHW", "OIHW", "NCHW"), window_strides=(1, 1), padding="SAME"), arr((2, 4, 8, 9), d, -1, 1), arr((6, 4, 3, 3), d, -1, 1), ulps=u)
-    case("conv.rows.%s" % d, conv(NH, window_strides=(1, 2), padding=((3, 1), (2, 5))), arr((2, 5, 27, 5), d, -1, 1), arr((5, 3, 5, 32), d, -1, 1), ulps=u)
+    case("conv.nchw.%s" % d, conv(("NCHW", "OIHW", "NCHW"), window_strides=(1, 1), padding="SAME"),
+         arr((2, 4, 8, 9), d, -1, 1), arr((6, 4, 3, 3), d, -1, 1), ulps=u)
+    case("conv.rows.%s" % d, conv(NH, window_strides=(1, 2), padding=((3, 1), (2, 5))), arr((2, 5, 27, 5), d, -1, 1),
+         arr((5, 3, 5, 32), d, -1, 1), ulps=u)
     case("conv.1d.%s" % d, lambda a, k: jnp.convolve(a, k), arr((20,), d), arr((5,), d), ulps=u)
 for d in F + ["int32", "uint8", "bool"]:
     x = arr((6, 50), d, special=d in F)
-    batch("sort.%s" % d, {"0": lambda a: jnp.sort(a, 0), "1": lambda a: jnp.sort(a, 1), "arg": lambda a: jnp.argsort(a, 1), "desc": lambda a: jnp.sort(a, 1, descending=True)}, x)
+    batch("sort.%s" % d, {"0": lambda a: jnp.sort(a, 0), "1": lambda a: jnp.sort(a, 1),
+                          "arg": lambda a: jnp.argsort(a, 1), "desc": lambda a: jnp.sort(a, 1, descending=True)}, x)
     if d != "bool":
         case("top_k.%s" % d, lambda a: lax.top_k(a, 5), arr((6, 50), d))
-case("sort.multi", lambda a, b: lax.sort((a, b, a + b), num_keys=2, dimension=0), arr((40, 3), "int32"), arr((40, 3), "float32"))
+case("sort.multi", lambda a, b: lax.sort((a, b, a + b), num_keys=2, dimension=0), arr((40, 3), "int32"),
+     arr((40, 3), "float32"))
 case("sort.complex", lambda a: jnp.sort(a, 0), arr((40, 3), "complex64"))
 case("sort.long", lambda a: (jnp.sort(a), jnp.argsort(a)), arr((3001,), "float32"))
 case("unique", lambda a: jnp.unique(a, size=20), arr((40,), "int32"))
 case("searchsorted", lambda a, b: jnp.searchsorted(jnp.sort(a), b), arr((40,), "float32"), arr((9,), "float32"))
 case("median", lambda a: (jnp.median(a, 1), jnp.percentile(a, 30)), arr((5, 9), "float32"))
 batch("control", {
-    "scan": lambda a: lax.scan(lambda c, y: (c * 0.5 + y, c.sum()), jnp.zeros(5, a.dtype), a), "rscan": lambda a: lax.scan(lambda c, y: (c + y, c), a[0], a, reverse=True),
-    "swap": lambda a: lax.fori_loop(0, 5, lambda i, v: (v[1], v[0] + 1, v[2].at[i].set(i)), (a, a + 1, jnp.zeros(7, a.dtype))),
+    "scan": lambda a: lax.scan(lambda c, y: (c * 0.5 + y, c.sum()), jnp.zeros(5, a.dtype),
+                               a), "rscan": lambda a: lax.scan(lambda c, y: (c + y, c), a[0], a, reverse=True),
+    "swap": lambda a: lax.fori_loop(0, 5, lambda i, v: (v[1], v[0] + 1, v[2].at[i].set(i)),
+                                    (a, a + 1, jnp.zeros(7, a.dtype))),
     "nested": lambda a: lax.fori_loop(0, 3, lambda i, v: lax.fori_loop(0, i + 1, lambda j, w: w * 1.1 + j, v), a),
-    "while": lambda a: lax.while_loop(lambda v: v[0].sum() < 100, lambda v: (jnp.abs(v[0]) * 1.5 + 1, v[1] + 1), (a, 0)),
-    "cond": lambda a: (lax.cond(a[0, 0] > 0, lambda x: x + 1, lambda x: x * 2, a), lax.cond(a[0, 0] <= 0, lambda x: x + 1, lambda x: x * 2, a)),
-    "switch": lambda a: [lax.switch(i, [lambda x: x, lambda x: x + 1, lambda x: x.sum() * jnp.ones_like(x)], a) for i in (-1, 1, 7)],
-    "condscan": lambda a: lax.scan(lambda c, y: (lax.cond(y[0] > 0, lambda c: c + y, lambda c: c * 0.9, c), c), jnp.zeros(5, a.dtype), a),
+    "while": lambda a: lax.while_loop(lambda v: v[0].sum() < 100, lambda v: (jnp.abs(v[0]) * 1.5 + 1, v[1] + 1),
+                                      (a, 0)),
+    "cond": lambda a: (lax.cond(a[0, 0] > 0, lambda x: x + 1, lambda x: x * 2, a),
+                       lax.cond(a[0, 0] <= 0, lambda x: x + 1, lambda x: x * 2, a)),
+    "switch": lambda a: [lax.switch(i, [lambda x: x, lambda x: x + 1, lambda x: x.sum() * jnp.ones_like(x)], a) for i
+                         in (-1, 1, 7)],
+    "condscan": lambda a: lax.scan(lambda c, y: (lax.cond(y[0] > 0, lambda c: c + y, lambda c: c * 0.9, c), c),
+                                   jnp.zeros(5, a.dtype), a),
     "scangrad": lambda a: jax.grad(lambda a: lax.scan(lambda c, y: (jnp.tanh(0.1 * (c + y)), c), a[0], a)[0].sum())(a),
-    "map": lambda a: lax.map(lambda r: r.sum() * r, a), "assoc": lambda a: lax.associative_scan(jnp.add, a, axis=0), "vmap": lambda a: jax.vmap(lambda r: lax.cond(r.sum() > 0, jnp.sin, jnp.cos, r))(a)},
+    "map": lambda a: lax.map(lambda r: r.sum() * r, a), "assoc": lambda a: lax.associative_scan(jnp.add, a,
+        axis=0), "vmap": lambda a: jax.vmap(lambda r: lax.cond(r.sum() > 0, jnp.sin, jnp.cos, r))(a)},
     arr((7, 5), "float32"), ulps=64)
-case("threefry", lambda: [jax.random.bits(jax.random.key(3), (5, 7), t) for t in (np.uint8, np.uint16, np.uint32, np.uint64)])
-batch("random", {"normal": lambda s: jax.random.normal(jax.random.key(s), (99,)), "uniform": lambda s: jax.random.uniform(jax.random.key(s), (5, 9), jnp.float64),
+case("threefry", lambda: [jax.random.bits(jax.random.key(3), (5, 7), t) for t
+                          in (np.uint8, np.uint16, np.uint32, np.uint64)])
+batch("random", {"normal": lambda s: jax.random.normal(jax.random.key(s), (99,)),
+                 "uniform": lambda s: jax.random.uniform(jax.random.key(s), (5, 9), jnp.float64),
     "perm": lambda s: jax.random.permutation(jax.random.key(s), 50), "cat": lambda s: jax.random.categorical(jax.random.key(s), jnp.arange(20.), shape=(9,)), "randint": lambda s: jax.random.randint(jax.random.key(s), (40,), -5, 9),
     "gumbel": lambda s: jax.random.gumbel(jax.random.key(s), (40,), jnp.float32), "gamma": lambda s: jax.random.gamma(jax.random.key(s), 2.5, (10,), jnp.float32), "bern": lambda s: jax.random.bernoulli(jax.random.key(s), 0.3, (40,)),
-    "trunc": lambda s: jax.random.truncated_normal(jax.random.key(s), -1, 1, (30,), jnp.float32)}, np.int32(7), ulps=200)
+    "trunc": lambda s: jax.random.truncated_normal(jax.random.key(s), -1, 1, (30,),
+                                                   jnp.float32)}, np.int32(7), ulps=200)
 for alg in (lax.RandomAlgorithm.RNG_THREE_FRY, lax.RandomAlgorithm.RNG_PHILOX, lax.RandomAlgorithm.RNG_DEFAULT):
     for t in ("uint8", "uint16", "uint32", "uint64"):
         for sh in ((), (7,), (3, 5), (4, 6), (3, 4), (5, 1, 9)):
-            case("rng_bits.%s.%s.%s" % (alg.name, t, sh), lambda k: lax.rng_bit_generator(k, sh, dt(t), alg), np.array([1, 2, 3, 4], np.uint32))
+            case("rng_bits.%s.%s.%s" % (alg.name, t, sh), lambda k: lax.rng_bit_generator(k, sh, dt(t), alg),
+                 np.array([1, 2, 3, 4], np.uint32))
 def spd(n, d):
     a = rng.normal(size=(2, n, n))
     return (a @ a.transpose(0, 2, 1) + n * np.eye(n)).astype(d)
 for d in ("float32", "float64"):
     s, b = spd(7, d), arr((2, 7, 3), d)
-    batch("linalg.%s" % d, {"cholesky": lambda s, b: jnp.linalg.cholesky(s), "upper": lambda s, b: lax.linalg.cholesky(s, symmetrize_input=False).mT, "solve": lambda s, b: jnp.linalg.solve(s, b), "inv": lambda s, b: jnp.linalg.inv(s),
+    batch("linalg.%s" % d, {"cholesky": lambda s, b: jnp.linalg.cholesky(s), "upper": lambda s,
+                            b: lax.linalg.cholesky(s,
+                                                   symmetrize_input=False).mT, "solve": lambda s, b: jnp.linalg.solve(s,
+                                                       b), "inv": lambda s, b: jnp.linalg.inv(s),
         "qr": lambda s, b: [jnp.abs(q) for q in jnp.linalg.qr(b)], "det": lambda s, b: jnp.linalg.det(s), "slogdet": lambda s, b: jnp.linalg.slogdet(s), "lu": lambda s, b: jax.scipy.linalg.lu(s[0]), "norm": lambda s, b: jnp.linalg.norm(b)}, s, b, ulps=500)
     fs = {}
     for lower in (True, False):
         for left in (True, False):
             for tr in (False, True):
                 for unit in (False, True):
-                    fs["%d%d%d%d" % (lower, left, tr, unit)] = (lambda lo, le, t, u: lambda a, b: lax.linalg.triangular_solve(a, b if le else b.mT, left_side=le, lower=lo, transpose_a=t, unit_diagonal=u))(lower, left, tr, unit)
+                    fs["%d%d%d%d" % (lower, left, tr, unit)] = (lambda lo, le, t, u: lambda a,
+                        b: lax.linalg.triangular_solve(a, b if le else b.mT, left_side=le, lower=lo, transpose_a=t,
+                                                       unit_diagonal=u))(lower, left, tr, unit)
     batch("tri.%s" % d, fs, s, b, ulps=2000)
 for d in ["float32", "float64", "complex64", "complex128"]:
     a, w = arr((3, 7, 7), d), arr((3, 5, 7), d)
     h = a + a.conj().swapaxes(-1, -2)
-    batch("decompose.%s" % d, {"eigh": lambda h, a, w: jnp.linalg.eigvalsh(h), "upper": lambda h, a, w: jnp.linalg.eigh(jnp.triu(h), UPLO="U")[0],
+    batch("decompose.%s" % d, {"eigh": lambda h, a, w: jnp.linalg.eigvalsh(h), "upper": lambda h, a,
+                               w: jnp.linalg.eigh(jnp.triu(h), UPLO="U")[0],
         "jacobi": lambda h, a, w: lax.linalg.eigh(h, implementation=lax.linalg.EighImplementation.QR if jax.config.jax_default_device is None else lax.linalg.EighImplementation.JACOBI)[1],
         "vectors": lambda h, a, w: (lambda r: (r[1] * r[0][:, None, :]) @ r[1].conj().mT)(jnp.linalg.eigh(h)), "svd": lambda h, a, w: jnp.linalg.svd(w, compute_uv=False),
-        "wide": lambda h, a, w: (lambda r: (r[0] * r[1][:, None, :]) @ r[2])(jnp.linalg.svd(w, full_matrices=False)), "full": lambda h, a, w: (lambda u: u @ u.conj().mT)(jnp.linalg.svd(w.mT)[0]),
-        "eig": lambda h, a, w: (lambda r: jnp.linalg.norm(a @ r[1] - r[1] * r[0][:, None, :]) < 1e-3)(jnp.linalg.eig(a)), "sum": lambda h, a, w: jnp.linalg.eigvals(a).sum(),
+        "wide": lambda h, a, w: (lambda r: (r[0] * r[1][:, None, :]) @ r[2])(jnp.linalg.svd(w,
+            full_matrices=False)), "full": lambda h, a, w: (lambda u: u @ u.conj().mT)(jnp.linalg.svd(w.mT)[0]),
+        "eig": lambda h, a, w: (lambda r: jnp.linalg.norm(a @ r[1] - r[1] * r[0][:, None,
+            :]) < 1e-3)(jnp.linalg.eig(a)), "sum": lambda h, a, w: jnp.linalg.eigvals(a).sum(),
         "hessenberg": lambda h, a, w: jnp.abs(jax.scipy.linalg.hessenberg(a[0])), "tridiagonal": lambda h, a, w: [jnp.abs(t) for t in lax.linalg.tridiagonal(h)[1:3]],
         "pivots": lambda h, a, w: (lambda r: (jnp.abs(r[1]), r[2]))(jax.scipy.linalg.qr(a[0], pivoting=True)), "pinv": lambda h, a, w: jnp.linalg.pinv(w), "rank": lambda h, a, w: jnp.linalg.matrix_rank(w)}, h, a, w, ulps=2000)
-for d in ["float32", "float64"]:                     # real Schur form: eigenvalues in LAPACK's order, pairs in blocks of two rows
+# real Schur form: eigenvalues in LAPACK's order, pairs in blocks of two rows
+for d in ["float32", "float64"]:
     a = arr((3, 8, 8), d)
-    batch("schur.%s" % d, {"back": lambda a: (lambda t, z: z @ t @ z.mT)(*lax.linalg.schur(a)), "upright": lambda a: (lambda z: z @ z.mT)(lax.linalg.schur(a)[1]),
-        "form": lambda a: jnp.abs(jnp.tril(lax.linalg.schur(a)[0], -2)).max(), "small": lambda a: (jnp.linalg.eigvals(a[:, :2, :2]), jnp.linalg.eigvals(a[:, :2, :2].astype(jnp.complex64)))}, a, ulps=20000)
-case("schur.order", lambda a: (jnp.linalg.eigvals(a), jnp.diagonal(lax.linalg.schur(a)[0], axis1=1, axis2=2)), a, ulps=20000)
+    batch("schur.%s" % d, {"back": lambda a: (lambda t, z: z @ t @ z.mT)(*lax.linalg.schur(a)),
+                           "upright": lambda a: (lambda z: z @ z.mT)(lax.linalg.schur(a)[1]),
+        "form": lambda a: jnp.abs(jnp.tril(lax.linalg.schur(a)[0],
+                                           -2)).max(), "small": lambda a: (jnp.linalg.eigvals(a[:, :2, :2]),
+                                               jnp.linalg.eigvals(a[:, :2, :2].astype(jnp.complex64)))}, a, ulps=20000)
+case("schur.order", lambda a: (jnp.linalg.eigvals(a), jnp.diagonal(lax.linalg.schur(a)[0], axis1=1, axis2=2)), a,
+     ulps=20000)
 for d in ["float32", "float64", "complex64", "complex128"]:
     v = [arr((3, 9), d) for i in range(3)] + [arr((3, 9, 2), d)]
     v[1][0, :3] = 0                                  # the first system needs its rows exchanged
-    batch("tridiagonal.%s" % d, {"solve": lambda *v: lax.linalg.tridiagonal_solve(*v), "perturbed": lambda *v: lax.linalg.tridiagonal_solve(*v, perturb_singular=True),
-        "singular": lambda l, d, u, b: (jnp.isnan(lax.linalg.tridiagonal_solve(l * 0, d * 0, u * 0, b)), jnp.isfinite(lax.linalg.tridiagonal_solve(l * 0, d * 0, u * 0, b, perturb_singular=True)))}, *v, ulps=20000)
+    batch("tridiagonal.%s" % d, {"solve": lambda *v: lax.linalg.tridiagonal_solve(*v),
+                                 "perturbed": lambda *v: lax.linalg.tridiagonal_solve(*v, perturb_singular=True),
+        "singular": lambda l, d, u, b: (jnp.isnan(lax.linalg.tridiagonal_solve(l * 0, d * 0, u * 0, b)),
+                                        jnp.isfinite(lax.linalg.tridiagonal_solve(l * 0, d * 0, u * 0, b,
+                                            perturb_singular=True)))}, *v, ulps=20000)
 case("svd.zero", lambda a: (lambda r: (r[1], jnp.abs(r[0] @ r[0].mT)))(jnp.linalg.svd(a)), np.zeros((4, 3), np.float32))
-case("top_k.nan", lambda a: lax.top_k(a, 5), np.array([np.inf, np.nan, np.uint32(0xffc00000).view(np.float32), -np.inf, 3], np.float32))
+case("top_k.nan", lambda a: lax.top_k(a, 5), np.array([np.inf, np.nan, np.uint32(0xffc00000).view(np.float32), -np.inf,
+                                                       3], np.float32))
 case("dot.complex", lambda a, b: a @ b, arr((4, 3), "complex64"), arr((3, 6), "complex64"))
 case("empty.constant", lambda a: jnp.concatenate([a, jnp.zeros((0, 3), a.dtype)]), arr((2, 3), "complex64"))
-case("cholesky.complex", lambda a: jnp.linalg.cholesky(a @ a.conj().mT + 9 * jnp.eye(5, dtype=a.dtype)), arr((5, 5), "complex64"), ulps=300)
+case("cholesky.complex", lambda a: jnp.linalg.cholesky(a @ a.conj().mT + 9 * jnp.eye(5, dtype=a.dtype)),
+     arr((5, 5), "complex64"), ulps=300)
 for n in (1, 2, 5, 8, 12, 17, 30, 64, 97, 128, 192, 512):
     z = arr((3, n), "complex64")
-    batch("fft.%d" % n, {"fft": lambda z: jnp.fft.fft(z), "ifft": lambda z: jnp.fft.ifft(z), "rfft": lambda z: jnp.fft.rfft(z.real), "irfft": (lambda n: lambda z: jnp.fft.irfft(z, 2 * n - 1 if n > 1 else 1))(n), "irfft2": (lambda n: lambda z: jnp.fft.irfft(z, 2 * n - 2 if n > 1 else 1))(n)}, z, ulps=300)
-case("fft2", lambda z: (jnp.fft.fft2(z), jnp.fft.ifft2(z), jnp.fft.rfft2(z.real), jnp.fft.irfft2(z), jnp.fft.fftn(z)), arr((3, 6, 5), "complex64"), ulps=500)
-batch("nn", {"softmax": jax.nn.softmax, "gelu": jax.nn.gelu, "gelu2": lambda a: jax.nn.gelu(a, approximate=False), "silu": jax.nn.silu, "logsumexp": lambda a: jax.nn.logsumexp(a, 1), "onehot": lambda a: jax.nn.one_hot(jnp.arange(5), 7),
-    "layernorm": lambda a: (a - a.mean(1, keepdims=True)) / jnp.sqrt(a.var(1, keepdims=True) + 1e-5), "var": lambda a: (a.var(), a.std(0)), "xent": lambda a: -jax.nn.log_softmax(a)[:, 0].mean(),
+    batch("fft.%d" % n, {"fft": lambda z: jnp.fft.fft(z), "ifft": lambda z: jnp.fft.ifft(z),
+                         "rfft": lambda z: jnp.fft.rfft(z.real), "irfft": (lambda n: lambda z: jnp.fft.irfft(z,
+                             2 * n - 1 if n > 1 else 1))(n), "irfft2": (lambda n: lambda z: jnp.fft.irfft(z,
+                                 2 * n - 2 if n > 1 else 1))(n)}, z, ulps=300)
+case("fft2", lambda z: (jnp.fft.fft2(z), jnp.fft.ifft2(z), jnp.fft.rfft2(z.real), jnp.fft.irfft2(z), jnp.fft.fftn(z)),
+     arr((3, 6, 5), "complex64"), ulps=500)
+batch("nn", {"softmax": jax.nn.softmax, "gelu": jax.nn.gelu, "gelu2": lambda a: jax.nn.gelu(a, approximate=False),
+             "silu": jax.nn.silu, "logsumexp": lambda a: jax.nn.logsumexp(a,
+                 1), "onehot": lambda a: jax.nn.one_hot(jnp.arange(5), 7),
+    "layernorm": lambda a: (a - a.mean(1, keepdims=True)) / jnp.sqrt(a.var(1, keepdims=True)
+        + 1e-5), "var": lambda a: (a.var(), a.std(0)), "xent": lambda a: -jax.nn.log_softmax(a)[:, 0].mean(),
     "xentgrad": lambda a: jax.grad(lambda a: -jax.nn.log_softmax(a)[:, 0].mean())(a)}, arr((9, 33), "float32"), ulps=64)
 batch("numpy", {"histogram": lambda a: jnp.histogram(a.ravel(), 7)[0], "interp": lambda a: jnp.interp(a[0], jnp.linspace(-4, 4, 9), jnp.arange(9.)), "cov": lambda a: jnp.cov(a), "kron": lambda a: jnp.kron(a[:2, :3], a[:3, :2]), "cross": lambda a: jnp.cross(a[:, :3], a[:, 3:6]),
     "polyval": lambda a: jnp.polyval(a[0, :4], a[1]), "diff": lambda a: jnp.diff(a, 2), "gradient": lambda a: jnp.gradient(a), "nan": lambda a: jnp.nan_to_num(jnp.log(a)), "floor_divide": lambda a: (a // 0.7, a % 0.7, jnp.divmod(a, -0.3)), "trapezoid": lambda a: jnp.trapezoid(a), "meshgrid": lambda a: jnp.meshgrid(a[0, :3], a[1, :2])},
     arr((6, 12), "float32"), ulps=200)
-case("bitcast", lambda a: (lax.bitcast_convert_type(a, jnp.int32), lax.bitcast_convert_type(a, jnp.uint8), lax.bitcast_convert_type(lax.bitcast_convert_type(a, jnp.uint16), jnp.float32)), arr((5, 3), "float32"))
+case("bitcast", lambda a: (lax.bitcast_convert_type(a, jnp.int32), lax.bitcast_convert_type(a, jnp.uint8),
+                           lax.bitcast_convert_type(lax.bitcast_convert_type(a, jnp.uint16), jnp.float32)), arr((5, 3),
+                               "float32"))
 case("approx_max_k", lambda a: lax.approx_max_k(a, 4), arr((3, 60), "float32"))
 case("approx_min_k", lambda a: lax.approx_min_k(a, 4), arr((3, 60), "float32"))
-case("igamma", lambda a: (lax.igamma(a, a * 0.7), lax.igammac(a, a * 1.2), lax.betainc(a, a + 1, a / 9)), arr((20,), "float32", 0.5, 5), ulps=500)
-case("zeta", lambda a: (lax.zeta(a + 1.5, a), lax.polygamma(jnp.ones_like(a) * 2, a), lax.bessel_i1e(a), lax.bessel_i0e(a)), arr((20,), "float32", 0.5, 5), ulps=500)
-case("lgamma", lambda a: (lax.lgamma(a), lax.atanh(a / 5)), arr((99,), "float32"), ulps=400)    # JAX's CPU is the less exact one
+case("igamma", lambda a: (lax.igamma(a, a * 0.7), lax.igammac(a, a * 1.2), lax.betainc(a, a + 1, a / 9)),
+     arr((20,), "float32", 0.5, 5), ulps=500)
+case("zeta", lambda a: (lax.zeta(a + 1.5, a), lax.polygamma(jnp.ones_like(a) * 2, a), lax.bessel_i1e(a),
+                        lax.bessel_i0e(a)), arr((20,), "float32", 0.5, 5), ulps=500)
+# JAX's CPU is the less exact one
+case("lgamma", lambda a: (lax.lgamma(a), lax.atanh(a / 5)), arr((99,), "float32"), ulps=400)
 case("token", lambda a: lax.optimization_barrier((a, a + 1)), arr((5,), "float32"))
 def in_order():
     """A body that is not associative folds its elements one after another. (JAX's CPU itself does so only along some axes: numpy is the reference.)"""
@@ -324,7 +409,8 @@ def in_order():
             bad += 1
             print("FAIL reduce.in_order: axis %d" % axis)
     case("reduce.in_order.window", lambda v: [lax.reduce_window(v, np.float32(0), lambda x, y: x - y, w, (1, 1), p)
-                                              for w, p in (((3, 2), "SAME"), ((7, 1), ((6, 0), (0, 0))), ((1, 9), "VALID"))], v, ulps=256)
+                                              for w, p in (((3, 2), "SAME"), ((7, 1), ((6, 0), (0, 0))),
+                                                           ((1, 9), "VALID"))], v, ulps=256)
 if not only or "reduce.in_order".startswith(only):
     in_order()
 

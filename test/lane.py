@@ -13,22 +13,26 @@ XLANE = os.path.join(BUILD, "xlane")
 PLUGIN = os.path.join(BUILD, "libxlane-cpu.so")
 TMP = tempfile.mkdtemp(prefix="xlane-lane-")
 failed = 0
-KEEP = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "LIBTPU_", "PJRT_", "TPU_", "JAX_", "PT_XLA_", "XLANE_"))}
+KEEP = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "LIBTPU_", "PJRT_", "TPU_", "JAX_", "PT_XLA_",
+    "XLANE_"))}
 
 
 def xlane(*args, status=0, env=None, stdin=None, cwd=TMP):
-    e = dict(KEEP, XDG_CONFIG_HOME=os.path.join(TMP, "config"), XLANE_STATE=os.path.join(TMP, "state"), TPU_SKIP_MDS_QUERY="1")
+    e = dict(KEEP, XDG_CONFIG_HOME=os.path.join(TMP, "config"), XLANE_STATE=os.path.join(TMP, "state"),
+             TPU_SKIP_MDS_QUERY="1")
     e.update({k: str(v) for k, v in (env or {}).items()})
     p = subprocess.run([XLANE, *args], text=True, capture_output=True, env=e, timeout=300, cwd=cwd, input=stdin)
     if status is not None and p.returncode != status:
-        raise AssertionError("exit status %d, not %d\n%s%s" % (p.returncode, status, p.stdout[-2000:], p.stderr[-3000:]))
+        raise AssertionError("exit status %d, not %d\n%s%s" % (p.returncode, status, p.stdout[-2000:],
+            p.stderr[-3000:]))
     return p
 
 
 def run(name, *cmd, args=(), env=None, status=0):
     runs = os.path.join(TMP, "runs")
     before = set(os.listdir(runs)) if os.path.isdir(runs) else set()
-    p = xlane("run", "--runs", runs, "--name", name, *(args if "--cache" in args else ("--cache", "off", *args)), "--", *cmd, env=env, status=status)
+    p = xlane("run", "--runs", runs, "--name", name, *(args if "--cache" in args else ("--cache", "off", *args)), "--",
+              *cmd, env=env, status=status)
     new = [d for d in os.listdir(runs) if d not in before and d != "contracts"]
     assert len(new) == 1, new
     return p, os.path.join(runs, new[0])
@@ -88,7 +92,8 @@ def profile(name, text):
 def _():
     names = {r["name"] for r in json.loads(xlane("profile", "list", "--json").stdout)}
     assert {"cpu", "cuda", "tpu-v5e", "tpu-v6e", "tpu-v6e-spmd", "debug-recompile"} <= names, names
-    values = json.loads(xlane("profile", "show", "tpu-v6e-spmd", "--json", env={"XLA_FLAGS": "--xla_dump_to=x"}).stdout)["values"]
+    values = json.loads(xlane("profile", "show", "tpu-v6e-spmd", "--json",
+                              env={"XLA_FLAGS": "--xla_dump_to=x"}).stdout)["values"]
     assert values["spmd.enabled"]["origin"].startswith("built-in tpu-v6e-spmd.yaml:"), values
     assert values["device.pjrt_device"]["origin"].startswith("built-in tpu.yaml:"), values
     assert values["flags.xla.xla_dump_to"]["origin"] == "environment", values
@@ -116,7 +121,8 @@ def _():
     look = script("look.py", "import os\nprint(os.environ['XLA_USE_SPMD'], os.environ['TPU_SOMETHING'], os.environ['XLANE_POLICY'], os.environ['XLANE_PROFILE'])\n")
     p, folder = run("look", sys.executable, look, args=("--profile", "mine"))
     words = p.stdout.split()
-    assert words[:3] == ["1", "here", "stop"] and words[3].startswith("mine@") and not words[3].endswith("none"), p.stdout
+    assert words[:3] == ["1", "here",
+                         "stop"] and words[3].startswith("mine@") and not words[3].endswith("none"), p.stdout
     p, _ = run("look", sys.executable, look, args=("--profile", "mine", "--policy", "allow"), env={"XLA_USE_SPMD": "0"})
     assert p.stdout.split()[:3] == ["1", "here", "allow"], p.stdout
     assert "the environment's 0 does not count" in p.stderr, p.stderr
@@ -140,7 +146,8 @@ def _():
     p, folder = run("diag", sys.executable, STEP, args=("--profile", "diag", "--summary"))
     _, plain = run("plain", sys.executable, STEP, args=("--profile", "cpu"))
     assert "diagnostic: profile diag" in p.stderr, p.stderr
-    for out in (xlane("explain", folder).stdout, xlane("explain", plain, folder).stdout, xlane("metrics", folder).stdout):
+    for out in (xlane("explain", folder).stdout, xlane("explain", plain, folder).stdout,
+                xlane("metrics", folder).stdout):
         assert out.startswith("DIAGNOSTIC RUN (profile diag@"), out
     assert "diagnostic profile" in xlane("receipt", "show", folder).stdout
     assert json.loads(xlane("metrics", folder, "--json").stdout)["diagnostic"] is True
@@ -184,14 +191,18 @@ def _():
 
 @check("M4_a_smaller_candidate_is_tried_in_the_compile_window")
 def _():
-    p, folder = run("smaller", sys.executable, STEP, "--n", "2048", args=("--profile", "cpu", "--retries", "3", "--smaller", "--n 1024", "--smaller", "--n 128"),
+    p, folder = run("smaller", sys.executable, STEP, "--n", "2048",
+                    args=("--profile", "cpu", "--retries", "3", "--smaller", "--n 1024", "--smaller", "--n 128"),
                     env={"XLANE_CPU_HBM": "3MiB"})
     tries = events(folder, "retry")
-    assert [(t["cause"], t["verdict"], t["phase"]) for t in tries] == [("compile_hbm", "smaller", "compile window")] * 2, tries
+    assert [(t["cause"], t["verdict"], t["phase"]) for t in tries] == [("compile_hbm", "smaller",
+        "compile window")] * 2, tries
     assert all(t["ecode"] == "E1000" for t in tries), tries
     receipt = json.load(open(os.path.join(folder, "receipt.json")))
-    assert receipt["claim"] == "viability" and any("3 attempts" in n["text"] for n in receipt["notes"]), receipt["notes"]
-    p, folder = run("none", sys.executable, STEP, "--n", "2048", args=("--profile", "cpu", "--retries", "3"), env={"XLANE_CPU_HBM": "3MiB"}, status=1)
+    assert receipt["claim"] == "viability" and any("3 attempts" in n["text"] for n
+                                                   in receipt["notes"]), receipt["notes"]
+    p, folder = run("none", sys.executable, STEP, "--n", "2048", args=("--profile", "cpu", "--retries", "3"),
+                    env={"XLANE_CPU_HBM": "3MiB"}, status=1)
     assert "no smaller candidate was given" in p.stderr and len(events(folder, "retry")) == 1, p.stderr
 
 
@@ -199,7 +210,8 @@ def _():
 def _():
     p, folder = run("busy", sys.executable, STEP, "--die", "busy", args=("--profile", "cpu", "--retries", "2"))
     assert [(t["cause"], t["phase"]) for t in events(folder, "retry")] == [("held", "startup")], events(folder, "retry")
-    p, folder = run("late", sys.executable, STEP, "--die", "late", args=("--profile", "cpu", "--retries", "2", "--smaller", "--n 8"), status=1)
+    p, folder = run("late", sys.executable, STEP, "--die", "late", args=("--profile", "cpu", "--retries", "2",
+        "--smaller", "--n 8"), status=1)
     tries = events(folder, "retry")
     assert len(tries) == 1 and tries[0]["phase"] == "run" and not tries[0]["retry"], tries
     assert "after the compile window" in p.stderr, p.stderr
@@ -217,7 +229,8 @@ def _():
 
 @check("P3_nothing_starts_where_the_probe_fails")
 def _():
-    p = xlane("run", "--probe", "--cache", "off", "--", "touch", os.path.join(TMP, "started"), env={"XLANE_PLUGIN": "/nowhere/plugin.so"}, status=1)
+    p = xlane("run", "--probe", "--cache", "off", "--", "touch", os.path.join(TMP, "started"),
+              env={"XLANE_PLUGIN": "/nowhere/plugin.so"}, status=1)
     assert "library-missing" in p.stderr and not os.path.exists(os.path.join(TMP, "started")), p.stderr
     xlane("run", "--probe", "--cache", "off", "--profile", "cpu", "--", "touch", os.path.join(TMP, "started"))
     assert os.path.exists(os.path.join(TMP, "started"))
@@ -245,7 +258,8 @@ def _():
 
 
 def drift(lock, env=None, status=1):
-    return [(d["kind"], d["name"]) for d in json.loads(xlane("lock", "verify", "--file", lock, "--json", env=env, status=status).stdout)]
+    return [(d["kind"], d["name"]) for d in json.loads(xlane("lock", "verify", "--file", lock, "--json", env=env,
+        status=status).stdout)]
 
 
 @check("B3_lock_names_exactly_what_drifted")
@@ -296,7 +310,8 @@ def _():
         json.dump(d, f)
     assert "was changed after it was written" in xlane("lock", "verify", "--file", edited, status=1).stderr
     del d["checksum"]  # sealed again, as the other host's xlane would have
-    seal = subprocess.run([os.path.join(BUILD, "test", "tool", "seal"), os.path.join(TMP, "c.lock")], input=json.dumps(d), text=True, capture_output=True)
+    seal = subprocess.run([os.path.join(BUILD, "test", "tool", "seal"), os.path.join(TMP, "c.lock")],
+                          input=json.dumps(d), text=True, capture_output=True)
     assert seal.returncode == 0, seal.stderr
     p = xlane("lock", "verify", "--file", os.path.join(TMP, "c.lock"), status=1)
     assert "this lock is of riscv64 and this host is" in p.stdout and "1 of" in p.stdout.splitlines()[-1], p.stdout
@@ -322,15 +337,18 @@ MISSPELT = {"libtpu": ("libtpu", "LIBTPU_INIT_ARGS", "xla_tpu_scoped_vmem_limit_
 plugins = libraries()
 for kind, (group, var, wrong, right) in MISSPELT.items():
     if kind not in plugins:
-        print("skip L1_misspelt_flag_%s: the plugin is not installed in this Python (or set XLANE_TEST_%s to its file)" % (kind, kind.upper()))
+        print("skip L1_misspelt_flag_%s: the plugin is not installed in this Python (or set XLANE_TEST_%s to its file)"
+              % (kind, kind.upper()))
         continue
 
     @check("L1_misspelt_flag_" + kind)
     def _():
-        profile("flags", "flags:\n  %s:\n    %s: 1\n" % (group, wrong) + ("device:\n  plugin: tpu\n" if kind == "libtpu" else ""))
+        profile("flags", "flags:\n  %s:\n    %s: 1\n" % (group, wrong)
+                + ("device:\n  plugin: tpu\n" if kind == "libtpu" else ""))
         out = json.loads(xlane("profile", "check", "flags", "--json", "--plugin", plugins[kind], status=1).stdout)
         assert any(f["fatal"] and wrong in f["text"] and "--" + right in f["text"] for f in out["findings"]), out
-        profile("flags", "flags:\n  %s:\n    %s: 1\n" % (group, right) + ("device:\n  plugin: tpu\n" if kind == "libtpu" else ""))
+        profile("flags", "flags:\n  %s:\n    %s: 1\n" % (group, right)
+                + ("device:\n  plugin: tpu\n" if kind == "libtpu" else ""))
         xlane("profile", "check", "flags", "--plugin", plugins[kind])
 
 
@@ -342,7 +360,8 @@ def _():
     p = xlane("profile", "check", "flags", "--frontend", lib, status=1)
     assert "flags.yaml:3" in p.stdout and "the nearest it knows is --xla_dump_to" in p.stdout, p.stdout
     # and that is what would have happened
-    q = subprocess.run([sys.executable, "-c", "import jax; jax.numpy.ones(2) + 1"], env=dict(KEEP, XLA_FLAGS="--xla_dumb_to=x", JAX_PLATFORMS="cpu"), capture_output=True, text=True)
+    q = subprocess.run([sys.executable, "-c", "import jax; jax.numpy.ones(2) + 1"],
+                       env=dict(KEEP, XLA_FLAGS="--xla_dumb_to=x", JAX_PLATFORMS="cpu"), capture_output=True, text=True)
     assert q.returncode != 0 and "Unknown flag" in q.stderr, q.stderr[-500:]
 
 
@@ -368,17 +387,23 @@ def _():
     for d in ("jax-0.10.2", "jaxlib-0.10.2", "jax_cuda13_plugin-0.9.0"):
         os.makedirs(os.path.join(site, d + ".dist-info"))
     open(os.path.join(cache, "jit_step-1-atime"), "w").close()
-    env = {"VIRTUAL_ENV": venv, "JAX_COMPILATION_CACHE_DIR": cache, "XLA_FLAGS": "--xla_no_such_flag_at_all=1", "XLANE_POLICY": "allow"}
-    got = {r["name"]: r for r in json.loads(xlane("matrix", "check", "--plugin", "cpu", "--cache", "gs://bucket/x", "--json", env=env, status=1).stdout)}
-    for name, words in (("orphan_entry", "jit_step-1-atime"), ("cuda_plugin_skew", "0.9.0"), ("no_gate", "allow"), ("remote_cache", "gs://bucket/x"),
+    env = {"VIRTUAL_ENV": venv, "JAX_COMPILATION_CACHE_DIR": cache, "XLA_FLAGS": "--xla_no_such_flag_at_all=1",
+           "XLANE_POLICY": "allow"}
+    got = {r["name"]: r for r in json.loads(xlane("matrix", "check", "--plugin", "cpu", "--cache", "gs://bucket/x",
+                                                  "--json", env=env, status=1).stdout)}
+    for name, words in (("orphan_entry", "jit_step-1-atime"), ("cuda_plugin_skew", "0.9.0"), ("no_gate", "allow"),
+                        ("remote_cache", "gs://bucket/x"),
                         ("quiet_fallback", "not set"), ("unknown_flag", "xla_no_such_flag_at_all")):
         assert got[name]["state"] == "affected" and words in got[name]["text"], got[name]
-    broken = {r["name"]: r for r in json.loads(xlane("matrix", "check", "--plugin", os.path.join(BUILD, "test", "plugins", "aborts.so"), "--json", status=None).stdout)} \
+    broken = {r["name"]: r for r in json.loads(xlane("matrix", "check", "--plugin",
+                                                     os.path.join(BUILD, "test", "plugins",
+                                                         "aborts.so"), "--json", status=None).stdout)} \
         if os.path.exists(os.path.join(BUILD, "test", "plugins", "aborts.so")) else {}
     assert all(r["text"] for r in broken.values()), broken
     bad = script("again.py", "import jax, jax.numpy as jnp\nfor k in range(3):\n    f = jax.jit(lambda x: jnp.sin(x) * (k + 1.5) + jnp.cos(x) * x)\n    print(f(jnp.ones(4))[0])\n")
     _, folder = run("again", sys.executable, bad, args=("--profile", "cpu"))
-    got = {r["name"]: r for r in json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json", status=1).stdout)}
+    got = {r["name"]: r for r in json.loads(xlane("matrix", "check", folder, "--plugin", "cpu", "--json",
+                                                  status=1).stdout)}
     assert got["adamw_scalars"]["state"] == "affected", got["adamw_scalars"]
 
 

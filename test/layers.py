@@ -24,7 +24,9 @@ def table():
 
 
 def allowed(rows, here, there):
-    return here == there or any(there == may or (may.endswith("/*") and (there == may[:-2] or there.startswith(may[:-1]))) for may in rows[here])
+    return here == there or any(there == may or (may.endswith("/*")
+                                                 and (there == may[:-2]
+                                                      or there.startswith(may[:-1]))) for may in rows[here])
 
 
 def main():

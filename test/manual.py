@@ -1,5 +1,5 @@
-"""Manual pages and shell completion say what the verbs' tables say: every verb has a page with each of its options, groff (where it is there)
-has no complaint, and a shell completes verbs and options."""
+"""Manual pages and shell completion say what the verbs' tables say: every verb has a page with each of its options,
+groff (where it is there) has no complaint, and a shell completes verbs and options."""
 import os
 import re
 import shutil
@@ -21,7 +21,9 @@ def out(*words, **kw):
     return subprocess.run([XLANE, *words], capture_output=True, text=True, **kw)
 
 
-verbs = [v.replace("_", "-") for v in re.findall(r"^VERB\((\w+)\)", open(os.path.join(ROOT, "src", "cli", "verbs.def")).read(), re.M)]   # a file has no dash
+verbs = [v.replace("_", "-") for v in re.findall(r"^VERB\((\w+)\)",
+                                                 open(os.path.join(ROOT, "src", "cli",
+                                                     "verbs.def")).read(), re.M)]   # a file has no dash
 whole, wrong, groff = out("man").stdout, [], []
 for verb in verbs:
     page, help_ = out("man", verb), out(verb, "--help").stdout
@@ -30,7 +32,8 @@ for verb in verbs:
     if page.returncode or not options <= told | {"json"} or f".B {verb}\n" not in whole:
         wrong.append(f"{verb}: {sorted(options - told)}")
     if shutil.which("groff"):
-        said = subprocess.run(["groff", "-K", "utf8", "-man", "-ww", "-Tutf8", "-z"], input=page.stdout, capture_output=True, text=True).stderr
+        said = subprocess.run(["groff", "-K", "utf8", "-man", "-ww", "-Tutf8", "-z"], input=page.stdout,
+                              capture_output=True, text=True).stderr
         groff += [f"{verb}: {said.splitlines()[0]}"] if said else []
 check("every_verb_and_option", not wrong and len(verbs) > 20, "; ".join(wrong))
 if shutil.which("groff"):

@@ -1,5 +1,6 @@
-"""A mesh in our own frontend: the hybrid model on eight simulated devices against one, resumed on another mesh; what is wrong with a mesh or a
-sharding, found before anything is compiled; metrics that cannot lie; who holds what. Rows S1, S3, S4, E1-E3, L3, O3."""
+"""A mesh in our own frontend: the hybrid model on eight simulated devices against one, resumed on another mesh; what is
+wrong with a mesh or a sharding, found before anything is compiled; metrics that cannot lie; who holds what. Rows S1,
+S3, S4, E1-E3, L3, O3."""
 import csv, glob, json, os, re, shutil, struct, subprocess, sys, tempfile
 
 here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -26,7 +27,8 @@ def check(name, fn):
 
 
 def run(*args, devices=8, **env):
-    p = subprocess.run(args, capture_output=True, text=True, errors="replace", cwd=tmp, env=dict(base, XLANE_CPU_DEVICES=str(devices), **env), timeout=300)
+    p = subprocess.run(args, capture_output=True, text=True, errors="replace", cwd=tmp,
+                       env=dict(base, XLANE_CPU_DEVICES=str(devices), **env), timeout=300)
     return p.returncode, p.stdout, p.stderr
 
 
@@ -45,7 +47,8 @@ data: {train: corpus.txt, batch: 8, time: 32}
 optimizer: {warmup: 4}
 train: {steps: 12, log_every: 4, eval_every: 6, eval_batches: 2, save_every: 6}
 """
-open(os.path.join(tmp, "corpus.txt"), "wb").write(open(os.path.join(here, "LICENSE"), "rb").read() * 2)   # a text that stays: near ties of the experts' router differ by rounding
+# a text that stays: near ties of the experts' router differ by rounding
+open(os.path.join(tmp, "corpus.txt"), "wb").write(open(os.path.join(here, "LICENSE"), "rb").read() * 2)
 open(os.path.join(tmp, "c.yaml"), "w").write(CONF)
 
 
@@ -105,11 +108,14 @@ def same_losses():
         return "participants of the evaluations: %s" % b
     if any(abs(u["nll"] - v["nll"]) > TOLERANCE * u["nll"] for u, v in zip(a, b)):
         return "evaluations differ: %s %s" % (a, b)
-    return None if "canary" in [e["event"] for e in map(json.loads, open(two4() + "/events.jsonl"))] else "no canary ran"
+    return None if "canary" in [e["event"] for e in map(json.loads,
+                                                        open(two4() + "/events.jsonl"))] else "no canary ran"
 
 
 check("hybrid_on_2x4_is_one_device", same_losses)
-check("hybrid_scanned", lambda: apart(kept("one_scan", "mesh=", "model.pattern=AMER*2", "train.steps=4", "optimizer.warmup=1", devices=1), kept("scan", "model.pattern=AMER*2", "train.steps=4", "optimizer.warmup=1")))
+check("hybrid_scanned", lambda: apart(kept("one_scan", "mesh=", "model.pattern=AMER*2", "train.steps=4",
+                                           "optimizer.warmup=1", devices=1), kept("scan", "model.pattern=AMER*2",
+                                               "train.steps=4", "optimizer.warmup=1")))
 check("older_annotations", lambda: apart(one(), kept("mhlo", XLANE_ANNOTATIONS="mhlo")))
 check("expert_axis", lambda: apart(one(), kept("expert", "mesh=data=2,expert=4")))
 check("sequence_axis", lambda: apart(one(), kept("seq", "mesh=data=2,seq=2,model=2")))
@@ -153,7 +159,8 @@ check("same_bits_on_the_same_mesh", same_bits)
 
 def files():
     """A checkpoint is global: the same header and size whatever the mesh; saved again from another mesh without a step, the same bytes."""
-    bare = lambda h: ({k: v for k, v in h.items() if k != "__metadata__"}, sorted(h["__metadata__"]))   # digests are of values, which differ in last bits
+    # digests are of values, which differ in last bits
+    bare = lambda h: ({k: v for k, v in h.items() if k != "__metadata__"}, sorted(h["__metadata__"]))
     want = bare(header(ckpt(one(), 12)))
     for r in (two4(), kept("eight", "mesh=data=8")):
         h = bare(header(ckpt(r, 12)))
@@ -164,7 +171,8 @@ def files():
         shutil.rmtree(r, ignore_errors=True)
         shutil.copytree(two4(), r)
         before = open(ckpt(r, 12), "rb").read()
-        x("resume", r, "mesh=" + mesh, devices=devices)   # all steps are done: it is loaded, spread, gathered and written
+        # all steps are done: it is loaded, spread, gathered and written
+        x("resume", r, "mesh=" + mesh, devices=devices)
         if open(ckpt(r, 12), "rb").read() != before:
             return "loaded onto {%s} and saved again, the file is another" % mesh
     return None
@@ -187,7 +195,7 @@ def eval_and_sample():
 
 check("evaluated_and_sampled_on_the_mesh", eval_and_sample)
 
-# ---- bad input: before anything is compiled, with tensor, axis and line -----------------------------------------------------------
+# ---- bad input: before anything is compiled, with tensor, axis and line ----------------------------------------------
 def refused(name, parts, *words, conf=CONF, verb=("train", "--dry-run"), status=1, **kw):
     def go():
         open(os.path.join(tmp, "bad.yaml"), "w").write(conf)
@@ -199,18 +207,25 @@ def refused(name, parts, *words, conf=CONF, verb=("train", "--dry-run"), status=
 
 line = lambda s: CONF.replace("{data: 2, model: 4}", s)
 refused("product", ["bad.yaml:1", "multiplies to 4 devices", "8"], conf=line("{data: 2, model: 2}"), verb=("train",))
-refused("product_word", ["mesh=data=16", "multiplies to 16 devices", "XLANE_CPU_DEVICES"], "mesh=data=16", verb=("train",), conf=CONF.replace("batch: 8", "batch: 16"))
-refused("axis_twice_in_the_mesh", ["bad.yaml:1", "twice"], conf=line("{data: 2, data: 4}"), status=2)   # what the file says cannot be asked
+refused("product_word", ["mesh=data=16", "multiplies to 16 devices", "XLANE_CPU_DEVICES"], "mesh=data=16",
+        verb=("train",), conf=CONF.replace("batch: 8", "batch: 16"))
+# what the file says cannot be asked
+refused("axis_twice_in_the_mesh", ["bad.yaml:1", "twice"], conf=line("{data: 2, data: 4}"), status=2)
 refused("no_number", ["bad.yaml:1", "four"], conf=line("{data: 2, model: four}"))
-refused("batch", ["bad.yaml:1", "tokens", '"data"', "size 6", "next size that they can is 8"], conf=line("{data: 4, model: 2}"), *["data.batch=6"])
-refused("vocabulary", ["bad.yaml:1", "embed", '"model"', "size 250", "next size that they can is 252"], "model.vocab=250")
+refused("batch", ["bad.yaml:1", "tokens", '"data"', "size 6", "next size that they can is 8"],
+        conf=line("{data: 4, model: 2}"), *["data.batch=6"])
+refused("vocabulary", ["bad.yaml:1", "embed", '"model"', "size 250", "next size that they can is 252"],
+        "model.vocab=250")
 refused("axis_twice", ["bad.yaml:8", "head", '"model"', "used twice"], conf=CONF + 'sharding: {head: "model, model"}\n')
-refused("unknown_axis", ["bad.yaml:9", "head", '"modle"', "data=2, model=4"], conf=CONF + 'sharding:\n  head: "modle, -"\n')
+refused("unknown_axis", ["bad.yaml:9", "head", '"modle"', "data=2, model=4"],
+        conf=CONF + 'sharding:\n  head: "modle, -"\n')
 refused("unknown_tensor", ["bad.yaml:9", '"haed"', "no tensor"], conf=CONF + 'sharding:\n  haed: "model, -"\n')
-refused("contradiction", ["bad.yaml:10", "bad.yaml:9", "u0.0A.wq", "-, data, -"], conf=CONF + 'sharding:\n  "*.wq": "-, data, -"\n  "u0.0A.w?": "-, -, data"\n')
+refused("contradiction", ["bad.yaml:10", "bad.yaml:9", "u0.0A.wq", "-, data, -"],
+        conf=CONF + 'sharding:\n  "*.wq": "-, data, -"\n  "u0.0A.w?": "-, -, data"\n')
 refused("no_mesh", ["bad.yaml:8", "needs a mesh"], conf=line("{}") + 'sharding: {head: "model, -"}\n')
 def full_name():
-    held = json.loads(x("sharding", "--json", "c.yaml", "sharding.*.w?=-, data, -", "sharding.u0.0A.wq=-, -, data"))["held"]["tensors"]
+    held = json.loads(x("sharding", "--json", "c.yaml", "sharding.*.w?=-, data, -",
+                        "sharding.u0.0A.wq=-, -, data"))["held"]["tensors"]
     split = {t["name"]: t["split"] for t in held}
     want = {"u0.0A.wq": "whole, whole, data", "u0.0A.wk": "whole, data, whole", "u0.0A.wq.m": "whole, whole, data"}
     return None if all(split[k] == v for k, v in want.items()) else str({k: split[k] for k in want})
@@ -234,7 +249,7 @@ c("c_axis_twice", "twice", ["x: axis \"data\" is used twice", "mesh.c:"])
 c("c_indivisible", "indivisible", ["x: dimension 1 has size 10", "\"model\"", "is 12"])
 c("c_devices", "devices", ["multiplies to 16 devices", "8"])
 
-# ---- evaluation that cannot lie ----------------------------------------------------------------------------------------------------
+# ---- evaluation that cannot lie --------------------------------------------------------------------------------------
 def c_metrics():
     rc, a, err = run(TOOL, "one", devices=1)
     rc2, b, err2 = run(TOOL, "mesh")
@@ -255,11 +270,15 @@ check("c_metrics_on_a_mesh", c_metrics)
 c("c_early_read", "early read", ["error is local", "before any collective over data", "2 devices"])
 c("c_wrong_axis", "wrong axis", ["reduced over model", "split over data", "stay local"])
 refused("planted_local", ["metric nll", "1 devices took part", "the mesh has 2"], "train.plant=local", verb=("train",))
-refused("planted_group", ["metric nll", "2 devices took part", "the mesh has 4"], "train.plant=group", verb=("train",), conf=line("{data: 4, model: 2}"))
-refused("planted_canary", ["evaluating: canary: device 0", "holds 28 as the sum over data, model of known values, 36 is right"], "train.plant=canary", verb=("train",))
-refused("planted_read", ["evaluating", "nll is local", "before any collective over data"], "train.plant=read", verb=("train",))
+refused("planted_group", ["metric nll", "2 devices took part", "the mesh has 4"], "train.plant=group", verb=("train",),
+        conf=line("{data: 4, model: 2}"))
+refused("planted_canary",
+        ["evaluating: canary: device 0",
+         "holds 28 as the sum over data, model of known values, 36 is right"], "train.plant=canary", verb=("train",))
+refused("planted_read", ["evaluating", "nll is local", "before any collective over data"], "train.plant=read",
+        verb=("train",))
 
-# ---- the same under JAX, watched by the guard: lies.py knows nothing of it ----------------------------------------------------------
+# ---- the same under JAX, watched by the guard: lies.py knows nothing of it -------------------------------------------
 jax_memo = []
 
 
@@ -267,7 +286,8 @@ def jax_run(case):
     """One process for all cases; gives the output of this one, and its events."""
     if not jax_memo:
         runs = os.path.join(tmp, "jax")
-        rc, out, err = run(XLANE, "run", "--runs", runs, "--cache", "off", "--", sys.executable, os.path.join(here, "test", "guard", "lies.py"),
+        rc, out, err = run(XLANE, "run", "--runs", runs, "--cache", "off", "--", sys.executable,
+                           os.path.join(here, "test", "guard", "lies.py"),
                            "honest", "no_collective", "wrong_group", "early_read", "early_index", "ten", "mismatch",
                            JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + base["XLANE_PLUGIN"], XLANE_STATE=os.path.join(tmp, "state"))
         folder = [d for d in glob.glob(runs + "/*") if not d.endswith("contracts")][0]
@@ -275,7 +295,8 @@ def jax_run(case):
     rc, out, err, folder, found = jax_memo[0]
     if rc:
         raise RuntimeError(err[-300:])
-    return out.split("== %s\n" % case)[1].split("==")[0], err, folder, [e for e in found if e["event"] in ("not-reduced", "local-read", "fault") and case in e.get("module", case)]
+    return out.split("== %s\n" % case)[1].split("==")[0], err, folder, [e for e in found if e["event"]
+        in ("not-reduced", "local-read", "fault") and case in e.get("module", case)]
 
 
 def lie(case, event, *parts):
@@ -319,14 +340,16 @@ def explained(folder, said, module, *shape):
 
 def mismatch():
     out, err, folder, found = jax_run("mismatch")
-    return ("not caught: " + out) if "caught" not in out else explained(folder, err, "jit_mismatch", "data=2, model=4", "all_reduce over data, model", "all_gather over data, model")
+    return ("not caught: " + out) if "caught" not in out else explained(folder, err, "jit_mismatch", "data=2, model=4",
+        "all_reduce over data, model", "all_gather over data, model")
 
 
 def late_device():
     """A device that does not come in time, in our own frontend."""
     runs = os.path.join(tmp, "late")
     rc, out, err = run(XLANE, "train", "c.yaml", "runs=" + runs, XLANE_CPU_COLLECTIVE_TIMEOUT="0.001")
-    return explained(glob.glob(runs + "/*")[0], err, "the training step", "8 devices as data=2, model=4", "all_reduce over model") if rc == 1 else "rc %d" % rc
+    return explained(glob.glob(runs + "/*")[0], err, "the training step", "8 devices as data=2, model=4",
+                     "all_reduce over model") if rc == 1 else "rc %d" % rc
 
 
 check("explains_a_collective", late_device)
@@ -353,7 +376,7 @@ check("guard_ten_arrays_lie_as_jax_says", ten)
 check("guard_explains_a_collective", mismatch)
 check("on_xla_with_both_annotations", on_xla)
 
-# ---- who holds what ----------------------------------------------------------------------------------------------------------------
+# ---- who holds what --------------------------------------------------------------------------------------------------
 def drawn():
     real, plan = json.loads(x("sharding", "--json", two4())), json.loads(x("sharding", "--json", "c.yaml"))
     if real["from"] != "the buffers of the run":
@@ -362,16 +385,19 @@ def drawn():
     for t in plan["held"]["tensors"]:
         name = re.sub(r"^(.*)\.([mv])$", r"adamw.\2.\1", t["name"])
         name = "adamw.counters" if name == "counters" else name
-        if [(p["device"], p["lo"], p["hi"], p["bytes"]) for p in mine[name]["parts"]] != [(p["device"], p["lo"], p["hi"], p["bytes"]) for p in t["parts"]]:
+        if [(p["device"], p["lo"], p["hi"], p["bytes"]) for p in mine[name]["parts"]] != [(p["device"], p["lo"],
+            p["hi"], p["bytes"]) for p in t["parts"]]:
             return "%s lies otherwise than planned" % name
     e = mine["u0.0A.wq"]
-    if [p["lo"][2] for p in e["parts"]] != [0, 8, 16, 24] * 2 or e["copies"] != 2 or e["parts"][0]["bytes"] != 32 * 8 * 4:
+    if [p["lo"][2] for p in e["parts"]] != [0, 8, 16,
+                                            24] * 2 or e["copies"] != 2 or e["parts"][0]["bytes"] != 32 * 8 * 4:
         return "u0.0A.wq: %s" % e
     for p in mine["adamw.m.u0.0A.wq"]["parts"], mine["adamw.v.u0.0A.wq"]["parts"]:
         if p != e["parts"]:
             return "the optimizer's state lies otherwise than its parameter"
     text = x("sharding", two4())
-    if "  device 5    0:1 0:32 .#.. 8:16" not in text or not re.search(r"all_reduce +data ", text) or "from the buffers" not in text:
+    if "  device 5    0:1 0:32 .#.. 8:16" not in text or not re.search(r"all_reduce +data ",
+        text) or "from the buffers" not in text:
         return text[:300]
     over = {(c["op"], c["over"]) for c in real["collectives"]}
     return None if ("stablehlo.all_reduce", "model") in over and ("stablehlo.all_reduce", "data") in over else str(over)
@@ -388,7 +414,8 @@ def report():
     want = ["0 4", "1 5", "2 6", "3 7"]
     if not cell or re.findall(r">([\d ]+)</td>", cell.group(0)[cell.group(0).index("class=\"held\""):]) != want:
         return "the drawing of u0.0A.wq: %s" % (cell and cell.group(0)[-400:])
-    return None if "Who holds what" in html and re.search(r"stablehlo.all_reduce</td><td>data</td>", html) else "no collectives"
+    return None if "Who holds what" in html and re.search(r"stablehlo.all_reduce</td><td>data</td>",
+                                                          html) else "no collectives"
 
 
 check("drawn_in_the_report", report)
@@ -401,7 +428,8 @@ def memory():
     if len(peaks) != 8 or any(p <= 0 for p in peaks):
         return "peaks %s" % peaks
     need = plan["compiled_bytes"]
-    return None if all(0.9 * need <= p <= 1.1 * need for p in peaks) else "compiled for %d, the devices peaked at %s" % (need, peaks)
+    return None if all(0.9 * need <= p <= 1.1 * need for p
+                       in peaks) else "compiled for %d, the devices peaked at %s" % (need, peaks)
 
 
 check("memory_of_every_device", memory)
@@ -417,10 +445,12 @@ def overfull():
     rc, out, err = run(XLANE, "sharding", "--short", "c.yaml", *wrong, XLANE_CPU_HBM="16MiB")
     if rc != 1 or "does not fit" not in out or "held twice: embed [whole, whole]" not in out:
         return "rc %d %s %s" % (rc, out[-400:], err[-200:])
-    rc, out, err = run(XLANE, "train", "c.yaml", "runs=" + os.path.join(tmp, "full"), "train.steps=2", "optimizer.warmup=1", *wrong, XLANE_CPU_HBM="16MiB")
+    rc, out, err = run(XLANE, "train", "c.yaml", "runs=" + os.path.join(tmp, "full"), "train.steps=2",
+                       "optimizer.warmup=1", *wrong, XLANE_CPU_HBM="16MiB")
     if rc == 0 or "ran out of memory" not in err.lower() and "RESOURCE_EXHAUSTED" not in err and "E1000" not in err:
         return "the run it warns of did not fail: rc %d %s" % (rc, err[-200:])
-    rc, out, err = run(XLANE, "train", "c.yaml", "runs=" + os.path.join(tmp, "fits"), "train.steps=2", "optimizer.warmup=1", "train.eval_every=0", *big, XLANE_CPU_HBM="16MiB")
+    rc, out, err = run(XLANE, "train", "c.yaml", "runs=" + os.path.join(tmp, "fits"), "train.steps=2",
+                       "optimizer.warmup=1", "train.eval_every=0", *big, XLANE_CPU_HBM="16MiB")
     return None if rc == 0 else "the run that fits failed: %s" % err[-300:]
 
 

@@ -5,9 +5,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
 XLANE = os.path.join(BUILD, "xlane")
 TMP = tempfile.mkdtemp(prefix="xlane-messages-")
-KEEP = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "LIBTPU_", "PJRT_", "TPU_", "JAX_", "PT_XLA_", "XLANE_")) and k != "VIRTUAL_ENV"}
-ENV = dict(KEEP, XDG_CONFIG_HOME=TMP + "/config", XLANE_STATE=TMP + "/state", XLANE_CACHE=TMP + "/cache", TPU_SKIP_MDS_QUERY="1", XLANE_PLUGIN="cpu")
-TINY = ["data.train=book.txt", "model.pattern=D", "model.dim=8", "model.heads=1", "optimizer.warmup=0", "train.steps=2", "train.eval_every=0"]
+KEEP = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "LIBTPU_", "PJRT_", "TPU_", "JAX_", "PT_XLA_",
+    "XLANE_")) and k != "VIRTUAL_ENV"}
+ENV = dict(KEEP, XDG_CONFIG_HOME=TMP + "/config", XLANE_STATE=TMP + "/state", XLANE_CACHE=TMP + "/cache",
+           TPU_SKIP_MDS_QUERY="1", XLANE_PLUGIN="cpu")
+TINY = ["data.train=book.txt", "model.pattern=D", "model.dim=8", "model.heads=1", "optimizer.warmup=0", "train.steps=2",
+        "train.eval_every=0"]
 failed = 0
 
 
@@ -23,7 +26,8 @@ def xlane(*args, env=None, stdin=""):
     e = dict(ENV, **{k: v for k, v in (env or {}).items() if v is not None})
     for k in [k for k, v in (env or {}).items() if v is None]:
         e.pop(k, None)
-    p = subprocess.run([XLANE, *args], capture_output=True, text=True, errors="replace", env=e, cwd=TMP, timeout=300, input=stdin)
+    p = subprocess.run([XLANE, *args], capture_output=True, text=True, errors="replace", env=e, cwd=TMP, timeout=300,
+                       input=stdin)
     return p.returncode, p.stdout + p.stderr
 
 
@@ -39,7 +43,8 @@ write("afile", "")
 write("typo.yaml", "data:\n  train: book.txt\noptimiser:\n  lr: 1\n")
 write("add.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.add %x, %x : tensor<f32>\n  return %0 : tensor<f32>\n}\n")
 write("bad.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.nonsense %x : tensor<f32>\n  return %0 : tensor<f32>\n}\n")
-# One libtpu that two paths lead to, as lib64 -> lib does in a virtual environment. It is never opened: no device file is here.
+# One libtpu that two paths lead to, as lib64 -> lib does in a virtual environment. It is never opened: no device file
+# is here.
 write("venv/lib/python3.11/site-packages/libtpu/libtpu.so", "")
 os.symlink("lib", TMP + "/venv/lib64")
 NOHOME = {"HOME": "/dev/null", "XLANE_STATE": None, "XLANE_CACHE": None, "XDG_STATE_HOME": None, "XDG_CACHE_HOME": None}
@@ -49,54 +54,79 @@ ROWS = [
     ("train_where_no_folder_can_be_made", ["train", *TINY, "runs=afile/x"], 1, ["--runs=DIR"], []),
     ("train_takes_runs", ["train", *TINY, "--quiet", "--runs", "elsewhere"], 0, ["elsewhere/"], []),
     ("run_where_no_folder_can_be_made", ["run", "--runs=afile/x", "--cache=off", "--", "true"], 1, ["--runs=DIR"], []),
-    ("a_rate_too_large", ["train", *TINY, "optimizer.lr=1e30"], 2, ["optimizer.lr is 1e+30", "below 1e+30"], ["that is at least 0\n"]),
+    ("a_rate_too_large", ["train", *TINY, "optimizer.lr=1e30"], 2, ["optimizer.lr is 1e+30", "below 1e+30"],
+     ["that is at least 0\n"]),
     ("a_rate_below_zero", ["train", *TINY, "optimizer.lr=-1"], 2, ["optimizer.lr is -1", "of at least 0"], []),
     ("run_without_a_home", ["run", "--", "true"], 1, ["--cache=DIR", "--cache=off"], [], {"env": NOHOME}),
     ("run_without_a_home_or_a_cache", ["run", "--cache=off", "--", "true"], 0, [], ["/dev/null"], {"env": NOHOME}),
-    ("calibrate_without_a_home", ["calibrate", *TINY], None, ["not kept in the catalog", "XLANE_CATALOG=DIR", "observed"], [], {"env": NOHOME}),
+    ("calibrate_without_a_home", ["calibrate", *TINY], None, ["not kept in the catalog", "XLANE_CATALOG=DIR",
+        "observed"], [], {"env": NOHOME}),
     ("calibrate_with_a_home", ["calibrate", *TINY], None, ["observed"], ["not kept"]),
-    ("rehearse_without_a_home", ["rehearse", "--plugin=cpu", "--topology=xlane:1", "add.mlir"], 0, ["fits:", "not kept in the catalog", "XLANE_CATALOG=DIR"], [], {"env": NOHOME}),
+    ("rehearse_without_a_home", ["rehearse", "--plugin=cpu", "--topology=xlane:1", "add.mlir"], 0,
+     ["fits:", "not kept in the catalog", "XLANE_CATALOG=DIR"], [], {"env": NOHOME}),
     ("lock_where_it_cannot_be_written", ["lock", "write", "--file=/nope/x.lock"], 1, ["--file=PATH"], []),
-    ("lock_restore_is_no_json", ["lock", "restore", "--print", "--json"], 2, ["shell script, not JSON"], ["pip install"]),
-    ("a_cache_that_is_not_there", ["cache", "ls", "--cache", "/nope"], 1, ["there is no cache folder /nope", "xlane run --cache=/nope", "--cache=DIR"], []),
-    ("a_config_that_is_not_there", ["train", "nofile.yaml"], 1, ["nofile.yaml", "xlane train data.train=", "docs/train.md"], []),
-    ("exec_of_no_program", ["exec", "/bin/ls"], 1, ["ls is not a program", "StableHLO text, MLIR bytecode"], ["wire type"]),
+    ("lock_restore_is_no_json", ["lock", "restore", "--print", "--json"], 2, ["shell script, not JSON"],
+     ["pip install"]),
+    ("a_cache_that_is_not_there", ["cache", "ls", "--cache", "/nope"], 1,
+     ["there is no cache folder /nope", "xlane run --cache=/nope", "--cache=DIR"], []),
+    ("a_config_that_is_not_there", ["train", "nofile.yaml"], 1, ["nofile.yaml", "xlane train data.train=",
+        "docs/train.md"], []),
+    ("exec_of_no_program", ["exec", "/bin/ls"], 1, ["ls is not a program", "StableHLO text, MLIR bytecode"],
+     ["wire type"]),
     ("print_of_no_program", ["print", "/bin/ls"], 1, ["/bin/ls is not a program", "a RUN"], ["wire type"]),
     ("print_of_a_wrong_program", ["print", "bad.mlir"], 1, ["line 2", "nonsense"], ["not a program"]),
     ("exec_of_an_empty_config", ["exec", "empty.yaml"], 2, ["data.train is not set", "data.train=book.txt"], []),
     ("exec_of_a_config_with_settings", ["exec", "empty.yaml", *TINY, "--show=1"], 0, ["compiled in"], []),
-    ("warmup_below_zero", ["run", "--warmup=-1", "--cache=off", "--", "true"], 2, ["--warmup takes a whole number of at least 0, not '-1'"], []),
-    ("hang_below_zero", ["run", "--hang=-1", "--cache=off", "--", "true"], 2, ["--hang takes a number of seconds, at least 0, not '-1'"], []),
-    ("retries_below_zero", ["run", "--retries=-2", "--cache=off", "--", "true"], 2, ["--retries takes a whole number of at least 0"], []),
-    ("an_unknown_failure", ["classify", "-"], 0, ["unknown", "the whole log of every rank"], ["retry.def", "add a row"], {"stdin": "something odd happened\n"}),
-    ("a_known_failure", ["classify", "-"], 0, ["compile_hbm", "smaller"], ["the whole log"], {"stdin": "RESOURCE_EXHAUSTED: E1000: Ran out of memory in memory space hbm\n"}),
-    ("skipped_plugins", ["probe"], 0, ["skipped   " + TMP + "/venv/lib/python3.11/site-packages/libtpu/libtpu.so: this machine has no TPU"], ["passed  ", "lib64"],
+    ("warmup_below_zero", ["run", "--warmup=-1", "--cache=off", "--", "true"], 2,
+     ["--warmup takes a whole number of at least 0, not '-1'"], []),
+    ("hang_below_zero", ["run", "--hang=-1", "--cache=off", "--", "true"], 2,
+     ["--hang takes a number of seconds, at least 0, not '-1'"], []),
+    ("retries_below_zero", ["run", "--retries=-2", "--cache=off", "--", "true"], 2,
+     ["--retries takes a whole number of at least 0"], []),
+    ("an_unknown_failure", ["classify", "-"], 0, ["unknown", "the whole log of every rank"], ["retry.def", "add a row"],
+     {"stdin": "something odd happened\n"}),
+    ("a_known_failure", ["classify", "-"], 0, ["compile_hbm", "smaller"], ["the whole log"],
+     {"stdin": "RESOURCE_EXHAUSTED: E1000: Ran out of memory in memory space hbm\n"}),
+    ("skipped_plugins", ["probe"], 0,
+     ["skipped   " + TMP + "/venv/lib/python3.11/site-packages/libtpu/libtpu.so: this machine has no TPU"], ["passed  ",
+         "lib64"],
      {"env": {"VIRTUAL_ENV": TMP + "/venv", "XLANE_PLUGIN": None}}),
     ("nearly_a_plugin", ["probe", "--plugin=tpuu"], 1, ["did you mean 'tpu'?"], []),
     ("a_plugin_that_is_not_there", ["probe", "--plugin=/nope/x.so"], 1, ["check the path"], ["did you mean"]),
     ("profile_sizes", ["profile", "show", "tpu-v6e"], 0, ["  8 GiB", "premapped 8 GiB + loader 0 bytes + headroom 16 GiB of "], ["8589934592", "17179869184"]),
-    ("an_unknown_topology", ["ladder", "--plugin=cpu", "--topology=bad"], 1, ["not compiled", "xlane:N is N embedded devices"], ["-0.0 MiB"]),
+    ("an_unknown_topology", ["ladder", "--plugin=cpu", "--topology=bad"], 1,
+     ["not compiled", "xlane:N is N embedded devices"], ["-0.0 MiB"]),
     ("a_config_key_misspelt", ["train", *TINY, "optimizer.lrr=1"], 2, ['did you mean "optimizer.lr"?'], []),
     ("a_config_section_misspelt", ["train", "typo.yaml"], 2, ["typo.yaml:4", 'did you mean "optimizer.lr"?'], []),
     ("calibrate_key_misspelt", ["calibrate", *TINY, "modle.dim=8"], 2, ['did you mean "model.dim"?'], []),
-    ("rehearse_key_misspelt", ["rehearse", "--plugin=cpu", "--topology=xlane:1", "empty.yaml", *TINY, "modle.dim=8"], 2, ['did you mean "model.dim"?'], []),
-    ("a_batch_larger_than_the_data", ["train", *TINY, "data.batch=100"], 0, ["data.batch is 100 and the data are 63 windows", "data.batch=63 takes each at most once"], []),
+    ("rehearse_key_misspelt", ["rehearse", "--plugin=cpu", "--topology=xlane:1", "empty.yaml", *TINY, "modle.dim=8"], 2,
+     ['did you mean "model.dim"?'], []),
+    ("a_batch_larger_than_the_data", ["train", *TINY, "data.batch=100"], 0,
+     ["data.batch is 100 and the data are 63 windows", "data.batch=63 takes each at most once"], []),
     ("a_batch_as_large_as_the_data", ["train", *TINY, "data.batch=63"], 0, ["63 windows"], ["more than once"]),
-    ("run_has_no_json", ["run", "--json", "--cache=off", "--", "true"], 2, ["run has no --json", "xlane metrics last --json"], []),
+    ("run_has_no_json", ["run", "--json", "--cache=off", "--", "true"], 2,
+     ["run has no --json", "xlane metrics last --json"], []),
     ("grad_has_no_json", ["grad", "--json", "add.mlir"], 2, ["grad has no --json"], ["func.func"]),
     ("help_of_run_offers_no_json", ["run", "--help"], 0, ["--help"], ["the result as one JSON value"]),
     ("help_of_probe_offers_json", ["probe", "--help"], 0, ["the result as one JSON value"], []),
-    ("train_print_is_no_json", ["train", "--print=step", "--json", *TINY], 2, ["--print writes the program as text"], ["func.func"]),
-    ("a_pass_that_is_not_there", ["print", "--passes=nonsense", "add.mlir"], 2, ["there is no pass 'nonsense'; there are inline canonical"], ["func.func"]),
-    ("one_pass_of_two_is_not_there", ["print", "--passes=dce,nonsense", "add.mlir"], 2, ["there is no pass 'nonsense'"], ["func.func"]),
+    ("train_print_is_no_json", ["train", "--print=step", "--json", *TINY], 2, ["--print writes the program as text"],
+     ["func.func"]),
+    ("a_pass_that_is_not_there", ["print", "--passes=nonsense", "add.mlir"], 2,
+     ["there is no pass 'nonsense'; there are inline canonical"], ["func.func"]),
+    ("one_pass_of_two_is_not_there", ["print", "--passes=dce,nonsense", "add.mlir"], 2, ["there is no pass 'nonsense'"],
+     ["func.func"]),
     ("passes_that_are_there", ["print", "--passes=inline,dce", "add.mlir"], 0, ["stablehlo.add"], ["no pass"]),
-    ("dump_after_no_pass", ["print", "--dump-after=nonsense", "add.mlir"], 2, ["--dump-after: there is no pass 'nonsense'"], ["func.func"]),
-    ("a_schedule_that_is_not_there", ["train", "--fit", *TINY, "optimizer.schedule=nonsense"], 2, ["constant, linear, cosine"], ["fit:"]),
-    ("a_schedule_shorter_than_its_warmup", ["train", "--fit", *TINY, "optimizer.warmup=20"], 2, ["optimizer.warmup=0", "train.steps"], ["fit:"]),
+    ("dump_after_no_pass", ["print", "--dump-after=nonsense", "add.mlir"], 2,
+     ["--dump-after: there is no pass 'nonsense'"], ["func.func"]),
+    ("a_schedule_that_is_not_there", ["train", "--fit", *TINY, "optimizer.schedule=nonsense"], 2,
+     ["constant, linear, cosine"], ["fit:"]),
+    ("a_schedule_shorter_than_its_warmup", ["train", "--fit", *TINY, "optimizer.warmup=20"], 2,
+     ["optimizer.warmup=0", "train.steps"], ["fit:"]),
 ]
 for name, command, status, said, unsaid, *more in ROWS:
     got, text = xlane(*command, **(more[0] if more else {}))
-    check(name, (status is None or got == status) and all(s in text for s in said) and not any(s in text for s in unsaid), "exit status %d, not %s; it said: %s" % (got, status, text))
+    check(name, (status is None or got == status) and all(s in text for s in said)
+          and not any(s in text for s in unsaid), "exit status %d, not %s; it said: %s" % (got, status, text))
 
 # Runs are named by whole parts of their names.
 xlane("run", "--name", "strain", "--cache=off", "--", "true")
@@ -107,11 +137,13 @@ check("two_letters_are_no_name", got == 1 and "no run folder called ra;" in text
 got, text = xlane("receipt", "verify", "strain")
 check("a_whole_word_is_a_name", got == 0 and "sound" in text, (got, text))
 got, text = xlane("memory", "twice")
-check("a_name_that_several_have", got == 1 and "more than one run folder called twice" in text and "`last` is the newest" in text, (got, text))
+check("a_name_that_several_have", got == 1 and "more than one run folder called twice" in text
+      and "`last` is the newest" in text, (got, text))
 got, text = xlane("report", "strain", "--out=/nope/x.html")
 check("report_where_it_cannot_be_written", got == 1 and "--out=FILE writes it elsewhere" in text, (got, text))
 got, text = xlane("profile", "show", "tpu-v6e")
-columns = {line.index("built-in ") for line in text.splitlines() if line.startswith("  ") and "->" in line and "built-in " in line}
+columns = {line.index("built-in ") for line in text.splitlines() if line.startswith("  ") and "->" in line
+           and "built-in " in line}
 check("profile_columns_line_up", len(columns) == 1, text)
 # What the pages say: files that are there, verbs and options that are there.
 ROOT = os.path.join(HERE, "..")
@@ -123,11 +155,13 @@ for page in pages:
     for path in re.findall(r"(?<![\w/.])(?:test|src|docs|examples|profiles|bench|wheel)/[\w./*-]+\.(?:py|c|h|def|md|yaml|inl|sh)\b", text):
         if "**" not in path and not glob.glob(os.path.join(ROOT, path)):
             missing.append((os.path.basename(page), path))
-    for verb, rest in re.findall(r"(?:`|^    (?:build/|\./)?|^(?:build/)|&& )(?:build/)?xlane ([a-z]+)([^`\n]*)", text, re.M):
+    for verb, rest in re.findall(r"(?:`|^    (?:build/|\./)?|^(?:build/)|&& )(?:build/)?xlane ([a-z]+)([^`\n]*)", text,
+                                 re.M):
         if verb not in helps:
             helps[verb] = xlane(verb, "--help")
         status, about = helps[verb]
-        options = re.findall(r"(?<![\w-])--([a-z][a-z-]+)", re.sub(r"([\"'])[^\"']*\1", "", rest).split(" -- ")[0].split("#")[0])
+        options = re.findall(r"(?<![\w-])--([a-z][a-z-]+)", re.sub(r"([\"'])[^\"']*\1", "",
+            rest).split(" -- ")[0].split("#")[0])
         if status or any("--" + o not in about for o in options):
             wrong.append((os.path.basename(page), verb, options, status))
 check("pages_cite_files_that_are_there", not missing, missing)

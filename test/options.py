@@ -62,14 +62,17 @@ with tempfile.TemporaryDirectory() as d:
     dump = jax_bytes("--xla_dump_to=/tmp/nowhere --xla_dump_hlo_as_text=true")
     check("dump_flags_leave_the_canonical_form", dump != plain and canonical(dump) == c)
     check("dump_flags_are_quiet_in_the_diff",
-          {x[0].split(".")[-1] for x in diff(plain, dump)} >= {"xla_dump_to"} and all(x[3] == "quiet" for x in diff(plain, dump)),
+          {x[0].split(".")[-1] for x in diff(plain, dump)} >= {"xla_dump_to"} and all(x[3] == "quiet" for x
+              in diff(plain, dump)),
           diff(plain, dump))
 
     fast = jax_bytes("--xla_cpu_enable_fast_math=true")
     got = diff(plain, fast)
-    check("a_flag_by_its_name", [x[0] for x in got] == ["executable_build_options.debug_options.xla_cpu_enable_fast_math"], got)
+    check("a_flag_by_its_name",
+          [x[0] for x in got] == ["executable_build_options.debug_options.xla_cpu_enable_fast_math"], got)
 
-    # A field that jaxlib's Python does not show, appended by hand: executable_build_options { device_memory_size: 16 GiB }.
+    # A field that jaxlib's Python does not show, appended by hand: executable_build_options { device_memory_size: 16
+    # GiB }.
     memory = plain + bytes.fromhex("1a06788080808040")
     got = diff(plain, memory)
     check("device_memory_size_stays_in_the_key", canonical(memory) != c and
@@ -86,7 +89,8 @@ with tempfile.TemporaryDirectory() as d:
     check("jaxlib_reads_what_we_build", b.num_replicas == 2 and b.num_partitions == 2 and b.use_spmd_partitioning
           and b.use_shardy_partitioner and theirs.profile_version == -1)
     rows = np.array([[0, 1], [2, 3]], dtype=np.int32)
-    check("device_assignment_row_by_row", _jax.DeviceAssignment.create(rows).serialize() == b.device_assignment.serialize())
+    check("device_assignment_row_by_row",
+          _jax.DeviceAssignment.create(rows).serialize() == b.device_assignment.serialize())
     over = {k: v for k, v in theirs.env_option_overrides}
     check("overrides_keep_their_types", over == {"xla_b": True, "xla_i": -7, "xla_s": "text", "xla_f": 0.5}, over)
 

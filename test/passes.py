@@ -1,5 +1,5 @@
-"""The passes leave the numbers as they are: each program of the corpus, before and after them, run by jaxlib's own CPU backend on the
-same inputs.
+"""The passes leave the numbers as they are: each program of the corpus, before and after them, run by jaxlib's own CPU
+backend on the same inputs.
 
 usage: python test/passes.py [NAME ...]       (B=build folder)
 """
@@ -30,7 +30,8 @@ def main():
     folder = corpus.make()
     backend = xla_bridge.get_backend("cpu")
     device = backend.local_devices()[0]
-    names = sys.argv[1:] or sorted(f[:-5] for f in os.listdir(folder) if f.endswith(".mlir") and not f.endswith(".loc.mlir"))
+    names = sys.argv[1:] or sorted(f[:-5] for f in os.listdir(folder) if f.endswith(".mlir")
+                                   and not f.endswith(".loc.mlir"))
     ctx = jmlir.make_ir_context()
     rng = np.random.default_rng(0)
     done, failed, skipped = 0, 0, []
@@ -38,14 +39,17 @@ def main():
     def compile_(text):
         with ctx:
             module = ir.Module.parse(text)
-            types = [ir.RankedTensorType(t) for op in module.body.operations if op.operation.name == "func.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == "main"
+            types = [ir.RankedTensorType(t) for op in module.body.operations if op.operation.name == "func.func"
+                     and ir.StringAttr(op.operation.attributes["sym_name"]).value == "main"
                      for t in op.type.inputs]
-            shapes = [(tuple(t.shape), jmlir.ir_type_to_dtype(t.element_type) if hasattr(jmlir, "ir_type_to_dtype") else str(t.element_type)) for t in types]
+            shapes = [(tuple(t.shape), jmlir.ir_type_to_dtype(t.element_type) if hasattr(jmlir, "ir_type_to_dtype")
+                       else str(t.element_type)) for t in types]
             blob = module.operation.get_asm(binary=False, enable_debug_info=False)
         options = xla_client.CompileOptions()
         return backend.compile_and_load(blob, _jax.DeviceList((device,)), options), shapes
 
-    dtypes = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i1": np.bool_, "complex<f32>": np.complex64, "complex<f64>": np.complex128}
+    dtypes = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i1": np.bool_,
+              "complex<f32>": np.complex64, "complex<f64>": np.complex128}
     for n in (8, 16, 32, 64):
         dtypes[f"i{n}"], dtypes[f"ui{n}"] = np.dtype(f"int{n}"), np.dtype(f"uint{n}")
 
@@ -84,14 +88,16 @@ def main():
             outs = []
             for exe in (before, after):
                 put = [jax.device_put(a, device) for a in args]  # anew: a program may take its arguments for itself
-                outs.append([np.asarray(o[0]) for o in exe.execute_sharded(put).disassemble_into_single_device_arrays()])
+                outs.append([np.asarray(o[0]) for o
+                             in exe.execute_sharded(put).disassemble_into_single_device_arrays()])
             for i, (x, y) in enumerate(zip(*outs)):
                 if x.dtype.kind in "iub":
                     ok = np.array_equal(x, y)
                 else:
                     wide = np.complex128 if x.dtype.kind == "c" else np.float64
                     eps = {2: 2e-2, 4: 2e-5}.get(x.dtype.itemsize, 1e-6)
-                    ok = x.shape == y.shape and np.allclose(x.astype(wide), y.astype(wide), rtol=eps, atol=eps, equal_nan=True)
+                    ok = x.shape == y.shape and np.allclose(x.astype(wide), y.astype(wide), rtol=eps, atol=eps,
+                                                            equal_nan=True)
                 if not ok:
                     raise AssertionError(f"result {i} differs")
             done += 1

@@ -13,7 +13,8 @@ def check(name, ok, why=""):
 
 def probe(plugin, *more, **env):
     start = time.time()
-    r = subprocess.run([XLANE, "probe", "--json", "--timeout=10", "--plugin=" + plugin, *more], capture_output=True, text=True,
+    r = subprocess.run([XLANE, "probe", "--json", "--timeout=10", "--plugin=" + plugin, *more], capture_output=True,
+                       text=True,
                        env=dict(os.environ, **env))
     found = json.loads(r.stdout)
     found["exit"], found["wall"] = r.returncode, time.time() - start
@@ -23,7 +24,8 @@ def probe(plugin, *more, **env):
 def expect(name, word, reason, plugin=None, more=(), env={}):
     p = probe(plugin or f"{PLUGINS}/{name}.so", *more, **env)
     ok = p["class"] == word and reason in p["reason"] and p["exit"] == (0 if word == "healthy" else 1) \
-        and bool(p["next"]) == (word != "healthy") and {"plugin", "api", "bundle", "devices", "owner", "next"} <= p.keys()
+        and bool(p["next"]) == (word != "healthy") and {"plugin", "api", "bundle", "devices", "owner",
+                                                        "next"} <= p.keys()
     check(name, ok, json.dumps(p))
     return p
 
@@ -54,7 +56,8 @@ with tempfile.TemporaryDirectory() as d:
     expect("tiny", "abi-mismatch", "is not one of PJRT")
 
     p = expect("aborts", "no-device", "signal 6")
-    check("aborts_last_words", "no topology was set" in p.get("last_words", "") and p["stage"] == "PJRT_Client_Create", p)
+    check("aborts_last_words", "no topology was set" in p.get("last_words", "") and p["stage"] == "PJRT_Client_Create",
+          p)
     p = expect("aborts_loading", "will-not-load", "signal 6")
     check("aborts_loading_last_words", "these are my last words" in p.get("last_words", ""), p)
     expect("aborts_compiling", "compile-fails", "signal 11")
@@ -85,7 +88,8 @@ with tempfile.TemporaryDirectory() as d:
     check("new_minor", p["api"]["minor"] == 314, p)
 
     p = expect("embedded", "healthy", "", plugin="cpu")
-    check("embedded_memory", len(p["devices"]) >= 1 and all(x["right"] and x["memory"]["limit"] > 0 for x in p["devices"]), p)
+    check("embedded_memory", len(p["devices"]) >= 1 and all(x["right"] and x["memory"]["limit"] > 0 for x
+                                                            in p["devices"]), p)
 
     # A device file held by somebody else: who, by pid and command.
     device = file("accel0", b"")
@@ -96,7 +100,8 @@ with tempfile.TemporaryDirectory() as d:
                               stdout=subprocess.PIPE)
     holder.stdout.readline()
     p = expect("held", "device-held", f"is held by process {holder.pid} (", env=env)
-    check("held_without_its_secrets", " --token (redacted) " in p["holders"][0]["command"] and "hunter2" not in str(p), p)
+    check("held_without_its_secrets", " --token (redacted) " in p["holders"][0]["command"] and "hunter2" not in str(p),
+          p)
     check("held_by_whom", [(h["pid"], h["device"]) for h in p["holders"]] == [(holder.pid, os.path.realpath(device))]
           and "fcntl" in p["holders"][0]["command"] and str(holder.pid) in p["next"], p)
     # A card may be shared: somebody else's having it open is a reason only where there is no room left.
@@ -120,7 +125,8 @@ with tempfile.TemporaryDirectory() as d:
         if "jax_plugins" in p["plugin"]:
             print("skip passed_over: this machine has a plugin of its own with its device")
         else:
-            check("passed_over", any("libtpu.so" in x for x in p.get("passed_over", [])) and "stands in" in p["owner"]["fallback"], p)
+            check("passed_over", any("libtpu.so" in x for x in p.get("passed_over", [])) and "stands in"
+                  in p["owner"]["fallback"], p)
 
 r = subprocess.run([XLANE, "probe", "--timeout=0"], capture_output=True, text=True)
 check("misuse", r.returncode == 2 and "--timeout" in r.stderr, r.stderr)

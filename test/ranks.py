@@ -1,8 +1,9 @@
-"""The embedded device over several processes, with JAX: N processes give the bits of one; who dies, stops or runs another program is named; a process that
-would be alone says so. Rows G5, S1-S5, T5."""
+"""The embedded device over several processes, with JAX: N processes give the bits of one; who dies, stops or runs
+another program is named; a process that would be alone says so. Rows G5, S1-S5, T5."""
 import glob, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, time
 here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-XLANE, LIB, JOB = (os.path.join(here, *p) for p in (("build", "xlane"), ("build", "libxlane-cpu.so"), ("test", "_ranks_job.py")))
+XLANE, LIB, JOB = (os.path.join(here, *p) for p in (("build", "xlane"), ("build", "libxlane-cpu.so"),
+                                                    ("test", "_ranks_job.py")))
 long = os.environ.get("XLANE_TEST_ALL") == "1"
 only, bad = sys.argv[1:], 0
 env0 = {k: v for k, v in os.environ.items() if not k.startswith(("XLANE_", "OMPI_", "SLURM_", "PMIX_"))}
@@ -101,7 +102,8 @@ def same(n, per, **env):
     got = run("same", n, per, **env)
     off = [k for k in whole[0] if got.get(k) != whole[0][k]]
     if off or len(whole[0]) < 300:
-        return "%d of %d values differ from one process with 4 devices: %s" % (len(off), len(whole[0]), ", ".join(off[:6]))
+        return "%d of %d values differ from one process with 4 devices: %s" % (len(off), len(whole[0]),
+            ", ".join(off[:6]))
 
 
 check("same_bits_4x1", lambda: same(4, 1))
@@ -114,8 +116,10 @@ def dies(rounds=50 if long else 2):
     for k in range(rounds):
         runs, victim = tempfile.mkdtemp(prefix="xlane-ranks-"), k % 3
         out = open(runs + "/out", "w+")
-        p = subprocess.Popen([XLANE, "run", "-n", "3", "--runs", runs, "--cache", "off", "--", sys.executable, JOB, "train"], stdout=out, stderr=out,
-                             env=dict(env0, JAX_PLATFORMS="xlane", JOB_STEPS="100000", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB))
+        p = subprocess.Popen([XLANE, "run", "-n", "3", "--runs", runs, "--cache", "off", "--", sys.executable, JOB,
+                              "train"], stdout=out, stderr=out,
+                             env=dict(env0, JAX_PLATFORMS="xlane", JOB_STEPS="100000",
+                                      PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB))
         text = lambda: open(runs + "/out", errors="replace").read()
         try:
             end = time.time() + 60
@@ -135,7 +139,8 @@ def dies(rounds=50 if long else 2):
             if rc != 137 or "xlane: rank %d of 3 failed first: it was killed by signal 9" % victim not in said or took > 15:
                 return "round %d: status %d after %.1f s: %s" % (k, rc, took, said[-400:])
             for i in range(3):
-                if i != victim and not re.search(r"\[%d\] .*process %d of 3 \(host \S+, pid %s\) (has died|has gone)" % (i, victim, pid[1]), said):
+                if i != victim and not re.search(r"\[%d\] .*process %d of 3 \(host \S+, pid %s\) (has died|has gone)"
+                                                 % (i, victim, pid[1]), said):
                     return "round %d: rank %d does not name rank %d: %s" % (k, i, victim, said[-600:])
         finally:
             p.kill()
@@ -159,7 +164,8 @@ def stop_once():
             return "somebody is named in a clean run: " + j.text(0)[-300:]
         j.p[2].send_signal(signal.SIGSTOP)
         for i in (0, 1):
-            if not j.until(i, r"has waited \d+ s in .* of jit_step for process 2 of 3 \(host \S+, pid %d\)" % j.p[2].pid, 20):
+            if not j.until(i, r"has waited \d+ s in .* of jit_step for process 2 of 3 \(host \S+, pid %d\)"
+                           % j.p[2].pid, 20):
                 return "process %d does not name process 2: %s" % (i, j.text(i)[-400:])
             if re.search(r"for process [01] of 3", j.text(i)):
                 return "process %d names another one: %s" % (i, j.text(i)[-400:])
@@ -182,14 +188,18 @@ def diverges():
 
 
 def alone():
-    for var, value in (("OMPI_COMM_WORLD_SIZE", "4"), ("SLURM_NTASKS", "4"), ("WORLD_SIZE", "4"), ("TPU_WORKER_HOSTNAMES", "a,b,c,d"), ("XLANE_RANKS", "4")):
+    for var, value in (("OMPI_COMM_WORLD_SIZE", "4"), ("SLURM_NTASKS", "4"), ("WORLD_SIZE", "4"),
+                       ("TPU_WORKER_HOSTNAMES", "a,b,c,d"), ("XLANE_RANKS", "4")):
         for meant in (False, True):
-            p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=60, env=dict(env0, **{var: value}, **({"XLANE_ALONE": "1"} if meant else {})))
+            p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=60,
+                               env=dict(env0, **{var: value}, **({"XLANE_ALONE": "1"} if meant else {})))
             text = p.stdout + p.stderr
-            said = re.search(r"%s says that .* started 4 processes, this one was told of 1: it would run alone" % var, text)
+            said = re.search(r"%s says that .* started 4 processes, this one was told of 1: it would run alone" % var,
+                             text)
             if bool(said) == meant or (p.returncode == 0) != meant:
                 return "%s=%s, meant: %s: rc %d, %s" % (var, value, meant, p.returncode, text[-300:])
-    p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=60, env=dict(env0, WORLD_SIZE="1", SLURM_NTASKS="1"))
+    p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=60,
+                       env=dict(env0, WORLD_SIZE="1", SLURM_NTASKS="1"))
     if p.returncode:
         return "one process under a launcher: " + p.stderr[-300:]
 
@@ -197,7 +207,8 @@ def alone():
 def launcher():
     runs = tempfile.mkdtemp(prefix="xlane-ranks-")
     def go(n, script, sig=None, **env):
-        p = subprocess.Popen([XLANE, "run", "-n", str(n), "--runs", runs, "--cache", "off", "--", "sh", "-c", script], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        p = subprocess.Popen([XLANE, "run", "-n", str(n), "--runs", runs, "--cache", "off", "--", "sh", "-c", script],
+                             text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              env=dict(env0, **env))
         if sig:
             for _ in range(n):
@@ -206,7 +217,8 @@ def launcher():
         out, err = p.communicate(timeout=60)
         return p.returncode, out, err
     rc, out, err = go(3, 'echo "$XLANE_RANK of $XLANE_RANKS, $RANK of $WORLD_SIZE"; echo sad >&2')
-    if rc or sorted(out.split("\n")) != ["", "[0] 0 of 3, 0 of 3", "[1] 1 of 3, 1 of 3", "[2] 2 of 3, 2 of 3"] or err.count("] sad") != 3 or "failed first" in err:
+    if rc or sorted(out.split("\n")) != ["", "[0] 0 of 3, 0 of 3", "[1] 1 of 3, 1 of 3",
+                                         "[2] 2 of 3, 2 of 3"] or err.count("] sad") != 3 or "failed first" in err:
         return "three that end well: %d %r %r" % (rc, out, err)
     mark = "xlane-orphan-%d" % os.getpid()
     rc, out, err = go(3, '[ $XLANE_RANK = 1 ] && kill -9 $$; sh -c "sleep 300; : %s" & exec sleep 300' % mark)
@@ -215,7 +227,8 @@ def launcher():
     rc, out, err = go(3, '[ $XLANE_RANK = 2 ] && exit 7; sleep 1; exit 9')
     if rc != 7 or "rank 2 of 3 failed first: it exited with 7" not in err or "rank 0 exited with 9" not in err:
         return "one that fails: %d %s" % (rc, err)
-    rc, out, err = go(3, 'trap "echo told $XLANE_RANK; exit 0" TERM; echo up; while :; do sleep 0.1; done', signal.SIGTERM)
+    rc, out, err = go(3, 'trap "echo told $XLANE_RANK; exit 0" TERM; echo up; while :; do sleep 0.1; done',
+                      signal.SIGTERM)
     if rc or sorted(re.findall(r"told (\d)", out)) not in (["0", "1", "2"],):
         return "SIGTERM reaches not all: %d %s %s" % (rc, out, err)
     left = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True).stdout.split()
@@ -227,8 +240,10 @@ def launcher():
 def under_guard(n, what, before="", policy="warn", **env):
     """The job under xlane run -n; (status, the lines of each rank)."""
     runs = tempfile.mkdtemp(prefix="xlane-ranks-")
-    p = subprocess.run([XLANE, "run", "-n", str(n), "--runs", runs, "--cache", "off", "--policy", policy, "--", "sh", "-c", '%s\nexec "$@"' % before, "sh", sys.executable, JOB, what],
-                       capture_output=True, text=True, errors="replace", timeout=300, env=dict(env0, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB, **env))
+    p = subprocess.run([XLANE, "run", "-n", str(n), "--runs", runs, "--cache", "off", "--policy", policy, "--", "sh",
+                        "-c", '%s\nexec "$@"' % before, "sh", sys.executable, JOB, what],
+                       capture_output=True, text=True, errors="replace", timeout=300, env=dict(env0,
+                           JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB, **env))
     shutil.rmtree(runs)
     both = p.stdout + p.stderr
     return p.returncode, [[l[4:] for l in both.splitlines() if l.startswith("[%d] " % r)] for r in range(n)]
@@ -241,13 +256,16 @@ def agreement():
         told = [l for l in lines if "compiles another program than" in l]
         took = max([float(l.split()[-1]) for l in lines if l.startswith("= took plant")] or [99])
         if rc or len(cases) != 20 or len(told) != 20 or any("rank 2 compiles another program than rank 0 and 2 others: " not in l for l in told):
-            return "rank %d names %d of %d: %s" % (r, len(told), len(cases), [l[-160:] for l in told if "rank 2" not in l] or lines[-3:])
+            return "rank %d names %d of %d: %s" % (r, len(told), len(cases),
+                                                   [l[-160:] for l in told if "rank 2" not in l] or lines[-3:])
         if took > 5:
             return "rank %d: naming took %.1f s" % (r, took)
-        lost = [c for c, l in zip(cases, told) if c not in ("branch", "donation", "sharding_out") and not re.search(r"_ranks_job.py:\d+", l)]
+        lost = [c for c, l in zip(cases, told) if c not in ("branch", "donation", "sharding_out")
+                and not re.search(r"_ranks_job.py:\d+", l)]
         if lost:
             return "no source line for " + ", ".join(lost)
-    want = ("constant 0.1 -> 0.2", "stablehlo.sine in place of stablehlo.cosine", "jit_evaluate where the others compile jit_train", "sharding", "96x8xf32 -> 96x4xf32")
+    want = ("constant 0.1 -> 0.2", "stablehlo.sine in place of stablehlo.cosine",
+            "jit_evaluate where the others compile jit_train", "sharding", "96x8xf32 -> 96x4xf32")
     missing = [w for w in want if not any(w in l for l in ranks[3])]
     return "not said: " + ", ".join(missing) if missing else None
 
@@ -255,7 +273,8 @@ def agreement():
 def agreement_of_processes():
     flag = "[ $XLANE_RANK = 1 ] && export XLA_FLAGS=--xla_cpu_enable_fast_math=true"
     rc, ranks = under_guard(3, "train", flag, "stop")
-    if rc != 3 or any(not any("rank 1 compiles another program than rank 0 and 1 other: " in l and "flags: xla_cpu_enable_fast_math absent -> true" in l for l in r) for r in ranks):
+    if rc != 3 or any(not any("rank 1 compiles another program than rank 0 and 1 other: " in l
+                              and "flags: xla_cpu_enable_fast_math absent -> true" in l for l in r) for r in ranks):
         return "another flag: %d %s" % (rc, ranks[0][-3:])
     if any(l.startswith("= step") for r in ranks for l in r):
         return "it went on to a step although the policy is stop"
@@ -276,7 +295,8 @@ def agreement_of_processes():
 
 def compiled_once():
     tmp = tempfile.mkdtemp(prefix="xlane-ranks-")
-    p = subprocess.run([XLANE, "run", "-n", "4", "--runs", tmp + "/runs", "--cache", tmp + "/cache", "--", sys.executable, JOB, "train"], capture_output=True, text=True, errors="replace",
+    p = subprocess.run([XLANE, "run", "-n", "4", "--runs", tmp + "/runs", "--cache", tmp + "/cache", "--",
+                        sys.executable, JOB, "train"], capture_output=True, text=True, errors="replace",
                        timeout=200, env=dict(env0, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB))
     events = [json.loads(l) for l in open(glob.glob(tmp + "/runs/2*/events.jsonl")[0])]
     results = sorted(e["result"] for e in events if e["event"] == "compile" and e["module"] == "jit_step")
@@ -294,13 +314,15 @@ def need(program, package):
         subprocess.run(["apt-get", "install", "-y", "--no-install-recommends"] + package.split(), capture_output=True)
     if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
         return True
-    print("skip ranks_%s: no %s (Debian: %s; ./x test all installs it where it may)" % (program, program, package), flush=True)
+    print("skip ranks_%s: no %s (Debian: %s; ./x test all installs it where it may)" % (program, program, package),
+          flush=True)
 
 
 def joined(start, n, **env):
     """Ranks that another launcher starts: one job, one folder."""
     tmp = tempfile.mkdtemp(prefix="xlane-ranks-")
-    p = subprocess.run(start + [XLANE, "run", "--runs", tmp + "/runs", "--cache", "off", "--", sys.executable, JOB, "join"], capture_output=True, text=True, errors="replace", timeout=120,
+    p = subprocess.run(start + [XLANE, "run", "--runs", tmp + "/runs", "--cache", "off", "--", sys.executable, JOB,
+                                "join"], capture_output=True, text=True, errors="replace", timeout=120,
                        env=dict(env0, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB, **env))
     folders = glob.glob(tmp + "/runs/2*")
     events = [json.loads(l) for l in open(folders[0] + "/events.jsonl")] if len(folders) == 1 else []
@@ -338,14 +360,17 @@ NodeName=n2 NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN\nPartitionName=p Nod
             if os.path.exists(d + "/munge.socket"):
                 break
             time.sleep(0.1)
-        for c in ("slurmctld -D -f %s/slurm.conf" % d, "slurmd -D -f %s/slurm.conf -N n1" % d, "slurmd -D -f %s/slurm.conf -N n2" % d):
+        for c in ("slurmctld -D -f %s/slurm.conf" % d, "slurmd -D -f %s/slurm.conf -N n1" % d,
+                  "slurmd -D -f %s/slurm.conf -N n2" % d):
             daemons.append(subprocess.Popen(c.split(), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         for _ in range(100):
-            if subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], env=env, capture_output=True, text=True).stdout.strip() == "2":
+            if subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], env=env, capture_output=True,
+                              text=True).stdout.strip() == "2":
                 break
             time.sleep(0.2)
         # the nodes' names mean nothing to the resolver
-        return joined(["srun", "-N2", "-n2"], 2, SLURM_CONF=d + "/slurm.conf", JAX_COORDINATOR_ADDRESS="127.0.0.1:%d" % port())
+        return joined(["srun", "-N2", "-n2"], 2, SLURM_CONF=d + "/slurm.conf",
+                      JAX_COORDINATOR_ADDRESS="127.0.0.1:%d" % port())
     finally:
         for p in reversed(daemons):
             p.terminate()
@@ -372,7 +397,8 @@ def late():
             said = [(i, m) for i in range(3) for m in re.findall(r"process (\d) of 3 \(host \S+, pid \d+\) is late to enter jit_step: the last in \d+ of \d+ executions, (\d+) ms behind", j.text(i))]
             if who is None and said:
                 return "a clean run names " + str(said)
-            if who is not None and ({m[0] for _, m in said} != {str(who)} or {i for i, _ in said} != {0, 1} or not all(40 <= int(m[1]) < 500 for _, m in said)):
+            if who is not None and ({m[0] for _, m in said} != {str(who)} or {i for i, _ in said} != {0, 1}
+                                    or not all(40 <= int(m[1]) < 500 for _, m in said)):
                 return "named: " + str(said)
 
 

@@ -1,5 +1,6 @@
-"""The flight recorder on the embedded device: planted NaNs are named with their op and line, a donating loop is captured at the step that made
-one, replay repeats it bit for bit, a device that flips a bit or computes another op is caught, and a crash is reduced."""
+"""The flight recorder on the embedded device: planted NaNs are named with their op and line, a donating loop is
+captured at the step that made one, replay repeats it bit for bit, a device that flips a bit or computes another op is
+caught, and a crash is reduced."""
 import json
 import os
 import re
@@ -11,7 +12,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from _guarded import ALL, BUILD, HERE, PLUGIN, TMP, XLANE, check, done, environment, events, python, run, script, xlane
 
-# Each case is a function of its name; the line that makes the NaN ends in "# name". The ops are those that it may be made by.
+# Each case is a function of its name; the line that makes the NaN ends in "# name". The ops are those that it may be
+# made by.
 JAX = r'''
 import numpy as np, jax, jax.numpy as jnp
 from functools import partial
@@ -161,8 +163,10 @@ def _():
             wrong.append("%s was not captured" % name)
             continue
         got = nan(caps[name])
-        if not got["found"] or not re.fullmatch("stablehlo\\.(%s)|chlo\\.(%s)" % (ops, ops), got.get("op", "")) or got.get("line") != lines[name]:
-            wrong.append("%s: %s, wanted %s at %d" % (name, {k: got.get(k) for k in ("found", "op", "line", "argument")}, ops, lines[name]))
+        if not got["found"] or not re.fullmatch("stablehlo\\.(%s)|chlo\\.(%s)" % (ops, ops),
+                                                got.get("op", "")) or got.get("line") != lines[name]:
+            wrong.append("%s: %s, wanted %s at %d" % (name, {k: got.get(k) for k
+                in ("found", "op", "line", "argument")}, ops, lines[name]))
         elif name == "scan_7" and got["iteration"] != 7 or name == "fori_loop" and got["iteration"] != 2:
             wrong.append("%s: iteration %s" % (name, got["iteration"]))
         elif name == "one_shard" and (got["device"] != 5 or got["element"] != 1 * 4 + 2):
@@ -181,7 +185,8 @@ def _():
     text = xlane("nan", "--inf", sorted(f for f in captures_of("planted").values())[0], status=None)
     assert "first Inf" in text or "no Inf" in text or "came in with" in text, text
     said = xlane("nan", captures_of("planted")["scan_7"], status=1)
-    assert re.search(r"first NaN: stablehlo.divide, element \[\] of f32\[\], \S+planted.py:%d" % lines_of(JAX)["scan_7"], said), said
+    assert re.search(r"first NaN: stablehlo.divide, element \[\] of f32\[\], \S+planted.py:%d"
+                     % lines_of(JAX)["scan_7"], said), said
     assert "in iteration 7 of the loop at" in said and "operand 1 f32[]: 0 there" in said and "its inputs are exact copies" in said, said
     said = xlane("nan", captures_of("planted")["bf16_overflow"], status=1)
     assert "the Inf of operand 0: first Inf: stablehlo.exponential" in said, said
@@ -227,9 +232,11 @@ def _():
         assert words in said and cap in said, said
         got = json.loads(xlane("replay", cap, "--json", "--times=3"))
         assert (got["compared"], got["equal"], got["deterministic"]) == (3, 3, True), got
-        assert (got["forward"] == 0 if every == 1 else 0 < got["forward"] < 40) and got["forward_equal"] == got["forward_compared"] >= got["forward"], got
+        assert (got["forward"] == 0 if every == 1
+                else 0 < got["forward"] < 40) and got["forward_equal"] == got["forward_compared"] >= got["forward"], got
         text = xlane("replay", cap)
-        assert ("its inputs are exact copies" if every == 1 else "verified: the %d results" % got["forward"]) in text, text
+        assert ("its inputs are exact copies" if every == 1 else "verified: the %d results"
+                % got["forward"]) in text, text
         got = nan(cap)
         assert (got["op"], got["line"]) == ("stablehlo.divide", line), got
 
@@ -238,14 +245,16 @@ def _():
 def _():
     folder, said = python("stepn", LOOP, args=("--capture=step:7",))
     assert "captured execution 7 of jit_step, because --capture=step:7 asked for it" in said, said
-    assert "against the capture: 3 of 3 outputs equal bit for bit" in xlane("replay", os.path.join(folder, "step.xlcap"))
+    assert "against the capture: 3 of 3 outputs equal bit for bit" in xlane("replay",
+        os.path.join(folder, "step.xlcap"))
     assert "no NaN: all outputs are free of it" in xlane("nan", folder)
     folder, said = python("asked", LOOP.replace("    state, loss =", "    if i == 20: import os, signal; os.kill(os.getpid(), signal.SIGUSR2)\n    state, loss ="),
                           args=("--capture=signal",))
     assert "captured execution 21 of jit_step, because a signal asked for it" in said, said
     slow = LOOP.replace("range(500)", "range(60)").replace("    state, loss =", "    if i == 31: import time; time.sleep(0.5)\n    state, loss =")
     folder, said = python("slowly", slow, args=("--capture=slow",))
-    assert re.search(r"captured execution \d+ of jit_step, because it took \S+ s, the median of those before is \S+ s", said), said
+    assert re.search(r"captured execution \d+ of jit_step, because it took \S+ s, the median of those before is \S+ s",
+                     said), said
     folder, said = python("none", LOOP.replace("range(500)", "range(5)"), args=("--capture=nonfinite",))
     assert "captured" not in said and not os.path.exists(os.path.join(folder, "step.xlcap")), said
     said = xlane("run", "--capture=sometimes", "--", "true", status=2)
@@ -257,7 +266,8 @@ def _():
     folder = os.path.join(TMP, "runs-stepn")
     cap = os.path.join(folder, [d for d in os.listdir(folder) if d != "contracts"][0], "step.xlcap")
     whole = open(cap, "rb").read()
-    for name, data in (("cut", whole[:-100]), ("short", whole[:40]), ("flipped", whole[:-70] + bytes([whole[-70] ^ 1]) + whole[-69:]), ("empty", b"")):
+    for name, data in (("cut", whole[:-100]), ("short", whole[:40]),
+                       ("flipped", whole[:-70] + bytes([whole[-70] ^ 1]) + whole[-69:]), ("empty", b"")):
         path = os.path.join(TMP, name + ".xlcap")
         open(path, "wb").write(data)
         for verb in ("replay", "nan"):
@@ -328,7 +338,8 @@ for i in range(500):
 print("end", l)
 '''
 VENV = os.path.join(os.path.dirname(HERE), "build", "venv-torch")
-TORCH_ENV = {"PJRT_DEVICE": "LIBRARY", "PJRT_DYNAMIC_PLUGINS": "1", "PJRT_LIBRARY_PATH": PLUGIN, "XLA_HLO_DEBUG": "1", "XLA_IR_DEBUG": "1"}
+TORCH_ENV = {"PJRT_DEVICE": "LIBRARY", "PJRT_DYNAMIC_PLUGINS": "1", "PJRT_LIBRARY_PATH": PLUGIN, "XLA_HLO_DEBUG": "1",
+             "XLA_IR_DEBUG": "1"}
 TORCH_WANT = {"zero_over_zero": "divide", "log_negative": "log", "masked_softmax": "divide", "optimizer": "sqrt"}
 
 
@@ -347,7 +358,8 @@ def _():
         if e["event"] == "capture":
             got = nan(e["file"])
             found[got.get("line")] = got.get("op")
-    wrong = ["%s: %s at %d" % (k, found.get(lines[k]), lines[k]) for k, op in TORCH_WANT.items() if found.get(lines[k]) != "stablehlo." + op]
+    wrong = ["%s: %s at %d" % (k, found.get(lines[k]), lines[k]) for k,
+             op in TORCH_WANT.items() if found.get(lines[k]) != "stablehlo." + op]
     assert not wrong, (wrong, found, said[-2000:])
 
 
@@ -419,7 +431,8 @@ def chain(n):
 def _():
     program, out = script("big.mlir", chain(300)), os.path.join(TMP, "reduced")
     env, plugin = shim("wrongop", CRASH_ON="logistic", CRASH_WITH="transpose")
-    got = json.loads(xlane("reduce", program, "--keep=fails~Check failed: fusion", plugin, "--out=" + out, "--json", **env))
+    got = json.loads(xlane("reduce", program, "--keep=fails~Check failed: fusion", plugin, "--out=" + out, "--json",
+                           **env))
     assert got["ops_before"] == 300 and got["ops"] < 10 and got["kept"] and got["attempts"] < 150, got
     text = open(os.path.join(out, "program.mlir")).read()
     assert "logistic" in text and "transpose" in text and text.count("stablehlo.") < 10, text

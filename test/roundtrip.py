@@ -1,5 +1,6 @@
-"""Round trips judged by jaxlib: every program of the corpus, in every format, is read and printed by us; MLIR's own parser takes
-the text, writes it again as text, generic text, native bytecode and VHLO; each of these read again is the same program."""
+"""Round trips judged by jaxlib: every program of the corpus, in every format, is read and printed by us; MLIR's own
+parser takes the text, writes it again as text, generic text, native bytecode and VHLO; each of these read again is the
+same program."""
 import collections
 import glob
 import io
@@ -36,7 +37,8 @@ def rewritten(text, artifacts):
             return
         if "chlo." not in text and "sdy." not in text:
             yield "vhlo", stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
-        # what a plugin receives: XLA tidies the program up on this way, so it is compared with what jaxlib makes of the same bytes
+        # what a plugin receives: XLA tidies the program up on this way, so it is compared with what jaxlib makes of the
+        # same bytes
         sent = _jax.mlir.serialize_portable_artifact(m, stablehlo.get_current_version(), use_mixed_serialization=True)
         back = _jax.mlir.deserialize_portable_artifact(sent)
         yield "sent", sent

@@ -1,5 +1,6 @@
-"""One program or two? The same step written with other variable names, lines and comments has one hash, in every format; a changed
-constant, dimension, direction of a comparison or precision has another, and `xlane diff` names it with its source line."""
+"""One program or two? The same step written with other variable names, lines and comments has one hash, in every
+format; a changed constant, dimension, direction of a comparison or precision has another, and `xlane diff` names it
+with its source line."""
 import io
 import json
 import os
@@ -72,7 +73,8 @@ def forms(folder, name, source):
         module.operation.write_bytecode(file=buf)
         out["bytecode"] = buf.getvalue()
         out["artifact"] = _jax.mlir.serialize_portable_artifact(module, "1.9.0", use_mixed_serialization=True)
-        out["hlo"] = _jax.mlir.mlir_module_to_xla_computation(module.operation.get_asm(enable_debug_info=True), use_tuple_args=False, return_tuple=False).as_serialized_hlo_module_proto()
+        out["hlo"] = _jax.mlir.mlir_module_to_xla_computation(module.operation.get_asm(enable_debug_info=True),
+            use_tuple_args=False, return_tuple=False).as_serialized_hlo_module_proto()
     paths = {}
     for kind, data in out.items():
         paths[kind] = os.path.join(folder, f"{name}.{kind}")
@@ -93,14 +95,17 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         first = forms(folder, "train", STEP)
         ours = hashes(first)
-        tell("same: text, bytecode and artifact have one hash", len({h for k, h in ours.items() if k != "hlo"}) == 1 and all(len(h) == 64 for h in ours.values()), ours)
+        tell("same: text, bytecode and artifact have one hash", len({h for k, h in ours.items() if k != "hlo"}) == 1
+             and all(len(h) == 64 for h in ours.values()), ours)
         other = forms(folder, "other", RENAMED)
         tell("same: other names, lines and comments, one hash", hashes(other) == ours, f"{ours} {hashes(other)}")
         for kind in first:
             r = xlane("diff", first[kind], other[kind])
-            tell(f"same: diff finds nothing in {kind}", r.returncode == 0 and "the same program" in r.stdout, r.stdout + r.stderr)
+            tell(f"same: diff finds nothing in {kind}", r.returncode == 0 and "the same program" in r.stdout,
+                 r.stdout + r.stderr)
         # the text by hand: values renamed, blanks and comments put in
-        text = open(first["text"]).read().replace("%arg0", "%weights").replace("%0", "%first_of_all").replace("\n", "   // said\n\n")
+        text = open(first["text"]).read().replace("%arg0", "%weights").replace("%0", "%first_of_all").replace("\n",
+            "   // said\n\n")
         by_hand = os.path.join(folder, "by_hand.mlir")
         open(by_hand, "w").write(text)
         tell("same: text with other names and comments", hashes({"t": by_hand})["t"] == ours["text"], text[:400])
@@ -108,11 +113,13 @@ def main():
             assert old in STEP
             changed = forms(folder, "train_" + what.split()[0], STEP.replace(old, new))
             theirs = hashes(changed)
-            tell(f"same: another {what}, another hash", all(theirs[k] != ours[k] and len(theirs[k]) == 64 for k in ours), f"{ours} {theirs}")
+            tell(f"same: another {what}, another hash", all(theirs[k] != ours[k] and len(theirs[k]) == 64 for k
+                                                            in ours), f"{ours} {theirs}")
             for form in "located", "bytecode", "artifact", "hlo":
                 r = xlane("diff", "--json", first[form], changed[form])
                 d = json.loads(r.stdout)["detail"] if r.stdout else []
-                said = [e for e in d if e["what"] == kind and (line is None or e.get("where", "").endswith(f".py:{line}"))]
+                said = [e for e in d if e["what"] == kind and (line is None
+                    or e.get("where", "").endswith(f".py:{line}"))]
                 tell(f"same: diff names the {what} in {form}", r.returncode == 1 and said, f"{r.stdout}{r.stderr}")
     sys.exit(failed > 0)
 

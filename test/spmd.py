@@ -1,5 +1,6 @@
-"""SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device CPU.
-Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's partitioner inserts."""
+"""SPMD on eight simulated devices: the same programs on one device, on eight of ours, and on JAX's own eight-device
+CPU. Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's
+partitioner inserts."""
 import contextlib, glob, io, itertools, json, os, re, subprocess, sys, tempfile, threading, time
 from _eight import here, lib
 import numpy as np
@@ -31,13 +32,14 @@ def close(a, b, tol=2e-4):
             return "value %d differs: %s against %s" % (i, x.ravel()[:4], y.ravel()[:4])
     return None
 
-# ---- models ------------------------------------------------------------------------------------------------------------
+# ---- models ----------------------------------------------------------------------------------------------------------
 L, D, H, V, B, T, E = 2, 32, 4, 64, 8, 16, 4
 r0 = np.random.default_rng(0)
 n = lambda *s: (r0.normal(size=s) * 0.1).astype(np.float32)
 
 def gpt_params():
-    layer = lambda: dict(q=n(D, H, D // H), k=n(D, H, D // H), v=n(D, H, D // H), o=n(H, D // H, D), up=n(D, 4 * D), down=n(4 * D, D), g=np.ones(D, np.float32))
+    layer = lambda: dict(q=n(D, H, D // H), k=n(D, H, D // H), v=n(D, H, D // H), o=n(H, D // H, D), up=n(D, 4 * D),
+                         down=n(4 * D, D), g=np.ones(D, np.float32))
     return dict(tok=n(V, D), head=n(D, V), layers=[layer() for _ in range(L)])
 
 def norm(x, g):
@@ -99,11 +101,13 @@ def step_of(loss):
         t = t + 1
         m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, g)
         v = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, v, g)
-        p = jax.tree.map(lambda p, m, v: p - 3e-3 * (m / (1 - 0.9 ** t) / (jnp.sqrt(v / (1 - 0.99 ** t)) + 1e-8) + 0.01 * p), p, m, v)
+        p = jax.tree.map(lambda p, m, v: p - 3e-3 * (m / (1 - 0.9 ** t) / (jnp.sqrt(v / (1 - 0.99 ** t)) + 1e-8)
+                                                     + 0.01 * p), p, m, v)
         return p, m, v, t, l
     return step
 
-gpt_tp = dict(tok=P(), head=P(), layers=[dict(q=P(None, "model"), k=P(None, "model"), v=P(None, "model"), o=P("model"), up=P(None, "model"), down=P("model"), g=P())] * L)
+gpt_tp = dict(tok=P(), head=P(), layers=[dict(q=P(None, "model"), k=P(None, "model"), v=P(None, "model"), o=P("model"),
+                                              up=P(None, "model"), down=P("model"), g=P())] * L)
 gpt_vocab = dict(gpt_tp, tok=P("model"), head=P(None, "model"))
 everywhere = lambda p: jax.tree.map(lambda _: P(), p)
 
@@ -133,15 +137,18 @@ def train(platform, loss, params, axes=None, specs=None, batch=P("data"), steps=
         out.append(float(l))
     return np.array(out), f, p, text
 
-width = dict(f32=4, s32=4, u32=4, pred=1, bf16=2, s64=8, u64=8, f64=8, u8=1, s8=1, i1=1, i8=1, ui8=1, i32=4, ui32=4, i64=8, ui64=8)
+width = dict(f32=4, s32=4, u32=4, pred=1, bf16=2, s64=8, u64=8, f64=8, u8=1, s8=1, i1=1, i8=1, ui8=1, i32=4, ui32=4,
+             i64=8, ui64=8)
 def ring(kind, n, k):
     """What a device sends in a ring of k for an operand of n bytes (src/pass/shard.h)."""
-    return {"all_reduce": 2 * (k - 1) / k * n, "all_gather": (k - 1) * n, "reduce_scatter": (k - 1) / k * n, "all_to_all": (k - 1) / k * n}.get(kind, n)
+    return {"all_reduce": 2 * (k - 1) / k * n, "all_gather": (k - 1) * n, "reduce_scatter": (k - 1) / k * n,
+            "all_to_all": (k - 1) / k * n}.get(kind, n)
 
 def group_of(line):
     """The devices of the first group, of the three ways in which XLA writes that."""
     ints = lambda t: [int(x) for x in t.split(",")]
-    turned = lambda shape, perm: np.arange(8).reshape(ints(shape) if shape else 8).transpose(ints(perm) if perm else None)
+    turned = lambda shape, perm: np.arange(8).reshape(ints(shape) if shape else 8).transpose(ints(perm) if perm
+        else None)
     mesh = re.search(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(\[([\d,]*)\](?:T\(([\d,]*)\))?\))?\s*\{([^}]*)\}", line)
     if mesh:
         axes, used = re.findall(r"'(\w+)'=(\d+)", mesh.group(1)), re.findall(r"'(\w+)'", mesh.group(4))
@@ -188,7 +195,8 @@ def xla_crossings(text, axes):
     return out
 
 def our_crossings(text, axes):
-    r = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "--json", "-"], input=text, capture_output=True, text=True)
+    r = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "--json", "-"], input=text,
+                       capture_output=True, text=True)
     if r.returncode:
         raise RuntimeError(r.stderr)
     out = []
@@ -197,7 +205,8 @@ def our_crossings(text, axes):
         k = int(g.group(1)) if g else int(np.prod([axes.get(a, 1) for a in c["over"].split(", ")]))
         for o in c["operands"]:
             *dims, d = o["type"].split("x")
-            out.append((kind, k, c["over"], o["type"], width[d] * int(np.prod([int(x) for x in dims] or [1])), o["count"]))
+            out.append((kind, k, c["over"], o["type"], width[d] * int(np.prod([int(x) for x in dims] or [1])),
+                        o["count"]))
         if abs(sum(x[4] * x[5] for x in out if x[0] == kind and x[2] == c["over"]) - c["bytes"]) > 0.5:
             raise RuntimeError("the operands of %s over %s are not its %d bytes" % (kind, c["over"], c["bytes"]))
     return out
@@ -215,27 +224,32 @@ def rows(ops, key):
 none = [0, 0, 0, set()]
 def table(name, mine, xla):
     """Both sides by kind; the sums of operand and of ring bytes."""
-    print("%-34s %6s %6s | %5s %9s %9s | %5s %9s %9s" % (name + ": collectives", "", "group", "ours", "operands", "ring", "XLA's", "operands", "ring"), file=sys.stderr)
+    print("%-34s %6s %6s | %5s %9s %9s | %5s %9s %9s" % (name + ": collectives", "", "group", "ours", "operands",
+                                                         "ring", "XLA's", "operands", "ring"), file=sys.stderr)
     mine, xla = (rows(s, lambda o: o[:2]) for s in (mine, xla))
     for key in sorted(set(mine) | set(xla)):
         a, b = mine.get(key, none), xla.get(key, none)
-        print("%-41s %6d | %5d %9d %9d | %5d %9d %9d" % (key[0], key[1], *map(int, a[:3]), *map(int, b[:3])), file=sys.stderr)
+        print("%-41s %6d | %5d %9d %9d | %5d %9d %9d" % (key[0], key[1], *map(int, a[:3]), *map(int, b[:3])),
+              file=sys.stderr)
     sums = [[sum(r[i] for r in side.values()) for side in (mine, xla)] for i in (1, 2)]
-    print("%-41s %6s | %5s %9d %9d | %5s %9d %9d   %.2fx %.2fx" % ("together", "", "", sums[0][0], sums[1][0], "", sums[0][1], sums[1][1], *[m / max(x, 1) for m, x in sums]), file=sys.stderr)
+    print("%-41s %6s | %5s %9d %9d | %5s %9d %9d   %.2fx %.2fx" % ("together", "", "", sums[0][0], sums[1][0], "",
+        sums[0][1], sums[1][1], *[m / max(x, 1) for m, x in sums]), file=sys.stderr)
     return sums
 
 guide = open(os.path.join(here, "docs", "spmd.md")).read()
 def unexplained(name, mine, xla):
-    """Op by op: what one side has and the other has not, as rows of the guide's table, and each must stand there with its reason. None, or those that do not;
-    what XLA does is of one version of JAX, which the guide names."""
+    """Op by op: what one side has and the other has not, as rows of the guide's table, and each must stand there with
+    its reason. None, or those that do not; what XLA does is of one version of JAX, which the guide names."""
     mine, xla = (rows(s, lambda o: (o[0], o[2], o[4])) for s in (mine, xla))
     seen = set()
     for key in sorted(set(mine) | set(xla)):
         a, b = mine.get(key, none), xla.get(key, none)
         if a[0] != b[0]:
-            seen.add("| %s | %s over %s | %s | %d | %d |" % (name, key[0], key[1], ", ".join(sorted(a[3] or b[3])), a[0], b[0]))
+            seen.add("| %s | %s over %s | %s | %d | %d |" % (name, key[0], key[1], ", ".join(sorted(a[3] or b[3])),
+                a[0], b[0]))
     print("\n".join(sorted(seen)), file=sys.stderr)
-    told = set(re.findall(r"^(\| %s \| \w+ over [^|]* \| [^|]* \| \d+ \| \d+ \|) \w.* \|$" % re.escape(name), guide, re.M))
+    told = set(re.findall(r"^(\| %s \| \w+ over [^|]* \| [^|]* \| \d+ \| \d+ \|) \w.* \|$" % re.escape(name), guide,
+                          re.M))
     return "docs/spmd.md should explain these and no others: %s" % sorted(seen) if seen != told and "JAX " + jax.__version__ in guide else None
 
 def same_losses(name, loss, params, axes, specs, batch=P("data"), bytes_limit=None, shape=None, explained=False):
@@ -253,7 +267,8 @@ def same_losses(name, loss, params, axes, specs, batch=P("data"), bytes_limit=No
             if not why and bytes_limit and mine > bytes_limit * xla:
                 why = "%d bytes through collectives (%s), XLA's partitioner needs %d" % (mine, what, xla)
         if not why and abs(f.cost_analysis()["collective ring bytes"] - sums[1][0]) > 1e-6 * sums[1][0] + 1 and loss is not scan_loss:
-            why = "the executable says %s ring bytes, the drawing %s" % (f.cost_analysis()["collective ring bytes"], sums[1][0])
+            why = "the executable says %s ring bytes, the drawing %s" % (f.cost_analysis()["collective ring bytes"],
+                sums[1][0])
         return why
     check(name, go)
 
@@ -261,23 +276,31 @@ gpt, moe = gpt_params(), moe_params()
 for shardy in (True, False):
     jax.config.update("jax_use_shardy_partitioner", shardy)
     tag = "" if shardy else " (GSPMD)"
-    same_losses("data-parallel GPT" + tag, gpt_loss, gpt, dict(data=8), everywhere(gpt), bytes_limit=1.25, explained=shardy)
-    same_losses("tensor-parallel GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, P(), bytes_limit=1.25, explained=shardy)
-    same_losses("data x tensor GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, bytes_limit=1.25, explained=shardy)
-    same_losses("vocabulary-sharded loss" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_vocab, bytes_limit=1.25, explained=shardy)
-    same_losses("expert-parallel MoE" + tag, moe_loss, moe, dict(data=2, expert=4), dict(tok=P(), head=P(), gate=P(), up=P("expert"), down=P("expert")), bytes_limit=1.25, explained=shardy)
+    same_losses("data-parallel GPT" + tag, gpt_loss, gpt, dict(data=8), everywhere(gpt), bytes_limit=1.25,
+                explained=shardy)
+    same_losses("tensor-parallel GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, P(), bytes_limit=1.25,
+                explained=shardy)
+    same_losses("data x tensor GPT" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_tp, bytes_limit=1.25,
+                explained=shardy)
+    same_losses("vocabulary-sharded loss" + tag, gpt_loss, gpt, dict(data=2, model=4), gpt_vocab, bytes_limit=1.25,
+                explained=shardy)
+    same_losses("expert-parallel MoE" + tag, moe_loss, moe, dict(data=2, expert=4),
+                dict(tok=P(), head=P(), gate=P(), up=P("expert"), down=P("expert")), bytes_limit=1.25, explained=shardy)
     if not shardy:
         break
     same_losses("scan model", scan_loss, gpt, dict(data=2, model=4), gpt_tp)
     same_losses("scan model, 2x2x2", scan_loss, gpt, dict(data=2, model=2, other=2), gpt_tp, P(("data", "other")))
     same_losses("sequence-sharded GPT", sequence_loss, gpt, dict(data=2, seq=4), everywhere(gpt), bytes_limit=1.25)
-    same_losses("experts and batch on both axes", moe_loss, moe, dict(data=4, expert=2), dict(tok=P("data"), head=P(None, "expert"), gate=P(), up=P("expert", "data"), down=P("expert", None, "data")), P(("data", "expert")))
-    same_losses("tensor-parallel GPT, sums of 64 KiB and more", gpt_loss, gpt, dict(data=1, model=4, other=2), gpt_tp, P("other"), bytes_limit=1.25, shape=(64, T + 1))
+    same_losses("experts and batch on both axes", moe_loss, moe, dict(data=4, expert=2),
+                dict(tok=P("data"), head=P(None, "expert"), gate=P(), up=P("expert", "data"),
+                     down=P("expert", None, "data")), P(("data", "expert")))
+    same_losses("tensor-parallel GPT, sums of 64 KiB and more", gpt_loss, gpt, dict(data=1, model=4, other=2), gpt_tp,
+                P("other"), bytes_limit=1.25, shape=(64, T + 1))
     fsdp = jax.tree.map(lambda x: P("data") if x.shape[0] % 8 == 0 else P(), gpt)
     same_losses("parameters split over the batch axis", gpt_loss, gpt, dict(data=8), fsdp)
 jax.config.update("jax_use_shardy_partitioner", True)
 
-# ---- sequence axis, constraints ---------------------------------------------------------------------------------------------
+# ---- sequence axis, constraints --------------------------------------------------------------------------------------
 def both(name, fn, *args, tol=1e-4, modes=(True, False)):
     """fn(mesh) gives a function of args; on eight devices of ours and of JAX's CPU."""
     def go():
@@ -300,20 +323,35 @@ x = np.random.default_rng(2).normal(size=(8, 16, 32)).astype(np.float32)
 w = np.random.default_rng(3).normal(size=(32, 64)).astype(np.float32)
 ids = np.random.default_rng(4).integers(0, 32, (8, 16)).astype(np.int32)
 con = lambda mesh, x, *s: jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P(*s)))
-both("sequence axis", lambda m: lambda x, w: jax.nn.softmax(con(m, x, "data", "model") @ w, axis=1).sum(2), (x, P("data", "model")), (w, P()))
-both("with_sharding_constraint", lambda m: lambda x, w: con(m, con(m, x @ w, None, "data", "model").transpose(1, 0, 2), "model", "data"), (x, P("data")), (w, P(None, "model")))
+both("sequence axis", lambda m: lambda x, w: jax.nn.softmax(con(m, x, "data", "model") @ w, axis=1).sum(2),
+     (x, P("data", "model")), (w, P()))
+both("with_sharding_constraint", lambda m: lambda x, w: con(m, con(m, x @ w, None, "data", "model").transpose(1, 0, 2),
+                                                            "model", "data"), (x, P("data")), (w, P(None, "model")))
 both("all_to_all between dimensions", lambda m: lambda x: con(m, con(m, x * 2, "model"), None, "model"), (x, P()))
-both("reshapes", lambda m: lambda x: (x.reshape(128, 32) + 1, x.reshape(8, 16, 4, 8).sum(-1), x.reshape(4, 2, 512)), (x, P("data", None, "model")))
-both("gather and its gradient", lambda m: lambda t, i: jax.value_and_grad(lambda t: (t[i] ** 2).sum())(t), (w, P("model")), (ids, P("data")))
-both("take_along_axis", lambda m: lambda x, i: jnp.take_along_axis(x, i[..., None], -1), (x, P("data", None, "model")), (ids, P("data")))
-both("sort, cumsum, argmax, top_k", lambda m: lambda x: (jnp.sort(x, 1), jnp.cumsum(x, 0), jnp.argmax(x, -1), jax.lax.top_k(x, 3)), (x, P("data", None, "model")))
-both("concatenate, pad, slice, flip", lambda m: lambda x: (jnp.concatenate([x, x[:, ::2]], 1), jnp.pad(x, ((0, 0), (1, 2), (0, 0))), x[:, 1:9, 4:], x[::-1, :, ::-1]), (x, P("data", None, "model")))
-both("iota, rng", lambda m: lambda x: (x + jnp.arange(32), con(m, jax.random.normal(jax.random.key(3), (8, 32)), "data", "model")), (x, P("data", None, "model")))
-both("cond and while", lambda m: lambda x: (jax.lax.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, x), jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] @ c[1].transpose(0, 2, 1) @ c[1] * 1e-3), (0, x))), (x, P("data", None, "model")), tol=1e-3)
-both("convolution", lambda m: lambda x, k: jax.lax.conv_general_dilated(x, k, (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC")), (x, P("data", None, "model")), (np.stack([w] * 3), P(None, "model")), tol=1e-3)
-both("linear algebra", lambda m: lambda x: jnp.linalg.cholesky(x @ x.transpose(0, 2, 1) + 9 * jnp.eye(16)), (x, P("data", "model")), tol=1e-3)
+both("reshapes", lambda m: lambda x: (x.reshape(128, 32) + 1, x.reshape(8, 16, 4, 8).sum(-1), x.reshape(4, 2, 512)),
+     (x, P("data", None, "model")))
+both("gather and its gradient", lambda m: lambda t, i: jax.value_and_grad(lambda t: (t[i] ** 2).sum())(t),
+     (w, P("model")), (ids, P("data")))
+both("take_along_axis", lambda m: lambda x, i: jnp.take_along_axis(x, i[..., None], -1), (x, P("data", None, "model")),
+     (ids, P("data")))
+both("sort, cumsum, argmax, top_k", lambda m: lambda x: (jnp.sort(x, 1), jnp.cumsum(x, 0), jnp.argmax(x, -1),
+                                                         jax.lax.top_k(x, 3)), (x, P("data", None, "model")))
+both("concatenate, pad, slice, flip", lambda m: lambda x: (jnp.concatenate([x, x[:, ::2]], 1),
+                                                           jnp.pad(x, ((0, 0), (1, 2), (0, 0))), x[:, 1:9, 4:], x[::-1,
+                                                               :, ::-1]), (x, P("data", None, "model")))
+both("iota, rng", lambda m: lambda x: (x + jnp.arange(32), con(m, jax.random.normal(jax.random.key(3), (8, 32)), "data",
+    "model")), (x, P("data", None, "model")))
+both("cond and while", lambda m: lambda x: (jax.lax.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, x),
+                                            jax.lax.while_loop(lambda c: c[0] < 3,
+                                                lambda c: (c[0] + 1, c[1] @ c[1].transpose(0, 2, 1) @ c[1] * 1e-3), (0,
+                                                    x))), (x, P("data", None, "model")), tol=1e-3)
+both("convolution", lambda m: lambda x, k: jax.lax.conv_general_dilated(x, k, (1,), "SAME",
+    dimension_numbers=("NHC", "HIO", "NHC")), (x, P("data", None, "model")), (np.stack([w] * 3),
+        P(None, "model")), tol=1e-3)
+both("linear algebra", lambda m: lambda x: jnp.linalg.cholesky(x @ x.transpose(0, 2, 1) + 9 * jnp.eye(16)),
+     (x, P("data", "model")), tol=1e-3)
 
-# ---- sizes that do not divide: 15 of time over 4 devices, 7 of batch over 2 ------------------------------------------------------
+# ---- sizes that do not divide: 15 of time over 4 devices, 7 of batch over 2 ------------------------------------------
 def attention(m):
     def loss(x, w):
         h = con(m, jnp.tanh(x @ w)[:, :-1], "data", "model")
@@ -326,8 +364,10 @@ def reductions(m):
     def fn(x):
         y = con(m, (x * 3)[:7, :15], "data", "model") - 1
         n = (y * 4).astype(jnp.int32)
-        ways = [y.sum(1), y.max((0, 1)), y.min(1), (1 + y / 50).prod(1), (y > -9).all((0, 1)), (y > 9).any(1), y.argmax(1), n.max(1), (n | 3).sum(0), jax.nn.logsumexp(y, 1), y.var(1)]
-        return ways, (1 / (y + 1) ** 2).min(1), jnp.log(jnp.abs(y + 1)).max(1), (7 // (n * n + 1)).sum(1) # 1/0, log 0 in the padding: nobody may see it
+        ways = [y.sum(1), y.max((0, 1)), y.min(1), (1 + y / 50).prod(1), (y > -9).all((0, 1)), (y > 9).any(1),
+                y.argmax(1), n.max(1), (n | 3).sum(0), jax.nn.logsumexp(y, 1), y.var(1)]
+        # 1/0, log 0 in the padding: nobody may see it
+        return ways, (1 / (y + 1) ** 2).min(1), jnp.log(jnp.abs(y + 1)).max(1), (7 // (n * n + 1)).sum(1)
     return fn
 both("uneven: reductions", reductions, (x, P()))
 
@@ -335,9 +375,13 @@ def moves(m):
     def fn(x, w, i):
         y = con(m, x[:7, :15] + 1, "data", "model")
         z = con(m, (y @ w).transpose(1, 0, 2), "model", "data")
-        return (z, jnp.sort(y, -1), jax.lax.top_k(y, 2), y.reshape(7, 15, 4, 8).sum(-1), y.reshape(105, 32), jnp.concatenate([y, y], 2), y[:, ::2], y[:, :, 3:9], jnp.pad(y, ((0, 0), (0, 0), (1, 1))),
-                jnp.cumsum(y, 1), jnp.cumsum(y, 2), w.T[con(m, i[:7, :15], "data", "model")], jnp.take_along_axis(y, con(m, i[:7, :15, None], "data", "model"), 2), jnp.flip(y, 1),
-                jax.lax.dynamic_slice_in_dim(y, 3, 4, 2), jnp.zeros((32, 64)).at[i[:7, :15]].add(con(m, y @ w, "data", "model")), jax.lax.conv_general_dilated(y, w[None], (1,), "SAME", dimension_numbers=("NHC", "HIO", "NHC")))
+        return (z, jnp.sort(y, -1), jax.lax.top_k(y, 2), y.reshape(7, 15, 4, 8).sum(-1), y.reshape(105, 32),
+                jnp.concatenate([y, y], 2), y[:, ::2], y[:, :, 3:9], jnp.pad(y, ((0, 0), (0, 0), (1, 1))),
+                jnp.cumsum(y, 1), jnp.cumsum(y, 2), w.T[con(m, i[:7, :15], "data", "model")], jnp.take_along_axis(y,
+                    con(m, i[:7, :15, None], "data", "model"), 2), jnp.flip(y, 1),
+                jax.lax.dynamic_slice_in_dim(y, 3, 4, 2), jnp.zeros((32, 64)).at[i[:7, :15]].add(con(m, y @ w, "data",
+                    "model")), jax.lax.conv_general_dilated(y, w[None], (1,), "SAME",
+                                                            dimension_numbers=("NHC", "HIO", "NHC")))
     return fn
 both("uneven: what moves elements", moves, (x, P()), (w, P()), (ids, P()), tol=1e-3)
 
@@ -354,7 +398,8 @@ def padded():
     mesh = mesh_of("xlane", data=2, model=4)
     fn = lambda x, w: jnp.tanh(con(mesh, x[:7, :15] @ w, "data", "model")).sum()
     low = jax.jit(fn).lower(*(jax.device_put(a, NamedSharding(mesh, P())) for a in (x, w)))
-    r = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "--program", "-"], input=low.as_text(), capture_output=True, text=True)
+    r = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "--program", "-"], input=low.as_text(),
+                       capture_output=True, text=True)
     for op, type in (("dot_general", "tensor<4x4x64xf32>"), ("tanh", "tensor<4x4x64xf32>")):
         if not re.search(r"stablehlo\.%s .*%s$" % (op, re.escape(type)), r.stdout, re.M):
             return "no %s of %s on a device: %s" % (op, type, r.stdout[-2000:] + r.stderr)
@@ -362,7 +407,7 @@ def padded():
     return "all_gather in the program" if "all_gather" in r.stdout else said
 check("uneven: each device has its part, padded", padded)
 
-# ---- shard_map ------------------------------------------------------------------------------------------------------------------
+# ---- shard_map -------------------------------------------------------------------------------------------------------
 def collectives(x):
     i = jax.lax.axis_index("model")
     a = jax.lax.psum(x, "model") + i
@@ -371,22 +416,35 @@ def collectives(x):
     d = jax.lax.ppermute(c, "model", [(0, 1), (1, 2), (2, 3), (3, 0)])
     e = jax.lax.all_to_all(d, "model", split_axis=1, concat_axis=2, tiled=True)
     f = jax.lax.all_to_all(e, "model", split_axis=2, concat_axis=1, tiled=True)
-    g = jax.lax.pmean(x, "data") + jax.lax.all_gather(x, "model").sum(0) + jax.lax.psum_scatter(jnp.broadcast_to(x, (4,) + x.shape), "model")
-    g = g + jax.lax.psum(x, ("data", "model")) + jax.lax.psum(x, "model", axis_index_groups=[[0, 2], [1, 3]]) + jax.lax.axis_index(("data", "model"))
+    g = jax.lax.pmean(x, "data") + jax.lax.all_gather(x, "model").sum(0) + jax.lax.psum_scatter(jnp.broadcast_to(x,
+        (4,) + x.shape), "model")
+    g = g + jax.lax.psum(x, ("data", "model")) + jax.lax.psum(x, "model",
+        axis_index_groups=[[0, 2], [1, 3]]) + jax.lax.axis_index(("data", "model"))
     return f + g + jax.lax.pmax(x.sum(), ("data", "model")) + jax.lax.pmin(x.sum(), "data")
 smap = lambda m, f, i, o, **k: jax.shard_map(f, mesh=m, in_specs=i, out_specs=o, check_vma=False, **k)
-both("shard_map, every collective", lambda m: lambda x: smap(m, collectives, P("data", None, "model"), P("data", None, "model"))(x), (x, P("data", None, "model")))
-both("shard_map inside a program", lambda m: lambda x, w: jnp.sin(smap(m, lambda x, w: jax.lax.psum(x @ w, "model"), (P("data", None, "model"), P("model")), P("data"))(x * 2, w + 1)), (x, P("data")), (w, P()))
-both("shard_map, partly manual", lambda m: lambda x, w: smap(m, lambda x, w: jax.lax.psum(jnp.sin(x @ w), "model"), (P(None, "model"), P()), P(), axis_names={"model"})(x, w), (x, P("data", "model")), (w, P()), modes=(True,))
-both("gradient through shard_map", lambda m: lambda x, w: jax.grad(lambda x, w: (jax.shard_map(lambda x, w: jax.lax.psum(x @ w, "model"), mesh=m, in_specs=(P("data", None, "model"), P("model")), out_specs=P("data"))(x, w) ** 2).sum(), (0, 1))(x, w), (x, P("data", None, "model")), (w, P("model")), tol=1e-3)
+both("shard_map, every collective", lambda m: lambda x: smap(m, collectives, P("data", None, "model"),
+    P("data", None, "model"))(x), (x, P("data", None, "model")))
+both("shard_map inside a program", lambda m: lambda x, w: jnp.sin(smap(m, lambda x, w: jax.lax.psum(x @ w, "model"),
+    (P("data", None, "model"), P("model")), P("data"))(x * 2, w + 1)), (x, P("data")), (w, P()))
+both("shard_map, partly manual", lambda m: lambda x, w: smap(m, lambda x, w: jax.lax.psum(jnp.sin(x @ w), "model"),
+    (P(None, "model"), P()), P(), axis_names={"model"})(x, w), (x, P("data", "model")), (w, P()), modes=(True,))
+both("gradient through shard_map", lambda m: lambda x, w: jax.grad(lambda x,
+    w: (jax.shard_map(lambda x, w: jax.lax.psum(x @ w, "model"), mesh=m,
+                      in_specs=(P("data", None, "model"), P("model")), out_specs=P("data"))(x, w) ** 2).sum(), (0,
+                          1))(x, w), (x, P("data", None, "model")), (w, P("model")), tol=1e-3)
 
 def at_once():
     """Four threads run programs on all eight devices, two on one of them, and one a program that fails: nobody waits for another's devices."""
     mesh, wrong, left = mesh_of("xlane", data=2, model=4), [], [0]
-    good = jax.jit(smap(mesh, lambda x: jax.lax.psum(jnp.sin(jax.lax.all_gather(x, "data", tiled=True)), ("data", "model")), P("data", None, "model"), P(None, None, "model")))
-    bad = jax.jit(smap(mesh, lambda x: jax.lax.cond(jax.lax.axis_index("model") == 1, lambda x: jax.lax.psum(x, "model"), lambda x: x, x), P("data"), P("data")))
+    good = jax.jit(smap(mesh, lambda x: jax.lax.psum(jnp.sin(jax.lax.all_gather(x, "data", tiled=True)),
+                                                     ("data", "model")), P("data", None, "model"), P(None, None,
+                                                         "model")))
+    bad = jax.jit(smap(mesh, lambda x: jax.lax.cond(jax.lax.axis_index("model") == 1,
+                                                    lambda x: jax.lax.psum(x,
+                                                        "model"), lambda x: x, x), P("data"), P("data")))
     one = jax.jit(lambda x: (x @ x.transpose(0, 2, 1)).sum())
-    split, alone = jax.device_put(x, NamedSharding(mesh, P("data", None, "model"))), jax.device_put(x, jax.devices("xlane")[3])
+    split, alone = jax.device_put(x, NamedSharding(mesh, P("data", None, "model"))), jax.device_put(x,
+        jax.devices("xlane")[3])
     want = [np.asarray(good(split)), np.asarray(one(alone))]
     def worker(k):
         for _ in range(25):
@@ -402,7 +460,7 @@ def at_once():
     [t.join(60) for t in threads]
     return "; ".join(wrong[:3]) or ("%d of 7 threads came to their end" % left[0] if left[0] != 7 else None)
 
-# ---- errors ----------------------------------------------------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------------------------------------------
 def fails(fn, *words, within=20):
     """fn must end in an error that has all the words, and soon."""
     began = time.monotonic()
@@ -415,15 +473,18 @@ def fails(fn, *words, within=20):
     return "there was no error"
 
 check("several executions at once", at_once)
-eight = lambda f, **k: jax.jit(jax.shard_map(f, mesh=mesh_of("xlane", data=8), in_specs=P("data"), out_specs=P("data"), check_vma=False, **k))
+eight = lambda f, **k: jax.jit(jax.shard_map(f, mesh=mesh_of("xlane", data=8), in_specs=P("data"), out_specs=P("data"),
+                                             check_vma=False, **k))
 ones = np.ones(64, np.float32)
 check("devices in different collectives: an error that names both", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
-    jax.lax.axis_index("data") < 4, lambda x: jax.lax.psum(x, "data"), lambda x: jax.lax.all_gather(x, "data").sum(0), x))(ones), "all_reduce", "all_gather", "device"))
+    jax.lax.axis_index("data") < 4, lambda x: jax.lax.psum(x, "data"), lambda x: jax.lax.all_gather(x,
+        "data").sum(0), x))(ones), "all_reduce", "all_gather", "device"))
 check("a device that leaves out a collective", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
     jax.lax.axis_index("data") != 3, lambda x: jax.lax.psum(x, "data"), lambda x: x, x))(ones), "device 3", "has ended", "all_reduce"))
 pairs = lambda x, g: jax.lax.psum(x, "data", axis_index_groups=g)
 check("different groups in two branches", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
-    jax.lax.axis_index("data") % 2 == 0, lambda x: pairs(x, [[0, 1], [2, 3], [4, 5], [6, 7]]), lambda x: pairs(x, [[1, 2], [3, 4], [5, 6], [7, 0]]), x))(ones), "all_reduce", "device"))
+    jax.lax.axis_index("data") % 2 == 0, lambda x: pairs(x, [[0, 1], [2, 3], [4, 5], [6, 7]]), lambda x: pairs(x,
+        [[1, 2], [3, 4], [5, 6], [7, 0]]), x))(ones), "all_reduce", "device"))
 
 child = """
 import os, sys, time
@@ -435,7 +496,8 @@ sm = lambda f: jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("data"), out_specs
 """
 def in_child(code, env, *words, within=60):
     began = time.monotonic()
-    r = subprocess.run([sys.executable, "-c", child + code], env={**os.environ, **env}, capture_output=True, text=True, timeout=300)
+    r = subprocess.run([sys.executable, "-c", child + code], env={**os.environ, **env}, capture_output=True, text=True,
+                       timeout=300)
     took = time.monotonic() - began
     missing = [w for w in words if w not in r.stdout + r.stderr]
     return "%s missing in: %s" % (missing, (r.stdout + r.stderr)[-600:]) if missing else "it took %.0f s" % took if took > within else None
@@ -468,7 +530,7 @@ jax.block_until_ready(big(x))
 print("ran")
 """, dict(XLANE_CPU_HBM=str(16 << 20)), "failed:", "RESOURCE_EXHAUSTED", "xlane:6", "6: 13", "ran"))
 
-# ---- memory, donation, shards ---------------------------------------------------------------------------------------------------
+# ---- memory, donation, shards ----------------------------------------------------------------------------------------
 def memory():
     """S4: what lies on each device, by the device's own count; donated parts are taken over."""
     mesh = mesh_of("xlane", data=8)
@@ -504,22 +566,26 @@ def said():
         code = child + "mesh = Mesh(np.array(jax.devices('xlane')).reshape(2, 4), ('a', 'b'))\nx = jax.device_put(np.ones((8, 16), np.float32), NamedSharding(mesh, P('a', 'b')))\njax.jit(lambda x: jnp.cumsum(x, 1))(x).block_until_ready()\n"
         script = os.path.join(runs, "cum.py")
         open(script, "w").write(code.replace("sys.path.pop(0)", "pass"))
-        r = subprocess.run([os.path.join(here, "build", "xlane"), "run", "--runs", runs, "--name", "said", "--", sys.executable, script], capture_output=True, text=True)
+        r = subprocess.run([os.path.join(here, "build", "xlane"), "run", "--runs", runs, "--name", "said", "--",
+                            sys.executable, script], capture_output=True, text=True)
         events = [json.loads(l) for f in glob.glob(runs + "/*/events.jsonl") for l in open(f)]
         found = [e for e in events if e["event"] == "gathered"]
-        if not found or not any(o["op"] == "stablehlo.reduce_window" and "cum.py:" in o.get("where", "") and o["bytes"] > 0 for o in found[0]["ops"]):
+        if not found or not any(o["op"] == "stablehlo.reduce_window" and "cum.py:" in o.get("where", "")
+                                and o["bytes"] > 0 for o in found[0]["ops"]):
             return "the run's events have %s; %s" % (found, r.stderr[-300:])
     return None
 check("what is gathered for lack of a rule is said", said)
 
-# ---- xlane sharding --------------------------------------------------------------------------------------------------------------
+# ---- xlane sharding --------------------------------------------------------------------------------------------------
 def drawings():
     """S3: for ten arrays the slices that `xlane sharding` draws are those of JAX's addressable_shards."""
     mesh = mesh_of("xlane", data=2, model=4)
-    specs = [P(), P("data"), P("model"), P(None, "data"), P(None, "model"), P("data", "model"), P("model", "data"), P(("data", "model")), P(None, ("model", "data")), P(("model", "data"))]
+    specs = [P(), P("data"), P("model"), P(None, "data"), P(None, "model"), P("data", "model"), P("model", "data"),
+             P(("data", "model")), P(None, ("model", "data")), P(("model", "data"))]
     arrays = [jax.device_put(np.zeros((8, 16), np.float32), NamedSharding(mesh, s)) for s in specs]
     text = jax.jit(lambda a: [x + 1 for x in a]).lower(arrays).as_text()
-    out = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "-"], input=text, capture_output=True, text=True)
+    out = subprocess.run([os.path.join(here, "build", "xlane"), "sharding", "-"], input=text, capture_output=True,
+                         text=True)
     if out.returncode:
         return out.stderr
     drawn, at = {}, None

@@ -1,9 +1,10 @@
-"""Random small programs with random shardings on random meshes of eight devices against the same program on one device of ours.
+"""Random small programs with random shardings on random meshes of eight devices against the same program on one device
+of ours.
 
     test/spmd_random.py [CASES [FIRST]]      so many cases (120), from this seed on; a failing seed prints its program
 
-Arguments, results and values in between are split at random, also where sizes do not divide (only in between: JAX wants the others to). Both kinds of
-annotation take turns. What one device computes is checked elsewhere (test/jax_ops.py)."""
+Arguments, results and values in between are split at random, also where sizes do not divide (only in between: JAX wants
+the others to). Both kinds of annotation take turns. What one device computes is checked elsewhere (test/jax_ops.py)."""
 import os, sys
 import _eight
 import numpy as np
@@ -49,18 +50,22 @@ class Case:
     def array(self, shape=None):
         shape = self.shape() if shape is None else shape
         kind = self.pick("f", "f", "f", "i")
-        x = self.r.normal(size=shape).astype(np.float32) if kind == "f" else self.r.integers(-9, 9, shape).astype(np.int32)
+        x = self.r.normal(size=shape).astype(np.float32) if kind == "f" else self.r.integers(-9, 9,
+            shape).astype(np.int32)
         return x
 
-    # ---- ops: each takes values of this program and gives a new one, or None where it has no use for them ----------------
+    # ---- ops: each takes values of this program and gives a new one, or None where it has no use for them
+    # ----------------
     def elementwise(self, x):
-        f = self.pick(jnp.sin, jnp.tanh, jnp.abs, jnp.sign, lambda v: v * 2 + 1, lambda v: jnp.where(v > 0, v, 0 * v), lambda v: jnp.clip(v, -1, 1), lambda v: v.astype(jnp.bfloat16).astype(jnp.float32),
+        f = self.pick(jnp.sin, jnp.tanh, jnp.abs, jnp.sign, lambda v: v * 2 + 1, lambda v: jnp.where(v > 0, v, 0 * v),
+                      lambda v: jnp.clip(v, -1, 1), lambda v: v.astype(jnp.bfloat16).astype(jnp.float32),
                       lambda v: (v > 0), lambda v: lax.exp(jnp.clip(v.astype(jnp.float32), -3, 3)))
         return f(x)
 
     def binary(self, x, y):
         if x.ndim == y.ndim and all(a == b or a == 1 or b == 1 for a, b in zip(x.shape, y.shape)):
-            return self.pick(jnp.add, jnp.multiply, jnp.maximum, jnp.subtract)(x.astype(jnp.float32), y.astype(jnp.float32))
+            return self.pick(jnp.add, jnp.multiply, jnp.maximum, jnp.subtract)(x.astype(jnp.float32),
+                y.astype(jnp.float32))
 
     def dot(self, x, y):
         x, y = x.astype(jnp.float32), y.astype(jnp.float32)
@@ -93,7 +98,8 @@ class Case:
         if f == "logsumexp":
             return jax.nn.logsumexp(x.astype(jnp.float32), axes)
         if f == "prod":
-            most = 1.1 if x.size <= 512 else 1.001       # a part that overflows times one that vanishes is another number in another order
+            # a part that overflows times one that vanishes is another number in another order
+            most = 1.1 if x.size <= 512 else 1.001
             return jnp.prod(jnp.clip(x.astype(jnp.float32), -most, most), axes)
         if f == "keep":
             return x.astype(jnp.float32) - x.astype(jnp.float32).mean(axes, keepdims=True)
@@ -117,34 +123,40 @@ class Case:
         if not x.ndim:
             return None
         d = int(self.r.integers(x.ndim))
-        parts = [x, jnp.flip(x, d)] if x.ndim != y.ndim or any(a != b for i, (a, b) in enumerate(zip(x.shape, y.shape)) if i != d) or x.dtype != y.dtype else [x, y, x]
+        parts = [x, jnp.flip(x, d)] if x.ndim != y.ndim or any(a != b for i,
+            (a, b) in enumerate(zip(x.shape, y.shape)) if i != d) or x.dtype != y.dtype else [x, y, x]
         return jnp.concatenate(parts, d) if sum(p.shape[d] for p in parts) <= 48 else None
 
     def slice(self, x):
         ix = []
         for n in x.shape:
             a, b = sorted(int(v) for v in self.r.integers(0, n + 1, 2))
-            ix.append(self.pick(slice(None), slice(None), slice(a, max(b, a + 1)), slice(None, None, 2), slice(None, None, -1)))
+            ix.append(self.pick(slice(None), slice(None), slice(a, max(b, a + 1)), slice(None, None, 2),
+                                slice(None, None, -1)))
         return x[tuple(ix)]
 
     def pad(self, x):
-        cfg = [(int(self.r.integers(-1 if n > 2 else 0, 3)), int(self.r.integers(0, 3)), int(self.pick(0, 0, 1))) if self.r.random() < 0.5 else (0, 0, 0) for n in x.shape]
+        cfg = [(int(self.r.integers(-1 if n > 2 else 0, 3)), int(self.r.integers(0, 3)), int(self.pick(0, 0, 1)))
+               if self.r.random() < 0.5 else (0, 0, 0) for n in x.shape]
         return lax.pad(x, jnp.zeros((), x.dtype), cfg) if x.size < 4096 else None
 
     def gather(self, x):
         if not x.ndim:
             return None
         d = int(self.r.integers(x.ndim))
-        i = jnp.asarray(self.r.integers(-1 if self.r.random() < .3 else 0, x.shape[d] + (self.r.random() < .2), self.shape(1, 2)), jnp.int32)
+        i = jnp.asarray(self.r.integers(-1 if self.r.random() < .3 else 0, x.shape[d] + (self.r.random() < .2),
+                                        self.shape(1, 2)), jnp.int32)
         f = self.pick("take", "along", "fill", "pairs")
         if f == "take":
             return jnp.take(x, i, d, mode="clip") if x.size // x.shape[d] * i.size < 8192 else None
         if f == "fill":
-            return jnp.take(x.astype(jnp.float32), i, d, mode="fill", fill_value=7) if x.size // x.shape[d] * i.size < 8192 else None
+            return jnp.take(x.astype(jnp.float32), i, d, mode="fill",
+                            fill_value=7) if x.size // x.shape[d] * i.size < 8192 else None
         if f == "pairs" and x.ndim > 1:
             n = 8
             return x[jnp.asarray(self.r.integers(0, x.shape[0], n)), jnp.asarray(self.r.integers(0, x.shape[1], n))]
-        k = jnp.asarray(self.r.integers(0, x.shape[d], tuple(3 if a == d else n for a, n in enumerate(x.shape))), jnp.int32)
+        k = jnp.asarray(self.r.integers(0, x.shape[d], tuple(3 if a == d else n for a, n in enumerate(x.shape))),
+                        jnp.int32)
         return jnp.take_along_axis(x, k, d)
 
     def scatter(self, x):
@@ -170,17 +182,22 @@ class Case:
     def iota(self, x):
         if not x.ndim:
             return None
-        return x + lax.broadcasted_iota(x.dtype if x.dtype != jnp.bool_ else jnp.int32, x.shape, int(self.r.integers(x.ndim)))
+        return x + lax.broadcasted_iota(x.dtype if x.dtype != jnp.bool_ else jnp.int32, x.shape,
+                                        int(self.r.integers(x.ndim)))
 
     def rng(self, x):
         shape = x.shape
-        return x.astype(jnp.float32) + self.pick(jax.random.normal, jax.random.uniform)(jax.random.key(int(self.r.integers(99))), shape)
+        return x.astype(jnp.float32) + self.pick(jax.random.normal,
+                                                 jax.random.uniform)(jax.random.key(int(self.r.integers(99))), shape)
 
     def loop(self, x):
         x = x.astype(jnp.float32)
         y = jnp.ones_like(x)
-        return self.pick(lambda: lax.fori_loop(0, 3, lambda i, c: jnp.tanh(c * 0.5 + x + i), y), lambda: lax.scan(lambda c, v: (c + v, c * v), y[0], x)[1] if x.ndim > 1 else None,
-                         lambda: lax.while_loop(lambda c: (c[0] < 4) & (c[1].sum() < 1e6), lambda c: (c[0] + 1, c[1] + jnp.flip(x, 0) if x.ndim else c[1] + x), (0, y))[1])()
+        return self.pick(lambda: lax.fori_loop(0, 3, lambda i, c: jnp.tanh(c * 0.5 + x + i), y),
+                         lambda: lax.scan(lambda c, v: (c + v, c * v), y[0], x)[1] if x.ndim > 1 else None,
+                         lambda: lax.while_loop(lambda c: (c[0] < 4) & (c[1].sum() < 1e6),
+                                                lambda c: (c[0] + 1, c[1] + jnp.flip(x, 0) if x.ndim else c[1] + x), (0,
+                                                    y))[1])()
 
     def cond(self, x, y):
         x = x.astype(jnp.float32)
@@ -190,14 +207,17 @@ class Case:
         if not x.ndim:
             return None
         d = int(self.r.integers(x.ndim))
-        return self.pick(lambda: jnp.sort(x, d), lambda: jnp.argsort(x, d), lambda: lax.top_k(x.astype(jnp.float32), min(2, x.shape[-1]))[0],
-                         lambda: lax.sort((x.astype(jnp.float32), jnp.flip(x, d).astype(jnp.float32)), dimension=d, num_keys=1)[1])()
+        return self.pick(lambda: jnp.sort(x, d), lambda: jnp.argsort(x, d),
+                         lambda: lax.top_k(x.astype(jnp.float32), min(2, x.shape[-1]))[0],
+                         lambda: lax.sort((x.astype(jnp.float32), jnp.flip(x, d).astype(jnp.float32)), dimension=d,
+                                          num_keys=1)[1])()
 
     def cumulative(self, x):
         if not x.ndim:
             return None
         d = int(self.r.integers(x.ndim))
-        return self.pick(jnp.cumsum, lambda v, a: lax.cummax(v, a), lambda v, a: lax.cumsum(v, a, reverse=True))(x.astype(jnp.float32), d)
+        return self.pick(jnp.cumsum, lambda v, a: lax.cummax(v, a), lambda v,
+                         a: lax.cumsum(v, a, reverse=True))(x.astype(jnp.float32), d)
 
     def convolution(self, x):
         if x.ndim != 3:
@@ -208,7 +228,8 @@ class Case:
     def window(self, x):
         if not x.ndim or x.shape[-1] < 2:
             return None
-        return lax.reduce_window(x.astype(jnp.float32), -jnp.inf, lax.max, (1,) * (x.ndim - 1) + (2,), (1,) * (x.ndim - 1) + (int(self.pick(1, 2)),), "VALID")
+        return lax.reduce_window(x.astype(jnp.float32), -jnp.inf, lax.max, (1,) * (x.ndim - 1) + (2,),
+                                 (1,) * (x.ndim - 1) + (int(self.pick(1, 2)),), "VALID")
 
     def dynamic(self, x, y):
         if not x.ndim:
@@ -216,7 +237,8 @@ class Case:
         i = jnp.clip(jnp.abs(y.astype(jnp.float32)).sum().astype(jnp.int32) % 7, 0, 5)
         sizes = [n if self.r.random() < 0.6 else max(1, n // 2) for n in x.shape]
         part = lax.dynamic_slice(x, [i] * x.ndim, sizes)
-        return part if self.r.random() < 0.5 else lax.dynamic_update_slice(x, part + part if x.dtype != jnp.bool_ else part, [i - 1] * x.ndim)
+        return part if self.r.random() < 0.5 else lax.dynamic_update_slice(x,
+            part + part if x.dtype != jnp.bool_ else part, [i - 1] * x.ndim)
 
     def broadcast(self, x):
         n = int(self.pick(2, 3, 8))
@@ -239,7 +261,8 @@ class Case:
         if self.r.random() < 0.5:                        # two that fit each other
             args.append(self.array(args[0].shape))
         specs = [self.spec(a.shape, True) for a in args]
-        ops = [o for o in (self.elementwise, self.binary, self.dot, self.reduce, self.transpose, self.reshape, self.concatenate, self.slice, self.pad, self.gather, self.scatter,
+        ops = [o for o in (self.elementwise, self.binary, self.dot, self.reduce, self.transpose, self.reshape,
+                           self.concatenate, self.slice, self.pad, self.gather, self.scatter,
                            self.grad_gather, self.iota, self.rng, self.loop, self.cond, self.sort, self.cumulative, self.convolution, self.window, self.dynamic, self.broadcast,
                            self.select, self.algebra)]
         seed, count = int(self.r.integers(1 << 30)), int(self.r.integers(2, 9))
@@ -263,7 +286,8 @@ class Case:
                 if cut and mesh is not None:
                     v = lax.with_sharding_constraint(v, NamedSharding(mesh, s))
                 vals.append(v)
-            keep = sorted(set(int(k) for k in self.r.integers(len(args), len(vals), 3))) if len(vals) > len(args) else [0]
+            keep = sorted(set(int(k) for k in self.r.integers(len(args), len(vals),
+                3))) if len(vals) > len(args) else [0]
             self.says.append("returns %s" % keep)
             return [vals[k] for k in keep]
         return f, args, specs, self.r.random() < 0.5, seed
@@ -301,7 +325,8 @@ def run(seed):
                 if np.asarray(s.data).tobytes() != np.asarray(np.asarray(x)[s.index]).tobytes():
                     why = "copies of one part differ between devices"
             if why:
-                return "result %d: %s\n    %s" % (i, why, "\n    ".join(c.says + ["results as %s" % (outs and [o.spec for o in outs])]))
+                return "result %d: %s\n    %s" % (i, why, "\n    ".join(c.says
+                    + ["results as %s" % (outs and [o.spec for o in outs])]))
     except Exception as e:
         return "%s: %s\n    %s" % (type(e).__name__, str(e)[:700], "\n    ".join(c.says))
     finally:
@@ -319,5 +344,6 @@ for seed in range(first, first + count):
     if why:
         print("FAIL random program %d: %s" % (seed, why), flush=True)
         bad += 1
-print("%s %d random programs on meshes of eight devices give what one device gives" % ("ok" if not bad else "FAIL %d of" % bad, count))
+print("%s %d random programs on meshes of eight devices give what one device gives"
+      % ("ok" if not bad else "FAIL %d of" % bad, count))
 sys.exit(1 if bad else 0)

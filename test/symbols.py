@@ -6,16 +6,19 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, "build")
-ONLY = {"libxlane-cpu.so": {"GetPjrtApi"}, "libxlane-guard.so": {"GetPjrtApi", "xlane_guard_attach"}, "libxlane-preload.so": {"dlsym"}}
+ONLY = {"libxlane-cpu.so": {"GetPjrtApi"}, "libxlane-guard.so": {"GetPjrtApi", "xlane_guard_attach"},
+        "libxlane-preload.so": {"dlsym"}}
 
 
 def shown(name):
-    out = subprocess.run(["nm", "-D", "--defined-only", os.path.join(BUILD, name)], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(["nm", "-D", "--defined-only", os.path.join(BUILD, name)], capture_output=True, text=True,
+                         check=True).stdout
     return {line.split()[-1].split("@")[0] for line in out.splitlines() if line.split()[1] != "A"}
 
 
 def soname(name):
-    out = subprocess.run(["readelf", "-d", os.path.join(BUILD, name)], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(["readelf", "-d", os.path.join(BUILD, name)], capture_output=True, text=True,
+                         check=True).stdout
     m = re.search(r"soname: \[(.*?)\]", out)
     return m[1] if m else None
 
@@ -29,13 +32,15 @@ def main():
     bad = 0
     for name, want in ONLY.items():
         got = shown(name)
-        bad += check(name, got == want, f"shows {', '.join(sorted(got - want)[:8])}; lacks {', '.join(sorted(want - got))}")
+        bad += check(name, got == want,
+                     f"shows {', '.join(sorted(got - want)[:8])}; lacks {', '.join(sorted(want - got))}")
         bad += check(name + "_soname", soname(name) == name, f"its soname is {soname(name)}")
     header = open(os.path.join(ROOT, "include", "xlane", "xlane.h"), encoding="utf-8").read()
     declared = set(re.findall(r"^(?:XL_API|XL_CHECKED)[^(;]*?\b(xl_\w+)\(", header, re.M))
     got = shown("libxlane.so")
     bad += check("libxlane", got == declared, f"not in the header: {', '.join(sorted(got - declared)[:8])}; not in the library: {', '.join(sorted(declared - got)[:8])}")
-    bad += check("libxlane_soname", re.fullmatch(r"libxlane\.so\.\d+", soname("libxlane.so") or "") is not None, f"its soname is {soname('libxlane.so')}")
+    bad += check("libxlane_soname", re.fullmatch(r"libxlane\.so\.\d+", soname("libxlane.so") or "") is not None,
+                 f"its soname is {soname('libxlane.so')}")
     return 1 if bad else 0
 
 

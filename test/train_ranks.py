@@ -12,7 +12,8 @@ env.update(XLANE_PLUGIN=os.path.join(ROOT, "build", "libxlane-cpu.so"), XLANE_CA
 with open(tmp + "/text", "wb") as f:
     for name in sorted(glob.glob(ROOT + "/src/base/*.c")):
         f.write(open(name, "rb").read())
-TINY = ["data.train=" + tmp + "/text", "model.pattern=A*2", "model.dim=32", "model.heads=2", "data.batch=8", "data.time=32", "optimizer.warmup=2", "train.log_every=4", "optimizer.schedule=constant", "cache=none"]
+TINY = ["data.train=" + tmp + "/text", "model.pattern=A*2", "model.dim=32", "model.heads=2", "data.batch=8",
+        "data.time=32", "optimizer.warmup=2", "train.log_every=4", "optimizer.schedule=constant", "cache=none"]
 counted = 0
 
 
@@ -35,7 +36,8 @@ def folder():
 
 
 def start(*words, before=(), devices=1, **more):
-    return subprocess.Popen([*before, XLANE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=tmp, env=dict(env, XLANE_CPU_DEVICES=str(devices), **more))
+    return subprocess.Popen([*before, XLANE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            errors="replace", cwd=tmp, env=dict(env, XLANE_CPU_DEVICES=str(devices), **more))
 
 
 def ended(p, status=0, seconds=120):
@@ -48,7 +50,8 @@ def ended(p, status=0, seconds=120):
 def train(n, steps, *words, runs=None, devices=1, **more):
     """A run of n processes; its folder."""
     runs = runs or folder()
-    out, err = ended(start("train", *(["-n", str(n)] if n > 1 else []), "--runs", runs, *TINY, "train.steps=%d" % steps, "train.save_every=4", *words, devices=devices), **more)
+    out, err = ended(start("train", *(["-n", str(n)] if n > 1 else []), "--runs", runs, *TINY, "train.steps=%d" % steps,
+                           "train.save_every=4", *words, devices=devices), **more)
     return glob.glob(runs + "/2*")[0]
 
 
@@ -66,7 +69,8 @@ def events(run, kind):
 
 
 def near(a, b):
-    return a.keys() == b.keys() and all(abs(float(x) - float(y)) <= 1e-5 * max(1, abs(float(y))) for k in a for x, y in zip(a[k][:1], b[k][:1]))
+    return a.keys() == b.keys() and all(abs(float(x) - float(y)) <= 1e-5 * max(1, abs(float(y))) for k in a for x,
+                                        y in zip(a[k][:1], b[k][:1]))
 
 
 def same_bits():
@@ -75,7 +79,8 @@ def same_bits():
         for n, devices in ((4, 1), (2, 2)):
             run = train(n, 8, "mesh=" + mesh, devices=devices)
             if losses(run) != losses(whole) or len(losses(run)) != 8:
-                return "%d processes of %d devices, mesh %s: %s, one process: %s" % (n, devices, mesh, losses(run), losses(whole))
+                return "%d processes of %d devices, mesh %s: %s, one process: %s" % (n, devices, mesh, losses(run),
+                    losses(whole))
             if {e["rank"] for e in events(run, "start")} != set(range(n)):
                 return "events of ranks %s" % events(run, "start")
             if len(glob.glob(os.path.dirname(run) + "/2*")) != 1 or glob.glob(run + "/.ranks*"):
@@ -83,7 +88,8 @@ def same_bits():
     runs = folder()
     out, err = ended(start("train", "-n", "3", "--json", "--runs", runs, *TINY, "data.batch=6", "train.steps=4"))
     said = json.loads(out)
-    if said["step"] != 4 or said["preempted"] or "[0] mesh: data=3 on 3 devices" not in err or re.search(r"^\[[12]\]", err, re.M):
+    if said["step"] != 4 or said["preempted"] or "[0] mesh: data=3 on 3 devices" not in err or re.search(r"^\[[12]\]",
+        err, re.M):
         return "no mesh given: %s %s" % (out, err)
     out, err = ended(start("train", "-n", "3", "--runs", runs, *TINY, "train.steps=4"), 1)
     if "8" not in err or "data" not in err or "3" not in err:
@@ -134,7 +140,8 @@ def killed_while_saving(rounds=30 if long else 2):
     for k in range(rounds):
         runs = folder()
         p = start("train", "-n", "3", "--runs", runs, *TINY, "train.steps=300", "train.save_every=1", "data.batch=6")
-        pids = lambda: {e["rank"]: e["pid"] for r in glob.glob(runs + "/2*") if os.path.exists(r + "/events.jsonl") for e in events(r, "start")}
+        pids = lambda: {e["rank"]: e["pid"] for r in glob.glob(runs + "/2*") if os.path.exists(r + "/events.jsonl")
+                        for e in events(r, "start")}
         end = time.time() + 60
         while time.time() < end and not (len(pids()) == 3 and glob.glob(runs + "/2*/checkpoints/step-0000000[2-9]*")):
             time.sleep(0.01)
@@ -145,7 +152,8 @@ def killed_while_saving(rounds=30 if long else 2):
         if not p.returncode:
             continue                                      # it was done before
         end = time.time() + 20                             # where the launcher was killed, its ranks die with it
-        while any(os.path.exists("/proc/%d" % q) and open("/proc/%d/stat" % q).read().split()[2] != "Z" for q in pids().values()) and time.time() < end:
+        while any(os.path.exists("/proc/%d" % q) and open("/proc/%d/stat" % q).read().split()[2] != "Z" for q
+                  in pids().values()) and time.time() < end:
             time.sleep(0.05)
         had = {e["step"] for e in events(run, "checkpoint")}
         out, err = ended(start("checkpoint", "verify", run))
@@ -168,17 +176,21 @@ def preempted():
         runs = folder()
         p = start("train", "-n", "3", "--runs", runs, *TINY, "train.steps=100000", "data.batch=6")
         end = time.time() + 60
-        while time.time() < end and not (glob.glob(runs + "/2*/metrics.csv") and len(open(glob.glob(runs + "/2*/metrics.csv")[0]).readlines()) > 4):
+        while time.time() < end and not (glob.glob(runs + "/2*/metrics.csv")
+                                         and len(open(glob.glob(runs + "/2*/metrics.csv")[0]).readlines()) > 4):
             time.sleep(0.02)
         run = glob.glob(runs + "/2*")[0]
         (p.send_signal(sig) if who is None else os.kill({e["rank"]: e["pid"] for e in events(run, "start")}[who], sig))
         out, err = ended(p, status, 60)
         ends = events(run, "stop")
         words = "preempted" if not status else "stopped"
-        if len(ends) != 3 or len({e["step"] for e in ends}) != 1 or {e["why"] for e in ends} != {"preempted" if not status else "a signal"}:
+        if len(ends) != 3 or len({e["step"] for e in ends}) != 1 or {e["why"] for e in ends} != {"preempted"
+            if not status else "a signal"}:
             return "signal %d to rank %s: %s" % (sig, who, ends)
         step = ends[0]["step"]
-        if "[0] %s after step %d and saved; go on with: xlane resume" % (words, step) not in err or json.load(open(run + "/run.json"))["end"] != ("preempted" if not status else "stopped by a signal"):
+        if "[0] %s after step %d and saved; go on with: xlane resume" % (words,
+            step) not in err or json.load(open(run + "/run.json"))["end"] != ("preempted" if not status
+                else "stopped by a signal"):
             return "signal %d to rank %s: %s" % (sig, who, err[-300:])
         if len(losses(run)) != step or "step %d" % step not in ended(start("checkpoint", "verify", run))[0]:
             return "step %d is not saved" % step
@@ -199,7 +211,8 @@ def restarts():
         return "%s %s" % (told, err[-400:])
     # a failure that repeats: the second time it is given up, with the cause
     runs = folder()
-    p = start("train", "-n", "2", "--restarts", "5", "--runs", runs, *TINY, "train.steps=100000", "train.save_every=1000000")
+    p = start("train", "-n", "2", "--restarts", "5", "--runs", runs, *TINY, "train.steps=100000",
+              "train.save_every=1000000")
     killed = set()
     end = time.time() + 60
     while time.time() < end and p.poll() is None:
@@ -213,12 +226,14 @@ def restarts():
     if len(killed) != 2 or "failed of the same cause before, and came no further since" not in err or "rank_killed" not in err:
         return "killed %d times: %s" % (len(killed), err[-500:])
     # what a restart cannot mend is not restarted; nor is a run without --restarts
-    p = start("run", "-n", "2", "--restarts", "3", "--runs", runs, "--cache", "off", "--", "sh", "-c", "echo 'ModuleNotFoundError: x' >&2; exit 1")
+    p = start("run", "-n", "2", "--restarts", "3", "--runs", runs, "--cache", "off", "--", "sh", "-c",
+              "echo 'ModuleNotFoundError: x' >&2; exit 1")
     out, err = ended(p, 1)
     if err.count("failed first") != 1 or "stopped: a restart could not help" not in err:
         return "an import error: " + err[-400:]
     mark = tmp + "/mark"
-    p = start("run", "-n", "2", "--restarts", "3", "--runs", runs, "--cache", "off", "--", "sh", "-c", "[ $XLANE_RANK = 0 ] || [ -e %s ] || { : > %s; kill -9 $$; }; sleep 0.2" % (mark, mark))
+    p = start("run", "-n", "2", "--restarts", "3", "--runs", runs, "--cache", "off", "--", "sh", "-c",
+              "[ $XLANE_RANK = 0 ] || [ -e %s ] || { : > %s; kill -9 $$; }; sleep 0.2" % (mark, mark))
     out, err = ended(p)
     if "rank 1 of 2 failed first" not in err or "all ranks are started again" not in err:
         return "a rank killed once: " + err[-400:]
@@ -236,9 +251,12 @@ def joined():
     if shutil.which("mpirun"):
         runs = ways["mpirun"] = folder()
         ended(start(*words(runs), before=["mpirun", "--oversubscribe", "-n", "2"], **root))
-        ended(start("resume", glob.glob(runs + "/2*")[0], "train.steps=7", before=["mpirun", "--oversubscribe", "-n", "2"], **root))
-    for name, each in (("Cloud TPU", lambda i: {"TPU_WORKER_HOSTNAMES": "localhost,127.0.0.1", "TPU_WORKER_ID": str(i), "XLANE_JOB": "slice"}),
-                       ("JobSet", lambda i: {"XLANE_RANKS": "2", "JOB_COMPLETION_INDEX": str(i), "XLANE_JOB": "jobset"})):
+        ended(start("resume", glob.glob(runs + "/2*")[0], "train.steps=7",
+                    before=["mpirun", "--oversubscribe", "-n", "2"], **root))
+    for name, each in (("Cloud TPU", lambda i: {"TPU_WORKER_HOSTNAMES": "localhost,127.0.0.1", "TPU_WORKER_ID": str(i),
+                                                "XLANE_JOB": "slice"}),
+                       ("JobSet", lambda i: {"XLANE_RANKS": "2", "JOB_COMPLETION_INDEX": str(i),
+                                             "XLANE_JOB": "jobset"})):
         runs = ways[name] = folder()
         for p in [start(*words(runs), **each(i)) for i in range(2)]:
             ended(p)
@@ -246,7 +264,8 @@ def joined():
     ended(start("run", "-n", "2", "--runs", folder(), "--cache", "off", "--", XLANE, *words(runs)))
     for name, runs in ways.items():
         run = glob.glob(runs + "/2*")
-        if len(run) != 1 or {k: v for k, v in losses(run[0]).items() if k < 7} != whole or glob.glob(runs + "/.job*") or glob.glob(run[0] + "/.ranks*"):
+        if len(run) != 1 or {k: v for k, v in losses(run[0]).items() if k < 7} != whole or glob.glob(runs
+            + "/.job*") or glob.glob(run[0] + "/.ranks*"):
             return "%s: %s, losses %s, one process: %s" % (name, os.listdir(runs), losses(run[0]), whole)
     if "mpirun" not in ways:
         print("skip train_ranks_mpirun: no mpirun (Debian: openmpi-bin)", flush=True)
@@ -277,7 +296,8 @@ def cache_without_locks():
     subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp + "/shim.so", tmp + "/shim.c"], check=True)
     for local in ({}, {"FAKE_LOCKS": "1"}):
         cache, named = folder(), []
-        writer = lambda i, time: start("run", "--cache", cache, "--cache-max", "200KB", "--runs", folder(), "--", XLANE, "train", "--runs", folder(), *TINY, "train.steps=3", "data.time=%d" % time,
+        writer = lambda i, time: start("run", "--cache", cache, "--cache-max", "200KB", "--runs", folder(), "--", XLANE,
+                                       "train", "--runs", folder(), *TINY, "train.steps=3", "data.time=%d" % time,
                                        LD_PRELOAD=tmp + "/shim.so", FAKE_HOST="host-%s" % "ab"[i % 2], **local)
         for turn in range(12 if long else 3):
             all = [writer(i, 16 + 8 * (turn + i // 3)) for i in range(4)]          # three the same program, one another
@@ -297,7 +317,8 @@ def cache_without_locks():
         size = sum(os.path.getsize(f) for f in glob.glob(cache + "/*/*.xle"))
         if set(named) != {0, 1} or not size or size > 200000:
             return "named on hosts %s, %d bytes kept: %s" % (set(named), size, out)
-        alone = start("run", "--cache", folder(), "--runs", folder(), "--", "true", LD_PRELOAD=tmp + "/shim.so", FAKE_HOST="host-a", **local)
+        alone = start("run", "--cache", folder(), "--runs", folder(), "--", "true", LD_PRELOAD=tmp + "/shim.so",
+                      FAKE_HOST="host-a", **local)
         if "also writes" in ended(alone)[1]:
             return "one writer alone is named"
 
@@ -310,7 +331,8 @@ def report():
     if page.count("<h2>Ranks</h2>") != 1 or any(">rank %d</text>" % i not in page for i in range(3)) or page.count("status 0</span>") != 3 or "first to fail" in page:
         return "three ranks: " + page[page.find("<h2>Ranks"):][:600]
     runs = folder()
-    ended(start("run", "-n", "2", "--runs", runs, "--cache", "off", "--", "sh", "-c", "[ $XLANE_RANK = 0 ] || exit 7; sleep 1"), 7)
+    ended(start("run", "-n", "2", "--runs", runs, "--cache", "off", "--", "sh", "-c",
+                "[ $XLANE_RANK = 0 ] || exit 7; sleep 1"), 7)
     ended(start("report", glob.glob(runs + "/2*")[0], "--out", tmp + "/r.html"))
     if "status 7, the first to fail" not in open(tmp + "/r.html").read():
         return "a rank that failed is not told"

@@ -1,16 +1,20 @@
-"""Nothing lost, nobody let in: descriptors, checkpoints, full disks, signals, other people's folders, privacy. (Rows C5, Q1, Q3, T3)
-What a second user would have planted is made by root with that user as its owner; elsewhere those checks are skipped."""
+"""Nothing lost, nobody let in: descriptors, checkpoints, full disks, signals, other people's folders, privacy. (Rows
+C5, Q1, Q3, T3) What a second user would have planted is made by root with that user as its owner; elsewhere those
+checks are skipped."""
 import atexit, glob, hashlib, json, os, random, re, resource, shutil, signal, stat, subprocess, sys, tempfile, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.join(ROOT, "build")
-XLANE, PLUGIN, DRIVER, FAULT = (os.path.join(BUILD, n) for n in ("xlane", "libxlane-cpu.so", "test/tool/guard", "test/plugins/fault.so"))
+XLANE, PLUGIN, DRIVER, FAULT = (os.path.join(BUILD, n) for n in ("xlane", "libxlane-cpu.so", "test/tool/guard",
+    "test/plugins/fault.so"))
 ALL = os.environ.get("XLANE_TEST_ALL") == "1"
 TMP = tempfile.mkdtemp(prefix="xlane-trust-")
 os.chmod(TMP, 0o755)
 atexit.register(shutil.rmtree, TMP, ignore_errors=True)
-ENV = dict(os.environ, XLANE_PLUGIN=PLUGIN, LD_LIBRARY_PATH=BUILD, XLANE_STATE=os.path.join(TMP, "state"), XLANE_CACHE=os.path.join(TMP, "cache"))
-TINY = ["model.pattern=A", "model.dim=16", "model.heads=2", "data.time=16", "data.batch=2", "optimizer.warmup=2", "cache=none", "train.eval_every=0"]
+ENV = dict(os.environ, XLANE_PLUGIN=PLUGIN, LD_LIBRARY_PATH=BUILD, XLANE_STATE=os.path.join(TMP, "state"),
+           XLANE_CACHE=os.path.join(TMP, "cache"))
+TINY = ["model.pattern=A", "model.dim=16", "model.heads=2", "data.time=16", "data.batch=2", "optimizer.warmup=2",
+        "cache=none", "train.eval_every=0"]
 OTHER = 54321                                                   # a user that is nobody here
 checks, failed = [], 0
 
@@ -25,7 +29,8 @@ class Skip(Exception):
 
 
 def xlane(*args, code=0, env=None, **kw):
-    p = subprocess.run([XLANE, *args], capture_output=True, text=True, env=dict(ENV, **(env or {})), cwd=kw.pop("cwd", TMP), errors="replace", **kw)
+    p = subprocess.run([XLANE, *args], capture_output=True, text=True, env=dict(ENV, **(env or {})),
+                       cwd=kw.pop("cwd", TMP), errors="replace", **kw)
     assert code is None or p.returncode == code, f"xlane {' '.join(args)}: exit {p.returncode}, not {code}: {p.stdout[-500:]} {p.stderr[-900:]}"
     return p
 
@@ -63,7 +68,8 @@ def ckpts(run):
 
 def guarded(rounds, habit=None, path="", name="g", env=None, threads=1, code=0, cache=None):
     words = [DRIVER, PLUGIN, str(rounds), str(threads), "0"] + ([habit] if habit else []) + ([path] if path else [])
-    p = xlane("run", "--runs", os.path.join(TMP, "runs-" + name), "--cache", cache or os.path.join(TMP, "cache-" + name), "--", *words, code=code, env=env)
+    p = xlane("run", "--runs", os.path.join(TMP, "runs-" + name), "--cache",
+              cache or os.path.join(TMP, "cache-" + name), "--", *words, code=code, env=env)
     return newest_run("runs-" + name), p
 
 
@@ -72,7 +78,7 @@ def root_only():
         raise Skip("needs root, to act as a second user")
 
 
-# ---- descriptors --------------------------------------------------------------------------------------------------------------
+# ---- descriptors -----------------------------------------------------------------------------------------------------
 @check
 def files_of_a_program_that_closes_all_descriptors_stay_its_own():
     want = {i: "".join(f"user data {t} of file {i}\n" for t in range(3)) for i in range(40)}
@@ -83,7 +89,8 @@ def files_of_a_program_that_closes_all_descriptors_stay_its_own():
             got = open(f"{base}.{i}").read()
             assert got == want[i], (turn, i, got[:300])
             os.unlink(f"{base}.{i}")
-        assert sum(e["event"] == "compile" for e in events(run)) >= 6, "what happened after the descriptors were closed is recorded too"
+        assert sum(e["event"] == "compile" for e
+                   in events(run)) >= 6, "what happened after the descriptors were closed is recorded too"
         shutil.rmtree(run)
 
 
@@ -105,14 +112,15 @@ def recording_stops_where_the_folder_is_not_the_one_that_was_opened():
     assert not made and os.listdir(jail) == [], (made, os.listdir(jail))
 
 
-# ---- the guard changes nothing in its host ------------------------------------------------------------------------------------
+# ---- the guard changes nothing in its host ---------------------------------------------------------------------------
 @check
 def a_file_size_limit_does_not_kill_a_guarded_program():
     def small():
         resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))   # SIGXFSZ keeps its default: it ends the process
     bare = subprocess.run([DRIVER, PLUGIN, "6", "1"], env=ENV, capture_output=True, text=True, preexec_fn=small)
     assert bare.returncode == 0, bare
-    env = dict(ENV, LD_PRELOAD=os.path.join(BUILD, "libxlane-preload.so"), XLANE_GUARD_LIBRARY=os.path.join(BUILD, "libxlane-guard.so"), XLANE_RUN=os.path.join(TMP, "fsize"),
+    env = dict(ENV, LD_PRELOAD=os.path.join(BUILD, "libxlane-preload.so"),
+               XLANE_GUARD_LIBRARY=os.path.join(BUILD, "libxlane-guard.so"), XLANE_RUN=os.path.join(TMP, "fsize"),
                XLANE_CACHE=os.path.join(TMP, "cache-fsize"))
     os.makedirs(env["XLANE_RUN"])
     p = subprocess.run([DRIVER, PLUGIN, "6", "1"], env=env, capture_output=True, text=True, preexec_fn=small)
@@ -144,15 +152,17 @@ def short_writes_do_not_tear_events():
 def memory_does_not_grow_with_the_number_of_module_names():
     n = 3000 if ALL else 1500
     def grew(*more):
-        p = subprocess.run([*more, DRIVER, PLUGIN, str(n), "1", "0", "names"], env=ENV, capture_output=True, text=True, cwd=TMP, check=True)
+        p = subprocess.run([*more, DRIVER, PLUGIN, str(n), "1", "0", "names"], env=ENV, capture_output=True, text=True,
+                           cwd=TMP, check=True)
         return int(re.search(r"grew (-?\d+) KiB", p.stdout)[1])
     control, ours = grew(), grew(XLANE, "run", "--runs", os.path.join(TMP, "runs-names"), "--cache", "off", "--")
     each = (ours - control) / n
-    per = 30                                                    # what a name took before its histograms were made on demand
+    # what a name took before its histograms were made on demand
+    per = 30
     assert each < per / 2, f"{each:.1f} KiB for each name ({control} KiB bare, {ours} KiB guarded)"
 
 
-# ---- checkpoints --------------------------------------------------------------------------------------------------------------
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
 def damage(path, rng, how=None):
     raw = bytearray(open(path, "rb").read())
     how = how or rng.choice(["flip", "flip", "zero", "cut", "more"])
@@ -218,7 +228,8 @@ def retention_counts_only_whole_checkpoints():
         damage(c, random.Random(3), "flip")
     xlane("resume", "--quiet", run, "train.steps=50", "train.save_every=100", "train.keep=2")
     left = [os.path.basename(c) for c in ckpts(run)]
-    assert "step-00000010.safetensors" in left and "step-00000050.safetensors" in left, left   # 10 and 50 are the two whole ones
+    # 10 and 50 are the two whole ones
+    assert "step-00000010.safetensors" in left and "step-00000050.safetensors" in left, left
 
 
 @check
@@ -239,7 +250,8 @@ def no_checkpoint_that_can_be_read_is_an_error_that_names_them():
 @check
 def left_over_temporary_files_go():
     run, _ = train("train.steps=10", "runs=left")
-    left = [os.path.join(run, "checkpoints", n) for n in (".xlane-1-0123456789abcdef.tmp", "step-00000009.safetensors.4711.tmp")]
+    left = [os.path.join(run, "checkpoints", n) for n in (".xlane-1-0123456789abcdef.tmp",
+                                                          "step-00000009.safetensors.4711.tmp")]
     for path in left:
         open(path, "wb").write(b"x" * 1000)
     xlane("resume", "--quiet", run, "train.steps=12")
@@ -263,21 +275,26 @@ def changed_training_data_are_said_on_resume():
 
 @check
 def an_error_of_the_disk_is_told_as_one():
-    run, p = train("train.steps=12", "train.save_every=4", "runs=eio", code=1, env={"LD_PRELOAD": FAULT, "FAULT_FSYNC": "checkpoints/"})
+    run, p = train("train.steps=12", "train.save_every=4", "runs=eio", code=1,
+                   env={"LD_PRELOAD": FAULT, "FAULT_FSYNC": "checkpoints/"})
     assert "Input/output error" in p.stderr and "smaller" not in p.stderr and "batch" not in p.stderr, p.stderr
     assert "no checkpoint has been written yet" in p.stderr and "last whole" not in p.stderr, p.stderr
     run = newest_run("eio")
     assert not os.listdir(os.path.join(run, "checkpoints")) and not events(run, "checkpoint")
-    p = xlane("train", "--quiet", f"data.train={text()}", *TINY, "train.steps=100", "train.save_every=1", "runs=eio2", code=1,
-              env={"LD_PRELOAD": FAULT, "FAULT_FSYNC": "checkpoints/"}, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60)))
+    p = xlane("train", "--quiet", f"data.train={text()}", *TINY, "train.steps=100", "train.save_every=1", "runs=eio2",
+              code=1,
+              env={"LD_PRELOAD": FAULT,
+                   "FAULT_FSYNC": "checkpoints/"}, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE,
+                       (60, 60)))
     assert "Too many open files" not in p.stderr, "a failed save leaves its descriptor open"
 
 
-# ---- disks that fill ----------------------------------------------------------------------------------------------------------
+# ---- disks that fill -------------------------------------------------------------------------------------------------
 @check
 def a_disk_that_is_full_for_a_second_loses_no_row():
     full = os.path.join(TMP, "full.now")
-    child = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={text()}", *TINY, "train.steps=1500", "train.save_every=200", "train.log_every=1", "runs=full"],
+    child = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={text()}", *TINY, "train.steps=1500",
+                              "train.save_every=200", "train.log_every=1", "runs=full"],
                              env=dict(ENV, LD_PRELOAD=FAULT, FAULT_FULL=full), cwd=TMP, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not (glob.glob(os.path.join(TMP, "full", "*", "metrics.csv")) and len(rows(newest_run("full"))) > 50):
         time.sleep(0.01)
@@ -289,7 +306,8 @@ def a_disk_that_is_full_for_a_second_loses_no_row():
     assert child.returncode == 0, (child.returncode, err)
     assert rows(run) == list(range(1, 1501))
     assert json.load(open(os.path.join(run, "run.json")))["lost"] == 0
-    for e in open(os.path.join(run, "events.jsonl")):           # a torn piece is ended by a newline; the events themselves are whole
+    # a torn piece is ended by a newline; the events themselves are whole
+    for e in open(os.path.join(run, "events.jsonl")):
         if e.startswith("{\"t\":"):
             try:
                 json.loads(e)
@@ -300,7 +318,8 @@ def a_disk_that_is_full_for_a_second_loses_no_row():
 @check
 def rows_that_cannot_be_written_are_counted_and_the_exit_status_says_so():
     full = os.path.join(TMP, "full.forever")
-    child = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={text()}", *TINY, "train.steps=400", "train.save_every=0", "train.log_every=1", "runs=lost"],
+    child = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={text()}", *TINY, "train.steps=400",
+                              "train.save_every=0", "train.log_every=1", "runs=lost"],
                              env=dict(ENV, LD_PRELOAD=FAULT, FAULT_FULL=full), cwd=TMP, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not (glob.glob(os.path.join(TMP, "lost", "*", "metrics.csv")) and len(rows(newest_run("lost"))) > 20):
         time.sleep(0.01)
@@ -312,19 +331,24 @@ def rows_that_cannot_be_written_are_counted_and_the_exit_status_says_so():
     assert got == list(range(1, len(got) + 1)) and len(got) < 400, "rows are whole and in order"
     assert child.returncode in (1, 5), (child.returncode, err)  # 1: the last checkpoint could not be written either
     assert "could not be written down" in err, err
-    p = xlane("resume", "--quiet", run, "train.steps=410", code=None)   # nothing was saved: it begins again, and has all rows
+    # nothing was saved: it begins again, and has all rows
+    p = xlane("resume", "--quiet", run, "train.steps=410", code=None)
     assert p.returncode == 0 and rows(run) == list(range(1, 411)), (p.returncode, p.stderr)
 
 
-# ---- signals ------------------------------------------------------------------------------------------------------------------
+# ---- signals ---------------------------------------------------------------------------------------------------------
 @check
 def every_signal_that_ends_a_session_saves_and_has_its_own_exit_status():
-    assert "4 stopped by a signal and saved" in xlane("--help").stdout and "4 stopped by a signal" in xlane("train", "--help").stdout
+    assert "4 stopped by a signal and saved" in xlane("--help").stdout and "4 stopped by a signal" in xlane("train",
+        "--help").stdout
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         runs = "sig" + sig.name
-        child = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={text()}", *TINY, "train.steps=1000000", "runs=" + runs], env=ENV, cwd=TMP, stderr=subprocess.PIPE, text=True,
-                                 preexec_fn=lambda: signal.signal(sig, signal.SIG_DFL))   # a background job of a shell ignores some, and so would the run
-        while not (glob.glob(os.path.join(TMP, runs, "*", "metrics.csv")) and os.path.getsize(glob.glob(os.path.join(TMP, runs, "*", "metrics.csv"))[0]) > 300):
+        child = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={text()}", *TINY, "train.steps=1000000",
+                                  "runs=" + runs], env=ENV, cwd=TMP, stderr=subprocess.PIPE, text=True,
+                                 # a background job of a shell ignores some, and so would the run
+                                 preexec_fn=lambda: signal.signal(sig, signal.SIG_DFL))
+        while not (glob.glob(os.path.join(TMP, runs, "*", "metrics.csv"))
+                   and os.path.getsize(glob.glob(os.path.join(TMP, runs, "*", "metrics.csv"))[0]) > 300):
             time.sleep(0.01)
             assert child.poll() is None
         child.send_signal(sig)
@@ -333,7 +357,8 @@ def every_signal_that_ends_a_session_saves_and_has_its_own_exit_status():
         assert child.returncode == 4, (sig, child.returncode, err)
         assert len(ckpts(run)) >= 1 and json.load(open(os.path.join(run, "run.json")))["end"] == "stopped by a signal"
     # a terminal that goes away while progress is printed to it
-    child = subprocess.Popen([XLANE, "train", f"data.train={text()}", *TINY, "train.steps=1000000", "train.log_every=1", "runs=pipe"], env=ENV, cwd=TMP, stderr=subprocess.PIPE,
+    child = subprocess.Popen([XLANE, "train", f"data.train={text()}", *TINY, "train.steps=1000000", "train.log_every=1",
+                              "runs=pipe"], env=ENV, cwd=TMP, stderr=subprocess.PIPE,
                              stdout=subprocess.DEVNULL, restore_signals=True)
     child.stderr.readline(), child.stderr.readline()
     time.sleep(0.5)
@@ -364,15 +389,17 @@ def a_run_killed_at_its_very_start_resumes_or_says_why_not():
     assert said + resumed >= n // 2, (said, resumed)
 
 
-# ---- kills and damage ---------------------------------------------------------------------------------------------------------
+# ---- kills and damage ------------------------------------------------------------------------------------------------
 @check
 def killed_and_damaged_again_and_again_nothing_good_goes():
     """Whatever is whole before a resume, one of the newest `keep` of them is there after it; every damage is named."""
     n, rng, kills, named, damaged = (300 if ALL else 12), random.Random(), 0, 0, 0
-    words = ["train", "--quiet", f"data.train={text()}", *TINY, "train.steps=1000000", "train.save_every=25", "train.keep=3", "runs=killed"]
+    words = ["train", "--quiet", f"data.train={text()}", *TINY, "train.steps=1000000", "train.save_every=25",
+             "train.keep=3", "runs=killed"]
     run = None
     for turn in range(n):
-        child = subprocess.Popen([XLANE, *words], env=ENV, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        child = subprocess.Popen([XLANE, *words], env=ENV, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                 text=True)
         time.sleep(0.25 + 0.5 * rng.random())
         early = child.poll()
         child.send_signal(rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
@@ -395,7 +422,8 @@ def killed_and_damaged_again_and_again_nothing_good_goes():
                 assert c["step"] in bad, (c, state2)
                 named += 1
             left = [c["step"] for c in state2 if not c["bad"]]
-            p = subprocess.Popen([XLANE, "resume", "--quiet", run], env=ENV, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+            p = subprocess.Popen([XLANE, "resume", "--quiet", run], env=ENV, cwd=TMP, stderr=subprocess.PIPE,
+                                 stdout=subprocess.DEVNULL, text=True)
             time.sleep(0.4)
             p.kill()
             _, err = p.communicate()
@@ -406,12 +434,13 @@ def killed_and_damaged_again_and_again_nothing_good_goes():
             assert len(good) >= min(3, len(left)), (left, good)
             assert all(sum(g > s for g in good) >= 3 for s in gone), f"{gone} went with only {good} left"
             damaged_newer = [b for b in bad if b > max(left)]
-            assert not damaged_newer or all(f"step {b}" in err for b in damaged_newer) or any(g > max(damaged_newer) for g in good) or not err, err
+            assert not damaged_newer or all(f"step {b}" in err for b in damaged_newer) or any(g > max(damaged_newer)
+                for g in good) or not err, err
     assert named == damaged
     print(f"# {kills} kills, {damaged} checkpoints damaged, {named} named")
 
 
-# ---- other people's folders ---------------------------------------------------------------------------------------------------
+# ---- other people's folders ------------------------------------------------------------------------------------------
 @check
 def every_verb_of_the_cache_refuses_a_folder_of_another_user():
     root_only()
@@ -427,7 +456,8 @@ def every_verb_of_the_cache_refuses_a_folder_of_another_user():
         os.chown(d, OTHER, OTHER)
         for f in files:
             os.chown(os.path.join(d, f), OTHER, OTHER, follow_symlinks=False)
-    for what in (["ls"], ["verify"], ["prune"], ["prune", "--max", "1"], ["export", os.path.join(TMP, "x.pack")], ["import", os.path.join(TMP, "x.pack")]):
+    for what in (["ls"], ["verify"], ["prune"], ["prune", "--max", "1"], ["export", os.path.join(TMP, "x.pack")],
+                 ["import", os.path.join(TMP, "x.pack")]):
         p = xlane("cache", *what, "--cache", theirs, code=1)
         assert "belongs to user" in p.stderr or "x.pack" in p.stderr, p.stderr
     assert open(victim).read() == "precious\n"
@@ -476,7 +506,7 @@ def pipes_and_links_in_a_cache_neither_hang_nor_are_followed():
     guarded(3, name="fifo")
 
 
-# ---- privacy ------------------------------------------------------------------------------------------------------------------
+# ---- privacy ---------------------------------------------------------------------------------------------------------
 @check
 def folders_and_files_of_a_run_are_for_their_user_alone():
     os.umask(0)
@@ -496,17 +526,22 @@ def folders_and_files_of_a_run_are_for_their_user_alone():
 @check
 def secrets_are_written_nowhere():
     secret = "hunter2SECRETvalue"
-    words = [f"--token={secret}1", "--api-key", f"{secret}2", f"https://me:{secret}3@host/x?access_token={secret}4", "ghp_" + secret + "567890abcdef"]
-    env = {"JAX_TEST_TOKEN": secret + "5", "XLA_FLAGS": f"--xla_my_token={secret}6", "XLANE_X_PASSWORD": secret + "7", "XLANE_STATE": os.path.join(TMP, "state-secret")}
+    words = [f"--token={secret}1", "--api-key", f"{secret}2", f"https://me:{secret}3@host/x?access_token={secret}4",
+             "ghp_" + secret + "567890abcdef"]
+    env = {"JAX_TEST_TOKEN": secret + "5", "XLA_FLAGS": f"--xla_my_token={secret}6", "XLANE_X_PASSWORD": secret + "7",
+           "XLANE_STATE": os.path.join(TMP, "state-secret")}
     runs, cache = os.path.join(TMP, "runs-secret"), os.path.join(TMP, "cache-secret")
-    p = xlane("run", "--summary", "--runs", runs, "--cache", cache, "--", DRIVER, PLUGIN, "3", "1", "0", "names", *words, env=env)
+    p = xlane("run", "--summary", "--runs", runs, "--cache", cache, "--", DRIVER, PLUGIN, "3", "1", "0", "names",
+              *words, env=env)
     run, state = newest_run("runs-secret"), os.path.join(TMP, "state-secret")
     assert "--token=(redacted)" in xlane("catalog", "--json", env=env).stdout, "the launch is in the catalog"
-    said = p.stderr + xlane("catalog", env=env).stdout + xlane("top", "--once", run, code=None).stdout + xlane("explain", run, code=None).stdout + xlane("receipt", "show", run, code=None).stdout
+    said = p.stderr + xlane("catalog", env=env).stdout + xlane("top", "--once", run,
+        code=None).stdout + xlane("explain", run, code=None).stdout + xlane("receipt", "show", run, code=None).stdout
     report = os.path.join(TMP, "secret.html")
     xlane("report", run, "--out", report, code=None)
     assert secret not in said, said
-    found = [os.path.join(d, f) for top in (runs, cache, state) for d, _, files in os.walk(top) for f in files if secret.encode() in open(os.path.join(d, f), "rb").read()]
+    found = [os.path.join(d, f) for top in (runs, cache, state) for d, _,
+             files in os.walk(top) for f in files if secret.encode() in open(os.path.join(d, f), "rb").read()]
     if os.path.exists(report) and secret in open(report).read():
         found.append(report)
     assert not found, [(f, [l for l in open(f, errors="replace") if secret in l]) for f in found]
@@ -522,10 +557,13 @@ def control_characters_do_not_reach_the_terminal():
     bad = "\x1b]0;owned\x07\x1b[2J"
     run, _ = guarded(2, name="escape")
     with open(os.path.join(run, "events.jsonl"), "a") as f:
-        f.write(json.dumps({"t": 1.0, "rank": 0, "pid": 1, "event": "compile", "module": "m" + bad, "program": "p" + bad, "result": "compiled", "seconds": 1, "phase": "steady",
-                            "reason": "op", "detail": [{"what": "op", "text": "t" + bad, "before": bad, "after": "y"}]}) + "\n")
+        f.write(json.dumps({"t": 1.0, "rank": 0, "pid": 1, "event": "compile", "module": "m" + bad,
+                            "program": "p" + bad, "result": "compiled", "seconds": 1, "phase": "steady",
+                            "reason": "op", "detail": [{"what": "op", "text": "t" + bad, "before": bad,
+                                                        "after": "y"}]}) + "\n")
     name = os.path.join(run, "metrics-1.json")
-    json.dump({"total": {}, "modules": {"m" + bad: {"ExecuteTime": {"n": 1, "sum": 5, "hist": [0, 1]}}}}, open(name, "w"))
+    json.dump({"total": {}, "modules": {"m" + bad: {"ExecuteTime": {"n": 1, "sum": 5, "hist": [0, 1]}}}},
+              open(name, "w"))
     mlir = os.path.join(TMP, "escape.mlir")
     open(mlir, "w").write('module @"a' + bad + '" { func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> } }\n')
     for args in (["explain", run], ["metrics", "--modules", run], ["print", mlir], ["print", "/nonexistent" + bad]):
@@ -533,7 +571,7 @@ def control_characters_do_not_reach_the_terminal():
         assert "\x1b" not in p.stdout + p.stderr and "\x07" not in p.stdout + p.stderr, (args, p.stdout, p.stderr)
 
 
-# ---- bounds -------------------------------------------------------------------------------------------------------------------
+# ---- bounds ----------------------------------------------------------------------------------------------------------
 @check
 def a_large_cache_costs_a_run_no_more_than_a_small_one():
     """Compared in system calls that look at files, where they can be counted: times say little on a busy machine."""
@@ -545,10 +583,12 @@ def a_large_cache_costs_a_run_no_more_than_a_small_one():
     strace = shutil.which("strace")
 
     def cost():
-        words = [XLANE, "run", "--runs", os.path.join(TMP, "runs-large"), "--cache", cache, "--", DRIVER, PLUGIN, "3", "1"]
+        words = [XLANE, "run", "--runs", os.path.join(TMP, "runs-large"), "--cache", cache, "--", DRIVER, PLUGIN, "3",
+                 "1"]
         count = os.path.join(TMP, "calls")
         t0 = resource.getrusage(resource.RUSAGE_CHILDREN)
-        p = subprocess.run(([strace, "-f", "-c", "-o", count, "-e", "trace=%file,getdents64,fstat"] if strace else []) + words, env=dict(ENV, XLANE_AHEAD="off"), cwd=TMP,
+        p = subprocess.run(([strace, "-f", "-c", "-o", count, "-e", "trace=%file,getdents64,fstat"] if strace else [])
+                           + words, env=dict(ENV, XLANE_AHEAD="off"), cwd=TMP,
                            capture_output=True, text=True)
         t1 = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert p.returncode == 0, p.stderr
@@ -580,7 +620,8 @@ def the_log_of_what_a_cache_removed_stays_small():
     """However long it has become, by an older version say, the next removal cuts it; the newest lines stay."""
     cache = os.path.join(TMP, "cache-log")
     guarded(1, name="log", cache=cache)
-    log, line = os.path.join(cache, "removed.log"), "".join("0123456789abcdef"[i % 16] for i in range(64)) + " line %06d\n"
+    log, line = os.path.join(cache, "removed.log"), "".join("0123456789abcdef"[i % 16] for i
+                                                            in range(64)) + " line %06d\n"
     for n in (20000, 300000):
         for e in glob.glob(os.path.join(cache, "??", "*.xle")):
             open(e, "ab").write(b"x")                           # damaged: it is removed
@@ -589,14 +630,16 @@ def the_log_of_what_a_cache_removed_stays_small():
         before = os.path.getsize(log)
         xlane("cache", "prune", "--cache", cache)
         text = open(log).read()
-        assert len(text) < before * 2 / 3 and f"line {n - 1:06d}\n" in text and "line 000000\n" not in text, (n, before, len(text))
+        assert len(text) < before * 2 / 3 and f"line {n - 1:06d}\n" in text and "line 000000\n" not in text, (n, before,
+            len(text))
         assert all(len(l) >= 64 for l in text.splitlines()) and text.splitlines()[-1][:64] not in line, "whole lines, the removed entry last"
         guarded(1, name="log", cache=cache)
 
 
 def peak(*words, code=0):
     """The most memory that a command had, in KiB."""
-    child = subprocess.Popen([XLANE, *words], env=ENV, cwd=TMP, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen([XLANE, *words], env=ENV, cwd=TMP, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                             text=True)
     err = child.stderr.read()
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -628,7 +671,8 @@ def calls_that_double_at_every_level_are_refused_with_little_memory():
 def extreme_sizes_neither_overflow_nor_crash():
     """Each ends in a result or in an error of its own, also where every overflow of a signed number ends the process (./x test all builds that)."""
     san, big = os.path.join(BUILD, "san-address-undefined"), (1 << 62) + 5
-    binary, plugin = (os.path.join(san, "xlane"), os.path.join(san, "libxlane-cpu.so")) if os.path.exists(os.path.join(san, "libxlane-cpu.so")) else (XLANE, PLUGIN)
+    binary, plugin = (os.path.join(san, "xlane"), os.path.join(san,
+        "libxlane-cpu.so")) if os.path.exists(os.path.join(san, "libxlane-cpu.so")) else (XLANE, PLUGIN)
     programs = {
         "pad_low": f"%z = stablehlo.constant dense<0.0> : tensor<f32> %0 = stablehlo.pad %a, %z, low = [{-big}], high = [{big + 4}], interior = [0] : (tensor<4xf32>, tensor<f32>) -> tensor<8xf32>",
         "pad_interior": f"%z = stablehlo.constant dense<0.0> : tensor<f32> %0 = stablehlo.pad %a, %z, low = [0], high = [{-3 * (big >> 2) + 4}], interior = [{big >> 2}] : (tensor<4xf32>, tensor<f32>) -> tensor<8xf32>",
@@ -645,17 +689,25 @@ def extreme_sizes_neither_overflow_nor_crash():
     }
     programs = {name: (body, 8) for name, body in programs.items()}
     most, half, near = 2**63 - 1, big >> 1, 2**30 - 1
-    for name, low, high, stride, lhs, rhs, n in (("pad", big, big, 1, 1, 1, 8), ("stride", 0, 0, most, 1, 1, 1), ("base", 0, 0, 1, most, 1, 8), ("base_cut", -half, 10 - 2 * half, 1, half, 1, 8),
-                                                 ("window", 2 * half, half + 4, 1, 1, half, 8), ("all", most, most, most, most, most, 3),
-                                                 ("near_base", -near, 10 - 2 * near, 1, near, 1, 8), ("near_window", 2 * near, near + 4, 1, 1, near, 8)):
+    for name, low, high, stride, lhs, rhs, n in (("pad", big, big, 1, 1, 1, 8), ("stride", 0, 0, most, 1, 1, 1),
+                                                 ("base", 0, 0, 1, most, 1, 8), ("base_cut", -half, 10 - 2 * half, 1,
+                                                     half, 1, 8),
+                                                 ("window", 2 * half, half + 4, 1, 1, half, 8), ("all", most, most,
+                                                     most, most, most, 3),
+                                                 ("near_base", -near, 10 - 2 * near, 1, near, 1, 8), ("near_window",
+                                                     2 * near, near + 4, 1, 1, near, 8)):
         programs["conv_" + name] = (
             f"%x = stablehlo.reshape %a : (tensor<4xf32>) -> tensor<1x4x1xf32> %k = stablehlo.constant dense<[[[0.5]], [[1.0]], [[1.5]], [[2.0]]]> : tensor<4x1x1xf32> "
             f"%0 = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {{stride = [{stride}], pad = [[{low}, {high}]], lhs_dilate = [{lhs}], "
             f"rhs_dilate = [{rhs}]}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}} : (tensor<1x4x1xf32>, tensor<4x1x1xf32>) -> tensor<1x{n}x1xf32> "
             f"%1 = stablehlo.reshape %0 : (tensor<1x{n}x1xf32>) -> tensor<{n}xf32>", n)
-    for name, low, high, stride, lhs, rhs, n in (("pad", big, big, 1, 1, 1, 8), ("stride", 0, 0, most, 1, 1, 1), ("base", 0, 0, 1, most, 1, 8), ("base_cut", -half, 10 - 2 * half, 1, half, 1, 10),
-                                                 ("window", half, 4, 1, 1, half, 8), ("all", most, most, most, most, most, 5),
-                                                 ("near_base", -near, 10 - 2 * near, 1, near, 1, 10), ("near_window", near, 4, 1, 1, near, 8)):
+    for name, low, high, stride, lhs, rhs, n in (("pad", big, big, 1, 1, 1, 8), ("stride", 0, 0, most, 1, 1, 1),
+                                                 ("base", 0, 0, 1, most, 1, 8), ("base_cut", -half, 10 - 2 * half, 1,
+                                                     half, 1, 10),
+                                                 ("window", half, 4, 1, 1, half, 8), ("all", most, most, most, most,
+                                                     most, 5),
+                                                 ("near_base", -near, 10 - 2 * near, 1, near, 1, 10), ("near_window",
+                                                     near, 4, 1, 1, near, 8)):
         programs["reduce_window_" + name] = (
             f"%z = stablehlo.constant dense<0.0> : tensor<f32> %0 = \"stablehlo.reduce_window\"(%a, %z) ({{ ^bb0(%p: tensor<f32>, %q: tensor<f32>): %s = stablehlo.add %p, %q : tensor<f32> "
             f"stablehlo.return %s : tensor<f32> }}) {{window_dimensions = array<i64: 2>, window_strides = array<i64: {stride}>, base_dilations = array<i64: {lhs}>, window_dilations = array<i64: {rhs}>, "
@@ -666,7 +718,8 @@ def extreme_sizes_neither_overflow_nor_crash():
         path = os.path.join(TMP, f"extreme_{name}.mlir")
         open(path, "w").write(f"module {{ func.func public @main(%a: tensor<4xf32>) -> tensor<{n}xf32> {{ {body} return {result} : tensor<{n}xf32> }} }}\n")
         p = subprocess.run([binary, "exec", path], env=dict(ENV, XLANE_PLUGIN=plugin, LD_LIBRARY_PATH=os.path.dirname(plugin)), capture_output=True, text=True, cwd=TMP)
-        assert p.returncode in (0, 1) and "runtime error" not in p.stderr and "Sanitizer" not in p.stderr, (name, p.returncode, p.stderr[-800:])
+        assert p.returncode in (0, 1) and "runtime error" not in p.stderr and "Sanitizer" not in p.stderr, (name,
+            p.returncode, p.stderr[-800:])
         ran += p.returncode == 0
         assert p.returncode == 0 or "has no size" in p.stderr or "beyond its size" in p.stderr or "is beyond 2^31" in p.stderr, (name, p.stderr)   # refused for what it is
     assert ran >= 11, ran

@@ -17,35 +17,45 @@ def check(name, ok, detail=""):
 
 
 with tempfile.TemporaryDirectory() as tmp:
-    wheel = subprocess.run([sys.executable, ROOT + "/wheel/build.py", tmp], check=True, text=True, stdout=subprocess.PIPE).stdout.strip()
+    wheel = subprocess.run([sys.executable, ROOT + "/wheel/build.py", tmp], check=True, text=True,
+                           stdout=subprocess.PIPE).stdout.strip()
     site = tmp + "/site"
-    pip = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check",
+    pip = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index",
+                          "--disable-pip-version-check",
                           "--target", site, wheel], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     check("pip_installs_it", pip.returncode == 0, pip.stdout[-300:])
     env = dict(os.environ, PYTHONPATH=site)
     env.pop("JAX_PLATFORMS", None)
-    ran = subprocess.run([site + "/bin/xlane", "--version"], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    ran = subprocess.run([site + "/bin/xlane", "--version"], env=env, text=True, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT)
     check("command_runs", ran.returncode == 0 and ran.stdout.startswith("xlane "), ran.stdout)
     dist = list(importlib.metadata.distributions(path=[site]))[0]
     groups = {e.group for e in dist.entry_points}
     check("entry_points", groups == {"console_scripts", "jax_plugins", "torch_xla.plugins"}, groups)
 
     ask = "import jax, json; print(json.dumps([d.platform for d in jax.devices()]))"
-    plain = subprocess.run([sys.executable, "-c", ask], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    check("default_stays", plain.returncode == 0 and set(json.loads(plain.stdout)) == {"cpu"}, plain.stdout + plain.stderr[-300:])
+    plain = subprocess.run([sys.executable, "-c", ask], env=env, text=True, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE)
+    check("default_stays", plain.returncode == 0 and set(json.loads(plain.stdout)) == {"cpu"},
+          plain.stdout + plain.stderr[-300:])
     with open(site + "/xlane/lib/libxlane-cpu.so", "rb") as f:
         has_entry = b"\0GetPjrtApi\0" in f.read()
     if has_entry:
         env["JAX_PLATFORMS"] = "xlane"
-        ours = subprocess.run([sys.executable, "-c", ask], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        ours = subprocess.run([sys.executable, "-c", ask], env=env, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE)
         solve = "import jax.numpy as jnp; a = jnp.eye(40) * 3 + 1; print(float(abs(jnp.linalg.svd(a)[1] - abs(jnp.linalg.eigh(a)[0])[::-1]).max()))"
-        svd = subprocess.run([sys.executable, "-c", solve], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        svd = subprocess.run([sys.executable, "-c", solve], env=env, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
         check("carries_lapack", svd.returncode == 0 and float(svd.stdout or "1") < 1e-4, svd.stdout + svd.stderr[-300:])
         env["XLANE_LAPACK"] = tmp + "/none.so"
-        none = subprocess.run([sys.executable, "-c", solve], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        check("says_what_lapack_is_missing", none.returncode != 0 and "none.so" in none.stderr and "scipy-openblas32" in none.stderr, none.stdout + none.stderr[-500:])
+        none = subprocess.run([sys.executable, "-c", solve], env=env, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE)
+        check("says_what_lapack_is_missing", none.returncode != 0 and "none.so" in none.stderr and "scipy-openblas32"
+              in none.stderr, none.stdout + none.stderr[-500:])
         env.pop("XLANE_LAPACK")
-        check("jax_finds_the_device", ours.returncode == 0 and set(json.loads(ours.stdout or "[]")) == {"xlane"}, ours.stdout + ours.stderr[-300:])
+        check("jax_finds_the_device", ours.returncode == 0 and set(json.loads(ours.stdout or "[]")) == {"xlane"},
+              ours.stdout + ours.stderr[-300:])
     else:
         print("skip wheel_jax_finds_the_device: libxlane-cpu.so exports no GetPjrtApi")
 sys.exit(failed > 0)

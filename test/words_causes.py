@@ -1,5 +1,6 @@
-"""Fresh causes of recompiles, graded by the true cause: the word, the line, the remedy and the three triage answers; and healthy runs, which
-answer no three times. A few of each in the plain run, all of them under XLANE_TEST_ALL=1 (set PICK to choose)."""
+"""Fresh causes of recompiles, graded by the true cause: the word, the line, the remedy and the three triage answers;
+and healthy runs, which answer no three times. A few of each in the plain run, all of them under XLANE_TEST_ALL=1 (set
+PICK to choose)."""
 import json
 import os
 import re
@@ -10,7 +11,8 @@ from _guarded import ALL, HERE, answers, check, done, python, xlane
 sys.path.insert(0, os.path.join(HERE, "guard"))
 import causes
 
-QUICK = {"ragged_epoch", "rate_as_number", "bias_correction", "late_mask", "jit_switched_off", "evaluation_beside", "helpers_of_many_shapes", "both_at_once"}
+QUICK = {"ragged_epoch", "rate_as_number", "bias_correction", "late_mask", "jit_switched_off", "evaluation_beside",
+         "helpers_of_many_shapes", "both_at_once"}
 PICK = os.environ.get("PICK")
 DONATES = "from jax._src.interpreters import mlir\nmlir._platforms_with_donation.append('xlane')\n"
 wrong = []
@@ -36,14 +38,17 @@ for name, c in causes.CASES.items():
         causes_of = {e.get("cause") for e in found if e["of_step"]}
         right = {c["cause"], *c.get("also", ())}             # some causes have two true names
         assert "words" in c or right & causes_of, (causes_of, text)
-        remedy = "words" if "words" in c else next(e["remedy"] for e in found if e.get("cause") in right and (e["of_step"] or c["cause"] == "eager"))
+        remedy = "words" if "words" in c else next(e["remedy"] for e in found if e.get("cause") in right
+                                                   and (e["of_step"] or c["cause"] == "eager"))
         assert c.get("words", remedy) in text, text
-        lines = [n for n, line in enumerate(((DONATES if c.get("wheel") else "") + c["text"]).splitlines(), 1) if line.endswith("# LINE")]
+        lines = [n for n, line in enumerate(((DONATES if c.get("wheel") else "") + c["text"]).splitlines(), 1)
+                 if line.endswith("# LINE")]
         opening = re.split(r"beside that|^ +\d+\.\d+ s ", text, flags=re.M)[0]
         assert not lines or re.search(r"%s\.py:%d\b" % (name, lines[0]), opening), text
         assert answers(text) == c["answers"], text
         verdict = [line for line in opening.splitlines() if not line.endswith("no recompile")]
-        assert "words" in c or len(verdict) == 1 or c["answers"].count("yes") > 1 or all(remedy in v for v in verdict), text
+        assert "words" in c or len(verdict) == 1 or c["answers"].count("yes") > 1 or all(remedy in v for v
+            in verdict), text
 
 for name, c in causes.HEALTHY.items():
     if not wanted(name):

@@ -31,12 +31,14 @@ def _():
     assert s["steps"] == 60 and s["module"] == "jit_step" and 0 < s["median"] <= s["p95"] <= s["max"], s
     assert 35 <= s["drift"]["step"] <= 45 and s["drift"]["host_gap"] == "grew" and s["drift"]["after"] > 2 * s["drift"]["before"], s
     text = xlane("metrics", folder)
-    assert re.search(r"Steps: 60 of jit_step\n  StepTime: median=.*95%=.*max=", text) and "Drift: steps stretch from" in text, text
+    assert re.search(r"Steps: 60 of jit_step\n  StepTime: median=.*95%=.*max=",
+                     text) and "Drift: steps stretch from" in text, text
     assert re.search(r"wait for the host grew", text) and "Metric: StepTime\n  TotalSamples: 59" in text, text
     out = os.path.join(TMP, "drift.html")
     xlane("report", folder, "--out=" + out)
     html = open(out).read()
-    assert re.search(r"steps</span><b>60<", html) and re.search(r"step time</span><b>[\d.]+ m?s<", html) and "Step time" in html, html[:3000]
+    assert re.search(r"steps</span><b>60<", html) and re.search(r"step time</span><b>[\d.]+ m?s<",
+        html) and "Step time" in html, html[:3000]
 
 
 @check("steady_steps_have_no_drift_and_a_restart_is_told_with_its_parts")
@@ -48,7 +50,8 @@ def _():
     for folder, loads in (cold, False), (warm, True):
         first = steps_of(folder)["first_step"]
         parts = ("imports", "client", "trace_and_lower", "compile", "load", "first_execute")
-        assert abs(sum(first[k] for k in parts) - first["seconds"]) < 0.1 * first["seconds"] and first["imports"] > 0, first
+        assert abs(sum(first[k] for k
+                       in parts) - first["seconds"]) < 0.1 * first["seconds"] and first["imports"] > 0, first
         assert (first["load"] > 0) == loads and (first["compile"] > 0) != loads, first
     text = xlane("explain", cold, warm)
     assert re.search(r"first step done: [\d.]+ s -> [\d.]+ s \(start and imports .*compiling [\d.]+ -> 0.000, loading 0.000 -> ", text), text

@@ -27,9 +27,11 @@ runs, end = os.path.join(TMP, "runs"), os.path.join(TMP, "end")
 
 def start(name):
     path = script(name + ".py", LONG % end)
-    p = subprocess.Popen([XLANE, "run", "--runs", runs, "--cache", "off", "--name", name, "--", sys.executable, path], env=environment(), stdout=subprocess.DEVNULL,
+    p = subprocess.Popen([XLANE, "run", "--runs", runs, "--cache", "off", "--name", name, "--", sys.executable, path],
+                         env=environment(), stdout=subprocess.DEVNULL,
                          stderr=subprocess.DEVNULL)
-    wait(lambda: [d for d in (os.listdir(runs) if os.path.isdir(runs) else []) if d.endswith("-" + name)], "the run's folder")
+    wait(lambda: [d for d in (os.listdir(runs) if os.path.isdir(runs) else []) if d.endswith("-" + name)],
+         "the run's folder")
     folder, = (os.path.join(runs, d) for d in os.listdir(runs) if d.endswith("-" + name))
     return p, folder
 
@@ -47,7 +49,8 @@ def wait(f, what, seconds=120):
 
 
 def tmux(*args):
-    return subprocess.run(["tmux", "-L", "xlane-%d" % os.getpid(), "-f", "/dev/null", *args], text=True, capture_output=True, env=dict(environment(), LC_ALL="C.UTF-8")).stdout
+    return subprocess.run(["tmux", "-L", "xlane-%d" % os.getpid(), "-f", "/dev/null", *args], text=True,
+                          capture_output=True, env=dict(environment(), LC_ALL="C.UTF-8")).stdout
 
 
 def screen():
@@ -64,11 +67,14 @@ def _():
         now = json.loads(xlane("top", "--json", folder))
         assert now["running"] and now["processes"][0]["rank"] == 0 and now["memory"], now
         frame = xlane("top", "--once", folder)
-        assert re.search(r"^xlane top  \S+-live  running\nrank 0  pid %d  step \d+  .* a step  .*host gap " % now["processes"][0]["pid"], frame), frame
-        assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument 1 \(x\): dimension 0 is 5, before 4", frame), frame
+        assert re.search(r"^xlane top  \S+-live  running\nrank 0  pid %d  step \d+  .* a step  .*host gap "
+                         % now["processes"][0]["pid"], frame), frame
+        assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument 1 \(x\): dimension 0 is 5, before 4",
+                         frame), frame
         assert "newest events" in frame and "shapes change" not in frame, frame
         out = os.path.join(TMP, "follow.html")
-        f = subprocess.Popen([XLANE, "report", folder, "--follow", "--out=" + out], env=environment(), stdout=subprocess.PIPE, text=True)
+        f = subprocess.Popen([XLANE, "report", folder, "--follow", "--out=" + out], env=environment(),
+                             stdout=subprocess.PIPE, text=True)
         wait(lambda: "http-equiv=\"refresh\"" in open(out).read(), "a page that reloads itself")
         first = open(out).read()
         wait(lambda: open(out).read() != first, "a fresh page")
@@ -100,7 +106,8 @@ def _():
             "train.steps=100000", "cache=none", "runs=trained"]
     with open(os.path.join(TMP, "book.txt"), "w") as f:
         f.write("the quick brown fox jumps over the lazy dog. " * 1000)
-    p = subprocess.Popen([XLANE, "train", "--quiet", "--device=cpu", *conf], env=environment(), cwd=TMP, stdout=subprocess.DEVNULL,
+    p = subprocess.Popen([XLANE, "train", "--quiet", "--device=cpu", *conf], env=environment(), cwd=TMP,
+                         stdout=subprocess.DEVNULL,
                          stderr=subprocess.DEVNULL)
     trained = os.path.join(TMP, "trained")
     wait(lambda: os.listdir(trained), "the run's folder")
@@ -128,7 +135,8 @@ def in_tmux():
         wait(lambda: int(re.search(r"step (\d+) ", screen())[1]) > seen, "more steps on the screen")
         assert "memory of rank 0 device 0" in screen() and "newest events" in screen() and "q ends this view" in screen(), screen()
         tmux("resize-window", "-t", "top", "-x", "40", "-y", "12")
-        wait(lambda: max(len(line) for line in screen().splitlines()) <= 40 and screen().startswith("xlane top"), "the narrow screen")
+        wait(lambda: max(len(line) for line in screen().splitlines()) <= 40 and screen().startswith("xlane top"),
+             "the narrow screen")
         time.sleep(1.5)
         lines = screen().splitlines()
         assert len(lines) <= 12 and lines[0].startswith("xlane top") and lines[1].startswith("rank 0"), screen()

@@ -39,13 +39,15 @@ def _():
     text = xlane("explain", folder)
     assert answers(text) == ("yes", "no", "no"), text
     first = text.splitlines()[0]
-    assert re.match(r"`train_step` compiled 2 times: argument `x` dimension 0 took 32, 36 at \S*batch.py:%d; pad " % line_of(BATCH), first), first
+    assert re.match(r"`train_step` compiled 2 times: argument `x` dimension 0 took 32, 36 at \S*batch.py:%d; pad "
+                    % line_of(BATCH), first), first
     assert re.search(r"follows: constant 128 -> 144, used by stablehlo.divide", text), text
 
 
 @check("learning_rate_that_changes_with_the_batch_is_a_cause_of_its_own")
 def _():
-    folder, _ = python("both", BATCH.replace("def train_step(w, x):", "def train_step(w, x, lr=0.1):").replace("0.1 * jnp.mean", "lr * jnp.mean")
+    folder, _ = python("both", BATCH.replace("def train_step(w, x):",
+                                             "def train_step(w, x, lr=0.1):").replace("0.1 * jnp.mean", "lr * jnp.mean")
                        .replace("@jax.jit\n", "").replace("w = jnp.ones((16, 4))", "w = jnp.ones((16, 4)); train_step = jax.jit(train_step, static_argnums=2)")
                        .replace("jnp.ones((n, 16))", "jnp.ones((n, 16)), 0.1 if n == 32 else 0.3"))
     text = xlane("explain", folder)
@@ -71,18 +73,21 @@ def _():
     assert len(steady) == 11 and {e["module"] for e in steady} == {"jit_train_step"}, steady
     assert "SteadyRecompile\n  Value: 11" in xlane("metrics", folder) and "remedy: pad" in err, err
     python("tiny", tiny, args=("--policy", "stop"), status=3)
-    eager = "import jax, jax.numpy as jnp\nfor i in range(1, 30):\n    jnp.ones(i) + 1\n"      # helpers run as often, with as many shapes
+    # helpers run as often, with as many shapes
+    eager = "import jax, jax.numpy as jnp\nfor i in range(1, 30):\n    jnp.ones(i) + 1\n"
     folder, err = python("helpers", eager, args=("--policy", "stop"))
     assert "no step: " in xlane("explain", folder), xlane("explain", folder)
 
 
 @check("cold_and_warm_runs_are_told_apart")
 def _():
-    path, kw = script("again.py", HEALTHY), dict(runs=os.path.join(os.path.dirname(script("x", "")), "runs-again"), cache=os.path.join(os.path.dirname(script("x", "")), "cache-again"))
+    path, kw = script("again.py", HEALTHY), dict(runs=os.path.join(os.path.dirname(script("x", "")), "runs-again"),
+                                                 cache=os.path.join(os.path.dirname(script("x", "")), "cache-again"))
     cold, _ = run("cold", sys.executable, path, **kw)
     warm, _ = run("warm", sys.executable, path, **kw)
     text = xlane("explain", cold, warm)
-    assert re.search(r"cache +.*the first run compiled \d+ .*the second loaded \d+", text) and "is the machine" not in text, text
+    assert re.search(r"cache +.*the first run compiled \d+ .*the second loaded \d+",
+                     text) and "is the machine" not in text, text
     again, _ = run("again", sys.executable, path, **kw)
     text = xlane("explain", warm, again)
     assert "same graphs, same inputs, same flags and plugin, same use of the cache" in text, text

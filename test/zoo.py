@@ -1,7 +1,8 @@
 """Training steps that people write in JAX (test/zoo/nets.py), 20 steps on the embedded device and on JAX's own CPU
 from the same start: every loss, and every gradient at step 20, agree to 1e-4. Where they do not,
-both are compared with the same 20 steps in f64: ours must then be the nearer one, or as far as JAX's CPU goes from itself
-when its first parameters move by a rounding error (errors grow in some models, and a sign flips where an optimizer takes signs). Under XLANE_TEST_ALL=1 all models, otherwise some. usage: python test/zoo.py [NAME ...]"""
+both are compared with the same 20 steps in f64: ours must then be the nearer one, or as far as JAX's CPU goes from
+itself when its first parameters move by a rounding error (errors grow in some models, and a sign flips where an
+optimizer takes signs). Under XLANE_TEST_ALL=1 all models, otherwise some. usage: python test/zoo.py [NAME ...]"""
 
 import os, sys, time
 import _jax  # both devices

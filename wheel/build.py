@@ -1,8 +1,8 @@
 """Packs build/ into a wheel: the command, the libraries, and the two frontends' entry points.
 
 usage: python wheel/build.py [FOLDER]     the wheel goes to FOLDER (build/)
-The files are those of `make bundle`, so that the wheel runs where zstd, libsodium, libyaml and LAPACK are not installed.
-CROSS=x86_64-linux-gnu- (or aarch64-linux-gnu-) in the environment makes the other architecture's wheel.
+The files are those of `make bundle`, so that the wheel runs where zstd, libsodium, libyaml and LAPACK are not
+installed. CROSS=x86_64-linux-gnu- (or aarch64-linux-gnu-) in the environment makes the other architecture's wheel.
 """
 import base64
 import glob

@@ -23,7 +23,8 @@ typedef struct {
 xl_error *xl_proc_run(xl_arena *a, char *const argv[], char *const env[], int timeout_ms,
                       xl_proc_result *out) XL_MUST_USE;
 
-/* The same, but what it prints goes to our standard error as it comes: for what takes minutes and shows its progress. */
+/* The same, but what it prints goes to our standard error as it comes: for what takes minutes and shows its progress.
+ * */
 xl_error *xl_proc_show(xl_arena *a, char *const argv[], char *const env[], int timeout_ms,
                        xl_proc_result *out) XL_MUST_USE;
 

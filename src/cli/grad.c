@@ -8,10 +8,11 @@
 #include "pass/pass.h"
 
 static struct { const char *keep; bool gpu; } opt = { .keep = "carry" };
-static const xl_opt opts[] = {
-    { "keep", XL_OPT_STR, &opt.keep, "WHAT", "what loops keep for the backward pass: carry (least memory) or dots (carry)" },
-    { "gpu", XL_OPT_FLAG, &opt.gpu, NULL, "write the gradients of lookups as for a GPU, without a scatter that adds" },
-    { 0 } };
+static const xl_opt opts[] = { { "keep", XL_OPT_STR, &opt.keep, "WHAT",
+                                 "what loops keep for the backward pass: carry (least memory) or dots (carry)" },
+                               { "gpu", XL_OPT_FLAG, &opt.gpu, NULL,
+                                 "write the gradients of lookups as for a GPU, without a scatter that adds" },
+                               { 0 } };
 
 static xl_error *run(const xl_cli *cli, int argc, char **argv)
 {

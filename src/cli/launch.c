@@ -104,7 +104,8 @@ static xl_error *none_of(xl_arena *a, const char *dir, const char *module, const
     xl_error *err =
         module && names.n
             ? XL_ERR(NOT_FOUND, "%s compiled no module called %s; it has %s", dir, module, names.p)
-            : XL_ERR(NOT_FOUND, "%s has no recorded programs; run it under `xlane run -- CMD`, which records them", dir);
+            : XL_ERR(NOT_FOUND, "%s has no recorded programs; run it under `xlane run -- CMD`, which records them",
+                     dir);
     xl_buf_fini(&names);
     return err;
 }

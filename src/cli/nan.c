@@ -17,7 +17,8 @@ static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
       "execute the ops there instead of on the embedded device, each compiled on its own" },
     { "twin", XL_OPT_FLAG, &opt.twin, NULL,
-      "compile the whole program on the plugin of the capture with a check of its values as further outputs, and narrow "
+      "compile the whole program on the plugin of the capture with a check of its values as further outputs, and "
+      "narrow "
       "down by bisection; this is done anyway where an op cannot be executed alone" },
     { 0 },
 };
@@ -233,7 +234,8 @@ static bool calls_out(const xl_region *r)
     return false;
 }
 
-/* ---- the twin: the whole program where it was captured, with checks as further outputs ----------------------------- */
+/* ---- the twin: the whole program where it was captured, with checks as further outputs -----------------------------
+ * */
 enum { CHECKS = 24 };                                      /* at once: more would change how the program is compiled */
 
 typedef struct { const xl_op *op, *before; uint32_t rounds, values; bool vanished, outputs; } twin;
@@ -316,14 +318,17 @@ out:
 static void tell_twin(const teller *t, xl_buf *b, const twin *w, const char *what, const char *plugin, uint64_t then)
 {
     if (w->op)
-        xl_buf_printf(b, "first %s by the checks: %s, %s (in program order, of %u values, %u compiles on %s; inside of a "
-                         "loop or kernel it is not looked at)\n",
+        xl_buf_printf(b,
+                      "first %s by the checks: %s, %s (in program order, of %u values, %u compiles on %s; inside of a "
+                      "loop or kernel it is not looked at)\n",
                       what, xl_op_text(w->op), where(t, w->op), w->values, w->rounds, plugin);
     else if (w->outputs)
-        xl_buf_printf(b, "the outputs have a %s and none of %u values has: it came in with an argument\n", what, w->values);
+        xl_buf_printf(b, "the outputs have a %s and none of %u values has: it came in with an argument\n", what,
+                      w->values);
     else if (then || w->vanished)
-        xl_buf_printf(b, "the %s vanishes when the program is compiled with checks on %s: it depends on how ops are fused "
-                         "there\n",
+        xl_buf_printf(b,
+                      "the %s vanishes when the program is compiled with checks on %s: it depends on how ops are fused "
+                      "there\n",
                       what, plugin);
     else
         xl_buf_printf(b, "no %s: the checks of %u values found none on %s\n", what, w->values, plugin);
@@ -496,10 +501,11 @@ const xl_verb xl_verb_nan = {
     .name = "nan",
     .args = "[--inf] [--plugin=PATH] CAPTURE",
     .help = "name the op of a captured step that made the first NaN",
-    .more = "CAPTURE is a step.xlcap of `xlane run --capture=…`, or the RUN that has one. The step is executed op by op "
-            "on the embedded device, and each\nNaN is followed back from the outputs to the op that made it from "
-            "operands without one: its source line, element, operands, iteration.\nA NaN that does not reach an output "
-            "is not named. The exit status is 1 where there is one.",
+    .more =
+        "CAPTURE is a step.xlcap of `xlane run --capture=…`, or the RUN that has one. The step is executed op by op "
+        "on the embedded device, and each\nNaN is followed back from the outputs to the op that made it from "
+        "operands without one: its source line, element, operands, iteration.\nA NaN that does not reach an output "
+        "is not named. The exit status is 1 where there is one.",
     .example = "xlane run --capture=nonfinite -- python train.py\nxlane nan last",
     .opts = opts,
     .min = 1,

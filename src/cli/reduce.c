@@ -265,7 +265,8 @@ static xl_error *shrink(work *w, bool *keep)
         parts = parts > left ? left : parts;
         for (uint32_t round = 0; round < 2 && !smaller; round++)
             for (uint32_t k = 0; k < parts && !smaller; k++) {
-                uint32_t low = (uint32_t)((uint64_t)left * k / parts), high = (uint32_t)((uint64_t)left * (k + 1) / parts);
+                uint32_t low = (uint32_t)((uint64_t)left * k / parts),
+                         high = (uint32_t)((uint64_t)left * (k + 1) / parts);
                 if (round == 1 && parts == 2)
                     break;                                 /* the other half was tried alone */
                 xl_value *in;
@@ -473,8 +474,9 @@ static xl_error *reduce(const xl_cli *cli, int argc, char **argv)
         goto out;
     }
     if (w.keep == SLOW && w.seconds < 0.5) {
-        err = XL_ERR(PRECONDITION, "compiling it takes %.3f s of CPU time on %s, too little to compare; --keep=slow is for "
-                                   "compiles of half a second and more",
+        err = XL_ERR(PRECONDITION,
+                     "compiling it takes %.3f s of CPU time on %s, too little to compare; --keep=slow is for "
+                     "compiles of half a second and more",
                      w.seconds, w.plugin);
         goto out;
     }

@@ -156,7 +156,7 @@ static xl_error *diverge(const xl_cli *cli, const char *what)
         bool yes = false;
         uint32_t low = 0, high = nat;
         xl_error *no = nat ? cut_differs(a, &cpu, &p, f, in, r->op[at[nat - 1]]->out[0], tolerance, &d, &yes) : NULL;
-        whole = !no;                                       /* a kernel that only the plugin has: op by op is all there is */
+        whole = !no; /* a kernel that only the plugin has: op by op is all there is */
         xl_error_free(no);
         while (yes && high - low > 1) {                    /* at[high - 1] differs */
             uint32_t half = low + (high - low) / 2;
@@ -199,8 +199,9 @@ static xl_error *diverge(const xl_cli *cli, const char *what)
         xl_buf_printf(&b, "first divergence: %s, %s: %s does not execute it: %s\n", xl_op_text(op), line_of(a, m, op),
                       p.path, apart.refused);
     } else if (op && together) {
-        xl_buf_printf(&b, "every op alone agrees, compiled together they do not: the first value beyond the tolerance is "
-                          "that of %s, %s: %llu of %llu elements, by at most %.6g ulp and %.6g\n",
+        xl_buf_printf(&b,
+                      "every op alone agrees, compiled together they do not: the first value beyond the tolerance is "
+                      "that of %s, %s: %llu of %llu elements, by at most %.6g ulp and %.6g\n",
                       xl_op_text(op), line_of(a, m, op), (unsigned long long)d.differ, (unsigned long long)d.count,
                       d.max_ulp, d.max_abs);
     } else if (op) {
@@ -209,11 +210,13 @@ static xl_error *diverge(const xl_cli *cli, const char *what)
         xl_buf_printf(&b, "first divergence: %s, %s", xl_op_text(op), line_of(a, m, op));
         if (turn >= 0)
             xl_buf_printf(&b, ", iteration %lld", (long long)turn);
-        xl_buf_printf(&b, "\n  with the same operands %llu of %llu elements differ, by at most %.6g ulp and %.6g; first "
-                          "%s: %.9g on %s, %.9g on the embedded device\n",
+        xl_buf_printf(&b,
+                      "\n  with the same operands %llu of %llu elements differ, by at most %.6g ulp and %.6g; first "
+                      "%s: %.9g on %s, %.9g on the embedded device\n",
                       (unsigned long long)d.differ, (unsigned long long)d.count, d.max_ulp, d.max_abs,
-                      xl_cli_element(a, apart.mine.dims, d.first), xl_scalar_get(t, apart.theirs.bytes + d.first * each),
-                      p.path, xl_scalar_get(t, apart.mine.bytes + d.first * each));
+                      xl_cli_element(a, apart.mine.dims, d.first),
+                      xl_scalar_get(t, apart.theirs.bytes + d.first * each), p.path,
+                      xl_scalar_get(t, apart.mine.bytes + d.first * each));
     } else {
         xl_buf_printf(&b, "no divergence: %zu ops agree within %g of the largest element, alone%s\n", n, tolerance,
                       whole ? " and together" : "; compiled together they could not be compared");

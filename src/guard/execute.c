@@ -29,7 +29,8 @@ static void count_step(xl_module_metrics *mm)
     uint64_t bytes = atomic_exchange_explicit(&G.read_bytes, 0, memory_order_relaxed);
     xl_metrics_count(G.metrics, mm, XL_M_HostSync, 1);
     /* Once is a log line, again and again is a step that waits for the host. */
-    if (atomic_fetch_add_explicit(&G.sync_run, 1, memory_order_relaxed) == 4 && !atomic_exchange(&G.sync_warned, true)) {
+    if (atomic_fetch_add_explicit(&G.sync_run, 1, memory_order_relaxed) == 4 &&
+        !atomic_exchange(&G.sync_warned, true)) {
         xl_event e;
         xl_event_begin(G.run, &e, "sync");
         xl_json_put_text(&e.j, "module", xl_module_metrics_name(mm));

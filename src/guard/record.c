@@ -466,8 +466,8 @@ static void write_capture(entry *e)
     xl_json_put_int(&ev.j, "forward", (int64_t)w.steps - 1);
     xl_json_put_num(&ev.j, "seconds", xl_now() - t);
     xl_event_end(G.run, &ev);
-    guard_say("captured execution %llu of %s, because %s, %s%s: %s, %s", (unsigned long long)e->number, e->g->module, R.why,
-              w.steps > 1 ? "to be computed forward from a copy" : "with an exact copy of its inputs",
+    guard_say("captured execution %llu of %s, because %s, %s%s: %s, %s", (unsigned long long)e->number, e->g->module,
+              R.why, w.steps > 1 ? "to be computed forward from a copy" : "with an exact copy of its inputs",
               w.steps > 1 ? " of earlier inputs, and unverified until `xlane replay` has done so" : "", w.path,
               human(w.size, size));
 }

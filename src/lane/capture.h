@@ -52,7 +52,7 @@ typedef struct {
     xl_str trigger;                                        /* "nonfinite", "step:7", "signal", "slow" */
     xl_str why;                                            /* a sentence */
     xl_str plugin, identity, flags;
-    const xl_node *run;                                    /* run.json of the run, bundle included; NULL: not recorded */
+    const xl_node *run; /* run.json of the run, bundle included; NULL: not recorded */
     int rank, ranks;
     xl_cap_program *program;
     uint32_t nprogram;

@@ -914,17 +914,20 @@ static void upgrade_rows(const lane *l, const xl_node *u, xl_matrix_row **out, s
         }
         if (!worst)
             continue;
-        xl_str symptom = xl_strf(l->a, "%.*s: %.*s: %.*s", XL_FMT(field(worst, "program")), XL_FMT(field(worst, "what")),
-                                 XL_FMT(field(worst, "text")));
+        xl_str symptom = xl_strf(l->a, "%.*s: %.*s: %.*s", XL_FMT(field(worst, "program")),
+                                 XL_FMT(field(worst, "what")), XL_FMT(field(worst, "text")));
         xl_matrix_row r = {
             .name = xl_strf(l->a, "upgrade.%s", xl_move_word((xl_move_kind)k)).p,
             .class = CLASS_GATED,
             .surface = xl_strf(l->a, "%.*s to %.*s, for %.*s", XL_FMT(under(u, "from", "label")),
-                               XL_FMT(under(u, "to", "label")), XL_FMT(topology)).p,
+                               XL_FMT(under(u, "to", "label")), XL_FMT(topology))
+                           .p,
             .symptom = more ? xl_strf(l->a, "%.*s, and %zu more", XL_FMT(symptom), more).p : symptom.p,
-            .remedy = package.n ? xl_strf(l->a, "pip install %.*s==%.*s until it is mended", XL_FMT(package),
-                                          XL_FMT(under(u, "from", "version"))).p
-                                : xl_strf(l->a, "stay with %.*s until it is mended", XL_FMT(under(u, "from", "path"))).p,
+            .remedy = package.n
+                          ? xl_strf(l->a, "pip install %.*s==%.*s until it is mended", XL_FMT(package),
+                                    XL_FMT(under(u, "from", "version")))
+                                .p
+                          : xl_strf(l->a, "stay with %.*s until it is mended", XL_FMT(under(u, "from", "path"))).p,
             .how = "both versions compiled the same programs, and ran them where the device was here",
             .seen = xl_str_c(l->a, under(u, "to", "label")),
             .source = "xlane upgrade, on this machine",

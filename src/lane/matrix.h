@@ -22,7 +22,8 @@ typedef struct {
     const char *plugin, *cache, *run;
 } xl_matrix_wish; /* each may be NULL: the plugin that would be used; no cache; no run */
 
-/* The rows; with `check`, their states too, and after them the regressions that `xlane upgrade` found of this plugin. */
+/* The rows; with `check`, their states too, and after them the regressions that `xlane upgrade` found of this plugin.
+ * */
 xl_error *xl_matrix(xl_arena *a, const xl_matrix_wish *w, bool check, xl_matrix_row **out, size_t *n) XL_MUST_USE;
 
 #endif

@@ -13,7 +13,7 @@ typedef struct {
     const xl_device *const *dev;                           /* in the order of the rows */
     size_t ndevice, nout;
     double seconds;                                        /* of the compile */
-    int64_t needs;                                         /* bytes on a device by the compiler's figures; -1: not told */
+    int64_t needs; /* bytes on a device by the compiler's figures; -1: not told */
 } xl_played;
 
 /* How many devices these compile options ask for. */

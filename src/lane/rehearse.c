@@ -136,7 +136,9 @@ void xl_rehearsal_json(xl_json *j, const xl_rehearsal *r)
 
 static xl_rehearsal blank(void)
 {
-    xl_rehearsal r = { .seconds = -1, .cpu_seconds = -1, .run_seconds = -1, .flops = -1, .bytes = -1, .used = -1, .limit = -1 };
+    xl_rehearsal r = {
+        .seconds = -1, .cpu_seconds = -1, .run_seconds = -1, .flops = -1, .bytes = -1, .used = -1, .limit = -1
+    };
 #define M(name) r.memory.name = -1;
     MEMORY(M)
 #undef M

@@ -42,7 +42,7 @@ typedef struct {
 typedef struct {
     const char *plugin;                 /* a path */
     const char *topology;               /* NULL: the devices that are here */
-    const char *outputs;                /* then run it, on random arguments, and write the outputs there; NULL: do not */
+    const char *outputs; /* then run it, on random arguments, and write the outputs there; NULL: do not */
     xl_str code;
     xl_format format;
     int replicas, partitions;           /* 0: one */

@@ -3,11 +3,11 @@
  * A branch: an op of the same kind on the same predicate. Each of its regions computes its side again, walks it back,
  * and returns the cotangents of everything active that any side uses.
  *
- * A loop of known length: the forward loop gets one more carried buffer for each value that the backward pass needs, a row a
- * turn. A second loop runs from the last turn to the first: it reads its rows, computes the body again, walks it back,
- * and carries the cotangents of what goes round and the sums for what the body uses from outside. What the backward pass
- * needs is known only after its body is written and pruned, so that is done first, and the forward loop is widened
- * after. */
+ * A loop of known length: the forward loop gets one more carried buffer for each value that the backward pass needs, a
+ * row a turn. A second loop runs from the last turn to the first: it reads its rows, computes the body again, walks it
+ * back, and carries the cotangents of what goes round and the sums for what the body uses from outside. What the
+ * backward pass needs is known only after its body is written and pruned, so that is done first, and the forward loop
+ * is widened after. */
 #include "pass/grad.h"
 #include "pass/pass.h"
 
@@ -208,8 +208,8 @@ static bool worth_keeping(const xl_op *op, xl_grad_keep keep)
            op->code == XL_OP_CUSTOM_CALL;
 }
 
-/* A value of the forward body that the backward pass reads from its row: `slice` is the op that reads, whose first operand
- * is filled in once the forward loop carries the rows. */
+/* A value of the forward body that the backward pass reads from its row: `slice` is the op that reads, whose first
+ * operand is filled in once the forward loop carries the rows. */
 typedef struct { xl_value primal, seen; xl_op *slice; xl_type const *type; } kept;
 
 static xl_value read_row(xl_emit *e, xl_value primal, int64_t count, xl_value t, kept *out)

@@ -165,8 +165,8 @@ static xl_tensor attention(xl_blocks *b, xl_tensor x)
         k = cached(b, "k", g->compute, XL_DIMS(B, b->window, G, S), k);
         v = cached(b, "v", g->compute, XL_DIMS(B, b->window, G, S), v);
     }
-    xl_tensor o =
-        !strcmp(c->attention, "cudnn") && !b->stepping ? xl_attention_fused(g, q, k, v, !c->nondeterministic) : plain(b, q, k, v);
+    xl_tensor o = !strcmp(c->attention, "cudnn") && !b->stepping ? xl_attention_fused(g, q, k, v, !c->nondeterministic)
+                                                                 : plain(b, q, k, v);
     o = xl_reshape_dims(g, o, XL_DIMS(B, T, H * S));
     return xl_add(g, x, xl_matmul(g, o, wo));
 }

@@ -501,7 +501,7 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
     const int64_t wanted = c->data.batch;
     candidate *cand = NULL;
     enum { WAYS = 10 };
-    way w[WAYS] = { 0 };                        /* as configured; made again in the backward pass; in 2, 4, 8, ... turns */
+    way w[WAYS] = { 0 }; /* as configured; made again in the backward pass; in 2, 4, 8, ... turns */
     int nway = 0;
     XL_DO(xl_setup_device(c, &device));
     XL_TRY(xl_device_memory_read(device.lane->dev, &dm), "fitting needs the size of the device's memory");

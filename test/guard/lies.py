@@ -1,5 +1,5 @@
-"""Evaluations on eight devices, some of which lie: `python lies.py NAME...`. They know nothing of xlane; mesh.py runs them under `xlane run`. What a
-case compiles is called after it."""
+"""Evaluations on eight devices, some of which lie: `python lies.py NAME...`. They know nothing of xlane; mesh.py runs
+them under `xlane run`. What a case compiles is called after it."""
 import json
 import sys
 
@@ -56,7 +56,8 @@ def early_index():
 def mismatch():
     """Half of the devices go to one collective, half to another."""
     def f(x):
-        return jax.lax.cond(jax.lax.axis_index("data") < 1, lambda x: jax.lax.psum(x, ("data", "model")), lambda x: jax.lax.all_gather(x, ("data", "model")).sum(0), x)
+        return jax.lax.cond(jax.lax.axis_index("data") < 1, lambda x: jax.lax.psum(x, ("data", "model")),
+                            lambda x: jax.lax.all_gather(x, ("data", "model")).sum(0), x)
     try:
         print(np.asarray(evaluate(f, P("data", "model"))(x)))
     except Exception as e:
@@ -65,12 +66,14 @@ def mismatch():
 
 def ten():
     """Ten arrays: what JAX says each device holds, for comparison."""
-    specs = [P(), P("data"), P("model"), P(None, "data"), P(None, "model"), P("data", "model"), P("model", "data"), P(("data", "model")), P(None, ("model", "data")), P(("model", "data"))]
+    specs = [P(), P("data"), P("model"), P(None, "data"), P(None, "model"), P("data", "model"), P("model", "data"),
+             P(("data", "model")), P(None, ("model", "data")), P(("model", "data"))]
     arrays = [jax.device_put(np.zeros((8, 16), np.float32), NamedSharding(mesh, s)) for s in specs]
     def ten(a):
         return [jnp.sin(v) * 2 + 1 for v in a]
     jax.block_until_ready(jax.jit(ten)(arrays))
-    print(json.dumps([[[s.device.id, [list(d.indices(n)[:2]) for d, n in zip(s.index, a.shape)], s.data.nbytes] for s in a.addressable_shards] for a in arrays]))
+    print(json.dumps([[[s.device.id, [list(d.indices(n)[:2]) for d, n in zip(s.index, a.shape)], s.data.nbytes] for s
+                       in a.addressable_shards] for a in arrays]))
 
 
 for case in sys.argv[1:]:

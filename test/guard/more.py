@@ -1,5 +1,6 @@
-"""Further planted causes of recompiles, all in one process: each case's function has its own name, so its module has too.
-It knows nothing of xlane; it prints, as JSON, what each case planted and on which line, and guard.py reads what explain says of it."""
+"""Further planted causes of recompiles, all in one process: each case's function has its own name, so its module has
+too. It knows nothing of xlane; it prints, as JSON, what each case planted and on which line, and guard.py reads what
+explain says of it."""
 import functools
 import inspect
 import json
@@ -645,7 +646,8 @@ def accumulate(step):
     def f(x, w, t):
         return jnp.dot(x, w, preferred_element_type=t).astype(jnp.float32)  # HERE
     f = step(f, static_argnums=2)
-    f(X.astype(jnp.bfloat16), W.astype(jnp.bfloat16), jnp.float32), f(X.astype(jnp.bfloat16), W.astype(jnp.bfloat16), jnp.bfloat16)
+    f(X.astype(jnp.bfloat16), W.astype(jnp.bfloat16), jnp.float32), f(X.astype(jnp.bfloat16), W.astype(jnp.bfloat16),
+        jnp.bfloat16)
 
 
 @plant("constant", before="2.5", after="3.5")

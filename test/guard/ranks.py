@@ -13,5 +13,6 @@ spread = NamedSharding(Mesh(np.array(jax.devices()), ("x",)), P("x"))
 for n in 8, 16:
     def spanning(x):
         return jnp.tanh(x) * n
-    compiled = jax.jit(spanning, in_shardings=spread, out_shardings=spread).lower(jax.ShapeDtypeStruct((n,), jnp.float32)).compile()
+    compiled = jax.jit(spanning, in_shardings=spread, out_shardings=spread).lower(jax.ShapeDtypeStruct((n,),
+        jnp.float32)).compile()
     print(rank, n, len(compiled.as_text()) > 0)

@@ -1,4 +1,5 @@
-/* The embedded device with a memory cell that flips: bit FLIP_BIT (3) of the first element of the last output, in every execution. */
+/* The embedded device with a memory cell that flips: bit FLIP_BIT (3) of the first element of the last output, in every
+ * execution. */
 #include "wrap.h"
 
 static PJRT_Error *execute(PJRT_LoadedExecutable_Execute_Args *a)

@@ -1,5 +1,6 @@
-/* The embedded device with a compiler that takes one op for another, or that crashes: in every program it is given, WRONG_FROM is
- * read as WRONG_TO (of the same length), and a program that has both CRASH_ON and CRASH_WITH ends the process. */
+/* The embedded device with a compiler that takes one op for another, or that crashes: in every program it is given,
+ * WRONG_FROM is read as WRONG_TO (of the same length), and a program that has both CRASH_ON and CRASH_WITH ends the
+ * process. */
 #include "wrap.h"
 
 static int has(const PJRT_Program *p, const char *word)

@@ -2,18 +2,21 @@
 
 usage: python test/tool/suite.py FOLDER [--device xlane|cpu] [--only TEXT] [--timeout S] [--out FILE]
 
-The programs are those of the StableHLO project (`stablehlo/testdata`, `stablehlo/tests/interpret`): each computes a value and calls
-`check.expect_eq`, `check.expect_close` and their like on it. No device executes these checks, so a program is rewritten: what a check
-compares becomes the program's results, and the comparison is made here, with the tolerance of the check. Programs run in a worker
-process, many each; one that crashes or hangs costs itself only. One line a program: `ok`, `FAIL`, `REFUSED` (does not compile),
-`CRASH` or `HANG`; then the sums. With --out the lines go to a file that another run can be compared with (--against FILE: lists what
-passed there and does not here). The exit status is 1 when something crashed or hung, or when less than 97% passed of what FILE passed."""
+The programs are those of the StableHLO project (`stablehlo/testdata`, `stablehlo/tests/interpret`): each computes a
+value and calls `check.expect_eq`, `check.expect_close` and their like on it. No device executes these checks, so a
+program is rewritten: what a check compares becomes the program's results, and the comparison is made here, with the
+tolerance of the check. Programs run in a worker process, many each; one that crashes or hangs costs itself only. One
+line a program: `ok`, `FAIL`, `REFUSED` (does not compile), `CRASH` or `HANG`; then the sums. With --out the lines go to
+a file that another run can be compared with (--against FILE: lists what passed there and does not here). The exit
+status is 1 when something crashed or hung, or when less than 97% passed of what FILE passed."""
 import argparse, glob, json, os, re, select, subprocess, sys, time
 
 NAME = r'%[\w.$-]+(?:#\d+)?'
-TYPED = re.compile(r'stablehlo\.custom_call @check\.(expect_\w+)\((' + NAME + r'),\s*(' + NAME + r')\)\s*(\{[^}]*\})?\s*:\s*\((tensor<[^>]*>+),\s*(tensor<[^>]*>+)\)\s*->\s*(?:\(\)|tuple<>)')
+TYPED = re.compile(r'stablehlo\.custom_call @check\.(expect_\w+)\((' + NAME + r'),\s*(' + NAME
+                   + r')\)\s*(\{[^}]*\})?\s*:\s*\((tensor<[^>]*>+),\s*(tensor<[^>]*>+)\)\s*->\s*(?:\(\)|tuple<>)')
 EQUAL = re.compile(r'check\.(expect_(?:eq|almost_eq|close))\s+(' + NAME + r'),\s*(' + NAME + r')((?:,\s*\w+\s*=\s*[^,:]+:\s*\w+|,\s*\w+\s*=\s*[^,:{]+)*)\s*:\s*(tensor<[^>]*>+)(?:,\s*tensor<[^>]*>+)?')
-CONST = re.compile(r'check\.(expect_(?:eq|almost_eq)_const)\s+(' + NAME + r'),\s*(dense<.*?>)((?:,\s*\w+\s*=\s*[^,:]+?(?::\s*\w+)?)*)\s*:\s*(tensor<[^>]*>+)', re.S)
+CONST = re.compile(r'check\.(expect_(?:eq|almost_eq)_const)\s+(' + NAME
+                   + r'),\s*(dense<.*?>)((?:,\s*\w+\s*=\s*[^,:]+?(?::\s*\w+)?)*)\s*:\s*(tensor<[^>]*>+)', re.S)
 FUNC = re.compile(r'func\.func\s+(?:public\s+|private\s+)?@([\w.$-]+|"[^"]*")\s*\(')
 
 
@@ -81,10 +84,13 @@ def rewrite(text, name):
         if not checks:
             continue
         last = [m for m in re.finditer(r'^\s*(?:func\.)?return\b.*$', code, re.M)][-1]
-        code = code[:last.start()] + "\n    func.return %s : %s\n" % (", ".join(values), ", ".join(types)) + code[last.end():]
+        code = code[:last.start()] + "\n    func.return %s : %s\n" % (", ".join(values),
+            ", ".join(types)) + code[last.end():]
         head = "func.func public @main() -> (%s) " % ", ".join(types)
-        others = [text[s:e] for g, s, b, e in fs if g != f and re.search('@' + re.escape(g) + r'(?![\w.$-])', text[:start] + text[body:])]
-        out.append((name if f == "main" else name + ":" + f, "module {\n" + head + code + "\n" + "\n".join(others) + "\n}\n", checks))
+        others = [text[s:e] for g, s, b, e in fs if g != f and re.search('@' + re.escape(g) + r'(?![\w.$-])',
+            text[:start] + text[body:])]
+        out.append((name if f == "main" else name + ":" + f, "module {\n" + head + code + "\n" + "\n".join(others)
+                    + "\n}\n", checks))
     return out
 
 
@@ -144,7 +150,8 @@ def worker(device):
                     ok |= np.abs(x - y) <= (float(m.group(1)) if m else 0.001)
                 elif kind == "expect_close":
                     m = re.search(r'max_ulp_difference\s*=\s*(\d+)', how)
-                    ok |= (np.abs(ordered(a) - ordered(b)) <= (int(m.group(1)) if m else 3)).astype(bool) & (a == a) & (b == b)
+                    ok |= (np.abs(ordered(a) - ordered(b)) <= (int(m.group(1)) if m
+                        else 3)).astype(bool) & (a == a) & (b == b)
         ok = np.asarray(ok, bool)
         if ok.all():
             return None
@@ -190,7 +197,8 @@ def main():
             continue
         first = child is None
         if first:
-            child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker", "--device", a.device, a.folder],
+            child = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker", "--device", a.device,
+                                      a.folder],
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         try:
             child.stdin.write((json.dumps([text, checks]) + "\n").encode())
@@ -218,11 +226,13 @@ def main():
     if a.out:
         with open(a.out, "w") as f:
             f.writelines("%s\t%s\n" % l for l in lines)
-    print("%s: %d programs in %.0f s: %s" % (a.device, len(lines), time.time() - t0, ", ".join("%d %s" % (n, k) for k, n in sorted(sums.items()))))
+    print("%s: %d programs in %.0f s: %s" % (a.device, len(lines), time.time() - t0,
+                                             ", ".join("%d %s" % (n, k) for k, n in sorted(sums.items()))))
     wanted = [n for n, v in lines if not before or before.get(n) == "ok"]
     got = [n for n, v in lines if v == "ok" and (not before or before.get(n) == "ok")]
     if before:
-        print("of %d that passed there, %d pass here (%.2f%%)" % (len(wanted), len(got), 100.0 * len(got) / max(1, len(wanted))))
+        print("of %d that passed there, %d pass here (%.2f%%)" % (len(wanted), len(got),
+            100.0 * len(got) / max(1, len(wanted))))
     return 1 if sums.get("CRASH") or sums.get("HANG") or len(got) < 0.97 * len(wanted) else 0
 
 

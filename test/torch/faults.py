@@ -1,5 +1,6 @@
-"""Compiles and runs a new small program under each of the faults named on the command line, in one process. `XLANE_INJECT` means something
-only where test/plugins/inject.c is preloaded; without it the same values must be printed."""
+"""Compiles and runs a new small program under each of the faults named on the command line, in one process.
+`XLANE_INJECT` means something only where test/plugins/inject.c is preloaded; without it the same values must be
+printed."""
 import os
 import sys
 

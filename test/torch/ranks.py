@@ -1,5 +1,5 @@
-"""Data-parallel training with PyTorch/XLA, a device per process, as torchrun starts them; alone, the whole batch on one device. Prints the losses, the weights and a sum over the processes as JSON.
-Knows nothing of xlane."""
+"""Data-parallel training with PyTorch/XLA, a device per process, as torchrun starts them; alone, the whole batch on one
+device. Prints the losses, the weights and a sum over the processes as JSON. Knows nothing of xlane."""
 import json
 import os
 import time
@@ -32,9 +32,11 @@ for _ in range(5):
     losses.append(mean.item())
 total = xm.all_reduce("sum", torch.ones(3, device=device))
 torch_xla.sync()
-result = {"rank": rank, "world": world, "losses": losses, "weights": [round(v, 6) for v in model[0].weight.cpu().flatten().tolist()], "sum": total.cpu().tolist()}
+result = {"rank": rank, "world": world, "losses": losses, "weights": [round(v, 6) for v
+    in model[0].weight.cpu().flatten().tolist()], "sum": total.cpu().tolist()}
 print("RESULT " + json.dumps(result), flush=True)
-if world > 1:                                          # the process with the coordination service leaves last: the others abort when it is gone
+# the process with the coordination service leaves last: the others abort when it is gone
+if world > 1:
     xm.rendezvous("end")
     if rank == 0:
         time.sleep(2)

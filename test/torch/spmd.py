@@ -1,5 +1,5 @@
-"""Trains an MLP split over a mesh of all devices with PyTorch/XLA's SPMD, then the same on PyTorch's own CPU; prints both runs' losses as JSON
-and how the first weight lies after the last step. Knows nothing of xlane."""
+"""Trains an MLP split over a mesh of all devices with PyTorch/XLA's SPMD, then the same on PyTorch's own CPU; prints
+both runs' losses as JSON and how the first weight lies after the last step. Knows nothing of xlane."""
 import json
 
 import numpy as np
@@ -35,4 +35,5 @@ device, n = torch_xla.device(), xr.global_runtime_device_count()
 mesh = xs.Mesh(np.arange(n), (n // 2, 2), ("data", "model"))
 split, model = train(device, lambda v, spec: xs.mark_sharding(v, mesh, spec))
 whole, _ = train(torch.device("cpu"), lambda v, spec: None)
-print("RESULT", json.dumps({"devices": n, "split": split, "whole": whole, "weight": torch_xla._XLAC._get_xla_sharding_spec(model[0].weight)}), flush=True)
+print("RESULT", json.dumps({"devices": n, "split": split, "whole": whole,
+                            "weight": torch_xla._XLAC._get_xla_sharding_spec(model[0].weight)}), flush=True)

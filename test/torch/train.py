@@ -69,7 +69,8 @@ def transformer(device):
     torch.manual_seed(2)
     model = Transformer()
     data = [torch.randint(64, (4, 17)) for _ in range(STEPS)]
-    return train(model, device, lambda i: (data[i][:, :-1], data[i][:, 1:]), lambda p, y: F.cross_entropy(p.flatten(0, 1), y.flatten()))
+    return train(model, device, lambda i: (data[i][:, :-1], data[i][:, 1:]), lambda p,
+                 y: F.cross_entropy(p.flatten(0, 1), y.flatten()))
 
 
 begun = time.time()

@@ -1,5 +1,6 @@
 /* src/cpu/kernel/conv_line.inl: conv_line.h with the compiler's vectors. Include after defining BYTES (of a vector),
- * ROWS (outputs at a time), NEEDS and SET. The file is compiled with contraction: products here are meant to be fused. */
+ * ROWS (outputs at a time), NEEDS and SET. The file is compiled with contraction: products here are meant to be fused.
+ * */
 #include <stdbool.h>
 
 #include "cpu/arch/feature.h"

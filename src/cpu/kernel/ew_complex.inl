@@ -1,4 +1,5 @@
-/* Elementwise functions of one complex type. T: its part; C: its C type; M(f): libm's function for C; R(f): for T; NAME(f). */
+/* Elementwise functions of one complex type. T: its part; C: its C type; M(f): libm's function for C; R(f): for T;
+ * NAME(f). */
 #define UNARY(name, expr)                                                                      \
     static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
     {                                                                                          \

@@ -55,8 +55,11 @@ static inline A NAME(pow1)(A x, A y)
 static inline A NAME(shra1)(A x, A y)
 {
     U s = (U)y;
-    return s >= BITS ? (SIGNED && x < 0 ? (A)-1 : SIGNED ? 0 : (x >> (BITS - 1) & 1 ? (A)-1 : 0))
-                     : SIGNED ? (A)(x >> s) : (A)((U)((U)x >> s) | (x >> (BITS - 1) & 1 && s ? (U)~(U)0 << (BITS - s) : (U)0));
+    return s >= BITS ? (SIGNED && x < 0 ? (A)-1
+                        : SIGNED        ? 0
+                                        : (x >> (BITS - 1) & 1 ? (A)-1 : 0))
+           : SIGNED  ? (A)(x >> s)
+                     : (A)((U)((U)x >> s) | (x >> (BITS - 1) & 1 && s ? (U) ~(U)0 << (BITS - s) : (U)0));
 }
 static inline A NAME(mulhi1)(A x, A y)
 {

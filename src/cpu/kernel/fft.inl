@@ -1,11 +1,13 @@
-/* src/cpu/kernel/fft.inl: the stages of a transform, and its lines in and out of memory (fft.h). Include after defining T and NAME. Stockham's order: a stage of radix r takes n = r m points, each a
- * row of s numbers (`lanes` lines side by side to begin with), and leaves m points in rows of r s, so that inner loops run on, ever longer. */
+/* src/cpu/kernel/fft.inl: the stages of a transform, and its lines in and out of memory (fft.h). Include after defining
+ * T and NAME. Stockham's order: a stage of radix r takes n = r m points, each a row of s numbers (`lanes` lines side by
+ * side to begin with), and leaves m points in rows of r s, so that inner loops run on, ever longer. */
 typedef T NAME(vec) __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
 #define V NAME(vec)
 #define AT(p, i) (*(V *)((p) + (i)))
 #define SEE(p, i) (*(const V *)((p) + (i)))
 
-static void NAME(two)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, size_t m, size_t s)
+static void NAME(two)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, size_t m,
+                      size_t s)
 {
     for (size_t p = 0; p < m; p++, w += 2)
         for (size_t q = 0; q < s; q++) {
@@ -22,12 +24,14 @@ static void NAME(two)(const T *restrict a, const T *restrict b, T *restrict c, T
     E pr = AR(0) + AR(2), pi = AI(0) + AI(2), mr = AR(0) - AR(2), mi = AI(0) - AI(2);                         \
     E sr = AR(1) + AR(3), si = AI(1) + AI(3), dr = AR(1) - AR(3), di = AI(1) - AI(3);                         \
     E xr = mr + di, xi = mi - dr, yr = pr - sr, yi = pi - si, zr = mr - di, zi = mi + dr;
-static void NAME(four)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, size_t m, size_t s)
+static void NAME(four)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, size_t m,
+                       size_t s)
 {
     size_t h = s * m;
     for (size_t p = 0; p < m; p++, w += 6) {
         const T *ar = a + s * p, *ai = b + s * p;
-        T *cr = c + s * 4 * p, *ci = d + s * 4 * p, w1r = w[0], w1i = w[1], w2r = w[2], w2i = w[3], w3r = w[4], w3i = w[5];
+        T *cr = c + s * 4 * p, *ci = d + s * 4 * p, w1r = w[0], w1i = w[1], w2r = w[2], w2i = w[3], w3r = w[4],
+          w3i = w[5];
         size_t q = 0;
 #define AR(j) SEE(ar, q + j * h)
 #define AI(j) SEE(ai, q + j * h)
@@ -60,8 +64,8 @@ static void NAME(four)(const T *restrict a, const T *restrict b, T *restrict c, 
 #undef AI
     }
 }
-/* A stage of one line whose rows are shorter than a vector, s = 1 or 4: vectors run on over the rows, and results lie by turns.
- * w: the factors of every element, six planes of n / 4. */
+/* A stage of one line whose rows are shorter than a vector, s = 1 or 4: vectors run on over the rows, and results lie
+ * by turns. w: the factors of every element, six planes of n / 4. */
 #define FIRST(name, low, high)                                                                                \
 static void NAME(name)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, size_t h)  \
 {                                                                                                             \
@@ -91,15 +95,18 @@ FIRST(second, LOW4_, HIGH4_)
 #undef BUTTERFLY
 
 /* An odd radix: elements k and r - k together, whose factors are conjugates. `u` has cos and -sin of 2 pi k / r. */
-static void NAME(odd)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, const T *u, size_t r, size_t m, size_t s)
+static void NAME(odd)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, const T *u,
+                      size_t r, size_t m, size_t s)
 {
     for (size_t p = 0; p < m; p++, w += 2 * (r - 1))
         for (size_t j = 0; j < r; j++) {
-            T *cr = c + s * (r * p + j), *ci = d + s * (r * p + j), wr = j ? w[2 * j - 2] : 1, wi = j ? w[2 * j - 1] : 0;
+            T *cr = c + s * (r * p + j), *ci = d + s * (r * p + j), wr = j ? w[2 * j - 2] : 1,
+              wi = j ? w[2 * j - 1] : 0;
             for (size_t q = 0; q < s; q++)
                 cr[q] = a[s * p + q], ci[q] = b[s * p + q];
             for (size_t k = 1; k <= r / 2; k++) {
-                const T *x = a + s * (p + k * m), *y = a + s * (p + (r - k) * m), *xi = b + s * (p + k * m), *yi = b + s * (p + (r - k) * m);
+                const T *x = a + s * (p + k * m), *y = a + s * (p + (r - k) * m), *xi = b + s * (p + k * m),
+                        *yi = b + s * (p + (r - k) * m);
                 T cs = u[2 * (j * k % r)], sn = u[2 * (j * k % r) + 1];
                 for (size_t q = 0; q < s; q++) {
                     cr[q] += cs * (x[q] + y[q]) - sn * (xi[q] - yi[q]);
@@ -148,7 +155,8 @@ static int NAME(run)(const xl_fft_line *f, void *const re[2], void *const im[2],
 /* Element k of every lane, which begins at from[q] or, side by side, at from[0] + q; then the next. */
 static void NAME(load)(const xl_fft_pass *p, const T *const *from, bool beside, T *re, T *im, size_t lanes)
 {
-    T *to[2] = { p->inverse ? im : re, p->inverse ? re : im };     /* the inverse is the transform with both parts exchanged */
+    T *to[2] = { p->inverse ? im : re,
+                 p->inverse ? re : im }; /* the inverse is the transform with both parts exchanged */
     int64_t k = 0;
     for (; lanes == 1 && p->inner == 1 && !p->real_in && k + W <= p->sn; k += W) {
         V x = SEE(from[0], 2 * k), y = SEE(from[0], 2 * k + W);

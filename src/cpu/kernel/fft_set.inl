@@ -1,10 +1,12 @@
-/* src/cpu/kernel/fft_set.inl: the transforms of one instruction set. Include after defining BYTES (of a vector), NEEDS and SET. */
+/* src/cpu/kernel/fft_set.inl: the transforms of one instruction set. Include after defining BYTES (of a vector), NEEDS
+ * and SET. */
 #include <string.h>
 
 #include "cpu/arch/feature.h"
 #include "cpu/kernel/fft.h"
 
-/* Elements of two vectors of so many: by turns, the lower halves or the higher ones; every other one; fours of them by turns. */
+/* Elements of two vectors of so many: by turns, the lower halves or the higher ones; every other one; fours of them by
+ * turns. */
 #define LOW_2 0, 2
 #define HIGH_2 1, 3
 #define EVEN_2 0, 2

@@ -1,5 +1,5 @@
-/* One line of n elements folded into one: T, NAME. Blocks of XL_FOLD_BLOCK elements, joined in pairs, so that the rounding error of a sum grows with
- * log n; in a block sixteen partial results, joined in a fixed order. */
+/* One line of n elements folded into one: T, NAME. Blocks of XL_FOLD_BLOCK elements, joined in pairs, so that the
+ * rounding error of a sum grows with log n; in a block sixteen partial results, joined in a fixed order. */
 #define FOLD(name, expr)                                               \
     static T NAME(name##_pairs)(const T *p, size_t n)                  \
     {                                                                  \
@@ -67,7 +67,8 @@ FOLD(exact_min, MIN(x, y))
         NAME(exact_##name)(acc, p + i, n - i);                                        \
     }
 #else
-/* Neither NaN nor a zero at the end: then the order of numbers is all there is to know. Otherwise once more, exactly. */
+/* Neither NaN nor a zero at the end: then the order of numbers is all there is to know. Otherwise once more, exactly.
+ * */
 #define EXTREME(name, which, less)                                                    \
     static void NAME(name)(void *acc_, const void *x_, size_t n)                      \
     {                                                                                 \

@@ -1,9 +1,12 @@
-/* src/cpu/kernel/fold_set.inl: the loops of xl_fold_line (fold.h). Include after defining BYTES (of a vector), NEEDS and SET (the name of the
- * table). Sums and products have sixteen partial results whatever the vectors, so their order is the same in every set. */
+/* src/cpu/kernel/fold_set.inl: the loops of xl_fold_line (fold.h). Include after defining BYTES (of a vector), NEEDS
+ * and SET (the name of the table). Sums and products have sixteen partial results whatever the vectors, so their order
+ * is the same in every set.
+ * */
 #include "cpu/kernel/fold.h"
 #include "cpu/kernel/vmath_lane.inl"
 
-/* NaN if either is; of two zeros the larger (smaller) is the one with the right sign. Selects only, so that loops become vectors. */
+/* NaN if either is; of two zeros the larger (smaller) is the one with the right sign. Selects only, so that loops
+ * become vectors. */
 #define EXTREMES(T, max, min)                                                                             \
     static inline T max(T x, T y)                                                                         \
     {                                                                                                     \
@@ -37,8 +40,14 @@ EXTREMES(double, dmax1, dmin1)
 INLINE unsigned f_unordered(vf x, vf y) { return _mm512_cmp_ps_mask(X86F x, X86F y, _CMP_UNORD_Q); }
 INLINE unsigned d_unordered(vd x, vd y) { return _mm512_cmp_pd_mask(X86D x, X86D y, _CMP_UNORD_Q); }
 #elif defined(__x86_64__) && BYTES == 32
-INLINE unsigned f_unordered(vf x, vf y) { return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(X86F x, X86F y, _CMP_UNORD_Q)); }
-INLINE unsigned d_unordered(vd x, vd y) { return (unsigned)_mm256_movemask_pd(_mm256_cmp_pd(X86D x, X86D y, _CMP_UNORD_Q)); }
+INLINE unsigned f_unordered(vf x, vf y)
+{
+    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(X86F x, X86F y, _CMP_UNORD_Q));
+}
+INLINE unsigned d_unordered(vd x, vd y)
+{
+    return (unsigned)_mm256_movemask_pd(_mm256_cmp_pd(X86D x, X86D y, _CMP_UNORD_Q));
+}
 #elif defined(__x86_64__)
 INLINE unsigned f_unordered(vf x, vf y) { return (unsigned)_mm_movemask_ps(_mm_cmpunord_ps(X86F x, X86F y)); }
 INLINE unsigned d_unordered(vd x, vd y) { return (unsigned)_mm_movemask_pd(_mm_cmpunord_pd(X86D x, X86D y)); }
@@ -104,7 +113,8 @@ static xl_line_fn *find(xl_dtype d, xl_opcode code)
     switch (d) {
     case XL_F32: return find_f32(code);
     case XL_F64: return find_f64(code);
-    case XL_I1: return code == XL_OP_ADD ? find_u8(XL_OP_OR) : code == XL_OP_MULTIPLY ? find_u8(XL_OP_AND) : find_u8(code);
+    case XL_I1:
+        return code == XL_OP_ADD ? find_u8(XL_OP_OR) : code == XL_OP_MULTIPLY ? find_u8(XL_OP_AND) : find_u8(code);
     case XL_I8: return find_i8(code);
     case XL_U8: return find_u8(code);
     case XL_I16: return find_i16(code);

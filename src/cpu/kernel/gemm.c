@@ -5,8 +5,8 @@
  * costs less than to meet and to fetch what others have just written. Sums
  * that are to be rounded into a narrower C never leave the tile's thread if one span is enough. Problems too small to
  * share are shared as a batch, each whole in one thread, or not at all. A matrix with at most 4 rows or columns is
- * never packed: the other factor is read where it lies. The order of a sum follows from shapes and strides; how C is cut into
- * tiles changes no sum, so there the number of threads may decide.
+ * never packed: the other factor is read where it lies. The order of a sum follows from shapes and strides; how C is
+ * cut into tiles changes no sum, so there the number of threads may decide.
  *
  * Sums over a long k are made in groups of its blocks, each from zero, so that the rounding error grows with the root
  * of their number and with that of kc, not with k. */
@@ -145,8 +145,8 @@ static block block_of(const job *w, size_t i)
 }
 
 /* Panels `begin` to `end` of one factor, one block of k. Along the rows of a matrix a panel takes a short piece of
- * each, and rows a power of two apart collide in the cache: a few steps of k are packed for all of the panels before the
- * next few. */
+ * each, and rows a power of two apart collide in the cache: a few steps of k are packed for all of the panels before
+ * the next few. */
 static void pack_factor(const job *w, block b, bool is_a, size_t begin, size_t end)
 {
     const xl_gemm *g = w->g;

@@ -1,7 +1,8 @@
 /* src/cpu/kernel/gemm_pack.inl: packing S into panels of P, one always-inline body called with constants. Include after
  * defining S (source), P (packed), LOAD(s), NAME(f), and, if four elements can be had as a vector of P, LOAD4(p). */
-__attribute__((always_inline)) static inline void NAME(pack)(P *restrict dst, const S *restrict src, ptrdiff_t rs, ptrdiff_t cs,
-                                                              size_t rows, size_t k, size_t kpad, size_t R, size_t KR)
+__attribute__((always_inline)) static inline void NAME(pack)(P *restrict dst, const S *restrict src, ptrdiff_t rs,
+                                                             ptrdiff_t cs, size_t rows, size_t k, size_t kpad, size_t R,
+                                                             size_t KR)
 {
     if (KR == 1 && rows == R && rs == 1) {
         for (size_t p = 0; p < k; p++, src += cs, dst += R) {
@@ -75,7 +76,8 @@ __attribute__((always_inline)) static inline void NAME(pack)(P *restrict dst, co
     }
     for (size_t p = 0; p < kpad; p++)
         for (size_t i = 0; i < R; i++)
-            dst[(p / KR * R + i) * KR + p % KR] = i < rows && p < k ? LOAD(src[(ptrdiff_t)i * rs + (ptrdiff_t)p * cs]) : 0;
+            dst[(p / KR * R + i) * KR + p % KR] =
+                i < rows && p < k ? LOAD(src[(ptrdiff_t)i * rs + (ptrdiff_t)p * cs]) : 0;
 }
 static void NAME(pack_a)(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k, size_t kpad)
 {

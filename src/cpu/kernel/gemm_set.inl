@@ -1,5 +1,6 @@
-/* src/cpu/kernel/gemm_set.inl: all the kernels of one instruction set from the compiler's vectors. Include after defining ISA(f),
- * NEEDS, BYTES (of a vector), F32_PACK_A (a faster packing of A for some strides, or not), the tile shapes F32_MR, F32_NV (vectors), F64_MR, F64_NV, and the names as strings. */
+/* src/cpu/kernel/gemm_set.inl: all the kernels of one instruction set from the compiler's vectors. Include after
+ * defining ISA(f), NEEDS, BYTES (of a vector), F32_PACK_A (a faster packing of A for some strides, or not), the tile
+ * shapes F32_MR, F32_NV (vectors), F64_MR, F64_NV, and the names as strings. */
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
@@ -39,7 +40,10 @@ INLINE f32xn f16_xn(const uint16_t *p) { return (f32xn)_mm256_cvtph_ps(_mm_loadu
 INLINE f32xn f16_xn(const uint16_t *p) { return (f32xn)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 #endif
 #else
-INLINE f32x4 f16_x4(const uint16_t *p) { return (f32x4){ xl_f16_load(p[0]), xl_f16_load(p[1]), xl_f16_load(p[2]), xl_f16_load(p[3]) }; }
+INLINE f32x4 f16_x4(const uint16_t *p)
+{
+    return (f32x4){ xl_f16_load(p[0]), xl_f16_load(p[1]), xl_f16_load(p[2]), xl_f16_load(p[3]) };
+}
 INLINE f32xn f16_xn(const uint16_t *p) { return f16_x4(p); }
 #endif
 
@@ -108,8 +112,19 @@ static void round_f16(uint16_t *restrict y, const float *restrict x, size_t n)
         y[i] = xl_f16_store(x[i]);
 }
 const xl_gemm_kernel ISA(f32) = {
-    .name = F32_NAME, .needs = NEEDS, .packed = XL_GEMM_F32, .size = 4, .mr = MR, .nr = NR, .kr = 1, .kc = 512, .tile_m = 128, .tile_n = 252, .speed = 1,
-    .tile = F32_TILE, .direct = F32_DIRECT,
+    .name = F32_NAME,
+    .needs = NEEDS,
+    .packed = XL_GEMM_F32,
+    .size = 4,
+    .mr = MR,
+    .nr = NR,
+    .kr = 1,
+    .kc = 512,
+    .tile_m = 128,
+    .tile_n = 252,
+    .speed = 1,
+    .tile = F32_TILE,
+    .direct = F32_DIRECT,
     .pack_a = { [XL_GEMM_F32] = pack_a_fast, [XL_GEMM_BF16] = pack_a_bf16, [XL_GEMM_F16] = pack_a_f16 },
     .pack_b = { [XL_GEMM_F32] = pack_b_f32, [XL_GEMM_BF16] = pack_b_bf16, [XL_GEMM_F16] = pack_b_f16 },
     .axpy = { [XL_GEMM_F32] = axpy_f32, [XL_GEMM_BF16] = axpy_bf16, [XL_GEMM_F16] = axpy_f16 },
@@ -152,10 +167,23 @@ static void direct_f64(size_t k, const void *a, const void *b, ptrdiff_t step, v
 #define NAME(f) f##_f64
 #include "cpu/kernel/gemm_skinny.inl"
 const xl_gemm_kernel ISA(f64) = {
-    .name = F64_NAME, .needs = NEEDS, .packed = XL_GEMM_F64, .size = 8, .mr = MR, .nr = NR, .kr = 1, .kc = 256, .tile_m = 128, .tile_n = 252, .speed = 1,
-    .tile = F64_TILE, .direct = F64_DIRECT,
-    .pack_a = { [XL_GEMM_F64] = pack_a_f64 }, .pack_b = { [XL_GEMM_F64] = pack_b_f64 },
-    .axpy = { [XL_GEMM_F64] = axpy_f64 }, .dot = { [XL_GEMM_F64] = dot_f64 },
+    .name = F64_NAME,
+    .needs = NEEDS,
+    .packed = XL_GEMM_F64,
+    .size = 8,
+    .mr = MR,
+    .nr = NR,
+    .kr = 1,
+    .kc = 256,
+    .tile_m = 128,
+    .tile_n = 252,
+    .speed = 1,
+    .tile = F64_TILE,
+    .direct = F64_DIRECT,
+    .pack_a = { [XL_GEMM_F64] = pack_a_f64 },
+    .pack_b = { [XL_GEMM_F64] = pack_b_f64 },
+    .axpy = { [XL_GEMM_F64] = axpy_f64 },
+    .dot = { [XL_GEMM_F64] = dot_f64 },
 };
 #undef P
 #undef LANES

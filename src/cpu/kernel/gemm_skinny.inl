@@ -1,9 +1,10 @@
-/* src/cpu/kernel/gemm_skinny.inl: when one of m and n is at most 4, the big matrix is read once, where it lies. Include after
- * defining S (type of the matrix), P (type of the sums), LANES, LOAD(s), GET(p) (LANES of them, as a vector of P), NAME(f). */
+/* src/cpu/kernel/gemm_skinny.inl: when one of m and n is at most 4, the big matrix is read once, where it lies. Include
+ * after defining S (type of the matrix), P (type of the sums), LANES, LOAD(s), GET(p) (LANES of them, as a vector of
+ * P), NAME(f). */
 typedef P NAME(vec) __attribute__((vector_size(LANES * sizeof(P)), aligned(sizeof(P)), may_alias));
 
-__attribute__((always_inline)) static inline void NAME(axpy_block)(size_t k, const P *x, const S *mat, ptrdiff_t step, P *y,
-                                                                   ptrdiff_t ldy, const int count, const int nv)
+__attribute__((always_inline)) static inline void NAME(axpy_block)(size_t k, const P *x, const S *mat, ptrdiff_t step,
+                                                                   P *y, ptrdiff_t ldy, const int count, const int nv)
 {
     NAME(vec) acc[16];
     UNROLL
@@ -24,8 +25,10 @@ __attribute__((always_inline)) static inline void NAME(axpy_block)(size_t k, con
             *(NAME(vec) *)(y + s * ldy + j * LANES) = acc[s * nv + j];
 }
 
-/* One row: nothing is used twice, so all that counts is that the matrix comes in long pieces. Four of its rows at a time. */
-__attribute__((always_inline)) static inline void NAME(axpy_rows)(size_t n, const P *x, const S *mat, ptrdiff_t step, P *y, const int rows)
+/* One row: nothing is used twice, so all that counts is that the matrix comes in long pieces. Four of its rows at a
+ * time. */
+__attribute__((always_inline)) static inline void NAME(axpy_rows)(size_t n, const P *x, const S *mat, ptrdiff_t step,
+                                                                  P *y, const int rows)
 {
     size_t r = 0;
     P f[4];
@@ -57,7 +60,8 @@ __attribute__((always_inline)) static inline void NAME(axpy_rows)(size_t n, cons
     }
 }
 
-static void NAME(axpy)(size_t k, size_t n, size_t count, const void *xv, const void *matv, ptrdiff_t step, void *yv, ptrdiff_t ldy)
+static void NAME(axpy)(size_t k, size_t n, size_t count, const void *xv, const void *matv, ptrdiff_t step, void *yv,
+                       ptrdiff_t ldy)
 {
     const P *x = xv;
     const S *mat = matv;
@@ -95,7 +99,8 @@ static void NAME(axpy)(size_t k, size_t n, size_t count, const void *xv, const v
         }
 }
 
-__attribute__((always_inline)) static inline void NAME(dot_block)(size_t k, const P *x, const S *mat, ptrdiff_t step, P *y, const int rows)
+__attribute__((always_inline)) static inline void NAME(dot_block)(size_t k, const P *x, const S *mat, ptrdiff_t step,
+                                                                  P *y, const int rows)
 {
     enum { U = 4 };
     NAME(vec) acc[4][U];

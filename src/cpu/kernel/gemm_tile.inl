@@ -1,9 +1,10 @@
-/* src/cpu/kernel/gemm_tile.inl: the micro-kernel with the compiler's vectors. Include after defining P (element), LANES (in
- * a vector), MR, NR (a multiple of LANES), TILE (its name). The file is compiled with contraction: products here are
- * meant to be fused. */
+/* src/cpu/kernel/gemm_tile.inl: the micro-kernel with the compiler's vectors. Include after defining P (element), LANES
+ * (in a vector), MR, NR (a multiple of LANES), TILE (its name). The file is compiled with contraction: products here
+ * are meant to be fused. */
 typedef P VEC(TILE) __attribute__((vector_size(LANES * sizeof(P)), aligned(sizeof(P)), may_alias));
 
-__attribute__((always_inline)) static inline void BODY(TILE)(size_t k, const void *av, const void *bv, ptrdiff_t step, void *cv, ptrdiff_t ldc, bool accumulate)
+__attribute__((always_inline)) static inline void BODY(TILE)(size_t k, const void *av, const void *bv, ptrdiff_t step,
+                                                             void *cv, ptrdiff_t ldc, bool accumulate)
 {
     enum { NV = NR / LANES };
     const P *a = av, *b = bv;

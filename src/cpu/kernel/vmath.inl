@@ -1,5 +1,5 @@
-/* src/cpu/kernel/vmath.inl: the functions of vmath.h with the compiler's vectors. Include after defining BYTES (of a vector), NEEDS
- * and SET (the name of the table). */
+/* src/cpu/kernel/vmath.inl: the functions of vmath.h with the compiler's vectors. Include after defining BYTES (of a
+ * vector), NEEDS and SET (the name of the table). */
 #include "cpu/kernel/special.h"
 #include "cpu/kernel/vmath_lane.inl"
 #include "cpu/kernel/vmath_set.h"
@@ -44,10 +44,12 @@ INLINE void narrow(float *y, vd v) { *(vh *)y = __builtin_convertvector(v, vh); 
             memcpy(y + i, t, (n - i) * 4);                            \
         }                                                             \
     }
-DOUBLES(exp2) DOUBLES(expm1) DOUBLES(log2) DOUBLES(log10) DOUBLES(log1p) DOUBLES(rsqrt) DOUBLES(cbrt) DOUBLES(erfc) DOUBLES(sinh)
-DOUBLES(cosh) DOUBLES(asin) DOUBLES(acos) DOUBLES(atan) DOUBLES(asinh) DOUBLES(acosh) DOUBLES(atanh)
+DOUBLES(exp2)
+DOUBLES(expm1) DOUBLES(log2) DOUBLES(log10) DOUBLES(log1p) DOUBLES(rsqrt) DOUBLES(cbrt) DOUBLES(erfc) DOUBLES(sinh)
+    DOUBLES(cosh) DOUBLES(asin) DOUBLES(acos) DOUBLES(atan) DOUBLES(asinh) DOUBLES(acosh) DOUBLES(atanh)
 
-/* Where the lanes' way does not hold (sin, cos and tan past 2^28, the gamma functions left of 0) elements go through the scalar one. */
+/* Where the lanes' way does not hold (sin, cos and tan past 2^28, the gamma functions left of 0) elements go through
+ * the scalar one. */
 #define PARTLY(f, holds, scalar)                                      \
     static void v_##f(float *y, const float *x, size_t n)             \
     {                                                                 \
@@ -62,9 +64,9 @@ DOUBLES(cosh) DOUBLES(asin) DOUBLES(acos) DOUBLES(atan) DOUBLES(asinh) DOUBLES(a
             memcpy(y + i, r, m * 4);                                  \
         }                                                             \
     }
-PARTLY(sin, __builtin_fabsf(t[j]) < 0x1p28f, sin) PARTLY(cos, __builtin_fabsf(t[j]) < 0x1p28f, cos)
-PARTLY(tan, __builtin_fabsf(t[j]) < 0x1p28f, tan) PARTLY(lgamma, t[j] > 0, xl_special_lgamma)
-PARTLY(digamma, t[j] > 0, xl_special_digamma)
+        PARTLY(sin, __builtin_fabsf(t[j]) < 0x1p28f, sin) PARTLY(cos, __builtin_fabsf(t[j]) < 0x1p28f, cos)
+            PARTLY(tan, __builtin_fabsf(t[j]) < 0x1p28f, tan) PARTLY(lgamma, t[j] > 0, xl_special_lgamma)
+                PARTLY(digamma, t[j] > 0, xl_special_digamma)
 
 #define PAIRS(f)                                                      \
     static void v_##f(float *z, const float *x, const float *y, size_t n) \
@@ -80,10 +82,8 @@ PARTLY(digamma, t[j] > 0, xl_special_digamma)
             memcpy(z + i, a, (n - i) * 4);                            \
         }                                                             \
     }
-PAIRS(pow) PAIRS(atan2)
+                    PAIRS(pow) PAIRS(atan2)
 
-const xl_vmath_set SET = {
-    .needs = NEEDS,
+                        const xl_vmath_set SET = { .needs = NEEDS,
 #define SLOT(f) .f = v_##f,
-    XL_VMATH_UNARY(SLOT) XL_VMATH_BINARY(SLOT)
-};
+                                                   XL_VMATH_UNARY(SLOT) XL_VMATH_BINARY(SLOT) };

@@ -1,8 +1,8 @@
 /* src/cpu/kernel/vmath_lane.inl: one vector in, one vector out. Include after defining BYTES (of a vector).
  *
- * exp, log, tanh, logistic, erf (what training spends its time in) are computed in f32. The others go through f64, where a
- * short polynomial leaves 1e-10 and the final rounding is all that is seen; a float's subnormals are ordinary numbers there,
- * and rounding to float does overflow and underflow by itself.
+ * exp, log, tanh, logistic, erf (what training spends its time in) are computed in f32. The others go through f64,
+ * where a short polynomial leaves 1e-10 and the final rounding is all that is seen; a float's subnormals are ordinary
+ * numbers there, and rounding to float does overflow and underflow by itself.
  * A polynomial's products are fused with its sums where the machine can; no step relies on it. */
 #include <math.h>
 #include <stdbool.h>
@@ -72,8 +72,8 @@ INLINE vf f_fma(vf x, vf y, vf z)
 #else
 #define FAST_FMA 0
 #endif
-/* What C has no expression for: by instruction where the compiler would not find it. Maximum and minimum are the specification's: NaN if
- * either is, and -0 below +0. */
+/* What C has no expression for: by instruction where the compiler would not find it. Maximum and minimum are the
+ * specification's: NaN if either is, and -0 below +0. */
 #if defined(__aarch64__) && BYTES == 16
 INLINE vf f_max(vf x, vf y) { return (vf)vmaxq_f32((float32x4_t)x, (float32x4_t)y); }
 INLINE vf f_min(vf x, vf y) { return (vf)vminq_f32((float32x4_t)x, (float32x4_t)y); }
@@ -94,18 +94,25 @@ INLINE bool f_all(vi m)                                    /* of masks */
     return all == UINT64_MAX;
 #endif
 }
-/* One instruction each on x86: the larger (smaller), and y if either is NaN or both are zeros. And z, but NaN where x or y is. */
+/* One instruction each on x86: the larger (smaller), and y if either is NaN or both are zeros. And z, but NaN where x
+ * or y is. */
 #if defined(__x86_64__)
 #if BYTES == 64
 #define X86(f, t) (v##t)_mm512_##f
 #define X86F (__m512)
 #define X86D (__m512d)
-INLINE vf f_unless_nan(vf x, vf y, vf z) { return (vf)_mm512_mask_add_ps(X86F z, _mm512_cmp_ps_mask(X86F x, X86F y, _CMP_UNORD_Q), X86F x, X86F y); }
+INLINE vf f_unless_nan(vf x, vf y, vf z)
+{
+    return (vf)_mm512_mask_add_ps(X86F z, _mm512_cmp_ps_mask(X86F x, X86F y, _CMP_UNORD_Q), X86F x, X86F y);
+}
 #elif BYTES == 32
 #define X86(f, t) (v##t)_mm256_##f
 #define X86F (__m256)
 #define X86D (__m256d)
-INLINE vf f_unless_nan(vf x, vf y, vf z) { return (vf)_mm256_blendv_ps(X86F z, X86F (x + y), _mm256_cmp_ps(X86F x, X86F y, _CMP_UNORD_Q)); }
+INLINE vf f_unless_nan(vf x, vf y, vf z)
+{
+    return (vf)_mm256_blendv_ps(X86F z, X86F(x + y), _mm256_cmp_ps(X86F x, X86F y, _CMP_UNORD_Q));
+}
 #else
 #define X86(f, t) (v##t)_mm_##f
 #define X86F (__m128)
@@ -126,11 +133,14 @@ INLINE vd d_smaller(vd x, vd y) { return dsel(x < y, x, y); }
 /* Either way round they differ where both are zeros, or NaN comes in. */
 INLINE vf f_max(vf x, vf y) { return f_unless_nan(x, y, (vf)((vi)f_larger(x, y) & (vi)f_larger(y, x))); }
 INLINE vf f_min(vf x, vf y) { return f_unless_nan(x, y, (vf)((vi)f_smaller(x, y) | (vi)f_smaller(y, x))); }
-INLINE vf f_clamp(vf x, float low, float high) { return f_smaller(fset(high), f_larger(fset(low), x)); } /* NaN stays NaN */
+INLINE vf f_clamp(vf x, float low, float high)
+{
+    return f_smaller(fset(high), f_larger(fset(low), x));
+} /* NaN stays NaN */
 #endif
 
-/* The number that a product is added to. NEON adds to a register that it overwrites, and a copy of one takes as long as the sum; a load
- * takes none of that time. near: some value of the same vector, so that each has a load of its own. */
+/* The number that a product is added to. NEON adds to a register that it overwrites, and a copy of one takes as long as
+ * the sum; a load takes none of that time. near: some value of the same vector, so that each has a load of its own. */
 #if defined(__aarch64__) && BYTES == 16
 #define LIT(c, near)                                                                          \
     __extension__({                                                                           \
@@ -152,15 +162,16 @@ INLINE vd dsqrt(vd x)
 
 /* ---- f32 ---- */
 
-/* e^x = 2^n e^r. 2^n in two factors, so that results reach down into the subnormals and up to the last finite number: the low bits of
- * t are n + 254, those of u n/2 + 127, which are exponents once shifted. Polynomials are split into short chains here and below: what
- * the machine looks ahead is less than a strip of eight. */
+/* e^x = 2^n e^r. 2^n in two factors, so that results reach down into the subnormals and up to the last finite number:
+ * the low bits of t are n + 254, those of u n/2 + 127, which are exponents once shifted. Polynomials are split into
+ * short chains here and below: what the machine looks ahead is less than a strip of eight. */
 INLINE vf f_exp(vf x)
 {
     x = f_clamp(x, -104.0f, 89.0f);
     vf t = x * 0x1.715476p0f + (0x1.8p23f + 254.0f), u = x * 0x1.715476p-1f + (0x1.8p23f + 127.0f);
     vf n = t - (0x1.8p23f + 254.0f);
-    vf high = x - n * 0x1.62e4p-1f, low = n * -0x1.7f7d1cp-20f, r = high + low, z = r * r; /* ln 2 in two parts, the first of 15 bits */
+    vf high = x - n * 0x1.62e4p-1f, low = n * -0x1.7f7d1cp-20f, r = high + low,
+       z = r * r; /* ln 2 in two parts, the first of 15 bits */
     vf p = r * 0.0001989198131f + LIT(0.001393454193f, r);
     p = p * z + (r * 0.008333310024f + LIT(0.04166645681f, r));
     p = p * z + (r * 0.1666666668f + LIT(0.5f, r));
@@ -219,7 +230,7 @@ INLINE vf f_tanh(vf x)
 
 INLINE vf f_logistic(vf x)
 {
-    vf e = f_exp((vf)((vi)x | INT32_MIN));                   /* of -|x|: never overflows, and keeps the tail's small values */
+    vf e = f_exp((vf)((vi)x | INT32_MIN)); /* of -|x|: never overflows, and keeps the tail's small values */
     vf s = 1.0f + e, lost = e - (s - 1.0f);                  /* what the sum lost is a relative error of the quotient */
     vf q = fsel(x < 0.0f, e, fset(1.0f)) / s;
     return q - q * (lost * (1.457f - 0.5f * s));             /* 1/s in [1, 2], well enough */
@@ -314,8 +325,8 @@ INLINE vd d_expm1(vd x)
     return dsel(x == 0.0, x, dsel(dabsv(x) < 0.01, small, d_exp(x) - 1.0));
 }
 
-/* x = n pi/2 + r; the low bits of n say which quarter. For |x| up to 2^28 n needs 28 bits, and n times the first part of
- * pi/2 (24 bits) and of the rest (24 bits) is exact. */
+/* x = n pi/2 + r; the low bits of n say which quarter. For |x| up to 2^28 n needs 28 bits, and n times the first part
+ * of pi/2 (24 bits) and of the rest (24 bits) is exact. */
 INLINE void d_sincos(vd x, vd *sine, vd *cosine, vl *quarter)
 {
     vd t = x * 0x1.45f306dc9c883p-1 + 0x1.8p52;
@@ -382,8 +393,8 @@ INLINE vd d_atan_abs(vd a)
 INLINE vd d_atan(vd x) { return dsign(d_atan_abs(dabsv(x)), x); }
 INLINE vd d_asin(vd x) { return dsign(d_atan_abs(dabsv(x) / dsqrt((1.0 - x) * (1.0 + x))), x); }
 INLINE vd d_acos(vd x) { return 2.0 * d_atan_abs(dsqrt((1.0 - x) / (1.0 + x))); }
-/* e^x / 2, the way StableHLO expands sinh and cosh of a float: x - ln 2, rounded to a float, goes into exp. That costs up
- * to x / 2 ulp, and its test data accept no other values. */
+/* e^x / 2, the way StableHLO expands sinh and cosh of a float: x - ln 2, rounded to a float, goes into exp. That costs
+ * up to x / 2 ulp, and its test data accept no other values. */
 INLINE vd d_exp_half(vd x)
 {
     return d_exp(__builtin_convertvector(__builtin_convertvector(x - 0x1.62e43p-1, vh), vd));

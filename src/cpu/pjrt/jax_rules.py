@@ -1,7 +1,9 @@
-"""What JAX knows for its own platforms only, told for this one. The plugin runs this in its process when it makes a client and JAX is there.
+"""What JAX knows for its own platforms only, told for this one. The plugin runs this in its process when it makes a
+client and JAX is there.
 
-platform and set_callback_at, the address of what takes the function that calls callbacks, are given. A host callback is a custom call with a number; `called` below gets the number and the operands.
-Whatever a version of JAX does not have is left out: programs that need it then fail with JAX's own words."""
+platform and set_callback_at, the address of what takes the function that calls callbacks, are given. A host callback is
+a custom call with a number; `called` below gets the number and the operands. Whatever a version of JAX does not have is
+left out: programs that need it then fail with JAX's own words."""
 import ctypes, itertools, threading, traceback
 
 class Array(ctypes.Structure):                       # xl_host_array in cpu/kernel/callback.h
@@ -52,7 +54,8 @@ def called(number, arrays, error, size):
     finally:
         here.inside = before
 
-trampoline = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(Array), ctypes.c_void_p, ctypes.c_size_t)(called)
+trampoline = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint64, ctypes.POINTER(Array), ctypes.c_void_p,
+                              ctypes.c_size_t)(called)
 
 def emit_callbacks():
     from jax._src import callback as theirs, core, dtypes, ffi, mesh, sharding_impls, xla_bridge
@@ -66,18 +69,22 @@ def emit_callbacks():
         aval = core.physical_aval(aval)
         return np.dtype(bool) if aval.dtype == dtypes.float0 else np.dtype(aval.dtype)
 
-    def emit(ctx, callback, token, operands, operand_avals, result_avals, *, has_side_effect, returns_token=True, partitioned=False, sharding=None):
+    def emit(ctx, callback, token, operands, operand_avals, result_avals, *, has_side_effect, returns_token=True,
+             partitioned=False, sharding=None):
         def checked(*args):
             with sharding_impls._internal_use_concrete_mesh(mesh.empty_concrete_mesh), mesh.use_abstract_mesh(mesh.empty_abstract_mesh):
                 results = callback(*args)                # in the thread of the caller, whose mesh is not the callback's
             if len(results) != len(result_avals):
-                raise RuntimeError("Mismatched number of outputs from callback. Expected: %d, Actual: %d" % (len(result_avals), len(results)))
+                raise RuntimeError("Mismatched number of outputs from callback. Expected: %d, Actual: %d"
+                                   % (len(result_avals), len(results)))
             results = [dtypes.canonicalize_value(np.asarray(r)) for r in results]
             for i, (r, want) in enumerate(zip(results, result_avals)):
                 if r.shape != want.shape:
-                    raise RuntimeError("Incorrect output shape for return value #%d: Expected: %s, Actual: %s" % (i, want.shape, r.shape))
+                    raise RuntimeError("Incorrect output shape for return value #%d: Expected: %s, Actual: %s"
+                                       % (i, want.shape, r.shape))
                 if r.dtype != want.dtype:
-                    raise RuntimeError("Incorrect output dtype for return value #%d: Expected: %s, Actual: %s" % (i, want.dtype, r.dtype))
+                    raise RuntimeError("Incorrect output dtype for return value #%d: Expected: %s, Actual: %s"
+                                       % (i, want.dtype, r.dtype))
             return results
 
         if partitioned and result_avals:
@@ -89,11 +96,14 @@ def emit_callbacks():
         if token:
             operands = [token] + operands
             if isinstance(sharding, SdyArrayList) and len(ctx.avals_out) > 0:
-                first = SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=sharding.shardings[0].logical_device_ids)
+                first = SdyArray(mesh_shape=(), dim_shardings=(),
+                                 logical_device_ids=sharding.shardings[0].logical_device_ids)
                 sharding = SdyArrayList((first, *sharding.shardings))
-            ctx = dataclasses.replace(ctx, avals_in=[core.abstract_token, *ctx.avals_in], avals_out=[core.abstract_token, *ctx.avals_out])
+            ctx = dataclasses.replace(ctx, avals_in=[core.abstract_token, *ctx.avals_in],
+                                      avals_out=[core.abstract_token, *ctx.avals_out])
         name = "xlane_partitioned_python_callback" if partitioned else "xlane_python_callback"
-        op = ffi.build_ffi_lowering_function(name, has_side_effect=has_side_effect)(ctx, *operands, number=np.uint64(host.number))
+        op = ffi.build_ffi_lowering_function(name, has_side_effect=has_side_effect)(ctx, *operands,
+            number=np.uint64(host.number))
         if sharding is not None:
             mlir.set_sharding(ctx.module_context, op, sharding)
         results = list(op.results)
@@ -181,7 +191,8 @@ def partition_calls():
                 text = ir.Module.parse(code).operation.get_asm(enable_debug_info=False)
             lines = [str(s) for s in list(args) + (list(result.tuple_elements()) if len(outs) != 1 else [result])]
             host.reply = ("\n".join(lines) + "\0" + text).encode()
-            return (np.array([ctypes.cast(ctypes.c_char_p(host.reply), ctypes.c_void_p).value, len(host.reply)], np.uint64),)
+            return (np.array([ctypes.cast(ctypes.c_char_p(host.reply), ctypes.c_void_p).value, len(host.reply)],
+                             np.uint64),)
         host = Host(partition, [np.dtype(np.uint8)] * (len(ins) + len(outs)), [np.dtype(np.uint64)])
         ctx.module_context.add_keepalive(host)
         op = ir.InsertionPoint.current.block.operations[-1]
@@ -191,8 +202,9 @@ def partition_calls():
     mlir._platform_specific_lowerings[platform][cp.custom_partitioning_p] = mlir.LoweringRuleEntry(lower, False)
 
 def keep_functions():
-    """JAX and jaxlib write these as formulas of other ops before a plugin sees them, with errors of up to thousands of units in the last place.
-    As a composite the formula comes along for other readers, and this device computes the function that it is named after."""
+    """JAX and jaxlib write these as formulas of other ops before a plugin sees them, with errors of up to thousands of
+    units in the last place. As a composite the formula comes along for other readers, and this device computes the
+    function that it is named after."""
     from jax._src.interpreters import mlir
     from jax._src.lax import lax, special
     from jax._src.lib.mlir import ir
@@ -201,13 +213,15 @@ def keep_functions():
 
     def composite(name, formula):
         def lower(ctx, x, **params):
-            function = func.FuncOp("xlane_" + name, ir.FunctionType.get([x.type], [x.type]), ip=ir.InsertionPoint.at_block_begin(ctx.module_context.module.body))
+            function = func.FuncOp("xlane_" + name, ir.FunctionType.get([x.type], [x.type]),
+                                   ip=ir.InsertionPoint.at_block_begin(ctx.module_context.module.body))
             function.attributes["sym_visibility"] = ir.StringAttr.get("private")
             symbol = ctx.module_context.symbol_table.insert(function)
             block = function.add_entry_block()
             with ir.InsertionPoint(block):
                 func.ReturnOp([formula(ctx, block.arguments[0], **params)[0]])
-            out = hlo.CompositeOp([x.type], [x], name="chlo." + name, decomposition=ir.FlatSymbolRefAttr.get(symbol.value))
+            out = hlo.CompositeOp([x.type], [x], name="chlo." + name,
+                                  decomposition=ir.FlatSymbolRefAttr.get(symbol.value))
             return [mlir.lower_with_sharding_in_types(ctx, out.result, ctx.avals_out[0])]
         return lower
 
@@ -226,7 +240,8 @@ def keep_functions():
         mlir._platform_specific_lowerings[platform][p] = mlir.LoweringRuleEntry(rule, False)
 
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
-served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu", "debug_callback", "debug_print", "spsolve", "check")
+served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu",
+          "debug_callback", "debug_print", "spsolve", "check")
 
 class Rules(dict):
     """A primitive without a rule here has that of JAX's CPU, however late JAX registers it."""
@@ -239,9 +254,12 @@ class Rules(dict):
 
     def __missing__(self, primitive):
         entry = self.cpu[primitive]
-        if primitive.name == "eigh":                 # one way to do it, whichever is asked for: the CPU's rule refuses those of other devices
+        # one way to do it, whichever is asked for: the CPU's rule refuses those of other devices
+        if primitive.name == "eigh":
             rule = entry.rule
-            entry = type(entry)(lambda ctx, *a, **kw: rule(ctx, *a, **{k: None if k == "algorithm" else v for k, v in kw.items()}), entry.inline)
+            entry = type(entry)(lambda ctx, *a, **kw: rule(ctx, *a,
+                                                           **{k: None if k == "algorithm" else v for k,
+                                                               v in kw.items()}), entry.inline)
         self[primitive] = entry
         return entry
 

@@ -1,5 +1,6 @@
-/* src/cpu/tile/strip.inl: the strip machine of strip.h. Include after defining BYTES (of a vector), NEEDS and SET (the name of the table).
- * Vectors are passed from instruction to instruction in the registers of the calling convention, which has eight for them. */
+/* src/cpu/tile/strip.inl: the strip machine of strip.h. Include after defining BYTES (of a vector), NEEDS and SET (the
+ * name of the table). Vectors are passed from instruction to instruction in the registers of the calling convention,
+ * which has eight for them. */
 #include "cpu/kernel/vmath_lane.inl"
 #include "cpu/tile/strip.h"
 
@@ -23,8 +24,8 @@ typedef void op_fn(const xl_strip_ins *pc, size_t at, STRIP);   /* at: bytes int
     INS(name) { __VA_ARGS__ NEXT; }                                                \
     INS(name##_store) { __VA_ARGS__ { vf *x = (vf *)(void *)place(pc->z, at); EACH(PUT) } NEXT; }
 #define PUT(v, i, _) x[i] = v;
-/* The sum is made before it is used: left to itself GCC reads the first vector alone, and of the pairs that follow every second one straddles
- * two cache lines. */
+/* The sum is made before it is used: left to itself GCC reads the first vector alone, and of the pairs that follow
+ * every second one straddles two cache lines. */
 INLINE char *place(const char *base, size_t at)
 {
     char *p = (char *)(uintptr_t)base + at;
@@ -123,7 +124,8 @@ INS(store_truth)
     OPS(name##_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); WITH(SM, do_##name))
 #include "cpu/tile/strip.def"
 
-/* ---- division by one number, exactly, and mostly without the divider: see xl_strip_divisor; THEN: what is done with the quotient ---- */
+/* ---- division by one number, exactly, and mostly without the divider: see xl_strip_divisor; THEN: what is done with
+ * the quotient ---- */
 #define BY_DIVIDER(v, i, THEN) v = THEN(do_DIVIDE(v, divisor), i);
 #define AT(p, i) ((vf)((vi){ 0 } | ((const int32_t *)(const void *)pc->p)[i]))
 #if FAST_FMA
@@ -132,10 +134,12 @@ INS(store_truth)
 #if defined(__aarch64__) && BYTES == 16                    /* in place: the compiler would copy the strip first */
 typedef float part;
 #define PART(i) ((const float *)(const void *)pc->x)[i]
-#define BY(v, i, THEN)                                                             \
-    {                                                                              \
-        vf q_;                                                                     \
-        __asm__("fmul %1.4s, %0.4s, %3.s[0]\n\tfmla %1.4s, %0.4s, %2.s[0]\n\t" ASM_##THEN : "+w"(v), "=&w"(q_) : "w"(high), "w"(low) OF_##THEN(i)); \
+#define BY(v, i, THEN)                                                                                                 \
+    {                                                                                                                  \
+        vf q_;                                                                                                         \
+        __asm__("fmul %1.4s, %0.4s, %3.s[0]\n\tfmla %1.4s, %0.4s, %2.s[0]\n\t" ASM_##THEN                              \
+                : "+w"(v), "=&w"(q_)                                                                                   \
+                : "w"(high), "w"(low)OF_##THEN(i));                                                                    \
     }
 #define ASM_QUOTIENT "mov %0.16b, %1.16b"
 #define ASM_ROOT_OF "fsqrt %0.4s, %1.4s"
@@ -143,10 +147,12 @@ typedef float part;
 #define OF_QUOTIENT(i)
 #define OF_ROOT_OF(i)
 #define OF_PER_Y(i) , "w"(y[i])
-#define UNDER(v, i, _)                                                             \
-    {                                                                              \
-        vf q_;                                                                     \
-        __asm__("fmul %1.4s, %4.4s, %3.s[0]\n\tfmla %1.4s, %4.4s, %2.s[0]\n\tfdiv %0.4s, %1.4s, %0.4s" : "+w"(v), "=&w"(q_) : "w"(high), "w"(low), "w"(y[i])); \
+#define UNDER(v, i, _)                                                                                                 \
+    {                                                                                                                  \
+        vf q_;                                                                                                         \
+        __asm__("fmul %1.4s, %4.4s, %3.s[0]\n\tfmla %1.4s, %4.4s, %2.s[0]\n\tfdiv %0.4s, %1.4s, %0.4s"                 \
+                : "+w"(v), "=&w"(q_)                                                                                   \
+                : "w"(high), "w"(low), "w"(y[i]));                                                                     \
     }
 #else
 typedef vf part;
@@ -157,10 +163,12 @@ typedef vf part;
 /* No number of the strip lies below the divisor's least. Some do not that are refused here. */
 INLINE bool all_large(const xl_strip_ins *pc, STRIP)
 {
-#if defined(__aarch64__) && BYTES == 16                    /* by the first byte of each, which has the sign and all but one bit of the exponent */
+#if defined(__aarch64__) &&                                                                                            \
+    BYTES == 16 /* by the first byte of each, which has the sign and all but one bit of the exponent */
 #define TOPS(u, v) (uint8x16_t)vuzp2q_u16((uint16x8_t)u, (uint16x8_t)v)
     uint8x16_t x = vuzp2q_u8(TOPS(a, b), TOPS(c, d)), y = vuzp2q_u8(TOPS(e, f), TOPS(g, h));
-    return vminvq_u8(vminq_u8(vaddq_u8(x, x), vaddq_u8(y, y))) >= ((((const uint32_t *)(const void *)pc->x)[3] >> 24) + 1) * 2;
+    return vminvq_u8(vminq_u8(vaddq_u8(x, x), vaddq_u8(y, y))) >=
+           ((((const uint32_t *)(const void *)pc->x)[3] >> 24) + 1) * 2;
 #else
     vf least = AT(x, 3);
     vi large = ~(vi){ 0 };
@@ -168,7 +176,8 @@ INLINE bool all_large(const xl_strip_ins *pc, STRIP)
     return f_all(large);
 #endif
 }
-/* The same without a hurry: zeros are as good as large numbers. A function of its own, so that the other one has its registers. */
+/* The same without a hurry: zeros are as good as large numbers. A function of its own, so that the other one has its
+ * registers. */
 #define DIVIDE_BY_ANY(THEN)                                                        \
     vf least = AT(x, 3); vi known = least == least; vi large = ~(vi){ 0 };         \
     EACH(LARGE_OR_ZERO)                                                            \
@@ -186,12 +195,20 @@ INLINE bool all_large(const xl_strip_ins *pc, STRIP)
     }                                                                              \
     part high = PART(1), low = PART(2);                                            \
     WITH(BY, THEN)
-#define DIVIDING(name, HAVE, THEN)                                                 \
-    __attribute__((noinline)) INS(name##_any);                                     \
-    __attribute__((noinline)) INS(name##_any_store);                               \
-    OPS(name##_any, HAVE DIVIDE_BY_ANY(THEN))                                      \
-    INS(name) { HAVE DIVIDE_BY(name##_any, THEN) NEXT; }                           \
-    INS(name##_store) { HAVE DIVIDE_BY(name##_any_store, THEN) { vf *x = (vf *)(void *)place(pc->z, at); EACH(PUT) } NEXT; }
+#define DIVIDING(name, HAVE, THEN)                                                                                     \
+    __attribute__((noinline)) INS(name##_any);                                                                         \
+    __attribute__((noinline)) INS(name##_any_store);                                                                   \
+    OPS(name##_any, HAVE DIVIDE_BY_ANY(THEN))                                                                          \
+    INS(name) { HAVE DIVIDE_BY(name##_any, THEN) NEXT; }                                                               \
+    INS(name##_store)                                                                                                  \
+    {                                                                                                                  \
+        HAVE DIVIDE_BY(name##_any_store, THEN)                                                                         \
+        {                                                                                                              \
+            vf *x = (vf *)(void *)place(pc->z, at);                                                                    \
+            EACH(PUT)                                                                                                  \
+        }                                                                                                              \
+        NEXT;                                                                                                          \
+    }
 #else
 #define DIVIDING(name, HAVE, THEN) OPS(name, HAVE vf divisor = NUMBER(x); WITH(BY_DIVIDER, THEN))
 #endif
@@ -228,7 +245,15 @@ __attribute__((noinline)) INS(divide_by_under_any);
 __attribute__((noinline)) INS(divide_by_under_any_store);
 OPS(divide_by_under_any, UNDER_ANY)
 INS(divide_by_under) { UNDER_FAST(divide_by_under_any) NEXT; }
-INS(divide_by_under_store) { UNDER_FAST(divide_by_under_any_store) { vf *x = (vf *)(void *)place(pc->z, at); EACH(PUT) } NEXT; }
+INS(divide_by_under_store)
+{
+    UNDER_FAST(divide_by_under_any_store)
+    {
+        vf *x = (vf *)(void *)place(pc->z, at);
+        EACH(PUT)
+    }
+    NEXT;
+}
 #else
 OPS(divide_by_under, const vf *y = ARRAY(y); vf divisor = NUMBER(x); EACH(UNDER_DIVIDER))
 #endif
@@ -291,7 +316,8 @@ OPS(select_ms, const vf *x = ARRAY(x); vf y = NUMBER(y); EACH(CHOOSE))
 XL_STRIP_SIMPLE(PAIRS)
 #undef PAIR
 
-/* ---- folding: elements i and i + 16 of every 32 are joined, then go into partial result i mod 16 of their line ---- */
+/* ---- folding: elements i and i + 16 of every 32 are joined, then go into partial result i mod 16 of their line ----
+ * */
 enum { PARTS = XL_STRIP_PARTS / FL, BLOCK = 2 * PARTS };
 #define TAKE(v, i, _) strip[i] = v;
 #define FOLDING(name, op)                                                          \
@@ -331,8 +357,8 @@ static void run(const xl_strip_ins *code, size_t n)
         EACH(ANYTHING)
         first(code, i * VECTORS * BYTES, a, b, c, d, e, f, g, h);
     }
-#if defined(__AVX__)                                       /* the compiler, which sees vectors passed, leaves this to us; without it every SSE */
-    _mm256_zeroupper();                                    /* instruction from here on would wait for the register that it overwrites */
+#if defined(__AVX__)    /* the compiler, which sees vectors passed, leaves this to us; without it every SSE */
+    _mm256_zeroupper(); /* instruction from here on would wait for the register that it overwrites */
 #endif
 }
 
@@ -348,8 +374,10 @@ const xl_strip_set SET = {
         [XL_STRIP_STORE_BF16] = { F(store_bf16) },
         [XL_STRIP_LOAD_TRUTH] = { BOTH(XL_FORM_AM, load_truth) },
         [XL_STRIP_STORE_TRUTH] = { F(store_truth) },
-        [XL_STRIP_SELECT] = { BOTH(XL_SELECT_MM, select_mm), BOTH(XL_SELECT_MS, select_ms), BOTH(XL_SELECT_SM, select_sm), BOTH(XL_SELECT_SS, select_ss),
-                              BOTH(XL_SELECT_YES_M, select_yes_m), BOTH(XL_SELECT_YES_S, select_yes_s), BOTH(XL_SELECT_NO_M, select_no_m),
+        [XL_STRIP_SELECT] = { BOTH(XL_SELECT_MM, select_mm), BOTH(XL_SELECT_MS, select_ms),
+                              BOTH(XL_SELECT_SM, select_sm), BOTH(XL_SELECT_SS, select_ss),
+                              BOTH(XL_SELECT_YES_M, select_yes_m), BOTH(XL_SELECT_YES_S, select_yes_s),
+                              BOTH(XL_SELECT_NO_M, select_no_m),
                               BOTH(XL_SELECT_NO_S, select_no_s) },
         [XL_STRIP_PLUS_PRODUCT] = { BOTH(XL_FORM_MM, plus_mm), BOTH(XL_FORM_SM, plus_sm) },
         [XL_STRIP_MINUS_PRODUCT] = { BOTH(XL_FORM_MM, minus_mm), BOTH(XL_FORM_SM, minus_sm) },
@@ -365,9 +393,10 @@ const xl_strip_set SET = {
         [XL_STRIP_MAX] = { F(max) },
         [XL_STRIP_MIN] = { F(min) },
 #define UNARY(name, expr) [XL_STRIP_##name] = { BOTH(XL_FORM_AM, name##_am) },
-#define BINARY(name, expr)                                                                                                    \
-    [XL_STRIP_##name] = { BOTH(XL_FORM_AM, name##_am), BOTH(XL_FORM_MA, name##_ma), BOTH(XL_FORM_AS, name##_as), BOTH(XL_FORM_SA, name##_sa), \
-                          BOTH(XL_FORM_MM, name##_mm), BOTH(XL_FORM_MS, name##_ms), BOTH(XL_FORM_SM, name##_sm) },
+#define BINARY(name, expr)                                                                                             \
+    [XL_STRIP_##name] = { BOTH(XL_FORM_AM, name##_am), BOTH(XL_FORM_MA, name##_ma), BOTH(XL_FORM_AS, name##_as),       \
+                          BOTH(XL_FORM_SA, name##_sa), BOTH(XL_FORM_MM, name##_mm), BOTH(XL_FORM_MS, name##_ms),       \
+                          BOTH(XL_FORM_SM, name##_sm) },
 #include "cpu/tile/strip.def"
     },
 };
