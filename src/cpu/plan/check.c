@@ -1083,6 +1083,9 @@ static xl_error *replay(xl_check *c, const xl_step *s)
             else if (s->shape[at[i]].bytes && buf_of(c, s->buf[at[i]])->kind == XL_BUF_CONST)
                 memcpy(arg[i], buf_of(c, s->buf[at[i]])->data, s->shape[at[i]].bytes);
         }
+        for (uint32_t i = 0; i < nin; i++)                 /* operands in the same memory: two views of one value */
+            if (ptr[s->buf[at[i]]] && buf_of(c, s->buf[at[i]])->kind != XL_BUF_CONST)
+                memcpy(arg[i], ptr[s->buf[at[i]]], s->shape[at[i]].bytes);
         xl_frame frame = { .plan = c->p->plan, .ptr = ptr }, other = { 0 };
         XL_DO(s->run(s, &frame));
         if (!within(&mem)) {
