@@ -155,7 +155,7 @@ for page in pages:
     for path in re.findall(r"(?<![\w/.])(?:test|src|docs|examples|profiles|bench|wheel)/[\w./*-]+\.(?:py|c|h|def|md|yaml|inl|sh)\b", text):
         if "**" not in path and not glob.glob(os.path.join(ROOT, path)):
             missing.append((os.path.basename(page), path))
-    for verb, rest in re.findall(r"(?:`|^    (?:build/|\./)?|^(?:build/)|&& )(?:build/)?xlane ([a-z]+)([^`\n]*)", text,
+    for verb, rest in re.findall(r"(?:`|^    (?:build/|\./)?|^(?:build/)|&& )(?:build/)?xlane ([a-z]+(?:-[a-z]+)*)([^`\n]*)", text,
                                  re.M):
         if verb not in helps:
             helps[verb] = xlane(verb, "--help")

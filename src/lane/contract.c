@@ -27,7 +27,7 @@ typedef struct record {
     bool helper;
 } record;
 
-enum { PER_GROUP = 16, GROUPS = 256, DIFFS = 32, RECALL = 64, RECALL_BYTES = 1 << 20, READ = 4 };
+enum { PER_GROUP = 16, RECORDS = 512, GROUPS = 256, DIFFS = 32, RECALL = 64, RECALL_BYTES = 1 << 20, READ = 4 };
 static const size_t most_memory = (size_t)64 << 20;
 
 struct xl_contracts {
@@ -648,22 +648,23 @@ static const char *compare_parts(xl_arena *a, const record *old, const xl_cache_
     return reason;
 }
 
-/* Keeps within PER_GROUP of a group, not counting what was recalled and never read, and a bound on memory; the oldest
- * go. */
+/* Keeps within PER_GROUP of a group, not counting what was recalled and never read, RECORDS of all, and a bound on
+ * memory; the oldest go. */
 static void forget(xl_contracts *c, xl_str group)
 {
-    uint32_t same = 0;
+    uint32_t same = 0, kept = 0;
     c->memory = 0;
     for (record **at = &c->all; *at;) {
         record *r = *at;
         size_t size = r->arena.used + (r->m ? r->m->arena.used : 0);
         if (((r->m || !r->run.n) && xl_str_eq(r->group, group) && ++same > PER_GROUP) ||
-            c->memory + size > most_memory) {
+            c->memory + size > most_memory || kept == RECORDS) {
             *at = r->next;
             record_free(r);
             continue;
         }
         c->memory += size;
+        kept++;
         at = &r->next;
     }
 }

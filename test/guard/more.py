@@ -297,7 +297,7 @@ def python_loop(step):
     f(X, 3), f(X, 5)
 
 
-@plant("op", before="[0, 0]", after="[2, 0]")
+@plant("index", before="[0, 0]", after="[2, 0]")
 def slice_start(step):
     def f(x, i):
         y = x * 2
@@ -560,7 +560,7 @@ def conv_stride(step):
     f(x, k, 1), f(x, k, 2)
 
 
-@plant("op")
+@plant("shape")
 def topk(step):
     def f(x, k):
         v, i = lax.top_k(x, k)  # HERE
@@ -621,7 +621,7 @@ def more_layers(step):
     f({"layers": [{"w": W}] * 2}, X), f({"layers": [{"w": W}] * 3}, X)
 
 
-@plant("op")
+@plant("shape")
 def rolled_by(step):
     def f(x, k):
         return jnp.roll(x, k, axis=0) * 2  # HERE
