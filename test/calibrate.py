@@ -96,8 +96,8 @@ check(f"fit_on_a_mesh ({said[-1] if said else ''})", r.returncode == 0 and int(s
       and "taken" in said[-1], r.stdout + r.stderr)
 r = xlane("train", "--fit", *BASE, "model.pattern=AMER", "model.dim=512", "data.batch=4", "train.steps=30", "runs=runs")
 check("fit_says_when_nothing_fits", r.returncode == 1 and "not even one row fits 64 MiB" in r.stderr, r.stderr)
-# A prime batch goes in no turns, but written out the blocks can be made again on the way back: that allows more than
-# the plain program.
+# A prime batch cannot be split into turns, but without a scan the backward pass can recompute the blocks: that allows
+# more than the plain program.
 few = [*BASE, "model.pattern=A*4", "model.scan=false", "data.batch=37", "optimizer.warmup=1", "train.steps=3",
        "train.eval_every=0", "runs=runs"]
 r = xlane("train", "--fit", "--json", "--quiet", *few, XLANE_CATALOG=TMP + "/remat")

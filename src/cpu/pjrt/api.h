@@ -176,8 +176,8 @@ typedef struct {
     void *_Atomic *spare; /* per device: temp memory of its last run, kept for the next */
 } xl_exec;
 
-/* Frontends compile in one thread and use the handle in another. Its maker stores `e` last, everybody else reads it
- * first: so he sees what the maker wrote, however the handle came to him. */
+/* Frontends compile in one thread and use the handle in another. The compiling thread stores `e` last and
+ * readers load it first, so a reader sees all of the executable, however it got the handle. */
 struct PJRT_Executable { xl_exec *_Atomic e; };
 struct PJRT_LoadedExecutable {
     xl_exec *_Atomic e;
