@@ -300,7 +300,8 @@ def cache_without_locks():
                                        "train", "--runs", folder(), *TINY, "train.steps=3", "data.time=%d" % time,
                                        LD_PRELOAD=tmp + "/shim.so", FAKE_HOST="host-%s" % "ab"[i % 2], **local)
         for turn in range(12 if long else 3):
-            all = [writer(i, 16 + 8 * (turn + i // 3)) for i in range(4)]          # three the same program, one another
+            # the first two compete for one program; the others compile one of their own, so that both hosts do write
+            all = [writer(i, 16 + 4 * (3 * turn + max(0, i - 1))) for i in range(4)]
             if turn % 3 == 2:
                 time.sleep(random.random() * 0.5)
                 all[3].kill()
