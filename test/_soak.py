@@ -42,8 +42,9 @@ while time.time() < end:
     control.send_signal(signal.SIGSTOP if reached("control") > reached("soak") else signal.SIGCONT)
     child = subprocess.Popen([XLANE, *words], env=env, cwd=TMP, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
                              text=True,
-                             # a background job of a shell ignores it
-                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                             # a background job of a shell ignores the first, nohup the second
+                             preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT,
+                                                                                            signal.SIGHUP)])
     before = reached("soak")
     time.sleep(1 + 6 * rng.random())
     if rng.random() < 0.4:
