@@ -8,7 +8,7 @@
  *   daemonizes    again and again closes every descriptor and opens three, which must get the numbers 0 to 2
  *   forks         has three children that exit at once
  *   chroots PATH  makes PATH its root
- *   names         gives every program of the second turn a name of its own; prints how many KiB the process grew by */
+ *   names         gives every program of the second turn a name of its own; prints by how many KiB each half grew */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,15 +145,17 @@ static xl_error *second_turn(xl_client *c, int rounds, const char *habit, const 
         }
     if (!strcmp(habit, "chroots") && (chroot(path) || chdir("/")))
         return XL_ERR(PERMISSION, "chroot to %s", path);
-    long before = resident();
+    long before = resident(), half = before;
     for (int i = 0; i < rounds; i++) {
         char name[32] = "jit_step";
         if (!strcmp(habit, "names"))
             snprintf(name, sizeof name, "jit_name_%c%d", 'a' + i % 26, i);
         XL_DO(one(c, i % PROGRAMS, name, sum));
+        if (i + 1 == rounds / 2)
+            half = resident();
     }
     if (!strcmp(habit, "names"))
-        printf("grew %ld KiB\n", resident() - before);
+        printf("grew %ld KiB, then %ld KiB\n", half - before, resident() - half);
 out:
     return err;
 }
