@@ -125,14 +125,134 @@ def f(x):                       # a NaN that is masked out: no NaN
     return jnp.sum(jnp.where(x > 0, jnp.log(x), 0.)) + jnp.inf
 case("clean", f, r)
 
+# A second set. JAX gives the ops of a custom_vjp's backward the line of the call.
+from jax import lax
+f32 = np.float32
+
+def f(x):
+    def row(v):
+        s = jnp.sum(v)
+        return v / s  # vmap_row
+    return jax.vmap(row)(x) * 2
+x = o.copy(); x[2] = 0
+case("vmap_row", f, x)
+
+def f(a):
+    def cond(c): return c[0] < 6
+    def body(c):
+        i, v = c
+        v = jnp.sqrt(v - 1.0)  # while_sqrt
+        return i + 1, v
+    return lax.while_loop(cond, body, (0, a))[1]
+case("while_sqrt", f, f32(10.0))
+
+def f(x, p):
+    def loss(x):
+        return lax.cond(p > 0,
+                        lambda x: jnp.sum(jnp.sqrt(x)) * 0.,  # cond_grad
+                        lambda x: jnp.sum(x), x)
+    return jax.grad(loss)(x)
+case("cond_grad", f, z, f32(1))
+
+@jax.custom_vjp
+def g(x): return jnp.sin(x)
+def g_fwd(x): return g(x), x
+def g_bwd(x, ct):
+    return (ct / (x - x) * 0.,)
+g.defvjp(g_fwd, g_bwd)
+def f(x):
+    return jax.grad(lambda x: jnp.sum(g(x) * 3))(x)  # custom_vjp
+case("custom_vjp", f, o)
+
+def f(x):
+    h = x.astype(jnp.bfloat16) * jnp.bfloat16(3e38)
+    h = h + h
+    mean = jnp.mean(h, -1, keepdims=True)
+    d = h - mean  # bf16_layernorm
+    return d * lax.rsqrt(jnp.mean(d * d, -1, keepdims=True) + 1e-5)
+case("bf16_layernorm", f, o)
+
+def f(x, i):
+    y = jnp.take(x, i, axis=0, mode="fill")  # gather_fill
+    return jnp.sum(y, axis=-1)
+case("gather_fill", f, r, np.array([0, 3, 9, 1], np.int32))
+
+def f(x):
+    y = jnp.exp(x * 100)
+    c = jnp.cumsum(y * jnp.where(jnp.arange(8) % 2 == 0, 1., -1.), axis=1)  # cumsum_inf
+    return c[:, -1]
+case("cumsum_inf", f, o)
+
+def f(x, m):
+    s = jnp.where(m > 0, x, -jnp.inf)
+    return jax.nn.softmax(s, axis=-1)  # nn_softmax
+m = o.copy(); m[1] = 0
+case("nn_softmax", f, r, m)
+
+def f(x):
+    return jax.grad(lambda x: jnp.linalg.norm(x))(x)  # linalg_norm
+case("linalg_norm", f, z)
+
+def f(x):
+    mean = jnp.mean(x, 0)
+    var = jnp.var(x, 0)
+    y = (x - mean) / jnp.sqrt(var)  # batchnorm_one
+    return y * 2 + 1
+case("batchnorm_one", f, r[:1])
+
+def f(x):
+    def local(x):
+        n = jnp.sum(x > 0)
+        avg = jnp.sum(x) / n  # shard_map
+        return lax.psum(avg, "d") + jnp.zeros_like(x)
+    return jax.shard_map(local, mesh=mesh, in_specs=S("d"), out_specs=S("d"))(x)
+x = np.ones((16, 4), f32); x[6:8] = 0
+case("shard_map", f, put(x))
+
+def f(x):
+    c = jnp.sum(x, -1) / 8 + 1e-3
+    return jnp.arccos(c)  # arccos
+case("arccos", f, o)
+
+def f(a, b):
+    h = jnp.exp(a * 100)
+    return h @ b  # dot_inf
+case("dot_inf", f, o, np.zeros((8, 3), f32))
+
+def f(x):
+    def outer(c, i):
+        def inner(d, k):
+            d = d - 1.0
+            return d, lax.rsqrt(d - 0.5)  # nested_scan
+        c, y = lax.scan(inner, c, jnp.arange(4))
+        return c, jnp.sum(y)
+    return lax.scan(outer, x, jnp.arange(5))
+case("nested_scan", f, f32(10.75))
+
+def f(x):
+    return jax.grad(lambda x: jnp.sum(jnp.where(x == 0, 1., jnp.sin(x) / x)))(x)  # double_where
+case("double_where", f, np.array([1., 0., 2.], f32))
+
+def f(x, seg):
+    s = jax.ops.segment_sum(x, seg, 4)
+    c = jax.ops.segment_sum(jnp.ones_like(x), seg, 4)
+    return s / c  # segment_mean
+case("segment_mean", f, np.ones(6, f32), np.array([0, 0, 1, 1, 3, 3], np.int32))
+
 case("last", lambda x: x * 2 + jnp.sin(x) * 3 - jnp.cos(x), o)
 '''
 
 WANT = {
-    "zero_over_zero": "divide", "log_negative": "log", "sqrt_grad": "divide|multiply", "bf16_overflow": "subtract", "masked_softmax": "subtract",
-    "zero_count": "divide", "backward_log": "divide|multiply", "scan_7": "divide", "optimizer": "sqrt", "one_shard": "divide",
-    "power_negative": "power|sqrt", "softmax_overflow": "divide", "cond_branch": "log", "fori_loop": "rsqrt", "norm_grad": "divide|multiply",
+    "zero_over_zero": "divide", "log_negative": "log", "sqrt_grad": "multiply", "bf16_overflow": "subtract", "masked_softmax": "subtract",
+    "zero_count": "divide", "backward_log": "divide", "scan_7": "divide", "optimizer": "sqrt", "one_shard": "divide",
+    "power_negative": "power", "softmax_overflow": "divide", "cond_branch": "log", "fori_loop": "rsqrt", "norm_grad": "multiply",
+    "vmap_row": "divide", "while_sqrt": "sqrt", "cond_grad": "multiply", "custom_vjp": "multiply",
+    "bf16_layernorm": "subtract", "gather_fill": "select", "cumsum_inf": "reduce_window", "nn_softmax": "subtract",
+    "linalg_norm": "multiply", "batchnorm_one": "divide", "shard_map": "divide", "arccos": "sqrt",
+    "dot_inf": "dot_general", "nested_scan": "rsqrt", "double_where": "multiply", "segment_mean": "divide",
 }
+ITERATION = {"scan_7": 7, "fori_loop": 2, "while_sqrt": 3, "nested_scan": 2}
+INFINITY = {"bf16_overflow": "exponential", "cond_grad": "divide", "norm_grad": "divide", "nn_softmax": "select"}
 
 
 def captures(folder):
@@ -167,8 +287,12 @@ def _():
                                                 got.get("op", "")) or got.get("line") != lines[name]:
             wrong.append("%s: %s, wanted %s at %d" % (name, {k: got.get(k) for k
                 in ("found", "op", "line", "argument")}, ops, lines[name]))
-        elif name == "scan_7" and got["iteration"] != 7 or name == "fori_loop" and got["iteration"] != 2:
-            wrong.append("%s: iteration %s" % (name, got["iteration"]))
+        elif name in ITERATION and got["iteration"] != ITERATION[name] or got["constant"] != (name == "gather_fill"):
+            wrong.append("%s: iteration %s, constant %s" % (name, got.get("iteration"), got["constant"]))
+        elif name in INFINITY and got["infinity"]["op"] != "stablehlo." + INFINITY[name]:
+            wrong.append("%s: its Inf is of %s" % (name, got["infinity"]))
+        elif name == "shard_map" and got["device"] != 3:
+            wrong.append("%s: device %s" % (name, got["device"]))
         elif name == "one_shard" and (got["device"] != 5 or got["element"] != 1 * 4 + 2):
             wrong.append("%s: device %s, element %s" % (name, got["device"], got["element"]))
     data = nan(caps["from_data"])
@@ -190,6 +314,12 @@ def _():
     assert "in iteration 7 of the loop at" in said and "operand 1 f32[]: 0 there" in said and "its inputs are exact copies" in said, said
     said = xlane("nan", captures_of("planted")["bf16_overflow"], status=1)
     assert "the Inf of operand 0: first Inf: stablehlo.exponential" in said, said
+    assert "is a constant of the program" not in said and "of its own" not in said, said
+    said = xlane("nan", captures_of("planted")["gather_fill"], status=1)
+    assert "the NaN is a constant of the program, which this op lets in" in said, said
+    said = xlane("nan", captures_of("planted")["nn_softmax"], status=1)
+    assert re.search(r"the Inf of operand 0 is a constant of the program, let in by stablehlo.select, \S+planted.py:\d",
+                     said), said
     said = xlane("nan", captures_of("planted")["from_data"], status=1)
     assert "NaN came in with argument 0 (batch['x']), element [2,3]" in said, said
 
@@ -305,6 +435,45 @@ def optimizer(p, v):
     v = v * 0.9 - 0.5
     return (p - 0.1 * p / torch.sqrt(v)).sum()  # optimizer
 
+def backward_sqrt(x):
+    x = x.detach().requires_grad_()
+    y = torch.sqrt(x * 0).sum()  # backward_sqrt
+    y.backward()
+    return x.grad
+
+def backward_where(x):
+    x = x.detach().requires_grad_()
+    y = torch.where(x > 0, torch.log(x), torch.zeros_like(x)).sum()  # backward_where
+    y.backward()
+    return x.grad
+
+def backward_norm(x):
+    x = x.detach().requires_grad_()
+    n = (x * x).sum().sqrt()  # backward_norm
+    n.backward()
+    return x.grad
+
+def layernorm(x):
+    d = x - x.mean(1, keepdim=True)
+    return d / d.pow(2).mean(1, keepdim=True).sqrt()  # layernorm
+
+def attention(q, m):
+    s = (q @ q.t()).masked_fill(m[:, :4] > 0, -float("inf"))
+    return torch.softmax(s, -1)  # attention
+
+def adam(p):
+    p = p.detach().requires_grad_()
+    opt = torch.optim.Adam([p], lr=0.1, eps=0.0)
+    (p * 0).sum().backward()
+    opt.step()  # adam
+    return p.detach()
+
+case(backward_sqrt, o)
+case(backward_where, r.clamp(min=0))
+case(backward_norm, z)
+case(layernorm, o)
+case(attention, o, o)
+case(adam, o)
 m = o.clone(); m[2] = 0
 case(zero_over_zero, z, o)
 case(log_negative, r)
@@ -340,7 +509,9 @@ print("end", l)
 VENV = os.path.join(os.path.dirname(HERE), "build", "venv-torch")
 TORCH_ENV = {"PJRT_DEVICE": "LIBRARY", "PJRT_DYNAMIC_PLUGINS": "1", "PJRT_LIBRARY_PATH": PLUGIN, "XLA_HLO_DEBUG": "1",
              "XLA_IR_DEBUG": "1"}
-TORCH_WANT = {"zero_over_zero": "divide", "log_negative": "log", "masked_softmax": "divide", "optimizer": "sqrt"}
+TORCH_WANT = {"zero_over_zero": "divide", "log_negative": "log", "masked_softmax": "divide", "optimizer": "sqrt",
+              "backward_sqrt": "multiply", "backward_where": "divide", "backward_norm": "multiply",
+              "layernorm": "divide", "attention": "subtract", "adam": "divide"}
 
 
 def torch(name, text, *args):
@@ -353,14 +524,19 @@ def _():
         print("skip recorder_torch: ./x test all installs torch and torch_xla (7 GB)")
         return
     folder, said = torch("torched", TORCH, "--capture=nonfinite", "--capture-times=20")
-    lines, found = lines_of(TORCH), {}
+    lines, found, near = lines_of(TORCH), {}, set()
     for e in events(folder):
         if e["event"] == "capture":
             got = nan(e["file"])
             found[got.get("line")] = got.get("op")
+            if got.get("nearest"):
+                near.add(got["line"])
+                words = xlane("nan", e["file"], status=1)
+                assert "no source line of its own; nearest: %s, " % got["nearest"] in words, words
     wrong = ["%s: %s at %d" % (k, found.get(lines[k]), lines[k]) for k,
              op in TORCH_WANT.items() if found.get(lines[k]) != "stablehlo." + op]
     assert not wrong, (wrong, found, said[-2000:])
+    assert near == {lines[k] for k in lines if k.startswith("backward")}, near
 
 
 @check("R3_a_donating_loop_of_PyTorch_XLA")

@@ -118,6 +118,51 @@ check("one_that_ends_when_it_runs", r.returncode == 1 and top["kind"] == "output
       in top["text"] and "Check failed: it ran" in top["text"]
       and j["programs"][0]["to"]["verdict"] == "fits", j.get("moved"))
 
+for kind, what, words in (("code", "code", "code: "), ("cpu", "CPU time of the compile", " s -> "),
+                          ("time", "time of a run", " ms -> ")):
+    j, r = upgrade(small, sine, *MOVE, XLANE_WORSE=kind)
+    bad = [m for m in j.get("moved", []) if m["regression"]]
+    check(f"more_{kind}_is_a_regression", r.returncode == 1 and len(bad) == 2 and {m["what"] for m in bad} == {what}
+          and all(m["kind"] == kind and m["to"] > m["from"] for m in bad), j.get("moved"))
+    if kind == "time":
+        r = xlane("upgrade", small, *MOVE, XLANE_WORSE=kind)
+        check("in_words", r.returncode == 1 and "REGRESSION small.mlir" in r.stdout and what + ": " in r.stdout
+              and words in r.stdout, r.stdout)
+j, r = upgrade(small, sine, *MOVE)
+check("a_healthy_pair_says_none_of_it", r.returncode == 0 and j["regressions"] == 0 and not any(
+    m["kind"] in ("code", "cpu", "time", "collectives") for m in j["moved"]), j.get("moved"))
+
+# collectives are read from XLA's own optimized programs, made here by JAX for two devices
+hlo = write("hlo.py", """import sys, jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()), ("d",))
+sum1 = lambda x: jax.lax.psum(x, "d")
+both = lambda x: jax.lax.all_gather(x * 2, "d").sum(0) + sum1(x)
+for name, f, n in (("a", sum1, 64), ("b", sum1, 256), ("c", both, 64)):
+    g = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("d"), out_specs=P(), check_vma=False))
+    exe = g.lower(jnp.ones((2 * n, 64))).compile().runtime_executable()
+    with open(f"{sys.argv[1]}/{name}.so.hlo", "wb") as out:
+        out.write(exe.hlo_modules()[0].as_serialized_hlo_module_proto())
+""")
+subprocess.run([sys.executable, hlo, TMP], check=True, env=dict(ENV, JAX_PLATFORMS="cpu",
+               XLA_FLAGS="--xla_force_host_platform_device_count=2"))
+for name in "abc":
+    shutil.copy(WORSE, f"{TMP}/{name}.so")
+j, r = upgrade(small, f"--from={TMP}/a.so", f"--to={TMP}/b.so", XLANE_WORSE="collectives")
+bad = [m for m in j.get("moved", []) if m["regression"]]
+check("more_bytes_of_a_collective", r.returncode == 1 and len(bad) == 1 and bad[0]["kind"] == "collectives"
+      and bad[0]["what"].startswith("bytes of all-reduce over ") and bad[0]["to"] == 4 * bad[0]["from"] > 0, j.get("moved"))
+j, r = upgrade(small, f"--from={TMP}/a.so", f"--to={TMP}/c.so", XLANE_WORSE="collectives")
+bad = [m for m in j.get("moved", []) if m["regression"]]
+check("another_kind_of_collective", r.returncode == 1 and len(bad) == 1 and bad[0]["from"] == 0
+      and bad[0]["what"].startswith("bytes of all-gather over "), j.get("moved"))
+r = xlane("upgrade", small, f"--from={TMP}/a.so", f"--to={TMP}/c.so", XLANE_WORSE="collectives")
+check("collectives_in_words", "REGRESSION small.mlir" in r.stdout and "bytes of all-gather over" in r.stdout, r.stdout)
+j, r = upgrade(small, f"--from={TMP}/b.so", f"--to={TMP}/a.so", XLANE_WORSE="collectives")
+check("fewer_bytes_are_no_regression", r.returncode == 0 and not any(m["worse"] for m in j["moved"]), j.get("moved"))
+j, r = upgrade(small, f"--from={TMP}/a.so", f"--to={TMP}/a.so", XLANE_WORSE="collectives")
+check("the_same_collectives", r.returncode == 0 and j["moved"] == [], j.get("moved"))
+
 # where the findings go
 upgrade(run, *MOVE, XLANE_WORSE="memory")
 r = xlane("matrix", "check", "--plugin=" + WORSE, XLANE_WORSE="memory")

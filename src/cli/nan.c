@@ -106,8 +106,8 @@ static void back(const teller *t, xl_buf *b, const xl_walk_step *s, uint32_t dev
         const xl_walk_value *v = NULL;
         for (uint32_t i = 0; i < s->nin; i++) {
             const xl_walk_value *x = s->in[i];
-            bool fixed = x->by >= 0 && t->step[x->by].nin == 0;
-            if (!fixed && (!v || xl_elem_is_float(x->part[device].elem) > xl_elem_is_float(v->part[device].elem)))
+            if (!xl_walk_fixed(t->w, x) &&
+                (!v || xl_elem_is_float(x->part[device].elem) > xl_elem_is_float(v->part[device].elem)))
                 v = x;
         }
         if (!v)
@@ -136,6 +136,37 @@ static void operands(const teller *t, xl_buf *b, const xl_walk_step *s, const xl
     }
 }
 
+/* PyTorch's autograd runs outside of Python, so the ops of its backward pass have no line: the nearest op back from
+ * there that has one, in breadth, past constants. */
+static const xl_op *nearest(const teller *t, const xl_walk_step *s)
+{
+    enum { SEEN = 256 };
+    const xl_walk_step *queue[SEEN] = { s };
+    xl_str file;
+    uint32_t line, col;
+    for (uint32_t at = 0, n = 1; at < n; at++)
+        for (uint32_t i = 0; i < queue[at]->nin; i++) {
+            const xl_walk_value *v = queue[at]->in[i];
+            if (v->by < 0 || n == SEEN || xl_walk_fixed(t->w, v))
+                continue;
+            if (xl_loc_line(t->f->m, t->step[v->by].op->loc, &file, &line, &col))
+                return t->step[v->by].op;
+            queue[n++] = &t->step[v->by];
+        }
+    return NULL;
+}
+
+/* The line of a step's op, or that of the nearest; *near: NULL where it has one of its own. */
+static bool line_near(const teller *t, const xl_walk_step *s, const xl_op **near, xl_str *file, uint32_t *line)
+{
+    uint32_t col;
+    *near = NULL;
+    if (xl_loc_line(t->f->m, s->op->loc, file, line, &col))
+        return true;
+    *near = nearest(t, s);
+    return *near && xl_loc_line(t->f->m, (*near)->loc, file, line, &col);
+}
+
 static void tell_origin(const teller *t, xl_buf *b, const xl_walk_origin *o, const char *what)
 {
     const char *device = t->ndevice > 1 ? xl_strf(t->a, " on device %d", t->device[o->device]).p : "";
@@ -147,20 +178,27 @@ static void tell_origin(const teller *t, xl_buf *b, const xl_walk_origin *o, con
     }
     const xl_walk_step *s = &t->step[o->step];
     const xl_cap_part *p = &s->out[o->out]->part[o->device];
-    xl_buf_printf(b, "first %s: %s, element %s of %s%s, %s\n", what, xl_op_text(s->op),
+    const xl_op *near;
+    xl_str file;
+    uint32_t line;
+    xl_buf_printf(b, "first %s: %s, element %s of %s%s, %s", what, xl_op_text(s->op),
                   xl_cli_element(t->a, p->dims, o->elem), xl_cli_shape(t->a, p), device, where(t, s->op));
+    if (line_near(t, s, &near, &file, &line) && near)
+        xl_buf_printf(b, " of its own; nearest: %s, %s", xl_op_text(near), where(t, near));
+    xl_buf_putc(b, '\n');
     within(t, b, s);
     operands(t, b, s, o);
+    if (o->constant >= 0)
+        xl_buf_printf(b, "  the %s is a constant of the program, which this op lets in\n", what);
 }
 
-/* Where the Inf came from that an op made the NaN of. */
-static xl_error *infinity(const teller *t, xl_walk *w, xl_buf *b, const xl_walk_origin *o)
+/* Where the Inf came from that an op made the NaN of; *operand: UINT32_MAX where it had none. */
+static xl_error *infinity(const teller *t, xl_walk *w, const xl_walk_origin *o, uint32_t *operand, xl_walk_origin *from)
 {
-    xl_error *err = NULL;
     const xl_walk_step *s = &t->step[o->step];
+    *operand = UINT32_MAX;
     for (uint32_t i = 0; i < s->nin; i++) {
         const xl_finite *f = &s->in[i]->stat[o->device];
-        xl_walk_origin from;
         double v;
         if (!f->inf)
             continue;
@@ -169,25 +207,34 @@ static xl_error *infinity(const teller *t, xl_walk *w, xl_buf *b, const xl_walk_
                             : f->first_inf;
         if (s->in[i]->part[o->device].size == xl_elem_bytes(s->in[i]->part[o->device].elem))
             elem = 0;
-        XL_DO(xl_walk_trace(w, s->in[i], o->device, elem, true, &from));
-        if (from.step >= 0 && t->step[from.step].nin == 0) {
-            xl_buf_printf(b, "the Inf of operand %u is a constant, %s\n", i, where(t, t->step[from.step].op));
-        } else {
-            xl_buf_printf(b, "the Inf of operand %u: ", i);
-            tell_origin(t, b, &from, "Inf");
-            if (from.step >= 0)
-                back(t, b, &t->step[from.step], from.device);
-        }
-        break;
+        *operand = i;
+        return xl_walk_trace(w, s->in[i], o->device, elem, true, from);
     }
-out:
-    return err;
+    return NULL;
+}
+
+static void tell_infinity(const teller *t, xl_buf *b, uint32_t operand, const xl_walk_origin *from)
+{
+    int64_t constant = from->step >= 0 && t->step[from->step].nin == 0 ? from->step : from->constant;
+    if (constant >= 0 && from->step == constant) {
+        xl_buf_printf(b, "the Inf of operand %u is a constant of the program\n", operand);
+    } else if (constant >= 0) {
+        const xl_op *op = t->step[from->step].op;
+        xl_buf_printf(b, "the Inf of operand %u is a constant of the program, let in by %s, %s\n", operand,
+                      xl_op_text(op), where(t, op));
+    } else {
+        xl_buf_printf(b, "the Inf of operand %u: ", operand);
+        tell_origin(t, b, from, "Inf");
+        if (from->step >= 0)
+            back(t, b, &t->step[from->step], from->device);
+    }
 }
 
 static void json_origin(const teller *t, xl_json *j, const xl_walk_origin *o)
 {
+    const xl_op *near;
     xl_str file;
-    uint32_t line, col;
+    uint32_t line;
     xl_json_put_int(j, "element", (int64_t)o->elem);
     xl_json_put_int(j, "device", t->device[o->device]);
     if (o->step < 0) {
@@ -198,10 +245,13 @@ static void json_origin(const teller *t, xl_json *j, const xl_walk_origin *o)
     }
     const xl_walk_step *s = &t->step[o->step];
     xl_json_put_text(j, "op", xl_op_text(s->op));
-    if (xl_loc_line(t->f->m, s->op->loc, &file, &line, &col)) {
+    xl_json_put_bool(j, "constant", o->constant >= 0);
+    if (line_near(t, s, &near, &file, &line)) {
         xl_json_put_str(j, "file", file);
         xl_json_put_int(j, "line", line);
     }
+    if (near)
+        xl_json_put_text(j, "nearest", xl_op_text(near));
     for (int64_t at = s->within, turn = s->turn; at >= 0; turn = t->step[at].turn, at = t->step[at].within)
         if (t->step[at].op->code == XL_OP_WHILE) {
             xl_json_put_int(j, "iteration", turn);
@@ -345,6 +395,29 @@ static uint64_t captured_bad(const xl_cap_step *s, bool nonfinite)
     return n;
 }
 
+/* The first of the origins of what the outputs have. */
+static xl_error *find(teller *t, xl_walk *w, xl_walk_origin *best, size_t *nbad, size_t *nresult)
+{
+    xl_error *err = NULL;
+    size_t nstep;
+    t->step = xl_walk_steps(w, &nstep);
+    xl_walk_value *const *result = xl_walk_results(w, nresult);
+    *best = (xl_walk_origin){ .step = INT64_MAX };
+    *nbad = 0;
+    for (size_t i = 0; i < *nresult; i++)
+        for (uint32_t d = 0; result[i] && d < t->ndevice; d++) {
+            const xl_finite *f = &result[i]->stat[d];
+            xl_walk_origin o;
+            if ((!f->nan && !(opt.inf && f->inf)) || (*nbad)++ >= TRACED_MAX)
+                continue;
+            XL_DO(xl_walk_trace(w, result[i], d, f->nan ? f->first_nan : f->first_inf, opt.inf, &o));
+            if (o.step < best->step)
+                *best = o;
+        }
+out:
+    return err;
+}
+
 static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -424,24 +497,22 @@ static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
             xl_cli_exit(cli, XL_EXIT_FAILED);
         goto out;
     }
-    t.step = xl_walk_steps(w, &nstep);
-    xl_walk_value *const *result = xl_walk_results(w, &nresult);
-    xl_walk_origin best = { .step = INT64_MAX };
-    for (size_t i = 0; i < nresult; i++)
-        for (uint32_t d = 0; result[i] && d < s->ndevice; d++) {
-            const xl_finite *f = &result[i]->stat[d];
-            if (!f->nan && !(opt.inf && f->inf))
-                continue;
-            xl_walk_origin o;
-            if (nbad++ >= TRACED_MAX)
-                continue;
-            uint64_t elem = f->nan ? f->first_nan : f->first_inf;
-            XL_DO(xl_walk_trace(w, result[i], d, elem, opt.inf, &o));
-            if (o.step < best.step)
-                best = o;
-        }
+    xl_walk_origin best, inf = { .step = -1 };
+    uint32_t operand = UINT32_MAX;
+    for (int look = 0; look < 2; look++) {
+        XL_DO(find(&t, w, &best, &nbad, &nresult));
+        if (nbad && best.step >= 0 && !opt.inf)
+            XL_DO(infinity(&t, w, &best, &operand, &inf));
+        if (operand == UINT32_MAX || inf.step < 0 || !t.step[inf.step].op->nregion || look)
+            break;
+        /* made inside of a loop or branch, which a walk after NaNs does not look into */
+        xl_walk_close(w);
+        XL_DO(xl_walk_open(a, &p, other.client ? &other : NULL, m, s->ndevice, in, &w));
+        XL_DO(xl_walk_run(w, XL_WALK_NONFINITE, NULL, NULL));
+        t.w = w;
+    }
     bool found = nbad > 0;
-    t.step = xl_walk_steps(w, &nstep);
+    (void)xl_walk_steps(w, &nstep);
     uint64_t then = captured_bad(s, opt.inf);
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
@@ -455,6 +526,12 @@ static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
         xl_json_put_int(&j, "elsewhere", (int64_t)xl_walk_elsewhere(w, &first));
         if (found)
             json_origin(&t, &j, &best);
+        if (found && operand != UINT32_MAX) {
+            xl_json_key(&j, "infinity");
+            xl_json_map(&j);
+            json_origin(&t, &j, &inf);
+            xl_json_end(&j);
+        }
         xl_json_end(&j);
     } else {
         xl_cli_about_capture(&c, &b);
@@ -465,8 +542,8 @@ static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
             tell_origin(&t, &b, &best, what);
             if (best.step >= 0) {
                 back(&t, &b, &t.step[best.step], best.device);
-                if (!opt.inf)
-                    XL_DO(infinity(&t, w, &b, &best));
+                if (operand != UINT32_MAX)
+                    tell_infinity(&t, &b, operand, &inf);
             }
             xl_buf_printf(&b, "it reaches %zu of %zu outputs%s, the nearest through %zu op%s\n", nbad,
                           nresult * s->ndevice, s->ndevice > 1 ? " (counted for each device)" : "", best.npath,

@@ -30,6 +30,7 @@ static void compare(const xl_cli *cli, tally *t, uint32_t k, const xl_cap_step *
                     const xl_cap_part *want, const xl_cap_part *have, const char *against)
 {
     xl_buf *b = &t->text;
+    size_t before = b->n;
     t->outputs++;
     if (want->elem == XL_ELEM_INVALID)
         return;
@@ -53,7 +54,7 @@ static void compare(const xl_cli *cli, tally *t, uint32_t k, const xl_cap_step *
         xl_digest d = xl_hash_of((xl_str){ have->bytes, have->size });
         if (want->has_digest && xl_digest_eq(&d, &want->digest)) {
             t->equal++;
-            b->n = 0;
+            b->n = before;
         } else {
             t->beyond++;
             xl_buf_puts(b, "its digest differs from the captured one\n");

@@ -662,6 +662,21 @@ size_t xl_walk_elsewhere(const xl_walk *w, xl_str *first)
 }
 uint64_t xl_walk_executions(const xl_walk *w) { return w->executions; }
 
+enum { FIXED_DEPTH = 8 };
+
+static bool fixed(const xl_walk *w, const value *v, int depth)
+{
+    if (v->by < 0 || depth == FIXED_DEPTH)
+        return false;
+    const xl_walk_step *s = &w->step[v->by];
+    for (uint32_t i = 0; i < s->nin; i++)
+        if (!fixed(w, s->in[i], depth + 1))
+            return false;
+    return s->op->code != XL_OP_REPLICA_ID && s->op->code != XL_OP_PARTITION_ID;
+}
+
+bool xl_walk_fixed(const xl_walk *w, const xl_walk_value *v) { return fixed(w, v, 0); }
+
 /* ---- where it came from ----------------------------------------------------------------------------------------- */
 static bool is_bad(xl_dtype d, const char *p, bool nonfinite)
 {
@@ -785,14 +800,28 @@ out:
     return err;
 }
 
+/* A constant is made nowhere: what is asked for is the op that lets it in, by a choice or together with what is none.
+ * */
+static bool lets_in(const xl_walk *w, const xl_walk_step *s)
+{
+    for (uint32_t i = 0; i < s->nin; i++)
+        if (!xl_walk_fixed(w, s->in[i]))
+            return true;
+    return false;
+}
+
 xl_error *xl_walk_trace(xl_walk *w, const xl_walk_value *v, uint32_t device, uint64_t elem, bool nonfinite,
                         xl_walk_origin *o)
 {
+    typedef struct { uint32_t out, device; uint64_t elem; } place;
     xl_error *err = NULL;
-    size_t cap = 0;
-    uint32_t out = v->out;
-    *o = (xl_walk_origin){ .step = -1, .device = device, .elem = elem, .exact = true };
+    size_t cap = 0, nat = 0, capat = 0;
+    place here = { v->out, device, elem }, *at = NULL;
+    *o = (xl_walk_origin){ .step = -1, .constant = -1, .device = device, .elem = elem, .exact = true };
     for (int64_t by = v->by;;) {
+        o->out = here.out;
+        o->device = here.device;
+        o->elem = here.elem;
         if (by < 0) {
             o->argument = (uint32_t)(-1 - by);
             break;
@@ -801,18 +830,25 @@ xl_error *xl_walk_trace(xl_walk *w, const xl_walk_value *v, uint32_t device, uin
         spot from = { 0 };
         bool none = s->nin == 0;
         if (!none)
-            XL_DO(cause(w, s, out, o->device, o->elem, nonfinite, &from, &none));
+            XL_DO(cause(w, s, here.out, here.device, here.elem, nonfinite, &from, &none));
         XL_PUSH(w->a, o->path, o->npath, cap, by);
+        XL_PUSH(w->a, at, nat, capat, here);
         if (none) {
             o->step = by;
-            o->out = out;
             break;
         }
-        o->device = from.device;
-        o->elem = from.elem;
-        out = s->in[from.operand]->out;
+        here = (place){ s->in[from.operand]->out, from.device, from.elem };
         by = s->in[from.operand]->by;
     }
+    for (size_t k = o->npath; o->step >= 0 && w->step[o->step].nin == 0 && k-- > 0;)
+        if (lets_in(w, &w->step[o->path[k]])) {
+            o->constant = o->step;
+            o->step = o->path[k];
+            o->npath = k + 1;
+            o->out = at[k].out;
+            o->device = at[k].device;
+            o->elem = at[k].elem;
+        }
 out:
     return err;
 }

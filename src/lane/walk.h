@@ -56,6 +56,7 @@ const xl_walk_step *xl_walk_steps(const xl_walk *w, size_t *n);
 xl_walk_value *const *xl_walk_results(const xl_walk *w, size_t *n);
 size_t xl_walk_elsewhere(const xl_walk *w, xl_str *first); /* ops that `other` executed, and the first one's name */
 uint64_t xl_walk_executions(const xl_walk *w);
+bool xl_walk_fixed(const xl_walk *w, const xl_walk_value *v); /* is it made of constants alone? */
 
 /* Where a NaN (or, nonfinite, a NaN or Inf) was made that element `elem` of `v` on `device` has: ops are executed again
  * with the NaNs of their operands replaced by one, to see which of them the result's came from. */
@@ -64,6 +65,7 @@ typedef struct {
     uint32_t argument;                                     /* then with this one, */
     uint32_t out, device;                                  /* else as this result */
     uint64_t elem;
+    int64_t constant;                                      /* >= 0: it is this constant, which `step` lets in */
     int64_t *path;                                         /* steps from there to v, npath of them */
     size_t npath;
     bool exact;                                            /* false: operands were not kept, the nearest op is named */

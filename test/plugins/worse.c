@@ -1,6 +1,8 @@
 /* The embedded device, got worse in one way, which XLANE_WORSE names: memory (a program needs twice as much), topology
  * (it refuses those of two devices), compile (it refuses programs with a sine), outputs (each f32 has the
- * other sign), ends (the process ends when a program runs). */
+ * other sign), ends (the process ends when a program runs), code (four times as much), cpu (a compile takes 1.5 s more
+ * of CPU time), time (an execution takes 20 ms more), collectives (those of the file beside it). */
+#include <time.h>
 #include <unistd.h>
 
 #include "wrap.h"
@@ -59,6 +61,55 @@ static PJRT_Error *ends(PJRT_LoadedExecutable_Execute_Args *a)
     _exit(134);
 }
 
+static PJRT_Error *code(PJRT_Executable_GetCompiledMemoryStats_Args *a)
+{
+    PJRT_Error *err = real.PJRT_Executable_GetCompiledMemoryStats(a);
+    a->generated_code_size_in_bytes = 4 * (a->generated_code_size_in_bytes > 0 ? a->generated_code_size_in_bytes : 1);
+    return err;
+}
+
+static double cpu_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static PJRT_Error *slow_compile(PJRT_Client_Compile_Args *a)
+{
+    for (double until = cpu_now() + 1.5; cpu_now() < until;)
+        continue;
+    return real.PJRT_Client_Compile(a);
+}
+
+static PJRT_Error *slow_run(PJRT_LoadedExecutable_Execute_Args *a)
+{
+    usleep(20000);
+    return real.PJRT_LoadedExecutable_Execute(a);
+}
+
+/* What an optimized program is: the HLO in the file beside this library, "<library>.hlo". */
+static PJRT_Error *optimized(PJRT_Executable_OptimizedProgram_Args *a)
+{
+    Dl_info self;
+    char path[4096];
+    static char hlo[1 << 20];
+    static size_t size;
+    if (!size && dladdr((void *)&real, &self)) {
+        snprintf(path, sizeof path, "%s.hlo", self.dli_fname);
+        FILE *f = fopen(path, "r");
+        size = f ? fread(hlo, 1, sizeof hlo, f) : 0;
+        if (f)
+            fclose(f);
+    }
+    a->program->format = "hlo";
+    a->program->format_size = 3;
+    if (a->program->code)
+        memcpy(a->program->code, hlo, size);
+    a->program->code_size = size;
+    return NULL;
+}
+
 static void change(PJRT_Api *api)
 {
     if (!strcmp(mode(), "memory"))
@@ -71,4 +122,12 @@ static void change(PJRT_Api *api)
         api->PJRT_Buffer_ToHostBuffer = outputs;
     if (!strcmp(mode(), "ends"))
         api->PJRT_LoadedExecutable_Execute = ends;
+    if (!strcmp(mode(), "code"))
+        api->PJRT_Executable_GetCompiledMemoryStats = code;
+    if (!strcmp(mode(), "cpu"))
+        api->PJRT_Client_Compile = slow_compile;
+    if (!strcmp(mode(), "time"))
+        api->PJRT_LoadedExecutable_Execute = slow_run;
+    if (!strcmp(mode(), "collectives"))
+        api->PJRT_Executable_OptimizedProgram = optimized;
 }
