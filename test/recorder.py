@@ -552,6 +552,54 @@ def _():
     assert (got["op"], got["line"]) == ("stablehlo.divide", line), got
 
 
+RANKS = r'''
+import os, numpy as np, jax, jax.numpy as jnp
+from functools import partial
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+me, n = int(os.environ.get("XLANE_RANK", 0)), int(os.environ.get("XLANE_RANKS", 1))
+if n > 1:
+    jax.distributed.initialize(os.environ["XLANE_COORDINATOR"], n, me)
+mesh = Mesh(np.array(jax.devices()[::-1]), ("d",))         # not in the order of their ids
+
+def put(a, spec):
+    return jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
+
+@partial(jax.jit, donate_argnums=0)
+def step(w, x, y):
+    loss, g = jax.value_and_grad(lambda w: jnp.mean(jnp.tanh(x @ w) / y))(w)  # HERE
+    return w - 0.1 * jnp.where(jnp.isfinite(g), g, 0.), loss
+
+w = put(np.full((8, 8), 0.1, np.float32), P())
+rng = np.random.default_rng(0)
+for i in range(6):
+    x, y = rng.normal(size=(8, 8)).astype(np.float32), np.ones((8, 8), np.float32)
+    if i == 4:
+        x[5], y[5] = 0, 0
+    w, loss = step(w, put(x, P("d")), put(y, P("d")))
+    float(loss)
+'''
+
+
+@check("R3_all_ranks_of_a_program_over_processes")
+def _():
+    line = [n for n, l in enumerate(RANKS.splitlines(), 1) if l.endswith("# HERE")][0]
+    for what, number in (("nonfinite", 5), ("step:2", 2)):
+        folder, said = python("ranks" + what[:4], RANKS, args=("-n", "2", "--capture=" + what), XLANE_CPU_DEVICES=2)
+        caps = [os.path.join(folder, "step-%d.xlcap" % r) for r in (0, 1)]
+        for cap in (caps[1], folder):
+            got = json.loads(xlane("replay", cap, "--json", "--plugin=cpu"))
+            assert (got["number"], got["compared"], got["equal"]) == (number, 8, 8) and got["deterministic"], got
+        got = nan(folder)
+        if number == 5:                                    # row 5 of 8 is on the third device from the end: number 1
+            assert (got["op"], got["line"], got["device"]) == ("stablehlo.divide", line, 1), got
+        else:
+            assert not got["found"], got
+    alone = os.path.join(TMP, "alone-1.xlcap")
+    os.link(caps[1], alone)
+    said = xlane("replay", alone, "--plugin=cpu", status=1)
+    assert "has the inputs of rank 1 of 2; those of rank 0 are not beside it" in said, said
+
+
 def stepn():
     folder = os.path.join(TMP, "runs-stepn")
     return os.path.join(folder, [d for d in os.listdir(folder) if d != "contracts"][0], "step.xlcap")

@@ -5,6 +5,41 @@
 #include "base/file.h"
 #include "lane/run.h"
 
+enum { RANKS_MAX = 4096 };
+
+/* A program over several processes: each wrote the inputs of its own devices, step-RANK.xlcap. */
+static xl_error *join(xl_arena *a, const char *file, xl_capture *c)
+{
+    xl_error *err = NULL;
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    xl_str mine = xl_strf(a, "step-%d.", c->rank);
+    uint32_t n = 0;
+    if (c->ranks < 2 || c->ranks > RANKS_MAX)
+        return XL_ERR(INVALID, "%s is of %d ranks and has the inputs of fewer devices than its program; capture the "
+                               "step again",
+                      file, c->ranks);
+    xl_capture *other = xl_new(a, xl_capture, (size_t)c->ranks);
+    for (int r = 0; r < c->ranks; r++) {
+        if (r == c->rank)
+            continue;
+        xl_str beside = xl_strf(a, "%.*sstep-%d.%s", (int)(name - file), file, r,
+                                strlen(name) > mine.n ? name + mine.n : "xlcap");
+        if (strncmp(name, mine.p, mine.n) || !xl_file_stat(beside.p, NULL)) {
+            err = XL_ERR(NOT_FOUND, "%s has the inputs of rank %d of %d; those of rank %d are not beside it as %s: "
+                                    "copy the files of all ranks into one folder",
+                         file, c->rank, c->ranks, r, beside.p);
+            goto out;
+        }
+        XL_DO(xl_capture_read(a, beside.p, &other[n++]));
+    }
+    err = xl_play_join(a, c, other, n);
+    n = 0;                                                 /* they are the capture's now */
+out:
+    for (uint32_t i = 0; i < n; i++)
+        xl_capture_close(&other[i]);
+    return err;
+}
+
 xl_error *xl_cli_capture(const xl_cli *cli, const char *what, const char *plugin, xl_capture *c, xl_play *p)
 {
     xl_error *err = NULL;
@@ -28,12 +63,8 @@ xl_error *xl_cli_capture(const xl_cli *cli, const char *what, const char *plugin
     const xl_cap_program *g = &c->program[s->program];
     int64_t replicas, partitions;
     XL_TRY(xl_play_devices(a, g->options, &replicas, &partitions), "%s", file);
-    if (replicas * partitions != s->ndevice) {
-        err = XL_ERR(UNIMPLEMENTED, "%s is of rank %d of %d and has the inputs of %u of %lld devices; a program over "
-                                    "several processes cannot be executed from one of them",
-                     file, c->rank, c->ranks, s->ndevice, (long long)(replicas * partitions));
-        goto out;
-    }
+    if (replicas * partitions != s->ndevice)
+        XL_DO(join(a, file, c));
     if (!plugin) {
         plugin = xl_str_c(a, c->plugin);
         if (!xl_file_stat(plugin, NULL)) {

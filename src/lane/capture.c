@@ -405,6 +405,8 @@ void xl_capture_close(xl_capture *c)
 {
     if (c->map)
         munmap(c->map, c->mapped);
+    for (uint32_t i = 0; i < c->nother; i++)
+        xl_capture_close(&c->other[i]);
     *c = (xl_capture){ 0 };
 }
 

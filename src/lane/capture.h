@@ -48,7 +48,7 @@ typedef struct {
     uint32_t ndevice;
 } xl_cap_program;
 
-typedef struct {
+typedef struct xl_capture {
     xl_str trigger;                                        /* "nonfinite", "step:7", "signal", "slow" */
     xl_str why;                                            /* a sentence */
     xl_str plugin, identity, flags;
@@ -60,6 +60,8 @@ typedef struct {
     uint32_t nstep;
     void *map;                                             /* the file, for xl_capture_close */
     size_t mapped;
+    struct xl_capture *other;                              /* of the other ranks, where those were joined to it */
+    uint32_t nother;
 } xl_capture;
 
 /* Writes beside `path`, syncs, renames; mode 0600. Digests are computed where bytes are. *size: of the file. */

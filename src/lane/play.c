@@ -270,6 +270,86 @@ out:
     return err;
 }
 
+/* ---- several processes -------------------------------------------------------------------------------------------
+ * */
+/* The row of a device in an execution over all of them: replica by replica, in each the partitions. */
+static int64_t row_of(const xl_option *root, int64_t replicas, int64_t partitions, int device)
+{
+    const xl_option *all = xl_options_find(root, "executable_build_options.device_assignment.computation_devices");
+    if (!all || all->kind != XL_OPTION_LIST || all->n != (size_t)partitions)
+        return device < replicas * partitions ? device : -1;
+    for (size_t p = 0; p < all->n; p++)
+        for (size_t i = 0; i < all->child[p].n && all->child[p].kind == XL_OPTION_MSG; i++) {
+            const xl_option *ids = &all->child[p].child[i];
+            for (size_t k = 0; ids->kind == XL_OPTION_INTS && k < ids->n; k++)
+                if ((int64_t)ids->list[k] == device && k < (size_t)replicas)
+                    return (int64_t)k * partitions + (int64_t)p;
+        }
+    return -1;
+}
+
+static const xl_capture *of_rank(const xl_capture *c, uint32_t i) { return i ? &c->other[i - 1] : c; }
+
+xl_error *xl_play_join(xl_arena *a, xl_capture *c, xl_capture *other, uint32_t n)
+{
+    xl_error *err = NULL;
+    c->other = other;
+    c->nother = n;
+    xl_cap_step *joined = xl_new(a, xl_cap_step, c->nstep + 1);
+    xl_cap_program *program = xl_new(a, xl_cap_program, c->nprogram + 1);
+    memcpy(program, c->program, c->nprogram * sizeof *program);
+    for (uint32_t k = 0; k < c->nstep; k++) {
+        const xl_cap_step *mine = &c->step[k];
+        const xl_cap_program *g = &c->program[mine->program];
+        xl_option *root;
+        int64_t replicas, partitions;
+        XL_DO(xl_play_devices(a, g->options, &replicas, &partitions));
+        XL_DO(xl_options_parse(a, g->options, &root));
+        uint32_t all = (uint32_t)(replicas * partitions), found = 0;
+        xl_cap_step *s = &joined[k];
+        *s = *mine;
+        s->ndevice = all;
+        s->in = xl_new(a, xl_cap_input, (size_t)all * s->narg + 1);
+        s->out = xl_new(a, xl_cap_part, (size_t)all * s->nout + 1);
+        int *device = xl_new(a, int, all + 1);
+        bool *have = xl_new(a, bool, all + 1);
+        for (uint32_t r = 0; r <= n; r++) {
+            const xl_capture *o = of_rank(c, r);
+            const xl_cap_step *t = k < o->nstep && o->nstep == c->nstep ? &o->step[k] : NULL;
+            const xl_cap_program *h = t ? &o->program[t->program] : NULL;
+            if (!t || t->number != mine->number || t->narg != mine->narg || t->nout != mine->nout ||
+                !xl_str_eq(h->module, g->module) || h->ndevice != t->ndevice) {
+                err = XL_ERR(PRECONDITION,
+                             "ranks %d and %d did not capture the same execution of %.*s; --capture=step:N does so on "
+                             "every rank",
+                             c->rank, o->rank, XL_FMT(g->module));
+                goto out;
+            }
+            for (uint32_t d = 0; d < t->ndevice; d++) {
+                int64_t row = row_of(root, replicas, partitions, h->device[d]);
+                if (row < 0 || row >= all || have[row])
+                    continue;
+                have[row] = true;
+                found++;
+                device[row] = h->device[d];
+                memcpy(s->in + (size_t)row * s->narg, t->in + (size_t)d * s->narg, s->narg * sizeof *s->in);
+                memcpy(s->out + (size_t)row * s->nout, t->out + (size_t)d * s->nout, s->nout * sizeof *s->out);
+            }
+        }
+        if (found != all) {
+            err = XL_ERR(PRECONDITION, "the captures of %u ranks have %u of the %u devices of %.*s", n + 1, found, all,
+                         XL_FMT(g->module));
+            goto out;
+        }
+        program[s->program].device = device;
+        program[s->program].ndevice = all;
+    }
+    c->step = joined;
+    c->program = program;
+out:
+    return err;
+}
+
 void xl_forward_text(const xl_forward *f, xl_buf *out)
 {
     if (!f->steps)

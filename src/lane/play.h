@@ -30,6 +30,10 @@ xl_error *xl_play_run(const xl_played *p, const xl_cap_part *in, uint32_t narg, 
                       xl_cap_part *out, double *seconds) XL_MUST_USE;
 void xl_play_drop(xl_cap_part *part, size_t n);
 
+/* Joins the captures of the other ranks to that of one, in the order of the program's devices: *c then has the inputs
+ * and outputs of all of them. Takes the others over. */
+xl_error *xl_play_join(xl_arena *a, xl_capture *c, xl_capture *other, uint32_t n) XL_MUST_USE;
+
 /* The inputs of the captured step ([ndevice][narg], bytes of the capture or of the arena): as they are, or computed
  * forward from earlier inputs. `compared` results that were recorded on the way, `equal` of them bit for bit. */
 typedef struct { uint32_t steps, compared, equal; } xl_forward;
