@@ -73,6 +73,31 @@ else:
                         "select value from stats where name = 'json_parser_failure'"], capture_output=True, text=True, timeout=120)
     check("perfetto_reads_it", r.stdout.splitlines()[-2:] == ["step 5 step 6 step 7 step 8 step 9", "0"],
           r.stdout + r.stderr[-500:])
+# a plugin with PJRT's profiler extension, its XSpace read by JAX's own reader
+HAS = dict(PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.path.abspath("build/test/plugins/profiler.so"), XLANE_WRAPPED=CPU)
+READ = ("import sys; from jax.profiler import ProfileData\nfor p in ProfileData.from_file(sys.argv[1]).planes:\n"
+        "    print(p.name, [[e.name for e in l.events] for l in p.lines])")
+r = xlane(*RUN, "--name=has", "--", sys.executable, "loop.py", XLANE_PROFILE_STEPS="5:9", **HAS)
+has = (glob.glob(TMP + "/runs/*-has") or [""])[0]
+r = xlane("profile-steps", has)
+numbers, _ = steps(has + "/trace.json") if r.returncode == 0 else ([], [])
+space = glob.glob(has + "/xprof/plugins/profile/*/*.xplane.pb")
+check("the_plugins_own_profile", numbers == [5, 6, 7, 8, 9] and len(space) == 1 and "no profiler extension" not
+      in r.stdout
+      and "the plugin's own profile:" in r.stdout, (numbers, space, r.stdout + r.stderr))
+if space:
+    r = subprocess.run([sys.executable, "-c", READ, space[0]], capture_output=True, text=True,
+                       env=dict(ENV, JAX_PLATFORMS="cpu"))
+    check("has_those_steps", r.stdout.strip() == "/device:TEST:0 " + str([["execute"] * 5]), r.stdout + r.stderr[-500:])
+for call in ("create", "start", "stop", "collect"):
+    r = xlane(*RUN, "--name=no" + call, "--", sys.executable, "loop.py", XLANE_PROFILE_STEPS="5:9",
+              XLANE_PROFILER_FAILS=call, **HAS)
+    ok = r.returncode == 0 and r.stdout == plain.stdout
+    bad = glob.glob(TMP + f"/runs/*-no{call}")[0]
+    r = xlane("profile-steps", bad)
+    check(f"a_profiler_that_cannot_{call}", ok and r.returncode == 0 and f"no {call} today" in r.stdout
+          and "the plugin's own profile:" not in r.stdout and steps(bad + "/trace.json")[0] == [5, 6, 7, 8, 9],
+          r.stdout + r.stderr)
 p = subprocess.Popen([XLANE, *RUN, "--name=live", "--", sys.executable, "loop.py"], env=dict(ENV, WAIT="1"), cwd=TMP,
                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 for _ in range(600):

@@ -2,12 +2,15 @@
 captured at the step that made one, replay repeats it bit for bit, a device that flips a bit or computes another op is
 caught, and a crash is reduced."""
 import json
+import math
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+
+import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from _guarded import ALL, BUILD, HERE, PLUGIN, TMP, XLANE, check, done, environment, events, python, run, script, xlane
@@ -638,6 +641,32 @@ def _():
     assert "no divergence:" in said, said
 
 
+@check("R4_against_f64")
+def _():
+    text = """
+import sys, numpy as np, jax, jax.numpy as jnp
+def lost(x, n):
+    return (x[0] + x[1]) + x[2], jnp.exp(x[3:].astype(jnp.bfloat16)), n + 1
+def bits(x):
+    return jax.lax.bitcast_convert_type(x, jnp.int32) + 1
+f = bits if len(sys.argv) > 1 else lost
+for i in range(3):
+    out = jax.jit(f)(*[np.array([1e8, 1, -1e8, 1.005], np.float32), np.int32(1)][:1 if f is bits else 2])
+    [np.asarray(o) for o in jax.tree.leaves(out)]
+"""
+    folder, said = python("f64", text, args=("--capture=step:2",))
+    got = json.loads(xlane("replay", folder, "--f64", "--json"))["f64"]
+    far = math.exp(np.float32(1.005)) - 2.734375                  # exp(1.005) in f64, and as bf16 gives it
+    assert [g["output"] for g in got] == [0, 1] and got[0]["max_abs"] == 1 == got[0]["relative"], got
+    assert abs(got[1]["max_abs"] - abs(far)) < 1e-3, (got, far)
+    said = xlane("replay", folder, "--f64")
+    assert "against f64: output 0 f32[] is off by at most 1, 1 of its largest element" in said, said
+    assert "against f64" not in xlane("replay", folder)
+    folder, said = python("bits", text, "bits", args=("--capture=step:2",))
+    said = xlane("replay", folder, "--f64", status=1)
+    assert "stablehlo.bitcast_convert at" in said and "no form in f64" in said, said
+
+
 def chain(n):
     """A program of n ops whose compile needs two of them to crash, far apart."""
     ops, v = [], "%arg0"
@@ -651,6 +680,20 @@ def chain(n):
     return "func.func public @main(%%arg0: tensor<4x8xf32>) -> tensor<8x4xf32> {\n%s\n    return %%c : tensor<8x4xf32>\n}\n" % "\n".join(ops)
 
 
+def runs(folder):
+    """The folder of a report is whole, and its script runs on JAX's own CPU backend, without xlane. What it prints."""
+    have = set(os.listdir(folder))
+    assert {"program.mlir", "run.py", "bundle.json", "command.txt", "arg0.bin"} <= have, have
+    assert "xlane reduce --keep=" in open(os.path.join(folder, "command.txt")).read()
+    assert json.load(open(os.path.join(folder, "bundle.json")))
+    assert len(open(os.path.join(folder, "run.py")).read().splitlines()) <= 12
+    env = dict(os.environ, JAX_PLATFORMS="cpu")
+    env.pop("PJRT_NAMES_AND_LIBRARY_PATHS", None)
+    p = subprocess.run([sys.executable, "run.py"], cwd=folder, text=True, capture_output=True, env=env)
+    assert p.returncode == 0 and p.stdout.strip(), p.stderr
+    return p.stdout
+
+
 @check("R5_a_crash_is_reduced")
 def _():
     program, out = script("big.mlir", chain(300)), os.path.join(TMP, "reduced")
@@ -661,9 +704,7 @@ def _():
     text = open(os.path.join(out, "program.mlir")).read()
     assert "logistic" in text and "transpose" in text and text.count("stablehlo.") < 10, text
     assert {"program.mlir", "run.py", "bundle.json", "command.txt", "arg0.bin"} <= set(os.listdir(out)), os.listdir(out)
-    p = subprocess.run([sys.executable, "run.py"], cwd=out, text=True, capture_output=True, env=environment())
-    assert p.returncode == 0 and p.stdout.strip(), p.stderr
-    assert len(open(os.path.join(out, "run.py")).read().splitlines()) <= 12
+    runs(out)
     said = xlane("reduce", program, "--keep=fails~something else", plugin, status=1, **env)
     assert "the whole program does not do that" in said and "fails otherwise" in said, said
     assert "the whole program does not do that" in xlane("reduce", program, "--keep=fails", "--plugin=cpu", status=1)
@@ -672,15 +713,28 @@ def _():
     assert "--keep says what must stay" in said, said
 
 
+@check("R5_a_slow_compile_is_reduced")
+def _():
+    env, plugin = shim("wrongop", SLOW_ON="logistic")
+    program, out = script("slow.mlir", chain(12)), os.path.join(TMP, "reduced-slow")
+    got = json.loads(xlane("reduce", program, "--keep=slow", plugin, "--out=" + out, "--json", **env))
+    text = open(os.path.join(out, "program.mlir")).read()
+    assert got["ops_before"] == 12 and got["ops"] == 1 and "stablehlo.logistic" in text, (got, text)
+    runs(out)
+    assert "too little to compare" in xlane("reduce", program, "--keep=slow", plugin, status=1, **shim("wrongop")[0])
+
+
 @check("R5_a_NaN_and_a_difference_are_reduced_with_their_inputs")
 def _():
     out = os.path.join(TMP, "reduced-nan")
     got = json.loads(xlane("reduce", captures_of("planted")["masked_softmax"], "--keep=nan", "--out=" + out, "--json"))
     assert got["ops"] <= 3 and got["kept"], got
     assert "stablehlo.subtract" in open(os.path.join(out, "program.mlir")).read()
+    assert "nan" in runs(out)
     env, plugin = shim("wrongop", WRONG_FROM="tanh", WRONG_TO="sine")
     got = json.loads(xlane("reduce", stepn(), "--keep=differs", plugin, "--out=" + out + "2", "--json", **env))
     assert got["ops"] == 1 and "stablehlo.tanh" in open(os.path.join(out + "2", "program.mlir")).read(), got
+    runs(out + "2")
 
 
 if __name__ == "__main__":

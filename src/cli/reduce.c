@@ -137,6 +137,12 @@ out:
     return err;
 }
 
+static double cpu_seconds(const struct rusage *u)
+{
+    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +
+           1e-6 * (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec);
+}
+
 static xl_error *judge(attempt *x, xl_arena *a, bool *kept, double *seconds)
 {
     xl_error *err = NULL;
@@ -153,8 +159,7 @@ static xl_error *judge(attempt *x, xl_arena *a, bool *kept, double *seconds)
     getrusage(RUSAGE_SELF, &before);
     XL_TRY(xl_play_compile(&p, a, x->text, XL_FORMAT_MLIR, w->options, &g), "compiling");
     getrusage(RUSAGE_SELF, &after);
-    *seconds = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
-               1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec);
+    *seconds = cpu_seconds(&after) - cpu_seconds(&before);
     if (w->keep == SLOW)
         goto out;
     xl_cap_part *got = xl_new(a, xl_cap_part, g.nout + 1), *want = xl_new(a, xl_cap_part, g.nout + 1);

@@ -9,9 +9,10 @@
 #include "ir/text/print.h"
 #include "lane/cut.h"
 #include "lane/walk.h"
+#include "pass/pass.h"
 #include "pjrt/options.h"
 
-static struct { const char *plugin; int64_t times; double tolerance; bool plain, diverge; } opt = { .times = 2 };
+static struct { const char *plugin; int64_t times; double tolerance; bool plain, diverge, f64; } opt = { .times = 2 };
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "where to execute it (the plugin of the capture; cpu: embedded)" },
     { "times", XL_OPT_INT, &opt.times, "N", "execute it so often and compare all with the first (2)" },
@@ -19,6 +20,8 @@ static const xl_opt opts[] = {
       "differences up to X times the largest element of an output are no failure (0: bit for bit)" },
     { "diverge", XL_OPT_FLAG, &opt.diverge, NULL,
       "execute every op on the plugin and on the embedded device, and name the first whose results differ" },
+    { "f64", XL_OPT_FLAG, &opt.f64, NULL,
+      "compare with the embedded device in f64 too: how far the outputs are from what they would be without rounding" },
     { "plain", XL_OPT_FLAG, &opt.plain, NULL, "on the embedded device, op by op, without fusion" },
     { 0 },
 };
@@ -78,7 +81,6 @@ static void compare(const xl_cli *cli, tally *t, uint32_t k, const xl_cap_step *
     xl_buf_putc(b, '\n');
 }
 
-/* ---- --diverge -------------------------------------------------------------------------------------------------- */
 static const char *line_of(xl_arena *a, const xl_module *m, const xl_op *op)
 {
     xl_str file;
@@ -86,6 +88,109 @@ static const char *line_of(xl_arena *a, const xl_module *m, const xl_op *op)
     return xl_loc_line(m, op->loc, &file, &line, &col) ? xl_strf(a, "%.*s:%u", XL_FMT(file), line).p : "no source line";
 }
 
+/* ---- --f64 ------------------------------------------------------------------------------------------------------ */
+static bool narrow(const xl_type *t)
+{
+    return xl_type_is_tensor(t) && xl_dtype_class(t->dtype) == XL_CLASS_FLOAT && t->dtype != XL_F64;
+}
+
+/* Every float of the program becomes an f64. */
+static xl_error *widen(xl_arena *a, xl_func *f, const xl_region *r)
+{
+    xl_error *err = NULL;
+    for (uint32_t i = 0; i < r->nop; i++) {
+        xl_op *op = r->op[i];
+        bool bits = op->code == XL_OP_BITCAST_CONVERT &&
+                    (narrow(xl_value_type(f, op->in[0])) || narrow(xl_out_type(f, op, 0)));
+        if (bits || (op->code == XL_OP_CUSTOM_CALL && op->nout && narrow(xl_out_type(f, op, 0))))
+            return XL_ERR(UNIMPLEMENTED, "%s at %s depends on the bits of its operands: the program has no form in f64",
+                          xl_op_text(op), line_of(a, f->m, op));
+        for (uint32_t k = 0; k < op->nregion; k++)
+            XL_DO(widen(a, f, op->region[k]));
+        if (op->code != XL_OP_CONSTANT || !narrow(xl_out_type(f, op, 0)))
+            continue;
+        const xl_attr *c = XL_ATTR(op, CONSTANT, value);
+        xl_dtype d = xl_out_type(f, op, 0)->dtype;
+        size_t each = xl_dtype_bytes(d), n = each ? c->data.n / each : 0;
+        char *wide = xl_new(&f->m->arena, char, 8 * n + 1);
+        for (size_t k = 0; k < n; k++)
+            xl_scalar_put(XL_F64, xl_scalar_get(d, c->data.p + k * each), wide + 8 * k);
+        op->attr[xl_slot_find(XL_OP_CONSTANT, XL_STR("value"))] = xl_attr_dense(
+            f->m, xl_type_with_dtype(f->m, xl_out_type(f, op, 0), XL_F64), (xl_str){ wide, 8 * n });
+    }
+out:
+    return err;
+}
+
+/* A tensor in f64; others are as they are. */
+static xl_cap_part wide_part(xl_arena *a, const xl_cap_part *p)
+{
+    xl_dtype d = xl_dtype_part(xl_dtype_find(xl_str_of(xl_elem_text(p->elem))));
+    size_t each = xl_dtype_bytes(d), n = each ? p->size / each : 0;
+    if (xl_dtype_class(xl_dtype_find(xl_str_of(xl_elem_text(p->elem)))) != XL_CLASS_FLOAT || d == XL_F64)
+        return *p;
+    char *wide = xl_new(a, char, 8 * n + 1);
+    for (size_t k = 0; k < n; k++)
+        xl_scalar_put(XL_F64, xl_scalar_get(d, p->bytes + k * each), wide + 8 * k);
+    return (xl_cap_part){ .elem = XL_ELEM_F64, .dims = p->dims, .size = 8 * n, .bytes = wide };
+}
+
+static xl_error *against_f64(const xl_cli *cli, const char *what, const xl_cap_program *g, const xl_cap_step *s,
+                             const xl_cap_part *in, const xl_cap_part *got, xl_buf *text, xl_json *j)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    xl_module *m = NULL;
+    xl_play cpu = { 0 };
+    xl_played wide = { 0 };
+    xl_buf code = { 0 }, options = { 0 };
+    xl_cap_part *arg = xl_new(a, xl_cap_part, s->narg + 1), *out = xl_new(a, xl_cap_part, s->nout + 1);
+    if (s->ndevice > 1) {
+        err = XL_ERR(UNIMPLEMENTED, "--f64 is for programs of one device");
+        goto out;
+    }
+    XL_DO(xl_cli_parse(what, g->code, &m));
+    XL_TRY(xl_pass_inline(m, &(xl_pipeline_opts){ 0 }), "inlining calls");
+    xl_func *f = xl_module_entry(m);
+    XL_DO(widen(a, f, f->body));
+    for (uint32_t i = 0; i < f->nval; i++)
+        if (narrow(f->val[i].type))
+            f->val[i].type = xl_type_with_dtype(m, f->val[i].type, XL_F64);
+    xl_func_set_type(f);
+    xl_print_module(m, NULL, &code);
+    xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1 });
+    setenv("XLANE_CPU_PLAN", "plain", 1);
+    XL_DO(xl_play_open(a, "cpu", 1, &cpu));
+    XL_TRY(xl_play_compile(&cpu, a, xl_buf_view(&code), XL_FORMAT_MLIR, xl_buf_view(&options), &wide),
+           "compiling it in f64");
+    for (uint32_t i = 0; i < s->narg; i++)
+        arg[i] = wide_part(a, &in[i]);
+    XL_TRY(xl_play_run(&wide, arg, s->narg, NULL, 0, out, NULL), "executing it in f64");
+    for (uint32_t i = 0; i < s->nout; i++) {
+        xl_cap_part have = wide_part(a, &got[i]);
+        xl_difference d = xl_difference_of(have.elem, out[i].bytes, have.bytes, have.size);
+        if (have.elem != XL_ELEM_F64 && !d.differ)
+            continue;                                      /* integers that are equal */
+        double relative = d.scale > 0 ? d.max_abs / d.scale : d.max_abs;
+        xl_buf_printf(text, "against f64: output %u %s is off by at most %.3g, %.3g of its largest element\n", i,
+                      xl_cli_shape(a, &got[i]), d.max_abs, relative);
+        xl_json_map(j);
+        xl_json_put_int(j, "output", i);
+        xl_json_put_num(j, "max_abs", d.max_abs);
+        xl_json_put_num(j, "relative", relative);
+        xl_json_end(j);
+    }
+out:
+    xl_play_drop(out, s->nout);
+    xl_played_free(&wide);
+    xl_play_close(&cpu);
+    xl_module_free(m);
+    xl_buf_fini(&code);
+    xl_buf_fini(&options);
+    return err;
+}
+
+/* ---- --diverge -------------------------------------------------------------------------------------------------- */
 /* Does value v of the program, cut off there, differ between the two? */
 static xl_error *cut_differs(xl_arena *a, const xl_play *p, const xl_play *q, xl_func *f, const xl_cap_part *in,
                              xl_value v, double tolerance, xl_difference *d, bool *yes)
@@ -247,7 +352,7 @@ static xl_error *replay(const xl_cli *cli, int argc, char **argv)
     const xl_cap_part *in;
     xl_cap_part *first = NULL, *again = NULL;
     xl_forward forward;
-    xl_buf b = { 0 };
+    xl_buf b = { 0 }, f64 = { 0 }, f64_json = { 0 };
     tally captured = { 0 }, repeated = { 0 };
     double best = -1, seconds;
     size_t nout = 0;
@@ -296,6 +401,13 @@ static xl_error *replay(const xl_cli *cli, int argc, char **argv)
             inf += f.inf;
         }
     bool same = xl_str_is(c.plugin, p.path);
+    xl_json list = { .out = &f64_json };
+    xl_json_list(&list);
+    if (opt.f64)
+        err = against_f64(cli, argv[0], cp, s, in, first, &f64, &list);
+    xl_json_end(&list);
+    if (err)
+        goto out;
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
@@ -319,6 +431,12 @@ static xl_error *replay(const xl_cli *cli, int argc, char **argv)
         if (g.needs >= 0)
             xl_json_put_int(&j, "bytes", g.needs);
         xl_json_put_str(&j, "differences", xl_buf_view(&captured.text));
+        if (opt.f64) {
+            xl_node *n;
+            XL_DO(xl_json_read(a, "f64", xl_buf_view(&f64_json), &n));
+            xl_json_key(&j, "f64");
+            xl_json_node(&j, n);
+        }
         xl_json_end(&j);
     } else {
         xl_cli_about_capture(&c, &b);
@@ -342,6 +460,7 @@ static xl_error *replay(const xl_cli *cli, int argc, char **argv)
                 xl_buf_puts(&b, "not deterministic:\n");
             xl_buf_str(&b, xl_buf_view(&repeated.text));
         }
+        xl_buf_str(&b, xl_buf_view(&f64));
         if (nan || inf)
             xl_buf_printf(&b, "the outputs have %llu NaN and %llu Inf; `xlane nan %s` finds where they come from\n",
                           (unsigned long long)nan, (unsigned long long)inf, argv[0]);
@@ -355,6 +474,8 @@ static xl_error *replay(const xl_cli *cli, int argc, char **argv)
 out:
     xl_buf_fini(&captured.text);
     xl_buf_fini(&repeated.text);
+    xl_buf_fini(&f64);
+    xl_buf_fini(&f64_json);
     xl_play_drop(first, nout);
     xl_play_drop(again, nout);
     xl_played_free(&g);
@@ -365,7 +486,7 @@ out:
 
 const xl_verb xl_verb_replay = {
     .name = "replay",
-    .args = "[--plugin=PATH] [--times=N] [--diverge] CAPTURE",
+    .args = "[--plugin=PATH] [--times=N] [--diverge | --f64] CAPTURE",
     .help = "execute a captured step again and compare every output",
     .more = "CAPTURE is a step.xlcap of `xlane run --capture=…`, or the RUN that has one. Outputs are compared bit by "
             "bit and in units of the last\nplace with what was captured, and with each other. The exit status is 1 "
