@@ -1,8 +1,8 @@
 /* Decompositions, by LAPACK (openblas.h): the custom calls `lapack_<type><routine>_ffi` by which JAX leaves them to a
  * CPU, XLA's own `Eigh`, `Qr` and `ProductOfElementaryHouseholderReflectors`, and the ops cholesky and
- * triangular_solve. Matrices of a batch are shared among threads, each whole in one. LAPACK has matrices by columns:
- * they are turned on the way in and out. The layouts that the calls carry do not matter here: operands are logical
- * matrices. Narrow floats are worked on as f32. */
+ * triangular_solve. Matrices of a batch are shared among threads, and one large matrix where panels.h can. LAPACK has
+ * matrices by columns: they are turned on the way in and out. The layouts that the calls carry do not matter here:
+ * operands are logical matrices. Narrow floats are worked on as f32. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "cpu/kernel/ew.h"
 #include "cpu/kernel/linalg.h"
 #include "cpu/kernel/openblas.h"
+#include "cpu/kernel/panels.h"
 #include "cpu/plan/planner.h"
 #include "cpu/run/pool.h"
 
@@ -19,10 +20,11 @@ typedef struct call call;
 
 typedef struct {
     const call *d;
+    xl_pool *pool;
     i32 m, n, k;                                           /* k = min(m, n) */
     char *a;                                               /* the matrix, by columns; may be overwritten */
     const void *more;                                      /* the second operand's share, in its own type */
-    char *out[OUTS];                                       /* by columns where they are matrices; zeroed */
+    char *out[OUTS]; /* by columns where they are matrices; zeroed; a routine that works in place puts `a` there */
     bool lacking;                                          /* of memory */
 } matrix;
 typedef i32 routine_fn(matrix *x);                         /* LAPACK's info: 0, or what went wrong */
@@ -44,6 +46,7 @@ typedef struct {
 struct call {
     const routine *r;
     xl_openblas_fn *fn;
+    xl_panels panels;                                      /* for a large matrix; elem is 0 without */
     xl_dtype work, type[OUTS];                             /* of the matrix, and of each result, as LAPACK has them */
     xl_ew load, store[OUTS];                               /* NULL: they are the same as outside */
     size_t elem;
@@ -94,24 +97,38 @@ static void *space(matrix *x, size_t n)
 static i32 run_getrf(matrix *x)
 {
     i32 info = 0;
-    ((void (*)(P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, x->a, &x->m, x->out[1], &info);
-    memcpy(x->out[0], x->a, (size_t)x->m * (size_t)x->n * x->d->elem);
+    if (x->d->panels.elem)
+        info = xl_panels_lu(&x->d->panels, x->pool, x->m, x->n, x->a, (i32 *)(void *)x->out[1]);
+    else
+        ((void (*)(P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, x->a, &x->m, x->out[1], &info);
+    x->out[0] = x->a;
     return info;
 }
 static i32 run_geqrf(matrix *x)
 {
     i32 info = 0;
-    WITH_WORK(((void (*)(P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, x->a, &x->m, x->out[1], work, &lwork, &info));
-    memcpy(x->out[0], x->a, (size_t)x->m * (size_t)x->n * x->d->elem);
+    if (x->d->panels.elem) {
+        info = xl_panels_qr(&x->d->panels, x->pool, x->m, x->n, x->a, x->out[1]);
+        x->lacking = info < 0;
+    } else {
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, x->a, &x->m, x->out[1], work, &lwork,
+                                                               &info));
+    }
+    x->out[0] = x->a;
     return info;
 }
 /* The first n columns of the product of the reflectors below A's diagonal. */
 static i32 run_orgqr(matrix *x)
 {
     i32 info = 0, k = (i32)x->d->size[1];
+    if (x->d->panels.elem) {
+        info = xl_panels_q(&x->d->panels, x->pool, x->m, x->n, k, x->a, x->more, x->out[0]);
+        x->lacking = info < 0;
+        return info;
+    }
     WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, &k, x->a, &x->m, (P)(uintptr_t)x->more,
                                                               work, &lwork, &info));
-    memcpy(x->out[0], x->a, (size_t)x->m * (size_t)x->n * x->d->elem);
+    x->out[0] = x->a;
     return info;
 }
 static i32 run_geqp3(matrix *x)
@@ -125,7 +142,7 @@ static i32 run_geqp3(matrix *x)
     else
         WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P))x->d->fn)(&x->m, &x->n, x->a, &x->m, x->out[1], x->out[2], work,
                                                                   &lwork, &info));
-    memcpy(x->out[0], x->a, (size_t)x->m * (size_t)x->n * x->d->elem);
+    x->out[0] = x->a;
     free(rwork);
     return info;
 }
@@ -134,7 +151,7 @@ static i32 run_gehrd(matrix *x)
     i32 info = 0, one = 1;
     WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P))x->d->fn)(&x->n, &one, &x->n, x->a, &x->n, x->out[1], work, &lwork,
                                                               &info));
-    memcpy(x->out[0], x->a, (size_t)x->n * (size_t)x->n * x->d->elem);
+    x->out[0] = x->a;
     return info;
 }
 static i32 run_sytrd(matrix *x)
@@ -143,7 +160,7 @@ static i32 run_sytrd(matrix *x)
     char uplo = x->d->upper;
     WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, L))x->d->fn)(&uplo, &x->n, x->a, &x->n, x->out[1], x->out[2],
                                                                     x->out[3], work, &lwork, &info, 1));
-    memcpy(x->out[0], x->a, (size_t)x->n * (size_t)x->n * x->d->elem);
+    x->out[0] = x->a;
     return info;
 }
 static i32 run_syevd(matrix *x)
@@ -170,7 +187,7 @@ static i32 run_syevd(matrix *x)
     }
     if (work != work1)
         free(work), free(rwork), free(iwork);
-    memcpy(x->out[0], x->a, (size_t)n * (size_t)n * x->d->elem);
+    x->out[0] = x->a;
     return info;
 }
 static i32 run_svd(matrix *x)
@@ -277,7 +294,7 @@ static i32 run_gees(matrix *x)
             1));
     free(rwork);
     free(bwork);
-    memcpy(x->out[0], x->a, (size_t)n * (size_t)n * d->elem);
+    x->out[0] = x->a;
     return info;
 }
 
@@ -514,7 +531,7 @@ static void run_matrices(void *ctx, size_t begin, size_t end)
     }
     char *spare = mem + one + outs, *spare2 = spare + most;
     for (size_t q = begin; q < end; q++) {
-        matrix x = { .d = d, .m = (i32)m, .n = (i32)n, .k = (i32)(m < n ? m : n), .a = mem };
+        matrix x = { .d = d, .pool = w->f->pool, .m = (i32)m, .n = (i32)n, .k = (i32)(m < n ? m : n), .a = mem };
         const void *from[1] = { (const char *)xl_in(s, w->f, 0) + q * (size_t)total * in->elem };
         if (d->load.fn) {
             d->load.fn(spare, from, (size_t)total, d->load.ctx);
@@ -580,15 +597,18 @@ static char option(const xl_op *op, const char *name, char otherwise)
     return v && v->kind == XL_AT_INT ? (char)v->i : otherwise;
 }
 
-/* The named routine for type `work`; the error names the op. */
-static xl_error *find(xl_planner *p, const xl_op *op, xl_dtype dtype, const char *name, xl_openblas_fn **fn)
+/* A routine that is missing is an error that names the op. */
+static xl_error *found(xl_planner *p, const xl_op *op, xl_error *err)
 {
-    xl_error *err = xl_openblas_find(letter(dtype), name, fn);
     if (!err)
         return NULL;
     xl_str why = xl_strf(p->a, "%s", xl_error_message(err));
     xl_error_free(err);
     return xl_plan_unsupported(p, op, why.p);
+}
+static xl_error *find(xl_planner *p, const xl_op *op, xl_dtype dtype, const char *name, xl_openblas_fn **fn)
+{
+    return found(p, op, xl_openblas_find(letter(dtype), name, fn));
 }
 
 static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, bool upper)
@@ -655,6 +675,9 @@ static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, boo
         d->size[1] = pivots ? d->size[1] : each;
     }
     xl_error *err = find(p, op, work, complex && r->fn_complex ? r->fn_complex : r->fn, &d->fn);
+    bool lu = r->run == run_getrf, qr = r->run == run_geqrf || r->run == run_orgqr;
+    if (!err && (lu || qr) && xl_panels_pay(m, n))
+        err = found(p, op, xl_panels_find(lu ? XL_PANELS_LU : XL_PANELS_QR, letter(work), &d->panels));
     if (err)
         return err;
     p->plan->flops += (double)d->mats * 20.0 * (double)m * (double)n * (double)k;
@@ -693,6 +716,7 @@ xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *know
 /* ---- cholesky, triangular_solve: by rows as they lie, which LAPACK takes for the transposes ---------------------- */
 typedef struct {
     xl_openblas_fn *fn;
+    xl_panels panels;                                      /* of cholesky, for a large matrix; elem is 0 without */
     xl_dtype work;
     xl_ew load[2], store;
     bool left, lower, unit;
@@ -716,7 +740,10 @@ static void factor_one(void *ctx, size_t begin, size_t end)
     for (size_t q = begin; q < end; q++) {
         char *a = j->a + q * (size_t)(d->n * d->n) * e, uplo = d->lower ? 'U' : 'L';
         i32 n = (i32)d->n, info = 0;
-        ((void (*)(P, P, P, P, P, L))d->fn)(&uplo, &n, a, &n, &info, 1);
+        if (d->panels.elem)
+            info = xl_panels_cholesky(&d->panels, j->f->pool, !d->lower, n, a);
+        else
+            ((void (*)(P, P, P, P, P, L))d->fn)(&uplo, &n, a, &n, &info, 1);
         bool bad = info != 0;
         for (int64_t i = 0; i < d->n && !bad; i++)
             bad = !(number(d, a, i * d->n + i) > 0);
@@ -822,6 +849,8 @@ xl_error *xl_kernel_cholesky(xl_planner *p, const xl_op *op)
     factor *d = xl_new(p->a, factor, 1);
     d->lower = xl_op_int(op, XL_SLOT(CHOLESKY, lower));
     xl_error *err = plan_factor(p, op, d, "potrf");
+    if (!err && xl_panels_pay(d->n, d->n))
+        err = found(p, op, xl_panels_find(XL_PANELS_CHOLESKY, letter(d->work), &d->panels));
     if (err)
         return err;
     p->plan->flops += (double)d->mats * (double)d->n * (double)d->n * (double)d->n / 3;
