@@ -229,6 +229,39 @@ static bool takes_sdy(const xl_lane *l)
     return xl_plugin_major(p) > 0 || xl_plugin_minor(p) >= 70;
 }
 
+/* The cache's entry, if there is one that loads; else *out stays NULL. */
+static xl_error *load(xl_lane *l, const char *module, const xl_cache_key *key, xl_program **out)
+{
+    xl_cache_found found = { 0 };
+    xl_error *err = xl_cache_get(l->cache, key, &found);
+    if (!err && found.hit) {
+        err = xl_program_deserialize(l->client, (xl_str){ found.blob, found.size }, (xl_str){ "", 0 }, out);
+        if (!err) {
+            l->nloaded++;
+        } else {
+            XL_LOG(WARN, "the cache's entry for %s does not load: %s", module, xl_error_message(err));
+            xl_cache_drop(l->cache, key, xl_error_message(err));
+            xl_error_free(err);
+            err = NULL;
+        }
+    }
+    free(found.blob);
+    return err;
+}
+
+/* Of the ranks of a job one compiles and the others load what it has kept; one that dies meanwhile is replaced. Other
+ * plugins than the embedded device may compile all together, each waiting for the rest: there nobody waits here. */
+static xl_error *load_after_others(xl_lane *l, const char *module, const xl_cache_key *key, xl_lease *lease,
+                                   xl_program **out)
+{
+    static const double lease_s = 600;
+    if (!l->job || !xl_str_is(xl_client_platform(l->client), "xlane"))
+        return NULL;
+    xl_lease_state s = xl_cache_lease(l->cache, key, lease_s, lease);
+    bool again = s == XL_LEASE_WAITED || (s == XL_LEASE_MINE && xl_cache_has(l->cache, key));
+    return again ? load(l, module, key, out) : NULL;
+}
+
 /* From the cache, or compiled and kept there; `text`, or where that is empty what `view` prints. *result: "cached",
  * "compiled" or "failed". */
 static xl_error *obtain(xl_lane *l, xl_arena *tmp, const char *module, const char *hash, xl_str options,
@@ -237,22 +270,17 @@ static xl_error *obtain(xl_lane *l, xl_arena *tmp, const char *module, const cha
     xl_error *err = NULL;
     xl_buf printed = { 0 }, blob = { 0 };
     xl_cache_key key = { 0 };
-    xl_cache_found found = { 0 };
+    xl_lease lease = { -1 };
     double start = xl_now();
     *result = "failed";
     if (l->cache) {
         key_of(l, tmp, module, hash, options, &key);
-        XL_DO(xl_cache_get(l->cache, &key, &found));
-        if (found.hit) {
-            err = xl_program_deserialize(l->client, (xl_str){ found.blob, found.size }, (xl_str){ "", 0 }, out);
-            if (!err) {
-                *result = "cached";
-                l->nloaded++;
-                goto out;
-            }
-            XL_LOG(WARN, "the cache's entry for %s does not load: %s", module, xl_error_message(err));
-            xl_cache_drop(l->cache, &key, xl_error_message(err));
-            xl_error_free(err);
+        XL_DO(load(l, module, &key, out));
+        if (!*out)
+            XL_DO(load_after_others(l, module, &key, &lease, out));
+        if (*out) {
+            *result = "cached";
+            goto out;
         }
     }
     if (!text.n) {
@@ -276,7 +304,8 @@ static xl_error *obtain(xl_lane *l, xl_arena *tmp, const char *module, const cha
         xl_error_free(e);
     }
 out:
-    free(found.blob);
+    if (l->cache)
+        xl_cache_release(l->cache, &key, &lease);
     xl_buf_fini(&printed);
     xl_buf_fini(&blob);
     return err;

@@ -739,6 +739,42 @@ static void diagnose(loop *l, const xl_error *err)
     xl_buf_fini(&text);
 }
 
+/* How many programs each rank compiled and loaded; the first rank says what that is in all. */
+static void tell_compiles(loop *l)
+{
+    char key[64];
+    int64_t sum[2] = { (int64_t)l->s.lane->ncompile, (int64_t)l->s.lane->nloaded };
+    double until = xl_now() + 10;
+    if (!l->leads) {
+        snprintf(key, sizeof key, "compiles-%lld", (long long)xl_job_me(l->job));
+        xl_error_free(xl_job_put(l->job, key, xl_strf(l->a, "%lld %lld", (long long)sum[0], (long long)sum[1])));
+        return;
+    }
+    for (int64_t i = 1; i < xl_job_ranks(l->job); i++) {
+        xl_buf b = { 0 };
+        int64_t n[2];
+        snprintf(key, sizeof key, "compiles-%lld", (long long)i);
+        xl_error *err = xl_job_get(l->job, key, until - xl_now(), &b);
+        xl_str text = xl_buf_view(&b);
+        bool said = !err && xl_str_i64(xl_str_cut(&text, ' '), &n[0]) && xl_str_i64(text, &n[1]);
+        xl_error_free(err);
+        xl_buf_fini(&b);
+        if (!said)
+            return;
+        sum[0] += n[0];
+        sum[1] += n[1];
+    }
+    xl_event e;
+    xl_event_begin(l->run, &e, "compiles");
+    xl_json_put_int(&e.j, "ranks", xl_job_ranks(l->job));
+    xl_json_put_int(&e.j, "compiled", sum[0]);
+    xl_json_put_int(&e.j, "loaded", sum[1]);
+    xl_event_end(l->run, &e);
+    if (!l->quiet)
+        fprintf(l->say, "programs of %lld ranks: %lld compiled, %lld loaded from the cache\n",
+                (long long)xl_job_ranks(l->job), (long long)sum[0], (long long)sum[1]);
+}
+
 xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opts, xl_loop_result *out)
 {
     xl_error *err = NULL;
@@ -940,6 +976,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     if (observed > 0)
         xl_json_put_int(&e.j, "observed_bytes", observed);
     xl_event_end(l.run, &e);
+    if (l.job)
+        tell_compiles(&l);
     if (asked && (!l.quiet || out->preempted))
         fprintf(l.say, "%s after step %lld and saved; go on with: xlane resume %s\n",
                 out->preempted ? "preempted" : "stopped", (long long)l.step, dir);

@@ -266,7 +266,7 @@ static void client_free(PJRT_Client *c)
         }
     }
     if (c->mail)
-        xl_mail_on_news(c->mail, NULL, NULL);
+        xl_mail_serve(c->mail, NULL);
     xl_mail_close(c->mail);
     xl_pool_free(c->pool);
     xl_fibers_free(c->fibers);
@@ -277,8 +277,6 @@ static void client_free(PJRT_Client *c)
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
-
-static void news(void *pool) { xl_pool_tell(pool, INT32_MAX); }
 
 /* Threads of several processes on one host share its cores. */
 static size_t pool_size(const xl_mail *mail)
@@ -337,7 +335,7 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for %llu devices", (unsigned long long)n);
     }
     if (mail)
-        xl_mail_on_news(mail, news, c->pool);
+        xl_mail_serve(mail, c->pool);
     uint32_t process = 0;
     size_t end = mail ? xl_mail_devices(mail, 0) : n;      /* of that process's devices */
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);

@@ -435,17 +435,22 @@ static void go_on(xl_meet *m, slot *s)
 static void work(void *ctx, size_t begin, size_t end)
 {
     xl_meet *m = ctx;
+    xl_mail *mail = m->far ? m->far->mail : NULL;
     int64_t at = now_ns(), busy = 0, idle = 0;
     (void)begin, (void)end;
     while (atomic_load(&m->left)) {
-        unsigned seen = xl_pool_news(m->pool);
+        unsigned seen = mail ? xl_mail_news(mail) : xl_pool_news(m->pool);
         bool helped = false;
         look_far(m);
         slot *s = next(m);
         if (s) {
             go_on(m, s);
         } else if (atomic_load(&m->left)) {
-            helped = xl_pool_rest(m->pool, seen, m->timeout_ms < 1000 ? m->timeout_ms : 1000);
+            int64_t most = m->timeout_ms < 1000 ? m->timeout_ms : 1000;
+            if (!mail)
+                helped = xl_pool_rest(m->pool, seen, most);
+            else if (!(helped = xl_pool_help(m->pool)))
+                xl_mail_rest(mail, seen, most);
             look_once(m, now_ms());
         }
         int64_t now = now_ns();
@@ -473,7 +478,7 @@ void xl_meet_run(xl_meet *m, xl_fibers *fibers, const xl_meet_task *task)
         m->slot[d].away = true;
         let_go(m, d);
     }
-    xl_pool_crew(m->pool, work, m);
+    xl_pool_crew(m->pool, left, work, m);                  /* a thread each; the others help with their loops */
     if (m->far && m->failed)
         xl_far_stop(m->far, m->n, m->run, m->why);
     if (m->far)

@@ -25,8 +25,9 @@
 #include "base/thread.h"
 #include "base/time.h"
 #include "cpu/run/env.h"
+#include "cpu/run/ring.h"
 
-enum { MAGIC = 0x6c6d7831, TOKEN = 16, KEY = 64, SEGMENT_LEAST = 1 << 20, LIMIT_S = 300 };
+enum { MAGIC = 0x6c6d7832, TOKEN = 16, KEY = 64, SEGMENT_LEAST = 1 << 20, LIMIT_S = 300 };
 static const double beat_s = 1;
 typedef enum { HELLO = 1, MAIL, STOP, BEAT, BYE } kind;
 
@@ -35,6 +36,8 @@ typedef struct {
     uint32_t magic, kind, run, from;
     uint64_t devices, group, bytes;
     uint64_t segment, size; /* by reference: 1 + the sender's descriptor, and the size of its memory */
+    uint64_t number;        /* of the message among those to this process, from 1; 0: one that keeps no order */
+    double sent;            /* by the wall clock, where it went through a ring; else 0 */
     xl_mail_tag tag;
 } head;
 
@@ -49,6 +52,13 @@ typedef struct segment {
 } segment; /* its first bytes count references */
 enum { SEGMENT_HEAD = 64 };
 
+/* What the processes of a host have mapped of each other: messages to the owner, and what its threads sleep on. */
+typedef struct {
+    char token[2 * TOKEN];                                 /* to tell whether the memory is the one that was meant */
+    _Alignas(64) xl_bell bell;
+    xl_ring from[];                                        /* each process */
+} inbox;
+
 typedef struct {
     int fd;
     atomic_bool gone, bye;
@@ -56,13 +66,16 @@ typedef struct {
     uint32_t devices;
     int64_t pid;
     char host[128], net[96], shown[224];
-    int probe; /* its descriptor that we map to see whether memory can be shared */
-    char probe_token[2 * TOKEN + 1];
+    int inbox_fd;                                          /* its descriptor there */
+    char inbox_token[2 * TOKEN + 1];
+    inbox *inbox;                                          /* mapped; NULL where memory cannot be shared */
     xl_mutex send_lock;
     head in;                                               /* being received */
     size_t have;
     letter *into;
+    uint64_t sent, came;                                   /* numbers of the latest messages, to it and in order from it */
     letter *first, **last;
+    letter *early;                                         /* those that came before others which take the other way */
     segment *mapped;
     double heard;                                          /* when something last came */
     uint32_t last_of; /* of the executions of this window: how often it was the last to enter */
@@ -73,9 +86,11 @@ typedef struct {
 
 struct xl_mail {
     uint32_t me, n;
-    int wake, listener, probe;
-    void (*_Atomic news)(void *);
-    void *_Atomic ctx;
+    int wake, listener, inbox_fd;
+    inbox *inbox;                                          /* NULL: no memory to share */
+    xl_bell alone;                                         /* then */
+    int spins;                                             /* of who waits for the others */
+    xl_pool *_Atomic pool;                                 /* to be told that something came */
     xl_thread thread;
     bool started;
     atomic_bool closing;
@@ -261,16 +276,39 @@ static xl_error *put_bytes(xl_mail *m, uint32_t q, const void *p, size_t n, bool
     return NULL;
 }
 
+/* Through memory that q reads: whoever waits there is woken by us, and takes it from there. False: no such way, or it
+ * is full. */
+static bool put_ring(xl_mail *m, uint32_t q, head *h, const char *data)
+{
+    inbox *to = m->peer[q].inbox;
+    if (!to)
+        return false;
+    h->sent = xl_now_wall();
+    bool done = xl_ring_put(&to->from[m->me], h, sizeof *h, data, h->segment ? 0 : h->bytes);
+    if (done)
+        xl_bell_ring(&to->bell, SIZE_MAX, true);
+    else
+        h->sent = 0;
+    return done;
+}
+
 static xl_error *post(xl_mail *m, uint32_t q, head *h, const char *data, bool try)
 {
     peer *p = &m->peer[q];
+    xl_error *err = NULL;
     h->magic = MAGIC;
     h->from = m->me;
     xl_mutex_lock(&p->send_lock);
-    xl_error *err =
-        p->fd < 0 || p->gone ? XL_ERR(UNAVAILABLE, "%s has gone", p->shown) : put_bytes(m, q, h, sizeof *h, try);
-    if (!err && data && h->bytes && !h->segment)
-        err = put_bytes(m, q, data, h->bytes, false);
+    if (p->fd < 0 || p->gone)
+        err = XL_ERR(UNAVAILABLE, "%s has gone", p->shown);
+    bool numbered = !err && (h->kind == MAIL || h->kind == STOP);
+    if (numbered)
+        h->number = ++p->sent;
+    if (!err && !(h->kind == MAIL && put_ring(m, q, h, data))) {
+        err = put_bytes(m, q, h, sizeof *h, try);
+        if (!err && data && h->bytes && !h->segment)
+            err = put_bytes(m, q, data, h->bytes, false);
+    }
     xl_mutex_unlock(&p->send_lock);
     return err;
 }
@@ -301,38 +339,6 @@ void xl_mail_stop(xl_mail *m, uint32_t to, const xl_channel *c, const char *why)
 
 /* ---- receiving
  * -------------------------------------------------------------------------------------------------------- */
-/* True when the head is one that we can follow. */
-static bool begin_letter(xl_mail *m, uint32_t q)
-{
-    peer *p = &m->peer[q];
-    head *h = &p->in;
-    if (h->magic != MAGIC || h->from != q || h->kind < MAIL || h->kind > BYE || h->bytes > (uint64_t)1 << 46)
-        return false;
-    h->tag.text[sizeof h->tag.text - 1] = 0;
-    xl_mutex_lock(&m->lock);
-    p->heard = xl_now();
-    xl_mutex_unlock(&m->lock);
-    if (h->kind == BYE) {
-        p->bye = true;
-        return true;
-    }
-    letter *l = p->into = calloc(1, sizeof *l);
-    if (!l)
-        return false;
-    l->h = *h;
-    if (h->segment) {
-        xl_mutex_lock(&m->lock);
-        l->seg = segment_map(m, p, h->segment - 1, h->size);
-        xl_mutex_unlock(&m->lock);
-        if (!l->seg || h->bytes > h->size - SEGMENT_HEAD)
-            return false;
-        l->data = l->seg->p + SEGMENT_HEAD;
-        return true;
-    }
-    l->data = malloc(h->bytes + 1);
-    return l->data;
-}
-
 static void letter_free(letter *l)
 {
     if (!l)
@@ -344,11 +350,101 @@ static void letter_free(letter *l)
     free(l);
 }
 
+/* Under the lock: a letter with room for what its head says; NULL when the head is one that we cannot follow. */
+static letter *letter_new(xl_mail *m, uint32_t q, const head *h)
+{
+    peer *p = &m->peer[q];
+    letter *l = calloc(1, sizeof *l);
+    p->heard = xl_now();
+    if (!l)
+        return NULL;
+    l->h = *h;
+    l->h.tag.text[sizeof h->tag.text - 1] = 0;
+    if (h->segment) {
+        l->seg = segment_map(m, p, h->segment - 1, h->size);
+        l->data = l->seg ? l->seg->p + SEGMENT_HEAD : NULL;
+    } else {
+        l->data = malloc(h->bytes + 1);
+    }
+    if (l->data && (!l->seg || h->bytes <= h->size - SEGMENT_HEAD)) {
+        if (!l->seg)
+            l->data[h->bytes] = 0;
+        return l;
+    }
+    letter_free(l);
+    return NULL;
+}
+
+static bool head_is_sane(const head *h, uint32_t q)
+{
+    return h->magic == MAGIC && h->from == q && h->kind >= MAIL && h->kind <= BYE && h->bytes <= (uint64_t)1 << 46;
+}
+
+/* Of a connection. */
+static bool begin_letter(xl_mail *m, uint32_t q)
+{
+    peer *p = &m->peer[q];
+    if (!head_is_sane(&p->in, q))
+        return false;
+    if (p->in.kind == BYE) {
+        p->bye = true;
+        return true;
+    }
+    xl_mutex_lock(&m->lock);
+    p->into = letter_new(m, q, &p->in);
+    xl_mutex_unlock(&m->lock);
+    return p->into;
+}
+
+/* Under the lock. Messages take two ways, the connection and the ring: one that overtook others waits for them. */
+static void hang(peer *p, letter *l)
+{
+    letter **at = &p->early;
+    while (*at && (*at)->h.number < l->h.number)
+        at = &(*at)->next;
+    l->next = *at;
+    *at = l;
+    while (p->early && p->early->h.number <= p->came + 1) {
+        l = p->early;
+        p->early = l->next;
+        l->next = NULL;
+        p->came = l->h.number;
+        *p->last = l;
+        p->last = &l->next;
+    }
+}
+
+/* Under the lock: what is in the ring from q. False when that is not what we write there. */
+static bool drain(xl_mail *m, uint32_t q)
+{
+    peer *p = &m->peer[q];
+    xl_ring *r = m->inbox ? &m->inbox->from[q] : NULL;
+    for (size_t n; r && (n = xl_ring_has(r)); ) {
+        head h;
+        if (n == SIZE_MAX || n < sizeof h)
+            return false;
+        xl_ring_peek(r, 0, &h, sizeof h);
+        size_t body = h.segment ? 0 : h.bytes;
+        if (!head_is_sane(&h, q) || h.kind != MAIL || body > n - sizeof h)
+            return false;
+        letter *l = letter_new(m, q, &h);
+        if (!l)
+            return false;
+        if (body)
+            xl_ring_peek(r, sizeof h, l->data, body);
+        xl_ring_skip(r, sizeof h + body);
+        double ago = xl_now_wall() - h.sent;               /* it may have lain there while we were at work */
+        l->came = xl_now() - (ago > 0 ? ago : 0);
+        hang(p, l);
+    }
+    return true;
+}
+
 static void tell(xl_mail *m)
 {
-    void (*news)(void *) = atomic_load(&m->news);
-    if (news)
-        news(atomic_load(&m->ctx));
+    xl_pool *pool = atomic_load(&m->pool);
+    if (pool)
+        xl_pool_tell(pool, INT32_MAX);
 }
 
 static void deliver(xl_mail *m, uint32_t q)
@@ -360,15 +456,12 @@ static void deliver(xl_mail *m, uint32_t q)
     if (!l)
         return;
     l->came = xl_now();
-    if (!l->seg)
-        l->data[l->h.bytes] = 0;
     xl_mutex_lock(&m->lock);
     if (l->h.kind == BEAT) {
         snprintf(p->doing, sizeof p->doing, "%s", l->data);
         p->waits = l->h.run;
     } else {
-        *p->last = l;
-        p->last = &l->next;
+        hang(p, l);
         l = NULL;
     }
     xl_mutex_unlock(&m->lock);
@@ -475,8 +568,11 @@ xl_mail_state xl_mail_ready(xl_mail *m, uint32_t from, const xl_channel *c)
 {
     bool stop, later;
     xl_mutex_lock(&m->lock);
+    bool gone = m->peer[from].gone;                        /* first: what it wrote before it went is in the ring */
+    if (!drain(m, from))
+        gone = m->peer[from].gone = true;
     bool here = find(&m->peer[from], c, &stop, &later);
-    xl_mail_state s = here && !stop ? XL_MAIL_HERE : here || later || m->peer[from].gone ? XL_MAIL_NEVER : XL_MAIL_WAIT;
+    xl_mail_state s = here && !stop ? XL_MAIL_HERE : here || later || gone ? XL_MAIL_NEVER : XL_MAIL_WAIT;
     xl_mutex_unlock(&m->lock);
     return s;
 }
@@ -815,19 +911,42 @@ static xl_error *accept_all(xl_mail *m, const char *token, double until, double 
     return NULL;
 }
 
-/* Whether q's memory can be mapped here: then its probe says what it published. */
-static bool can_share(const peer *p)
+static size_t inbox_bytes(uint32_t n) { return sizeof(inbox) + n * sizeof(xl_ring); }
+
+static inbox *inbox_map(int fd, uint32_t n)
 {
-    char path[64], token[2 * TOKEN];
-    if (!xl_env_get(XL_ENV_SHARED_MEMORY, 1))
+    void *p = fd < 0 ? MAP_FAILED : mmap(NULL, inbox_bytes(n), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* Without memory to share, connections do. */
+static void inbox_new(xl_mail *m, const char *token)
+{
+    m->inbox_fd = memfd_create("xlane-mail-inbox", MFD_CLOEXEC);
+    if (m->inbox_fd >= 0 && ftruncate(m->inbox_fd, (off_t)inbox_bytes(m->n)) == 0)
+        m->inbox = inbox_map(m->inbox_fd, m->n);
+    if (m->inbox)
+        memcpy(m->inbox->token, token, sizeof m->inbox->token);
+}
+
+/* Whether q's memory can be mapped here: then its inbox says what it published. */
+static bool can_share(xl_mail *m, peer *p)
+{
+    char path[64];
+    struct stat st;
+    if (!m->inbox || !xl_env_get(XL_ENV_SHARED_MEMORY, 1))
         return false;
-    snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%d", p->pid, p->probe);
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/fd/%d", p->pid, p->inbox_fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    bool yes =
-        fd >= 0 && pread(fd, token, sizeof token, 0) == sizeof token && !memcmp(token, p->probe_token, sizeof token);
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_size == (off_t)inbox_bytes(m->n))
+        p->inbox = inbox_map(fd, m->n);
     if (fd >= 0)
         close(fd);
-    return yes;
+    if (p->inbox && memcmp(p->inbox->token, p->inbox_token, sizeof p->inbox->token)) {
+        munmap(p->inbox, inbox_bytes(m->n));
+        p->inbox = NULL;
+    }
+    return p->inbox;
 }
 
 xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
@@ -836,7 +955,7 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
     xl_error *err = NULL;
     xl_buf b = { 0 };
     unsigned char raw[TOKEN];
-    char token[2 * TOKEN + 1], probe_token[2 * TOKEN + 1], epoch[16], net[96], host[128] = "host", line[512],
+    char token[2 * TOKEN + 1], inbox_token[2 * TOKEN + 1], epoch[16], net[96], host[128] = "host", line[512],
                                                                                address[64];
     uint16_t port = 0;
     xl_mail *m = calloc(1, sizeof *m + o->n * sizeof *m->peer);
@@ -848,7 +967,7 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
     snprintf(epoch, sizeof epoch, "%u", o->epoch);
     m->me = o->me;
     m->n = o->n;
-    m->listener = m->probe = -1;
+    m->listener = m->inbox_fd = -1;
     xl_mutex_init(&m->lock);
     for (uint32_t q = 0; q < m->n; q++) {
         peer *p = &m->peer[q];
@@ -861,14 +980,12 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
     XL_DO(xl_random(raw, sizeof raw));
     hex(token, raw, sizeof raw);
     XL_DO(xl_random(raw, sizeof raw));
-    hex(probe_token, raw, sizeof raw);
-    m->probe = memfd_create("xlane-mail-probe", MFD_CLOEXEC);
-    if (m->probe >= 0)
-        (void)!write(m->probe, probe_token, 2 * TOKEN);
+    hex(inbox_token, raw, sizeof raw);
+    inbox_new(m, inbox_token);
     gethostname(host, sizeof host - 1);
     network_name(net, sizeof net);
     snprintf(line, sizeof line, "%u %lld %s %s %d %s", o->devices, (long long)getpid(), *host ? host : "host", net,
-             m->probe, probe_token);
+             m->inbox_fd, inbox_token);
     XL_DO(store_put(o, epoch, "who", line));
     bool one_network = true;
     for (uint32_t q = 0; q < m->n; q++) {
@@ -876,7 +993,7 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
         long long pid;
         char at[128];
         XL_DO(store_get(o, q, epoch, "who", until, limit, &b));
-        if (sscanf(b.p, "%u %lld %127s %95s %d %32s", &p->devices, &pid, at, p->net, &p->probe, p->probe_token) != 6) {
+        if (sscanf(b.p, "%u %lld %127s %95s %d %32s", &p->devices, &pid, at, p->net, &p->inbox_fd, p->inbox_token) != 6) {
             err = XL_ERR(INTERNAL, "process %u says of itself what cannot be read: %.80s", q, b.p);
             goto out;
         }
@@ -893,8 +1010,9 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
         XL_DO(connect_to(m, q, b.p, until));
     }
     XL_DO(accept_all(m, token, until, limit));
+    m->spins = xl_mail_neighbours(m) <= (uint32_t)xl_thread_cores() ? XL_BELL_SPINS : 0;
     for (uint32_t q = 0; q < m->n; q++) {
-        m->peer[q].shares = q != m->me && can_share(&m->peer[q]);
+        m->peer[q].shares = q != m->me && can_share(m, &m->peer[q]);
         m->peer[q].heard = xl_now();
     }
     XL_DO(xl_thread_start(&m->thread, "xlane-mail", carry, m));
@@ -939,14 +1057,22 @@ void xl_mail_close(xl_mail *m)
             next = l->next;
             letter_free(l);
         }
+        for (letter *l = p->early, *next; l; l = next) {
+            next = l->next;
+            letter_free(l);
+        }
+        if (p->inbox)
+            munmap(p->inbox, inbox_bytes(m->n));
         segments_free(p->mapped);
         xl_mutex_fini(&p->send_lock);
     }
     segments_free(m->mine);
     if (m->listener >= 0)
         close(m->listener);
-    if (m->probe >= 0)
-        close(m->probe);
+    if (m->inbox)
+        munmap(m->inbox, inbox_bytes(m->n));
+    if (m->inbox_fd >= 0)
+        close(m->inbox_fd);
     if (m->wake >= 0)
         close(m->wake);
     free(m->runs);
@@ -954,13 +1080,21 @@ void xl_mail_close(xl_mail *m)
     free(m);
 }
 
-void xl_mail_on_news(xl_mail *m, void (*news)(void *), void *ctx)
+static xl_bell *bell(xl_mail *m) { return m->inbox ? &m->inbox->bell : &m->alone; }
+void xl_mail_serve(xl_mail *m, xl_pool *pool)
 {
-    atomic_store(&m->ctx, ctx);
-    atomic_store(&m->news, news);
+    xl_pool *before = atomic_exchange(&m->pool, pool);
+    if (before)
+        xl_pool_link(before, NULL);
+    if (pool)
+        xl_pool_link(pool, bell(m));
 }
 
 uint32_t xl_mail_me(const xl_mail *m) { return m->me; }
+
+unsigned xl_mail_news(xl_mail *m) { return xl_bell_news(bell(m)); }
+void xl_mail_rest(xl_mail *m, unsigned seen, int64_t ms) { xl_bell_wait(bell(m), seen, m->spins, ms, true); }
+
 uint32_t xl_mail_count(const xl_mail *m) { return m->n; }
 uint32_t xl_mail_devices(const xl_mail *m, uint32_t process) { return m->peer[process].devices; }
 bool xl_mail_shares(const xl_mail *m, uint32_t process) { return m->peer[process].shares; }

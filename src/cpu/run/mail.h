@@ -1,8 +1,10 @@
 /* src/cpu/run/mail.h
  * Messages between the processes that share a client's devices. They find each other through a key-value store (the
- * frontend's), and each pair keeps one TCP connection. A large message to a process on the same host goes by reference:
- * the sender copies it once into a memfd that all receivers map through /proc/PID/fd. One thread per client receives.
- * Sending and taking are for any thread; opening and closing for one.
+ * frontend's), and each pair keeps one TCP connection. Between processes of one host a message goes through a ring in
+ * memory that both have mapped (/proc/PID/fd), and whoever waits for it takes it from there; a large one by reference:
+ * the sender copies it once into a memfd that all receivers map. What the ring has no room for takes the connection; so
+ * do heartbeats. One thread per client receives from connections. Sending and taking are for any thread; opening and
+ * closing for one.
  *
  * A process that dies closes its connections, and is known at once; one that is stopped or unreachable misses its
  * heartbeats.
@@ -11,6 +13,7 @@
 #define XL_CPU_MAIL_H
 
 #include "base/str.h"
+#include "cpu/run/pool.h"
 
 typedef struct xl_mail xl_mail;
 
@@ -38,8 +41,11 @@ typedef struct {
 } xl_mail_tag; /* entered_us: how long ago the sender entered the program */
 
 xl_error *xl_mail_open(const xl_mail_opts *opts, xl_mail **out) XL_MUST_USE;
-void xl_mail_on_news(xl_mail *m, void (*news)(void *ctx),
-                     void *ctx); /* called by the receiving thread when something came */
+/* Threads of the pool may wait for messages: they rest here, and sleep no longer than until something comes, here or in
+ * the pool (what xl_pool_news and xl_pool_rest are there). NULL before the pool is freed. */
+void xl_mail_serve(xl_mail *m, xl_pool *pool);
+unsigned xl_mail_news(xl_mail *m);
+void xl_mail_rest(xl_mail *m, unsigned seen, int64_t ms);
 void xl_mail_close(xl_mail *m);
 uint32_t xl_mail_me(const xl_mail *m);
 uint32_t xl_mail_count(const xl_mail *m);

@@ -102,8 +102,6 @@ static void execute(process *w, xl_pool *pool, xl_fibers *fibers)
     xl_meet_free(w->meet);
 }
 
-static void tell(void *pool) { xl_pool_tell(pool, INT32_MAX); }
-
 static void play(void *arg)
 {
     process *w = arg;
@@ -113,7 +111,7 @@ static void play(void *arg)
     if (!alone) {
         xl_mail_opts o = { .me = w->me, .n = N, .devices = PER, .epoch = w->epoch, .store = { NULL, kv_put, kv_get } };
         CHECK_OK(xl_mail_open(&o, &w->mail));
-        xl_mail_on_news(w->mail, tell, pool);
+        xl_mail_serve(w->mail, pool);
     }
     w->plan = plan_of(w->me == 1 && w->other ? w->other : w->body);
     w->in = w->plan->arg[0].bytes / sizeof(float);
@@ -145,7 +143,7 @@ static void play(void *arg)
         }
     }
     if (!alone)
-        xl_mail_on_news(w->mail, NULL, NULL);
+        xl_mail_serve(w->mail, NULL);
     xl_mail_close(w->mail);
     xl_pool_free(pool);
     xl_fibers_free(fibers);

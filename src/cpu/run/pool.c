@@ -21,7 +21,6 @@
 #define OPEN 0x80000000u
 #define CREW 0x40000000u /* its chunks post loops themselves */
 #define INSIDE(state) ((state) & ~(OPEN | CREW))
-#define SPINS 1500 /* some 10 to 30 us */
 enum { JOBS = 64 };
 
 typedef struct {
@@ -34,8 +33,8 @@ typedef struct {
 } job;
 
 struct xl_pool {
-    _Alignas(64) atomic_uint epoch;    /* changes when there is news; threads sleep on it */
-    atomic_uint sleepers;
+    _Alignas(64) xl_bell bell;         /* threads without work sleep on it */
+    xl_bell *_Atomic also;             /* rings with it: between processes */
     atomic_int waker;                  /* the CPU of who woke them last, which they keep off */
     cpu_set_t cpus;                    /* that this process might use when the pool was made */
     atomic_bool quit;
@@ -46,17 +45,6 @@ struct xl_pool {
 };
 
 static _Thread_local bool inside;
-
-static void pause_cpu(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb");
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
 
 static void futex_wait(atomic_uint *word, unsigned seen, const struct timespec *most)
 {
@@ -104,21 +92,6 @@ static bool help(xl_pool *p, size_t first, bool crews)
     return some;
 }
 
-/* Until there is news since `seen`, or for the time given. */
-static void rest(xl_pool *p, unsigned seen, const struct timespec *most)
-{
-    unsigned now = atomic_load_explicit(&p->epoch, memory_order_acquire);
-    for (int i = 0; now == seen && i < SPINS; i++) {
-        pause_cpu();
-        now = atomic_load_explicit(&p->epoch, memory_order_acquire);
-    }
-    if (now != seen)
-        return;
-    atomic_fetch_add(&p->sleepers, 1); /* before the kernel compares, so the poster sees it or we see the epoch */
-    futex_wait(&p->epoch, seen, most);
-    atomic_fetch_sub(&p->sleepers, 1);
-}
-
 typedef struct { xl_pool *p; size_t k; } worker;
 
 static void *work(void *arg)
@@ -126,9 +99,9 @@ static void *work(void *arg)
     worker w = *(worker *)arg;
     free(arg);
     while (!atomic_load(&w.p->quit)) {
-        unsigned seen = atomic_load_explicit(&w.p->epoch, memory_order_acquire);
+        unsigned seen = xl_bell_news(&w.p->bell);
         if (!help(w.p, w.k, true) && !atomic_load(&w.p->quit))
-            rest(w.p, seen, NULL);
+            xl_bell_wait(&w.p->bell, seen, XL_BELL_SPINS, -1, false);
     }
     return NULL;
 }
@@ -214,8 +187,8 @@ static void run(xl_pool *p, job *j, unsigned kind, size_t n, size_t grain, size_
     xl_pool_tell(p, chunks - 1);
     take_chunks(j, kind);
     unsigned s = atomic_fetch_and(&j->state, ~OPEN) & ~OPEN;
-    for (int i = 0; INSIDE(s) && i < SPINS; i++) {
-        pause_cpu();
+    for (int i = 0; INSIDE(s) && i < XL_BELL_SPINS; i++) {
+        xl_cpu_pause();
         s = atomic_load_explicit(&j->state, memory_order_acquire);
     }
     while (INSIDE(s)) {
@@ -242,9 +215,9 @@ void xl_pool_for(xl_pool *p, size_t n, size_t grain, xl_pool_fn *fn, void *ctx)
             fn(ctx, i * grain, i + 1 < chunks ? (i + 1) * grain : n);
 }
 
-void xl_pool_crew(xl_pool *p, xl_pool_fn *fn, void *ctx)
+void xl_pool_crew(xl_pool *p, size_t most, xl_pool_fn *fn, void *ctx)
 {
-    size_t n = xl_pool_size(p);
+    size_t n = xl_pool_size(p) < most ? xl_pool_size(p) : most;
     job *j = NULL;
     if (n > 1 && !inside && (j = take_job(p)))
         run(p, j, CREW, n, 1, n, fn, ctx);
@@ -268,30 +241,35 @@ static void keep_off(xl_pool *p)
         pthread_setaffinity_np(p->thread[i], sizeof others, &others);
 }
 
-unsigned xl_pool_news(const xl_pool *p)
-{
-    return p ? atomic_load_explicit(&((xl_pool *)(uintptr_t)p)->epoch, memory_order_acquire) : 0;
-}
+unsigned xl_pool_news(const xl_pool *p) { return p ? xl_bell_news(&((xl_pool *)(uintptr_t)p)->bell) : 0; }
 
 void xl_pool_tell(xl_pool *p, size_t n)
 {
     if (!p)
         return;
-    atomic_fetch_add(&p->epoch, 1);
-    if (n && atomic_load(&p->sleepers)) {
+    if (n && atomic_load(&p->bell.sleepers))
         keep_off(p);
-        futex_wake(&p->epoch, n);
-    }
+    xl_bell_ring(&p->bell, n, false);
+    xl_bell *also = atomic_load(&p->also);
+    if (also)
+        xl_bell_ring(also, n ? SIZE_MAX : 0, true); /* those of other crews sleep there too */
 }
+
+void xl_pool_link(xl_pool *p, xl_bell *also)
+{
+    if (p)
+        atomic_store(&p->also, also);
+}
+
+bool xl_pool_help(xl_pool *p) { return p && help(p, 0, false); }
 
 bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms)
 {
-    struct timespec most = { .tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000 };
     if (!p)
-        return nanosleep(&most, NULL), false;
-    if (help(p, 0, false))
+        return nanosleep(&(struct timespec){ (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 }, NULL), false;
+    if (xl_pool_help(p))
         return true;
-    rest(p, seen, &most);
+    xl_bell_wait(&p->bell, seen, XL_BELL_SPINS, ms, false);
     return false;
 }
 

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu/run/bell.h"
+
 typedef struct xl_pool xl_pool;
 typedef void xl_pool_fn(void *ctx, size_t begin, size_t end);
 
@@ -25,15 +27,19 @@ size_t xl_pool_size(const xl_pool *p);
  * 1. */
 void xl_pool_for(xl_pool *p, size_t n, size_t grain, xl_pool_fn *fn, void *ctx);
 
-/* Work of another kind than loops: fn(ctx, ..) in the calling thread and, as they come free, in the others too, each of
- * them once. fn looks for work, does it (which may post loops), and returns when there will be no more. In between: it
- * reads the number of the latest news, looks, and if there is nothing calls xl_pool_rest, which helps with somebody's
- * loop (true) or sleeps until there is later news or for `ms` milliseconds. Producers
- * call xl_pool_tell(p, n) to wake up to n workers. */
-void xl_pool_crew(xl_pool *p, xl_pool_fn *fn, void *ctx);
+/* Work of another kind than loops: fn(ctx, ..) in the calling thread and, as they come free, in up to most - 1 others,
+ * each of them once. fn looks for work, does it (which may post loops), and returns when there will be no more. In
+ * between: it reads the number of the latest news, looks, and if there is nothing calls xl_pool_rest, which helps with
+ * somebody's loop (true) or sleeps until there is later news or for `ms` milliseconds. Producers call
+ * xl_pool_tell(p, n) to wake up to n workers. */
+void xl_pool_crew(xl_pool *p, size_t most, xl_pool_fn *fn, void *ctx);
 unsigned xl_pool_news(const xl_pool *p);
 void xl_pool_tell(xl_pool *p, size_t n);
 bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms);
+/* For workers that sleep on a bell between processes instead: what they are told rings it too (NULL: no longer), and
+ * what xl_pool_rest does before it sleeps. */
+void xl_pool_link(xl_pool *p, xl_bell *also);
+bool xl_pool_help(xl_pool *p);
 
 /* Memory of the calling thread, 64-byte aligned, kept from call to call and freed when the thread ends. `slot` keeps
  * nested users apart; a slot's contents last until the thread asks for that slot again. NULL when there is none. */

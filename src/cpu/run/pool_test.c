@@ -160,7 +160,7 @@ TEST(a_crew_posts_loops)
     for (size_t threads = 1; threads <= 4; threads++) {
         static crew c;
         c = (crew){ .pool = xl_pool_new(threads), .left = 500 };
-        xl_pool_crew(c.pool, crewman, &c);
+        xl_pool_crew(c.pool, SIZE_MAX, crewman, &c);
         CHECK_INT(c.loop.sum, 5000);
         CHECK(c.threads >= 1);
         xl_pool_free(c.pool);
