@@ -1,6 +1,7 @@
 """The embedded device over several processes, with JAX: N processes give the bits of one; who dies, stops or runs
 another program is named; a process that would be alone says so. Rows G5, S1-S5, T5."""
-import glob, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import glob, json, os, random, re, shutil, signal, subprocess, sys, tempfile, time
+from _launch import need, port, slurm, slurm_may
 here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE, LIB, JOB = (os.path.join(here, *p) for p in (("build", "xlane"), ("build", "libxlane-cpu.so"),
                                                     ("test", "_ranks_job.py")))
@@ -19,12 +20,6 @@ def check(name, fn):
         why = "%s: %s" % (type(e).__name__, str(e)[-600:])
     print("ok ranks_%s" % name if not why else "FAIL ranks_%s: %s" % (name, why), flush=True)
     bad += bool(why)
-
-
-def port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Job:
@@ -306,18 +301,6 @@ def compiled_once():
         return "%d: %s of ranks %s: %s" % (p.returncode, results, ranks, p.stderr[-300:])
 
 
-def need(program, package):
-    """Installs what is missing where that is allowed; says what is missing where not."""
-    if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
-        return True
-    if long and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(["apt-get", "install", "-y", "--no-install-recommends"] + package.split(), capture_output=True)
-    if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
-        return True
-    print("skip ranks_%s: no %s (Debian: %s; ./x test all installs it where it may)" % (program, program, package),
-          flush=True)
-
-
 def joined(start, n, **env):
     """Ranks that another launcher starts: one job, one folder."""
     tmp = tempfile.mkdtemp(prefix="xlane-ranks-")
@@ -342,48 +325,14 @@ def mpirun():
 
 
 def srun():
-    """A controller and two daemons on this machine."""
-    d, host = tempfile.mkdtemp(prefix="xlane-slurm-"), socket.gethostname()
-    os.mkdir(d + "/state"), os.mkdir(d + "/n1"), os.mkdir(d + "/n2")
-    with open(d + "/munge.key", "wb", opener=lambda p, f: os.open(p, f, 0o600)) as f:
-        f.write(os.urandom(1024))
-    with open(d + "/slurm.conf", "w") as f:
-        f.write("""ClusterName=t\nSlurmctldHost=%s(127.0.0.1)\nSlurmUser=root\nSlurmdUser=root\nAuthType=auth/munge\nAuthInfo=socket=%s/munge.socket\nSlurmctldPort=%d
-StateSaveLocation=%s/state\nSlurmdSpoolDir=%s/%%n\nSlurmctldPidFile=%s/c.pid\nSlurmdPidFile=%s/%%n.pid\nSlurmctldLogFile=%s/c.log\nSlurmdLogFile=%s/%%n.log
-ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nMpiDefault=none\nReturnToService=2\nSwitchType=switch/none\nNodeName=n1 NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN
-NodeName=n2 NodeAddr=127.0.0.1 Port=%d CPUs=2 State=UNKNOWN\nPartitionName=p Nodes=ALL Default=YES State=UP\n""" % (host, d, port(), d, d, d, d, d, d, port(), port()))
-    env = dict(os.environ, SLURM_CONF=d + "/slurm.conf", PATH=os.environ["PATH"] + ":/usr/sbin")
-    daemons = [subprocess.Popen(c.split(), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for c in
-               ("munged -F --force --key-file=%s/munge.key --socket=%s/munge.socket --pid-file=%s/m.pid --seed-file=%s/m.seed --log-file=%s/m.log" % (d, d, d, d, d),)]
-    try:
-        for _ in range(100):
-            if os.path.exists(d + "/munge.socket"):
-                break
-            time.sleep(0.1)
-        for c in ("slurmctld -D -f %s/slurm.conf" % d, "slurmd -D -f %s/slurm.conf -N n1" % d,
-                  "slurmd -D -f %s/slurm.conf -N n2" % d):
-            daemons.append(subprocess.Popen(c.split(), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        for _ in range(100):
-            if subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], env=env, capture_output=True,
-                              text=True).stdout.strip() == "2":
-                break
-            time.sleep(0.2)
-        # the nodes' names mean nothing to the resolver
-        return joined(["srun", "-N2", "-n2"], 2, SLURM_CONF=d + "/slurm.conf",
-                      JAX_COORDINATOR_ADDRESS="127.0.0.1:%d" % port())
-    finally:
-        for p in reversed(daemons):
-            p.terminate()
-            p.wait(20)
-        shutil.rmtree(d, ignore_errors=True)
+    with slurm() as env:                                   # the nodes' names mean nothing to the resolver
+        return joined(["srun", "-N2", "-n2"], 2, JAX_COORDINATOR_ADDRESS="127.0.0.1:%d" % port(), **env)
 
 
-if need("mpirun", "openmpi-bin"):
+if need("ranks_mpirun", "mpirun", "openmpi-bin"):
     check("mpirun", mpirun)
-if long and os.geteuid() == 0 and need("slurmctld", "slurm-wlm munge"):
+if slurm_may("ranks_srun"):
     check("srun", srun)
-elif long and os.geteuid():
-    print("skip ranks_srun: slurmd wants root", flush=True)
 check("compiled_once", compiled_once)
 check("agreement", agreement)
 check("agreement_of_processes", agreement_of_processes)

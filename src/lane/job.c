@@ -27,7 +27,7 @@ const char *xl_job_name(xl_arena *a)
 {
     const char *own = getenv("XLANE_JOB"), *ompi = getenv("OMPI_MCA_ess_base_jobid"), *pmix = getenv("PMIX_NAMESPACE"),
                *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
-    const char *torch = getenv("TORCHELASTIC_RUN_ID"), *port = getenv("MASTER_PORT"),
+    const char *torch = getenv("TORCHELASTIC_RUN_ID"), *port = getenv("MASTER_PORT"), *addr = getenv("MASTER_ADDR"),
                *turn = getenv("TORCHELASTIC_RESTART_COUNT");
     xl_buf clean = { 0 };
     const char *all = own && *own ? own
@@ -35,6 +35,7 @@ const char *xl_job_name(xl_arena *a)
                       : pmix      ? pmix
                       : slurm     ? xl_strf(a, "%s.%s", slurm, step ? step : "batch").p
                       : torch     ? xl_strf(a, "%s.%s.%s", torch, port ? port : "", turn ? turn : "0").p
+                      : addr && port && getenv("WORLD_SIZE") ? xl_strf(a, "%s.%s", addr, port).p
                                   : "";
     for (const char *c = all; *c; c++)
         xl_buf_putc(&clean, *c == '/' ? '-' : *c);

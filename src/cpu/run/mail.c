@@ -73,7 +73,7 @@ typedef struct {
     head in;                                               /* being received */
     size_t have;
     letter *into;
-    uint64_t sent, came;                                   /* numbers of the latest messages, to it and in order from it */
+    uint64_t sent, came; /* numbers of the latest messages, to it and in order from it */
     letter *first, **last;
     letter *early;                                         /* those that came before others which take the other way */
     segment *mapped;
@@ -993,7 +993,8 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
         long long pid;
         char at[128];
         XL_DO(store_get(o, q, epoch, "who", until, limit, &b));
-        if (sscanf(b.p, "%u %lld %127s %95s %d %32s", &p->devices, &pid, at, p->net, &p->inbox_fd, p->inbox_token) != 6) {
+        if (sscanf(b.p, "%u %lld %127s %95s %d %32s", &p->devices, &pid, at, p->net, &p->inbox_fd, p->inbox_token) !=
+            6) {
             err = XL_ERR(INTERNAL, "process %u says of itself what cannot be read: %.80s", q, b.p);
             goto out;
         }

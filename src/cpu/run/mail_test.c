@@ -228,6 +228,65 @@ static const char nothing[] = "tensor<64xf32> {\n  return %x : tensor<64xf32>\n}
 
 TEST(gathered) { same(gather, 20); }
 
+/* Small and large messages of one group take different ways, and must not overtake each other. */
+TEST(small_and_large_keep_their_order)
+{
+#define SUM(to, from, type)                                                                                            \
+    "  " to " = \"stablehlo.all_reduce\"(" from ") <{" GROUPS "}> ({\n"                                                \
+    "  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"                                                                      \
+    "    %s = stablehlo.add %a, %b : tensor<f32>\n"                                                                    \
+    "    stablehlo.return %s : tensor<f32>\n"                                                                          \
+    "  }) : (" type ") -> " type "\n"
+    same("tensor<64x500xf32> {\n" SUM("%1", "%x", "tensor<64xf32>")
+         "  %2 = stablehlo.broadcast_in_dim %1, dims = [0] : (tensor<64xf32>) -> tensor<64x500xf32>\n"
+         SUM("%3", "%2", "tensor<64x500xf32>")
+         SUM("%4", "%1", "tensor<64xf32>")
+         "  %5 = stablehlo.broadcast_in_dim %4, dims = [0] : (tensor<64xf32>) -> tensor<64x500xf32>\n"
+         "  %6 = stablehlo.add %3, %5 : tensor<64x500xf32>\n"
+         SUM("%7", "%6", "tensor<64x500xf32>")
+         "  return %7 : tensor<64x500xf32>\n}\n",
+         20);
+}
+
+enum { FLOOD = 100, FLOOD_BYTES = 4000 };
+typedef struct { uint32_t me; xl_mail *mail; } pair;
+
+static void open_pair(void *arg)
+{
+    pair *p = arg;
+    xl_mail_opts o = { .me = p->me, .n = 2, .devices = 1, .epoch = 98, .store = { NULL, kv_put, kv_get } };
+    CHECK_OK(xl_mail_open(&o, &p->mail));
+}
+
+/* More than a ring holds, to one who does not look: the rest takes the connection, and all come in order. */
+TEST(a_full_ring_keeps_the_order)
+{
+    pair p[2] = { { .me = 0 }, { .me = 1 } };
+    xl_thread t;
+    xl_channel c = { 7, 8, 1 };
+    kv.n = 0;
+    CHECK_OK(xl_thread_start(&t, "process", open_pair, &p[1]));
+    open_pair(&p[0]);
+    xl_thread_join(&t);
+    for (int k = 0; k < FLOOD; k++) {
+        xl_parcel *x = xl_parcel_new(p[0].mail, FLOOD_BYTES, false);
+        memset(xl_parcel_data(x), k, FLOOD_BYTES);
+        CHECK_OK(xl_mail_send(p[0].mail, 1, &c, &(xl_mail_tag){ .what = (uint64_t)k }, x, 0, FLOOD_BYTES));
+        xl_parcel_drop(p[0].mail, x);
+    }
+    for (int k = 0; k < FLOOD; k++) {
+        xl_letter l = { 0 };
+        double until = xl_now() + 60;
+        while (xl_mail_ready(p[1].mail, 0, &c) == XL_MAIL_WAIT && xl_now() < until)
+            xl_mail_rest(p[1].mail, xl_mail_news(p[1].mail), 5);
+        CHECK_OK(xl_mail_take(p[1].mail, 0, &c, &l));
+        CHECK(l.tag->what == (uint64_t)k && l.bytes == FLOOD_BYTES && l.data[0] == k && l.data[FLOOD_BYTES - 1] == k);
+        xl_letter_drop(p[1].mail, &l);
+    }
+    xl_mail_close(p[0].mail);
+    xl_mail_close(p[1].mail);
+}
+
 TEST(a_process_that_leaves_is_named)
 {
     process w[N];
