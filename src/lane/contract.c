@@ -35,6 +35,7 @@ struct xl_contracts {
     char *script;
     record *all;
     size_t memory;
+    bool wide, switched;                                   /* a program had 64-bit numbers; x64 was switched */
     uint32_t ngroup;
     xl_str group[GROUPS];                                  /* those whose earlier runs were looked up */
 };
@@ -426,10 +427,14 @@ static bool has_wide(const xl_module *m)
 }
 
 /* JAX has 64-bit numbers only under jax_enable_x64: a program that has some, after one that had none, came after it was
- * switched. */
-static bool wider(const xl_module *before, const xl_module *after)
+ * switched, unless a 64-bit argument explains it and x64 was on already. */
+static bool wider(const xl_module *before, const xl_module *after, const xl_verdict *v)
 {
-    return xl_str_starts(after->name, XL_STR("jit_")) && has_wide(before) != has_wide(after);
+    bool args = false, on = has_wide(after);
+    for (uint32_t i = 0; i < v->ndiff; i++)
+        args |= v->diff[i].arg >= 0 && v->diff[i].kind == XL_DIFF_DTYPE;
+    return xl_str_starts(after->name, XL_STR("jit_")) && has_wide(before) != on &&
+           !(args && (on ? v->wide : v->steady_wide));
 }
 
 /* Which arguments are converted before they are used: scalars, or those that are none. JAX does that to a Python
@@ -483,7 +488,7 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     out->ndiff = n;
     out->reason = "identical";
     int weak = weak_argument(before, after, out);
-    if (wider(before, after)) {
+    if (wider(before, after, out)) {
         xl_diff *d = xl_new(a, xl_diff, n + 1);
         bool on = has_wide(after);
         *d = (xl_diff){ .kind = XL_DIFF_DTYPE,
@@ -494,7 +499,7 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
                         .after = on ? XL_STR("64 bits") : XL_STR("32 bits") };
         for (uint32_t i = 0; i < n; i++) {
             d[i + 1] = diff[i];
-            d[i + 1].follows = diff[i].arg < 0;
+            d[i + 1].follows = true;                       /* arguments too: NumPy's are 64 bits wide by default */
             if (!d->file.n)
                 d->file = diff[i].file, d->line = diff[i].line;
         }
@@ -726,7 +731,10 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         const char *part = compare_parts(a, best, key, out);
         if (!same_best) {
             best->m->arena.oom = a->oom;
+            out->wide = c->wide;
+            out->steady_wide = c->wide && !c->switched;
             err = xl_contract_compare(a, best->m, m, out);
+            c->switched |= !strcmp(out->reason, "x64");
             if (!strcmp(out->reason, "identical")) /* the hash says otherwise: something that has no words yet */
                 out->reason = "op";
         } else {
@@ -765,6 +773,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
                              .words = xl_strf(a, "the code of `%.*s` runs op by op at %.*s:%u",
                                               XL_FMT(function->module), XL_FMT(x.file), x.line) };
     }
+    c->wide |= m && has_wide(m);
     remember_on_disk(a, c, now, bytes);
     now->arena.oom = NULL;
     if (now->m)
@@ -800,6 +809,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
             xl_json_put_bool(j, "read_back", true);
         if (d->part.n)
             xl_json_put_str(j, "part", d->part);
+        if (d->ops)
+            xl_json_put_int(j, "ops", d->ops);
         if (d->name.n)
             xl_json_put_str(j, "name", d->name);
         if (d->dim >= 0)

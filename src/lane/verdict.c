@@ -123,7 +123,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node
         if (!c || flag(d, "follows") || among_ops(detail, d))
             continue;
         any = true;
-        v->shape |= c->ask == XL_ASK_SHAPE || (xl_node_get(d, "arg") && xl_str_is(what, "dtype"));
+        v->shape |= c->ask == XL_ASK_SHAPE;
         v->policy |= c->ask == XL_ASK_POLICY;
         v->branch |= c->ask == XL_ASK_BRANCH;
         bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
@@ -154,6 +154,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node
             s = seen(a, u, c, without(str_of(d, "text"), where), where);
         }
         s->times++;
+        s->ops += (uint32_t)num_of(d, "ops");
         if (listed) {
             xl_str text = str_of(d, "text");
             const char *end = memmem(text.p, text.n, " was ", 5);
@@ -177,6 +178,47 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node
     } else if (before == u->ncause && !u->ncause) {
         seen(a, u, xl_event_cause(e), str_of(e, "reason"), (xl_str){ "", 0 })->times++;
     }
+}
+
+/* What has no line says less than the same with one, and a layout or a donation less than all else. */
+static int by_weight(const void *a, const void *b)
+{
+    const xl_cause_seen *x = a, *y = b;
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (!x->where.n != !y->where.n)
+        return x->where.n ? -1 : 1;
+    if (x->ops != y->ops)
+        return x->ops > y->ops ? -1 : 1;
+    return x->nth < y->nth ? -1 : 1;
+}
+
+/* Ops that came or went on one line are one cause. */
+static void tidy(xl_unit *u)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < u->ncause; i++) {
+        xl_cause_seen *c = &u->cause[i];
+        bool light = !strcmp(c->cause->word, "layout") || !strcmp(c->cause->word, "donation");
+        c->nth = c->group = (uint32_t)(light ? i + u->ncause : i);
+        for (size_t k = i; k-- > 0;)
+            if (u->cause[k].cause == c->cause)
+                c->group = u->cause[k].group;
+    }
+    if (u->ncause)
+        qsort(u->cause, u->ncause, sizeof *u->cause, by_weight);
+    for (size_t i = 0; i < u->ncause; i++) {
+        xl_cause_seen *c = &u->cause[i], *same = NULL;
+        for (size_t k = 0; k < kept && !same; k++)
+            if (u->cause[k].cause == c->cause && c->cause == xl_cause_of(XL_STR("op")) &&
+                (!c->where.n || xl_str_eq(u->cause[k].where, c->where)))
+                same = &u->cause[k];
+        if (same)
+            same->more += c->where.n > 0;
+        else
+            u->cause[kept++] = *c;
+    }
+    u->ncause = kept;
 }
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
@@ -296,6 +338,8 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     for (size_t i = 0; i < v->nevent; i++)
         if (v->of[i] && v->of[i]->step && xl_event_again(v->event[i]))
             add_causes(a, v, v->of[i], v->event[i]);
+    for (size_t i = 0; i < v->nunit; i++)
+        tidy(v->unit[i]);
 out:
     xl_metrics_free(m);
     return err;
@@ -315,7 +359,8 @@ static void say_cause(const xl_cause_seen *c, xl_buf *b)
         xl_buf_printf(b, " at %.*s", XL_FMT(c->where));
     if (!c->nvalue && c->times > 1)
         xl_buf_printf(b, " (%d times)", c->times);
-    xl_buf_printf(b, "; %s\n", c->cause->remedy);
+    if (c->more)
+        xl_buf_printf(b, " (with %u more change%s there)", c->more, c->more == 1 ? "" : "s");
 }
 
 void xl_unit_say(xl_arena *a, const xl_unit *u, xl_buf *b)
@@ -345,9 +390,17 @@ void xl_unit_say(xl_arena *a, const xl_unit *u, xl_buf *b)
         return;
     }
     xl_buf_puts(b, ": ");
+    bool told[4] = { false };                              /* causes of one remedy share a line */
     for (size_t i = 0; i < u->ncause && i < 4; i++) {
-        xl_buf_puts(b, i ? "    and: " : "");
-        say_cause(&u->cause[i], b);
+        for (size_t k = i; k < u->ncause && k < 4 && !told[i]; k++) {
+            if (u->cause[k].cause != u->cause[i].cause)
+                continue;
+            xl_buf_puts(b, k > i ? ", and " : i ? "    and: " : "");
+            say_cause(&u->cause[k], b);
+            told[k] = k > i;
+        }
+        if (!told[i])
+            xl_buf_printf(b, "; %s\n", u->cause[i].cause->remedy);
     }
     if (u->ncause > 4)
         xl_buf_printf(b, "    and %zu more, below\n", u->ncause - 4);

@@ -20,6 +20,8 @@ typedef struct {
     xl_str *value;                                         /* in the order they came; none for a whole sentence */
     size_t nvalue, capvalue;
     int times;
+    uint32_t ops, more;                                    /* ops that came or went; further changes on that line */
+    uint32_t group, nth;                                   /* in the order they were seen: of one cause, and each */
 } xl_cause_seen;
 
 /* A module, or programs that only a number tells apart. */

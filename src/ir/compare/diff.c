@@ -37,8 +37,8 @@ typedef struct {
     bool arguments, numbers;                               /* came or went: */
     bool *went, *came;                                     /* of the two entry functions */
     bool *fixed, *freed;                                   /* of these: a constant stands in their place */
-    size_pair *size;                                       /* sizes that differ */
-    uint32_t nsize, capsize;
+    size_pair *size;                                       /* sizes that differ: of arguments, then inside */
+    uint32_t nsize, capsize, nouter;
     lines of_a, of_b;
     lines stack_a, stack_b;                                /* PyTorch/XLA: of all frames, the libraries' too */
     bool own_stack;                                        /* an op came or went that has none of the other's */
@@ -134,8 +134,12 @@ static bool moved(const diff *d) { return d->shapes || d->dtypes || d->arguments
 
 static void size_differs(diff *d, int64_t before, int64_t after)
 {
-    if (before > 0 && after > 0 && before != after && d->nsize < 64)
-        XL_PUSH(d->arena, d->size, d->nsize, d->capsize, ((size_pair){ (double)before, (double)after }));
+    if (before <= 0 || after <= 0 || before == after || d->nsize >= 64)
+        return;
+    for (uint32_t i = 0; i < d->nsize; i++)
+        if (d->size[i].before == (double)before && d->size[i].after == (double)after)
+            return;
+    XL_PUSH(d->arena, d->size, d->nsize, d->capsize, ((size_pair){ (double)before, (double)after }));
 }
 
 /* Of two types: the dimensions that differ, and the number of elements. */
@@ -167,7 +171,9 @@ static bool from_size(const diff *d, double before, double after)
     const double form[4][2] = { { before, after }, { 1 / before, 1 / after }, { before * before, after * after },
                                 { 1 / (before * before), 1 / (after * after) } };
     for (uint32_t i = 0; i < d->nsize; i++)
-        for (uint32_t k = 0; k <= i; k++) {                /* a size, or the product of two */
+        for (uint32_t k = 0; k <= i; k++) {                /* a size, or the product of two arguments' */
+            if (k < i && i >= d->nouter)
+                continue;
             double was = d->size[i].before * (k < i ? d->size[k].before : 1),
                    is = d->size[i].after * (k < i ? d->size[k].after : 1);
             for (int q = 0; q < 4; q++) {
@@ -682,6 +688,19 @@ static bool same_shape(const xl_type *s, const xl_type *t)
            (!s->rank || !memcmp(s->dims, t->dims, s->rank * sizeof *s->dims));
 }
 
+/* The new size where one dimension alone differs, else 0. */
+static int64_t new_size(const xl_type *s, const xl_type *t)
+{
+    int64_t size = 0;
+    for (uint32_t q = 0; s->rank == t->rank && q < t->rank; q++)
+        if (s->dims[q] != t->dims[q]) {
+            if (size)
+                return 0;
+            size = t->dims[q];
+        }
+    return size;
+}
+
 /* "55" of a vector, "[3, 7]" of a matrix. */
 static xl_str index_words(diff *d, const xl_type *t, size_t flat)
 {
@@ -716,7 +735,9 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
         if (s->splat || t->splat || s->type->rank || t->type->rank || d->dtypes || s->dtype != t->dtype)
             return;
     }
-    if (use->code == XL_OP_CALL) /* a value may have other readers: this one's line is meant */
+    if (d->stack_b.n)                                      /* PyTorch/XLA: the line that made it (arange) */
+        place(d->b, b->loc, &x);
+    if (!x.file.n && use->code == XL_OP_CALL) /* a value may have other readers: this one's line is meant */
         place_reader(p->fb, use, v, &x);
     if (!x.file.n)
         place_op(p, d->b, use, &x);
@@ -748,9 +769,13 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
         x.text =
             xl_strf(d->arena, "constant %.*s -> %.*s, used by %s: %.*s%.*s", XL_FMT(xl_say_type(d->arena, s->type)),
                     XL_FMT(xl_say_type(d->arena, t->type)), by, XL_FMT(from), XL_FMT(at(d, &x)));
+        x.kind = XL_DIFF_SHAPE;
+        x.size = new_size(s->type, t->type);
         sizes_differ(d, s->type, t->type);
     } else if (s->dtype != t->dtype ||
                (s->type->rank && !same_shape(s->type, t->type))) { /* the values may read alike */
+        x.kind = s->dtype != t->dtype ? XL_DIFF_OP : XL_DIFF_SHAPE; /* no number that somebody wrote changed */
+        x.size = s->dtype != t->dtype ? 0 : new_size(s->type, t->type);
         x.text = xl_strf(d->arena, "constant %.*s -> %.*s (%.*s -> %.*s), used by %s%.*s",
                          XL_FMT(xl_say_type(d->arena, s->type)), XL_FMT(xl_say_type(d->arena, t->type)),
                          XL_FMT(x.before), XL_FMT(x.after), by, XL_FMT(at(d, &x)));
@@ -796,19 +821,6 @@ static bool follows_another(const xl_func *f, xl_value v, int depth)
         if (op->in[i].id != v.id && same_shape(xl_in_type(f, op, i), t) && !made_of_constants(f, op->in[i], 8))
             return true;
     return op->nout == 1 && same_shape(xl_out_type(f, op, 0), t) && follows_another(f, op->out[0], depth - 1);
-}
-
-/* The new size where one dimension alone differs, else 0. */
-static int64_t new_size(const xl_type *s, const xl_type *t)
-{
-    int64_t size = 0;
-    for (uint32_t q = 0; s->rank == t->rank && q < t->rank; q++)
-        if (s->dims[q] != t->dims[q]) {
-            if (size)
-                return 0;
-            size = t->dims[q];
-        }
-    return size;
 }
 
 static void types(pair *p, const xl_op *a, const xl_op *b)
@@ -971,8 +983,11 @@ static void callees(pair *p, const xl_op *a, const xl_op *b)
 static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
 {
     diff *d = p->d;
-    for (uint32_t i = 0; i < a->nout && i < b->nout; i++)
+    for (uint32_t i = 0; i < a->nout && i < b->nout; i++) {
         became(p, a->out[i], b->out[i]);
+        if (d->shapes)
+            sizes_differ(d, xl_out_type(p->fa, a, i), xl_out_type(p->fb, b, i));
+    }
     if (d->n >= d->most)
         return;
     if (a->code == XL_OP_CALL || a->code == XL_OP_COMPOSITE)
@@ -1057,6 +1072,24 @@ static bool own_stack(const xl_module *m, const lines *other, const xl_region *r
     return false;
 }
 
+/* What an earlier op of the region computes already. PyTorch/XLA shares such ops in one trace and not in the next. */
+static bool repeats(const xl_region *r, uint32_t i)
+{
+    const xl_op *op = r->op[i];
+    for (uint32_t k = 0; k < i && op->nout == 1 && !op->nregion && op->nin; k++) {
+        const xl_op *x = r->op[k];
+        if (x->code != op->code || x->nin != op->nin || x->nout != 1 || x->extra != op->extra ||
+            memcmp(x->in, op->in, op->nin * sizeof *op->in))
+            continue;
+        bool same = true;
+        for (uint32_t q = 0, n = xl_op_nattr((xl_opcode)op->code); same && q < n; q++)
+            same = x->attr[q] == op->attr[q] || (x->attr[q] && op->attr[q] && xl_attr_eq(x->attr[q], op->attr[q]));
+        if (same)
+            return true;
+    }
+    return false;
+}
+
 /* One note for the ops that went and came at one place. */
 static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, uint32_t nwent, const xl_region *rb,
                           const uint32_t *came, uint32_t ncame)
@@ -1075,6 +1108,7 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     x.last = y.file.n && y.line > x.line ? y.line : x.line;
     if (y.file.n && x.file.n && y.line != x.line)
         until = xl_strf(d->arena, " to line %u", y.line);
+    x.ops = nwent + ncame;
     x.before = xl_str_dup(d->arena, xl_buf_view(&old.names));
     x.after = xl_str_dup(d->arena, xl_buf_view(&new.names));
     const char *more = shown->n > 4 ? ", ..." : "";
@@ -1142,13 +1176,13 @@ static void gap(pair *p, const xl_region *ra, uint32_t a0, uint32_t a1, const xl
     xl_align(d->arena, x, na, y, nb, to);
     for (uint32_t i = 0; i <= na; i++) {
         if (i < na && to[i] < 0) {
-            if (ra->op[a0 + i]->code != XL_OP_CONSTANT)
+            if (ra->op[a0 + i]->code != XL_OP_CONSTANT && !repeats(ra, a0 + i))
                 went[nwent++] = a0 + i;
             continue;
         }
         uint32_t stop = i < na ? (uint32_t)to[i] : nb;
         for (; k < stop; k++)
-            if (rb->op[b0 + k]->code != XL_OP_CONSTANT)
+            if (rb->op[b0 + k]->code != XL_OP_CONSTANT && !repeats(rb, b0 + k))
                 came[ncame++] = b0 + k;
         came_and_went(p, ra, went, nwent, rb, came, ncame);
         nwent = ncame = 0;
@@ -1283,22 +1317,24 @@ static void consequences(diff *d)
         fresh |= d->list[i].kind == XL_DIFF_OP && !d->list[i].follows;
     fresh |= d->own_stack && !moved(d); /* a layer inside a library, with the numbers that it reads */
     d->arguments |= d->numbers && !fresh;
-    bool moves = moved(d), ops = false, same = moves && same_ops(d);
-    for (uint32_t i = 0; i < d->n; i++)
+    bool moves = moved(d), ops = false, same = moves && same_ops(d), other = moves;
+    for (uint32_t i = 0; i < d->n; i++) {
         ops |= d->list[i].kind == XL_DIFF_OP && !(moves && d->list[i].follows);
+        other |= d->list[i].kind != XL_DIFF_LAYOUT && d->list[i].kind != XL_DIFF_DONATION;
+    }
     for (uint32_t i = 0; i < d->n; i++) {
         xl_diff *x = &d->list[i];
         double before, after;
         if (x->kind == XL_DIFF_ARGS)
             x->follows = (x->follows && ops) || (x->after.n ? d->freed : d->fixed)[x->arg];
         else if (x->kind == XL_DIFF_DONATION && d->stack_a.n)
-            x->follows = ops;                              /* PyTorch/XLA donates what its graph writes anew */
+            x->follows = other;                            /* PyTorch/XLA donates what its graph writes anew */
+        else if (x->kind == XL_DIFF_LAYOUT && x->arg < 0)  /* of a result */
+            x->follows = other;
         else if (!moves)
             x->follows = false;
         else if (x->kind == XL_DIFF_CONSTANT)
             x->follows = xl_str_f64(x->before, &before) && xl_str_f64(x->after, &after) && from_size(d, before, after);
-        else if (x->kind == XL_DIFF_LAYOUT && x->arg < 0)  /* of a result */
-            x->follows = true;
         if (!(x->kind == XL_DIFF_OP && x->follows && same))
             d->list[kept++] = *x;
     }
@@ -1333,6 +1369,7 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
         d.stack_b = numbers_of(arena, b, xl_loc_stack);
     }
     args(&d, fa, fb, to);
+    d.nouter = d.nsize;
     results(&d, fa, fb);
     meshes(&d);
     dicts(&d, a->extra, b->extra, module_attr, &d);

@@ -23,6 +23,7 @@ typedef struct {
     xl_str file;                                           /* of the op that uses the changed value; may be empty */
     uint32_t line, last;                                   /* last: of the ops that came or went here; 0: none did */
     uint32_t times;                                        /* how often this very sentence was found */
+    uint32_t ops;                                          /* how many came or went here */
     bool follows; /* from sizes or arguments that differ: a consequence, no cause */
     bool state;                                            /* ARGS: it belongs to an optimizer of PyTorch's */
     bool read_back;                                        /* for the caller: the host read `size` from the device */
