@@ -162,6 +162,7 @@ below_base := base
 below_ir   := base ir
 below_pjrt := base ir pass pjrt
 below_lane := $(below_pjrt) lane
+below_guard := $(below_lane) guard
 below_cpu  := base ir pass cpu
 below_train := $(core)
 define fuzz_layer

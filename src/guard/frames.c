@@ -36,8 +36,7 @@ static bool in_library(xl_str frame)
            memmem(frame.p, frame.n, "/lib/python3", 12);
 }
 
-/* The last block of the text. */
-static void parse(xl_str text, char *place, size_t room, bool *reads_value)
+void guard_frame_parse(xl_str text, char *place, size_t room, bool *reads_value)
 {
     static const char head[] = "Compilation Analysis: ", start[] = "Compilation Analysis: Compilation Cause\n";
     const char *at = NULL;
@@ -59,8 +58,8 @@ static void parse(xl_str text, char *place, size_t room, bool *reads_value)
             frames = true;
         else if (frames && line.n && line.p[line.n - 1] == ')') {
             const char *open = memrchr(line.p, '(', line.n);
-            xl_str where = { open + 1, (size_t)(line.p + line.n - 2 - open) };
-            if (open && !in_library(where)) {
+            xl_str where = open ? (xl_str){ open + 1, (size_t)(line.p + line.n - 2 - open) } : (xl_str){ "", 0 };
+            if (where.n && !in_library(where)) {
                 snprintf(place, room, "%.*s", XL_FMT(where));
                 return;
             }
@@ -81,7 +80,7 @@ void guard_frame(char *place, size_t room, bool *reads_value)
     if (!fstat(fd, &st) && S_ISREG(st.st_mode) && (text = malloc(TAIL))) {
         ssize_t n = pread(fd, text, TAIL, st.st_size > TAIL ? st.st_size - TAIL : 0);
         if (n > 0)
-            parse((xl_str){ text, (size_t)n }, place, room, reads_value);
+            guard_frame_parse((xl_str){ text, (size_t)n }, place, room, reads_value);
     }
     free(text);
     close(fd);

@@ -145,6 +145,8 @@ xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found 
 /* The user's line that has PyTorch/XLA compile this graph ("train.py:9"), or "", and whether it is one that reads a
  * tensor's value. The caller holds compile_lock. */
 void guard_frame(char *place, size_t room, bool *reads_value);
+/* The last compile in the text of that file: the first frame that is of no library. */
+void guard_frame_parse(xl_str text, char *place, size_t room, bool *reads_value);
 bool guard_frame_read(xl_str place);                       /* a value was read on this line */
 void guard_frames_trim(void);                              /* the files that PyTorch/XLA writes for us stay small */
 

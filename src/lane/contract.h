@@ -21,7 +21,7 @@ typedef struct {
     uint32_t ndiff;
     xl_str words; /* what differs outside the program: flags, options, plugin ... */
     xl_str against_module;                                 /* of this process; empty where it was an earlier run's */
-    bool wide, steady_wide;                                /* known before: 64-bit numbers were seen, and never switched */
+    bool wide, steady_wide; /* known before: 64-bit numbers were seen, and never switched */
 } xl_verdict;
 
 /* What is known of a compile beside the parts of its key. */

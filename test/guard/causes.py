@@ -194,7 +194,7 @@ def search(x, k):
 x = data(8)
 for k in [4, 4, 4, 4, 6]:
     search(x, k)
-""")
+""", also=("size",))
 plant("lambda_in_the_loop", "identical", NO, """
 x = data(8)
 for i in range(6):
@@ -543,6 +543,40 @@ for i in range(5):
 with jax.enable_x64(True):
     for i in range(3):
         total(x)
+""")
+plant("wide_arguments_for_a_while", "x64", POLICY, """
+@jax.jit
+def train_step(w, x):
+    g = jax.grad(lambda w: jnp.sum((x @ w) ** 2))(w)  # LINE
+    return w - 0.01 * g
+w, x = np.ones((4, 4)), np.ones((8, 4))
+for i in range(5):
+    train_step(w, x)
+with jax.enable_x64(True):
+    for i in range(4):
+        train_step(w, x)
+""")
+plant("wide_from_the_start", "dtype", SHAPE, """
+jax.config.update("jax_enable_x64", True)
+@jax.jit
+def train_step(w, x):
+    return w - 0.1 * jax.grad(lambda w: jnp.tanh(x @ w).mean())(w).astype(w.dtype)  # LINE
+w, key = jnp.ones((8, 4), jnp.float32), jax.random.key(0)
+for i in range(8):
+    w = train_step(w, np.ones((4, 8), np.float32) if i < 5 else np.ones((4, 8)))
+""")
+plant("curriculum_of_lengths", "shape", SHAPE, """
+params = {"emb": jnp.ones((32, 16)), "out": jnp.ones((16, 32))}
+@jax.jit
+def train_step(p, tokens):
+    def loss(p):
+        h = p["emb"][tokens[:, :-1]]  # LINE
+        lp = jax.nn.log_softmax(h @ p["out"])
+        return -jnp.take_along_axis(lp, tokens[:, 1:, None], -1).mean()
+    return jax.tree.map(lambda a, g: a - 0.1 * g, p, jax.grad(loss)(p))
+for seq in (16, 32, 64):
+    for i in range(4):
+        params = train_step(params, np.ones((4, seq + 1), np.int32))
 """)
 plant("sliding_window", "index", BRANCH, """
 @functools.partial(jax.jit, static_argnums=(1,))

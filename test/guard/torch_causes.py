@@ -211,6 +211,30 @@ for i in range(8):
     l = step(data(8, 16), torch.zeros(8, dtype=torch.int64 if i < 5 else torch.int32).to(dev))
     torch_xla.sync()
 """)
+plant("autocast_of_a_model", "op", BRANCH, """
+model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to(dev)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+x = data(8, 16)
+for step in range(9):
+    opt.zero_grad()
+    with torch.autocast("xla", dtype=torch.bfloat16, enabled=step >= 5):
+        loss = model(x).float().pow(2).mean()  # LINE
+    loss.backward()
+    opt.step()
+    torch_xla.sync()
+""")
+plant("embeds_positions", "size", BRANCH, """
+emb = nn.Embedding(64, 16).to(dev)
+opt = torch.optim.SGD(emb.parameters(), lr=0.1)
+x = data(4, 64, 16)
+for step in range(9):
+    opt.zero_grad()
+    pos = torch.arange(16 if step < 6 else 24, device=dev)  # LINE
+    loss = (emb(pos).sum(0) * x.mean((0, 1))).sum()
+    loss.backward()
+    opt.step()
+    torch_xla.sync()
+""")
 healthy("annealed_slope", """
 w = data(16, 4)
 for i in range(7):

@@ -774,8 +774,11 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
         sizes_differ(d, s->type, t->type);
     } else if (s->dtype != t->dtype ||
                (s->type->rank && !same_shape(s->type, t->type))) { /* the values may read alike */
-        x.kind = s->dtype != t->dtype ? XL_DIFF_OP : XL_DIFF_SHAPE; /* no number that somebody wrote changed */
-        x.size = s->dtype != t->dtype ? 0 : new_size(s->type, t->type);
+        x.recast = s->dtype != t->dtype;
+        if (!x.recast) {                                   /* no number that somebody wrote changed */
+            x.kind = XL_DIFF_SHAPE;
+            x.size = new_size(s->type, t->type);
+        }
         x.text = xl_strf(d->arena, "constant %.*s -> %.*s (%.*s -> %.*s), used by %s%.*s",
                          XL_FMT(xl_say_type(d->arena, s->type)), XL_FMT(xl_say_type(d->arena, t->type)),
                          XL_FMT(x.before), XL_FMT(x.after), by, XL_FMT(at(d, &x)));
@@ -1331,6 +1334,8 @@ static void consequences(diff *d)
             x->follows = other;                            /* PyTorch/XLA donates what its graph writes anew */
         else if (x->kind == XL_DIFF_LAYOUT && x->arg < 0)  /* of a result */
             x->follows = other;
+        else if (x->recast)                                /* it comes with the ops that read it */
+            x->follows = ops;
         else if (!moves)
             x->follows = false;
         else if (x->kind == XL_DIFF_CONSTANT)

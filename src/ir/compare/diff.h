@@ -25,6 +25,7 @@ typedef struct {
     uint32_t times;                                        /* how often this very sentence was found */
     uint32_t ops;                                          /* how many came or went here */
     bool follows; /* from sizes or arguments that differ: a consequence, no cause */
+    bool recast;                                           /* CONSTANT: of another dtype */
     bool state;                                            /* ARGS: it belongs to an optimizer of PyTorch's */
     bool read_back;                                        /* for the caller: the host read `size` from the device */
     int64_t size;                                          /* SHAPE: the new size; 0: none, or several */

@@ -291,6 +291,79 @@ TEST(arguments_without_names)
     CHECK(n >= 1);
 }
 
+/* PyTorch/XLA shares an op that is there already in one trace and not in the next: no op was added. */
+#define SHARED(rows, more, from)                                                                                       \
+    "func.func public @main(" ARG("w", "2x3xf32") "," ARG("x", rows "x2xf32") ") -> tensor<" rows "x3xf32> {\n"        \
+    "%0 = stablehlo.transpose %w, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>\n"                              \
+    "%1 = stablehlo.sine %0 : tensor<3x2xf32>\n" more                                                                  \
+    "%3 = stablehlo.add %1, " from " : tensor<3x2xf32>\n"                                                              \
+    "%4 = stablehlo.transpose %3, dims = [1, 0] : (tensor<3x2xf32>) -> tensor<2x3xf32>\n"                              \
+    "%5 = stablehlo.dot_general %x, %4, contracting_dims = [1] x [0] : (tensor<" rows                                  \
+    "x2xf32>, tensor<2x3xf32>) -> tensor<" rows "x3xf32>\n"                                                            \
+    "return %5 : tensor<" rows "x3xf32> }\n" TORCH
+
+#define AGAIN "%2 = stablehlo.transpose %w, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>\n"
+
+TEST(an_op_that_repeats_another_is_none)
+{
+    one(SHARED("8", "", "%0"), SHARED("5", AGAIN, "%2"), XL_DIFF_SHAPE,
+        "argument 1 (5x2xf32): dimension 0 is 5, before 8");
+    one(SHARED("8", AGAIN, "%2"), SHARED("5", "", "%0"), XL_DIFF_SHAPE,
+        "argument 1 (5x2xf32): dimension 0 is 5, before 8");
+}
+
+/* Of 17 tokens 16 are used, in 4 rows: 64 is computed from a size that only the program's inside has. */
+#define TOKENS(n, used, count)                                                                                         \
+    "func.func public @main(%t: tensor<4x" n "xf32>) -> tensor<f32> {\n"                                               \
+    "%0 = stablehlo.slice %t [0:4, 0:" used "] : (tensor<4x" n "xf32>) -> tensor<4x" used "xf32>\n"                    \
+    "%z = stablehlo.constant dense<0.0> : tensor<f32>\n"                                                               \
+    "%1 = stablehlo.reduce(%0 init: %z) applies stablehlo.add across dimensions = [0, 1] : (tensor<4x" used            \
+    "xf32>, tensor<f32>) -> tensor<f32>\n"                                                                             \
+    "%c = stablehlo.constant dense<" count "> : tensor<f32>\n"                                                         \
+    "%2 = stablehlo.divide %1, %c : tensor<f32>\n return %2 : tensor<f32> }\n"
+
+TEST(numbers_from_sizes_inside_follow)
+{
+    uint32_t n;
+    xl_diff *d = differ(TOKENS("17", "16", "64.0"), TOKENS("33", "32", "128.0"), &n);
+    CHECK_INT(n, 2);
+    CHECK(d[0].kind == XL_DIFF_SHAPE && !d[0].follows);
+    CHECK(d[1].kind == XL_DIFF_CONSTANT && d[1].follows);
+    d = differ(TOKENS("17", "16", "64.0"), TOKENS("33", "32", "0.3"), &n);
+    CHECK_INT(n, 2);
+    CHECK(!d[1].follows);
+}
+
+/* A constant of another length is a size, one of another dtype comes with the ops that read it. */
+#define TABLE(type, values)                                                                                            \
+    "func.func public @main(%a: tensor<4xf32>) -> tensor<" type "> {\n"                                                \
+    "%0 = stablehlo.constant dense<" values "> : tensor<" type ">\n"                                                   \
+    "%1 = stablehlo.negate %0 : tensor<" type ">\n return %1 : tensor<" type "> }\n"
+
+#define CAST_OF(a, t)                                                                                                  \
+    "%c = stablehlo.constant dense<0.0> : tensor<" t ">\n"                                                             \
+    "%1 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<" t ">) -> tensor<4x" t ">\n"                             \
+    "%2 = stablehlo.maximum " a ", %1 : tensor<4x" t ">\n"                                                             \
+    "%3 = stablehlo.convert %2 : (tensor<4x" t ">) -> tensor<4xf32>\n"
+#define CAST(t) CAST_OF("%a", t)
+
+TEST(constants_of_another_type)
+{
+    uint32_t n;
+    xl_diff *d = differ(TABLE("2xi32", "[0, 1]"), TABLE("3xi32", "[0, 1, 2]"), &n);
+    CHECK(n >= 1);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK_INT(d[i].kind, XL_DIFF_SHAPE);
+    d = differ(MAIN("%a: tensor<4xf32>", CAST("f32") "return %3 : tensor<4xf32>"),
+               MAIN("%a: tensor<4xf32>",
+                    "%h = stablehlo.convert %a : (tensor<4xf32>) -> tensor<4xbf16> loc(\"t.py\":7:1)\n" CAST_OF(
+                        "%h", "bf16") "return %3 : tensor<4xf32>"),
+               &n);
+    CHECK(n >= 2);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK(d[i].kind != XL_DIFF_CONSTANT || d[i].follows);
+}
+
 TEST(thousands_of_ops_in_milliseconds)
 {
     xl_buf a = { 0 }, b = { 0 };
