@@ -527,7 +527,7 @@ static bool pairs_at(const xl_func *fa, uint32_t i, const xl_func *fb, uint32_t 
     case 2: return alike && x == y && x;
     case 3: return x == y && x;
     case 4: return alike && equal;
-    default: return nargs(fa) == nargs(fb);
+    default: return nargs(fa) == nargs(fb) && !s->rank == !t->rank; /* a number is no array */
     }
 }
 
@@ -1050,12 +1050,14 @@ static ops_run run_of(const xl_func *f, const bool *own, const lines *other, con
 {
     ops_run out = { .n = n };
     uint64_t caller = line_number(f->m, called_from(f->m));
-    bool reads = false;
+    bool reads = false, placed = false;
     for (uint32_t i = 0; i < n; i++) {
         const xl_op *op = r->op[idx[i]];
-        out.first = out.first ? out.first : op;
-        out.last = op;
         uint64_t line = line_number(f->m, op->loc);
+        bool below = line && line != caller;               /* not what JAX places where the program is called */
+        out.first = !out.first || (below && !placed) ? op : out.first;
+        out.last = below || !placed ? op : out.last;
+        placed |= below;
         out.own_line |= line && line != caller && !on_line(other, line);
         reads |= own_arg(f, own, op);
         if (i < 4)
@@ -1109,7 +1111,7 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     place(m, shown->last->loc, &y);
     xl_str until = { "", 0 };
     x.last = y.file.n && y.line > x.line ? y.line : x.line;
-    if (y.file.n && x.file.n && y.line != x.line)
+    if (x.last > x.line && xl_str_eq(x.file, y.file))
         until = xl_strf(d->arena, " to line %u", y.line);
     x.ops = nwent + ncame;
     x.before = xl_str_dup(d->arena, xl_buf_view(&old.names));

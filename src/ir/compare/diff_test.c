@@ -277,6 +277,10 @@ TEST(arguments_without_names)
                MAIN(ARG("b", "5x2xf32") "," ARG("a", "4xf32"), "return %a : tensor<4xf32>") TORCH, &n);
     CHECK(n >= 1);
     CHECK_STR(xl_str_c(&arena, d[0].text), "argument 0 (5x2xf32): dimension 0 is 5, before 3");
+    d = differ(MAIN(ARG("s", "i64") "," ARG("a", "4xf32"), "return %a : tensor<4xf32>") TORCH,
+               MAIN(ARG("b", "3x2xf32") "," ARG("a", "4xf32"), "return %a : tensor<4xf32>") TORCH, &n);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK(d[i].kind != XL_DIFF_SHAPE);                 /* a number is gone, an array came */
     /* 0 and 1 are traced into the program, other numbers are passed to it */
     d = differ(MAIN(ARG("a", "4xf32") "," ARG("s", "f32"),
                     "%0 = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<4xf32>\n"
@@ -332,6 +336,20 @@ TEST(numbers_from_sizes_inside_follow)
     d = differ(TOKENS("17", "16", "64.0"), TOKENS("33", "32", "0.3"), &n);
     CHECK_INT(n, 2);
     CHECK(!d[1].follows);
+}
+
+/* What JAX adds where the program is called says nothing of the branch. */
+#define BRANCH(body)                                                                                                   \
+    MAIN("%a: tensor<4xf32>", body "return %0 : tensor<4xf32> loc(#c)")                                                \
+    "#c = loc(\"t.py\":11:1)\n#i = loc(\"t.py\":7:1)\n"
+
+TEST(ops_of_a_branch_are_placed_inside_the_function)
+{
+    one(BRANCH("%0 = stablehlo.sine %a : tensor<4xf32> loc(\"t.py\":5:1)\n"),
+        BRANCH("%x = stablehlo.tanh %a : tensor<4xf32> loc(#c)\n"
+               "%y = stablehlo.negate %x : tensor<4xf32> loc(#i)\n"
+               "%0 = stablehlo.sine %y : tensor<4xf32> loc(\"t.py\":5:1)\n"),
+        XL_DIFF_OP, "2 ops were added: stablehlo.tanh, stablehlo.negate at t.py:7");
 }
 
 /* A constant of another length is a size, one of another dtype comes with the ops that read it. */
