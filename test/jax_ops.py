@@ -374,6 +374,10 @@ for n in (1, 2, 5, 8, 12, 17, 30, 64, 97, 128, 192, 512):
                          "rfft": lambda z: jnp.fft.rfft(z.real), "irfft": (lambda n: lambda z: jnp.fft.irfft(z,
                              2 * n - 1 if n > 1 else 1))(n), "irfft2": (lambda n: lambda z: jnp.fft.irfft(z,
                                  2 * n - 2 if n > 1 else 1))(n)}, z, ulps=300)
+for n in (17, 31, 34, 37, 62, 74, 289):          # radix 17 and 31, and Bluestein's; what must be real is
+    case("rfft.real.%d" % n, lambda x, n=n: jnp.fft.rfft(x)[:, ::n // 2 if n % 2 == 0 else n].imag,
+         arr((5, n), "float32"),
+         ulps=0)
 case("fft2", lambda z: (jnp.fft.fft2(z), jnp.fft.ifft2(z), jnp.fft.rfft2(z.real), jnp.fft.irfft2(z), jnp.fft.fftn(z)),
      arr((3, 6, 5), "complex64"), ulps=500)
 batch("nn", {"softmax": jax.nn.softmax, "gelu": jax.nn.gelu, "gelu2": lambda a: jax.nn.gelu(a, approximate=False),

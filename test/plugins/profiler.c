@@ -1,5 +1,5 @@
-/* The embedded device with PJRT's profiler extension. The profile is an XSpace with one plane, "/device:TEST:0", and one
- * event "execute" for each execution between start and stop. XLANE_PROFILER_FAILS names the call that fails. */
+/* The embedded device with PJRT's profiler extension. The profile is an XSpace with one plane, "/device:TEST:0", and
+ * one event "execute" for each execution between start and stop. XLANE_PROFILER_FAILS names the call that fails. */
 #include <stdint.h>
 #include <time.h>
 

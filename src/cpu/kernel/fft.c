@@ -43,7 +43,7 @@ static void root(int64_t k, int64_t n, double *re, double *im)
 
 static bool factors(xl_fft_line *l)
 {
-    static const uint8_t radix[] = { 4, 2, 3, 5, 7, 11, 13 };
+    static const uint8_t radix[] = { 4, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31 };
     int64_t n = l->m;
     l->nfactor = 0;
     for (size_t i = 0; i < sizeof radix; i++)

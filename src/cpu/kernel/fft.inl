@@ -265,6 +265,11 @@ static void NAME(lines)(const xl_fft_pass *p, int64_t first, int64_t lanes, void
     }
     NAME(load)(p, from, beside, re[0], im[0], (size_t)lanes);
     int at = l->chirp ? NAME(bluestein)(l, re, im, (size_t)lanes) : NAME(run)(l, re, im, (size_t)lanes);
+    if (p->real_in && l->n) {                              /* what has no conjugate is real, and not by rounding */
+        memset(im[at], 0, (size_t)lanes * sizeof(T));
+        if (l->n % 2 == 0)
+            memset((T *)im[at] + (size_t)(l->n / 2 * lanes), 0, (size_t)lanes * sizeof(T));
+    }
     NAME(store)(p, to, beside, re[at], im[at], (size_t)lanes);
 }
 #undef AT

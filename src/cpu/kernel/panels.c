@@ -131,7 +131,10 @@ static void cholesky_update(void *ctx, size_t begin, size_t end)
 }
 
 /* ---- QR ---------------------------------------------------------------------------------------------------------- */
-static char *triangle(const job *j, i32 p) { return j->t + (size_t)p * (size_t)j->width * (size_t)j->width * j->p->elem; }
+static char *triangle(const job *j, i32 p)
+{
+    return j->t + (size_t)p * (size_t)j->width * (size_t)j->width * j->p->elem;
+}
 static void qr_triangle(job *j, i32 p, const char *v)
 {
     i32 c = first(j, p), rows = j->m - c, cols = count(j, p), ld = j->m, ldt = j->width;
