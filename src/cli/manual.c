@@ -15,6 +15,16 @@ static const xl_verb *const verbs[] = {
     NULL
 };
 
+/* Variables that a user sets, and the device's. */
+static const struct { const char *name, *what; } variables[] = {
+#define USER(name, what) { "XLANE_" name, what },
+#define RUN(name, what)
+#define TEST(name, what)
+#define VAR(name, who, example, what) who(#name, what)
+#define ENV(name, kind, least, most, words, what) { "XLANE_CPU_" #name, what },
+#include "base/variables.def"
+};
+
 /* ---- manual pages, in man's macros ------------------------------------------------------------------------------- */
 
 /* Text that groff prints as it is: backslashes, hyphens that must stay minus signs, and points that begin a line. */
@@ -107,6 +117,12 @@ static void page_of_all(xl_buf *b)
         xl_buf_puts(b, "\n");
     }
     section(b, "EXIT STATUS", EXIT, false);
+    xl_buf_puts(b, ".SH ENVIRONMENT\n");
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        xl_buf_printf(b, ".TP\n.B %s\n", variables[i].name);
+        roff(b, variables[i].what);
+        xl_buf_puts(b, "\n");
+    }
     section(b, "SEE ALSO", "Each verb has a page of its own: xlane-run(1), xlane-explain(1), ...", false);
 }
 

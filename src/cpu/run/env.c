@@ -9,7 +9,7 @@
 typedef enum { SIZE, SECONDS, FLAG, WORD, PATH } kind;
 static const struct { const char *name; kind kind; uint64_t least, most; const char *words; } vars[XL_ENV_COUNT] = {
 #define ENV(name, kind, least, most, words, what) { "XLANE_CPU_" #name, kind, least, most, words },
-#include "cpu/run/env.def"
+#include "base/variables.def"
 };
 static const char prefix[] = "XLANE_CPU_";
 

@@ -1,5 +1,5 @@
 /* src/cpu/run/env.h
- * The environment variables XLANE_CPU_* (env.def). A client and every compile check them all first, so that a misspelt
+ * The environment variables XLANE_CPU_* (base/variables.def). A client and every compile check them all first, so that a misspelt
  * name or value is an error and never ignored. Any thread may call. */
 #ifndef XL_CPU_ENV_H
 #define XL_CPU_ENV_H
@@ -10,7 +10,7 @@
 
 typedef enum {
 #define ENV(name, ...) XL_ENV_##name,
-#include "cpu/run/env.def"
+#include "base/variables.def"
     XL_ENV_COUNT
 } xl_env;
 enum { XL_ENV_PLANNED, XL_ENV_PLAIN };                     /* words of PLAN */
