@@ -1,9 +1,10 @@
 """What every test prints: `ok NAME`, `FAIL NAME: why` and `skip NAME: why` lines, and the exit status of them all.
 
-    from _check import check, holds, checked, skip, end
+    from _check import check, holds, runs, checked, skip, end
     check("adds", 1 + 1 == 2, "why not")    a condition
     holds("adds", function)                 a function: None is fine, a text says what is wrong, an exception fails it
-    @checked("adds")                        the same for a function without arguments, where it stands
+    runs("adds", function)                  only an exception fails it
+    @checked("adds")                        the same, of the function that follows
     sys.exit(end())                         1 if anything failed
 
 `_check.prefix` goes before every name; with `_check.only` (words of the command line) just the names with one of them
@@ -33,8 +34,12 @@ def holds(name, fn):
     return check(name, not why, why)
 
 
+def runs(name, fn):
+    return holds(name, lambda: (fn(), None)[1])
+
+
 def checked(name):
-    return lambda fn: holds(name, fn)
+    return lambda fn: runs(name, fn)
 
 
 def skip(name, why):

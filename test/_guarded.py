@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from _check import checked as check, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
@@ -13,7 +14,6 @@ XLANE = os.path.join(BUILD, "xlane")
 PLUGIN = os.path.join(BUILD, "libxlane-cpu.so")
 TMP = tempfile.mkdtemp(prefix="xlane-words-")
 ALL = os.environ.get("XLANE_TEST_ALL") == "1"
-failed = 0
 
 
 def environment(**more):
@@ -70,18 +70,6 @@ def events(folder):
     return [json.loads(line) for line in open(os.path.join(folder, "events.jsonl"))]
 
 
-def check(name):
-    def wrap(f):
-        global failed
-        try:
-            f()
-            print("ok", name, flush=True)
-        except Exception as e:  # the next test still runs
-            failed += 1
-            print("FAIL %s: %s" % (name, "\n  ".join((type(e).__name__ + " " + str(e)).splitlines()[:40])), flush=True)
-    return wrap
-
-
 def done():
     shutil.rmtree(TMP, ignore_errors=True)
-    sys.exit(1 if failed else 0)
+    sys.exit(end())

@@ -1,17 +1,11 @@
 """xlane calibrate and train --fit on a simulated device of 64 MiB: predicted, compiled and observed memory (M1-M3, S4)."""
 import glob, json, os, shutil, subprocess, sys, tempfile
+from _check import check, end
 
 XLANE = os.path.abspath("build/xlane")
 TMP = tempfile.mkdtemp(prefix="xlane-calibrate-")
 ENV = dict(os.environ, XLANE_STATE=TMP + "/state", XLANE_CACHE=TMP + "/cache", XLANE_CPU_HBM="64MiB")
 ENV.pop("XLANE_CATALOG", None)
-failed = 0
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else f"FAIL {name}: {str(why)[-1500:]}", flush=True)
 
 
 def xlane(*args, **env):
@@ -117,4 +111,4 @@ r = xlane("train", *BASE, "data.batch=10", "model.micro=4", "runs=runs")
 check("a_batch_that_does_not_divide", r.returncode == 1 and "a batch of 10 in 4 turns" in r.stderr and "8 does"
       in r.stderr, r.stderr)
 shutil.rmtree(TMP)
-sys.exit(failed > 0)
+sys.exit(end())

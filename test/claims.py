@@ -1,5 +1,6 @@
 """What is said of a run is what was seen of it: receipts, the catalog, retries, the matrix, and success words. Under unmodified JAX on the embedded device."""
 import json, os, resource, shutil, signal, subprocess, sys, tempfile
+from _check import check, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
@@ -11,13 +12,6 @@ ENV = dict(KEEP, XDG_CONFIG_HOME=TMP + "/config", XLANE_STATE=TMP + "/state", XL
            TPU_SKIP_MDS_QUERY="1")
 TINY = ["data.train=book.txt", "model.pattern=D", "model.dim=8", "model.heads=1", "optimizer.warmup=0",
         "train.eval_every=0", "train.save_every=0"]
-failed = 0
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else "FAIL %s: %s" % (name, str(why)[-2500:]), flush=True)
 
 
 def xlane(*args, env=None, stdin="", **kw):
@@ -288,4 +282,4 @@ p = xlane("exec", packed, "--show=1", "--plugin=cpu")
 check("exec_reads_a_packed_program", p.returncode == 0, p.stderr)
 
 shutil.rmtree(TMP, ignore_errors=True)
-sys.exit(failed > 0)
+sys.exit(end())

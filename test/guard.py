@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from _check import checked, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
@@ -15,7 +16,6 @@ XLANE = os.path.join(BUILD, "xlane")
 PLUGIN = os.path.join(BUILD, "libxlane-cpu.so")
 CASES = os.path.join(HERE, "guard", "cases.py")
 TMP = tempfile.mkdtemp(prefix="xlane-guard-")
-failed = 0
 
 
 def environment(plugin=PLUGIN, **more):
@@ -60,22 +60,9 @@ def line_of(tag):
     raise KeyError(tag)
 
 
-def check(name):
-    def wrap(f):
-        global failed
-        try:
-            f()
-            print("ok", name, flush=True)
-        except Exception as e:  # the next test still runs
-            failed += 1
-            print("FAIL", name)
-            print("  " + "\n  ".join(str(e).splitlines()[:40]), flush=True)
-    return wrap
-
-
 def cause(name, reason, /, line=None, **detail):
     """The last compile of jit_step has this reason, and some detail of it has these members and the planted line."""
-    @check("G1_" + name)
+    @checked("G1_" + name)
     def _():
         _, folder = case(name, env=detail.pop("env", None))
         last = step_of(folder)[-1]
@@ -131,7 +118,7 @@ if sys.stdin.read() == "both":
 """
 
 
-@check("C2_loaded_ahead")
+@checked("C2_loaded_ahead")
 def _():
     """The second process of a command loads the programs of the first before they are asked for; what is not asked for
     again is let go, and a broken entry is the miss that it would be without."""
@@ -169,7 +156,7 @@ def _():
                                                in made), (made, ahead)
 
 
-@check("C2_second_process_compiles_nothing_same_bits")
+@checked("C2_second_process_compiles_nothing_same_bits")
 def _():
     cache, runs = os.path.join(TMP, "cache-warm"), os.path.join(TMP, "runs-warm")
     one = script("train.py", TRAIN.format(comment="", name="h"))
@@ -231,7 +218,7 @@ def further_causes():
 further_causes()
 
 
-@check("G1_other_flag")
+@checked("G1_other_flag")
 def _():
     runs = os.path.join(TMP, "runs-flags")
     case("other_flag", runs=runs)
@@ -240,7 +227,7 @@ def _():
     assert last["reason"] in ("options", "flags") and "fast_math" in last["words"], last
 
 
-@check("G1_new_plugin_version")
+@checked("G1_new_plugin_version")
 def _():
     runs, other = os.path.join(TMP, "runs-plugin"), os.path.join(TMP, "libother.so")
     shutil.copy(PLUGIN, other)
@@ -251,7 +238,7 @@ def _():
     assert step_of(folder)[-1]["reason"] == "plugin", step_of(folder)
 
 
-@check("G5_a_rank_that_built_another_graph")
+@checked("G5_a_rank_that_built_another_graph")
 def _():
     runs = os.path.join(TMP, "runs-rank")
     _, zero = case("rank_branch", runs=runs, env={"RANK": 0})
@@ -260,7 +247,7 @@ def _():
     assert "exponential" in out and "cases.py:%d" % line_of("rank_branch") in out, out
 
 
-@check("G3_policy_stop_ends_with_the_reason_in_the_traceback")
+@checked("G3_policy_stop_ends_with_the_reason_in_the_traceback")
 def _():
     path = script("steady.py", STEADY)
     p, folder = run("stop", sys.executable, path, args=("--policy", "stop", "--warmup", "5"), status=3)
@@ -302,7 +289,7 @@ print(float(w[0, 0]))
 """
 
 
-@check("G2_initialisers_answer_no_question_and_one_slow_call_makes_no_step")
+@checked("G2_initialisers_answer_no_question_and_one_slow_call_makes_no_step")
 def _():
     path = script("initialised.py", INITIALISED)
     _, folder = run("initialised", sys.executable, path)
@@ -344,7 +331,7 @@ int main(int argc, char **argv)
 """
 
 
-@check("G6_plugins_opened_at_one_moment_are_all_guarded")
+@checked("G6_plugins_opened_at_one_moment_are_all_guarded")
 def _():
     source, exe, other = script("race.c", RACE), os.path.join(TMP, "race"), os.path.join(TMP, "other-cpu.so")
     subprocess.run(["cc", "-O1", "-D_GNU_SOURCE", source, "-o", exe, "-ldl", "-lpthread"], check=True)
@@ -354,7 +341,7 @@ def _():
         assert p.stdout == "16\n", (i, p.stdout, p.stderr)
 
 
-@check("G3_each_process_has_its_own_file_for_the_scraper")
+@checked("G3_each_process_has_its_own_file_for_the_scraper")
 def _():
     one = script("train.py", TRAIN.format(comment="", name="h"))
     both = script("both.sh", "%s %s >/dev/null & %s %s >/dev/null; wait\n" % (sys.executable, one, sys.executable, one))
@@ -365,7 +352,7 @@ def _():
     assert len(files) == 2 and len(pids) == 2 and "lane.prom" in files, (files, pids)
 
 
-@check("L2_late_flags_are_reported")
+@checked("L2_late_flags_are_reported")
 def _():
     path = script("late.py",
                   "import jax, jax.numpy as jnp, os\njnp.ones(3) + 1\nos.environ['XLA_FLAGS'] = '--xla_late=1'\n"
@@ -384,7 +371,7 @@ def _():
     assert "has no effect" not in p.stderr, p.stderr
 
 
-@check("G3_metrics_and_memory")
+@checked("G3_metrics_and_memory")
 def _():
     _, folder = case("other_flag")
     text = subprocess.run([XLANE, "metrics", folder], text=True, capture_output=True, check=True).stdout
@@ -417,7 +404,7 @@ print(jax.devices()[0].memory_stats()["peak_bytes_in_use"] >= 16 << 20)
     assert p.stdout == "True\n", p.stdout                 # the program's own peak was not reset
 
 
-@check("L2_what_cannot_be_guarded_is_said")
+@checked("L2_what_cannot_be_guarded_is_said")
 def _():
     p, _ = run("plain", "true")
     assert "nothing was guarded" in p.stderr, p.stderr
@@ -426,7 +413,7 @@ def _():
     assert "nothing was guarded" not in p.stderr
 
 
-@check("G6_named_as_the_plugin_itself")
+@checked("G6_named_as_the_plugin_itself")
 def _():
     env = environment(os.path.join(BUILD, "libxlane-guard.so"), XLANE_GUARD_PLUGIN=PLUGIN,
                       XLANE_RUN=os.path.join(TMP, "direct"))
@@ -436,7 +423,7 @@ def _():
     assert step_of(os.path.join(TMP, "direct")), "no compile was recorded"
 
 
-@check("L2_by_TPU_LIBRARY_PATH")
+@checked("L2_by_TPU_LIBRARY_PATH")
 def _():
     folder = os.path.join(TMP, "by-path")
     os.mkdir(folder)
@@ -448,7 +435,7 @@ def _():
     assert step_of(folder), "no compile was recorded"
 
 
-@check("L2_several_plugins_in_one_process")
+@checked("L2_several_plugins_in_one_process")
 def _():
     other = os.path.join(TMP, "libsecond.so")
     shutil.copy(PLUGIN, other)
@@ -461,13 +448,13 @@ def _():
         other] and p.stdout == "12.0\n12.0\n", (p.stdout, attached)
 
 
-@check("C3_a_follower_without_a_folder_runs")
+@checked("C3_a_follower_without_a_folder_runs")
 def _():
     p, _ = run("follower", "true", cache=os.path.join(TMP, "not-there"), args=("--cache-read-only",))
     assert "is not there yet" in p.stderr and not os.path.exists(os.path.join(TMP, "not-there")), p.stderr
 
 
-@check("C5_bad_folders_are_refused_before_the_start")
+@checked("C5_bad_folders_are_refused_before_the_start")
 def _():
     bad = os.path.join(TMP, "open-to-all")
     os.mkdir(bad)
@@ -479,4 +466,4 @@ def _():
 
 
 shutil.rmtree(TMP, ignore_errors=True)
-sys.exit(1 if failed else 0)
+sys.exit(end())

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from _check import checked, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
@@ -18,20 +19,6 @@ DRIVER, INJECT = os.path.join(BUILD, "test", "tool", "guard"), os.path.join(BUIL
 TMP = tempfile.mkdtemp(prefix="xlane-faults-")
 ENV = dict(os.environ, XLANE_STATE=os.path.join(TMP, "state"))
 ALL = os.environ.get("XLANE_TEST_ALL") == "1"
-failed = 0
-
-
-def check(name):
-    def wrap(f):
-        global failed
-        try:
-            f()
-            print("ok", name, flush=True)
-        except Exception as e:
-            failed += 1
-            print("FAIL", name)
-            print("  " + "\n  ".join(str(e).splitlines()[:30]), flush=True)
-    return wrap
 
 
 def driver(rounds, threads, seed=0):
@@ -63,7 +50,7 @@ def results(name):
     return out
 
 
-@check("C4_eight_processes_compile_each_program_once")
+@checked("C4_eight_processes_compile_each_program_once")
 def _():
     cache = os.path.join(TMP, "eight")
     procs = [guarded(driver(6, 1, k), cache, "eight") for k in range(8)]
@@ -76,7 +63,7 @@ def _():
     verify(cache)
 
 
-@check("C5_killed_at_any_moment_leaves_a_cache_that_verifies")
+@checked("C5_killed_at_any_moment_leaves_a_cache_that_verifies")
 def _():
     cache, rng = os.path.join(TMP, "killed"), random.Random(7)
     want = bare(driver(6, 1))
@@ -94,7 +81,7 @@ def _():
     assert p.returncode == 0 and out == want, (out, err)
 
 
-@check("C4_ranks_load_together_or_compile_together")
+@checked("C4_ranks_load_together_or_compile_together")
 def _():
     """Two JAX processes, one device each; the plugin's compile waits for the other rank, and ends the process if that one does not come."""
     caches = [os.path.join(TMP, "rank%d" % r) for r in (0, 1)]
@@ -120,7 +107,7 @@ def _():
     assert got[0] == got[1] and sorted(got[0]) == ["cached", "compiled"], got
 
 
-@check("C6_an_entry_that_was_lost_is_the_reason")
+@checked("C6_an_entry_that_was_lost_is_the_reason")
 def _():
     cache = os.path.join(TMP, "lost")
 
@@ -146,7 +133,7 @@ FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:EN
           "rename:EROFS", "mkdir:EACCES"]
 
 
-@check("B4_faults_of_the_guard_do_not_reach_the_program")
+@checked("B4_faults_of_the_guard_do_not_reach_the_program")
 def _():
     want = bare(driver(6, 2))
     for fault in FAULTS:
@@ -160,7 +147,7 @@ def _():
     verify(os.path.join(TMP, "fault"))
 
 
-@check("B4_the_same_under_JAX")
+@checked("B4_the_same_under_JAX")
 def _():
     script = os.path.join(HERE, "guard", "cases.py")
     env = dict(ENV, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN)
@@ -174,7 +161,7 @@ def _():
         assert p.returncode == 0 and out == want, (fault, p.returncode, out, err[-1500:])
 
 
-@check("C6_a_read_only_or_vanished_folder_steps_aside")
+@checked("C6_a_read_only_or_vanished_folder_steps_aside")
 def _():
     want = bare(driver(3, 1))
     cache = os.path.join(TMP, "gone")
@@ -184,7 +171,7 @@ def _():
     assert p.returncode == 0 and out == want, (out, err)
 
 
-@check("G3_a_call_that_hangs_is_named_while_it_hangs")
+@checked("G3_a_call_that_hangs_is_named_while_it_hangs")
 def _():
     hang = os.path.join(BUILD, "test", "plugins", "hangs_running.so")
     p = subprocess.Popen([XLANE, "run", "--runs", os.path.join(TMP, "runs"), "--cache", "off", "--hang", "1", "--name",
@@ -202,4 +189,4 @@ def _():
 
 
 shutil.rmtree(TMP, ignore_errors=True)
-sys.exit(1 if failed else 0)
+sys.exit(end())

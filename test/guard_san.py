@@ -11,23 +11,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import _check
+from _check import check, end
+_check.prefix = "B4_"
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 SAN = os.path.join(ROOT, "build", "san-address-undefined")
 OURS = [os.path.join(SAN, n) for n in ("libxlane-guard.so", "libxlane-preload.so", "libxlane-cpu.so")]
-failed = 0
 
 
 def leave(why):
     print("skip guard_san:", why)
     sys.exit(0)
-
-
-def check(name, ok, detail=""):
-    global failed
-    failed += not ok
-    print(f"{'ok' if ok else 'FAIL'} B4_{name}" + ("" if ok else f": {detail}"), flush=True)
 
 
 def library(name):
@@ -94,4 +90,4 @@ for name in "cold", "warm":
     check("was_guarded_" + name, len(done) > 100 and any(e["result"] == ("compiled" if name == "cold" else "cached")
                                                          for e in done), len(done))
 shutil.rmtree(tmp, ignore_errors=True)
-sys.exit(failed > 0)
+sys.exit(end())

@@ -9,17 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from _check import end, runs
 
-bad = 0
-
-def check(name, fn):
-    global bad
-    try:
-        fn()
-        print("ok " + name)
-    except Exception as e:
-        print("FAIL %s: %s: %s" % (name, type(e).__name__, str(e)[-600:]))
-        bad += 1
 
 def same(a, b, tol=1e-6):
     np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tol, atol=tol)
@@ -45,7 +36,7 @@ def values():
     same(sine(jnp.asarray(x)), np.sin(x))
     same(jax.vmap(sine)(x), np.sin(x))
     same(jax.jit(lambda v: jnp.tanh(v @ v.T + sine(v) @ v.T))(x), np.tanh(x @ x.T + np.sin(x) @ x.T))
-check("values", values)
+runs("values", values)
 
 def types():
     for dtype in ("bool", "int8", "uint16", "int32", "bfloat16", "float16", "float32", "complex64", "int4"):
@@ -58,7 +49,7 @@ def types():
                                                   v))(jnp.zeros(shape))
         assert np.array_equal(np.asarray(out), np.ones(shape)), shape
     same(jax.jit(lambda: jax.pure_callback(lambda: np.float32(7), jax.ShapeDtypeStruct((), jnp.float32)))(), 7)
-check("types", types)
+runs("types", types)
 
 def gradient():
     @jax.custom_jvp
@@ -71,7 +62,7 @@ def gradient():
         return (v ** 2).sum()
     same(jax.jit(jax.grad(loss))(jnp.ones(3)), 2 * np.ones(3))
     expect([3.0])
-check("gradient", gradient)
+runs("gradient", gradient)
 
 def ordered():
     def f(v):
@@ -91,7 +82,7 @@ def ordered():
         return np.int32(counter[0])
     h = jax.jit(lambda v: [io_callback(count, jax.ShapeDtypeStruct((), jnp.int32), v, ordered=True) for _ in range(3)])
     assert [int(v) for v in h(0)] == [1, 2, 3]             # equal calls are not one
-check("ordered", ordered)
+runs("ordered", ordered)
 
 def branches():
     f = jax.jit(lambda p, v: jax.lax.cond(p, lambda v: (jax.debug.callback(note, v), v + 1)[1], lambda v: v - 1, v))
@@ -102,7 +93,7 @@ def branches():
     assert int(w(0)) == 6
     jax.jit(jax.vmap(lambda v: jax.debug.callback(note, v)))(jnp.arange(3))
     expect([0, 1, 2], ordered=False)
-check("branches", branches)
+runs("branches", branches)
 
 def errors():
     def fails(v):
@@ -127,7 +118,7 @@ def errors():
     except jax.errors.JaxRuntimeError as e:
         assert "this one goes wrong" in str(e), e
     same(jax.jit(sine)(x), np.sin(x))                      # the client goes on
-check("errors", errors)
+runs("errors", errors)
 
 def eight():
     v = np.arange(16, dtype=np.float32).reshape(8, 2)
@@ -156,7 +147,7 @@ def eight():
         same(two(split), v + 1)
     deep = lambda a: jax.pure_callback(lambda w: np.asarray(jax.jit(lambda z: jnp.linalg.norm(z) * jnp.ones(4))(np.asarray(w))), jax.ShapeDtypeStruct((4,), jnp.float32), a)
     same(jax.jit(deep)(split), np.linalg.norm(v) * np.ones(4), 1e-5)       # JAX inside a callback
-check("eight devices", eight)
+runs("eight devices", eight)
 
 def inspected():
     got = []
@@ -167,7 +158,7 @@ def inspected():
         return v * 2
     same(jax.jit(f)(split), 2 * np.sin(np.ones((8, 4))))
     assert len(got) == 1 and got[0].is_equivalent_to(NamedSharding(mesh, P("d")), 2), got
-check("inspect_array_sharding", inspected)
+runs("inspect_array_sharding", inspected)
 
 def not_kept():
     c = jax.jit(sine).lower(x).compile()
@@ -176,7 +167,7 @@ def not_kept():
         raise AssertionError("it was serialised")
     except jax.errors.JaxRuntimeError as e:
         assert "host callbacks" in str(e), e
-check("not serialised", not_kept)
+runs("not serialised", not_kept)
 
 alone = """
 import jax, jax.numpy as jnp, numpy as np, sys
@@ -195,4 +186,4 @@ env = dict(os.environ, JAX_PLATFORMS="xlane", XLANE_CPU_DEVICES="1", XLA_FLAGS="
 p = subprocess.run([sys.executable, "-c", alone], env=env, capture_output=True, text=True, timeout=120)
 print("ok without JAX's CPU" if p.returncode == 0 and "v is 2.0" in p.stdout else "FAIL without JAX's CPU: "
       + (p.stdout + p.stderr)[-600:])
-sys.exit(bad or p.returncode != 0)
+sys.exit(end() or p.returncode != 0)

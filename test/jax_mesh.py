@@ -7,17 +7,8 @@ import numpy as np
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from _check import end, runs
 
-bad = 0
-
-def check(name, fn):
-    global bad
-    try:
-        fn()
-        print("ok " + name)
-    except Exception as e:
-        print("FAIL %s: %s: %s" % (name, type(e).__name__, str(e)[-600:]))
-        bad += 1
 
 def same(a, b, tol=1e-5):
     np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=tol, atol=tol)
@@ -39,7 +30,7 @@ def unreduced():
             out_sharding=P("y", None, unreduced={"x"})), P(None, None)) * 2)(l, r), 2 * a @ b)
         text = f.lower(l, r).compile().as_text()
         assert "all-reduce" not in text, text               # what is not asked for is not summed
-check("unreduced axes of a product", unreduced)
+runs("unreduced axes of a product", unreduced)
 
 def borders():
     with jax.set_mesh(mesh):
@@ -52,7 +43,7 @@ def borders():
         inner = jax.jit(jax.shard_map(lambda o: jax.lax.psum(o, "x"), in_specs=P(None, unreduced={"x"}),
                                       out_specs=P(None)))
         same(inner(out), a.sum(0))
-check("unreduced axes of shard_map", borders)
+runs("unreduced axes of shard_map", borders)
 
 def donation():
     v = put(np.ones((8, 8), np.float32), "x", None)
@@ -63,7 +54,7 @@ def donation():
     w = jax.jit(lambda v: v + 1, donate_argnums=0)(v)
     assert v.is_deleted()
     same(w, 2 * np.ones((8, 8)))
-check("donation", donation)
+runs("donation", donation)
 
 def nothing():
     with jax.set_mesh(mesh):
@@ -74,7 +65,7 @@ def nothing():
         jax.jit(lambda v: jax.debug.callback(lambda s: seen.append(float(s)), v.sum()))(v)
         jax.effects_barrier()
         assert len(seen) == 1 and abs(seen[0] - a.sum()) < 1e-3, seen
-check("no results", nothing)
+runs("no results", nothing)
 
 def text():
     l, r = put(a, None, "x"), put(b, "x", None)
@@ -84,7 +75,7 @@ def text():
     t = c.as_text()
     assert "all-reduce" in t and "f32[1,8]" in t and "jit(<lambda>)" in t, t
     same(c(l, r)[0], jax.scipy.special.erf(jax.device_put(a @ b, jax.devices("cpu")[0])), 1e-4)
-check("text of the optimised program", text)
+runs("text of the optimised program", text)
 
 def alike():
     from jax.experimental.shard_alike import shard_alike
@@ -94,7 +85,7 @@ def alike():
     assert one.sharding.is_equivalent_to(split, 2) and two.sharding.is_equivalent_to(split, 2), (one.sharding,
         two.sharding)
     same(two, b)
-check("shard_alike", alike)
+runs("shard_alike", alike)
 
 def started():
     from jax._src.lax import parallel
@@ -108,7 +99,7 @@ def started():
             "x", None)) for now in (True, False))
         same(one, np.roll(a, 2, 0))
         same(two, one)
-check("collectives that are started and awaited", started)
+runs("collectives that are started and awaited", started)
 
 def asked():
     from jax.experimental.custom_partitioning import custom_partitioning
@@ -127,7 +118,7 @@ def asked():
             out = jax.jit(lambda v: rows(v) * 2)(jax.device_put(a, NamedSharding(auto, spec)))
         same(out, 2 * np.cumsum(a, 1))
     assert local == [(2, 8), (2, 8), (8, 8)], local
-check("custom_partitioning", asked)
+runs("custom_partitioning", asked)
 
 def memories():
     device = jax.devices("xlane")[0]
@@ -141,7 +132,7 @@ def memories():
     assert w.sharding.memory_kind == "pinned_host", w.sharding
     same(w, 2 * a)
     assert jax.device_put(w, there).sharding.memory_kind == "device"
-check("memories", memories)
+runs("memories", memories)
 
 def layouts():
     from jax.experimental.layout import Format, Layout, with_layout_constraint
@@ -178,7 +169,7 @@ def layouts():
     c = jax.jit(lambda w: with_layout_constraint(w * 2, Layout((1, 0)))).lower(w).compile()
     assert "all-gather" not in c.as_text(), c.as_text()                  # a layout does not change how a value is split
     same(c(w), 2 * a)
-check("layouts", layouts)
+runs("layouts", layouts)
 
 def whole_mesh():
     """A program exported on one device runs on eight: over a mesh of one device everything is whole."""
@@ -188,6 +179,6 @@ def whole_mesh():
         jax.ShapeDtypeStruct((8, 8), np.float32))
     auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane"))
     same(jax.jit(lambda v: e.call(v) + 1)(jax.device_put(a, NamedSharding(auto, P("d")))), 2 * a + 1)
-check("a mesh of one device in a program of eight", whole_mesh)
+runs("a mesh of one device in a program of eight", whole_mesh)
 
-sys.exit(bad != 0)
+sys.exit(end())

@@ -1,16 +1,10 @@
 """xlane ladder on the embedded device: every rung cold and restored, and planted faults blamed on the right layer (B1, B4)."""
 import json, os, shutil, subprocess, sys, tempfile, time
+from _check import check, end
 
 XLANE, PLUGINS = os.path.abspath("build/xlane"), os.path.abspath("build/test/plugins")
 TMP = tempfile.mkdtemp(prefix="xlane-ladder-")
 ENV = dict(os.environ, XLANE_STATE=TMP + "/state", XLANE_WRAPPED=os.path.abspath("build/libxlane-cpu.so"))
-failed = 0
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else f"FAIL {name}: {str(why)[-2000:]}", flush=True)
 
 
 def ladder(*args, **env):
@@ -124,4 +118,4 @@ check("rehearsed_is_not_passed", r.returncode == 0 and j["verdict"] == "rehearse
 j, r = ladder("--only=nothing")
 check("no_such_rung", r.returncode == 2 and "AMER" in r.stderr, r.stderr)
 shutil.rmtree(TMP)
-sys.exit(failed > 0)
+sys.exit(end())

@@ -6,13 +6,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from _check import checked, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
 XLANE = os.path.join(BUILD, "xlane")
 PLUGIN = os.path.join(BUILD, "libxlane-cpu.so")
 TMP = tempfile.mkdtemp(prefix="xlane-lane-")
-failed = 0
 KEEP = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "LIBTPU_", "PJRT_", "TPU_", "JAX_", "PT_XLA_",
     "XLANE_"))}
 
@@ -40,19 +40,6 @@ def run(name, *cmd, args=(), env=None, status=0):
 
 def events(folder, what):
     return [e for e in map(json.loads, open(os.path.join(folder, "events.jsonl"))) if e["event"] == what]
-
-
-def check(name):
-    def wrap(f):
-        global failed
-        try:
-            f()
-            print("ok", name, flush=True)
-        except Exception as e:  # the next test still runs
-            failed += 1
-            print("FAIL", name)
-            print("  " + "\n  ".join(str(e).splitlines()[:40]), flush=True)
-    return wrap
 
 
 def script(name, text):
@@ -88,7 +75,7 @@ def profile(name, text):
         f.write(text)
 
 
-@check("L1_list_show_diff")
+@checked("L1_list_show_diff")
 def _():
     names = {r["name"] for r in json.loads(xlane("profile", "list", "--json").stdout)}
     assert {"cpu", "cuda", "tpu-v5e", "tpu-v6e", "tpu-v6e-spmd", "debug-recompile"} <= names, names
@@ -103,7 +90,7 @@ def _():
     assert xlane("profile", "diff", "cpu", "cpu").stdout == "the same values\n"
 
 
-@check("L1_bad_profiles_are_clear")
+@checked("L1_bad_profiles_are_clear")
 def _():
     profile("a", "inherits: b\n")
     profile("b", "inherits: a\n")
@@ -115,7 +102,7 @@ def _():
     assert "broken.yaml:" in xlane("profile", "show", "broken", status=1).stderr
 
 
-@check("L2_a_profile_is_applied_before_the_runtime")
+@checked("L2_a_profile_is_applied_before_the_runtime")
 def _():
     profile("mine", "inherits: cpu\nspmd:\n  enabled: true\nflags:\n  environment:\n    TPU_SOMETHING: here\nshapes:\n  policy: stop\n")
     look = script("look.py", "import os\nprint(os.environ['XLA_USE_SPMD'], os.environ['TPU_SOMETHING'], os.environ['XLANE_POLICY'], os.environ['XLANE_PROFILE'])\n")
@@ -132,7 +119,7 @@ def _():
     assert about["launch"]["values"]["spmd.enabled"]["origin"].endswith("mine.yaml:3"), about["launch"]
 
 
-@check("L3_spmd_after_the_first_tensor_is_reported")
+@checked("L3_spmd_after_the_first_tensor_is_reported")
 def _():
     late = script("late.py", "import os, jax, jax.numpy as jnp\nx = jnp.asarray([1.0, 2.0]) + 1\nos.environ['XLA_USE_SPMD'] = '1'\nprint(jnp.sin(x) * 2)\n")
     p, folder = run("late", sys.executable, late, args=("--profile", "cpu"))
@@ -140,7 +127,7 @@ def _():
     assert len(events(folder, "late-spmd")) == 1
 
 
-@check("L4_diagnostic_runs_are_marked_everywhere")
+@checked("L4_diagnostic_runs_are_marked_everywhere")
 def _():
     profile("diag", "inherits: [cpu, debug-recompile]\n")
     p, folder = run("diag", sys.executable, STEP, args=("--profile", "diag", "--summary"))
@@ -154,7 +141,7 @@ def _():
     assert not xlane("explain", plain).stdout.startswith("DIAGNOSTIC")
 
 
-@check("L5_two_runs_say_what_moved")
+@checked("L5_two_runs_say_what_moved")
 def _():
     _, one = run("one", sys.executable, STEP, args=("--profile", "cpu"))
     _, two = run("two", sys.executable, STEP, args=("--profile", "cpu"))
@@ -168,7 +155,7 @@ def _():
     assert "spmd.enabled: not set -> 1" in xlane("explain", one, policy).stdout
 
 
-@check("L6_premapped_buffers_that_the_host_cannot_hold_are_refused")
+@checked("L6_premapped_buffers_that_the_host_cannot_hold_are_refused")
 def _():
     profile("big", "inherits: cpu\ndevice:\n  premapped_buffer: 4GiB\n  loader_memory: 2GiB\n  headroom: 1GiB\n")
     xlane("run", "--profile", "big", "--cache", "off", "--", "true", env={"XLANE_HOST_MEMORY": "8GiB"})
@@ -178,7 +165,7 @@ def _():
     assert "not a multiple of the page size" in xlane("run", "--profile", "odd", "--", "true", status=1).stderr
 
 
-@check("C3_a_diagnostic_profile_finds_the_same_executables")
+@checked("C3_a_diagnostic_profile_finds_the_same_executables")
 def _():
     cache = os.path.join(TMP, "cache-profile")
     run("cold", sys.executable, STEP, args=("--profile", "cpu", "--cache", cache))
@@ -189,7 +176,7 @@ def _():
     assert {e["result"] for e in got} == {"compiled"} and got[-1]["cache_reason"] == "profile", got[-1]
 
 
-@check("M4_a_smaller_candidate_is_tried_in_the_compile_window")
+@checked("M4_a_smaller_candidate_is_tried_in_the_compile_window")
 def _():
     p, folder = run("smaller", sys.executable, STEP, "--n", "2048",
                     args=("--profile", "cpu", "--retries", "3", "--smaller", "--n 1024", "--smaller", "--n 128"),
@@ -206,7 +193,7 @@ def _():
     assert "no smaller candidate was given" in p.stderr and len(events(folder, "retry")) == 1, p.stderr
 
 
-@check("M4_a_busy_device_is_tried_again_and_a_late_failure_never")
+@checked("M4_a_busy_device_is_tried_again_and_a_late_failure_never")
 def _():
     p, folder = run("busy", sys.executable, STEP, "--die", "busy", args=("--profile", "cpu", "--retries", "2"))
     assert [(t["cause"], t["phase"]) for t in events(folder, "retry")] == [("held", "startup")], events(folder, "retry")
@@ -220,14 +207,14 @@ def _():
     assert len(tries) == 1 and tries[0]["verdict"] == "fix", tries
 
 
-@check("M4_classify_sees_through_a_coordination_error")
+@checked("M4_classify_sees_through_a_coordination_error")
 def _():
     text = "UNAVAILABLE: Failed to send RPC to coordination service.\nRESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory in memory space hbm."
     f = json.loads(xlane("classify", "-", "--json", stdin=text).stdout)
     assert (f["cause"], f["verdict"], f["masked_by"]) == ("compile_hbm", "smaller", "coordination"), f
 
 
-@check("P3_nothing_starts_where_the_probe_fails")
+@checked("P3_nothing_starts_where_the_probe_fails")
 def _():
     p = xlane("run", "--probe", "--cache", "off", "--", "touch", os.path.join(TMP, "started"),
               env={"XLANE_PLUGIN": "/nowhere/plugin.so"}, status=1)
@@ -236,7 +223,7 @@ def _():
     assert os.path.exists(os.path.join(TMP, "started"))
 
 
-@check("B2_receipts")
+@checked("B2_receipts")
 def _():
     cache = os.path.join(TMP, "cache-receipt")
     _, cold = run("cold", sys.executable, STEP, args=("--profile", "cpu", "--cache", cache))
@@ -262,7 +249,7 @@ def drift(lock, env=None, status=1):
         status=status).stdout)]
 
 
-@check("B3_lock_names_exactly_what_drifted")
+@checked("B3_lock_names_exactly_what_drifted")
 def _():
     venv, lock = os.path.join(TMP, "venv"), os.path.join(TMP, "a.lock")
     site = os.path.join(venv, "lib", "python3.11", "site-packages")
@@ -294,7 +281,7 @@ def _():
     assert "never overwritten" in xlane("lock", "write", "--file", lock, "--plugin", plugin, status=1).stderr
 
 
-@check("B3_a_lock_of_another_architecture_is_clear")
+@checked("B3_a_lock_of_another_architecture_is_clear")
 def _():
     lock = os.path.join(TMP, "b.lock")
     xlane("lock", "write", "--file", lock, "--plugin", PLUGIN)
@@ -341,7 +328,7 @@ for kind, (group, var, wrong, right) in MISSPELT.items():
               % (kind, kind.upper()))
         continue
 
-    @check("L1_misspelt_flag_" + kind)
+    @checked("L1_misspelt_flag_" + kind)
     def _():
         profile("flags", "flags:\n  %s:\n    %s: 1\n" % (group, wrong)
                 + ("device:\n  plugin: tpu\n" if kind == "libtpu" else ""))
@@ -352,7 +339,7 @@ for kind, (group, var, wrong, right) in MISSPELT.items():
         xlane("profile", "check", "flags", "--plugin", plugins[kind])
 
 
-@check("L1_misspelt_flag_jaxlib")
+@checked("L1_misspelt_flag_jaxlib")
 def _():
     import jaxlib
     lib = os.path.join(os.path.dirname(jaxlib.__file__), "libjax_common.so")
@@ -365,7 +352,7 @@ def _():
     assert q.returncode != 0 and "Unknown flag" in q.stderr, q.stderr[-500:]
 
 
-@check("X2_every_row_of_the_matrix_runs")
+@checked("X2_every_row_of_the_matrix_runs")
 def _():
     rows = json.loads(xlane("matrix", "list", "--json").stdout)
     assert len(rows) >= 26 and {r["class"] for r in rows} == {"upstream defect", "policy", "version-gated"}, len(rows)
@@ -379,7 +366,7 @@ def _():
     assert all("recorded run" in r["text"] for r in without if r["state"] == "unknown"), without
 
 
-@check("X2_planted_breakages_are_found")
+@checked("X2_planted_breakages_are_found")
 def _():
     cache, venv = os.path.join(TMP, "jaxcache"), os.path.join(TMP, "venv2")
     site = os.path.join(venv, "lib", "python3.11", "site-packages")
@@ -408,4 +395,4 @@ def _():
 
 
 shutil.rmtree(TMP, ignore_errors=True)
-sys.exit(1 if failed else 0)
+sys.exit(end())

@@ -4,16 +4,10 @@ under box64 or qemu-user with a cross-built xlane. XLANE_LIBTPU names a libtpu.s
 downloaded once into build/dl."""
 import glob, json, os, shutil, subprocess, sys, tempfile, time, zipfile
 import _x86
+from _check import check, end
 
-failed = 0
 native = _x86.NATIVE
 everything = os.environ.get("XLANE_TEST_ALL") == "1"
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else f"FAIL {name}: {why}", flush=True)
 
 
 def skip(why):
@@ -109,4 +103,4 @@ r = aot("v6e:2x2", program(200000))
 check("too_large_for_its_memory_is_told", r.returncode == 1 and "CompileTimeHbmOom" in r.stderr, r.stderr[-800:])
 r = aot("v6e-8", program(8))
 check("a_wrong_topology_is_an_error", r.returncode == 1 and "pjrt: " in r.stderr, (r.returncode, r.stderr[-800:]))
-sys.exit(failed > 0)
+sys.exit(end())

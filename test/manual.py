@@ -5,16 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
+import _check
+from _check import check, end
+_check.prefix = "manual_"
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE = os.path.join(ROOT, "build", "xlane")
-bad = 0
-
-
-def check(name, ok, why=""):
-    global bad
-    bad += not ok
-    print(f"ok manual_{name}" if ok else f"FAIL manual_{name}: {why}", flush=True)
 
 
 def out(*words, **kw):
@@ -59,4 +55,4 @@ check("unknown_shell", p.returncode == 2 and "bash, zsh and fish" in p.stderr, p
 for shell in ("zsh", "fish"):
     text = out("completion", shell).stdout
     check(f"{shell}_has_every_verb", all(re.search(rf"\b{v}\b", text) for v in verbs), text[:200])
-sys.exit(1 if bad else 0)
+sys.exit(end())

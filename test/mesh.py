@@ -2,6 +2,8 @@
 wrong with a mesh or a sharding, found before anything is compiled; metrics that cannot lie; who holds what. Rows S1,
 S3, S4, E1-E3, L3, O3."""
 import csv, glob, json, os, re, shutil, struct, subprocess, sys, tempfile
+import _check
+from _check import end, holds
 
 here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE, TOOL = os.path.join(here, "build", "xlane"), os.path.join(here, "build", "test", "tool", "mesh")
@@ -10,20 +12,8 @@ for k in ("XLANE_CPU_DEVICES", "XLANE_CPU_HBM", "XLANE_ANNOTATIONS", "XLANE_CACH
     base.pop(k, None)
 tmp = tempfile.mkdtemp(prefix="xlane-mesh-")
 TOLERANCE = 2e-6                                     # of a loss, relative: f32 sums in another order, twelve steps deep
-bad = 0
-only = sys.argv[1:]
-
-
-def check(name, fn):
-    global bad
-    if only and not any(o in name for o in only):
-        return
-    try:
-        why = fn()
-    except Exception as e:
-        why = "%s: %s" % (type(e).__name__, str(e)[:400])
-    print("ok mesh_%s" % name if not why else "FAIL mesh_%s: %s" % (name, why), flush=True)
-    bad += bool(why)
+_check.prefix = "mesh_"
+only = _check.only = sys.argv[1:]
 
 
 def run(*args, devices=8, **env):
@@ -112,15 +102,15 @@ def same_losses():
                                                         open(two4() + "/events.jsonl"))] else "no canary ran"
 
 
-check("hybrid_on_2x4_is_one_device", same_losses)
-check("hybrid_scanned", lambda: apart(kept("one_scan", "mesh=", "model.pattern=AMER*2", "train.steps=4",
+holds("hybrid_on_2x4_is_one_device", same_losses)
+holds("hybrid_scanned", lambda: apart(kept("one_scan", "mesh=", "model.pattern=AMER*2", "train.steps=4",
                                            "optimizer.warmup=1", devices=1), kept("scan", "model.pattern=AMER*2",
                                                "train.steps=4", "optimizer.warmup=1")))
-check("older_annotations", lambda: apart(one(), kept("mhlo", XLANE_ANNOTATIONS="mhlo")))
-check("expert_axis", lambda: apart(one(), kept("expert", "mesh=data=2,expert=4")))
-check("sequence_axis", lambda: apart(one(), kept("seq", "mesh=data=2,seq=2,model=2")))
+holds("older_annotations", lambda: apart(one(), kept("mhlo", XLANE_ANNOTATIONS="mhlo")))
+holds("expert_axis", lambda: apart(one(), kept("expert", "mesh=data=2,expert=4")))
+holds("sequence_axis", lambda: apart(one(), kept("seq", "mesh=data=2,seq=2,model=2")))
 half = ["model.compute=bf16", "train.steps=3", "optimizer.warmup=1"]
-check("bf16_under_a_mesh", lambda: apart(kept("one_bf16", "mesh=", *half, devices=1), kept("bf16", *half), 5e-3))
+holds("bf16_under_a_mesh", lambda: apart(kept("one_bf16", "mesh=", *half, devices=1), kept("bf16", *half), 5e-3))
 
 
 def resumed():
@@ -139,7 +129,7 @@ def resumed():
     return None
 
 
-check("resumed_on_another_mesh", resumed)
+holds("resumed_on_another_mesh", resumed)
 
 
 def same_bits():
@@ -154,7 +144,7 @@ def same_bits():
     return None if open(ckpt(train("twice"), 12), "rb").read() == want else "run twice, other bytes"
 
 
-check("same_bits_on_the_same_mesh", same_bits)
+holds("same_bits_on_the_same_mesh", same_bits)
 
 
 def files():
@@ -178,7 +168,7 @@ def files():
     return None
 
 
-check("checkpoint_files_equal", files)
+holds("checkpoint_files_equal", files)
 
 
 def eval_and_sample():
@@ -193,7 +183,7 @@ def eval_and_sample():
     return None if s == t and len(s) > 4 else "sampled %r and %r" % (s, t)
 
 
-check("evaluated_and_sampled_on_the_mesh", eval_and_sample)
+holds("evaluated_and_sampled_on_the_mesh", eval_and_sample)
 
 # ---- bad input: before anything is compiled, with tensor, axis and line ----------------------------------------------
 def refused(name, parts, *words, conf=CONF, verb=("train", "--dry-run"), status=1, **kw):
@@ -202,7 +192,7 @@ def refused(name, parts, *words, conf=CONF, verb=("train", "--dry-run"), status=
         rc, out, err = run(XLANE, *verb, "bad.yaml", "runs=" + os.path.join(tmp, "bad"), *words, **kw)
         missing = [p for p in parts if p not in err]
         return None if rc == status and not missing else "rc %d, %r lacks %s" % (rc, err[-300:], missing)
-    check("refused_" + name, go)
+    holds("refused_" + name, go)
 
 
 line = lambda s: CONF.replace("{data: 2, model: 4}", s)
@@ -231,7 +221,7 @@ def full_name():
     return None if all(split[k] == v for k, v in want.items()) else str({k: split[k] for k in want})
 
 
-check("full_name_wins", full_name)
+holds("full_name_wins", full_name)
 
 
 def c(name, case, want, rc=1, **kw):
@@ -239,7 +229,7 @@ def c(name, case, want, rc=1, **kw):
         got = run(TOOL, case, **kw)
         missing = [w for w in want if w not in got[1 if rc == 0 else 2]]
         return None if got[0] == rc and not missing else "rc %d, %r lacks %s" % (got[0], got[2][-300:], missing)
-    check(name, go)
+    holds(name, go)
 
 
 c("c_late_in_the_graph", "late in the graph", ["mesh.c:", "too late", '"x"', "was made before, at"])
@@ -266,7 +256,7 @@ def c_metrics():
     return None
 
 
-check("c_metrics_on_a_mesh", c_metrics)
+holds("c_metrics_on_a_mesh", c_metrics)
 c("c_early_read", "early read", ["error is local", "before any collective over data", "2 devices"])
 c("c_wrong_axis", "wrong axis", ["reduced over model", "split over data", "stay local"])
 refused("planted_local", ["metric nll", "1 devices took part", "the mesh has 2"], "train.plant=local", verb=("train",))
@@ -305,7 +295,7 @@ def lie(case, event, *parts):
         if [e["event"] for e in found] != [event] or not all(p in found[0]["text"] for p in parts):
             return str(found)
         return None if found[0]["text"] in err and event in x("explain", folder) else "it was not said"
-    check("guard_" + case, go)
+    holds("guard_" + case, go)
 
 
 def honest():
@@ -352,7 +342,7 @@ def late_device():
                      "all_reduce over model") if rc == 1 else "rc %d" % rc
 
 
-check("explains_a_collective", late_device)
+holds("explains_a_collective", late_device)
 
 
 def on_xla():
@@ -367,14 +357,14 @@ def on_xla():
             return out
     return None
 
-check("guard_honest", honest)
+holds("guard_honest", honest)
 lie("no_collective", "not-reduced", "0: 12.5, 1: 14.5", "no collective of its own")
 lie("wrong_group", "not-reduced", "0: 15.5", "4: 47.5", "4 of 8 devices")
 lie("early_read", "local-read", "device 0 of 8 only")
 lie("early_index", "local-read", "device 0 of 8 only")
-check("guard_ten_arrays_lie_as_jax_says", ten)
-check("guard_explains_a_collective", mismatch)
-check("on_xla_with_both_annotations", on_xla)
+holds("guard_ten_arrays_lie_as_jax_says", ten)
+holds("guard_explains_a_collective", mismatch)
+holds("on_xla_with_both_annotations", on_xla)
 
 # ---- who holds what --------------------------------------------------------------------------------------------------
 def drawn():
@@ -403,7 +393,7 @@ def drawn():
     return None if ("stablehlo.all_reduce", "model") in over and ("stablehlo.all_reduce", "data") in over else str(over)
 
 
-check("sharding_of_real_buffers", drawn)
+holds("sharding_of_real_buffers", drawn)
 
 
 def report():
@@ -418,7 +408,7 @@ def report():
                                                           html) else "no collectives"
 
 
-check("drawn_in_the_report", report)
+holds("drawn_in_the_report", report)
 
 
 def memory():
@@ -432,7 +422,7 @@ def memory():
                        in peaks) else "compiled for %d, the devices peaked at %s" % (need, peaks)
 
 
-check("memory_of_every_device", memory)
+holds("memory_of_every_device", memory)
 
 
 def overfull():
@@ -454,7 +444,7 @@ def overfull():
     return None if rc == 0 else "the run that fits failed: %s" % err[-300:]
 
 
-check("a_16_MiB_device", overfull)
+holds("a_16_MiB_device", overfull)
 
 
 def overfull_program():
@@ -475,7 +465,7 @@ func.func public @main(%%a: tensor<2048x1536xf32> {sdy.sharding = #sdy.sharding<
     return None
 
 
-check("a_small_device_and_a_program", overfull_program)
+holds("a_small_device_and_a_program", overfull_program)
 
 
 def dry():
@@ -483,7 +473,7 @@ def dry():
     return None if "data=2, model=4 on 8 devices" in text and j["mesh"]["devices"] == 8 and 0 < j["mesh"]["argument_bytes"] < j["state_bytes"] / 2 else text + str(j.get("mesh"))
 
 
-check("dry_run", dry)
+holds("dry_run", dry)
 
 shutil.rmtree(tmp, ignore_errors=True)
-sys.exit(1 if bad else 0)
+sys.exit(end())

@@ -1,5 +1,6 @@
 """What commands say when something is wrong: exit status, the sentence and its next step, and what must not be said. A row per message."""
 import glob, os, re, shutil, subprocess, sys, tempfile
+from _check import check, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
@@ -11,7 +12,6 @@ ENV = dict(KEEP, XDG_CONFIG_HOME=TMP + "/config", XLANE_STATE=TMP + "/state", XL
            TPU_SKIP_MDS_QUERY="1", XLANE_PLUGIN="cpu")
 TINY = ["data.train=book.txt", "model.pattern=D", "model.dim=8", "model.heads=1", "optimizer.warmup=0", "train.steps=2",
         "train.eval_every=0"]
-failed = 0
 
 
 def write(name, text):
@@ -29,12 +29,6 @@ def xlane(*args, env=None, stdin=""):
     p = subprocess.run([XLANE, *args], capture_output=True, text=True, errors="replace", env=e, cwd=TMP, timeout=300,
                        input=stdin)
     return p.returncode, p.stdout + p.stderr
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else "FAIL %s: %s" % (name, str(why)[-1500:]), flush=True)
 
 
 write("book.txt", "the quick brown fox jumps over the lazy dog. " * 200)
@@ -167,4 +161,4 @@ for page in pages:
 check("pages_cite_files_that_are_there", not missing, missing)
 check("pages_show_verbs_and_options_that_are_there", not wrong and len(helps) > 15, (wrong, sorted(helps)))
 shutil.rmtree(TMP, ignore_errors=True)
-sys.exit(failed > 0)
+sys.exit(end())

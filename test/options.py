@@ -3,15 +3,9 @@ import os, subprocess, sys, tempfile
 
 import numpy as np
 from jaxlib import _jax
+from _check import check, end
 
 TOOL = "build/test/tool/pjrt"
-failed = 0
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print("ok " + name if ok else f"FAIL {name}: {why}")
 
 
 def tool(*args):
@@ -102,4 +96,4 @@ with tempfile.TemporaryDirectory() as d:
     r = tool("options", put("text", b"these are not options"))
     check("not_a_proto", r.returncode == 1 and b"byte" in r.stderr, r.stderr)
 
-sys.exit(failed > 0)
+sys.exit(end())

@@ -1,14 +1,8 @@
 """xlane probe against plugins with something wrong: the right class each, with the true reason and the next step (P1-P4)."""
 import json, os, struct, subprocess, sys, tempfile, time
+from _check import check, end
 
 XLANE, PLUGINS = "build/xlane", "build/test/plugins"
-failed = 0
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else f"FAIL {name}: {why}", flush=True)
 
 
 def probe(plugin, *more, **env):
@@ -132,4 +126,4 @@ r = subprocess.run([XLANE, "probe", "--timeout=0"], capture_output=True, text=Tr
 check("misuse", r.returncode == 2 and "--timeout" in r.stderr, r.stderr)
 r = subprocess.run([XLANE, "probe", f"--plugin={PLUGINS}/held.so"], capture_output=True, text=True)
 check("text_output", r.returncode == 1 and r.stdout.startswith("no-device: ") and "\nnext      " in r.stdout, r.stdout)
-sys.exit(failed > 0)
+sys.exit(end())

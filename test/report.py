@@ -1,17 +1,11 @@
 """xlane try and xlane report: the whole way once, then the HTML files of a train run, a JAX run and two compared. Where
 Chromium is (./x test all installs it when it may) each is opened there: no console error, every section filled."""
 import glob, html.parser, json, os, re, shutil, subprocess, sys, tempfile
+from _check import check, end
 
 XLANE = os.path.abspath("build/xlane")
 TMP = tempfile.mkdtemp(prefix="xlane-report-")
 ENV = dict(os.environ, XLANE_STATE=TMP + "/state", XLANE_CACHE=TMP + "/cache")
-failed = 0
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else f"FAIL {name}: {str(why)[-2000:]}", flush=True)
 
 
 def xlane(*args, **env):
@@ -136,4 +130,4 @@ else:
         check(f"browser_{name}", not console and os.path.exists(shot) and os.path.getsize(shot) > 20000,
               console or r.stderr[-800:])
 shutil.rmtree(TMP, ignore_errors=True)
-sys.exit(failed > 0)
+sys.exit(end())

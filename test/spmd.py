@@ -7,20 +7,10 @@ import numpy as np
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+import _check
+from _check import end, holds
 
-only = sys.argv[1:]
-bad = 0
-
-def check(name, fn):
-    global bad
-    if only and not any(o in name for o in only):
-        return
-    try:
-        why = fn()
-    except Exception as e:
-        why = "%s: %s" % (type(e).__name__, str(e)[:600])
-    print("ok %s" % name if not why else "FAIL %s: %s" % (name, why), flush=True)
-    bad += bool(why)
+_check.only = sys.argv[1:]
 
 def mesh_of(platform, **axes):
     return Mesh(np.array(jax.devices(platform)).reshape(tuple(axes.values())), tuple(axes))
@@ -270,7 +260,7 @@ def same_losses(name, loss, params, axes, specs, batch=P("data"), bytes_limit=No
             why = "the executable says %s ring bytes, the drawing %s" % (f.cost_analysis()["collective ring bytes"],
                 sums[1][0])
         return why
-    check(name, go)
+    holds(name, go)
 
 gpt, moe = gpt_params(), moe_params()
 for shardy in (True, False):
@@ -316,7 +306,7 @@ def both(name, fn, *args, tol=1e-4, modes=(True, False)):
         return close(out[0], out[1], tol)
     for shardy in modes:
         jax.config.update("jax_use_shardy_partitioner", shardy)
-        check(name + ("" if shardy else " (GSPMD)"), go)
+        holds(name + ("" if shardy else " (GSPMD)"), go)
     jax.config.update("jax_use_shardy_partitioner", True)
 
 x = np.random.default_rng(2).normal(size=(8, 16, 32)).astype(np.float32)
@@ -405,7 +395,7 @@ def padded():
             return "no %s of %s on a device: %s" % (op, type, r.stdout[-2000:] + r.stderr)
     said = low.compile().cost_analysis().get("gathered")
     return "all_gather in the program" if "all_gather" in r.stdout else said
-check("uneven: each device has its part, padded", padded)
+holds("uneven: each device has its part, padded", padded)
 
 # ---- shard_map -------------------------------------------------------------------------------------------------------
 def collectives(x):
@@ -470,17 +460,17 @@ def fails(fn, *words):
         return "the message lacks %s: %s" % (missing, str(e)[:300]) if missing else None
     return "there was no error"
 
-check("several executions at once", at_once)
+holds("several executions at once", at_once)
 eight = lambda f, **k: jax.jit(jax.shard_map(f, mesh=mesh_of("xlane", data=8), in_specs=P("data"), out_specs=P("data"),
                                              check_vma=False, **k))
 ones = np.ones(64, np.float32)
-check("devices in different collectives: an error that names both", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
+holds("devices in different collectives: an error that names both", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
     jax.lax.axis_index("data") < 4, lambda x: jax.lax.psum(x, "data"), lambda x: jax.lax.all_gather(x,
         "data").sum(0), x))(ones), "all_reduce", "all_gather", "device"))
-check("a device that leaves out a collective", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
+holds("a device that leaves out a collective", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
     jax.lax.axis_index("data") != 3, lambda x: jax.lax.psum(x, "data"), lambda x: x, x))(ones), "device 3", "has ended", "all_reduce"))
 pairs = lambda x, g: jax.lax.psum(x, "data", axis_index_groups=g)
-check("different groups in two branches", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
+holds("different groups in two branches", lambda: fails(lambda: eight(lambda x: jax.lax.cond(
     jax.lax.axis_index("data") % 2 == 0, lambda x: pairs(x, [[0, 1], [2, 3], [4, 5], [6, 7]]), lambda x: pairs(x,
         [[1, 2], [3, 4], [5, 6], [7, 0]]), x))(ones), "all_reduce", "device"))
 
@@ -499,7 +489,7 @@ def in_child(code, env, *words):
     return "%s missing in: %s" % (missing, (r.stdout + r.stderr)[-600:]) if missing else None
 
 # one device computes for ever while the others wait for it: they do not
-check("a device that does not come in time", lambda: in_child("""
+holds("a device that does not come in time", lambda: in_child("""
 def f(x):
     y = jax.lax.cond(jax.lax.axis_index("data") == 5, lambda x: jax.lax.while_loop(lambda c: c[0] < 600000, lambda c: (c[0] + 1, jnp.sin(c[1] + 1)), (0, x))[1], lambda x: x, x)
     return jax.lax.psum(y, "data")
@@ -511,7 +501,7 @@ except Exception as e:
     print("after %.1f s: %s" % (time.monotonic() - t, e))
 """, dict(XLANE_CPU_COLLECTIVE_TIMEOUT="0.3"), "device 5", "still at work", "XLANE_CPU_COLLECTIVE_TIMEOUT"))
 # one device runs out of memory: everybody hears of it, and the next program runs
-check("a device without memory while the others wait", lambda: in_child("""
+holds("a device without memory while the others wait", lambda: in_child("""
 hog = jax.device_put(np.zeros(13 << 18, np.float32), jax.devices()[6])
 x = jax.device_put(np.ones((64, 64), np.float32), NamedSharding(mesh, P("data")))
 big = sm(lambda x: jax.lax.psum(x, "data") + jnp.sort(jnp.cos(jnp.broadcast_to(x[:1, :1], (1024, 1024))), 0)[:1, :1])
@@ -546,7 +536,7 @@ def memory():
         return "after a donated step the devices hold %s" % (stats() - before)
     whole = jax.device_put(np.ones((256, 1024), np.float32), NamedSharding(mesh, P()))
     return None if (stats() - before - one >= 1 << 20).all() else "a replicated array takes %s" % (stats() - before - one)
-check("memory of each device; donated parts are reused", memory)
+holds("memory of each device; donated parts are reused", memory)
 
 def said():
     """What no rule splits is gathered, and op, line and bytes are said: by the executable, and as an event of a run under the guard."""
@@ -570,7 +560,7 @@ def said():
                                 and o["bytes"] > 0 for o in found[0]["ops"]):
             return "the run's events have %s; %s" % (found, r.stderr[-300:])
     return None
-check("what is gathered for lack of a rule is said", said)
+holds("what is gathered for lack of a rule is said", said)
 
 # ---- xlane sharding --------------------------------------------------------------------------------------------------
 def drawings():
@@ -613,6 +603,6 @@ def drawings():
         if boxes != ours:
             return "array %d (%s): JAX draws the devices %s, ours %s" % (i, specs[i], boxes, ours)
     return None
-check("xlane sharding draws what JAX holds and draws", drawings)
+holds("xlane sharding draws what JAX holds and draws", drawings)
 
-sys.exit(1 if bad else 0)
+sys.exit(end())

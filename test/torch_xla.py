@@ -18,6 +18,9 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import _check
+from _check import check, end
+_check.prefix = "torch_xla_"
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -26,13 +29,6 @@ TRAIN, FAULT_SCRIPT, OPS, SPMD, RANKS = (os.path.join(HERE, "torch", n) for n
 PINS = ["torch==2.9.0", "torch_xla==2.9.0", "numpy"]
 NATIVE = os.uname().machine == "x86_64"
 PREPARED = os.environ.get("XLANE_TORCH_ROOT")
-failed = 0
-
-
-def check(name, ok, detail=""):
-    global failed
-    failed += not ok
-    print(f"{'ok' if ok else 'FAIL'} torch_xla_{name}" + ("" if ok else f": {detail}"), flush=True)
 
 
 def leave(why):
@@ -187,7 +183,7 @@ def main():
         check("G6_says_how_to_get_lines", "XLA_IR_DEBUG=1 XLA_HLO_DEBUG=1" in warm_words, warm_words)
         faults(python, base, library, run, guarded, runs)
         matrix(tmp, python, xlane, path)
-    sys.exit(failed > 0)
+    sys.exit(end())
 
 
 def ranks(python, site, path):

@@ -3,6 +3,7 @@
 ./x test all does it with two real libtpus."""
 import base64, glob, hashlib, json, os, shutil, subprocess, sys, tempfile, zipfile
 import _x86
+from _check import check, end
 
 XLANE, CPU, WORSE = (os.path.abspath("build/" + p) for p in ("xlane", "libxlane-cpu.so", "test/plugins/worse.so"))
 TMP = tempfile.mkdtemp(prefix="xlane-upgrade-")
@@ -10,13 +11,6 @@ ENV = dict(os.environ, XLANE_STATE=TMP + "/state", XDG_CACHE_HOME=TMP + "/cache"
            PIP_FIND_LINKS=TMP + "/wheels",
            TPU_SKIP_MDS_QUERY="1", VIRTUAL_ENV=os.path.dirname(os.path.dirname(sys.executable)))
 ENV.pop("XLANE_CATALOG", None)
-failed = 0
-
-
-def check(name, ok, why=""):
-    global failed
-    failed += not ok
-    print(("ok " + name) if ok else f"FAIL {name}: {str(why)[-1800:]}", flush=True)
 
 
 def xlane(*args, **env):
@@ -278,4 +272,4 @@ else:
         check("libtpu_refuses_a_topology", r.returncode == 1 and "refuses the topology v6e:1x1" in r.stdout,
               r.stdout + r.stderr)
 shutil.rmtree(TMP)
-sys.exit(failed > 0)
+sys.exit(end())

@@ -19,7 +19,8 @@ cpu = re.findall(rf"^ENV\((\w+), *(\w+), *[^,]+, *[^,]+, *{text}, *{text}\)", TA
 names = ["XLANE_" + v[0] for v in vars_] + ["XLANE_CPU_" + v[0] for v in cpu]
 
 GROUPS = (("USER", "Set by you", "what it does"),
-          ("RUN", "Set by xlane for the processes that it starts", "what it tells them; an option is one of `xlane run`"),
+          ("RUN", "Set by xlane for the processes that it starts",
+           "what it tells them; an option is one of `xlane run`"),
           ("TEST", "Set for tests and measurements", "what it does"))
 KINDS = {"SIZE": "a number, `16MiB`", "SECONDS": "seconds", "FLAG": "0 or 1", "PATH": "text"}
 
@@ -44,7 +45,8 @@ if "--fix" in sys.argv:
         f.write(page())
 
 rows = len(re.findall(r"^(?:VAR|ENV)\(", TABLE, re.M))
-check("variables_rows_parse", rows == len(names) == len(set(names)), f"{len(names)} of {rows} rows, {len(set(names))} names")
+check("variables_rows_parse", rows == len(names) == len(set(names)),
+      f"{len(names)} of {rows} rows, {len(set(names))} names")
 files = [f for f in subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True).stdout.split("\n")
          if re.fullmatch(r"(?:src|include|test|bench|wheel|examples|profiles)/.*\.(?:c|h|inl|def|py|sh|yaml)|x|Makefile", f)
          and f not in ("src/base/variables.def", "test/variables.py")]

@@ -5,15 +5,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import _check
+from _check import check, end
+_check.prefix = "wheel_"
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-failed = 0
-
-
-def check(name, ok, detail=""):
-    global failed
-    failed += not ok
-    print(f"{'ok' if ok else 'FAIL'} wheel_{name}" + ("" if ok else f": {detail}"), flush=True)
 
 
 with tempfile.TemporaryDirectory() as tmp:
@@ -58,4 +54,4 @@ with tempfile.TemporaryDirectory() as tmp:
               ours.stdout + ours.stderr[-300:])
     else:
         print("skip wheel_jax_finds_the_device: libxlane-cpu.so exports no GetPjrtApi")
-sys.exit(failed > 0)
+sys.exit(end())

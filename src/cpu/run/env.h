@@ -1,6 +1,6 @@
 /* src/cpu/run/env.h
- * The environment variables XLANE_CPU_* (base/variables.def). A client and every compile check them all first, so that a misspelt
- * name or value is an error and never ignored. Any thread may call. */
+ * The environment variables XLANE_CPU_* (base/variables.def). A client and every compile check them all first, so that
+ * a misspelt name or value is an error and never ignored. Any thread may call. */
 #ifndef XL_CPU_ENV_H
 #define XL_CPU_ENV_H
 
