@@ -2,6 +2,7 @@
 shard_map, and on eight devices. Also with JAX's CPU left out of JAX_PLATFORMS: a callback's operands then lie on the
 device."""
 import subprocess, sys
+from _check import end, runs
 from _eight import here, lib
 import os
 import numpy as np
@@ -9,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import io_callback
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from _check import end, runs
 
 
 def same(a, b, tol=1e-6):

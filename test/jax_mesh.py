@@ -2,12 +2,12 @@
 without results, the text of the optimised program, arguments split as others are, collectives that are started and
 awaited. On eight devices, values against numpy."""
 import sys
+from _check import end, runs
 from _eight import here, lib
 import numpy as np
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-from _check import end, runs
 
 
 def same(a, b, tol=1e-5):

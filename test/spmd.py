@@ -2,13 +2,13 @@
 CPU. Losses must agree; for five training steps the bytes that go through collectives are set beside what XLA's
 partitioner inserts."""
 import contextlib, glob, io, itertools, json, os, re, subprocess, sys, tempfile, threading
+import _check
+from _check import end, holds
 from _eight import here, lib
 import numpy as np
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-import _check
-from _check import end, holds
 
 _check.only = sys.argv[1:]
 

@@ -371,8 +371,10 @@ static int64_t peak(walk *w, const xl_region *r)
     }
     /* What is born may lie where something of its size ends. */
     int64_t *kept = xl_new(w->a, int64_t, r->nop + 1);
-    qsort(birth, nbirth, sizeof *birth, by_place);
-    qsort(death, ndeath, sizeof *death, by_place);
+    if (nbirth && ndeath) {
+        qsort(birth, nbirth, sizeof *birth, by_place);
+        qsort(death, ndeath, sizeof *death, by_place);
+    }
     for (size_t i = 0, k = 0; i < nbirth && k < ndeath;) {
         int order = by_place(&birth[i], &death[k]);
         if (!order)

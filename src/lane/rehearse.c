@@ -44,9 +44,9 @@ static bool human_bytes(xl_str *s, int64_t *out)
 bool xl_oom_figures(xl_str message, int64_t *used, int64_t *limit)
 {
     static const char key[] = "Used ";
-    const char *p = message.p, *end = message.p + message.n;
-    if (!p)
+    if (!message.p)
         return *used = *limit = -1, false;
+    const char *p = message.p, *end = message.p + message.n;
     while ((p = memmem(p, (size_t)(end - p), key, sizeof key - 1))) {
         p += sizeof key - 1;
         xl_str rest = { p, (size_t)(end - p) };
