@@ -212,7 +212,7 @@ def further_causes():
                 return
         raise AssertionError(json.dumps([want, last], indent=1))
     for name, want in planted.items():
-        check("G1_" + name)(functools.partial(judge, name, want))
+        checked("G1_" + name)(functools.partial(judge, name, want))
 
 
 further_causes()
