@@ -232,4 +232,4 @@ bundle: all
 clean:
 	rm -rf $(B)
 .PHONY: all test build-tests build-bench bench build-fuzz install bundle clean
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+-include $(shell find $(B) -name '*.d' -type f 2>/dev/null)

@@ -23,7 +23,8 @@ if check("packages", p.returncode == 0 and len(debs) == 2, p.stdout + p.stderr):
     for d in debs:
         subprocess.run(["dpkg-deb", "-x", d, tmp + "/root"], check=True)
     control = subprocess.run(["dpkg-deb", "-f", debs[0]], capture_output=True, text=True).stdout
-    check("depends_on_what_it_links", all(f"lib{l}" in control for l in ("zstd1", "sodium23", "yaml-0-2", "c6")), control)
+    check("depends_on_what_it_links", all(f"lib{l}" in control for l in ("zstd1", "sodium23", "yaml-0-2", "c6")),
+          control)
     xlane = tmp + "/root/usr/bin/xlane"
     p = subprocess.run([xlane, "probe", "--plugin=cpu"], capture_output=True, text=True, timeout=300,
                        env=dict(os.environ, XLANE_STATE=tmp + "/state"))
@@ -34,7 +35,8 @@ if check("packages", p.returncode == 0 and len(debs) == 2, p.stdout + p.stderr):
     with open(tmp + "/a.c", "w") as f:
         f.write("#include <stdio.h>\n#include <xlane/xlane.h>\nint main(void) { puts(xl_error_message(NULL)); return 0; }\n")
     lib = [os.path.join(d, "libxlane.a") for d, _, fs in os.walk(tmp + "/root") if "libxlane.a" in fs][0]
-    p = subprocess.run([os.environ.get("CC", "cc"), tmp + "/a.c", "-I" + tmp + "/root/usr/include", lib, "-lyaml", "-lsodium",
+    p = subprocess.run([os.environ.get("CC", "cc"), tmp + "/a.c", "-I" + tmp + "/root/usr/include", lib, "-lyaml",
+                        "-lsodium",
                         "-lzstd", "-lpthread", "-ldl", "-lm", "-o", tmp + "/a"], capture_output=True, text=True)
     check("a_program_links_the_library", p.returncode == 0 and subprocess.run([tmp + "/a"]).returncode == 0, p.stderr)
     if shutil.which("lintian"):

@@ -1,8 +1,8 @@
 /* xlane memory: what each physical device held, from memory.csv. */
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "cli/cli.h"
+#include "lane/memory_csv.h"
 #include "lane/run.h"
 
 typedef struct { xl_str rank, device; int64_t last, peak, limit, samples, peak_step; } row;
@@ -27,37 +27,29 @@ static xl_error *memory(const xl_cli *cli, int argc, char **argv)
     xl_arena *a = cli->arena;
     xl_buf b = { 0 };
     char *dir;
-    xl_str text = { 0 };
     row *rows = NULL;
     size_t n = 0, cap = 0, nevent = 0;
     xl_node **event = NULL;
     XL_DO(xl_run_find(a, argc ? argv[0] : "last", &dir));
-    char *path = xl_path_join(a, dir, "memory.csv");
-    if (xl_file_stat(path, NULL))
-        XL_DO(xl_file_read(a, path, &text));
-    while (text.n) {
-        xl_str line = xl_str_cut(&text, '\n'), f[9];
-        for (int i = 0; i < 9; i++)
-            f[i] = xl_str_cut(&line, ',');
-        if (!f[5].n || !f[0].n || f[0].p[0] == 't')
-            continue;
+    xl_memory_csv c = xl_memory_csv_open(a, dir);
+    for (xl_memory_row m; xl_memory_csv_next(&c, &m);) {
         row *r = NULL;
         for (size_t i = 0; i < n && !r; i++)
-            if (xl_str_eq(rows[i].rank, f[1]) && xl_str_eq(rows[i].device, f[3]))
+            if (xl_str_eq(rows[i].rank, m.rank) && xl_str_eq(rows[i].device, m.device))
                 r = &rows[i];
         if (!r) {
-            XL_PUSH(a, rows, n, cap, ((row){ f[1], f[3], 0, -1, -1, 0, 0 }));
+            XL_PUSH(a, rows, n, cap, ((row){ m.rank, m.device, 0, -1, -1, 0, 0 }));
             r = &rows[n - 1];
         }
-        r->last = number(f[5]);
+        r->last = m.in_use;
         r->samples++;
-        int64_t peak = number(f[6]) > r->last ? number(f[6]) : r->last;
+        int64_t peak = m.peak > r->last ? m.peak : r->last;
         if (peak > r->peak) {
             r->peak = peak;
-            r->peak_step = number(f[4]);
+            r->peak_step = m.step;
         }
-        if (number(f[7]) >= 0)
-            r->limit = number(f[7]);
+        if (m.limit >= 0)
+            r->limit = m.limit;
     }
     const char *refused = NULL;
     XL_DO(xl_run_events(a, dir, &event, &nevent));

@@ -11,6 +11,7 @@
 #include "cli/chart.h"
 #include "cli/cli.h"
 #include "cli/held.h"
+#include "lane/memory_csv.h"
 #include "lane/metrics.h"
 #include "lane/receipt.h"
 #include "lane/run.h"
@@ -127,47 +128,26 @@ static void read_steps(xl_arena *a, story *s)
 
 static void read_memory(xl_arena *a, story *s)
 {
-    xl_str text;
-    char *path = xl_path_join(a, s->dir, "memory.csv");
-    if (!xl_file_stat(path, NULL))
-        return;
-    xl_error *err = xl_file_read_max(a, path, 256 << 20, &text);
-    if (err) {
-        xl_error_free(err);
-        return;
-    }
-    while (text.n) {
-        xl_str line = xl_str_cut(&text, '\n'), f[9];
-        double t, use;
-        int64_t peak = -1, limit = -1, step = -1;
-        for (int i = 0; i < 9; i++)
-            f[i] = xl_str_cut(&line, ',');
-        if (!xl_str_f64(f[0], &t) || !xl_str_f64(f[5], &use))
-            continue;
+    xl_memory_csv c = xl_memory_csv_open(a, s->dir);
+    for (xl_memory_row r; xl_memory_csv_next(&c, &r);) {
         device *d = NULL;
         for (size_t i = 0; i < s->ndev && !d; i++)
-            if (xl_str_eq(s->dev[i].rank, f[1]) && xl_str_eq(s->dev[i].device, f[3]))
+            if (xl_str_eq(s->dev[i].rank, r.rank) && xl_str_eq(s->dev[i].device, r.device))
                 d = &s->dev[i];
         if (!d) {
-            XL_PUSH(a, s->dev, s->ndev, s->capdev, ((device){ .rank = f[1], .device = f[3], .peak = -1, .limit = -1 }));
+            XL_PUSH(a, s->dev, s->ndev, s->capdev,
+                    ((device){ .rank = r.rank, .device = r.device, .peak = -1, .limit = -1 }));
             d = &s->dev[s->ndev - 1];
         }
-        if (!xl_str_i64(f[6], &peak))
-            peak = -1;
-        if (!xl_str_i64(f[7], &limit))
-            limit = -1;
-        if (!xl_str_i64(f[4], &step))
-            step = -1;
         size_t n = d->n;
-        XL_PUSH(a, d->t, n, d->captime, t);
-        XL_PUSH(a, d->use, d->n, d->cap, use / (1 << 20));
-        if (peak < (int64_t)use)
-            peak = (int64_t)use;
+        XL_PUSH(a, d->t, n, d->captime, r.t);
+        XL_PUSH(a, d->use, d->n, d->cap, (double)r.in_use / (1 << 20));
+        int64_t peak = r.peak < r.in_use ? r.in_use : r.peak;
         if (peak > d->peak) {
             d->peak = peak;
-            d->peak_step = step;
+            d->peak_step = r.step;
         }
-        d->limit = limit > 0 ? limit : d->limit;
+        d->limit = r.limit > 0 ? r.limit : d->limit;
     }
 }
 

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "cli/cli.h"
+#include "lane/memory_csv.h"
 #include "lane/run.h"
 #include "lane/steps.h"
 #include "lane/verdict.h"
@@ -72,36 +73,20 @@ static process *process_of(xl_arena *a, view *v, size_t *cap, int pid, int rank)
 
 static void read_memory(xl_arena *a, const char *dir, view *v)
 {
-    xl_str text;
     size_t cap = 0;
-    char *path = xl_path_join(a, dir, "memory.csv");
-    if (!xl_file_stat(path, NULL))
-        return;
-    xl_error *err = xl_file_read_max(a, path, 256 << 20, &text);
-    if (err) {
-        xl_error_free(err);
-        return;
-    }
-    while (text.n) {
-        xl_str line = xl_str_cut(&text, '\n'), f[8];
+    xl_memory_csv c = xl_memory_csv_open(a, dir);
+    for (xl_memory_row r; xl_memory_csv_next(&c, &r);) {
         memory *m = NULL;
-        int64_t use;
-        for (int i = 0; i < 8; i++)
-            f[i] = xl_str_cut(&line, ',');
-        if (!xl_str_i64(f[5], &use))
-            continue;
         for (size_t i = 0; i < v->nmem && !m; i++)
-            if (xl_str_eq(v->mem[i].rank, f[1]) && xl_str_eq(v->mem[i].device, f[3]))
+            if (xl_str_eq(v->mem[i].rank, r.rank) && xl_str_eq(v->mem[i].device, r.device))
                 m = &v->mem[i];
         if (!m) {
-            XL_PUSH(a, v->mem, v->nmem, cap, ((memory){ .rank = f[1], .device = f[3], .limit = -1 }));
+            XL_PUSH(a, v->mem, v->nmem, cap, ((memory){ .rank = r.rank, .device = r.device }));
             m = &v->mem[v->nmem - 1];
         }
-        m->use = use;
-        if (!xl_str_i64(f[6], &m->peak) || m->peak < use)
-            m->peak = use;
-        if (!xl_str_i64(f[7], &m->limit))
-            m->limit = -1;
+        m->use = r.in_use;
+        m->peak = r.peak < r.in_use ? r.in_use : r.peak;
+        m->limit = r.limit;
     }
 }
 

@@ -15,6 +15,7 @@
 #include "base/journal.h"
 #include "base/time.h"
 #include "guard/guard.h"
+#include "lane/memory_csv.h"
 
 static _Atomic int asleep;                                 /* the watcher waits on this word while it is 1 */
 static _Atomic bool dirty, memory_due;
@@ -168,14 +169,6 @@ void guard_memory_due(void)
         atomic_store_explicit(&memory_due, true, memory_order_relaxed);
 }
 
-static void put_optional(xl_buf *b, bool set, int64_t v)
-{
-    if (set)
-        xl_buf_printf(b, ",%lld", (long long)v);
-    else
-        xl_buf_putc(b, ',');
-}
-
 /* Where the plugin can reset a device's peak (PJRT 0.106), it is reset at each sample, which gives the peak of the
  * steps between two samples. What it was before is kept, so that the frontend sees no reset that it did not ask for.
  * Under peak_lock. */
@@ -266,14 +259,9 @@ static void sample_memory(void)
     if (!client || !p || !*dir || memory_refused)
         return;
     if (!memory_open) {
-        char path[4200];
-        snprintf(path, sizeof path, "%s/memory.csv", dir);
         memory_open = true;
         if (xl_run_there(G.run))
-            xl_error_free(xl_journal_open(&memory, path,
-                                          XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,"
-                                                 "largest_alloc,peak_since_last\n"),
-                                          true));
+            xl_error_free(xl_memory_csv_create(&memory, dir, true));
     }
     PJRT_Client_AddressableDevices_Args d = { .struct_size = sizeof d, .client = client };
     if (!memory.path || p->real->PJRT_Client_AddressableDevices(&d))
@@ -297,13 +285,14 @@ static void sample_memory(void)
                 &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
             break;
         }
-        xl_buf_printf(&b, "%.6f,%d,%d,%zu,%llu,%lld", xl_run_time(G.run), xl_run_rank(G.run), (int)getpid(), i,
-                      (unsigned long long)G.step, (long long)s.bytes_in_use);
-        put_optional(&b, s.peak_bytes_in_use_is_set, s.peak_bytes_in_use);
-        put_optional(&b, s.bytes_limit_is_set, s.bytes_limit);
-        put_optional(&b, s.largest_alloc_size_is_set, s.largest_alloc_size);
-        put_optional(&b, since >= 0, since);
-        xl_buf_putc(&b, '\n');
+        xl_memory_csv_put(&b, xl_run_rank(G.run), (int)getpid(), (int64_t)i,
+                          &(xl_memory_row){ .t = xl_run_time(G.run),
+                                            .step = (int64_t)G.step,
+                                            .in_use = s.bytes_in_use,
+                                            .peak = s.peak_bytes_in_use_is_set ? s.peak_bytes_in_use : -1,
+                                            .limit = s.bytes_limit_is_set ? s.bytes_limit : -1,
+                                            .largest = s.largest_alloc_size_is_set ? s.largest_alloc_size : -1,
+                                            .since = since });
     }
     if (b.n && !b.failed)
         xl_journal_add(&memory, xl_buf_view(&b), 1);

@@ -7,6 +7,7 @@
 #include "base/secret.h"
 #include "base/version.h"
 #include "lane/catalog.h"
+#include "lane/memory_csv.h"
 #include "lane/run.h"
 #include "pjrt/plugin.h"
 
@@ -33,22 +34,13 @@ static xl_str hardware_of(xl_arena *a, xl_str topology)
 /* The peak of the fullest device and its limit, over the processes of this attempt. */
 static void observe(xl_arena *a, const char *dir, double since, xl_catalog_entry *e)
 {
-    xl_str text;
-    xl_error *err = xl_file_read_max(a, xl_path_join(a, dir, "memory.csv"), 64 << 20, &text);
-    while (!err && text.n) {                                /* t,rank,pid,device,step,bytes_in_use,peak,limit,... */
-        xl_str line = xl_str_cut(&text, '\n'), at[8];
-        double t;
-        int64_t peak, limit;
-        for (int i = 0; i < 8; i++)
-            at[i] = xl_str_cut(&line, ',');
-        if (!xl_str_f64(at[0], &t) || t < since)
+    xl_memory_csv c = xl_memory_csv_open(a, dir);
+    for (xl_memory_row r; xl_memory_csv_next(&c, &r);) {
+        if (r.t < since)
             continue;
-        if (xl_str_i64(at[6], &peak) && peak > e->observed)
-            e->observed = peak;
-        if (xl_str_i64(at[7], &limit) && limit > e->limit)
-            e->limit = limit;
+        e->observed = r.peak > e->observed ? r.peak : e->observed;
+        e->limit = r.limit > e->limit ? r.limit : e->limit;
     }
-    xl_error_free(err);
 }
 
 bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const xl_catalog_launch *l,

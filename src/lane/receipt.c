@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "lane/bundle.h"
 #include "lane/identity.h"
+#include "lane/memory_csv.h"
 #include "lane/metrics.h"
 #include "lane/run.h"
 
@@ -120,19 +121,11 @@ static const char *restore_method(const xl_receipt_facts *f, const story *s)
 
 static uint64_t peak_memory(xl_arena *a, const char *dir)
 {
-    xl_str text;
-    uint64_t peak = 0;
-    xl_error *err = xl_file_read_max(a, xl_path_join(a, dir, "memory.csv"), 64 << 20, &text);
-    while (!err && text.n) { /* t,rank,pid,device,step,bytes_in_use,peak,... */
-        xl_str line = xl_str_cut(&text, '\n'), field = { 0 };
-        int64_t v;
-        for (int i = 0; i < 7; i++)
-            field = xl_str_cut(&line, ',');
-        if (xl_str_i64(field, &v) && v > 0 && (uint64_t)v > peak)
-            peak = (uint64_t)v;
-    }
-    xl_error_free(err);
-    return peak;
+    int64_t peak = 0;
+    xl_memory_csv c = xl_memory_csv_open(a, dir);
+    for (xl_memory_row r; xl_memory_csv_next(&c, &r);)
+        peak = r.peak > peak ? r.peak : peak;
+    return (uint64_t)peak;
 }
 
 static xl_str text_of(const xl_node *n, const char *key)

@@ -1,3 +1,4 @@
+#include "lane/memory_csv.h"
 #include "lane/retry.h"
 
 #include <signal.h>
@@ -198,16 +199,10 @@ xl_phase xl_run_phase(xl_arena *a, const char *dir, xl_buf *texts)
             !xl_str_is(what->s, "fault")) /* the guard's own troubles are not the program's */
             xl_buf_printf(texts, "%.*s\n", XL_FMT(error->s));
     }
-    xl_str text = { 0 };
-    xl_error *err = attempts ? NULL : xl_file_read_max(a, xl_path_join(a, dir, "memory.csv"), 64 << 20, &text);
-    while (!err && text.n) { /* t,rank,pid,device,step,...: what a process that was killed has left */
-        xl_str line = xl_str_cut(&text, '\n'), field = { 0 };
-        int64_t seen;
-        for (int i = 0; i < 5; i++)
-            field = xl_str_cut(&line, ',');
-        if (xl_str_i64(field, &seen) && seen > steps)
-            steps = seen;
-    }
-    xl_error_free(err);
+    xl_memory_csv c = { 0 };
+    if (!attempts)
+        c = xl_memory_csv_open(a, dir); /* what a process that was killed has left */
+    for (xl_memory_row r; xl_memory_csv_next(&c, &r);)
+        steps = r.step > steps ? r.step : steps;
     return steps > XL_WINDOW_STEPS ? XL_PHASE_RUN : client ? XL_PHASE_WINDOW : XL_PHASE_STARTUP;
 }

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "base/version.h"
 #include "lane/collective.h"
+#include "lane/memory_csv.h"
 #include "pjrt/gate.h"
 #include "train/held.h"
 #include "train/ranks.h"
@@ -329,12 +330,9 @@ static void print_line(loop *l, bool end)
 static void note_memory(loop *l)
 {
     xl_buf b = { 0 };
-    xl_arena a = { 0 };
     xl_error *err = NULL;
     if (!l->memory.path)
-        err = xl_journal_open(
-            &l->memory, xl_path_join(&a, xl_run_dir(l->run), "memory.csv"),
-            XL_STR("t,rank,pid,device,step,bytes_in_use,peak_bytes_in_use,bytes_limit,largest_alloc\n"), l->job);
+        err = xl_memory_csv_create(&l->memory, xl_run_dir(l->run), l->job);
     for (size_t i = 0; i < l->s.lane->place.n && !err; i++) {
         const xl_device *d = l->s.lane->place.dev[i];
         xl_device_memory m;
@@ -342,9 +340,10 @@ static void note_memory(loop *l)
             continue;
         err = xl_device_memory_read(d, &m);
         if (!err)
-            xl_buf_printf(&b, "%.6f,%d,%d,%d,%lld,%lld,%lld,%lld,%lld\n", xl_run_time(l->run), xl_run_rank(l->run),
-                          (int)getpid(), d->id, (long long)l->step, (long long)m.in_use, (long long)m.peak_in_use,
-                          (long long)m.limit, (long long)m.largest_alloc);
+            xl_memory_csv_put(&b, xl_run_rank(l->run), (int)getpid(), d->id,
+                              &(xl_memory_row){ .t = xl_run_time(l->run), .step = (int64_t)l->step, .in_use = m.in_use,
+                                                .peak = m.peak_in_use, .limit = m.limit, .largest = m.largest_alloc,
+                                                .since = -1 });
     }
     if (err && !l->refused) {            /* a device that gives no figures trains as well, and says so once */
         xl_event e;
@@ -359,7 +358,6 @@ static void note_memory(loop *l)
         xl_journal_add(&l->memory, xl_buf_view(&b), 1);
     xl_error_free(err);
     xl_buf_fini(&b);
-    xl_arena_fini(&a);
 }
 
 /* Who holds what, from the buffers of the first step. */
