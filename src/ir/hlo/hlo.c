@@ -122,16 +122,18 @@ static xl_loc frame_loc(xl_hlo *h, int64_t id, int depth)
     if (h->frame_loc[id].id)
         return h->frame_loc[id];
     xl_str frame = h->frame[id - 1];
-    int64_t place = xl_hlo_num(h, frame, 1), parent = xl_hlo_num(h, frame, 2);
+    int64_t place = xl_hlo_num(h, frame, XL_HLO_FRAME_file_location_id),
+            parent = xl_hlo_num(h, frame, XL_HLO_FRAME_parent_frame_id);
     if (place < 1 || place > (int64_t)h->nplace)
         return (xl_loc){ 0 };
     xl_str at = h->place[place - 1];
-    int64_t file = xl_hlo_num(h, at, 1), function = xl_hlo_num(h, at, 2);
+    int64_t file = xl_hlo_num(h, at, XL_HLO_PLACE_file_name_id),
+            function = xl_hlo_num(h, at, XL_HLO_PLACE_function_name_id);
     xl_loc_info info = { .kind = XL_LOC_FILE,
-                         .line = (uint32_t)xl_hlo_num(h, at, 3),
-                         .col = (uint32_t)xl_hlo_num(h, at, 4),
-                         .end_line = (uint32_t)xl_hlo_num(h, at, 5),
-                         .end_col = (uint32_t)xl_hlo_num(h, at, 6) };
+                         .line = (uint32_t)xl_hlo_num(h, at, XL_HLO_PLACE_line),
+                         .col = (uint32_t)xl_hlo_num(h, at, XL_HLO_PLACE_column),
+                         .end_line = (uint32_t)xl_hlo_num(h, at, XL_HLO_PLACE_end_line),
+                         .end_col = (uint32_t)xl_hlo_num(h, at, XL_HLO_PLACE_end_column) };
     if (file >= 1 && file <= (int64_t)h->nfile)
         info.str = xl_str_dup(&h->m->arena, h->file[file - 1]);
     xl_loc loc = xl_loc_add(h->m, &info);
@@ -146,16 +148,21 @@ static xl_loc frame_loc(xl_hlo *h, int64_t id, int depth)
 xl_loc xl_hlo_loc(xl_hlo *h, const xl_hlo_inst *i)
 {
     bool have;
-    xl_str meta = xl_hlo_sub(h, i->bytes, 7, &have);
+    xl_str meta = xl_hlo_sub(h, i->bytes, XL_HLO_INST_metadata, &have);
     xl_loc loc = { 0 };
     if (!have || h->no_locations)
         return loc;
-    xl_str name = xl_hlo_sub(h, meta, 2, NULL), file = xl_hlo_sub(h, meta, 3, NULL);
-    loc = frame_loc(h, xl_hlo_num(h, meta, 15), 0);
+    xl_str name = xl_hlo_sub(h, meta, XL_HLO_METADATA_op_name, NULL),
+           file = xl_hlo_sub(h, meta, XL_HLO_METADATA_source_file, NULL);
+    loc = frame_loc(h, xl_hlo_num(h, meta, XL_HLO_METADATA_stack_frame_id), 0);
     if (!loc.id && file.n)
-        loc = xl_loc_add(h->m, &(xl_loc_info){ .kind = XL_LOC_FILE, .str = xl_str_dup(&h->m->arena, file),
-            .line = (uint32_t)xl_hlo_num(h, meta, 4), .col = (uint32_t)xl_hlo_num(h, meta, 18),
-            .end_line = (uint32_t)xl_hlo_num(h, meta, 17), .end_col = (uint32_t)xl_hlo_num(h, meta, 19) });
+        loc = xl_loc_add(h->m,
+                         &(xl_loc_info){ .kind = XL_LOC_FILE,
+                                         .str = xl_str_dup(&h->m->arena, file),
+                                         .line = (uint32_t)xl_hlo_num(h, meta, XL_HLO_METADATA_source_line),
+                                         .col = (uint32_t)xl_hlo_num(h, meta, XL_HLO_METADATA_source_column),
+                                         .end_line = (uint32_t)xl_hlo_num(h, meta, XL_HLO_METADATA_source_end_line),
+                                         .end_col = (uint32_t)xl_hlo_num(h, meta, XL_HLO_METADATA_source_end_column) });
     return name.n ? xl_loc_name(h->m, name, loc) : loc;
 }
 
@@ -184,7 +191,7 @@ static void index_inst(xl_hlo *h, xl_str bytes, xl_hlo_inst *i)
         }
     if (!i->type || i->opcode.n == 0)
         XL_HLO_FAIL(h, bytes.p, "an instruction without an opcode or a shape");
-    xl_dims ops = xl_hlo_ints(h, bytes, 36);
+    xl_dims ops = xl_hlo_ints(h, bytes, XL_HLO_INST_operand_ids);
     i->operand = ops.p;
     i->noperand = (uint32_t)ops.n;
 }
@@ -194,10 +201,10 @@ static void index_comp(xl_hlo *h, xl_str bytes, xl_hlo_comp *c)
     xl_proto p = xl_proto_of(bytes);
     xl_proto_field f;
     uint32_t cap = 0, capparam = 0;
-    c->name = xl_hlo_sub(h, bytes, 1, NULL);
-    c->id = xl_hlo_num(h, bytes, 5);
-    c->root = xl_hlo_num(h, bytes, 6);
-    while (xl_hlo_each(h, &p, 2, &f)) {
+    c->name = xl_hlo_sub(h, bytes, XL_HLO_COMPUTATION_name, NULL);
+    c->id = xl_hlo_num(h, bytes, XL_HLO_COMPUTATION_id);
+    c->root = xl_hlo_num(h, bytes, XL_HLO_COMPUTATION_root_id);
+    while (xl_hlo_each(h, &p, XL_HLO_COMPUTATION_instructions, &f)) {
         xl_hlo_inst i = { 0 };
         index_inst(h, f.bytes, &i);
         XL_PUSH(&h->tmp, c->inst, c->ninst, cap, i);
@@ -215,7 +222,7 @@ static void index_comp(xl_hlo *h, xl_str bytes, xl_hlo_comp *c)
         c->by_id[at] = k + 1;
         if (!xl_str_is(i->opcode, "parameter"))
             continue;
-        int64_t number = xl_hlo_num(h, i->bytes, 9);
+        int64_t number = xl_hlo_num(h, i->bytes, XL_HLO_INST_parameter_number);
         if (number < 0 || number >= (int64_t)c->ninst)
             XL_HLO_FAIL(h, i->bytes.p, "parameter %lld of a computation with %u instructions", (long long)number,
                         c->ninst);
@@ -240,7 +247,7 @@ static xl_hlo_comp *find_comp(xl_hlo *h, int64_t id)
 
 xl_hlo_comp *xl_hlo_called(xl_low *l, uint32_t k)
 {
-    xl_dims ids = xl_hlo_ints(l->h, l->i->bytes, 38);
+    xl_dims ids = xl_hlo_ints(l->h, l->i->bytes, XL_HLO_INST_called_computation_ids);
     xl_hlo_comp *c = k < ids.n ? find_comp(l->h, ids.p[k]) : NULL;
     if (!c)
         XL_HLO_FAIL(l->h, l->i->bytes.p, "%.*s calls a computation that is not there", XL_FMT(l->i->name));
@@ -360,10 +367,10 @@ static int64_t arg_at(const xl_hlo_comp *c, int64_t number, xl_dims index)
 static void put_shardings(xl_hlo *h, const xl_hlo_inst *i, const xl_attr **attr, uint32_t n)
 {
     bool have;
-    xl_str s = xl_hlo_sub(h, i->bytes, 40, &have);
+    xl_str s = xl_hlo_sub(h, i->bytes, XL_HLO_INST_sharding, &have);
     if (!have)
         return;
-    if (xl_hlo_num(h, s, 1) != 2) {
+    if (xl_hlo_num(h, s, XL_HLO_SHARDING_type) != 2) {
         const xl_attr *a = xl_hlo_sharding(h, s);
         for (uint32_t k = 0; k < n; k++)
             attr[k] = xl_dict_with(h->m, attr[k], XL_STR("mhlo.sharding"), a);
@@ -371,7 +378,7 @@ static void put_shardings(xl_hlo *h, const xl_hlo_inst *i, const xl_attr **attr,
     }
     xl_proto p = xl_proto_of(s);
     xl_proto_field f;
-    for (uint32_t k = 0; k < n && xl_hlo_each(h, &p, 5, &f); k++)
+    for (uint32_t k = 0; k < n && xl_hlo_each(h, &p, XL_HLO_SHARDING_tuple_shardings, &f); k++)
         attr[k] = xl_dict_with(h->m, attr[k], XL_STR("mhlo.sharding"), xl_hlo_sharding(h, f.bytes));
 }
 
@@ -402,7 +409,8 @@ static void entry_attrs(xl_hlo *h, xl_hlo_comp *c, xl_func *f, const xl_hlo_inst
         bool have;
         uint32_t n = xl_hlo_nleaf(c->param[k]->type);
         put_shardings(h, c->param[k], f->arg_attr + at, n);
-        const xl_attr *front = xl_hlo_frontend(h, xl_hlo_sub(h, c->param[k]->bytes, 68, &have));
+        const xl_attr *front =
+            xl_hlo_frontend(h, xl_hlo_sub(h, c->param[k]->bytes, XL_HLO_INST_frontend_attributes, &have));
         if (front && n)
             f->arg_attr[at] = xl_dict_with(h->m, f->arg_attr[at], XL_STR("mhlo.frontend_attributes"), front);
         if (xl_hlo_each(h, &p, 1, &e) && n == 1)

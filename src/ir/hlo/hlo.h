@@ -10,6 +10,11 @@
 #include "base/proto.h"
 #include "ir/ir.h"
 
+enum {
+#define FIELD(message, name, number) XL_HLO_##message##_##name = (number),
+#include "ir/hlo/hlo_fields.def"
+};
+
 typedef struct xl_hlo_comp xl_hlo_comp;
 
 /* An HLO value is a tree of tuples; here it is the list of its leaves, so tuples and get-tuple-element cost nothing. */

@@ -55,11 +55,11 @@ static const xl_attr *extras(xl_low *l)
 {
     bool have;
     const xl_attr *extra = NULL;
-    xl_str s = xl_hlo_sub(l->h, l->i->bytes, 68, &have);
+    xl_str s = xl_hlo_sub(l->h, l->i->bytes, XL_HLO_INST_frontend_attributes, &have);
     const xl_attr *front = have ? xl_hlo_frontend(l->h, s) : NULL;
     if (front)
         extra = xl_dict_with(l->h->m, extra, XL_STR("mhlo.frontend_attributes"), front);
-    s = xl_hlo_sub(l->h, l->i->bytes, 40, &have);
+    s = xl_hlo_sub(l->h, l->i->bytes, XL_HLO_INST_sharding, &have);
     if (have)
         extra = xl_dict_with(l->h->m, extra, XL_STR("mhlo.sharding"), xl_hlo_sharding(l->h, s));
     return extra;
@@ -100,7 +100,7 @@ static const xl_attr *flag(xl_low *l, int64_t v) { return xl_attr_bool(l->h->m, 
 
 static int64_t first_dim(xl_low *l)
 {
-    xl_dims d = ints(l, 14);
+    xl_dims d = ints(l, XL_HLO_INST_dimensions);
     if (d.n == 0)
         FAIL(l, "%.*s (%.*s) names no dimension", XL_FMT(l->i->name), XL_FMT(l->i->opcode));
     return d.p[0];
@@ -110,17 +110,18 @@ static int64_t first_dim(xl_low *l)
 static void put_accuracy(xl_low *l, xl_op *op, uint32_t slot)
 {
     bool have;
-    xl_str m = xl_hlo_sub(l->h, l->i->bytes, 91, &have);
+    xl_str m = xl_hlo_sub(l->h, l->i->bytes, XL_HLO_INST_result_accuracy, &have);
     if (!have)
         return;
     xl_module *mod = l->h->m;
     bool tolerance;
-    xl_str t = xl_hlo_sub(l->h, m, 2, &tolerance);
-    int64_t mode = tolerance ? XL_RESULT_ACCURACY_MODE_TOLERANCE : xl_hlo_num(l->h, m, 1);
-    uint64_t atol = (uint64_t)xl_hlo_num(l->h, t, 1), rtol = (uint64_t)xl_hlo_num(l->h, t, 2);
+    xl_str t = xl_hlo_sub(l->h, m, XL_HLO_ACCURACY_tolerance, &tolerance);
+    int64_t mode = tolerance ? XL_RESULT_ACCURACY_MODE_TOLERANCE : xl_hlo_num(l->h, m, XL_HLO_ACCURACY_mode);
+    uint64_t atol = (uint64_t)xl_hlo_num(l->h, t, XL_HLO_TOLERANCE_atol),
+             rtol = (uint64_t)xl_hlo_num(l->h, t, XL_HLO_TOLERANCE_rtol);
     if (mode < 0 || mode > XL_RESULT_ACCURACY_MODE_TOLERANCE)
         FAIL(l, "a result accuracy of mode %lld", (long long)mode);
-    int64_t ulps = xl_hlo_num(l->h, t, 3);
+    int64_t ulps = xl_hlo_num(l->h, t, XL_HLO_TOLERANCE_ulps);
     xl_str key[4] = { XL_STR("mode") };
     const xl_attr *item[4] = { xl_attr_enum(mod, XL_ENUM_RESULT_ACCURACY_MODE, mode) };
     uint32_t n = 1;                                        /* zeros are left out, as in text */
@@ -167,7 +168,7 @@ static void op_compare(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_COMPARE, 0);
     int64_t dir, type;
-    xl_str d = msg(l, 63), t = msg(l, 72);
+    xl_str d = msg(l, XL_HLO_INST_comparison_direction), t = msg(l, XL_HLO_INST_comparison_type);
     if (!xl_enum_find(XL_ENUM_COMPARISON_DIRECTION, d, &dir))
         FAIL(l, "a comparison '%.*s'", XL_FMT(d));
     SET(op, COMPARE, comparison_direction, xl_attr_enum(l->h->m, XL_ENUM_COMPARISON_DIRECTION, dir));
@@ -182,15 +183,15 @@ static void op_compare(xl_low *l)
 static void op_reduce_precision(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_REDUCE_PRECISION, 0);
-    SET(op, REDUCE_PRECISION, exponent_bits, xl_attr_int(l->h->m, XL_I32, (int32_t)num(l, 18)));
-    SET(op, REDUCE_PRECISION, mantissa_bits, xl_attr_int(l->h->m, XL_I32, (int32_t)num(l, 19)));
+    SET(op, REDUCE_PRECISION, exponent_bits, xl_attr_int(l->h->m, XL_I32, (int32_t)num(l, XL_HLO_INST_exponent_bits)));
+    SET(op, REDUCE_PRECISION, mantissa_bits, xl_attr_int(l->h->m, XL_I32, (int32_t)num(l, XL_HLO_INST_mantissa_bits)));
     done(l, op);
 }
 
 static void op_map(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_MAP, 1);
-    SET(op, MAP, dimensions, list(l, ints(l, 14)));
+    SET(op, MAP, dimensions, list(l, ints(l, XL_HLO_INST_dimensions)));
     xl_hlo_region(l, xl_hlo_called(l, 0), op->region[0]);
     done(l, op);
 }
@@ -221,11 +222,11 @@ static void literal_leaves(xl_low *l, xl_str lit, const xl_type *t, xl_leaves *t
 static void op_constant(xl_low *l)
 {
     xl_leaves v = { xl_new(&l->h->tmp, xl_value, (size_t)xl_hlo_nleaf(l->i->type) + 1), 0 };
-    literal_leaves(l, msg(l, 8), l->i->type, &v, 0);
+    literal_leaves(l, msg(l, XL_HLO_INST_literal), l->i->type, &v, 0);
     give(l, v);
 }
 
-static void op_parameter(xl_low *l) { give(l, l->param[num(l, 9)]); }
+static void op_parameter(xl_low *l) { give(l, l->param[num(l, XL_HLO_INST_parameter_number)]); }
 
 static void op_iota(xl_low *l)
 {
@@ -244,7 +245,7 @@ static void op_rng(xl_low *l)
     const xl_type *shape = xl_type_tensor(l->h->m, XL_I64, (xl_dims){ &n, 1 });
     xl_value in[3] = { one(l, 0), one(l, 1) };
     in[2] = constant(l, xl_attr_dense(l->h->m, shape, (xl_str){ (const char *)t->dims, (size_t)n * sizeof *t->dims }));
-    int64_t d = num(l, 23);
+    int64_t d = num(l, XL_HLO_INST_distribution);
     if (!xl_enum_text(XL_ENUM_RNG_DISTRIBUTION, d))
         FAIL(l, "a random distribution %lld", (long long)d);
     xl_op *op = emit(l, XL_OP_RNG, (xl_leaves){ in, 3 }, 0);
@@ -254,7 +255,7 @@ static void op_rng(xl_low *l)
 
 static void op_rng_bits(xl_low *l)
 {
-    int64_t a = num(l, 70);
+    int64_t a = num(l, XL_HLO_INST_rng_algorithm);
     if (!xl_enum_text(XL_ENUM_RNG_ALGORITHM, a))
         FAIL(l, "a random algorithm %lld", (long long)a);
     xl_op *op = emit_all(l, XL_OP_RNG_BIT_GENERATOR, 0);
@@ -269,7 +270,7 @@ static void op_replica_id(xl_low *l) { done(l, emit_all(l, XL_OP_REPLICA_ID, 0))
 static void op_broadcast(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_BROADCAST_IN_DIM, 0);
-    SET(op, BROADCAST_IN_DIM, broadcast_dimensions, list(l, ints(l, 14)));
+    SET(op, BROADCAST_IN_DIM, broadcast_dimensions, list(l, ints(l, XL_HLO_INST_dimensions)));
     done(l, op);
 }
 
@@ -307,14 +308,14 @@ static void op_dynamic_reshape(xl_low *l)
 static void op_transpose(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_TRANSPOSE, 0);
-    SET(op, TRANSPOSE, permutation, list(l, ints(l, 14)));
+    SET(op, TRANSPOSE, permutation, list(l, ints(l, XL_HLO_INST_dimensions)));
     done(l, op);
 }
 
 static void op_reverse(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_REVERSE, 0);
-    SET(op, REVERSE, dimensions, list(l, ints(l, 14)));
+    SET(op, REVERSE, dimensions, list(l, ints(l, XL_HLO_INST_dimensions)));
     done(l, op);
 }
 
@@ -351,9 +352,9 @@ static void op_slice(xl_low *l)
 {
     xl_str m = l->i->bytes;
     xl_op *op = emit_all(l, XL_OP_SLICE, 0);
-    SET(op, SLICE, start_indices, list(l, column(l, m, 17, 1)));
-    SET(op, SLICE, limit_indices, list(l, column(l, m, 17, 2)));
-    SET(op, SLICE, strides, list(l, column(l, m, 17, 3)));
+    SET(op, SLICE, start_indices, list(l, column(l, m, XL_HLO_INST_slice_dimensions, XL_HLO_SLICE_start)));
+    SET(op, SLICE, limit_indices, list(l, column(l, m, XL_HLO_INST_slice_dimensions, XL_HLO_SLICE_limit)));
+    SET(op, SLICE, strides, list(l, column(l, m, XL_HLO_INST_slice_dimensions, XL_HLO_SLICE_stride)));
     done(l, op);
 }
 
@@ -385,7 +386,7 @@ static void op_dynamic_slice(xl_low *l)
 {
     want(l, 1);
     xl_op *op = emit(l, XL_OP_DYNAMIC_SLICE, with_scalar_starts(l, 1), 0);
-    SET(op, DYNAMIC_SLICE, slice_sizes, list(l, ints(l, 20)));
+    SET(op, DYNAMIC_SLICE, slice_sizes, list(l, ints(l, XL_HLO_INST_dynamic_slice_sizes)));
     done(l, op);
 }
 
@@ -397,7 +398,7 @@ static void op_dynamic_update_slice(xl_low *l)
 
 static void op_pad(xl_low *l)
 {
-    xl_str m = msg(l, 21);
+    xl_str m = msg(l, XL_HLO_INST_padding_config);
     xl_op *op = emit_all(l, XL_OP_PAD, 0);
     SET(op, PAD, edge_padding_low, list(l, column(l, m, 1, 1)));
     SET(op, PAD, edge_padding_high, list(l, column(l, m, 1, 2)));
@@ -407,33 +408,35 @@ static void op_pad(xl_low *l)
 
 static void op_gather(xl_low *l)
 {
-    xl_str m = msg(l, 33);
+    xl_str m = msg(l, XL_HLO_INST_gather_dimension_numbers);
     xl_hlo *h = l->h;
     xl_op *op = emit_all(l, XL_OP_GATHER, 0);
-    SET(op, GATHER, offset_dims, list(l, xl_hlo_ints(h, m, 1)));
-    SET(op, GATHER, collapsed_slice_dims, list(l, xl_hlo_ints(h, m, 2)));
-    SET(op, GATHER, start_index_map, list(l, xl_hlo_ints(h, m, 3)));
-    SET(op, GATHER, index_vector_dim, i64(l, xl_hlo_num(h, m, 4)));
-    SET(op, GATHER, operand_batching_dims, list(l, xl_hlo_ints(h, m, 5)));
-    SET(op, GATHER, start_indices_batching_dims, list(l, xl_hlo_ints(h, m, 6)));
-    SET(op, GATHER, slice_sizes, list(l, ints(l, 34)));
-    SET(op, GATHER, indices_are_sorted, flag(l, num(l, 67)));
+    SET(op, GATHER, offset_dims, list(l, xl_hlo_ints(h, m, XL_HLO_GATHER_offset_dims)));
+    SET(op, GATHER, collapsed_slice_dims, list(l, xl_hlo_ints(h, m, XL_HLO_GATHER_collapsed_slice_dims)));
+    SET(op, GATHER, start_index_map, list(l, xl_hlo_ints(h, m, XL_HLO_GATHER_start_index_map)));
+    SET(op, GATHER, index_vector_dim, i64(l, xl_hlo_num(h, m, XL_HLO_GATHER_index_vector_dim)));
+    SET(op, GATHER, operand_batching_dims, list(l, xl_hlo_ints(h, m, XL_HLO_GATHER_operand_batching_dims)));
+    SET(op, GATHER, start_indices_batching_dims, list(l, xl_hlo_ints(h, m, XL_HLO_GATHER_start_indices_batching_dims)));
+    SET(op, GATHER, slice_sizes, list(l, ints(l, XL_HLO_INST_gather_slice_sizes)));
+    SET(op, GATHER, indices_are_sorted, flag(l, num(l, XL_HLO_INST_indices_are_sorted)));
     done(l, op);
 }
 
 static void op_scatter(xl_low *l)
 {
-    xl_str m = msg(l, 48);
+    xl_str m = msg(l, XL_HLO_INST_scatter_dimension_numbers);
     xl_hlo *h = l->h;
     xl_op *op = emit_all(l, XL_OP_SCATTER, 1);
-    SET(op, SCATTER, update_window_dims, list(l, xl_hlo_ints(h, m, 1)));
-    SET(op, SCATTER, inserted_window_dims, list(l, xl_hlo_ints(h, m, 2)));
-    SET(op, SCATTER, scatter_dims_to_operand_dims, list(l, xl_hlo_ints(h, m, 3)));
-    SET(op, SCATTER, index_vector_dim, i64(l, xl_hlo_num(h, m, 4)));
-    SET(op, SCATTER, input_batching_dims, list(l, xl_hlo_ints(h, m, 5)));
-    SET(op, SCATTER, scatter_indices_batching_dims, list(l, xl_hlo_ints(h, m, 6)));
-    SET(op, SCATTER, indices_are_sorted, flag(l, num(l, 67)));
-    SET(op, SCATTER, unique_indices, flag(l, num(l, 69)));
+    SET(op, SCATTER, update_window_dims, list(l, xl_hlo_ints(h, m, XL_HLO_SCATTER_update_window_dims)));
+    SET(op, SCATTER, inserted_window_dims, list(l, xl_hlo_ints(h, m, XL_HLO_SCATTER_inserted_window_dims)));
+    SET(op, SCATTER, scatter_dims_to_operand_dims,
+        list(l, xl_hlo_ints(h, m, XL_HLO_SCATTER_scatter_dims_to_operand_dims)));
+    SET(op, SCATTER, index_vector_dim, i64(l, xl_hlo_num(h, m, XL_HLO_SCATTER_index_vector_dim)));
+    SET(op, SCATTER, input_batching_dims, list(l, xl_hlo_ints(h, m, XL_HLO_SCATTER_input_batching_dims)));
+    SET(op, SCATTER, scatter_indices_batching_dims,
+        list(l, xl_hlo_ints(h, m, XL_HLO_SCATTER_scatter_indices_batching_dims)));
+    SET(op, SCATTER, indices_are_sorted, flag(l, num(l, XL_HLO_INST_indices_are_sorted)));
+    SET(op, SCATTER, unique_indices, flag(l, num(l, XL_HLO_INST_unique_indices)));
     xl_hlo_region(l, xl_hlo_called(l, 0), op->region[0]);
     done(l, op);
 }
@@ -442,17 +445,17 @@ static void op_sort(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_SORT, 1);
     SET(op, SORT, dimension, i64(l, first_dim(l)));
-    SET(op, SORT, is_stable, flag(l, num(l, 60)));
+    SET(op, SORT, is_stable, flag(l, num(l, XL_HLO_INST_is_stable)));
     xl_hlo_region(l, xl_hlo_called(l, 0), op->region[0]);
     done(l, op);
 }
 
 static void op_topk(xl_low *l)
 {
-    if (!num(l, 85))
+    if (!num(l, XL_HLO_INST_largest))
         xl_hlo_fail(l->h, l->i->bytes.p, XL_CODE_UNIMPLEMENTED, "topk of the smallest has no counterpart in StableHLO");
     xl_op *op = emit_all(l, XL_OP_CHLO_TOP_K, 0);
-    SET(op, CHLO_TOP_K, k, i64(l, num(l, 81)));
+    SET(op, CHLO_TOP_K, k, i64(l, num(l, XL_HLO_INST_k)));
     done(l, op);
 }
 
@@ -474,14 +477,14 @@ static void op_set_dimension_size(xl_low *l)
 static void op_reduce(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_REDUCE, 1);
-    SET(op, REDUCE, dimensions, list(l, ints(l, 14)));
+    SET(op, REDUCE, dimensions, list(l, ints(l, XL_HLO_INST_dimensions)));
     xl_hlo_region(l, xl_hlo_called(l, 0), op->region[0]);
     done(l, op);
 }
 
 static void op_reduce_window(xl_low *l)
 {
-    xl_str w = msg(l, 15);
+    xl_str w = msg(l, XL_HLO_INST_window);
     xl_op *op = emit_all(l, XL_OP_REDUCE_WINDOW, 1);
     SET(op, REDUCE_WINDOW, window_dimensions, list(l, column(l, w, 1, 1)));
     SET(op, REDUCE_WINDOW, window_strides, list(l, column(l, w, 1, 2)));
@@ -494,7 +497,7 @@ static void op_reduce_window(xl_low *l)
 
 static void op_select_and_scatter(xl_low *l)
 {
-    xl_str w = msg(l, 15);
+    xl_str w = msg(l, XL_HLO_INST_window);
     xl_op *op = emit_all(l, XL_OP_SELECT_AND_SCATTER, 2);
     SET(op, SELECT_AND_SCATTER, window_dimensions, list(l, column(l, w, 1, 1)));
     SET(op, SELECT_AND_SCATTER, window_strides, list(l, column(l, w, 1, 2)));
@@ -507,7 +510,7 @@ static void op_select_and_scatter(xl_low *l)
 /* ---- linear algebra ---------------------------------------------------------------------------------------------- */
 static const xl_attr *precisions(xl_low *l)
 {
-    xl_dims p = xl_hlo_ints(l->h, msg(l, 51), 1);
+    xl_dims p = xl_hlo_ints(l->h, msg(l, XL_HLO_INST_precision_config), XL_HLO_PRECISION_operand_precision);
     const xl_attr **item = xl_new(&l->h->tmp, const xl_attr *, p.n);
     for (size_t i = 0; i < p.n; i++) {
         if (!xl_enum_text(XL_ENUM_PRECISION, p.p[i]))
@@ -555,33 +558,35 @@ static void put_algorithm(xl_low *l, xl_op *op, int64_t algorithm)
 
 static void op_dot(xl_low *l)
 {
-    xl_str m = msg(l, 30);
+    xl_str m = msg(l, XL_HLO_INST_dot_dimension_numbers);
     xl_hlo *h = l->h;
     xl_op *op = emit_all(l, XL_OP_DOT_GENERAL, 0);
-    SET(op, DOT_GENERAL, lhs_contracting_dimensions, list(l, xl_hlo_ints(h, m, 1)));
-    SET(op, DOT_GENERAL, rhs_contracting_dimensions, list(l, xl_hlo_ints(h, m, 2)));
-    SET(op, DOT_GENERAL, lhs_batching_dimensions, list(l, xl_hlo_ints(h, m, 3)));
-    SET(op, DOT_GENERAL, rhs_batching_dimensions, list(l, xl_hlo_ints(h, m, 4)));
+    SET(op, DOT_GENERAL, lhs_contracting_dimensions, list(l, xl_hlo_ints(h, m, XL_HLO_DOT_lhs_contracting_dimensions)));
+    SET(op, DOT_GENERAL, rhs_contracting_dimensions, list(l, xl_hlo_ints(h, m, XL_HLO_DOT_rhs_contracting_dimensions)));
+    SET(op, DOT_GENERAL, lhs_batching_dimensions, list(l, xl_hlo_ints(h, m, XL_HLO_DOT_lhs_batch_dimensions)));
+    SET(op, DOT_GENERAL, rhs_batching_dimensions, list(l, xl_hlo_ints(h, m, XL_HLO_DOT_rhs_batch_dimensions)));
     SET(op, DOT_GENERAL, precision_config, precisions(l));
-    put_algorithm(l, op, xl_hlo_num(h, msg(l, 51), 2));
+    put_algorithm(l, op, xl_hlo_num(h, msg(l, XL_HLO_INST_precision_config), XL_HLO_PRECISION_algorithm));
     done(l, op);
 }
 
 static void op_convolution(xl_low *l)
 {
-    xl_str m = msg(l, 16), w = msg(l, 15);
+    xl_str m = msg(l, XL_HLO_INST_convolution_dimension_numbers), w = msg(l, XL_HLO_INST_window);
     xl_hlo *h = l->h;
-    int64_t groups = num(l, 50), batches = num(l, 58);
+    int64_t groups = num(l, XL_HLO_INST_feature_group_count), batches = num(l, XL_HLO_INST_batch_group_count);
     xl_op *op = emit_all(l, XL_OP_CONVOLUTION, 0);
-    SET(op, CONVOLUTION, input_batch_dimension, i64(l, xl_hlo_num(h, m, 7)));
-    SET(op, CONVOLUTION, input_feature_dimension, i64(l, xl_hlo_num(h, m, 8)));
-    SET(op, CONVOLUTION, input_spatial_dimensions, list(l, xl_hlo_ints(h, m, 11)));
-    SET(op, CONVOLUTION, kernel_input_feature_dimension, i64(l, xl_hlo_num(h, m, 3)));
-    SET(op, CONVOLUTION, kernel_output_feature_dimension, i64(l, xl_hlo_num(h, m, 4)));
-    SET(op, CONVOLUTION, kernel_spatial_dimensions, list(l, xl_hlo_ints(h, m, 6)));
-    SET(op, CONVOLUTION, output_batch_dimension, i64(l, xl_hlo_num(h, m, 9)));
-    SET(op, CONVOLUTION, output_feature_dimension, i64(l, xl_hlo_num(h, m, 10)));
-    SET(op, CONVOLUTION, output_spatial_dimensions, list(l, xl_hlo_ints(h, m, 12)));
+    SET(op, CONVOLUTION, input_batch_dimension, i64(l, xl_hlo_num(h, m, XL_HLO_CONV_input_batch_dimension)));
+    SET(op, CONVOLUTION, input_feature_dimension, i64(l, xl_hlo_num(h, m, XL_HLO_CONV_input_feature_dimension)));
+    SET(op, CONVOLUTION, input_spatial_dimensions, list(l, xl_hlo_ints(h, m, XL_HLO_CONV_input_spatial_dimensions)));
+    SET(op, CONVOLUTION, kernel_input_feature_dimension,
+        i64(l, xl_hlo_num(h, m, XL_HLO_CONV_kernel_input_feature_dimension)));
+    SET(op, CONVOLUTION, kernel_output_feature_dimension,
+        i64(l, xl_hlo_num(h, m, XL_HLO_CONV_kernel_output_feature_dimension)));
+    SET(op, CONVOLUTION, kernel_spatial_dimensions, list(l, xl_hlo_ints(h, m, XL_HLO_CONV_kernel_spatial_dimensions)));
+    SET(op, CONVOLUTION, output_batch_dimension, i64(l, xl_hlo_num(h, m, XL_HLO_CONV_output_batch_dimension)));
+    SET(op, CONVOLUTION, output_feature_dimension, i64(l, xl_hlo_num(h, m, XL_HLO_CONV_output_feature_dimension)));
+    SET(op, CONVOLUTION, output_spatial_dimensions, list(l, xl_hlo_ints(h, m, XL_HLO_CONV_output_spatial_dimensions)));
     SET(op, CONVOLUTION, feature_group_count, i64(l, groups ? groups : 1));
     SET(op, CONVOLUTION, batch_group_count, i64(l, batches ? batches : 1));
     SET(op, CONVOLUTION, window_strides, list(l, column(l, w, 1, 2)));
@@ -595,32 +600,32 @@ static void op_convolution(xl_low *l)
 
 static void op_fft(xl_low *l)
 {
-    int64_t type = num(l, 31);
+    int64_t type = num(l, XL_HLO_INST_fft_type);
     if (!xl_enum_text(XL_ENUM_FFT_TYPE, type))
         FAIL(l, "an FFT of type %lld", (long long)type);
     xl_op *op = emit_all(l, XL_OP_FFT, 0);
     SET(op, FFT, fft_type, xl_attr_enum(l->h->m, XL_ENUM_FFT_TYPE, type));
-    SET(op, FFT, fft_length, list(l, ints(l, 32)));
+    SET(op, FFT, fft_length, list(l, ints(l, XL_HLO_INST_fft_length)));
     done(l, op);
 }
 
 static void op_cholesky(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_CHOLESKY, 0);
-    SET(op, CHOLESKY, lower, flag(l, xl_hlo_num(l->h, msg(l, 62), 1)));
+    SET(op, CHOLESKY, lower, flag(l, xl_hlo_num(l->h, msg(l, XL_HLO_INST_cholesky_options), XL_HLO_CHOLESKY_lower)));
     done(l, op);
 }
 
 static void op_triangular_solve(xl_low *l)
 {
-    xl_str m = msg(l, 59);
-    int64_t t = xl_hlo_num(l->h, m, 4);
+    xl_str m = msg(l, XL_HLO_INST_triangular_solve_options);
+    int64_t t = xl_hlo_num(l->h, m, XL_HLO_SOLVE_transpose_a);
     if (!xl_enum_text(XL_ENUM_TRANSPOSE, t))
         FAIL(l, "a triangular solve with transpose %lld", (long long)t);
     xl_op *op = emit_all(l, XL_OP_TRIANGULAR_SOLVE, 0);
-    SET(op, TRIANGULAR_SOLVE, left_side, flag(l, xl_hlo_num(l->h, m, 1)));
-    SET(op, TRIANGULAR_SOLVE, lower, flag(l, xl_hlo_num(l->h, m, 2)));
-    SET(op, TRIANGULAR_SOLVE, unit_diagonal, flag(l, xl_hlo_num(l->h, m, 3)));
+    SET(op, TRIANGULAR_SOLVE, left_side, flag(l, xl_hlo_num(l->h, m, XL_HLO_SOLVE_left_side)));
+    SET(op, TRIANGULAR_SOLVE, lower, flag(l, xl_hlo_num(l->h, m, XL_HLO_SOLVE_lower)));
+    SET(op, TRIANGULAR_SOLVE, unit_diagonal, flag(l, xl_hlo_num(l->h, m, XL_HLO_SOLVE_unit_diagonal)));
     SET(op, TRIANGULAR_SOLVE, transpose_a, xl_attr_enum(l->h->m, XL_ENUM_TRANSPOSE, t));
     done(l, op);
 }
@@ -628,9 +633,9 @@ static void op_triangular_solve(xl_low *l)
 static void batch_norm(xl_low *l, xl_opcode code)
 {
     xl_op *op = emit_all(l, code, 0);
-    uint32_t bits = (uint32_t)num(l, 24);
+    uint32_t bits = (uint32_t)num(l, XL_HLO_INST_epsilon);
     xl_op_set(op, 0, xl_attr_float(l->h->m, XL_F32, bits, (double)xl_proto_f32(bits)));
-    xl_op_set(op, 1, i64(l, num(l, 25)));
+    xl_op_set(op, 1, i64(l, num(l, XL_HLO_INST_feature_index)));
     done(l, op);
 }
 _Static_assert(XL_SLOT(BATCH_NORM_GRAD, epsilon) == 0 && XL_SLOT(BATCH_NORM_INFERENCE, feature_index) == 1 &&
@@ -645,7 +650,7 @@ static void op_tuple(xl_low *l) { give(l, gather_operands(l, 0, l->i->noperand))
 static void op_get_tuple_element(xl_low *l)
 {
     want(l, 1);
-    int64_t index = num(l, 13);
+    int64_t index = num(l, XL_HLO_INST_tuple_index);
     uint32_t at = 0;
     xl_leaves v = xl_hlo_operand(l, 0);
     const xl_type *t = xl_hlo_find(l->c, l->i->operand[0])->type;
@@ -666,7 +671,7 @@ static void op_call(xl_low *l)
 {
     xl_func *callee = xl_hlo_func(l->h, xl_hlo_called(l, 0));
     const xl_attr *sym = xl_attr_sym(l->h->m, callee->name);
-    if (!num(l, 89)) {
+    if (!num(l, XL_HLO_INST_is_composite)) {
         xl_op *op = emit_all(l, XL_OP_CALL, 0);
         SET(op, CALL, callee, sym);
         done(l, op);
@@ -803,9 +808,10 @@ static const xl_attr *operand_aliases(xl_low *l)
     const xl_attr **item = NULL;
     uint32_t n = 0, cap = 0;
     const xl_str key[] = { XL_STR("operand_index"), XL_STR("operand_tuple_indices"), XL_STR("output_tuple_indices") };
-    while (xl_hlo_each(l->h, &p, 74, &f)) {
-        const xl_attr *const part[] = { i64(l, xl_hlo_num(l->h, f.bytes, 2)), list(l, xl_hlo_ints(l->h, f.bytes, 3)),
-                                        list(l, xl_hlo_ints(l->h, f.bytes, 1)) };
+    while (xl_hlo_each(l->h, &p, XL_HLO_INST_output_operand_aliasing, &f)) {
+        const xl_attr *const part[] = { i64(l, xl_hlo_num(l->h, f.bytes, XL_HLO_ALIAS_operand_index)),
+                                        list(l, xl_hlo_ints(l->h, f.bytes, XL_HLO_ALIAS_operand_shape_index)),
+                                        list(l, xl_hlo_ints(l->h, f.bytes, XL_HLO_ALIAS_output_shape_index)) };
         XL_PUSH(&l->h->tmp, item, n, cap,
                 xl_attr_struct(l->h->m, XL_STR("stablehlo.output_operand_alias"), key, part, 3));
     }
@@ -829,8 +835,8 @@ static void op_custom_call(xl_low *l)
     for (uint32_t k = 0; k < op->nout; k++)
         unpack(l, op->out[k], xl_out_type(l->f, op, k), &out);
     give(l, out);
-    int64_t api = num(l, 77);
-    xl_str config = msg(l, 43);
+    int64_t api = num(l, XL_HLO_INST_custom_call_api_version);
+    xl_str config = msg(l, XL_HLO_INST_backend_config);
     const xl_attr *a = xl_attr_str(h->m, config);
     if (api == TYPED_FFI && config.n) {
         xl_error *err = xl_read_text_attr(h->m, config, &a);
@@ -841,14 +847,14 @@ static void op_custom_call(xl_low *l)
     }
     SET(op, CUSTOM_CALL, backend_config, a);
     SET(op, CUSTOM_CALL, api_version, xl_attr_int(h->m, XL_I32, api ? (int32_t)api : 1));
-    SET(op, CUSTOM_CALL, call_target_name, xl_attr_str(h->m, msg(l, 28)));
-    SET(op, CUSTOM_CALL, has_side_effect, flag(l, num(l, 65)));
+    SET(op, CUSTOM_CALL, call_target_name, xl_attr_str(h->m, msg(l, XL_HLO_INST_custom_call_target)));
+    SET(op, CUSTOM_CALL, has_side_effect, flag(l, num(l, XL_HLO_INST_custom_call_has_side_effect)));
     SET(op, CUSTOM_CALL, output_operand_aliases, operand_aliases(l));
-    if (num(l, 56)) {
-        SET(op, CUSTOM_CALL, operand_layouts, layouts(l, l->i->bytes, 57, false));
-        SET(op, CUSTOM_CALL, result_layouts, layouts(l, msg(l, 3), 4, !tuple));
+    if (num(l, XL_HLO_INST_constrain_layout)) {
+        SET(op, CUSTOM_CALL, operand_layouts, layouts(l, l->i->bytes, XL_HLO_INST_operand_shapes_with_layout, false));
+        SET(op, CUSTOM_CALL, result_layouts, layouts(l, msg(l, XL_HLO_INST_shape), XL_HLO_SHAPE_tuple_shapes, !tuple));
     }
-    xl_dims called = ints(l, 38);
+    xl_dims called = ints(l, XL_HLO_INST_called_computation_ids);
     const xl_attr **sym = xl_new(&h->tmp, const xl_attr *, called.n);
     for (size_t k = 0; k < called.n; k++)
         sym[k] = xl_attr_sym(h->m, xl_hlo_func(h, xl_hlo_called(l, (uint32_t)k))->name);
@@ -862,14 +868,14 @@ static void op_after_all(xl_low *l) { done(l, emit_all(l, l->i->noperand ? XL_OP
 static void op_infeed(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_INFEED, 0);
-    SET(op, INFEED, infeed_config, xl_attr_str(l->h->m, msg(l, 27)));
+    SET(op, INFEED, infeed_config, xl_attr_str(l->h->m, msg(l, XL_HLO_INST_infeed_config)));
     done(l, op);
 }
 
 static void op_outfeed(xl_low *l)
 {
     xl_op *op = emit_all(l, XL_OP_OUTFEED, 0);
-    SET(op, OUTFEED, outfeed_config, xl_attr_str(l->h->m, msg(l, 22)));
+    SET(op, OUTFEED, outfeed_config, xl_attr_str(l->h->m, msg(l, XL_HLO_INST_outfeed_config)));
     done(l, op);
 }
 
@@ -877,18 +883,19 @@ enum { DEVICE_TO_DEVICE = 1, DEVICE_TO_HOST = 2, HOST_TO_DEVICE = 3 };
 
 static const xl_attr *pairs(xl_low *l)
 {
-    xl_dims from = column(l, l->i->bytes, 52, 1), to = column(l, l->i->bytes, 52, 2);
+    xl_dims from = column(l, l->i->bytes, XL_HLO_INST_source_target_pairs, XL_HLO_PAIR_source),
+            to = column(l, l->i->bytes, XL_HLO_INST_source_target_pairs, XL_HLO_PAIR_target);
     return list(l, zip(l, from, to));
 }
 
 static void op_send(xl_low *l)
 {
-    bool host = num(l, 47);
+    bool host = num(l, XL_HLO_INST_is_host_transfer);
     xl_leaves in = gather_operands(l, 0, l->i->noperand);
     const xl_type *token = xl_type_token(l->h->m);
     xl_op *op = emit_typed(l, XL_OP_SEND, in.v, in.n, &token, 1, 0);
     give(l, (xl_leaves){ op->out, 1 });
-    SET(op, SEND, channel_id, i64(l, num(l, 26)));
+    SET(op, SEND, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
     SET(op, SEND, channel_type, i64(l, host ? DEVICE_TO_HOST : DEVICE_TO_DEVICE));
     SET(op, SEND, is_host_transfer, flag(l, host));
     SET(op, SEND, source_target_pairs, pairs(l));
@@ -897,7 +904,7 @@ static void op_send(xl_low *l)
 
 static void op_recv(xl_low *l)
 {
-    bool host = num(l, 47);
+    bool host = num(l, XL_HLO_INST_is_host_transfer);
     const xl_type *t = l->i->type;                         /* (data, context, token) */
     if (t->kind != XL_TY_TUPLE || t->nelem != 3)
         FAIL(l, "a recv that does not give data, context and token");
@@ -908,7 +915,7 @@ static void op_recv(xl_low *l)
     xl_leaves in = gather_operands(l, 0, l->i->noperand);
     xl_op *op = emit_typed(l, XL_OP_RECV, in.v, in.n, out, data.n + 1, 0);
     give(l, (xl_leaves){ op->out, op->nout });
-    SET(op, RECV, channel_id, i64(l, num(l, 26)));
+    SET(op, RECV, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
     SET(op, RECV, channel_type, i64(l, host ? HOST_TO_DEVICE : DEVICE_TO_DEVICE));
     SET(op, RECV, is_host_transfer, flag(l, host));
     SET(op, RECV, source_target_pairs, pairs(l));
@@ -953,18 +960,18 @@ static void op_all_gather(xl_low *l)
 {
     xl_op *op = emit_collective(l, XL_OP_ALL_GATHER, 0, 1);
     SET(op, ALL_GATHER, all_gather_dim, i64(l, first_dim(l)));
-    SET(op, ALL_GATHER, channel_id, i64(l, num(l, 26)));
+    SET(op, ALL_GATHER, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
     SET(op, ALL_GATHER, replica_groups, groups(l, NULL));
-    SET(op, ALL_GATHER, use_global_device_ids, flag(l, num(l, 71)));
+    SET(op, ALL_GATHER, use_global_device_ids, flag(l, num(l, XL_HLO_INST_use_global_device_ids)));
     done(l, op);
 }
 
 static void op_all_reduce(xl_low *l)
 {
     xl_op *op = emit_collective(l, XL_OP_ALL_REDUCE, 1, 0);
-    SET(op, ALL_REDUCE, channel_id, i64(l, num(l, 26)));
+    SET(op, ALL_REDUCE, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
     SET(op, ALL_REDUCE, replica_groups, groups(l, NULL));
-    SET(op, ALL_REDUCE, use_global_device_ids, flag(l, num(l, 71)));
+    SET(op, ALL_REDUCE, use_global_device_ids, flag(l, num(l, XL_HLO_INST_use_global_device_ids)));
     xl_hlo_region(l, xl_hlo_called(l, 0), op->region[0]);
     done(l, op);
 }
@@ -972,10 +979,10 @@ static void op_all_reduce(xl_low *l)
 static void op_reduce_scatter(xl_low *l)
 {
     xl_op *op = emit_collective(l, XL_OP_REDUCE_SCATTER, 1, 0);
-    SET(op, REDUCE_SCATTER, channel_id, i64(l, num(l, 26)));
+    SET(op, REDUCE_SCATTER, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
     SET(op, REDUCE_SCATTER, replica_groups, groups(l, NULL));
     SET(op, REDUCE_SCATTER, scatter_dimension, i64(l, first_dim(l)));
-    SET(op, REDUCE_SCATTER, use_global_device_ids, flag(l, num(l, 71)));
+    SET(op, REDUCE_SCATTER, use_global_device_ids, flag(l, num(l, XL_HLO_INST_use_global_device_ids)));
     xl_hlo_region(l, xl_hlo_called(l, 0), op->region[0]);
     done(l, op);
 }
@@ -983,7 +990,7 @@ static void op_reduce_scatter(xl_low *l)
 static xl_op *all_to_all(xl_low *l, const xl_value *in, const xl_type *t, int64_t dim, int64_t count, const xl_attr *g)
 {
     xl_op *op = emit_typed(l, XL_OP_ALL_TO_ALL, in, 1, &t, 1, 0);
-    SET(op, ALL_TO_ALL, channel_id, i64(l, num(l, 26)));
+    SET(op, ALL_TO_ALL, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
     SET(op, ALL_TO_ALL, replica_groups, g);
     SET(op, ALL_TO_ALL, split_dimension, i64(l, dim));
     SET(op, ALL_TO_ALL, concat_dimension, i64(l, dim));
@@ -997,7 +1004,7 @@ static xl_op *all_to_all(xl_low *l, const xl_value *in, const xl_type *t, int64_
  * The second is the first along a new leading dimension. */
 static void op_all_to_all(xl_low *l)
 {
-    xl_dims d = ints(l, 14);
+    xl_dims d = ints(l, XL_HLO_INST_dimensions);
     int64_t size = 0;
     const xl_attr *g = groups(l, &size);
     want(l, 1);
@@ -1043,7 +1050,7 @@ static void op_all_to_all(xl_low *l)
 static void op_collective_permute(xl_low *l)
 {
     xl_op *op = emit_collective(l, XL_OP_COLLECTIVE_PERMUTE, 0, 1);
-    SET(op, COLLECTIVE_PERMUTE, channel_id, i64(l, num(l, 26)));
+    SET(op, COLLECTIVE_PERMUTE, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
     SET(op, COLLECTIVE_PERMUTE, source_target_pairs, pairs(l));
     done(l, op);
 }
@@ -1051,8 +1058,8 @@ static void op_collective_permute(xl_low *l)
 static void op_collective_broadcast(xl_low *l)
 {
     xl_op *op = emit_collective(l, XL_OP_COLLECTIVE_BROADCAST, 0, 0);
-    SET(op, COLLECTIVE_BROADCAST, channel_id, i64(l, num(l, 26)));
-    SET(op, COLLECTIVE_BROADCAST, has_dynamic_root, flag(l, num(l, 100)));
+    SET(op, COLLECTIVE_BROADCAST, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
+    SET(op, COLLECTIVE_BROADCAST, has_dynamic_root, flag(l, num(l, XL_HLO_INST_has_dynamic_root)));
     SET(op, COLLECTIVE_BROADCAST, replica_groups, groups(l, NULL));
     done(l, op);
 }
@@ -1060,10 +1067,10 @@ static void op_collective_broadcast(xl_low *l)
 static void op_collective_reduce(xl_low *l)
 {
     xl_op *op = emit_collective(l, XL_OP_COLLECTIVE_REDUCE, 1, 0);
-    SET(op, COLLECTIVE_REDUCE, channel_id, i64(l, num(l, 26)));
-    SET(op, COLLECTIVE_REDUCE, has_dynamic_root, flag(l, num(l, 100)));
+    SET(op, COLLECTIVE_REDUCE, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
+    SET(op, COLLECTIVE_REDUCE, has_dynamic_root, flag(l, num(l, XL_HLO_INST_has_dynamic_root)));
     SET(op, COLLECTIVE_REDUCE, replica_groups, groups(l, NULL));
-    SET(op, COLLECTIVE_REDUCE, use_global_device_ids, flag(l, num(l, 71)));
+    SET(op, COLLECTIVE_REDUCE, use_global_device_ids, flag(l, num(l, XL_HLO_INST_use_global_device_ids)));
     xl_hlo_region(l, xl_hlo_called(l, 0), op->region[0]);
     done(l, op);
 }

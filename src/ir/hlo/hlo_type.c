@@ -23,14 +23,14 @@ const xl_type *xl_hlo_type(xl_hlo *h, xl_str shape)
     enum { TUPLE = 13, TOKEN = 17 };
     if (++h->depth > MAX_TUPLE_DEPTH)
         XL_HLO_FAIL(h, shape.p, "tuples nest deeper than %d", MAX_TUPLE_DEPTH);
-    uint64_t kind = (uint64_t)xl_hlo_num(h, shape, 2);
+    uint64_t kind = (uint64_t)xl_hlo_num(h, shape, XL_HLO_SHAPE_element_type);
     const xl_type *t;
     if (kind == TUPLE) {
         xl_proto p = xl_proto_of(shape);
         xl_proto_field f;
         const xl_type **elem = NULL;
         uint32_t n = 0, cap = 0;
-        while (xl_hlo_each(h, &p, 4, &f))
+        while (xl_hlo_each(h, &p, XL_HLO_SHAPE_tuple_shapes, &f))
             XL_PUSH(&h->tmp, elem, n, cap, xl_hlo_type(h, f.bytes));
         t = xl_type_tuple(h->m, elem, n);
     } else if (kind == TOKEN) {
@@ -40,7 +40,8 @@ const xl_type *xl_hlo_type(xl_hlo *h, xl_str shape)
         if (d == XL_DT_NONE)
             xl_hlo_fail(h, shape.p, XL_CODE_UNIMPLEMENTED, "element type %llu of HLO has no counterpart in StableHLO",
                         (unsigned long long)kind);
-        xl_dims dims = xl_hlo_ints(h, shape, 3), dyn = xl_hlo_ints(h, shape, 6);
+        xl_dims dims = xl_hlo_ints(h, shape, XL_HLO_SHAPE_dimensions),
+                dyn = xl_hlo_ints(h, shape, XL_HLO_SHAPE_is_dynamic_dimension);
         int64_t *dim = xl_new(&h->tmp, int64_t, dims.n), *bound = xl_new(&h->tmp, int64_t, dims.n);
         bool bounded = false;
         for (size_t i = 0; i < dims.n; i++) {
@@ -144,7 +145,7 @@ static char *row_major(xl_hlo *h, const char *from, const xl_type *t, int64_t n,
 
 static xl_dims minor_to_major(xl_hlo *h, xl_str shape, uint32_t rank, bool *plain)
 {
-    xl_dims m = xl_hlo_ints(h, xl_hlo_sub(h, shape, 5, NULL), 1);
+    xl_dims m = xl_hlo_ints(h, xl_hlo_sub(h, shape, XL_HLO_SHAPE_layout, NULL), 1);
     *plain = true;
     if (m.n == 0)
         return m;
@@ -241,22 +242,25 @@ static void put_sharding(xl_hlo *h, xl_str s, xl_buf *b, int depth)
 {
     enum { REPLICATED, MAXIMAL, TUPLE, OTHER, MANUAL, UNKNOWN, UNREDUCED };
     static const char *const word[] = { "replicated", "maximal", "tuple", "other", "manual", "unknown", "unreduced" };
-    uint64_t type = (uint64_t)xl_hlo_num(h, s, 1);
+    uint64_t type = (uint64_t)xl_hlo_num(h, s, XL_HLO_SHARDING_type);
     if (type > UNREDUCED || depth > 8)
         XL_HLO_FAIL(h, s.p, "a sharding of type %llu", (unsigned long long)type);
     xl_buf_putc(b, '{');
-    xl_dims dims = xl_hlo_ints(h, s, 3), devices = xl_hlo_ints(h, s, 4);
+    xl_dims dims = xl_hlo_ints(h, s, XL_HLO_SHARDING_tile_assignment_dimensions),
+            devices = xl_hlo_ints(h, s, XL_HLO_SHARDING_tile_assignment_devices);
     if (type == TUPLE) {
         xl_proto p = xl_proto_of(s);
         xl_proto_field f;
-        for (int n = 0; xl_hlo_each(h, &p, 5, &f); n++) {
+        for (int n = 0; xl_hlo_each(h, &p, XL_HLO_SHARDING_tuple_shardings, &f); n++) {
             xl_buf_puts(b, n ? ", " : "");
             put_sharding(h, f.bytes, b, depth + 1);
         }
     } else if (type == MAXIMAL) {
         xl_buf_printf(b, "maximal device=%lld", devices.n ? (long long)devices.p[0] : 0LL);
     } else if (type == OTHER) {
-        xl_dims reshape = xl_hlo_ints(h, s, 9), perm = xl_hlo_ints(h, s, 10), last = xl_hlo_ints(h, s, 8);
+        xl_dims reshape = xl_hlo_ints(h, s, XL_HLO_SHARDING_iota_reshape_dims),
+                perm = xl_hlo_ints(h, s, XL_HLO_SHARDING_iota_transpose_perm),
+                last = xl_hlo_ints(h, s, XL_HLO_SHARDING_last_tile_dims);
         xl_buf_puts(b, "devices=[");
         put_list(b, dims);
         xl_buf_putc(b, ']');
@@ -272,7 +276,7 @@ static void put_sharding(xl_hlo *h, xl_str s, xl_buf *b, int depth)
         } else {
             put_list(b, devices);
         }
-        if (xl_hlo_num(h, s, 6))
+        if (xl_hlo_num(h, s, XL_HLO_SHARDING_replicate_on_last_tile_dim))
             xl_buf_puts(b, " last_tile_dim_replicate");
         for (size_t i = 0; i < last.n; i++) {
             if (last.p[i] < 0 || last.p[i] > UNREDUCED)
@@ -283,8 +287,9 @@ static void put_sharding(xl_hlo *h, xl_str s, xl_buf *b, int depth)
     } else {
         xl_buf_puts(b, word[type]);
     }
-    if (xl_hlo_num(h, s, 11))
-        xl_buf_printf(b, " shard_%s=%lld", xl_hlo_num(h, s, 13) ? "like" : "as", (long long)xl_hlo_num(h, s, 12));
+    if (xl_hlo_num(h, s, XL_HLO_SHARDING_is_shard_group))
+        xl_buf_printf(b, " shard_%s=%lld", xl_hlo_num(h, s, XL_HLO_SHARDING_shard_group_type) ? "like" : "as",
+                      (long long)xl_hlo_num(h, s, XL_HLO_SHARDING_shard_group_id));
     xl_buf_putc(b, '}');
 }
 
