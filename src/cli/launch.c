@@ -12,16 +12,6 @@
 #include "train/calibrate.h"
 #include "train/loop.h"
 
-static bool looks_like_hlo(xl_str s)
-{
-    if (s.n >= 4 && !memcmp(s.p, "ML\xefR", 4))
-        return false;
-    for (size_t i = 0; i < s.n && i < 64; i++)
-        if ((unsigned char)s.p[i] < ' ' && s.p[i] != '\n' && s.p[i] != '\t' && s.p[i] != '\r')
-            return true;
-    return false;
-}
-
 static int count_of(const xl_module *m, const char *key)
 {
     const xl_attr *v = xl_dict_get(m->extra, xl_str_of(key));
@@ -47,7 +37,7 @@ static void describe(xl_arena *a, xl_launch *l)
     xl_module *m = NULL;
     char hex[XL_DIGEST_HEX];
     xl_error *err = xl_read(l->code, NULL, &m);
-    l->format = looks_like_hlo(l->code) ? XL_FORMAT_HLO : XL_FORMAT_MLIR;
+    l->format = xl_syntax_of(l->code) == XL_SYNTAX_HLO ? XL_FORMAT_HLO : XL_FORMAT_MLIR;
     l->replicas = l->partitions = 1;
     xl_digest d;
     if (!err) {

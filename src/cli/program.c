@@ -26,7 +26,7 @@ out:
 /* Something that was meant to be a program, so that what is wrong with it is worth reading. */
 static bool like_program(xl_str s)
 {
-    return xl_str_starts(s, XL_STR("ML\xefR")) || memmem(s.p, s.n, "func", 4) || memmem(s.p, s.n, "module", 6) ||
+    return xl_syntax_of(s) == XL_SYNTAX_BYTECODE || memmem(s.p, s.n, "func", 4) || memmem(s.p, s.n, "module", 6) ||
            memmem(s.p, s.n, "stablehlo", 9);
 }
 

@@ -32,6 +32,9 @@ typedef struct {
 } xl_read_opts;
 
 /* Looks at the first bytes to tell the format. opts may be NULL. */
+/* Which of the three some bytes are in, from how they begin. */
+typedef enum { XL_SYNTAX_TEXT, XL_SYNTAX_BYTECODE, XL_SYNTAX_HLO } xl_syntax;
+xl_syntax xl_syntax_of(xl_str bytes);
 xl_error *xl_read(xl_str bytes, const xl_read_opts *opts, xl_module **out) XL_MUST_USE;
 xl_error *xl_read_text(xl_str bytes, const xl_read_opts *opts, xl_module **out) XL_MUST_USE;
 xl_error *xl_read_bytecode(xl_str bytes, const xl_read_opts *opts, xl_module **out) XL_MUST_USE;

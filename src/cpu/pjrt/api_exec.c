@@ -248,14 +248,6 @@ static xl_error *out_of_hbm(const xl_plan *p, size_t need, size_t limit)
                   p->temp_bytes + p->const_bytes);
 }
 
-static bool looks_like_text(xl_str s)
-{
-    for (size_t i = 0; i < s.n && i < 64; i++)
-        if ((unsigned char)s.p[i] < ' ' && s.p[i] != '\n' && s.p[i] != '\t' && s.p[i] != '\r')
-            return false;
-    return s.n > 0;
-}
-
 /* In which memory the program says that results and arguments lie. */
 static xl_error *keep_kinds(xl_exec *e)
 {
@@ -355,13 +347,6 @@ static xl_error *tell_inspected(const xl_shard_info *info)
     return err;
 }
 
-static xl_error *read_program(xl_str program, xl_module **m)
-{
-    if (program.n >= 4 && !memcmp(program.p, "ML\xefR", 4))
-        return xl_read_bytecode(program, NULL, m);
-    return looks_like_text(program) ? xl_read_text(program, NULL, m) : xl_read_hlo(program, NULL, m);
-}
-
 /* The frontend's answer lies in its own memory until it is asked again: lines, a zero, and a program. */
 static xl_error *ask_partition(int64_t number, const xl_buf *in, uint32_t n, xl_module **out, xl_buf *lines)
 {
@@ -446,7 +431,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
     }
     xl_buf_str(&e->program, program);
     xl_buf_str(&e->options, opts);
-    XL_DO(read_program(program, &m));
+    XL_DO(xl_read(program, NULL, &m));
     jmp_buf oom;
     jmp_buf *outer = m->arena.oom;
     if (setjmp(oom)) {
@@ -939,7 +924,7 @@ static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
 static xl_error *print_optimised(const xl_exec *e, xl_buf *out)
 {
     xl_module *m = NULL;
-    xl_error *err = read_program(xl_buf_view(&e->program), &m);
+    xl_error *err = xl_read(xl_buf_view(&e->program), NULL, &m);
     if (!err)
         err = print_ready(e, m, out);
     xl_module_free(m);
@@ -954,8 +939,9 @@ PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram
     xl_error *err = NULL;
     xl_buf hlo = { 0 };
     p->format = "mlir";
-    bool bytecode = code.n >= 4 && !memcmp(code.p, "ML\xefR", 4);
-    if (looks_like_text(code) || (bytecode && e->npartition > 1)) {
+    xl_syntax syntax = xl_syntax_of(code);
+    bool bytecode = syntax == XL_SYNTAX_BYTECODE;
+    if (syntax == XL_SYNTAX_TEXT || (bytecode && e->npartition > 1)) {
         pthread_mutex_lock(&e->lock);
         if (!e->text.n)
             err = print_optimised(e, &e->text);
