@@ -1,6 +1,7 @@
 /* xlane exec: a StableHLO program on its own. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
 #include "base/time.h"
@@ -81,6 +82,19 @@ out:
     return err;
 }
 
+/* An integer with all its digits. */
+static void put_value(xl_buf *b, xl_dtype d, const char *p)
+{
+    int64_t v;
+    bool whole = xl_dtype_class(d) == XL_CLASS_INT || xl_dtype_class(d) == XL_CLASS_UINT;
+    if (whole && xl_dtype_bytes(d) == sizeof v) {
+        memcpy(&v, p, sizeof v);
+        xl_buf_printf(b, xl_dtype_class(d) == XL_CLASS_INT ? " %lld" : " %llu", (long long)v);
+    } else {
+        xl_buf_printf(b, whole ? " %.0f" : " %.9g", xl_scalar_get(d, p));
+    }
+}
+
 static xl_error *output(const xl_cli *cli, xl_json *j, xl_buf *b, uint32_t i, const xl_buffer *buf)
 {
     xl_error *err = NULL;
@@ -129,7 +143,7 @@ static xl_error *output(const xl_cli *cli, xl_json *j, xl_buf *b, uint32_t i, co
         xl_buf_printf(b, "%s%lld", k ? "," : "", (long long)dims.p[k]);
     xl_buf_puts(b, "]");
     for (size_t k = 0; k < shown; k++)
-        xl_buf_printf(b, " %.9g", xl_scalar_get(d, data + k * each));
+        put_value(b, d, data + k * each);
     xl_buf_puts(b, shown < count ? " …\n" : "\n");
 out:
     free(data);

@@ -1,0 +1,30 @@
+"""Small programs that carry their own answer: test/cases/*.mlir. The first lines are comments: what it shows, then
+`// expect: LINE` for each line that `xlane exec` prints, or `// error: PART` for what its error says; `// row: X1` cites
+a requirement. Each is run as it is planned and op by op. A new case is a new file."""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+import _check
+from _check import check, end
+
+_check.prefix = "case_"
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+XLANE = os.path.join(os.environ.get("XLANE_BUILD", os.path.join(ROOT, "build")), "xlane")
+files = sorted(glob.glob(os.path.join(ROOT, "test", "cases", "*.mlir")))
+check("there_are_some", len(files) > 5, files)
+for path in files:
+    text = open(path, encoding="utf-8").read()
+    expect, errors = (re.findall(rf"^// {word}: (.*)$", text, re.M) for word in ("expect", "error"))
+    why = "" if bool(expect) != bool(errors) else "it has neither `expect` nor `error` lines, or both"
+    for plan in () if why else ("planned", "plain"):
+        p = subprocess.run([XLANE, "exec", "--plugin=cpu", path], capture_output=True, text=True, timeout=300,
+                           env=dict(os.environ, XLANE_CPU_PLAN=plan))
+        if expect and (p.returncode or p.stdout.splitlines() != expect):
+            why += f"{plan}: exit status {p.returncode}: {p.stdout}{p.stderr}"
+        if errors and (p.returncode != 1 or not all(e in p.stderr for e in errors)):
+            why += f"{plan}: exit status {p.returncode}: {p.stderr}"
+    check(os.path.basename(path)[:-5], not why, why)
+sys.exit(end())
