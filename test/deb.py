@@ -38,7 +38,8 @@ if check("packages", p.returncode == 0 and len(debs) == 2, p.stdout + p.stderr):
     p = subprocess.run([os.environ.get("CC", "cc"), tmp + "/a.c", "-I" + tmp + "/root/usr/include", lib, "-lyaml",
                         "-lsodium",
                         "-lzstd", "-lpthread", "-ldl", "-lm", "-o", tmp + "/a"], capture_output=True, text=True)
-    check("a_program_links_the_library", p.returncode == 0 and subprocess.run([tmp + "/a"], capture_output=True).returncode == 0, p.stderr)
+    check("a_program_links_the_library", p.returncode == 0 and subprocess.run([tmp + "/a"],
+        capture_output=True).returncode == 0, p.stderr)
     if shutil.which("lintian"):
         p = subprocess.run(["lintian", "--fail-on", "error,warning", *debs], capture_output=True, text=True)
         check("lintian", p.returncode == 0 and not p.stdout.strip(), p.stdout + p.stderr)
