@@ -374,6 +374,30 @@ def _():
         assert (got["op"], got["line"]) == ("stablehlo.divide", line), got
 
 
+OVERHEAD = LOOP.replace("range(500)", "range(3000)").replace("if i == 311:", "if i == 500:\n        import resource\n"
+    "        began = resource.getrusage(resource.RUSAGE_SELF).ru_utime\n    if i < 0:").replace("    if np.isnan(float(loss)):\n"
+    "        print(\"NaN at\", i)\n", "    float(loss)\n"
+    "print((resource.getrusage(resource.RUSAGE_SELF).ru_utime - began) / 2500)\n")
+
+
+@check("R3_overhead_of_an_armed_run")
+def _():
+    if not ALL:
+        return
+    times = {"armed": [], "unarmed": []}
+    for i in range(5):                                     # in turn: the machine's load is the same for both
+        for name, args in (("unarmed", []), ("armed", ["--capture=nonfinite"])):
+            p = subprocess.run([XLANE, "run", "--runs", os.path.join(TMP, "runs-overhead"), "--cache", "off", *args,
+                                "--",
+                                sys.executable, script("overhead.py", OVERHEAD)], text=True, capture_output=True,
+                               env=environment(XLANE_CPU_THREADS=1), timeout=300)
+            times[name].append(float(p.stdout.split()[-1]) * 1e6)
+    armed, unarmed = (sorted(times[k])[2] for k in ("armed", "unarmed"))
+    print("a step's user time: unarmed %.0f us, armed %.0f us, %.2f times (medians of 5, in turn)"
+          % (unarmed, armed, armed / unarmed))
+    assert armed < 3 * unarmed, times                      # docs/recorder.md: a few percent
+
+
 @check("R3_step_N_signal_and_slow")
 def _():
     folder, said = python("stepn", LOOP, args=("--capture=step:7",))
