@@ -122,6 +122,12 @@ for name, command, status, said, unsaid, *more in ROWS:
     check(name, (status is None or got == status) and all(s in text for s in said)
           and not any(s in text for s in unsaid), "exit status %d, not %s; it said: %s" % (got, status, text))
 
+# Where nothing ran yet, the last run is asked for all the same.
+os.mkdir(os.path.join(TMP, "new"))
+for verb in "explain", "top", "metrics", "report":
+    p = subprocess.run([XLANE, verb, "last"], capture_output=True, text=True, env=ENV, cwd=os.path.join(TMP, "new"))
+    check("no_run_yet_" + verb, p.returncode == 1 and "`xlane run -- CMD` makes it" in p.stderr, p.stderr)
+
 # Runs are named by whole parts of their names.
 xlane("run", "--name", "strain", "--cache=off", "--", "true")
 for _ in range(2):

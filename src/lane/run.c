@@ -260,6 +260,9 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
     }
     xl_str *names;
     size_t n;
+    if (access(runs, F_OK))
+        return XL_ERR(NOT_FOUND, "there is no folder %s here; `xlane run -- CMD` makes it, or give the folder of a run",
+                      runs);
     xl_error *err = xl_dir_list(a, runs, &names, &n);
     if (err)
         return xl_error_wrap(err, "looking for the last run");
