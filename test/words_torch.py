@@ -47,7 +47,7 @@ for name, c in causes.CASES.items():
         assert not lines or re.search(r"%s\.py:%d\b" % (name, lines[0]), opening), text
         assert answers(text) == c["answers"], text
         assert c.get("says", "") in opening, text
-        assert causes_of != {"shape"} or " was added" not in text, text   # a batch of another size adds no op
+        assert causes_of != {"shape"} or " was added" not in opening, text  # a batch of another size adds no op
 
 for name, c in causes.HEALTHY.items():
     if not wanted(name):
