@@ -107,7 +107,8 @@ check("same_bits_sockets", lambda: same(4, 1, XLANE_CPU_SHARED_MEMORY="0"))
 
 
 def dies(rounds=50 if long else 2):
-    """kill -9 at a random moment: the survivors name the rank, and all end within 15 s of it."""
+    """kill -9 at a random moment: the survivors name the rank, and all end within 15 s of it, or within four times what
+    the gang took to start where that is longer, on a machine that is busy."""
     for k in range(rounds):
         runs, victim = tempfile.mkdtemp(prefix="xlane-ranks-"), k % 3
         out = open(runs + "/out", "w+")
@@ -117,9 +118,10 @@ def dies(rounds=50 if long else 2):
                                       PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB))
         text = lambda: open(runs + "/out", errors="replace").read()
         try:
-            end = time.time() + 60
-            while time.time() < end and "[0] = step 2" not in text():
+            began = time.time()
+            while time.time() < began + 200 and "[0] = step 2" not in text():
                 time.sleep(0.02)
+            start = time.time() - began
             pid = re.search(r"\[%d\] = pid (\d+)" % victim, text())
             if not pid:
                 return "no step: " + text()[-300:]
@@ -127,12 +129,14 @@ def dies(rounds=50 if long else 2):
             os.kill(int(pid[1]), signal.SIGKILL)
             t = time.time()
             try:
-                rc = p.wait(60)
+                rc = p.wait(200)
             except subprocess.TimeoutExpired:
                 return "round %d: it did not end: %s" % (k, text()[-400:])
             took, said = time.time() - t, text()
-            if rc != 137 or "xlane: rank %d of 3 failed first: it was killed by signal 9" % victim not in said or took > 15:
-                return "round %d: status %d after %.1f s: %s" % (k, rc, took, said[-400:])
+            if rc != 137 or "xlane: rank %d of 3 failed first: it was killed by signal 9" % victim not in said:
+                return "round %d: status %d: %s" % (k, rc, said[-400:])
+            if took > max(15, 4 * start):
+                return "round %d: it took %.1f s, and the start %.1f s" % (k, took, start)
             for i in range(3):
                 if i != victim and not re.search(r"\[%d\] .*process %d of 3 \(host \S+, pid %s\) (has died|has gone)"
                                                  % (i, victim, pid[1]), said):
@@ -249,12 +253,13 @@ def agreement():
     for r, lines in enumerate(ranks):
         cases = [l.split()[2] for l in lines if l.startswith("= plant ")]
         told = [l for l in lines if "compiles another program than" in l]
-        took = max([float(l.split()[-1]) for l in lines if l.startswith("= took plant")] or [99])
+        took, clean = (max([float(l.split()[-1]) for l in lines if l.startswith("= took " + stage)] or [99])
+                       for stage in ("plant", "clean"))
         if rc or len(cases) != 20 or len(told) != 20 or any("rank 2 compiles another program than rank 0 and 2 others: " not in l for l in told):
             return "rank %d names %d of %d: %s" % (r, len(told), len(cases),
                                                    [l[-160:] for l in told if "rank 2" not in l] or lines[-3:])
-        if took > 5:
-            return "rank %d: naming took %.1f s" % (r, took)
+        if took > 5 + 10 * clean:                               # than a compile on which all agree
+            return "rank %d: naming took %.1f s, a clean compile %.1f s" % (r, took, clean)
         lost = [c for c, l in zip(cases, told) if c not in ("branch", "donation", "sharding_out")
                 and not re.search(r"_ranks_job.py:\d+", l)]
         if lost:
