@@ -4,6 +4,7 @@ that must agree. Where it is simple, the text JAX made and the text we made of i
 same numbers."""
 import glob
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -14,6 +15,24 @@ RUN = ("arith", "unary", "integer", "compare", "mlp", "softmax", "layernorm", "r
        "dynamic_slice", "gather",
        "scatter", "sort", "cumulative", "cond", "switch", "while", "fori", "scan", "scan_grad", "nested", "calls", "grad_mlp", "conv",
        "conv_dilated", "conv_grad", "pool", "pool_grad", "threefry", "fft", "complex", "constants", "iota", "bf16", "f8", "i4")
+
+
+def layouts(put):
+    """Layouts in an HLO module's shapes are what inference left there. A program whose result has another one than its
+    argument takes its own result, as PyTorch/XLA passes gradients from one program to the next."""
+    from jaxlib import _hlo
+    module = _hlo.hlo_module_from_text("""HloModule turn, entry_computation_layout={(f32[3,3]{1,0})->f32[3,3]{0,1}}
+        ENTRY main {
+          p = f32[3,3]{1,0} parameter(0)
+          t = f32[3,3]{0,1} transpose(p), dimensions={1,0}
+          ROOT s = f32[3,3]{0,1} add(t, t)
+        }""")
+    build = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "build")
+    p = subprocess.run([build + "/test/tool/pjrt", "twice", build + "/libxlane-cpu.so",
+                        put("turn.hlo.pb", module.as_serialized_hlo_module_proto())], capture_output=True, text=True)
+    ok = p.stdout == " ".join(str(4 * i) for i in range(9)) + "\n"
+    print("ok hlo layouts" if ok else f"FAIL hlo layouts: {p.stdout}{p.stderr}")
+    return not ok
 
 
 def main():
@@ -97,6 +116,7 @@ def main():
         except Exception as e:
             failed += 1
             print(f"FAIL hlo {name}: {type(e).__name__}: {str(e)[:600]}")
+    failed += layouts(put)
     if not failed:
         print(f"ok hlo round trip: {same} programs, {unchanged} of them as they were from the first")
         print(f"ok hlo numbers: {ran} programs")

@@ -2,12 +2,15 @@
  *   pjrt options FILE            canonical bytes of a CompileOptionsProto, to standard output
  *   pjrt diff FILE FILE          what differs between two, a line each: path, before, after, quiet or not
  *   pjrt build R P [ID ...]      options for R replicas, P partitions and these devices, to standard output
- *   pjrt aot PLUGIN TOPOLOGY FILE    compile FILE for the topology; what came out, a line each */
+ *   pjrt aot PLUGIN TOPOLOGY FILE    compile FILE for the topology; what came out, a line each
+ *   pjrt twice PLUGIN FILE       an HloModuleProto of one square f32 argument and result, on 0, 1, 2 ... and on what
+ *                                came of it; the numbers that came of that, on one line */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/file.h"
 #include "base/time.h"
+#include "pjrt/client.h"
 #include "pjrt/options.h"
 #include "pjrt/program.h"
 
@@ -106,6 +109,43 @@ out:
     return err;
 }
 
+static xl_error *twice(xl_arena *a, const char *path, const char *file)
+{
+    enum { N = 3 };
+    xl_error *err = NULL;
+    xl_plugin *plugin;
+    xl_client *c = NULL;
+    xl_program *p = NULL;
+    xl_buffer *b[3] = { 0 };
+    xl_buf opts = { 0 };
+    xl_str code;
+    int64_t dims[] = { N, N };
+    float x[N * N];
+    for (int i = 0; i < N * N; i++)
+        x[i] = (float)i;
+    XL_DO(xl_file_read(a, file, &code));
+    XL_DO(xl_plugin_load(path, &plugin));
+    XL_DO(xl_client_open(plugin, NULL, &c));
+    xl_options_build(&opts, &(xl_options){ .replicas = 1 });
+    XL_DO(xl_program_compile(c, code, XL_FORMAT_HLO, xl_buf_view(&opts), &p));
+    XL_DO(xl_buffer_from_host(xl_client_local(c, 0), XL_ELEM_F32, (xl_dims){ dims, 2 }, x, NULL, &b[0]));
+    for (int i = 0; i < 2; i++) {
+        xl_buffer *const args[] = { b[i] }, *const *const rows[] = { args };
+        xl_buffer **const outs[] = { &b[i + 1] };
+        XL_DO(xl_program_execute(p, &(xl_exec){ .ndevice = 1, .narg = 1, .arg = rows, .out = outs }));
+    }
+    XL_DO(xl_buffer_to_host(b[2], x, sizeof x, NULL));
+    for (int i = 0; i < N * N; i++)
+        printf("%g%s", (double)x[i], i + 1 < N * N ? " " : "\n");
+out:
+    for (int i = 0; i < 3; i++)
+        xl_buffer_free(b[i]);
+    xl_program_free(p);
+    xl_client_close(c);
+    xl_buf_fini(&opts);
+    return err;
+}
+
 int main(int argc, char **argv)
 {
     xl_arena a = { 0 };
@@ -118,6 +158,8 @@ int main(int argc, char **argv)
         err = build(argc - 2, argv + 2);
     else if (argc == 5 && strcmp(argv[1], "aot") == 0)
         err = aot(&a, argv[2], argv[3], argv[4]);
+    else if (argc == 4 && strcmp(argv[1], "twice") == 0)
+        err = twice(&a, argv[2], argv[3]);
     else
         err = XL_ERR(INVALID, "see the head of test/tool/pjrt.c");
     if (err)

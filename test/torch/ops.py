@@ -28,6 +28,20 @@ def steps(model, optimizer, loss_of, n=3):
     return losses + list(model.parameters())[:1]
 
 
+def accumulated(dev):
+    """Gradients go from one program to the next, in the layout that their last op left them in."""
+    torch.manual_seed(5)
+    model = torch.nn.Linear(16, 4).to(dev)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for i in range(8):
+        model(t(8, 16, seed=i).to(dev)).pow(2).mean().div(4).backward()
+        if i % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+        torch_xla.sync()
+    return list(model.parameters())
+
+
 def conv_net(dev):
     torch.manual_seed(3)
     m = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
@@ -115,7 +129,8 @@ def compiled_and_eager(dev):
     return out
 
 
-CASES = [conv_net, embedding_lstm, attention, autocast, integers, orders, scatters, matrices, compiled_and_eager]
+CASES = [accumulated, conv_net, embedding_lstm, attention, autocast, integers, orders, scatters, matrices,
+         compiled_and_eager]
 device, values = torch_xla.device(), 0  # the device first: autograd asks only once which there are
 for case in CASES:
     got, want = case(device), case(torch.device("cpu"))

@@ -103,6 +103,10 @@ xl_error *xl_layout_read(const PJRT_Buffer_MemoryLayout *l, size_t rank,
 void xl_layout_strides(const PJRT_Layouts_MemoryLayout *l, const int64_t *dims, size_t elem, int64_t *stride);
 bool xl_layout_same(const PJRT_Layouts_MemoryLayout *a, const PJRT_Layouts_MemoryLayout *b, const int64_t *dims);
 void xl_layout_text(const PJRT_Layouts_MemoryLayout *l, char *text); /* "{1,0}", into XL_LAYOUT_TEXT bytes */
+/* Drops the layouts that an HLO module has for its arguments and results. They are what shape inference left there, not
+ * a wish: XLA's clients put their own default in their place, and PyTorch/XLA gives the result of one program to the
+ * next whatever the two say. */
+void xl_layouts_forget(xl_module *m);
 /* Rewrites the entry function: arguments and results become row-major arrays of their dimensions' order in memory, as
  * its attributes mhlo.layout_mode say. list[0] and list[1] get the layouts of results and arguments, to be freed. */
 xl_error *xl_layouts_apply(xl_module *m, const PJRT_Layouts_MemoryLayout **list[2]) XL_MUST_USE;

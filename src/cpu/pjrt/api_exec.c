@@ -440,6 +440,8 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **o
         return XL_ERR(EXHAUSTED, "no memory left while compiling the program");
     }
     m->arena.oom = &oom;
+    if (xl_syntax_of(program) == XL_SYNTAX_HLO)
+        xl_layouts_forget(m);
     e->name = strndup(m->name.n ? m->name.p : "main", m->name.n ? m->name.n : 4);
     err = make_ready(m, e->npartition, e->nreplica, &shards, e->layouts);
     if (!err)

@@ -181,6 +181,17 @@ static void replace(const xl_subst *s, xl_region *r)
     }
 }
 
+void xl_layouts_forget(xl_module *m)
+{
+    xl_func *f = xl_module_entry(m);
+    const xl_attr **list[2] = { f->arg_attr, f->res_attr };
+    uint32_t n[2] = { f->type->nin, f->type->nelem - f->type->nin };
+    for (int k = 0; k < 2; k++)
+        for (uint32_t i = 0; list[k] && i < n[k]; i++)
+            if (list[k][i])
+                list[k][i] = xl_dict_with(m, list[k][i], XL_STR("mhlo.layout_mode"), NULL);
+}
+
 xl_error *xl_layouts_apply(xl_module *m, const PJRT_Layouts_MemoryLayout **list[2])
 {
     xl_func *f = xl_module_entry(m);
