@@ -310,13 +310,14 @@ def joined(start, n, **env):
     """Ranks that another launcher starts: one job, one folder."""
     tmp = tempfile.mkdtemp(prefix="xlane-ranks-")
     p = subprocess.run(start + [XLANE, "run", "--runs", tmp + "/runs", "--cache", "off", "--", sys.executable, JOB,
-                                "join"], capture_output=True, text=True, errors="replace", timeout=120,
+                                "join"], capture_output=True, text=True, errors="replace", timeout=400,
                        env=dict(env0, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + LIB, **env))
     folders = glob.glob(tmp + "/runs/2*")
     events = [json.loads(l) for l in open(folders[0] + "/events.jsonl")] if len(folders) == 1 else []
     left = glob.glob(tmp + "/runs/.job*")
     who = sorted(re.findall(r"= joined (\d+ of \d+)", p.stdout))
-    losses = set(re.findall(r"= loss (\S+)", p.stdout))
+    # launchers mix the lines of their ranks, now and then within a line
+    losses = set(re.findall(r"= loss (-?0x[0-9a-f.]+p[-+]\d+)", p.stdout))
     shutil.rmtree(tmp)
     if p.returncode or who != ["%d of %d" % (i, n) for i in range(n)] or len(losses) != 1:
         return "%d: %s, losses %s: %s" % (p.returncode, who, losses, (p.stdout + p.stderr)[-400:])

@@ -125,6 +125,13 @@ static const char *script(xl_arena *a)
     return xl_str_c(a, xl_contract_script(a, (xl_str){ args, n }, getcwd(cwd, sizeof cwd) ? cwd : ""));
 }
 
+static xl_error *open_contracts(xl_arena *a, void *unused)
+{
+    (void)unused;
+    G.contracts = xl_contracts_new(G.run, script(a));
+    return NULL;
+}
+
 static void start(void)
 {
     remember_stderr();
@@ -142,9 +149,9 @@ static void start(void)
     }
     if (err)
         guard_fault("recording the run", err);
-    xl_arena tmp = { 0 };
-    G.contracts = xl_contracts_new(G.run, script(&tmp));
-    xl_arena_fini(&tmp);
+    trouble = xl_arena_call(open_contracts, NULL);
+    if (trouble)
+        guard_fault("reading the command line", trouble);
     const char *policy = env("XLANE_POLICY", "warn");
     G.policy = !strcmp(policy, "stop") ? XL_POLICY_STOP : !strcmp(policy, "allow") ? XL_POLICY_ALLOW : XL_POLICY_WARN;
     G.warmup = env_number("XLANE_WARMUP", 10);

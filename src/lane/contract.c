@@ -680,7 +680,7 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
     xl_error *err = NULL;
     xl_str group = xl_contract_group(key->module);
     *out = (xl_verdict){ .reason = "first" };
-    record *now = record_new(a, group), *best = NULL;
+    record *now = c ? record_new(a, group) : NULL, *best = NULL;
     if (!now) {
         xl_module_free(m);
         return XL_ERR(EXHAUSTED, "out of memory");

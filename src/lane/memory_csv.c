@@ -1,5 +1,6 @@
 #include "lane/memory_csv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -12,13 +13,15 @@ static const char *const names[COUNT] = { [T] = "t", [RANK] = "rank", [PID] = "p
 
 xl_error *xl_memory_csv_create(xl_journal *j, const char *dir, bool shared)
 {
-    xl_arena a = { 0 };
+    char path[4096];                                       /* no arena: without memory it would end the host process */
     xl_buf head = { 0 };
     for (int i = 0; i < COUNT; i++)
         xl_buf_printf(&head, "%s%c", names[i], i + 1 < COUNT ? ',' : '\n');
-    xl_error *err = xl_journal_open(j, xl_path_join(&a, dir, "memory.csv"), xl_buf_view(&head), shared);
+    int n = snprintf(path, sizeof path, "%s/memory.csv", dir);
+    xl_error *err = n < 0 || n >= (int)sizeof path
+                        ? XL_ERR(INVALID, "the name of the run's folder is too long: %s", dir)
+                        : xl_journal_open(j, path, xl_buf_view(&head), shared);
     xl_buf_fini(&head);
-    xl_arena_fini(&a);
     return err;
 }
 
