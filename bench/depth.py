@@ -57,7 +57,7 @@ def main():
         for d in depths:
             print(f"{unit}*{d:<3} {d * len(unit):3} layers: compile {1e3 * best[d]:7.2f} ms, {best[d] / best[depths[0]]:.2f} of the first; "
                   f"written in {1e3 * write[d]:6.1f} ms; {lines[d]} lines")
-        worst = max([worst] + [best[d] / best[depths[0]] for d in depths])
+        worst = max(worst, best[depths[-1]] / best[depths[0]])
     most = [float(a[7:]) for a in sys.argv[1:] if a.startswith("--most=")]
     return bool(most) and worst > most[0]
 
