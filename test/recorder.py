@@ -242,6 +242,19 @@ def f(x, seg):
     return s / c  # segment_mean
 case("segment_mean", f, np.ones(6, f32), np.array([0, 0, 1, 1, 3, 3], np.int32))
 
+def f(x):
+    def layer(x):
+        return jnp.sin(jnp.log(x) * 2)  # remat
+    return jax.grad(lambda x: jnp.sum(jax.checkpoint(layer)(x)))(x)
+case("remat", f, r)
+
+def f(w):
+    @jax.checkpoint
+    def layer(c, i):
+        return jnp.tanh(c + jnp.sqrt(4.5 - i)), None  # remat_scan
+    return jax.grad(lambda w: jnp.sum(lax.scan(layer, w, jnp.arange(8.0))[0]))(w)
+case("remat_scan", f, o[0])
+
 case("last", lambda x: x * 2 + jnp.sin(x) * 3 - jnp.cos(x), o)
 '''
 
@@ -252,9 +265,9 @@ WANT = {
     "vmap_row": "divide", "while_sqrt": "sqrt", "cond_grad": "multiply", "custom_vjp": "multiply",
     "bf16_layernorm": "subtract", "gather_fill": "select", "cumsum_inf": "reduce_window", "nn_softmax": "subtract",
     "linalg_norm": "multiply", "batchnorm_one": "divide", "shard_map": "divide", "arccos": "sqrt",
-    "dot_inf": "dot_general", "nested_scan": "rsqrt", "double_where": "multiply", "segment_mean": "divide",
+    "dot_inf": "dot_general", "nested_scan": "rsqrt", "double_where": "multiply", "segment_mean": "divide", "remat": "log", "remat_scan": "sqrt",
 }
-ITERATION = {"scan_7": 7, "fori_loop": 2, "while_sqrt": 3, "nested_scan": 2}
+ITERATION = {"scan_7": 7, "fori_loop": 2, "while_sqrt": 3, "nested_scan": 2, "remat_scan": 5}
 INFINITY = {"bf16_overflow": "exponential", "cond_grad": "divide", "norm_grad": "divide", "nn_softmax": "select"}
 
 
