@@ -79,7 +79,7 @@ void xl_file_apart(void (*fn)(void *arg), void *arg)
 
 xl_error *xl_file_read(xl_arena *a, const char *path, xl_str *out)
 {
-    return xl_file_read_max(a, path, XL_FILE_MOST, out);
+    return xl_file_read_max(a, path, XL_FILE_MAX, out);
 }
 
 static ssize_t read_some(int fd, char *p, size_t n)

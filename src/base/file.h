@@ -6,7 +6,7 @@
 
 #include "base/str.h"
 
-#define XL_FILE_MOST ((uint64_t)4 << 30) /* what xl_file_read takes at most */
+#define XL_FILE_MAX ((uint64_t)4 << 30) /* what xl_file_read takes at most */
 
 /* The bytes of a file (or pipe), with a NUL after them. Too large, or too large for memory, is an error. */
 xl_error *xl_file_read(xl_arena *a, const char *path, xl_str *out) XL_MUST_USE;

@@ -143,13 +143,13 @@ static xl_error *run(xl_arena *a, const job *j, int timeout_ms, xl_proc_result *
         poll(p, 2, left * 1e3 < slice ? (int)(left * 1e3) + 1 : slice);
         done = ended(pid); /* asked before the last look at the pipes, so that nothing is missed */
         do {
-            if (out[0] >= 0 && p[0].revents && !take(out[0], &ob, XL_PROC_OUT_MOST, false, &res->out_cut))
+            if (out[0] >= 0 && p[0].revents && !take(out[0], &ob, XL_PROC_OUT_MAX, false, &res->out_cut))
                 close_one(&out[0]);
-            if (words[0] >= 0 && p[1].revents && !take(words[0], &wb, XL_PROC_ERR_MOST, true, &res->err_cut))
+            if (words[0] >= 0 && p[1].revents && !take(words[0], &wb, XL_PROC_ERR_MAX, true, &res->err_cut))
                 close_one(&words[0]);
             p[0].fd = out[0];
             p[1].fd = words[0];
-        } while (done && poll(p, 2, 0) > 0 && ob.n < XL_PROC_OUT_MOST && xl_now() - start < 3600);
+        } while (done && poll(p, 2, 0) > 0 && ob.n < XL_PROC_OUT_MAX && xl_now() - start < 3600);
     }
     kill(-pid, SIGKILL); /* the child if it is late, and whatever it left behind */
     kill(pid, SIGKILL);
@@ -165,10 +165,10 @@ static xl_error *run(xl_arena *a, const job *j, int timeout_ms, xl_proc_result *
         res->status = WEXITSTATUS(status);
     else if (WIFSIGNALED(status))
         res->signal = WTERMSIG(status);
-    if (wb.n > XL_PROC_ERR_MOST)
+    if (wb.n > XL_PROC_ERR_MAX)
         res->err_cut = true;
-    xl_str last = { wb.p + (wb.n > XL_PROC_ERR_MOST ? wb.n - XL_PROC_ERR_MOST : 0),
-                    wb.n < XL_PROC_ERR_MOST ? wb.n : XL_PROC_ERR_MOST };
+    xl_str last = { wb.p + (wb.n > XL_PROC_ERR_MAX ? wb.n - XL_PROC_ERR_MAX : 0),
+                    wb.n < XL_PROC_ERR_MAX ? wb.n : XL_PROC_ERR_MAX };
     char *oc = xl_arena_try(a, ob.n + 1), *wc = xl_arena_try(a, last.n + 1);
     if (ob.failed || wb.failed || !oc || !wc) {
         err = XL_ERR(EXHAUSTED, "no memory for what a child said");

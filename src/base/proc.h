@@ -6,15 +6,15 @@
 
 #include "base/str.h"
 
-enum { XL_PROC_OUT_MOST = 16 << 20, XL_PROC_ERR_MOST = 16 << 10 };
+enum { XL_PROC_OUT_MAX = 16 << 20, XL_PROC_ERR_MAX = 16 << 10 };
 
 typedef struct {
     int status;      /* what it exited with; -1 if it did not get so far */
     int signal;      /* the signal that ended it; 0: none */
     bool timed_out;  /* it was ended by us (then signal is SIGKILL) */
     double seconds;
-    xl_str out;      /* the first XL_PROC_OUT_MOST bytes it gave */
-    xl_str err;      /* the last XL_PROC_ERR_MOST bytes of standard error: its last words */
+    xl_str out;      /* the first XL_PROC_OUT_MAX bytes it gave */
+    xl_str err;      /* the last XL_PROC_ERR_MAX bytes of standard error: its last words */
     bool out_cut, err_cut;
 } xl_proc_result;
 

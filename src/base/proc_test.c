@@ -64,8 +64,8 @@ TEST(proc_output_is_bounded)
 {
     CHECK_OK(sh("head -c 100000 /dev/zero | tr '\\0' x >&2; echo end >&2; head -c 17000000 /dev/zero", 60000));
     CHECK_INT(r.status, 0);
-    CHECK(r.out.n == XL_PROC_OUT_MOST && r.out_cut);
-    CHECK(r.err.n == XL_PROC_ERR_MOST && r.err_cut && xl_str_ends(r.err, XL_STR("xend\n")));
+    CHECK(r.out.n == XL_PROC_OUT_MAX && r.out_cut);
+    CHECK(r.err.n == XL_PROC_ERR_MAX && r.err_cut && xl_str_ends(r.err, XL_STR("xend\n")));
 }
 
 static int speak(void *arg, int fd)

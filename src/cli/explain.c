@@ -416,7 +416,7 @@ static void compare_numbers(xl_arena *a, xl_buf *b, const char *da, const char *
     xl_error_free(xl_metrics_read(a, da, &m[0], &processes));
     xl_error_free(xl_metrics_read(a, db, &m[1], &processes));
     if (m[0] && m[1]) {
-        static const struct { xl_metric w; const char *what;
+        static const struct { xl_metric_id w; const char *what;
         } rows[] = {
             { XL_M_CompileTime, "compiles" },
             { XL_M_CachedCompile, "from the cache" },

@@ -10,7 +10,7 @@
 #include "base/version.h"
 #include "cli/chart.h"
 #include "cli/cli.h"
-#include "cli/held.h"
+#include "cli/report_placement.h"
 #include "lane/memory_csv.h"
 #include "lane/metrics.h"
 #include "lane/receipt.h"
@@ -902,7 +902,7 @@ static xl_error *draw(xl_arena *a, int argc, char **argv, bool *on, size_t *byte
         times(&b, &s[i]);
         compiles(&b, &s[i]);
         memory(a, &b, &s[i]);
-        xl_held_html(a, s[i].dir, &b);
+        xl_placement_html(a, s[i].dir, &b);
         cache(&b, &s[i]);
         upgrades(a, &b, &s[i]);
         receipt(&b, &s[i]);

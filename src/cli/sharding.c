@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "cli/held.h"
+#include "cli/report_placement.h"
 #include "cli/program.h"
 #include "ir/text/print.h"
 #include "lane/predict.h"
@@ -12,7 +12,7 @@
 #include "pjrt/options.h"
 #include "pass/pass.h"
 #include "pass/shard.h"
-#include "train/held.h"
+#include "train/placements.h"
 
 static struct { int64_t devices; bool program, short_form; } opt;
 static const xl_opt opts[] = {
@@ -60,21 +60,21 @@ static void size_text(xl_buf *b, double v)
 }
 
 /* Bytes per device and what is held more than once; the tensors that cost the most by that. */
-static void sums(xl_arena *a, const xl_held_list *l, xl_buf *b)
+static void sums(xl_arena *a, const xl_placements *l, xl_buf *b)
 {
     int64_t most = 0, waste = 0;
     uint32_t at = 0, show = l->ndevice < DRAWN ? l->ndevice : DRAWN;
     for (uint32_t d = 0; d < l->ndevice; d++)
-        if (xl_held_on(l, (int)d) > most)
-            most = xl_held_on(l, (int)d), at = d;
-    waste = xl_held_waste(l, (int)at);
+        if (xl_placement_on(l, (int)d) > most)
+            most = xl_placement_on(l, (int)d), at = d;
+    waste = xl_placement_waste(l, (int)at);
     xl_buf_printf(b, "%u devices: these tensors take ", l->ndevice);
     size_text(b, (double)most);
     xl_buf_puts(b, " on the fullest, of which ");
     size_text(b, (double)waste);
     xl_buf_puts(b, " are there only because other devices hold the same\n");
     for (uint32_t d = 0; d < show && most; d++) {
-        int64_t n = xl_held_on(l, (int)d), w = xl_held_waste(l, (int)d);
+        int64_t n = xl_placement_on(l, (int)d), w = xl_placement_waste(l, (int)d);
         int full = (int)(40 * n / most), own = (int)(40 * (n - w) / most);
         xl_buf_printf(b, "  device %-3u |", d);
         for (int i = 0; i < 40; i++)
@@ -88,7 +88,8 @@ static void sums(xl_arena *a, const xl_held_list *l, xl_buf *b)
         int64_t best = 0;
         uint32_t i = l->n;
         for (uint32_t t = 0; t < l->n; t++) {
-            int64_t c = xl_held_copies(&l->t[t]), w = c > 1 && l->t[t].npart ? l->t[t].part[0].bytes / c * (c - 1) : 0;
+            int64_t c = xl_placement_copies(&l->t[t]),
+                    w = c > 1 && l->t[t].npart ? l->t[t].part[0].bytes / c * (c - 1) : 0;
             if (!said[t] && w > best)
                 best = w, i = t;
         }
@@ -97,14 +98,14 @@ static void sums(xl_arena *a, const xl_held_list *l, xl_buf *b)
         said[i] = true;
         xl_buf_printf(b, "%s%.*s [%.*s]: %lld bytes on each device, %lld copies of each part\n",
                       k ? "            " : "held twice: ", XL_FMT(l->t[i].name), XL_FMT(l->t[i].split),
-                      (long long)l->t[i].part[0].bytes, (long long)xl_held_copies(&l->t[i]));
+                      (long long)l->t[i].part[0].bytes, (long long)xl_placement_copies(&l->t[i]));
     }
 }
 
-static void tensors(const xl_held_list *l, xl_buf *b)
+static void tensors(const xl_placements *l, xl_buf *b)
 {
     for (uint32_t i = 0; i < l->n && !opt.short_form; i++)
-        xl_held_draw(&l->t[i], xl_held_as_parameter(l, &l->t[i]) ? 0 : DRAWN, b);
+        xl_placement_draw(&l->t[i], xl_placement_as_parameter(l, &l->t[i]) ? 0 : DRAWN, b);
 }
 
 static bool too_large(const xl_sharding_plan *p) { return p->refused || (p->limit > 0 && p->needs > p->limit); }
@@ -193,7 +194,7 @@ static xl_error *of_program(const xl_cli *cli, const char *file)
     xl_module *m = NULL;
     xl_buf b = { 0 };
     xl_shard_info s = { 0 };
-    xl_held_list l = { 0 };
+    xl_placements l = { 0 };
     xl_crossings cross = { 0 };
     xl_sharding_plan p = { .needs = -1, .limit = -1 };
     xl_buf text = { 0 };
@@ -229,11 +230,11 @@ static xl_error *of_program(const xl_cli *cli, const char *file)
     }
     const xl_mesh *mesh = mesh_of(m);
     for (uint32_t i = 0; i < s.narg; i++)
-        xl_held_add(cli->arena, &l,
+        xl_placement_add(cli->arena, &l,
                     xl_strf(cli->arena, "argument %u%s%.*s", i, label[i].n ? " " : "", XL_FMT(label[i])), type[i], &s,
                     s.arg[i], mesh);
     for (uint32_t i = 0; i < s.nout; i++)
-        xl_held_add(cli->arena, &l, xl_strf(cli->arena, "result %u", i), type[narg + i], &s, s.out[i], mesh);
+        xl_placement_add(cli->arena, &l, xl_strf(cli->arena, "result %u", i), type[narg + i], &s, s.out[i], mesh);
     xl_crossings_of(cli->arena, f, n, mesh, &cross);
     xl_shard_gathered(&s, &b);
     p.gathered = xl_str_dup(cli->arena, xl_buf_view(&b));
@@ -244,7 +245,7 @@ static xl_error *of_program(const xl_cli *cli, const char *file)
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
         xl_json_key(&j, "held");
-        xl_held_json(&l, &j);
+        xl_placement_json(&l, &j);
         xl_json_key(&j, "collectives");
         xl_crossings_json(&cross, &j);
         xl_json_key(&j, "gathered");
@@ -275,20 +276,20 @@ static xl_error *of_config(const xl_cli *cli, const xl_config *c, const char *di
     xl_error *err = NULL;
     xl_buf b = { 0 };
     xl_sharding_plan p;
-    xl_held_list real = { 0 };
+    xl_placements real = { 0 };
     XL_DO(xl_train_sharding(cli->arena, c, !dir, &p));
     if (dir) {
         char *path = xl_path_join(cli->arena, dir, "sharding.json");
         if (xl_file_stat(path, NULL))
-            XL_DO(xl_held_read(cli->arena, path, &real));
+            XL_DO(xl_placement_read(cli->arena, path, &real));
     }
-    const xl_held_list *l = real.n ? &real : &p.held;
+    const xl_placements *l = real.n ? &real : &p.held;
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
         xl_json_put_text(&j, "from", real.n ? "the buffers of the run" : "the program");
         xl_json_key(&j, "held");
-        xl_held_json(l, &j);
+        xl_placement_json(l, &j);
         xl_json_key(&j, "collectives");
         xl_crossings_json(&p.crossing, &j);
         xl_json_key(&j, "gathered");
@@ -328,13 +329,13 @@ static xl_error *of_guarded(const xl_cli *cli, const char *dir)
     if (cli->json)
         xl_json_list(&j);
     for (size_t i = 0; i < n; i++) {
-        xl_held_list l;
+        xl_placements l;
         if (!xl_str_starts(names[i], XL_STR("sharding-")) || !xl_str_ends(names[i], XL_STR(".json")))
             continue;
-        XL_DO(xl_held_read(cli->arena, xl_path_join(cli->arena, dir, xl_str_c(cli->arena, names[i])), &l));
+        XL_DO(xl_placement_read(cli->arena, xl_path_join(cli->arena, dir, xl_str_c(cli->arena, names[i])), &l));
         shown++;
         if (cli->json) {
-            xl_held_json(&l, &j);
+            xl_placement_json(&l, &j);
             continue;
         }
         xl_buf_printf(&b, "%.*s%s%.*s, from the buffers of its first execution\n", XL_FMT(l.program),
@@ -370,7 +371,7 @@ static xl_error *sharding(const xl_cli *cli, int argc, char **argv)
     XL_DO(xl_run_find(cli->arena, argv[0], &dir));
     if (!xl_file_stat(xl_path_join(cli->arena, dir, "config.yaml"), NULL))
         return of_guarded(cli, dir);
-    XL_DO(xl_held_config(cli->arena, dir, argv + 1, argc - 1, &c));
+    XL_DO(xl_placement_config(cli->arena, dir, argv + 1, argc - 1, &c));
     err = of_config(cli, &c, dir);
 out:
     return err;

@@ -6,7 +6,7 @@
 #include "guard/guard.h"
 #include "ir/compare/hash.h"
 #include "ir/read.h"
-#include "lane/held.h"
+#include "lane/placement.h"
 #include "lane/identity.h"
 #include "lane/verdict.h"
 #include "pjrt/options.h"

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "guard/guard.h"
-#include "lane/collective.h"
+#include "lane/collective_error.h"
 
 enum { DEVICES = 64, BYTES = 64, ROWS = 64, FILTER = 4096, FILES = 16, PARTS = 16384 };
 typedef enum { UNSEEN, WHOLE, EACH, OTHER } result_kind;
@@ -24,7 +24,7 @@ struct spmd_info { /* stays for ever: a result may be read after its executable 
     const char *module;                                    /* the name in G.metrics, once it ran */
     double compiled;                                       /* at this moment of the run */
     char layout[256];                                      /* of the arguments of the first execution, in words */
-    xl_held_list held; /* the arguments, as annotated; parts are filled in by the first execution */
+    xl_placements held; /* the arguments, as annotated; parts are filled in by the first execution */
     _Atomic bool recorded, classified;
     _Atomic uint64_t runs;
 };
@@ -86,11 +86,11 @@ static void arguments(spmd_info *s, xl_module *m, xl_func *f)
         xl_str label = xl_loc_label(m, f->val[f->body->arg[i].id].loc);
         char name[160];
         snprintf(name, sizeof name, "argument %u%s%.*s", i, label.n ? " " : "", XL_FMT(label));
-        xl_held_add(&s->drawn, &s->held, xl_str_of(name), t, &info,
+        xl_placement_add(&s->drawn, &s->held, xl_str_of(name), t, &info,
                     spec ? spec : xl_spec_copy(&c, NULL, xl_shard_rank(t)), mesh);
         if (s->held.n == before) /* no tensor: nothing to hold, but it keeps its place in the list */
             XL_PUSH(&s->drawn, s->held.t, s->held.n, s->held.cap,
-                    ((xl_held){ .name = xl_str_dup(&s->drawn, xl_str_of(name)) }));
+                    ((xl_placement){ .name = xl_str_dup(&s->drawn, xl_str_of(name)) }));
     }
     if (err) { /* a sharding we cannot read: then there is no drawing of it */
         s->held.n = 0;
@@ -416,7 +416,7 @@ static void record(guard_plugin *p, spmd_info *s, const char *module, PJRT_Loade
         return;
     for (uint32_t i = 0; i < s->held.n; i++)
         for (uint32_t d = 0; d < s->held.t[i].npart; d++) {
-            xl_held_part *part = &s->held.t[i].part[d];
+            xl_placement_part *part = &s->held.t[i].part[d];
             PJRT_Buffer *buf = args->argument_lists[d][i];
             PJRT_Buffer_Dimensions_Args g = { .struct_size = sizeof g, .buffer = buf };
             PJRT_Buffer_OnDeviceSizeInBytes_Args z = { .struct_size = sizeof z, .buffer = buf };
@@ -435,7 +435,7 @@ static void record(guard_plugin *p, spmd_info *s, const char *module, PJRT_Loade
     if (atomic_fetch_add(&files, 1) >= FILES)
         return;
     s->held.program = xl_str_of(module);
-    xl_held_json(&s->held, &j);
+    xl_placement_json(&s->held, &j);
     snprintf(path, sizeof path, "%s/sharding-%d-%u.json", xl_run_dir(G.run), xl_run_rank(G.run), files);
     if (!b.failed && xl_run_there(G.run))
         xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
@@ -449,7 +449,7 @@ static void layouts(guard_plugin *p, spmd_info *s, PJRT_LoadedExecutable_Execute
     if (!PJRT_HAS(p->real, PJRT_Buffer_GetMemoryLayout) || !p->real->PJRT_Buffer_GetMemoryLayout)
         return;
     for (size_t i = 0; i < args->num_args; i++) {
-        int64_t first[XL_HELD_RANK];
+        int64_t first[XL_PLACEMENT_RANK_MAX];
         size_t n = 0;
         for (size_t d = 0; d < args->num_devices; d++) {
             PJRT_Buffer_GetMemoryLayout_Args l = { .struct_size = sizeof l, .buffer = args->argument_lists[d][i] };
@@ -459,7 +459,7 @@ static void layouts(guard_plugin *p, spmd_info *s, PJRT_LoadedExecutable_Execute
                 return;
             }
             const PJRT_Buffer_MemoryLayout_Tiled *t = &l.layout.tiled;
-            if (l.layout.type != PJRT_Buffer_MemoryLayout_Type_Tiled || t->minor_to_major_size > XL_HELD_RANK)
+            if (l.layout.type != PJRT_Buffer_MemoryLayout_Type_Tiled || t->minor_to_major_size > XL_PLACEMENT_RANK_MAX)
                 continue;
             if (!d) {
                 n = t->minor_to_major_size;

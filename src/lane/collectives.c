@@ -3,7 +3,7 @@
 #include "lane/collectives.h"
 
 #include "ir/hlo/hlo_groups.h"
-#include "lane/held.h"
+#include "lane/placement.h"
 
 /* HloModuleProto and what lies in it, by field number. Newer XLA adds fields; these have been the same for years. */
 enum {

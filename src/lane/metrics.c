@@ -124,11 +124,17 @@ xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str name)
 }
 
 const char *xl_module_metrics_name(const xl_module_metrics *mm) { return mm->name; }
-uint64_t xl_module_metrics_count(const xl_module_metrics *mm, xl_metric w) { return mm->meter[w].n; }
-double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric w) { return (double)mm->meter[w].sum * 1e-9; }
-double xl_metrics_seconds(const xl_metrics *m, xl_metric w) { return (double)m->total[w].sum * 1e-9; }
+uint64_t xl_module_metrics_count(const xl_module_metrics *mm, xl_metric_id w) { return mm->meter[w].n; }
+double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric_id w)
+{
+    return (double)mm->meter[w].sum * 1e-9;
+}
+double xl_metrics_seconds(const xl_metrics *m, xl_metric_id w) { return (double)m->total[w].sum * 1e-9; }
 const xl_module_metrics *xl_metrics_at(const xl_metrics *m, uint32_t i) { return i < m->n ? m->module[i] : NULL; }
-uint64_t xl_metrics_total(const xl_metrics *m, xl_metric w) { return rows[w].timing ? m->total[w].n : m->total[w].sum; }
+uint64_t xl_metrics_total(const xl_metrics *m, xl_metric_id w)
+{
+    return rows[w].timing ? m->total[w].n : m->total[w].sum;
+}
 
 /* Eight buckets an octave from 128 ns on: the place of the highest bit, and the three bits below it. */
 static uint32_t bucket_of(uint64_t ns)
@@ -150,7 +156,7 @@ static void add(xl_meter *t, uint64_t value, int bucket)
         atomic_fetch_add_explicit(&all[bucket], 1, memory_order_relaxed);
 }
 
-void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric w, double seconds)
+void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric_id w, double seconds)
 {
     uint64_t ns = seconds > 0 ? (uint64_t)(seconds * 1e9) : 0;
     int b = (int)bucket_of(ns);
@@ -159,7 +165,7 @@ void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric w, double s
         add(&mm->meter[w], ns, b);
 }
 
-void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric w, uint64_t by)
+void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric_id w, uint64_t by)
 {
     add(&m->total[w], by, -1);
     if (mm)

@@ -35,7 +35,7 @@ typedef enum {
     XL_METRICS(ROW, ROW)
 #undef ROW
     XL_M_COUNT
-} xl_metric;
+} xl_metric_id;
 
 enum { XL_HIST = 320 };                                    /* eight buckets an octave from 128 ns on */
 typedef struct {
@@ -54,13 +54,13 @@ bool xl_metrics_idle(const xl_metrics *m);                 /* nothing was counte
 /* The module's own set, made when first asked for; NULL without memory. Lives as long as m. */
 xl_module_metrics *xl_metrics_module(xl_metrics *m, xl_str module);
 const char *xl_module_metrics_name(const xl_module_metrics *mm);
-uint64_t xl_module_metrics_count(const xl_module_metrics *mm, xl_metric which);
-double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric which);
+uint64_t xl_module_metrics_count(const xl_module_metrics *mm, xl_metric_id which);
+double xl_module_metrics_seconds(const xl_module_metrics *mm, xl_metric_id which);
 /* mm may be NULL: then only the total counts. */
-void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric which, double seconds);
-void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric which, uint64_t by);
-uint64_t xl_metrics_total(const xl_metrics *m, xl_metric which);
-double xl_metrics_seconds(const xl_metrics *m, xl_metric which);
+void xl_metrics_time(xl_metrics *m, xl_module_metrics *mm, xl_metric_id which, double seconds);
+void xl_metrics_count(xl_metrics *m, xl_module_metrics *mm, xl_metric_id which, uint64_t by);
+uint64_t xl_metrics_total(const xl_metrics *m, xl_metric_id which);
+double xl_metrics_seconds(const xl_metrics *m, xl_metric_id which);
 const xl_module_metrics *xl_metrics_at(const xl_metrics *m, uint32_t i);     /* NULL past the last */
 
 void xl_metrics_json(const xl_metrics *m, xl_json *j);

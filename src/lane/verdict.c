@@ -92,7 +92,7 @@ static void add_value(xl_arena *a, xl_cause_seen *c, xl_str v)
     XL_PUSH(a, c->value, c->nvalue, c->capvalue, v);
 }
 
-static xl_cause_seen *seen(xl_arena *a, xl_unit *u, const xl_cause *cause, xl_str what, xl_str where)
+static xl_cause_seen *seen(xl_arena *a, xl_run_unit *u, const xl_cause *cause, xl_str what, xl_str where)
 {
     for (size_t i = 0; i < u->ncause; i++)
         if (u->cause[i].cause == cause && xl_str_eq(u->cause[i].what, what) && xl_str_eq(u->cause[i].where, where))
@@ -110,7 +110,7 @@ static xl_str without(xl_str text, xl_str where)           /* the sentence witho
 }
 
 /* Adds what one compile says to its unit, and to the answers. */
-static void add_causes(xl_arena *a, xl_run_verdict *v, xl_unit *u, const xl_node *e)
+static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_node *e)
 {
     const xl_node *detail = xl_node_get(e, "detail");
     size_t before = u->ncause;
@@ -194,7 +194,7 @@ static int by_weight(const void *a, const void *b)
 }
 
 /* Ops that came or went on one line are one cause. */
-static void tidy(xl_unit *u)
+static void tidy(xl_run_unit *u)
 {
     size_t kept = 0;
     for (size_t i = 0; i < u->ncause; i++) {
@@ -222,7 +222,7 @@ static void tidy(xl_unit *u)
 }
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
-typedef struct { xl_unit *unit; xl_str module; double pid; int n, cached, loaded, failed; bool counted; } member;
+typedef struct { xl_run_unit *unit; xl_str module; double pid; int n, cached, loaded, failed; bool counted; } member;
 
 static xl_str person_name(xl_str module)
 {
@@ -236,15 +236,16 @@ static xl_str person_name(xl_str module)
 }
 
 /* By name; where names are only numbered, with the program that it was compared with. */
-static xl_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, size_t nmember, const xl_node *e, size_t *cap)
+static xl_run_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, size_t nmember, const xl_node *e,
+                            size_t *cap)
 {
     xl_str module = str_of(e, "module"), group = xl_contract_group(module), near = str_of(e, "against_module");
     bool numbered = group.n < module.n;
     for (size_t i = 0; i < nmember; i++)
         if (xl_str_eq(m[i].module, module) || (numbered && near.n && xl_str_eq(m[i].module, near)))
             return m[i].unit;
-    xl_unit *u = xl_new(a, xl_unit, 1);
-    *u = (xl_unit){
+    xl_run_unit *u = xl_new(a, xl_run_unit, 1);
+    *u = (xl_run_unit){
         .module = module, .name = person_name(module), .helper = flag(e, "helper"), .first = num_of(e, "t")
     };
     XL_PUSH(a, v->unit, v->nunit, *cap, u);
@@ -253,12 +254,12 @@ static xl_unit *unit_of(xl_arena *a, xl_run_verdict *v, const member *m, size_t 
 
 static void find_steps(xl_run_verdict *v, bool counted)
 {
-    const xl_unit *most = NULL;
+    const xl_run_unit *most = NULL;
     for (size_t i = 0; i < v->nunit; i++)
         if (!v->unit[i]->helper && (!most || v->unit[i]->runs > most->runs))
             most = v->unit[i];
     for (size_t i = 0; i < v->nunit; i++) {
-        xl_unit *u = v->unit[i];
+        xl_run_unit *u = v->unit[i];
         bool often = !counted || u->runs >= 3 || u == most;
         u->step |= !u->helper && often && !(u != most && u->last < most->first && counted);
     }
@@ -272,7 +273,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
     size_t nmem = 0, capmem = 0, capunit = 0, processes;
     *v = (xl_run_verdict){ 0 };
     XL_DO(xl_run_events(a, dir, &v->event, &v->nevent));
-    v->of = xl_new(a, xl_unit *, v->nevent + 1);
+    v->of = xl_new(a, xl_run_unit *, v->nevent + 1);
     xl_error_free(xl_metrics_read(a, dir, &m, &processes));
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];
@@ -280,7 +281,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             is(e, "event", "attach") || is(e, "event", "compile") || is(e, "event", "step") || is(e, "event", "eval");
         if (!is(e, "event", "compile"))
             continue;
-        xl_unit *u = v->of[i] = unit_of(a, v, mem, nmem, e, &capunit);
+        xl_run_unit *u = v->of[i] = unit_of(a, v, mem, nmem, e, &capunit);
         member *one = NULL;
         for (size_t k = 0; k < nmem && !one; k++)
             if (xl_str_eq(mem[k].module, str_of(e, "module")) && mem[k].pid == num_of(e, "pid"))
@@ -322,7 +323,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
                 sum.loaded += mem[q].loaded;
                 sum.failed += mem[q].failed;
             }
-        xl_unit *u = sum.unit;
+        xl_run_unit *u = sum.unit;
         if (sum.n + sum.failed > u->compiles + u->failed) {
             u->compiles = sum.n;
             u->cached = sum.cached;
@@ -363,7 +364,7 @@ static void say_cause(const xl_cause_seen *c, xl_buf *b)
         xl_buf_printf(b, " (with %u more change%s there)", c->more, c->more == 1 ? "" : "s");
 }
 
-void xl_unit_say(xl_arena *a, const xl_unit *u, xl_buf *b)
+void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
 {
     (void)a;
     int stored = u->cached + u->loaded, made = u->compiles - stored;
@@ -412,15 +413,15 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b)
     int compiles = 0;
     const xl_node *op_by_op = NULL;
     for (size_t i = 0; i < v->nunit; i++) {
-        const xl_unit *u = v->unit[i];
+        const xl_run_unit *u = v->unit[i];
         steps += u->step;
         other += !u->step;
         compiles += u->step ? 0 : u->compiles;
         if (u->step)
-            xl_unit_say(a, u, b);
+            xl_run_unit_say(a, u, b);
     }
     for (size_t i = 0; i < v->nunit; i++) {
-        const xl_unit *u = v->unit[i];
+        const xl_run_unit *u = v->unit[i];
         if (u->reads_value && u->runs >= 3)
             xl_buf_printf(b,
                           "%.*s reads a tensor's value, which ran the graph so far and waited for it %llu times "

@@ -37,14 +37,14 @@ typedef struct {
     double first, last;                                    /* seconds of its first and last compile */
     xl_cause_seen *cause;
     size_t ncause, capcause;
-} xl_unit;
+} xl_run_unit;
 
 typedef struct {
     bool recorded;                                         /* a process attached to a plugin, or trained */
     xl_node **event;                                       /* all events of the run */
     size_t nevent;
-    xl_unit **of;                                          /* of[i]: the unit of a compile event i, else NULL */
-    xl_unit **unit;
+    xl_run_unit **of;                                          /* of[i]: the unit of a compile event i, else NULL */
+    xl_run_unit **unit;
     size_t nunit;
     bool shape, policy, branch, lines, torch;
     bool placed;                                           /* the lines that run graphs were recorded */
@@ -55,7 +55,7 @@ typedef struct {
 
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUST_USE;
 /* "`step` compiled 4 times: ...; pad ...", with its newline; several lines where there are several causes. */
-void xl_unit_say(xl_arena *a, const xl_unit *u, xl_buf *b);
+void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b);
 /* The opening of explain: a sentence for each step, then one line for all else. */
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b);
 void xl_triage_say(const xl_run_verdict *v, xl_buf *b);    /* the three answers */

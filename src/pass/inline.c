@@ -6,7 +6,7 @@
 #include "pass/calls.h"
 #include "pass/pass.h"
 
-enum { MOST_OPS = 1 << 22 };                               /* calls that double at each level would never end */
+enum { OPS_MAX = 1 << 22 };                               /* calls that double at each level would never end */
 
 typedef struct {
     xl_module *m;
@@ -60,9 +60,9 @@ static xl_error *region(work *w, xl_func *f, xl_region *r, xl_subst *s, uint32_t
             const xl_func *g = w->m->func[to];
             XL_DO(func(w, (uint32_t)to));
             w->total += w->nop[to];
-            if (w->total > MOST_OPS) {
+            if (w->total > OPS_MAX) {
                 err = XL_ERR(EXHAUSTED, "@%.*s has more than %d ops once its calls are inlined", XL_FMT(f->name),
-                             MOST_OPS);
+                             OPS_MAX);
                 goto out;
             }
             xl_value *map = xl_new(&w->m->arena, xl_value, g->nval), *ret = xl_new(&w->m->arena, xl_value, op->nout);

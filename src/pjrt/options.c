@@ -26,7 +26,7 @@ static const struct row *row_of(message m, uint32_t number)
 
 /* ---- Reading ---- */
 
-enum { MOST_FIELDS = 1 << 20 };
+enum { FIELDS_MAX = 1 << 20 };
 
 typedef struct { xl_arena *a; size_t count; } reader;
 
@@ -119,8 +119,8 @@ static xl_error *read_message(reader *r, xl_str bytes, message type, xl_option *
         XL_DO(xl_proto_next(&in, &f, &more));
         if (!more)
             break;
-        if (++r->count > MOST_FIELDS) {
-            err = XL_ERR(INVALID, "more than %d options", MOST_FIELDS);
+        if (++r->count > FIELDS_MAX) {
+            err = XL_ERR(INVALID, "more than %d options", FIELDS_MAX);
             goto out;
         }
         const struct row *row = row_of(type, f.number);

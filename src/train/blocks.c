@@ -7,7 +7,7 @@
 #include "train/spread.h"
 
 /* The shape of a value that every layer has one of. */
-static xl_dims stacked(const xl_blocks *b, xl_dims dims, int64_t out[XL_MOST_DIMS])
+static xl_dims stacked(const xl_blocks *b, xl_dims dims, int64_t out[XL_DIMS_MAX])
 {
     out[0] = b->rows;
     memcpy(out + 1, dims.p, dims.n * sizeof *out);
@@ -26,13 +26,13 @@ static xl_tensor of_this_layer(const xl_blocks *b, xl_tensor all, xl_dims dims)
 xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const char *init)
 {
     char full[160];
-    int64_t d[XL_MOST_DIMS];
+    int64_t d[XL_DIMS_MAX];
     if (b->g->err)
         return XL_NO_TENSOR;
     if (!b->making)
         return of_this_layer(b, b->made[b->at++], dims);
-    if (b->nmade == XL_MOST_MADE)
-        return xl_graph_fail(b->g, "a unit with more than %d parameters", XL_MOST_MADE);
+    if (b->nmade == XL_MADE_MAX)
+        return xl_graph_fail(b->g, "a unit with more than %d parameters", XL_MADE_MAX);
     snprintf(full, sizeof full, "%s.%s", b->prefix, name);
     b->made[b->nmade++] = xl_param_rows(b->g, full, stacked(b, dims, d), init);
     return XL_NO_TENSOR;
@@ -41,13 +41,13 @@ xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const cha
 xl_tensor xl_block_state(xl_blocks *b, const char *name, xl_dtype type, xl_dims dims)
 {
     char full[160];
-    int64_t d[XL_MOST_DIMS];
+    int64_t d[XL_DIMS_MAX];
     if (b->g->err)
         return XL_NO_TENSOR;
     if (!b->making)
         return of_this_layer(b, b->state[b->state_at], dims);
-    if (b->nstate == XL_MOST_STATE)
-        return xl_graph_fail(b->g, "a unit with more than %d states", XL_MOST_STATE);
+    if (b->nstate == XL_STATE_MAX)
+        return xl_graph_fail(b->g, "a unit with more than %d states", XL_STATE_MAX);
     snprintf(full, sizeof full, "%s.state.%s", b->prefix, name);
     b->state[b->nstate++] = xl_input_dims(b->g, full, type, stacked(b, dims, d));
     return XL_NO_TENSOR;
@@ -479,7 +479,7 @@ static xl_tensor experts(xl_blocks *b, xl_tensor x)
                   xl_cast_to(g, xl_reshape_dims(g, y, XL_DIMS(B, T, D)), g->err ? XL_F32 : xl_graph_type(g, x)->dtype));
 }
 
-xl_tensor xl_block(xl_blocks *b, char kind, xl_tensor x)
+xl_tensor xl_block_build(xl_blocks *b, char kind, xl_tensor x)
 {
     switch (kind) {
     case 'A': return swiglu(b, attention(b, x));

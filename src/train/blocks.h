@@ -33,7 +33,7 @@ typedef struct {
 
 /* A parameter of the block at work. */
 xl_tensor xl_block_param(xl_blocks *b, const char *name, xl_dims dims, const char *init);
-xl_tensor xl_block(xl_blocks *b, char kind, xl_tensor x);
+xl_tensor xl_block_build(xl_blocks *b, char kind, xl_tensor x);
 /* A state of the block at work (stepping only): its value before this token; xl_block_leave says what it is after it.
  * In the order of the calls; every state that is read is left. */
 xl_tensor xl_block_state(xl_blocks *b, const char *name, xl_dtype d, xl_dims dims);
@@ -41,6 +41,6 @@ void xl_block_leave(xl_blocks *b, xl_tensor value);
 /* Causal attention by cuDNN: see pass/cudnn.h for the shapes. A platform that lacks it refuses the graph before it
  * compiles. */
 xl_tensor xl_attention_fused(xl_graph *g, xl_tensor q, xl_tensor k, xl_tensor v, bool deterministic);
-enum { XL_MOST_MADE = 1024, XL_MOST_STATE = 256 };
+enum { XL_MADE_MAX = 1024, XL_STATE_MAX = 256 };
 
 #endif

@@ -124,8 +124,8 @@ static xl_error *ints(xl_config *c, xl_str v, const char *key)
         xl_str word = xl_str_trim(xl_str_cut(&v, ','));
         if (!xl_str_i64(word, &i) || i < 1)
             return XL_ERR(INVALID, "%s: \"%.*s\" is not a positive number", key, XL_FMT(word));
-        if (c->data.nbucket == XL_MOST_BUCKETS)
-            return XL_ERR(INVALID, "%s: more than %d", key, XL_MOST_BUCKETS);
+        if (c->data.nbucket == XL_BUCKETS_MAX)
+            return XL_ERR(INVALID, "%s: more than %d", key, XL_BUCKETS_MAX);
         if (c->data.nbucket && c->data.buckets[c->data.nbucket - 1] >= i)
             return XL_ERR(INVALID, "%s must grow: %lld comes after %lld", key, (long long)i,
                           (long long)c->data.buckets[c->data.nbucket - 1]);

@@ -8,7 +8,7 @@
 #include "train/model.h"
 #include "train/spread.h"
 
-enum { XL_MOST_BUCKETS = 16 };
+enum { XL_BUCKETS_MAX = 16 };
 typedef struct {
     const char *name, *device, *runs, *cache; /* device NULL: the best that is here; cache "none": none */
     int64_t seed;
@@ -17,7 +17,7 @@ typedef struct {
     struct {
         const char *train, *valid;            /* files; valid NULL: the last tenth of train */
         const char *format;                   /* auto, bytes, lines, nanogpt, llmc */
-        int64_t batch, time, buckets[XL_MOST_BUCKETS];
+        int64_t batch, time, buckets[XL_BUCKETS_MAX];
         int nbucket;                          /* 0: one, of `time` */
         bool pack;                            /* lines: several documents in a row, with segments */
         int64_t end;                          /* a token that ends a document; -1: none */

@@ -23,7 +23,7 @@ struct xl_data {
     int64_t vocab, batch;
     uint64_t seed;
     bool valid, pack;
-    int64_t time[XL_MOST_BUCKETS];
+    int64_t time[XL_BUCKETS_MAX];
     int ntime;
     doc *docs;                                           /* NULL: a stream */
     int64_t ndoc, capdoc, cut;
@@ -31,8 +31,8 @@ struct xl_data {
     const char *about;
     /* where we are in the order of documents; only the thread (or the start) moves it */
     int64_t epoch, at;
-    int64_t *queue[XL_MOST_BUCKETS];
-    int nqueue[XL_MOST_BUCKETS];
+    int64_t *queue[XL_BUCKETS_MAX];
+    int nqueue[XL_BUCKETS_MAX];
     /* the ring */
     xl_batch ring[AHEAD + 1];
     xl_mutex lock;

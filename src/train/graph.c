@@ -112,7 +112,7 @@ static bool parse_list(xl_graph *g, const char *what, const char *text, int64_t 
     while (*s && *s != ']') {
         char *end;
         long long v = strtoll(s, &end, 10);
-        if (end == s || *n == XL_MOST_DIMS || (*end && *end != ',' && *end != ']')) {
+        if (end == s || *n == XL_DIMS_MAX || (*end && *end != ',' && *end != ']')) {
             xl_graph_fail(g, "%s: \"%s\" is not a list such as \"[8,-1]\"", what, text);
             return false;
         }
@@ -130,7 +130,7 @@ static const xl_type *parse_type(xl_graph *g, const char *what, const char *text
 {
     const char *open = text ? strchr(text, '[') : NULL;
     xl_dtype d = open ? xl_dtype_find((xl_str){ text, (size_t)(open - text) }) : XL_DT_NONE;
-    int64_t dims[XL_MOST_DIMS], count;
+    int64_t dims[XL_DIMS_MAX], count;
     uint32_t n;
     if (d == XL_DT_NONE) {
         xl_graph_fail(g, "%s: \"%s\" is not a type; write one such as \"f32[8,128]\"", what, text ? text : "");
@@ -524,9 +524,9 @@ xl_tensor xl_reshape_dims(xl_graph *g, xl_tensor a, xl_dims dims)
 {
     if (!xl_graph_ok(g, "reshape", &a, 1))
         return XL_NO_TENSOR;
-    int64_t d[XL_MOST_DIMS], known = 1, have = 0, rest = -1;
-    if (dims.n > XL_MOST_DIMS || !xl_type_count(xl_graph_type(g, a), &have))
-        return xl_graph_fail(g, "reshape: more than %d dimensions", XL_MOST_DIMS);
+    int64_t d[XL_DIMS_MAX], known = 1, have = 0, rest = -1;
+    if (dims.n > XL_DIMS_MAX || !xl_type_count(xl_graph_type(g, a), &have))
+        return xl_graph_fail(g, "reshape: more than %d dimensions", XL_DIMS_MAX);
     for (size_t i = 0; i < dims.n; i++) {
         d[i] = dims.p[i];
         if (d[i] == -1 && rest < 0)
@@ -547,7 +547,7 @@ xl_tensor xl_reshape_dims(xl_graph *g, xl_tensor a, xl_dims dims)
 
 xl_tensor xl_reshape(xl_graph *g, xl_tensor a, const char *dims)
 {
-    int64_t d[XL_MOST_DIMS];
+    int64_t d[XL_DIMS_MAX];
     uint32_t n;
     return g->err || !parse_list(g, "reshape", dims, d, &n) ? XL_NO_TENSOR : xl_reshape_dims(g, a, (xl_dims){ d, n });
 }
@@ -563,7 +563,7 @@ xl_tensor xl_transpose_dims(xl_graph *g, xl_tensor a, xl_dims perm)
 
 xl_tensor xl_transpose(xl_graph *g, xl_tensor a, const char *axes)
 {
-    int64_t d[XL_MOST_DIMS];
+    int64_t d[XL_DIMS_MAX];
     uint32_t n;
     if (!xl_graph_ok(g, "transpose", &a, 1) || !axes_of(g, "transpose", xl_graph_type(g, a), axes, d, &n))
         return XL_NO_TENSOR;
@@ -576,8 +576,8 @@ xl_tensor xl_broadcast_dims(xl_graph *g, xl_tensor a, xl_dims dims)
     if (!xl_graph_ok(g, "broadcast", &a, 1))
         return XL_NO_TENSOR;
     const xl_type *t = xl_graph_type(g, a);
-    int64_t at[XL_MOST_DIMS];
-    bool fits = t->rank <= dims.n && dims.n <= XL_MOST_DIMS;
+    int64_t at[XL_DIMS_MAX];
+    bool fits = t->rank <= dims.n && dims.n <= XL_DIMS_MAX;
     for (uint32_t i = 0; fits && i < t->rank; i++) {
         at[i] = (int64_t)(dims.n - t->rank + i);
         fits = t->dims[i] == 1 || t->dims[i] == dims.p[at[i]];
@@ -589,7 +589,7 @@ xl_tensor xl_broadcast_dims(xl_graph *g, xl_tensor a, xl_dims dims)
 
 xl_tensor xl_broadcast(xl_graph *g, xl_tensor a, const char *dims)
 {
-    int64_t d[XL_MOST_DIMS];
+    int64_t d[XL_DIMS_MAX];
     uint32_t n;
     return g->err || !parse_list(g, "broadcast", dims, d, &n) ? XL_NO_TENSOR
                                                               : xl_broadcast_dims(g, a, (xl_dims){ d, n });
@@ -605,7 +605,7 @@ xl_tensor xl_slice(xl_graph *g, xl_tensor a, int axis, int64_t from, int64_t to)
                              xl_shape(g, a));
     if (from == 0 && to == t->dims[axis])
         return a;
-    int64_t lo[XL_MOST_DIMS] = { 0 }, hi[XL_MOST_DIMS];
+    int64_t lo[XL_DIMS_MAX] = { 0 }, hi[XL_DIMS_MAX];
     memcpy(hi, t->dims, t->rank * sizeof *hi);
     lo[axis] = from;
     hi[axis] = to;
@@ -638,7 +638,7 @@ xl_tensor xl_shift(xl_graph *g, xl_tensor a, int axis, int64_t by, double fill)
     if (!xl_graph_ok(g, "shift", &a, 1) || !one_axis(g, "shift", a, &axis))
         return XL_NO_TENSOR;
     const xl_type *t = xl_graph_type(g, a);
-    int64_t lo[XL_MOST_DIMS] = { 0 }, hi[XL_MOST_DIMS] = { 0 };
+    int64_t lo[XL_DIMS_MAX] = { 0 }, hi[XL_DIMS_MAX] = { 0 };
     if (by > t->dims[axis] || by < -t->dims[axis])
         return xl_graph_fail(g, "shift: by %lld along an axis of %lld", (long long)by, (long long)t->dims[axis]);
     lo[axis] = by;
@@ -650,7 +650,7 @@ xl_tensor xl_shift(xl_graph *g, xl_tensor a, int axis, int64_t by, double fill)
 static xl_tensor reduce(xl_graph *g, const char *what, xl_opcode code, xl_tensor a, double init, const char *axes,
                         int64_t *count)
 {
-    int64_t d[XL_MOST_DIMS];
+    int64_t d[XL_DIMS_MAX];
     uint32_t n;
     if (!xl_graph_ok(g, what, &a, 1) || !axes_of(g, what, xl_graph_type(g, a), axes, d, &n))
         return XL_NO_TENSOR;
@@ -678,7 +678,7 @@ xl_tensor xl_max(xl_graph *g, xl_tensor a, const char *axes)
 
 xl_tensor xl_keep(xl_graph *g, xl_tensor reduced, xl_tensor like, const char *axes)
 {
-    int64_t d[XL_MOST_DIMS], out[XL_MOST_DIMS];
+    int64_t d[XL_DIMS_MAX], out[XL_DIMS_MAX];
     uint32_t n;
     if (!xl_graph_ok(g, "keep", (xl_tensor[]){ reduced, like }, 2) ||
         !axes_of(g, "keep", xl_graph_type(g, like), axes, d, &n))

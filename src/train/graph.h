@@ -77,7 +77,7 @@ struct xl_graph {
 static inline xl_value xl_val_of(xl_tensor t) { return (xl_value){ t.id }; }
 static inline xl_tensor xl_tensor_of(xl_value v) { return (xl_tensor){ v.id }; }
 #define XL_NO_TENSOR ((xl_tensor){ UINT32_MAX })
-enum { XL_MOST_DIMS = 16 };
+enum { XL_DIMS_MAX = 16 };
 
 /* Sets the sticky error, with the caller's line, unless there is one already. */
 xl_tensor xl_graph_fail(xl_graph *g, const char *fmt, ...) XL_PRINTF(2, 3);

@@ -24,7 +24,7 @@ static bool align(xl_graph *g, const char *what, xl_tensor *a, xl_tensor *b)
         *a = xl_cast_to(g, *a, wide);
         *b = xl_cast_to(g, *b, wide);
     }
-    int64_t d[XL_MOST_DIMS];
+    int64_t d[XL_DIMS_MAX];
     uint32_t n = ta->rank > tb->rank ? ta->rank : tb->rank;
     for (uint32_t i = 0; i < n; i++) {
         int64_t x = i + ta->rank >= n ? ta->dims[i + ta->rank - n] : 1,
@@ -123,7 +123,7 @@ xl_tensor xl_where(xl_graph *g, xl_tensor cond, xl_tensor yes, xl_tensor no)
     if (xl_graph_type(g, cond)->dtype != XL_I1)
         return xl_graph_fail(g, "where: the condition is %s; make one with xl_compare", xl_shape(g, cond));
     const xl_type *tc = xl_graph_type(g, cond), *ty = xl_graph_type(g, yes);
-    int64_t d[XL_MOST_DIMS];
+    int64_t d[XL_DIMS_MAX];
     uint32_t n = tc->rank > ty->rank ? tc->rank : ty->rank;
     for (uint32_t i = 0; i < n; i++) {
         int64_t c = i + tc->rank >= n ? tc->dims[i + tc->rank - n] : 1,
@@ -191,7 +191,7 @@ xl_tensor xl_matmul(xl_graph *g, xl_tensor a, xl_tensor b)
         a = xl_cast_to(g, a, tb->dtype);                     /* the weight's type is the compute type */
         ta = xl_graph_type(g, a);
     }
-    int64_t batch[XL_MOST_DIMS], ac = (int64_t)ta->rank - 1, bc = batched ? (int64_t)tb->rank - 2 : 0;
+    int64_t batch[XL_DIMS_MAX], ac = (int64_t)ta->rank - 1, bc = batched ? (int64_t)tb->rank - 2 : 0;
     uint32_t nb = batched ? tb->rank - 2 : 0;
     for (uint32_t i = 0; i < nb; i++)
         batch[i] = i;
@@ -214,10 +214,10 @@ xl_tensor xl_gather_rows(xl_graph *g, xl_tensor table, xl_tensor ids)
         return XL_NO_TENSOR;
     const xl_type *tt = xl_graph_type(g, table), *ti = xl_graph_type(g, ids);
     xl_dclass c = xl_dtype_class(ti->dtype);
-    if (tt->rank < 1 || (c != XL_CLASS_INT && c != XL_CLASS_UINT) || ti->rank + tt->rank > XL_MOST_DIMS)
+    if (tt->rank < 1 || (c != XL_CLASS_INT && c != XL_CLASS_UINT) || ti->rank + tt->rank > XL_DIMS_MAX)
         return xl_graph_fail(g, "lookup: %s by %s; it takes a table and integers", xl_shape(g, table),
                              xl_shape(g, ids));
-    int64_t out[XL_MOST_DIMS], off[XL_MOST_DIMS], sizes[XL_MOST_DIMS], one[XL_MOST_DIMS], zero = 0;
+    int64_t out[XL_DIMS_MAX], off[XL_DIMS_MAX], sizes[XL_DIMS_MAX], one[XL_DIMS_MAX], zero = 0;
     uint32_t n = 0;
     for (uint32_t i = 0; i < ti->rank; i++)
         one[i] = out[n++] = ti->dims[i];
@@ -290,7 +290,7 @@ xl_tensor xl_cross_entropy(xl_graph *g, xl_tensor logits, xl_tensor labels)
     xl_tensor x = xl_cast_to(g, logits, XL_F32), top = xl_stop_gradient(g, xl_max(g, x, "[-1]"));
     xl_tensor c = xl_sub(g, x, xl_keep(g, top, x, "[-1]"));
     xl_tensor lse = xl_ln(g, xl_sum(g, xl_exp(g, c), "[-1]"));
-    int64_t at[XL_MOST_DIMS], one[XL_MOST_DIMS], last = ti->rank;
+    int64_t at[XL_DIMS_MAX], one[XL_DIMS_MAX], last = ti->rank;
     for (uint32_t i = 0; i < ti->rank; i++) {
         at[i] = i;
         one[i] = 1;
@@ -298,7 +298,7 @@ xl_tensor xl_cross_entropy(xl_graph *g, xl_tensor logits, xl_tensor labels)
     if (g->gpu) {                        /* a pass over the logits less */
         one[last] = 1;
         xl_dims lead = { at, ti->rank }, end = { &last, 1 };
-        int64_t dims[XL_MOST_DIMS];
+        int64_t dims[XL_DIMS_MAX];
         memcpy(dims, ti->dims, ti->rank * sizeof *dims);
         dims[last] = 1;
         xl_value idx = xl_em_reshape(&g->e, xl_val_of(labels), (xl_dims){ dims, tl->rank });

@@ -14,11 +14,11 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "base/version.h"
-#include "lane/collective.h"
+#include "lane/collective_error.h"
 #include "lane/memory_csv.h"
 #include "pjrt/gate.h"
-#include "train/held.h"
-#include "train/ranks.h"
+#include "train/placements.h"
+#include "train/stop.h"
 #include "train/tb.h"
 
 /* ---- signals: the first asks for an end after this step, a second one from a person or a scheduler ends at once
@@ -64,7 +64,7 @@ typedef struct {                         /* a step whose numbers are still on th
     float v[64];
 } pending;
 
-enum { MOST_PENDING = 4096 };
+enum { PENDING_MAX = 4096 };
 
 typedef struct {
     const xl_config *c;
@@ -366,7 +366,7 @@ static xl_error *draw(loop *l, const xl_prepared *p, xl_array *const *in, const 
     if (l->drawn || !p->g->mesh.naxis)
         return NULL;
     l->drawn = true;
-    return xl_held_record(l->s.t, p->g, in, metrics, l->leads ? xl_run_dir(l->run) : NULL);
+    return xl_placement_record(l->s.t, p->g, in, metrics, l->leads ? xl_run_dir(l->run) : NULL);
 }
 
 /* ---- evaluation -------------------------------------------------------------------------------------------------- */
@@ -796,7 +796,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     l.tty = isatty(fileno(l.say));
     l.s.job = l.job;
     ranked = l.job != NULL;
-    l.q = calloc(MOST_PENDING, sizeof *l.q);
+    l.q = calloc(PENDING_MAX, sizeof *l.q);
     *out = (xl_loop_result){ .loss = NAN, .eval_loss = NAN };
     if (!l.q) {
         err = XL_ERR(EXHAUSTED, "no memory for the loop");
@@ -899,7 +899,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         bool log = l.step % c->log_every == 0 || l.step == c->steps,
              ev = c->eval_every && (l.step % c->eval_every == 0 || l.step == c->steps);
         XL_DO(harvest(&l, false));
-        if (log || l.nq == MOST_PENDING) {
+        if (log || l.nq == PENDING_MAX) {
             XL_DO(settle(&l));
             print_line(&l, false);
             note_memory(&l);

@@ -68,9 +68,9 @@ typedef struct {
     xl_spread spread;
     xl_lane *lane;
     xl_cache *cache;
-    xl_graph *g[XL_MOST_BUCKETS];
+    xl_graph *g[XL_BUCKETS_MAX];
     int n;
-    xl_tensor logits[XL_MOST_BUCKETS];
+    xl_tensor logits[XL_BUCKETS_MAX];
     const char *why;                     /* not scanned, or "" */
     const char *attention;               /* which was chosen and why, or "" where there was no choice */
     xl_graph *trial;                     /* of that choice */

@@ -29,12 +29,12 @@ xl_model xl_model_default(void)
                        .attention = "auto" };
 }
 
-xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n)
+xl_error *xl_pattern_parse(const char *pattern, xl_pattern_unit *out, int *n)
 {
     const char *s = pattern ? pattern : "";
     *n = 0;
     while (*s) {
-        xl_unit u = { .times = 1 };
+        xl_pattern_unit u = { .times = 1 };
         bool paren = *s == '(';
         s += paren;
         while (isalpha((unsigned char)*s)) {
@@ -56,8 +56,8 @@ xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n)
         if (!u.n || (*s && !isalpha((unsigned char)*s) && *s != '('))
             return XL_ERR(INVALID, "pattern \"%s\" is not understood at \"%s\"; write one such as A*12 or AMER*3",
                           pattern, s);
-        if (*n == XL_MOST_UNITS)
-            return XL_ERR(INVALID, "pattern \"%s\": more than %d units", pattern, XL_MOST_UNITS);
+        if (*n == XL_UNITS_MAX)
+            return XL_ERR(INVALID, "pattern \"%s\": more than %d units", pattern, XL_UNITS_MAX);
         out[(*n)++] = u;
     }
     return *n ? NULL : XL_ERR(INVALID, "the pattern is empty; write one such as A*12 or AMER*3");
@@ -65,7 +65,7 @@ xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n)
 
 xl_error *xl_model_check(const xl_model *c)
 {
-    xl_unit u[XL_MOST_UNITS];
+    xl_pattern_unit u[XL_UNITS_MAX];
     int n;
     xl_error *err = xl_pattern_parse(c->pattern, u, &n);
     if (err)
@@ -108,9 +108,9 @@ xl_error *xl_model_check(const xl_model *c)
     return NULL;
 }
 
-typedef struct { xl_blocks *b; const xl_unit *u; xl_tensor *made; const char *prefix; } unit_run;
+typedef struct { xl_blocks *b; const xl_pattern_unit *u; xl_tensor *made; const char *prefix; } unit_run;
 
-static xl_tensor run_unit(xl_blocks *b, const xl_unit *u, const char *unit, xl_tensor x)
+static xl_tensor run_unit(xl_blocks *b, const xl_pattern_unit *u, const char *unit, xl_tensor x)
 {
     char prefix[96];
     for (int i = 0; i < u->n; i++) {
@@ -118,10 +118,10 @@ static xl_tensor run_unit(xl_blocks *b, const xl_unit *u, const char *unit, xl_t
         b->prefix = prefix;
         if (b->c->remat && !b->making && b->turn.id == UINT32_MAX) {
             xl_remat_begin(b->g);
-            x = xl_block(b, u->block[i], x);
+            x = xl_block_build(b, u->block[i], x);
             xl_remat_end(b->g);
         } else
-            x = xl_block(b, u->block[i], x);
+            x = xl_block_build(b, u->block[i], x);
         if (!b->making)
             x = xl_spread_act(b->g, "residual", x);
     }
@@ -166,7 +166,7 @@ typedef struct {
     int nstate;
 } walk; /* state: of all units, as they come out */
 
-static void make(xl_blocks *b, const xl_unit *u, const char *name, xl_tensor *made)
+static void make(xl_blocks *b, const xl_pattern_unit *u, const char *name, xl_tensor *made)
 {
     b->made = made;
     b->nmade = b->nstate = 0;
@@ -178,12 +178,13 @@ static void make(xl_blocks *b, const xl_unit *u, const char *name, xl_tensor *ma
 
 /* All units in turn. A repeated one is a scan; states go round with it. made: the parameters of each unit, or NULL to
  * make them. */
-static xl_tensor layers(xl_blocks *b, const xl_unit *unit, int n, xl_tensor x, xl_tensor *const *made_before, walk *did)
+static xl_tensor layers(xl_blocks *b, const xl_pattern_unit *unit, int n, xl_tensor x, xl_tensor *const *made_before,
+                        walk *did)
 {
     xl_graph *g = b->g;
     for (int i = 0; i < n && !g->err; i++) {
         char name[16];
-        xl_tensor fresh[XL_MOST_MADE], *made = made_before ? made_before[i] : fresh, carry[3 + XL_MOST_STATE];
+        xl_tensor fresh[XL_MADE_MAX], *made = made_before ? made_before[i] : fresh, carry[3 + XL_STATE_MAX];
         snprintf(name, sizeof name, "u%d", i);
         b->state = carry + 3;
         if (made_before)
@@ -210,8 +211,8 @@ static xl_tensor layers(xl_blocks *b, const xl_unit *unit, int n, xl_tensor x, x
                 x = run_unit(b, &unit[i], name, x);
             }
         for (int k = 0; k < b->nstate; k++) {
-            if (did->nstate == XL_MOST_STATES)
-                return xl_graph_fail(g, "more than %d states", XL_MOST_STATES);
+            if (did->nstate == XL_STATES_MAX)
+                return xl_graph_fail(g, "more than %d states", XL_STATES_MAX);
             did->state[did->nstate++] = carry[3 + k];
         }
     }
@@ -222,7 +223,7 @@ typedef struct { xl_tensor tokens, targets, segments, positions; } rows_in;
 typedef struct { xl_tensor nll, valid, balance, dropped, logits; } rows_out;
 typedef struct {
     xl_blocks b;
-    const xl_unit *unit;
+    const xl_pattern_unit *unit;
     int n;
     xl_tensor table, gain, head, **made;
     walk did;
@@ -278,7 +279,7 @@ static rows_out in_turns(whole *w, int64_t batch, int64_t time)
     for (int i = 0; i < w->n && !g->err; i++) {
         char name[16];
         snprintf(name, sizeof name, "u%d", i);
-        w->made[i] = xl_new(&g->m->arena, xl_tensor, XL_MOST_MADE);
+        w->made[i] = xl_new(&g->m->arena, xl_tensor, XL_MADE_MAX);
         make(&w->b, &w->unit[i], name, w->made[i]);
     }
     w->in = (rows_in){ dealt(g, w->in.tokens, n, batch, time), dealt(g, w->in.targets, n, batch, time),
@@ -295,7 +296,7 @@ static rows_out in_turns(whole *w, int64_t batch, int64_t time)
 
 xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why)
 {
-    xl_unit unit[XL_MOST_UNITS];
+    xl_pattern_unit unit[XL_UNITS_MAX];
     int n = 0;
     xl_error *err = xl_model_check(c);
     if (!err)
@@ -341,9 +342,9 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     return o.logits;
 }
 
-int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *logits, xl_tensor state[XL_MOST_STATES])
+int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *logits, xl_tensor state[XL_STATES_MAX])
 {
-    xl_unit unit[XL_MOST_UNITS];
+    xl_pattern_unit unit[XL_UNITS_MAX];
     int n = 0;
     walk did = { .state = state };
     xl_error *err = xl_model_check(c);
@@ -384,7 +385,7 @@ int64_t xl_graph_params(const xl_graph *g)
 
 double xl_model_flops(const xl_model *c, int64_t params, int64_t batch, int64_t time)
 {
-    xl_unit unit[XL_MOST_UNITS];
+    xl_pattern_unit unit[XL_UNITS_MAX];
     int n = 0;
     double tokens = (double)batch * (double)time, attention = 0, idle = 0;
     xl_error *err = xl_pattern_parse(c->pattern, unit, &n);

@@ -15,17 +15,17 @@
 /* Says what does not fit together: sizes that do not divide, an unknown block. */
 xl_error *xl_model_check(const xl_model *c) XL_MUST_USE;
 
-typedef struct { char block[64]; int n; int64_t times; } xl_unit; /* n blocks, times over */
-enum { XL_MOST_UNITS = 64 };
-xl_error *xl_pattern_parse(const char *pattern, xl_unit *out, int *n) XL_MUST_USE;
+typedef struct { char block[64]; int n; int64_t times; } xl_pattern_unit; /* n blocks, times over */
+enum { XL_UNITS_MAX = 64 };
+xl_error *xl_pattern_parse(const char *pattern, xl_pattern_unit *out, int *n) XL_MUST_USE;
 
 /* One token through the model, for sampling: inputs token i32[1,1], place i32[] (its place in the window of at most
  * `window`), and then a state of fixed shape for each block (keys and values, what a convolution and a recurrence
  * remember; zeros at the beginning).
  * Gives the logits f32[vocab] and the states after the token, in the order of the inputs, and says how many; 0 after a
  * mistake. */
-enum { XL_MOST_STATES = 4096 };
-int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *logits, xl_tensor state[XL_MOST_STATES]);
+enum { XL_STATES_MAX = 4096 };
+int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *logits, xl_tensor state[XL_STATES_MAX]);
 
 int64_t xl_graph_params(const xl_graph *g);      /* how many numbers are trained */
 /* Multiply-adds of one training step count as two, the backward pass as twice the forward. */

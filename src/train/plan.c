@@ -3,7 +3,7 @@
 
 #include "ir/text/print.h"
 #include "lane/predict.h"
-#include "train/held.h"
+#include "train/placements.h"
 
 /* By the rule that most compilers follow: elementwise results are fused into their readers. 0 where the program cannot
  * be read. */
@@ -46,8 +46,8 @@ static void mesh_json(const xl_sharding_plan *p, xl_json *j)
     xl_json_map(j);
     xl_json_put_str(j, "axes", p->held.mesh);
     xl_json_put_int(j, "devices", p->held.ndevice);
-    xl_json_put_int(j, "argument_bytes", xl_held_on(&p->held, 0));
-    xl_json_put_int(j, "replicated_bytes", xl_held_waste(&p->held, 0));
+    xl_json_put_int(j, "argument_bytes", xl_placement_on(&p->held, 0));
+    xl_json_put_int(j, "replicated_bytes", xl_placement_waste(&p->held, 0));
     xl_json_put_int(j, "predicted_bytes", p->predicted);
     xl_json_put_num(j, "collective_bytes", crossing(p));
     xl_json_end(j);
@@ -87,8 +87,9 @@ xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out)
             xl_buf_printf(out,
                           "mesh         %.*s on %u devices; on each %.1f MB of arguments (%.1f MB also elsewhere), "
                           "about %.1f MB for a step, %.1f MB through collectives; `xlane sharding` draws it\n",
-                          XL_FMT(spread.held.mesh), spread.held.ndevice, (double)xl_held_on(&spread.held, 0) * 1e-6,
-                          (double)xl_held_waste(&spread.held, 0) * 1e-6, (double)spread.predicted * 1e-6,
+                          XL_FMT(spread.held.mesh), spread.held.ndevice,
+                          (double)xl_placement_on(&spread.held, 0) * 1e-6,
+                          (double)xl_placement_waste(&spread.held, 0) * 1e-6, (double)spread.predicted * 1e-6,
                           crossing(&spread) * 1e-6);
     }
     for (int i = 0; i < n; i++) {

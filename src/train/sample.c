@@ -151,7 +151,7 @@ static xl_error *prepare(sampler *m, const xl_model *c, bool recompute)
 {
     xl_error *err = NULL;
     xl_func *f;
-    xl_tensor *out = xl_new(m->a, xl_tensor, XL_MOST_STATES + 1);
+    xl_tensor *out = xl_new(m->a, xl_tensor, XL_STATES_MAX + 1);
     int n = 0;
     if (recompute) {
         m->g = m->s.g[0];

@@ -37,7 +37,7 @@ static void put(const char *path, const void *p, size_t n)
 
 TEST(patterns)
 {
-    xl_unit u[XL_MOST_UNITS];
+    xl_pattern_unit u[XL_UNITS_MAX];
     int n;
     CHECK_OK(xl_pattern_parse("AMER*3", u, &n));
     CHECK_INT(n, 1);

@@ -475,7 +475,7 @@ static bool tipped(const slack *s, int64_t i, int64_t n)
 }
 
 /* How many elements are further apart than they may be; at: the worst. */
-static int64_t differs(const xl_shape *sh, const char *want, const char *got, bool exact, const slack *s, int64_t *at)
+static int64_t differs(const xl_extent *sh, const char *want, const char *got, bool exact, const slack *s, int64_t *at)
 {
     int64_t bad = 0;
     double worst = 0;

@@ -1,5 +1,5 @@
 /* Collectives: the members of a group publish their buffers and meet; who comes last does the work for all
- * (cpu/run/collective.h). Everybody's memory is at hand, so nothing is staged: a sum is made once, in pieces that stay
+ * (cpu/run/meeting.h). Everybody's memory is at hand, so nothing is staged: a sum is made once, in pieces that stay
  * in the cache, and written to everybody. Folding goes in the order of the group, so that all get the same bits,
  * whoever comes last.
  *
@@ -10,7 +10,7 @@
  * A group of one gives back what it was given, and takes no step at all. */
 #include <stdlib.h>
 
-#include "cpu/run/collective.h"
+#include "cpu/run/meeting.h"
 #include "cpu/kernel/fold.h"
 #include "cpu/plan/planner.h"
 
@@ -330,7 +330,7 @@ static xl_error *all_reduce(const xl_step *s, xl_frame *f, const xl_group_view *
     return err || !sliced ? err : share_slices(s, g);
 }
 
-static size_t product(const xl_shape *x, int64_t from, int64_t to)
+static size_t product(const xl_extent *x, int64_t from, int64_t to)
 {
     size_t n = 1;
     for (int64_t d = from; d < to; d++)
@@ -341,7 +341,7 @@ static size_t product(const xl_shape *x, int64_t from, int64_t to)
 static xl_error *reduce_scatter(const xl_step *s, xl_frame *f, const xl_group_view *g)
 {
     const coll *c = s->data;
-    const xl_shape *x = &s->shape[0];
+    const xl_extent *x = &s->shape[0];
     if (x->bytes != xl_out_shape(s, 0)->bytes * g->n)
         return XL_ERR(INVALID, "%s: its operand is not %u times its result, the size of its group", s->name, g->n);
     size_t len = product(x, c->dim, x->rank) / g->n;
@@ -407,7 +407,7 @@ static xl_error *all_gather(const xl_step *s, xl_frame *f, const xl_group_view *
     const coll *c = s->data;
     (void)f;
     for (uint32_t i = 0; i < s->nin; i++) {
-        const xl_shape *x = &s->shape[i];
+        const xl_extent *x = &s->shape[i];
         if (xl_out_shape(s, i)->bytes != x->bytes * g->n)
             return XL_ERR(INVALID, "%s: its result is not %u times its operand, the size of its group", s->name, g->n);
         size_t block = product(x, c->dim, x->rank) * x->elem;
@@ -433,7 +433,7 @@ static xl_error *all_to_all(const xl_step *s, xl_frame *f, const xl_group_view *
     if ((int64_t)g->n != c->count)
         return XL_ERR(INVALID, "%s: split_count is %lld, its group has %u devices", s->name, (long long)c->count, g->n);
     for (uint32_t i = 0; i < s->nin; i++) {
-        const xl_shape *x = &s->shape[i];
+        const xl_extent *x = &s->shape[i];
         size_t n = g->n, split = product(x, sd, x->rank) * x->elem,
                at = product(x, cd, x->rank) * x->elem; /* bytes from a dimension on */
         copies w = { .g = g, .i = i, .from_part = split / n, .to_part = sd > cd ? at / n : at };

@@ -1,5 +1,5 @@
 /* Control flow: while, if, case, and the ops that stand for another function or region. */
-#include "cpu/run/collective.h"
+#include "cpu/run/meeting.h"
 #include "cpu/plan/planner.h"
 #include "cpu/plan/view.h"
 
@@ -34,7 +34,7 @@ const void *xl_carry_splat(const xl_planner *p, xl_value v)
     return a && xl_type_count(p->f->val[v.id].type, &(int64_t){ 0 }) ? a->data.p : NULL;
 }
 
-typedef struct { uint32_t from; const void *splat; xl_shape shape; uint32_t hint; } source; /* of a carried buffer */
+typedef struct { uint32_t from; const void *splat; xl_extent shape; uint32_t hint; } source; /* of a carried buffer */
 
 static xl_error *sources(xl_planner *p, const xl_op *op, source *s, uint32_t *n)
 {
@@ -50,7 +50,7 @@ static xl_error *sources(xl_planner *p, const xl_op *op, source *s, uint32_t *n)
             s[*n] =
                 (source){ splat ? XL_NO_BUF : l->buf[j], splat, { 0 }, m == 1 ? p->hint[op->out[i].id] : XL_NO_BUF };
             size_t bytes = splat ? 0 : p->plan->buf[l->buf[j]].bytes;
-            s[*n].shape = (xl_shape){ .dtype = XL_U8, .count = (int64_t)bytes, .elem = 1, .bytes = bytes };
+            s[*n].shape = (xl_extent){ .dtype = XL_U8, .count = (int64_t)bytes, .elem = 1, .bytes = bytes };
             if (splat)
                 XL_DO(xl_shape_of(p, xl_in_type(p->f, op, i), &s[*n].shape));
         }
@@ -153,7 +153,7 @@ static xl_error *branch(xl_planner *p, const xl_op *op)
             return xl_plan_unsupported(p, op, "a branch does not return what the op has as results");
     }
     /* one step for the selector alone; the results are made by the branches */
-    xl_shape sel;
+    xl_extent sel;
     XL_DO(xl_shape_of(p, xl_in_type(p->f, op, 0), &sel));
     uint32_t selector = p->leaf[op->in[0].id].buf[0];
     int64_t end = p->end[op->mark];
@@ -167,7 +167,7 @@ static xl_error *branch(xl_planner *p, const xl_op *op)
             err = xl_plan_unsupported(p, op, "tuples as results of a branch");
             goto out;
         }
-        xl_shape s;
+        xl_extent s;
         XL_DO(xl_shape_of(p, type, &s));
         uint32_t h = p->hint[op->out[i].id];
         bool taken = false;

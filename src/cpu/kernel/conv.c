@@ -572,7 +572,7 @@ static void run_other(const conv *c, const work *v)
 static xl_error *run_conv(const xl_step *s, xl_frame *f)
 {
     const conv *c = s->data;
-    const xl_shape *x = xl_in_shape(s, 0), *k = xl_in_shape(s, 1), *y = xl_out_shape(s, 0);
+    const xl_extent *x = xl_in_shape(s, 0), *k = xl_in_shape(s, 1), *y = xl_out_shape(s, 0);
     int64_t groups = c->groups * c->batch_groups, cog = c->co / groups, phases = 1, low[XL_RANK_MAX];
     work v = { .x = xl_in(s, f, 0),
                .k = xl_in(s, f, 1),
@@ -655,7 +655,8 @@ static conv *other_side(xl_planner *p, const conv *c)
 }
 
 /* The step, with the memory it works in. */
-static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x, const xl_shape *k, const xl_shape *y)
+static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_extent *x, const xl_extent *k,
+                     const xl_extent *y)
 {
     int64_t K = c->sker * c->ci, total = c->n / c->batch_groups * c->sout, w = (int64_t)xl_dtype_bytes(c->wide);
     int64_t cog = c->co / (c->groups * c->batch_groups);
@@ -692,7 +693,7 @@ static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x,
         temp[PART] = c->other->parts > 1 ? (size_t)(c->other->parts * c->sout * c->n * c->co * w) : 0;
     }
     uint32_t in[3];
-    xl_shape shape[3];
+    xl_extent shape[3];
     bool in_place = false;
     xl_step *s;
     xl_op **ops = xl_new(p->a, xl_op *, 1);
@@ -709,7 +710,7 @@ static xl_error *add(xl_planner *p, const xl_op *op, conv *c, const xl_shape *x,
 
 xl_error *xl_kernel_convolution(xl_planner *p, const xl_op *op)
 {
-    xl_shape x, k, y;
+    xl_extent x, k, y;
     int64_t xs[XL_RANK_MAX], ks[XL_RANK_MAX], ys[XL_RANK_MAX];
     xl_error *err = NULL;
     conv *c = xl_new(p->a, conv, 1);

@@ -37,7 +37,7 @@ typedef struct { approx a; xl_ew load; } approx_data;
 static xl_error *run_approx(const xl_step *s, xl_frame *f)
 {
     const approx_data *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
+    const xl_extent *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
     int64_t len = x->dims[d->a.dim], k = y->dims[d->a.dim], inner = 1;
     for (uint32_t i = (uint32_t)d->a.dim + 1; i < x->rank; i++)
         inner *= x->dims[i];

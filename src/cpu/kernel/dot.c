@@ -112,7 +112,7 @@ static int64_t offset(const axes *x, const int64_t *stride, int64_t i)
 static xl_error *run_plain(const xl_step *s, xl_frame *f)
 {
     const dot *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0), *y = xl_in_shape(s, 1), *z = xl_out_shape(s, 0);
+    const xl_extent *x = xl_in_shape(s, 0), *y = xl_in_shape(s, 1), *z = xl_out_shape(s, 0);
     size_t w = xl_dtype_bytes(d->wide);
     xl_error *err = NULL;
     void *wa = malloc((size_t)x->count * w + 1), *wb = malloc((size_t)y->count * w + 1),
@@ -170,7 +170,7 @@ static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot 
     xl_value val[2] = { a->base, b->base };
     xl_op **ops = xl_new(p->a, xl_op *, 1);
     ops[0] = (xl_op *)(uintptr_t)op;
-    xl_shape shape[2];
+    xl_extent shape[2];
     bool in_place = false;
     xl_step *s;
     xl_error *err = xl_shape_of(p, xl_value_type(p->f, a->base), &shape[0]);
@@ -184,7 +184,7 @@ static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot 
 
 static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb, xl_dims lc, xl_dims rc)
 {
-    xl_shape l, r, o;
+    xl_extent l, r, o;
     int64_t ls[XL_RANK_MAX], rs[XL_RANK_MAX];
     xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, 0), &l);
     if (!err)

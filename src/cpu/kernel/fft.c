@@ -162,7 +162,7 @@ typedef struct { const xl_fft_line *l[3]; int64_t type, len[3]; uint32_t n; bool
 static xl_error *run_fft(const xl_step *s, xl_frame *f)
 {
     const fft *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
+    const xl_extent *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
     bool real_in = d->type == XL_FFT_TYPE_RFFT, real_out = d->type == XL_FFT_TYPE_IRFFT;
     if (!y->count)
         return NULL;

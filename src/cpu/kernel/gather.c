@@ -34,7 +34,7 @@ static bool in_list(xl_dims d, int64_t v)
 }
 
 /* out: the result of gather, or the updates of scatter. window_dims: which of its dimensions are the window's. */
-static void describe(indexing *x, const xl_shape *op, const xl_shape *idx, const xl_shape *out, xl_dims window_dims,
+static void describe(indexing *x, const xl_extent *op, const xl_extent *idx, const xl_extent *out, xl_dims window_dims,
                      xl_dims dropped, xl_dims op_batch, xl_dims idx_batch, xl_dims map, int64_t vector_dim,
                      const int64_t *size)
 {
@@ -140,7 +140,7 @@ static xl_error *run_gather(const xl_step *s, xl_frame *f)
 }
 xl_error *xl_kernel_gather(xl_planner *p, const xl_op *op)
 {
-    xl_shape a, i, o;
+    xl_extent a, i, o;
     xl_error *err = NULL;
     indexing *x = xl_new(p->a, indexing, 1);
     int64_t size[XL_RANK_MAX];
@@ -294,7 +294,7 @@ static xl_error *run_scatter(const xl_step *s, xl_frame *f)
 
 xl_error *xl_kernel_scatter(xl_planner *p, const xl_op *op)
 {
-    xl_shape a, i, u;
+    xl_extent a, i, u;
     xl_error *err = NULL;
     uint32_t n = op->nout;
     indexing *x = xl_new(p->a, indexing, 1);
@@ -338,7 +338,7 @@ typedef struct { int64_t dim, batch; } select_dim;
 static xl_error *run_index_select(const xl_step *s, xl_frame *f)
 {
     const select_dim *d = s->data;
-    const xl_shape *a = xl_in_shape(s, 0), *ix = xl_in_shape(s, 1);
+    const xl_extent *a = xl_in_shape(s, 0), *ix = xl_in_shape(s, 1);
     int64_t outer = 1, mid = 1, inner = 1, per = 1, n = a->dims[d->dim];
     for (int64_t i = 0; i < d->batch; i++)
         outer *= a->dims[i];

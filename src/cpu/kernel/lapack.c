@@ -515,7 +515,7 @@ static void run_matrices(void *ctx, size_t begin, size_t end)
     work *w = ctx;
     const xl_step *s = w->s;
     const call *d = s->data;
-    const xl_shape *in = xl_in_shape(s, 0);
+    const xl_extent *in = xl_in_shape(s, 0);
     int64_t m = in->dims[in->rank - 2], n = in->dims[in->rank - 1], total = m * n;
     size_t at[OUTS], outs = 0, one = (size_t)total * d->elem;
     for (uint32_t i = 0; i < s->nout; i++) {
@@ -539,7 +539,7 @@ static void run_matrices(void *ctx, size_t begin, size_t end)
         }
         turn(x.a, from[0], m, n, d->elem);
         if (s->nin > 1) {
-            const xl_shape *more = xl_in_shape(s, 1);
+            const xl_extent *more = xl_in_shape(s, 1);
             int64_t each = more->dims[more->rank - 1];
             x.more = (const char *)xl_in(s, w->f, 1) + q * (size_t)each * more->elem;
             if (d->load.fn && more->dtype != XL_I32) {
@@ -761,7 +761,7 @@ static void factor_one(void *ctx, size_t begin, size_t end)
 static xl_error *run_cholesky(const xl_step *s, xl_frame *f)
 {
     const factor *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0);
+    const xl_extent *x = xl_in_shape(s, 0);
     char *y = xl_out(s, f, 0), *mem = NULL;
     const void *in[1] = { xl_in(s, f, 0) };
     job j = { s, f, d, y, NULL };
@@ -805,7 +805,7 @@ static void solve_one(void *ctx, size_t begin, size_t end)
 static xl_error *run_solve(const xl_step *s, xl_frame *f)
 {
     const factor *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0), *y = xl_in_shape(s, 1);
+    const xl_extent *x = xl_in_shape(s, 0), *y = xl_in_shape(s, 1);
     size_t e = xl_dtype_bytes(d->work);
     char *out = xl_out(s, f, 0), *mem = NULL;
     const void *a[1] = { xl_in(s, f, 0) }, *b[1] = { xl_in(s, f, 1) };

@@ -13,7 +13,7 @@ static xl_error *run_view(const xl_step *s, xl_frame *f)
     return NULL;
 }
 
-static xl_error *shapes(xl_planner *p, const xl_op *op, xl_shape *in, xl_shape *out)
+static xl_error *shapes(xl_planner *p, const xl_op *op, xl_extent *in, xl_extent *out)
 {
     xl_error *err = NULL;
     if (in)
@@ -32,7 +32,7 @@ static xl_error *same(xl_planner *p, const xl_op *op)
 xl_error *xl_kernel_identity(xl_planner *p, const xl_op *op) { return same(p, op); }
 xl_error *xl_kernel_reshape(xl_planner *p, const xl_op *op)
 {
-    xl_shape in, out;
+    xl_extent in, out;
     xl_error *err = shapes(p, op, &in, &out);
     if (err)
         return err;
@@ -44,7 +44,7 @@ xl_error *xl_kernel_reshape(xl_planner *p, const xl_op *op)
 
 static xl_error *broadcast(xl_planner *p, const xl_op *op, xl_dims dims)
 {
-    xl_shape in, out;
+    xl_extent in, out;
     int64_t own[XL_RANK_MAX], to[XL_RANK_MAX], from[XL_RANK_MAX] = { 0 };
     xl_error *err = shapes(p, op, &in, &out);
     if (err)
@@ -93,7 +93,7 @@ xl_error *xl_kernel_broadcast(xl_planner *p, const xl_op *op)
 
 xl_error *xl_kernel_transpose(xl_planner *p, const xl_op *op)
 {
-    xl_shape in, out;
+    xl_extent in, out;
     int64_t own[XL_RANK_MAX], to[XL_RANK_MAX], from[XL_RANK_MAX];
     xl_error *err = shapes(p, op, &in, &out);
     if (err)
@@ -112,7 +112,7 @@ xl_error *xl_kernel_transpose(xl_planner *p, const xl_op *op)
 
 xl_error *xl_kernel_slice(xl_planner *p, const xl_op *op)
 {
-    xl_shape in, out;
+    xl_extent in, out;
     int64_t own[XL_RANK_MAX], to[XL_RANK_MAX], from[XL_RANK_MAX];
     xl_error *err = shapes(p, op, &in, &out);
     if (err)
@@ -133,7 +133,7 @@ xl_error *xl_kernel_slice(xl_planner *p, const xl_op *op)
 
 xl_error *xl_kernel_reverse(xl_planner *p, const xl_op *op)
 {
-    xl_shape in, out;
+    xl_extent in, out;
     int64_t to[XL_RANK_MAX], from[XL_RANK_MAX];
     xl_error *err = shapes(p, op, &in, &out);
     if (err)
@@ -156,7 +156,7 @@ xl_error *xl_kernel_reverse(xl_planner *p, const xl_op *op)
 /* ---- pad -------------------------------------------------------------------------------------------------------- */
 /* Negative edges cut: what remains of the operand is a range per dimension. */
 __extension__ typedef __int128 wide;
-static bool pad_view(view *v, const xl_shape *in, const xl_shape *out, const int64_t *low, const int64_t *interior)
+static bool pad_view(view *v, const xl_extent *in, const xl_extent *out, const int64_t *low, const int64_t *interior)
 {
     int64_t own[XL_RANK_MAX], to[XL_RANK_MAX], dim[XL_RANK_MAX];
     *v = (view){ 0 };
@@ -194,7 +194,7 @@ static xl_error *run_pad(const xl_step *s, xl_frame *f)
 
 xl_error *xl_kernel_pad(xl_planner *p, const xl_op *op)
 {
-    xl_shape in, out;
+    xl_extent in, out;
     int64_t low[XL_RANK_MAX], interior[XL_RANK_MAX];
     xl_error *err = shapes(p, op, &in, &out);
     if (err)
@@ -236,7 +236,7 @@ int64_t xl_read_index(const void *p, xl_dtype d, int64_t i)
 static xl_error *run_dynamic_pad(const xl_step *s, xl_frame *f)
 {
     int64_t low[XL_RANK_MAX], interior[XL_RANK_MAX];
-    const xl_shape *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
+    const xl_extent *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
     view v;
     for (uint32_t i = 0; i < in->rank; i++) {
         low[i] = xl_read_index(xl_in(s, f, 2), s->shape[2].dtype, i);
@@ -265,7 +265,7 @@ static xl_error *run_concatenate(const xl_step *s, xl_frame *f)
 }
 xl_error *xl_kernel_concatenate(xl_planner *p, const xl_op *op)
 {
-    xl_shape in, out;
+    xl_extent in, out;
     int64_t own[XL_RANK_MAX], to[XL_RANK_MAX], at = 0;
     xl_error *err = shapes(p, op, NULL, &out);
     if (err)
@@ -296,7 +296,7 @@ static int64_t clamp_start(const xl_step *s, const xl_frame *f, uint32_t operand
 static xl_error *run_dynamic_slice(const xl_step *s, xl_frame *f)
 {
     const view *v = s->data;
-    const xl_shape *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
+    const xl_extent *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
     int64_t own[XL_RANK_MAX], at = 0;
     xl_row_major(own, in->rank, in->dims, in->elem);
     for (uint32_t i = 0; i < in->rank; i++)
@@ -309,7 +309,7 @@ static xl_error *run_dynamic_slice(const xl_step *s, xl_frame *f)
 static xl_error *run_part(const xl_step *s, xl_frame *f)
 {
     const int64_t *own = s->data;
-    const xl_shape *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
+    const xl_extent *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
     char *at = xl_in(s, f, 0);
     for (uint32_t i = 0; i < in->rank; i++)
         if (in->dims[i] != out->dims[i])
@@ -317,7 +317,7 @@ static xl_error *run_part(const xl_step *s, xl_frame *f)
     f->ptr[s->buf[s->nin]] = at;
     return NULL;
 }
-static bool one_piece(const xl_shape *in, const xl_shape *out)
+static bool one_piece(const xl_extent *in, const xl_extent *out)
 {
     uint32_t i = 0;
     while (i < out->rank && out->dims[i] == 1)
@@ -330,7 +330,7 @@ static bool one_piece(const xl_shape *in, const xl_shape *out)
 
 xl_error *xl_kernel_dynamic_slice(xl_planner *p, const xl_op *op)
 {
-    xl_shape in, out;
+    xl_extent in, out;
     int64_t to[XL_RANK_MAX];
     xl_error *err = shapes(p, op, &in, &out);
     if (err)
@@ -349,7 +349,7 @@ xl_error *xl_kernel_dynamic_slice(xl_planner *p, const xl_op *op)
 
 bool xl_slot_step(xl_planner *p, const xl_op *op, uint32_t *slot)
 {
-    xl_shape shape[XL_RANK_MAX + 2], *in = &shape[0];
+    xl_extent shape[XL_RANK_MAX + 2], *in = &shape[0];
     uint32_t buf[XL_RANK_MAX + 1], rank = op->nin - 2;
     xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, 0), in);
     if (!err)
@@ -383,7 +383,7 @@ bool xl_slot_step(xl_planner *p, const xl_op *op, uint32_t *slot)
 static xl_error *run_dynamic_update_slice(const xl_step *s, xl_frame *f)
 {
     const view *v = s->data;
-    const xl_shape *in = xl_in_shape(s, 0), *up = xl_in_shape(s, 1);
+    const xl_extent *in = xl_in_shape(s, 0), *up = xl_in_shape(s, 1);
     int64_t own[XL_RANK_MAX], at = 0;
     char *y = xl_out(s, f, 0);
     if (y != xl_in(s, f, 0))
@@ -397,7 +397,7 @@ static xl_error *run_dynamic_update_slice(const xl_step *s, xl_frame *f)
 }
 xl_error *xl_kernel_dynamic_update_slice(xl_planner *p, const xl_op *op)
 {
-    xl_shape in, up;
+    xl_extent in, up;
     int64_t own[XL_RANK_MAX], to[XL_RANK_MAX];
     xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, 0), &in);
     if (!err)
@@ -415,7 +415,7 @@ xl_error *xl_kernel_dynamic_update_slice(xl_planner *p, const xl_op *op)
 
 static xl_error *run_real_dynamic_slice(const xl_step *s, xl_frame *f)
 {
-    const xl_shape *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
+    const xl_extent *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
     int64_t own[XL_RANK_MAX], to[XL_RANK_MAX], at = 0;
     xl_strided v;
     xl_row_major(own, in->rank, in->dims, in->elem);
@@ -441,7 +441,7 @@ xl_error *xl_kernel_real_dynamic_slice(xl_planner *p, const xl_op *op)
 /* Elements of less than a byte take a byte each; between them and wider ones bits are packed or spread. */
 static xl_error *run_bitcast(const xl_step *s, xl_frame *f)
 {
-    const xl_shape *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
+    const xl_extent *in = xl_in_shape(s, 0), *out = xl_out_shape(s, 0);
     int ib = xl_dtypes[in->dtype].bits, ob = xl_dtypes[out->dtype].bits;
     const uint8_t *x = xl_in(s, f, 0);
     uint8_t *y = xl_out(s, f, 0);

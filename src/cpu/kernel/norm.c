@@ -35,7 +35,7 @@ static void narrow(const norm *d, const xl_step *s, const xl_frame *f, uint32_t 
 static xl_error *run(const xl_step *s, xl_frame *f)
 {
     const norm *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0);
+    const xl_extent *x = xl_in_shape(s, 0);
     int64_t n = x->dims[d->dim], inner = 1, outer = 1;
     double *v[5] = { 0 }, *y = NULL;
     xl_error *err = NULL;

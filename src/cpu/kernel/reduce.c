@@ -362,7 +362,7 @@ out:
 xl_error *xl_kernel_reduce(xl_planner *p, const xl_op *op)
 {
     uint32_t n = op->nin / 2;
-    xl_shape in;
+    xl_extent in;
     xl_error *err = NULL;
     bool reduced[XL_RANK_MAX] = { false };
     int64_t stride[XL_RANK_MAX], ostride[XL_RANK_MAX] = { 0 }, kept_dim[XL_RANK_MAX], red_dim[XL_RANK_MAX];

@@ -50,7 +50,7 @@ static void put(void *y, size_t elem, int64_t i, uint64_t v)
 
 /* Two words per counter. For 32 bits and less the two lie next to each other along the first even dimension (else the
  * longest), the counters in the order of the halved shape. */
-static uint64_t threefry_bits(void *y, const xl_shape *s, uint64_t key, uint64_t counter, unsigned mask)
+static uint64_t threefry_bits(void *y, const xl_extent *s, uint64_t key, uint64_t counter, unsigned mask)
 {
     uint32_t k[2] = { (uint32_t)key, (uint32_t)(key >> 32) }, x[2];
     if (s->elem == 8) {
@@ -88,7 +88,7 @@ static uint64_t threefry_bits(void *y, const xl_shape *s, uint64_t key, uint64_t
     return counter;
 }
 
-static void philox_bits(void *y, const xl_shape *s, uint64_t key, uint64_t *low, uint64_t *high, unsigned mask)
+static void philox_bits(void *y, const xl_extent *s, uint64_t key, uint64_t *low, uint64_t *high, unsigned mask)
 {
     uint32_t k[2] = { (uint32_t)key, (uint32_t)(key >> 32) }, x[4];
     int64_t words = s->count * (s->elem == 8 ? 2 : 1);
@@ -108,7 +108,7 @@ static void philox_bits(void *y, const xl_shape *s, uint64_t key, uint64_t *low,
 static xl_error *run_bits(const xl_step *s, xl_frame *f)
 {
     uint64_t state[3] = { 0 };
-    const xl_shape *in = xl_in_shape(s, 0), *y = xl_out_shape(s, 1);
+    const xl_extent *in = xl_in_shape(s, 0), *y = xl_out_shape(s, 1);
     memcpy(state, xl_in(s, f, 0), in->bytes > sizeof state ? sizeof state : in->bytes);
     int64_t algorithm = xl_op_int(s->op, XL_SLOT(RNG_BIT_GENERATOR, rng_algorithm));
     int bits = xl_dtypes[y->dtype].bits;
@@ -126,7 +126,7 @@ static xl_error *run_bits(const xl_step *s, xl_frame *f)
 }
 xl_error *xl_kernel_rng_bit_generator(xl_planner *p, const xl_op *op)
 {
-    xl_shape s, y;
+    xl_extent s, y;
     xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, 0), &s);
     if (!err)
         err = xl_shape_of(p, xl_out_type(p->f, op, 1), &y);
@@ -151,7 +151,7 @@ static double unit(uint64_t *rng)
 static xl_error *run_rng(const xl_step *s, xl_frame *f)
 {
     const distribution *d = s->data;
-    const xl_shape *y = xl_out_shape(s, 0);
+    const xl_extent *y = xl_out_shape(s, 0);
     bool normal = xl_op_int(s->op, XL_SLOT(RNG, rng_distribution)) == XL_RNG_DISTRIBUTION_NORMAL;
     double a, b, tile[256];
     const void *in[1] = { xl_in(s, f, 0) };

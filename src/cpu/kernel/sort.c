@@ -335,7 +335,7 @@ static void find_key(const xl_func *f, const xl_op *op, sorting *d)
 
 static xl_error *lines(xl_planner *p, const xl_op *op, sorting *d, int64_t dim)
 {
-    xl_shape a;
+    xl_extent a;
     xl_error *err = xl_shape_of(p, xl_in_type(p->f, op, 0), &a);
     if (err)
         return err;
@@ -406,7 +406,7 @@ static void top_lines(void *ctx, size_t begin, size_t end)
     top_job *j = ctx;
     const xl_step *s = j->s;
     const sorting *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0);
+    const xl_extent *x = xl_in_shape(s, 0);
     int64_t k = xl_out_shape(s, 0)->dims[x->rank - 1], most = (2 * k > 64 ? 2 * k : 64) + 1;
     bool some = k && most < d->len / 4;
     if (!some)

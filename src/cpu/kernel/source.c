@@ -3,7 +3,7 @@
 #include "cpu/plan/planner.h"
 #include "cpu/kernel/strided.h"
 
-static xl_error *splat(xl_planner *p, xl_value v, const void *elem, const xl_shape *s)
+static xl_error *splat(xl_planner *p, xl_value v, const void *elem, const xl_extent *s)
 {
     size_t n = (size_t)s->count * p->lanes;
     char *data = xl_new(p->a, char, n * s->elem + XL_ALIGN);
@@ -18,12 +18,12 @@ enum { SPLAT_MAX = 1 << 16 };                              /* larger splats are 
 typedef struct { char elem[16]; } splat_data;
 static xl_error *run_splat(const xl_step *s, xl_frame *f)
 {
-    const xl_shape *out = xl_out_shape(s, 0);
+    const xl_extent *out = xl_out_shape(s, 0);
     xl_fill(xl_out(s, f, 0), ((const splat_data *)s->data)->elem, out->elem, (size_t)out->count);
     return NULL;
 }
 
-void xl_fill_step(xl_planner *p, uint32_t to, const void *elem, const xl_shape *s)
+void xl_fill_step(xl_planner *p, uint32_t to, const void *elem, const xl_extent *s)
 {
     splat_data *d = xl_new(p->a, splat_data, 1);
     memcpy(d->elem, elem, s->elem);
@@ -33,7 +33,7 @@ void xl_fill_step(xl_planner *p, uint32_t to, const void *elem, const xl_shape *
 xl_error *xl_kernel_constant(xl_planner *p, const xl_op *op)
 {
     const xl_attr *a = XL_ATTR(op, CONSTANT, value);
-    xl_shape s;
+    xl_extent s;
     xl_error *err = xl_shape_of(p, xl_out_type(p->f, op, 0), &s);
     if (err)
         return err;
@@ -64,7 +64,7 @@ xl_error *xl_kernel_constant(xl_planner *p, const xl_op *op)
 xl_error *xl_kernel_constant_like(xl_planner *p, const xl_op *op)
 {
     const xl_attr *a = XL_ATTR(op, CHLO_CONSTANT_LIKE, value);
-    xl_shape s;
+    xl_extent s;
     xl_error *err = xl_shape_of(p, xl_out_type(p->f, op, 0), &s);
     if (err)
         return err;
@@ -81,7 +81,7 @@ typedef struct { uint32_t dim; xl_ew convert; } iota;
 static xl_error *run_iota(const xl_step *s, xl_frame *f)
 {
     const iota *d = s->data;
-    const xl_shape *out = xl_out_shape(s, s->nout - 1);
+    const xl_extent *out = xl_out_shape(s, s->nout - 1);
     char *y = xl_out(s, f, 0);
     int64_t inner = 1, n = out->dims[d->dim];
     for (uint32_t i = d->dim + 1; i < out->rank; i++)

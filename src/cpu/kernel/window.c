@@ -68,7 +68,7 @@ out:
 static xl_error *run_scan(const xl_step *s, xl_frame *f)
 {
     const windows *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0);
+    const xl_extent *x = xl_in_shape(s, 0);
     int64_t len = x->dims[d->scan], inner = 1, outer = 1;
     xl_error *err = NULL;
     char *mem[16] = { 0 };
@@ -114,7 +114,7 @@ out:
 enum { W = 256 };
 
 /* Where window position w of result coordinates c reads; false: in the padding or between dilated elements. */
-static bool reads(const windows *d, const int64_t *c, const int64_t *w, const xl_shape *x, const int64_t *stride,
+static bool reads(const windows *d, const int64_t *c, const int64_t *w, const xl_extent *x, const int64_t *stride,
                   int64_t *at)
 {
     *at = 0;
@@ -143,7 +143,7 @@ static bool advance(int64_t *c, const int64_t *dims, uint32_t rank)
 static xl_error *run_window(const xl_step *s, xl_frame *f)
 {
     const windows *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
+    const xl_extent *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
     int64_t stride[XL_RANK_MAX], c[XL_RANK_MAX] = { 0 }, w[XL_RANK_MAX];
     xl_error *err = NULL;
     uint32_t n = d->n;
@@ -199,8 +199,8 @@ out:
 
 static const int64_t FAR = INT64_C(1) << 31; /* of strides, dilations and paddings; keeps positions within 64 bits */
 
-static xl_error *read_windows(xl_planner *p, const xl_op *op, windows *d, const xl_shape *x, xl_dims size, xl_dims step,
-                              xl_dims pad, xl_dims spread, xl_dims base)
+static xl_error *read_windows(xl_planner *p, const xl_op *op, windows *d, const xl_extent *x, xl_dims size,
+                              xl_dims step, xl_dims pad, xl_dims spread, xl_dims base)
 {
     d->rank = x->rank;
     d->window = 1;
@@ -221,7 +221,7 @@ static xl_error *read_windows(xl_planner *p, const xl_op *op, windows *d, const 
 
 xl_error *xl_kernel_reduce_window(xl_planner *p, const xl_op *op)
 {
-    xl_shape x;
+    xl_extent x;
     xl_error *err = NULL;
     windows *d = xl_new(p->a, windows, 1);
     uint32_t n = op->nin / 2;
@@ -261,7 +261,7 @@ out:
 static xl_error *run_select_and_scatter(const xl_step *s, xl_frame *f)
 {
     const windows *d = s->data;
-    const xl_shape *x = xl_in_shape(s, 0), *src = xl_in_shape(s, 1);
+    const xl_extent *x = xl_in_shape(s, 0), *src = xl_in_shape(s, 1);
     int64_t stride[XL_RANK_MAX], c[XL_RANK_MAX] = { 0 }, w[XL_RANK_MAX];
     size_t e = x->elem;
     char *y = xl_out(s, f, 0);
@@ -319,7 +319,7 @@ out:
 }
 xl_error *xl_kernel_select_and_scatter(xl_planner *p, const xl_op *op)
 {
-    xl_shape x;
+    xl_extent x;
     xl_error *err = NULL;
     windows *d = xl_new(p->a, windows, 1);
     xl_dims none = { NULL, 0 };

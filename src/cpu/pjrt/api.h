@@ -39,7 +39,7 @@ typedef struct {
     int id, space;
     char text[64];
     xl_user *user;
-} xl_memory;
+} xl_device_memory;
 
 struct PJRT_DeviceDescription {
     int id, process;
@@ -50,7 +50,7 @@ struct PJRT_DeviceDescription {
 struct PJRT_Device {
     PJRT_Client *client;
     PJRT_DeviceDescription desc;
-    xl_memory memory[XL_SPACES];
+    xl_device_memory memory[XL_SPACES];
     PJRT_Memory *memory_list[XL_SPACES];
     PJRT_Device *self[1];
     _Atomic int64_t in_use, peak, allocs, largest;
@@ -178,13 +178,13 @@ typedef struct {
     uint32_t nsharding[2];
     pthread_mutex_t lock;
     void *_Atomic *spare; /* per device: temp memory of its last run, kept for the next */
-} xl_exec;
+} xl_compiled;
 
 /* Frontends compile in one thread and use the handle in another. The compiling thread stores `e` last and
  * readers load it first, so a reader sees all of the executable, however it got the handle. */
-struct PJRT_Executable { xl_exec *_Atomic e; };
+struct PJRT_Executable { xl_compiled *_Atomic e; };
 struct PJRT_LoadedExecutable {
-    xl_exec *_Atomic e;
+    xl_compiled *_Atomic e;
     PJRT_Client *client;
     size_t n;                                              /* devices of this process */
     PJRT_Device **devices;                                 /* in the order of the assignment */

@@ -174,7 +174,7 @@ out:
 }
 
 /* ---- making ----------------------------------------------------------------------------------------------------- */
-static void exec_unref(xl_exec *e)
+static void exec_unref(xl_compiled *e)
 {
     if (!e || atomic_fetch_sub(&e->ref, 1) != 1)
         return;
@@ -249,7 +249,7 @@ static xl_error *out_of_hbm(const xl_plan *p, size_t need, size_t limit)
 }
 
 /* In which memory the program says that results and arguments lie. */
-static xl_error *keep_kinds(xl_exec *e)
+static xl_error *keep_kinds(xl_compiled *e)
 {
     const xl_func *f = e->plan->f;
     for (int k = 0; k < 2; k++) {
@@ -275,7 +275,7 @@ static xl_error *keep_kinds(xl_exec *e)
 }
 
 /* The OpSharding of every result and argument, as frontends ask for them. */
-static xl_error *keep_shardings(xl_exec *e, const xl_shard_info *info)
+static xl_error *keep_shardings(xl_compiled *e, const xl_shard_info *info)
 {
     for (int k = 0; k < 2; k++) {
         uint32_t n = k ? info->narg : info->nout;
@@ -284,7 +284,7 @@ static xl_error *keep_shardings(xl_exec *e, const xl_shard_info *info)
         if (!e->shardings[k] || !e->sharding_sizes[k])
             return XL_ERR(EXHAUSTED, "no memory for shardings");
         for (uint32_t i = 0; i < n; i++) {
-            const xl_shape *s = k ? &e->plan->arg[i] : &e->plan->out[i];
+            const xl_extent *s = k ? &e->plan->arg[i] : &e->plan->out[i];
             xl_buf b = { 0 };
             xl_shard_proto(info, k ? info->arg[i] : info->out[i], s->rank, k ? &info->arg_owed[i] : &info->out_owed[i],
                            &b);
@@ -397,12 +397,12 @@ static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica
                      m, &(xl_pipeline_opts){ .only = plain ? "canonical" : "canonical,simplify,fold,cse,dce" });
 }
 
-static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_exec **out)
+static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_compiled **out)
 {
     xl_error *err = NULL;
     xl_module *m = NULL;
     options o;
-    xl_exec *e = calloc(1, sizeof *e);
+    xl_compiled *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e)
         return XL_ERR(EXHAUSTED, "no memory for an executable");
@@ -527,7 +527,7 @@ static void loaded_free(PJRT_LoadedExecutable *l)
     free(l);
 }
 
-static xl_error *load(PJRT_Client *c, xl_exec *e, PJRT_LoadedExecutable **out)
+static xl_error *load(PJRT_Client *c, xl_compiled *e, PJRT_LoadedExecutable **out)
 {
     size_t n = (size_t)e->nreplica * e->npartition;
     PJRT_LoadedExecutable *l = calloc(1, sizeof *l);
@@ -573,7 +573,7 @@ static xl_error *load(PJRT_Client *c, xl_exec *e, PJRT_LoadedExecutable **out)
 
 PJRT_Error *xl_PJRT_Client_Compile(PJRT_Client_Compile_Args *args)
 {
-    xl_exec *e = NULL;
+    xl_compiled *e = NULL;
     xl_str program = { args->program->code, args->program->code_size },
            opts = { args->compile_options, args->compile_options_size };
     xl_error *err = exec_new(program, opts, (size_t)args->client->device[0].limit, &e);
@@ -584,7 +584,7 @@ PJRT_Error *xl_PJRT_Client_Compile(PJRT_Client_Compile_Args *args)
     return xl_api_error(err);
 }
 
-static PJRT_Error *executable_handle(xl_exec *e, PJRT_Executable **out)
+static PJRT_Error *executable_handle(xl_compiled *e, PJRT_Executable **out)
 {
     *out = malloc(sizeof **out);
     if (!*out)
@@ -595,7 +595,7 @@ static PJRT_Error *executable_handle(xl_exec *e, PJRT_Executable **out)
 
 PJRT_Error *xl_PJRT_Compile(PJRT_Compile_Args *args)
 {
-    xl_exec *e = NULL;
+    xl_compiled *e = NULL;
     xl_str program = { args->program->code, args->program->code_size },
            opts = { args->compile_options, args->compile_options_size };
     xl_error *err = exec_new(program, opts, (size_t)xl_env_get(XL_ENV_HBM, 0), &e);
@@ -611,7 +611,7 @@ PJRT_Error *xl_PJRT_Compile(PJRT_Compile_Args *args)
 
 PJRT_Error *xl_PJRT_Client_Load(PJRT_Client_Load_Args *args)
 {
-    xl_exec *e = args->executable->e;
+    xl_compiled *e = args->executable->e;
     atomic_fetch_add(&e->ref, 1);
     xl_error *err = load(args->client, e, &args->loaded_executable);
     if (err)
@@ -646,7 +646,7 @@ static uint64_t get64(const char *p)
 
 PJRT_Error *xl_PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args *args)
 {
-    const xl_exec *e = args->executable->e;
+    const xl_compiled *e = args->executable->e;
     if (e->plan->host)
         return xl_api_fail(XL_CODE_UNIMPLEMENTED,
                            "%s has host callbacks, which are functions of this process: it cannot be serialised",
@@ -710,7 +710,7 @@ static xl_error *deserialize(xl_str s, xl_str *opts, xl_str *program)
 PJRT_Error *xl_PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Args *args)
 {
     xl_str opts, program;
-    xl_exec *e = NULL;
+    xl_compiled *e = NULL;
     xl_error *err =
         deserialize((xl_str){ args->serialized_executable, args->serialized_executable_size }, &opts, &program);
     if (err)
@@ -830,7 +830,7 @@ PJRT_Error *xl_PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompile
 }
 /* The module's spmd_output_sharding and spmd_parameters_shardings: where the parts of a partitioned program's results
  * lie. */
-static void put_shardings(const xl_exec *e, xl_buf *module)
+static void put_shardings(const xl_compiled *e, xl_buf *module)
 {
     enum { MODULE_OUTPUT = 12, MODULE_PARAMETERS = 14, SHARDING_TYPE = 1, TYPE_TUPLE = 2, SHARDING_PARTS = 5 };
     xl_buf tuple = { 0 };
@@ -846,7 +846,7 @@ static void put_shardings(const xl_exec *e, xl_buf *module)
 /* HloModuleProtoWithConfig around the HLO the program came as. PyTorch/XLA throws without it, and its reader aborts
  * without the entry computation's layout, which is the module's own program shape. It learns from it alone how results
  * are split. */
-static xl_error *hlo_with_config(const xl_exec *e, xl_str hlo, xl_buf *b)
+static xl_error *hlo_with_config(const xl_compiled *e, xl_str hlo, xl_buf *b)
 {
     xl_error *err = NULL;
     xl_buf config = { 0 }, module = { 0 };
@@ -895,7 +895,7 @@ static void name_chlo(xl_module *m, xl_region *r, bool *calls)
 
 /* The program as it goes to the planner, in words that XLA's reader knows. It is made again: the planner takes the
  * module apart. */
-static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
+static xl_error *print_ready(const xl_compiled *e, xl_module *m, xl_buf *out)
 {
     options o;
     jmp_buf oom;
@@ -923,7 +923,7 @@ static xl_error *print_ready(const xl_exec *e, xl_module *m, xl_buf *out)
     xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
     return out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program") : NULL;
 }
-static xl_error *print_optimised(const xl_exec *e, xl_buf *out)
+static xl_error *print_optimised(const xl_compiled *e, xl_buf *out)
 {
     xl_module *m = NULL;
     xl_error *err = xl_read(xl_buf_view(&e->program), NULL, &m);
@@ -935,7 +935,7 @@ static xl_error *print_optimised(const xl_exec *e, xl_buf *out)
 
 PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args *args)
 {
-    xl_exec *e = args->executable->e;
+    xl_compiled *e = args->executable->e;
     PJRT_Program *p = args->program;
     xl_str code = xl_buf_view(&e->program);
     xl_error *err = NULL;
@@ -978,7 +978,7 @@ static void options_free(PJRT_SerializedCompileOptions *o)
 }
 PJRT_Error *xl_PJRT_Executable_GetCompileOptions(PJRT_Executable_GetCompileOptions_Args *args)
 {
-    const xl_exec *e = args->executable->e;
+    const xl_compiled *e = args->executable->e;
     PJRT_SerializedCompileOptions *o = calloc(1, sizeof *o);
     if (o)
         o->p = malloc(e->options.n + 1);
@@ -1006,7 +1006,7 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Destroy(PJRT_LoadedExecutable_Destroy_Args 
 }
 PJRT_Error *xl_PJRT_LoadedExecutable_GetExecutable(PJRT_LoadedExecutable_GetExecutable_Args *args)
 {
-    xl_exec *e = args->loaded_executable->e;
+    xl_compiled *e = args->loaded_executable->e;
     atomic_fetch_add(&e->ref, 1);
     PJRT_Error *bad = executable_handle(e, &args->executable);
     if (bad)

@@ -1,4 +1,4 @@
-#include "cpu/pjrt/ranks.h"
+#include "cpu/pjrt/client_ranks.h"
 
 #include "base/ranks.h"
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "cpu/pjrt/api.h"
-#include "cpu/run/collective.h"
+#include "cpu/run/meeting.h"
 #include "cpu/run/env.h"
 #include "cpu/run/fiber.h"
 #include "cpu/pjrt/spare.h"
@@ -44,7 +44,7 @@ static xl_error *hold_args(share *s)
         return XL_ERR(INVALID, "%s takes %u arguments, %zu were given", s->l->e->name, p->narg, s->nargs);
     for (uint32_t i = 0; i < p->narg; i++) {
         PJRT_Buffer *b = s->args[i];
-        const xl_shape *want = &p->arg[i];                 /* its dimensions have the order of memory */
+        const xl_extent *want = &p->arg[i];                 /* its dimensions have the order of memory */
         const PJRT_Layouts_MemoryLayout *layout = s->l->e->layouts[1][i];
         int64_t dims[XL_RANK_MAX];
         if (!b)
@@ -116,7 +116,7 @@ static size_t words_of(const xl_plan *p)
 /* mem, where it is not NULL, has words_of(plan) words. */
 static xl_error *run_share(share *s, void **mem)
 {
-    xl_exec *e = s->l->e;
+    xl_compiled *e = s->l->e;
     const xl_plan *p = e->plan;
     xl_error *err = NULL;
     size_t n = (size_t)p->narg + p->nout;
@@ -196,7 +196,7 @@ out:
 /* What may call the frontend, which wants to be told when memory of its own is let go. */
 static xl_error *end_share(share *s, xl_error *err, bool owns_mem)
 {
-    xl_exec *e = s->l->e;
+    xl_compiled *e = s->l->e;
     const xl_plan *p = e->plan;
     if (!err)
         err = make_results(s);

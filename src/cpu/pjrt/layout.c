@@ -313,14 +313,14 @@ static PJRT_Error *layout_topology(PJRT_Layouts_PJRT_Topology_GetDefaultLayout_A
 }
 static PJRT_Error *layout_outputs(PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args *args)
 {
-    const xl_exec *e = args->executable->e;
+    const xl_compiled *e = args->executable->e;
     args->num_outputs = e->plan->nout;
     args->layouts = (PJRT_Layouts_MemoryLayout **)(uintptr_t)e->layouts[0];
     return NULL;
 }
 static PJRT_Error *layout_parameters(PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args *args)
 {
-    const xl_exec *e = args->executable->e;
+    const xl_compiled *e = args->executable->e;
     args->num_parameters = e->plan->narg;
     args->layouts = (PJRT_Layouts_MemoryLayout **)(uintptr_t)e->layouts[1];
     return NULL;

@@ -662,7 +662,7 @@ out:
 }
 
 /* A number for memory that is filled with one element. */
-static uint32_t fill_number(xl_check *c, const xl_shape *s, const void *elem)
+static uint32_t fill_number(xl_check *c, const xl_extent *s, const void *elem)
 {
     for (uint32_t i = 0; i < c->nnode; i++) {
         const xl_op *op = c->shot[c->node[i].op].op;
@@ -845,7 +845,7 @@ static bool gather(xl_check *c, gathered *g, xl_value v, const xl_step *s)
 
 static uint64_t next_random(uint64_t *x) { return *x = *x * 6364136223846793005u + 1442695040888963407u, *x >> 33; }
 
-static void random_data(void *to, const xl_shape *s, uint64_t *seed)
+static void random_data(void *to, const xl_extent *s, uint64_t *seed)
 {
     int64_t n = s->count * (xl_dtype_class(s->dtype) == XL_CLASS_COMPLEX ? 2 : 1);
     size_t elem = s->elem / (size_t)(n / (s->count ? s->count : 1) ? n / (s->count ? s->count : 1) : 1);
@@ -870,7 +870,7 @@ static void random_data(void *to, const xl_shape *s, uint64_t *seed)
 }
 
 /* By a rounding error, up or down. */
-static void move_data(void *data, const xl_shape *s, uint64_t *seed)
+static void move_data(void *data, const xl_extent *s, uint64_t *seed)
 {
     int64_t n = s->count * (xl_dtype_class(s->dtype) == XL_CLASS_COMPLEX ? 2 : 1);
     bool narrow = xl_narrow(s->dtype) != NULL;
@@ -900,7 +900,7 @@ static void move_data(void *data, const xl_shape *s, uint64_t *seed)
 
 /* How many elements of a are neither b's nor as near to them as rounding explains (moved: b from data that was moved by
  * it; lost: what may be left of operands that cancel). */
-static int64_t differing(xl_check *c, const xl_shape *s, xl_dtype coarse, double lost, const void *a, const void *b,
+static int64_t differing(xl_check *c, const xl_extent *s, xl_dtype coarse, double lost, const void *a, const void *b,
                          const void *moved, int64_t *first)
 {
     xl_dclass cls = xl_dtype_class(s->dtype);

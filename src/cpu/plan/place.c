@@ -131,7 +131,7 @@ static void use_outputs(xl_arena *a, xl_plan *plan)
     }
 }
 
-void xl_place(xl_arena *a, xl_plan *plan, int64_t npos)
+void xl_place_buffers(xl_arena *a, xl_plan *plan, int64_t npos)
 {
     use_outputs(a, plan);
     uint32_t n = plan->nbuf;

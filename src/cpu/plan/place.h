@@ -6,6 +6,6 @@
 #include "cpu/plan/plan.h"
 
 /* Sets offset of every TEMP buffer and plan->temp_bytes. npos: positions run from -1 to npos. */
-void xl_place(xl_arena *a, xl_plan *plan, int64_t npos);
+void xl_place_buffers(xl_arena *a, xl_plan *plan, int64_t npos);
 
 #endif

@@ -15,7 +15,7 @@
 #include "cpu/plan/fuse.h"
 #include "cpu/plan/place.h"
 #include "cpu/run/env.h"
-#include "cpu/run/profile.h"
+#include "cpu/run/timing.h"
 
 static xl_kernel_fn *const kernels[XL_OP_COUNT] = {
 #define OP(name, text, nin, nout, nregion, types, grad, shard, kernel, ...) [XL_OP_##name] = xl_kernel_##kernel,
@@ -33,11 +33,11 @@ xl_error *xl_plan_unsupported(const xl_planner *p, const xl_op *op, const char *
     return XL_ERR(UNIMPLEMENTED, "%s: %s", xl_op_text(op), why);
 }
 
-xl_error *xl_shape_of(xl_planner *p, const xl_type *t, xl_shape *out)
+xl_error *xl_shape_of(xl_planner *p, const xl_type *t, xl_extent *out)
 {
     static const int64_t none[1] = { 0 };
     if (t->kind == XL_TY_TOKEN) {
-        *out = (xl_shape){ .dtype = XL_I1, .rank = 1, .dims = none, .elem = 1 };
+        *out = (xl_extent){ .dtype = XL_I1, .rank = 1, .dims = none, .elem = 1 };
         return NULL;
     }
     int64_t n;
@@ -55,7 +55,7 @@ xl_error *xl_shape_of(xl_planner *p, const xl_type *t, xl_shape *out)
     size_t elem = xl_dtype_bytes(t->dtype);
     if ((uint64_t)n > (uint64_t)(INT64_MAX / 4) / elem)
         return XL_ERR(EXHAUSTED, "a tensor of %lld elements cannot be addressed", (long long)n);
-    *out = (xl_shape){ t->dtype, t->rank, t->dims, n, elem, (size_t)n * elem };
+    *out = (xl_extent){ t->dtype, t->rank, t->dims, n, elem, (size_t)n * elem };
     return NULL;
 }
 
@@ -113,7 +113,7 @@ void xl_plan_bind(xl_planner *p, xl_value v, uint32_t buf) { set_leaves(p, v, &b
 void xl_plan_alias(xl_planner *p, xl_value to, xl_value from)
 {
     if (p->plain && xl_value_type(p->f, to)->kind == XL_TY_TENSOR) {
-        xl_shape s;
+        xl_extent s;
         xl_error *err = xl_shape_of(p, xl_value_type(p->f, to), &s);
         if (!err) {
             uint32_t b = xl_plan_buf_new(p, XL_BUF_TEMP, s.bytes * p->lanes);
@@ -136,7 +136,7 @@ static uint32_t type_leaves(const xl_type *t)
     return n;
 }
 
-static xl_error *leaf_shapes(xl_planner *p, const xl_type *t, xl_shape *out, uint32_t *n)
+static xl_error *leaf_shapes(xl_planner *p, const xl_type *t, xl_extent *out, uint32_t *n)
 {
     if (t->kind != XL_TY_TUPLE)
         return xl_shape_of(p, t, &out[(*n)++]);
@@ -155,14 +155,14 @@ static xl_step *step_new(xl_planner *p, const char *name, xl_step_fn *run, const
     xl_block *b = p->block;
     xl_step s = { .run = run, .name = name, .data = data, .nin = nin, .nout = nout };
     s.buf = xl_new(p->a, uint32_t, (size_t)nin + nout);
-    s.shape = xl_new(p->a, xl_shape, (size_t)nin + nout);
+    s.shape = xl_new(p->a, xl_extent, (size_t)nin + nout);
     XL_PUSH(p->a, b->step, b->nstep, b->capstep, s);
     p->plan->nstep++;
     return &b->step[b->nstep - 1];
 }
 
 void xl_plan_add(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, uint32_t nin,
-                 const uint32_t *out, uint32_t nout, const xl_shape *shape)
+                 const uint32_t *out, uint32_t nout, const xl_extent *shape)
 {
     xl_step *s = step_new(p, name, run, data, nin, nout);
     uint32_t *buf = (uint32_t *)s->buf;
@@ -173,7 +173,7 @@ void xl_plan_add(xl_planner *p, const char *name, xl_step_fn *run, const void *d
         xl_plan_claim(p, out[i]);
     }
     for (uint32_t i = 0; i < nin + nout; i++) {
-        ((xl_shape *)s->shape)[i] = shape[i];
+        ((xl_extent *)s->shape)[i] = shape[i];
         touch(p, buf[i], p->pos);
     }
 }
@@ -188,9 +188,9 @@ xl_error *xl_run_copy(const xl_step *s, xl_frame *f)
     return NULL;
 }
 
-void xl_copy_step(xl_planner *p, uint32_t from, uint32_t to, const xl_shape *s)
+void xl_copy_step(xl_planner *p, uint32_t from, uint32_t to, const xl_extent *s)
 {
-    xl_shape both[2] = { *s, *s };
+    xl_extent both[2] = { *s, *s };
     xl_plan_add(p, "copy", xl_run_copy, NULL, &from, 1, &to, 1, both);
 }
 
@@ -252,7 +252,7 @@ xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, cons
     xl_step *s = step_new(p, xl_op_text(op), run, data, nin, nout);
     uint32_t at = p->block->nstep - 1;
     uint32_t *buf = (uint32_t *)s->buf;
-    xl_shape *shape = (xl_shape *)s->shape;
+    xl_extent *shape = (xl_extent *)s->shape;
     s->op = op;
     s->sub = sub;
     s->nres = nout;
@@ -303,7 +303,7 @@ bool xl_plan_part(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *d
     s->op = op;
     for (uint32_t i = 0; i <= op->nin; i++) {
         xl_value x = i < op->nin ? op->in[i] : v;
-        xl_error *err = xl_shape_of(p, xl_value_type(p->f, x), (xl_shape *)&s->shape[i]);
+        xl_error *err = xl_shape_of(p, xl_value_type(p->f, x), (xl_extent *)&s->shape[i]);
         xl_error_free(err);                                /* its caller has asked before */
         buf[i] = i < op->nin ? p->leaf[x.id].buf[0] : b;
     }
@@ -313,13 +313,13 @@ bool xl_plan_part(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *d
 }
 
 xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, xl_op *const *ops,
-                             uint32_t nop, const uint32_t *in, const xl_value *in_val, const xl_shape *shape,
+                             uint32_t nop, const uint32_t *in, const xl_value *in_val, const xl_extent *shape,
                              uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace,
                              const size_t *temp, uint32_t ntemp, xl_step **step)
 {
     xl_step *s = step_new(p, name, run, data, nin, nout + ntemp);
     uint32_t *buf = (uint32_t *)s->buf;
-    xl_shape *shapes = (xl_shape *)s->shape;
+    xl_extent *shapes = (xl_extent *)s->shape;
     uint32_t *val = xl_new(p->a, uint32_t, (size_t)nin + nout);
     xl_error *err;
     s->val = val;
@@ -348,7 +348,7 @@ xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, c
         p->plan->bytes_accessed += (double)shapes[k].bytes;
     }
     for (uint32_t i = 0; i < ntemp; i++) {
-        shapes[nin + nout + i] = (xl_shape){ .dtype = XL_U8, .count = (int64_t)temp[i], .elem = 1, .bytes = temp[i] };
+        shapes[nin + nout + i] = (xl_extent){ .dtype = XL_U8, .count = (int64_t)temp[i], .elem = 1, .bytes = temp[i] };
         buf[nin + nout + i] = xl_plan_buf_new(p, XL_BUF_TEMP, temp[i]);
     }
     *step = s;
@@ -468,8 +468,8 @@ xl_error *xl_plan_region(xl_planner *p, const xl_op *op, uint32_t k, const uint3
         b->nret += type_leaves(xl_in_type(p->f, end, i));
     b->arg = xl_new(p->a, uint32_t, b->narg);
     b->ret = xl_new(p->a, uint32_t, b->nret);
-    b->arg_shape = xl_new(p->a, xl_shape, b->narg);
-    b->ret_shape = xl_new(p->a, xl_shape, b->nret);
+    b->arg_shape = xl_new(p->a, xl_extent, b->narg);
+    b->ret_shape = xl_new(p->a, xl_extent, b->nret);
     p->block = b;
     for (uint32_t i = 0, at = 0; i < r->narg; i++) {
         uint32_t first = at;
@@ -648,7 +648,7 @@ static void find_uses(xl_planner *p, const xl_region *r)
     }
 }
 
-static bool same_place(const xl_shape *a, const xl_shape *b)
+static bool same_place(const xl_extent *a, const xl_extent *b)
 {
     return a->dtype == b->dtype && a->rank == b->rank &&
            (a->rank == 0 || !memcmp(a->dims, b->dims, a->rank * sizeof *a->dims));
@@ -695,8 +695,8 @@ static xl_error *signature(xl_planner *p)
         return XL_ERR(INVALID, "function %.*s has no return", XL_FMT(p->f->name));
     pl->narg = r->narg;
     pl->nout = end->nin;
-    pl->arg = xl_new(p->a, xl_shape, pl->narg);
-    pl->out = xl_new(p->a, xl_shape, pl->nout);
+    pl->arg = xl_new(p->a, xl_extent, pl->narg);
+    pl->out = xl_new(p->a, xl_extent, pl->nout);
     pl->out_donor = xl_new(p->a, int32_t, pl->nout);
     pl->arg_donated = xl_new(p->a, bool, pl->narg);
     for (uint32_t i = 0; i < pl->narg; i++)
@@ -794,7 +794,7 @@ static xl_error *plan_func(xl_plan *plan, xl_func *f, bool plain)
     XL_DO(plan_main(p));
     for (uint32_t i = 0; i < plan->nbuf && p->plain; i++)  /* no memory is used twice */
         plan->buf[i].def = 0, plan->buf[i].end = pos;
-    xl_place(p->a, plan, pos);
+    xl_place_buffers(p->a, plan, pos);
     XL_DO(xl_check_plan(check));
 out:
     return err;

@@ -21,7 +21,7 @@ typedef struct {
     const int64_t *dims;
     int64_t count;
     size_t elem, bytes;                                    /* bytes = count * elem */
-} xl_shape;
+} xl_extent;
 
 typedef struct xl_plan xl_plan;
 typedef struct xl_step xl_step;
@@ -34,7 +34,7 @@ struct xl_step {
     const char *name;                                      /* of the op, for messages */
     uint32_t nin, nout;
     const uint32_t *buf;                                   /* nin operands, then nout results */
-    const xl_shape *shape;                                 /* likewise */
+    const xl_extent *shape;                                 /* likewise */
     const void *data;                                      /* the kernel's own */
     xl_block *const *sub;
     const xl_op *op;
@@ -50,7 +50,7 @@ struct xl_block {
     uint32_t nstep, capstep;
     uint32_t narg, nret;
     uint32_t *arg, *ret;                                   /* buffers, tuples taken apart */
-    xl_shape *arg_shape, *ret_shape;
+    xl_extent *arg_shape, *ret_shape;
     uint32_t lanes;                                        /* each buffer holds this many elements side by side */
 };
 
@@ -79,7 +79,7 @@ struct xl_plan {
     xl_plan_buf *buf;
     uint32_t nbuf, capbuf;
     uint32_t narg, nout;
-    xl_shape *arg, *out;
+    xl_extent *arg, *out;
     int32_t *out_donor;                                    /* per output: the argument whose memory it takes, or -1 */
     bool *arg_donated;
     size_t temp_bytes, const_bytes;
@@ -113,7 +113,7 @@ xl_error *xl_block_run(const xl_block *b, xl_frame *f) XL_MUST_USE;
 
 static inline void *xl_in(const xl_step *s, const xl_frame *f, uint32_t i) { return f->ptr[s->buf[i]]; }
 static inline void *xl_out(const xl_step *s, const xl_frame *f, uint32_t i) { return f->ptr[s->buf[s->nin + i]]; }
-static inline const xl_shape *xl_in_shape(const xl_step *s, uint32_t i) { return &s->shape[i]; }
-static inline const xl_shape *xl_out_shape(const xl_step *s, uint32_t i) { return &s->shape[s->nin + i]; }
+static inline const xl_extent *xl_in_shape(const xl_step *s, uint32_t i) { return &s->shape[i]; }
+static inline const xl_extent *xl_out_shape(const xl_step *s, uint32_t i) { return &s->shape[s->nin + i]; }
 
 #endif

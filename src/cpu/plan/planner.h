@@ -46,7 +46,7 @@ typedef xl_error *xl_kernel_fn(xl_planner *p, const xl_op *op);
 
 /* A plan of f, op by op. The module stays the caller's. */
 xl_error *xl_plan_plain(xl_func *f, xl_plan **out) XL_MUST_USE;
-xl_error *xl_shape_of(xl_planner *p, const xl_type *t, xl_shape *out) XL_MUST_USE;
+xl_error *xl_shape_of(xl_planner *p, const xl_type *t, xl_extent *out) XL_MUST_USE;
 /* One step for the op: operands and results are the op's, blocks `sub` (nsub may be 0). */
 xl_error *xl_plan_step(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *data, uint32_t inplace) XL_MUST_USE;
 xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *data, uint32_t inplace,
@@ -56,7 +56,7 @@ xl_error *xl_plan_step_sub(xl_planner *p, const xl_op *op, xl_step_fn *run, cons
  * memory that the step needs while it runs; they follow the results in buf. in_val: the values in in[] (XL_NO_VALUE:
  * the step's own constants); ops: what it does. */
 xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, const void *data, xl_op *const *ops,
-                             uint32_t nop, const uint32_t *in, const xl_value *in_val, const xl_shape *shape,
+                             uint32_t nop, const uint32_t *in, const xl_value *in_val, const xl_extent *shape,
                              uint32_t nin, const xl_value *out, const bool *in_place, uint32_t nout, uint32_t inplace,
                              const size_t *temp, uint32_t ntemp, xl_step **step) XL_MUST_USE;
 /* The op's result is a part of its first operand, in the same memory, where `run` points when it is known (it sets the
@@ -65,7 +65,7 @@ xl_error *xl_plan_step_group(xl_planner *p, const char *name, xl_step_fn *run, c
 bool xl_plan_part(xl_planner *p, const xl_op *op, xl_step_fn *run, const void *data);
 /* A step that belongs to no op of its own. */
 void xl_plan_add(xl_planner *p, const char *name, xl_step_fn *run, const void *data, const uint32_t *in, uint32_t nin,
-                 const uint32_t *out, uint32_t nout, const xl_shape *shape);
+                 const uint32_t *out, uint32_t nout, const xl_extent *shape);
 /* The op's result k is its operand i, in the same memory. */
 void xl_plan_alias(xl_planner *p, xl_value to, xl_value from);
 uint32_t xl_plan_buf_new(xl_planner *p, xl_buf_kind kind, size_t bytes);
@@ -90,8 +90,8 @@ bool xl_slot_step(
     uint32_t *slot); /* where dynamic_update_slice will put its row, if that is one piece and known by now */
 const void *xl_carry_splat(const xl_planner *p,
                            xl_value v); /* the one number that v is, which a loop fills in by itself; or NULL */
-void xl_fill_step(xl_planner *p, uint32_t to, const void *elem, const xl_shape *s);
-void xl_copy_step(xl_planner *p, uint32_t from, uint32_t to, const xl_shape *s);
+void xl_fill_step(xl_planner *p, uint32_t to, const void *elem, const xl_extent *s);
+void xl_copy_step(xl_planner *p, uint32_t from, uint32_t to, const xl_extent *s);
 xl_error *xl_run_copy(const xl_step *s, xl_frame *f);
 
 #endif

@@ -2,7 +2,7 @@
 
 size_t xl_units_bytes(const xl_units *x, xl_value v)
 {
-    xl_shape s;
+    xl_extent s;
     xl_error *err = xl_shape_of(x->p, xl_value_type(x->p->f, v), &s);
     xl_error_free(err);
     return err ? 0 : s.bytes;

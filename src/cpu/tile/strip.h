@@ -79,9 +79,9 @@ typedef enum {
 enum {
     XL_FORM_STORE = 8,
     XL_STRIP_FORMS = 16,
-    XL_STRIP_MOST = 128,
+    XL_STRIP_WIDTH_MAX = 128,
     XL_STRIP_PARTS = 16
-}; /* MOST: elements of the widest strip */
+}; /* WIDTH_MAX: elements of the widest strip */
 
 typedef void xl_strip_fn(void);                            /* its real type is the set's own */
 typedef struct { xl_strip_fn *fn; const char *x, *y, *z; } xl_strip_ins;

@@ -46,7 +46,7 @@ static uint16_t as_truth(xl_tile_maker *m, uint16_t r, bool truth)
     return m->r[r].other;
 }
 
-static uint32_t operand(xl_tile_maker *m, uint32_t buf, xl_value v, const xl_shape *s)
+static uint32_t operand(xl_tile_maker *m, uint32_t buf, xl_value v, const xl_extent *s)
 {
     for (uint32_t i = 0; i < m->nin; i++)
         if (m->in[i] == buf)
@@ -68,7 +68,7 @@ static void not_in_place(xl_tile_maker *m, uint32_t k)
 static xl_error *base_buffer(xl_tile_maker *m, const xl_view *v, uint32_t *out)
 {
     xl_planner *p = m->p;
-    xl_shape s;
+    xl_extent s;
     const xl_type *t = xl_value_type(p->f, v->base);
     xl_error *err = xl_shape_of(p, t, &s);
     if (err)

@@ -151,7 +151,7 @@ typedef struct {
     xl_tile_direct *d; uint32_t nd, capd;
     xl_tile_leaf *leaf; uint32_t nleaf, capleaf;
     xl_tile_partial *part; uint32_t npart, cappart;
-    uint32_t *in; xl_value *val; xl_shape *shape; uint32_t nin, capin, capval, capshape; /* val: what lies there */
+    uint32_t *in; xl_value *val; xl_extent *shape; uint32_t nin, capin, capval, capshape; /* val: what lies there */
     uint32_t inplace;
     bool lines;                                            /* rows are long enough for strips */
     uint32_t *stage, nstage;                               /* per instruction */

@@ -638,8 +638,8 @@ void xl_tile_finish(xl_tile_maker *m)
            pr->cols >= 4 * pr->tile_cols &&
            (size_t)(pr->nslot - ones + 1) * (size_t)pr->tile_cols * 2 * most <= SLOTS_BYTES)
         pr->tile_cols *= 2; /* pieces of a row: long ones, if few slots keep them in the first cache */
-    pr->slot_bytes =
-        (((size_t)(pr->tile_rows * pr->tile_cols) + XL_STRIP_MOST) * most + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1);
+    pr->slot_bytes = (((size_t)(pr->tile_rows * pr->tile_cols) + XL_STRIP_WIDTH_MAX) * most + XL_ALIGN - 1) &
+                     ~(size_t)(XL_ALIGN - 1);
     for (uint32_t i = 0; i < m->nh; i++)
         to_refs(m, &m->h[i]);
     for (uint32_t i = 0; i < m->nlist; i++)

@@ -311,7 +311,10 @@ static void advance(const worker *w, const xl_tile_code *t, uint32_t n)
 
 /* The elements past the last whole strip, `rest` of them after `done`: operands in memory go through a strip of their
  * own. */
-static char *edge_of(const worker *w, const xl_tile_point *x) { return w->edge + (size_t)x->of * XL_STRIP_MOST * 4; }
+static char *edge_of(const worker *w, const xl_tile_point *x)
+{
+    return w->edge + (size_t)x->of * XL_STRIP_WIDTH_MAX * 4;
+}
 
 static const char *edge_in(const worker *w, const xl_tile_point *x, const char *p, size_t done, size_t rest, bool lines)
 {
@@ -335,8 +338,8 @@ static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t
                      bool lines)
 {
     const xl_tile_program *p = w->j->p;
-    float(*folded)[XL_STRIP_MOST] =
-        (float(*)[XL_STRIP_MOST])(void *)(w->edge + ((size_t)p->ndirect + p->nslot) * XL_STRIP_MOST * 4);
+    float(*folded)[XL_STRIP_WIDTH_MAX] =
+        (float(*)[XL_STRIP_WIDTH_MAX])(void *)(w->edge + ((size_t)p->ndirect + p->nslot) * XL_STRIP_WIDTH_MAX * 4);
     for (uint32_t i = 0; i < n; i++) {
         if (folds(t[i].op)) {
             w->code[i].fn = w->set->fn[XL_STRIP_STORE][0];
@@ -482,7 +485,7 @@ static bool set_out(worker *w)
 {
     const xl_tile_program *p = w->j->p;
     size_t slots = (size_t)p->nslot * p->slot_bytes, nref = (size_t)p->ndirect + p->nslot + p->npart + 1;
-    size_t edge = ((size_t)p->ndirect + p->nslot + p->nfold) * XL_STRIP_MOST * 4,
+    size_t edge = ((size_t)p->ndirect + p->nslot + p->nfold) * XL_STRIP_WIDTH_MAX * 4,
            part = (size_t)p->nfold * sizeof *w->part;
     size_t pieces = ((size_t)p->nfold * sizeof *w->level + 63) & ~(size_t)63;
     size_t levels = 0;

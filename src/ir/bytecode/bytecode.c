@@ -28,7 +28,7 @@ enum {
     SEC_COUNT
 };
 enum { OP_ATTRS = 1, OP_RESULTS = 2, OP_OPERANDS = 4, OP_SUCCESSORS = 8, OP_REGIONS = 16, OP_USES = 32, OP_PROPS = 64 };
-enum { MAX_REGION_DEPTH = 256, MAX_BYTECODE = 6 };
+enum { REGION_DEPTH_MAX = 256, BYTECODE_MAX = 6 };
 
 typedef enum { DESC_NEW, DESC_OP, DESC_MODULE, DESC_FUNC, DESC_MESH, DESC_CAST } desc_kind;
 typedef struct { xl_str name; bool drop, optional, later; } prop_row;
@@ -759,8 +759,8 @@ static void read_regions(xl_bc *r, xl_cur *c, const op_head *h, xl_func *f, xl_r
     uint32_t scope = r->scope;
     xl_cur inner = *c;
     unsigned id;
-    if (++r->nest > MAX_REGION_DEPTH)
-        XL_BC_FAIL(r, c->p, "regions nest deeper than %d", MAX_REGION_DEPTH);
+    if (++r->nest > REGION_DEPTH_MAX)
+        XL_BC_FAIL(r, c->p, "regions nest deeper than %d", REGION_DEPTH_MAX);
     bool boxed = h->isolated && r->version >= 2;
     if (boxed) {
         inner = section(r, c, &id);
@@ -1035,10 +1035,10 @@ static void read_all(xl_bc *r)
         XL_BC_FAIL(r, r->base, "this is not MLIR bytecode: it does not begin with 4D 4C EF 52");
     c.p += 4;
     r->version = xl_bc_varint(r, &c);
-    if (r->version > MAX_BYTECODE)
+    if (r->version > BYTECODE_MAX)
         xl_bc_fail(r, r->base + 4, XL_CODE_UNIMPLEMENTED,
                    "format version %llu, but this reader knows 0 to %d; write an older one",
-                   (unsigned long long)r->version, MAX_BYTECODE);
+                   (unsigned long long)r->version, BYTECODE_MAX);
     const uint8_t *nul = memchr(c.p, 0, (size_t)(c.end - c.p));
     if (!nul)
         XL_BC_FAIL(r, c.p, "the producer's name does not end");

@@ -6,7 +6,7 @@
 #include "ir/bytecode/bytecode.h"
 #include "ir/num.h"
 
-enum { MAX_DEPTH = 100, MAX_WEIGHT = 1 << 22 };
+enum { DEPTH_MAX = 100, WEIGHT_MAX = 1 << 22 };
 
 static xl_attr *make(xl_bc *r, xl_attr_kind kind)
 {
@@ -803,8 +803,8 @@ static const xl_type *container(xl_bc *r, xl_cur *c, xl_type_kind kind, uint32_t
     const xl_type **elem = xl_new(&r->tmp, const xl_type *, n);
     for (uint32_t i = 0; i < n; i++)
         elem[i] = subtype(r, c, w, NULL);
-    if (*w > MAX_WEIGHT)
-        XL_BC_FAIL(r, c->p, "a type of more than %d parts", MAX_WEIGHT);
+    if (*w > WEIGHT_MAX)
+        XL_BC_FAIL(r, c->p, "a type of more than %d parts", WEIGHT_MAX);
     return xl_type_intern(r->m, &(xl_type){ .kind = kind, .nelem = n, .elem = elem });
 }
 
@@ -818,8 +818,8 @@ static const xl_type *function(xl_bc *r, xl_cur *c, uint32_t *w)
     const xl_type **out = xl_new(&r->tmp, const xl_type *, nout);
     for (uint32_t i = 0; i < nout; i++)
         out[i] = subtype(r, c, w, NULL);
-    if (*w > MAX_WEIGHT)
-        XL_BC_FAIL(r, c->p, "a type of more than %d parts", MAX_WEIGHT);
+    if (*w > WEIGHT_MAX)
+        XL_BC_FAIL(r, c->p, "a type of more than %d parts", WEIGHT_MAX);
     return xl_type_func(r->m, in, nin, out, nout);
 }
 
@@ -1018,8 +1018,8 @@ static void enter(xl_bc *r, xl_bc_entry *e)
 {
     if (e->busy)
         XL_BC_FAIL(r, e->at.p, "this attribute or type contains itself");
-    if (++r->depth > MAX_DEPTH)
-        XL_BC_FAIL(r, e->at.p, "attributes or types nest deeper than %d", MAX_DEPTH);
+    if (++r->depth > DEPTH_MAX)
+        XL_BC_FAIL(r, e->at.p, "attributes or types nest deeper than %d", DEPTH_MAX);
     e->busy = true;
 }
 
@@ -1027,8 +1027,8 @@ static void leave(xl_bc *r, xl_bc_entry *e, const xl_cur *c)
 {
     if (c->p != c->end)
         XL_BC_FAIL(r, c->p, "%zu bytes are left over in this attribute or type", (size_t)(c->end - c->p));
-    if (e->weight > MAX_WEIGHT)
-        XL_BC_FAIL(r, e->at.p, "this attribute or type unfolds to more than %d parts", MAX_WEIGHT);
+    if (e->weight > WEIGHT_MAX)
+        XL_BC_FAIL(r, e->at.p, "this attribute or type unfolds to more than %d parts", WEIGHT_MAX);
     e->busy = false;
     r->depth--;
 }

@@ -5,13 +5,13 @@
 
 #include <stdlib.h>
 
-enum { MOST_EDITS = 300, DEPTH = 12 };
+enum { EDITS_MAX = 300, DEPTH = 12 };
 
-/* Fills match for a[0..na) against b[0..nb); false if more than MOST_EDITS edits are needed. */
+/* Fills match for a[0..na) against b[0..nb); false if more than EDITS_MAX edits are needed. */
 static bool shortest(xl_arena *tmp, const uint64_t *a, int32_t na, const uint64_t *b, int32_t nb, int32_t *match,
                      int32_t b0)
 {
-    int32_t most = na + nb < MOST_EDITS ? na + nb : MOST_EDITS, width = 2 * most + 3, mid = most + 1, d, k;
+    int32_t most = na + nb < EDITS_MAX ? na + nb : EDITS_MAX, width = 2 * most + 3, mid = most + 1, d, k;
     int32_t **row = xl_new(tmp, int32_t *, (size_t)most + 1);
     int32_t *v = xl_new(tmp, int32_t, (size_t)width);
     for (d = 0; d <= most; d++) {

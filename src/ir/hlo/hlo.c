@@ -10,7 +10,7 @@
 
 #include "ir/read.h"
 
-enum { MAX_LOWER_DEPTH = 128 };
+enum { LOWER_DEPTH_MAX = 128 };
 
 void xl_hlo_fail(xl_hlo *h, const char *at, xl_code code, const char *fmt, ...)
 {
@@ -255,22 +255,22 @@ xl_hlo_comp *xl_hlo_called(xl_low *l, uint32_t k)
 }
 
 /* ---- lowering --------------------------------------------------------------------------------------------------- */
-xl_leaves xl_hlo_operand(xl_low *l, uint32_t k)
+xl_hlo_leaves xl_hlo_operand(xl_low *l, uint32_t k)
 {
     const xl_hlo_inst *i = k < l->i->noperand ? xl_hlo_find(l->c, l->i->operand[k]) : NULL;
-    xl_leaves v = i ? l->val[i - l->c->inst] : (xl_leaves){ NULL, 0 };
+    xl_hlo_leaves v = i ? l->val[i - l->c->inst] : (xl_hlo_leaves){ NULL, 0 };
     if (!v.v)
         XL_HLO_FAIL(l->h, l->i->bytes.p, "%.*s (%.*s): operand %u is not there, or comes after it", XL_FMT(l->i->name),
                     XL_FMT(l->i->opcode), k);
     return v;
 }
 
-xl_leaves xl_hlo_inline(xl_low *l, xl_hlo_comp *c, xl_region *r, const xl_leaves *param, uint32_t nparam)
+xl_hlo_leaves xl_hlo_inline(xl_low *l, xl_hlo_comp *c, xl_region *r, const xl_hlo_leaves *param, uint32_t nparam)
 {
     xl_hlo *h = l->h;
-    if (c->busy || ++h->depth > MAX_LOWER_DEPTH)
+    if (c->busy || ++h->depth > LOWER_DEPTH_MAX)
         XL_HLO_FAIL(h, c->inst ? c->inst->bytes.p : h->bytes.p,
-                    "computation %.*s contains itself, or they nest deeper than %d", XL_FMT(c->name), MAX_LOWER_DEPTH);
+                    "computation %.*s contains itself, or they nest deeper than %d", XL_FMT(c->name), LOWER_DEPTH_MAX);
     if (nparam != c->nparam)
         XL_HLO_FAIL(h, h->bytes.p, "computation %.*s has %u parameters, not %u", XL_FMT(c->name), c->nparam, nparam);
     h->work += c->ninst;
@@ -279,7 +279,7 @@ xl_leaves xl_hlo_inline(xl_low *l, xl_hlo_comp *c, xl_region *r, const xl_leaves
                     (unsigned long long)h->max_work);
     c->busy = true;
     xl_low in = { .h = h, .f = l->f, .r = r, .c = c, .param = param };
-    in.val = xl_new(&h->tmp, xl_leaves, c->ninst);
+    in.val = xl_new(&h->tmp, xl_hlo_leaves, c->ninst);
     for (uint32_t k = 0; k < c->ninst; k++) {
         in.i = &c->inst[k];
         xl_hlo_op(&in);
@@ -298,9 +298,9 @@ xl_leaves xl_hlo_inline(xl_low *l, xl_hlo_comp *c, xl_region *r, const xl_leaves
 }
 
 /* Arguments of region r for the parameters of c, leaf by leaf. */
-static xl_leaves *add_args(xl_hlo *h, xl_func *f, xl_region *r, const xl_hlo_comp *c)
+static xl_hlo_leaves *add_args(xl_hlo *h, xl_func *f, xl_region *r, const xl_hlo_comp *c)
 {
-    xl_leaves *param = xl_new(&h->tmp, xl_leaves, c->nparam);
+    xl_hlo_leaves *param = xl_new(&h->tmp, xl_hlo_leaves, c->nparam);
     for (uint32_t k = 0; k < c->nparam; k++) {
         xl_leaf_types t = xl_hlo_leaf_types(h, c->param[k]->type);
         xl_loc loc = xl_hlo_loc(h, c->param[k]);
@@ -314,8 +314,8 @@ static xl_leaves *add_args(xl_hlo *h, xl_func *f, xl_region *r, const xl_hlo_com
 
 void xl_hlo_region(xl_low *l, xl_hlo_comp *c, xl_region *r)
 {
-    xl_leaves *param = add_args(l->h, l->f, r, c);
-    xl_leaves out = xl_hlo_inline(l, c, r, param, c->nparam);
+    xl_hlo_leaves *param = add_args(l->h, l->f, r, c);
+    xl_hlo_leaves out = xl_hlo_inline(l, c, r, param, c->nparam);
     xl_op_new(l->f, r, XL_OP_RETURN, out.v, out.n, NULL, 0, 0, (xl_loc){ 0 });
 }
 

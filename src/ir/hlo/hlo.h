@@ -18,7 +18,7 @@ enum {
 typedef struct xl_hlo_comp xl_hlo_comp;
 
 /* An HLO value is a tree of tuples; here it is the list of its leaves, so tuples and get-tuple-element cost nothing. */
-typedef struct { xl_value *v; uint32_t n; } xl_leaves;
+typedef struct { xl_value *v; uint32_t n; } xl_hlo_leaves;
 typedef struct { const xl_type **t; uint32_t n; } xl_leaf_types;
 
 typedef struct {
@@ -67,8 +67,8 @@ typedef struct {
     xl_func *f;
     xl_region *r;
     xl_hlo_comp *c;
-    xl_leaves *val;                                        /* per instruction; v NULL: not yet */
-    const xl_leaves *param;                                /* per parameter */
+    xl_hlo_leaves *val;                                        /* per instruction; v NULL: not yet */
+    const xl_hlo_leaves *param;                                /* per parameter */
     const xl_hlo_inst *i;                                  /* the one at hand */
 } xl_low;
 
@@ -96,12 +96,12 @@ const xl_attr *xl_hlo_frontend(xl_hlo *h, xl_str attributes);          /* DICT, 
 /* ---- lowering ---------------------------------------------------------------------------------------------------- */
 void xl_hlo_op(xl_low *l);                                             /* hlo_op.c */
 const xl_hlo_inst *xl_hlo_find(const xl_hlo_comp *c, int64_t id);     /* NULL if there is none */
-xl_leaves xl_hlo_operand(xl_low *l, uint32_t k);
+xl_hlo_leaves xl_hlo_operand(xl_low *l, uint32_t k);
 xl_hlo_comp *xl_hlo_called(xl_low *l, uint32_t k);
 /* A computation as a function of its own, as a region, or in place. */
 xl_func *xl_hlo_func(xl_hlo *h, xl_hlo_comp *c);
 void xl_hlo_region(xl_low *l, xl_hlo_comp *c, xl_region *r);
-xl_leaves xl_hlo_inline(xl_low *l, xl_hlo_comp *c, xl_region *r, const xl_leaves *param, uint32_t nparam);
+xl_hlo_leaves xl_hlo_inline(xl_low *l, xl_hlo_comp *c, xl_region *r, const xl_hlo_leaves *param, uint32_t nparam);
 xl_loc xl_hlo_loc(xl_hlo *h, const xl_hlo_inst *i);
 
 #endif

@@ -13,7 +13,7 @@ static int64_t num(xl_low *l, uint32_t number) { return xl_hlo_num(l->h, l->i->b
 static xl_str msg(xl_low *l, uint32_t number) { return xl_hlo_sub(l->h, l->i->bytes, number, NULL); }
 static xl_dims ints(xl_low *l, uint32_t number) { return xl_hlo_ints(l->h, l->i->bytes, number); }
 
-static void give(xl_low *l, xl_leaves v)
+static void give(xl_low *l, xl_hlo_leaves v)
 {
     if (!v.v)                                              /* an empty tuple is a value too */
         v.v = xl_new(&l->h->tmp, xl_value, 1);
@@ -22,7 +22,7 @@ static void give(xl_low *l, xl_leaves v)
 
 static xl_value one(xl_low *l, uint32_t k)
 {
-    xl_leaves v = xl_hlo_operand(l, k);
+    xl_hlo_leaves v = xl_hlo_operand(l, k);
     if (v.n != 1)
         FAIL(l, "%.*s (%.*s): operand %u is a tuple", XL_FMT(l->i->name), XL_FMT(l->i->opcode), k);
     return v.v[0];
@@ -37,14 +37,14 @@ static void want(xl_low *l, uint32_t least)
 }
 
 /* Leaves of operands first..end, one after the other. */
-static xl_leaves gather_operands(xl_low *l, uint32_t first, uint32_t end)
+static xl_hlo_leaves gather_operands(xl_low *l, uint32_t first, uint32_t end)
 {
     uint32_t n = 0;
     for (uint32_t k = first; k < end; k++)
         n += xl_hlo_operand(l, k).n;
-    xl_leaves all = { xl_new(&l->h->tmp, xl_value, (size_t)n + 1), 0 };
+    xl_hlo_leaves all = { xl_new(&l->h->tmp, xl_value, (size_t)n + 1), 0 };
     for (uint32_t k = first; k < end; k++) {
-        xl_leaves v = xl_hlo_operand(l, k);
+        xl_hlo_leaves v = xl_hlo_operand(l, k);
         for (uint32_t j = 0; j < v.n; j++)
             all.v[all.n++] = v.v[j];
     }
@@ -74,7 +74,7 @@ static xl_op *emit_typed(xl_low *l, xl_opcode code, const xl_value *in, uint32_t
 }
 
 /* The op of this instruction: its results are the leaves of the shape. */
-static xl_op *emit(xl_low *l, xl_opcode code, xl_leaves in, uint32_t nregion)
+static xl_op *emit(xl_low *l, xl_opcode code, xl_hlo_leaves in, uint32_t nregion)
 {
     xl_leaf_types t = xl_hlo_leaf_types(l->h, l->i->type);
     int nin = xl_ops[code].nin, nout = xl_ops[code].nout;
@@ -82,7 +82,7 @@ static xl_op *emit(xl_low *l, xl_opcode code, xl_leaves in, uint32_t nregion)
         FAIL(l, "%.*s (%.*s) has %u operands and %u results, where %s has others", XL_FMT(l->i->name),
              XL_FMT(l->i->opcode), in.n, t.n, xl_ops[code].text);
     xl_op *op = emit_typed(l, code, in.v, in.n, t.t, t.n, nregion);
-    give(l, (xl_leaves){ op->out, op->nout });
+    give(l, (xl_hlo_leaves){ op->out, op->nout });
     return op;
 }
 
@@ -204,7 +204,7 @@ static xl_value constant(xl_low *l, const xl_attr *value)
     return op->out[0];
 }
 
-static void literal_leaves(xl_low *l, xl_str lit, const xl_type *t, xl_leaves *to, int depth)
+static void literal_leaves(xl_low *l, xl_str lit, const xl_type *t, xl_hlo_leaves *to, int depth)
 {
     if (t->kind != XL_TY_TUPLE) {
         to->v[to->n++] = constant(l, xl_hlo_literal(l->h, lit, t));
@@ -221,7 +221,7 @@ static void literal_leaves(xl_low *l, xl_str lit, const xl_type *t, xl_leaves *t
 
 static void op_constant(xl_low *l)
 {
-    xl_leaves v = { xl_new(&l->h->tmp, xl_value, (size_t)xl_hlo_nleaf(l->i->type) + 1), 0 };
+    xl_hlo_leaves v = { xl_new(&l->h->tmp, xl_value, (size_t)xl_hlo_nleaf(l->i->type) + 1), 0 };
     literal_leaves(l, msg(l, XL_HLO_INST_literal), l->i->type, &v, 0);
     give(l, v);
 }
@@ -248,7 +248,7 @@ static void op_rng(xl_low *l)
     int64_t d = num(l, XL_HLO_INST_distribution);
     if (!xl_enum_text(XL_ENUM_RNG_DISTRIBUTION, d))
         FAIL(l, "a random distribution %lld", (long long)d);
-    xl_op *op = emit(l, XL_OP_RNG, (xl_leaves){ in, 3 }, 0);
+    xl_op *op = emit(l, XL_OP_RNG, (xl_hlo_leaves){ in, 3 }, 0);
     SET(op, RNG, rng_distribution, xl_attr_enum(l->h->m, XL_ENUM_RNG_DISTRIBUTION, d));
     done(l, op);
 }
@@ -302,7 +302,7 @@ static void op_dynamic_reshape(xl_low *l)
     xl_op *cat = xl_op_new(l->f, l->r, XL_OP_CONCATENATE, part, n, &t, 1, 0, (xl_loc){ 0 });
     SET(cat, CONCATENATE, dimension, i64(l, 0));
     xl_value in[2] = { one(l, 0), cat->out[0] };
-    done(l, emit(l, XL_OP_DYNAMIC_RESHAPE, (xl_leaves){ in, 2 }, 0));
+    done(l, emit(l, XL_OP_DYNAMIC_RESHAPE, (xl_hlo_leaves){ in, 2 }, 0));
 }
 
 static void op_transpose(xl_low *l)
@@ -359,15 +359,15 @@ static void op_slice(xl_low *l)
 }
 
 /* Old protos have the start indices as one vector. */
-static xl_leaves with_scalar_starts(xl_low *l, uint32_t first)
+static xl_hlo_leaves with_scalar_starts(xl_low *l, uint32_t first)
 {
-    xl_leaves in = gather_operands(l, 0, l->i->noperand);
+    xl_hlo_leaves in = gather_operands(l, 0, l->i->noperand);
     if (l->i->noperand != first + 1)
         return in;
     const xl_type *t = xl_value_type(l->f, in.v[first]);
     if (t->kind != XL_TY_TENSOR || t->rank != 1 || t->dims[0] < 0 || t->dims[0] > 64)
         return in;
-    xl_leaves out = { xl_new(&l->h->tmp, xl_value, first + (size_t)t->dims[0]), first };
+    xl_hlo_leaves out = { xl_new(&l->h->tmp, xl_value, first + (size_t)t->dims[0]), first };
     memcpy(out.v, in.v, first * sizeof *out.v);
     int64_t unit = 1;
     const xl_type *vec = xl_type_tensor(l->h->m, t->dtype, (xl_dims){ &unit, 1 }),
@@ -652,7 +652,7 @@ static void op_get_tuple_element(xl_low *l)
     want(l, 1);
     int64_t index = num(l, XL_HLO_INST_tuple_index);
     uint32_t at = 0;
-    xl_leaves v = xl_hlo_operand(l, 0);
+    xl_hlo_leaves v = xl_hlo_operand(l, 0);
     const xl_type *t = xl_hlo_find(l->c, l->i->operand[0])->type;
     if (t->kind != XL_TY_TUPLE || index < 0 || index >= (int64_t)t->nelem)
         FAIL(l, "element %lld of something that has none", (long long)index);
@@ -664,7 +664,7 @@ static void op_get_tuple_element(xl_low *l)
             FAIL(l, "element %lld of an operation that is under way", (long long)index);
         at = 0;
     }
-    give(l, (xl_leaves){ v.v + at, n });
+    give(l, (xl_hlo_leaves){ v.v + at, n });
 }
 
 static void op_call(xl_low *l)
@@ -704,10 +704,10 @@ static void op_call(xl_low *l)
     done(l, op);
 }
 
-static xl_leaves *each_operand(xl_low *l, uint32_t first)
+static xl_hlo_leaves *each_operand(xl_low *l, uint32_t first)
 {
     uint32_t n = l->i->noperand > first ? l->i->noperand - first : 0;
-    xl_leaves *v = xl_new(&l->h->tmp, xl_leaves, (size_t)n + 1);
+    xl_hlo_leaves *v = xl_new(&l->h->tmp, xl_hlo_leaves, (size_t)n + 1);
     for (uint32_t k = 0; k < n; k++)
         v[k] = xl_hlo_operand(l, first + k);
     return v;
@@ -735,10 +735,10 @@ static void op_conditional(xl_low *l)
     bool two = xl_value_type(l->f, which)->dtype == XL_I1;
     if ((two && n != 2) || n == 0 || n > UINT16_MAX)
         FAIL(l, "a conditional of %u branches", n);
-    xl_op *op = emit(l, two ? XL_OP_IF : XL_OP_CASE, (xl_leaves){ &which, 1 }, n);
+    xl_op *op = emit(l, two ? XL_OP_IF : XL_OP_CASE, (xl_hlo_leaves){ &which, 1 }, n);
     for (uint32_t k = 0; k < n; k++) {
-        xl_leaves param = xl_hlo_operand(l, k + 1);
-        xl_leaves out = xl_hlo_inline(l, xl_hlo_called(l, k), op->region[k], &param, 1);
+        xl_hlo_leaves param = xl_hlo_operand(l, k + 1);
+        xl_hlo_leaves out = xl_hlo_inline(l, xl_hlo_called(l, k), op->region[k], &param, 1);
         xl_op_new(l->f, op->region[k], XL_OP_RETURN, out.v, out.n, NULL, 0, 0, (xl_loc){ 0 });
     }
     done(l, op);
@@ -761,7 +761,7 @@ static void op_barrier(xl_low *l)
 }
 
 /* A tuple operand that must stay one. */
-static xl_value pack(xl_low *l, xl_leaves *v, const xl_type *t)
+static xl_value pack(xl_low *l, xl_hlo_leaves *v, const xl_type *t)
 {
     if (t->kind != XL_TY_TUPLE) {
         v->n--;
@@ -773,7 +773,7 @@ static xl_value pack(xl_low *l, xl_leaves *v, const xl_type *t)
     return xl_op_new(l->f, l->r, XL_OP_TUPLE, part, t->nelem, &t, 1, 0, (xl_loc){ 0 })->out[0];
 }
 
-static void unpack(xl_low *l, xl_value v, const xl_type *t, xl_leaves *to)
+static void unpack(xl_low *l, xl_value v, const xl_type *t, xl_hlo_leaves *to)
 {
     if (t->kind != XL_TY_TUPLE) {
         to->v[to->n++] = v;
@@ -825,13 +825,13 @@ static void op_custom_call(xl_low *l)
     const xl_type *t = l->i->type;
     xl_value *in = xl_new(&h->tmp, xl_value, (size_t)l->i->noperand + 1);
     for (uint32_t k = 0; k < l->i->noperand; k++) {
-        xl_leaves v = xl_hlo_operand(l, k);
+        xl_hlo_leaves v = xl_hlo_operand(l, k);
         const xl_type *type = xl_hlo_find(l->c, l->i->operand[k])->type;
         in[k] = xl_hlo_nleaf(type) == v.n ? pack(l, &v, type) : one(l, k);
     }
     bool tuple = t->kind == XL_TY_TUPLE;
     xl_op *op = emit_typed(l, XL_OP_CUSTOM_CALL, in, l->i->noperand, tuple ? t->elem : &t, tuple ? t->nelem : 1, 0);
-    xl_leaves out = { xl_new(&h->tmp, xl_value, (size_t)xl_hlo_nleaf(t) + 1), 0 };
+    xl_hlo_leaves out = { xl_new(&h->tmp, xl_value, (size_t)xl_hlo_nleaf(t) + 1), 0 };
     for (uint32_t k = 0; k < op->nout; k++)
         unpack(l, op->out[k], xl_out_type(l->f, op, k), &out);
     give(l, out);
@@ -891,10 +891,10 @@ static const xl_attr *pairs(xl_low *l)
 static void op_send(xl_low *l)
 {
     bool host = num(l, XL_HLO_INST_is_host_transfer);
-    xl_leaves in = gather_operands(l, 0, l->i->noperand);
+    xl_hlo_leaves in = gather_operands(l, 0, l->i->noperand);
     const xl_type *token = xl_type_token(l->h->m);
     xl_op *op = emit_typed(l, XL_OP_SEND, in.v, in.n, &token, 1, 0);
-    give(l, (xl_leaves){ op->out, 1 });
+    give(l, (xl_hlo_leaves){ op->out, 1 });
     SET(op, SEND, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
     SET(op, SEND, channel_type, i64(l, host ? DEVICE_TO_HOST : DEVICE_TO_DEVICE));
     SET(op, SEND, is_host_transfer, flag(l, host));
@@ -912,9 +912,9 @@ static void op_recv(xl_low *l)
     const xl_type **out = xl_new(&l->h->tmp, const xl_type *, (size_t)data.n + 1);
     memcpy(out, data.t, data.n * sizeof *out);
     out[data.n] = t->elem[2];
-    xl_leaves in = gather_operands(l, 0, l->i->noperand);
+    xl_hlo_leaves in = gather_operands(l, 0, l->i->noperand);
     xl_op *op = emit_typed(l, XL_OP_RECV, in.v, in.n, out, data.n + 1, 0);
-    give(l, (xl_leaves){ op->out, op->nout });
+    give(l, (xl_hlo_leaves){ op->out, op->nout });
     SET(op, RECV, channel_id, i64(l, num(l, XL_HLO_INST_channel_id)));
     SET(op, RECV, channel_type, i64(l, host ? HOST_TO_DEVICE : DEVICE_TO_DEVICE));
     SET(op, RECV, is_host_transfer, flag(l, host));
@@ -940,7 +940,7 @@ static const xl_attr *groups(xl_low *l, int64_t *group_size)
 /* A start's shape holds its operands too; the op's results are those of the operation itself. */
 static xl_op *emit_collective(xl_low *l, xl_opcode code, uint32_t nregion, uint32_t part)
 {
-    xl_leaves in = gather_operands(l, 0, l->i->noperand);
+    xl_hlo_leaves in = gather_operands(l, 0, l->i->noperand);
     const xl_type *t = l->i->type;
     if (xl_str_ends(l->i->opcode, XL_STR("-start")) && part) {
         if (t->kind != XL_TY_TUPLE || t->nelem <= part)
@@ -952,7 +952,7 @@ static xl_op *emit_collective(xl_low *l, xl_opcode code, uint32_t nregion, uint3
     if ((nin >= 0 && (uint32_t)nin != in.n) || (nout >= 0 && (uint32_t)nout != out.n))
         FAIL(l, "%.*s (%.*s) of %u operands and %u results", XL_FMT(l->i->name), XL_FMT(l->i->opcode), in.n, out.n);
     xl_op *op = emit_typed(l, code, in.v, in.n, out.t, out.n, nregion);
-    give(l, (xl_leaves){ op->out, op->nout });
+    give(l, (xl_hlo_leaves){ op->out, op->nout });
     return op;
 }
 
@@ -1008,13 +1008,13 @@ static void op_all_to_all(xl_low *l)
     int64_t size = 0;
     const xl_attr *g = groups(l, &size);
     want(l, 1);
-    xl_leaves in = gather_operands(l, 0, l->i->noperand);
+    xl_hlo_leaves in = gather_operands(l, 0, l->i->noperand);
     xl_module *m = l->h->m;
     const xl_type *t = xl_value_type(l->f, in.v[0]);
     if (d.n) {
         if (in.n != 1)
             FAIL(l, "an all-to-all of %u arrays along a dimension", in.n);
-        give(l, (xl_leaves){ all_to_all(l, in.v, l->i->type, d.p[0], size, g)->out, 1 });
+        give(l, (xl_hlo_leaves){ all_to_all(l, in.v, l->i->type, d.p[0], size, g)->out, 1 });
         return;
     }
     if (t->kind != XL_TY_TENSOR || t->rank > 64)
@@ -1035,7 +1035,7 @@ static void op_all_to_all(xl_low *l)
     SET(cat, CONCATENATE, dimension, i64(l, 0));
     xl_op *op = all_to_all(l, cat->out, all, 0, in.n, g);
     memcpy(limit, dims, rank * sizeof *limit);
-    xl_leaves out = { xl_new(&l->h->tmp, xl_value, in.n), in.n };
+    xl_hlo_leaves out = { xl_new(&l->h->tmp, xl_value, in.n), in.n };
     for (uint32_t k = 0; k < in.n; k++) {
         xl_op *cut = xl_op_new(l->f, l->r, XL_OP_SLICE, op->out, 1, &row, 1, 0, (xl_loc){ 0 });
         zeros[0] = k;

@@ -3,7 +3,7 @@
 
 #include "ir/hlo/hlo.h"
 
-enum { MAX_TUPLE_DEPTH = 64 };
+enum { TUPLE_DEPTH_MAX = 64 };
 
 static xl_dtype dtype_of(uint64_t primitive)
 {
@@ -21,8 +21,8 @@ static xl_dtype dtype_of(uint64_t primitive)
 const xl_type *xl_hlo_type(xl_hlo *h, xl_str shape)
 {
     enum { TUPLE = 13, TOKEN = 17 };
-    if (++h->depth > MAX_TUPLE_DEPTH)
-        XL_HLO_FAIL(h, shape.p, "tuples nest deeper than %d", MAX_TUPLE_DEPTH);
+    if (++h->depth > TUPLE_DEPTH_MAX)
+        XL_HLO_FAIL(h, shape.p, "tuples nest deeper than %d", TUPLE_DEPTH_MAX);
     uint64_t kind = (uint64_t)xl_hlo_num(h, shape, XL_HLO_SHAPE_element_type);
     const xl_type *t;
     if (kind == TUPLE) {

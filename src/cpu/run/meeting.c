@@ -1,4 +1,4 @@
-#include "cpu/run/collective.h"
+#include "cpu/run/meeting.h"
 #include "base/time.h"
 #include "cpu/run/far.h"
 #include "cpu/run/pool.h"

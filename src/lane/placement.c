@@ -1,4 +1,4 @@
-#include "lane/held.h"
+#include "lane/placement.h"
 
 #include <stdio.h>
 
@@ -50,15 +50,15 @@ static void names(const xl_mesh *mesh, const xl_shard_info *s, const xl_axes *a,
     }
 }
 
-void xl_held_add(xl_arena *a, xl_held_list *l, xl_str name, const xl_type *global, const xl_shard_info *s,
+void xl_placement_add(xl_arena *a, xl_placements *l, xl_str name, const xl_type *global, const xl_shard_info *s,
                  const xl_axes *spec, const xl_mesh *mesh)
 {
-    xl_held t = { .name = xl_str_dup(a, name), .rank = xl_shard_rank(global), .npart = (uint32_t)s->npartition };
+    xl_placement t = { .name = xl_str_dup(a, name), .rank = xl_shard_rank(global), .npart = (uint32_t)s->npartition };
     xl_buf b = { 0 };
-    if (global->kind != XL_TY_TENSOR || !xl_type_bytes(global, &t.bytes) || t.rank > XL_HELD_RANK)
+    if (global->kind != XL_TY_TENSOR || !xl_type_bytes(global, &t.bytes) || t.rank > XL_PLACEMENT_RANK_MAX)
         return;
     t.dtype = xl_str_of(xl_dtypes[global->dtype].text);
-    t.part = xl_new(a, xl_held_part, t.npart);
+    t.part = xl_new(a, xl_placement_part, t.npart);
     for (uint32_t d = 0; d < t.rank; d++) {
         t.dims[d] = global->dims[d];
         xl_buf_puts(&b, d ? ", " : "");
@@ -268,12 +268,12 @@ void xl_gathered_json(xl_str lines, xl_json *j)
 
 /* ---- sums and drawings
  * ----------------------------------------------------------------------------------------------- */
-static bool same_slice(const xl_held *t, const xl_held_part *a, const xl_held_part *b)
+static bool same_slice(const xl_placement *t, const xl_placement_part *a, const xl_placement_part *b)
 {
     return !memcmp(a->lo, b->lo, t->rank * sizeof *a->lo) && !memcmp(a->hi, b->hi, t->rank * sizeof *a->hi);
 }
 
-static int64_t copies_of(const xl_held *t, const xl_held_part *p)
+static int64_t copies_of(const xl_placement *t, const xl_placement_part *p)
 {
     int64_t n = 0;
     for (uint32_t i = 0; i < t->npart; i++)
@@ -281,9 +281,9 @@ static int64_t copies_of(const xl_held *t, const xl_held_part *p)
     return n;
 }
 
-int64_t xl_held_copies(const xl_held *t) { return t->npart ? copies_of(t, &t->part[0]) : 0; }
+int64_t xl_placement_copies(const xl_placement *t) { return t->npart ? copies_of(t, &t->part[0]) : 0; }
 
-int64_t xl_held_on(const xl_held_list *l, int device)
+int64_t xl_placement_on(const xl_placements *l, int device)
 {
     int64_t n = 0;
     for (uint32_t i = 0; i < l->n; i++)
@@ -292,7 +292,7 @@ int64_t xl_held_on(const xl_held_list *l, int device)
     return n;
 }
 
-int64_t xl_held_waste(const xl_held_list *l, int device)
+int64_t xl_placement_waste(const xl_placements *l, int device)
 {
     int64_t n = 0;
     for (uint32_t i = 0; i < l->n; i++)
@@ -304,9 +304,9 @@ int64_t xl_held_waste(const xl_held_list *l, int device)
     return n;
 }
 
-void xl_held_draw(const xl_held *t, uint32_t most, xl_buf *b)   /* most 0: only its line */
+void xl_placement_draw(const xl_placement *t, uint32_t most, xl_buf *b)   /* most 0: only its line */
 {
-    int64_t copies = xl_held_copies(t);
+    int64_t copies = xl_placement_copies(t);
     xl_buf_printf(b, "%.*s: ", XL_FMT(t->name));
     for (uint32_t d = 0; d < t->rank; d++)
         xl_buf_printf(b, "%lldx", (long long)t->dims[d]);
@@ -340,7 +340,7 @@ static void ints(xl_json *j, const char *key, const int64_t *v, uint32_t n)
     xl_json_end(j);
 }
 
-void xl_held_json(const xl_held_list *l, xl_json *j)
+void xl_placement_json(const xl_placements *l, xl_json *j)
 {
     xl_json_map(j);
     if (l->program.n)
@@ -351,14 +351,14 @@ void xl_held_json(const xl_held_list *l, xl_json *j)
     xl_json_key(j, "tensors");
     xl_json_list(j);
     for (uint32_t i = 0; i < l->n; i++) {
-        const xl_held *t = &l->t[i];
+        const xl_placement *t = &l->t[i];
         xl_json_map(j);
         xl_json_put_str(j, "name", t->name);
         xl_json_put_str(j, "dtype", t->dtype);
         ints(j, "shape", t->dims, t->rank);
         xl_json_put_str(j, "split", t->split);
         xl_json_put_int(j, "bytes", t->bytes);
-        xl_json_put_int(j, "copies", xl_held_copies(t));
+        xl_json_put_int(j, "copies", xl_placement_copies(t));
         xl_json_key(j, "parts");
         xl_json_list(j);
         for (uint32_t k = 0; k < t->npart; k++) {
@@ -378,7 +378,7 @@ void xl_held_json(const xl_held_list *l, xl_json *j)
 
 static bool read_ints(const xl_node *n, int64_t *out, uint32_t *count)
 {
-    if (!n || n->kind != XL_NODE_LIST || n->n > XL_HELD_RANK)
+    if (!n || n->kind != XL_NODE_LIST || n->n > XL_PLACEMENT_RANK_MAX)
         return false;
     for (size_t i = 0; i < n->n; i++)
         out[i] = n->kid[i]->i;
@@ -386,12 +386,12 @@ static bool read_ints(const xl_node *n, int64_t *out, uint32_t *count)
     return true;
 }
 
-xl_error *xl_held_read(xl_arena *a, const char *path, xl_held_list *out)
+xl_error *xl_placement_read(xl_arena *a, const char *path, xl_placements *out)
 {
     xl_error *err = NULL;
     xl_str text;
     xl_node *root;
-    *out = (xl_held_list){ 0 };
+    *out = (xl_placements){ 0 };
     XL_DO(xl_file_read_max(a, path, 256 << 20, &text));
     XL_DO(xl_json_read(a, path, text, &root));
     const xl_node *list = xl_node_get(root, "tensors"), *mesh = xl_node_get(root, "mesh"),
@@ -403,7 +403,7 @@ xl_error *xl_held_read(xl_arena *a, const char *path, xl_held_list *out)
         const xl_node *e = list->kid[i], *name = xl_node_get(e, "name"), *dtype = xl_node_get(e, "dtype"),
                       *split = xl_node_get(e, "split"), *bytes = xl_node_get(e, "bytes"),
                       *part = xl_node_get(e, "parts");
-        xl_held t = { 0 };
+        xl_placement t = { 0 };
         uint32_t rank;
         if (!name || !dtype || !split || !bytes || !part || !read_ints(xl_node_get(e, "shape"), t.dims, &t.rank)) {
             err = xl_node_err(e, "a tensor lacks its name, type, shape or parts");
@@ -414,7 +414,7 @@ xl_error *xl_held_read(xl_arena *a, const char *path, xl_held_list *out)
         t.split = split->s;
         t.bytes = bytes->i;
         t.npart = (uint32_t)part->n;
-        t.part = xl_new(a, xl_held_part, t.npart);
+        t.part = xl_new(a, xl_placement_part, t.npart);
         for (uint32_t k = 0; k < t.npart; k++) {
             const xl_node *p = part->kid[k], *device = xl_node_get(p, "device"), *held = xl_node_get(p, "bytes");
             if (!device || !held || !read_ints(xl_node_get(p, "lo"), t.part[k].lo, &rank) || rank != t.rank ||

@@ -1,4 +1,4 @@
-#include "train/held.h"
+#include "train/placements.h"
 
 #include <stdlib.h>
 
@@ -9,16 +9,16 @@
 
 /* ---- real buffers
  * ---------------------------------------------------------------------------------------------------- */
-xl_error *xl_held_array(xl_arena *a, xl_held_list *l, xl_str name, const xl_array *x)
+xl_error *xl_placement_array(xl_arena *a, xl_placements *l, xl_str name, const xl_array *x)
 {
     xl_error *err = NULL;
-    xl_held t = { .name = xl_str_dup(a, name),
+    xl_placement t = { .name = xl_str_dup(a, name),
                   .dtype = xl_str_of(xl_elem_text(x->elem)),
                   .rank = x->rank,
                   .npart = (uint32_t)x->place->n };
     xl_buf b = { 0 };
     size_t bytes = 0;
-    t.part = xl_new(a, xl_held_part, t.npart);
+    t.part = xl_new(a, xl_placement_part, t.npart);
     memcpy(t.dims, x->dims, x->rank * sizeof *t.dims);
     if (xl_elem_size(x->elem, (xl_dims){ x->dims, x->rank }, &bytes))
         t.bytes = (int64_t)bytes;
@@ -33,7 +33,7 @@ xl_error *xl_held_array(xl_arena *a, xl_held_list *l, xl_str name, const xl_arra
     xl_buf_fini(&b);
     XL_TRY(xl_array_check(x), "%.*s", XL_FMT(name));
     for (uint32_t i = 0; i < t.npart; i++) {
-        xl_held_part *p = &t.part[i];
+        xl_placement_part *p = &t.part[i];
         const xl_device *dev;
         xl_dims have;
         int64_t shape[XL_MESH_RANK];
@@ -59,12 +59,12 @@ out:
     return err;
 }
 
-xl_error *xl_held_record(const xl_trainer *t, const xl_graph *g, xl_array *const *input, const xl_array *metrics,
+xl_error *xl_placement_record(const xl_trainer *t, const xl_graph *g, xl_array *const *input, const xl_array *metrics,
                          const char *dir)
 {
     xl_error *err = NULL;
     xl_arena a = { 0 };
-    xl_held_list l = { 0 };
+    xl_placements l = { 0 };
     xl_buf b = { 0 };
     xl_json j = { .out = &b };
     if (g->mesh.naxis)
@@ -72,14 +72,14 @@ xl_error *xl_held_record(const xl_trainer *t, const xl_graph *g, xl_array *const
     l.mesh = xl_str_dup(&a, xl_buf_view(&b));
     b.n = 0;
     for (uint32_t i = 0; i < 3 * t->n + 1; i++)
-        XL_DO(xl_held_array(&a, &l, xl_state_name(&a, t, i), t->buf[i]));
+        XL_DO(xl_placement_array(&a, &l, xl_state_name(&a, t, i), t->buf[i]));
     for (uint32_t i = 0; i < g->ninput; i++)
-        XL_DO(xl_held_array(&a, &l, g->input[i].name, input[i]));
-    XL_DO(xl_held_array(&a, &l, XL_STR("hyper"), t->hyper));
+        XL_DO(xl_placement_array(&a, &l, g->input[i].name, input[i]));
+    XL_DO(xl_placement_array(&a, &l, XL_STR("hyper"), t->hyper));
     if (t->parts)
-        XL_DO(xl_held_array(&a, &l, XL_STR("participants"), t->parts));
-    XL_DO(xl_held_array(&a, &l, XL_STR("metrics"), metrics));
-    xl_held_json(&l, &j);
+        XL_DO(xl_placement_array(&a, &l, XL_STR("participants"), t->parts));
+    XL_DO(xl_placement_array(&a, &l, XL_STR("metrics"), metrics));
+    xl_placement_json(&l, &j);
     if (dir)
         err = xl_file_write_atomic(xl_path_join(&a, dir, "sharding.json"), xl_buf_view(&b));
 out:
@@ -88,14 +88,14 @@ out:
     return err;
 }
 
-xl_error *xl_held_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out)
+xl_error *xl_placement_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out)
 {
     xl_error *err = NULL;
     char *path = xl_path_join(a, dir, "sharding.json"), **all = xl_new(a, char *, (size_t)n + 1);
     int have = 0;
     if (xl_file_stat(path, NULL)) {
-        xl_held_list l;
-        XL_DO(xl_held_read(a, path, &l));
+        xl_placements l;
+        XL_DO(xl_placement_read(a, path, &l));
         all[have++] = xl_str_c(a, xl_strf(a, "mesh=%.*s", XL_FMT(l.mesh)));
     }
     for (int i = 0; i < n; i++)
@@ -168,7 +168,7 @@ xl_error *xl_train_sharding(xl_arena *a, const xl_config *c, bool compile, xl_sh
     XL_TRY(xl_shard(m, n, 1, &info), "splitting the training step over %lld devices", (long long)n);
     const xl_mesh *mesh = m->nmesh ? m->mesh[0].mesh : NULL;
     for (uint32_t i = 0; i < info.narg; i++)
-        xl_held_add(a, &out->held, f->val[f->body->arg[i].id].name, type[i], &info, info.arg[i], mesh);
+        xl_placement_add(a, &out->held, f->val[f->body->arg[i].id].name, type[i], &info, info.arg[i], mesh);
     if (g->mesh.naxis) {
         xl_buf b = { 0 };
         xl_mesh_text(&g->mesh, &b);

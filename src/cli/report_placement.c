@@ -1,15 +1,15 @@
 /* The report's drawing of shardings. A tensor is a small grid: a row for each part along the first dimension that is
  * split, a column for each along the second, and in each cell the devices that hold it. Everything comes from
  * sharding*.json of the run; the collectives from its program. */
-#include "cli/held.h"
+#include "cli/report_placement.h"
 
 #include <stdio.h>
 
 #include "base/file.h"
 #include "cli/chart.h"
-#include "train/held.h"
+#include "train/placements.h"
 
-bool xl_held_as_parameter(const xl_held_list *l, const xl_held *t)
+bool xl_placement_as_parameter(const xl_placements *l, const xl_placement *t)
 {
     xl_str n = t->name;                                    /* NAME.m or adamw.m.NAME, and v */
     if (xl_str_starts(n, XL_STR("adamw.")) && n.n > 8)
@@ -27,13 +27,13 @@ bool xl_held_as_parameter(const xl_held_list *l, const xl_held *t)
 
 enum { DRAWN = 48, GRID = 16 };
 
-static int64_t parts_along(const xl_held *t, uint32_t d)
+static int64_t parts_along(const xl_placement *t, uint32_t d)
 {
     int64_t len = t->npart ? t->part[0].hi[d] - t->part[0].lo[d] : 0;
     return len > 0 ? (t->dims[d] + len - 1) / len : 1;
 }
 
-static void grid(const xl_held *t, xl_buf *b)
+static void grid(const xl_placement *t, xl_buf *b)
 {
     uint32_t row = t->rank, col = t->rank;
     for (uint32_t d = 0; d < t->rank; d++)
@@ -60,7 +60,7 @@ static void grid(const xl_held *t, xl_buf *b)
         for (int64_t c = 0; c < nc; c++) {
             xl_buf_puts(b, "<td style=\"border:1px solid;padding:1px 5px;font-size:11px\">");
             for (uint32_t p = 0, n = 0; p < t->npart; p++) {
-                const xl_held_part *h = &t->part[p];
+                const xl_placement_part *h = &t->part[p];
                 bool here = (row == t->rank || h->lo[row] / (t->part[0].hi[row] - t->part[0].lo[row]) == r) &&
                             (col == t->rank || h->lo[col] / (t->part[0].hi[col] - t->part[0].lo[col]) == c);
                 if (here)
@@ -73,7 +73,7 @@ static void grid(const xl_held *t, xl_buf *b)
     xl_buf_puts(b, "</table>");
 }
 
-static void list(const xl_held_list *l, xl_buf *b)
+static void list(const xl_placements *l, xl_buf *b)
 {
     char w[32], v[32];
     uint32_t shown = 0, left = 0;
@@ -89,12 +89,13 @@ static void list(const xl_held_list *l, xl_buf *b)
     }
     xl_buf_printf(
         b, "%u devices. Device 0 holds %s of these tensors, of which %s only because others hold the same.</p>\n",
-        l->ndevice, xl_html_bytes(w, (double)xl_held_on(l, 0)), xl_html_bytes(v, (double)xl_held_waste(l, 0)));
+        l->ndevice, xl_html_bytes(w, (double)xl_placement_on(l, 0)),
+        xl_html_bytes(v, (double)xl_placement_waste(l, 0)));
     xl_buf_puts(b, "<div class=\"wide\"><table><tr><th>tensor</th><th>shape</th><th>split over</th><th class=\"n\">on "
                    "each device</th><th class=\"n\">copies</th><th>devices by part</th></tr>");
     for (uint32_t i = 0; i < l->n; i++) {
-        const xl_held *t = &l->t[i];
-        if (!t->npart || xl_held_as_parameter(l, t))
+        const xl_placement *t = &l->t[i];
+        if (!t->npart || xl_placement_as_parameter(l, t))
             continue;
         if (shown++ >= DRAWN) {
             left++;
@@ -109,7 +110,7 @@ static void list(const xl_held_list *l, xl_buf *b)
         xl_buf_puts(b, "</td><td>");
         xl_html_text(b, t->split);
         xl_buf_printf(b, "</td><td class=\"n\">%s</td><td class=\"n\">%lld</td><td>",
-                      xl_html_bytes(w, (double)t->part[0].bytes), (long long)xl_held_copies(t));
+                      xl_html_bytes(w, (double)t->part[0].bytes), (long long)xl_placement_copies(t));
         grid(t, b);
         xl_buf_puts(b, "</td></tr>");
     }
@@ -137,17 +138,17 @@ static void crossings(const xl_crossings *c, xl_buf *b)
     xl_buf_puts(b, "</table></div>\n");
 }
 
-void xl_held_html(xl_arena *a, const char *dir, xl_buf *b)
+void xl_placement_html(xl_arena *a, const char *dir, xl_buf *b)
 {
     xl_str *names;
     size_t n = 0;
     bool head = false;
     xl_error *err = xl_dir_list(a, dir, &names, &n);
     for (size_t i = 0; !err && i < n; i++) {
-        xl_held_list l;
+        xl_placements l;
         if (!xl_str_starts(names[i], XL_STR("sharding")) || !xl_str_ends(names[i], XL_STR(".json")))
             continue;
-        err = xl_held_read(a, xl_path_join(a, dir, xl_str_c(a, names[i])), &l);
+        err = xl_placement_read(a, xl_path_join(a, dir, xl_str_c(a, names[i])), &l);
         if (err || l.ndevice < 2)
             continue;
         if (!head)
@@ -158,7 +159,7 @@ void xl_held_html(xl_arena *a, const char *dir, xl_buf *b)
     xl_config c;
     if (!err && head && xl_file_stat(xl_path_join(a, dir, "config.yaml"), NULL)) {
         xl_sharding_plan p;
-        err = xl_held_config(a, dir, NULL, 0, &c);
+        err = xl_placement_config(a, dir, NULL, 0, &c);
         if (!err)
             err = xl_train_sharding(a, &c, false, &p);
         if (!err)

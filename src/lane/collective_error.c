@@ -1,4 +1,4 @@
-#include "lane/collective.h"
+#include "lane/collective_error.h"
 
 #include <ctype.h>
 #include <stdlib.h>

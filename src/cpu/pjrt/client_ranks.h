@@ -1,8 +1,8 @@
-/* src/cpu/pjrt/ranks.h
+/* src/cpu/pjrt/client_ranks.h
  * A client whose devices belong to several processes: what the frontend says about them, and how they find
  * each other. */
-#ifndef XL_CPU_API_RANKS_H
-#define XL_CPU_API_RANKS_H
+#ifndef XL_CPU_PJRT_CLIENT_RANKS_H
+#define XL_CPU_PJRT_CLIENT_RANKS_H
 
 #include "cpu/pjrt/api.h"
 #include "cpu/run/mail.h"

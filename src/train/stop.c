@@ -1,4 +1,4 @@
-#include "train/ranks.h"
+#include "train/stop.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "cpu/run/profile.h"
+#include "cpu/run/timing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -57,7 +57,7 @@ static void label(const xl_step *s, char *out, size_t room)
     size_t at = (size_t)snprintf(out, room, "%s", s->name);
     bool own = !strcmp(s->name, "stablehlo.convolution") || !strcmp(s->name, "stablehlo.dot_general");
     for (uint32_t i = 0; own && i < 3 && at < room; i++) {
-        const xl_shape *x = i < 2 ? xl_in_shape(s, i) : xl_out_shape(s, 0);
+        const xl_extent *x = i < 2 ? xl_in_shape(s, i) : xl_out_shape(s, 0);
         at += (size_t)snprintf(out + at, room - at, "%s", i == 0 ? " " : i == 1 ? "," : "->");
         for (uint32_t k = 0; k < x->rank && at < room; k++)
             at += (size_t)snprintf(out + at, room - at, "%s%lld", k ? "x" : "", (long long)x->dims[k]);

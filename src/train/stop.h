@@ -1,9 +1,9 @@
-/* src/train/ranks.h
+/* src/train/stop.h
  * The ranks of a training run end together. One that is asked to stop tells the others through the job's store, and all
  * of them stop behind the same step: the last that any of them had begun. A thread of each rank answers for it, since
  * the rank itself may be waiting for a device that waits for the others.  One thread calls these. */
-#ifndef XL_TRAIN_RANKS_H
-#define XL_TRAIN_RANKS_H
+#ifndef XL_TRAIN_STOP_H
+#define XL_TRAIN_STOP_H
 
 #include <signal.h>
 

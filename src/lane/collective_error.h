@@ -1,11 +1,11 @@
-/* src/lane/collective.h
+/* src/lane/collective_error.h
  * A collective that failed: by its group, the order in which devices came to it, or the layout of what they brought. No
  * one of the three facts explains such a failure alone, so they are said together: the shape of the program, when SPMD
  * and the first tensor came, how the arguments lie. */
-#ifndef XL_LANE_COLLECTIVE_H
-#define XL_LANE_COLLECTIVE_H
+#ifndef XL_LANE_COLLECTIVE_ERROR_H
+#define XL_LANE_COLLECTIVE_ERROR_H
 
-#include "lane/held.h"
+#include "lane/placement.h"
 #include "lane/run.h"
 
 typedef enum { XL_TROUBLE_NONE, XL_TROUBLE_GROUP, XL_TROUBLE_ORDER, XL_TROUBLE_LAYOUT } xl_collective_trouble;

@@ -1,5 +1,5 @@
 #include "base/test.h"
-#include "lane/collective.h"
+#include "lane/collective_error.h"
 
 static xl_collective_trouble of(const char *text) { return xl_collective_trouble_of(xl_str_of(text)); }
 

@@ -1,13 +1,13 @@
-/* src/train/held.h
+/* src/train/placements.h
  * Who holds what of a training run: of its configuration, before anything runs, and of its real buffers. */
-#ifndef XL_TRAIN_HELD_H
-#define XL_TRAIN_HELD_H
+#ifndef XL_TRAIN_PLACEMENTS_H
+#define XL_TRAIN_PLACEMENTS_H
 
-#include "lane/held.h"
+#include "lane/placement.h"
 #include "train/loop.h"
 
 typedef struct {
-    xl_held_list held;                   /* arguments of the training step, as the partitioner splits them */
+    xl_placements held;                   /* arguments of the training step, as the partitioner splits them */
     xl_crossings crossing;
     xl_str gathered;                     /* ops for which operands are gathered (xl_shard_gathered) */
     int64_t predicted; /* bytes of one device: arguments and temporaries, from a walk over its program */
@@ -21,11 +21,11 @@ typedef struct {
 xl_error *xl_train_sharding(xl_arena *a, const xl_config *c, bool compile, xl_sharding_plan *out) XL_MUST_USE;
 
 /* The buffers of an array, as the plugin answers for each of them. */
-xl_error *xl_held_array(xl_arena *a, xl_held_list *l, xl_str name, const xl_array *x) XL_MUST_USE;
+xl_error *xl_placement_array(xl_arena *a, xl_placements *l, xl_str name, const xl_array *x) XL_MUST_USE;
 /* The configuration of a run, on the mesh that it ran on last (a run may be resumed on another); words win. */
-xl_error *xl_held_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out) XL_MUST_USE;
+xl_error *xl_placement_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out) XL_MUST_USE;
 /* State, one batch and the metrics of a step, into sharding.json of the run; dir NULL: they are only checked. */
-xl_error *xl_held_record(const xl_trainer *t, const xl_graph *g, xl_array *const *input, const xl_array *metrics,
+xl_error *xl_placement_record(const xl_trainer *t, const xl_graph *g, xl_array *const *input, const xl_array *metrics,
                          const char *dir) XL_MUST_USE;
 
 #endif

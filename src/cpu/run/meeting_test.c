@@ -1,6 +1,6 @@
 /* Eight devices as an execution runs them, on fewer and on more threads: what the collectives compute, and that nobody
  * waits for ever. */
-#include "cpu/run/collective.h"
+#include "cpu/run/meeting.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
