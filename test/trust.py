@@ -321,8 +321,11 @@ def rows_that_cannot_be_written_are_counted_and_the_exit_status_says_so():
         time.sleep(0.01)
     open(full, "w").close()
     out, err = child.communicate()
-    os.unlink(full)
     run = newest_run("lost")
+    p = xlane("resume", "--quiet", run, "train.steps=410", code=None,
+              env=dict(LD_PRELOAD=FAULT, FAULT_FULL=full))
+    assert p.returncode == 1 and "No space left on device; make room there" in p.stderr, p.stderr
+    os.unlink(full)
     got = rows(run)
     assert got == list(range(1, len(got) + 1)) and len(got) < 400, "rows are whole and in order"
     assert child.returncode in (1, 5), (child.returncode, err)  # 1: the last checkpoint could not be written either

@@ -34,7 +34,8 @@ static xl_code code_of(int e)
 
 xl_error *xl_file_error(int e, const char *doing, const char *path)
 {
-    return xl_error_new(code_of(e), "%s %s: %s", doing, path, strerror(e));
+    return xl_error_new(code_of(e), "%s %s: %s%s", doing, path, strerror(e),
+                        e == ENOSPC || e == EDQUOT ? "; make room there and try again" : "");
 }
 
 int xl_file_open(const char *path, int flags, unsigned mode)
