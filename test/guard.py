@@ -407,8 +407,16 @@ print(jax.devices()[0].memory_stats()["peak_bytes_in_use"] >= 16 << 20)
 @checked("L2_what_cannot_be_guarded_is_said")
 def _():
     p, _ = run("plain", "true")
-    assert "nothing was guarded" in p.stderr, p.stderr
+    assert "nothing was guarded" in p.stderr and "xlane run --profile=cpu" in p.stderr, p.stderr
     p, _ = run("status", "sh", "-c", "exit 7", status=7)
+    step = "import jax, jax.numpy as jnp; print(jax.jit(jnp.sum)(jnp.ones(3)), jax.devices()[0].platform)"
+    clean = {"JAX_PLATFORMS": "", "PJRT_NAMES_AND_LIBRARY_PATHS": ""}
+    p, _ = run("builtin", sys.executable, "-c", step, env=clean)
+    assert p.stdout == "3.0 cpu\n" and "nothing was guarded" in p.stderr, (p.stdout, p.stderr)
+    p = subprocess.run([XLANE, "run", "--profile=cpu", "--cache=off", "--runs", TMP + "/advice", "--", sys.executable,
+                        "-c", step],
+                       env={k: v for k, v in os.environ.items() if k not in clean}, capture_output=True, text=True)
+    assert p.stdout == "3.0 xlane\n" and "nothing was guarded" not in p.stderr, (p.stdout, p.stderr)
     p, _ = run("off", sys.executable, CASES, "other_flag", env={"XLANE_GUARD": "off"})
     assert "nothing was guarded" not in p.stderr
 

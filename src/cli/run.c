@@ -769,8 +769,8 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     const char *off = getenv("XLANE_GUARD");
     if (!attached && !(off && !strcmp(off, "off")))
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin "
-                        "is built in (JAX's own "
-                        "cpu is), or it is a static or setuid program; nothing was guarded\n");
+                        "is built in (JAX's own cpu is), or it is a static or setuid program; nothing was guarded. On "
+                        "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which can be\n");
     int nran = 0; /* the candidate that really ran, which may not be the command as it was typed */
     while (ran[nran])
         nran++;

@@ -569,8 +569,10 @@ xl_mail_state xl_mail_ready(xl_mail *m, uint32_t from, const xl_channel *c)
     bool stop, later;
     xl_mutex_lock(&m->lock);
     bool gone = m->peer[from].gone;                        /* first: what it wrote before it went is in the ring */
-    if (!drain(m, from))
-        gone = m->peer[from].gone = true;
+    if (!drain(m, from)) {
+        m->peer[from].gone = true;
+        gone = true;
+    }
     bool here = find(&m->peer[from], c, &stop, &later);
     xl_mail_state s = here && !stop ? XL_MAIL_HERE : here || later || gone ? XL_MAIL_NEVER : XL_MAIL_WAIT;
     xl_mutex_unlock(&m->lock);
