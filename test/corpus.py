@@ -13,7 +13,9 @@ import hashlib
 import os
 import sys
 
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+                           # what tests compile of it runs once
+                           " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -1,12 +1,13 @@
 """Runs many small JAX programs on the xlane device and on JAX's own CPU in one process, and compares: integers and
 booleans exactly, floats within a few units in the last place of their type (or a tolerance that the case names)."""
 import os, sys, time
-from _jax import here, lib
+from _jax import here, lib, quick_oracle
 import numpy as np
 import jax
 import jax.numpy as jnp
 from jax import lax
 jax.config.update("jax_enable_x64", True)
+quick_oracle()
 cpu, xl = jax.devices("cpu")[0], jax.devices("xlane")[0]
 only = tuple(sys.argv[1].split(",")) if len(sys.argv) > 1 else ()
 rng = np.random.default_rng(0)
@@ -71,14 +72,15 @@ def case(name, f, *args, ulps=8):
     if only and not name.startswith(only):
         return
     total += 1
+    f = jax.jit(f)                                          # traced once, for both devices
     try:
-        want = jax.tree.leaves(jax.jit(f)(*[jax.device_put(a, cpu) for a in args]))
+        want = jax.tree.leaves(f(*[jax.device_put(a, cpu) for a in args]))
     except Exception as e:
         print("skip %s: JAX's CPU: %s" % (name, str(e).split("\n")[0][:100]))
         return
     try:
         with jax.default_device(xl):
-            have = jax.tree.leaves(jax.jit(f)(*[jax.device_put(a, xl) for a in args]))
+            have = jax.tree.leaves(f(*[jax.device_put(a, xl) for a in args]))
         why = None
         for i, (h, w) in enumerate(zip(have, want)):
             why = why or (lambda r: r and "output %d: %s" % (i, r))(same(h, w, ulps))
