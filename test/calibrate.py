@@ -65,9 +65,9 @@ check(f"what_was_observed_corrects_the_next ({100 * j['off']:+.1f} %)",
       r.returncode == 0 and j["verdict"] == "calibrated" and j["factor"] > 1.1, r.stdout + r.stderr)
 
 r = xlane("train", "--fit", "--json", "--quiet", *BASE, "model.pattern=AMER", "data.batch=64", "optimizer.warmup=1",
-          "train.steps=4", "train.eval_every=4", "train.eval_batches=1", "runs=runs", XLANE_CATALOG=TMP + "/fit")
+          "train.steps=2", "train.eval_every=2", "train.eval_batches=1", "runs=runs", XLANE_CATALOG=TMP + "/fit")
 said = [x for x in r.stderr.splitlines() if x.startswith("fit:")]
-check("fit_trains", r.returncode == 0 and json.loads(r.stdout)["step"] == 4 and "taken" in said[-1],
+check("fit_trains", r.returncode == 0 and json.loads(r.stdout)["step"] == 2 and "taken" in said[-1],
       r.stdout + r.stderr)
 batch = int(said[-1].split()[2]) if said else 0
 turns = int(said[-1].split(" turns")[0].split()[-1]) if " turns" in said[-1] else 1
@@ -79,7 +79,7 @@ with open(glob.glob(TMP + "/fit/*.jsonl")[0]) as f:
     tried = [json.loads(x) for x in f]
 check("fit_never_ran_out", {x["outcome"] for x in tried} == {"ran"}, [x["signature"]["model"] for x in tried])
 r = xlane("train", "--fit", "--json", "--quiet", *BASE, "model.pattern=AMER", "data.batch=64", "optimizer.warmup=1",
-          "train.steps=3", "train.eval_every=0", "runs=runs", XLANE_CATALOG=TMP + "/fit")
+          "train.steps=1", "train.eval_every=0", "runs=runs", XLANE_CATALOG=TMP + "/fit")
 check("fit_takes_the_known_good_one_first", r.returncode == 0 and r.stderr.startswith(f"fit: batch {batch}")
       and "known good" in r.stderr.splitlines()[0], r.stderr)
 r = xlane("train", "--fit", "--json", "--quiet", *BASE, "mesh=data=2", "model.pattern=A", "data.batch=30",

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cpu/kernel/ew.h"
-#include "cpu/plan/fuse.h"
+#include "cpu/plan/group.h"
 #include "cpu/kernel/gemm.h"
 #include "cpu/kernel/strided.h"
 

@@ -4,7 +4,7 @@
 #ifndef XL_CPU_UNITS_H
 #define XL_CPU_UNITS_H
 
-#include "cpu/plan/fuse.h"
+#include "cpu/plan/group.h"
 
 #define XL_NO_UNIT UINT32_MAX
 

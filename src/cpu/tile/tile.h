@@ -16,7 +16,7 @@
 #define XL_CPU_TILE_H
 
 #include "cpu/kernel/ew.h"
-#include "cpu/plan/fuse.h"
+#include "cpu/plan/group.h"
 #include "cpu/kernel/fold.h"
 #include "cpu/tile/strip.h"
 
