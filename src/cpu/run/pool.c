@@ -1,7 +1,9 @@
 /* Several jobs may be open at a time. A poster takes a job, fills it, opens it (OPEN in `state`), bumps `epoch` and
  * wakes whoever sleeps on it. A thread that finds a job open counts itself into `state`, takes chunks until there are
- * none, and counts itself out. The poster closes the job when it finds no more chunks, after which nobody can join, and
- * waits for the count to drop to zero: only then is the job's memory free to be filled again. */
+ * none, and counts itself out. The chunks are cut into lanes, one for each thread: a thread empties its own before it
+ * takes from others, so that of loops over the same data each thread gets the part that is in its own cache. The poster
+ * closes the job when it finds no more chunks, after which nobody can join, and waits for the count to drop to zero:
+ * only then is the job's memory free to be filled again. */
 #include "cpu/run/pool.h"
 
 #include <errno.h>
@@ -21,15 +23,20 @@
 #define OPEN 0x80000000u
 #define CREW 0x40000000u /* its chunks post loops themselves */
 #define INSIDE(state) ((state) & ~(OPEN | CREW))
-enum { JOBS = 64 };
+enum { JOBS = 64, LANES = 64 };
+
+typedef struct {
+    _Alignas(64) atomic_size_t next;
+    size_t end;
+} lane; /* chunks of a job: next to take, behind the last */
 
 typedef struct {
     _Alignas(64) atomic_uint state;    /* OPEN | CREW | threads inside */
     atomic_bool taken;                 /* by a poster */
-    _Alignas(64) atomic_size_t next;   /* chunk to take */
-    _Alignas(64) size_t n, grain, chunks;
+    _Alignas(64) size_t n, grain, lanes;
     xl_pool_fn *fn;
     void *ctx;
+    lane *lane;
 } job;
 
 struct xl_pool {
@@ -40,8 +47,10 @@ struct xl_pool {
     atomic_bool quit;
     atomic_size_t high;                /* jobs from here on were never taken */
     job job[JOBS];
+    size_t lanes;                      /* of a job, at most */
     size_t threads;                    /* beside the caller */
-    pthread_t thread[];
+    pthread_t *thread;
+    lane lane[];                       /* of all jobs */
 };
 
 static _Thread_local bool inside;
@@ -56,17 +65,20 @@ static void futex_wake(atomic_uint *word, size_t n)
     syscall(SYS_futex, (void *)word, FUTEX_WAKE_PRIVATE, n < INT32_MAX ? (int)n : INT32_MAX, NULL, NULL, 0);
 }
 
-static bool take_chunks(job *j, bool crew)
+static bool take_chunks(job *j, bool crew, size_t own)
 {
     bool some = false;
     inside = !crew;
-    for (;;) {
-        size_t i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed);
-        if (i >= j->chunks)
-            break;
-        size_t begin = i * j->grain, left = j->n - begin;
-        j->fn(j->ctx, begin, begin + (left < j->grain ? left : j->grain));
-        some = true;
+    for (size_t k = 0; k < j->lanes; k++) {
+        lane *l = &j->lane[(own + k) % j->lanes];
+        while (atomic_load_explicit(&l->next, memory_order_relaxed) < l->end) {
+            size_t i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed);
+            if (i >= l->end)
+                break;
+            size_t begin = i * j->grain, left = j->n - begin;
+            j->fn(j->ctx, begin, begin + (left < j->grain ? left : j->grain));
+            some = true;
+        }
     }
     inside = false;
     return some;
@@ -84,7 +96,7 @@ static bool help(xl_pool *p, size_t first, bool crews)
             ;
         if (!(s & OPEN) || (s & refused))
             continue;
-        some |= take_chunks(j, s & CREW);
+        some |= take_chunks(j, s & CREW, first);
         s = atomic_fetch_sub(&j->state, 1);
         if (!(s & OPEN) && INSIDE(s) == 1)                   /* closed, and we were the last */
             futex_wake(&j->state, 1);
@@ -100,7 +112,7 @@ static void *work(void *arg)
     free(arg);
     while (!atomic_load(&w.p->quit)) {
         unsigned seen = xl_bell_news(&w.p->bell);
-        if (!help(w.p, w.k, true) && !atomic_load(&w.p->quit))
+        if (!help(w.p, w.k + 1, true) && !atomic_load(&w.p->quit))
             xl_bell_wait(&w.p->bell, seen, XL_BELL_SPINS, -1, false);
     }
     return NULL;
@@ -132,11 +144,19 @@ xl_pool *xl_pool_new(size_t n)
 {
     if (n == 0)
         n = default_size();
-    size_t bytes = (sizeof(xl_pool) + n * sizeof(pthread_t) + 63) & ~(size_t)63;
+    size_t lanes = n < LANES ? n : LANES, bytes = sizeof(xl_pool) + JOBS * lanes * sizeof(lane);
     xl_pool *p = aligned_alloc(64, bytes);
     if (!p)
         return NULL;
     memset(p, 0, bytes);
+    p->thread = calloc(n, sizeof *p->thread);
+    if (!p->thread) {
+        free(p);
+        return NULL;
+    }
+    p->lanes = lanes;
+    for (size_t i = 0; i < JOBS; i++)
+        p->job[i].lane = p->lane + i * lanes;
     p->waker = -1;
     if (sched_getaffinity(0, sizeof p->cpus, &p->cpus))
         CPU_ZERO(&p->cpus);
@@ -153,6 +173,7 @@ void xl_pool_free(xl_pool *p)
     xl_pool_tell(p, INT32_MAX);
     for (size_t i = 0; i < p->threads; i++)
         pthread_join(p->thread[i], NULL);
+    free(p->thread);
     free(p);
 }
 
@@ -179,13 +200,17 @@ static void run(xl_pool *p, job *j, unsigned kind, size_t n, size_t grain, size_
 {
     j->n = n;
     j->grain = grain;
-    j->chunks = chunks;
+    j->lanes = chunks < p->lanes ? chunks : p->lanes;
     j->fn = fn;
     j->ctx = ctx;
-    atomic_store_explicit(&j->next, 0, memory_order_relaxed);
+    for (size_t i = 0, at = 0; i < j->lanes; i++) {
+        atomic_store_explicit(&j->lane[i].next, at, memory_order_relaxed);
+        at += chunks / j->lanes + (i < chunks % j->lanes);
+        j->lane[i].end = at;
+    }
     atomic_store(&j->state, OPEN | kind);
     xl_pool_tell(p, chunks - 1);
-    take_chunks(j, kind);
+    take_chunks(j, kind, 0);
     unsigned s = atomic_fetch_and(&j->state, ~OPEN) & ~OPEN;
     for (int i = 0; INSIDE(s) && i < XL_BELL_SPINS; i++) {
         xl_cpu_pause();
