@@ -2,11 +2,12 @@
  * each span all panels of A and B that the super-block needs are packed (in parallel), then its tiles are computed (in
  * parallel): a tile is some 128 x 252 elements, a panel of B stays in L1 for all its rows of A, which are in L2. With
  * few tiles for each of several threads, a thread packs what its tile needs instead, some of it more than once: that
- * costs less than to meet and to fetch what others have just written. Sums
+ * costs less than to meet and to fetch what others have just written. A kernel that multiplies any part of a tile from
+ * where the factors lie (`part`) always works so, in larger tiles, and packs only what is used often. Sums
  * that are to be rounded into a narrower C never leave the tile's thread if one span is enough. Problems too small to
  * share are shared as a batch, each whole in one thread, or not at all. A matrix with at most 4 rows or columns is
  * never packed: the other factor is read where it lies. The order of a sum follows from shapes and strides; how C is
- * cut into tiles changes no sum, so there the number of threads may decide.
+ * cut into tiles and what is packed change no sum, so there the number of threads may decide.
  *
  * Sums over a long k are made in groups of its blocks, each from zero, so that the rounding error grows with the root
  * of their number and with that of kc, not with k. */
@@ -30,7 +31,9 @@ enum {
     GROUP = 8,
     DOT_KC = 4096,
     AXPY_KC = 256,
-    LOCAL = 288 /* rows of a tile, at most */
+    LOCAL = 288,  /* rows of a tile, at most */
+    SUB_M = 128, SUB_N = 240, /* with `part`: of the packed tile what is multiplied and finished at a time */
+    RAW = 256     /* columns that use an element of A, above which packing it is worth its cost; for B rows, a fourth */
 };
 #define SMALL 1e6   /* flops, of a kernel with speed 1: not worth waking anybody */
 #define ALONE 32e6  /* flops: one member of a batch is shared only above this */
@@ -109,7 +112,8 @@ typedef struct {
     bool first, last, narrow;
     xl_gemm_round_fn *round;            /* where narrow */
     bool local;                         /* narrow, and the only span: sums stay with the thread */
-    bool direct;                        /* B is read where it lies, but for the last panel if that is cut */
+    bool direct;                        /* B is read where it lies; without `part` the last panel is packed if cut */
+    bool raw;                           /* A is read where it lies */
 } job;
 
 
@@ -171,15 +175,18 @@ static void pack_factor(const job *w, block b, bool is_a, size_t begin, size_t e
     }
 }
 
+static size_t a_panels(const job *w) { return w->raw ? 0 : ceil_div(w->m, w->kn->mr); }
+
 static size_t panels_of(const job *w)
 {
-    return ceil_div(w->m, w->kn->mr) + (w->direct ? w->n % w->kn->nr != 0 : ceil_div(w->n, w->kn->nr));
+    size_t nr = w->kn->nr;
+    return a_panels(w) + (!w->direct ? ceil_div(w->n, nr) : w->kn->part ? 0 : w->n % nr != 0);
 }
 
 static void pack_panels(void *ctx, size_t begin, size_t end)
 {
     const job *w = ctx;
-    size_t na = ceil_div(w->m, w->kn->mr), panels = panels_of(w);
+    size_t na = a_panels(w), panels = panels_of(w);
     while (begin < end) {
         size_t i = begin / panels, from = begin % panels, to = min_size(panels, from + end - begin);
         if (from < na)
@@ -210,7 +217,7 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    _Alignas(64) char edge[32 * 32 * 4], local[LOCAL * 32 * 4];
+    _Alignas(64) char edge[32 * 32 * 4], local[LOCAL * 48 * 4];
     char *out = w->sum + ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
     size_t blocks = ceil_div(w->k, w->kc);
     for (size_t j = 0; j < n; j += kn->nr) {
@@ -226,14 +233,21 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
         for (size_t x = 0; x < blocks; x++) {
             block b = block_of(w, x);
             bool accumulate = x || !w->first || preload || (g->accumulate && !w->narrow && !w->total);
-            bool direct = w->direct && cols == kn->nr;
+            bool direct = w->direct && (kn->part || cols == kn->nr);
             const char *pb = direct ? w->b + ((ptrdiff_t)(w->p0 + b.p) * g->b_row +
                                               (ptrdiff_t)(w->j0 + j0 + j) * g->b_col) * kn->size
                                     : w->pb + (w->direct ? b.p * kn->nr : b.p * w->npad + (j0 + j) * b.kpad) * kn->size;
             for (size_t i = 0; i < m; i += kn->mr) {
-                const char *pa = w->pa + (b.p * w->mpad + (i0 + i) * b.kpad) * kn->size;
+                const char *pa = w->raw ? w->a + ((ptrdiff_t)(w->i0 + i0 + i) * g->a_row +
+                                                  (ptrdiff_t)(w->p0 + b.p) * g->a_col) * kn->size
+                                        : w->pa + (b.p * w->mpad + (i0 + i) * b.kpad) * kn->size;
                 char *c = sums + (ptrdiff_t)i * ld * (ptrdiff_t)w->acc_size;
-                bool whole = w->local || (i + kn->mr <= m && cols == kn->nr);
+                bool inner = i + kn->mr <= m && cols == kn->nr, whole = w->local || inner;
+                if (kn->part && (w->raw || direct || !inner)) {
+                    kn->part(b.k, pa, w->raw ? g->a_row : 1, w->raw ? g->a_col : kn->mr, pb,
+                             direct ? g->b_row : kn->nr, c, ld, min_size(kn->mr, m - i), cols, accumulate);
+                    continue;
+                }
                 char *to = whole ? c : edge;
                 ptrdiff_t ldto = whole ? ld : kn->nr;
                 if (direct)
@@ -254,6 +268,15 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
         finish(w, out, w->ldsum, w->i0 + i0, w->j0 + j0, m, n);
 }
 
+/* A task's tile: with `part` in pieces whose A and sums stay in L2. */
+static void compute_task(const job *w, size_t i0, size_t j0, size_t m, size_t n)
+{
+    size_t sub_m = w->kn->part ? SUB_M : m, sub_n = w->kn->part ? SUB_N : n;
+    for (size_t i = 0; i < m; i += sub_m)
+        for (size_t j = 0; j < n; j += sub_n)
+            compute_tile(w, i0 + i, j0 + j, min_size(sub_m, m - i), min_size(sub_n, n - j));
+}
+
 static void compute_tiles(void *ctx, size_t begin, size_t end)
 {
     const job *w = ctx;
@@ -261,7 +284,7 @@ static void compute_tiles(void *ctx, size_t begin, size_t end)
         w->kn->enter();
     for (size_t t = begin; t < end; t++) {
         size_t i0 = t / w->tiles_n * w->mt, j0 = t % w->tiles_n * w->nt;
-        compute_tile(w, i0, j0, min_size(w->mt, w->m - i0), min_size(w->nt, w->n - j0));
+        compute_task(w, i0, j0, min_size(w->mt, w->m - i0), min_size(w->nt, w->n - j0));
     }
     if (w->kn->leave)
         w->kn->leave();
@@ -374,6 +397,17 @@ static void empty_k(job *w)
         }
 }
 
+/* Whether a factor of a tile is read where it lies: `used` times each element, so that packing costs more than it
+ * saves. Rows a multiple of a page apart have few places in the cache. */
+static bool in_place(const job *w, bool is_a, size_t used)
+{
+    const xl_gemm *g = w->g;
+    ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row, far = rs == 1 ? cs : rs;
+    if (!w->kn->part || (is_a ? g->a_type : g->b_type) != w->kn->packed || (rs != 1 && (cs != 1 || !is_a)))
+        return false;
+    return used <= (far % 1024 ? RAW : RAW / 4) / (is_a ? 1u : 4u);
+}
+
 /* Tiles of which each thread packs its own factors, block by block of k; the whole of k if sums are `local`. */
 static void own_tiles(void *ctx, size_t begin, size_t end)
 {
@@ -389,9 +423,10 @@ static void own_tiles(void *ctx, size_t begin, size_t end)
         own.mpad = ceil_div(own.m, kn->mr) * kn->mr, own.npad = ceil_div(own.n, kn->nr) * kn->nr;
         if (!w->narrow)
             own.sum += ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
-        own.pa = xl_scratch(XL_SCRATCH_GEMM_A, w->mt * kpad * kn->size);
-        own.pb = xl_scratch(XL_SCRATCH_GEMM_B, w->nt * kpad * kn->size);
-        if (!own.pa || !own.pb) {
+        own.raw = in_place(w, true, own.n), own.direct = w->direct || in_place(w, false, own.m);
+        own.pa = own.raw ? NULL : xl_scratch(XL_SCRATCH_GEMM_A, w->mt * kpad * kn->size);
+        own.pb = own.direct ? NULL : xl_scratch(XL_SCRATCH_GEMM_B, w->nt * kpad * kn->size);
+        if ((!own.raw && !own.pa) || (!own.direct && !own.pb)) {
             plain(&own, own.i0, own.j0, own.m, own.n);
             continue;
         }
@@ -402,7 +437,7 @@ static void own_tiles(void *ctx, size_t begin, size_t end)
             own.first = own.p0 == 0;
             own.last = own.p0 + own.k >= g->k;
             pack_panels(&own, 0, panels_of(&own) * ceil_div(own.k, w->kc));
-            compute_tile(&own, 0, 0, own.m, own.n);
+            compute_task(&own, 0, 0, own.m, own.n);
         }
         if (kn->leave)
             kn->leave();
@@ -419,7 +454,8 @@ static bool run_own(xl_pool *pool, job *w, size_t group)
     w->local = w->narrow;
     choose_tile(w, xl_pool_size(pool));
     size_t tiles = ceil_div(w->m, w->mt) * ceil_div(w->n, w->nt);
-    if (group || tiles > 2 * xl_pool_size(pool) || (w->local && (w->mt + w->nt) * w->k * w->kn->size > OWN))
+    if (group || (!w->kn->part && tiles > 2 * xl_pool_size(pool)) ||
+        (w->local && (w->mt + w->nt) * w->k * w->kn->size > OWN))
         return false;
     w->sum = w->c;
     w->ldsum = w->narrow ? 0 : g->c_row;
@@ -433,7 +469,7 @@ static void run_packed(xl_pool *pool, job *w)
     const xl_gemm_kernel *kn = w->kn;
     /* packing B pays if its elements are used often; a small one stays in L1 anyway, if its rows do not
      * collide there */
-    w->direct = kn->direct && g->b_type == kn->packed && g->b_col == 1 &&
+    w->direct = (kn->direct || kn->part) && g->b_type == kn->packed && g->b_col == 1 &&
                 (g->m <= 4u * kn->mr || (g->k <= 64 && g->n <= 512 && g->k * g->n * kn->size <= 32768));
     size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : kn->kc);
     w->kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
@@ -441,7 +477,7 @@ static void run_packed(xl_pool *pool, job *w)
     if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL * kn->speed)
         pool = NULL;
     size_t group = kblocks > GROUP && w->acc != XL_GEMM_I32 ? (size_t)ceil(sqrt((double)kblocks)) : 0;
-    if (kn->own && xl_pool_size(pool) > 1 && run_own(pool, w, group))
+    if (kn->own && (kn->part || xl_pool_size(pool) > 1) && run_own(pool, w, group))
         return;
     size_t mpad = ceil_div(mb, kn->mr) * kn->mr, npad = w->direct ? kn->nr : ceil_div(nb, kn->nr) * kn->nr;
     size_t span = min_size(group ? group : kblocks, 1 + SPAN / ((mpad + npad) * w->kc * kn->size)) * w->kc;

@@ -1,6 +1,7 @@
 /* src/cpu/kernel/gemm_set.inl: all the kernels of one instruction set from the compiler's vectors. Include after
- * defining ISA(f), NEEDS, BYTES (of a vector), F32_PACK_A (a faster packing of A for some strides, or not), the tile
- * shapes F32_MR, F32_NV (vectors), F64_MR, F64_NV, and the names as strings. */
+ * defining ISA(f), NEEDS, BYTES (of a vector), the tile shapes F32_MR, F32_NV (vectors), F64_MR, F64_NV, and the names
+ * as strings. With F32_PART come F32_KC, F32_TILE_M, F32_TILE_N, F32_PACK_A and F32_PACK_B, faster packing for some
+ * strides. */
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
@@ -67,14 +68,23 @@ static void direct_f32(size_t k, const void *a, const void *b, ptrdiff_t step, v
 #define LOAD4(p) (*(const f32x4 *)(p))
 #define NAME(f) f##_f32
 #include "cpu/kernel/gemm_pack.inl"
-#ifdef F32_PACK_A
+#ifdef F32_PART
 static void pack_a_fast(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k, size_t kpad)
 {
     if (!F32_PACK_A(dst, src, rs, cs, rows, k))
         pack_a_f32(dst, src, rs, cs, rows, k, kpad);
 }
+static void pack_b_fast(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k, size_t kpad)
+{
+    if (!F32_PACK_B(dst, src, rs, cs, rows, k))
+        pack_b_f32(dst, src, rs, cs, rows, k, kpad);
+}
 #else
 #define pack_a_fast pack_a_f32
+#define pack_b_fast pack_b_f32
+#define F32_KC 512
+#define F32_TILE_M 128
+#define F32_TILE_N 252
 #endif
 #define S uint16_t
 #define LOAD xl_bf16_load
@@ -119,20 +129,22 @@ const xl_gemm_kernel ISA(f32) = {
     .mr = MR,
     .nr = NR,
     .kr = 1,
-    .kc = 512,
-    .tile_m = 128,
-    .tile_n = 252,
+    .kc = F32_KC,
+    .tile_m = F32_TILE_M,
+    .tile_n = F32_TILE_N,
     .speed = 1,
     .tile = F32_TILE,
+#ifdef F32_PART
+    .part = F32_PART,
+    .own = true,
+#else
     .direct = F32_DIRECT,
+#endif
     .pack_a = { [XL_GEMM_F32] = pack_a_fast, [XL_GEMM_BF16] = pack_a_bf16, [XL_GEMM_F16] = pack_a_f16 },
-    .pack_b = { [XL_GEMM_F32] = pack_b_f32, [XL_GEMM_BF16] = pack_b_bf16, [XL_GEMM_F16] = pack_b_f16 },
+    .pack_b = { [XL_GEMM_F32] = pack_b_fast, [XL_GEMM_BF16] = pack_b_bf16, [XL_GEMM_F16] = pack_b_f16 },
     .axpy = { [XL_GEMM_F32] = axpy_f32, [XL_GEMM_BF16] = axpy_bf16, [XL_GEMM_F16] = axpy_f16 },
     .dot = { [XL_GEMM_F32] = dot_f32, [XL_GEMM_BF16] = dot_bf16, [XL_GEMM_F16] = dot_f16 },
     .round = { [XL_GEMM_BF16] = round_bf16, [XL_GEMM_F16] = round_f16 },
-#ifdef F32_PACK_A
-    .own = true,
-#endif
 #ifdef F32_ALT
     .alt = F32_ALT,
 #endif

@@ -188,6 +188,15 @@ TEST(large_blocks)                              /* more than one super-block, mo
     xl_pool_free(p);
 }
 
+TEST(many_tiles)                                /* more than a thread packs at a time, in both directions */
+{
+    xl_pool *p = xl_pool_new(5);
+    for (int flavour = 0; flavour < 4; flavour++)
+        one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 405, 743, 21, flavour, 1);
+    one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 131, 250, 530, 12, 1);
+    xl_pool_free(p);
+}
+
 TEST(unknown_types_are_refused)
 {
     CHECK(!xl_gemm_run(NULL, &(xl_gemm){ .a_type = XL_GEMM_F32, .b_type = XL_GEMM_F64, .c_type = XL_GEMM_F64 }));

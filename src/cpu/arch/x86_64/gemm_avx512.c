@@ -1,37 +1,178 @@
-/* AVX-512: 14x32 f32 and 14x16 f64, 28 sums in 32 registers. */
+/* AVX-512: 8x48 f32, 24 sums in 32 registers, and 14x16 f64. Sizes of matrices are mostly multiples of 8 and 16, and
+ * what is left over has its own code: columns by masks, rows as four, two and one. */
+#include <immintrin.h>
+
 #include "cpu/arch/x86_64/transpose.h"
 
-/* f32 that lies along k, 16 steps of all rows at a time; false where that is not the case. */
+enum { MR8 = 8, NR48 = 48, AHEAD = 8 };
+
+/* MR x NV vectors of C; element (i, p) of A is a[i * ar + p * ak]; `last` masks the last vector of a row. */
+__attribute__((always_inline)) static inline void block(const int MR, const int NV, size_t k, const float *a,
+                                                        ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk,
+                                                        float *c, ptrdiff_t ldc, __mmask16 last, bool accumulate)
+{
+    __m512 acc[MR8][3];
+    UNROLL
+    for (int i = 0; i < MR; i++)
+        UNROLL
+        for (int j = 0; j < NV; j++)
+            acc[i][j] = _mm512_setzero_ps(), __builtin_prefetch(c + i * ldc + 16 * j, 1);
+    __asm__("" : "+r"(c), "+r"(ldc));           /* or the compiler keeps all of these addresses over the loop */
+    for (size_t p = 0; p < k; p++, a += ak, b += bk) {
+        __m512 x[3];
+        UNROLL
+        for (int j = 0; j < NV; j++)
+            x[j] = j + 1 < NV ? _mm512_loadu_ps(b + 16 * j) : _mm512_maskz_loadu_ps(last, b + 16 * j);
+        UNROLL
+        for (int j = 0; j < NV; j++)            /* a row of B where it lies is far from the next */
+            __builtin_prefetch(b + AHEAD * bk + 16 * j);
+        UNROLL
+        for (int i = 0; i < MR; i++) {
+            __m512 y = _mm512_set1_ps(a[i * ar]);
+            UNROLL
+            for (int j = 0; j < NV; j++)
+                acc[i][j] = _mm512_fmadd_ps(x[j], y, acc[i][j]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < MR; i++)
+        UNROLL
+        for (int j = 0; j < NV; j++) {
+            float *to = c + i * ldc + 16 * j;
+            __mmask16 some = j + 1 < NV ? 0xffff : last;
+            if (accumulate)
+                acc[i][j] = _mm512_add_ps(_mm512_maskz_loadu_ps(some, to), acc[i][j]);
+            _mm512_mask_storeu_ps(to, some, acc[i][j]);
+        }
+}
+
+#define BLOCK(name, MR, NV, AR, AK)                                                                                    \
+    static void name##_##MR##x##NV(size_t k, const float *a, ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk, \
+                                   float *c, ptrdiff_t ldc, __mmask16 last, bool accumulate)                           \
+    {                                                                                                                  \
+        (void)ar, (void)ak;                                                                                            \
+        block(MR, NV, k, a, AR, AK, b, bk, c, ldc, last, accumulate);                                                  \
+    }
+#define BLOCKS(name, AR, AK)                                                                                           \
+    BLOCK(name, 8, 3, AR, AK) BLOCK(name, 8, 2, AR, AK) BLOCK(name, 8, 1, AR, AK) BLOCK(name, 4, 3, AR, AK)            \
+    BLOCK(name, 4, 2, AR, AK) BLOCK(name, 4, 1, AR, AK) BLOCK(name, 2, 3, AR, AK) BLOCK(name, 2, 2, AR, AK)            \
+    BLOCK(name, 2, 1, AR, AK) BLOCK(name, 1, 3, AR, AK) BLOCK(name, 1, 2, AR, AK) BLOCK(name, 1, 1, AR, AK)
+BLOCKS(packed, 1, MR8)
+BLOCKS(along_k, ar, 1)
+BLOCKS(along_m, 1, ak)
+
+typedef void block_fn(size_t k, const float *a, ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk, float *c,
+                      ptrdiff_t ldc, __mmask16 last, bool accumulate);
+#define ROWS(name, MR) { name##_##MR##x1, name##_##MR##x2, name##_##MR##x3 }
+#define TABLE(name) { ROWS(name, 1), ROWS(name, 2), ROWS(name, 4), ROWS(name, 8) }
+static block_fn *const blocks[3][4][3] = { TABLE(packed), TABLE(along_k), TABLE(along_m) };
+
+static void tile_8x48(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
+{
+    packed_8x3(k, a, 1, MR8, b, NR48, c, ldc, 0xffff, accumulate);
+}
+
+static void part_8x48(size_t k, const void *av, ptrdiff_t ar, ptrdiff_t ak, const void *b, ptrdiff_t bk, void *cv,
+                      ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate)
+{
+    const float *a = av;
+    float *c = cv;
+    size_t nv = (cols + 15) / 16;
+    __mmask16 last = (__mmask16)(0xffffu >> (16 * nv - cols));
+    int kind = ar == 1 ? ak == MR8 ? 0 : 2 : 1;
+    for (int e = 3; e >= 0; e--)
+        for (; rows >= 1u << e; rows -= 1u << e, a += (ptrdiff_t)(1 << e) * ar, c += (ptrdiff_t)(1 << e) * ldc)
+            blocks[kind][e][nv - 1](k, a, ar, ak, b, bk, c, ldc, last, accumulate);
+}
+
+/* f32 that lies along k into panels of 8, 16 steps at a time; of rows that are not there, zeros. */
 static bool pack_rows(float *dst, const float *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k)
 {
-    enum { R = 14 };
-    if (cs != 1 || rows != R)
+    if (cs != 1)
         return false;
-    for (size_t p = 0; p < k; p += 16, src += 16, dst += 16 * R) {
+    const __m512i lo = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), hi = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    for (size_t p = 0; p < k; p += 16, src += 16, dst += 16 * MR8) {
         size_t n = k - p < 16 ? k - p : 16;
         __mmask16 steps = (__mmask16)((1u << n) - 1);
-        __m512i x[16];
+        __m512i x[MR8], y[MR8];
         UNROLL
-        for (int i = 0; i < R; i++)
-            x[i] = _mm512_maskz_loadu_epi32(steps, src + i * rs);
-        x[14] = x[15] = _mm512_setzero_si512();
-        xl_transpose16(x);
+        for (size_t i = 0; i < MR8; i++)
+            x[i] = i < rows ? _mm512_maskz_loadu_epi32(steps, src + (ptrdiff_t)i * rs) : _mm512_setzero_si512();
         UNROLL
-        for (size_t q = 0; q < 16; q++)
-            if (q < n)
-                _mm512_mask_storeu_epi32(dst + q * R, (1u << R) - 1, x[q]);
+        for (int i = 0; i < MR8; i += 2) {
+            y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+            y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+        }
+        UNROLL
+        for (int h = 0; h < MR8; h += 4)            /* x[h + q]: rows h to h + 3 of steps q, 4 + q, 8 + q, 12 + q */
+            UNROLL
+            for (int q = 0; q < 2; q++) {
+                x[h + 2 * q] = _mm512_unpacklo_epi64(y[h + q], y[h + 2 + q]);
+                x[h + 2 * q + 1] = _mm512_unpackhi_epi64(y[h + q], y[h + 2 + q]);
+            }
+        UNROLL
+        for (size_t q = 0; q < 4; q++) {
+            __m512i a = _mm512_permutex2var_epi64(x[q], lo, x[4 + q]),
+                    b = _mm512_permutex2var_epi64(x[q], hi, x[4 + q]);
+            __m256i part[4] = { _mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1), _mm512_castsi512_si256(b),
+                                _mm512_extracti64x4_epi64(b, 1) };
+            UNROLL
+            for (size_t l = 0; l < 4; l++)
+                if (4 * l + q < n)
+                    _mm256_storeu_si256((__m256i *)(dst + (4 * l + q) * MR8), part[l]);
+        }
+    }
+    return true;
+}
+
+/* Panels of 48 columns of B: those that lie side by side are copied, those that lie along k transposed. */
+static bool pack_cols(float *dst, const float *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k)
+{
+    if (rs == 1) {
+        __mmask16 mask[3];
+        for (size_t j = 0; j < 3; j++)
+            mask[j] = (__mmask16)(rows >= 16 * (j + 1) ? 0xffff : rows > 16 * j ? (1u << (rows - 16 * j)) - 1 : 0);
+        for (size_t p = 0; p < k; p++, src += cs, dst += NR48)
+            UNROLL
+            for (int j = 0; j < 3; j++)
+                _mm512_storeu_ps(dst + 16 * j, _mm512_maskz_loadu_ps(mask[j], src + 16 * j));
+        return true;
+    }
+    if (cs != 1)
+        return false;
+    for (size_t p = 0; p < k; p += 16, src += 16, dst += 16 * NR48) {
+        size_t n = k - p < 16 ? k - p : 16;
+        __mmask16 steps = (__mmask16)((1u << n) - 1);
+        for (size_t j = 0; j < NR48; j += 16) {
+            __m512i x[16];
+            UNROLL
+            for (size_t i = 0; i < 16; i++)
+                x[i] = j + i < rows ? _mm512_maskz_loadu_epi32(steps, src + (ptrdiff_t)(j + i) * rs)
+                                    : _mm512_setzero_si512();
+            xl_transpose16(x);
+            UNROLL
+            for (size_t q = 0; q < 16; q++)
+                if (q < n)
+                    _mm512_storeu_epi32(dst + q * NR48 + j, x[q]);
+        }
     }
     return true;
 }
 
 #define BYTES 64
 #define NEEDS (XL_CPU_AVX2 | XL_CPU_AVX512)
-#define F32_MR 14
-#define F32_NV 2
+#define F32_MR 8
+#define F32_NV 3
+#define F32_KC 256
+#define F32_TILE_M 384
+#define F32_TILE_N 720
+#define F32_TILE tile_8x48
+#define F32_PART part_8x48
 #define F32_PACK_A pack_rows
+#define F32_PACK_B pack_cols
 #define F64_MR 14
 #define F64_NV 2
-#define F32_NAME "avx512 14x32 f32"
+#define F32_NAME "avx512 8x48 f32"
 #define F64_NAME "avx512 14x16 f64"
 #define ISA(f) xl_gemm_avx512_##f
 #include "cpu/kernel/gemm_set.inl"
