@@ -6,9 +6,10 @@
 Times are the best of several, the devices taking turns, since other work on the machine only ever adds. `limit` is what
 the arithmetic or the memory traffic of a row would take at the rates measured first: the best matrix product seen, the
 best copy seen. PyTorch is looked for in build/torch (pip install --target build/torch torch) and then in the
-environment. On a machine that others use too, XLANE_BENCH_CLOCK=cpu measures the CPU time of all threads of this
-process instead of the time on the wall."""
-import os, subprocess, sys, tempfile, time
+environment; with XLANE_BENCH_INDUCTOR=1 each of its rows is followed by one of torch.compile's (a minute or more to
+compile, and it needs a C++ compiler). Its matrix products are MKL's or oneDNN's. On a machine that others use too,
+XLANE_BENCH_CLOCK=cpu measures the CPU time of all threads of this process instead of the time on the wall."""
+import operator, os, subprocess, sys, tempfile, time
 sys.path[0] = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "test")
 os.environ.setdefault("XLANE_CPU_CHECK", "0")        # what is measured is planning, not its proof
 from _jax import here, lib
@@ -118,8 +119,12 @@ def measure(name, fn, args, torch_fn=None, flops=0, nbytes=0, step=None, donate=
         compile_s.append(clock() - t)
         s = [a]
 
-        def call(c=c, s=s):
-            out = jax.block_until_ready(c(*s[0]))
+        one = jax.tree.structure(low.out_info) == jax.tree.structure(0)  # no walk over a tree of one, as in PyTorch
+        wait = operator.methodcaller("block_until_ready") if one else jax.block_until_ready
+        run = c if step else jax.jit(fn)                                 # small ones as programs call them
+
+        def call(run=run, s=s, wait=wait):
+            out = wait(run(*s[0]))
             if step:
                 s[0] = step(s[0], out)
             return out
@@ -135,12 +140,21 @@ def measure(name, fn, args, torch_fn=None, flops=0, nbytes=0, step=None, donate=
     if torch and torch_fn:
         calls.append(torch_fn)
         torch_fn()
+        if os.environ.get("XLANE_BENCH_INDUCTOR") == "1":
+            try:
+                compiled = torch.compile(torch_fn)
+                compiled()
+                calls.append(compiled)
+            except Exception as e:
+                print("   %s: torch.compile: %s" % (name, str(e).splitlines()[0][:80]))
     t = best(calls)
     limit = max(flops / flops_rate, nbytes / bytes_rate)
     if step:
         show(name + " compile", compile_s[0], compile_s[1])
         from_c(name, low, compile_s[1])
     show(name + (" step" if step else ""), t[0], t[1], t[2] if len(t) > 2 else None, limit or None)
+    if len(t) > 3:
+        print("%-26s %39s %10.3f %7.2fx" % ("   Inductor", "", t[3] * 1e3, t[3] / t[0]), flush=True)
     if step:
         mem = []
         for c in state:

@@ -1,8 +1,9 @@
 /* bench/gemm.c: our GEMM beside oneDNN and OpenBLAS in one run, as ratios, with the machine's peak beside them. The
- * libraries are opened at run time (libdnnl.so.2 or .3, libopenblas.so.0, or what XLANE_BENCH_BLAS names); one that is
- * missing is left out. `gemm quick` leaves out the largest, `gemm TEXT` all whose name lacks the text. Times are the
- * best of several rounds in which the candidates take turns, so that a busy moment hits all alike. XLANE_CPU_THREADS=1
- * OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 measures one core, in CPU time. */
+ * libraries are opened at run time (libdnnl.so.2 or .3, libopenblas.so.0, or what XLANE_BENCH_BLAS names: PyTorch's
+ * libtorch_cpu.so has MKL's); one that is missing is left out. `gemm quick` leaves out the largest, `gemm TEXT` all
+ * whose name lacks the text. Times are the best of several rounds in which the candidates take turns, so that a busy
+ * moment hits all alike. XLANE_CPU_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 measures one core, in CPU time.
+ * */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,6 +25,11 @@ typedef int dnnl_sgemm_fn(char ta, char tb, int64_t m, int64_t n, int64_t k, flo
 typedef void cblas_sgemm64_fn(int order, int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                               int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 
+typedef void fortran_sgemm_fn(const char *ta, const char *tb, const int *m, const int *n, const int *k,
+                              const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
+                              const float *beta, float *c, const int *ldc);
+
+static fortran_sgemm_fn *fortran;
 static cblas_sgemm_fn *sgemm;
 static cblas_sgemm64_fn *sgemm64;
 static cblas_dgemm_fn *dgemm;
@@ -88,6 +94,10 @@ static void call(int kind, const shape *s, const data *d)
         else if (kind == DNNL)
             dnnl(s->ta ? 'T' : 'N', s->tb ? 'T' : 'N', (int64_t)m, (int64_t)n, (int64_t)k, 1, (float *)d->a + i * m * k,
                  (int64_t)lda, (float *)d->b + i * k * n, (int64_t)ldb, 0, (float *)d->c + i * m * n, (int64_t)n);
+        else if (fortran)                         /* by columns: C transposed is B transposed times A transposed */
+            fortran(s->tb ? "T" : "N", s->ta ? "T" : "N", &(int){ (int)n }, &(int){ (int)m }, &(int){ (int)k },
+                    &(float){ 1 }, (float *)d->b + i * k * n, &(int){ (int)ldb }, (float *)d->a + i * m * k,
+                    &(int){ (int)lda }, &(float){ 0 }, (float *)d->c + i * m * n, &(int){ (int)n });
         else if (sgemm64)
             sgemm64(101, s->ta ? 112 : 111, s->tb ? 112 : 111, (int64_t)m, (int64_t)n, (int64_t)k, 1,
                     (float *)d->a + i * m * k, (int64_t)lda, (float *)d->b + i * k * n, (int64_t)ldb, 0,
@@ -96,6 +106,8 @@ static void call(int kind, const shape *s, const data *d)
             sgemm(101, s->ta ? 112 : 111, s->tb ? 112 : 111, (int)m, (int)n, (int)k, 1, (float *)d->a + i * m * k,
                   (int)lda, (float *)d->b + i * k * n, (int)ldb, 0, (float *)d->c + i * m * n, (int)n);
 }
+
+static void *aligned(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); } /* as a device's buffers are */
 
 static double one_time(int kind, const shape *s, const data *d, int reps)
 {
@@ -109,13 +121,13 @@ static double one_time(int kind, const shape *s, const data *d, int reps)
 static void peak_chunk(void *ctx, size_t begin, size_t end)
 {
     const xl_gemm_kernel *kn = ctx;
-    _Alignas(64) static float x[16 * 256], y[32 * 256];
-    _Alignas(64) float c[16 * 32];
+    _Alignas(64) static float x[32 * 128], y[48 * 128];
+    _Alignas(64) float c[32 * 48];
     if (begin == 0)                              /* unwritten, all their pages would be one */
         memset(x, 1, sizeof x), memset(y, 1, sizeof y);
     for (size_t i = begin; i < end; i++)
-        for (int r = 0; r < 50; r++)
-            kn->tile(256, x, y, c, kn->nr, false);
+        for (int r = 0; r < 100; r++)
+            kn->tile(128, x, y, c, kn->nr, false);
 }
 
 int main(int argc, char **argv)
@@ -129,6 +141,8 @@ int main(int argc, char **argv)
     symbol(blas_libs, "scipy_cblas_sgemm64_", &sgemm64);     /* numpy's own build of OpenBLAS spells its names so */
     symbol(blas_libs, "cblas_sgemm", &sgemm);
     symbol(blas_libs, "cblas_dgemm", &dgemm);
+    if (!sgemm && !sgemm64)
+        symbol(blas_libs, "sgemm_", &fortran);
     symbol(dnnl_libs, "dnnl_sgemm", &dnnl);
     pool = xl_pool_new(0);
     if (xl_pool_size(pool) == 1) /* alone, the thread's own time: right on a busy machine too */
@@ -181,7 +195,7 @@ int main(int argc, char **argv)
                     : s->t == XL_GEMM_F32 ? 4
                                           : 2,
                na = s->m * s->k * s->batch, nb = s->k * s->n * s->batch, nc = s->m * s->n * s->batch;
-        data d = { malloc(na * es), malloc(nb * es), malloc(nc * es) };
+        data d = { aligned(na * es), aligned(nb * es), aligned(nc * es) };
         for (size_t j = 0; j < na + nb; j++) {
             float v = (float)((j * 7919) % 201) / 100 - 1;
             void *p = j < na ? d.a : d.b;
@@ -196,7 +210,8 @@ int main(int argc, char **argv)
         for (int r = 0; r < rounds; r++)
             for (int kind = 0; kind < KINDS; kind++) {
                 if ((kind == DNNL && (!dnnl || s->t != XL_GEMM_F32)) ||
-                    (kind == BLAS && !(s->t == XL_GEMM_F32 ? sgemm != NULL : s->t == XL_GEMM_F64 && dgemm)))
+                    (kind == BLAS &&
+                     !(s->t == XL_GEMM_F32 ? sgemm || sgemm64 || fortran : s->t == XL_GEMM_F64 && dgemm)))
                     continue;
                 if (r > 2 && t[kind] > 4 * t[OURS])         /* a slow one need not be measured well */
                     continue;
