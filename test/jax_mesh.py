@@ -1,7 +1,7 @@
 """What JAX programs on a mesh ask of a device besides values: unreduced axes, donation of what cannot be used, programs
-without results, the text of the optimised program, arguments split as others are, collectives that are started and
+without results, meshes in any order, the text of the optimised program, arguments split as others are, collectives that are started and
 awaited. On eight devices, values against numpy."""
-import sys
+import inspect, sys
 from _check import end, runs
 from _eight import here, lib
 import numpy as np
@@ -31,6 +31,73 @@ def unreduced():
         text = f.lower(l, r).compile().as_text()
         assert "all-reduce" not in text, text               # what is not asked for is not summed
 runs("unreduced axes of a product", unreduced)
+
+def unreduced_loop():
+    """Linear ops and loops keep a value unreduced: gradients are summed once, after the last microbatch."""
+    with jax.set_mesh(mesh):
+        w, x = put(b, None, None), jax.device_put(np.stack([a, 2 * a, a - 1]), NamedSharding(mesh, P(None, "x", None)))
+        def step(w, x, twice):
+            def body(acc, x):
+                y = jnp.einsum("ab,bc->ac", x, w, out_sharding=P("x", None))
+                g = jnp.einsum("ac,ab->cb", y, x, out_sharding=P(unreduced={"x"}))
+                return acc + g.T, None
+            acc = jax.sharding.reshard(jnp.ones_like(w), P(unreduced={"x"}))
+            acc = jax.lax.scan(body, acc, x)[0]
+            if twice:
+                acc = jax.lax.scan(body, acc, x)[0]
+            return jax.sharding.reshard(acc, P())
+        want = 1 + sum(v.T @ (v @ b) for v in (a, 2 * a, a - 1))
+        f = jax.jit(step, static_argnums=2)
+        same(f(w, x, False), want, 1e-4)
+        same(f(w, x, True), 2 * want - 1, 1e-4)
+        text = f.lower(w, x, True).compile().as_text()
+        assert text.count("all-reduce(") == 1, text
+        i = jax.device_put(np.array([0, 0, 1, 1, 1, 2, 2, 3], np.int32), NamedSharding(mesh, P("x")))
+        v = jax.device_put(np.arange(8, dtype=np.int32), NamedSharding(mesh, P("x")))
+        if "out_sharding" in inspect.signature(jax.ops.segment_sum).parameters:
+            out = jax.jit(lambda v, i: jax.ops.segment_sum(v, i, num_segments=4, out_sharding=P(unreduced={"x"})))(v, i)
+            parts = {s.device.id: np.asarray(s.data) for s in out.addressable_shards}
+            for k, part in enumerate(((1, 0, 0, 0), (0, 5, 0, 0), (0, 4, 5, 0), (0, 0, 6, 7))):
+                same(parts[mesh.devices[k, 0].id], part)
+            same(jax.jit(lambda o: jax.sharding.reshard(o, P()))(out), (1, 9, 11, 7))
+runs("unreduced axes through loops and linear ops", unreduced_loop)
+
+def mirrored():
+    """A reversed dimension stays split, whatever is reversed with it; one that does not divide is right too."""
+    auto = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices("xlane"))
+    for spec, axes in ((P("x", "y"), 0), (P("x", "y"), (0, 1)), (P(("y", "x"), None), 0), (P(None, "y"), (0, 1))):
+        v = jax.device_put(a, NamedSharding(auto, spec))
+        out = jax.jit(lambda v: jnp.flip(v, axes))(v)
+        same(out, np.flip(a, axes))
+        assert out.sharding.shard_shape(out.shape) == v.sharding.shard_shape(v.shape), out.sharding
+    odd = lambda v: jax.lax.with_sharding_constraint(v[:7] * 2, NamedSharding(auto, P("x")))[::-1] + 1
+    same(jax.jit(odd)(a), a[:7][::-1] * 2 + 1)
+runs("a reversed dimension", mirrored)
+
+def any_order():
+    """From one mesh to another whose devices have no order that digits of their numbers would give."""
+    d = jax.devices("xlane")
+    one = jax.sharding.Mesh(np.array(d).reshape(2, 2, 2), ("p", "q", "r"))
+    for ids in ([3, 2, 1, 0, 7, 6, 5, 4], [5, 0, 3, 6, 1, 2, 7, 4], [0, 1, 4, 5, 2, 3, 6, 7]):
+        two = jax.sharding.Mesh(np.array([d[i] for i in ids]).reshape(4, 2), ("x", "y"))
+        for from_, to in ((P("p", "q"), P("x")), (P(("p", "q", "r")), P("y", "x")), (P(), P("x", "y"))):
+            s, t = NamedSharding(one, from_), NamedSharding(two, to)
+            out = jax.device_put(jax.device_put(a, s), t)
+            same(out, a)
+            assert out.sharding == t, out.sharding
+            for part in out.addressable_shards:
+                same(part.data, a[part.index])
+            same(jax.device_put(out, s), a)
+runs("meshes in any order of devices", any_order)
+
+def smaps():
+    """Axes that are manual one after another, outside of jit: a value split over one of them before comes in right."""
+    auto = jax.make_mesh((2, 2, 2), ("p", "q", "r"), axis_types=(AxisType.Auto,) * 3, devices=jax.devices("xlane"))
+    inner = lambda v: jax.smap(lambda v: v * v, in_axes=0, out_axes=0, axis_name="q")(v)
+    f = lambda v: jax.smap(inner, in_axes=0, out_axes=0, axis_name="p")(v)
+    with jax.set_mesh(auto):
+        same(f(jax.device_put(a, NamedSharding(auto, P("p", "q")))), a * a)
+runs("nested manual axes without jit", smaps)
 
 def borders():
     with jax.set_mesh(mesh):

@@ -9,8 +9,8 @@
  *
  * A *rule* (the sharding column of ops.def) says how the dimensions of an op's operands and results hang together: each
  * dimension is a product of *factors*, and two dimensions with the same factor are split alike. A factor is passed
- * through, or summed over (the result is then a partial one), or indexed (gather and scatter shift their indices). A
- * dimension without a factor is never split.
+ * through, or mirrored (the first part becomes the last), or summed over (the result is then a partial one), or indexed
+ * (gather and scatter shift their indices). A dimension without a factor is never split.
  *
  * Propagation (shard_propagate.c) carries specs along factors until nothing changes; partitioning (shard_partition.c)
  * walks the ops, chooses for each the split of its factors that costs the fewest bytes, brings the operands into that
@@ -51,6 +51,7 @@ typedef struct {
     xl_partition_fn *partition;                            /* set by the caller; NULL: nobody to ask */
     xl_axes **arg, **out; /* the spec of each argument and result; NULL for what is no tensor */
     xl_axes *arg_owed, *out_owed;                          /* what they are unreduced over */
+    const int64_t **arg_order, **out_order; /* which device has the part of number p; NULL: that of number p */
     uint32_t narg, nout;
     uint32_t natom;
     const int64_t *size, *stride;                          /* of the atoms */
@@ -68,12 +69,13 @@ void xl_shard_gathered(const xl_shard_info *info, xl_buf *out);
  * module's. */
 xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_info *info) XL_MUST_USE;
 /* The OpSharding message of a spec, unreduced over owed, as XLA would write it for the same annotation. */
-void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, xl_buf *out);
+void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
+                    const int64_t *order, xl_buf *out);
 void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
-                   xl_buf *out); /* the same as mhlo.sharding has it */
+                   const int64_t *order, xl_buf *out); /* the same as mhlo.sharding has it */
 
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
-typedef enum { XL_FACTOR_PASS, XL_FACTOR_SUM, XL_FACTOR_INDEX } xl_factor_kind;
+typedef enum { XL_FACTOR_PASS, XL_FACTOR_MIRROR, XL_FACTOR_SUM, XL_FACTOR_INDEX } xl_factor_kind;
 typedef struct { uint8_t n, f[7]; } xl_dim_factors;
 typedef struct {
     uint32_t nfactor;
@@ -113,8 +115,9 @@ typedef struct {
     int64_t asked[32]; /* of the annotation last read: into how many parts, by dimension */
     bool uneven;                                           /* xl_shard_read left out part of a split */
 } xl_shard_ctx;
-/* b is split like a, but for the `skip` major atoms that a has in each dimension (the manual ones). */
-typedef struct xl_shard_edge { uint32_t a, b; const xl_axes *skip; } xl_shard_edge;
+/* b is split like a, but for the `skip` major atoms that a has in each dimension, and never over the `manual` ones,
+ * which belong to the region that b is in. */
+typedef struct xl_shard_edge { uint32_t a, b; const xl_axes *skip; xl_axes manual; } xl_shard_edge;
 
 static inline uint32_t xl_shard_rank(const xl_type *t)
 {
@@ -144,6 +147,9 @@ xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, boo
 /* The unreduced axes of an annotation: each device holds a part of what is summed (or maximised, ...) over them. */
 typedef struct { xl_axes over; xl_opcode combine; } xl_owed;
 xl_error *xl_shard_owed(xl_shard_ctx *c, const xl_attr *a, xl_owed *out) XL_MUST_USE;
+/* The devices of the annotation's mesh where no digits of their numbers are its axes; NULL where they are. Inside the
+ * program such a mesh counts as 0, 1, 2, ...; arguments and results change hands at the border. */
+const int64_t *xl_shard_order(const xl_shard_ctx *c, const xl_attr *a);
 const xl_attr *xl_shard_note(const xl_attr *dict);         /* the annotation among the attributes, or NULL */
 xl_error *xl_shard_axis(xl_shard_ctx *c, const xl_sharding *s, xl_str name, int64_t pre, int64_t size,
                         xl_axes *out) XL_MUST_USE; /* appends */
@@ -165,6 +171,10 @@ double xl_shard_cost(const xl_shard_ctx *c, const xl_type *t, const xl_axes *fro
                      const xl_axes *to); /* ring bytes per device */
 xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *global, const xl_axes *from,
                        const xl_axes *to);
+/* v, whose dims each device has reversed in its own part, with the parts in reverse order too. */
+xl_value xl_shard_mirror(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *spec, xl_dims dims);
+/* From the devices of xl_shard_order to 0, 1, 2, ... (an argument), or back (a result). */
+xl_value xl_shard_renumber(xl_shard_ctx *c, xl_b *b, xl_value v, const int64_t *order, bool argument);
 xl_value xl_shard_all_reduce(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *over, xl_opcode combine);
 xl_value xl_shard_reduce_scatter(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *over, uint32_t dim,
                                  xl_opcode combine);

@@ -1,5 +1,6 @@
 /* A value may be unreduced over some atoms: what the devices hold is still to be summed over them (`owed`).
- * Constraints, results and the borders of manual regions make it so and keep it so; every other op takes it summed.
+ * Constraints, results and the borders of manual regions make it so. Linear ops, loops and branches whose result such a
+ * constraint reads keep it so; every other op takes it summed.
  *
  * Partitioning: the ops of the program as it came are walked in order, and each is emitted on local shapes into a new
  * body. `now` has for every value of the old program what stands for it, `at` the spec it is held in. For each op the
@@ -227,6 +228,21 @@ static xl_value get_owed(part *p, xl_value old, const xl_axes *want, const xl_ow
                         xl_b_splat(&p->b, local, 0));
     }
     return v;
+}
+
+/* The same bytes on every device, all zero, whatever constraints lie between. */
+static bool is_zero(const part *p, xl_value v)
+{
+    const xl_op *def = p->c->f->val[v.id].def;
+    while (v.id < p->c->nval && def && (def->code == XL_OP_SDY_CONSTRAINT || def->code == XL_OP_SDY_RESHARD)) {
+        v = def->in[0];
+        def = p->c->f->val[v.id].def;
+    }
+    if (is_source(p, v) && def->code == XL_OP_BROADCAST_IN_DIM)
+        v = def->in[0];
+    const xl_attr *a = xl_value_const(p->c->f, v);
+    return a && xl_attr_is_splat(a) &&
+           !memcmp(a->data.p, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", xl_dtype_bytes(type_of(p, v)->dtype));
 }
 
 static xl_axes *whole_spec(part *p, const xl_type *t)
@@ -597,9 +613,64 @@ static void local_attrs(part *p, xl_op *n, const xl_type *const *out)
     }
 }
 
+/* The op is linear in its operands of `bits`, all together: of parts that sum to them it makes parts of its result. */
+static bool linear(const part *p, const xl_op *op, uint32_t *bits)
+{
+    uint32_t all = op->nin >= 32 ? 0 : (1u << op->nin) - 1;
+    const xl_type *t = op->nin ? type_of(p, op->in[0]) : NULL;
+    switch (op->code) {
+    case XL_OP_ADD: case XL_OP_SUBTRACT: case XL_OP_CONCATENATE: *bits = all; break;
+    case XL_OP_NEGATE:
+    case XL_OP_TRANSPOSE:
+    case XL_OP_RESHAPE:
+    case XL_OP_BROADCAST_IN_DIM:
+    case XL_OP_SLICE:
+    case XL_OP_REVERSE:
+    case XL_OP_DYNAMIC_SLICE:
+    case XL_OP_DIVIDE: *bits = 1; break;
+    case XL_OP_CONVERT:
+        *bits = xl_dtype_class(t->dtype) == XL_CLASS_FLOAT &&
+                xl_dtype_class(type_of(p, op->out[0])->dtype) == XL_CLASS_FLOAT;
+        break;
+    case XL_OP_PAD: case XL_OP_DYNAMIC_UPDATE_SLICE: *bits = 3; break;
+    case XL_OP_SELECT: *bits = 6; break;
+    case XL_OP_MULTIPLY: case XL_OP_DOT_GENERAL: {
+        bool l = p->owed[op->in[0].id].over.n, r = p->owed[op->in[1].id].over.n;
+        *bits = l && r ? 0 : l ? 1 : 2;
+        break;
+    }
+    default: *bits = 0;
+    }
+    return *bits && (op->code != XL_OP_DIVIDE || xl_dtype_class(t->dtype) == XL_CLASS_FLOAT);
+}
+
+/* What the result of op stays unreduced over: its reader wants that, an operand is that, and no factor is split over
+ * it. */
+static xl_axes carried_owed(const part *p, const xl_op *op, const xl_rule *r, const xl_axes *fs, uint32_t *bits)
+{
+    xl_axes keep = op->nout == 1 ? p->later[op->out[0].id] : (xl_axes){ 0 };
+    bool some = false;
+    if (!keep.n || !linear(p, op, bits))
+        return (xl_axes){ 0 };
+    for (uint32_t f = 0; f < r->nfactor; f++)
+        for (uint32_t k = 0; k < fs[f].n; k++)
+            if (memchr(keep.atom, fs[f].atom[k], keep.n))
+                return (xl_axes){ 0 };
+    for (uint32_t i = 0; i < op->nin; i++) {
+        const xl_owed *o = &p->owed[op->in[i].id];
+        if (!(*bits >> i & 1) || !o->over.n)
+            continue;
+        if (o->combine != XL_OP_ADD || without(&keep, &o->over).n)
+            return (xl_axes){ 0 };
+        some = true;
+    }
+    return some ? keep : (xl_axes){ 0 };
+}
+
 static void emit_split(part *p, const xl_op *op, const xl_rule *r)
 {
     xl_shard_ctx *c = p->c;
+    uint32_t bits = 0;
     xl_axes fs[XL_SHARD_FACTORS], over, want[32];
     xl_value *in = xl_new(c->a, xl_value, op->nin), mask = XL_NO_VALUE, base = XL_NO_VALUE;
     const xl_type **out = xl_new(c->a, const xl_type *, op->nout);
@@ -609,6 +680,7 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
     double bytes = 0;
     choose(p, op, r, fs);
     partial_atoms(r, op, fs, &over);
+    const xl_owed carried = { carried_owed(p, op, r, fs, &bits), XL_OP_ADD }, none = { 0 };
     for (uint32_t i = 0; i < op->nin; i++) {
         const xl_type *t = type_of(p, op->in[i]);
         bool lost = false;                                 /* split along a dimension that the rule says nothing of */
@@ -616,7 +688,7 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
             lost = lost || (p->at[op->in[i].id][d].n && !r->map[i][d].n);
         xl_shard_unproject(c, r, i, fs, t->rank, want);
         bytes += lost ? move_cost(p, op->in[i], want) : 0;
-        in[i] = get(p, op->in[i], want);
+        in[i] = get_owed(p, op->in[i], want, bits >> i & 1 ? &carried : &none);
     }
     say_gathered(c, xl_op_text(op), op->loc, no_rule, bytes);
     for (uint32_t i = 0; i < op->nout; i++) {
@@ -645,6 +717,8 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
         xl_value v = n->out[i];
         xl_owed later = { 0 };
         const xl_type *t = type_of(p, op->out[i]);
+        if (op->code == XL_OP_REVERSE)
+            v = xl_shard_mirror(c, &p->b, v, rs[i], xl_op_dims(op, XL_SLOT(REVERSE, dimensions)));
         if (mask.id != XL_NO_VALUE.id) {
             xl_dims off = xl_op_dims(op, XL_SLOT(GATHER, offset_dims));
             int64_t at[32];
@@ -671,16 +745,15 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
                 if (!memchr(s.atom, over.atom[k], s.n))
                     rest.atom[rest.n++] = over.atom[k];
             later = (xl_owed){ rest, r->combine };
-            rest =
-                r->combine == XL_OP_ADD && base.id == XL_NO_VALUE.id ? without(&rest, &p->later[op->out[i].id]) : rest;
+            rest = r->combine == XL_OP_ADD ? without(&rest, &p->later[op->out[i].id]) : rest;
             later.over = without(&later.over, &rest);
             v = xl_shard_all_reduce(c, &p->b, v, &rest, r->combine);
-            if (base.id != XL_NO_VALUE.id &&
-                !(is_source(p, op->in[0]) && xl_attr_is_splat(xl_value_const(c->f, op->in[0])) &&
-                  !memcmp(xl_value_const(c->f, op->in[0])->data.p, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-                          xl_dtype_bytes(t->dtype))))
-                v = xl_b_binary(&p->b, XL_OP_ADD, get(p, op->in[0], rs[i]), v);
+            if (base.id != XL_NO_VALUE.id && !is_zero(p, op->in[0]))
+                v = xl_b_binary(&p->b, XL_OP_ADD, get_owed(p, op->in[0], rs[i], &later), v);
         }
+        for (uint32_t k = 0; k < carried.over.n; k++)
+            later.over.atom[later.over.n++] = carried.over.atom[k];
+        later.combine = carried.over.n ? XL_OP_ADD : later.combine;
         const xl_axes *to =
             later.over.n ? spec_without(p, c->spec[op->out[i].id], t->rank, &later.over) : c->spec[op->out[i].id];
         if (!xl_spec_eq(rs[i], to, t->rank))
@@ -693,9 +766,9 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
 /* ---- regions ----------------------------------------------------------------------------------------------------- */
 static void emit_op(part *p, const xl_op *op);
 
-/* The ops of r into the builder's region, and its RETURN with operand i in spec[i]. manual: its operands go to ret
- * instead. */
-static void emit_ops(part *p, const xl_region *r, xl_axes *const *spec, xl_value *ret)
+/* The ops of r into the builder's region, and its RETURN with operand i in spec[i], unreduced over owed[i] (NULL: as
+ * the program's results say). manual: its operands go to ret instead. */
+static void emit_ops(part *p, const xl_region *r, xl_axes *const *spec, const xl_owed *unreduced, xl_value *ret)
 {
     for (uint32_t i = 0; i < r->nop && !p->err && !xl_b_failed(&p->b); i++) {
         const xl_op *op = r->op[i];
@@ -707,11 +780,16 @@ static void emit_ops(part *p, const xl_region *r, xl_axes *const *spec, xl_value
         xl_value *v = xl_new(p->c->a, xl_value, op->nin);
         bool entry = r == p->c->f->body;
         for (uint32_t k = 0; k < op->nin; k++) {
-            xl_owed owed = owed_by(p, entry && p->c->f->res_attr ? xl_shard_note(p->c->f->res_attr[k]) : NULL);
+            xl_owed owed = unreduced
+                               ? unreduced[k]
+                               : owed_by(p, entry && p->c->f->res_attr ? xl_shard_note(p->c->f->res_attr[k]) : NULL);
             xl_axes *to = spec && spec[k] ? spec[k] : whole_spec(p, type_of(p, op->in[k]));
             v[k] = get_owed(
                 p, op->in[k],
                 owed.over.n && to ? spec_without(p, to, xl_shard_rank(type_of(p, op->in[k])), &owed.over) : to, &owed);
+            if (entry && p->c->f->res_attr)
+                v[k] = xl_shard_renumber(p->c, &p->b, v[k], xl_shard_order(p->c, xl_shard_note(p->c->f->res_attr[k])),
+                                         false);
         }
         if (ret)
             memcpy(ret, v, op->nin * sizeof *v);
@@ -721,7 +799,8 @@ static void emit_ops(part *p, const xl_region *r, xl_axes *const *spec, xl_value
     }
 }
 
-static void emit_region(part *p, const xl_op *op, xl_op *n, uint32_t k, xl_axes *const *args, xl_axes *const *rets)
+static void emit_region(part *p, const xl_op *op, xl_op *n, uint32_t k, xl_axes *const *args, xl_axes *const *rets,
+                        const xl_owed *owed)
 {
     const xl_region *r = op->region[k];
     xl_region *outer = p->b.r;
@@ -735,12 +814,33 @@ static void emit_region(part *p, const xl_op *op, xl_op *n, uint32_t k, xl_axes 
             xl_region_add_arg(p->c->f, n->region[k], args && args[i] ? xl_shard_local(p->c, t, args[i]) : t,
                               p->c->f->val[r->arg[i].id].loc),
             args ? args[i] : whole_spec(p, t));
+        if (args)
+            p->owed[r->arg[i].id] = owed[i];
     }
     p->b.r = n->region[k];
     p->open[p->nopen++] = n->region[k];
-    emit_ops(p, r, rets, NULL);
+    emit_ops(p, r, rets, rets ? owed : NULL, NULL);
     p->nopen--;
     p->b.r = outer;
+}
+
+/* What result k stays unreduced over: what every region returns there is so by a constraint, or came so. */
+static xl_owed flow_owed(part *p, const xl_op *op, uint32_t k)
+{
+    bool loop = op->code == XL_OP_WHILE;
+    xl_owed all = { 0 };
+    for (uint32_t j = loop; j < op->nregion; j++) {
+        xl_value v = xl_region_end(op->region[j])->in[k];
+        const xl_op *def = p->c->f->val[v.id].def;
+        bool note = def && (def->code == XL_OP_SDY_CONSTRAINT || def->code == XL_OP_SDY_RESHARD);
+        xl_owed o = note                                       ? owed_by(p, XL_ATTR(def, SDY_CONSTRAINT, sharding))
+                    : loop && v.id == op->region[j]->arg[k].id ? p->owed[op->in[k].id]
+                                                               : p->owed[v.id];
+        if (j > loop && (o.combine != all.combine || !xl_axes_eq(&o.over, &all.over)))
+            return (xl_owed){ 0 };
+        all = o;
+    }
+    return all;
 }
 
 static void emit_flow(part *p, const xl_op *op)
@@ -750,18 +850,24 @@ static void emit_flow(part *p, const xl_op *op)
     const xl_type **out = xl_new(c->a, const xl_type *, op->nout);
     xl_axes **spec = xl_new(c->a, xl_axes *, op->nout);
     bool loop = op->code == XL_OP_WHILE;
+    xl_owed *owed = xl_new(c->a, xl_owed, op->nout);
     for (uint32_t i = 0; i < op->nout; i++) {
+        owed[i] = flow_owed(p, op, i);
         spec[i] = c->spec[op->out[i].id];
+        if (owed[i].over.n && spec[i])
+            spec[i] = spec_without(p, spec[i], xl_shard_rank(type_of(p, op->out[i])), &owed[i].over);
         out[i] = xl_shard_local(c, type_of(p, op->out[i]), spec[i]);
     }
     for (uint32_t i = 0; i < op->nin; i++)
-        in[i] = loop && spec[i] ? get(p, op->in[i], spec[i]) : get_whole(p, op->in[i]);
+        in[i] = loop && spec[i] ? get_owed(p, op->in[i], spec[i], &owed[i]) : get_whole(p, op->in[i]);
     xl_op *n = xl_op_new(c->f, NULL, (xl_opcode)op->code, in, op->nin, out, op->nout, op->nregion, op->loc);
     for (uint32_t k = 0; k < op->nregion; k++)
-        emit_region(p, op, n, k, loop ? spec : NULL, loop && k == 0 ? NULL : spec);
+        emit_region(p, op, n, k, loop ? spec : NULL, loop && k == 0 ? NULL : spec, owed);
     xl_region_append(c->f, p->b.r, n);
-    for (uint32_t i = 0; i < op->nout; i++)
+    for (uint32_t i = 0; i < op->nout; i++) {
         set(p, op->out[i], n->out[i], spec[i]);
+        p->owed[op->out[i].id] = owed[i];
+    }
 }
 
 /* Its region is emitted in place: an argument is the operand in the split that in_shardings say, seen without the
@@ -805,9 +911,13 @@ static void emit_manual(part *p, const xl_op *op)
                 want[i][d].atom[want[i][d].n++] = c->spec[op->out[i].id][d].atom[k];
     }
     p->manual++;
-    emit_ops(p, r, want, ret);
+    emit_ops(p, r, want, NULL, ret);
     p->manual--;
-    for (uint32_t i = 0; i < op->nout; i++) {
+    for (uint32_t i = 0; i < op->nout && !p->err && !xl_b_failed(&p->b); i++) {
+        if (xl_b_type(&p->b, ret[i]) != xl_shard_local(c, type_of(p, op->out[i]), c->spec[op->out[i].id])) {
+            fail(p, op, "a result of the manual region does not have the local shape of its result");
+            return;
+        }
         set(p, op->out[i], ret[i], c->spec[op->out[i].id]);
         p->owed[op->out[i].id] = owed_by(p, out_list && i < out_list->n ? out_list->item[i] : NULL);
     }
@@ -933,7 +1043,7 @@ static xl_error *take_answer(part *p, const xl_op *op, xl_module *m, xl_str line
 static void emit_asked(part *p, const xl_op *op)
 {
     xl_shard_ctx *c = p->c;
-    xl_shard_info info = { .natom = c->natom, .size = c->size, .stride = c->stride, .npartition = c->n };
+    const xl_shard_info info = { .natom = c->natom, .size = c->size, .stride = c->stride, .npartition = c->n };
     const xl_axes none = { 0 };
     uint32_t n = op->nin + op->nout;
     xl_buf *in = xl_new(c->a, xl_buf, n), lines = { 0 };
@@ -945,7 +1055,8 @@ static void emit_asked(part *p, const xl_op *op)
     }
     for (uint32_t i = 0; i < n; i++) {
         xl_value v = i < op->nin ? op->in[i] : op->out[i - op->nin];
-        xl_shard_proto(&info, i < op->nin ? p->at[v.id] : c->spec[v.id], xl_shard_rank(type_of(p, v)), &none, &in[i]);
+        xl_shard_proto(&info, i < op->nin ? p->at[v.id] : c->spec[v.id], xl_shard_rank(type_of(p, v)), &none, NULL,
+                       &in[i]);
     }
     xl_error *err = c->partition(number, in, n, &m, &lines);
     if (!err)
@@ -1063,7 +1174,7 @@ static void emit_op(part *p, const xl_op *op)
 /* ---- what the program says --------------------------------------------------------------------------------------- */
 static void edge(xl_shard_ctx *c, uint32_t a, uint32_t b, const xl_axes *skip)
 {
-    xl_shard_edge e = { a, b, skip };
+    xl_shard_edge e = { .a = a, .b = b, .skip = skip };
     XL_PUSH(c->a, c->edge, c->nedge, c->capedge, e);
 }
 
@@ -1130,6 +1241,7 @@ static xl_error *border_of(xl_shard_ctx *c, const xl_op *op, const xl_attr *list
         c->closed[outer.id] = closed;
     }
     edge(c, outer.id, inner.id, skip);
+    c->edge[c->nedge - 1].manual = all;
     return NULL;
 }
 
@@ -1210,6 +1322,16 @@ static xl_error *scan(xl_shard_ctx *c, const xl_region *r, group_list *groups)
             break;
         case XL_OP_SDY_MANUAL:
             op->mark = c->nedge;                           /* its edges hold the manual atoms */
+            for (uint32_t k = 0; k < op->nin + op->nout; k++) {
+                const xl_attr *list = k < op->nin ? XL_ATTR(op, SDY_MANUAL, in_shardings)
+                                                  : XL_ATTR(op, SDY_MANUAL, out_shardings);
+                uint32_t at = k < op->nin ? k : k - op->nin;
+                if (list && list->kind == XL_AT_ARRAY && at < list->n && xl_shard_order(c, list->item[at])) {
+                    err = XL_ERR(UNIMPLEMENTED, "a manual region over a mesh that numbers its devices in an order that "
+                                                "is no transposition of 0, 1, 2, ...");
+                    goto out;
+                }
+            }
             for (uint32_t k = 0; k < op->nin; k++)
                 XL_DO(border_of(c, op, XL_ATTR(op, SDY_MANUAL, in_shardings), k, op->in[k], op->region[0]->arg[k],
                                 false));
@@ -1288,8 +1410,12 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     info->arg = xl_new(c.a, xl_axes *, narg);
     info->arg_owed = xl_new(c.a, xl_axes, narg);
     info->out_owed = xl_new(c.a, xl_axes, nout);
-    for (uint32_t i = 0; i < nout; i++)
+    info->arg_order = xl_new(c.a, const int64_t *, narg);
+    info->out_order = xl_new(c.a, const int64_t *, nout);
+    for (uint32_t i = 0; i < nout; i++) {
         info->out_owed[i] = owed_by(&p, xl_shard_note(f->res_attr ? f->res_attr[i] : NULL)).over;
+        info->out_order[i] = xl_shard_order(&c, xl_shard_note(f->res_attr ? f->res_attr[i] : NULL));
+    }
     for (uint32_t i = 0; i < narg; i++) {
         xl_value v = f->body->arg[i];
         info->arg[i] = c.spec[v.id];
@@ -1297,9 +1423,14 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
             c.spec[v.id]);
         p.owed[v.id] = owed_by(&p, xl_shard_note(f->arg_attr ? f->arg_attr[i] : NULL));
         info->arg_owed[i] = p.owed[v.id].over;
+        info->arg_order[i] = xl_shard_order(&c, xl_shard_note(f->arg_attr ? f->arg_attr[i] : NULL));
+    }
+    for (uint32_t i = 0; i < narg; i++) {
+        xl_value v = f->body->arg[i];
+        p.now[v.id] = xl_shard_renumber(&c, &p.b, p.now[v.id], info->arg_order[i], true);
     }
     info->out = c.spec + c.nval;
-    emit_ops(&p, f->body, info->out, NULL);
+    emit_ops(&p, f->body, info->out, NULL, NULL);
     XL_DO(p.err);
     XL_DO(xl_b_error(&p.b));
     f->body = p.b.r;

@@ -79,7 +79,8 @@ static bool edges(xl_shard_ctx *c)
         for (uint32_t d = 0; d < tb->rank; d++) {
             xl_axes in = { 0 }, out = { 0 };
             uint32_t skip = e->skip ? e->skip[d].n : 0;
-            for (uint32_t k = skip; k < c->spec[e->a][d].n; k++)
+            for (uint32_t k = skip;
+                 k < c->spec[e->a][d].n && !memchr(e->manual.atom, c->spec[e->a][d].atom[k], e->manual.n); k++)
                 in.atom[in.n++] = c->spec[e->a][d].atom[k];
             if (!e->skip || xl_axes_prefix(&e->skip[d], &c->spec[e->a][d]))
                 changed |= extend(c, e->b, tb, d, &in);

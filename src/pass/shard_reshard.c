@@ -199,6 +199,46 @@ static xl_value slice(xl_shard_ctx *c, xl_b *b, xl_value v, const step *s)
     return xl_b_dynamic_slice(b, v, start, (xl_dims){ sizes, t->rank });
 }
 
+static xl_value emit_permute(xl_shard_ctx *c, xl_b *b, xl_value v, const int64_t *pairs, size_t n)
+{
+    const xl_type *t = xl_b_type(b, v);
+    xl_op *op = xl_b_begin(b, XL_OP_COLLECTIVE_PERMUTE, &v, 1, &t, 1, 0);
+    (void)c;
+    xl_b_set_int(b, op, XL_SLOT(COLLECTIVE_PERMUTE, channel_id), 1);
+    xl_b_set_dims(b, op, XL_SLOT(COLLECTIVE_PERMUTE, source_target_pairs), (xl_dims){ pairs, n });
+    return xl_b_end1(b, op);
+}
+
+xl_value xl_shard_mirror(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *spec, xl_dims dims)
+{
+    int64_t *pairs = xl_new(c->a, int64_t, (size_t)c->n * 2);
+    bool moves = false;
+    for (int64_t p = 0; p < c->n; p++) {
+        int64_t to = p;
+        for (size_t k = 0; k < dims.n; k++)
+            for (uint32_t i = 0; i < spec[dims.p[k]].n; i++) {
+                uint8_t a = spec[dims.p[k]].atom[i];
+                to += (c->size[a] - 1 - 2 * (p / c->stride[a] % c->size[a])) * c->stride[a];
+            }
+        moves = moves || to != p;
+        pairs[2 * p] = p;
+        pairs[2 * p + 1] = to;
+    }
+    return moves ? emit_permute(c, b, v, pairs, (size_t)c->n * 2) : v;
+}
+
+xl_value xl_shard_renumber(xl_shard_ctx *c, xl_b *b, xl_value v, const int64_t *order, bool argument)
+{
+    if (!order)
+        return v;
+    int64_t *pairs = xl_new(c->a, int64_t, (size_t)c->n * 2);
+    for (int64_t p = 0; p < c->n; p++) {
+        pairs[2 * p] = argument ? order[p] : p;
+        pairs[2 * p + 1] = argument ? p : order[p];
+    }
+    return emit_permute(c, b, v, pairs, (size_t)c->n * 2);
+}
+
 static xl_value permute(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *from, const xl_axes *to, uint32_t rank)
 {
     int64_t *need = xl_new(c->a, int64_t, (size_t)c->n), *has = xl_new(c->a, int64_t, (size_t)c->n),
@@ -224,11 +264,7 @@ static xl_value permute(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *fro
         pairs[n++] = src;
         pairs[n++] = p;
     }
-    const xl_type *t = xl_b_type(b, v);
-    xl_op *op = xl_b_begin(b, XL_OP_COLLECTIVE_PERMUTE, &v, 1, &t, 1, 0);
-    xl_b_set_int(b, op, XL_SLOT(COLLECTIVE_PERMUTE, channel_id), 1);
-    xl_b_set_dims(b, op, XL_SLOT(COLLECTIVE_PERMUTE, source_target_pairs), (xl_dims){ pairs, n });
-    return xl_b_end1(b, op);
+    return emit_permute(c, b, v, pairs, n);
 }
 
 xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *global, const xl_axes *from,

@@ -255,9 +255,11 @@ RULE(reverse)
 {
     const xl_type *y = xl_out_type(f, op, 0);
     xl_dims dims = xl_op_dims(op, XL_SLOT(REVERSE, dimensions));
-    for (uint32_t d = 0; d < y->rank; d++)
-        if (!in_list(dims, d))
-            pair(r, d, y->dims[d], 2);
+    for (uint32_t d = 0; d < y->rank; d++) {
+        pair(r, d, y->dims[d], 2);
+        if (in_list(dims, d) && r->nfactor)
+            r->kind[r->nfactor - 1] = XL_FACTOR_MIRROR;
+    }
     return true;
 }
 

@@ -61,24 +61,12 @@ static void border(int64_t *list, uint32_t *n, int64_t v)
         list[(*n)++] = v;
 }
 
-/* The digits of the axes of a mesh: how the device number grows along each. False if it does not grow evenly. */
-static bool mesh_digits(const xl_mesh *m, digit *out)
+static bool in_digits(const xl_mesh *m, int64_t total, digit *out)
 {
-    int64_t total = 1;
-    for (uint32_t i = m->naxis; i-- > 0; ) {
-        out[i] = (digit){ total, m->axis[i].size };
-        if (m->axis[i].size <= 0 || total > (1 << 20))
-            return false;
-        total *= m->axis[i].size;
-    }
-    if (!m->nids)
-        return true;
-    if (m->nids != total || m->ids[0] != 0)
+    if (m->ids[0] != 0)
         return false;
-    for (uint32_t i = 0; i < m->naxis; i++) {
-        int64_t at = out[i].stride;
-        out[i].stride = out[i].size > 1 ? m->ids[at] : 1;
-    }
+    for (uint32_t i = 0; i < m->naxis; i++)
+        out[i].stride = out[i].size > 1 ? m->ids[out[i].stride] : 1;
     for (int64_t k = 0, sum; k < total; k++) {
         int64_t rest = k;
         sum = 0;
@@ -88,6 +76,46 @@ static bool mesh_digits(const xl_mesh *m, digit *out)
             return false;
     }
     return true;
+}
+
+/* The digits of the axes of a mesh: how the device number grows along each. Where it does not grow evenly (*odd) those
+ * of 0, 1, 2, ... False: its devices are none. */
+static bool mesh_digits(const xl_mesh *m, digit *out, bool *odd)
+{
+    digit plain[32];
+    int64_t total = 1;
+    *odd = false;
+    for (uint32_t i = m->naxis; i-- > 0; ) {
+        out[i] = plain[i] = (digit){ total, m->axis[i].size };
+        if (m->axis[i].size <= 0 || total > (1 << 20))
+            return false;
+        total *= m->axis[i].size;
+    }
+    if (!m->nids)
+        return true;
+    if (m->nids != total)
+        return false;
+    for (int64_t i = 0; i < total; i++) {
+        bool seen = false;
+        for (int64_t k = 0; k < i && total <= 4096; k++)
+            seen = seen || m->ids[k] == m->ids[i];
+        if (seen || m->ids[i] < 0 || m->ids[i] >= total)
+            return false;
+    }
+    *odd = !in_digits(m, total, out);
+    if (*odd)
+        memcpy(out, plain, m->naxis * sizeof *out);
+    return true;
+}
+
+const int64_t *xl_shard_order(const xl_shard_ctx *c, const xl_attr *a)
+{
+    digit d[32];
+    bool odd = false;
+    const xl_mesh *m = !a || a->kind != XL_AT_SHARDING ? NULL
+                       : a->sharding->inlined          ? a->sharding->inlined
+                                                       : xl_module_mesh(c->m, a->sharding->mesh);
+    return m && m->naxis && m->naxis <= 32 && mesh_digits(m, d, &odd) && odd ? m->ids : NULL;
 }
 
 static bool add_digit(const xl_shard_ctx *c, digit d, xl_axes *out)
@@ -134,6 +162,7 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c)
     for (uint32_t k = 0; k < c->m->nmesh; k++) {
         const xl_mesh *m = c->m->mesh[k].mesh;
         digit d[32];
+        bool odd;
         int64_t total = 1;
         if (!m->naxis)
             continue;
@@ -152,10 +181,9 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c)
                           "mesh @%.*s multiplies to %lld devices, the program is compiled for %lld partitions: make "
                           "the product of its axes the number of devices",
                           XL_FMT(c->m->mesh[k].name), (long long)total, (long long)c->n);
-        if (!mesh_digits(m, d))
-            return XL_ERR(UNIMPLEMENTED,
-                          "mesh @%.*s numbers its devices in an order that is no transposition of 0, 1, 2, ...",
-                          XL_FMT(c->m->mesh[k].name));
+        if (!mesh_digits(m, d, &odd))
+            return XL_ERR(INVALID, "mesh @%.*s does not number its devices 0 to %lld, each once",
+                          XL_FMT(c->m->mesh[k].name), (long long)total - 1);
         for (uint32_t i = 0; i < m->naxis; i++) {
             border(at, &n, d[i].stride);
             border(at, &n, d[i].stride * d[i].size);
@@ -195,7 +223,8 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c)
     for (uint32_t k = 0; k < c->m->nmesh; k++) {
         const xl_mesh *m = c->m->mesh[k].mesh;
         digit d[32];
-        for (uint32_t i = 0; m->naxis && mesh_digits(m, d) && i < m->naxis; i++) {
+        bool odd;
+        for (uint32_t i = 0; m->naxis && mesh_digits(m, d, &odd) && i < m->naxis; i++) {
             xl_axes a = { 0 };
             if (add_digit(c, d[i], &a))
                 axis(c, &a);
@@ -214,7 +243,8 @@ xl_error *xl_shard_axis(xl_shard_ctx *c, const xl_sharding *s, xl_str name, int6
 {
     const xl_mesh *m = mesh_of(c, s);
     digit d[32];
-    if (!m || m->naxis > 32 || !mesh_digits(m, d))
+    bool odd;
+    if (!m || m->naxis > 32 || !mesh_digits(m, d, &odd))
         return XL_ERR(INVALID, "a sharding names mesh @%.*s, which the program does not have", XL_FMT(s->mesh));
     for (uint32_t i = 0; i < m->naxis; i++)
         if (xl_str_eq(m->axis[i].name, name)) {
@@ -533,7 +563,7 @@ static int64_t tiles_of(const xl_shard_info *info, const xl_axes *spec, uint32_t
 /* The devices in the order of the tiles; those that hold the same tile by their number, in groups over which it is not
  * unreduced. NULL: no memory. */
 static int64_t *devices_of(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
-                           int64_t parts)
+                           const int64_t *order, int64_t parts)
 {
     int64_t n = info->npartition, each = n / parts, sums = parts_of(info, owed),
             *ids = calloc((size_t)(n + parts * sums), sizeof *ids), *used = ids ? ids + n : NULL;
@@ -547,14 +577,15 @@ static int64_t *devices_of(const xl_shard_info *info, const xl_axes *spec, uint3
         for (uint32_t a = 0; a < info->natom; a++)         /* in the order of the mesh */
             if (memchr(owed->atom, (int)a, owed->n))
                 u = u * info->size[a] + p / info->stride[a] % info->size[a];
-        ids[at * each + used[at * sums + u]++ * sums + u] = p;
+        ids[at * each + used[at * sums + u]++ * sums + u] = order ? order[p] : p;
     }
     return ids;
 }
 
 enum { TYPE_REPLICATED = 0, TYPE_OTHER = 3, TYPE_UNREDUCED = 6 };
 
-void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, xl_buf *out)
+void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
+                    const int64_t *order, xl_buf *out)
 {
     int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed),
             copies = n / parts / sums;
@@ -562,7 +593,7 @@ void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t ran
         xl_proto_put_int(out, 1, TYPE_REPLICATED);
         return;
     }
-    int64_t *devices = devices_of(info, spec, rank, owed, parts);
+    int64_t *devices = devices_of(info, spec, rank, owed, order, parts);
     xl_buf dims = { 0 }, ids = { 0 }, last = { 0 };
     xl_proto_put_int(out, 1, TYPE_OTHER);
     for (uint32_t d = 0; d < rank; d++)
@@ -590,7 +621,8 @@ void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t ran
     xl_buf_fini(&last);
 }
 
-void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed, xl_buf *out)
+void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
+                   const int64_t *order, xl_buf *out)
 {
     int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed),
             copies = n / parts / sums;
@@ -599,7 +631,7 @@ void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank
         xl_buf_puts(out, "{replicated}");
         return;
     }
-    int64_t *devices = devices_of(info, spec, rank, owed, parts);
+    int64_t *devices = devices_of(info, spec, rank, owed, order, parts);
     out->failed = out->failed || !devices;
     xl_buf_puts(out, "{devices=[");
     for (uint32_t d = 0; d < rank; d++)

@@ -141,7 +141,7 @@ TEST(unreduced)
         const char *text = split(m, &info, &b);
         CHECK((strstr(text, "all_reduce") != NULL) == (k == 1));
         xl_buf p = { 0 };
-        xl_shard_text(&info, info.out[0], 2, &info.out_owed[0], &p);
+        xl_shard_text(&info, info.out[0], 2, &info.out_owed[0], NULL, &p);
         CHECK(xl_str_is(xl_buf_view(&p),
                         k ? "{replicated}" : "{devices=[1,1,2,4]<=[8] last_tile_dims={replicated, unreduced}}"));
         xl_buf_fini(&p);

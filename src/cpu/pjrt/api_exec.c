@@ -287,7 +287,7 @@ static xl_error *keep_shardings(xl_compiled *e, const xl_shard_info *info)
             const xl_extent *s = k ? &e->plan->arg[i] : &e->plan->out[i];
             xl_buf b = { 0 };
             xl_shard_proto(info, k ? info->arg[i] : info->out[i], s->rank, k ? &info->arg_owed[i] : &info->out_owed[i],
-                           &b);
+                           k ? info->arg_order[i] : info->out_order[i], &b);
             if (b.failed) {
                 xl_buf_fini(&b);
                 return XL_ERR(EXHAUSTED, "no memory for shardings");
@@ -309,14 +309,16 @@ static xl_error *write_shardings(xl_module *m, const xl_shard_info *info)
     xl_buf b = { 0 };
     for (uint32_t i = 0; i < info->narg; i++) {
         b.n = 0;
-        xl_shard_text(info, info->arg[i], xl_shard_rank(xl_value_type(f, f->body->arg[i])), &info->arg_owed[i], &b);
+        xl_shard_text(info, info->arg[i], xl_shard_rank(xl_value_type(f, f->body->arg[i])), &info->arg_owed[i],
+                      info->arg_order[i], &b);
         args[i] = xl_attr_str(m, xl_buf_view(&b));
     }
     b.n = 0;
     xl_buf_puts(&b, info->nout == 1 ? "" : "{");
     for (uint32_t i = 0; i < info->nout; i++) {
         xl_buf_puts(&b, i ? ", " : "");
-        xl_shard_text(info, info->out[i], xl_shard_rank(xl_in_type(f, end, i)), &info->out_owed[i], &b);
+        xl_shard_text(info, info->out[i], xl_shard_rank(xl_in_type(f, end, i)), &info->out_owed[i], info->out_order[i],
+                      &b);
     }
     xl_buf_puts(&b, info->nout == 1 ? "" : "}");
     bool failed = b.failed;
@@ -338,7 +340,7 @@ static xl_error *tell_inspected(const xl_shard_info *info)
         if (in->manual)
             xl_proto_put_int(&b, SHARDING_TYPE, TYPE_MANUAL);
         else
-            xl_shard_proto(info, in->spec, in->rank, &in->owed, &b);
+            xl_shard_proto(info, in->spec, in->rank, &in->owed, NULL, &b);
         int64_t n = (int64_t)b.n;
         err = b.failed ? XL_ERR(EXHAUSTED, "no memory for shardings")
                        : xl_host_call((uint64_t)in->number, &(xl_host_array){ b.p, 1, &n });
