@@ -354,8 +354,12 @@ static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t
     for (uint32_t i = 0; i < n; i++) {
         if (folds(t[i].op)) {
             const float *v = folded[t[i].x.of];
+            float *first = w->part[t[i].x.of];
+            bool short_line = done == 0 && rest < (size_t)2 * XL_STRIP_PARTS; /* in order, as kernel/fold.h does it */
             for (size_t k = 0; k < rest; k++)
-                if (k / XL_STRIP_PARTS % 2 == 0) {         /* as a whole strip would be */
+                if (short_line) {
+                    *first = fold2(t[i].op, *first, v[k]);
+                } else if (k / XL_STRIP_PARTS % 2 == 0) {         /* as a whole strip would be */
                     float *a = &w->part[t[i].x.of][k % XL_STRIP_PARTS];
                     *a = fold2(t[i].op, *a,
                                k + XL_STRIP_PARTS < rest ? fold2(t[i].op, v[k], v[k + XL_STRIP_PARTS]) : v[k]);
@@ -468,7 +472,11 @@ static void run_instr(const worker *w, const xl_tile_instr *x)
     case DO_ALL: {
         char one[16];
         memcpy(one, src, x->elem);
-        x->line(one, src + x->elem, (size_t)(nr * nc) - 1);
+        if (nr * nc < 2 * XL_STRIP_PARTS)                  /* in order, as a short row */
+            for (int64_t k = 1; k < nr * nc; k++)
+                x->line(one, src + (size_t)k * x->elem, 1);
+        else
+            x->line(one, src + x->elem, (size_t)(nr * nc) - 1);
         xl_cascade_row(&x->ew, x->elem, w->acc[x->arg], x->elem, w->tiles, one, 1);
         break;
     }
