@@ -131,9 +131,12 @@ def blocks(lines):
 def main():
     out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build", "site")
     os.makedirs(out, exist_ok=True)
-    pages = {"index.html": "README.md", "CHANGELOG.html": "CHANGELOG.md", "CONTRIBUTING.html": "CONTRIBUTING.md"}
-    pages |= {os.path.basename(f)[:-3] + ".html": f"docs/{os.path.basename(f)}"
-              for f in sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))}
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+        order = re.findall(r"\(docs/([\w-]+)\.md\)", f.read().split("## Pages")[1])  # the menu is in the README's order
+    names = sorted((os.path.basename(f)[:-3] for f in glob.glob(os.path.join(ROOT, "docs", "*.md"))),
+                   key=lambda n: order.index(n) if n in order else len(order))
+    pages = {"index.html": "README.md", **{n + ".html": f"docs/{n}.md" for n in names},
+             "CONTRIBUTING.html": "CONTRIBUTING.md", "CHANGELOG.html": "CHANGELOG.md"}
     name = lambda p: "xlane" if p == "index.html" else p[:-5].replace("-", " ").lower()
     for page, source in pages.items():
         with open(os.path.join(ROOT, source), encoding="utf-8") as f:

@@ -181,7 +181,7 @@ def learns():
     cut = len(data) - len(data) // 10
     bar = bigram_nats(data[:cut], data[cut:])
     got = {}
-    for pattern, steps in (("AMER*2", 300), ("A*2", 400), ("M*2", 250), ("E*2", 250), ("R*2", 250)):
+    for pattern, steps in (("AMER*2", 400), ("A*2", 500), ("M*2", 400), ("E*2", 500), ("R*2", 400)):
         p = xlane("train", "--json", "--quiet", f"data.train={text}", f"model.pattern={pattern}", "model.dim=64",
                   "data.time=32", "data.batch=8", "optimizer.lr=0.006",
                   f"train.steps={steps}", "optimizer.warmup=20", f"train.eval_every={steps}", "train.eval_batches=40", "cache=none", "train.save_every=0")

@@ -1,8 +1,8 @@
 /* xlane.h: define, differentiate and train a model from C (or C++), on any PJRT device.
  *
- * A graph is written down op by op; shapes are inferred at once. It has a sticky error: after the first mistake every
- * call does nothing, and whatever asks for a result reports that mistake with the line of your code. Types are short
- * strings, "f32[32,784]" or "i32[]". Operands of different shapes are broadcast against each other as numpy does it.
+ * A graph is built op by op; shapes are inferred at once. Errors are sticky: after the first mistake every call does
+ * nothing, and the call that asks for a result reports that mistake with its line in your code. Types are short
+ * strings, "f32[32,784]" or "i32[]". Operands of different shapes are broadcast as in numpy.
  *
  *     xl_graph *g = xl_graph_new("line");
  *     xl_tensor x = xl_input(g, "x", "f32[32]"), y = xl_input(g, "y", "f32[32]");
@@ -10,8 +10,8 @@
  *     xl_tensor d = xl_sub(g, xl_add(g, xl_mul(g, w, x), b), y);
  *     xl_loss(g, xl_mean(g, xl_square(g, d), NULL));
  *
- * A lane is an opened device. A trainer keeps parameters and optimizer state on it and runs one compiled step per
- * graph.
+ * A lane is an open plugin with its devices. A trainer keeps parameters and optimizer state there and runs one compiled
+ * step per graph.
  * Functions that can fail return an xl_error *; NULL is success. One thread at a time per graph, lane or trainer. */
 #ifndef XLANE_H
 #define XLANE_H
@@ -42,14 +42,14 @@ typedef struct { uint32_t id; } xl_tensor;                 /* a value of one gra
 XL_API xl_graph *xl_graph_new(const char *name);           /* NULL: no memory */
 XL_API void xl_graph_free(xl_graph *g);                    /* NULL is fine, as for every free and close */
 XL_API const xl_error *xl_graph_error(const xl_graph *g);  /* the first mistake, borrowed; NULL: none so far */
-/* Matrix work in this type ("bf16"), parameters kept in f32. Before the first parameter. */
+/* Matrix products use this type ("bf16"); parameters stay f32. Call it before the first parameter. */
 XL_API void xl_graph_compute(xl_graph *g, const char *dtype);
 XL_API const char *xl_shape(xl_graph *g, xl_tensor t);     /* "f32[32,10]", borrowed until the graph goes */
 XL_API int64_t xl_dim(xl_graph *g, xl_tensor t, int i);    /* -1 is the last one */
 
-/* SPMD: the devices as a mesh with named axes, "data=2, model=4". Before the first tensor of the graph, and before the
- * first tensor of the process is on a device; too late is an error that names both moments. The axes multiply to the
- * devices of the lane. */
+/* SPMD: the devices as a mesh with named axes, "data=2, model=4"; the sizes multiply to the number of devices of the
+ * lane. Call it before the first tensor of the graph, and before the process puts its first tensor on a device; a call
+ * that comes too late is an error that names both moments. */
 XL_API void xl_graph_mesh(xl_graph *g, const char *mesh);
 /* How a tensor is split, dimension by dimension: an axis, several joined by +, or - for whole: "data, -, model". An
  * input or parameter is stored like that (its optimizer state too); anything else is constrained to it, and the
@@ -62,14 +62,14 @@ XL_API xl_tensor xl_param(xl_graph *g, const char *name, const char *type, const
 XL_API xl_tensor xl_const(xl_graph *g, const char *type, double value);   /* the same value everywhere */
 XL_API xl_tensor xl_iota(xl_graph *g, const char *type, int dim);         /* 0, 1, 2, ... along dim */
 
-/* What training is about. A metric is a number that every step gives: `how` says what it is over the whole batch, on
+/* The loss, and metrics: numbers that every step returns. `how` says how a metric is reduced over the whole batch, on
  * all devices: "mean", "sum", "max", or "local" (of one device only; it can be read, but never logged as a global one).
  * On a mesh it can name the axes it is reduced over, "mean over data" (else: all that split the batch), and comes with
  * the number of devices that took part; if that is not what the mesh has, reading it is an error. */
 XL_API void xl_loss(xl_graph *g, xl_tensor scalar);
 XL_API void xl_metric(xl_graph *g, const char *name, const char *how, xl_tensor scalar);
-/* The same of numbers by row, [batch, ...], which are reduced here; weights of the same shape, or XL_NONE. A local one
- * has a number per device. */
+/* The same for values by row, [batch, ...], which are reduced here; weights of the same shape, or XL_NONE. A local
+ * metric has one number per device. */
 #ifdef __cplusplus
 #define XL_NONE (xl_tensor{ UINT32_MAX })
 #else
@@ -109,7 +109,8 @@ XL_API xl_tensor xl_where(xl_graph *g, xl_tensor cond, xl_tensor yes, xl_tensor 
 XL_API xl_tensor xl_cast(xl_graph *g, xl_tensor a, const char *dtype);
 XL_API xl_tensor xl_stop_gradient(xl_graph *g, xl_tensor a);
 
-/* Shapes: lists are strings too, "[32,-1]"; -1 stands for what is left, or counts from the end where axes are meant. */
+/* Shapes: lists are strings too, "[32,-1]". In a list of sizes -1 is inferred; in a list of axes it counts from the
+ * end. */
 XL_API xl_tensor xl_reshape(xl_graph *g, xl_tensor a, const char *dims);
 XL_API xl_tensor xl_transpose(xl_graph *g, xl_tensor a, const char *axes);     /* new order of the axes */
 XL_API xl_tensor xl_broadcast(xl_graph *g, xl_tensor a, const char *dims);
@@ -137,13 +138,14 @@ XL_API xl_tensor xl_layernorm(xl_graph *g, xl_tensor x, xl_tensor gain, xl_tenso
 XL_API xl_tensor xl_cross_entropy(xl_graph *g, xl_tensor logits, xl_tensor labels);
 XL_API xl_tensor xl_masked_mean(xl_graph *g, xl_tensor a, xl_tensor mask);     /* sum(a * mask) / max(1, sum(mask)) */
 
-/* Runs `body` n times with what it returned before: carry[k] keeps its type. One compiled body, whatever n is. `turn`
- * is the i32 number of the turn; xl_row reads row `turn` of a tensor. On return carry holds the last values. For the
- * backward pass a loop keeps what goes round and the results of matrix products; the rest is computed again. */
+/* Runs `body` n times; each iteration gets the carry of the one before, and carry[k] keeps its type. One compiled body,
+ * whatever n is. `turn` is the i32 number of the iteration; xl_row reads row `turn` of a tensor. On return carry holds
+ * the last values. For the backward pass the loop keeps its carry and the results of matrix products; the rest is
+ * recomputed. */
 typedef void xl_scan_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg);
 XL_API void xl_scan(xl_graph *g, int64_t n, xl_tensor *carry, int ncarry, xl_scan_body *body, void *arg);
 XL_API xl_tensor xl_row(xl_graph *g, xl_tensor a, xl_tensor turn);
-/* Between the two calls: computed again in the backward pass instead of kept. */
+/* Ops between the two calls are recomputed in the backward pass instead of kept. */
 XL_API void xl_remat_begin(xl_graph *g);
 XL_API void xl_remat_end(xl_graph *g);
 
@@ -168,7 +170,7 @@ typedef struct {
     double capacity, balance; /* E: places per token and expert beyond the even share; weight of the balance loss */
     double rope_base;
     int scan;                                    /* one compiled body for a repeated unit, whatever its depth */
-    int remat;                                   /* without scan: blocks are computed again in the backward pass */
+    int remat;                                   /* without scan: blocks are recomputed in the backward pass */
     int64_t micro; /* batches per step, accumulated in a loop that keeps the activations of one; 0 or 1: no loop */
     int tie;                                     /* the last product uses the table of the first look-up, as in GPT-2 */
     const char *compute;                         /* "f32" or "bf16" */
@@ -180,7 +182,7 @@ typedef struct {
 XL_API xl_model xl_model_default(void);
 /* Makes the inputs tokens, targets, segments (0: padding, which neither sees nor counts; else the number of the
  * document) and positions (within the document), all i32[batch, time]; the parameters; the loss and the metrics. Gives
- * the logits f32[batch, time, vocab]; none with micro, whose turns do not keep them. `why` (may be NULL) gets why a
+ * the logits f32[batch, time, vocab]; none with micro, whose loop does not keep them. `why` (may be NULL) gets why a
  * repeated unit is not scanned, or "". */
 XL_API xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why);
 
@@ -198,12 +200,12 @@ XL_API void xl_call(xl_graph *g, const xl_exported *e, const char *platform, con
 
 /* ---- lanes and training ------------------------------------------------------------------------------------------ */
 typedef struct xl_lane xl_lane;
-/* plugin: a path, "cpu", "cuda", "tpu", or NULL for the best that is here (XLANE_PLUGIN is asked too). */
+/* plugin: a path, "cpu", "cuda", "tpu", or NULL for the best one on this machine (XLANE_PLUGIN decides if set). */
 XL_CHECKED xl_error *xl_lane_open(const char *plugin, xl_lane **out);
 XL_API void xl_lane_close(xl_lane *l);
 XL_API const char *xl_lane_name(const xl_lane *l);         /* "xlane cpu: NEON ...", for people */
 
-/* Everything here is a tensor on the device: changing it never compiles again. Start from xl_adamw_default. */
+/* Every value here is a tensor on the device: changing one never recompiles. Start from xl_adamw_default. */
 typedef struct {
     double lr, min_lr;            /* of the schedule's top and its end */
     const char *schedule;         /* "constant", "linear", "cosine" */
@@ -218,7 +220,7 @@ typedef struct { const char *name; const void *data; size_t bytes; } xl_feed; /*
 /* Parameters are drawn from the seed. The graph must have a loss; it stays yours, and must outlive the trainer. */
 XL_CHECKED xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t seed, xl_trainer **out);
 XL_API void xl_trainer_free(xl_trainer *t);
-/* One update; returns when the device has been told. Inputs by name, every one. */
+/* One update; returns once the step is enqueued. `feed` names every input. */
 XL_CHECKED xl_error *xl_trainer_step(xl_trainer *t, const xl_feed *feed, int n);
 /* The same with another graph over the same parameters: another bucket of shapes. Compiled when first used. */
 XL_CHECKED xl_error *xl_trainer_step_with(xl_trainer *t, xl_graph *g, const xl_feed *feed, int n);
@@ -231,8 +233,8 @@ XL_CHECKED xl_error *xl_trainer_eval(xl_trainer *t, xl_graph *g, const xl_feed *
                                      double *out);
 XL_CHECKED xl_error *xl_trainer_get(xl_trainer *t, const char *param, void *data, size_t bytes);
 XL_CHECKED xl_error *xl_trainer_set(xl_trainer *t, const char *param, const void *data, size_t bytes);
-/* A safetensors file with parameters, optimizer state and step; written beside and renamed. Loading goes into the live
- * buffers. */
+/* A safetensors file with parameters, optimizer state and step, written atomically (temporary file, then rename).
+ * Loading replaces the values of the live buffers. */
 XL_CHECKED xl_error *xl_trainer_save(xl_trainer *t, const char *path);
 XL_CHECKED xl_error *xl_trainer_load(xl_trainer *t, const char *path);
 

@@ -53,7 +53,7 @@ out:
 
 static void help_all(xl_buf *b, const xl_verb *const *verbs)
 {
-    xl_buf_puts(b, "xlane: launches, proves, trains and watches XLA programs through the PJRT C API\n\n"
+    xl_buf_puts(b, "xlane: runs, caches, debugs and trains XLA programs through the PJRT C API\n\n"
                    "usage: xlane VERB [OPTIONS] [ARGUMENTS]\n\n");
     for (; *verbs; verbs++)
         xl_buf_printf(b, "  %-12s %s\n", (*verbs)->name, (*verbs)->help);
@@ -61,7 +61,7 @@ static void help_all(xl_buf *b, const xl_verb *const *verbs)
                    "Exit status: 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved "
                    "(go on with\n"
                    "`xlane resume`), 5 done but not everything could be recorded.\n"
-                   "XLANE_LOG=off|error|warn|info|debug says how much is told on standard error.\n");
+                   "XLANE_LOG=off|error|warn|info|debug sets how much is logged to standard error.\n");
 }
 
 static void help_verb(xl_buf *b, const xl_verb *v, const xl_opt *common)

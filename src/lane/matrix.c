@@ -924,10 +924,10 @@ static void upgrade_rows(const lane *l, const xl_node *u, xl_matrix_row **out, s
                            .p,
             .symptom = more ? xl_strf(l->a, "%.*s, and %zu more", XL_FMT(symptom), more).p : symptom.p,
             .remedy = package.n
-                          ? xl_strf(l->a, "pip install %.*s==%.*s until it is mended", XL_FMT(package),
+                          ? xl_strf(l->a, "pip install %.*s==%.*s until it is fixed", XL_FMT(package),
                                     XL_FMT(under(u, "from", "version")))
                                 .p
-                          : xl_strf(l->a, "stay with %.*s until it is mended", XL_FMT(under(u, "from", "path"))).p,
+                          : xl_strf(l->a, "stay with %.*s until it is fixed", XL_FMT(under(u, "from", "path"))).p,
             .how = "both versions compiled the same programs, and ran them where the device was here",
             .seen = xl_str_c(l->a, under(u, "to", "label")),
             .source = "xlane upgrade, on this machine",

@@ -451,6 +451,6 @@ xl_error *xl_kernel_top_k(xl_planner *p, const xl_op *op)
     const xl_type *in = xl_in_type(p->f, op, 0), *out = xl_out_type(p->f, op, 0);
     if (op->nout != 2 || out->rank != in->rank || out->dims[in->rank - 1] > d->len ||
         xl_out_type(p->f, op, 1)->dtype != XL_I32)
-        return xl_plan_unsupported(p, op, "its results have not the shape or type of a top_k");
+        return xl_plan_unsupported(p, op, "its result shapes or types do not match a top_k");
     return xl_plan_step(p, op, run_top_k, d, 0);
 }
