@@ -683,7 +683,8 @@ def _():
     text = """
 import sys, numpy as np, jax, jax.numpy as jnp
 def lost(x, n):
-    return (x[0] + x[1]) + x[2], jnp.exp(x[3:].astype(jnp.bfloat16)), n + 1
+    return ((x[0] + x[1]) + x[2], jnp.exp(x[3:].astype(jnp.bfloat16)), n + 1, jnp.log(-x), jnp.sqrt(x),
+            jnp.sin(x[:1].astype(jnp.float16)), jnp.log(-x[:2]))
 def bits(x):
     return jax.lax.bitcast_convert_type(x, jnp.int32) + 1
 f = bits if len(sys.argv) > 1 else lost
@@ -694,10 +695,14 @@ for i in range(3):
     folder, said = python("f64", text, args=("--capture=step:2",))
     got = json.loads(xlane("replay", folder, "--f64", "--json"))["f64"]
     far = math.exp(np.float32(1.005)) - 2.734375                  # exp(1.005) in f64, and as bf16 gives it
-    assert [g["output"] for g in got] == [0, 1] and got[0]["max_abs"] == 1 == got[0]["relative"], got
+    assert [g["output"] for g in got] == [0, 1, 3, 4, 5, 6] and got[0]["max_abs"] == 1 == got[0]["relative"], got
     assert abs(got[1]["max_abs"] - abs(far)) < 1e-3, (got, far)
     said = xlane("replay", folder, "--f64")
     assert "against f64: output 0 f32[] is off by at most 1, 1 of its largest element" in said, said
+    assert "output 3 f32[4] is off by at most " in said and "; 3 of 4 elements are NaN in both" in said, said
+    assert "; 1 of 4 elements are NaN in both" in said and "output 6 f32[2] is NaN in f64 too\n" in said, said
+    assert "output 5 f16[1] is off" in said and "; 1 of 1 elements are NaN and a number in f64" in said, said
+    assert said.count("NaN in both") == 2 and said.count("a number in f64") == 1, said
     assert "against f64" not in xlane("replay", folder)
     folder, said = python("bits", text, "bits", args=("--capture=step:2",))
     said = xlane("replay", folder, "--f64", status=1)

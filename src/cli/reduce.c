@@ -288,7 +288,7 @@ static xl_error *shrink(work *w, bool *keep)
                         op[now++] = op[i];
                 left = now;
                 parts = round == 0 ? 2 : parts > 2 ? parts - 1 : 2;
-                fprintf(stderr, "xlane: %u attempts: %u ops left\n", w->runs, left);
+                fprintf(stderr, "xlane: %u attempts: %u op%s left\n", w->runs, left, left == 1 ? "" : "s");
             }
         if (smaller)
             continue;

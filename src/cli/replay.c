@@ -1,4 +1,5 @@
 /* xlane replay: a captured execution again, here or on another plugin. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -172,10 +173,28 @@ static xl_error *against_f64(const xl_cli *cli, const char *what, const xl_cap_p
         if (have.elem != XL_ELEM_F64 && !d.differ)
             continue;                                      /* integers that are equal */
         double relative = d.scale > 0 ? d.max_abs / d.scale : d.max_abs;
-        xl_buf_printf(text, "against f64: output %u %s is off by at most %.3g, %.3g of its largest element\n", i,
-                      xl_cli_shape(a, &got[i]), d.max_abs, relative);
+        uint64_t here = 0, both = 0, n = have.elem == XL_ELEM_F64 ? have.size / sizeof(double) : 0;
+        for (uint64_t e = 0; e < n; e++) {
+            double x = ((const double *)have.bytes)[e], y = ((const double *)out[i].bytes)[e];
+            here += isnan(x) && !isnan(y);
+            both += isnan(x) && isnan(y);
+        }
+        xl_buf_printf(text, "against f64: output %u %s ", i, xl_cli_shape(a, &got[i]));
+        if (n && both == n)
+            xl_buf_puts(text, "is NaN in f64 too");
+        else
+            xl_buf_printf(text, "is off by at most %.3g, %.3g of its largest element", d.max_abs, relative);
+        if (both && both < n)
+            xl_buf_printf(text, "; %llu of %llu elements are NaN in both", (unsigned long long)both,
+                          (unsigned long long)n);
+        if (here)
+            xl_buf_printf(text, "; %llu of %llu elements are NaN and a number in f64", (unsigned long long)here,
+                          (unsigned long long)n);
+        xl_buf_puts(text, "\n");
         xl_json_map(j);
         xl_json_put_int(j, "output", i);
+        xl_json_put_int(j, "nan_in_both", (int64_t)both);
+        xl_json_put_int(j, "nan_here_only", (int64_t)here);
         xl_json_put_num(j, "max_abs", d.max_abs);
         xl_json_put_num(j, "relative", relative);
         xl_json_end(j);
