@@ -306,6 +306,52 @@ def compiled_once():
         return "%d: %s of ranks %s: %s" % (p.returncode, results, ranks, p.stderr[-300:])
 
 
+def killed_compiling():
+    """Who compiles for the others is killed: one of them takes its place."""
+    tmp = tempfile.mkdtemp(prefix="xlane-ranks-")
+    stall = tmp + "/stall"
+    open(stall, "w").close()
+    code = "import jax, jax.numpy as jnp; print(float(jax.jit(lambda x: jnp.tanh(x).sum())(jnp.ones(8))))"
+
+    def start(name, **env):
+        return subprocess.Popen([XLANE, "run", "--runs", tmp + "/" + name, "--cache", tmp + "/cache", "--",
+                                 sys.executable, "-c", code], text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL,
+                                env=dict(env0, JAX_PLATFORMS="xlane", XLANE_WRAPPED=LIB, STALL_ON="tanh",
+                                         PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.path.join(
+                                             here, "build", "test", "plugins", "wrongop.so"), **env))
+
+    def events(name, what):
+        lines = [json.loads(l) for f in glob.glob(tmp + "/" + name + "/2*/events.jsonl") for l in open(f)]
+        return [e for e in lines if e["event"] == what]
+
+    def until(what):
+        end = time.time() + 120
+        while not what() and time.time() < end:
+            time.sleep(0.05)
+        return what()
+    first = start("first", STALL=stall)
+    if not until(lambda: glob.glob(tmp + "/cache/*/*.lock")):
+        return "nobody holds the lease"
+    second = start("second", STALL=stall + ".not")
+    until(lambda: events("second", "client"))
+    time.sleep(1)
+    before = events("second", "compile")
+    pid = events("first", "client")[0]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    out, _ = second.communicate(timeout=120)
+    first.wait(timeout=60)
+    after = [e["result"] for e in events("second", "compile") if "lambda" in e["module"]]
+    third = start("third", STALL=stall)
+    third.communicate(timeout=120)
+    loaded = [e["result"] for e in events("third", "compile") if "lambda" in e["module"]]
+    shutil.rmtree(tmp)
+    if any("lambda" in e["module"] for e in before) or second.returncode or after != ["compiled"]:
+        return "%d: %s before, then %s: %s" % (second.returncode, before, after, out)
+    if loaded != ["cached"]:
+        return "the next one: %s" % loaded
+
+
 def joined(start, n, **env):
     """Ranks that another launcher starts: one job, one folder."""
     tmp = tempfile.mkdtemp(prefix="xlane-ranks-")
@@ -340,6 +386,7 @@ if need("ranks_mpirun", "mpirun", "openmpi-bin"):
 if slurm_may("ranks_srun"):
     check("srun", srun)
 check("compiled_once", compiled_once)
+check("killed_compiling", killed_compiling)
 check("agreement", agreement)
 check("agreement_of_processes", agreement_of_processes)
 check("launcher", launcher)

@@ -1,7 +1,9 @@
 /* The embedded device with a compiler that takes one op for another, or that crashes: in every program it is given,
  * WRONG_FROM is read as WRONG_TO (of the same length), and a program that has both CRASH_ON and CRASH_WITH ends the
- * process; the compile of one that has SLOW_ON takes 0.8 s more of CPU time. */
+ * process; the compile of one that has SLOW_ON takes 0.8 s more of CPU time, and of one that has STALL_ON it does not
+ * end while the file STALL is there. */
 #include <time.h>
+#include <unistd.h>
 
 #include "wrap.h"
 
@@ -21,6 +23,8 @@ static PJRT_Error *compile(PJRT_Client_Compile_Args *a)
     clock_t until = clock() + (clock_t)(0.8 * CLOCKS_PER_SEC);
     while (has(given, getenv("SLOW_ON")) && clock() < until)
         continue;
+    while (has(given, getenv("STALL_ON")) && !access(getenv("STALL"), F_OK))
+        usleep(10000);
     if (!has(given, from) || !to)
         return real.PJRT_Client_Compile(a);
     other.code = malloc(given->code_size);
