@@ -405,7 +405,7 @@ static bool in_place(const job *w, bool is_a, size_t used)
     ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row, far = rs == 1 ? cs : rs;
     if (!w->kn->part || (is_a ? g->a_type : g->b_type) != w->kn->packed || (rs != 1 && (cs != 1 || !is_a)))
         return false;
-    return used <= (far % 1024 ? RAW : RAW / 4) / (is_a ? 1u : 4u);
+    return used <= (far & 1023 ? RAW : RAW / 4) / (is_a ? 1u : 4u);
 }
 
 /* Tiles of which each thread packs its own factors, block by block of k; the whole of k if sums are `local`. */
@@ -463,6 +463,23 @@ static bool run_own(xl_pool *pool, job *w, size_t group)
     return true;
 }
 
+/* One thread, one block of k, nothing to pack: parts of tiles straight from the factors. */
+static bool run_small(const job *w, size_t kblocks)
+{
+    const xl_gemm *g = w->g;
+    const xl_gemm_kernel *kn = w->kn;
+    if (!kn->part || w->narrow || kblocks > 1 || g->m > SUB_M || g->n > SUB_N || !in_place(w, true, g->n) ||
+        !(w->direct || in_place(w, false, g->m)))
+        return false;
+    for (size_t j = 0; j < g->n; j += kn->nr)
+        for (size_t i = 0; i < g->m; i += kn->mr)
+            kn->part(g->k, w->a + (ptrdiff_t)i * g->a_row * kn->size, g->a_row, g->a_col, w->b + j * kn->size, g->b_row,
+                     w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
+                     min_size(kn->mr, g->m - i), min_size(kn->nr, g->n - j), g->accumulate);
+    finish(w, w->c, g->c_row, 0, 0, g->m, g->n);
+    return true;
+}
+
 static void run_packed(xl_pool *pool, job *w)
 {
     const xl_gemm *g = w->g;
@@ -476,6 +493,8 @@ static void run_packed(xl_pool *pool, job *w)
     size_t mb = min_size(g->m, BLOCK), nb = min_size(g->n, BLOCK);
     if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL * kn->speed)
         pool = NULL;
+    if (xl_pool_size(pool) == 1 && run_small(w, kblocks))
+        return;
     size_t group = kblocks > GROUP && w->acc != XL_GEMM_I32 ? (size_t)ceil(sqrt((double)kblocks)) : 0;
     if (kn->own && (kn->part || xl_pool_size(pool) > 1) && run_own(pool, w, group))
         return;

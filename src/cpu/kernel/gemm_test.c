@@ -197,6 +197,34 @@ TEST(many_tiles)                                /* more than a thread packs at a
     xl_pool_free(p);
 }
 
+/* Of several NaNs a sum keeps one; which one depends on no number of threads either. */
+TEST(nans_are_the_same)
+{
+    enum { M = 45, N = 391, K = 530 };
+    static float a[M * K], b[K * N], c[3][M * N];
+    xl_pool *p[3] = { NULL, xl_pool_new(2), xl_pool_new(5) };
+    for (int turned = 0; turned < 4; turned++) {
+        for (size_t i = 0; i < M * K + K * N; i++) {
+            float *to = i < M * K ? &a[i] : &b[i - M * K];
+            uint32_t odd = 0x7fc00000u | (uint32_t)i;
+            *to = (float)draw();
+            if (seed % 61 == 0)
+                memcpy(to, &odd, sizeof odd);
+            else if (seed % 67 == 0)
+                *to = seed % 2 ? INFINITY : -INFINITY;
+        }
+        for (int t = 0; t < 3; t++) {
+            xl_gemm g = { .m = M, .n = N, .k = K, .a = a, .b = b, .c = c[t], .c_row = N };
+            g.a_row = turned & 1 ? 1 : K, g.a_col = turned & 1 ? M : 1;
+            g.b_row = turned & 2 ? 1 : N, g.b_col = turned & 2 ? K : 1;
+            CHECK(xl_gemm_run(p[t], &g));
+            CHECK(!memcmp(c[0], c[t], sizeof c[0]));
+        }
+    }
+    for (int t = 0; t < 3; t++)
+        xl_pool_free(p[t]);
+}
+
 TEST(unknown_types_are_refused)
 {
     CHECK(!xl_gemm_run(NULL, &(xl_gemm){ .a_type = XL_GEMM_F32, .b_type = XL_GEMM_F64, .c_type = XL_GEMM_F64 }));

@@ -6,6 +6,19 @@
 
 enum { MR8 = 8, NR48 = 48, AHEAD = 8 };
 
+/* x y + z and x + y by instruction: of two NaNs the result is the one that comes first, and which one that is must not
+ * depend on the code that a compiler makes for this or that part of a tile. */
+__attribute__((always_inline)) static inline __m512 fma16(__m512 x, __m512 y, __m512 z)
+{
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(z) : "v"(x), "v"(y));
+    return z;
+}
+__attribute__((always_inline)) static inline __m512 add16(__m512 x, __m512 y)
+{
+    __asm__("vaddps %2, %1, %0" : "=v"(x) : "v"(x), "v"(y));
+    return x;
+}
+
 /* MR x NV vectors of C; element (i, p) of A is a[i * ar + p * ak]; `last` masks the last vector of a row. */
 __attribute__((always_inline)) static inline void block(const int MR, const int NV, size_t k, const float *a,
                                                         ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk,
@@ -31,7 +44,7 @@ __attribute__((always_inline)) static inline void block(const int MR, const int 
             __m512 y = _mm512_set1_ps(a[i * ar]);
             UNROLL
             for (int j = 0; j < NV; j++)
-                acc[i][j] = _mm512_fmadd_ps(x[j], y, acc[i][j]);
+                acc[i][j] = fma16(x[j], y, acc[i][j]);
         }
     }
     UNROLL
@@ -41,7 +54,7 @@ __attribute__((always_inline)) static inline void block(const int MR, const int 
             float *to = c + i * ldc + 16 * j;
             __mmask16 some = j + 1 < NV ? 0xffff : last;
             if (accumulate)
-                acc[i][j] = _mm512_add_ps(_mm512_maskz_loadu_ps(some, to), acc[i][j]);
+                acc[i][j] = add16(_mm512_maskz_loadu_ps(some, to), acc[i][j]);
             _mm512_mask_storeu_ps(to, some, acc[i][j]);
         }
 }
