@@ -56,6 +56,10 @@ static void describe(indexing *x, const xl_extent *op, const xl_extent *idx, con
         } else {
             if (next_idx == vector_dim)
                 next_idx++;
+            if (out->dims[i] == 1) {                       /* always at its only place */
+                next_idx++;
+                continue;
+            }
             x->batch_dim[x->nbatch] = out->dims[i];
             x->batch_out[x->nbatch] = rs[i];
             x->batch_idx[x->nbatch] = next_idx < idx->rank ? is[next_idx] : 0;
@@ -106,6 +110,10 @@ typedef struct {
     xl_strided line;
 } gjob;
 
+enum {
+    MISS = 31
+}; /* to find where a window lies, and to wait for it, takes as long as to copy so many elements more */
+
 static void gather_part(void *ctx, size_t begin, size_t end)
 {
     const gjob *j = ctx;
@@ -132,10 +140,11 @@ static xl_error *run_gather(const xl_step *s, xl_frame *f)
     j.line.elem = j.elem;
     for (uint32_t k = 0; k < j.line.rank; k++)
         j.line.to[k] *= (int64_t)j.elem, j.line.from[k] *= (int64_t)j.elem;
-    if (x->nb * x->nw < 1 << 14)
+    int64_t each = x->nw + MISS;
+    if (x->nb * each < 1 << 14)
         gather_part(&j, 0, (size_t)x->nb);
     else
-        xl_pool_for(f->pool, (size_t)x->nb, (size_t)(4096 / x->nw + 1), gather_part, &j);
+        xl_pool_for(f->pool, (size_t)x->nb, (size_t)(4096 / each + 1), gather_part, &j);
     return NULL;
 }
 xl_error *xl_kernel_gather(xl_planner *p, const xl_op *op)

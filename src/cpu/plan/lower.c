@@ -271,6 +271,91 @@ static xl_op *slice_of_same(lower *l, const xl_op *op)
     return c;
 }
 
+/* Single elements gathered from a broadcast that repeats itself wherever indices choose: what is broadcast, in the
+ * places of the batching dimensions. */
+static xl_op *gather_of_same(lower *l, xl_region *to, const xl_op *op, const xl_op *b)
+{
+    xl_func *f = l->f;
+    const xl_type *x = xl_in_type(f, b, 0), *ids = xl_in_type(f, op, 1), *out = xl_out_type(f, op, 0);
+    xl_dims d = xl_op_dims(b, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions)),
+            batch = xl_op_dims(op, XL_SLOT(GATHER, operand_batching_dims)),
+            in_ids = xl_op_dims(op, XL_SLOT(GATHER, start_indices_batching_dims));
+    int64_t vector = xl_op_int(op, XL_SLOT(GATHER, index_vector_dim)), dims[XL_RANK_MAX], at[XL_RANK_MAX], last = -1;
+    size_t n = 0;
+    if (!xl_type_static(x) || d.n != x->rank || batch.n != in_ids.n || vector > ids->rank)
+        return NULL;
+    for (size_t i = 0; i < d.n; i++) {
+        size_t k = 0;
+        if (x->dims[i] == 1)
+            continue;
+        while (k < batch.n && batch.p[k] != d.p[i])
+            k++;
+        if (k == batch.n || in_ids.p[k] == vector)
+            return NULL;
+        at[n] = in_ids.p[k] - (in_ids.p[k] > vector);
+        if (at[n] <= last)
+            return NULL;
+        last = at[n];
+        dims[n++] = x->dims[i];
+    }
+    const xl_type *t = xl_type_tensor(f->m, x->dtype, (xl_dims){ dims, n });
+    xl_value v = xl_op_new(f, to, XL_OP_RESHAPE, b->in, 1, &t, 1, 0, op->loc)->out[0];
+    xl_op *c = xl_op_new(f, NULL, XL_OP_BROADCAST_IN_DIM, &v, 1, &out, 1, 0, op->loc);
+    xl_op_set(c, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions), xl_attr_dims(f->m, (xl_dims){ at, n }));
+    return c;
+}
+
+/* Few single elements gathered from an elementwise op's result are that op of the elements gathered from its operands:
+ * a loss that picks the label's log-probability does not need the others. NULL: not so, or not worth it. */
+static xl_op *gather_first(lower *l, xl_region *to, const xl_op *op, int depth)
+{
+    enum { FEWER = 16, DEEP = 4, OPERANDS = 3 };
+    xl_func *f = l->f;
+    const xl_op *from = f->val[op->in[0].id].def;
+    const xl_type *in = xl_in_type(f, op, 0), *out = xl_out_type(f, op, 0);
+    int64_t many, few;
+    if (!from || from->extra || in->quant || !xl_type_static(in) || !xl_type_count(in, &many) ||
+        !xl_type_static(xl_in_type(f, op, 1)) || !xl_type_count(out, &few) || few * FEWER > many ||
+        xl_op_dims(op, XL_SLOT(GATHER, offset_dims)).n)
+        return NULL;
+    if (from->code == XL_OP_BROADCAST_IN_DIM)
+        return gather_of_same(l, to, op, from);
+    if (!(xl_ops[from->code].flags & XL_OP_ELEMWISE) || from->nin == 0 || from->nin > OPERANDS || from->nout != 1 ||
+        from->nregion || depth == DEEP)
+        return NULL;
+    for (uint32_t i = 0; i < from->nin; i++) {
+        const xl_type *t = xl_in_type(f, from, i);
+        bool same = t->rank == in->rank && !t->quant && t->kind == in->kind;
+        for (uint32_t k = 0; same && k < t->rank; k++)
+            same = t->dims[k] == in->dims[k];
+        if (!same)
+            return NULL;
+    }
+    xl_value v[OPERANDS];
+    for (uint32_t i = 0; i < from->nin; i++) {
+        const xl_type *t = xl_type_with_dtype(f->m, out, xl_in_type(f, from, i)->dtype);
+        xl_value operand[2] = { from->in[i], op->in[1] };
+        xl_op *g = xl_op_new(f, NULL, XL_OP_GATHER, operand, 2, &t, 1, 0, op->loc), *known;
+        for (uint32_t k = 0; k < xl_op_nattr(XL_OP_GATHER); k++)
+            xl_op_set(g, k, op->attr[k]);
+        known = gather_first(l, to, g, depth + 1);
+        xl_region_append(f, to, known ? known : g);
+        v[i] = (known ? known : g)->out[0];
+    }
+    xl_op *c = xl_op_new(f, NULL, from->code, v, from->nin, &out, 1, 0, op->loc);
+    for (uint32_t k = 0; k < xl_op_nattr(from->code); k++)
+        xl_op_set(c, k, from->attr[k]);
+    return c;
+}
+
+static xl_op *gather_less(lower *l, xl_region *to, const xl_op *op)
+{
+    xl_op *c = gather_first(l, to, op, 0);
+    if (c)
+        replace(l, op->out[0], c->out[0]);
+    return c;
+}
+
 /* An op that says the same as this one for less; what it needs before it is appended to r. NULL: none. */
 static xl_op *better(lower *l, xl_region *r, const xl_op *op)
 {
@@ -283,6 +368,7 @@ static xl_op *better(lower *l, xl_region *r, const xl_op *op)
         return (known = reduce_nothing(l, r, op)) ? known : wide_product(l, r, op);
     case XL_OP_BROADCAST_IN_DIM: case XL_OP_TRANSPOSE: return l->keep_manual ? NULL : moves_nothing(l, op);
     case XL_OP_DYNAMIC_SLICE: return l->keep_manual ? NULL : slice_of_same(l, op);
+    case XL_OP_GATHER: return l->keep_manual ? NULL : gather_less(l, r, op);
     default: return NULL;
     }
 }

@@ -1,6 +1,6 @@
 /* src/cpu/plan/lower.h: what a module goes through before it is planned: every call and composite inlined (composites
- * that we know by name become the op of that name), regions that only group spliced in, and ops whose results nobody
- * reads dropped. */
+ * that we know by name become the op of that name), regions that only group spliced in, elements gathered before the
+ * elementwise ops that they come from, and ops whose results nobody reads dropped. */
 #ifndef XL_CPU_LOWER_H
 #define XL_CPU_LOWER_H
 
