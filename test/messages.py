@@ -1,6 +1,9 @@
 """What commands say when something is wrong: exit status, the sentence and its next step, and what must not be said. A row per message."""
 import glob, os, re, shutil, subprocess, sys, tempfile
+import _check
 from _check import check, end
+
+_check.prefix = "WM_"
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("XLANE_BUILD", os.path.join(HERE, "..", "build")))
@@ -77,7 +80,9 @@ ROWS = [
      ["--hang takes a number of seconds, at least 0, not '-1'"], []),
     ("retries_below_zero", ["run", "--retries=-2", "--cache=off", "--", "true"], 2,
      ["--retries takes a whole number of at least 0"], []),
-    ("an_unknown_failure", ["classify", "-"], 0, ["unknown", "the whole log of every rank"], ["retry.def", "add a row"],
+    ("an_unknown_failure", ["classify", "-"], 1,
+     ["unknown: ", "the whole log of every rank", "no retry by itself: what failed is not known"],
+     ["retry.def", "add a row", "graph", "do not retry"],
      {"stdin": "something odd happened\n"}),
     ("a_known_failure", ["classify", "-"], 0, ["compile_hbm", "smaller"], ["the whole log"],
      {"stdin": "RESOURCE_EXHAUSTED: E1000: Ran out of memory in memory space hbm\n"}),

@@ -106,6 +106,9 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
         XL_DO(xl_file_read_max(a, strcmp(from, "-") ? from : "/dev/stdin", 64 << 20, &text));
     }
     xl_failure f = sig ? xl_retry_signal(sig) : xl_retry_classify(0, text, phase);
+    bool known = f.boundary != XL_AT_UNKNOWN;
+    if (!known)
+        xl_cli_exit(cli, XL_EXIT_FAILED);
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
@@ -117,14 +120,17 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
     } else {
         if (sig)
             xl_buf_printf(&b, "ended by signal %d (%s), phase: %s\n", sig, strsignal(sig), xl_phase_word(phase));
-        xl_buf_printf(&b, "%s (%s%s%s): %s\n", f.cause, xl_boundary_word(f.boundary), f.ecode[0] ? ", " : "", f.ecode,
-                      f.text);
+        xl_buf_printf(&b, "%s", f.cause);
+        if (known || f.ecode[0])
+            xl_buf_printf(&b, " (%s%s%s)", known ? xl_boundary_word(f.boundary) : "", known && f.ecode[0] ? ", " : "",
+                          f.ecode);
+        xl_buf_printf(&b, ": %s\n", f.text);
         if (f.masked_by)
             xl_buf_printf(&b, "a %s error stands over it and is not the cause\n", f.masked_by);
         static const char *const words[] = { "try again here", "try a smaller candidate", "try on another host",
                                              "something must be fixed first", "do not retry" };
-        xl_buf_printf(&b, "%s%s\n", words[f.verdict],
-                      f.again || sig || f.verdict > XL_RETRY_SMALLER
+        xl_buf_printf(&b, "%s%s\n", known ? words[f.verdict] : "no retry by itself: what failed is not known",
+                      !known || f.again || sig || f.verdict > XL_RETRY_SMALLER
                           ? ""
                           : ", but not by itself: it failed after the compile window");
     }
@@ -139,7 +145,8 @@ const xl_verb xl_verb_classify = {
     .args = "[FILE | RUN | -]",
     .help = "what an XLA error means for a retry: here, smaller, elsewhere, fix, never",
     .more = "Reads the text of an error, or the failures of a recorded run: of one with --retries each failed attempt, "
-            "its command and what followed. A coordination error that hides another rank's cause is seen through.",
+            "its command and what followed. A coordination error that hides another rank's cause is seen through. "
+            "Exit status: 1 where the failure is not known.",
     .example = "python train.py 2>&1 | tail -100 | xlane classify -",
     .opts = opts,
     .min = 0,

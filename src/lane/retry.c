@@ -30,7 +30,7 @@ const char *xl_retry_word(xl_retry r)
 }
 const char *xl_boundary_word(xl_boundary b)
 {
-    static const char *const words[] = { "host", "startup", "device", "graph", "cache" };
+    static const char *const words[] = { "host", "startup", "device", "graph", "cache", "unknown" };
     return words[b];
 }
 const char *xl_phase_word(xl_phase p)
@@ -103,7 +103,7 @@ xl_failure xl_retry_classify(int code, xl_str text, xl_phase phase)
 {
     xl_failure f = { .cause = "unknown",
                      .verdict = XL_RETRY_NEVER,
-                     .boundary = XL_AT_GRAPH,
+                     .boundary = XL_AT_UNKNOWN,
                      .text = "nothing in this text is a failure that xlane knows: give the whole log of every rank, "
                              "from its first error on, or the run's folder" };
     const struct cause *hit = NULL, *mask = NULL, *last = NULL;

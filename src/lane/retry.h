@@ -15,7 +15,8 @@ typedef enum {
     XL_AT_STARTUP,
     XL_AT_DEVICE,
     XL_AT_GRAPH,
-    XL_AT_CACHE
+    XL_AT_CACHE,
+    XL_AT_UNKNOWN
 } xl_boundary;                                                             /* which layer to look at (B4) */
 typedef enum { XL_PHASE_STARTUP, XL_PHASE_WINDOW, XL_PHASE_RUN } xl_phase; /* WINDOW: the first compiles */
 
