@@ -1,5 +1,6 @@
-"""What is said of a run is what was seen of it: receipts, the catalog, retries, the matrix, and success words. Under unmodified JAX on the embedded device."""
+"""What is said of a run is what was seen of it: receipts, the catalog, retries, the matrix, and success words. Rows W6-W8, W10, W12. Under unmodified JAX on the embedded device."""
 import json, os, resource, shutil, signal, subprocess, sys, tempfile
+import _check
 from _check import check, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -60,6 +61,7 @@ PY = [sys.executable, "step.py"]
 # ---- receipts --------------------------------------------------------------------------------------------------------
 p, folder = run("good", *PY, args=("--profile", "cpu"))
 r, facts, text = receipt(folder)
+_check.prefix = "W6_"
 check("a_run_that_ran", p.returncode == 0 and r["proof"] == "ran" and r["claim"] == "viability"
       and ": ran, viability\n" in text and facts["devices_answer"].startswith("yes"), (p.stderr, r, text))
 good = folder
@@ -81,6 +83,7 @@ check("a_run_without_memory_proves_nothing", p.returncode == 1 and r["proof"] ==
 # ---- the catalog, retries and candidates -----------------------------------------------------------------------------
 ls = lambda *args: json.loads(xlane("catalog", "--json", *args).stdout)
 entries = [e for e in ls() if e["what"] == "run"]
+_check.prefix = "W7_"
 check("guarded_programs_are_in_the_catalog", [e["outcome"] for e in entries] == ["ran", "killed", "failed"]
       and "jit_train_step of " in entries[0]["signature"]["model"]
       and entries[0]["signature"]["hardware"] == "1 x xlane_cpu" and len(entries[0]["signature"]["code"]) == 64, entries)
@@ -133,6 +136,7 @@ def matrix(*args, env=None):
 
 
 rows = json.loads(xlane("matrix", "list", "--json").stdout)
+_check.prefix = "W8_"
 check("every_row_has_its_remedy", len(rows) >= 39 and all(r["remedy"] and r["how"] and r["seen"] and r["source"] for r
                                                           in rows), rows)
 text = {r["name"]: r["remedy"] for r in rows}
@@ -203,6 +207,7 @@ check("the_light_profile_has_no_source_lines", "torch_level" in p.stdout and "  
 p = xlane("train", *TINY, "train.steps=5", "--json", "--quiet")
 folder = json.loads(p.stdout)["run"]
 r, facts, text = receipt(TMP + "/" + folder)
+_check.prefix = "W10_"
 check("a_trained_run_has_its_counts", r["proof"] == "ran" and "1 compiled, 0 from the cache, 0 from the frontend's own, 5 executed" in facts["restore"] and facts["devices_answer"].startswith("yes: xlane")
       and r["restore"]["cache"] == TMP + "/cache" and facts["command"].startswith("xlane train data.train="), (p.stderr,
           facts))
@@ -255,6 +260,7 @@ for args, env, info, warns in ((["--quiet"], {}, False, True), ([], {}, False, T
 with open(TMP + "/add.mlir", "w") as f:
     f.write("func.func @main(%x: tensor<64xf32>) -> tensor<64xf32> {\n  %0 = stablehlo.add %x, %x : tensor<64xf32>\n  return %0 : tensor<64xf32>\n}\n")
 p = xlane("rehearse", "--topology=xlane:1", "add.mlir")
+_check.prefix = "W12_"
 check("rehearse_explains_its_figures", p.returncode == 0 and "needs: code + arguments + outputs - aliased + temporary"
       in p.stdout and "peak: the most that the compiler sees alive" in p.stdout, p.stdout)
 p = xlane("rehearse", "--topology=xlane:1", "--profile", "tpu-v6e", "add.mlir")

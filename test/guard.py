@@ -352,7 +352,7 @@ def _():
     assert len(files) == 2 and len(pids) == 2 and "lane.prom" in files, (files, pids)
 
 
-@checked("L2_late_flags_are_reported")
+@checked("L2_W11_late_flags_are_reported")
 def _():
     path = script("late.py",
                   "import jax, jax.numpy as jnp, os\njnp.ones(3) + 1\nos.environ['XLA_FLAGS'] = '--xla_late=1'\n"

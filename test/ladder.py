@@ -1,6 +1,9 @@
 """xlane ladder on the embedded device: every rung cold and restored, and planted faults blamed on the right layer (B1, B4)."""
 import json, os, shutil, subprocess, sys, tempfile, time
+import _check
 from _check import check, end
+
+_check.prefix = "W6_"
 
 XLANE, PLUGINS = os.path.abspath("build/xlane"), os.path.abspath("build/test/plugins")
 TMP = tempfile.mkdtemp(prefix="xlane-ladder-")

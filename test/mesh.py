@@ -289,13 +289,13 @@ def jax_run(case):
         in ("not-reduced", "local-read", "fault") and case in e.get("module", case)]
 
 
-def lie(case, event, *parts):
+def lie(case, event, *parts, row=""):
     def go():
         out, err, folder, found = jax_run(case)
         if [e["event"] for e in found] != [event] or not all(p in found[0]["text"] for p in parts):
             return str(found)
         return None if found[0]["text"] in err and event in x("explain", folder) else "it was not said"
-    holds("guard_" + case, go)
+    holds(row + "guard_" + case, go)
 
 
 def honest():
@@ -361,7 +361,7 @@ holds("guard_honest", honest)
 lie("no_collective", "not-reduced", "0: 12.5, 1: 14.5", "no collective of its own")
 lie("wrong_group", "not-reduced", "0: 15.5", "4: 47.5", "4 of 8 devices")
 lie("early_read", "local-read", "device 0 of 8 only")
-lie("early_index", "local-read", "device 0 of 8 only")
+lie("early_index", "local-read", "device 0 of 8 only", row="W11_")
 holds("guard_ten_arrays_lie_as_jax_says", ten)
 holds("guard_explains_a_collective", mismatch)
 holds("on_xla_with_both_annotations", on_xla)

@@ -31,7 +31,7 @@ for name, c in causes.CASES.items():
     if not wanted(name):
         continue
 
-    @check("cause_" + name)
+    @check("W4_cause_" + name)
     def _():
         folder = start(name, c)
         text, found = xlane("explain", folder), json.loads(xlane("explain", "--json", folder))
@@ -54,7 +54,7 @@ for name, c in causes.HEALTHY.items():
     if not wanted(name):
         continue
 
-    @check("healthy_" + name)
+    @check("W4_healthy_" + name)
     def _():
         text = xlane("explain", start(name, c))
         assert answers(text) == causes.NO and " compiled once, ran " in text.splitlines()[0] and text.splitlines()[0].endswith("no recompile"), text

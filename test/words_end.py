@@ -25,7 +25,7 @@ def outcomes():
     return [e["outcome"] for e in json.loads(xlane("catalog", "--json"))]
 
 
-@check("a_killed_run_is_said_to_be_killed")
+@check("W6_a_killed_run_is_said_to_be_killed")
 def _():
     folder, _ = python("killed", STEPS % "os.kill(os.getpid(), signal.SIGKILL)", status=137)
     receipt = xlane("receipt", "show", folder)
@@ -41,7 +41,7 @@ def _():
     assert json.loads(xlane("top", "--once", "--json", folder))["running"] is False
 
 
-@check("a_killed_run_is_not_known_to_run")
+@check("W6_a_killed_run_is_not_known_to_run")
 def _():
     path = script("sizes.py",
                   "import sys\n" + STEPS % "os.kill(os.getpid(), signal.SIGKILL) if len(sys.argv) < 2 else None")
@@ -52,14 +52,14 @@ def _():
     assert again.returncode == 0 and "knows" not in again.stderr, again.stderr
 
 
-@check("a_crash_is_a_crash")
+@check("W6_a_crash_is_a_crash")
 def _():
     folder, _ = python("crashed", STEPS % "os.kill(os.getpid(), signal.SIGSEGV)", status=139)
     text = xlane("classify", folder)
     assert "crashed (host): " in text and "faulthandler" in text and "killed" not in text, text
 
 
-@check("an_error_of_its_own_and_none")
+@check("W6_an_error_of_its_own_and_none")
 def _():
     folder, _ = python("raised", STEPS % "raise SystemExit(3)", status=3)
     assert "ended with status 3, and no failure of XLA's was recorded" in xlane("classify", folder, status=1)
@@ -70,7 +70,7 @@ def _():
     assert outcomes()[-1] == "ran", outcomes()
 
 
-@check("killed_with_its_launcher")
+@check("W6_killed_with_its_launcher")
 def _():
     runs = os.path.join(TMP, "runs-both")
     path = script("both.py", STEPS % "print('ready', flush=True)\ntime.sleep(600)")

@@ -24,7 +24,7 @@ def steps_of(folder):
     return one
 
 
-@check("host_gap_that_grows_is_told_from_time_on_the_device")
+@check("W9_host_gap_that_grows_is_told_from_time_on_the_device")
 def _():
     folder, _ = python("drift", STEPS.replace("SLEEP", "0.01 if i < 40 else 0.05"), **kw)
     s = steps_of(folder)
@@ -41,7 +41,7 @@ def _():
         html) and "Step time" in html, html[:3000]
 
 
-@check("steady_steps_have_no_drift_and_a_restart_is_told_with_its_parts")
+@check("W9_steady_steps_have_no_drift_and_a_restart_is_told_with_its_parts")
 def _():
     even, own = STEPS.replace("SLEEP", "0.02"), dict(kw, cache=os.path.join(TMP, "cache-even"))
     cold, _ = python("even", even, **own)

@@ -57,7 +57,7 @@ def screen():
     return tmux("capture-pane", "-p", "-t", "top")
 
 
-@check("view_of_a_running_process_one_frame_and_json")
+@check("W13_view_of_a_running_process_one_frame_and_json")
 def _():
     if os.path.exists(end):
         os.remove(end)
@@ -88,7 +88,7 @@ def _():
     assert json.loads(xlane("top", "--json", folder))["running"] is False
 
 
-@check("killed_run_is_told_from_a_running_one")
+@check("W13_killed_run_is_told_from_a_running_one")
 def _():
     os.remove(end)
     p, folder = start("killed")
@@ -100,7 +100,7 @@ def _():
     wait(lambda: "its processes are gone" in xlane("top", "--once", folder), "the end")
 
 
-@check("view_of_a_training_run")
+@check("W13_view_of_a_training_run")
 def _():
     conf = ["data.train=book.txt", "data.format=bytes", "model.dim=32", "model.heads=2", "data.batch=2", "data.time=32",
             "train.steps=100000", "cache=none", "runs=trained"]
@@ -158,7 +158,7 @@ def in_tmux():
 
 
 if shutil.which("tmux"):
-    check("view_in_a_terminal_that_is_resized_and_ends_with_the_verdict")(in_tmux)
+    check("W13_view_in_a_terminal_that_is_resized_and_ends_with_the_verdict")(in_tmux)
 else:
     print("skip view_in_a_terminal: no tmux; ./x test installs it where it may")
 done()

@@ -34,7 +34,7 @@ for name, c in causes.CASES.items():
     if not wanted(name):
         continue
 
-    @check("torch_cause_" + name)
+    @check("W4_torch_cause_" + name)
     def _():
         folder = start(name, c, "--profile", "debug-recompile")
         text, found = xlane("explain", folder), json.loads(xlane("explain", "--json", folder))
@@ -53,7 +53,7 @@ for name, c in causes.HEALTHY.items():
     if not wanted(name):
         continue
 
-    @check("torch_healthy_" + name)
+    @check("W4_torch_healthy_" + name)
     def _():
         text = xlane("explain", start(name, c))
         opening = text.split("beside that")[0].split("\n\n")[0]
@@ -67,7 +67,7 @@ for i in range(4):
     torch_xla.sync()
 """
 if ALL or PICK and "falls_back" in PICK:
-    @check("torch_fallbacks_are_in_metrics")
+    @check("W4_torch_fallbacks_are_in_metrics")
     def _():
         folder = start("falls_back", dict(text=FALLS_BACK), "--profile", "debug-light")
         text, found = xlane("metrics", folder), json.loads(xlane("metrics", "--json", folder))

@@ -1,7 +1,7 @@
 """What `explain` says of one run and of two: the verdict of each step module, the three triage answers, and what it does not say."""
 import re
 
-from _guarded import XLANE, answers, check, done, environment, events, line_of, python, run, script, xlane
+from _guarded import HERE, XLANE, answers, check, done, environment, events, line_of, python, run, script, xlane
 import os, subprocess, sys
 
 STEP = """
@@ -23,7 +23,7 @@ HEALTHY = STEP.replace("SIZES", "[8] * 12")
 BATCH = STEP.replace("SIZES", "[32] * 6 + [36] * 3")
 
 
-@check("healthy_run_answers_no_and_opens_with_its_verdict")
+@check("W1_healthy_run_answers_no_and_opens_with_its_verdict")
 def _():
     folder, _ = python("healthy", HEALTHY)
     text = xlane("explain", folder)
@@ -33,10 +33,11 @@ def _():
     assert "jit_broadcast_in_dim" in xlane("explain", "--all", folder)
 
 
-@check("batch_change_is_a_shape_and_the_divisor_of_a_mean_follows")
+@check("W1_batch_change_is_a_shape_and_the_divisor_of_a_mean_follows")
 def _():
+    global batch
     folder, _ = python("batch", BATCH)
-    text = xlane("explain", folder)
+    batch = text = xlane("explain", folder)
     assert answers(text) == ("yes", "no", "no"), text
     first = text.splitlines()[0]
     assert re.match(r"`train_step` compiled 2 times: argument `x` dimension 0 took 32, 36 at \S*batch.py:%d; pad "
@@ -44,7 +45,20 @@ def _():
     assert re.search(r"follows: constant 128 -> 144, used by stablehlo.divide", text), text
 
 
-@check("learning_rate_that_changes_with_the_batch_is_a_cause_of_its_own")
+@check("W3_verdict_first_then_one_line_for_helpers_then_details_and_a_remedy_for_every_cause")
+def _():
+    verdict, helpers, detail = batch.splitlines()[:3]
+    assert verdict.startswith("`train_step` compiled 2 times: ") and helpers.startswith("beside that "), batch
+    assert re.match(r" +\d+\.\d+ s  jit_train_step ", detail), batch
+    assert batch.count("broadcast_in_dim") == 0 and batch.count("other modules") == 1, batch
+    table = open(os.path.join(HERE, "..", "src", "lane", "cause.def")).read()
+    page = open(os.path.join(HERE, "..", "docs", "recompiles.md")).read()
+    rows = re.findall(r'^CAUSE\("([a-z0-9-]+)", \w+, "([^"]*)"', table, re.M)
+    assert len(rows) == table.count("\nCAUSE(") > 25 and all(len(remedy) > 20 for _, remedy in rows), rows
+    assert not [word for word, _ in rows if "`%s`" % word not in page], "docs/recompiles.md lacks a cause"
+
+
+@check("W1_learning_rate_that_changes_with_the_batch_is_a_cause_of_its_own")
 def _():
     folder, _ = python("both", BATCH.replace("def train_step(w, x):",
                                              "def train_step(w, x, lr=0.1):").replace("0.1 * jnp.mean", "lr * jnp.mean")
@@ -54,7 +68,7 @@ def _():
     assert answers(text) == ("yes", "no", "yes") and "a constant took 0.1, 0.3 at " in text, text
 
 
-@check("nothing_recorded_is_said_and_exits_1")
+@check("W1_nothing_recorded_is_said_and_exits_1")
 def _():
     for name, cmd, env in ("plain", ["true"], {}), ("off", [sys.executable, "-c", "print(1)"], {"XLANE_GUARD": "off"}):
         folder, _ = run(name, *cmd, **env)
@@ -64,7 +78,7 @@ def _():
         assert "not recorded" in text and "same graphs" not in text, text
 
 
-@check("small_step_is_a_step_and_the_gate_counts_it")
+@check("W5_small_step_is_a_step_and_the_gate_counts_it")
 def _():
     tiny = "import jax, jax.numpy as jnp\n@jax.jit\ndef train_step(w, x):\n    return w + x.sum()  # HERE\nw = jnp.ones(4)\n" \
            "for i in range(30):\n    w = train_step(w, jnp.ones(3 + max(0, i - 18)))\nprint(w)\n"
@@ -79,7 +93,7 @@ def _():
     assert "no step: " in xlane("explain", folder), xlane("explain", folder)
 
 
-@check("cold_and_warm_runs_are_told_apart")
+@check("W2_cold_and_warm_runs_are_told_apart")
 def _():
     path, kw = script("again.py", HEALTHY), dict(runs=os.path.join(os.path.dirname(script("x", "")), "runs-again"),
                                                  cache=os.path.join(os.path.dirname(script("x", "")), "cache-again"))
@@ -96,7 +110,7 @@ def _():
     assert "inputs" in text and "dimension 0 is 36, before 8" in text and "is the machine" not in text, text
 
 
-@check("unrelated_scripts_with_one_function_name_are_not_compared")
+@check("W2_unrelated_scripts_with_one_function_name_are_not_compared")
 def _():
     runs = os.path.join(os.path.dirname(script("x", "")), "runs-unrelated")
     python("first", HEALTHY, runs=runs)

@@ -401,7 +401,7 @@ static void need_program(xl_arena *a, xl_contracts *c, record *r)
 /* Ops and constants come and go with the arguments that they read, so those are asked first. */
 static const xl_diff_kind order[] = { XL_DIFF_SHAPE, XL_DIFF_DTYPE,  XL_DIFF_KEY,     XL_DIFF_SHARDING,
                                       XL_DIFF_ARGS,  XL_DIFF_ORDER,  XL_DIFF_INDEX,   XL_DIFF_CONSTANT,
-                                      XL_DIFF_OP,    XL_DIFF_LAYOUT, XL_DIFF_DONATION };
+                                      XL_DIFF_OP,    XL_DIFF_SETUP,  XL_DIFF_LAYOUT, XL_DIFF_DONATION };
 
 /* A constant on a line where ops came or went is part of that change, and no cause of its own. */
 static bool among_ops(const xl_verdict *v, const xl_diff *x)
@@ -453,6 +453,35 @@ static int64_t converted(const xl_module *m, bool scalars)
     return out;
 }
 
+/* The arguments of this value's dtype that it is computed from, looking back at most `depth` ops. */
+static int64_t made_from(const xl_func *f, xl_value v, xl_dtype dtype, int depth)
+{
+    const xl_val *x = &f->val[v.id];
+    int64_t out = 0;
+    if (!x->def)
+        return x->region == f->body && x->index < 63 && x->type->dtype == dtype ? (int64_t)1 << x->index : 0;
+    for (uint32_t i = 0; depth && x->def->nin <= 3 && i < x->def->nin; i++)
+        out |= made_from(f, x->def->in[i], dtype, depth - 1);
+    return out;
+}
+
+/* The arguments whose values are converted to the type that they have: JAX writes that where a value of a weak type
+ * (a Python number, or what is computed from it alone) meets an array of the same type. */
+static int64_t strengthened(const xl_module *m, uint32_t *n)
+{
+    const xl_func *f = xl_module_entry(m);
+    int64_t out = 0;
+    *n = 0;
+    for (uint32_t i = 0; f && f->body && i < f->body->nop; i++) {
+        const xl_op *op = f->body->op[i];
+        if (op->code != XL_OP_CONVERT || !xl_type_eq(xl_in_type(f, op, 0), xl_out_type(f, op, 0)))
+            continue;
+        out |= made_from(f, op->in[0], xl_in_type(f, op, 0)->dtype, 6);
+        ++*n;
+    }
+    return out;
+}
+
 /* As many ops of each kind, but for those that only change a form. */
 static bool same_work(const xl_module *a, const xl_module *b)
 {
@@ -466,8 +495,9 @@ static bool same_work(const xl_module *a, const xl_module *b)
 }
 
 /* Nothing differs but conversions and what comes of them, and a scalar argument of one type in both is converted in one
- * alone. A Python value that chooses a precision converts arrays in the same program as it does scalars. */
-static int weak_argument(const xl_module *before, const xl_module *after, const xl_verdict *v)
+ * alone. A Python value that chooses a precision converts arrays in the same program as it does scalars. *number: it is
+ * a Python number now. */
+static int weak_argument(const xl_module *before, const xl_module *after, const xl_verdict *v, bool *number)
 {
     for (uint32_t i = 0; i < v->ndiff; i++)
         if (v->diff[i].arg >= 0 || v->diff[i].kind == XL_DIFF_SHAPE || v->diff[i].kind == XL_DIFF_SHARDING ||
@@ -475,9 +505,17 @@ static int weak_argument(const xl_module *before, const xl_module *after, const 
             return -1;
     int64_t x = converted(before, true), y = converted(after, true), ax = converted(before, false),
             ay = converted(after, false);
-    if ((x & ~y && ax & ~ay) || (y & ~x && ay & ~ax) || !same_work(before, after))
+    if ((x & ~y && ax & ~ay) || (y & ~x && ay & ~ax) || !v->ndiff || !same_work(before, after))
         return -1;
-    return v->ndiff && (x ^ y) ? __builtin_ctzll((uint64_t)(x ^ y)) : -1;
+    if (x ^ y) {
+        int arg = __builtin_ctzll((uint64_t)(x ^ y));
+        *number = y >> arg & 1;
+        return arg;
+    }
+    uint32_t nx, ny;
+    int64_t wx = strengthened(before, &nx), wy = strengthened(after, &ny), weak = nx > ny ? wx & ~wy : wy & ~wx;
+    *number = ny > nx;
+    return nx != ny && weak ? __builtin_ctzll((uint64_t)weak) : -1;
 }
 
 xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_module *after, xl_verdict *out)
@@ -487,7 +525,8 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     out->diff = diff;
     out->ndiff = n;
     out->reason = "identical";
-    int weak = weak_argument(before, after, out);
+    bool number = false;
+    int weak = weak_argument(before, after, out, &number);
     if (wider(before, after, out)) {
         xl_diff *d = xl_new(a, xl_diff, n + 1);
         bool on = has_wide(after);
@@ -513,7 +552,6 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
     }
     if (weak >= 0) {
         const xl_func *f = xl_module_entry(after);
-        bool number = converted(after, true) >> weak & 1;        /* a Python number now */
         xl_diff *d = xl_new(a, xl_diff, n + 1);
         memcpy(d + 1, diff, n * sizeof *d);
         *d = (xl_diff){ .kind = XL_DIFF_DTYPE,

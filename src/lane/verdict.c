@@ -48,6 +48,8 @@ static const xl_cause *detail_cause(const xl_node *e, const xl_node *d)
         return xl_cause_of(XL_STR("read-back"));
     if (!xl_node_get(d, "arg") && xl_str_is(what, "shape"))
         return xl_cause_of(XL_STR("size"));
+    if (!xl_node_get(d, "dim") && xl_str_is(what, "shape"))
+        return xl_cause_of(XL_STR("axes"));
     if (!xl_node_get(d, "arg") && xl_str_is(what, "dtype"))
         return xl_cause_of(XL_STR("op"));
     return xl_cause_of(what);
@@ -129,7 +131,8 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
         bool listed = xl_node_get(d, "arg") && xl_str_is(what, "args");
         bool number = xl_str_is(what, "constant") && str_of(d, "before").n < 24 && str_of(d, "after").n < 24 &&
-                      !xl_node_get(d, "list");
+                      !xl_str_starts(str_of(d, "after"), XL_STR("argument ")) &&
+                      !xl_str_starts(str_of(d, "before"), XL_STR("argument "));
         xl_cause_seen *s;
         if (sized) {
             xl_str who =

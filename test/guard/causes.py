@@ -47,7 +47,7 @@ for i in range(4):
     t = jnp.concatenate([t, t[:, :1]], 1)
     decode(w, t)
 """)
-plant("extra_axis", "shape", SHAPE, """
+plant("extra_axis", "axes", SHAPE, """
 @jax.jit
 def forward(w, x):
     return jnp.tanh(x @ w).mean()  # LINE
@@ -604,7 +604,7 @@ x = data(8)
 for depth in [2] * 5 + [3, 3]:
     net([data(16)] * depth, x)
 """)
-plant("carry_begins_as_a_number", "shape", SHAPE, """
+plant("carry_begins_as_a_number", "axes", SHAPE, """
 @jax.jit
 def roll(carry, x):
     return 0.9 * carry + x  # LINE
@@ -749,4 +749,63 @@ def step(w, x):
 w = data(16, 4)
 for i in range(9):
     w = step(w, rng.normal(size=(8, 16)).astype(np.float32))
+""")
+
+# A fourth set: what was missed at first sight of another thirty.
+plant("average_begins_as_a_number", "weak-type", SHAPE, """
+@jax.jit
+def train_step(state, x):
+    l, g = jax.value_and_grad(lambda w: jnp.mean((x @ w) ** 2))(state["w"])
+    return {"w": state["w"] - 0.1 * g, "ema": 0.9 * state["ema"] + 0.1 * l}  # LINE
+state, x = {"w": data(16, 2), "ema": 0.0}, data(6)
+for i in range(7):
+    state = train_step(state, x)
+""")
+plant("channels_first", "axes", SHAPE, """
+@jax.jit
+def spread(images):
+    c = images - images.mean(axis=0)  # LINE
+    return jnp.sqrt((c ** 2).mean())
+for i in range(8):
+    x = np.ones((4, 10, 12, 3), np.float32)
+    spread(x if i < 5 else x.transpose(0, 3, 1, 2))
+""")
+plant("counter_in_a_static_field", "identical", NO, """
+import dataclasses
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["w"], meta_fields=["step"])
+@dataclasses.dataclass
+class State:
+    w: jax.Array
+    step: int
+@jax.jit
+def train_step(state, x):
+    return dataclasses.replace(state, w=state.w - 0.1 * jnp.tanh(x @ state.w).mean())
+state, x = State(data(16, 4), 0), data(8)
+for i in range(5):
+    state = train_step(state, x)  # LINE
+    state.step += 1
+""")
+plant("more_devices", "sharding", POLICY, """
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+@jax.jit
+def train_step(w, x):
+    return w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+for n in (2, 4):
+    mesh = Mesh(np.array(jax.devices()[:n]), ("b",))
+    w = jax.device_put(data(16, 4), NamedSharding(mesh, P()))
+    x = jax.device_put(data(8), NamedSharding(mesh, P("b")))
+    for i in range(5):
+        w = train_step(w, x)
+""", devices=4)
+plant("warm_up_has_another_rule", "op", BRANCH, """
+@functools.partial(jax.jit, static_argnames="warm")
+def train_step(w, m, x, warm):
+    g = jax.grad(lambda w: jnp.tanh(x @ w).mean())(w)
+    if warm:
+        return w - 0.01 * g, m
+    m = 0.9 * m + g  # LINE
+    return w - 0.1 * m, m
+w, m, x = data(16, 4), data(16, 4), data(8)
+for i in range(10):
+    w, m = train_step(w, m, x, warm=i < 5)
 """)

@@ -80,7 +80,7 @@ for i in range(8):
     l = attend(data(8, 16), None if i < 5 else data(8, 8))
     torch_xla.sync()
 """)
-plant("mask_of_higher_rank", "shape", SHAPE, """
+plant("mask_of_higher_rank", "axes", SHAPE, """
 def attend(q, mask):
     s = q @ q.transpose(-1, -2)
     return torch.softmax(s.masked_fill(mask, -1e9), -1).mean()  # LINE
@@ -233,6 +233,67 @@ for step in range(9):
     loss = (emb(pos).sum(0) * x.mean((0, 1))).sum()
     loss.backward()
     opt.step()
+    torch_xla.sync()
+""")
+# A fourth set: what was missed at first sight of another thirteen.
+plant("correction_becomes_one", "constant", BRANCH, """
+p, x, m = nn.Parameter(data(6, 3)), data(4, 6), torch.zeros(6, 3).to(dev)
+for t in range(1, 12):
+    g = torch.autograd.grad((x @ p).pow(2).mean(), p)[0]
+    with torch.no_grad():
+        m = 0.5 * m + 0.5 * g
+        p -= 0.1 * m / (1 - 0.01 ** t)  # LINE
+    torch_xla.sync()
+""")
+plant("rate_equals_decay", "constant", BRANCH, """
+w, x = data(6, 3), data(4, 6)
+for step in range(8):
+    rate = 0.5 - 0.05 * step if step < 5 else 0.9
+    w = w * 0.9 + rate * (x.t() @ torch.tanh(x @ w))  # LINE
+    torch_xla.sync()
+""", says="two numbers are equal now")
+plant("smoothing_ends", "op", BRANCH, """
+model, x, y = nn.Linear(8, 4).to(dev), data(6, 8), torch.randint(0, 4, (6,)).to(dev)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    opt.zero_grad()
+    loss = F.cross_entropy(model(x), y, label_smoothing=0.1 if step < 5 else 0.0)  # LINE
+    loss.backward()
+    opt.step()
+    torch_xla.sync()
+""")
+plant("made_in_the_first_graph", "setup", NO, """
+w = torch.randn(8, 4, device=dev, requires_grad=True)  # LINE
+x = data(4, 8)
+for t in range(6):
+    (x @ w).pow(2).mean().backward()
+    with torch.no_grad():
+        w -= 0.01 * w.grad
+        w.grad = None
+    torch_xla.sync()
+""", says="torch_xla.sync(), before the first step")
+plant("longer_lstm", "shape", SHAPE, """
+rnn = nn.LSTM(5, 7, batch_first=True).to(dev)
+for t in [6] * 4 + [9]:
+    out, _ = rnn(data(2, t, 5))  # LINE
+    l = out.pow(2).mean()
+    torch_xla.sync()
+""")
+plant("counter_of_a_norm", "setup", NO, """
+model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).to(dev)
+for step in range(6):
+    loss = model(data(5, 6)).abs().mean()  # LINE
+    torch_xla.sync()
+""", says="a scalar tensor: argument ")
+healthy("made_before_the_loop", """
+w = torch.randn(8, 4, device=dev, requires_grad=True)
+x = data(4, 8)
+torch_xla.sync()
+for t in range(6):
+    (x @ w).pow(2).mean().backward()
+    with torch.no_grad():
+        w -= 0.01 * w.grad
+        w.grad = None
     torch_xla.sync()
 """)
 healthy("annealed_slope", """

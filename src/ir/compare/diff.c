@@ -26,6 +26,7 @@ typedef struct { const xl_op *a, *b; } op_pair;
 typedef struct { xl_str file; uint32_t line; } site;
 typedef struct { double before, after; } size_pair;
 typedef struct { uint64_t *p; uint32_t n; } lines;
+typedef struct { int32_t a, b; xl_value va, vb; const xl_op *use; } number_read; /* scalar arguments; -1: a constant */
 
 typedef struct {
     xl_arena *arena;
@@ -41,7 +42,12 @@ typedef struct {
     uint32_t nsize, capsize, nouter;
     lines of_a, of_b;
     lines stack_a, stack_b;                                /* PyTorch/XLA: of all frames, the libraries' too */
+    bool graph;                                            /* both are PyTorch/XLA's */
     bool own_stack;                                        /* an op came or went that has none of the other's */
+    bool work;                                             /* an op came or went that does more than change a form */
+    bool *made_a, *made_b;                                 /* PyTorch/XLA: values that need no array argument */
+    number_read *read;                                     /* PyTorch/XLA: where ops that pair up read numbers */
+    uint32_t nread, capread;
     func_pair *seen;
     uint32_t nseen, capseen;
     op_pair *constant;                                     /* pairs of constants that are in the list, or need not be */
@@ -50,7 +56,15 @@ typedef struct {
 
 /* The functions being compared, which value of a became which of b (UINT32_MAX: none), which of b came from one of a,
  * and the line of the call that led here, for ops that name none: a frontend's own functions (jax.nn) do not. */
-typedef struct { diff *d; const xl_func *fa, *fb; uint32_t *to; bool *from; int depth; site from_line; } pair;
+typedef struct {
+    diff *d;
+    const xl_func *fa, *fb;
+    uint32_t *to;
+    bool *from;
+    int depth;
+    site from_line;
+    const uint32_t *same_a, *same_b; /* of values that an earlier op computes too: that one's; NULL: none do */
+} pair;
 
 static void became(pair *p, xl_value a, xl_value b)
 {
@@ -62,7 +76,7 @@ const char *xl_diff_word(xl_diff_kind kind)
 {
     static const char *const word[] = { "shape",  "dtype",    "sharding", "constant", "op",
                                         "layout", "donation", "args",     "order",    "key",
-                                        "index",  "identical" };
+                                        "index",  "setup",    "identical" };
     return word[kind];
 }
 
@@ -288,10 +302,12 @@ static xl_str arg_name(const xl_func *f, uint32_t i)
     return xl_str_is(name, "xla__device_data") ? none : name; /* PyTorch/XLA calls all of them so */
 }
 
-/* PyTorch/XLA's arguments: all of one name. */
+/* PyTorch/XLA's: its arguments have one name for all, or under no debug profile none. */
 static bool by_graph(const xl_func *f)
 {
-    return nargs(f) && f->body && xl_str_is(xl_loc_label(f->m, f->val[f->body->arg[0].id].loc), "xla__device_data");
+    return nargs(f) && f->body &&
+           (xl_str_starts(f->m->name, XL_STR("SyncTensorsGraph")) ||
+            xl_str_is(xl_loc_label(f->m, f->val[f->body->arg[0].id].loc), "xla__device_data"));
 }
 
 static bool of_optimizer(const xl_func *f, uint32_t i)
@@ -315,8 +331,7 @@ static xl_diff about_arg(diff *d, const xl_func *f, uint32_t i, xl_diff_kind kin
  * the type, whose it is and the line tell them apart. */
 static xl_str traced_words(diff *d, const xl_func *f, uint32_t i, xl_str from)
 {
-    xl_loc loc = f->body ? f->val[f->body->arg[i].id].loc : (xl_loc){ 0 };
-    if (!xl_str_is(xl_loc_label(f->m, loc), "xla__device_data"))
+    if (!by_graph(f))
         return (xl_str){ "", 0 };
     const char *whose = !of_optimizer(f, i) ? "" : arg_type(f, i)->rank ? ", optimizer state" : ", of the optimizer";
     xl_str words = xl_strf(d->arena, "%.*s%s", XL_FMT(xl_say_type(d->arena, arg_type(f, i))), whose);
@@ -332,7 +347,9 @@ static xl_str arg_words(diff *d, const xl_func *f, const xl_diff *x)
 
 static xl_diff_kind attr_kind(xl_str key)
 {
-    if (xl_str_is(key, "sdy.sharding") || xl_str_is(key, "mhlo.sharding") || xl_str_is(key, "sdy.sharding_rule"))
+    if (xl_str_is(key, "sdy.sharding") || xl_str_is(key, "mhlo.sharding") || xl_str_is(key, "sdy.sharding_rule") ||
+        xl_str_is(key, "mhlo.num_partitions") || xl_str_is(key, "mhlo.num_replicas") ||
+        xl_str_starts(key, XL_STR("mhlo.spmd_")) || xl_str_is(key, "mhlo.use_auto_spmd_partitioning"))
         return XL_DIFF_SHARDING;
     if (xl_str_is(key, "tf.aliasing_output") || xl_str_is(key, "jax.buffer_donor"))
         return XL_DIFF_DONATION;
@@ -411,10 +428,28 @@ static bool is_key(const xl_type *t)
            (t->dims[t->rank - 1] == 2 || t->dims[t->rank - 1] == 4);
 }
 
+/* The same sizes in another order: it was transposed. */
+static bool transposed(const xl_type *s, const xl_type *t)
+{
+    uint64_t seen = 0;
+    if (s->rank != t->rank || s->rank > 64 || s->dtype != t->dtype ||
+        !memcmp(s->dims, t->dims, s->rank * sizeof *s->dims))
+        return false;
+    for (uint32_t i = 0; i < s->rank; i++) {
+        uint32_t k = 0;
+        while (k < t->rank && (seen >> k & 1 || t->dims[k] != s->dims[i]))
+            k++;
+        if (k == t->rank)
+            return false;
+        seen |= UINT64_C(1) << k;
+    }
+    return true;
+}
+
 static void one_arg(diff *d, const xl_func *fa, uint32_t i, const xl_func *fb, uint32_t k)
 {
     const xl_type *s = arg_type(fa, i), *t = arg_type(fb, k);
-    if (s->kind != XL_TY_TENSOR || t->kind != XL_TY_TENSOR || s->rank != t->rank) {
+    if (s->kind != XL_TY_TENSOR || t->kind != XL_TY_TENSOR || s->rank != t->rank || transposed(s, t)) {
         if (!xl_type_eq(s, t)) {
             xl_diff x = about_arg(d, fb, k, XL_DIFF_SHAPE);
             x.before = xl_say_type(d->arena, s);
@@ -477,9 +512,20 @@ static bool all_named(const xl_func *f)
     return n > 0;
 }
 
+/* The other program has arguments of this very call: another size may bring more of them or fewer (an LSTM's steps). */
+static bool of_same_call(const xl_func *f, uint32_t i, const xl_func *other)
+{
+    uint64_t stack = by_graph(f) && by_graph(other) ? xl_loc_stack(f->m, f->val[f->body->arg[i].id].loc) : 0;
+    for (uint32_t k = 0; stack && k < nargs(other); k++)
+        if (xl_loc_stack(other->m, other->val[other->body->arg[k].id].loc) == stack)
+            return true;
+    return false;
+}
+
 static void came_or_went(diff *d, const xl_func *f, uint32_t i, bool came)
 {
     xl_diff x = about_arg(d, f, i, XL_DIFF_ARGS);
+    x.again = of_same_call(f, i, xl_module_entry(came ? d->a : d->b));
     xl_str t = xl_say_type(d->arena, arg_type(f, i));
     x.state = of_optimizer(f, i);
     *(came ? &x.after : &x.before) = t;
@@ -743,6 +789,8 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
         place_op(p, d->b, use, &x);
     if (!x.file.n)
         place(d->b, b->loc, &x);
+    uint64_t line = line_number(d->b, use->loc);
+    x.own_line = line && line != line_number(d->b, called_from(d->b)) && !on_line(&d->of_a, line);
     x.before = xl_say_attr(d->arena, s);
     x.after = xl_say_attr(d->arena, t);
     const char *by = xl_op_text(use);
@@ -880,23 +928,114 @@ static bool own_value(const xl_func *f, const bool *own, xl_value v)
     return f == xl_module_entry(f->m) && !x->def && x->region == f->body && own[x->index];
 }
 
-/* An argument of one program is a constant in the other: PyTorch/XLA passes a Python number as an argument, unless it
- * is 0 or 1. */
-static void number(pair *p, xl_value va, const xl_op *cb, xl_value vb, const xl_op *use)
+/* The index of the scalar argument that v is, also through what only changes its form; -2: it is none. */
+static int32_t number_arg(const xl_func *f, xl_value v)
+{
+    const xl_val *x = &f->val[v.id];
+    while (x->def && (x->def->code == XL_OP_BROADCAST_IN_DIM || x->def->code == XL_OP_RESHAPE))
+        x = &f->val[x->def->in[0].id];
+    bool arg = f == xl_module_entry(f->m) && !x->def && x->region == f->body && x->type->kind == XL_TY_TENSOR;
+    return arg && !x->type->rank ? (int32_t)x->index : -2;
+}
+
+/* One of the scalar arguments of this type that only one program has, and that nothing explains yet; -1: none. */
+static int32_t unexplained(const xl_func *f, const bool *own, const bool *told, const xl_type *t)
+{
+    for (uint32_t i = 0; i < nargs(f); i++)
+        if (own[i] && !told[i] && xl_type_eq(arg_type(f, i), t) && !t->rank)
+            return (int32_t)i;
+    return -1;
+}
+
+/* A state that the program writes anew, where a Python number is only read. */
+static bool donated(const xl_func *f, int32_t i)
+{
+    const xl_attr *a = f->arg_attr ? f->arg_attr[i] : NULL;
+    for (uint32_t k = 0; a && k < a->n; k++)
+        if (attr_kind(a->key[k]) == XL_DIFF_DONATION)
+            return true;
+    return false;
+}
+
+static void note_number(diff *d, const number_read *r, bool state, xl_str before, xl_str after, xl_str words)
+{
+    xl_diff x = { .arg = -1, .dim = -1, .before = before, .after = after };
+    x.kind = state ? XL_DIFF_SETUP : XL_DIFF_CONSTANT;
+    place(d->b, r->use->loc, &x);
+    x.text = xl_strf(d->arena, "%.*s, used by %s%.*s", XL_FMT(words), xl_op_text(r->use), XL_FMT(at(d, &x)));
+    note(d, x);
+}
+
+/* PyTorch/XLA passes Python numbers as arguments, but 0 and 1 are constants, and equal ones are one argument. Which of
+ * them came or went is known by what reads them: they have no names. */
+static void numbers(diff *d, const xl_func *fa, const xl_func *fb)
+{
+    static const char rule[] = "PyTorch/XLA passes numbers as arguments, but for 0 and 1";
+    for (uint32_t i = 0; i < d->nread; i++) {
+        const number_read *r = &d->read[i];
+        int32_t own;
+        if (r->b == -1 && (own = unexplained(fa, d->went, d->fixed, arg_type(fa, (uint32_t)r->a))) >= 0) {
+            d->fixed[own] = true;
+            xl_str now = value_words(d, fb, r->vb);
+            note_number(d, r, false, xl_strf(d->arena, "argument %d", r->a), now,
+                        xl_strf(d->arena, "a number: %.*s is traced into the program, before argument %d (%s)",
+                                XL_FMT(now), r->a, rule));
+        } else if (r->a == -1 && (own = unexplained(fb, d->came, d->freed, arg_type(fb, (uint32_t)r->b))) >= 0) {
+            d->freed[own] = true;
+            xl_str was = value_words(d, fa, r->va);
+            bool state = donated(fb, r->b);
+            note_number(d, r, state, was, xl_strf(d->arena, "argument %d", r->b),
+                        xl_strf(d->arena,
+                                state ? "a scalar tensor: argument %d, began as %.*s, traced into the program (%s)"
+                                      : "a number: argument %d, before %.*s was traced into the program (%s)",
+                                r->b, XL_FMT(was), rule));
+        }
+    }
+    for (uint32_t i = 0; i < d->nread && !d->work; i++)    /* where ops came or went, readers may be paired wrongly */
+        for (uint32_t k = 0; k < i; k++) {
+            const number_read *r = &d->read[i], *q = &d->read[k];
+            bool paired = r->a >= 0 && r->b >= 0 && q->a >= 0 && q->b >= 0;
+            int32_t own;
+            if (paired && r->b == q->b && r->a != q->a &&
+                (own = unexplained(fa, d->went, d->fixed, arg_type(fa, (uint32_t)r->a))) >= 0) {
+                d->fixed[own] = true;
+                note_number(d, r, false, xl_strf(d->arena, "argument %d", r->a), xl_strf(d->arena, "argument %d", r->b),
+                            xl_strf(d->arena, "two numbers are equal now, and PyTorch/XLA passes them as one argument "
+                                              "(%d, before %d and %d)", r->b, q->a, r->a));
+            } else if (paired && r->a == q->a && r->b != q->b &&
+                       (own = unexplained(fb, d->came, d->freed, arg_type(fb, (uint32_t)r->b))) >= 0) {
+                d->freed[own] = true;
+                note_number(d, r, false, xl_strf(d->arena, "argument %d", r->a), xl_strf(d->arena, "argument %d", r->b),
+                            xl_strf(d->arena, "two numbers are no longer equal, and PyTorch/XLA passes them as two "
+                                              "arguments (%d and %d, before %d)", q->b, r->b, r->a));
+            }
+        }
+}
+
+/* An array that one program makes itself and the other has as an argument: what a loop's first graph initialises. */
+static void set_up(pair *p, xl_value va, xl_value vb)
 {
     diff *d = p->d;
-    xl_diff x = { .kind = XL_DIFF_CONSTANT, .arg = -1, .dim = -1 };
-    if (cb)
-        d->fixed[p->fa->val[va.id].index] = true;
-    else
-        d->freed[p->fb->val[vb.id].index] = true;
-    place_op(p, d->b, use, &x);
-    x.before = value_words(d, p->fa, va);
-    x.after = value_words(d, p->fb, vb);
-    x.text = xl_strf(d->arena, "a Python number: %.*s is %s, before %.*s, used by %s%.*s", XL_FMT(x.after),
-                     cb ? "traced into the program" : "passed to it", XL_FMT(x.before), xl_op_text(use),
-                     XL_FMT(at(d, &x)));
-    note(d, x);
+    bool given = own_value(p->fb, d->came, vb);            /* an argument now, made before */
+    const xl_func *f = given ? p->fb : p->fa, *maker = given ? p->fa : p->fb;
+    uint32_t i = f->val[(given ? vb : va).id].index;
+    const xl_op *op = maker->val[(given ? va : vb).id].def;
+    while (op && op->nin && !line_number(maker->m, op->loc))
+        op = maker->val[op->in[0].id].def;
+    if (!op || of_optimizer(f, i))                         /* told as such */
+        return;
+    for (uint32_t k = 0; k < d->n; k++) {
+        xl_diff *x = &d->list[k];
+        if (x->kind != XL_DIFF_ARGS || x->arg != (int32_t)i || !x->after.n == given)
+            continue;
+        x->kind = XL_DIFF_SETUP;
+        place(maker->m, op->loc, x);
+        xl_str who = xl_say_type(d->arena, arg_type(f, i));
+        x->text = given ? xl_strf(d->arena, "argument %u (%.*s) was made inside the earlier program%.*s", i,
+                                  XL_FMT(who), XL_FMT(at(d, x)))
+                        : xl_strf(d->arena, "argument %u (%.*s) of the earlier program is made inside this one%.*s", i,
+                                  XL_FMT(who), XL_FMT(at(d, x)));
+    }
 }
 
 /* Where two ops read: another value, or another constant. A value made by an op that came or went has been named with
@@ -905,7 +1044,8 @@ static void wiring(pair *p, const xl_op *a, const xl_op *b)
 {
     bool one = false;
     for (uint32_t i = 0; i < a->nin && i < b->nin; i++) {
-        xl_value va = a->in[i], vb = b->in[i];
+        xl_value va = p->same_a ? (xl_value){ p->same_a[a->in[i].id] } : a->in[i],
+                 vb = p->same_b ? (xl_value){ p->same_b[b->in[i].id] } : b->in[i];
         const xl_op *ca = constant_of(p->fa, va), *cb = constant_of(p->fb, vb);
         if (p->d->n >= p->d->most)
             return;
@@ -914,9 +1054,15 @@ static void wiring(pair *p, const xl_op *a, const xl_op *b)
                 constant(p, ca, cb, b, vb);
             continue;
         }
-        if ((cb && own_value(p->fa, p->d->went, va) && !xl_value_type(p->fa, va)->rank) ||
-            (ca && own_value(p->fb, p->d->came, vb) && !xl_value_type(p->fb, vb)->rank)) {
-            number(p, va, cb, vb, b);
+        int32_t na = ca ? -1 : number_arg(p->fa, va), nb = cb ? -1 : number_arg(p->fb, vb);
+        if (p->d->graph && na >= -1 && nb >= -1) {
+            XL_PUSH(p->d->arena, p->d->read, p->d->nread, p->d->capread, ((number_read){ na, nb, va, vb, b }));
+            continue;
+        }
+        if (p->d->graph && p->depth == 0 && ((!ca && !cb) || p->d->stack_a.n) && /* an optimizer's zeros have lines */
+            ((own_value(p->fb, p->d->came, vb) && p->d->made_a[va.id]) ||
+             (own_value(p->fa, p->d->went, va) && p->d->made_b[vb.id]))) {
+            set_up(p, va, vb);
             continue;
         }
         uint32_t want = p->to[va.id];
@@ -1033,7 +1179,7 @@ static void ops(pair *p, const xl_op *a, const xl_op *b, bool alike)
 }
 
 /* The ops of one side only: their names, and the lines of the first and last. */
-typedef struct { xl_buf names; uint32_t n; const xl_op *first, *last; bool own_line; } ops_run;
+typedef struct { xl_buf names; uint32_t n; const xl_op *first, *last; bool own_line, own_work, below, work; } ops_run;
 
 static bool own_arg(const xl_func *f, const bool *own, const xl_op *op)
 {
@@ -1043,27 +1189,41 @@ static bool own_arg(const xl_func *f, const bool *own, const xl_op *op)
     return false;
 }
 
+static bool changes_form(const xl_op *op)
+{
+    static const uint16_t form[] = { XL_OP_CONVERT,  XL_OP_BROADCAST_IN_DIM, XL_OP_RESHAPE,
+                                     XL_OP_CONSTANT, XL_OP_TRANSPOSE,        XL_OP_RETURN };
+    for (size_t i = 0; i < sizeof form / sizeof *form; i++)
+        if (op->code == form[i])
+            return true;
+    return false;
+}
+
 /* own_line: one of them is of a line that the other program has not, and none of them reads an argument that it has
  * not. */
-static ops_run run_of(const xl_func *f, const bool *own, const lines *other, const xl_region *r, const uint32_t *idx,
-                      uint32_t n)
+static ops_run run_of(const xl_func *f, const bool *own, const bool *made, const lines *other, const xl_region *r,
+                      const uint32_t *idx, uint32_t n)
 {
     ops_run out = { .n = n };
     uint64_t caller = line_number(f->m, called_from(f->m));
-    bool reads = false, placed = false;
+    bool reads = false;
     for (uint32_t i = 0; i < n; i++) {
         const xl_op *op = r->op[idx[i]];
         uint64_t line = line_number(f->m, op->loc);
         bool below = line && line != caller;               /* not what JAX places where the program is called */
-        out.first = !out.first || (below && !placed) ? op : out.first;
-        out.last = below || !placed ? op : out.last;
-        placed |= below;
-        out.own_line |= line && line != caller && !on_line(other, line);
+        out.first = !out.first || (below && !out.below) ? op : out.first;
+        out.last = below || !out.below ? op : out.last;
+        out.below |= below;
+        bool only = line && line != caller && !on_line(other, line);
+        out.own_line |= only;
+        out.own_work |= only && !(made && op->nout && made[op->out[0].id]);
+        out.work |= !changes_form(op);
         reads |= own_arg(f, own, op);
         if (i < 4)
             xl_buf_printf(&out.names, "%s%s", i ? ", " : "", xl_op_text(op));
     }
     out.own_line &= !reads;
+    out.own_work &= !reads;
     return out;
 }
 
@@ -1077,22 +1237,71 @@ static bool own_stack(const xl_module *m, const lines *other, const xl_region *r
     return false;
 }
 
-/* What an earlier op of the region computes already. PyTorch/XLA shares such ops in one trace and not in the next. */
-static bool repeats(const xl_region *r, uint32_t i)
+static bool same_op(const xl_op *x, const xl_op *y, const uint32_t *same)
 {
-    const xl_op *op = r->op[i];
-    for (uint32_t k = 0; k < i && op->nout == 1 && !op->nregion && op->nin; k++) {
-        const xl_op *x = r->op[k];
-        if (x->code != op->code || x->nin != op->nin || x->nout != 1 || x->extra != op->extra ||
-            memcmp(x->in, op->in, op->nin * sizeof *op->in))
+    if (x->code != y->code || x->nin != y->nin || x->extra != y->extra)
+        return false;
+    for (uint32_t i = 0; i < x->nin; i++)
+        if (same[x->in[i].id] != same[y->in[i].id])
+            return false;
+    for (uint32_t i = 0, n = xl_op_nattr((xl_opcode)x->code); i < n; i++)
+        if (x->attr[i] != y->attr[i] && !(x->attr[i] && y->attr[i] && xl_attr_eq(x->attr[i], y->attr[i])))
+            return false;
+    return true;
+}
+
+/* PyTorch/XLA shares an op in one trace and repeats it in the next: the body without what an earlier op computes
+ * already, and for each value the one that it equals. */
+static const xl_region *lean(diff *d, const xl_func *f, const uint32_t **equals)
+{
+    const xl_region *r = f->body;
+    xl_region *out = xl_new(d->arena, xl_region, 1);
+    uint32_t cap = 16, *same = xl_new(d->arena, uint32_t, f->nval);
+    while (cap < 2 * r->nop)
+        cap *= 2;
+    uint32_t *table = xl_new(d->arena, uint32_t, cap);     /* open addressing: 1 + index in r->op */
+    for (uint32_t i = 0; i < f->nval; i++)
+        same[i] = i;
+    *out = *r;
+    out->op = xl_new(d->arena, xl_op *, r->nop);
+    out->nop = 0;
+    for (uint32_t i = 0; i < r->nop; i++) {
+        xl_op *op = r->op[i];
+        bool plain = op->nout == 1 && !op->nregion && op->nin && !(xl_ops[op->code].flags & XL_OP_EFFECT) &&
+                     op->code != XL_OP_CUSTOM_CALL && op->code != XL_OP_CALL;
+        uint64_t h = plain ? xl_op_hash(f, op) : 0;
+        for (uint32_t k = 0; plain && k < op->nin; k++)
+            h = xl_hash64(&same[op->in[k].id], sizeof *same, h);
+        uint32_t at = (uint32_t)h & (cap - 1);
+        while (plain && table[at] && !same_op(r->op[table[at] - 1], op, same))
+            at = (at + 1) & (cap - 1);
+        if (plain && table[at]) {
+            same[op->out[0].id] = r->op[table[at] - 1]->out[0].id;
             continue;
-        bool same = true;
-        for (uint32_t q = 0, n = xl_op_nattr((xl_opcode)op->code); same && q < n; q++)
-            same = x->attr[q] == op->attr[q] || (x->attr[q] && op->attr[q] && xl_attr_eq(x->attr[q], op->attr[q]));
-        if (same)
-            return true;
+        }
+        if (plain)
+            table[at] = i + 1;
+        out->op[out->nop++] = op;
     }
-    return false;
+    *equals = same;
+    return out;
+}
+
+/* Per value: no array argument is needed for it. */
+static bool *made_of_numbers(diff *d, const xl_func *f)
+{
+    bool *made = xl_new(d->arena, bool, f->nval);
+    for (uint32_t i = 0; i < f->body->narg; i++)
+        made[f->body->arg[i].id] = arg_type(f, i)->rank == 0;
+    for (uint32_t i = 0; i < f->body->nop; i++) {
+        const xl_op *op = f->body->op[i];
+        bool all = true;
+        for (uint32_t k = 0; k < op->nin; k++)
+            all &= made[op->in[k].id];
+        for (uint32_t k = 0; k < op->nout; k++)
+            made[op->out[k].id] = all;
+    }
+    return made;
 }
 
 /* One note for the ops that went and came at one place. */
@@ -1102,11 +1311,15 @@ static void came_and_went(pair *p, const xl_region *ra, const uint32_t *went, ui
     diff *d = p->d;
     if ((!nwent && !ncame) || d->n >= d->most)
         return;
-    ops_run old = run_of(p->fa, d->went, &d->of_b, ra, went, nwent),
-            new = run_of(p->fb, d->came, &d->of_a, rb, came, ncame), *shown = ncame ? &new : &old;
+    const bool *made_a = p->depth == 0 ? d->made_a : NULL, *made_b = p->depth == 0 ? d->made_b : NULL;
+    ops_run old = run_of(p->fa, d->went, made_a, &d->of_b, ra, went, nwent),
+            new = run_of(p->fb, d->came, made_b, &d->of_a, rb, came, ncame), *shown = ncame ? &new : &old;
+    d->work |= old.work || new.work;
     const xl_module *m = ncame ? d->b : d->a;
     d->own_stack |= own_stack(d->a, &d->stack_b, ra, went, nwent) || own_stack(d->b, &d->stack_a, rb, came, ncame);
     xl_diff x = { .kind = XL_DIFF_OP, .arg = -1, .dim = -1, .follows = !old.own_line && !new.own_line }, y = { 0 };
+    x.at_call = !old.below && !new.below;
+    x.makes = !old.own_work && !new.own_work;
     place_op(p, m, shown->first, &x);
     place(m, shown->last->loc, &y);
     xl_str until = { "", 0 };
@@ -1181,13 +1394,13 @@ static void gap(pair *p, const xl_region *ra, uint32_t a0, uint32_t a1, const xl
     xl_align(d->arena, x, na, y, nb, to);
     for (uint32_t i = 0; i <= na; i++) {
         if (i < na && to[i] < 0) {
-            if (ra->op[a0 + i]->code != XL_OP_CONSTANT && !repeats(ra, a0 + i))
+            if (ra->op[a0 + i]->code != XL_OP_CONSTANT)
                 went[nwent++] = a0 + i;
             continue;
         }
         uint32_t stop = i < na ? (uint32_t)to[i] : nb;
         for (; k < stop; k++)
-            if (rb->op[b0 + k]->code != XL_OP_CONSTANT && !repeats(rb, b0 + k))
+            if (rb->op[b0 + k]->code != XL_OP_CONSTANT)
                 came[ncame++] = b0 + k;
         came_and_went(p, ra, went, nwent, rb, came, ncame);
         nwent = ncame = 0;
@@ -1204,7 +1417,7 @@ static void regions(pair *p, const xl_region *ra, const xl_region *rb)
     uint32_t a0 = 0, b0 = 0;
     bool loosely = d->shapes || d->dtypes;
     for (uint32_t i = 0; i < ra->narg && i < rb->narg; i++)
-        if (p->fa->body != ra)                             /* the function's own are set by its caller */
+        if (p->fa->body->arg != ra->arg)                   /* the function's own are set by its caller */
             became(p, ra->arg[i], rb->arg[i]);
     uint64_t *x = xl_new(d->arena, uint64_t, ra->nop), *y = xl_new(d->arena, uint64_t, rb->nop);
     int32_t *to = xl_new(d->arena, int32_t, ra->nop);
@@ -1232,14 +1445,18 @@ static void funcs(diff *d, const xl_func *fa, const xl_func *fb, const int32_t *
     XL_PUSH(d->arena, d->seen, d->nseen, d->capseen, ((func_pair){ fa, fb }));
     if (!fa->body || !fb->body)
         return;
-    pair p = { d, fa, fb, xl_new(d->arena, uint32_t, fa->nval), xl_new(d->arena, bool, fb->nval), depth, from_line };
+    pair p = { .d = d, .fa = fa, .fb = fb, .depth = depth, .from_line = from_line };
+    p.to = xl_new(d->arena, uint32_t, fa->nval);
+    p.from = xl_new(d->arena, bool, fb->nval);
     memset(p.to, 0xff, fa->nval * sizeof *p.to);
     for (uint32_t i = 0; i < fa->body->narg; i++) {
         int32_t k = args_to ? args_to[i] : i < fb->body->narg ? (int32_t)i : -1;
         if (k >= 0)
             became(&p, fa->body->arg[i], fb->body->arg[k]);
     }
-    regions(&p, fa->body, fb->body);
+    bool graph = depth == 0 && d->graph;
+    const xl_region *ra = graph ? lean(d, fa, &p.same_a) : fa->body, *rb = graph ? lean(d, fb, &p.same_b) : fb->body;
+    regions(&p, ra, rb);
 }
 
 /* ---- modules ---------------------------------------------------------------------------------------------------- */
@@ -1320,10 +1537,13 @@ static void consequences(diff *d)
     uint32_t kept = 0;
     for (uint32_t i = 0; i < d->n; i++)
         fresh |= d->list[i].kind == XL_DIFF_OP && !d->list[i].follows;
-    fresh |= d->own_stack && !moved(d); /* a layer inside a library, with the numbers that it reads */
+    fresh |= (d->own_stack || (d->numbers && d->work)) && !moved(d); /* code of a library, with the numbers it reads */
     d->arguments |= d->numbers && !fresh;
-    bool moves = moved(d), ops = false, same = moves && same_ops(d), other = moves;
+    bool moves = moved(d), ops = false, same = moves && same_ops(d), other = moves, below = false, setup = false;
     for (uint32_t i = 0; i < d->n; i++) {
+        setup |= d->list[i].kind == XL_DIFF_SETUP;
+        below |= d->list[i].kind == XL_DIFF_OP && !d->list[i].at_call;
+        d->list[i].follows |= d->list[i].kind == XL_DIFF_OP && d->list[i].makes && setup;
         ops |= d->list[i].kind == XL_DIFF_OP && !(moves && d->list[i].follows);
         other |= d->list[i].kind != XL_DIFF_LAYOUT && d->list[i].kind != XL_DIFF_DONATION;
     }
@@ -1331,15 +1551,18 @@ static void consequences(diff *d)
         xl_diff *x = &d->list[i];
         double before, after;
         if (x->kind == XL_DIFF_ARGS)
-            x->follows = (x->follows && ops) || (x->after.n ? d->freed : d->fixed)[x->arg];
-        else if (x->kind == XL_DIFF_DONATION && d->stack_a.n)
+            x->follows =
+                (x->follows && (ops || setup)) || (x->again && d->shapes) || (x->after.n ? d->freed : d->fixed)[x->arg];
+        else if (x->kind == XL_DIFF_SETUP)
+            x->follows = false;
+        else if (x->kind == XL_DIFF_DONATION && d->graph)
             x->follows = other;                            /* PyTorch/XLA donates what its graph writes anew */
         else if (x->kind == XL_DIFF_LAYOUT && x->arg < 0)  /* of a result */
             x->follows = other;
-        else if (x->recast)                                /* it comes with the ops that read it */
+        else if (x->recast || (x->own_line && ops))        /* it comes with the ops that read it */
             x->follows = ops;
         else if (!moves)
-            x->follows = false;
+            x->follows = x->at_call && below;
         else if (x->kind == XL_DIFF_CONSTANT)
             x->follows = xl_str_f64(x->before, &before) && xl_str_f64(x->after, &after) && from_size(d, before, after);
         if (!(x->kind == XL_DIFF_OP && x->follows && same))
@@ -1371,7 +1594,10 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
     d.freed = xl_new(arena, bool, nargs(fb));
     d.of_a.p = xl_module_lines(arena, a, &d.of_a.n);
     d.of_b.p = xl_module_lines(arena, b, &d.of_b.n);
-    if (by_graph(fa) && by_graph(fb)) {
+    d.graph = by_graph(fa) && by_graph(fb);
+    if (d.graph) {
+        d.made_a = made_of_numbers(&d, fa);
+        d.made_b = made_of_numbers(&d, fb);
         d.stack_a = numbers_of(arena, a, xl_loc_stack);
         d.stack_b = numbers_of(arena, b, xl_loc_stack);
     }
@@ -1381,6 +1607,7 @@ xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b,
     meshes(&d);
     dicts(&d, a->extra, b->extra, module_attr, &d);
     funcs(&d, fa, fb, to, 0, (site){ { "", 0 }, 0 });
+    numbers(&d, fa, fb);
     if (d.n == 0 && most)                                  /* the hashes differ, so something does */
         note(&d, (xl_diff){
                      .kind = XL_DIFF_OP,

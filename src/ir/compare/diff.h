@@ -12,6 +12,7 @@ typedef enum {
     XL_DIFF_ORDER,                                         /* the same arguments in another order */
     XL_DIFF_KEY,                                           /* a random key of another kind */
     XL_DIFF_INDEX,                                         /* where a slice begins, with nothing else */
+    XL_DIFF_SETUP,                                         /* one program makes what the other has as an argument */
     XL_DIFF_IDENTICAL                                      /* nothing differs; never in xl_module_diff's list */
 } xl_diff_kind;
 
@@ -26,6 +27,10 @@ typedef struct {
     uint32_t ops;                                          /* how many came or went here */
     bool follows; /* from sizes or arguments that differ: a consequence, no cause */
     bool recast;                                           /* CONSTANT: of another dtype */
+    bool again;   /* ARGS: the other program has some of the same call */
+    bool makes;   /* OP: they make arrays from numbers alone, or are of lines that both programs have */
+    bool at_call; /* OP: they came or went where the program is called, or their line is not known */
+    bool own_line;                                         /* of a constant: only b has the line of its reader */
     bool state;                                            /* ARGS: it belongs to an optimizer of PyTorch's */
     bool read_back;                                        /* for the caller: the host read `size` from the device */
     int64_t size;                                          /* SHAPE: the new size; 0: none, or several */

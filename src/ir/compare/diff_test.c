@@ -316,6 +316,89 @@ TEST(an_op_that_repeats_another_is_none)
         "argument 1 (5x2xf32): dimension 0 is 5, before 8");
 }
 
+/* The same where the repeated op is paired with another one: what reads it reads the same. */
+TEST(an_op_that_repeats_another_is_none_whatever_it_pairs_with)
+{
+#define TWICE(rows, more, from)                                                                                        \
+    "func.func public @main(" ARG("w", "2x3xf32") "," ARG("x", rows "x2xf32") ") -> tensor<" rows "x2xf32> {\n"        \
+    "%0 = stablehlo.transpose %w, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>\n" more                         \
+    "%2 = stablehlo.transpose " from ", dims = [1, 0] : (tensor<3x2xf32>) -> tensor<2x3xf32>\n"                        \
+    "%3 = stablehlo.dot_general %2, %0, contracting_dims = [1] x [0] : (tensor<2x3xf32>, tensor<3x2xf32>) -> "         \
+    "tensor<2x2xf32>\n"                                                                                                \
+    "%4 = stablehlo.dot_general %x, %3, contracting_dims = [1] x [0] : (tensor<" rows                                  \
+    "x2xf32>, tensor<2x2xf32>) -> tensor<" rows "x2xf32>\n"                                                            \
+    "return %4 : tensor<" rows "x2xf32> }\n" TORCH
+#define MORE "%1 = stablehlo.transpose %w, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>\n"
+    one(TWICE("6", "", "%0"), TWICE("3", MORE, "%1"), XL_DIFF_SHAPE,
+        "argument 1 (3x2xf32): dimension 0 is 3, before 6");
+}
+
+/* The numbers of PyTorch/XLA have no names, and of two on one line either may be the one that went. */
+#define SCALED(args, one, two)                                                                                         \
+    MAIN(ARG("x", "4xf32") args, one two "%2 = stablehlo.multiply %x, %0 : tensor<4xf32>\n"                            \
+                                         "%3 = stablehlo.divide %2, %1 : tensor<4xf32>\n return %3 : tensor<4xf32>")   \
+    TORCH
+#define SPREAD(to, from)                                                                                               \
+    "%" to " = stablehlo.broadcast_in_dim %" from ", dims = [] : (tensor<f32>) -> tensor<4xf32>\n"
+
+TEST(numbers_without_names)
+{
+    uint32_t n;
+    const char *two = SCALED("," ARG("a", "f32") "," ARG("b", "f32"), SPREAD("0", "a"), SPREAD("1", "b"));
+    xl_diff *d = differ(two, SCALED("," ARG("b", "f32"), "%a = stablehlo.constant dense<1.0> : tensor<f32>\n",
+                                    SPREAD("0", "a") SPREAD("1", "b")), &n);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK_INT(d[i].kind == XL_DIFF_CONSTANT, !d[i].follows); /* the first of them became 1, and nothing else did */
+    CHECK(n == 2 && memmem(d[1].text.p, d[1].text.n, "constant 1 is traced into the program", 37));
+    d = differ(SCALED("", "%a = stablehlo.constant dense<0.0> : tensor<f32>\n", SPREAD("0", "a") SPREAD("1", "a")),
+               SCALED(", %a: tensor<f32> {jax.buffer_donor = true} loc(#d)", SPREAD("0", "a"), SPREAD("1", "a")), &n);
+    for (uint32_t i = 0; i < n; i++)                       /* what the program writes anew is state, and no number */
+        CHECK(d[i].kind == XL_DIFF_SETUP || d[i].follows);
+    CHECK(n == 2);
+    d = differ(two, SCALED("," ARG("a", "f32"), SPREAD("0", "a"), SPREAD("1", "a")), &n);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK(d[i].kind == XL_DIFF_CONSTANT ? memmem(d[i].text.p, d[i].text.n, "are equal now", 13) != NULL :
+                                              d[i].follows);
+    CHECK(n >= 2);
+    d = differ(SCALED("," ARG("a", "f32"), SPREAD("0", "a"), SPREAD("1", "a")), two, &n);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK(d[i].kind == XL_DIFF_CONSTANT ? memmem(d[i].text.p, d[i].text.n, "no longer equal", 15) != NULL :
+                                              d[i].follows);
+}
+
+/* Ops of a line that both have, with the number that they read: code was chosen, no argument was passed. */
+TEST(ops_that_go_with_their_number)
+{
+    uint32_t n;
+    xl_diff *d = differ(MAIN(ARG("x", "4xf32") "," ARG("s", "f32"),
+                             SPREAD("0", "s") "%1 = stablehlo.multiply %x, %0 : tensor<4xf32> loc(\"t.py\":7:1)\n"
+                             "%2 = stablehlo.sine %1 : tensor<4xf32> loc(\"t.py\":7:1)\n return %2 : tensor<4xf32>")
+                            TORCH,
+                        MAIN(ARG("x", "4xf32"), "%2 = stablehlo.sine %x : tensor<4xf32> loc(\"t.py\":7:1)\n"
+                                                " return %2 : tensor<4xf32>") TORCH, &n);
+    CHECK(n >= 2);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK(d[i].kind == XL_DIFF_ARGS ? d[i].follows : d[i].kind == XL_DIFF_OP);
+}
+
+/* A parameter that the first graph makes is an argument of the second. */
+#define MADE "%0 = stablehlo.iota dim = 0 : tensor<4xf32> loc(\"t.py\":3:1)\n"                                        \
+             "%w = stablehlo.cosine %0 : tensor<4xf32> loc(\"t.py\":3:1)\n"
+#define USED "%1 = stablehlo.multiply %x, %w : tensor<4xf32> loc(\"t.py\":7:1)\n return %1 : tensor<4xf32>"
+
+TEST(what_a_graph_makes_itself)
+{
+    uint32_t n;
+    const char *makes = MAIN(ARG("x", "4xf32"), MADE USED) TORCH,
+               *takes = MAIN(ARG("x", "4xf32") "," ARG("w", "4xf32"), USED) TORCH;
+    for (int back = 0; back < 2; back++) {
+        xl_diff *d = differ(back ? takes : makes, back ? makes : takes, &n);
+        CHECK(n >= 1 && d[0].kind == XL_DIFF_SETUP && !d[0].follows && d[0].line == 3);
+        for (uint32_t i = 1; i < n; i++)
+            CHECK(d[i].follows);
+    }
+}
+
 /* Of 17 tokens 16 are used, in 4 rows: 64 is computed from a size that only the program's inside has. */
 #define TOKENS(n, used, count)                                                                                         \
     "func.func public @main(%t: tensor<4x" n "xf32>) -> tensor<f32> {\n"                                               \
@@ -350,6 +433,34 @@ TEST(ops_of_a_branch_are_placed_inside_the_function)
                "%y = stablehlo.negate %x : tensor<4xf32> loc(#i)\n"
                "%0 = stablehlo.sine %y : tensor<4xf32> loc(\"t.py\":5:1)\n"),
         XL_DIFF_OP, "2 ops were added: stablehlo.tanh, stablehlo.negate at t.py:7");
+}
+
+/* What only the other side of a branch reads is no number that somebody changed. */
+TEST(constants_of_a_branch_follow)
+{
+    uint32_t n;
+    xl_diff *d = differ(
+        BRANCH("%k = stablehlo.constant dense<0.1> : tensor<4xf32>\n"
+               "%0 = stablehlo.multiply %a, %k : tensor<4xf32> loc(\"t.py\":5:1)\n"),
+        BRANCH("%x = stablehlo.negate %a : tensor<4xf32> loc(#i)\n%k = stablehlo.constant dense<0.2> : tensor<4xf32>\n"
+               "%0 = stablehlo.multiply %x, %k : tensor<4xf32> loc(\"t.py\":8:1)\n"),
+        &n);
+    for (uint32_t i = 0; i < n; i++)
+        CHECK_INT(d[i].follows, d[i].kind == XL_DIFF_CONSTANT);
+    CHECK(n >= 2);
+    one(BRANCH("%k = stablehlo.constant dense<0.1> : tensor<4xf32>\n"
+               "%0 = stablehlo.multiply %a, %k : tensor<4xf32> loc(\"t.py\":5:1)\n"),
+        BRANCH("%k = stablehlo.constant dense<0.2> : tensor<4xf32>\n"
+               "%0 = stablehlo.multiply %a, %k : tensor<4xf32> loc(\"t.py\":5:1)\n"),
+        XL_DIFF_CONSTANT, "constant all 0.1 in 4xf32 -> all 0.2 in 4xf32, used by stablehlo.multiply at t.py:5");
+}
+
+TEST(another_number_of_devices)
+{
+#define DEVICES(n)                                                                                                     \
+    "module @m attributes {mhlo.num_partitions = " n " : i32} {\n" MAIN("%a: tensor<4xf32>",                           \
+                                                                        "return %a : tensor<4xf32>") "}\n"
+    one(DEVICES("2"), DEVICES("4"), XL_DIFF_SHARDING, "the program's mhlo.num_partitions: 2 -> 4");
 }
 
 /* A constant of another length is a size, one of another dtype comes with the ops that read it. */
