@@ -309,10 +309,13 @@ static void add_group(void *ctx, size_t begin, size_t end)
     }
 }
 
-/* The largest tiles, or those with which the last thread is done first: none below what pays for a task. */
+/* The largest tiles, or those with which the last thread is done first: none below what pays for a task. Threads are
+ * not equally fast on a machine that others use too: where each packs for itself, half a tile is what the last one
+ * takes longer, and smaller tiles leave more for the others to take. */
 static void choose_tile(job *w, size_t threads)
 {
     enum { MORE = 8 };
+    double tail = w->kn->part ? 0.5 : 0;
     size_t mr = w->kn->mr, nr = w->kn->nr, mp = w->mpad / mr, np = w->npad / nr;
     size_t rows = ceil_div(mp, ceil_div(w->kn->tile_m, mr)), cols = ceil_div(np, w->kn->tile_n / nr);
     size_t best_m = ceil_div(mp, rows), best_n = ceil_div(np, cols);
@@ -321,7 +324,7 @@ static void choose_tile(job *w, size_t threads)
         for (size_t tn = cols; tn < cols + MORE; tn++) {
             size_t pm = ceil_div(mp, tm), pn = ceil_div(np, tn), tiles = ceil_div(mp, pm) * ceil_div(np, pn);
             double m = (double)(pm * mr), n = (double)(pn * nr);
-            double cost = (double)ceil_div(tiles, threads) * (m * n + 10 * (m + n));
+            double cost = ((double)ceil_div(tiles, threads) + tail) * (m * n + 10 * (m + n));
             if (tiles > 1 && 2 * m * n * (double)w->k < SMALL / 2 * w->kn->speed)
                 break;
             if (least == 0 || cost < least)
