@@ -164,17 +164,18 @@ int main(int argc, char **argv)
         pthread_mutex_init(&bucket[i].lock, NULL);
         pthread_cond_init(&bucket[i].wrote, NULL);
     }
+    plugin.g = guard_current();
     setenv("XLANE_LOG", "off", 0);
-    guard_store_add(
+    guard_store_add(guard_current(),
         &(PJRT_Client_Create_Args){ .client = (PJRT_Client *)&table, .kv_get_callback = get, .kv_put_callback = put });
     printf("simulated: 0.3 to 2 ms a call\n ranks  case                    tree         flat      puts      gets\n");
     for (int k = 0; k < (argc > 1 ? argc - 1 : 3); k++) {
         uint32_t n = (uint32_t)atoi(argc > 1 ? argv[k + 1] : usual[k]);
-        G.agree_seconds = 60;
+        guard_current()->agree_seconds = 60;
         double took = simulate(n, "all alike", -1, -1);
         simulate(n, "one differs", (int)(n * 5 / 8 + 3), -1);
         /* the one wait in real time: so long that no thread is late only because this machine is busy */
-        G.agree_seconds = 1 + 20 * took;
+        guard_current()->agree_seconds = 1 + 20 * took;
         simulate(n, "one does not come", -1, (int)(n / 2 + 5));
     }
 }

@@ -15,6 +15,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 with tempfile.TemporaryDirectory() as tmp:
     wheel = subprocess.run([sys.executable, ROOT + "/wheel/build.py", tmp], check=True, text=True,
                            stdout=subprocess.PIPE).stdout.strip()
+    show = subprocess.run([sys.executable, "-m", "auditwheel", "show", wheel], text=True, capture_output=True).stdout
+    tag = "-".join(wheel[:-4].split("-")[4:])
+    check("auditwheel_agrees_with_its_tag", f'consistent with the following platform tag: "{tag}"'
+          in " ".join(show.split()), show)
     site = tmp + "/site"
     pip = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index",
                           "--disable-pip-version-check",

@@ -29,6 +29,7 @@ def main():
     out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build")
     with open(os.path.join(ROOT, "src/base/version.h")) as f:
         version = re.search(r'XL_VERSION "(.*)"', f.read()).group(1)
+    os.makedirs(out, exist_ok=True)
     cross = os.environ.get("CROSS", "")
     subprocess.run(["make", "-s", "-C", ROOT, "CROSS=" + cross, "bundle"], check=True, stdout=subprocess.DEVNULL)
     machine = cross.split("-")[0] or os.uname().machine

@@ -17,34 +17,34 @@ static const double margin = 5; /* seconds that the others wait longer than the 
 
 /* ---- the frontend's store
  * ------------------------------------------------------------------------------------------------ */
-static guard_store *store_of(PJRT_Client *client)
+static guard_store *store_of(guard_state *g, PJRT_Client *client)
 {
     guard_store *found = NULL;
-    xl_mutex_lock(&G.client_lock);
+    xl_mutex_lock(&g->client_lock);
     for (uint32_t i = 0; i < GUARD_STORES && !found; i++)
-        if (G.store[i].client == client)
-            found = &G.store[i];
-    xl_mutex_unlock(&G.client_lock);
+        if (g->store[i].client == client)
+            found = &g->store[i];
+    xl_mutex_unlock(&g->client_lock);
     return found;
 }
 
-void guard_store_add(const PJRT_Client_Create_Args *a)
+void guard_store_add(guard_state *g, const PJRT_Client_Create_Args *a)
 {
     if (!a->kv_get_callback || !a->kv_put_callback)
         return;
-    xl_mutex_lock(&G.client_lock);
+    xl_mutex_lock(&g->client_lock);
     for (uint32_t i = 0; i < GUARD_STORES; i++)
-        if (!G.store[i].client) {
-            G.store[i] = (guard_store){ a->client, a->kv_get_callback, a->kv_get_user_arg, a->kv_put_callback,
+        if (!g->store[i].client) {
+            g->store[i] = (guard_store){ a->client, a->kv_get_callback, a->kv_get_user_arg, a->kv_put_callback,
                                         a->kv_put_user_arg };
             break;
         }
-    xl_mutex_unlock(&G.client_lock);
+    xl_mutex_unlock(&g->client_lock);
 }
 
-void guard_store_drop(PJRT_Client *client)
+void guard_store_drop(guard_state *g, PJRT_Client *client)
 {
-    guard_store *s = store_of(client);
+    guard_store *s = store_of(g, client);
     if (s)
         s->client = NULL;
 }
@@ -108,26 +108,29 @@ static int get(const guard_plugin *p, const guard_store *s, const char *key, dou
 
 bool guard_store_put(guard_plugin *p, PJRT_Client *client, const char *key, xl_str value)
 {
-    guard_store *s = store_of(client);
+    guard_state *g = p->g;
+    guard_store *s = store_of(g, client);
     return s && put_bytes(p, s, key, value);
 }
 
 bool guard_store_get(guard_plugin *p, PJRT_Client *client, const char *key, double seconds, xl_buf *out)
 {
-    guard_store *s = store_of(client);
+    guard_state *g = p->g;
+    guard_store *s = store_of(g, client);
     return s && get_bytes(p, s, key, seconds, out);
 }
 
-bool guard_has_store(PJRT_Client *client) { return store_of(client); }
+bool guard_has_store(guard_state *g, PJRT_Client *client) { return store_of(g, client); }
 
 /* Whether the client has a store, and one that keeps what was written first. */
 const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank)
 {
-    guard_store *s = store_of(client);
+    guard_state *g = p->g;
+    guard_store *s = store_of(g, client);
     if (!s)
         return "its devices span processes, which compile together, and the frontend gave no key-value store to agree "
                "by";
-    xl_mutex_lock(&G.agree_lock);
+    xl_mutex_lock(&g->agree_lock);
     if (!s->tried) {
         char key[64];
         snprintf(key, sizeof key, "xlane/kept/%d", rank);
@@ -136,7 +139,7 @@ const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank)
         s->tried = true;
     }
     bool bad = s->overwrites;
-    xl_mutex_unlock(&G.agree_lock);
+    xl_mutex_unlock(&g->agree_lock);
     return bad ? "its devices span processes, which compile together, and the frontend's key-value store overwrites: "
                  "no way to agree"
                : NULL;
@@ -144,12 +147,12 @@ const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank)
 
 /* ---- a question
  * ------------------------------------------------------------------------------------------------------------ */
-uint32_t guard_agree_round(const char *id)
+uint32_t guard_agree_round(guard_state *g, const char *id)
 {
     typedef struct round { struct round *next; uint32_t n; char id[64]; } round;
     static round *all;
     uint32_t n = UINT32_MAX;
-    xl_mutex_lock(&G.agree_lock);
+    xl_mutex_lock(&g->agree_lock);
     round *r = all;
     while (r && strncmp(r->id, id, sizeof r->id - 1))
         r = r->next;
@@ -160,7 +163,7 @@ uint32_t guard_agree_round(const char *id)
     }
     if (r)
         n = r->n++;
-    xl_mutex_unlock(&G.agree_lock);
+    xl_mutex_unlock(&g->agree_lock);
     return n;
 }
 
@@ -173,7 +176,8 @@ static bool verdict(const guard_plugin *p, const guard_store *s, const char *key
 
 bool guard_agree(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const char *question, bool yes)
 {
-    guard_store *s = store_of(client);
+    guard_state *g = p->g;
+    guard_store *s = store_of(g, client);
     char vote[AGREE_KEY], end[AGREE_KEY];
     if (!s || who->round == UINT32_MAX)
         return false;
@@ -183,10 +187,10 @@ bool guard_agree(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, c
     if (!yes)
         return verdict(p, s, end, false);                  /* the others need not wait */
     if (who->me != who->rank[0]) {
-        int v = get(p, s, end, G.agree_seconds + margin);
+        int v = get(p, s, end, g->agree_seconds + margin);
         return v >= 0 ? v == 1 : verdict(p, s, end, false);
     }
-    double until = xl_now() + G.agree_seconds;
+    double until = xl_now() + g->agree_seconds;
     for (uint32_t i = 1; i < who->n && yes; i++) {
         snprintf(vote, sizeof vote, "xlane/%s/%u/%s/%d", who->id, who->round, question, who->rank[i]);
         yes = get(p, s, vote, until - xl_now()) == 1;

@@ -77,14 +77,15 @@ static void *ask(void *arg)
 /* `seconds`: how long each waits for the others. Times are compared with that, and with nothing of the machine's. */
 static void ask_all(rank *r, int n, double seconds)
 {
+    plugin.g = guard_current();
     PJRT_Client_Create_Args a = { .client = (PJRT_Client *)&table, .kv_get_callback = get, .kv_put_callback = put };
-    G.agree_seconds = seconds;
-    guard_store_add(&a);
+    guard_current()->agree_seconds = seconds;
+    guard_store_add(guard_current(), &a);
     for (int i = 0; i < n; i++)
         pthread_create(&r[i].t, NULL, ask, &r[i]);
     for (int i = 0; i < n; i++)
         pthread_join(r[i].t, NULL);
-    guard_store_drop(a.client);
+    guard_store_drop(guard_current(), a.client);
 }
 
 TEST(all_have_it)
@@ -128,12 +129,13 @@ TEST(the_one_who_counts_never_comes)
 TEST(a_store_that_overwrites_is_of_no_use)
 {
     PJRT_Client_Create_Args a = { .client = (PJRT_Client *)&table, .kv_get_callback = get, .kv_put_callback = put };
+    plugin.g = guard_current();
     CHECK(strstr(guard_cannot_agree(&plugin, a.client, 0), "no key-value store"));
-    guard_store_add(&a);
+    guard_store_add(guard_current(), &a);
     CHECK(!guard_cannot_agree(&plugin, a.client, 0));
-    guard_store_drop(a.client);
+    guard_store_drop(guard_current(), a.client);
     overwrites = true;
-    guard_store_add(&a);
+    guard_store_add(guard_current(), &a);
     CHECK(strstr(guard_cannot_agree(&plugin, a.client, 1), "overwrites"));
-    guard_store_drop(a.client);
+    guard_store_drop(guard_current(), a.client);
 }

@@ -97,14 +97,14 @@ static void read_list(xl_str bytes)
     }
 }
 
-static void recall(void)
+static void recall(guard_state *g)
 {
     xl_cache_found found;
     if (!xl_cache_has(A.lists, &A.key))
         return;
     xl_error *err = xl_cache_get(A.lists, &A.key, &found);
     if (err) {
-        guard_fault("reading what to load ahead", err);
+        guard_fault(g, "reading what to load ahead", err);
         return;
     }
     if (found.hit)
@@ -112,7 +112,7 @@ static void recall(void)
     free(found.blob);
 }
 
-void guard_ahead_write(bool end)
+void guard_ahead_write(guard_state *g, bool end)
 {
     if (!ours())
         return;
@@ -133,7 +133,7 @@ void guard_ahead_write(bool end)
     xl_mutex_unlock(&A.lock);
     xl_error *err = write ? xl_cache_put(A.lists, &A.key, b.p, b.n, 0) : NULL;
     if (err)
-        guard_fault("writing what to load ahead", err);
+        guard_fault(g, "writing what to load ahead", err);
     xl_buf_fini(&b);
 }
 
@@ -164,8 +164,9 @@ typedef struct { xl_cache_key key; xl_cache_found found; xl_error *err; } lookup
 static void look_up(void *arg)
 {
     lookup *l = arg;
-    if (xl_cache_has(G.cache, &l->key))
-        l->err = xl_cache_get(G.cache, &l->key, &l->found);
+    guard_state *g = A.p->g;
+    if (xl_cache_has(g->cache, &l->key))
+        l->err = xl_cache_get(g->cache, &l->key, &l->found);
 }
 
 /* Without the lock: a compile that wants this one waits for it, all others go on. */
@@ -192,6 +193,7 @@ static uint32_t count(int state)
 
 static void run(void *unused)
 {
+    guard_state *g = A.p->g;
     double began = xl_now();
     size_t bytes = 0;
     uint32_t loaded = 0;
@@ -211,10 +213,10 @@ static void run(void *unused)
         xl_cond_wake_all(&A.changed);
     }
     xl_event e;
-    xl_event_begin(G.run, &e, "ahead");
+    xl_event_begin(g->run, &e, "ahead");
     xl_json_put_int(&e.j, "programs", loaded);
     xl_json_put_num(&e.j, "seconds", xl_now() - began);
-    xl_event_end(G.run, &e);
+    xl_event_end(g->run, &e);
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += (time_t)patience;
@@ -285,22 +287,23 @@ static void stop(void)
 /* The first client of a process that has a cache; a second one beside it loads when it asks. */
 void guard_ahead_start(guard_plugin *p, PJRT_Client *client)
 {
+    guard_state *g = p->g;
     static _Atomic bool taken;
     const char *off = getenv("XLANE_AHEAD");
-    if (!G.cache || (off && !strcmp(off, "off")) || atomic_exchange(&taken, true))
+    if (!g->cache || (off && !strcmp(off, "off")) || atomic_exchange(&taken, true))
         return;
     xl_error *err = guard_platform(p, client, &A.topology, &A.versions);
     if (!err)
-        err = xl_cache_segment(G.cache, "ahead", 16 << 20, &A.lists);
+        err = xl_cache_segment(g->cache, "ahead", 16 << 20, &A.lists);
     if (err)
-        guard_fault("loading ahead", err);
+        guard_fault(g, "loading ahead", err);
     if (!A.lists || A.topology.failed || A.versions.failed)
         return;
     command_line(A.command);
     A.key.module = XL_STR("programs of a command");
     xl_cache_key_add(&A.key, "command", xl_str_of(A.command));
     xl_cache_key_add(&A.key, "flags", xl_str_of(p->flags));
-    xl_cache_key_add(&A.key, "profile", xl_str_of(G.profile));
+    xl_cache_key_add(&A.key, "profile", xl_str_of(g->profile));
     xl_cache_key_add(&A.key, "plugin", xl_str_of(p->identity));
     xl_cache_key_add(&A.key, "versions", xl_buf_view(&A.versions));
     xl_cache_key_add(&A.key, "topology", xl_buf_view(&A.topology));
@@ -308,22 +311,22 @@ void guard_ahead_start(guard_plugin *p, PJRT_Client *client)
     A.p = p;
     A.pid = getpid();
     A.client = client;
-    recall();
+    recall(g);
     if (A.n) {
         err = xl_thread_start(&A.thread, "xlane-ahead", run, NULL);
         A.running = !err;
         if (err)
-            guard_fault("loading ahead", err);
+            guard_fault(g, "loading ahead", err);
         else
             atexit(stop); /* after the plugin's own handlers were set, so before them */
     }
 }
 
-void guard_ahead_stop(PJRT_Client *client)
+void guard_ahead_stop(guard_state *g, PJRT_Client *client)
 {
     if (!ours() || A.client != client)
         return;
     stop();
-    guard_ahead_write(true);
+    guard_ahead_write(g, true);
     A.client = NULL;
 }

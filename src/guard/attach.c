@@ -8,7 +8,9 @@
 #include "guard/guard.h"
 #include "lane/identity.h"
 
-guard_state G;
+static guard_state state;
+
+guard_state *guard_current(void) { return &state; }
 static xl_mutex attach_lock = XL_MUTEX_INIT;
 
 /* ---- errors -------------------------------------------------------------------------------------------------------
@@ -92,11 +94,12 @@ static void on_Error_Destroy(guard_plugin *p, PJRT_Error_Destroy_Args *a)
 
 static void on_Error_Message(guard_plugin *p, PJRT_Error_Message_Args *a)
 {
+    guard_state *g = p->g;
     if (is_own(a->error))
         own_message(a->error, &a->message, &a->message_size);
     else {
         p->real->PJRT_Error_Message(a);
-        guard_spmd_error((xl_str){ a->message, a->message_size });
+        guard_spmd_error(g, (xl_str){ a->message, a->message_size });
     }
 }
 
@@ -115,26 +118,27 @@ static PJRT_Error *on_Error_ForEachPayload(guard_plugin *p, PJRT_Error_ForEachPa
 
 static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
 {
+    guard_state *g = p->g;
     if (!atomic_exchange(&p->initialised, true))
         take_flags(p);
     for (size_t i = 0; i < a->num_options; i++) {
         const PJRT_NamedValue *v = &a->create_options[i];
         if (v->name_size == 7 && !memcmp(v->name, "node_id", 7) && v->type == PJRT_NamedValue_kInt64)
-            xl_run_set_rank(G.run, (int)v->int64_value);
+            xl_run_set_rank(g->run, (int)v->int64_value);
     }
     double t = xl_now();
-    flight *f = guard_takeoff("client creation", p->path, t);
+    flight *f = guard_takeoff(g, "client creation", p->path, t);
     PJRT_Error *err = p->real->PJRT_Client_Create(a);
     guard_land(f);
     if (!err) {
-        guard_store_add(a);
-        xl_mutex_lock(&G.client_lock);
-        G.client_plugin = p;
-        G.client = a->client;
-        xl_mutex_unlock(&G.client_lock);
+        guard_store_add(g, a);
+        xl_mutex_lock(&g->client_lock);
+        g->client_plugin = p;
+        g->client = a->client;
+        xl_mutex_unlock(&g->client_lock);
     }
     xl_event e;
-    xl_event_begin(G.run, &e, "client");
+    xl_event_begin(g->run, &e, "client");
     xl_json_put_text(&e.j, "plugin", p->path);
     xl_json_put_bool(&e.j, "ok", !err);
     xl_json_put_num(&e.j, "seconds", xl_now() - t);
@@ -144,7 +148,7 @@ static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
         p->real->PJRT_Error_Message(&m);
         xl_json_put_str(&e.j, "error", (xl_str){ m.message, m.message_size });
     }
-    xl_event_end(G.run, &e);
+    xl_event_end(g->run, &e);
     if (!err)
         guard_ahead_start(p, a->client);
     return err;
@@ -152,15 +156,16 @@ static PJRT_Error *on_Client_Create(guard_plugin *p, PJRT_Client_Create_Args *a)
 
 static PJRT_Error *on_Client_Destroy(guard_plugin *p, PJRT_Client_Destroy_Args *a)
 {
-    guard_ahead_stop(a->client);
-    guard_record_end();
-    xl_mutex_lock(&G.client_lock);
-    if (G.client == a->client)
-        G.client = NULL;
-    xl_mutex_unlock(&G.client_lock);
-    guard_store_drop(a->client);
+    guard_state *g = p->g;
+    guard_ahead_stop(g, a->client);
+    guard_record_end(g);
+    xl_mutex_lock(&g->client_lock);
+    if (g->client == a->client)
+        g->client = NULL;
+    xl_mutex_unlock(&g->client_lock);
+    guard_store_drop(g, a->client);
     guard_memory_forget(p, a->client);
-    guard_write_metrics();
+    guard_write_metrics(g);
     return p->real->PJRT_Client_Destroy(a);
 }
 
@@ -191,8 +196,9 @@ static PJRT_Error *on_LoadedExecutable_Execute(guard_plugin *p, PJRT_LoadedExecu
 
 static PJRT_Error *on_LoadedExecutable_Destroy(guard_plugin *p, PJRT_LoadedExecutable_Destroy_Args *a)
 {
-    guard_exec_drop(a->executable);
-    if (guard_recording())
+    guard_state *g = p->g;
+    guard_exec_drop(g, a->executable);
+    if (guard_recording(g))
         guard_record_dropped(a->executable);
     return p->real->PJRT_LoadedExecutable_Destroy(a);
 }
@@ -203,30 +209,33 @@ const uint8_t guard_type_bytes[GUARD_TYPES] = {
 
 static PJRT_Error *on_Client_BufferFromHostBuffer(guard_plugin *p, PJRT_Client_BufferFromHostBuffer_Args *a)
 {
+    guard_state *g = p->g;
     uint64_t bytes = (unsigned)a->type < GUARD_TYPES ? guard_type_bytes[a->type] : 1;
     for (size_t i = 0; i < a->num_dims; i++)
         bytes *= (uint64_t)a->dims[i];
-    xl_metrics_count(G.metrics, NULL, XL_M_InboundData, bytes);
-    xl_metrics_count(G.metrics, NULL, XL_M_TransferToDevice, 1);
+    xl_metrics_count(g->metrics, NULL, XL_M_InboundData, bytes);
+    xl_metrics_count(g->metrics, NULL, XL_M_TransferToDevice, 1);
     int none = 0;
-    if (!atomic_load_explicit(&G.tensor, memory_order_relaxed) && atomic_compare_exchange_strong(&G.tensor, &none, 1)) {
-        G.tensor_spmd = guard_spmd();
-        G.tensor_time = xl_run_time(G.run);
-        atomic_store_explicit(&G.tensor, 2, memory_order_release);
+    if (!atomic_load_explicit(&g->tensor, memory_order_relaxed) &&
+        atomic_compare_exchange_strong(&g->tensor, &none, 1)) {
+        g->tensor_spmd = guard_spmd();
+        g->tensor_time = xl_run_time(g->run);
+        atomic_store_explicit(&g->tensor, 2, memory_order_release);
     }
     return p->real->PJRT_Client_BufferFromHostBuffer(a);
 }
 
 static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuffer_Args *a)
 {
+    guard_state *g = p->g;
     if (a->dst) {
-        guard_read("copy to the host", a->dst_size);
+        guard_read(g, "copy to the host", a->dst_size);
         guard_spmd_read(a->src);
     }
     PJRT_Error *err = p->real->PJRT_Buffer_ToHostBuffer(a);
     if (a->dst && !err) {
         guard_copied_number(p, a);
-        if (guard_recording())
+        if (guard_recording(g))
             guard_record_copied(p, a);
     }
     return err;
@@ -234,15 +243,17 @@ static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuf
 
 static PJRT_Error *on_Buffer_CopyRawToHost(guard_plugin *p, PJRT_Buffer_CopyRawToHost_Args *a)
 {
-    guard_read("raw copy to the host", (uint64_t)a->transfer_size);
+    guard_state *g = p->g;
+    guard_read(g, "raw copy to the host", (uint64_t)a->transfer_size);
     guard_spmd_read(a->buffer);
     return p->real->PJRT_Buffer_CopyRawToHost(a);
 }
 
 static PJRT_Error *on_Buffer_Destroy(guard_plugin *p, PJRT_Buffer_Destroy_Args *a)
 {
-    guard_spmd_destroyed(a->buffer);
-    if (guard_recording())
+    guard_state *g = p->g;
+    guard_spmd_destroyed(g, a->buffer);
+    if (guard_recording(g))
         guard_record_destroyed(a->buffer);
     return p->real->PJRT_Buffer_Destroy(a);
 }
@@ -260,13 +271,14 @@ static uint64_t size_of(guard_plugin *p, PJRT_Buffer *b)
 
 static PJRT_Error *on_Buffer_UnsafePointer(guard_plugin *p, PJRT_Buffer_UnsafePointer_Args *a)
 {
+    guard_state *g = p->g;
     uint64_t bytes = size_of(p, a->buffer);
-    guard_read("raw pointer", bytes);
+    guard_read(g, "raw pointer", bytes);
     guard_spmd_read(a->buffer);
     PJRT_Error *err = p->real->PJRT_Buffer_UnsafePointer(a);
     if (!err)
         guard_shared_number(p, a->buffer, (const void *)a->buffer_pointer, bytes);
-    if (!err && guard_recording())
+    if (!err && guard_recording(g))
         guard_record_shared(p, a->buffer, (const void *)a->buffer_pointer, bytes);
     return err;
 }
@@ -274,13 +286,14 @@ static PJRT_Error *on_Buffer_UnsafePointer(guard_plugin *p, PJRT_Buffer_UnsafePo
 static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p,
                                                            PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args *a)
 {
+    guard_state *g = p->g;
     uint64_t bytes = size_of(p, a->buffer);
-    guard_read("raw pointer", bytes);
+    guard_read(g, "raw pointer", bytes);
     guard_spmd_read(a->buffer);
     PJRT_Error *err = p->real->PJRT_Buffer_OpaqueDeviceMemoryDataPointer(a);
     if (!err)
         guard_shared_number(p, a->buffer, a->device_memory_ptr, bytes);
-    if (!err && guard_recording())
+    if (!err && guard_recording(g))
         guard_record_shared(p, a->buffer, a->device_memory_ptr, bytes);
     return err;
 }
@@ -289,8 +302,8 @@ static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p,
  * ----------------------------------------------------------------------------------- */
 #define SETS(M) M(0) M(1) M(2) M(3)
 #define HOOK_OF(k, name)                                                                                               \
-    static PJRT_Error *hook_##k##_##name(PJRT_##name##_Args *a) { return on_##name(&G.plugin[k], a); }
-#define HOOKV_OF(k, name) static void hook_##k##_##name(PJRT_##name##_Args *a) { on_##name(&G.plugin[k], a); }
+    static PJRT_Error *hook_##k##_##name(PJRT_##name##_Args *a) { return on_##name(&state.plugin[k], a); }
+#define HOOKV_OF(k, name) static void hook_##k##_##name(PJRT_##name##_Args *a) { on_##name(&state.plugin[k], a); }
 #define HOOK(name) HOOK_OF(0, name)
 #define HOOKV(name) HOOKV_OF(0, name)
 #include "guard/hooks.def"
@@ -304,7 +317,7 @@ static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p,
 #define HOOKV(name) HOOKV_OF(3, name)
 #include "guard/hooks.def"
 
-#define GET_OF(k) static const PJRT_Api *get_##k(void) { return G.plugin[k].table; }
+#define GET_OF(k) static const PJRT_Api *get_##k(void) { return state.plugin[k].table; }
 SETS(GET_OF)
 _Static_assert(GUARD_PLUGINS == 4, "a set of hooks for each plugin");
 
@@ -341,44 +354,46 @@ static void put_hooks(PJRT_Api *t, uint32_t k)
 
 static PJRT_GetPjrtApi *const getters[GUARD_PLUGINS] = { get_0, get_1, get_2, get_3 };
 
-static PJRT_GetPjrtApi *attach(PJRT_GetPjrtApi *theirs, const PJRT_Api *real)
+static PJRT_GetPjrtApi *attach(guard_state *g, PJRT_GetPjrtApi *theirs, const PJRT_Api *real)
 {
     if (!real || real->struct_size < PJRT_SIZE(PJRT_Api, PJRT_LoadedExecutable_Execute) ||
         real->pjrt_api_version.major_version != PJRT_API_MAJOR ||
         real->pjrt_api_version.minor_version < PJRT_API_MINOR_FLOOR)
         return NULL;                                       /* another table than we know: hands off */
     guard_start();
-    for (uint32_t i = 0; i < G.nplugin; i++)
-        if (G.plugin[i].real == real)
+    for (uint32_t i = 0; i < g->nplugin; i++)
+        if (g->plugin[i].real == real)
             return getters[i];
-    if (G.nplugin == GUARD_PLUGINS || !G.run || !G.metrics)
+    if (g->nplugin == GUARD_PLUGINS || !g->run || !g->metrics)
         return NULL;
-    guard_plugin *p = &G.plugin[G.nplugin];
+    guard_plugin *p = &g->plugin[g->nplugin];
     PJRT_Api *t = calloc(1, real->struct_size > sizeof *t ? real->struct_size : sizeof *t);
     if (!t)
         return NULL;
     memcpy(t, real, real->struct_size);
+    p->g = g;
     p->real = real;
     p->table = t;
     void *symbol;
     memcpy(&symbol, &theirs, sizeof symbol);
     identify(p, symbol);
     take_flags(p);
-    put_hooks(t, G.nplugin);
+    put_hooks(t, g->nplugin);
     xl_event e;
-    xl_event_begin(G.run, &e, "attach");
+    xl_event_begin(g->run, &e, "attach");
     xl_json_put_text(&e.j, "plugin", p->path);
     xl_json_put_text(&e.j, "identity", p->identity);
     xl_json_put_text(&e.j, "flags", p->flags);
-    xl_json_put_text(&e.j, "cache", G.cache ? xl_cache_dir(G.cache) : "off");
-    xl_event_end(G.run, &e);
-    return getters[G.nplugin++];
+    xl_json_put_text(&e.j, "cache", g->cache ? xl_cache_dir(g->cache) : "off");
+    xl_event_end(g->run, &e);
+    return getters[g->nplugin++];
 }
 
 /* The preload asks with the plugin's own GetPjrtApi and hands ours to the frontend. NULL: the plugin's own stays. */
 __attribute__((visibility("default"))) void *xlane_guard_attach(void *get_pjrt_api);
 void *xlane_guard_attach(void *get_pjrt_api)
 {
+    guard_state *g = guard_current();
     PJRT_GetPjrtApi *theirs, *ours;
     static _Thread_local bool inside;
     if (inside) /* a plugin that opens another one: the outer one is guarded */
@@ -388,7 +403,7 @@ void *xlane_guard_attach(void *get_pjrt_api)
     const PJRT_Api *real = theirs();
     inside = false;
     xl_mutex_lock(&attach_lock);
-    ours = attach(theirs, real);
+    ours = attach(g, theirs, real);
     xl_mutex_unlock(&attach_lock);
     void *p;
     memcpy(&p, &ours, sizeof p);

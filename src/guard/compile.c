@@ -18,23 +18,23 @@ static size_t slot_of(const void *handle, size_t cap)
     return (size_t)(((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15)) & (cap - 1);
 }
 
-exec_info *guard_exec_find(const void *handle)
+exec_info *guard_exec_find(guard_state *g, const void *handle)
 {
     static _Thread_local struct { const void *handle; exec_info *found; uint64_t changes; } last;
     exec_info *found = NULL;
-    if (last.handle == handle && last.changes == atomic_load_explicit(&G.exec_changes, memory_order_acquire))
+    if (last.handle == handle && last.changes == atomic_load_explicit(&g->exec_changes, memory_order_acquire))
         return last.found;                                 /* a step runs the same executable again and again */
-    xl_mutex_lock(&G.table_lock);
-    if (G.capexec)
-        for (size_t i = slot_of(handle, G.capexec); G.exec[i]; i = (i + 1) & (G.capexec - 1))
-            if (G.exec[i]->handle == handle) {
-                found = G.exec[i];
+    xl_mutex_lock(&g->table_lock);
+    if (g->capexec)
+        for (size_t i = slot_of(handle, g->capexec); g->exec[i]; i = (i + 1) & (g->capexec - 1))
+            if (g->exec[i]->handle == handle) {
+                found = g->exec[i];
                 break;
             }
     last.handle = handle;
     last.found = found;
-    last.changes = G.exec_changes;
-    xl_mutex_unlock(&G.table_lock);
+    last.changes = g->exec_changes;
+    xl_mutex_unlock(&g->table_lock);
     return found;
 }
 
@@ -46,7 +46,7 @@ static void insert(exec_info **table, size_t cap, exec_info *e)
     table[i] = e;
 }
 
-void guard_exec_add(const void *handle, xl_str module, bool helper, spmd_info *spmd)
+void guard_exec_add(guard_state *g, const void *handle, xl_str module, bool helper, spmd_info *spmd)
 {
     exec_info *e = calloc(1, sizeof *e);
     if (!e)
@@ -55,48 +55,48 @@ void guard_exec_add(const void *handle, xl_str module, bool helper, spmd_info *s
     e->helper = helper;
     e->spmd = spmd;
     snprintf(e->module, sizeof e->module, "%.*s", XL_FMT(module));
-    e->metrics = xl_metrics_module(G.metrics, xl_str_of(e->module));
-    guard_exec_drop(handle);
-    xl_mutex_lock(&G.table_lock);
-    if (2 * (G.nexec + 1) > G.capexec) {
-        size_t cap = G.capexec ? 2 * G.capexec : 256;
+    e->metrics = xl_metrics_module(g->metrics, xl_str_of(e->module));
+    guard_exec_drop(g, handle);
+    xl_mutex_lock(&g->table_lock);
+    if (2 * (g->nexec + 1) > g->capexec) {
+        size_t cap = g->capexec ? 2 * g->capexec : 256;
         exec_info **table = calloc(cap, sizeof *table);
         if (!table) {
-            xl_mutex_unlock(&G.table_lock);
+            xl_mutex_unlock(&g->table_lock);
             free(e);
             return;
         }
-        for (size_t i = 0; i < G.capexec; i++)
-            if (G.exec[i])
-                insert(table, cap, G.exec[i]);
-        free(G.exec);
-        G.exec = table;
-        G.capexec = cap;
+        for (size_t i = 0; i < g->capexec; i++)
+            if (g->exec[i])
+                insert(table, cap, g->exec[i]);
+        free(g->exec);
+        g->exec = table;
+        g->capexec = cap;
     }
-    insert(G.exec, G.capexec, e);
-    G.nexec++;
-    G.exec_changes++;
-    xl_mutex_unlock(&G.table_lock);
+    insert(g->exec, g->capexec, e);
+    g->nexec++;
+    g->exec_changes++;
+    xl_mutex_unlock(&g->table_lock);
 }
 
-void guard_exec_drop(const void *handle)
+void guard_exec_drop(guard_state *g, const void *handle)
 {
-    xl_mutex_lock(&G.table_lock);
-    size_t mask = G.capexec - 1, i = G.capexec ? slot_of(handle, G.capexec) : 0;
-    while (G.capexec && G.exec[i] && G.exec[i]->handle != handle)
+    xl_mutex_lock(&g->table_lock);
+    size_t mask = g->capexec - 1, i = g->capexec ? slot_of(handle, g->capexec) : 0;
+    while (g->capexec && g->exec[i] && g->exec[i]->handle != handle)
         i = (i + 1) & mask;
-    if (G.capexec && G.exec[i]) {
-        free(G.exec[i]);
-        G.exec[i] = NULL;
-        G.nexec--;
-        G.exec_changes++;
-        for (size_t k = (i + 1) & mask; G.exec[k]; k = (k + 1) & mask) { /* close the gap */
-            exec_info *moved = G.exec[k];
-            G.exec[k] = NULL;
-            insert(G.exec, G.capexec, moved);
+    if (g->capexec && g->exec[i]) {
+        free(g->exec[i]);
+        g->exec[i] = NULL;
+        g->nexec--;
+        g->exec_changes++;
+        for (size_t k = (i + 1) & mask; g->exec[k]; k = (k + 1) & mask) { /* close the gap */
+            exec_info *moved = g->exec[k];
+            g->exec[k] = NULL;
+            insert(g->exec, g->capexec, moved);
         }
     }
-    xl_mutex_unlock(&G.table_lock);
+    xl_mutex_unlock(&g->table_lock);
 }
 
 /* ---- the plugin, asked by us
@@ -319,15 +319,15 @@ static bool calls(const xl_region *r, const char *target)
 /* A module that ran again and again, or that the user named. Where names are only numbered, the nearest earlier program
  * ran for it. A frontend's eager ops and library functions also run again and again, with whatever shapes come: those
  * are no steps. */
-static bool watched(const compile *c, const xl_verdict *v)
+static bool watched(guard_state *g, const compile *c, const xl_verdict *v)
 {
-    xl_str rest = xl_str_of(G.watch), group = xl_contract_group(xl_str_of(c->module));
+    xl_str rest = xl_str_of(g->watch), group = xl_contract_group(xl_str_of(c->module));
     while (rest.n) {
         xl_str one = xl_str_trim(xl_str_cut(&rest, ','));
         if (one.n && (xl_str_is(one, c->module) || xl_str_eq(one, group)))
             return true;
     }
-    return !c->helper && v->against_module.n && c->own >= G.watch_after;
+    return !c->helper && v->against_module.n && c->own >= g->watch_after;
 }
 
 static void say_why(compile *c, const xl_verdict *v)
@@ -351,6 +351,7 @@ static xl_error *examine(xl_arena *a, void *ctx)
 {
     xl_error *err = NULL;
     compile *c = ctx;
+    guard_state *g = c->p->g;
     PJRT_Client_Compile_Args *args = c->args;
     xl_str bytes = { args->program->code, args->program->code_size };
     xl_digest d;
@@ -359,7 +360,7 @@ static xl_error *examine(xl_arena *a, void *ctx)
     const xl_option *assignment = NULL;
     err = xl_read(bytes, NULL, &c->m);
     if (err) {
-        guard_fault("reading a program", err);
+        guard_fault(g, "reading a program", err);
         d = xl_hash_of(bytes);
         snprintf(c->module, sizeof c->module, "unreadable");
     } else {
@@ -375,13 +376,13 @@ static xl_error *examine(xl_arena *a, void *ctx)
                        &devices, &assignment);
     if (err) {
         char hex[XL_DIGEST_HEX];
-        guard_fault("reading compile options", err);
+        guard_fault(g, "reading compile options", err);
         d = xl_hash_of((xl_str){ args->compile_options, args->compile_options_size });
         xl_buf_printf(&c->options, "unread=%s", xl_digest_hex(&d, hex));
     }
     if (early_exit)
         c->uncacheable = "it stops after layout assignment";
-    c->spmd = c->m ? guard_spmd_of(a, c->m, devices) : NULL;
+    c->spmd = c->m ? guard_spmd_of(g, a, c->m, devices) : NULL;
     put_devices(assignment, &c->devices);
     XL_DO(ranks_of(c->p, args->client, assignment, devices, &c->ranks));
     XL_DO(guard_platform(c->p, args->client, &c->topology, &c->versions));
@@ -391,13 +392,13 @@ static xl_error *examine(xl_arena *a, void *ctx)
     xl_cache_key_add(&c->key, "program", xl_str_of(c->hash));
     xl_cache_key_add(&c->key, "options", xl_buf_view(&c->options));
     xl_cache_key_add(&c->key, "flags", xl_str_of(c->p->flags));
-    xl_cache_key_add(&c->key, "profile", xl_str_of(G.profile));
+    xl_cache_key_add(&c->key, "profile", xl_str_of(g->profile));
     xl_cache_key_add(&c->key, "plugin", xl_str_of(c->p->identity));
     xl_cache_key_add(&c->key, "versions", xl_buf_view(&c->versions));
     xl_cache_key_add(&c->key, "topology", xl_buf_view(&c->topology));
     /* The embedded device's are the same for all ranks, and each compiles by itself: one compiles, the others load. */
     c->together = c->ranks.n > 1 && !xl_str_starts(xl_buf_view(&c->topology), XL_STR("platform=xlane "));
-    if (c->together && G.cache && !c->uncacheable)
+    if (c->together && g->cache && !c->uncacheable)
         c->uncacheable = guard_cannot_agree(c->p, args->client, c->ranks.me);
     if (c->together) {                                     /* each rank keeps its own */
         xl_buf_printf(&c->process, "index=%d of=%u", c->ranks.me, c->ranks.n);
@@ -414,28 +415,29 @@ static xl_error *judge(xl_arena *a, void *ctx)
 {
     xl_error *err = NULL;
     compile *c = ctx;
-    xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(c->module));
+    guard_state *g = c->p->g;
+    xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(c->module));
     c->helper = c->m && xl_contract_helper(c->m);
     xl_verdict v;
     xl_module *m = c->m;
     c->m = NULL;
-    guard_frame(c->place, sizeof c->place, &c->reads_value);
+    guard_frame(g, c->place, sizeof c->place, &c->reads_value);
     xl_compile_site site = { xl_str_of(c->place), xl_buf_view(&c->devices) };
-    XL_DO(xl_contracts_judge(G.contracts, a, &c->key, &site, m,
+    XL_DO(xl_contracts_judge(g->contracts, a, &c->key, &site, m,
                              (xl_str){ c->args->program->code, c->args->program->code_size }, &v));
     /* Which module counts steps is judged by time, and one slow call of another can mislead: a module's own executions
      * count too. */
-    xl_module_metrics *ran = v.against_module.n ? xl_metrics_module(G.metrics, v.against_module) : mm;
+    xl_module_metrics *ran = v.against_module.n ? xl_metrics_module(g->metrics, v.against_module) : mm;
     c->own = ran ? xl_module_metrics_count(ran, XL_M_ExecuteTime) : 0;
-    c->step = G.step > c->own ? G.step : c->own;
-    bool over = G.warmup_compiles ? G.compiles >= G.warmup_compiles : c->step >= G.warmup;
-    bool steady = over && watched(c, &v);
+    c->step = g->step > c->own ? g->step : c->own;
+    bool over = g->warmup_compiles ? g->compiles >= g->warmup_compiles : c->step >= g->warmup;
+    bool steady = over && watched(g, c, &v);
     c->phase = steady ? "steady" : "warmup";
     xl_json j = { .out = &c->event };
     int64_t size = 0;
     for (uint32_t i = 0; i < v.ndiff; i++) {
         xl_diff *d = &v.diff[i];
-        bool number = d->kind == XL_DIFF_SHAPE && d->size && guard_number_read(d->size);
+        bool number = d->kind == XL_DIFF_SHAPE && d->size && guard_number_read(g, d->size);
         d->read_back = number || (d->kind == XL_DIFF_SHAPE && d->from.n && guard_frame_read(d->from));
         size = size ? size : number ? d->size : 0;
     }
@@ -446,23 +448,24 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_json_end(&j);
     if (steady && strcmp(v.reason, "first")) {
         say_why(c, &v);
-        c->stop = G.policy == XL_POLICY_STOP;
-        xl_metrics_count(G.metrics, mm, XL_M_SteadyRecompile, 1);
+        c->stop = g->policy == XL_POLICY_STOP;
+        xl_metrics_count(g->metrics, mm, XL_M_SteadyRecompile, 1);
     }
 out:
     return err;
 }
 
-static void report(compile *c, const char *result, double seconds, const xl_cache_found *miss, const char *error)
+static void report(guard_state *g, compile *c, const char *result, double seconds, const xl_cache_found *miss,
+                   const char *error)
 {
     xl_event e;
-    xl_event_begin(G.run, &e, "compile");
+    xl_event_begin(g->run, &e, "compile");
     xl_json_put_text(&e.j, "module", c->module);
     xl_json_put_text(&e.j, "program", c->hash);
     xl_json_put_text(&e.j, "result", result);
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", c->phase ? c->phase : "warmup");
-    xl_json_put_int(&e.j, "step", (int64_t)(c->step ? c->step : G.step));
+    xl_json_put_int(&e.j, "step", (int64_t)(c->step ? c->step : g->step));
     if (c->helper)
         xl_json_put_bool(&e.j, "helper", true);
     if (c->place[0]) {
@@ -497,7 +500,7 @@ static void report(compile *c, const char *result, double seconds, const xl_cach
         xl_json_put_text(&e.j, "uncacheable", c->uncacheable);
     if (error)
         xl_json_put_text(&e.j, "error", error);
-    xl_event_end(G.run, &e);
+    xl_event_end(g->run, &e);
 }
 
 /* ---- cache
@@ -526,60 +529,63 @@ static xl_str options_of(const compile *c)
     return (xl_str){ c->args->compile_options, c->args->compile_options_size };
 }
 
-static PJRT_LoadedExecutable *load(compile *c, const xl_cache_found *f)
+static PJRT_LoadedExecutable *load(guard_state *g, compile *c, const xl_cache_found *f)
 {
     PJRT_LoadedExecutable *loaded;
     xl_error *err = guard_load(c->p, c->args->client, f, options_of(c), &loaded);
     if (!err)
         return loaded;
-    xl_cache_drop(G.cache, &c->key, xl_error_message(err));
-    guard_fault("loading a cached executable", err);
+    xl_cache_drop(g->cache, &c->key, xl_error_message(err));
+    guard_fault(g, "loading a cached executable", err);
     return NULL;
 }
 
-static void store(compile *c, double seconds)
+static void store(guard_state *g, compile *c, double seconds)
 {
     xl_error *err = NULL;
-    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = c->args->executable };
+    PJRT_LoadedExecutable_GetExecutable_Args get = { .struct_size = sizeof get,
+                                                     .loaded_executable = c->args->executable };
     PJRT_Executable_Serialize_Args s = { .struct_size = sizeof s };
-    g.executable = NULL;
-    XL_DO(guard_take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable"));
-    s.executable = g.executable;
+    get.executable = NULL;
+    XL_DO(
+        guard_take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&get), "PJRT_LoadedExecutable_GetExecutable"));
+    s.executable = get.executable;
     XL_DO(guard_take(c->p, c->p->real->PJRT_Executable_Serialize(&s), "PJRT_Executable_Serialize"));
-    err = xl_cache_put(G.cache, &c->key, s.serialized_bytes, s.serialized_bytes_size, seconds);
+    err = xl_cache_put(g->cache, &c->key, s.serialized_bytes, s.serialized_bytes_size, seconds);
     if (s.serialized_executable_deleter)
         s.serialized_executable_deleter(s.serialized_executable);
 out:
-    if (g.executable) {
-        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
+    if (get.executable) {
+        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = get.executable };
         xl_error_free(guard_take(c->p, c->p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
     }
     if (err) {
-        xl_metrics_count(G.metrics, NULL, XL_M_UncachedCompile, 1);
+        xl_metrics_count(g->metrics, NULL, XL_M_UncachedCompile, 1);
         if (xl_error_code(err) == XL_CODE_UNIMPLEMENTED && !c->p->no_serialize_warned) {
             c->p->no_serialize_warned = true;
             guard_say("%s cannot serialise its executables, so nothing is cached: %s", c->p->path,
                       xl_error_message(err));
         }
-        guard_fault("writing to the cache", err);
+        guard_fault(g, "writing to the cache", err);
     }
 }
 
 /* Ops for which the embedded device's partitioner had to gather operands; other plugins do not say, and are not asked:
  * theirs is a walk over all of the program. */
-static void gathered(compile *c)
+static void gathered(guard_state *g, compile *c)
 {
-    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = c->args->executable };
+    PJRT_LoadedExecutable_GetExecutable_Args get = { .struct_size = sizeof get,
+                                                     .loaded_executable = c->args->executable };
     PJRT_Executable_GetCostAnalysis_Args cost = { .struct_size = sizeof cost };
     xl_str topology = xl_buf_view(&c->topology), lines = { 0 };
     if (!c->spmd || !xl_str_starts(topology, XL_STR("platform=xlane ")) ||
         !PJRT_HAS(c->p->real, PJRT_Executable_GetCostAnalysis))
         return;
-    g.executable = NULL;
+    get.executable = NULL;
     xl_error *err =
-        guard_take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+        guard_take(c->p, c->p->real->PJRT_LoadedExecutable_GetExecutable(&get), "PJRT_LoadedExecutable_GetExecutable");
     if (!err) {
-        cost.executable = g.executable;
+        cost.executable = get.executable;
         err = guard_take(c->p, c->p->real->PJRT_Executable_GetCostAnalysis(&cost), "PJRT_Executable_GetCostAnalysis");
         for (size_t i = 0; !err && i < cost.num_properties; i++)
             if (cost.properties[i].type == PJRT_NamedValue_kString &&
@@ -590,47 +596,48 @@ static void gathered(compile *c)
         xl_event e;
         xl_buf text = { 0 };
         xl_gathered_text(lines, &text);
-        xl_event_begin(G.run, &e, "gathered");
+        xl_event_begin(g->run, &e, "gathered");
         xl_json_put_text(&e.j, "module", c->module);
         xl_json_key(&e.j, "ops");
         xl_gathered_json(lines, &e.j);
         xl_json_put_str(&e.j, "text", xl_buf_view(&text));
-        xl_event_end(G.run, &e);
+        xl_event_end(g->run, &e);
         xl_buf_fini(&text);
     }
-    if (g.executable) {
-        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
+    if (get.executable) {
+        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = get.executable };
         xl_error_free(guard_take(c->p, c->p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
     }
     if (err)
-        guard_fault("asking what was gathered", err);
+        guard_fault(g, "asking what was gathered", err);
 }
 
 /* ---- flags that came too late
  * --------------------------------------------------------------------------------------------- */
 static void late_flags(guard_plugin *p)
 {
+    guard_state *g = p->g;
     static char said[sizeof p->all_flags];
     char now[sizeof p->all_flags];
     xl_identity_all_flags(now, sizeof now);
     if (!strcmp(now, p->all_flags))
         return;
-    xl_mutex_lock(&G.compile_lock);
+    xl_mutex_lock(&g->compile_lock);
     bool again = !strcmp(now, said);
     memcpy(said, now, sizeof said);
-    xl_mutex_unlock(&G.compile_lock);
+    xl_mutex_unlock(&g->compile_lock);
     if (again)
         return;
     xl_buf words = { 0 };
     xl_words_diff(xl_str_of(p->all_flags), xl_str_of(now), &words);
     xl_event e;
-    xl_event_begin(G.run, &e, "late-flag");
+    xl_event_begin(g->run, &e, "late-flag");
     xl_json_put_text(&e.j, "before", p->all_flags);
     xl_json_put_text(&e.j, "after", now);
     xl_json_put_str(&e.j, "words", xl_buf_view(&words));
     xl_json_put_text(&e.j, "text",
                      "changed after the plugin was initialised: it has no effect; set it before the program starts");
-    xl_event_end(G.run, &e);
+    xl_event_end(g->run, &e);
     guard_say(
         "a flag changed after the plugin was initialised and has no effect: %.*s; set it before the program starts",
         XL_FMT(xl_buf_view(&words)));
@@ -638,10 +645,10 @@ static void late_flags(guard_plugin *p)
 }
 
 /* SPMD that came on after the first tensor: what existed by then has no sharding, and XLA does not say so. */
-static void late_spmd(void)
+static void late_spmd(guard_state *g)
 {
     static _Atomic bool said;
-    if (atomic_load_explicit(&G.tensor, memory_order_acquire) < 2 || G.tensor_spmd || !guard_spmd() ||
+    if (atomic_load_explicit(&g->tensor, memory_order_acquire) < 2 || g->tensor_spmd || !guard_spmd() ||
         atomic_exchange(&said, true))
         return;
     char text[256];
@@ -649,30 +656,30 @@ static void late_spmd(void)
              "SPMD was switched on after the first tensor, which was made at %.3f s of the run: that one and what came "
              "with it have no "
              "sharding; switch it on before anything is put on a device (spmd.enabled in a profile)",
-             G.tensor_time);
+             g->tensor_time);
     xl_event e;
-    xl_event_begin(G.run, &e, "late-spmd");
-    xl_json_put_num(&e.j, "tensor", G.tensor_time);
+    xl_event_begin(g->run, &e, "late-spmd");
+    xl_json_put_num(&e.j, "tensor", g->tensor_time);
     xl_json_put_text(&e.j, "text", text);
-    xl_event_end(G.run, &e);
+    xl_event_end(g->run, &e);
     guard_say("%s", text);
 }
 
 static const double lease_seconds = 900;
 
-static PJRT_LoadedExecutable *look(compile *c, xl_cache_found *found)
+static PJRT_LoadedExecutable *look(guard_state *g, compile *c, xl_cache_found *found)
 {
     PJRT_LoadedExecutable *ready = guard_ahead_take(c->args->client, &c->key.digest, options_of(c));
     c->ahead = ready != NULL;
     if (ready)
         return ready;
-    xl_error *err = xl_cache_get(G.cache, &c->key, found);
+    xl_error *err = xl_cache_get(g->cache, &c->key, found);
     if (err) {
-        guard_fault("looking into the cache", err);
+        guard_fault(g, "looking into the cache", err);
         *found = (xl_cache_found){ .reason = "first" };
         return NULL;
     }
-    PJRT_LoadedExecutable *loaded = found->hit ? load(c, found) : NULL;
+    PJRT_LoadedExecutable *loaded = found->hit ? load(g, c, found) : NULL;
     free(found->blob);
     found->blob = NULL;
     if (found->hit && !loaded) {
@@ -684,19 +691,19 @@ static PJRT_LoadedExecutable *look(compile *c, xl_cache_found *found)
 
 /* Of a program that several processes compile together: all load, or none. Asked twice, since an entry that is there
  * may not load. */
-static PJRT_LoadedExecutable *look_together(compile *c, xl_cache_found *found)
+static PJRT_LoadedExecutable *look_together(guard_state *g, compile *c, xl_cache_found *found)
 {
     guard_ranks *r = &c->ranks;
     PJRT_LoadedExecutable *loaded = NULL;
-    r->round = guard_agree_round(r->id);
-    xl_error *err = xl_cache_get(G.cache, &c->key, found);
+    r->round = guard_agree_round(g, r->id);
+    xl_error *err = xl_cache_get(g->cache, &c->key, found);
     if (err) {
-        guard_fault("looking into the cache", err);
+        guard_fault(g, "looking into the cache", err);
         *found = (xl_cache_found){ .reason = "first" };
     }
     bool all = guard_agree(c->p, c->args->client, r, "have", found->hit);
     if (all) {
-        loaded = load(c, found);
+        loaded = load(g, c, found);
         all = guard_agree(c->p, c->args->client, r, "loaded", loaded != NULL);
         if (loaded && !all) {
             PJRT_LoadedExecutable_Destroy_Args d = { .struct_size = sizeof d, .executable = loaded };
@@ -715,41 +722,42 @@ static PJRT_LoadedExecutable *look_together(compile *c, xl_cache_found *found)
 }
 
 /* Before the lease, and again once we have it: whoever had it until then has written the entry. */
-static PJRT_LoadedExecutable *look_alone(compile *c, xl_cache_found *found, xl_lease *lease, bool *leased)
+static PJRT_LoadedExecutable *look_alone(guard_state *g, compile *c, xl_cache_found *found, xl_lease *lease,
+                                         bool *leased)
 {
-    PJRT_LoadedExecutable *loaded = look(c, found);
+    PJRT_LoadedExecutable *loaded = look(g, c, found);
     if (loaded)
         return loaded;
     *leased = true;
-    xl_lease_state s = xl_cache_lease(G.cache, &c->key, lease_seconds, lease);
-    return s == XL_LEASE_WAITED || (s == XL_LEASE_MINE && xl_cache_has(G.cache, &c->key)) ? look(c, found) : NULL;
+    xl_lease_state s = xl_cache_lease(g->cache, &c->key, lease_seconds, lease);
+    return s == XL_LEASE_WAITED || (s == XL_LEASE_MINE && xl_cache_has(g->cache, &c->key)) ? look(g, c, found) : NULL;
 }
 
 /* Ranks of one program must compile the same one. An error where one does not and the policy is to stop. */
-static PJRT_Error *differing(compile *c)
+static PJRT_Error *differing(guard_state *g, compile *c)
 {
     xl_buf text = { 0 };
     PJRT_Error *out = NULL;
     xl_str program = { c->args->program->code, c->args->program->code_size };
-    c->ranks.meeting = guard_meeting(&c->ranks);
+    c->ranks.meeting = guard_meeting(g, &c->ranks);
     bool differ = guard_differ(c->p, c->args->client, &c->ranks, &c->key, program, &text);
     if (text.n && !text.failed) {
         xl_event e;
-        xl_event_begin(G.run, &e, differ ? "divergence" : "late-rank");
+        xl_event_begin(g->run, &e, differ ? "divergence" : "late-rank");
         xl_json_put_text(&e.j, "module", c->module);
         xl_json_put_str(&e.j, "text", xl_buf_view(&text));
-        xl_event_end(G.run, &e);
+        xl_event_end(g->run, &e);
         guard_say("%.*s", XL_FMT(xl_buf_view(&text)));
-        if (differ && G.policy == XL_POLICY_STOP) {
+        if (differ && g->policy == XL_POLICY_STOP) {
             xl_buf why = { 0 };
             xl_buf_printf(&why, "xlane: the policy is to stop when ranks compile different programs. %.*s",
                           XL_FMT(xl_buf_view(&text)));
             out = guard_error(PJRT_Error_Code_FAILED_PRECONDITION, xl_buf_view(&why));
             if (out)
-                report(c, "stopped", 0, NULL, why.p);
-            xl_event_begin(G.run, &e, "stop");
+                report(g, c, "stopped", 0, NULL, why.p);
+            xl_event_begin(g->run, &e, "stop");
             xl_json_put_str(&e.j, "text", xl_buf_view(&text));
-            xl_event_end(G.run, &e);
+            xl_event_end(g->run, &e);
             xl_buf_fini(&why);
         }
     }
@@ -757,99 +765,119 @@ static PJRT_Error *differing(compile *c)
     return out;
 }
 
-PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
+/* A step that is compiled again after the warm-up window, and the policy is to stop. NULL: no memory for an error. */
+static PJRT_Error *refuse(guard_state *g, compile *c)
 {
-    compile c = { .p = p, .args = args, .needs = -1 };
+    xl_buf text = { 0 };
+    xl_buf_printf(&text,
+                  "xlane: the policy is to stop when a step is compiled again after the warm-up window. %.*s. Run "
+                  "`xlane explain` "
+                  "on the run for all of it, or use --policy warn to go on.",
+                  XL_FMT(xl_buf_view(&c->sentence)));
+    PJRT_Error *out = guard_error(PJRT_Error_Code_FAILED_PRECONDITION, xl_buf_view(&text));
+    if (out) {
+        report(g, c, "stopped", 0, NULL, text.p);
+        xl_event e;
+        xl_event_begin(g->run, &e, "stop");
+        xl_json_put_str(&e.j, "text", xl_buf_view(&c->sentence));
+        xl_event_end(g->run, &e);
+    }
+    xl_buf_fini(&text);
+    return out;
+}
+
+/* What is being compiled: the key, the contract, the other ranks. An error where the policy is to stop. */
+static PJRT_Error *admit(guard_state *g, compile *c, bool *known)
+{
+    PJRT_Error *out = NULL;
+    xl_error *err = xl_arena_call(examine, c);
+    *known = !err;
+    if (err)
+        guard_fault(g, "examining a compile", err);
+    if (*known && g->contracts) {
+        xl_mutex_lock(&g->compile_lock);
+        err = xl_arena_call(judge, c);
+        xl_mutex_unlock(&g->compile_lock);
+        if (err)
+            guard_fault(g, "comparing a compile", err);
+    }
+    xl_module_free(c->m);
+    if (*known && c->ranks.n > 1 && g->policy != XL_POLICY_ALLOW)
+        out = differing(g, c);
+    return !out && c->stop ? refuse(g, c) : out;
+}
+
+/* There is an executable: counted, watched and reported. `found`: why it was not in the cache; NULL: it was, or none is
+ * used. */
+static void made(guard_state *g, compile *c, xl_module_metrics *named, const char *how, double seconds,
+                 const xl_cache_found *found)
+{
+    xl_metrics_time(g->metrics, named, strcmp(how, "cached") ? XL_M_CompileTime : XL_M_LoadTime, seconds);
+    guard_exec_add(g, c->args->executable, xl_str_of(c->module), c->helper, c->spmd);
+    if (guard_recording(g))
+        guard_record_program(c->p, c->args, c->module);
+    if (found)
+        store(g, c, seconds);
+    c->needs = guard_needs(c->p, c->args->executable);
+    report(g, c, how, seconds, found, NULL);
+    gathered(g, c);
+}
+
+/* From the cache, or by the plugin. */
+static PJRT_Error *produce(guard_state *g, compile *c, bool cache)
+{
     xl_cache_found found = { .reason = "first" };
     xl_lease lease = { -1 };
-    PJRT_Error *out = NULL;
-    late_flags(p);
-    late_spmd();
-    xl_error *err = xl_arena_call(examine, &c);
-    bool known = !err, cache = known && G.cache && !c.uncacheable, leased = false;
-    if (err)
-        guard_fault("examining a compile", err);
-    if (known && G.contracts) {
-        xl_mutex_lock(&G.compile_lock);
-        err = xl_arena_call(judge, &c);
-        xl_mutex_unlock(&G.compile_lock);
-        if (err)
-            guard_fault("comparing a compile", err);
-    }
-    xl_module_free(c.m);
-    if (known && c.ranks.n > 1 && G.policy != XL_POLICY_ALLOW && (out = differing(&c)))
-        goto out;
-    if (c.stop) {
-        xl_buf text = { 0 };
-        xl_buf_printf(&text,
-                      "xlane: the policy is to stop when a step is compiled again after the warm-up window. %.*s. Run "
-                      "`xlane explain` "
-                      "on the run for all of it, or use --policy warn to go on.",
-                      XL_FMT(xl_buf_view(&c.sentence)));
-        out = guard_error(PJRT_Error_Code_FAILED_PRECONDITION, xl_buf_view(&text));
-        if (out) {
-            report(&c, "stopped", 0, NULL, text.p);
-            xl_event e;
-            xl_event_begin(G.run, &e, "stop");
-            xl_json_put_str(&e.j, "text", xl_buf_view(&c.sentence));
-            xl_event_end(G.run, &e);
-        }
-        xl_buf_fini(&text);
-        if (out)
-            goto out;
-    }
-    atomic_fetch_add(&G.compiles, 1);
-    if (c.sentence.n && G.policy == XL_POLICY_WARN)
-        guard_say("%.*s", XL_FMT(xl_buf_view(&c.sentence)));
-    xl_str module = xl_str_of(c.module);
+    bool leased = false;
     double t = xl_now();
-    xl_module_metrics *named = xl_metrics_module(G.metrics, module);
-    flight *f = guard_takeoff("compile", named ? xl_module_metrics_name(named) : "a program", t);
-    PJRT_LoadedExecutable *loaded = !cache       ? NULL
-                                    : c.together ? look_together(&c, &found)
-                                                 : look_alone(&c, &found, &lease, &leased);
+    xl_module_metrics *named = xl_metrics_module(g->metrics, xl_str_of(c->module));
+    flight *f = guard_takeoff(g, "compile", named ? xl_module_metrics_name(named) : "a program", t);
+    PJRT_LoadedExecutable *loaded = !cache        ? NULL
+                                    : c->together ? look_together(g, c, &found)
+                                                  : look_alone(g, c, &found, &lease, &leased);
+    PJRT_Error *out = NULL;
     if (loaded) {
-        args->executable = loaded;
-        double seconds = xl_now() - t;
-        xl_metrics_time(G.metrics, named, XL_M_LoadTime, seconds);
-        xl_metrics_count(G.metrics, named, XL_M_CachedCompile, 1);
-        guard_exec_add(loaded, module, c.helper, c.spmd);
-        if (guard_recording())
-            guard_record_program(p, args, c.module);
-        c.needs = guard_needs(p, loaded);
-        report(&c, "cached", seconds, NULL, NULL);
-        gathered(&c);
-        goto landed;
-    }
-    t = xl_now();
-    out = p->real->PJRT_Client_Compile(args);
-    double seconds = xl_now() - t;
-    if (out) {
-        PJRT_Error_Message_Args m = { .struct_size = sizeof m, .error = out };
-        p->real->PJRT_Error_Message(&m);
-        xl_buf text = { 0 };
-        xl_buf_add(&text, m.message, m.message_size);
-        report(&c, "failed", seconds, cache ? &found : NULL, text.p ? text.p : "");
-        xl_buf_fini(&text);
+        c->args->executable = loaded;
+        xl_metrics_count(g->metrics, named, XL_M_CachedCompile, 1);
+        made(g, c, named, "cached", xl_now() - t, NULL);
     } else {
-        xl_metrics_time(G.metrics, named, XL_M_CompileTime, seconds);
-        xl_metrics_count(G.metrics, named, cache ? XL_M_CompileCacheMiss : XL_M_UncachedCompile, 1);
-        guard_exec_add(args->executable, module, c.helper, c.spmd);
-        if (guard_recording())
-            guard_record_program(p, args, c.module);
-        if (cache)
-            store(&c, seconds);
-        c.needs = guard_needs(p, args->executable);
-        report(&c, "compiled", seconds, cache ? &found : NULL, NULL);
-        gathered(&c);
+        t = xl_now();
+        out = c->p->real->PJRT_Client_Compile(c->args);
+        double seconds = xl_now() - t;
+        if (out) {
+            PJRT_Error_Message_Args m = { .struct_size = sizeof m, .error = out };
+            c->p->real->PJRT_Error_Message(&m);
+            xl_buf text = { 0 };
+            xl_buf_add(&text, m.message, m.message_size);
+            report(g, c, "failed", seconds, cache ? &found : NULL, text.p ? text.p : "");
+            xl_buf_fini(&text);
+        } else {
+            xl_metrics_count(g->metrics, named, cache ? XL_M_CompileCacheMiss : XL_M_UncachedCompile, 1);
+            made(g, c, named, "compiled", seconds, cache ? &found : NULL);
+        }
     }
-landed:
-    if (!out && cache && !c.together)
-        guard_ahead_note(args->client, &c.key.digest, options_of(&c));
+    if (!out && cache && !c->together)
+        guard_ahead_note(c->args->client, &c->key.digest, options_of(c));
     if (leased)
-        xl_cache_release(G.cache, &c.key, &lease);
+        xl_cache_release(g->cache, &c->key, &lease);
     guard_land(f);
-out:
+    return out;
+}
+
+PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
+{
+    guard_state *g = p->g;
+    compile c = { .p = p, .args = args, .needs = -1 };
+    bool known;
+    late_flags(p);
+    late_spmd(g);
+    PJRT_Error *out = admit(g, &c, &known);
+    if (!out) {
+        atomic_fetch_add(&g->compiles, 1);
+        if (c.sentence.n && g->policy == XL_POLICY_WARN)
+            guard_say("%.*s", XL_FMT(xl_buf_view(&c.sentence)));
+        out = produce(g, &c, known && g->cache && !c.uncacheable);
+    }
     xl_buf_fini(&c.options);
     xl_buf_fini(&c.topology);
     xl_buf_fini(&c.versions);
@@ -864,33 +892,34 @@ out:
 /* The frontend's own cache answered. */
 void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds)
 {
-    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g,
+    guard_state *g = p->g;
+    PJRT_LoadedExecutable_GetExecutable_Args get = { .struct_size = sizeof get,
                                                    .loaded_executable = args->loaded_executable };
     PJRT_Executable_Name_Args n = { .struct_size = sizeof n };
     char module[128] = "unnamed";
     xl_error *err =
-        guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+        guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&get), "PJRT_LoadedExecutable_GetExecutable");
     if (!err) {
-        n.executable = g.executable;
+        n.executable = get.executable;
         err = guard_take(p, p->real->PJRT_Executable_Name(&n), "PJRT_Executable_Name");
         if (!err)
             snprintf(module, sizeof module, "%.*s", (int)n.executable_name_size, n.executable_name);
-        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
+        PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = get.executable };
         xl_error_free(guard_take(p, p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
     }
     if (err)
-        guard_fault("naming a loaded executable", err);
-    xl_module_metrics *mm = xl_metrics_module(G.metrics, xl_str_of(module));
-    xl_metrics_time(G.metrics, mm, XL_M_LoadTime, seconds);
-    xl_metrics_count(G.metrics, mm, XL_M_FrontendCacheHit, 1);
-    guard_exec_add(args->loaded_executable, xl_str_of(module), false, NULL);
+        guard_fault(g, "naming a loaded executable", err);
+    xl_module_metrics *mm = xl_metrics_module(g->metrics, xl_str_of(module));
+    xl_metrics_time(g->metrics, mm, XL_M_LoadTime, seconds);
+    xl_metrics_count(g->metrics, mm, XL_M_FrontendCacheHit, 1);
+    guard_exec_add(g, args->loaded_executable, xl_str_of(module), false, NULL);
     xl_event e;
-    xl_event_begin(G.run, &e, "compile");
+    xl_event_begin(g->run, &e, "compile");
     xl_json_put_text(&e.j, "module", module);
     xl_json_put_text(&e.j, "result", "loaded");
     xl_json_put_num(&e.j, "seconds", seconds);
     xl_json_put_text(&e.j, "phase", "warmup");
-    xl_json_put_int(&e.j, "step", (int64_t)G.step);
+    xl_json_put_int(&e.j, "step", (int64_t)g->step);
     xl_json_put_text(&e.j, "reason", "first");
-    xl_event_end(G.run, &e);
+    xl_event_end(g->run, &e);
 }

@@ -6,56 +6,56 @@
 
 /* A step is one execution of the module with the most execute time. Another module may overtake early on; the count
  * then goes on from what that one has done. */
-static void count_step(xl_module_metrics *mm)
+static void count_step(guard_state *g, xl_module_metrics *mm)
 {
-    xl_module_metrics *now = atomic_load_explicit(&G.step_module, memory_order_relaxed);
+    xl_module_metrics *now = atomic_load_explicit(&g->step_module, memory_order_relaxed);
     if (mm != now) {
         if (now && xl_module_metrics_seconds(mm, XL_M_ExecuteTime) <= xl_module_metrics_seconds(now, XL_M_ExecuteTime))
             return;
-        atomic_store_explicit(&G.step_module, mm, memory_order_relaxed);
+        atomic_store_explicit(&g->step_module, mm, memory_order_relaxed);
     }
     uint64_t step = xl_module_metrics_count(mm, XL_M_ExecuteTime);
-    atomic_store_explicit(&G.step, step, memory_order_relaxed);
+    atomic_store_explicit(&g->step, step, memory_order_relaxed);
     if ((step & (step - 1)) == 0) /* the first steps of a short run count too, and nobody else may look in time */
-        guard_memory_now();
+        guard_memory_now(g);
     else
         guard_memory_due();
-    if (atomic_load_explicit(&G.reads, memory_order_relaxed) == 0) {
-        if (atomic_load_explicit(&G.sync_run, memory_order_relaxed))
-            atomic_store_explicit(&G.sync_run, 0, memory_order_relaxed);
+    if (atomic_load_explicit(&g->reads, memory_order_relaxed) == 0) {
+        if (atomic_load_explicit(&g->sync_run, memory_order_relaxed))
+            atomic_store_explicit(&g->sync_run, 0, memory_order_relaxed);
         return;
     }
-    atomic_store_explicit(&G.reads, 0, memory_order_relaxed);
-    uint64_t bytes = atomic_exchange_explicit(&G.read_bytes, 0, memory_order_relaxed);
-    xl_metrics_count(G.metrics, mm, XL_M_HostSync, 1);
+    atomic_store_explicit(&g->reads, 0, memory_order_relaxed);
+    uint64_t bytes = atomic_exchange_explicit(&g->read_bytes, 0, memory_order_relaxed);
+    xl_metrics_count(g->metrics, mm, XL_M_HostSync, 1);
     /* Once is a log line, again and again is a step that waits for the host. */
-    if (atomic_fetch_add_explicit(&G.sync_run, 1, memory_order_relaxed) == 4 &&
-        !atomic_exchange(&G.sync_warned, true)) {
+    if (atomic_fetch_add_explicit(&g->sync_run, 1, memory_order_relaxed) == 4 &&
+        !atomic_exchange(&g->sync_warned, true)) {
         xl_event e;
-        xl_event_begin(G.run, &e, "sync");
+        xl_event_begin(g->run, &e, "sync");
         xl_json_put_text(&e.j, "module", xl_module_metrics_name(mm));
         xl_json_put_int(&e.j, "bytes", (int64_t)bytes);
-        xl_json_put_int(&e.j, "step", (int64_t)G.step);
+        xl_json_put_int(&e.j, "step", (int64_t)g->step);
         xl_json_put_text(
             &e.j, "text",
             "every step reads from the device before the next one starts, so the device waits for the host; "
             "read every N steps, or keep the value on the device");
-        xl_event_end(G.run, &e);
+        xl_event_end(g->run, &e);
     }
 }
 
-void guard_read(const char *how, uint64_t bytes)
+void guard_read(guard_state *g, const char *how, uint64_t bytes)
 {
     (void)how;
-    xl_metrics_count(G.metrics, NULL, XL_M_OutboundData, bytes);
-    xl_metrics_count(G.metrics, NULL, XL_M_TransferFromDevice, 1);
-    atomic_fetch_add_explicit(&G.reads, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&G.read_bytes, bytes, memory_order_relaxed);
+    xl_metrics_count(g->metrics, NULL, XL_M_OutboundData, bytes);
+    xl_metrics_count(g->metrics, NULL, XL_M_TransferFromDevice, 1);
+    atomic_fetch_add_explicit(&g->reads, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&g->read_bytes, bytes, memory_order_relaxed);
 }
 
 typedef struct { guard_plugin *p; const void *at; size_t size; } arrival;
 
-static void keep_number(const void *at, size_t size)
+static void keep_number(guard_state *g, const void *at, size_t size)
 {
     int64_t v = 0;
     int32_t four;
@@ -65,9 +65,9 @@ static void keep_number(const void *at, size_t size)
     } else {
         memcpy(&v, at, 8);
     }
-    uint32_t slot = atomic_fetch_add_explicit(&G.nnumber, 1, memory_order_relaxed) % GUARD_NUMBERS;
-    atomic_store_explicit(&G.number_step[slot], G.step, memory_order_relaxed);
-    atomic_store_explicit(&G.number[slot], v, memory_order_release);
+    uint32_t slot = atomic_fetch_add_explicit(&g->nnumber, 1, memory_order_relaxed) % GUARD_NUMBERS;
+    atomic_store_explicit(&g->number_step[slot], g->step, memory_order_relaxed);
+    atomic_store_explicit(&g->number[slot], v, memory_order_release);
 }
 
 static void arrived(PJRT_Error *err, void *ctx)
@@ -76,7 +76,7 @@ static void arrived(PJRT_Error *err, void *ctx)
     if (err)
         xl_error_free(guard_take(x->p, err, "PJRT_Event_OnReady"));
     else
-        keep_number(x->at, x->size);
+        keep_number(x->p->g, x->at, x->size);
     free(x);
 }
 
@@ -108,6 +108,7 @@ void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a
 
 void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes)
 {
+    guard_state *g = p->g;
     PJRT_Buffer_IsOnCpu_Args cpu = { .struct_size = sizeof cpu, .buffer = b };
     PJRT_Buffer_ReadyEvent_Args ready = { .struct_size = sizeof ready, .buffer = b };
     if (!at || !one_number(p, b, bytes))
@@ -120,28 +121,28 @@ void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64
         PJRT_Event_Destroy_Args gone = { .struct_size = sizeof gone, .event = ready.event };
         err = guard_take(p, p->real->PJRT_Event_IsReady(&is), "PJRT_Event_IsReady");
         if (!err && is.is_ready)
-            keep_number(at, bytes);
+            keep_number(g, at, bytes);
         xl_error_free(guard_take(p, p->real->PJRT_Event_Destroy(&gone), "PJRT_Event_Destroy"));
     }
     xl_error_free(err);
 }
 
-bool guard_number_read(int64_t n)
+bool guard_number_read(guard_state *g, int64_t n)
 {
-    uint32_t all = atomic_load(&G.nnumber);
+    uint32_t all = atomic_load(&g->nnumber);
     for (uint32_t i = 0; i < all && i < GUARD_NUMBERS; i++)
-        if (G.number[i] == n && G.number_step[i] == G.step)
+        if (g->number[i] == n && g->number_step[i] == g->step)
             return true;
     return false;
 }
 
 typedef struct { guard_plugin *p; xl_module_metrics *mm; uint64_t step; } finish;
 
-static void step_done(xl_module_metrics *mm, uint64_t step)
+static void step_done(guard_state *g, xl_module_metrics *mm, uint64_t step)
 {
-    double busy = xl_steps_done(G.steps, step, xl_now());
+    double busy = xl_steps_done(g->steps, step, xl_now());
     if (busy > 0)
-        xl_metrics_time(G.metrics, mm, XL_M_StepDeviceTime, busy);
+        xl_metrics_time(g->metrics, mm, XL_M_StepDeviceTime, busy);
 }
 
 static void finished(PJRT_Error *err, void *ctx)
@@ -149,7 +150,7 @@ static void finished(PJRT_Error *err, void *ctx)
     finish *f = ctx;
     if (err)
         xl_error_free(guard_take(f->p, err, "PJRT_Event_OnReady"));
-    step_done(f->mm, f->step);
+    step_done(f->p->g, f->mm, f->step);
     free(f);
 }
 
@@ -158,16 +159,17 @@ static void finished(PJRT_Error *err, void *ctx)
 static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedExecutable_Execute_Args *args,
                       double start)
 {
+    guard_state *g = p->g;
     double took, gap;
-    if (!G.steps)
+    if (!g->steps)
         return;
-    xl_steps_of(G.steps, xl_module_metrics_name(mm));
-    uint64_t step = xl_steps_start(G.steps, start, &took, &gap);
+    xl_steps_of(g->steps, xl_module_metrics_name(mm));
+    uint64_t step = xl_steps_start(g->steps, start, &took, &gap);
     if (took > 0) {
-        if (guard_recording())
-            guard_record_took(xl_module_metrics_name(mm), took);
-        xl_metrics_time(G.metrics, mm, XL_M_StepTime, took);
-        xl_metrics_time(G.metrics, mm, XL_M_StepHostGap, gap);
+        if (guard_recording(g))
+            guard_record_took(g, xl_module_metrics_name(mm), took);
+        xl_metrics_time(g->metrics, mm, XL_M_StepTime, took);
+        xl_metrics_time(g->metrics, mm, XL_M_StepHostGap, gap);
     }
     PJRT_Event *done = args->device_complete_events ? args->device_complete_events[0] : NULL;
     finish *f = done ? malloc(sizeof *f) : NULL;
@@ -180,34 +182,35 @@ static void time_step(guard_plugin *p, xl_module_metrics *mm, const PJRT_LoadedE
         xl_error_free(err);
         free(f);
     }
-    step_done(mm, step);
+    step_done(g, mm, step);
 }
 
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args)
 {
-    exec_info *e = guard_exec_find(args->executable);
+    guard_state *g = p->g;
+    exec_info *e = guard_exec_find(g, args->executable);
     xl_module_metrics *mm = e ? e->metrics : NULL;
     if (e && e->spmd)
         guard_spmd_before(p, e, args);
     else if (args->num_devices == 1) /* an op on one device's part of a result reads that part alone */
         for (size_t i = 0; i < args->num_args; i++)
             guard_spmd_read(args->argument_lists[0][i]);
-    void *recorded = guard_recording() ? guard_record_before(p, e, args) : NULL;
+    void *recorded = guard_recording(g) ? guard_record_before(p, e, args) : NULL;
     double t = xl_now();
     uint32_t slice = UINT32_MAX;
-    if (atomic_load_explicit(&G.profiling, memory_order_relaxed)) /* before there is a step module, any may be it */
-        slice = guard_profile_before(p, mm, mm && !e->helper && (!G.step_module || mm == G.step_module), t);
-    flight *f = guard_takeoff("execute", mm ? xl_module_metrics_name(mm) : "an executable", t);
+    if (atomic_load_explicit(&g->profiling, memory_order_relaxed)) /* before there is a step module, any may be it */
+        slice = guard_profile_before(p, mm, mm && !e->helper && (!g->step_module || mm == g->step_module), t);
+    flight *f = guard_takeoff(g, "execute", mm ? xl_module_metrics_name(mm) : "an executable", t);
     PJRT_Error *err = p->real->PJRT_LoadedExecutable_Execute(args);
-    xl_metrics_time(G.metrics, mm, XL_M_ExecuteTime, xl_now() - t);
+    xl_metrics_time(g->metrics, mm, XL_M_ExecuteTime, xl_now() - t);
     guard_land(f);
     if (recorded)
         guard_record_after(p, recorded, args, err != NULL);
     if (e && e->spmd && !err)
         guard_spmd_after(p, e, args);
     if (mm && !e->helper) {
-        count_step(mm);
-        if (!err && mm == atomic_load_explicit(&G.step_module, memory_order_relaxed))
+        count_step(g, mm);
+        if (!err && mm == atomic_load_explicit(&g->step_module, memory_order_relaxed))
             time_step(p, mm, args, t);
     }
     if (slice != UINT32_MAX)

@@ -24,9 +24,9 @@ enum { TAIL = 16 << 10, MOST = 4 << 20, READS = 32 };
 static char reads[READS][256];
 static uint32_t nreads;                                    /* under compile_lock */
 
-static const char *in_run(const char *variable)
+static const char *in_run(guard_state *g, const char *variable)
 {
-    const char *file = getenv(variable), *dir = xl_run_dir(G.run);
+    const char *file = getenv(variable), *dir = xl_run_dir(g->run);
     return file && *dir && !strncmp(file, dir, strlen(dir)) ? file : NULL;
 }
 
@@ -67,9 +67,9 @@ void guard_frame_parse(xl_str text, char *place, size_t room, bool *reads_value)
     }
 }
 
-void guard_frame(char *place, size_t room, bool *reads_value)
+void guard_frame(guard_state *g, char *place, size_t room, bool *reads_value)
 {
-    const char *file = in_run("PT_XLA_DEBUG_FILE");
+    const char *file = in_run(g, "PT_XLA_DEBUG_FILE");
     struct stat st;
     char *text = NULL;
     *place = 0;
@@ -96,12 +96,12 @@ bool guard_frame_read(xl_str place)
     return false;
 }
 
-void guard_frames_trim(void)
+void guard_frames_trim(guard_state *g)
 {
     static const char *const variable[] = { "PT_XLA_DEBUG_FILE", "XLA_METRICS_FILE" };
     struct stat st;
     for (size_t i = 0; i < sizeof variable / sizeof *variable; i++) {
-        const char *file = in_run(variable[i]);
+        const char *file = in_run(g, variable[i]);
         if (file && !lstat(file, &st) && S_ISREG(st.st_mode) && st.st_size > MOST && truncate(file, 0))
             XL_LOG(INFO, "%s could not be started again", file);
     }

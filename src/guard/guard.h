@@ -32,7 +32,10 @@ typedef struct exec_info {
     char module[128];
 } exec_info;
 
+typedef struct guard_state guard_state;
+
 typedef struct guard_plugin {
+    guard_state *g;                                        /* the process's */
     const PJRT_Api *real;
     const PJRT_Api *table;                                 /* ours: what the frontend sees */
     char path[4096];
@@ -72,7 +75,8 @@ typedef struct {
     _Atomic bool said;
 } flight;
 
-typedef struct {
+/* What the guard knows of its process. Functions get it as `g`, or by their plugin. */
+struct guard_state {
     _Atomic bool recording;                                /* the flight recorder is armed: see record.c */
     xl_run *run;
     xl_metrics *metrics;
@@ -96,7 +100,7 @@ typedef struct {
     /* steps: executions of the module with the most execute time */
     _Atomic(xl_module_metrics *) step_module;
     _Atomic uint64_t step;
-    _Atomic bool profiling;                                /* executions are to be noted: see profile.c */
+    _Atomic bool profiling;                                /* executions are to be noted: see profile_steps.c */
     xl_steps *steps;                                       /* their times; NULL: no memory */
     /* reads to the host since the last step */
     _Atomic uint64_t read_bytes, reads, sync_run;
@@ -114,13 +118,17 @@ typedef struct {
     xl_mutex client_lock;                                  /* client: held while its memory is read */
     PJRT_Client *client;                                   /* the newest, for memory figures */
     guard_plugin *client_plugin;
-} guard_state;
+};
 
-extern guard_state G;
-static inline bool guard_recording(void) { return atomic_load_explicit(&G.recording, memory_order_relaxed); }
+/* The one of this process, for those that get no argument: hooks, threads, what runs at exit and after a fork. */
+guard_state *guard_current(void);
+static inline bool guard_recording(const guard_state *g)
+{
+    return atomic_load_explicit(&g->recording, memory_order_relaxed);
+}
 
 void guard_start(void);                                    /* once: reads the environment, opens run and cache */
-void guard_fault(const char *what, xl_error *err);         /* frees err; counts and records it */
+void guard_fault(guard_state *g, const char *what, xl_error *err);         /* frees err; counts and records it */
 void guard_say(const char *fmt, ...) XL_PRINTF(1, 2);      /* one line to standard error, and an event */
 
 /* attach.c */
@@ -130,9 +138,9 @@ bool guard_spmd(void);                                     /* PyTorch/XLA's SPMD
 /* compile.c */
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args);
 void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds);
-void guard_exec_add(const void *handle, xl_str module, bool helper, spmd_info *spmd);
-exec_info *guard_exec_find(const void *handle);            /* NULL: not seen made */
-void guard_exec_drop(const void *handle);
+void guard_exec_add(guard_state *g, const void *handle, xl_str module, bool helper, spmd_info *spmd);
+exec_info *guard_exec_find(guard_state *g, const void *handle);            /* NULL: not seen made */
+void guard_exec_drop(guard_state *g, const void *handle);
 
 xl_error *guard_take(guard_plugin *p, PJRT_Error *err,
                      const char *call) XL_MUST_USE; /* the plugin's error as one of ours */
@@ -144,36 +152,37 @@ xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found 
 /* frames.c */
 /* The user's line that has PyTorch/XLA compile this graph ("train.py:9"), or "", and whether it is one that reads a
  * tensor's value. The caller holds compile_lock. */
-void guard_frame(char *place, size_t room, bool *reads_value);
+void guard_frame(guard_state *g, char *place, size_t room, bool *reads_value);
 /* The last compile in the text of that file: the first frame that is of no library. */
 void guard_frame_parse(xl_str text, char *place, size_t room, bool *reads_value);
 bool guard_frame_read(xl_str place);                       /* a value was read on this line */
-void guard_frames_trim(void);                              /* the files that PyTorch/XLA writes for us stay small */
+void guard_frames_trim(guard_state *g);                    /* the files that PyTorch/XLA writes for us stay small */
 
 /* ahead.c */
 void guard_ahead_start(guard_plugin *p, PJRT_Client *client);
-void guard_ahead_stop(PJRT_Client *client);
+void guard_ahead_stop(guard_state *g, PJRT_Client *client);
 /* What was loaded ahead for this key and these options, now the caller's; NULL: nothing. */
 PJRT_LoadedExecutable *guard_ahead_take(PJRT_Client *client, const xl_digest *digest, xl_str options);
 void guard_ahead_note(PJRT_Client *client, const xl_digest *digest,
                       xl_str options); /* it is in the cache, and this process uses it */
-void guard_ahead_write(bool end);
+void guard_ahead_write(guard_state *g, bool end);
 
 /* agree.c */
-void guard_store_add(const PJRT_Client_Create_Args *a);
-void guard_store_drop(PJRT_Client *client);
+void guard_store_add(guard_state *g, const PJRT_Client_Create_Args *a);
+void guard_store_drop(guard_state *g, PJRT_Client *client);
 const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank); /* why, or NULL */
-uint32_t guard_agree_round(const char *id);                /* 0, 1, ... for each program */
+uint32_t guard_agree_round(guard_state *g, const char *id);                /* 0, 1, ... for each program */
 /* True only if every rank said yes; every rank gets the same answer. */
 bool guard_agree(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const char *question, bool yes);
 
-bool guard_has_store(PJRT_Client *client);
+bool guard_has_store(guard_state *g, PJRT_Client *client);
 bool guard_store_put(guard_plugin *p, PJRT_Client *client, const char *key, xl_str value); /* false: it has a value */
 bool guard_store_get(guard_plugin *p, PJRT_Client *client, const char *key, double seconds,
                      xl_buf *out); /* false: none within the time */
 
 /* same.c */
-uint32_t guard_meeting(const guard_ranks *who);            /* the next one of these processes; UINT32_MAX: no memory */
+uint32_t guard_meeting(guard_state *g,
+                       const guard_ranks *who); /* the next one of these processes; UINT32_MAX: no memory */
 /* Compares what the ranks of a program are about to compile; every rank gets the same answer. True where one differs:
  * *text then says which and in what.
  * Ranks that have not come within the time are named in *text too, and that is no difference. */
@@ -182,56 +191,56 @@ bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, 
 
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
-void guard_read(const char *how, uint64_t bytes);
+void guard_read(guard_state *g, const char *how, uint64_t bytes);
 /* Remember a whole number that the host reads: once it has arrived, or where the host reads the buffer itself. */
 void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
 void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);
-bool guard_number_read(int64_t n);                         /* since the last step */
+bool guard_number_read(guard_state *g, int64_t n);                         /* since the last step */
 
 /* spmd.c */
-spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices); /* NULL: nothing to watch */
+spmd_info *guard_spmd_of(guard_state *g, xl_arena *a, xl_module *m, int64_t devices); /* NULL: nothing to watch */
 void guard_spmd_before(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execute_Args *args);
 void guard_spmd_after(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execute_Args *args);
 void guard_spmd_read(const PJRT_Buffer *b);                /* the host reads it */
-void guard_spmd_destroyed(const PJRT_Buffer *b);
-void guard_spmd_end(void);
-void guard_spmd_error(xl_str text);                        /* the frontend is told this: is it of a collective? */
+void guard_spmd_destroyed(guard_state *g, const PJRT_Buffer *b);
+void guard_spmd_end(guard_state *g);
+void guard_spmd_error(guard_state *g, xl_str text); /* the frontend is told this: is it of a collective? */
 enum { GUARD_TYPES = 33 };
 extern const uint8_t guard_type_bytes[GUARD_TYPES]; /* by PJRT_Buffer_Type; sub-byte types take a byte on the host */
 
-/* record.c: the flight recorder. Called only while G.recording; start, end and forked always. */
-void guard_record_start(void);
-void guard_record_end(void);                               /* writes what has not been written yet */
-void guard_record_forked(void);
+/* record.c: the flight recorder. Called only while it is recording; start, end and forked always. */
+void guard_record_start(guard_state *g);
+void guard_record_end(guard_state *g);                               /* writes what has not been written yet */
+void guard_record_forked(guard_state *g);
 void guard_record_program(guard_plugin *p, const PJRT_Client_Compile_Args *args, const char *module);
 void guard_record_dropped(const void *executable);
 /* Around an execution: what `before` gives (NULL: not recorded) goes to `after`. */
 void *guard_record_before(guard_plugin *p, exec_info *info, const PJRT_LoadedExecutable_Execute_Args *args);
 void guard_record_after(guard_plugin *p, void *recorded, const PJRT_LoadedExecutable_Execute_Args *args, bool failed);
-void guard_record_took(const char *module, double seconds);
+void guard_record_took(guard_state *g, const char *module, double seconds);
 void guard_record_destroyed(PJRT_Buffer *b);
 /* Bytes that the host reads: in its own copy, or in the buffer's memory. */
 void guard_record_copied(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
 void guard_record_shared(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);
 
-/* profile.c */
-void guard_profile_begin(void);                            /* what the environment asks for */
-void guard_profile_look(void);                             /* what the run folder asks for */
-void guard_profile_end(void);
-void guard_profile_forked(void);                           /* a child has nothing under way */
-/* Around an execution, while G.profiling: the number of its slice goes from the one to the other. */
+/* profile_steps.c */
+void guard_profile_begin(guard_state *g);                            /* what the environment asks for */
+void guard_profile_look(guard_state *g);                             /* what the run folder asks for */
+void guard_profile_end(guard_state *g);
+void guard_profile_forked(guard_state *g);                           /* a child has nothing under way */
+/* Around an execution, while g->profiling: the number of its slice goes from the one to the other. */
 uint32_t guard_profile_before(guard_plugin *p, xl_module_metrics *mm, bool step, double now);
 void guard_profile_after(guard_plugin *p, uint32_t slice, const PJRT_LoadedExecutable_Execute_Args *args, bool ok);
 
 /* watch.c */
-void guard_watch_start(void);
+void guard_watch_start(guard_state *g);
 void guard_watch_stir(void);                               /* something is going on: wake the watcher if it sleeps */
-/* `module` must live as long as the process (a name in G.metrics); `now` is xl_now(). NULL: too many at once. */
-flight *guard_takeoff(const char *what, const char *module, double now);
+/* `module` must live as long as the process (a name in g->metrics); `now` is xl_now(). NULL: too many at once. */
+flight *guard_takeoff(guard_state *g, const char *what, const char *module, double now);
 void guard_land(flight *f);
-void guard_write_metrics(void);
+void guard_write_metrics(guard_state *g);
 void guard_memory_due(void);                               /* sample the devices' memory soon */
-void guard_memory_now(void);
+void guard_memory_now(guard_state *g);
 /* The frontend asks: peaks that the guard has reset since are put back. */
 /* Bytes a program takes on a device by the compiler's own figures; -1 where the plugin does not say. */
 int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded);

@@ -144,14 +144,14 @@ static uint8_t *profiler_stop(size_t *n)
     return bytes;
 }
 
-static void write_down(void)
+static void write_down(guard_state *g)
 {
-    const char *dir = xl_run_dir(G.run);
+    const char *dir = xl_run_dir(g->run);
     char path[4200];
     size_t nspace;
     xl_buf b = { 0 };
     xl_json j = { .out = &b };
-    double began = xl_now() - xl_run_time(G.run), until = xl_now() + 2;
+    double began = xl_now() - xl_run_time(g->run), until = xl_now() + 2;
     while (atomic_load(&P.waiting) && xl_now() < until)
         xl_sleep(0.001);
     uint8_t *space = profiler_stop(&nspace);
@@ -161,7 +161,7 @@ static void write_down(void)
     xl_json_map(&j);
     xl_json_put_text(&j, "request", P.request);
     xl_json_put_int(&j, "pid", getpid());
-    xl_json_put_int(&j, "rank", xl_run_rank(G.run));
+    xl_json_put_int(&j, "rank", xl_run_rank(g->run));
     xl_json_put_int(&j, "first", (int64_t)P.first);
     xl_json_put_int(&j, "last", (int64_t)P.last);
     xl_json_put_text(&j, "plugin", P.plugin ? P.plugin->path : "");
@@ -184,7 +184,7 @@ static void write_down(void)
     }
     xl_json_end(&j);
     xl_json_end(&j);
-    if (xl_run_there(G.run) && !b.failed) {
+    if (xl_run_there(g->run) && !b.failed) {
         snprintf(path, sizeof path, "%s/profile-%d.xplane.pb", dir, (int)getpid());
         if (space)
             xl_error_free(xl_file_write_quick(path, (xl_str){ (char *)space, nspace }));
@@ -194,7 +194,7 @@ static void write_down(void)
     free(space);
     xl_buf_fini(&b);
     /* The slices stay: a device may still answer for one of them. They are used again by the next request. */
-    atomic_store(&G.profiling, false);
+    atomic_store(&g->profiling, false);
     atomic_store(&P.state, IDLE);
 }
 
@@ -236,6 +236,7 @@ static void ready(PJRT_Error *err, void *ctx)
 
 void guard_profile_after(guard_plugin *p, uint32_t i, const PJRT_LoadedExecutable_Execute_Args *args, bool ok)
 {
+    guard_state *g = p->g;
     int running = RUNNING;
     if (i >= SLICES_MAX)
         return;
@@ -253,12 +254,12 @@ void guard_profile_after(guard_plugin *p, uint32_t i, const PJRT_LoadedExecutabl
     }
     /* The last one: its device is waited for, once, so that the profile has all of it. */
     if (step && step >= P.last && atomic_compare_exchange_strong(&P.state, &running, WRITING))
-        write_down();
+        write_down(g);
 }
 
 /* ---- from the watcher and at the end -------------------------------------------------------------------------------
  * */
-static void arm(xl_str text)
+static void arm(guard_state *g, xl_str text)
 {
     char word[64];
     int64_t first, last;
@@ -279,41 +280,41 @@ static void arm(xl_str text)
     P.first = (uint64_t)first;
     P.last = (uint64_t)last;
     atomic_store(&P.state, ARMED);
-    atomic_store(&G.profiling, true);
+    atomic_store(&g->profiling, true);
 }
 
-void guard_profile_look(void)
+void guard_profile_look(guard_state *g)
 {
     char path[4200], text[64];
-    if (!*xl_run_dir(G.run))
+    if (!*xl_run_dir(g->run))
         return;
-    snprintf(path, sizeof path, "%s/profile.request", xl_run_dir(G.run));
+    snprintf(path, sizeof path, "%s/profile.request", xl_run_dir(g->run));
     int fd = access(path, F_OK) == 0 ? xl_file_open(path, O_RDONLY | O_NOFOLLOW, 0) : -1;
     ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
     if (fd >= 0)
         close(fd);
     if (n > 0)
-        arm((xl_str){ text, (size_t)n });
+        arm(g, (xl_str){ text, (size_t)n });
 }
 
-void guard_profile_begin(void)
+void guard_profile_begin(guard_state *g)
 {
     const char *steps = getenv("XLANE_PROFILE_STEPS");
-    if (steps && *steps && *xl_run_dir(G.run))
-        arm(xl_str_of(steps));
+    if (steps && *steps && *xl_run_dir(g->run))
+        arm(g, xl_str_of(steps));
 }
 
-void guard_profile_forked(void)
+void guard_profile_forked(guard_state *g)
 {
-    atomic_store(&G.profiling, false);
+    atomic_store(&g->profiling, false);
     atomic_store(&P.waiting, 0);
     atomic_store(&P.state, IDLE);
     P.profiler = NULL;
 }
 
-void guard_profile_end(void)
+void guard_profile_end(guard_state *g)
 {
     int running = RUNNING;
     if (atomic_compare_exchange_strong(&P.state, &running, WRITING))
-        write_down();
+        write_down(g);
 }

@@ -9,7 +9,7 @@
  *
  * Copies are waited for outside of the lock: a plugin may run callbacks, which take it, on the thread that copies. A
  * capture is written at the next execution or at the end, never from a callback.
- * Unarmed, all of this is one load of G.recording. */
+ * Unarmed, all of this is one load of its state. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ typedef struct { cell *c; entry *from; uint32_t out; } source;
 typedef struct { PJRT_Buffer *h; cell *c; } result;
 struct entry {
     entry *next;                                           /* the window, oldest first */
-    prog *g;
+    prog *prog;
     uint64_t number, order;
     uint32_t ref, ndevice, narg, nout, nkeep, mark;
     source *in;
@@ -121,13 +121,13 @@ static void forget(PJRT_Buffer *h)
     free(n);
 }
 
-static void prog_free(prog *g)
+static void prog_free(prog *pr)
 {
-    free(g->code);
-    free(g->options);
-    free(g->module);
-    free(g->device);
-    free(g);
+    free(pr->code);
+    free(pr->options);
+    free(pr->module);
+    free(pr->device);
+    free(pr);
 }
 
 static void entry_unref(entry *e)
@@ -172,10 +172,10 @@ static void drop_all(void)
 
 static prog *prog_of(const void *handle)
 {
-    prog *g = R.progs;
-    while (g && g->handle != handle)
-        g = g->next;
-    return g;
+    prog *pr = R.progs;
+    while (pr && pr->handle != handle)
+        pr = pr->next;
+    return pr;
 }
 
 /* ---- copies ---------------------------------------------------------------------------------------------------- */
@@ -276,42 +276,42 @@ static const char *human(uint64_t n, char out[32])
 }
 
 /* The copies of a program's inputs: do they fit beside the program? Once for each program. */
-static bool room(prog *g, const PJRT_LoadedExecutable_Execute_Args *args)
+static bool room(prog *pr, const PJRT_LoadedExecutable_Execute_Args *args)
 {
     char size[32], have[32];
-    if (g->every)
+    if (pr->every)
         return true;
     uint64_t all = 0, free_bytes = memory_available();
     for (size_t d = 0; d < args->num_devices; d++)
         for (size_t i = 0; i < args->num_args; i++)
-            all += device_bytes(g->p, args->argument_lists[d][i]);
+            all += device_bytes(pr->p, args->argument_lists[d][i]);
     bool once = R.trigger == STEP || R.trigger == SIGNAL;
     uint32_t copies = once ? 2 : R.window + 1;             /* inputs, and the outputs or the next inputs */
     if (!once && all * copies > free_bytes / 2)
         copies = (R.window = 2) + 1;
     if (all * copies > free_bytes / 2 || all > R.max) {
-        guard_say("capture: off for %s: its inputs are %s, and %s", g->module, human(all, size),
+        guard_say("capture: off for %s: its inputs are %s, and %s", pr->module, human(all, size),
                   all > R.max ? "--capture-max allows less"
                               : "the host has too little memory free for their copies; use a host with more, or "
                                 "--capture=step:N, which keeps one");
-        g->told = true;
+        pr->told = true;
         return false;
     }
-    g->every = once ? 1 : R.every ? R.every : 1 + all / copied_each;
+    pr->every = once ? 1 : R.every ? R.every : 1 + all / copied_each;
     bool again = false;                                    /* another program of that name: said already */
     xl_mutex_lock(&R.lock);
     for (const prog *x = R.progs; x; x = x->next)
-        again = again || (x != g && x->every && !strcmp(x->module, g->module));
+        again = again || (x != pr && x->every && !strcmp(x->module, pr->module));
     xl_mutex_unlock(&R.lock);
     if (!once && !again) {
-        if (g->every == 1)
+        if (pr->every == 1)
             guard_say("capture: armed for %s: an exact copy of its inputs before each execution, %s each, %s of host "
                       "memory",
-                      g->module, human(all, size), human(all * R.window, have));
+                      pr->module, human(all, size), human(all * R.window, have));
         else
             guard_say("capture: armed for %s: a copy of its inputs every %llu executions, %s each, and of what comes "
                       "from the host in between; a capture is computed forward from the last copy",
-                      g->module, (unsigned long long)g->every, human(all, size));
+                      pr->module, (unsigned long long)pr->every, human(all, size));
     }
     return true;
 }
@@ -338,14 +338,14 @@ static void fill(xl_arena *a, entry *e, xl_capture *c)
     if (c->step[e->mark - 2].in || (!e->narg && c->step[e->mark - 2].out))
         return;
     xl_cap_step *s = &c->step[e->mark - 2];
-    prog *g = e->g;
+    prog *pr = e->prog;
     uint32_t k = 0;
-    while (k < c->nprogram && c->program[k].code.p != g->code)
+    while (k < c->nprogram && c->program[k].code.p != pr->code)
         k++;
     if (k == c->nprogram)
-        c->program[c->nprogram++] = (xl_cap_program){ .module = xl_str_of(g->module), .code = { g->code, g->ncode },
-                                                      .options = { g->options, g->noptions }, .hlo = g->hlo,
-                                                      .device = g->device, .ndevice = g->ndevice };
+        c->program[c->nprogram++] = (xl_cap_program){ .module = xl_str_of(pr->module), .code = { pr->code, pr->ncode },
+                                                      .options = { pr->options, pr->noptions }, .hlo = pr->hlo,
+                                                      .device = pr->device, .ndevice = pr->ndevice };
     *s = (xl_cap_step){ .program = k, .number = e->number, .ndevice = e->ndevice, .narg = e->narg, .nout = e->nout,
                         .keep = e->keep, .nkeep = e->nkeep };
     s->in = xl_new(a, xl_cap_input, (size_t)e->ndevice * e->narg + 1);
@@ -379,14 +379,15 @@ typedef struct { entry *e; char path[4200]; uint64_t size, steps; } writing;
 static xl_error *write_it(xl_arena *a, void *ctx)
 {
     writing *w = ctx;
-    prog *g = w->e->g;
+    prog *pr = w->e->prog;
+    guard_state *g = pr->p->g;
     xl_ranks ranks = xl_ranks_seen();
     char word[48];
     snprintf(word, sizeof word, R.trigger == STEP ? "%s:%llu" : "%s", trigger_word[R.trigger],
              (unsigned long long)R.step);
-    xl_capture c = { .trigger = xl_str_of(word), .why = xl_str_of(R.why), .plugin = xl_str_of(g->p->path),
-                     .identity = xl_str_of(g->p->identity), .flags = xl_str_of(g->p->all_flags),
-                     .rank = xl_run_rank(G.run), .ranks = (int)ranks.n };
+    xl_capture c = { .trigger = xl_str_of(word), .why = xl_str_of(R.why), .plugin = xl_str_of(pr->p->path),
+                     .identity = xl_str_of(pr->p->identity), .flags = xl_str_of(pr->p->all_flags),
+                     .rank = xl_run_rank(g->run), .ranks = (int)ranks.n };
     uint64_t n = 0;
     number_entries(w->e, &n);
     c.nstep = (uint32_t)n;
@@ -394,25 +395,25 @@ static xl_error *write_it(xl_arena *a, void *ctx)
     c.program = xl_new(a, xl_cap_program, n);
     fill(a, w->e, &c);
     w->steps = n;
-    c.run = xl_run_about(a, xl_run_dir(G.run)).json;
+    c.run = xl_run_about(a, xl_run_dir(g->run)).json;
     return xl_capture_write(a, w->path, &c, &w->size);
 }
 
-static void file_name(char *out, size_t room)
+static void file_name(guard_state *g, char *out, size_t room)
 {
     xl_ranks ranks = xl_ranks_seen();
     char rank[16] = "", number[24] = "";
-    if (ranks.n > 1 || xl_run_rank(G.run) > 0)
-        snprintf(rank, sizeof rank, "-%d", xl_run_rank(G.run));
+    if (ranks.n > 1 || xl_run_rank(g->run) > 0)
+        snprintf(rank, sizeof rank, "-%d", xl_run_rank(g->run));
     if (R.written)
         snprintf(number, sizeof number, ".%llu", (unsigned long long)R.written + 1);
-    snprintf(out, room, "%s/step%s%s.xlcap", xl_run_dir(G.run), rank, number);
+    snprintf(out, room, "%s/step%s%s.xlcap", xl_run_dir(g->run), rank, number);
 }
 
 /* The outputs of the entry that nobody has copied yet, where they are still there. */
-static void copy_outputs(entry *e)
+static void copy_outputs(guard_state *g, entry *e)
 {
-    guard_plugin *p = e->g->p;
+    guard_plugin *p = e->prog->p;
     uint64_t left = R.max;
     for (uint32_t i = 0; i < e->ndevice * e->nout; i++) {
         PJRT_Buffer *h = e->out[i].h;
@@ -431,33 +432,33 @@ static void copy_outputs(entry *e)
             }
         }
         if (err)
-            guard_fault("copying an output for a capture", err);
+            guard_fault(g, "copying an output for a capture", err);
     }
 }
 
 /* The thread that executes; nobody else changes entries that have ended. */
-static void write_capture(entry *e)
+static void write_capture(guard_state *g, entry *e)
 {
     writing w = { .e = e };
     char size[32];
-    if (!xl_run_there(G.run)) {
+    if (!xl_run_there(g->run)) {
         guard_say("capture: not written: the run has no folder");
         return;
     }
-    file_name(w.path, sizeof w.path);
-    copy_outputs(e);
+    file_name(g, w.path, sizeof w.path);
+    copy_outputs(g, e);
     double t = xl_now();
     xl_error *err = xl_arena_call(write_it, &w);
     unmark(e);
     if (err) {
         guard_say("capture: not written: %s; make room there, or name another folder with --runs",
                   xl_error_message(err));
-        guard_fault("writing a capture", err);
+        guard_fault(g, "writing a capture", err);
         return;
     }
     xl_event ev;
-    xl_event_begin(G.run, &ev, "capture");
-    xl_json_put_text(&ev.j, "module", e->g->module);
+    xl_event_begin(g->run, &ev, "capture");
+    xl_json_put_text(&ev.j, "module", e->prog->module);
     xl_json_put_int(&ev.j, "number", (int64_t)e->number);
     xl_json_put_text(&ev.j, "trigger", trigger_word[R.trigger]);
     xl_json_put_text(&ev.j, "why", R.why);
@@ -465,18 +466,18 @@ static void write_capture(entry *e)
     xl_json_put_int(&ev.j, "bytes", (int64_t)w.size);
     xl_json_put_int(&ev.j, "forward", (int64_t)w.steps - 1);
     xl_json_put_num(&ev.j, "seconds", xl_now() - t);
-    xl_event_end(G.run, &ev);
-    guard_say("captured execution %llu of %s, because %s, %s%s: %s, %s", (unsigned long long)e->number, e->g->module,
+    xl_event_end(g->run, &ev);
+    guard_say("captured execution %llu of %s, because %s, %s%s: %s, %s", (unsigned long long)e->number, e->prog->module,
               R.why, w.steps > 1 ? "to be computed forward from a copy" : "with an exact copy of its inputs",
               w.steps > 1 ? " of earlier inputs, and unverified until `xlane replay` has done so" : "", w.path,
               human(w.size, size));
 }
 
-static void fire(entry *e, const char *fmt, ...) XL_PRINTF(2, 3);
-static void fire(entry *e, const char *fmt, ...)           /* under the lock */
+static void fire(guard_state *g, entry *e, const char *fmt, ...) XL_PRINTF(3, 4);
+static void fire(guard_state *g, entry *e, const char *fmt, ...)           /* under the lock */
 {
     va_list ap;
-    if (R.fired || !atomic_load(&G.recording))
+    if (R.fired || !atomic_load(&g->recording))
         return;
     va_start(ap, fmt);
     vsnprintf(R.why, sizeof R.why, fmt, ap);
@@ -485,18 +486,18 @@ static void fire(entry *e, const char *fmt, ...)           /* under the lock */
     e->ref++;
 }
 
-static void write_fired(void)
+static void write_fired(guard_state *g)
 {
     xl_mutex_lock(&R.lock);
     entry *e = R.fired;
     if (e && R.written + 1 >= R.times)
-        atomic_store(&G.recording, false);
+        atomic_store(&g->recording, false);
     xl_mutex_unlock(&R.lock);
     if (!e)
         return;
-    write_capture(e);
+    write_capture(g, e);
     xl_mutex_lock(&R.lock);
-    e->g->told = true;                                     /* of each program one */
+    e->prog->told = true;                                     /* of each program one */
     R.written++;
     entry_unref(e);
     drop_all();
@@ -517,11 +518,12 @@ static char *copy_of(const char *p, size_t n)
 
 void guard_record_program(guard_plugin *p, const PJRT_Client_Compile_Args *args, const char *module)
 {
-    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = args->executable };
+    guard_state *g = p->g;
+    PJRT_LoadedExecutable_GetExecutable_Args get = { .struct_size = sizeof get, .loaded_executable = args->executable };
     PJRT_LoadedExecutable_AddressableDevices_Args d = { .struct_size = sizeof d, .executable = args->executable };
     xl_error *err = NULL;
     prog *x = calloc(1, sizeof *x);
-    g.executable = NULL;
+    get.executable = NULL;
     if (!x)
         return;
     x->p = p;
@@ -536,8 +538,8 @@ void guard_record_program(guard_plugin *p, const PJRT_Client_Compile_Args *args,
         err = XL_ERR(EXHAUSTED, "no memory for a program");
         goto out;
     }
-    XL_DO(guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable"));
-    PJRT_Executable_NumOutputs_Args n = { .struct_size = sizeof n, .executable = g.executable };
+    XL_DO(guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&get), "PJRT_LoadedExecutable_GetExecutable"));
+    PJRT_Executable_NumOutputs_Args n = { .struct_size = sizeof n, .executable = get.executable };
     XL_DO(guard_take(p, p->real->PJRT_Executable_NumOutputs(&n), "PJRT_Executable_NumOutputs"));
     x->nout = (uint32_t)n.num_outputs;
     XL_DO(guard_take(p, p->real->PJRT_LoadedExecutable_AddressableDevices(&d),
@@ -563,22 +565,22 @@ void guard_record_program(guard_plugin *p, const PJRT_Client_Compile_Args *args,
     xl_mutex_unlock(&R.lock);
     x = NULL;
 out:
-    if (g.executable) {
-        PJRT_Executable_Destroy_Args e = { .struct_size = sizeof e, .executable = g.executable };
+    if (get.executable) {
+        PJRT_Executable_Destroy_Args e = { .struct_size = sizeof e, .executable = get.executable };
         xl_error_free(guard_take(p, p->real->PJRT_Executable_Destroy(&e), "PJRT_Executable_Destroy"));
     }
     if (x)
         prog_free(x);
     if (err)
-        guard_fault("keeping a program for a capture", err);
+        guard_fault(g, "keeping a program for a capture", err);
 }
 
 void guard_record_dropped(const void *executable)
 {
     xl_mutex_lock(&R.lock);
-    prog *g = prog_of(executable);
-    if (g)
-        g->handle = NULL;
+    prog *pr = prog_of(executable);
+    if (pr)
+        pr->handle = NULL;
     xl_mutex_unlock(&R.lock);
 }
 
@@ -589,25 +591,25 @@ void guard_record_destroyed(PJRT_Buffer *b)
     xl_mutex_unlock(&R.lock);
 }
 
-static bool wanted(prog *g)
+static bool wanted(prog *pr)
 {
-    if (R.module[0] && !strstr(g->module, R.module))
+    if (R.module[0] && !strstr(pr->module, R.module))
         return false;
     switch (R.trigger) {
-    case STEP: return g->number == R.step;                 /* the first program that comes so far */
+    case STEP: return pr->number == R.step;                 /* the first program that comes so far */
     case SIGNAL: return asked;
     default: return true;
     }
 }
 
-static entry *entry_new(prog *g, const PJRT_LoadedExecutable_Execute_Args *args)
+static entry *entry_new(prog *pr, const PJRT_LoadedExecutable_Execute_Args *args)
 {
     entry *e = calloc(1, sizeof *e);
     const PJRT_ExecuteOptions *o = args->options;
     if (!e)
         return NULL;
-    *e = (entry){ .g = g, .number = g->number, .ref = 1, .ndevice = (uint32_t)args->num_devices,
-                  .narg = (uint32_t)args->num_args, .nout = g->nout };
+    *e = (entry){ .prog = pr, .number = pr->number, .ref = 1, .ndevice = (uint32_t)args->num_devices,
+                  .narg = (uint32_t)args->num_args, .nout = pr->nout };
     e->in = calloc((size_t)e->ndevice * e->narg + 1, sizeof *e->in);
     e->out = calloc((size_t)e->ndevice * e->nout + 1, sizeof *e->out);
     e->keep = calloc((o ? o->num_non_donatable_input_indices : 0) + 1, sizeof *e->keep);
@@ -628,7 +630,7 @@ static entry *entry_new(prog *g, const PJRT_LoadedExecutable_Execute_Args *args)
 static xl_error *take_inputs(entry *e, const PJRT_LoadedExecutable_Execute_Args *args, bool snapshot)
 {
     xl_error *err = NULL;
-    guard_plugin *p = e->g->p;
+    guard_plugin *p = e->prog->p;
     size_t n = (size_t)e->ndevice * e->narg;
     PJRT_Event **event = calloc(n + 1, sizeof *event);
     bool *mine = calloc(n + 1, sizeof *mine);
@@ -687,37 +689,38 @@ out:
 
 void *guard_record_before(guard_plugin *p, exec_info *info, const PJRT_LoadedExecutable_Execute_Args *args)
 {
+    guard_state *g = p->g;
     (void)p;
     if (R.fired)
-        write_fired();
-    if (!atomic_load_explicit(&G.recording, memory_order_relaxed) || (info && info->helper))
+        write_fired(g);
+    if (!atomic_load_explicit(&g->recording, memory_order_relaxed) || (info && info->helper))
         return NULL;
     xl_mutex_lock(&R.lock);
-    prog *g = prog_of(args->executable);
-    if (g) {
-        g->executions++;
-        g->number = info && info->metrics ? xl_module_metrics_count(info->metrics, XL_M_ExecuteTime) + 1
-                                          : g->executions;
+    prog *pr = prog_of(args->executable);
+    if (pr) {
+        pr->executions++;
+        pr->number = info && info->metrics ? xl_module_metrics_count(info->metrics, XL_M_ExecuteTime) + 1
+                                          : pr->executions;
     }
-    bool want = g && !g->told && wanted(g);
-    bool say = !g && ++R.unknown == 3;
+    bool want = pr && !pr->told && wanted(pr);
+    bool say = !pr && ++R.unknown == 3;
     xl_mutex_unlock(&R.lock);
     if (say)
         guard_say("capture: %s was loaded from the frontend's own cache, which has no program to capture; switch that "
                   "cache off (JAX_ENABLE_COMPILATION_CACHE=false)",
                   info ? info->module : "an executable");
-    if (!want || !room(g, args))
+    if (!want || !room(pr, args))
         return NULL;
     if (R.trigger == SIGNAL)
         asked = 0;
     bool once = R.trigger == STEP || R.trigger == SIGNAL;
-    entry *e = entry_new(g, args);
-    xl_error *err = e ? take_inputs(e, args, once || (g->executions - 1) % g->every == 0)
+    entry *e = entry_new(pr, args);
+    xl_error *err = e ? take_inputs(e, args, once || (pr->executions - 1) % pr->every == 0)
                       : XL_ERR(EXHAUSTED, "no memory for a copy of the inputs");
     if (err) {
-        guard_say("capture: execution %llu of %s was not recorded: %s", (unsigned long long)g->number, g->module,
+        guard_say("capture: execution %llu of %s was not recorded: %s", (unsigned long long)pr->number, pr->module,
                   xl_error_message(err));
-        guard_fault("copying inputs for a capture", err);
+        guard_fault(g, "copying inputs for a capture", err);
         xl_mutex_lock(&R.lock);
         entry_unref(e);
         xl_mutex_unlock(&R.lock);
@@ -731,7 +734,7 @@ typedef struct { guard_plugin *p; entry *e; uint32_t out; cell *c; const void *a
 } look;
 
 /* Under the lock. `bytes` are those of output `out`. */
-static void judge(entry *e, uint32_t out, xl_elem elem, const void *bytes, size_t n, const char *how)
+static void judge(guard_state *g, entry *e, uint32_t out, xl_elem elem, const void *bytes, size_t n, const char *how)
 {
     xl_finite f = xl_finite_of(elem, bytes, n < READ_MAX ? n : READ_MAX);
     uint32_t device = out / e->nout;
@@ -739,8 +742,9 @@ static void judge(entry *e, uint32_t out, xl_elem elem, const void *bytes, size_
         return;
     char where[48] = "";
     if (e->ndevice > 1)
-        snprintf(where, sizeof where, " of device %d", device < e->g->ndevice ? e->g->device[device] : (int)device);
-    fire(e, "output %u%s %s %s", out % e->nout, where, how, f.nan ? "NaN" : "Inf");
+        snprintf(where, sizeof where, " of device %d",
+                 device < e->prog->ndevice ? e->prog->device[device] : (int)device);
+    fire(g, e, "output %u%s %s %s", out % e->nout, where, how, f.nan ? "NaN" : "Inf");
 }
 
 /* Results that the host read anyway: a forward computation is verified against them. */
@@ -755,12 +759,13 @@ static void keep_scalar(look *x, const void *bytes)
 static void looked(PJRT_Error *err, void *ctx)
 {
     look *x = ctx;
+    guard_state *g = x->p->g;
     if (err)
         xl_error_free(guard_take(x->p, err, "PJRT_Event_OnReady"));
     xl_mutex_lock(&R.lock);
     const void *bytes = x->c ? x->c->bytes : x->at;
     if (!err) {
-        judge(x->e, x->out, x->elem, bytes, x->size, x->c ? "is" : "was read as");
+        judge(g, x->e, x->out, x->elem, bytes, x->size, x->c ? "is" : "was read as");
         if (!x->c && x->keep)
             keep_scalar(x, bytes);
         if (x->c && !x->e->out[x->out].c) {
@@ -774,13 +779,13 @@ static void looked(PJRT_Error *err, void *ctx)
     free(x);
 }
 
-static void look_when(look *x, PJRT_Event *event)
+static void look_when(guard_state *g, look *x, PJRT_Event *event)
 {
     PJRT_Event_OnReady_Args r = { .struct_size = sizeof r, .event = event, .callback = looked, .user_arg = x };
     xl_error *err = guard_take(x->p, x->p->real->PJRT_Event_OnReady(&r), "PJRT_Event_OnReady");
     if (!err)
         return;
-    guard_fault("looking at a result", err);
+    guard_fault(g, "looking at a result", err);
     xl_mutex_lock(&R.lock);
     entry_unref(x->e);
     cell_unref(x->c);
@@ -818,18 +823,20 @@ static bool scalar(guard_plugin *p, PJRT_Buffer *b)
 
 void guard_record_copied(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a)
 {
+    guard_state *g = p->g;
     look *x = a->event ? look_at(p, a->src) : NULL;
     if (!x)
         return;
     x->at = a->dst;
     x->size = a->dst_size;
     x->keep = a->dst_size == xl_elem_bytes(x->elem) && scalar(p, a->src);
-    look_when(x, a->event);
+    look_when(g, x, a->event);
 }
 
 /* The host reads the buffer's own memory, once it is ready. */
 void guard_record_shared(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes)
 {
+    guard_state *g = p->g;
     PJRT_Buffer_IsOnCpu_Args cpu = { .struct_size = sizeof cpu, .buffer = b };
     PJRT_Buffer_ReadyEvent_Args ready = { .struct_size = sizeof ready, .buffer = b };
     xl_error *err = guard_take(p, p->real->PJRT_Buffer_IsOnCpu(&cpu), "PJRT_Buffer_IsOnCpu");
@@ -844,7 +851,7 @@ void guard_record_shared(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64
     xl_mutex_lock(&R.lock);
     x->size = xl_elem_bytes(x->elem);
     if (!err) {
-        judge(x->e, x->out, x->elem, at, bytes, "was read as");
+        judge(g, x->e, x->out, x->elem, at, bytes, "was read as");
         if (bytes >= x->size && one)
             keep_scalar(x, at);
         if (x->c)
@@ -859,6 +866,7 @@ void guard_record_shared(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64
 /* --capture-check: outputs that nobody reads, where they are small. */
 static void check_outputs(guard_plugin *p, entry *e)
 {
+    guard_state *g = p->g;
     for (uint32_t i = 0; i < e->ndevice * e->nout; i++) {
         PJRT_Event *event;
         look *x = device_bytes(p, e->out[i].h) <= SMALL ? look_at(p, e->out[i].h) : NULL;
@@ -875,7 +883,7 @@ static void check_outputs(guard_plugin *p, entry *e)
             continue;
         }
         x->size = x->c->n;
-        look_when(x, event);
+        look_when(g, x, event);
         PJRT_Event_Destroy_Args d = { .struct_size = sizeof d, .event = event };
         xl_error_free(guard_take(p, p->real->PJRT_Event_Destroy(&d), "PJRT_Event_Destroy"));
     }
@@ -883,6 +891,7 @@ static void check_outputs(guard_plugin *p, entry *e)
 
 void guard_record_after(guard_plugin *p, void *recorded, const PJRT_LoadedExecutable_Execute_Args *args, bool failed)
 {
+    guard_state *g = p->g;
     entry *e = recorded;
     if (!e)
         return;
@@ -905,12 +914,12 @@ void guard_record_after(guard_plugin *p, void *recorded, const PJRT_LoadedExecut
     if (R.trigger == STEP || R.trigger == SIGNAL) {
         if (R.trigger == STEP) {
             snprintf(R.why, sizeof R.why, "--capture=step:%llu asked for it", (unsigned long long)e->number);
-            atomic_store(&G.recording, false);
+            atomic_store(&g->recording, false);
         } else {
             snprintf(R.why, sizeof R.why, "a signal asked for it");
         }
         xl_mutex_unlock(&R.lock);
-        write_capture(e);
+        write_capture(g, e);
         xl_mutex_lock(&R.lock);
         R.written++;
         entry_unref(e);
@@ -925,9 +934,9 @@ void guard_record_after(guard_plugin *p, void *recorded, const PJRT_LoadedExecut
     R.newest = e;
     uint32_t same = 0;
     for (entry *x = R.oldest; x; x = x->next)
-        same += x->g == e->g;
+        same += x->prog == e->prog;
     for (entry **at = &R.oldest; same > R.window && *at; at = &(*at)->next)
-        if ((*at)->g == e->g) {
+        if ((*at)->prog == e->prog) {
             entry *old = *at;
             *at = old->next;
             entry_unref(old);
@@ -949,7 +958,7 @@ static int by_value(const void *x, const void *y)
 }
 
 /* The step before the last one that was started took so long. */
-void guard_record_took(const char *module, double seconds)
+void guard_record_took(guard_state *g, const char *module, double seconds)
 {
     double sorted[TIMES];
     if (R.trigger != SLOW)
@@ -961,32 +970,32 @@ void guard_record_took(const char *module, double seconds)
     if (n >= WARM && seconds > 3 * sorted[n / 2]) {
         entry *slow = NULL, *last = NULL;
         for (entry *e = R.oldest; e; e = e->next)
-            if (!strcmp(e->g->module, module)) {
+            if (!strcmp(e->prog->module, module)) {
                 slow = last;
                 last = e;
             }
         if (slow)
-            fire(slow, "it took %.3g s, the median of those before is %.3g s", seconds, sorted[n / 2]);
+            fire(g, slow, "it took %.3g s, the median of those before is %.3g s", seconds, sorted[n / 2]);
     }
     R.took[R.ntook++ % TIMES] = seconds;
     xl_mutex_unlock(&R.lock);
 }
 
-void guard_record_forked(void)
+void guard_record_forked(guard_state *g)
 {
-    atomic_store(&G.recording, false);
+    atomic_store(&g->recording, false);
     xl_mutex_init(&R.lock);
 }
 
-void guard_record_end(void)
+void guard_record_end(guard_state *g)
 {
     if (R.fired)
-        write_fired();
-    else if (atomic_load(&G.recording) && R.trigger == STEP)
+        write_fired(g);
+    else if (atomic_load(&g->recording) && R.trigger == STEP)
         guard_say("capture: no program was executed %llu times, so nothing was captured", (unsigned long long)R.step);
 }
 
-void guard_record_start(void)
+void guard_record_start(guard_state *g)
 {
     const char *what = getenv("XLANE_CAPTURE"), *every = getenv("XLANE_CAPTURE_EVERY"),
                *most = getenv("XLANE_CAPTURE_MAX"), *check = getenv("XLANE_CAPTURE_CHECK"),
@@ -1022,5 +1031,5 @@ void guard_record_start(void)
         }
         sigaction(SIGUSR2, &act, NULL);
     }
-    atomic_store(&G.recording, true);
+    atomic_store(&g->recording, true);
 }

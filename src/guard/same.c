@@ -17,9 +17,9 @@
 
 enum { FAN = 16, KEY = 160, ODD_MAX = 3, PROGRAM_MAX = 256 << 20, DIGEST = 32, SHOWN = 4 };
 static const double read_seconds = 5, late_after = 10;
-static double margin(void)
+static double margin(guard_state *g)
 {
-    return G.agree_seconds < 50 ? G.agree_seconds / 10 : 5;
+    return g->agree_seconds < 50 ? g->agree_seconds / 10 : 5;
 } /* that the others wait longer than the rank that decides */
 
 typedef struct {
@@ -118,10 +118,10 @@ static void merge(xl_str text, xl_buf *out)
 }
 
 /* What the rank at `place` wrote at a level; waits longer the higher the level is. */
-static bool take_level(meeting *m, uint32_t place, uint32_t level, xl_buf *out)
+static bool take_level(guard_state *g, meeting *m, uint32_t place, uint32_t level, xl_buf *out)
 {
     char what[16];
-    double until = m->until + margin() * level / 8, left = until - xl_now();
+    double until = m->until + margin(g) * level / 8, left = until - xl_now();
     snprintf(what, sizeof what, "level%u", level);
     bool came = take(m, what, m->who->rank[place], left < late_after ? left : late_after, out);
     if (!came && until - xl_now() > 0.01) {
@@ -135,7 +135,7 @@ static bool take_level(meeting *m, uint32_t place, uint32_t level, xl_buf *out)
 }
 
 /* Everything below us, level by level, and what we say of it. */
-static void climb(meeting *m, const char *digest, xl_buf *all)
+static void climb(guard_state *g, meeting *m, const char *digest, xl_buf *all)
 {
     xl_buf one = { 0 }, merged = { 0 };
     uint32_t level = 0;
@@ -149,7 +149,7 @@ static void climb(meeting *m, const char *digest, xl_buf *all)
         }
         for (uint64_t k = 1; k < FAN && m->me + k * stride < m->who->n; k++) {
             uint32_t place = (uint32_t)(m->me + k * stride);
-            if (take_level(m, place, level, &one))
+            if (take_level(g, m, place, level, &one))
                 xl_buf_str(all, xl_buf_view(&one));
             else
                 add_places(all, place, place, XL_STR("-"));
@@ -197,18 +197,18 @@ static void write_verdict(const meeting *m, xl_str all, xl_buf *out)
 }
 
 /* False: nobody said anything in time. */
-static bool verdict(meeting *m, xl_buf *out)
+static bool verdict(guard_state *g, meeting *m, xl_buf *out)
 {
     char digest[DIGEST + 1];
     xl_buf all = { 0 };
     digest_of(m->key, digest);
-    climb(m, digest, &all);
+    climb(g, m, digest, &all);
     bool came = true;
     if (m->me == 0) {
         write_verdict(m, xl_buf_view(&all), out);
         give(m, "verdict", 0, xl_buf_view(out));
     } else {
-        came = take(m, "verdict", 0, m->until + margin() - xl_now(), out);
+        came = take(m, "verdict", 0, m->until + margin(g) - xl_now(), out);
     }
     xl_buf_fini(&all);
     return came && !out->failed;
@@ -345,21 +345,22 @@ static void set_name(const guard_ranks *who, char out[64])
     snprintf(out, 64, "same-%.16s", xl_digest_hex(&d, hex));
 }
 
-uint32_t guard_meeting(const guard_ranks *who)
+uint32_t guard_meeting(guard_state *g, const guard_ranks *who)
 {
     char id[64];
     set_name(who, id);
-    return guard_agree_round(id);
+    return guard_agree_round(g, id);
 }
 
 bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const xl_cache_key *key, xl_str program,
                   xl_buf *text)
 {
+    guard_state *g = p->g;
     meeting m = { .p = p, .client = client, .who = who, .key = key, .program = program };
     xl_buf v = { 0 };
     char id[64];
     bool differ = false;
-    if (!guard_has_store(client))
+    if (!guard_has_store(g, client))
         return false;
     set_name(who, id);
     while (m.me < who->n && who->rank[m.me] != who->me)
@@ -367,11 +368,11 @@ bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, 
     if (who->meeting == UINT32_MAX || m.me == who->n)
         return false;
     snprintf(m.base, sizeof m.base, "xlane/%s/%u", id, who->meeting);
-    m.until = xl_now() + G.agree_seconds;
-    if (!verdict(&m, &v)) {
+    m.until = xl_now() + g->agree_seconds;
+    if (!verdict(g, &m, &v)) {
         xl_buf_printf(text,
                       "rank %d has said nothing for %.0f s, so %.*s is compiled without comparing it between ranks",
-                      who->rank[0], G.agree_seconds + margin(), XL_FMT(key->module));
+                      who->rank[0], g->agree_seconds + margin(g), XL_FMT(key->module));
         goto out;
     }
     if (xl_str_is(xl_buf_view(&v), "same"))
@@ -399,7 +400,7 @@ bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, 
     if (nlate)
         xl_buf_printf(text, "%srank%s %.*s ha%s not come to compile %.*s within %.0f s", text->n ? ". " : "",
                       nlate > 1 ? "s" : "", XL_FMT(lates), nlate > 1 ? "ve" : "s", XL_FMT(key->module),
-                      G.agree_seconds);
+                      g->agree_seconds);
     differ = nodd > 0;
 out:
     xl_buf_fini(&v);

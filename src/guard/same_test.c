@@ -88,8 +88,9 @@ static rank *meet(uint32_t n, int odd, const char *module, const char *program, 
     pthread_attr_t small;
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 1 << 20);
-    guard_store_drop((PJRT_Client *)&table);
-    guard_store_add(
+    plugin.g = guard_current();
+    guard_store_drop(guard_current(), (PJRT_Client *)&table);
+    guard_store_add(guard_current(),
         &(PJRT_Client_Create_Args){ .client = (PJRT_Client *)&table, .kv_get_callback = get, .kv_put_callback = put });
     meeting++;
     for (uint32_t i = 0; i < n; i++) {
@@ -131,14 +132,14 @@ static void all_say(rank *r, uint32_t n, int absent, bool differ, const char *wh
 
 TEST(alike)
 {
-    G.agree_seconds = 20;
+    guard_current()->agree_seconds = 20;
     all_say(meet(4, -1, NULL, NULL, NULL, -1), 4, -1, false, NULL);
     all_say(meet(RANKS, -1, NULL, NULL, NULL, -1), RANKS, -1, false, NULL);
 }
 
 TEST(another_constant_is_named)
 {
-    G.agree_seconds = 20;
+    guard_current()->agree_seconds = 20;
     all_say(meet(4, 2, "jit_step", STEP("2.0"), "level=4", -1), 4, -1, true,
             "rank 2 compiles another program than rank 0 and 2 others: constant all 1 in 4xf32 -> all 2 in 4xf32");
     all_say(meet(4, 0, "jit_step", STEP("2.0"), "level=4", -1), 4, -1, true,
@@ -162,9 +163,9 @@ TEST(another_module_is_named)
 TEST(who_does_not_come_is_named_in_time)
 {
     double t = xl_now();
-    G.agree_seconds = 0.5;
+    guard_current()->agree_seconds = 0.5;
     all_say(meet(4, -1, NULL, NULL, NULL, 3), 4, 3, false, "rank 3 has not come to compile jit_step");
-    G.agree_seconds = 1;
+    guard_current()->agree_seconds = 1;
     all_say(meet(4, -1, NULL, NULL, NULL, 0), 4, 0, false, "rank 0 has said nothing");
     CHECK(xl_now() - t < 40 * (0.5 + 1));                   /* of what the two may wait */
 }

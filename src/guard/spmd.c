@@ -21,7 +21,7 @@ struct spmd_info { /* stays for ever: a result may be read after its executable 
     uint8_t *kind, *said, *elem;                           /* of each result; elem: PJRT_Buffer_Type */
     uint32_t *local;                                       /* bytes of one part */
     xl_crossings own;                                      /* the program's own collectives */
-    const char *module;                                    /* the name in G.metrics, once it ran */
+    const char *module;                                    /* the name in g->metrics, once it ran */
     double compiled;                                       /* at this moment of the run */
     char layout[256];                                      /* of the arguments of the first execution, in words */
     xl_placements held; /* the arguments, as annotated; parts are filled in by the first execution */
@@ -101,7 +101,7 @@ static void arguments(spmd_info *s, xl_module *m, xl_func *f)
                                XL_FMT(mesh->axis[i].name), (long long)mesh->axis[i].size);
 }
 
-spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices)
+spmd_info *guard_spmd_of(guard_state *g, xl_arena *a, xl_module *m, int64_t devices)
 {
     xl_func *f = xl_module_entry(m);
     if (devices < 2 || devices > DEVICES || !f || !f->body)
@@ -129,7 +129,7 @@ spmd_info *guard_spmd_of(xl_arena *a, xl_module *m, int64_t devices)
     for (uint32_t i = 0; i < m->nfunc; i++)
         if (m->func[i]->body)
             xl_crossings_of(&s->arena, m->func[i], devices, mesh, &s->own);
-    s->compiled = xl_run_time(G.run);
+    s->compiled = xl_run_time(g->run);
     if (f->body->narg * devices <= PARTS)
         arguments(s, m, f);
     s->arena.oom = s->drawn.oom = NULL;
@@ -158,26 +158,27 @@ static void number(xl_buf *b, uint8_t elem, const void *at)
     }
 }
 
-static void tell(const char *event, const char *module, const spmd_info *s, uint32_t out, xl_str values, xl_str text)
+static void tell(guard_state *g, const char *event, const char *module, const spmd_info *s, uint32_t out, xl_str values,
+                 xl_str text)
 {
     xl_event e;
-    xl_event_begin(G.run, &e, event);
+    xl_event_begin(g->run, &e, event);
     xl_json_put_text(&e.j, "module", module);
     xl_json_put_int(&e.j, "result", out);
     xl_json_put_int(&e.j, "devices", s->ndevice);
-    xl_json_put_int(&e.j, "step", (int64_t)G.step);
+    xl_json_put_int(&e.j, "step", (int64_t)g->step);
     xl_json_put_int(&e.j, "collectives", s->ncollective);
     if (s->group)
         xl_json_put_int(&e.j, "group", s->group);
     if (values.n)
         xl_json_put_str(&e.j, "values", values);
     xl_json_put_str(&e.j, "text", text);
-    xl_event_end(G.run, &e);
+    xl_event_end(g->run, &e);
     guard_say("%.*s", XL_FMT(text));
 }
 
 /* Under the lock, when nobody can read it any more: were all numbers of it read, or some? */
-static void forget(row *r)
+static void forget(guard_state *g, row *r)
 {
     spmd_info *s = r->s;
     uint64_t all = s->ndevice == 64 ? UINT64_MAX : (UINT64_C(1) << s->ndevice) - 1;
@@ -196,7 +197,7 @@ static void forget(row *r)
                       "(psum, pmean over its axes)",
                       s->ndevice);
         if (!b.failed)
-            tell("local-read", r->module, s, r->out, (xl_str){ 0 }, xl_buf_view(&b));
+            tell(g, "local-read", r->module, s, r->out, (xl_str){ 0 }, xl_buf_view(&b));
         xl_buf_fini(&b);
     }
     r->s = NULL;
@@ -215,7 +216,7 @@ typedef struct {
     unsigned char data[DEVICES][BYTES];
 } sameness;
 
-static void compare(sameness *c)
+static void compare(guard_state *g, sameness *c)
 {
     spmd_info *s = c->s;
     bool same = true;
@@ -240,7 +241,7 @@ static void compare(sameness *c)
         xl_buf_puts(
             &t, "; what is read is the value of the first device. Name all axes that it varies over in psum or pmean");
         if (!v.failed && !t.failed)
-            tell("not-reduced", c->module, s, c->out, xl_buf_view(&v), xl_buf_view(&t));
+            tell(g, "not-reduced", c->module, s, c->out, xl_buf_view(&v), xl_buf_view(&t));
     }
     xl_buf_fini(&v);
     xl_buf_fini(&t);
@@ -257,12 +258,13 @@ static void drop_error(guard_plugin *p, PJRT_Error *err)
 static void arrived(PJRT_Error *err, void *arg)
 {
     sameness *c = arg;
+    guard_state *g = c->p->g;
     if (err) {
         atomic_store(&c->failed, true);
         drop_error(c->p, err);
     }
     if (atomic_fetch_sub(&c->left, 1) == 1)
-        compare(c);
+        compare(g, c);
 }
 
 /* Copies of our own, started while the lock keeps the buffers alive; nobody waits for them here. */
@@ -333,7 +335,7 @@ void guard_spmd_read(const PJRT_Buffer *b)
     xl_mutex_unlock(&lock);
 }
 
-void guard_spmd_destroyed(const PJRT_Buffer *b)
+void guard_spmd_destroyed(guard_state *g, const PJRT_Buffer *b)
 {
     uint32_t d;
     if (!atomic_load_explicit(&nrow, memory_order_relaxed))
@@ -344,17 +346,17 @@ void guard_spmd_destroyed(const PJRT_Buffer *b)
         filter[spot(b)]--;
         r->buf[d] = NULL;
         if (--r->alive == 0)
-            forget(r);
+            forget(g, r);
     }
     xl_mutex_unlock(&lock);
 }
 
-void guard_spmd_end(void)
+void guard_spmd_end(guard_state *g)
 {
     xl_mutex_lock(&lock);
     for (uint32_t i = 0; i < ROWS; i++)
         if (rows[i].s)
-            forget(&rows[i]);
+            forget(g, &rows[i]);
     xl_mutex_unlock(&lock);
 }
 
@@ -390,14 +392,14 @@ static int device_of(guard_plugin *p, PJRT_Buffer *b)
 {
     PJRT_Buffer_Device_Args d = { .struct_size = sizeof d, .buffer = b };
     PJRT_Error *err = p->real->PJRT_Buffer_Device(&d);
-    PJRT_Device_GetDescription_Args g = { .struct_size = sizeof g };
+    PJRT_Device_GetDescription_Args get = { .struct_size = sizeof get };
     PJRT_DeviceDescription_Id_Args id = { .struct_size = sizeof id, .id = -1 };
     if (!err) {
-        g.device = d.device;
-        err = p->real->PJRT_Device_GetDescription(&g);
+        get.device = d.device;
+        err = p->real->PJRT_Device_GetDescription(&get);
     }
     if (!err) {
-        id.device_description = g.device_description;
+        id.device_description = get.device_description;
         err = p->real->PJRT_DeviceDescription_Id(&id);
     }
     drop_error(p, err);
@@ -408,36 +410,37 @@ static int device_of(guard_plugin *p, PJRT_Buffer *b)
  * annotation says. */
 static void record(guard_plugin *p, spmd_info *s, const char *module, PJRT_LoadedExecutable_Execute_Args *args)
 {
+    guard_state *g = p->g;
     static _Atomic uint32_t files;
     xl_buf b = { 0 };
     xl_json j = { .out = &b };
     char path[4200];
-    if (!*xl_run_dir(G.run) || !s->held.n || args->num_args != s->held.n || args->num_devices != s->ndevice)
+    if (!*xl_run_dir(g->run) || !s->held.n || args->num_args != s->held.n || args->num_devices != s->ndevice)
         return;
     for (uint32_t i = 0; i < s->held.n; i++)
         for (uint32_t d = 0; d < s->held.t[i].npart; d++) {
             xl_placement_part *part = &s->held.t[i].part[d];
             PJRT_Buffer *buf = args->argument_lists[d][i];
-            PJRT_Buffer_Dimensions_Args g = { .struct_size = sizeof g, .buffer = buf };
+            PJRT_Buffer_Dimensions_Args get = { .struct_size = sizeof get, .buffer = buf };
             PJRT_Buffer_OnDeviceSizeInBytes_Args z = { .struct_size = sizeof z, .buffer = buf };
-            PJRT_Error *err = p->real->PJRT_Buffer_Dimensions(&g);
+            PJRT_Error *err = p->real->PJRT_Buffer_Dimensions(&get);
             if (!err)
                 err = p->real->PJRT_Buffer_OnDeviceSizeInBytes(&z);
-            if (err || g.num_dims != s->held.t[i].rank) {
+            if (err || get.num_dims != s->held.t[i].rank) {
                 drop_error(p, err);
                 return;
             }
             part->device = device_of(p, buf);
             part->bytes = (int64_t)z.on_device_size_in_bytes;
-            for (uint32_t k = 0; k < g.num_dims; k++)
-                part->hi[k] = part->lo[k] + g.dims[k];
+            for (uint32_t k = 0; k < get.num_dims; k++)
+                part->hi[k] = part->lo[k] + get.dims[k];
         }
     if (atomic_fetch_add(&files, 1) >= FILES)
         return;
     s->held.program = xl_str_of(module);
     xl_placement_json(&s->held, &j);
-    snprintf(path, sizeof path, "%s/sharding-%d-%u.json", xl_run_dir(G.run), xl_run_rank(G.run), files);
-    if (!b.failed && xl_run_there(G.run))
+    snprintf(path, sizeof path, "%s/sharding-%d-%u.json", xl_run_dir(g->run), xl_run_rank(g->run), files);
+    if (!b.failed && xl_run_there(g->run))
         xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
     xl_buf_fini(&b);
 }
@@ -477,7 +480,7 @@ static void layouts(guard_plugin *p, spmd_info *s, PJRT_LoadedExecutable_Execute
 
 static _Atomic(spmd_info *) last; /* that ran on several devices: an error comes without its program */
 
-void guard_spmd_error(xl_str text)
+void guard_spmd_error(guard_state *g, xl_str text)
 {
     static _Atomic uint32_t told;
     spmd_info *s = atomic_load(&last);
@@ -488,19 +491,19 @@ void guard_spmd_error(xl_str text)
     bool torch = !strncmp(s->module, "SyncTensorsGraph", 16);
     xl_collective_facts f = { .module = s->module,
                               .devices = s->ndevice,
-                              .step = (int64_t)G.step,
+                              .step = (int64_t)g->step,
                               .mesh = s->held.mesh,
                               .crossing = &s->own,
                               .always = !torch,
-                              .spmd = G.tensor_spmd  ? 0
+                              .spmd = g->tensor_spmd  ? 0
                                       : guard_spmd() ? s->compiled
                                                      : -1,
-                              .tensor = G.tensor == 2 ? G.tensor_time : -1,
+                              .tensor = g->tensor == 2 ? g->tensor_time : -1,
                               .compiled = s->compiled,
-                              .failed = xl_run_time(G.run),
+                              .failed = xl_run_time(g->run),
                               .layout = xl_str_of(s->layout) };
     xl_buf b = { 0 };
-    xl_collective_tell(G.run, t, text, &f, &b);
+    xl_collective_tell(g->run, t, text, &f, &b);
     if (!b.failed)
         guard_say("%.*s", XL_FMT(xl_buf_view(&b)));
     xl_buf_fini(&b);
@@ -522,6 +525,7 @@ void guard_spmd_before(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Exec
 
 void guard_spmd_after(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execute_Args *args)
 {
+    guard_state *g = p->g;
     spmd_info *s = e->spmd;
     uint64_t n = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed) + 1;
     if (args->num_devices != s->ndevice || (n > 3 && (n & (n - 1))))
@@ -534,7 +538,7 @@ void guard_spmd_after(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execu
             continue;
         row *r = &rows[next_row++ % ROWS];
         if (r->s)
-            forget(r);
+            forget(g, r);
         *r = (row){ .s = s, .module = xl_module_metrics_name(e->metrics), .p = p, .out = i, .alive = s->ndevice };
         for (uint32_t d = 0; d < s->ndevice; d++) {
             r->buf[d] = args->output_lists[d][i];

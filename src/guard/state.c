@@ -49,14 +49,14 @@ void guard_say(const char *fmt, ...)
     xl_buf_fini(&line);
 }
 
-void guard_fault(const char *what, xl_error *err)
+void guard_fault(guard_state *g, const char *what, xl_error *err)
 {
     xl_event e;
-    xl_metrics_count(G.metrics, NULL, XL_M_GuardFault, 1);
-    xl_event_begin(G.run, &e, "fault");
+    xl_metrics_count(g->metrics, NULL, XL_M_GuardFault, 1);
+    xl_event_begin(g->run, &e, "fault");
     xl_json_put_text(&e.j, "what", what);
     xl_json_put_text(&e.j, "error", xl_error_message(err));
-    xl_event_end(G.run, &e);
+    xl_event_end(g->run, &e);
     xl_error_free(err);
 }
 
@@ -85,33 +85,35 @@ static _Atomic bool forked;
 
 static void in_child(void)
 {
+    guard_state *g = guard_current();
     forked = true;
-    xl_mutex_init(&G.compile_lock);
-    xl_mutex_init(&G.table_lock);
-    xl_mutex_init(&G.client_lock);
-    xl_mutex_init(&G.agree_lock);
-    xl_metrics_reset(G.metrics);
-    guard_profile_forked();
-    guard_record_forked();
-    G.step = G.compiles = 0;
+    xl_mutex_init(&g->compile_lock);
+    xl_mutex_init(&g->table_lock);
+    xl_mutex_init(&g->client_lock);
+    xl_mutex_init(&g->agree_lock);
+    xl_metrics_reset(g->metrics);
+    guard_profile_forked(g);
+    guard_record_forked(g);
+    g->step = g->compiles = 0;
 }
 
 static void at_exit(void)
 {
-    if (forked && xl_metrics_idle(G.metrics))
+    guard_state *g = guard_current();
+    if (forked && xl_metrics_idle(g->metrics))
         return;
-    guard_profile_end();
-    guard_spmd_end();
-    guard_record_end();
-    guard_write_metrics();
-    guard_ahead_write(true);
+    guard_profile_end(g);
+    guard_spmd_end(g);
+    guard_record_end(g);
+    guard_write_metrics(g);
+    guard_ahead_write(g, true);
     xl_event e;
-    xl_event_begin(G.run, &e, "exit");
-    xl_json_put_int(&e.j, "steps", (int64_t)G.step);
-    xl_json_put_int(&e.j, "compiles", (int64_t)xl_metrics_total(G.metrics, XL_M_CompileTime));
-    xl_json_put_int(&e.j, "cached", (int64_t)xl_metrics_total(G.metrics, XL_M_CachedCompile));
-    xl_json_put_int(&e.j, "executes", (int64_t)xl_metrics_total(G.metrics, XL_M_ExecuteTime));
-    xl_event_end(G.run, &e);
+    xl_event_begin(g->run, &e, "exit");
+    xl_json_put_int(&e.j, "steps", (int64_t)g->step);
+    xl_json_put_int(&e.j, "compiles", (int64_t)xl_metrics_total(g->metrics, XL_M_CompileTime));
+    xl_json_put_int(&e.j, "cached", (int64_t)xl_metrics_total(g->metrics, XL_M_CachedCompile));
+    xl_json_put_int(&e.j, "executes", (int64_t)xl_metrics_total(g->metrics, XL_M_ExecuteTime));
+    xl_event_end(g->run, &e);
 }
 
 /* Which program of the user this process runs. */
@@ -127,59 +129,61 @@ static const char *script(xl_arena *a)
 
 static xl_error *open_contracts(xl_arena *a, void *unused)
 {
+    guard_state *g = guard_current();
     (void)unused;
-    G.contracts = xl_contracts_new(G.run, script(a));
+    g->contracts = xl_contracts_new(g->run, script(a));
     return NULL;
 }
 
 static void start(void)
 {
+    guard_state *g = guard_current();
     remember_stderr();
-    xl_mutex_init(&G.compile_lock);
-    xl_mutex_init(&G.table_lock);
-    xl_mutex_init(&G.client_lock);
-    xl_mutex_init(&G.agree_lock);
+    xl_mutex_init(&g->compile_lock);
+    xl_mutex_init(&g->table_lock);
+    xl_mutex_init(&g->client_lock);
+    xl_mutex_init(&g->agree_lock);
     const char *dir = getenv("XLANE_RUN");
-    xl_error *err = xl_run_open(dir && *dir ? dir : NULL, &G.run), *trouble = NULL;
-    G.metrics = xl_metrics_new();
-    G.steps = xl_steps_new();
-    if (!G.run || !G.metrics) {
+    xl_error *err = xl_run_open(dir && *dir ? dir : NULL, &g->run), *trouble = NULL;
+    g->metrics = xl_metrics_new();
+    g->steps = xl_steps_new();
+    if (!g->run || !g->metrics) {
         xl_error_free(err);
         return;
     }
     if (err)
-        guard_fault("recording the run", err);
+        guard_fault(g, "recording the run", err);
     trouble = xl_arena_call(open_contracts, NULL);
     if (trouble)
-        guard_fault("reading the command line", trouble);
+        guard_fault(g, "reading the command line", trouble);
     const char *policy = env("XLANE_POLICY", "warn");
-    G.policy = !strcmp(policy, "stop") ? XL_POLICY_STOP : !strcmp(policy, "allow") ? XL_POLICY_ALLOW : XL_POLICY_WARN;
-    G.warmup = env_number("XLANE_WARMUP", 10);
-    G.warmup_compiles = env_number("XLANE_WARMUP_COMPILES", 0);
-    G.watch_after = env_number("XLANE_WATCH_AFTER", 3);
-    snprintf(G.watch, sizeof G.watch, "%s", env("XLANE_WATCH", ""));
-    G.hang_after = (double)env_number("XLANE_HANG", 120);
-    G.agree_seconds = (double)env_number("XLANE_AGREE", 60);
+    g->policy = !strcmp(policy, "stop") ? XL_POLICY_STOP : !strcmp(policy, "allow") ? XL_POLICY_ALLOW : XL_POLICY_WARN;
+    g->warmup = env_number("XLANE_WARMUP", 10);
+    g->warmup_compiles = env_number("XLANE_WARMUP_COMPILES", 0);
+    g->watch_after = env_number("XLANE_WATCH_AFTER", 3);
+    snprintf(g->watch, sizeof g->watch, "%s", env("XLANE_WATCH", ""));
+    g->hang_after = (double)env_number("XLANE_HANG", 120);
+    g->agree_seconds = (double)env_number("XLANE_AGREE", 60);
     /* "name@digest": the digest is of what changes the code. The name is not in the key, so that a diagnostic profile
      * finds the executables of the profile it looks into. */
     const char *profile = env("XLANE_PROFILE", "none"), *at = strrchr(profile, '@');
-    snprintf(G.profile, sizeof G.profile, "%s", at ? at + 1 : profile);
+    snprintf(g->profile, sizeof g->profile, "%s", at ? at + 1 : profile);
     const char *cache = env("XLANE_CACHE", "off");
     if (strcmp(cache, "off")) {
         xl_cache_opts opts = { .max_bytes = env_number("XLANE_CACHE_MAX", 0),
                                .read_only = env_number("XLANE_CACHE_READ_ONLY", 0) != 0,
                                .segment = getenv("XLANE_CACHE_SEGMENT") };
-        trouble = xl_cache_open(cache, &opts, &G.cache);
+        trouble = xl_cache_open(cache, &opts, &g->cache);
         if (trouble) {
             guard_say("no executable cache in this run: %s", xl_error_message(trouble));
-            guard_fault("opening the cache", trouble);
+            guard_fault(g, "opening the cache", trouble);
         }
     }
-    guard_record_start();
+    guard_record_start(g);
     atexit(at_exit);
     pthread_atfork(NULL, NULL, in_child);
-    guard_profile_begin();
-    guard_watch_start();
+    guard_profile_begin(g);
+    guard_watch_start(g);
 }
 
 void guard_start(void)

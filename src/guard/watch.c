@@ -26,21 +26,21 @@ static bool memory_open, memory_refused;
  * ------------------------------------------------------------------------------- */
 int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded)
 {
-    PJRT_LoadedExecutable_GetExecutable_Args g = { .struct_size = sizeof g, .loaded_executable = loaded };
+    PJRT_LoadedExecutable_GetExecutable_Args get = { .struct_size = sizeof get, .loaded_executable = loaded };
     PJRT_Executable_GetCompiledMemoryStats_Args s = { .struct_size = sizeof s };
     if (!PJRT_HAS(p->real, PJRT_Executable_GetCompiledMemoryStats) || !p->real->PJRT_Executable_GetCompiledMemoryStats)
         return -1;
     xl_error *err =
-        guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&g), "PJRT_LoadedExecutable_GetExecutable");
+        guard_take(p, p->real->PJRT_LoadedExecutable_GetExecutable(&get), "PJRT_LoadedExecutable_GetExecutable");
     if (err) {
         xl_error_free(err);
         return -1;
     }
-    s.executable = g.executable;
+    s.executable = get.executable;
     err = guard_take(p, p->real->PJRT_Executable_GetCompiledMemoryStats(&s), "PJRT_Executable_GetCompiledMemoryStats");
     bool told = !err;
     xl_error_free(err); /* a plugin that does not say is no trouble of the program's */
-    PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = g.executable };
+    PJRT_Executable_Destroy_Args d = { .struct_size = sizeof d, .executable = get.executable };
     xl_error_free(guard_take(p, p->real->PJRT_Executable_Destroy(&d), "PJRT_Executable_Destroy"));
     return told ? s.generated_code_size_in_bytes + s.argument_size_in_bytes + s.output_size_in_bytes -
                       s.alias_size_in_bytes + s.temp_size_in_bytes
@@ -49,12 +49,12 @@ int64_t guard_needs(guard_plugin *p, PJRT_LoadedExecutable *loaded)
 
 /* ---- calls under way
  * ---------------------------------------------------------------------------------------------------- */
-flight *guard_takeoff(const char *what, const char *module, double now)
+flight *guard_takeoff(guard_state *g, const char *what, const char *module, double now)
 {
     static _Thread_local uint32_t mine;                    /* where this thread found room the last time */
     guard_watch_stir();
     for (uint32_t k = 0; k < GUARD_FLIGHTS; k++) {
-        flight *f = &G.flight[(mine + k) % GUARD_FLIGHTS];
+        flight *f = &g->flight[(mine + k) % GUARD_FLIGHTS];
         double free_slot = 0;
         if (atomic_load_explicit(&f->since, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_strong_explicit(&f->since, &free_slot, -1, memory_order_acquire,
@@ -76,28 +76,28 @@ void guard_land(flight *f)
         atomic_store_explicit(&f->since, 0, memory_order_release);
 }
 
-static bool look_for_hangs(void)
+static bool look_for_hangs(guard_state *g)
 {
     bool any = false;
     double now = xl_now();
     for (uint32_t i = 0; i < GUARD_FLIGHTS; i++) {
-        flight *f = &G.flight[i];
+        flight *f = &g->flight[i];
         double since = atomic_load_explicit(&f->since, memory_order_acquire);
         if (since <= 0)
             continue;
         any = true;
-        if (now - since < G.hang_after || f->said)
+        if (now - since < g->hang_after || f->said)
             continue;
         const char *what = f->what, *module = f->module;
         f->said = true;
         if (atomic_load_explicit(&f->since, memory_order_acquire) != since)
             continue;                                      /* it came back while we looked */
         xl_event e;
-        xl_event_begin(G.run, &e, "hang");
+        xl_event_begin(g->run, &e, "hang");
         xl_json_put_text(&e.j, "what", what);
         xl_json_put_text(&e.j, "module", module);
         xl_json_put_num(&e.j, "seconds", now - since);
-        xl_event_end(G.run, &e);
+        xl_event_end(g->run, &e);
         guard_say("%s of %s has not returned for %.0f s (process %d)", what, module, now - since, (int)getpid());
     }
     return any;
@@ -133,31 +133,31 @@ static bool scraper_file(const char *dir, const char *named, char *out, size_t r
     return true;
 }
 
-void guard_write_metrics(void)
+void guard_write_metrics(guard_state *g)
 {
-    const char *dir = xl_run_dir(G.run), *prom = getenv("XLANE_PROMETHEUS");
+    const char *dir = xl_run_dir(g->run), *prom = getenv("XLANE_PROMETHEUS");
     char path[4200];
     xl_buf b = { 0 };
     xl_json j = { .out = &b };
-    if (xl_run_there(G.run)) {
+    if (xl_run_there(g->run)) {
         snprintf(path, sizeof path, "%s/metrics-%d.json", dir, (int)getpid());
-        xl_metrics_json(G.metrics, &j);
+        xl_metrics_json(g->metrics, &j);
         if (!b.failed)
             xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
         b.n = 0;
-        if (G.steps && G.step) {
+        if (g->steps && g->step) {
             xl_json k = { .out = &b };
             snprintf(path, sizeof path, "%s/steps-%d.json", dir, (int)getpid());
-            xl_steps_json(G.steps, xl_now() - xl_run_time(G.run), &k);
+            xl_steps_json(g->steps, xl_now() - xl_run_time(g->run), &k);
             if (!b.failed)
                 xl_error_free(xl_file_write_quick(path, xl_buf_view(&b)));
         }
-        guard_frames_trim();
+        guard_frames_trim(g);
     }
     b.n = 0;
     if (prom && *prom) {
-        xl_metrics_prometheus(G.metrics, xl_run_rank(G.run), (int)getpid(), &b);
-        if ((!*dir || xl_run_there(G.run)) && scraper_file(dir, prom, path, sizeof path) && !b.failed)
+        xl_metrics_prometheus(g->metrics, xl_run_rank(g->run), (int)getpid(), &b);
+        if ((!*dir || xl_run_there(g->run)) && scraper_file(dir, prom, path, sizeof path) && !b.failed)
             xl_error_free(xl_file_write_shown(path, xl_buf_view(&b)));
     }
     xl_buf_fini(&b);
@@ -251,16 +251,16 @@ void guard_memory_forget(guard_plugin *p, PJRT_Client *client)
 }
 
 /* Physical devices, one line each. A plugin that cannot answer is named once, with the call. Under client_lock. */
-static void sample_memory(void)
+static void sample_memory(guard_state *g)
 {
-    PJRT_Client *client = G.client;
-    guard_plugin *p = G.client_plugin;
-    const char *dir = xl_run_dir(G.run);
+    PJRT_Client *client = g->client;
+    guard_plugin *p = g->client_plugin;
+    const char *dir = xl_run_dir(g->run);
     if (!client || !p || !*dir || memory_refused)
         return;
     if (!memory_open) {
         memory_open = true;
-        if (xl_run_there(G.run))
+        if (xl_run_there(g->run))
             xl_error_free(xl_memory_csv_create(&memory, dir, true));
     }
     PJRT_Client_AddressableDevices_Args d = { .struct_size = sizeof d, .client = client };
@@ -276,18 +276,18 @@ static void sample_memory(void)
             p->real->PJRT_Error_Message(&m);
             xl_event e;
             memory_refused = true;
-            xl_event_begin(G.run, &e, "memory");
+            xl_event_begin(g->run, &e, "memory");
             xl_json_put_text(&e.j, "call", "PJRT_Device_MemoryStats");
             xl_json_put_text(&e.j, "plugin", p->path);
             xl_json_put_str(&e.j, "error", (xl_str){ m.message, m.message_size });
-            xl_event_end(G.run, &e);
+            xl_event_end(g->run, &e);
             p->real->PJRT_Error_Destroy(
                 &(PJRT_Error_Destroy_Args){ .struct_size = sizeof(PJRT_Error_Destroy_Args), .error = err });
             break;
         }
-        xl_memory_csv_put(&b, xl_run_rank(G.run), (int)getpid(), (int64_t)i,
-                          &(xl_memory_row){ .t = xl_run_time(G.run),
-                                            .step = (int64_t)G.step,
+        xl_memory_csv_put(&b, xl_run_rank(g->run), (int)getpid(), (int64_t)i,
+                          &(xl_memory_row){ .t = xl_run_time(g->run),
+                                            .step = (int64_t)g->step,
                                             .in_use = s.bytes_in_use,
                                             .peak = s.peak_bytes_in_use_is_set ? s.peak_bytes_in_use : -1,
                                             .limit = s.bytes_limit_is_set ? s.bytes_limit : -1,
@@ -299,11 +299,11 @@ static void sample_memory(void)
     xl_buf_fini(&b);
 }
 
-void guard_memory_now(void)
+void guard_memory_now(guard_state *g)
 {
-    xl_mutex_lock(&G.client_lock);
-    sample_memory();
-    xl_mutex_unlock(&G.client_lock);
+    xl_mutex_lock(&g->client_lock);
+    sample_memory(g);
+    xl_mutex_unlock(&g->client_lock);
 }
 
 /* ---- the thread
@@ -318,20 +318,22 @@ void guard_watch_stir(void)
 
 static void write_files(void *unused)
 {
+    guard_state *g = guard_current();
     (void)unused;
-    guard_write_metrics();
-    guard_ahead_write(false);
+    guard_write_metrics(g);
+    guard_ahead_write(g, false);
 }
 
 static void watch(void *unused)
 {
+    guard_state *g = guard_current();
     double written = 0;
     (void)unused;
     for (;;) {
-        bool busy = look_for_hangs();
-        guard_profile_look();
+        bool busy = look_for_hangs(g);
+        guard_profile_look(g);
         if (atomic_exchange_explicit(&memory_due, false, memory_order_relaxed))
-            guard_memory_now();
+            guard_memory_now(g);
         if (xl_now() - written > 2 && atomic_exchange_explicit(&dirty, false, memory_order_relaxed)) {
             xl_file_apart(write_files, NULL);
             written = xl_now();
@@ -348,10 +350,10 @@ static void watch(void *unused)
     }
 }
 
-void guard_watch_start(void)
+void guard_watch_start(guard_state *g)
 {
     static xl_thread t;
     xl_error *err = xl_thread_start(&t, "xlane-watch", watch, NULL);
     if (err)
-        guard_fault("starting the watcher", err);
+        guard_fault(g, "starting the watcher", err);
 }
