@@ -252,160 +252,197 @@ static bool index_of(const xl_value *v, uint32_t n, xl_value x, uint32_t *at)
     return false;
 }
 
-xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
-{
-    xl_error *err = NULL;
-    xl_func *f = g->e.f;
-    xl_arena *a = mem(g);
-    xl_region *body = op->region[1];
-    xl_op *ret = xl_region_end(body);
+/* The gradient of a loop, while it is made. */
+typedef struct {
+    xl_grad_ctx *g;
+    xl_op *op, *ret;                                       /* the loop, and its body's return */
+    xl_region *body;
     trips tr;
-    if (!find_trips(f, op, &tr))
-        return XL_ERR(UNIMPLEMENTED,
-                      "a loop whose number of turns is not a constant; count up to a constant, as a scan does");
-    uint32_t n = op->nin, at;
+    uint32_t n;                                            /* values that the loop carries */
+    bool *same;                                            /* per carried value: the body returns it unchanged */
+    uint32_t *round, nround;                               /* those that change and are active */
+    xl_value *caps;                                        /* active values that the body uses as they are */
+    uint32_t ncap, capcap;
+    xl_op *w;                                              /* the backward loop: counter, round, caps */
+    const xl_type **types;
+    uint32_t ncarry;
+    xl_value t;                                            /* in its body: the turn of the forward loop */
+    xl_grad_keep keep;
+    xl_value *map;                                         /* forward body to its copy in the backward body */
+    kept *rows;
+    uint32_t nkept, capkept;
+    xl_op **ops;                                           /* the copies */
+    uint32_t nops;
+} loop_grad;
 
-    /* What goes round and changes; what the body uses as it is: the same outer value may come both ways. */
-    xl_value *caps = NULL;
-    uint32_t ncap = 0, capcap = 0, nround = 0, nall;
-    uint32_t *round = xl_new(a, uint32_t, n);
-    xl_value *outer = xl_cot_captures(f, op, &nall);
+/* What goes round and changes; what the body uses as it is: the same outer value may come both ways. */
+static void split_carry(loop_grad *l, const xl_value *ct)
+{
+    xl_grad_ctx *g = l->g;
+    xl_arena *a = mem(g);
+    uint32_t nall, at;
+    l->round = xl_new(a, uint32_t, l->n);
+    l->same = xl_new(a, bool, l->n);
+    xl_value *outer = xl_cot_captures(g->e.f, l->op, &nall);
     for (uint32_t i = 0; i < nall; i++)
         if (xl_cot_active(g, outer[i]))
-            XL_PUSH(a, caps, ncap, capcap, outer[i]);
-    bool *same = xl_new(a, bool, n);
-    for (uint32_t i = 0; i < n; i++) {
-        same[i] = ret->in[i].id == body->arg[i].id;
-        if (same[i]) {
-            xl_cot_add(g, op->in[i], ct[i]);
-            if (xl_cot_active(g, op->in[i]) && !index_of(caps, ncap, op->in[i], &at))
-                XL_PUSH(a, caps, ncap, capcap, op->in[i]);
-        } else if (xl_cot_active(g, body->arg[i]) || xl_cot_active(g, ret->in[i]))
-            round[nround++] = i;
+            XL_PUSH(a, l->caps, l->ncap, l->capcap, outer[i]);
+    for (uint32_t i = 0; i < l->n; i++) {
+        l->same[i] = l->ret->in[i].id == l->body->arg[i].id;
+        if (l->same[i]) {
+            xl_cot_add(g, l->op->in[i], ct[i]);
+            if (xl_cot_active(g, l->op->in[i]) && !index_of(l->caps, l->ncap, l->op->in[i], &at))
+                XL_PUSH(a, l->caps, l->ncap, l->capcap, l->op->in[i]);
+        } else if (xl_cot_active(g, l->body->arg[i]) || xl_cot_active(g, l->ret->in[i]))
+            l->round[l->nround++] = i;
     }
-    if (!nround && !ncap)
-        return NULL;
+}
 
-    /* The backward loop: counter, cotangents that go round, sums. */
-    uint32_t ncarry = 1 + nround + ncap;
-    const xl_type *it = xl_value_type(f, op->in[tr.slot]);
-    xl_value *init = xl_new(a, xl_value, ncarry), *next = xl_new(a, xl_value, ncarry);
-    const xl_type **types = xl_new(a, const xl_type *, ncarry);
+/* The backward loop with its condition; its body is empty. */
+static void backward_loop(loop_grad *l, const xl_value *ct)
+{
+    xl_grad_ctx *g = l->g;
+    xl_func *f = g->e.f;
+    uint32_t ncarry = l->ncarry = 1 + l->nround + l->ncap;
+    const xl_type *it = xl_value_type(f, l->op->in[l->tr.slot]);
+    xl_value *init = xl_new(mem(g), xl_value, ncarry);
+    l->types = xl_new(mem(g), const xl_type *, ncarry);
     init[0] = xl_em_splat(&g->e, it, 0);
-    for (uint32_t i = 0; i < nround; i++)
-        init[1 + i] = xl_has(ct[round[i]]) ? ct[round[i]] : xl_em_like(&g->e, op->out[round[i]], 0);
-    for (uint32_t i = 0; i < ncap; i++)
-        init[1 + nround + i] = xl_em_like(&g->e, caps[i], 0);
+    for (uint32_t i = 0; i < l->nround; i++)
+        init[1 + i] = xl_has(ct[l->round[i]]) ? ct[l->round[i]] : xl_em_like(&g->e, l->op->out[l->round[i]], 0);
+    for (uint32_t i = 0; i < l->ncap; i++)
+        init[1 + l->nround + i] = xl_em_like(&g->e, l->caps[i], 0);
     for (uint32_t i = 0; i < ncarry; i++)
-        types[i] = xl_value_type(f, init[i]);
-    xl_op *w = xl_op_new(f, NULL, XL_OP_WHILE, init, ncarry, types, ncarry, 2, g->e.loc);
+        l->types[i] = xl_value_type(f, init[i]);
+    l->w = xl_op_new(f, NULL, XL_OP_WHILE, init, ncarry, l->types, ncarry, 2, g->e.loc);
     for (int k = 0; k < 2; k++)
         for (uint32_t i = 0; i < ncarry; i++)
-            xl_region_add_arg(f, w->region[k], types[i], g->e.loc);
-    xl_emit c = xl_em_in(&g->e, w->region[0]);
-    xl_value more =
-        xl_em_compare(&c, XL_COMPARISON_DIRECTION_LT, w->region[0]->arg[0], xl_em_splat(&c, it, (double)tr.count));
+            xl_region_add_arg(f, l->w->region[k], l->types[i], g->e.loc);
+    xl_emit c = xl_em_in(&g->e, l->w->region[0]);
+    xl_value more = xl_em_compare(&c, XL_COMPARISON_DIRECTION_LT, l->w->region[0]->arg[0],
+                                  xl_em_splat(&c, it, (double)l->tr.count));
     xl_em_return(&c, &more, 1);
+}
 
-    xl_region *wb = w->region[1];
+/* The body again, its arguments read from rows (or known), the results worth keeping too. */
+static xl_grad_ctx copy_body(loop_grad *l)
+{
+    xl_grad_ctx *g = l->g;
+    xl_func *f = g->e.f;
+    xl_arena *a = mem(g);
+    xl_region *body = l->body, *wb = l->w->region[1];
+    const trips *tr = &l->tr;
+    const xl_type *it = l->types[0];
     xl_emit e = xl_em_in(&g->e, wb);
-    xl_value j = wb->arg[0], t = xl_em_binary(&e, XL_OP_SUBTRACT, xl_em_splat(&e, it, (double)(tr.count - 1)), j),
-             i0 = t;
-    if (tr.step != 1)
-        i0 = xl_em_binary(&e, XL_OP_MULTIPLY, i0, xl_em_splat(&e, it, (double)tr.step));
-    if (tr.start)
-        i0 = xl_em_binary(&e, XL_OP_ADD, i0, xl_em_splat(&e, it, (double)tr.start));
-
-    /* The body again, its arguments read from rows (or known), the results worth keeping too. */
-    const xl_grad_keep keep = op->extra && xl_dict_get(op->extra, XL_STR(XL_GRAD_LEAN)) ? XL_KEEP_CARRY : g->opts.keep;
-    uint32_t nmap, nkept = 0, capkept = 0;
-    xl_value *map = xl_cot_map(f, &nmap);
-    kept *rows = NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        if (i == tr.slot)
-            map[body->arg[i].id] = i0;
-        else if (same[i])
-            map[body->arg[i].id] = op->in[i];
+    xl_value i0 = l->t = xl_em_binary(&e, XL_OP_SUBTRACT, xl_em_splat(&e, it, (double)(tr->count - 1)), wb->arg[0]);
+    if (tr->step != 1)
+        i0 = xl_em_binary(&e, XL_OP_MULTIPLY, i0, xl_em_splat(&e, it, (double)tr->step));
+    if (tr->start)
+        i0 = xl_em_binary(&e, XL_OP_ADD, i0, xl_em_splat(&e, it, (double)tr->start));
+    uint32_t nmap, from = body->nop - 1;
+    l->map = xl_cot_map(f, &nmap);
+    for (uint32_t i = 0; i < l->n; i++) {
+        if (i == tr->slot)
+            l->map[body->arg[i].id] = i0;
+        else if (l->same[i])
+            l->map[body->arg[i].id] = l->op->in[i];
         else {
             kept r;
-            map[body->arg[i].id] = read_row(&e, body->arg[i], tr.count, t, &r);
-            XL_PUSH(a, rows, nkept, capkept, r);
+            l->map[body->arg[i].id] = read_row(&e, body->arg[i], tr->count, l->t, &r);
+            XL_PUSH(a, l->rows, l->nkept, l->capkept, r);
         }
     }
-    uint32_t nops = 0, from = body->nop - 1;
-    xl_op **ops = xl_new(a, xl_op *, from);
+    l->ops = xl_new(a, xl_op *, from);
     xl_grad_ctx in = xl_cot_inner(g, wb);
-    for (uint32_t i = 0; i < n; i++)                     /* the copies of the arguments are as active as they */
+    for (uint32_t i = 0; i < l->n; i++)                  /* the copies of the arguments are as active as they */
         if (xl_cot_active(g, body->arg[i])) {
-            xl_value m = map[body->arg[i].id];
+            xl_value m = l->map[body->arg[i].id];
             xl_cot_set(&in, m, XL_NO_VALUE);
             in.active[m.id] = true;
         }
     for (uint32_t i = 0; i < from; i++) {
-        xl_op *b = body->op[i], *copy = xl_op_clone(f, wb, f, b, map);
-        ops[nops++] = copy;
-        if (!worth_keeping(b, keep))
+        xl_op *b = body->op[i], *copy = xl_op_clone(f, wb, f, b, l->map);
+        l->ops[l->nops++] = copy;
+        if (!worth_keeping(b, l->keep))
             continue;
         kept r; /* users of the copy will read the row: the copy is then pruned */
-        xl_value v = read_row(&e, b->out[0], tr.count, t, &r);
-        map[b->out[0].id] = v;
-        XL_PUSH(a, rows, nkept, capkept, r);
-        rows[nkept - 1].seen = v;
+        xl_value v = read_row(&e, b->out[0], tr->count, l->t, &r);
+        l->map[b->out[0].id] = v;
+        XL_PUSH(a, l->rows, l->nkept, l->capkept, r);
+        l->rows[l->nkept - 1].seen = v;
         /* its cotangent must reach the copy: a relay from the row's value, swept before it */
-        copy->mark = nkept;
+        copy->mark = l->nkept;
     }
-    xl_value *end = xl_new(a, xl_value, n);
-    for (uint32_t i = 0; i < n; i++)
-        end[i] = map[ret->in[i].id];
-    /* Activity in order: a row stands for its copy. */
-    for (uint32_t i = 0; i < nops; i++) {
-        xl_cot_mark(&in, &ops[i], 1);
-        if (worth_keeping(ops[i], keep) && ops[i]->mark) {
-            xl_value seen = rows[ops[i]->mark - 1].seen;
-            xl_cot_set(&in, seen, XL_NO_VALUE);
-            in.active[seen.id] = xl_cot_active(&in, ops[i]->out[0]);
-        }
-    }
-    for (uint32_t i = 0; i < ncap; i++)
-        xl_cot_set(&in, caps[i], wb->arg[1 + nround + i]);
-    for (uint32_t i = 0; i < nround; i++)
-        xl_cot_add(&in, end[round[i]], wb->arg[1 + i]);
-    for (uint32_t i = nops; i-- > 0;) {
-        if (worth_keeping(ops[i], keep) && ops[i]->mark) {
-            xl_value seen = rows[ops[i]->mark - 1].seen;
-            if (xl_has(xl_cot_get(&in, seen)))
-                xl_cot_set(&in, ops[i]->out[0], xl_cot_get(&in, seen));
-            ops[i]->mark = 0;
-        }
-        XL_DO(xl_cot_sweep(&in, &ops[i], 1));
-    }
-    next[0] = xl_em_binary(&in.e, XL_OP_ADD, j, xl_em_splat(&in.e, it, 1));
-    for (uint32_t i = 0; i < nround; i++) {
-        next[1 + i] = xl_cot_get(&in, map[body->arg[round[i]].id]);
-        if (!xl_has(next[1 + i]))
-            next[1 + i] = xl_em_splat(&in.e, types[1 + i], 0);
-    }
-    for (uint32_t i = 0; i < ncap; i++)
-        next[1 + nround + i] = xl_cot_get(&in, caps[i]);
-    xl_em_return(&in.e, next, ncarry);
-    xl_cot_prune(f, wb);
+    return in;
+}
 
-    /* Now it is known which rows are read: let the forward loop carry those. */
-    xl_op *fret = pop_return(body);
-    xl_emit fe = xl_em_in(&g->e, body);
+/* Cotangents through the copy, from its results to its arguments, and what the backward loop carries on. */
+static xl_error *sweep_body(loop_grad *l, xl_grad_ctx *in)
+{
+    xl_error *err = NULL;
+    xl_arena *a = mem(l->g);
+    xl_region *wb = l->w->region[1];
+    xl_value *end = xl_new(a, xl_value, l->n), *next = xl_new(a, xl_value, l->ncarry);
+    for (uint32_t i = 0; i < l->n; i++)
+        end[i] = l->map[l->ret->in[i].id];
+    /* Activity in order: a row stands for its copy. */
+    for (uint32_t i = 0; i < l->nops; i++) {
+        xl_cot_mark(in, &l->ops[i], 1);
+        if (worth_keeping(l->ops[i], l->keep) && l->ops[i]->mark) {
+            xl_value seen = l->rows[l->ops[i]->mark - 1].seen;
+            xl_cot_set(in, seen, XL_NO_VALUE);
+            in->active[seen.id] = xl_cot_active(in, l->ops[i]->out[0]);
+        }
+    }
+    for (uint32_t i = 0; i < l->ncap; i++)
+        xl_cot_set(in, l->caps[i], wb->arg[1 + l->nround + i]);
+    for (uint32_t i = 0; i < l->nround; i++)
+        xl_cot_add(in, end[l->round[i]], wb->arg[1 + i]);
+    for (uint32_t i = l->nops; i-- > 0;) {
+        if (worth_keeping(l->ops[i], l->keep) && l->ops[i]->mark) {
+            xl_value seen = l->rows[l->ops[i]->mark - 1].seen;
+            if (xl_has(xl_cot_get(in, seen)))
+                xl_cot_set(in, l->ops[i]->out[0], xl_cot_get(in, seen));
+            l->ops[i]->mark = 0;
+        }
+        XL_DO(xl_cot_sweep(in, &l->ops[i], 1));
+    }
+    next[0] = xl_em_binary(&in->e, XL_OP_ADD, wb->arg[0], xl_em_splat(&in->e, l->types[0], 1));
+    for (uint32_t i = 0; i < l->nround; i++) {
+        next[1 + i] = xl_cot_get(in, l->map[l->body->arg[l->round[i]].id]);
+        if (!xl_has(next[1 + i]))
+            next[1 + i] = xl_em_splat(&in->e, l->types[1 + i], 0);
+    }
+    for (uint32_t i = 0; i < l->ncap; i++)
+        next[1 + l->nround + i] = xl_cot_get(in, l->caps[i]);
+    xl_em_return(&in->e, next, l->ncarry);
+    xl_cot_prune(l->g->e.f, wb);
+out:
+    return err;
+}
+
+/* Now it is known which rows are read: let the forward loop carry those. */
+static void carry_rows(loop_grad *l)
+{
+    xl_grad_ctx *g = l->g;
+    xl_func *f = g->e.f;
+    xl_arena *a = mem(g);
+    xl_op *op = l->op, *fret = pop_return(l->body);
+    xl_emit fe = xl_em_in(&g->e, l->body);
     xl_value row_at = XL_NO_VALUE;
-    for (uint32_t i = 0; i < nkept; i++) {
-        if (!in_region(wb, rows[i].slice))
+    for (uint32_t i = 0; i < l->nkept; i++) {
+        const kept *r = &l->rows[i];
+        if (!in_region(l->w->region[1], r->slice))
             continue;
         if (!xl_has(row_at))
-            row_at = turn(&fe, &tr, body->arg[tr.slot]);
+            row_at = turn(&fe, &l->tr, l->body->arg[l->tr.slot]);
         /* the buffer must exist before the loop: it is made where the loop stands, just before it */
         xl_region *home = op->parent;
         uint32_t pos = 0;
         while (home->op[pos] != op)
             pos++;
         xl_emit oe = xl_em_in(&g->e, home);
-        xl_value zero = xl_em_splat(&oe, rows[i].type, 0);
+        xl_value zero = xl_em_splat(&oe, r->type, 0);
         xl_op *zop = home->op[--home->nop];
         xl_region_append(f, home, zop);                  /* room for one more, then shift */
         memmove(home->op + pos + 1, home->op + pos, (home->nop - 1 - pos) * sizeof *home->op);
@@ -413,20 +450,36 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
         uint32_t nin = op->nin;
         extend(&op->in, &nin, a, zero);
         op->nin = nin;
-        xl_region_add_arg(f, op->region[0], rows[i].type, g->e.loc);
-        xl_value arg = xl_region_add_arg(f, body, rows[i].type, g->e.loc);
+        xl_region_add_arg(f, op->region[0], r->type, g->e.loc);
+        xl_value arg = xl_region_add_arg(f, l->body, r->type, g->e.loc);
         uint32_t nret = fret->nin;
-        extend(&fret->in, &nret, a, xl_em_put_row(&fe, arg, rows[i].primal, row_at));
+        extend(&fret->in, &nret, a, xl_em_put_row(&fe, arg, r->primal, row_at));
         fret->nin = nret;
-        rows[i].slice->in[0] = add_result(f, op, rows[i].type);
+        r->slice->in[0] = add_result(f, op, r->type);
     }
-    xl_region_append(f, body, fret);
+    xl_region_append(f, l->body, fret);
+}
 
-    xl_region_append(f, g->e.r, w);
-    for (uint32_t i = 0; i < nround; i++)
-        xl_cot_add(g, op->in[round[i]], w->out[1 + i]);
-    for (uint32_t i = 0; i < ncap; i++)
-        xl_cot_add(g, caps[i], w->out[1 + nround + i]);
+xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
+{
+    xl_error *err = NULL;
+    loop_grad l = { .g = g, .op = op, .body = op->region[1], .ret = xl_region_end(op->region[1]), .n = op->nin };
+    l.keep = op->extra && xl_dict_get(op->extra, XL_STR(XL_GRAD_LEAN)) ? XL_KEEP_CARRY : g->opts.keep;
+    if (!find_trips(g->e.f, op, &l.tr))
+        return XL_ERR(UNIMPLEMENTED,
+                      "a loop whose number of turns is not a constant; count up to a constant, as a scan does");
+    split_carry(&l, ct);
+    if (!l.nround && !l.ncap)
+        return NULL;
+    backward_loop(&l, ct);
+    xl_grad_ctx in = copy_body(&l);
+    XL_DO(sweep_body(&l, &in));
+    carry_rows(&l);
+    xl_region_append(g->e.f, g->e.r, l.w);
+    for (uint32_t i = 0; i < l.nround; i++)
+        xl_cot_add(g, op->in[l.round[i]], l.w->out[1 + i]);
+    for (uint32_t i = 0; i < l.ncap; i++)
+        xl_cot_add(g, l.caps[i], l.w->out[1 + l.nround + i]);
 out:
     return err;
 }

@@ -773,6 +773,236 @@ static void tell_compiles(loop *l)
                 (long long)xl_job_ranks(l->job), (long long)sum[0], (long long)sum[1]);
 }
 
+/* Data, device and graphs; the run's folder, locked; the trainer with fresh parameters. */
+static xl_error *open_run(loop *l, const xl_loop_opts *opts, char **folder, xl_loop_result *out)
+{
+    xl_error *err = NULL;
+    const xl_config *c = l->c;
+    xl_arena *a = l->a;
+    const int64_t *times;
+    XL_DO(xl_data_open(c, false, &l->data));
+    if (c->eval_every) {                 /* what is wrong with it is said now, not at the first evaluation */
+        xl_data *valid = NULL;
+        XL_DO(xl_data_open(c, true, &valid));
+        xl_data_close(valid);
+    }
+    int n = xl_data_buckets(l->data, &times);
+    XL_DO(xl_setup_device(c, &l->s));
+    XL_DO(xl_setup_graphs(c, times, n, c->data.batch, &l->s));
+    if (!*folder)
+        XL_DO(xl_run_make(a, c->runs, c->name, folder));
+    char *dir = out->dir = *folder;
+    if ((!opts->dir || opts->fresh) && l->leads) { /* first of all: a run that is killed from here on can be resumed */
+        xl_buf y = { 0 };
+        xl_config kept = *c;                               /* a run is resumed and evaluated from any folder */
+        kept.data.train = whole_path(a, c->data.train);
+        kept.data.valid = whole_path(a, c->data.valid);
+        xl_config_write(&kept, &y);
+        err = xl_file_write_atomic(xl_path_join(a, dir, "config.yaml"), xl_buf_view(&y));
+        xl_buf_fini(&y);
+        if (err)
+            goto out;
+    }
+    if (l->leads)
+        XL_DO(lock_dir(l, dir));
+    XL_DO(xl_run_open(dir, &l->run));
+    l->s.lane->run = l->run;
+    if (l->job)
+        xl_run_set_rank(l->run, (int)xl_job_me(l->job));
+    if (opts->dir && l->leads)
+        check_data(l, dir);
+    if (l->leads)
+        XL_DO(write_run_json(l, dir, NULL, 0));
+    XL_DO(xl_trainer_new(l->s.lane, l->s.g[0], &c->opt, (uint64_t)c->seed, &l->s.t));
+    l->s.t->how.keep = xl_config_keep(c);
+out:
+    return err;
+}
+
+/* The newest checkpoint that is whole, if the run has one, and the files that go on from there. */
+static xl_error *restore(loop *l, const xl_loop_opts *opts, const char *dir)
+{
+    xl_error *err = NULL;
+    const xl_config *c = l->c;
+    char *ckpts = xl_path_join(l->a, dir, "checkpoints"), *from = NULL;
+    int64_t at = 0;
+    if (opts->dir)
+        XL_DO(find_checkpoint(l, dir, ckpts, opts->from_scratch, opts->fresh, &from, &at));
+    if (from) {
+        xl_progress where;
+        XL_TRY(xl_ckpt_load(l->s.t, from, &where), "resuming");
+        l->step = at;
+        l->batches = where.batches;
+        if (where.seed != (uint64_t)c->seed)
+            fprintf(l->say, "the checkpoint was made with seed %llu: the data come in another order now\n",
+                    (unsigned long long)where.seed);
+    }
+    l->noted = from ? at : -1;
+    XL_DO(xl_saver_open(ckpts, c->keep, l->noted, l->job, &l->saver));
+    if (l->leads) {
+        XL_DO(open_csv(l, dir, l->step));
+        xl_error_free(xl_tb_open(dir, &l->tb));
+    }
+    XL_DO(xl_data_start(l->data, l->batches));
+out:
+    return err;
+}
+
+/* What is trained, on what, from where: to the people and into the events. */
+static void announce(loop *l, const char *dir)
+{
+    const xl_config *c = l->c;
+    int64_t units = xl_data_units(l->data);
+    if (c->data.batch > units)
+        fprintf(l->say,
+                "data.batch is %lld and the data are %lld %s: a step sees some of them more than once; data.batch=%lld "
+                "takes each at most once, "
+                "data.train names a larger file\n",
+                (long long)c->data.batch, (long long)units, xl_data_units_word(l->data), (long long)units);
+    if (!l->quiet) {
+        char count[32];
+        fprintf(l->say, "%s: %s parameters, %s\n", c->model.pattern, amount(count, (double)xl_graph_params(l->s.g[0])),
+                xl_lane_name(l->s.lane));
+        if (l->s.mesh.naxis)
+            say_mesh(l);
+        fprintf(l->say, "data: %s\nrun:  %s%s\n", xl_data_about(l->data), dir, l->step ? " (resumed)" : "");
+        if (l->s.why[0])
+            fprintf(l->say, "no scan over layers: %s\n", l->s.why);
+        if (l->s.attention[0])
+            fprintf(l->say, "attention: %s\n", l->s.attention);
+        if (xl_data_cut(l->data))
+            fprintf(l->say, "%lld documents are longer than the largest bucket and are cut\n",
+                    (long long)xl_data_cut(l->data));
+    }
+    xl_event e;
+    xl_event_begin(l->run, &e, l->step ? "resume" : "start");
+    xl_json_put_int(&e.j, "step", l->step);
+    xl_json_put_text(&e.j, "device", xl_lane_name(l->s.lane));
+    xl_json_put_text(&e.j, "scan", l->s.why[0] ? l->s.why : "over repeated units");
+    if (l->s.attention[0])
+        xl_json_put_text(&e.j, "attention", l->s.attention);
+    xl_event_end(l->run, &e);
+}
+
+static xl_error *evaluate_now(loop *l)
+{
+    xl_error *err = NULL;
+    xl_event e;
+    int64_t tokens;
+    XL_TRY(evaluate(&l->s, l->c, l->c->eval_batches, &l->eval_loss, &tokens), "evaluating");
+    xl_event_begin(l->run, &e, "eval");
+    xl_json_put_int(&e.j, "step", l->step);
+    xl_json_put_num(&e.j, "nll", l->eval_loss);
+    xl_json_put_text(&e.j, "reduction", "mean over all tokens of all batches");
+    xl_json_put_int(&e.j, "tokens", tokens);
+    xl_participants who = participants(l->s.g[0]);
+    xl_json_put_int(&e.j, "participants", who.n);
+    if (who.over[0])
+        xl_json_put_text(&e.j, "over", who.over);
+    xl_event_end(l->run, &e);
+    xl_tb_scalar(l->tb, "eval/nll", l->step, l->eval_loss);
+    if (!l->quiet)
+        fprintf(l->say, "%sstep %lld  validation %.4f nats/token\n", l->tty ? "\r\033[K" : "", (long long)l->step,
+                l->eval_loss);
+    l->last_print = xl_now();
+    l->last_step = l->step;
+    l->last_tokens = l->tokens;
+out:
+    return err;
+}
+
+/* The checkpoint of the last step has been begun: waits for it, and tries again where the disk is full for a moment. */
+static xl_error *last_checkpoint(loop *l)
+{
+    xl_error *err = xl_saver_wait(l->saver);
+    for (int turn = 0; err && turn < 10 && xl_error_code(err) == XL_CODE_UNAVAILABLE;
+         turn++) { /* a disk that is full for a moment */
+        xl_sleep(0.5);
+        xl_error_free(err);
+        xl_progress where = { l->batches, (uint64_t)l->c->seed };
+        err = xl_saver_save(l->saver, l->s.t, l->step, &where);
+        if (!err)
+            err = xl_saver_wait(l->saver);
+    }
+    if (!err)
+        return NULL;
+    return xl_saver_last(l->saver) < 0
+               ? xl_error_wrap(
+                     err, "the last checkpoint (there is none before it: once there is room, resume begins at step 0)")
+               : xl_error_wrap(err, "the last checkpoint (once there is room, resume goes on from step %lld)",
+                               (long long)xl_saver_last(l->saver));
+}
+
+static void note_stop(loop *l, const char *why)
+{
+    xl_event e;
+    int64_t observed = 0;                /* of the fullest device */
+    for (size_t i = 0; i < l->s.lane->place.n; i++) {
+        xl_device_memory used;
+        if (!l->s.lane->place.dev[i]->local)
+            continue;
+        xl_error *unsaid = xl_device_memory_read(l->s.lane->place.dev[i], &used);
+        observed = !unsaid && used.peak_in_use > observed ? used.peak_in_use : observed;
+        xl_error_free(unsaid);
+    }
+    xl_event_begin(l->run, &e, "stop");
+    xl_json_put_int(&e.j, "step", l->step);
+    xl_json_put_text(&e.j, "why", why);
+    if (observed > 0)
+        xl_json_put_int(&e.j, "observed_bytes", observed);
+    xl_event_end(l->run, &e);
+}
+
+/* What is told of a run however it ended, once there was something to tell. */
+static void tell_end(loop *l, const char *dir, const xl_error *err, bool heard, xl_loop_result *out)
+{
+    if (l->s.lane) {
+        out->device = xl_str_c(l->a, xl_str_of(xl_lane_name(l->s.lane)));
+        out->cache = l->s.cache ? xl_str_c(l->a, xl_str_of(xl_cache_dir(l->s.cache))) : NULL;
+    }
+    if (heard) {
+        put_rows(l);
+        out->unwritten = missing(l);
+        if (out->unwritten)
+            fprintf(l->say,
+                    "%llu rows and events could not be written down (the disk was full, or the folder is gone): "
+                    "run.json counts them\n",
+                    (unsigned long long)out->unwritten);
+        xl_error *unsaid = l->leads ? write_run_json(l, dir,
+                                                    err              ? "failed"
+                                                    : out->preempted ? "preempted"
+                                                    : out->stopped   ? "stopped by a signal"
+                                                                     : "all steps done",
+                                                    out->unwritten)
+                                   : NULL;
+        if (unsaid)
+            fprintf(l->say, "how the run ended is not in run.json: %s\n", xl_error_message(unsaid));
+        xl_error_free(unsaid);
+    }
+}
+
+static void loop_close(loop *l)
+{
+    for (uint32_t i = 0; i < l->nq; i++) {
+        xl_fence_free(l->q[i].done);
+        xl_array_free(l->q[i].b);
+    }
+    free(l->q);
+    xl_error *late = xl_saver_close(l->saver);
+    xl_error_free(late);
+    xl_data_close(l->data);
+    xl_setup_fini(&l->s);
+    xl_tb_close(l->tb);
+    xl_journal_close(&l->csv);
+    xl_journal_close(&l->memory);
+    xl_buf_fini(&l->rows);
+    xl_run_close(l->run);
+    if (l->lock >= 0)
+        close(l->lock);
+    if (l->mute)
+        fclose(l->mute);
+}
+
 xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opts, xl_loop_result *out)
 {
     xl_error *err = NULL;
@@ -786,11 +1016,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
                .last_loss = NAN,
                .eval_loss = NAN };
     struct sigaction was[HEEDED];
-    const int64_t *times;
-    char *dir = opts->dir ? xl_str_c(a, xl_str_of(opts->dir)) : NULL, *from = NULL;
-    int64_t at = 0;
+    char *dir = opts->dir ? xl_str_c(a, xl_str_of(opts->dir)) : NULL;
     bool heard = false, tried = false;
-    const char *why = "";
     if (!l.leads && (l.mute = fopen("/dev/null", "w")))
         l.say = l.mute;
     l.tty = isatty(fileno(l.say));
@@ -802,91 +1029,10 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
         err = XL_ERR(EXHAUSTED, "no memory for the loop");
         goto out;
     }
-    XL_DO(xl_data_open(c, false, &l.data));
-    if (c->eval_every) {                 /* what is wrong with it is said now, not at the first evaluation */
-        xl_data *valid = NULL;
-        XL_DO(xl_data_open(c, true, &valid));
-        xl_data_close(valid);
-    }
-    int n = xl_data_buckets(l.data, &times);
-    XL_DO(xl_setup_device(c, &l.s));
-    XL_DO(xl_setup_graphs(c, times, n, c->data.batch, &l.s));
-    if (!dir)
-        XL_DO(xl_run_make(a, c->runs, c->name, &dir));
-    out->dir = dir;
-    if ((!opts->dir || opts->fresh) && l.leads) { /* first of all: a run that is killed from here on can be resumed */
-        xl_buf y = { 0 };
-        xl_config kept = *c;                               /* a run is resumed and evaluated from any folder */
-        kept.data.train = whole_path(a, c->data.train);
-        kept.data.valid = whole_path(a, c->data.valid);
-        xl_config_write(&kept, &y);
-        err = xl_file_write_atomic(xl_path_join(a, dir, "config.yaml"), xl_buf_view(&y));
-        xl_buf_fini(&y);
-        if (err)
-            goto out;
-    }
-    if (l.leads)
-        XL_DO(lock_dir(&l, dir));
-    XL_DO(xl_run_open(dir, &l.run));
-    l.s.lane->run = l.run;
-    if (l.job)
-        xl_run_set_rank(l.run, (int)xl_job_me(l.job));
-    if (opts->dir && l.leads)
-        check_data(&l, dir);
-    if (l.leads)
-        XL_DO(write_run_json(&l, dir, NULL, 0));
-    XL_DO(xl_trainer_new(l.s.lane, l.s.g[0], &c->opt, (uint64_t)c->seed, &l.s.t));
-    l.s.t->how.keep = xl_config_keep(c);
-    char *ckpts = xl_path_join(a, dir, "checkpoints");
-    if (opts->dir)
-        XL_DO(find_checkpoint(&l, dir, ckpts, opts->from_scratch, opts->fresh, &from, &at));
-    if (from) {
-        xl_progress where;
-        XL_TRY(xl_ckpt_load(l.s.t, from, &where), "resuming");
-        l.step = at;
-        l.batches = where.batches;
-        if (where.seed != (uint64_t)c->seed)
-            fprintf(l.say, "the checkpoint was made with seed %llu: the data come in another order now\n",
-                    (unsigned long long)where.seed);
-    }
+    XL_DO(open_run(&l, opts, &dir, out));
+    XL_DO(restore(&l, opts, dir));
     out->from = l.step;
-    l.noted = from ? at : -1;
-    XL_DO(xl_saver_open(ckpts, c->keep, l.noted, l.job, &l.saver));
-    if (l.leads) {
-        XL_DO(open_csv(&l, dir, l.step));
-        xl_error_free(xl_tb_open(dir, &l.tb));
-    }
-    XL_DO(xl_data_start(l.data, l.batches));
-    int64_t units = xl_data_units(l.data);
-    if (c->data.batch > units)
-        fprintf(l.say,
-                "data.batch is %lld and the data are %lld %s: a step sees some of them more than once; data.batch=%lld "
-                "takes each at most once, "
-                "data.train names a larger file\n",
-                (long long)c->data.batch, (long long)units, xl_data_units_word(l.data), (long long)units);
-    if (!l.quiet) {
-        char count[32];
-        fprintf(l.say, "%s: %s parameters, %s\n", c->model.pattern, amount(count, (double)xl_graph_params(l.s.g[0])),
-                xl_lane_name(l.s.lane));
-        if (l.s.mesh.naxis)
-            say_mesh(&l);
-        fprintf(l.say, "data: %s\nrun:  %s%s\n", xl_data_about(l.data), dir, l.step ? " (resumed)" : "");
-        if (l.s.why[0])
-            fprintf(l.say, "no scan over layers: %s\n", l.s.why);
-        if (l.s.attention[0])
-            fprintf(l.say, "attention: %s\n", l.s.attention);
-        if (xl_data_cut(l.data))
-            fprintf(l.say, "%lld documents are longer than the largest bucket and are cut\n",
-                    (long long)xl_data_cut(l.data));
-    }
-    xl_event e;
-    xl_event_begin(l.run, &e, l.step ? "resume" : "start");
-    xl_json_put_int(&e.j, "step", l.step);
-    xl_json_put_text(&e.j, "device", xl_lane_name(l.s.lane));
-    xl_json_put_text(&e.j, "scan", l.s.why[0] ? l.s.why : "over repeated units");
-    if (l.s.attention[0])
-        xl_json_put_text(&e.j, "attention", l.s.attention);
-    xl_event_end(l.run, &e);
+    announce(&l, dir);
     listen(was);
     heard = true;
     if (l.job)
@@ -904,27 +1050,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
             print_line(&l, false);
             note_memory(&l);
         }
-        if (ev) {
-            int64_t tokens;
-            XL_TRY(evaluate(&l.s, c, c->eval_batches, &l.eval_loss, &tokens), "evaluating");
-            xl_event_begin(l.run, &e, "eval");
-            xl_json_put_int(&e.j, "step", l.step);
-            xl_json_put_num(&e.j, "nll", l.eval_loss);
-            xl_json_put_text(&e.j, "reduction", "mean over all tokens of all batches");
-            xl_json_put_int(&e.j, "tokens", tokens);
-            xl_participants who = participants(l.s.g[0]);
-            xl_json_put_int(&e.j, "participants", who.n);
-            if (who.over[0])
-                xl_json_put_text(&e.j, "over", who.over);
-            xl_event_end(l.run, &e);
-            xl_tb_scalar(l.tb, "eval/nll", l.step, l.eval_loss);
-            if (!l.quiet)
-                fprintf(l.say, "%sstep %lld  validation %.4f nats/token\n", l.tty ? "\r\033[K" : "", (long long)l.step,
-                        l.eval_loss);
-            l.last_print = xl_now();
-            l.last_step = l.step;
-            l.last_tokens = l.tokens;
-        }
+        if (ev)
+            XL_DO(evaluate_now(&l));
         if (c->save_every && l.step % c->save_every == 0 && l.step < c->steps) {
             XL_DO(settle(&l));
             XL_DO(save(&l));
@@ -935,45 +1062,14 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     XL_DO(settle(&l));
     print_line(&l, true);
     XL_DO(save(&l));
-    err = xl_saver_wait(l.saver);
-    for (int turn = 0; err && turn < 10 && xl_error_code(err) == XL_CODE_UNAVAILABLE;
-         turn++) { /* a disk that is full for a moment */
-        xl_sleep(0.5);
-        xl_error_free(err);
-        xl_progress where = { l.batches, (uint64_t)l.c->seed };
-        err = xl_saver_save(l.saver, l.s.t, l.step, &where);
-        if (!err)
-            err = xl_saver_wait(l.saver);
-    }
-    if (err) {
+    if ((err = last_checkpoint(&l))) {
         tried = true;
-        err =
-            xl_saver_last(l.saver) < 0
-                ? xl_error_wrap(
-                      err, "the last checkpoint (there is none before it: once there is room, resume begins at step 0)")
-                : xl_error_wrap(err, "the last checkpoint (once there is room, resume goes on from step %lld)",
-                                (long long)xl_saver_last(l.saver));
         goto out;
     }
     note_saved(&l);
     out->stopped = asked != 0;
     out->preempted = l.job && asked == SIGTERM;
-    why = out->preempted ? "preempted" : asked ? "a signal" : "all steps done";
-    int64_t observed = 0;                /* of the fullest device */
-    for (size_t i = 0; i < l.s.lane->place.n; i++) {
-        xl_device_memory used;
-        if (!l.s.lane->place.dev[i]->local)
-            continue;
-        xl_error *unsaid = xl_device_memory_read(l.s.lane->place.dev[i], &used);
-        observed = !unsaid && used.peak_in_use > observed ? used.peak_in_use : observed;
-        xl_error_free(unsaid);
-    }
-    xl_event_begin(l.run, &e, "stop");
-    xl_json_put_int(&e.j, "step", l.step);
-    xl_json_put_text(&e.j, "why", why);
-    if (observed > 0)
-        xl_json_put_int(&e.j, "observed_bytes", observed);
-    xl_event_end(l.run, &e);
+    note_stop(&l, out->preempted ? "preempted" : asked ? "a signal" : "all steps done");
     if (l.job)
         tell_compiles(&l);
     if (asked && (!l.quiet || out->preempted))
@@ -991,47 +1087,8 @@ out:
         note_text(&l, "failed", "error", xl_error_message(err));
         diagnose(&l, err);
     }
-    if (l.s.lane) {
-        out->device = xl_str_c(a, xl_str_of(xl_lane_name(l.s.lane)));
-        out->cache = l.s.cache ? xl_str_c(a, xl_str_of(xl_cache_dir(l.s.cache))) : NULL;
-    }
-    if (heard) {
-        put_rows(&l);
-        out->unwritten = missing(&l);
-        if (out->unwritten)
-            fprintf(l.say,
-                    "%llu rows and events could not be written down (the disk was full, or the folder is gone): "
-                    "run.json counts them\n",
-                    (unsigned long long)out->unwritten);
-        xl_error *unsaid = l.leads ? write_run_json(&l, dir,
-                                                    err              ? "failed"
-                                                    : out->preempted ? "preempted"
-                                                    : out->stopped   ? "stopped by a signal"
-                                                                     : "all steps done",
-                                                    out->unwritten)
-                                   : NULL;
-        if (unsaid)
-            fprintf(l.say, "how the run ended is not in run.json: %s\n", xl_error_message(unsaid));
-        xl_error_free(unsaid);
-    }
-    for (uint32_t i = 0; i < l.nq; i++) {
-        xl_fence_free(l.q[i].done);
-        xl_array_free(l.q[i].b);
-    }
-    free(l.q);
-    xl_error *late = xl_saver_close(l.saver);
-    xl_error_free(late);
-    xl_data_close(l.data);
-    xl_setup_fini(&l.s);
-    xl_tb_close(l.tb);
-    xl_journal_close(&l.csv);
-    xl_journal_close(&l.memory);
-    xl_buf_fini(&l.rows);
-    xl_run_close(l.run);
-    if (l.lock >= 0)
-        close(l.lock);
-    if (l.mute)
-        fclose(l.mute);
+    tell_end(&l, dir, err, heard, out);
+    loop_close(&l);
     ranked = false;
     out->step = l.step;
     out->loss = l.last_loss;

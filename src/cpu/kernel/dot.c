@@ -182,6 +182,95 @@ static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot 
                                     temp, d->copy_a || d->copy_b ? 2 : 0, &s);
 }
 
+/* Does the matrix kernel take these types? It sums in the type of the result, or wider. */
+static bool gemm_types(xl_gemm *g, xl_dtype l, xl_dtype r, xl_dtype o)
+{
+    if (!gemm_type(l, &g->a_type) || !gemm_type(r, &g->b_type) || !gemm_type(o, &g->c_type))
+        return false;
+    if (l == XL_F64 || r == XL_F64 || o == XL_F64)
+        return l == XL_F64 && r == XL_F64 && o == XL_F64;
+    if (xl_dtype_class(l) == XL_CLASS_FLOAT)
+        return xl_dtype_class(r) == XL_CLASS_FLOAT && xl_dtype_class(o) == XL_CLASS_FLOAT;
+    return o == XL_I32;
+}
+
+/* The batch dimensions, those joined that run on in both operands. */
+static axes join_batch(const axes *batch)
+{
+    axes bt = { .rank = 0, .count = 1 };
+    for (uint32_t i = 0; i < batch->rank; i++) {
+        if (batch->n[i] == 1)
+            continue;
+        uint32_t t = bt.rank;
+        if (t && bt.a[t - 1] == batch->a[i] * batch->n[i] && bt.b[t - 1] == batch->b[i] * batch->n[i]) {
+            bt.n[t - 1] *= batch->n[i];
+            bt.a[t - 1] = batch->a[i];
+            bt.b[t - 1] = batch->b[i];
+        } else {
+            add_axis(&bt, batch->n[i], batch->a[i], batch->b[i]);
+        }
+    }
+    return bt;
+}
+
+/* The copy of an operand (b: the second) that makes it dense, with its dimensions in the order of `all`. */
+static void copy_operand(xl_strided *v, const axes *const all[3], bool b, size_t elem)
+{
+    int64_t dim[XL_RANK_MAX], from[XL_RANK_MAX], to[XL_RANK_MAX];
+    uint32_t k = 0;
+    for (int t = 0; t < 3; t++)
+        for (uint32_t i = 0; i < all[t]->rank; i++)
+            dim[k] = all[t]->n[i], from[k++] = (b ? all[t]->b[i] : all[t]->a[i]) * (int64_t)elem;
+    xl_row_major(to, k, dim, elem);
+    xl_strided_init(v, elem, k, dim, to, from);
+}
+
+/* The product as matrices with strides; an operand that cannot be read like that is copied first. */
+static void plan_gemm(dot *d, const xl_extent *l, const xl_extent *r)
+{
+    xl_gemm *g = &d->g;
+    int64_t ma, ka, kb, nb;
+    bool a_ok = joins(&d->m, d->m.a, &ma) && joins(&d->k, d->k.a, &ka),
+         b_ok = joins(&d->n, d->n.b, &nb) && joins(&d->k, d->k.b, &kb);
+    axes bt = join_batch(&d->batch);
+    if (bt.rank > XL_GEMM_BATCH)
+        a_ok = b_ok = false;
+    if (!a_ok) {
+        copy_operand(&d->va, (const axes *const[]){ &d->batch, &d->m, &d->k }, false, l->elem);
+        d->copy_a = true;
+        ma = d->k.count, ka = 1;
+    }
+    if (!b_ok) {
+        copy_operand(&d->vb, (const axes *const[]){ &d->batch, &d->k, &d->n }, true, r->elem);
+        d->copy_b = true;
+        kb = d->n.count, nb = 1;
+    }
+    if (bt.rank > XL_GEMM_BATCH) {
+        bt = (axes){ .rank = 0, .count = 1 };
+        add_axis(&bt, d->batch.count, d->m.count * d->k.count, d->n.count * d->k.count);
+    } else if (bt.rank) {                                  /* a copied operand's batches are dense */
+        int64_t run = 1;
+        for (uint32_t i = bt.rank; i-- > 0; ) {
+            if (!a_ok)
+                bt.a[i] = run * d->m.count * d->k.count;
+            if (!b_ok)
+                bt.b[i] = run * d->n.count * d->k.count;
+            run *= bt.n[i];
+        }
+    }
+    g->m = (size_t)d->m.count, g->n = (size_t)d->n.count, g->k = (size_t)d->k.count;
+    g->a_row = ma, g->a_col = ka, g->b_row = kb, g->b_col = nb, g->c_row = d->n.count;
+    int64_t run = 1;
+    g->nbatch = bt.rank;
+    for (uint32_t i = bt.rank; i-- > 0; ) {
+        g->batch[i] = (size_t)bt.n[i];
+        g->a_batch[i] = bt.a[i];
+        g->b_batch[i] = bt.b[i];
+        g->c_batch[i] = run * d->m.count * d->n.count;
+        run *= bt.n[i];
+    }
+}
+
 static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb, xl_dims lc, xl_dims rc)
 {
     xl_extent l, r, o;
@@ -217,85 +306,8 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
     p->plan->flops += 2.0 * (double)o.count * (double)d->k.count;
     d->in = l.dtype;
     d->out = o.dtype;
-    xl_gemm *g = &d->g;
-    bool fl = xl_dtype_class(l.dtype) == XL_CLASS_FLOAT;
-    bool types = gemm_type(l.dtype, &g->a_type) && gemm_type(r.dtype, &g->b_type) && gemm_type(o.dtype, &g->c_type);
-    if (types) {                                           /* sums of the type the result has, or wider */
-        if (l.dtype == XL_F64 || r.dtype == XL_F64 || o.dtype == XL_F64)
-            types = l.dtype == XL_F64 && r.dtype == XL_F64 && o.dtype == XL_F64;
-        else if (fl)
-            types = xl_dtype_class(r.dtype) == XL_CLASS_FLOAT && xl_dtype_class(o.dtype) == XL_CLASS_FLOAT;
-        else
-            types = o.dtype == XL_I32;
-    }
-    if (types) {
-        int64_t ma, ka, kb, nb, x;
-        bool a_ok = joins(&d->m, d->m.a, &ma) && joins(&d->k, d->k.a, &ka),
-             b_ok = joins(&d->n, d->n.b, &nb) && joins(&d->k, d->k.b, &kb);
-        axes bt = { .rank = 0, .count = 1 };
-        for (uint32_t i = 0; i < d->batch.rank; i++) {     /* join batch dimensions that run on in both */
-            if (d->batch.n[i] == 1)
-                continue;
-            uint32_t t = bt.rank;
-            if (t && bt.a[t - 1] == d->batch.a[i] * d->batch.n[i] && bt.b[t - 1] == d->batch.b[i] * d->batch.n[i]) {
-                bt.n[t - 1] *= d->batch.n[i];
-                bt.a[t - 1] = d->batch.a[i];
-                bt.b[t - 1] = d->batch.b[i];
-            } else {
-                add_axis(&bt, d->batch.n[i], d->batch.a[i], d->batch.b[i]);
-            }
-        }
-        if (bt.rank > XL_GEMM_BATCH)
-            a_ok = b_ok = false;
-        (void)x;
-        if (!a_ok) {                                       /* to [batch, m, k] */
-            int64_t dim[XL_RANK_MAX], from[XL_RANK_MAX], to[XL_RANK_MAX];
-            uint32_t k = 0;
-            const axes *all[3] = { &d->batch, &d->m, &d->k };
-            for (int t = 0; t < 3; t++)
-                for (uint32_t i = 0; i < all[t]->rank; i++)
-                    dim[k] = all[t]->n[i], from[k++] = all[t]->a[i] * (int64_t)l.elem;
-            xl_row_major(to, k, dim, l.elem);
-            xl_strided_init(&d->va, l.elem, k, dim, to, from);
-            d->copy_a = true;
-            ma = d->k.count, ka = 1;
-        }
-        if (!b_ok) {                                       /* to [batch, k, n] */
-            int64_t dim[XL_RANK_MAX], from[XL_RANK_MAX], to[XL_RANK_MAX];
-            uint32_t k = 0;
-            const axes *all[3] = { &d->batch, &d->k, &d->n };
-            for (int t = 0; t < 3; t++)
-                for (uint32_t i = 0; i < all[t]->rank; i++)
-                    dim[k] = all[t]->n[i], from[k++] = all[t]->b[i] * (int64_t)r.elem;
-            xl_row_major(to, k, dim, r.elem);
-            xl_strided_init(&d->vb, r.elem, k, dim, to, from);
-            d->copy_b = true;
-            kb = d->n.count, nb = 1;
-        }
-        if (bt.rank > XL_GEMM_BATCH) {
-            bt = (axes){ .rank = 0, .count = 1 };
-            add_axis(&bt, d->batch.count, d->m.count * d->k.count, d->n.count * d->k.count);
-        } else if (bt.rank) {                              /* a copied operand's batches are dense */
-            int64_t run = 1;
-            for (uint32_t i = bt.rank; i-- > 0; ) {
-                if (!a_ok)
-                    bt.a[i] = run * d->m.count * d->k.count;
-                if (!b_ok)
-                    bt.b[i] = run * d->n.count * d->k.count;
-                run *= bt.n[i];
-            }
-        }
-        g->m = (size_t)d->m.count, g->n = (size_t)d->n.count, g->k = (size_t)d->k.count;
-        g->a_row = ma, g->a_col = ka, g->b_row = kb, g->b_col = nb, g->c_row = d->n.count;
-        int64_t run = 1;
-        g->nbatch = bt.rank;
-        for (uint32_t i = bt.rank; i-- > 0; ) {
-            g->batch[i] = (size_t)bt.n[i];
-            g->a_batch[i] = bt.a[i];
-            g->b_batch[i] = bt.b[i];
-            g->c_batch[i] = run * d->m.count * d->n.count;
-            run *= bt.n[i];
-        }
+    if (gemm_types(&d->g, l.dtype, r.dtype, o.dtype)) {
+        plan_gemm(d, &l, &r);
         return add(p, op, run_gemm, d, &va, &vb);
     }
     xl_dclass cls = xl_dtype_class(l.dtype);

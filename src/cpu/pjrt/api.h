@@ -39,7 +39,7 @@ typedef struct {
     int id, space;
     char text[64];
     xl_user *user;
-} xl_device_memory;
+} xl_memory_space;
 
 struct PJRT_DeviceDescription {
     int id, process;
@@ -50,7 +50,7 @@ struct PJRT_DeviceDescription {
 struct PJRT_Device {
     PJRT_Client *client;
     PJRT_DeviceDescription desc;
-    xl_device_memory memory[XL_SPACES];
+    xl_memory_space memory[XL_SPACES];
     PJRT_Memory *memory_list[XL_SPACES];
     PJRT_Device *self[1];
     _Atomic int64_t in_use, peak, allocs, largest;

@@ -169,10 +169,10 @@ static PJRT_Error *check_shape(PJRT_Buffer_Type type, const int64_t *dims, size_
     return NULL;
 }
 
-static int space_of(const PJRT_Memory *m) { return m ? ((const xl_device_memory *)m)->space : XL_SPACE_DEVICE; }
+static int space_of(const PJRT_Memory *m) { return m ? ((const xl_memory_space *)m)->space : XL_SPACE_DEVICE; }
 static PJRT_Error *pick_device(PJRT_Client *c, PJRT_Device *device, PJRT_Memory *memory, PJRT_Device **out)
 {
-    *out = memory ? ((xl_device_memory *)memory)->device : device ? device : &c->device[c->first];
+    *out = memory ? ((xl_memory_space *)memory)->device : device ? device : &c->device[c->first];
     if ((*out)->client != c)
         return xl_api_fail(XL_CODE_INVALID, "the device belongs to another client");
     if ((*out)->desc.process != c->process)
@@ -585,7 +585,7 @@ PJRT_Error *xl_PJRT_Buffer_CopyToDevice(PJRT_Buffer_CopyToDevice_Args *args)
 }
 PJRT_Error *xl_PJRT_Buffer_CopyToMemory(PJRT_Buffer_CopyToMemory_Args *args)
 {
-    return copy_to(args->buffer, ((xl_device_memory *)args->dst_memory)->device, space_of(args->dst_memory),
+    return copy_to(args->buffer, ((xl_memory_space *)args->dst_memory)->device, space_of(args->dst_memory),
                    &args->dst_buffer);
 }
 

@@ -92,7 +92,7 @@ static void *memory_get(PJRT_Memory *m, const void *key)
 {
     void *v = NULL;
     pthread_mutex_lock(&user_lock);
-    for (xl_user *u = ((xl_device_memory *)m)->user; u; u = u->next)
+    for (xl_user *u = ((xl_memory_space *)m)->user; u; u = u->next)
         if (u->key == key)
             v = u->value;
     pthread_mutex_unlock(&user_lock);
@@ -102,15 +102,15 @@ static void memory_set(PJRT_Memory *m, const void *key, void *value, void (*drop
 {
     xl_user *u, old = { 0 };
     pthread_mutex_lock(&user_lock);
-    for (u = ((xl_device_memory *)m)->user; u && u->key != key; u = u->next)
+    for (u = ((xl_memory_space *)m)->user; u && u->key != key; u = u->next)
         ;
     if (u) {
         old = *u;
         u->value = value;
         u->drop = drop;
     } else if ((u = malloc(sizeof *u))) {
-        *u = (xl_user){ key, value, drop, ((xl_device_memory *)m)->user };
-        ((xl_device_memory *)m)->user = u;
+        *u = (xl_user){ key, value, drop, ((xl_memory_space *)m)->user };
+        ((xl_memory_space *)m)->user = u;
     }
     pthread_mutex_unlock(&user_lock);
     if (old.drop && old.value)
@@ -118,7 +118,7 @@ static void memory_set(PJRT_Memory *m, const void *key, void *value, void (*drop
 }
 static const PJRT_Memory_FunctionTable memory_table = {
     .struct_size = PJRT_SIZE(PJRT_Memory_FunctionTable, set_user_data),
-    .instance_struct_size = sizeof(xl_device_memory),
+    .instance_struct_size = sizeof(xl_memory_space),
     .get_user_data = memory_get,
     .set_user_data = memory_set,
 };
@@ -126,35 +126,35 @@ static const PJRT_Memory_FunctionTable memory_table = {
 const char *const xl_space_kind[XL_SPACES] = { "device", "pinned_host" };
 PJRT_Error *xl_PJRT_Memory_Id(PJRT_Memory_Id_Args *args)
 {
-    args->id = ((xl_device_memory *)args->memory)->id;
+    args->id = ((xl_memory_space *)args->memory)->id;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Memory_Kind(PJRT_Memory_Kind_Args *args)
 {
-    args->kind = xl_space_kind[((xl_device_memory *)args->memory)->space];
+    args->kind = xl_space_kind[((xl_memory_space *)args->memory)->space];
     args->kind_size = strlen(args->kind);
     return NULL;
 }
 PJRT_Error *xl_PJRT_Memory_Kind_Id(PJRT_Memory_Kind_Id_Args *args)
 {
-    args->kind_id = 1 + ((xl_device_memory *)args->memory)->space;
+    args->kind_id = 1 + ((xl_memory_space *)args->memory)->space;
     return NULL;
 }
 PJRT_Error *xl_PJRT_Memory_DebugString(PJRT_Memory_DebugString_Args *args)
 {
-    args->debug_string = ((xl_device_memory *)args->memory)->text;
+    args->debug_string = ((xl_memory_space *)args->memory)->text;
     args->debug_string_size = strlen(args->debug_string);
     return NULL;
 }
 PJRT_Error *xl_PJRT_Memory_ToString(PJRT_Memory_ToString_Args *args)
 {
-    args->to_string = ((xl_device_memory *)args->memory)->text;
+    args->to_string = ((xl_memory_space *)args->memory)->text;
     args->to_string_size = strlen(args->to_string);
     return NULL;
 }
 PJRT_Error *xl_PJRT_Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args *args)
 {
-    args->devices = ((xl_device_memory *)args->memory)->device->self;
+    args->devices = ((xl_memory_space *)args->memory)->device->self;
     args->num_devices = 1;
     return NULL;
 }
@@ -349,8 +349,8 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
         describe(&d->desc, (int)i);
         d->desc.process = (int)process;
         for (int k = 0; k < XL_SPACES; k++) {
-            xl_device_memory *m = &d->memory[k];
-            *m = (xl_device_memory){ { &memory_table }, d, k * (int)n + (int)i, k, "", NULL };
+            xl_memory_space *m = &d->memory[k];
+            *m = (xl_memory_space){ { &memory_table }, d, k * (int)n + (int)i, k, "", NULL };
             snprintf(m->text, sizeof m->text, "xlane %s memory %d", xl_space_kind[k], (int)i);
             c->memories[i * XL_SPACES + (size_t)k] = d->memory_list[k] = &m->base;
         }
