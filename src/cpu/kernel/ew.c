@@ -420,6 +420,24 @@ typedef struct { int exp, man; } precision;
 REDUCE(reduce_f32, float, uint32_t, 23, 8)
 REDUCE(reduce_f64, double, uint64_t, 52, 11)
 
+/* Every op that these kernels serve has a row in ew.def: XL_EW_<op> is missing where one was forgotten. */
+enum {
+#define EW(op, f, i, c) XL_EW_##op,
+#include "cpu/kernel/ew.def"
+};
+#define SERVED_unary ~,
+#define SERVED_binary ~,
+#define SERVED_select ~,
+#define SERVED_clamp ~,
+#define SECOND(a, b, ...) b
+#define ROW_OF(name, served) SECOND(served XL_EW_##name, 0, 0)
+#define OP(name, text, in, out, regions, types, grad, shard, kernel, flags) ROW_OF(name, SERVED_##kernel),
+_Static_assert(sizeof((int[]){
+#include "ir/ops.def"
+               }) > 0, "");
+#undef ROW_OF
+#undef SECOND
+
 /* ---- finding ---------------------------------------------------------------------------------------------------- */
 xl_ew xl_ew_of(xl_arena *a, xl_opcode code, xl_dtype in, xl_dtype out)
 {

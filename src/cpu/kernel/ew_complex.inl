@@ -152,44 +152,12 @@ static void NAME(ne)(void *y_, const void *const *x_, size_t n, const void *ctx)
 }
 xl_ew_fn *NAME(xl_ew_compare)(int direction) { return direction == 0 ? NAME(eq) : direction == 1 ? NAME(ne) : NULL; }
 
+static xl_ew_fn *const NAME(none) = NULL;
 xl_ew_fn *NAME(xl_ew)(xl_opcode code)
 {
     switch (code) {
-    case XL_OP_ABS: return NAME(abs);
-    case XL_OP_CBRT: return NAME(cbrt);
-    case XL_OP_COSINE: return NAME(cosine);
-    case XL_OP_EXPONENTIAL: return NAME(exp);
-    case XL_OP_EXPONENTIAL_MINUS_ONE: return NAME(expm1);
-    case XL_OP_IMAG: return NAME(imag);
-    case XL_OP_REAL: return NAME(real);
-    case XL_OP_LOG: return NAME(log);
-    case XL_OP_LOG_PLUS_ONE: return NAME(log1p);
-    case XL_OP_LOGISTIC: return NAME(logistic);
-    case XL_OP_NEGATE: return NAME(negate);
-    case XL_OP_RSQRT: return NAME(rsqrt);
-    case XL_OP_SIGN: return NAME(sign);
-    case XL_OP_SINE: return NAME(sine);
-    case XL_OP_SQRT: return NAME(sqrt);
-    case XL_OP_TAN: case XL_OP_CHLO_TAN: return NAME(tan);
-    case XL_OP_TANH: return NAME(tanh);
-    case XL_OP_CHLO_ACOS: return NAME(acos);
-    case XL_OP_CHLO_ACOSH: return NAME(acosh);
-    case XL_OP_CHLO_ASIN: return NAME(asin);
-    case XL_OP_CHLO_ASINH: return NAME(asinh);
-    case XL_OP_CHLO_ATAN: return NAME(atan);
-    case XL_OP_CHLO_ATANH: return NAME(atanh);
-    case XL_OP_CHLO_CONJ: return NAME(conj);
-    case XL_OP_CHLO_COSH: return NAME(cosh);
-    case XL_OP_CHLO_SINH: return NAME(sinh);
-    case XL_OP_CHLO_SQUARE: return NAME(square);
-    case XL_OP_ADD: return NAME(add);
-    case XL_OP_SUBTRACT: return NAME(sub);
-    case XL_OP_MULTIPLY: return NAME(mul);
-    case XL_OP_DIVIDE: return NAME(div);
-    case XL_OP_POWER: return NAME(pow);
-    case XL_OP_ATAN2: return NAME(atan2);
-    case XL_OP_MAXIMUM: return NAME(max);
-    case XL_OP_MINIMUM: return NAME(min);
+#define EW(op, f, i, c) case XL_OP_##op: return NAME(c);
+#include "cpu/kernel/ew.def"
     default: return NULL;
     }
 }

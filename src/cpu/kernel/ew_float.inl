@@ -147,64 +147,12 @@ static void NAME(complex)(void *y_, const void *const *x_, size_t n, const void 
     }
 }
 
+static xl_ew_fn *const NAME(none) = NULL;
 xl_ew_fn *NAME(xl_ew)(xl_opcode code)
 {
     switch (code) {
-    case XL_OP_ABS: return NAME(abs);
-    case XL_OP_CBRT: return NAME(cbrt);
-    case XL_OP_CEIL: return NAME(ceil);
-    case XL_OP_COSINE: return NAME(cosine);
-    case XL_OP_EXPONENTIAL: return NAME(exp);
-    case XL_OP_EXPONENTIAL_MINUS_ONE: return NAME(expm1);
-    case XL_OP_FLOOR: return NAME(floor);
-    case XL_OP_IMAG: return NAME(zero);
-    case XL_OP_REAL: case XL_OP_CHLO_CONJ: return NAME(same);
-    case XL_OP_IS_FINITE: return NAME(is_finite);
-    case XL_OP_LOG: return NAME(log);
-    case XL_OP_LOG_PLUS_ONE: return NAME(log1p);
-    case XL_OP_LOGISTIC: return NAME(logistic);
-    case XL_OP_NEGATE: return NAME(negate);
-    case XL_OP_ROUND_NEAREST_AFZ: return NAME(round_afz);
-    case XL_OP_ROUND_NEAREST_EVEN: return NAME(round_even);
-    case XL_OP_RSQRT: return NAME(rsqrt);
-    case XL_OP_SIGN: return NAME(sign);
-    case XL_OP_SINE: return NAME(sine);
-    case XL_OP_SQRT: return NAME(sqrt);
-    case XL_OP_TAN: case XL_OP_CHLO_TAN: return NAME(tan);
-    case XL_OP_TANH: return NAME(tanh);
-    case XL_OP_CHLO_ACOS: return NAME(acos);
-    case XL_OP_CHLO_ACOSH: return NAME(acosh);
-    case XL_OP_CHLO_ASIN: return NAME(asin);
-    case XL_OP_CHLO_ASINH: return NAME(asinh);
-    case XL_OP_CHLO_ATAN: return NAME(atan);
-    case XL_OP_CHLO_ATANH: return NAME(atanh);
-    case XL_OP_CHLO_BESSEL_I1E: return NAME(bessel_i1e);
-    case XL_OP_CHLO_COSH: return NAME(cosh);
-    case XL_OP_CHLO_DIGAMMA: return NAME(digamma);
-    case XL_OP_CHLO_ERF: return NAME(erf);
-    case XL_OP_CHLO_ERF_INV: return NAME(erf_inv);
-    case XL_OP_CHLO_ERFC: return NAME(erfc);
-    case XL_OP_CHLO_IS_INF: return NAME(is_inf);
-    case XL_OP_CHLO_IS_NEG_INF: return NAME(is_neg_inf);
-    case XL_OP_CHLO_IS_POS_INF: return NAME(is_pos_inf);
-    case XL_OP_CHLO_LGAMMA: return NAME(lgamma);
-    case XL_OP_CHLO_SINH: return NAME(sinh);
-    case XL_OP_CHLO_SQUARE: return NAME(square);
-    case XL_OP_ADD: return NAME(add);
-    case XL_OP_SUBTRACT: return NAME(sub);
-    case XL_OP_MULTIPLY: return NAME(mul);
-    case XL_OP_DIVIDE: return NAME(div);
-    case XL_OP_REMAINDER: return NAME(rem);
-    case XL_OP_POWER: return NAME(pow);
-    case XL_OP_ATAN2: return NAME(atan2);
-    case XL_OP_MAXIMUM: return NAME(max);
-    case XL_OP_MINIMUM: return NAME(min);
-    case XL_OP_COMPLEX: return NAME(complex);
-    case XL_OP_CHLO_NEXT_AFTER: return NAME(next_after);
-    case XL_OP_CHLO_POLYGAMMA: return NAME(polygamma);
-    case XL_OP_CHLO_ZETA: return NAME(zeta);
-    case XL_OP_SELECT: return NAME(select);
-    case XL_OP_CLAMP: return NAME(clamp);
+#define EW(op, f, i, c) case XL_OP_##op: return NAME(f);
+#include "cpu/kernel/ew.def"
     default: return NULL;
     }
 }

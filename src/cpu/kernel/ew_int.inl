@@ -124,33 +124,12 @@ COMPARE(lt, <)
 #undef COMPARE
 static xl_ew_fn *const NAME(compare)[6] = { NAME(eq), NAME(ne), NAME(ge), NAME(gt), NAME(le), NAME(lt) };
 
+static xl_ew_fn *const NAME(none) = NULL;
 static xl_ew_fn *NAME(find)(xl_opcode code)
 {
     switch (code) {
-    case XL_OP_ABS: return NAME(abs);
-    case XL_OP_NEGATE: return NAME(negate);
-    case XL_OP_SIGN: return NAME(sign);
-    case XL_OP_NOT: return NAME(not);
-    case XL_OP_POPCNT: return NAME(popcnt);
-    case XL_OP_COUNT_LEADING_ZEROS: return NAME(clz);
-    case XL_OP_CHLO_SQUARE: return NAME(square);
-    case XL_OP_REAL: case XL_OP_CHLO_CONJ: return NAME(same);
-    case XL_OP_ADD: return NAME(add);
-    case XL_OP_SUBTRACT: return NAME(sub);
-    case XL_OP_MULTIPLY: return NAME(mul);
-    case XL_OP_DIVIDE: return NAME(div);
-    case XL_OP_REMAINDER: return NAME(rem);
-    case XL_OP_POWER: return NAME(pow);
-    case XL_OP_MAXIMUM: return NAME(max);
-    case XL_OP_MINIMUM: return NAME(min);
-    case XL_OP_AND: return NAME(and);
-    case XL_OP_OR: return NAME(or);
-    case XL_OP_XOR: return NAME(xor);
-    case XL_OP_SHIFT_LEFT: return NAME(shl);
-    case XL_OP_SHIFT_RIGHT_LOGICAL: return NAME(shr);
-    case XL_OP_SHIFT_RIGHT_ARITHMETIC: return NAME(shra);
-    case XL_OP_CHLO_MULHI: return NAME(mulhi);
-    case XL_OP_CLAMP: return NAME(clamp);
+#define EW(op, f, i, c) case XL_OP_##op: return NAME(i);
+#include "cpu/kernel/ew.def"
     default: return NULL;
     }
 }
