@@ -130,6 +130,34 @@ try:
 except RuntimeError as e:
     assert "XLANE_CPU_%s" in str(e) and "%s" in str(e), e
 """ % (name, value, name, word), **{"XLANE_CPU_" + name: value})
+ok &= run("sizes that come later", """
+import jax, jax.numpy as jnp, numpy as np
+from jax import export, lax
+v = np.linspace(0.5, 4, 12).astype(np.float32)
+f = jax.jit(lambda x: (lax.lgamma(x), lax.digamma(x), lax.erfc(x), lax.exp2(x)))
+a, = export.symbolic_shape("n")
+got = export.export(f, platforms=["xlane"])(jax.ShapeDtypeStruct((a,), np.float32)).call(v)
+for one, all in zip(got, f(v)):
+    np.testing.assert_allclose(one, all, rtol=2e-5, atol=2e-6)
+""")
+ok &= run("pivots", """
+import jax, numpy as np
+from jax import lax
+for shape, size in (((5,), 5), ((3, 4), 7), ((2, 2, 1), 1)):
+    p = np.random.default_rng(0).integers(0, max(size, 1), shape).astype(np.int32)
+    p = np.maximum(p, np.arange(shape[-1], dtype=np.int32)).reshape(shape)
+    want = np.tile(np.arange(size), shape[:-1] + (1,)).reshape(-1, size)
+    for row, swaps in zip(want, p.reshape(-1, shape[-1])):
+        for i, j in enumerate(swaps):
+            row[i], row[j] = row[j], row[i]
+    f = jax.jit(lambda p: lax.linalg.lu_pivots_to_permutation(p, size))
+    np.testing.assert_array_equal(f(p), want.reshape(shape[:-1] + (size,)))
+    assert "while" not in f.lower(p).as_text()
+none = np.zeros((2, 0), np.int32)
+np.testing.assert_array_equal(jax.jit(lambda p: lax.linalg.lu_pivots_to_permutation(p, 3))(none), [[0, 1, 2]] * 2)
+a = np.random.default_rng(0).standard_normal((3, 20, 20)).astype(np.float32)
+np.testing.assert_allclose(jax.vmap(jax.numpy.linalg.inv)(a) @ a, np.broadcast_to(np.eye(20), a.shape), atol=1e-3)
+""")
 ok &= run("unknown when compiling", """
 import os, jax, jax.numpy as jnp
 f = jax.jit(lambda x: x + 1)

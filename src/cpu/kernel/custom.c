@@ -86,6 +86,38 @@ static xl_error *plan_approx(xl_planner *p, const xl_op *op)
     return xl_plan_step(p, op, run_approx, d, 0);
 }
 
+/* ---- the swaps of rows that LU made, one after another, as a permutation ---------------------------------------- */
+static xl_error *run_permutation(const xl_step *s, xl_frame *f)
+{
+    const xl_extent *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
+    int64_t k = x->dims[x->rank - 1], m = y->dims[y->rank - 1];
+    const int32_t *swap = xl_in(s, f, 0);
+    int32_t *to = xl_out(s, f, 0);
+    for (int64_t b = 0; m && b < y->count / m; b++, to += m, swap += k) {
+        for (int64_t i = 0; i < m; i++)
+            to[i] = (int32_t)i;
+        for (int64_t i = 0; i < k; i++) {
+            int32_t j = swap[i], was = to[i];
+            if (j < 0 || j >= m)                           /* LAPACK gives none */
+                continue;
+            to[i] = to[j];
+            to[j] = was;
+        }
+    }
+    return NULL;
+}
+static xl_error *plan_permutation(xl_planner *p, const xl_op *op)
+{
+    const xl_type *x = op->nin == 1 ? xl_in_type(p->f, op, 0) : NULL,
+                  *y = op->nout == 1 ? xl_out_type(p->f, op, 0) : NULL;
+    bool ok = x && y && x->rank && x->rank == y->rank && x->dtype == XL_I32 && y->dtype == XL_I32 &&
+              x->dims[x->rank - 1] <= y->dims[y->rank - 1];
+    for (uint32_t d = 0; ok && d + 1 < x->rank; d++)
+        ok = x->dims[d] == y->dims[d];
+    return ok ? xl_plan_step(p, op, run_permutation, NULL, 0)
+              : xl_plan_unsupported(p, op, "its operand or result is no list of i32 for each matrix");
+}
+
 xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
 {
     xl_str name = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
@@ -103,6 +135,8 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
         return xl_plan_host(p, op);
     if (xl_str_is(name, "ApproxTopK"))
         return plan_approx(p, op);
+    if (xl_str_is(name, "xlane_lu_pivots_to_permutation"))
+        return plan_permutation(p, op);
     if (xl_str_is(name, "dce_sink") && op->nout == 0)      /* it only keeps its operand alive */
         return NULL;
     if (xl_str_is(name, "xlane_inspect_sharding") && op->nin == 1 &&

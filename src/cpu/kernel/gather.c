@@ -108,11 +108,23 @@ typedef struct {
     xl_dtype it;
     size_t elem;
     xl_strided line;
+    const int64_t *from;                                   /* of gather_across: where each index leads */
 } gjob;
 
 enum {
     MISS = 31
 }; /* to find where a window lies, and to wait for it, takes as long as to copy so many elements more */
+
+static int64_t leads_to(const gjob *j, const spot *s)
+{
+    const indexing *x = j->x;
+    int64_t from = s->share;
+    for (uint32_t k = 0; k < x->nmap; k++) {
+        int64_t v = xl_read_index(j->idx, j->it, s->idx + k * x->index_step);
+        from += (v < 0 ? 0 : v > x->map_most[k] ? x->map_most[k] : v) * x->map_stride[k];
+    }
+    return from;
+}
 
 static void gather_part(void *ctx, size_t begin, size_t end)
 {
@@ -120,17 +132,38 @@ static void gather_part(void *ctx, size_t begin, size_t end)
     const indexing *x = j->x;
     for (size_t b = begin; b < end; b++) {
         spot s = at_batch(x, (int64_t)b);
-        int64_t from = s.share;
-        for (uint32_t k = 0; k < x->nmap; k++) {
-            int64_t v = xl_read_index(j->idx, j->it, s.idx + k * x->index_step);
-            from += (v < 0 ? 0 : v > x->map_most[k] ? x->map_most[k] : v) * x->map_stride[k];
-        }
+        int64_t from = leads_to(j, &s);
         if (x->nw == 1)
             memcpy(j->y + (size_t)s.out * j->elem, j->op + (size_t)from * j->elem, j->elem);
         else
             xl_strided_run(&j->line, j->y + (size_t)s.out * j->elem, j->op + (size_t)from * j->elem, NULL);
     }
 }
+
+/* Results of neighbouring indices lie side by side, those of a window far apart (columns of a matrix): line by line. */
+static bool across(const indexing *x)
+{
+    return x->nbatch == 1 && x->batch_out[0] == 1 && x->nb >= 8 && x->nw >= 8 && x->line.rank == 1 && x->line.to[0] > 1;
+}
+static void gather_across(void *ctx, size_t begin, size_t end)
+{
+    const gjob *j = ctx;
+    size_t n = (size_t)j->x->nb, e = j->elem;
+    for (size_t w = begin; w < end; w++) {
+        char *to = j->y + (int64_t)w * j->line.to[0];
+        const char *op = j->op + (int64_t)w * j->line.from[0];
+        if (e == 4)
+            for (size_t b = 0; b < n; b++)
+                memcpy(to + b * 4, op + j->from[b] * 4, 4);
+        else if (e == 8)
+            for (size_t b = 0; b < n; b++)
+                memcpy(to + b * 8, op + j->from[b] * 8, 8);
+        else
+            for (size_t b = 0; b < n; b++)
+                memcpy(to + b * e, op + j->from[b] * (int64_t)e, e);
+    }
+}
+
 static xl_error *run_gather(const xl_step *s, xl_frame *f)
 {
     const indexing *x = s->data;
@@ -140,6 +173,19 @@ static xl_error *run_gather(const xl_step *s, xl_frame *f)
     j.line.elem = j.elem;
     for (uint32_t k = 0; k < j.line.rank; k++)
         j.line.to[k] *= (int64_t)j.elem, j.line.from[k] *= (int64_t)j.elem;
+    if (across(x)) {
+        int64_t *from = malloc((size_t)x->nb * sizeof *from);
+        if (!from)
+            return XL_ERR(EXHAUSTED, "no memory to gather");
+        for (int64_t b = 0; b < x->nb; b++) {
+            spot at = at_batch(x, b);
+            from[b] = leads_to(&j, &at);
+        }
+        j.from = from;
+        xl_pool_for(f->pool, (size_t)x->nw, (size_t)(8192 / x->nb + 1), gather_across, &j);
+        free(from);
+        return NULL;
+    }
     int64_t each = x->nw + MISS;
     if (x->nb * each < 1 << 14)
         gather_part(&j, 0, (size_t)x->nb);

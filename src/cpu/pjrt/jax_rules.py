@@ -205,6 +205,7 @@ def keep_functions():
     """JAX and jaxlib write these as formulas of other ops before a plugin sees them, with errors of up to thousands of
     units in the last place. As a composite the formula comes along for other readers, and this device computes the
     function that it is named after."""
+    from jax._src import core
     from jax._src.interpreters import mlir
     from jax._src.lax import lax, special
     from jax._src.lib.mlir import ir
@@ -213,6 +214,8 @@ def keep_functions():
 
     def composite(name, formula):
         def lower(ctx, x, **params):
+            if not core.is_constant_shape(ctx.avals_in[0].shape):  # sizes are put in later, but not into composites
+                return formula(ctx, x, **params)
             function = func.FuncOp("xlane_" + name, ir.FunctionType.get([x.type], [x.type]),
                                    ip=ir.InsertionPoint.at_block_begin(ctx.module_context.module.body))
             function.attributes["sym_visibility"] = ir.StringAttr.get("private")
@@ -238,6 +241,22 @@ def keep_functions():
         formula = mlir._lowerings[p].rule
         rule = exp2(formula) if p is lax.exp2_p else composite(p.name, formula)
         mlir._platform_specific_lowerings[platform][p] = mlir.LoweringRuleEntry(rule, False)
+
+def permute_pivots():
+    """On a CPU JAX writes the permutation that the pivots of LU make as a loop with a turn for each row."""
+    from jax._src import core, ffi
+    from jax._src.interpreters import mlir
+    from jax._src.lax import linalg
+    p = linalg.lu_pivots_to_permutation_p
+    formula = mlir._lowerings[p].rule
+
+    def lower(ctx, pivots, **params):
+        aval, = ctx.avals_out
+        if not core.is_constant_shape(aval.shape):
+            return formula(ctx, pivots, **params)
+        out, = ffi.build_ffi_lowering_function("xlane_lu_pivots_to_permutation")(ctx, pivots).results
+        return [mlir.lower_with_sharding_in_types(ctx, out, aval)]
+    mlir._platform_specific_lowerings[platform][p] = mlir.LoweringRuleEntry(lower, False)
 
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
 served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu",
@@ -275,6 +294,7 @@ def setup():
         inspect_shardings()
         partition_calls()
         keep_functions()
+        permute_pivots()
 
 ctypes.CFUNCTYPE(None, ctypes.c_void_p)(set_callback_at)(ctypes.cast(trampoline, ctypes.c_void_p).value)
 setup()
