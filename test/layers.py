@@ -33,7 +33,7 @@ def main():
     rows, seen, wrong = table(), set(), {}
     for folder, _, files in os.walk(os.path.join(ROOT, "src")):
         for name in files:
-            if not re.search(r"\.(c|h|inl|def)$", name) or re.search(r"_(test|fuzz)\.c$", name):
+            if not re.search(r"\.(c|h|inl|def)$", name) or re.search(r"_(test|fuzz)\.[ch]$", name):
                 continue
             path = os.path.relpath(os.path.join(folder, name), os.path.join(ROOT, "src"))
             here = room(path)
