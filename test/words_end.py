@@ -1,6 +1,7 @@
 """How a run ended is said as it was: killed, crashed, failed or done; by the receipt, classify, catalog and top."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,12 +86,49 @@ def _():
                  if e["event"] == "attach")
     p.kill()
     p.wait()
+    for verb in (["receipt", "show"], ["classify"]):
+        text = xlane(*verb, folder, status=1)
+        assert "its process %d goes on" % child in text and "killed together" not in text, text
     os.kill(child, signal.SIGKILL)
     while os.path.exists("/proc/%d" % child) and " Z " not in open("/proc/%d/stat" % child).read():
         time.sleep(0.05)
     for verb in (["receipt", "show"], ["classify"]):
         text = xlane(*verb, folder, status=1)
         assert "killed together with `xlane run`" in text and "dmesg" in text and "has not ended" not in text, text
+        assert "goes on" not in text and "by itself" not in text, text
+
+
+@check("W6_a_failed_execution_is_told_and_classified")
+def _():
+    folder, _ = python("too_large", STEPS % "print(jax.jit(lambda n: jnp.zeros((1 << 20, 1 << 20)) + n)(1.0))",
+                       status=1)
+    text, cause = xlane("explain", folder), json.loads(xlane("classify", "--json", folder))
+    assert re.search(r"^`_lambda` failed when it ran: .*no host memory for a buffer of 4398046511104 bytes; `xlane classify`",
+                     text, re.M), text
+    assert cause["cause"] != "unknown" and cause["verdict"] == "smaller", cause
+    folder, _ = python("small", STEPS % "", status=0)
+    assert "failed when it ran" not in xlane("explain", folder), xlane("explain", folder)
+
+
+@check("W6_launcher_killed_alone")
+def _():
+    runs, end = os.path.join(TMP, "runs-alone"), os.path.join(TMP, "alone-ends")
+    path = script("alone.py", STEPS % ("print('ready', flush=True)\nimport os\nwhile not os.path.exists(%r): "
+                                       "time.sleep(0.05)" % end))
+    p = subprocess.Popen([XLANE, "run", "--runs", runs, "--cache", "off", "--name", "alone", "--", sys.executable,
+                          path], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert p.stdout.readline() == "ready\n"
+    folder = os.path.join(runs, [d for d in os.listdir(runs) if d != "contracts"][0])
+    child = next(e["pid"] for e in map(json.loads, open(os.path.join(folder, "events.jsonl")))
+                 if e["event"] == "attach")
+    p.kill()
+    p.wait()
+    open(end, "w").close()
+    while os.path.exists("/proc/%d" % child) and " Z " not in open("/proc/%d/stat" % child).read():
+        time.sleep(0.05)
+    for verb in (["receipt", "show"], ["classify"]):
+        text = xlane(*verb, folder, status=1)
+        assert "its process %d came to its end by itself" % child in text and "killed together" not in text, text
 
 
 done()

@@ -147,6 +147,8 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
         xl_buf_putc(&b, '\n');
     xl_buf_printf(&b, "%d compiled, %d from the cache, %d from the frontend's own cache, %d failed\n", v.compiled,
                   v.cached, v.loaded, v.failed);
+    if (!v.nunit)
+        xl_cli_exit(cli, XL_EXIT_FAILED);
     xl_triage_say(&v, &b);
     if (v.torch && !v.lines && (v.shape || v.policy || v.branch))
         xl_buf_puts(&b, "these programs carry no source lines: --profile debug-recompile has PyTorch/XLA add them (it "

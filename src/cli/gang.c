@@ -137,7 +137,7 @@ static xl_error *start(const xl_gang *g, member *m, int rank, const int port[3],
         dup2(out[1], 1), dup2(err[1], 2);
         name_rank(rank, g->n, port);
         execvp(g->argv[0], g->argv);
-        fprintf(stderr, "xlane: %s: %s\n", g->argv[0], strerror(errno));
+        fprintf(stderr, "xlane: %s: %s; nothing ran: check the command and its path\n", g->argv[0], strerror(errno));
         _exit(errno == ENOENT ? 127 : 126);
     }
     close(out[1]), close(err[1]);

@@ -335,7 +335,7 @@ static xl_error *attempt(char **argv, xl_tail *t, int *status)
         if (words[1] >= 0)
             dup2(words[1], 2);
         execvp(argv[0], argv);
-        fprintf(stderr, "xlane: %s: %s\n", argv[0], strerror(errno));
+        fprintf(stderr, "xlane: %s: %s; nothing ran: check the command and its path\n", argv[0], strerror(errno));
         _exit(errno == ENOENT ? 127 : 126);
     }
     if (words[1] >= 0)
@@ -767,7 +767,12 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     if (leads && link)
         unlink(link);
     const char *off = getenv("XLANE_GUARD");
-    if (!attached && !(off && !strcmp(off, "off")))
+    bool guarding = !(off && !strcmp(off, "off")) && code != 127; /* 127: the command was not found */
+    if (!attached && code && guarding)
+        fprintf(stderr, "xlane: it ended with status %d and had loaded no PJRT plugin under the guard, so nothing was "
+                        "recorded; what it printed says why it failed\n",
+                code);
+    else if (!attached && guarding)
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin "
                         "is built in (JAX's own cpu is), or it is a static or setuid program; nothing was guarded. On "
                         "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which can be\n");

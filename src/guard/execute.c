@@ -136,6 +136,20 @@ bool guard_number_read(guard_state *g, int64_t n)
     return false;
 }
 
+/* A program that compiled and failed when it ran (no memory for its results), the first few times. */
+static void failed(guard_state *g, const char *module, const char *text, size_t n)
+{
+    static atomic_uint told;
+    xl_event e;
+    if (atomic_fetch_add(&told, 1) >= 8)
+        return;
+    xl_event_begin(g->run, &e, "execute");
+    xl_json_put_text(&e.j, "module", module);
+    xl_json_put_int(&e.j, "step", (int64_t)g->step);
+    xl_json_put_str(&e.j, "error", (xl_str){ text, n });
+    xl_event_end(g->run, &e);
+}
+
 typedef struct { guard_plugin *p; xl_module_metrics *mm; uint64_t step; } finish;
 
 static void step_done(guard_state *g, xl_module_metrics *mm, uint64_t step)
@@ -148,8 +162,11 @@ static void step_done(guard_state *g, xl_module_metrics *mm, uint64_t step)
 static void finished(PJRT_Error *err, void *ctx)
 {
     finish *f = ctx;
-    if (err)
-        xl_error_free(guard_take(f->p, err, "PJRT_Event_OnReady"));
+    if (err) {
+        xl_error *why = guard_take(f->p, err, "PJRT_Event_OnReady");
+        failed(f->p->g, xl_module_metrics_name(f->mm), xl_error_message(why), strlen(xl_error_message(why)));
+        xl_error_free(why);
+    }
     step_done(f->p->g, f->mm, f->step);
     free(f);
 }
@@ -204,6 +221,11 @@ PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *a
     PJRT_Error *err = p->real->PJRT_LoadedExecutable_Execute(args);
     xl_metrics_time(g->metrics, mm, XL_M_ExecuteTime, xl_now() - t);
     guard_land(f);
+    if (err) {
+        PJRT_Error_Message_Args m = { .struct_size = sizeof m, .error = err };
+        p->real->PJRT_Error_Message(&m);
+        failed(g, mm ? xl_module_metrics_name(mm) : "an executable", m.message, m.message_size);
+    }
     if (recorded)
         guard_record_after(p, recorded, args, err != NULL);
     if (e && e->spmd && !err)

@@ -296,6 +296,23 @@ xl_run_info xl_run_about(xl_arena *a, const char *dir)
     return info;
 }
 
+/* Of the guarded processes: one that still goes on, and one that came to its end by itself; 0: none. */
+static void processes(xl_arena *a, const char *dir, int64_t *going, int64_t *left)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *what = xl_node_get(e[i], "event"), *pid = xl_node_get(e[i], "pid");
+        if (!what || !pid || pid->i <= 0)
+            continue;
+        if (xl_str_is(what->s, "exit"))
+            *left = pid->i;
+        if (xl_str_is(what->s, "attach") && (kill((pid_t)pid->i, 0) == 0 || errno == EPERM))
+            *going = pid->i;
+    }
+}
+
 xl_str xl_run_unended(xl_arena *a, const char *dir)
 {
     xl_run_info info = xl_run_about(a, dir);
@@ -305,6 +322,19 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
     if (kill((pid_t)pid->i, 0) == 0 || errno == EPERM)
         return xl_strf(a, "it began at %.*s and has not ended: `xlane run` is process %lld",
                        XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
+    int64_t going = 0, left = 0;
+    processes(a, dir, &going, &left);
+    if (going)
+        return xl_strf(a,
+                       "it began at %.*s and `xlane run` (process %lld) is gone, but its process %lld goes on: `xlane "
+                       "top` shows it; how it ends will not be recorded",
+                       XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i, (long long)going);
+    if (left)
+        return xl_strf(a,
+                       "it began at %.*s, `xlane run` (process %lld) was killed, and its process %lld came to its end "
+                       "by itself, with a status that nothing recorded: see what it printed; `xlane explain` has what "
+                       "was seen until then",
+                       XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i, (long long)left);
     return xl_strf(a,
                    "it began at %.*s and was killed together with `xlane run` (process %lld is gone), so nothing "
                    "recorded how it ended; "

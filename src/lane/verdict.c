@@ -449,12 +449,25 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b)
         xl_buf_printf(
             b, "%s%d compile%s of %zu other module%s (initialisers, eager ops, library functions): --all lists them\n",
             steps ? "beside that " : "", compiles, compiles == 1 ? "" : "s", other, other == 1 ? "" : "s");
+    for (size_t i = 0; i < v->nevent; i++) {
+        const xl_node *e = v->event[i];
+        xl_str error = str_of(e, "error");
+        if (is(e, "event", "client") && !flag(e, "ok"))
+            xl_buf_printf(b, "the client did not start: %.*s\n", XL_FMT(error));
+        else if (is(e, "event", "execute") && error.n)
+            xl_buf_printf(b, "`%.*s` failed when it ran: %.*s; `xlane classify` says what that means for a retry\n",
+                          XL_FMT(person_name(str_of(e, "module"))), XL_FMT(error));
+    }
     if (!v->nunit)
         xl_buf_puts(b, "nothing was compiled\n");
 }
 
 void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
 {
+    if (!v->nunit) {
+        xl_buf_puts(b, "shapes, policy and branches: not recorded, since nothing was compiled\n");
+        return;
+    }
     xl_buf_printf(b, "did input shapes change?                     %s\n", v->shape ? "yes" : "no");
     xl_buf_printf(b, "did the runtime profile or SPMD policy move? %s\n", v->policy ? "yes" : "no");
     xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : "no");

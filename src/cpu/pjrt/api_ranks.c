@@ -71,7 +71,11 @@ xl_error *xl_client_ranks_read(const PJRT_Client_Create_Args *args, xl_client_ra
     if (r->n < 1 || r->n > PROCESSES_MAX || r->me < 0 || r->me >= r->n)
         return XL_ERR(INVALID, "node_id %lld of num_nodes %lld: the first counts from 0, the second is from 1 to %d",
                       (long long)r->me, (long long)r->n, PROCESSES_MAX);
-    return xl_ranks_alone(r->n, "Call jax.distributed.initialize() before the first use of a device, or start the "
+    const char *by = xl_ranks_seen().launcher;
+    return xl_ranks_alone(r->n,
+                          by && !strcmp(by, "xlane run -n")
+                              ? "Call jax.distributed.initialize() before the first use of a device"
+                              : "Call jax.distributed.initialize() before the first use of a device, or start the "
                                 "processes with `xlane run -n`");
 }
 
