@@ -100,8 +100,10 @@ def _():
 
 @check("W6_a_failed_execution_is_told_and_classified")
 def _():
-    folder, _ = python("too_large", STEPS % "print(jax.jit(lambda n: jnp.zeros((1 << 20, 1 << 20)) + n)(1.0))",
-                       status=1)
+    folder, _ = python("too_large", STEPS % """
+import resource  # 4 TiB are refused on every machine, whatever it promises
+resource.setrlimit(resource.RLIMIT_AS, (1 << 38, 1 << 38))
+print(jax.jit(lambda n: jnp.zeros((1 << 20, 1 << 20)) + n)(1.0))""", status=1)
     text, cause = xlane("explain", folder), json.loads(xlane("classify", "--json", folder))
     assert re.search(r"^`_lambda` failed when it ran: .*no host memory for a buffer of 4398046511104 bytes; `xlane classify`",
                      text, re.M), text
