@@ -213,3 +213,18 @@ xl_str xl_proc_words(xl_arena *a, const xl_proc_result *r)
         return xl_strf(a, "ended by signal %d (%s)", r->signal, strsignal(r->signal));
     return xl_strf(a, "exited with %d", r->status);
 }
+
+bool xl_pid_alive(int64_t pid)
+{
+    char path[64], text[512];
+    if (pid <= 0 || pid > INT32_MAX || (kill((pid_t)pid, 0) && errno != EPERM))
+        return false;
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = 0;
+    const char *name = strrchr(text, ')');                 /* "PID (NAME) STATE ..." */
+    return !(name && name[1] == ' ' && (name[2] == 'Z' || name[2] == 'X'));
+}

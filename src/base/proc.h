@@ -38,4 +38,7 @@ bool xl_proc_write(int fd, const void *p, size_t n);
 /* "exited with 3", "ended by signal 6 (Aborted)", "did not end within 5 s". */
 xl_str xl_proc_words(xl_arena *a, const xl_proc_result *r);
 
+/* The process is there and runs; one that ended and that nobody waited for does not. */
+bool xl_pid_alive(int64_t pid);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static xl_arena a;
@@ -21,6 +22,17 @@ TEST(proc_gives_output_and_status)
     CHECK_STR(r.out.p, "out\nno input\n");
     CHECK_STR(r.err.p, "err\n");
     CHECK(xl_str_is(xl_proc_words(&a, &r), "exited with 3"));
+}
+
+TEST(proc_that_ended_is_not_alive)
+{
+    siginfo_t ended;
+    pid_t pid = fork();
+    if (!pid)
+        _exit(0);
+    CHECK(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT) == 0);   /* it has ended, and nobody waited for it */
+    CHECK(!xl_pid_alive(pid) && xl_pid_alive(getpid()) && !xl_pid_alive(0) && !xl_pid_alive(-1));
+    CHECK(waitid(P_PID, (id_t)pid, &ended, WEXITED) == 0 && !xl_pid_alive(pid));
 }
 
 TEST(proc_environment)

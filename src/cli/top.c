@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/proc.h"
 #include "base/time.h"
 #include "cli/cli.h"
 #include "lane/memory_csv.h"
@@ -129,8 +130,6 @@ static void read_training(xl_arena *a, const char *dir, view *v)
     }
 }
 
-static bool alive(int pid) { return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM); }
-
 static xl_error *look(xl_arena *a, const char *dir, view *v)
 {
     xl_error *err = NULL;
@@ -167,7 +166,7 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
         v->seconds = num_of(about.json, "seconds");
     bool any = false;
     for (size_t i = 0; i < v->np; i++)
-        any |= alive(v->p[i].pid);
+        any |= xl_pid_alive(v->p[i].pid);
     if (v->np && !any)
         v->ended = true;
 out:

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/journal.h"
+#include "base/proc.h"
 #include "base/time.h"
 
 struct xl_run {
@@ -308,7 +308,7 @@ static void processes(xl_arena *a, const char *dir, int64_t *going, int64_t *lef
             continue;
         if (xl_str_is(what->s, "exit"))
             *left = pid->i;
-        if (xl_str_is(what->s, "attach") && (kill((pid_t)pid->i, 0) == 0 || errno == EPERM))
+        if (xl_str_is(what->s, "attach") && xl_pid_alive(pid->i))
             *going = pid->i;
     }
 }
@@ -319,7 +319,7 @@ xl_str xl_run_unended(xl_arena *a, const char *dir)
     const xl_node *pid = xl_node_get(info.json, "launcher"), *began = xl_node_get(info.json, "began");
     if (!pid || pid->i <= 0 || xl_node_get(info.json, "ended"))
         return (xl_str){ "", 0 };
-    if (kill((pid_t)pid->i, 0) == 0 || errno == EPERM)
+    if (xl_pid_alive(pid->i))
         return xl_strf(a, "it began at %.*s and has not ended: `xlane run` is process %lld",
                        XL_FMT(began ? began->s : XL_STR("?")), (long long)pid->i);
     int64_t going = 0, left = 0;
