@@ -26,8 +26,8 @@ def main():
     from jax._src.lib import _jax
     from jax._src.lib.mlir import ir
     from jaxlib import xla_client
+    folder = corpus.make()                                   # before the switch: its programs are written without it
     jax.config.update("jax_enable_x64", True)
-    folder = corpus.make()
     backend = xla_bridge.get_backend("cpu")
     device = backend.local_devices()[0]
     names = sys.argv[1:] or sorted(f[:-5] for f in os.listdir(folder) if f.endswith(".mlir")
