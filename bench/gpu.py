@@ -1,7 +1,7 @@
 """Training speed on a GPU: `xlane train` beside JAX with cuDNN's attention and PyTorch with torch.compile.
 
     ./x bench gpu                       or, where nothing can be built:  XLANE=/path/to/xlane python3 bench/gpu.py
-    [MODEL ...]
+    [MODEL ...] [zipf | uniform] [ROW ...]      rows: xlane, scan, hasty, jax, torch
 
 One model for all (the blocks of `A*N`: RMSNorm, rotary positions, causal attention, SwiGLU; tied embedding, bf16
 compute, f32 masters, AdamW with clip), one token file for all. Zipf tokens are drawn with probability 1/rank over
@@ -197,8 +197,12 @@ def rows(name, m, file, folder):
     x = lambda *words: lambda: run_xlane(m, file, folder, *words)
     return {"xlane": x("model.scan=false"), "xlane, scan over layers": x("model.scan=true"),
             "xlane, nondeterministic": x("model.scan=false", "train.deterministic=false"),
-            "JAX, cuDNN attention": lambda: peer("jax", name, file), "PyTorch, torch.compile": lambda: peer("torch",
-                name, file)}
+            "JAX, cuDNN attention": lambda: peer("jax", name, file),
+            "PyTorch, torch.compile": lambda: peer("torch", name, file)}
+
+
+ROWS = dict(xlane="xlane", scan="xlane, scan over layers", hasty="xlane, nondeterministic",
+            jax="JAX, cuDNN attention", torch="PyTorch, torch.compile")
 
 
 def main():
@@ -207,6 +211,7 @@ def main():
     asked = [a for a in sys.argv[1:] if not a.startswith("-")]
     kinds, only = [a for a in asked if a in ("zipf", "uniform")] or ["zipf",
         "uniform"], [a for a in asked if a in MODELS] or list(MODELS)
+    wanted = [ROWS[a] for a in asked if a in ROWS] or list(ROWS.values())
     with tempfile.TemporaryDirectory() as folder:
         for kind in kinds:
             file = os.path.join(folder, kind + ".bin")
@@ -215,6 +220,8 @@ def main():
                 best, m = {}, MODELS[name]
                 for _ in range(TURNS):
                     for row, run in rows(name, m, file, folder).items():
+                        if row not in wanted:
+                            continue
                         got = run()
                         if "error" in got:
                             best.setdefault(row, got)
@@ -223,7 +230,7 @@ def main():
                         got = dict(ms=statistics.median(ms), steady=statistics.mean(got["ms"][n // 4:n // 2]) / statistics.mean(got["ms"][-(n // 4):]), peak=got["peak"])
                         if "ms" not in best.get(row, {}) or got["ms"] < best[row]["ms"]:
                             best[row] = got
-                torch = best["PyTorch, torch.compile"].get("ms")
+                torch = best.get("PyTorch, torch.compile", {}).get("ms")
                 for row, b in best.items():
                     if "error" in b:
                         print(f"{name:9} {kind:8} {row:26} failed: {b['error'][:160]}", flush=True)

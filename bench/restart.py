@@ -17,6 +17,9 @@ SIZES = sys.argv[1:5] or ["256", "4", "8", "128"]
 STEPS = sys.argv[5] if len(sys.argv) > 5 else "31"
 
 
+NAMES = "compiled anew", "JAX's own cache", "xlane run", "xlane run, grows"
+
+
 def main():
     env = dict(os.environ)
     if "JAX_PLATFORMS" not in env:
@@ -28,10 +31,13 @@ def main():
         guard = [XLANE, "run", f"--cache={folder}/ours", f"--runs={folder}/runs", "--"]
         os.mkdir(folder + "/ours", 0o700)
         for turn in range(TIMES + 1):
-            for name, command in (("compiled anew", gpt("none")), ("JAX's own cache", gpt(folder + "/jax")),
-                                  ("xlane run", guard + gpt("none"))):
+            grow = dict(env, XLA_PYTHON_CLIENT_PREALLOCATE="false")
+            for name, command, where in (("compiled anew", gpt("none"), env),
+                                         ("JAX's own cache", gpt(folder + "/jax"), env),
+                                         ("xlane run", guard + gpt("none"), env),
+                                         ("xlane run, grows", guard + gpt("none"), grow)):
                 began = time.perf_counter()
-                p = subprocess.run(command, env=env, capture_output=True, text=True)
+                p = subprocess.run(command, env=where, capture_output=True, text=True)
                 wall = time.perf_counter() - began
                 if p.returncode:
                     sys.exit(f"{name}: {' '.join(command)}: {p.stderr[-2000:]}")
@@ -46,6 +52,9 @@ def main():
         print(f"{name:16} {r[0][5]:8d} {part:11.3f} s {first:9.2f} s {wall:7.2f} s {speed:10.0f} {min(x[3] for x in r):8.0f} {max(x[3] for x in r):8.0f}  {', '.join(sorted({x[4] for x in r}))}")
     median = lambda name: statistics.median(x[0] for x in rows[name])
     ours, jax, anew = median("xlane run"), median("JAX's own cache"), median("compiled anew")
+    process = lambda name: statistics.median(x[2] for x in rows[name])
+    print(f"process: ours over JAX's own cache {process('xlane run') / process(NAMES[1]):.2f}x; where the device's memory "
+          f"grows as needed {process('xlane run, grows') / process(NAMES[1]):.2f}x")
     print(f"compile part: JAX's own cache over ours {jax / ours:.2f}x, compiling over ours {anew / ours:.1f}x")
 
 

@@ -177,6 +177,7 @@ typedef struct {
     /* "plain", or "cudnn": cuDNN's fused attention, for CUDA and bf16, where every row is one document. "auto" is plain
      * here; a configuration's auto is cudnn where device, model and data allow it. */
     const char *attention;
+    const char *kernels; /* "plain", or "triton": norms and the loss by kernels of our own, for CUDA and bf16; "auto" */
     int nondeterministic; /* cudnn: allow a backward pass whose bits may differ from run to run */
 } xl_model;
 XL_API xl_model xl_model_default(void);

@@ -19,6 +19,7 @@
 #include "pass/grad.h"
 
 #include "pass/cudnn.h"
+#include "pass/triton.h"
 
 static xl_grad_fn *const rules[XL_OP_COUNT] = {
 #define OP(name, text, in, out, regions, types, grad, ...) [XL_OP_##name] = xl_grad_##grad,
@@ -43,7 +44,6 @@ static void grow(xl_grad_ctx *g, uint32_t id)
 }
 
 bool xl_cot_active(const xl_grad_ctx *g, xl_value v) { return v.id < g->cap && g->active[v.id]; }
-xl_value xl_cot_get(const xl_grad_ctx *g, xl_value v) { return v.id < g->cap ? g->cot[v.id] : XL_NO_VALUE; }
 
 void xl_cot_set(xl_grad_ctx *g, xl_value v, xl_value cot)
 {
@@ -55,8 +55,77 @@ void xl_cot_add(xl_grad_ctx *g, xl_value v, xl_value cot)
 {
     if (!xl_cot_active(g, v) || !xl_has(cot))
         return;
-    xl_value was = xl_cot_get(g, v);
+    xl_value was = v.id < g->cap ? g->cot[v.id] : XL_NO_VALUE;
     xl_cot_set(g, v, xl_has(was) ? xl_em_binary(&g->e, XL_OP_ADD, was, cot) : cot);
+}
+
+/* ---- slices ------------------------------------------------------------------------------------------------------ */
+struct xl_cot_part {
+    xl_value of, cot;
+    uint32_t dim;
+    int64_t lo, hi;
+};
+
+static xl_value zeros(xl_grad_ctx *g, const xl_type *t, uint32_t dim, int64_t n)
+{
+    int64_t *d = xl_new(&g->e.f->m->arena, int64_t, t->rank);
+    memcpy(d, t->dims, t->rank * sizeof *d);
+    d[dim] = n;
+    return xl_em_splat(&g->e, xl_type_tensor(g->e.f->m, t->dtype, (xl_dims){ d, t->rank }), 0);
+}
+
+/* The parts of v, in the order of their places, and zeros between them. */
+static void join_parts(xl_grad_ctx *g, xl_value v)
+{
+    const xl_type *t = xl_value_type(g->e.f, v);
+    xl_value *list = xl_new(&g->e.f->m->arena, xl_value, 2 * (size_t)g->npart + 1);
+    uint32_t n = 0, left = 0, dim = 0;
+    int64_t at = 0;
+    for (bool more = true; more;) {
+        const struct xl_cot_part *next = NULL;
+        for (uint32_t i = 0; i < g->npart; i++)
+            if (g->part[i].of.id == v.id && g->part[i].lo >= at && (!next || g->part[i].lo < next->lo))
+                next = &g->part[i];
+        more = next != NULL;
+        if (!more)
+            break;
+        dim = next->dim;
+        if (next->lo > at)
+            list[n++] = zeros(g, t, dim, next->lo - at);
+        list[n++] = next->cot;
+        at = next->hi;
+    }
+    for (uint32_t i = 0; i < g->npart; i++)
+        if (g->part[i].of.id != v.id)
+            g->part[left++] = g->part[i];
+    g->npart = left;
+    if (!n)
+        return;
+    if (at < t->dims[dim])
+        list[n++] = zeros(g, t, dim, t->dims[dim] - at);
+    xl_cot_add(g, v, n == 1 ? list[0] : xl_em_concat(&g->e, list, n, dim));
+}
+
+void xl_cot_add_part(xl_grad_ctx *g, xl_value v, uint32_t dim, int64_t lo, xl_value cot)
+{
+    if (!xl_cot_active(g, v))
+        return;
+    int64_t hi = lo + xl_value_type(g->e.f, cot)->dims[dim];
+    for (uint32_t i = 0; i < g->npart; i++) {
+        const struct xl_cot_part *p = &g->part[i];
+        if (p->of.id == v.id && (p->dim != dim || (p->lo < hi && lo < p->hi))) {
+            join_parts(g, v);
+            break;
+        }
+    }
+    XL_PUSH(&g->e.f->m->arena, g->part, g->npart, g->cappart, ((struct xl_cot_part){ v, cot, dim, lo, hi }));
+}
+
+xl_value xl_cot_get(xl_grad_ctx *g, xl_value v)
+{
+    if (g->npart)
+        join_parts(g, v);
+    return v.id < g->cap ? g->cot[v.id] : XL_NO_VALUE;
 }
 
 xl_grad_ctx xl_cot_inner(const xl_grad_ctx *g, xl_region *r)
@@ -350,6 +419,8 @@ xl_error *xl_grad_custom_call(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
 {
     bool known;
     xl_error *err = xl_cudnn_grad(g, op, ct, &known);
+    if (!known)
+        err = xl_triton_grad(g, op, ct, &known);
     if (known)
         return err;
     xl_str t = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));

@@ -44,16 +44,21 @@ struct xl_grad_ctx {
     xl_value *cot;             /* by value id: its cotangent so far, or XL_NO_VALUE */
     bool *active;              /* by value id: depends on what we differentiate by */
     uint32_t cap;              /* of both */
+    struct xl_cot_part *part;  /* cotangents of slices that are not in `cot` yet (xl_cot_add_part) */
+    uint32_t npart, cappart;
 };
 
 /* ct[i]: the cotangent of result i, XL_NO_VALUE where there is none; at least one is there. */
 typedef xl_error *xl_grad_fn(xl_grad_ctx *g, xl_op *op, const xl_value *ct);
 
 bool xl_cot_active(const xl_grad_ctx *g, xl_value v);
-xl_value xl_cot_get(const xl_grad_ctx *g, xl_value v);
+xl_value xl_cot_get(xl_grad_ctx *g, xl_value v);
 void xl_cot_set(xl_grad_ctx *g, xl_value v, xl_value cot);
 /* Adds to v's cotangent; nothing where v is not active. */
 void xl_cot_add(xl_grad_ctx *g, xl_value v, xl_value cot);
+/* The cotangent of v[.., lo:lo+size of cot in `dim`, ..]. Parts that do not overlap become one concatenation when v's
+ * cotangent is asked for, instead of a sum of padded tensors. */
+void xl_cot_add_part(xl_grad_ctx *g, xl_value v, uint32_t dim, int64_t lo, xl_value cot);
 /* An engine for a region of its own: knows what is active, has no cotangents yet. */
 xl_grad_ctx xl_cot_inner(const xl_grad_ctx *g, xl_region *r);
 /* Marks what depends on active values in these ops, and sweeps them backwards. */

@@ -252,6 +252,18 @@ static bool index_of(const xl_value *v, uint32_t n, xl_value x, uint32_t *at)
     return false;
 }
 
+/* Rows that the loop writes before anybody reads them. XLA fills a constant with zeros, which takes as long as writing
+ * the rows; it has a call of its own for memory as it comes. */
+static xl_value unwritten(const xl_grad_ctx *g, xl_emit *e, const xl_type *t)
+{
+    if (!g->opts.gpu)
+        return xl_em_splat(e, t, 0);
+    xl_op *op = xl_op_new(e->f, e->r, XL_OP_CUSTOM_CALL, NULL, 0, &t, 1, 0, e->loc);
+    op->attr[XL_SLOT(CUSTOM_CALL, call_target_name)] = xl_attr_str(e->f->m, XL_STR("AllocateBuffer"));
+    xl_op_normalize(e->f->m, op);
+    return op->out[0];
+}
+
 /* The gradient of a loop, while it is made. */
 typedef struct {
     xl_grad_ctx *g;
@@ -365,13 +377,14 @@ static xl_grad_ctx copy_body(loop_grad *l)
         l->ops[l->nops++] = copy;
         if (!worth_keeping(b, l->keep))
             continue;
-        kept r; /* users of the copy will read the row: the copy is then pruned */
-        xl_value v = read_row(&e, b->out[0], tr->count, l->t, &r);
-        l->map[b->out[0].id] = v;
-        XL_PUSH(a, l->rows, l->nkept, l->capkept, r);
-        l->rows[l->nkept - 1].seen = v;
-        /* its cotangent must reach the copy: a relay from the row's value, swept before it */
-        copy->mark = l->nkept;
+        /* users of the copy will read the rows: the copy is then pruned. Cotangents of the rows must reach it: a relay
+         * from each row's value, swept before it */
+        copy->mark = l->nkept + 1;
+        for (uint32_t o = 0; o < b->nout; o++) {
+            kept r;
+            l->map[b->out[o].id] = read_row(&e, b->out[o], tr->count, l->t, &r);
+            XL_PUSH(a, l->rows, l->nkept, l->capkept, r);
+        }
     }
     return in;
 }
@@ -389,9 +402,11 @@ static xl_error *sweep_body(loop_grad *l, xl_grad_ctx *in)
     for (uint32_t i = 0; i < l->nops; i++) {
         xl_cot_mark(in, &l->ops[i], 1);
         if (worth_keeping(l->ops[i], l->keep) && l->ops[i]->mark) {
-            xl_value seen = l->rows[l->ops[i]->mark - 1].seen;
-            xl_cot_set(in, seen, XL_NO_VALUE);
-            in->active[seen.id] = xl_cot_active(in, l->ops[i]->out[0]);
+            for (uint32_t o = 0; o < l->ops[i]->nout; o++) {
+                xl_value seen = l->rows[l->ops[i]->mark - 1 + o].seen;
+                xl_cot_set(in, seen, XL_NO_VALUE);
+                in->active[seen.id] = xl_cot_active(in, l->ops[i]->out[o]);
+            }
         }
     }
     for (uint32_t i = 0; i < l->ncap; i++)
@@ -399,13 +414,20 @@ static xl_error *sweep_body(loop_grad *l, xl_grad_ctx *in)
     for (uint32_t i = 0; i < l->nround; i++)
         xl_cot_add(in, end[l->round[i]], wb->arg[1 + i]);
     for (uint32_t i = l->nops; i-- > 0;) {
-        if (worth_keeping(l->ops[i], l->keep) && l->ops[i]->mark) {
-            xl_value seen = l->rows[l->ops[i]->mark - 1].seen;
+        xl_op *op = l->ops[i];
+        uint32_t from_row = worth_keeping(op, l->keep) ? op->mark : 0, at;
+        for (uint32_t o = 0; from_row && o < op->nout; o++) {
+            xl_value seen = l->rows[from_row - 1 + o].seen;
             if (xl_has(xl_cot_get(in, seen)))
-                xl_cot_set(in, l->ops[i]->out[0], xl_cot_get(in, seen));
-            l->ops[i]->mark = 0;
+                xl_cot_set(in, op->out[o], xl_cot_get(in, seen));
         }
+        uint32_t made = wb->nop;
+        op->mark = 0;
         XL_DO(xl_cot_sweep(in, &l->ops[i], 1));
+        for (uint32_t k = made; from_row && k < wb->nop; k++) /* a rule that reads the op's results reads the rows */
+            for (uint32_t x = 0; x < wb->op[k]->nin; x++)
+                if (index_of(op->out, op->nout, wb->op[k]->in[x], &at))
+                    wb->op[k]->in[x] = l->rows[from_row - 1 + at].seen;
     }
     next[0] = xl_em_binary(&in->e, XL_OP_ADD, wb->arg[0], xl_em_splat(&in->e, l->types[0], 1));
     for (uint32_t i = 0; i < l->nround; i++) {
@@ -442,7 +464,7 @@ static void carry_rows(loop_grad *l)
         while (home->op[pos] != op)
             pos++;
         xl_emit oe = xl_em_in(&g->e, home);
-        xl_value zero = xl_em_splat(&oe, r->type, 0);
+        xl_value zero = unwritten(l->g, &oe, r->type);
         xl_op *zop = home->op[--home->nop];
         xl_region_append(f, home, zop);                  /* room for one more, then shift */
         memmove(home->op + pos + 1, home->op + pos, (home->nop - 1 - pos) * sizeof *home->op);

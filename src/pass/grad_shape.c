@@ -99,10 +99,25 @@ RULE(concatenate)
     return NULL;
 }
 
+/* Whole in every dimension but one. */
+static bool is_band(const xl_type *t, const xl_type *out, xl_dims strides, uint32_t *dim)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->rank; i++)
+        if (out->dims[i] != t->dims[i])
+            *dim = i, n++;
+    return n == 1 && !strides.n && out->dims[*dim];
+}
+
 RULE(slice)
 {
+    uint32_t dim = 0;
     const xl_type *t = in_type(g, op, 0), *out = xl_out_type(g->e.f, op, 0);
     xl_dims s = xl_op_dims(op, XL_SLOT(SLICE, start_indices)), st = xl_op_dims(op, XL_SLOT(SLICE, strides));
+    if (g->opts.gpu && is_band(t, out, st, &dim)) {
+        xl_cot_add_part(g, op->in[0], dim, s.p[dim], ct[0]);
+        return NULL;
+    }
     xl_value was = xl_cot_get(g, op->in[0]);
     if (xl_has(was) && !st.n && t->rank && xl_cot_active(g, op->in[0])) { /* in place, as a dynamic slice does it */
         xl_value *start = xl_new(mem(g), xl_value, t->rank);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "pass/cudnn.h"
+#include "pass/triton.h"
 #include "train/spread.h"
 
 /* The shape of a value that every layer has one of. */
@@ -19,6 +20,25 @@ static xl_tensor of_this_layer(const xl_blocks *b, xl_tensor all, xl_dims dims)
     if (b->turn.id != UINT32_MAX)
         return xl_row(b->g, all, b->turn);
     return xl_reshape_dims(b->g, xl_slice(b->g, all, 0, b->row, b->row + 1), dims);
+}
+
+/* x times each of n matrices [k, size[i]]. A GPU does it as one product with all of them side by side: fewer, larger
+ * products, and in the backward pass one for x instead of a sum of n. */
+static void projections(xl_blocks *b, xl_tensor x, const xl_tensor *w, int n, xl_tensor *out)
+{
+    xl_graph *g = b->g;
+    if (!g->gpu || b->stepping) {
+        for (int i = 0; i < n; i++)
+            out[i] = xl_matmul(g, x, w[i]);
+        return;
+    }
+    xl_tensor all = xl_matmul(g, x, xl_concat(g, w, n, 1));
+    int64_t at = 0;
+    for (int i = 0; i < n && !g->err; i++) {
+        int64_t size = xl_dim(g, w[i], 1);
+        out[i] = xl_slice(g, all, 2, at, at + size);
+        at += size;
+    }
 }
 
 /* In the first pass over a unit its parameters are made; in the second, inside the scan, the same calls in the same
@@ -61,6 +81,35 @@ void xl_block_leave(xl_blocks *b, xl_tensor value)
     xl_tensor *all = &b->state[b->state_at++],
               row = b->turn.id != UINT32_MAX ? b->turn : xl_const_of(g, XL_I32, XL_NO_DIMS, (double)b->row);
     *all = xl_tensor_of(xl_em_put_row(&g->e, xl_val_of(*all), xl_val_of(value), xl_val_of(row)));
+}
+
+xl_tensor xl_block_settle(xl_blocks *b, xl_tensor x)
+{
+    if (!xl_has(xl_val_of(b->delta)))
+        return x;
+    x = xl_add(b->g, x, b->delta);
+    b->delta = XL_NO_TENSOR;
+    return x;
+}
+
+xl_tensor xl_block_norm(xl_blocks *b, xl_tensor *x, xl_tensor gain)
+{
+    xl_graph *g = b->g;
+    if (!g->triton || b->stepping || g->err)
+        return xl_rmsnorm(g, *x, gain);
+    xl_value sum = xl_val_of(*x), n = xl_triton_norm(&g->e, &sum, xl_val_of(b->delta), xl_val_of(gain), XL_RMSNORM_EPS);
+    b->delta = XL_NO_TENSOR;
+    *x = xl_tensor_of(sum);
+    return xl_tensor_of(n);
+}
+
+/* x + y, at once or by the norm of the next block. */
+static xl_tensor residual(xl_blocks *b, xl_tensor x, xl_tensor y)
+{
+    if (!b->g->triton || b->stepping)
+        return xl_add(b->g, x, y);
+    b->delta = y;
+    return x;
 }
 
 #define PARAM(name, init, ...) xl_block_param(b, name, XL_DIMS(__VA_ARGS__), init)
@@ -112,19 +161,10 @@ static xl_tensor plain(xl_blocks *b, xl_tensor q, xl_tensor k, xl_tensor v)
 
 xl_tensor xl_attention_fused(xl_graph *g, xl_tensor q, xl_tensor k, xl_tensor v, bool deterministic)
 {
-    static const char *const custom[] = { XL_CUDNN_ATTENTION, XL_CUDNN_ATTENTION_BACK }, *const platform[] = { "cuda" };
-    xl_foreign x = { .what = "model.attention cudnn (plain runs everywhere)",
-                     .custom = (const char **)custom,
-                     .ncustom = 2,
-                     .platform = (const char **)platform,
-                     .nplatform = 1 };
+    static const char *const custom[] = { XL_CUDNN_ATTENTION, XL_CUDNN_ATTENTION_BACK };
     if (g->err)
         return XL_NO_TENSOR;
-    bool said = false;
-    for (uint32_t i = 0; i < g->nforeign; i++)
-        said |= g->foreign[i].what == x.what;
-    if (!said)
-        XL_PUSH(&g->m->arena, g->foreign, g->nforeign, g->capforeign, x);
+    xl_graph_foreign(g, "model.attention cudnn (plain runs everywhere)", custom, 2);
     return xl_tensor_of(xl_cudnn_attention(&g->e, xl_val_of(q), xl_val_of(k), xl_val_of(v),
                                            (xl_cudnn_how){ 1 / sqrt((double)xl_dim(g, q, 3)), deterministic }));
 }
@@ -157,10 +197,12 @@ static xl_tensor attention(xl_blocks *b, xl_tensor x)
             xl_block_state(b, i ? "v" : "k", g->compute, XL_DIMS(B, b->window, G, S));
         return x;
     }
-    xl_tensor n = xl_rmsnorm(g, x, gain);
-    xl_tensor q = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wq), XL_DIMS(B, T, H, S)));
-    xl_tensor k = rope(b, xl_reshape_dims(g, xl_matmul(g, n, wk), XL_DIMS(B, T, G, S)));
-    xl_tensor v = xl_reshape_dims(g, xl_matmul(g, n, wv), XL_DIMS(B, T, G, S));
+    xl_tensor n = xl_block_norm(b, &x, gain);
+    xl_tensor qkv[3] = { 0 };
+    projections(b, n, (xl_tensor[]){ wq, wk, wv }, 3, qkv);
+    xl_tensor q = rope(b, xl_reshape_dims(g, qkv[0], XL_DIMS(B, T, H, S)));
+    xl_tensor k = rope(b, xl_reshape_dims(g, qkv[1], XL_DIMS(B, T, G, S)));
+    xl_tensor v = xl_reshape_dims(g, qkv[2], XL_DIMS(B, T, G, S));
     if (b->stepping) {
         k = cached(b, "k", g->compute, XL_DIMS(B, b->window, G, S), k);
         v = cached(b, "v", g->compute, XL_DIMS(B, b->window, G, S), v);
@@ -168,7 +210,7 @@ static xl_tensor attention(xl_blocks *b, xl_tensor x)
     xl_tensor o = !strcmp(c->attention, "cudnn") && !b->stepping ? xl_attention_fused(g, q, k, v, !c->nondeterministic)
                                                                  : plain(b, q, k, v);
     o = xl_reshape_dims(g, o, XL_DIMS(B, T, H * S));
-    return xl_add(g, x, xl_matmul(g, o, wo));
+    return residual(b, x, xl_matmul(g, o, wo));
 }
 
 static int64_t ffn_size(const xl_model *c) { return c->ffn ? c->ffn : (c->dim * 8 / 3 + 31) / 32 * 32; }
@@ -183,9 +225,11 @@ static xl_tensor swiglu(xl_blocks *b, xl_tensor x)
     xl_tensor down = PARAM("down", scaled(s2, 0.5 / sqrt((double)F)), F, D);
     if (b->making)
         return x;
-    xl_tensor n = xl_rmsnorm(g, x, gain);
-    xl_tensor h = xl_mul(g, xl_silu(g, xl_matmul(g, n, gate)), xl_matmul(g, n, up));
-    return xl_add(g, x, xl_matmul(g, h, down));
+    xl_tensor n = xl_block_norm(b, &x, gain);
+    xl_tensor part[2] = { 0 };
+    projections(b, n, (xl_tensor[]){ gate, up }, 2, part);
+    xl_tensor h = xl_mul(g, xl_silu(g, part[0]), part[1]);
+    return residual(b, x, xl_matmul(g, h, down));
 }
 
 /* ---- state space ------------------------------------------------------------------------------------------------- */
@@ -326,8 +370,8 @@ static xl_tensor state_space(xl_blocks *b, xl_tensor x)
         return x;
     }
     /* both halves of the way in are one product, along an axis of their own: channels can be split over devices */
-    xl_tensor n = xl_rmsnorm(g, x, gain), zx = xl_dot_dims(g, xl_cast_to(g, n, g->compute), win, XL_NO_DIMS, XL_NO_DIMS,
-                                                           XL_DIMS(2), XL_DIMS(0), g->compute);
+    xl_tensor n = xl_block_norm(b, &x, gain), zx = xl_dot_dims(g, xl_cast_to(g, n, g->compute), win, XL_NO_DIMS,
+                                                               XL_NO_DIMS, XL_DIMS(2), XL_DIMS(0), g->compute);
     xl_tensor z = xl_reshape_dims(g, xl_slice(g, zx, 2, 0, 1), XL_DIMS(B, T, E)),
               u = xl_cast_to(g, xl_reshape_dims(g, xl_slice(g, zx, 2, 1, 2), XL_DIMS(B, T, E)), XL_F32);
     u = xl_silu(g, short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4));
@@ -362,7 +406,7 @@ static xl_tensor recurrence(xl_blocks *b, xl_tensor x)
         }
         return x;
     }
-    xl_tensor n = xl_rmsnorm(g, x, gain), u = xl_cast_to(g, xl_matmul(g, n, wx), XL_F32);
+    xl_tensor n = xl_block_norm(b, &x, gain), u = xl_cast_to(g, xl_matmul(g, n, wx), XL_F32);
     u = short_conv(b, u, xl_cast_to(g, conv, XL_F32), 4);
     xl_tensor r = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wr), XL_F32)),
               i = xl_sigmoid(g, xl_cast_to(g, xl_matmul(g, n, wi), XL_F32));
@@ -401,7 +445,7 @@ static xl_tensor experts(xl_blocks *b, xl_tensor x)
               down = PARAM("down", scaled(s2, 0.5 / sqrt((double)F)), X, F, D);
     if (b->making)
         return x;
-    xl_tensor h = xl_reshape_dims(g, xl_rmsnorm(g, x, gain), XL_DIMS(n, D));
+    xl_tensor h = xl_reshape_dims(g, xl_block_norm(b, &x, gain), XL_DIMS(n, D));
     xl_tensor probs = xl_softmax(g, xl_matmul(g, xl_cast_to(g, h, XL_F32), xl_cast_to(g, router, XL_F32))); /* [n,X] */
     xl_tensor ids = xl_iota_of(g, XL_I32, XL_DIMS(n, X), 1), zero = xl_const_of(g, XL_F32, XL_NO_DIMS, 0),
               one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);

@@ -21,6 +21,7 @@ typedef struct {
     int64_t row;
     xl_tensor *made;                             /* in the order in which the blocks ask */
     int nmade, at;
+    xl_tensor delta;                             /* what the last block adds to x, where that is still to be done */
     xl_tensor balance, dropped;                  /* sums over the E blocks so far, f32[] */
     /* One token at a time, for sampling: what came before is in states of fixed shape, a row per turn, which go in and
      * come out. `place` is the token's place in the window, i32[]; mask is then i1[1, 1, window]. */
@@ -38,6 +39,10 @@ xl_tensor xl_block_build(xl_blocks *b, char kind, xl_tensor x);
  * In the order of the calls; every state that is read is left. */
 xl_tensor xl_block_state(xl_blocks *b, const char *name, xl_dtype d, xl_dims dims);
 void xl_block_leave(xl_blocks *b, xl_tensor value);
+/* The norm that a block begins with. With kernels of our own what the block before adds to *x is added in the same
+ * pass; xl_block_settle does it where no norm follows. */
+xl_tensor xl_block_norm(xl_blocks *b, xl_tensor *x, xl_tensor gain);
+xl_tensor xl_block_settle(xl_blocks *b, xl_tensor x);
 /* Causal attention by cuDNN: see pass/cudnn.h for the shapes. A platform that lacks it refuses the graph before it
  * compiles. */
 xl_tensor xl_attention_fused(xl_graph *g, xl_tensor q, xl_tensor k, xl_tensor v, bool deterministic);

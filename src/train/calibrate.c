@@ -104,6 +104,15 @@ xl_error *xl_config_batch_step(const xl_config *c, int64_t *out)
     return err;
 }
 
+static bool is_cuda(const xl_lane *l) { return xl_str_is(xl_client_platform(l->client), "cuda"); }
+
+/* What is left to the device in `c` becomes what was chosen on it, so that smaller programs are of the same kind. */
+static void as_chosen(const xl_setup *s, xl_config *c)
+{
+    c->model.attention = s->model.attention;
+    c->model.kernels = s->model.kernels;
+}
+
 /* What is predicted of the config's step and what its compiler says of it; nothing runs. */
 static xl_error *compile_small(const xl_config *c, xl_lane *lane, xl_predict_rule rule, xl_prediction *said,
                                xl_program_memory *is)
@@ -112,6 +121,7 @@ static xl_error *compile_small(const xl_config *c, xl_lane *lane, xl_predict_rul
     xl_setup s = { 0 };
     xl_func *f;
     xl_program *p = NULL;
+    s.cuda = is_cuda(lane);
     XL_DO(setup(c, &s));
     XL_DO(step_of(c, s.g[0], &f));
     xl_module v = xl_graph_view(s.g[0], &f);
@@ -281,12 +291,14 @@ xl_error *xl_calibrate(xl_arena *a, const xl_config *c, xl_calibration *out)
     e->what = XL_STR("calibrate");
     XL_DO(xl_setup_device(c, &s));
     XL_DO(setup(c, &s));
+    xl_config chosen = *c;
+    as_chosen(&s, &chosen);
     no = xl_predict_measure(s.lane->client, &out->rule);
     out->measured = !no;
     xl_error_free(no);
     XL_DO(predict(c, &s, out->rule, &out->predicted, &code));
     out->alone = out->predicted.total;
-    out->small = measure_small(c, s.lane, out->rule, &out->scale);
+    out->small = measure_small(&chosen, s.lane, out->rule, &out->scale);
     xl_predict_apply(&out->predicted, &out->scale);
     no = xl_device_memory_read(s.lane->dev, &out->device);
     if (no)                                 /* S4: which call of which plugin cannot answer */
@@ -360,6 +372,7 @@ typedef struct {
     double factor;
     xl_signature lane;
     int64_t room, step;         /* batches come in multiples of step */
+    bool cuda;
 } way;
 
 static xl_error *predict_at(const way *w, int64_t batch, int64_t *bytes, xl_signature *sig)
@@ -370,6 +383,7 @@ static xl_error *predict_at(const way *w, int64_t batch, int64_t *bytes, xl_sign
     char hex[XL_DIGEST_HEX];
     xl_config x = w->c;
     x.data.batch = batch;
+    s.cuda = w->cuda;
     xl_error *err = setup(&x, &s);
     if (!err)
         err = predict(&x, &s, w->rule, &p, &code);
@@ -512,9 +526,18 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
         goto out;
     }
     XL_DO(xl_catalog_read(a, xl_catalog_dir(a), &all, &n, NULL));
-    way first = {
-        .a = a, .c = *c, .rule = XL_RULE_FUSED, .room = dm.limit - dm.limit / 50, .step = 1
-    }; /* the loop has the next batch there while a step runs */
+    way first = { .a = a,
+                  .c = *c,
+                  .rule = XL_RULE_FUSED,
+                  .room = dm.limit - dm.limit / 50, /* the loop has the next batch there while a step runs */
+                  .step = 1,
+                  .cuda = is_cuda(device.lane) };
+    xl_config chosen = *c;
+    chosen.data.batch = turns_of(c);    /* only to see what is chosen; a mesh may not divide it */
+    if (!c->mesh.n) {
+        XL_DO(setup(&chosen, &device));
+        as_chosen(&device, &chosen);
+    }
     xl_error_free(xl_predict_measure(device.lane->client, &first.rule));
     lane_signature(a, device.lane, &dm, &first.lane);
     xl_str plain = { 0 };
@@ -522,7 +545,7 @@ xl_error *xl_fit(xl_arena *a, xl_config *c, void (*say)(void *ctx, const char *l
     for (int k = 0; k < WAYS && low < wanted - wanted % first.step; k++) {
         xl_signature sig;
         int64_t bytes;
-        first.c.model = c->model;
+        first.c.model = chosen.model;
         if (k == 1)
             first.c.model.remat = true;
         if (k > 1)

@@ -51,6 +51,7 @@ static const row rows[] = {
     { "model.micro", INT, AT(model.micro) },
     { "model.compute", STR, AT(model.compute) },
     { "model.attention", STR, AT(model.attention) },
+    { "model.kernels", STR, AT(model.kernels) },
     { "model.tie", FLAG, AT(model.tie) },
     { "data.train", STR, AT(data.train) },
     { "data.valid", STR, AT(data.valid) },

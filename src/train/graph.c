@@ -297,6 +297,20 @@ void xl_graph_compute(xl_graph *g, const char *dtype)
         g->compute = d;
 }
 
+void xl_graph_foreign(xl_graph *g, const char *what, const char *const *custom, uint32_t n)
+{
+    static const char *const platform[] = { "cuda" };
+    for (uint32_t i = 0; i < g->nforeign; i++)
+        if (g->foreign[i].what == what)
+            return;
+    xl_foreign x = { .what = what,
+                     .custom = (const char **)custom,
+                     .ncustom = n,
+                     .platform = (const char **)platform,
+                     .nplatform = 1 };
+    XL_PUSH(&g->m->arena, g->foreign, g->nforeign, g->capforeign, x);
+}
+
 const xl_param_info *xl_graph_param(const xl_graph *g, xl_str name)
 {
     for (uint32_t i = 0; i < g->nparam; i++)

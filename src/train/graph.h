@@ -70,12 +70,17 @@ struct xl_graph {
     } plant; /* a mistake on purpose in the metrics by row or the canary, to see it caught */
     xl_value parts;                      /* with a mesh: f32 of its shape, a one from each device */
     bool gpu;                            /* for a backend whose scatter is atomic, and whose gather is cheap */
+    bool triton;                         /* with kernels of our own: norms and the loss (pass/triton.h) */
     const xl_spread
         *spread; /* asked for every argument while it is there; NULL: whole unless xl_sharded says otherwise */
 };
 
+/* Says, once, that the graph needs these custom calls of CUDA. `what` is a literal. */
+void xl_graph_foreign(xl_graph *g, const char *what, const char *const *custom, uint32_t n);
+
 static inline xl_value xl_val_of(xl_tensor t) { return (xl_value){ t.id }; }
 static inline xl_tensor xl_tensor_of(xl_value v) { return (xl_tensor){ v.id }; }
+#define XL_RMSNORM_EPS 1e-6
 #define XL_NO_TENSOR ((xl_tensor){ UINT32_MAX })
 enum { XL_DIMS_MAX = 16 };
 

@@ -260,7 +260,7 @@ xl_tensor xl_rmsnorm(xl_graph *g, xl_tensor x, xl_tensor gain)
         return XL_NO_TENSOR;
     xl_dtype d = xl_graph_type(g, x)->dtype;
     xl_tensor f = xl_cast_to(g, x, XL_F32), ms = xl_mean(g, xl_square(g, f), "[-1]");
-    xl_tensor r = xl_rsqrt(g, xl_offset(g, ms, 1e-6));
+    xl_tensor r = xl_rsqrt(g, xl_offset(g, ms, XL_RMSNORM_EPS));
     return xl_cast_to(g, xl_mul(g, xl_mul(g, f, xl_keep(g, r, f, "[-1]")), xl_cast_to(g, gain, XL_F32)), d);
 }
 

@@ -501,6 +501,8 @@ static xl_error *write_run_json(loop *l, const char *dir, const char *ended, uin
     xl_json_put_text(&j, "scan", l->s.why[0] ? l->s.why : "over repeated units");
     if (l->s.attention[0])
         xl_json_put_text(&j, "attention", l->s.attention);
+    if (l->s.kernels[0])
+        xl_json_put_text(&j, "kernels", l->s.kernels);
     xl_json_end(&j);
     xl_error *err = xl_file_write_atomic(xl_path_join(l->a, dir, "run.json"), xl_buf_view(&b));
     xl_buf_fini(&b);
@@ -870,6 +872,8 @@ static void announce(loop *l, const char *dir)
             fprintf(l->say, "no scan over layers: %s\n", l->s.why);
         if (l->s.attention[0])
             fprintf(l->say, "attention: %s\n", l->s.attention);
+        if (l->s.kernels[0])
+            fprintf(l->say, "kernels: %s\n", l->s.kernels);
         if (xl_data_cut(l->data))
             fprintf(l->say, "%lld documents are longer than the largest bucket and are cut\n",
                     (long long)xl_data_cut(l->data));
@@ -881,6 +885,8 @@ static void announce(loop *l, const char *dir)
     xl_json_put_text(&e.j, "scan", l->s.why[0] ? l->s.why : "over repeated units");
     if (l->s.attention[0])
         xl_json_put_text(&e.j, "attention", l->s.attention);
+    if (l->s.kernels[0])
+        xl_json_put_text(&e.j, "kernels", l->s.kernels);
     xl_event_end(l->run, &e);
 }
 

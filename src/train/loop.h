@@ -63,6 +63,7 @@ typedef struct {
     xl_arena arena;
     bool small;                          /* set before the graphs are made: a batch that the mesh need not divide */
     bool whole; /* set before the device is opened: its memory is taken at once, and counted exactly */
+    bool cuda;   /* set before the graphs are made, where no device is open: as a CUDA device gets them */
     xl_job *job; /* set before the device is opened: its processes share the devices; NULL: this one alone. Not owned */
     xl_mesh_def mesh; /* of the configuration, or of the ranks; naxis 0: none */
     xl_spread spread;
@@ -71,9 +72,11 @@ typedef struct {
     xl_graph *g[XL_BUCKETS_MAX];
     int n;
     xl_tensor logits[XL_BUCKETS_MAX];
+    xl_model model;                      /* of the graphs: what the configuration left to the device is chosen */
     const char *why;                     /* not scanned, or "" */
     const char *attention;               /* which was chosen and why, or "" where there was no choice */
-    xl_graph *trial;                     /* of that choice */
+    const char *kernels;                 /* the same for norms and loss */
+    xl_graph *trial, *kernel_trial;      /* of those choices */
     xl_trainer *t;
 } xl_setup;
 /* With a device (the other one first) the graphs may use what it offers; without, they are what every device can do. */

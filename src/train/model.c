@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "pass/cudnn.h"
+#include "pass/triton.h"
 #include "pass/grad.h"
 #include "train/blocks.h"
 #include "train/spread.h"
@@ -26,7 +27,8 @@ xl_model xl_model_default(void)
                        .rope_base = 10000,
                        .scan = true,
                        .compute = "f32",
-                       .attention = "auto" };
+                       .attention = "auto",
+                       .kernels = "auto" };
 }
 
 xl_error *xl_pattern_parse(const char *pattern, xl_pattern_unit *out, int *n)
@@ -94,8 +96,16 @@ xl_error *xl_model_check(const xl_model *c)
     if (c->micro < 0)
         return XL_ERR(INVALID, "model: micro %lld; it takes the number of turns for a batch, 1 or more",
                       (long long)c->micro);
-    if (!c->attention || !c->compute)
-        return XL_ERR(INVALID, "model: start from xl_model_default(), which sets attention and compute");
+    if (!c->attention || !c->compute || !c->kernels)
+        return XL_ERR(INVALID, "model: start from xl_model_default(), which sets attention, kernels and compute");
+    if (strcmp(c->kernels, "auto") && strcmp(c->kernels, "plain") && strcmp(c->kernels, "triton"))
+        return XL_ERR(INVALID, "model: kernels \"%s\" is none of auto, plain, triton", c->kernels);
+    const char *narrow = strcmp(c->kernels, "triton")
+                             ? NULL
+                             : xl_triton_refuses(strcmp(c->compute, "bf16") ? XL_F32 : XL_BF16, c->dim);
+    if (narrow)
+        return XL_ERR(INVALID, "model: kernels triton: %s; this is %s with a width of %lld. kernels: plain has no such "
+                               "limits", narrow, c->compute, (long long)c->dim);
     if (strcmp(c->attention, "auto") && strcmp(c->attention, "plain") && strcmp(c->attention, "cudnn"))
         return XL_ERR(INVALID, "model: attention \"%s\" is none of auto, plain, cudnn", c->attention);
     const char *no = strcmp(c->attention, "cudnn")
@@ -118,10 +128,12 @@ static xl_tensor run_unit(xl_blocks *b, const xl_pattern_unit *u, const char *un
         b->prefix = prefix;
         if (b->c->remat && !b->making && b->turn.id == UINT32_MAX) {
             xl_remat_begin(b->g);
-            x = xl_block_build(b, u->block[i], x);
+            x = xl_block_settle(b, xl_block_build(b, u->block[i], x));
             xl_remat_end(b->g);
         } else
             x = xl_block_build(b, u->block[i], x);
+        if (!b->making && b->turn.id != UINT32_MAX)          /* what goes round is one tensor */
+            x = xl_block_settle(b, x);
         if (!b->making)
             x = xl_spread_act(b->g, "residual", x);
     }
@@ -195,7 +207,7 @@ static xl_tensor layers(xl_blocks *b, const xl_pattern_unit *unit, int n, xl_ten
             did->experts += unit[i].block[k] == 'E' ? (int)unit[i].times : 0;
         did->repeated += unit[i].times > 1;
         if (b->c->scan && unit[i].times > 1) {
-            carry[0] = x;
+            carry[0] = x = xl_block_settle(b, x);
             carry[1] = b->balance;
             carry[2] = b->dropped;
             unit_run r = { b, &unit[i], made, name };
@@ -220,7 +232,7 @@ static xl_tensor layers(xl_blocks *b, const xl_pattern_unit *unit, int n, xl_ten
 }
 
 typedef struct { xl_tensor tokens, targets, segments, positions; } rows_in;
-typedef struct { xl_tensor nll, valid, balance, dropped, logits; } rows_out;
+typedef struct { xl_tensor nll, valid, balance, dropped, logits, mean; } rows_out; /* mean: where it is known already */
 typedef struct {
     xl_blocks b;
     const xl_pattern_unit *unit;
@@ -242,9 +254,20 @@ static rows_out forward(whole *w, const rows_in *in, int64_t batch)
     b->balance = b->dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
     xl_tensor x = xl_spread_act(g, "residual", xl_lookup(g, w->table, in->tokens));
     x = layers(b, w->unit, w->n, x, w->made, &w->did);
-    xl_tensor logits =
-        xl_spread_act(g, "logits", xl_cast_to(g, xl_matmul(g, xl_rmsnorm(g, x, w->gain), w->head), XL_F32));
-    return (rows_out){ xl_cross_entropy(g, logits, in->targets), b->valid, b->balance, b->dropped, logits };
+    xl_tensor narrow = xl_matmul(g, xl_block_norm(b, &x, w->gain), w->head);
+    xl_tensor logits = xl_spread_act(g, "logits", xl_cast_to(g, narrow, XL_F32));
+    if (!g->triton || b->c->micro > 1 || g->err)
+        return (rows_out){ xl_cross_entropy(g, logits, in->targets), b->valid, b->balance, b->dropped, logits,
+                           XL_NO_TENSOR };
+    /* the kernel is told what each row counts in the mean, and makes the gradient on the way */
+    xl_tensor one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1),
+              weight = xl_div(g, b->valid, xl_maximum(g, xl_sum(g, b->valid, NULL), one));
+    xl_value nll, weighted;
+    if (g->err)
+        return (rows_out){ 0 };
+    xl_triton_loss(&g->e, xl_val_of(narrow), xl_val_of(in->targets), xl_val_of(weight), &nll, &weighted);
+    return (rows_out){ xl_tensor_of(nll), b->valid, b->balance, b->dropped, logits,
+                       xl_sum(g, xl_tensor_of(weighted), NULL) };
 }
 
 /* Rows r, r + n, r + 2n, ... for turn r: a batch that is split over devices stays where it is. */
@@ -291,8 +314,10 @@ static rows_out in_turns(whole *w, int64_t batch, int64_t time)
     }
     xl_tensor one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1);
     return (rows_out){ xl_div(g, carry[0], xl_maximum(g, carry[1], one)), carry[1],
-                       xl_scale(g, carry[2], 1.0 / (double)n), carry[3], XL_NO_TENSOR };
+                       xl_scale(g, carry[2], 1.0 / (double)n), carry[3], XL_NO_TENSOR, XL_NO_TENSOR };
 }
+
+static const char *const triton_calls[] = { XL_TRITON_CALL };
 
 xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t time, const char **why)
 {
@@ -315,8 +340,13 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     if (g->mesh.naxis && !was)
         g->spread = &plain;
     xl_graph_compute(g, c->compute);
+    g->triton = !strcmp(c->kernels, "triton");
+    if (g->triton)
+        xl_graph_foreign(g, "model.kernels triton (plain runs everywhere)", triton_calls, 1);
     xl_dims bt = XL_DIMS(batch, time);
-    whole w = { .b = { .g = g, .c = c, .batch = batch, .time = time, .turn = XL_NO_TENSOR }, .unit = unit, .n = n };
+    whole w = { .b = { .g = g, .c = c, .batch = batch, .time = time, .turn = XL_NO_TENSOR, .delta = XL_NO_TENSOR },
+                .unit = unit,
+                .n = n };
     w.in.tokens = xl_input_dims(g, "tokens", XL_I32, bt);
     w.in.targets = xl_input_dims(g, "targets", XL_I32, bt);
     w.in.segments = xl_input_dims(g, "segments", XL_I32, bt);
@@ -328,7 +358,7 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     rows_out o = c->micro > 1 ? in_turns(&w, batch, time) : forward(&w, &w.in, batch);
     if (why)
         *why = w.did.scanned == w.did.repeated ? "" : "scan is off in the configuration";
-    xl_tensor ce = xl_masked_mean(g, o.nll, o.valid);
+    xl_tensor ce = xl_has(xl_val_of(o.mean)) ? o.mean : xl_masked_mean(g, o.nll, o.valid);
     xl_metric_rows(g, "nll", "mean", o.nll, o.valid);
     xl_metric_rows(g, "tokens", "sum", o.valid, XL_NONE);
     if (w.did.experts) {
@@ -356,7 +386,14 @@ int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *log
         return 0;
     }
     xl_graph_compute(g, c->compute);
-    xl_blocks b = { .g = g, .c = c, .batch = 1, .time = 1, .turn = XL_NO_TENSOR, .stepping = true, .window = window };
+    xl_blocks b = { .g = g,
+                    .c = c,
+                    .batch = 1,
+                    .time = 1,
+                    .turn = XL_NO_TENSOR,
+                    .delta = XL_NO_TENSOR,
+                    .stepping = true,
+                    .window = window };
     xl_tensor token = xl_input_dims(g, "token", XL_I32, XL_DIMS(1, 1));
     b.place = xl_input_dims(g, "place", XL_I32, XL_NO_DIMS);
     b.positions = xl_reshape_dims(g, b.place, XL_DIMS(1, 1));

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "pass/cudnn.h"
+#include "pass/triton.h"
 #include "train/blocks.h"
 #include "train/loop.h"
 
@@ -32,6 +33,56 @@ static xl_error *try_fused(xl_lane *l, const xl_model *m, xl_setup *s)
 out:
     xl_program_free(p);
     return err;
+}
+
+/* The same for kernels of our own: a norm and a loss of the model's width, there and back. */
+static xl_error *try_kernels(xl_lane *l, const xl_model *m, xl_setup *s)
+{
+    xl_error *err = NULL;
+    xl_program *p = NULL;
+    xl_func *f;
+    xl_graph *g = s->kernel_trial = xl_graph_new("kernels");
+    if (!g)
+        return XL_ERR(EXHAUSTED, "no memory for a graph");
+    const int64_t rows = 128;
+    xl_tensor in[3] = { xl_input_dims(g, "x", XL_BF16, XL_DIMS(rows, m->dim)),
+                        xl_input_dims(g, "delta", XL_BF16, XL_DIMS(rows, m->dim)),
+                        xl_input_dims(g, "gain", XL_F32, XL_DIMS(m->dim)) };
+    xl_tensor label = xl_input_dims(g, "label", XL_I32, XL_DIMS(rows)),
+              weight = xl_input_dims(g, "weight", XL_F32, XL_DIMS(rows)), out[3];
+    xl_value x = xl_val_of(in[0]), nll, loss;
+    xl_value n = xl_triton_norm(&g->e, &x, xl_val_of(in[1]), xl_val_of(in[2]), XL_RMSNORM_EPS);
+    n = xl_em_binary(&g->e, XL_OP_ADD, xl_triton_norm(&g->e, &x, XL_NO_VALUE, xl_val_of(in[2]), XL_RMSNORM_EPS), n);
+    xl_triton_loss(&g->e, n, xl_val_of(label), xl_val_of(weight), &nll, &loss);
+    xl_gradient(g, xl_sum(g, xl_tensor_of(loss), NULL), in, 3, out);
+    if (g->err)
+        return XL_ERR(INTERNAL, "%s", xl_error_message(g->err));
+    XL_DO(xl_forward_build(g, NULL, 0, out, 3, &f));
+    err = xl_lane_compile(l, g, f, "kernels.trial", &p);
+out:
+    xl_program_free(p);
+    return err;
+}
+
+static void choose_kernels(xl_setup *s, xl_model *m)
+{
+    const char *no = NULL;
+    xl_error *err = NULL;
+    s->kernels = "";
+    if (strcmp(m->kernels, "auto"))
+        return;
+    m->kernels = "plain";
+    if (!s->lane || !xl_str_is(xl_client_platform(s->lane->client), "cuda"))
+        return;
+    no = xl_triton_refuses(strcmp(m->compute, "bf16") ? XL_F32 : XL_BF16, m->dim);
+    if (!no && s->mesh.naxis)
+        no = "their calls are not split over a mesh";
+    if (!no && (err = try_kernels(s->lane, m, s)))
+        no = xl_str_c(&s->lane->arena, xl_str_of(xl_error_message(err)));
+    s->kernels = no ? xl_str_c(&s->lane->arena, xl_strf(&s->lane->arena, "XLA's own, not ours: %s", no))
+                    : "norms and loss by our own";
+    m->kernels = no ? "plain" : "triton";
+    xl_error_free(err);
 }
 
 /* Both what the plugin offers and what the model and the data need, said in words either way. */
@@ -117,6 +168,8 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
     xl_model m = c->model;
     m.nondeterministic = !c->deterministic;
     choose_attention(c, s, &m);
+    choose_kernels(s, &m);
+    s->model = m;
     for (int i = 0; i < n; i++) {
         char name[64];
         snprintf(name, sizeof name, "b%lldt%lld", (long long)batch, (long long)times[i]);
@@ -135,6 +188,8 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
         }
         if (s->lane)
             xl_lane_suit(s->lane, s->g[i]);
+        else                             /* printed or predicted: as the device that is named would get it */
+            s->g[i]->gpu = !s->mesh.naxis && (s->cuda || (c->device && !strcmp(c->device, "cuda")));
         s->logits[i] = xl_model_build(s->g[i], &m, batch, times[i], &s->why);
         if (s->g[i]->err)
             return XL_ERR(INVALID, "%s", xl_error_message(s->g[i]->err));
@@ -197,6 +252,7 @@ void xl_setup_fini(xl_setup *s)
     for (int i = 0; i < s->n; i++)
         xl_graph_free(s->g[i]);
     xl_graph_free(s->trial);
+    xl_graph_free(s->kernel_trial);
     xl_lane_close(s->lane);
     xl_cache_close(s->cache);
     xl_arena_fini(&s->arena);

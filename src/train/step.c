@@ -255,6 +255,23 @@ static xl_error *eval_build(xl_graph *g, const xl_str *names, uint32_t n, xl_fun
     return xl_forward_build(g, names, n, &outs, 1, out);
 }
 
+/* XLA moves the optimizer's arithmetic into the concatenation that joins the gradients of a stack's rows: three kernels
+ * and a copy of each moment instead of one in place. Behind a barrier the joined gradients are there first, in the type
+ * they were computed in. */
+static void settle(xl_emit *e, xl_value *grad, uint32_t n)
+{
+    xl_value *in = xl_new(&e->f->m->arena, xl_value, n);
+    const xl_type **t = xl_new(&e->f->m->arena, const xl_type *, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const xl_op *from = xl_value_op(e->f, grad[i]);
+        in[i] = from && from->code == XL_OP_CONVERT ? from->in[0] : grad[i];
+        t[i] = xl_em_type(e, in[i]);
+    }
+    xl_op *bar = xl_op_new(e->f, e->r, XL_OP_OPTIMIZATION_BARRIER, in, n, t, n, 0, e->loc);
+    for (uint32_t i = 0; i < n; i++)
+        grad[i] = xl_em_convert(e, bar->out[i], xl_em_type(e, grad[i])->dtype);
+}
+
 xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uint32_t n, const xl_step_opts *opts,
                         xl_func **out)
 {
@@ -296,6 +313,8 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
 
     opt o = { .e = xl_b_at(f, NULL) };
     o.e.loc = xl_loc_name(g->m, XL_STR("adamw"), (xl_loc){ 0 });
+    if (g->gpu)
+        settle(&o.e, grad, n);
     for (int i = 0; i < XL_HYPER_COUNT; i++)
         o.hyper[i] = element(&o, hyper, i);
     xl_value step = element(&o, counters, 0), skipped = element(&o, counters, 1);

@@ -1,0 +1,427 @@
+/* How a kernel is written here: its text has the names $n (columns), $b (columns a block works on at once, a power of
+ * two), $r (rows of one program), $m (all rows), $t (the narrow type), $f (1 / columns) and $e (epsilon), which are
+ * filled in. The arguments are the operands, then the results. One program (a block of threads) does one row, or $r
+ * rows one after the other. */
+#include "pass/triton.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { COLUMNS_MAX = 16384, PER_THREAD = 8, LOSS_BLOCK = 2048, BACK_PROGRAMS = 2048 };
+static const char LOSS[] = "xlane_loss", NORM[] = "xlane_norm", NORM_SUM[] = "xlane_norm_sum",
+                  NORM_BACK[] = "xlane_norm_back", NORM_SUM_BACK[] = "xlane_norm_sum_back";
+
+#define PTR(t) "!tt.ptr<" t "> {tt.divisibility = 16 : i32}"
+#define SUM_OF(out, in, op)                                                                                            \
+    "  " out " = \"tt.reduce\"(" in ") <{axis = 0 : i32}> ({\n"                                                        \
+    "  ^bb0(%r0: f32, %r1: f32):\n"                                                                                    \
+    "    %r2 = " op " %r0, %r1 : f32\n"                                                                                \
+    "    tt.reduce.return %r2 : f32\n"                                                                                 \
+    "  }) : (tensor<$bxf32>) -> f32\n"
+
+/* One pass finds each lane's maximum and its sum of exp(x - maximum); the sums are then joined, and a second pass, over
+ * a row that the cache still has, writes the gradient where the logits were. */
+static const char *const loss_text[] = {
+    "tt.func public @xlane_loss(%x: " PTR("$t") ", %label: " PTR("i32") ", %weight: " PTR("f32") ", %dx: " PTR("$t")
+    ", %nll: " PTR("f32") ", %out: " PTR("f32") ") {\n"
+    "  %c0 = arith.constant 0 : i32\n"
+    "  %cb = arith.constant $b : i32\n"
+    "  %cn = arith.constant $n : i32\n"
+    "  %cn64 = arith.constant $n : i64\n"
+    "  %low = arith.constant dense<-1.0e+30> : tensor<$bxf32>\n"
+    "  %zero = arith.constant dense<0.0> : tensor<$bxf32>\n"
+    "  %zero_t = arith.constant dense<0.0> : tensor<$bx$t>\n"
+    "  %one = arith.constant dense<1.0> : tensor<$bxf32>\n"
+    "  %log2e = arith.constant dense<1.44269504> : tensor<$bxf32>\n"
+    "  %end = arith.constant dense<$n> : tensor<$bxi32>\n"
+    "  %row = tt.get_program_id x : i32\n"
+    "  %row64 = arith.extsi %row : i32 to i64\n"
+    "  %at = arith.muli %row64, %cn64 : i64\n"
+    "  %xr = tt.addptr %x, %at : !tt.ptr<$t>, i64\n"
+    "  %dr = tt.addptr %dx, %at : !tt.ptr<$t>, i64\n"
+    "  %lp = tt.addptr %label, %row : !tt.ptr<i32>, i32\n"
+    "  %wp = tt.addptr %weight, %row : !tt.ptr<f32>, i32\n"
+    "  %l = tt.load %lp : !tt.ptr<i32>\n"
+    "  %w = tt.load %wp : !tt.ptr<f32>\n"
+    "  %yp = tt.addptr %xr, %l : !tt.ptr<$t>, i32\n"
+    "  %yt = tt.load %yp : !tt.ptr<$t>\n"
+    "  %y = arith.extf %yt : $t to f32\n"
+    "  %range = tt.make_range {start = 0 : i32, end = $b : i32} : tensor<$bxi32>\n"
+    "  %xs = tt.splat %xr : !tt.ptr<$t> -> tensor<$bx!tt.ptr<$t>>\n"
+    "  %ds = tt.splat %dr : !tt.ptr<$t> -> tensor<$bx!tt.ptr<$t>>\n"
+    "  %p:2 = scf.for %j = %c0 to %cn step %cb iter_args(%m = %low, %s = %zero)"
+    " -> (tensor<$bxf32>, tensor<$bxf32>) : i32 {\n"
+    "    %js = tt.splat %j : i32 -> tensor<$bxi32>\n"
+    "    %i = arith.addi %js, %range : tensor<$bxi32>\n"
+    "    %in = arith.cmpi slt, %i, %end : tensor<$bxi32>\n"
+    "    %ptr = tt.addptr %xs, %i : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
+    "    %vt = tt.load %ptr, %in, %zero_t : tensor<$bx!tt.ptr<$t>>\n"
+    "    %v0 = arith.extf %vt : tensor<$bx$t> to tensor<$bxf32>\n"
+    "    %v = arith.select %in, %v0, %low : tensor<$bxi1>, tensor<$bxf32>\n"
+    "    %d = arith.subf %v, %m : tensor<$bxf32>\n"
+    "    %abs = math.absf %d : tensor<$bxf32>\n"
+    "    %neg = arith.subf %zero, %abs : tensor<$bxf32>\n"
+    "    %in2 = arith.mulf %neg, %log2e : tensor<$bxf32>\n"
+    "    %e = math.exp2 %in2 : tensor<$bxf32>\n"
+    "    %up = arith.cmpf ogt, %v, %m : tensor<$bxf32>\n"
+    "    %scaled = arith.mulf %s, %e : tensor<$bxf32>\n"
+    "    %s1 = arith.addf %scaled, %one : tensor<$bxf32>\n"
+    "    %s2 = arith.addf %s, %e : tensor<$bxf32>\n"
+    "    %sn = arith.select %up, %s1, %s2 : tensor<$bxi1>, tensor<$bxf32>\n"
+    "    %mn = arith.maximumf %m, %v : tensor<$bxf32>\n"
+    "    scf.yield %mn, %sn : tensor<$bxf32>, tensor<$bxf32>\n"
+    "  }\n",
+    SUM_OF("%top", "%p#0", "arith.maximumf")
+    "  %tops = tt.splat %top : f32 -> tensor<$bxf32>\n"
+    "  %gap = arith.subf %p#0, %tops : tensor<$bxf32>\n"
+    "  %gap2 = arith.mulf %gap, %log2e : tensor<$bxf32>\n"
+    "  %by = math.exp2 %gap2 : tensor<$bxf32>\n"
+    "  %part = arith.mulf %p#1, %by : tensor<$bxf32>\n"
+    SUM_OF("%sum", "%part", "arith.addf")
+    "  %ln = math.log %sum : f32\n"
+    "  %lse = arith.addf %ln, %top : f32\n"
+    "  %loss = arith.subf %lse, %y : f32\n"
+    "  %wloss = arith.mulf %loss, %w : f32\n"
+    "  %np = tt.addptr %nll, %row : !tt.ptr<f32>, i32\n"
+    "  %op = tt.addptr %out, %row : !tt.ptr<f32>, i32\n"
+    "  tt.store %np, %loss : !tt.ptr<f32>\n"
+    "  tt.store %op, %wloss : !tt.ptr<f32>\n"
+    "  %q = arith.divf %w, %sum : f32\n"
+    "  %qs = tt.splat %q : f32 -> tensor<$bxf32>\n"
+    "  %ws = tt.splat %w : f32 -> tensor<$bxf32>\n"
+    "  %ls = tt.splat %l : i32 -> tensor<$bxi32>\n"
+    "  scf.for %j = %c0 to %cn step %cb : i32 {\n"
+    "    %js = tt.splat %j : i32 -> tensor<$bxi32>\n"
+    "    %i = arith.addi %js, %range : tensor<$bxi32>\n"
+    "    %in = arith.cmpi slt, %i, %end : tensor<$bxi32>\n"
+    "    %ptr = tt.addptr %xs, %i : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
+    "    %vt = tt.load %ptr, %in, %zero_t : tensor<$bx!tt.ptr<$t>>\n"
+    "    %v = arith.extf %vt : tensor<$bx$t> to tensor<$bxf32>\n"
+    "    %d = arith.subf %v, %tops : tensor<$bxf32>\n"
+    "    %in2 = arith.mulf %d, %log2e : tensor<$bxf32>\n"
+    "    %e = math.exp2 %in2 : tensor<$bxf32>\n"
+    "    %pr = arith.mulf %e, %qs : tensor<$bxf32>\n"
+    "    %hit = arith.cmpi eq, %i, %ls : tensor<$bxi32>\n"
+    "    %h = arith.select %hit, %ws, %zero : tensor<$bxi1>, tensor<$bxf32>\n"
+    "    %g = arith.subf %pr, %h : tensor<$bxf32>\n"
+    "    %gt = arith.truncf %g : tensor<$bxf32> to tensor<$bx$t>\n"
+    "    %to = tt.addptr %ds, %i : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
+    "    tt.store %to, %gt, %in : tensor<$bx!tt.ptr<$t>>\n"
+    "  }\n"
+    "  tt.return\n"
+    "}\n", NULL };
+
+#define ROW_HEAD                                                                                                       \
+    "  %cn64 = arith.constant $n : i64\n"                                                                              \
+    "  %inv = arith.constant $f : f32\n"                                                                               \
+    "  %zero = arith.constant dense<0.0> : tensor<$bxf32>\n"                                                           \
+    "  %zero_t = arith.constant dense<0.0> : tensor<$bx$t>\n"                                                          \
+    "  %end = arith.constant dense<$n> : tensor<$bxi32>\n"                                                             \
+    "  %id = tt.get_program_id x : i32\n"                                                                              \
+    "  %range = tt.make_range {start = 0 : i32, end = $b : i32} : tensor<$bxi32>\n"                                    \
+    "  %in = arith.cmpi slt, %range, %end : tensor<$bxi32>\n"                                                          \
+    "  %gp0 = tt.splat %gain : !tt.ptr<f32> -> tensor<$bx!tt.ptr<f32>>\n"                                              \
+    "  %gp = tt.addptr %gp0, %range : tensor<$bx!tt.ptr<f32>>, tensor<$bxi32>\n"                                       \
+    "  %gv = tt.load %gp, %in, %zero : tensor<$bx!tt.ptr<f32>>\n"
+/* The pointers to a row of `from`, and what lies there as f32. */
+#define ROW_OF(to, from)                                                                                               \
+    "  " to "_r = tt.addptr " from ", %at : !tt.ptr<$t>, i64\n"                                                        \
+    "  " to "_s = tt.splat " to "_r : !tt.ptr<$t> -> tensor<$bx!tt.ptr<$t>>\n"                                         \
+    "  " to "_p = tt.addptr " to "_s, %range : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
+#define LOAD(to, from)                                                                                                 \
+    ROW_OF(to, from)                                                                                                   \
+    "  " to "_t = tt.load " to "_p, %in, %zero_t : tensor<$bx!tt.ptr<$t>>\n"                                           \
+    "  " to " = arith.extf " to "_t : tensor<$bx$t> to tensor<$bxf32>\n"
+
+#define NORM_BODY                                                                                                      \
+    "  %eps = arith.constant $e : f32\n"                                                                               \
+    "  %sq = arith.mulf %h, %h : tensor<$bxf32>\n"                                                                     \
+    SUM_OF("%ss", "%sq", "arith.addf")                                                                                 \
+    "  %ms = arith.mulf %ss, %inv : f32\n"                                                                             \
+    "  %me = arith.addf %ms, %eps : f32\n"                                                                             \
+    "  %r = math.rsqrt %me : f32\n"                                                                                    \
+    "  %rp = tt.addptr %rstd, %id : !tt.ptr<f32>, i32\n"                                                               \
+    "  tt.store %rp, %r : !tt.ptr<f32>\n"                                                                              \
+    "  %rs = tt.splat %r : f32 -> tensor<$bxf32>\n"                                                                    \
+    "  %hr = arith.mulf %h, %rs : tensor<$bxf32>\n"                                                                    \
+    "  %n = arith.mulf %hr, %gv : tensor<$bxf32>\n"                                                                    \
+    "  %nt = arith.truncf %n : tensor<$bxf32> to tensor<$bx$t>\n"                                                      \
+    ROW_OF("%o", "%out")                                                                                               \
+    "  tt.store %o_p, %nt, %in : tensor<$bx!tt.ptr<$t>>\n"                                                             \
+    "  tt.return\n"                                                                                                    \
+    "}\n"
+#define NORM_AT                                                                                                        \
+    ROW_HEAD                                                                                                           \
+    "  %id64 = arith.extsi %id : i32 to i64\n"                                                                         \
+    "  %at = arith.muli %id64, %cn64 : i64\n"
+
+static const char *const norm_text[] = {
+    "tt.func public @xlane_norm(%x: " PTR("$t") ", %gain: " PTR("f32") ", %out: " PTR("$t") ", %rstd: " PTR("f32") ") {\n"
+    NORM_AT LOAD("%h", "%x") NORM_BODY, NULL };
+
+static const char *const norm_sum_text[] = {
+    "tt.func public @xlane_norm_sum(%x: " PTR("$t") ", %delta: " PTR("$t") ", %gain: " PTR("f32") ", %out: " PTR("$t")
+    ", %rstd: " PTR("f32") ", %sum: " PTR("$t") ") {\n"
+    NORM_AT LOAD("%xv", "%x") LOAD("%dv", "%delta")
+    "  %hf = arith.addf %xv, %dv : tensor<$bxf32>\n"
+    "  %ht = arith.truncf %hf : tensor<$bxf32> to tensor<$bx$t>\n"
+    ROW_OF("%s", "%sum")
+    "  tt.store %s_p, %ht, %in : tensor<$bx!tt.ptr<$t>>\n"
+    "  %h = arith.extf %ht : tensor<$bx$t> to tensor<$bxf32>\n"
+    NORM_BODY, NULL };
+
+/* dx = rstd (dn gain - xn mean(dn gain xn)) with xn = x rstd, and for the gain the sum of dn xn over the rows of this
+ * program. */
+#define BACK_HEAD                                                                                                      \
+    ROW_HEAD                                                                                                           \
+    "  %c0 = arith.constant 0 : i32\n"                                                                                 \
+    "  %c1 = arith.constant 1 : i32\n"                                                                                 \
+    "  %cr = arith.constant $r : i32\n"                                                                                \
+    "  %cm = arith.constant $m : i32\n"                                                                                \
+    "  %first = arith.muli %id, %cr : i32\n"                                                                           \
+    "  %rest = arith.subi %cm, %first : i32\n"                                                                         \
+    "  %count = arith.minsi %rest, %cr : i32\n"                                                                        \
+    "  %acc = scf.for %k = %c0 to %count step %c1 iter_args(%a = %zero) -> (tensor<$bxf32>) : i32 {\n"                 \
+    "  %row = arith.addi %first, %k : i32\n"                                                                           \
+    "  %row64 = arith.extsi %row : i32 to i64\n"                                                                       \
+    "  %at = arith.muli %row64, %cn64 : i64\n"                                                                         \
+    LOAD("%dn", "%dout") LOAD("%h", "%x")                                                                              \
+    "  %rp = tt.addptr %rstd, %row : !tt.ptr<f32>, i32\n"                                                              \
+    "  %r = tt.load %rp : !tt.ptr<f32>\n"                                                                              \
+    "  %rs = tt.splat %r : f32 -> tensor<$bxf32>\n"                                                                    \
+    "  %xn = arith.mulf %h, %rs : tensor<$bxf32>\n"                                                                    \
+    "  %t = arith.mulf %dn, %gv : tensor<$bxf32>\n"                                                                    \
+    "  %tx = arith.mulf %t, %xn : tensor<$bxf32>\n"                                                                    \
+    SUM_OF("%dot", "%tx", "arith.addf")                                                                                \
+    "  %c = arith.mulf %dot, %inv : f32\n"                                                                             \
+    "  %cs = tt.splat %c : f32 -> tensor<$bxf32>\n"                                                                    \
+    "  %xc = arith.mulf %xn, %cs : tensor<$bxf32>\n"                                                                   \
+    "  %tc = arith.subf %t, %xc : tensor<$bxf32>\n"                                                                    \
+    "  %d = arith.mulf %tc, %rs : tensor<$bxf32>\n"
+#define BACK_TAIL(value)                                                                                               \
+    "  %dt = arith.truncf " value " : tensor<$bxf32> to tensor<$bx$t>\n"                                               \
+    ROW_OF("%o", "%dx")                                                                                                \
+    "  tt.store %o_p, %dt, %in : tensor<$bx!tt.ptr<$t>>\n"                                                             \
+    "  %dg = arith.mulf %dn, %xn : tensor<$bxf32>\n"                                                                   \
+    "  %an = arith.addf %a, %dg : tensor<$bxf32>\n"                                                                    \
+    "  scf.yield %an : tensor<$bxf32>\n"                                                                               \
+    "  }\n"                                                                                                            \
+    "  %id64 = arith.extsi %id : i32 to i64\n"                                                                         \
+    "  %pat = arith.muli %id64, %cn64 : i64\n"                                                                         \
+    "  %pr = tt.addptr %part, %pat : !tt.ptr<f32>, i64\n"                                                              \
+    "  %ps = tt.splat %pr : !tt.ptr<f32> -> tensor<$bx!tt.ptr<f32>>\n"                                                 \
+    "  %pp = tt.addptr %ps, %range : tensor<$bx!tt.ptr<f32>>, tensor<$bxi32>\n"                                        \
+    "  tt.store %pp, %acc, %in : tensor<$bx!tt.ptr<f32>>\n"                                                            \
+    "  tt.return\n"                                                                                                    \
+    "}\n"
+
+static const char *const norm_back_text[] = {
+    "tt.func public @xlane_norm_back(%dout: " PTR("$t") ", %x: " PTR("$t") ", %rstd: " PTR("f32") ", %gain: " PTR("f32")
+    ", %dx: " PTR("$t") ", %part: " PTR("f32") ") {\n" BACK_HEAD BACK_TAIL("%d"), NULL };
+
+static const char *const norm_sum_back_text[] = {
+    "tt.func public @xlane_norm_sum_back(%dout: " PTR("$t") ", %x: " PTR("$t") ", %rstd: " PTR("f32") ", %gain: "
+    PTR("f32") ", %dsum: " PTR("$t") ", %dx: " PTR("$t") ", %part: " PTR("f32") ") {\n"
+    BACK_HEAD LOAD("%ds", "%dsum")
+    "  %all = arith.addf %d, %ds : tensor<$bxf32>\n"
+    BACK_TAIL("%all"), NULL };
+
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
+typedef struct { int64_t columns, block, rows, rows_each; xl_dtype type; double eps; } sizes;
+
+static int64_t count_of(const xl_type *t)
+{
+    int64_t n = 0;
+    xl_type_count(t, &n);
+    return n;
+}
+
+static int64_t power_of_two(int64_t n)
+{
+    int64_t p = 32;
+    while (p < n)
+        p *= 2;
+    return p;
+}
+
+static void fill_one(xl_buf *out, const char *text, const sizes *s)
+{
+    for (const char *c = text; *c; c++) {
+        if (*c != '$') {
+            xl_buf_putc(out, *c);
+            continue;
+        }
+        switch (*++c) {
+        case 'n': xl_buf_printf(out, "%lld", (long long)s->columns); break;
+        case 'b': xl_buf_printf(out, "%lld", (long long)s->block); break;
+        case 'm': xl_buf_printf(out, "%lld", (long long)s->rows); break;
+        case 'r': xl_buf_printf(out, "%lld", (long long)s->rows_each); break;
+        case 't': xl_buf_printf(out, "%s", xl_dtypes[s->type].text); break;
+        case 'f': xl_buf_printf(out, "%.9e", 1 / (double)s->columns); break;
+        default: xl_buf_printf(out, "%.9e", s->eps); break;
+        }
+    }
+}
+
+static void fill(xl_buf *out, const char *const *text, const sizes *s)
+{
+    for (; *text; text++)
+        fill_one(out, *text, s);
+}
+
+static const xl_attr *row_major(xl_module *m, const xl_type *t)
+{
+    int64_t *order = xl_new(&m->arena, int64_t, t->rank);
+    const int64_t rank = t->rank;
+    for (uint32_t i = 0; i < t->rank; i++)
+        order[i] = (int64_t)(t->rank - 1 - i);
+    return xl_attr_dense(m, xl_type_tensor(m, XL_INDEX, (xl_dims){ &rank, 1 }),
+                         (xl_str){ (const char *)order, t->rank * sizeof *order });
+}
+
+/* Result 0 takes the place of operand `in`, where it is not negative. */
+static xl_op *call(xl_emit *e, const char *name, const char *const *text, const sizes *s, const xl_value *in, uint32_t nin,
+                   const xl_type **out, uint32_t nout, int64_t in_place)
+{
+    xl_module *m = e->f->m;
+    xl_buf body = { 0 };
+    const xl_attr *ins[8], *outs[8];
+    int64_t programs = (s->rows + s->rows_each - 1) / s->rows_each, threads = s->block / PER_THREAD;
+    int64_t warps = threads < 32 ? 1 : threads > 1024 ? 32 : threads / 32;
+    fill(&body, text, s);
+    for (uint32_t i = 0; i < nin; i++)
+        ins[i] = row_major(m, xl_em_type(e, in[i]));
+    for (uint32_t i = 0; i < nout; i++)
+        outs[i] = row_major(m, out[i]);
+    const xl_str key[] = { XL_STR("debug"), XL_STR("grid_x"), XL_STR("grid_y"),     XL_STR("grid_z"),
+                           XL_STR("ir"),    XL_STR("name"),   XL_STR("num_stages"), XL_STR("num_warps") };
+    const xl_attr *one = xl_attr_int(m, XL_I32, 1);
+    const xl_attr *value[] = { xl_attr_bool(m, false),
+                               xl_attr_int(m, XL_I32, programs),
+                               one,
+                               one,
+                               xl_attr_str(m, xl_buf_view(&body)),
+                               xl_attr_str(m, xl_str_of(name)),
+                               one,
+                               xl_attr_int(m, XL_I32, warps) };
+    xl_op *op = xl_op_new(e->f, e->r, XL_OP_CUSTOM_CALL, in, nin, out, nout, 0, e->loc);
+    op->attr[XL_SLOT(CUSTOM_CALL, call_target_name)] = xl_attr_str(m, XL_STR(XL_TRITON_CALL));
+    op->attr[XL_SLOT(CUSTOM_CALL, api_version)] = xl_attr_int(m, XL_I32, 4);
+    op->attr[XL_SLOT(CUSTOM_CALL, backend_config)] = xl_attr_dict(m, key, value, 8);
+    op->attr[XL_SLOT(CUSTOM_CALL, operand_layouts)] = xl_attr_array(m, ins, nin);
+    op->attr[XL_SLOT(CUSTOM_CALL, result_layouts)] = xl_attr_array(m, outs, nout);
+    if (in_place >= 0) {
+        const xl_str part[] = { XL_STR("operand_index"), XL_STR("operand_tuple_indices"),
+                                XL_STR("output_tuple_indices") };
+        const int64_t zero = 0;
+        const xl_attr *const alias[] = { xl_attr_i64(m, in_place), xl_attr_dims(m, XL_NO_DIMS),
+                                         xl_attr_dims(m, (xl_dims){ &zero, nout > 1 }) };
+        const xl_attr *item = xl_attr_struct(m, XL_STR("stablehlo.output_operand_alias"), part, alias, 3);
+        op->attr[XL_SLOT(CUSTOM_CALL, output_operand_aliases)] = xl_attr_array(m, &item, 1);
+    }
+    xl_buf_fini(&body);
+    return op;
+}
+
+const char *xl_triton_refuses(xl_dtype d, int64_t width)
+{
+    if (d != XL_F16 && d != XL_BF16)
+        return "the kernels compute in bf16 or f16";
+    return width > COLUMNS_MAX ? "a row must have at most 16384 channels" : NULL;
+}
+
+void xl_triton_loss(xl_emit *e, xl_value logits, xl_value labels, xl_value weight, xl_value *nll, xl_value *weighted)
+{
+    const xl_type *t = xl_em_type(e, logits), *row = xl_em_type(e, weight), *out[] = { t, row, row };
+    const int64_t n = t->dims[t->rank - 1], b = power_of_two(n);
+    const sizes s = { n, b < LOSS_BLOCK ? b : LOSS_BLOCK, count_of(row), 1, t->dtype, 0 };
+    xl_op *op = call(e, LOSS, loss_text, &s, (xl_value[]){ logits, labels, weight }, 3, out, 3, 0);
+    *nll = op->out[1];
+    *weighted = op->out[2];
+}
+
+xl_value xl_triton_norm(xl_emit *e, xl_value *x, xl_value delta, xl_value gain, double eps)
+{
+    xl_module *m = e->f->m;
+    const xl_type *t = xl_em_type(e, *x), *rstd = xl_type_tensor(m, XL_F32, (xl_dims){ t->dims, t->rank - 1 });
+    const xl_type *out[] = { t, rstd, t };
+    const int64_t n = t->dims[t->rank - 1];
+    const sizes s = { n, power_of_two(n), count_of(rstd), 1, t->dtype, eps };
+    if (!xl_has(delta))
+        return call(e, NORM, norm_text, &s, (xl_value[]){ *x, gain }, 2, out, 2, -1)->out[0];
+    xl_op *op = call(e, NORM_SUM, norm_sum_text, &s, (xl_value[]){ *x, delta, gain }, 3, out, 3, -1);
+    *x = op->out[2];
+    return op->out[0];
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
+static bool is_one(const xl_func *f, xl_value v)
+{
+    const xl_op *op = xl_value_op(f, v);
+    while (op && (op->code == XL_OP_BROADCAST_IN_DIM || op->code == XL_OP_RESHAPE || op->code == XL_OP_CONVERT))
+        op = xl_value_op(f, op->in[0]);
+    if (!op || op->code != XL_OP_CONSTANT)
+        return false;
+    const xl_attr *a = XL_ATTR(op, CONSTANT, value);
+    const float one = 1;
+    return a->type->dtype == XL_F32 && a->data.n == sizeof one && !memcmp(a->data.p, &one, sizeof one);
+}
+
+/* The kernel has written the gradient for a loss that is the plain sum of the weighted rows; any other one scales it. */
+static xl_error *loss_grad(xl_grad_ctx *g, const xl_op *op, const xl_value *ct)
+{
+    xl_emit *e = &g->e;
+    const xl_type *t = xl_em_type(e, op->out[0]);
+    if (xl_has(ct[0]) || xl_has(ct[1]))
+        return XL_ERR(UNIMPLEMENTED, "only the weighted loss of the fused kernel has a gradient");
+    if (!xl_has(ct[2]))
+        return NULL;
+    xl_value d = op->out[0];
+    if (!is_one(e->f, ct[2])) {
+        int64_t *at = xl_new(&e->f->m->arena, int64_t, t->rank);
+        for (uint32_t i = 0; i < t->rank; i++)
+            at[i] = i;
+        xl_value by = xl_em_broadcast(e, ct[2], xl_type_dims(t), (xl_dims){ at, t->rank - 1 });
+        d = xl_em_convert(e, xl_em_binary(e, XL_OP_MULTIPLY, xl_em_convert(e, d, XL_F32), by), t->dtype);
+    }
+    xl_cot_add(g, op->in[0], d);
+    return NULL;
+}
+
+static xl_error *norm_grad(xl_grad_ctx *g, const xl_op *op, const xl_value *ct, bool sum)
+{
+    xl_emit *e = &g->e;
+    xl_module *m = e->f->m;
+    const xl_type *t = xl_em_type(e, op->out[0]);
+    const int64_t n = t->dims[t->rank - 1], rows = count_of(xl_em_type(e, op->out[1]));
+    xl_value dsum = sum ? ct[2] : XL_NO_VALUE, dx = dsum, gain = op->in[sum ? 2 : 1];
+    if (xl_has(ct[1]))
+        return XL_ERR(UNIMPLEMENTED, "the scale of the fused norm has no gradient of its own");
+    if (xl_has(ct[0])) {
+        const int64_t each = (rows + BACK_PROGRAMS - 1) / BACK_PROGRAMS, programs = (rows + each - 1) / each;
+        const sizes s = { n, power_of_two(n), rows, each, t->dtype, 0 };
+        const xl_type *out[] = { t, xl_type_tensor(m, XL_F32, XL_DIMS(programs, n)) };
+        xl_value in[] = { ct[0], sum ? op->out[2] : op->in[0], op->out[1], gain, dsum };
+        xl_op *b = xl_has(dsum) ? call(e, NORM_SUM_BACK, norm_sum_back_text, &s, in, 5, out, 2, -1)
+                                : call(e, NORM_BACK, norm_back_text, &s, in, 4, out, 2, -1);
+        dx = b->out[0];
+        if (xl_cot_active(g, gain))
+            xl_cot_add(g, gain, xl_em_sum(e, b->out[1], XL_DIMS(0)));
+    }
+    xl_cot_add(g, op->in[0], dx);
+    if (sum)
+        xl_cot_add(g, op->in[1], dx);
+    return NULL;
+}
+
+xl_error *xl_triton_grad(xl_grad_ctx *g, xl_op *op, const xl_value *ct, bool *mine)
+{
+    const xl_attr *config = op->attr[XL_SLOT(CUSTOM_CALL, backend_config)],
+                  *name = config && config->kind == XL_AT_DICT ? xl_dict_get(config, XL_STR("name")) : NULL;
+    bool ours = xl_str_is(xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)), XL_TRITON_CALL) && name &&
+                name->kind == XL_AT_STR;
+    *mine = ours && (xl_str_is(name->str, LOSS) || xl_str_is(name->str, NORM) || xl_str_is(name->str, NORM_SUM));
+    if (!*mine)
+        return NULL;
+    return xl_str_is(name->str, LOSS) ? loss_grad(g, op, ct) : norm_grad(g, op, ct, xl_str_is(name->str, NORM_SUM));
+}

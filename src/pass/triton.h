@@ -1,0 +1,27 @@
+/* src/pass/triton.h
+ * Kernels of our own for XLA's CUDA plugin. They are written in Triton's IR and handed over as custom calls, as JAX's
+ * Pallas does it; the plugin compiles them. Each reads and writes its tensors once, where XLA's fusions make several
+ * passes. Sums have a fixed order: the same bits every time. */
+#ifndef XL_PASS_TRITON_H
+#define XL_PASS_TRITON_H
+
+#include "pass/grad.h"
+
+#define XL_TRITON_CALL "__gpu$xla.gpu.triton"
+
+/* Why a model of this type and width cannot use them; NULL where it can. */
+const char *xl_triton_refuses(xl_dtype d, int64_t width);
+
+/* Cross-entropy of logits [.., n] (bf16 or f16) with labels i32 [..] and the weight f32 [..] of each row in the loss.
+ * *nll is each row's loss, which has no gradient; *weighted is the same times its weight, and has: it is computed on the
+ * way, in the place of the logits. */
+void xl_triton_loss(xl_emit *e, xl_value logits, xl_value labels, xl_value weight, xl_value *nll, xl_value *weighted);
+
+/* RMSNorm over the last dimension of *x + delta, or of *x where delta is XL_NO_VALUE. x and delta are bf16 or f16, gain
+ * f32. Gives the normed tensor, and leaves the sum in *x. */
+xl_value xl_triton_norm(xl_emit *e, xl_value *x, xl_value delta, xl_value gain, double eps);
+
+/* The gradient of such a call. *mine is false, and nothing was done, for a custom call of another kind. */
+xl_error *xl_triton_grad(xl_grad_ctx *g, xl_op *op, const xl_value *ct, bool *mine) XL_MUST_USE;
+
+#endif

@@ -1,0 +1,73 @@
+"""The kernels of src/pass/triton.c in a training step: where they stand, that they are asked for only where they can
+run, and what the program hands to XLA for them. (Row X3.) What they compute was seen on a GPU, see bench/log/."""
+import re, subprocess, sys, tempfile
+from _run import XLANE
+
+failed = 0
+D, LAYERS = 96, 3
+
+
+def check(name, why):
+    global failed
+    failed += bool(why)
+    print(f"FAIL triton_{name}: {why}" if why else f"ok triton_{name}", flush=True)
+
+
+def train(*words):
+    with tempfile.TemporaryDirectory() as d:
+        open(d + "/t", "w").write("text " * 2000)
+        p = subprocess.run([XLANE, "train", f"data.train={d}/t", f"model.pattern=A*{LAYERS}", f"model.dim={D}",
+                            "model.heads=2", "data.batch=2", "data.time=64", "model.vocab=512", "model.compute=bf16", "cache=none",
+                            f"runs={d}/runs", "train.steps=3", "optimizer.warmup=0", *words], text=True, capture_output=True)
+        return p.returncode, p.stdout, p.stderr
+
+
+def kernels(text):
+    """name -> (how many, the kernel's own text, the attributes of the last call)"""
+    out = {}
+    for line in text.splitlines():
+        m = re.search(r'custom_call @"?__gpu\$xla\.gpu\.triton"?\(.*?\) \{(.*)\} : ', line)
+        if m:
+            body = re.search(r'ir = "((?:[^"\\]|\\.)*)"', m.group(1)).group(1)
+            body = re.sub(r"\\([0-9A-F]{2})", lambda x: chr(int(x.group(1), 16)), body).replace('\\"', '"')
+            name = re.search(r'name = "(\w+)"', m.group(1)).group(1)
+            out[name] = (out.get(name, (0,))[0] + 1, body, m.group(1))
+    return out
+
+
+def main():
+    rc, text, err = train("--print=step", "model.kernels=triton", "model.scan=false")
+    got = {k: v[0] for k, v in kernels(text).items()}
+    want = dict(xlane_loss=1, xlane_norm=1, xlane_norm_sum=2 * LAYERS, xlane_norm_sum_back=2 * LAYERS - 1,
+                xlane_norm_back=2)
+    check("prints", rc and err or got != want and f"{got}, expected {want}")
+    for name, (_, body, attrs) in kernels(text).items():
+        check(f"filled_{name}", ("$" in body and f"a name was not filled in: {body[body.index('$'):][:40]}")
+              or (f"@{name}(" not in body and "the function has another name")
+              or ("num_warps" not in attrs or "grid_x" not in attrs) and attrs[:200])
+    in_place = kernels(text)["xlane_loss"][2]
+    check("loss_in_place", "output_operand_alias<output_tuple_indices = [0], operand_index = 0" not in in_place
+          and in_place[-400:])
+    # the gradient of the logits is what the kernel wrote: nothing of their size but the products reads or writes them
+    big = [l for l in text.splitlines() if re.search(r"tensor<2x64x512x(f32|bf16)>", l) and "dot_general" not in l
+           and "gpu.triton" not in l and "transpose" not in l]
+    check("one_pass_over_logits", big[:2])
+    rc, text, err = train("--print=step", "model.kernels=triton", "model.scan=true")
+    got = {k: v[0] for k, v in kernels(text).items()}
+    check("scan", rc and err or got.get("xlane_loss") != 1 and f"{got}")
+    rc, text, err = train("--print=step", "model.kernels=triton", "model.micro=2", "model.scan=false")
+    check("turns_use_the_plain_loss", rc and err or "xlane_loss" in kernels(text) and "the kernel's weights are of one turn")
+    rc, text, err = train("--print=step")
+    check("plain_without_a_gpu", rc and err or kernels(text) and f"{sorted(kernels(text))}")
+    rc, text, err = train("model.kernels=triton")
+    check("refused_here", not rc and "it ran" or "model.kernels triton (plain runs everywhere)" not in err
+          and err[-300:])
+    rc, text, err = train("model.kernels=triton", "model.compute=f32")
+    check("needs_bf16", rc != 2 and rc != 1 and "it ran" or "bf16" not in err and err[-300:])
+    rc, text, err = train("model.kernels=fast")
+    check("unknown", "auto, plain, triton" not in err and err[-300:])
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)
