@@ -56,7 +56,8 @@ def main():
     got = {k: v[0] for k, v in kernels(text).items()}
     check("scan", rc and err or got.get("xlane_loss") != 1 and f"{got}")
     rc, text, err = train("--print=step", "model.kernels=triton", "model.micro=2", "model.scan=false")
-    check("turns_use_the_plain_loss", rc and err or "xlane_loss" in kernels(text) and "the kernel's weights are of one turn")
+    check("turns_use_the_plain_loss", rc and err or "xlane_loss" in kernels(text)
+          and "the kernel's weights are of one turn")
     rc, text, err = train("--print=step")
     check("plain_without_a_gpu", rc and err or kernels(text) and f"{sorted(kernels(text))}")
     rc, text, err = train("model.kernels=triton")

@@ -177,8 +177,9 @@ typedef struct {
     /* "plain", or "cudnn": cuDNN's fused attention, for CUDA and bf16, where every row is one document. "auto" is plain
      * here; a configuration's auto is cudnn where device, model and data allow it. */
     const char *attention;
-    const char *kernels; /* "plain", or "triton": norms and the loss by kernels of our own, for CUDA and bf16; "auto" */
     int nondeterministic; /* cudnn: allow a backward pass whose bits may differ from run to run */
+    /* "plain", or "triton": norms and the loss by kernels of our own, for CUDA and bf16. "auto" as for attention. */
+    const char *kernels;
 } xl_model;
 XL_API xl_model xl_model_default(void);
 /* Makes the inputs tokens, targets, segments (0: padding, which neither sees nor counts; else the number of the

@@ -156,8 +156,10 @@ static const char *const loss_text[] = {
     "  %at = arith.muli %id64, %cn64 : i64\n"
 
 static const char *const norm_text[] = {
-    "tt.func public @xlane_norm(%x: " PTR("$t") ", %gain: " PTR("f32") ", %out: " PTR("$t") ", %rstd: " PTR("f32") ") {\n"
-    NORM_AT LOAD("%h", "%x") NORM_BODY, NULL };
+    "tt.func public @xlane_norm(%x: " PTR("$t") ", %gain: " PTR("f32") ", %out: " PTR("$t") ", %rstd: " PTR(
+        "f32") ") {\n" NORM_AT LOAD("%h", "%x") NORM_BODY,
+    NULL
+};
 
 static const char *const norm_sum_text[] = {
     "tt.func public @xlane_norm_sum(%x: " PTR("$t") ", %delta: " PTR("$t") ", %gain: " PTR("f32") ", %out: " PTR("$t")
@@ -280,8 +282,8 @@ static const xl_attr *row_major(xl_module *m, const xl_type *t)
 }
 
 /* Result 0 takes the place of operand `in`, where it is not negative. */
-static xl_op *call(xl_emit *e, const char *name, const char *const *text, const sizes *s, const xl_value *in, uint32_t nin,
-                   const xl_type **out, uint32_t nout, int64_t in_place)
+static xl_op *call(xl_emit *e, const char *name, const char *const *text, const sizes *s, const xl_value *in,
+                   uint32_t nin, const xl_type **out, uint32_t nout, int64_t in_place)
 {
     xl_module *m = e->f->m;
     xl_buf body = { 0 };
@@ -367,7 +369,8 @@ static bool is_one(const xl_func *f, xl_value v)
     return a->type->dtype == XL_F32 && a->data.n == sizeof one && !memcmp(a->data.p, &one, sizeof one);
 }
 
-/* The kernel has written the gradient for a loss that is the plain sum of the weighted rows; any other one scales it. */
+/* The kernel has written the gradient for a loss that is the plain sum of the weighted rows; any other one scales it.
+ * */
 static xl_error *loss_grad(xl_grad_ctx *g, const xl_op *op, const xl_value *ct)
 {
     xl_emit *e = &g->e;

@@ -13,8 +13,8 @@
 const char *xl_triton_refuses(xl_dtype d, int64_t width);
 
 /* Cross-entropy of logits [.., n] (bf16 or f16) with labels i32 [..] and the weight f32 [..] of each row in the loss.
- * *nll is each row's loss, which has no gradient; *weighted is the same times its weight, and has: it is computed on the
- * way, in the place of the logits. */
+ * *nll is each row's loss, which has no gradient; *weighted is the same times its weight, and has: it is computed on
+ * the way, in the place of the logits. */
 void xl_triton_loss(xl_emit *e, xl_value logits, xl_value labels, xl_value weight, xl_value *nll, xl_value *weighted);
 
 /* RMSNorm over the last dimension of *x + delta, or of *x where delta is XL_NO_VALUE. x and delta are bf16 or f16, gain
