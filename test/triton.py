@@ -1,16 +1,16 @@
 """The kernels of src/pass/triton.c in a training step: where they stand, that they are asked for only where they can
 run, and what the program hands to XLA for them. (Row X3.) What they compute was seen on a GPU, see bench/log/."""
 import re, subprocess, sys, tempfile
-from _run import XLANE
+import _check
+from _check import end
+from _run import XLANE, run_text
 
-failed = 0
+_check.prefix = "triton_"
 D, LAYERS = 96, 3
 
 
 def check(name, why):
-    global failed
-    failed += bool(why)
-    print(f"FAIL triton_{name}: {why}" if why else f"ok triton_{name}", flush=True)
+    _check.check(name, not why, why)
 
 
 def train(*words):
@@ -35,7 +35,41 @@ def kernels(text):
     return out
 
 
+def forms():
+    """The step as a CUDA device gets it (shared products, joined gradients, sorted lookups), of ordinary ops, against
+    the one of every device: the same results, f32, of the same arguments, on XLA's CPU."""
+    import numpy as np
+    got = []
+    for words in ((), ("--device=cuda",)):
+        rc, text, err = train("--print=step", "model.compute=f32", "model.scan=false", "data.batch=8", *words)
+        if rc:
+            return err
+        if words and "sort" not in text:
+            return "nothing is said for CUDA"
+        rng, args = np.random.default_rng(1), []
+        names = dict(re.findall(r'#loc(\d+) = loc\("([^"]*)"\)', text))
+        head = re.search(r"func.func public @main\((.*)", text).group(1)
+        for shape, loc in re.findall(r"%arg\d+: tensor<([^>]*)>.*?loc\(#loc(\d+)\)", head):
+            *dims, kind = shape.split("x")
+            dims, name = [int(d) for d in dims], names[loc]
+            if kind == "i32":
+                args.append(rng.integers(0, 99, dims).astype(np.int32) if name in ("tokens", "targets")
+                            else np.ones(dims, np.int32) if name == "segments"
+                            else np.broadcast_to(np.arange(dims[-1], dtype=np.int32), dims).copy())
+            elif name == "hyper":
+                args.append(np.array([1e-2, 0, 0, 100, 0, .9, .95, np.log(.9), np.log(.95), 1e-8, .1, 1], np.float32))
+            elif name[-2:] in (".m", ".v"):
+                args.append(np.zeros(dims, np.float32))
+            else:
+                args.append((rng.standard_normal(dims) * 0.1 + ("norm" in name)).astype(np.float32))
+        got.append([np.asarray(x) for x in run_text(text, args)])
+    a, b = got
+    worst = max(float(np.abs(x.astype(np.float64) - y).max() / (np.abs(x).max() + 1e-9)) for x, y in zip(a, b))
+    return worst > 2e-4 and f"{worst:.1e} of the largest element apart"
+
+
 def main():
+    _check.holds("same_step_as_elsewhere", forms)
     rc, text, err = train("--print=step", "model.kernels=triton", "model.scan=false")
     got = {k: v[0] for k, v in kernels(text).items()}
     want = dict(xlane_loss=1, xlane_norm=1, xlane_norm_sum=2 * LAYERS, xlane_norm_sum_back=2 * LAYERS - 1,
@@ -67,8 +101,8 @@ def main():
     check("needs_bf16", rc != 2 and rc != 1 and "it ran" or "bf16" not in err and err[-300:])
     rc, text, err = train("model.kernels=fast")
     check("unknown", "auto, plain, triton" not in err and err[-300:])
-    return failed
 
 
 if __name__ == "__main__":
-    sys.exit(1 if main() else 0)
+    main()
+    sys.exit(end())
