@@ -87,6 +87,8 @@ def _():
     assert values["shapes.warmup"]["origin"] == "default", values
     moved = json.loads(xlane("profile", "diff", "tpu-v6e", "tpu-v6e-spmd", "--json", status=1).stdout)
     assert "spmd.enabled" in {m["name"] for m in moved}, moved
+    moved = json.loads(xlane("profile", "diff", "cuda", "cuda-short", "--json", status=1).stdout)
+    assert [m["name"] for m in moved] == ["device.preallocate"], moved
     assert xlane("profile", "diff", "cpu", "cpu").stdout == "the same values\n"
 
 
