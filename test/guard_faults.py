@@ -54,7 +54,7 @@ def results(name):
 def _():
     cache = os.path.join(TMP, "eight")
     procs = [guarded(driver(6, 1, k), cache, "eight") for k in range(8)]
-    outs = [p.communicate(timeout=120) for p in procs]
+    outs = [p.communicate(timeout=600) for p in procs]
     assert all(p.returncode == 0 for p in procs), outs
     assert len({o for o, _ in outs}) == 1, outs
     done = results("eight")
@@ -77,7 +77,7 @@ def _():
         p.communicate()
         verify(cache)
     p = guarded(driver(6, 1), cache, "after")
-    out, err = p.communicate(timeout=60)
+    out, err = p.communicate(timeout=600)
     assert p.returncode == 0 and out == want, (out, err)
 
 
@@ -114,7 +114,7 @@ def _():
     def reasons(name):
         # on its own: earlier runs of other programs would be compared
         p = guarded(driver(1, 1), cache, name, runs="runs-lost")
-        p.communicate(timeout=60)
+        p.communicate(timeout=600)
         folder = glob.glob(os.path.join(TMP, "runs-lost", "*-" + name))[0]
         return [json.loads(line)["reason"] for line in open(os.path.join(folder, "events.jsonl"))
                 if '"event":"compile"' in line]
@@ -142,7 +142,7 @@ def _():
             if not warm:
                 shutil.rmtree(cache, ignore_errors=True)
             p = guarded(driver(6, 2), cache, "fault", env={"LD_PRELOAD": INJECT, "XLANE_INJECT": fault})
-            out, err = p.communicate(timeout=120)
+            out, err = p.communicate(timeout=600)
             assert p.returncode == 0 and out == want, (fault, p.returncode, out, err[-1500:])
     verify(os.path.join(TMP, "fault"))
 
@@ -167,7 +167,7 @@ def _():
     cache = os.path.join(TMP, "gone")
     p = guarded(["sh", "-c", "rm -rf '%s' '%s'/runs/*gone*; exec %s" % (cache, TMP, " ".join(driver(3, 1)))], cache,
                 "gone")
-    out, err = p.communicate(timeout=60)
+    out, err = p.communicate(timeout=600)
     assert p.returncode == 0 and out == want, (out, err)
 
 

@@ -6,7 +6,7 @@ lib = os.environ.get("XLANE_CPU_PLUGIN", os.path.join(here, "build", "libxlane-c
 env = dict(os.environ, JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + lib)
 
 def run(name, code, **more):
-    p = subprocess.run([sys.executable, "-c", code], env=dict(env, **more), capture_output=True, text=True, timeout=120)
+    p = subprocess.run([sys.executable, "-c", code], env=dict(env, **more), capture_output=True, text=True, timeout=600)
     ok = p.returncode == 0
     print("%s %s" % ("ok" if ok else "FAIL", name))
     if not ok:

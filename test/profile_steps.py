@@ -100,7 +100,7 @@ for _ in range(600):
     time.sleep(0.2)
 live = (glob.glob(TMP + "/runs/*-live") or [""])[0]
 for turn in ("first", "second"):
-    r = xlane("profile-steps", live, "--steps=2:4", "--timeout=120")
+    r = xlane("profile-steps", live, "--steps=2:4", "--timeout=600")
     numbers, _ = steps(live + "/trace.json") if r.returncode == 0 else ([], [])
     check(f"of_one_that_runs_{turn}", len(numbers) == 3 and numbers[0] > 4
           and numbers == list(range(numbers[0], numbers[0] + 3)), (numbers, r.stdout + r.stderr))

@@ -190,14 +190,14 @@ def alone():
     for var, value in (("OMPI_COMM_WORLD_SIZE", "4"), ("SLURM_NTASKS", "4"), ("WORLD_SIZE", "4"),
                        ("TPU_WORKER_HOSTNAMES", "a,b,c,d"), ("XLANE_RANKS", "4")):
         for meant in (False, True):
-            p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=60,
+            p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=600,
                                env=dict(env0, **{var: value}, **({"XLANE_ALONE": "1"} if meant else {})))
             text = p.stdout + p.stderr
             said = re.search(r"%s says that .* started 4 processes, this one was told of 1: it would run alone" % var,
                              text)
             if bool(said) == meant or (p.returncode == 0) != meant:
                 return "%s=%s, meant: %s: rc %d, %s" % (var, value, meant, p.returncode, text[-300:])
-    p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=60,
+    p = subprocess.run([XLANE, "probe", "--plugin=" + LIB], capture_output=True, text=True, timeout=600,
                        env=dict(env0, WORLD_SIZE="1", SLURM_NTASKS="1"))
     if p.returncode:
         return "one process under a launcher: " + p.stderr[-300:]
@@ -213,7 +213,7 @@ def launcher():
             for _ in range(n):
                 p.stdout.readline()
             p.send_signal(sig)
-        out, err = p.communicate(timeout=60)
+        out, err = p.communicate(timeout=600)
         return p.returncode, out, err
     rc, out, err = go(3, 'echo "$XLANE_RANK of $XLANE_RANKS, $RANK of $WORLD_SIZE"; echo sad >&2')
     if rc or sorted(out.split("\n")) != ["", "[0] 0 of 3, 0 of 3", "[1] 1 of 3, 1 of 3",
@@ -326,7 +326,7 @@ def killed_compiling():
         return [e for e in lines if e["event"] == what]
 
     def until(what):
-        end = time.time() + 120
+        end = time.time() + 600
         while not what() and time.time() < end:
             time.sleep(0.05)
         return what()
@@ -339,11 +339,11 @@ def killed_compiling():
     before = events("second", "compile")
     pid = events("first", "client")[0]["pid"]
     os.kill(pid, signal.SIGKILL)
-    out, _ = second.communicate(timeout=120)
-    first.wait(timeout=60)
+    out, _ = second.communicate(timeout=600)
+    first.wait(timeout=600)
     after = [e["result"] for e in events("second", "compile") if "lambda" in e["module"]]
     third = start("third", STALL=stall)
-    third.communicate(timeout=120)
+    third.communicate(timeout=600)
     loaded = [e["result"] for e in events("third", "compile") if "lambda" in e["module"]]
     shutil.rmtree(tmp)
     if any("lambda" in e["module"] for e in before) or second.returncode or after != ["compiled"]:

@@ -125,7 +125,7 @@ else:
         shot = f"{TMP}/{name}.png"
         r = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0",
                             "--user-data-dir=" + TMP + "/chromium",
-                            "--window-size=412,1600", "--screenshot=" + shot, "file://" + path], capture_output=True, text=True, timeout=120)
+                            "--window-size=412,1600", "--screenshot=" + shot, "file://" + path], capture_output=True, text=True, timeout=600)
         console = [x for x in r.stderr.splitlines() if "CONSOLE" in x or "Uncaught" in x]
         check(f"browser_{name}", not console and os.path.exists(shot) and os.path.getsize(shot) > 20000,
               console or r.stderr[-800:])

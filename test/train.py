@@ -131,7 +131,7 @@ def kill_and_resume():
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(1.5)
     child.send_signal(signal.SIGTERM)
-    _, err = child.communicate(timeout=60)
+    _, err = child.communicate(timeout=600)
     assert child.returncode == 4 and "go on with: xlane resume soft/" in err, err
     return whole
 
@@ -290,7 +290,7 @@ def bad_input():
     a = subprocess.Popen([XLANE, "train", "--quiet", f"data.train={shrink}", "model.pattern=A", *TINY, "train.steps=100000", "train.eval_every=0"], env=env, cwd=tmp, stderr=subprocess.PIPE, text=True)
     time.sleep(1)
     os.truncate(shrink, 100)
-    _, err = a.communicate(timeout=60)
+    _, err = a.communicate(timeout=600)
     assert a.returncode == 1 and "has become shorter" in err and "is saved" in err, err
     corpus("shrink.txt", 100000)
     saved = err.split("xlane resume ")[1].split()[0]

@@ -351,7 +351,7 @@ def every_signal_that_ends_a_session_saves_and_has_its_own_exit_status():
             time.sleep(0.01)
             assert child.poll() is None
         child.send_signal(sig)
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=600)
         run = newest_run(runs)
         assert child.returncode == 4, (sig, child.returncode, err)
         assert len(ckpts(run)) >= 1 and json.load(open(os.path.join(run, "run.json")))["end"] == "stopped by a signal"
@@ -362,7 +362,7 @@ def every_signal_that_ends_a_session_saves_and_has_its_own_exit_status():
     child.stderr.readline(), child.stderr.readline()
     time.sleep(0.5)
     child.stderr.close()
-    assert child.wait(timeout=60) == 4 and len(ckpts(newest_run("pipe"))) >= 1
+    assert child.wait(timeout=600) == 4 and len(ckpts(newest_run("pipe"))) >= 1
 
 
 @check
@@ -501,7 +501,7 @@ def pipes_and_links_in_a_cache_neither_hang_nor_are_followed():
             os.unlink(os.path.join(cache, name))
         os.mkfifo(os.path.join(cache, name), 0o600)
     for what in ("ls", "verify", "prune"):
-        xlane("cache", what, "--cache", cache, code=None, timeout=60)
+        xlane("cache", what, "--cache", cache, code=None, timeout=600)
     guarded(3, name="fifo")
 
 
