@@ -11,12 +11,8 @@
 #include "lane/verdict.h"
 #include "pjrt/options.h"
 
-/* ---- executables we have seen made: open addressing by handle
- * --------------------------------------------------------- */
-static size_t slot_of(const void *handle, size_t cap)
-{
-    return (size_t)(((uintptr_t)handle >> 4) * UINT64_C(0x9E3779B97F4A7C15)) & (cap - 1);
-}
+/* ---- executables we have seen made ------------------------------------------------------------------------------ */
+static uint32_t hash_of(const void *handle) { return xl_table_hash((uintptr_t)handle); }
 
 exec_info *guard_exec_find(guard_state *g, const void *handle)
 {
@@ -25,12 +21,9 @@ exec_info *guard_exec_find(guard_state *g, const void *handle)
     if (last.handle == handle && last.changes == atomic_load_explicit(&g->exec_changes, memory_order_acquire))
         return last.found;                                 /* a step runs the same executable again and again */
     xl_mutex_lock(&g->table_lock);
-    if (g->capexec)
-        for (size_t i = slot_of(handle, g->capexec); g->exec[i]; i = (i + 1) & (g->capexec - 1))
-            if (g->exec[i]->handle == handle) {
-                found = g->exec[i];
-                break;
-            }
+    XL_TABLE_EACH(&g->exec_index, hash_of(handle), i)
+        if (g->exec[i]->handle == handle)
+            found = g->exec[i];
     last.handle = handle;
     last.found = found;
     last.changes = g->exec_changes;
@@ -38,12 +31,18 @@ exec_info *guard_exec_find(guard_state *g, const void *handle)
     return found;
 }
 
-static void insert(exec_info **table, size_t cap, exec_info *e)
+/* Room for one more; under the lock. */
+static bool room(guard_state *g)
 {
-    size_t i = slot_of(e->handle, cap);
-    while (table[i])
-        i = (i + 1) & (cap - 1);
-    table[i] = e;
+    if (g->nexec == g->capexec) {
+        uint32_t cap = g->capexec ? 2 * g->capexec : 128;
+        exec_info **more = realloc(g->exec, cap * sizeof *more);
+        if (!more)
+            return false;
+        g->exec = more;
+        g->capexec = cap;
+    }
+    return xl_table_reserve(&g->exec_index, NULL, (size_t)g->nexec + 1);
 }
 
 void guard_exec_add(guard_state *g, const void *handle, xl_str module, bool helper, spmd_info *spmd)
@@ -58,43 +57,35 @@ void guard_exec_add(guard_state *g, const void *handle, xl_str module, bool help
     e->metrics = xl_metrics_module(g->metrics, xl_str_of(e->module));
     guard_exec_drop(g, handle);
     xl_mutex_lock(&g->table_lock);
-    if (2 * (g->nexec + 1) > g->capexec) {
-        size_t cap = g->capexec ? 2 * g->capexec : 256;
-        exec_info **table = calloc(cap, sizeof *table);
-        if (!table) {
-            xl_mutex_unlock(&g->table_lock);
-            free(e);
-            return;
-        }
-        for (size_t i = 0; i < g->capexec; i++)
-            if (g->exec[i])
-                insert(table, cap, g->exec[i]);
-        free(g->exec);
-        g->exec = table;
-        g->capexec = cap;
+    if (room(g)) {
+        xl_table_add(&g->exec_index, NULL, hash_of(handle), g->nexec);
+        g->exec[g->nexec++] = e;
+        g->exec_changes++;
+        e = NULL;
     }
-    insert(g->exec, g->capexec, e);
-    g->nexec++;
-    g->exec_changes++;
     xl_mutex_unlock(&g->table_lock);
+    free(e);
 }
 
 void guard_exec_drop(guard_state *g, const void *handle)
 {
     xl_mutex_lock(&g->table_lock);
-    size_t mask = g->capexec - 1, i = g->capexec ? slot_of(handle, g->capexec) : 0;
-    while (g->capexec && g->exec[i] && g->exec[i]->handle != handle)
-        i = (i + 1) & mask;
-    if (g->capexec && g->exec[i]) {
-        free(g->exec[i]);
-        g->exec[i] = NULL;
-        g->nexec--;
-        g->exec_changes++;
-        for (size_t k = (i + 1) & mask; g->exec[k]; k = (k + 1) & mask) { /* close the gap */
-            exec_info *moved = g->exec[k];
-            g->exec[k] = NULL;
-            insert(g->exec, g->capexec, moved);
+    uint32_t at = UINT32_MAX;
+    XL_TABLE_EACH(&g->exec_index, hash_of(handle), i)
+        if (g->exec[i]->handle == handle)
+            at = i;
+    if (at != UINT32_MAX) {                                /* the last one takes its place */
+        uint32_t last = g->nexec - 1;
+        uint32_t hash = hash_of(g->exec[last]->handle);
+        xl_table_drop(&g->exec_index, hash_of(handle), at);
+        if (last != at) {
+            xl_table_drop(&g->exec_index, hash, last);
+            xl_table_add(&g->exec_index, NULL, hash, at);
         }
+        free(g->exec[at]);
+        g->exec[at] = g->exec[last];
+        g->nexec = last;
+        g->exec_changes++;
     }
     xl_mutex_unlock(&g->table_lock);
 }

@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 
+#include "base/table.h"
 #include "base/thread.h"
 #include "lane/cache.h"
 #include "lane/contract.h"
@@ -84,8 +85,9 @@ struct guard_state {
     xl_contracts *contracts;
     xl_mutex compile_lock;                                 /* contracts */
     xl_mutex table_lock;                                   /* execs */
-    exec_info **exec;                                      /* open addressing by handle */
-    size_t nexec, capexec;
+    exec_info **exec;
+    uint32_t nexec, capexec;
+    xl_table exec_index; /* by handle */
     _Atomic uint64_t exec_changes; /* how often exec changed: tells a remembered look-up that it is old */
     xl_policy policy;
     uint64_t warmup, warmup_compiles;                      /* the window in steps, or if not 0 in compiles */

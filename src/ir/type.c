@@ -84,23 +84,10 @@ static const int64_t *copy_ints(xl_module *m, const int64_t *p, size_t n)
 const xl_type *xl_type_intern(xl_module *m, const xl_type *t)
 {
     struct xl_intern *in = m->intern;
-    if (in->ntype * 2 >= in->captype) {
-        uint32_t cap = in->captype ? in->captype * 2 : 128;
-        const xl_type **old = in->type;
-        in->type = xl_new(&m->arena, const xl_type *, cap);
-        for (uint32_t i = 0; i < in->captype; i++)
-            if (old[i]) {
-                uint32_t h = type_hash(old[i]) & (cap - 1);
-                while (in->type[h])
-                    h = (h + 1) & (cap - 1);
-                in->type[h] = old[i];
-            }
-        in->captype = cap;
-    }
-    uint32_t h = type_hash(t) & (in->captype - 1);
-    for (; in->type[h]; h = (h + 1) & (in->captype - 1))
-        if (xl_type_eq(in->type[h], t))
-            return in->type[h];
+    uint32_t hash = type_hash(t);
+    XL_TABLE_EACH(&in->index, hash, i)
+        if (xl_type_eq(in->type[i], t))
+            return in->type[i];
     xl_type *c = xl_new(&m->arena, xl_type, 1);
     *c = *t;
     c->dims = copy_ints(m, t->dims, t->rank);
@@ -122,12 +109,8 @@ const xl_type *xl_type_intern(xl_module *m, const xl_type *t)
     }
     c->encoding = t->encoding ? xl_attr_import(m, t->encoding) : NULL;
     c->text = t->text.n ? xl_str_dup(&m->arena, t->text) : (xl_str){ 0 };
-    /* Interning the elements may have grown the table: find the place again. */
-    h = type_hash(c) & (in->captype - 1);
-    while (in->type[h])
-        h = (h + 1) & (in->captype - 1);
-    in->type[h] = c;
-    in->ntype++;
+    xl_table_add(&in->index, &m->arena, hash, in->ntype);
+    XL_PUSH(&m->arena, in->type, in->ntype, in->captype, c);
     return c;
 }
 

@@ -1,5 +1,7 @@
 /* The verifier: what no single op can see. Symbols are unique and calls lead somewhere, never in a circle; a value is
  * defined before its uses and within their sight; regions end in a return. The rest is inference, op by op. */
+#include "base/hash.h"
+#include "base/table.h"
 #include "ir/infer/infer.h"
 
 enum { DEPTH = 256 };
@@ -86,23 +88,16 @@ static xl_error *func(walk *w)
 typedef struct {
     xl_module *m;
     uint8_t *state;
-    uint32_t *index;
-    uint32_t cap;
+    xl_table index; /* functions by name */
 } calls; /* state: 0 new, 1 open, 2 done */
 
-static uint32_t name_hash(xl_str s)
-{
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < s.n; i++)
-        h = (h ^ (unsigned char)s.p[i]) * 16777619u;
-    return h ^ (h >> 15);
-}
+static uint32_t name_hash(xl_str s) { return (uint32_t)xl_hash64(s.p, s.n, 0); }
 
 static int64_t find(const calls *c, xl_str name)
 {
-    for (uint32_t h = name_hash(name) & (c->cap - 1); c->index[h]; h = (h + 1) & (c->cap - 1))
-        if (xl_str_eq(c->m->func[c->index[h] - 1]->name, name))
-            return c->index[h] - 1;
+    XL_TABLE_EACH(&c->index, name_hash(name), i)
+        if (xl_str_eq(c->m->func[i]->name, name))
+            return i;
     return -1;
 }
 
@@ -168,19 +163,14 @@ static xl_error *visit(calls *c, uint32_t i, int depth)
 static xl_error *symbols(xl_module *m)
 {
     xl_error *err = NULL;
-    calls c = { .m = m, .cap = 16 };
-    while (c.cap < 2 * m->nfunc)
-        c.cap *= 2;
-    c.index = xl_new(&m->arena, uint32_t, c.cap);
+    calls c = { .m = m };
+    xl_table_reserve(&c.index, &m->arena, m->nfunc);
     c.state = xl_new(&m->arena, uint8_t, m->nfunc);
     for (uint32_t i = 0; i < m->nfunc; i++) {
         xl_str name = m->func[i]->name;
         if (find(&c, name) >= 0 || xl_module_mesh(m, name))
             return XL_ERR(INVALID, "the symbol @%.*s is defined twice", XL_FMT(name));
-        uint32_t h = name_hash(name) & (c.cap - 1);
-        while (c.index[h])
-            h = (h + 1) & (c.cap - 1);
-        c.index[h] = i + 1;
+        xl_table_add(&c.index, &m->arena, name_hash(name), i);
     }
     for (uint32_t i = 0; i < m->nmesh; i++)
         for (uint32_t k = 0; k < i; k++)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/table.h"
 #include "ir/scalar.h"
 
 static const char magic[] = "XLCAP001";
@@ -20,33 +21,21 @@ typedef struct {
     xl_arena *a;
     blob *blob;
     size_t n, cap;
-    size_t *slot;                                          /* by address, 0: free; else the blob's number plus one */
-    size_t nslot;
+    xl_table index;                                        /* by address */
     uint64_t end;
 } blobs;
 
 /* The same memory is written once: a tensor that stays the same is in many steps. */
 static const blob *put(blobs *b, const char *p, uint64_t n)
 {
-    if (2 * (b->n + 1) > b->nslot) {
-        size_t more = b->nslot ? 2 * b->nslot : 256;
-        b->slot = xl_new(b->a, size_t, more);
-        b->nslot = more;
-        for (size_t i = 0; i < b->n; i++) {
-            size_t k = xl_hash64(&b->blob[i].p, sizeof(char *), 0) & (more - 1);
-            while (b->slot[k])
-                k = (k + 1) & (more - 1);
-            b->slot[k] = i + 1;
-        }
-    }
-    size_t k = xl_hash64(&p, sizeof p, 0) & (b->nslot - 1);
-    for (; b->slot[k]; k = (k + 1) & (b->nslot - 1))
-        if (b->blob[b->slot[k] - 1].p == p && b->blob[b->slot[k] - 1].n == n)
-            return &b->blob[b->slot[k] - 1];
+    uint32_t h = xl_table_hash((uintptr_t)p);
+    XL_TABLE_EACH(&b->index, h, k)
+        if (b->blob[k].p == p && b->blob[k].n == n)
+            return &b->blob[k];
     blob x = { p, n, b->end, xl_hash_of((xl_str){ p, n }) };
     b->end += (n + ALIGN - 1) / ALIGN * ALIGN;
+    xl_table_add(&b->index, b->a, h, (uint32_t)b->n);
     XL_PUSH(b->a, b->blob, b->n, b->cap, x);
-    b->slot[k] = b->n;
     return &b->blob[b->n - 1];
 }
 

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/table.h"
 #include "ir/compare/hash.h"
 
 typedef struct { const xl_func *a, *b; } func_pair;
@@ -1256,10 +1257,9 @@ static const xl_region *lean(diff *d, const xl_func *f, const uint32_t **equals)
 {
     const xl_region *r = f->body;
     xl_region *out = xl_new(d->arena, xl_region, 1);
-    uint32_t cap = 16, *same = xl_new(d->arena, uint32_t, f->nval);
-    while (cap < 2 * r->nop)
-        cap *= 2;
-    uint32_t *table = xl_new(d->arena, uint32_t, cap);     /* open addressing: 1 + index in r->op */
+    uint32_t *same = xl_new(d->arena, uint32_t, f->nval);
+    xl_table seen = { 0 };                                 /* of r->op, by op and operands */
+    xl_table_reserve(&seen, d->arena, r->nop);
     for (uint32_t i = 0; i < f->nval; i++)
         same[i] = i;
     *out = *r;
@@ -1272,15 +1272,16 @@ static const xl_region *lean(diff *d, const xl_func *f, const uint32_t **equals)
         uint64_t h = plain ? xl_op_hash(f, op) : 0;
         for (uint32_t k = 0; plain && k < op->nin; k++)
             h = xl_hash64(&same[op->in[k].id], sizeof *same, h);
-        uint32_t at = (uint32_t)h & (cap - 1);
-        while (plain && table[at] && !same_op(r->op[table[at] - 1], op, same))
-            at = (at + 1) & (cap - 1);
-        if (plain && table[at]) {
-            same[op->out[0].id] = r->op[table[at] - 1]->out[0].id;
+        const xl_op *first = NULL;
+        XL_TABLE_EACH(&seen, (uint32_t)h, k)
+            if (plain && !first && same_op(r->op[k], op, same))
+                first = r->op[k];
+        if (first) {
+            same[op->out[0].id] = first->out[0].id;
             continue;
         }
         if (plain)
-            table[at] = i + 1;
+            xl_table_add(&seen, d->arena, (uint32_t)h, i);
         out->op[out->nop++] = op;
     }
     *equals = same;

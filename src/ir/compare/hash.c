@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct { const void *key; uint32_t number; } slot;
-typedef struct { slot *at; uint32_t n, cap; } ptr_map;
+#include "base/table.h"
 
-typedef struct { const xl_attr *value; const xl_type *type; uint64_t hash; uint32_t number; } constant;
+typedef struct { const void **key; uint32_t n, cap; xl_table index; } ptr_map;
+
+typedef struct { const xl_attr *value; const xl_type *type; uint64_t hash; } constant;
 
 typedef struct {
     const xl_module *m;
@@ -21,9 +22,9 @@ typedef struct {
     uint64_t quick;
     uint32_t n;
     ptr_map types, meshes;
-    constant *constants;                                   /* by content, open addressing */
+    constant *constants;
     uint32_t nconstant, capconstant;
-    uint32_t *func_by_name, func_cap;                      /* index + 1 into m->func, by hash of the name */
+    xl_table constant_index, func_index;                   /* by content; of m->func by name */
     uint32_t *func_number;                                 /* per m->func: number + 1, or 0 when not seen */
     const xl_func **queue;
     uint32_t nqueue, capqueue;
@@ -103,36 +104,18 @@ static void ints(stream *s, const int64_t *p, size_t n)
         sint(s, p[i]);
 }
 
-static uint32_t ptr_hash(const void *p)
-{
-    uint64_t x = (uint64_t)(uintptr_t)p * UINT64_C(0x9E3779B97F4A7C15);
-    return (uint32_t)(x >> 32);
-}
-
 /* The number of a pointer; *fresh when it was not there. */
 static uint32_t numbered(stream *s, ptr_map *map, const void *key, bool *fresh)
 {
-    if (map->n * 2 >= map->cap) {
-        ptr_map big = { .n = map->n, .cap = map->cap ? map->cap * 2 : 64 };
-        big.at = xl_new(s->arena, slot, big.cap);
-        for (uint32_t i = 0; i < map->cap; i++)
-            if (map->at[i].key) {
-                uint32_t h = ptr_hash(map->at[i].key) & (big.cap - 1);
-                while (big.at[h].key)
-                    h = (h + 1) & (big.cap - 1);
-                big.at[h] = map->at[i];
-            }
-        *map = big;
-    }
-    uint32_t h = ptr_hash(key) & (map->cap - 1);
-    for (; map->at[h].key; h = (h + 1) & (map->cap - 1))
-        if (map->at[h].key == key) {
-            *fresh = false;
-            return map->at[h].number;
-        }
-    map->at[h] = (slot){ key, map->n++ };
+    uint32_t h = xl_table_hash((uintptr_t)key);
+    *fresh = false;
+    XL_TABLE_EACH(&map->index, h, i)
+        if (map->key[i] == key)
+            return i;
     *fresh = true;
-    return map->at[h].number;
+    xl_table_add(&map->index, s->arena, h, map->n);
+    XL_PUSH(s->arena, map->key, map->n, map->cap, key);
+    return map->n - 1;
 }
 
 /* ---- types and attributes --------------------------------------------------------------------------------------- */
@@ -237,10 +220,9 @@ static int64_t func_index(const stream *s, xl_str name)
                 return i;
         return -1;
     }
-    for (uint32_t h = (uint32_t)xl_hash64(name.p, name.n, 0) & (s->func_cap - 1); s->func_by_name[h];
-         h = (h + 1) & (s->func_cap - 1))
-        if (xl_str_eq(s->m->func[s->func_by_name[h] - 1]->name, name))
-            return s->func_by_name[h] - 1;
+    XL_TABLE_EACH(&s->func_index, (uint32_t)xl_hash64(name.p, name.n, 0), i)
+        if (xl_str_eq(s->m->func[i]->name, name))
+            return i;
     return -1;
 }
 
@@ -377,29 +359,17 @@ static void use_constant(stream *s, const xl_func *f, xl_value v)
     const xl_attr *a = f->val[v.id].def->attr[0];
     const xl_type *t = f->val[v.id].type;
     uint64_t hash = xl_hash64(a->data.p, a->data.n, (uint64_t)(uintptr_t)t); /* types are interned */
-    if (s->nconstant * 2 >= s->capconstant) {
-        constant *old = s->constants;
-        uint32_t cap = s->capconstant;
-        s->capconstant = cap ? 2 * cap : 64;
-        s->constants = xl_new(s->arena, constant, s->capconstant);
-        for (uint32_t i = 0; i < cap; i++)
-            if (old[i].value) {
-                uint32_t h = (uint32_t)old[i].hash & (s->capconstant - 1);
-                while (s->constants[h].value)
-                    h = (h + 1) & (s->capconstant - 1);
-                s->constants[h] = old[i];
-            }
-    }
-    uint32_t h = (uint32_t)hash & (s->capconstant - 1);
-    for (; s->constants[h].value; h = (h + 1) & (s->capconstant - 1)) {
-        const constant *c = &s->constants[h];
+    XL_TABLE_EACH(&s->constant_index, (uint32_t)hash, i) {
+        const constant *c = &s->constants[i];
         if (c->hash == hash && c->type == t && c->value->type == a->type && xl_str_eq(c->value->data, a->data)) {
-            num(s, 2 * (uint64_t)c->number + 1);
+            num(s, 2 * (uint64_t)i + 1);
             return;
         }
     }
-    s->constants[h] = (constant){ a, t, hash, s->nconstant };
-    num(s, 2 * (uint64_t)s->nconstant++ + 1);
+    constant fresh = { a, t, hash };
+    xl_table_add(&s->constant_index, s->arena, (uint32_t)hash, s->nconstant);
+    num(s, 2 * (uint64_t)s->nconstant + 1);
+    XL_PUSH(s->arena, s->constants, s->nconstant, s->capconstant, fresh);
     type(s, t, 0);
     attr(s, a, 0);
 }
@@ -489,16 +459,11 @@ static int by_name(const void *a, const void *b)
 static void module(stream *s)
 {
     const xl_module *m = s->m;
-    for (s->func_cap = 16; s->func_cap < 2 * m->nfunc; )
-        s->func_cap *= 2;
-    s->func_by_name = xl_new(s->arena, uint32_t, s->func_cap);
+    xl_table_reserve(&s->func_index, s->arena, m->nfunc);
     s->func_number = xl_new(s->arena, uint32_t, m->nfunc);
     for (uint32_t i = m->nfunc; i-- > 0; ) {
         xl_str name = m->func[i]->name;
-        uint32_t h = (uint32_t)xl_hash64(name.p, name.n, 0) & (s->func_cap - 1);
-        while (s->func_by_name[h])
-            h = (h + 1) & (s->func_cap - 1);
-        s->func_by_name[h] = i + 1;
+        xl_table_add(&s->func_index, s->arena, (uint32_t)xl_hash64(name.p, name.n, 0), i);
     }
     dict(s, m->extra, 0);
     const xl_func *entry = xl_module_entry(m);

@@ -167,13 +167,11 @@ xl_loc xl_hlo_loc(xl_hlo *h, const xl_hlo_inst *i)
 }
 
 /* ---- the index -------------------------------------------------------------------------------------------------- */
-static uint32_t id_hash(int64_t id) { return (uint32_t)(((uint64_t)id * 0x9e3779b97f4a7c15ull) >> 32); }
-
 const xl_hlo_inst *xl_hlo_find(const xl_hlo_comp *c, int64_t id)
 {
-    for (uint32_t k = id_hash(id) & c->mask; c->by_id[k]; k = (k + 1) & c->mask)
-        if (c->inst[c->by_id[k] - 1].id == id)
-            return &c->inst[c->by_id[k] - 1];
+    XL_TABLE_EACH(&c->by_id, xl_table_hash((uint64_t)id), k)
+        if (c->inst[k].id == id)
+            return &c->inst[k];
     return NULL;
 }
 
@@ -209,17 +207,12 @@ static void index_comp(xl_hlo *h, xl_str bytes, xl_hlo_comp *c)
         index_inst(h, f.bytes, &i);
         XL_PUSH(&h->tmp, c->inst, c->ninst, cap, i);
     }
-    for (c->mask = 15; c->mask < 2 * c->ninst; )
-        c->mask = 2 * c->mask + 1;
-    c->by_id = xl_new(&h->tmp, uint32_t, (size_t)c->mask + 1);
+    xl_table_reserve(&c->by_id, &h->tmp, c->ninst);
     for (uint32_t k = 0; k < c->ninst; k++) {
         xl_hlo_inst *i = &c->inst[k];
         if (xl_hlo_find(c, i->id))
             XL_HLO_FAIL(h, i->bytes.p, "two instructions have the id %lld", (long long)i->id);
-        uint32_t at = id_hash(i->id) & c->mask;
-        while (c->by_id[at])
-            at = (at + 1) & c->mask;
-        c->by_id[at] = k + 1;
+        xl_table_add(&c->by_id, &h->tmp, xl_table_hash((uint64_t)i->id), k);
         if (!xl_str_is(i->opcode, "parameter"))
             continue;
         int64_t number = xl_hlo_num(h, i->bytes, XL_HLO_INST_parameter_number);

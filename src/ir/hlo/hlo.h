@@ -8,6 +8,7 @@
 #include <setjmp.h>
 
 #include "base/proto.h"
+#include "base/table.h"
 #include "ir/ir.h"
 
 enum {
@@ -35,8 +36,7 @@ struct xl_hlo_comp {
     int64_t id, root;
     xl_hlo_inst *inst;
     uint32_t ninst;
-    uint32_t *by_id;                                       /* open addressing over mask + 1 places: instruction + 1 */
-    uint32_t mask;
+    xl_table by_id;
     const xl_hlo_inst **param;
     uint32_t nparam;
     xl_func *func;                                         /* once it was needed as one */

@@ -8,14 +8,15 @@
 
 #include <setjmp.h>
 
+#include "base/table.h"
 #include "ir/ir.h"
 
 enum { XL_TEXT_DEPTH = 256 };                              /* of regions, attributes and types in each other */
 
-typedef struct { xl_str name; uint32_t hash; int32_t binding; } xl_text_name;
+typedef struct { xl_str name; int32_t binding; } xl_text_name;
 typedef struct { uint32_t name, first, count; int32_t below; } xl_text_binding;   /* what a name meant before: below */
 typedef struct { xl_str name; const void *what; xl_loc loc; bool defined; const char *where; } xl_text_alias;
-typedef struct { xl_str text; uint32_t hash; const xl_type *type; } xl_text_type;
+typedef struct { xl_str text; const xl_type *type; } xl_text_type;
 typedef struct { xl_str key; const xl_attr *value; } xl_text_pair;
 
 typedef struct { xl_str name; uint32_t count; } xl_text_result;
@@ -35,14 +36,17 @@ typedef struct {
     uint32_t depth;
     bool no_locations;
 
-    xl_text_name *name;                                    /* open addressing, capname a power of two */
+    xl_text_name *name;
     uint32_t nname, capname;
+    xl_table name_index;
     xl_text_binding *bind;                                 /* a stack: scopes end by popping */
     uint32_t nbind, capbind;
-    xl_text_alias *alias;                                  /* # and !, hashed by name */
+    xl_text_alias *alias;                                  /* # and ! */
     uint32_t nalias, capalias;
+    xl_table alias_index;
     xl_text_type *type;                                    /* types by their spelling */
     uint32_t ntype, captype;
+    xl_table type_index;
     xl_text_pair *pair;                                    /* stacks that nested calls share */
     uint32_t npair, cappair;
     xl_value *val;

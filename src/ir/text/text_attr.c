@@ -256,29 +256,15 @@ const xl_type *xl_text_type_of(xl_text *p)
     }
     h ^= h >> 15;
     xl_str text = { s + 7, (size_t)(q - s - 7) };
-    if (p->ntype * 2 >= p->captype) {
-        uint32_t cap = p->captype ? p->captype * 2 : 256;
-        xl_text_type *old = p->type;
-        p->type = xl_new(&p->tmp, xl_text_type, cap);
-        for (uint32_t i = 0; i < p->captype; i++)
-            if (old[i].type) {
-                uint32_t k = old[i].hash & (cap - 1);
-                while (p->type[k].type)
-                    k = (k + 1) & (cap - 1);
-                p->type[k] = old[i];
-            }
-        p->captype = cap;
-    }
-    uint32_t k = h & (p->captype - 1);
-    for (; p->type[k].type; k = (k + 1) & (p->captype - 1))
-        if (p->type[k].hash == h && xl_str_eq(p->type[k].text, text)) {
+    XL_TABLE_EACH(&p->type_index, h, k)
+        if (xl_str_eq(p->type[k].text, text)) {
             p->s = q + 1;
             return p->type[k].type;
         }
-    const xl_type *t = type_slow(p);
-    p->type[k] = (xl_text_type){ text, h, t };
-    p->ntype++;
-    return t;
+    xl_text_type known = { text, type_slow(p) };
+    xl_table_add(&p->type_index, &p->tmp, h, p->ntype);
+    PUSH(type, ntype, captype, known);
+    return known.type;
 }
 
 /* ---- attributes ------------------------------------------------------------------------------------------------- */

@@ -3,26 +3,14 @@
 
 xl_text_alias *xl_text_find_alias(xl_text *p, xl_str name)
 {
-    if (p->nalias * 2 >= p->capalias) {
-        uint32_t cap = p->capalias ? p->capalias * 2 : 256;
-        xl_text_alias *old = p->alias;
-        p->alias = xl_new(&p->tmp, xl_text_alias, cap);
-        for (uint32_t i = 0; i < p->capalias; i++)
-            if (old[i].name.n) {
-                uint32_t k = xl_text_hash(old[i].name) & (cap - 1);
-                while (p->alias[k].name.n)
-                    k = (k + 1) & (cap - 1);
-                p->alias[k] = old[i];
-            }
-        p->capalias = cap;
-    }
-    uint32_t k = xl_text_hash(name) & (p->capalias - 1);
-    for (; p->alias[k].name.n; k = (k + 1) & (p->capalias - 1))
+    uint32_t h = xl_text_hash(name);
+    XL_TABLE_EACH(&p->alias_index, h, k)
         if (xl_str_eq(p->alias[k].name, name))
             return &p->alias[k];
-    p->alias[k] = (xl_text_alias){ .name = name, .where = p->s };
-    p->nalias++;
-    return &p->alias[k];
+    xl_text_alias a = { .name = name, .where = p->s };
+    xl_table_add(&p->alias_index, &p->tmp, h, p->nalias);
+    XL_PUSH(&p->tmp, p->alias, p->nalias, p->capalias, a);
+    return &p->alias[p->nalias - 1];
 }
 
 static xl_loc location(xl_text *p);
@@ -188,8 +176,8 @@ void xl_text_check_aliases(xl_text *p)
 {
     if (!p->nalias)
         return;
-    for (uint32_t i = 0; i < p->capalias; i++)
-        if (p->alias[i].name.n && !p->alias[i].defined) {
+    for (uint32_t i = 0; i < p->nalias; i++)
+        if (!p->alias[i].defined) {
             p->s = p->alias[i].where;
             xl_text_fail(p, "there is no alias '%.*s'", XL_FMT(p->alias[i].name));
         }

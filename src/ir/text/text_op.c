@@ -12,30 +12,13 @@ static inline bool value_char(char c) { return xl_text_is(c, XL_CH_WORD) || c ==
 /* The entry of a name; its binding is -1 where nothing has it. */
 static uint32_t name_entry(xl_text *p, xl_str name, uint32_t h)
 {
-    if (p->nname * 2 >= p->capname) {
-        uint32_t cap = p->capname ? p->capname * 2 : 1024;
-        xl_text_name *old = p->name;
-        int32_t *moved = xl_new(&p->tmp, int32_t, p->capname);
-        p->name = xl_new(&p->tmp, xl_text_name, cap);
-        for (uint32_t i = 0; i < p->capname; i++)
-            if (old[i].name.n) {
-                uint32_t k = old[i].hash & (cap - 1);
-                while (p->name[k].name.n)
-                    k = (k + 1) & (cap - 1);
-                p->name[k] = old[i];
-                moved[i] = (int32_t)k;
-            }
-        for (uint32_t i = 0; i < p->nbind; i++)
-            p->bind[i].name = (uint32_t)moved[p->bind[i].name];
-        p->capname = cap;
-    }
-    uint32_t k = h & (p->capname - 1);
-    for (; p->name[k].name.n; k = (k + 1) & (p->capname - 1))
-        if (p->name[k].hash == h && xl_str_eq(p->name[k].name, name))
+    XL_TABLE_EACH(&p->name_index, h, k)
+        if (xl_str_eq(p->name[k].name, name))
             return k;
-    p->name[k] = (xl_text_name){ name, h, -1 };
-    p->nname++;
-    return k;
+    xl_text_name fresh = { name, -1 };
+    xl_table_add(&p->name_index, &p->tmp, h, p->nname);
+    PUSH(name, nname, capname, fresh);
+    return p->nname - 1;
 }
 
 static xl_str scan_name(xl_text *p, uint32_t *hash)
