@@ -137,7 +137,7 @@ $(B)/libxlane.so: $(B)/libxlane.so.$(ABI)
 	ln -sf $(<F) $@
 $(B)/libxlane.so.$(ABI): $(call obj,$(core)) $(B)/gen/libxlane.map
 	$(call link,$(shared))
-$(B)/libxlane-cpu.so: $(call obj,base ir pass cpu) $(call entry,cpu) $(B)/gen/libxlane-cpu.map
+$(B)/libxlane-cpu.so: $(call obj,base ir pass cpu) $(B)/obj/pjrt/options.o $(call entry,cpu) $(B)/gen/libxlane-cpu.map
 	$(call link,$(shared))
 $(B)/libxlane-guard.so: $(call obj,base ir pass pjrt lane guard) $(call entry,guard) $(B)/gen/libxlane-guard.map
 	$(call link,$(shared))

@@ -5,7 +5,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DEEP = ("ir", "cpu")                             # layers that have rooms
-PARTS = {("cpu/pjrt", "pjrt"): {"pjrt/abi.h", "pjrt/api.def"}}   # of this room only these files
+PARTS = {("cpu/pjrt", "pjrt"): {"pjrt/abi.h", "pjrt/api.def", "pjrt/options.h"}}   # of this room only these files
 
 
 def room(path):

@@ -10,18 +10,26 @@ typedef enum { NONE, ROOT, BUILD, ASSIGN, ROW, OVERRIDE, VALUE, TEXT, DEBUG } me
 enum { QUIET = 1 };
 
 static const struct row { uint8_t message; uint16_t number; const char *name; uint8_t kind, sub, flags; } rows[] = {
-#define FIELD(message, number, name, kind, sub, flags) { message, number, name, XL_OPTION_##kind, sub, flags },
+#define FIELD(message, number, name, kind, sub, flags) { message, number, #name, XL_OPTION_##kind, sub, flags },
 #include "pjrt/options.def"
 };
 enum { NROW = sizeof rows / sizeof *rows };
+enum { /* BUILD_num_replicas */
+#define FIELD(message, number, name, kind, sub, flags) message##_##name = number,
+#include "pjrt/options.def"
+};
 
-/* Rows of one message stand together, in the order of their numbers. */
+static int by_row(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    return x->message != y->message ? x->message - y->message : x->number - y->number;
+}
+
 static const struct row *row_of(message m, uint32_t number)
 {
-    for (size_t i = 0; i < NROW; i++)
-        if (rows[i].message == m && rows[i].number == number)
-            return &rows[i];
-    return NULL;
+    if (number > UINT16_MAX)
+        return NULL;
+    return bsearch(&(struct row){ .message = (uint8_t)m, .number = (uint16_t)number }, rows, NROW, sizeof *rows, by_row);
 }
 
 /* ---- Reading ---- */
@@ -414,64 +422,64 @@ static void put_override(xl_buf *out, const xl_named *v)
     uint64_t bits;
     double d;
     switch (v->kind) {
-    case XL_NAMED_BOOL: xl_proto_put_int(&value, 2, v->b); break;
-    case XL_NAMED_INT: xl_proto_put_int(&value, 3, v->i); break;
+    case XL_NAMED_BOOL: xl_proto_put_int(&value, VALUE_bool_field, v->b); break;
+    case XL_NAMED_INT: xl_proto_put_int(&value, VALUE_int_field, v->i); break;
     case XL_NAMED_FLOAT:
         d = v->f;
         memcpy(&bits, &d, sizeof bits);
-        xl_proto_put_bits(&value, 4, XL_WIRE_I64, bits);
+        xl_proto_put_bits(&value, VALUE_double_field, XL_WIRE_I64, bits);
         break;
-    default: xl_proto_put_bytes(&value, 1, v->str); /* a list has no form here: plugins take such options as text */
+    default: /* a list has no form here: plugins take such options as text */
+        xl_proto_put_bytes(&value, VALUE_string_field, v->str);
     }
-    xl_proto_put_bytes(&entry, 1, v->name);
-    xl_proto_put_bytes(&entry, 2, xl_buf_view(&value));
-    xl_proto_put_bytes(out, 7, xl_buf_view(&entry));
+    xl_proto_put_bytes(&entry, OVERRIDE_key, v->name);
+    xl_proto_put_bytes(&entry, OVERRIDE_value, xl_buf_view(&value));
+    xl_proto_put_bytes(out, ROOT_env_option_overrides, xl_buf_view(&entry));
     out->failed |= value.failed | entry.failed;
     xl_buf_fini(&value);
     xl_buf_fini(&entry);
 }
 
-static void put_assignment(xl_buf *build, const xl_options *o, int replicas, int partitions)
+void xl_options_assignment(xl_buf *out, const int64_t *device, int replicas, int partitions)
 {
-    xl_buf all = { 0 };
-    xl_proto_put_int(&all, 1, replicas);
-    xl_proto_put_int(&all, 2, partitions);
+    xl_proto_put_int(out, ASSIGN_replica_count, replicas);
+    xl_proto_put_int(out, ASSIGN_computation_count, partitions);
     for (int p = 0; p < partitions; p++) { /* one entry per partition, each with its replicas */
         xl_buf ids = { 0 }, row = { 0 };
         for (int r = 0; r < replicas; r++)
-            xl_proto_put_raw(&ids, (uint64_t)o->device[r * partitions + p]);
-        xl_proto_put_bytes(&row, 1, xl_buf_view(&ids));
-        xl_proto_put_bytes(&all, 3, xl_buf_view(&row));
-        all.failed |= ids.failed | row.failed;
+            xl_proto_put_raw(&ids, (uint64_t)(device ? device[r * partitions + p] : r * partitions + p));
+        xl_proto_put_bytes(&row, ROW_replica_device_ids, xl_buf_view(&ids));
+        xl_proto_put_bytes(out, ASSIGN_computation_devices, xl_buf_view(&row));
+        out->failed |= ids.failed | row.failed;
         xl_buf_fini(&ids);
         xl_buf_fini(&row);
     }
-    xl_proto_put_bytes(build, 9, xl_buf_view(&all));
-    build->failed |= all.failed;
-    xl_buf_fini(&all);
 }
 
 void xl_options_build(xl_buf *out, const xl_options *o)
 {
-    xl_buf build = { 0 };
+    xl_buf build = { 0 }, devices = { 0 };
     int replicas = o->replicas ? o->replicas : 1, partitions = o->partitions ? o->partitions : 1;
-    xl_proto_put_int(&build, 1, -1); /* device_ordinal: no device in particular, as JAX says it */
-    xl_proto_put_int(&build, 4, replicas);
-    xl_proto_put_int(&build, 5, partitions);
+    xl_proto_put_int(&build, BUILD_device_ordinal, -1); /* no device in particular, as JAX says it */
+    xl_proto_put_int(&build, BUILD_num_replicas, replicas);
+    xl_proto_put_int(&build, BUILD_num_partitions, partitions);
     if (o->spmd)
-        xl_proto_put_int(&build, 6, 1);
-    if (o->device)
-        put_assignment(&build, o, replicas, partitions);
+        xl_proto_put_int(&build, BUILD_use_spmd_partitioning, 1);
+    if (o->device) {
+        xl_options_assignment(&devices, o->device, replicas, partitions);
+        xl_proto_put_bytes(&build, BUILD_device_assignment, xl_buf_view(&devices));
+    }
     if (o->device_memory)
-        xl_proto_put_int(&build, 15, o->device_memory);
+        xl_proto_put_int(&build, BUILD_device_memory_size, o->device_memory);
     if (o->shardy)
-        xl_proto_put_int(&build, 19, 1);
-    xl_proto_put_bytes(out, 3, xl_buf_view(&build));
+        xl_proto_put_int(&build, BUILD_use_shardy_partitioner, 1);
+    xl_proto_put_bytes(out, ROOT_executable_build_options, xl_buf_view(&build));
     if (o->portable)
-        xl_proto_put_int(out, 4, 1);
-    xl_proto_put_int(out, 5, -1);    /* profile_version: none */
+        xl_proto_put_int(out, ROOT_compile_portable_executable, 1);
+    xl_proto_put_int(out, ROOT_profile_version, -1); /* none */
     for (size_t i = 0; i < o->noption; i++)
         put_override(out, &o->option[i]);
-    out->failed |= build.failed;
+    out->failed |= build.failed | devices.failed;
     xl_buf_fini(&build);
+    xl_buf_fini(&devices);
 }

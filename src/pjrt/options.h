@@ -21,6 +21,8 @@ typedef struct {
     size_t noption;
 } xl_options;
 void xl_options_build(xl_buf *out, const xl_options *o);
+/* A DeviceAssignmentProto. device: [replicas][partitions] global ids; NULL: 0, 1, 2, ... */
+void xl_options_assignment(xl_buf *out, const int64_t *device, int replicas, int partitions);
 
 /* ---- Reading ---- */
 typedef enum {

@@ -160,6 +160,8 @@ typedef struct {
     char *name;
     uint32_t nreplica, npartition;
     int64_t *assignment;                                   /* replica-major device ids; NULL: not given */
+    uint8_t *loose;                                        /* per argument: its sharding may be chosen */
+    uint32_t nloose;
     bool portable;
     xl_buf options, program;                               /* as they came */
     char fingerprint[65];
@@ -179,6 +181,8 @@ typedef struct {
     pthread_mutex_t lock;
     void *_Atomic *spare; /* per device: temp memory of its last run, kept for the next */
 } xl_compiled;
+/* Reads a CompileOptionsProto into the fields above. */
+xl_error *xl_compiled_options(xl_compiled *e, xl_str bytes) XL_MUST_USE;
 
 /* Frontends compile in one thread and use the handle in another. The compiling thread stores `e` last and
  * readers load it first, so a reader sees all of the executable, however it got the handle. */

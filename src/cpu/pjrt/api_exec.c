@@ -13,165 +13,8 @@
 #include "ir/read.h"
 #include "pass/pass.h"
 #include "pass/shard.h"
+#include "pjrt/options.h"
 #include "ir/verify.h"
-
-/* ---- compile options -------------------------------------------------------------------------------------------- */
-typedef struct {
-    int64_t nreplica, npartition;
-    bool portable;
-    xl_str assignment;
-    int64_t ordinal;
-    xl_str loose;
-} options; /* loose: a byte per argument */
-
-static xl_error *read_build(xl_str s, options *o)
-{
-    xl_proto r = xl_proto_of(s);
-    xl_proto_field f;
-    bool more;
-    xl_error *err = NULL;
-    for (;;) {
-        XL_DO(xl_proto_next(&r, &f, &more));
-        if (!more)
-            break;
-        if (f.number == 1 && f.wire == XL_WIRE_VARINT)
-            o->ordinal = (int64_t)f.value;
-        else if (f.number == 4 && f.wire == XL_WIRE_VARINT)
-            o->nreplica = (int64_t)f.value;
-        else if (f.number == 5 && f.wire == XL_WIRE_VARINT)
-            o->npartition = (int64_t)f.value;
-        else if (f.number == 9 && f.wire == XL_WIRE_BYTES)
-            o->assignment = f.bytes;
-        else if (f.number == 18 && f.wire == XL_WIRE_BYTES)
-            o->loose = f.bytes;
-    }
-out:
-    return err;
-}
-
-/* An option that a frontend names: those of XLA and libtpu mean nothing to this device, any other name is a mistake. */
-static xl_error *read_override(xl_str s)
-{
-    enum { KEY = 1, VALUE = 2, VALUE_STRING = 1 };
-    static const char *const prefix[] = { "xla_", "megascale_", "tpu_" };
-    static const char *const truths[] = { "xla_embed_ir_in_executable", "xla_cpu_enable_fast_math",
-                                          "xla_cpu_enable_fast_min_max", "xla_dump_hlo_as_text" };
-    xl_proto r = xl_proto_of(s);
-    xl_proto_field f;
-    xl_str key = { 0 }, value = { 0 };
-    xl_error *err = NULL;
-    bool more, known = false, text = false;
-    for (;;) {
-        XL_DO(xl_proto_next(&r, &f, &more));
-        if (!more)
-            break;
-        if (f.number == KEY && f.wire == XL_WIRE_BYTES)
-            key = f.bytes;
-        else if (f.number == VALUE && f.wire == XL_WIRE_BYTES)
-            value = f.bytes;
-    }
-    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
-        known = known || xl_str_starts(key, (xl_str){ prefix[i], strlen(prefix[i]) });
-    if (!known)
-        return XL_ERR(INVALID, "No such compile option: '%.*s': this device takes XLA's, whose names begin with xla_",
-                      XL_FMT(key));
-    for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
-        text = text || xl_str_is(key, truths[i]);
-    for (r = xl_proto_of(value); text; ) {
-        XL_DO(xl_proto_next(&r, &f, &more));
-        if (!more)
-            break;
-        if (f.number == VALUE_STRING && f.wire == XL_WIRE_BYTES && !xl_str_is(f.bytes, "true") &&
-            !xl_str_is(f.bytes, "false") && !xl_str_is(f.bytes, "True") && !xl_str_is(f.bytes, "False"))
-            return XL_ERR(INVALID, "While setting option %.*s, '%.*s' is not a valid bool value. Give true or false",
-                          XL_FMT(key), XL_FMT(f.bytes));
-    }
-out:
-    return err;
-}
-
-static xl_error *read_options(xl_str s, options *o)
-{
-    xl_proto r = xl_proto_of(s);
-    xl_proto_field f;
-    bool more;
-    xl_error *err = NULL;
-    *o = (options){ 1, 1, false, { 0 }, -1, { 0 } };
-    for (;;) {
-        XL_DO(xl_proto_next(&r, &f, &more));
-        if (!more)
-            break;
-        if (f.number == 3 && f.wire == XL_WIRE_BYTES)
-            XL_DO(read_build(f.bytes, o));
-        else if (f.number == 4 && f.wire == XL_WIRE_VARINT)
-            o->portable = f.value != 0;
-        else if (f.number == 7 && f.wire == XL_WIRE_BYTES)
-            XL_DO(read_override(f.bytes));
-    }
-    if (o->nreplica < 1)
-        o->nreplica = 1;
-    if (o->npartition < 1)
-        o->npartition = 1;
-    if (o->nreplica > 65536 || o->npartition > 65536)
-        err = XL_ERR(INVALID, "%lld replicas of %lld partitions", (long long)o->nreplica, (long long)o->npartition);
-out:
-    return err ? xl_error_wrap(err, "compile options") : NULL;
-}
-
-/* DeviceAssignmentProto: one message per partition, each with its replicas' devices. ids comes out replica-major. */
-static xl_error *read_assignment(xl_str s, const options *o, int64_t *ids)
-{
-    xl_proto r = xl_proto_of(s);
-    xl_proto_field f, g;
-    bool more, more2;
-    int64_t part = 0;
-    xl_error *err = NULL;
-    int64_t n = o->nreplica * o->npartition;
-    for (int64_t i = 0; i < n; i++)
-        ids[i] = -1;
-    for (;;) {
-        XL_DO(xl_proto_next(&r, &f, &more));
-        if (!more)
-            break;
-        if (f.number != 3 || f.wire != XL_WIRE_BYTES)
-            continue;
-        xl_proto q = xl_proto_of(f.bytes);
-        int64_t rep = 0;
-        for (;;) {
-            XL_DO(xl_proto_next(&q, &g, &more2));
-            if (!more2)
-                break;
-            if (g.number != 1)
-                continue;
-            if (g.wire == XL_WIRE_VARINT) {
-                if (rep < o->nreplica && part < o->npartition)
-                    ids[rep * o->npartition + part] = (int64_t)g.value;
-                rep++;
-            } else if (g.wire == XL_WIRE_BYTES) {
-                xl_proto list = xl_proto_of(g.bytes);
-                uint64_t v;
-                bool more3;
-                for (;;) {
-                    XL_DO(xl_proto_varint(&list, &v, &more3));
-                    if (!more3)
-                        break;
-                    if (rep < o->nreplica && part < o->npartition)
-                        ids[rep * o->npartition + part] = (int64_t)v;
-                    rep++;
-                }
-            }
-        }
-        part++;
-    }
-    for (int64_t i = 0; i < n; i++)
-        if (ids[i] < 0) {
-            err = XL_ERR(INVALID, "the device assignment does not have %lld replicas of %lld partitions",
-                         (long long)o->nreplica, (long long)o->npartition);
-            goto out;
-        }
-out:
-    return err;
-}
 
 /* ---- making ----------------------------------------------------------------------------------------------------- */
 static void exec_unref(xl_compiled *e)
@@ -181,6 +24,7 @@ static void exec_unref(xl_compiled *e)
     xl_plan_free(e->plan);
     free(e->name);
     free(e->assignment);
+    free(e->loose);
     xl_buf_fini(&e->options);
     xl_buf_fini(&e->program);
     xl_buf_fini(&e->text);
@@ -403,7 +247,6 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_compiled
 {
     xl_error *err = NULL;
     xl_module *m = NULL;
-    options o;
     xl_compiled *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e)
@@ -411,25 +254,12 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_compiled
     atomic_init(&e->ref, 1);
     XL_DO(xl_env_check());
     pthread_mutex_init(&e->lock, NULL);
-    XL_DO(read_options(opts, &o));
-    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p,
-                             .nloose = (uint32_t)o.loose.n,
-                             .partition = ask_partition };
-    e->nreplica = (uint32_t)o.nreplica;
-    e->npartition = (uint32_t)o.npartition;
-    e->portable = o.portable;
+    XL_DO(xl_compiled_options(e, opts));
+    xl_shard_info shards = { .loose = e->loose, .nloose = e->nloose, .partition = ask_partition };
     e->spare = calloc((size_t)e->nreplica * e->npartition, sizeof *e->spare);
     if (!e->spare) {
         err = XL_ERR(EXHAUSTED, "no memory for an executable");
         goto out;
-    }
-    if (o.assignment.n) {
-        e->assignment = calloc((size_t)(o.nreplica * o.npartition), sizeof *e->assignment);
-        if (!e->assignment) {
-            err = XL_ERR(EXHAUSTED, "no memory for a device assignment");
-            goto out;
-        }
-        XL_DO(read_assignment(o.assignment, &o, e->assignment));
     }
     xl_buf_str(&e->program, program);
     xl_buf_str(&e->options, opts);
@@ -899,18 +729,12 @@ static void name_chlo(xl_module *m, xl_region *r, bool *calls)
  * module apart. */
 static xl_error *print_ready(const xl_compiled *e, xl_module *m, xl_buf *out)
 {
-    options o;
     jmp_buf oom;
     if (setjmp(oom))
         return XL_ERR(EXHAUSTED, "no memory to print the program");
     m->arena.oom = &oom;
-    xl_error *err = read_options(xl_buf_view(&e->options), &o);
-    if (err)
-        return err;
-    xl_shard_info shards = { .loose = (const uint8_t *)o.loose.p,
-                             .nloose = (uint32_t)o.loose.n,
-                             .partition = ask_partition };
-    err = make_ready(m, e->npartition, e->nreplica, &shards, NULL);
+    xl_shard_info shards = { .loose = e->loose, .nloose = e->nloose, .partition = ask_partition };
+    xl_error *err = make_ready(m, e->npartition, e->nreplica, &shards, NULL);
     if (!err && e->npartition > 1)
         err = write_shardings(m, &shards);
     if (err)
@@ -1053,20 +877,7 @@ PJRT_Error *xl_PJRT_LoadedExecutable_GetDeviceAssignment(PJRT_LoadedExecutable_G
     PJRT_DeviceAssignmentSerialized *s = calloc(1, sizeof *s);
     if (!s)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a device assignment");
-    xl_proto_put_int(&s->b, 1, l->e->nreplica);
-    xl_proto_put_int(&s->b, 2, l->e->npartition);
-    for (uint32_t p = 0; p < l->e->npartition; p++) {
-        xl_buf list = { 0 }, part = { 0 };
-        for (uint32_t r = 0; r < l->e->nreplica; r++) {
-            size_t i = (size_t)r * l->e->npartition + p;
-            xl_proto_put_raw(&list, (uint64_t)(l->e->assignment ? l->e->assignment[i] : (int64_t)i));
-        }
-        xl_proto_put_bytes(&part, 1, xl_buf_view(&list));
-        xl_proto_put_bytes(&s->b, 3, xl_buf_view(&part));
-        s->b.failed = s->b.failed || list.failed || part.failed;
-        xl_buf_fini(&list);
-        xl_buf_fini(&part);
-    }
+    xl_options_assignment(&s->b, l->e->assignment, (int)l->e->nreplica, (int)l->e->npartition);
     if (s->b.failed) {
         assignment_free(s);
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory for a device assignment");
