@@ -2,29 +2,10 @@
  * noted that (XLA's CPU and GPU) or its condition says it (libtpu). */
 #include "lane/collectives.h"
 
+#include "ir/hlo/hlo_fields.h"
 #include "ir/hlo/hlo_groups.h"
 #include "lane/placement.h"
 
-/* HloModuleProto and what lies in it, by field number. Newer XLA adds fields; these have been the same for years. */
-enum {
-    WITH_CONFIG_MODULE = 1,
-    MODULE_COMPUTATIONS = 3,
-    MODULE_ENTRY = 6,
-    COMPUTATION_INSTRUCTIONS = 2,
-    COMPUTATION_ID = 5,
-    INSTRUCTION_OPCODE = 2,
-    INSTRUCTION_SHAPE = 3,
-    INSTRUCTION_LITERAL = 8,
-    LITERAL_S32 = 4,
-    LITERAL_S64 = 5,
-    LITERAL_U32 = 6,
-    INSTRUCTION_CALLS = 38,
-    INSTRUCTION_CONFIG = 43,
-    INSTRUCTION_PAIRS = 52,
-    SHAPE_TYPE = 2,
-    SHAPE_DIMS = 3,
-    SHAPE_TUPLE = 4
-};
 enum { DEPTH = 24, VISITS = 1 << 16, DEVICES = 1 << 16 };
 
 typedef struct { xl_str bytes; int64_t id; } computation;
@@ -91,18 +72,6 @@ static void numbers(xl_arena *a, xl_str message, uint32_t which, ints *out)
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
-static int64_t type_bytes(uint64_t t)
-{
-    switch (t) {
-    case 3: case 7: case 10: case 16: return 2;
-    case 4: case 8: case 11: return 4;
-    case 5: case 9: case 12: case 15: return 8;
-    case 18: return 16;
-    case 13: case 17: return 0; /* tuple, token */
-    default: return 1;
-    }
-}
-
 static int64_t shape_bytes(scan *s, xl_str shape, int depth)
 {
     xl_proto r = xl_proto_of(shape);
@@ -110,13 +79,13 @@ static int64_t shape_bytes(scan *s, xl_str shape, int depth)
     int64_t inner = 0, count = 1;
     ints dims = { 0 };
     while (depth < 8 && next(&r, &f))
-        if (f.number == SHAPE_TUPLE && f.wire == XL_WIRE_BYTES)
+        if (f.number == XL_HLO_SHAPE_tuple_shapes && f.wire == XL_WIRE_BYTES)
             inner += shape_bytes(s, f.bytes, depth + 1);
-    numbers(s->a, shape, SHAPE_DIMS, &dims);
+    numbers(s->a, shape, XL_HLO_SHAPE_dimensions, &dims);
     for (size_t i = 0; i < dims.n; i++)
         if (dims.p[i] < 0 || __builtin_mul_overflow(count, dims.p[i], &count) || count > INT64_MAX / 64)
             count = 0;
-    return inner ? inner : count * type_bytes((uint64_t)number(shape, SHAPE_TYPE));
+    return inner ? inner : count * xl_hlo_elem_bytes((uint64_t)number(shape, XL_HLO_SHAPE_element_type));
 }
 
 /* A start's shape is a tuple of operands, results, and sometimes more. */
@@ -125,7 +94,7 @@ static int64_t started_bytes(scan *s, xl_str shape)
     xl_proto r = xl_proto_of(shape);
     xl_proto_field f;
     for (int k = 0; next(&r, &f);)
-        if (f.number == SHAPE_TUPLE && f.wire == XL_WIRE_BYTES && k++ == 1)
+        if (f.number == XL_HLO_SHAPE_tuple_shapes && f.wire == XL_WIRE_BYTES && k++ == 1)
             return shape_bytes(s, f.bytes, 1);
     return shape_bytes(s, shape, 0);
 }
@@ -138,9 +107,9 @@ static void group_of(scan *s, xl_str in, bool pairs, ints *out)
     if (pairs) {
         xl_proto r = xl_proto_of(in);
         while (next(&r, &f) && out->n < DEVICES)
-            if (f.number == INSTRUCTION_PAIRS && f.wire == XL_WIRE_BYTES) {
-                XL_PUSH(s->a, out->p, out->n, out->cap, number(f.bytes, 1));
-                XL_PUSH(s->a, out->p, out->n, out->cap, number(f.bytes, 2));
+            if (f.number == XL_HLO_INST_source_target_pairs && f.wire == XL_WIRE_BYTES) {
+                XL_PUSH(s->a, out->p, out->n, out->cap, number(f.bytes, XL_HLO_PAIR_source));
+                XL_PUSH(s->a, out->p, out->n, out->cap, number(f.bytes, XL_HLO_PAIR_target));
             }
         return;
     }
@@ -175,7 +144,7 @@ static void note(scan *s, xl_str in, xl_str op, int64_t times, bool loops)
     group_of(s, in, pairs, &who);
     int64_t size = pairs ? 2 : (int64_t)who.n;
     xl_group_axes(s->mesh, who.p, size ? (int64_t)who.n / size : 0, size, pairs, s->ndevice, over, sizeof over);
-    int64_t bytes = !field(in, INSTRUCTION_SHAPE, &shape) ? 0
+    int64_t bytes = !field(in, XL_HLO_INST_shape, &shape) ? 0
                     : start && (i == 1 || i == 4)         ? started_bytes(s, shape.bytes)
                                                           : shape_bytes(s, shape.bytes, 0);
     xl_collective *c = NULL;
@@ -197,7 +166,7 @@ static int64_t turns_of(xl_str in)
 {
     static const char key[] = "\"known_trip_count\":{\"n\":\"";
     xl_proto_field f;
-    const char *at = field(in, INSTRUCTION_CONFIG, &f) && f.wire == XL_WIRE_BYTES && f.bytes.n
+    const char *at = field(in, XL_HLO_INST_backend_config, &f) && f.wire == XL_WIRE_BYTES && f.bytes.n
                          ? memmem(f.bytes.p, f.bytes.n, key, sizeof key - 1)
                          : NULL;
     int64_t n = 0;
@@ -224,14 +193,15 @@ static void count_to(scan *s, int64_t id, ints *bound, bool *compares, int depth
     if (!c || depth > 3)
         return;
     for (xl_proto r = xl_proto_of(c->bytes); next(&r, &f);) {
-        if (f.number != COMPUTATION_INSTRUCTIONS || f.wire != XL_WIRE_BYTES || !field(f.bytes, INSTRUCTION_OPCODE, &op))
+        if (f.number != XL_HLO_COMPUTATION_instructions || f.wire != XL_WIRE_BYTES ||
+            !field(f.bytes, XL_HLO_INST_opcode, &op))
             continue;
         *compares |= xl_str_is(op.bytes, "compare");
-        if (xl_str_is(op.bytes, "constant") && field(f.bytes, INSTRUCTION_LITERAL, &lit) && lit.wire == XL_WIRE_BYTES)
-            for (uint32_t k = LITERAL_S32; k <= LITERAL_U32; k++)
+        if (xl_str_is(op.bytes, "constant") && field(f.bytes, XL_HLO_INST_literal, &lit) && lit.wire == XL_WIRE_BYTES)
+            for (uint32_t k = XL_HLO_LITERAL_s32s; k <= XL_HLO_LITERAL_u32s; k++)
                 numbers(s->a, lit.bytes, k, bound);
         ints calls = { 0 };
-        numbers(s->a, f.bytes, INSTRUCTION_CALLS, &calls);
+        numbers(s->a, f.bytes, XL_HLO_INST_called_computation_ids, &calls);
         for (size_t i = 0; i < calls.n; i++)
             count_to(s, calls.p[i], bound, compares, depth + 1);
     }
@@ -252,15 +222,15 @@ static void visit(scan *s, xl_str comp, int64_t times, bool loops, int depth)
     if (depth > DEPTH || s->visits++ > VISITS || times > INT32_MAX)
         return;
     while (next(&r, &f)) {
-        if (f.number != COMPUTATION_INSTRUCTIONS || f.wire != XL_WIRE_BYTES ||
-            !field(f.bytes, INSTRUCTION_OPCODE, &op) || op.wire != XL_WIRE_BYTES)
+        if (f.number != XL_HLO_COMPUTATION_instructions || f.wire != XL_WIRE_BYTES ||
+            !field(f.bytes, XL_HLO_INST_opcode, &op) || op.wire != XL_WIRE_BYTES)
             continue;
         s->any = s->any || op.bytes.n;
         note(s, f.bytes, op.bytes, times, loops);
         bool loop = xl_str_is(op.bytes, "while");
         int64_t turns = loop ? turns_of(f.bytes) : 1;
         ints calls = { 0 };
-        numbers(s->a, f.bytes, INSTRUCTION_CALLS, &calls);
+        numbers(s->a, f.bytes, XL_HLO_INST_called_computation_ids, &calls);
         if (!turns && calls.n == 2)
             turns = turns_by_condition(s, calls.p[1]);
         for (size_t i = 0; i < calls.n; i++) {
@@ -275,11 +245,12 @@ static void scan_module(scan *s, xl_str module)
 {
     xl_proto m = xl_proto_of(module);
     xl_proto_field f;
-    int64_t entry = number(module, MODULE_ENTRY);
+    int64_t entry = number(module, XL_HLO_MODULE_entry_computation_id);
     bool found = false;
     while (next(&m, &f))
-        if (f.number == MODULE_COMPUTATIONS && f.wire == XL_WIRE_BYTES)
-            XL_PUSH(s->a, s->comp, s->ncomp, s->capcomp, ((computation){ f.bytes, number(f.bytes, COMPUTATION_ID) }));
+        if (f.number == XL_HLO_MODULE_computations && f.wire == XL_WIRE_BYTES)
+            XL_PUSH(s->a, s->comp, s->ncomp, s->capcomp,
+                    ((computation){ f.bytes, number(f.bytes, XL_HLO_COMPUTATION_id) }));
     for (size_t i = 0; i < s->ncomp && !found; i++)
         if (entry && s->comp[i].id == entry) {
             found = true;
@@ -298,7 +269,8 @@ bool xl_collectives_scan(xl_arena *a, xl_str code, xl_str format, const xl_mesh 
     xl_proto_field f;
     if (xl_str_is(format, "hlo"))
         scan_module(&s, code);
-    else if (xl_str_is(format, "hlo_with_config") && field(code, WITH_CONFIG_MODULE, &f) && f.wire == XL_WIRE_BYTES)
+    else if (xl_str_is(format, "hlo_with_config") && field(code, XL_HLO_WITH_CONFIG_hlo_module, &f) &&
+             f.wire == XL_WIRE_BYTES)
         scan_module(&s, f.bytes);
     *out = s.out;
     *n = s.n;

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/proto.h"
 #include "base/time.h"
 #include "pjrt/options.h"
 
@@ -49,41 +48,6 @@ void xl_play_close(xl_play *p)
     p->client = NULL;
 }
 
-/* Copies a message without the fields of the list; field `inner` is a message treated alike with `deeper`. */
-static xl_error *without(xl_str in, uint32_t inner, const uint32_t *drop, size_t ndrop, xl_buf *out)
-{
-    xl_error *err = NULL;
-    xl_proto r = xl_proto_of(in);
-    xl_proto_field f;
-    bool more;
-    for (;;) {
-        XL_DO(xl_proto_next(&r, &f, &more));
-        if (!more)
-            break;
-        bool skip = false;
-        for (size_t i = 0; !inner && i < ndrop; i++)
-            skip = skip || drop[i] == f.number;
-        if (skip)
-            continue;
-        if (inner && f.number == inner && f.wire == XL_WIRE_BYTES) {
-            xl_buf b = { 0 };
-            err = without(f.bytes, 0, drop, ndrop, &b);
-            xl_proto_put_bytes(out, f.number, xl_buf_view(&b));
-            xl_buf_fini(&b);
-            if (err)
-                goto out;
-        } else if (f.wire == XL_WIRE_VARINT) {
-            xl_proto_put_int(out, f.number, (int64_t)f.value);
-        } else if (f.wire == XL_WIRE_BYTES) {
-            xl_proto_put_bytes(out, f.number, f.bytes);
-        } else {
-            xl_proto_put_bits(out, f.number, f.wire, f.value);
-        }
-    }
-out:
-    return err;
-}
-
 static bool all_here(const xl_client *c, const xl_option *o)
 {
     for (size_t i = 0; o && (o->kind == XL_OPTION_MSG || o->kind == XL_OPTION_LIST) && i < o->n; i++) {
@@ -102,14 +66,15 @@ static bool all_here(const xl_client *c, const xl_option *o)
 
 xl_error *xl_play_compile(const xl_play *p, xl_arena *a, xl_str code, xl_format format, xl_str options, xl_played *out)
 {
-    static const uint32_t placement[] = { 1, 9 };          /* device_ordinal, device_assignment */
     xl_error *err = NULL;
     xl_buf other = { 0 };
     xl_option *root;
     *out = (xl_played){ .needs = -1 };
     XL_DO(xl_options_parse(a, options, &root));
     if (!all_here(p->client, xl_options_find(root, "executable_build_options.device_assignment"))) {
-        XL_DO(without(options, 3, placement, 2, &other));
+        xl_options_drop(root, "executable_build_options.device_ordinal");
+        xl_options_drop(root, "executable_build_options.device_assignment");
+        xl_options_write(root, &other);
         options = xl_buf_view(&other);
     }
     double t = xl_now();

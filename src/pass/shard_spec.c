@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/proto.h"
+#include "ir/hlo/hlo_fields.h"
 
 bool xl_spec_eq(const xl_axes *a, const xl_axes *b, uint32_t rank)
 {
@@ -582,38 +583,36 @@ static int64_t *devices_of(const xl_shard_info *info, const xl_axes *spec, uint3
     return ids;
 }
 
-enum { TYPE_REPLICATED = 0, TYPE_OTHER = 3, TYPE_UNREDUCED = 6 };
-
 void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
                     const int64_t *order, xl_buf *out)
 {
     int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed),
             copies = n / parts / sums;
     if (parts == 1 && sums == 1) {
-        xl_proto_put_int(out, 1, TYPE_REPLICATED);
+        xl_proto_put_int(out, XL_HLO_SHARDING_type, XL_HLO_SHARDED_REPLICATED);
         return;
     }
     int64_t *devices = devices_of(info, spec, rank, owed, order, parts);
     xl_buf dims = { 0 }, ids = { 0 }, last = { 0 };
-    xl_proto_put_int(out, 1, TYPE_OTHER);
+    xl_proto_put_int(out, XL_HLO_SHARDING_type, XL_HLO_SHARDED_OTHER);
     for (uint32_t d = 0; d < rank; d++)
         xl_proto_put_raw(&dims, (uint64_t)(spec ? parts_of(info, &spec[d]) : 1));
     if (copies > 1)
         xl_proto_put_raw(&dims, (uint64_t)copies);
     if (copies > 1 && sums > 1)
-        xl_proto_put_raw(&last, TYPE_REPLICATED);
+        xl_proto_put_raw(&last, XL_HLO_SHARDED_REPLICATED);
     if (sums > 1) {
         xl_proto_put_raw(&dims, (uint64_t)sums);
-        xl_proto_put_raw(&last, TYPE_UNREDUCED);
+        xl_proto_put_raw(&last, XL_HLO_SHARDED_UNREDUCED);
     }
     for (int64_t i = 0; devices && i < n; i++)
         xl_proto_put_raw(&ids, (uint64_t)devices[i]);
-    xl_proto_put_bytes(out, 3, xl_buf_view(&dims));
-    xl_proto_put_bytes(out, 4, xl_buf_view(&ids));
+    xl_proto_put_bytes(out, XL_HLO_SHARDING_tile_assignment_dimensions, xl_buf_view(&dims));
+    xl_proto_put_bytes(out, XL_HLO_SHARDING_tile_assignment_devices, xl_buf_view(&ids));
     if (copies > 1 && sums == 1)
-        xl_proto_put_int(out, 6, 1);
+        xl_proto_put_int(out, XL_HLO_SHARDING_replicate_on_last_tile_dim, 1);
     if (sums > 1)
-        xl_proto_put_bytes(out, 8, xl_buf_view(&last));
+        xl_proto_put_bytes(out, XL_HLO_SHARDING_last_tile_dims, xl_buf_view(&last));
     out->failed = out->failed || dims.failed || ids.failed || last.failed || !devices;
     free(devices);
     xl_buf_fini(&dims);

@@ -29,7 +29,8 @@ static const struct row *row_of(message m, uint32_t number)
 {
     if (number > UINT16_MAX)
         return NULL;
-    return bsearch(&(struct row){ .message = (uint8_t)m, .number = (uint16_t)number }, rows, NROW, sizeof *rows, by_row);
+    return bsearch(&(struct row){ .message = (uint8_t)m, .number = (uint16_t)number }, rows, NROW, sizeof *rows,
+                   by_row);
 }
 
 /* ---- Reading ---- */
@@ -175,17 +176,35 @@ out:
     return err;
 }
 
+static xl_option *child_named(const xl_option *m, xl_str name)
+{
+    for (size_t i = 0; m->kind == XL_OPTION_MSG && i < m->n; i++)
+        if (m->child[i].name && xl_str_is(name, m->child[i].name))
+            return &m->child[i];
+    return NULL;
+}
+
 const xl_option *xl_options_find(const xl_option *root, const char *path)
 {
-    for (xl_str rest = xl_str_of(path); root && rest.n;) {
-        xl_str part = xl_str_cut(&rest, '.');
-        const xl_option *next = NULL;
-        for (size_t i = 0; root->kind == XL_OPTION_MSG && i < root->n; i++)
-            if (root->child[i].name && xl_str_is(part, root->child[i].name))
-                next = &root->child[i];
-        root = next;
-    }
+    for (xl_str rest = xl_str_of(path); root && rest.n;)
+        root = child_named(root, xl_str_cut(&rest, '.'));
     return root;
+}
+
+bool xl_options_drop(xl_option *root, const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    xl_str in = { path, dot ? (size_t)(dot - path) : 0 };
+    while (root && in.n) {
+        xl_str part = xl_str_cut(&in, '.');
+        root = child_named(root, part);
+    }
+    xl_option *o = root ? child_named(root, xl_str_of(dot ? dot + 1 : path)) : NULL;
+    if (!o)
+        return false;
+    root->n--;
+    memmove(o, o + 1, (size_t)(&root->child[root->n] - o) * sizeof *o);
+    return true;
 }
 
 int64_t xl_options_int(const xl_option *root, const char *path, int64_t otherwise)
@@ -292,6 +311,8 @@ void xl_options_canonical(xl_option *root, xl_buf *out)
     arrange(root);
     write_message(root, false, out);
 }
+
+void xl_options_write(const xl_option *root, xl_buf *out) { write_message(root, true, out); }
 
 /* ---- Differences in words ---- */
 

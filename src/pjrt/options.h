@@ -51,10 +51,12 @@ typedef struct xl_option {
 xl_error *xl_options_parse(xl_arena *a, xl_str bytes, xl_option **root) XL_MUST_USE;
 /* "executable_build_options.num_partitions"; NULL if it is not there. */
 const xl_option *xl_options_find(const xl_option *root, const char *path);
+bool xl_options_drop(xl_option *root, const char *path); /* false: it was not there */
 int64_t xl_options_int(const xl_option *root, const char *path, int64_t otherwise);
 /* The same options in one order and spelling: fields by number, maps by key, lists packed, QUIET ones left out. Equal
  * bytes mean equal code; it is itself a valid CompileOptionsProto. Sorts `root` in place. */
 void xl_options_canonical(xl_option *root, xl_buf *out);
+void xl_options_write(const xl_option *root, xl_buf *out); /* all of them, in the order they stand in */
 
 typedef struct { xl_str path, before, after; bool quiet; } xl_option_change;  /* empty: was not there, is no longer */
 /* What differs, in the order of the field numbers. Both trees get sorted. */

@@ -81,3 +81,24 @@ TEST(many_unknown_fields_backwards_are_sorted_quickly)
     xl_buf_fini(&c);
     xl_arena_fini(&a);
 }
+
+TEST(an_option_is_dropped_and_the_rest_is_written)
+{
+    xl_arena a = { 0 };
+    xl_buf in = { 0 }, out = { 0 };
+    xl_option *root;
+    int64_t device[] = { 3, 1 };
+    xl_options_build(&in, &(xl_options){ .partitions = 2, .device = device, .spmd = true });
+    CHECK_OK(xl_options_parse(&a, xl_buf_view(&in), &root));
+    CHECK(!xl_options_drop(root, "executable_build_options.no_such_option"));
+    CHECK(!xl_options_drop(root, "no_such_message.device_ordinal"));
+    CHECK(xl_options_drop(root, "executable_build_options.device_assignment"));
+    xl_options_write(root, &out);
+    CHECK_OK(xl_options_parse(&a, xl_buf_view(&out), &root));
+    CHECK(!xl_options_find(root, "executable_build_options.device_assignment"));
+    CHECK_INT(xl_options_int(root, "executable_build_options.num_partitions", 0), 2);
+    CHECK_INT(xl_options_int(root, "executable_build_options.use_spmd_partitioning", 0), 1);
+    xl_buf_fini(&in);
+    xl_buf_fini(&out);
+    xl_arena_fini(&a);
+}

@@ -9,6 +9,7 @@
 #include "cpu/pjrt/api.h"
 #include "cpu/plan/lower.h"
 #include "cpu/run/env.h"
+#include "ir/hlo/hlo_fields.h"
 #include "ir/text/print.h"
 #include "ir/read.h"
 #include "pass/pass.h"
@@ -179,10 +180,9 @@ static xl_error *tell_inspected(const xl_shard_info *info)
     xl_error *err = NULL;
     for (uint32_t i = 0; i < info->ninspected && !err; i++) {
         const xl_inspected *in = &info->inspected[i];
-        enum { SHARDING_TYPE = 1, TYPE_MANUAL = 4 };
         xl_buf b = { 0 };
         if (in->manual)
-            xl_proto_put_int(&b, SHARDING_TYPE, TYPE_MANUAL);
+            xl_proto_put_int(&b, XL_HLO_SHARDING_type, XL_HLO_SHARDED_MANUAL);
         else
             xl_shard_proto(info, in->spec, in->rank, &in->owed, NULL, &b);
         int64_t n = (int64_t)b.n;
@@ -664,14 +664,15 @@ PJRT_Error *xl_PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompile
  * lie. */
 static void put_shardings(const xl_compiled *e, xl_buf *module)
 {
-    enum { MODULE_OUTPUT = 12, MODULE_PARAMETERS = 14, SHARDING_TYPE = 1, TYPE_TUPLE = 2, SHARDING_PARTS = 5 };
     xl_buf tuple = { 0 };
-    xl_proto_put_int(&tuple, SHARDING_TYPE, TYPE_TUPLE);
+    xl_proto_put_int(&tuple, XL_HLO_SHARDING_type, XL_HLO_SHARDED_TUPLE);
     for (uint32_t i = 0; i < e->nsharding[0]; i++)
-        xl_proto_put_bytes(&tuple, SHARDING_PARTS, (xl_str){ e->shardings[0][i], e->sharding_sizes[0][i] });
-    xl_proto_put_bytes(module, MODULE_OUTPUT, xl_buf_view(&tuple));
+        xl_proto_put_bytes(&tuple, XL_HLO_SHARDING_tuple_shardings,
+                           (xl_str){ e->shardings[0][i], e->sharding_sizes[0][i] });
+    xl_proto_put_bytes(module, XL_HLO_MODULE_spmd_output_sharding, xl_buf_view(&tuple));
     for (uint32_t i = 0; i < e->nsharding[1]; i++)
-        xl_proto_put_bytes(module, MODULE_PARAMETERS, (xl_str){ e->shardings[1][i], e->sharding_sizes[1][i] });
+        xl_proto_put_bytes(module, XL_HLO_MODULE_spmd_parameters_shardings,
+                           (xl_str){ e->shardings[1][i], e->sharding_sizes[1][i] });
     module->failed = module->failed || tuple.failed;
     xl_buf_fini(&tuple);
 }
@@ -689,16 +690,16 @@ static xl_error *hlo_with_config(const xl_compiled *e, xl_str hlo, xl_buf *b)
         XL_DO(xl_proto_next(&r, &f, &more));
         if (!more)
             break;
-        if (f.number == 4 && f.wire == XL_WIRE_BYTES) {
+        if (f.number == XL_HLO_MODULE_host_program_shape && f.wire == XL_WIRE_BYTES) {
             config.n = 0;
-            xl_proto_put_bytes(&config, 1, f.bytes);
+            xl_proto_put_bytes(&config, XL_HLO_CONFIG_entry_computation_layout, f.bytes);
         }
     }
     xl_buf_str(&module, hlo);
     if (e->npartition > 1)
         put_shardings(e, &module);
-    xl_proto_put_bytes(b, 1, xl_buf_view(&module));
-    xl_proto_put_bytes(b, 2, xl_buf_view(&config));
+    xl_proto_put_bytes(b, XL_HLO_WITH_CONFIG_hlo_module, xl_buf_view(&module));
+    xl_proto_put_bytes(b, XL_HLO_WITH_CONFIG_config, xl_buf_view(&config));
     if (config.failed || module.failed || b->failed)
         err = XL_ERR(EXHAUSTED, "no memory for the optimised program");
 out:

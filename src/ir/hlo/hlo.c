@@ -106,10 +106,12 @@ static void index_frames(xl_hlo *h, xl_str msg)
     xl_proto_field f;
     while (xl_hlo_next(h, &p, &f))
         switch (f.number) {
-        case 1: XL_PUSH(&h->tmp, h->file, h->nfile, h->capfile, f.bytes); break;
-        case 2: XL_PUSH(&h->tmp, h->function, h->nfunction, h->capfunction, f.bytes); break;
-        case 3: XL_PUSH(&h->tmp, h->place, h->nplace, h->capplace, f.bytes); break;
-        case 4: XL_PUSH(&h->tmp, h->frame, h->nframe, h->capframe, f.bytes); break;
+        case XL_HLO_FRAMES_file_names: XL_PUSH(&h->tmp, h->file, h->nfile, h->capfile, f.bytes); break;
+        case XL_HLO_FRAMES_function_names:
+            XL_PUSH(&h->tmp, h->function, h->nfunction, h->capfunction, f.bytes);
+            break;
+        case XL_HLO_FRAMES_file_locations: XL_PUSH(&h->tmp, h->place, h->nplace, h->capplace, f.bytes); break;
+        case XL_HLO_FRAMES_stack_frames: XL_PUSH(&h->tmp, h->frame, h->nframe, h->capframe, f.bytes); break;
         }
     h->frame_loc = xl_new(&h->tmp, xl_loc, (size_t)h->nframe + 1);
 }
@@ -182,10 +184,10 @@ static void index_inst(xl_hlo *h, xl_str bytes, xl_hlo_inst *i)
     i->bytes = bytes;
     while (xl_hlo_next(h, &p, &f))
         switch (f.number) {
-        case 1: i->name = f.bytes; break;
-        case 2: i->opcode = f.bytes; break;
-        case 3: i->type = xl_hlo_type(h, f.bytes); break;
-        case 35: i->id = (int64_t)f.value; break;
+        case XL_HLO_INST_name: i->name = f.bytes; break;
+        case XL_HLO_INST_opcode: i->opcode = f.bytes; break;
+        case XL_HLO_INST_shape: i->type = xl_hlo_type(h, f.bytes); break;
+        case XL_HLO_INST_id: i->id = (int64_t)f.value; break;
         }
     if (!i->type || i->opcode.n == 0)
         XL_HLO_FAIL(h, bytes.p, "an instruction without an opcode or a shape");
@@ -395,7 +397,8 @@ static void entry_attrs(xl_hlo *h, xl_hlo_comp *c, xl_func *f, const xl_hlo_inst
     uint32_t nin = f->type->nin, nout = f->type->nelem - nin, at = 0;
     f->arg_attr = xl_new(&h->m->arena, const xl_attr *, nin);
     f->res_attr = xl_new(&h->m->arena, const xl_attr *, nout);
-    xl_str shape = xl_hlo_sub(h, h->bytes, 4, NULL), result = xl_hlo_sub(h, shape, 2, NULL);
+    xl_str shape = xl_hlo_sub(h, h->bytes, XL_HLO_MODULE_host_program_shape, NULL);
+    xl_str result = xl_hlo_sub(h, shape, XL_HLO_PROGRAM_result, NULL);
     xl_proto p = xl_proto_of(shape), q;
     xl_proto_field e;
     for (uint32_t k = 0; k < c->nparam; k++) {
@@ -406,30 +409,35 @@ static void entry_attrs(xl_hlo *h, xl_hlo_comp *c, xl_func *f, const xl_hlo_inst
             xl_hlo_frontend(h, xl_hlo_sub(h, c->param[k]->bytes, XL_HLO_INST_frontend_attributes, &have));
         if (front && n)
             f->arg_attr[at] = xl_dict_with(h->m, f->arg_attr[at], XL_STR("mhlo.frontend_attributes"), front);
-        if (xl_hlo_each(h, &p, 1, &e) && n == 1)
+        if (xl_hlo_each(h, &p, XL_HLO_PROGRAM_parameters, &e) && n == 1)
             put_layout(h, e.bytes, c->param[k]->type, f->arg_attr + at);
         at += n;
     }
     put_shardings(h, root, f->res_attr, nout);
     if (root->type->kind == XL_TY_TUPLE) {
         q = xl_proto_of(result);
-        for (uint32_t k = 0; k < root->type->nelem && root->type->nelem == nout && xl_hlo_each(h, &q, 4, &e); k++)
+        for (uint32_t k = 0; k < root->type->nelem && root->type->nelem == nout; k++) {
+            if (!xl_hlo_each(h, &q, XL_HLO_SHAPE_tuple_shapes, &e))
+                break;
             put_layout(h, e.bytes, root->type->elem[k], f->res_attr + k);
+        }
     } else if (nout == 1) {
         put_layout(h, result, root->type, f->res_attr);
     }
-    p = xl_proto_of(xl_hlo_sub(h, h->bytes, 8, NULL));     /* input_output_alias */
-    while (xl_hlo_each(h, &p, 1, &e)) {
-        int64_t out = leaf_at(root->type, xl_hlo_ints(h, e.bytes, 1));
-        int64_t arg = arg_at(c, xl_hlo_num(h, e.bytes, 2), xl_hlo_ints(h, e.bytes, 3));
+    p = xl_proto_of(xl_hlo_sub(h, h->bytes, XL_HLO_MODULE_input_output_alias, NULL));
+    while (xl_hlo_each(h, &p, XL_HLO_ALIASES_entries, &e)) {
+        int64_t out = leaf_at(root->type, xl_hlo_ints(h, e.bytes, XL_HLO_ALIASES_ENTRY_output_shape_index));
+        int64_t arg = arg_at(c, xl_hlo_num(h, e.bytes, XL_HLO_ALIASES_ENTRY_parameter_number),
+                             xl_hlo_ints(h, e.bytes, XL_HLO_ALIASES_ENTRY_parameter_shape_index));
         if (out < 0 || arg < 0)
             XL_HLO_FAIL(h, e.bytes.p, "an alias between a parameter and a result that are not there");
         f->arg_attr[arg] =
             xl_dict_with(h->m, f->arg_attr[arg], XL_STR("tf.aliasing_output"), xl_attr_int(h->m, XL_I32, out));
     }
-    p = xl_proto_of(xl_hlo_sub(h, h->bytes, 18, NULL));    /* buffer_donor */
-    while (xl_hlo_each(h, &p, 1, &e)) {
-        int64_t arg = arg_at(c, xl_hlo_num(h, e.bytes, 1), xl_hlo_ints(h, e.bytes, 2));
+    p = xl_proto_of(xl_hlo_sub(h, h->bytes, XL_HLO_MODULE_buffer_donor, NULL));
+    while (xl_hlo_each(h, &p, XL_HLO_DONORS_entries, &e)) {
+        int64_t arg = arg_at(c, xl_hlo_num(h, e.bytes, XL_HLO_DONORS_ENTRY_parameter_number),
+                             xl_hlo_ints(h, e.bytes, XL_HLO_DONORS_ENTRY_parameter_shape_index));
         if (arg < 0)
             XL_HLO_FAIL(h, e.bytes.p, "a donated parameter that is not there");
         f->arg_attr[arg] = xl_dict_with(h->m, f->arg_attr[arg], XL_STR("jax.buffer_donor"), xl_attr_bool(h->m, true));
@@ -446,17 +454,17 @@ static void read_all(xl_hlo *h)
     uint32_t cap = 0;
     while (xl_hlo_next(h, &p, &f))
         switch (f.number) {
-        case 1: h->m->name = xl_str_dup(&h->m->arena, f.bytes); break;
-        case 2: entry_name = f.bytes; break;
-        case 3: {
+        case XL_HLO_MODULE_name: h->m->name = xl_str_dup(&h->m->arena, f.bytes); break;
+        case XL_HLO_MODULE_entry_computation_name: entry_name = f.bytes; break;
+        case XL_HLO_MODULE_computations: {
             xl_hlo_comp c = { 0 };
             index_comp(h, f.bytes, &c);
             XL_PUSH(&h->tmp, h->comp, h->ncomp, cap, c);
             break;
         }
-        case 6: entry_id = (int64_t)f.value; break;
-        case 17: frames = f.bytes; break;
-        case 19: {
+        case XL_HLO_MODULE_entry_computation_id: entry_id = (int64_t)f.value; break;
+        case XL_HLO_MODULE_stack_frame_index: frames = f.bytes; break;
+        case XL_HLO_MODULE_frontend_attributes: {
             const xl_attr *a = xl_hlo_frontend(h, f.bytes);
             if (a)
                 h->m->extra = xl_dict_with(h->m, h->m->extra, XL_STR("mhlo.frontend_attributes"), a);

@@ -9,12 +9,8 @@
 
 #include "base/proto.h"
 #include "base/table.h"
+#include "ir/hlo/hlo_fields.h"
 #include "ir/ir.h"
-
-enum {
-#define FIELD(message, name, number) XL_HLO_##message##_##name = (number),
-#include "ir/hlo/hlo_fields.def"
-};
 
 typedef struct xl_hlo_comp xl_hlo_comp;
 

@@ -3,28 +3,8 @@
  * innermost. */
 #include "ir/hlo/hlo_groups.h"
 
-/* Of HloInstructionProto, CollectiveDeviceListProto and what lies in them. */
-enum {
-    GROUPS = 49,
-    LIST = 87,
-    IOTA = 92,
-    MESH_AXES = 93,
-    LIST_GROUPS = 1,
-    LIST_IOTA = 2,
-    IOTA_NGROUP = 1,
-    IOTA_SIZE = 2,
-    IOTA_DIMS = 3,
-    IOTA_PERM = 4,
-    BY_MESH = 1,
-    BY_AXES = 2,
-    MESH_AXIS = 1,
-    MESH_IDS = 2,
-    AXIS_SIZE = 2,
-    REF_AXIS = 1,
-    REF_PART = 2,
-    PART_BEFORE = 1,
-    PART_SIZE = 2
-};
+#include "ir/hlo/hlo_fields.h"
+
 enum { MOST = 1 << 20, DIMS = 64 };
 
 typedef struct { int64_t size, stride; } dim;
@@ -156,10 +136,10 @@ static xl_error *by_iota(xl_arena *a, xl_str m, xl_hlo_groups *out)
     dims plain = { 0 }, turned = { 0 };
     int64_t n = 0, total;
     uint64_t seen = 0;
-    XL_DO(numbers(a, m, IOTA_DIMS, &size));
-    XL_DO(numbers(a, m, IOTA_PERM, &perm));
-    XL_DO(num(m, IOTA_NGROUP, &out->ngroup));
-    XL_DO(num(m, IOTA_SIZE, &out->size));
+    XL_DO(numbers(a, m, XL_HLO_IOTA_iota_reshape_dims, &size));
+    XL_DO(numbers(a, m, XL_HLO_IOTA_iota_transpose_perm, &perm));
+    XL_DO(num(m, XL_HLO_IOTA_num_replica_groups, &out->ngroup));
+    XL_DO(num(m, XL_HLO_IOTA_num_devices_per_group, &out->size));
     if (!strides(&size, &plain))
         return XL_ERR(INVALID, "replica groups over an array of more than %d devices", MOST);
     for (size_t k = 0; k < plain.n; k++) {
@@ -186,16 +166,16 @@ static xl_error *read_ref(xl_str m, const dims *mesh, ref *out)
     xl_error *err = NULL;
     xl_str part;
     bool have;
-    XL_DO(num(m, REF_AXIS, &out->axis));
-    XL_DO(sub(m, REF_PART, &part, &have));
+    XL_DO(num(m, XL_HLO_AXIS_mesh_axis_index, &out->axis));
+    XL_DO(sub(m, XL_HLO_AXIS_sub_axis_info, &part, &have));
     if (out->axis < 0 || out->axis >= (int64_t)mesh->n)
         return XL_ERR(INVALID, "replica groups over axis %lld of a mesh of %zu", (long long)out->axis, mesh->n);
     int64_t whole = mesh->d[out->axis].size;
     out->before = 1;
     out->size = whole;
     if (have) {
-        XL_DO(num(part, PART_BEFORE, &out->before));
-        XL_DO(num(part, PART_SIZE, &out->size));
+        XL_DO(num(part, XL_HLO_SUB_AXIS_pre_size, &out->before));
+        XL_DO(num(part, XL_HLO_SUB_AXIS_size, &out->size));
         if (out->before < 1 || out->size < 1 || out->before > whole || out->size > whole ||
             whole % (out->before * out->size))
             return XL_ERR(INVALID, "replica groups over part (%lld)%lld of an axis of %lld", (long long)out->before,
@@ -232,19 +212,19 @@ static xl_error *by_mesh(xl_arena *a, xl_str m, xl_hlo_groups *out)
     size_t nref = 0;
     int64_t n = 0, v;
     bool have, more;
-    XL_DO(sub(m, BY_MESH, &mesh_bytes, &have));
+    XL_DO(sub(m, XL_HLO_BY_AXES_mesh, &mesh_bytes, &have));
     for (xl_proto r = xl_proto_of(mesh_bytes);;) {
-        XL_DO(each(&r, MESH_AXIS, &part, &more));
+        XL_DO(each(&r, XL_HLO_MESH_axes, &part, &more));
         if (!more)
             break;
-        XL_DO(num(part, AXIS_SIZE, &v));
+        XL_DO(num(part, XL_HLO_MESH_AXIS_size, &v));
         XL_PUSH(a, size.p, size.n, size.cap, v);
     }
-    XL_DO(numbers(a, mesh_bytes, MESH_IDS, &ids));
+    XL_DO(numbers(a, mesh_bytes, XL_HLO_MESH_device_ids, &ids));
     if (!strides(&size, &mesh))
         return XL_ERR(INVALID, "replica groups over a mesh of more than %d devices", MOST);
     for (xl_proto r = xl_proto_of(m);;) {
-        XL_DO(each(&r, BY_AXES, &part, &more));
+        XL_DO(each(&r, XL_HLO_BY_AXES_axes, &part, &more));
         if (!more)
             break;
         if (nref == DIMS)
@@ -287,7 +267,7 @@ static xl_error *by_list(xl_arena *a, xl_str m, uint32_t number, xl_hlo_groups *
         XL_DO(each(&r, number, &row, &more));
         if (!more)
             break;
-        XL_DO(numbers(a, row, 1, &one));
+        XL_DO(numbers(a, row, XL_HLO_GROUP_replica_ids, &one));
         XL_PUSH(a, group, n, cap, one);
         out->size = (int64_t)one.n > out->size ? (int64_t)one.n : out->size;
     }
@@ -310,17 +290,17 @@ xl_error *xl_hlo_groups_read(xl_arena *a, xl_str instruction, xl_hlo_groups *out
     xl_str m, iota;
     bool have;
     *out = (xl_hlo_groups){ 0 };
-    XL_DO(sub(instruction, MESH_AXES, &m, &have));
+    XL_DO(sub(instruction, XL_HLO_INST_mesh_axes_replica_group_list, &m, &have));
     if (have)
         return by_mesh(a, m, out);
-    XL_DO(sub(instruction, IOTA, &m, &have));
+    XL_DO(sub(instruction, XL_HLO_INST_iota_collective_device_list, &m, &have));
     if (have)
         return by_iota(a, m, out);
-    XL_DO(sub(instruction, LIST, &m, &have));
+    XL_DO(sub(instruction, XL_HLO_INST_collective_device_list, &m, &have));
     if (!have)
-        return by_list(a, instruction, GROUPS, out);
-    XL_DO(sub(m, LIST_IOTA, &iota, &have));
-    return have ? by_iota(a, iota, out) : by_list(a, m, LIST_GROUPS, out);
+        return by_list(a, instruction, XL_HLO_INST_replica_groups, out);
+    XL_DO(sub(m, XL_HLO_DEVICES_iota_replica_group_list, &iota, &have));
+    return have ? by_iota(a, iota, out) : by_list(a, m, XL_HLO_DEVICES_replica_groups, out);
 out:
     return err;
 }

@@ -213,7 +213,7 @@ static void literal_leaves(xl_low *l, xl_str lit, const xl_type *t, xl_hlo_leave
     xl_proto p = xl_proto_of(lit);
     xl_proto_field f;
     for (uint32_t i = 0; i < t->nelem; i++) {
-        if (depth > 64 || !xl_hlo_each(l->h, &p, 10, &f))
+        if (depth > 64 || !xl_hlo_each(l->h, &p, XL_HLO_LITERAL_tuple_literals, &f))
             FAIL(l, "a tuple constant with fewer parts than its shape");
         literal_leaves(l, f.bytes, t->elem[i], to, depth + 1);
     }
@@ -396,13 +396,18 @@ static void op_dynamic_update_slice(xl_low *l)
     done(l, emit(l, XL_OP_DYNAMIC_UPDATE_SLICE, with_scalar_starts(l, 2), 0));
 }
 
+#define window(l, w, name) column(l, w, XL_HLO_WINDOW_dimensions, XL_HLO_WINDOW_DIM_##name)
+
 static void op_pad(xl_low *l)
 {
     xl_str m = msg(l, XL_HLO_INST_padding_config);
     xl_op *op = emit_all(l, XL_OP_PAD, 0);
-    SET(op, PAD, edge_padding_low, list(l, column(l, m, 1, 1)));
-    SET(op, PAD, edge_padding_high, list(l, column(l, m, 1, 2)));
-    SET(op, PAD, interior_padding, list(l, column(l, m, 1, 3)));
+    SET(op, PAD, edge_padding_low,
+        list(l, column(l, m, XL_HLO_PADDING_dimensions, XL_HLO_PADDING_DIM_edge_padding_low)));
+    SET(op, PAD, edge_padding_high,
+        list(l, column(l, m, XL_HLO_PADDING_dimensions, XL_HLO_PADDING_DIM_edge_padding_high)));
+    SET(op, PAD, interior_padding,
+        list(l, column(l, m, XL_HLO_PADDING_dimensions, XL_HLO_PADDING_DIM_interior_padding)));
     done(l, op);
 }
 
@@ -486,11 +491,11 @@ static void op_reduce_window(xl_low *l)
 {
     xl_str w = msg(l, XL_HLO_INST_window);
     xl_op *op = emit_all(l, XL_OP_REDUCE_WINDOW, 1);
-    SET(op, REDUCE_WINDOW, window_dimensions, list(l, column(l, w, 1, 1)));
-    SET(op, REDUCE_WINDOW, window_strides, list(l, column(l, w, 1, 2)));
-    SET(op, REDUCE_WINDOW, padding, list(l, zip(l, column(l, w, 1, 3), column(l, w, 1, 4))));
-    SET(op, REDUCE_WINDOW, window_dilations, list(l, column(l, w, 1, 5)));
-    SET(op, REDUCE_WINDOW, base_dilations, list(l, column(l, w, 1, 6)));
+    SET(op, REDUCE_WINDOW, window_dimensions, list(l, window(l, w, size)));
+    SET(op, REDUCE_WINDOW, window_strides, list(l, window(l, w, stride)));
+    SET(op, REDUCE_WINDOW, padding, list(l, zip(l, window(l, w, padding_low), window(l, w, padding_high))));
+    SET(op, REDUCE_WINDOW, window_dilations, list(l, window(l, w, window_dilation)));
+    SET(op, REDUCE_WINDOW, base_dilations, list(l, window(l, w, base_dilation)));
     xl_hlo_region(l, xl_hlo_called(l, 0), op->region[0]);
     done(l, op);
 }
@@ -499,9 +504,9 @@ static void op_select_and_scatter(xl_low *l)
 {
     xl_str w = msg(l, XL_HLO_INST_window);
     xl_op *op = emit_all(l, XL_OP_SELECT_AND_SCATTER, 2);
-    SET(op, SELECT_AND_SCATTER, window_dimensions, list(l, column(l, w, 1, 1)));
-    SET(op, SELECT_AND_SCATTER, window_strides, list(l, column(l, w, 1, 2)));
-    SET(op, SELECT_AND_SCATTER, padding, list(l, zip(l, column(l, w, 1, 3), column(l, w, 1, 4))));
+    SET(op, SELECT_AND_SCATTER, window_dimensions, list(l, window(l, w, size)));
+    SET(op, SELECT_AND_SCATTER, window_strides, list(l, window(l, w, stride)));
+    SET(op, SELECT_AND_SCATTER, padding, list(l, zip(l, window(l, w, padding_low), window(l, w, padding_high))));
     xl_hlo_region(l, xl_hlo_called(l, 0), op->region[0]);
     xl_hlo_region(l, xl_hlo_called(l, 1), op->region[1]);
     done(l, op);
@@ -589,11 +594,11 @@ static void op_convolution(xl_low *l)
     SET(op, CONVOLUTION, output_spatial_dimensions, list(l, xl_hlo_ints(h, m, XL_HLO_CONV_output_spatial_dimensions)));
     SET(op, CONVOLUTION, feature_group_count, i64(l, groups ? groups : 1));
     SET(op, CONVOLUTION, batch_group_count, i64(l, batches ? batches : 1));
-    SET(op, CONVOLUTION, window_strides, list(l, column(l, w, 1, 2)));
-    SET(op, CONVOLUTION, padding, list(l, zip(l, column(l, w, 1, 3), column(l, w, 1, 4))));
-    SET(op, CONVOLUTION, rhs_dilation, list(l, column(l, w, 1, 5)));
-    SET(op, CONVOLUTION, lhs_dilation, list(l, column(l, w, 1, 6)));
-    SET(op, CONVOLUTION, window_reversal, xl_attr_ints(h->m, XL_I1, column(l, w, 1, 7)));
+    SET(op, CONVOLUTION, window_strides, list(l, window(l, w, stride)));
+    SET(op, CONVOLUTION, padding, list(l, zip(l, window(l, w, padding_low), window(l, w, padding_high))));
+    SET(op, CONVOLUTION, rhs_dilation, list(l, window(l, w, window_dilation)));
+    SET(op, CONVOLUTION, lhs_dilation, list(l, window(l, w, base_dilation)));
+    SET(op, CONVOLUTION, window_reversal, xl_attr_ints(h->m, XL_I1, window(l, w, window_reversal)));
     SET(op, CONVOLUTION, precision_config, precisions(l));
     done(l, op);
 }

@@ -5,27 +5,46 @@
 
 enum { TUPLE_DEPTH_MAX = 64 };
 
+/* Element types: PrimitiveType, and the field of LiteralProto that has an array of them. */
+static const struct { uint8_t dtype, primitive, literal; } elems[] = {
+    { XL_I1, 1, 2 }, { XL_I8, 2, 15 }, { XL_I16, 3, 17 }, { XL_I32, 4, 4 }, { XL_I64, 5, 5 }, { XL_U8, 6, 3 },
+    { XL_U16, 7, 16 }, { XL_U32, 8, 6 }, { XL_U64, 9, 7 }, { XL_F16, 10, 11 }, { XL_F32, 11, 8 }, { XL_F64, 12, 9 },
+    { XL_C64, 15, 12 }, { XL_BF16, 16, 13 }, { XL_C128, 18, 18 }, { XL_F8E5M2, 19, 19 }, { XL_F8E4M3FN, 20, 20 },
+    { XL_I4, 21, 21 }, { XL_U4, 22, 22 }, { XL_F8E4M3B11FNUZ, 23, 23 }, { XL_F8E5M2FNUZ, 24, 24 },
+    { XL_F8E4M3FNUZ, 25, 25 }, { XL_I2, 26, 26 }, { XL_U2, 27, 27 }, { XL_F8E4M3, 28, 28 }, { XL_F8E3M4, 29, 29 },
+    { XL_F4E2M1FN, 32, 32 }, { XL_F8E8M0FNU, 33, 33 }, { XL_F6E3M2FN, 35, 35 }, { XL_F6E2M3FN, 36, 36 }
+};
+enum { NELEM = sizeof elems / sizeof *elems };
+
 static xl_dtype dtype_of(uint64_t primitive)
 {
-    static const uint8_t map[] = {
-        [1] = XL_I1,          [2] = XL_I8,          [3] = XL_I16,        [4] = XL_I32,       [5] = XL_I64,
-        [6] = XL_U8,          [7] = XL_U16,         [8] = XL_U32,        [9] = XL_U64,       [10] = XL_F16,
-        [11] = XL_F32,        [12] = XL_F64,        [15] = XL_C64,       [16] = XL_BF16,     [18] = XL_C128,
-        [19] = XL_F8E5M2,     [20] = XL_F8E4M3FN,   [21] = XL_I4,        [22] = XL_U4,       [23] = XL_F8E4M3B11FNUZ,
-        [24] = XL_F8E5M2FNUZ, [25] = XL_F8E4M3FNUZ, [26] = XL_I2,        [27] = XL_U2,       [28] = XL_F8E4M3,
-        [29] = XL_F8E3M4,     [32] = XL_F4E2M1FN,   [33] = XL_F8E8M0FNU, [35] = XL_F6E3M2FN, [36] = XL_F6E2M3FN
-    };
-    return primitive < sizeof map ? (xl_dtype)map[primitive] : XL_DT_NONE;
+    for (size_t i = 0; i < NELEM; i++)
+        if (elems[i].primitive == primitive)
+            return (xl_dtype)elems[i].dtype;
+    return XL_DT_NONE;
+}
+
+static uint32_t literal_field(xl_dtype d)
+{
+    for (size_t i = 0; i < NELEM; i++)
+        if (elems[i].dtype == d)
+            return elems[i].literal;
+    return 0;
+}
+
+uint32_t xl_hlo_elem_bytes(uint64_t primitive)
+{
+    xl_dtype d = dtype_of(primitive);
+    return d != XL_DT_NONE ? xl_dtype_bytes(d) : primitive != XL_HLO_TUPLE && primitive != XL_HLO_TOKEN;
 }
 
 const xl_type *xl_hlo_type(xl_hlo *h, xl_str shape)
 {
-    enum { TUPLE = 13, TOKEN = 17 };
     if (++h->depth > TUPLE_DEPTH_MAX)
         XL_HLO_FAIL(h, shape.p, "tuples nest deeper than %d", TUPLE_DEPTH_MAX);
     uint64_t kind = (uint64_t)xl_hlo_num(h, shape, XL_HLO_SHAPE_element_type);
     const xl_type *t;
-    if (kind == TUPLE) {
+    if (kind == XL_HLO_TUPLE) {
         xl_proto p = xl_proto_of(shape);
         xl_proto_field f;
         const xl_type **elem = NULL;
@@ -33,7 +52,7 @@ const xl_type *xl_hlo_type(xl_hlo *h, xl_str shape)
         while (xl_hlo_each(h, &p, XL_HLO_SHAPE_tuple_shapes, &f))
             XL_PUSH(&h->tmp, elem, n, cap, xl_hlo_type(h, f.bytes));
         t = xl_type_tuple(h->m, elem, n);
-    } else if (kind == TOKEN) {
+    } else if (kind == XL_HLO_TOKEN) {
         t = xl_type_token(h->m);
     } else {
         xl_dtype d = dtype_of(kind);
@@ -92,26 +111,6 @@ xl_leaf_types xl_hlo_leaf_types(xl_hlo *h, const xl_type *t)
 
 /* ---- literals --------------------------------------------------------------------------------------------------- */
 /* The field of LiteralProto that holds elements of this type. */
-static uint32_t literal_field(xl_dtype d)
-{
-    static const uint8_t map[XL_DT_COUNT] = { [XL_I1] = 2,        [XL_I8] = 15,
-                                              [XL_U8] = 3,        [XL_I16] = 17,
-                                              [XL_U16] = 16,      [XL_I32] = 4,
-                                              [XL_I64] = 5,       [XL_U32] = 6,
-                                              [XL_U64] = 7,       [XL_F16] = 11,
-                                              [XL_BF16] = 13,     [XL_F32] = 8,
-                                              [XL_F64] = 9,       [XL_C64] = 12,
-                                              [XL_C128] = 18,     [XL_I4] = 21,
-                                              [XL_U4] = 22,       [XL_I2] = 26,
-                                              [XL_U2] = 27,       [XL_F4E2M1FN] = 32,
-                                              [XL_F8E3M4] = 29,   [XL_F8E4M3B11FNUZ] = 23,
-                                              [XL_F8E4M3FN] = 20, [XL_F8E4M3FNUZ] = 25,
-                                              [XL_F8E4M3] = 28,   [XL_F8E5M2FNUZ] = 24,
-                                              [XL_F8E5M2] = 19,   [XL_F8E8M0FNU] = 33,
-                                              [XL_F6E3M2FN] = 35, [XL_F6E2M3FN] = 36 };
-    return map[d];
-}
-
 static bool is_varint(xl_dtype d) { return d == XL_I1 || d == XL_I32 || d == XL_I64 || d == XL_U32 || d == XL_U64; }
 
 static void put_element(char *to, size_t size, uint64_t v)
@@ -145,7 +144,7 @@ static char *row_major(xl_hlo *h, const char *from, const xl_type *t, int64_t n,
 
 static xl_dims minor_to_major(xl_hlo *h, xl_str shape, uint32_t rank, bool *plain)
 {
-    xl_dims m = xl_hlo_ints(h, xl_hlo_sub(h, shape, XL_HLO_SHAPE_layout, NULL), 1);
+    xl_dims m = xl_hlo_ints(h, xl_hlo_sub(h, shape, XL_HLO_SHAPE_layout, NULL), XL_HLO_LAYOUT_minor_to_major);
     *plain = true;
     if (m.n == 0)
         return m;
@@ -214,7 +213,7 @@ const xl_attr *xl_hlo_literal(xl_hlo *h, xl_str lit, const xl_type *t)
         for (size_t i = 0; i < need; i++)
             data[i] = (char)((uint8_t)data[i] & ((1u << xl_dtypes[t->dtype].bits) - 1));
     bool plain;
-    xl_dims minor = minor_to_major(h, xl_hlo_sub(h, lit, 1, NULL), t->rank, &plain);
+    xl_dims minor = minor_to_major(h, xl_hlo_sub(h, lit, XL_HLO_LITERAL_shape, NULL), t->rank, &plain);
     if (!plain && n > 0)
         data = row_major(h, data, t, n, minor);
     return xl_attr_dense(h->m, t, (xl_str){ data, need });
@@ -240,24 +239,23 @@ static void put_list(xl_buf *b, xl_dims d)
 
 static void put_sharding(xl_hlo *h, xl_str s, xl_buf *b, int depth)
 {
-    enum { REPLICATED, MAXIMAL, TUPLE, OTHER, MANUAL, UNKNOWN, UNREDUCED };
     static const char *const word[] = { "replicated", "maximal", "tuple", "other", "manual", "unknown", "unreduced" };
     uint64_t type = (uint64_t)xl_hlo_num(h, s, XL_HLO_SHARDING_type);
-    if (type > UNREDUCED || depth > 8)
+    if (type > XL_HLO_SHARDED_UNREDUCED || depth > 8)
         XL_HLO_FAIL(h, s.p, "a sharding of type %llu", (unsigned long long)type);
     xl_buf_putc(b, '{');
     xl_dims dims = xl_hlo_ints(h, s, XL_HLO_SHARDING_tile_assignment_dimensions),
             devices = xl_hlo_ints(h, s, XL_HLO_SHARDING_tile_assignment_devices);
-    if (type == TUPLE) {
+    if (type == XL_HLO_SHARDED_TUPLE) {
         xl_proto p = xl_proto_of(s);
         xl_proto_field f;
         for (int n = 0; xl_hlo_each(h, &p, XL_HLO_SHARDING_tuple_shardings, &f); n++) {
             xl_buf_puts(b, n ? ", " : "");
             put_sharding(h, f.bytes, b, depth + 1);
         }
-    } else if (type == MAXIMAL) {
+    } else if (type == XL_HLO_SHARDED_MAXIMAL) {
         xl_buf_printf(b, "maximal device=%lld", devices.n ? (long long)devices.p[0] : 0LL);
-    } else if (type == OTHER) {
+    } else if (type == XL_HLO_SHARDED_OTHER) {
         xl_dims reshape = xl_hlo_ints(h, s, XL_HLO_SHARDING_iota_reshape_dims),
                 perm = xl_hlo_ints(h, s, XL_HLO_SHARDING_iota_transpose_perm),
                 last = xl_hlo_ints(h, s, XL_HLO_SHARDING_last_tile_dims);
@@ -279,7 +277,7 @@ static void put_sharding(xl_hlo *h, xl_str s, xl_buf *b, int depth)
         if (xl_hlo_num(h, s, XL_HLO_SHARDING_replicate_on_last_tile_dim))
             xl_buf_puts(b, " last_tile_dim_replicate");
         for (size_t i = 0; i < last.n; i++) {
-            if (last.p[i] < 0 || last.p[i] > UNREDUCED)
+            if (last.p[i] < 0 || last.p[i] > XL_HLO_SHARDED_UNREDUCED)
                 XL_HLO_FAIL(h, s.p, "a sharding with a last dimension of type %lld", (long long)last.p[i]);
             xl_buf_printf(b, "%s%s", i ? ", " : " last_tile_dims={", word[last.p[i]]);
         }
@@ -307,9 +305,10 @@ const xl_attr *xl_hlo_frontend(xl_hlo *h, xl_str attributes)
     xl_str *key = NULL;
     const xl_attr **item = NULL;
     uint32_t n = 0, nitem = 0, cap = 0, capitem = 0;
-    while (xl_hlo_each(h, &p, 1, &f)) {
-        XL_PUSH(&h->tmp, key, n, cap, xl_hlo_sub(h, f.bytes, 1, NULL));
-        XL_PUSH(&h->tmp, item, nitem, capitem, xl_attr_str(h->m, xl_hlo_sub(h, f.bytes, 2, NULL)));
+    while (xl_hlo_each(h, &p, XL_HLO_ATTRIBUTES_map, &f)) {
+        XL_PUSH(&h->tmp, key, n, cap, xl_hlo_sub(h, f.bytes, XL_HLO_ATTRIBUTES_ENTRY_key, NULL));
+        xl_str value = xl_hlo_sub(h, f.bytes, XL_HLO_ATTRIBUTES_ENTRY_value, NULL);
+        XL_PUSH(&h->tmp, item, nitem, capitem, xl_attr_str(h->m, value));
     }
     if (n > 4096)
         XL_HLO_FAIL(h, attributes.p, "%u frontend attributes on one instruction", n);
