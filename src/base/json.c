@@ -177,6 +177,12 @@ void xl_json_raw(xl_json *j, xl_str json)
     xl_buf_str(j->out, json);
 }
 
+void xl_json_members(xl_json *j, xl_str map)
+{
+    if (map.n > 2)
+        xl_json_raw(j, (xl_str){ map.p + 1, map.n - 2 });
+}
+
 void xl_json_node(xl_json *j, const xl_node *n)
 {
     switch (n->kind) {

@@ -30,6 +30,7 @@ void xl_json_num(xl_json *j, double v);       /* the shortest text that reads ba
 void xl_json_bool(xl_json *j, bool v);
 void xl_json_null(xl_json *j);
 void xl_json_raw(xl_json *j, xl_str json);    /* a value already written */
+void xl_json_members(xl_json *j, xl_str map); /* those of a map already written, into the map that is open */
 void xl_json_node(xl_json *j, const xl_node *n);
 
 /* A key and its value at once. */

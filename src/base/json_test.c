@@ -174,3 +174,17 @@ TEST(node_getters_check)
     CHECK_OK(xl_node_only(n, all));
     xl_arena_fini(&a);
 }
+
+TEST(members_of_a_written_map_join_the_open_one)
+{
+    xl_buf b = { 0 };
+    xl_json j = { .out = &b };
+    xl_json_map(&j);
+    xl_json_members(&j, XL_STR("{}"));
+    xl_json_members(&j, XL_STR("{\"a\":1,\"b\":[2]}"));
+    xl_json_put_int(&j, "c", 3);
+    xl_json_members(&j, XL_STR("{\"d\":4}"));
+    xl_json_end(&j);
+    CHECK_STR(b.p, "{\"a\":1,\"b\":[2],\"c\":3,\"d\":4}");
+    xl_buf_fini(&b);
+}

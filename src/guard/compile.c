@@ -285,7 +285,8 @@ typedef struct {
     const char *phase;
     uint64_t step;
     bool stop, ahead;                                      /* ahead: it was loaded before it was asked for */
-    xl_buf event;                                          /* the members of its event that the contract gives */
+    const char *reason;                                    /* why it compiled, in a word; static */
+    xl_buf verdict;                                        /* what the contract says of it, a JSON map */
     xl_buf sentence;                                       /* for people: why it compiled */
     bool helper;                                           /* an eager op, or a library function: never a step */
     uint64_t own; /* executions of what it was compared with, in this process */
@@ -424,7 +425,8 @@ static xl_error *judge(xl_arena *a, void *ctx)
     bool over = g->warmup_compiles ? g->compiles >= g->warmup_compiles : c->step >= g->warmup;
     bool steady = over && watched(g, c, &v);
     c->phase = steady ? "steady" : "warmup";
-    xl_json j = { .out = &c->event };
+    xl_json j = { .out = &c->verdict };
+    c->reason = v.reason;
     int64_t size = 0;
     for (uint32_t i = 0; i < v.ndiff; i++) {
         xl_diff *d = &v.diff[i];
@@ -465,20 +467,13 @@ static void report(guard_state *g, compile *c, const char *result, double second
     }
     if (c->ahead)
         xl_json_put_bool(&e.j, "ahead", true);
-    static const char first[] = "{\"reason\":\"first\"";
-    size_t skip = 1;
+    const char *reason = c->reason && !c->verdict.failed ? c->reason : "first";
     bool lost = miss && !miss->hit && (!strcmp(miss->reason, "evicted") || !strcmp(miss->reason, "unreadable"));
-    if (c->event.n > 2 && !c->event.failed) {              /* the contract's members, without their braces */
-        if (lost && xl_str_starts(xl_buf_view(&c->event), XL_STR(first))) {
-            xl_json_put_text(&e.j, "reason", miss->reason);/* it is no first one: the cache had it */
-            skip = sizeof first - 1;
-        } else {
-            xl_buf_putc(e.j.out, ',');
-        }
-        xl_buf_add(e.j.out, c->event.p + skip, c->event.n - skip - 1);
-    } else {
-        xl_json_put_text(&e.j, "reason", "first");
-    }
+    if (lost && !strcmp(reason, "first"))
+        reason = miss->reason;                             /* the cache had it */
+    xl_json_put_text(&e.j, "reason", reason);
+    if (!c->verdict.failed)
+        xl_json_members(&e.j, xl_buf_view(&c->verdict));
     if (miss && !miss->hit) {
         xl_json_put_text(&e.j, "cache_reason", miss->reason);
         xl_json_put_text(&e.j, "cache_detail", miss->detail);
@@ -875,7 +870,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     xl_buf_fini(&c.process);
     xl_buf_fini(&c.devices);
     free(c.ranks.rank);
-    xl_buf_fini(&c.event);
+    xl_buf_fini(&c.verdict);
     xl_buf_fini(&c.sentence);
     return out;
 }

@@ -824,7 +824,6 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
 
 void xl_verdict_json(const xl_verdict *v, xl_json *j)
 {
-    xl_json_put_text(j, "reason", v->reason);
     if (v->against[0])
         xl_json_put_text(j, "against", v->against);
     if (v->against_run.n)

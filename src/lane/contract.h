@@ -50,7 +50,8 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
 bool xl_contract_helper(const xl_module *m);
 /* "jit_step" of "jit_step"; "SyncTensorsGraph" of "SyncTensorsGraph.17": the name under which programs are compared. */
 xl_str xl_contract_group(xl_str module);
-/* reason, against and detail as members of the event that is being written. */
+/* What it was compared with and how it differs, as members of the map that is open. The reason is the caller's to
+ * write. */
 void xl_verdict_json(const xl_verdict *v, xl_json *j);
 
 /* The recorded programs of a run: `programs/<hash>.zst`. */
