@@ -374,13 +374,3 @@ xl_value xl_b_scatter(xl_b *b, xl_value x, xl_value index, xl_value update, cons
     return xl_b_end1(b, op);
 }
 
-void xl_b_call(xl_b *b, const xl_func *g, const xl_value *in, uint32_t nin, xl_value *out)
-{
-    uint32_t n = g->type ? g->type->nelem - g->type->nin : 0;
-    xl_op *op = xl_b_begin(b, XL_OP_CALL, in, nin, NULL, n, 0);
-    if (op)
-        op->attr[XL_SLOT(CALL, callee)] = xl_attr_sym(b->f->m, g->name);
-    bool ok = xl_b_end(b, op);
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = ok ? op->out[i] : XL_NO_VALUE;
-}

@@ -96,7 +96,4 @@ typedef struct {
 /* Combines with `code`; XL_OP_RETURN replaces what was there. */
 xl_value xl_b_scatter(xl_b *b, xl_value x, xl_value index, xl_value update, const xl_b_scatter_dims *d, xl_opcode code);
 
-/* Calls. Results go to out (the callee's number of them). */
-void xl_b_call(xl_b *b, const xl_func *g, const xl_value *in, uint32_t nin, xl_value *out);
-
 #endif

@@ -29,13 +29,6 @@ xl_steps *xl_steps_new(void)
     return s;
 }
 
-void xl_steps_free(xl_steps *s)
-{
-    if (s)
-        xl_mutex_fini(&s->lock);
-    free(s);
-}
-
 void xl_steps_of(xl_steps *s, const char *name)
 {
     xl_mutex_lock(&s->lock);

@@ -18,7 +18,6 @@ typedef struct {
 
 typedef struct xl_steps xl_steps;
 xl_steps *xl_steps_new(void);                              /* NULL: no memory */
-void xl_steps_free(xl_steps *s);
 /* Another module counts steps now; what was recorded is forgotten if it is of another one. `name` lives as
  * long as s. */
 void xl_steps_of(xl_steps *s, const char *name);

@@ -36,7 +36,6 @@ struct xl_walk {
     size_t nstep, capstep;
     leaf *leaf;                                            /* by op->mark - 1 */
     uint32_t nleaf, capleaf;
-    uint64_t executions;
     xl_walk_look look;
     const xl_walk_rival *rival;
     xl_walk_apart *apart;
@@ -244,7 +243,6 @@ static xl_error *execute(xl_walk *w, leaf *l, const xl_cap_part *in, xl_cap_part
     }
     if (!l->played.prog)
         return here(w, l, XL_ERR(UNIMPLEMENTED, "the device did not take it"));
-    w->executions++;
     return here(w, l, xl_play_run(&l->played, in, l->nin, NULL, 0, out, NULL));
 }
 
@@ -660,8 +658,6 @@ size_t xl_walk_elsewhere(const xl_walk *w, xl_str *first)
     *first = w->first_elsewhere;
     return w->elsewhere;
 }
-uint64_t xl_walk_executions(const xl_walk *w) { return w->executions; }
-
 enum { FIXED_DEPTH = 8 };
 
 static bool fixed(const xl_walk *w, const value *v, int depth)

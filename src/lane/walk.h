@@ -55,7 +55,6 @@ const xl_func *xl_walk_func(const xl_walk *w);
 const xl_walk_step *xl_walk_steps(const xl_walk *w, size_t *n);
 xl_walk_value *const *xl_walk_results(const xl_walk *w, size_t *n);
 size_t xl_walk_elsewhere(const xl_walk *w, xl_str *first); /* ops that `other` executed, and the first one's name */
-uint64_t xl_walk_executions(const xl_walk *w);
 bool xl_walk_fixed(const xl_walk *w, const xl_walk_value *v); /* is it made of constants alone? */
 
 /* Where a NaN (or, nonfinite, a NaN or Inf) was made that element `elem` of `v` on `device` has: ops are executed again

@@ -159,14 +159,6 @@ xl_error *xl_buffer_bytes(const xl_buffer *b, size_t *out)
     return err;
 }
 
-xl_error *xl_buffer_ready(const xl_buffer *b, xl_fence **out)
-{
-    *out = NULL;
-    PJRT_Buffer_ReadyEvent_Args args = { .struct_size = sizeof args, .buffer = b->handle };
-    xl_error *err = PJRT_CALL(b->client->plugin, PJRT_Buffer_ReadyEvent, &args);
-    return err ? err : xl_fence_own(b->client->plugin, args.event, out);
-}
-
 xl_error *xl_buffer_is_deleted(const xl_buffer *b, bool *out)
 {
     PJRT_Buffer_IsDeleted_Args args = { .struct_size = sizeof args, .buffer = b->handle };
@@ -175,30 +167,3 @@ xl_error *xl_buffer_is_deleted(const xl_buffer *b, bool *out)
     return err;
 }
 
-xl_error *xl_buffer_delete(xl_buffer *b)
-{
-    PJRT_Buffer_Delete_Args args = { .struct_size = sizeof args, .buffer = b->handle };
-    return PJRT_CALL(b->client->plugin, PJRT_Buffer_Delete, &args);
-}
-
-xl_error *xl_buffer_copy(const xl_buffer *b, const xl_device *to, xl_buffer **out)
-{
-    xl_error *err = NULL;
-    const xl_plugin *p = b->client->plugin;
-    *out = NULL;
-    if (to->memory) {
-        PJRT_Buffer_CopyToMemory_Args args = { .struct_size = sizeof args,
-                                               .buffer = b->handle,
-                                               .dst_memory = to->memory->handle };
-        XL_DO(PJRT_CALL(p, PJRT_Buffer_CopyToMemory, &args));
-        err = xl_buffer_own(b->client, args.dst_buffer, out);
-    } else {
-        PJRT_Buffer_CopyToDevice_Args args = { .struct_size = sizeof args,
-                                               .buffer = b->handle,
-                                               .dst_device = to->handle };
-        XL_DO(PJRT_CALL(p, PJRT_Buffer_CopyToDevice, &args));
-        err = xl_buffer_own(b->client, args.dst_buffer, out);
-    }
-out:
-    return err;
-}

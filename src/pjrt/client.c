@@ -246,7 +246,6 @@ void xl_client_close(xl_client *c)
 xl_plugin *xl_client_plugin(const xl_client *c) { return c->plugin; }
 xl_str xl_client_platform(const xl_client *c) { return c->platform; }
 xl_str xl_client_version(const xl_client *c) { return c->version; }
-int xl_client_process(const xl_client *c) { return c->process; }
 size_t xl_client_nlocal(const xl_client *c) { return c->nlocal; }
 const xl_device *xl_client_local(const xl_client *c, size_t i) { return i < c->nlocal ? c->local[i] : NULL; }
 
@@ -254,12 +253,6 @@ const xl_device *xl_client_devices(const xl_client *c, size_t *n)
 {
     *n = c->ndevice;
     return c->device;
-}
-
-const xl_memory *xl_client_memories(const xl_client *c, size_t *n)
-{
-    *n = c->nmemory;
-    return c->memory;
 }
 
 const xl_device *xl_client_device(const xl_client *c, int id)
@@ -276,34 +269,6 @@ const xl_device *xl_device_of(const xl_client *c, const PJRT_Device *handle)
         if (c->device[i].handle == handle)
             return &c->device[i];
     return NULL;
-}
-
-xl_error *xl_device_attributes(const xl_device *d, xl_arena *a, const xl_named **out, size_t *n)
-{
-    xl_error *err = NULL;
-    const xl_plugin *p = d->client->plugin;
-    *out = NULL;
-    *n = 0;
-    PJRT_Device_GetDescription_Args desc = { .struct_size = sizeof desc, .device = d->handle };
-    XL_DO(PJRT_CALL(p, PJRT_Device_GetDescription, &desc));
-    PJRT_DeviceDescription_Attributes_Args args = { .struct_size = sizeof args,
-                                                    .device_description = desc.device_description };
-    XL_DO(PJRT_CALL(p, PJRT_DeviceDescription_Attributes, &args));
-    *n = args.num_attributes;
-    *out = xl_named_from_pjrt(a, args.attributes, *n);
-out:
-    return err;
-}
-
-xl_error *xl_client_default_assignment(const xl_client *c, int replicas, int partitions, int *ids)
-{
-    PJRT_Client_DefaultDeviceAssignment_Args args = { .struct_size = sizeof args,
-                                                      .client = c->handle,
-                                                      .num_replicas = replicas,
-                                                      .num_partitions = partitions,
-                                                      .default_assignment_size = (size_t)replicas * (size_t)partitions,
-                                                      .default_assignment = ids };
-    return PJRT_CALL(c->plugin, PJRT_Client_DefaultDeviceAssignment, &args);
 }
 
 xl_error *xl_device_memory_read(const xl_device *d, xl_device_memory *out)

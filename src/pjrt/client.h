@@ -64,15 +64,10 @@ void xl_client_close(xl_client *c);
 xl_plugin *xl_client_plugin(const xl_client *c);
 xl_str xl_client_platform(const xl_client *c);           /* "tpu", "cuda", "xlane" */
 xl_str xl_client_version(const xl_client *c);
-int xl_client_process(const xl_client *c);
 const xl_device *xl_client_devices(const xl_client *c, size_t *n);  /* all of the job, in the plugin's order */
 const xl_device *xl_client_local(const xl_client *c, size_t i);     /* the i-th addressable one; NULL past the last */
 size_t xl_client_nlocal(const xl_client *c);
 const xl_device *xl_client_device(const xl_client *c, int id);      /* NULL if there is none */
-const xl_memory *xl_client_memories(const xl_client *c, size_t *n);
-xl_error *xl_device_attributes(const xl_device *d, xl_arena *a, const xl_named **out, size_t *n) XL_MUST_USE;
-xl_error *xl_client_default_assignment(const xl_client *c, int replicas, int partitions,
-                                       int *ids) XL_MUST_USE; /* r*p ids */
 
 /* Physical memory of one device, in bytes; -1 where the plugin does not say. */
 typedef struct {
@@ -104,10 +99,7 @@ xl_error *xl_buffer_device(const xl_buffer *b, const xl_device **out) XL_MUST_US
 xl_error *xl_buffer_bytes(const xl_buffer *b, size_t *out) XL_MUST_USE;      /* on the device */
 xl_error *xl_buffer_layout(const xl_buffer *b, int64_t *minor_to_major,
                            size_t cap) XL_MUST_USE;                          /* order of the dimensions in memory */
-xl_error *xl_buffer_ready(const xl_buffer *b, xl_fence **out) XL_MUST_USE;   /* when its content is there */
 xl_error *xl_buffer_is_deleted(const xl_buffer *b, bool *out) XL_MUST_USE;   /* donated or deleted */
-xl_error *xl_buffer_copy(const xl_buffer *b, const xl_device *to, xl_buffer **out) XL_MUST_USE;
-xl_error *xl_buffer_delete(xl_buffer *b) XL_MUST_USE; /* gives the memory back, keeps the handle */
 void xl_buffer_free(xl_buffer *b);
 
 /* ---- Fences: when work on a device is done (PJRT calls them events) ---- */

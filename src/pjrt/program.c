@@ -122,18 +122,6 @@ out:
     return err;
 }
 
-xl_error *xl_program_load(xl_client *c, const xl_executable *e, xl_str options, xl_program **out)
-{
-    xl_error *err = NULL;
-    PJRT_Client_Load_Args args = { .struct_size = sizeof args, .client = c->handle, .executable = e->handle,
-                                   .compile_options = options.p, .compile_options_size = options.n };
-    *out = NULL;
-    XL_DO(PJRT_CALL(c->plugin, PJRT_Client_Load, &args));
-    err = own_program(c, args.loaded_executable, out);
-out:
-    return err;
-}
-
 const xl_executable *xl_program_executable(const xl_program *p) { return p->executable; }
 
 xl_error *xl_program_devices(const xl_program *p, xl_arena *a, const xl_device *const **out, size_t *n)
@@ -436,46 +424,6 @@ xl_error *xl_topology_of(xl_client *c, xl_topology **out)
     return err ? err : own_topology(c->plugin, args.topology, false, out);
 }
 
-xl_error *xl_topology_deserialize(xl_plugin *p, xl_str bytes, xl_topology **out)
-{
-    xl_error *err = NULL;
-    *out = NULL;
-    XL_DO(xl_plugin_init(p));
-    PJRT_TopologyDescription_Deserialize_Args args = { .struct_size = sizeof args, .serialized_topology = bytes.p,
-                                                       .serialized_topology_size = bytes.n };
-    XL_DO(PJRT_CALL(p, PJRT_TopologyDescription_Deserialize, &args));
-    err = own_topology(p, args.topology, true, out);
-out:
-    return err;
-}
-
-xl_error *xl_topology_serialize(const xl_topology *t, xl_buf *out)
-{
-    xl_error *err = NULL;
-    PJRT_TopologyDescription_Serialize_Args args = { .struct_size = sizeof args, .topology = t->handle };
-    XL_DO(PJRT_CALL(t->plugin, PJRT_TopologyDescription_Serialize, &args));
-    xl_buf_add(out, args.serialized_bytes, args.serialized_bytes_size);
-    if (out->failed)
-        err = XL_ERR(EXHAUSTED, "no memory for a serialised topology");
-    if (args.serialized_topology_deleter)
-        args.serialized_topology_deleter(args.serialized_topology);
-out:
-    return err;
-}
-
-xl_error *xl_topology_platform(const xl_topology *t, xl_arena *a, xl_str *name, xl_str *version)
-{
-    xl_error *err = NULL;
-    PJRT_TopologyDescription_PlatformName_Args n = { .struct_size = sizeof n, .topology = t->handle };
-    XL_DO(PJRT_CALL(t->plugin, PJRT_TopologyDescription_PlatformName, &n));
-    PJRT_TopologyDescription_PlatformVersion_Args v = { .struct_size = sizeof v, .topology = t->handle };
-    XL_DO(PJRT_CALL(t->plugin, PJRT_TopologyDescription_PlatformVersion, &v));
-    *name = xl_pjrt_str(a, n.platform_name, n.platform_name_size);
-    *version = xl_pjrt_str(a, v.platform_version, v.platform_version_size);
-out:
-    return err;
-}
-
 xl_error *xl_topology_devices(const xl_topology *t, xl_arena *a, const xl_device **out, size_t *n)
 {
     xl_error *err = NULL;
@@ -492,27 +440,6 @@ xl_error *xl_topology_devices(const xl_topology *t, xl_arena *a, const xl_device
     *out = list;
     *n = args.num_descriptions;
 out:
-    return err;
-}
-
-xl_error *xl_topology_attributes(const xl_topology *t, xl_arena *a, const xl_named **out, size_t *n)
-{
-    xl_error *err = NULL;
-    *out = NULL;
-    *n = 0;
-    PJRT_TopologyDescription_Attributes_Args args = { .struct_size = sizeof args, .topology = t->handle };
-    XL_DO(PJRT_CALL(t->plugin, PJRT_TopologyDescription_Attributes, &args));
-    *n = args.num_attributes;
-    *out = xl_named_from_pjrt(a, args.attributes, *n);
-out:
-    return err;
-}
-
-xl_error *xl_topology_fingerprint(const xl_topology *t, uint64_t *out)
-{
-    PJRT_TopologyDescription_Fingerprint_Args args = { .struct_size = sizeof args, .topology = t->handle };
-    xl_error *err = PJRT_CALL(t->plugin, PJRT_TopologyDescription_Fingerprint, &args);
-    *out = err ? 0 : args.fingerprint;
     return err;
 }
 

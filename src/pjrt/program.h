@@ -21,7 +21,6 @@ xl_error *xl_program_compile(xl_client *c, xl_str code, xl_format format, xl_str
 /* Loads what xl_executable_serialize gave, in this or another process. `options` override those it was compiled with;
  * empty: none. */
 xl_error *xl_program_deserialize(xl_client *c, xl_str bytes, xl_str options, xl_program **out) XL_MUST_USE;
-xl_error *xl_program_load(xl_client *c, const xl_executable *e, xl_str options, xl_program **out) XL_MUST_USE;
 void xl_program_free(xl_program *p);
 const xl_executable *xl_program_executable(const xl_program *p);          /* borrowed */
 /* Its addressable devices in the order of the rows of xl_exec. The array is the arena's. */
@@ -69,13 +68,8 @@ void xl_executable_free(xl_executable *e);
 xl_error *xl_topology_create(xl_plugin *p, xl_str name, const xl_named *option, size_t noption,
                              xl_topology **out) XL_MUST_USE;
 xl_error *xl_topology_of(xl_client *c, xl_topology **out) XL_MUST_USE;       /* of the devices a client has */
-xl_error *xl_topology_deserialize(xl_plugin *p, xl_str bytes, xl_topology **out) XL_MUST_USE;
-xl_error *xl_topology_serialize(const xl_topology *t, xl_buf *out) XL_MUST_USE;
-xl_error *xl_topology_platform(const xl_topology *t, xl_arena *a, xl_str *name, xl_str *version) XL_MUST_USE;
 xl_error *xl_topology_devices(const xl_topology *t, xl_arena *a, const xl_device **out,
                               size_t *n) XL_MUST_USE; /* handle is NULL */
-xl_error *xl_topology_attributes(const xl_topology *t, xl_arena *a, const xl_named **out, size_t *n) XL_MUST_USE;
-xl_error *xl_topology_fingerprint(const xl_topology *t, uint64_t *out) XL_MUST_USE;
 void xl_topology_free(xl_topology *t);
 /* Compiles ahead of time. */
 xl_error *xl_executable_compile(const xl_topology *t, xl_str code, xl_format format, xl_str options,

@@ -437,8 +437,6 @@ out:
     return err;
 }
 
-xl_error *xl_trainer_counters(xl_trainer *t, int32_t out[2]) { return xl_array_get(t->buf[3 * t->n], out, 8, NULL); }
-
 static xl_error *param_at(const xl_trainer *t, const char *name, size_t bytes, uint32_t *at)
 {
     for (uint32_t i = 0; i < t->n; i++) {

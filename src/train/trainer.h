@@ -45,7 +45,6 @@ xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const
 xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *const *input,
                              xl_array **metrics) XL_MUST_USE;
 xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt) XL_MUST_USE;
-xl_error *xl_trainer_counters(xl_trainer *t, int32_t out[2]) XL_MUST_USE;   /* updates done, steps skipped; waits */
 /* A number on each device, in the order of the mesh; value NULL: ones. */
 xl_error *xl_trainer_each(xl_lane *l, const xl_graph *g, const float *value, xl_array **out) XL_MUST_USE;
 /* Known values over the axes of the graph's metrics; once per trainer, and nothing on one device. See canary.c. */

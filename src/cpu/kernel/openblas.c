@@ -76,12 +76,6 @@ static void load(void)
         snprintf(blas.name, sizeof blas.name, "there is no LAPACK library");
 }
 
-const char *xl_openblas_name(void)
-{
-    pthread_once(&once, load);
-    return blas.name;
-}
-
 xl_error *xl_openblas_find(char type, const char *name, xl_openblas_fn **out)
 {
     char full[32];

@@ -11,7 +11,5 @@
 typedef void xl_openblas_fn(void);                         /* its real type is the routine's */
 /* The routine `<type><name>`: type is one of s, d, c, z. The error says what to install. */
 xl_error *xl_openblas_find(char type, const char *name, xl_openblas_fn **out) XL_MUST_USE;
-/* "path (kernel)" of the library in use, or why there is none; loads it. */
-const char *xl_openblas_name(void);
 
 #endif

@@ -117,14 +117,6 @@ bool xl_promotable(xl_dtype from, xl_dtype to)
     return xl_dtype_class(from) == xl_dtype_class(to) && xl_dtypes[from].bits <= xl_dtypes[to].bits;
 }
 
-bool xl_all_ranked(const xl_infer_ctx *c)
-{
-    for (uint32_t i = 0; i < c->op->nin; i++)
-        if (IN(i)->unranked)
-            return false;
-    return true;
-}
-
 xl_error *xl_need_tensors(xl_infer_ctx *c)
 {
     for (uint32_t i = 0; i < c->op->nin; i++) {

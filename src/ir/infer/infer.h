@@ -40,7 +40,6 @@ bool xl_type_like(const xl_type *a, const xl_type *b);     /* and the same eleme
 /* What is known from either; both must be alike in shape. The element type is a's. */
 const xl_type *xl_type_merge(xl_module *m, const xl_type *a, const xl_type *b);
 bool xl_promotable(xl_dtype from, xl_dtype to);            /* the same class, no narrower */
-bool xl_all_ranked(const xl_infer_ctx *c);
 xl_error *xl_need_tensors(xl_infer_ctx *c) XL_MUST_USE;    /* operands: tensors with a rank */
 xl_error *xl_need_given(xl_infer_ctx *c) XL_MUST_USE;      /* results: types that the op must bring */
 xl_error *xl_need_dims(xl_infer_ctx *c, xl_dims d, int64_t rank, bool sorted,

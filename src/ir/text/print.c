@@ -904,18 +904,3 @@ void xl_print_module(const xl_module *m, const xl_print_opts *opts, xl_buf *out)
     xl_buf_puts(out, "\n}\n");
 }
 
-void xl_print_op(const xl_func *f, const xl_op *op, xl_buf *out)
-{
-    printer w = { .b = out, .m = f->m, .f = f, .shorten = true };
-    if (op->nout) {
-        const xl_val *v = &f->val[op->out[0].id];
-        if (v->name.n)
-            xl_buf_printf(out, "%%%.*s", XL_FMT(v->name));
-        else
-            xl_buf_printf(out, "%%%u", op->out[0].id);
-        if (op->nout > 1)
-            xl_buf_printf(out, ":%u", op->nout);
-        xl_buf_puts(out, " = ");
-    }
-    op_text(&w, op);
-}

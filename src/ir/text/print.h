@@ -12,7 +12,6 @@ typedef struct {
 } xl_print_opts;
 
 void xl_print_module(const xl_module *m, const xl_print_opts *opts, xl_buf *out);   /* opts may be NULL */
-void xl_print_op(const xl_func *f, const xl_op *op, xl_buf *out);                   /* one line, for messages */
 void xl_print_type(const xl_type *t, xl_buf *out);
 void xl_print_attr(const xl_attr *a, xl_buf *out);
 /* The same as a NUL-terminated string in an arena, for "%s". */
