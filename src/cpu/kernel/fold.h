@@ -11,6 +11,10 @@
  * loop. */
 typedef void xl_line_fn(void *acc, const void *x, size_t n);
 xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code);
+/* Adds row b of x, n elements from x + b * step on, to y + place[b]; a negative place takes none. NULL if there is no
+ * such loop. */
+typedef void xl_rows_fn(void *y, const void *x, const int64_t *place, size_t rows, size_t step, size_t n);
+xl_rows_fn *xl_fold_rows(xl_dtype d);
 /* The value that such an op leaves the other operand unchanged with; up to 8 bytes. */
 void xl_fold_identity(xl_dtype d, xl_opcode code, void *out);
 
@@ -22,7 +26,11 @@ enum { XL_FOLD_BLOCK = 512, XL_CASCADE = 16, XL_CASCADE_LEVELS = 4 };
 void xl_cascade_row(const xl_ew *ew, size_t elem, char *level, size_t stride, size_t i, const void *x, size_t n);
 char *xl_cascade_end(const xl_ew *ew, char *level, size_t stride, size_t rows, size_t n);
 /* What each instruction set's file of such loops offers; all give the same bits. */
-typedef struct { uint32_t needs; xl_line_fn *(*find)(xl_dtype d, xl_opcode code); } xl_fold_set;
+typedef struct {
+    uint32_t needs;
+    xl_line_fn *(*find)(xl_dtype d, xl_opcode code);
+    xl_rows_fn *(*rows)(xl_dtype d);
+} xl_fold_set;
 
 typedef struct {
     uint32_t n;                                            /* values per element: operands of a variadic reduction */

@@ -128,6 +128,17 @@ static xl_line_fn *NAME(find)(xl_opcode code)
     default: return NULL;
     }
 }
+#if !defined(INTEGER) || defined(UNSIGNED)
+static void NAME(rows)(void *y, const void *x, const int64_t *place, size_t rows, size_t step, size_t n)
+{
+    for (size_t b = 0; b < rows; b++) {
+        T *restrict to = (T *)y + place[b];
+        const T *restrict from = (const T *)x + b * step;
+        for (size_t i = 0; place[b] >= 0 && i < n; i++)
+            to[i] = (T)(to[i] + from[i]);
+    }
+}
+#endif
 #undef FOLD
 #undef T
 #undef NAME

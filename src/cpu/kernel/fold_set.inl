@@ -86,27 +86,35 @@ INLINE unsigned d_unordered(vd x, vd y) { return !f_all((vi)((x == x) & (y == y)
 #define T int8_t
 #define NAME(f) f##_i8
 #include "cpu/kernel/fold_line.inl"
+#define UNSIGNED
 #define T uint8_t
 #define NAME(f) f##_u8
 #include "cpu/kernel/fold_line.inl"
+#undef UNSIGNED
 #define T int16_t
 #define NAME(f) f##_i16
 #include "cpu/kernel/fold_line.inl"
+#define UNSIGNED
 #define T uint16_t
 #define NAME(f) f##_u16
 #include "cpu/kernel/fold_line.inl"
+#undef UNSIGNED
 #define T int32_t
 #define NAME(f) f##_i32
 #include "cpu/kernel/fold_line.inl"
+#define UNSIGNED
 #define T uint32_t
 #define NAME(f) f##_u32
 #include "cpu/kernel/fold_line.inl"
+#undef UNSIGNED
 #define T int64_t
 #define NAME(f) f##_i64
 #include "cpu/kernel/fold_line.inl"
+#define UNSIGNED
 #define T uint64_t
 #define NAME(f) f##_u64
 #include "cpu/kernel/fold_line.inl"
+#undef UNSIGNED
 
 static xl_line_fn *find(xl_dtype d, xl_opcode code)
 {
@@ -127,4 +135,17 @@ static xl_line_fn *find(xl_dtype d, xl_opcode code)
     }
 }
 
-const xl_fold_set SET = { .needs = NEEDS, .find = find };
+static xl_rows_fn *rows(xl_dtype d)
+{
+    switch (d) {
+    case XL_F32: return rows_f32;
+    case XL_F64: return rows_f64;
+    case XL_I8: case XL_U8: return rows_u8;
+    case XL_I16: case XL_U16: return rows_u16;
+    case XL_I32: case XL_U32: return rows_u32;
+    case XL_I64: case XL_U64: return rows_u64;
+    default: return NULL;
+    }
+}
+
+const xl_fold_set SET = { .needs = NEEDS, .find = find, .rows = rows };

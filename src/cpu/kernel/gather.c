@@ -256,17 +256,26 @@ static bool run_numbers(const indexing *x, char *y, const char *up, const void *
 #undef NUMBERS
 
 /* Rows of updates in a row of the operand each: threads take columns, so that each element's sum keeps its order. */
-typedef struct { const indexing *x; char *y; const char *up; const void *idx; xl_dtype it; } rows_job;
+typedef struct {
+    const indexing *x;
+    char *y;
+    const char *up;
+    const int64_t *place;                                  /* of each update in the operand, or -1 */
+    xl_rows_fn *sums;                                      /* NULL: by the fold's own op */
+} rows_job;
 static void scatter_columns(void *ctx, size_t begin, size_t end)
 {
     const rows_job *j = ctx;
     const indexing *x = j->x;
     size_t e = x->fold.elem[0], n = end - begin;
+    if (j->sums) {
+        j->sums(j->y + begin * e, j->up + begin * e, j->place, (size_t)x->nb, (size_t)x->batch_out[0], n);
+        return;
+    }
     for (int64_t b = 0; b < x->nb; b++) {
-        int64_t i = xl_read_index(j->idx, j->it, b * x->batch_idx[0]);
-        if (i < 0 || i > x->map_most[0])
+        if (j->place[b] < 0)
             continue;
-        char *to = j->y + ((size_t)(i * x->map_stride[0]) + begin) * e;
+        char *to = j->y + ((size_t)j->place[b] + begin) * e;
         const char *from = j->up + ((size_t)(b * x->batch_out[0]) + begin) * e;
         if (x->overwrite)
             memcpy(to, from, n * e);
@@ -274,15 +283,31 @@ static void scatter_columns(void *ctx, size_t begin, size_t end)
             x->fold.ew.fn(to, (const void *[3]){ to, from, NULL }, n, x->fold.ew.ctx);
     }
 }
-static bool run_rows(const indexing *x, char *y, const char *up, const void *idx, xl_dtype it, xl_pool *pool)
+/* *done is false where the scatter is no such one. */
+static xl_error *run_rows(const indexing *x, char *y, const char *up, const void *idx, xl_dtype it, xl_dtype type,
+                          xl_pool *pool, bool *done)
 {
+    *done = false;
     if (x->n != 1 || x->nwin != 1 || x->nmap != 1 || x->nbatch != 1 || x->nshare || x->win_op[0] != 1 ||
         x->win_out[0] != 1 || (!x->overwrite && !x->fold.ew.fn))
-        return false;
-    rows_job j = { x, y, up, idx, it };
-    xl_pool_for(x->nb * x->nw < 1 << 15 ? NULL : pool, (size_t)x->nw, x->nw >= 256 ? 128 : (size_t)x->nw,
-                scatter_columns, &j);
-    return true;
+        return NULL;
+    *done = true;
+    int64_t *place = malloc((size_t)x->nb * sizeof *place);
+    if (!place)
+        return XL_ERR(EXHAUSTED, "no memory to scatter");
+    for (int64_t b = 0; b < x->nb; b++) {
+        int64_t at = b * x->batch_idx[0],
+                i = it == XL_I32 ? ((const int32_t *)idx)[at] : xl_read_index(idx, it, at);
+        place[b] = i < 0 || i > x->map_most[0] ? -1 : i * x->map_stride[0];
+    }
+    bool sums = !x->overwrite && x->fold.single == XL_OP_ADD;
+    rows_job j = { x, y, up, place, sums ? xl_fold_rows(type) : NULL };
+    if (x->nb * x->nw < 1 << 15)
+        scatter_columns(&j, 0, (size_t)x->nw);
+    else
+        xl_pool_for(pool, (size_t)x->nw, x->nw >= 256 ? 128 : 32, scatter_columns, &j);
+    free(place);
+    return NULL;
 }
 
 static xl_error *run_scatter(const xl_step *s, xl_frame *f)
@@ -301,8 +326,12 @@ static xl_error *run_scatter(const xl_step *s, xl_frame *f)
     }
     if (!x->nb || !x->nw)
         return NULL;
-    if (run_numbers(x, y[0], up[0], idx, it, s->shape[0].dtype) || run_rows(x, y[0], up[0], idx, it, f->pool))
+    if (run_numbers(x, y[0], up[0], idx, it, s->shape[0].dtype))
         return NULL;
+    bool done;
+    xl_error *err = run_rows(x, y[0], up[0], idx, it, s->shape[0].dtype, f->pool, &done);
+    if (err || done)
+        return err;
     int64_t row = x->nwin ? x->win_dim[x->nwin - 1] : 1;
     bool lines = x->nwin && x->win_op[x->nwin - 1] == 1 && x->win_out[x->nwin - 1] == 1;
     if (!lines)
@@ -339,7 +368,7 @@ static xl_error *run_scatter(const xl_step *s, xl_frame *f)
                     memcpy(acc[i], v[i], (size_t)row * x->fold.elem[i]);
                 continue;
             }
-            xl_error *err = xl_fold_run(&x->fold, f, acc, v, (size_t)row);
+            err = xl_fold_run(&x->fold, f, acc, v, (size_t)row);
             if (err)
                 return err;
         }
