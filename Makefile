@@ -43,6 +43,7 @@ CFLAGS_fft_generic = -O3 -fno-trapping-math
 CFLAGS_fft_avx2 = $(CFLAGS_fold_avx2)
 CFLAGS_fft_avx512 = $(CFLAGS_fold_avx512)
 CFLAGS_strided = -O3
+CFLAGS_spectral = -O3 -fno-trapping-math
 # Rows of a few elements are copied in place there, not by a call of memmove for each.
 CFLAGS_tile_run = -O3 $(call knows,-fno-tree-loop-distribute-patterns)
 # Products in a micro-kernel or a polynomial are fused with the sum they go into, by design; nowhere else.

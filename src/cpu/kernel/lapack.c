@@ -11,6 +11,7 @@
 #include "cpu/kernel/linalg.h"
 #include "cpu/kernel/openblas.h"
 #include "cpu/kernel/panels.h"
+#include "cpu/kernel/spectral.h"
 #include "cpu/plan/planner.h"
 #include "cpu/run/pool.h"
 
@@ -47,6 +48,7 @@ struct call {
     const routine *r;
     xl_openblas_fn *fn;
     xl_panels panels;                                      /* for a large matrix; elem is 0 without */
+    xl_spectral spectral;                                  /* so has this */
     xl_dtype work, type[OUTS];                             /* of the matrix, and of each result, as LAPACK has them */
     xl_ew load, store[OUTS];                               /* NULL: they are the same as outside */
     size_t elem;
@@ -170,6 +172,13 @@ static i32 run_syevd(matrix *x)
     char uplo = x->d->upper;
     P a = x->a, w = x->out[1], work = work1, rwork = rwork1, iwork = &iwork1;
     xl_openblas_fn *fn = x->d->fn;
+    if (x->d->spectral.elem) {
+        info = xl_spectral_eigh(&x->d->spectral, x->pool, n, a, w, x->out[0]);
+        x->lacking = info == XL_SPECTRAL_LACKING;
+        if (info != XL_SPECTRAL_SCALE)
+            return info;
+        info = 0;
+    }
     for (int turn = 0; turn < 2 && info == 0; turn++) {
         if (x->d->complex)
             ((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(vectors, &uplo, &n, a, &n, w, work, &lwork,
@@ -190,6 +199,69 @@ static i32 run_syevd(matrix *x)
     x->out[0] = x->a;
     return info;
 }
+/* m >= n. A tall matrix is made a square one by QR first. */
+static i32 tall_svd(matrix *x, i32 m, i32 n, char *a, char *s, char *u, i32 columns, char *vt)
+{
+    const call *d = x->d;
+    size_t e = d->elem, high = (size_t)m, wide = (size_t)n;
+    if (m < 2 * n)
+        return xl_spectral_svd(&d->spectral, x->pool, m, n, a, s, u, columns, vt);
+    char *tau = space(x, wide * e), *r = space(x, wide * wide * e), *small_u = u ? space(x, wide * wide * e) : NULL;
+    i32 info = x->lacking ? XL_SPECTRAL_LACKING : xl_panels_qr(&d->panels, x->pool, m, n, a, tau);
+    if (info == 0) {
+        for (size_t c = 0; c < wide; c++) {
+            memcpy(r + c * wide * e, a + c * high * e, (c + 1) * e);
+            memset(r + (c * wide + c + 1) * e, 0, (wide - c - 1) * e);
+        }
+        info = xl_spectral_svd(&d->spectral, x->pool, n, n, r, s, small_u, n, vt);
+    }
+    if (info == 0 && u) {
+        memset(u, 0, (size_t)columns * high * e);
+        for (size_t c = 0; c < (size_t)columns; c++)
+            if (c < wide)
+                memcpy(u + c * high * e, small_u + c * wide * e, wide * e);
+            else if (d->wide)
+                *(double *)(void *)(u + (c * high + c) * e) = 1;
+            else
+                *(float *)(void *)(u + (c * high + c) * e) = 1;
+        info = xl_spectral_reflect(&d->spectral, x->pool, m, n, a, m, tau, u, m, columns);
+    }
+    free(tau);
+    free(r);
+    free(small_u);
+    return info;
+}
+static void turn(void *to, const void *from, int64_t rows, int64_t cols, size_t elem);
+/* A wide matrix is the transpose of a tall one, U and V's adjoint changing places. */
+static i32 spectral_svd(matrix *x, bool vectors_too)
+{
+    const call *d = x->d;
+    i32 m = x->m, n = x->n, most = m > n ? m : n, k = x->k;
+    size_t e = d->elem, total = (size_t)m * (size_t)n * e, nu = (size_t)d->size[2], nv = (size_t)d->size[3];
+    i32 columns = (i32)((m >= n ? nu : nv) / (size_t)most);
+    char *a = space(x, total), *u = NULL, *v = NULL;
+    if (m < n && vectors_too)
+        u = space(x, nv * e), v = space(x, nu * e);
+    i32 info = XL_SPECTRAL_LACKING;
+    if (x->lacking)
+        goto out;
+    if (m >= n) {
+        memcpy(a, x->a, total);
+        info = tall_svd(x, m, n, a, x->out[1], vectors_too ? x->out[2] : NULL, columns, x->out[3]);
+        goto out;
+    }
+    turn(a, x->a, n, m, e);
+    info = tall_svd(x, n, m, a, x->out[1], u, columns, v);
+    if (info == 0 && vectors_too) {
+        turn(x->out[2], v, m, k, e);
+        turn(x->out[3], u, columns, n, e);
+    }
+out:
+    free(a);
+    free(u);
+    free(v);
+    return info;
+}
 static i32 run_svd(matrix *x)
 {
     const call *d = x->d;
@@ -205,6 +277,12 @@ static i32 run_svd(matrix *x)
     xl_openblas_fn *fn = d->fn;
     if (x->lacking)
         goto out;
+    if (d->spectral.elem) {
+        info = spectral_svd(x, d->mode != 'N');
+        if (info != XL_SPECTRAL_SCALE)
+            goto out;
+        info = 0;
+    }
     if (divide && d->complex)
         WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L))fn)(
             job, &m, &n, x->a, &m, s, u, &ldu, vt, &ldvt, work, &lwork, rwork, iwork, &info, 1));
@@ -675,7 +753,10 @@ static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, boo
         d->size[1] = pivots ? d->size[1] : each;
     }
     xl_error *err = find(p, op, work, complex && r->fn_complex ? r->fn_complex : r->fn, &d->fn);
-    bool lu = r->run == run_getrf, qr = r->run == run_geqrf || r->run == run_orgqr;
+    bool lu = r->run == run_getrf, svd = !strcmp(r->fn, "gesdd"), eigh = r->run == run_syevd && !upper,
+         qr = r->run == run_geqrf || r->run == run_orgqr || (svd && (m >= 2 * n || n >= 2 * m));
+    if (!err && (svd || eigh) && xl_spectral_pays(m, n))
+        err = found(p, op, xl_spectral_find(letter(work), &d->spectral));
     if (!err && (lu || qr) && xl_panels_pay(m, n))
         err = found(p, op, xl_panels_find(lu ? XL_PANELS_LU : XL_PANELS_QR, letter(work), &d->panels));
     if (err)
