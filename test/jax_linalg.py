@@ -1,6 +1,9 @@
-"""LU, QR and Cholesky of matrices that are shared among threads by panels (src/cpu/kernel/panels.c): products of the
-factors, singular and indefinite matrices, and the same bits with 1, 2 and 5 threads."""
+"""Decompositions of one large matrix that are shared among threads. LU, QR and Cholesky by panels
+(src/cpu/kernel/panels.c): products of the factors, singular and indefinite matrices. Eigenvalues and singular values
+(src/cpu/kernel/spectral.c): products of the factors, orthogonal vectors, values beside NumPy's, matrices that deflate
+(constant, diagonal, in clusters) or are out of scale. All: the same bits with 1, 2 and 5 threads."""
 import hashlib, os, subprocess, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"     # NumPy's, whose threads spin
 from _jax import here, lib
 import numpy as np
 import jax
@@ -13,10 +16,13 @@ SHAPES = {np.float32: ((128, 128), (130, 300), (300, 130), (257, 257)), np.float
 device = jax.devices("xlane")[0]
 run = lambda f, *a: [np.asarray(x) for x in jax.tree.leaves(jax.jit(f)(*(jax.device_put(x, device) for x in a)))]
 rng, seen, wrong = np.random.default_rng(0), hashlib.sha1(), {}
+bits = len(sys.argv) > 1                 # only these are asked for
 
 
 def near(name, a, b, dtype, shape):
     """Within some rounding errors for each element that was summed."""
+    if bits:
+        return
     off = np.abs(a - b).max() / np.abs(b).max() / np.finfo(dtype).eps / max(shape)
     if not off < 2:
         wrong.setdefault(name, "%s of %s: off by %.3g eps n" % (np.dtype(dtype), shape, off))
@@ -50,20 +56,96 @@ for dtype, shapes in SHAPES.items():
     ones, = run(lambda a: lax.linalg.lu(a)[0], np.ones((200, 200), dtype))
     if np.triu(ones)[1:].any() or (ones[:, 0] != 1).any():
         wrong.setdefault("singular", str(np.dtype(dtype)))
+
+
+svd = jax.jit(lambda a: jnp.linalg.svd(a))               # traced once for each shape
+few = jax.jit(lambda a: jnp.linalg.svd(a, full_matrices=False))
+
+
+def spectrum(name, a, dtype, values):
+    """A's singular values (and eigenvalues, where it is Hermitian) and vectors."""
+    m, n = a.shape
+    k, size, results = min(m, n), 1 if bits else max(np.abs(values).max(), np.finfo(dtype).tiny), []
+    for full in (False, True) if m != n else (True,):
+        u, s, v = run(svd if full else few, a)
+        near(name, (u[:, :k] * s) @ v[:k] / size + 1, a / size + 1, dtype, a.shape)
+        near(name, u.conj().T @ u, np.eye(u.shape[1]), dtype, a.shape)
+        near(name, v @ v.conj().T, np.eye(v.shape[0]), dtype, a.shape)
+        results += [u, s, v]
+    values = np.zeros(k) if bits else values
+    near(name, s / size + 1, np.sort(np.abs(values))[::-1] / size + 1, dtype, a.shape)
+    if m == n and (a == a.conj().T).all():
+        w, v = run(jnp.linalg.eigh, a)
+        near(name, (v * w) @ v.conj().T / size + 1, a / size + 1, dtype, a.shape)
+        near(name, v.conj().T @ v, np.eye(n), dtype, a.shape)
+        near(name, w / size + 2, np.sort(values) / size + 2, dtype, a.shape)
+        results += [w, v]
+    for x in results:
+        seen.update(x.tobytes())
+
+
+LARGE = {np.float32: ((256, 256), (200, 419), (419, 200), (330, 193)), np.float64: ((200, 200), (300, 200)),
+         np.complex64: ((200, 260),), np.complex128: ((220, 220), (410, 200))}
+for dtype, shapes in LARGE.items():
+    for m, n in shapes:
+        a = rng.standard_normal((m, n))
+        a = (a + 1j * rng.standard_normal((m, n)) if np.dtype(dtype).kind == "c" else a).astype(dtype)
+        values = None if bits else np.linalg.svd(a.astype(np.complex128), compute_uv=False)
+        spectrum("svd", a, dtype, values)
+        s, = run(lambda a: jnp.linalg.svd(a, compute_uv=False), a)
+        near("svd", s, values, dtype, (m, n))
+        seen.update(s.tobytes())
+        if m == n:
+            s = ((a + a.conj().T) / 2).astype(dtype)
+            spectrum("eigh", s, dtype, None if bits else np.linalg.eigvalsh(s.astype(np.complex128)))
+n, f32 = 230, np.float32
+q, _ = np.linalg.qr(rng.standard_normal((n, n)))
+for name, values in (("constant", None), ("zero", np.zeros(n)), ("diagonal", np.arange(n) - 7.0),
+                     ("identity", np.ones(n)),
+                     ("clusters", np.repeat([3.0, -1, 1e-3, 2, 0], n // 5)), ("large", 1e30 * np.arange(1, n + 1)),
+                     ("small", 1e-30 * np.arange(1, n + 1)), ("graded", 0.8 ** np.arange(n)),
+                     ("split", None)):
+    if bits and name not in ("clusters", "split"):
+        continue
+    if name in ("zero", "diagonal", "identity"):
+        a = np.diag(values).astype(f32)
+    elif name == "constant":
+        a, values = np.ones((n, n), f32), np.append(np.zeros(n - 1), n)
+    elif name == "split":                # two blocks that know nothing of each other
+        a = rng.standard_normal((n, n))
+        a[:90, 90:] = a[90:, :90] = 0
+        a = (a + a.T).astype(f32)
+        values = np.linalg.eigvalsh(a.astype(np.float64))
+    else:
+        a = ((q * values) @ q.T).astype(f32)
+        a = np.triu(a) + np.triu(a, 1).T
+        values = np.linalg.eigvalsh(a.astype(np.float64))
+    spectrum(name, a, f32, values)
+bad = rng.standard_normal((n, n)).astype(f32)
+bad[3, 5] = np.nan
+if not all(np.isnan(x).all() for x in run(jnp.linalg.svd, bad)):
+    wrong.setdefault("svd", "of NaN is no NaN")
+batch = rng.standard_normal((3, 200, 200)).astype(f32)
+u, s, v = run(jnp.linalg.svd, batch)
+near("svd", (u * s[:, None]) @ v, batch, f32, (200, 200))
+seen.update(u.tobytes())
+
 batch = rng.standard_normal((3, 150, 150))
 inverse, = run(jnp.linalg.inv, batch)
 near("batch", inverse @ batch, np.broadcast_to(np.eye(150), batch.shape), np.float32, batch.shape)
 seen.update(inverse.tobytes())
 
-if len(sys.argv) > 1:
+if bits:
     print(seen.hexdigest())
     sys.exit()
-for name in ("lu", "qr", "qr complete", "cholesky", "cholesky upper", "indefinite", "singular", "batch"):
+for name in ("lu", "qr", "qr complete", "cholesky", "cholesky upper", "indefinite", "singular", "batch", "svd", "eigh",
+             "constant",
+             "zero", "diagonal", "identity", "clusters", "large", "small", "graded", "split"):
     print("FAIL jax_linalg %s: %s" % (name, wrong[name]) if name in wrong else "ok jax_linalg %s" % name)
-bits = {}
+found = {}
 for n in ("1", "2", "5"):
-    bits[n] = subprocess.run([sys.executable, os.path.abspath(__file__), "bits"], capture_output=True, text=True,
+    found[n] = subprocess.run([sys.executable, os.path.abspath(__file__), "bits"], capture_output=True, text=True,
                              env=dict(os.environ, XLANE_CPU_THREADS=n)).stdout.strip()
-same = len(set(bits.values())) == 1 and bits["1"]
-print("ok jax_linalg threads" if same else "FAIL jax_linalg threads: bits differ: %s" % bits)
+same = len(set(found.values())) == 1 and found["1"]
+print("ok jax_linalg threads" if same else "FAIL jax_linalg threads: bits differ: %s" % found)
 sys.exit(bool(wrong) or not same)

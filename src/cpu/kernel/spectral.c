@@ -50,7 +50,7 @@ typedef struct {
     i32 m, k, ldv, ldc, count;                             /* k reflectors of length m; columns or rows of c */
     const char *v, *tau;
     char *t, *c;
-    bool by_rows;                                          /* the reflectors are rows of v, and c is multiplied from the right */
+    bool by_rows; /* the reflectors are rows of v, and c is multiplied from the right */
     atomic_int info;
 } back;
 static i32 panels(const back *j) { return (j->k + WIDTH - 1) / WIDTH; }
@@ -197,9 +197,8 @@ int32_t xl_spectral_svd(const xl_spectral *f, xl_pool *pool, int32_t m, int32_t 
         i32 one = 1, *ints = malloc(8 * size * sizeof *ints);
         void *more = malloc(8 * size * real);
         if (ints && more)
-            ((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))f->bdsdc)(high, plain, &n, s, e, NULL, &one, NULL,
-                                                                                &one, NULL, NULL, more, ints, &info, 1,
-                                                                                1);
+            ((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))f->bdsdc)(
+                high, plain, &n, s, e, NULL, &one, NULL, &one, NULL, NULL, more, ints, &info, 1, 1);
         else
             info = XL_SPECTRAL_LACKING;
         free(ints);

@@ -1,6 +1,6 @@
 /* src/cpu/kernel/spectral.h
- * Eigenvalues and vectors of a symmetric (Hermitian) matrix, and singular values and vectors, of one large matrix, shared
- * among the threads of a pool. LAPACK's way, by LAPACK's and BLAS's routines: reduction to a
+ * Eigenvalues and vectors of a symmetric (Hermitian) matrix, and singular values and vectors, of one large matrix,
+ * shared among the threads of a pool. LAPACK's way, by LAPACK's and BLAS's routines: reduction to a
  * tridiagonal (bidiagonal) matrix, divide and conquer, back-transformation. What is shared: of each reflection's
  * product with the matrix the blocks of its columns, of each merge the roots and the columns of its products, of the
  * back-transformation blocks of columns. Blocks depend on the shape alone, so any number of threads gives the same

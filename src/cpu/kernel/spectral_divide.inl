@@ -2,8 +2,8 @@
  * solves; two neighbours are merged at a time. Small merges are LAPACK's, one for a thread. In a large one LAPACK says
  * which columns stay as they are (laed2, lasd2) and finds each root (laed4, lasd4); what is left, the vectors that
  * belong to the roots and their products with those of the two parts, is shared by blocks of columns.
- * The vectors come from the roots by Gu and Eisenstat's formula: not for the vector z of the merge but for the one whose
- * roots are exactly those that were found, which keeps them orthogonal. */
+ * The vectors come from the roots by Gu and Eisenstat's formula: not for the vector z of the merge but for the one
+ * whose roots are exactly those that were found, which keeps them orthogonal. */
 static T NAME(norm)(const T *x, i32 n)
 {
     double part[8] = { 0 };                                /* no number here is large or small enough to harm */
@@ -43,8 +43,8 @@ static void NAME(eigh_roots)(void *ctx, size_t begin, size_t end)
     NAME(merge) *g = ctx;
     for (size_t i = begin; i < end; i++) {
         i32 which = (i32)i + 1, info = 0;
-        ((void (*)(P, P, P, P, P, P, P, P))g->f->laed4)(&g->k, &which, g->root, g->was, g->v + i * (size_t)g->k, &g->rho,
-                                                        g->d + i, &info);
+        ((void (*)(P, P, P, P, P, P, P, P))g->f->laed4)(&g->k, &which, g->root, g->was, g->v + i * (size_t)g->k,
+                                                        &g->rho, g->d + i, &info);
         if (info)
             failed(g->info, info);
     }
@@ -270,8 +270,9 @@ static void NAME(svd_columns)(void *ctx, size_t begin, size_t end)
     }
     NAME(gemm)(g->f, plain, plain, nl, cols, c1, 1, g->q2 + g->n, g->n, left + 1, k, 0, u, g->ldq);
     if (c3)
-        NAME(gemm)(g->f, plain, plain, nl, cols, c3, 1, g->q2 + (size_t)dense * (size_t)g->n, g->n, left + dense, k, 1, u,
-                   g->ldq);
+        NAME(gemm)
+        (g->f, plain, plain, nl, cols, c3, 1, g->q2 + (size_t)dense * (size_t)g->n, g->n, left + dense, k, 1, u,
+         g->ldq);
     NAME(gemm)(g->f, plain, plain, nr, cols, c2 + c3, 1, g->q2 + (size_t)(1 + c1) * (size_t)g->n + nl + 1, g->n,
                left + 1 + c1, k, 0, u + nl + 1, g->ldq);
     NAME(gemm)(g->f, turned, plain, cols, nl + 1, 1 + c1, 1, right, k, g->vt2, m, 0, vt, g->ldq);
@@ -367,7 +368,7 @@ static i32 NAME(divide_svd)(const xl_spectral *f, xl_pool *pool, i32 n, T *d, T 
     for (size_t i = 0; i < size; i++)
         u[i * size + i] = vt[i * size + i] = 1, norm = (T)fmax(norm, fmax(fabs(d[i]), i + 1 < size ? fabs(e[i]) : 0));
     if (norm == 0)
-        norm = 1;
+        goto out;
     for (i32 i = 0; i < n; i++) {
         d[i] /= norm, e[i] = i + 1 < n ? e[i] / norm : 0;
         if (fabs(d[i]) < (double)eps)

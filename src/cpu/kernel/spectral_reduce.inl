@@ -5,7 +5,7 @@ typedef struct {
     const xl_spectral *f;
     xl_pool *pool;
     i32 m, n;
-    T *a, *x, *y, *part;                                   /* x: m, y: n rows, PANEL columns; part: products of blocks */
+    T *a, *x, *y, *part; /* x: m, y: n rows, PANEL columns; part: products of blocks */
     i32 row, col;                                          /* where the matrix that is multiplied begins */
     const T *v;                                            /* the vector, by rows or columns of the matrix */
     i32 at, width;                                         /* the panel whose update is under way */
@@ -143,8 +143,8 @@ static i32 NAME(tridiagonal)(const xl_spectral *f, xl_pool *pool, i32 n, T *a, T
             *NAME(el)(&j, c + 1, c) = e[c];
     }
     i32 rest = n - at, lwork = (i32)(4 * PANEL * rows);
-    ((void (*)(P, P, P, P, P, P, P, P, P, P, L))f->sytrd)(low, &rest, NAME(el)(&j, at, at), &n, d + at, e + at, tau + at,
-                                                          mem, &lwork, &info, 1);
+    ((void (*)(P, P, P, P, P, P, P, P, P, P, L))f->sytrd)(low, &rest, NAME(el)(&j, at, at), &n, d + at, e + at,
+                                                          tau + at, mem, &lwork, &info, 1);
     free(mem);
     return info;
 }
@@ -156,7 +156,8 @@ static void NAME(gemv_t_piece)(void *ctx, size_t begin, size_t end)
     for (size_t i = begin; i < end; i++) {
         block b = NAME(piece)(j, i);
         memset(j->part + b.col, 0, (size_t)b.cols * sizeof(T));
-        NAME(gemv)(j->f, turned, j->m - j->row, b.cols, 1, NAME(el)(j, j->row, b.col), j->m, j->v, 1, j->part + b.col, 1);
+        NAME(gemv)
+        (j->f, turned, j->m - j->row, b.cols, 1, NAME(el)(j, j->row, b.col), j->m, j->v, 1, j->part + b.col, 1);
     }
 }
 static void NAME(gemv_n_piece)(void *ctx, size_t begin, size_t end)
@@ -166,8 +167,8 @@ static void NAME(gemv_n_piece)(void *ctx, size_t begin, size_t end)
         block b = NAME(piece)(j, i);
         T *y = j->part + i * (size_t)j->m + j->row;
         memset(y, 0, (size_t)(j->m - j->row) * sizeof(T));
-        NAME(gemv)(j->f, plain, j->m - j->row, b.cols, 1, NAME(el)(j, j->row, b.col), j->m, j->v + (b.col - j->col), 1, y,
-                   1);
+        NAME(gemv)
+        (j->f, plain, j->m - j->row, b.cols, 1, NAME(el)(j, j->row, b.col), j->m, j->v + (b.col - j->col), 1, y, 1);
     }
 }
 static void NAME(general_update)(void *ctx, size_t begin, size_t end)
@@ -177,8 +178,9 @@ static void NAME(general_update)(void *ctx, size_t begin, size_t end)
         block b = NAME(piece)(j, i);
         i32 rows = j->m - j->row;
         T *to = NAME(el)(j, j->row, b.col);
-        NAME(gemm)(j->f, plain, turned, rows, b.cols, PANEL, -1, NAME(el)(j, j->row, j->at), j->m, j->y + b.col, j->n, 1,
-                   to, j->m);
+        NAME(gemm)
+        (j->f, plain, turned, rows, b.cols, PANEL, -1, NAME(el)(j, j->row, j->at), j->m, j->y + b.col, j->n, 1, to,
+         j->m);
         NAME(gemm)(j->f, plain, plain, rows, b.cols, PANEL, -1, j->x + j->row, j->m, NAME(el)(j, j->at, b.col), j->m, 1,
                    to, j->m);
     }
