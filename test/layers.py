@@ -1,4 +1,5 @@
-"""Every #include of src/ against the table of rooms in docs/architecture.md. A folder without a row fails, and so does a row without a folder."""
+"""Every #include of src/ against the table of rooms in docs/architecture.md. A folder without a row fails, so does a row without a
+folder, and a row that names one below it."""
 import os
 import re
 import sys
@@ -47,6 +48,14 @@ def main():
                     wrong.setdefault(here, []).append(f"src/{path}:{number} includes {m[1]}, and its row in docs/architecture.md does not name {there}")
                 elif m[1] not in PARTS.get((here, there), {m[1]}):
                     wrong.setdefault(here, []).append(f"src/{path}:{number} includes {m[1]}: of {there} it may take only {', '.join(sorted(PARTS[here, there]))}")
+    order = list(rows)
+    for here in order:                           # a row names only rows above it: no circle of rooms
+        for may in rows[here]:
+            below = [r for r in order[order.index(here):] if r == may
+                     or (may.endswith("/*") and r.startswith(may[:-1]))]
+            if below and not here.startswith(may[:-1]):
+                wrong.setdefault(here,
+                                 []).append(f"its row in docs/architecture.md names {below[0]}, which stands below it")
     for here in sorted(seen - set(rows)):
         wrong.setdefault(here, []).append(f"src/{here}/ has no row in docs/architecture.md")
     for here in sorted(set(rows) - seen):

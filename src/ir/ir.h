@@ -33,6 +33,11 @@ extern const xl_dtype_info xl_dtypes[XL_DT_COUNT];
 
 static inline size_t xl_dtype_bytes(xl_dtype d) { return xl_dtypes[d].bytes; }
 static inline xl_dclass xl_dtype_class(xl_dtype d) { return xl_dtypes[d].cls; }
+/* A float narrower than f32: computed in f32. */
+static inline bool xl_is_narrow(xl_dtype d)
+{
+    return xl_dtype_class(d) == XL_CLASS_FLOAT && d != XL_F32 && d != XL_F64;
+}
 xl_dtype xl_dtype_find(xl_str text);              /* XL_DT_NONE if there is none */
 xl_dtype xl_dtype_part(xl_dtype d);               /* complex<f32> -> f32; others unchanged */
 

@@ -1,13 +1,5 @@
 /* Attributes into slots: whatever way a format writes them, one form. */
-#include "ir/text/form.h"
 #include "ir/read.h"
-
-const xl_form_key xl_form_keys[] = {
-#define KEY(op, key, attr) { XL_OP_##op, XL_SLOT(op, attr), key },
-    XL_KEYS(KEY)
-#undef KEY
-    { XL_OP_UNKNOWN, 0, NULL },
-};
 
 /* A dense or plain list as INTS of d. */
 static const xl_attr *as_ints(xl_module *m, const xl_attr *a, xl_dtype d)

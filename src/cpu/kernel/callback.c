@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
-#include "cpu/run/meeting.h"
+#include "cpu/meet/meeting.h"
 
 typedef struct {
     uint64_t number;

@@ -1,16 +1,16 @@
 /* Collectives: the members of a group publish their buffers and meet; who comes last does the work for all
- * (cpu/run/meeting.h). Everybody's memory is at hand, so nothing is staged: a sum is made once, in pieces that stay
+ * (cpu/meet/meeting.h). Everybody's memory is at hand, so nothing is staged: a sum is made once, in pieces that stay
  * in the cache, and written to everybody. Folding goes in the order of the group, so that all get the same bits,
  * whoever comes last.
  *
- * Where members belong to other processes, their operands have been brought here (cpu/run/far.c) and each process
+ * Where members belong to other processes, their operands have been brought here (cpu/meet/far.c) and each process
  * writes its own members' results.
  * A large all_reduce is shared out instead: each process folds a part of the elements, and they exchange the parts.
  *
  * A group of one gives back what it was given, and takes no step at all. */
 #include <stdlib.h>
 
-#include "cpu/run/meeting.h"
+#include "cpu/meet/meeting.h"
 #include "cpu/kernel/fold.h"
 #include "cpu/plan/planner.h"
 

@@ -1,5 +1,5 @@
 /* Control flow: while, if, case, and the ops that stand for another function or region. */
-#include "cpu/run/meeting.h"
+#include "cpu/meet/meeting.h"
 #include "cpu/plan/planner.h"
 #include "cpu/plan/view.h"
 

@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/conv_line.h"
 #include "cpu/kernel/ew.h"
 #include "cpu/kernel/gemm.h"

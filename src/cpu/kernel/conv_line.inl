@@ -3,7 +3,7 @@
  * */
 #include <stdbool.h>
 
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/conv_line.h"
 
 enum { LANES = BYTES / 4, NV = XL_CONV_COLUMNS / LANES };

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "cpu/kernel/dtype.h"
+#include "cpu/plan/planner.h"
 
 enum { TILE = 256 };
 
@@ -500,3 +501,12 @@ xl_ew xl_ew_find(xl_arena *a, const xl_op *op, const xl_dtype *in, xl_dtype out)
     }
     return xl_ew_of(a, (xl_opcode)op->code, in[0], out);
 }
+
+/* ---- what the planner asks -------------------------------------------------------------------------------------- */
+void xl_kernel_to_f64(xl_arena *a, xl_dtype d, double *y, const void *x, size_t n)
+{
+    xl_ew e = xl_ew_convert(a, d, XL_F64);
+    e.fn(y, &x, n, e.ctx);
+}
+
+void xl_kernel_round(xl_dtype narrow, float x, void *y) { xl_narrow(narrow)(y, &x, 1); }

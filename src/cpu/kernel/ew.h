@@ -30,7 +30,6 @@ typedef void xl_widen_fn(float *y, const void *x, size_t n);
 typedef void xl_narrow_fn(void *y, const float *x, size_t n);
 xl_widen_fn *xl_widen(xl_dtype d);
 xl_narrow_fn *xl_narrow(xl_dtype d);
-static inline bool xl_is_narrow(xl_dtype d) { return xl_dtypes[d].cls == XL_CLASS_FLOAT && d != XL_F32 && d != XL_F64; }
 
 #if defined(__clang__)
 #define XL_IVDEP _Pragma("clang loop vectorize(assume_safety)")

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/plan/planner.h"
 #include "cpu/run/pool.h"
 

@@ -2,7 +2,7 @@
  * and SET. */
 #include <string.h>
 
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/fft.h"
 
 /* Elements of two vectors of so many: by turns, the lower halves or the higher ones; every other one; fours of them by

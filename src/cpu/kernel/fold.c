@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 
 XL_CPU_SETS(xl_fold_set, xl_fold)
 
@@ -118,3 +118,5 @@ xl_error *xl_fold_run(const xl_fold *f, xl_frame *fr, void *const *acc, const vo
     }
     return xl_block_apply(f->block, fr, in, acc, m);
 }
+
+bool xl_kernel_folds(xl_dtype d, xl_opcode code) { return xl_fold_line(d, code) != NULL; }

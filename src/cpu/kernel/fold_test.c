@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/test.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/tile/strip.h"
 
 enum { MOST = 2800 };

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "cpu/kernel/dtype.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/fold.h"
 #include "cpu/kernel/gemm_set.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cpu/kernel/dtype.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/gemm_set.h"
 
 #define GLUE_(a, b) a##b

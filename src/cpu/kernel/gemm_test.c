@@ -5,7 +5,7 @@
 
 #include "base/test.h"
 #include "cpu/kernel/dtype.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 
 static uint32_t seed = 1;
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 
 #define CARRIED "libscipy_openblas.so"
 #define ADVICE                                                                                                         \

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/special.h"
 #include "cpu/kernel/vmath_set.h"
 

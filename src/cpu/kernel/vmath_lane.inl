@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 
 #if defined(__aarch64__) && BYTES == 16
 #include <arm_neon.h>

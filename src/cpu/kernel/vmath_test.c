@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/test.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/special.h"
 
 static double logistic(double x) { double e = exp(-fabs(x)); return x < 0 ? e / (1 + e) : 1 / (1 + e); }

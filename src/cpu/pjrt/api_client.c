@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/thread.h"
 #include "base/version.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/pjrt/api.h"
 #include "cpu/run/env.h"
 #include "cpu/run/fiber.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "cpu/pjrt/api.h"
-#include "cpu/run/meeting.h"
+#include "cpu/meet/meeting.h"
 #include "cpu/run/env.h"
 #include "cpu/run/fiber.h"
 #include "cpu/pjrt/spare.h"

@@ -18,8 +18,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "cpu/kernel/dtype.h"
-#include "cpu/kernel/ew.h"
 #include "cpu/plan/view.h"
 #include "cpu/run/env.h"
 
@@ -857,9 +855,8 @@ static void random_data(void *to, const xl_extent *s, uint64_t *seed)
         if (!real) {
             uint64_t k = s->dtype == XL_I1 ? r >> 8 & 1 : r >> 8 & 3;
             memcpy(at, &k, elem);                          /* little-endian */
-        } else if (xl_narrow(s->dtype)) {
-            float f = (float)x;
-            xl_narrow(s->dtype)(at, &f, 1);
+        } else if (xl_is_narrow(s->dtype)) {
+            xl_kernel_round(s->dtype, (float)x, at);
         } else if (elem == 4) {
             float f = (float)x;
             memcpy(at, &f, 4);
@@ -873,7 +870,7 @@ static void random_data(void *to, const xl_extent *s, uint64_t *seed)
 static void move_data(void *data, const xl_extent *s, uint64_t *seed)
 {
     int64_t n = s->count * (xl_dtype_class(s->dtype) == XL_CLASS_COMPLEX ? 2 : 1);
-    bool narrow = xl_narrow(s->dtype) != NULL;
+    bool narrow = xl_is_narrow(s->dtype);
     size_t elem = s->elem / (xl_dtype_class(s->dtype) == XL_CLASS_COMPLEX ? 2 : 1);
     for (int64_t i = 0;
          i < n && (xl_dtype_class(s->dtype) == XL_CLASS_FLOAT || xl_dtype_class(s->dtype) == XL_CLASS_COMPLEX); i++) {
@@ -916,7 +913,6 @@ static int64_t differing(xl_check *c, const xl_extent *s, xl_dtype coarse, doubl
               : coarse == XL_F16 ? 0x1p-7
                                  : 0x1p-4,
         scale = 0;
-    xl_ew e = xl_ew_convert(c->a, d, XL_F64);
     const void *from[3] = { a, b, moved };
     for (int k = 0; k < 3; k++) {
         v[k] = malloc((size_t)n * sizeof **v + 1);
@@ -925,8 +921,7 @@ static int64_t differing(xl_check *c, const xl_extent *s, xl_dtype coarse, doubl
                 free(v[k]);
             return 0;
         }
-        const void *in[1] = { from[k] };
-        e.fn(v[k], in, (size_t)n, e.ctx);
+        xl_kernel_to_f64(c->a, d, v[k], from[k], (size_t)n);
     }
     for (int64_t i = 0; i < n; i++)
         if (isfinite(v[1][i]) && fabs(v[1][i]) > scale)
@@ -979,7 +974,7 @@ static xl_dtype coarsest(const xl_func *f, const xl_region *r)
             xl_dtype x = cls == XL_CLASS_COMPLEX ? (xl_dtype_bytes(t->dtype) == 8 ? XL_F32 : XL_F64) : t->dtype;
             if (cls != XL_CLASS_FLOAT && cls != XL_CLASS_COMPLEX)
                 continue;
-            if (xl_narrow(x) ? x != XL_F16 || !xl_narrow(d) : x == XL_F32 && d == XL_F64)
+            if (xl_is_narrow(x) ? x != XL_F16 || !xl_is_narrow(d) : x == XL_F32 && d == XL_F64)
                 d = x;
         }
     return d;

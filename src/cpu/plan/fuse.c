@@ -9,9 +9,7 @@
 
 #include <stdlib.h>
 
-#include "cpu/kernel/ew.h"
 #include "cpu/plan/heap.h"
-#include "cpu/kernel/fold.h"
 #include "cpu/plan/remat.h"
 #include "cpu/plan/schedule.h"
 
@@ -65,7 +63,7 @@ bool xl_reduce_simple(const xl_planner *p, const xl_op *op, xl_opcode *single)
         return false;
     xl_dtype d = xl_in_type(p->f, op, 0)->dtype;
     *single = xl_region_single(p->f, op->region[0]);
-    return d == xl_out_type(p->f, op, 0)->dtype && xl_fold_line(xl_is_narrow(d) ? XL_F32 : d, *single);
+    return d == xl_out_type(p->f, op, 0)->dtype && xl_kernel_folds(xl_is_narrow(d) ? XL_F32 : d, *single);
 }
 
 static void space_of(xl_group *g, const xl_type *t)

@@ -15,7 +15,7 @@
 #include "cpu/plan/fuse.h"
 #include "cpu/plan/place.h"
 #include "cpu/run/env.h"
-#include "cpu/run/timing.h"
+#include "cpu/plan/timing.h"
 
 static xl_kernel_fn *const kernels[XL_OP_COUNT] = {
 #define OP(name, text, nin, nout, nregion, types, grad, shard, kernel, ...) [XL_OP_##name] = xl_kernel_##kernel,

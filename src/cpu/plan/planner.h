@@ -43,6 +43,10 @@ typedef struct xl_group xl_group;
 typedef xl_error *xl_kernel_fn(xl_planner *p, const xl_op *op);
 #define OP(name, text, nin, nout, nregion, types, grad, shard, kernel, ...) xl_kernel_fn xl_kernel_##kernel;
 #include "ir/ops.def"
+/* What the planner asks the kernels, declared here and defined there: the planner includes none of their headers. */
+bool xl_kernel_folds(xl_dtype d, xl_opcode code);          /* is there a loop that folds a line of elements? */
+void xl_kernel_to_f64(xl_arena *a, xl_dtype d, double *y, const void *x, size_t n);
+void xl_kernel_round(xl_dtype narrow, float x, void *y);
 
 /* A plan of f, op by op. The module stays the caller's. */
 xl_error *xl_plan_plain(xl_func *f, xl_plan **out) XL_MUST_USE;

@@ -1,6 +1,6 @@
 /* Processes that share devices, here as threads of one: what their collectives compute is what one process computes,
  * and a process that leaves, runs something else or does not come is named. */
-#include "cpu/run/meeting.h"
+#include "cpu/meet/meeting.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "cpu/tile/strip.h"
 
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 
 XL_CPU_SETS(xl_strip_set, xl_strip)
 

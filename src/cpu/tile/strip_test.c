@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "base/test.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 
 enum { LENGTH = 1 << 14 };
 static float in[LENGTH], per[LENGTH], out[LENGTH], again[LENGTH];

@@ -4,6 +4,13 @@
 #include "ir/read.h"
 #include "ir/text/text.h"
 
+const xl_form_key xl_form_keys[] = {
+#define KEY(op, key, attr) { XL_OP_##op, XL_SLOT(op, attr), key },
+    XL_KEYS(KEY)
+#undef KEY
+    { XL_OP_UNKNOWN, 0, NULL },
+};
+
 #define PUSH(arr, n, cap, x) XL_PUSH(&p->tmp, p->arr, p->n, p->cap, x)
 #define SLOT(c, op, attr) ((c)->slot[XL_SLOT(op, attr)])
 #define SET(c, op, attr, v) (SLOT(c, op, attr) = (v))

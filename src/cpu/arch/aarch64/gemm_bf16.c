@@ -2,7 +2,7 @@
 #include <arm_neon.h>
 
 #include "cpu/kernel/dtype.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/gemm_set.h"
 
 static void bfmmla_8x12(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)

@@ -2,7 +2,7 @@
  * steps of k at a time. Panels of A hold 32 steps of a row side by side, panels of B pairs of steps column by column;
  * what is stored the other way round is transposed by 16x16 pairs. Where the compiler has no AMX, the row asks for a
  * feature that no CPU reports. */
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/gemm_set.h"
 
 #if defined(__AMX_BF16__)

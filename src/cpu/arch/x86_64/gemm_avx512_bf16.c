@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cpu/kernel/dtype.h"
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 #include "cpu/kernel/gemm_set.h"
 
 static void dpbf16_14x32(size_t k, const void *av, const void *bv, void *cv, ptrdiff_t ldc, bool accumulate)

@@ -1,6 +1,6 @@
-#include "cpu/run/meeting.h"
+#include "cpu/meet/meeting.h"
 #include "base/time.h"
-#include "cpu/run/far.h"
+#include "cpu/meet/far.h"
 #include "cpu/run/pool.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "cpu/run/timing.h"
+#include "cpu/plan/timing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* Eight devices as an execution runs them, on fewer and on more threads: what the collectives compute, and that nobody
  * waits for ever. */
-#include "cpu/run/meeting.h"
+#include "cpu/meet/meeting.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

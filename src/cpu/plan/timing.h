@@ -1,4 +1,4 @@
-/* src/cpu/run/timing.h
+/* src/cpu/plan/timing.h
  * Where a plan spends its time: XLANE_CPU_PROFILE=1 prints, when the process ends, the time and number of each kind of
  * step to stderr. A loop's time holds that of the steps inside it. Any thread. */
 #ifndef XL_CPU_TIMING_H

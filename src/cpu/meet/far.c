@@ -1,4 +1,4 @@
-#include "cpu/run/far.h"
+#include "cpu/meet/far.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* src/cpu/run/far.h
- * A meeting whose group has members in other processes (cpu/run/meeting.h has the whole of it). Runs in the fiber of
+/* src/cpu/meet/far.h
+ * A meeting whose group has members in other processes (cpu/meet/meeting.h has the whole of it). Runs in the fiber of
  * the member that came last in this process. */
 #ifndef XL_CPU_FAR_H
 #define XL_CPU_FAR_H
 
-#include "cpu/run/meeting.h"
+#include "cpu/meet/meeting.h"
 
 /* in and out have the entries of this process's members; those of the others' operands are filled in. */
 xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t me, const uint32_t *member,

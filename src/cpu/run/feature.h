@@ -1,4 +1,4 @@
-/* src/cpu/arch/feature.h
+/* src/cpu/run/feature.h
  * What this CPU can do, as far as a kernel asks. Found once; tests take bits away to reach the other kernels. */
 #ifndef XL_CPU_FEATURE_H
 #define XL_CPU_FEATURE_H

@@ -1,4 +1,4 @@
-#include "cpu/arch/feature.h"
+#include "cpu/run/feature.h"
 
 #include <stdatomic.h>
 

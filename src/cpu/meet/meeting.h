@@ -1,4 +1,4 @@
-/* src/cpu/run/meeting.h
+/* src/cpu/meet/meeting.h
  * Where the devices of one execution meet, and who runs them. Each device is a fiber with a slot here; as many are at
  * work at a time as the pool has threads, each thread running one until it waits, then the next that can go on. A
  * thread that finds none helps with the loops of those that are at work. A collective is one meeting of its group: who
