@@ -3,5 +3,6 @@ import os
 os.environ["XLANE_CPU_DEVICES"] = "8"
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 os.environ.setdefault("XLANE_CPU_COLLECTIVE_TIMEOUT", "60")
-from _jax import here, lib, quick_oracle
-quick_oracle()
+import _quick
+_quick.use()
+from _jax import here, lib

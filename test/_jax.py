@@ -8,9 +8,3 @@ here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 lib = os.environ.get("XLANE_CPU_PLUGIN", os.path.join(here, "build", "libxlane-cpu.so"))
 os.environ.setdefault("PJRT_NAMES_AND_LIBRARY_PATHS", "xlane:" + lib)
 import jax
-
-
-def quick_oracle():
-    """JAX's CPU compiles quickly and runs slowly: for programs that run a few times. Call it before the first array."""
-    os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
-                               " --xla_llvm_disable_expensive_passes=true")

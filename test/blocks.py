@@ -81,6 +81,12 @@ def conv4(u, w, seg):
     return out
 
 
+def each_step(step, shape, rows):
+    """The results of a recurrence from zero, one step of time after the other."""
+    by_time = jax.tree.map(lambda r: jnp.moveaxis(r, 1, 0), rows)
+    return jnp.moveaxis(lax.scan(step, jnp.zeros(shape, rows[0].dtype), by_time)[1], 0, 1)
+
+
 def ssm(p, x, c):
     n = rms(x, p["norm"])
     z, u = jnp.moveaxis(jnp.einsum("btd,dke->btke", n, p["win"]), 2, 0)
@@ -89,11 +95,11 @@ def ssm(p, x, c):
     dt = jax.nn.softplus(n @ p["wdt"] + p["dt_bias"])
     a = jnp.exp(-dt * jnp.exp(p["a_log"])) * c["fresh"][..., None]
     uh = u.reshape(B, T, H, P)
-    h, ys = jnp.zeros((B, H, N, P)), []
-    for t in range(T):
-        h = a[:, t, :, None, None] * h + Bm[:, t, None, :, None] * (dt[:, t, :, None] * uh[:, t])[:, :, None, :]
-        ys.append(jnp.einsum("bn,bhnp->bhp", Cm[:, t], h))
-    y = jnp.stack(ys, 1) + uh * p["skip"][:, None]
+    def step(h, now):
+        a, b, dtu, cm = now
+        h = a[..., None, None] * h + b[:, None, :, None] * dtu[:, :, None, :]
+        return h, jnp.einsum("bn,bhnp->bhp", cm, h)
+    y = each_step(step, (B, H, N, P), (a, Bm, dt[..., None] * uh, Cm)) + uh * p["skip"][:, None]
     y = y.reshape(B, T, E2) * jax.nn.silu(z)
     return x + rms(y, p["out_norm"]) @ p["wout"]
 
@@ -105,11 +111,8 @@ def rec(p, x, c):
     la = -8 * jax.nn.softplus(p["lambda"]) * r
     a = jnp.exp(la) * c["fresh"][..., None]
     b = jnp.sqrt(1 + 1e-6 - jnp.exp(2 * la)) * i * u
-    h, hs = jnp.zeros((B, D)), []
-    for t in range(T):
-        h = a[:, t] * h + b[:, t]
-        hs.append(h)
-    return x + (jnp.stack(hs, 1) * jax.nn.gelu(n @ p["wg"])) @ p["wo"]
+    hs = each_step(lambda h, now: (now[0] * h + now[1],) * 2, (B, D), (a, b))
+    return x + (hs * jax.nn.gelu(n @ p["wg"])) @ p["wo"]
 
 
 def moe(p, x, c):

@@ -9,13 +9,16 @@ It takes some time and is made once; build/corpus/stamp says from which jax and 
 
 usage: python test/corpus.py [--force] [NAME ...]     as a module: corpus.make() returns the folder
 """
+import fcntl
 import hashlib
+import importlib.metadata
 import os
+import subprocess
 import sys
+import _quick
 
-os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-                           # what tests compile of it runs once
-                           " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8")
+_quick.use()
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -352,16 +355,21 @@ def forms(name, lowered):
     return made
 
 
-def make(force=False, only=()):
-    import jax
-    import fcntl
+def current():
+    """Is it there, made by this corpus.py from this JAX?"""
+    digest = hashlib.sha256(open(os.path.abspath(__file__), "rb").read()
+                            + importlib.metadata.version("jax").encode()).hexdigest()
+    stamp = os.path.join(OUT, "stamp")
+    return os.path.exists(stamp) and open(stamp).read() == digest, stamp, digest
+
+
+def write_all(force, only):
     os.makedirs(OUT, exist_ok=True)
     lock = open(os.path.join(OUT, "lock"), "w")
     fcntl.flock(lock, fcntl.LOCK_EX)  # tests run side by side; the first makes it, the others wait
-    digest = hashlib.sha256(open(os.path.abspath(__file__), "rb").read() + jax.__version__.encode()).hexdigest()
-    stamp = os.path.join(OUT, "stamp")
-    if not force and not only and os.path.exists(stamp) and open(stamp).read() == digest:
-        return OUT
+    there, stamp, digest = current()
+    if there and not force and not only:
+        return
     define()
     for p in programs:
         if only and p.__name__ not in only:
@@ -371,10 +379,17 @@ def make(force=False, only=()):
     if not only:
         with open(stamp, "w") as f:
             f.write(digest)
+
+
+def make():
+    """Its folder; made, where it is not there yet, by a process of its own: the caller's JAX may have other settings."""
+    if not current()[0]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
+        subprocess.run([sys.executable, os.path.abspath(__file__)], env=env, check=True, stdout=subprocess.DEVNULL)
     return OUT
 
 
 if __name__ == "__main__":
     args = [a for a in sys.argv[1:] if a != "--force"]
-    out = make("--force" in sys.argv, args)
-    print(f"ok corpus: {len([f for f in os.listdir(out) if f.endswith('.loc.mlir')])} programs in {out}")
+    write_all("--force" in sys.argv, args)
+    print(f"ok corpus: {len([f for f in os.listdir(OUT) if f.endswith('.loc.mlir')])} programs in {OUT}")

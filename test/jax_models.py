@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import _quick
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -16,7 +17,7 @@ if __name__ == "__main__" and len(sys.argv) == 1:
                         tmp + "/site", wheel], check=True)
         env = dict(os.environ, PYTHONPATH=tmp + "/site", JAX_PLATFORMS="xlane,cpu",
                    # 50 steps: compiling them for JAX's CPU would take longer than running them
-                   XLA_FLAGS="--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true")
+                   XLA_FLAGS=_quick.flags())
         env.pop("PJRT_NAMES_AND_LIBRARY_PATHS", None)
         bad = 0
         for name in ["gpt", "gpt_bf16", "conv", "mamba", "moe", "linalg"]:

@@ -5,9 +5,10 @@ itself when its first parameters move by a rounding error (errors grow in some m
 optimizer takes signs). Under XLANE_TEST_ALL=1 all models, otherwise some. usage: python test/zoo.py [NAME ...]"""
 
 import os, sys, time
+import _quick
 import _jax  # both devices
 
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true")
+_quick.use()
 import numpy as np
 import jax, jax.numpy as jnp
 import optax
