@@ -1,15 +1,23 @@
 /* How a kernel is written here: its text has the names $n (columns), $b (columns a block works on at once, a power of
  * two), $r (rows of one program), $m (all rows), $t (the narrow type), $f (1 / columns) and $e (epsilon), which are
- * filled in. The arguments are the operands, then the results. One program (a block of threads) does one row, or $r
+ * filled in, and $l (where the last block of columns begins). The arguments are the operands, then the results. One program (a block of threads) does one row, or $r
  * rows one after the other. */
 #include "pass/triton.h"
 
 #include <math.h>
 #include <stdio.h>
 
-enum { COLUMNS_MAX = 16384, PER_THREAD = 8, LOSS_BLOCK = 2048, BACK_PROGRAMS = 2048 };
+enum {
+    COLUMNS_MAX = 16384,
+    PER_THREAD = 8,
+    LOSS_BLOCK = 4096,
+    BACK_PROGRAMS = 1024,
+    JOIN_BLOCK = 2048,
+    JOIN_EACH = 4 * JOIN_BLOCK,          /* elements of one program */
+    PARTS_MAX = 256
+};
 static const char LOSS[] = "xlane_loss", NORM[] = "xlane_norm", NORM_SUM[] = "xlane_norm_sum",
-                  NORM_BACK[] = "xlane_norm_back", NORM_SUM_BACK[] = "xlane_norm_sum_back";
+                  NORM_BACK[] = "xlane_norm_back", NORM_SUM_BACK[] = "xlane_norm_sum_back", JOIN[] = "xlane_join";
 
 #define PTR(t) "!tt.ptr<" t "> {tt.divisibility = 16 : i32}"
 #define SUM_OF(out, in, op)                                                                                            \
@@ -19,14 +27,16 @@ static const char LOSS[] = "xlane_loss", NORM[] = "xlane_norm", NORM_SUM[] = "xl
     "    tt.reduce.return %r2 : f32\n"                                                                                 \
     "  }) : (tensor<$bxf32>) -> f32\n"
 
-/* One pass finds each lane's maximum and its sum of exp(x - maximum); the sums are then joined, and a second pass, over
- * a row that the cache still has, writes the gradient where the logits were. */
+/* One pass finds each lane's maximum and its sum of exp(x - maximum); the sums are then joined, and a second pass writes
+ * the gradient where the logits were. It begins at the row's end, which the cache still has; the cache is asked to keep
+ * what the first pass read, and nothing of what the second one writes. */
 static const char *const loss_text[] = {
     "tt.func public @xlane_loss(%x: " PTR("$t") ", %label: " PTR("i32") ", %weight: " PTR("f32") ", %dx: " PTR("$t")
     ", %nll: " PTR("f32") ", %out: " PTR("f32") ") {\n"
     "  %c0 = arith.constant 0 : i32\n"
     "  %cb = arith.constant $b : i32\n"
     "  %cn = arith.constant $n : i32\n"
+    "  %clast = arith.constant $l : i32\n"
     "  %cn64 = arith.constant $n : i64\n"
     "  %low = arith.constant dense<-1.0e+30> : tensor<$bxf32>\n"
     "  %zero = arith.constant dense<0.0> : tensor<$bxf32>\n"
@@ -55,7 +65,7 @@ static const char *const loss_text[] = {
     "    %i = arith.addi %js, %range : tensor<$bxi32>\n"
     "    %in = arith.cmpi slt, %i, %end : tensor<$bxi32>\n"
     "    %ptr = tt.addptr %xs, %i : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
-    "    %vt = tt.load %ptr, %in, %zero_t : tensor<$bx!tt.ptr<$t>>\n"
+    "    %vt = tt.load %ptr, %in, %zero_t evictionPolicy = evict_last : tensor<$bx!tt.ptr<$t>>\n"
     "    %v0 = arith.extf %vt : tensor<$bx$t> to tensor<$bxf32>\n"
     "    %v = arith.select %in, %v0, %low : tensor<$bxi1>, tensor<$bxf32>\n"
     "    %d = arith.subf %v, %m : tensor<$bxf32>\n"
@@ -90,12 +100,13 @@ static const char *const loss_text[] = {
     "  %qs = tt.splat %q : f32 -> tensor<$bxf32>\n"
     "  %ws = tt.splat %w : f32 -> tensor<$bxf32>\n"
     "  %ls = tt.splat %l : i32 -> tensor<$bxi32>\n"
-    "  scf.for %j = %c0 to %cn step %cb : i32 {\n"
+    "  scf.for %done = %c0 to %cn step %cb : i32 {\n"
+    "    %j = arith.subi %clast, %done : i32\n"
     "    %js = tt.splat %j : i32 -> tensor<$bxi32>\n"
     "    %i = arith.addi %js, %range : tensor<$bxi32>\n"
     "    %in = arith.cmpi slt, %i, %end : tensor<$bxi32>\n"
     "    %ptr = tt.addptr %xs, %i : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
-    "    %vt = tt.load %ptr, %in, %zero_t : tensor<$bx!tt.ptr<$t>>\n"
+    "    %vt = tt.load %ptr, %in, %zero_t evictionPolicy = evict_first : tensor<$bx!tt.ptr<$t>>\n"
     "    %v = arith.extf %vt : tensor<$bx$t> to tensor<$bxf32>\n"
     "    %d = arith.subf %v, %tops : tensor<$bxf32>\n"
     "    %in2 = arith.mulf %d, %log2e : tensor<$bxf32>\n"
@@ -106,7 +117,7 @@ static const char *const loss_text[] = {
     "    %g = arith.subf %pr, %h : tensor<$bxf32>\n"
     "    %gt = arith.truncf %g : tensor<$bxf32> to tensor<$bx$t>\n"
     "    %to = tt.addptr %ds, %i : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
-    "    tt.store %to, %gt, %in : tensor<$bx!tt.ptr<$t>>\n"
+    "    tt.store %to, %gt, %in cacheModifier = cs : tensor<$bx!tt.ptr<$t>>\n"
     "  }\n"
     "  tt.return\n"
     "}\n", NULL };
@@ -173,7 +184,7 @@ static const char *const norm_sum_text[] = {
     NORM_BODY, NULL };
 
 /* dx = rstd (dn gain - xn mean(dn gain xn)) with xn = x rstd, and for the gain the sum of dn xn over the rows of this
- * program. */
+ * program. The next two rows are on their way while one is worked on. */
 #define BACK_HEAD                                                                                                      \
     ROW_HEAD                                                                                                           \
     "  %c0 = arith.constant 0 : i32\n"                                                                                 \
@@ -207,7 +218,7 @@ static const char *const norm_sum_text[] = {
     "  %dg = arith.mulf %dn, %xn : tensor<$bxf32>\n"                                                                   \
     "  %an = arith.addf %a, %dg : tensor<$bxf32>\n"                                                                    \
     "  scf.yield %an : tensor<$bxf32>\n"                                                                               \
-    "  }\n"                                                                                                            \
+    "  } {tt.num_stages = 3 : i32}\n"                                                                                  \
     "  %id64 = arith.extsi %id : i32 to i64\n"                                                                         \
     "  %pat = arith.muli %id64, %cn64 : i64\n"                                                                         \
     "  %pr = tt.addptr %part, %pat : !tt.ptr<f32>, i64\n"                                                              \
@@ -227,6 +238,45 @@ static const char *const norm_sum_back_text[] = {
     BACK_HEAD LOAD("%ds", "%dsum")
     "  %all = arith.addf %d, %ds : tensor<$bxf32>\n"
     BACK_TAIL("%all"), NULL };
+
+/* Parts one after the other, and for each program the sum of the squares of what it copied. Part k is an argument of
+ * its own, g<k>; %p is the one of this program. $n: elements of a part, $r: programs for each. %off says where element
+ * %i of a part lies. */
+static const char *const join_text[] = {
+    "  %zero = arith.constant dense<0.0> : tensor<$bxf32>\n"
+    "  %zero_t = arith.constant dense<0.0> : tensor<$bx$t>\n"
+    "  %end = arith.constant dense<$n> : tensor<$bxi32>\n"
+    "  %c0 = arith.constant 0 : i32\n"
+    "  %cb = arith.constant $b : i32\n"
+    "  %ce = arith.constant $m : i32\n"
+    "  %cn64 = arith.constant $n : i64\n"
+    "  %within = arith.remsi %id, %cr : i32\n"
+    "  %first = arith.muli %within, %ce : i32\n"
+    "  %part64 = arith.extsi %part : i32 to i64\n"
+    "  %at = arith.muli %part64, %cn64 : i64\n"
+    "  %to = tt.addptr %out, %at : !tt.ptr<$t>, i64\n"
+    "  %range = tt.make_range {start = 0 : i32, end = $b : i32} : tensor<$bxi32>\n"
+    "  %ps = tt.splat %p : !tt.ptr<$t> -> tensor<$bx!tt.ptr<$t>>\n"
+    "  %ts = tt.splat %to : !tt.ptr<$t> -> tensor<$bx!tt.ptr<$t>>\n"
+    "  %acc = scf.for %j = %c0 to %ce step %cb iter_args(%a = %zero) -> (tensor<$bxf32>) : i32 {\n"
+    "    %fj = arith.addi %first, %j : i32\n"
+    "    %js = tt.splat %fj : i32 -> tensor<$bxi32>\n"
+    "    %i = arith.addi %js, %range : tensor<$bxi32>\n"
+    "    %in = arith.cmpi slt, %i, %end : tensor<$bxi32>\n",
+    "    %pp = tt.addptr %ps, %off : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
+    "    %tp = tt.addptr %ts, %i : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
+    "    %vt = tt.load %pp, %in, %zero_t : tensor<$bx!tt.ptr<$t>>\n"
+    "    tt.store %tp, %vt, %in : tensor<$bx!tt.ptr<$t>>\n"
+    "    %v = arith.extf %vt : tensor<$bx$t> to tensor<$bxf32>\n"
+    "    %v2 = arith.mulf %v, %v : tensor<$bxf32>\n"
+    "    %an = arith.addf %a, %v2 : tensor<$bxf32>\n"
+    "    scf.yield %an : tensor<$bxf32>\n"
+    "  }\n"
+    SUM_OF("%sum", "%acc", "arith.addf")
+    "  %sp = tt.addptr %squares, %id : !tt.ptr<f32>, i32\n"
+    "  tt.store %sp, %sum : !tt.ptr<f32>\n"
+    "  tt.return\n"
+    "}\n" };
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 typedef struct { int64_t columns, block, rows, rows_each; xl_dtype type; double eps; } sizes;
@@ -257,6 +307,7 @@ static void fill_one(xl_buf *out, const char *text, const sizes *s)
         case 'n': xl_buf_printf(out, "%lld", (long long)s->columns); break;
         case 'b': xl_buf_printf(out, "%lld", (long long)s->block); break;
         case 'm': xl_buf_printf(out, "%lld", (long long)s->rows); break;
+        case 'l': xl_buf_printf(out, "%lld", (long long)((s->columns - 1) / s->block * s->block)); break;
         case 'r': xl_buf_printf(out, "%lld", (long long)s->rows_each); break;
         case 't': xl_buf_printf(out, "%s", xl_dtypes[s->type].text); break;
         case 'f': xl_buf_printf(out, "%.9e", 1 / (double)s->columns); break;
@@ -281,16 +332,13 @@ static const xl_attr *row_major(xl_module *m, const xl_type *t)
                          (xl_str){ (const char *)order, t->rank * sizeof *order });
 }
 
-/* Result 0 takes the place of operand `in`, where it is not negative. */
-static xl_op *call(xl_emit *e, const char *name, const char *const *text, const sizes *s, const xl_value *in,
-                   uint32_t nin, const xl_type **out, uint32_t nout, int64_t in_place)
+/* Result 0 takes the place of operand `in_place`, where that is not negative. */
+static xl_op *launch(xl_emit *e, const char *name, xl_str body, int64_t programs, int64_t block, const xl_value *in,
+                     uint32_t nin, const xl_type **out, uint32_t nout, int64_t in_place)
 {
     xl_module *m = e->f->m;
-    xl_buf body = { 0 };
-    const xl_attr *ins[8], *outs[8];
-    int64_t programs = (s->rows + s->rows_each - 1) / s->rows_each, threads = s->block / PER_THREAD;
-    int64_t warps = threads < 32 ? 1 : threads > 1024 ? 32 : threads / 32;
-    fill(&body, text, s);
+    const xl_attr **ins = xl_new(&m->arena, const xl_attr *, nin), **outs = xl_new(&m->arena, const xl_attr *, nout);
+    int64_t threads = block / PER_THREAD, warps = threads < 32 ? 1 : threads > 1024 ? 32 : threads / 32;
     for (uint32_t i = 0; i < nin; i++)
         ins[i] = row_major(m, xl_em_type(e, in[i]));
     for (uint32_t i = 0; i < nout; i++)
@@ -302,7 +350,7 @@ static xl_op *call(xl_emit *e, const char *name, const char *const *text, const 
                                xl_attr_int(m, XL_I32, programs),
                                one,
                                one,
-                               xl_attr_str(m, xl_buf_view(&body)),
+                               xl_attr_str(m, body),
                                xl_attr_str(m, xl_str_of(name)),
                                one,
                                xl_attr_int(m, XL_I32, warps) };
@@ -321,6 +369,16 @@ static xl_op *call(xl_emit *e, const char *name, const char *const *text, const 
         const xl_attr *item = xl_attr_struct(m, XL_STR("stablehlo.output_operand_alias"), part, alias, 3);
         op->attr[XL_SLOT(CUSTOM_CALL, output_operand_aliases)] = xl_attr_array(m, &item, 1);
     }
+    return op;
+}
+
+static xl_op *call(xl_emit *e, const char *name, const char *const *text, const sizes *s, const xl_value *in,
+                   uint32_t nin, const xl_type **out, uint32_t nout, int64_t in_place)
+{
+    xl_buf body = { 0 };
+    fill(&body, text, s);
+    xl_op *op = launch(e, name, xl_buf_view(&body), (s->rows + s->rows_each - 1) / s->rows_each, s->block, in, nin, out,
+                       nout, in_place);
     xl_buf_fini(&body);
     return op;
 }
@@ -354,6 +412,100 @@ xl_value xl_triton_norm(xl_emit *e, xl_value *x, xl_value delta, xl_value gain, 
     xl_op *op = call(e, NORM_SUM, norm_sum_text, &s, (xl_value[]){ *x, delta, gain }, 3, out, 3, -1);
     *x = op->out[2];
     return op->out[0];
+}
+
+/* Where a part lies in what it was cut from: `columns` from `at` on, of rows `wide` long. A slice of the last dimension
+ * needs no copy of its own. */
+typedef struct { xl_value of; int64_t at, columns, wide; } cut;
+
+static cut cut_of(const xl_func *f, xl_value v)
+{
+    const xl_op *op = xl_value_op(f, v);
+    while (op && op->code == XL_OP_RESHAPE)
+        op = xl_value_op(f, (v = op->in[0]));
+    const xl_type *t = xl_value_type(f, v);
+    const int64_t columns = t->rank ? t->dims[t->rank - 1] : 1;
+    const cut whole = { v, 0, columns, columns };
+    if (!op || op->code != XL_OP_SLICE)
+        return whole;
+    const xl_type *from = xl_value_type(f, op->in[0]);
+    xl_dims lo = xl_op_dims(op, XL_SLOT(SLICE, start_indices)), by = xl_op_dims(op, XL_SLOT(SLICE, strides));
+    for (uint32_t i = 0; i < t->rank; i++)
+        if ((by.n && by.p[i] != 1) || (i + 1 < t->rank && t->dims[i] != from->dims[i]))
+            return whole;
+    return (cut){ op->in[0], lo.p[t->rank - 1], columns, from->dims[t->rank - 1] };
+}
+
+/* v is a concatenation along dimension 0 of parts that are alike; how many, or 0. */
+static uint32_t parts_of(const xl_func *f, xl_value v, cut part[PARTS_MAX])
+{
+    const xl_op *op = xl_value_op(f, v);
+    if (!op || op->code != XL_OP_CONCATENATE || op->nin > PARTS_MAX ||
+        xl_op_int(op, XL_SLOT(CONCATENATE, dimension)) != 0)
+        return 0;
+    for (uint32_t i = 0; i < op->nin; i++) {
+        part[i] = cut_of(f, op->in[i]);
+        if (xl_value_type(f, op->in[i]) != xl_value_type(f, op->in[0]) || part[i].at != part[0].at ||
+            part[i].columns != part[0].columns || xl_value_type(f, part[i].of) != xl_value_type(f, part[0].of))
+            return 0;
+    }
+    return op->nin;
+}
+
+bool xl_triton_join(xl_emit *e, xl_value v, xl_value *joined, xl_value *squares)
+{
+    xl_module *m = e->f->m;
+    const xl_type *t = xl_em_type(e, v);
+    cut part[PARTS_MAX];
+    if (t->dtype != XL_F16 && t->dtype != XL_BF16)
+        return false;
+    const uint32_t n = parts_of(e->f, v, part);
+    const int64_t each = n ? count_of(t) / n : 0;
+    if (n < 2 || !each || count_of(xl_em_type(e, part[0].of)) >= INT32_MAX / 2)
+        return false;
+    const int64_t programs = (each + JOIN_EACH - 1) / JOIN_EACH;
+    const sizes s = { each, JOIN_BLOCK, JOIN_EACH, programs, t->dtype, 0 };
+    const char *type = xl_dtypes[t->dtype].text;
+    xl_value *in = xl_new(&m->arena, xl_value, n);
+    xl_buf body = { 0 };
+    xl_buf_printf(&body, "tt.func public @%s(", JOIN);
+    for (uint32_t i = 0; i < n; i++) {
+        in[i] = part[i].of;
+        xl_buf_printf(&body, "%%g%u: !tt.ptr<%s> {tt.divisibility = 16 : i32}, ", i, type);
+    }
+    fill_one(&body, "%out: " PTR("$t") ", %squares: " PTR("f32") ") {\n"
+                    "  %cr = arith.constant $r : i32\n"
+                    "  %id = tt.get_program_id x : i32\n"
+                    "  %part = arith.divsi %id, %cr : i32\n", &s);
+    char so_far[16] = "g0", next[16];
+    for (uint32_t i = 1; i < n; i++) {
+        snprintf(next, sizeof next, i + 1 < n ? "p%u" : "p", i);
+        xl_buf_printf(&body, "  %%k%u = arith.constant %u : i32\n", i, i);
+        xl_buf_printf(&body, "  %%is%u = arith.cmpi eq, %%part, %%k%u : i32\n", i, i);
+        xl_buf_printf(&body, "  %%%s = arith.select %%is%u, %%g%u, %%%s : !tt.ptr<%s>\n", next, i, i, so_far, type);
+        memcpy(so_far, next, sizeof so_far);
+    }
+    fill_one(&body, join_text[0], &s);
+    if (part[0].wide == part[0].columns)
+        fill_one(&body, "    %off = arith.addi %js, %range : tensor<$bxi32>\n", &s);
+    else {
+        const long long c = part[0].columns, w = part[0].wide, at = part[0].at;
+        xl_buf_printf(&body, "    %%cc = arith.constant dense<%lld> : tensor<%dxi32>\n", c, JOIN_BLOCK);
+        xl_buf_printf(&body, "    %%cw = arith.constant dense<%lld> : tensor<%dxi32>\n", w, JOIN_BLOCK);
+        xl_buf_printf(&body, "    %%ca = arith.constant dense<%lld> : tensor<%dxi32>\n", at, JOIN_BLOCK);
+        fill_one(&body, "    %row = arith.divsi %i, %cc : tensor<$bxi32>\n"
+                        "    %col = arith.remsi %i, %cc : tensor<$bxi32>\n"
+                        "    %rw = arith.muli %row, %cw : tensor<$bxi32>\n"
+                        "    %rc = arith.addi %rw, %col : tensor<$bxi32>\n"
+                        "    %off = arith.addi %rc, %ca : tensor<$bxi32>\n", &s);
+    }
+    fill_one(&body, join_text[1], &s);
+    const xl_type *out[] = { t, xl_type_tensor(m, XL_F32, XL_DIMS(n * programs)) };
+    xl_op *op = launch(e, JOIN, xl_buf_view(&body), n * programs, JOIN_BLOCK, in, n, out, 2, -1);
+    xl_buf_fini(&body);
+    *joined = op->out[0];
+    *squares = op->out[1];
+    return true;
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */

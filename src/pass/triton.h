@@ -21,6 +21,11 @@ void xl_triton_loss(xl_emit *e, xl_value logits, xl_value labels, xl_value weigh
  * f32. Gives the normed tensor, and leaves the sum in *x. */
 xl_value xl_triton_norm(xl_emit *e, xl_value *x, xl_value delta, xl_value gain, double eps);
 
+/* The same values as v, a concatenation along dimension 0 of parts in bf16 or f16 that are alike, copied at once, and
+ * sums of their squares, which add up to that of v. A part that is a slice is read where it is. False, and nothing was
+ * done, where v is something else. */
+bool xl_triton_join(xl_emit *e, xl_value v, xl_value *joined, xl_value *squares);
+
 /* The gradient of such a call. *mine is false, and nothing was done, for a custom call of another kind. */
 xl_error *xl_triton_grad(xl_grad_ctx *g, xl_op *op, const xl_value *ct, bool *mine) XL_MUST_USE;
 

@@ -242,6 +242,51 @@ typedef struct {
     rows_in in;
 } whole;
 
+/* Logits of more than this are made, and used up, part after part. */
+static const int64_t LOGITS_BYTES_MAX = (int64_t)2 << 30;
+enum { LOGITS_PARTS_MAX = 64 };
+
+static int64_t loss_parts(int64_t batch, int64_t time, int64_t vocab, size_t size)
+{
+    int64_t n = 1, bytes = batch * time * vocab * (int64_t)size;
+    while (n < batch && n < LOGITS_PARTS_MAX && (batch % n || bytes / n > LOGITS_BYTES_MAX))
+        n++;
+    return batch % n ? 1 : n;
+}
+
+/* The kernel is told what each row counts in the mean, and makes the gradient on the way. */
+static rows_out loss_in_parts(whole *w, const rows_in *in, xl_tensor normed)
+{
+    xl_blocks *b = &w->b;
+    xl_graph *g = b->g;
+    xl_tensor one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1), mean = XL_NO_TENSOR,
+              weight = xl_div(g, b->valid, xl_maximum(g, xl_sum(g, b->valid, NULL), one)), nll[LOGITS_PARTS_MAX],
+              logits[LOGITS_PARTS_MAX];
+    const int64_t n = loss_parts(b->batch, b->time, b->c->vocab, xl_dtype_bytes(g->compute)), rows = b->batch / n;
+    for (int64_t k = 0; k < n && !g->err; k++) {
+        xl_tensor all[3] = { normed, in->targets, weight }, part[3];
+        for (int i = 0; i < 3; i++)
+            part[i] = n == 1 ? all[i] : xl_slice(g, all[i], 0, k * rows, (k + 1) * rows);
+        xl_tensor narrow = xl_matmul(g, part[0], w->head);
+        xl_value each, weighted;
+        if (g->err)
+            break;
+        xl_triton_loss(&g->e, xl_val_of(narrow), xl_val_of(part[1]), xl_val_of(part[2]), &each, &weighted);
+        nll[k] = xl_tensor_of(each);
+        logits[k] = xl_cast_to(g, narrow, XL_F32);
+        xl_tensor sum = xl_sum(g, xl_tensor_of(weighted), NULL);
+        mean = k ? xl_add(g, mean, sum) : sum;
+    }
+    if (g->err)
+        return (rows_out){ 0 };
+    return (rows_out){ n == 1 ? nll[0] : xl_concat(g, nll, (int)n, 0),
+                       b->valid,
+                       b->balance,
+                       b->dropped,
+                       n == 1 ? logits[0] : xl_concat(g, logits, (int)n, 0),
+                       mean };
+}
+
 /* The model over some rows of the batch. */
 static rows_out forward(whole *w, const rows_in *in, int64_t batch)
 {
@@ -254,20 +299,13 @@ static rows_out forward(whole *w, const rows_in *in, int64_t batch)
     b->balance = b->dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
     xl_tensor x = xl_spread_act(g, "residual", xl_lookup(g, w->table, in->tokens));
     x = layers(b, w->unit, w->n, x, w->made, &w->did);
-    xl_tensor narrow = xl_matmul(g, xl_block_norm(b, &x, w->gain), w->head);
-    xl_tensor logits = xl_spread_act(g, "logits", xl_cast_to(g, narrow, XL_F32));
-    if (!g->triton || b->c->micro > 1 || g->err)
+    xl_tensor normed = xl_block_norm(b, &x, w->gain);
+    if (!g->triton || b->c->micro > 1 || g->err) {
+        xl_tensor logits = xl_spread_act(g, "logits", xl_cast_to(g, xl_matmul(g, normed, w->head), XL_F32));
         return (rows_out){ xl_cross_entropy(g, logits, in->targets), b->valid, b->balance, b->dropped, logits,
                            XL_NO_TENSOR };
-    /* the kernel is told what each row counts in the mean, and makes the gradient on the way */
-    xl_tensor one = xl_const_of(g, XL_F32, XL_NO_DIMS, 1),
-              weight = xl_div(g, b->valid, xl_maximum(g, xl_sum(g, b->valid, NULL), one));
-    xl_value nll, weighted;
-    if (g->err)
-        return (rows_out){ 0 };
-    xl_triton_loss(&g->e, xl_val_of(narrow), xl_val_of(in->targets), xl_val_of(weight), &nll, &weighted);
-    return (rows_out){ xl_tensor_of(nll), b->valid, b->balance, b->dropped, logits,
-                       xl_sum(g, xl_tensor_of(weighted), NULL) };
+    }
+    return loss_in_parts(w, in, normed);
 }
 
 /* Rows r, r + n, r + 2n, ... for turn r: a batch that is split over devices stays where it is. */

@@ -7,6 +7,7 @@
 
 #include "ir/verify.h"
 #include "pass/pass.h"
+#include "pass/triton.h"
 #include "train/metric.h"
 
 xl_adamw xl_adamw_default(void)
@@ -257,19 +258,29 @@ static xl_error *eval_build(xl_graph *g, const xl_str *names, uint32_t n, xl_fun
 
 /* XLA moves the optimizer's arithmetic into the concatenation that joins the gradients of a stack's rows: three kernels
  * and a copy of each moment instead of one in place. Behind a barrier the joined gradients are there first, in the type
- * they were computed in. */
-static void settle(xl_emit *e, xl_value *grad, uint32_t n)
+ * they were computed in. With kernels of our own they are joined at once, and squares[i] comes with it. */
+static void settle(xl_emit *e, bool kernels, xl_value *grad, xl_value *squares, uint32_t n)
 {
-    xl_value *in = xl_new(&e->f->m->arena, xl_value, n);
+    xl_value *in = xl_new(&e->f->m->arena, xl_value, n), joined;
     const xl_type **t = xl_new(&e->f->m->arena, const xl_type *, n);
+    uint32_t *who = xl_new(&e->f->m->arena, uint32_t, n), nbar = 0;
     for (uint32_t i = 0; i < n; i++) {
         const xl_op *from = xl_value_op(e->f, grad[i]);
-        in[i] = from && from->code == XL_OP_CONVERT ? from->in[0] : grad[i];
-        t[i] = xl_em_type(e, in[i]);
+        xl_value narrow = from && from->code == XL_OP_CONVERT ? from->in[0] : grad[i];
+        if (kernels && xl_triton_join(e, narrow, &joined, &squares[i])) {
+            grad[i] = xl_em_convert(e, joined, xl_em_type(e, grad[i])->dtype);
+            squares[i] = xl_em_sum(e, squares[i], XL_DIMS(0));
+            continue;
+        }
+        who[nbar] = i;
+        in[nbar] = narrow;
+        t[nbar++] = xl_em_type(e, narrow);
     }
-    xl_op *bar = xl_op_new(e->f, e->r, XL_OP_OPTIMIZATION_BARRIER, in, n, t, n, 0, e->loc);
-    for (uint32_t i = 0; i < n; i++)
-        grad[i] = xl_em_convert(e, bar->out[i], xl_em_type(e, grad[i])->dtype);
+    if (!nbar)
+        return;
+    xl_op *bar = xl_op_new(e->f, e->r, XL_OP_OPTIMIZATION_BARRIER, in, nbar, t, nbar, 0, e->loc);
+    for (uint32_t i = 0; i < nbar; i++)
+        grad[who[i]] = xl_em_convert(e, bar->out[i], xl_em_type(e, grad[who[i]])->dtype);
 }
 
 xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uint32_t n, const xl_step_opts *opts,
@@ -313,14 +324,17 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
 
     opt o = { .e = xl_b_at(f, NULL) };
     o.e.loc = xl_loc_name(g->m, XL_STR("adamw"), (xl_loc){ 0 });
+    xl_value *squares = xl_new(a, xl_value, n);
+    for (uint32_t i = 0; i < n; i++)
+        squares[i] = XL_NO_VALUE;
     if (g->gpu)
-        settle(&o.e, grad, n);
+        settle(&o.e, g->triton, grad, squares, n);
     for (int i = 0; i < XL_HYPER_COUNT; i++)
         o.hyper[i] = element(&o, hyper, i);
     xl_value step = element(&o, counters, 0), skipped = element(&o, counters, 1);
     xl_value t = add(&o, xl_em_convert(&o.e, step, XL_F32), num(&o, 1)), total = num(&o, 0);
     for (uint32_t i = 0; i < n; i++)
-        total = add(&o, total, square_sum(&o, grad[i]));
+        total = add(&o, total, xl_has(squares[i]) ? squares[i] : square_sum(&o, grad[i]));
     xl_value norm = xl_em_unary(&o.e, XL_OP_SQRT, total);
     const xl_type *yes_t = xl_type_scalar(g->m, XL_I1);
     xl_value fin = xl_em_binary(&o.e, XL_OP_AND, xl_em_op(&o.e, XL_OP_IS_FINITE, &norm, 1, yes_t)->out[0],
