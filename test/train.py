@@ -66,6 +66,18 @@ def examples():
                         ROOT + "/build", "-lxlane", "-o", cc + ".out"], check=True)
 
 
+def first_step():
+    """The phases up to the end of the first step are in the events and add up; a program from the cache is called so."""
+    words, seen = [f"data.train={corpus('first.txt', 20000)}", "model.pattern=A*2", *TINY, "train.steps=6"], []
+    for _ in range(2):
+        p = xlane("train", "--json", "--quiet", *words, f"cache={tmp}/first-step")
+        (e,) = events(run_of(p), "first_step")
+        assert abs(sum(e["phases"].values()) - e["seconds"]) < 1e-6 * e["seconds"] + 1e-9, e
+        assert min(e["phases"].values()) >= 0 and e["step"] == 1, e
+        seen.append(set(e["phases"]))
+    assert seen[0] - seen[1] == {"program_compiled"} and seen[1] - seen[0] == {"program_loaded"}, seen
+
+
 def one_compile():
     lines = os.path.join(tmp, "lines.txt")
     rng = np.random.default_rng(1)
@@ -373,7 +385,8 @@ def dry_run():
 
 def main():
     bad = 0
-    for name, fn in dict(examples=examples, one_compile=one_compile, depth=depth, baked_constant=baked_constant,
+    for name, fn in dict(examples=examples, first_step=first_step, one_compile=one_compile, depth=depth,
+                         baked_constant=baked_constant,
                          kill_and_resume=kill_and_resume, killed_often=killed_often,
                          checkpoints=checkpoints_are_readable, bad_input=bad_input, not_finite=not_finite, cache_and_bf16=cache_and_bf16,
                          full_disk=full_disk, sample_cached=sample_cached, dry_run=dry_run, learns=learns).items():

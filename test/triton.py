@@ -70,10 +70,11 @@ def forms():
 
 def main():
     _check.holds("same_step_as_elsewhere", forms)
-    rc, text, err = train("--print=step", "model.kernels=triton", "model.scan=false")
+    rc, text, err = train("--print=step", "--device=cuda", "model.kernels=triton", "model.scan=false",
+                          "model.vocab=640")
     got = {k: v[0] for k, v in kernels(text).items()}
     want = dict(xlane_loss=1, xlane_norm=1, xlane_norm_sum=2 * LAYERS, xlane_norm_sum_back=2 * LAYERS - 1,
-                xlane_norm_back=2)
+                xlane_norm_back=2, xlane_join=7)
     check("prints", rc and err or got != want and f"{got}, expected {want}")
     for name, (_, body, attrs) in kernels(text).items():
         check(f"filled_{name}", ("$" in body and f"a name was not filled in: {body[body.index('$'):][:40]}")
@@ -83,9 +84,28 @@ def main():
     check("loss_in_place", "output_operand_alias<output_tuple_indices = [0], operand_index = 0" not in in_place
           and in_place[-400:])
     # the gradient of the logits is what the kernel wrote: nothing of their size but the products reads or writes them
-    big = [l for l in text.splitlines() if re.search(r"tensor<2x64x512x(f32|bf16)>", l) and "dot_general" not in l
+    big = [l for l in text.splitlines() if re.search(r"tensor<2x64x640x(f32|bf16)>", l) and "dot_general" not in l
            and "gpu.triton" not in l and "transpose" not in l]
     check("one_pass_over_logits", big[:2])
+    # gradients of a stack's rows: one kernel reads them where the products left them, q, k and v side by side
+    joined = [l for l in text.splitlines() if "xlane_join" in l]
+    slices = [l for l in joined if f"tensor<{D}x{3 * D}xbf16>" in l and "arith.remsi %i, %cc" in l]
+    rows = [l for l in text.splitlines() if re.search(rf"concatenate .* tensor<{LAYERS}x\d+x\d+xbf16>$",
+                                                      l.split(" loc(")[0])]
+    check("joined_in_place", len(slices) != 3 and f"{len(slices)} of {len(joined)} read a slice"
+          or rows and rows[0][:200])
+    # logits of more than 2 GiB are made in parts, each used up before the next begins
+    rc, text, err = train("--print=step", "model.kernels=triton", "model.scan=false", "data.batch=40",
+                          "data.time=1024", "model.vocab=50304", "model.pattern=A")
+    got, calls = {k: v[0] for k, v in kernels(text).items()}, [l for l in text.splitlines() if "xlane_after" in l]
+    check("loss_in_parts", rc and err or (got.get("xlane_loss"), got.get("xlane_after")) != (2, 1) and f"{got}"
+          or f"tensor<{D}x50304xbf16>) -> tensor<20x1024x{D}xbf16>" not in calls[0] and calls[0][-300:])
+    rc, text, err = train("--print=step", "--device=cuda")
+    check("written_out_on_cuda", rc and err or "stablehlo.while" in text and "there is a loop")
+    rc, text, err = train("--print=step")
+    check("a_loop_elsewhere", rc and err or "stablehlo.while" not in text and "there is no loop")
+    rc, text, err = train("--print=step", "--device=cuda", "model.pattern=A*65")
+    check("a_loop_where_there_are_many", rc and err or "stablehlo.while" not in text and "there is no loop")
     rc, text, err = train("--print=step", "model.kernels=triton", "model.scan=true")
     got = {k: v[0] for k, v in kernels(text).items()}
     check("scan", rc and err or got.get("xlane_loss") != 1 and f"{got}")

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 static double clock_seconds(clockid_t id)
 {
@@ -14,6 +15,24 @@ static double clock_seconds(clockid_t id)
 double xl_now(void) { return clock_seconds(CLOCK_MONOTONIC); }
 double xl_now_cpu(void) { return clock_seconds(CLOCK_PROCESS_CPUTIME_ID); }
 double xl_now_wall(void) { return clock_seconds(CLOCK_REALTIME); }
+
+double xl_process_age(void)
+{
+    char text[1024] = "";
+    unsigned long long ticks = 0;
+    FILE *f = fopen("/proc/self/stat", "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f)
+        fclose(f);
+    text[n] = 0;
+    char *p = strrchr(text, ')');        /* the name may have blanks; 19 fields lie between it and the start */
+    for (int i = 0; p && i < 20; i++)
+        p = strchr(p + 1, ' ');
+    if (!p || sscanf(p, "%llu", &ticks) != 1)
+        return 0;
+    double age = clock_seconds(CLOCK_BOOTTIME) - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+    return age > 0 ? age : 0;
+}
 
 static const char *format(double wall, const char *fmt, char out[XL_TIME_ISO])
 {

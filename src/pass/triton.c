@@ -1,7 +1,7 @@
 /* How a kernel is written here: its text has the names $n (columns), $b (columns a block works on at once, a power of
  * two), $r (rows of one program), $m (all rows), $t (the narrow type), $f (1 / columns) and $e (epsilon), which are
- * filled in, and $l (where the last block of columns begins). The arguments are the operands, then the results. One program (a block of threads) does one row, or $r
- * rows one after the other. */
+ * filled in, and $l (where the last block of columns begins). The arguments are the operands, then the results. One
+ * program (a block of threads) does one row, or $r rows one after the other. */
 #include "pass/triton.h"
 
 #include <math.h>
@@ -17,7 +17,10 @@ enum {
     PARTS_MAX = 256
 };
 static const char LOSS[] = "xlane_loss", NORM[] = "xlane_norm", NORM_SUM[] = "xlane_norm_sum",
-                  NORM_BACK[] = "xlane_norm_back", NORM_SUM_BACK[] = "xlane_norm_sum_back", JOIN[] = "xlane_join";
+                  NORM_BACK[] = "xlane_norm_back", NORM_SUM_BACK[] = "xlane_norm_sum_back", JOIN[] = "xlane_join",
+                  AFTER[] = "xlane_after";
+
+#define FIRST_ROW "xlane.first_row"      /* of xl_triton_after, in the op's `extra` */
 
 #define PTR(t) "!tt.ptr<" t "> {tt.divisibility = 16 : i32}"
 #define SUM_OF(out, in, op)                                                                                            \
@@ -27,9 +30,9 @@ static const char LOSS[] = "xlane_loss", NORM[] = "xlane_norm", NORM_SUM[] = "xl
     "    tt.reduce.return %r2 : f32\n"                                                                                 \
     "  }) : (tensor<$bxf32>) -> f32\n"
 
-/* One pass finds each lane's maximum and its sum of exp(x - maximum); the sums are then joined, and a second pass writes
- * the gradient where the logits were. It begins at the row's end, which the cache still has; the cache is asked to keep
- * what the first pass read, and nothing of what the second one writes. */
+/* One pass finds each lane's maximum and its sum of exp(x - maximum); the sums are then joined, and a second pass
+ * writes the gradient where the logits were. It begins at the row's end, which the cache still has; the cache is asked
+ * to keep what the first pass read, and nothing of what the second one writes. */
 static const char *const loss_text[] = {
     "tt.func public @xlane_loss(%x: " PTR("$t") ", %label: " PTR("i32") ", %weight: " PTR("f32") ", %dx: " PTR("$t")
     ", %nll: " PTR("f32") ", %out: " PTR("f32") ") {\n"
@@ -278,6 +281,28 @@ static const char *const join_text[] = {
     "  tt.return\n"
     "}\n" };
 
+/* A copy of $n elements from element $m on. */
+static const char after_text[] =
+    "  %zero_t = arith.constant dense<0.0> : tensor<$bx$t>\n"
+    "  %end = arith.constant dense<$n> : tensor<$bxi32>\n"
+    "  %cb = arith.constant $b : i32\n"
+    "  %from = arith.constant $m : i64\n"
+    "  %id = tt.get_program_id x : i32\n"
+    "  %first = arith.muli %id, %cb : i32\n"
+    "  %firsts = tt.splat %first : i32 -> tensor<$bxi32>\n"
+    "  %range = tt.make_range {start = 0 : i32, end = $b : i32} : tensor<$bxi32>\n"
+    "  %i = arith.addi %firsts, %range : tensor<$bxi32>\n"
+    "  %in = arith.cmpi slt, %i, %end : tensor<$bxi32>\n"
+    "  %xf = tt.addptr %x, %from : !tt.ptr<$t>, i64\n"
+    "  %xs = tt.splat %xf : !tt.ptr<$t> -> tensor<$bx!tt.ptr<$t>>\n"
+    "  %os = tt.splat %out : !tt.ptr<$t> -> tensor<$bx!tt.ptr<$t>>\n"
+    "  %xp = tt.addptr %xs, %i : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
+    "  %op = tt.addptr %os, %i : tensor<$bx!tt.ptr<$t>>, tensor<$bxi32>\n"
+    "  %v = tt.load %xp, %in, %zero_t : tensor<$bx!tt.ptr<$t>>\n"
+    "  tt.store %op, %v, %in : tensor<$bx!tt.ptr<$t>>\n"
+    "  tt.return\n"
+    "}\n";
+
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 typedef struct { int64_t columns, block, rows, rows_each; xl_dtype type; double eps; } sizes;
 
@@ -508,6 +533,34 @@ bool xl_triton_join(xl_emit *e, xl_value v, xl_value *joined, xl_value *squares)
     return true;
 }
 
+xl_value xl_triton_after(xl_emit *e, xl_value x, int64_t lo, int64_t hi, const xl_value *after, uint32_t n)
+{
+    xl_module *m = e->f->m;
+    const xl_type *t = xl_em_type(e, x);
+    int64_t *dims = xl_new(&m->arena, int64_t, t->rank);
+    memcpy(dims, t->dims, t->rank * sizeof *dims);
+    dims[0] = hi - lo;
+    const xl_type *out = xl_type_tensor(m, t->dtype, (xl_dims){ dims, t->rank });
+    const int64_t count = count_of(out), row = count / (hi - lo);
+    const sizes s = { count, JOIN_BLOCK, lo * row, 1, t->dtype, 0 };
+    xl_value *in = xl_new(&m->arena, xl_value, n + 1);
+    xl_buf body = { 0 };
+    xl_buf_printf(&body, "tt.func public @%s(", AFTER);
+    fill_one(&body, "%x: " PTR("$t") ", ", &s);
+    in[0] = x;
+    for (uint32_t i = 0; i < n; i++) {
+        in[i + 1] = after[i];
+        xl_buf_printf(&body, "%%after%u: !tt.ptr<%s>, ", i, xl_dtypes[xl_em_type(e, after[i])->dtype].text);
+    }
+    fill_one(&body, "%out: " PTR("$t") ") {\n", &s);
+    fill_one(&body, after_text, &s);
+    xl_op *op = launch(e, AFTER, xl_buf_view(&body), (count + JOIN_BLOCK - 1) / JOIN_BLOCK, JOIN_BLOCK, in, n + 1, &out,
+                       1, -1);
+    xl_buf_fini(&body);
+    op->extra = xl_dict_with(m, op->extra, XL_STR(FIRST_ROW), xl_attr_i64(m, lo));
+    return op->out[0];
+}
+
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 static bool is_one(const xl_func *f, xl_value v)
 {
@@ -575,8 +628,14 @@ xl_error *xl_triton_grad(xl_grad_ctx *g, xl_op *op, const xl_value *ct, bool *mi
                   *name = config && config->kind == XL_AT_DICT ? xl_dict_get(config, XL_STR("name")) : NULL;
     bool ours = xl_str_is(xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)), XL_TRITON_CALL) && name &&
                 name->kind == XL_AT_STR;
-    *mine = ours && (xl_str_is(name->str, LOSS) || xl_str_is(name->str, NORM) || xl_str_is(name->str, NORM_SUM));
+    *mine = ours && (xl_str_is(name->str, LOSS) || xl_str_is(name->str, NORM) || xl_str_is(name->str, NORM_SUM) ||
+                     xl_str_is(name->str, AFTER));
     if (!*mine)
         return NULL;
+    if (xl_str_is(name->str, AFTER)) {
+        if (xl_has(ct[0]))
+            xl_cot_add_part(g, op->in[0], 0, xl_dict_get(op->extra, XL_STR(FIRST_ROW))->i, ct[0]);
+        return NULL;
+    }
     return xl_str_is(name->str, LOSS) ? loss_grad(g, op, ct) : norm_grad(g, op, ct, xl_str_is(name->str, NORM_SUM));
 }

@@ -26,6 +26,10 @@ xl_value xl_triton_norm(xl_emit *e, xl_value *x, xl_value delta, xl_value gain, 
  * done, where v is something else. */
 bool xl_triton_join(xl_emit *e, xl_value v, xl_value *joined, xl_value *squares);
 
+/* Rows lo to hi of x, there only once all of `after` are: XLA, which is free to compute in any order, frees what those
+ * were made of before it begins with these rows. (It removes its own barriers before it chooses the order.) */
+xl_value xl_triton_after(xl_emit *e, xl_value x, int64_t lo, int64_t hi, const xl_value *after, uint32_t n);
+
 /* The gradient of such a call. *mine is false, and nothing was done, for a custom call of another kind. */
 xl_error *xl_triton_grad(xl_grad_ctx *g, xl_op *op, const xl_value *ct, bool *mine) XL_MUST_USE;
 

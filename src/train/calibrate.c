@@ -23,7 +23,8 @@ void xl_config_signature(xl_arena *a, const xl_config *c, xl_signature *s)
                        (long long)m->ffn, (long long)m->state, (long long)m->chunk, (long long)m->experts,
                        (long long)m->top_k, m->capacity, (long long)c->data.batch, (long long)time);
     s->features =
-        xl_strf(a, "scan %s remat %s micro %lld compute %s keep %s", m->scan ? "on" : "off", m->remat ? "on" : "off",
+        xl_strf(a, "scan %s remat %s micro %lld compute %s keep %s", m->scan < 0 ? "auto" : m->scan ? "on" : "off",
+                m->remat ? "on" : "off",
                 (long long)(m->micro ? m->micro : 1), m->compute, c->keep_for_backward);
     s->parallelism = XL_STR("replicas 1 partitions 1");
 }

@@ -13,9 +13,10 @@ typedef enum {
     NUM,
     BOOL,
     FLAG,
+    FLAG_AUTO,
     INTS,
     PAIRS
-} kind; /* FLAG: an int, as the public header has it; PAIRS: any keys below it */
+} kind; /* FLAG: an int, as the public header has it, FLAG_AUTO: -1 for auto; PAIRS: any keys below it */
 typedef struct {
     const char *key;
     kind k;
@@ -46,7 +47,7 @@ static const row rows[] = {
     { "model.capacity", NUM, AT(model.capacity), 0, true },
     { "model.balance", NUM, AT(model.balance) },
     { "model.rope_base", NUM, AT(model.rope_base), 0, true },
-    { "model.scan", FLAG, AT(model.scan) },
+    { "model.scan", FLAG_AUTO, AT(model.scan) },
     { "model.remat", FLAG, AT(model.remat) },
     { "model.micro", INT, AT(model.micro) },
     { "model.compute", STR, AT(model.compute) },
@@ -90,6 +91,7 @@ static xl_config defaults(void)
     xl_config c = {
         .name = "train", .runs = "runs", .seed = 1, .model = xl_model_default(), .opt = xl_adamw_default()
     };
+    c.model.scan = -1;
     c.data.format = "auto";
     c.data.batch = 8;
     c.data.time = 128;
@@ -223,10 +225,15 @@ static xl_error *set(xl_arena *a, xl_config *c, xl_str key, xl_str v, const char
                 return XL_ERR(INVALID, "%s: \"%.*s\" is not a number", rows[i].key, XL_FMT(v));
             *(double *)(void *)at = f;
             return in_range(&rows[i], f);
-        case BOOL: case FLAG:
+        case BOOL: case FLAG: case FLAG_AUTO:
+            if (rows[i].k == FLAG_AUTO && xl_str_is(v, "auto")) {
+                *(int *)(void *)at = -1;
+                return NULL;
+            }
             if (!xl_str_is(v, "true") && !xl_str_is(v, "false"))
-                return XL_ERR(INVALID, "%s: \"%.*s\" is neither true nor false", rows[i].key, XL_FMT(v));
-            if (rows[i].k == FLAG)
+                return XL_ERR(INVALID, "%s: \"%.*s\" is %s true nor false", rows[i].key, XL_FMT(v),
+                              rows[i].k == FLAG_AUTO ? "neither auto nor" : "neither");
+            if (rows[i].k != BOOL)
                 *(int *)(void *)at = v.p[0] == 't';
             else
                 *(bool *)(void *)at = v.p[0] == 't';
@@ -383,7 +390,11 @@ void xl_config_write(const xl_config *c, xl_buf *out)
         case INT: xl_buf_printf(out, "%lld\n", (long long)*(const int64_t *)(const void *)at); break;
         case NUM: xl_buf_printf(out, "%.17g\n", *(const double *)(const void *)at); break;
         case BOOL: xl_buf_printf(out, "%s\n", *(const bool *)(const void *)at ? "true" : "false"); break;
-        case FLAG: xl_buf_printf(out, "%s\n", *(const int *)(const void *)at ? "true" : "false"); break;
+        case FLAG: case FLAG_AUTO:
+            xl_buf_printf(out, "%s\n", *(const int *)(const void *)at < 0 ? "auto"
+                                       : *(const int *)(const void *)at    ? "true"
+                                                                           : "false");
+            break;
         case INTS:
             xl_buf_puts(out, "[");
             for (int k = 0; k < c->data.nbucket; k++)

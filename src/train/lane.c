@@ -45,12 +45,16 @@ xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_job *job, xl_lane *
     XL_DO(xl_plugin_find(&a, &(xl_plugin_wish){ .named = plugin }, &l->choice));
     setenv("TF_CPP_MIN_LOG_LEVEL", "1",
            0); /* XLA's INFO lines are not ours to print; a profile, the user or -v may say otherwise */
+    double at = xl_now();
     XL_TRY(xl_plugin_load(l->choice.path, &p), "opening the device");
+    l->plugin_seconds = xl_now() - at;
     char flags[16384];
     xl_identity_flags(flags, sizeof flags);
     l->flags = xl_str_c(&a, xl_str_of(flags));
     l->deterministic = true;
+    at = xl_now();
     XL_TRY(start(p, whole, job, &l->client), "starting %s", l->choice.path);
+    l->client_seconds = xl_now() - at;
     l->job = job;
     l->dev = xl_client_local(l->client, 0);
     if (!l->dev) {

@@ -26,6 +26,7 @@ struct xl_lane {
     bool steady;               /* after the warm-up window */
     uint64_t ncompile, nloaded;
     double compile_seconds;
+    double plugin_seconds, client_seconds; /* to load the plugin's library, and to start its client */
     /* What was compiled so far under which name, for the reasons in the events. The graphs must outlive the lane's
      * compiles. */
     struct { xl_str module; xl_digest program; xl_graph *g; xl_func *f; } *seen;

@@ -94,7 +94,60 @@ typedef struct {
     float lr, norm;
     char started_at[XL_TIME_ISO];
     xl_str identity;                     /* of the data */
+    struct { const char *what; double seconds; } phase[16]; /* up to the end of the first step, one after the other */
+    int nphase;                          /* -1: told */
+    double phase_at;
 } loop;
+
+/* The time since the last phase was this one's, but for the part of it that is told apart. */
+static void phase_done(loop *l, const char *what, double apart)
+{
+    double now = xl_now();
+    if (l->nphase < 0 || l->nphase == (int)(sizeof l->phase / sizeof *l->phase))
+        return;
+    l->phase[l->nphase].what = what;
+    l->phase[l->nphase++].seconds = now - l->phase_at - apart;
+    l->phase_at = now;
+}
+
+static double phase_apart(loop *l, const char *what, double seconds)
+{
+    if (l->nphase < 0 || l->nphase == (int)(sizeof l->phase / sizeof *l->phase))
+        return 0;
+    l->phase[l->nphase].what = what;
+    l->phase[l->nphase++].seconds = seconds;
+    return seconds;
+}
+
+/* Where the time to the end of the first step went: what took a twentieth of a second or more to the people, all of it
+ * into the events. */
+static void tell_phases(loop *l)
+{
+    xl_buf b = { 0 };
+    double total = 0, small = 0;
+    xl_event e;
+    for (int i = 0; i < l->nphase; i++)
+        total += l->phase[i].seconds;
+    xl_event_begin(l->run, &e, "first_step");
+    xl_json_put_int(&e.j, "step", l->step);
+    xl_json_put_num(&e.j, "seconds", total);
+    xl_json_key(&e.j, "phases");
+    xl_json_map(&e.j);
+    for (int i = 0; i < l->nphase; i++) {
+        xl_json_put_num(&e.j, l->phase[i].what, l->phase[i].seconds);
+        if (l->phase[i].seconds >= 0.05)
+            xl_buf_printf(&b, "%s %.2f, ", l->phase[i].what, l->phase[i].seconds);
+        else
+            small += l->phase[i].seconds;
+    }
+    xl_json_end(&e.j);
+    xl_event_end(l->run, &e);
+    if (!l->quiet && b.n)
+        fprintf(l->say, "%sfirst step after %.2f s: %.*sthe rest %.2f\n", l->tty ? "\r\033[K" : "", total,
+                XL_FMT(xl_buf_view(&b)), small);
+    xl_buf_fini(&b);
+    l->nphase = -1;
+}
 
 static void note_text(loop *l, const char *event, const char *key, const char *text)
 {
@@ -691,13 +744,16 @@ static xl_error *one_step(loop *l)
     const xl_prepared *p;
     xl_array *in[4] = { 0 }, *m = NULL;
     XL_DO(xl_data_next(l->data, &b));
+    phase_done(l, "batch", 0);
     l->s.lane->step = l->step;
     l->s.lane->steady = l->step >= l->c->warmup_steps;
     if (l->c->bake_lr) {
         l->s.t->how.bake_lr = true;
         l->s.t->how.baked = rate_now(&l->c->opt, l->step + 1);
     }
+    uint64_t compiled = l->s.lane->ncompile;
     XL_DO(xl_trainer_prepare(l->s.t, l->s.g[b->bucket], XL_STEP_TRAIN, &p));
+    phase_done(l, compiled < l->s.lane->ncompile ? "program_compiled" : "program_loaded", 0);
     XL_DO(put_batch(l->s.lane, p->g, b, in));
     XL_DO(xl_trainer_update(l->s.t, p, in, &m));
     XL_DO(draw(l, p, in, m));
@@ -789,8 +845,12 @@ static xl_error *open_run(loop *l, const xl_loop_opts *opts, char **folder, xl_l
         xl_data_close(valid);
     }
     int n = xl_data_buckets(l->data, &times);
+    phase_done(l, "data", 0);
     XL_DO(xl_setup_device(c, &l->s));
+    double apart = phase_apart(l, "plugin", l->s.lane->plugin_seconds);
+    phase_done(l, "cache", apart + phase_apart(l, "client", l->s.lane->client_seconds));
     XL_DO(xl_setup_graphs(c, times, n, c->data.batch, &l->s));
+    phase_done(l, "graph", phase_apart(l, "kernel_trials", l->s.trial_seconds));
     if (!*folder)
         XL_DO(xl_run_make(a, c->runs, c->name, folder));
     char *dir = out->dir = *folder;
@@ -815,8 +875,10 @@ static xl_error *open_run(loop *l, const xl_loop_opts *opts, char **folder, xl_l
         check_data(l, dir);
     if (l->leads)
         XL_DO(write_run_json(l, dir, NULL, 0));
+    phase_done(l, "folder", 0);
     XL_DO(xl_trainer_new(l->s.lane, l->s.g[0], &c->opt, (uint64_t)c->seed, &l->s.t));
     l->s.t->how.keep = xl_config_keep(c);
+    phase_done(l, "initial_values", 0);
 out:
     return err;
 }
@@ -1021,6 +1083,8 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
                .leads = !xl_job_me(opts->job),
                .last_loss = NAN,
                .eval_loss = NAN };
+    l.phase_at = xl_now() - xl_process_age();
+    phase_done(&l, "process", 0);
     struct sigaction was[HEEDED];
     char *dir = opts->dir ? xl_str_c(a, xl_str_of(opts->dir)) : NULL;
     bool heard = false, tried = false;
@@ -1037,6 +1101,7 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     }
     XL_DO(open_run(&l, opts, &dir, out));
     XL_DO(restore(&l, opts, dir));
+    phase_done(&l, opts->dir ? "checkpoint" : "files", 0);
     out->from = l.step;
     announce(&l, dir);
     listen(was);
@@ -1048,6 +1113,11 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
 
     while (l.step < c->steps && (l.stop ? xl_stop_begin(l.stop, l.step + 1) : !asked)) {
         XL_DO(one_step(&l));
+        if (l.nphase >= 0) {
+            XL_DO(settle(&l));
+            phase_done(&l, "step", 0);
+            tell_phases(&l);
+        }
         bool log = l.step % c->log_every == 0 || l.step == c->steps,
              ev = c->eval_every && (l.step % c->eval_every == 0 || l.step == c->steps);
         XL_DO(harvest(&l, false));

@@ -77,6 +77,7 @@ typedef struct {
     const char *attention;               /* which was chosen and why, or "" where there was no choice */
     const char *kernels;                 /* the same for norms and loss */
     xl_graph *trial, *kernel_trial;      /* of those choices */
+    double trial_seconds;                /* that they took */
     xl_trainer *t;
 } xl_setup;
 /* With a device (the other one first) the graphs may use what it offers; without, they are what every device can do. */

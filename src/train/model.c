@@ -254,7 +254,9 @@ static int64_t loss_parts(int64_t batch, int64_t time, int64_t vocab, size_t siz
     return batch % n ? 1 : n;
 }
 
-/* The kernel is told what each row counts in the mean, and makes the gradient on the way. */
+/* The kernel is told what each row counts in the mean, and makes the gradient on the way. Of several parts one is over,
+ * with the two products of its gradient, before the next one begins: they are written here as the backward pass writes
+ * them, and XLA makes one of equal ones. */
 static rows_out loss_in_parts(whole *w, const rows_in *in, xl_tensor normed)
 {
     xl_blocks *b = &w->b;
@@ -263,15 +265,22 @@ static rows_out loss_in_parts(whole *w, const rows_in *in, xl_tensor normed)
               weight = xl_div(g, b->valid, xl_maximum(g, xl_sum(g, b->valid, NULL), one)), nll[LOGITS_PARTS_MAX],
               logits[LOGITS_PARTS_MAX];
     const int64_t n = loss_parts(b->batch, b->time, b->c->vocab, xl_dtype_bytes(g->compute)), rows = b->batch / n;
+    xl_value before[2];
     for (int64_t k = 0; k < n && !g->err; k++) {
         xl_tensor all[3] = { normed, in->targets, weight }, part[3];
         for (int i = 0; i < 3; i++)
             part[i] = n == 1 ? all[i] : xl_slice(g, all[i], 0, k * rows, (k + 1) * rows);
+        if (k && !g->err)
+            part[0] = xl_tensor_of(xl_triton_after(&g->e, xl_val_of(normed), k * rows, (k + 1) * rows, before, 2));
         xl_tensor narrow = xl_matmul(g, part[0], w->head);
         xl_value each, weighted;
         if (g->err)
             break;
         xl_triton_loss(&g->e, xl_val_of(narrow), xl_val_of(part[1]), xl_val_of(part[2]), &each, &weighted);
+        xl_value d = xl_value_op(g->f, each)->out[0];
+        before[0] = xl_em_dot(&g->e, d, xl_val_of(w->head), XL_NO_DIMS, XL_NO_DIMS, XL_DIMS(2), XL_DIMS(1), g->compute);
+        before[1] = xl_em_dot(&g->e, xl_val_of(part[0]), d, XL_NO_DIMS, XL_NO_DIMS, XL_DIMS(0, 1), XL_DIMS(0, 1),
+                              g->compute);
         nll[k] = xl_tensor_of(each);
         logits[k] = xl_cast_to(g, narrow, XL_F32);
         xl_tensor sum = xl_sum(g, xl_tensor_of(weighted), NULL);

@@ -91,6 +91,10 @@ static xl_error *train(xl_arena *a, const xl_rung *r, const xl_config *c, const 
     int from = 0;
     char *ckpt = xl_path_join(a, state, xl_strf(a, "%s.safetensors", r->name).p);
     at(XL_LAYER_HOST);
+    xl_config own = *c;
+    if (r->kind == XL_RUNG_SCAN && own.model.scan < 0)
+        own.model.scan = true;
+    c = &own;
     XL_DO(xl_setup_graphs(c, &time, 1, 2, &s));
     if (r->kind == XL_RUNG_SCAN && s.why && *s.why) {
         err = XL_ERR(PRECONDITION, "the layers are not scanned: %s", s.why);
