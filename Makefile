@@ -179,7 +179,7 @@ build-fuzz: $(fuzzers)
 .PRECIOUS: $(B)/obj/%.o
 # Plugins with something wrong, for the tests of the probe and of pjrt/; one needs a library that is gone by then.
 plugins := $(patsubst test/plugins/%.c,$(B)/test/plugins/%.so,$(filter-out %/gone.c,$(wildcard test/plugins/*.c)))
-$(B)/test/plugins/%.so: test/plugins/%.c test/plugins/fake.h test/plugins/wrap.h src/pjrt/abi.h
+$(B)/test/plugins/%.so: test/plugins/%.c test/plugins/fake.h test/plugins/wrap.h src/pjrt/abi.h src/pjrt/profiler.h
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) -shared -fno-sanitize=all $< -o $@
 $(B)/test/plugins/dependency.so: test/plugins/dependency.c test/plugins/gone.c

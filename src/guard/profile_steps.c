@@ -11,58 +11,15 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "guard/guard.h"
+#include "pjrt/profiler.h"
 
-/* ---- the plugin's profiler -----------------------------------------------------------------------------------------
- * As the extension's header lays it out; `priv` comes first in what concerns errors. */
-typedef struct {
-    size_t struct_size;
-    void *priv, *error;
-    const char *message;
-    size_t message_size;
-} said_args;
-typedef struct {
-    size_t struct_size;
-    void *priv, *error;
-} free_args;
-typedef struct {
-    size_t struct_size;
-    const char *options;
-    size_t options_size;
-    void *profiler;
-} create_args;
-typedef struct {
-    size_t struct_size;
-    void *profiler;
-} plain_args;
-typedef struct {
-    size_t struct_size;
-    void *profiler;
-    uint8_t *buffer;
-    size_t size;
-} collect_args;
-typedef struct {
-    size_t struct_size;
-    void *priv;
-    void (*error_destroy)(free_args *);
-    void (*error_message)(said_args *);
-    void *(*error_get_code)(void *);
-    void *(*create)(create_args *);
-    void *(*destroy)(plain_args *);
-    void *(*start)(plain_args *);
-    void *(*stop)(plain_args *);
-    void *(*collect_data)(collect_args *);
-} profiler_api;
-typedef struct {
-    PJRT_Extension_Base base;
-    const profiler_api *api;
-} profiler_extension;
-
-static const profiler_api *profiler_of(const PJRT_Api *real)
+/* ---- the plugin's profiler -------------------------------------------------------------------------------------- */
+static const PJRT_Profiler_Api *profiler_of(const PJRT_Api *real)
 {
     const PJRT_Extension_Base *e = real->extension_start;
     for (int n = 0; e && n < 1000; n++, e = e->next)
-        if (e->type == PJRT_Extension_Type_Profiler && e->struct_size >= sizeof(profiler_extension)) {
-            const profiler_api *api = ((const profiler_extension *)e)->api;
+        if (e->type == PJRT_Extension_Type_Profiler && e->struct_size >= sizeof(PJRT_Profiler_Layer)) {
+            const PJRT_Profiler_Api *api = ((const PJRT_Profiler_Layer *)e)->api;
             return api && api->struct_size >= sizeof *api ? api : NULL;
         }
     return NULL;
@@ -85,7 +42,7 @@ static struct {
     _Atomic uint32_t n, waiting; /* slices; those whose device has not answered */
     slice *slice;
     guard_plugin *plugin;
-    const profiler_api *api;
+    const PJRT_Profiler_Api *api;
     void *profiler;
     char request[64];  /* the newest that was seen */
     char trouble[512]; /* what the plugin's profiler said */
@@ -95,11 +52,12 @@ static bool failed(const char *what, void *err)
 {
     if (!err)
         return false;
-    said_args m = { .struct_size = sizeof m, .priv = P.api->priv, .error = err };
+    PJRT_Profiler_Error_Args m = { .struct_size = sizeof m, .priv = P.api->priv, .error = err };
     P.api->error_message(&m);
     snprintf(P.trouble, sizeof P.trouble, "%s: %.*s", what, (int)(m.message ? m.message_size : 0),
              m.message ? m.message : "");
-    P.api->error_destroy(&(free_args){ .struct_size = sizeof(free_args), .priv = P.api->priv, .error = err });
+    m.struct_size = PJRT_PROFILER_DESTROY_SIZE;
+    P.api->error_destroy(&m);
     return true;
 }
 
@@ -111,10 +69,10 @@ static void profiler_start(guard_plugin *p)
     P.trouble[0] = 0;
     if (!P.api)
         return;
-    create_args c = { .struct_size = sizeof c, .options = options, .options_size = sizeof options };
+    PJRT_Profiler_Create_Args c = { .struct_size = sizeof c, .options = options, .options_size = sizeof options };
     if (failed("create", P.api->create(&c)))
         return;
-    plain_args s = { .struct_size = sizeof s, .profiler = c.profiler };
+    PJRT_Profiler_Plain_Args s = { .struct_size = sizeof s, .profiler = c.profiler };
     if (failed("start", P.api->start(&s)))
         P.api->destroy(&s);
     else
@@ -128,8 +86,8 @@ static uint8_t *profiler_stop(size_t *n)
     *n = 0;
     if (!P.profiler)
         return NULL;
-    plain_args s = { .struct_size = sizeof s, .profiler = P.profiler };
-    collect_args c = { .struct_size = sizeof c, .profiler = P.profiler };
+    PJRT_Profiler_Plain_Args s = { .struct_size = sizeof s, .profiler = P.profiler };
+    PJRT_Profiler_Collect_Args c = { .struct_size = sizeof c, .profiler = P.profiler };
     if (!failed("stop", P.api->stop(&s)) && !failed("collect", P.api->collect_data(&c)) && c.size &&
         (bytes = malloc(c.size))) {
         c.buffer = bytes;

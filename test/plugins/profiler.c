@@ -3,30 +3,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "pjrt/profiler.h"
 #include "wrap.h"
-
-typedef struct {
-    size_t struct_size;
-    void *priv, *error;
-    const char *message;
-    size_t message_size;
-} error_args; /* destroy reads the first three fields */
-typedef struct {
-    size_t struct_size;
-    const char *options;
-    size_t options_size;
-    void *profiler;
-} create_args;
-typedef struct {
-    size_t struct_size;
-    void *profiler;
-} plain_args;
-typedef struct {
-    size_t struct_size;
-    void *profiler;
-    uint8_t *buffer;
-    size_t buffer_size_in_bytes;
-} collect_args;
 
 enum { EVENTS = 1000 };
 static int on, n, freed;
@@ -49,8 +27,8 @@ static void *fails(const char *call)
     return word;
 }
 
-static void error_destroy(error_args *a) { freed += a->error != NULL; }
-static void error_message(error_args *a)
+static void error_destroy(PJRT_Profiler_Error_Args *a) { freed += a->error != NULL; }
+static void error_message(PJRT_Profiler_Error_Args *a)
 {
     a->message = a->error;
     a->message_size = strlen(a->error);
@@ -60,17 +38,17 @@ static void *error_get_code(void *a)
     (void)a;
     return NULL;
 }
-static void *create(create_args *a)
+static void *create(PJRT_Profiler_Create_Args *a)
 {
     a->profiler = &n;
     return a->options_size ? fails("create") : "no options";
 }
-static void *destroy(plain_args *a)
+static void *destroy(PJRT_Profiler_Plain_Args *a)
 {
     (void)a;
     return NULL;
 }
-static void *start(plain_args *a)
+static void *start(PJRT_Profiler_Plain_Args *a)
 {
     (void)a;
     on = 1;
@@ -78,7 +56,7 @@ static void *start(plain_args *a)
     began = now_ns();
     return fails("start");
 }
-static void *stop(plain_args *a)
+static void *stop(PJRT_Profiler_Plain_Args *a)
 {
     (void)a;
     on = 0;
@@ -109,7 +87,7 @@ static void blob(bytes *b, int field, const void *p, size_t size)
     b->n += size;
 }
 
-static void *collect_data(collect_args *a)
+static void *collect_data(PJRT_Profiler_Collect_Args *a)
 {
     static bytes space, plane, line, meta, entry, event;
     if (!a->buffer) {
@@ -133,7 +111,7 @@ static void *collect_data(collect_args *a)
         blob(&plane, 3, line.p, line.n);
         blob(&plane, 4, entry.p, entry.n);
         blob(&space, 1, plane.p, plane.n);
-        a->buffer_size_in_bytes = space.n;
+        a->size = space.n;
         return fails("collect");
     }
     memcpy(a->buffer, space.p, space.n);
@@ -151,25 +129,12 @@ static PJRT_Error *execute(PJRT_LoadedExecutable_Execute_Args *a)
     return err;
 }
 
-static const struct {
-    size_t struct_size;
-    void *priv;
-    void (*error_destroy)(error_args *);
-    void (*error_message)(error_args *);
-    void *(*error_get_code)(void *);
-    void *(*create)(create_args *);
-    void *(*destroy)(plain_args *);
-    void *(*start)(plain_args *);
-    void *(*stop)(plain_args *);
-    void *(*collect_data)(collect_args *);
-} api = { sizeof api, NULL, error_destroy, error_message, error_get_code, create, destroy, start, stop, collect_data };
+static const PJRT_Profiler_Api api = { sizeof api, NULL,    error_destroy, error_message, error_get_code,
+                                       create,     destroy, start,         stop,          collect_data };
 
 static void change(PJRT_Api *mine)
 {
-    static struct {
-        PJRT_Extension_Base base;
-        const void *api;
-    } extension;
+    static PJRT_Profiler_Layer extension;
     extension.base.struct_size = sizeof extension;
     extension.base.type = PJRT_Extension_Type_Profiler;
     extension.base.next = mine->extension_start;
