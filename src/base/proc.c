@@ -46,7 +46,7 @@ static void child(const job *j, pid_t parent, int out, int err, int failed)
     if (null < 0 || dup2(null, 0) < 0 || (!j->show && dup2(err, 2) < 0) ||
         dup2(j->show ? 2 : j->fn ? err : out, 1) < 0)
         _exit(127);
-    if (j->fn) {
+    if (!j->argv) {
         struct rlimit none_kept = { 0, 0 };
         setrlimit(RLIMIT_CORE,
                   &none_kept); /* that it may die is expected; a core of our size each time is not wanted */
@@ -156,7 +156,7 @@ static xl_error *run(xl_arena *a, const job *j, int timeout_ms, xl_proc_result *
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     res->seconds = xl_now() - start;
-    if (!j->fn && read(failed[0], &why, sizeof why) == (ssize_t)sizeof why) {
+    if (j->argv && read(failed[0], &why, sizeof why) == (ssize_t)sizeof why) {
         err = xl_error_new(why == ENOENT ? XL_CODE_NOT_FOUND : XL_CODE_PERMISSION, "starting %s: %s", j->argv[0],
                            strerror(why));
         goto out;

@@ -44,7 +44,7 @@ static xl_error *fixed(xl_proto *r, size_t n, uint64_t *out)
 xl_error *xl_proto_next(xl_proto *r, xl_proto_field *f, bool *more)
 {
     xl_error *err = NULL;
-    uint64_t tag, size;
+    uint64_t tag = 0, size = 0;
     *more = false;
     *f = (xl_proto_field){ .at = (size_t)(r->p - r->start) };
     if (r->p == r->end)

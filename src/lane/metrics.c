@@ -145,7 +145,11 @@ static uint32_t bucket_of(uint64_t ns)
     return b < XL_HIST ? b : XL_HIST - 1;
 }
 /* The middle of a bucket. */
-static double bucket_seconds(int b) { return 1e-9 * 128 * exp2(b / 8) * (1 + (b % 8 + 0.5) / 8); }
+static double bucket_seconds(int b)
+{
+    int octave = b / 8;
+    return 1e-9 * 128 * exp2(octave) * (1 + (b % 8 + 0.5) / 8);
+}
 
 static void add(xl_meter *t, uint64_t value, int bucket)
 {

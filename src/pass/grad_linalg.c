@@ -128,9 +128,10 @@ RULE(fft)
         xl_value half = sized(g, transform(g, c, length, XL_FFT_TYPE_IFFT), n / 2 + 1),
                  at = xl_em_iota(&g->e, xl_type_with_dtype(m, t, XL_I32), t->rank - 1);
         xl_value one = xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, at, xl_em_like(&g->e, at, 0));
+        int64_t middle = n / 2;
         if (n % 2 == 0)
             one = bin(g, XL_OP_OR, one,
-                      xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, at, xl_em_like(&g->e, at, (double)(n / 2))));
+                      xl_em_compare(&g->e, XL_COMPARISON_DIRECTION_EQ, at, xl_em_like(&g->e, at, (double)middle)));
         xl_cot_add(g, x, xl_em_select(&g->e, one, half, bin(g, XL_OP_ADD, half, half)));
         return NULL;
     }

@@ -188,8 +188,9 @@ static xl_error *mesh(const xl_config *c, void (*at)(xl_layer), xl_rung_result *
     for (size_t i = 0; i < n; i++) {
         float v = 0;
         XL_TRY(xl_buffer_to_host(res[i], &v, sizeof v, NULL), "device %zu", i);
-        if (v != (float)(n * (n + 1) / 2)) {
-            err = XL_ERR(INTERNAL, "the all-reduce gave %g on device %zu, not %zu", (double)v, i, n * (n + 1) / 2);
+        size_t sum = n * (n + 1) / 2;
+        if (v != (float)sum) {
+            err = XL_ERR(INTERNAL, "the all-reduce gave %g on device %zu, not %zu", (double)v, i, sum);
             goto out;
         }
     }

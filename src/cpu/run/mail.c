@@ -680,7 +680,7 @@ void xl_mail_entered(xl_mail *m, const char *program, const uint32_t *process, c
             p->late_warned = true;
             snprintf(text, sizeof text,
                      "%s is late to enter %s: the last in %u of %u executions, %.0f ms behind the others", p->shown,
-                     program, p->last_of, WINDOW + 1, mean * 1000);
+                     program, p->last_of, (unsigned)WINDOW + 1, mean * 1000);
         }
     }
     if (m->window > WINDOW) {
