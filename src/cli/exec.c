@@ -150,6 +150,44 @@ out:
     return err;
 }
 
+typedef struct {
+    const xl_func *f;
+    const char **value;                                    /* per argument: what --in gave, or NULL */
+    xl_buffer **in, **out;
+    uint32_t nin;
+    size_t nout;
+    double best;                                           /* seconds */
+} turns;
+
+static xl_error *run_turn(const xl_cli *cli, xl_program *prog, const xl_device *d, turns *t)
+{
+    xl_error *err = NULL;
+    uint64_t state = (uint64_t)opt.seed; /* donated arguments are gone: each turn has its own, all alike */
+    for (uint32_t i = 0; i < t->nin; i++) {
+        xl_buffer_free(t->in[i]);
+        t->in[i] = NULL;
+        XL_DO(input(cli, d, xl_value_type(t->f, t->f->body->arg[i]), i, t->value[i], &state, &t->in[i]));
+    }
+    for (size_t i = 0; i < t->nout; i++) {
+        xl_buffer_free(t->out[i]);
+        t->out[i] = NULL;
+    }
+    xl_fence *done = NULL;
+    double start = xl_now();
+    XL_DO(xl_program_execute(prog, &(xl_exec){ .ndevice = 1,
+                                               .narg = t->nin,
+                                               .arg = (xl_buffer *const *const *)&t->in,
+                                               .out = &t->out,
+                                               .done = &done }));
+    if (done)
+        err = xl_fence_await(done);
+    xl_fence_free(done);
+    double took = xl_now() - start;
+    t->best = t->best < 0 || took < t->best ? took : t->best;
+out:
+    return err;
+}
+
 static xl_error *exec(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -161,19 +199,17 @@ static xl_error *exec(const xl_cli *cli, int argc, char **argv)
     xl_module *m = NULL;
     xl_launch l = { 0 };
     xl_buf options = { 0 }, b = { 0 };
-    xl_buffer **in = NULL, **out = NULL;
-    uint32_t nin = 0;
-    size_t nout = 0;
+    turns t = { .best = -1 };
     XL_DO(xl_launch_find(cli, argv[0], argc - 1, argv + 1, NULL, &l));
     XL_DO(xl_cli_parse(l.name, l.code, &m));
-    const xl_func *f = xl_module_entry(m);
-    if (!f || !f->body) {
+    t.f = xl_module_entry(m);
+    if (!t.f || !t.f->body) {
         err = XL_ERR(INVALID, "%s has no entry function (a public @main)", l.name);
         goto out;
     }
-    nin = f->body->narg;
-    const char **value = xl_new(a, const char *, nin + 1);
-    XL_DO(given(cli, nin, value));
+    t.nin = t.f->body->narg;
+    t.value = xl_new(a, const char *, t.nin + 1);
+    XL_DO(given(cli, t.nin, t.value));
     if (opt.times < 1) {
         err = xl_cli_misuse(cli, "--times needs a number above 0");
         goto out;
@@ -193,60 +229,37 @@ static xl_error *exec(const xl_cli *cli, int argc, char **argv)
     xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1 });
     double start = xl_now();
     XL_TRY(xl_program_compile(c, l.code, l.format, xl_buf_view(&options), &prog), "compiling %s", l.name);
-    double compile = xl_now() - start, best = -1;
-    XL_DO(xl_executable_noutputs(xl_program_executable(prog), &nout));
-    in = xl_new(a, xl_buffer *, nin + 1);
-    out = xl_new(a, xl_buffer *, nout + 1);
-    for (int64_t turn = 0; turn < opt.times; turn++) {
-        uint64_t state = (uint64_t)opt.seed; /* donated arguments are gone: each turn has its own, all alike */
-        for (uint32_t i = 0; i < nin; i++) {
-            xl_buffer_free(in[i]);
-            in[i] = NULL;
-            XL_DO(input(cli, d, xl_value_type(f, f->body->arg[i]), i, value[i], &state, &in[i]));
-        }
-        for (size_t i = 0; i < nout; i++) {
-            xl_buffer_free(out[i]);
-            out[i] = NULL;
-        }
-        xl_fence *done = NULL;
-        start = xl_now();
-        XL_TRY(xl_program_execute(
-                   prog,
-                   &(xl_exec){
-                       .ndevice = 1, .narg = nin, .arg = (xl_buffer *const *const *)&in, .out = &out, .done = &done }),
-               "running %s", l.name);
-        if (done)
-            err = xl_fence_await(done);
-        xl_fence_free(done);
-        XL_TRY(err, "running %s", l.name);
-        double took = xl_now() - start;
-        best = best < 0 || took < best ? took : best;
-    }
+    double compile = xl_now() - start;
+    XL_DO(xl_executable_noutputs(xl_program_executable(prog), &t.nout));
+    t.in = xl_new(a, xl_buffer *, t.nin + 1);
+    t.out = xl_new(a, xl_buffer *, t.nout + 1);
+    for (int64_t turn = 0; turn < opt.times; turn++)
+        XL_TRY(run_turn(cli, prog, d, &t), "running %s", l.name);
     xl_json j = { .out = &b, .pretty = true };
     if (cli->json) {
         xl_json_map(&j);
         xl_json_put_text(&j, "plugin", choice.path);
         xl_json_put_str(&j, "device", d->text);
         xl_json_put_num(&j, "compile_seconds", compile);
-        xl_json_put_num(&j, "run_seconds", best);
+        xl_json_put_num(&j, "run_seconds", t.best);
         xl_json_key(&j, "outputs");
         xl_json_list(&j);
     }
-    for (size_t i = 0; i < nout; i++)
-        XL_DO(output(cli, cli->json ? &j : NULL, &b, (uint32_t)i, out[i]));
+    for (size_t i = 0; i < t.nout; i++)
+        XL_DO(output(cli, cli->json ? &j : NULL, &b, (uint32_t)i, t.out[i]));
     if (cli->json) {
         xl_json_end(&j);
         xl_json_end(&j);
     } else {
         fprintf(stderr, "xlane: %s on %.*s (%s): compiled in %.3f s, ran in %.6f s\n", l.name, XL_FMT(d->text),
-                choice.why, compile, best);
+                choice.why, compile, t.best);
     }
     err = xl_cli_put(&b);
 out:
-    for (uint32_t i = 0; in && i < nin; i++)
-        xl_buffer_free(in[i]);
-    for (size_t i = 0; out && i < nout; i++)
-        xl_buffer_free(out[i]);
+    for (uint32_t i = 0; t.in && i < t.nin; i++)
+        xl_buffer_free(t.in[i]);
+    for (size_t i = 0; t.out && i < t.nout; i++)
+        xl_buffer_free(t.out[i]);
     xl_program_free(prog);
     xl_client_close(c);
     xl_module_free(m);

@@ -407,6 +407,42 @@ static void leave_receipt(const xl_cli *cli, const climb *c, size_t n, const xl_
     xl_error_free(no);
 }
 
+/* What the rungs share. */
+typedef struct { const xl_cli *cli; xl_probe probe; xl_plugin_choice choice; char exe[4096], *state; } climber;
+
+static xl_error *climb_rung(climber *w, climb *k)
+{
+    xl_error *err = NULL;
+    xl_arena *a = w->cli->arena;
+    const xl_probe *p = &w->probe;
+    double began = xl_now();
+    if (k->r->kind == XL_RUNG_PROBE) {
+        XL_DO(xl_probe_run(a, &(xl_probe_opts){ .plugin = opt.plugin }, &w->probe));
+        if (p->class != XL_PROBE_HEALTHY)
+            fail(k, layer_of_probe(p->class),
+                 xl_strf(a, "%s: %.*s; %.*s", xl_probe_word(p->class), XL_FMT(p->reason), XL_FMT(p->next)));
+        if (!opt.plugin && p->plugin.n)
+            opt.plugin = xl_str_c(a, p->plugin); /* the rungs climb on what was probed, whatever else may be found */
+    } else if (k->r->kind == XL_RUNG_MESH && (opt.topology || p->ndevice < 2)) {
+        k->verdict = SKIPPED;
+        k->why = opt.topology ? XL_STR("rehearsals of one program tell nothing of it") : XL_STR("one device only");
+    } else if (opt.topology) {
+        XL_DO(rehearse(w->cli, w->choice.path, k));
+    } else {
+        XL_DO(phase(a, w->exe, k->r, w->state, "cold", &k->cold));
+        k->ran_cold = true;
+        judge(a, k);
+        if (k->verdict == PASSED) {
+            XL_DO(phase(a, w->exe, k->r, w->state, "restored", &k->warm));
+            k->ran_warm = true;
+            judge(a, k);
+        }
+    }
+    k->seconds = xl_now() - began;
+out:
+    return err;
+}
+
 static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
 {
     (void)argc;
@@ -415,19 +451,17 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
         return one_rung(cli);
     xl_error *err = NULL;
     xl_arena *a = cli->arena;
-    xl_probe probe = { 0 };
-    xl_plugin_choice choice = { 0 };
+    climber w = { .cli = cli };
     xl_run *run = NULL;
     xl_buf b = { 0 };
     size_t n, done = 0;
     const xl_rung *all = xl_rungs(&n);
     climb *c = xl_new(a, climb, n);
-    char *dir = NULL, *state;
-    char exe[4096];
+    char *dir = NULL;
     double start = xl_now();
     bool stop = false;
-    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    exe[len > 0 ? len : 0] = 0;
+    ssize_t len = readlink("/proc/self/exe", w.exe, sizeof w.exe - 1);
+    w.exe[len > 0 ? len : 0] = 0;
     if (opt.only && !xl_rung_find(opt.only)) {
         err = xl_cli_misuse(
             cli, "there is no rung '%s'; there are probe, dense, A, M, R, E, AM, AR, ME, ER, AMER, scan, resume, mesh",
@@ -439,51 +473,26 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
                              &(xl_plugin_wish){ .named = opt.plugin                          ? opt.plugin
                                                          : strncmp(opt.topology, "xlane", 5) ? "tpu"
                                                                                              : "cpu" },
-                             &choice));
+                             &w.choice));
     XL_DO(xl_run_make(a, opt.runs, opt.topology ? "ladder-rehearsed" : "ladder", &dir));
     XL_DO(xl_run_open(dir, &run));
     char *whole = realpath(dir, NULL);
-    state = xl_path_join(a, whole ? whole : dir, "state");
+    w.state = xl_path_join(a, whole ? whole : dir, "state");
     free(whole);
-    XL_DO(xl_dir_make(state));
-    chmod(state, 0700);
+    XL_DO(xl_dir_make(w.state));
+    chmod(w.state, 0700);
     fprintf(cli->json ? stderr : stdout, opt.topology ? "%-8s %-10s %31s %11s  %s\n" : "%-8s %-10s %17s %17s %8s  %s\n",
             "rung", "verdict", opt.topology ? "needs" : "cold comp    exec",
             opt.topology ? "compile" : "restored c   exec", opt.topology ? "what it adds" : "time",
             opt.topology ? "" : "what it adds");
     for (size_t i = 0; i < n && !stop; i++) {
         climb *k = &c[done];
-        double began = xl_now();
         k->r = &all[i];
         if (opt.only && strcmp(all[i].name, opt.only) && all[i].kind != XL_RUNG_PROBE)
             continue;
-        if (all[i].kind == XL_RUNG_PROBE) {
-            if (opt.topology)
-                continue;                   /* there is no device to probe */
-            XL_DO(xl_probe_run(a, &(xl_probe_opts){ .plugin = opt.plugin }, &probe));
-            if (probe.class != XL_PROBE_HEALTHY)
-                fail(
-                    k, layer_of_probe(probe.class),
-                    xl_strf(a, "%s: %.*s; %.*s", xl_probe_word(probe.class), XL_FMT(probe.reason), XL_FMT(probe.next)));
-            if (!opt.plugin && probe.plugin.n)
-                opt.plugin =
-                    xl_str_c(a, probe.plugin); /* the rungs climb on what was probed, whatever else may be found */
-        } else if (all[i].kind == XL_RUNG_MESH && (opt.topology || probe.ndevice < 2)) {
-            k->verdict = SKIPPED;
-            k->why = opt.topology ? XL_STR("rehearsals of one program tell nothing of it") : XL_STR("one device only");
-        } else if (opt.topology) {
-            XL_DO(rehearse(cli, choice.path, k));
-        } else {
-            XL_DO(phase(a, exe, &all[i], state, "cold", &k->cold));
-            k->ran_cold = true;
-            judge(a, k);
-            if (k->verdict == PASSED) {
-                XL_DO(phase(a, exe, &all[i], state, "restored", &k->warm));
-                k->ran_warm = true;
-                judge(a, k);
-            }
-        }
-        k->seconds = xl_now() - began;
+        if (all[i].kind == XL_RUNG_PROBE && opt.topology)
+            continue;                       /* there is no device to probe */
+        XL_DO(climb_rung(&w, k));
         put_row(cli, k);
         note(run, k);
         done++;
@@ -493,13 +502,14 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
             stop = !opt.keep_going || all[i].kind == XL_RUNG_PROBE;
         }
     }
-    xl_str device = opt.topology ? xl_str_of(opt.topology) : probe.ndevice ? probe.device[0].text : XL_STR("");
+    xl_str device = opt.topology ? xl_str_of(opt.topology) : w.probe.ndevice ? w.probe.device[0].text : XL_STR("");
     put_json(&(xl_json){ .out = &b, .pretty = true }, c, done, device, xl_now() - start, dir);
     XL_DO(xl_file_write_atomic(xl_path_join(a, dir, "ladder.json"), xl_buf_view(&b)));
     bool bad = false;
     xl_buf said = { 0 };
     put_end(&said, c, done, n, &bad);
-    leave_receipt(cli, c, done, &probe, opt.topology ? choice.path : xl_str_c(a, probe.plugin), dir, state, bad);
+    leave_receipt(cli, c, done, &w.probe, opt.topology ? w.choice.path : xl_str_c(a, w.probe.plugin), dir, w.state,
+                  bad);
     if (cli->json)
         XL_DO(xl_cli_put(&b));
     else

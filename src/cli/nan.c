@@ -418,158 +418,219 @@ out:
     return err;
 }
 
-static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
+/* What a capture is looked at with. `other` is the plugin of the capture, where it is another one and starts here. */
+typedef struct {
+    const xl_cli *cli;
+    const char *name, *what;                               /* CAPTURE as it was typed; "NaN" or "Inf" */
+    xl_capture c;
+    xl_play p, other;
+    xl_module *m;
+    xl_walk *w;
+    const xl_cap_step *s;
+    const xl_cap_program *g;
+    const xl_cap_part *in;
+    xl_forward forward;
+} look;
+
+static xl_error *open_look(look *l)
 {
     xl_error *err = NULL;
-    xl_arena *a = cli->arena;
-    xl_capture c = { 0 };
-    xl_play p = { 0 }, other = { 0 };
-    xl_module *m = NULL;
-    xl_walk *w = NULL;
-    xl_forward forward;
-    const xl_cap_part *in;
-    xl_buf b = { 0 };
-    xl_str first;
-    size_t nresult, nstep, nbad = 0;
-    const char *what = opt.inf ? "Inf" : "NaN";
-    (void)argc;
-    XL_DO(xl_cli_capture(cli, argv[0], opt.plugin ? opt.plugin : "cpu", &c, &p));
-    const xl_cap_step *s = &c.step[c.nstep - 1];
-    const xl_cap_program *g = &c.program[s->program];
-    XL_DO(xl_cli_parse(argv[0], g->code, &m));
-    const xl_func *entry = xl_module_entry(m);
-    char *captured = xl_str_c(a, c.plugin);
-    bool same = xl_str_is(c.plugin, p.path), calls = entry && entry->body && calls_out(entry->body);
-    for (uint32_t i = 0; i < m->nfunc; i++)
-        calls = calls || (m->func[i]->body && calls_out(m->func[i]->body));
-    if (!same && (c.nstep > 1 || calls || opt.twin) && xl_file_stat(captured, NULL)) {
-        xl_error *no = xl_play_open(a, captured, p.devices, &other);
+    xl_arena *a = l->cli->arena;
+    XL_DO(xl_cli_capture(l->cli, l->name, opt.plugin ? opt.plugin : "cpu", &l->c, &l->p));
+    l->s = &l->c.step[l->c.nstep - 1];
+    l->g = &l->c.program[l->s->program];
+    XL_DO(xl_cli_parse(l->name, l->g->code, &l->m));
+    char *captured = xl_str_c(a, l->c.plugin);
+    bool same = xl_str_is(l->c.plugin, l->p.path), calls = false;
+    for (uint32_t i = 0; i < l->m->nfunc; i++)
+        calls = calls || (l->m->func[i]->body && calls_out(l->m->func[i]->body));
+    if (!same && (l->c.nstep > 1 || calls || opt.twin) && xl_file_stat(captured, NULL)) {
+        xl_error *no = xl_play_open(a, captured, l->p.devices, &l->other);
         if (no)
             fprintf(stderr, "xlane: the plugin of the capture does not start here, so everything is executed on %s: "
                             "%s\n",
-                    p.path, xl_error_message(no));
+                    l->p.path, xl_error_message(no));
         xl_error_free(no);
     }
-    XL_DO(xl_play_inputs(other.client ? &other : &p, a, &c, &in, &forward));
+    XL_DO(xl_play_inputs(l->other.client ? &l->other : &l->p, a, &l->c, &l->in, &l->forward));
     setenv("XLANE_CPU_PLAN", "plain", 1);                  /* from here on: the inputs are those of the planned form */
-    XL_DO(xl_walk_ready(&p, a, g->options, &m));
-    XL_DO(xl_walk_open(a, &p, other.client ? &other : NULL, m, s->ndevice, in, &w));
-    xl_error *alone = opt.twin ? NULL : xl_walk_run(w, opt.inf ? XL_WALK_NONFINITE : XL_WALK_NAN, NULL, NULL);
-    teller t = { .cli = cli, .a = a, .w = w, .f = xl_walk_func(w), .ndevice = s->ndevice, .device = g->device };
+    XL_DO(xl_walk_ready(&l->p, a, l->g->options, &l->m));
+out:
+    return err;
+}
+
+static xl_error *open_walk(look *l)
+{
+    xl_walk_close(l->w);
+    l->w = NULL;
+    return xl_walk_open(l->cli->arena, &l->p, l->other.client ? &l->other : NULL, l->m, l->s->ndevice, l->in, &l->w);
+}
+
+static void close_look(look *l)
+{
+    xl_walk_close(l->w);
+    xl_module_free(l->m);
+    xl_play_close(&l->other);
+    xl_play_close(&l->p);
+    xl_capture_close(&l->c);
+}
+
+/* The program compiled whole, with checks. */
+static xl_error *by_twin(look *l, teller *t, xl_buf *b)
+{
+    xl_error *err = NULL;
+    twin by;
+    const xl_play *there = l->other.client ? &l->other : &l->p;
+    uint64_t before = captured_bad(l->s, opt.inf);
+    if (l->s->ndevice > 1)
+        return XL_ERR(UNIMPLEMENTED, "checks in a program of %u devices", l->s->ndevice);
+    if (there == &l->p)
+        unsetenv("XLANE_CPU_PLAN");
+    XL_DO(run_twin(there, l->cli->arena, xl_module_entry(l->m), l->g->options, l->s, l->in, &by));
+    if (l->cli->json) {
+        xl_json j = { .out = b, .pretty = true };
+        xl_str file;
+        uint32_t line, col;
+        xl_json_map(&j);
+        xl_json_put_str(&j, "module", l->g->module);
+        xl_json_put_bool(&j, "twin", true);
+        xl_json_put_bool(&j, "found", by.op != NULL);
+        xl_json_put_bool(&j, "vanished", !by.op && !by.outputs && (by.vanished || before));
+        xl_json_put_int(&j, "compiles", by.rounds);
+        if (by.op)
+            xl_json_put_text(&j, "op", xl_op_text(by.op));
+        if (by.op && xl_loc_line(l->m, by.op->loc, &file, &line, &col)) {
+            xl_json_put_str(&j, "file", file);
+            xl_json_put_int(&j, "line", line);
+        }
+        xl_json_end(&j);
+    } else {
+        xl_cli_about_capture(&l->c, b);
+        tell_twin(t, b, &by, l->what, there->path, before);
+    }
+    err = xl_cli_put(b);
+    if (!err && by.op)
+        xl_cli_exit(l->cli, XL_EXIT_FAILED);
+out:
+    return err;
+}
+
+/* operand: which one of the op at `best` had the infinity that `inf` is the origin of; UINT32_MAX: none. */
+typedef struct {
+    xl_walk_origin best, inf;
+    uint32_t operand;
+    size_t nbad, nresult, nstep;
+    uint64_t captured;
+} origin;
+
+static xl_error *trace(look *l, teller *t, origin *o)
+{
+    xl_error *err = NULL;
+    *o = (origin){ .inf = { .step = -1 }, .operand = UINT32_MAX, .captured = captured_bad(l->s, opt.inf) };
+    for (int turn = 0; turn < 2; turn++) {
+        XL_DO(find(t, l->w, &o->best, &o->nbad, &o->nresult));
+        if (o->nbad && o->best.step >= 0 && !opt.inf)
+            XL_DO(infinity(t, l->w, &o->best, &o->operand, &o->inf));
+        if (o->operand == UINT32_MAX || o->inf.step < 0 || !t->step[o->inf.step].op->nregion || turn)
+            break;
+        /* made inside of a loop or branch, which a walk after NaNs does not look into */
+        XL_DO(open_walk(l));
+        XL_DO(xl_walk_run(l->w, XL_WALK_NONFINITE, NULL, NULL));
+        t->w = l->w;
+    }
+    (void)xl_walk_steps(l->w, &o->nstep);
+out:
+    return err;
+}
+
+static void put_json(const look *l, teller *t, const origin *o, xl_buf *b)
+{
+    xl_json j = { .out = b, .pretty = true };
+    xl_str first;
+    xl_json_map(&j);
+    xl_json_put_str(&j, "module", l->g->module);
+    xl_json_put_int(&j, "number", (int64_t)l->s->number);
+    xl_json_put_bool(&j, "found", o->nbad > 0);
+    xl_json_put_int(&j, "captured", (int64_t)o->captured);
+    xl_json_put_int(&j, "outputs", (int64_t)o->nbad);
+    xl_json_put_int(&j, "executed", (int64_t)o->nstep);
+    xl_json_put_int(&j, "elsewhere", (int64_t)xl_walk_elsewhere(l->w, &first));
+    if (o->nbad)
+        json_origin(t, &j, &o->best);
+    if (o->nbad && o->operand != UINT32_MAX) {
+        xl_json_key(&j, "infinity");
+        xl_json_map(&j);
+        json_origin(t, &j, &o->inf);
+        xl_json_end(&j);
+    }
+    xl_json_end(&j);
+}
+
+static void put_words(const look *l, teller *t, const origin *o, xl_buf *b)
+{
+    xl_str first;
+    xl_cli_about_capture(&l->c, b);
+    xl_buf_puts(b, "  ");
+    xl_forward_text(&l->forward, b);
+    xl_buf_putc(b, '\n');
+    if (o->nbad) {
+        tell_origin(t, b, &o->best, l->what);
+        if (o->best.step >= 0) {
+            back(t, b, &t->step[o->best.step], o->best.device);
+            if (o->operand != UINT32_MAX)
+                tell_infinity(t, b, o->operand, &o->inf);
+        }
+        xl_buf_printf(b, "it reaches %zu of %zu outputs%s, the nearest through %zu op%s\n", o->nbad,
+                      o->nresult * l->s->ndevice, l->s->ndevice > 1 ? " (counted for each device)" : "", o->best.npath,
+                      o->best.npath == 1 ? "" : "s");
+    } else if (o->captured) {
+        xl_buf_printf(b, "the capture's outputs have %llu, but none is made when the ops are executed one by one "
+                         "on %s: it comes from how the plugin fuses or orders them; `xlane nan --twin %s` "
+                         "looks for it there\n",
+                      (unsigned long long)o->captured, l->p.path, l->name);
+    } else {
+        xl_buf_printf(b, "no %s: all outputs are %s\n", l->what, opt.inf ? "finite" : "free of it");
+    }
+    size_t n = xl_walk_elsewhere(l->w, &first);
+    if (n)
+        xl_buf_printf(b, "%zu op%s that %s cannot execute (%.*s) ran on %s\n", n, n == 1 ? "" : "s", l->p.path,
+                      XL_FMT(first), l->other.path);
+}
+
+static xl_error *nan_verb(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    look l = { .cli = cli, .name = argv[0], .what = opt.inf ? "Inf" : "NaN" };
+    origin o;
+    xl_buf b = { 0 };
+    (void)argc;
+    XL_DO(open_look(&l));
+    XL_DO(open_walk(&l));
+    xl_error *alone = opt.twin ? NULL : xl_walk_run(l.w, opt.inf ? XL_WALK_NONFINITE : XL_WALK_NAN, NULL, NULL);
+    teller t = { .cli = cli,
+                 .a = cli->arena,
+                 .w = l.w,
+                 .f = xl_walk_func(l.w),
+                 .ndevice = l.s->ndevice,
+                 .device = l.g->device };
     if (opt.twin || alone) {
-        twin by;
-        const xl_play *there = other.client ? &other : &p;
-        uint64_t before = captured_bad(s, opt.inf);
         if (alone)
             fprintf(stderr, "xlane: not op by op: %s; the program is compiled whole, with checks\n",
                     xl_error_message(alone));
         xl_error_free(alone);
-        if (s->ndevice > 1) {
-            err = XL_ERR(UNIMPLEMENTED, "checks in a program of %u devices", s->ndevice);
-            goto out;
-        }
-        if (there == &p)
-            unsetenv("XLANE_CPU_PLAN");
-        XL_DO(run_twin(there, a, xl_module_entry(m), g->options, s, in, &by));
-        if (cli->json) {
-            xl_json j = { .out = &b, .pretty = true };
-            xl_str file;
-            uint32_t line, col;
-            xl_json_map(&j);
-            xl_json_put_str(&j, "module", g->module);
-            xl_json_put_bool(&j, "twin", true);
-            xl_json_put_bool(&j, "found", by.op != NULL);
-            xl_json_put_bool(&j, "vanished", !by.op && !by.outputs && (by.vanished || before));
-            xl_json_put_int(&j, "compiles", by.rounds);
-            if (by.op)
-                xl_json_put_text(&j, "op", xl_op_text(by.op));
-            if (by.op && xl_loc_line(m, by.op->loc, &file, &line, &col)) {
-                xl_json_put_str(&j, "file", file);
-                xl_json_put_int(&j, "line", line);
-            }
-            xl_json_end(&j);
-        } else {
-            xl_cli_about_capture(&c, &b);
-            tell_twin(&t, &b, &by, what, there->path, before);
-        }
-        err = xl_cli_put(&b);
-        if (!err && by.op)
-            xl_cli_exit(cli, XL_EXIT_FAILED);
+        err = by_twin(&l, &t, &b);
         goto out;
     }
-    xl_walk_origin best, inf = { .step = -1 };
-    uint32_t operand = UINT32_MAX;
-    for (int look = 0; look < 2; look++) {
-        XL_DO(find(&t, w, &best, &nbad, &nresult));
-        if (nbad && best.step >= 0 && !opt.inf)
-            XL_DO(infinity(&t, w, &best, &operand, &inf));
-        if (operand == UINT32_MAX || inf.step < 0 || !t.step[inf.step].op->nregion || look)
-            break;
-        /* made inside of a loop or branch, which a walk after NaNs does not look into */
-        xl_walk_close(w);
-        XL_DO(xl_walk_open(a, &p, other.client ? &other : NULL, m, s->ndevice, in, &w));
-        XL_DO(xl_walk_run(w, XL_WALK_NONFINITE, NULL, NULL));
-        t.w = w;
-    }
-    bool found = nbad > 0;
-    (void)xl_walk_steps(w, &nstep);
-    uint64_t then = captured_bad(s, opt.inf);
-    if (cli->json) {
-        xl_json j = { .out = &b, .pretty = true };
-        xl_json_map(&j);
-        xl_json_put_str(&j, "module", g->module);
-        xl_json_put_int(&j, "number", (int64_t)s->number);
-        xl_json_put_bool(&j, "found", found);
-        xl_json_put_int(&j, "captured", (int64_t)then);
-        xl_json_put_int(&j, "outputs", (int64_t)nbad);
-        xl_json_put_int(&j, "executed", (int64_t)nstep);
-        xl_json_put_int(&j, "elsewhere", (int64_t)xl_walk_elsewhere(w, &first));
-        if (found)
-            json_origin(&t, &j, &best);
-        if (found && operand != UINT32_MAX) {
-            xl_json_key(&j, "infinity");
-            xl_json_map(&j);
-            json_origin(&t, &j, &inf);
-            xl_json_end(&j);
-        }
-        xl_json_end(&j);
-    } else {
-        xl_cli_about_capture(&c, &b);
-        xl_buf_puts(&b, "  ");
-        xl_forward_text(&forward, &b);
-        xl_buf_putc(&b, '\n');
-        if (found) {
-            tell_origin(&t, &b, &best, what);
-            if (best.step >= 0) {
-                back(&t, &b, &t.step[best.step], best.device);
-                if (operand != UINT32_MAX)
-                    tell_infinity(&t, &b, operand, &inf);
-            }
-            xl_buf_printf(&b, "it reaches %zu of %zu outputs%s, the nearest through %zu op%s\n", nbad,
-                          nresult * s->ndevice, s->ndevice > 1 ? " (counted for each device)" : "", best.npath,
-                          best.npath == 1 ? "" : "s");
-        } else if (then) {
-            xl_buf_printf(&b, "the capture's outputs have %llu, but none is made when the ops are executed one by one "
-                              "on %s: it comes from how the plugin fuses or orders them; `xlane nan --twin %s` "
-                              "looks for it there\n",
-                          (unsigned long long)then, p.path, argv[0]);
-        } else {
-            xl_buf_printf(&b, "no %s: all outputs are %s\n", what, opt.inf ? "finite" : "free of it");
-        }
-        size_t n = xl_walk_elsewhere(w, &first);
-        if (n)
-            xl_buf_printf(&b, "%zu op%s that %s cannot execute (%.*s) ran on %s\n", n, n == 1 ? "" : "s", p.path,
-                          XL_FMT(first), other.path);
-    }
+    XL_DO(trace(&l, &t, &o));
+    if (cli->json)
+        put_json(&l, &t, &o, &b);
+    else
+        put_words(&l, &t, &o, &b);
     err = xl_cli_put(&b);
-    if (!err && found)
+    if (!err && o.nbad)
         xl_cli_exit(cli, XL_EXIT_FAILED);
 out:
-    xl_walk_close(w);
-    xl_module_free(m);
-    xl_play_close(&other);
-    xl_play_close(&p);
-    xl_capture_close(&c);
+    close_look(&l);
     xl_buf_fini(&b);
     return err;
 }

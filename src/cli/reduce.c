@@ -418,6 +418,44 @@ static bool keep_of(work *w)
     return false;
 }
 
+/* The program of a file or of a capture, with the capture's inputs and plugin. */
+static xl_error *load(work *w, const char *name, xl_capture *c)
+{
+    xl_error *err = NULL;
+    xl_arena *a = w->cli->arena;
+    xl_str bytes;
+    xl_file_info info;
+    bool file = xl_file_stat(name, &info) && !info.dir;
+    if (file)
+        XL_DO(xl_cli_bytes(w->cli, name, &bytes));
+    if (!file || xl_capture_is(bytes)) {
+        XL_DO(xl_cli_capture(w->cli, name, NULL, c, NULL));
+        const xl_cap_step *s = &c->step[c->nstep - 1];
+        if (s->ndevice > 1 || c->nstep > 1) {
+            err = XL_ERR(UNIMPLEMENTED, "%s is %s; capture one device, with --capture-every=1", name,
+                         s->ndevice > 1 ? "of several devices" : "computed forward from an earlier step");
+            goto out;
+        }
+        bytes = c->program[s->program].code;
+        w->plugin = w->plugin ? w->plugin : xl_str_c(a, c->plugin);
+        xl_cap_part *in = xl_new(a, xl_cap_part, s->narg + 1);
+        for (uint32_t i = 0; i < s->narg; i++)
+            in[i] = s->in[i].part;
+        w->in = in;
+    }
+    w->plugin = w->plugin ? w->plugin : "cpu";
+    XL_DO(xl_cli_parse(name, bytes, &w->m));
+    XL_TRY(xl_pass_inline(w->m, &(xl_pipeline_opts){ 0 }), "inlining calls");
+    w->f = xl_module_entry(w->m);
+    if (!w->f || !w->f->body) {
+        err = XL_ERR(INVALID, "%s has no entry function", name);
+        goto out;
+    }
+    w->root = w->f->body;
+out:
+    return err;
+}
+
 static xl_error *reduce(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -425,40 +463,12 @@ static xl_error *reduce(const xl_cli *cli, int argc, char **argv)
     work w = { .cli = cli, .plugin = opt.plugin };
     xl_capture c = { 0 };
     xl_buf options = { 0 }, b = { 0 }, whole = { 0 };
-    xl_str bytes;
-    xl_file_info info;
     (void)argc;
     if (!keep_of(&w))
         return xl_cli_misuse(cli, "--keep says what must stay: fails, fails~TEXT, slow, nan or differs");
     xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1 });
     w.options = xl_buf_view(&options);
-    bool file = xl_file_stat(argv[0], &info) && !info.dir;
-    if (file)
-        XL_DO(xl_cli_bytes(cli, argv[0], &bytes));
-    if (!file || xl_capture_is(bytes)) {
-        XL_DO(xl_cli_capture(cli, argv[0], NULL, &c, NULL));
-        const xl_cap_step *s = &c.step[c.nstep - 1];
-        if (s->ndevice > 1 || c.nstep > 1) {
-            err = XL_ERR(UNIMPLEMENTED, "%s is %s; capture one device, with --capture-every=1", argv[0],
-                         s->ndevice > 1 ? "of several devices" : "computed forward from an earlier step");
-            goto out;
-        }
-        bytes = c.program[s->program].code;
-        w.plugin = w.plugin ? w.plugin : xl_str_c(a, c.plugin);
-        xl_cap_part *in = xl_new(a, xl_cap_part, s->narg + 1);
-        for (uint32_t i = 0; i < s->narg; i++)
-            in[i] = s->in[i].part;
-        w.in = in;
-    }
-    w.plugin = w.plugin ? w.plugin : "cpu";
-    XL_DO(xl_cli_parse(argv[0], bytes, &w.m));
-    XL_TRY(xl_pass_inline(w.m, &(xl_pipeline_opts){ 0 }), "inlining calls");
-    w.f = xl_module_entry(w.m);
-    if (!w.f || !w.f->body) {
-        err = XL_ERR(INVALID, "%s has no entry function", argv[0]);
-        goto out;
-    }
-    w.root = w.f->body;
+    XL_DO(load(&w, argv[0], &c));
     uint32_t from = xl_cut_count(w.root);
     /* the program as a whole, as it is: what is to stay must be there */
     xl_proc_result r;

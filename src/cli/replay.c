@@ -236,145 +236,290 @@ out:
     return err;
 }
 
-/* Op by op with the same operands; then, where no op differs alone, by bisection over programs that end early. */
+/* Where a plugin and the embedded device part. op NULL: nowhere. */
+typedef struct {
+    xl_arena *a;
+    xl_play p, cpu;
+    xl_module *m;
+    const xl_cap_part *in;
+    double tolerance;
+    xl_walk_apart apart;
+    const xl_op *op;
+    xl_difference d;
+    bool together, whole;                                  /* only compiled together; that could be compared */
+    int64_t turn;                                          /* of a loop, or -1 */
+    size_t executed;
+} parting;
+
+/* No op alone: by bisection over programs that end early. */
+static xl_error *part_together(parting *t)
+{
+    xl_error *err = NULL;
+    xl_func *f = xl_module_entry(t->m);
+    const xl_region *r = f->body;
+    uint32_t *at = xl_new(t->a, uint32_t, r->nop + 1), nat = 0;
+    for (uint32_t i = 0; i < r->nop; i++)
+        if (r->op[i]->nout == 1 && r->op[i]->code != XL_OP_CONSTANT && xl_type_static(xl_out_type(f, r->op[i], 0)))
+            at[nat++] = i;
+    bool yes = false;
+    uint32_t low = 0, high = nat;
+    xl_error *no = nat ? cut_differs(t->a, &t->cpu, &t->p, f, t->in, r->op[at[nat - 1]]->out[0], t->tolerance, &t->d,
+                                     &yes)
+                       : NULL;
+    t->whole = !no; /* a kernel that only the plugin has: op by op is all there is */
+    xl_error_free(no);
+    while (yes && high - low > 1) {                        /* at[high - 1] differs */
+        uint32_t half = low + (high - low) / 2;
+        bool early;
+        XL_DO(cut_differs(t->a, &t->cpu, &t->p, f, t->in, r->op[at[half - 1]]->out[0], t->tolerance, &t->d, &early));
+        if (early)
+            high = half;
+        else
+            low = half;
+    }
+    if (yes) {
+        t->op = r->op[at[high - 1]];
+        t->together = true;
+        XL_DO(cut_differs(t->a, &t->cpu, &t->p, f, t->in, t->op->out[0], t->tolerance, &t->d, &yes));
+    }
+out:
+    return err;
+}
+
+static void parting_json(const parting *t, xl_buf *b)
+{
+    xl_json j = { .out = b, .pretty = true };
+    xl_json_map(&j);
+    xl_json_put_bool(&j, "found", t->op != NULL);
+    if (t->op) {
+        xl_str file;
+        uint32_t line, col;
+        xl_json_put_text(&j, "op", xl_op_text(t->op));
+        if (xl_loc_line(t->m, t->op->loc, &file, &line, &col)) {
+            xl_json_put_str(&j, "file", file);
+            xl_json_put_int(&j, "line", line);
+        }
+        if (t->turn >= 0)
+            xl_json_put_int(&j, "iteration", t->turn);
+        xl_json_put_bool(&j, "together", t->together);
+        xl_json_put_num(&j, "max_ulp", t->d.max_ulp);
+        xl_json_put_num(&j, "max_abs", t->d.max_abs);
+        if (t->apart.refused)
+            xl_json_put_text(&j, "refused", t->apart.refused);
+    }
+    xl_json_put_int(&j, "executed", (int64_t)t->executed);
+    xl_json_put_num(&j, "tolerance", t->tolerance);
+    xl_json_end(&j);
+}
+
+static void parting_text(const parting *t, xl_buf *b)
+{
+    xl_arena *a = t->a;
+    const xl_op *op = t->op;
+    const xl_difference *d = &t->d;
+    if (op && t->apart.refused) {
+        xl_buf_printf(b, "first divergence: %s, %s: %s does not execute it: %s\n", xl_op_text(op),
+                      line_of(a, t->m, op), t->p.path, t->apart.refused);
+    } else if (op && t->together) {
+        xl_buf_printf(b,
+                      "every op alone agrees, compiled together they do not: the first value beyond the tolerance is "
+                      "that of %s, %s: %llu of %llu elements, by at most %.6g ulp and %.6g\n",
+                      xl_op_text(op), line_of(a, t->m, op), (unsigned long long)d->differ,
+                      (unsigned long long)d->count, d->max_ulp, d->max_abs);
+    } else if (op) {
+        const xl_cap_part *mine = &t->apart.mine, *theirs = &t->apart.theirs;
+        xl_dtype type = xl_dtype_part(xl_dtype_find(xl_str_of(xl_elem_text(mine->elem))));
+        size_t each = xl_dtype_bytes(type);
+        xl_buf_printf(b, "first divergence: %s, %s", xl_op_text(op), line_of(a, t->m, op));
+        if (t->turn >= 0)
+            xl_buf_printf(b, ", iteration %lld", (long long)t->turn);
+        xl_buf_printf(b,
+                      "\n  with the same operands %llu of %llu elements differ, by at most %.6g ulp and %.6g; first "
+                      "%s: %.9g on %s, %.9g on the embedded device\n",
+                      (unsigned long long)d->differ, (unsigned long long)d->count, d->max_ulp, d->max_abs,
+                      xl_cli_element(a, mine->dims, d->first), xl_scalar_get(type, theirs->bytes + d->first * each),
+                      t->p.path, xl_scalar_get(type, mine->bytes + d->first * each));
+    } else {
+        xl_buf_printf(b, "no divergence: %zu ops agree within %g of the largest element, alone%s\n", t->executed,
+                      t->tolerance, t->whole ? " and together" : "; compiled together they could not be compared");
+    }
+}
+
+/* Op by op with the same operands; then, where no op differs alone, compiled together. */
 static xl_error *diverge(const xl_cli *cli, const char *what)
 {
     xl_error *err = NULL;
-    xl_arena *a = cli->arena;
+    parting t = { .a = cli->arena, .tolerance = opt.tolerance > 0 ? opt.tolerance : 1e-5, .turn = -1 };
     xl_capture c = { 0 };
-    xl_play p = { 0 }, cpu = { 0 };
-    xl_module *m = NULL;
     xl_walk *w = NULL;
-    const xl_cap_part *in;
     xl_forward forward;
-    xl_walk_apart apart;
     xl_buf b = { 0 };
-    xl_json j = { .out = &b, .pretty = true };
-    size_t n;
-    double tolerance = opt.tolerance > 0 ? opt.tolerance : 1e-5;
-    XL_DO(xl_cli_capture(cli, what, opt.plugin, &c, &p));
+    XL_DO(xl_cli_capture(cli, what, opt.plugin, &c, &t.p));
     const xl_cap_step *s = &c.step[c.nstep - 1];
     const xl_cap_program *g = &c.program[s->program];
-    XL_DO(xl_play_inputs(&p, a, &c, &in, &forward));
+    XL_DO(xl_play_inputs(&t.p, t.a, &c, &t.in, &forward));
     setenv("XLANE_CPU_PLAN", "plain", 1);
-    XL_DO(xl_play_open(a, "cpu", p.devices, &cpu));
-    XL_DO(xl_cli_parse(what, g->code, &m));
-    XL_DO(xl_walk_ready(&cpu, a, g->options, &m));
-    XL_DO(xl_walk_open(a, &cpu, &p, m, s->ndevice, in, &w));
-    xl_walk_rival rival = { &p, tolerance };
-    XL_TRY(xl_walk_run(w, XL_WALK_ALL, &rival, &apart), "executing op by op");
-    const xl_walk_step *step = xl_walk_steps(w, &n);
-    const xl_op *op = NULL;
-    xl_difference d = apart.d;
-    bool together = false, whole = s->ndevice == 1;
-    int64_t turn = -1;
-    if (apart.found) {
-        op = apart.step < (int64_t)n ? step[apart.step].op : NULL;
-        turn = op ? step[apart.step].turn : -1;
-    } else if (s->ndevice == 1) {                          /* no op alone: how they are compiled together */
-        xl_func *f = xl_module_entry(m);
-        const xl_region *r = f->body;
-        uint32_t *at = xl_new(a, uint32_t, r->nop + 1), nat = 0;
-        for (uint32_t i = 0; i < r->nop; i++)
-            if (r->op[i]->nout == 1 && r->op[i]->code != XL_OP_CONSTANT && xl_type_static(xl_out_type(f, r->op[i], 0)))
-                at[nat++] = i;
-        bool yes = false;
-        uint32_t low = 0, high = nat;
-        xl_error *no = nat ? cut_differs(a, &cpu, &p, f, in, r->op[at[nat - 1]]->out[0], tolerance, &d, &yes) : NULL;
-        whole = !no; /* a kernel that only the plugin has: op by op is all there is */
-        xl_error_free(no);
-        while (yes && high - low > 1) {                    /* at[high - 1] differs */
-            uint32_t half = low + (high - low) / 2;
-            bool early;
-            XL_DO(cut_differs(a, &cpu, &p, f, in, r->op[at[half - 1]]->out[0], tolerance, &d, &early));
-            if (early)
-                high = half;
-            else
-                low = half;
-        }
-        if (yes) {
-            op = r->op[at[high - 1]];
-            together = true;
-            XL_DO(cut_differs(a, &cpu, &p, f, in, op->out[0], tolerance, &d, &yes));
-        }
+    XL_DO(xl_play_open(t.a, "cpu", t.p.devices, &t.cpu));
+    XL_DO(xl_cli_parse(what, g->code, &t.m));
+    XL_DO(xl_walk_ready(&t.cpu, t.a, g->options, &t.m));
+    XL_DO(xl_walk_open(t.a, &t.cpu, &t.p, t.m, s->ndevice, t.in, &w));
+    xl_walk_rival rival = { &t.p, t.tolerance };
+    XL_TRY(xl_walk_run(w, XL_WALK_ALL, &rival, &t.apart), "executing op by op");
+    const xl_walk_step *step = xl_walk_steps(w, &t.executed);
+    t.d = t.apart.d;
+    t.whole = s->ndevice == 1;
+    if (t.apart.found && t.apart.step < (int64_t)t.executed) {
+        t.op = step[t.apart.step].op;
+        t.turn = step[t.apart.step].turn;
+    } else if (!t.apart.found && s->ndevice == 1) {
+        XL_DO(part_together(&t));
     }
-    if (cli->json) {
-        xl_json_map(&j);
-        xl_json_put_bool(&j, "found", op != NULL);
-        if (op) {
-            xl_str file;
-            uint32_t line, col;
-            xl_json_put_text(&j, "op", xl_op_text(op));
-            if (xl_loc_line(m, op->loc, &file, &line, &col)) {
-                xl_json_put_str(&j, "file", file);
-                xl_json_put_int(&j, "line", line);
-            }
-            if (turn >= 0)
-                xl_json_put_int(&j, "iteration", turn);
-            xl_json_put_bool(&j, "together", together);
-            xl_json_put_num(&j, "max_ulp", d.max_ulp);
-            xl_json_put_num(&j, "max_abs", d.max_abs);
-            if (apart.refused)
-                xl_json_put_text(&j, "refused", apart.refused);
-        }
-        xl_json_put_int(&j, "executed", (int64_t)n);
-        xl_json_put_num(&j, "tolerance", tolerance);
-        xl_json_end(&j);
-    } else if (op && apart.refused) {
-        xl_buf_printf(&b, "first divergence: %s, %s: %s does not execute it: %s\n", xl_op_text(op), line_of(a, m, op),
-                      p.path, apart.refused);
-    } else if (op && together) {
-        xl_buf_printf(&b,
-                      "every op alone agrees, compiled together they do not: the first value beyond the tolerance is "
-                      "that of %s, %s: %llu of %llu elements, by at most %.6g ulp and %.6g\n",
-                      xl_op_text(op), line_of(a, m, op), (unsigned long long)d.differ, (unsigned long long)d.count,
-                      d.max_ulp, d.max_abs);
-    } else if (op) {
-        xl_dtype t = xl_dtype_part(xl_dtype_find(xl_str_of(xl_elem_text(apart.mine.elem))));
-        size_t each = xl_dtype_bytes(t);
-        xl_buf_printf(&b, "first divergence: %s, %s", xl_op_text(op), line_of(a, m, op));
-        if (turn >= 0)
-            xl_buf_printf(&b, ", iteration %lld", (long long)turn);
-        xl_buf_printf(&b,
-                      "\n  with the same operands %llu of %llu elements differ, by at most %.6g ulp and %.6g; first "
-                      "%s: %.9g on %s, %.9g on the embedded device\n",
-                      (unsigned long long)d.differ, (unsigned long long)d.count, d.max_ulp, d.max_abs,
-                      xl_cli_element(a, apart.mine.dims, d.first),
-                      xl_scalar_get(t, apart.theirs.bytes + d.first * each), p.path,
-                      xl_scalar_get(t, apart.mine.bytes + d.first * each));
-    } else {
-        xl_buf_printf(&b, "no divergence: %zu ops agree within %g of the largest element, alone%s\n", n, tolerance,
-                      whole ? " and together" : "; compiled together they could not be compared");
-    }
+    if (cli->json)
+        parting_json(&t, &b);
+    else
+        parting_text(&t, &b);
     err = xl_cli_put(&b);
-    if (!err && op)
+    if (!err && t.op)
         xl_cli_exit(cli, XL_EXIT_FAILED);
-    xl_play_drop(&apart.mine, 1);
-    xl_play_drop(&apart.theirs, 1);
 out:
+    xl_play_drop(&t.apart.mine, 1);
+    xl_play_drop(&t.apart.theirs, 1);
     xl_walk_close(w);
-    xl_module_free(m);
-    xl_play_close(&cpu);
-    xl_play_close(&p);
+    xl_module_free(t.m);
+    xl_play_close(&t.cpu);
+    xl_play_close(&t.p);
     xl_capture_close(&c);
     xl_buf_fini(&b);
     return err;
 }
 
+/* A step executed again, and how its outputs compare. */
+typedef struct {
+    xl_capture c;
+    xl_play p;
+    xl_played g;
+    const xl_cap_step *s;
+    const xl_cap_program *program;
+    const xl_cap_part *in;
+    xl_cap_part *first, *again;
+    size_t nout;
+    xl_forward forward;
+    tally captured, repeated;
+    uint64_t nan, inf;
+    double best;                                           /* seconds of an execution */
+    bool same;                                             /* the plugin is that of the capture */
+    xl_buf f64, f64_json;
+} rerun;
+
+static xl_error *execute(const xl_cli *cli, rerun *r)
+{
+    xl_error *err = NULL;
+    const xl_cap_step *s = r->s;
+    xl_str module = r->program->module;
+    double seconds;
+    XL_TRY(xl_play_compile(&r->p, cli->arena, r->program->code, r->program->hlo ? XL_FORMAT_HLO : XL_FORMAT_MLIR,
+                           r->program->options, &r->g),
+           "compiling %.*s", XL_FMT(module));
+    if (r->g.ndevice != s->ndevice || r->g.nout != s->nout) {
+        err = XL_ERR(INVALID, "%.*s has %zu outputs on %zu devices here, in the capture %u on %u; use the plugin that "
+                              "it was captured with",
+                     XL_FMT(module), r->g.nout, r->g.ndevice, s->nout, s->ndevice);
+        goto out;
+    }
+    r->nout = r->g.ndevice * r->g.nout;
+    r->first = xl_new(cli->arena, xl_cap_part, r->nout + 1);
+    r->again = xl_new(cli->arena, xl_cap_part, r->nout + 1);
+    for (int64_t i = 0; i < opt.times; i++) {
+        XL_TRY(xl_play_run(&r->g, r->in, s->narg, s->keep, s->nkeep, i ? r->again : r->first, &seconds),
+               "executing %.*s", XL_FMT(module));
+        r->best = r->best < 0 || seconds < r->best ? seconds : r->best;
+        for (size_t k = 0; i && k < r->nout; k++)
+            compare(cli, &r->repeated, (uint32_t)(k % r->g.nout), s, (uint32_t)(k / r->g.nout), &r->first[k],
+                    &r->again[k], "the first execution");
+        if (i)
+            xl_play_drop(r->again, r->nout);
+    }
+    for (size_t k = 0; k < r->nout; k++) {
+        compare(cli, &r->captured, (uint32_t)(k % r->g.nout), s, (uint32_t)(k / r->g.nout), &s->out[k], &r->first[k],
+                "the capture");
+        if (xl_elem_is_float(r->first[k].elem)) {
+            xl_finite f = xl_finite_of(r->first[k].elem, r->first[k].bytes, r->first[k].size);
+            r->nan += f.nan;
+            r->inf += f.inf;
+        }
+    }
+out:
+    return err;
+}
+
+static void rerun_json(const rerun *r, xl_buf *b)
+{
+    xl_json j = { .out = b, .pretty = true };
+    xl_json_map(&j);
+    xl_json_put_str(&j, "module", r->program->module);
+    xl_json_put_int(&j, "number", (int64_t)r->s->number);
+    xl_json_put_text(&j, "plugin", r->p.path);
+    xl_json_put_bool(&j, "same_plugin", r->same);
+    xl_json_put_int(&j, "forward", r->forward.steps);
+    xl_json_put_int(&j, "forward_compared", r->forward.compared);
+    xl_json_put_int(&j, "forward_equal", r->forward.equal);
+    xl_json_put_int(&j, "outputs", r->captured.outputs);
+    xl_json_put_int(&j, "compared", r->captured.compared);
+    xl_json_put_int(&j, "equal", r->captured.equal);
+    xl_json_put_int(&j, "beyond_tolerance", r->captured.beyond);
+    xl_json_put_int(&j, "times", opt.times);
+    xl_json_put_bool(&j, "deterministic", r->repeated.equal == r->repeated.compared);
+    xl_json_put_int(&j, "nan", (int64_t)r->nan);
+    xl_json_put_int(&j, "inf", (int64_t)r->inf);
+    xl_json_put_num(&j, "compile_seconds", r->g.seconds);
+    xl_json_put_num(&j, "run_seconds", r->best);
+    if (r->g.needs >= 0)
+        xl_json_put_int(&j, "bytes", r->g.needs);
+    xl_json_put_str(&j, "differences", xl_buf_view(&r->captured.text));
+    if (opt.f64) {
+        xl_json_key(&j, "f64");
+        xl_json_raw(&j, xl_buf_view(&r->f64_json));
+    }
+    xl_json_end(&j);
+}
+
+static void rerun_text(const rerun *r, const char *name, xl_buf *b)
+{
+    const tally *captured = &r->captured, *repeated = &r->repeated;
+    uint32_t missing = captured->outputs - captured->compared;
+    xl_cli_about_capture(&r->c, b);
+    xl_buf_puts(b, "  ");
+    xl_forward_text(&r->forward, b);
+    xl_buf_printf(b, "\non %s%s: compiled in %.3f s, executed in %.6f s", r->p.path,
+                  r->same ? "" : ", another plugin than the captured one", r->g.seconds, r->best);
+    if (r->g.needs >= 0)
+        xl_buf_printf(b, ", %lld bytes on a device", (long long)r->g.needs);
+    xl_buf_printf(b, "\nagainst the capture: %u of %u outputs equal bit for bit", captured->equal, captured->compared);
+    if (missing)
+        xl_buf_printf(b, "; %u more %s not recorded", missing, missing == 1 ? "was" : "were");
+    xl_buf_putc(b, '\n');
+    xl_buf_str(b, xl_buf_view(&captured->text));
+    if (opt.times > 1) {
+        if (repeated->equal == repeated->compared)
+            xl_buf_printf(b, "deterministic: %lld executions are equal bit for bit\n", (long long)opt.times);
+        else
+            xl_buf_puts(b, "not deterministic:\n");
+        xl_buf_str(b, xl_buf_view(&repeated->text));
+    }
+    xl_buf_str(b, xl_buf_view(&r->f64));
+    if (r->nan || r->inf)
+        xl_buf_printf(b, "the outputs have %llu NaN and %llu Inf; `xlane nan %s` finds where they come from\n",
+                      (unsigned long long)r->nan, (unsigned long long)r->inf, name);
+    if (captured->equal < captured->compared && repeated->equal == repeated->compared && r->same)
+        xl_buf_puts(b, "the same plugin repeats itself and not the capture: the device or the machine computed "
+                       "something else then; run this on both\n");
+}
+
 static xl_error *replay(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
-    xl_arena *a = cli->arena;
-    xl_capture c = { 0 };
-    xl_play p = { 0 };
-    xl_played g = { 0 };
-    const xl_cap_part *in;
-    xl_cap_part *first = NULL, *again = NULL;
-    xl_forward forward;
-    xl_buf b = { 0 }, f64 = { 0 }, f64_json = { 0 };
-    tally captured = { 0 }, repeated = { 0 };
-    double best = -1, seconds;
-    size_t nout = 0;
+    rerun r = { .best = -1 };
+    xl_buf b = { 0 };
     (void)argc;
     if (opt.times < 1)
         return xl_cli_misuse(cli, "--times needs a number above 0");
@@ -384,122 +529,35 @@ static xl_error *replay(const xl_cli *cli, int argc, char **argv)
         setenv("XLANE_CPU_PLAN", "plain", 1);
         opt.plugin = opt.plugin ? opt.plugin : "cpu";
     }
-    XL_DO(xl_cli_capture(cli, argv[0], opt.plugin, &c, &p));
-    const xl_cap_step *s = &c.step[c.nstep - 1];
-    const xl_cap_program *cp = &c.program[s->program];
-    XL_DO(xl_play_inputs(&p, a, &c, &in, &forward));
-    XL_TRY(xl_play_compile(&p, a, cp->code, cp->hlo ? XL_FORMAT_HLO : XL_FORMAT_MLIR, cp->options, &g),
-           "compiling %.*s", XL_FMT(cp->module));
-    if (g.ndevice != s->ndevice || g.nout != s->nout) {
-        err = XL_ERR(INVALID, "%.*s has %zu outputs on %zu devices here, in the capture %u on %u; use the plugin that "
-                              "it was captured with",
-                     XL_FMT(cp->module), g.nout, g.ndevice, s->nout, s->ndevice);
-        goto out;
-    }
-    nout = g.ndevice * g.nout;
-    first = xl_new(a, xl_cap_part, nout + 1);
-    again = xl_new(a, xl_cap_part, nout + 1);
-    for (int64_t i = 0; i < opt.times; i++) {
-        XL_TRY(xl_play_run(&g, in, s->narg, s->keep, s->nkeep, i ? again : first, &seconds), "executing %.*s",
-               XL_FMT(cp->module));
-        best = best < 0 || seconds < best ? seconds : best;
-        for (size_t k = 0; i && k < nout; k++)
-            compare(cli, &repeated, (uint32_t)(k % g.nout), s, (uint32_t)(k / g.nout), &first[k], &again[k],
-                    "the first execution");
-        if (i)
-            xl_play_drop(again, nout);
-    }
-    for (size_t k = 0; k < nout; k++)
-        compare(cli, &captured, (uint32_t)(k % g.nout), s, (uint32_t)(k / g.nout), &s->out[k], &first[k],
-                "the capture");
-    uint64_t nan = 0, inf = 0;
-    for (size_t k = 0; k < nout; k++)
-        if (xl_elem_is_float(first[k].elem)) {
-            xl_finite f = xl_finite_of(first[k].elem, first[k].bytes, first[k].size);
-            nan += f.nan;
-            inf += f.inf;
-        }
-    bool same = xl_str_is(c.plugin, p.path);
-    xl_json list = { .out = &f64_json };
+    XL_DO(xl_cli_capture(cli, argv[0], opt.plugin, &r.c, &r.p));
+    r.s = &r.c.step[r.c.nstep - 1];
+    r.program = &r.c.program[r.s->program];
+    r.same = xl_str_is(r.c.plugin, r.p.path);
+    XL_DO(xl_play_inputs(&r.p, cli->arena, &r.c, &r.in, &r.forward));
+    XL_DO(execute(cli, &r));
+    xl_json list = { .out = &r.f64_json };
     xl_json_list(&list);
     if (opt.f64)
-        err = against_f64(cli, argv[0], cp, s, in, first, &f64, &list);
+        XL_DO(against_f64(cli, argv[0], r.program, r.s, r.in, r.first, &r.f64, &list));
     xl_json_end(&list);
-    if (err)
-        goto out;
-    if (cli->json) {
-        xl_json j = { .out = &b, .pretty = true };
-        xl_json_map(&j);
-        xl_json_put_str(&j, "module", cp->module);
-        xl_json_put_int(&j, "number", (int64_t)s->number);
-        xl_json_put_text(&j, "plugin", p.path);
-        xl_json_put_bool(&j, "same_plugin", same);
-        xl_json_put_int(&j, "forward", forward.steps);
-        xl_json_put_int(&j, "forward_compared", forward.compared);
-        xl_json_put_int(&j, "forward_equal", forward.equal);
-        xl_json_put_int(&j, "outputs", captured.outputs);
-        xl_json_put_int(&j, "compared", captured.compared);
-        xl_json_put_int(&j, "equal", captured.equal);
-        xl_json_put_int(&j, "beyond_tolerance", captured.beyond);
-        xl_json_put_int(&j, "times", opt.times);
-        xl_json_put_bool(&j, "deterministic", repeated.equal == repeated.compared);
-        xl_json_put_int(&j, "nan", (int64_t)nan);
-        xl_json_put_int(&j, "inf", (int64_t)inf);
-        xl_json_put_num(&j, "compile_seconds", g.seconds);
-        xl_json_put_num(&j, "run_seconds", best);
-        if (g.needs >= 0)
-            xl_json_put_int(&j, "bytes", g.needs);
-        xl_json_put_str(&j, "differences", xl_buf_view(&captured.text));
-        if (opt.f64) {
-            xl_node *n;
-            XL_DO(xl_json_read(a, "f64", xl_buf_view(&f64_json), &n));
-            xl_json_key(&j, "f64");
-            xl_json_node(&j, n);
-        }
-        xl_json_end(&j);
-    } else {
-        xl_cli_about_capture(&c, &b);
-        xl_buf_puts(&b, "  ");
-        xl_forward_text(&forward, &b);
-        xl_buf_printf(&b, "\non %s%s: compiled in %.3f s, executed in %.6f s", p.path,
-                      same ? "" : ", another plugin than the captured one", g.seconds, best);
-        if (g.needs >= 0)
-            xl_buf_printf(&b, ", %lld bytes on a device", (long long)g.needs);
-        xl_buf_printf(&b, "\nagainst the capture: %u of %u outputs equal bit for bit", captured.equal,
-                      captured.compared);
-        if (captured.compared < captured.outputs)
-            xl_buf_printf(&b, "; %u more %s not recorded", captured.outputs - captured.compared,
-                          captured.outputs - captured.compared == 1 ? "was" : "were");
-        xl_buf_putc(&b, '\n');
-        xl_buf_str(&b, xl_buf_view(&captured.text));
-        if (opt.times > 1) {
-            if (repeated.equal == repeated.compared)
-                xl_buf_printf(&b, "deterministic: %lld executions are equal bit for bit\n", (long long)opt.times);
-            else
-                xl_buf_puts(&b, "not deterministic:\n");
-            xl_buf_str(&b, xl_buf_view(&repeated.text));
-        }
-        xl_buf_str(&b, xl_buf_view(&f64));
-        if (nan || inf)
-            xl_buf_printf(&b, "the outputs have %llu NaN and %llu Inf; `xlane nan %s` finds where they come from\n",
-                          (unsigned long long)nan, (unsigned long long)inf, argv[0]);
-        if (captured.equal < captured.compared && repeated.equal == repeated.compared && same)
-            xl_buf_puts(&b, "the same plugin repeats itself and not the capture: the device or the machine computed "
-                            "something else then; run this on both\n");
-    }
+    if (cli->json)
+        rerun_json(&r, &b);
+    else
+        rerun_text(&r, argv[0], &b);
     XL_DO(xl_cli_put(&b));
-    if (captured.beyond || repeated.equal < repeated.compared)
+    if (r.captured.beyond || r.repeated.equal < r.repeated.compared)
         xl_cli_exit(cli, XL_EXIT_FAILED);
 out:
-    xl_buf_fini(&captured.text);
-    xl_buf_fini(&repeated.text);
-    xl_buf_fini(&f64);
-    xl_buf_fini(&f64_json);
-    xl_play_drop(first, nout);
-    xl_play_drop(again, nout);
-    xl_played_free(&g);
-    xl_play_close(&p);
-    xl_capture_close(&c);
+    xl_buf_fini(&b);
+    xl_buf_fini(&r.captured.text);
+    xl_buf_fini(&r.repeated.text);
+    xl_buf_fini(&r.f64);
+    xl_buf_fini(&r.f64_json);
+    xl_play_drop(r.first, r.nout);
+    xl_play_drop(r.again, r.nout);
+    xl_played_free(&r.g);
+    xl_play_close(&r.p);
+    xl_capture_close(&r.c);
     return err;
 }
 

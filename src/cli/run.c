@@ -670,40 +670,49 @@ static bool captures(const char *when)
            (!strncmp(when, "step:", 5) && xl_str_i64(xl_str_of(when + 5), &n) && n > 0);
 }
 
-static xl_error *run(const xl_cli *cli, int argc, char **argv)
+static xl_error *check_options(const xl_cli *cli, const xl_ranks *seen)
 {
-    xl_error *err = NULL;
-    xl_arena *a = cli->arena;
-    char *dir;
-    xl_profile profile;
     if (opt.policy && strcmp(opt.policy, "allow") && strcmp(opt.policy, "warn") && strcmp(opt.policy, "stop"))
         return xl_cli_misuse(cli, "--policy is allow, warn or stop, not %s", opt.policy);
-    xl_ranks seen = xl_ranks_seen();
-    if (opt.n > 1 && seen.n > 1)
+    if (opt.n > 1 && seen->n > 1)
         return xl_cli_misuse(cli, "-n starts ranks, and %s has started %lld already (%s): leave -n out, and they join",
-                             seen.launcher, (long long)seen.n, seen.variable);
+                             seen->launcher, (long long)seen->n, seen->variable);
     if (opt.restarts && opt.n == 1)
         return xl_cli_misuse(cli, "--restarts starts all ranks of -n again; one process alone has --retries");
     if (opt.n < 1 || opt.n > 4096)
         return xl_cli_misuse(cli, "-n is the number of ranks, from 1 to 4096, not %lld", (long long)opt.n);
     if (opt.capture && !captures(opt.capture))
         return xl_cli_misuse(cli, "--capture is nonfinite, step:N, signal or slow, not %s", opt.capture);
-    XL_DO(xl_profile_effective(a, opt.profile, &profile));
+    return NULL;
+}
+
+static xl_error *apply_profile(xl_arena *a, xl_profile *profile)
+{
+    xl_error *err = NULL;
+    XL_DO(xl_profile_effective(a, opt.profile, profile));
     if (opt.profile) {
-        XL_DO(xl_profile_apply(a, &profile));
-        XL_DO(embedded(a, &profile));
-        for (size_t i = 0; i < profile.n; i++)
-            if (profile.set[i].shadow.n)
+        XL_DO(xl_profile_apply(a, profile));
+        XL_DO(embedded(a, profile));
+        for (size_t i = 0; i < profile->n; i++)
+            if (profile->set[i].shadow.n)
                 fprintf(stderr, "xlane: profile %.*s sets %.*s to %.*s; the environment's %.*s does not count\n",
-                        XL_FMT(profile.name), XL_FMT(profile.set[i].name), XL_FMT(profile.set[i].value),
-                        XL_FMT(profile.set[i].shadow));
+                        XL_FMT(profile->name), XL_FMT(profile->set[i].name), XL_FMT(profile->set[i].value),
+                        XL_FMT(profile->set[i].shadow));
     }
     if (!opt.policy) {
-        const xl_setting *s = xl_profile_get(&profile, "shapes.policy");
+        const xl_setting *s = xl_profile_get(profile, "shapes.policy");
         opt.policy = s && s->value.n ? xl_str_c(a, s->value) : "warn";
     }
     if (opt.probe)
-        XL_DO(prove(a, &profile));
+        XL_DO(prove(a, profile));
+out:
+    return err;
+}
+
+/* The folder for executables, or "off"; what is wrong with it is said now, not from inside the program. */
+static xl_error *choose_cache(xl_arena *a, const char **out)
+{
+    xl_error *err = NULL;
     const char *cache = cache_folder(a);
     if (opt.read_only && strcmp(cache, "off") && !strstr(cache, "://") && !xl_file_stat(cache, NULL)) {
         fprintf(stderr,
@@ -712,7 +721,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
                 cache);
         cache = "off";
     }
-    if (strcmp(cache, "off")) { /* say now what would otherwise be said from inside the program */
+    if (strcmp(cache, "off")) {
         xl_cache *probe;
         xl_cache_opts how = { .read_only = opt.read_only, .segment = opt.segment };
         XL_DO(xl_error_next(xl_cache_open(cache, &how, &probe),
@@ -722,6 +731,74 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         if (*others)
             fprintf(stderr, "xlane: %s\n", others);
     }
+    *out = cache;
+out:
+    return err;
+}
+
+/* What the run's events and its status say of the guard, in words; *stopped: the policy ended it. */
+static void tell_guard(xl_arena *a, const char *dir, int code, bool *stopped)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    bool attached = false;
+    *stopped = false;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *what = xl_node_get(e[i], "event");
+        attached |= what && xl_str_is(what->s, "attach");
+        *stopped |= what && xl_str_is(what->s, "stop");
+    }
+    const char *off = getenv("XLANE_GUARD");
+    bool guarding = !(off && !strcmp(off, "off")) && code != 127; /* 127: the command was not found */
+    if (!attached && code && guarding)
+        fprintf(stderr, "xlane: it ended with status %d and had loaded no PJRT plugin under the guard, so nothing was "
+                        "recorded; what it printed says why it failed\n",
+                code);
+    else if (!attached && guarding)
+        fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin "
+                        "is built in (JAX's own cpu is), or it is a static or setuid program; nothing was guarded. On "
+                        "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which can be\n");
+}
+
+/* ran: the candidate that really ran, which may not be the command as it was typed. */
+static void write_receipt(xl_arena *a, char *dir, int argc, char **ran, int64_t made, int code, const char *cache)
+{
+    int nran = 0;
+    while (ran[nran])
+        nran++;
+    xl_receipt_note took = {
+        xl_strf(a, "it took %lld attempts; the command is that of the last, \"%s\" was added to what was typed",
+                (long long)made, nran > argc ? added(a, ran + argc) : "nothing")
+            .p,
+        "events.jsonl"
+    };
+    xl_receipt_facts facts = { .kind = "run",
+                               .dir = dir,
+                               .argc = nran,
+                               .argv = ran,
+                               .status = code,
+                               .cache = strcmp(cache, "off") ? cache : NULL,
+                               .note = &took,
+                               .nnote = made > 1 || nran > argc };
+    xl_error *unwritten = xl_receipt_write(a, &facts, NULL);
+    if (unwritten)
+        fprintf(stderr, "xlane: no receipt: %s; make room in the run's folder, or name another with --runs\n",
+                xl_error_message(unwritten));
+    xl_error_free(unwritten);
+}
+
+static xl_error *run(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_arena *a = cli->arena;
+    char *dir;
+    const char *cache;
+    xl_profile profile;
+    xl_ranks seen = xl_ranks_seen();
+    XL_DO(check_options(cli, &seen));
+    XL_DO(apply_profile(a, &profile));
+    XL_DO(choose_cache(a, &cache));
     const char *name =
         opt.name ? opt.name : xl_str_c(a, xl_path_base(xl_str_of(argc > 1 && argv[1][0] != '-' ? argv[1] : argv[0])));
     const char *job = xl_job_name(a);
@@ -749,15 +826,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     int64_t made = 1;
     char **ran = argv;
     XL_DO(attempts(a, dir, argc, argv, &code, &made, &ran));
-    xl_node **e = NULL;
-    size_t n = 0;
-    bool attached = false, stopped = false;
-    xl_error_free(xl_run_events(a, dir, &e, &n));
-    for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event");
-        attached |= what && xl_str_is(what->s, "attach");
-        stopped |= what && xl_str_is(what->s, "stop");
-    }
+    bool stopped;
     double seconds = xl_now() - clock;
     xl_error *unrecorded = leads ? write_run(a, dir, &profile, argc, argv, cache, began, began + seconds, code) : NULL;
     if (unrecorded)
@@ -766,39 +835,10 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_error_free(unrecorded);
     if (leads && link)
         unlink(link);
-    const char *off = getenv("XLANE_GUARD");
-    bool guarding = !(off && !strcmp(off, "off")) && code != 127; /* 127: the command was not found */
-    if (!attached && code && guarding)
-        fprintf(stderr, "xlane: it ended with status %d and had loaded no PJRT plugin under the guard, so nothing was "
-                        "recorded; what it printed says why it failed\n",
-                code);
-    else if (!attached && guarding)
-        fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin "
-                        "is built in (JAX's own cpu is), or it is a static or setuid program; nothing was guarded. On "
-                        "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which can be\n");
-    int nran = 0; /* the candidate that really ran, which may not be the command as it was typed */
-    while (ran[nran])
-        nran++;
-    xl_receipt_note took = {
-        xl_strf(a, "it took %lld attempts; the command is that of the last, \"%s\" was added to what was typed",
-                (long long)made, nran > argc ? added(a, ran + argc) : "nothing")
-            .p,
-        "events.jsonl"
-    };
-    xl_receipt_facts facts = { .kind = "run",
-                               .dir = dir,
-                               .argc = nran,
-                               .argv = ran,
-                               .status = code,
-                               .cache = strcmp(cache, "off") ? cache : NULL,
-                               .note = &took,
-                               .nnote = made > 1 || nran > argc };
+    tell_guard(a, dir, code, &stopped);
     python_first(a, argv[0]);
-    xl_error *unwritten = leads ? xl_receipt_write(a, &facts, NULL) : NULL;
-    if (unwritten)
-        fprintf(stderr, "xlane: no receipt: %s; make room in the run's folder, or name another with --runs\n",
-                xl_error_message(unwritten));
-    xl_error_free(unwritten);
+    if (leads)
+        write_receipt(a, dir, argc, ran, made, code, cache);
     if (opt.summary || isatty(2))
         summary(a, dir, &profile, seconds, code, stopped);
     xl_cli_exit(cli, stopped ? XL_EXIT_STOPPED : code);

@@ -137,37 +137,83 @@ static xl_error *count(xl_arena *a, const char *dir, bool after, counts *c)
     return err;
 }
 
-static xl_error *try(const xl_cli *cli, int argc, char **argv)
+/* What the five parts find out for each other. */
+typedef struct {
+    xl_arena *a;
+    char exe[4096], *work, *dir, *said, *device, *html;
+    xl_probe probe;
+    char *train[17];                                       /* the command */
+    int64_t more;                                          /* steps that the resumed run has beyond --steps */
+    counts cold, warm;
+    losses l;
+    double nll, began;
+    int64_t tokens;
+} trial;
+
+static xl_error *run_part(trial *t, char **argv, const char *out, const char *doing)
+{
+    int status = finish(start(t->exe, argv, out));
+    return status ? XL_ERR(INTERNAL, "%s ended with status %d; what it said is above", doing, status) : NULL;
+}
+
+static xl_error *prove(trial *t)
 {
     xl_error *err = NULL;
-    xl_arena *a = cli->arena;
-    xl_probe probe;
-    xl_buf b = { 0 };
-    char exe[4096], *work = NULL, *dir = NULL;
-    double began = xl_now();
-    int64_t more = 0;
-    (void)argc;
-    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    exe[len > 0 ? len : 0] = 0;
-    if (opt.steps < 40)
-        return xl_cli_misuse(cli, "--steps needs at least 40: it is stopped and resumed half way");
+    xl_arena *a = t->a;
+    ssize_t len = readlink("/proc/self/exe", t->exe, sizeof t->exe - 1);
+    t->exe[len > 0 ? len : 0] = 0;
     fprintf(stderr, "xlane: 1 of 5, probe\n");
-    XL_DO(xl_probe_run(a, &(xl_probe_opts){ .plugin = opt.plugin }, &probe));
-    if (probe.class != XL_PROBE_HEALTHY) {
-        err =
-            XL_ERR(UNAVAILABLE, "%s: %.*s; %.*s", xl_probe_word(probe.class), XL_FMT(probe.reason), XL_FMT(probe.next));
+    XL_DO(xl_probe_run(a, &(xl_probe_opts){ .plugin = opt.plugin }, &t->probe));
+    if (t->probe.class != XL_PROBE_HEALTHY) {
+        err = XL_ERR(UNAVAILABLE, "%s: %.*s; %.*s", xl_probe_word(t->probe.class), XL_FMT(t->probe.reason),
+                     XL_FMT(t->probe.next));
         goto out;
     }
-    XL_DO(xl_run_make(a, opt.runs, "try", &work));
-    char *whole = realpath(work, NULL);
-    work = whole ? xl_str_c(a, xl_str_of(whole)) : work;
+    XL_DO(xl_run_make(a, opt.runs, "try", &t->work));
+    char *whole = realpath(t->work, NULL);
+    t->work = whole ? xl_str_c(a, xl_str_of(whole)) : t->work;
     free(whole);
-    char *text = xl_path_join(a, work, "text.txt"), *said = xl_path_join(a, work, "said.json");
-    XL_DO(write_text(text));
-    char *device = xl_str_c(a, xl_strf(a, "device=%.*s", XL_FMT(probe.plugin)));
+    t->said = xl_path_join(a, t->work, "said.json");
+    t->device = xl_str_c(a, xl_strf(a, "device=%.*s", XL_FMT(t->probe.plugin)));
+out:
+    return err;
+}
 
+/* Half way it is asked to stop, as an operator or a scheduler would. */
+static xl_error *stop_half_way(trial *t, pid_t pid)
+{
+    int status;
+    for (bool told = false; !told;) {
+        xl_sleep(0.05);
+        if (waitpid(pid, &status, WNOHANG) == pid) {
+            t->dir = run_in(t->a, t->work);
+            if (status != 0 || !t->dir)
+                return XL_ERR(INTERNAL, "training ended early, with status %d; what it said is above",
+                              WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+            t->more = opt.steps / 2; /* a device this fast is done before it can be stopped: it is resumed for more */
+            return NULL;
+        }
+        t->dir = t->dir ? t->dir : run_in(t->a, t->work);
+        if (t->dir && read_losses(t->dir).rows >= opt.steps / 2) {
+            kill(pid, SIGINT);
+            told = true;
+        }
+    }
+    status = finish(pid);
+    return status && status != XL_EXIT_INTERRUPTED
+               ? XL_ERR(INTERNAL, "training ended with status %d after it was asked to stop; what it said is above",
+                        status)
+               : NULL;
+}
+
+static xl_error *train_half(trial *t)
+{
+    xl_error *err = NULL;
+    xl_arena *a = t->a;
+    char *text = xl_path_join(a, t->work, "text.txt");
+    XL_DO(write_text(text));
     fprintf(stderr, "xlane: 2 of 5, train a hybrid model (attention, state space, experts, recurrence)\n");
-    char *train[] = { "xlane",
+    char *words[] = { "xlane",
                       "train",
                       "--json",
                       xl_str_c(a, xl_strf(a, "data.train=%s", text)),
@@ -180,127 +226,135 @@ static xl_error *try(const xl_cli *cli, int argc, char **argv)
                       "train.log_every=10",
                       "train.eval_every=0",
                       "name=hybrid",
-                      xl_str_c(a, xl_strf(a, "runs=%s", work)),
-                      xl_str_c(a, xl_strf(a, "cache=%s/cache", work)),
-                      device,
+                      xl_str_c(a, xl_strf(a, "runs=%s", t->work)),
+                      xl_str_c(a, xl_strf(a, "cache=%s/cache", t->work)),
+                      t->device,
                       NULL };
-    pid_t pid = start(exe, train, said);
-    if (pid < 0) {
-        err = XL_ERR(UNAVAILABLE, "starting a process: %s", strerror(errno));
-        goto out;
-    }
-    for (bool told = false; !told;) {    /* half way it is asked to stop, as an operator or a scheduler would */
-        int status;
-        xl_sleep(0.05);
-        if (waitpid(pid, &status, WNOHANG) == pid) {
-            dir = run_in(a, work);
-            if (status == 0 &&
-                dir) { /* a device this fast is done before it can be stopped: then it is resumed for more */
-                more = opt.steps / 2;
-                break;
-            }
-            err = XL_ERR(INTERNAL, "training ended early, with status %d; what it said is above",
-                         WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-            goto out;
-        }
-        dir = dir ? dir : run_in(a, work);
-        if (dir && read_losses(dir).rows >= opt.steps / 2) {
-            kill(pid, SIGINT);
-            told = true;
-        }
-    }
-    int status = more ? 0 : finish(pid);
-    if (status && status != XL_EXIT_INTERRUPTED) {
-        err =
-            XL_ERR(INTERNAL, "training ended with status %d after it was asked to stop; what it said is above", status);
-        goto out;
-    }
-    counts cold, warm;
+    _Static_assert(sizeof words == sizeof t->train, "the command has room");
+    memcpy(t->train, words, sizeof words);
+    pid_t pid = start(t->exe, t->train, t->said);
+    err = pid < 0 ? XL_ERR(UNAVAILABLE, "starting a process: %s", strerror(errno)) : stop_half_way(t, pid);
+out:
+    return err;
+}
+
+static xl_error *resume(trial *t)
+{
+    xl_error *err = NULL;
     fprintf(stderr, "xlane: 3 of 5, resume it in a new process\n");
-    char *resume[] = { "xlane", "resume", "--json",
-                       dir,     device,   xl_str_c(a, xl_strf(a, "train.steps=%lld", (long long)(opt.steps + more))),
-                       NULL };
-    if ((status = finish(start(exe, resume, said)))) {
-        err = XL_ERR(INTERNAL, "resuming ended with status %d; what it said is above", status);
-        goto out;
-    }
-    XL_DO(count(a, dir, false, &cold));
-    XL_DO(count(a, dir, true, &warm));
-    losses l = read_losses(dir);
-    fprintf(stderr, "xlane: 4 of 5, evaluate\n");
-    char *eval[] = { "xlane", "eval", "--json", dir, device, NULL };
-    if ((status = finish(start(exe, eval, said)))) {
-        err = XL_ERR(INTERNAL, "evaluating ended with status %d; what it said is above", status);
-        goto out;
-    }
+    char *steps = xl_str_c(t->a, xl_strf(t->a, "train.steps=%lld", (long long)(opt.steps + t->more)));
+    char *words[] = { "xlane", "resume", "--json", t->dir, t->device, steps, NULL };
+    XL_DO(run_part(t, words, t->said, "resuming"));
+    XL_DO(count(t->a, t->dir, false, &t->cold));
+    XL_DO(count(t->a, t->dir, true, &t->warm));
+    t->l = read_losses(t->dir);
+out:
+    return err;
+}
+
+static xl_error *evaluate(trial *t)
+{
+    xl_error *err = NULL;
     xl_str answer;
     xl_node *e;
-    XL_DO(xl_file_read_max(a, said, 1 << 20, &answer));
-    XL_DO(xl_json_read(a, "eval", answer, &e));
-    double nll = 0;
-    int64_t tokens = 0;
-    XL_DO(xl_node_get_float(e, "nll", &nll));
-    XL_DO(xl_node_get_int(e, "tokens", 0, INT64_MAX, &tokens));
-    xl_error_free(xl_file_remove(said));
+    fprintf(stderr, "xlane: 4 of 5, evaluate\n");
+    char *words[] = { "xlane", "eval", "--json", t->dir, t->device, NULL };
+    XL_DO(run_part(t, words, t->said, "evaluating"));
+    XL_DO(xl_file_read_max(t->a, t->said, 1 << 20, &answer));
+    XL_DO(xl_json_read(t->a, "eval", answer, &e));
+    XL_DO(xl_node_get_float(e, "nll", &t->nll));
+    XL_DO(xl_node_get_int(e, "tokens", 0, INT64_MAX, &t->tokens));
+    xl_error_free(xl_file_remove(t->said));
+out:
+    return err;
+}
+
+static xl_error *write_files(trial *t)
+{
+    xl_error *err = NULL;
+    xl_arena *a = t->a;
     fprintf(stderr, "xlane: 5 of 5, receipt and report\n");
-    if (!xl_file_stat(xl_path_join(a, dir, "receipt.json"), NULL))
-        XL_DO(xl_receipt_write(
-            a,
-            &(xl_receipt_facts){ .kind = "train",
-                                 .dir = dir,
-                                 .argc = (int)(sizeof train / sizeof *train) - 1,
-                                 .argv = train,
-                                 .plugin = xl_str_c(a, probe.plugin),
-                                 .cache = xl_path_join(a, work, "cache"),
-                                 .executed = l.rows,
-                                 .devices = xl_strf(a, "%zu: %.*s", probe.ndevice, XL_FMT(probe.device[0].kind)).p },
-            NULL));
-    char *html = xl_path_join(a, dir, "report.html");
-    char *report[] = { "xlane", "report", dir, xl_str_c(a, xl_strf(a, "--out=%s", html)), NULL };
-    if ((status = finish(start(exe, report, "/dev/null")))) {
-        err = XL_ERR(INTERNAL, "drawing the report ended with status %d; what it said is above", status);
-        goto out;
-    }
-    bool learned = l.last < 0.8 * l.first, warm_start = warm.compiled == 0 && warm.cached > 0,
-         whole_way = l.rows == opt.steps + more;
-    if (cli->json) {
-        xl_json j = { .out = &b, .pretty = true };
+    xl_receipt_facts facts = {
+        .kind = "train",
+        .dir = t->dir,
+        .argc = (int)(sizeof t->train / sizeof *t->train) - 1,
+        .argv = t->train,
+        .plugin = xl_str_c(a, t->probe.plugin),
+        .cache = xl_path_join(a, t->work, "cache"),
+        .executed = t->l.rows,
+        .devices = xl_strf(a, "%zu: %.*s", t->probe.ndevice, XL_FMT(t->probe.device[0].kind)).p,
+    };
+    if (!xl_file_stat(xl_path_join(a, t->dir, "receipt.json"), NULL))
+        XL_DO(xl_receipt_write(a, &facts, NULL));
+    t->html = xl_path_join(a, t->dir, "report.html");
+    char *words[] = { "xlane", "report", t->dir, xl_str_c(a, xl_strf(a, "--out=%s", t->html)), NULL };
+    XL_DO(run_part(t, words, "/dev/null", "drawing the report"));
+out:
+    return err;
+}
+
+/* The table, or the JSON; whether all of it was proved. */
+static bool tell(const trial *t, bool json, xl_buf *b)
+{
+    const losses *l = &t->l;
+    const counts *cold = &t->cold, *warm = &t->warm;
+    bool learned = l->last < 0.8 * l->first, warm_start = warm->compiled == 0 && warm->cached > 0,
+         whole_way = l->rows == opt.steps + t->more, proved = learned && warm_start && whole_way;
+    if (json) {
+        xl_json j = { .out = b, .pretty = true };
         xl_json_map(&j);
-        xl_json_put_bool(&j, "proved", learned && warm_start && whole_way);
-        xl_json_put_str(&j, "plugin", probe.plugin);
-        xl_json_put_int(&j, "steps", l.rows);
-        xl_json_put_num(&j, "first_loss", l.first);
-        xl_json_put_num(&j, "last_loss", l.last);
-        xl_json_put_int(&j, "stopped_at", warm.stopped_at);
-        xl_json_put_int(&j, "cold_compiled", cold.compiled);
-        xl_json_put_int(&j, "resumed_compiled", warm.compiled);
-        xl_json_put_int(&j, "resumed_from_cache", warm.cached);
-        xl_json_put_num(&j, "nll", nll);
-        xl_json_put_text(&j, "run", dir);
-        xl_json_put_text(&j, "report", html);
-        xl_json_put_num(&j, "seconds", xl_now() - began);
+        xl_json_put_bool(&j, "proved", proved);
+        xl_json_put_str(&j, "plugin", t->probe.plugin);
+        xl_json_put_int(&j, "steps", l->rows);
+        xl_json_put_num(&j, "first_loss", l->first);
+        xl_json_put_num(&j, "last_loss", l->last);
+        xl_json_put_int(&j, "stopped_at", warm->stopped_at);
+        xl_json_put_int(&j, "cold_compiled", cold->compiled);
+        xl_json_put_int(&j, "resumed_compiled", warm->compiled);
+        xl_json_put_int(&j, "resumed_from_cache", warm->cached);
+        xl_json_put_num(&j, "nll", t->nll);
+        xl_json_put_text(&j, "run", t->dir);
+        xl_json_put_text(&j, "report", t->html);
+        xl_json_put_num(&j, "seconds", xl_now() - t->began);
         xl_json_end(&j);
-    } else {
-        xl_buf_printf(&b, "1 probe    %.*s computes a known answer on %zu device%s\n", XL_FMT(probe.plugin),
-                      probe.ndevice, probe.ndevice == 1 ? "" : "s");
-        xl_buf_printf(&b,
-                      "2 train    %lld steps of a hybrid model, loss %.3f to %.3f%s; the cold process compiled %lld\n",
-                      (long long)l.rows, l.first, l.last, learned ? "" : " (NOT LEARNED)", (long long)cold.compiled);
-        xl_buf_printf(&b,
-                      "3 restart  stopped after step %lld, resumed in a new process: %lld compiled, %lld from the "
-                      "cache, %lld steps executed%s\n",
-                      (long long)warm.stopped_at, (long long)warm.compiled, (long long)warm.cached,
-                      (long long)(l.rows - warm.stopped_at), warm_start && whole_way ? "" : " (NOT A WARM RESTART)");
-        xl_buf_printf(&b, "4 eval     %.4f nats a token over %lld tokens that it never saw\n", nll, (long long)tokens);
-        xl_buf_printf(
-            &b, "5 files    %s: report.html, receipt.json, checkpoints, metrics.csv, events.jsonl (%.0f s in all)\n",
-            dir, xl_now() - began);
+        return proved;
     }
+    xl_buf_printf(b, "1 probe    %.*s computes a known answer on %zu device%s\n", XL_FMT(t->probe.plugin),
+                  t->probe.ndevice, t->probe.ndevice == 1 ? "" : "s");
+    xl_buf_printf(b, "2 train    %lld steps of a hybrid model, loss %.3f to %.3f%s; the cold process compiled %lld\n",
+                  (long long)l->rows, l->first, l->last, learned ? "" : " (NOT LEARNED)", (long long)cold->compiled);
+    xl_buf_printf(b,
+                  "3 restart  stopped after step %lld, resumed in a new process: %lld compiled, %lld from the "
+                  "cache, %lld steps executed%s\n",
+                  (long long)warm->stopped_at, (long long)warm->compiled, (long long)warm->cached,
+                  (long long)(l->rows - warm->stopped_at), warm_start && whole_way ? "" : " (NOT A WARM RESTART)");
+    xl_buf_printf(b, "4 eval     %.4f nats a token over %lld tokens that it never saw\n", t->nll,
+                  (long long)t->tokens);
+    xl_buf_printf(b,
+                  "5 files    %s: report.html, receipt.json, checkpoints, metrics.csv, events.jsonl (%.0f s in all)\n",
+                  t->dir, xl_now() - t->began);
+    return proved;
+}
+
+static xl_error *try(const xl_cli *cli, int argc, char **argv)
+{
+    xl_error *err = NULL;
+    xl_buf b = { 0 };
+    trial t = { .a = cli->arena, .began = xl_now() };
+    (void)argc;
+    (void)argv;
+    if (opt.steps < 40)
+        return xl_cli_misuse(cli, "--steps needs at least 40: it is stopped and resumed half way");
+    XL_DO(prove(&t));
+    XL_DO(train_half(&t));
+    XL_DO(resume(&t));
+    XL_DO(evaluate(&t));
+    XL_DO(write_files(&t));
+    bool proved = tell(&t, cli->json, &b);
     XL_DO(xl_cli_put(&b));
-    if (!learned || !warm_start || !whole_way)
+    if (!proved)
         xl_cli_exit(cli, XL_EXIT_FAILED);
 out:
-    (void)argv;
     xl_buf_fini(&b);
     return err;
 }

@@ -712,13 +712,76 @@ static void forget(xl_contracts *c, xl_str group)
     }
 }
 
+/* The recorded compile that is nearest: the same program before one alike, this process before earlier runs. */
+typedef struct { record *r; bool same, here; uint32_t common; } nearest;
+
+static nearest find_nearest(xl_contracts *c, xl_arena *a, const record *now, const xl_compile_site *site, bool numbered)
+{
+    nearest best = { 0 };
+    const xl_module *m = now->m;
+    bool known = has(c, now->group, xl_str_of(now->hash));
+    uint32_t read = 0;
+    for (record *r = c->all; r; r = r->next) {
+        if (!xl_str_eq(r->group, now->group))
+            continue;
+        bool same = !strcmp(r->hash, now->hash), here = !r->run.n;
+        if (best.here && !here)
+            continue;
+        if (!same && !known && !r->m && read++ < READ)
+            need_program(a, c, r);
+        bool placed = numbered && r->site.place.n && site->place.n;
+        if (placed && !xl_str_eq(r->site.place, site->place))
+            continue;
+        if (!same && (!r->m || !m || (numbered && !placed && !kin(r->m, m))))
+            continue;
+        uint32_t common = same ? UINT32_MAX : in_common(r, now);
+        if (!best.r || best.same < same || (best.same == same && best.common < common))
+            best = (nearest){ r, same, here, common };
+    }
+    return best;
+}
+
+static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near, const xl_cache_key *key,
+                              const xl_compile_site *site, xl_module *m, xl_verdict *out)
+{
+    xl_error *err = NULL;
+    record *best = near->r;
+    snprintf(out->against, sizeof out->against, "%s", best->hash);
+    out->against_run = xl_str_dup(a, best->run);
+    const char *part = compare_parts(a, best, key, out);
+    if (!near->same) {
+        best->m->arena.oom = a->oom;
+        out->wide = c->wide;
+        out->steady_wide = c->wide && !c->switched;
+        err = xl_contract_compare(a, best->m, m, out);
+        c->switched |= !strcmp(out->reason, "x64");
+        if (!strcmp(out->reason, "identical")) /* the hash says otherwise: something that has no words yet */
+            out->reason = "op";
+    } else {
+        bool elsewhere = near->here && !xl_str_eq(best->site.devices, site->devices);
+        out->reason = part ? part : elsewhere ? "device" : near->here ? "identical" : "first";
+        if (!part && elsewhere) {
+            if (best->m && m)
+                same_again(a, "the same program for another device", best->m, m, out);
+            out->words =
+                xl_strf(a, "for device %.*s, before for %.*s", XL_FMT(site->devices), XL_FMT(best->site.devices));
+        } else if (!part && near->here && best->m && m) {  /* what a frontend looks its own programs up by */
+            out->words = xl_module_renames(a, best->m, m);
+            same_again(a, "the same program", best->m, m, out);
+        }
+    }
+    if (near->here)
+        out->against_module = xl_str_dup(a, best->module);
+    return err;
+}
+
 xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *key, const xl_compile_site *site,
                              xl_module *m, xl_str bytes, xl_verdict *out)
 {
     xl_error *err = NULL;
     xl_str group = xl_contract_group(key->module);
     *out = (xl_verdict){ .reason = "first" };
-    record *now = c ? record_new(a, group) : NULL, *best = NULL;
+    record *now = c ? record_new(a, group) : NULL, *best;
     if (!now) {
         xl_module_free(m);
         return XL_ERR(EXHAUSTED, "out of memory");
@@ -739,58 +802,9 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
         now->helper = xl_contract_helper(m);
     }
     recall(a, c, group);
-    bool same_best = false, here_best = false, known = has(c, group, xl_str_of(now->hash)),
-         numbered = group.n < key->module.n;
-    uint32_t common_best = 0, read = 0;
-    for (record *r = c->all; r; r = r->next) {
-        if (!xl_str_eq(r->group, group))
-            continue;
-        bool same = !strcmp(r->hash, now->hash), here = !r->run.n;
-        if (here_best && !here)                            /* this process before earlier runs */
-            continue;
-        if (!same && !known && !r->m && read++ < READ)
-            need_program(a, c, r);
-        bool placed = numbered && r->site.place.n && site->place.n;
-        if (placed && !xl_str_eq(r->site.place, site->place))
-            continue;
-        if (!same && (!r->m || !m || (numbered && !placed && !kin(r->m, m))))
-            continue;
-        uint32_t common = same ? UINT32_MAX : in_common(r, now);
-        if (best && (same_best > same || (same_best == same && common_best >= common)))
-            continue;                                      /* the same before the alike */
-        best = r;
-        same_best = same;
-        here_best = here;
-        common_best = common;
-    }
-    if (best) {
-        snprintf(out->against, sizeof out->against, "%s", best->hash);
-        out->against_run = xl_str_dup(a, best->run);
-        const char *part = compare_parts(a, best, key, out);
-        if (!same_best) {
-            best->m->arena.oom = a->oom;
-            out->wide = c->wide;
-            out->steady_wide = c->wide && !c->switched;
-            err = xl_contract_compare(a, best->m, m, out);
-            c->switched |= !strcmp(out->reason, "x64");
-            if (!strcmp(out->reason, "identical")) /* the hash says otherwise: something that has no words yet */
-                out->reason = "op";
-        } else {
-            bool elsewhere = here_best && !xl_str_eq(best->site.devices, site->devices);
-            out->reason = part ? part : elsewhere ? "device" : here_best ? "identical" : "first";
-            if (!part && elsewhere) {
-                if (best->m && m)
-                    same_again(a, "the same program for another device", best->m, m, out);
-                out->words = xl_strf(a, "for device %.*s, before for %.*s", XL_FMT(site->devices),
-                                     XL_FMT(best->site.devices));
-            } else
-            if (!part && here_best && best->m && m) {      /* what a frontend looks its own programs up by */
-                out->words = xl_module_renames(a, best->m, m);
-                same_again(a, "the same program", best->m, m, out);
-            }
-        }
-        if (here_best)
-            out->against_module = xl_str_dup(a, best->module);
+    nearest near = find_nearest(c, a, now, site, group.n < key->module.n);
+    if (near.r) {
+        err = compare_with(c, a, &near, key, site, m, out);
     } else if ((best = transformed(c, now))) {
         out->reason = "transform";
         snprintf(out->against, sizeof out->against, "%s", best->hash);

@@ -340,6 +340,40 @@ static void primes(int64_t v, int64_t stride, digit *out, uint32_t *n)
         }
 }
 
+/* Reads "0,2,1,3" and finds the digits of its order. False: not the devices that there are. */
+static bool device_list(const xl_shard_ctx *c, xl_str *s, const int64_t *tile, uint32_t ntile, digit *d, uint32_t *nd,
+                        bool *regular)
+{
+    int64_t *ids = xl_new(c->a, int64_t, (size_t)c->n), n = 0, total = 1;
+    xl_str list = *s;
+    size_t end = 0;
+    while (end < list.n && (list.p[end] == ',' || (list.p[end] >= '0' && list.p[end] <= '9')))
+        end++;
+    *s = (xl_str){ list.p + end, list.n - end };
+    list.n = end;
+    while (list.n && n < c->n)
+        if (!xl_str_i64(xl_str_cut(&list, ','), &ids[n++]))
+            return false;
+    for (uint32_t i = 0; i < ntile; i++)
+        total *= tile[i] > 0 && tile[i] <= c->n ? tile[i] : 0;
+    if (n != c->n || total != c->n || ids[0] != 0)
+        return false;
+    digit place[64];
+    uint32_t np = 0;
+    primes(c->n, 1, place, &np);
+    for (uint32_t i = 0; i < np; i++)
+        d[i] = (digit){ ids[place[i].stride], place[i].size };
+    *nd = np;
+    *regular = true;
+    for (int64_t k = 0; k < c->n && *regular; k++) {
+        int64_t sum = 0;
+        for (uint32_t i = 0; i < np; i++)
+            sum += k / place[i].stride % place[i].size * d[i].stride;
+        *regular = sum == ids[k];
+    }
+    return true;
+}
+
 static xl_error *read_string(xl_shard_ctx *c, xl_str text, const xl_type *t, xl_axes *out, uint32_t *closed, bool *says)
 {
     xl_str s = xl_str_trim(text);
@@ -385,35 +419,11 @@ static xl_error *read_string(xl_shard_ctx *c, xl_str text, const xl_type *t, xl_
             primes(dims[k], stride[k], d, &nd);
         }
     } else {                                               /* a list of devices: find the digits of its order */
-        int64_t *ids = xl_new(c->a, int64_t, (size_t)c->n), n = 0, total = 1;
-        xl_str list = s;
-        size_t end = 0;
-        while (end < list.n && (list.p[end] == ',' || (list.p[end] >= '0' && list.p[end] <= '9')))
-            end++;
-        s = (xl_str){ list.p + end, list.n - end };
-        list.n = end;
-        while (list.n && n < c->n)
-            if (!xl_str_i64(xl_str_cut(&list, ','), &ids[n++]))
-                goto bad;
-        if (n != c->n)
+        bool regular;
+        if (!device_list(c, &s, tile, ntile, d, &nd, &regular))
             goto bad;
-        for (uint32_t i = 0; i < ntile; i++)
-            total *= tile[i] > 0 && tile[i] <= c->n ? tile[i] : 0;
-        if (total != c->n || ids[0] != 0)
-            goto bad;
-        digit place[64];
-        uint32_t np = 0;
-        primes(c->n, 1, place, &np);
-        for (uint32_t i = 0; i < np; i++)
-            d[i] = (digit){ ids[place[i].stride], place[i].size };
-        nd = np;
-        for (int64_t k = 0; k < c->n; k++) {
-            int64_t sum = 0;
-            for (uint32_t i = 0; i < np; i++)
-                sum += k / place[i].stride % place[i].size * d[i].stride;
-            if (sum != ids[k])
-                return XL_ERR(UNIMPLEMENTED, "sharding \"%.*s\" lists its devices in no regular order", XL_FMT(text));
-        }
+        if (!regular)
+            return XL_ERR(UNIMPLEMENTED, "sharding \"%.*s\" lists its devices in no regular order", XL_FMT(text));
     }
     s = xl_str_trim(s);
     uint32_t extra = 0;

@@ -243,6 +243,56 @@ static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica
                      m, &(xl_pipeline_opts){ .only = plain ? "canonical" : "canonical,simplify,fold,cse,dce" });
 }
 
+/* What frontends ask of the outputs: types, ranks, dimensions. */
+static xl_error *keep_outputs(xl_compiled *e)
+{
+    const xl_plan *p = e->plan;
+    const xl_op *end = xl_region_end(p->f->body);
+    size_t dims = 0;
+    for (uint32_t i = 0; i < p->nout; i++)
+        dims += p->out[i].rank;
+    e->out_types = calloc((size_t)p->nout + 1, sizeof *e->out_types);
+    e->out_ranks = calloc((size_t)p->nout + 1, sizeof *e->out_ranks);
+    e->out_dims = calloc(dims + 1, sizeof *e->out_dims);
+    if (!e->out_types || !e->out_ranks || !e->out_dims)
+        return XL_ERR(EXHAUSTED, "no memory for an executable");
+    dims = 0;
+    for (uint32_t i = 0; i < p->nout; i++) {
+        bool token = xl_in_type(p->f, end, i)->kind == XL_TY_TOKEN;
+        e->out_types[i] = token ? PJRT_Buffer_Type_TOKEN : xl_api_type(p->out[i].dtype);
+        e->out_ranks[i] = p->out[i].rank;
+        for (uint32_t k = 0; k < p->out[i].rank; k++)
+            e->out_dims[dims + (size_t)e->layouts[0][i]->minor_to_major[p->out[i].rank - 1 - k]] = p->out[i].dims[k];
+        dims += p->out[i].rank;
+    }
+    return NULL;
+}
+
+static void keep_costs(xl_compiled *e, const xl_shard_info *shards)
+{
+    const struct { const char *name; double value; } cost[] = {
+        { "flops", e->plan->flops },
+        { "bytes accessed", e->plan->bytes_accessed },
+        { "transcendentals", e->plan->transcendentals },
+        { "collective bytes", shards->traffic.operands },  /* per device and run, loops counted once */
+        { "collective ring bytes", shards->traffic.ring },
+    };
+    for (size_t i = 0; i < sizeof cost / sizeof *cost; i++)
+        e->cost[i] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size),
+                                        .name = cost[i].name,
+                                        .name_size = strlen(cost[i].name),
+                                        .type = PJRT_NamedValue_kFloat,
+                                        .float_value = (float)cost[i].value,
+                                        .value_size = 1 };
+    xl_shard_gathered(shards, &e->gathered);               /* given only where there is any */
+    e->cost[5] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size),
+                                    .name = "gathered",
+                                    .name_size = 8,
+                                    .type = PJRT_NamedValue_kString,
+                                    .string_value = e->gathered.p,
+                                    .value_size = e->gathered.n };
+}
+
 static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_compiled **out)
 {
     xl_error *err = NULL;
@@ -290,29 +340,13 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_compiled
         err = out_of_hbm(p, need, limit);
         goto out;
     }
-    size_t dims = 0;
-    for (uint32_t i = 0; i < p->nout; i++)
-        dims += p->out[i].rank;
-    e->out_types = calloc((size_t)p->nout + 1, sizeof *e->out_types);
-    e->out_ranks = calloc((size_t)p->nout + 1, sizeof *e->out_ranks);
-    e->out_dims = calloc(dims + 1, sizeof *e->out_dims);
-    if (!e->out_types || !e->out_ranks || !e->out_dims || !e->name ||
-        e->program.failed || e->options.failed) {
+    if (!e->name || e->program.failed || e->options.failed) {
         err = XL_ERR(EXHAUSTED, "no memory for an executable");
         goto out;
     }
     if (e->npartition > 1)
         XL_DO(keep_shardings(e, &shards));
-    const xl_op *end = xl_region_end(p->f->body);
-    dims = 0;
-    for (uint32_t i = 0; i < p->nout; i++) {
-        bool token = xl_in_type(p->f, end, i)->kind == XL_TY_TOKEN;
-        e->out_types[i] = token ? PJRT_Buffer_Type_TOKEN : xl_api_type(p->out[i].dtype);
-        e->out_ranks[i] = p->out[i].rank;
-        for (uint32_t k = 0; k < p->out[i].rank; k++)
-            e->out_dims[dims + (size_t)e->layouts[0][i]->minor_to_major[p->out[i].rank - 1 - k]] = p->out[i].dims[k];
-        dims += p->out[i].rank;
-    }
+    XL_DO(keep_outputs(e));
     XL_DO(keep_kinds(e));
     xl_hash h;
     xl_hash_init(&h);
@@ -321,25 +355,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_compiled
     xl_hash_str(&h, opts);
     xl_digest digest = xl_hash_final(&h);
     xl_digest_hex(&digest, e->fingerprint);
-#define COST(i, text, v)                                                                                               \
-    e->cost[i] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size),                             \
-                                    .name = text,                                                                      \
-                                    .name_size = sizeof(text) - 1,                                                     \
-                                    .type = PJRT_NamedValue_kFloat,                                                    \
-                                    .float_value = (float)(v),                                                         \
-                                    .value_size = 1 }
-    COST(0, "flops", p->flops);
-    COST(1, "bytes accessed", p->bytes_accessed);
-    COST(2, "transcendentals", p->transcendentals);
-    COST(3, "collective bytes", shards.traffic.operands);  /* per device and run, loops counted once */
-    COST(4, "collective ring bytes", shards.traffic.ring);
-    xl_shard_gathered(&shards, &e->gathered);              /* given only where there is any */
-    e->cost[5] = (PJRT_NamedValue){ .struct_size = PJRT_SIZE(PJRT_NamedValue, value_size),
-                                    .name = "gathered",
-                                    .name_size = 8,
-                                    .type = PJRT_NamedValue_kString,
-                                    .string_value = e->gathered.p,
-                                    .value_size = e->gathered.n };
+    keep_costs(e, &shards);
     *out = e;
 out:
     if (err) {

@@ -101,6 +101,38 @@ static xl_error *base_buffer(xl_tile_maker *m, const xl_view *v, uint32_t *out)
     return NULL;
 }
 
+/* An operand that lies as the tiles read it: no load, only widening. along: every row reads the same line. */
+static uint16_t read_direct(xl_tile_maker *m, const xl_view *v, uint32_t buf, xl_dtype dtype, bool row, bool along,
+                            bool scalar)
+{
+    const xl_tile_program *pr = m->pr;
+    size_t elem = xl_dtype_bytes(dtype);
+    xl_tile_direct d = { buf, v->offset, row ? 1 : along ? 0 : pr->cols, row ? 0 : 1, elem };
+    if (scalar)
+        d.row = d.col = 0;
+    uint16_t r = new_reg(m, row, elem);
+    XL_PUSH(m->p->a, m->d, m->nd, m->capd, d);
+    m->r[r].direct = (int32_t)m->nd - 1;
+    m->r[r].along = along;
+    /* a part of it may have the bytes of a result with wider elements: what is written would overtake
+     * what is read */
+    if (row || along || v->offset || v->kind != XL_VIEW_VALUE || m->shape[buf].count != pr->rows * pr->cols)
+        not_in_place(m, buf);
+    if (!xl_widen(dtype))
+        return r;
+    if (dtype == XL_BF16 && !row)
+        return emit_strip(m, XL_STRIP_LOAD_BF16, &r, 1, 4);
+    xl_tile_instr x = { .act = DO_EW,
+                        .strip = -1,
+                        .row = row,
+                        .nsrc = 1,
+                        .src = { r, r, r },
+                        .ew = xl_ew_convert(m->p->a, dtype, XL_F32) };
+    r = x.dst = new_reg(m, row, 4);
+    emit(m, x);
+    return r;
+}
+
 /* The register that holds what v shows (over the space, or over its rows). strip: who reads it takes a number per row
  * for an array. */
 static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool row, bool strip, uint16_t *out)
@@ -157,29 +189,7 @@ static xl_error *read_leaf(xl_tile_maker *m, xl_view *v, xl_dtype dtype, bool ro
                  pr->rank > pr->split && st[pr->rank - 1] == 1;
     uint16_t r;
     if (dense || along) {
-        xl_tile_direct d = { buf, v->offset, row ? 1 : along ? 0 : pr->cols, row ? 0 : 1, elem };
-        if (rank == 0 && !row)
-            d.row = d.col = 0;
-        r = new_reg(m, row, elem);
-        XL_PUSH(m->p->a, m->d, m->nd, m->capd, d);
-        m->r[r].direct = (int32_t)m->nd - 1;
-        m->r[r].along = along;
-        /* a part of it may have the bytes of a result with wider elements: what is written would overtake
-         * what is read */
-        if (row || along || v->offset || v->kind != XL_VIEW_VALUE || m->shape[buf].count != pr->rows * pr->cols)
-            not_in_place(m, buf);
-        if (widen && dtype == XL_BF16 && !row) {
-            r = emit_strip(m, XL_STRIP_LOAD_BF16, &r, 1, 4);
-        } else if (widen) {
-            xl_tile_instr x = { .act = DO_EW,
-                                .strip = -1,
-                                .row = row,
-                                .nsrc = 1,
-                                .src = { r, r, r },
-                                .ew = xl_ew_convert(m->p->a, dtype, XL_F32) };
-            r = x.dst = new_reg(m, row, 4);
-            emit(m, x);
-        }
+        r = read_direct(m, v, buf, dtype, row, along, rank == 0 && !row);
     } else {
         xl_tile_load l = { buf, v->offset, elem, st, widen };
         xl_tile_instr x = { .act = row ? DO_LOAD_ROW : DO_LOAD, .strip = -1, .row = row, .arg = m->nl };

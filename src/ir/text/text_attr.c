@@ -468,6 +468,68 @@ static const xl_attr *enum_value(xl_text *p, xl_str name)
     return NULL;
 }
 
+/* #stablehlo.<name>, whole name w; NULL: none of those known here. */
+static const xl_attr *stablehlo_attr(xl_text *p, xl_str w, xl_str name)
+{
+    if (xl_str_is(name, "conv")) {
+        xl_text_want(p, '<');
+        if (xl_text_word(p, "raw")) {
+            uint32_t mark = p->npair;
+            while (!text_at(p, '>')) {
+                xl_text_pair e = { xl_text_ident(p), NULL };
+                xl_text_want(p, '=');
+                e.value = field(p);
+                PUSH(pair, npair, cappair, e);
+                if (!text_take(p, ','))
+                    break;
+            }
+            xl_text_want(p, '>');
+            return xl_text_keyed(p, mark, w);
+        }
+        const xl_attr *a = xl_text_conv(p);
+        xl_text_want(p, '>');
+        return a;
+    }
+    if (xl_str_is(name, "bounds")) {
+        uint32_t mark = p->nnum;
+        xl_text_want(p, '<');
+        if (!text_at(p, '>'))
+            do {
+                int64_t v = text_take(p, '?') ? XL_DYN : xl_text_int(p);
+                PUSH(num, nnum, capnum, v);
+            } while (text_take(p, ','));
+        xl_text_want(p, '>');
+        const xl_attr *b = xl_attr_dims(p->m, (xl_dims){ p->num + mark, p->nnum - mark });
+        p->nnum = mark;
+        return xl_attr_struct(p->m, XL_STR("stablehlo.type_extensions"), &(xl_str){ "bounds", 6 }, &b, 1);
+    }
+    static const char *const known[] = { "dot",
+                                         "gather",
+                                         "scatter",
+                                         "channel_handle",
+                                         "dot_algorithm",
+                                         "output_operand_alias",
+                                         "result_accuracy",
+                                         "type_extensions",
+                                         "replica_group_mesh_axes",
+                                         "axis_ref",
+                                         "mesh_axis",
+                                         "mesh" };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (xl_str_is(name, known[i]))
+            return xl_text_struct(p, w);
+    if (*p->s == '<') {                                /* #stablehlo.result_accuracy_mode<DEFAULT> */
+        const char *at = p->s++;
+        const xl_attr *a = enum_value(p, name);
+        if (a) {
+            xl_text_want(p, '>');
+            return a;
+        }
+        p->s = at;
+    }
+    return NULL;
+}
+
 static const xl_attr *hash_attr(xl_text *p)
 {
     const char *from = p->s++;
@@ -508,63 +570,9 @@ static const xl_attr *hash_attr(xl_text *p)
     if (xl_str_is(w, "sdy.mesh"))
         return xl_attr_mesh(p->m, xl_text_mesh(p));
     if (xl_str_starts(w, XL_STR("stablehlo."))) {
-        xl_str name = { w.p + 10, w.n - 10 };
-        if (xl_str_is(name, "conv")) {
-            xl_text_want(p, '<');
-            if (xl_text_word(p, "raw")) {
-                uint32_t mark = p->npair;
-                while (!text_at(p, '>')) {
-                    xl_text_pair e = { xl_text_ident(p), NULL };
-                    xl_text_want(p, '=');
-                    e.value = field(p);
-                    PUSH(pair, npair, cappair, e);
-                    if (!text_take(p, ','))
-                        break;
-                }
-                xl_text_want(p, '>');
-                return xl_text_keyed(p, mark, w);
-            }
-            const xl_attr *a = xl_text_conv(p);
-            xl_text_want(p, '>');
+        const xl_attr *a = stablehlo_attr(p, w, (xl_str){ w.p + 10, w.n - 10 });
+        if (a)
             return a;
-        }
-        if (xl_str_is(name, "bounds")) {
-            uint32_t mark = p->nnum;
-            xl_text_want(p, '<');
-            if (!text_at(p, '>'))
-                do {
-                    int64_t v = text_take(p, '?') ? XL_DYN : xl_text_int(p);
-                    PUSH(num, nnum, capnum, v);
-                } while (text_take(p, ','));
-            xl_text_want(p, '>');
-            const xl_attr *b = xl_attr_dims(p->m, (xl_dims){ p->num + mark, p->nnum - mark });
-            p->nnum = mark;
-            return xl_attr_struct(p->m, XL_STR("stablehlo.type_extensions"), &(xl_str){ "bounds", 6 }, &b, 1);
-        }
-        static const char *const known[] = { "dot",
-                                             "gather",
-                                             "scatter",
-                                             "channel_handle",
-                                             "dot_algorithm",
-                                             "output_operand_alias",
-                                             "result_accuracy",
-                                             "type_extensions",
-                                             "replica_group_mesh_axes",
-                                             "axis_ref",
-                                             "mesh_axis",
-                                             "mesh" };
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-            if (xl_str_is(name, known[i]))
-                return xl_text_struct(p, w);
-        if (*p->s == '<') {                                /* #stablehlo.result_accuracy_mode<DEFAULT> */
-            const char *at = p->s++;
-            const xl_attr *a = enum_value(p, name);
-            if (a) {
-                xl_text_want(p, '>');
-                return a;
-            }
-            p->s = at;
-        }
     }
     if (xl_str_is(w, "chlo.ragged_dot"))
         return xl_text_struct(p, w);

@@ -511,6 +511,65 @@ static void call_like(xl_text *p, xl_text_op *c)
     rest(p, c);
 }
 
+/* Those of the sdy dialect. False: not one of them. */
+static bool sdy_form(xl_text *p, xl_text_op *c)
+{
+    switch (c->code) {
+    case XL_OP_SDY_CONSTRAINT:
+        xl_text_operand(p);
+        SET(c, SDY_CONSTRAINT, sharding, xl_text_sharding(p));
+        break;
+    case XL_OP_SDY_RESHARD:
+        xl_text_operand(p);
+        SET(c, SDY_RESHARD, sharding, xl_text_sharding(p));
+        break;
+    case XL_OP_SDY_GROUP:
+        xl_text_operand(p);
+        key_equals(p, "group_id");
+        key_value(p, c, XL_STR("group_id"));
+        break;
+    case XL_OP_SDY_BARRIER: direction(p, c); break;
+    case XL_OP_SDY_MANUAL: manual(p, c); break;
+    case XL_OP_SDY_NAMED: named_computation(p, c); break;
+    case XL_OP_SDY_ALL_GATHER:
+        sdy_collective(p, c, XL_SLOT(SDY_ALL_GATHER, gathering_axes), XL_SLOT(SDY_ALL_GATHER, out_sharding));
+        break;
+    case XL_OP_SDY_ALL_SLICE:
+        sdy_collective(p, c, XL_SLOT(SDY_ALL_SLICE, slicing_axes), XL_SLOT(SDY_ALL_SLICE, out_sharding));
+        break;
+    case XL_OP_SDY_ALL_TO_ALL:
+        sdy_collective(p, c, XL_SLOT(SDY_ALL_TO_ALL, params), XL_SLOT(SDY_ALL_TO_ALL, out_sharding));
+        break;
+    case XL_OP_SDY_ALL_REDUCE:
+        sdy_collective(p, c, XL_SLOT(SDY_ALL_REDUCE, reduction_axes), XL_SLOT(SDY_ALL_REDUCE, out_sharding));
+        break;
+    case XL_OP_SDY_COLLECTIVE_PERMUTE:
+        sdy_collective(p, c, UINT32_MAX, XL_SLOT(SDY_COLLECTIVE_PERMUTE, out_sharding));
+        break;
+    default: return false;
+    }
+    rest(p, c);
+    return true;
+}
+
+/* builtin.unrealized_conversion_cast: types on both sides of `to`. */
+static void cast(xl_text *p, xl_text_op *c)
+{
+    operands_and_keys(p, c);
+    xl_text_attrs(p, c);
+    xl_text_want(p, ':');
+    for (uint32_t i = 0; i < p->nval - c->val0; i++) {
+        if (i)
+            xl_text_want(p, ',');
+        check(p, c, i, xl_text_type_of(p));
+    }
+    xl_text_want_word(p, "to");
+    do
+        result(p, xl_text_type_of(p));
+    while (text_take(p, ','));
+    c->forward = p->nval - c->val0 == p->nty - c->ty0;
+}
+
 void xl_text_custom(xl_text *p, xl_text_op *c)
 {
     switch (c->code) {
@@ -577,64 +636,14 @@ void xl_text_custom(xl_text *p, xl_text_op *c)
         xl_text_want(p, ')');
         rest(p, c);
         return;
-    case XL_OP_SDY_CONSTRAINT:
-        xl_text_operand(p);
-        SET(c, SDY_CONSTRAINT, sharding, xl_text_sharding(p));
-        rest(p, c);
-        return;
-    case XL_OP_SDY_RESHARD:
-        xl_text_operand(p);
-        SET(c, SDY_RESHARD, sharding, xl_text_sharding(p));
-        rest(p, c);
-        return;
-    case XL_OP_SDY_GROUP:
-        xl_text_operand(p);
-        key_equals(p, "group_id");
-        key_value(p, c, XL_STR("group_id"));
-        rest(p, c);
-        return;
-    case XL_OP_SDY_BARRIER: direction(p, c); rest(p, c); return;
-    case XL_OP_SDY_MANUAL: manual(p, c); rest(p, c); return;
-    case XL_OP_SDY_NAMED: named_computation(p, c); rest(p, c); return;
-    case XL_OP_SDY_ALL_GATHER:
-        sdy_collective(p, c, XL_SLOT(SDY_ALL_GATHER, gathering_axes), XL_SLOT(SDY_ALL_GATHER, out_sharding));
-        rest(p, c);
-        return;
-    case XL_OP_SDY_ALL_SLICE:
-        sdy_collective(p, c, XL_SLOT(SDY_ALL_SLICE, slicing_axes), XL_SLOT(SDY_ALL_SLICE, out_sharding));
-        rest(p, c);
-        return;
-    case XL_OP_SDY_ALL_TO_ALL:
-        sdy_collective(p, c, XL_SLOT(SDY_ALL_TO_ALL, params), XL_SLOT(SDY_ALL_TO_ALL, out_sharding));
-        rest(p, c);
-        return;
-    case XL_OP_SDY_ALL_REDUCE:
-        sdy_collective(p, c, XL_SLOT(SDY_ALL_REDUCE, reduction_axes), XL_SLOT(SDY_ALL_REDUCE, out_sharding));
-        rest(p, c);
-        return;
-    case XL_OP_SDY_COLLECTIVE_PERMUTE:
-        sdy_collective(p, c, UINT32_MAX, XL_SLOT(SDY_COLLECTIVE_PERMUTE, out_sharding));
-        rest(p, c);
-        return;
     case XL_OP_UNKNOWN:
-        if (xl_str_is(c->name, "builtin.unrealized_conversion_cast")) {
-            operands_and_keys(p, c);
-            xl_text_attrs(p, c);
-            xl_text_want(p, ':');
-            for (uint32_t i = 0; i < p->nval - c->val0; i++) {
-                if (i)
-                    xl_text_want(p, ',');
-                check(p, c, i, xl_text_type_of(p));
-            }
-            xl_text_want_word(p, "to");
-            do
-                result(p, xl_text_type_of(p));
-            while (text_take(p, ','));
-            c->forward = p->nval - c->val0 == p->nty - c->ty0;
-            return;
-        }
-        xl_text_fail(p, "this op is not known and its form is its own; print the program in the generic form");
+        if (!xl_str_is(c->name, "builtin.unrealized_conversion_cast"))
+            xl_text_fail(p, "this op is not known and its form is its own; print the program in the generic form");
+        cast(p, c);
+        return;
     default:
+        if (sdy_form(p, c))
+            return;
         operands_and_keys(p, c);
         rest(p, c);
     }
