@@ -841,6 +841,19 @@ static bool gather(xl_check *c, gathered *g, xl_value v, const xl_step *s)
     return true;
 }
 
+/* Whether operand k of a step is a view of another operand: its data follow from that one's. */
+static bool follows(const xl_check *c, const xl_step *s, uint32_t k)
+{
+    if (s->val[k] == UINT32_MAX || buf_of(c, s->buf[k])->kind == XL_BUF_CONST)
+        return false;
+    const xl_op *def = c->f->val[s->val[k]].def;
+    for (; def && xl_op_is_view(c->f, def); def = c->f->val[def->in[0].id].def)
+        for (uint32_t i = 0; i < s->nin; i++)
+            if (s->val[i] == def->in[0].id)
+                return true;
+    return false;
+}
+
 static uint64_t next_random(uint64_t *x) { return *x = *x * 6364136223846793005u + 1442695040888963407u, *x >> 33; }
 
 static void random_data(void *to, const xl_extent *s, uint64_t *seed)
@@ -988,11 +1001,17 @@ static xl_error *replay(xl_check *c, const xl_step *s)
                      .input = xl_new(c->a, bool, f->nval),
                      .in = xl_new(c->a, xl_value, f->nval),
                      .at = xl_new(c->a, uint32_t, f->nval) };
-    xl_value *out = xl_new(c->a, xl_value, s->nres + 1);
+    /* what the ops give one by one: the step's results, then operands that follow from others */
+    xl_value *out = xl_new(c->a, xl_value, s->nres + s->nin + 1);
+    uint32_t *slot = xl_new(c->a, uint32_t, s->nres + s->nin + 1), nwant = s->nres;
     double most = 0;
     for (uint32_t i = 0; i < s->nin; i++)
-        if (s->val[i] != UINT32_MAX && !ops.input[s->val[i]])
+        if (follows(c, s, i)) {
+            out[nwant] = (xl_value){ s->val[i] };
+            slot[nwant++] = i;
+        } else if (s->val[i] != UINT32_MAX && !ops.input[s->val[i]]) {
             add_input(&ops, (xl_value){ s->val[i] }, i);
+        }
     for (uint32_t i = 0; i < s->nin + s->nout; i++)
         most = (double)s->shape[i].count > most ? (double)s->shape[i].count : most;
     bool views = s->nop > 1 || (xl_ops[s->ops[0]->code].flags & XL_OP_ELEMWISE) || s->ops[0]->code == XL_OP_REDUCE;
@@ -1000,14 +1019,17 @@ static xl_error *replay(xl_check *c, const xl_step *s)
         views = views || s->ops[0]->in[i].id != s->val[i];
     if (most * s->nop > (views ? WORK_MAX : SMALL))
         return NULL;
-    for (uint32_t i = 0; i < s->nres; i++) {
-        out[i] = (xl_value){ s->val[s->nin + i] };
+    for (uint32_t i = 0; i < nwant; i++) {
+        if (i < s->nres) {
+            out[i] = (xl_value){ s->val[s->nin + i] };
+            slot[i] = s->nin + i;
+        }
         if (!gather(c, &ops, out[i], s))
             return XL_ERR(INTERNAL, "plan check: step %s has no operand for %s, which %s reads", s->name,
                           text_of(c, ops.missing), text_of(c, out[i]));
     }
     const uint32_t *at = ops.at, nin = ops.nin;
-    xl_op *end = xl_op_new(f, NULL, XL_OP_RETURN, out, s->nres, NULL, 0, 0, s->ops[0]->loc);
+    xl_op *end = xl_op_new(f, NULL, XL_OP_RETURN, out, nwant, NULL, 0, 0, s->ops[0]->loc);
     XL_PUSH(c->a, ops.op, ops.n, ops.cap, end);
     xl_region body = { .arg = ops.in, .narg = nin, .op = ops.op, .nop = ops.n };
     g.val = f->val, g.nval = f->nval;
@@ -1041,13 +1063,13 @@ static xl_error *replay(xl_check *c, const xl_step *s)
                 ptr[s->buf[i]] = room_for(&mem, x->bytes > s->shape[i].bytes ? x->bytes : s->shape[i].bytes);
         }
     }
-    void **arg = xl_new(c->a, void *, nin + 1), **want = xl_new(c->a, void *, s->nres + 1),
-         **moved = xl_new(c->a, void *, s->nres + 1);
+    void **arg = xl_new(c->a, void *, nin + 1), **want = xl_new(c->a, void *, nwant + 1),
+         **moved = xl_new(c->a, void *, nwant + 1);
     for (uint32_t i = 0; i < nin; i++)
         arg[i] = room_for(&mem, s->shape[at[i]].bytes);
-    for (uint32_t i = 0; i < s->nres; i++) {
-        want[i] = room_for(&mem, s->shape[s->nin + i].bytes);
-        moved[i] = room_for(&mem, s->shape[s->nin + i].bytes);
+    for (uint32_t i = 0; i < nwant; i++) {
+        want[i] = room_for(&mem, s->shape[slot[i]].bytes);
+        moved[i] = room_for(&mem, s->shape[slot[i]].bytes);
     }
     void *temp = room_for(&mem, plain->temp_bytes);
     bool short_of_memory = false;
@@ -1082,13 +1104,15 @@ static xl_error *replay(xl_check *c, const xl_step *s)
             if (ptr[s->buf[at[i]]] && buf_of(c, s->buf[at[i]])->kind != XL_BUF_CONST)
                 memcpy(arg[i], ptr[s->buf[at[i]]], s->shape[at[i]].bytes);
         xl_frame frame = { .plan = c->p->plan, .ptr = ptr }, other = { 0 };
+        XL_DO(xl_plan_run(plain, &other, arg, want, temp));
+        for (uint32_t i = s->nres; i < nwant; i++)
+            memcpy(ptr[s->buf[slot[i]]], want[i], s->shape[slot[i]].bytes);
         XL_DO(s->run(s, &frame));
         if (!within(&mem)) {
             err = XL_ERR(INTERNAL, "plan check: step %s writes behind the memory of %s or of what it works in", s->name,
                          text_of(c, out[0]));
             break;
         }
-        XL_DO(xl_plan_run(plain, &other, arg, want, temp));
         for (uint32_t i = 0; i < nin; i++)
             if (buf_of(c, s->buf[at[i]])->kind != XL_BUF_CONST)
                 move_data(arg[i], &s->shape[at[i]], &seed);

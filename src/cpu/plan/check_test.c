@@ -106,6 +106,18 @@ static const char twice[] =
     "  : (tensor<1x1x16x16xf32>, tensor<16x1x4x4xf32>) -> tensor<1x16x13x13xf32>\n"
     "return %y : tensor<1x16x13x13xf32> }";
 
+/* The group reads rows of the transposed copy, and its first column from the argument. */
+static const char copied[] =
+    "func.func public @main(%a: tensor<200x160xf32>) -> tensor<160xf32> {\n"
+    "%t = stablehlo.transpose %a, dims = [1, 0] : (tensor<200x160xf32>) -> tensor<160x200xf32>\n"
+    "%z = stablehlo.constant dense<0.0> : tensor<f32>\n"
+    "%s = stablehlo.reduce(%t init: %z) applies stablehlo.add across dimensions = [1]\n"
+    "  : (tensor<160x200xf32>, tensor<f32>) -> tensor<160xf32>\n"
+    "%c = stablehlo.slice %t [0:160, 0:1] : (tensor<160x200xf32>) -> tensor<160x1xf32>\n"
+    "%r = stablehlo.reshape %c : (tensor<160x1xf32>) -> tensor<160xf32>\n"
+    "%y = stablehlo.subtract %s, %r : tensor<160xf32>\n"
+    "return %y : tensor<160xf32> }";
+
 static xl_error *planned(const char *text)
 {
     xl_module *m;
@@ -126,6 +138,7 @@ TEST(a_plan_as_it_was_made)
     xl_check_hook = NULL;
     CHECK_OK(planned(program));
     CHECK_OK(planned(twice));
+    CHECK_OK(planned(copied));
 }
 
 static void every(uint32_t k, uint32_t most)
