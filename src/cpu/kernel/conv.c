@@ -626,7 +626,8 @@ static xl_error *run_conv(const xl_step *s, xl_frame *f)
 static conv *other_side(xl_planner *p, const conv *c)
 {
     bool ok = c->ns > 0 && c->groups == 1 && c->batch_groups == 1 && (c->wide == XL_F32 || c->wide == XL_F64) &&
-              !c->dynamic && c->xn == 1 && c->xc != 1 && c->sker > 1 && c->sker * c->ci > c->sout * c->n;
+              !c->dynamic && c->xn == 1 && c->xc != 1 && c->sker > 1 && c->sker * c->ci > c->sout * c->n &&
+              c->sout * c->n * c->co > 0;
     int64_t k = c->co, y = c->n * c->co;
     for (uint32_t i = c->ns; i-- > 0 && ok; ) {
         ok = c->base[i] == 1 && !c->flip[i] && c->ks[i] == k && c->ys[i] == y;
