@@ -219,6 +219,7 @@ for d in F + ["int32", "int8", "uint64", "int64"]:
 batch("reduce.bool", {"any": lambda a: (a.any(), a.any(1), a.all(0), a.sum(1))}, arr((30, 9), "bool"))
 case("reduce.nan", lambda a: (a.max(0), a.min(1), jnp.nanmax(a, 0), a.argmax(0)), arr((7, 8), "float32", special=True))
 case("reduce.empty", lambda a: (a[:0].sum(0), a[:, :0].sum(1), a[:0].sum(), a[:0].prod(1)), arr((7, 8), "float32"))
+case("reduce.one", lambda a: (jnp.signbit(a.sum(0)), jax.vmap(jnp.sum)(a[0])), np.array([[-0.0, 0.0, 2.0]], np.float32))
 case("reduce.xor", lambda a: lax.reduce(a, np.int32(0), lax.bitwise_xor, (0,)), arr((31, 5), "int32"))
 case("reduce.region", lambda a: lax.reduce(a, np.float32(0), lambda p, q: p * 0.5 + q, (1,)) * 0,
      arr((31, 5), "float32"))

@@ -77,6 +77,9 @@ class LSTM(nn.Module):
 
 
 class VAE(nn.Module):
+    """Its noise, sin(1e3 m), makes a rounding error of m a thousand times larger: 20 steps in f32 are 7e-4 from f64 on
+    every device."""
+
     def __init__(self):
         super().__init__()
         self.a, self.b, self.c = (
@@ -97,6 +100,19 @@ class Gated(nn.Module):
 
     def forward(self, x):
         return self.d(F.silu(self.g(x)) * self.u(x))
+
+
+class Net(nn.Module):
+    """Some modules and a function of them: forward(net, *inputs)."""
+
+    def __init__(self, forward, **parts):
+        super().__init__()
+        self.forward_of = forward
+        for name, part in parts.items():
+            setattr(self, name, nn.Parameter(part) if isinstance(part, torch.Tensor) else part)
+
+    def forward(self, x):
+        return self.forward_of(self, x)
 
 
 def rows(*shape):
@@ -197,8 +213,178 @@ ZOO = {
 }
 
 
+# ---- layers and functions by kind; a fourth entry is the optimizer ---------------------------------------------------
+def normal(*shape, scale=0.1):
+    return scale * torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def classes(p, y):
+    return F.cross_entropy(p, y)
+
+
+def sequence(rnn, out):
+    return Net(lambda n, x: n.o(n.r(x)[0][:, -1]), r=rnn, o=nn.Linear(out, 5))
+
+
+def pooled(n, x):
+    x = n.c(x)
+    parts = F.max_pool2d(x, 3, 2, padding=1), F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.lp_pool2d(x.abs(), 2,
+        2)
+    parts += (F.adaptive_max_pool2d(x, 2), F.adaptive_avg_pool2d(x, (2, 4)), F.max_pool2d(x, 2, 2, ceil_mode=True))
+    return n.o(torch.cat([p.flatten(2).mean(-1) for p in parts], 1))
+
+
+def resized(n, x):
+    h = n.c(x)
+    up = F.interpolate(h, scale_factor=2, mode="bilinear", align_corners=False)
+    up = up + F.interpolate(h, size=up.shape[2:], mode="nearest")
+    return n.o(F.interpolate(up, size=(7, 9), mode="bilinear", align_corners=True).flatten(1))
+
+
+def masked(n, x):
+    q, k, v = n.q(x).chunk(3, -1)
+    t = x.shape[1]
+    keep = torch.ones(t, t, dtype=torch.bool, device=x.device).tril(2)
+    bias = -0.1 * torch.arange(t, device=x.device, dtype=x.dtype)
+    y = F.scaled_dot_product_attention(q, k, v, attn_mask=keep)
+    return n.o(y + F.scaled_dot_product_attention(v, q, k, attn_mask=bias.expand(t, t))).mean(1)
+
+
+def indexed(n, x):
+    """Rows put, added and taken by indices, running sums, the largest."""
+    e = n.e[x]
+    table = torch.zeros(40, e.shape[-1], device=e.device, dtype=e.dtype)
+    table = table.index_put((x.flatten() % 40,), e.flatten(0, 1), accumulate=True)
+    table = table.index_add(0, x[:, 0] % 40, e[:, 0]).scatter_add(0, x[:, :1].expand(-1, e.shape[-1]) % 40, e[:, 1])
+    h = torch.cumsum(e, 1)[:, -1] + table[x[:, 0] % 40] + torch.gather(e, 1,
+        (x % e.shape[1])[..., None].expand_as(e)).sum(1)
+    top, _ = torch.topk(h, 6, -1)
+    return torch.cat([n.o(torch.tanh(h)), top, h.sort(-1)[0][:, :3], torch.logcumsumexp(h, -1)[:, -3:]], -1)
+
+
+def contracted(n, x):
+    x = torch.einsum("bi,bj,ijk->bk", x, x.flip(-1), n.t)
+    y = torch.einsum("bk,bl->bkl", torch.tanh(x), x)
+    return torch.einsum("bkk,ko->bo", y, n.o) + torch.einsum("bkl,klo->bo", y, n.u)
+
+
+def dropped(n, x):
+    x, keep = x[:, :48], x[:, 48:] > -0.8  # the mask comes with the data
+    return n.b(torch.where(keep, n.a(x).relu() / 0.8, 0.0))
+
+
+def autocast(n, x):
+    with torch.autocast("xla" if x.device.type == "xla" else "cpu", dtype=torch.bfloat16):
+        return n.b(torch.tanh(n.a(x))).float()
+
+
+def sgd(**options):
+    return lambda p: torch.optim.SGD(p, **{"lr": 0.02, **options})
+
+
+pictures, labels = pair(rows(8, 3, 14, 14), ints(10, 8)), pair(rows(64, 48), ints(5, 64))
+padded = torch.arange(12) >= torch.tensor([12, 9, 7, 12, 3, 5])[:, None]
+ZOO.update(
+    {
+        "batchnorm_conv": (
+            lambda: nn.Sequential(
+                conv(3, 12), nn.BatchNorm2d(12), nn.ReLU(), conv(12,
+                    12), nn.BatchNorm2d(12), nn.Flatten(), nn.Linear(12 * 14 * 14, 10)
+            ),
+            pictures,
+            classes,
+            lambda p: torch.optim.RMSprop(p, lr=1e-3),
+        ),
+        "lstm_two_layers": (
+            lambda: sequence(nn.LSTM(16, 24, 2, batch_first=True, bidirectional=True), 48),
+            pair(rows(6, 9, 16), ints(5, 6)),
+            classes,
+            lambda p: torch.optim.Adam(p, lr=1e-3),
+        ),
+        "gru": (lambda: sequence(nn.GRU(16, 40, batch_first=True), 40), pair(rows(6, 9, 16), ints(5, 6)), classes),
+        "bags": (
+            lambda: Net(
+                lambda n, x: n.o(torch.cat([n.a(x), n.b(x)], -1)),
+                a=nn.EmbeddingBag(300, 24, mode="sum"),
+                b=nn.EmbeddingBag(300, 24, mode="mean"),
+                o=nn.Linear(48, 5),
+            ),
+            pair(ints(300, 32, 7), ints(5, 32)),
+            classes,
+        ),
+        "dropout_masks": (
+            lambda: Net(dropped, a=nn.Linear(48, 600), b=nn.Linear(600, 5)),
+            pair(rows(64, 648), ints(5, 64)),
+            classes,
+            sgd(momentum=0.9, nesterov=True, weight_decay=1e-2),
+        ),
+        "autocast_bf16": (lambda: Net(autocast, a=nn.Linear(48, 520), b=nn.Linear(520, 5)), labels, classes),
+        "clipped": (
+            lambda: nn.Sequential(nn.Linear(48, 64), nn.GELU(), nn.Linear(64, 5)),
+            labels,
+            lambda p, y: F.cross_entropy(10 * p, y, label_smoothing=0.2),
+            lambda p: torch.optim.AdamW(p, lr=1e-3),
+        ),
+        "pools": (lambda: Net(pooled, c=conv(3, 8), o=nn.Linear(48, 10)), pictures, classes),
+        "resized": (lambda: Net(resized, c=conv(3, 6), o=nn.Linear(378, 10)), pictures, classes),
+        "masked_attention": (
+            lambda: Net(masked, q=nn.Linear(32, 96), o=nn.Linear(32, 5)),
+            pair(rows(6, 20, 32), ints(5, 6)),
+            classes,
+        ),
+        "encoder_layer": (
+            lambda: Net(
+                lambda n, x: n.o(n.e(x, src_key_padding_mask=padded.to(x.device)).mean(1)),
+                e=nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True, norm_first=True),
+                o=nn.Linear(32, 5),
+            ),
+            pair(rows(6, 12, 32), ints(5, 6)),
+            classes,
+        ),
+        "indexed": (
+            lambda: Net(indexed, e=normal(200, 24, scale=1), o=nn.Linear(24, 5)),
+            pair(ints(200, 32, 6), ints(17, 32)),
+            classes,
+        ),
+        "contracted": (
+            lambda: Net(contracted, t=normal(20, 20, 16), o=normal(16, 3), u=normal(16, 16, 3)),
+            pair(rows(40, 20), rows(40, 3)),
+            mse,
+            sgd(lr=0.001),
+        ),
+        "convolutions": (
+            lambda: nn.Sequential(
+                nn.Conv2d(3, 12, 3, dilation=2), nn.InstanceNorm2d(12, affine=True), nn.PReLU(),
+                nn.Conv2d(12, 12, 3, groups=12, padding="same"), nn.ConvTranspose2d(12, 6, 4, 2, 1), nn.Softsign(),
+                nn.Conv2d(6, 4, (1, 5), (2, 3), padding_mode="circular", padding=1), nn.Flatten(), nn.Linear(4 * 11 * 6,
+                    10),
+            ),
+            pictures,
+            classes,
+        ),
+        "volumes": (
+            lambda: nn.Sequential(
+                nn.Conv3d(2, 6, 3, padding=1), nn.GroupNorm(2, 6), nn.Hardtanh(), nn.MaxPool3d(2),
+                nn.Flatten(), nn.Linear(6 * 64, 4),
+            ),
+            pair(rows(4, 2, 8, 8, 8), ints(4, 4)),
+            classes,
+        ),
+        "losses": (
+            lambda: nn.Sequential(nn.Linear(48, 260), nn.Softplus(), nn.Linear(260, 6)),
+            pair(rows(64, 48), rows(64, 6)),
+            lambda p, y: F.binary_cross_entropy_with_logits(p, y.sigmoid(), pos_weight=y.exp().mean())
+            + F.kl_div(p.log_softmax(-1), y.softmax(-1), reduction="batchmean")
+            + F.triplet_margin_loss(p, y, y.roll(1, 0)) + F.cosine_embedding_loss(p, y, y[:, 0].sign())
+            + F.huber_loss(p, y, delta=0.5) + F.gaussian_nll_loss(p, y, y * y + 0.1) + F.softmin(p, -1).var(),
+            lambda p: torch.optim.Adagrad(p, lr=1e-2),
+        ),
+    }
+)
+
+
 def train(name, device):
-    make, batch, loss_of = ZOO[name]
+    make, batch, loss_of, optimizer = (*ZOO[name], None)[:4]
     torch.manual_seed(1)
     model = make()
     if MOVED:  # each parameter by a rounding error, at random
@@ -207,7 +393,7 @@ def train(name, device):
             for p in model.parameters():
                 p.mul_(1 + 6e-8 * (2 * torch.randint(0, 2, p.shape, generator=flips) - 1).double())
     model = (model.double() if DOUBLE else model).to(device)
-    opt = (
+    opt = optimizer(model.parameters()) if optimizer else (
         torch.optim.AdamW(model.parameters(), lr=1e-3)
         if name.startswith("transformer")
         else torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
@@ -218,6 +404,8 @@ def train(name, device):
         opt.zero_grad()
         loss = loss_of(model(x), y)
         loss.backward()
+        if name == "clipped":
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         if i < STEPS:
             opt.step()
         torch_xla.sync()

@@ -3,6 +3,7 @@
 #include "cpu/plan/planner.h"
 #include "ir/verify.h"
 #include "pass/calls.h"
+#include "pass/pass.h"
 
 enum { DEPTH_MAX = 128, OPS_MAX = 1 << 23 };
 
@@ -176,7 +177,8 @@ static xl_op *untupled(lower *l, xl_region *to, const xl_op *op)
     return whole;
 }
 
-/* A reduction of dimensions of one element is its op, once, between the initial value and the operand. */
+/* A reduction of dimensions of one element is its op, once, between the initial value and the operand; of a sum from 0
+ * the operand itself, as XLA has it: -0 stays -0. */
 static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
 {
     xl_func *f = l->f;
@@ -189,6 +191,12 @@ static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
     for (size_t i = 0; i < dims.n; i++)
         if (dims.p[i] < 0 || dims.p[i] >= in->rank || in->dims[dims.p[i]] != 1)
             return NULL;
+    const xl_attr *from = xl_value_const(f, op->in[1]);
+    if (single == XL_OP_ADD && xl_attr_is_splat(from) && memcmp(from->data.p, (char[16]){ 0 }, from->data.n) == 0) {
+        xl_op *same = xl_op_new(f, NULL, XL_OP_RESHAPE, &op->in[0], 1, &out, 1, 0, op->loc);
+        replace(l, op->out[0], same->out[0]);
+        return same;
+    }
     xl_value v[2] = { xl_op_new(f, to, XL_OP_RESHAPE, &op->in[0], 1, &out, 1, 0, op->loc)->out[0], { 0 } };
     xl_op *spread = xl_op_new(f, to, XL_OP_BROADCAST_IN_DIM, &op->in[1], 1, &out, 1, 0, op->loc);
     xl_op_set(spread, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions), xl_attr_dims(f->m, (xl_dims){ NULL, 0 }));
