@@ -5,7 +5,8 @@
     steps
 
 The compile part is what JAX itself counts between asking for an executable and having one (its event
-backend_compile_duration, over all programs), so it is the same span for all three. They take turns; the first turn
+backend_compile_duration, over all programs), so it is the same span for all. "grows" is under the profile cuda-short,
+where the device's memory is taken as it is needed. They take turns; the first turn
 fills the caches and is not counted; the median counts. JAX keeps no cache for platforms it does not know, the embedded
 device among them: its row is then a compile."""
 import json, os, statistics, subprocess, sys, tempfile, time
@@ -28,19 +29,22 @@ def main():
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
         gpt = lambda cache: [PYTHON, os.path.join(ROOT, "bench", "_gpt.py"), cache, STEPS, *SIZES]
-        guard = [XLANE, "run", f"--cache={folder}/ours", f"--runs={folder}/runs", "--"]
+        guard = [XLANE, "run", f"--cache={folder}/ours", f"--runs={folder}/runs"]
+        short = ["--profile=cuda-short"] if env["JAX_PLATFORMS"].startswith("cuda") else []
         os.mkdir(folder + "/ours", 0o700)
         for turn in range(TIMES + 1):
-            grow = dict(env, XLA_PYTHON_CLIENT_PREALLOCATE="false")
             for name, command, where in (("compiled anew", gpt("none"), env),
                                          ("JAX's own cache", gpt(folder + "/jax"), env),
-                                         ("xlane run", guard + gpt("none"), env),
-                                         ("xlane run, grows", guard + gpt("none"), grow)):
+                                         ("xlane run", guard + ["--"] + gpt("none"), env),
+                                         ("xlane run, grows", guard + short + ["--"] + gpt("none"), env)):
                 began = time.perf_counter()
                 p = subprocess.run(command, env=where, capture_output=True, text=True)
                 wall = time.perf_counter() - began
                 if p.returncode:
                     sys.exit(f"{name}: {' '.join(command)}: {p.stderr[-2000:]}")
+                for line in p.stderr.splitlines():
+                    if "first buffer" in line:
+                        print(line, flush=True)
                 got = json.loads(p.stdout.strip().splitlines()[-1])
                 print(f"{name:16} {'cold' if not turn else 'warm'}  {got['compiles']} programs in {got['compile_s']:.3f} s, first step {got['first']:.2f} s, process {wall:.2f} s", flush=True)
                 if turn:

@@ -2,12 +2,13 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
-from _guarded import TMP, XLANE, check, done, environment, python, script, xlane
+from _guarded import BUILD, PLUGIN, TMP, XLANE, check, done, environment, python, script, xlane
 
 STEPS = """
 import os, signal, time, jax, jax.numpy as jnp
@@ -24,6 +25,17 @@ w.block_until_ready()
 
 def outcomes():
     return [e["outcome"] for e in json.loads(xlane("catalog", "--json"))]
+
+
+@check("a_slow_first_buffer_is_told_with_its_seconds")
+def _():
+    plugin = shutil.copy(os.path.join(BUILD, "test", "plugins", "worse.so"), os.path.join(TMP, "cuda_worse.so"))
+    slow = dict(XLANE_WORSE="first", XLANE_WRAPPED=PLUGIN, PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + plugin)
+    _, said = python("first", STEPS % "", **slow)
+    took = re.search(r"its first buffer took (\d+\.\d) s: .* xlane run --profile=cuda-short", said)
+    assert took and float(took.group(1)) >= 0.6, said
+    _, said = python("grows", STEPS % "", **slow, XLA_PYTHON_CLIENT_PREALLOCATE="false")
+    assert "first buffer" not in said, said
 
 
 @check("W6_a_killed_run_is_said_to_be_killed")

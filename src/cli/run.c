@@ -255,6 +255,30 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
     return err;
 }
 
+/* XLA's GPU clients take most of the card with their first buffer, which a short program waits for. */
+static void suggest_growth(xl_arena *a, xl_node *const *e, size_t n, double seconds)
+{
+    static const double short_s = 120, worth_s = 0.3;
+    const char *asked = getenv("XLA_PYTHON_CLIENT_PREALLOCATE");
+    double took = 0;
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *what = xl_node_get(e[i], "event"), *path = xl_node_get(e[i], "plugin");
+        double s = 0;
+        if (!what || !xl_str_is(what->s, "first_buffer") || !path)
+            continue;
+        const char *kind = xl_plugin_kind(xl_str_c(a, path->s));
+        xl_error *err = xl_node_get_float(e[i], "seconds", &s);
+        took = !err && kind && !strcmp(kind, "cuda") && s > took ? s : took;
+        xl_error_free(err);
+    }
+    if (took >= worth_s && seconds <= short_s && !(asked && (!strcmp(asked, "false") || !strcmp(asked, "0"))))
+        fprintf(
+            stderr,
+            "xlane: its first buffer took %.1f s: XLA takes most of the card's memory with it. A short program need "
+            "not wait for that: xlane run --profile=cuda-short takes memory as it is needed\n",
+            took);
+}
+
 static void summary(xl_arena *a, const char *dir, const xl_profile *p, double seconds, int status, bool stopped)
 {
     xl_metrics *m = NULL;
@@ -282,6 +306,7 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
         fprintf(stderr, "xlane: %llu steps waited for a read to the host\n",
                 (unsigned long long)xl_metrics_total(m, XL_M_HostSync));
     }
+    suggest_growth(a, e, n, seconds);
     if (p->diagnostic)
         fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",
                 XL_FMT(p->name));

@@ -216,13 +216,20 @@ static PJRT_Error *on_Client_BufferFromHostBuffer(guard_plugin *p, PJRT_Client_B
     xl_metrics_count(g->metrics, NULL, XL_M_InboundData, bytes);
     xl_metrics_count(g->metrics, NULL, XL_M_TransferToDevice, 1);
     int none = 0;
-    if (!atomic_load_explicit(&g->tensor, memory_order_relaxed) &&
-        atomic_compare_exchange_strong(&g->tensor, &none, 1)) {
-        g->tensor_spmd = guard_spmd();
-        g->tensor_time = xl_run_time(g->run);
-        atomic_store_explicit(&g->tensor, 2, memory_order_release);
-    }
-    return p->real->PJRT_Client_BufferFromHostBuffer(a);
+    if (atomic_load_explicit(&g->tensor, memory_order_relaxed) ||
+        !atomic_compare_exchange_strong(&g->tensor, &none, 1))
+        return p->real->PJRT_Client_BufferFromHostBuffer(a);
+    g->tensor_spmd = guard_spmd();
+    g->tensor_time = xl_run_time(g->run);
+    atomic_store_explicit(&g->tensor, 2, memory_order_release);
+    double t = xl_now();
+    PJRT_Error *err = p->real->PJRT_Client_BufferFromHostBuffer(a);
+    xl_event e;
+    xl_event_begin(g->run, &e, "first_buffer"); /* XLA's GPU client takes the card's memory here: see `xlane run` */
+    xl_json_put_text(&e.j, "plugin", p->path);
+    xl_json_put_num(&e.j, "seconds", xl_now() - t);
+    xl_event_end(g->run, &e);
+    return err;
 }
 
 static PJRT_Error *on_Buffer_ToHostBuffer(guard_plugin *p, PJRT_Buffer_ToHostBuffer_Args *a)

@@ -1,7 +1,8 @@
 /* The embedded device, got worse in one way, which XLANE_WORSE names: memory (a program needs twice as much), topology
  * (it refuses those of two devices), compile (it refuses programs with a sine), outputs (each f32 has the
  * other sign), ends (the process ends when a program runs), code (four times as much), cpu (a compile takes 1.5 s more
- * of CPU time), time (an execution takes 20 ms more), collectives (those of the file beside it). */
+ * of CPU time), time (an execution takes 20 ms more), collectives (those of the file beside it), first (the first
+ * buffer takes 0.6 s). */
 #include <time.h>
 #include <unistd.h>
 
@@ -88,6 +89,14 @@ static PJRT_Error *slow_run(PJRT_LoadedExecutable_Execute_Args *a)
     return real.PJRT_LoadedExecutable_Execute(a);
 }
 
+static PJRT_Error *slow_first(PJRT_Client_BufferFromHostBuffer_Args *a)
+{
+    static int done;
+    if (!done++)
+        usleep(600000);
+    return real.PJRT_Client_BufferFromHostBuffer(a);
+}
+
 /* What an optimized program is: the HLO in the file beside this library, "<library>.hlo". */
 static PJRT_Error *optimized(PJRT_Executable_OptimizedProgram_Args *a)
 {
@@ -128,6 +137,8 @@ static void change(PJRT_Api *api)
         api->PJRT_Client_Compile = slow_compile;
     if (!strcmp(mode(), "time"))
         api->PJRT_LoadedExecutable_Execute = slow_run;
+    if (!strcmp(mode(), "first"))
+        api->PJRT_Client_BufferFromHostBuffer = slow_first;
     if (!strcmp(mode(), "collectives"))
         api->PJRT_Executable_OptimizedProgram = optimized;
 }
