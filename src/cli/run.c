@@ -256,11 +256,16 @@ static xl_error *write_run(xl_arena *a, const char *dir, const xl_profile *profi
 }
 
 /* XLA's GPU clients take most of the card with their first buffer, which a short program waits for. */
-static void suggest_growth(xl_arena *a, xl_node *const *e, size_t n, double seconds)
+static void suggest_growth(xl_arena *a, const char *dir, double seconds)
 {
     static const double short_s = 120, worth_s = 0.3;
     const char *asked = getenv("XLA_PYTHON_CLIENT_PREALLOCATE");
     double took = 0;
+    xl_node **e = NULL;
+    size_t n = 0;
+    if (seconds > short_s || (asked && (!strcmp(asked, "false") || !strcmp(asked, "0"))))
+        return;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
         const xl_node *what = xl_node_get(e[i], "event"), *path = xl_node_get(e[i], "plugin");
         double s = 0;
@@ -271,7 +276,7 @@ static void suggest_growth(xl_arena *a, xl_node *const *e, size_t n, double seco
         took = !err && kind && !strcmp(kind, "cuda") && s > took ? s : took;
         xl_error_free(err);
     }
-    if (took >= worth_s && seconds <= short_s && !(asked && (!strcmp(asked, "false") || !strcmp(asked, "0"))))
+    if (took >= worth_s)
         fprintf(
             stderr,
             "xlane: its first buffer took %.1f s: XLA takes most of the card's memory with it. A short program need "
@@ -306,7 +311,6 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
         fprintf(stderr, "xlane: %llu steps waited for a read to the host\n",
                 (unsigned long long)xl_metrics_total(m, XL_M_HostSync));
     }
-    suggest_growth(a, e, n, seconds);
     if (p->diagnostic)
         fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",
                 XL_FMT(p->name));
@@ -866,6 +870,7 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
         write_receipt(a, dir, argc, ran, made, code, cache);
     if (opt.summary || isatty(2))
         summary(a, dir, &profile, seconds, code, stopped);
+    suggest_growth(a, dir, seconds);
     xl_cli_exit(cli, stopped ? XL_EXIT_STOPPED : code);
 out:
     return err;
