@@ -21,7 +21,8 @@ def lines(path):
     else:
         text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
         skip = r"\s*((from \S+ )?import .*|[{}()\[\];,]*)\s*"
-    return [(n, re.sub(r"\s+", "", line)) for n, line in enumerate(text.splitlines(), 1) if not re.fullmatch(skip, line)]
+    return [(n, re.sub(r"\s+", "", line)) for n, line in enumerate(text.splitlines(), 1)
+            if not re.fullmatch(skip, line)]
 
 
 def shared(files):
@@ -45,7 +46,8 @@ def shared(files):
 
 files = [f for f in subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], capture_output=True,
                                    text=True).stdout.splitlines()
-         if f.endswith(ENDS) and f.split("/")[0] in ("src", "include", "test", "bench", "examples", "wheel", "site", "deb")
+         if f.endswith(ENDS) and f.split("/")[0] in ("src", "include", "test", "bench", "examples", "wheel", "site",
+                                                     "deb")
          and os.path.exists(os.path.join(ROOT, f))]
 found = [f"{a}:{b}-{c} is {d}:{e}-{f}" for a, b, c, d, e, f in shared(files)]
 check("duplicates", len(files) > 500 and not found, "; ".join(found) or f"only {len(files)} files")

@@ -14,7 +14,12 @@ typedef struct {
     size_t message_size;
 } PJRT_Profiler_Error_Args;
 #define PJRT_PROFILER_DESTROY_SIZE offsetof(PJRT_Profiler_Error_Args, message)
-typedef struct { size_t struct_size; const char *options; size_t options_size; void *profiler; } PJRT_Profiler_Create_Args;
+typedef struct {
+    size_t struct_size;
+    const char *options;
+    size_t options_size;
+    void *profiler;
+} PJRT_Profiler_Create_Args;
 typedef struct { size_t struct_size; void *profiler; } PJRT_Profiler_Plain_Args; /* destroy, start, stop */
 typedef struct { size_t struct_size; void *profiler; uint8_t *buffer; size_t size; } PJRT_Profiler_Collect_Args;
 typedef struct {
