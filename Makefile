@@ -52,8 +52,8 @@ CFLAGS_vmath_avx2 = $(CFLAGS_gemm_avx2)
 CFLAGS_vmath_avx512 = $(CFLAGS_gemm_avx512)
 # A strip instruction is one op: none has two to fuse but those of vmath.
 CFLAGS_strip_generic = -O3 -ffp-contract=fast -fno-trapping-math
-CFLAGS_strip_avx2 = $(CFLAGS_gemm_avx2) -fno-trapping-math
-CFLAGS_strip_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math
+CFLAGS_strip_avx2 = $(CFLAGS_gemm_avx2) -fno-trapping-math -mprfchw
+CFLAGS_strip_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math -mprfchw
 CFLAGS_conv_generic = -O3 -ffp-contract=fast
 CFLAGS_conv_avx2 = $(CFLAGS_gemm_avx2)
 CFLAGS_conv_avx512 = $(CFLAGS_gemm_avx512)

@@ -131,7 +131,7 @@ static void strip_run(const xl_strip_set *s, uint32_t op, const float *x, const 
         code[2].fn = s->fn[XL_STRIP_END][0];
     }
     code[3].fn = s->fn[XL_STRIP_END][0];
-    s->run(code, 256 / s->width);
+    s->run(code, 256 / s->width, NULL);
 }
 
 TEST(strips)

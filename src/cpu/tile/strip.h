@@ -12,6 +12,7 @@
 #ifndef XL_CPU_STRIP_H
 #define XL_CPU_STRIP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -86,11 +87,23 @@ enum {
 typedef void xl_strip_fn(void);                            /* its real type is the set's own */
 typedef struct { xl_strip_fn *fn; const char *x, *y, *z; } xl_strip_ins;
 
+/* Memory that is too large for the cache and will be wanted soon: lines to ask for while strips run, as many for each as
+ * a strip has. A store without that waits for its line, and no CPU has room for many that wait. */
+enum { XL_STRIP_AHEADS = 4 };
+typedef struct {
+    uint32_t n;
+    struct {
+        const char *at;                                    /* for the first strip */
+        uint8_t size;                                      /* bytes of an element */
+        bool write;
+    } of[XL_STRIP_AHEADS];
+} xl_strip_ahead;
+
 typedef struct {
     uint32_t needs;                                        /* features (feature.h) */
     size_t width;                                          /* elements of a strip */
     xl_strip_fn *fn[XL_STRIP_COUNT][XL_STRIP_FORMS];
-    void (*run)(const xl_strip_ins *code, size_t n);       /* over n whole strips */
+    void (*run)(const xl_strip_ins *code, size_t n, const xl_strip_ahead *ahead); /* over n whole strips */
 } xl_strip_set;
 
 /* What is to be known of a divisor c that many numbers are divided by: out[0] is c; out[1] + out[2] is 1/c, rounded

@@ -115,14 +115,73 @@ INS(store_truth)
 #define SM(v, i, OP) v = OP(x, y[i]);
 #define UNARY(name, expr) OPS(name##_am, WITH(ONE, do_##name))
 #define BINARY(name, expr)                                                                     \
+    NOT_BY_NUMBER(name)                                                               \
+    OPS(name##_as, vf y = NUMBER(x); WITH(AS, do_##name))                             \
+    OPS(name##_ms, const vf *x = ARRAY(x); vf y = NUMBER(y); WITH(MS, do_##name))
+#define NOT_BY_NUMBER(name)                                                           \
     OPS(name##_am, const vf *y = ARRAY(x); WITH(AM, do_##name))                       \
     OPS(name##_ma, const vf *y = ARRAY(x); WITH(MA, do_##name))                       \
-    OPS(name##_as, vf y = NUMBER(x); WITH(AS, do_##name))                             \
     OPS(name##_sa, vf y = NUMBER(x); WITH(SA, do_##name))                             \
     OPS(name##_mm, const vf *x = ARRAY(x), *y = ARRAY(y); WITH(MM, do_##name))        \
-    OPS(name##_ms, const vf *x = ARRAY(x); vf y = NUMBER(y); WITH(MS, do_##name))     \
     OPS(name##_sm, vf x = NUMBER(x); const vf *y = ARRAY(y); WITH(SM, do_##name))
+#if FAST_FMA && defined(__x86_64__)
+#define DIVISION(name, expr) NOT_BY_NUMBER(name)           /* the others are below */
+#endif
 #include "cpu/tile/strip.def"
+
+#if FAST_FMA && defined(__x86_64__)
+/* A quotient by a number without the divider, which takes six times as long: with y the float nearest to 1/c and q = x
+ * y, q + (x - q c) y is off by less than a unit in the last place, and the same once more is x/c, rounded (Markstein:
+ * of such a q, with such a y). Nothing under- or overflows if x and c lie between 2^-60 and 2^60; zero comes out right
+ * but for its sign. */
+#define BETWEEN(x) (((vu)(x) & 0x7fffffff) - 0x21800000u <= 0x3c000000u)
+#define ALL_BETWEEN(v, i, X) between &= BETWEEN(X(v, i));
+#define BETWEEN_OR_ZERO(v, i, X) between &= BETWEEN(X(v, i)) | ((vi)X(v, i) == 0);
+#define BY_NUMBER(v, i, X)                                                                                             \
+    {                                                                                                                  \
+        vf x_ = X(v, i), q_ = f_product(x_, inverse);                                                                  \
+        q_ = f_fma(f_fma(-q_, number, x_), inverse, q_);                                                               \
+        v = f_fma(f_fma(-q_, number, x_), inverse, q_);                                                                \
+    }
+#define ACCUMULATED(v, i) v
+#define IN_ARRAY(v, i) array[i]
+#define BY_NUMBER_ANY(p, X)                                                                                            \
+    vf number = NUMBER(p);                                                                                             \
+    vi between = BETWEEN(number);                                                                                      \
+    WITH(BETWEEN_OR_ZERO, X)                                                                                           \
+    if (f_all(between)) {                                                                                              \
+        vf inverse = 1 / number;                                                                                       \
+        WITH(BY_NUMBER, X)                                                                                             \
+    } else {                                                                                                           \
+        WITH(BY_MACHINE, X)                                                                                            \
+    }
+#define BY_MACHINE(v, i, X) v = do_DIVIDE(X(v, i), number);
+#define BY_NUMBER_FAST(any, p, X)                                                                                      \
+    vf number = NUMBER(p), inverse = 1 / number;                                                                       \
+    vi between = BETWEEN(number);                                                                                      \
+    WITH(ALL_BETWEEN, X)                                                                                               \
+    if (!f_all(between)) {                                                                                             \
+        any(pc, at, a, b, c, d, e, f, g, h);                                                                           \
+        return;                                                                                                        \
+    }                                                                                                                  \
+    WITH(BY_NUMBER, X)
+#define NUMBER_DIVIDES(name, HAVE, p, X)                                                                               \
+    __attribute__((noinline)) INS(name##_any);                                                                         \
+    __attribute__((noinline)) INS(name##_any_store);                                                                   \
+    OPS(name##_any, HAVE BY_NUMBER_ANY(p, X))                                                                          \
+    INS(name) { HAVE BY_NUMBER_FAST(name##_any, p, X) NEXT; }                                                          \
+    INS(name##_store)                                                                                                  \
+    {                                                                                                                  \
+        HAVE BY_NUMBER_FAST(name##_any_store, p, X)                                                                    \
+        {                                                                                                              \
+            vf *x = (vf *)(void *)place(pc->z, at);                                                                    \
+            EACH(PUT)                                                                                                  \
+        }                                                                                                              \
+        NEXT;                                                                                                          \
+    }
+NUMBER_DIVIDES(DIVIDE_as, , x, ACCUMULATED)
+NUMBER_DIVIDES(DIVIDE_ms, const vf *array = ARRAY(x);, y, IN_ARRAY)
+#endif
 
 /* ---- division by one number, exactly, and mostly without the divider: see xl_strip_divisor; THEN: what is done with
  * the quotient ---- */
@@ -350,10 +409,26 @@ static void end(const xl_strip_ins *pc, size_t at, STRIP)
 #else
 #define ANYTHING(v, i, _) vf v = { 0 };
 #endif
-static void run(const xl_strip_ins *code, size_t n)
+INLINE void ask_ahead(const xl_strip_ahead *ahead, size_t strip)
+{
+    enum { CACHE_LINE = 64 };
+    for (uint32_t k = 0; k < ahead->n; k++) {
+        size_t bytes = VECTORS * FL * (size_t)ahead->of[k].size;
+        const char *p = ahead->of[k].at + strip * bytes;
+        if (ahead->of[k].write)
+            for (size_t b = 0; b < bytes; b += CACHE_LINE)
+                __builtin_prefetch(p + b, 1);
+        else
+            for (size_t b = 0; b < bytes; b += CACHE_LINE)
+                __builtin_prefetch(p + b, 0, 2);
+    }
+}
+static void run(const xl_strip_ins *code, size_t n, const xl_strip_ahead *ahead)
 {
     op_fn *first = (op_fn *)code->fn;
     for (size_t i = 0; i < n; i++) {
+        if (ahead)
+            ask_ahead(ahead, i);
         EACH(ANYTHING)
         first(code, i * VECTORS * BYTES, a, b, c, d, e, f, g, h);
     }

@@ -59,6 +59,12 @@ typedef struct {                                           /* what is not read w
     xl_widen_fn *widen;
 } xl_tile_load;
 
+/* What a piece of strip code asks memory for (strip.h): an operand in memory, and which of its lines: those that this
+ * pass will write a little later, those that a later pass over this tile will write, or those that the first pass over
+ * the next tile will read. */
+typedef enum { XL_AHEAD_THIS_PASS, XL_AHEAD_THIS_TILE, XL_AHEAD_NEXT_TILE } xl_ahead_when;
+typedef struct { uint16_t of; uint8_t when; } xl_tile_ahead;
+
 typedef struct {
     xl_tile_act act;
     bool row;                                              /* over the tile's rows, not its elements */
@@ -67,7 +73,8 @@ typedef struct {
     uint16_t dst, src[3];
     uint32_t nsrc,
         arg; /* arg: which load; ROW: operand with the initial value; COL, ALL: which partial; STRIPS: first code */
-    uint32_t ncode;
+    uint32_t ncode, nahead;
+    xl_tile_ahead ahead[XL_STRIP_AHEADS];
     int32_t strip;                                         /* while planning: the strip op, or -1 */
     size_t elem;
     xl_ew ew;

@@ -625,6 +625,54 @@ static uint32_t numbers_only(xl_tile_maker *m)
     return n;
 }
 
+/* ---- memory ahead ------------------------------------------------------------------------------------------------ */
+static void ask(xl_tile_instr *x, uint16_t of, xl_ahead_when when)
+{
+    for (uint32_t i = 0; i < x->nahead; i++)
+        if (x->ahead[i].of == of)
+            return;
+    if (x->nahead < XL_STRIP_AHEADS)
+        x->ahead[x->nahead++] = (xl_tile_ahead){ of, (uint8_t)when };
+}
+
+static bool writes(const xl_tile_maker *m, const xl_tile_instr *x, uint16_t of)
+{
+    for (uint32_t k = 0; k < x->ncode; k++) {
+        const xl_tile_code *c = &m->code[x->arg + k];
+        if ((c->x.write && c->x.size && c->x.of == of) || (c->z.write && c->z.size && c->z.of == of))
+            return true;
+    }
+    return false;
+}
+
+/* Of arrays that fit no cache. With several passes over a tile, results are asked for in the pass before they are
+ * written, the next tile's operands in the last. */
+static void look_ahead(xl_tile_maker *m)
+{
+    enum { MUCH = 1 << 18 };                               /* elements */
+    const xl_tile_program *pr = m->pr;
+    xl_tile_instr *first = NULL, *last = NULL;
+    if (pr->rows * pr->cols < MUCH)
+        return;
+    for (uint32_t i = 0; i < m->nlist; i++) {
+        xl_tile_instr *x = &m->list[i], *before = last && pr->tile_cols == pr->cols ? last : NULL;
+        if (x->act != DO_STRIPS)
+            continue;
+        for (uint16_t d = 0; d < m->nd; d++)
+            if (m->d[d].col == 1 && m->d[d].row == pr->cols && writes(m, x, d))
+                ask(before ? before : x, d, before ? XL_AHEAD_THIS_TILE : XL_AHEAD_THIS_PASS);
+        first = first ? first : x;
+        last = x;
+    }
+    for (uint16_t d = 0; last != first && pr->tile_cols == pr->cols && d < m->nd; d++) {
+        bool written = m->d[d].col != 1 || m->d[d].row != pr->cols;
+        for (uint32_t i = 0; i < m->nlist && !written; i++)
+            written = m->list[i].dst == d || (m->list[i].act == DO_STRIPS && writes(m, &m->list[i], d));
+        if (!written)
+            ask(last, d, XL_AHEAD_NEXT_TILE);
+    }
+}
+
 void xl_tile_finish(xl_tile_maker *m)
 {
     xl_tile_program *pr = m->pr;
@@ -653,6 +701,7 @@ void xl_tile_finish(xl_tile_maker *m)
         if (c->z.used)
             c->z.of = ref_of(m, c->z.of);
     }
+    look_ahead(m);
     pr->hoist = m->h, pr->nhoist = m->nh;
     pr->ins = m->list, pr->ninstr = m->nlist;
     pr->code = m->code;

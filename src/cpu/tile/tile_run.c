@@ -5,7 +5,7 @@
 #include "cpu/kernel/strided.h"
 #include "cpu/tile/tile.h"
 
-enum { INLINE_MAX = 1 << 14 };
+enum { INLINE_MAX = 1 << 14, AHEAD = 2048 }; /* elements times ops; bytes */
 
 typedef struct { const xl_tile_program *p; const xl_step *s; void *const *ptr; atomic_bool *failed; } job;
 
@@ -350,7 +350,7 @@ static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t
         w->code[i].y = edge_in(w, &t[i].y, w->code[i].y, done, rest, lines);
         w->code[i].z = edge_in(w, &t[i].z, w->code[i].z, done, rest, lines);
     }
-    w->set->run(w->code, 1);
+    w->set->run(w->code, 1, NULL);
     for (uint32_t i = 0; i < n; i++) {
         if (folds(t[i].op)) {
             const float *v = folded[t[i].x.of];
@@ -371,12 +371,32 @@ static void run_edge(const worker *w, const xl_tile_code *t, uint32_t n, int64_t
     }
 }
 
+/* What to ask for while strips of `line` run, `at` elements into it; NULL where all of it fits the cache. */
+static const xl_strip_ahead *look_ahead(const worker *w, const xl_tile_instr *x, int64_t line, size_t at,
+                                        xl_strip_ahead *out)
+{
+    const xl_tile_program *p = w->j->p;
+    if (!x->nahead)
+        return NULL;
+    for (uint32_t i = 0; i < x->nahead; i++) {
+        const xl_tile_ahead *a = &x->ahead[i];
+        int64_t elem = (int64_t)p->dir[a->of].elem, row = p->cols * elem;
+        int64_t on = a->when == XL_AHEAD_NEXT_TILE ? w->nr * row : a->when == XL_AHEAD_THIS_PASS ? AHEAD : 0;
+        out->of[i].at = w->ref[a->of] + line * row + (int64_t)at * elem + on;
+        out->of[i].size = (uint8_t)elem;
+        out->of[i].write = a->when != XL_AHEAD_NEXT_TILE;
+    }
+    out->n = x->nahead;
+    return out;
+}
+
 /* A long line with reductions, in pieces. */
 enum { PIECE = 2048 };                                     /* a multiple of every strip */
 static void run_pieces(const worker *w, const xl_tile_instr *x, int64_t line, size_t len)
 {
     const xl_tile_code *t = w->j->p->code + x->arg;
     size_t piece = 0;
+    xl_strip_ahead ahead;
     for (size_t at = 0; at < len; at += PIECE, piece++) {
         size_t m = len - at < PIECE ? len - at : PIECE, whole = m / w->set->width, done = whole * w->set->width;
         fold_begin(w, t, x->ncode);
@@ -387,7 +407,7 @@ static void run_pieces(const worker *w, const xl_tile_instr *x, int64_t line, si
             w->code[i].z += at * t[i].z.size;
         }
         if (whole)
-            w->set->run(w->code, whole);
+            w->set->run(w->code, whole, look_ahead(w, x, line, at, &ahead));
         if (m > done) {
             resolve(w, t, x->ncode, line);
             run_edge(w, t, x->ncode, line, at + done, m - done, x->lines);
@@ -405,6 +425,7 @@ static void run_strips(const worker *w, const xl_tile_instr *x)
 {
     const xl_tile_code *t = w->j->p->code + x->arg;
     int64_t lines = x->lines ? w->nr : 1;
+    xl_strip_ahead ahead;
     size_t len = (size_t)(x->lines ? w->nc : w->nr * w->nc), whole = len / w->set->width, done = whole * w->set->width;
     for (int64_t l = 0; x->folds && len > PIECE && l < lines; l++)
         run_pieces(w, x, l, len);
@@ -418,7 +439,7 @@ static void run_strips(const worker *w, const xl_tile_instr *x)
         else
             advance(w, t, x->ncode);
         if (whole)
-            w->set->run(w->code, whole);
+            w->set->run(w->code, whole, look_ahead(w, x, l, 0, &ahead));
         if (len > done)
             run_edge(w, t, x->ncode, l, done, len - done, x->lines);
         if (x->folds)
