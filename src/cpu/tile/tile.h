@@ -132,6 +132,7 @@ typedef struct {
     int32_t def;                                           /* instruction that makes it, or -1 */
     uint32_t slot, made, last;                             /* slot, and positions, once scheduled */
     bool kept, outside;                                    /* in memory; wanted outside its piece of strip code */
+    bool again;                                            /* made in each pass that reads it, if not wanted outside */
     uint32_t users;                                        /* in its piece of strip code */
     uint16_t other, spread; /* the same as truth values of the other size; the same for all columns */
 } xl_tile_reg;

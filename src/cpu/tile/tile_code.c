@@ -202,6 +202,8 @@ static void push(xl_tile_maker *m, int32_t op, uint32_t form, const uint16_t *x,
 static bool at_hand(const xl_tile_maker *m, uint16_t r, uint32_t stage)
 {
     const xl_tile_reg *q = &m->r[r];
+    if (q->again && !q->outside && !q->kept)
+        return false;
     return q->kept || q->def < 0 || !strip(&m->i[q->def]) || m->i[q->def].act == DO_ROW || m->stage[q->def] != stage;
 }
 
@@ -403,6 +405,15 @@ static void strip_stage(xl_tile_maker *m, uint32_t stage)
     pr->nfold = nfold > pr->nfold ? nfold : pr->nfold;
 }
 
+/* One simple op on an operand in memory and a number: in a later pass it is made again rather than kept in a slot. */
+static bool cheap(const xl_tile_maker *m, const xl_tile_instr *x)
+{
+    if (x->strip != XL_STRIP_ADD && x->strip != XL_STRIP_SUBTRACT && x->strip != XL_STRIP_MULTIPLY)
+        return false;
+    const xl_tile_reg *a = &m->r[x->src[0]], *b = &m->r[x->src[1]], *array = number(a) ? b : a;
+    return number(a) != number(b) && array->direct >= 0 && array->def < 0;
+}
+
 /* Who reads what, by strip ops of its own stage or by others. */
 static void count_users(xl_tile_maker *m)
 {
@@ -416,6 +427,8 @@ static void count_users(xl_tile_maker *m)
                 continue;
             if (strip(&m->i[i]) && m->stage[r->def] == m->stage[i])
                 r->users++;
+            else if (strip(&m->i[i]) && cheap(m, &m->i[r->def]))
+                r->again = true;
             else
                 r->outside = true;
         }
