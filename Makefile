@@ -53,7 +53,7 @@ CFLAGS_vmath_avx512 = $(CFLAGS_gemm_avx512)
 # A strip instruction is one op: none has two to fuse but those of vmath.
 CFLAGS_strip_generic = -O3 -ffp-contract=fast -fno-trapping-math
 CFLAGS_strip_avx2 = $(CFLAGS_gemm_avx2) -fno-trapping-math -mprfchw
-CFLAGS_strip_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math -mprfchw
+CFLAGS_strip_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math
 CFLAGS_conv_generic = -O3 -ffp-contract=fast
 CFLAGS_conv_avx2 = $(CFLAGS_gemm_avx2)
 CFLAGS_conv_avx512 = $(CFLAGS_gemm_avx512)
@@ -61,7 +61,8 @@ CFLAGS_gemm_generic = -O3 -ffp-contract=fast
 CFLAGS_gemm_neon = -O3 -ffp-contract=fast
 CFLAGS_gemm_bf16 = -O3 -march=armv8.2-a+bf16
 CFLAGS_gemm_avx2 = -O3 -ffp-contract=fast -mavx2 -mfma -mf16c
-CFLAGS_gemm_avx512 = -O3 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mf16c -mprefer-vector-width=512
+CFLAGS_gemm_avx512 = -O3 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mf16c -mprfchw \
+    -mprefer-vector-width=512
 CFLAGS_gemm_avx512_bf16 = $(CFLAGS_gemm_avx512) -mavx512bf16
 CFLAGS_gemm_amx = $(CFLAGS_gemm_avx512_bf16) $(call knows,-mamx-tile -mamx-bf16)
 LIBS     = -lyaml -lsodium -lzstd -lpthread -ldl -lm

@@ -393,5 +393,10 @@ for n in (64, 128, 256, 512, 1024, 2048):
 one = np.float32(1)
 ts = torch.tensor(1.0) if torch else None
 measure("tiny program", lambda a, b: a * b + a, [one, one], lambda: ts * ts + ts)
+guard = os.path.join(here, "build", "bench", "guard")
+if (not only or only in "tiny program") and os.path.exists(guard):      # what of that call is not JAX's own
+    r = subprocess.run([guard, lib, os.path.join(os.path.dirname(guard), "..", "libxlane-guard.so")],
+                       capture_output=True, text=True)
+    print("   from C, PJRT_LoadedExecutable_Execute and back: %s" % (r.stdout or r.stderr).split("\n")[0], flush=True)
 low = [n for n, r in rows if r < 1]
 print("%d rows, slower than JAX's CPU: %s" % (len(rows), ", ".join(low) or "none"))

@@ -427,9 +427,11 @@ static void own_tiles(void *ctx, size_t begin, size_t end)
         if (!w->narrow)
             own.sum += ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
         own.raw = in_place(w, true, own.n), own.direct = w->direct || in_place(w, false, own.m);
-        own.pa = own.raw ? NULL : xl_scratch(XL_SCRATCH_GEMM_A, w->mt * kpad * kn->size);
-        own.pb = own.direct ? NULL : xl_scratch(XL_SCRATCH_GEMM_B, w->nt * kpad * kn->size);
-        if ((!own.raw && !own.pa) || (!own.direct && !own.pb)) {
+        /* one piece, so that one large page has both */
+        size_t a_bytes = own.raw ? 0 : w->mt * kpad * kn->size, b_bytes = own.direct ? 0 : w->nt * kpad * kn->size;
+        own.pa = a_bytes + b_bytes ? xl_scratch(XL_SCRATCH_GEMM_A, a_bytes + b_bytes) : NULL;
+        own.pb = own.pa ? own.pa + a_bytes : NULL;
+        if (a_bytes + b_bytes && !own.pa) {
             plain(&own, own.i0, own.j0, own.m, own.n);
             continue;
         }

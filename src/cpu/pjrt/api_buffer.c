@@ -44,10 +44,10 @@ xl_error *xl_store_new(PJRT_Device *d, size_t bytes, xl_store **out)
     /* whole cache lines, one to spare: vector loops may read past the last element */
     void *data = s ? xl_spare_take(bytes) : NULL;
     if (s && !data)
-        data = aligned_alloc(XL_ALIGN, ((bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
+        data = xl_data_alloc(bytes + XL_ALIGN);
     if (s && !data) {                                      /* before we say no, everything that was kept */
         xl_spare_clear();
-        data = aligned_alloc(XL_ALIGN, ((bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
+        data = xl_data_alloc(bytes + XL_ALIGN);
     }
     if (!data) {
         free(s);

@@ -146,7 +146,7 @@ static xl_error *run_share(share *s, void **mem)
     if (!s->temp)
         s->temp = xl_spare_take(p->temp_bytes);
     if (!s->temp)
-        s->temp = aligned_alloc(XL_ALIGN, ((p->temp_bytes + XL_ALIGN - 1) & ~(size_t)(XL_ALIGN - 1)) + XL_ALIGN);
+        s->temp = xl_data_alloc(p->temp_bytes + XL_ALIGN);
     if (!s->temp) {
         err = XL_ERR(EXHAUSTED, "no host memory for the %zu bytes of temporaries of %s", p->temp_bytes, e->name);
         goto out;

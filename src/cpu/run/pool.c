@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -298,6 +299,22 @@ bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms)
     return false;
 }
 
+void *xl_data_alloc(size_t bytes)
+{
+    enum { LINE = 64, LARGE = 2 << 20, WORTH = 1 << 20 };
+    if (bytes > SIZE_MAX - LINE)
+        return NULL;
+    size_t whole = (bytes + LINE - 1) & ~(size_t)(LINE - 1);
+#if defined(__x86_64__) && defined(MADV_HUGEPAGE)
+    void *p = bytes >= WORTH ? aligned_alloc(LARGE, whole) : NULL;
+    if (p) {
+        madvise(p, whole & ~(size_t)4095, MADV_HUGEPAGE);  /* a wish: the memory is good without it */
+        return p;
+    }
+#endif
+    return aligned_alloc(LINE, whole);
+}
+
 typedef struct { void *p[XL_SCRATCH_SLOTS]; size_t n[XL_SCRATCH_SLOTS]; } scratch;
 
 static pthread_key_t scratch_key;
@@ -333,11 +350,9 @@ void *xl_scratch(unsigned slot, size_t bytes)
         }
     }
     if (s->n[slot] < bytes) {
-        if (bytes > SIZE_MAX - 4096)
-            return NULL;
         free(s->p[slot]);
         s->n[slot] = 0;
-        s->p[slot] = aligned_alloc(64, (bytes + 4095) & ~(size_t)4095);
+        s->p[slot] = xl_data_alloc(bytes);
         if (s->p[slot])
             s->n[slot] = bytes;
     }

@@ -42,6 +42,10 @@ bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms);
 void xl_pool_link(xl_pool *p, xl_bell *also);
 bool xl_pool_help(xl_pool *p);
 
+/* Memory for arrays, for free(); 64-byte aligned, on x86-64 in large pages where there is much of it: rows of a matrix
+ * that lie pages apart need few of them then. NULL when there is none. */
+void *xl_data_alloc(size_t bytes);
+
 /* Memory of the calling thread, 64-byte aligned, kept from call to call and freed when the thread ends. `slot` keeps
  * nested users apart; a slot's contents last until the thread asks for that slot again. NULL when there is none. */
 void *xl_scratch(unsigned slot, size_t bytes);

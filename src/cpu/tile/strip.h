@@ -87,8 +87,8 @@ enum {
 typedef void xl_strip_fn(void);                            /* its real type is the set's own */
 typedef struct { xl_strip_fn *fn; const char *x, *y, *z; } xl_strip_ins;
 
-/* Memory that is too large for the cache and will be wanted soon: lines to ask for while strips run, as many for each as
- * a strip has. A store without that waits for its line, and no CPU has room for many that wait. */
+/* Memory that is too large for the cache and will be wanted soon: lines to ask for while strips run, as many for each
+ * as a strip has. A store without that waits for its line, and no CPU has room for many that wait. */
 enum { XL_STRIP_AHEADS = 4 };
 typedef struct {
     uint32_t n;

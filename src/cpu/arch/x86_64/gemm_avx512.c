@@ -112,6 +112,11 @@ static bool pack_rows(float *dst, const float *src, ptrdiff_t rs, ptrdiff_t cs, 
         for (size_t i = 0; i < MR8; i++)
             x[i] = i < rows ? _mm512_maskz_loadu_epi32(steps, src + (ptrdiff_t)i * rs) : _mm512_setzero_si512();
         UNROLL
+        for (int i = 0; i < MR8; i++) {             /* the next panel's rows, and where this one goes on */
+            __builtin_prefetch(src + (i + MR8) * rs);
+            __builtin_prefetch(dst + 4 * 16 * MR8 + 16 * i, 1);
+        }
+        UNROLL
         for (int i = 0; i < MR8; i += 2) {
             y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
             y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
@@ -147,8 +152,11 @@ static bool pack_cols(float *dst, const float *src, ptrdiff_t rs, ptrdiff_t cs, 
             mask[j] = (__mmask16)(rows >= 16 * (j + 1) ? 0xffff : rows > 16 * j ? (1u << (rows - 16 * j)) - 1 : 0);
         for (size_t p = 0; p < k; p++, src += cs, dst += NR48)
             UNROLL
-            for (int j = 0; j < 3; j++)
+            for (int j = 0; j < 3; j++) {
                 _mm512_storeu_ps(dst + 16 * j, _mm512_maskz_loadu_ps(mask[j], src + 16 * j));
+                __builtin_prefetch(src + NR48 + 16 * j);
+                __builtin_prefetch(dst + 8 * NR48 + 16 * j, 1);
+            }
         return true;
     }
     if (cs != 1)
@@ -177,8 +185,8 @@ static bool pack_cols(float *dst, const float *src, ptrdiff_t rs, ptrdiff_t cs, 
 #define F32_MR 8
 #define F32_NV 3
 #define F32_KC 256
-#define F32_TILE_M 384
-#define F32_TILE_N 720
+#define F32_TILE_M 512
+#define F32_TILE_N 864
 #define F32_TILE tile_8x48
 #define F32_PART part_8x48
 #define F32_PACK_A pack_rows
