@@ -12,6 +12,7 @@
 #include "cpu/kernel/openblas.h"
 #include "cpu/kernel/panels.h"
 #include "cpu/kernel/spectral.h"
+#include "cpu/kernel/strided.h"
 #include "cpu/plan/planner.h"
 #include "cpu/run/pool.h"
 
@@ -199,6 +200,16 @@ static i32 run_syevd(matrix *x)
     x->out[0] = x->a;
     return info;
 }
+/* to[c][r] = from[r][c]. */
+static void turn(void *to, const void *from, int64_t rows, int64_t cols, size_t elem, xl_pool *pool)
+{
+    xl_strided s;
+    xl_strided_init(&s, elem, 2, (const int64_t[]){ cols, rows },
+                    (const int64_t[]){ rows * (int64_t)elem, (int64_t)elem },
+                    (const int64_t[]){ (int64_t)elem, cols * (int64_t)elem });
+    xl_strided_run(&s, to, from, pool);
+}
+
 /* m >= n. A tall matrix is made a square one by QR first. */
 static i32 tall_svd(matrix *x, i32 m, i32 n, char *a, char *s, char *u, i32 columns, char *vt)
 {
@@ -231,7 +242,6 @@ static i32 tall_svd(matrix *x, i32 m, i32 n, char *a, char *s, char *u, i32 colu
     free(small_u);
     return info;
 }
-static void turn(void *to, const void *from, int64_t rows, int64_t cols, size_t elem);
 /* A wide matrix is the transpose of a tall one, U and V's adjoint changing places. */
 static i32 spectral_svd(matrix *x, bool vectors_too)
 {
@@ -250,11 +260,11 @@ static i32 spectral_svd(matrix *x, bool vectors_too)
         info = tall_svd(x, m, n, a, x->out[1], vectors_too ? x->out[2] : NULL, columns, x->out[3]);
         goto out;
     }
-    turn(a, x->a, n, m, e);
+    turn(a, x->a, n, m, e, x->pool);
     info = tall_svd(x, n, m, a, x->out[1], u, columns, v);
     if (info == 0 && vectors_too) {
-        turn(x->out[2], v, m, k, e);
-        turn(x->out[3], u, columns, n, e);
+        turn(x->out[2], v, m, k, e, x->pool);
+        turn(x->out[3], u, columns, n, e, x->pool);
     }
 out:
     free(a);
@@ -551,24 +561,6 @@ static const routine xla[] = {
 };
 
 /* ---- as steps ---------------------------------------------------------------------------------------------------- */
-/* to[c][r] = from[r][c], in squares that stay near. */
-#define TURN(type)                                                                                              \
-    for (int64_t r0 = 0; r0 < rows; r0 += 16)                                                                   \
-        for (int64_t c0 = 0; c0 < cols; c0 += 16)                                                               \
-            for (int64_t r = r0; r < rows && r < r0 + 16; r++)                                                  \
-                for (int64_t c = c0; c < cols && c < c0 + 16; c++)                                              \
-                    ((type *)to)[c * rows + r] = ((const type *)from)[r * cols + c]
-typedef struct { uint64_t w[2]; } sixteen;
-static void turn(void *to, const void *from, int64_t rows, int64_t cols, size_t elem)
-{
-    if (elem == 4)
-        TURN(uint32_t);
-    else if (elem == 8)
-        TURN(uint64_t);
-    else
-        TURN(sixteen);
-}
-
 static void fill_nan(char *a, size_t bytes, bool wide)
 {
     for (size_t i = 0; i < bytes / (wide ? 8 : 4); i++)
@@ -615,7 +607,7 @@ static void run_matrices(void *ctx, size_t begin, size_t end)
             d->load.fn(spare, from, (size_t)total, d->load.ctx);
             from[0] = spare;
         }
-        turn(x.a, from[0], m, n, d->elem);
+        turn(x.a, from[0], m, n, d->elem, w->f->pool);
         if (s->nin > 1) {
             const xl_extent *more = xl_in_shape(s, 1);
             int64_t each = more->dims[more->rank - 1];
@@ -643,7 +635,7 @@ static void run_matrices(void *ctx, size_t begin, size_t end)
             char *to = (char *)xl_out(s, w->f, i) + q * (size_t)d->size[i] * xl_out_shape(s, i)->elem;
             if (d->turned[i] && d->rows[i]) {
                 char *where = d->store[i].fn ? spare : to;
-                turn(where, y[0], d->size[i] / d->rows[i], d->rows[i], e);
+                turn(where, y[0], d->size[i] / d->rows[i], d->rows[i], e, w->f->pool);
                 y[0] = where;
             }
             if (d->store[i].fn)

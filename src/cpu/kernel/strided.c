@@ -86,6 +86,47 @@ static void line(char *to, const char *from, int64_t n, int64_t ts, int64_t fs, 
 #undef LINE
 }
 
+/* A cache line's worth of lines whose elements change places: to[i][j] = from[j][i]. By way of memory of our own, since
+ * lines a power of two apart drive each other from the cache: each is touched once. */
+typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint64_t two __attribute__((vector_size(16), aligned(8), may_alias));
+#define AT(T, p) (*(T *)(void *)(p))
+#define FROM(T, p) (*(const T *)(const void *)(p))
+static void turn_four(char *to, int64_t ts, const char *from, int64_t fs)
+{
+    four lines[16][4];
+    for (int j = 0; j < 4; j++)
+        for (int i = 0; i < 4; i++) {
+            const char *p = from + 4 * j * fs + 16 * i;
+            four a = FROM(four, p), b = FROM(four, p + fs), c = FROM(four, p + 2 * fs), d = FROM(four, p + 3 * fs);
+            four ab = __builtin_shuffle(a, b, (four){ 0, 4, 1, 5 }), cd = __builtin_shuffle(c, d, (four){ 0, 4, 1, 5 }),
+                 ef = __builtin_shuffle(a, b, (four){ 2, 6, 3, 7 }), gh = __builtin_shuffle(c, d, (four){ 2, 6, 3, 7 });
+            lines[4 * i][j] = __builtin_shuffle(ab, cd, (four){ 0, 1, 4, 5 });
+            lines[4 * i + 1][j] = __builtin_shuffle(ab, cd, (four){ 2, 3, 6, 7 });
+            lines[4 * i + 2][j] = __builtin_shuffle(ef, gh, (four){ 0, 1, 4, 5 });
+            lines[4 * i + 3][j] = __builtin_shuffle(ef, gh, (four){ 2, 3, 6, 7 });
+        }
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 4; j++)
+            AT(four, to + i * ts + 16 * j) = lines[i][j];
+}
+static void turn_eight(char *to, int64_t ts, const char *from, int64_t fs)
+{
+    two lines[8][4];
+    for (int j = 0; j < 4; j++)
+        for (int i = 0; i < 4; i++) {
+            const char *p = from + 2 * j * fs + 16 * i;
+            two a = FROM(two, p), b = FROM(two, p + fs);
+            lines[2 * i][j] = __builtin_shuffle(a, b, (two){ 0, 2 });
+            lines[2 * i + 1][j] = __builtin_shuffle(a, b, (two){ 1, 3 });
+        }
+    for (int i = 0; i < 8; i++)
+        for (int j = 0; j < 4; j++)
+            AT(two, to + i * ts + 16 * j) = lines[i][j];
+}
+#undef AT
+#undef FROM
+
 /* Two dimensions that change places: small squares keep both sides in cache. */
 static void square(char *to, const char *from, const int64_t *dim, const int64_t *ts, const int64_t *fs, size_t elem)
 {
@@ -93,6 +134,18 @@ static void square(char *to, const char *from, const int64_t *dim, const int64_t
     for (int64_t i = 0; i < dim[0]; i += S)
         for (int64_t j = 0; j < dim[1]; j += S) {
             int64_t ni = dim[0] - i < S ? dim[0] - i : S, nj = dim[1] - j < S ? dim[1] - j : S;
+            bool turned = ts[1] == (int64_t)elem && fs[0] == (int64_t)elem && ni == S && nj == S;
+            if (turned && elem == 4) {
+                turn_four(to + i * ts[0] + j * 4, ts[0], from + i * 4 + j * fs[1], fs[1]);
+                continue;
+            }
+            if (turned && elem == 8) {
+                for (int64_t k = 0; k < 4; k++) {
+                    int64_t a = i + k / 2 * 8, b = j + k % 2 * 8;
+                    turn_eight(to + a * ts[0] + b * 8, ts[0], from + a * 8 + b * fs[1], fs[1]);
+                }
+                continue;
+            }
             for (int64_t k = 0; k < ni; k++)
                 line(to + (i + k) * ts[0] + j * ts[1], from + (i + k) * fs[0] + j * fs[1], nj, ts[1], fs[1], elem);
         }
