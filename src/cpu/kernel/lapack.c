@@ -26,7 +26,8 @@ typedef struct {
     i32 m, n, k;                                           /* k = min(m, n) */
     char *a;                                               /* the matrix, by columns; may be overwritten */
     const void *more;                                      /* the second operand's share, in its own type */
-    char *out[OUTS]; /* by columns where they are matrices; zeroed; a routine that works in place puts `a` there */
+    char *out[OUTS]; /* by columns where they are matrices; zeroed; a routine that works in place puts `a` there, one
+                      * that leaves it zero may put NULL */
     bool lacking;                                          /* of memory */
 } matrix;
 typedef i32 routine_fn(matrix *x);                         /* LAPACK's info: 0, or what went wrong */
@@ -306,6 +307,7 @@ static i32 run_svd(matrix *x)
         WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(job, job, &m, &n, x->a, &m, s, u, &ldu,
                                                                                  vt, &ldvt, work, &lwork, &info, 1, 1));
 out:
+    x->out[0] = NULL;                                      /* what is left of A */
     free(rwork);
     free(iwork);
     return info;
@@ -360,6 +362,10 @@ static i32 run_geev(matrix *x)
         split_pairs(x, vl, x->out[1], x->out[2]);
     if (!x->lacking && info == 0 && d->right == 'V')
         split_pairs(x, vr, x->out[1], x->out[3]);
+    if (d->left != 'V')
+        x->out[2] = NULL;
+    if (d->right != 'V')
+        x->out[3] = NULL;
     free(vl);
     free(vr);
     return info;
@@ -628,11 +634,15 @@ static void run_matrices(void *ctx, size_t begin, size_t end)
             *(i32 *)(void *)x.out[s->nout - 1] = info;
         for (uint32_t i = 0; i < s->nout; i++) {
             bool number = d->type[i] != XL_I32;
-            if (d->r->finite && info && number)            /* no convergence */
+            if (d->r->finite && info && number && x.out[i]) /* no convergence */
                 fill_nan(x.out[i], (size_t)d->size[i] * xl_dtype_bytes(d->type[i]), d->wide);
-            size_t e = xl_dtype_bytes(d->type[i]);
+            size_t e = xl_dtype_bytes(d->type[i]), elem = xl_out_shape(s, i)->elem;
             const void *y[1] = { x.out[i] };
-            char *to = (char *)xl_out(s, w->f, i) + q * (size_t)d->size[i] * xl_out_shape(s, i)->elem;
+            char *to = (char *)xl_out(s, w->f, i) + q * (size_t)d->size[i] * elem;
+            if (!y[0]) {
+                memset(to, 0, (size_t)d->size[i] * elem);
+                continue;
+            }
             if (d->turned[i] && d->rows[i]) {
                 char *where = d->store[i].fn ? spare : to;
                 turn(where, y[0], d->size[i] / d->rows[i], d->rows[i], e, w->f->pool);

@@ -10,6 +10,7 @@
 enum {
     PANEL = 32,                                            /* columns that are reduced before the rest is updated */
     REST = 128,                                            /* the last columns are LAPACK's */
+    WHOLE = 320, /* rows of a symmetric matrix that one thread multiplies as quickly */
     BLOCK = 64, ROWS = 256,
     LEAF = 25, SMALL = 192,                                /* of divide and conquer: solved at once; merged by LAPACK */
     WIDTH = 64                                             /* reflectors and columns of a back-transformation */

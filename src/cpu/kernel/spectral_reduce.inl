@@ -66,18 +66,25 @@ static void NAME(join)(const NAME(reduction) *j, T *y, i32 rows, bool lower)
 }
 
 /* ---- tridiagonal ------------------------------------------------------------------------------------------------- */
+/* y[0, n) of the n x n triangle that begins at row and column `at`. */
+static void NAME(symv)(const NAME(reduction) *j, i32 at, i32 n, const T *v, T *y)
+{
+    i32 ld = j->m, inc = 1;
+    T one = 1;
+    memset(y, 0, (size_t)n * sizeof(T));
+    ((void (*)(P, P, P, P, P, P, P, P, P, P, L))j->f->symv)(low, &n, &one, NAME(el)(j, at, at), &ld, (P)(uintptr_t)v,
+                                                            &inc, &one, y, &inc, 1);
+}
 static void NAME(symv_piece)(void *ctx, size_t begin, size_t end)
 {
     const NAME(reduction) *j = ctx;
     for (size_t i = begin; i < end; i++) {
         block b = NAME(piece)(j, i);
-        i32 below = b.col + b.cols, rest = j->n - below, ld = j->m, inc = 1;
-        T *y = j->part + i * (size_t)j->m, one = 1, zero = 0;
+        i32 below = b.col + b.cols, rest = j->n - below, ld = j->m;
+        T *y = j->part + i * (size_t)j->m;
         const T *v = j->v;
-        memset(y + b.col, 0, (size_t)(j->n - b.col) * sizeof(T));
-        ((void (*)(P, P, P, P, P, P, P, P, P, P, L))j->f->symv)(low, &b.cols, &one, NAME(el)(j, b.col, b.col), &ld,
-                                                                (P)(uintptr_t)(v + b.col), &inc, &zero, y + b.col, &inc,
-                                                                1);
+        memset(y + below, 0, (size_t)rest * sizeof(T));
+        NAME(symv)(j, b.col, b.cols, v + b.col, y + b.col);
         for (i32 r = 0; r < rest; r += ROWS) {             /* the second product finds the rows in the cache */
             i32 rows = least(ROWS, rest - r);
             const T *a = NAME(el)(j, below + r, b.col);
@@ -116,8 +123,12 @@ static i32 NAME(tridiagonal)(const xl_spectral *f, xl_pool *pool, i32 n, T *a, T
             e[c] = col[c + 1];
             col[c + 1] = 1;
             j.row = j.col = c + 1, j.v = col;
-            NAME(share)(&j, NAME(symv_piece));
-            NAME(join)(&j, wi + c + 1, rest, true);
+            if (rest <= WHOLE) {
+                NAME(symv)(&j, c + 1, rest, col + c + 1, wi + c + 1);
+            } else {
+                NAME(share)(&j, NAME(symv_piece));
+                NAME(join)(&j, wi + c + 1, rest, true);
+            }
             memset(t, 0, PANEL * sizeof(T));
             NAME(gemv)(f, turned, rest, i, 1, w + c + 1, n, col + c + 1, 1, t, 1);
             NAME(gemv)(f, plain, rest, i, -1, NAME(el)(&j, c + 1, at), n, t, 1, wi + c + 1, 1);
