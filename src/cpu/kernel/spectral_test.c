@@ -1,0 +1,129 @@
+/* Eigenvalues and singular values of one matrix: products of the factors, orthogonal vectors, and the same bits from
+ * pools of 1, 2 and 5 threads. And sums of scattered rows, by every instruction set. Without OpenBLAS only these. */
+#include "cpu/kernel/spectral.h"
+
+#include <math.h>
+
+#include "base/test.h"
+#include "cpu/arch/feature.h"
+#include "cpu/kernel/fold.h"
+
+static uint64_t state = 1;
+static double any(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int32_t)(state >> 32) * 0x1p-31;
+}
+static bool found(char type, xl_spectral *f)
+{
+    xl_error *err = xl_spectral_find(type, f);
+    if (err)
+        printf("  no LAPACK: %s\n", xl_error_message(err));
+    xl_error_free(err);
+    return !err;
+}
+static double number(const void *p, size_t i, bool wide) { return wide ? ((const double *)p)[i] : (double)((const float *)p)[i]; }
+static void set(void *p, size_t i, bool wide, double x)
+{
+    if (wide)
+        ((double *)p)[i] = x;
+    else
+        ((float *)p)[i] = (float)x;
+}
+
+/* a (m x n) is u diag(s) vt, and so are the columns of u orthogonal. */
+static void factors(const void *a, const void *u, const void *s, const void *vt, int m, int n, bool wide)
+{
+    double limit = (wide ? 2e-16 : 1.2e-7) * 40 * sqrt(m);
+    for (int k = 0; k < 40; k++) {                         /* some elements */
+        int i = (int)((any() + 1) * 0.4999 * m), j = (int)((any() + 1) * 0.4999 * n), other = (j + 1) % n;
+        double sum = 0, dot = 0, one = 0;
+        for (int l = 0; l < n; l++)
+            sum += number(u, (size_t)l * (size_t)m + (size_t)i, wide) * number(s, (size_t)l, wide) *
+                   number(vt, (size_t)j * (size_t)n + (size_t)l, wide);
+        for (int l = 0; l < m; l++) {
+            double x = number(u, (size_t)j * (size_t)m + (size_t)l, wide);
+            one += x * x, dot += x * number(u, (size_t)other * (size_t)m + (size_t)l, wide);
+        }
+        CHECK(fabs(sum - number(a, (size_t)j * (size_t)m + (size_t)i, wide)) < limit * 10);
+        CHECK(fabs(one - 1) < limit && fabs(dot) < limit);
+    }
+}
+static void one(char type, int m, int n, bool eigh)
+{
+    xl_spectral f;
+    if (!found(type, &f))
+        return;
+    size_t e = f.elem, high = (size_t)m, wide = (size_t)n;
+    char *a = malloc(high * wide * e), *copy = malloc(high * wide * e), *u = malloc(high * wide * e),
+         *s = malloc(wide * e), *vt = malloc(wide * wide * e), *first = malloc(high * wide * e);
+    for (size_t j = 0; j < wide; j++)
+        for (size_t i = eigh ? j : 0; i < high; i++) {
+            double x = any() * (j % 7 == 3 && eigh ? 1e-9 : 1);
+            set(a, j * high + i, f.wide, x);
+            if (eigh)
+                set(a, i * high + j, f.wide, x);
+        }
+    static const size_t threads[] = { 1, 2, 5 };
+    for (int t = 0; t < 3; t++) {
+        xl_pool *pool = xl_pool_new(threads[t]);
+        memcpy(copy, a, high * wide * e);
+        int32_t info = eigh ? xl_spectral_eigh(&f, pool, n, copy, s, u) : xl_spectral_svd(&f, pool, m, n, copy, s, u, n, vt);
+        xl_pool_free(pool);
+        CHECK(info == 0);
+        for (size_t i = 0; eigh && i < wide; i++)
+            for (size_t j = 0; j < wide; j++)
+                memcpy(vt + (i * wide + j) * e, u + (j * wide + i) * e, e);
+        factors(a, u, s, vt, m, n, f.wide);
+        for (size_t i = 1; i < wide; i++)
+            CHECK(eigh ? number(s, i, f.wide) >= number(s, i - 1, f.wide)
+                       : number(s, i, f.wide) <= number(s, i - 1, f.wide));
+        if (t == 0)
+            memcpy(first, u, high * wide * e);
+        else
+            CHECK(!memcmp(first, u, high * wide * e));
+    }
+    free(a), free(copy), free(u), free(s), free(vt), free(first);
+}
+TEST(eigh_f32) { one('s', 450, 450, true); }
+TEST(eigh_f64) { one('d', 211, 211, true); }
+TEST(svd_f32) { one('s', 420, 400, false); }
+TEST(svd_f64) { one('d', 300, 210, false); }
+
+TEST(rows)
+{
+    enum { N = 70, M = 9, ROWS = 40 };
+    static const xl_dtype types[] = { XL_F32, XL_F64, XL_I8, XL_U16, XL_I32, XL_U64 };
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        size_t e = xl_dtype_bytes(types[t]);
+        xl_rows_fn *fn = xl_fold_rows(types[t]);
+        union { char c[ROWS * N * 8]; float f[ROWS * N]; double d[ROWS * N]; uint64_t l[ROWS * N]; uint32_t i[ROWS * N];
+                uint16_t h[ROWS * N]; uint8_t b[ROWS * N]; } x, y = { { 0 } }, want = { { 0 } };
+        int64_t place[ROWS];
+        for (int i = 0; i < ROWS * N * 8; i++)
+            x.c[i] = (char)(any() * 127);
+        for (int i = 0; i < ROWS * N && types[t] == XL_F32; i++)
+            x.f[i] = (float)any();
+        for (int i = 0; i < ROWS * N && types[t] == XL_F64; i++)
+            x.d[i] = any();
+        for (int i = 0; i < ROWS; i++)
+            place[i] = i % 5 == 4 ? -1 : (int64_t)((any() + 1) * 0.4999 * M) * N;
+        for (int n = 1; n <= N; n += 23) {
+            memset(&y, 0, sizeof y), memset(&want, 0, sizeof want);
+            fn(&y, &x, place, ROWS, N, (size_t)n);
+            for (int i = 0; i < ROWS; i++)
+                for (int k = 0; k < n && place[i] >= 0; k++) {
+                    size_t to = (size_t)place[i] + (size_t)k, from = (size_t)(i * N + k);
+                    switch (types[t]) {
+                    case XL_F32: want.f[to] += x.f[from]; break;
+                    case XL_F64: want.d[to] += x.d[from]; break;
+                    case XL_I8: want.b[to] = (uint8_t)(want.b[to] + x.b[from]); break;
+                    case XL_U16: want.h[to] = (uint16_t)(want.h[to] + x.h[from]); break;
+                    case XL_I32: want.i[to] += x.i[from]; break;
+                    default: want.l[to] += x.l[from]; break;
+                    }
+                }
+            CHECK(!memcmp(&y, &want, (size_t)M * N * e));
+        }
+    }
+}
