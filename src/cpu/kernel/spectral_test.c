@@ -22,7 +22,10 @@ static bool found(char type, xl_spectral *f)
     xl_error_free(err);
     return !err;
 }
-static double number(const void *p, size_t i, bool wide) { return wide ? ((const double *)p)[i] : (double)((const float *)p)[i]; }
+static double number(const void *p, size_t i, bool wide)
+{
+    return wide ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
 static void set(void *p, size_t i, bool wide, double x)
 {
     if (wide)
@@ -68,7 +71,8 @@ static void one(char type, int m, int n, bool eigh)
     for (int t = 0; t < 3; t++) {
         xl_pool *pool = xl_pool_new(threads[t]);
         memcpy(copy, a, high * wide * e);
-        int32_t info = eigh ? xl_spectral_eigh(&f, pool, n, copy, s, u) : xl_spectral_svd(&f, pool, m, n, copy, s, u, n, vt);
+        int32_t info =
+            eigh ? xl_spectral_eigh(&f, pool, n, copy, s, u) : xl_spectral_svd(&f, pool, m, n, copy, s, u, n, vt);
         xl_pool_free(pool);
         CHECK(info == 0);
         for (size_t i = 0; eigh && i < wide; i++)
