@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "base/test.h"
-#include "cpu/arch/feature.h"
 #include "cpu/kernel/fold.h"
 
 static uint64_t state = 1;
@@ -16,6 +15,9 @@ static double any(void)
 }
 static bool found(char type, xl_spectral *f)
 {
+#if defined(__aarch64__) /* with what it picks for qemu's own CPU, results are wrong */
+    setenv("OPENBLAS_CORETYPE", "ARMV8", 0);
+#endif
     xl_error *err = xl_spectral_find(type, f);
     if (err)
         printf("  no LAPACK: %s\n", xl_error_message(err));
