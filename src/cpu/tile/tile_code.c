@@ -665,6 +665,9 @@ static void look_ahead(xl_tile_maker *m)
     enum { MUCH = 1 << 18 };                               /* elements */
     const xl_tile_program *pr = m->pr;
     xl_tile_instr *first = NULL, *last = NULL;
+#if !defined(__x86_64__)                                   /* a Neoverse V1 gains nothing by it (docs/kernels.md) */
+    return;
+#endif
     if (pr->rows * pr->cols < MUCH)
         return;
     for (uint32_t i = 0; i < m->nlist; i++) {
