@@ -32,6 +32,13 @@ static jmp_buf xl_test_out;
         printf("\n");                                                                                                  \
         longjmp(xl_test_out, 1);                                                                                       \
     } while (0)
+/* How much to do: all under `./x test all`, as usual otherwise, less where every instruction is emulated. */
+__attribute__((unused)) static int xl_test_amount(int all, int usual, int emulated)
+{
+    const char *everything = getenv("XLANE_TEST_ALL");
+    return getenv("XLANE_EMULATED") ? emulated : everything && *everything == '1' ? all : usual;
+}
+
 #define CHECK(c) do { if (!(c)) FAIL("%s does not hold", #c); } while (0)
 #define CHECK_INT(a, b)                                                                                                \
     do {                                                                                                               \

@@ -145,7 +145,7 @@ static void all_shapes(types t)
                                         { 130, 258, 19 }, { 7, 40, 1100 }, { 2, 3, 0 },     { 0, 4, 4 },
                                         { 140, 150, 70 } };
     xl_pool *p = xl_pool_new(3);
-    int step = getenv("XLANE_EMULATED") ? 11 : 1;        /* a few flavours, other ones for each shape */
+    int step = xl_test_amount(1, 3, 11);        /* all or a few flavours, other ones for each shape */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int flavour = (int)i % step; flavour < 32; flavour += step)
             one(p, NULL, t, shapes[i][0], shapes[i][1], shapes[i][2], flavour,

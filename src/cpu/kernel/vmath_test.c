@@ -48,7 +48,7 @@ static void check(const char *name, unary_fn *f, double (*ref)(double), double b
     double worst = 0;
     float at = 0;
     uint64_t next = 0;
-    uint64_t step = getenv("XLANE_EMULATED") ? 4001 * 17 : 4001;
+    uint64_t step = (uint64_t)xl_test_amount(4001, 4001, 4001 * 17);
     for (int block = 0; next < 1ull << 32; block++) {
         size_t n = 0;
         for (; block == 0 && n < SPECIALS; n++)
@@ -76,7 +76,7 @@ static void check_pair(const char *name, binary_fn *f, double (*ref)(double, dou
     double worst = 0;
     float ax = 0, ay = 0;
     uint32_t s = 7;
-    int blocks = getenv("XLANE_EMULATED") ? 24 : 400;
+    int blocks = xl_test_amount(400, 400, 24);
     for (int block = 0; block < blocks; block++) {
         for (size_t i = 0; i < BLOCK; i++) {
             s = s * 1664525 + 1013904223;

@@ -88,13 +88,13 @@ static bool compare(float c)
  * too. */
 static const float divisors[] = { 0x1.c475cep0f, 0x1.abff46p0f, 0x1.a9e846p0f, 3,           7,           10,
                                   0.1f,          0x1.fffffep0f, 0x1.000002p0f, 0.52170312f, 0.30166268f, -0.001f };
-static bool emulated(void) { return getenv("XLANE_EMULATED") != NULL; }
 
 static void every_mantissa(void)
 {
     for (int i = 0; i < LENGTH; i++)
         per[i] = from_bits((any() & 0x807fffff) | (100 + any() % 50) << 23);
-    for (size_t k = 0; k < (emulated() ? 3 : sizeof divisors / sizeof *divisors); k++)
+    int n = xl_test_amount(sizeof divisors / sizeof *divisors, 5, 3);
+    for (int k = 0; k < n; k++)
         for (uint32_t m = 0; m < 1u << 23; m += LENGTH) {
             for (uint32_t i = 0; i < LENGTH; i++)
                 in[i] = from_bits((m + i) | 127u << 23 | (i & 1) << 31);
@@ -106,7 +106,8 @@ TEST(quotients_of_every_mantissa) { EACH_SET(every_mantissa()); }
 /* Divisors of every exponent and sign, numbers of every kind; most strips have one that is not large. */
 static void every_kind(void)
 {
-    for (int k = 0; k < (emulated() ? 200 : 4000); k++) {
+    int n = xl_test_amount(4000, 700, 200);
+    for (int k = 0; k < n; k++) {
         float c = from_bits(any());
         for (int i = 0; i < LENGTH; i++)
             in[i] = from_bits(any()), per[i] = from_bits(any());
@@ -119,7 +120,7 @@ TEST(quotients_of_all_bits) { EACH_SET(every_kind()); }
  * can none is wrong. */
 static void near_one(void)
 {
-    int n = emulated() ? 200 : 4000, prepared = 0;
+    int n = xl_test_amount(4000, 700, 200), prepared = 0;
     for (int k = 0; k < n; k++) {
         float c = from_bits((any() & 0x807fffff) | (120 + any() % 16) << 23);
         for (int i = 0; i < LENGTH; i++)
@@ -148,7 +149,8 @@ static void edges(void)
                     in[i] = alone || i % 131 == 5 ? special[s] : from_bits((any() & 0x7fffff) | 127u << 23);
                 compare(by_these[k]);
             }
-    for (int k = 0; k < (emulated() ? 50 : 500); k++) {
+    int n = xl_test_amount(500, 200, 50);
+    for (int k = 0; k < n; k++) {
         float by[4], c = from_bits((any() & 0x807fffff) | (100 + any() % 60) << 23);
         xl_strip_divisor(c, by);
         for (int i = 0; i < LENGTH; i++)
