@@ -25,18 +25,21 @@ BATCH = STEP.replace("SIZES", "[32] * 6 + [36] * 3")
 
 @check("W1_healthy_run_answers_no_and_opens_with_its_verdict")
 def _():
-    folder, _ = python("healthy", HEALTHY)
+    folder, err = python("healthy", HEALTHY, args=("--summary",))
+    assert "a step's program changed 0 times in the warm-up window, 0 after it\n" in err, err
     text = xlane("explain", folder)
     assert answers(text) == ("no", "no", "no"), text
     assert text.startswith("`train_step` compiled once, ran 12 times: no recompile\n"), text
     assert "broadcast_in_dim" not in text and re.search(r"beside that \d+ compiles of \d+ other modules .*--all lists them", text), text
-    assert "jit_broadcast_in_dim" in xlane("explain", "--all", folder)
+    every = xlane("explain", "--all", folder)
+    assert "jit_broadcast_in_dim" in every and "--all" not in every, every
 
 
 @check("W1_batch_change_is_a_shape_and_the_divisor_of_a_mean_follows")
 def _():
     global batch
-    folder, _ = python("batch", BATCH)
+    folder, err = python("batch", BATCH, args=("--summary",))
+    assert "a step's program changed 1 time in the warm-up window, 0 after it; `xlane explain last` says why\n" in err, err
     batch = text = xlane("explain", folder)
     assert answers(text) == ("yes", "no", "no"), text
     first = text.splitlines()[0]
@@ -82,7 +85,8 @@ def _():
 def _():
     tiny = "import jax, jax.numpy as jnp\n@jax.jit\ndef train_step(w, x):\n    return w + x.sum()  # HERE\nw = jnp.ones(4)\n" \
            "for i in range(30):\n    w = train_step(w, jnp.ones(3 + max(0, i - 18)))\nprint(w)\n"
-    folder, err = python("tiny", tiny, args=("--policy", "warn"))
+    folder, err = python("tiny", tiny, args=("--policy", "warn", "--summary"))
+    assert "a step's program changed 0 times in the warm-up window, 11 after it; " in err, err
     steady = [e for e in events(folder) if e["event"] == "compile" and e["phase"] == "steady"]
     assert len(steady) == 11 and {e["module"] for e in steady} == {"jit_train_step"}, steady
     assert "SteadyRecompile\n  Value: 11" in xlane("metrics", folder) and "remedy: pad" in err, err
@@ -99,6 +103,8 @@ def _():
                                                  cache=os.path.join(os.path.dirname(script("x", "")), "cache-again"))
     cold, _ = run("cold", sys.executable, path, **kw)
     warm, _ = run("warm", sys.executable, path, **kw)
+    nothing = "this run compiled nothing: each of these programs was loaded from a cache\n"
+    assert nothing not in xlane("explain", cold) and nothing in xlane("explain", warm), xlane("explain", warm)
     text = xlane("explain", cold, warm)
     assert re.search(r"cache +.*the first run compiled \d+ .*the second loaded \d+",
                      text) and "is the machine" not in text, text
@@ -121,6 +127,23 @@ def _():
     mine = [e for e in events(folder) if e["event"] == "compile" and e["module"] == "jit_train_step"]
     assert mine[0]["reason"] == "op" and mine[0]["against_run"].endswith("-second"), mine
     assert answers(xlane("explain", folder)) == ("no", "no", "no")      # new since an earlier run is no recompile
+
+
+@check("README_shows_what_its_first_commands_print")
+def _():
+    top = os.path.dirname(HERE)
+    page = open(os.path.join(top, "README.md")).read().split("## Install")[0]
+    kw = {k: os.path.join(os.path.dirname(script("x", "")), k + "-readme") for k in ("runs", "cache")}
+    printed = ""
+    for _ in range(2):
+        folder, err = run("readme", sys.executable, os.path.join(top, "examples", "train.py"), args=("--summary",),
+                          **kw)
+        printed += err + xlane("explain", folder)
+    # as it is wrapped there, and with its paths
+    flat = lambda text: re.sub(r"\s+", " ", text.replace(top + "/", ""))
+    shown = re.findall(r"^    (xlane: \d+ compiled.*|xlane: a step.*|xlane: \d+ steps? .*|did .*)$", page, re.M)
+    shown.append(re.search(r"^    (`train_step` compiled .*?)\n    \.\.\.", page, re.M | re.S)[1])
+    assert len(shown) == 8 and not [s for s in shown if flat(s) not in flat(printed)], (shown, printed)
 
 
 done()

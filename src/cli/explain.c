@@ -134,7 +134,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
         goto out;
     }
     xl_buf_str(&b, xl_run_mark(cli->arena, dir));
-    xl_verdict_say(cli->arena, &v, &b);
+    xl_verdict_say(cli->arena, &v, opt.all, &b);
     size_t opening = b.n;
     for (size_t i = 0; i < v.nevent; i++) {
         const xl_node *e = v.event[i];

@@ -525,7 +525,7 @@ static void compiles(xl_buf *b, const story *s)
     size_t shown = 0, all = 0;
     xl_buf_puts(b, "<h2>Compiles and their causes</h2>\n");
     xl_buf_printf(b,
-                  "<p>%lld compiled, %lld from the cache, %lld from the frontend's own, %lld failed; <span "
+                  "<p>%lld compiled, %lld from the cache, %lld from the frontend's own cache, %lld failed; <span "
                   "class=\"%s\">%lld of a step after the warm-up "
                   "window</span>.</p>\n",
                   (long long)s->compiled, (long long)s->cached, (long long)s->loaded, (long long)s->failed,

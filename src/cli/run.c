@@ -27,6 +27,7 @@
 #include "lane/receipt.h"
 #include "lane/retry.h"
 #include "lane/run.h"
+#include "lane/verdict.h"
 #include "pjrt/plugin.h"
 
 static struct {
@@ -287,29 +288,29 @@ static void suggest_growth(xl_arena *a, const char *dir, double seconds)
 static void summary(xl_arena *a, const char *dir, const xl_profile *p, double seconds, int status, bool stopped)
 {
     xl_metrics *m = NULL;
-    xl_node **e = NULL;
-    size_t n = 0, processes = 0, again = 0;
+    xl_run_verdict v = { 0 };
+    size_t processes = 0, early = 0, late = 0;
     xl_error_free(xl_metrics_read(a, dir, &m, &processes));
-    xl_error_free(xl_run_events(a, dir, &e, &n));
-    for (size_t i = 0; i < n; i++) {
-        const xl_node *what = xl_node_get(e[i], "event"), *phase = xl_node_get(e[i], "phase"),
-                      *reason = xl_node_get(e[i], "reason");
-        again += what && xl_str_is(what->s, "compile") && phase && xl_str_is(phase->s, "steady") && reason &&
-                 !xl_str_is(reason->s, "first");
+    xl_error_free(xl_run_judge(a, dir, &v));
+    for (size_t i = 0; v.of && i < v.nevent; i++) {
+        const xl_node *phase = xl_node_get(v.event[i], "phase");
+        bool changed = v.of[i] && v.of[i]->step && xl_event_again(v.event[i]);
+        late += changed && phase && xl_str_is(phase->s, "steady");
+        early += changed && !(phase && xl_str_is(phase->s, "steady"));
     }
     fprintf(stderr, "xlane: ran %.1f s, exit status %d%s\n", seconds, status, stopped ? " (the policy said stop)" : "");
     if (m) {
         fprintf(stderr,
-                "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own; %llu executions in %zu "
-                "process%s\n",
+                "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own cache; %llu executions in "
+                "%zu process%s\n",
                 (unsigned long long)xl_metrics_total(m, XL_M_CompileTime),
                 (unsigned long long)xl_metrics_total(m, XL_M_CachedCompile),
                 (unsigned long long)xl_metrics_total(m, XL_M_FrontendCacheHit),
                 (unsigned long long)xl_metrics_total(m, XL_M_ExecuteTime), processes, processes == 1 ? "" : "es");
-        fprintf(stderr, "xlane: %zu recompiles of a step after the warm-up window%s\n", again,
-                again ? "; `xlane explain` names their causes" : "");
-        fprintf(stderr, "xlane: %llu steps waited for a read to the host\n",
-                (unsigned long long)xl_metrics_total(m, XL_M_HostSync));
+        unsigned long long waited = xl_metrics_total(m, XL_M_HostSync);
+        fprintf(stderr, "xlane: a step's program changed %zu time%s in the warm-up window, %zu after it%s\n", early,
+                early == 1 ? "" : "s", late, early + late ? "; `xlane explain last` says why" : "");
+        fprintf(stderr, "xlane: %llu step%s waited for a read to the host\n", waited, waited == 1 ? "" : "s");
     }
     if (p->diagnostic)
         fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",

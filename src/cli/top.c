@@ -482,7 +482,7 @@ static xl_error *top(const xl_cli *cli, int argc, char **argv)
         put_frame(cli->arena, &v, 30, &b);
     }
     if (v.ended && v.v.recorded) {
-        xl_verdict_say(cli->arena, &v.v, &b);
+        xl_verdict_say(cli->arena, &v.v, false, &b);
         xl_triage_say(&v.v, &b);
     } else if (v.ended && !v.trains) {
         xl_buf_puts(&b, "compiles were not recorded: no process of it was guarded\n");

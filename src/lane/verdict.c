@@ -410,7 +410,7 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
         xl_buf_printf(b, "    and %zu more, below\n", u->ncause - 4);
 }
 
-void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b)
+void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
 {
     size_t steps = 0, other = 0, eager = 0;
     int compiles = 0;
@@ -447,8 +447,11 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b)
             other, (unsigned long long)v->eager_runs, xl_cause_of(XL_STR("eager"))->remedy);
     if (other)
         xl_buf_printf(
-            b, "%s%d compile%s of %zu other module%s (initialisers, eager ops, library functions): --all lists them\n",
-            steps ? "beside that " : "", compiles, compiles == 1 ? "" : "s", other, other == 1 ? "" : "s");
+            b, "%s%d compile%s of %zu other module%s (initialisers, eager ops, library functions)%s\n",
+            steps ? "beside that " : "", compiles, compiles == 1 ? "" : "s", other, other == 1 ? "" : "s",
+            listed ? "" : ": --all lists them");
+    if (v->nunit && !v->compiled && !v->failed)
+        xl_buf_puts(b, "this run compiled nothing: each of these programs was loaded from a cache\n");
     for (size_t i = 0; i < v->nevent; i++) {
         const xl_node *e = v->event[i];
         xl_str error = str_of(e, "error");

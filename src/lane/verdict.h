@@ -56,8 +56,8 @@ typedef struct {
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUST_USE;
 /* "`step` compiled 4 times: ...; pad ...", with its newline; several lines where there are several causes. */
 void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b);
-/* The opening of explain: a sentence for each step, then one line for all else. */
-void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, xl_buf *b);
+/* The opening of explain: a sentence for each step, then one line for all else; `listed`: the rest follows. */
+void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b);
 void xl_triage_say(const xl_run_verdict *v, xl_buf *b);    /* the three answers */
 bool xl_event_again(const xl_node *e);                     /* a compile event that is a recompile in its run */
 /* The cause of a compile event that was not its module's first: never NULL for those. */
