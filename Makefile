@@ -20,7 +20,9 @@ ARCH    := $(shell $(CC) -dumpmachine | cut -d- -f1)
 OPT     ?= $(if $(SAN),-O1,-O2)
 CFLAGS  ?= -g
 XCFLAGS  = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fPIC -fvisibility=hidden $(OPT) -fno-math-errno -ffp-contract=off \
-           -Wall -Wextra -Wpedantic -Wno-missing-field-initializers $(if $(SAN),$(sanflags),$(if $(WERROR),-Werror)) -MMD -MP
+           -Wall -Wextra -Wpedantic -Wno-missing-field-initializers $(if $(SAN),$(sanflags),$(forgotten) $(if $(WERROR),-Werror)) -MMD -MP
+# A function that no header or table declares, a case of an enumeration that no switch has: something was forgotten.
+forgotten = -Werror=missing-prototypes -Werror=switch
 # gcc warns of things that only the sanitizers' own code does, so warnings are no errors there.
 sanflags = -fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer $(if $(FUZZ),-fsanitize=fuzzer-no-link)
 LDFLAGS ?=

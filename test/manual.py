@@ -25,6 +25,13 @@ for verb in verbs:
     page, help_ = out("man", verb), out(verb, "--help").stdout
     options = set(re.findall(r"^ +--([\w-]+)", help_, re.M))
     told = {o.replace("\\-", "-") for o in re.findall(r"^\.B \\-\\-([\w\\-]+)", page.stdout, re.M)}
+    usage = re.search(r"^usage: xlane \S+(.*)", help_, re.M)
+    # the fields that a verb must have, and one that wants an argument lives without
+    needs = re.sub(r"\[[^][]*(\[[^][]*\][^][]*)*\]", "", usage[1]).strip() if usage else "no usage"
+    if "(null)" in help_ or "xlane " + verb not in help_.split("\n", 1)[-1]:
+        wrong.append(f"{verb}: no help or no example")
+    if needs and out(verb, stdin=subprocess.DEVNULL).returncode not in (0, 1, 2):
+        wrong.append(f"{verb}: wants {needs} and crashes without")
     if page.returncode or not options <= told | {"json"} or f".B {verb}\n" not in whole:
         wrong.append(f"{verb}: {sorted(options - told)}")
     if shutil.which("groff"):

@@ -148,7 +148,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_cache = {
+XL_VERB(cache) = {
     .name = "cache",
     .args = "ls|verify|prune|export FILE|import FILE",
     .help = "the executable cache: what is kept, is it sound, carry it",

@@ -189,7 +189,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_calibrate = {
+XL_VERB(calibrate) = {
     .name = "calibrate",
     .args = "[CONF.yaml] [key=value ...] | RUN",
     .help = "predicted, compiled and observed memory of a training step",

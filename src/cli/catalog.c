@@ -78,7 +78,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_catalog = {
+XL_VERB(catalog) = {
     .name = "catalog",
     .args = "[--outcome=WORD] [--most=N]",
     .help = "which launches were tried here, and what came of each: memory, outcome",

@@ -54,7 +54,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_checkpoint = {
+XL_VERB(checkpoint) = {
     .name = "checkpoint",
     .args = "verify RUN",
     .help = "read every checkpoint of a run and compare its tensors with their digests",

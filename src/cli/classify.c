@@ -140,7 +140,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_classify = {
+XL_VERB(classify) = {
     .name = "classify",
     .args = "[FILE | RUN | -]",
     .help = "what an XLA error means for a retry: here, smaller, elsewhere, fix, never",

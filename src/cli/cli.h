@@ -1,5 +1,5 @@
 /* src/cli/cli.h
- * A verb is a file: src/cli/<verb>.c with `const xl_verb xl_verb_<verb> = { ... };`, and one row in verbs.def.
+ * A verb is a file: src/cli/<verb>.c with `XL_VERB(<verb>) = { ... };`, and one row in verbs.def.
  * The frame parses its options, gives --help and --json to all, prints the one error as "xlane: ...", and exits:
  * 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved, 5 done but not all was
  * recorded. Results go to standard output, everything else to standard error. */
@@ -37,6 +37,13 @@ typedef struct {
     bool stop_at_first;    /* options end at the first argument: for `run CMD ...` */
     xl_error *(*run)(const xl_cli *cli, int argc, char **argv); /* argv: the arguments that are no options */
 } xl_verb;
+
+/* Defines the verb. Without its row in verbs.def, which main.c makes a symbol of, it does not link. */
+#define XL_VERB(word)                                                    \
+    extern const char xl_verb_row_##word;                                \
+    __attribute__((used)) static const char *const row_##word = &xl_verb_row_##word; \
+    extern const xl_verb xl_verb_##word;                                 \
+    const xl_verb xl_verb_##word
 
 /* For a verb that has said its result on standard output and wants another exit status than 0. */
 void xl_cli_exit(const xl_cli *cli, int status);

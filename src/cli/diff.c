@@ -92,7 +92,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_diff = {
+XL_VERB(diff) = {
     .name = "diff",
     .args = "[--most=N] BEFORE AFTER",
     .help = "what differs between two programs, in words, with source lines",

@@ -50,7 +50,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_eval = {
+XL_VERB(eval) = {
     .name = "eval",
     .args = "RUN [key=value ...]",
     .help = "evaluate the newest checkpoint of a run",
@@ -162,7 +162,7 @@ static const xl_opt sample_opts[] = {
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { 0 }
 };
-const xl_verb xl_verb_sample = {
+XL_VERB(sample) = {
     .name = "sample",
     .args = "RUN [--prompt=TEXT]",
     .help = "draw text from the newest checkpoint of a run",

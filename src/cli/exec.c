@@ -269,7 +269,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_exec = {
+XL_VERB(exec) = {
     .name = "exec",
     .args = "[--plugin=PATH] [--input=N=VALUE] FILE | RUN | CONF.yaml [key=value ...]",
     .help = "run a StableHLO program on its own and print what it gives",

@@ -517,7 +517,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_explain = {
+XL_VERB(explain) = {
     .name = "explain",
     .args = "[RUN [RUN]]",
     .help = "why did it compile again; with two runs, what moved between them",

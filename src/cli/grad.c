@@ -62,7 +62,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_grad = {
+XL_VERB(grad) = {
     .name = "grad",
     .args = "[--keep=WHAT] [--gpu] FILE",
     .help = "print the gradient of a StableHLO program",

@@ -463,9 +463,9 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
     ssize_t len = readlink("/proc/self/exe", w.exe, sizeof w.exe - 1);
     w.exe[len > 0 ? len : 0] = 0;
     if (opt.only && !xl_rung_find(opt.only)) {
-        err = xl_cli_misuse(
-            cli, "there is no rung '%s'; there are probe, dense, A, M, R, E, AM, AR, ME, ER, AMER, scan, resume, mesh",
-            opt.only);
+        for (size_t i = 0; i < n; i++)
+            xl_buf_printf(&b, "%s%s", i ? ", " : "", all[i].name);
+        err = xl_cli_misuse(cli, "there is no rung '%s'; there are %.*s", opt.only, (int)b.n, b.p);
         goto out;
     }
     if (opt.topology)
@@ -523,7 +523,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_ladder = {
+XL_VERB(ladder) = {
     .name = "ladder",
     .args = "[--plugin=PATH] [--topology=NAME]",
     .help = "climb from the probe to a hybrid model, one feature at a time",

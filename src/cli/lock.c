@@ -131,7 +131,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_lock = {
+XL_VERB(lock) = {
     .name = "lock",
     .args = "write | verify | restore --print",
     .help = "the whole lane in a file: write it, compare it with this host, rebuild it",

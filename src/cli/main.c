@@ -1,6 +1,8 @@
 #include "cli/cli.h"
 
-#define VERB(name) extern const xl_verb xl_verb_##name;
+#define VERB(name) extern const xl_verb xl_verb_##name; extern const char xl_verb_row_##name;
+#include "cli/verbs.def"
+#define VERB(name) const char xl_verb_row_##name = 0;
 #include "cli/verbs.def"
 
 static const xl_verb *const verbs[] = {

@@ -141,7 +141,7 @@ static xl_error *man(const xl_cli *cli, int argc, char **argv)
     return xl_cli_misuse(cli, "there is no verb \"%s\"; xlane --help lists them", argv[0]);
 }
 
-const xl_verb xl_verb_man = {
+XL_VERB(man) = {
     .name = "man", .args = "[VERB]", .max = 1, .run = man, .help = "print a manual page, of the command or of one verb",
     .example = "xlane man explain | man -l -",
     .no_json = "its result is a manual page",
@@ -211,7 +211,7 @@ static xl_error *completion(const xl_cli *cli, int argc, char **argv)
     return xl_cli_misuse(cli, "no completion for \"%s\"; there is one for bash, zsh and fish", argv[0]);
 }
 
-const xl_verb xl_verb_completion = {
+XL_VERB(completion) = {
     .name = "completion", .args = "bash|zsh|fish", .min = 1, .max = 1, .run = completion,
     .help = "print a shell's completion of verbs and options", .example = "source <(xlane completion bash)",
     .no_json = "its result is a shell script",

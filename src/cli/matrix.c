@@ -106,7 +106,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_matrix = {
+XL_VERB(matrix) = {
     .name = "matrix",
     .args = "list | check [RUN]",
     .help = "known breakages of XLA lanes, and which of them this one has",

@@ -104,7 +104,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_memory = {
+XL_VERB(memory) = {
     .name = "memory",
     .args = "[RUN]",
     .help = "what each physical device held during a run",

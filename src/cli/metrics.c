@@ -145,7 +145,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_metrics = {
+XL_VERB(metrics) = {
     .name = "metrics", .args = "[RUN]", .help = "the counters and timings of a run, in the layout PyTorch/XLA prints",
     .example = "xlane metrics last --modules", .opts = opts, .min = 0, .max = 1, .run = metrics,
 };

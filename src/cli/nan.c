@@ -635,7 +635,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_nan = {
+XL_VERB(nan) = {
     .name = "nan",
     .args = "[--inf] [--plugin=PATH] CAPTURE",
     .help = "name the op of a captured step that made the first NaN",

@@ -98,7 +98,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_print = {
+XL_VERB(print) = {
     .name = "print",
     .args = "[--hash] [--locations] [--shorten] [--optimise] FILE | RUN",
     .help = "a StableHLO program as canonical text, or its hash",

@@ -129,7 +129,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_probe = {
+XL_VERB(probe) = {
     .name = "probe",
     .args = "[--plugin=PATH] [--timeout=SECONDS]",
     .help = "is this lane alive, and if not, which layer is not?",

@@ -263,7 +263,7 @@ static xl_error *profile(const xl_cli *cli, int argc, char **argv)
     return xl_cli_misuse(cli, "profile: usage: list, show [NAME], diff NAME NAME, or check [NAME] [--plugin=PATH]");
 }
 
-const xl_verb xl_verb_profile = {
+XL_VERB(profile) = {
     .name = "profile",
     .args = "list | show [NAME] | diff NAME NAME | check [NAME]",
     .help = "launch policy: which values would hold, and where each comes from",

@@ -272,7 +272,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_profile_steps = {
+XL_VERB(profile_steps) = {
     .name = "profile-steps",
     .args = "[--steps=A:B] RUN",
     .help = "a trace of some steps of a running program, without a change to it",

@@ -173,7 +173,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_receipt = {
+XL_VERB(receipt) = {
     .name = "receipt",
     .args = "show [RUN] | diff RUN RUN | verify [RUN]",
     .help = "what a run proved, on which pins, and how long that holds",

@@ -539,7 +539,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_reduce = {
+XL_VERB(reduce) = {
     .name = "reduce",
     .args = "--keep=WHAT [--plugin=PATH] [--out=DIR] PROGRAM | CAPTURE",
     .help = "make a smaller program that fails, is slow, gives NaN or differs in the same way",

@@ -330,7 +330,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_rehearse = {
+XL_VERB(rehearse) = {
     .name = "rehearse",
     .args = "--topology=NAME (RUN | conf.yaml [key=value ...] | FILE.mlir)",
     .help = "will it compile and fit on that TPU, without having one?",

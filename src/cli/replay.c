@@ -561,7 +561,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_replay = {
+XL_VERB(replay) = {
     .name = "replay",
     .args = "[--plugin=PATH] [--times=N] [--diverge | --f64] CAPTURE",
     .help = "execute a captured step again and compare every output",

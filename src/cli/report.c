@@ -957,7 +957,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_report = {
+XL_VERB(report) = {
     .name = "report",
     .args = "RUN ... [--follow] [--out=FILE]",
     .help = "draw one HTML file of a run, or of several side by side",

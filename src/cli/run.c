@@ -877,7 +877,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_run = {
+XL_VERB(run) = {
     .name = "run",
     .args = "[OPTIONS] -- CMD ...",
     .help = "run any JAX or PyTorch/XLA program under the guard",

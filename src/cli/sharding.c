@@ -377,7 +377,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_sharding = {
+XL_VERB(sharding) = {
     .name = "sharding",
     .args = "[--devices N] [--program] [--short] RUN|CONF.yaml|FILE [KEY=VALUE ...]",
     .help = "which device holds which slice of each tensor, what is held twice, and the collectives of a step",

@@ -493,7 +493,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_top = {
+XL_VERB(top) = {
     .name = "top",
     .args = "[--once] [RUN]",
     .help = "watch a run in the terminal: steps, compiles, cache, memory, events",

@@ -355,7 +355,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_train = {
+XL_VERB(train) = {
     .name = "train",
     .args = "[--dry-run] [CONF.yaml] [key=value ...]",
     .help = "train a model from a configuration",
@@ -419,7 +419,7 @@ static const xl_opt resume_opts[] = {
       "the runtime's own log as well: XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0); -v" },
     { 0 }
 };
-const xl_verb xl_verb_resume = {
+XL_VERB(resume) = {
     .name = "resume",
     .args = "RUN [key=value ...]",
     .help = "go on with a training run from its newest checkpoint",

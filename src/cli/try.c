@@ -359,7 +359,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_try = {
+XL_VERB(try) = {
     .name = "try",
     .args = "[--plugin=PATH] [--steps=N]",
     .help = "does it work here? train, stop, resume, evaluate, report: two minutes",

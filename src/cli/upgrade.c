@@ -307,7 +307,7 @@ out:
     return err;
 }
 
-const xl_verb xl_verb_upgrade = {
+XL_VERB(upgrade) = {
     .name = "upgrade",
     .args = "--from=PLUGIN --to=PLUGIN (RUN | conf.yaml [key=value ...] | FILE.mlir) ...",
     .help = "what another version of libtpu or a CUDA plugin changes, before it is installed",

@@ -42,7 +42,8 @@ __attribute__((constructor)) static void begin(void)
     }
 }
 
-__attribute__((visibility("default"))) void xlane_preload_stderr(dev_t *dev, ino_t *ino)
+__attribute__((visibility("default"))) void xlane_preload_stderr(dev_t *dev, ino_t *ino);
+void xlane_preload_stderr(dev_t *dev, ino_t *ino)
 {
     *dev = err_dev;
     *ino = err_ino;
@@ -106,7 +107,8 @@ static void *guarded_dlsym(void *handle, const char *name)
 }
 
 /* Where dlsym jumps to. Called from the assembly below with dlsym's own arguments. */
-__attribute__((used, visibility("hidden"))) dlsym_fn *xlane_preload_pick(void *handle, const char *name)
+__attribute__((used, visibility("hidden"))) dlsym_fn *xlane_preload_pick(void *handle, const char *name);
+dlsym_fn *xlane_preload_pick(void *handle, const char *name)
 {
     (void)handle;
     if (name && name[0] == 'G' && strcmp(name, "GetPjrtApi") == 0) {

@@ -11,6 +11,7 @@
 typedef struct {
     /* Composites for which this says true stay as they are, for a backend that has the op; NULL: none. */
     bool (*keep_composite)(const xl_op *op);
+    bool device;                                           /* those that the embedded device runs on each program */
     const char *only;                                      /* comma-separated names of passes to run; NULL: all */
     bool verify;                                           /* after each pass: for tests */
     void (*after)(void *ctx, const char *pass, const xl_module *m); /* NULL: none; for --dump-after */
@@ -22,7 +23,7 @@ xl_error *xl_pipeline_run(xl_module *m, const xl_pipeline_opts *opts) XL_MUST_US
 const char *xl_pipeline_names(void);                       /* "inline canonical ...", for messages */
 
 typedef xl_error *xl_pass_fn(xl_module *m, const xl_pipeline_opts *opts);
-#define PASS(name) xl_pass_fn xl_pass_##name;
+#define PASS(name, where) xl_pass_fn xl_pass_##name;
 #include "pass/passes.def"
 
 /* ---- shared by passes -------------------------------------------------------------------------------------------- */

@@ -4,18 +4,21 @@
 #include "ir/verify.h"
 
 enum {
-#define PASS(name) PASS_##name,
+#define PASS(name, where) PASS_##name,
 #include "pass/passes.def"
     NPASS
 };
-static const struct { const char *name; xl_pass_fn *run; } passes[] = {
-#define PASS(name) { #name, xl_pass_##name },
+enum { ASKED, DEVICE };
+static const struct { const char *name; xl_pass_fn *run; bool device; } passes[] = {
+#define PASS(name, where) { #name, xl_pass_##name, where == DEVICE },
 #include "pass/passes.def"
 };
-static const uint8_t order[] = { PASS_inline, PASS_canonical, PASS_simplify, PASS_fold, PASS_cse,
-                                 PASS_simplify /* folding and sharing open new cases */, PASS_dce };
-/* Every pass has a place in the order: as many different ones as there are rows, one of them twice. */
-_Static_assert(sizeof order == NPASS + 1, "a row of passes.def has no place in the order");
+/* simplify twice: folding and sharing open new cases */
+#define ORDER(X) X(inline) X(canonical) X(simplify) X(fold) X(cse) X(simplify) X(dce)
+#define PLACE(name) PASS_##name,
+#define BIT(name) | 1u << PASS_##name
+static const uint8_t order[] = { ORDER(PLACE) };
+_Static_assert((0 ORDER(BIT)) == (1u << NPASS) - 1, "a row of passes.def has no place in the order");
 
 static bool wanted(const char *only, const char *name)
 {
@@ -33,6 +36,8 @@ xl_error *xl_pipeline_run(xl_module *m, const xl_pipeline_opts *opts)
     opts = opts ? opts : &plain;
     for (size_t i = 0; i < sizeof order; i++) {
         const char *name = passes[order[i]].name;
+        if (opts->device && !passes[order[i]].device)
+            continue;
         if (!wanted(opts->only, name))
             continue;
         XL_TRY(passes[order[i]].run(m, opts), "pass %s", name);
@@ -47,7 +52,7 @@ out:
 
 const char *xl_pipeline_names(void)
 {
-#define PASS(name) " " #name
+#define PASS(name, where) " " #name
     static const char names[] =
 #include "pass/passes.def"
         ;

@@ -16,6 +16,12 @@ static const xl_rung rungs[] = {
 #define RUNG(name, pattern, about, kind, first, last) { name, pattern, about, XL_RUNG_##kind, first, last },
 #include "train/rungs.def"
 };
+/* A rung that trains has known answers. */
+#define RUNG(name, pattern, about, kind, first, last)                                                                  \
+    _Static_assert((XL_RUNG_##kind != XL_RUNG_TRAIN && XL_RUNG_##kind != XL_RUNG_SCAN) ||                              \
+                       ((int)first > 0 && (int)last > 0),                                                              \
+                   name " has no losses: test/_rungs.py prints them");
+#include "train/rungs.def"
 
 const xl_rung *xl_rungs(size_t *n)
 {
@@ -224,7 +230,14 @@ void xl_rung_run(xl_arena *a, const xl_rung *r, const xl_config *c, const char *
     double start = xl_now();
     *out = (xl_rung_result){ 0 };
     tell = at;
-    xl_error *err = r->kind == XL_RUNG_MESH ? mesh(c, at_layer, out) : train(a, r, c, state, restored, at_layer, out);
+    xl_error *err = NULL;
+    switch (r->kind) {
+    case XL_RUNG_PROBE: err = XL_ERR(INTERNAL, "the probe is no training"); break;
+    case XL_RUNG_TRAIN: case XL_RUNG_SCAN: case XL_RUNG_RESUME:
+        err = train(a, r, c, state, restored, at_layer, out);
+        break;
+    case XL_RUNG_MESH: err = mesh(c, at_layer, out); break;
+    }
     if (!err) {
         for (int i = 0; i < out->nloss && !err; i++)
             if (!isfinite(out->loss[i]))

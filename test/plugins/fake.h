@@ -412,7 +412,8 @@ static const PJRT_Api table = {
     .PJRT_Buffer_ToHostBuffer = to_host,
 };
 
-__attribute__((visibility("default"))) const PJRT_Api *GetPjrtApi(void)
+__attribute__((visibility("default"))) const PJRT_Api *GetPjrtApi(void);
+const PJRT_Api *GetPjrtApi(void)
 {
     /* The table ends where a page ends, and nobody may read the next one. */
     size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (sizeof table + page - 1) / page * page;

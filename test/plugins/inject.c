@@ -1,6 +1,7 @@
 /* Not a plugin: faults for the guard alone. Preloaded beside it, this fails calls that come from libxlane-guard.so and
  * from nobody else: XLANE_INJECT=malloc:7 every seventh allocation, write:ENOSPC, write:EIO, open:EMFILE, rename:EROFS
  * and so on, always. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* they stand before libc's own */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

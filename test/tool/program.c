@@ -55,7 +55,7 @@ static xl_error *plan_of(xl_module *m, bool plain, xl_plan **out)
     XL_DO(xl_verify(m));
     XL_DO(xl_lower(m, false));
     if (!plain) /* as pjrt/api_exec.c has it */
-        XL_DO(xl_pipeline_run(m, &(xl_pipeline_opts){ .only = "canonical,simplify,fold,cse,dce" }));
+        XL_DO(xl_pipeline_run(m, &(xl_pipeline_opts){ .device = true }));
     XL_DO(xl_plan_new(m, 1, out));
     return NULL;
 out:

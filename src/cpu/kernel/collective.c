@@ -10,11 +10,10 @@
  * A group of one gives back what it was given, and takes no step at all. */
 #include <stdlib.h>
 
+#include "cpu/kernel/index.h"
 #include "cpu/meet/meeting.h"
 #include "cpu/kernel/fold.h"
 #include "cpu/plan/planner.h"
-
-int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
 enum { PIECE = 64 << 10 }; /* bytes handled at a time: few enough to stay in the cache between a sum and its copies */
 typedef enum { CROSS_REPLICA, CROSS_PARTITION, CROSS_BOTH, FLATTENED } mode;

@@ -1,4 +1,5 @@
 /* Control flow: while, if, case, and the ops that stand for another function or region. */
+#include "cpu/kernel/index.h"
 #include "cpu/meet/meeting.h"
 #include "cpu/plan/planner.h"
 #include "cpu/plan/view.h"
@@ -128,7 +129,6 @@ out:
 }
 
 /* ---- if, case --------------------------------------------------------------------------------------------------- */
-int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
 static xl_error *run_branch(const xl_step *s, xl_frame *f)
 {

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "cpu/kernel/index.h"
 #include "cpu/run/feature.h"
 #include "cpu/kernel/conv_line.h"
 #include "cpu/kernel/ew.h"
@@ -25,8 +26,6 @@
 #include "cpu/kernel/strided.h"
 
 XL_CPU_SETS(xl_conv_set, xl_conv)
-
-int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
 typedef struct conv {
     uint32_t ns;

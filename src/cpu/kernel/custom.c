@@ -3,10 +3,9 @@
 
 #include "cpu/kernel/callback.h"
 #include "cpu/kernel/ew.h"
+#include "cpu/kernel/index.h"
 #include "cpu/kernel/linalg.h"
 #include "cpu/plan/planner.h"
-
-int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
 /* Annotations: the value goes through. */
 static const char *const same[] = { "Sharding",

@@ -9,7 +9,6 @@
 
 enum { TILE = 256 };
 
-xl_ew_fn *xl_ew_int_compare(xl_dtype d, int direction);
 xl_ew_fn *xl_ew_compare_c64(int direction);
 xl_ew_fn *xl_ew_compare_c128(int direction);
 

@@ -23,6 +23,7 @@ xl_ew_fn *xl_ew_f64(xl_opcode code);
 xl_ew_fn *xl_ew_c64(xl_opcode code);
 xl_ew_fn *xl_ew_c128(xl_opcode code);
 xl_ew_fn *xl_ew_int(xl_dtype d, xl_opcode code);
+xl_ew_fn *xl_ew_int_compare(xl_dtype d, int direction);
 xl_ew_fn *xl_ew_compare(xl_dtype d, int direction, bool total);
 
 /* Bulk widening: n elements of a narrow float to f32 and back. NULL if d is not narrow. */

@@ -2,9 +2,8 @@
 #include <stdlib.h>
 
 #include "cpu/kernel/fold.h"
+#include "cpu/kernel/index.h"
 #include "cpu/kernel/strided.h"
-
-int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
 /* Both ops walk the same space: an index position (batch coordinates) and a window offset. */
 typedef struct {

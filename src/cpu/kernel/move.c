@@ -1,5 +1,6 @@
 /* Ops that move elements and compute nothing. */
 #include "cpu/kernel/dtype.h"
+#include "cpu/kernel/index.h"
 #include "cpu/plan/planner.h"
 #include "cpu/kernel/strided.h"
 
@@ -210,27 +211,6 @@ xl_error *xl_kernel_pad(xl_planner *p, const xl_op *op)
     if (!pad_view(v, &in, &out, low, interior))
         v = NULL;
     return xl_plan_step(p, op, run_pad, v, 0);
-}
-
-int64_t xl_read_index(const void *p, xl_dtype d, int64_t i)
-{
-    switch (d) {
-    case XL_I1: case XL_U8: return ((const uint8_t *)p)[i];
-    case XL_I2: return xl_i2_load(((const uint8_t *)p)[i]);
-    case XL_I4: return xl_i4_load(((const uint8_t *)p)[i]);
-    case XL_U2: return xl_ui2_load(((const uint8_t *)p)[i]);
-    case XL_U4: return xl_ui4_load(((const uint8_t *)p)[i]);
-    case XL_I8: return ((const int8_t *)p)[i];
-    case XL_I16: return ((const int16_t *)p)[i];
-    case XL_I32: return ((const int32_t *)p)[i];
-    case XL_U16: return ((const uint16_t *)p)[i];
-    case XL_U32: return ((const uint32_t *)p)[i];
-    case XL_U64: {
-        uint64_t v = ((const uint64_t *)p)[i];
-        return v > INT64_MAX ? INT64_MAX : (int64_t)v;
-    }
-    default: return ((const int64_t *)p)[i];
-    }
 }
 
 static xl_error *run_dynamic_pad(const xl_step *s, xl_frame *f)

@@ -5,6 +5,7 @@
 
 #include "cpu/kernel/dtype.h"
 #include "cpu/kernel/fold.h"
+#include "cpu/kernel/index.h"
 
 typedef enum { KEY_NONE, KEY_TOTAL, KEY_CANONICAL, KEY_NUMBER } key_kind;
 typedef struct {
@@ -15,8 +16,6 @@ typedef struct {
     bool down;
     size_t elem[64];
 } sorting;
-
-int64_t xl_read_index(const void *p, xl_dtype d, int64_t i);
 
 /* A number whose order is the comparator's. canonical: all NaN are one, and -0 is 0. */
 static int64_t key_of(const char *p, xl_dtype d, bool canonical)

@@ -240,7 +240,7 @@ static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica
                  XL_ENV_PLAIN; /* the oracle does without what only makes programs faster */
     return err ? err
                : xl_pipeline_run(
-                     m, &(xl_pipeline_opts){ .only = plain ? "canonical" : "canonical,simplify,fold,cse,dce" });
+                     m, &(xl_pipeline_opts){ .device = true, .only = plain ? "canonical" : NULL });
 }
 
 /* What frontends ask of the outputs: types, ranks, dimensions. */
