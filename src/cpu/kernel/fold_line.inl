@@ -132,9 +132,14 @@ static xl_line_fn *NAME(find)(xl_opcode code)
 static void NAME(rows)(void *y, const void *x, const int64_t *place, size_t rows, size_t step, size_t n)
 {
     for (size_t b = 0; b < rows; b++) {
+        size_t soon = b + 4 < rows && place[b + 4] >= 0 ? (size_t)place[b + 4] : 0; /* rows that come anywhere */
+        for (size_t i = 0; i < n && i * sizeof(T) < 512; i += 64 / sizeof(T))
+            __builtin_prefetch((const T *)y + soon + i, 1);
+        if (place[b] < 0)
+            continue;
         T *restrict to = (T *)y + place[b];
         const T *restrict from = (const T *)x + b * step;
-        for (size_t i = 0; place[b] >= 0 && i < n; i++)
+        for (size_t i = 0; i < n; i++)
             to[i] = (T)(to[i] + from[i]);
     }
 }

@@ -301,7 +301,7 @@ static xl_error *run_rows(const indexing *x, char *y, const char *up, const void
     }
     bool sums = !x->overwrite && x->fold.single == XL_OP_ADD;
     rows_job j = { x, y, up, place, sums ? xl_fold_rows(type) : NULL };
-    if (x->nb * x->nw < 1 << 15)
+    if (x->nb * x->nw < 1 << 20) /* below, waking threads costs more than they save: measured */
         scatter_columns(&j, 0, (size_t)x->nw);
     else
         xl_pool_for(pool, (size_t)x->nw, x->nw >= 256 ? 128 : 32, scatter_columns, &j);
