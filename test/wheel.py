@@ -53,6 +53,11 @@ with tempfile.TemporaryDirectory() as tmp:
                               stderr=subprocess.PIPE)
         check("says_what_lapack_is_missing", none.returncode != 0 and "none.so" in none.stderr and "scipy-openblas32"
               in none.stderr, none.stdout + none.stderr[-500:])
+        env["XLANE_LAPACK"] = os.path.join(ROOT, "build", "test", "plugins", "wrong_blas.so")
+        wrong = subprocess.run([sys.executable, "-c", solve], env=env, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+        check("refuses_a_lapack_that_multiplies_wrongly", wrong.returncode != 0 and "multiplies wrongly on this CPU"
+              in wrong.stderr and "OPENBLAS_CORETYPE=" in wrong.stderr, wrong.stdout + wrong.stderr[-500:])
         env.pop("XLANE_LAPACK")
         check("jax_finds_the_device", ours.returncode == 0 and set(json.loads(ours.stdout or "[]")) == {"xlane"},
               ours.stdout + ours.stderr[-300:])

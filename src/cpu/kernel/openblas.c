@@ -29,6 +29,37 @@ static xl_openblas_fn *symbol(const char *name)
     return fn;
 }
 
+/* Does it multiply rightly on this CPU? Small whole numbers, so that every sum is exact: (AB)v against A(Bv). A library
+ * picks its kernels by what the CPU says it has, and some have been seen to be wrong (the SME kernels of OpenBLAS
+ * 0.3.34 under an emulator). */
+#define MULTIPLIES(type, T)                                                                                            \
+    static bool multiplies_##type(xl_openblas_fn *gemm)                                                                \
+    {                                                                                                                  \
+        enum { N = 130 };                                                                                              \
+        static T a[N * N], b[N * N], c[N * N];                                                                         \
+        T v[N], bv[N] = { 0 }, one = 1, none = 0;                                                                      \
+        int n = N;                                                                                                     \
+        for (int i = 0; i < N * N; i++)                                                                                \
+            a[i] = (T)(i * 7 % 5 - 2), b[i] = (T)(i * 11 % 7 - 3);                                                     \
+        for (int i = 0; i < N; i++)                                                                                    \
+            v[i] = (T)(i % 3 - 1);                                                                                     \
+        ((void (*)(const char *, const char *, const int *, const int *, const int *, const T *, const T *,            \
+                   const int *, const T *, const int *, const T *, T *, const int *, size_t, size_t))gemm)(            \
+            "N", "N", &n, &n, &n, &one, a, &n, b, &n, &none, c, &n, 1, 1);                                             \
+        for (int i = 0; i < N * N; i++)                                                                                \
+            bv[i % N] += b[i] * v[i / N];                                                                              \
+        for (int i = 0; i < N; i++) {                                                                                  \
+            T left = 0, right = 0;                                                                                     \
+            for (int j = 0; j < N; j++)                                                                                \
+                left += c[j * N + i] * v[j], right += a[j * N + i] * bv[j];                                            \
+            if (left != right)                                                                                         \
+                return false;                                                                                          \
+        }                                                                                                              \
+        return true;                                                                                                   \
+    }
+MULTIPLIES(s, float)
+MULTIPLIES(d, double)
+
 static bool take(const char *path, bool said)
 {
     void *before = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
@@ -57,6 +88,13 @@ static bool take(const char *path, bool said)
     char *(*core)(void) = (char *(*)(void))symbol("openblas_get_corename");
     const char *kernel = core ? core() : "unknown kernels";
     snprintf(blas.name, sizeof blas.name, "%s (%s)", path, kernel);
+    if (!symbol("sgemm_") || !symbol("dgemm_") || !multiplies_s(symbol("sgemm_")) || !multiplies_d(symbol("dgemm_"))) {
+        size_t n = strlen(blas.name);
+        snprintf(blas.name + n, sizeof blas.name - n, " multiplies wrongly on this CPU (OPENBLAS_CORETYPE=%s may help)",
+                 xl_cpu_features() & XL_CPU_AVX2 ? "Haswell" : "ARMV8");
+        blas.handle = NULL;
+        return true;                                           /* another of the same kind would be no better */
+    }
     if ((xl_cpu_features() & XL_CPU_AVX2) &&
         (!core || !strcmp(kernel, "Prescott") || !strcmp(kernel, "Core2") || !strcmp(kernel, "Generic")))
         XL_LOG(WARN, "%s does not know this CPU and is slow here: set OPENBLAS_CORETYPE=Haswell or SkylakeX, or %s",
