@@ -2,6 +2,7 @@
 import functools, os
 import numpy as np
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("XLANE_CPU_CHECK", "1")        # every plan of ours is checked against its program
 import _quick
 _quick.use()
 import jax

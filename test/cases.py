@@ -21,7 +21,7 @@ for path in files:
     why = "" if bool(expect) != bool(errors) else "it has neither `expect` nor `error` lines, or both"
     for plan in () if why else ("planned", "plain"):
         p = subprocess.run([XLANE, "exec", "--plugin=cpu", path], capture_output=True, text=True, timeout=300,
-                           env=dict(os.environ, XLANE_CPU_PLAN=plan))
+                           env=dict(os.environ, XLANE_CPU_PLAN=plan, XLANE_CPU_CHECK="1"))
         if expect and (p.returncode or p.stdout.splitlines() != expect):
             why += f"{plan}: exit status {p.returncode}: {p.stdout}{p.stderr}"
         if errors and (p.returncode != 1 or not all(e in p.stderr for e in errors)):

@@ -15,7 +15,7 @@ if __name__ == "__main__" and len(sys.argv) == 1:
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index",
                         "--disable-pip-version-check", "--target",
                         tmp + "/site", wheel], check=True)
-        env = dict(os.environ, PYTHONPATH=tmp + "/site", JAX_PLATFORMS="xlane,cpu",
+        env = dict(os.environ, PYTHONPATH=tmp + "/site", JAX_PLATFORMS="xlane,cpu", XLANE_CPU_CHECK="1",
                    # 50 steps: compiling them for JAX's CPU would take longer than running them
                    XLA_FLAGS=_quick.flags())
         env.pop("PJRT_NAMES_AND_LIBRARY_PATHS", None)

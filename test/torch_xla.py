@@ -19,6 +19,7 @@ import sys
 import tempfile
 import zipfile
 import _check
+os.environ.setdefault("XLANE_CPU_CHECK", "1")        # every plan is checked against its program
 from _check import check, end
 _check.prefix = "torch_xla_"
 

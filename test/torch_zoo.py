@@ -6,6 +6,7 @@ as PyTorch/XLA's CPU is to itself when its first parameters move by a rounding e
 everywhere, planned against plain. usage: python test/torch_zoo.py [record | NAME ...]"""
 
 import glob, gzip, os, re, subprocess, sys, tempfile
+os.environ.setdefault("XLANE_CPU_CHECK", "1")        # every plan is checked against its program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)

@@ -8,7 +8,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE = os.path.join(ROOT, "build", "xlane")
 tmp = tempfile.mkdtemp(prefix="xlane-train-")
 atexit.register(shutil.rmtree, tmp, ignore_errors=True)
-env = dict(os.environ, XLANE_PLUGIN=os.path.join(ROOT, "build", "libxlane-cpu.so"),
+env = dict(os.environ, XLANE_CPU_CHECK="1", XLANE_PLUGIN=os.path.join(ROOT, "build", "libxlane-cpu.so"),
            LD_LIBRARY_PATH=os.path.join(ROOT, "build"), XLANE_CACHE="none")
 TINY = ["model.dim=32", "model.heads=2", "data.time=32", "data.batch=4", "optimizer.warmup=5", "cache=none"]
 

@@ -1,5 +1,5 @@
-/* Not a plugin: a LAPACK library whose products are wrong, as an OpenBLAS with kernels that this CPU does not run rightly
- * (XLANE_LAPACK). It multiplies, and forgets the last row. */
+/* Not a plugin: a LAPACK library whose products are wrong, as an OpenBLAS with kernels that this CPU does not run
+ * rightly (XLANE_LAPACK). It multiplies, and forgets the last row. */
 #include <string.h>
 
 __attribute__((visibility("default"))) void dgesdd_(void);
