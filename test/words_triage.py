@@ -105,6 +105,8 @@ def _():
     warm, _ = run("warm", sys.executable, path, **kw)
     nothing = "this run compiled nothing: each of these programs was loaded from a cache\n"
     assert nothing not in xlane("explain", cold) and nothing in xlane("explain", warm), xlane("explain", warm)
+    assert " compiles of " in xlane("explain", cold) and "compiles of" not in xlane("explain", warm), xlane("explain",
+        warm)
     text = xlane("explain", cold, warm)
     assert re.search(r"cache +.*the first run compiled \d+ .*the second loaded \d+",
                      text) and "is the machine" not in text, text

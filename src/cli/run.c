@@ -788,7 +788,7 @@ static void tell_guard(xl_arena *a, const char *dir, int code, bool *stopped)
     else if (!attached && guarding)
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin "
                         "is built in (JAX's own cpu is), or it is a static or setuid program; nothing was guarded. On "
-                        "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which can be\n");
+                        "this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which is guarded\n");
 }
 
 /* ran: the candidate that really ran, which may not be the command as it was typed. */

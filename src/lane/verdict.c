@@ -446,10 +446,9 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
             b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n",
             other, (unsigned long long)v->eager_runs, xl_cause_of(XL_STR("eager"))->remedy);
     if (other)
-        xl_buf_printf(
-            b, "%s%d compile%s of %zu other module%s (initialisers, eager ops, library functions)%s\n",
-            steps ? "beside that " : "", compiles, compiles == 1 ? "" : "s", other, other == 1 ? "" : "s",
-            listed ? "" : ": --all lists them");
+        xl_buf_printf(b, "%s%d %s%s of %zu other module%s (initialisers, eager ops, library functions)%s\n",
+                      steps ? "beside that " : "", compiles, v->compiled ? "compile" : "load", compiles == 1 ? "" : "s",
+                      other, other == 1 ? "" : "s", listed ? "" : ": --all lists them");
     if (v->nunit && !v->compiled && !v->failed)
         xl_buf_puts(b, "this run compiled nothing: each of these programs was loaded from a cache\n");
     for (size_t i = 0; i < v->nevent; i++) {

@@ -15,9 +15,6 @@ static double any(void)
 }
 static bool found(char type, xl_spectral *f)
 {
-#if defined(__aarch64__) /* with what it picks for qemu's own CPU, results are wrong */
-    setenv("OPENBLAS_CORETYPE", "ARMV8", 0);
-#endif
     xl_error *err = xl_spectral_find(type, f);
     if (err)
         printf("  no LAPACK: %s\n", xl_error_message(err));
