@@ -18,6 +18,10 @@ def ladder(*args, **env):
 
 table = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "train", "rungs.def")
 ALL = ["probe"] + re.findall(r'^RUNG\("(\w+)"', open(table).read(), re.M)
+page = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "bring-up.md")).read()
+told = re.findall(r"^\| ([\w, ]+) \|", page.split("| rung |")[1].split("\n\n")[0], re.M)
+# a list that is not the table's own
+check("the_page_has_every_rung", ", ".join(told).split(", ") == ALL, (told, ALL))
 start = time.time()
 j, r = ladder("--plugin=cpu", XLANE_CPU_DEVICES="2")
 took = time.time() - start
