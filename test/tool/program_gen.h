@@ -538,11 +538,15 @@ static xl_value dot(gen *g, xl_value x, xl_value y, xl_dims xb, xl_dims yb, xl_d
 
 static void m_matmul(gen *g)
 {
-    xl_value x = some_matrix(g);
+    bool few = often(g, 10); /* a batch of none, or of one */
+    xl_value x = few ? like(g, any_float(g), XL_DIMS(PICK(g, int64_t, 0, 0, 1), 1 + (int64_t)below(g, 9), any_dim(g)))
+                     : some_matrix(g);
     const xl_type *t = type_of(g, x);
     uint32_t rank = t->rank, batch = (uint32_t)below(g, rank - 1);
     int64_t xb[XL_RANK_MAX], yb[XL_RANK_MAX], yd[XL_RANK_MAX], n = 1;
-    if (often(g, 40)) /* all leading dimensions of x are rows */
+    if (few)
+        batch = 1;
+    else if (often(g, 40)) /* all leading dimensions of x are rows */
         batch = 0;
     int64_t at = batch + (int64_t)below(g, rank - batch), k = t->dims[at], yc = batch + (int64_t)below(g, 2);
     for (uint32_t i = 0; i < batch; i++)
