@@ -136,9 +136,28 @@ from jax import export, lax
 v = np.linspace(0.5, 4, 12).astype(np.float32)
 f = jax.jit(lambda x: (lax.lgamma(x), lax.digamma(x), lax.erfc(x), lax.exp2(x)))
 a, = export.symbolic_shape("n")
-got = export.export(f, platforms=["xlane"])(jax.ShapeDtypeStruct((a,), np.float32)).call(v)
-for one, all in zip(got, f(v)):
-    np.testing.assert_allclose(one, all, rtol=2e-5, atol=2e-6)
+spec = jax.ShapeDtypeStruct((a,), np.float32)
+e = export.export(f, platforms=["xlane"])(spec)
+for e in (e, export.deserialize(e.serialize())):          # the same functions, whenever the size is known
+    for one, all in zip(e.call(v), f(v)):
+        np.testing.assert_array_equal(one, all)
+e = export.deserialize(export.export(f, platforms=["cpu", "xlane"])(spec).serialize())
+for device in jax.devices("cpu")[0], jax.devices("xlane")[0]:
+    for one, all in zip(e.call(jax.device_put(v, device)), f(v)):
+        np.testing.assert_allclose(one, all, rtol=2e-5, atol=2e-6)
+p = np.array([3, 1, 3, 3], np.int32)
+g = jax.jit(lambda p: lax.linalg.lu_pivots_to_permutation(p, 4))
+e = export.deserialize(export.export(g)(jax.ShapeDtypeStruct(p.shape, p.dtype)).serialize())
+np.testing.assert_array_equal(e.call(p), g(p))
+""", JAX_PLATFORMS="xlane,cpu")
+ok &= run("types without QR", """
+import jax, jax.numpy as jnp
+for dtype in "float16", "bfloat16":
+    try:
+        jnp.linalg.qr(jnp.ones((5, 6), dtype))
+        raise SystemExit("QR of %s was accepted" % dtype)
+    except NotImplementedError as e:
+        assert "Unsupported dtype " + dtype in str(e), e
 """)
 ok &= run("pivots", """
 import jax, numpy as np
@@ -153,6 +172,14 @@ for shape, size in (((5,), 5), ((3, 4), 7), ((2, 2, 1), 1)):
     f = jax.jit(lambda p: lax.linalg.lu_pivots_to_permutation(p, size))
     np.testing.assert_array_equal(f(p), want.reshape(shape[:-1] + (size,)))
     assert "while" not in f.lower(p).as_text()
+wild = np.random.default_rng(1).integers(-9, 9, (200, 3)).astype(np.int32)     # rows that are not there
+want = np.tile(np.arange(5), (200, 1))
+for row, swaps in zip(want, wild):
+    for i, j in enumerate(swaps + 5 * (swaps < 0)):
+        was, row[i] = row[i], row[min(max(j, 0), 4)]
+        if 0 <= j < 5:
+            row[j] = was
+np.testing.assert_array_equal(jax.jit(lambda p: lax.linalg.lu_pivots_to_permutation(p, 5))(wild), want)
 none = np.zeros((2, 0), np.int32)
 np.testing.assert_array_equal(jax.jit(lambda p: lax.linalg.lu_pivots_to_permutation(p, 3))(none), [[0, 1, 2]] * 2)
 a = np.random.default_rng(0).standard_normal((3, 20, 20)).astype(np.float32)

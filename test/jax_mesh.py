@@ -187,6 +187,31 @@ def asked():
     assert local == [(2, 8), (2, 8), (8, 8)], local
 runs("custom_partitioning", asked)
 
+def told():
+    """Only the sharding_rule says how results are split: through factors, of which one must be whole."""
+    from jax.experimental.custom_partitioning import custom_partitioning
+    auto = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices("xlane"))
+    split = lambda v, *spec: jax.device_put(v, NamedSharding(auto, P(*spec)))
+    def made(f, local, rule, **factors):
+        g, shapes = custom_partitioning(f), []
+        def partition(mesh, args, result):
+            shapes.append(result.sharding.spec)
+            return mesh, local, result.sharding, jax.tree.map(lambda s: s.sharding, args)
+        g.def_partition(partition=partition, sharding_rule=rule, **factors)
+        return g, shapes
+    v, w = np.arange(8.).reshape(4, 2), np.arange(8.)
+    g, shapes = made(lambda v, w: v.reshape(8) + w, lambda v, w: v.reshape(4) + w, "(i k) j, (i k j) -> (i k j)", i=2,
+                     k=2, need_replication_factors=("k",))
+    out = jax.jit(g)(split(v, "x", None), split(w, "x"))
+    same(out, v.reshape(8) + w)
+    assert out.sharding.is_equivalent_to(NamedSharding(auto, P("x")), 1) and len(shapes) == 1, (out.sharding, shapes)
+    g, shapes = made(lambda v: v.T, lambda v: v.T, "i j -> j i")
+    out = jax.jit(lambda v: g(v * 2) + 1)(split(a, "x", "y"))
+    same(out, 2 * a.T + 1)
+    assert out.sharding.is_equivalent_to(NamedSharding(auto, P("y", "x")), 2) and len(shapes) == 1, (out.sharding,
+        shapes)
+runs("custom_partitioning by its rule", told)
+
 def memories():
     device = jax.devices("xlane")[0]
     assert [m.kind for m in device.addressable_memories()] == ["device",

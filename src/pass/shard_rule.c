@@ -66,12 +66,85 @@ RULE(branch) { UNUSED; return false; }
 RULE(while) { UNUSED; return false; }
 RULE(manual) { UNUSED; return false; }
 RULE(constraint) { UNUSED; return false; }
-/* An annotation that says nothing of how its operand is split. */
+/* sdy's name of a factor, i to z, z_1, ..., at the start of *s; -1 if there is none. */
+static int named(xl_str *s)
+{
+    int n = s->n && *s->p >= 'i' && *s->p <= 'z' ? *s->p - 'i' : -1;
+    if (n < 0)
+        return -1;
+    s->p++, s->n--;
+    if (n != 'z' - 'i' || !s->n || *s->p != '_')
+        return n;
+    int more = 0;
+    for (s->p++, s->n--; s->n && *s->p >= '0' && *s->p <= '9' && more < XL_SHARD_FACTORS; s->p++, s->n--)
+        more = 10 * more + *s->p - '0';
+    return n + more;
+}
+/* What the caller says of a call that it partitions itself, as MLIR prints it:
+ * #sdy.op_sharding_rule<([ij, k], [ijk])->([ijk]) {i=2, j=2, k=2} reduction={k} need_replication={j}, custom> */
+static bool told(const xl_func *f, const xl_op *op, xl_rule *r)
+{
+    const xl_attr *a = xl_dict_get(op->extra, XL_STR("sdy.sharding_rule"));
+    if (!a || a->kind != XL_AT_OPAQUE)
+        return false;
+    xl_str s = a->str, whole = { 0 };
+    int k, most = -1;
+    for (uint32_t i = 0; i < op->nin + op->nout; i++) {
+        uint32_t rank = xl_shard_rank(i < op->nin ? xl_in_type(f, op, i) : xl_out_type(f, op, i - op->nin)), d = 0;
+        xl_str_cut(&s, '[');
+        for (xl_str t = xl_str_cut(&s, ']'); t.n; ) {
+            if ((k = named(&t)) >= 0) {
+                if (d >= rank || k >= XL_SHARD_FACTORS)
+                    return false;
+                map(r, i, d, k);
+                most = k > most ? k : most;
+                continue;
+            }
+            d += *t.p == ',';
+            t.p++, t.n--;
+        }
+    }
+    xl_str_cut(&s, '{');
+    for (xl_str t = xl_str_cut(&s, '}'); t.n; ) {
+        xl_str one = xl_str_cut(&t, ','), size;
+        while (one.n && *one.p == ' ')
+            one.p++, one.n--;
+        k = named(&one);
+        xl_str_cut(&one, '=');
+        size = one;
+        if (k != (int)r->nfactor || k >= XL_SHARD_FACTORS || !xl_str_i64(size, &r->size[k]) || r->size[k] < 1)
+            return false;
+        r->kind[r->nfactor++] = XL_FACTOR_PASS;            /* sums too: the call makes them itself */
+    }
+    if (most >= (int)r->nfactor)
+        return false;
+    while (s.n) {
+        xl_str what = xl_str_cut(&s, '{'), t = xl_str_cut(&s, '}');
+        if (xl_str_starts(what, XL_STR(" need_replication=")))
+            whole = t;
+    }
+    while (whole.n)
+        if ((k = named(&whole)) < 0)
+            whole.p++, whole.n--;
+        else
+            for (uint32_t i = 0; i < op->nin + op->nout; i++)
+                for (uint32_t d = 0; d < xl_shard_rank(i < op->nin ? xl_in_type(f, op, i)
+                                                                   : xl_out_type(f, op, i - op->nin)); d++) {
+                    xl_dim_factors *m = &r->map[i][d];
+                    const uint8_t *at = memchr(m->f, k, m->n);
+                    if (at)                                /* nor what is minor to it */
+                        m->n = (uint8_t)(at - m->f);
+                }
+    return true;
+}
+/* A call with a rule of its own, or an annotation that says nothing of how its operand is split. */
 RULE(custom_call)
 {
     static const char *const through[] = { "LayoutConstraint", "annotate_device_placement",  "MoveToHost",
                                            "MoveToDevice",     "AssumeGatherIndicesInBound", "PinToDevice" };
     xl_str name = xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name));
+    if (xl_str_is(name, "xlane_partition"))
+        return told(f, op, r);
     for (size_t i = 0; i < sizeof through / sizeof *through; i++)
         if (op->nin == 1 && op->nout == 1 && xl_str_is(name, through[i]))
             return alike(f, op, r, -1);

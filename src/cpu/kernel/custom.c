@@ -95,12 +95,12 @@ static xl_error *run_permutation(const xl_step *s, xl_frame *f)
     for (int64_t b = 0; m && b < y->count / m; b++, to += m, swap += k) {
         for (int64_t i = 0; i < m; i++)
             to[i] = (int32_t)i;
-        for (int64_t i = 0; i < k; i++) {
-            int32_t j = swap[i], was = to[i];
-            if (j < 0 || j >= m)                           /* LAPACK gives none */
-                continue;
-            to[i] = to[j];
-            to[j] = was;
+        for (int64_t i = 0; i < k; i++) {                  /* a row that is not there: as when JAX indexes an array */
+            int64_t j = swap[i] < 0 ? swap[i] + m : swap[i], near = j < 0 ? 0 : j >= m ? m - 1 : j;
+            int32_t was = to[i];
+            to[i] = to[near];
+            if (j == near)
+                to[j] = was;
         }
     }
     return NULL;

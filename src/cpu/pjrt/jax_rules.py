@@ -206,6 +206,7 @@ def keep_functions():
     units in the last place. As a composite the formula comes along for other readers, and this device computes the
     function that it is named after."""
     from jax._src import core
+    from jax._src.export import _export
     from jax._src.interpreters import mlir
     from jax._src.lax import lax, special
     from jax._src.lib.mlir import ir
@@ -214,8 +215,13 @@ def keep_functions():
 
     def composite(name, formula):
         def lower(ctx, x, **params):
-            if not core.is_constant_shape(ctx.avals_in[0].shape):  # sizes are put in later, but not into composites
-                return formula(ctx, x, **params)
+            aval, = ctx.avals_in
+            if not core.is_constant_shape(aval.shape):       # sizes are put in later, but not into composites
+                if tuple(ctx.module_context.platforms) != (platform,):
+                    return formula(ctx, x, **params)
+                out = mlir.custom_call("mhlo." + name, result_types=[x.type], operands=[x],
+                                       result_shapes=[mlir.eval_dynamic_shape_as_tensor(ctx, aval.shape)])
+                return [mlir.lower_with_sharding_in_types(ctx, out.results[0], ctx.avals_out[0])]
             function = func.FuncOp("xlane_" + name, ir.FunctionType.get([x.type], [x.type]),
                                    ip=ir.InsertionPoint.at_block_begin(ctx.module_context.module.body))
             function.attributes["sym_visibility"] = ir.StringAttr.get("private")
@@ -240,6 +246,7 @@ def keep_functions():
     for p in (special.lgamma_p, special.digamma_p, special.erfc_p, lax.exp2_p):
         formula = mlir._lowerings[p].rule
         rule = exp2(formula) if p is lax.exp2_p else composite(p.name, formula)
+        _export._CUSTOM_CALL_TARGETS_GUARANTEED_STABLE.add("mhlo." + p.name)
         mlir._platform_specific_lowerings[platform][p] = mlir.LoweringRuleEntry(rule, False)
 
 def permute_pivots():
@@ -252,10 +259,24 @@ def permute_pivots():
 
     def lower(ctx, pivots, **params):
         aval, = ctx.avals_out
-        if not core.is_constant_shape(aval.shape):
-            return formula(ctx, pivots, **params)
+        if not core.is_constant_shape(aval.shape) or ctx.module_context.lowering_parameters.for_export:
+            return formula(ctx, pivots, **params)            # what is exported is for every device
         out, = ffi.build_ffi_lowering_function("xlane_lu_pivots_to_permutation")(ctx, pivots).results
         return [mlir.lower_with_sharding_in_types(ctx, out, aval)]
+    mlir._platform_specific_lowerings[platform][p] = mlir.LoweringRuleEntry(lower, False)
+
+def refuse_qr():
+    """JAX refuses QR of a type that LAPACK has not, on every platform but the TPU; here its own words too."""
+    from jax._src.interpreters import mlir
+    from jax._src.lax import linalg
+    p = linalg.geqrf_p
+    rule = mlir._lowerings[p].rule
+
+    def lower(ctx, a, **params):
+        dtype = ctx.avals_in[0].dtype
+        if dtype not in ("float32", "float64", "complex64", "complex128"):
+            raise NotImplementedError("Unsupported dtype %s." % dtype)
+        return rule(ctx, a, **params)
     mlir._platform_specific_lowerings[platform][p] = mlir.LoweringRuleEntry(lower, False)
 
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
@@ -295,6 +316,7 @@ def setup():
         partition_calls()
         keep_functions()
         permute_pivots()
+        refuse_qr()
 
 ctypes.CFUNCTYPE(None, ctypes.c_void_p)(set_callback_at)(ctypes.cast(trampoline, ctypes.c_void_p).value)
 setup()
