@@ -232,6 +232,27 @@ TEST(data_is_a_function_of_its_place)
 
 TEST(crc32c_is_that_of_the_standard) { CHECK_INT(xl_crc32c("123456789", 9), 0xe3069283u); }
 
+/* Whatever threads made it: pair i is splitmix64 of the parameter's state and i. */
+TEST(parameters_do_not_depend_on_threads)
+{
+    enum { N = (1 << 19) + 3 };
+    const xl_param_info p = { .name = XL_STR("w"), .init = XL_INIT_UNIFORM, .scale = 1 };
+    float *a = malloc(N * sizeof *a);
+    uint64_t s = (0x2545f4914f6cdd1du ^ 'w') * 0x100000001b3u;
+    int wrong = 0;
+    xl_param_draw(&p, 1, a, N);
+    for (int i = 0; i < N; i += 2) {
+        uint64_t z = (s += 0x9e3779b97f4a7c15u);
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        z ^= z >> 31;
+        wrong += a[i] != 2 * (((float)(z >> 40) + 0.5f) * 0x1p-24f) - 1;
+        wrong += i + 1 < N && a[i + 1] != 2 * ((float)(uint32_t)((z >> 8) & 0xffffff) * 0x1p-24f) - 1;
+    }
+    CHECK_INT(wrong, 0);
+    free(a);
+}
+
 TEST(parameters_do_not_depend_on_their_neighbours)
 {
     xl_param_info p = { .name = XL_STR("w"), .init = XL_INIT_NORMAL, .scale = 1 }, q = p;

@@ -3,13 +3,44 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
+
 /* ---- first values ------------------------------------------------------------------------------------------------ */
+static const uint64_t GOLDEN = 0x9e3779b97f4a7c15u;
+
 static uint64_t mix(uint64_t *s)         /* splitmix64 */
 {
-    uint64_t z = (*s += 0x9e3779b97f4a7c15u);
+    uint64_t z = (*s += GOLDEN);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
+}
+
+/* Pair number i of a parameter is made of the state s + (i + 1) g alone, so threads make parts of it. */
+enum { DRAW_THREADS_MAX = 16, DRAW_EACH_MIN = 1 << 17 };
+typedef struct { const xl_param_info *p; uint64_t s; float *out; size_t n; xl_thread t; } part_drawn;
+
+static void draw_part(void *arg)
+{
+    part_drawn *d = arg;
+    const bool normal = d->p->init == XL_INIT_NORMAL;
+    const float scale = (float)d->p->scale;
+    float *out = d->out;
+    for (size_t i = 0; d->p->init == XL_INIT_CONST && i < d->n; i++)
+        out[i] = scale;
+    for (size_t i = 0; d->p->init != XL_INIT_CONST && i < d->n; i += 2) {
+        uint64_t r = mix(&d->s);
+        float u = ((float)(r >> 40) + 0.5f) * 0x1p-24f, w = (float)(uint32_t)((r >> 8) & 0xffffff) * 0x1p-24f, a, b;
+        if (normal) {
+            float radius = sqrtf(-2 * logf(u)), angle = 6.28318531f * w;
+            a = radius * cosf(angle);
+            b = radius * sinf(angle);
+        } else
+            a = 2 * u - 1, b = 2 * w - 1;
+        out[i] = a * scale;
+        if (i + 1 < d->n)
+            out[i + 1] = b * scale;
+    }
 }
 
 void xl_param_draw(const xl_param_info *p, uint64_t seed, float *out, size_t n)
@@ -17,24 +48,24 @@ void xl_param_draw(const xl_param_info *p, uint64_t seed, float *out, size_t n)
     uint64_t s = seed * 0x2545f4914f6cdd1du;
     for (size_t i = 0; i < p->name.n; i++) /* a parameter's numbers do not depend on what stands before it */
         s = (s ^ (unsigned char)p->name.p[i]) * 0x100000001b3u;
-    if (p->init == XL_INIT_CONST) {
-        for (size_t i = 0; i < n; i++)
-            out[i] = (float)p->scale;
-        return;
+    part_drawn part[DRAW_THREADS_MAX] = { 0 };
+    size_t most = n / DRAW_EACH_MIN + 1, parts = (size_t)xl_thread_cores();
+    parts = parts > most ? most : parts;
+    parts = parts > DRAW_THREADS_MAX ? DRAW_THREADS_MAX : parts;
+    const size_t each = ((n + parts - 1) / parts + 1) & ~(size_t)1;
+    bool started[DRAW_THREADS_MAX] = { 0 };
+    for (size_t k = parts; k-- > 0;) {
+        const size_t at = k * each < n ? k * each : n;
+        part[k] = (part_drawn){ .p = p, .s = s + at / 2 * GOLDEN, .out = out + at, .n = n - at < each ? n - at : each };
+        xl_error *err = k ? xl_thread_start(&part[k].t, "xlane-draw", draw_part, &part[k]) : NULL;
+        started[k] = k && !err;
+        xl_error_free(err);              /* no thread to be had: its part is made here */
+        if (!started[k])
+            draw_part(&part[k]);
     }
-    for (size_t i = 0; i < n; i += 2) {
-        uint64_t r = mix(&s);
-        float u = ((float)(r >> 40) + 0.5f) * 0x1p-24f, w = (float)(uint32_t)((r >> 8) & 0xffffff) * 0x1p-24f, a, b;
-        if (p->init == XL_INIT_NORMAL) {
-            float radius = sqrtf(-2 * logf(u)), angle = 6.28318531f * w;
-            a = radius * cosf(angle);
-            b = radius * sinf(angle);
-        } else
-            a = 2 * u - 1, b = 2 * w - 1;
-        out[i] = a * (float)p->scale;
-        if (i + 1 < n)
-            out[i + 1] = b * (float)p->scale;
-    }
+    for (size_t k = 1; k < parts; k++)
+        if (started[k])
+            xl_thread_join(&part[k].t);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
