@@ -200,12 +200,25 @@ static xl_value turn(xl_emit *e, const trips *tr, xl_value i)
     return i;
 }
 
-static bool worth_keeping(const xl_op *op, xl_grad_keep keep)
+static bool is_dot(const xl_op *op) { return op->code == XL_OP_DOT_GENERAL || op->code == XL_OP_DOT; }
+
+/* A GPU keeps what was computed element by element for a product, too: the gradient of the other factor needs it whole,
+ * and it is written to its row where it is computed. Elsewhere it is cheaper to compute it again. */
+static bool factor(const xl_region *r, const xl_op *op)
 {
-    if (keep != XL_KEEP_DOTS)
+    if (!(xl_ops[op->code].flags & XL_OP_ELEMWISE) || op->code == XL_OP_CONVERT || op->nout != 1)
         return false;
-    return op->code == XL_OP_DOT_GENERAL || op->code == XL_OP_DOT || op->code == XL_OP_CONVOLUTION ||
-           op->code == XL_OP_CUSTOM_CALL;
+    for (uint32_t i = 0; i < r->nop; i++)
+        for (uint32_t k = 0; is_dot(r->op[i]) && k < r->op[i]->nin; k++)
+            if (r->op[i]->in[k].id == op->out[0].id)
+                return true;
+    return false;
+}
+
+static bool worth_keeping(const xl_op *op, const xl_region *r, xl_grad_keep keep, bool gpu)
+{
+    return keep == XL_KEEP_DOTS && (is_dot(op) || op->code == XL_OP_CONVOLUTION || op->code == XL_OP_CUSTOM_CALL ||
+                                    (gpu && factor(r, op)));
 }
 
 /* A value of the forward body that the backward pass reads from its row: `slice` is the op that reads, whose first
@@ -375,7 +388,8 @@ static xl_grad_ctx copy_body(loop_grad *l)
     for (uint32_t i = 0; i < from; i++) {
         xl_op *b = body->op[i], *copy = xl_op_clone(f, wb, f, b, l->map);
         l->ops[l->nops++] = copy;
-        if (!worth_keeping(b, l->keep))
+        copy->mark = 0;
+        if (!worth_keeping(b, body, l->keep, g->opts.gpu))
             continue;
         /* users of the copy will read the rows: the copy is then pruned. Cotangents of the rows must reach it: a relay
          * from each row's value, swept before it */
@@ -401,7 +415,7 @@ static xl_error *sweep_body(loop_grad *l, xl_grad_ctx *in)
     /* Activity in order: a row stands for its copy. */
     for (uint32_t i = 0; i < l->nops; i++) {
         xl_cot_mark(in, &l->ops[i], 1);
-        if (worth_keeping(l->ops[i], l->keep) && l->ops[i]->mark) {
+        if (l->ops[i]->mark) {
             for (uint32_t o = 0; o < l->ops[i]->nout; o++) {
                 xl_value seen = l->rows[l->ops[i]->mark - 1 + o].seen;
                 xl_cot_set(in, seen, XL_NO_VALUE);
@@ -415,7 +429,7 @@ static xl_error *sweep_body(loop_grad *l, xl_grad_ctx *in)
         xl_cot_add(in, end[l->round[i]], wb->arg[1 + i]);
     for (uint32_t i = l->nops; i-- > 0;) {
         xl_op *op = l->ops[i];
-        uint32_t from_row = worth_keeping(op, l->keep) ? op->mark : 0, at;
+        uint32_t from_row = op->mark, at;
         for (uint32_t o = 0; from_row && o < op->nout; o++) {
             xl_value seen = l->rows[from_row - 1 + o].seen;
             if (xl_has(xl_cot_get(in, seen)))
@@ -443,43 +457,84 @@ out:
     return err;
 }
 
-/* Now it is known which rows are read: let the forward loop carry those. */
+/* The buffer of a row for each turn must exist before the loop: it is made where the loop stands, just before it. */
+static xl_value rows_before(loop_grad *l, const xl_type *t)
+{
+    xl_region *home = l->op->parent;
+    uint32_t pos = 0;
+    while (home->op[pos] != l->op)
+        pos++;
+    xl_emit oe = xl_em_in(&l->g->e, home);
+    xl_value rows = unwritten(l->g, &oe, t);
+    xl_op *made = home->op[--home->nop];
+    xl_region_append(l->g->e.f, home, made);             /* room for one more, then shift */
+    memmove(home->op + pos + 1, home->op + pos, (home->nop - 1 - pos) * sizeof *home->op);
+    home->op[pos] = made;
+    return rows;
+}
+
+/* One more buffer that goes round the forward loop, with row `row_at` replaced. Gives the buffer after that. */
+static xl_value carry_row(loop_grad *l, xl_emit *fe, const kept *r, xl_value row_at, xl_op *fret)
+{
+    xl_grad_ctx *g = l->g;
+    xl_op *op = l->op;
+    uint32_t nin = op->nin, nret = fret->nin;
+    extend(&op->in, &nin, mem(g), rows_before(l, r->type));
+    op->nin = nin;
+    xl_region_add_arg(g->e.f, op->region[0], r->type, g->e.loc);
+    xl_value arg = xl_region_add_arg(g->e.f, l->body, r->type, g->e.loc), all = xl_em_put_row(fe, arg, r->primal, row_at);
+    extend(&fret->in, &nret, mem(g), all);
+    fret->nin = nret;
+    r->slice->in[0] = add_result(g->e.f, op, r->type);
+    return all;
+}
+
+/* Everything in `op` that reads `from` reads `to`. */
+static void read_instead(xl_op *op, xl_value from, xl_value to)
+{
+    for (uint32_t i = 0; i < op->nin; i++)
+        if (op->in[i].id == from.id)
+            op->in[i] = to;
+    for (uint32_t k = 0; k < op->nregion; k++)
+        for (uint32_t i = 0; i < op->region[k]->nop; i++)
+            read_instead(op->region[k]->op[i], from, to);
+}
+
+/* Now it is known which rows are read: let the forward loop carry those. On a GPU the rest of the body then reads a
+ * product from its row: XLA lets a product write there, but computes it a second time for those who want it elsewhere.
+ * What others than fusions and products read (kernels of ours, cuDNN) would be copied out again, and is not. */
 static void carry_rows(loop_grad *l)
 {
     xl_grad_ctx *g = l->g;
-    xl_func *f = g->e.f;
-    xl_arena *a = mem(g);
-    xl_op *op = l->op, *fret = pop_return(l->body);
-    xl_emit fe = xl_em_in(&g->e, l->body);
+    xl_region *body = l->body;
+    xl_op *fret = pop_return(body);
+    const uint32_t n = body->nop;
+    xl_op **ops = xl_new(mem(g), xl_op *, n + 1);
+    if (n)
+        memcpy(ops, body->op, n * sizeof *ops);
+    body->nop = 0;
+    xl_emit fe = xl_em_in(&g->e, body);
     xl_value row_at = XL_NO_VALUE;
-    for (uint32_t i = 0; i < l->nkept; i++) {
-        const kept *r = &l->rows[i];
-        if (!in_region(l->w->region[1], r->slice))
-            continue;
-        if (!xl_has(row_at))
-            row_at = turn(&fe, &l->tr, l->body->arg[l->tr.slot]);
-        /* the buffer must exist before the loop: it is made where the loop stands, just before it */
-        xl_region *home = op->parent;
-        uint32_t pos = 0;
-        while (home->op[pos] != op)
-            pos++;
-        xl_emit oe = xl_em_in(&g->e, home);
-        xl_value zero = unwritten(l->g, &oe, r->type);
-        xl_op *zop = home->op[--home->nop];
-        xl_region_append(f, home, zop);                  /* room for one more, then shift */
-        memmove(home->op + pos + 1, home->op + pos, (home->nop - 1 - pos) * sizeof *home->op);
-        home->op[pos] = zop;
-        uint32_t nin = op->nin;
-        extend(&op->in, &nin, a, zero);
-        op->nin = nin;
-        xl_region_add_arg(f, op->region[0], r->type, g->e.loc);
-        xl_value arg = xl_region_add_arg(f, l->body, r->type, g->e.loc);
-        uint32_t nret = fret->nin;
-        extend(&fret->in, &nret, a, xl_em_put_row(&fe, arg, r->primal, row_at));
-        fret->nin = nret;
-        r->slice->in[0] = add_result(f, op, r->type);
+    for (uint32_t k = 0; k <= n; k++) {                  /* first the rows of the arguments, then those of each op */
+        const xl_op *def = k ? ops[k - 1] : NULL;
+        if (k)
+            xl_region_append(g->e.f, body, ops[k - 1]);
+        for (uint32_t i = 0; i < l->nkept; i++) {
+            const kept *r = &l->rows[i];
+            if (xl_value_op(g->e.f, r->primal) != def || !in_region(l->w->region[1], r->slice))
+                continue;
+            if (!xl_has(row_at))
+                row_at = turn(&fe, &l->tr, body->arg[l->tr.slot]);
+            xl_value all = carry_row(l, &fe, r, row_at, fret);
+            if (!g->opts.gpu || !def || def->code == XL_OP_CUSTOM_CALL)
+                continue;
+            xl_value seen = xl_em_row(&fe, all, row_at);
+            for (uint32_t u = k; u < n; u++)
+                read_instead(ops[u], r->primal, seen);
+            read_instead(fret, r->primal, seen);
+        }
     }
-    xl_region_append(f, l->body, fret);
+    xl_region_append(g->e.f, body, fret);
 }
 
 xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)

@@ -132,13 +132,15 @@ static xl_tensor run_unit(xl_blocks *b, const xl_pattern_unit *u, const char *un
             xl_remat_end(b->g);
         } else
             x = xl_block_build(b, u->block[i], x);
-        if (!b->making && b->turn.id != UINT32_MAX)          /* what goes round is one tensor */
-            x = xl_block_settle(b, x);
         if (!b->making)
             x = xl_spread_act(b->g, "residual", x);
     }
     return x;
 }
+
+/* Where norms add what the block before leaves to be added, that goes round a scan beside x: the first norm of a turn
+ * adds it. There are no states then. */
+static bool has_delta(const xl_blocks *b) { return b->g->triton && !b->stepping; }
 
 static void scan_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg)
 {
@@ -151,9 +153,13 @@ static void scan_body(xl_graph *g, xl_tensor turn, xl_tensor *carry, void *arg)
     b->dropped = carry[2];
     b->state = carry + 3;
     b->state_at = 0;
+    if (has_delta(b))
+        b->delta = carry[3];
     carry[0] = run_unit(b, r->u, r->prefix, carry[0]);
     carry[1] = b->balance;
     carry[2] = b->dropped;
+    if (has_delta(b))
+        carry[3] = b->delta;
 }
 
 static void context(xl_blocks *b)
@@ -207,12 +213,16 @@ static xl_tensor layers(xl_blocks *b, const xl_pattern_unit *unit, int n, xl_ten
             did->experts += unit[i].block[k] == 'E' ? (int)unit[i].times : 0;
         did->repeated += unit[i].times > 1;
         if (b->c->scan && unit[i].times > 1) {
-            carry[0] = x = xl_block_settle(b, x);
+            const bool delta = has_delta(b);
+            carry[0] = x;
             carry[1] = b->balance;
             carry[2] = b->dropped;
+            if (delta)
+                carry[3] = xl_has(xl_val_of(b->delta)) ? b->delta : xl_scale(g, x, 0);
             unit_run r = { b, &unit[i], made, name };
-            xl_scan(g, unit[i].times, carry, 3 + b->nstate, scan_body, &r);
+            xl_scan(g, unit[i].times, carry, 3 + (delta ? 1 : b->nstate), scan_body, &r);
             x = carry[0];
+            b->delta = delta ? carry[3] : XL_NO_TENSOR;
             b->balance = carry[1];
             b->dropped = carry[2];
             b->turn = XL_NO_TENSOR;
