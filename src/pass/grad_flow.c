@@ -482,7 +482,8 @@ static xl_value carry_row(loop_grad *l, xl_emit *fe, const kept *r, xl_value row
     extend(&op->in, &nin, mem(g), rows_before(l, r->type));
     op->nin = nin;
     xl_region_add_arg(g->e.f, op->region[0], r->type, g->e.loc);
-    xl_value arg = xl_region_add_arg(g->e.f, l->body, r->type, g->e.loc), all = xl_em_put_row(fe, arg, r->primal, row_at);
+    xl_value arg = xl_region_add_arg(g->e.f, l->body, r->type, g->e.loc),
+             all = xl_em_put_row(fe, arg, r->primal, row_at);
     extend(&fret->in, &nret, mem(g), all);
     fret->nin = nret;
     r->slice->in[0] = add_result(g->e.f, op, r->type);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
+#include "ir/text/print.h"
 
 /* ---- first values ------------------------------------------------------------------------------------------------ */
 static const uint64_t GOLDEN = 0x9e3779b97f4a7c15u;
@@ -97,6 +98,37 @@ xl_error *xl_trainer_each(xl_lane *l, const xl_graph *g, const float *value, xl_
     return err;
 }
 
+/* The optimizer's state begins as zeros. To a GPU they are not sent: a program writes them there. */
+static xl_error *zeros_there(xl_lane *l, xl_trainer *t)
+{
+    xl_error *err = NULL;
+    xl_buf text = { 0 }, types = { 0 };
+    xl_program *p = NULL;
+    xl_arena a = { 0 };
+    for (uint32_t k = 0; k < 2 * t->n; k++) {
+        const char *type = xl_type_str(&a, t->type[k % t->n]);
+        xl_buf_printf(&text, "  %%%u = stablehlo.constant dense<0.0> : %s\n", k, type);
+        xl_buf_printf(&types, "%s%s", k ? ", " : "", type);
+    }
+    xl_buf all = { 0 };
+    xl_buf_printf(&all, "func.func @main() -> (%.*s) {\n%.*s  return ", XL_FMT(xl_buf_view(&types)),
+                  XL_FMT(xl_buf_view(&text)));
+    for (uint32_t k = 0; k < 2 * t->n; k++)
+        xl_buf_printf(&all, "%s%%%u", k ? ", " : "", k);
+    xl_buf_printf(&all, " : %.*s\n}\n", XL_FMT(xl_buf_view(&types)));
+    XL_TRY(xl_lane_compile_text(l, "zeros", xl_buf_view(&all), &(xl_options){ .replicas = 1, .partitions = 1 }, &p),
+           "zeros for the optimizer");
+    XL_TRY(xl_array_execute(&l->place, p, NULL, 0, t->shape + t->n, 2 * (size_t)t->n, t->buf + t->n),
+           "zeros for the optimizer");
+out:
+    xl_program_free(p);
+    xl_buf_fini(&all);
+    xl_buf_fini(&types);
+    xl_buf_fini(&text);
+    xl_arena_fini(&a);
+    return err;
+}
+
 xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t seed, xl_trainer **out)
 {
     xl_error *err = NULL;
@@ -137,7 +169,10 @@ xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t 
         err = XL_ERR(EXHAUSTED, "no memory for the largest parameter, %lld numbers", (long long)most);
         goto out;
     }
-    for (uint32_t i = 0; i < t->n; i++)
+    const bool there = !g->mesh.naxis && xl_str_is(xl_client_platform(l->client), "cuda");
+    if (there)
+        XL_DO(zeros_there(l, t));
+    for (uint32_t i = 0; i < t->n && !there; i++)
         for (uint32_t k = 1; k < 3; k++)
             XL_TRY(xl_lane_put(l, t->type[i], t->shape[i].spec, host, &t->buf[k * t->n + i]), "optimizer state of %.*s",
                    XL_FMT(t->name[i]));
