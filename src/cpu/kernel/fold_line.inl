@@ -38,6 +38,23 @@
             return;                                                    \
         T x = *(T *)acc, y = NAME(name##_pairs)(p, n);                 \
         *(T *)acc = (T)(expr);                                         \
+    }                                                                  \
+    static void NAME(name##_at)(void *to, const void *from, const int64_t *place, size_t n, int64_t step) \
+    {                                                                  \
+        const T *up = from;                                            \
+        for (size_t i = 0; i < n; i++, up += step)                     \
+            if (place[i] >= 0) {                                       \
+                T x = ((T *)to)[place[i]], y = *up;                    \
+                ((T *)to)[place[i]] = (T)(expr);                       \
+            }                                                          \
+    }                                                                  \
+    static void NAME(name##_at32)(void *to, const void *from, const int32_t *place, size_t n, int64_t most) \
+    {                                                                  \
+        for (size_t i = 0; i < n; i++)                                 \
+            if ((uint64_t)(int64_t)place[i] <= (uint64_t)most) {       \
+                T x = ((T *)to)[place[i]], y = ((const T *)from)[i];   \
+                ((T *)to)[place[i]] = (T)(expr);                       \
+            }                                                          \
     }
 #ifdef INTEGER                                             /* modulo 2^bits: as unsigned, which C leaves defined */
 FOLD(add, (uint64_t)x + (uint64_t)y)
@@ -128,6 +145,26 @@ static xl_line_fn *NAME(find)(xl_opcode code)
     default: return NULL;
     }
 }
+#define PUT(name) (xl_put){ NAME(name##_at), NAME(name##_at32) }
+static xl_put NAME(put)(xl_opcode code)
+{
+    switch (code) {
+    case XL_OP_ADD: return PUT(add);
+    case XL_OP_MULTIPLY: return PUT(mul);
+#ifdef INTEGER
+    case XL_OP_MAXIMUM: return PUT(max);
+    case XL_OP_MINIMUM: return PUT(min);
+    case XL_OP_AND: return PUT(and);
+    case XL_OP_OR: return PUT(or);
+    case XL_OP_XOR: return PUT(xor);
+#else
+    case XL_OP_MAXIMUM: return PUT(exact_max);
+    case XL_OP_MINIMUM: return PUT(exact_min);
+#endif
+    default: return (xl_put){ 0 };
+    }
+}
+#undef PUT
 #if !defined(INTEGER) || defined(UNSIGNED)
 static void NAME(rows)(void *y, const void *x, const int64_t *place, size_t rows, size_t step, size_t n)
 {

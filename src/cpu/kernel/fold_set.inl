@@ -135,6 +135,25 @@ static xl_line_fn *find(xl_dtype d, xl_opcode code)
     }
 }
 
+static xl_put put(xl_dtype d, xl_opcode code)
+{
+    switch (d) {
+    case XL_I1:
+        return code == XL_OP_ADD ? put_u8(XL_OP_OR) : code == XL_OP_MULTIPLY ? put_u8(XL_OP_AND) : put_u8(code);
+    case XL_F32: return put_f32(code);
+    case XL_F64: return put_f64(code);
+    case XL_I8: return put_i8(code);
+    case XL_U8: return put_u8(code);
+    case XL_I16: return put_i16(code);
+    case XL_U16: return put_u16(code);
+    case XL_I32: return put_i32(code);
+    case XL_U32: return put_u32(code);
+    case XL_I64: return put_i64(code);
+    case XL_U64: return put_u64(code);
+    default: return (xl_put){ 0 };
+    }
+}
+
 static xl_rows_fn *rows(xl_dtype d)
 {
     switch (d) {
@@ -148,4 +167,4 @@ static xl_rows_fn *rows(xl_dtype d)
     }
 }
 
-const xl_fold_set SET = { .needs = NEEDS, .find = find, .rows = rows };
+const xl_fold_set SET = { .needs = NEEDS, .find = find, .put = put, .rows = rows };

@@ -21,6 +21,7 @@ typedef struct {
     xl_fold fold;
     uint32_t n;
     bool overwrite;                                        /* the region returns the update */
+    bool apart;                                            /* an element is met at one place of the windows only */
     xl_strided line; /* a window, result and operand strides of one byte per element */
 } indexing;
 
@@ -74,10 +75,12 @@ static void describe(indexing *x, const xl_extent *op, const xl_extent *idx, con
     }
     x->index_step = vector_dim < idx->rank ? is[vector_dim] : 0;
     x->nmap = (uint32_t)map.n;
+    x->apart = true;
     for (uint32_t i = 0; i < x->nmap; i++) {
         x->map_stride[i] = os[map.p[i]];
         x->map_size[i] = op->dims[map.p[i]];
         x->map_most[i] = op->dims[map.p[i]] - size[map.p[i]];
+        x->apart = x->apart && (size[map.p[i]] == 1 || x->map_most[i] == 0);
     }
     xl_strided_init(&x->line, 1, x->nwin, x->win_dim, x->win_out, x->win_op);
 }
@@ -223,156 +226,184 @@ out:
 }
 
 /* ---- scatter ---------------------------------------------------------------------------------------------------- */
-/* One number per update, one operand, sums (or no op) of four bytes: no call per update. False: none of that. In order,
- * as everything here. */
-#define NUMBERS(T, expr)                                                           \
-    for (int64_t b = 0; b < x->nb; b++) {                                          \
-        int64_t i = it == XL_I32 ? ((const int32_t *)idx)[b] : ((const int64_t *)idx)[b]; \
-        if (i < 0 || i > x->map_most[0])                                           \
-            continue;                                                              \
-        T *to = (T *)(void *)y + i * x->map_stride[0], from = ((const T *)(const void *)up)[b]; \
-        *to = (T)(expr);                                                           \
+/* Updates in their order. Where those of one element are all of one place in the window (`apart`), that leaves the rest
+ * of the order free: many updates at a place of the window before the next one, places shared by threads. */
+#define SET(T)                                                                     \
+    static void set_##T(void *y, const void *x, const int64_t *place, size_t n, int64_t step) \
+    {                                                                              \
+        const T *from = x;                                                         \
+        for (size_t i = 0; i < n; i++, from += step)                               \
+            if (place[i] >= 0)                                                     \
+                ((T *)y)[place[i]] = *from;                                        \
+    }                                                                              \
+    static void set32_##T(void *y, const void *x, const int32_t *place, size_t n, int64_t most) \
+    {                                                                              \
+        for (size_t i = 0; i < n; i++)                                             \
+            if (place[i] >= 0 && place[i] <= most)                                 \
+                ((T *)y)[place[i]] = ((const T *)x)[i];                            \
     }
-static bool run_numbers(const indexing *x, char *y, const char *up, const void *idx, xl_dtype it, xl_dtype d)
+SET(uint8_t)
+SET(uint16_t)
+SET(uint32_t)
+SET(uint64_t)
+#undef SET
+static xl_put put_of(const indexing *x, xl_dtype d)
 {
-    if (x->n != 1 || x->nw != 1 || x->nmap != 1 || x->nbatch != 1 || x->nshare || x->batch_out[0] != 1 ||
-        x->batch_idx[0] != 1 || (it != XL_I32 && it != XL_I64))
-        return false;
-    if (x->overwrite && xl_dtype_bytes(d) == 4)
-        NUMBERS(uint32_t, from)
-    else if (x->overwrite || x->fold.single != XL_OP_ADD)
-        return false;
-    else if (d == XL_F32)
-        NUMBERS(float, *to + from)
-    else if (d == XL_F64)
-        NUMBERS(double, *to + from)
-    else if (d == XL_I32 || d == XL_U32)
-        NUMBERS(uint32_t, *to + from)
-    else
-        return false;
-    return true;
+    if (x->n != 1)
+        return (xl_put){ 0 };
+    if (!x->overwrite)
+        return x->fold.single == XL_OP_UNKNOWN ? (xl_put){ 0 } : xl_fold_put(d, x->fold.single);
+    switch (x->fold.elem[0]) {
+    case 1: return (xl_put){ set_uint8_t, set32_uint8_t };
+    case 2: return (xl_put){ set_uint16_t, set32_uint16_t };
+    case 4: return (xl_put){ set_uint32_t, set32_uint32_t };
+    case 8: return (xl_put){ set_uint64_t, set32_uint64_t };
+    default: return (xl_put){ 0 };
+    }
 }
-#undef NUMBERS
 
-/* Rows of updates in a row of the operand each: threads take columns, so that each element's sum keeps its order. */
+enum { PLACES = 256, WORTH = 1 << 20, FEW = 16 };          /* updates at a time; numbers for threads; a short line */
 typedef struct {
     const indexing *x;
-    char *y;
-    const char *up;
-    const int64_t *place;                                  /* of each update in the operand, or -1 */
-    xl_rows_fn *sums;                                      /* NULL: by the fold's own op */
-} rows_job;
-static void scatter_columns(void *ctx, size_t begin, size_t end)
+    xl_frame *f;
+    const void *idx;
+    xl_dtype it;
+    xl_put put;                                            /* a number per update */
+    xl_rows_fn *sums;                                      /* a line per update; NULL: by the fold's own op */
+    int64_t row;                                           /* elements that lie side by side */
+    char *y[16];
+    const char *up[16];
+    xl_error *err;
+} scatter;
+
+/* place[i] += stride * index i, or -1 where it leads outside: an update that reaches outside in any dimension is left
+ * out whole, as XLA does. */
+static void add_index(int64_t *place, const void *idx, xl_dtype it, int64_t at, int64_t step, size_t n, int64_t most,
+                      int64_t stride)
 {
-    const rows_job *j = ctx;
-    const indexing *x = j->x;
-    size_t e = x->fold.elem[0], n = end - begin;
-    if (j->sums) {
-        j->sums(j->y + begin * e, j->up + begin * e, j->place, (size_t)x->nb, (size_t)x->batch_out[0], n);
-        return;
+#define EACH(read)                                                                 \
+    for (size_t i = 0; i < n; i++) {                                               \
+        int64_t v = (read);                                                        \
+        place[i] = place[i] < 0 || v < 0 || v > most ? -1 : place[i] + v * stride; \
     }
-    for (int64_t b = 0; b < x->nb; b++) {
-        if (j->place[b] < 0)
-            continue;
-        char *to = j->y + ((size_t)j->place[b] + begin) * e;
-        const char *from = j->up + ((size_t)(b * x->batch_out[0]) + begin) * e;
-        if (x->overwrite)
-            memcpy(to, from, n * e);
-        else
-            x->fold.ew.fn(to, (const void *[3]){ to, from, NULL }, n, x->fold.ew.ctx);
-    }
-}
-/* *done is false where the scatter is no such one. */
-static xl_error *run_rows(const indexing *x, char *y, const char *up, const void *idx, xl_dtype it, xl_dtype type,
-                          xl_pool *pool, bool *done)
-{
-    *done = false;
-    if (x->n != 1 || x->nwin != 1 || x->nmap != 1 || x->nbatch != 1 || x->nshare || x->win_op[0] != 1 ||
-        x->win_out[0] != 1 || (!x->overwrite && !x->fold.ew.fn))
-        return NULL;
-    *done = true;
-    int64_t *place = malloc((size_t)x->nb * sizeof *place);
-    if (!place)
-        return XL_ERR(EXHAUSTED, "no memory to scatter");
-    for (int64_t b = 0; b < x->nb; b++) {
-        int64_t at = b * x->batch_idx[0],
-                i = it == XL_I32 ? ((const int32_t *)idx)[at] : xl_read_index(idx, it, at);
-        place[b] = i < 0 || i > x->map_most[0] ? -1 : i * x->map_stride[0];
-    }
-    bool sums = !x->overwrite && x->fold.single == XL_OP_ADD;
-    rows_job j = { x, y, up, place, sums ? xl_fold_rows(type) : NULL };
-    if (x->nb * x->nw < 1 << 20) /* below, waking threads costs more than they save: measured */
-        scatter_columns(&j, 0, (size_t)x->nw);
+    if (it == XL_I32)
+        EACH(((const int32_t *)idx)[at + (int64_t)i * step])
     else
-        xl_pool_for(pool, (size_t)x->nw, x->nw >= 256 ? 128 : 32, scatter_columns, &j);
-    free(place);
-    return NULL;
+        EACH(xl_read_index(idx, it, at + (int64_t)i * step))
+#undef EACH
+}
+/* Where update b and those behind it go; how many: to the end of a dimension, PLACES at most. *from: the update's place
+ * among the updates, *step: between them. */
+static size_t places(const scatter *j, int64_t b, int64_t *place, int64_t *from, int64_t *step)
+{
+    const indexing *x = j->x;
+    uint32_t last = x->nbatch - 1;
+    int64_t left = x->nbatch ? x->batch_dim[last] - b % x->batch_dim[last] : 1, share = 0;
+    size_t n = left < PLACES ? (size_t)left : PLACES;
+    spot s = at_batch(x, b);
+    for (uint32_t k = 0; k < x->nshare; k++)
+        share += x->share_batch[k] == last ? x->share_op[k] : 0;
+    for (size_t i = 0; i < n; i++)
+        place[i] = s.share + (int64_t)i * share;
+    for (uint32_t k = 0; k < x->nmap; k++)
+        add_index(place, j->idx, j->it, s.idx + k * x->index_step, x->nbatch ? x->batch_idx[last] : 0, n,
+                  x->map_most[k], x->map_stride[k]);
+    *from = s.out;
+    *step = x->nbatch ? x->batch_out[last] : 0;
+    return n;
+}
+
+/* n updates, elements begin to end of one line of their windows, which lies at `to` and `from`. */
+static xl_error *put_lines(scatter *j, const int64_t *place, size_t n, int64_t to, int64_t from, int64_t step,
+                           int64_t begin, int64_t end)
+{
+    const indexing *x = j->x;
+    size_t e = x->fold.elem[0], width = (size_t)(end - begin);
+    to += begin, from += begin;
+    if (width == 1 && j->put.at) {
+        j->put.at(j->y[0] + to * (int64_t)e, j->up[0] + from * (int64_t)e, place, n, step);
+        return NULL;
+    }
+    if (j->sums) {
+        j->sums(j->y[0] + to * (int64_t)e, j->up[0] + from * (int64_t)e, place, n, (size_t)step, width);
+        return NULL;
+    }
+    xl_error *err = NULL;
+    for (size_t i = 0; i < n && !err; i++, from += step) {
+        void *acc[16];
+        const void *v[16];
+        if (place[i] < 0)
+            continue;
+        for (uint32_t k = 0; k < x->n; k++) {
+            acc[k] = j->y[k] + (size_t)(place[i] + to) * x->fold.elem[k];
+            v[k] = j->up[k] + (size_t)from * x->fold.elem[k];
+        }
+        for (uint32_t k = 0; x->overwrite && k < x->n; k++)
+            memcpy(acc[k], v[k], width * x->fold.elem[k]);
+        if (!x->overwrite)
+            err = xl_fold_run(&x->fold, j->f, acc, v, width);
+    }
+    return err;
+}
+
+/* A part of each window: of its lines, or, where it has one, of that line's elements. */
+static void put_part(void *ctx, size_t begin, size_t end)
+{
+    scatter *j = ctx;
+    const indexing *x = j->x;
+    int64_t place[PLACES], from, step, lines = x->nw / j->row, first = (int64_t)begin, past = (int64_t)end, c0 = 0,
+                                                   c1 = j->row;
+    if (lines == 1)
+        c0 = first, c1 = past, first = 0, past = 1;
+    for (int64_t b = 0; b < x->nb && !j->err; ) {
+        size_t n = places(j, b, place, &from, &step), together = x->apart && (lines == 1 || j->row < FEW) ? n : 1;
+        for (size_t i = 0; i < n && !j->err; i += together)
+            for (int64_t w = first; w < past && !j->err; w++) {
+                int64_t uo = from + (int64_t)i * step, oo = 0, r = w * j->row;
+                for (uint32_t k = lines == 1 ? 0 : x->nwin; k-- > 0; ) {
+                    int64_t c = r % x->win_dim[k];
+                    r /= x->win_dim[k];
+                    uo += c * x->win_out[k];
+                    oo += c * x->win_op[k];
+                }
+                xl_error *err = put_lines(j, place + i, together, oo, uo, step, c0, c1);
+                if (err)                                   /* never where threads share */
+                    j->err = err;
+            }
+        b += (int64_t)n;
+    }
 }
 
 static xl_error *run_scatter(const xl_step *s, xl_frame *f)
 {
     const indexing *x = s->data;
     uint32_t n = x->n;
-    char *y[16];
-    const char *up[16];
-    const void *idx = xl_in(s, f, n);
-    xl_dtype it = s->shape[n].dtype;
+    xl_dtype d = s->shape[0].dtype;
+    scatter j = { .x = x, .f = f, .idx = xl_in(s, f, n), .it = s->shape[n].dtype, .put = put_of(x, d), .row = 1 };
     for (uint32_t i = 0; i < n; i++) {
-        y[i] = xl_out(s, f, i);
-        up[i] = xl_in(s, f, n + 1 + i);
-        if (y[i] != xl_in(s, f, i))
-            memcpy(y[i], xl_in(s, f, i), s->shape[i].bytes);
+        j.y[i] = xl_out(s, f, i);
+        j.up[i] = xl_in(s, f, n + 1 + i);
+        if (j.y[i] != xl_in(s, f, i))
+            memcpy(j.y[i], xl_in(s, f, i), s->shape[i].bytes);
     }
     if (!x->nb || !x->nw)
         return NULL;
-    if (run_numbers(x, y[0], up[0], idx, it, s->shape[0].dtype))
+    if (x->nw == 1 && x->nbatch == 1 && x->nmap == 1 && !x->nshare && x->batch_out[0] == 1 && x->batch_idx[0] == 1 &&
+        x->map_stride[0] == 1 && j.it == XL_I32 && j.put.at32) {
+        j.put.at32(j.y[0], j.up[0], j.idx, (size_t)x->nb, x->map_most[0]);
         return NULL;
-    bool done;
-    xl_error *err = run_rows(x, y[0], up[0], idx, it, s->shape[0].dtype, f->pool, &done);
-    if (err || done)
-        return err;
-    int64_t row = x->nwin ? x->win_dim[x->nwin - 1] : 1;
-    bool lines = x->nwin && x->win_op[x->nwin - 1] == 1 && x->win_out[x->nwin - 1] == 1;
-    if (!lines)
-        row = 1;
-    for (int64_t b = 0; b < x->nb; b++) {
-        spot at = at_batch(x, b);
-        int64_t start[XL_RANK_MAX], to = at.share;
-        bool whole = true, none = false;
-        for (uint32_t k = 0; k < x->nmap; k++) {
-            start[k] = xl_read_index(idx, it, at.idx + k * x->index_step);
-            whole = whole && start[k] >= 0 && start[k] <= x->map_most[k];
-            none = none || start[k] < 0 || start[k] > x->map_most[k];
-            to += start[k] * x->map_stride[k];
-        }
-        /* an update window that reaches outside in any dimension is left out whole, as XLA does */
-        if (none || !whole)
-            continue;
-        for (int64_t w = 0; w < x->nw; w += row) {
-            int64_t uo = at.out, oo = to, r = w;
-            for (uint32_t k = x->nwin; k-- > 0; ) {
-                int64_t c = r % x->win_dim[k];
-                r /= x->win_dim[k];
-                uo += c * x->win_out[k];
-                oo += c * x->win_op[k];
-            }
-            void *acc[16];
-            const void *v[16];
-            for (uint32_t i = 0; i < n; i++) {
-                acc[i] = y[i] + (size_t)oo * x->fold.elem[i];
-                v[i] = up[i] + (size_t)uo * x->fold.elem[i];
-            }
-            if (x->overwrite) {
-                for (uint32_t i = 0; i < n; i++)
-                    memcpy(acc[i], v[i], (size_t)row * x->fold.elem[i]);
-                continue;
-            }
-            err = xl_fold_run(&x->fold, f, acc, v, (size_t)row);
-            if (err)
-                return err;
-        }
     }
-    return NULL;
+    if (x->nwin && x->win_op[x->nwin - 1] == 1 && x->win_out[x->nwin - 1] == 1)
+        j.row = x->win_dim[x->nwin - 1];
+    j.sums = n == 1 && !x->overwrite && x->fold.single == XL_OP_ADD && j.row > 1 ? xl_fold_rows(d) : NULL;
+    bool alone = !x->overwrite && !x->fold.ew.fn;          /* a region's values are this thread's */
+    int64_t parts = x->nw > j.row ? x->nw / j.row : j.row, grain = parts == j.row ? parts >= 256 ? 128 : 32
+                                                                                   : (parts + 15) / 16;
+    if (!x->apart || alone || x->nb * x->nw < WORTH || x->nw < 64) /* waking threads costs more than they save */
+        put_part(&j, 0, (size_t)parts);
+    else
+        xl_pool_for(f->pool, (size_t)parts, (size_t)grain, put_part, &j);
+    return j.err;
 }
 
 xl_error *xl_kernel_scatter(xl_planner *p, const xl_op *op)

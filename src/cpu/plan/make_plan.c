@@ -414,6 +414,13 @@ static bool passes_through(const xl_func *f, const xl_op *op)
     }
 }
 
+/* Ops that write over a part of their first operand: made where the result is wanted, it need not be copied there. */
+static bool updates(const xl_planner *p, const xl_op *op)
+{
+    return (op->code == XL_OP_SCATTER || op->code == XL_OP_DYNAMIC_UPDATE_SLICE) && op->nout == 1 && p->nuse &&
+           p->nuse[op->in[0].id] == 1;
+}
+
 static void set_hint(xl_planner *p, const xl_region *r, xl_value v, uint32_t buf)
 {
     for (;;) {
@@ -421,7 +428,7 @@ static void set_hint(xl_planner *p, const xl_region *r, xl_value v, uint32_t buf
         if (p->plain || !def || def->parent != r || p->hint[v.id] != XL_NO_BUF)
             return;
         p->hint[v.id] = buf;
-        if (!passes_through(p->f, def))
+        if (!passes_through(p->f, def) && !updates(p, def))
             return;
         v = def->in[0];
     }

@@ -632,6 +632,20 @@ static void place_results(xl_tile_maker *m, const xl_step *s, result *res, uint3
     xl_tile_finish(m);
 }
 
+/* About how long an op takes for an element, in additions of f32. */
+static double weight(const xl_func *f, const xl_op *op)
+{
+    double wide = xl_dtype_bytes(xl_out_type(f, op, 0)->dtype) > 4 ? 2 : 1;
+    switch (op->code) {
+    case XL_OP_ADD: case XL_OP_SUBTRACT: case XL_OP_MULTIPLY: case XL_OP_MAXIMUM: case XL_OP_MINIMUM: case XL_OP_AND:
+    case XL_OP_OR: case XL_OP_XOR: case XL_OP_NOT: case XL_OP_NEGATE: case XL_OP_ABS: case XL_OP_COMPARE:
+    case XL_OP_SELECT: case XL_OP_CLAMP: case XL_OP_CONVERT: case XL_OP_REDUCE:
+        return wide;
+    default:
+        return 8 * wide;
+    }
+}
+
 xl_error *xl_tile_plan(xl_planner *p, xl_group *g)
 {
     xl_tile_program *pr = xl_new(p->a, xl_tile_program, 1);
@@ -673,7 +687,8 @@ xl_error *xl_tile_plan(xl_planner *p, xl_group *g)
     for (uint32_t k = 0; k < nout; k++)
         res[k] = (result){ m->of[who[k]], xl_value_type(p->f, out[k])->dtype, m->nin + k };
     place_results(m, s, res, nout);
-    pr->work = (double)g->count * (double)m->ni;
+    for (uint32_t i = 0; i < g->nop; i++)
+        pr->work += (double)g->count * weight(p->f, g->op[i]);
 out:
     return err;
 }

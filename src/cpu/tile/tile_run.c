@@ -5,7 +5,9 @@
 #include "cpu/kernel/strided.h"
 #include "cpu/tile/tile.h"
 
-enum { INLINE_MAX = 1 << 14, AHEAD = 2048 }; /* elements times ops; bytes */
+/* Additions that take some 15 us: below, a thread that has to wake up comes too late, and one that is awake leaves half
+ * the results in its own cache, where the next step may not want them. Bytes. */
+enum { INLINE_MAX = 1 << 18, AHEAD = 2048 };
 
 typedef struct { const xl_tile_program *p; const xl_step *s; void *const *ptr; atomic_bool *failed; } job;
 
