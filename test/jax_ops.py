@@ -205,6 +205,28 @@ MOVE = {
 for d in ["float32", "bfloat16", "int8", "int32", "uint64", "complex64", "complex128", "float8_e4m3fn", "float16"]:
     batch("move.%s" % d, {k: f for k, f in MOVE.items() if not (d in C and k in ("where", "scatter", "take"))},
           arr((4, 6, 5), d))
+# numbers, columns, rows, windows that overlap; one index, two, and per batch; some of them outside
+at, far = jnp.array([3, 1, 3, -1, 9, 3, 0, -7, 2, 3]), jnp.array([0, 4, 0, 2, 2, 7, 1, 1, -1, 0])
+windows = lax.ScatterDimensionNumbers((1,), (), (0,))
+SCATTER = {}
+for n in "add multiply max min set".split():
+    def put(f, n=n):
+        return lambda a: f(lambda x, i, u: getattr(x.at[i], n)(u, mode="drop"), a)
+    SCATTER[n] = put(lambda s, a: (
+        s(a[0, 0], at, a.ravel()[:10]), s(a[0], (at, far), a.ravel()[10:20]), s(a[1], (slice(None), at), a[0, :, :1]),
+        s(a, (slice(None), at), a.reshape(4, 3, 2, 5)[:, :1, :1].repeat(10, 1)[:, :, 0]),
+        s(a, (slice(None), slice(None), far), a[..., :1]), s(a, (at, slice(None), far), a.reshape(20, 6)[:10]),
+        jax.vmap(lambda x, i, u: s(x, i, u))(a, jnp.stack([at, far] * 2), a[:, :1].repeat(10, 1))))
+    window = {"add": lax.scatter_add, "multiply": lax.scatter_mul, "max": lax.scatter_max, "min": lax.scatter_min,
+              "set": lax.scatter}[n]
+    SCATTER[n + " windows"] = lambda a, f=window: f(a.ravel(), at[:, None] * 3, a.reshape(30, 4)[:10], windows)
+for d in F + ["int8", "int32", "uint64"]:
+    batch("scatter.%s" % d, {k: f for k, f in SCATTER.items() if not (k == "set" or k == "set windows")},
+          arr((4, 6, 5), d, special=True))
+batch("scatter.set", {k: SCATTER[k] for k in ("set", "set windows")}, np.ones((4, 6, 5), np.float32))
+case("scatter.large", lambda i, u: (lax.scatter_add(jnp.zeros(999), i[:, None], u, windows),
+                                    jnp.zeros((999, 64)).at[i].add(u), jnp.zeros((64, 999)).at[:, i].add(u.T)),
+     rng.integers(-2, 990, 17000).astype(np.int32), rng.integers(-8, 9, (17000, 64)).astype(np.float64), ulps=0)
 RED = {}
 for ax in (None, 0, 1, 2, (0, 2), (0, 1), (1, 2)):
     for n in "sum prod max min".split():

@@ -313,61 +313,78 @@ out:
     return info;
 }
 
-/* Eigenvectors of a real matrix: a pair of conjugates has its real and imaginary parts in two columns. */
-static void split_pairs(const matrix *x, const char *v, const char *wi, char *out)
+/* Eigenvectors of a real matrix, `step` elements between columns: a pair of conjugates has its real and imaginary parts
+ * in two columns. */
+static void split_pairs(const matrix *x, const char *v, int64_t step, const char *wi, char *out)
 {
     int64_t n = x->n;
     for (int64_t j = 0; j < n; j++) {
         bool pair = x->d->wide ? ((const double *)wi)[j] != 0 : ((const float *)wi)[j] != 0;
         pair = pair && j + 1 < n;
         for (int64_t i = 0; i < n; i++) {
-            int64_t at = j * n + i, next = at + n;
+            int64_t at = j * n + i, next = at + n, from = j * step + i;
             if (x->d->wide) {
-                const double *re = (const double *)v;
+                const double *re = (const double *)v + from;
                 double *y = (double *)out;
-                y[2 * at] = re[at], y[2 * at + 1] = pair ? re[next] : 0;
+                y[2 * at] = re[0], y[2 * at + 1] = pair ? re[step] : 0;
                 if (pair)
-                    y[2 * next] = re[at], y[2 * next + 1] = -re[next];
+                    y[2 * next] = re[0], y[2 * next + 1] = -re[step];
             } else {
-                const float *re = (const float *)v;
+                const float *re = (const float *)v + from;
                 float *y = (float *)out;
-                y[2 * at] = re[at], y[2 * at + 1] = pair ? re[next] : 0;
+                y[2 * at] = re[0], y[2 * at + 1] = pair ? re[step] : 0;
                 if (pair)
-                    y[2 * next] = re[at], y[2 * next + 1] = -re[next];
+                    y[2 * next] = re[0], y[2 * next + 1] = -re[step];
             }
         }
         j += pair;
     }
 }
+/* Columns of a large matrix that lie some power of two apart share a few sets of the cache, and the QR iteration walks
+ * along rows: room between them. */
+static i32 apart(i32 n) { return n >= 128 && n % 64 == 0 ? n + 16 : n; }
+static void copy_columns(char *to, i32 to_step, const char *from, i32 from_step, i32 n, size_t elem)
+{
+    for (size_t c = 0; c < (size_t)n; c++)
+        memcpy(to + c * (size_t)to_step * elem, from + c * (size_t)from_step * elem, (size_t)n * elem);
+}
 static i32 run_geev(matrix *x)
 {
     const call *d = x->d;
-    i32 info = 0, n = x->n;
-    size_t sq = (size_t)n * (size_t)n * d->elem;
+    i32 info = 0, n = x->n, step = apart(n);
+    size_t sq = (size_t)n * (size_t)step * d->elem;
     char left[] = { d->left, 0 }, right[] = { d->right, 0 };
+    bool lefts = d->left == 'V', rights = d->right == 'V', wide = step != n;
+    char *a = wide ? space(x, sq) : x->a, *vl = lefts ? space(x, sq) : NULL, *vr = rights ? space(x, sq) : NULL;
+    void *rwork = d->complex ? space(x, 2 * (size_t)n * real_size(d)) : NULL;
     xl_openblas_fn *fn = d->fn;
-    if (d->complex) {
-        void *rwork = space(x, 2 * (size_t)n * real_size(d));
-        if (rwork)
-            WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
-                left, right, &n, x->a, &n, x->out[0], x->out[1], &n, x->out[2], &n, work, &lwork, rwork, &info, 1, 1));
-        free(rwork);
-        return info;
-    }
-    char *vl = space(x, sq), *vr = space(x, sq);
-    if (!x->lacking)
+    if (x->lacking)
+        goto out;
+    if (wide)
+        copy_columns(a, step, x->a, n, n, d->elem);
+    if (d->complex)
         WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
-            left, right, &n, x->a, &n, x->out[0], x->out[1], vl, &n, vr, &n, work, &lwork, &info, 1, 1));
-    if (!x->lacking && info == 0 && d->left == 'V')
-        split_pairs(x, vl, x->out[1], x->out[2]);
-    if (!x->lacking && info == 0 && d->right == 'V')
-        split_pairs(x, vr, x->out[1], x->out[3]);
-    if (d->left != 'V')
-        x->out[2] = NULL;
-    if (d->right != 'V')
-        x->out[3] = NULL;
+            left, right, &n, a, &step, x->out[0], vl, &step, vr, &step, work, &lwork, rwork, &info, 1, 1));
+    else
+        WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
+            left, right, &n, a, &step, x->out[0], x->out[1], vl, &step, vr, &step, work, &lwork, &info, 1, 1));
+    for (int k = 0; k < 2 && !x->lacking && info == 0; k++) {
+        const char *v = k ? vr : vl;
+        if (v && d->complex)
+            copy_columns(x->out[1 + k], n, v, step, n, d->elem);
+        else if (v)
+            split_pairs(x, v, step, x->out[1], x->out[2 + k]);
+    }
+    if (!lefts)
+        x->out[d->complex ? 1 : 2] = NULL;
+    if (!rights)
+        x->out[d->complex ? 2 : 3] = NULL;
+out:
+    if (wide)
+        free(a);
     free(vl);
     free(vr);
+    free(rwork);
     return info;
 }
 static i32 run_gees(matrix *x)
