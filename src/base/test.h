@@ -5,6 +5,7 @@
 #define XL_BASE_TEST_H
 
 #include <setjmp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,11 +33,13 @@ static jmp_buf xl_test_out;
         printf("\n");                                                                                                  \
         longjmp(xl_test_out, 1);                                                                                       \
     } while (0)
-/* How much to do: all under `./x test all`, as usual otherwise, less where every instruction is emulated. */
+/* How much to do: all under `./x test all`, as usual otherwise. Where every instruction is emulated, less: as usual
+ * under `./x test all`. */
 __attribute__((unused)) static int xl_test_amount(int all, int usual, int emulated)
 {
     const char *everything = getenv("XLANE_TEST_ALL");
-    return getenv("XLANE_EMULATED") ? emulated : everything && *everything == '1' ? all : usual;
+    bool whole = everything && *everything == '1';
+    return getenv("XLANE_EMULATED") ? (whole ? usual : emulated) : whole ? all : usual;
 }
 
 #define CHECK(c) do { if (!(c)) FAIL("%s does not hold", #c); } while (0)

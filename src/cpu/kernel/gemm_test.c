@@ -145,7 +145,7 @@ static void all_shapes(types t)
                                         { 130, 258, 19 }, { 7, 40, 1100 }, { 2, 3, 0 },     { 0, 4, 4 },
                                         { 140, 150, 70 } };
     xl_pool *p = xl_pool_new(3);
-    int step = xl_test_amount(1, 3, 11);        /* all or a few flavours, other ones for each shape */
+    int step = xl_test_amount(1, 5, 31);        /* all or a few flavours, other ones for each shape */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int flavour = (int)i % step; flavour < 32; flavour += step)
             one(p, NULL, t, shapes[i][0], shapes[i][1], shapes[i][2], flavour,
@@ -191,7 +191,7 @@ TEST(large_blocks)                              /* more than one super-block, mo
 TEST(many_tiles)                                /* more than a thread packs at a time, in both directions */
 {
     xl_pool *p = xl_pool_new(5);
-    for (int flavour = 0; flavour < 4; flavour++)
+    for (int flavour = 0; flavour < 4; flavour += xl_test_amount(1, 1, 3))
         one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 405, 743, 21, flavour, 1);
     one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 131, 250, 530, 12, 1);
     xl_pool_free(p);

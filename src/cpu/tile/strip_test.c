@@ -10,7 +10,8 @@
 #include "base/test.h"
 #include "cpu/run/feature.h"
 
-enum { LENGTH = 1 << 14 };
+enum { LENGTH = 1 << 14 };                             /* at most; `length` numbers are divided at a time */
+static int length = LENGTH;
 static float in[LENGTH], per[LENGTH], quotient[LENGTH], want[LENGTH], out[LENGTH], again[LENGTH];
 static uint64_t state = 1;
 
@@ -44,7 +45,7 @@ static void quotients(const float *by, size_t k, bool stores, float *to)
                              { s->fn[stores ? XL_STRIP_END : XL_STRIP_STORE][XL_FORM_AM], (const char *)to, NULL,
                                NULL },
                              { s->fn[XL_STRIP_END][0], NULL, NULL, NULL } };
-    s->run(code, LENGTH / s->width, NULL);
+    s->run(code, (size_t)length / s->width, NULL);
 }
 
 /* in / c by every op that has it and both forms, and as it should be. Whether c could be prepared. */
@@ -53,16 +54,16 @@ static bool compare(float c)
     float by[4];
     xl_strip_divisor(c, by);
     volatile float y = c;                              /* or it is not the machine that divides */
-    for (int i = 0; i < LENGTH; i++)
+    for (int i = 0; i < length; i++)
         quotient[i] = in[i] / y;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
-        for (int i = 0; i < LENGTH; i++)
+        for (int i = 0; i < length; i++)
             want[i] = k == 1 ? sqrtf(quotient[i]) : k == 2 || k == 3 ? quotient[i] / per[i] : quotient[i];
         quotients(by, k, true, out);
         quotients(by, k, false, again);
-        if (!memcmp(want, out, sizeof want) && !memcmp(want, again, sizeof want))
+        if (!memcmp(want, out, (size_t)length * sizeof *want) && !memcmp(want, again, (size_t)length * sizeof *want))
             continue;
-        for (int i = 0; i < LENGTH; i++)
+        for (int i = 0; i < length; i++)
             if (!same(want[i], out[i]) || !same(want[i], again[i]))
                 FAIL("op %zu: %a / %a: %a and %a, not %a (prepared: %a %a, from %a)", k, (double)in[i], (double)c,
                      (double)out[i], (double)again[i], (double)want[i], (double)by[1], (double)by[2], (double)by[3]);
@@ -75,6 +76,7 @@ static bool compare(float c)
     do {                                                                             \
         static const uint32_t masks[] = { ~0u, XL_CPU_AVX2, 0 };                     \
         const xl_strip_set *seen = NULL;                                             \
+        length = xl_test_amount(LENGTH, LENGTH, LENGTH / 4);                         \
         for (int m_ = 0; m_ < 3; m_++) {                                             \
             xl_cpu_features_mask(masks[m_]);                                         \
             if (xl_strips() != seen)                                                 \
@@ -91,12 +93,12 @@ static const float divisors[] = { 0x1.c475cep0f, 0x1.abff46p0f, 0x1.a9e846p0f, 3
 
 static void every_mantissa(void)
 {
-    for (int i = 0; i < LENGTH; i++)
+    for (int i = 0; i < length; i++)
         per[i] = from_bits((any() & 0x807fffff) | (100 + any() % 50) << 23);
-    int n = xl_test_amount(sizeof divisors / sizeof *divisors, 5, 3);
+    int n = xl_test_amount(sizeof divisors / sizeof *divisors, 2, 1);
     for (int k = 0; k < n; k++)
-        for (uint32_t m = 0; m < 1u << 23; m += LENGTH) {
-            for (uint32_t i = 0; i < LENGTH; i++)
+        for (uint32_t m = 0; m < 1u << 23; m += (uint32_t)length) {
+            for (uint32_t i = 0; i < (uint32_t)length; i++)
                 in[i] = from_bits((m + i) | 127u << 23 | (i & 1) << 31);
             compare(divisors[k]);
         }
@@ -106,10 +108,10 @@ TEST(quotients_of_every_mantissa) { EACH_SET(every_mantissa()); }
 /* Divisors of every exponent and sign, numbers of every kind; most strips have one that is not large. */
 static void every_kind(void)
 {
-    int n = xl_test_amount(4000, 700, 200);
+    int n = xl_test_amount(4000, 300, 100);
     for (int k = 0; k < n; k++) {
         float c = from_bits(any());
-        for (int i = 0; i < LENGTH; i++)
+        for (int i = 0; i < length; i++)
             in[i] = from_bits(any()), per[i] = from_bits(any());
         compare(c);
     }
@@ -120,10 +122,10 @@ TEST(quotients_of_all_bits) { EACH_SET(every_kind()); }
  * can none is wrong. */
 static void near_one(void)
 {
-    int n = xl_test_amount(4000, 700, 200), prepared = 0;
+    int n = xl_test_amount(4000, 300, 100), prepared = 0;
     for (int k = 0; k < n; k++) {
         float c = from_bits((any() & 0x807fffff) | (120 + any() % 16) << 23);
-        for (int i = 0; i < LENGTH; i++)
+        for (int i = 0; i < length; i++)
             in[i] = from_bits((any() & 0x807fffff) | (110 + any() % 30) << 23);
         prepared += compare(c);
     }
@@ -145,15 +147,15 @@ static void edges(void)
     for (size_t k = 0; k < sizeof by_these / sizeof *by_these; k++)
         for (size_t s = 0; s < sizeof special / sizeof *special; s++)
             for (int alone = 0; alone < 2; alone++) {
-                for (int i = 0; i < LENGTH; i++)
+                for (int i = 0; i < length; i++)
                     in[i] = alone || i % 131 == 5 ? special[s] : from_bits((any() & 0x7fffff) | 127u << 23);
                 compare(by_these[k]);
             }
-    int n = xl_test_amount(500, 200, 50);
+    int n = xl_test_amount(500, 100, 50);
     for (int k = 0; k < n; k++) {
         float by[4], c = from_bits((any() & 0x807fffff) | (100 + any() % 60) << 23);
         xl_strip_divisor(c, by);
-        for (int i = 0; i < LENGTH; i++)
+        for (int i = 0; i < length; i++)
             in[i] = by[3] * from_bits((any() & 0x807fffff) | (123 + any() % 8) << 23) * (i % 7 ? 1 : 0);
         compare(c);
     }
