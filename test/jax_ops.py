@@ -340,10 +340,11 @@ batch("random", {"normal": lambda s: jax.random.normal(jax.random.key(s), (99,))
     "trunc": lambda s: jax.random.truncated_normal(jax.random.key(s), -1, 1, (30,),
                                                    jnp.float32)}, np.int32(7), ulps=200)
 for alg in (lax.RandomAlgorithm.RNG_THREE_FRY, lax.RandomAlgorithm.RNG_PHILOX, lax.RandomAlgorithm.RNG_DEFAULT):
-    for t in ("uint8", "uint16", "uint32", "uint64"):
-        for sh in ((), (7,), (3, 5), (4, 6), (3, 4), (5, 1, 9)):
-            case("rng_bits.%s.%s.%s" % (alg.name, t, sh), lambda k: lax.rng_bit_generator(k, sh, dt(t), alg),
-                 np.array([1, 2, 3, 4], np.uint32))
+    batch("rng_bits.%s" % alg.name, {"%s.%s" % (t, sh): (lambda t, sh: lambda k: lax.rng_bit_generator(k, sh, dt(t),
+                                                                                                       alg))(t, sh)
+                                     for t in ("uint8", "uint16", "uint32", "uint64")
+                                     for sh in ((), (7,), (3, 5), (4, 6), (3, 4), (5, 1, 9))},
+          np.array([1, 2, 3, 4], np.uint32))
 def spd(n, d):
     a = rng.normal(size=(2, n, n))
     return (a @ a.transpose(0, 2, 1) + n * np.eye(n)).astype(d)

@@ -180,16 +180,17 @@ else:
     over = {c["over"] for c in j.get("rehearsal", {}).get("collectives", [])}
     check(f"libtpu_256_devices ({'; '.join(sorted(over))})", r.returncode == 0 and j["rehearsal"]["devices"] == 256
           and {"data", "model"} <= over, r.stdout + r.stderr[-800:])
-    # the largest batch: what it ends at fits, and what it could not take is near
-    wide = write("wide.yaml", "model: {pattern: D, dim: 64, heads: 2, vocab: 256}\ndata: {train: words.txt, batch: 65536, time: 128}\n")
-    j, r = tpu(wide, "--search")
-    best, trials = j.get("largest_batch", 0), j.get("trials", [])
-    large = [t["batch"] for t in trials if t["rehearsal"]["verdict"] == "too-large"]
-    check(f"libtpu_search ({[t['batch'] for t in trials]}: {best})",
-          r.returncode == 0 and large and best < min(large) <= best * 1.01 + 1
-          and j["rehearsal"]["verdict"] == "fits", r.stdout[-800:] + r.stderr[-800:])
-    j, r = tpu(wide, "--search")
-    check("libtpu_search_asks_the_catalog", j.get("largest_batch") == best
-          and all(t["from"] == "catalog" for t in j["trials"]), r.stdout[-800:])
+    # the largest batch: what it ends at fits, and what it could not take is near. Nine compiles of 13 s: not always.
+    if everything:
+        wide = write("wide.yaml", "model: {pattern: D, dim: 64, heads: 2, vocab: 256}\ndata: {train: words.txt, batch: 65536, time: 128}\n")
+        j, r = tpu(wide, "--search")
+        best, trials = j.get("largest_batch", 0), j.get("trials", [])
+        large = [t["batch"] for t in trials if t["rehearsal"]["verdict"] == "too-large"]
+        check(f"libtpu_search ({[t['batch'] for t in trials]}: {best})",
+              r.returncode == 0 and large and best < min(large) <= best * 1.01 + 1
+              and j["rehearsal"]["verdict"] == "fits", r.stdout[-800:] + r.stderr[-800:])
+        j, r = tpu(wide, "--search")
+        check("libtpu_search_asks_the_catalog", j.get("largest_batch") == best
+              and all(t["from"] == "catalog" for t in j["trials"]), r.stdout[-800:])
 shutil.rmtree(TMP)
 sys.exit(end())
