@@ -235,7 +235,23 @@ bundle: all
 	if [ -f $(openblas)/LICENSE.txt ]; then cp $(openblas)/LICENSE.txt $(B)/bundle/$(bundle_name)/LICENSE.openblas; fi
 	tar -C $(B)/bundle -czf build/$(bundle_name).tar.gz $(bundle_name)
 
+# ./x lint: a stamp for each file and tool, made again when the file or a header that it includes has changed.
+lint_flags := -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -I$(B)/gen
+$(B)/lint/%.tidy: src/%.c .clang-tidy
+	@mkdir -p $(@D)
+	@clang -MM -MP -MT $@ -MF $@.d -w $(lint_flags) $(arch_flags) $<
+	@clang-tidy --quiet $< -- $(lint_flags) $(arch_flags) 2>/dev/null && touch $@
+# Left out: malloc-leak, for which everything in an arena is one; shift-count-overflow where the kernels shift vectors,
+# since gcc 12 takes their number of lanes for the width of a lane.
+$(B)/lint/%.analyzer: src/%.c
+	@mkdir -p $(@D)
+	@$(CC) -fanalyzer -Werror -O1 -DXL_ANALYZER $(lint_flags) $(arch_flags) -Wno-analyzer-malloc-leak $(vectors) \
+	    -MMD -MP -MT $@ -MF $@.d -c $< -o /dev/null && touch $@
+arch_flags = $(if $(findstring /arch/,$*),$(filter -m%,$(CFLAGS_$(notdir $*))))
+vectors    = $(if $(call kernel,$*),-Wno-analyzer-shift-count-overflow)
+lint-tidy lint-analyzer: lint-%: $(addprefix $(B)/lint/,$(addsuffix .%,$(patsubst src/%.c,%,$(src_c) $(call in_rooms,*,_main))))
+
 clean:
 	rm -rf $(B)
-.PHONY: all test build-tests build-bench bench build-fuzz install bundle clean
+.PHONY: all test build-tests build-bench bench build-fuzz install bundle clean lint-tidy lint-analyzer
 -include $(shell find $(B) -name '*.d' -type f 2>/dev/null)

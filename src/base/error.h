@@ -21,15 +21,17 @@ typedef struct xl_error xl_error;
 #define XL_MUST_USE __attribute__((warn_unused_result))
 #define XL_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define XL_NORETURN __attribute__((noreturn))
+#define XL_NOT_NULL __attribute__((returns_nonnull))
 #define XL_EXPORT __attribute__((visibility("default"))) /* of the installed header */
 #else
 #define XL_EXPORT
 #define XL_MUST_USE
 #define XL_PRINTF(f, a)
 #define XL_NORETURN
+#define XL_NOT_NULL
 #endif
 
-xl_error *xl_error_new(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
+xl_error *xl_error_new(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE XL_NOT_NULL;
 /* Prepends "context: " to err's text; err may be NULL, then NULL comes back. */
 xl_error *xl_error_wrap(xl_error *err, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
 /* Appends "; next step" to err's text: what the user can do about it. err may be NULL, then NULL comes back. */
@@ -39,6 +41,13 @@ XL_EXPORT const char *xl_error_message(const xl_error *err);  /* borrowed until 
 const char *xl_code_word(xl_code code);
 const char *xl_code_name(xl_code code);             /* "INVALID" */
 XL_EXPORT void xl_error_free(xl_error *err);                  /* NULL is fine */
+
+/* A fact that gcc's analyzer cannot see (./x lint analyzer); a build does not evaluate it. */
+#ifdef XL_ANALYZER
+#define XL_KNOWN(fact) do { if (!(fact)) __builtin_unreachable(); } while (0)
+#else
+#define XL_KNOWN(fact) ((void)0)
+#endif
 
 #define XL_ERR(code, ...) xl_error_new(XL_CODE_##code, __VA_ARGS__)
 

@@ -427,6 +427,7 @@ static void copy_outputs(guard_state *g, entry *e)
             if (err)
                 free(c);
             else {
+                XL_KNOWN(c);                               /* fetch gave no error */
                 e->out[i].c = c;
                 left -= c->n < left ? c->n : left;
             }

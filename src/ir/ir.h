@@ -387,7 +387,11 @@ static inline const xl_type *xl_out_type(const xl_func *f, const xl_op *op, uint
     return f->val[op->out[i].id].type;
 }
 static inline xl_op *xl_value_op(const xl_func *f, xl_value v) { return f->val[v.id].def; }
-static inline xl_op *xl_region_end(const xl_region *r) { return r->nop ? r->op[r->nop - 1] : NULL; } /* the RETURN */
+static inline xl_op *xl_region_end(const xl_region *r) /* the RETURN; NULL before the program is verified */
+{
+    XL_KNOWN(r->nop);                             /* or the caller looks at the result */
+    return r->nop ? r->op[r->nop - 1] : NULL;
+}
 const char *xl_op_text(const xl_op *op);                   /* "stablehlo.add", or the unknown op's own name */
 
 /* Typed access to inherent attributes; absent ones give their default. */

@@ -793,6 +793,7 @@ static xl_error *add_entry(xl_arena *a, const xl_cache *c, const xl_digest *dige
                            xl_str bytes)
 {
     xl_error *err = NULL;
+    XL_KNOWN(c);                                           /* xl_cache_open gave no error */
     char host[256], hex[XL_DIGEST_HEX], *path = entry_path(a, c->dir, digest, ".xle");
     xl_file_info before;
     make_shard(path);

@@ -465,7 +465,7 @@ xl_difference xl_difference_of(xl_elem elem, const void *a, const void *b, uint6
         uint64_t u = 0, v = 0;
         memcpy(&u, p, each);
         memcpy(&v, q, each);
-        double ulp = fabs(x - y), apart = fabs(x - y);
+        double apart = fabs(x - y), ulp = apart;
         if (is_float)
             ulp = isnan(x) && isnan(y)   ? 0
                   : isnan(x) || isnan(y) ? INFINITY

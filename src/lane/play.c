@@ -176,8 +176,9 @@ out:
         xl_buffer_free(arg[i]);
     for (size_t i = 0; res && i < n * p->nout; i++)
         xl_buffer_free(res[i]);
-    for (size_t d = 0; done && d < n; d++)
-        xl_fence_free(done[d]);
+    if (done)
+        for (size_t d = 0; d < n; d++)
+            xl_fence_free(done[d]);
     free(arg);
     free(res);
     free(args);

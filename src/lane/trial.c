@@ -200,7 +200,7 @@ xl_error *xl_trial_compare(const char *path, const char *other, xl_trial_differe
     XL_DO(xl_file_read(&tmp, path, &a));
     XL_DO(xl_file_read(&tmp, other, &b));
     for (size_t i = 0; a.n || b.n; i++) {
-        head h, g;
+        head h = { 0 }, g = { 0 };
         if (a.n >= sizeof h && b.n >= sizeof g) {
             memcpy(&h, a.p, sizeof h);
             memcpy(&g, b.p, sizeof g);

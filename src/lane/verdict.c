@@ -438,13 +438,15 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
             op_by_op = op_by_op ? op_by_op : v->event[i];
             eager++;
         }
+    const xl_cause *one_by_one = xl_cause_of(XL_STR("eager"));
+    XL_KNOWN(one_by_one);                                  /* a row of cause.def */
     if (op_by_op)
         xl_buf_printf(b, "%.*s: %zu ops were compiled one by one; %s\n", XL_FMT(str_of(op_by_op, "words")), eager,
-                      xl_cause_of(XL_STR("eager"))->remedy);
+                      one_by_one->remedy);
     else if (!steps && v->eager_runs)
         xl_buf_printf(
             b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n",
-            other, (unsigned long long)v->eager_runs, xl_cause_of(XL_STR("eager"))->remedy);
+            other, (unsigned long long)v->eager_runs, one_by_one->remedy);
     if (other)
         xl_buf_printf(b, "%s%d %s%s of %zu other module%s (initialisers, eager ops, library functions)%s\n",
                       steps ? "beside that " : "", compiles, v->compiled ? "compile" : "load", compiles == 1 ? "" : "s",

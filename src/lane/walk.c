@@ -726,7 +726,7 @@ static xl_error *cause(xl_walk *w, const xl_walk_step *s, uint32_t out, uint32_t
     xl_error *err = NULL;
     spot *spots = NULL;
     size_t n = 0, cap = 0;
-    bool yes;
+    bool yes = false;
     for (uint32_t i = 0; i < s->nin; i++)
         for (uint32_t d = 0; d < w->ndevice; d++) {
             const xl_cap_part *t = &s->in[i]->part[d];

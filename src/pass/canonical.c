@@ -24,6 +24,7 @@ static bool rewrite(xl_b *b, xl_subst *s, xl_op *op)
     case XL_OP_BROADCAST: {
         if (!xl_type_static(t))
             return false;
+        XL_KNOWN(t);                                       /* the op has a result */
         const xl_type *from = xl_in_type(f, op, 0);
         int64_t *dims = xl_new(&f->m->arena, int64_t, from->rank);
         for (uint32_t i = 0; i < from->rank; i++)

@@ -243,7 +243,7 @@ static xl_error *select_turn(xl_emit *e, const loop *l, xl_value i, xl_value *ca
     xl_error *err = NULL;
     windows w = scattered(e->f, l->op);
     xl_value x = at_place(e, &w, l->in[0], i), t = at_place(e, &w, l->in[1], i), real = at_place(e, &w, l->in[2], i),
-             stays;
+             stays = XL_NO_VALUE;
     XL_DO(lift(e, l->op->region[0], (xl_value[]){ carry[1], x }, w.out, &stays));
     xl_value take =
         xl_em_binary(e, XL_OP_AND, real, xl_em_unary(e, XL_OP_NOT, xl_em_binary(e, XL_OP_AND, carry[0], stays)));

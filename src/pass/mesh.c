@@ -148,7 +148,7 @@ int64_t xl_mesh_tiles(const xl_mesh_def *mesh, const xl_mesh_spec *s)
 bool xl_mesh_slice(const xl_mesh_def *mesh, const xl_mesh_spec *s, xl_dims dims, int64_t device, int64_t *lo,
                    int64_t *hi)
 {
-    int64_t at[XL_MESH_AXES];
+    int64_t at[XL_MESH_AXES] = { 0 };
     bool used[XL_MESH_AXES] = { false }, first = true;
     for (uint32_t i = mesh->naxis; i-- > 0; device /= mesh->axis[i].size)
         at[i] = device % mesh->axis[i].size;

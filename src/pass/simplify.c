@@ -93,6 +93,7 @@ static xl_value same_as(const xl_func *f, const xl_op *op)
         return xl_attr_is_splat(p) ? op->in[p->data.p[0] ? 1 : 2] : XL_NO_VALUE;
     }
     case XL_OP_CONVERT:
+        XL_KNOWN(t);                                       /* the op has an operand */
         if (r == t)
             return x;
         d = def_of(f, x, XL_OP_CONVERT);

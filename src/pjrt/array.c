@@ -130,7 +130,7 @@ size_t xl_array_local(const xl_array *x)
 xl_error *xl_array_get(const xl_array *x, void *dst, size_t size, xl_fence **done)
 {
     xl_error *err = NULL;
-    int64_t lo[XL_MESH_RANK], shape[XL_MESH_RANK], stride[XL_MESH_RANK];
+    int64_t lo[XL_MESH_RANK], shape[XL_MESH_RANK], stride[XL_MESH_RANK] = { 0 };
     size_t need, local = xl_array_local(x) * xl_elem_bytes(x->elem), have = 0, here = xl_place_first(x->place);
     char *part = NULL;
     if (!xl_elem_size(x->elem, dims_of(x), &need) || need != size)

@@ -389,6 +389,7 @@ out:
 xl_error *xl_fence_await(xl_fence *e)
 {
     bool is_ready;
+    XL_KNOWN(e);                                           /* xl_fence_own gave no error */
     if (!PJRT_CAN(e->plugin, PJRT_Event_Await))
         return await_by_callback(e);
     PJRT_Event_Await_Args args = { .struct_size = sizeof args, .event = e->handle };

@@ -188,6 +188,7 @@ xl_error *xl_program_execute(const xl_program *p, const xl_exec *x)
                 xl_error_free(one);
         }
         if (x->done) {
+            XL_KNOWN(event);                               /* made above where x->done */
             xl_error *one = xl_fence_own(c->plugin, event[d], &x->done[d]);
             if (!err)
                 err = one;

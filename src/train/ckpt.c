@@ -309,7 +309,7 @@ static xl_error *wrong_shape(const char *path, const piece *p, size_t n, const x
 /* Rows of a slice into their place in the tensor. */
 static void place_rows(char *to, const char *from, const piece *p, xl_dims dims, size_t elem)
 {
-    int64_t stride[XL_MESH_RANK], at[XL_MESH_RANK] = { 0 }, s = (int64_t)elem;
+    int64_t stride[XL_MESH_RANK] = { 0 }, at[XL_MESH_RANK] = { 0 }, s = (int64_t)elem;
     size_t rank = dims.n;
     for (size_t d = rank; d-- > 0; s *= dims.p[d])
         stride[d] = s;

@@ -296,9 +296,11 @@ static int bucket_of(const xl_data *d, int64_t n)
 static xl_error *place(xl_data *d, xl_batch *b, int64_t row, int64_t pos, doc x, int32_t segment, int64_t *took)
 {
     int64_t n = x.n - 1 < b->time - pos ? x.n - 1 : b->time - pos, at = row * b->time + pos;
-    int32_t *tmp = malloc((size_t)(n + 1) * sizeof *tmp);
-    xl_error *err = tmp ? read_tokens(d, x.from, n + 1, tmp)
-                        : XL_ERR(EXHAUSTED, "no memory for a document of %lld tokens", (long long)n);
+    int32_t *tmp = calloc((size_t)(n + 1), sizeof *tmp);
+    *took = n;
+    if (!tmp)
+        return XL_ERR(EXHAUSTED, "no memory for a document of %lld tokens", (long long)n);
+    xl_error *err = read_tokens(d, x.from, n + 1, tmp);
     for (int64_t i = 0; !err && i < n; i++) {
         b->tokens[at + i] = tmp[i];
         b->targets[at + i] = tmp[i + 1];
@@ -307,7 +309,6 @@ static xl_error *place(xl_data *d, xl_batch *b, int64_t row, int64_t pos, doc x,
     }
     free(tmp);
     b->ntoken += n;
-    *took = n;
     return err;
 }
 

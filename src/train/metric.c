@@ -200,7 +200,7 @@ static bool reduce_own(xl_graph *g, const char *name, xl_value v, xl_opcode code
 /* A one from each device along the axes, in the order of l. */
 static xl_value ones(xl_graph *g, const local *l, uint32_t axes)
 {
-    int64_t other[XL_MESH_AXES], perm[XL_MESH_AXES], place[XL_MESH_AXES];
+    int64_t other[XL_MESH_AXES], perm[XL_MESH_AXES], place[XL_MESH_AXES] = { 0 };
     size_t k = 0, n = 0;
     for (uint32_t i = 0; i < g->mesh.naxis; i++)
         if (axes >> i & 1)

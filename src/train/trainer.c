@@ -294,7 +294,9 @@ xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const
     }
     memcpy(in, t->buf, ns * sizeof *in);
     in[ns] = t->hyper;
-    memcpy(in + ns + 1, input, p->g->ninput * sizeof *in);
+    XL_KNOWN(input || !p->g->ninput);
+    if (p->g->ninput)
+        memcpy(in + ns + 1, input, p->g->ninput * sizeof *in);
     if (t->parts)
         in[nin - 1] = t->parts;
     t->shape[ns] = metrics_type(p, &n);
@@ -319,7 +321,9 @@ xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *cons
     if (!in)
         return XL_ERR(EXHAUSTED, "no memory for the arguments of an evaluation");
     memcpy(in, t->buf, t->n * sizeof *in);
-    memcpy(in + t->n, input, p->g->ninput * sizeof *in);
+    XL_KNOWN(input || !p->g->ninput);
+    if (p->g->ninput)
+        memcpy(in + t->n, input, p->g->ninput * sizeof *in);
     if (t->parts)
         in[nin - 1] = t->parts;
     xl_array_type shape = metrics_type(p, &n);
@@ -402,6 +406,7 @@ xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v)
     xl_arena a = { 0 };
     size_t n = xl_metric_slots(p->g, p->kind);
     float *other = xl_new(&a, float, n);
+    XL_KNOWN(b);                                           /* the step that made it gave no error */
     XL_DO(xl_array_get(b, v, n * sizeof *v, NULL));
     size_t here = xl_place_first(b->place);
     for (size_t d = here + 1; d < b->place->n; d++) {
@@ -540,7 +545,7 @@ xl_error *xl_trainer_set(xl_trainer *t, const char *param, const void *data, siz
 xl_str xl_trainer_layout(xl_arena *a, const xl_trainer *t)
 {
     for (uint32_t i = 0; i < 3 * t->n; i++) {
-        int64_t first[XL_MESH_RANK], order[XL_MESH_RANK];
+        int64_t first[XL_MESH_RANK] = { 0 }, order[XL_MESH_RANK] = { 0 };
         size_t here = xl_place_first(t->buf[i]->place);
         for (size_t d = here; d < t->buf[i]->place->n; d++) {
             if (!t->buf[i]->part[d])

@@ -197,6 +197,7 @@ static xl_error *branch(xl_planner *p, const xl_op *op)
     p->block->step[p->block->nstep - 1].op = op;
     p->pos = end;
     for (uint32_t i = 0; i < op->nout; i++) {
+        XL_KNOWN(res);                                     /* one was pushed for each result */
         p->plan->buf[res[i]].last = end;
         p->plan->buf[res[i]].pinned = was[i];
         xl_plan_bind(p, op->out[i], res[i]);

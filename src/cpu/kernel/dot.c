@@ -117,11 +117,12 @@ static xl_error *run_plain(const xl_step *s, xl_frame *f)
     xl_error *err = NULL;
     void *wa = malloc((size_t)x->count * w + 1), *wb = malloc((size_t)y->count * w + 1),
          *c = malloc((size_t)z->count * w + 1);
-    int64_t *ka = malloc((size_t)d->k.count * 2 * sizeof *ka + 1), *kb = ka + d->k.count;
+    int64_t *ka = malloc((size_t)d->k.count * 2 * sizeof *ka + 1);
     if (!wa || !wb || !c || !ka) {
         err = XL_ERR(EXHAUSTED, "no memory for the product");
         goto out;
     }
+    int64_t *kb = ka + d->k.count;
     for (int64_t k = 0; k < d->k.count; k++) {
         ka[k] = offset(&d->k, d->k.a, k);
         kb[k] = offset(&d->k, d->k.b, k);

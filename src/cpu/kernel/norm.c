@@ -47,11 +47,14 @@ static xl_error *run(const xl_step *s, xl_frame *f)
     bool ok = (y = malloc((size_t)x->count * sizeof *y + 1)) != NULL;
     for (uint32_t i = 0; i < s->nin && ok; i++)
         ok = (v[i] = widen(d, s, f, i)) != NULL;
-    double *a = malloc((size_t)(2 * n) * sizeof *a + 1), *b = a + n;
+    double *a = malloc((size_t)(2 * n) * sizeof *a + 1);
     if (!ok || !a) {
         err = XL_ERR(EXHAUSTED, "no memory for a batch norm");
         goto out;
     }
+    double *b = a + n;
+    XL_KNOWN(y && v[0] && v[1] && v[2]);                   /* ok says so; the op has 3 or 5 operands */
+    XL_KNOWN(s->op->code == XL_OP_BATCH_NORM_TRAINING || (v[3] && v[4]));
 #define EACH(c, i)                                                                                                     \
     for (int64_t o_ = 0; o_ < outer; o_++)                                                                             \
         for (int64_t k_ = 0, i = (o_ * n + (c)) * inner; k_ < inner; k_++, i++)

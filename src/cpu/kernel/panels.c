@@ -158,7 +158,7 @@ static void qr_panel(job *j, i32 p)
 /* Reflects `cols` columns of a from `col` on by panel p of v. */
 static void reflect(job *j, i32 p, char *trans, const char *v, i32 col, i32 cols, void *work)
 {
-    i32 c = first(j, p), rows = j->m - c, k = count(j, p), ld = j->m, ldt = j->width, ldw = j->width;
+    i32 c = first(j, p), rows = j->m - c, k = count(j, p), ld = j->m, ldt = j->width, ldw = ldt;
     ((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L, L, L))j->p->larfb)(
         left, trans, forward, columns, &rows, &cols, &k,
         (P)(uintptr_t)(v + ((size_t)c * (size_t)ld + (size_t)c) * j->p->elem), &ld, triangle(j, p), &ldt,

@@ -207,13 +207,14 @@ static xl_error *run_sort_any(const xl_step *s, xl_frame *f)
     if (!d->lines || !len)
         return NULL;
     enum { W = XL_LANES };
-    int64_t *at = malloc((size_t)len * 2 * sizeof *at), *to = at + len, *state = malloc((size_t)W * 4 * sizeof *state);
+    int64_t *at = malloc((size_t)len * 2 * sizeof *at), *state = malloc((size_t)W * 4 * sizeof *state);
     char *tile = malloc((size_t)2 * n * W * 16), *copy = malloc((size_t)len * 16);
     uint8_t less[W];
     if (!at || !state || !tile || !copy) {
         err = XL_ERR(EXHAUSTED, "no memory to sort");
         goto out;
     }
+    int64_t *to = at + len;
     const void *in[128];
     void *out[1] = { less };
     for (uint32_t i = 0; i < 2 * n; i++)

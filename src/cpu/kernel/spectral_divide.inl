@@ -248,11 +248,12 @@ static void NAME(svd_columns)(void *ctx, size_t begin, size_t end)
     i32 k = g->k, cols = (i32)(end - begin), nl = g->first, nr = g->n - nl - 1, m = g->n + g->square, c1 = g->count[0],
         c2 = g->count[1], c3 = g->count[2], dense = 1 + c1 + c2;
     T *left = g->v + begin * (size_t)k, *right = g->sum + begin * (size_t)k, *u = g->q + begin * (size_t)g->ldq,
-      *vt = g->vt + begin, *s = malloc((size_t)k * 2 * sizeof(T)), *t = s + k;
+      *vt = g->vt + begin, *s = malloc((size_t)k * 2 * sizeof(T));
     if (!s) {
         failed(g->info, XL_SPECTRAL_LACKING);
         return;
     }
+    T *t = s + k;
     for (i32 j = 0; j < cols; j++) {
         T *a = left + (size_t)j * (size_t)k, *b = right + (size_t)j * (size_t)k;
         for (i32 i = 0; i < k; i++)

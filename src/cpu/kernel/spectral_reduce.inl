@@ -106,9 +106,10 @@ static void NAME(symmetric_update)(void *ctx, size_t begin, size_t end)
 static i32 NAME(tridiagonal)(const xl_spectral *f, xl_pool *pool, i32 n, T *a, T *d, T *e, T *tau)
 {
     size_t rows = (size_t)n, pieces = rows / BLOCK + 2;
-    T *mem = malloc((rows * (4 * PANEL + pieces) + PANEL + 1) * sizeof(T)), *t = mem + rows * (4 * PANEL + pieces);
+    T *mem = malloc((rows * (4 * PANEL + pieces) + PANEL + 1) * sizeof(T));
     if (!mem)
         return XL_SPECTRAL_LACKING;
+    T *t = mem + rows * (4 * PANEL + pieces);
     NAME(reduction) j = { f, pool, n, n, a, mem, mem + 2 * PANEL * rows, mem + 4 * PANEL * rows };
     T *v = j.x, *w = j.y;                                  /* the other halves are copies for the update */
     i32 at = 0, info = 0;
@@ -201,9 +202,10 @@ static i32 NAME(bidiagonal)(const xl_spectral *f, xl_pool *pool, i32 m, i32 n, T
 {
     size_t rows = (size_t)m, cols = (size_t)n, pieces = cols / BLOCK + 2;
     size_t all = rows * (PANEL + pieces) + cols * (PANEL + 1) + PANEL + 1;
-    T *mem = malloc(all * sizeof(T)), *x = mem, *y = x + rows * PANEL;
+    T *mem = malloc(all * sizeof(T)), *x = mem;
     if (!mem)
         return XL_SPECTRAL_LACKING;
+    T *y = x + rows * PANEL;
     NAME(reduction) j = { f, pool, m, n, a, x, y, y + cols * PANEL };
     T *u = j.part + rows * pieces, *t = u + cols;
     i32 at = 0, info = 0;

@@ -92,6 +92,11 @@ typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
 typedef uint64_t two __attribute__((vector_size(16), aligned(8), may_alias));
 #define AT(T, p) (*(T *)(void *)(p))
 #define FROM(T, p) (*(const T *)(const void *)(p))
+#ifdef __clang__
+#define MIX(T, a, b, ...) __builtin_shufflevector((a), (b), __VA_ARGS__)
+#else
+#define MIX(T, a, b, ...) __builtin_shuffle((a), (b), (T){ __VA_ARGS__ })
+#endif
 static void turn_four(char *to, int64_t ts, const char *from, int64_t fs)
 {
     four lines[16][4];
@@ -99,12 +104,12 @@ static void turn_four(char *to, int64_t ts, const char *from, int64_t fs)
         for (int i = 0; i < 4; i++) {
             const char *p = from + 4 * j * fs + 16 * i;
             four a = FROM(four, p), b = FROM(four, p + fs), c = FROM(four, p + 2 * fs), d = FROM(four, p + 3 * fs);
-            four ab = __builtin_shuffle(a, b, (four){ 0, 4, 1, 5 }), cd = __builtin_shuffle(c, d, (four){ 0, 4, 1, 5 }),
-                 ef = __builtin_shuffle(a, b, (four){ 2, 6, 3, 7 }), gh = __builtin_shuffle(c, d, (four){ 2, 6, 3, 7 });
-            lines[4 * i][j] = __builtin_shuffle(ab, cd, (four){ 0, 1, 4, 5 });
-            lines[4 * i + 1][j] = __builtin_shuffle(ab, cd, (four){ 2, 3, 6, 7 });
-            lines[4 * i + 2][j] = __builtin_shuffle(ef, gh, (four){ 0, 1, 4, 5 });
-            lines[4 * i + 3][j] = __builtin_shuffle(ef, gh, (four){ 2, 3, 6, 7 });
+            four ab = MIX(four, a, b, 0, 4, 1, 5), cd = MIX(four, c, d, 0, 4, 1, 5),
+                 ef = MIX(four, a, b, 2, 6, 3, 7), gh = MIX(four, c, d, 2, 6, 3, 7);
+            lines[4 * i][j] = MIX(four, ab, cd, 0, 1, 4, 5);
+            lines[4 * i + 1][j] = MIX(four, ab, cd, 2, 3, 6, 7);
+            lines[4 * i + 2][j] = MIX(four, ef, gh, 0, 1, 4, 5);
+            lines[4 * i + 3][j] = MIX(four, ef, gh, 2, 3, 6, 7);
         }
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 4; j++)
@@ -117,8 +122,8 @@ static void turn_eight(char *to, int64_t ts, const char *from, int64_t fs)
         for (int i = 0; i < 4; i++) {
             const char *p = from + 2 * j * fs + 16 * i;
             two a = FROM(two, p), b = FROM(two, p + fs);
-            lines[2 * i][j] = __builtin_shuffle(a, b, (two){ 0, 2 });
-            lines[2 * i + 1][j] = __builtin_shuffle(a, b, (two){ 1, 3 });
+            lines[2 * i][j] = MIX(two, a, b, 0, 2);
+            lines[2 * i + 1][j] = MIX(two, a, b, 1, 3);
         }
     for (int i = 0; i < 8; i++)
         for (int j = 0; j < 4; j++)
@@ -126,6 +131,7 @@ static void turn_eight(char *to, int64_t ts, const char *from, int64_t fs)
 }
 #undef AT
 #undef FROM
+#undef MIX
 
 /* Two dimensions that change places: small squares keep both sides in cache. */
 static void square(char *to, const char *from, const int64_t *dim, const int64_t *ts, const int64_t *fs, size_t elem)

@@ -156,8 +156,8 @@ static xl_error *run_window(const xl_step *s, xl_frame *f)
     xl_row_major(stride, x->rank, x->dims, 1);
     for (int64_t first = 0; first < y->count; first += W) {
         size_t m = y->count - first < W ? (size_t)(y->count - first) : W;
-        void *acc[16];
-        const void *in[16];
+        void *acc[16] = { 0 };
+        const void *in[16] = { 0 };
         for (size_t i = 0; i < m; i++) {
             memcpy(coord + i * d->rank, c, d->rank * sizeof *c);
             advance(c, y->dims, d->rank);
@@ -268,7 +268,7 @@ static xl_error *run_select_and_scatter(const xl_step *s, xl_frame *f)
     const char *op = xl_in(s, f, 0);
     xl_error *err = NULL;
     int64_t best[W], at[W];
-    uint8_t pick[W];
+    uint8_t pick[W] = { 0 };
     char *tile = malloc((size_t)2 * W * 16);
     if (!tile)
         return XL_ERR(EXHAUSTED, "no memory for windows");
@@ -277,12 +277,12 @@ static xl_error *run_select_and_scatter(const xl_step *s, xl_frame *f)
     for (int64_t first = 0; first < src->count; first += W) {
         size_t m = src->count - first < W ? (size_t)(src->count - first) : W;
         int64_t start[XL_RANK_MAX];
-        memcpy(start, c, sizeof start);
+        memcpy(start, c, d->rank * sizeof *c);
         for (size_t i = 0; i < m; i++)
             best[i] = -1;
         memset(w, 0, sizeof w);
         for (int64_t p = 0; p < d->window; p++) {
-            memcpy(c, start, sizeof c);
+            memcpy(c, start, d->rank * sizeof *c);
             size_t k = 0, lane[W];
             for (size_t i = 0; i < m; i++) {
                 if (reads(d, c, w, x, stride, &at[i])) {

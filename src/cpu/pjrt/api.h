@@ -17,7 +17,7 @@ extern PJRT_MemoryDescriptions_Extension xl_memory_descriptions_extension;
 extern PJRT_Shardings_Extension xl_shardings_extension;
 
 PJRT_Error *xl_api_error(xl_error *err);                   /* takes err; NULL gives NULL */
-PJRT_Error *xl_api_fail(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3);
+PJRT_Error *xl_api_fail(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3) XL_NOT_NULL;
 PJRT_Error *xl_api_none(const char *name);
 
 /* JAX's own rules for this platform (jax_rules.py), if the process is a Python with JAX in it; else nothing. */

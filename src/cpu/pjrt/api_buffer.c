@@ -567,6 +567,7 @@ static PJRT_Error *copy_to(PJRT_Buffer *b, PJRT_Device *d, int space, PJRT_Buffe
     if (!from)
         return bad;
     xl_error *err = xl_store_new(d, b->bytes, &to);
+    XL_KNOWN(err || to);
     if (!err && b->bytes)
         memcpy(to->data, from->data, b->bytes);
     if (!err)
@@ -593,7 +594,7 @@ PJRT_Error *xl_PJRT_Buffer_Bitcast(PJRT_Buffer_Bitcast_Args *args)
 {
     PJRT_Error *bad;
     xl_dtype dtype;
-    size_t bytes;
+    size_t bytes = 0;
     if ((bad = check_shape(args->element_type, args->dims, args->num_dims, &dtype, &bytes)))
         return bad;
     const PJRT_Layouts_MemoryLayout *layout;
@@ -655,19 +656,19 @@ PJRT_Error *xl_PJRT_Client_CreateBuffersForAsyncHostToDevice(PJRT_Client_CreateB
     args->transfer_manager = t;
     return NULL;
 }
-static PJRT_Error *transfer_buffer(PJRT_AsyncHostToDeviceTransferManager *t, int i, PJRT_Buffer **out)
+/* Buffer i of the transfer; NULL and an error where there is none. */
+static PJRT_Buffer *transfer_buffer(PJRT_AsyncHostToDeviceTransferManager *t, int i, PJRT_Error **err)
 {
-    if (i < 0 || (size_t)i >= t->n || !t->buf[i])
-        return xl_api_fail(XL_CODE_INVALID, "the transfer has no buffer %d (any more)", i);
-    *out = t->buf[i];
-    return NULL;
+    PJRT_Buffer *b = i >= 0 && (size_t)i < t->n ? t->buf[i] : NULL;
+    *err = b ? NULL : xl_api_fail(XL_CODE_INVALID, "the transfer has no buffer %d (any more)", i);
+    return b;
 }
 PJRT_Error *
 xl_PJRT_AsyncHostToDeviceTransferManager_TransferData(PJRT_AsyncHostToDeviceTransferManager_TransferData_Args *args)
 {
-    PJRT_Buffer *b = NULL;
-    PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
-    if (bad)
+    PJRT_Error *bad;
+    PJRT_Buffer *b = transfer_buffer(args->transfer_manager, args->buffer_index, &bad);
+    if (!b)
         return bad;
     if (args->offset < 0 || args->transfer_size < 0 || (size_t)args->offset > b->bytes ||
         (size_t)args->transfer_size > b->bytes - (size_t)args->offset)
@@ -685,9 +686,9 @@ xl_PJRT_AsyncHostToDeviceTransferManager_TransferData(PJRT_AsyncHostToDeviceTran
 PJRT_Error *
 xl_PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer(PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args *args)
 {
-    PJRT_Buffer *b = NULL;
-    PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
-    if (bad)
+    PJRT_Error *bad;
+    PJRT_Buffer *b = transfer_buffer(args->transfer_manager, args->buffer_index, &bad);
+    if (!b)
         return bad;
     xl_store *s = hold(b, &bad);                           /* two handles on one store: later pieces reach both */
     if (!s)
@@ -713,18 +714,18 @@ xl_PJRT_AsyncHostToDeviceTransferManager_BufferCount(PJRT_AsyncHostToDeviceTrans
 PJRT_Error *
 xl_PJRT_AsyncHostToDeviceTransferManager_BufferSize(PJRT_AsyncHostToDeviceTransferManager_BufferSize_Args *args)
 {
-    PJRT_Buffer *b = NULL;
-    PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
-    if (!bad)
+    PJRT_Error *bad;
+    PJRT_Buffer *b = transfer_buffer(args->transfer_manager, args->buffer_index, &bad);
+    if (b)
         args->buffer_size = b->bytes;
     return bad;
 }
 PJRT_Error *
 xl_PJRT_AsyncHostToDeviceTransferManager_SetBufferError(PJRT_AsyncHostToDeviceTransferManager_SetBufferError_Args *args)
 {
-    PJRT_Buffer *b = NULL;
-    PJRT_Error *bad = transfer_buffer(args->transfer_manager, args->buffer_index, &b);
-    if (bad)
+    PJRT_Error *bad;
+    PJRT_Buffer *b = transfer_buffer(args->transfer_manager, args->buffer_index, &bad);
+    if (!b)
         return bad;
     b->error = (xl_code)args->error_code;
     free(b->message);

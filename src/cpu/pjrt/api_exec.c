@@ -377,6 +377,7 @@ static void loaded_free(PJRT_LoadedExecutable *l)
 
 static xl_error *load(PJRT_Client *c, xl_compiled *e, PJRT_LoadedExecutable **out)
 {
+    XL_KNOWN(e);                                           /* exec_new gave no error */
     size_t n = (size_t)e->nreplica * e->npartition;
     PJRT_LoadedExecutable *l = calloc(1, sizeof *l);
     *out = NULL;

@@ -145,7 +145,7 @@ static const PJRT_Layouts_MemoryLayout *natural(const xl_func *f, xl_value v,
     if (op->code == XL_OP_TRANSPOSE && depth) {
         const PJRT_Layouts_MemoryLayout *l = natural(f, op->in[0], args, depth - 1);
         xl_dims perm = xl_op_dims(op, XL_SLOT(TRANSPOSE, permutation));
-        int64_t order[XL_RANK_MAX], at[XL_RANK_MAX];
+        int64_t order[XL_RANK_MAX], at[XL_RANK_MAX] = { 0 };
         for (uint32_t i = 0; l && i < t->rank; i++)
             at[perm.p[i]] = i;
         for (uint32_t i = 0; l && i < t->rank; i++)

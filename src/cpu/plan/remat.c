@@ -193,6 +193,7 @@ static uint32_t choose(remat *x, uint32_t unit, want *w, uint32_t n)
         }
         if (!heavy && gain > cost)
             return n;
+        XL_KNOWN(dearest < n);
         memmove(w + dearest, w + dearest + 1, (n - dearest - 1) * sizeof *w);
         n--;
     }

@@ -888,7 +888,7 @@ static xl_error *accept_all(xl_mail *m, const char *token, double until, double 
         int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             continue;
-        hello hi;
+        hello hi = { 0 };
         size_t have = 0;
         double soon = xl_now() + 5;
         while (have < sizeof hi && xl_now() < soon) {

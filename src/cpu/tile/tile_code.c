@@ -674,18 +674,18 @@ static void look_ahead(xl_tile_maker *m)
         xl_tile_instr *x = &m->list[i], *before = last && pr->tile_cols == pr->cols ? last : NULL;
         if (x->act != DO_STRIPS)
             continue;
-        for (uint16_t d = 0; d < m->nd; d++)
-            if (m->d[d].col == 1 && m->d[d].row == pr->cols && writes(m, x, d))
-                ask(before ? before : x, d, before ? XL_AHEAD_THIS_TILE : XL_AHEAD_THIS_PASS);
+        for (uint32_t d = 0; d < m->nd; d++)
+            if (m->d[d].col == 1 && m->d[d].row == pr->cols && writes(m, x, (uint16_t)d))
+                ask(before ? before : x, (uint16_t)d, before ? XL_AHEAD_THIS_TILE : XL_AHEAD_THIS_PASS);
         first = first ? first : x;
         last = x;
     }
-    for (uint16_t d = 0; last != first && pr->tile_cols == pr->cols && d < m->nd; d++) {
+    for (uint32_t d = 0; last != first && pr->tile_cols == pr->cols && d < m->nd; d++) {
         bool written = m->d[d].col != 1 || m->d[d].row != pr->cols;
         for (uint32_t i = 0; i < m->nlist && !written; i++)
-            written = m->list[i].dst == d || (m->list[i].act == DO_STRIPS && writes(m, &m->list[i], d));
+            written = m->list[i].dst == d || (m->list[i].act == DO_STRIPS && writes(m, &m->list[i], (uint16_t)d));
         if (!written)
-            ask(last, d, XL_AHEAD_NEXT_TILE);
+            ask(last, (uint16_t)d, XL_AHEAD_NEXT_TILE);
     }
 }
 

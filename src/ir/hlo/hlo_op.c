@@ -341,6 +341,7 @@ static xl_dims column(xl_low *l, xl_str in, uint32_t which, uint32_t number)
 static xl_dims zip(xl_low *l, xl_dims a, xl_dims b)
 {
     int64_t *v = xl_new(&l->h->tmp, int64_t, 2 * a.n);
+    XL_KNOWN(!a.n || b.p);                                 /* columns of one list are equally long */
     for (size_t i = 0; i < a.n; i++) {
         v[2 * i] = a.p[i];
         v[2 * i + 1] = b.p[i];

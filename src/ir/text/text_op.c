@@ -494,6 +494,7 @@ static void generic_symbol(xl_text *p, bool inside)
                     ;
             items(p, true);
         } else {
+            XL_KNOWN(f);                                   /* neither mesh nor module: a function */
             text_skip(p);
             const char *at = p->s;
             xl_text_want(p, '{');
@@ -529,6 +530,7 @@ static void generic_symbol(xl_text *p, bool inside)
         XL_PUSH(&p->m->arena, p->m->mesh, p->m->nmesh, p->m->capmesh, m);
         return;
     }
+    XL_KNOWN(f);
     const xl_attr *type = take(p->m, &d, "function_type");
     if (!type || type->kind != XL_AT_TYPE || type->type->kind != XL_TY_FUNC)
         xl_text_fail(p, "func.func: function_type is missing");
