@@ -2,6 +2,7 @@
 another program is named; a process that would be alone says so. Rows G5, S1-S5, T5."""
 import glob, json, os, random, re, shutil, signal, subprocess, sys, tempfile, time
 from _launch import need, port, slurm, slurm_may
+import _fork
 here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 XLANE, LIB, JOB = (os.path.join(here, *p) for p in (("build", "xlane"), ("build", "libxlane-cpu.so"),
                                                     ("test", "_ranks_job.py")))
@@ -32,7 +33,7 @@ class Job:
             e = dict(env0, XLANE_CPU_DEVICES=str(per), JAX_PLATFORMS="xlane", **env)
             if n > 1:
                 e.update(XLANE_RANK=str(i), XLANE_RANKS=str(n), XLANE_COORDINATOR=at)
-            self.p.append(subprocess.Popen([sys.executable, JOB, what], stdout=f, stderr=subprocess.STDOUT, env=e))
+            self.p.append(_fork.Child(lambda: _fork.script(JOB, what), e, f))
             self.out.append(f)
 
     def text(self, i):
