@@ -226,13 +226,14 @@ install: all
 
 # One tarball that runs on a bare glibc machine: the libraries that are not everywhere travel along, under their sonames.
 bundle_name := xlane-$(VERSION)-$(ARCH)
-bundle: all
+bundle-files: all
 	rm -rf $(B)/bundle && $(MAKE) --no-print-directory install DESTDIR=$(B)/bundle/ PREFIX=$(bundle_name)
 	sed -i 's,^prefix=.*,prefix=$${pcfiledir}/../..,' $(B)/bundle/$(bundle_name)/lib/pkgconfig/xlane.pc
 	for l in zstd sodium yaml; do f=$$(readlink -f $$($(CC) -print-file-name=lib$$l.so)) && \
 	    install -m 644 $$f $(B)/bundle/$(bundle_name)/lib/$$($(CROSS)readelf -d $$f | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p') || exit 1; done
 	cp LICENSE README.md $(B)/bundle/$(bundle_name)/
 	if [ -f $(openblas)/LICENSE.txt ]; then cp $(openblas)/LICENSE.txt $(B)/bundle/$(bundle_name)/LICENSE.openblas; fi
+bundle: bundle-files
 	tar -C $(B)/bundle -czf build/$(bundle_name).tar.gz $(bundle_name)
 
 # ./x lint: a stamp for each file and tool, made again when the file or a header that it includes has changed.
@@ -253,5 +254,5 @@ lint-tidy lint-analyzer: lint-%: $(addprefix $(B)/lint/,$(addsuffix .%,$(patsubs
 
 clean:
 	rm -rf $(B)
-.PHONY: all test build-tests build-bench bench build-fuzz install bundle clean lint-tidy lint-analyzer
+.PHONY: all test build-tests build-bench bench build-fuzz install bundle bundle-files clean lint-tidy lint-analyzer
 -include $(shell find $(B) -name '*.d' -type f 2>/dev/null)

@@ -4,6 +4,7 @@ Each row: what is wrong, the op, its operand types, its result types, a part of 
 usage: python test/bad.py        (B=build folder)
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -392,8 +393,60 @@ bad("add of one", "add", ["4xf32"], "4xf32", "number of operands")
 bad("iota without its dimension", "iota", [], "4xf32", "attribute iota_dimension is missing")
 bad("transpose by a string", "transpose", [F], F, "permutation", 'permutation = "10"')
 
+# -- what the rules above leave: each rule of ops.def's types column has a row
+bad("quantize of integers", "uniform_quantize", ["4xi32"], "4xi32", "the result must be quantised")
+bad("dynamic_gather of other sizes", "dynamic_gather", [F, "3x1xi64", "3xi64"], "3x8xf32",
+    "slice_sizes has 3 entries, expected 2", "dimension_numbers = #stablehlo.gather<offset_dims = [1], "
+    "collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false")
+bad("set_dimension_size of no dimension", "set_dimension_size", [F, "i32"], F, "dimension is 2, the operand is 4x8xf32",
+    "dimension = 2 : i64")
+bad("torch_index_select of no dimension", "torch_index_select", [F, "3xi32"], "3x8xf32", "dim is 2, the operand is",
+    "dim = 2 : i64, batch_dims = 0 : i64", ours=True)
+bad("dynamic_conv of vectors", "dynamic_conv", ["4xf32", "4xf32", "2x2xi32"], "4xf32", "one rank of at least 2",
+    "batch_group_count = 1 : i64, feature_group_count = 1 : i64, "
+    "dimension_numbers = #stablehlo.conv<[b, f, 0]x[o, i, 0]->[b, f, 0]>")
+bad("optimization_barrier to another type", "optimization_barrier", ["4xf32"], "4xi32", "is 4xi32, expected 4xf32")
+bad("tuple of another type", "tuple", ["4xf32"], "tuple<tensor<4xi32>>", "result 0 is tuple, expected tuple")
+bad("conj to another type", "chlo.conj", ["4xcomplex<f32>"], "4xf32", "is 4xf32, expected 4xcomplex<f32>")
+bad("next_after of integers", "chlo.next_after", ["4xi32", "4xi32"], "4xi32", "must hold floats, not i32")
+bad("broadcast_add of other sizes", "chlo.broadcast_add", ["4xf32", "3xf32"], "4xf32", "do not go together", ours=True)
+bad("top_k of more than there are", "chlo.top_k", ["4xf32"], ("9xf32", "9xi32"), "k is 9, the operand 4xf32",
+    "k = 9 : i64")
+bad("outfeed without its token", "outfeed", ["4xf32"], "!stablehlo.token", "the last operand must be a token",
+    'outfeed_config = ""')
+bad("infeed without its token", "infeed", ["4xf32"], ("4xf32", "!stablehlo.token"), "the operand must be a token",
+    'infeed_config = "", layout = []')
+bad("send without its token", "send", ["4xf32"], "!stablehlo.token", "the last operand must be a token",
+    "channel_handle = #stablehlo.channel_handle<handle = 1, type = 2>, is_host_transfer = true")
+bad("recv without its token", "recv", ["4xf32"], ("4xf32", "!stablehlo.token"), "the operand must be a token",
+    "channel_handle = #stablehlo.channel_handle<handle = 1, type = 3>, is_host_transfer = true")
+bad("collective_broadcast to another type", "collective_broadcast", ["4xf32"], "4xi32", "is 4xi32, expected 4xf32",
+    "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>")
+bad("ragged_dot with a dimension twice", "chlo.ragged_dot", ["4xf32", "4xf32", "2xi64"], "4xf32", "both have 0",
+    "ragged_dot_dimension_numbers = #chlo.ragged_dot<lhs_batching_dimensions = [], rhs_batching_dimensions = [], "
+    "lhs_contracting_dimensions = [0], rhs_contracting_dimensions = [0], lhs_ragged_dimensions = [0], "
+    "rhs_group_dimensions = [0]>, precision_config = []")
+bad("async_done of a tensor", "async_done", ["4xf32"], "4xf32", "the operand must be a future, not 4xf32")
+bad("async_start of nothing", "async_start", ["4xf32"], "4xf32", "number of operands, results or regions")
+bad("collective_reduce of nothing", "collective_reduce", ["4xf32"], "4xf32", "number of operands, results or regions")
+bad("scan of nothing", "chlo.scan", ["4xf32"], "4xf32", "number of operands, results or regions")
+bad("sharding_group of two", "sdy.sharding_group", ["4xf32", "4xf32"], (), "number of operands, results or regions",
+    "group_id = 1 : i64")
+UNCHECKED = {"given", "terminator"}  # takes the types that are written; is checked by the op whose region it ends
+
+
+def rules_without_a_case():
+    have = {re.search(r'"([\w.-]+)"\(', src)[1] for _, src, _ in CASES if re.search(r'"([\w.-]+)"\(', src)}
+    with open(os.path.join(ROOT, "src", "ir", "ops.def")) as f:
+        rows = re.findall(r'^OP\(\w+,\s*"([^"]+)",(?:\s*\w+,){3}\s*(\w+),', f.read(), re.M)
+    return sorted({rule for _, rule in rows} - {rule for op, rule in rows if op in have} - UNCHECKED)
+
 
 def main():
+    lost = rules_without_a_case()
+    print(f"FAIL bad_programs_of_every_rule: none of {', '.join(lost)}" if lost else "ok bad_programs_of_every_rule")
+    if lost:
+        return 1
     from jax._src.interpreters import mlir as jmlir
     from jax._src.lib.mlir import ir
     if len(CASES) < 100:

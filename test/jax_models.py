@@ -10,7 +10,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # the parent: builds the wheel, installs it, runs each model with it
 if __name__ == "__main__" and len(sys.argv) == 1:
     with tempfile.TemporaryDirectory() as tmp:
-        wheel = subprocess.run([sys.executable, ROOT + "/wheel/build.py", tmp], check=True, text=True,
+        wheel = subprocess.run([sys.executable, ROOT + "/wheel/build.py", "--quick", tmp], check=True, text=True,
                                stdout=subprocess.PIPE).stdout.strip()
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index",
                         "--disable-pip-version-check", "--target",

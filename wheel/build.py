@@ -1,6 +1,6 @@
 """Packs build/ into a wheel: the command, the libraries, and the two frontends' entry points.
 
-usage: python wheel/build.py [FOLDER]     the wheel goes to FOLDER (build/)
+usage: python wheel/build.py [--quick] [FOLDER]     the wheel goes to FOLDER (build/); --quick compresses it little
 The files are those of `make bundle`, so that the wheel runs where zstd, libsodium, libyaml and LAPACK are not
 installed. CROSS=x86_64-linux-gnu- (or aarch64-linux-gnu-) in the environment makes the other architecture's wheel.
 """
@@ -26,12 +26,13 @@ xlane = xlane.torch_plugin:Plugin
 
 
 def main():
-    out = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build")
+    quick = "--quick" in sys.argv[1:]
+    out = ([a for a in sys.argv[1:] if a != "--quick"] + [os.path.join(ROOT, "build")])[0]
     with open(os.path.join(ROOT, "src/base/version.h")) as f:
         version = re.search(r'XL_VERSION "(.*)"', f.read()).group(1)
     os.makedirs(out, exist_ok=True)
     cross = os.environ.get("CROSS", "")
-    subprocess.run(["make", "-s", "-C", ROOT, "CROSS=" + cross, "bundle"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["make", "-s", "-C", ROOT, "CROSS=" + cross, "bundle-files"], check=True, stdout=subprocess.DEVNULL)
     machine = cross.split("-")[0] or os.uname().machine
     bundle = os.path.join(ROOT, "build", cross.rstrip("-"), "bundle", f"xlane-{version}-{machine}")
 
@@ -64,7 +65,7 @@ def main():
             entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))  # the same bytes give the same wheel
             entry.external_attr = (0o100755 if program else 0o100644) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
-            z.writestr(entry, data)
+            z.writestr(entry, data, compresslevel=1 if quick else None)
         for name in sorted(files):
             data, program = files[name]
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
