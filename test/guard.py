@@ -251,9 +251,13 @@ def _():
 def _():
     path = script("steady.py", STEADY)
     p, folder = run("stop", sys.executable, path, args=("--policy", "stop", "--warmup", "5"), status=3)
-    assert "Traceback" in p.stderr and "(batch): dimension 0 is 9, before 8" in p.stderr, p.stderr[-2000:]
-    p, folder = run("warn", sys.executable, path, args=("--policy", "warn", "--warmup", "5"))
-    assert "compiled again" in p.stderr, p.stderr
+    assert "Traceback" in p.stderr and "argument `batch`: dimension 0 is 9, before 8" in p.stderr, p.stderr[-2000:]
+    assert "jit_step changed: shape: argument" in p.stderr and "compiled again" not in p.stderr, p.stderr[-2000:]
+    warm, loaded = ("--policy", "warn", "--warmup", "5"), "jit_step changed, and was loaded from the cache: shape: arg"
+    p, folder = run("warn", sys.executable, path, args=warm, cache=os.path.join(TMP, "steady-cache"))
+    assert "jit_step is compiled again: shape: argument" in p.stderr and "loaded from" not in p.stderr, p.stderr
+    p, _ = run("warm", sys.executable, path, args=warm, cache=os.path.join(TMP, "steady-cache"))
+    assert loaded in p.stderr and "compiled again" not in p.stderr, p.stderr
     steady = [e for e in step_of(folder) if e["phase"] == "steady"]
     assert len(steady) == 1 and steady[0]["reason"] == "shape", step_of(folder)
     p, folder = run("compiles", sys.executable, path, args=("--warmup-compiles", "1000"))
@@ -407,7 +411,8 @@ print(jax.devices()[0].memory_stats()["peak_bytes_in_use"] >= 16 << 20)
 @checked("L2_what_cannot_be_guarded_is_said")
 def _():
     p, _ = run("plain", "true")
-    assert "nothing was guarded" in p.stderr and "xlane run --profile=cpu" in p.stderr, p.stderr
+    advice = "On this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which is guarded"
+    assert "nothing was guarded" in p.stderr and advice in p.stderr, p.stderr
     p, _ = run("status", "sh", "-c", "exit 7", status=7)
     step = "import jax, jax.numpy as jnp; print(jax.jit(jnp.sum)(jnp.ones(3)), jax.devices()[0].platform)"
     clean = {"JAX_PLATFORMS": "", "PJRT_NAMES_AND_LIBRARY_PATHS": ""}
@@ -417,6 +422,9 @@ def _():
                         "-c", step],
                        env={k: v for k, v in os.environ.items() if k not in clean}, capture_output=True, text=True)
     assert p.stdout == "3.0 xlane\n" and "nothing was guarded" not in p.stderr, (p.stdout, p.stderr)
+    assert "which is guarded" not in p.stderr and glob.glob(TMP + "/advice/2*/events.jsonl"), p.stderr
+    with open(glob.glob(TMP + "/advice/2*/events.jsonl")[0]) as f:     # and it is: a compile is on record
+        assert any(json.loads(line)["event"] == "compile" for line in f), folder
     p, _ = run("off", sys.executable, CASES, "other_flag", env={"XLANE_GUARD": "off"})
     assert "nothing was guarded" not in p.stderr
 

@@ -69,7 +69,7 @@ def _():
         frame = xlane("top", "--once", folder)
         assert re.search(r"^xlane top  \S+-live  running\nrank 0  pid %d  step \d+  .* a step  .*host gap "
                          % now["processes"][0]["pid"], frame), frame
-        assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument 1 \(x\): dimension 0 is 5, before 4",
+        assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument `x`: dimension 0 is 5, before 4",
                          frame), frame
         assert "newest events" in frame and "shapes change" not in frame, frame
         out = os.path.join(TMP, "follow.html")

@@ -59,7 +59,7 @@ static const xl_opt opts[] = {
       "read the cache, never write it: for followers of one writer" },
     { "cache-segment", XL_OPT_STR, &opt.segment, "NAME", "a private part of the cache for this process or host" },
     { "policy", XL_OPT_STR, &opt.policy, "WORD",
-      "allow, warn or stop when a step is compiled again after the warm-up window (warn)" },
+      "allow, warn or stop when a step's program changes after the warm-up window (warn)" },
     { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "how many steps the warm-up window has (10)" },
     { "warmup-compiles", XL_OPT_COUNT, &opt.warmup_compiles, "N",
       "the warm-up window ends after N compiles, whatever the step" },

@@ -287,7 +287,7 @@ typedef struct {
     bool stop, ahead;                                      /* ahead: it was loaded before it was asked for */
     const char *reason;                                    /* why it compiled, in a word; static */
     xl_buf verdict;                                        /* what the contract says of it, a JSON map */
-    xl_buf sentence;                                       /* for people: why it compiled */
+    xl_buf why;                                            /* for people: what changed, and the remedy */
     bool helper;                                           /* an eager op, or a library function: never a step */
     uint64_t own; /* executions of what it was compared with, in this process */
     xl_cache_key key;
@@ -324,8 +324,8 @@ static bool watched(guard_state *g, const compile *c, const xl_verdict *v)
 
 static void say_why(compile *c, const xl_verdict *v)
 {
-    xl_buf *b = &c->sentence;
-    xl_buf_printf(b, "%s compiled again: %s", c->module, v->reason);
+    xl_buf *b = &c->why;
+    xl_buf_printf(b, "%s", v->reason);
     uint32_t n = 0;
     for (uint32_t i = 0; i < v->ndiff; i++)                /* what follows from them is left to explain */
         if (!v->diff[i].follows && n++ < 4)
@@ -751,24 +751,25 @@ static PJRT_Error *differing(guard_state *g, compile *c)
     return out;
 }
 
-/* A step that is compiled again after the warm-up window, and the policy is to stop. NULL: no memory for an error. */
+/* A step's program has changed after the warm-up window, and the policy is to stop. NULL: no memory for an error. */
 static PJRT_Error *refuse(guard_state *g, compile *c)
 {
-    xl_buf text = { 0 };
+    xl_buf text = { 0 }, what = { 0 };
+    xl_buf_printf(&what, "%s changed: %.*s", c->module, XL_FMT(xl_buf_view(&c->why)));
     xl_buf_printf(&text,
-                  "xlane: the policy is to stop when a step is compiled again after the warm-up window. %.*s. Run "
-                  "`xlane explain` "
-                  "on the run for all of it, or use --policy warn to go on.",
-                  XL_FMT(xl_buf_view(&c->sentence)));
+                  "xlane: the policy is to stop when a step's program changes after the warm-up window. %.*s. Run "
+                  "`xlane explain` on the run for all of it, or use --policy warn to go on.",
+                  XL_FMT(xl_buf_view(&what)));
     PJRT_Error *out = guard_error(PJRT_Error_Code_FAILED_PRECONDITION, xl_buf_view(&text));
     if (out) {
         report(g, c, "stopped", 0, NULL, text.p);
         xl_event e;
         xl_event_begin(g->run, &e, "stop");
-        xl_json_put_str(&e.j, "text", xl_buf_view(&c->sentence));
+        xl_json_put_str(&e.j, "text", xl_buf_view(&what));
         xl_event_end(g->run, &e);
     }
     xl_buf_fini(&text);
+    xl_buf_fini(&what);
     return out;
 }
 
@@ -822,6 +823,9 @@ static PJRT_Error *produce(guard_state *g, compile *c, bool cache)
                                     : c->together ? look_together(g, c, &found)
                                                   : look_alone(g, c, &found, &lease, &leased);
     PJRT_Error *out = NULL;
+    if (c->why.n && g->policy == XL_POLICY_WARN)           /* before it is compiled, which may take minutes */
+        guard_say("%s %s: %.*s", c->module, loaded ? "changed, and was loaded from the cache" : "is compiled again",
+                  XL_FMT(xl_buf_view(&c->why)));
     if (loaded) {
         c->args->executable = loaded;
         xl_metrics_count(g->metrics, named, XL_M_CachedCompile, 1);
@@ -860,8 +864,6 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     PJRT_Error *out = admit(g, &c, &known);
     if (!out) {
         atomic_fetch_add(&g->compiles, 1);
-        if (c.sentence.n && g->policy == XL_POLICY_WARN)
-            guard_say("%.*s", XL_FMT(xl_buf_view(&c.sentence)));
         out = produce(g, &c, known && g->cache && !c.uncacheable);
     }
     xl_buf_fini(&c.options);
@@ -871,7 +873,7 @@ PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args)
     xl_buf_fini(&c.devices);
     free(c.ranks.rank);
     xl_buf_fini(&c.verdict);
-    xl_buf_fini(&c.sentence);
+    xl_buf_fini(&c.why);
     return out;
 }
 

@@ -563,8 +563,9 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
                         .name = xl_loc_label(after, f->val[f->body->arg[weak].id].loc),
                         .before = number ? XL_STR("an array") : XL_STR("a Python number"),
                         .after = number ? XL_STR("a Python number") : XL_STR("an array") };
-        d->text = xl_strf(a, "argument %d (%.*s): %.*s, before %.*s of the same type: its weak type changed%s%.*s%s",
-                          weak, XL_FMT(d->name), XL_FMT(d->after), XL_FMT(d->before), d->file.n ? " at " : "",
+        xl_str who = d->name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(d->name)) : xl_strf(a, "argument %d", weak);
+        d->text = xl_strf(a, "%.*s: %.*s, before %.*s of the same type: its weak type changed%s%.*s%s",
+                          XL_FMT(who), XL_FMT(d->after), XL_FMT(d->before), d->file.n ? " at " : "",
                           XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
         for (uint32_t i = 1; i <= n; i++)
             d[i].follows = true;

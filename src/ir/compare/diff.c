@@ -341,7 +341,9 @@ static xl_str traced_words(diff *d, const xl_func *f, uint32_t i, xl_str from)
 
 static xl_str arg_words(diff *d, const xl_func *f, const xl_diff *x)
 {
-    xl_str name = x->name.n ? x->name : traced_words(d, f, (uint32_t)x->arg, x->from);
+    if (x->name.n)                                         /* as the user wrote it; JSON has the number too */
+        return xl_strf(d->arena, "argument `%.*s`", XL_FMT(x->name));
+    xl_str name = traced_words(d, f, (uint32_t)x->arg, x->from);
     return name.n ? xl_strf(d->arena, "argument %d (%.*s)", x->arg, XL_FMT(name))
                   : xl_strf(d->arena, "argument %d", x->arg);
 }

@@ -69,7 +69,7 @@ TEST(arguments)
         "func.func public @main(%a: tensor<8x160xf32> loc(#w)) -> tensor<8x160xf32> { %0 = stablehlo.sine %a : "
         "tensor<8x160xf32> loc(#a)\n"
         " return %0 : tensor<8x160xf32> }\n" LOCS,
-        XL_DIFF_SHAPE, "argument 0 (batch['w']): dimension 1 is 160, before 128 at train.py:41");
+        XL_DIFF_SHAPE, "argument `batch['w']`: dimension 1 is 160, before 128 at train.py:41");
     one("func.func public @main(%a: tensor<8xf32>) -> tensor<8xf32> { %0 = stablehlo.sine %a : tensor<8xf32>\n"
         " return %0 : tensor<8xf32> }",
         "func.func public @main(%a: tensor<8xbf16>) -> tensor<8xbf16> { %0 = stablehlo.sine %a : tensor<8xbf16>\n"
@@ -96,7 +96,7 @@ TEST(arguments)
         "arguments were renamed and so reordered: x, y -> batch['w'], x"); /* a key that sorts before the others */
     one(MAIN("%a: tensor<4xf32> loc(#x)", "return %a : tensor<4xf32>") LOCS,
         MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<i32> loc(#y)", "return %a : tensor<4xf32>") LOCS, XL_DIFF_ARGS,
-        "argument 1 (y) was added: i32");
+        "argument `y` was added: i32");
     one(MAIN("%b: tensor<i32>, %a: tensor<4xf32>", "return %a : tensor<4xf32>"),
         MAIN("%a: tensor<4xf32>", "return %a : tensor<4xf32>"), XL_DIFF_ARGS, "argument 0 was removed: i32");
 }
