@@ -256,6 +256,9 @@ def _():
     warm, loaded = ("--policy", "warn", "--warmup", "5"), "jit_step changed, and was loaded from the cache: shape: arg"
     p, folder = run("warn", sys.executable, path, args=warm, cache=os.path.join(TMP, "steady-cache"))
     assert "jit_step is compiled again: shape: argument" in p.stderr and "loaded from" not in p.stderr, p.stderr
+    assert "; called at %s:8; remedy" % path in p.stderr, p.stderr
+    said = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
+    assert said.count("called at") == 1 and "             called at %s:8\n" % path in said, said
     p, _ = run("warm", sys.executable, path, args=warm, cache=os.path.join(TMP, "steady-cache"))
     assert loaded in p.stderr and "compiled again" not in p.stderr, p.stderr
     steady = [e for e in step_of(folder) if e["phase"] == "steady"]

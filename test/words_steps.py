@@ -33,6 +33,7 @@ def _():
     text = xlane("metrics", folder)
     assert re.search(r"Steps: 60 of jit_step\n  StepTime: median=.*95%=.*max=",
                      text) and "Drift: steps stretch from" in text, text
+    assert 0 <= text.index("Steps: 60") < text.index("Metric: "), text       # first what most people came for
     assert re.search(r"wait for the host grew", text) and "Metric: StepTime\n  TotalSamples: 59" in text, text
     out = os.path.join(TMP, "drift.html")
     xlane("report", folder, "--out=" + out)

@@ -55,6 +55,8 @@ static void put_compile(xl_buf *b, const xl_node *e)
         }
     if (words.n)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(words));
+    if (str_of(e, "called").n)
+        xl_buf_printf(b, "             called at %.*s\n", XL_FMT(str_of(e, "called")));
     if (xl_node_get(e, "read_back"))
         xl_buf_printf(b, "             the host had read the number %.0f from the device since the last step\n",
                       num_of(e, "read_back"));

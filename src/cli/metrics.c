@@ -132,9 +132,9 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
         xl_metrics_prometheus(m, 0, 0, &b);
     } else {
         xl_buf_str(&b, xl_run_mark(cli->arena, dir));
-        xl_metrics_print(m, opt.modules, &b);
-        for (size_t i = 0; i < ntimes; i++)
+        for (size_t i = 0; i < ntimes; i++)                /* what most people came for */
             xl_steps_say(&times[i], &b);
+        xl_metrics_print(m, opt.modules, &b);
         if (torch)
             say_fallbacks(&host, &b);
     }

@@ -334,6 +334,8 @@ static void say_why(compile *c, const xl_verdict *v)
         xl_buf_printf(b, "; and %u more", n - 4);
     if (v->words.n)
         xl_buf_printf(b, "; %.*s", XL_FMT(v->words));
+    if (v->called.n)
+        xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
     const xl_cause *cause = xl_cause_of(xl_str_of(v->reason));
     if (cause)
         xl_buf_printf(b, "; remedy: %s", cause->remedy);

@@ -826,6 +826,11 @@ xl_error *xl_contracts_judge(xl_contracts *c, xl_arena *a, const xl_cache_key *k
                              .words = xl_strf(a, "the code of `%.*s` runs op by op at %.*s:%u",
                                               XL_FMT(function->module), XL_FMT(x.file), x.line) };
     }
+    xl_str file;
+    uint32_t line, col;
+    bool named = out->ndiff && out->diff[0].kind == XL_DIFF_IDENTICAL;   /* its text names the caller */
+    if (near.r && !function && !named && !now->helper && m && xl_loc_line(m, called_at(m), &file, &line, &col))
+        out->called = xl_strf(a, "%.*s:%u", XL_FMT(file), line);
     c->wide |= m && has_wide(m);
     remember_on_disk(a, c, now, bytes);
     now->arena.oom = NULL;
@@ -847,6 +852,8 @@ void xl_verdict_json(const xl_verdict *v, xl_json *j)
         xl_json_put_str(j, "against_module", v->against_module);
     if (v->words.n)
         xl_json_put_str(j, "words", v->words);
+    if (v->called.n)
+        xl_json_put_str(j, "called", v->called);
     xl_json_key(j, "detail");
     xl_json_list(j);
     for (uint32_t i = 0; i < v->ndiff; i++) {

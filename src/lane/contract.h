@@ -20,6 +20,7 @@ typedef struct {
     xl_diff *diff;                                         /* in the arena that was given */
     uint32_t ndiff;
     xl_str words; /* what differs outside the program: flags, options, plugin ... */
+    xl_str called; /* file:line that called the function which changed; empty where the program does not say */
     xl_str against_module;                                 /* of this process; empty where it was an earlier run's */
     bool wide, steady_wide; /* known before: 64-bit numbers were seen, and never switched */
 } xl_verdict;
