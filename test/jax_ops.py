@@ -259,6 +259,12 @@ batch("window", {
     "dilated": lambda a: lax.reduce_window(a, 0., lax.add, (1, 2, 2, 1), (1, 1, 1, 1), ((0, 0), (1, 2), (0, 3), (0, 0)),
                                            (1, 2, 1, 1), (1, 2, 3, 1)),
     "grad": jax.grad(lambda a: (lax.reduce_window(a, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME") ** 2).sum()),
+    "columns": lambda a: lax.reduce_window(a, 0., lax.add, (1, 1, 3, 2), (1, 1, 1, 2), "SAME"),
+    "spread": lambda a: lax.reduce_window(a, 0., lax.add, (1, 2, 3, 1), (1, 3, 2, 1), ((0, 0), (2, 1), (0, 4), (0, 0)),
+                                          base_dilation=(1, 2, 3, 1), window_dilation=(1, 1, 2, 1)),
+    "first": lambda a: lax.reduce_window(a, -np.inf, lax.max, (2, 1, 1, 1), (1, 1, 1, 1), "SAME"),
+    "wide": lambda a: lax.reduce_window(a.reshape(2, -1, 5 * a.shape[-1]).repeat(80, -1), 0., lax.add, (1, 3, 1),
+                                        (1, 2, 1), "SAME"),
     "prod": lambda a: lax.reduce_window(a, 1., lax.mul, (1, 2, 2, 1), (1, 2, 2, 1), "SAME")}, x, ulps=64)
 for d in F + ["int32", "int8", "complex64", "float8_e4m3fn"]:
     u = 64 if d in F[:2] + C else 4

@@ -11,15 +11,13 @@
  * loop. */
 typedef void xl_line_fn(void *acc, const void *x, size_t n);
 xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code);
-/* Adds row b of x, n elements from x + b * step on, to y + place[b]; a negative place takes none. NULL if there is no
- * such loop. */
-typedef void xl_rows_fn(void *y, const void *x, const int64_t *place, size_t rows, size_t step, size_t n);
-xl_rows_fn *xl_fold_rows(xl_dtype d);
 /* y[place[i]] = y[place[i]] op x[i * step], one after another; a negative place takes none. at32: places from 0 to most
- * count, and step is 1. Both NULL if there are no such loops. */
+ * count, and step is 1. rows: n elements each, from y + place[b] and x + b * step on. All NULL if there are no such
+ * loops. */
 typedef struct {
     void (*at)(void *y, const void *x, const int64_t *place, size_t n, int64_t step);
     void (*at32)(void *y, const void *x, const int32_t *place, size_t n, int64_t most);
+    void (*rows)(void *y, const void *x, const int64_t *place, size_t rows, size_t step, size_t n);
 } xl_put;
 xl_put xl_fold_put(xl_dtype d, xl_opcode code);
 /* The value that such an op leaves the other operand unchanged with; up to 8 bytes. */
@@ -37,7 +35,6 @@ typedef struct {
     uint32_t needs;
     xl_line_fn *(*find)(xl_dtype d, xl_opcode code);
     xl_put (*put)(xl_dtype d, xl_opcode code);
-    xl_rows_fn *(*rows)(xl_dtype d);
 } xl_fold_set;
 
 typedef struct {

@@ -1,71 +1,89 @@
 /* One line of n elements folded into one: T, NAME. Blocks of XL_FOLD_BLOCK elements, joined in pairs, so that the
  * rounding error of a sum grows with log n; in a block sixteen partial results, joined in a fixed order. */
-#define FOLD(name, expr)                                               \
-    static T NAME(name##_pairs)(const T *p, size_t n)                  \
-    {                                                                  \
-        if (n > XL_FOLD_BLOCK) {                                       \
-            size_t half = (n / 2 + XL_FOLD_BLOCK - 1) / XL_FOLD_BLOCK * XL_FOLD_BLOCK; \
-            T x = NAME(name##_pairs)(p, half), y = NAME(name##_pairs)(p + half, n - half); \
-            return (T)(expr);                                          \
-        }                                                              \
-        T part[16];                                                    \
-        size_t whole = n < 32 ? 1 : 16, i = whole;                     \
-        for (size_t k = 0; k < whole; k++)                             \
-            part[k] = p[k];                                            \
-        if (n >= 32) {                                                 \
-            for (; i + 16 <= n; i += 16)                               \
-                for (int k = 0; k < 16; k++) {                         \
-                    T x = part[k], y = p[i + k];                       \
-                    part[k] = (T)(expr);                               \
-                }                                                      \
-            _Pragma("GCC unroll 4")                                    \
-            for (int w = 8; w; w /= 2)                                 \
-                for (int k = 0; k < w; k++) {                          \
-                    T x = part[k], y = part[k + w];                    \
-                    part[k] = (T)(expr);                               \
-                }                                                      \
-        }                                                              \
-        T all = part[0];                                               \
-        for (; i < n; i++) {                                           \
-            T x = all, y = p[i];                                       \
-            all = (T)(expr);                                           \
-        }                                                              \
-        return all;                                                    \
-    }                                                                  \
-    static void NAME(name)(void *acc, const void *p, size_t n)         \
-    {                                                                  \
-        if (!n)                                                        \
-            return;                                                    \
-        T x = *(T *)acc, y = NAME(name##_pairs)(p, n);                 \
-        *(T *)acc = (T)(expr);                                         \
-    }                                                                  \
-    static void NAME(name##_at)(void *to, const void *from, const int64_t *place, size_t n, int64_t step) \
-    {                                                                  \
-        const T *up = from;                                            \
-        for (size_t i = 0; i < n; i++, up += step)                     \
-            if (place[i] >= 0) {                                       \
-                T x = ((T *)to)[place[i]], y = *up;                    \
-                ((T *)to)[place[i]] = (T)(expr);                       \
-            }                                                          \
-    }                                                                  \
-    static void NAME(name##_at32)(void *to, const void *from, const int32_t *place, size_t n, int64_t most) \
-    {                                                                  \
-        for (size_t i = 0; i < n; i++)                                 \
-            if ((uint64_t)(int64_t)place[i] <= (uint64_t)most) {       \
-                T x = ((T *)to)[place[i]], y = ((const T *)from)[i];   \
-                ((T *)to)[place[i]] = (T)(expr);                       \
-            }                                                          \
+#define FOLD(name, expr, keeps)                                                                                        \
+    static T NAME(name##_pairs)(const T *p, size_t n)                                                                  \
+    {                                                                                                                  \
+        if (n > XL_FOLD_BLOCK) {                                                                                       \
+            size_t half = (n / 2 + XL_FOLD_BLOCK - 1) / XL_FOLD_BLOCK * XL_FOLD_BLOCK;                                 \
+            T x = NAME(name##_pairs)(p, half), y = NAME(name##_pairs)(p + half, n - half);                             \
+            return (T)(expr);                                                                                          \
+        }                                                                                                              \
+        T part[16];                                                                                                    \
+        size_t whole = n < 32 ? 1 : 16, i = whole;                                                                     \
+        for (size_t k = 0; k < whole; k++)                                                                             \
+            part[k] = p[k];                                                                                            \
+        if (n >= 32) {                                                                                                 \
+            for (; i + 16 <= n; i += 16)                                                                               \
+                for (int k = 0; k < 16; k++) {                                                                         \
+                    T x = part[k], y = p[i + k];                                                                       \
+                    part[k] = (T)(expr);                                                                               \
+                }                                                                                                      \
+            _Pragma("GCC unroll 4") for (int w = 8; w; w /= 2) for (int k = 0; k < w; k++)                             \
+            {                                                                                                          \
+                T x = part[k], y = part[k + w];                                                                        \
+                part[k] = (T)(expr);                                                                                   \
+            }                                                                                                          \
+        }                                                                                                              \
+        T all = part[0];                                                                                               \
+        for (; i < n; i++) {                                                                                           \
+            T x = all, y = p[i];                                                                                       \
+            all = (T)(expr);                                                                                           \
+        }                                                                                                              \
+        return all;                                                                                                    \
+    }                                                                                                                  \
+    static void NAME(name)(void *acc, const void *p, size_t n)                                                         \
+    {                                                                                                                  \
+        if (!n)                                                                                                        \
+            return;                                                                                                    \
+        T x = *(T *)acc, y = NAME(name##_pairs)(p, n);                                                                 \
+        *(T *)acc = (T)(expr);                                                                                         \
+    }                                                                                                                  \
+    static void NAME(name##_at)(void *to, const void *from, const int64_t *place, size_t n, int64_t step)              \
+    {                                                                                                                  \
+        const T *up = from;                                                                                            \
+        for (size_t i = 0; i < n; i++, up += step)                                                                     \
+            if (place[i] >= 0) {                                                                                       \
+                T x = ((T *)to)[place[i]], y = *up;                                                                    \
+                if (!(keeps))                                                                                          \
+                    ((T *)to)[place[i]] = (T)(expr);                                                                   \
+            }                                                                                                          \
+    }                                                                                                                  \
+    static void NAME(name##_at32)(void *to, const void *from, const int32_t *place, size_t n, int64_t most)            \
+    {                                                                                                                  \
+        for (size_t i = 0; i < n; i++)                                                                                 \
+            if ((uint64_t)(int64_t)place[i] <= (uint64_t)most) {                                                       \
+                T x = ((T *)to)[place[i]], y = ((const T *)from)[i];                                                   \
+                if (!(keeps))                                                                                          \
+                    ((T *)to)[place[i]] = (T)(expr);                                                                   \
+            }                                                                                                          \
+    }                                                                                                                  \
+    static void NAME(name##_rows)(void *to, const void *from, const int64_t *place, size_t rows, size_t step,          \
+                                  size_t n)                                                                            \
+    {                                                                                                                  \
+        for (size_t b = 0; b < rows; b++) {                                                                            \
+            size_t soon = b + 4 < rows && place[b + 4] >= 0 ? (size_t)place[b + 4] : 0; /* rows come anywhere */       \
+            for (size_t i = 0; i < n && i * sizeof(T) < 512; i += 64 / sizeof(T))                                      \
+                __builtin_prefetch((const T *)to + soon + i, 1);                                                       \
+            if (place[b] < 0)                                                                                          \
+                continue;                                                                                              \
+            T *restrict old = (T *)to + place[b];                                                                      \
+            const T *restrict up = (const T *)from + b * step;                                                         \
+            for (size_t i = 0; i < n; i++) {                                                                           \
+                T x = old[i], y = up[i];                                                                               \
+                old[i] = (T)(expr);                                                                                    \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 #ifdef INTEGER                                             /* modulo 2^bits: as unsigned, which C leaves defined */
-FOLD(add, (uint64_t)x + (uint64_t)y)
-FOLD(mul, (uint64_t)x * (uint64_t)y)
-FOLD(max, MAX(x, y))
-FOLD(min, MIN(x, y))
+FOLD(add, (uint64_t)x + (uint64_t)y, false)
+FOLD(mul, (uint64_t)x * (uint64_t)y, false)
+FOLD(max, MAX(x, y), y < x)
+FOLD(min, MIN(x, y), y > x)
 #else
-FOLD(add, x + y)
-FOLD(mul, x *y)
-FOLD(exact_max, MAX(x, y))
-FOLD(exact_min, MIN(x, y))
+FOLD(add, x + y, false)
+FOLD(mul, x *y, false)
+FOLD(exact_max, MAX(x, y), y < x)
+FOLD(exact_min, MIN(x, y), y > x)
 #if defined(__aarch64__)                                   /* its instruction is the specification's maximum */
 #define EXTREME(name, which, less)                                                    \
     static void NAME(name)(void *acc_, const void *x_, size_t n)                      \
@@ -126,9 +144,9 @@ EXTREME(min, smaller, >)
 #undef EXTREME
 #endif
 #ifdef INTEGER
-FOLD(and, x & y)
-FOLD(or, x | y)
-FOLD(xor, x ^ y)
+FOLD(and, x & y, false)
+FOLD(or, x | y, false)
+FOLD(xor, x ^ y, false)
 #endif
 static xl_line_fn *NAME(find)(xl_opcode code)
 {
@@ -145,7 +163,7 @@ static xl_line_fn *NAME(find)(xl_opcode code)
     default: return NULL;
     }
 }
-#define PUT(name) (xl_put){ NAME(name##_at), NAME(name##_at32) }
+#define PUT(name) (xl_put){ NAME(name##_at), NAME(name##_at32), NAME(name##_rows) }
 static xl_put NAME(put)(xl_opcode code)
 {
     switch (code) {
@@ -165,22 +183,6 @@ static xl_put NAME(put)(xl_opcode code)
     }
 }
 #undef PUT
-#if !defined(INTEGER) || defined(UNSIGNED)
-static void NAME(rows)(void *y, const void *x, const int64_t *place, size_t rows, size_t step, size_t n)
-{
-    for (size_t b = 0; b < rows; b++) {
-        size_t soon = b + 4 < rows && place[b + 4] >= 0 ? (size_t)place[b + 4] : 0; /* rows that come anywhere */
-        for (size_t i = 0; i < n && i * sizeof(T) < 512; i += 64 / sizeof(T))
-            __builtin_prefetch((const T *)y + soon + i, 1);
-        if (place[b] < 0)
-            continue;
-        T *restrict to = (T *)y + place[b];
-        const T *restrict from = (const T *)x + b * step;
-        for (size_t i = 0; i < n; i++)
-            to[i] = (T)(to[i] + from[i]);
-    }
-}
-#endif
 #undef FOLD
 #undef T
 #undef NAME

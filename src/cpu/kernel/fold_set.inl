@@ -154,17 +154,4 @@ static xl_put put(xl_dtype d, xl_opcode code)
     }
 }
 
-static xl_rows_fn *rows(xl_dtype d)
-{
-    switch (d) {
-    case XL_F32: return rows_f32;
-    case XL_F64: return rows_f64;
-    case XL_I8: case XL_U8: return rows_u8;
-    case XL_I16: case XL_U16: return rows_u16;
-    case XL_I32: case XL_U32: return rows_u32;
-    case XL_I64: case XL_U64: return rows_u64;
-    default: return NULL;
-    }
-}
-
-const xl_fold_set SET = { .needs = NEEDS, .find = find, .put = put, .rows = rows };
+const xl_fold_set SET = { .needs = NEEDS, .find = find, .put = put };

@@ -101,6 +101,51 @@ static spot at_batch(const indexing *x, int64_t b)
     return s;
 }
 
+enum { PLACES = 256 };                                     /* indices at a time */
+
+/* place[i] += stride * index i. An index that leads outside is moved to the nearest one that does not (`clamp`, of
+ * gather), or makes it -1: an update that reaches outside in any dimension is left out whole, as XLA does. */
+static void add_index(int64_t *place, const void *idx, xl_dtype it, int64_t at, int64_t step, size_t n, int64_t most,
+                      int64_t stride, bool clamp)
+{
+#define EACH(read)                                                                 \
+    for (size_t i = 0; i < n && clamp; i++) {                                      \
+        int64_t v = (read);                                                        \
+        place[i] += (v < 0 ? 0 : v > most ? most : v) * stride;                    \
+    }                                                                              \
+    for (size_t i = 0; i < n && !clamp; i++) {                                     \
+        int64_t v = (read);                                                        \
+        place[i] = place[i] < 0 || v < 0 || v > most ? -1 : place[i] + v * stride; \
+    }
+    if (it == XL_I32) {
+        EACH(((const int32_t *)idx)[at + (int64_t)i * step])
+    } else {
+        EACH(xl_read_index(idx, it, at + (int64_t)i * step))
+    }
+#undef EACH
+}
+/* Where window b and those behind it lie in the operand; how many: to the end of a dimension, `most` and PLACES at
+ * most. *out: the first one's place in the result of gather or the updates of scatter, *step: between them. */
+static size_t places(const indexing *x, const void *idx, xl_dtype it, bool clamp, int64_t b, size_t most,
+                     int64_t *place, int64_t *out, int64_t *step)
+{
+    uint32_t last = x->nbatch - 1;
+    int64_t left = x->nbatch ? x->batch_dim[last] - b % x->batch_dim[last] : 1, share = 0;
+    size_t n = left < PLACES ? (size_t)left : PLACES;
+    spot s = at_batch(x, b);
+    n = n < most ? n : most;
+    for (uint32_t k = 0; k < x->nshare; k++)
+        share += x->share_batch[k] == last ? x->share_op[k] : 0;
+    for (size_t i = 0; i < n; i++)
+        place[i] = s.share + (int64_t)i * share;
+    for (uint32_t k = 0; k < x->nmap; k++)
+        add_index(place, idx, it, s.idx + k * x->index_step, x->nbatch ? x->batch_idx[last] : 0, n, x->map_most[k],
+                  x->map_stride[k], clamp);
+    *out = s.out;
+    *step = x->nbatch ? x->batch_out[last] : 0;
+    return n;
+}
+
 /* ---- gather ----------------------------------------------------------------------------------------------------- */
 typedef struct {
     const indexing *x;
@@ -117,28 +162,38 @@ enum {
     MISS = 31
 }; /* to find where a window lies, and to wait for it, takes as long as to copy so many elements more */
 
-static int64_t leads_to(const gjob *j, const spot *s)
+/* n elements of e bytes, `step` of them between results. */
+static void gather_numbers(char *y, const char *op, const int64_t *place, size_t n, int64_t step, size_t e)
 {
-    const indexing *x = j->x;
-    int64_t from = s->share;
-    for (uint32_t k = 0; k < x->nmap; k++) {
-        int64_t v = xl_read_index(j->idx, j->it, s->idx + k * x->index_step);
-        from += (v < 0 ? 0 : v > x->map_most[k] ? x->map_most[k] : v) * x->map_stride[k];
-    }
-    return from;
+    if (e == 4)
+        for (size_t i = 0; i < n; i++, y += step * 4)
+            memcpy(y, op + place[i] * 4, 4);
+    else if (e == 8)
+        for (size_t i = 0; i < n; i++, y += step * 8)
+            memcpy(y, op + place[i] * 8, 8);
+    else
+        for (size_t i = 0; i < n; i++, y += step * (int64_t)e)
+            memcpy(y, op + place[i] * (int64_t)e, e);
 }
 
 static void gather_part(void *ctx, size_t begin, size_t end)
 {
     const gjob *j = ctx;
     const indexing *x = j->x;
-    for (size_t b = begin; b < end; b++) {
-        spot s = at_batch(x, (int64_t)b);
-        int64_t from = leads_to(j, &s);
+    int64_t place[PLACES], out, step, e = (int64_t)j->elem;
+    bool whole = j->line.rank == 1 && j->line.to[0] == e && j->line.from[0] == e; /* a window is one piece of memory */
+    for (size_t b = begin; b < end; ) {
+        size_t n = places(x, j->idx, j->it, true, (int64_t)b, end - b, place, &out, &step);
         if (x->nw == 1)
-            memcpy(j->y + (size_t)s.out * j->elem, j->op + (size_t)from * j->elem, j->elem);
-        else
-            xl_strided_run(&j->line, j->y + (size_t)s.out * j->elem, j->op + (size_t)from * j->elem, NULL);
+            gather_numbers(j->y + out * e, j->op, place, n, step, j->elem);
+        for (size_t i = 0; i < n && x->nw > 1; i++) {
+            char *y = j->y + (out + (int64_t)i * step) * e;
+            if (whole)
+                memcpy(y, j->op + place[i] * e, (size_t)(x->nw * e));
+            else
+                xl_strided_run(&j->line, y, j->op + place[i] * e, NULL);
+        }
+        b += n;
     }
 }
 
@@ -150,20 +205,9 @@ static bool across(const indexing *x)
 static void gather_across(void *ctx, size_t begin, size_t end)
 {
     const gjob *j = ctx;
-    size_t n = (size_t)j->x->nb, e = j->elem;
-    for (size_t w = begin; w < end; w++) {
-        char *to = j->y + (int64_t)w * j->line.to[0];
-        const char *op = j->op + (int64_t)w * j->line.from[0];
-        if (e == 4)
-            for (size_t b = 0; b < n; b++)
-                memcpy(to + b * 4, op + j->from[b] * 4, 4);
-        else if (e == 8)
-            for (size_t b = 0; b < n; b++)
-                memcpy(to + b * 8, op + j->from[b] * 8, 8);
-        else
-            for (size_t b = 0; b < n; b++)
-                memcpy(to + b * e, op + j->from[b] * (int64_t)e, e);
-    }
+    for (size_t w = begin; w < end; w++)
+        gather_numbers(j->y + (int64_t)w * j->line.to[0], j->op + (int64_t)w * j->line.from[0], j->from,
+                       (size_t)j->x->nb, 1, j->elem);
 }
 
 static xl_error *run_gather(const xl_step *s, xl_frame *f)
@@ -179,10 +223,9 @@ static xl_error *run_gather(const xl_step *s, xl_frame *f)
         int64_t *from = malloc((size_t)x->nb * sizeof *from);
         if (!from)
             return XL_ERR(EXHAUSTED, "no memory to gather");
-        for (int64_t b = 0; b < x->nb; b++) {
-            spot at = at_batch(x, b);
-            from[b] = leads_to(&j, &at);
-        }
+        int64_t out, step;
+        for (int64_t b = 0; b < x->nb; )
+            b += (int64_t)places(x, j.idx, j.it, true, b, PLACES, from + b, &out, &step);
         j.from = from;
         xl_pool_for(f->pool, (size_t)x->nw, (size_t)(8192 / x->nb + 1), gather_across, &j);
         free(from);
@@ -254,64 +297,26 @@ static xl_put put_of(const indexing *x, xl_dtype d)
     if (!x->overwrite)
         return x->fold.single == XL_OP_UNKNOWN ? (xl_put){ 0 } : xl_fold_put(d, x->fold.single);
     switch (x->fold.elem[0]) {
-    case 1: return (xl_put){ set_uint8_t, set32_uint8_t };
-    case 2: return (xl_put){ set_uint16_t, set32_uint16_t };
-    case 4: return (xl_put){ set_uint32_t, set32_uint32_t };
-    case 8: return (xl_put){ set_uint64_t, set32_uint64_t };
+    case 1: return (xl_put){ set_uint8_t, set32_uint8_t, NULL };
+    case 2: return (xl_put){ set_uint16_t, set32_uint16_t, NULL };
+    case 4: return (xl_put){ set_uint32_t, set32_uint32_t, NULL };
+    case 8: return (xl_put){ set_uint64_t, set32_uint64_t, NULL };
     default: return (xl_put){ 0 };
     }
 }
 
-enum { PLACES = 256, WORTH = 1 << 20, FEW = 16 };          /* updates at a time; numbers for threads; a short line */
+enum { WORTH = 1 << 20, FEW = 16 };                        /* numbers for threads; a short line */
 typedef struct {
     const indexing *x;
     xl_frame *f;
     const void *idx;
     xl_dtype it;
-    xl_put put;                                            /* a number per update */
-    xl_rows_fn *sums;                                      /* a line per update; NULL: by the fold's own op */
+    xl_put put; /* a number or a line per update; NULL: by the fold's own op */
     int64_t row;                                           /* elements that lie side by side */
     char *y[16];
     const char *up[16];
     xl_error *err;
 } scatter;
-
-/* place[i] += stride * index i, or -1 where it leads outside: an update that reaches outside in any dimension is left
- * out whole, as XLA does. */
-static void add_index(int64_t *place, const void *idx, xl_dtype it, int64_t at, int64_t step, size_t n, int64_t most,
-                      int64_t stride)
-{
-#define EACH(read)                                                                 \
-    for (size_t i = 0; i < n; i++) {                                               \
-        int64_t v = (read);                                                        \
-        place[i] = place[i] < 0 || v < 0 || v > most ? -1 : place[i] + v * stride; \
-    }
-    if (it == XL_I32)
-        EACH(((const int32_t *)idx)[at + (int64_t)i * step])
-    else
-        EACH(xl_read_index(idx, it, at + (int64_t)i * step))
-#undef EACH
-}
-/* Where update b and those behind it go; how many: to the end of a dimension, PLACES at most. *from: the update's place
- * among the updates, *step: between them. */
-static size_t places(const scatter *j, int64_t b, int64_t *place, int64_t *from, int64_t *step)
-{
-    const indexing *x = j->x;
-    uint32_t last = x->nbatch - 1;
-    int64_t left = x->nbatch ? x->batch_dim[last] - b % x->batch_dim[last] : 1, share = 0;
-    size_t n = left < PLACES ? (size_t)left : PLACES;
-    spot s = at_batch(x, b);
-    for (uint32_t k = 0; k < x->nshare; k++)
-        share += x->share_batch[k] == last ? x->share_op[k] : 0;
-    for (size_t i = 0; i < n; i++)
-        place[i] = s.share + (int64_t)i * share;
-    for (uint32_t k = 0; k < x->nmap; k++)
-        add_index(place, j->idx, j->it, s.idx + k * x->index_step, x->nbatch ? x->batch_idx[last] : 0, n,
-                  x->map_most[k], x->map_stride[k]);
-    *from = s.out;
-    *step = x->nbatch ? x->batch_out[last] : 0;
-    return n;
-}
 
 /* n updates, elements begin to end of one line of their windows, which lies at `to` and `from`. */
 static xl_error *put_lines(scatter *j, const int64_t *place, size_t n, int64_t to, int64_t from, int64_t step,
@@ -324,8 +329,8 @@ static xl_error *put_lines(scatter *j, const int64_t *place, size_t n, int64_t t
         j->put.at(j->y[0] + to * (int64_t)e, j->up[0] + from * (int64_t)e, place, n, step);
         return NULL;
     }
-    if (j->sums) {
-        j->sums(j->y[0] + to * (int64_t)e, j->up[0] + from * (int64_t)e, place, n, (size_t)step, width);
+    if (width > 1 && j->put.rows) {
+        j->put.rows(j->y[0] + to * (int64_t)e, j->up[0] + from * (int64_t)e, place, n, (size_t)step, width);
         return NULL;
     }
     xl_error *err = NULL;
@@ -356,7 +361,8 @@ static void put_part(void *ctx, size_t begin, size_t end)
     if (lines == 1)
         c0 = first, c1 = past, first = 0, past = 1;
     for (int64_t b = 0; b < x->nb && !j->err; ) {
-        size_t n = places(j, b, place, &from, &step), together = x->apart && (lines == 1 || j->row < FEW) ? n : 1;
+        size_t n = places(x, j->idx, j->it, false, b, PLACES, place, &from, &step),
+               together = x->apart && (lines == 1 || j->row < FEW) ? n : 1;
         for (size_t i = 0; i < n && !j->err; i += together)
             for (int64_t w = first; w < past && !j->err; w++) {
                 int64_t uo = from + (int64_t)i * step, oo = 0, r = w * j->row;
@@ -395,7 +401,6 @@ static xl_error *run_scatter(const xl_step *s, xl_frame *f)
     }
     if (x->nwin && x->win_op[x->nwin - 1] == 1 && x->win_out[x->nwin - 1] == 1)
         j.row = x->win_dim[x->nwin - 1];
-    j.sums = n == 1 && !x->overwrite && x->fold.single == XL_OP_ADD && j.row > 1 ? xl_fold_rows(d) : NULL;
     bool alone = !x->overwrite && !x->fold.ew.fn;          /* a region's values are this thread's */
     int64_t parts = x->nw > j.row ? x->nw / j.row : j.row, grain = parts == j.row ? parts >= 256 ? 128 : 32
                                                                                    : (parts + 15) / 16;

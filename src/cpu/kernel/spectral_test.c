@@ -100,7 +100,7 @@ TEST(rows)
     static const xl_dtype types[] = { XL_F32, XL_F64, XL_I8, XL_U16, XL_I32, XL_U64 };
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         size_t e = xl_dtype_bytes(types[t]);
-        xl_rows_fn *fn = xl_fold_rows(types[t]);
+        xl_put put = xl_fold_put(types[t], XL_OP_ADD);
         union { char c[ROWS * N * 8]; float f[ROWS * N]; double d[ROWS * N]; uint64_t l[ROWS * N]; uint32_t i[ROWS * N];
                 uint16_t h[ROWS * N]; uint8_t b[ROWS * N]; } x, y = { { 0 } }, want = { { 0 } };
         int64_t place[ROWS];
@@ -114,7 +114,7 @@ TEST(rows)
             place[i] = i % 5 == 4 ? -1 : (int64_t)((any() + 1) * 0.4999 * M) * N;
         for (int n = 1; n <= N; n += 23) {
             memset(&y, 0, sizeof y), memset(&want, 0, sizeof want);
-            fn(&y, &x, place, ROWS, N, (size_t)n);
+            put.rows(&y, &x, place, ROWS, N, (size_t)n);
             for (int i = 0; i < ROWS; i++)
                 for (int k = 0; k < n && place[i] >= 0; k++) {
                     size_t to = (size_t)place[i] + (size_t)k, from = (size_t)(i * N + k);

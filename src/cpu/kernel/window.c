@@ -1,5 +1,6 @@
 /* Windows: reduce_window and select_and_scatter. A window as long as its dimension that grows from one end is a running
  * reduction and takes one pass; otherwise each position of the window is folded into a tile of results at a time. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "cpu/kernel/fold.h"
@@ -113,12 +114,13 @@ out:
 
 enum { W = 256 };
 
-/* Where window position w of result coordinates c reads; false: in the padding or between dilated elements. */
+/* Where window position w of result coordinates c reads, by the first `rank` dimensions; false: in the padding or
+ * between dilated elements. */
 static bool reads(const windows *d, const int64_t *c, const int64_t *w, const xl_extent *x, const int64_t *stride,
-                  int64_t *at)
+                  uint32_t rank, int64_t *at)
 {
     *at = 0;
-    for (uint32_t k = 0; k < d->rank; k++) {
+    for (uint32_t k = 0; k < rank; k++) {
         int64_t p = c[k] * d->step[k] + w[k] * d->spread[k] - d->low[k];
         if (p < 0 || p % d->base[k])
             return false;
@@ -140,61 +142,130 @@ static bool advance(int64_t *c, const int64_t *dims, uint32_t rank)
     return false;
 }
 
-static xl_error *run_window(const xl_step *s, xl_frame *f)
+/* Results in tiles of W at most: `across` elements that no window spans side by side (channels that come last), at one
+ * or several places of the dimensions before those. Tiles depend on the shape alone. */
+typedef struct {
+    const windows *d;
+    const xl_step *s;
+    xl_frame *f;
+    int64_t stride[XL_RANK_MAX], across, chunk, places, count; /* chunk: of `across`; places: in a tile, of count */
+    uint32_t rank;                                             /* dimensions before those */
+    xl_error *err;
+    atomic_bool lacking;
+} tiles;
+
+/* Window position w of m places: elements, or the initial value in the padding. */
+static void read_tile(const tiles *t, const int64_t *coord, size_t m, const int64_t *w, int64_t from, size_t width,
+                      uint32_t k, char *to)
 {
-    const windows *d = s->data;
-    const xl_extent *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
-    int64_t stride[XL_RANK_MAX], c[XL_RANK_MAX] = { 0 }, w[XL_RANK_MAX];
-    xl_error *err = NULL;
+    const windows *d = t->d;
+    const xl_extent *x = xl_in_shape(t->s, 0);
+    size_t e = d->fold.elem[k], bytes = width * e;
+    const char *in = (const char *)xl_in(t->s, t->f, k) + (size_t)from * e, *none = xl_in(t->s, t->f, d->n + k);
+    uint32_t last = t->rank ? t->rank - 1 : 0;
+    int64_t at = 0;
+    bool line = false;
+    for (size_t i = 0; i < m; i++, coord += t->rank, to += bytes) {
+        bool in_reach = true;
+        int64_t p = 0;
+        if (t->rank) {                                     /* along a line of results only the last one changes */
+            if (i == 0 || coord[last] == 0)
+                line = reads(d, coord, w, x, t->stride, last, &at);
+            p = coord[last] * d->step[last] + w[last] * d->spread[last] - d->low[last];
+            in_reach = line && p >= 0 && (d->base[last] == 1 || p % d->base[last] == 0) &&
+                       (p /= d->base[last]) < x->dims[last];
+            p = in_reach ? at + p * t->stride[last] : 0;
+        }
+        if (!in_reach)
+            xl_fill(to, none, e, width);
+        else if (bytes == 4)
+            memcpy(to, in + p * 4, 4);
+        else
+            memcpy(to, in + (size_t)p * e, bytes);
+    }
+}
+
+static void run_tiles(void *ctx, size_t begin, size_t end)
+{
+    tiles *t = ctx;
+    const windows *d = t->d;
+    const xl_extent *y = xl_out_shape(t->s, 0);
     uint32_t n = d->n;
+    xl_error *err = NULL;
     char *tile = malloc((size_t)n * W * 16 * 2 + W * XL_RANK_MAX * sizeof(int64_t) + XL_CASCADE_LEVELS * W * 16);
-    if (!tile)
-        return XL_ERR(EXHAUSTED, "no memory for windows");
-    int64_t *coord = (int64_t *)(void *)(tile + (size_t)n * W * 32);
+    if (!tile) {
+        atomic_store(&t->lacking, true);
+        return;
+    }
+    int64_t *coord = (int64_t *)(void *)(tile + (size_t)n * W * 32), w[XL_RANK_MAX], c[XL_RANK_MAX];
     char *level = d->fold.ew.fn && !d->fold.ordered ? (char *)(coord + W * XL_RANK_MAX) : NULL; /* (fold.h) */
     size_t line = W * d->fold.elem[0];
-    xl_row_major(stride, x->rank, x->dims, 1);
-    for (int64_t first = 0; first < y->count; first += W) {
-        size_t m = y->count - first < W ? (size_t)(y->count - first) : W;
+    int64_t chunks = (t->across + t->chunk - 1) / t->chunk;
+    for (size_t q = begin; q < end; q++) {
+        int64_t first = (int64_t)q / chunks * t->places, from = (int64_t)q % chunks * t->chunk, r = first;
+        size_t width = (size_t)(t->across - from < t->chunk ? t->across - from : t->chunk),
+               m = (size_t)(t->count - first < t->places ? t->count - first : t->places), all = m * width;
         void *acc[16] = { 0 };
         const void *in[16] = { 0 };
+        for (uint32_t k = t->rank; k-- > 0; r /= y->dims[k])
+            c[k] = r % y->dims[k];
         for (size_t i = 0; i < m; i++) {
-            memcpy(coord + i * d->rank, c, d->rank * sizeof *c);
-            advance(c, y->dims, d->rank);
+            memcpy(coord + i * t->rank, c, t->rank * sizeof *c);
+            advance(c, y->dims, t->rank);
         }
         for (uint32_t k = 0; k < n; k++) {
             acc[k] = tile + (size_t)k * W * 32;
             in[k] = tile + (size_t)k * W * 32 + W * 16;
-            xl_fill(acc[k], xl_in(s, f, n + k), d->fold.elem[k], m);
+            xl_fill(acc[k], xl_in(t->s, t->f, n + k), d->fold.elem[k], all);
         }
         memset(w, 0, sizeof w);
         for (int64_t p = 0; p < d->window; p++) {
-            for (size_t i = 0; i < m; i++) {
-                int64_t at;
-                bool in_reach = reads(d, coord + i * d->rank, w, x, stride, &at);
-                for (uint32_t k = 0; k < n; k++) {
-                    size_t e = d->fold.elem[k];
-                    memcpy((char *)(uintptr_t)in[k] + i * e,
-                           in_reach ? (const char *)xl_in(s, f, k) + (size_t)at * e : (const char *)xl_in(s, f, n + k),
-                           e);
-                }
-            }
+            for (uint32_t k = 0; k < n; k++)
+                read_tile(t, coord, m, w, from, width, k, (char *)(uintptr_t)in[k]);
             if (level)
-                xl_cascade_row(&d->fold.ew, d->fold.elem[0], level, line, (size_t)p, in[0], m);
+                xl_cascade_row(&d->fold.ew, d->fold.elem[0], level, line, (size_t)p, in[0], all);
             else
-                XL_DO(xl_fold_run(&d->fold, f, acc, in, m));
+                XL_DO(xl_fold_run(&d->fold, t->f, acc, in, all));
             advance(w, d->size, d->rank);
         }
         if (level) {
-            const void *sum[1] = { xl_cascade_end(&d->fold.ew, level, line, (size_t)d->window, m) };
-            XL_DO(xl_fold_run(&d->fold, f, acc, sum, m));
+            const void *sum[1] = { xl_cascade_end(&d->fold.ew, level, line, (size_t)d->window, all) };
+            XL_DO(xl_fold_run(&d->fold, t->f, acc, sum, all));
         }
-        for (uint32_t k = 0; k < n; k++)
-            memcpy((char *)xl_out(s, f, k) + (size_t)first * d->fold.elem[k], acc[k], m * d->fold.elem[k]);
+        for (uint32_t k = 0; k < n; k++)                   /* one place, or whole ones */
+            memcpy((char *)xl_out(t->s, t->f, k) + (size_t)(first * t->across + from) * d->fold.elem[k], acc[k],
+                   all * d->fold.elem[k]);
     }
 out:
+    if (err)                                               /* of a region, which has one thread */
+        t->err = err;
     free(tile);
-    return err;
+}
+
+static xl_error *run_window(const xl_step *s, xl_frame *f)
+{
+    enum { WORTH = 1 << 16 };
+    const windows *d = s->data;
+    const xl_extent *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
+    tiles t = { .d = d, .s = s, .f = f, .across = 1, .rank = d->rank };
+    if (!y->count)
+        return NULL;
+    xl_row_major(t.stride, x->rank, x->dims, 1);
+    for (uint32_t k = d->rank; k-- > 0 && d->size[k] == 1 && d->step[k] == 1 && d->low[k] == 0 && d->base[k] == 1 &&
+                               x->dims[k] == y->dims[k]; t.rank = k)
+        t.across *= x->dims[k];
+    t.count = y->count / t.across;
+    t.chunk = t.across < W ? t.across : W;
+    t.places = W / t.chunk;
+    int64_t total = (t.count + t.places - 1) / t.places * ((t.across + t.chunk - 1) / t.chunk);
+    bool shared = d->fold.ew.fn && y->count * d->window >= WORTH; /* a region's values are this thread's */
+    if (shared)
+        xl_pool_for(f->pool, (size_t)total, (size_t)(WORTH / 4 / (W * d->window) + 1), run_tiles, &t);
+    else
+        run_tiles(&t, 0, (size_t)total);
+    if (atomic_load(&t.lacking))
+        return XL_ERR(EXHAUSTED, "no memory for windows");
+    return t.err;
 }
 
 static const int64_t FAR = INT64_C(1) << 31; /* of strides, dilations and paddings; keeps positions within 64 bits */
@@ -285,7 +356,7 @@ static xl_error *run_select_and_scatter(const xl_step *s, xl_frame *f)
             memcpy(c, start, d->rank * sizeof *c);
             size_t k = 0, lane[W];
             for (size_t i = 0; i < m; i++) {
-                if (reads(d, c, w, x, stride, &at[i])) {
+                if (reads(d, c, w, x, stride, d->rank, &at[i])) {
                     if (best[i] < 0) {
                         best[i] = at[i];
                     } else {
