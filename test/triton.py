@@ -106,9 +106,23 @@ def main():
     check("a_loop_elsewhere", rc and err or "stablehlo.while" not in text and "there is no loop")
     rc, text, err = train("--print=step", "--device=cuda", "model.pattern=A*65")
     check("a_loop_where_there_are_many", rc and err or "stablehlo.while" not in text and "there is no loop")
-    rc, text, err = train("--print=step", "model.kernels=triton", "model.scan=true")
+    rc, text, err = train("--print=step", "--device=cuda", "model.kernels=triton", "model.scan=true")
     got = {k: v[0] for k, v in kernels(text).items()}
-    check("scan", rc and err or got.get("xlane_loss") != 1 and f"{got}")
+    want = dict(xlane_loss=1, xlane_norm_sum=3, xlane_norm_sum_back=2, xlane_norm_back=1)
+    check("scan", rc and err or got != want and f"{got}, expected {want}")
+    # in a loop norms write the rows that are kept, and read theirs, where they lie: nothing else copies their results
+    calls = {n: [l for l in text.splitlines() if f'name = "{n}"' in l] for n in got}
+    inside = [l for l in calls["xlane_norm_sum"] if l.count("output_operand_alias<") == 3]
+    back = [l for l in calls["xlane_norm_sum_back"] if "%x_all" in l and "%rstd_all" in l and "%gain_all" in l]
+    made = {m.group(1) for l in inside for m in [re.match(r" *(%\d+):3 = ", l)]}
+    copied = [l for l in text.splitlines() if "dynamic_update_slice" in l and any(m + "#" in l for m in made)]
+    check("scan_rows_in_place",
+          (len(inside), len(back)) != (2, 2) and f"{len(inside)} write rows, {len(back)} read them"
+          or copied and copied[0][:200])
+    # a product's result is read from its row: by nobody else before, or XLA computes it twice
+    dots = [m.group(1) for m in re.finditer(r"(%\d+) = stablehlo.dot_general .*-> tensor<2x64x(?:288|512)xbf16>", text)]
+    uses = {d: len(re.findall(re.escape(d) + r"(?![\d#])", text)) - 1 for d in dots[:2]}
+    check("scan_products_once", set(uses.values()) != {1} and f"{uses}")
     rc, text, err = train("--print=step", "model.kernels=triton", "model.micro=2", "model.scan=false")
     check("turns_use_the_plain_loss", rc and err or "xlane_loss" in kernels(text)
           and "the kernel's weights are of one turn")

@@ -10,6 +10,7 @@
  * is widened after. */
 #include "pass/grad.h"
 #include "pass/pass.h"
+#include "pass/triton.h"
 
 static xl_arena *mem(const xl_grad_ctx *g) { return &g->e.f->m->arena; }
 
@@ -285,7 +286,7 @@ typedef struct {
     trips tr;
     uint32_t n;                                            /* values that the loop carries */
     bool *same;                                            /* per carried value: the body returns it unchanged */
-    uint32_t *round, nround;                               /* those that change and are active */
+    uint32_t *round, nround, *as;                          /* those that change and are active; as: see sweep_body */
     xl_value *caps;                                        /* active values that the body uses as they are */
     uint32_t ncap, capcap;
     xl_op *w;                                              /* the backward loop: counter, round, caps */
@@ -403,6 +404,17 @@ static xl_grad_ctx copy_body(loop_grad *l)
     return in;
 }
 
+/* Everything in `op` that reads `from` reads `to`. */
+static void read_instead(xl_op *op, xl_value from, xl_value to)
+{
+    for (uint32_t i = 0; i < op->nin; i++)
+        if (op->in[i].id == from.id)
+            op->in[i] = to;
+    for (uint32_t k = 0; k < op->nregion; k++)
+        for (uint32_t i = 0; i < op->region[k]->nop; i++)
+            read_instead(op->region[k]->op[i], from, to);
+}
+
 /* Cotangents through the copy, from its results to its arguments, and what the backward loop carries on. */
 static xl_error *sweep_body(loop_grad *l, xl_grad_ctx *in)
 {
@@ -451,6 +463,15 @@ static xl_error *sweep_body(loop_grad *l, xl_grad_ctx *in)
     }
     for (uint32_t i = 0; i < l->ncap; i++)
         next[1 + l->nround + i] = xl_cot_get(in, l->caps[i]);
+    l->as = xl_new(a, uint32_t, l->nround);
+    for (uint32_t i = 0; i < l->nround; i++) {           /* cotangents that are always equal: one of them is read */
+        l->as[i] = i;
+        for (uint32_t k = 0; k < i && l->as[i] == i; k++)
+            if (l->w->in[1 + k].id == l->w->in[1 + i].id && next[1 + k].id == next[1 + i].id)
+                l->as[i] = k;
+        for (uint32_t o = 0; l->as[i] != i && o < wb->nop; o++)
+            read_instead(wb->op[o], wb->arg[1 + i], wb->arg[1 + l->as[i]]);
+    }
     xl_em_return(&in->e, next, l->ncarry);
     xl_cot_prune(l->g->e.f, wb);
 out:
@@ -473,8 +494,9 @@ static xl_value rows_before(loop_grad *l, const xl_type *t)
     return rows;
 }
 
-/* One more buffer that goes round the forward loop, with row `row_at` replaced. Gives the buffer after that. */
-static xl_value carry_row(loop_grad *l, xl_emit *fe, const kept *r, xl_value row_at, xl_op *fret)
+/* One more buffer that goes round the forward loop, with row `row_at` replaced. Gives the buffer after that. *in_place:
+ * the op itself writes there, and its result is that buffer. */
+static xl_value carry_row(loop_grad *l, xl_emit *fe, const kept *r, xl_value row_at, xl_op *fret, bool *in_place)
 {
     xl_grad_ctx *g = l->g;
     xl_op *op = l->op;
@@ -482,28 +504,22 @@ static xl_value carry_row(loop_grad *l, xl_emit *fe, const kept *r, xl_value row
     extend(&op->in, &nin, mem(g), rows_before(l, r->type));
     op->nin = nin;
     xl_region_add_arg(g->e.f, op->region[0], r->type, g->e.loc);
-    xl_value arg = xl_region_add_arg(g->e.f, l->body, r->type, g->e.loc),
-             all = xl_em_put_row(fe, arg, r->primal, row_at);
+    xl_value arg = xl_region_add_arg(g->e.f, l->body, r->type, g->e.loc), all = r->primal;
+    xl_op *def = xl_value_op(g->e.f, r->primal);
+    uint32_t at;
+    *in_place = g->opts.gpu && def && index_of(def->out, def->nout, r->primal, &at) &&
+                xl_triton_put_row(g->e.f, def, at, arg, row_at);
+    if (!*in_place)
+        all = xl_em_put_row(fe, arg, r->primal, row_at);
     extend(&fret->in, &nret, mem(g), all);
     fret->nin = nret;
     r->slice->in[0] = add_result(g->e.f, op, r->type);
     return all;
 }
 
-/* Everything in `op` that reads `from` reads `to`. */
-static void read_instead(xl_op *op, xl_value from, xl_value to)
-{
-    for (uint32_t i = 0; i < op->nin; i++)
-        if (op->in[i].id == from.id)
-            op->in[i] = to;
-    for (uint32_t k = 0; k < op->nregion; k++)
-        for (uint32_t i = 0; i < op->region[k]->nop; i++)
-            read_instead(op->region[k]->op[i], from, to);
-}
-
 /* Now it is known which rows are read: let the forward loop carry those. On a GPU the rest of the body then reads a
  * product from its row: XLA lets a product write there, but computes it a second time for those who want it elsewhere.
- * What others than fusions and products read (kernels of ours, cuDNN) would be copied out again, and is not. */
+ * Kernels of ours do the same. What cuDNN gives is copied there. */
 static void carry_rows(loop_grad *l)
 {
     xl_grad_ctx *g = l->g;
@@ -516,6 +532,8 @@ static void carry_rows(loop_grad *l)
     body->nop = 0;
     xl_emit fe = xl_em_in(&g->e, body);
     xl_value row_at = XL_NO_VALUE;
+    if (g->opts.gpu)                                     /* known before the first op that writes there */
+        row_at = turn(&fe, &l->tr, body->arg[l->tr.slot]);
     for (uint32_t k = 0; k <= n; k++) {                  /* first the rows of the arguments, then those of each op */
         const xl_op *def = k ? ops[k - 1] : NULL;
         if (k)
@@ -526,13 +544,16 @@ static void carry_rows(loop_grad *l)
                 continue;
             if (!xl_has(row_at))
                 row_at = turn(&fe, &l->tr, body->arg[l->tr.slot]);
-            xl_value all = carry_row(l, &fe, r, row_at, fret);
-            if (!g->opts.gpu || !def || def->code == XL_OP_CUSTOM_CALL)
+            bool in_place;
+            xl_value all = carry_row(l, &fe, r, row_at, fret, &in_place);
+            if (!in_place && (!g->opts.gpu || !def || def->code == XL_OP_CUSTOM_CALL))
                 continue;
             xl_value seen = xl_em_row(&fe, all, row_at);
             for (uint32_t u = k; u < n; u++)
                 read_instead(ops[u], r->primal, seen);
-            read_instead(fret, r->primal, seen);
+            for (uint32_t u = 0; u < l->n; u++)          /* not where the rows themselves go round */
+                if (fret->in[u].id == r->primal.id)
+                    fret->in[u] = seen;
         }
     }
     xl_region_append(g->e.f, body, fret);
@@ -553,9 +574,13 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     xl_grad_ctx in = copy_body(&l);
     XL_DO(sweep_body(&l, &in));
     carry_rows(&l);
+    if (g->opts.gpu) {
+        xl_triton_read_rows(g->e.f, l.body);
+        xl_triton_read_rows(g->e.f, l.w->region[1]);
+    }
     xl_region_append(g->e.f, g->e.r, l.w);
     for (uint32_t i = 0; i < l.nround; i++)
-        xl_cot_add(g, op->in[l.round[i]], l.w->out[1 + i]);
+        xl_cot_add(g, op->in[l.round[i]], l.w->out[1 + l.as[i]]);
     for (uint32_t i = 0; i < l.ncap; i++)
         xl_cot_add(g, l.caps[i], l.w->out[1 + l.nround + i]);
 out:

@@ -357,6 +357,22 @@ static const xl_attr *row_major(xl_module *m, const xl_type *t)
                          (xl_str){ (const char *)order, t->rank * sizeof *order });
 }
 
+/* A result takes the place of an operand. */
+static void alias(xl_module *m, xl_op *op, uint32_t result, int64_t operand)
+{
+    const xl_attr *was = op->attr[XL_SLOT(CUSTOM_CALL, output_operand_aliases)];
+    const xl_str part[] = { XL_STR("operand_index"), XL_STR("operand_tuple_indices"), XL_STR("output_tuple_indices") };
+    const int64_t at = result;
+    const xl_attr *const value[] = { xl_attr_i64(m, operand), xl_attr_dims(m, XL_NO_DIMS),
+                                     xl_attr_dims(m, (xl_dims){ &at, op->nout > 1 }) };
+    const uint32_t n = was ? was->n : 0;
+    const xl_attr **all = xl_new(&m->arena, const xl_attr *, n + 1);
+    if (n)
+        memcpy(all, was->item, n * sizeof *all);
+    all[n] = xl_attr_struct(m, XL_STR("stablehlo.output_operand_alias"), part, value, 3);
+    op->attr[XL_SLOT(CUSTOM_CALL, output_operand_aliases)] = xl_attr_array(m, all, n + 1);
+}
+
 /* Result 0 takes the place of operand `in_place`, where that is not negative. */
 static xl_op *launch(xl_emit *e, const char *name, xl_str body, int64_t programs, int64_t block, const xl_value *in,
                      uint32_t nin, const xl_type **out, uint32_t nout, int64_t in_place)
@@ -385,15 +401,8 @@ static xl_op *launch(xl_emit *e, const char *name, xl_str body, int64_t programs
     op->attr[XL_SLOT(CUSTOM_CALL, backend_config)] = xl_attr_dict(m, key, value, 8);
     op->attr[XL_SLOT(CUSTOM_CALL, operand_layouts)] = xl_attr_array(m, ins, nin);
     op->attr[XL_SLOT(CUSTOM_CALL, result_layouts)] = xl_attr_array(m, outs, nout);
-    if (in_place >= 0) {
-        const xl_str part[] = { XL_STR("operand_index"), XL_STR("operand_tuple_indices"),
-                                XL_STR("output_tuple_indices") };
-        const int64_t zero = 0;
-        const xl_attr *const alias[] = { xl_attr_i64(m, in_place), xl_attr_dims(m, XL_NO_DIMS),
-                                         xl_attr_dims(m, (xl_dims){ &zero, nout > 1 }) };
-        const xl_attr *item = xl_attr_struct(m, XL_STR("stablehlo.output_operand_alias"), part, alias, 3);
-        op->attr[XL_SLOT(CUSTOM_CALL, output_operand_aliases)] = xl_attr_array(m, &item, 1);
-    }
+    if (in_place >= 0)
+        alias(m, op, 0, in_place);
     return op;
 }
 
@@ -561,6 +570,128 @@ xl_value xl_triton_after(xl_emit *e, xl_value x, int64_t lo, int64_t hi, const x
     return op->out[0];
 }
 
+/* ---- rows of stacked tensors ------------------------------------------------------------------------------------ */
+static xl_str kernel_name(const xl_op *op)
+{
+    const xl_attr *config = op->code == XL_OP_CUSTOM_CALL ? op->attr[XL_SLOT(CUSTOM_CALL, backend_config)] : NULL,
+                  *name = config && config->kind == XL_AT_DICT ? xl_dict_get(config, XL_STR("name")) : NULL;
+    bool ours = name && name->kind == XL_AT_STR &&
+                xl_str_is(xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)), XL_TRITON_CALL);
+    return ours ? name->str : XL_STR("");
+}
+
+/* Argument `arg` of the kernel (operands, then results) becomes row *index of a stack of rows of `count` elements. The
+ * kernel gets as many more operands as `more` says, after the first nin; the last of them is the index. */
+static xl_str text_of_row(xl_arena *a, xl_str ir, uint32_t arg, uint32_t nin, uint32_t more, int64_t count)
+{
+    xl_buf out = { 0 }, head = { 0 };
+    const char *c = ir.p, *end = ir.p + ir.n;
+    uint32_t n = 0;
+    while (*c != '(')
+        c++;
+    xl_buf_add(&out, ir.p, (size_t)(c + 1 - ir.p));
+    for (c++; *c == '%'; n++) {
+        const char *name = c, *colon = memchr(c, ':', (size_t)(end - c)), *to = colon;
+        while (to[0] != ')' && !(to[0] == ',' && to[1] == ' ' && to[2] == '%'))
+            to++;
+        if (n == nin && more > 1)
+            xl_buf_printf(&out, "%%into%u: !tt.ptr<i8>, ", nin);
+        if (n == nin)
+            xl_buf_printf(&out, "%%row%u: !tt.ptr<i32>, ", nin);
+        xl_buf_add(&out, name, (size_t)(colon - name));
+        if (n == arg) {
+            const char *type = colon + 2, *stop = strchr(type, '>') + 1;
+            xl_buf_puts(&out, "_all");
+            xl_buf_printf(&head, "  %%at%u = tt.load %%row%u : !tt.ptr<i32>\n", nin, nin);
+            xl_buf_printf(&head, "  %%wide%u = arith.extsi %%at%u : i32 to i64\n", nin, nin);
+            xl_buf_printf(&head, "  %%count%u = arith.constant %lld : i64\n", nin, (long long)count);
+            xl_buf_printf(&head, "  %%from%u = arith.muli %%wide%u, %%count%u : i64\n", nin, nin, nin);
+            xl_buf_printf(&head, "  %.*s = tt.addptr %.*s_all, %%from%u : %.*s, i64\n", (int)(colon - name), name,
+                          (int)(colon - name), name, nin, (int)(stop - type), type);
+        }
+        xl_buf_add(&out, colon, (size_t)(to - colon));
+        if (*to == ',')
+            xl_buf_puts(&out, ", ");
+        c = *to == ',' ? to + 2 : to;
+    }
+    while (*c != '\n')
+        xl_buf_putc(&out, *c++);
+    xl_buf_printf(&out, "\n%.*s%.*s", XL_FMT(xl_buf_view(&head)), (int)(end - c - 1), c + 1);
+    xl_str text = xl_str_dup(a, xl_buf_view(&out));
+    xl_buf_fini(&out);
+    xl_buf_fini(&head);
+    return text;
+}
+
+static void take_row(xl_func *f, xl_op *op, uint32_t arg, const xl_value *more, uint32_t nmore, int64_t count)
+{
+    xl_module *m = f->m;
+    const xl_attr *config = op->attr[XL_SLOT(CUSTOM_CALL, backend_config)];
+    xl_str text = text_of_row(&m->arena, xl_dict_get(config, XL_STR("ir"))->str, arg, op->nin, nmore, count);
+    op->attr[XL_SLOT(CUSTOM_CALL, backend_config)] = xl_dict_with(m, config, XL_STR("ir"), xl_attr_str(m, text));
+    xl_value *in = xl_new(&m->arena, xl_value, op->nin + nmore);
+    memcpy(in, op->in, op->nin * sizeof *in);
+    memcpy(in + op->nin, more, nmore * sizeof *in);
+    op->in = in;
+    op->nin += nmore;
+    const xl_attr **ins = xl_new(&m->arena, const xl_attr *, op->nin),
+                  **outs = xl_new(&m->arena, const xl_attr *, op->nout);
+    for (uint32_t i = 0; i < op->nin; i++)
+        ins[i] = row_major(m, xl_value_type(f, op->in[i]));
+    for (uint32_t i = 0; i < op->nout; i++)
+        outs[i] = row_major(m, xl_value_type(f, op->out[i]));
+    op->attr[XL_SLOT(CUSTOM_CALL, operand_layouts)] = xl_attr_array(m, ins, op->nin);
+    op->attr[XL_SLOT(CUSTOM_CALL, result_layouts)] = xl_attr_array(m, outs, op->nout);
+}
+
+static bool is_i32(const xl_func *f, xl_value v)
+{
+    const xl_type *t = xl_value_type(f, v);
+    return t->dtype == XL_I32 && !t->rank;
+}
+
+bool xl_triton_put_row(xl_func *f, xl_op *op, uint32_t result, xl_value rows, xl_value index)
+{
+    xl_str name = kernel_name(op);
+    if ((!xl_str_is(name, NORM) && !xl_str_is(name, NORM_SUM)) || !is_i32(f, index))
+        return false;
+    const xl_type *all = xl_value_type(f, rows);
+    const int64_t nin = op->nin;
+    f->val[op->out[result].id].type = all;
+    take_row(f, op, op->nin + result, (xl_value[]){ rows, index }, 2, count_of(all) / all->dims[0]);
+    alias(f->m, op, result, nin);
+    return true;
+}
+
+/* v is row *index of *rows, whole, in another shape or not. */
+static bool row_of(const xl_func *f, xl_value v, xl_value *rows, xl_value *index)
+{
+    const xl_op *op = xl_value_op(f, v);
+    while (op && op->code == XL_OP_RESHAPE)
+        op = xl_value_op(f, op->in[0]);
+    if (!op || op->code != XL_OP_DYNAMIC_SLICE)
+        return false;
+    const xl_type *all = xl_value_type(f, op->in[0]), *one = xl_value_type(f, op->out[0]);
+    for (uint32_t i = 1; i < all->rank; i++)             /* a slice that is as long as the whole begins at 0 */
+        if (one->dims[i] != all->dims[i])
+            return false;
+    *rows = op->in[0];
+    *index = op->in[1];
+    return one->dims[0] == 1 && is_i32(f, *index);
+}
+
+void xl_triton_read_rows(xl_func *f, xl_region *r)
+{
+    xl_value rows, index;
+    for (uint32_t i = 0; i < r->nop; i++)
+        for (uint32_t k = 0, n = kernel_name(r->op[i]).n ? r->op[i]->nin : 0; k < n; k++)
+            if (row_of(f, r->op[i]->in[k], &rows, &index)) {
+                const xl_type *all = xl_value_type(f, rows);
+                r->op[i]->in[k] = rows;
+                take_row(f, r->op[i], k, &index, 1, count_of(all) / all->dims[0]);
+            }
+}
+
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 static bool is_one(const xl_func *f, xl_value v)
 {
@@ -624,18 +755,14 @@ static xl_error *norm_grad(xl_grad_ctx *g, const xl_op *op, const xl_value *ct, 
 
 xl_error *xl_triton_grad(xl_grad_ctx *g, xl_op *op, const xl_value *ct, bool *mine)
 {
-    const xl_attr *config = op->attr[XL_SLOT(CUSTOM_CALL, backend_config)],
-                  *name = config && config->kind == XL_AT_DICT ? xl_dict_get(config, XL_STR("name")) : NULL;
-    bool ours = xl_str_is(xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)), XL_TRITON_CALL) && name &&
-                name->kind == XL_AT_STR;
-    *mine = ours && (xl_str_is(name->str, LOSS) || xl_str_is(name->str, NORM) || xl_str_is(name->str, NORM_SUM) ||
-                     xl_str_is(name->str, AFTER));
+    xl_str name = kernel_name(op);
+    *mine = xl_str_is(name, LOSS) || xl_str_is(name, NORM) || xl_str_is(name, NORM_SUM) || xl_str_is(name, AFTER);
     if (!*mine)
         return NULL;
-    if (xl_str_is(name->str, AFTER)) {
+    if (xl_str_is(name, AFTER)) {
         if (xl_has(ct[0]))
             xl_cot_add_part(g, op->in[0], 0, xl_dict_get(op->extra, XL_STR(FIRST_ROW))->i, ct[0]);
         return NULL;
     }
-    return xl_str_is(name->str, LOSS) ? loss_grad(g, op, ct) : norm_grad(g, op, ct, xl_str_is(name->str, NORM_SUM));
+    return xl_str_is(name, LOSS) ? loss_grad(g, op, ct) : norm_grad(g, op, ct, xl_str_is(name, NORM_SUM));
 }

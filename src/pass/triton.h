@@ -30,6 +30,12 @@ bool xl_triton_join(xl_emit *e, xl_value v, xl_value *joined, xl_value *squares)
  * were made of before it begins with these rows. (It removes its own barriers before it chooses the order.) */
 xl_value xl_triton_after(xl_emit *e, xl_value x, int64_t lo, int64_t hi, const xl_value *after, uint32_t n);
 
+/* Result `result` of a norm goes to row `index` (i32) of `rows`, in place: the result is then all rows. The caller lets
+ * those who read it read that row. False, and nothing was done, where op is no such call. */
+bool xl_triton_put_row(xl_func *f, xl_op *op, uint32_t result, xl_value rows, xl_value index);
+/* Calls of ours in r whose operands are rows of stacked tensors read them where they lie. */
+void xl_triton_read_rows(xl_func *f, xl_region *r);
+
 /* The gradient of such a call. *mine is false, and nothing was done, for a custom call of another kind. */
 xl_error *xl_triton_grad(xl_grad_ctx *g, xl_op *op, const xl_value *ct, bool *mine) XL_MUST_USE;
 

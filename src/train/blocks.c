@@ -121,16 +121,29 @@ static const char *scaled(char out[32], double by)
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
-/* Rotary positions: pairs (i, i + half) turn by position * base^(-i/half). x [batch, time, heads, size]. */
+/* Rotary positions: pairs (i, i + half) turn by position * base^(-i/half). */
+static void turns(xl_blocks *b, int64_t half, xl_tensor *c, xl_tensor *s)
+{
+    xl_graph *g = b->g;
+    xl_tensor i = xl_iota_of(g, XL_F32, XL_DIMS(half), 0);
+    xl_tensor freq = xl_exp(g, xl_scale(g, i, -log(b->c->rope_base) / (double)half));
+    xl_tensor pos = xl_reshape_dims(g, xl_cast_to(g, b->positions, XL_F32), XL_DIMS(b->batch, b->time, 1, 1));
+    xl_tensor angle = xl_mul(g, pos, freq);
+    *c = xl_cos(g, angle);
+    *s = xl_sin(g, angle);
+}
+
+void xl_block_turns(xl_blocks *b) { turns(b, b->c->dim / b->c->heads / 2, &b->cos, &b->sin); }
+
+/* x [batch, time, heads, size]. */
 static xl_tensor rope(xl_blocks *b, xl_tensor x)
 {
     xl_graph *g = b->g;
     int64_t size = xl_dim(g, x, 3), half = size / 2;
     xl_dtype d = g->err ? XL_F32 : xl_graph_type(g, x)->dtype;
-    xl_tensor i = xl_iota_of(g, XL_F32, XL_DIMS(half), 0);
-    xl_tensor freq = xl_exp(g, xl_scale(g, i, -log(b->c->rope_base) / (double)half));
-    xl_tensor pos = xl_reshape_dims(g, xl_cast_to(g, b->positions, XL_F32), XL_DIMS(b->batch, b->time, 1, 1));
-    xl_tensor angle = xl_mul(g, pos, freq), c = xl_cos(g, angle), s = xl_sin(g, angle);
+    xl_tensor c = b->cos, s = b->sin;
+    if (!xl_has(xl_val_of(c)))
+        turns(b, half, &c, &s);
     xl_tensor f = xl_cast_to(g, x, XL_F32), p = xl_slice(g, f, 3, 0, half), q = xl_slice(g, f, 3, half, size);
     xl_tensor turned[2] = { xl_sub(g, xl_mul(g, p, c), xl_mul(g, q, s)), xl_add(g, xl_mul(g, q, c), xl_mul(g, p, s)) };
     return xl_cast_to(g, xl_concat(g, turned, 2, 3), d);

@@ -21,6 +21,7 @@ typedef struct {
     int64_t row;
     xl_tensor *made;                             /* in the order in which the blocks ask */
     int nmade, at;
+    xl_tensor cos, sin;                          /* of rotary positions, where they are made once for all layers */
     xl_tensor delta;                             /* what the last block adds to x, where that is still to be done */
     xl_tensor balance, dropped;                  /* sums over the E blocks so far, f32[] */
     /* One token at a time, for sampling: what came before is in states of fixed shape, a row per turn, which go in and
@@ -43,6 +44,7 @@ void xl_block_leave(xl_blocks *b, xl_tensor value);
  * pass; xl_block_settle does it where no norm follows. */
 xl_tensor xl_block_norm(xl_blocks *b, xl_tensor *x, xl_tensor gain);
 xl_tensor xl_block_settle(xl_blocks *b, xl_tensor x);
+void xl_block_turns(xl_blocks *b);               /* cos and sin, here and now */
 /* Causal attention by cuDNN: see pass/cudnn.h for the shapes. A platform that lacks it refuses the graph before it
  * compiles. */
 xl_tensor xl_attention_fused(xl_graph *g, xl_tensor q, xl_tensor k, xl_tensor v, bool deterministic);

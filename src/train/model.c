@@ -315,6 +315,8 @@ static rows_out forward(whole *w, const rows_in *in, int64_t batch)
     b->segments = in->segments;
     b->positions = in->positions;
     context(b);
+    if (g->gpu)                          /* XLA would compute them in every turn of a loop */
+        xl_block_turns(b);
     b->balance = b->dropped = xl_const_of(g, XL_F32, XL_NO_DIMS, 0);
     xl_tensor x = xl_spread_act(g, "residual", xl_lookup(g, w->table, in->tokens));
     x = layers(b, w->unit, w->n, x, w->made, &w->did);
@@ -401,7 +403,8 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     if (g->triton)
         xl_graph_foreign(g, "model.kernels triton (plain runs everywhere)", triton_calls, 1);
     xl_dims bt = XL_DIMS(batch, time);
-    whole w = { .b = { .g = g, .c = c, .batch = batch, .time = time, .turn = XL_NO_TENSOR, .delta = XL_NO_TENSOR },
+    whole w = { .b = { .g = g, .c = c, .batch = batch, .time = time, .turn = XL_NO_TENSOR, .delta = XL_NO_TENSOR,
+                       .cos = XL_NO_TENSOR },
                 .unit = unit,
                 .n = n };
     w.in.tokens = xl_input_dims(g, "tokens", XL_I32, bt);
@@ -449,6 +452,7 @@ int xl_model_step(xl_graph *g, const xl_model *c, int64_t window, xl_tensor *log
                     .time = 1,
                     .turn = XL_NO_TENSOR,
                     .delta = XL_NO_TENSOR,
+                    .cos = XL_NO_TENSOR,
                     .stepping = true,
                     .window = window };
     xl_tensor token = xl_input_dims(g, "token", XL_I32, XL_DIMS(1, 1));
