@@ -3,11 +3,12 @@
  * parallel): a tile is some 128 x 252 elements, a panel of B stays in L1 for all its rows of A, which are in L2. With
  * few tiles for each of several threads, a thread packs what its tile needs instead, some of it more than once: that
  * costs less than to meet and to fetch what others have just written. A kernel that multiplies any part of a tile from
- * where the factors lie (`part`) always works so, in larger tiles, and packs only what is used often. Sums
- * that are to be rounded into a narrower C never leave the tile's thread if one span is enough. Problems too small to
- * share are shared as a batch, each whole in one thread, or not at all. A matrix with at most 4 rows or columns is
- * never packed: the other factor is read where it lies. The order of a sum follows from shapes and strides; how C is
- * cut into tiles and what is packed change no sum, so there the number of threads may decide.
+ * where the factors lie (`part`) always works so, in larger tiles, and packs only what is used often: SUB_M rows of A
+ * at a time, and of B one panel while it multiplies by the one before. Sums that are to be rounded into a narrower C
+ * never leave the tile's thread if one span is enough. Problems too small to share are shared as a batch, each whole in
+ * one thread, or not at all. A matrix with at most 4 rows or columns is never packed: the other factor is read where it
+ * lies. The order of a sum follows from shapes and strides; how C is cut into tiles and what is packed change no sum,
+ * so there the number of threads may decide.
  *
  * Sums over a long k are made in groups of its blocks, each from zero, so that the rounding error grows with the root
  * of their number and with that of kc, not with k. */
@@ -31,9 +32,12 @@ enum {
     GROUP = 8,
     DOT_KC = 4096,
     AXPY_KC = 256,
-    LOCAL = 288,  /* rows of a tile, at most */
-    SUB_M = 128, SUB_N = 240, /* with `part`: of the packed tile what is multiplied and finished at a time */
-    RAW = 256     /* columns that use an element of A, above which packing it is worth its cost; for B rows, a fourth */
+    LOCAL = 288, /* rows of a tile, at most */
+    SUB_M = 512,
+    SUB_N = 240,   /* with `part`: rows of A packed at a time, a fourth of an L2; columns finished at a time */
+    SMALL_M = 128, /* rows that one thread multiplies without a tile of its own */
+    AHEAD = 16,    /* steps of k of the next panel of B that are packed between two tiles */
+    RAW = 256      /* columns that use an element of A, or rows one of B, above which packing it is worth its cost */
 };
 #define SMALL 1e6   /* flops, of a kernel with speed 1: not worth waking anybody */
 #define ALONE 32e6  /* flops: one member of a batch is shared only above this */
@@ -114,6 +118,8 @@ typedef struct {
     bool local;                         /* narrow, and the only span: sums stay with the thread */
     bool direct;                        /* B is read where it lies; without `part` the last panel is packed if cut */
     bool raw;                           /* A is read where it lies */
+    bool stream;                        /* rows from pa0 on are packed in pa; B is packed as it is needed */
+    size_t pa0;
 } job;
 
 
@@ -168,7 +174,8 @@ static void pack_factor(const job *w, block b, bool is_a, size_t begin, size_t e
         size_t k = min_size(slab, b.k - p), kpad = p + k == b.k ? b.kpad - p : k;
         for (size_t i = begin; i < end; i++) {
             size_t at = cut ? all / r * r : i * r;
-            pack(to + ((cut ? 0 : at) * b.kpad + p * r) * kn->size,
+            size_t put = cut ? 0 : is_a ? at - w->pa0 : at;
+            pack(to + (put * b.kpad + p * r) * kn->size,
                  from + ((ptrdiff_t)at * rs + (ptrdiff_t)p * cs) * type_size[t], rs, cs, min_size(r, all - at), k,
                  kpad);
         }
@@ -197,6 +204,37 @@ static void pack_panels(void *ctx, size_t begin, size_t end)
     }
 }
 
+/* While panel `panel` - 1 of B is multiplied by the first rows of A, the next one is packed, AHEAD steps of k between
+ * two tiles, whose lines were asked for one tile earlier: so the memory that B comes from is never waited for. With
+ * later rows the packed panel is brought near. `done` steps are ready; returns how many are now, all of them if `rest`.
+ * */
+static size_t pack_ahead(const job *w, block b, size_t i0, size_t panel, size_t done, bool rest)
+{
+    const xl_gemm *g = w->g;
+    const xl_gemm_kernel *kn = w->kn;
+    size_t nr = kn->nr, at = panel * nr;
+    if (at >= w->n || done >= b.k)
+        return b.k;
+    size_t k = rest ? b.k - done : min_size(AHEAD, b.k - done);
+    char *to = w->pb + (b.p * w->npad + at * b.kpad + done * nr) * kn->size;
+    if (i0) {
+        for (size_t x = 0; !rest && x < k * nr * kn->size; x += 64)
+            __builtin_prefetch(to + x, 0, 2);
+        return done + k;
+    }
+    size_t size = type_size[g->b_type], cols = min_size(nr, w->n - at);
+    ptrdiff_t rs = g->b_col, cs = g->b_row;
+    const char *from = w->b + ((ptrdiff_t)(w->j0 + at) * rs + (ptrdiff_t)(w->p0 + b.p + done) * cs) * (ptrdiff_t)size;
+    kn->pack_b[g->b_type](to, from, rs, cs, cols, k, done + k == b.k ? b.kpad - done : k);
+    bool along = rs == 1;                       /* the columns of a step lie side by side; else steps of a column do */
+    size_t lines = along ? min_size(AHEAD, b.k - done - k) : cols, bytes = (along ? cols : AHEAD) * size;
+    from += (ptrdiff_t)k * cs * (ptrdiff_t)size;
+    for (size_t r = 0; r < lines; r++, from += (along ? cs : rs) * (ptrdiff_t)size)
+        for (size_t x = 0; x < bytes; x += 64)
+            __builtin_prefetch(from + x);
+    return done + k;
+}
+
 static void add_edge(xl_gemm_type t, void *c, const void *x, size_t n, bool accumulate)
 {
     if (!accumulate)
@@ -221,7 +259,7 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
     char *out = w->sum + ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
     size_t blocks = ceil_div(w->k, w->kc);
     for (size_t j = 0; j < n; j += kn->nr) {
-        size_t cols = min_size(kn->nr, n - j);
+        size_t cols = min_size(kn->nr, n - j), next = 0;
         char *sums = w->local ? local : out + j * w->acc_size;
         ptrdiff_t ld = w->local ? kn->nr : w->ldsum;
         bool preload = w->first && w->narrow && g->accumulate && !w->total;
@@ -238,14 +276,16 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
                                               (ptrdiff_t)(w->j0 + j0 + j) * g->b_col) * kn->size
                                     : w->pb + (w->direct ? b.p * kn->nr : b.p * w->npad + (j0 + j) * b.kpad) * kn->size;
             for (size_t i = 0; i < m; i += kn->mr) {
+                if (w->stream && !w->direct)
+                    next = pack_ahead(w, b, i0, (j0 + j) / kn->nr + 1, next, i + kn->mr >= m);
                 const char *pa = w->raw ? w->a + ((ptrdiff_t)(w->i0 + i0 + i) * g->a_row +
                                                   (ptrdiff_t)(w->p0 + b.p) * g->a_col) * kn->size
-                                        : w->pa + (b.p * w->mpad + (i0 + i) * b.kpad) * kn->size;
+                                        : w->pa + (b.p * w->mpad + (i0 - w->pa0 + i) * b.kpad) * kn->size;
                 char *c = sums + (ptrdiff_t)i * ld * (ptrdiff_t)w->acc_size;
                 bool inner = i + kn->mr <= m && cols == kn->nr, whole = w->local || inner;
                 if (kn->part && (w->raw || direct || !inner)) {
-                    kn->part(b.k, pa, w->raw ? g->a_row : 1, w->raw ? g->a_col : kn->mr, pb,
-                             direct ? g->b_row : kn->nr, c, ld, min_size(kn->mr, m - i), cols, accumulate);
+                    kn->part(b.k, pa, w->raw ? g->a_row : 1, w->raw ? g->a_col : kn->mr, pb, direct ? g->b_row : kn->nr,
+                             direct && i == 0, c, ld, min_size(kn->mr, m - i), cols, accumulate);
                     continue;
                 }
                 char *to = whole ? c : edge;
@@ -269,17 +309,26 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
 }
 
 /* A task's tile: with `part` in pieces whose A and sums stay in L2. */
-static void compute_task(const job *w, size_t i0, size_t j0, size_t m, size_t n)
+static void compute_task(job *w, size_t i0, size_t j0, size_t m, size_t n)
 {
-    size_t sub_m = w->kn->part ? SUB_M : m, sub_n = w->kn->part ? SUB_N : n;
-    for (size_t i = 0; i < m; i += sub_m)
+    const xl_gemm_kernel *kn = w->kn;
+    size_t sub_m = !kn->part ? m : w->local ? SMALL_M : SUB_M, sub_n = kn->part ? SUB_N : n;
+    if (w->stream && !w->direct)
+        pack_factor(w, block_of(w, 0), false, 0, 1);
+    for (size_t i = 0; i < m; i += sub_m) {
+        size_t rows = min_size(sub_m, m - i);
+        if (w->stream && !w->raw) {
+            w->pa0 = i;
+            pack_factor(w, block_of(w, 0), true, i / kn->mr, ceil_div(i + rows, kn->mr));
+        }
         for (size_t j = 0; j < n; j += sub_n)
-            compute_tile(w, i0 + i, j0 + j, min_size(sub_m, m - i), min_size(sub_n, n - j));
+            compute_tile(w, i0 + i, j0 + j, rows, min_size(sub_n, n - j));
+    }
 }
 
 static void compute_tiles(void *ctx, size_t begin, size_t end)
 {
-    const job *w = ctx;
+    job own = *(const job *)ctx, *w = &own;
     if (w->kn->enter)
         w->kn->enter();
     for (size_t t = begin; t < end; t++) {
@@ -310,21 +359,23 @@ static void add_group(void *ctx, size_t begin, size_t end)
 }
 
 /* The largest tiles, or those with which the last thread is done first: none below what pays for a task. Threads are
- * not equally fast on a machine that others use too: where each packs for itself, half a tile is what the last one
- * takes longer, and smaller tiles leave more for the others to take. */
+ * not equally fast on a machine that others use too: where each packs for itself, up to half a tile is what the last
+ * one takes longer, and smaller tiles leave more for the others to take. To pack an
+ * element costs as much as some products, more where it comes from far. */
 static void choose_tile(job *w, size_t threads)
 {
-    enum { MORE = 8 };
-    double tail = w->kn->part ? 0.5 : 0;
+    bool own = w->kn->part;
+    size_t more = own ? 16 : 8;
+    double tail = own ? 0.5 - 0.5 / (double)threads : 0, pack = own ? 20 : 10;
     size_t mr = w->kn->mr, nr = w->kn->nr, mp = w->mpad / mr, np = w->npad / nr;
     size_t rows = ceil_div(mp, ceil_div(w->kn->tile_m, mr)), cols = ceil_div(np, w->kn->tile_n / nr);
     size_t best_m = ceil_div(mp, rows), best_n = ceil_div(np, cols);
     double least = 0;
-    for (size_t tm = rows; threads > 1 && tm < rows + MORE; tm++)
-        for (size_t tn = cols; tn < cols + MORE; tn++) {
+    for (size_t tm = rows; threads > 1 && tm < rows + more; tm++)
+        for (size_t tn = cols; tn < cols + more; tn++) {
             size_t pm = ceil_div(mp, tm), pn = ceil_div(np, tn), tiles = ceil_div(mp, pm) * ceil_div(np, pn);
             double m = (double)(pm * mr), n = (double)(pn * nr);
-            double cost = ((double)ceil_div(tiles, threads) + tail) * (m * n + 10 * (m + n));
+            double cost = ((double)ceil_div(tiles, threads) + tail) * (m * n + pack * (m + n));
             if (tiles > 1 && 2 * m * n * (double)w->k < SMALL / 2 * w->kn->speed)
                 break;
             if (least == 0 || cost < least)
@@ -408,7 +459,7 @@ static bool in_place(const job *w, bool is_a, size_t used)
     ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row, far = rs == 1 ? cs : rs;
     if (!w->kn->part || (is_a ? g->a_type : g->b_type) != w->kn->packed || (rs != 1 && (cs != 1 || !is_a)))
         return false;
-    return used <= (far & 1023 ? RAW : RAW / 4) / (is_a ? 1u : 4u);
+    return used <= (far & 1023 ? RAW : RAW / 4);
 }
 
 /* Tiles of which each thread packs its own factors, block by block of k; the whole of k if sums are `local`. */
@@ -427,8 +478,10 @@ static void own_tiles(void *ctx, size_t begin, size_t end)
         if (!w->narrow)
             own.sum += ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
         own.raw = in_place(w, true, own.n), own.direct = w->direct || in_place(w, false, own.m);
+        own.stream = kn->part && !w->local;
         /* one piece, so that one large page has both */
-        size_t a_bytes = own.raw ? 0 : w->mt * kpad * kn->size, b_bytes = own.direct ? 0 : w->nt * kpad * kn->size;
+        size_t a_rows = own.stream ? min_size(SUB_M, w->mt) : w->mt;
+        size_t a_bytes = own.raw ? 0 : a_rows * kpad * kn->size, b_bytes = own.direct ? 0 : w->nt * kpad * kn->size;
         own.pa = a_bytes + b_bytes ? xl_scratch(XL_SCRATCH_GEMM_A, a_bytes + b_bytes) : NULL;
         own.pb = own.pa ? own.pa + a_bytes : NULL;
         if (a_bytes + b_bytes && !own.pa) {
@@ -441,7 +494,8 @@ static void own_tiles(void *ctx, size_t begin, size_t end)
             own.k = min_size(step, g->k - own.p0);
             own.first = own.p0 == 0;
             own.last = own.p0 + own.k >= g->k;
-            pack_panels(&own, 0, panels_of(&own) * ceil_div(own.k, w->kc));
+            if (!own.stream)
+                pack_panels(&own, 0, panels_of(&own) * ceil_div(own.k, w->kc));
             compute_task(&own, 0, 0, own.m, own.n);
         }
         if (kn->leave)
@@ -473,13 +527,13 @@ static bool run_small(const job *w, size_t kblocks)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    if (!kn->part || w->narrow || kblocks > 1 || g->m > SUB_M || g->n > SUB_N || !in_place(w, true, g->n) ||
+    if (!kn->part || w->narrow || kblocks > 1 || g->m > SMALL_M || g->n > SUB_N || !in_place(w, true, g->n) ||
         !(w->direct || in_place(w, false, g->m)))
         return false;
     for (size_t j = 0; j < g->n; j += kn->nr)
         for (size_t i = 0; i < g->m; i += kn->mr)
             kn->part(g->k, w->a + (ptrdiff_t)i * g->a_row * kn->size, g->a_row, g->a_col, w->b + j * kn->size, g->b_row,
-                     w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
+                     false, w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
                      min_size(kn->mr, g->m - i), min_size(kn->nr, g->n - j), g->accumulate);
     finish(w, w->c, g->c_row, 0, 0, g->m, g->n);
     return true;

@@ -20,9 +20,9 @@ typedef void xl_gemm_tile_fn(size_t k, const void *a, const void *b, void *c, pt
 typedef void xl_gemm_direct_fn(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc,
                                bool accumulate);
 /* Any part of a tile, rows at most mr by cols at most nr, with a and b where they lie: a steps `ar` from row to row and
- * `ak` along k, one of them 1; packed, they are 1 and mr. */
+ * `ak` along k, one of them 1; packed, they are 1 and mr. `far`: b was not read just before. */
 typedef void xl_gemm_part_fn(size_t k, const void *a, ptrdiff_t ar, ptrdiff_t ak, const void *b, ptrdiff_t step,
-                             void *c, ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate);
+                             bool far, void *c, ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate);
 /* Packs `rows` (at most the panel's) by k elements of `src`, steps rs and cs, into kpad steps. */
 typedef void xl_gemm_pack_fn(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k,
                              size_t kpad);
@@ -44,7 +44,7 @@ typedef struct xl_gemm_kernel {
     uint8_t mr, nr, kr;                         /* at most 32, 48, 32 */
     uint16_t kc;                                /* steps of k that are summed in one go, a multiple of kr */
     uint16_t tile_m, tile_n;                    /* a task's tile of C, about: its A stays in L2; at most 256 rows, but
-                                                   with `part` as many as are packed at a time */
+                                                   with `part`, where A is packed piece by piece, any number */
     uint8_t speed;                              /* how many times as fast as f32 about: what is worth sharing */
     bool own;                                   /* packs so fast that a thread may pack what another packs too */
     void (*enter)(void), (*leave)(void);        /* around the tiles of a task; NULL: nothing to do */

@@ -194,15 +194,17 @@ TEST(many_tiles)                                /* more than a thread packs at a
     for (int flavour = 0; flavour < 4; flavour += xl_test_amount(1, 1, 3))
         one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 405, 743, 21, flavour, 1);
     one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 131, 250, 530, 12, 1);
+    for (int flavour = 0; flavour < 4; flavour += 3) /* one thread, several pieces of A for the same panels of B */
+        one(NULL, p, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 531, 330, 270, flavour, 1);
     xl_pool_free(p);
 }
 
 /* Of several NaNs a sum keeps one; which one depends on no number of threads either. */
 TEST(nans_are_the_same)
 {
-    enum { M = 45, N = 391, K = 530 };
-    static float a[M * K], b[K * N], c[3][M * N];
-    xl_pool *p[3] = { NULL, xl_pool_new(2), xl_pool_new(5) };
+    enum { M = 545, N = 391, K = 530, POOLS = 4 };
+    static float a[M * K], b[K * N], c[POOLS][M * N];
+    xl_pool *p[POOLS] = { NULL, xl_pool_new(2), xl_pool_new(5), xl_pool_new(16) };
     for (int turned = 0; turned < 4; turned++) {
         for (size_t i = 0; i < M * K + K * N; i++) {
             float *to = i < M * K ? &a[i] : &b[i - M * K];
@@ -213,7 +215,7 @@ TEST(nans_are_the_same)
             else if (seed % 67 == 0)
                 *to = seed % 2 ? INFINITY : -INFINITY;
         }
-        for (int t = 0; t < 3; t++) {
+        for (int t = 0; t < POOLS; t++) {
             xl_gemm g = { .m = M, .n = N, .k = K, .a = a, .b = b, .c = c[t], .c_row = N };
             g.a_row = turned & 1 ? 1 : K, g.a_col = turned & 1 ? M : 1;
             g.b_row = turned & 2 ? 1 : N, g.b_col = turned & 2 ? K : 1;
@@ -221,7 +223,7 @@ TEST(nans_are_the_same)
             CHECK(!memcmp(c[0], c[t], sizeof c[0]));
         }
     }
-    for (int t = 0; t < 3; t++)
+    for (int t = 0; t < POOLS; t++)
         xl_pool_free(p[t]);
 }
 

@@ -306,8 +306,8 @@ void *xl_data_alloc(size_t bytes)
         return NULL;
     size_t whole = (bytes + LINE - 1) & ~(size_t)(LINE - 1);
 #if defined(__x86_64__) && defined(MADV_HUGEPAGE)
-    void *p = bytes >= WORTH ? aligned_alloc(LARGE, whole) : NULL;
-    if (p) {
+    void *p = NULL;
+    if (bytes >= WORTH && posix_memalign(&p, LARGE, whole) == 0) {
         madvise(p, whole & ~(size_t)4095, MADV_HUGEPAGE);  /* a wish: the memory is good without it */
         return p;
     }

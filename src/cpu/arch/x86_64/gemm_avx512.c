@@ -19,34 +19,57 @@ __attribute__((always_inline)) static inline __m512 add16(__m512 x, __m512 y)
     return x;
 }
 
-/* MR x NV vectors of C; element (i, p) of A is a[i * ar + p * ak]; `last` masks the last vector of a row. */
-__attribute__((always_inline)) static inline void block(const int MR, const int NV, size_t k, const float *a,
-                                                        ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk,
-                                                        float *c, ptrdiff_t ldc, __mmask16 last, bool accumulate)
+/* One step of k. A packed panel of A comes from L2 and is asked for ahead; B stays in L1 or L2 for all rows of A, but
+ * the first of them find it `far` where it is not packed. */
+__attribute__((always_inline)) static inline void step(const int MR, const int NV, const bool FAR, __m512 acc[MR8][3],
+                                                       const float *a, ptrdiff_t ar, ptrdiff_t ak, const float *b,
+                                                       ptrdiff_t bk, __mmask16 last)
+{
+    __m512 x[3];
+    UNROLL
+    for (int j = 0; j < NV; j++)
+        x[j] = j + 1 < NV ? _mm512_loadu_ps(b + 16 * j) : _mm512_maskz_loadu_ps(last, b + 16 * j);
+    if (FAR)
+        UNROLL
+        for (int j = 0; j < NV; j++)
+            __builtin_prefetch(b + AHEAD * bk + 16 * j);
+    if (ar == 1 && ak == MR8)
+        __builtin_prefetch(a + 2 * AHEAD * MR8);
+    UNROLL
+    for (int i = 0; i < MR; i++) {
+        __m512 y = _mm512_set1_ps(a[i * ar]);
+        UNROLL
+        for (int j = 0; j < NV; j++)
+            acc[i][j] = fma16(x[j], y, acc[i][j]);
+    }
+}
+
+/* MR x NV vectors of C; element (i, p) of A is a[i * ar + p * ak]; `last` masks the last vector of a row. The lines of
+ * C are asked for row by row between the first steps: all at once, they would keep those of A and B waiting. */
+__attribute__((always_inline)) static inline void block(const int MR, const int NV, const bool FAR, size_t k,
+                                                        const float *a, ptrdiff_t ar, ptrdiff_t ak, const float *b,
+                                                        ptrdiff_t bk, float *c, ptrdiff_t ldc, __mmask16 last,
+                                                        bool accumulate)
 {
     __m512 acc[MR8][3];
     UNROLL
     for (int i = 0; i < MR; i++)
         UNROLL
         for (int j = 0; j < NV; j++)
-            acc[i][j] = _mm512_setzero_ps(), __builtin_prefetch(c + i * ldc + 16 * j, 1);
-    __asm__("" : "+r"(c), "+r"(ldc));           /* or the compiler keeps all of these addresses over the loop */
-    for (size_t p = 0; p < k; p++, a += ak, b += bk) {
-        __m512 x[3];
-        UNROLL
-        for (int j = 0; j < NV; j++)
-            x[j] = j + 1 < NV ? _mm512_loadu_ps(b + 16 * j) : _mm512_maskz_loadu_ps(last, b + 16 * j);
-        UNROLL
-        for (int j = 0; j < NV; j++)            /* a row of B where it lies is far from the next */
-            __builtin_prefetch(b + AHEAD * bk + 16 * j);
-        UNROLL
-        for (int i = 0; i < MR; i++) {
-            __m512 y = _mm512_set1_ps(a[i * ar]);
+            acc[i][j] = _mm512_setzero_ps();
+    const float *line = c;
+    if (k >= (size_t)(4 * MR))
+        for (int i = 0; i < MR; i++, line += ldc, k -= 4) {
             UNROLL
             for (int j = 0; j < NV; j++)
-                acc[i][j] = fma16(x[j], y, acc[i][j]);
+                __builtin_prefetch(line + 16 * j, 1);
+            UNROLL
+            for (int q = 0; q < 4; q++, a += ak, b += bk)
+                step(MR, NV, FAR, acc, a, ar, ak, b, bk, last);
         }
-    }
+    for (; k; k--, a += ak, b += bk)
+        step(MR, NV, FAR, acc, a, ar, ak, b, bk, last);
+    __asm__("" : "+r"(c), "+r"(ldc));           /* or the compiler keeps the addresses below over the loop */
     UNROLL
     for (int i = 0; i < MR; i++)
         UNROLL
@@ -59,34 +82,38 @@ __attribute__((always_inline)) static inline void block(const int MR, const int 
         }
 }
 
-#define BLOCK(name, MR, NV, AR, AK)                                                                                    \
+#define BLOCK(name, MR, NV, FAR, AR, AK)                                                                               \
     static void name##_##MR##x##NV(size_t k, const float *a, ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk, \
                                    float *c, ptrdiff_t ldc, __mmask16 last, bool accumulate)                           \
     {                                                                                                                  \
         (void)ar, (void)ak;                                                                                            \
-        block(MR, NV, k, a, AR, AK, b, bk, c, ldc, last, accumulate);                                                  \
+        block(MR, NV, FAR, k, a, AR, AK, b, bk, c, ldc, last, accumulate);                                             \
     }
-#define BLOCKS(name, AR, AK)                                                                                           \
-    BLOCK(name, 8, 3, AR, AK) BLOCK(name, 8, 2, AR, AK) BLOCK(name, 8, 1, AR, AK) BLOCK(name, 4, 3, AR, AK)            \
-    BLOCK(name, 4, 2, AR, AK) BLOCK(name, 4, 1, AR, AK) BLOCK(name, 2, 3, AR, AK) BLOCK(name, 2, 2, AR, AK)            \
-    BLOCK(name, 2, 1, AR, AK) BLOCK(name, 1, 3, AR, AK) BLOCK(name, 1, 2, AR, AK) BLOCK(name, 1, 1, AR, AK)
-BLOCKS(packed, 1, MR8)
-BLOCKS(along_k, ar, 1)
-BLOCKS(along_m, 1, ak)
+#define WIDTHS(name, MR, FAR, AR, AK)                                                                                  \
+    BLOCK(name, MR, 3, FAR, AR, AK) BLOCK(name, MR, 2, FAR, AR, AK) BLOCK(name, MR, 1, FAR, AR, AK)
+#define BLOCKS(name, FAR, AR, AK)                                                                                      \
+    WIDTHS(name, 8, FAR, AR, AK) WIDTHS(name, 4, FAR, AR, AK) WIDTHS(name, 2, FAR, AR, AK) WIDTHS(name, 1, FAR, AR, AK)
+BLOCKS(packed, false, 1, MR8)
+BLOCKS(along_k, false, ar, 1)
+BLOCKS(along_m, false, 1, ak)
+BLOCKS(far_packed, true, 1, MR8)
+BLOCKS(far_along_k, true, ar, 1)
+BLOCKS(far_along_m, true, 1, ak)
 
 typedef void block_fn(size_t k, const float *a, ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk, float *c,
                       ptrdiff_t ldc, __mmask16 last, bool accumulate);
 #define ROWS(name, MR) { name##_##MR##x1, name##_##MR##x2, name##_##MR##x3 }
 #define TABLE(name) { ROWS(name, 1), ROWS(name, 2), ROWS(name, 4), ROWS(name, 8) }
-static block_fn *const blocks[3][4][3] = { TABLE(packed), TABLE(along_k), TABLE(along_m) };
+static block_fn *const blocks[2][3][4][3] = { { TABLE(packed), TABLE(along_k), TABLE(along_m) },
+                                              { TABLE(far_packed), TABLE(far_along_k), TABLE(far_along_m) } };
 
 static void tile_8x48(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
 {
     packed_8x3(k, a, 1, MR8, b, NR48, c, ldc, 0xffff, accumulate);
 }
 
-static void part_8x48(size_t k, const void *av, ptrdiff_t ar, ptrdiff_t ak, const void *b, ptrdiff_t bk, void *cv,
-                      ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate)
+static void part_8x48(size_t k, const void *av, ptrdiff_t ar, ptrdiff_t ak, const void *b, ptrdiff_t bk, bool far,
+                      void *cv, ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate)
 {
     const float *a = av;
     float *c = cv;
@@ -95,7 +122,7 @@ static void part_8x48(size_t k, const void *av, ptrdiff_t ar, ptrdiff_t ak, cons
     int kind = ar == 1 ? ak == MR8 ? 0 : 2 : 1;
     for (int e = 3; e >= 0; e--)
         for (; rows >= 1u << e; rows -= 1u << e, a += (ptrdiff_t)(1 << e) * ar, c += (ptrdiff_t)(1 << e) * ldc)
-            blocks[kind][e][nv - 1](k, a, ar, ak, b, bk, c, ldc, last, accumulate);
+            blocks[far][kind][e][nv - 1](k, a, ar, ak, b, bk, c, ldc, last, accumulate);
 }
 
 /* f32 that lies along k into panels of 8, 16 steps at a time; of rows that are not there, zeros. */
@@ -185,8 +212,8 @@ static bool pack_cols(float *dst, const float *src, ptrdiff_t rs, ptrdiff_t cs, 
 #define F32_MR 8
 #define F32_NV 3
 #define F32_KC 256
-#define F32_TILE_M 512
-#define F32_TILE_N 864
+#define F32_TILE_M 8192
+#define F32_TILE_N 2064
 #define F32_TILE tile_8x48
 #define F32_PART part_8x48
 #define F32_PACK_A pack_rows
