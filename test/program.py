@@ -13,7 +13,7 @@ jax.config.update("jax_enable_x64", True)
 
 TOOL = os.path.join(_run.ROOT, "build", "test", "tool", "program")
 ALL = os.environ.get("XLANE_TEST_ALL") == "1"
-SEED, COUNT, BESIDE_XLA = 7, 20000 if ALL else 600, 400 if ALL else 25
+SEED, COUNT, BESIDE_XLA = 7, 20000 if ALL else 300, 400 if ALL else 16
 DTYPES = {
     "f32": np.float32,
     "f64": np.float64,
