@@ -227,6 +227,12 @@ batch("scatter.set", {k: SCATTER[k] for k in ("set", "set windows")}, np.ones((4
 case("scatter.large", lambda i, u: (lax.scatter_add(jnp.zeros(999), i[:, None], u, windows),
                                     jnp.zeros((999, 64)).at[i].add(u), jnp.zeros((64, 999)).at[:, i].add(u.T)),
      rng.integers(-2, 990, 17000).astype(np.int32), rng.integers(-8, 9, (17000, 64)).astype(np.float64), ulps=0)
+# the sign of zero: 1 / -0 is not 1 / 0
+zeros = np.array([[-0.0, 2.0, 0.0]], np.float32)
+case("zero.signs", lambda a: [1 / y for y in (
+    a.T @ a, a[:, :1] @ a[:, :1], jnp.einsum("bik,jkb->bji", jnp.stack([a.T, a.T]), jnp.stack([a.T, a.T], 2)),
+    jnp.dot(a[0, :1], a[0, 1:2]), lax.reduce_window(a, 0., lax.add, (1, 1), (1, 1), "VALID"), a.sum(0), a @ a.T)],
+    zeros, ulps=0)
 RED = {}
 for ax in (None, 0, 1, 2, (0, 2), (0, 1), (1, 2)):
     for n in "sum prod max min".split():

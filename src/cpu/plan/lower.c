@@ -177,6 +177,18 @@ static xl_op *untupled(lower *l, xl_region *to, const xl_op *op)
     return whole;
 }
 
+/* A constant 0 (not -0), perhaps in another shape. */
+static bool is_zero(const xl_func *f, xl_value v)
+{
+    const xl_op *def = f->val[v.id].def;
+    while (def && (def->code == XL_OP_RESHAPE || def->code == XL_OP_BROADCAST_IN_DIM)) {
+        v = def->in[0];
+        def = f->val[v.id].def;
+    }
+    const xl_attr *a = xl_value_const(f, v);
+    return xl_attr_is_splat(a) && memcmp(a->data.p, (char[16]){ 0 }, a->data.n) == 0;
+}
+
 /* A reduction of dimensions of one element is its op, once, between the initial value and the operand; of a sum from 0
  * the operand itself, as XLA has it: -0 stays -0. */
 static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
@@ -191,8 +203,7 @@ static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
     for (size_t i = 0; i < dims.n; i++)
         if (dims.p[i] < 0 || dims.p[i] >= in->rank || in->dims[dims.p[i]] != 1)
             return NULL;
-    const xl_attr *from = xl_value_const(f, op->in[1]);
-    if (single == XL_OP_ADD && xl_attr_is_splat(from) && memcmp(from->data.p, (char[16]){ 0 }, from->data.n) == 0) {
+    if (single == XL_OP_ADD && is_zero(f, op->in[1])) {
         xl_op *same = xl_op_new(f, NULL, XL_OP_RESHAPE, &op->in[0], 1, &out, 1, 0, op->loc);
         replace(l, op->out[0], same->out[0]);
         return same;
@@ -202,6 +213,80 @@ static xl_op *reduce_nothing(lower *l, xl_region *to, const xl_op *op)
     xl_op_set(spread, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions), xl_attr_dims(f->m, (xl_dims){ NULL, 0 }));
     v[1] = spread->out[0];
     xl_op *c = xl_op_new(f, NULL, single, v, 2, &out, 1, 0, op->loc);
+    replace(l, op->out[0], c->out[0]);
+    return c;
+}
+
+/* A window of one element that moves by one and is never outside: a sum from 0 is the operand itself. */
+static xl_op *window_of_one(lower *l, const xl_op *op)
+{
+    xl_func *f = l->f;
+    const xl_type *in = op->nin == 2 ? xl_in_type(f, op, 0) : NULL, *out = op->nout == 1 ? xl_out_type(f, op, 0) : NULL;
+    if (!in || !out || in->dtype != out->dtype || !xl_type_static(in) || in->quant ||
+        xl_in_type(f, op, 1)->dtype != out->dtype || xl_region_single(f, op->region[0]) != XL_OP_ADD)
+        return NULL;
+    xl_dims size = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_dimensions)),
+            step = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, window_strides)),
+            base = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, base_dilations)),
+            pad = xl_op_dims(op, XL_SLOT(REDUCE_WINDOW, padding));
+    for (uint32_t k = 0; k < in->rank; k++)
+        if (xl_dims_at(size, k, 1) != 1 || xl_dims_at(step, k, 1) != 1 || xl_dims_at(base, k, 1) != 1 ||
+            xl_dims_at(pad, 2 * k, 0) || xl_dims_at(pad, 2 * k + 1, 0))
+            return NULL;
+    if (!is_zero(f, op->in[1]))
+        return NULL;
+    xl_op *same = xl_op_new(f, NULL, XL_OP_RESHAPE, &op->in[0], 1, &out, 1, 0, op->loc);
+    replace(l, op->out[0], same->out[0]);
+    return same;
+}
+
+static bool among(xl_dims d, int64_t v)
+{
+    for (size_t i = 0; i < d.n; i++)
+        if (d.p[i] == v)
+            return true;
+    return false;
+}
+/* A matrix product over one element is a product: nothing is added to 0, and -0 stays -0, as XLA has it. */
+static xl_op *product_of_one(lower *l, xl_region *to, const xl_op *op)
+{
+    xl_func *f = l->f;
+    const xl_type *in[2] = { xl_in_type(f, op, 0), xl_in_type(f, op, 1) }, *out = xl_out_type(f, op, 0);
+    xl_dims over[2] = { xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_contracting_dimensions)),
+                        xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_contracting_dimensions)) },
+            batch[2] = { xl_op_dims(op, XL_SLOT(DOT_GENERAL, lhs_batching_dimensions)),
+                         xl_op_dims(op, XL_SLOT(DOT_GENERAL, rhs_batching_dimensions)) };
+    xl_value v[2];
+    for (int i = 0; i < 2; i++) {
+        if (in[i]->kind != XL_TY_TENSOR || in[i]->dtype != out->dtype || !xl_type_static(in[i]) || in[i]->quant ||
+            out->quant || xl_dtype_class(out->dtype) != XL_CLASS_FLOAT || !over[i].n)
+            return NULL;
+        for (size_t k = 0; k < over[i].n; k++)
+            if (over[i].p[k] < 0 || over[i].p[k] >= in[i]->rank || in[i]->dims[over[i].p[k]] != 1)
+                return NULL;
+    }
+    int64_t next = (int64_t)batch[0].n;                    /* the result's: batch, left's own, right's own */
+    for (int i = 0; i < 2; i++) {
+        int64_t dims[XL_RANK_MAX], at[XL_RANK_MAX];
+        size_t n = 0;
+        for (int64_t d = 0; d < in[i]->rank; d++) {
+            if (among(over[i], d))
+                continue;
+            at[n] = -1;
+            for (size_t k = 0; k < batch[i].n; k++)
+                if (batch[i].p[k] == d)
+                    at[n] = (int64_t)k;
+            if (at[n] < 0)
+                at[n] = next++;
+            dims[n++] = in[i]->dims[d];
+        }
+        const xl_type *t = xl_type_tensor(f->m, out->dtype, (xl_dims){ dims, n });
+        xl_value flat = xl_op_new(f, to, XL_OP_RESHAPE, &op->in[i], 1, &t, 1, 0, op->loc)->out[0];
+        xl_op *spread = xl_op_new(f, to, XL_OP_BROADCAST_IN_DIM, &flat, 1, &out, 1, 0, op->loc);
+        xl_op_set(spread, XL_SLOT(BROADCAST_IN_DIM, broadcast_dimensions), xl_attr_dims(f->m, (xl_dims){ at, n }));
+        v[i] = spread->out[0];
+    }
+    xl_op *c = xl_op_new(f, NULL, XL_OP_MULTIPLY, v, 2, &out, 1, 0, op->loc);
     replace(l, op->out[0], c->out[0]);
     return c;
 }
@@ -374,6 +459,8 @@ static xl_op *better(lower *l, xl_region *r, const xl_op *op)
         if (l->keep_manual)                                /* the partitioner has rules for the op as it is */
             return NULL;
         return (known = reduce_nothing(l, r, op)) ? known : wide_product(l, r, op);
+    case XL_OP_REDUCE_WINDOW: return l->keep_manual ? NULL : window_of_one(l, op);
+    case XL_OP_DOT_GENERAL: return l->keep_manual ? NULL : product_of_one(l, r, op);
     case XL_OP_BROADCAST_IN_DIM: case XL_OP_TRANSPOSE: return l->keep_manual ? NULL : moves_nothing(l, op);
     case XL_OP_DYNAMIC_SLICE: return l->keep_manual ? NULL : slice_of_same(l, op);
     case XL_OP_GATHER: return l->keep_manual ? NULL : gather_less(l, r, op);
