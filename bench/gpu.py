@@ -228,6 +228,7 @@ def main():
                             continue
                         ms, n = got["ms"][3:], len(got["ms"])
                         got = dict(ms=statistics.median(ms), steady=statistics.mean(got["ms"][n // 4:n // 2]) / statistics.mean(got["ms"][-(n // 4):]), peak=got["peak"])
+                        print(f"{name:9} {kind:8} {row:26} {got['ms']:8.2f} ms", file=sys.stderr, flush=True)
                         if "ms" not in best.get(row, {}) or got["ms"] < best[row]["ms"]:
                             best[row] = got
                 torch = best.get("PyTorch, torch.compile", {}).get("ms")
