@@ -424,6 +424,10 @@ for n in (17, 31, 34, 37, 62, 74, 289):          # radix 17 and 31, and Bluestei
     case("rfft.real.%d" % n, lambda x, n=n: jnp.fft.rfft(x)[:, ::n // 2 if n % 2 == 0 else n].imag,
          arr((5, n), "float32"),
          ulps=0)
+for n in (9, 33, 105, 341):                      # odd lengths of several radices: stages on reals
+    case("rfft.odd.%d" % n, lambda x, n=n: (jnp.fft.rfft(x), jnp.fft.irfft(jnp.fft.rfft(x), n)),
+         arr((19, n), "float32"),
+         ulps=300)
 case("fft2", lambda z: (jnp.fft.fft2(z), jnp.fft.ifft2(z), jnp.fft.rfft2(z.real), jnp.fft.irfft2(z), jnp.fft.fftn(z)),
      arr((3, 6, 5), "complex64"), ulps=500)
 batch("nn", {"softmax": jax.nn.softmax, "gelu": jax.nn.gelu, "gelu2": lambda a: jax.nn.gelu(a, approximate=False),

@@ -38,6 +38,7 @@ KIND = {t: k for k, ts in KINDS.items() for t in ts}
 SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 40, 63, 64, 65]
 LARGE = [100, 127, 128, 129, 200, 255, 256, 257, 300, 512, 513]
 MOST = 1 << 18  # elements of a value
+BATCH = 50  # programs of a process, where there are more
 
 
 def specials(t, rng, shape):
@@ -1013,39 +1014,82 @@ def same_bits(seed, count):
     return bool(other) or not whole
 
 
+def one(seed, i, show=False):
+    """What becomes of program i: it agrees, differs, or is refused for a reason that is given."""
+    p = Generator(seed, i).program()
+    if show:
+        print(say(p))
+    try:
+        why = judge(p)
+    except Exception as e:  # JAX's CPU does not take it either
+        return "refused " + str(e).split("\n")[0][:70]
+    finally:
+        if i % 40 == 0:
+            jax.clear_caches()
+    if why:
+        print("FAIL jax_random %d %d: %s: %s" % (seed, i, p.names()[why[0]], why[1]), flush=True)
+        q = reduced(p)
+        print("  " + "\n  ".join((str(judge(q)) + "\n" + say(q)).splitlines()), flush=True)
+    return "differs" if why else "agrees"
+
+
+def child(*words):
+    return subprocess.Popen([sys.executable, os.path.abspath(__file__), *map(str, words)], stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, text=True)
+
+
+def in_batches(seed, count, first):
+    """(program, what became of it), in processes of some programs each: JAX's CPU compiler crashes on some. A program
+    that ends its process is run once more on our device alone, to see whose fault it was."""
+    i = first
+    while i < first + count:
+        begun = None
+        with child("batch", seed, min(BATCH, first + count - i), i) as c:
+            for line in c.stdout:
+                word, _, rest = line.rstrip("\n").partition(" ")
+                if word == "begin":
+                    begun = int(rest)
+                elif word == "end":
+                    yield begun, rest
+                    i, begun = begun + 1, None
+                else:
+                    print(line, end="", flush=True)
+        if begun is not None:
+            with child("bits", seed, 1, begun) as c:
+                ours = c.communicate()[0] == ""
+            if ours:
+                print("FAIL jax_random %d %d: the process ended" % (seed, begun), flush=True)
+            yield begun, "differs" if ours else "refused JAX's CPU ends the process"
+            i = begun + 1
+        elif c.returncode:
+            raise SystemExit("FAIL jax_random: a process ended with %d before program %d" % (c.returncode, i))
+
+
 def main():
     words = sys.argv[1:]
-    numbers = [int(a) for a in words if a != "bits"]
+    numbers = [int(a) for a in words if a.isdigit()]
     seed, count, first, seconds = (numbers + [20261118, 2000 if ALL else 16, 0, 10**9][len(numbers) :])[:4]
     if "bits" in words:
         return bits(seed, first, count)
-    begun, done, bad, refused = time.time(), 0, 0, collections.Counter()
-    for i in range(first, first + count):
+    if "batch" in words:
+        for i in range(first, first + count):
+            print("begin", i, flush=True)
+            print("end", one(seed, i), flush=True)
+        return 0
+    begun, was = time.time(), collections.Counter()
+    here = ((i, one(seed, i, count == 1)) for i in range(first, first + count))
+    for _, what in here if count <= BATCH else in_batches(seed, count, first):
+        was[what] += 1
         if time.time() - begun > seconds:
             break
-        p = Generator(seed, i).program()
-        if count == 1:
-            print(say(p))
-        try:
-            why = judge(p)
-            done += 1
-        except Exception as e:  # JAX's CPU does not take it either
-            refused[str(e).split("\n")[0][:70]] += 1
-            continue
-        finally:
-            if i % 40 == 0:
-                jax.clear_caches()
-        if why:
-            bad += 1
-            print("FAIL jax_random %d %d: %s: %s" % (seed, i, p.names()[why[0]], why[1]), flush=True)
-            q = reduced(p)
-            print("  " + "\n  ".join((str(judge(q)) + "\n" + say(q)).splitlines()), flush=True)
-    few = done < 0.7 * (done + sum(refused.values()))
+    refused = collections.Counter({k[8:]: n for k, n in was.items() if k.startswith("refused ")})
+    few = was["agrees"] + was["differs"] < 0.7 * was.total()
     print("%s jax_random: %d programs of seed %d agree with JAX's CPU, %d do not, %d it refuses (%.0f s)"
-          % ("FAIL" if bad or few else "ok", done - bad, seed, bad, sum(refused.values()), time.time() - begun))
+          % ("FAIL" if was["differs"] or few else "ok", was["agrees"], seed, was["differs"], refused.total(),
+             time.time() - begun))
     if few or numbers:
         print("  refused: %s" % refused.most_common(12))
-    return bad > 0 or few or (ALL and not numbers and same_bits(seed, 200))
+    return was["differs"] > 0 or few or (ALL and not numbers and same_bits(seed, 200))
 
 
 if __name__ == "__main__":

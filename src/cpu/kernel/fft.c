@@ -14,6 +14,7 @@
 XL_CPU_SETS(xl_fft_set, xl_fft)
 
 enum { NEAR = 1 << 13, WIDE = 1 << 16, WORTH = 1 << 15 };  /* points at a time: of lines, of columns; for threads */
+enum { REAL_MAX = NEAR / XL_FFT_LANES, SHORT = 1 << 10 }; /* lengths: by stages on reals; of factors with more digits */
 
 typedef struct { xl_fft_pass p; int64_t total, lanes; bool wide; atomic_bool *lacking; } job;
 
@@ -24,21 +25,23 @@ static void put(void *to, size_t at, double v, bool wide)
     else
         ((float *)to)[at] = (float)v;
 }
-/* e^(-2 pi i k / n), exact where that is simple: the angle is brought below an eighth of the circle. */
+/* e^(-2 pi i k / n): the angle is brought below an eighth of the circle. Of a short length rounded once, or as good as
+ * that. */
 static void root(int64_t k, int64_t n, double *re, double *im)
 {
-    k %= n;
-    int64_t eighth = 8 * k / n;
-    double a = 2 * M_PI / (double)n, x, y;
-    switch (eighth) {
-    case 0: x = cos(a * (double)k), y = sin(a * (double)k); break;
-    case 1: case 2: x = -sin(a * ((double)k - (double)n / 4)), y = cos(a * ((double)k - (double)n / 4)); break;
-    case 3: case 4: x = -cos(a * ((double)k - (double)n / 2)), y = -sin(a * ((double)k - (double)n / 2)); break;
-    case 5: case 6: x = sin(a * ((double)k - 0.75 * (double)n)), y = -cos(a * ((double)k - 0.75 * (double)n)); break;
-    default: x = cos(a * (double)(n - k)), y = -sin(a * (double)(n - k)); break;
+    int64_t quarters = (8 * (k % n) + n) / (2 * n), left = 4 * (k % n) - quarters * n;
+    double c, s;
+    if (n <= SHORT) {
+        long double a = 3.14159265358979323846264338327950288L * (long double)left / (long double)(2 * n);
+        c = (double)cosl(a), s = (double)sinl(a);
+    } else {
+        double a = M_PI * (double)left / (double)(2 * n);
+        c = cos(a), s = sin(a);
     }
-    *re = x;
-    *im = -y;
+    *re = quarters % 2 ? -s : c;
+    *im = quarters % 2 ? -c : -s;
+    if (quarters % 4 >= 2)
+        *re = -*re, *im = -*im;
 }
 
 static bool factors(xl_fft_line *l)
@@ -50,6 +53,24 @@ static bool factors(xl_fft_line *l)
         for (; n % radix[i] == 0 && n > 1; n /= radix[i])
             l->factor[l->nfactor++] = radix[i];
     return n <= 1;
+}
+
+/* The same as the product of two that lie coarsely and closely, each by one rounded angle: what the transforms of reals
+ * have elsewhere (fft_real.inl), up to a unit in the last place off in double, the same in single. */
+static void near_root(int64_t k, int64_t n, double *re, double *im)
+{
+    int64_t at = 2 * k <= n ? k : n - k, low = 2;
+    while (low * low < (n + 2) / 2)
+        low *= 2;
+    double angle = (double)(0.25L * 3.14159265358979323846264338327950288L / (long double)n), c[2], s[2];
+    for (int i = 0; i < 2; i++) {
+        int64_t x = 8 * (i ? at / low * low : at % low), quarter = x / (2 * n), left = x % (2 * n);
+        double far = left < n ? (double)left * angle : (double)(2 * n - left) * angle;
+        double cs = left < n ? cos(far) : sin(far), sn = left < n ? sin(far) : cos(far);
+        c[i] = quarter % 2 ? -sn : cs, s[i] = quarter % 2 ? cs : sn;
+    }
+    *re = c[0] * c[1] - s[0] * s[1];
+    *im = (2 * k <= n ? -1 : 1) * (c[0] * s[1] + s[0] * c[1]);
 }
 
 static void *numbers(xl_arena *a, size_t n, bool wide)
@@ -98,11 +119,43 @@ static void first_stages(xl_arena *a, xl_fft_line *l, bool wide)
             }
 }
 
-static xl_fft_line *line_of(xl_arena *a, int64_t n, bool wide)
+/* The same for reals. */
+static void real_stages(xl_arena *a, xl_fft_line *l, bool wide)
+{
+    size_t n = (size_t)l->n, groups = 1;
+    l->stage = xl_new(a, xl_fft_stage, l->nfactor);
+    for (uint32_t i = 0; i < l->nfactor; groups *= l->factor[i++]) {
+        xl_fft_stage *g = &l->stage[i];
+        size_t r = g->radix = l->factor[i], m = n / (r * groups);
+        double re, im;
+        g->u = numbers(a, r * r, wide);
+        g->w = numbers(a, (r - 1) * m + 1, wide);
+        for (size_t t = 1; t <= r / 2; t++)
+            for (size_t j = 1; j <= r / 2; j++) {
+                if (r <= 5)                                /* these are written out there */
+                    root((int64_t)(t * j), (int64_t)r, &re, &im);
+                else
+                    near_root((int64_t)(t * j % r * (n / r)), (int64_t)n, &re, &im);
+                put(g->u, (r / 2 * (t - 1) + j - 1) * 2, re, wide);
+                put(g->u, (r / 2 * (t - 1) + j - 1) * 2 + 1, -im, wide);
+            }
+        for (size_t j = 1; j < r; j++)
+            for (size_t k = 1; 2 * k < m; k++) {
+                near_root((int64_t)(j * k * groups), (int64_t)n, &re, &im);
+                put(g->w, (j - 1) * (m - 1) + 2 * k - 2, re, wide), put(g->w, (j - 1) * (m - 1) + 2 * k - 1, -im, wide);
+            }
+    }
+}
+
+static xl_fft_line *line_of(xl_arena *a, int64_t n, bool real, bool wide)
 {
     xl_fft_line *l = xl_new(a, xl_fft_line, 1), d;
     l->n = l->m = n;
     if (factors(l)) {
+        if (real && n % 2 && n > 1 && n <= REAL_MAX) {
+            real_stages(a, l, wide);
+            return l;
+        }
         stages(a, l, wide);
         first_stages(a, l, wide);
         return l;
@@ -223,7 +276,7 @@ xl_error *xl_kernel_fft(xl_planner *p, const xl_op *op)
             out != (last && d->type == XL_FFT_TYPE_RFFT && n ? half : n))
             return xl_plan_unsupported(p, op, "its operand or its result does not have the lengths of the transform");
         if (n)
-            d->l[k] = line_of(p->a, n, d->wide);
+            d->l[k] = line_of(p->a, n, last && d->type >= XL_FFT_TYPE_RFFT, d->wide);
     }
     return xl_plan_step(p, op, run_fft, d, 0);
 }

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 enum { XL_FFT_FACTORS = 40, XL_FFT_LANES = 16 };
+typedef struct { size_t radix; void *u, *w; } xl_fft_stage; /* on reals: cos and sin of 2 pi k / radix; its factors */
 typedef struct {                                           /* a length */
     int64_t n, m; /* m: of the stages; n, or a power of two for Bluestein's convolution */
     uint32_t nfactor;
@@ -17,6 +18,7 @@ typedef struct {                                           /* a length */
     void *w; /* per stage: of an odd radix its roots, then the twiddle factors; floats or doubles, as all here */
     void *each; /* NULL, or for a line by itself the factors of the first two stages, element by element */
     void *chirp, *kernel;                                  /* NULL, or Bluestein's: n and m factors */
+    xl_fft_stage *stage; /* NULL, or nfactor of them: from or to reals, by stages on reals and nothing else */
 } xl_fft_line;
 
 typedef struct { /* the transform of the middle dimension of [outer, n, inner] */

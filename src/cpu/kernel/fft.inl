@@ -250,6 +250,8 @@ static int NAME(bluestein)(const xl_fft_line *l, void *const re[2], void *const 
     return at;
 }
 
+#include "cpu/kernel/fft_real.inl"
+
 static void NAME(lines)(const xl_fft_pass *p, int64_t first, int64_t lanes, void *memory)
 {
     const xl_fft_line *l = p->l;
@@ -262,6 +264,10 @@ static void NAME(lines)(const xl_fft_pass *p, int64_t first, int64_t lanes, void
         int64_t o = (first + q) / p->inner, i = (first + q) % p->inner;
         from[q] = (const T *)p->src + (o * p->sn * p->inner + i) * (p->real_in ? 1 : 2);
         to[q] = (T *)p->dst + (o * p->dn * p->inner + i) * (p->real_out ? 1 : 2);
+    }
+    if (l->stage) {
+        NAME(real_lines)(p, from, to, (size_t)lanes, mem);
+        return;
     }
     NAME(load)(p, from, beside, re[0], im[0], (size_t)lanes);
     int at = l->chirp ? NAME(bluestein)(l, re, im, (size_t)lanes) : NAME(run)(l, re, im, (size_t)lanes);
