@@ -151,10 +151,11 @@ out:
 XL_VERB(cache) = {
     .name = "cache",
     .args = "ls|verify|prune|export FILE|import FILE",
-    .help = "the executable cache: what is kept, is it sound, carry it",
-    .more = "verify exits 1 when an entry is damaged. export writes all sound entries into one file, import adopts "
-            "such a file:\n"
-            "that warms a fleet from one host.",
+    .help = "the executable cache: list, verify, prune, export, import",
+    .more =
+        "verify exits with 1 when an entry is damaged. export writes all valid entries into one file; import adds "
+        "the entries of\n"
+        "such a file, so that one host can warm the caches of a fleet.",
     .example = "xlane cache ls --cache /var/cache/xlane",
     .opts = opts,
     .min = 1,

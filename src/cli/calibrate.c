@@ -10,7 +10,7 @@
 static struct { const char *device; } opt;
 static const xl_opt opts[] = {
     { "device", XL_OPT_STR, &opt.device, "PLUGIN",
-      "cpu, cuda, tpu or the path of a plugin (the config's, else the best that is here)" },
+      "cpu, cuda, tpu or the path of a plugin (the config's, else the best on this host)" },
     { 0 },
 };
 
@@ -193,14 +193,16 @@ XL_VERB(calibrate) = {
     .name = "calibrate",
     .args = "[CONF.yaml] [key=value ...] | RUN",
     .help = "predicted, compiled and observed memory of a training step",
-    .more = "Predicts from the program (liveness; temporaries scaled as in steps of three quarters of the batch and of "
-            "half, compiled and not\n"
-            "run), compiles the step, runs it twice on the device and reads the physical device's peak. The three "
-            "figures go into the catalog. The exit\n"
-            "status is 1 when the prediction is off by more than a tenth, or when a figure moved since the stack was "
-            "another.\n"
-            "Of a RUN, a program of JAX or PyTorch/XLA that ran under `xlane run`, it shows what was recorded of its "
-            "step; nothing runs again.",
+    .more =
+        "Predicts the memory of a step from its program (liveness analysis, scaled by compiling the step for one "
+        "half and three\n"
+        "quarters of the batch), compiles the step, runs it twice and reads the device's peak. All three figures go "
+        "into the\n"
+        "catalog. The exit status is 1 when the prediction is off by more than 10 %, or when a figure changed with "
+        "the software\n"
+        "stack. For a RUN (a JAX or PyTorch/XLA program under `xlane run`) it shows the recorded figures of its "
+        "step; nothing\n"
+        "runs again.",
     .example = "xlane calibrate conf.yaml\n"
                "xlane calibrate conf.yaml data.batch=32\n"
                "xlane calibrate last",

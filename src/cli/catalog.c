@@ -9,7 +9,7 @@
 static struct { const char *outcome; int64_t most; } opt = { .most = 50 };
 static const xl_opt opts[] = {
     { "outcome", XL_OPT_STR, &opt.outcome, "WORD", "only these: predicted, rehearsed, ran, failed or killed" },
-    { "most", XL_OPT_COUNT, &opt.most, "N", "the newest so many; 0: all (50)" },
+    { "most", XL_OPT_COUNT, &opt.most, "N", "show the newest N; 0: all (50)" },
     { 0 },
 };
 
@@ -81,11 +81,13 @@ out:
 XL_VERB(catalog) = {
     .name = "catalog",
     .args = "[--outcome=WORD] [--most=N]",
-    .help = "which launches were tried here, and what came of each: memory, outcome",
-    .more = "A launch is known by its program, devices, flags and versions. `xlane run` adds the step of every guarded "
-            "program with the compiler's figure and\n"
-            "the observed peak, `rehearse` and `calibrate` what they compiled. With --smaller, `xlane run` starts with "
-            "the candidate that is known to run.",
+    .help = "launches tried on this machine, with their memory and outcome",
+    .more =
+        "A launch is identified by its program, devices, flags and versions. `xlane run` adds the step of every "
+        "guarded program\n"
+        "with the compiler's memory figure and the observed peak; `rehearse` and `calibrate` add what they compiled. "
+        "With\n"
+        "--smaller, `xlane run` starts with the candidate that is known to run.",
     .example = "xlane catalog\nxlane catalog --outcome=failed --json",
     .opts = opts,
     .min = 0,

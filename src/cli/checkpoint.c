@@ -58,8 +58,10 @@ XL_VERB(checkpoint) = {
     .name = "checkpoint",
     .args = "verify RUN",
     .help = "read every checkpoint of a run and compare its tensors with their digests",
-    .more = "RUN is the folder of a run, its name under ./runs, or `last`. Exits 1 when a checkpoint is damaged or "
-            "missing, or when there is none.",
+    .more =
+        "RUN is the folder of a run, its name under ./runs, or `last`. The exit status is 1 when a checkpoint is "
+        "damaged or\n"
+        "missing, or when there is none.",
     .example = "xlane checkpoint verify last",
     .min = 2,
     .max = 2,

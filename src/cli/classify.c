@@ -143,10 +143,13 @@ out:
 XL_VERB(classify) = {
     .name = "classify",
     .args = "[FILE | RUN | -]",
-    .help = "what an XLA error means for a retry: here, smaller, elsewhere, fix, never",
-    .more = "Reads the text of an error, or the failures of a recorded run: of one with --retries each failed attempt, "
-            "its command and what followed. A coordination error that hides another rank's cause is seen through. "
-            "Exit status: 1 where the failure is not known.",
+    .help = "whether retrying after an XLA error can help: here, smaller, elsewhere, fix, never",
+    .more =
+        "Reads the text of an error, or the failures of a recorded run; for a run with --retries, every failed "
+        "attempt with its\n"
+        "command and what was done next. If a coordination error hides the failure of another rank, that failure is "
+        "classified.\n"
+        "The exit status is 1 for an unknown failure.",
     .example = "python train.py 2>&1 | tail -100 | xlane classify -",
     .opts = opts,
     .min = 0,

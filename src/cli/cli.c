@@ -59,7 +59,7 @@ static void help_all(xl_buf *b, const xl_verb *const *verbs)
         xl_buf_printf(b, "  %-12s %s\n", (*verbs)->name, (*verbs)->help);
     xl_buf_puts(b, "\nEvery verb has --help with an example; those with a result to read have --json for scripts.\n"
                    "Exit status: 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved "
-                   "(go on with\n"
+                   "(continue with\n"
                    "`xlane resume`), 5 done but not everything could be recorded.\n"
                    "XLANE_LOG=off|error|warn|info|debug sets how much is logged to standard error.\n");
 }

@@ -8,8 +8,8 @@
 
 static struct { int64_t most; const char *module; bool unchecked; } opt = { .most = 20 };
 static const xl_opt opts[] = {
-    { "most", XL_OPT_INT, &opt.most, "N", "tell at most so many differences (20)" },
-    { "module", XL_OPT_STR, &opt.module, "NAME", "of a RUN: which of its programs (the largest)" },
+    { "most", XL_OPT_INT, &opt.most, "N", "print at most N differences (20)" },
+    { "module", XL_OPT_STR, &opt.module, "NAME", "which program of a RUN (the largest)" },
     { "unchecked", XL_OPT_FLAG, &opt.unchecked, NULL, "compare even programs that do not verify" },
     { 0 } };
 
@@ -95,12 +95,13 @@ out:
 XL_VERB(diff) = {
     .name = "diff",
     .args = "[--most=N] BEFORE AFTER",
-    .help = "what differs between two programs, in words, with source lines",
-    .more = "BEFORE and AFTER are files, as `xlane print` takes them (programs/HASH.zst of a run too), or RUNs.\n"
-            "Each line is one difference: what kind it is (args, shape, dtype, sharding, constant, op, layout, "
-            "donation), and a sentence.\n"
-            "Other names, other source lines and another order of functions are no difference.\n"
-            "Exit status: 0 the same program, 1 they differ, 2 misused, or a file that is no program.",
+    .help = "the differences between two programs, in words, with source lines",
+    .more =
+        "BEFORE and AFTER are files that `xlane print` can read (also programs/HASH.zst of a run), or RUNs.\n"
+        "Each line is one difference: its kind (args, shape, dtype, sharding, constant, op, layout, donation) and a "
+        "sentence.\n"
+        "Names, source lines and the order of functions do not count as differences.\n"
+        "Exit status: 0 same program, 1 they differ, 2 usage error or a file that is not a program.",
     .example = "xlane diff step-1.mlir step-2.mlir\n"
                "xlane diff RUN1 RUN2 --module=jit_step\n"
                "xlane diff --json before.bc after.bc",

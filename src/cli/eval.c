@@ -150,22 +150,23 @@ out:
 }
 
 static const xl_opt sample_opts[] = {
-    { "prompt", XL_OPT_STR, &opt.prompt, "TEXT", "what to go on from" },
+    { "prompt", XL_OPT_STR, &opt.prompt, "TEXT", "the text to continue" },
     { "ids", XL_OPT_STR, &opt.ids, "N,N,...",
-      "the same as tokens' numbers, for a run whose tokens are no bytes; numbers are printed then" },
-    { "tokens", XL_OPT_INT, &opt.tokens, "N", "how many to draw (256)" },
-    { "temperature", XL_OPT_NUM, &opt.temperature, "T", "0 always takes the likeliest (0.8)" },
-    { "top-p", XL_OPT_NUM, &opt.top_p, "P", "draw from the likeliest tokens that have this much together (0.95)" },
+      "the prompt as token ids, for a run whose tokens are not bytes; ids are printed then" },
+    { "tokens", XL_OPT_INT, &opt.tokens, "N", "how many tokens to sample (256)" },
+    { "temperature", XL_OPT_NUM, &opt.temperature, "T", "0 always takes the most likely token (0.8)" },
+    { "top-p", XL_OPT_NUM, &opt.top_p, "P", "sample from the most likely tokens whose probabilities add up to P "
+                                            "(0.95)" },
     { "seed", XL_OPT_INT, &opt.seed, "N", "of the draw (1)" },
     { "recompute", XL_OPT_FLAG, &opt.recompute, NULL,
-      "the whole window for every token instead of cached keys, values and states: slow, to compare with" },
+      "recompute the whole window for every token instead of caching keys, values and states (slow; for comparison)" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { 0 }
 };
 XL_VERB(sample) = {
     .name = "sample",
     .args = "RUN [--prompt=TEXT]",
-    .help = "draw text from the newest checkpoint of a run",
+    .help = "sample text from the newest checkpoint of a run",
     .example = "xlane sample last --prompt='The ' --tokens=200",
     .opts = sample_opts,
     .min = 1,

@@ -19,11 +19,11 @@ static struct {
 } opt = { .seed = 1, .times = 1, .show = 16 };
 
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "where to run it (the best device that is here)" },
+    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "where to run it (the best device of this host)" },
     { "input", XL_OPT_REPEAT, &opt.input, "N=VALUE",
-      "argument N: a number for all its elements, or @FILE with its raw bytes; the others are random" },
+      "argument N: a number for all elements, or @FILE with its raw bytes; other arguments are random" },
     { "seed", XL_OPT_INT, &opt.seed, "NUMBER", "of the random inputs (1)" },
-    { "times", XL_OPT_INT, &opt.times, "NUMBER", "run it this often, and say how long one takes (1)" },
+    { "times", XL_OPT_INT, &opt.times, "NUMBER", "run it N times and print the time per run (1)" },
     { "show", XL_OPT_INT, &opt.show, "NUMBER", "elements printed of each output (16)" },
     { "outputs", XL_OPT_STR, &opt.outputs, "DIR", "write each output's raw bytes to DIR/out0.bin, …" },
     { 0 },
@@ -272,10 +272,11 @@ out:
 XL_VERB(exec) = {
     .name = "exec",
     .args = "[--plugin=PATH] [--input=N=VALUE] FILE | RUN | CONF.yaml [key=value ...]",
-    .help = "run a StableHLO program on its own and print what it gives",
-    .more = "FILE is StableHLO text, MLIR bytecode, an HLO proto or one of a run's programs/*.zst; of a RUN the "
-            "largest program is taken, of a config\n"
-            "its training step.",
+    .help = "run a StableHLO program on its own and print its results",
+    .more =
+        "FILE is StableHLO text, MLIR bytecode, an HLO proto or one of a run's programs/*.zst. For a RUN, its "
+        "largest program is\n"
+        "taken; for a CONF.yaml, its training step.",
     .example = "xlane exec step.mlir --input=0=1 --input=1=@batch.bin",
     .opts = opts,
     .min = 1,

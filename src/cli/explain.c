@@ -522,13 +522,15 @@ out:
 XL_VERB(explain) = {
     .name = "explain",
     .args = "[RUN [RUN]]",
-    .help = "why did it compile again; with two runs, what moved between them",
-    .more = "Opens with a sentence for each step module: why it compiled again, where, and what to do. A step is a "
-            "function of yours that ran three\n"
-            "times or more; initialisers, eager ops and library functions are folded into one line (--all lists them), "
-            "and the three answers at\n"
-            "the end do not concern them. What merely follows from a changed shape is listed as such. --json prints "
-            "the compile events.",
+    .help = "why did it compile again; with two runs, what changed between them",
+    .more =
+        "The first lines say, for each step module, why it compiled again, where, and what to do about it. A step is "
+        "a function\n"
+        "of yours that ran at least three times; initialisers, eager ops and library functions are summed up in one "
+        "line (--all\n"
+        "lists them) and are not counted in the three answers at the end. Consequences of a changed shape are marked "
+        "as such.\n"
+        "--json prints the compile events.",
     .example = "xlane explain last",
     .opts = opts,
     .min = 0,

@@ -66,9 +66,10 @@ XL_VERB(grad) = {
     .name = "grad",
     .args = "[--keep=WHAT] [--gpu] FILE",
     .help = "print the gradient of a StableHLO program",
-    .more = "The program's first result must be one float. What is printed returns that result, and then its "
-            "derivative by every "
-            "argument of a float type. Calls are inlined first.",
+    .more =
+        "The program's first result must be a float scalar. The printed program returns that result, followed by its "
+        "derivative\n"
+        "with respect to every float argument. Calls are inlined first.",
     .example = "xlane grad loss.mlir >loss_and_grad.mlir",
     .opts = opts,
     .min = 1,

@@ -24,15 +24,16 @@ static struct {
 } opt = { .runs = "runs", .timeout = 300 };
 
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the plugin to climb on (the best that is here)" },
-    { "topology", XL_OPT_STR, &opt.topology, "NAME", "rehearse the rungs for devices that are not here: v6e:2x2, …" },
+    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the plugin to test (the best on this host)" },
+    { "topology", XL_OPT_STR, &opt.topology, "NAME", "rehearse the rungs for devices this host does not have: "
+                                                     "v6e:2x2, …" },
     { "only", XL_OPT_STR, &opt.only, "RUNG", "this rung alone, after the probe" },
     { "keep-going", XL_OPT_FLAG, &opt.keep_going, NULL, "do not stop at the first rung that fails" },
-    { "set", XL_OPT_REPEAT, &opt.set, "KEY=VALUE", "a setting for every rung, as of a config" },
+    { "set", XL_OPT_REPEAT, &opt.set, "KEY=VALUE", "a setting for every rung, as in a config" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "a rung that takes longer than this has failed (300)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the ladder's folder is made (runs)" },
     { "rung", XL_OPT_STR, &opt.child, "RUNG",
-      "what a process of the ladder is told: run this rung here and print the result" },
+      "internal: run this rung in this process and print the result" },
     { "phase", XL_OPT_STR, &opt.phase, "WORD", "with --rung: cold or restored" },
     { "state", XL_OPT_STR, &opt.state, "DIR", "with --rung: the ladder's cache and checkpoints" },
     { 0 },
@@ -526,13 +527,15 @@ out:
 XL_VERB(ladder) = {
     .name = "ladder",
     .args = "[--plugin=PATH] [--topology=NAME]",
-    .help = "climb from the probe to a hybrid model, one feature at a time",
+    .help = "bring up a device: from the probe to a hybrid model, one feature at a time",
     .more =
-        "Each rung is trained for six steps in a process of its own, cold, and then in another that is to find its "
-        "executable in the cache. A\n"
-        "rung has passed when the losses are right, compiles stayed flat and executions moved; the clock is not asked. "
-        "The first that fails is\n"
-        "blamed on a layer: host (files, libraries), startup (device), graph (compile, numbers, recompiles) or cache.",
+        "Each rung is trained for six steps in its own process, cold, and again in a second process that must find "
+        "the\n"
+        "executable in the cache. A rung passes when the losses are right, nothing is recompiled and executions are "
+        "counted;\n"
+        "time does not matter. The first failure is attributed to a layer: host (files, libraries), startup "
+        "(device), graph\n"
+        "(compile, numbers, recompiles) or cache.",
     .example = "xlane ladder\n"
                "xlane ladder --plugin=tpu --json\n"
                "xlane ladder --topology=v6e:2x2",

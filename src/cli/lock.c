@@ -17,9 +17,9 @@ static const xl_opt opts[] = {
     { "file", XL_OPT_STR, &opt.file, "FILE", "the lock (xlane.lock)" },
     { "plugin", XL_OPT_REPEAT, &opt.plugin, "PATH",
       "write: a plugin's file, or cpu, tpu, cuda; several may be given (the one that would be used)" },
-    { "profile", XL_OPT_STR, &opt.profile, "NAME", "write: the profile the lane is launched with" },
-    { "cache", XL_OPT_STR, &opt.cache, "DIR", "write: the executable cache it needs" },
-    { "runs", XL_OPT_STR, &opt.runs, "DIR", "write: where its runs go" },
+    { "profile", XL_OPT_STR, &opt.profile, "NAME", "write: the profile that runs use" },
+    { "cache", XL_OPT_STR, &opt.cache, "DIR", "write: the executable cache to record" },
+    { "runs", XL_OPT_STR, &opt.runs, "DIR", "write: the folder of its runs" },
     { "print", XL_OPT_FLAG, &opt.print, NULL, "restore: print the commands (nothing is run)" },
     { 0 },
 };
@@ -134,10 +134,13 @@ out:
 XL_VERB(lock) = {
     .name = "lock",
     .args = "write | verify | restore --print",
-    .help = "the whole lane in a file: write it, compare it with this host, rebuild it",
-    .more = "Locked: plugin files by hash, driver, kernel, libc, Python and its packages, the runtime's variables, "
-            "folders and the profile.\n"
-            "`verify` names each item that differs and what that can break, and exits with 1; on another host too.",
+    .help = "record the whole software stack in a file, compare a host with it, rebuild it",
+    .more =
+        "The lock records the plugin files by hash, driver, kernel, libc, Python and its packages, the runtime's "
+        "variables,\n"
+        "folders and the profile. `verify`, on this or another host, names each item that differs and what that can "
+        "break; it\n"
+        "then exits with 1.",
     .example = "xlane lock write --plugin=tpu --profile=tpu-v6e\n"
                "xlane lock verify\n"
                "xlane lock restore --print >restore.sh",

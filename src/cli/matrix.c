@@ -13,7 +13,7 @@ static const xl_opt opts[] = {
     { "cache", XL_OPT_STR, &opt.cache, "DIR", "check: the executable cache to look into" },
     { "allow", XL_OPT_REPEAT, &opt.allow, "ROW",
       "check: a row that may be affected without the exit status being 1; may be repeated" },
-    { "all", XL_OPT_FLAG, &opt.all, NULL, "check: the rows that are clear or not here, too" },
+    { "all", XL_OPT_FLAG, &opt.all, NULL, "check: also show rows that are clear or not here" },
     { 0 },
 };
 
@@ -109,13 +109,14 @@ out:
 XL_VERB(matrix) = {
     .name = "matrix",
     .args = "list | check [RUN]",
-    .help = "known breakages of XLA lanes, and which of them this one has",
-    .more = "Each row has a check that runs: on the plugin (in a child process), the packages, the environment, the "
-            "cache, or a recorded RUN.\n"
-            "A row is clear, not here (its surface is not installed), affected, or unknown with what would be needed "
-            "to know.\n"
-            "Exit status: 1 where a row is affected that --allow does not name, so that it gates CI; unknown rows do "
-            "not count.",
+    .help = "known bugs of XLA stacks, and which of them affect this one",
+    .more =
+        "Each row has a check that runs against the plugin (in a child process), the packages, the environment, the "
+        "cache or a\n"
+        "recorded RUN. A row is clear, not here (the component is not installed), affected, or unknown, with what is "
+        "needed to\n"
+        "find out. For use in CI the exit status is 1 if a row is affected that --allow does not name; unknown rows "
+        "do not count.",
     .example = "xlane matrix check last\n"
                "xlane matrix check --allow quiet_fallback\n"
                "xlane matrix list --json",

@@ -9,8 +9,8 @@
 
 static struct { bool modules, prometheus; } opt;
 static const xl_opt opts[] = {
-    { "modules", XL_OPT_FLAG, &opt.modules, NULL, "each module on its own after the total" },
-    { "prometheus", XL_OPT_FLAG, &opt.prometheus, NULL, "in the form a scraper reads" },
+    { "modules", XL_OPT_FLAG, &opt.modules, NULL, "also print each module separately" },
+    { "prometheus", XL_OPT_FLAG, &opt.prometheus, NULL, "print in Prometheus format" },
     { 0 },
 };
 

@@ -640,10 +640,13 @@ XL_VERB(nan) = {
     .args = "[--inf] [--plugin=PATH] CAPTURE",
     .help = "name the op of a captured step that made the first NaN",
     .more =
-        "CAPTURE is a step.xlcap of `xlane run --capture=…`, or the RUN that has one. The step is executed op by op "
-        "on the embedded device, and each\nNaN is followed back from the outputs to the op that made it from "
-        "operands without one: its source line, element, operands, iteration.\nA NaN that does not reach an output "
-        "is not named. The exit status is 1 where there is one.",
+        "CAPTURE is a step.xlcap written by `xlane run --capture=…`, or the RUN that contains one. The step is "
+        "executed op by op\n"
+        "on the embedded device. Each NaN is traced from the outputs back to the op that produced it from operands "
+        "without NaN;\n"
+        "its source line, element, operands and loop iteration are printed. A NaN that does not reach an output is "
+        "not reported.\n"
+        "The exit status is 1 if a NaN was found.",
     .example = "xlane run --capture=nonfinite -- python train.py\nxlane nan last",
     .opts = opts,
     .min = 1,

@@ -135,11 +135,28 @@ out:
     return err;
 }
 
+/* A sentence in the second column of the help, which ends at 120. */
+static void wrapped(xl_buf *b, const char *text)
+{
+    enum { LEFT = 29, WIDTH = 120 - LEFT };
+    while (strlen(text) > WIDTH) {
+        size_t n = WIDTH;
+        while (n > 0 && text[n] != ' ')
+            n--;
+        if (!n)
+            break;
+        xl_buf_printf(b, "%.*s\n%*s", (int)n, text, LEFT, "");
+        text += n + 1;
+    }
+    xl_buf_printf(b, "%s\n", text);
+}
+
 void xl_opt_help(xl_buf *b, const xl_opt *table)
 {
     for (; table && table->name; table++) {
         char left[80];
         snprintf(left, sizeof left, "--%s%s%s", table->name, table->value ? "=" : "", table->value ? table->value : "");
-        xl_buf_printf(b, "  %-26s %s\n", left, table->help);
+        xl_buf_printf(b, "  %-26s ", left);
+        wrapped(b, table->help);
     }
 }

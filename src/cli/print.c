@@ -11,7 +11,7 @@ static const xl_opt opts[] = {
     { "locations", XL_OPT_FLAG, &opt.locations, NULL, "with the source line of every op" },
     { "shorten", XL_OPT_FLAG, &opt.shorten, NULL,
       "leave out the middle of large constants: for reading, not for parsers" },
-    { "module", XL_OPT_STR, &opt.module, "NAME", "of a RUN: which of its programs (the largest)" },
+    { "module", XL_OPT_STR, &opt.module, "NAME", "which program of a RUN (the largest)" },
     { "unchecked", XL_OPT_FLAG, &opt.unchecked, NULL, "print it even if it does not verify" },
     { "optimise", XL_OPT_FLAG, &opt.optimise, NULL, "run the passes first" },
     { "passes", XL_OPT_STR, &opt.passes, "LIST", "run only these passes, separated by commas" },
@@ -102,11 +102,14 @@ XL_VERB(print) = {
     .name = "print",
     .args = "[--hash] [--locations] [--shorten] [--optimise] FILE | RUN",
     .help = "a StableHLO program as canonical text, or its hash",
-    .more = "FILE is StableHLO text, MLIR bytecode or an HloModuleProto, told apart by its bytes (packed with zstd or "
-            "not); - is standard\n"
-            "input. Of a RUN it is the largest program that was compiled, or --module. It is verified first: a mistake "
-            "is named with its op and source line. Names, locations, the order of functions and of\n"
-            "attributes do not change the hash; whatever changes the code does.",
+    .more =
+        "FILE is StableHLO text, MLIR bytecode or an HloModuleProto, detected by content (also compressed with "
+        "zstd); - is\n"
+        "standard input. For a RUN, the largest compiled program is printed, or the one named by --module. The "
+        "program is\n"
+        "verified first; an error names the op and its source line. The hash does not depend on names, locations, or "
+        "the order\n"
+        "of functions and attributes; everything that changes the code changes the hash.",
     .example = "xlane print step.mlir\nxlane print --hash step.bc\nxlane print --dump-after=inline --shorten step.mlir",
     .opts = opts,
     .min = 1,

@@ -266,12 +266,13 @@ static xl_error *profile(const xl_cli *cli, int argc, char **argv)
 XL_VERB(profile) = {
     .name = "profile",
     .args = "list | show [NAME] | diff NAME NAME | check [NAME]",
-    .help = "launch policy: which values would hold, and where each comes from",
-    .more = "Profiles are YAML files in ./.xlane/profiles, ~/.config/xlane/profiles, or built in. `check` reads the "
-            "flag names out of the plugin's\n"
-            "file, without starting it: XLA ends the process on a flag it does not know. It exits with 1 where "
-            "something is wrong.\n"
-            "Without a NAME, show and check are of the environment as it is.",
+    .help = "launch policy: the settings a run would get, and where each comes from",
+    .more =
+        "Profiles are YAML files in ./.xlane/profiles or ~/.config/xlane/profiles, or built in. `check` reads the "
+        "known flag\n"
+        "names from the plugin's file without loading it, since XLA aborts the process on an unknown flag. It exits "
+        "with 1 if\n"
+        "something is wrong. Without a NAME, show and check use the current environment.",
     .example = "xlane profile show tpu-v6e-spmd\n"
                "xlane profile check tpu-v6e --plugin=tpu",
     .opts = opts,

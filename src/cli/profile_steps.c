@@ -275,17 +275,15 @@ out:
 XL_VERB(profile_steps) = {
     .name = "profile-steps",
     .args = "[--steps=A:B] RUN",
-    .help = "a trace of some steps of a running program, without a change to it",
+    .help = "trace some steps of a running program, without changing it",
     .more =
-        "Asks the guard in each process of the run for steps A to B and waits for them. The trace (Chrome's format, "
-        "for "
-        "Perfetto) has a slice\n"
-        "for each step, program, call, compile and host gap, a process for each rank. Where the plugin has PJRT's "
-        "profiler "
-        "extension its own\n"
-        "profile comes with it, for XProf. A new process is asked with XLANE_PROFILE_STEPS=A:B in front of xlane run; "
-        "without --steps\n"
-        "this then writes the trace.",
+        "Asks the guard in each process of the run to record steps A to B, and waits for them. The trace (Chrome's "
+        "format, for\n"
+        "Perfetto) has a slice for each step, program, call, compile and host gap, and a process for each rank. If "
+        "the plugin\n"
+        "has PJRT's profiler extension, its own profile is saved too, for XProf. To record a program from its start, "
+        "run it with\n"
+        "XLANE_PROFILE_STEPS=A:B xlane run …; then this verb without --steps writes the trace.",
     .example = "xlane profile-steps last --steps=100:110\n"
                "XLANE_PROFILE_STEPS=20:30 xlane run -- python train.py; xlane profile-steps last",
     .opts = opts,

@@ -176,11 +176,13 @@ out:
 XL_VERB(receipt) = {
     .name = "receipt",
     .args = "show [RUN] | diff RUN RUN | verify [RUN]",
-    .help = "what a run proved, on which pins, and how long that holds",
-    .more = "Every run leaves a receipt.json in its folder; it is written once. `verify` fails when it was edited; "
-            "`diff` exits with 1 where two differ.\n"
-            "A receipt speaks of viability: that the lane starts, compiles, restores and runs. It says nothing of the "
-            "quality of what was trained.",
+    .help = "what a run proved, with which versions, and how long that holds",
+    .more =
+        "Every run writes a receipt.json into its folder, once. `verify` fails if it was edited; `diff` exits with 1 "
+        "if two\n"
+        "receipts differ. A receipt is about viability: that the lane starts, compiles, restores and runs. It says "
+        "nothing about\n"
+        "the quality of the trained model.",
     .example = "xlane receipt show last\nxlane receipt diff RUN1 RUN2",
     .min = 1,
     .max = 3,

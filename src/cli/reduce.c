@@ -542,10 +542,13 @@ out:
 XL_VERB(reduce) = {
     .name = "reduce",
     .args = "--keep=WHAT [--plugin=PATH] [--out=DIR] PROGRAM | CAPTURE",
-    .help = "make a smaller program that fails, is slow, gives NaN or differs in the same way",
-    .more = "PROGRAM is StableHLO text, bytecode or an HLO proto; CAPTURE is a step.xlcap or the RUN that has one, and "
-            "has real inputs. Each attempt is a\nchild process. The folder has what a bug report needs: the program, "
-            "its inputs, versions, command lines and a script for JAX.",
+    .help = "shrink a program that fails, is slow, gives NaN or differs, keeping the symptom",
+    .more =
+        "PROGRAM is StableHLO text, bytecode or an HLO proto; CAPTURE is a step.xlcap, or the RUN that contains one, "
+        "with the\n"
+        "real inputs. Each attempt runs in a child process. The output folder has what a bug report needs: the "
+        "program, its\n"
+        "inputs, versions, command lines and a script for JAX.",
     .example = "xlane reduce --keep='fails~Check failed' --plugin=libtpu.so step.mlir",
     .opts = opts,
     .min = 1,

@@ -19,7 +19,7 @@ static struct {
 static const xl_opt opts[] = {
     { "topology", XL_OPT_STR, &opt.topology, "NAME", "the devices to compile for: v6e:2x2, v5e:4x4, …" },
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the compiler (the libtpu of the environment's Python)" },
-    { "module", XL_OPT_STR, &opt.module, "NAME", "of a RUN: which of its programs (the largest)" },
+    { "module", XL_OPT_STR, &opt.module, "NAME", "which program of a RUN (the largest)" },
     { "profile", XL_OPT_STR, &opt.profile, "NAME",
       "launch policy: its flags are the compiler's (`xlane profile list`); this host's memory is not asked" },
     { "search", XL_OPT_FLAG, &opt.search, NULL, "of a config: find the largest batch that fits" },
@@ -334,11 +334,13 @@ XL_VERB(rehearse) = {
     .name = "rehearse",
     .args = "--topology=NAME (RUN | conf.yaml [key=value ...] | FILE.mlir)",
     .help = "will it compile and fit on that TPU, without having one?",
-    .more = "Compiles with the real TPU compiler (libtpu) in a child process, for devices that are not here: the step "
-            "of a training config, a\n"
-            "program that a recorded run compiled, or a StableHLO file. Memory by kind, operations, bytes, collectives "
-            "and the compile time come\n"
-            "back. The answer is kept in the catalog as rehearsed, never as ran, and a second call asks there first.",
+    .more =
+        "Compiles with the real TPU compiler (libtpu) in a child process, for devices that this host does not have: "
+        "the step of\n"
+        "a training config, a program of a recorded run, or a StableHLO file. Reports memory by kind, operations, "
+        "bytes,\n"
+        "collectives and the compile time. The result is kept in the catalog as rehearsed, never as ran, and reused "
+        "next time.",
     .example = "xlane rehearse --topology=v6e:2x2 step.mlir\n"
                "xlane rehearse --topology=v5e:4x4 last --module=jit_step\n"
                "xlane rehearse --topology=v6e:2x2 conf.yaml --search",

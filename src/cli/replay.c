@@ -16,13 +16,13 @@
 static struct { const char *plugin; int64_t times; double tolerance; bool plain, diverge, f64; } opt = { .times = 2 };
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "where to execute it (the plugin of the capture; cpu: embedded)" },
-    { "times", XL_OPT_INT, &opt.times, "N", "execute it so often and compare all with the first (2)" },
+    { "times", XL_OPT_INT, &opt.times, "N", "execute it N times and compare all with the first (2)" },
     { "tolerance", XL_OPT_NUM, &opt.tolerance, "X",
-      "differences up to X times the largest element of an output are no failure (0: bit for bit)" },
+      "accept differences of up to X times the largest element of an output (0: bit for bit)" },
     { "diverge", XL_OPT_FLAG, &opt.diverge, NULL,
       "execute every op on the plugin and on the embedded device, and name the first whose results differ" },
     { "f64", XL_OPT_FLAG, &opt.f64, NULL,
-      "compare with the embedded device in f64 too: how far the outputs are from what they would be without rounding" },
+      "also compare with the embedded device in f64, to see the rounding error of the outputs" },
     { "plain", XL_OPT_FLAG, &opt.plain, NULL, "on the embedded device, op by op, without fusion" },
     { 0 },
 };
@@ -565,10 +565,14 @@ XL_VERB(replay) = {
     .name = "replay",
     .args = "[--plugin=PATH] [--times=N] [--diverge | --f64] CAPTURE",
     .help = "execute a captured step again and compare every output",
-    .more = "CAPTURE is a step.xlcap of `xlane run --capture=…`, or the RUN that has one. Outputs are compared bit by "
-            "bit and in units of the last\nplace with what was captured, and with each other. The exit status is 1 "
-            "where one differs. With --diverge the first op is named whose results, of the same operands, "
-            "differ from the embedded device's by\nmore than the tolerance (1e-5 then, of the largest element).",
+    .more =
+        "CAPTURE is a step.xlcap written by `xlane run --capture=…`, or the RUN that contains one. The outputs of "
+        "all executions\n"
+        "are compared with the captured ones and with each other, bit by bit and in ulp. The exit status is 1 if one "
+        "differs.\n"
+        "--diverge names the first op whose results, for the same operands, differ from those of the embedded device "
+        "by more\n"
+        "than the tolerance (by default 1e-5 of the largest element).",
     .example = "xlane replay runs/last/step.xlcap --times=10\nxlane replay last --plugin=cpu",
     .opts = opts,
     .min = 1,

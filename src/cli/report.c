@@ -23,7 +23,7 @@ static const xl_opt opts[] = {
     { "out", XL_OPT_STR, &opt.out, "FILE", "where to write it (report.html)" },
     { "o", XL_OPT_STR, &opt.out, "FILE", "the same" },
     { "follow", XL_OPT_FLAG, &opt.follow, NULL,
-      "draw it again every few seconds until the runs have ended; the page reloads itself" },
+      "write it again every few seconds until the runs have ended; the page reloads itself" },
     { 0 },
 };
 
@@ -960,10 +960,11 @@ out:
 XL_VERB(report) = {
     .name = "report",
     .args = "RUN ... [--follow] [--out=FILE]",
-    .help = "draw one HTML file of a run, or of several side by side",
-    .more = "Loss and step time, where the time went, each compile with its cause, memory, cache, ladder and receipt. "
-            "The file needs no network and\n"
-            "no script; it follows the reader's light or dark setting, and prints.",
+    .help = "write an HTML report of a run, or of several side by side",
+    .more =
+        "Loss and step time, where the time went, each compile with its cause, memory, cache, ladder and receipt. "
+        "The file needs\n"
+        "neither network nor scripts, follows the reader's light or dark setting, and can be printed.",
     .example = "xlane report last\n"
                "xlane report RUN1 RUN2 --out=two.html",
     .opts = opts,

@@ -42,47 +42,50 @@ static struct {
 static const xl_opt opts[] = {
     { "n", XL_OPT_INT, &opt.n, "N", "start the command N times, as the ranks of one job on this host (-n 4)" },
     { "restarts", XL_OPT_COUNT, &opt.restarts, "N",
-      "with -n: start all ranks again, at most N times, where one failed and that can help; the program goes on from "
-      "its own checkpoint (0)" },
+      "with -n: restart all ranks up to N times if one failed and that can help; the program resumes from its own "
+      "checkpoint (0)" },
     { "profile", XL_OPT_STR, &opt.profile, "NAME",
-      "launch policy: `xlane profile list` shows those there are; options given here are stronger" },
-    { "probe", XL_OPT_FLAG, &opt.probe, NULL, "prove the device first; where that fails, nothing is started" },
+      "launch policy (`xlane profile list`); options given here override it" },
+    { "probe", XL_OPT_FLAG, &opt.probe, NULL, "probe the device first; start nothing if that fails" },
     { "retries", XL_OPT_COUNT, &opt.retries, "N",
-      "start again, at most N times, where startup or the first compiles failed and a retry can help (0)" },
+      "retry up to N times if startup or the first compiles failed and a retry can help (0)" },
     { "smaller", XL_OPT_REPEAT, &opt.smaller, "ARGS",
-      "arguments added to the command when a smaller candidate is wanted; once for each next one. What the catalog "
-      "knows to run is tried first" },
-    { "cache", XL_OPT_STR, &opt.cache, "DIR", "where executables are kept, or off (XLANE_CACHE, else ~/.cache/xlane)" },
+      "arguments that make the program smaller; repeat it for further candidates. One that the catalog knows to run "
+      "is tried first" },
+    { "cache", XL_OPT_STR, &opt.cache, "DIR", "folder of the executable cache, or off (XLANE_CACHE, else "
+                                              "~/.cache/xlane)" },
     { "cache-max", XL_OPT_SIZE, &opt.cache_max, "SIZE",
-      "how large it may grow before the least recently used go (10GiB)" },
+      "size limit of the cache; the least recently used entries are dropped (10GiB)" },
     { "cache-read-only", XL_OPT_FLAG, &opt.read_only, NULL,
-      "read the cache, never write it: for followers of one writer" },
+      "read the cache but never write it: for hosts that share one writer's cache" },
     { "cache-segment", XL_OPT_STR, &opt.segment, "NAME", "a private part of the cache for this process or host" },
     { "policy", XL_OPT_STR, &opt.policy, "WORD",
       "allow, warn or stop when a step's program changes after the warm-up window (warn)" },
-    { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "how many steps the warm-up window has (10)" },
+    { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "length of the warm-up window in steps (10)" },
     { "warmup-compiles", XL_OPT_COUNT, &opt.warmup_compiles, "N",
-      "the warm-up window ends after N compiles, whatever the step" },
+      "end the warm-up window after N compiles instead" },
     { "watch", XL_OPT_REPEAT, &opt.watch, "MODULE",
-      "a module that counts as a step from the start; others do once they ran three times" },
+      "count this module as a step from the start; others count after three executions" },
     { "hang", XL_OPT_SECONDS, &opt.hang, "SECONDS",
-      "name a compile or execute that has not returned after this long (120)" },
+      "report a compile or execute that has not returned after this long (120)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where run folders are made (runs)" },
     { "name", XL_OPT_STR, &opt.name, "NAME", "what to call this run (the program's name)" },
     { "prometheus", XL_OPT_STR, &opt.prometheus, "FILE",
-      "keep counters in this file for a scraper, while it runs; a further process adds its number to the name" },
+      "write counters to this file for Prometheus while it runs; further processes add their pid to the name" },
     { "capture", XL_OPT_STR, &opt.capture, "WHEN",
       "write step.xlcap, one execution with its inputs: nonfinite (the program reads a NaN or Inf), step:N, signal "
       "(SIGUSR2) or slow (three times the median)" },
     { "capture-every", XL_OPT_COUNT, &opt.capture_every, "N",
-      "of nonfinite and slow: copy the inputs every N executions and compute forward (about 64 MiB a step)" },
+      "for nonfinite and slow: copy the inputs every N executions and recompute from there (by default often enough "
+      "for about 64 MiB a step)" },
     { "capture-check", XL_OPT_FLAG, &opt.capture_check, NULL,
-      "of nonfinite: look at outputs up to 64 KiB that the program does not read, too" },
+      "for nonfinite: also check outputs up to 64 KiB that the program does not read" },
     { "capture-module", XL_OPT_STR, &opt.capture_module, "NAME", "capture only programs with this in their name" },
     { "capture-times", XL_OPT_COUNT, &opt.capture_times, "N",
-      "of nonfinite and slow: capture up to N programs, one execution each: step.xlcap, step.2.xlcap, … (1)" },
-    { "capture-max", XL_OPT_SIZE, &opt.capture_max, "SIZE", "inputs larger than this are not copied (16GiB)" },
-    { "summary", XL_OPT_FLAG, &opt.summary, NULL, "five lines at the end, also when standard error is no terminal" },
+      "for nonfinite and slow: capture up to N programs, one execution each: step.xlcap, step.2.xlcap, … (1)" },
+    { "capture-max", XL_OPT_SIZE, &opt.capture_max, "SIZE", "do not copy inputs larger than this (16GiB)" },
+    { "summary", XL_OPT_FLAG, &opt.summary, NULL, "print the five summary lines even if standard error is not a "
+                                                  "terminal" },
     { 0 },
 };
 
@@ -881,19 +884,23 @@ XL_VERB(run) = {
     .name = "run",
     .args = "[OPTIONS] -- CMD ...",
     .help = "run any JAX or PyTorch/XLA program under the guard",
-    .more = "Keeps its executables in a cache that a restart reads, compares each compile with the ones before, "
-            "counts, and watches.\n"
-            "The program is not changed; its exit status is passed through, except that 3 means the policy said stop.\n"
-            "Without this command: name libxlane-guard.so as the plugin and put the real one's path into "
-            "XLANE_GUARD_PLUGIN.\n"
-            "XLANE_GUARD=off switches the guard off.\n"
-            "With --retries a failure at startup or in the first compiles is classified (docs/profiles.md) and tried "
-            "again only where that can help:\n"
-            "here after a pause, or with the arguments of the next --smaller. A failure later on is never retried.\n"
-            "With -n the command runs N times, each with XLANE_RANK, XLANE_RANKS and XLANE_COORDINATOR (and the names "
-            "that torchrun, JAX and PyTorch/XLA\n"
-            "look for) in its environment, and its output behind its rank. The status is that of the rank that failed "
-            "first (docs/scale.md).",
+    .more =
+        "Caches the program's executables for the next start, compares each compile with earlier ones, counts "
+        "compiles and\n"
+        "executions, and watches for hangs. The program itself is not changed. Its exit status is passed through, "
+        "except that 3\n"
+        "means that the policy stopped it. XLANE_GUARD=off turns the guard off. To use the guard without this "
+        "command, name\n"
+        "libxlane-guard.so as the plugin and put the path of the real one into XLANE_GUARD_PLUGIN.\n"
+        "With --retries, a failure at startup or in the first compiles is classified (docs/profiles.md) and retried "
+        "only if that\n"
+        "can help: as is after a pause, or with the arguments of the next --smaller. Later failures are never "
+        "retried.\n"
+        "With -n, the command runs N times, each with XLANE_RANK, XLANE_RANKS and XLANE_COORDINATOR (and the "
+        "variables that\n"
+        "torchrun, JAX and PyTorch/XLA expect) in its environment; output lines start with the rank. The exit status "
+        "is that of\n"
+        "the rank that failed first (docs/scale.md).",
     .example = "xlane run --policy stop -- python train.py --steps 1000",
     .opts = opts,
     .min = 1,

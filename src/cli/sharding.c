@@ -17,9 +17,9 @@
 static struct { int64_t devices; bool program, short_form; } opt;
 static const xl_opt opts[] = {
     { "devices", XL_OPT_INT, &opt.devices, "N",
-      "of a program: partitions to split it over (default: what it says, or its mesh)" },
-    { "program", XL_OPT_FLAG, &opt.program, NULL, "of a program: print what every device runs, instead" },
-    { "short", XL_OPT_FLAG, &opt.short_form, NULL, "only the sums: no drawing of each tensor" },
+      "for a FILE: number of partitions (default: as the program says, or its mesh)" },
+    { "program", XL_OPT_FLAG, &opt.program, NULL, "for a FILE: print the partitioned program instead" },
+    { "short", XL_OPT_FLAG, &opt.short_form, NULL, "print only the totals, without drawing each tensor" },
     { 0 }
 };
 
@@ -380,16 +380,18 @@ out:
 XL_VERB(sharding) = {
     .name = "sharding",
     .args = "[--devices N] [--program] [--short] RUN|CONF.yaml|FILE [KEY=VALUE ...]",
-    .help = "which device holds which slice of each tensor, what is held twice, and the collectives of a step",
-    .more = "RUN is a training run, or one under the guard: its real buffers are drawn. CONF.yaml is a training "
-            "configuration: its step is split and compiled for the device, nothing\n"
-            "runs; the exit code is 1 if it does not fit. FILE is a StableHLO program with shardings (text, bytecode "
-            "or HLO), split as the CPU plugin would;\n"
-            "with XLANE_CPU_HBM set it is also compiled for devices of that size.\n"
-            "For each tensor: how each dimension is split, the slice of every device (# is its part), bytes, and "
-            "copies; then the bytes of each\n"
-            "device (# its own, = also held elsewhere) and the collectives by kind and axis. docs/spmd.md tells how to "
-            "read it.",
+    .help = "which device holds which slice of each tensor, what is replicated, and the collectives of a step",
+    .more =
+        "RUN is a training run or a guarded one: its real buffers are drawn. CONF.yaml is a training configuration: "
+        "its step is\n"
+        "partitioned and compiled for the device but not run; the exit status is 1 if it does not fit. FILE is a "
+        "StableHLO\n"
+        "program with shardings (text, bytecode or HLO), partitioned as the CPU plugin would; with XLANE_CPU_HBM set "
+        "it is also\n"
+        "compiled for devices of that size.\n"
+        "For each tensor: how each dimension is split, the slice of every device (drawn as #), bytes, and copies; "
+        "then the bytes\n"
+        "of each device (# only there, = also elsewhere) and the collectives by kind and axis (docs/spmd.md).",
     .example = "xlane sharding conf.yaml\n"
                "xlane sharding conf.yaml mesh=data=8\n"
                "xlane sharding last\n"

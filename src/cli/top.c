@@ -21,7 +21,7 @@
 static struct { bool once; double every; } opt = { .every = 1 };
 static const xl_opt opts[] = {
     { "once", XL_OPT_FLAG, &opt.once, NULL,
-      "print one frame and end; also what happens where standard output is no terminal" },
+      "print one frame and exit; the default if standard output is not a terminal" },
     { 0 },
 };
 
@@ -497,10 +497,11 @@ XL_VERB(top) = {
     .name = "top",
     .args = "[--once] [RUN]",
     .help = "watch a run in the terminal: steps, compiles, cache, memory, events",
-    .more = "Reads the run's folder once a second; works over ssh, beside any guarded or training process, and changes "
-            "nothing. It ends with the run,\n"
-            "with the verdict of `xlane explain`; q ends it before. Figures come from files that are written every two "
-            "seconds or so.",
+    .more =
+        "Reads the run's folder once a second, also over ssh; it changes nothing. It ends with the run and prints "
+        "the verdict of\n"
+        "`xlane explain`; press q to leave earlier. The figures come from files that are written about every two "
+        "seconds.",
     .example = "xlane top\nxlane top last --once",
     .opts = opts,
     .min = 0,

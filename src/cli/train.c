@@ -31,18 +31,18 @@ static struct {
 static const xl_opt opts[] = {
     RANKS,
     { "dry-run", XL_OPT_FLAG, &opt.dry_run, NULL,
-      "say what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
+      "print what the run would be: parameters, work, memory, buckets, programs; no device is opened" },
     { "print", XL_OPT_STR, &opt.print, "WHAT", "print the program instead of running it: loss, step or eval" },
-    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the best that is here)" },
+    { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (the best on this host)" },
     { "profile", XL_OPT_STR, &opt.profile, "NAME",
       "launch policy, applied before the device is opened: `xlane profile list`" },
     { "fit", XL_OPT_FLAG, &opt.fit, NULL,
-      "take the largest batch up to data.batch that fits the device, if need be with model.remat or in turns "
-      "(model.micro): known good ones, then unseen, never known bad" },
+      "use the largest batch up to data.batch that fits, if needed with model.remat or micro-batches (model.micro); "
+      "known good configurations first, known bad ones never" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the run's folder is made (runs; the key `runs` of a config)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { "v", XL_OPT_FLAG, &opt.verbose, NULL,
-      "the runtime's own log as well: XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0); -v" },
+      "also show the runtime's own log, XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0); -v" },
     { 0 }
 };
 
@@ -360,15 +360,15 @@ XL_VERB(train) = {
     .args = "[--dry-run] [CONF.yaml] [key=value ...]",
     .help = "train a model from a configuration",
     .more =
-        "The keys are listed in docs/train.md; words on the command line win over the file. Ctrl-C finishes the step, "
-        "saves and says "
-        "how to go on; a second one ends at once. SIGTERM, SIGHUP, SIGQUIT and a closed pipe (SIGPIPE) save as well.\n"
-        "Exit status: 0 all steps done; 4 stopped by a signal and saved, to be resumed; 5 done or stopped, but rows or "
-        "events could not be "
-        "written down (run.json counts them); 1 failed.\n"
-        "With -n, or started by mpirun, srun or torchrun, the processes are ranks of one run over one mesh "
-        "(docs/scale.md). SIGTERM to one of them is a preemption: all save the same step, say \"preempted\" and exit "
-        "0.",
+        "docs/train.md lists the keys; those on the command line override the file. Ctrl-C finishes the step, saves, "
+        "and prints\n"
+        "how to continue; a second Ctrl-C ends at once. SIGTERM, SIGHUP, SIGQUIT and SIGPIPE save as well.\n"
+        "Exit status: 0 all steps done; 4 stopped by a signal and saved, to be resumed; 5 done or stopped, but some "
+        "rows or\n"
+        "events could not be written (run.json counts them); 1 failed.\n"
+        "With -n, or under mpirun, srun or torchrun, the processes are ranks of one run over one mesh "
+        "(docs/scale.md). SIGTERM\n"
+        "to one of them is a preemption: all save the same step, print \"preempted\" and exit with 0.",
     .example = "xlane train examples/hybrid.yaml\nxlane train data.train=book.txt model.pattern='A*4' train.steps=500\n"
                "xlane train -n 4 --restarts 3 examples/hybrid.yaml",
     .opts = opts,
@@ -413,22 +413,23 @@ static const xl_opt resume_opts[] = {
     { "profile", XL_OPT_STR, &opt.profile, "NAME", "launch policy, applied before the device is opened" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },
     { "from-scratch", XL_OPT_FLAG, &opt.from_scratch, NULL,
-      "begin at step 0 where no checkpoint of the run can be read (otherwise an error)" },
+      "start at step 0 if no checkpoint of the run can be read (otherwise an error)" },
     { "quiet", XL_OPT_FLAG, &opt.quiet, NULL, "no progress line" },
     { "v", XL_OPT_FLAG, &opt.verbose, NULL,
-      "the runtime's own log as well: XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0); -v" },
+      "also show the runtime's own log, XLA's INFO lines (TF_CPP_MIN_LOG_LEVEL=0); -v" },
     { 0 }
 };
 XL_VERB(resume) = {
     .name = "resume",
     .args = "RUN [key=value ...]",
-    .help = "go on with a training run from its newest checkpoint",
-    .more = "RUN is the folder of a run, its name under ./runs, or `last`. The losses are those of a run that was "
-            "never interrupted, bit for bit.\n"
-            "Every tensor is compared with the digest it was written with; a damaged checkpoint is named and the one "
-            "before it taken.\n"
-            "The number of ranks (-n) and the mesh may be others than those that wrote the checkpoint.\n"
-            "Exit status as of `xlane train`: 4 stopped by a signal and saved; ranks that were preempted: 0.",
+    .help = "continue a training run from its newest checkpoint",
+    .more =
+        "RUN is the folder of a run, its name under ./runs, or `last`. The losses are bit for bit those of an "
+        "uninterrupted run.\n"
+        "The digest of every tensor is checked; a damaged checkpoint is named and the previous one is used. The "
+        "number of ranks\n"
+        "(-n) and the mesh may differ from those that wrote the checkpoint.\n"
+        "Exit status as for `xlane train`: 4 stopped by a signal and saved; ranks that were preempted: 0.",
     .example = "xlane resume last\n"
                "xlane resume last train.steps=1000",
     .opts = resume_opts,

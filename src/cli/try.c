@@ -17,7 +17,7 @@
 
 static struct { const char *plugin, *runs; int64_t steps; } opt = { .runs = "runs", .steps = 120 };
 static const xl_opt opts[] = {
-    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the device to try (the best that is here)" },
+    { "plugin", XL_OPT_STR, &opt.plugin, "PATH", "the device to try (the best on this host)" },
     { "steps", XL_OPT_INT, &opt.steps, "NUMBER", "how long to train (120)" },
     { "runs", XL_OPT_STR, &opt.runs, "DIR", "where the folder with everything is made (runs)" },
     { 0 },
@@ -362,11 +362,13 @@ out:
 XL_VERB(try) = {
     .name = "try",
     .args = "[--plugin=PATH] [--steps=N]",
-    .help = "does it work here? train, stop, resume, evaluate, report: two minutes",
+    .help = "check that xlane works here: train, stop, resume, evaluate, report (two minutes)",
     .more =
-        "Probes the device, trains a small hybrid model, stops it half way, resumes it in a new process that must find "
-        "its executable in the\n"
-        "cache, evaluates it and draws the report. The last five lines say what was proved and where the files are.",
+        "Probes the device, trains a small hybrid model, stops it half way, resumes it in a new process that must "
+        "find its\n"
+        "executable in the cache, evaluates it and writes the report. The last five lines say what was shown and "
+        "where the files\n"
+        "are.",
     .example = "xlane try",
     .opts = opts,
     .min = 0,

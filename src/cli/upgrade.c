@@ -15,11 +15,11 @@ static struct {
 } opt = { .timeout = 3600 };
 
 static const xl_opt opts[] = {
-    { "from", XL_OPT_STR, &opt.from, "PLUGIN", "the version in use: a file, libtpu==0.0.40, or a Python environment" },
+    { "from", XL_OPT_STR, &opt.from, "PLUGIN", "the current version: a file, libtpu==0.0.40, or a Python environment" },
     { "to", XL_OPT_STR, &opt.to, "PLUGIN", "the version to move to" },
     { "topology", XL_OPT_STR, &opt.topology, "NAME",
-      "compile for these devices: v6e:2x2, … (those that are here, where the programs are run too)" },
-    { "module", XL_OPT_STR, &opt.module, "NAME", "of a RUN: only programs of this name" },
+      "compile for these devices: v6e:2x2, … (default: this host's, where the programs also run)" },
+    { "module", XL_OPT_STR, &opt.module, "NAME", "only programs of a RUN with this name" },
     { "tolerance", XL_OPT_STR, &opt.tolerance, "SHARE",
       "how much worse a figure may get: 5%, or memory=5%,code=50%,time=30% (10%; cpu 50%, time 25%)" },
     { "all", XL_OPT_FLAG, &opt.all, NULL, "show the small changes too" },
@@ -312,15 +312,15 @@ XL_VERB(upgrade) = {
     .args = "--from=PLUGIN --to=PLUGIN (RUN | conf.yaml [key=value ...] | FILE.mlir) ...",
     .help = "what another version of libtpu or a CUDA plugin changes, before it is installed",
     .more =
-        "Both versions compile every program of a recorded run, side by side in child processes: does it compile, "
-        "memory "
-        "by kind, operations,\n"
-        "bytes, collectives, code, CPU seconds of the compile. With --topology no device is needed; without it the "
-        "programs also run on\n"
-        "the device that is here, on random inputs, and outputs and times are compared. What moved comes worst first. "
-        "The exit status is\n"
-        "1 when something got worse by more than --tolerance. Versions are fetched with pip into "
-        "~/.cache/xlane/plugins and stay there.",
+        "Both versions compile every program of a recorded run, in child processes. Compared are: whether it "
+        "compiles, memory by\n"
+        "kind, operations, bytes, collectives, code size and CPU seconds of the compile. With --topology no device "
+        "is needed;\n"
+        "without it the programs also run on this host's device with random inputs, and outputs and times are "
+        "compared. The worst\n"
+        "change comes first. The exit status is 1 if something got worse by more than --tolerance. Versions are "
+        "installed with\n"
+        "pip into ~/.cache/xlane/plugins and stay there.",
     .example = "xlane upgrade last --from=libtpu==0.0.40 --to=libtpu==0.0.51 --topology=v6e:2x2\n"
                "xlane upgrade last --from=/venv/old --to=/venv/new --tolerance=memory=2%,time=10%",
     .opts = opts,
