@@ -27,7 +27,10 @@ code { padding: .1em .25em; } pre code { padding: 0; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; margin: 1rem 0; }
 th, td { border: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top; }
 img { max-width: 100%; } blockquote { border-left: 3px solid var(--line); margin-left: 0; padding-left: 1rem; }
-@media (max-width: 50rem) { body { display: block; } nav { min-height: 0; border: 0; } main { padding: 1rem; } }
+@media (max-width: 50rem) {
+  body { display: block; } main { padding: 1rem; } h1 { font-size: 1.6rem; }
+  nav { min-height: 0; border: 0; border-bottom: 1px solid var(--line); padding: .6rem 1rem; } nav a { display: inline-block; }
+}
 """
 RULE = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
 ITEM = re.compile(r"(\s*)([-*+]|\d+\.)\s+(.*)")
