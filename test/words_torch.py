@@ -41,7 +41,7 @@ for name, c in causes.CASES.items():
         causes_of, right = {e.get("cause") for e in found if e["of_step"]}, {c["cause"], *c.get("also", ())}
         assert right & causes_of, (causes_of, text)
         remedy = next(e["remedy"] for e in found if e.get("cause") in right and e["of_step"])
-        opening = re.split(r"beside that|^ +\d+\.\d+ s ", text, flags=re.M)[0]
+        opening = re.split(r"in addition,|^ +\d+\.\d+ s ", text, flags=re.M)[0]
         assert remedy in opening, text
         lines = [n for n, line in enumerate(c["text"].splitlines(), 1) if line.endswith("# LINE")]
         assert not lines or re.search(r"%s\.py:%d\b" % (name, lines[0]), opening), text
@@ -56,7 +56,7 @@ for name, c in causes.HEALTHY.items():
     @check("W4_torch_healthy_" + name)
     def _():
         text = xlane("explain", start(name, c))
-        opening = text.split("beside that")[0].split("\n\n")[0]
+        opening = text.split("in addition,")[0].split("\n\n")[0]
         assert answers(text) == causes.NO and "no recompile" in opening and "times" not in re.sub(r"ran \d+ times", "",
             opening), text
 

@@ -30,7 +30,7 @@ def _():
     text = xlane("explain", folder)
     assert answers(text) == ("no", "no", "no"), text
     assert text.startswith("`train_step` compiled once, ran 12 times: no recompile\n"), text
-    assert "broadcast_in_dim" not in text and re.search(r"beside that \d+ compiles of \d+ other modules .*--all lists them", text), text
+    assert "broadcast_in_dim" not in text and re.search(r"in addition, \d+ compiles of \d+ other modules .*--all lists them", text), text
     every = xlane("explain", "--all", folder)
     assert "jit_broadcast_in_dim" in every and "--all" not in every, every
 
@@ -51,7 +51,7 @@ def _():
 @check("W3_verdict_first_then_one_line_for_helpers_then_details_and_a_remedy_for_every_cause")
 def _():
     verdict, helpers, detail = batch.splitlines()[:3]
-    assert verdict.startswith("`train_step` compiled 2 times: ") and helpers.startswith("beside that "), batch
+    assert verdict.startswith("`train_step` compiled 2 times: ") and helpers.startswith("in addition, "), batch
     assert re.match(r" +\d+\.\d+ s  jit_train_step ", detail), batch
     assert batch.count("broadcast_in_dim") == 0 and batch.count("other modules") == 1, batch
     table = open(os.path.join(HERE, "..", "src", "lane", "cause.def")).read()

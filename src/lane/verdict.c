@@ -449,8 +449,8 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
             other, (unsigned long long)v->eager_runs, one_by_one->remedy);
     if (other)
         xl_buf_printf(b, "%s%d %s%s of %zu other module%s (initialisers, eager ops, library functions)%s\n",
-                      steps ? "beside that " : "", compiles, v->compiled ? "compile" : "load", compiles == 1 ? "" : "s",
-                      other, other == 1 ? "" : "s", listed ? "" : ": --all lists them");
+                      steps ? "in addition, " : "", compiles, v->compiled ? "compile" : "load",
+                      compiles == 1 ? "" : "s", other, other == 1 ? "" : "s", listed ? "" : ": --all lists them");
     if (v->nunit && !v->compiled && !v->failed)
         xl_buf_puts(b, "this run compiled nothing: each of these programs was loaded from a cache\n");
     for (size_t i = 0; i < v->nevent; i++) {
