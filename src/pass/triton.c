@@ -571,12 +571,16 @@ xl_value xl_triton_after(xl_emit *e, xl_value x, int64_t lo, int64_t hi, const x
 }
 
 /* ---- rows of stacked tensors ------------------------------------------------------------------------------------ */
+/* Of a call that is ours; others' kernels (JAX's Pallas has the same call) have none. */
 static xl_str kernel_name(const xl_op *op)
 {
-    const xl_attr *config = op->code == XL_OP_CUSTOM_CALL ? op->attr[XL_SLOT(CUSTOM_CALL, backend_config)] : NULL,
-                  *name = config && config->kind == XL_AT_DICT ? xl_dict_get(config, XL_STR("name")) : NULL;
-    bool ours = name && name->kind == XL_AT_STR &&
-                xl_str_is(xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)), XL_TRITON_CALL);
+    const xl_attr *config = op->code == XL_OP_CUSTOM_CALL ? op->attr[XL_SLOT(CUSTOM_CALL, backend_config)] : NULL;
+    if (!config || config->kind != XL_AT_DICT ||
+        !xl_str_is(xl_op_str(op, XL_SLOT(CUSTOM_CALL, call_target_name)), XL_TRITON_CALL))
+        return XL_STR("");
+    const xl_attr *name = xl_dict_get(config, XL_STR("name")), *ir = xl_dict_get(config, XL_STR("ir"));
+    bool ours = name && name->kind == XL_AT_STR && xl_str_starts(name->str, XL_STR("xlane_")) && ir &&
+                ir->kind == XL_AT_STR && xl_str_starts(ir->str, XL_STR("tt.func public @xlane_"));
     return ours ? name->str : XL_STR("");
 }
 
@@ -585,38 +589,43 @@ static xl_str kernel_name(const xl_op *op)
 static xl_str text_of_row(xl_arena *a, xl_str ir, uint32_t arg, uint32_t nin, uint32_t more, int64_t count)
 {
     xl_buf out = { 0 }, head = { 0 };
-    const char *c = ir.p, *end = ir.p + ir.n;
+    const char *c = memchr(ir.p, '(', ir.n), *end = ir.p + ir.n;
     uint32_t n = 0;
-    while (*c != '(')
-        c++;
+    if (!c)
+        return ir;
     xl_buf_add(&out, ir.p, (size_t)(c + 1 - ir.p));
-    for (c++; *c == '%'; n++) {
-        const char *name = c, *colon = memchr(c, ':', (size_t)(end - c)), *to = colon;
-        while (to[0] != ')' && !(to[0] == ',' && to[1] == ' ' && to[2] == '%'))
+    for (c++; c < end && *c == '%'; n++) {
+        const char *name = c, *colon = memchr(c, ':', (size_t)(end - c)), *to = colon ? colon : end;
+        while (to < end && *to != ')' && !(end - to > 2 && !memcmp(to, ", %", 3)))
             to++;
+        const char *stop = colon ? memchr(colon, '>', (size_t)(end - colon)) : NULL;
+        if (to == end || !stop)
+            break;
         if (n == nin && more > 1)
             xl_buf_printf(&out, "%%into%u: !tt.ptr<i8>, ", nin);
         if (n == nin)
             xl_buf_printf(&out, "%%row%u: !tt.ptr<i32>, ", nin);
         xl_buf_add(&out, name, (size_t)(colon - name));
         if (n == arg) {
-            const char *type = colon + 2, *stop = strchr(type, '>') + 1;
+            const char *type = colon + 2;
             xl_buf_puts(&out, "_all");
             xl_buf_printf(&head, "  %%at%u = tt.load %%row%u : !tt.ptr<i32>\n", nin, nin);
             xl_buf_printf(&head, "  %%wide%u = arith.extsi %%at%u : i32 to i64\n", nin, nin);
             xl_buf_printf(&head, "  %%count%u = arith.constant %lld : i64\n", nin, (long long)count);
             xl_buf_printf(&head, "  %%from%u = arith.muli %%wide%u, %%count%u : i64\n", nin, nin, nin);
             xl_buf_printf(&head, "  %.*s = tt.addptr %.*s_all, %%from%u : %.*s, i64\n", (int)(colon - name), name,
-                          (int)(colon - name), name, nin, (int)(stop - type), type);
+                          (int)(colon - name), name, nin, (int)(stop + 1 - type), type);
         }
         xl_buf_add(&out, colon, (size_t)(to - colon));
         if (*to == ',')
             xl_buf_puts(&out, ", ");
         c = *to == ',' ? to + 2 : to;
     }
-    while (*c != '\n')
-        xl_buf_putc(&out, *c++);
-    xl_buf_printf(&out, "\n%.*s%.*s", XL_FMT(xl_buf_view(&head)), (int)(end - c - 1), c + 1);
+    const char *line = memchr(c, '\n', (size_t)(end - c));
+    line = line ? line + 1 : end;
+    xl_buf_add(&out, c, (size_t)(line - c));
+    xl_buf_str(&out, xl_buf_view(&head));
+    xl_buf_add(&out, line, (size_t)(end - line));
     xl_str text = xl_str_dup(a, xl_buf_view(&out));
     xl_buf_fini(&out);
     xl_buf_fini(&head);
