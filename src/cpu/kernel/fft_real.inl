@@ -1,7 +1,7 @@
-/* src/cpu/kernel/fft_real.inl: transforms of an odd length between reals and half a spectrum, by stages on real numbers:
- * half the work of a complex transform. Included by fft.inl. A spectrum of n lies as r0, r1, i1, r2, i2, ...; a stage of
- * radix r joins l groups of r spectra of m = n / (r l) points to l spectra of r m points, or splits them again. Every
- * element is s numbers, those of the lines side by side.
+/* src/cpu/kernel/fft_real.inl: transforms of an odd length between reals and half a spectrum, by stages on real
+ * numbers: half the work of a complex transform. Included by fft.inl. A spectrum of n lies as r0, r1, i1, r2, i2, ...;
+ * a stage of radix r joins l groups of r spectra of m = n / (r l) points to l spectra of r m points, or splits them
+ * again. Every element is s numbers, those of the lines side by side.
  * Sums and their order are FFTPACK's, and products are rounded before they are added, so that results have the bits of
  * the libraries that descend from it (pocketfft, DUCC: NumPy, SciPy and XLA's CPU). */
 #ifdef __clang__
@@ -117,7 +117,8 @@ static inline __attribute__((always_inline)) void NAME(split)(ARGS)
             }
             for (size_t t = 1; t <= h; t++) {
                 T *x = APART(i, k, t), *y = APART(i, k, r - t);
-                const T *v = (const T *)g->w + (t - 1) * (m - 1) + i - 1, *w = (const T *)g->w + (r - t - 1) * (m - 1) + i - 1;
+                const T *v = (const T *)g->w + (t - 1) * (m - 1) + i - 1,
+                        *w = (const T *)g->w + (r - t - 1) * (m - 1) + i - 1;
                 NAME(turn)(p, d, (const T *)g->u + 2 * h * (t - 1), h, s, a, b);
                 NAME(turn)(pi, di, (const T *)g->u + 2 * h * (t - 1), h, s, c, e);
                 EACH {
@@ -135,7 +136,8 @@ static inline __attribute__((always_inline)) void NAME(split)(ARGS)
 }
 
 /* All stages, from at[0]; gives where the result lies. */
-static inline __attribute__((always_inline)) T *NAME(real_run)(const xl_fft_line *f, bool join, T *from, T *to, size_t s)
+static inline __attribute__((always_inline)) T *NAME(real_run)(const xl_fft_line *f, bool join, T *from, T *to,
+                                                               size_t s)
 {
     size_t n = (size_t)f->n, l = join ? n : 1;
     for (uint32_t i = 0; i < f->nfactor; i++) {
