@@ -42,7 +42,7 @@ def long_lines(f, text):
             fenced = not fenced
         if len(line) <= WIDTH or i in quoted:
             continue
-        if kind == ".md" and (fenced or line.lstrip().startswith(("|", "    ", "[", "<", "!["))):
+        if kind == ".md" and (fenced or line.startswith("    ") or line.lstrip().startswith(("|", "[", "<", "!["))):
             continue
         if kind == ".def" and i not in comment_lines(text):  # a table
             continue
@@ -73,7 +73,7 @@ def fix_markdown(text, bad):
     starts = lambda s: not s.strip() or re.match(r"\s*([-*+]|\d+\.)\s|\s*(\||#|```|<|!\[|>)|    ", s)
     while i < len(lines):
         j = i + 1
-        if not lines[i].strip() or re.match(r"\s*(\||#|```|<)", lines[i]):
+        if not lines[i].strip() or re.match(r"\s*(\||#|```|<)|    ", lines[i]):
             out.append(lines[i])
             i = j
             continue
