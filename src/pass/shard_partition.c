@@ -252,8 +252,8 @@ static xl_axes *whole_spec(part *p, const xl_type *t)
 static xl_value get_whole(part *p, xl_value old) { return get(p, old, whole_spec(p, type_of(p, old))); }
 
 /* ---- one op ------------------------------------------------------------------------------------------------------ */
-/* Groups given by axes of a mesh become groups of devices. */
-static void plain_groups(part *p, const xl_op *from, xl_op *op)
+/* Groups given by axes of a mesh, one of `m`, become groups of devices. */
+static void plain_groups(part *p, const xl_module *m, xl_op *op)
 {
     for (uint32_t i = 0, n = xl_op_nattr((xl_opcode)op->code); i < n; i++) {
         const xl_attr *a = op->attr[i];
@@ -262,6 +262,7 @@ static void plain_groups(part *p, const xl_op *from, xl_op *op)
         const xl_attr *mesh = xl_dict_get(a, XL_STR("mesh")), *axes = xl_dict_get(a, XL_STR("axes"));
         xl_axes over = { 0 };
         xl_sharding on = { .mesh = mesh && mesh->kind == XL_AT_SYM ? mesh->str : (xl_str){ 0 } };
+        on.inlined = xl_module_mesh(m, on.mesh);
         for (uint32_t k = 0; axes && axes->kind == XL_AT_ARRAY && k < axes->n; k++) {
             const xl_attr *name = xl_dict_get(axes->item[k], XL_STR("name")),
                           *sub = xl_dict_get(axes->item[k], XL_STR("sub_axis_info"));
@@ -272,7 +273,7 @@ static void plain_groups(part *p, const xl_op *from, xl_op *op)
                     : XL_ERR(INVALID, "replica groups name an axis that is none");
             char text[512];
             if (err && !p->err)
-                p->err = xl_error_wrap(err, "partitioning %s", line_of(p, from, text, sizeof text));
+                p->err = xl_error_wrap(err, "partitioning %s", line_of(p, op, text, sizeof text));
             else
                 xl_error_free(err);
         }
@@ -294,7 +295,7 @@ static xl_op *copy(part *p, const xl_op *op, const xl_value *in, const xl_type *
     for (uint32_t i = 0, k = xl_op_nattr((xl_opcode)op->code); i < k; i++)
         n->attr[i] = op->attr[i];
     if (xl_ops[op->code].flags & XL_OP_COLLECTIVE)
-        plain_groups(p, op, n);
+        plain_groups(p, p->c->m, n);
     for (uint32_t k = 0; k < op->nregion; k++) {
         const xl_region *r = op->region[k];
         for (uint32_t i = 0; i < r->narg; i++)
@@ -996,6 +997,8 @@ static void import_region(part *p, xl_region *to, const xl_func *g, const xl_reg
         n->extra = op->extra ? xl_attr_import(m, op->extra) : NULL;
         for (uint32_t k = 0, w = xl_op_nattr((xl_opcode)op->code); k < w; k++)
             n->attr[k] = op->attr[k] ? xl_attr_import(m, op->attr[k]) : NULL;
+        if (xl_ops[op->code].flags & XL_OP_COLLECTIVE)
+            plain_groups(p, g->m, n);
         for (uint32_t k = 0; k < op->nout; k++)
             map[op->out[k].id] = n->out[k];
         for (uint32_t k = 0; k < op->nregion; k++) {

@@ -213,3 +213,40 @@ TEST(meshes_by_name)
     xl_module_free(m);
     xl_arena_fini(&a);
 }
+
+/* The mesh that the frontend's answer names its groups by is the answer's own. */
+static xl_error *answer(int64_t number, const xl_buf *in, uint32_t n, xl_module **out, xl_buf *lines)
+{
+    CHECK(number == 7 && n == 2 && in[0].n);
+    *out = read("sdy.mesh @devices = <[\"x\"=2, \"y\"=4]>\n"
+                "func.func public @main(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {\n"
+                "  %y = \"stablehlo.all_reduce\"(%x) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = "
+                "1>, replica_groups = #stablehlo.replica_group_mesh_axes<mesh = @devices, axes = "
+                "[#stablehlo.axis_ref<name = \"y\">]>, use_global_device_ids}> ({\n"
+                "  ^bb0(%a: tensor<f32>, %b: tensor<f32>):\n"
+                "    %s = stablehlo.add %a, %b : tensor<f32>\n"
+                "    stablehlo.return %s : tensor<f32>\n"
+                "  }) : (tensor<8x4xf32>) -> tensor<8x4xf32>\n"
+                "  return %y : tensor<8x4xf32>\n"
+                "}\n");
+    xl_buf_puts(lines, "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}\n"
+                       "{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}");
+    return NULL;
+}
+
+TEST(a_partitioned_call_names_axes_of_its_own_mesh)
+{
+    xl_module *m = read(
+        MESH "func.func public @main(%x: tensor<8x16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {\"model\"}]>}) -> "
+             "tensor<8x16xf32> {\n"
+             "  %y = stablehlo.custom_call @xlane_partition(%x) {backend_config = \"7\"} : (tensor<8x16xf32>) -> "
+             "tensor<8x16xf32>\n"
+             "  return %y : tensor<8x16xf32>\n}\n");
+    xl_shard_info info = { .partition = answer };
+    xl_buf b = { 0 };
+    const char *text = split(m, &info, &b);
+    CHECK(strstr(text, "dense<[[0, 1, 2, 3], [4, 5, 6, 7]]> : tensor<2x4xi64>"));
+    CHECK(!strstr(text, "mesh_axes"));
+    xl_buf_fini(&b);
+    xl_module_free(m);
+}

@@ -500,6 +500,16 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
             return XL_ERR(EXHAUSTED, "the program has more than %d ops once its calls are inlined", OPS_MAX);
         for (uint32_t k = 0; k < op->nin; k++)
             op->in[k] = resolve(l, op->in[k]);
+        if (op->code == XL_OP_CUSTOM_CALL) {
+            err = xl_lower_async(l->f, op, &known, &done);
+            if (err)
+                return err;
+            if (done || known)
+                replace(l, op->out[0], done ? op->in[0] : known->out[0]);
+            if (done)
+                continue;
+            op = known ? known : op;
+        }
         switch (op->code) {
         case XL_OP_CALL: err = call(l, r, op, xl_op_str(op, XL_SLOT(CALL, callee)), depth); break;
         case XL_OP_COMPOSITE: err = composite(l, r, op, depth); break;

@@ -12,4 +12,8 @@ xl_error *xl_lower(xl_module *m, bool keep_manual) XL_MUST_USE;
  * *done is false, and nothing was made, where it does not have the form of one. */
 xl_error *xl_lower_scan(xl_func *f, xl_region *to, const xl_op *op, xl_value *out, bool *done) XL_MUST_USE;
 
+/* The collective that a custom call of JAX's starts, not appended; its result stands for the call's. NULL: the call is
+ * none of them. *done: it is the one that waits, and its result is its operand. */
+xl_error *xl_lower_async(xl_func *f, const xl_op *op, xl_op **out, bool *done) XL_MUST_USE;
+
 #endif
