@@ -34,9 +34,13 @@ xl_traffic xl_shard_traffic(const xl_func *f, const xl_op *op, int64_t ndevice);
  * Or an annotation of a size that does not divide: "uneven sharding", with what each device holds. */
 typedef struct { const char *op; xl_str file; uint32_t line, times; double bytes; } xl_gathered;
 
+/* What a value is unreduced over: each device holds a part of what is to be summed (ADD) over it, or the maximum or
+ * minimum is to be taken (MAXIMUM, MINIMUM). */
+typedef struct { xl_axes over; xl_opcode combine; } xl_owed;
+
 /* A value whose split the frontend asked for: the custom call xlane_inspect_sharding, whose backend_config
  * is a number. */
-typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank; xl_axes owed; } xl_inspected;
+typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank; xl_owed owed; } xl_inspected;
 
 /* Asks the frontend how it partitions a call of its own, the custom call xlane_partition whose backend_config is a
  * number. in: the OpSharding of each operand, then of each result. The answer: a module whose entry function is the
@@ -50,7 +54,7 @@ typedef struct {
     uint32_t nloose;
     xl_partition_fn *partition;                            /* set by the caller; NULL: nobody to ask */
     xl_axes **arg, **out; /* the spec of each argument and result; NULL for what is no tensor */
-    xl_axes *arg_owed, *out_owed;                          /* what they are unreduced over */
+    xl_owed *arg_owed, *out_owed;                          /* what they are unreduced over */
     const int64_t **arg_order, **out_order; /* which device has the part of number p; NULL: that of number p */
     uint32_t narg, nout;
     uint32_t natom;
@@ -69,9 +73,9 @@ void xl_shard_gathered(const xl_shard_info *info, xl_buf *out);
  * module's. */
 xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_info *info) XL_MUST_USE;
 /* The OpSharding message of a spec, unreduced over owed, as XLA would write it for the same annotation. */
-void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
+void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_owed *owed,
                     const int64_t *order, xl_buf *out);
-void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
+void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_owed *owed,
                    const int64_t *order, xl_buf *out); /* the same as mhlo.sharding has it */
 
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
@@ -144,9 +148,7 @@ xl_error *xl_shard_atoms(xl_shard_ctx *c) XL_MUST_USE;
  * says nothing (manual, unknown). */
 xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, bool strict, xl_axes **out,
                         uint32_t *closed) XL_MUST_USE;
-/* The unreduced axes of an annotation: each device holds a part of what is summed (or maximised, ...) over them. */
-typedef struct { xl_axes over; xl_opcode combine; } xl_owed;
-xl_error *xl_shard_owed(xl_shard_ctx *c, const xl_attr *a, xl_owed *out) XL_MUST_USE;
+xl_error *xl_shard_owed(xl_shard_ctx *c, const xl_attr *a, xl_owed *out) XL_MUST_USE; /* of an annotation */
 /* The devices of the annotation's mesh where no digits of their numbers are its axes; NULL where they are. Inside the
  * program such a mesh counts as 0, 1, 2, ...; arguments and results change hands at the border. */
 const int64_t *xl_shard_order(const xl_shard_ctx *c, const xl_attr *a);

@@ -30,7 +30,7 @@ typedef struct {
     const xl_region *open[80];
     uint32_t nopen;
     xl_owed *owed;                                         /* per value */
-    xl_axes *later;                                        /* per value: its one reader takes it unreduced over these */
+    xl_owed *later;                                        /* per value: its one reader takes it unreduced so */
     uint32_t manual;                                       /* manual regions around */
     xl_error *err;
 } part;
@@ -649,9 +649,9 @@ static bool linear(const part *p, const xl_op *op, uint32_t *bits)
  * it. */
 static xl_axes carried_owed(const part *p, const xl_op *op, const xl_rule *r, const xl_axes *fs, uint32_t *bits)
 {
-    xl_axes keep = op->nout == 1 ? p->later[op->out[0].id] : (xl_axes){ 0 };
+    xl_axes keep = op->nout == 1 ? p->later[op->out[0].id].over : (xl_axes){ 0 };
     bool some = false;
-    if (!keep.n || !linear(p, op, bits))
+    if (!keep.n || p->later[op->out[0].id].combine != XL_OP_ADD || !linear(p, op, bits))
         return (xl_axes){ 0 };
     for (uint32_t f = 0; f < r->nfactor; f++)
         for (uint32_t k = 0; k < fs[f].n; k++)
@@ -746,7 +746,8 @@ static void emit_split(part *p, const xl_op *op, const xl_rule *r)
                 if (!memchr(s.atom, over.atom[k], s.n))
                     rest.atom[rest.n++] = over.atom[k];
             later = (xl_owed){ rest, r->combine };
-            rest = r->combine == XL_OP_ADD ? without(&rest, &p->later[op->out[i].id]) : rest;
+            const xl_owed *asked = &p->later[op->out[i].id];
+            rest = asked->combine == r->combine ? without(&rest, &asked->over) : rest;
             later.over = without(&later.over, &rest);
             v = xl_shard_all_reduce(c, &p->b, v, &rest, r->combine);
             if (base.id != XL_NO_VALUE.id && !is_zero(p, op->in[0]))
@@ -1047,7 +1048,7 @@ static void emit_asked(part *p, const xl_op *op)
 {
     xl_shard_ctx *c = p->c;
     const xl_shard_info info = { .natom = c->natom, .size = c->size, .stride = c->stride, .npartition = c->n };
-    const xl_axes none = { 0 };
+    const xl_owed none = { 0 };
     uint32_t n = op->nin + op->nout;
     xl_buf *in = xl_new(c->a, xl_buf, n), lines = { 0 };
     xl_module *m = NULL;
@@ -1098,7 +1099,7 @@ static void emit_custom(part *p, const xl_op *op)
         xl_inspected in = { .manual = p->manual > 0,
                             .spec = p->at[op->in[0].id],
                             .rank = xl_shard_rank(type_of(p, op->in[0])),
-                            .owed = p->owed[op->in[0].id].over };
+                            .owed = p->owed[op->in[0].id] };
         if (!xl_str_i64(xl_op_str(op, XL_SLOT(CUSTOM_CALL, backend_config)), &in.number))
             fail(p, op, "its configuration is not a number");
         XL_PUSH(c->a, c->inspected, c->ninspected, c->capinspected, in);
@@ -1349,7 +1350,7 @@ out:
     return err;
 }
 
-/* Values with one reader, which makes them unreduced: their sums need not be made. */
+/* Values with one reader, which makes them unreduced: what they are parts of need not be made. */
 static void find_later(part *p, const xl_region *r, uint32_t *uses)
 {
     for (uint32_t i = r->nop; i-- > 0; ) {
@@ -1359,7 +1360,7 @@ static void find_later(part *p, const xl_region *r, uint32_t *uses)
             find_later(p, op->region[k], uses);
         for (uint32_t k = 0; k < op->nin; k++)
             p->later[op->in[k].id] =
-                !uses[op->in[k].id]++ && note ? owed_by(p, XL_ATTR(op, SDY_CONSTRAINT, sharding)).over : (xl_axes){ 0 };
+                !uses[op->in[k].id]++ && note ? owed_by(p, XL_ATTR(op, SDY_CONSTRAINT, sharding)) : (xl_owed){ 0 };
     }
 }
 
@@ -1407,16 +1408,16 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
     p.at = xl_new(c.a, xl_axes *, c.nval);
     p.cache = xl_new(c.a, kept *, c.nval);
     p.owed = xl_new(c.a, xl_owed, c.nval);
-    p.later = xl_new(c.a, xl_axes, c.nval);
+    p.later = xl_new(c.a, xl_owed, c.nval);
     find_later(&p, f->body, xl_new(c.a, uint32_t, c.nval));
     p.open[p.nopen++] = p.b.r;
     info->arg = xl_new(c.a, xl_axes *, narg);
-    info->arg_owed = xl_new(c.a, xl_axes, narg);
-    info->out_owed = xl_new(c.a, xl_axes, nout);
+    info->arg_owed = xl_new(c.a, xl_owed, narg);
+    info->out_owed = xl_new(c.a, xl_owed, nout);
     info->arg_order = xl_new(c.a, const int64_t *, narg);
     info->out_order = xl_new(c.a, const int64_t *, nout);
     for (uint32_t i = 0; i < nout; i++) {
-        info->out_owed[i] = owed_by(&p, xl_shard_note(f->res_attr ? f->res_attr[i] : NULL)).over;
+        info->out_owed[i] = owed_by(&p, xl_shard_note(f->res_attr ? f->res_attr[i] : NULL));
         info->out_order[i] = xl_shard_order(&c, xl_shard_note(f->res_attr ? f->res_attr[i] : NULL));
     }
     for (uint32_t i = 0; i < narg; i++) {
@@ -1425,7 +1426,7 @@ xl_error *xl_shard(xl_module *m, int64_t npartition, int64_t nreplica, xl_shard_
         set(&p, v, xl_region_add_arg(f, p.b.r, xl_shard_local(&c, f->val[v.id].type, c.spec[v.id]), f->val[v.id].loc),
             c.spec[v.id]);
         p.owed[v.id] = owed_by(&p, xl_shard_note(f->arg_attr ? f->arg_attr[i] : NULL));
-        info->arg_owed[i] = p.owed[v.id].over;
+        info->arg_owed[i] = p.owed[v.id];
         info->arg_order[i] = xl_shard_order(&c, xl_shard_note(f->arg_attr ? f->arg_attr[i] : NULL));
     }
     for (uint32_t i = 0; i < narg; i++) {

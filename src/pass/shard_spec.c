@@ -593,17 +593,17 @@ static int64_t *devices_of(const xl_shard_info *info, const xl_axes *spec, uint3
     return ids;
 }
 
-void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
+void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_owed *owed,
                     const int64_t *order, xl_buf *out)
 {
-    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed),
+    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, &owed->over),
             copies = n / parts / sums;
     if (parts == 1 && sums == 1) {
         xl_proto_put_int(out, XL_HLO_SHARDING_type, XL_HLO_SHARDED_REPLICATED);
         return;
     }
-    int64_t *devices = devices_of(info, spec, rank, owed, order, parts);
-    xl_buf dims = { 0 }, ids = { 0 }, last = { 0 };
+    int64_t *devices = devices_of(info, spec, rank, &owed->over, order, parts);
+    xl_buf dims = { 0 }, ids = { 0 }, last = { 0 }, how = { 0 };
     xl_proto_put_int(out, XL_HLO_SHARDING_type, XL_HLO_SHARDED_OTHER);
     for (uint32_t d = 0; d < rank; d++)
         xl_proto_put_raw(&dims, (uint64_t)(spec ? parts_of(info, &spec[d]) : 1));
@@ -623,24 +623,30 @@ void xl_shard_proto(const xl_shard_info *info, const xl_axes *spec, uint32_t ran
         xl_proto_put_int(out, XL_HLO_SHARDING_replicate_on_last_tile_dim, 1);
     if (sums > 1)
         xl_proto_put_bytes(out, XL_HLO_SHARDING_last_tile_dims, xl_buf_view(&last));
-    out->failed = out->failed || dims.failed || ids.failed || last.failed || !devices;
+    if (sums > 1 && owed->combine != XL_OP_ADD) {          /* how it is reduced stands where XLA puts it */
+        xl_proto_put_bytes(&how, XL_HLO_METADATA_op_type, XL_STR("sdy::reduction_op"));
+        xl_proto_put_bytes(&how, XL_HLO_METADATA_op_name, xl_str_of(owed->combine == XL_OP_MAXIMUM ? "MAX" : "MIN"));
+        xl_proto_put_bytes(out, XL_HLO_SHARDING_metadata, xl_buf_view(&how));
+    }
+    out->failed = out->failed || how.failed || dims.failed || ids.failed || last.failed || !devices;
     free(devices);
     xl_buf_fini(&dims);
     xl_buf_fini(&ids);
     xl_buf_fini(&last);
+    xl_buf_fini(&how);
 }
 
-void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_axes *owed,
+void xl_shard_text(const xl_shard_info *info, const xl_axes *spec, uint32_t rank, const xl_owed *owed,
                    const int64_t *order, xl_buf *out)
 {
-    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, owed),
+    int64_t n = info->npartition, parts = tiles_of(info, spec, rank), sums = parts_of(info, &owed->over),
             copies = n / parts / sums;
     bool in_order = true;
     if (parts == 1 && sums == 1) {
         xl_buf_puts(out, "{replicated}");
         return;
     }
-    int64_t *devices = devices_of(info, spec, rank, owed, order, parts);
+    int64_t *devices = devices_of(info, spec, rank, &owed->over, order, parts);
     out->failed = out->failed || !devices;
     xl_buf_puts(out, "{devices=[");
     for (uint32_t d = 0; d < rank; d++)

@@ -250,3 +250,55 @@ TEST(a_partitioned_call_names_axes_of_its_own_mesh)
     xl_buf_fini(&b);
     xl_module_free(m);
 }
+
+/* What awaits a maximum says so in its OpSharding, as op_name of a metadata whose op_type is sdy::reduction_op. */
+TEST(what_an_unreduced_value_awaits_is_told)
+{
+    static const char *const kind[] = { "", "max", "min" }, *const name[] = { "", "MAX", "MIN" };
+    for (int k = 0; k < 3; k++) {
+        xl_buf program = { 0 }, b = { 0 }, proto = { 0 };
+        xl_buf_printf(&program,
+                      MESH "func.func public @main(%%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}], "
+                           "unreduced=%s{\"model\"}>}) -> tensor<8xf32> {\n"
+                           "  return %%x : tensor<8xf32>\n}\n",
+                      kind[k]);
+        xl_module *m = read(program.p);
+        xl_shard_info info = { 0 };
+        split(m, &info, &b);
+        xl_shard_proto(&info, info.arg[0], 1, &info.arg_owed[0], NULL, &proto);
+        bool told = memmem(proto.p, proto.n, "\x0a\x11sdy::reduction_op\x12\x03", 21) != NULL;
+        CHECK(told == (k > 0) && (!k || memmem(proto.p, proto.n, name[k], 3)));
+        xl_buf_fini(&proto);
+        xl_buf_fini(&b);
+        xl_buf_fini(&program);
+        xl_module_free(m);
+    }
+}
+
+/* A maximum that is asked for unreduced stays what each device has of it; of a sum it is not so. */
+TEST(a_maximum_is_not_taken_before_it_must)
+{
+    for (int k = 0; k < 3; k++) {
+        static const char *const op[] = { "maximum", "maximum", "add" }, *const init[] = { "0xFF800000", "0xFF800000",
+                                                                                              "0.0" },
+                          *const kind[] = { "max", "min", "max" };
+        xl_buf program = { 0 }, b = { 0 };
+        xl_buf_printf(&program,
+                      MESH "func.func public @main(%%x: tensor<8x4xf32> {sdy.sharding = #sdy.sharding<@mesh, "
+                           "[{\"model\"}, {}]>}) -> (tensor<4xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}], "
+                           "unreduced=%s{\"model\"}>}) {\n"
+                           "  %%z = stablehlo.constant dense<%s> : tensor<f32>\n"
+                           "  %%m = stablehlo.reduce(%%x init: %%z) applies stablehlo.%s across dimensions = [0] : "
+                           "(tensor<8x4xf32>, tensor<f32>) -> tensor<4xf32>\n"
+                           "  %%u = sdy.sharding_constraint %%m <@mesh, [{}], unreduced=%s{\"model\"}> : "
+                           "tensor<4xf32>\n"
+                           "  return %%u : tensor<4xf32>\n}\n",
+                      kind[k], init[k], op[k], kind[k]);
+        xl_module *m = read(program.p);
+        xl_shard_info info = { 0 };
+        CHECK((strstr(split(m, &info, &b), "all_reduce") != NULL) == (k > 0));
+        xl_buf_fini(&b);
+        xl_buf_fini(&program);
+        xl_module_free(m);
+    }
+}
