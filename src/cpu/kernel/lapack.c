@@ -362,10 +362,15 @@ static i32 run_geev(matrix *x)
         goto out;
     if (wide)
         copy_columns(a, step, x->a, n, n, d->elem);
-    if (d->complex)
+    if (d->spectral.elem)
+        info = xl_spectral_eig(&d->spectral, x->pool, n, a, step, x->out[0], x->out[1], vl, vr);
+    bool whole = !d->spectral.elem || info == XL_SPECTRAL_SCALE;
+    x->lacking = x->lacking || info == XL_SPECTRAL_LACKING;
+    info = whole ? 0 : info;
+    if (whole && d->complex)
         WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
             left, right, &n, a, &step, x->out[0], vl, &step, vr, &step, work, &lwork, rwork, &info, 1, 1));
-    else
+    else if (whole)
         WITH_WORK(((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))fn)(
             left, right, &n, a, &step, x->out[0], x->out[1], vl, &step, vr, &step, work, &lwork, &info, 1, 1));
     for (int k = 0; k < 2 && !x->lacking && info == 0; k++) {
@@ -773,8 +778,9 @@ static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, boo
     }
     xl_error *err = find(p, op, work, complex && r->fn_complex ? r->fn_complex : r->fn, &d->fn);
     bool lu = r->run == run_getrf, svd = !strcmp(r->fn, "gesdd"), eigh = r->run == run_syevd && !upper,
+         eig = r->run == run_geev && !complex,
          qr = r->run == run_geqrf || r->run == run_orgqr || (svd && (m >= 2 * n || n >= 2 * m));
-    if (!err && (svd || eigh) && xl_spectral_pays(m, n))
+    if (!err && (svd || eigh || eig) && xl_spectral_pays(m, n))
         err = found(p, op, xl_spectral_find(letter(work), &d->spectral));
     if (!err && (lu || qr) && xl_panels_pay(m, n))
         err = found(p, op, xl_panels_find(lu ? XL_PANELS_LU : XL_PANELS_QR, letter(work), &d->panels));

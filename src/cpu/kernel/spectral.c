@@ -21,7 +21,8 @@ typedef int32_t i32;
 typedef void *P;
 typedef size_t L;
 static char left[] = "L", right[] = "R", low[] = "L", high[] = "U", plain[] = "N", turned[] = "T", adjoint[] = "C",
-            forward[] = "F", columns[] = "C", rows[] = "R", alone[] = "I", largest[] = "M";
+            forward[] = "F", columns[] = "C", rows[] = "R", alone[] = "I", largest[] = "M", both[] = "B", some[] = "S",
+            schur[] = "S", values[] = "E", vectors_too[] = "V";
 typedef struct { i32 col, cols; } block;
 typedef struct { i32 at, n, more; } part;                  /* more: columns than rows */
 
@@ -52,6 +53,7 @@ typedef struct {
     const char *v, *tau;
     char *t, *c;
     bool by_rows; /* the reflectors are rows of v, and c is multiplied from the right */
+    bool identity;                                         /* c is: a panel leaves what is left of it as it is */
     atomic_int info;
 } back;
 static i32 panels(const back *j) { return (j->k + WIDTH - 1) / WIDTH; }
@@ -79,7 +81,7 @@ static void back_block(void *ctx, size_t begin, size_t end)
     if (!work)
         failed(&j->info, XL_SPECTRAL_LACKING);
     for (size_t i = begin; i < end && work; i++)
-        for (i32 p = panels(j); p-- > 0; ) {
+        for (i32 p = j->identity ? least(panels(j), (i32)i + 1) : panels(j); p-- > 0; ) {
             i32 at = (i32)i * WIDTH, some = least(WIDTH, j->count - at), length = j->m - p * WIDTH,
                 k = least(WIDTH, j->k - p * WIDTH), ld = WIDTH, m = j->by_rows ? some : length,
                 n = j->by_rows ? length : some;
@@ -111,19 +113,30 @@ int32_t xl_spectral_reflect(const xl_spectral *f, xl_pool *pool, int32_t m, int3
     return reflect_back(&j, pool);
 }
 
+#define T float
+#define NAME(f) f##_f32
+#include "cpu/kernel/spectral_eig.inl"
+#undef T
+#undef NAME
+#define T double
+#define NAME(f) f##_f64
+#include "cpu/kernel/spectral_eig.inl"
+#undef T
+#undef NAME
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 bool xl_spectral_pays(int64_t m, int64_t n)
 {
     return (m < n ? m : n) >= 192;
 }
 /* Whether the largest element's square neither overflows nor vanishes beside 1. */
-static bool moderate(const xl_spectral *f, i32 m, i32 n, void *a)
+static bool moderate(const xl_spectral *f, i32 m, i32 n, void *a, i32 ld)
 {
     if (f->wide) {
-        double most = ((double (*)(P, P, P, P, P, P, L))f->lange)(largest, &m, &n, a, &m, NULL, 1);
+        double most = ((double (*)(P, P, P, P, P, P, L))f->lange)(largest, &m, &n, a, &ld, NULL, 1);
         return most == 0 || (most > 1e-130 && most < 1e130);
     }
-    float most = ((float (*)(P, P, P, P, P, P, L))f->lange)(largest, &m, &n, a, &m, NULL, 1);
+    float most = ((float (*)(P, P, P, P, P, P, L))f->lange)(largest, &m, &n, a, &ld, NULL, 1);
     return most == 0 || (most > 1e-13f && most < 1e13f);
 }
 /* A real matrix of n columns in the first ones of `to`, which may be complex; `more` columns with a one each follow. */
@@ -150,7 +163,7 @@ int32_t xl_spectral_eigh(const xl_spectral *f, xl_pool *pool, int32_t n, void *a
 {
     size_t size = (size_t)n, real = f->wide ? 8 : 4;
     i32 info = 0, lwork = n * WIDTH;
-    if (!moderate(f, n, n, a))
+    if (!moderate(f, n, n, a, n))
         return XL_SPECTRAL_SCALE;
     char *e = malloc(size * real), *tau = malloc(size * f->elem), *work = NULL, *q = z;
     if (f->complex)
@@ -181,7 +194,7 @@ int32_t xl_spectral_svd(const xl_spectral *f, xl_pool *pool, int32_t m, int32_t 
 {
     size_t size = (size_t)n, real = f->wide ? 8 : 4;
     i32 info = 0, lwork = (m + n) * PANEL;
-    if (!moderate(f, m, n, a))
+    if (!moderate(f, m, n, a, m))
         return XL_SPECTRAL_SCALE;
     char *e = malloc(size * real), *tau = malloc(2 * size * f->elem), *work = NULL, *p = tau + size * f->elem;
     char *ub = malloc(size * size * real), *vb = vt;
@@ -225,6 +238,14 @@ int32_t xl_spectral_svd(const xl_spectral *f, xl_pool *pool, int32_t m, int32_t 
     if (vb != (char *)vt)
         free(vb);
     return info;
+}
+
+int32_t xl_spectral_eig(const xl_spectral *f, xl_pool *pool, int32_t n, void *a, int32_t ld, void *wr, void *wi,
+                        void *vl, void *vr)
+{
+    if (!moderate(f, n, n, a, ld))
+        return XL_SPECTRAL_SCALE;
+    return f->wide ? eig_f64(f, pool, n, a, ld, wr, wi, vl, vr) : eig_f32(f, pool, n, a, ld, wr, wi, vl, vr);
 }
 
 xl_error *xl_spectral_find(char type, xl_spectral *f)

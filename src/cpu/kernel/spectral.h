@@ -1,10 +1,11 @@
 /* src/cpu/kernel/spectral.h
- * Eigenvalues and vectors of a symmetric (Hermitian) matrix, and singular values and vectors, of one large matrix,
- * shared among the threads of a pool. LAPACK's way, by LAPACK's and BLAS's routines: reduction to a
- * tridiagonal (bidiagonal) matrix, divide and conquer, back-transformation. What is shared: of each reflection's
- * product with the matrix the blocks of its columns, of each merge the roots and the columns of its products, of the
- * back-transformation blocks of columns. Blocks depend on the shape alone, so any number of threads gives the same
- * bits. Matrices lie by columns without gaps. Any thread. */
+ * Eigenvalues and vectors of a symmetric (Hermitian) or a real matrix, and singular values and vectors, of one large
+ * matrix, shared among the threads of a pool. LAPACK's way, by LAPACK's and BLAS's routines: reduction to a
+ * tridiagonal (bidiagonal, Hessenberg) matrix, divide and conquer (the QR iteration), back-transformation. What is
+ * shared: of each reflection's product with the matrix the blocks of its columns, of each merge the roots and the
+ * columns of its products, of the back-transformation blocks of columns. Blocks depend on the shape alone, so any
+ * number of threads gives the same bits. Matrices lie by columns, without gaps where no distance is given. Any
+ * thread. */
 #ifndef XL_CPU_SPECTRAL_H
 #define XL_CPU_SPECTRAL_H
 
@@ -18,7 +19,9 @@
 #define XL_SPECTRAL_REAL(F)                                                                                        \
     F(gemm, "gemm") F(gemv, "gemv") F(symv, "symv") F(larfg, "larfg") F(lamrg, "lamrg")            \
     F(steqr, "steqr") F(laed1, "laed1") F(laed2, "laed2") F(laed3, "laed3") F(laed4, "laed4") F(bdsdc, "bdsdc")    \
-    F(lasdq, "lasdq") F(lasd1, "lasd1") F(lasd2, "lasd2") F(lasd3, "lasd3") F(lasd4, "lasd4")
+    F(lasdq, "lasdq") F(lasd1, "lasd1") F(lasd2, "lasd2") F(lasd3, "lasd3") F(lasd4, "lasd4")    \
+    F(gebal, "gebal") F(gehrd, "gehrd") F(hseqr, "hseqr") F(trevc3, "trevc3") F(gebak, "gebak") F(nrm2, "nrm2")    \
+    F(lartg, "lartg")
 typedef struct {
 #define F(name, ...) xl_openblas_fn *name;
     XL_SPECTRAL_OWN(F) XL_SPECTRAL_REAL(F)
@@ -41,6 +44,10 @@ int32_t xl_spectral_eigh(const xl_spectral *f, xl_pool *pool, int32_t n, void *a
  * overwritten. */
 int32_t xl_spectral_svd(const xl_spectral *f, xl_pool *pool, int32_t m, int32_t n, void *a, void *s, void *u,
                         int32_t columns, void *vt);
+/* Of a real matrix: eigenvalues, and left and right vectors where vl and vr are not NULL, as LAPACK's geev has them.
+ * All have columns ld elements apart. */
+int32_t xl_spectral_eig(const xl_spectral *f, xl_pool *pool, int32_t n, void *a, int32_t ld, void *wr, void *wi,
+                        void *vl, void *vr);
 /* c (m rows, ldc) = Q c, where Q's k reflectors of length m are the columns of v. */
 int32_t xl_spectral_reflect(const xl_spectral *f, xl_pool *pool, int32_t m, int32_t k, const void *v, int32_t ldv,
                             const void *tau, void *c, int32_t ldc, int32_t columns);

@@ -8,6 +8,7 @@ typedef struct {
     T *a, *x, *y, *part; /* x: m, y: n rows, PANEL columns; part: products of blocks */
     i32 row, col;                                          /* where the matrix that is multiplied begins */
     const T *v;                                            /* the vector, by rows or columns of the matrix */
+    const T *t; /* of a Hessenberg panel: the triangle of its block of reflectors */
     i32 at, width;                                         /* the panel whose update is under way */
 } NAME(reduction);
 
@@ -255,6 +256,88 @@ static i32 NAME(bidiagonal)(const xl_spectral *f, xl_pool *pool, i32 m, i32 n, T
     i32 high = m - at, wide = n - at, lwork = (i32)(rows * PANEL + cols * PANEL);
     ((void (*)(P, P, P, P, P, P, P, P, P, P, P))f->gebrd)(&high, &wide, NAME(el)(&j, at, at), &m, d + at, e + at,
                                                           tauq + at, taup + at, mem, &lwork, &info);
+    free(mem);
+    return info;
+}
+
+/* ---- Hessenberg -------------------------------------------------------------------------------------------------- */
+/* Rows above a panel's own: y = a v, then times the triangle. */
+static void NAME(product_above)(void *ctx, size_t begin, size_t end)
+{
+    const NAME(reduction) *j = ctx;
+    i32 inner = j->n - j->row;
+    for (size_t i = begin; i < end; i++) {
+        i32 r = (i32)i * BLOCK, some = least(BLOCK, j->row - r);
+        T av[BLOCK * PANEL];
+        NAME(gemm)(j->f, plain, plain, some, PANEL, inner, 1, NAME(el)(j, r, j->row), j->m, j->x + j->row, j->m, 0, av,
+                   BLOCK);
+        NAME(gemm)(j->f, plain, plain, some, PANEL, PANEL, 1, av, BLOCK, j->t, PANEL, 0, j->y + r, j->m);
+    }
+}
+/* a = (I - v t v')' (a - y v') behind a panel. */
+static void NAME(similar_update)(void *ctx, size_t begin, size_t end)
+{
+    const NAME(reduction) *j = ctx;
+    i32 top = j->at + 1, rows = j->n - top;
+    for (size_t i = begin; i < end; i++) {
+        block b = NAME(piece)(j, i);
+        T va[PANEL * BLOCK], tva[PANEL * BLOCK];
+        NAME(gemm)(j->f, plain, turned, j->n, b.cols, PANEL, -1, j->y, j->m, j->x + b.col, j->m, 1,
+                   NAME(el)(j, 0, b.col), j->m);
+        NAME(gemm)(j->f, turned, plain, PANEL, b.cols, rows, 1, j->x + top, j->m, NAME(el)(j, top, b.col), j->m, 0, va,
+                   PANEL);
+        NAME(gemm)(j->f, turned, plain, PANEL, b.cols, PANEL, 1, j->t, PANEL, va, PANEL, 0, tva, PANEL);
+        NAME(gemm)(j->f, plain, plain, rows, b.cols, PANEL, -1, j->x + top, j->m, tva, PANEL, 1,
+                   NAME(el)(j, top, b.col), j->m);
+    }
+}
+/* a has n columns, ld elements apart. */
+static i32 NAME(hessenberg)(const xl_spectral *f, xl_pool *pool, i32 n, T *a, i32 ld, T *tau)
+{
+    size_t rows = (size_t)ld, pieces = (size_t)n / BLOCK + 2;
+    T *mem = malloc((rows * (2 * PANEL + pieces + 1) + PANEL * PANEL + PANEL) * sizeof(T));
+    if (!mem)
+        return XL_SPECTRAL_LACKING;
+    T *v = mem, *y = v + rows * PANEL, *last = y + rows * (PANEL + pieces), *t = last + rows, *w = t + PANEL * PANEL;
+    NAME(reduction) j = { f, pool, ld, n, a, v, y, y + rows * PANEL, .t = t };
+    i32 at = 0, info = 0;
+    for (; n - at > REST; at += PANEL) {
+        i32 top = at + 1;
+        memset(v, 0, rows * PANEL * sizeof(T));
+        memset(t, 0, PANEL * PANEL * sizeof(T));
+        for (i32 i = 0; i < PANEL; i++) {
+            i32 c = at + i, rest = n - c - 1;
+            T *col = NAME(el)(&j, 0, c), *vi = v + (size_t)i * rows, *yi = y + (size_t)i * rows, *ti = t + i * PANEL;
+            if (i) {                                       /* what the panel's reflectors so far do to this column */
+                T tw[PANEL] = { 0 };
+                NAME(gemv)(f, plain, n - top, i, -1, y + top, ld, v + c, ld, col + top, 1);
+                memset(w, 0, PANEL * sizeof(T));
+                NAME(gemv)(f, turned, n - top, i, 1, v + top, ld, col + top, 1, w, 1);
+                NAME(gemv)(f, turned, i, i, 1, t, PANEL, w, 1, tw, 1);
+                NAME(gemv)(f, plain, n - top, i, -1, v + top, ld, tw, 1, col + top, 1);
+            }
+            tau[c] = NAME(larfg)(f, rest, col + c + 1, col + least(c + 2, n - 1), 1);
+            memcpy(vi + c + 1, col + c + 1, (size_t)rest * sizeof(T));
+            vi[c + 1] = 1;
+            j.row = top, j.col = c + 1, j.v = vi + c + 1;
+            NAME(share)(&j, NAME(gemv_n_piece));
+            NAME(join)(&j, yi + top, n - top, false);
+            memset(w, 0, PANEL * sizeof(T));
+            NAME(gemv)(f, turned, rest, i, 1, v + c + 1, ld, vi + c + 1, 1, w, 1);
+            NAME(gemv)(f, plain, n - top, i, -1, y + top, ld, w, 1, yi + top, 1);
+            NAME(scale)(yi + top, n - top, tau[c]);
+            NAME(gemv)(f, plain, i, i, -tau[c], t, PANEL, w, 1, ti, 1);
+            ti[i] = tau[c];
+        }
+        j.at = at, j.row = top;
+        xl_pool_for(pool, (size_t)((top + BLOCK - 1) / BLOCK), 1, NAME(product_above), &j);
+        NAME(gemm)(f, plain, turned, top, PANEL - 1, PANEL, -1, y, ld, v + top, ld, 1, NAME(el)(&j, 0, top), ld);
+        j.col = at + PANEL;
+        NAME(share)(&j, NAME(similar_update));
+    }
+    i32 from = at + 1, lwork = (i32)(2 * PANEL * rows);
+    ((void (*)(P, P, P, P, P, P, P, P, P))f->gehrd)(&n, &from, &n, a, &ld, last, mem, &lwork, &info);
+    memcpy(tau + at, last + at, (size_t)(n - 1 - at) * sizeof(T));
     free(mem);
     return info;
 }

@@ -94,6 +94,71 @@ TEST(eigh_f64) { one('d', 211, 211, true); }
 TEST(svd_f32) { int n = xl_test_amount(400, 400, 220); one('s', n + 20, n, false); }
 TEST(svd_f64) { one('d', xl_test_amount(300, 300, 230), 210, false); }
 
+/* a x = w x for the vectors on the right, x' a = w x' for those on the left, of length 1; a pair of conjugates is two
+ * columns. `apart`: with a row and a column that balancing sets apart, others of another scale. */
+static void eig_of(char type, int n, bool apart)
+{
+    xl_spectral f;
+    if (!found(type, &f))
+        return;
+    size_t e = f.elem, size = (size_t)n, ld = size + 3, sq = size * ld * e;
+    char *a = calloc(1, sq), *copy = malloc(sq), *w = malloc(2 * size * e), *v[2] = { malloc(sq), malloc(sq) },
+         *first = malloc(2 * sq);
+    for (size_t c = 0; c < size; c++)
+        for (size_t r = 0; r < size; r++)
+            set(a, c * ld + r, f.wide, apart && c == 5 && r != 5 ? 0 : apart && r == 7 ? any() * 1e4 : any());
+    static const size_t threads[] = { 1, 5, 2 };
+    for (int t = 0; t < xl_test_amount(3, 3, 2); t++) {
+        xl_pool *pool = xl_pool_new(threads[t]);
+        memcpy(copy, a, sq);
+        CHECK(xl_spectral_eig(&f, pool, n, copy, (int)ld, w, w + size * e, v[0], v[1]) == 0);
+        xl_pool_free(pool);
+        double limit = (f.wide ? 2e-16 : 1.2e-7) * 40 * sqrt(n) * (apart ? 1e4 : 1), imag = 0;
+        for (size_t c = 0; c < size; c++) {
+            double wr = number(w, c, f.wide), wi = number(w, size + c, f.wide), one = 0;
+            imag += fabs(wi);
+            size_t re = c * ld, im = (c + 1) * ld;
+            for (int k = 0; k < 8; k++) {
+                bool left = k % 2 == 0;
+                const char *x = v[left ? 0 : 1];
+                size_t at = (size_t)((any() + 1) * 0.4999 * n);
+                double sr = 0, si = 0;
+                for (size_t i = 0; i < size; i++) {
+                    double m = number(a, left ? at * ld + i : i * ld + at, f.wide);
+                    sr += m * number(x, re + i, f.wide), si += wi != 0 ? m * number(x, im + i, f.wide) : 0;
+                }
+                double xr = number(x, re + at, f.wide), xi = wi != 0 ? number(x, im + at, f.wide) : 0,
+                       turn = left ? -wi : wi;
+                CHECK(fabs(sr - (wr * xr - turn * xi)) < limit && fabs(si - (wr * xi + turn * xr)) < limit);
+            }
+            for (size_t i = 0; i < size; i++)
+                one += pow(number(v[1], re + i, f.wide), 2) + (wi != 0 ? pow(number(v[1], im + i, f.wide), 2) : 0);
+            CHECK(fabs(one - 1) < (f.wide ? 2e-16 : 1.2e-7) * 40);
+            c += wi != 0;
+        }
+        CHECK(imag > 1);
+        for (int k = 0; k < 2; k++)
+            for (size_t c = 0; c < size; c++)
+                if (t == 0)
+                    memcpy(first + (size_t)k * sq + c * ld * e, v[k] + c * ld * e, size * e);
+                else
+                    CHECK(!memcmp(first + (size_t)k * sq + c * ld * e, v[k] + c * ld * e, size * e));
+        memcpy(copy, a, sq);                               /* values alone */
+        CHECK(xl_spectral_eig(&f, NULL, n, copy, (int)ld, w, w + size * e, NULL, NULL) == 0);
+    }
+    free(a), free(copy), free(w), free(v[0]), free(v[1]), free(first);
+}
+TEST(eig_f32) { eig_of('s', xl_test_amount(401, 401, 210), false); }
+TEST(eig_f64) { eig_of('d', xl_test_amount(290, 290, 195), false); }
+TEST(eig_apart) { eig_of('d', 200, true); }
+TEST(eig_scale)
+{
+    xl_spectral f;
+    float a[4] = { 1e30f, 0, 0, 1 }, w[4];
+    if (found('s', &f))
+        CHECK(xl_spectral_eig(&f, NULL, 2, a, 2, w, w + 2, NULL, NULL) == XL_SPECTRAL_SCALE);
+}
+
 TEST(rows)
 {
     enum { N = 70, M = 9, ROWS = 40 };
