@@ -2,10 +2,10 @@
 loss of 20 steps and every gradient at step 20 agree to 1e-4; where they do not, ours must be nearer to f64, or as near
 as PyTorch/XLA's CPU is to itself when its first parameters move by a rounding error. Needs build/venv-torch, which
 `./x test all` makes
-(test/torch_xla.py). The programs of these steps are kept in test/torch/programs/ as the guard recorded them, and run
-everywhere, planned against plain. usage: python test/torch_zoo.py [record | NAME ...]"""
+(test/torch_xla.py). The programs of these steps are kept in test/torch/programs/ as PyTorch/XLA sent them (HLO), and
+run everywhere: planned against plain, and against XLA's CPU. usage: python test/torch_zoo.py [record | NAME ...]"""
 
-import glob, gzip, os, re, subprocess, sys, tempfile
+import glob, json, lzma, os, subprocess, sys, tempfile
 os.environ.setdefault("XLANE_CPU_CHECK", "1")        # every plan is checked against its program
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -22,12 +22,12 @@ ALL = os.environ.get("XLANE_TEST_ALL") == "1"
 
 
 def recorded():
-    """Each recorded program, planned against plain."""
+    """Each recorded program: planned against plain, and against XLA's CPU, which reads the HLO by itself."""
     with tempfile.TemporaryDirectory() as tmp:
         files = []
-        for f in sorted(glob.glob(KEPT + "/*.gz")):
+        for f in sorted(glob.glob(KEPT + "/*.xz")):
             files.append(os.path.join(tmp, os.path.basename(f)[:-3]))
-            with gzip.open(f) as g, open(files[-1], "wb") as out:
+            with lzma.open(f) as g, open(files[-1], "wb") as out:
                 out.write(g.read())
         if not files:
             print("FAIL torch_zoo recorded: there are no programs in " + KEPT)
@@ -35,8 +35,65 @@ def recorded():
         p = subprocess.run(
             [os.path.join(ROOT, "build", "test", "tool", "program"), "check", *files], text=True, capture_output=True
         )
-    print(p.stdout.replace("ok ", "ok torch_zoo recorded: ", 1) if p.returncode == 0 else p.stdout, end="", flush=True)
-    return p.returncode
+        bad = p.returncode != 0 or "%d of %d" % (len(files), len(files)) not in p.stdout  # none that is not supported
+        print("%s torch_zoo recorded: %s" % ("FAIL" if bad else "ok", (p.stdout + p.stderr).strip()), flush=True)
+        import _run
+
+        _run.jax.config.update("jax_enable_x64", True)  # labels are s64
+        for f in files:
+            bad |= beside_xla(f, tmp)
+    return bad
+
+
+def arguments(shapes, least):
+    """Random numbers small enough that nothing saturates; integers serve as indices too."""
+    import numpy as np
+
+    rng, out = np.random.default_rng(1), []
+    for s in shapes:
+        dtype, dims = np.dtype(s.numpy_dtype()), s.dimensions()
+        whole = dtype.kind in "biu"
+        x = rng.integers(0, 2 if dtype.kind == "b" else 8, dims) if whole else rng.uniform(least, 0.2, dims)
+        out.append(np.asarray(x).astype(dtype))
+    return out
+
+
+def beside_xla(path, tmp):
+    """An output's distance is relative to its largest element, or to a thousandth of the largest of all: the gradient
+    of a bias before a normalisation is nothing but rounding errors."""
+    import _run
+    import numpy as np
+    from jaxlib import _hlo, _jax
+
+    name = os.path.basename(path).split(".")[0]
+    with open(path, "rb") as f:
+        computation = _hlo.XlaComputation(f.read())
+    text = _jax.mlir.xla_computation_to_mlir_module(computation)
+    for least in (-0.2, 0.01):  # no roots of negative numbers
+        args = arguments(computation.program_shape().parameter_shapes(), least)
+        want = _run.run_text(text, args)
+        floats = [np.abs(w.astype(np.float64)).max() for w in want if w.dtype.kind not in "biu" and w.size]
+        if np.isfinite(floats).all():
+            break
+    command = [os.path.join(ROOT, "build", "xlane"), "exec", "--plugin=cpu", "--outputs=" + tmp, path]
+    for i, a in enumerate(args):
+        file = os.path.join(tmp, "in%d" % i)
+        a.tofile(file)
+        command.append("--input=%d=@%s" % (i, file))
+    p = subprocess.run(command, text=True, capture_output=True)
+    far = 0.0 if p.returncode == 0 and floats else np.inf
+    for i, w in enumerate(want if far == 0 else []):
+        x = np.fromfile(os.path.join(tmp, "out%d.bin" % i), w.dtype).reshape(w.shape)
+        if w.dtype.kind in "biu":
+            far = max(far, 0.0 if (x == w).all() else np.inf)
+        elif w.size:
+            w = w.astype(np.float64)
+            d = np.abs(x.astype(np.float64) - w).max() / max(np.abs(w).max(), 1e-3 * max(floats))
+            far = max(far, float(d) if np.isfinite(d) else np.inf)
+    ok = far <= (2e-2 if "bf16" in text else 2e-4)
+    print("%s torch_zoo beside_xla %s: %.1e apart in %d outputs%s"
+          % ("ok" if ok else "FAIL", name, far, len(want), "" if ok else ": " + p.stderr), flush=True)
+    return not ok
 
 
 def train(env, out, names, command=()):
@@ -49,26 +106,27 @@ def train(env, out, names, command=()):
 
 
 def record():
-    """Has the guard record each model's programs; the largest is the training step."""
+    """Has the guard record each model's programs, as PyTorch/XLA sent them; the largest is the training step."""
     os.makedirs(KEPT, exist_ok=True)
-    sys.path.insert(0, os.path.join(HERE, "torch"))
-    names = [l.split('"')[1] for l in open(SCRIPT) if re.match('    "[a-z_]+": ', l)]
-    for name in names:
-        with tempfile.TemporaryDirectory() as tmp:
-            env = {**LIBRARY, "XLANE_STATE": tmp + "/state", "ZOO_STEPS": "3"}
-            train(
-                env,
-                tmp + "/out.npz",
-                [name],
-                [os.path.join(ROOT, "build", "xlane"), "run", "--runs", tmp + "/runs", "--cache", tmp + "/cache", "--"],
-            )
+    with tempfile.TemporaryDirectory() as tmp:
+        command = [os.path.join(ROOT, "build", "xlane"), "run", "--runs", tmp + "/runs", "--cache=off", "--"]
+        env = {**os.environ, **LIBRARY, "XLANE_STATE": tmp + "/state", "ZOO_STEPS": "2"}
+        p = subprocess.Popen([*command, PYTHON, SCRIPT, tmp + "/out.npz"], text=True, stdout=subprocess.PIPE, env=env)
+        seen = 0
+        for line in p.stdout:
+            (run,) = glob.glob(tmp + "/runs/2*")
+            with open(run + "/events.jsonl") as f:
+                programs = [e["program"] for e in map(json.loads, f) if e["event"] == "compile"]
             best = b""
-            for f in glob.glob(tmp + "/runs/*/programs/*"):
-                p = subprocess.run([os.path.join(ROOT, "build", "xlane"), "print", f], capture_output=True)
-                best = max(best, p.stdout, key=len)
-            with open(os.path.join(KEPT, name + ".mlir.gz"), "wb") as f:
-                f.write(gzip.compress(best, 9, mtime=0))
-            print(name, len(best), flush=True)
+            for hash in programs[seen:]:
+                packed = f"{run}/programs/{hash}.zst"
+                best = max(best, subprocess.run(["zstd", "-dc", packed], stdout=subprocess.PIPE).stdout, key=len)
+            if best:
+                with open(os.path.join(KEPT, line.split()[0] + ".hlo.pb.xz"), "wb") as f:
+                    f.write(lzma.compress(best, preset=9 | lzma.PRESET_EXTREME))
+            print(line.split()[0], len(best), flush=True)
+            seen = len(programs)
+    return p.wait()
 
 
 def apart(a, b, m):
