@@ -4,8 +4,8 @@
 #   make SAN=address,undefined test      make SAN=thread test
 #   make CROSS=x86_64-linux-gnu-         (or aarch64-linux-gnu-) a cross build in its own folder
 #   make install PREFIX=/usr/local       make bundle (a relocatable tarball)
-# A file src/<layer>/<x>.c belongs to its layer's libraries. Named <x>_test.c or <x>_fuzz.c it is a program of its own; named
-# <x>_main.c it holds the entry points of its layer's library (GetPjrtApi) and is in no other.
+# A file src/<layer>/<x>.c belongs to its layer's libraries. <x>_test.c and <x>_fuzz.c are programs; <x>_main.c has the
+# entry points of its layer's library (GetPjrtApi) and is in no other.
 CC      ?= cc
 SAN     ?=
 CROSS   ?=
@@ -20,7 +20,8 @@ ARCH    := $(shell $(CC) -dumpmachine | cut -d- -f1)
 OPT     ?= $(if $(SAN),-O1,-O2)
 CFLAGS  ?= -g
 XCFLAGS  = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fPIC -fvisibility=hidden $(OPT) -fno-math-errno -ffp-contract=off \
-           -Wall -Wextra -Wpedantic -Wno-missing-field-initializers $(if $(SAN),$(sanflags),$(forgotten) $(if $(WERROR),-Werror)) -MMD -MP
+           -Wall -Wextra -Wpedantic -Wno-missing-field-initializers \
+           $(if $(SAN),$(sanflags),$(forgotten) $(if $(WERROR),-Werror)) -MMD -MP
 # A function that no header or table declares, a case of an enumeration that no switch has: something was forgotten.
 forgotten = -Werror=missing-prototypes -Werror=switch
 # gcc warns of things that only the sanitizers' own code does, so warnings are no errors there.
@@ -73,29 +74,35 @@ layers  := base ir pass pjrt lane guard cpu train cli
 # src/<layer>/*<suffix>.c and those in the rooms of the layer
 in_rooms = $(wildcard src/$(1)/*$(2).c src/$(1)/*/*$(2).c)
 layer    = $(filter-out %_test.c %_fuzz.c %_main.c,$(call in_rooms,$(1),) $(wildcard src/$(1)/arch/$(ARCH)/*.c))
-src_c   := $(filter-out $(foreach d,$(wildcard src/*/arch/*),$(if $(filter %/$(ARCH),$(d)),,$(wildcard $(d)/*.c))),$(foreach l,$(layers),$(sort $(call layer,$(l)))))
+foreign := $(foreach d,$(wildcard src/*/arch/*),$(if $(filter %/$(ARCH),$(d)),,$(wildcard $(d)/*.c)))
+src_c   := $(filter-out $(foreign),$(foreach l,$(layers),$(sort $(call layer,$(l)))))
 obj      = $(patsubst src/%.c,$(B)/obj/%.o,$(filter $(foreach l,$(1),src/$(l)/%),$(src_c)))
 
 core    := base ir pass pjrt lane train
-plugins := $(if $(filter src/cpu/%,$(src_c)),$(B)/libxlane-cpu.so) $(if $(filter src/guard/%,$(src_c)),$(B)/libxlane-guard.so) \
+plugins := $(if $(filter src/cpu/%,$(src_c)),$(B)/libxlane-cpu.so) \
+           $(if $(filter src/guard/%,$(src_c)),$(B)/libxlane-guard.so) \
            $(if $(wildcard src/guard/preload_main.c),$(B)/libxlane-preload.so)
 all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins) $(B)/libscipy_openblas.so
 
-# LAPACK for the embedded device (src/cpu/kernel/openblas.h): OpenBLAS as PyPI has it, one file that needs nothing but libc. Built without it where it
-# cannot be had; the device then looks for the system's.
+# LAPACK for the embedded device (src/cpu/kernel/openblas.h): OpenBLAS as PyPI has it, one file that needs only libc. If
+# it cannot be fetched, the build goes on without it, and the device looks for the system's.
 PYTHON  ?= $(firstword $(wildcard build/venv/bin/python) python3)
 openblas := build/openblas-$(ARCH)
 $(openblas)/libscipy_openblas.so:
 	@mkdir -p $(@D)
-	@{ $(PYTHON) -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: --platform manylinux_2_28_$(ARCH) -d $(@D) scipy-openblas32 && \
-	    cd $(@D) && $(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(PYTHON)) -m zipfile -e scipy_openblas32*.whl . && cp scipy_openblas32-*.dist-info/licenses/LICENSE.txt . && \
-	    mv scipy_openblas32/lib/libscipy_openblas.so . && rm -r scipy_openblas32*; } >$(@D)/log 2>&1 || echo "no scipy-openblas32 (see $(@D)/log): the CPU device will look for libopenblas.so.0"
+	@{ $(PYTHON) -m pip download -q --disable-pip-version-check --no-deps --only-binary=:all: \
+	        --platform manylinux_2_28_$(ARCH) -d $(@D) scipy-openblas32 && \
+	    cd $(@D) && $(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(PYTHON)) -m zipfile \
+	        -e scipy_openblas32*.whl . && \
+	    cp scipy_openblas32-*.dist-info/licenses/LICENSE.txt . && \
+	    mv scipy_openblas32/lib/libscipy_openblas.so . && rm -r scipy_openblas32*; } >$(@D)/log 2>&1 || \
+	    echo "no scipy-openblas32 (see $(@D)/log): the CPU device will look for libopenblas.so.0"
 $(B)/libscipy_openblas.so: | $(openblas)/libscipy_openblas.so
 	@mkdir -p $(@D)
 	@if [ -f $(openblas)/libscipy_openblas.so ]; then cp $(openblas)/libscipy_openblas.so $@; fi
 
-# What each shared object shows to the process it is loaded into, and nothing else: a plugin that exported its helpers would meet those of
-# another library of ours there. test/symbols.py holds the objects to this.
+# What each shared object exports, and nothing else: the helpers of two of our libraries in one process would otherwise
+# clash. test/symbols.py checks the objects.
 exports_libxlane         := xl_*
 exports_libxlane-cpu     := GetPjrtApi
 exports_libxlane-guard   := GetPjrtApi xlane_guard_attach
@@ -104,25 +111,26 @@ node_libxlane            := XLANE_$(shell sed -n 's/.*XL_VERSION "\([0-9]*\.[0-9
 $(B)/gen/%.map: Makefile src/base/version.h
 	@mkdir -p $(@D)
 	printf '%s { global: %s local: *; };\n' '$(node_$*)' '$(foreach s,$(exports_$*),$(s);)' >$@
-shared = -shared -Wl,--version-script=$(B)/gen/$(patsubst %.so,%,$(firstword $(subst .so, ,$(@F)))).map -Wl,-soname,$(@F)
+shared = -shared -Wl,--version-script=$(B)/gen/$(firstword $(subst .so, ,$(@F))).map -Wl,-soname,$(@F)
 
+c_string = sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/'
 # The built-in profiles, as C strings.
 profiles := $(sort $(wildcard profiles/*.yaml))
 $(B)/gen/profiles.inc: $(profiles) Makefile
 	@mkdir -p $(@D)
-	for f in $(profiles); do printf '{ "%s",\n' $$(basename $$f .yaml); sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $$f; echo '},'; done >$@
+	for f in $(profiles); do printf '{ "%s",\n' $$(basename $$f .yaml); $(c_string) $$f; echo '},'; done >$@
 $(B)/obj/lane/profile_text.o: $(B)/gen/profiles.inc
 $(B)/obj/lane/profile_text.o: XCFLAGS += -I$(B)/gen
 
 # What the CPU plugin tells JAX, as a C string.
 $(B)/gen/jax_rules.inc: src/cpu/pjrt/jax_rules.py Makefile
 	@mkdir -p $(@D)
-	sed 's/\\/\\\\/g; s/"/\\"/g; s/.*/"&\\n"/' $< >$@
+	$(c_string) $< >$@
 $(B)/obj/cpu/pjrt/python.o: $(B)/gen/jax_rules.inc
 $(B)/obj/cpu/pjrt/python.o: XCFLAGS += -I$(B)/gen -Wno-overlength-strings
 
-# Instrumented and vectorised, the kernels of one instruction set alone would take a compiler ten minutes: they get -O1 with a sanitizer, and none
-# in fuzzers, which are for readers.
+# Instrumented and vectorised, the kernels of one instruction set would take a compiler ten minutes: they get -O1 with a
+# sanitizer, and no sanitizer in fuzzers, which are for readers.
 kernel   = $(or $(findstring /arch/,$(1)),$(filter gemm_% vmath_% strip_% fold_%,$(notdir $(1))))
 plain    = $(if $(SAN),$(if $(kernel),-O1 $(if $(FUZZ),-fno-sanitize=all)))
 # Where each of their inlined variables lies is a third of what the kernels cost a compiler: they get lines alone.
@@ -157,7 +165,8 @@ $(B)/test/all.a: $(filter-out $(B)/obj/cli/main.o,$(call obj,$(layers)))
 	@mkdir -p $(@D)
 	rm -f $@ && $(CROSS)ar rcs $@ $^
 test_c  := $(call in_rooms,*,_test)
-tests   := $(patsubst src/%.c,$(B)/test/%,$(if $(T),$(foreach t,$(test_c),$(if $(findstring $(T),$(t)),$(t))),$(test_c)))
+named_T  = $(foreach t,$(test_c),$(if $(findstring $(T),$(t)),$(t)))
+tests   := $(patsubst src/%.c,$(B)/test/%,$(if $(T),$(named_T),$(test_c)))
 $(B)/test/%: XLDFLAGS += -Wl,-rpath,$(abspath $(B))
 $(B)/test/%: $(B)/obj/%.o $(B)/test/all.a
 	@mkdir -p $(@D)
@@ -224,13 +233,14 @@ install: all
 	    'Cflags: -I$${prefix}/include' 'Libs: -L$${prefix}/lib -lxlane' 'Libs.private: $(LIBS)' \
 	    >$(DESTDIR)$(PREFIX)/lib/pkgconfig/xlane.pc
 
-# One tarball that runs on a bare glibc machine: the libraries that are not everywhere travel along, under their sonames.
+# One tarball that runs on a bare glibc machine: libraries that are not everywhere are included, under their sonames.
 bundle_name := xlane-$(VERSION)-$(ARCH)
 bundle-files: all
 	rm -rf $(B)/bundle && $(MAKE) --no-print-directory install DESTDIR=$(B)/bundle/ PREFIX=$(bundle_name)
 	sed -i 's,^prefix=.*,prefix=$${pcfiledir}/../..,' $(B)/bundle/$(bundle_name)/lib/pkgconfig/xlane.pc
 	for l in zstd sodium yaml; do f=$$(readlink -f $$($(CC) -print-file-name=lib$$l.so)) && \
-	    install -m 644 $$f $(B)/bundle/$(bundle_name)/lib/$$($(CROSS)readelf -d $$f | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p') || exit 1; done
+	    soname=$$($(CROSS)readelf -d $$f | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p') && \
+	    install -m 644 $$f $(B)/bundle/$(bundle_name)/lib/$$soname || exit 1; done
 	cp LICENSE README.md $(B)/bundle/$(bundle_name)/
 	if [ -f $(openblas)/LICENSE.txt ]; then cp $(openblas)/LICENSE.txt $(B)/bundle/$(bundle_name)/LICENSE.openblas; fi
 bundle: bundle-files
@@ -250,7 +260,8 @@ $(B)/lint/%.analyzer: src/%.c
 	    -MMD -MP -MT $@ -MF $@.d -c $< -o /dev/null && touch $@
 arch_flags = $(if $(findstring /arch/,$*),$(filter -m%,$(CFLAGS_$(notdir $*))))
 vectors    = $(if $(call kernel,$*),-Wno-analyzer-shift-count-overflow)
-lint-tidy lint-analyzer: lint-%: $(addprefix $(B)/lint/,$(addsuffix .%,$(patsubst src/%.c,%,$(src_c) $(call in_rooms,*,_main))))
+linted = $(patsubst src/%.c,%,$(src_c) $(call in_rooms,*,_main))
+lint-tidy lint-analyzer: lint-%: $(addprefix $(B)/lint/,$(addsuffix .%,$(linted)))
 
 clean:
 	rm -rf $(B)

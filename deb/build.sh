@@ -1,6 +1,6 @@
 #!/bin/sh
-# ./x deb: build/xlane_VERSION_ARCH.deb (the command, the plugins, manual pages, completions, profiles) and libxlane-dev (the
-# library to link, its header). Needs dpkg-deb and dpkg-shlibdeps; lintian has no complaint (test/deb.py).
+# ./x deb: build/xlane_VERSION_ARCH.deb (the command, the plugins, manual pages, completions, profiles) and libxlane-dev
+# (the library to link, its header). Needs dpkg-deb and dpkg-shlibdeps; lintian has no complaint (test/deb.py).
 set -eu
 cd "$(dirname "$0")/.."
 B=${B:-build}
@@ -16,7 +16,8 @@ zipped() { gzip -9n >"$1"; }
 doc() { # package: the three files that every package has
     d=$B/deb/$1/usr/share/doc/$1
     mkdir -p "$d"
-    printf 'xlane (%s) unstable; urgency=medium\n\n  * CHANGELOG.md says what changed.\n\n -- %s  %s\n' "$version" "$owner" \
+    printf 'xlane (%s) unstable; urgency=medium\n\n  * CHANGELOG.md says what changed.\n\n -- %s  %s\n' \
+        "$version" "$owner" \
         "$(LC_ALL=C date -uRd "@$SOURCE_DATE_EPOCH")" | zipped "$d/changelog.gz"
     cp deb/copyright "$d/copyright"
 }
@@ -27,10 +28,12 @@ pack() { # package: its rows of deb/control, with what is known only now
     if [ -n "${2:-}" ]; then
         mkdir -p "$B/deb/shlibs/debian" && : >"$B/deb/shlibs/debian/control"
         # shellcheck disable=SC2086
-        depends=$(cd "$B/deb/shlibs" && dpkg-shlibdeps -O --ignore-missing-info $2 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
+        depends=$(cd "$B/deb/shlibs" && dpkg-shlibdeps -O --ignore-missing-info $2 2>/dev/null |
+            sed -n 's/^shlibs:Depends=//p')
     fi
     awk -v RS= -v p="$1" '$0 ~ "(^|\n)Package: " p "\n"' deb/control |
-        sed "s/@VERSION@/$version/g; s/@ARCH@/$arch/g; s/@OWNER@/$owner/; s/@SHLIBS@/$depends/; s/@SIZE@/$(du -sk "$root" | cut -f1)/" >"$root/DEBIAN/control"
+        sed "s/@VERSION@/$version/g; s/@ARCH@/$arch/g; s/@OWNER@/$owner/; s/@SHLIBS@/$depends/
+             s/@SIZE@/$(du -sk "$root" | cut -f1)/" >"$root/DEBIAN/control"
     (cd "$root" && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums)
     find "$root" -type d -exec chmod 755 {} +
     dpkg-deb --root-owner-group -Zxz -z6 --build "$root" "$out/$1_${version}_$arch.deb" >/dev/null
@@ -58,14 +61,17 @@ for verb in $(sed -n 's/^VERB(\(.*\))/\1/p' src/cli/verbs.def | tr _ -); do
 done
 doc xlane
 objects=$(cd "$B" && pwd)/deb/xlane/usr/lib/xlane
-pack xlane "$objects/bin/xlane $objects/lib/libxlane-cpu.so $objects/lib/libxlane-guard.so $objects/lib/libxlane-preload.so"
+built=$objects/lib
+pack xlane "$objects/bin/xlane $built/libxlane-cpu.so $built/libxlane-guard.so $built/libxlane-preload.so"
 
 root=$B/deb/libxlane-dev
 mkdir -p "$root/usr/include/xlane" "$root/usr/lib/$triple/pkgconfig"
 install -m 644 include/xlane/*.h "$root/usr/include/xlane/"
 install -m 644 "$B/libxlane.a" "$root/usr/lib/$triple/"
 strip --strip-debug --enable-deterministic-archives "$root/usr/lib/$triple/libxlane.a"
-printf '%s\n' 'prefix=/usr' 'Name: xlane' 'Description: the XLA training lane in C' "Version: $version" "Cflags: -I\${prefix}/include" \
-    "Libs: -L\${prefix}/lib/$triple -lxlane -lyaml -lsodium -lzstd -lpthread -ldl -lm" >"$root/usr/lib/$triple/pkgconfig/xlane.pc"
+printf '%s\n' 'prefix=/usr' 'Name: xlane' 'Description: the XLA training lane in C' "Version: $version" \
+    "Cflags: -I\${prefix}/include" \
+    "Libs: -L\${prefix}/lib/$triple -lxlane -lyaml -lsodium -lzstd -lpthread -ldl -lm" \
+    >"$root/usr/lib/$triple/pkgconfig/xlane.pc"
 doc libxlane-dev
 pack libxlane-dev

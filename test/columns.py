@@ -7,7 +7,7 @@ import ast, io, os, re, subprocess, sys, textwrap, tokenize
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WIDTH = 120
-KINDS = (".c", ".h", ".inl", ".def", ".py", ".md")
+KINDS = (".c", ".h", ".inl", ".def", ".py", ".md", ".sh", "Makefile")  # and x
 os.chdir(ROOT)
 
 
@@ -15,7 +15,7 @@ def files():
     named = [a for a in sys.argv[1:] if not a.startswith("-")]
     if not named:
         named = subprocess.run(["git", "ls-files"], capture_output=True, text=True).stdout.split("\n")
-    return [f for f in named if f.endswith(KINDS) and os.path.exists(f)]
+    return [f for f in named if (f.endswith(KINDS) or f == "x") and os.path.exists(f)]
 
 
 def read(f):

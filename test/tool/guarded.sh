@@ -1,6 +1,7 @@
 #!/bin/sh
-# guarded.sh BUILD THREADS: the driver of the guard's tests in one process with the guard and the device, as a sanitizer build has them.
-# Twice, so that the second finds the first one's executables in the cache. Any finding of the sanitizer ends it.
+# guarded.sh BUILD THREADS: the driver of the guard's tests in one process with the guard and the device of a sanitizer
+# build. It runs twice, so that the second finds the first one's executables in the cache. Any finding of the
+# sanitizer ends it.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
