@@ -24,6 +24,14 @@ assert (x + 1).devices() == {jax.devices()[3]}
 y = jax.device_put(x, jax.devices()[5])
 assert np.asarray(y)[4] == 4
 """, XLANE_CPU_DEVICES="8")
+ok &= run("calls are inlined in the compiled program's text", """
+import jax, jax.numpy as jnp
+inner = jax.jit(lambda x: jnp.sin(x) * 2)
+lowered = jax.jit(lambda x: inner(x) + inner(x + 1)).lower(1.)
+assert "call @" in lowered.as_text(), lowered.as_text()
+text = lowered.compile().as_text()
+assert text.count("sine(") == 2 and " call(" not in text, text
+""")
 ok &= run("given twice, named wrongly", """
 import jax, jax.numpy as jnp
 f, x = jax.jit(lambda x, y: x + y, donate_argnums=0), jnp.zeros(10)

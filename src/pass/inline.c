@@ -30,7 +30,7 @@ static int64_t index_of(const xl_module *m, xl_str name)
 static int64_t callee(const work *w, const xl_op *op)
 {
     xl_str name = { "", 0 };
-    if (op->code == XL_OP_CALL)
+    if (op->code == XL_OP_CALL && !(w->opts->keep_call && w->opts->keep_call(op)))
         name = xl_op_str(op, XL_SLOT(CALL, callee));
     else if (op->code == XL_OP_COMPOSITE && !(w->opts->keep_composite && w->opts->keep_composite(op)))
         name = xl_op_str(op, XL_SLOT(COMPOSITE, decomposition));

@@ -11,6 +11,7 @@
 typedef struct {
     /* Composites for which this says true stay as they are, for a backend that has the op; NULL: none. */
     bool (*keep_composite)(const xl_op *op);
+    bool (*keep_call)(const xl_op *op);                    /* calls that stay, likewise */
     bool device;                                           /* those that the embedded device runs on each program */
     const char *only;                                      /* comma-separated names of passes to run; NULL: all */
     bool verify;                                           /* after each pass: for tests */

@@ -767,12 +767,39 @@ static xl_error *print_ready(const xl_compiled *e, xl_module *m, xl_buf *out)
     xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
     return out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program") : NULL;
 }
-static xl_error *print_optimised(const xl_compiled *e, xl_buf *out)
+static bool keep_every(const xl_op *op)
+{
+    (void)op;
+    return true;
+}
+/* What jax.jit(inline=jax.Inline.XLA_LATE) asks for. */
+static bool keep_late(const xl_op *op)
+{
+    const xl_attr *how =
+        xl_dict_get(xl_dict_get(op->extra, XL_STR("mhlo.frontend_attributes")), XL_STR("inlineable"));
+    return how && how->kind == XL_AT_STR && (xl_str_is(how->str, "xla_late") || xl_str_is(how->str, "false"));
+}
+/* A program for one device, its calls inlined. */
+static xl_error *print_inlined(xl_module *m, xl_buf *out)
+{
+    jmp_buf oom;
+    if (setjmp(oom))
+        return XL_ERR(EXHAUSTED, "no memory to print the program");
+    m->arena.oom = &oom;
+    xl_error *err =
+        xl_pass_inline(m, &(xl_pipeline_opts){ .keep_composite = keep_every, .keep_call = keep_late });
+    if (!err)
+        xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
+    return err         ? err
+           : out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program")
+                         : NULL;
+}
+static xl_error *print_optimised(const xl_compiled *e, bool inlined, xl_buf *out)
 {
     xl_module *m = NULL;
     xl_error *err = xl_read(xl_buf_view(&e->program), NULL, &m);
     if (!err)
-        err = print_ready(e, m, out);
+        err = inlined ? print_inlined(m, out) : print_ready(e, m, out);
     xl_module_free(m);
     return err;
 }
@@ -787,15 +814,15 @@ PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram
     p->format = "mlir";
     xl_syntax syntax = xl_syntax_of(code);
     bool bytecode = syntax == XL_SYNTAX_BYTECODE;
-    if (syntax == XL_SYNTAX_TEXT || (bytecode && e->npartition > 1)) {
+    if (syntax == XL_SYNTAX_TEXT || bytecode) {
         pthread_mutex_lock(&e->lock);
         if (!e->text.n)
-            err = print_optimised(e, &e->text);
+            err = print_optimised(e, bytecode && e->npartition == 1, &e->text);
         code = xl_buf_view(&e->text);
         pthread_mutex_unlock(&e->lock);
         if (err)
             goto out;
-    } else if (!bytecode) {
+    } else {
         XL_DO(hlo_with_config(e, code, &hlo));
         code = xl_buf_view(&hlo);
         p->format = "hlo_with_config";
