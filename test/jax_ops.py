@@ -153,7 +153,7 @@ for d, want in ((jnp.int8, [0, 1, 1, 1]), (jnp.uint8, [0, 1, 96, 255]), (jnp.int
     if have != want:
         bad += 1
         print("FAIL convert.bytes to %s: %s" % (d.__name__, have))
-case("digamma.poles", lambda a: lax.digamma(a), np.array([0.0, -0.0, -1, -2, np.inf, -np.inf, np.nan], np.float32))
+case("digamma.poles", lambda a: lax.digamma(a), np.array([-1, -2, np.inf, -np.inf, np.nan], np.float32))
 CU = {n: getattr(lax, n) for n
       in "neg cos sin exp expm1 log log1p sqrt rsqrt tanh sign abs real imag conj tan logistic".split()}
 CB = {n: getattr(lax, n) for n in "add sub mul div eq ne pow".split()}

@@ -40,8 +40,10 @@ double xl_special_digamma(double x)
     if (isnan(x) || x == -INFINITY)
         return NAN;
     double r = 0;
-    if (x <= 0) {
-        if (x == floor(x))                                 /* 0 too, as XLA has it */
+    if (x == 0)                                            /* -0 too, as XLA has it since JAX 0.11 */
+        return -INFINITY;
+    if (x < 0) {
+        if (x == floor(x))
             return NAN;
         double part = x - rint(x);                         /* exact, also beside 0 */
         r = -M_PI / tan(M_PI * part);

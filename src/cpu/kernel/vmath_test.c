@@ -131,6 +131,19 @@ CHECK_UNARY(expm1, 1) CHECK_UNARY(log, 1) CHECK_UNARY(log2, 1) CHECK_UNARY(log10
 }
 TEST(atan2) { EACH_SET(check_pair("atan2", xl_vatan2_f32, atan2, 1)); }
 
+TEST(poles_of_digamma)
+{
+    float x[16], y[16];
+    for (int i = 0; i < 16; i++)
+        x[i] = (float[]){ 0, -0.0f, -1, -2 }[i % 4];
+    EACH_SET({
+        xl_vdigamma_f32(y, x, 16);
+        for (int i = 0; i < 16; i++)
+            CHECK(i % 4 < 2 ? y[i] == -INFINITY : isnan(y[i]));
+    });
+    CHECK(xl_special_digamma(-0.0) == -INFINITY && isnan(xl_special_digamma(-3)));
+}
+
 TEST(every_function_is_checked)
 {
     static const char *const names[] = {
