@@ -408,6 +408,15 @@ for d in ["float32", "float64", "complex64", "complex128"]:
                                         jnp.isfinite(lax.linalg.tridiagonal_solve(l * 0, d * 0, u * 0, b,
                                             perturb_singular=True)))}, *v, ulps=20000)
 case("svd.zero", lambda a: (lambda r: (r[1], jnp.abs(r[0] @ r[0].mT)))(jnp.linalg.svd(a)), np.zeros((4, 3), np.float32))
+# A guessed bound, from every sixteenth: right, far too low (the sample has the largest), no use (all are equal).
+line = arr((3, 1024), "float32")
+sampled, ties, few = line.copy(), np.round(line), np.zeros((2, 1024), np.int32)
+sampled[:, ::16] += 100
+few[:, ::9] = 1
+for name, a in (("any", line), ("up", np.sort(line)), ("down", -np.sort(line)), ("sampled", sampled), ("ties", ties),
+                ("equal", np.ones((2, 1024), np.float32)), ("few", few), ("short", line[:, :256])):
+    for k in (1, 32, 100):
+        case("top_k.%s.%d" % (name, k), lambda a, k=k: lax.top_k(a, k), a)
 case("top_k.nan", lambda a: lax.top_k(a, 5), np.array([np.inf, np.nan, np.uint32(0xffc00000).view(np.float32), -np.inf,
                                                        3], np.float32))
 case("dot.complex", lambda a, b: a @ b, arr((4, 3), "complex64"), arr((3, 6), "complex64"))

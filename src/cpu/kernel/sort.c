@@ -377,28 +377,49 @@ xl_error *xl_kernel_sort(xl_planner *p, const xl_op *op)
  * position. */
 typedef struct { const xl_step *s; xl_frame *f; _Atomic int failed; } top_job;
 
-/* The first k of n in order, at a. Those that can be among them are collected behind a bound, which comes down whenever
- * 2k have come together. */
-static int64_t select_items(item *a, item *tmp, const uint64_t *key, int64_t n, int64_t k)
+enum { SAMPLE = 64 };
+/* A key that some more than k of n keys are not above, as a sample has it; the largest if k is no small part of n. */
+static uint64_t guess_bound(const uint64_t *key, int64_t n, int64_t k)
 {
-    int64_t have = 0, most = 2 * k;
-    uint64_t bound = UINT64_MAX;
-    for (int64_t i = 0; i < n; i++) {
-        if (key[i] > bound || (key[i] == bound && have >= k && bound != UINT64_MAX))
+    uint64_t least[SAMPLE];                                /* of the sample, in order */
+    int64_t rank = 2 * k * SAMPLE / n + 4, have = 0;
+    if (n < 4 * SAMPLE || rank > SAMPLE / 2)
+        return UINT64_MAX;
+    for (int64_t i = 0; i < SAMPLE; i++) {
+        uint64_t x = key[i * n / SAMPLE];
+        if (have == rank && x >= least[rank - 1])
             continue;
-        a[have++] = (item){ key[i], i };
-        if (have < most || have < 64)
-            continue;
-        item *y = merge_sort(a, tmp, have);                /* stable: of equal keys those that came first */
-        if (y != a)
-            memcpy(a, y, (size_t)k * sizeof *a);
-        have = k;
-        bound = a[k - 1].key;
+        int64_t at = have < rank ? have++ : rank - 1;
+        for (; at > 0 && least[at - 1] > x; at--)
+            least[at] = least[at - 1];
+        least[at] = x;
+    }
+    return least[rank - 1];
+}
+/* The first k of n in order, at a, which has room for most + 1. Those that can be among them are collected below a
+ * bound: a guess, which comes down whenever `most` have come together. */
+static void select_items(item *a, item *tmp, const uint64_t *key, int64_t n, int64_t k, int64_t most)
+{
+    uint64_t bound = guess_bound(key, n, k);
+    int64_t have = 0;
+    for (int turn = 0; have < k && turn < 2; turn++, bound = UINT64_MAX) {
+        bool above = false;                                /* the bound itself is: k keys not above it are there */
+        have = 0;
+        for (int64_t i = 0; i < n; i++) {
+            a[have] = (item){ key[i], i };
+            have += above ? key[i] < bound : key[i] <= bound;
+            if (have < most)
+                continue;
+            item *y = merge_sort(a, tmp, have);            /* stable: of equal keys those that came first */
+            if (y != a)
+                memcpy(a, y, (size_t)k * sizeof *a);
+            have = k;
+            bound = a[k - 1].key, above = true;
+        }
     }
     item *y = merge_sort(a, tmp, have);
     if (y != a)
-        memcpy(a, y, (size_t)have * sizeof *a);
-    return have < k ? have : k;
+        memcpy(a, y, (size_t)k * sizeof *a);
 }
 
 static void top_lines(void *ctx, size_t begin, size_t end)
@@ -407,11 +428,11 @@ static void top_lines(void *ctx, size_t begin, size_t end)
     const xl_step *s = j->s;
     const sorting *d = s->data;
     const xl_extent *x = xl_in_shape(s, 0);
-    int64_t k = xl_out_shape(s, 0)->dims[x->rank - 1], most = (2 * k > 64 ? 2 * k : 64) + 1;
-    bool some = k && most < d->len / 4;
+    int64_t k = xl_out_shape(s, 0)->dims[x->rank - 1], most = 4 * k > SAMPLE ? 4 * k : SAMPLE;
+    bool some = k && most <= d->len / 2;
     if (!some)
         most = d->len;
-    item *a = malloc((size_t)most * 2 * sizeof *a + 1), *it = a;
+    item *a = malloc((size_t)(most + 1) * 2 * sizeof *a), *it = a;
     uint64_t *key = malloc((size_t)d->len * sizeof *key + 1);
     if (!a || !key) {
         j->failed = 1;
@@ -421,7 +442,7 @@ static void top_lines(void *ctx, size_t begin, size_t end)
         const char *p = (const char *)xl_in(s, j->f, 0) + l * (size_t)d->len * x->elem;
         keys_of(key, p, x->dtype, d->len, 1, false, true);
         if (some)
-            select_items(a, a + most, key, d->len, k);
+            select_items(a, a + most + 1, key, d->len, k, most);
         else
             it = sort_items(a, a + most, key, d->len);
         for (int64_t i = 0; i < k; i++) {
