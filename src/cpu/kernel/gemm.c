@@ -37,6 +37,7 @@ enum {
     SUB_N = 240,   /* with `part`: rows of A packed at a time, a fourth of an L2; columns finished at a time */
     SMALL_M = 128, /* rows that one thread multiplies without a tile of its own */
     AHEAD = 16,    /* steps of k of the next panel of B that are packed between two tiles */
+    SPLIT = 100,   /* rows that use a vector of B that lies in two lines, above which packing it is worth its cost */
     RAW = 256      /* columns that use an element of A, or rows one of B, above which packing it is worth its cost */
 };
 #define SMALL 1e6   /* flops, of a kernel with speed 1: not worth waking anybody */
@@ -452,12 +453,15 @@ static void empty_k(job *w)
 }
 
 /* Whether a factor of a tile is read where it lies: `used` times each element, so that packing costs more than it
- * saves. Rows a multiple of a page apart have few places in the cache. */
+ * saves. Rows a multiple of a page apart have few places in the cache, and vectors of B that begin anywhere lie in two
+ * lines each (NumPy's arrays begin at a multiple of 16 bytes). */
 static bool in_place(const job *w, bool is_a, size_t used)
 {
     const xl_gemm *g = w->g;
     ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row, far = rs == 1 ? cs : rs;
     if (!w->kn->part || (is_a ? g->a_type : g->b_type) != w->kn->packed || (rs != 1 && (cs != 1 || !is_a)))
+        return false;
+    if (!is_a && used > SPLIT && (((uintptr_t)w->b | (uintptr_t)far * w->kn->size) & 63))
         return false;
     return used <= (far & 1023 ? RAW : RAW / 4);
 }

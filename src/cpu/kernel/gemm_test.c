@@ -227,6 +227,28 @@ TEST(nans_are_the_same)
         xl_pool_free(p[t]);
 }
 
+TEST(where_b_begins_changes_no_bit)             /* in a line: it is packed then, or read where it lies */
+{
+    static const size_t shapes[][3] = { { 64, 64, 64 }, { 130, 144, 70 }, { 256, 256, 96 }, { 160, 48, 300 } };
+    xl_pool *p = xl_pool_new(2);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        size_t m = shapes[i][0], n = shapes[i][1], k = shapes[i][2], nb = (k * n * 4 + 127) / 64 * 64;
+        float *a = calloc(m * k, 4), *c[2] = { calloc(m * n, 4), calloc(m * n, 4) };
+        char *b = aligned_alloc(64, nb);
+        for (size_t q = 0; q < m * k; q++) a[q] = (float)(draw() / 3);
+        for (size_t q = 0; q < k * n; q++) ((float *)(void *)b)[q] = (float)(draw() / 3);
+        for (size_t t = 0; t < 4; t++) {
+            xl_gemm g = { .m = m, .n = n, .k = k, .a = a, .b = b, .c = c[t > 0], .a_row = (ptrdiff_t)k, .a_col = 1,
+                          .b_row = (ptrdiff_t)n, .b_col = 1, .c_row = (ptrdiff_t)n, .nbatch = 1, .batch = { 1 } };
+            CHECK(xl_gemm_run(t % 2 ? p : NULL, &g));
+            CHECK(!t || !memcmp(c[0], c[1], m * n * 4));
+            if (t == 1)
+                memmove(b + 16, b, k * n * 4), b += 16;
+        }
+        free(a), free(b - 16), free(c[0]), free(c[1]);
+    }
+    xl_pool_free(p);
+}
 TEST(unknown_types_are_refused)
 {
     CHECK(!xl_gemm_run(NULL, &(xl_gemm){ .a_type = XL_GEMM_F32, .b_type = XL_GEMM_F64, .c_type = XL_GEMM_F64 }));
