@@ -240,71 +240,43 @@ static xl_error *run_single(const xl_step *s, xl_frame *f)
 }
 
 /* ---- any body --------------------------------------------------------------------------------------------------- */
-static xl_error *run_any(const xl_step *s, xl_frame *f)
+/* Lanes over the results: rows of x[i] are folded onto acc[i]. */
+static xl_error *run_across(const reduce *d, xl_frame *f, void **acc, const void *const *x)
 {
-    const reduce *d = s->data;
-    uint32_t n = d->n;
     xl_error *err = NULL;
-    void *mem[16] = { 0 }, *acc[16];
-    const void *x[16], *init[16];
-    bool across = d->outs >= 64 || d->reds < 1024 || d->fold.ordered; /* lanes over the results */
-    for (uint32_t i = 0; i < n; i++) {
-        acc[i] = xl_out(s, f, i);
-        init[i] = xl_in(s, f, n + i);
-        xl_fill(acc[i], init[i], d->fold.elem[i], (size_t)d->outs);
-    }
-    if (!d->outs || !d->reds)
-        return NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        xl_strided v = across ? d->to_reds_major : d->to_outs_major;
-        size_t e = d->fold.elem[i];
-        for (uint32_t k = 0; k < v.rank; k++)              /* made for elements of one byte */
-            v.to[k] *= (int64_t)e, v.from[k] *= (int64_t)e;
-        v.elem = e;
-        x[i] = xl_in(s, f, i);
-        if (v.rank == 0 || (v.rank == 1 && v.to[0] == (int64_t)e && v.from[0] == (int64_t)e))
-            continue;
-        mem[i] = malloc((size_t)(d->outs * d->reds) * e);
-        if (!mem[i]) {
-            err = XL_ERR(EXHAUSTED, "no memory to bring the operand in order");
-            goto out;
-        }
-        xl_strided_run(&v, mem[i], x[i], f->pool);
-        x[i] = mem[i];
-    }
-    if (across && d->fold.ew.fn && !d->fold.ordered) {     /* one op on a type without line folds: complex */
+    if (d->fold.ew.fn && !d->fold.ordered) {               /* one op on a type without line folds: complex */
         size_t e = d->fold.elem[0], line = (size_t)d->outs * e;
         char *level = malloc(XL_CASCADE_LEVELS * line);
-        if (!level) {
-            err = XL_ERR(EXHAUSTED, "no memory for the sums");
-            goto out;
-        }
+        if (!level)
+            return XL_ERR(EXHAUSTED, "no memory for the sums");
         for (int64_t r = 0; r < d->reds; r++)
             xl_cascade_row(&d->fold.ew, e, level, line, (size_t)r, (const char *)x[0] + (size_t)r * line,
                            (size_t)d->outs);
         const void *sum[1] = { xl_cascade_end(&d->fold.ew, level, line, (size_t)d->reds, (size_t)d->outs) };
         err = xl_fold_run(&d->fold, f, acc, sum, (size_t)d->outs);
         free(level);
-        goto out;
+        return err;
     }
-    if (across) {
-        for (int64_t r = 0; r < d->reds; r++) {
-            const void *at[16];
-            for (uint32_t i = 0; i < n; i++)
-                at[i] = (const char *)x[i] + (size_t)(r * d->outs) * d->fold.elem[i];
-            XL_DO(xl_fold_run(&d->fold, f, acc, at, (size_t)d->outs));
-        }
-        goto out;
+    for (int64_t r = 0; r < d->reds && !err; r++) {
+        const void *at[16];
+        for (uint32_t i = 0; i < d->n; i++)
+            at[i] = (const char *)x[i] + (size_t)(r * d->outs) * d->fold.elem[i];
+        err = xl_fold_run(&d->fold, f, acc, at, (size_t)d->outs);
     }
-    /* few results of many elements: each lane folds a segment, then the segments are folded in their order */
+    return err;
+}
+
+/* Few results of many elements: each lane folds a segment, then the segments are folded in their order. */
+static xl_error *run_segments(const reduce *d, xl_frame *f, void **acc, const void *const *x)
+{
+    xl_error *err = NULL;
+    uint32_t n = d->n;
     enum { SEG = XL_LANES };
     int64_t len = d->reds / SEG;
     char *tile = malloc(((size_t)n * 2 + XL_CASCADE_LEVELS) * SEG * 16),
          *level = tile && d->fold.ew.fn ? tile + (size_t)n * 2 * SEG * 16 : NULL;
-    if (!tile) {
-        err = XL_ERR(EXHAUSTED, "no memory to reduce");
-        goto out;
-    }
+    if (!tile)
+        return XL_ERR(EXHAUSTED, "no memory to reduce");
     for (int64_t o = 0; o < d->outs && !err; o++) {
         void *lane[16], *one[16];
         const void *next[16];
@@ -353,6 +325,42 @@ static xl_error *run_any(const xl_step *s, xl_frame *f)
         }
     }
     free(tile);
+    return err;
+}
+
+static xl_error *run_any(const xl_step *s, xl_frame *f)
+{
+    const reduce *d = s->data;
+    uint32_t n = d->n;
+    xl_error *err = NULL;
+    void *mem[16] = { 0 }, *acc[16];
+    const void *x[16], *init[16];
+    bool across = d->outs >= 64 || d->reds < 1024 || d->fold.ordered;
+    for (uint32_t i = 0; i < n; i++) {
+        acc[i] = xl_out(s, f, i);
+        init[i] = xl_in(s, f, n + i);
+        xl_fill(acc[i], init[i], d->fold.elem[i], (size_t)d->outs);
+    }
+    if (!d->outs || !d->reds)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        xl_strided v = across ? d->to_reds_major : d->to_outs_major;
+        size_t e = d->fold.elem[i];
+        for (uint32_t k = 0; k < v.rank; k++)              /* made for elements of one byte */
+            v.to[k] *= (int64_t)e, v.from[k] *= (int64_t)e;
+        v.elem = e;
+        x[i] = xl_in(s, f, i);
+        if (v.rank == 0 || (v.rank == 1 && v.to[0] == (int64_t)e && v.from[0] == (int64_t)e))
+            continue;
+        mem[i] = malloc((size_t)(d->outs * d->reds) * e);
+        if (!mem[i]) {
+            err = XL_ERR(EXHAUSTED, "no memory to bring the operand in order");
+            goto out;
+        }
+        xl_strided_run(&v, mem[i], x[i], f->pool);
+        x[i] = mem[i];
+    }
+    err = across ? run_across(d, f, acc, x) : run_segments(d, f, acc, x);
 out:
     for (uint32_t i = 0; i < n; i++)
         free(mem[i]);

@@ -993,6 +993,101 @@ static xl_dtype coarsest(const xl_func *f, const xl_region *r)
     return d;
 }
 
+/* Memory for a step's buffers: those that touch share a piece, as they do in the plan. */
+static void lay_out(xl_check *c, const xl_step *s, pieces *mem, void **ptr)
+{
+    for (uint32_t i = 0; i < s->nin + s->nout; i++) {
+        const xl_plan_buf *x = buf_of(c, s->buf[i]);
+        uint32_t sp, sq;
+        uint64_t lo, lq;
+        if (x->kind == XL_BUF_CONST) {
+            ptr[s->buf[i]] = (void *)(uintptr_t)x->data;
+        } else if (x->kind == XL_BUF_PART) {
+            if (!ptr[s->buf[i]])
+                ptr[s->buf[i]] = room_for(mem, x->bytes);
+        } else if (where(c, s->buf[i], &sp, &lo) && !ptr[s->buf[i]]) {
+            for (uint32_t k = 0; k < i && !ptr[s->buf[i]];
+                 k++) /* apart() has made sure that they are the same, or apart */
+                if (where(c, s->buf[k], &sq, &lq) && buf_of(c, s->buf[k])->kind != XL_BUF_PART && sp == sq &&
+                    lo == lq && buf_of(c, s->buf[k])->bytes)
+                    ptr[s->buf[i]] = ptr[s->buf[k]];
+            if (!ptr[s->buf[i]])
+                ptr[s->buf[i]] = room_for(mem, x->bytes > s->shape[i].bytes ? x->bytes : s->shape[i].bytes);
+        }
+    }
+}
+
+/* A step beside its ops one by one: memory, operands, and what both made of them. */
+typedef struct {
+    const xl_step *s;
+    xl_plan *plain;
+    pieces mem;
+    void **ptr;                                            /* by buffer of the plan */
+    const uint32_t *at, *slot;                             /* which operand of the step arg[i] is; where want[i] goes */
+    const xl_value *out;                                   /* what the ops give one by one */
+    uint32_t nin, nwant;
+    void **arg, **want, **moved, *temp;
+    xl_dtype coarse;
+    double lost;
+    uint64_t seed;
+} trial;
+
+static void fill(xl_check *c, trial *t)
+{
+    const xl_step *s = t->s;
+    for (uint32_t i = 0; i < t->nin; i++) {
+        uint32_t first = i;                                /* the same operand under another name has the same data */
+        for (uint32_t k = 0; k < i && first == i; k++)
+            first = t->at[k] == t->at[i] ? k : i;
+        if (first == i)
+            random_data(t->arg[i], &s->shape[t->at[i]], &t->seed);
+        else
+            memcpy(t->arg[i], t->arg[first], s->shape[t->at[i]].bytes);
+        if (t->ptr[s->buf[t->at[i]]] && buf_of(c, s->buf[t->at[i]])->kind != XL_BUF_CONST)
+            memcpy(t->ptr[s->buf[t->at[i]]], t->arg[i], s->shape[t->at[i]].bytes);
+        else if (s->shape[t->at[i]].bytes && buf_of(c, s->buf[t->at[i]])->kind == XL_BUF_CONST)
+            memcpy(t->arg[i], buf_of(c, s->buf[t->at[i]])->data, s->shape[t->at[i]].bytes);
+    }
+    for (uint32_t i = 0; i < t->nin; i++)                  /* operands in the same memory: two views of one value */
+        if (t->ptr[s->buf[t->at[i]]] && buf_of(c, s->buf[t->at[i]])->kind != XL_BUF_CONST)
+            memcpy(t->arg[i], t->ptr[s->buf[t->at[i]]], s->shape[t->at[i]].bytes);
+}
+
+/* Runs both on new data and compares. *differ: the error is that results differ. */
+static xl_error *replay_once(xl_check *c, trial *t, bool *differ)
+{
+    xl_error *err = NULL;
+    const xl_step *s = t->s;
+    fill(c, t);
+    xl_frame frame = { .plan = c->p->plan, .ptr = t->ptr }, other = { 0 };
+    XL_DO(xl_plan_run(t->plain, &other, t->arg, t->want, t->temp));
+    for (uint32_t i = s->nres; i < t->nwant; i++)
+        memcpy(t->ptr[s->buf[t->slot[i]]], t->want[i], s->shape[t->slot[i]].bytes);
+    XL_DO(s->run(s, &frame));
+    if (!within(&t->mem)) {
+        err = XL_ERR(INTERNAL, "plan check: step %s writes behind the memory of %s or of what it works in", s->name,
+                     text_of(c, t->out[0]));
+        goto out;
+    }
+    for (uint32_t i = 0; i < t->nin; i++)
+        if (buf_of(c, s->buf[t->at[i]])->kind != XL_BUF_CONST)
+            move_data(t->arg[i], &s->shape[t->at[i]], &t->seed);
+    XL_DO(xl_plan_run(t->plain, &other, t->arg, t->moved, t->temp));
+    for (uint32_t i = 0; i < s->nres && !err; i++) {
+        int64_t first = 0, bad = differing(c, &s->shape[s->nin + i], t->coarse, t->lost, t->ptr[s->buf[s->nin + i]],
+                                           t->want[i], t->moved[i], &first);
+        *differ = bad;
+        if (bad)
+            err = XL_ERR(INTERNAL,
+                         "plan check: step %s does not compute %s: %lld of %lld elements differ from its ops one "
+                         "by one, the first is number %lld",
+                         s->name, text_of(c, t->out[i]), (long long)bad, (long long)s->shape[s->nin + i].count,
+                         (long long)first);
+    }
+out:
+    return err;
+}
+
 static xl_error *replay(xl_check *c, const xl_step *s)
 {
     xl_error *err = NULL;
@@ -1040,99 +1135,39 @@ static xl_error *replay(xl_check *c, const xl_step *s)
         xl_error_free(err);
         return NULL;
     }
-    uint32_t n = s->nin + s->nout;
-    pieces mem = { xl_new(c->a, piece, 4 * (size_t)n + nin + 8), 0 };
-    void **ptr = xl_new(c->a, void *, c->p->plan->nbuf);
-    /* memory of the step: buffers that touch share a piece, as they do in the plan */
-    for (uint32_t i = 0; i < n; i++) {
-        const xl_plan_buf *x = buf_of(c, s->buf[i]);
-        uint32_t sp, sq;
-        uint64_t lo, lq;
-        if (x->kind == XL_BUF_CONST) {
-            ptr[s->buf[i]] = (void *)(uintptr_t)x->data;
-        } else if (x->kind == XL_BUF_PART) {
-            if (!ptr[s->buf[i]])
-                ptr[s->buf[i]] = room_for(&mem, x->bytes);
-        } else if (where(c, s->buf[i], &sp, &lo) && !ptr[s->buf[i]]) {
-            for (uint32_t k = 0; k < i && !ptr[s->buf[i]];
-                 k++) /* apart() has made sure that they are the same, or apart */
-                if (where(c, s->buf[k], &sq, &lq) && buf_of(c, s->buf[k])->kind != XL_BUF_PART && sp == sq &&
-                    lo == lq && buf_of(c, s->buf[k])->bytes)
-                    ptr[s->buf[i]] = ptr[s->buf[k]];
-            if (!ptr[s->buf[i]])
-                ptr[s->buf[i]] = room_for(&mem, x->bytes > s->shape[i].bytes ? x->bytes : s->shape[i].bytes);
-        }
-    }
-    void **arg = xl_new(c->a, void *, nin + 1), **want = xl_new(c->a, void *, nwant + 1),
-         **moved = xl_new(c->a, void *, nwant + 1);
+    trial t = { .s = s, .plain = plain, .at = at, .slot = slot, .out = out, .nin = nin, .nwant = nwant,
+                .coarse = coarsest(f, &body), .seed = 88172645463325252u };
+    t.mem.m = xl_new(c->a, piece, 4 * (size_t)(s->nin + s->nout) + nin + 8);
+    t.ptr = xl_new(c->a, void *, c->p->plan->nbuf);
+    t.arg = xl_new(c->a, void *, nin + 1);
+    t.want = xl_new(c->a, void *, nwant + 1);
+    t.moved = xl_new(c->a, void *, nwant + 1);
+    lay_out(c, s, &t.mem, t.ptr);
     for (uint32_t i = 0; i < nin; i++)
-        arg[i] = room_for(&mem, s->shape[at[i]].bytes);
+        t.arg[i] = room_for(&t.mem, s->shape[at[i]].bytes);
     for (uint32_t i = 0; i < nwant; i++) {
-        want[i] = room_for(&mem, s->shape[slot[i]].bytes);
-        moved[i] = room_for(&mem, s->shape[slot[i]].bytes);
+        t.want[i] = room_for(&t.mem, s->shape[slot[i]].bytes);
+        t.moved[i] = room_for(&t.mem, s->shape[slot[i]].bytes);
     }
-    void *temp = room_for(&mem, plain->temp_bytes);
+    t.temp = room_for(&t.mem, plain->temp_bytes);
     bool short_of_memory = false;
-    for (uint32_t i = 0; i < mem.n; i++)
-        short_of_memory = short_of_memory || !mem.m[i].p;
-    xl_dtype coarse = coarsest(f, &body);
+    for (uint32_t i = 0; i < t.mem.n; i++)
+        short_of_memory = short_of_memory || !t.mem.m[i].p;
     /* random_data is of the order of 2; constants are what they are, and seldom larger */
-    double lost = 2 * (coarse == XL_F64   ? 64 * DBL_EPSILON
-                       : coarse == XL_F32 ? 64 * FLT_EPSILON
-                       : coarse == XL_F16 ? 4 * 0x1p-11
-                                          : 4 * 0x1p-8);
-    uint64_t seed = 88172645463325252u;
+    t.lost = 2 * (t.coarse == XL_F64   ? 64 * DBL_EPSILON
+                  : t.coarse == XL_F32 ? 64 * FLT_EPSILON
+                  : t.coarse == XL_F16 ? 4 * 0x1p-11
+                                       : 4 * 0x1p-8);
     /* A difference that rounding could explain after all is seen with some data only; a value that is read in the wrong
      * place with all. */
-    for (int round = 0; round < ROUNDS && !short_of_memory; round++) {
+    bool again = !short_of_memory;
+    for (int round = 0; round < ROUNDS && again; round++) {
         xl_error_free(err);
-        err = NULL;
-        for (uint32_t i = 0; i < nin; i++) {
-            uint32_t first = i;                            /* the same operand under another name has the same data */
-            for (uint32_t k = 0; k < i && first == i; k++)
-                first = at[k] == at[i] ? k : i;
-            if (first == i)
-                random_data(arg[i], &s->shape[at[i]], &seed);
-            else
-                memcpy(arg[i], arg[first], s->shape[at[i]].bytes);
-            if (ptr[s->buf[at[i]]] && buf_of(c, s->buf[at[i]])->kind != XL_BUF_CONST)
-                memcpy(ptr[s->buf[at[i]]], arg[i], s->shape[at[i]].bytes);
-            else if (s->shape[at[i]].bytes && buf_of(c, s->buf[at[i]])->kind == XL_BUF_CONST)
-                memcpy(arg[i], buf_of(c, s->buf[at[i]])->data, s->shape[at[i]].bytes);
-        }
-        for (uint32_t i = 0; i < nin; i++)                 /* operands in the same memory: two views of one value */
-            if (ptr[s->buf[at[i]]] && buf_of(c, s->buf[at[i]])->kind != XL_BUF_CONST)
-                memcpy(arg[i], ptr[s->buf[at[i]]], s->shape[at[i]].bytes);
-        xl_frame frame = { .plan = c->p->plan, .ptr = ptr }, other = { 0 };
-        XL_DO(xl_plan_run(plain, &other, arg, want, temp));
-        for (uint32_t i = s->nres; i < nwant; i++)
-            memcpy(ptr[s->buf[slot[i]]], want[i], s->shape[slot[i]].bytes);
-        XL_DO(s->run(s, &frame));
-        if (!within(&mem)) {
-            err = XL_ERR(INTERNAL, "plan check: step %s writes behind the memory of %s or of what it works in", s->name,
-                         text_of(c, out[0]));
-            break;
-        }
-        for (uint32_t i = 0; i < nin; i++)
-            if (buf_of(c, s->buf[at[i]])->kind != XL_BUF_CONST)
-                move_data(arg[i], &s->shape[at[i]], &seed);
-        XL_DO(xl_plan_run(plain, &other, arg, moved, temp));
-        for (uint32_t i = 0; i < s->nres && !err; i++) {
-            int64_t first = 0, bad = differing(c, &s->shape[s->nin + i], coarse, lost, ptr[s->buf[s->nin + i]], want[i],
-                                               moved[i], &first);
-            if (bad)
-                err = XL_ERR(INTERNAL,
-                             "plan check: step %s does not compute %s: %lld of %lld elements differ from its ops one "
-                             "by one, the first is number %lld",
-                             s->name, text_of(c, out[i]), (long long)bad, (long long)s->shape[s->nin + i].count,
-                             (long long)first);
-        }
-        if (!err)
-            break;
+        again = false;
+        err = replay_once(c, &t, &again);
     }
-out:
-    for (uint32_t i = 0; i < mem.n; i++)
-        free(mem.m[i].p);
+    for (uint32_t i = 0; i < t.mem.n; i++)
+        free(t.mem.m[i].p);
     xl_plan_free(plain);
     return err;
 }
