@@ -28,7 +28,8 @@ for verb in verbs:
     usage = re.search(r"^usage: xlane \S+(.*)", help_, re.M)
     # the fields that a verb must have, and one that wants an argument lives without
     needs = re.sub(r"\[[^][]*(\[[^][]*\][^][]*)*\]", "", usage[1]).strip() if usage else "no usage"
-    if "(null)" in help_ or "xlane " + verb not in help_.split("\n", 1)[-1]:
+    example = help_.partition("\nexample:\n")[2]
+    if "(null)" in help_ or f"xlane {verb}" not in example:
         wrong.append(f"{verb}: no help or no example")
     if needs and out(verb, stdin=subprocess.DEVNULL).returncode not in (0, 1, 2):
         wrong.append(f"{verb}: wants {needs} and crashes without")
