@@ -196,8 +196,8 @@ int32_t xl_spectral_svd(const xl_spectral *f, xl_pool *pool, int32_t m, int32_t 
     i32 info = 0, lwork = (m + n) * PANEL;
     if (!moderate(f, m, n, a, m))
         return XL_SPECTRAL_SCALE;
-    char *e = malloc(size * real), *tau = malloc(2 * size * f->elem), *work = NULL, *p = tau + size * f->elem;
-    char *ub = malloc(size * size * real), *vb = vt;
+    char *e = malloc(size * real), *tau = malloc(2 * size * f->elem), *p = tau ? tau + size * f->elem : NULL;
+    char *work = NULL, *ub = malloc(size * size * real), *vb = vt;
     if (f->complex)
         work = malloc((size_t)lwork * f->elem), vb = u ? malloc(size * size * real) : NULL;
     if (!e || !tau || !ub || (f->complex && (!work || (u && !vb))))

@@ -78,7 +78,8 @@ static i32 NAME(eig)(const xl_spectral *f, xl_pool *pool, i32 n, T *a, i32 ld, T
     size_t size = (size_t)n, sq = size * (size_t)ld;
     i32 info = 0, ilo, ihi, lwork = 64 * n;
     bool vectors = vl || vr;
-    T *scale = malloc(2 * size * sizeof(T)), *work = malloc((size_t)lwork * sizeof(T)), *z = NULL, *tau = scale + size;
+    T *scale = malloc(2 * size * sizeof(T)), *tau = scale ? scale + size : NULL;
+    T *work = malloc((size_t)lwork * sizeof(T)), *z = NULL;
     if (vectors)
         z = malloc(sq * sizeof(T));
     if (!scale || !work || (vectors && !z)) {

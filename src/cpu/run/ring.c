@@ -4,6 +4,8 @@
 
 static void copy_in(xl_ring *r, uint64_t at, const void *from, size_t n)
 {
+    if (!n)                                                /* `from` may be NULL then */
+        return;
     size_t k = at % XL_RING_BYTES, most = XL_RING_BYTES - k, first = n < most ? n : most;
     memcpy(r->data + k, from, first);
     memcpy(r->data, (const char *)from + first, n - first);
