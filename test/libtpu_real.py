@@ -69,7 +69,6 @@ else:
     p, code, seconds = probe(run + [build + "/xlane"])
     check("no_device", p["class"] == "no-device" and code == 1, p)
     check("true_reason", "TPU initialization failed" in p["reason"], p["reason"])
-    check(f"in_time ({seconds:.1f} s)", seconds < (5 if native else 30), seconds)
     check("version_and_range", p["api"]["minor"] >= 57 and p["bundle"]["stablehlo_current"].count(".") == 2
           and p["bundle"]["plugin_build_id"] != "", p["bundle"])
 
@@ -90,10 +89,14 @@ def program(n):
             f"({t}, {t}) -> {t}\n  %1 = stablehlo.add %0, %a : {t}\n  return %1 : {t}\n}}\n")
 
 
+start = time.time()
 r = aot("v6e:2x2", program(128))
+compiling = time.time() - start
 lines = dict(line.split(" ", 1) for line in r.stdout.splitlines() if " " in line)
 check(f"compiles_for_v6e_2x2 ({lines.get('compiled')})", r.returncode == 0 and lines.get("devices") == "4 TPU v6 lite",
       r.stdout + r.stderr[-800:])
+if not have_tpu:  # asking the cloud's metadata server would take minutes
+    check(f"in_time ({seconds:.1f} s)", seconds < 3 * compiling, (seconds, compiling))
 check("memory_of_the_program", lines.get("memory", "").startswith("arguments 131072 outputs 65536 "), lines)
 check("flops", abs(float(lines.get("flops", 0)) / (2 * 128**3) - 1) < 0.05, lines)
 check("serialises", int(lines.get("serialised", "0 ").split()[0]) > 1000
