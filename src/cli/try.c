@@ -153,7 +153,7 @@ typedef struct {
 static xl_error *run_part(trial *t, char **argv, const char *out, const char *doing)
 {
     int status = finish(start(t->exe, argv, out));
-    return status ? XL_ERR(INTERNAL, "%s ended with status %d; what it said is above", doing, status) : NULL;
+    return status ? XL_ERR(INTERNAL, "%s ended with status %d; its output is above", doing, status) : NULL;
 }
 
 static xl_error *prove(trial *t)
@@ -188,7 +188,7 @@ static xl_error *stop_half_way(trial *t, pid_t pid)
         if (waitpid(pid, &status, WNOHANG) == pid) {
             t->dir = run_in(t->a, t->work);
             if (status != 0 || !t->dir)
-                return XL_ERR(INTERNAL, "training ended early, with status %d; what it said is above",
+                return XL_ERR(INTERNAL, "training ended early, with status %d; its output is above",
                               WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
             t->more = opt.steps / 2; /* a device this fast is done before it can be stopped: it is resumed for more */
             return NULL;
@@ -201,7 +201,7 @@ static xl_error *stop_half_way(trial *t, pid_t pid)
     }
     status = finish(pid);
     return status && status != XL_EXIT_INTERRUPTED
-               ? XL_ERR(INTERNAL, "training ended with status %d after it was asked to stop; what it said is above",
+               ? XL_ERR(INTERNAL, "training ended with status %d after it was asked to stop; its output is above",
                         status)
                : NULL;
 }

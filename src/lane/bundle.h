@@ -1,7 +1,6 @@
 /* src/lane/bundle.h
- * The bundle: which versions of everything a lane stands on, so that a result can be explained later and a stack
- * restored. Collected by looking, without opening the plugin: what only the plugin can say is filled in by whoever
- * asked it. */
+ * The bundle: the versions of everything a lane depends on, so that a result can be explained later and a stack
+ * restored. It is collected without opening the plugin; the caller fills in what only the plugin can tell. */
 #ifndef XL_LANE_BUNDLE_H
 #define XL_LANE_BUNDLE_H
 

@@ -1,8 +1,8 @@
 /* src/lane/catalog.h
- * The catalog: which launches were tried, and what came of each. A launch is known by its signature; an outcome is one
- * line of JSON, appended to the file of this host and never changed. Several hosts' files in one folder are one
- * catalog: to merge is to copy. A line torn by a crash is passed over and counted; the next one begins on a line of its
- * own. `rehearsed` means compiled for a device that was not there; it is never counted as `ran`. */
+ * The catalog: which launches were tried, with their outcomes. A launch is identified by its signature; an outcome is
+ * one line of JSON, appended to this host's file and never changed. Files of several hosts can be merged by copying
+ * them into one folder. A line cut off by a crash is skipped and counted; the next one starts on a line of its own.
+ * `rehearsed` means compiled for a device that was not present; it never counts as `ran`. */
 #ifndef XL_LANE_CATALOG_H
 #define XL_LANE_CATALOG_H
 
@@ -57,8 +57,8 @@ xl_error *xl_catalog_add(const char *dir, const xl_catalog_entry *e) XL_MUST_USE
  * passed over. */
 xl_error *xl_catalog_read(xl_arena *a, const char *dir, xl_catalog_entry **out, size_t *n, size_t *torn) XL_MUST_USE;
 
-/* What the catalog says of a signature, in the order in which candidates are tried. The newest outcome on the same
- * stack counts; one on another stack is no more than a hint, and leaves it unseen. */
+/* What the catalog knows about a signature, in the order in which candidates are tried. The newest outcome on the same
+ * stack counts; one on another stack is only a hint, and leaves it unseen. */
 typedef enum { XL_KNOWN_GOOD, XL_UNSEEN, XL_KNOWN_BAD } xl_known;
 xl_known xl_catalog_known(const xl_catalog_entry *e, size_t n, const xl_signature *s, const xl_catalog_entry **why);
 /* The newest entry that differs from s in the bundle only: what a stack change is compared with. NULL: none. */
@@ -67,12 +67,11 @@ const xl_catalog_entry *xl_catalog_before(const xl_catalog_entry *e, size_t n, c
  * ---------------------------------------------------------------------- */
 /* A guarded launch before its programs are known: the command, where it is started, and the flags that hold then. */
 typedef struct { int argc; char *const *argv; const char *folder, *flags, *profile; } xl_catalog_launch;
-/* What an attempt of a guarded run came to, from its folder: the step is the program that needs most memory.
- * `first_event` is how many events there were before it. False: it compiled nothing, so that there is nothing to say of
- * it. */
+/* The outcome of one attempt of a guarded run, from its folder: the step is the program that needs most memory.
+ * `first_event` is the number of events before the attempt. False: it compiled nothing. */
 bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const xl_catalog_launch *l,
                        xl_catalog_entry *out);
-/* What the catalog says of a launch: its newest outcome in the same folder under the same flags, while the plugin's
+/* What the catalog knows about a launch: its newest outcome in the same folder under the same flags, while the plugin's
  * file is the same. */
 xl_known xl_catalog_known_launch(xl_arena *a, const xl_catalog_entry *e, size_t n, const xl_catalog_launch *l,
                                  const xl_catalog_entry **why);

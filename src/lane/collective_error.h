@@ -1,7 +1,7 @@
 /* src/lane/collective_error.h
- * A collective that failed: by its group, the order in which devices came to it, or the layout of what they brought. No
- * one of the three facts explains such a failure alone, so they are said together: the shape of the program, when SPMD
- * and the first tensor came, how the arguments lie. */
+ * Why a collective failed: its group, the order in which devices reached it, or the layout of their operands. None of
+ * the three facts explains such a failure alone, so they are reported together: the shape of the program, when SPMD was
+ * enabled and the first tensor created, and how the arguments are laid out. */
 #ifndef XL_LANE_COLLECTIVE_ERROR_H
 #define XL_LANE_COLLECTIVE_ERROR_H
 

@@ -1,7 +1,7 @@
 /* src/lane/receipt.h
- * A receipt: what a run or ladder proved, on which pins, and how long that holds. It says viability, never quality;
- * keeps what was rehearsed apart from what ran; and carries a checksum, so that an edited one is known. It is written
- * once and never overwritten. One thread at a time. */
+ * A receipt: what a run or ladder proved, with which versions, and how long that holds. It is about viability, never
+ * quality; it separates what was rehearsed from what ran; and its checksum reveals an edit. It is written once and
+ * never overwritten. One thread at a time. */
 #ifndef XL_LANE_RECEIPT_H
 #define XL_LANE_RECEIPT_H
 

@@ -1,10 +1,10 @@
 /* src/lane/rehearse.h
- * Rehearsal: a program compiled by a plugin for devices that are not here. What a compiler can know comes back: does it
- * fit, how much memory of which kind, how many operations, which collectives. Nothing has run, and no result of this
- * says so. Without a topology it is compiled for the devices that are here, and can be run there.
- * The plugin is opened in a child process, for compilers abort. To be called while no other thread of ours runs (it
+ * Rehearsal: a plugin compiles a program for devices that this host does not have. The result has what a compiler can
+ * know: whether it fits, how much memory of each kind, how many operations, which collectives. Nothing was run, and no
+ * result claims it. Without a topology the program is compiled for the devices of this host, and can be run there.
+ * The plugin is opened in a child process, since compilers abort. Call it while no other thread of ours runs (it
  * forks).
- * Everything in a result is the arena's. */
+ * Everything in a result belongs to the arena. */
 #ifndef XL_LANE_REHEARSE_H
 #define XL_LANE_REHEARSE_H
 

@@ -1,8 +1,8 @@
 /* src/lane/retry.h
- * Can a retry teach something? Texts of failures are classified by a table (retry.def): the runtime's code, XLA's
- * E-codes, what the message says. Where one text has several causes the root counts: a coordination error hides what
- * made another rank fail.
- * Only startup and the first compile window are ever retried; after that a failure is the run's. Any thread. */
+ * Decides whether a retry can help. Texts of failures are classified by a table (retry.def): the runtime's code, XLA's
+ * E-codes, the message. If one text has several causes, the root cause counts: a coordination error hides what made
+ * another rank fail.
+ * Only startup and the first compile window are ever retried; later failures are final. Any thread. */
 #ifndef XL_LANE_RETRY_H
 #define XL_LANE_RETRY_H
 

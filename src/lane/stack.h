@@ -1,7 +1,7 @@
 /* src/lane/stack.h
- * A plugin by the name a user gives it: a file, a version on PyPI, or a Python environment. Several versions stand side
- * by side, each in a folder of its own; nothing is installed into the user's environment, and nothing is opened here.
- * Strings are the arena's. */
+ * A plugin by the name a user gives it: a file, a version on PyPI, or a Python environment. Several versions can be
+ * installed side by side, each in its own folder; the user's environment is not changed, and nothing is opened here.
+ * Strings belong to the arena. */
 #ifndef XL_LANE_STACK_H
 #define XL_LANE_STACK_H
 

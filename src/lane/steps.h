@@ -1,9 +1,8 @@
 /* src/lane/steps.h
- * Step times of a guarded process: how long a step takes from its start to the start of the next, how much of that the
- * device works and how much it waits for the host, and how this changes over the run. Bounded: a step has a window of
- * its own until there are many, then windows are joined in pairs. Any thread may record. They are written to
- * `steps-<pid>.json` beside the run's events and read back, with the parts of the time until the first step, by whoever
- * shows them. */
+ * Step times of a guarded process: the time from the start of a step to the start of the next, how much of it the
+ * device works, how much it waits for the host, and how this changes over the run. Memory is bounded: a step has its
+ * own window until there are many, then windows are merged in pairs. Any thread may record. They are written to
+ * `steps-<pid>.json` in the run folder, together with the phases of the time until the first step. */
 #ifndef XL_LANE_STEPS_H
 #define XL_LANE_STEPS_H
 

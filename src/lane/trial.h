@@ -1,6 +1,6 @@
 /* src/lane/trial.h
- * A program run on random arguments: how long it takes, what it gives, and how two such results differ. The arguments
- * depend on the seed and the types alone, so that two plugins in two processes get the same. */
+ * Runs a program on random arguments: its time, its outputs, and how two such outputs differ. The arguments depend only
+ * on the seed and the types, so that two plugins in two processes get the same. */
 #ifndef XL_LANE_TRIAL_H
 #define XL_LANE_TRIAL_H
 

@@ -1,7 +1,7 @@
 /* src/lane/upgrade.h
- * Two versions of a plugin on the same programs: what moved between them, worst first, and which of it is a regression.
- * Each program was compiled by both (lane/rehearse.h), and run by both where the device is here. Results are kept as
- * lines of JSON beside the run and in the folder for state, where `matrix` finds them. Everything is the arena's. */
+ * Compares two versions of a plugin on the same programs: what changed, worst first, and which changes are regressions.
+ * Each program was compiled by both (lane/rehearse.h), and run by both if the device is present. Results are stored as
+ * lines of JSON with the run and in the state folder, where `matrix` finds them. Everything belongs to the arena. */
 #ifndef XL_LANE_UPGRADE_H
 #define XL_LANE_UPGRADE_H
 

@@ -1,6 +1,7 @@
 /* src/lane/verdict.h
- * What a run's compiles say: which modules are its steps, why each of them compiled again and what to do about it, and
- * the answers to the three triage questions. Read from a run folder; everything lives in the arena that was given. */
+ * What the compiles of a run mean: which modules are its steps, why each of them was compiled again and what to do
+ * about it, and the answers to the three triage questions. It is read from a run folder; everything lives in the given
+ * arena. */
 #ifndef XL_LANE_VERDICT_H
 #define XL_LANE_VERDICT_H
 

@@ -1,9 +1,9 @@
 /* src/lane/walk.h
- * A program executed op by op, with where every value came from. Each op is compiled as a program of its own (once,
- * however often a loop executes it) and executed on the embedded device or any other plugin, on all devices of the
- * program at once. Loops and branches are executed whole and looked into only where they give something that is asked
- * about. Calls must be inlined; xl_walk_ready does that and partitions a program for several devices.
- * Everything is the walk's until xl_walk_close. One thread. */
+ * Executes a program op by op and records where every value came from. Each op is compiled as a program of its own
+ * (once, however often a loop executes it) and executed on the embedded device or any other plugin, on all devices of
+ * the program at once. Loops and branches are executed whole, and stepped through only if a result in question came out
+ * of them. Calls must be inlined; xl_walk_ready does that and partitions a program for several devices.
+ * Everything belongs to the walk until xl_walk_close. One thread. */
 #ifndef XL_LANE_WALK_H
 #define XL_LANE_WALK_H
 

@@ -15,7 +15,7 @@ xl_error *xl_buffer_own(const xl_client *c, PJRT_Buffer *handle, xl_buffer **out
 {
     *out = NULL;
     if (!handle)
-        return XL_ERR(INTERNAL, "%s gave no buffer where the interface demands one", c->plugin->file);
+        return XL_ERR(INTERNAL, "%s returned no buffer, which the PJRT interface requires", c->plugin->file);
     xl_buffer *b = malloc(sizeof *b);
     if (!b) {
         destroy(c, handle);

@@ -306,7 +306,7 @@ xl_error *xl_fence_own(const xl_plugin *p, PJRT_Event *handle, xl_fence **out)
 {
     *out = NULL;
     if (!handle)
-        return XL_ERR(INTERNAL, "%s gave no event where the interface demands one", p->file);
+        return XL_ERR(INTERNAL, "%s returned no event, which the PJRT interface requires", p->file);
     xl_fence *e = malloc(sizeof *e);
     if (!e) {
         PJRT_Event_Destroy_Args gone = { .struct_size = sizeof gone, .event = handle };

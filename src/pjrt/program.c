@@ -25,7 +25,7 @@ static xl_error *own_executable(const xl_plugin *p, PJRT_Executable *handle, xl_
 {
     *out = NULL;
     if (!handle)
-        return XL_ERR(INTERNAL, "%s gave no executable where the interface demands one", p->file);
+        return XL_ERR(INTERNAL, "%s returned no executable, which the PJRT interface requires", p->file);
     xl_executable *e = malloc(sizeof *e);
     if (!e) {
         PJRT_Executable_Destroy_Args gone = { .struct_size = sizeof gone, .executable = handle };
@@ -52,7 +52,7 @@ static xl_error *own_program(xl_client *c, PJRT_LoadedExecutable *handle, xl_pro
     xl_program *p = NULL;
     *out = NULL;
     if (!handle) {
-        err = XL_ERR(INTERNAL, "%s gave no program where the interface demands one", c->plugin->file);
+        err = XL_ERR(INTERNAL, "%s returned no program, which the PJRT interface requires", c->plugin->file);
         goto out;
     }
     p = calloc(1, sizeof *p);

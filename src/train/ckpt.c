@@ -840,7 +840,7 @@ static xl_error *commit_shares(xl_saver *s, xl_arena *a, const char *tmp, xl_str
             xl_buf_str(&said, own);
         xl_str header = xl_buf_view(&said), size = xl_str_cut(&header, ' ');
         if (!xl_str_i64(size, &bytes)) {
-            err = XL_ERR(INTERNAL, "rank %lld says of its share what cannot be read", (long long)i);
+            err = XL_ERR(INTERNAL, "rank %lld sent an unreadable description of its slices", (long long)i);
             goto out;
         }
         xl_json_map(&j);

@@ -666,7 +666,7 @@ static xl_error *told_checkpoint(loop *l, char **path, int64_t *at)
     xl_error *err = xl_job_get(l->job, "from", 600, &b);
     xl_str text = xl_buf_view(&b);
     if (!err && !xl_str_i64(xl_str_cut(&text, ' '), at))
-        err = XL_ERR(INTERNAL, "rank 0 does not say where to begin");
+        err = XL_ERR(INTERNAL, "rank 0 did not send the step to start from");
     *path = !err && text.n ? xl_str_c(l->a, text) : NULL;
     xl_buf_fini(&b);
     return err;

@@ -342,7 +342,7 @@ xl_error *xl_safetensors_verify(const xl_safetensors *s)
     if (!piece)
         return XL_ERR(EXHAUSTED, "no memory to read %s", s->path);
     if (!s->digests)
-        err = XL_ERR(DATA_LOSS, "%s has no digests: it cannot be told whole from damaged", s->path);
+        err = XL_ERR(DATA_LOSS, "%s has no digests, so damage in it cannot be detected", s->path);
     for (size_t i = 0; i < s->n && !err; i++) {
         xl_hash h;
         xl_hash_init(&h);

@@ -997,7 +997,7 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
         XL_DO(store_get(o, q, epoch, "who", until, limit, &b));
         if (sscanf(b.p, "%u %lld %127s %95s %d %32s", &p->devices, &pid, at, p->net, &p->inbox_fd, p->inbox_token) !=
             6) {
-            err = XL_ERR(INTERNAL, "process %u says of itself what cannot be read: %.80s", q, b.p);
+            err = XL_ERR(INTERNAL, "process %u sent an unreadable description of itself: %.80s", q, b.p);
             goto out;
         }
         p->pid = pid;
