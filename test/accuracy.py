@@ -53,6 +53,9 @@ cases += [
     ("convolution kernel gradient", lambda x, g: lax.conv_general_dilated(
         x.transpose(3, 1, 2, 0), g.transpose(1, 2, 0, 3), (1, 1), [(1, 1), (1, 1)], dimension_numbers=("NHWC", "HWIO",
             "NHWC")), (U(16, 48, 48, 6), U(16, 48, 48, 5))),
+    ("row sums 4000x511", lambda x: jnp.sum(x, 1), (U(4000, 511),)),
+    ("matrix by vector 500x3000", lambda a, b: a @ b, (U(500, 3000), U(3000))),
+    ("cumsum 2^20", jnp.cumsum, (U(1 << 20),)),
 ]
 
 def leaves(v):

@@ -18,6 +18,11 @@
                     T x = part[k], y = p[i + k];                                                                       \
                     part[k] = (T)(expr);                                                                               \
                 }                                                                                                      \
+            for (size_t k = 0; i + k < n; k++) {                                                                       \
+                T x = part[k], y = p[i + k];                                                                           \
+                part[k] = (T)(expr);                                                                                   \
+            }                                                                                                          \
+            i = n;                                                                                                     \
             _Pragma("GCC unroll 4") for (int w = 8; w; w /= 2) for (int k = 0; k < w; k++)                             \
             {                                                                                                          \
                 T x = part[k], y = part[k + w];                                                                        \

@@ -45,6 +45,8 @@ static double pairs(xl_opcode op, const double *x, size_t n, bool f32)
         for (; i + 16 <= n; i += 16)
             for (int k = 0; k < 16; k++)
                 part[k] = two(op, part[k], x[i + (size_t)k], f32);
+        for (int k = 0; i < n; i++, k++)
+            part[k] = two(op, part[k], x[i], f32);
         for (int w = 8; w; w /= 2)
             for (int k = 0; k < w; k++)
                 part[k] = two(op, part[k], part[k + w], f32);

@@ -119,15 +119,26 @@ __attribute__((always_inline)) static inline void NAME(dot_block)(size_t k, cons
                 acc[r][u] += xv * GET(mat + r * step + p + u * LANES);
         }
     UNROLL
+    for (int u = 0; u < U - 1; u++)                          /* vectors that are left */
+        if (p + LANES <= k) {
+            NAME(vec) xv = *(const NAME(vec) *)(x + p);
+            UNROLL
+            for (int r = 0; r < rows; r++)
+                acc[r][u] += xv * GET(mat + r * step + p);
+            p += LANES;
+        }
+    UNROLL
     for (int r = 0; r < rows; r++) {
         NAME(vec) t = (acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3]);
-        P sum = 0;
+        P rest = 0;                                          /* numbers that are left, apart from the large sum */
         UNROLL
-        for (int l = 0; l < LANES; l++)
-            sum += t[l];
+        for (int w = LANES / 2; w; w /= 2)
+            UNROLL
+            for (int l = 0; l < w; l++)
+                t[l] += t[l + w];
         for (size_t q = p; q < k; q++)
-            sum += x[q] * LOAD(mat[r * step + (ptrdiff_t)q]);
-        y[r] = sum;
+            rest += x[q] * LOAD(mat[r * step + (ptrdiff_t)q]);
+        y[r] = t[0] + rest;
     }
 }
 

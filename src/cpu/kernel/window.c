@@ -18,12 +18,13 @@ typedef struct {
 } windows;
 
 /* A running reduction in levels (fold.h): since[l] is what came in the current unit of level l, of XL_CASCADE^(l + 1)
- * rows, before[l] all that came before it. */
+ * rows, before[l] all that came before it. Levels for 2^32 rows: every result is made of all units before it. */
+enum { SCAN_LEVELS = 8 };
 typedef struct {
     const windows *d;
     xl_frame *f;
     size_t inner;
-    char *since[XL_CASCADE_LEVELS][16], *before[XL_CASCADE_LEVELS][16];
+    char *since[SCAN_LEVELS][16], *before[SCAN_LEVELS][16];
 } scan;
 
 static void scan_copy(const scan *c, char *const *to, const void *const *from)
@@ -38,7 +39,7 @@ static xl_error *scan_fold(const scan *c, char *const *to, const void *const *fr
 /* Row k, at x; its result goes to y. */
 static xl_error *scan_row(const scan *c, int64_t k, const void *const *x, char *const *y)
 {
-    enum { TOP = XL_CASCADE_LEVELS - 1 };
+    enum { TOP = SCAN_LEVELS - 1 };
     xl_error *err = NULL;
 #define FROM(a) (const void *const *)(a)
     if (k % XL_CASCADE == 0)
@@ -82,17 +83,17 @@ static xl_error *run_scan(const xl_step *s, xl_frame *f)
     scan c = { .d = d, .f = f, .inner = (size_t)inner };
     for (uint32_t i = 0; i < d->n; i++) {
         size_t line = (size_t)inner * d->fold.elem[i];
-        mem[i] = malloc(2 * XL_CASCADE_LEVELS * line + 1);
+        mem[i] = malloc(2 * SCAN_LEVELS * line + 1);
         if (!mem[i]) {
             err = XL_ERR(EXHAUSTED, "no memory for a running reduction");
             goto out;
         }
-        for (int l = 0; l < XL_CASCADE_LEVELS; l++)
+        for (int l = 0; l < SCAN_LEVELS; l++)
             c.since[l][i] = mem[i] + 2 * (size_t)l * line, c.before[l][i] = c.since[l][i] + line;
     }
     for (int64_t o = 0; o < outer; o++) {
         for (uint32_t i = 0; i < d->n; i++)
-            for (int l = 0; l < XL_CASCADE_LEVELS; l++)
+            for (int l = 0; l < SCAN_LEVELS; l++)
                 xl_fill(c.before[l][i], xl_in(s, f, d->n + i), d->fold.elem[i], (size_t)inner);
         for (int64_t k = 0; k < len; k++) {
             int64_t at = d->reverse ? len - 1 - k : k;
