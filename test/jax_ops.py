@@ -476,6 +476,17 @@ def in_order():
                                                            ((1, 9), "VALID"))], v, ulps=256)
 if not only or "reduce.in_order".startswith(only):
     in_order()
+# Outputs of a row together with 16, 32 and 48 features, widths that no tile divides; a kernel's gradient in parts.
+for co in (16, 32, 48, 64):
+    for w in (12, 13, 27):
+        case("conv.line.%d.%d" % (co, w), conv(NH, window_strides=(1, 1), padding="SAME"),
+             arr((2, 5, w, 7), "float32", -1, 1), arr((3, 5, 7, co), "float32", -1, 1), ulps=256)
+    case("conv.kernel_grad.%d" % co, lambda x, g, co=co: jax.vjp(lambda k: conv(NH, window_strides=(1, 1),
+         padding="SAME")(x, k), jnp.zeros((3, 3, 5, co)).astype(x.dtype))[1](g)[0],
+         arr((8, 16, 17, 5), "float64" if co == 48 else "float32", -1, 1),
+         arr((8, 16, 17, co), "float64" if co == 48 else "float32", -1, 1), ulps=2048)
+case("conv.zeros", lambda g: conv(NH, window_strides=(1, 1), padding=((0, 1), (0, 1)), lhs_dilation=(2, 2))(
+    g, jnp.ones((1, 1, 3, 5), jnp.float32)), arr((2, 4, 5, 3), "float32"))
 
 print("jax_ops: %d cases, %d failed, %.0f s" % (total, bad, time.time() - t0), file=sys.stderr)
 print("%s jax_ops" % ("FAIL" if bad else "ok"))

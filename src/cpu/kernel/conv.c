@@ -268,9 +268,11 @@ static void put_rows(void *ctx, size_t begin, size_t end)
         at += t * c->yn;
         char *to = q->v->y + at * w;
         const char *from = q->part ? q->part + r * cog * w : NULL;
-        for (int64_t j = 0; j < cog && !from; j++)
+        for (int64_t j = 0; j < cog && !from && c->yc != 1; j++)
             memset(to + j * c->yc * w, 0, (size_t)w);
-        if (from && c->yc == 1)
+        if (!from && c->yc == 1)
+            memset(to, 0, (size_t)(cog * w));
+        else if (from && c->yc == 1)
             memcpy(to, from, (size_t)(cog * w));
         else if (from && w == 4)
             for (int64_t j = 0; j < cog; j++)
@@ -486,6 +488,7 @@ typedef struct {
     const phase *h;
     const work *v;
     int64_t total, each;
+    bool turned; /* each C is made by columns: what there is more of are the columns of the product then */
     atomic_bool *short_of_memory;
 } sums;
 
@@ -514,6 +517,22 @@ static void add_products(const sums *q, int64_t first, int64_t end, char *patche
                       .b_col = 1,
                       .c_row = c->co,
                       .accumulate = from > first };
+        if (q->turned)
+            g = (xl_gemm){ .m = g.n,
+                           .n = g.m,
+                           .k = g.k,
+                           .a_type = t,
+                           .b_type = t,
+                           .c_type = t,
+                           .a = g.b,
+                           .b = g.a,
+                           .c = to,
+                           .a_row = 1,
+                           .a_col = c->co,
+                           .b_row = row,
+                           .b_col = 1,
+                           .c_row = row,
+                           .accumulate = g.accumulate };
         xl_gemm_run(v->pool, &g);
     }
 }
@@ -532,31 +551,40 @@ static void share_sums(void *ctx, size_t begin, size_t end)
                      q->v->temp[PART] + (size_t)(i * row * q->c->co) * q->v->w);
 }
 
+/* The parts' sum at some rows; each but the first is added to what there is. */
+#define ADD_PARTS(T)                                                                                                   \
+    static void add_parts_##T(const sums *q, size_t begin, size_t end)                                                 \
+    {                                                                                                                  \
+        size_t rows = (size_t)(q->c->sout * q->c->n), cols = (size_t)q->c->co;                                         \
+        T *y = (T *)(void *)q->v->y;                                                                                   \
+        for (size_t i = 0; i < (size_t)q->c->other->parts; i++) {                                                      \
+            const T *from = (const T *)(const void *)q->v->temp[PART] + i * rows * cols;                               \
+            if (!q->turned)                                                                                            \
+                for (size_t k = begin * cols; k < end * cols; k++)                                                     \
+                    y[k] = (i ? y[k] : 0) + from[k];                                                                   \
+            else                                                                                                       \
+                for (size_t j = 0; j < cols; j++)                                                                      \
+                    for (size_t r = begin; r < end; r++)                                                               \
+                        y[r * cols + j] = (i ? y[r * cols + j] : 0) + from[j * rows + r];                              \
+        }                                                                                                              \
+    }
+ADD_PARTS(float)
+ADD_PARTS(double)
+#undef ADD_PARTS
 static void add_parts(void *ctx, size_t begin, size_t end)
 {
     const sums *q = ctx;
-    size_t count = (size_t)(q->c->sout * q->c->n * q->c->co);
-    for (int64_t i = 0; i < q->c->other->parts; i++) {
-        const char *from = q->v->temp[PART] + (size_t)i * count * q->v->w;
-        if (q->c->wide == XL_F32)
-            for (size_t k = begin; k < end; k++)
-                ((float *)(void *)q->v->y)[k] =
-                    (i ? ((float *)(void *)q->v->y)[k] : 0) + ((const float *)(const void *)from)[k];
-        else
-            for (size_t k = begin; k < end; k++)
-                ((double *)(void *)q->v->y)[k] =
-                    (i ? ((double *)(void *)q->v->y)[k] : 0) + ((const double *)(const void *)from)[k];
-    }
+    (q->c->wide == XL_F32 ? add_parts_float : add_parts_double)(q, begin, end);
 }
 
 static void run_other(const conv *c, const work *v)
 {
     const conv *o = c->other;
-    int64_t total = c->ci * c->sker, count = c->sout * c->n * c->co;
+    int64_t total = c->ci * c->sker, rows = c->sout * c->n, count = rows * c->co;
     atomic_bool short_of_memory = false;
     phase h;
     phase_of(o, o->low, 0, &h);
-    sums q = { c, &h, v, total, (total + o->parts - 1) / o->parts, &short_of_memory };
+    sums q = { c, &h, v, total, (total + o->parts - 1) / o->parts, o->parts > 1 && rows > c->co, &short_of_memory };
     if (o->parts == 1) {
         add_products(&q, 0, total, v->temp[ROWS], v->y);
         return;
@@ -565,7 +593,7 @@ static void run_other(const conv *c, const work *v)
     for (int64_t i = 0; i < o->parts && atomic_load(&short_of_memory); i++)
         add_products(&q, i * q.each, (i + 1) * q.each < total ? (i + 1) * q.each : total, v->temp[ROWS],
                      v->temp[PART] + (size_t)(i * count) * v->w);
-    xl_pool_for(v->pool, (size_t)count, 4096, add_parts, &q);
+    xl_pool_for(v->pool, (size_t)rows, (size_t)(4096 / c->co + 1), add_parts, &q);
 }
 
 static xl_error *run_conv(const xl_step *s, xl_frame *f)
