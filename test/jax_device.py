@@ -166,7 +166,7 @@ def refusal(device, dtype):
     with jax.default_device(jax.devices(device)[0]):
         try:
             jnp.linalg.qr(jnp.ones((5, 6), dtype))
-        except (NotImplementedError, TypeError) as e:      # TypeError since JAX 0.12
+        except (NotImplementedError, TypeError) as e:      # TypeError in newer versions of JAX
             return type(e), str(e).split("\\n")[0]
     raise SystemExit("QR of %s was accepted on %s" % (dtype, device))
 for dtype in "float16", "bfloat16":

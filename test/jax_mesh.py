@@ -147,7 +147,7 @@ runs("text of the optimised program", text)
 def alike():
     try:
         from jax.experimental.shard_alike import shard_alike
-    except ImportError:                              # JAX has it no longer since 0.12
+    except ImportError:                              # newer versions of JAX do not have it
         return
     auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane"))
     split = NamedSharding(auto, P("d"))
