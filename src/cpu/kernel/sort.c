@@ -381,15 +381,17 @@ enum { SAMPLE = 64 };
 /* A key that some more than k of n keys are not above, as a sample has it; the largest if k is no small part of n. */
 static uint64_t guess_bound(const uint64_t *key, int64_t n, int64_t k)
 {
-    uint64_t least[SAMPLE];                                /* of the sample, in order */
-    int64_t rank = 2 * k * SAMPLE / n + 4, have = 0;
+    uint64_t least[SAMPLE] = { 0 };                        /* of the sample, in order */
+    int64_t rank = 2 * k * SAMPLE / n + 4;
     if (n < 4 * SAMPLE || rank > SAMPLE / 2)
         return UINT64_MAX;
+    for (int64_t i = 0; i < rank; i++)
+        least[i] = UINT64_MAX;
     for (int64_t i = 0; i < SAMPLE; i++) {
         uint64_t x = key[i * n / SAMPLE];
-        if (have == rank && x >= least[rank - 1])
+        if (x >= least[rank - 1])
             continue;
-        int64_t at = have < rank ? have++ : rank - 1;
+        int64_t at = rank - 1;
         for (; at > 0 && least[at - 1] > x; at--)
             least[at] = least[at - 1];
         least[at] = x;
