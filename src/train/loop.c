@@ -1071,6 +1071,39 @@ static void loop_close(loop *l)
         fclose(l->mute);
 }
 
+/* Steps, with what is logged, evaluated and saved between them, until the last one or a signal. */
+static xl_error *all_steps(loop *l)
+{
+    const xl_config *c = l->c;
+    xl_error *err = NULL;
+    while (l->step < c->steps && (l->stop ? xl_stop_begin(l->stop, l->step + 1) : !asked)) {
+        XL_DO(one_step(l));
+        if (l->nphase >= 0) {
+            XL_DO(settle(l));
+            phase_done(l, "step", 0);
+            tell_phases(l);
+        }
+        bool log = l->step % c->log_every == 0 || l->step == c->steps,
+             ev = c->eval_every && (l->step % c->eval_every == 0 || l->step == c->steps);
+        XL_DO(harvest(l, false));
+        if (log || l->nq == PENDING_MAX) {
+            XL_DO(settle(l));
+            print_line(l, false);
+            note_memory(l);
+        }
+        if (ev)
+            XL_DO(evaluate_now(l));
+        if (c->save_every && l->step % c->save_every == 0 && l->step < c->steps) {
+            XL_DO(settle(l));
+            XL_DO(save(l));
+        }
+    }
+    XL_DO(settle(l));
+    print_line(l, true);
+out:
+    return err;
+}
+
 xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opts, xl_loop_result *out)
 {
     xl_error *err = NULL;
@@ -1111,32 +1144,9 @@ xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opt
     l.began = l.last_print = xl_now();
     l.last_step = l.step;
 
-    while (l.step < c->steps && (l.stop ? xl_stop_begin(l.stop, l.step + 1) : !asked)) {
-        XL_DO(one_step(&l));
-        if (l.nphase >= 0) {
-            XL_DO(settle(&l));
-            phase_done(&l, "step", 0);
-            tell_phases(&l);
-        }
-        bool log = l.step % c->log_every == 0 || l.step == c->steps,
-             ev = c->eval_every && (l.step % c->eval_every == 0 || l.step == c->steps);
-        XL_DO(harvest(&l, false));
-        if (log || l.nq == PENDING_MAX) {
-            XL_DO(settle(&l));
-            print_line(&l, false);
-            note_memory(&l);
-        }
-        if (ev)
-            XL_DO(evaluate_now(&l));
-        if (c->save_every && l.step % c->save_every == 0 && l.step < c->steps) {
-            XL_DO(settle(&l));
-            XL_DO(save(&l));
-        }
-    }
+    XL_DO(all_steps(&l));
     if (xl_stop_signal(l.stop))
         asked = xl_stop_signal(l.stop);
-    XL_DO(settle(&l));
-    print_line(&l, true);
     XL_DO(save(&l));
     if ((err = last_checkpoint(&l))) {
         tried = true;

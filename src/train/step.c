@@ -283,6 +283,23 @@ static void settle(xl_emit *e, bool kernels, xl_value *grad, xl_value *squares, 
         grad[who[i]] = xl_em_convert(e, bar->out[i], xl_em_type(e, grad[who[i]])->dtype);
 }
 
+/* What the host reads after a step: the numbers of every step (at[], XL_AT_LOSS and its kin), then the graph's metrics,
+ * on a mesh with their counts. map leads from the graph's values to the step's. */
+static xl_value pack_metrics(xl_emit *e, const xl_graph *g, const xl_value *map, xl_value all, const xl_value *at)
+{
+    xl_value *v = xl_new(&g->m->arena, xl_value, XL_AT_OWN + 1 + 2 * g->nmetric);
+    uint32_t n = XL_AT_OWN;
+    memcpy(v, at, XL_AT_OWN * sizeof *v);
+    for (uint32_t i = 0; i < g->nmetric; i++)
+        v[n++] = map[g->metric[i].value.id];
+    if (g->mesh.naxis) {
+        v[n++] = map[all.id];
+        for (uint32_t i = 0; i < g->nmetric; i++)
+            v[n++] = map[g->metric[i].count.id];
+    }
+    return pack(e, v, n);
+}
+
 xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uint32_t n, const xl_step_opts *opts,
                         xl_func **out)
 {
@@ -366,21 +383,10 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
     xl_value went = xl_em_convert(&o.e, fin, XL_I32), one_i = xl_em_scalar(&o.e, XL_I32, 1);
     xl_value count[2] = { add(&o, step, went), add(&o, skipped, sub(&o, one_i, went)) };
     ret[3 * n] = pack(&o.e, count, 2);
-    xl_value *metric = xl_new(a, xl_value, XL_AT_OWN + 1 + 2 * g->nmetric);
-    uint32_t nm = XL_AT_OWN;
-    metric[XL_AT_LOSS] = loss;
-    metric[XL_AT_GRAD_NORM] = norm;
-    metric[XL_AT_LR] = lr;
-    metric[XL_AT_SKIPPED] = xl_em_convert(&o.e, count[1], XL_F32);
-    metric[XL_AT_STEP] = xl_em_convert(&o.e, count[0], XL_F32);
-    for (uint32_t i = 0; i < g->nmetric; i++)
-        metric[nm++] = map[g->metric[i].value.id];
-    if (g->mesh.naxis) {
-        metric[nm++] = map[all.id];
-        for (uint32_t i = 0; i < g->nmetric; i++)
-            metric[nm++] = map[g->metric[i].count.id];
-    }
-    ret[3 * n + 1] = pack(&o.e, metric, nm);
+    xl_value at[XL_AT_OWN] = { [XL_AT_LOSS] = loss, [XL_AT_GRAD_NORM] = norm, [XL_AT_LR] = lr };
+    at[XL_AT_SKIPPED] = xl_em_convert(&o.e, count[1], XL_F32);
+    at[XL_AT_STEP] = xl_em_convert(&o.e, count[0], XL_F32);
+    ret[3 * n + 1] = pack_metrics(&o.e, g, map, all, at);
     xl_em_return(&o.e, ret, nret);
     attrs(f, nret);
     for (uint32_t i = 0; i < 3 * n + 1; i++)
