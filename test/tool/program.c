@@ -452,7 +452,7 @@ static double value_at(xl_dtype d, const char *p, int64_t i)
 }
 
 typedef struct {
-    float *dev;
+    double *dev; /* as wide as f64: a difference of 1e54 between products of 1e69 is a rounding error */
     bool *tips; /* per element: how far it was moved; whether it became another kind of number */
     bool inf, nan;                                         /* plain has such elements, with noise or without */
 } slack;
@@ -516,7 +516,7 @@ static void measure(const xl_plan *plain, const xl_plan *noisy, uint64_t runs, i
     rooms more = { calloc(in->n + 1, sizeof(room)), in->n + 1 };
     memcpy(more.r, in->r, in->n * sizeof(room));
     for (uint32_t o = 0; o < plain->nout; o++)
-        s[o] = (slack){ .dev = calloc((size_t)plain->out[o].count * 2 + 1, sizeof(float)),
+        s[o] = (slack){ .dev = calloc((size_t)plain->out[o].count * 2 + 1, sizeof(double)),
                         .tips = calloc((size_t)plain->out[o].count * 2 + 1, sizeof(bool)) };
     for (uint64_t r = 0; r < runs; r++) {
         uint64_t state = r + 1;
@@ -539,7 +539,7 @@ static void measure(const xl_plan *plain, const xl_plan *noisy, uint64_t runs, i
                 if (!is_float(d) ? a != b : isfinite(a) != isfinite(b) || isnan(a) != isnan(b) || (isinf(a) && a != b))
                     s[o].tips[i] = true;
                 else if (isfinite(far) && far > s[o].dev[i])
-                    s[o].dev[i] = (float)(far < 1e38 ? far : 1e38);
+                    s[o].dev[i] = far;
             }
         }
         xl_error_free(err);
