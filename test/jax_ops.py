@@ -272,6 +272,11 @@ batch("window", {
     "wide": lambda a: lax.reduce_window(a.reshape(2, -1, 5 * a.shape[-1]).repeat(80, -1), 0., lax.add, (1, 3, 1),
                                         (1, 2, 1), "SAME"),
     "prod": lambda a: lax.reduce_window(a, 1., lax.mul, (1, 2, 2, 1), (1, 2, 2, 1), "SAME")}, x, ulps=64)
+for d, channels in (("bfloat16", 2), ("float16", 2), ("int16", 2), ("int8", 4)):  # all channels together are four bytes
+    case("window.channels.%s" % d, lambda a: (
+        lax.reduce_window(a, np.zeros((), a.dtype), lax.add, (1, 1, 1), (1, 2, 1), "VALID"),
+        lax.reduce_window(a, np.zeros((), a.dtype), lax.max, (1, 2, 1), (1, 2, 1), "SAME")),
+         (np.arange(2 * 9 * channels) % 100).reshape(2, 9, channels).astype(dt(d)))
 for d in F + ["int32", "int8", "complex64", "float8_e4m3fn"]:
     u = 64 if d in F[:2] + C else 4
     batch("dot.%s" % d, {

@@ -179,7 +179,7 @@ static void read_tile(const tiles *t, const int64_t *coord, size_t m, const int6
         }
         if (!in_reach)
             xl_fill(to, none, e, width);
-        else if (bytes == 4)
+        else if (e == 4 && width == 1)
             memcpy(to, in + p * 4, 4);
         else
             memcpy(to, in + (size_t)p * e, bytes);
