@@ -167,9 +167,10 @@ static void drop_unreached(xl_module *m)
 
 xl_error *xl_pass_inline(xl_module *m, const xl_pipeline_opts *opts)
 {
+    static const xl_pipeline_opts none;
     xl_error *err = NULL;
     work w = { .m = m,
-               .opts = opts,
+               .opts = opts ? opts : &none,
                .state = xl_new(&m->arena, uint8_t, m->nfunc),
                .nop = xl_new(&m->arena, uint32_t, m->nfunc) };
     XL_DO(xl_calls_check(m));

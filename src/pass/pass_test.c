@@ -53,6 +53,17 @@ TEST(calls_are_inlined)
             " return %1 : tensor<f32> }");
 }
 
+TEST(calls_are_inlined_without_options)
+{
+    xl_module *m = read_text("func.func public @main(%a: tensor<f32>) -> tensor<f32> {\n"
+                             " %0 = call @f(%a) : (tensor<f32>) -> tensor<f32>\n return %0 : tensor<f32> }\n"
+                             "func.func private @f(%x: tensor<f32>) -> tensor<f32> {\n"
+                             " %0 = stablehlo.tanh %x : tensor<f32>\n return %0 : tensor<f32> }");
+    CHECK_OK(xl_pass_inline(m, NULL));
+    CHECK(m->nfunc == 1 && m->func[0]->body->op[0]->code == XL_OP_TANH);
+    xl_module_free(m);
+}
+
 TEST(calls_in_loops_are_inlined)
 {
     becomes(
