@@ -838,6 +838,32 @@ static double number(const factor *d, const char *a, int64_t at)
            : d->work == XL_C64 ? (double)((const float *)(const void *)a)[2 * at]
                                : ((const double *)(const void *)a)[2 * at];
 }
+/* Transposes a square matrix of elements of e bytes in place, by tiles. */
+__attribute__((always_inline)) static inline void flip_of(char *a, size_t n, size_t e)
+{
+    enum { TILE = 16 };
+    char x[16];
+    for (size_t r0 = 0; r0 < n; r0 += TILE)
+        for (size_t c0 = r0; c0 < n; c0 += TILE)
+            for (size_t r = r0; r < n && r < r0 + TILE; r++)
+                for (size_t c = c0 > r ? c0 : r + 1; c < n && c < c0 + TILE; c++) {
+                    char *p = a + (r * n + c) * e, *q = a + (c * n + r) * e;
+                    memcpy(x, p, e);
+                    memcpy(p, q, e);
+                    memcpy(q, x, e);
+                }
+}
+static void flip(char *a, size_t n, size_t e)
+{
+    if (e == 4)
+        flip_of(a, n, 4);
+    else if (e == 8)
+        flip_of(a, n, 8);
+    else
+        flip_of(a, n, 16);
+}
+enum { FLIP_MIN = 48 }; /* OpenBLAS's lower form takes two thirds of its upper form's time from here on */
+
 static void factor_one(void *ctx, size_t begin, size_t end)
 {
     const job *j = ctx;
@@ -848,8 +874,14 @@ static void factor_one(void *ctx, size_t begin, size_t end)
         i32 n = (i32)d->n, info = 0;
         if (d->panels.elem)
             info = xl_panels_cholesky(&d->panels, j->f->pool, !d->lower, n, a);
-        else
+        else {
+            bool flipped = d->lower && n >= FLIP_MIN;
+            if (flipped)
+                flip(a, (size_t)n, e), uplo = 'L';
             ((void (*)(P, P, P, P, P, L))d->fn)(&uplo, &n, a, &n, &info, 1);
+            if (flipped)
+                flip(a, (size_t)n, e);
+        }
         bool bad = info != 0;
         for (int64_t i = 0; i < d->n && !bad; i++)
             bad = !(number(d, a, i * d->n + i) > 0);
