@@ -31,6 +31,10 @@ extern "C" {
 #define XL_CHECKED
 #endif
 
+/* The version of this header, and of the library that the program runs with. */
+#define XLANE_VERSION "0.2.0"
+XL_API const char *xl_version(void);
+
 typedef struct xl_error xl_error;
 XL_API const char *xl_error_message(const xl_error *err);  /* one line; "ok" for NULL */
 XL_API void xl_error_free(xl_error *err);
@@ -163,6 +167,7 @@ XL_CHECKED xl_error *xl_graph_text(xl_graph *g, const xl_tensor *out, int n, cha
  * "A*12" is twelve A; "AMER*3" the four in turn, three times; "AA(ME)*2" two A and then ME twice. Start from
  * xl_model_default. */
 typedef struct {
+    size_t size;                                 /* of this struct in your program; set by xl_model_default */
     const char *pattern;
     int64_t vocab, dim, heads, kv_heads, ffn;    /* kv_heads 0: as heads; ffn 0: 8/3 dim, rounded up to 32 */
     int64_t state, chunk;                        /* M: size of a head's state; length of a chunk */
@@ -181,7 +186,13 @@ typedef struct {
     /* "plain", or "triton": norms and the loss by kernels of our own, for CUDA and bf16. "auto" as for attention. */
     const char *kernels;
 } xl_model;
-XL_API xl_model xl_model_default(void);
+XL_API void xl_model_fill(xl_model *out, size_t size);
+static inline xl_model xl_model_default(void)
+{
+    xl_model m;
+    xl_model_fill(&m, sizeof m);
+    return m;
+}
 /* Makes the inputs tokens, targets, segments (0: padding, which neither sees nor counts; else the number of the
  * document) and positions (within the document), all i32[batch, time]; the parameters; the loss and the metrics. Gives
  * the logits f32[batch, time, vocab]; none with micro, whose loop does not keep them. `why` (may be NULL) gets why a
@@ -209,12 +220,19 @@ XL_API const char *xl_lane_name(const xl_lane *l);         /* "xlane cpu: NEON .
 
 /* Every value here is a tensor on the device: changing one never recompiles. Start from xl_adamw_default. */
 typedef struct {
+    size_t size;                  /* as in xl_model */
     double lr, min_lr;            /* of the schedule's top and its end */
     const char *schedule;         /* "constant", "linear", "cosine" */
     int64_t warmup, steps;
     double beta1, beta2, eps, decay, clip; /* decay acts on parameters of two dimensions and more; clip 0: none */
 } xl_adamw;
-XL_API xl_adamw xl_adamw_default(void);
+XL_API void xl_adamw_fill(xl_adamw *out, size_t size);
+static inline xl_adamw xl_adamw_default(void)
+{
+    xl_adamw o;
+    xl_adamw_fill(&o, sizeof o);
+    return o;
+}
 
 typedef struct xl_trainer xl_trainer;
 typedef struct { const char *name; const void *data; size_t bytes; } xl_feed; /* dense, row by row */

@@ -8,28 +8,29 @@
 #include "pass/triton.h"
 #include "pass/grad.h"
 #include "train/blocks.h"
+#include "train/sized.h"
 #include "train/spread.h"
 
-xl_model xl_model_default(void)
-{
-    return (xl_model){ .pattern = "AMER*2",
-                       .vocab = 256,
-                       .dim = 128,
-                       .heads = 4,
-                       .kv_heads = 0,
-                       .ffn = 0,
-                       .state = 32,
-                       .chunk = 32,
-                       .experts = 4,
-                       .top_k = 2,
-                       .capacity = 1.25,
-                       .balance = 0.01,
-                       .rope_base = 10000,
-                       .scan = true,
-                       .compute = "f32",
-                       .attention = "auto",
-                       .kernels = "auto" };
-}
+static const xl_model defaults = { .size = sizeof(xl_model),
+                                   .pattern = "AMER*2",
+                                   .vocab = 256,
+                                   .dim = 128,
+                                   .heads = 4,
+                                   .kv_heads = 0,
+                                   .ffn = 0,
+                                   .state = 32,
+                                   .chunk = 32,
+                                   .experts = 4,
+                                   .top_k = 2,
+                                   .capacity = 1.25,
+                                   .balance = 0.01,
+                                   .rope_base = 10000,
+                                   .scan = true,
+                                   .compute = "f32",
+                                   .attention = "auto",
+                                   .kernels = "auto" };
+
+void xl_model_fill(xl_model *out, size_t size) { xl_sized_fill(out, size, &defaults, sizeof defaults); }
 
 xl_error *xl_pattern_parse(const char *pattern, xl_pattern_unit *out, int *n)
 {
@@ -382,7 +383,11 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
 {
     xl_pattern_unit unit[XL_UNITS_MAX];
     int n = 0;
-    xl_error *err = xl_model_check(c);
+    xl_model known = defaults;
+    xl_error *err = xl_sized_read("xl_model_default", c, &known, sizeof known);
+    c = &known;
+    if (!err)
+        err = xl_model_check(c);
     if (!err)
         err = xl_pattern_parse(c->pattern, unit, &n);
     if (!err && c->micro > 1 && batch % c->micro)

@@ -9,20 +9,21 @@
 #include "pass/pass.h"
 #include "pass/triton.h"
 #include "train/metric.h"
+#include "train/sized.h"
 
-xl_adamw xl_adamw_default(void)
-{
-    return (xl_adamw){ .lr = 1e-3,
-                       .min_lr = 0,
-                       .schedule = "constant",
-                       .warmup = 0,
-                       .steps = 0,
-                       .beta1 = 0.9,
-                       .beta2 = 0.999,
-                       .eps = 1e-8,
-                       .decay = 0.01,
-                       .clip = 0 };
-}
+static const xl_adamw defaults = { .size = sizeof(xl_adamw),
+                                   .lr = 1e-3,
+                                   .min_lr = 0,
+                                   .schedule = "constant",
+                                   .warmup = 0,
+                                   .steps = 0,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.999,
+                                   .eps = 1e-8,
+                                   .decay = 0.01,
+                                   .clip = 0 };
+
+void xl_adamw_fill(xl_adamw *out, size_t size) { xl_sized_fill(out, size, &defaults, sizeof defaults); }
 
 xl_error *xl_hyper_fill(const xl_adamw *o, float out[XL_HYPER_COUNT])
 {

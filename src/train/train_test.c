@@ -8,6 +8,7 @@
 #include "train/config.h"
 #include "train/data.h"
 #include "train/safetensors.h"
+#include "train/sized.h"
 #include "train/tb.h"
 
 static const char *folder(void)
@@ -33,6 +34,36 @@ static void put(const char *path, const void *p, size_t n)
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     CHECK(fd >= 0 && write(fd, p, n) == (ssize_t)n);
     close(fd);
+}
+
+/* A program of an older header has a shorter struct, one of a newer header a longer one. */
+TEST(options_of_other_versions)
+{
+    struct { xl_adamw known; double later[2]; } next;
+    xl_adamw_fill(&next.known, sizeof next);
+    CHECK(next.known.size == sizeof next && next.known.lr == xl_adamw_default().lr && next.later[1] == 0);
+    xl_adamw got = xl_adamw_default();
+    next.known.lr = 0.5;
+    CHECK_OK(xl_sized_read("xl_adamw_default", &next, &got, sizeof got));
+    CHECK(got.lr == 0.5 && got.size == sizeof got);
+    next.later[1] = 3;
+    CHECK_ERR(xl_sized_read("xl_adamw_default", &next, &got, sizeof got), "does not have");
+
+    struct { size_t size; double lr; } last = { 0 };
+    xl_sized_fill(&last, sizeof last, &(xl_adamw){ .lr = 7 }, sizeof(xl_adamw));
+    CHECK(last.size == sizeof last && last.lr == 7);
+    got = xl_adamw_default();
+    CHECK_OK(xl_sized_read("xl_adamw_default", &last, &got, sizeof got));
+    CHECK(got.lr == 7 && got.beta2 == xl_adamw_default().beta2);
+
+    xl_adamw blank = { 0 };
+    CHECK_ERR(xl_sized_read("xl_adamw_default", &blank, &got, sizeof got), "start from xl_adamw_default");
+    xl_graph *g = xl_graph_new("blank");
+    xl_model no_size = { .pattern = "A" };
+    xl_model_build(g, &no_size, 2, 8, NULL);
+    CHECK(xl_graph_error(g) && strstr(xl_error_message(xl_graph_error(g)), "xl_model_default") != NULL);
+    xl_graph_free(g);
+    CHECK(!strcmp(xl_version(), XLANE_VERSION));
 }
 
 TEST(patterns)

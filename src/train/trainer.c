@@ -5,6 +5,7 @@
 
 #include "base/thread.h"
 #include "ir/text/print.h"
+#include "train/sized.h"
 
 /* ---- first values ------------------------------------------------------------------------------------------------ */
 static const uint64_t GOLDEN = 0x9e3779b97f4a7c15u;
@@ -138,6 +139,9 @@ xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t 
     *out = NULL;
     if (g->err)
         return XL_ERR(INVALID, "%s", xl_error_message(g->err));
+    xl_adamw known = xl_adamw_default();
+    if (opt)
+        XL_DO(xl_sized_read("xl_adamw_default", opt, &known, sizeof known));
     if (!g->nparam)
         return XL_ERR(INVALID, "graph %.*s has no parameters to train", XL_FMT(g->name));
     if (g->mesh.naxis)
@@ -188,8 +192,7 @@ xl_error *xl_trainer_new(xl_lane *l, xl_graph *g, const xl_adamw *opt, uint64_t 
     XL_DO(xl_array_put(&l->place, t->shape[3 * t->n].elem, t->shape[3 * t->n].dims, NULL, zero, &t->buf[3 * t->n]));
     if (g->mesh.naxis)
         XL_DO(xl_trainer_each(l, g, NULL, &t->parts));
-    xl_adamw plain = xl_adamw_default();
-    XL_DO(xl_trainer_set_hyper(t, opt ? opt : &plain));
+    XL_DO(xl_trainer_set_hyper(t, &known));
 out:
     free(host);
     if (t)
