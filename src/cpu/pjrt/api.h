@@ -81,7 +81,7 @@ struct PJRT_Client {
 
 /* ---- events ----------------------------------------------------------------------------------------------------- */
 /* Starts pending, or ready when `ready`. One reference belongs to the handle; a pending event has another with its
- * maker. */
+ * maker. Events that start ready are all the same one, which is never freed. */
 PJRT_Event *xl_event_new(bool ready);                      /* NULL: no memory */
 void xl_event_set(PJRT_Event *e, xl_code code, const char *message); /* makes it ready; XL_OK for no error */
 PJRT_Event *xl_event_ref(PJRT_Event *e);
@@ -118,6 +118,7 @@ typedef struct {                                           /* the memory behind 
     size_t bytes;
     PJRT_Device *device;                                   /* whose memory it counts as */
     bool foreign;                                          /* somebody else's: never written, not freed here */
+    bool within;                                           /* data is of one piece with this */
     PJRT_Event *done;                                      /* foreign: set when it is let go */
     void (*on_delete)(void *, void *);
     void *on_delete_arg;

@@ -104,25 +104,27 @@ struct PJRT_Event {
     char *message;
 };
 
+static PJRT_Event at_once = { .ready = true, .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+
 PJRT_Event *xl_event_new(bool ready)
 {
-    PJRT_Event *e = calloc(1, sizeof *e);
-    if (!e)
-        return NULL;
-    atomic_init(&e->ref, ready ? 1 : 2);
-    atomic_init(&e->ready, ready);
+    PJRT_Event *e = ready ? &at_once : calloc(1, sizeof *e);
+    if (!e || ready)
+        return e;
+    atomic_init(&e->ref, 2);
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->cond, NULL);
     return e;
 }
 PJRT_Event *xl_event_ref(PJRT_Event *e)
 {
-    atomic_fetch_add(&e->ref, 1);
+    if (e != &at_once)
+        atomic_fetch_add(&e->ref, 1);
     return e;
 }
 void xl_event_unref(PJRT_Event *e)
 {
-    if (!e || atomic_fetch_sub(&e->ref, 1) != 1)
+    if (!e || e == &at_once || atomic_fetch_sub(&e->ref, 1) != 1)
         return;
     pthread_mutex_destroy(&e->lock);
     pthread_cond_destroy(&e->cond);
@@ -175,6 +177,8 @@ PJRT_Error *xl_PJRT_Event_Error(PJRT_Event_Error_Args *args)
 PJRT_Error *xl_PJRT_Event_Await(PJRT_Event_Await_Args *args)
 {
     PJRT_Event *e = args->event;
+    if (e == &at_once)
+        return NULL;
     pthread_mutex_lock(&e->lock);
     while (!atomic_load(&e->ready))
         pthread_cond_wait(&e->cond, &e->lock);
@@ -183,6 +187,10 @@ PJRT_Error *xl_PJRT_Event_Await(PJRT_Event_Await_Args *args)
 }
 PJRT_Error *xl_PJRT_Event_OnReady(PJRT_Event_OnReady_Args *args)
 {
+    if (args->event == &at_once) {
+        args->callback(NULL, args->user_arg);
+        return NULL;
+    }
     PJRT_Event *e = xl_event_ref(args->event);             /* the callback may destroy the handle */
     pthread_mutex_lock(&e->lock);
     if (!atomic_load(&e->ready)) {

@@ -285,7 +285,7 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
         return xl_api_fail(XL_CODE_INVALID, "%s runs on %zu devices, arguments were given for %zu", l->e->name,
                            one ? 1 : l->n, args->num_devices);
     size_t n = args->num_devices, total = (size_t)l->e->nreplica * l->e->npartition;
-    share *all = calloc(total, sizeof *all);
+    share alone, *all = total > 1 ? calloc(total, sizeof *all) : &alone;
     if (!all)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to run %s", l->e->name);
     bool together = l->e->plan->collective && n == l->n && total > 1;
@@ -310,7 +310,8 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
         err = run_together(l, all, total);
     for (size_t k = 0; !together && k < n && !err; k++)
         err = run_alone(&all[k]);
-    free(all);
+    if (all != &alone)
+        free(all);
     if (!err && args->device_complete_events)
         for (size_t d = 0; d < args->num_devices; d++)
             if (!(args->device_complete_events[d] = xl_event_new(true)) && !err)
