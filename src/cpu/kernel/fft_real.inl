@@ -16,8 +16,8 @@
 #define ARGS const xl_fft_stage *g, T *apart, T *whole, size_t m, size_t l, size_t s
 
 /* a = p0 + cos 1 p1 + cos 2 p2 + ..., b = sin 1 d1 + sin 2 d2 + ..., h terms with the factors u; rows of s. */
-static inline __attribute__((always_inline)) void NAME(turn)(const T *p, const T *d, const T *u, size_t h, size_t s,
-                                                             T *a, T *b)
+static inline __attribute__((always_inline)) void NAME(turn_of)(const T *restrict p, const T *restrict d, const T *u,
+                                                                size_t h, size_t s, T *restrict a, T *restrict b)
 {
     size_t j = h > 1 ? 3 : 2;
     if (h > 1)
@@ -42,6 +42,24 @@ static inline __attribute__((always_inline)) void NAME(turn)(const T *p, const T
         const T *x = p + j * s, *y = d + j * s;
         EACH a[q] += u[0] * x[q], b[q] += u[1] * y[q];
     }
+}
+/* Two functions, called: inlined into each of its places it would take a compiler half a minute. */
+static __attribute__((noinline)) void NAME(turn_lanes)(const T *p, const T *d, const T *u, size_t h, T *a, T *b)
+{
+    NAME(turn_of)(p, d, u, h, XL_FFT_LANES, a, b);
+}
+static __attribute__((noinline)) void NAME(turn_some)(const T *p, const T *d, const T *u, size_t h, size_t s, T *a,
+                                                      T *b)
+{
+    NAME(turn_of)(p, d, u, h, s, a, b);
+}
+static inline __attribute__((always_inline)) void NAME(turn)(const T *p, const T *d, const T *u, size_t h, size_t s,
+                                                             T *a, T *b)
+{
+    if (s == XL_FFT_LANES)
+        NAME(turn_lanes)(p, d, u, h, a, b);
+    else
+        NAME(turn_some)(p, d, u, h, s, a, b);
 }
 
 enum { NAME(ROWS) = 16 * XL_FFT_LANES };                   /* of sums and differences: radix 31 has 15 and the first */

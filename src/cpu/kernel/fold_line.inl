@@ -79,9 +79,14 @@
             }                                                                                                          \
         }                                                                                                              \
     }
-#ifdef INTEGER                                             /* modulo 2^bits: as unsigned, which C leaves defined */
+#ifdef INTEGER
+#ifdef UNSIGNED                                            /* modulo 2^bits, for the signed type of this size as well */
 FOLD(add, (uint64_t)x + (uint64_t)y, false)
 FOLD(mul, (uint64_t)x * (uint64_t)y, false)
+FOLD(and, x & y, false)
+FOLD(or, x | y, false)
+FOLD(xor, x ^ y, false)
+#endif
 FOLD(max, MAX(x, y), y < x)
 FOLD(min, MIN(x, y), y > x)
 #else
@@ -148,19 +153,16 @@ EXTREME(max, larger, <)
 EXTREME(min, smaller, >)
 #undef EXTREME
 #endif
-#ifdef INTEGER
-FOLD(and, x & y, false)
-FOLD(or, x | y, false)
-FOLD(xor, x ^ y, false)
-#endif
 static xl_line_fn *NAME(find)(xl_opcode code)
 {
     switch (code) {
-    case XL_OP_ADD: return NAME(add);
-    case XL_OP_MULTIPLY: return NAME(mul);
     case XL_OP_MAXIMUM: return NAME(max);
     case XL_OP_MINIMUM: return NAME(min);
-#ifdef INTEGER
+#if !defined(INTEGER) || defined(UNSIGNED)
+    case XL_OP_ADD: return NAME(add);
+    case XL_OP_MULTIPLY: return NAME(mul);
+#endif
+#ifdef UNSIGNED
     case XL_OP_AND: return NAME(and);
     case XL_OP_OR: return NAME(or);
     case XL_OP_XOR: return NAME(xor);
@@ -172,14 +174,18 @@ static xl_line_fn *NAME(find)(xl_opcode code)
 static xl_put NAME(put)(xl_opcode code)
 {
     switch (code) {
+#if !defined(INTEGER) || defined(UNSIGNED)
     case XL_OP_ADD: return PUT(add);
     case XL_OP_MULTIPLY: return PUT(mul);
+#endif
 #ifdef INTEGER
     case XL_OP_MAXIMUM: return PUT(max);
     case XL_OP_MINIMUM: return PUT(min);
+#ifdef UNSIGNED
     case XL_OP_AND: return PUT(and);
     case XL_OP_OR: return PUT(or);
     case XL_OP_XOR: return PUT(xor);
+#endif
 #else
     case XL_OP_MAXIMUM: return PUT(exact_max);
     case XL_OP_MINIMUM: return PUT(exact_min);

@@ -116,9 +116,23 @@ INLINE unsigned d_unordered(vd x, vd y) { return !f_all((vi)((x == x) & (y == y)
 #include "cpu/kernel/fold_line.inl"
 #undef UNSIGNED
 
+/* Of signed types only the larger and the smaller of two differ from those of the unsigned type of their size. */
+static xl_dtype folded_as(xl_dtype d, xl_opcode code)
+{
+    if (code == XL_OP_MAXIMUM || code == XL_OP_MINIMUM)
+        return d;
+    switch (d) {
+    case XL_I8: return XL_U8;
+    case XL_I16: return XL_U16;
+    case XL_I32: return XL_U32;
+    case XL_I64: return XL_U64;
+    default: return d;
+    }
+}
+
 static xl_line_fn *find(xl_dtype d, xl_opcode code)
 {
-    switch (d) {
+    switch (folded_as(d, code)) {
     case XL_F32: return find_f32(code);
     case XL_F64: return find_f64(code);
     case XL_I1:
@@ -137,7 +151,7 @@ static xl_line_fn *find(xl_dtype d, xl_opcode code)
 
 static xl_put put(xl_dtype d, xl_opcode code)
 {
-    switch (d) {
+    switch (folded_as(d, code)) {
     case XL_I1:
         return code == XL_OP_ADD ? put_u8(XL_OP_OR) : code == XL_OP_MULTIPLY ? put_u8(XL_OP_AND) : put_u8(code);
     case XL_F32: return put_f32(code);
