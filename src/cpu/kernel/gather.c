@@ -8,14 +8,11 @@
 /* Both ops walk the same space: an index position (batch coordinates) and a window offset. */
 typedef struct {
     uint32_t nbatch, nwin;
-    int64_t batch_dim[XL_RANK_MAX], batch_out[XL_RANK_MAX],
-        batch_idx[XL_RANK_MAX]; /* sizes; strides in result and indices, in elements */
+    /* sizes; strides in the result, the indices and, of a batching dimension, the operand, in elements */
+    int64_t batch_dim[XL_RANK_MAX], batch_out[XL_RANK_MAX], batch_idx[XL_RANK_MAX], batch_op[XL_RANK_MAX];
     int64_t win_dim[XL_RANK_MAX], win_out[XL_RANK_MAX], win_op[XL_RANK_MAX];
     uint32_t nmap;
     int64_t map_dim[XL_RANK_MAX], map_stride[XL_RANK_MAX], map_most[XL_RANK_MAX], map_size[XL_RANK_MAX];
-    uint32_t nshare; /* batching dimensions: operand stride per batch coordinate */
-    int64_t share_op[XL_RANK_MAX];
-    uint32_t share_batch[XL_RANK_MAX];
     int64_t index_step;                                    /* between the components of one index */
     int64_t nb, nw;
     xl_fold fold;
@@ -63,11 +60,9 @@ static void describe(indexing *x, const xl_extent *op, const xl_extent *idx, con
             x->batch_dim[x->nbatch] = out->dims[i];
             x->batch_out[x->nbatch] = rs[i];
             x->batch_idx[x->nbatch] = next_idx < idx->rank ? is[next_idx] : 0;
-            for (size_t k = 0; k < idx_batch.n; k++)
-                if (idx_batch.p[k] == next_idx && k < op_batch.n) {
-                    x->share_op[x->nshare] = os[op_batch.p[k]];
-                    x->share_batch[x->nshare++] = x->nbatch;
-                }
+            for (size_t k = 0; k < idx_batch.n && k < op_batch.n; k++)
+                if (idx_batch.p[k] == next_idx)
+                    x->batch_op[x->nbatch] = os[op_batch.p[k]];
             x->nbatch++;
             next_idx++;
             x->nb *= out->dims[i];
@@ -89,15 +84,13 @@ typedef struct { int64_t out, idx, share; } spot;
 static spot at_batch(const indexing *x, int64_t b)
 {
     spot s = { 0, 0, 0 };
-    int64_t c[XL_RANK_MAX];
     for (uint32_t k = x->nbatch; k-- > 0; ) {
-        c[k] = b % x->batch_dim[k];
+        int64_t c = b % x->batch_dim[k];
         b /= x->batch_dim[k];
-        s.out += c[k] * x->batch_out[k];
-        s.idx += c[k] * x->batch_idx[k];
+        s.out += c * x->batch_out[k];
+        s.idx += c * x->batch_idx[k];
+        s.share += c * x->batch_op[k];
     }
-    for (uint32_t k = 0; k < x->nshare; k++)
-        s.share += c[x->share_batch[k]] * x->share_op[k];
     return s;
 }
 
@@ -130,12 +123,11 @@ static size_t places(const indexing *x, const void *idx, xl_dtype it, bool clamp
                      int64_t *place, int64_t *out, int64_t *step)
 {
     uint32_t last = x->nbatch - 1;
-    int64_t left = x->nbatch ? x->batch_dim[last] - b % x->batch_dim[last] : 1, share = 0;
+    int64_t left = x->nbatch ? x->batch_dim[last] - b % x->batch_dim[last] : 1;
+    int64_t share = x->nbatch ? x->batch_op[last] : 0;
     size_t n = left < PLACES ? (size_t)left : PLACES;
     spot s = at_batch(x, b);
     n = n < most ? n : most;
-    for (uint32_t k = 0; k < x->nshare; k++)
-        share += x->share_batch[k] == last ? x->share_op[k] : 0;
     for (size_t i = 0; i < n; i++)
         place[i] = s.share + (int64_t)i * share;
     for (uint32_t k = 0; k < x->nmap; k++)
@@ -394,8 +386,8 @@ static xl_error *run_scatter(const xl_step *s, xl_frame *f)
     }
     if (!x->nb || !x->nw)
         return NULL;
-    if (x->nw == 1 && x->nbatch == 1 && x->nmap == 1 && !x->nshare && x->batch_out[0] == 1 && x->batch_idx[0] == 1 &&
-        x->map_stride[0] == 1 && j.it == XL_I32 && j.put.at32) {
+    if (x->nw == 1 && x->nbatch == 1 && x->nmap == 1 && !x->batch_op[0] && x->batch_out[0] == 1 &&
+        x->batch_idx[0] == 1 && x->map_stride[0] == 1 && j.it == XL_I32 && j.put.at32) {
         j.put.at32(j.y[0], j.up[0], j.idx, (size_t)x->nb, x->map_most[0]);
         return NULL;
     }

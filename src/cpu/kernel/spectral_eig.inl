@@ -93,7 +93,7 @@ static i32 NAME(eig)(const xl_spectral *f, xl_pool *pool, i32 n, T *a, i32 ld, T
         ((void (*)(P, P, P, P, P, P, P, P, P))f->gehrd)(&n, &ilo, &ihi, a, &ld, tau, work, &lwork, &info);
     if (info)
         goto out;
-    if (vectors) {
+    if (z) {
         memset(z, 0, sq * sizeof(T));
         for (size_t i = 0; i < size; i++)
             z[i * (size_t)ld + i] = 1;

@@ -233,9 +233,11 @@ static void run_tiles(void *ctx, size_t begin, size_t end)
             const void *sum[1] = { xl_cascade_end(&d->fold.ew, level, line, (size_t)d->window, all) };
             XL_DO(xl_fold_run(&d->fold, t->f, acc, sum, all));
         }
-        for (uint32_t k = 0; k < n; k++)                   /* one place, or whole ones */
+        for (uint32_t k = 0; k < n; k++) {                 /* one place, or whole ones */
+            XL_KNOWN(acc[k] != NULL);                      /* of a tile, above, for as many */
             memcpy((char *)xl_out(t->s, t->f, k) + (size_t)(first * t->across + from) * d->fold.elem[k], acc[k],
                    all * d->fold.elem[k]);
+        }
     }
 out:
     if (err)                                               /* of a region, which has one thread */
