@@ -18,7 +18,8 @@ endif
 ARCH    := $(shell $(CC) -dumpmachine | cut -d- -f1)
 
 OPT     ?= $(if $(SAN),-O1,-O2)
-CFLAGS  ?= -g
+# Lines for backtraces; for a debugger CFLAGS=-g, which takes a compiler a quarter longer.
+CFLAGS  ?= -g1
 XCFLAGS  = -std=c11 -D_GNU_SOURCE -Isrc -Iinclude -fPIC -fvisibility=hidden $(OPT) -fno-math-errno -ffp-contract=off \
            -Wall -Wextra -Wpedantic -Wno-missing-field-initializers \
            $(if $(SAN),$(sanflags),$(forgotten) $(if $(WERROR),-Werror)) -MMD -MP
@@ -133,11 +134,11 @@ $(B)/obj/cpu/pjrt/python.o: XCFLAGS += -I$(B)/gen -Wno-overlength-strings
 # sanitizer, and no sanitizer in fuzzers, which are for readers.
 kernel   = $(or $(findstring /arch/,$(1)),$(filter gemm_% vmath_% strip_% fold_%,$(notdir $(1))))
 plain    = $(if $(SAN),$(if $(kernel),-O1 $(if $(FUZZ),-fno-sanitize=all)))
-# Where each of their inlined variables lies is a third of what the kernels cost a compiler: they get lines alone.
-lines    = $(if $(kernel),$(patsubst -g,-g1,$(filter -g,$(CFLAGS))))
+# Test programs run once: compiling them well would take longer than running them.
+$(B)/obj/%_test.o $(B)/test/%: private OPT = -O1
 $(B)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
-	$(CC) $(XCFLAGS) $(CFLAGS) $(call lines,$*) $(CFLAGS_$(notdir $*)) $(call plain,$*) -c $< -o $@
+	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) $(call plain,$*) -c $< -o $@
 
 entry    = $(patsubst src/%.c,$(B)/obj/%.o,$(filter-out %/preload_main.c,$(call in_rooms,$(1),_main)))
 link     = $(CC) $(XCFLAGS) $(CFLAGS) $(1) $(filter %.o %.a,$^) -o $@ $(XLDFLAGS) $(LIBS)
