@@ -160,6 +160,36 @@ g = jax.jit(lambda p: lax.linalg.lu_pivots_to_permutation(p, 4))
 e = export.deserialize(export.export(g)(jax.ShapeDtypeStruct(p.shape, p.dtype)).serialize())
 np.testing.assert_array_equal(e.call(p), g(p))
 """, JAX_PLATFORMS="xlane,cpu")
+ok &= run("exports for several platforms", """
+import jax, jax.numpy as jnp, numpy as np
+from jax import export, lax
+m = np.eye(4, dtype=np.float32) * 3 + 1
+def f(a):
+    kind = lax.platform_dependent(a, cpu=lambda x: x + 1, tpu=lambda x: x + 2, cuda=lambda x: x + 3)
+    solved = lax.linalg.triangular_solve(a, a + 1, left_side=False, lower=True, transpose_a=True, unit_diagonal=True)
+    bad = lax.linalg.cholesky(jnp.stack([a, -a]))              # a second matrix that is not positive definite
+    return (kind, lax.linalg.cholesky(a), bad, solved, *jnp.linalg.qr(a[:, :3]), jnp.linalg.eigh(a)[0],
+            jnp.linalg.svd(a)[1], jnp.linalg.solve(a, a[0]), lax.digamma(a))
+n, = export.symbolic_shape("n")
+for platforms in ("cpu", "cuda", "tpu"), ("tpu", "cuda", "cpu"):
+    e = export.deserialize(export.export(jax.jit(f), platforms=platforms)(jax.ShapeDtypeStruct(m.shape,
+        m.dtype)).serialize())
+    assert e.platforms == platforms
+    cpu = e.call(jax.device_put(m, jax.devices("cpu")[0]))
+    for ours in (e.call(m), jax.jit(lambda v: e.call(v))(m),
+                 export.deserialize(export.export(jax.jit(lambda v: e.call(v)))(m).serialize()).call(m)):
+        for a, b in zip(ours, cpu):
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+    np.testing.assert_array_equal(ours[0], m + 1)
+    sized = export.export(jax.jit(lambda v: v * 2), platforms=platforms)(jax.ShapeDtypeStruct((n,), np.float32))
+    np.testing.assert_array_equal(sized.call(m[0]), 2 * m[0])
+for platforms in ("cpu",), ("cuda",), ("cuda", "tpu"):         # JAX's own check stays
+    try:
+        export.export(jax.jit(jnp.sin), platforms=platforms)(m).call(m)
+        raise SystemExit("%s was served" % (platforms,))
+    except ValueError as e:
+        assert "was exported for platforms" in str(e), e
+""", JAX_PLATFORMS="xlane,cpu")
 ok &= run("types without QR", """
 import jax, jax.numpy as jnp
 def refusal(device, dtype):

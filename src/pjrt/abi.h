@@ -62,6 +62,9 @@ typedef struct PJRT_Error PJRT_Error;
 typedef struct PJRT_Error_FunctionTable PJRT_Error_FunctionTable;
 typedef struct PJRT_ExecuteOptions PJRT_ExecuteOptions;
 typedef struct PJRT_Extension_Base PJRT_Extension_Base;
+typedef struct PJRT_FFI_Extension PJRT_FFI_Extension;
+typedef struct PJRT_FFI_Type_Info PJRT_FFI_Type_Info;
+typedef struct PJRT_FFI_UserData PJRT_FFI_UserData;
 typedef struct PJRT_HloOutputCallbackInfo PJRT_HloOutputCallbackInfo;
 typedef struct PJRT_Layouts_Extension PJRT_Layouts_Extension;
 typedef struct PJRT_LoadOptions PJRT_LoadOptions;
@@ -85,6 +88,9 @@ typedef struct PJRT_Buffer_CopyRawToHostFuture_Callback_Args PJRT_Buffer_CopyRaw
 typedef struct PJRT_Buffer_DonateWithControlDependency_Callback_Args
     PJRT_Buffer_DonateWithControlDependency_Callback_Args;
 typedef struct PJRT_DeviceDescription_MemoryDescriptions_Args PJRT_DeviceDescription_MemoryDescriptions_Args;
+typedef struct PJRT_FFI_Register_Handler_Args PJRT_FFI_Register_Handler_Args;
+typedef struct PJRT_FFI_Type_Register_Args PJRT_FFI_Type_Register_Args;
+typedef struct PJRT_FFI_UserData_Add_Args PJRT_FFI_UserData_Add_Args;
 typedef struct PJRT_KeyValueGetCallback_Args PJRT_KeyValueGetCallback_Args;
 typedef struct PJRT_KeyValuePutCallback_Args PJRT_KeyValuePutCallback_Args;
 typedef struct PJRT_KeyValueTryGetCallback_Args PJRT_KeyValueTryGetCallback_Args;
@@ -687,6 +693,26 @@ struct PJRT_Layouts_Extension {
     PJRT_Layouts_PJRT_Topology_GetDefaultLayout *PJRT_Layouts_PJRT_Topology_GetDefaultLayout;
     PJRT_Layouts_PJRT_Executable_GetOutputLayouts *PJRT_Layouts_PJRT_Executable_GetOutputLayouts;
     PJRT_Layouts_PJRT_Executable_GetParameterLayouts *PJRT_Layouts_PJRT_Executable_GetParameterLayouts;
+};
+
+/* ---- Extension 5: custom calls by the XLA FFI -----------------------------------------------------------------------
+ * Its functions and types are for the life of the process; user data is of one execute context. */
+struct PJRT_FFI_Type_Info { void (*deleter)(void *object); void (*serialize)(void); void (*deserialize)(void); };
+struct PJRT_FFI_Type_Register_Args {
+    PJRT_HEAD; const char *type_name; size_t type_name_size; int64_t type_id; PJRT_FFI_Type_Info *type_info;
+};
+struct PJRT_FFI_UserData { int64_t type_id; void *data; };
+struct PJRT_FFI_UserData_Add_Args { PJRT_HEAD; PJRT_ExecuteContext *context; PJRT_FFI_UserData user_data; };
+struct PJRT_FFI_Register_Handler_Args {
+    size_t struct_size; const char *target_name; size_t target_name_size; void *handler; const char *platform_name;
+    size_t platform_name_size; int traits;
+};
+typedef PJRT_Error *PJRT_FFI_Type_Register(PJRT_FFI_Type_Register_Args *args);
+typedef PJRT_Error *PJRT_FFI_UserData_Add(PJRT_FFI_UserData_Add_Args *args);
+typedef PJRT_Error *PJRT_FFI_Register_Handler(PJRT_FFI_Register_Handler_Args *args);
+struct PJRT_FFI_Extension {
+    PJRT_Extension_Base base; PJRT_FFI_Type_Register *type_register; PJRT_FFI_UserData_Add *user_data_add;
+    PJRT_FFI_Register_Handler *register_handler;
 };
 
 /* ---- Extension 6: the memories of a device that is only described --------------------------------------------------

@@ -1,7 +1,6 @@
 /* Calls into the frontend while a program runs. On one device, and in a manual region, each device calls for itself.
  * Elsewhere the program means one call: the partitioner has written down which device it belongs to (`xlane.device`),
- * all operands are whole, and the devices meet at it if there are results. A device of a program whose devices meet is
- * a fiber: the frontend then runs in a thread of its own, with a stack that it knows. */
+ * all operands are whole, and the devices meet at it if there are results. */
 #include "cpu/kernel/callback.h"
 
 #include <stdatomic.h>
@@ -42,6 +41,19 @@ xl_error *xl_host_call(uint64_t number, const xl_host_array *arrays)
     return err;
 }
 
+xl_error *xl_host_run(const xl_frame *f, void (*fn)(void *arg), void *arg)
+{
+    xl_thread t;
+    if (!f->meet) {
+        fn(arg);
+        return NULL;
+    }
+    xl_error *err = xl_thread_start(&t, "xlane-callback", fn, arg);
+    if (!err)
+        xl_thread_join(&t);
+    return xl_error_wrap(err, "calling back");
+}
+
 typedef struct { uint64_t number; const xl_host_array *arrays; xl_error *err; } call;
 static void run_call(void *arg)
 {
@@ -53,7 +65,6 @@ static xl_error *call_host(const xl_step *s, const xl_frame *f, void *const *in,
 {
     const host *h = s->data;
     uint32_t n = 0;
-    xl_error *err = NULL;
     xl_host_array *arrays = calloc((size_t)s->nin + s->nout + 1, sizeof *arrays);
     if (!arrays)
         return XL_ERR(EXHAUSTED, "no memory to call back");
@@ -62,17 +73,9 @@ static xl_error *call_host(const xl_step *s, const xl_frame *f, void *const *in,
     for (uint32_t i = h->skip_out; i < s->nout; i++)
         arrays[n++] = (xl_host_array){ out[i], xl_out_shape(s, i)->rank, xl_out_shape(s, i)->dims };
     call c = { h->number, arrays, NULL };
-    if (f->meet) {
-        xl_thread t;
-        XL_TRY(xl_thread_start(&t, "xlane-callback", run_call, &c), "calling back");
-        xl_thread_join(&t);
-    } else {
-        run_call(&c);
-    }
-    err = c.err;
-out:
+    xl_error *err = xl_host_run(f, run_call, &c);
     free(arrays);
-    return err;
+    return err ? err : c.err;
 }
 
 static xl_error *run_each(const xl_step *s, xl_frame *f)

@@ -13,6 +13,9 @@ typedef int xl_host_fn(uint64_t number, const xl_host_array *arrays, char *error
 
 void xl_host_set(xl_host_fn *fn);
 xl_error *xl_host_call(uint64_t number, const xl_host_array *arrays) XL_MUST_USE; /* in this thread */
+/* Runs code that is not ours. A device of a program whose devices meet is a fiber: fn then runs in a thread of its own,
+ * whose stack it knows. */
+xl_error *xl_host_run(const xl_frame *f, void (*fn)(void *arg), void *arg) XL_MUST_USE;
 bool xl_host_is(const xl_op *op);                          /* a custom call that is such a callback */
 xl_error *xl_plan_host(xl_planner *p, const xl_op *op) XL_MUST_USE;
 

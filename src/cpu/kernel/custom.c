@@ -1,8 +1,9 @@
-/* Custom calls that JAX and PyTorch/XLA emit for a device they do not know, by name. */
+/* Custom calls that JAX and PyTorch/XLA emit for a device they do not know, by name, and those that were registered. */
 #include <stdlib.h>
 
 #include "cpu/kernel/callback.h"
 #include "cpu/kernel/ew.h"
+#include "cpu/kernel/ffi.h"
 #include "cpu/kernel/index.h"
 #include "cpu/kernel/linalg.h"
 #include "cpu/plan/planner.h"
@@ -147,9 +148,14 @@ xl_error *xl_kernel_custom_call(xl_planner *p, const xl_op *op)
         return xl_plan_tridiagonal(p, op, true);
     bool known;
     xl_error *err = xl_plan_lapack(p, op, name, &known);
+    if (!known && !err)
+        err = xl_plan_ffi(p, op, name, &known);
     if (known || err)
         return err;
-    xl_str what = xl_strf(p->a, "no custom call '%.*s' on the xlane CPU device: use a lowering made of StableHLO ops",
-                          XL_FMT(name));
+    xl_str what =
+        xl_strf(p->a,
+                "no custom call '%.*s' on the xlane CPU device: use a lowering made of StableHLO ops, or register "
+                "its code with jax.ffi.register_ffi_target for this platform",
+                XL_FMT(name));
     return xl_plan_unsupported(p, op, what.p);
 }

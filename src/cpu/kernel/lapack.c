@@ -547,6 +547,42 @@ static const routine routines[] = {
       3,
       { { MAT, T }, { TAU, I }, { ONE, I } },
       { { MAT, T }, { TAU, I }, { ONE, I } } },
+    { "geqrf",
+      "geqrf",
+      NULL,
+      run_geqrf,
+      false,
+      false,
+      false,
+      1,
+      2,
+      2,
+      { { MAT, T }, { TAU, T } },
+      { { MAT, T }, { TAU, T } } },
+    { "orgqr",
+      "orgqr",
+      "ungqr",
+      run_orgqr,
+      false,
+      false,
+      false,
+      2,
+      1,
+      1,
+      { { MAT, T } },
+      { { MAT, T } } },
+    { "ungqr",
+      "orgqr",
+      "ungqr",
+      run_orgqr,
+      false,
+      false,
+      false,
+      2,
+      1,
+      1,
+      { { MAT, T } },
+      { { MAT, T } } },
 };
 /* XLA's own names. */
 static const routine xla[] = {
@@ -790,35 +826,6 @@ static xl_error *plan_call(xl_planner *p, const xl_op *op, const routine *r, boo
     return xl_plan_step(p, op, run_call, d, 0);
 }
 
-/* Sets *known to false, and adds nothing, where the name is none of ours. */
-xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *known)
-{
-    xl_str head = XL_STR("lapack_"), tail = XL_STR("_ffi");
-    *known = true;
-    for (size_t i = 0; i < sizeof xla / sizeof *xla; i++)
-        if (xl_str_is(name, xla[i].name)) {
-            /* Eigh's configuration is text: lower, sorted, rounds, tolerance ("1,1,100,0.000001"). Here they are always
-             * sorted, and exact. */
-            const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config);
-            return plan_call(p, op, &xla[i], cfg && cfg->kind == XL_AT_STR && cfg->str.n && cfg->str.p[0] == '0');
-        }
-    *known = false;
-    if (name.n < head.n + 1 + tail.n || memcmp(name.p, head.p, head.n) ||
-        memcmp(name.p + name.n - tail.n, tail.p, tail.n))
-        return NULL;
-    xl_str what = { name.p + head.n + 1, name.n - head.n - 1 - tail.n };
-    if (xl_str_is(what, "gtsv")) {
-        *known = true;
-        return xl_plan_tridiagonal(p, op, false);
-    }
-    for (size_t i = 0; i < sizeof routines / sizeof *routines; i++)
-        if (xl_str_is(what, routines[i].name)) {
-            *known = true;
-            return plan_call(p, op, &routines[i], option(op, "uplo", 'L') == 'U');
-        }
-    return NULL;
-}
-
 /* ---- cholesky, triangular_solve: by rows as they lie, which LAPACK takes for the transposes ---------------------- */
 typedef struct {
     xl_openblas_fn *fn;
@@ -894,6 +901,8 @@ static void factor_one(void *ctx, size_t begin, size_t end)
         bool wide = d->work == XL_F64 || d->work == XL_C128;
         if (bad)
             fill_nan(a, (size_t)(d->n * d->n) * e, wide);
+        if (j->s->nout == 2)
+            ((i32 *)xl_out(j->s, j->f, 1))[q] = bad && !info ? 1 : info;
     }
 }
 static xl_error *run_cholesky(const xl_step *s, xl_frame *f)
@@ -910,6 +919,8 @@ static xl_error *run_cholesky(const xl_step *s, xl_frame *f)
     } else {
         memmove(y, in[0], (size_t)x->count * x->elem);
     }
+    if (s->nout == 2)
+        memset(xl_out(s, f, 1), 0, xl_out_shape(s, 1)->bytes);
     xl_pool_for(f->pool, d->n ? (size_t)d->mats : 0, 1, factor_one, &j);
     if (mem)
         d->store.fn(y, (const void *[]){ mem }, (size_t)x->count, d->store.ctx);
@@ -982,11 +993,20 @@ static xl_error *plan_factor(xl_planner *p, const xl_op *op, factor *d, const ch
     }
     return find(p, op, d->work, name, &d->fn);
 }
-xl_error *xl_kernel_cholesky(xl_planner *p, const xl_op *op)
+/* The second result, of LAPACK's call, says for each matrix whether it could be factored. */
+static xl_error *plan_cholesky(xl_planner *p, const xl_op *op, bool lower)
 {
     factor *d = xl_new(p->a, factor, 1);
-    d->lower = xl_op_int(op, XL_SLOT(CHOLESKY, lower));
+    d->lower = lower;
+    if (op->nin != 1 || op->nout < 1 || op->nout > 2)
+        return xl_plan_unsupported(p, op, "not the operands and results of this routine");
     xl_error *err = plan_factor(p, op, d, "potrf");
+    int64_t n = d->mats;
+    bool fits = err || (xl_type_eq(xl_in_type(p->f, op, 0), xl_out_type(p->f, op, 0)) &&
+                        (op->nout == 1 || (xl_out_type(p->f, op, 1)->dtype == XL_I32 &&
+                                           xl_type_count(xl_out_type(p->f, op, 1), &n) && n == d->mats)));
+    if (!fits)
+        return xl_plan_unsupported(p, op, "a result shape does not match this routine's");
     if (!err && xl_panels_pay(d->n, d->n))
         err = found(p, op, xl_panels_find(XL_PANELS_CHOLESKY, letter(d->work), &d->panels));
     if (err)
@@ -994,21 +1014,29 @@ xl_error *xl_kernel_cholesky(xl_planner *p, const xl_op *op)
     p->plan->flops += (double)d->mats * (double)d->n * (double)d->n * (double)d->n / 3;
     return xl_plan_step(p, op, run_cholesky, d, 0);
 }
-xl_error *xl_kernel_triangular_solve(xl_planner *p, const xl_op *op)
+xl_error *xl_kernel_cholesky(xl_planner *p, const xl_op *op)
+{
+    return plan_cholesky(p, op, xl_op_int(op, XL_SLOT(CHOLESKY, lower)));
+}
+
+static xl_error *plan_solve(xl_planner *p, const xl_op *op, bool left, bool lower, bool unit, char trans)
 {
     factor *d = xl_new(p->a, factor, 1);
+    if (op->nin != 2 || op->nout != 1 || !xl_type_eq(xl_in_type(p->f, op, 1), xl_out_type(p->f, op, 0)))
+        return xl_plan_unsupported(p, op, "not the operands and results of this routine");
     const xl_type *b = xl_in_type(p->f, op, 1);
     xl_error *err = plan_factor(p, op, d, "trsm");
     if (err)
         return err;
+    int64_t count;
     if (b->rank < 2 || b->dtype != xl_in_type(p->f, op, 0)->dtype || b->dims[b->rank - 1] > INT32_MAX ||
-        b->dims[b->rank - 2] > INT32_MAX)
-        return xl_plan_unsupported(p, op, "its operands are no matrices of one type");
-    int64_t tr = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, transpose_a));
-    d->left = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, left_side));
-    d->lower = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, lower));
-    d->unit = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, unit_diagonal));
-    d->trans = tr == XL_TRANSPOSE_TRANSPOSE ? 'T' : tr == XL_TRANSPOSE_ADJOINT ? 'C' : 'N';
+        b->dims[b->rank - 2] > INT32_MAX || b->dims[b->rank - (left ? 2 : 1)] != d->n || !xl_type_count(b, &count) ||
+        count != d->mats * b->dims[b->rank - 1] * b->dims[b->rank - 2])
+        return xl_plan_unsupported(p, op, "its operands are no matrices of one type that fit each other");
+    d->left = left;
+    d->lower = lower;
+    d->unit = unit;
+    d->trans = trans;
     d->rows = b->dims[b->rank - 2], d->cols = b->dims[b->rank - 1];
     int64_t free_side =
         d->left ? d->cols
@@ -1017,4 +1045,46 @@ xl_error *xl_kernel_triangular_solve(xl_planner *p, const xl_op *op)
     d->pieces = flops < 4e6 || free_side < 64 ? 1 : free_side < 512 ? 2 : 8;
     p->plan->flops += (double)d->mats * flops;
     return xl_plan_step(p, op, run_solve, d, 0);
+}
+xl_error *xl_kernel_triangular_solve(xl_planner *p, const xl_op *op)
+{
+    int64_t tr = xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, transpose_a));
+    return plan_solve(p, op, xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, left_side)),
+                      xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, lower)),
+                      xl_op_int(op, XL_SLOT(TRIANGULAR_SOLVE, unit_diagonal)),
+                      tr == XL_TRANSPOSE_TRANSPOSE ? 'T'
+                      : tr == XL_TRANSPOSE_ADJOINT ? 'C'
+                                                   : 'N');
+}
+
+/* Sets *known to false, and adds nothing, where the name is none of ours. */
+xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *known)
+{
+    xl_str head = XL_STR("lapack_"), tail = XL_STR("_ffi");
+    *known = true;
+    for (size_t i = 0; i < sizeof xla / sizeof *xla; i++)
+        if (xl_str_is(name, xla[i].name)) {
+            /* Eigh's configuration is text: lower, sorted, rounds, tolerance ("1,1,100,0.000001"). Here they are always
+             * sorted, and exact. */
+            const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config);
+            return plan_call(p, op, &xla[i], cfg && cfg->kind == XL_AT_STR && cfg->str.n && cfg->str.p[0] == '0');
+        }
+    *known = false;
+    if (name.n < head.n + 1 + tail.n || memcmp(name.p, head.p, head.n) ||
+        memcmp(name.p + name.n - tail.n, tail.p, tail.n))
+        return NULL;
+    xl_str what = { name.p + head.n + 1, name.n - head.n - 1 - tail.n };
+    if ((*known = xl_str_is(what, "gtsv")))
+        return xl_plan_tridiagonal(p, op, false);
+    if ((*known = xl_str_is(what, "potrf")))
+        return plan_cholesky(p, op, option(op, "uplo", 'L') == 'L');
+    if ((*known = xl_str_is(what, "trsm")))
+        return plan_solve(p, op, option(op, "side", 'L') == 'L', option(op, "uplo", 'L') == 'L',
+                          option(op, "diag", 'N') == 'U', option(op, "trans_x", 'N'));
+    for (size_t i = 0; i < sizeof routines / sizeof *routines; i++)
+        if (xl_str_is(what, routines[i].name)) {
+            *known = true;
+            return plan_call(p, op, &routines[i], option(op, "uplo", 'L') == 'U');
+        }
+    return NULL;
 }

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "cpu/plan/plan.h"
+#include "cpu/kernel/ffi.h"
 #include "pjrt/abi.h"
 
 #define API(ret, name, since) ret xl_##name(name##_Args *args);
@@ -15,6 +16,8 @@
 extern PJRT_Layouts_Extension xl_layouts_extension;
 extern PJRT_MemoryDescriptions_Extension xl_memory_descriptions_extension;
 extern PJRT_Shardings_Extension xl_shardings_extension;
+extern PJRT_FFI_Extension xl_ffi_extension;
+struct PJRT_ExecuteContext { xl_ffi_context user; };
 
 PJRT_Error *xl_api_error(xl_error *err);                   /* takes err; NULL gives NULL */
 PJRT_Error *xl_api_fail(xl_code code, const char *fmt, ...) XL_PRINTF(2, 3) XL_NOT_NULL;

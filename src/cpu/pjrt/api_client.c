@@ -452,18 +452,6 @@ PJRT_Error *xl_PJRT_Client_UpdateGlobalProcessInfo(PJRT_Client_UpdateGlobalProce
 }
 PJRT_Error *xl_PJRT_Client_DmaMap(PJRT_Client_DmaMap_Args *args) { (void)args; return NULL; }
 PJRT_Error *xl_PJRT_Client_DmaUnmap(PJRT_Client_DmaUnmap_Args *args) { (void)args; return NULL; }
-struct PJRT_ExecuteContext { int nothing; };
-PJRT_Error *xl_PJRT_ExecuteContext_Create(PJRT_ExecuteContext_Create_Args *args)
-{
-    args->context = calloc(1, sizeof *args->context);
-    return args->context ? NULL : xl_api_fail(XL_CODE_EXHAUSTED, "no memory for an execute context");
-}
-PJRT_Error *xl_PJRT_ExecuteContext_Destroy(PJRT_ExecuteContext_Destroy_Args *args)
-{
-    free(args->context);
-    return NULL;
-}
-
 /* ---- topologies ------------------------------------------------------------------------------------------------- */
 static PJRT_Error *topology_new(size_t n, PJRT_TopologyDescription **out)
 {

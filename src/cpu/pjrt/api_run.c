@@ -18,6 +18,7 @@ typedef struct {                                           /* one device's share
     PJRT_Buffer *const *args;
     size_t nargs;
     const PJRT_ExecuteOptions *opts;
+    int64_t run;
     PJRT_Buffer **out;
     xl_meet *meet;
     void **mem;                                            /* what follows lies in it */
@@ -162,7 +163,11 @@ static xl_error *run_share(share *s, void **mem)
                    .nreplica = e->nreplica,
                    .npartition = e->npartition,
                    .meet = s->meet,
-                   .rng = rng };
+                   .rng = rng,
+                   .run = s->run,
+                   .ordinal = s->device->desc.id,
+                   .context = s->opts && PJRT_HAS(s->opts, context) && s->opts->context ? &s->opts->context->user
+                                                                                      : NULL };
     XL_TRY(xl_plan_run(p, &f, s->arg, s->outp, s->temp), "running %s", e->name);
 out:
     return err;
@@ -289,6 +294,8 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
     if (!all)
         return xl_api_fail(XL_CODE_EXHAUSTED, "no memory to run %s", l->e->name);
     bool together = l->e->plan->collective && n == l->n && total > 1;
+    static _Atomic int64_t runs;
+    int64_t run = atomic_fetch_add(&runs, 1) + 1;
     for (size_t k = 0; k < n; k++) {
         size_t at = k;
         for (size_t i = 0; one && i < l->n; i++)
@@ -300,6 +307,7 @@ PJRT_Error *xl_PJRT_LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args 
                       .args = args->argument_lists ? args->argument_lists[k] : NULL,
                       .nargs = args->num_args,
                       .opts = args->options,
+                      .run = run,
                       .out = args->output_lists[k],
                       .replica = (uint32_t)l->ids[at].replica,
                       .partition = (uint32_t)l->ids[at].partition };

@@ -1,8 +1,9 @@
 """What JAX knows for its own platforms only, told for this one. The plugin runs this in its process when it makes a
 client and JAX is there.
 
-platform and set_callback_at, the address of what takes the function that calls callbacks, are given. A host callback is
-a custom call with a number; `called` below gets the number and the operands. Whatever a version of JAX does not have is
+platform is given, and the addresses of what takes the function that calls callbacks (set_callback_at), and of what takes
+custom calls and their types (register_call_at, register_type_at). A host callback is a custom call with a number;
+`called` below gets the number and the operands. Whatever a version of JAX does not have is
 left out: programs that need it then fail with JAX's own words."""
 import ctypes, itertools, threading, traceback
 
@@ -10,15 +11,15 @@ class Array(ctypes.Structure):                       # xl_host_array in cpu/kern
     _fields_ = [("data", ctypes.c_void_p), ("rank", ctypes.c_uint64), ("dims", ctypes.POINTER(ctypes.c_int64))]
 
 numbers = itertools.count(1)
-hosts = {}                                           # number: (function, dtypes of operands, dtypes of results)
+hosts = {}                                           # number: (function, dtypes of operands and results, in place?)
 here = threading.local()                             # .inside: this thread is in a callback
 
 class Host:
     """Keeps a function callable for as long as the programs that call it."""
-    def __init__(self, fn, ins, outs):
+    def __init__(self, fn, ins, outs, in_place=False):
         self.fn = fn
         self.number = next(numbers)
-        hosts[self.number] = (fn, ins, outs)
+        hosts[self.number] = (fn, ins, outs, in_place)
 
     def __call__(self, *args):
         return self.fn(*args)
@@ -38,8 +39,11 @@ def called(number, arrays, error, size):
     try:
         if number not in hosts:
             raise RuntimeError("host callback %d is not one of this process: trace the program here" % number)
-        fn, ins, outs = hosts[number]
+        fn, ins, outs, in_place = hosts[number]
         here.inside = True
+        if in_place:                                 # the function gets the device's memory, results too
+            fn(*(view(arrays[i], d) for i, d in enumerate(ins + outs)))
+            return 0
         args = [view(arrays[i], d).copy() for i, d in enumerate(ins)]  # the memory is the device's again afterwards
         for a in args:
             a.flags.writeable = False
@@ -279,6 +283,112 @@ def refuse_qr():
         return rule(ctx, a, **params)
     mlir._platform_specific_lowerings[platform][p] = mlir.LoweringRuleEntry(lower, False)
 
+def buffer_callbacks():
+    """jax.experimental.buffer_callback: jaxlib calls the function, with classes of its own, on named platforms."""
+    from jax._src import buffer_callback as theirs, core, ffi, tree_util
+    from jax._src.interpreters import mlir
+    import jax.errors
+    import numpy as np
+
+    class Buffer:
+        """Memory of an operand or a result, as an array."""
+        def __init__(self, array, writeable):
+            self.array, self.writeable = array, writeable
+            self.dtype, self.ndim, self.shape = array.dtype, array.ndim, array.shape
+
+        def __array__(self, dtype=None, copy=None):
+            array = self.array.view()
+            array.flags.writeable = self.writeable
+            return np.array(array, dtype, copy=copy) if dtype is not None or copy else array
+
+        def __dlpack__(self, **options):
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    class Context:
+        stage = theirs.ExecutionStage.EXECUTE
+
+        @property
+        def stream(self):
+            raise jax.errors.JaxRuntimeError("UNIMPLEMENTED: XLA FFI GPU context is not available")
+
+    dtype_of = lambda aval: np.dtype(core.physical_aval(aval).dtype)
+
+    def lower(ctx, *values, callback, in_tree, out_tree, has_side_effect, input_output_aliases, **_):
+        n = in_tree.num_leaves
+        def run(*arrays):
+            buffers = [Buffer(a, i >= n) for i, a in enumerate(arrays)]
+            args, kwargs = tree_util.tree_unflatten(in_tree, buffers[:n])
+            if callback(Context(), tree_util.tree_unflatten(out_tree, buffers[n:]), *args, **kwargs) is not None:
+                raise ValueError("buffer_callback callback must not return any values.")
+        host = Host(run, [dtype_of(a) for a in ctx.avals_in], [dtype_of(a) for a in ctx.avals_out], in_place=True)
+        ctx.module_context.add_keepalive(host)
+        ctx.module_context.add_host_callback(host)
+        rule = ffi.ffi_lowering("xlane_buffer_callback", has_side_effect=has_side_effect,
+                                operand_output_aliases=dict(input_output_aliases))
+        return rule(ctx, *values, number=np.uint64(host.number))
+    mlir._platform_specific_lowerings[platform][theirs.buffer_callback_p] = mlir.LoweringRuleEntry(lower, False)
+
+def custom_calls():
+    """What jax.ffi registers for this platform, before now or later."""
+    import logging
+    from jax._src.lib import xla_client
+    name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    pointer = lambda capsule: pointer_of(capsule, name_of(capsule))
+    give = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    give_type = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+                                 ctypes.c_size_t)
+    stages = ("instantiate", "prepare", "initialize", "execute")
+    early = True                                     # what was registered before: an exception would be nobody's
+
+    def refuse(text):
+        if not early:
+            raise ValueError(text)
+        logging.getLogger("jax").warning("xlane: %s", text)
+
+    def checked(function, name, *args):
+        error = ctypes.create_string_buffer(2048)
+        if function(name if isinstance(name, bytes) else name.encode(), *args, error, len(error)):
+            refuse(error.value.decode())
+
+    def register(name, fn, _platform, api_version=0, *_traits):
+        if api_version != 1:
+            return refuse("the custom call %s has api_version %d, %s takes those of the typed FFI: register it with "
+                          "api_version=1" % (name, api_version, platform))
+        fn = fn if isinstance(fn, dict) else {"execute": fn}
+        checked(give(register_call_at), name, (ctypes.c_void_p * 4)(*(pointer(fn[s]) if s in fn else None
+                                                                      for s in stages)))
+
+    def register_type(name, given):
+        given = given if isinstance(given, dict) else {"type_id": given}
+        info = given.get("type_info")
+        checked(give_type(register_type_at), name, pointer(given["type_id"]), info and pointer(info))
+
+    for what, handler in (("register_custom_type_handler", register_type), ("register_custom_call_handler", register)):
+        if hasattr(xla_client, what):
+            getattr(xla_client, what)(platform, handler)
+    early = False
+
+def call_exported():
+    """A function exported for several platforms, the CPU among them, runs here as it does there: this device takes what
+    JAX lowers for the CPU. One exported for another platform alone is refused, as JAX does everywhere."""
+    import dataclasses
+    from jax._src.export import _export
+    from jax._src.interpreters import mlir
+    rule = mlir._lowerings[_export.call_exported_p].rule
+
+    def lower(ctx, *values, exported):
+        known = exported.platforms
+        if (len(known) > 1 and "cpu" in known and platform not in known
+                and tuple(ctx.module_context.platforms) == (platform,)):
+            exported = dataclasses.replace(exported, platforms=tuple(platform if p == "cpu" else p for p in known))
+        return rule(ctx, *values, exported=exported)
+    mlir._platform_specific_lowerings[platform][_export.call_exported_p] = mlir.LoweringRuleEntry(lower, False)
+
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
 served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu",
           "debug_callback", "debug_print", "spsolve", "check")
@@ -317,6 +427,9 @@ def setup():
         keep_functions()
         permute_pivots()
         refuse_qr()
+        call_exported()
+        custom_calls()
+        buffer_callbacks()
 
 ctypes.CFUNCTYPE(None, ctypes.c_void_p)(set_callback_at)(ctypes.cast(trampoline, ctypes.c_void_p).value)
 setup()

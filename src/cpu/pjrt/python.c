@@ -4,11 +4,13 @@
  * is found among the symbols of the process: nothing is linked. Trouble is a warning in the log. */
 #include <dlfcn.h>
 #include <link.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/thread.h"
 #include "cpu/kernel/callback.h"
+#include "cpu/kernel/ffi.h"
 #include "cpu/pjrt/api.h"
 
 static const char script[] =
@@ -25,6 +27,23 @@ static int is_jax(struct dl_phdr_info *info, size_t size, void *found)
 }
 
 static void set_callback(void *fn) { xl_host_set((xl_host_fn *)(uintptr_t)fn); }
+
+/* What jax.ffi registers: 0, or 1 and why not in error, of size bytes. */
+static int told(xl_error *err, char *error, size_t size)
+{
+    if (err)
+        snprintf(error, size, "%s", xl_error_message(err));
+    xl_error_free(err);
+    return err != NULL;
+}
+static int register_call(const char *name, const XLA_FFI_Handler_Bundle *b, char *error, size_t size)
+{
+    return told(xl_ffi_register((xl_str){ name, strlen(name) }, b), error, size);
+}
+static int register_type(const char *name, int64_t *id, const XLA_FFI_TypeInfo *info, char *error, size_t size)
+{
+    return told(xl_ffi_type((xl_str){ name, strlen(name) }, id, info ? info->deleter : NULL), error, size);
+}
 
 void xl_python_setup(const char *platform)
 {
@@ -49,6 +68,11 @@ void xl_python_setup(const char *platform)
         { "Py_DecRef", &py.decref },
         { "PyErr_Clear", &py.clear },
     };
+    static const struct { const char *name; uintptr_t fn; } ours[] = {
+        { "set_callback_at", (uintptr_t)set_callback },
+        { "register_call_at", (uintptr_t)register_call },
+        { "register_type_at", (uintptr_t)register_type },
+    };
     static xl_mutex once = XL_MUTEX_INIT;
     bool jax = false;
     enum { FILE_INPUT = 257 };
@@ -65,9 +89,15 @@ void xl_python_setup(const char *platform)
     if (!jax || !py.initialized())
         return;
     int state = py.ensure();
-    object *m = py.module("_xlane_jax_rules"), *d = m ? py.dict(m) : NULL, *name = py.text(platform),
-           *at = py.address((void *)(uintptr_t)set_callback), *r = NULL;
-    if (d && name && at && !py.set(d, "platform", name) && !py.set(d, "set_callback_at", at))
+    object *m = py.module("_xlane_jax_rules"), *d = m ? py.dict(m) : NULL, *name = py.text(platform), *r = NULL;
+    bool ok = d && name && !py.set(d, "platform", name);
+    for (size_t i = 0; ok && i < sizeof ours / sizeof *ours; i++) {
+        object *at = py.address((void *)ours[i].fn);
+        ok = at && !py.set(d, ours[i].name, at);
+        if (at)
+            py.decref(at);
+    }
+    if (ok)
         r = py.run(script, FILE_INPUT, d, d);
     if (!r) {
         py.clear();
@@ -78,7 +108,5 @@ void xl_python_setup(const char *platform)
         py.decref(r);
     if (name)
         py.decref(name);
-    if (at)
-        py.decref(at);
     py.release(state);
 }

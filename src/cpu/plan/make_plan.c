@@ -807,6 +807,19 @@ out:
     return err;
 }
 
+typedef struct xl_plan_end { void (*fn)(void *ctx); void *ctx; struct xl_plan_end *next; } xl_plan_end;
+void xl_plan_at_end(xl_plan *p, void (*fn)(void *ctx), void *ctx)
+{
+    xl_plan_end *e = xl_new(&p->arena, xl_plan_end, 1);
+    *e = (xl_plan_end){ fn, ctx, p->ends };
+    p->ends = e;
+}
+static void end_all(const xl_plan *p)
+{
+    for (const xl_plan_end *e = p->ends; e; e = e->next)
+        e->fn(e->ctx);
+}
+
 xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
 {
     xl_error *err = NULL;
@@ -818,6 +831,7 @@ xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
     jmp_buf *outer = m->arena.oom;
     if (setjmp(oom)) {
         m->arena.oom = outer;
+        end_all(plan);
         xl_arena_fini(&plan->arena);
         free(plan);
         return XL_ERR(EXHAUSTED, "no memory left while planning the program");
@@ -833,6 +847,7 @@ xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out)
     m->arena.oom = outer;
     plan->arena.oom = NULL;
     if (err) {
+        end_all(plan);
         xl_arena_fini(&plan->arena);
         free(plan);
         return err;
@@ -862,6 +877,7 @@ void xl_plan_free(xl_plan *p)
 {
     if (!p)
         return;
+    end_all(p);
     xl_module_free(p->m);
     xl_arena_fini(&p->arena);
     free(p);

@@ -87,6 +87,7 @@ struct xl_plan {
     uint32_t ndevice;                                      /* that run it together */
     bool collective;                                       /* they meet while running */
     bool host;                                             /* it calls functions of this process */
+    struct xl_plan_end *ends;
     uint32_t nstep;
 };
 
@@ -100,11 +101,16 @@ struct xl_frame {
     uint32_t replica, partition, nreplica, npartition;
     xl_meet *meet;
     uint64_t *rng;                                         /* state of the rng op */
+    int64_t run;                                           /* the same for all devices of an execution */
+    int32_t ordinal;                                       /* of the device in its client */
+    const void *context;                                   /* xl_ffi_context: for custom calls; or NULL */
 };
 
 /* Takes over m on success. The module must be inlined: one function without calls. */
 xl_error *xl_plan_new(xl_module *m, uint32_t ndevice, xl_plan **out) XL_MUST_USE;
 void xl_plan_free(xl_plan *p);
+/* fn(ctx) is called when the plan is freed, which it is also where it is not finished. */
+void xl_plan_at_end(xl_plan *p, void (*fn)(void *ctx), void *ctx);
 
 /* arg and out: narg and nout pointers, 64-byte aligned where they are ours; an output may be its donor's memory.
  * temp: plan->temp_bytes of memory. f's pool, ids and meet are set by the caller; ptr is made here. */
