@@ -243,6 +243,10 @@ def layouts():
             f = jax.jit(lambda a, b: (a * 2 + b, a.sum(0)), in_shardings=(Format(Layout(order), one), None),
                         out_shardings=(Format(Layout(other), one), None))
             out, total = f(put_, v)
+            minor = lambda major: "{%s}" % ",".join(str(d) for d in reversed(major))
+            text = f.lower(put_, v).compile().as_text().split("entry_computation_layout=", 1)[1]
+            assert text.startswith("{(f32[2,3,5]%s, f32[2,3,5]%s)->(f32[2,3,5]%s, f32[3,5]{1,0})}" % (
+                minor(order), minor((0, 1, 2)), minor(other))), text[:200]
             assert out.format.layout.major_to_minor == other, out.format
             same(out, 3 * v)
             same(total, v.sum(0))
@@ -250,6 +254,7 @@ def layouts():
         v.dtype)).compile()
     # a transpose that moves nothing
     assert turned.output_formats.layout.major_to_minor == (2, 1, 0), turned.output_formats
+    assert "->f32[5,3,2]{0,1,2}}" in turned.as_text(), turned.as_text()[:300]
     same(turned(v), v.T)
     try:
         jax.jit(lambda a: a + 1, out_shardings=Format(Layout((0, 1, 2), tiling=((8, 128),)), one))(v)
@@ -262,6 +267,7 @@ def layouts():
     assert w.format.layout.major_to_minor == (1, 0) and w.sharding.spec == P("x", "y"), w.format
     same(w, a)
     c = jax.jit(lambda w: with_layout_constraint(w * 2, Layout((1, 0)))).lower(w).compile()
+    assert "]{0,1})->" in c.as_text(), c.as_text()[:300]
     assert "all-gather" not in c.as_text(), c.as_text()                  # a layout does not change how a value is split
     same(c(w), 2 * a)
 runs("layouts", layouts)

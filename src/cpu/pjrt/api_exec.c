@@ -743,6 +743,34 @@ static void name_chlo(xl_module *m, xl_region *r, bool *calls)
     }
 }
 
+/* The module says in what order its arguments and results lie, if any does not lie by rows. In what memory they lie can
+ * only be said in HLO. */
+static void write_layouts(const xl_compiled *e, xl_module *m)
+{
+    static const char *const names[] = { "mhlo.xla_entry_computation_result_layout",
+                                         "mhlo.xla_entry_computation_parameter_layouts" };
+    const xl_func *f = xl_module_entry(m);
+    const xl_op *end = xl_region_end(f->body);
+    for (int k = 0; k < 2; k++) {
+        uint32_t n = k ? f->body->narg : end->nin;
+        const xl_attr **all = xl_new(&m->arena, const xl_attr *, n + 1);
+        bool plain = true;
+        if (n != (k ? e->plan->narg : e->plan->nout))
+            continue;
+        for (uint32_t i = 0; i < n; i++) {
+            const PJRT_Layouts_MemoryLayout *l = e->layouts[k][i];
+            const xl_type *t = xl_value_type(f, k ? f->body->arg[i] : end->in[i]);
+            int64_t rank = t->kind == XL_TY_TENSOR ? t->rank : 0;
+            for (int64_t d = 0; d < rank; d++)
+                plain = plain && l->minor_to_major[d] == rank - 1 - d;
+            const xl_type *list = xl_type_tensor(m, XL_INDEX, (xl_dims){ &rank, 1 });
+            all[i] = xl_attr_dense(m, list, (xl_str){ (const char *)l->minor_to_major, (size_t)rank * 8 });
+        }
+        if (!plain)
+            m->extra = xl_dict_with(m, m->extra, xl_str_of(names[k]), xl_attr_array(m, all, n));
+    }
+}
+
 /* The program as it goes to the planner, in words that XLA's reader knows. It is made again: the planner takes the
  * module apart. */
 static xl_error *print_ready(const xl_compiled *e, xl_module *m, xl_buf *out)
@@ -760,6 +788,7 @@ static xl_error *print_ready(const xl_compiled *e, xl_module *m, xl_buf *out)
     xl_func *entry = xl_module_entry(m);
     bool calls = false;
     name_chlo(m, entry->body, &calls);
+    write_layouts(e, m);
     if (!calls) { /* the others were inlined, and may say what XLA's reader does not take */
         m->func[0] = entry;
         m->nfunc = 1;
@@ -780,7 +809,7 @@ static bool keep_late(const xl_op *op)
     return how && how->kind == XL_AT_STR && (xl_str_is(how->str, "xla_late") || xl_str_is(how->str, "false"));
 }
 /* A program for one device, its calls inlined. */
-static xl_error *print_inlined(xl_module *m, xl_buf *out)
+static xl_error *print_inlined(const xl_compiled *e, xl_module *m, xl_buf *out)
 {
     jmp_buf oom;
     if (setjmp(oom))
@@ -788,8 +817,10 @@ static xl_error *print_inlined(xl_module *m, xl_buf *out)
     m->arena.oom = &oom;
     xl_error *err =
         xl_pass_inline(m, &(xl_pipeline_opts){ .keep_composite = keep_every, .keep_call = keep_late });
-    if (!err)
+    if (!err) {
+        write_layouts(e, m);
         xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
+    }
     return err         ? err
            : out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program")
                          : NULL;
@@ -799,7 +830,7 @@ static xl_error *print_optimised(const xl_compiled *e, bool inlined, xl_buf *out
     xl_module *m = NULL;
     xl_error *err = xl_read(xl_buf_view(&e->program), NULL, &m);
     if (!err)
-        err = inlined ? print_inlined(m, out) : print_ready(e, m, out);
+        err = inlined ? print_inlined(e, m, out) : print_ready(e, m, out);
     xl_module_free(m);
     return err;
 }
