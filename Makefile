@@ -85,6 +85,21 @@ plugins := $(if $(filter src/cpu/%,$(src_c)),$(B)/libxlane-cpu.so) \
            $(if $(wildcard src/guard/preload_main.c),$(B)/libxlane-preload.so)
 all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins) $(B)/libscipy_openblas.so
 
+# What a row of a table wants elsewhere (documentation, a test, a flag) and no compiler sees; a tarball without docs/ or
+# test/ has no such check.
+complete := src/ir/ops.def src/pass/passes.def src/cli/verbs.def src/train/rungs.def test/ops.covered \
+            $(wildcard src/cli/*.c src/pass/*.c) README.md docs/program.md docs/bring-up.md \
+            $(filter-out docs/program.md docs/bring-up.md,$(wildcard docs/*.md)) $(wildcard test/[!_]*.py)
+ifneq ($(and $(wildcard docs/program.md),$(wildcard test/complete.awk)),)
+all: $(B)/complete
+endif
+$(B)/complete: test/complete.awk $(complete)
+	@mkdir -p $(@D)
+	@awk -f test/complete.awk $(complete) >$@.new || { cat $@.new >&2; exit 1; }
+	@mv $@.new $@
+print-complete:
+	@echo $(complete)
+
 # LAPACK for the embedded device (src/cpu/kernel/openblas.h): OpenBLAS as PyPI has it, one file that needs only libc. If
 # it cannot be fetched, the build goes on without it, and the device looks for the system's.
 PYTHON  ?= $(firstword $(wildcard build/venv/bin/python) python3)
@@ -266,5 +281,6 @@ lint-tidy lint-analyzer: lint-%: $(addprefix $(B)/lint/,$(addsuffix .%,$(linted)
 
 clean:
 	rm -rf $(B)
-.PHONY: all test build-tests build-bench bench build-fuzz install bundle bundle-files clean lint-tidy lint-analyzer
+.PHONY: all print-complete test build-tests build-bench bench build-fuzz install bundle bundle-files clean lint-tidy \
+    lint-analyzer
 -include $(shell find $(B) -name '*.d' -type f 2>/dev/null)

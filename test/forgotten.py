@@ -1,40 +1,73 @@
-"""What is easily forgotten when something is added, and no compiler sees: an elementwise op's flag, a gradient written
-`zero` of an op that has one, rows of the documentation. (A verifier's bad program: test/bad.py; a rung: test/ladder.py.)
-docs/architecture.md says how to add each of them."""
-import json, os, re, subprocess, sys, tempfile
+"""What is easily forgotten when something is added, and no compiler sees. The build asks for it (test/complete.awk): here
+a verb, a pass, a rung and ops are added with one part left out at a time. And what test/ops.covered calls constant in
+pieces is tried out. docs/architecture.md says how to add each of them."""
+import json, os, re, struct, subprocess, sys, tempfile
 from _check import check, end
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-read = lambda *p: open(os.path.join(ROOT, *p), encoding="utf-8").read()
-columns = "name text operands results regions types gradient sharding kernel flags".split()
-rows = re.findall(r"^OP\(%s\)" % ",".join([r"\s*([^,\n]*?)\s*"] * len(columns)), read("src", "ir", "ops.def"), re.M)
-ops = {r[1].strip('"'): dict(zip(columns, r)) for r in rows}
-check("the_table_is_read", len(ops) == len(rows) == len(re.findall(r"^OP\(", read("src", "ir", "ops.def"), re.M)) > 150,
-      (len(ops), len(rows)))
+read = lambda p: open(os.path.join(ROOT, p), encoding="utf-8").read()
+FILES = subprocess.run(["make", "-s", "-C", ROOT, "print-complete"], capture_output=True, text=True).stdout.split()
+check("the_build_asks", len(FILES) > 100, FILES)
 
-# An op that works element by element is sharded so; these have regions, effects or no kernel of that kind.
-OTHERWISE = {"stablehlo.map", "stablehlo.optimization_barrier", "chlo.constant_like"}
-flag = {n for n, o in ops.items() if "ELEMWISE" in o["flags"]}
-point = {n for n, o in ops.items() if o["sharding"] == "pointwise" or o["kernel"] in ("unary", "binary")}
-check("elementwise_ops_have_the_flag", flag == point - OTHERWISE and OTHERWISE <= point,
-      "in one of flag and pointwise: %s" % sorted(flag ^ (point - OTHERWISE)))
 
-# Gradients that are zero: of what has no floats, by its rule of types; of what makes its result of no operand, or of an
-# operand's shape; of bits. Of what is left, the function itself says that it is constant in pieces.
-NO_FLOATS = {"unary_int", "unary_bits", "binary_int", "binary_bits", "token", "device_id"}
-NOT_OF_VALUES = {"stablehlo.constant", "stablehlo.iota", "stablehlo.dynamic_iota", "stablehlo.rng",
-                 "stablehlo.rng_bit_generator", "stablehlo.get_dimension_size", "chlo.constant_like",
-                 "sdy.sharding_group", "stablehlo.bitcast_convert"}
-PIECES = {"stablehlo.ceil", "stablehlo.floor", "stablehlo.round_nearest_afz", "stablehlo.round_nearest_even",
-          "stablehlo.sign", "stablehlo.is_finite", "stablehlo.compare", "chlo.is_inf", "chlo.is_neg_inf",
-          "chlo.is_pos_inf"}
-zero = {n for n, o in ops.items() if o["gradient"] == "zero" and o["types"] not in NO_FLOATS}
-check("a_zero_gradient_has_a_reason", zero == NOT_OF_VALUES | PIECES,
-      "no reason is known for: %s; not zero any more: %s" % (sorted(zero - NOT_OF_VALUES - PIECES),
-                                                             sorted((NOT_OF_VALUES | PIECES) - zero)))
+def complete(parts):
+    """What the build's check says of the tree with these parts, each before a text of a file."""
+    with tempfile.TemporaryDirectory() as tmp:
+        for f in FILES:
+            os.makedirs(os.path.dirname(os.path.join(tmp, f)), exist_ok=True)
+            text = read(f)
+            for _, before, new in (p[:3] for p in parts if p[0] == f):
+                assert before in text, (f, before)
+                text = text.replace(before, new + before, 1)
+            with open(os.path.join(tmp, f), "w", encoding="utf-8") as h:
+                h.write(text)
+        p = subprocess.run(["awk", "-f", os.path.join(ROOT, "test", "complete.awk"), *FILES], cwd=tmp,
+                           capture_output=True, text=True)
+        return p.returncode, p.stdout + p.stderr
+
+
+def asks(what, *parts):
+    """Complete with all parts. Without one of those that have a fourth field, this is said, and nothing else."""
+    out = complete(parts)
+    check(what + "_with_all_parts", out == (0, ""), out)
+    for part in (p for p in parts if len(p) > 3):
+        status, out = complete([p for p in parts if p is not part])
+        check("%s: %s" % (what, part[3]), status == 1 and out.count("\n") == 1 and part[3] in out, out)
+
+
+HERE, NEW = "#include", "un" + "heard"                # of a file that has no verb; a word that no script has
+asks("verb", ("src/cli/verbs.def", "VERB(try)", f"VERB({NEW})\n"), ("src/cli/chart.c", HERE, "XL_VERB(%s) = {\n" % NEW),
+     ("src/cli/chart.c", HERE, "    .help = 0,\n", f"XL_VERB({NEW}) has no .help"),
+     ("src/cli/chart.c", HERE, "    .example = 0,\n", f"XL_VERB({NEW}) has no .example"),
+     ("src/cli/chart.c", HERE, "    .no_json = 0,\n", f"XL_VERB({NEW}) takes --json and never reads cli->json"),
+     ("src/cli/chart.c", HERE, "};\n"),
+     ("README.md", "**xlane", f"`xlane {NEW}`\n", f"no page shows `xlane {NEW}`"),
+     ("test/cases.py", "import", f'run("{NEW}")\n', f'no script calls "{NEW}"'))
+asks("pass", ("src/pass/passes.def", "PASS(dce", "PASS(calls, ASKED)\n"),
+     ("src/pass/calls.c", "/*", "/* needs: keeps: breaks: */\n", "src/pass/calls.c: error: its first comment must say"),
+     ("src/pass/pass_test.c", "#include", "calls\n", "no test of the pass calls"),
+     ("docs/program.md", "| `dce`", "| `calls` | |\n", "no row for `calls`"))
+asks("rung", ("src/train/rungs.def", "RUNG(\"dense\"", "RUNG(\"fresh\", \"F\", \"\", TRAIN, 1, 1)\n"),
+     ("docs/bring-up.md", "| dense", "| fresh | |\n", "does not name fresh"))
+OP = "OP(FRESH, \"stablehlo.fresh\", 1, 1, 0, %s, %s, pointwise, unary, %s)\n"
+PLACE, COVERED = "OP(ABS,", "\ngradient stablehlo.abs "
+asks("op", ("src/ir/ops.def", PLACE, OP % ("new_rule", "add", "ELEMWISE")),
+     ("test/ops.covered", COVERED, "\nrefused new_rule stablehlo.fresh", "no bad program for the rule new_rule"),
+     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case", "no case for the gradient of stablehlo.fresh"))
+asks("op_without_gradient", ("src/ir/ops.def", PLACE, OP % ("unary_float", "zero", "ELEMWISE")),
+     ("test/ops.covered", COVERED, "\nprogram stablehlo.fresh some", "no program has stablehlo.fresh"),
+     ("test/ops.covered", COVERED, "\nzero stablehlo.fresh pieces", "stablehlo.fresh has the gradient `zero`"))
+asks("op_without_flag", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "0")),
+     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case"),
+     ("test/ops.covered", COVERED, "\nshaped stablehlo.fresh a reason", "but has no ELEMWISE flag"))
+
+# Constant in pieces: the same values a little to both sides.
+TABLE = {r[0]: (r[1], r[2]) for r in re.findall(r'^OP\(\w+,\s*"([^"]+)",\s*(\w+),\s*\w+,\s*\w+,\s*(\w+),', 
+                                                        read("src/ir/ops.def"), re.M)}
+PIECES = sorted(re.findall(r"^zero (\S+) pieces$", read("test/ops.covered"), re.M))
 lines, results = [], []
-for k, n in enumerate(sorted(PIECES & zero)):
-    unary, truth = ops[n]["operands"] == "1", ops[n]["types"] in ("is_finite", "compare")
+for k, n in enumerate(PIECES):
+    unary, truth = TABLE[n][0] == "1", TABLE[n][1] in ("is_finite", "compare")
     args, types = ("%x", "tensor<6xf64>") if unary else ("%x, %y", "tensor<6xf64>, tensor<6xf64>")
     how = " <{comparison_direction = #stablehlo<comparison_direction LT>}>" if n.endswith("compare") else ""
     out = "tensor<6xi1>" if truth else "tensor<6xf64>"
@@ -45,7 +78,6 @@ text = ("func.func public @main(%%x: tensor<6xf64>, %%y: tensor<6xf64>) -> (%s) 
            ", ".join(t for _, t in results)))
 with tempfile.TemporaryDirectory() as tmp:
     def values(h):
-        import struct
         open(tmp + "/x.bin", "wb").write(struct.pack("<6d", *(x + h for x in (-2.3, -0.7, -0.2, 0.4, 1.1, 2.8))))
         open(tmp + "/y.bin", "wb").write(struct.pack("<6d", *(-2.9, 0.1, -0.9, 0.6, 0.2, 7.3)))
         open(tmp + "/p.mlir", "w").write(text)
@@ -55,17 +87,7 @@ with tempfile.TemporaryDirectory() as tmp:
         assert p.returncode == 0, p.stderr
         return [o["values"] for o in json.loads(p.stdout)["outputs"]]
     at, more, less = values(0), values(1e-3), values(-1e-3)
-    moved = [n for n, a, b, c in zip(sorted(PIECES & zero), at, more, less) if not a == b == c]
+    moved = [n for n, a, b, c in zip(PIECES, at, more, less) if not a == b == c]
     check("what_is_constant_in_pieces_does_not_move", not moved and len(at) == len(results) > 5, moved)
 
-# The documentation.
-pages = {n: read("docs", n) for n in os.listdir(os.path.join(ROOT, "docs")) if n.endswith(".md")}
-pages["README.md"] = read("README.md")
-verbs = [v.replace("_", "-") for v in re.findall(r"^VERB\((\w+)\)", read("src", "cli", "verbs.def"), re.M)]
-lost = [v for v in verbs if not any(re.search(r"`[^`\n]*\bxlane %s\b|^\s*(\$ )?xlane %s\b" % (v, v), t, re.M)
-                                    for t in pages.values())]
-check("every_verb_is_in_the_docs", not lost and len(verbs) > 20, lost)
-passes = re.findall(r"^PASS\((\w+)", read("src", "pass", "passes.def"), re.M)
-told = re.findall(r"^\| `(\w+)` \|", pages["program.md"].split("| pass |")[-1].split("\n\n")[0], re.M)
-check("every_pass_is_in_its_table", told == passes, (told, passes))
 sys.exit(end())

@@ -1,9 +1,10 @@
 """Every gradient rule against finite differences, on the embedded device, in f64: the loss program is run at x + hv and
 x - hv, its gradient program (xlane grad) at x, and <gradient, v> must be the difference quotient. Quotients of two
 widths are combined (Richardson), which leaves an error of h^4, so agreement is asked to 1e-8 of the largest element of
-the argument's gradient. Directions: single elements, and random ones over all arguments. Every op of ops.def that has a
-gradient must occur in a case. (Row T1)"""
+the argument's gradient. Directions: single elements, and random ones over all arguments. The build
+asks for a case of every op that has a gradient. (Row T1)"""
 import os, re, subprocess, sys, tempfile
+from _covered import covered
 sys.path.pop(0)                                      # a test of the same name as a module would be taken for it
 os.environ["JAX_PLATFORMS"] = "xlane,cpu"
 os.environ["XLANE_CPU_DEVICES"] = "2"                # collectives have somebody to talk to
@@ -544,34 +545,18 @@ func.func private @twice(%x: tensor<3xf64>) -> tensor<3xf64> {
 """ + raw("""  %u = func.call @twice(%a) : (tensor<3xf64>) -> tensor<3xf64>
   %y = stablehlo.composite "my.twice" %u {decomposition = @twice} : (tensor<3xf64>) -> tensor<3xf64>""", ("%y", (3,)), f(3))[0] + "\n}", [f(3), f(3)], 1)
 
-# cuDNN's attention: no CPU has it; every other custom call is refused
-ELSEWHERE = {"stablehlo.custom_call"}
-ZERO = ("zero", "none")                              # ops without a derivative, and ops without a rule
-
-
-def with_gradient():
-    """Ops of the table that have a gradient."""
-    out = []
-    for line in open(os.path.join(ROOT, "src", "ir", "ops.def")):
-        m = re.match(r"OP\((.*)\)", line)
-        if m:
-            col = [x.strip() for x in m.group(1).split(",")]
-            if col[6] not in ZERO:
-                out.append(col[1].strip('"'))
-    return out
-
 
 def main():
-    only, bad, seen = sys.argv[1:], 0, set()
+    only, bad, ops = sys.argv[1:], 0, {}             # of each case
     for name in [n for n in (*CASES, *TEXTS) if not only or n in only]:
         if name in CASES:
             fn, *args = CASES[name]
             text, replicas = jax.jit(loss_of(fn), keep_unused=True).lower(*args).as_text(), 1
         else:
             text, args, replicas = TEXTS[name]
-        seen.update(re.findall(r"\b((?:stablehlo|chlo|sdy|func)\.[\w-]+)", text))
+        ops[name] = set(re.findall(r"\b((?:stablehlo|chlo|sdy|func)\.[\w-]+)", text))
         if re.search(r"\bcall @", text):
-            seen.add("func.call")
+            ops[name].add("func.call")
         h, tol = LOOSE.get(name, (H, TOL))
         why = None
         for keep in ("carry", "dots") if "stablehlo.while" in text else ("carry",):
@@ -582,9 +567,9 @@ def main():
         print(f"FAIL grad_fd_{name}: {why}" if why else f"ok grad_fd_{name}", flush=True)
         bad += bool(why)
     if not only:
-        bare = sorted(set(with_gradient()) - seen - ELSEWHERE)
-        print(f"FAIL grad_fd_every_op: no case for {', '.join(bare)}" if bare else "ok grad_fd_every_op")
-        bad += bool(bare)
+        lies = [f"{case} has no {op}" for op, case in covered("gradient").items() if op not in ops.get(case, ())]
+        print(f"FAIL grad_fd_every_op: test/ops.covered: {'; '.join(lies)}" if lies else "ok grad_fd_every_op")
+        bad += bool(lies)
     return bad
 
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 import corpus
+from _covered import covered
 from _ir import Reader
 
 folder = corpus.make()
@@ -22,7 +23,7 @@ from jaxlib.mlir.dialects import stablehlo  # noqa: E402
 reader = Reader()
 only = [a for a in sys.argv[1:] if not a.startswith("-")]
 tmp = tempfile.mkdtemp()
-counts, failed, met = collections.Counter(), 0, set()
+counts, failed, met = collections.Counter(), 0, collections.defaultdict(set)  # ops of each program
 
 
 def rewritten(text, artifacts):
@@ -46,12 +47,12 @@ def rewritten(text, artifacts):
         yield "sent as text", back.operation.get_asm().encode() if hasattr(back, "operation") else str(back).encode()
 
 
-def check(path, artifacts=True):
+def check(path, name, artifacts=True):
     h = reader.hash(path)
     if not h.startswith("ok "):
         return h
     text = reader.text(path)
-    met.update(re.findall(r"\b(?:stablehlo|chlo|sdy|func)\.[\w-]+", text))
+    met[name].update(re.findall(r"\b(?:stablehlo|chlo|sdy|func)\.[\w-]+", text))
     if text in seen:
         return None if seen[text] == h else "the same text has two hashes"
     try:
@@ -89,7 +90,7 @@ for name in names:
     seen, bad = {}, []
     files = sorted(glob.glob(os.path.join(folder, name + ".*")))
     for f in files:
-        why = check(f)
+        why = check(f, name)
         counts[f.split(".")[-1]] += 1
         if why:
             bad.append(f"{os.path.basename(f)}: {why}")
@@ -105,31 +106,17 @@ for name, path in forms() if not only or "forms" in only else ():
     seen = {}
     with jax_mlir.make_ir_context():                       # it is a program to begin with
         ir.Module.parse(open(path).read())
-    why = check(path, artifacts=False)
+    why = check(path, "forms.mlir " + name, artifacts=False)
     failed += why is not None
     print(f"FAIL roundtrip form {name}: {why}" if why else f"ok roundtrip form {name}")
 
 
-def without_a_program():
-    """Ops of the table that neither these programs nor test/cases/ have. One that has a gradient is asked for by
-    grad_fd.py."""
-    # refused by the device; or said by frontends only before they send a program; or in test/spmd.py and grad_fd.py
-    known = {"stablehlo.uniform_quantize", "stablehlo.uniform_dequantize", "stablehlo.real_dynamic_slice",
-             "stablehlo.dynamic_conv", "stablehlo.einsum", "stablehlo.unary_einsum", "stablehlo.create_token",
-             "stablehlo.collective_reduce", "stablehlo.replica_id", "chlo.constant_like", "sdy.sharding_group",
-             "sdy.named_computation"}
-    for f in glob.glob(os.path.join(corpus.HERE, "cases", "*.mlir")):
-        met.update(re.findall(r"\b(?:stablehlo|chlo)\.\w+", open(f, encoding="utf-8").read()))
-    table = open(os.path.join(corpus.HERE, "..", "src", "ir", "ops.def"), encoding="utf-8").read()
-    rows = re.findall(r'^OP\(\w+,\s*"([\w.]+)",(?:\s*\w+,){3}\s*\w+,\s*(\w+),\s*\w+,\s*(\w+)', table, re.M)
-    assert len(rows) > 150, len(rows)
-    return sorted(op for op, gradient, kernel in rows if gradient in ("zero", "none") and kernel != "chlo_broadcast"
-                  and op not in met | known)
-
-
 if not only:
-    bare = without_a_program()
-    failed += bool(bare)
-    print(f"FAIL roundtrip every_op: no program has {', '.join(bare)}" if bare else "ok roundtrip every_op")
+    for f in glob.glob(os.path.join(corpus.HERE, "cases", "*.mlir")):
+        with open(f, encoding="utf-8") as text:
+            met["cases/" + os.path.basename(f)].update(re.findall(r"\b(?:stablehlo|chlo)\.\w+", text.read()))
+    lies = [f"{name} has no {op}" for op, name in covered("program").items() if op not in met[name]]
+    failed += bool(lies)
+    print(f"FAIL roundtrip every_op: test/ops.covered: {'; '.join(lies)}" if lies else "ok roundtrip every_op")
 print(f"# {len(names)} programs: {dict(counts)}", file=sys.stderr)
 sys.exit(1 if failed else 0)
