@@ -58,6 +58,36 @@ cases += [
     ("cumsum 2^20", jnp.cumsum, (U(1 << 20),)),
 ]
 
+def convolution(groups=1, layout=("NHWC", "HWIO", "NHWC")):
+    n = len(layout[0]) - 2
+    return lambda x, k: lax.conv_general_dilated(x, k, (1,) * n, "SAME", dimension_numbers=layout,
+                                                 feature_group_count=groups)
+for m, k, n in [(1, 33, 5), (5, 33, 1), (4, 33, 4), (8, 33, 8), (17, 33, 9), (3, 33, 64), (33, 33, 33), (5, 100, 7),
+                (64, 127, 64), (64, 200, 48), (6, 511, 6), (3, 1000, 5), (200, 65, 2), (16, 400, 500), (500, 300, 16)]:
+    cases.append(("dot %dx%dx%d" % (m, k, n), lambda a, b: a @ b, (U(m, k), U(k, n))))
+for b, m, k, n in [(64, 5, 33, 5), (16, 60, 100, 60)]:
+    cases.append(("dot %dx%dx%dx%d" % (b, m, k, n), lambda a, b: a @ b, (U(b, m, k), U(b, k, n))))
+for s, c, k in [(20, 16, 7), (16, 32, 5)]:
+    cases.append(("depthwise %dx%dx%d by %dx%d" % (s, s, c, k, k), convolution(c), (U(2, s, s, c), U(k, k, 1, c))))
+for s, c, o, k in [(16, 16, 16, 5), (16, 8, 8, 3), (28, 1, 6, 5)]:
+    cases.append(("convolution %dx%dx%d, %d of %dx%d" % (s, s, c, o, k, k), convolution(),
+                  (U(2, s, s, c), U(k, k, c, o))))
+for s, c, o, k in [(200, 8, 8, 33), (200, 1, 4, 65)]:
+    cases.append(("convolution %dx%d, %d of %d" % (s, c, o, k), convolution(1, ("NWC", "WIO", "NWC")),
+                  (U(3, s, c), U(k, c, o))))
+cases += [
+    ("depthwise 200x8 by 33", convolution(8, ("NWC", "WIO", "NWC")), (U(3, 200, 8), U(33, 1, 8))),
+    ("convolution input gradient", jax.grad(lambda x, k, y: jnp.sum(convolution()(x, k) * y)),
+     (U(2, 16, 16, 8), U(5, 5, 8, 8), U(2, 16, 16, 8))),
+    ("convolve 1000 by 64", jnp.convolve, (U(1000), U(64))),
+    ("convolve 5000 by 300", jnp.convolve, (U(5000), U(300))),
+]
+for m, k, n in [(5, 33, 7), (20, 300, 20), (1, 1000, 1)]:     # parts of the product are sums of positive terms
+    def parts(p, q, r, s):
+        y = lax.complex(p, q) @ lax.complex(r, -s)
+        return jnp.real(y), jnp.imag(lax.complex(p, q) @ lax.complex(r, s))
+    cases.append(("complex dot %dx%dx%d" % (m, k, n), parts, (U(m, k), U(m, k), U(k, n), U(k, n))))
+
 def leaves(v):
     return [np.asarray(o, np.float64) for o in jax.tree.leaves(v)]
 def error(got, want):

@@ -160,6 +160,9 @@ CB = {n: getattr(lax, n) for n in "add sub mul div eq ne pow".split()}
 for d in C:
     batch("unary.%s" % d, CU, arr((4, 9), d, -2, 2), ulps=64)
     batch("binary.%s" % d, CB, arr((4, 9), d, -2, 2), arr((4, 9), d, -2, 2), ulps=64)
+    some = np.array([0, 1 - 2j, -2.5j, complex(np.inf, 1), complex(-np.inf, np.inf), complex(2, -np.inf),
+                     complex(np.nan, 0)], dt(d))
+    case("power.finite.%s" % d, lambda a: jnp.isfinite(lax.pow(a[:, None], a[None, 1:])), some)
     case("make.%s" % d, lambda z: lax.complex(z.real, z.imag * 2), arr((4, 9), d))
 types = F + ["float8_e4m3fn", "float8_e5m2"] + I + N4 + ["bool"] + C
 for d in types:
@@ -273,6 +276,9 @@ batch("window", {
                                         (1, 2, 1), "SAME"),
     "prod": lambda a: lax.reduce_window(a, 1., lax.mul, (1, 2, 2, 1), (1, 2, 2, 1), "SAME")}, x, ulps=64)
 for d, channels in (("bfloat16", 2), ("float16", 2), ("int16", 2), ("int8", 4)):  # all channels together are four bytes
+    case("window.nothing.left.%s" % d, lambda a: lax.reduce_window(a[:, :1], np.zeros((), a.dtype), lax.add, (1, 2, 1),
+                                                                   (1, 1, 1), [(0, 0), (-1, -1), (0, 0)]),
+         np.zeros((2, 9, channels), dt(d)))
     case("window.channels.%s" % d, lambda a: (
         lax.reduce_window(a, np.zeros((), a.dtype), lax.add, (1, 1, 1), (1, 2, 1), "VALID"),
         lax.reduce_window(a, np.zeros((), a.dtype), lax.max, (1, 2, 1), (1, 2, 1), "SAME")),
@@ -292,6 +298,10 @@ case("dot.mixed", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32)
      arr((33, 8), "bfloat16"), ulps=64)
 case("dot.i8i32", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32), arr((9, 33), "int8"),
      arr((33, 8), "int8"))
+ends = np.array([[2**32 - 1, 2**32 - 1, 3], [2**31, 2**32 - 1, 2**32 - 2]], np.uint32)
+case("dot.integers.to.float", lambda a: (lax.dot(a, a.T, preferred_element_type=jnp.float32),
+                                         lax.conv_general_dilated(a[:, :, None], a[:, :, None], (1,), [(1, 0)],
+                                                                  preferred_element_type=jnp.float32)), ends)
 case("dot.big", lambda a, b: a @ b, arr((200, 300), "float32", -1, 1), arr((300, 170), "float32", -1, 1), ulps=400)
 case("dot.empty", lambda a, b: (a[:, :0] @ b[:0], a[:0] @ b), arr((5, 7), "float32"), arr((7, 4), "float32"))
 def conv(dn, **kw):

@@ -12,6 +12,7 @@ import _jax  # both devices
 # every operation rounds, as the specification has it; compiling well would take far longer than running badly
 os.environ["XLA_FLAGS"] = (
     "--xla_allow_excess_precision=false --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1 "
     + os.environ.get("XLA_FLAGS", "")
 )
 import numpy as np
@@ -38,7 +39,6 @@ KIND = {t: k for k, ts in KINDS.items() for t in ts}
 SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32, 33, 40, 63, 64, 65]
 LARGE = [100, 127, 128, 129, 200, 255, 256, 257, 300, 512, 513]
 MOST = 1 << 18  # elements of a value
-BATCH = 50  # programs of a process, where there are more
 
 
 def specials(t, rng, shape):
@@ -982,9 +982,13 @@ def say(p):
     return "\n".join(lines) + "\n" + p.text()
 
 
-def bits(seed, first, count):
+# a kind of random programs; how many in a short run, in a long one, and in one process
+Suite = collections.namedtuple("Suite", "name program judge reduced few many batch")
+
+
+def bits(suite, seed, first, count):
     for i in range(first, first + count):
-        p = Generator(seed, i).program()
+        p = suite.program(seed, i)
         try:
             out = results(p.function(), list(p.args.values()), OURS)
             print(i, hashlib.sha256(b"".join(o.tobytes() for o in out)).hexdigest(), flush=True)
@@ -994,11 +998,11 @@ def bits(seed, first, count):
             jax.clear_caches()
 
 
-def same_bits(seed, count):
+def same_bits(suite, seed, count):
     """The bits of the first programs with 1, 2 and 5 threads."""
     children = [
         subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), "bits", str(seed), str(count)],
+            [sys.executable, os.path.abspath(sys.argv[0]), "bits", str(seed), str(count)],
             env=dict(os.environ, XLANE_CPU_THREADS=t),
             stdout=subprocess.PIPE,
             text=True,
@@ -1008,43 +1012,44 @@ def same_bits(seed, count):
     said = [c.communicate()[0].splitlines() for c in children]
     other = [a.split()[0] for a, b, c in zip(*said) if not a == b == c]
     whole = all(len(s) == count for s in said)
-    print("%s jax_random threads: 1, 2 and 5 give the same bits for %d programs of seed %d%s"
-          % ("FAIL" if other or not whole else "ok", count - len(other), seed,
+    print("%s %s threads: 1, 2 and 5 give the same bits for %d programs of seed %d%s"
+          % ("FAIL" if other or not whole else "ok", suite.name, count - len(other), seed,
              "; not for " * bool(other) + " ".join(other)))
     return bool(other) or not whole
 
 
-def one(seed, i, show=False):
+def one(suite, seed, i, show=False):
     """What becomes of program i: it agrees, differs, or is refused for a reason that is given."""
-    p = Generator(seed, i).program()
+    p = suite.program(seed, i)
     if show:
         print(say(p))
     try:
-        why = judge(p)
+        why = suite.judge(p)
     except Exception as e:  # JAX's CPU does not take it either
         return "refused " + str(e).split("\n")[0][:70]
     finally:
         if i % 40 == 0:
             jax.clear_caches()
     if why:
-        print("FAIL jax_random %d %d: %s: %s" % (seed, i, p.names()[why[0]], why[1]), flush=True)
-        q = reduced(p)
-        print("  " + "\n  ".join((str(judge(q)) + "\n" + say(q)).splitlines()), flush=True)
+        print("FAIL %s %d %d: %s: %s" % (suite.name, seed, i, p.names()[why[0]], why[1]), flush=True)
+        q = suite.reduced(p)
+        print("  " + "\n  ".join((str(suite.judge(q)) + "\n" + say(q)).splitlines()), flush=True)
     return "differs" if why else "agrees"
 
 
 def child(*words):
-    return subprocess.Popen([sys.executable, os.path.abspath(__file__), *map(str, words)], stdout=subprocess.PIPE,
-                            stderr=subprocess.DEVNULL, text=True)
+    named = [w for w in sys.argv[1:] if "=" in w]
+    return subprocess.Popen([sys.executable, os.path.abspath(sys.argv[0]), *map(str, words), *named],
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def in_batches(seed, count, first):
+def in_batches(suite, seed, count, first):
     """(program, what became of it), in processes of some programs each: JAX's CPU compiler crashes on some. A program
     that ends its process is run once more on our device alone, to see whose fault it was."""
     i = first
     while i < first + count:
         begun = None
-        with child("batch", seed, min(BATCH, first + count - i), i) as c:
+        with child("batch", seed, min(suite.batch, first + count - i), i) as c:
             for line in c.stdout:
                 word, _, rest = line.rstrip("\n").partition(" ")
                 if word == "begin":
@@ -1058,39 +1063,43 @@ def in_batches(seed, count, first):
             with child("bits", seed, 1, begun) as c:
                 ours = c.communicate()[0] == ""
             if ours:
-                print("FAIL jax_random %d %d: the process ended" % (seed, begun), flush=True)
+                print("FAIL %s %d %d: the process ended" % (suite.name, seed, begun), flush=True)
+            else:
+                print("  JAX's CPU ends the process: %s %d %d" % (suite.name, seed, begun), flush=True)
             yield begun, "differs" if ours else "refused JAX's CPU ends the process"
             i = begun + 1
         elif c.returncode:
-            raise SystemExit("FAIL jax_random: a process ended with %d before program %d" % (c.returncode, i))
+            raise SystemExit("FAIL %s: a process ended with %d before program %d" % (suite.name, c.returncode, i))
 
 
-def main():
+def main(suite):
     words = sys.argv[1:]
     numbers = [int(a) for a in words if a.isdigit()]
-    seed, count, first, seconds = (numbers + [20261118, 2000 if ALL else 16, 0, 10**9][len(numbers) :])[:4]
+    seed, count, first, seconds = (numbers + [20261118, suite.many if ALL else suite.few, 0, 10**9][len(numbers) :])[:4]
     if "bits" in words:
-        return bits(seed, first, count)
+        return bits(suite, seed, first, count)
     if "batch" in words:
         for i in range(first, first + count):
             print("begin", i, flush=True)
-            print("end", one(seed, i), flush=True)
+            print("end", one(suite, seed, i), flush=True)
         return 0
     begun, was = time.time(), collections.Counter()
-    here = ((i, one(seed, i, count == 1)) for i in range(first, first + count))
-    for _, what in here if count <= BATCH else in_batches(seed, count, first):
+    here = ((i, one(suite, seed, i, count == 1)) for i in range(first, first + count))
+    for _, what in here if count <= suite.batch else in_batches(suite, seed, count, first):
         was[what] += 1
         if time.time() - begun > seconds:
             break
     refused = collections.Counter({k[8:]: n for k, n in was.items() if k.startswith("refused ")})
     few = was["agrees"] + was["differs"] < 0.7 * was.total()
-    print("%s jax_random: %d programs of seed %d agree with JAX's CPU, %d do not, %d it refuses (%.0f s)"
-          % ("FAIL" if was["differs"] or few else "ok", was["agrees"], seed, was["differs"], refused.total(),
+    print("%s %s: %d programs of seed %d agree with JAX's CPU, %d do not, %d it refuses (%.0f s)"
+          % ("FAIL" if was["differs"] or few else "ok", suite.name, was["agrees"], seed, was["differs"],
+             refused.total(),
              time.time() - begun))
     if few or numbers:
         print("  refused: %s" % refused.most_common(12))
-    return was["differs"] > 0 or few or (ALL and not numbers and same_bits(seed, 200))
+    return was["differs"] > 0 or few or (ALL and not numbers and same_bits(suite, seed, 200))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    programs = lambda seed, i: Generator(seed, i).program()
+    sys.exit(main(Suite("jax_random", programs, judge, reduced, 16, 2000, 50)))

@@ -781,9 +781,12 @@ xl_error *xl_kernel_convolution(xl_planner *p, const xl_op *op)
             return xl_plan_unsupported(p, op, "a stride, dilation or padding of its window is beyond 2^31");
     }
     xl_dclass cls = xl_dtype_class(x.dtype);
-    c->wide = cls == XL_CLASS_COMPLEX ? XL_C128
-              : cls == XL_CLASS_FLOAT ? (x.dtype == XL_F64 || y.dtype == XL_F64 ? XL_F64 : XL_F32)
-                                      : XL_I64;
+    if (cls == XL_CLASS_COMPLEX)
+        c->wide = XL_C128;
+    else if (cls == XL_CLASS_FLOAT)
+        c->wide = x.dtype == XL_F64 || k.dtype == XL_F64 || y.dtype == XL_F64 ? XL_F64 : XL_F32;
+    else                                                   /* integers do not wrap where the result is a float */
+        c->wide = xl_dtype_class(y.dtype) == XL_CLASS_FLOAT ? XL_F64 : XL_I64;
     c->load = xl_ew_convert(p->a, x.dtype, c->wide);
     c->loadk = xl_ew_convert(p->a, k.dtype, c->wide);
     c->store = xl_ew_convert(p->a, c->wide, y.dtype);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { XL_CONV_COLUMNS = 16, XL_CONV_LINES = 64, XL_CONV_SUM = 512 };
+enum { XL_CONV_COLUMNS = 16, XL_CONV_LINES = 64, XL_CONV_SUM = 128 };
 typedef struct {
     size_t lines, run;                                     /* of the window; floats in each that meet the kernel */
     const float *x[XL_CONV_LINES];                         /* where the first output's begin */
@@ -17,8 +17,8 @@ typedef struct {
     float *y;
 } xl_conv_line;
 
-/* y[i, j] = the sum over lines l and p < run of x[l][i step + p] k[l][p, j]; at most 512 products at a time. n is at
- * least `rows`. */
+/* y[i, j] = the sum over lines l and p < run of x[l][i step + p] k[l][p, j]; at most XL_CONV_SUM products at a time. n
+ * is at least `rows`. */
 typedef void xl_conv_fn(const xl_conv_line *c);
 typedef struct { uint32_t needs; size_t rows; xl_conv_fn *f32; } xl_conv_set;
 

@@ -92,21 +92,21 @@ static int64_t offset(const axes *x, const int64_t *stride, int64_t i)
         }                                                                                             \
     }
 
-/* Complex numbers as pairs. */
-#define PAIRS(T)                                                                                      \
+/* Complex numbers as pairs. ACC is wider than T where there is a wider type. */
+#define PAIRS(T, ACC)                                                                                      \
     for (int64_t g = 0; g < d->batch.count; g++)                                                      \
         for (int64_t i = 0; i < d->m.count; i++)                                                      \
             for (int64_t j = 0; j < d->n.count; j++) {                                                \
                 const T *pa = (const T *)a + 2 * (offset(&d->batch, d->batch.a, g) + offset(&d->m, d->m.a, i)); \
                 const T *pb = (const T *)b + 2 * (offset(&d->batch, d->batch.b, g) + offset(&d->n, d->n.b, j)); \
-                T re = 0, im = 0;                                                                     \
+                ACC re = 0, im = 0;                                                                   \
                 for (int64_t k = 0; k < d->k.count; k++) {                                            \
                     const T *u = pa + 2 * ka[k], *v = pb + 2 * kb[k];                                 \
-                    re += u[0] * v[0] - u[1] * v[1];                                                  \
-                    im += u[0] * v[1] + u[1] * v[0];                                                  \
+                    re += (ACC)u[0] * v[0] - (ACC)u[1] * v[1];                                        \
+                    im += (ACC)u[0] * v[1] + (ACC)u[1] * v[0];                                        \
                 }                                                                                     \
                 T *to = (T *)c + 2 * ((g * d->m.count + i) * d->n.count + j);                         \
-                to[0] = re, to[1] = im;                                                               \
+                to[0] = (T)re, to[1] = (T)im;                                                         \
             }
 
 static xl_error *run_plain(const xl_step *s, xl_frame *f)
@@ -134,11 +134,11 @@ static xl_error *run_plain(const xl_step *s, xl_frame *f)
     const char *a = (const char *)wa + d->off_a / (int64_t)x->elem * (int64_t)w,
                *b = (const char *)wb + d->off_b / (int64_t)y->elem * (int64_t)w;
     switch (d->wide) {
-    case XL_F32: LOOP(float, float, sum += pa[ka[k]] * pb[kb[k]]) break;
+    case XL_F32: LOOP(float, double, sum += (double)pa[ka[k]] * pb[kb[k]]) break;
     case XL_F64: LOOP(double, double, sum += pa[ka[k]] * pb[kb[k]]) break;
     case XL_I64: LOOP(uint64_t, uint64_t, sum += pa[ka[k]] * pb[kb[k]]) break;
-    case XL_C64: PAIRS(float) break;
-    default: PAIRS(double) break;
+    case XL_C64: PAIRS(float, double) break;
+    default: PAIRS(double, double) break;
     }
     in[0] = c;
     d->store.fn(xl_out(s, f, 0), in, (size_t)z->count, d->store.ctx);
@@ -193,6 +193,18 @@ static bool gemm_types(xl_gemm *g, xl_dtype l, xl_dtype r, xl_dtype o)
     if (xl_dtype_class(l) == XL_CLASS_FLOAT)
         return xl_dtype_class(r) == XL_CLASS_FLOAT && xl_dtype_class(o) == XL_CLASS_FLOAT;
     return o == XL_I32;
+}
+
+/* The type of the plain loops: integers whose product is a float are numbers like any other, they do not wrap. */
+static xl_dtype wide_type(xl_dtype l, xl_dtype r, xl_dtype o)
+{
+    xl_dclass cl = xl_dtype_class(l), cr = xl_dtype_class(r), co = xl_dtype_class(o);
+    if (cl == XL_CLASS_COMPLEX || cr == XL_CLASS_COMPLEX || co == XL_CLASS_COMPLEX)
+        return o == XL_C64 ? XL_C64 : XL_C128;
+    if (cl != XL_CLASS_FLOAT && cr != XL_CLASS_FLOAT && co != XL_CLASS_FLOAT)
+        return XL_I64;
+    bool narrow = cl == XL_CLASS_FLOAT && cr == XL_CLASS_FLOAT && l != XL_F64 && r != XL_F64 && o != XL_F64;
+    return narrow ? XL_F32 : XL_F64;
 }
 
 /* The batch dimensions, those joined that run on in both operands. */
@@ -311,11 +323,7 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
         plan_gemm(d, &l, &r);
         return add(p, op, run_gemm, d, &va, &vb);
     }
-    xl_dclass cls = xl_dtype_class(l.dtype);
-    bool pairs = cls == XL_CLASS_COMPLEX || xl_dtype_class(r.dtype) == XL_CLASS_COMPLEX;
-    d->wide = pairs                   ? (o.dtype == XL_C64 ? XL_C64 : XL_C128)
-              : cls == XL_CLASS_FLOAT ? (l.dtype == XL_F64 || o.dtype == XL_F64 ? XL_F64 : XL_F32)
-                                      : XL_I64;
+    d->wide = wide_type(l.dtype, r.dtype, o.dtype);
     d->load = xl_ew_convert(p->a, l.dtype, d->wide);
     d->loadb = xl_ew_convert(p->a, r.dtype, d->wide);
     d->store = xl_ew_convert(p->a, d->wide, o.dtype);

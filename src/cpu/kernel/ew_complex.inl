@@ -84,8 +84,14 @@ static inline C NAME(pow1)(C x, C y)
 {
     if (RE(y) == 0 && IM(y) == 0)
         return NAME(make)(1, 0);
-    if (RE(x) == 0 && IM(x) == 0)
-        return RE(y) > 0 ? NAME(make)(0, 0) : M(cpow)(x, y);
+    bool zero = RE(x) == 0 && IM(x) == 0;
+    if (zero && RE(y) > 0 && IM(y) == 0)
+        return NAME(make)(0, 0);
+    if (zero || !isfinite(RE(x)) || !isfinite(IM(x)) || !isfinite(RE(y)) || !isfinite(IM(y))) {
+        T r = R(hypot)(RE(x), IM(x)), at = R(atan2)(IM(x), RE(x)), a = RE(y) * at + IM(y) * R(log)(r);
+        T size = R(pow)(r, RE(y)) * R(exp)(-IM(y) * at);   /* C's cpow has a number where the angle is none */
+        return NAME(make)(size * R(cos)(a), size * R(sin)(a));
+    }
     return M(cpow)(x, y);
 }
 static inline C NAME(atan2_1)(C y, C x)                    /* -i log((x + iy) / sqrt(x^2 + y^2)) */

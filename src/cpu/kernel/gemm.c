@@ -29,6 +29,12 @@ enum {
     SPAN = 16 << 20,
     OWN = 1 << 20,
     DIRECT_KC = 128,
+    TINY_MN = 1024,  /* so few results: their sums are made of sums over so many */
+    TINY_KC = 32,
+    SHORT_MN = 4096, /* few results, or few rows or columns of them: sums over more than this of sums over so many */
+    SHORT_SIDE = 16,
+    SHORT_K = 64,
+    SHORT_KC = 48,
     GROUP = 8,
     DOT_KC = 4096,
     AXPY_KC = 256,
@@ -526,19 +532,35 @@ static bool run_own(xl_pool *pool, job *w, size_t group)
     return true;
 }
 
-/* One thread, one block of k, nothing to pack: parts of tiles straight from the factors. */
+/* Few results are sums of shorter sums, at least so many blocks of k: that costs little there. */
+static size_t least_blocks(const job *w)
+{
+    const xl_gemm *g = w->g;
+    size_t count = g->m * g->n;
+    if (w->kn->packed != XL_GEMM_F32)
+        return 1;
+    if (count <= TINY_MN)
+        return min_size(ceil_div(g->k, TINY_KC), GROUP);
+    bool few = count <= SHORT_MN || min_size(g->m, g->n) <= SHORT_SIDE;
+    return few && g->k > SHORT_K ? min_size(ceil_div(g->k, SHORT_KC), GROUP) : 1;
+}
+
+/* One thread, few blocks of k, nothing to pack: parts of tiles straight from the factors. */
 static bool run_small(const job *w, size_t kblocks)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    if (!kn->part || w->narrow || kblocks > 1 || g->m > SMALL_M || g->n > SUB_N || !in_place(w, true, g->n) ||
-        !(w->direct || in_place(w, false, g->m)))
+    if (!kn->part || w->narrow || kblocks > least_blocks(w) || g->m > SMALL_M || g->n > SUB_N ||
+        !in_place(w, true, g->n) || !(w->direct || in_place(w, false, g->m)))
         return false;
     for (size_t j = 0; j < g->n; j += kn->nr)
         for (size_t i = 0; i < g->m; i += kn->mr)
-            kn->part(g->k, w->a + (ptrdiff_t)i * g->a_row * kn->size, g->a_row, g->a_col, w->b + j * kn->size, g->b_row,
-                     false, w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
-                     min_size(kn->mr, g->m - i), min_size(kn->nr, g->n - j), g->accumulate);
+            for (size_t p = 0; p < g->k; p += w->kc)
+                kn->part(min_size(w->kc, g->k - p),
+                         w->a + ((ptrdiff_t)i * g->a_row + (ptrdiff_t)p * g->a_col) * (ptrdiff_t)kn->size, g->a_row,
+                         g->a_col, w->b + ((ptrdiff_t)p * g->b_row + (ptrdiff_t)j) * (ptrdiff_t)kn->size, g->b_row,
+                         false, w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
+                         min_size(kn->mr, g->m - i), min_size(kn->nr, g->n - j), g->accumulate || p);
     finish(w, w->c, g->c_row, 0, 0, g->m, g->n);
     return true;
 }
@@ -552,6 +574,8 @@ static void run_packed(xl_pool *pool, job *w)
     w->direct = (kn->direct || kn->part) && g->b_type == kn->packed && g->b_col == 1 &&
                 (g->m <= 4u * kn->mr || (g->k <= 64 && g->n <= 512 && g->k * g->n * kn->size <= 32768));
     size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : kn->kc);
+    if (kblocks < least_blocks(w))
+        kblocks = least_blocks(w);
     w->kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
     size_t mb = min_size(g->m, BLOCK), nb = min_size(g->n, BLOCK);
     if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL * kn->speed)

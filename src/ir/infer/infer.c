@@ -164,9 +164,7 @@ int64_t xl_window_size(int64_t size, int64_t window, int64_t stride, int64_t lo,
         return -1;
     xl_wide padded = (size ? (xl_wide)(size - 1) * base_dilation + 1 : 0) + lo + hi;
     xl_wide w = window ? (xl_wide)(window - 1) * window_dilation + 1 : 0;
-    if (padded < 0)
-        return -1;
-    if (padded == 0 || w > padded)
+    if (padded <= 0 || w > padded)                         /* negative padding may leave less than nothing */
         return 0;
     xl_wide n = (padded - w) / stride + 1;
     return xl_fits(n) ? (int64_t)n : -1;
