@@ -190,6 +190,28 @@ for platforms in ("cpu",), ("cuda",), ("cuda", "tpu"):         # JAX's own check
     except ValueError as e:
         assert "was exported for platforms" in str(e), e
 """, JAX_PLATFORMS="xlane,cpu")
+ok &= run("reflectors", """
+import jax, jax.numpy as jnp, numpy as np
+from jax import lax
+rng = np.random.default_rng(3)
+def one(dtype, high, k, other, batch):
+    make = lambda *shape: (rng.standard_normal(shape) + (1j * rng.standard_normal(shape)
+        if dtype.startswith("complex") else 0)).astype(dtype)
+    v, tau = make(*batch, high, k), make(*batch, k) * 0.3
+    for left in (True, False):
+        c = make(*batch, *((high, other) if left else (other, high)))
+        for back in (False, True):
+            f = jax.jit(lambda v, tau, c: lax.linalg.ormqr(v, tau, c, left=left, transpose=back))
+            there = f(*(jax.device_put(x, jax.devices("cpu")[0]) for x in (v, tau, c)))
+            here = f(v, tau, c)
+            assert "ormqr" in (text := f.lower(v, tau, c).as_text()) or "unmqr" in text, text
+            np.testing.assert_allclose(here, there, rtol=3e-4, atol=3e-4 if high < 20 else 3e-2)
+if hasattr(lax.linalg, "ormqr"):
+    jax.config.update("jax_enable_x64", True)
+    for dtype in ("float32", "float64", "complex64", "complex128"):
+        for sizes in ((4, 3, 2, ()), (5, 5, 7, (2, 3)), (6, 1, 1, (1,)), (33, 20, 40, (2,)), (4, 3, 0, (2,))):
+            one(dtype, *sizes)
+""", JAX_PLATFORMS="xlane,cpu")
 ok &= run("types without QR", """
 import jax, jax.numpy as jnp
 def refusal(device, dtype):

@@ -272,6 +272,27 @@ def layouts():
     same(c(w), 2 * a)
 runs("layouts", layouts)
 
+def order_of_devices():
+    """shard_map over a mesh whose order of devices is no transposition of 0, 1, 2, ...: axis_index and ppermute too."""
+    devices = np.array(jax.devices("xlane"))[[3, 1, 4, 0, 5, 7, 2, 6]]
+    line, grid = jax.sharding.Mesh(devices, ("x",)), jax.sharding.Mesh(devices.reshape(2, 4), ("a", "b"))
+    v = np.arange(16, dtype=np.float32).reshape(8, 2)
+    def on_line(w):
+        i = jax.lax.axis_index("x").astype(w.dtype)
+        return 10 * w + i * jax.lax.psum(w, "x") + jax.lax.ppermute(w, "x", [(k, (k + 1) % 8) for k in range(8)])
+    def on_grid(w):
+        return 10 * w + jax.lax.axis_index("a").astype(w.dtype) * jax.lax.psum(w, "b")
+    rows = np.arange(8)[:, None]
+    halves = np.repeat(v.reshape(2, 4, 2).sum(1), 4, 0)
+    for mesh_, spec, f, want in ((line, P("x"), on_line, 10 * v + rows * v.sum(0) + np.roll(v, 1, 0)),
+                                 (grid, P(("a", "b")), on_grid, 10 * v + rows // 4 * halves)):
+        run = jax.jit(lambda w: jax.shard_map(f, mesh=mesh_, in_specs=spec, out_specs=spec)(w * 1))
+        put_ = jax.device_put(v, NamedSharding(mesh_, spec))
+        for w in (v, put_):
+            same(run(w), want)
+        assert [s.device for s in run(put_).addressable_shards] == list(devices)
+runs("order of devices", order_of_devices)
+
 def whole_mesh():
     """A program exported on one device runs on eight: over a mesh of one device everything is whole."""
     one = jax.make_mesh((1,), ("q",), axis_types=(AxisType.Auto,), devices=jax.devices("xlane")[:1])

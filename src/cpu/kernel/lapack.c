@@ -725,14 +725,14 @@ static xl_error *run_call(const xl_step *s, xl_frame *f)
 static xl_dtype worked(xl_dtype d) { return d == XL_F64 || d == XL_C64 || d == XL_C128 ? d : XL_F32; }
 static char letter(xl_dtype d) { return d == XL_F64 ? 'd' : d == XL_C64 ? 'c' : d == XL_C128 ? 'z' : 's'; }
 
-/* An attribute of the call's configuration that is a letter. */
+/* An attribute of the call's configuration that is a letter, or yes or no. */
 static char option(const xl_op *op, const char *name, char otherwise)
 {
     const xl_attr *cfg = XL_ATTR(op, CUSTOM_CALL, backend_config);
     if (!cfg || cfg->kind != XL_AT_DICT)
         cfg = xl_dict_get(op->extra, XL_STR("mhlo.backend_config"));
     const xl_attr *v = cfg && cfg->kind == XL_AT_DICT ? xl_dict_get(cfg, (xl_str){ name, strlen(name) }) : NULL;
-    return v && v->kind == XL_AT_INT ? (char)v->i : otherwise;
+    return v && (v->kind == XL_AT_INT || v->kind == XL_AT_BOOL) ? (char)v->i : otherwise;
 }
 
 /* A routine that is missing is an error that names the op. */
@@ -1057,6 +1057,98 @@ xl_error *xl_kernel_triangular_solve(xl_planner *p, const xl_op *op)
                                                    : 'N');
 }
 
+/* ---- ormqr: Q, or its adjoint, times a matrix, from either side, Q as reflectors below A's diagonal ---------------
+ * */
+typedef struct {
+    xl_openblas_fn *fn;
+    size_t elem;
+    char side, trans;
+    bool wide;
+    int64_t mats, high, k, rows, cols;                     /* of A: high rows, and k reflectors; of the matrix */
+} apply;
+typedef struct { const xl_step *s; xl_frame *f; atomic_bool lacking; } applying;
+
+static void apply_one(void *ctx, size_t begin, size_t end)
+{
+    applying *w = ctx;
+    const apply *d = w->s->data;
+    const xl_extent *in = xl_in_shape(w->s, 0);
+    int64_t wide = in->dims[in->rank - 1], total = d->rows * d->cols;
+    i32 m = (i32)d->rows, n = (i32)d->cols, k = (i32)d->k, lda = least((i32)d->high), ldc = least(m), info = 0;
+    char *a = malloc((size_t)(d->high * wide + total) * d->elem + 64);
+    for (size_t q = begin; a && q < end; q++) {
+        char *c = a + (size_t)(d->high * wide) * d->elem;
+        char *to = (char *)xl_out(w->s, w->f, 0) + q * (size_t)total * d->elem;
+        const char *tau = (const char *)xl_in(w->s, w->f, 1) + q * (size_t)d->k * d->elem;
+        turn(a, (const char *)xl_in(w->s, w->f, 0) + q * (size_t)(d->high * wide) * d->elem, d->high, wide, d->elem,
+             w->f->pool);
+        turn(c, (const char *)xl_in(w->s, w->f, 2) + q * (size_t)total * d->elem, d->rows, d->cols, d->elem,
+             w->f->pool);
+        double first[2] = { 0 };
+        void *work = first;
+        for (i32 lwork = -1, round = 0; round < 2 && work; round++) {
+            ((void (*)(P, P, P, P, P, P, P, P, P, P, P, P, P, L, L))d->fn)(
+                (P)(uintptr_t)&d->side, (P)(uintptr_t)&d->trans, &m, &n, &k, a, &lda, (P)(uintptr_t)tau, c, &ldc, work,
+                &lwork, &info, 1, 1);
+            if (round == 0) {
+                lwork = asked(&(call){ .wide = d->wide }, first);
+                work = malloc((size_t)lwork * d->elem + 64);
+            }
+        }
+        if (!work)
+            atomic_store(&w->lacking, true);
+        free(work);
+        turn(to, c, d->cols, d->rows, d->elem, w->f->pool);
+    }
+    if (!a)
+        atomic_store(&w->lacking, true);
+    free(a);
+}
+static xl_error *run_apply(const xl_step *s, xl_frame *f)
+{
+    const apply *d = s->data;
+    applying w = { .s = s, .f = f };
+    xl_pool_for(f->pool, d->rows && d->cols ? (size_t)d->mats : 0, 1, apply_one, &w);
+    return atomic_load(&w.lacking) ? XL_ERR(EXHAUSTED, "no memory to multiply by reflectors") : NULL;
+}
+static xl_error *plan_apply(xl_planner *p, const xl_op *op)
+{
+    apply *d = xl_new(p->a, apply, 1);
+    const xl_type *t[3] = { 0 };
+    int64_t count[3] = { 0 };
+    bool ok = op->nin == 3 && op->nout == 1;
+    for (uint32_t i = 0; ok && i < 3; i++) {
+        t[i] = xl_in_type(p->f, op, i);
+        ok = xl_type_count(t[i], &count[i]) && t[i]->rank >= (i == 1 ? 1 : 2) && t[i]->dtype == t[0]->dtype;
+        for (uint32_t k = 0; ok && k < t[i]->rank; k++)
+            ok = t[i]->dims[k] <= INT32_MAX;
+    }
+    ok = ok && xl_type_eq(t[2], xl_out_type(p->f, op, 0)) && worked(t[0]->dtype) == t[0]->dtype;
+    if (!ok)
+        return xl_plan_unsupported(p, op, "not the operands and results of this routine");
+    bool complex = xl_dtype_class(t[0]->dtype) == XL_CLASS_COMPLEX, left = option(op, "left", 0);
+    *d = (apply){ .elem = xl_dtype_bytes(t[0]->dtype),
+                  .side = left ? 'L' : 'R',
+                  .trans = !option(op, "transpose", 0) ? 'N'
+                           : complex                   ? 'C'
+                                                       : 'T',
+                  .wide = t[0]->dtype == XL_F64 || t[0]->dtype == XL_C128,
+                  .mats = 1,
+                  .high = t[0]->dims[t[0]->rank - 2],
+                  .k = t[1]->dims[t[1]->rank - 1],
+                  .rows = t[2]->dims[t[2]->rank - 2],
+                  .cols = t[2]->dims[t[2]->rank - 1] };
+    for (uint32_t i = 0; i + 2 < t[2]->rank; i++)
+        d->mats *= t[2]->dims[i];
+    int64_t wide = t[0]->dims[t[0]->rank - 1];
+    if (count[0] != d->mats * d->high * wide || count[1] != d->mats * d->k || d->k > wide || d->k > d->high ||
+        d->high != (left ? d->rows : d->cols))
+        return xl_plan_unsupported(p, op, "its operands do not fit each other");
+    xl_error *err = find(p, op, t[0]->dtype, complex ? "unmqr" : "ormqr", &d->fn);
+    p->plan->flops += (double)d->mats * 4.0 * (double)d->rows * (double)d->cols * (double)d->k;
+    return err ? err : xl_plan_step(p, op, run_apply, d, 0);
+}
+
 /* Sets *known to false, and adds nothing, where the name is none of ours. */
 xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *known)
 {
@@ -1081,6 +1173,8 @@ xl_error *xl_plan_lapack(xl_planner *p, const xl_op *op, xl_str name, bool *know
     if ((*known = xl_str_is(what, "trsm")))
         return plan_solve(p, op, option(op, "side", 'L') == 'L', option(op, "uplo", 'L') == 'L',
                           option(op, "diag", 'N') == 'U', option(op, "trans_x", 'N'));
+    if ((*known = xl_str_is(what, "ormqr") || xl_str_is(what, "unmqr")))
+        return plan_apply(p, op);
     for (size_t i = 0; i < sizeof routines / sizeof *routines; i++)
         if (xl_str_is(what, routines[i].name)) {
             *known = true;

@@ -390,7 +390,7 @@ def call_exported():
     mlir._platform_specific_lowerings[platform][_export.call_exported_p] = mlir.LoweringRuleEntry(lower, False)
 
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
-served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu",
+served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu", "ormqr",
           "debug_callback", "debug_print", "spsolve", "check")
 
 class Rules(dict):
