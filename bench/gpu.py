@@ -1,7 +1,7 @@
 """Training speed on a GPU: `xlane train` beside JAX with cuDNN's attention and PyTorch with torch.compile.
 
     ./x bench gpu                       or, where nothing can be built:  XLANE=/path/to/xlane python3 bench/gpu.py
-    [MODEL ...] [zipf | uniform] [ROW ...]      rows: xlane, scan, hasty, jax, torch
+    [MODEL ...] [zipf | uniform] [ROW ...]      rows: xlane, scan, unmeasured, hasty, jax, torch
 
 One model for all (the blocks of `A*N`: RMSNorm, rotary positions, causal attention, SwiGLU; tied embedding, bf16
 compute, f32 masters, AdamW with clip), one token file for all. Zipf tokens are drawn with probability 1/rank over
@@ -196,12 +196,14 @@ def peer(which, name, file):
 def rows(name, m, file, folder):
     x = lambda *words: lambda: run_xlane(m, file, folder, *words)
     return {"xlane": x("model.scan=false"), "xlane, scan over layers": x("model.scan=true"),
+            "xlane, kernels unmeasured": x("model.scan=false", "train.tune=false"),
             "xlane, nondeterministic": x("model.scan=false", "train.deterministic=false"),
             "JAX, cuDNN attention": lambda: peer("jax", name, file),
             "PyTorch, torch.compile": lambda: peer("torch", name, file)}
 
 
-ROWS = dict(xlane="xlane", scan="xlane, scan over layers", hasty="xlane, nondeterministic",
+ROWS = dict(xlane="xlane", scan="xlane, scan over layers", unmeasured="xlane, kernels unmeasured",
+            hasty="xlane, nondeterministic",
             jax="JAX, cuDNN attention", torch="PyTorch, torch.compile")
 
 

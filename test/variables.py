@@ -11,7 +11,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs", "variables.md")
 TABLE = open(os.path.join(ROOT, "src", "base", "variables.def"), encoding="utf-8").read()
 # names with the prefix that are no variables: a header's guard, the library's symbol version, a name in a usage line
-NOT = {"XLANE_H", "XLANE_FILE", "XLANE_X_PASSWORD"}
+NOT = {"XLANE_H", "XLANE_VERSION", "XLANE_FILE", "XLANE_X_PASSWORD"}
 
 text = r'"((?:[^"\\]|\\.)*)"'
 vars_ = re.findall(rf"^VAR\((\w+), *(\w+), *{text}, *{text}\)", TABLE, re.M)

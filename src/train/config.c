@@ -80,6 +80,7 @@ static const row rows[] = {
     { "train.keep", INT, AT(keep), 1 },
     { "train.policy", STR, AT(policy) },
     { "train.deterministic", BOOL, AT(deterministic) },
+    { "train.tune", BOOL, AT(tune) },
     { "train.warmup_steps", INT, AT(warmup_steps) },
     { "train.keep_for_backward", STR, AT(keep_for_backward) },
     { "train.plant", STR, AT(plant) },
@@ -111,6 +112,7 @@ static xl_config defaults(void)
     c.warmup_steps = 10;
     c.keep_for_backward = "dots";
     c.deterministic = true;
+    c.tune = true;
     c.policy = "warn";
     c.plant = "none";
     return c;

@@ -27,6 +27,7 @@ typedef struct {
     bool bake_lr;                             /* a mistake on purpose, to see it caught */
     const char *plant;                        /* another, on a mesh: none, local, read, group, canary */
     const char *keep_for_backward;            /* carry, dots */
+    bool tune; /* deterministic kernels are chosen by measurement, where there is a choice */
     bool deterministic;                       /* the same losses every time, where a backend has the choice */
     const char *policy;                       /* of a recompile after warmup_steps: allow, warn, stop */
 } xl_config;

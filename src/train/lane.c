@@ -9,6 +9,7 @@
 #include "ir/text/print.h"
 #include "lane/identity.h"
 #include "pjrt/options.h"
+#include "train/tuning.h"
 
 /* XLA's CUDA client takes three quarters of the card at once by default, and for that writes a table of 8 bytes for
  * every 256: 3 GB and more than a second. Growing as needed costs neither, but its allocator then hands out regions of
@@ -169,7 +170,8 @@ static cause cause_of(xl_lane *l, xl_arena *tmp, xl_graph *g, xl_func *f, const 
     return c;
 }
 
-static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash, xl_str options, xl_cache_key *k)
+void xl_lane_key(xl_lane *l, xl_arena *a, const char *module, const char *hash, xl_str options, xl_str tuning,
+                 xl_cache_key *k)
 {
     char hex[XL_DIGEST_HEX];
     xl_digest od = xl_hash_of(options);
@@ -191,6 +193,8 @@ static void key_of(xl_lane *l, xl_arena *a, const char *module, const char *hash
                          : xl_strf(a, "%.*s %zu", XL_FMT(l->dev->kind), xl_client_nlocal(l->client)));
     const char *profile = getenv("XLANE_PROFILE"), *digest = profile ? strrchr(profile, '@') : NULL;
     xl_cache_key_add(k, "profile", xl_str_of(digest ? digest + 1 : "none"));
+    if (tuning.n)
+        xl_cache_key_add(k, "tuning", tuning);
     k->module = xl_str_of(module);
     xl_cache_key_seal(k);
 }
@@ -266,19 +270,41 @@ static xl_error *load_after_others(xl_lane *l, const char *module, const xl_cach
     return again ? load(l, module, key, out) : NULL;
 }
 
+/* How a program is compiled. `file` is an option more, which is not part of the cache's key: `name` stands for it. */
+typedef struct {
+    xl_options with;
+    xl_tuning tuning;
+} recipe;
+
+static void write_options(const recipe *r, bool all, xl_buf *out)
+{
+    xl_named option[8];
+    xl_options o = r->with;
+    if (o.noption)
+        memcpy(option, o.option, o.noption * sizeof *option);
+    if (all && *r->tuning.file)
+        option[o.noption++] = (xl_named){ .name = XL_STR("xla_gpu_load_autotune_results_from"),
+                                          .kind = XL_NAMED_STR,
+                                          .str = xl_str_of(r->tuning.file) };
+    o.option = option;
+    xl_options_build(out, &o);
+}
+
 /* From the cache, or compiled and kept there; `text`, or where that is empty what `view` prints. *result: "cached",
  * "compiled" or "failed". */
-static xl_error *obtain(xl_lane *l, xl_arena *tmp, const char *module, const char *hash, xl_str options,
+static xl_error *obtain(xl_lane *l, xl_arena *tmp, const char *module, const char *hash, const recipe *how,
                         const xl_module *view, xl_str text, xl_program **out, const char **result)
 {
     xl_error *err = NULL;
-    xl_buf printed = { 0 }, blob = { 0 };
+    xl_buf printed = { 0 }, blob = { 0 }, options = { 0 };
     xl_cache_key key = { 0 };
     xl_lease lease = { -1 };
     double start = xl_now();
     *result = "failed";
     if (l->cache) {
-        key_of(l, tmp, module, hash, options, &key);
+        write_options(how, false, &options);
+        xl_lane_key(l, tmp, module, hash, xl_buf_view(&options), how->tuning.name, &key);
+        xl_buf_fini(&options);
         XL_DO(load(l, module, &key, out));
         if (!*out)
             XL_DO(load_after_others(l, module, &key, &lease, out));
@@ -295,8 +321,10 @@ static xl_error *obtain(xl_lane *l, xl_arena *tmp, const char *module, const cha
         err = XL_ERR(EXHAUSTED, "no memory for the text of %s", module);
         goto out;
     }
-    XL_TRY(xl_program_compile(l->client, text, XL_FORMAT_MLIR, options, out), "compiling %s", module);
+    write_options(how, true, &options);
+    XL_TRY(xl_program_compile(l->client, text, XL_FORMAT_MLIR, xl_buf_view(&options), out), "compiling %s", module);
     *result = "compiled";
+    l->tuned |= *how->tuning.file != 0;
     l->ncompile++;
     l->compile_seconds += xl_now() - start;
     if (l->cache) {                      /* a cache that cannot be written costs a compile next time, not this run */
@@ -312,20 +340,19 @@ out:
         xl_cache_release(l->cache, &key, &lease);
     xl_buf_fini(&printed);
     xl_buf_fini(&blob);
+    xl_buf_fini(&options);
     return err;
 }
 
 xl_error *xl_lane_compile_text(xl_lane *l, const char *module, xl_str text, const xl_options *how, xl_program **out)
 {
     xl_arena tmp = { 0 };
-    xl_buf options = { 0 };
     char hash[XL_DIGEST_HEX];
     const char *result;
     xl_digest d = xl_hash_of(text);
     *out = NULL;
-    xl_options_build(&options, how);
-    xl_error *err = obtain(l, &tmp, module, xl_digest_hex(&d, hash), xl_buf_view(&options), NULL, text, out, &result);
-    xl_buf_fini(&options);
+    const recipe r = { *how, { XL_STR(""), "" } };
+    xl_error *err = obtain(l, &tmp, module, xl_digest_hex(&d, hash), &r, NULL, text, out, &result);
     xl_arena_fini(&tmp);
     return err;
 }
@@ -334,7 +361,6 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
 {
     xl_error *err = NULL;
     xl_arena tmp = { 0 };
-    xl_buf options = { 0 };
     char hash[XL_DIGEST_HEX];
     xl_module view = xl_graph_view(g, &f);
     bool many = l->place.mesh != NULL, sdy = many && takes_sdy(l);
@@ -369,21 +395,26 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
      * 34.9 against 32.6 ms for a step of GPT-2 small on an H200. */
     const xl_named cuda[] = { { .name = XL_STR("xla_gpu_enable_triton_gemm"), .kind = XL_NAMED_BOOL, .b = false },
                               { .name = XL_STR("xla_gpu_deterministic_ops"), .kind = XL_NAMED_BOOL, .b = true } };
-    const size_t ask = !xl_str_is(xl_client_platform(l->client), "cuda") ? 0 : l->deterministic ? 2 : 1;
+    const bool gpu = xl_str_is(xl_client_platform(l->client), "cuda");
     int64_t *ids = xl_new(&tmp, int64_t, l->place.n);
     for (size_t i = 0; i < l->place.n; i++)
         ids[i] = l->place.dev[i]->id;
-    xl_options_build(&options, &(xl_options){ .replicas = 1,
-                                              .partitions = (int)l->place.n,
-                                              .device = many ? ids : NULL,
-                                              .spmd = many,
-                                              .shardy = sdy,
-                                              .option = cuda,
-                                              .noption = ask });
-    err = obtain(l, &tmp, module, hash, xl_buf_view(&options), &view, XL_STR(""), out, &result);
+    recipe how = { { .replicas = 1,
+                     .partitions = (int)l->place.n,
+                     .device = many ? ids : NULL,
+                     .spmd = many,
+                     .shardy = sdy,
+                     .option = cuda,
+                     .noption = !gpu               ? 0
+                                : l->deterministic ? 2
+                                                   : 1 },
+                   { XL_STR(""), "" } };
+    if (gpu && l->deterministic && l->tune && l->run && *xl_run_dir(l->run) && !l->job && !many &&
+        xl_str_starts(xl_str_of(module), XL_STR("train_")))
+        XL_TRY(xl_tuning_of(l, &tmp, module, hash, &view, &how.with, &how.tuning), "kernels for %s", module);
+    err = obtain(l, &tmp, module, hash, &how, &view, XL_STR(""), out, &result);
 out:
     report(l, module, hash, result, &why, xl_now() - start, xl_now_cpu() - cpu, g, f, *out, err);
-    xl_buf_fini(&options);
     xl_arena_fini(&tmp);
     return err;
 }

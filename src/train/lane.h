@@ -19,13 +19,15 @@ struct xl_lane {
     xl_job *job;               /* whose processes share the client; NULL: this one alone. Not owned */
     const char *name, *file;    /* file: the digest of the plugin's, once it was asked for */
     char *flags;               /* the runtime's variables when the plugin was loaded, as words */
+    bool tune;                 /* measure kernels for training steps, where deterministic ops would leave that out */
+    bool tuned;                /* XLA knows the choices of the run in this process */
     bool deterministic;        /* ask the backend for the same bits every time, where it does not give them anyhow */
     xl_cache *cache;           /* NULL: none */
     xl_run *run;               /* NULL: nobody listens. Both belong to whoever set them */
     int64_t step;              /* for the events: where training stands */
     bool steady;               /* after the warm-up window */
     uint64_t ncompile, nloaded;
-    double compile_seconds;
+    double compile_seconds, tuning_seconds;
     double plugin_seconds, client_seconds; /* to load the plugin's library, and to start its client */
     /* What was compiled so far under which name, for the reasons in the events. The graphs must outlive the lane's
      * compiles. */
@@ -41,6 +43,9 @@ xl_error *xl_lane_open_as(const char *plugin, bool whole, xl_job *job, xl_lane *
 /* The one place where a program of ours becomes an executable: printed, looked up, compiled, stored, reported. `module`
  * names it in the events ("train.t256"). The caller owns *out. */
 xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out) XL_MUST_USE;
+/* The key of a program's entry in the cache; `tuning` names what was chosen by measurements, "" where nothing was. */
+void xl_lane_key(xl_lane *l, xl_arena *a, const char *module, const char *hash, xl_str options, xl_str tuning,
+                 xl_cache_key *k);
 /* The same for a program that is text already: from the cache, or compiled and kept. */
 xl_error *xl_lane_compile_text(xl_lane *l, const char *module, xl_str text, const xl_options *how,
                                xl_program **out) XL_MUST_USE;

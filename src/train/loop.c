@@ -753,7 +753,8 @@ static xl_error *one_step(loop *l)
     }
     uint64_t compiled = l->s.lane->ncompile;
     XL_DO(xl_trainer_prepare(l->s.t, l->s.g[b->bucket], XL_STEP_TRAIN, &p));
-    phase_done(l, compiled < l->s.lane->ncompile ? "program_compiled" : "program_loaded", 0);
+    phase_done(l, compiled < l->s.lane->ncompile ? "program_compiled" : "program_loaded",
+               phase_apart(l, "kernels_measured", l->s.lane->tuning_seconds));
     XL_DO(put_batch(l->s.lane, p->g, b, in));
     XL_DO(xl_trainer_update(l->s.t, p, in, &m));
     XL_DO(draw(l, p, in, m));

@@ -272,6 +272,7 @@ xl_error *xl_setup_device(const xl_config *c, xl_setup *s)
     }
     s->lane->cache = s->cache;
     s->lane->deterministic = c->deterministic;
+    s->lane->tune = c->tune;
     s->lane->policy = c->policy[0] == 'a' ? XL_POLICY_ALLOW : c->policy[0] == 's' ? XL_POLICY_STOP : XL_POLICY_WARN;
     return NULL;
 }
