@@ -93,7 +93,7 @@ complete := src/ir/ops.def src/pass/passes.def src/cli/verbs.def src/train/rungs
 ifneq ($(and $(wildcard docs/program.md),$(wildcard test/complete.awk)),)
 all: $(B)/complete
 endif
-$(B)/complete: test/complete.awk $(complete)
+$(B)/complete: test/complete.awk $(complete) | $(B)/xlane $(plugins)
 	@mkdir -p $(@D)
 	@awk -f test/complete.awk $(complete) >$@.new || { cat $@.new >&2; exit 1; }
 	@mv $@.new $@

@@ -15,7 +15,12 @@ function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }
 }
 /^VERB\(/ && FILENAME ~ /verbs\.def$/ { split($0, c, /[()]/); verb[c[2]] = c[2]; gsub(/_/, "-", verb[c[2]]) }
 /^PASS\(/ && FILENAME ~ /passes\.def$/ { split($0, c, /[(,]/); pass[c[2]] = 1 }
-/^RUNG\(/ && FILENAME ~ /rungs\.def$/ { split($0, c, /"/); rung[c[2]] = 1 }
+/^RUNG\(/ && FILENAME ~ /rungs\.def$/ {
+    split($0, c, /"/)
+    rung[c[2]] = 1
+    if (/(TRAIN|SCAN),[ \t]*1(\.0*)?f?,[ \t]*1(\.0*)?f?\)/)
+        lacks(FILENAME ":" FNR, "the losses of " c[2] " are 1: build/venv/bin/python test/_rungs.py " c[2] " computes them")
+}
 FILENAME ~ /ops\.covered$/ && /^[a-z]/ {
     if (($1, $2) in covered) lacks(FILENAME ":" FNR, $1 " " $2 " stands here twice")
     covered[$1, $2] = $3; line[$1, $2] = FNR

@@ -47,8 +47,10 @@ asks("pass", ("src/pass/passes.def", "PASS(dce", "PASS(calls, ASKED)\n"),
      ("src/pass/calls.c", "/*", "/* needs: keeps: breaks: */\n", "src/pass/calls.c: error: its first comment must say"),
      ("src/pass/pass_test.c", "#include", "calls\n", "no test of the pass calls"),
      ("docs/program.md", "| `dce`", "| `calls` | |\n", "no row for `calls`"))
-asks("rung", ("src/train/rungs.def", "RUNG(\"dense\"", "RUNG(\"fresh\", \"F\", \"\", TRAIN, 1, 1)\n"),
+asks("rung", ("src/train/rungs.def", "RUNG(\"dense\"", "RUNG(\"fresh\", \"F\", \"\", TRAIN, 1.5f, 1.2f)\n"),
      ("docs/bring-up.md", "| dense", "| fresh | |\n", "does not name fresh"))
+out = complete([("src/train/rungs.def", 'RUNG("dense"', 'RUNG("dense", "D", "", TRAIN, 1, 1)\n')])
+check("rung: its losses are 1", out[0] == 1 and "the losses of dense are 1: build/venv/bin/python" in out[1], out)
 OP = "OP(FRESH, \"stablehlo.fresh\", 1, 1, 0, %s, %s, pointwise, unary, %s)\n"
 PLACE, COVERED = "OP(ABS,", "\ngradient stablehlo.abs "
 asks("op", ("src/ir/ops.def", PLACE, OP % ("new_rule", "add", "ELEMWISE")),
