@@ -97,7 +97,7 @@ class Program:
         return s + "f = jax.value_and_grad(f, argnums=%s, has_aux=True)\n" % ([at.index(w) for w in self.wrt],)
 
     def function(self, types=TYPES):
-        env = dict(jax=jax, jnp=jnp, lax=lax, np=np, pad=pad, window=window, conv=conv, dot=dot, **types)
+        env = dict(jax=jax, jnp=jnp, lax=lax, np=np, pad=pad, window=window, conv=conv, dot=dot, train=train, **types)
         exec(self.text(), env)
         return jax.jit(env["f"])
 
@@ -139,6 +139,53 @@ def conv(x, k, **kw):
 
 def dot(a, b, dims, wide=None):
     return lax.dot_general(a, b, dims, preferred_element_type=wide)
+
+
+def train(x, table, at, blocks, rule, steps):
+    """Losses and an updated weight of some training steps: an embedding, blocks (some of them repeated by a scan over
+    their weights), a loss of the rows, and an update that a cond leaves out."""
+    width, t = table.shape[-1], table.dtype
+    draw = lambda k, *s: (jax.random.normal(jax.random.key(k), s) * s[0] ** -0.5).astype(t)
+    forms = dict(
+        mlp=lambda w, h: h + jax.nn.gelu(h @ w) @ w.T,
+        gate=lambda w, h: jax.nn.sigmoid(h @ w) * h,
+        norm=lambda w, h: (h - h.mean(-1, keepdims=True)) * lax.rsqrt(h.var(-1, keepdims=True) + 0.1) * w[0],
+        attend=lambda w, h: h + jax.nn.softmax((h @ w) @ h.T * width**-0.5, -1) @ h,
+        carry=lambda w, h: lax.scan(lambda c, r: (lambda d: (d, d))(jnp.tanh(c @ w + r)), h[0] * 0, h)[1],
+        choose=lambda w, h: lax.cond(h.mean() > 0, lambda h: jnp.tanh(h @ w), lambda h: h * w[0], h),
+        pick=lambda w, h: h + jnp.take_along_axis(h, jnp.argsort(h @ w, axis=0), 0) * 0.5,
+        conv=lambda w, h: h + jnp.einsum("tkd,kd->td", jnp.stack([jnp.roll(h, k, 0) for k in range(3)], 1), w[:3]),
+    )
+    weights = [draw(k, *((3,) if b[-1] == "*" else ()), max(width, 3), width) for k, b in enumerate(blocks)]
+
+    def loss(params):
+        table, weights = params
+        h = table[at] + x.ravel()[: at.size * width].reshape(at.size, width).astype(t)
+        for b, w in zip(blocks, weights):
+            f = forms[b.rstrip("*")]
+            if b[-1] == "*":
+                h = lax.scan(lambda h, w: (jax.checkpoint(f)(w[:width], h).astype(t), None), h, w)[0]
+            else:
+                h = f(w[:width] if width >= 3 or b != "conv" else w, h).astype(t)
+        return -jax.nn.log_softmax((h @ table.T).astype(f32_of(t)))[jnp.arange(at.size), at].mean()
+
+    def step(state, k):
+        params, moment = state
+        value, g = jax.value_and_grad(loss)(params)
+        mean = jax.tree.map(lambda m, g: (0.9 * m + 0.1 * g).astype(t), moment, g)
+        size = jax.tree.map(lambda m: jnp.sqrt(m * m + 0.01), mean)
+        d = dict(sgd=g, momentum=mean, adam=jax.tree.map(lambda m, s: m / s, mean, size))[rule]
+        new = jax.tree.map(lambda p, d: (p - 0.05 * d).astype(t), params, d)
+        keep = jax.tree.reduce(lambda a, g: a + (g.astype(f32_of(t)) ** 2).sum(), g, jnp.zeros((), f32_of(t))) < 100
+        return (lax.cond(keep, lambda: new, lambda: params), mean), value
+
+    params = (table, weights)
+    (params, _), values = lax.scan(step, (params, jax.tree.map(jnp.zeros_like, params)), jnp.arange(steps))
+    return jnp.concatenate([values.astype(t), params[0].ravel()[:99], params[1][0].ravel()[:99]])
+
+
+def f32_of(t):
+    return jnp.promote_types(t, jnp.float32)
 
 
 UNARY = """jnp.tanh jnp.sin jnp.cos jnp.tan jnp.arctan jnp.exp lax.exp2 jnp.expm1 jax.nn.sigmoid jax.nn.gelu jax.nn.silu
@@ -719,6 +766,19 @@ class Generator:
             .replace("{f}", f)
             .replace("{x}", n)
         )
+
+    def op_train(self):
+        words = "mlp gate norm attend carry choose pick conv mlp* gate* carry* norm*".split()
+        n = self.pick("float", where=lambda s: np.prod(s) >= 16, most=40000)
+        t, width = self.type[n][1], self.one([3, 4, 5, 8, 16, 33])
+        rows = min(self.one([2, 3, 8, 17, 40]), int(np.prod(self.type[n][0])) // width)
+        if not rows:
+            return
+        table, at = self.arg((self.one([2, 5, 16, 40]), width), t), self.index((rows,), 0)
+        self.args[at] = self.n.integers(0, self.type[table][0][0], rows).astype(np.int32)
+        blocks = [self.one(words) for _ in range(self.r.randint(1, 4))]
+        self.add("train(%s,%s,%s,%s,%r,%d)" % (n, table, at, blocks, self.one(["sgd", "momentum", "adam"]),
+                                              self.r.randint(1, 4)))
 
     def op_fft(self):
         n = self.pick(types=["f32", "f64", "c64", "c128"], rank=1, most=40000)

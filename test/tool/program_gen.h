@@ -702,6 +702,8 @@ static void m_attention(gen *g)
     }
 }
 
+typedef struct { uint32_t slot; int64_t value; } slot_value;
+
 static void m_conv(gen *g)
 {
     int64_t n = PICK(g, int64_t, 1, 2, 5, 8), c = PICK(g, int64_t, 1, 3, 4, 8, 17),
@@ -742,6 +744,37 @@ static void m_conv(gen *g)
         z = keep(g, activation(g, often(g, 40) ? norm(g, z, last ? XL_DIMS(0, 1, 2) : XL_DIMS(0, 2, 3), true) : z));
     if (often(g, 20))
         keep(g, mean(g, z, sp));
+}
+
+/* A convolution as the gradient of a kernel has it: features first, images last, a window as large as an activation,
+ * or larger, which leaves nothing. */
+static void m_conv_kernel(gen *g)
+{
+    int64_t n = PICK(g, int64_t, 1, 2, 3, 8), c = PICK(g, int64_t, 1, 2, 5, 16), o = PICK(g, int64_t, 1, 4, 9),
+            h = PICK(g, int64_t, 3, 5, 8, 16), k = h + PICK(g, int64_t, -2, -1, 0, 0, 1, 2), low = (int64_t)below(g, 2),
+            out = h + 2 * low < k ? 0 : h + 2 * low - k + 1;
+    while (c * h * h * (n > o ? n : o) > g->cap && c > 1)
+        c /= 2;
+    xl_dtype t = any_float(g);
+    xl_value x = like(g, t, XL_DIMS(c, h, h, n)), f = weights(g, t, XL_DIMS(c, k, k, o));
+    const xl_type *to = xl_type_tensor(g->m, t, XL_DIMS(out, out, n, o));
+    xl_op *op = xl_b_begin(&g->b, XL_OP_CONVOLUTION, (xl_value[]){ x, f }, 2, &to, 1, 0);
+    if (!op)
+        return;
+    static const slot_value number[] = {
+        { XL_SLOT(CONVOLUTION, batch_group_count), 1 },        { XL_SLOT(CONVOLUTION, feature_group_count), 1 },
+        { XL_SLOT(CONVOLUTION, input_batch_dimension), 3 },    { XL_SLOT(CONVOLUTION, input_feature_dimension), 0 },
+        { XL_SLOT(CONVOLUTION, output_batch_dimension), 2 },   { XL_SLOT(CONVOLUTION, output_feature_dimension), 3 },
+        { XL_SLOT(CONVOLUTION, kernel_input_feature_dimension), 0 },
+        { XL_SLOT(CONVOLUTION, kernel_output_feature_dimension), 3 },
+    };
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        xl_b_set_int(&g->b, op, number[i].slot, number[i].value);
+    xl_b_set_dims(&g->b, op, XL_SLOT(CONVOLUTION, input_spatial_dimensions), XL_DIMS(1, 2));
+    xl_b_set_dims(&g->b, op, XL_SLOT(CONVOLUTION, output_spatial_dimensions), XL_DIMS(0, 1));
+    xl_b_set_dims(&g->b, op, XL_SLOT(CONVOLUTION, kernel_spatial_dimensions), XL_DIMS(1, 2));
+    xl_b_set_dims(&g->b, op, XL_SLOT(CONVOLUTION, padding), XL_DIMS(low, low, low, low));
+    keep(g, scaled(g, xl_b_end1(&g->b, op), 1 / sqrt((double)(k * k * c))));
 }
 
 /* Sums or maxima over windows: pooling, and running sums. */
@@ -1048,6 +1081,27 @@ static void m_cond(gen *g)
     keep(g, xl_b_end1(&g->b, op));
 }
 
+/* Windows that overlap are added where they begin: few, or so many that threads would share them. */
+static void m_overlap(gen *g)
+{
+    int64_t wide = PICK(g, int64_t, 2, 17, 64, 128, 300), len = wide + PICK(g, int64_t, 1, 5, 100),
+            zero = 0, one = 1, k = often(g, 40) && !g->inside && wide >= 64 ? (1 << 20) / wide + 8 : any_dim(g);
+    if (k * wide > g->cap && k * wide < 1 << 20)
+        k = 3;
+    xl_dtype t = any_float(g);
+    xl_value to = like(g, t, XL_DIMS(len)), line = like(g, t, XL_DIMS(wide)),
+             at = indices(g, XL_DIMS(k, 1), len - wide + 1),
+             up = xl_b_broadcast(&g->b, line, XL_DIMS(k, wide), XL_DIMS(1));
+    xl_opcode how = !g->grad && often(g, 30) ? XL_OP_MAXIMUM : XL_OP_ADD;
+    keep(g, scaled(g, xl_b_scatter(&g->b, to, at, up,
+                                   &(xl_b_scatter_dims){ .window = { &one, 1 },
+                                                         .inserted = XL_NO_DIMS,
+                                                         .map = { &zero, 1 },
+                                                         .vector_dim = one },
+                                   how),
+                   how == XL_OP_ADD ? 1 / sqrt((double)k + 1) : 1));
+}
+
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 typedef struct {
     const char *name;
@@ -1062,7 +1116,7 @@ static const motif motifs[] = {
     { "conv", m_conv, 4 },      { "window", m_window, 3 },  { "move", m_move, 14 },
     { "shared", m_shared, 5 },  { "gather", m_gather, 4 },  { "dynamic", m_dynamic, 4 },
     { "sort", m_sort, 2 },      { "argmax", m_argmax, 2 },  { "scan", m_scan, 3 },
-    { "cond", m_cond, 3 },
+    { "cond", m_cond, 3 },      { "overlap", m_overlap, 1 }, { "conv_kernel", m_conv_kernel, 2 },
 };
 enum { MOTIFS = sizeof motifs / sizeof *motifs };
 
