@@ -61,9 +61,9 @@ def python(name, text, *args, **kw):
 
 
 def answers(text):
-    """The three triage answers: shapes, policy, branch."""
+    """The triage answers: shapes, policy, branch, value."""
     return tuple(re.search(q + r"\s+(\w+)", text)[1] for q in (r"shapes change\?", r"policy move\?",
-        r"become active\?"))
+        r"become active\?", r"traced into it change\?"))
 
 
 def events(folder):

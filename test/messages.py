@@ -36,6 +36,8 @@ def xlane(*args, env=None, stdin=""):
 
 write("book.txt", "the quick brown fox jumps over the lazy dog. " * 200)
 write("empty.yaml", "")
+write("script.py", "")
+write("pass.py", "")
 write("afile", "")
 write("typo.yaml", "data:\n  train: book.txt\noptimiser:\n  lr: 1\n")
 write("add.mlir", "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  %0 = stablehlo.add %x, %x : tensor<f32>\n  return %0 : tensor<f32>\n}\n")
@@ -77,8 +79,32 @@ ROWS = [
     ("run_of_no_command", ["run", "--cache=off", "--", "/no/such/program"], 127,
      ["/no/such/program: No such file or directory; nothing ran: check the command and its path"],
      ["loaded a PJRT plugin"]),
-    ("run_that_fails_before_a_device", ["run", "--cache=off", "--", sys.executable, "-c", "import no_such_module"], 1,
-     ["it ended with status 1 and had loaded no PJRT plugin", "what it printed says why"], ["static or setuid"]),
+    ("run_that_fails_before_a_device", ["run", "--runs=failing", "--cache=off", "--", sys.executable, "-c",
+        "import no_such_module"], 1,
+     ["it ended with status 1 before it had loaded a PJRT plugin", "so no compile was recorded",
+      "what it printed says why"],
+     ["static or setuid", "nothing was recorded"]),
+    ("explain_of_a_command_that_failed", ["explain", "last"], 1,
+     ["compiles were not recorded: its command ended with exit status 1 before it had loaded a PJRT plugin"],
+     ["start it with `xlane run -- ...` on"], {"env": {"XLANE_RUNS": "failing"}}),
+    ("run_of_a_script", ["run", "--cache=off", "script.py"], 127,
+     ["script.py: this is a file here, not a command; nothing ran: did you mean `python script.py`?"], ["recorded in"]),
+    ("run_of_a_script_by_its_path", ["run", "--cache=off", "./script.py"], 126,
+     ["./script.py: this file is not executable; nothing ran: did you mean `python ./script.py`?"], ["recorded in"]),
+    ("a_command_that_cannot_start_is_no_run", ["run", "--runs=unmade", "--cache=off", "no-such-command"], 127,
+     ["no-such-command: No such file or directory; nothing ran"], []),
+    ("and_left_no_folder", ["run", "--cache=off", "--", "ls"], 0, ["book.txt"], ["unmade"]),
+    ("run_with_a_profile_without_a_device", ["run", "--profile=cpu", "--cache=off", "--", sys.executable, "-c", "pass"],
+     0,
+     ["no process of this run loaded a PJRT plugin under the guard"], ["--profile=cpu` takes"]),
+    ("a_run_is_called_after_its_script", ["run", "--summary", "--cache=off", "--", "timeout", "60", sys.executable,
+                                          "pass.py"],
+     0, ["-pass.py\n"], []),
+    ("explain_where_there_are_no_runs", ["explain", "elsewhere/nowhere"], 1,
+     ["no run folder called elsewhere/nowhere, and none in", "`xlane run -- CMD` makes one"], ["ls "],
+     {"env": {"XLANE_RUNS": "/nope/runs"}}),
+    ("calibrate_last_without_runs", ["calibrate", "last"], 1, ["`xlane run -- CMD` makes it"], ["data.train="],
+     {"env": {"XLANE_RUNS": "/nope/runs"}}),
     ("run_without_a_device", ["run", "--cache=off", "--", sys.executable, "-c", "pass"], 0,
      ["no process of this run loaded a PJRT plugin under the guard: it used none"], ["had loaded no"]),
     ("warmup_below_zero", ["run", "--warmup=-1", "--cache=off", "--", "true"], 2,

@@ -1,5 +1,5 @@
-"""Fresh causes of recompiles, graded by the true cause: the word, the line, the remedy and the three triage answers;
-and healthy runs, which answer no three times. A few of each in the plain run, all of them under XLANE_TEST_ALL=1 (set
+"""Fresh causes of recompiles, graded by the true cause: the word, the line, the remedy and the triage answers;
+and healthy runs, which answer no each time. A few of each in the plain run, all of them under XLANE_TEST_ALL=1 (set
 PICK to choose)."""
 import json
 import os

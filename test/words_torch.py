@@ -1,5 +1,5 @@
-"""Recompiles of PyTorch/XLA programs, graded by the true cause: the word, the line, the remedy and the three triage
-answers; and healthy runs, which answer no three times. Under XLANE_TEST_ALL=1 all of them, else a few; PICK chooses.
+"""Recompiles of PyTorch/XLA programs, graded by the true cause: the word, the line, the remedy and the triage
+answers; and healthy runs, which answer no each time. Under XLANE_TEST_ALL=1 all of them, else a few; PICK chooses.
 Needs build/venv-torch (see torch_xla.py)."""
 import json
 import os

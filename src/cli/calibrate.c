@@ -1,6 +1,8 @@
 /* xlane calibrate: predicted, compiled and observed memory of a training step. */
 #include <math.h>
 
+#include <stdio.h>
+
 #include "base/file.h"
 #include "cli/launch.h"
 #include "ir/read.h"
@@ -17,9 +19,21 @@ static const xl_opt opts[] = {
 static void put_row(xl_buf *b, const char *what, int64_t v, const char *note)
 {
     if (v >= 0)
-        xl_buf_printf(b, "%-11s %10.2f MiB   %s\n", what, (double)v / (1 << 20), note);
+        xl_buf_printf(b, v < 1 << 20 ? "%-11s %10.2f KiB   %s\n" : "%-11s %10.2f MiB   %s\n", what,
+                      (double)v / (v < 1 << 20 ? 1 << 10 : 1 << 20), note);
     else
         xl_buf_printf(b, "%-11s %10s       %s\n", what, "-", note);
+}
+
+static const char *size_words(char out[32], int64_t v)
+{
+    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
+    double x = (double)v;
+    int u = 0;
+    for (; x >= 1024 && u < 4; u++)
+        x /= 1024;
+    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", x, unit[u]);
+    return out;
 }
 
 /* A guarded run of somebody else's program: what was recorded of its step, nothing runs again. */
@@ -50,18 +64,29 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
         e.predicted = p.total;
     xl_error_free(err);
     err = NULL;
+    /* What the device was seen to hold counts most, then the compiler's figure, then ours. */
+    int64_t need = e.observed >= 0 ? e.observed : e.compiled >= 0 ? e.compiled : e.predicted;
     const char *verdict = e.observed >= 0 ? "observed" : "not observed";
     if (cli->json) {
         xl_json j = { .out = &b, .pretty = true };
         xl_json_map(&j);
         xl_json_put_text(&j, "verdict", verdict);
+        if (need >= 0 && e.limit > 0)
+            xl_json_put_bool(&j, "fits", need <= e.limit);
         xl_json_key(&j, "entry");
         xl_catalog_json(&j, &e);
         xl_json_end(&j);
     } else {
-        xl_buf_printf(&b, "%s: %s of run %s\n%-11s %.*s\n", verdict, l.name, dir, "device", XL_FMT(e.sig.hardware));
+        char took[32], of[32];
+        if (need >= 0 && e.limit > 0)
+            xl_buf_printf(&b, "%s: %s of %s (%s); %s of run %s\n", need <= e.limit ? "fits" : "does not fit",
+                          size_words(took, need), size_words(of, e.limit),
+                          e.observed >= 0 ? "observed" : "not observed", l.name, dir);
+        else
+            xl_buf_printf(&b, "%s: %s of run %s; the device names no limit\n", verdict, l.name, dir);
+        xl_buf_printf(&b, "%-11s %.*s\n", "device", XL_FMT(e.sig.hardware));
         put_row(&b, "predicted", e.predicted,
-                "liveness of the program as recorded (fused rule, not measured on this device)");
+                "from the program alone: what is alive at once, if elementwise ops are fused");
         put_row(&b, "compiled", e.compiled,
                 e.compiled >= 0 ? "the compiler's own figure" : "the plugin gives no figure");
         put_row(&b, "observed", e.observed,
@@ -70,7 +95,7 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
         put_row(&b, "limit", e.limit, "of the device");
     }
     XL_DO(xl_cli_put(&b));
-    if (e.observed < 0)
+    if (e.observed < 0 || (e.limit > 0 && need > e.limit))
         xl_cli_exit(cli, XL_EXIT_FAILED);
 out:
     xl_module_free(m);
@@ -83,6 +108,8 @@ static bool is_run(xl_arena *a, const char *word)
 {
     xl_file_info info;
     char *dir;
+    if (!strcmp(word, "last"))                             /* where there is none, that is what is wrong */
+        return true;
     if (xl_config_is_word(word) || xl_str_ends(xl_str_of(word), XL_STR(".yaml")) ||
         xl_str_ends(xl_str_of(word), XL_STR(".yml")) || (xl_file_stat(word, &info) && !info.dir))
         return false;
@@ -200,9 +227,9 @@ XL_VERB(calibrate) = {
         "into the\n"
         "catalog. The exit status is 1 when the prediction is off by more than 10 %, or when a figure changed with "
         "the software\n"
-        "stack. For a RUN (a JAX or PyTorch/XLA program under `xlane run`) it shows the recorded figures of its "
-        "step; nothing\n"
-        "runs again.",
+        "stack. For a RUN (a JAX or PyTorch/XLA program under `xlane run`) it says whether its step fits and shows "
+        "the recorded\n"
+        "figures; nothing runs again, and the exit status is 1 only if none was observed or the step does not fit.",
     .example = "xlane calibrate conf.yaml\n"
                "xlane calibrate conf.yaml data.batch=32\n"
                "xlane calibrate last",

@@ -62,7 +62,7 @@ static void put_compile(xl_buf *b, const xl_node *e)
                       num_of(e, "read_back"));
     if (str_of(e, "against_run").n)
         xl_buf_printf(b, "             compared with run %.*s\n", XL_FMT(str_of(e, "against_run")));
-    if (cache.n && !is(e, "cache_reason", "first"))
+    if (cache.n && !is(e, "cache_reason", "first") && !is(e, "cache_reason", "program"))
         xl_buf_printf(b, "             not in the cache: %.*s\n", XL_FMT(cache));
     if (str_of(e, "uncacheable").n)
         xl_buf_printf(b, "             not cached: %.*s\n", XL_FMT(str_of(e, "uncacheable")));
@@ -111,13 +111,54 @@ static void put_json(const xl_run_verdict *v, xl_buf *b)
     xl_json_end(&j);
 }
 
+static bool recorded(xl_node **e, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is(e[i], "event", "attach") || is(e[i], "event", "compile"))
+            return true;
+    return false;
+}
+
+/* The newest other run beside this one that has compiles, or NULL. */
+static const char *newest_recorded(xl_arena *a, const char *dir)
+{
+    xl_str *names = NULL, own = xl_path_base(xl_str_of(dir));
+    size_t n = 0, events;
+    const char *runs = xl_str_c(a, xl_path_dir(xl_str_of(dir)));
+    xl_error_free(xl_dir_list(a, runs, &names, &n));
+    for (size_t i = n, looked = 0; i-- > 0 && looked < 50;) {
+        char *other = xl_path_join(a, runs, xl_str_c(a, names[i]));
+        xl_node **e;
+        if (xl_str_eq(names[i], own) || !xl_file_stat(xl_path_join(a, other, "events.jsonl"), NULL))
+            continue;
+        looked++;
+        xl_error *err = xl_run_events(a, other, &e, &events);
+        if (!err && recorded(e, events))
+            return other;
+        xl_error_free(err);
+    }
+    return NULL;
+}
+
 static xl_error *not_recorded(xl_arena *a, const char *dir)
 {
-    return XL_ERR(NOT_FOUND,
-                  "%s: compiles were not recorded, since no process of it was guarded; start it with `xlane run -- "
-                  "...` on a PJRT plugin "
-                  "(JAX's built-in cpu backend is none)",
-                  xl_str_c(a, xl_path_base(xl_str_of(dir))));
+    const xl_run_info about = xl_run_about(a, dir);
+    const xl_node *status = xl_node_get(about.json, "status");
+    const char *other = newest_recorded(a, dir);
+    return XL_ERR(
+        NOT_FOUND, "%s: compiles were not recorded: %s%s%s", xl_str_c(a, xl_path_base(xl_str_of(dir))),
+        status && status->i
+            ? xl_strf(a,
+                      "its command ended with exit status %lld before it had loaded a PJRT plugin; what it "
+                      "printed says why, then start it again with `xlane run -- ...`",
+                      (long long)status->i)
+                  .p
+        : xl_str_is(about.profile, "none")
+            ? "no process of it was guarded; start it with `xlane run -- ...` on a PJRT plugin (JAX's "
+              "built-in cpu backend is none; `xlane run --profile=cpu` takes the embedded device)"
+            : "no process of it loaded a PJRT plugin: it used no device, or JAX's built-in cpu; start it with "
+              "`xlane run -- ...` on a PJRT plugin",
+        other ? "; the newest run here that has some is " : "", other ? other : "");
 }
 
 static xl_error *one_run(const xl_cli *cli, const char *dir)
@@ -152,7 +193,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     if (!v.nunit)
         xl_cli_exit(cli, XL_EXIT_FAILED);
     xl_triage_say(&v, &b);
-    if (v.torch && !v.lines && (v.shape || v.policy || v.branch))
+    if (v.torch && !v.lines && (v.shape || v.policy || v.branch || v.value))
         xl_buf_puts(&b, "these programs carry no source lines: --profile debug-recompile has PyTorch/XLA add them (it "
                         "sets XLA_IR_DEBUG=1 "
                         "XLA_HLO_DEBUG=1 and others)\n");
@@ -263,14 +304,6 @@ static void compare_programs(xl_arena *a, sink *s, const char *da, const char *d
     }
     xl_module_free(p);
     xl_module_free(q);
-}
-
-static bool recorded(xl_node **e, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (is(e[i], "event", "attach") || is(e[i], "event", "compile"))
-            return true;
-    return false;
 }
 
 /* The user's program itself: another one explains every difference below. */
@@ -528,8 +561,9 @@ XL_VERB(explain) = {
         "a function\n"
         "of yours that ran at least three times; initialisers, eager ops and library functions are summed up in one "
         "line (--all\n"
-        "lists them) and are not counted in the three answers at the end. Consequences of a changed shape are marked "
+        "lists them) and are not counted in the four answers at the end. Consequences of a changed shape are marked "
         "as such.\n"
+        "\"before\" is the nearest earlier program of the module, which need not be the one of the previous step.\n"
         "--json prints the compile events.",
     .example = "xlane explain last",
     .opts = opts,

@@ -769,6 +769,41 @@ out:
     return err;
 }
 
+/* The command is found as execvp does it, before a run folder is made for one that cannot start. *code: a shell's
+ * status for that, else 0. */
+static void find_command(xl_arena *a, const char *name, int *code)
+{
+    const char *path = getenv("PATH");
+    xl_str rest = xl_str_of(path ? path : "/bin:/usr/bin");
+    bool here = strchr(name, '/') != NULL, there = false;
+    struct stat st;
+    *code = 0;
+    for (bool more = true; more;) {
+        more = !here && memchr(rest.p, ':', rest.n);
+        xl_str dir = xl_str_cut(&rest, ':');
+        const char *file = here ? name : xl_path_join(a, dir.n ? xl_str_c(a, dir) : ".", name);
+        if (stat(file, &st) || !S_ISREG(st.st_mode))
+            continue;
+        if (access(file, X_OK) == 0)
+            return;
+        there = true;
+    }
+    bool file = stat(name, &st) == 0 && S_ISREG(st.st_mode);
+    bool script = file && xl_str_ends(xl_str_of(name), XL_STR(".py"));
+    *code = there ? 126 : 127;
+    fprintf(stderr, "xlane: %s: ", name);
+    if (script)
+        fprintf(stderr, "%s; nothing ran: did you mean `python %s`?\n",
+                here || there ? "this file is not executable" : "this is a file here, not a command", name);
+    else if (file && !here)
+        fprintf(stderr, "this is a file here, not a command; nothing ran: did you mean ./%s?\n", name);
+    else if (file)
+        fprintf(stderr, "this file is not executable; nothing ran: chmod +x makes it so\n");
+    else
+        fprintf(stderr, "%s; nothing ran: check the command and its path\n",
+                strerror(there ? EACCES : here && !stat(name, &st) ? EISDIR : ENOENT));
+}
+
 /* What the run's events and its status say of the guard, in words; *stopped: the policy ended it. */
 static void tell_guard(xl_arena *a, const char *dir, int code, bool *stopped)
 {
@@ -785,9 +820,12 @@ static void tell_guard(xl_arena *a, const char *dir, int code, bool *stopped)
     const char *off = getenv("XLANE_GUARD");
     bool guarding = !(off && !strcmp(off, "off")) && code != 127; /* 127: the command was not found */
     if (!attached && code && guarding)
-        fprintf(stderr, "xlane: it ended with status %d and had loaded no PJRT plugin under the guard, so nothing was "
-                        "recorded; what it printed says why it failed\n",
+        fprintf(stderr, "xlane: it ended with status %d before it had loaded a PJRT plugin under the guard, so no "
+                        "compile was recorded; what it printed says why it failed\n",
                 code);
+    else if (!attached && guarding && getenv("PJRT_NAMES_AND_LIBRARY_PATHS"))
+        fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used no device, took "
+                        "JAX's built-in cpu, or is a static or setuid program; nothing was guarded\n");
     else if (!attached && guarding)
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used none, its plugin "
                         "is built in (JAX's own cpu is), or it is a static or setuid program; nothing was guarded. On "
@@ -821,6 +859,23 @@ static void write_receipt(xl_arena *a, char *dir, int argc, char **ran, int64_t 
     xl_error_free(unwritten);
 }
 
+/* What a run is called: the first script or Python module of the command ("timeout 60 python train.py"), else the
+ * first argument that is a file, else the command. */
+static const char *program_name(xl_arena *a, int argc, char **argv)
+{
+    const char *name = NULL;
+    struct stat st;
+    for (int i = 0; i < argc && !name; i++)
+        if (xl_str_ends(xl_str_of(argv[i]), XL_STR(".py")))
+            name = argv[i];
+        else if (i && i + 1 < argc && !strcmp(argv[i], "-m"))
+            name = argv[i + 1];
+    for (int i = 1; i < argc && !name; i++)
+        if (argv[i][0] != '-' && stat(argv[i], &st) == 0 && S_ISREG(st.st_mode))
+            name = argv[i];
+    return xl_str_c(a, xl_path_base(xl_str_of(name ? name : argv[0])));
+}
+
 static xl_error *run(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -831,9 +886,14 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     xl_ranks seen = xl_ranks_seen();
     XL_DO(check_options(cli, &seen));
     XL_DO(apply_profile(a, &profile));
+    int code = 0;
+    find_command(a, argv[0], &code);
+    if (code) {
+        xl_cli_exit(cli, code);
+        goto out;
+    }
     XL_DO(choose_cache(a, &cache));
-    const char *name =
-        opt.name ? opt.name : xl_str_c(a, xl_path_base(xl_str_of(argc > 1 && argv[1][0] != '-' ? argv[1] : argv[0])));
+    const char *name = opt.name ? opt.name : program_name(a, argc, argv);
     const char *job = xl_job_name(a);
     char *link = NULL;
     bool joins = opt.n == 1 && seen.n > 1 && *job, leads = !joins || seen.me == 0;
@@ -855,7 +915,6 @@ static xl_error *run(const xl_cli *cli, int argc, char **argv)
     if (leads)
         xl_error_free(
             xl_file_append(xl_path_join(a, dir, "events.jsonl"), XL_STR("{\"t\":0,\"rank\":0,\"event\":\"launch\"}")));
-    int code = 0;
     int64_t made = 1;
     char **ran = argv;
     XL_DO(attempts(a, dir, argc, argv, &code, &made, &ran));
@@ -896,11 +955,11 @@ XL_VERB(run) = {
         "only if that\n"
         "can help: as is after a pause, or with the arguments of the next --smaller. Later failures are never "
         "retried.\n"
-        "With -n, the command runs N times, each with XLANE_RANK, XLANE_RANKS and XLANE_COORDINATOR (and the "
-        "variables that\n"
-        "torchrun, JAX and PyTorch/XLA expect) in its environment; output lines start with the rank. The exit status "
-        "is that of\n"
-        "the rank that failed first (docs/scale.md).",
+        "With -n, the command runs N times, each with XLANE_RANK, XLANE_RANKS and XLANE_COORDINATOR in its "
+        "environment, and what\n"
+        "torchrun and PyTorch/XLA expect; a JAX program joins with jax.distributed.initialize(), without arguments. "
+        "Output lines\n"
+        "start with the rank; the exit status is that of the rank that failed first (docs/scale.md).",
     .example = "xlane run --policy stop -- python train.py --steps 1000",
     .opts = opts,
     .min = 1,

@@ -322,16 +322,39 @@ static bool watched(guard_state *g, const compile *c, const xl_verdict *v)
     return !c->helper && v->against_module.n && c->own >= g->watch_after;
 }
 
+/* The first time that a module changes for a cause all of it is said, with the remedy; from then on what changed, in a
+ * short line. Under compile_lock. */
+static bool told(const char *module, const char *reason)
+{
+    static uint64_t known[64];
+    static uint32_t n;
+    xl_str group = xl_contract_group(xl_str_of(module));
+    uint64_t h = xl_hash64(reason, strlen(reason), xl_hash64(group.p, group.n, 0));
+    for (uint32_t i = 0; i < n && i < 64; i++)
+        if (known[i] == h)
+            return true;
+    known[n++ % 64] = h;
+    return false;
+}
+
 static void say_why(compile *c, const xl_verdict *v)
 {
     xl_buf *b = &c->why;
-    xl_buf_printf(b, "%s", v->reason);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < v->ndiff; i++)                /* what follows from them is left to explain */
-        if (!v->diff[i].follows && n++ < 4)
-            xl_buf_printf(b, "%s%.*s", n > 1 ? "; " : ": ", XL_FMT(v->diff[i].text));
-    if (n > 4)
-        xl_buf_printf(b, "; and %u more", n - 4);
+    bool again = told(c->module, v->reason);
+    uint32_t n = 0, most = again ? 1 : 4;
+    for (uint32_t i = 0; i < v->ndiff; i++) {              /* what follows from them is left to explain */
+        if (v->diff[i].follows || n++ >= most)
+            continue;
+        if (n == 1 && !xl_str_starts(v->diff[i].text, xl_str_of(v->reason)))
+            xl_buf_printf(b, "%s: ", v->reason);
+        xl_buf_printf(b, "%s%.*s", n > 1 ? "; " : "", XL_FMT(v->diff[i].text));
+    }
+    if (!n)
+        xl_buf_puts(b, v->reason);
+    if (n > most)
+        xl_buf_printf(b, "; and %u more", n - most);
+    if (again)
+        return;
     if (v->words.n)
         xl_buf_printf(b, "; %.*s", XL_FMT(v->words));
     if (v->called.n)

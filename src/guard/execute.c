@@ -9,7 +9,8 @@
 static void count_step(guard_state *g, xl_module_metrics *mm)
 {
     xl_module_metrics *now = atomic_load_explicit(&g->step_module, memory_order_relaxed);
-    if (mm != now) {
+    bool first = mm != now;                                /* what was read before it kept no step of it waiting */
+    if (first) {
         if (now && xl_module_metrics_seconds(mm, XL_M_ExecuteTime) <= xl_module_metrics_seconds(now, XL_M_ExecuteTime))
             return;
         atomic_store_explicit(&g->step_module, mm, memory_order_relaxed);
@@ -20,7 +21,11 @@ static void count_step(guard_state *g, xl_module_metrics *mm)
         guard_memory_now(g);
     else
         guard_memory_due();
-    if (atomic_load_explicit(&g->reads, memory_order_relaxed) == 0) {
+    if (first || atomic_load_explicit(&g->reads, memory_order_relaxed) == 0) {
+        if (first) {
+            atomic_store_explicit(&g->reads, 0, memory_order_relaxed);
+            atomic_store_explicit(&g->read_bytes, 0, memory_order_relaxed);
+        }
         if (atomic_load_explicit(&g->sync_run, memory_order_relaxed))
             atomic_store_explicit(&g->sync_run, 0, memory_order_relaxed);
         return;

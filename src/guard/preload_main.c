@@ -3,7 +3,9 @@
  *
  * It defines dlsym. Asked for "GetPjrtApi", it opens libxlane-guard.so (RTLD_LOCAL) and hands out the guard's answer
  * instead of the plugin's; for everything else it jumps to the real dlsym. A jump, not a call: dlsym(RTLD_NEXT, ...)
- * looks at the address it was called from, so ours must not appear on the stack. Hence the few lines of assembly. */
+ * looks at the address it was called from, so ours must not appear on the stack. Hence the few lines of assembly.
+ *
+ * Asked for the entry of jaxlib's module, it runs the few lines of Python of preload_jax.h. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,6 +14,8 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "guard/preload_jax.h"
 
 typedef void *dlsym_fn(void *handle, const char *name);
 typedef void *attach_fn(void *get_pjrt_api);
@@ -106,6 +110,19 @@ static void *guarded_dlsym(void *handle, const char *name)
     return ours ? ours : theirs;
 }
 
+/* Python looks its modules' entries up while it holds its lock. */
+static void tell_jax(void)
+{
+    static atomic_bool done;
+    int (*run)(const char *, void *) = NULL;
+    if (atomic_exchange(&done, true))
+        return;
+    void *p = find_real()(RTLD_DEFAULT, "PyRun_SimpleStringFlags");
+    memcpy(&run, &p, sizeof run);
+    if (run)
+        run(guard_preload_jax, NULL);
+}
+
 /* Where dlsym jumps to. Called from the assembly below with dlsym's own arguments. */
 __attribute__((used, visibility("hidden"))) dlsym_fn *xlane_preload_pick(void *handle, const char *name);
 dlsym_fn *xlane_preload_pick(void *handle, const char *name)
@@ -116,6 +133,8 @@ dlsym_fn *xlane_preload_pick(void *handle, const char *name)
         if (!off || strcmp(off, "off"))
             return guarded_dlsym;
     }
+    if (name && name[0] == 'P' && (!strcmp(name, "PyInit__jax") || !strcmp(name, "PyInit_xla_extension")))
+        tell_jax();
     return find_real();
 }
 

@@ -350,6 +350,9 @@ const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc);
 /* The line a person would look at: the innermost frame outside installed libraries. False if the location
  * carries none. */
 bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col);
+/* The outermost frame outside the libraries below the line that called the program, whose xl_loc_stack is `caller`: a
+ * line of the function that was called. False: not recorded. */
+bool xl_loc_below(const xl_module *m, xl_loc loc, uint64_t caller, xl_str *file, uint32_t *line);
 xl_str xl_loc_label(const xl_module *m, xl_loc loc);       /* the outermost name, or empty */
 bool xl_loc_passes(const xl_module *m, xl_loc loc, const char *part); /* a frame is of a file with this in its path */
 uint64_t xl_loc_stack(const xl_module *m, xl_loc loc); /* a hash of the lines of all its frames; 0: it carries none */

@@ -124,6 +124,37 @@ bool xl_loc_passes(const xl_module *m, xl_loc loc, const char *part)
     return passes(m, loc, part, &left);
 }
 
+bool xl_loc_below(const xl_module *m, xl_loc loc, uint64_t caller, xl_str *file, uint32_t *line)
+{
+    xl_loc frame[64];
+    int n = 0;
+    for (int depth = 0; caller && depth < 128 && n < 64; depth++) {
+        const xl_loc_info *l = xl_loc_get(m, loc);
+        if (l->kind == XL_LOC_NAME) {
+            loc = l->a;
+            continue;
+        }
+        if (l->kind != XL_LOC_CALL)
+            return false;
+        frame[n++] = l->a;
+        loc = l->b;
+        if (xl_loc_stack(m, loc) != caller)
+            continue;
+        while (n-- > 0) {                                  /* outermost first */
+            const xl_loc_info *f = xl_loc_get(m, frame[n]);
+            for (int k = 0; f->kind == XL_LOC_NAME && k < 8; k++)
+                f = xl_loc_get(m, f->a);
+            if (f->kind == XL_LOC_FILE && !in_library(f->str)) {
+                *file = f->str;
+                *line = f->line;
+                return true;
+            }
+        }
+        return false;
+    }
+    return false;
+}
+
 xl_str xl_loc_label(const xl_module *m, xl_loc loc)
 {
     const xl_loc_info *l = xl_loc_get(m, loc);

@@ -647,9 +647,14 @@ static bool same_again(xl_arena *a, const char *what, const xl_module *before, c
     uint32_t line[3] = { 0 }, col;
     bool here = xl_loc_line(m, called_at(m), &file[0], &line[0], &col),
          then = xl_loc_line(before, called_at(before), &file[1], &line[1], &col);
-    for (uint32_t i = 0; f && f->body && i < f->body->nop && !line[2]; i++)
-        if (xl_loc_stack(m, f->body->op[i]->loc) != xl_loc_stack(m, called_at(m)))
-            xl_loc_line(m, f->body->op[i]->loc, &file[2], &line[2], &col);
+    uint64_t caller = xl_loc_stack(m, called_at(m));
+    for (uint32_t i = 0; f && f->body && i < f->body->nop; i++) {
+        xl_str in;
+        uint32_t at;
+        if (xl_loc_below(m, f->body->op[i]->loc, caller, &in, &at) &&
+            (!line[2] || (xl_str_eq(in, file[2]) && at < line[2])))
+            file[2] = in, line[2] = at;
+    }
     if (!here && !line[2])
         return false;
     xl_diff *d = xl_new(a, xl_diff, 1);

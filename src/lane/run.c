@@ -255,6 +255,9 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
             }
         if (hits == 1)
             return NULL;
+        if (!n)
+            return XL_ERR(NOT_FOUND, "no run folder called %s, and none in %s; `xlane run -- CMD` makes one", word,
+                          runs);
         return XL_ERR(NOT_FOUND, "%s run folder called %s; `ls %s` shows those there are, `last` is the newest",
                       hits ? "more than one" : "no", word, runs);
     }

@@ -128,6 +128,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         v->shape |= c->ask == XL_ASK_SHAPE;
         v->policy |= c->ask == XL_ASK_POLICY;
         v->branch |= c->ask == XL_ASK_BRANCH;
+        v->value |= c->ask == XL_ASK_VALUE;
         bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
         bool listed = xl_node_get(d, "arg") && xl_str_is(what, "args");
         bool number = xl_str_is(what, "constant") && str_of(d, "before").n < 24 && str_of(d, "after").n < 24 &&
@@ -172,6 +173,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         v->shape |= c->ask == XL_ASK_SHAPE;
         v->policy |= c->ask == XL_ASK_POLICY;
         v->branch |= c->ask == XL_ASK_BRANCH;
+        v->value |= c->ask == XL_ASK_VALUE;
         xl_str text = str_of(e, "against_run").n ? xl_strf(a, "%.*s since run %.*s", XL_FMT(str_of(e, "words")),
                                                            XL_FMT(str_of(e, "against_run")))
                                                  : str_of(e, "words");
@@ -327,6 +329,16 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
                 sum.failed += mem[q].failed;
             }
         xl_run_unit *u = sum.unit;
+        bool counted = false;                              /* this process, as another member of the unit */
+        for (size_t q = 0; q < k; q++)
+            counted |= mem[q].unit == u && mem[q].pid == mem[k].pid;
+        if (!counted) {
+            u->alike = !u->processes++ || (u->alike && sum.n == u->compiles && sum.cached == u->cached &&
+                                           sum.loaded == u->loaded && sum.failed == u->failed);
+            u->all_compiles += sum.n;
+            u->all_cached += sum.cached;
+            u->all_loaded += sum.loaded;
+        }
         if (sum.n + sum.failed > u->compiles + u->failed) {
             u->compiles = sum.n;
             u->cached = sum.cached;
@@ -367,10 +379,19 @@ static void say_cause(const xl_cause_seen *c, xl_buf *b)
         xl_buf_printf(b, " (with %u more change%s there)", c->more, c->more == 1 ? "" : "s");
 }
 
+static const char *times(int n, char out[32])
+{
+    snprintf(out, 32, n == 1 ? "once" : "%d times", n);
+    return out;
+}
+
 void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
 {
     (void)a;
-    int stored = u->cached + u->loaded, made = u->compiles - stored;
+    bool sum = u->processes > 1 && !u->ncause;             /* then all of them count, else those of one process */
+    int all = sum ? u->all_compiles : u->compiles, stored = sum ? u->all_cached + u->all_loaded : u->cached + u->loaded;
+    int made = all - stored;
+    char word[2][32];
     xl_buf_printf(b, "`%.*s` ", XL_FMT(u->name));
     if (u->place.n)
         xl_buf_printf(b, "%s at %.*s ", u->reads_value ? "for a value that is read" : "run", XL_FMT(u->place));
@@ -379,20 +400,23 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
     if (!u->compiles)
         return;
     if (!stored)
-        xl_buf_printf(b, "compiled %s", u->compiles == 1 ? "once" : "");
+        xl_buf_printf(b, "compiled %s", all == 1 ? "once" : "");
     else if (!made)
-        xl_buf_printf(b, "was loaded from the cache%s", u->compiles == 1 ? "" : ", ");
+        xl_buf_printf(b, "was loaded from the cache%s", all == 1 ? "" : ", ");
     else
-        xl_buf_printf(b, "compiled %d time%s and was loaded from the cache %d time%s", made, made == 1 ? "" : "s",
-                      stored, stored == 1 ? "" : "s");
-    if (u->compiles > 1 && (!stored || !made))
-        xl_buf_printf(b, "%d times", u->compiles);
+        xl_buf_printf(b, "compiled %s and was loaded from the cache %s", times(made, word[0]), times(stored, word[1]));
+    if (all > 1 && (!stored || !made))
+        xl_buf_printf(b, "%d times", all);
     if (!u->ncause) {
         if (u->runs)
             xl_buf_printf(b, ", ran %llu time%s", (unsigned long long)u->runs, u->runs == 1 ? "" : "s");
+        if (sum)
+            xl_buf_printf(b, " (sums over %d processes)", u->processes);
         xl_buf_puts(b, u->compiles == 1 ? ": no recompile\n" : "\n");
         return;
     }
+    if (u->processes > 1)
+        xl_buf_printf(b, " in %s of %d processes", u->alike ? "each" : "one", u->processes);
     xl_buf_puts(b, ": ");
     bool told[4] = { false };                              /* causes of one remedy share a line */
     for (size_t i = 0; i < u->ncause && i < 4; i++) {
@@ -413,13 +437,14 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
 {
     size_t steps = 0, other = 0, eager = 0;
-    int compiles = 0;
+    int made = 0, loads = 0;                               /* of the others, in all processes */
     const xl_node *op_by_op = NULL;
     for (size_t i = 0; i < v->nunit; i++) {
         const xl_run_unit *u = v->unit[i];
         steps += u->step;
         other += !u->step;
-        compiles += u->step ? 0 : u->compiles;
+        made += u->step ? 0 : u->all_compiles - u->all_cached - u->all_loaded;
+        loads += u->step ? 0 : u->all_cached + u->all_loaded;
         if (u->step)
             xl_run_unit_say(a, u, b);
     }
@@ -447,10 +472,15 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
         xl_buf_printf(
             b, "no step: %zu modules of single ops or library functions ran %llu times, and nothing else did; %s\n",
             other, (unsigned long long)v->eager_runs, one_by_one->remedy);
-    if (other)
-        xl_buf_printf(b, "%s%d %s%s of %zu other module%s (initialisers, eager ops, library functions)%s\n",
-                      steps ? "in addition, " : "", compiles, v->compiled ? "compile" : "load",
-                      compiles == 1 ? "" : "s", other, other == 1 ? "" : "s", listed ? "" : ": --all lists them");
+    if (other) {
+        xl_buf_puts(b, steps ? "in addition, " : "");
+        if (made || !loads)
+            xl_buf_printf(b, "%d compile%s", made, made == 1 ? "" : "s");
+        if (loads)
+            xl_buf_printf(b, "%s%d load%s from a cache", made ? " and " : "", loads, loads == 1 ? "" : "s");
+        xl_buf_printf(b, " of %zu other module%s (initialisers, eager ops, library functions)%s\n", other,
+                      other == 1 ? "" : "s", listed ? "" : ": --all lists them");
+    }
     if (v->nunit && !v->compiled && !v->failed)
         xl_buf_puts(b, "this run compiled nothing: each of these programs was loaded from a cache\n");
     for (size_t i = 0; i < v->nevent; i++) {
@@ -469,10 +499,11 @@ void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b
 void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
 {
     if (!v->nunit) {
-        xl_buf_puts(b, "shapes, policy and branches: not recorded, since nothing was compiled\n");
+        xl_buf_puts(b, "shapes, policy, branches and values: not recorded, since nothing was compiled\n");
         return;
     }
     xl_buf_printf(b, "did input shapes change?                     %s\n", v->shape ? "yes" : "no");
     xl_buf_printf(b, "did the runtime profile or SPMD policy move? %s\n", v->policy ? "yes" : "no");
     xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : "no");
+    xl_buf_printf(b, "did a Python value traced into it change?    %s\n", v->value ? "yes" : "no");
 }

@@ -1,6 +1,6 @@
 /* src/lane/verdict.h
  * What the compiles of a run mean: which modules are its steps, why each of them was compiled again and what to do
- * about it, and the answers to the three triage questions. It is read from a run folder; everything lives in the given
+ * about it, and the answers to the triage questions. It is read from a run folder; everything lives in the given
  * arena. */
 #ifndef XL_LANE_VERDICT_H
 #define XL_LANE_VERDICT_H
@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "lane/metrics.h"
 
-typedef enum { XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH } xl_ask;
+typedef enum { XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH, XL_ASK_VALUE } xl_ask;
 typedef struct { const char *word, *remedy; xl_ask ask; } xl_cause;
 const xl_cause *xl_cause_of(xl_str word);                  /* NULL: "first", or a word that has no row */
 
@@ -34,7 +34,10 @@ typedef struct {
     xl_str place;                                          /* PyTorch/XLA: the line that runs it; empty: not recorded */
     bool reads_value;                                      /* and that line reads a tensor's value */
     int compiles, cached, loaded, failed;                  /* of the process that had most */
-    uint64_t runs;                                         /* executions; 0 where none were recorded */
+    int processes;                                         /* that compiled or loaded it */
+    bool alike;                                            /* and each as often as that one */
+    int all_compiles, all_cached, all_loaded;              /* of all processes */
+    uint64_t runs;                                         /* executions of all; 0 where none were recorded */
     double first, last;                                    /* seconds of its first and last compile */
     xl_cause_seen *cause;
     size_t ncause, capcause;
@@ -47,7 +50,7 @@ typedef struct {
     xl_run_unit **of;                                          /* of[i]: the unit of a compile event i, else NULL */
     xl_run_unit **unit;
     size_t nunit;
-    bool shape, policy, branch, lines, torch;
+    bool shape, policy, branch, value, lines, torch;
     bool placed;                                           /* the lines that run graphs were recorded */
     int steps;                                             /* units that are steps */
     uint64_t eager_runs;                                   /* executions of helpers */
@@ -59,7 +62,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUS
 void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b);
 /* The opening of explain: a sentence for each step, then one line for all else; `listed`: the rest follows. */
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b);
-void xl_triage_say(const xl_run_verdict *v, xl_buf *b);    /* the three answers */
+void xl_triage_say(const xl_run_verdict *v, xl_buf *b);    /* the answers */
 bool xl_event_again(const xl_node *e);                     /* a compile event that is a recompile in its run */
 /* The cause of a compile event that was not its module's first: never NULL for those. */
 const xl_cause *xl_event_cause(const xl_node *e);

@@ -1,6 +1,6 @@
 """Training scripts with one planted cause of a recompile each, and healthy ones. They know nothing of xlane;
 words_causes.py runs each in a process of its own and grades what explain says: `cause` is the word in its JSON, LINE
-marks the line that must be named, `answers` are those to the three triage questions. A case that a script needs more
+marks the line that must be named, `answers` are those to the triage questions. A case that a script needs more
 for (devices, PyTorch/XLA) says so."""
 
 HEAD = """
@@ -11,7 +11,7 @@ def data(n, d=16):
     return jnp.asarray(rng.normal(size=(n, d)).astype(np.float32))
 """
 CASES, HEALTHY = {}, {}
-NO, SHAPE, POLICY, BRANCH = ("no", "no", "no"), ("yes", "no", "no"), ("no", "yes", "no"), ("no", "no", "yes")
+NO, SHAPE, POLICY, BRANCH, VALUE = [tuple("yes" if k == i else "no" for k in range(4)) for i in range(-1, 4)]
 
 
 def plant(name, cause, answers, text, **need):
@@ -110,7 +110,7 @@ for i in range(8):
         b = dict(b, extra=data(4))
     step(w, b)
 """)
-plant("scheduled_rate", "constant", BRANCH, """
+plant("scheduled_rate", "constant", VALUE, """
 def make(rate):
     @jax.jit
     def step(w, x):
@@ -122,7 +122,7 @@ for epoch, rate in enumerate([0.1, 0.05, 0.025]):
     for i in range(3):
         w = step(w, x)
 """)
-plant("bias_correction", "constant", BRANCH, """
+plant("bias_correction", "constant", VALUE, """
 @functools.partial(jax.jit, static_argnums=2)
 def adam(w, m, t):
     m = 0.9 * m + 0.1 * w
@@ -131,7 +131,7 @@ w, m = data(8), jnp.zeros((8, 16))
 for t in range(1, 7):
     w, m = adam(w, m, t)
 """)
-plant("new_table", "constant", BRANCH, """
+plant("new_table", "constant", VALUE, """
 def build(table):
     @jax.jit
     def lookup(x):
@@ -177,7 +177,7 @@ x = data(8)
 for n in [2, 2, 2, 2, 4, 4]:
     rollout(x, n)
 """)
-plant("microbatches", "size", BRANCH, """
+plant("microbatches", "size", VALUE, """
 @functools.partial(jax.jit, static_argnums=2)
 def step(w, x, parts):
     xs = x.reshape(parts, -1, 16)  # LINE
@@ -186,7 +186,7 @@ w, x = data(16, 4), data(16)
 for parts in [2, 2, 2, 2, 4, 4]:
     step(w, x, parts)
 """)
-plant("number_of_beams", "op", BRANCH, """
+plant("number_of_beams", "op", VALUE, """
 @functools.partial(jax.jit, static_argnums=1)
 def search(x, k):
     v, i = jax.lax.top_k(x, k)  # LINE
@@ -294,7 +294,7 @@ for i in range(6):
     with jax.default_matmul_precision("float32" if i > 3 else "default"):
         multiply(a, a)
 """)
-plant("both_at_once", "shape", ("yes", "no", "yes"), """
+plant("both_at_once", "shape", ("yes", "no", "yes", "no"), """
 @functools.partial(jax.jit, static_argnums=2)
 def model(w, x, train):
     h = x @ w
@@ -468,7 +468,7 @@ x = data(8)
 for i in range(8):
     noise(jax.random.key(i) if i < 5 else jax.random.key(i, impl="rbg"), x)
 """)
-plant("captured_table_grows", "size", BRANCH, """
+plant("captured_table_grows", "size", VALUE, """
 def make(table):
     @jax.jit
     def embed(ids):
@@ -517,7 +517,7 @@ def count(ids):
 for n in [5, 5, 5, 5, 7, 9]:
     count(np.unique(np.arange(20) % n))
 """)
-plant("length_of_a_scan", "constant", BRANCH, """
+plant("length_of_a_scan", "constant", VALUE, """
 @functools.partial(jax.jit, static_argnums=1)
 def simulate(x, steps):
     return jax.lax.scan(lambda c, _: (jnp.sin(c), None), x, None, length=steps)[0]  # LINE
@@ -578,7 +578,7 @@ for seq in (16, 32, 64):
     for i in range(4):
         params = train_step(params, np.ones((4, seq + 1), np.int32))
 """)
-plant("sliding_window", "index", BRANCH, """
+plant("sliding_window", "index", VALUE, """
 @functools.partial(jax.jit, static_argnums=(1,))
 def window(x, start):
     return jnp.tanh(x[start:start + 4]).sum()  # LINE
@@ -586,7 +586,7 @@ x = data(16)
 for i in range(8):
     window(x, 0 if i < 4 else i - 3)
 """, also={"op", "size"})
-plant("more_classes", "size", BRANCH, """
+plant("more_classes", "size", VALUE, """
 @functools.partial(jax.jit, static_argnums=1)
 def hot(ids, classes):
     return (jax.nn.one_hot(ids, classes) * 2).sum()  # LINE
@@ -702,7 +702,7 @@ w = data(32)
 for t in [8, 8, 8, 8, 16, 32]:
     prefill(w, jnp.zeros((2, t), jnp.int32), jnp.array([3, 4]))
 """)
-plant("temperature_in_a_closure", "constant", BRANCH, """
+plant("temperature_in_a_closure", "constant", VALUE, """
 def sampler(temperature):
     return jax.jit(lambda logits: jax.nn.softmax(logits / temperature).max())  # LINE
 x = data(8)

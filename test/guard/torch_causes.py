@@ -12,7 +12,7 @@ def data(*shape):
     return torch.randn(*shape).to(dev)
 """
 CASES, HEALTHY = {}, {}
-NO, SHAPE, POLICY, BRANCH = ("no", "no", "no"), ("yes", "no", "no"), ("no", "yes", "no"), ("no", "no", "yes")
+NO, SHAPE, POLICY, BRANCH, VALUE = [tuple("yes" if k == i else "no" for k in range(4)) for i in range(-1, 4)]
 
 
 def plant(name, cause, answers, text, **need):
@@ -43,7 +43,7 @@ for t in [8] * 4 + [12, 16]:
     step(torch.randint(0, 50, (2, t)).to(dev)).backward()
     torch_xla.sync()
 """)
-plant("number_becomes_one", "constant", BRANCH, """
+plant("number_becomes_one", "constant", VALUE, """
 w = data(16, 4)
 def step(x, scale):
     return (torch.tanh(x @ w) * scale).mean()  # LINE
@@ -125,14 +125,14 @@ for i in range(8):
     l = step(data(8, 16), i)
     torch_xla.sync()
 """)
-plant("row_by_number", "index", BRANCH, """
+plant("row_by_number", "index", VALUE, """
 table, w = data(12, 16), data(16, 4)
 for i in range(8):
     row = 0 if i < 4 else i
     l = torch.tanh(table[row] @ w).sum()  # LINE
     torch_xla.sync()
 """)
-plant("accumulated_gradients", "op", ("yes", "no", "yes"), """
+plant("accumulated_gradients", "op", ("yes", "no", "yes", "no"), """
 model = nn.Linear(16, 4).to(dev)
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
 for i in range(12):
@@ -153,7 +153,7 @@ for i in range(8):
     l = torch.tanh(x @ w).sum()
     torch_xla.sync()
 """, devices=4, spmd=True)
-plant("positions_by_number", "size", BRANCH, """
+plant("positions_by_number", "size", VALUE, """
 emb = data(32, 16)
 for n in [8] * 5 + [12, 16]:
     l = torch.tanh(emb[torch.arange(n, device=dev)]).sum()  # LINE
@@ -196,7 +196,7 @@ for i in range(8):
     opt.step()
     torch_xla.sync()  # LINE
 """, also={"args"})
-plant("window_moves", "index", BRANCH, """
+plant("window_moves", "index", VALUE, """
 series, w = data(40, 4), data(4, 2)
 for i in range(8):
     start = 0 if i < 4 else i
@@ -223,7 +223,7 @@ for step in range(9):
     opt.step()
     torch_xla.sync()
 """)
-plant("embeds_positions", "size", BRANCH, """
+plant("embeds_positions", "size", VALUE, """
 emb = nn.Embedding(64, 16).to(dev)
 opt = torch.optim.SGD(emb.parameters(), lr=0.1)
 x = data(4, 64, 16)
@@ -236,7 +236,7 @@ for step in range(9):
     torch_xla.sync()
 """)
 # A fourth set: what was missed at first sight of another thirteen.
-plant("correction_becomes_one", "constant", BRANCH, """
+plant("correction_becomes_one", "constant", VALUE, """
 p, x, m = nn.Parameter(data(6, 3)), data(4, 6), torch.zeros(6, 3).to(dev)
 for t in range(1, 12):
     g = torch.autograd.grad((x @ p).pow(2).mean(), p)[0]
@@ -245,7 +245,7 @@ for t in range(1, 12):
         p -= 0.1 * m / (1 - 0.01 ** t)  # LINE
     torch_xla.sync()
 """)
-plant("rate_equals_decay", "constant", BRANCH, """
+plant("rate_equals_decay", "constant", VALUE, """
 w, x = data(6, 3), data(4, 6)
 for step in range(8):
     rate = 0.5 - 0.05 * step if step < 5 else 0.9

@@ -1,0 +1,76 @@
+/* src/guard/preload_jax.h
+ * Python that runs in a guarded process as soon as jaxlib's module is looked up; preload_main.c hands it to the
+ * interpreter. The modules that it concerns are imported later, so it waits for them. Whatever goes wrong in it, JAX is
+ * as it was.
+ *
+ * jax._src.clusters.cluster: the ranks of `xlane run -n` become a cluster that JAX detects, so that
+ * jax.distributed.initialize() needs no arguments. As under JAX's other launchers a rank has one GPU, where it has not
+ * been given one already.
+ * jax._src.xla_bridge: the embedded device is not announced as an experimental platform, and if JAX takes its built-in
+ * CPU backend, which no guard sees, that is said when it happens and not only at the end of the run. At the end of a
+ * distributed program JAX closes its coordination service while its client still watches it, and warns of the closed
+ * connection: once the program is over, only errors are logged. */
+#ifndef XL_GUARD_PRELOAD_JAX_H
+#define XL_GUARD_PRELOAD_JAX_H
+
+static const char guard_preload_jax[] =
+    "exec('''\n"
+    "import os, sys\n"
+    "def cluster(module):\n"
+    "    class Ranks(module.ClusterEnv):\n"
+    "        name = 'xlane'\n"
+    "        @classmethod\n"
+    "        def is_env_present(cls):\n"
+    "            return all(os.environ.get('XLANE_' + k) for k in ('RANK', 'RANKS', 'COORDINATOR'))\n"
+    "        @classmethod\n"
+    "        def get_coordinator_address(cls, *_, **__): return os.environ['XLANE_COORDINATOR']\n"
+    "        @classmethod\n"
+    "        def get_process_count(cls): return int(os.environ['XLANE_RANKS'])\n"
+    "        @classmethod\n"
+    "        def get_process_id(cls): return int(os.environ['XLANE_RANK'])\n"
+    "        @classmethod\n"
+    "        def get_local_process_id(cls):\n"
+    "            given = os.environ.get('CUDA_VISIBLE_DEVICES')\n"
+    "            return None if given and ',' not in given else int(os.environ['XLANE_RANK'])\n"
+    "    module.ClusterEnv._cluster_types.remove(Ranks)\n"
+    "    module.ClusterEnv._cluster_types.insert(0, Ranks)\n"
+    "def quiet():\n"
+    "    from jax._src.lib import utils\n"
+    "    utils.absl_set_min_log_level(2)\n"
+    "def bridge(module):\n"
+    "    module._nonexperimental_plugins.add('xlane')\n"
+    "    real = module.backends\n"
+    "    def backends():\n"
+    "        out = real()\n"
+    "        if module.backends is backends:\n"
+    "            module.backends = real\n"
+    "            if module._default_backend.platform == 'xlane' and module.distributed.global_state.client:\n"
+    "                import atexit\n"
+    "                atexit.register(quiet)\n"
+    "            if module._default_backend.platform == 'cpu' and os.environ.get('XLANE_GUARD') != 'off' \\\n"
+    "                    and os.environ.get('XLANE_RANK', '0') == '0':\n"
+    "                print('xlane: JAX took its built-in cpu backend, which is not a PJRT plugin, so nothing of '\n"
+    "                      'this run will be recorded; `xlane run --profile=cpu` takes the embedded CPU device instead',\n"
+    "                      file=sys.stderr, flush=True)\n"
+    "        return out\n"
+    "    module.backends = backends\n"
+    "class Finder:\n"
+    "    wanted = {'jax._src.clusters.cluster': cluster, 'jax._src.xla_bridge': bridge}\n"
+    "    def find_spec(self, name, path=None, target=None):\n"
+    "        change = self.wanted.pop(name, None)\n"
+    "        if not change: return None\n"
+    "        try:\n"
+    "            import importlib.util\n"
+    "            spec = importlib.util.find_spec(name)\n"
+    "            load = spec.loader.exec_module\n"
+    "            def exec_module(module):\n"
+    "                load(module)\n"
+    "                try: change(module)\n"
+    "                except Exception: pass\n"
+    "            spec.loader.exec_module = exec_module\n"
+    "            return spec\n"
+    "        except Exception: return None\n"
+    "sys.meta_path.insert(0, Finder())\n"
+    "''', {})";
+
+#endif
