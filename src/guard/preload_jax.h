@@ -50,7 +50,7 @@ static const char guard_preload_jax[] =
     "            if module._default_backend.platform == 'cpu' and os.environ.get('XLANE_GUARD') != 'off' \\\n"
     "                    and os.environ.get('XLANE_RANK', '0') == '0':\n"
     "                print('xlane: JAX took its built-in cpu backend, which is not a PJRT plugin, so nothing of '\n"
-    "                      'this run will be recorded; `xlane run --profile=cpu` takes the embedded CPU device instead',\n"
+    "                      'this run will be recorded; `xlane run --profile=cpu` takes the embedded CPU device',\n"
     "                      file=sys.stderr, flush=True)\n"
     "        return out\n"
     "    module.backends = backends\n"
