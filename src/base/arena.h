@@ -1,9 +1,9 @@
 /* src/base/arena.h
- * An arena: what dies together lives together. {0} is an empty one. Memory comes zeroed, 16-byte aligned, and is
- * never moved. One thread at a time.
- * When memory runs out, or `limit` bytes have been handed out, the arena jumps to `*oom` if that is set, and
- * otherwise prints and aborts: the command may do that, the guard and the plugins may not, so they go through
- * xl_arena_call at their entry points and return EXHAUSTED from there. */
+ * An arena: allocations that are all freed together. {0} is an empty one. Memory is zeroed, 16-byte aligned and never
+ * moved. For one thread at a time.
+ * When memory or `limit` is exhausted, the arena jumps to `*oom` if that is set; otherwise it prints a message and
+ * aborts. The command may abort. The guard and the plugins may not: their entry points use xl_arena_call and return
+ * EXHAUSTED. */
 #ifndef XL_BASE_ARENA_H
 #define XL_BASE_ARENA_H
 
@@ -22,13 +22,13 @@ typedef struct xl_arena {
 } xl_arena;
 
 void *xl_arena_alloc(xl_arena *a, size_t size);               /* never NULL; size 0 is fine */
-void *xl_arena_try(xl_arena *a, size_t size);                 /* NULL instead of jumping: for what a user sized */
+void *xl_arena_try(xl_arena *a, size_t size);                 /* NULL instead of a jump: for sizes that a user chose */
 void *xl_arena_array(xl_arena *a, size_t elem, size_t count); /* checks the product */
 void *xl_arena_grow(xl_arena *a, void *old, size_t elem, size_t count, size_t newcount); /* old stays valid */
 void xl_arena_fini(xl_arena *a);                              /* frees all; the arena is empty and usable again */
 
-/* Calls fn with an arena of its own, which is freed after; EXHAUSTED if that ran out of memory. What fn opened or
- * locked by then stays so: it must not hold a lock while it allocates. */
+/* Calls fn with a temporary arena. Returns EXHAUSTED if the arena ran out of memory; files that fn had opened stay open
+ * and locks stay held, so fn must not allocate while it holds a lock. */
 xl_error *xl_arena_call(xl_error *(*fn)(xl_arena *a, void *ctx), void *ctx) XL_MUST_USE;
 
 #define xl_new(a, T, n) ((T *)xl_arena_array((a), sizeof(T), (n)))

@@ -1,8 +1,8 @@
 /* src/base/error.h
  * An error is a pointer: NULL is success. It carries a code and one line of text to which each
  * caller prepends its context, so that the user reads "parsing mlp.mlir: line 12: ...".
- * Errors are owned by whoever holds them; any thread may use one at a time. Running out of memory
- * while making an error yields a static one, which is as good as any other. */
+ * The holder owns an error; any thread may use it, one at a time. If memory runs out while an error is made,
+ * a static one is returned, which may be used and freed like any other. */
 #ifndef XL_BASE_ERROR_H
 #define XL_BASE_ERROR_H
 
@@ -53,10 +53,10 @@ XL_EXPORT void xl_error_free(xl_error *err);                  /* NULL is fine */
 
 /* Inside a function with `xl_error *err` and a label `out`. The context is never optional. */
 #define XL_TRY(expr, ...) do { err = (expr); if (err) { err = xl_error_wrap(err, __VA_ARGS__); goto out; } } while (0)
-/* The same where the callee's message needs nothing from us. */
+/* The same without a context, where the callee's message says enough. */
 #define XL_DO(expr) do { err = (expr); if (err) goto out; } while (0)
 
-/* A mistake of ours, not of the user: prints where and aborts. Never used in guard/ or in the plugins' paths. */
+/* A bug in xlane, not a user's mistake: prints the place and aborts. Never used in guard/ or in the plugins. */
 void xl_bug(const char *file, int line, const char *fmt, ...) XL_PRINTF(3, 4) XL_NORETURN;
 #define XL_BUG(...) xl_bug(__FILE__, __LINE__, __VA_ARGS__)
 #define XL_ASSERT(cond) do { if (!(cond)) XL_BUG("%s does not hold", #cond); } while (0)

@@ -21,7 +21,7 @@ xl_digest xl_hash_final(xl_hash *h);
 
 xl_digest xl_hash_of(xl_str bytes);
 xl_digest xl_mac_of(const xl_key *key, xl_str bytes);
-/* The whole file, read in pieces; what it costs in memory does not depend on its size. */
+/* The whole file, read in pieces; memory use does not depend on its size. */
 xl_error *xl_hash_file(const char *path, xl_digest *out) XL_MUST_USE;
 
 bool xl_digest_eq(const xl_digest *a, const xl_digest *b); /* in constant time */

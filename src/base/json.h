@@ -2,7 +2,7 @@
  * JSON out: a writer that puts the commas, over an xl_buf that the caller owns.
  *     xl_json j = { .out = &buf };
  *     xl_json_map(&j); xl_json_key(&j, "n"); xl_json_int(&j, 3); xl_json_end(&j);      ->  {"n":3}
- * What cannot be JSON is made so: nan and infinity become null, bytes that are not UTF-8 become U+FFFD.
+ * Values that JSON does not have are replaced: nan and infinity by null, bytes that are not UTF-8 by U+FFFD.
  * JSON in: a strict reader (RFC 8259) into an xl_node tree, with the line and column of the first mistake. */
 #ifndef XL_BASE_JSON_H
 #define XL_BASE_JSON_H

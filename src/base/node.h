@@ -1,9 +1,9 @@
 /* src/base/node.h
- * What a JSON or YAML text says, as a tree. The tree and its strings live in the arena it was read into, and nobody
- * changes them after. Each node knows its file and line, so that a message about a value can point at it:
+ * A JSON or YAML text as a tree. The tree and its strings live in the arena it was read into, and are not changed
+ * afterwards. Each node knows its file and line, so that a message about a value can point at it:
  *     xl_error *e = xl_node_err(n, "must be even");      ->  "tpu.yaml:12: cache.size: must be even"
- * The xl_node_get_* functions answer the three questions of every config reader at once: is it there, is it of the
- * right kind, does it fit. They leave *out alone when the key is missing (or null), so defaults are set before. */
+ * The xl_node_get_* functions check the kind and the range of a value. They leave *out unchanged if the key is missing
+ * or null, so set the default before. */
 #ifndef XL_BASE_NODE_H
 #define XL_BASE_NODE_H
 

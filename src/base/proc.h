@@ -1,6 +1,6 @@
 /* src/base/proc.h
- * Child processes with a time limit and bounded output: how to look at something that may hang, abort or babble.
- * The child leads a process group of its own, so that what it started ends with it; it dies with us too. */
+ * Child processes with a time limit and bounded output, for programs that may hang, abort or print without end.
+ * The child leads its own process group, so that its children are ended with it. It is killed when we die. */
 #ifndef XL_BASE_PROC_H
 #define XL_BASE_PROC_H
 
@@ -9,12 +9,12 @@
 enum { XL_PROC_OUT_MAX = 16 << 20, XL_PROC_ERR_MAX = 16 << 10 };
 
 typedef struct {
-    int status;      /* what it exited with; -1 if it did not get so far */
+    int status;      /* its exit status; -1 if it did not exit */
     int signal;      /* the signal that ended it; 0: none */
-    bool timed_out;  /* it was ended by us (then signal is SIGKILL) */
+    bool timed_out;  /* we killed it (signal is then SIGKILL) */
     double seconds;
     xl_str out;      /* the first XL_PROC_OUT_MAX bytes it gave */
-    xl_str err;      /* the last XL_PROC_ERR_MAX bytes of standard error: its last words */
+    xl_str err;      /* the last XL_PROC_ERR_MAX bytes of standard error */
     bool out_cut, err_cut;
 } xl_proc_result;
 
@@ -38,7 +38,7 @@ bool xl_proc_write(int fd, const void *p, size_t n);
 /* "exited with 3", "ended by signal 6 (Aborted)", "did not end within 5 s". */
 xl_str xl_proc_words(xl_arena *a, const xl_proc_result *r);
 
-/* The process is there and runs; one that ended and that nobody waited for does not. */
+/* True if the process exists and runs; false for a zombie. */
 bool xl_pid_alive(int64_t pid);
 
 #endif

@@ -1,10 +1,10 @@
 /* src/base/secret.h
- * What looks like a secret is not written down. One rule for run.json, receipts, events, catalog and cache manifests
- * (docs/trust.md):
- *   - the value of a name that has a secret's word in it: --api-key=V, --api-key V, HF_TOKEN=V, db.password=V;
- *   - what stands before the @ in a URL with credentials (https://user:pass@host), and URL parameters with such names;
- *   - words in the form of well-known tokens (hf_..., ghp_..., sk-..., AKIA..., xox?-..., eyJ...) wherever they stand.
- * The value becomes "(redacted)"; the name stays, so that one can see that it was given. */
+ * Redacts what looks like a secret before it is written to a file. One rule for run.json, receipts, events, catalog and
+ * cache manifests (docs/trust.md):
+ *   - the value of a name that contains such a word: --api-key=V, --api-key V, HF_TOKEN=V, db.password=V;
+ *   - the part before the @ in a URL with credentials (https://user:pass@host), and URL parameters with such names;
+ *   - well-known forms of tokens anywhere (hf_..., ghp_..., sk-..., AKIA..., xox?-..., eyJ...).
+ * The value becomes "(redacted)"; the name is kept, to show that it was given. */
 #ifndef XL_BASE_SECRET_H
 #define XL_BASE_SECRET_H
 
@@ -13,7 +13,7 @@
 #define XL_REDACTED "(redacted)"
 
 bool xl_secret_name(xl_str name);                          /* TOKEN, KEY, SECRET, PASSWORD, ... as a word of it */
-xl_str xl_secret_hide(xl_arena *a, xl_str word); /* one argument or value; itself where there is nothing to hide */
+xl_str xl_secret_hide(xl_arena *a, xl_str word); /* one argument or value; unchanged if there is nothing to hide */
 xl_str xl_secret_env(xl_arena *a, xl_str name, xl_str value);
 /* Argument i of a command line: also the value that follows `--token`. */
 xl_str xl_secret_arg(xl_arena *a, int argc, char *const *argv, int i);

@@ -1,6 +1,6 @@
 /* src/base/str.h
  * xl_str is a borrowed slice, not NUL-terminated. xl_buf is a growing one that owns its bytes (malloc); it is always
- * NUL-terminated at p[n], and after running out of memory it stays as it was and says so in `failed`. */
+ * NUL-terminated at p[n]. If memory runs out, its contents stay as they were and `failed` is set. */
 #ifndef XL_BASE_STR_H
 #define XL_BASE_STR_H
 
@@ -40,7 +40,7 @@ void xl_buf_str(xl_buf *b, xl_str s);
 void xl_buf_puts(xl_buf *b, const char *c);
 void xl_buf_putc(xl_buf *b, char c);
 void xl_buf_printf(xl_buf *b, const char *fmt, ...) XL_PRINTF(2, 3);
-/* Text of somebody else's for a terminal: control characters (C0 but newline and tab, DEL, C1) become \xNN. */
+/* Untrusted text for a terminal: control characters (C0 but newline and tab, DEL, C1) become \xNN. */
 void xl_buf_shown(xl_buf *b, xl_str s);
 static inline xl_str xl_buf_view(const xl_buf *b) { return (xl_str){ b->p ? b->p : "", b->n }; }
 void xl_buf_fini(xl_buf *b);

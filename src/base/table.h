@@ -1,6 +1,6 @@
 /* src/base/table.h
- * An open-addressing hash index. The entries are the caller's, in an array; the table maps a 32-bit hash to their
- * numbers, and the caller compares the keys:
+ * An open-addressing hash index. The caller keeps the entries in an array; the table maps a 32-bit hash to their
+ * indices, and the caller compares the keys:
  *     XL_TABLE_EACH(&t, hash, i)
  *         if (xl_str_eq(all[i].name, name))
  *             return &all[i];
@@ -19,7 +19,7 @@ typedef struct { xl_table_slot *slot; uint32_t n, cap; } xl_table; /* cap is 0 o
 
 /* Room for n entries without growing. False only without an arena, when memory runs out. */
 bool xl_table_reserve(xl_table *t, xl_arena *a, size_t n);
-/* Does not look whether an equal entry is there. False as above; the table is then as it was. */
+/* Does not look for an equal entry. False as above; the table is then unchanged. */
 bool xl_table_add(xl_table *t, xl_arena *a, uint32_t hash, uint32_t entry);
 void xl_table_drop(xl_table *t, uint32_t hash, uint32_t entry); /* not there: fine; never inside XL_TABLE_EACH */
 void xl_table_fini(xl_table *t);                                /* of malloc'ed slots */

@@ -33,8 +33,8 @@ static jmp_buf xl_test_out;
         printf("\n");                                                                                                  \
         longjmp(xl_test_out, 1);                                                                                       \
     } while (0)
-/* How much to do: all under `./x test all`, as usual otherwise. Where every instruction is emulated, less: as usual
- * under `./x test all`. */
+/* The amount of work: `all` under `./x test all`, `usual` otherwise. Under an emulator one step less: `usual` under
+ * `./x test all`, `emulated` otherwise. */
 __attribute__((unused)) static int xl_test_amount(int all, int usual, int emulated)
 {
     const char *everything = getenv("XLANE_TEST_ALL");

@@ -1,6 +1,6 @@
 /* src/base/thread.h
- * POSIX threads under our names, no more than is used: start and join, a mutex, a condition, once. Atomics are those
- * of <stdatomic.h>. A static mutex starts as XL_MUTEX_INIT; waiting is always on a condition of a caller's loop. */
+ * A thin layer over POSIX threads: start and join, a mutex, a condition variable, once. Atomics are those of
+ * <stdatomic.h>. A static mutex starts as XL_MUTEX_INIT. Call xl_cond_wait in a loop that tests the condition. */
 #ifndef XL_BASE_THREAD_H
 #define XL_BASE_THREAD_H
 
@@ -18,7 +18,7 @@ typedef pthread_once_t xl_once;
 #define XL_COND_INIT { PTHREAD_COND_INITIALIZER }
 #define XL_ONCE_INIT PTHREAD_ONCE_INIT
 
-/* `name` is shown by debuggers; 15 bytes of it. The thread takes no signals: they belong to the program's own. */
+/* Debuggers show the first 15 bytes of `name`. The thread blocks all signals: the program's own threads handle them. */
 xl_error *xl_thread_start(xl_thread *t, const char *name, void (*fn)(void *arg), void *arg) XL_MUST_USE;
 void xl_thread_join(xl_thread *t);
 int xl_thread_cores(void); /* how many this process may use (its affinity), at least 1 */
