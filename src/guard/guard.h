@@ -1,11 +1,11 @@
 /* src/guard/guard.h
- * The guard: a PJRT_Api that forwards to another one and calls lane/ beside it. It lives in somebody else's process: it
- * never aborts, never prints to their standard output, changes no result, and on trouble of its own steps aside and
- * forwards.
+ * The guard: a PJRT_Api that forwards every call to the plugin's and records what it sees with lane/. It runs inside
+ * another program, so it never aborts, never prints to standard output and changes no result. If it fails itself, it
+ * only forwards.
  *
- * Handles pass through unwrapped; what we know of them sits in side tables. The table handed out is a copy of the
- * plugin's own, all of it (what is newer than us included), with the entries of hooks.def replaced. PJRT calls carry no
- * context, so each plugin of a process gets its own set of replaced entries: see attach.c. */
+ * Handles are passed through unwrapped; what the guard knows of them is kept in side tables. Its function table is a
+ * copy of the plugin's whole table (entries of newer PJRT versions included) with the entries of hooks.def replaced.
+ * PJRT calls carry no context, so each plugin of a process gets its own set of replaced entries: see attach.c. */
 #ifndef XL_GUARD_GUARD_H
 #define XL_GUARD_GUARD_H
 
@@ -24,10 +24,10 @@ typedef enum { XL_POLICY_ALLOW, XL_POLICY_WARN, XL_POLICY_STOP } xl_policy;
 
 typedef struct spmd_info spmd_info;                        /* of a program for several devices: see spmd.c */
 
-/* An executable we have seen made. */
+/* An executable whose compile or load we have seen. */
 typedef struct exec_info {
     const void *handle;
-    xl_module_metrics *metrics;                            /* its module's */
+    xl_module_metrics *metrics;                            /* of its module */
     bool helper;                                           /* a frontend's eager op or library function: never a step */
     spmd_info *spmd;                                       /* NULL: one device, or nothing known */
     char module[128];
@@ -38,11 +38,11 @@ typedef struct guard_state guard_state;
 typedef struct guard_plugin {
     guard_state *g;                                        /* the process's */
     const PJRT_Api *real;
-    const PJRT_Api *table;                                 /* ours: what the frontend sees */
+    const PJRT_Api *table;                                 /* ours, which the frontend gets */
     char path[4096];
-    char identity[256]; /* words for the cache key: file digest or build id, versions */
-    char flags[16384];  /* XLA_FLAGS, LIBTPU_INIT_ARGS, ... when it was loaded, as words */
-    char all_flags[16384];                                 /* with those that only dump, which are not in a key */
+    char identity[256]; /* part of the cache key: file digest or build id, versions */
+    char flags[16384];  /* XLA_FLAGS, LIBTPU_INIT_ARGS, ... when it was loaded */
+    char all_flags[16384];                                 /* with flags that only dump, which keys leave out */
     _Atomic bool initialised;
     bool no_serialize_warned;
 } guard_plugin;
@@ -68,7 +68,7 @@ typedef struct {
     char id[64];                                           /* of the program */
 } guard_ranks;
 
-/* A call under way, for the watcher. */
+/* A call in progress, for the watcher. */
 typedef struct {
     _Atomic double since;                                  /* 0: free */
     _Atomic(const char *) what;                            /* "compile", "execute" */
@@ -76,7 +76,7 @@ typedef struct {
     _Atomic bool said;
 } flight;
 
-/* What the guard knows of its process. Functions get it as `g`, or by their plugin. */
+/* The state of the guard in this process. Functions get it as `g`, or through their plugin. */
 struct guard_state {
     _Atomic bool recording;                                /* the flight recorder is armed: see record.c */
     xl_run *run;
@@ -88,26 +88,26 @@ struct guard_state {
     exec_info **exec;
     uint32_t nexec, capexec;
     xl_table exec_index; /* by handle */
-    _Atomic uint64_t exec_changes; /* how often exec changed: tells a remembered look-up that it is old */
+    _Atomic uint64_t exec_changes; /* number of changes of exec: invalidates cached look-ups */
     xl_policy policy;
-    uint64_t warmup, warmup_compiles;                      /* the window in steps, or if not 0 in compiles */
-    uint64_t watch_after;                                  /* executions that make a module a step module */
+    uint64_t warmup, warmup_compiles;                      /* the window in steps; in compiles if that is not 0 */
+    uint64_t watch_after;                                  /* executions after which a module counts as a step */
     _Atomic uint64_t compiles;
     char watch[1024];                                      /* names given by the user, separated by commas */
     double hang_after;
-    char profile[256]; /* of what the profile says, the part that changes the code */
-    _Atomic int tensor;                                    /* 2: the first one was put on a device (1: is being), */
-    bool tensor_spmd;                                      /* when SPMD was on or not, */
-    double tensor_time;                                    /* at this moment of the run */
+    char profile[256]; /* the part of the profile that changes the code */
+    _Atomic int tensor; /* the first tensor: 1 while it is put on a device, 2 after; */
+    bool tensor_spmd;                                      /* whether SPMD was on then, */
+    double tensor_time;                                    /* and when, in seconds of the run */
     /* steps: executions of the module with the most execute time */
     _Atomic(xl_module_metrics *) step_module;
     _Atomic uint64_t step;
-    _Atomic bool profiling;                                /* executions are to be noted: see profile_steps.c */
+    _Atomic bool profiling;                                /* record each execution: see profile_steps.c */
     xl_steps *steps;                                       /* their times; NULL: no memory */
     /* reads to the host since the last step */
     _Atomic uint64_t read_bytes, reads, sync_run;
     _Atomic bool sync_warned;
-    /* whole numbers that the host read, the newest of them, and the step they were read after: one may decide a size */
+    /* the latest integers that the host read, and the step after which: one of them may decide a shape */
     _Atomic int64_t number[GUARD_NUMBERS];
     _Atomic uint64_t number_step[GUARD_NUMBERS];
     _Atomic uint32_t nnumber;
@@ -122,7 +122,7 @@ struct guard_state {
     guard_plugin *client_plugin;
 };
 
-/* The one of this process, for those that get no argument: hooks, threads, what runs at exit and after a fork. */
+/* The state of this process, for code without an argument: hooks, threads, exit and fork handlers. */
 guard_state *guard_current(void);
 static inline bool guard_recording(const guard_state *g)
 {
@@ -134,45 +134,45 @@ void guard_fault(guard_state *g, const char *what, xl_error *err);         /* fr
 void guard_say(const char *fmt, ...) XL_PRINTF(1, 2);      /* one line to standard error, and an event */
 
 /* attach.c */
-PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text);/* an error of ours, with its vtable */
-bool guard_spmd(void);                                     /* PyTorch/XLA's SPMD mode, as the environment has it */
+PJRT_Error *guard_error(PJRT_Error_Code code, xl_str text);/* an error of the guard, with its vtable */
+bool guard_spmd(void);                                     /* is PyTorch/XLA's SPMD mode on, by the environment? */
 
 /* compile.c */
 PJRT_Error *guard_compile(guard_plugin *p, PJRT_Client_Compile_Args *args);
 void guard_loaded(guard_plugin *p, PJRT_Executable_DeserializeAndLoad_Args *args, double seconds);
 void guard_exec_add(guard_state *g, const void *handle, xl_str module, bool helper, spmd_info *spmd);
-exec_info *guard_exec_find(guard_state *g, const void *handle);            /* NULL: not seen made */
+exec_info *guard_exec_find(guard_state *g, const void *handle);            /* NULL: unknown */
 void guard_exec_drop(guard_state *g, const void *handle);
 
 xl_error *guard_take(guard_plugin *p, PJRT_Error *err,
-                     const char *call) XL_MUST_USE; /* the plugin's error as one of ours */
+                     const char *call) XL_MUST_USE; /* converts the plugin's error */
 xl_error *guard_platform(guard_plugin *p, PJRT_Client *client, xl_buf *topology,
-                         xl_buf *versions) XL_MUST_USE; /* as words of a key */
+                         xl_buf *versions) XL_MUST_USE; /* as parts of a cache key */
 xl_error *guard_load(guard_plugin *p, PJRT_Client *client, const xl_cache_found *f, xl_str options,
                      PJRT_LoadedExecutable **out) XL_MUST_USE;
 
 /* frames.c */
-/* The user's line that has PyTorch/XLA compile this graph ("train.py:9"), or "", and whether it is one that reads a
- * tensor's value. The caller holds compile_lock. */
+/* The user's line that made PyTorch/XLA compile this graph ("train.py:9") or "", and whether that line reads a tensor's
+ * value. The caller holds compile_lock. */
 void guard_frame(guard_state *g, char *place, size_t room, bool *reads_value);
-/* The last compile in the text of that file: the first frame that is of no library. */
+/* The last compile in the text of such a file: its first frame outside of libraries. */
 void guard_frame_parse(xl_str text, char *place, size_t room, bool *reads_value);
 bool guard_frame_read(xl_str place);                       /* a value was read on this line */
-void guard_frames_trim(guard_state *g);                    /* the files that PyTorch/XLA writes for us stay small */
+void guard_frames_trim(guard_state *g);                    /* keeps the files that PyTorch/XLA writes for us small */
 
 /* ahead.c */
 void guard_ahead_start(guard_plugin *p, PJRT_Client *client);
 void guard_ahead_stop(guard_state *g, PJRT_Client *client);
-/* What was loaded ahead for this key and these options, now the caller's; NULL: nothing. */
+/* The executable that was loaded ahead for this key and these options, or NULL. The caller owns it. */
 PJRT_LoadedExecutable *guard_ahead_take(PJRT_Client *client, const xl_digest *digest, xl_str options);
 void guard_ahead_note(PJRT_Client *client, const xl_digest *digest,
-                      xl_str options); /* it is in the cache, and this process uses it */
+                      xl_str options); /* it is cached and this process uses it */
 void guard_ahead_write(guard_state *g, bool end);
 
 /* agree.c */
 void guard_store_add(guard_state *g, const PJRT_Client_Create_Args *a);
 void guard_store_drop(guard_state *g, PJRT_Client *client);
-const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank); /* why, or NULL */
+const char *guard_cannot_agree(guard_plugin *p, PJRT_Client *client, int rank); /* the reason, or NULL */
 uint32_t guard_agree_round(guard_state *g, const char *id);                /* 0, 1, ... for each program */
 /* True only if every rank said yes; every rank gets the same answer. */
 bool guard_agree(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const char *question, bool yes);
@@ -184,17 +184,17 @@ bool guard_store_get(guard_plugin *p, PJRT_Client *client, const char *key, doub
 
 /* same.c */
 uint32_t guard_meeting(guard_state *g,
-                       const guard_ranks *who); /* the next one of these processes; UINT32_MAX: no memory */
-/* Compares what the ranks of a program are about to compile; every rank gets the same answer. True where one differs:
- * *text then says which and in what.
- * Ranks that have not come within the time are named in *text too, and that is no difference. */
+                       const guard_ranks *who); /* the next number for these processes; UINT32_MAX: no memory */
+/* Compares what the ranks of a program are about to compile; every rank gets the same answer. True if one differs:
+ * *text then names the rank and the difference. *text also names ranks that did not answer in time; these do not count
+ * as a difference. */
 bool guard_differ(guard_plugin *p, PJRT_Client *client, const guard_ranks *who, const xl_cache_key *key, xl_str program,
                   xl_buf *text);
 
 /* execute.c */
 PJRT_Error *guard_execute(guard_plugin *p, PJRT_LoadedExecutable_Execute_Args *args);
 void guard_read(guard_state *g, const char *how, uint64_t bytes);
-/* Remember a whole number that the host reads: once it has arrived, or where the host reads the buffer itself. */
+/* Remembers an integer that the host reads: from its copy once that has arrived, or in the buffer itself. */
 void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
 void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);
 bool guard_number_read(guard_state *g, int64_t n);                         /* since the last step */
@@ -206,37 +206,37 @@ void guard_spmd_after(guard_plugin *p, exec_info *e, PJRT_LoadedExecutable_Execu
 void guard_spmd_read(const PJRT_Buffer *b);                /* the host reads it */
 void guard_spmd_destroyed(guard_state *g, const PJRT_Buffer *b);
 void guard_spmd_end(guard_state *g);
-void guard_spmd_error(guard_state *g, xl_str text); /* the frontend is told this: is it of a collective? */
+void guard_spmd_error(guard_state *g, xl_str text); /* an error for the frontend: does it come from a collective? */
 enum { GUARD_TYPES = 33 };
 extern const uint8_t guard_type_bytes[GUARD_TYPES]; /* by PJRT_Buffer_Type; sub-byte types take a byte on the host */
 
 /* record.c: the flight recorder. Called only while it is recording; start, end and forked always. */
 void guard_record_start(guard_state *g);
-void guard_record_end(guard_state *g);                               /* writes what has not been written yet */
+void guard_record_end(guard_state *g);                               /* writes what is still unwritten */
 void guard_record_forked(guard_state *g);
 void guard_record_program(guard_plugin *p, const PJRT_Client_Compile_Args *args, const char *module);
 void guard_record_dropped(const void *executable);
-/* Around an execution: what `before` gives (NULL: not recorded) goes to `after`. */
+/* Around an execution: the result of `before` (NULL: not recorded) is passed to `after`. */
 void *guard_record_before(guard_plugin *p, exec_info *info, const PJRT_LoadedExecutable_Execute_Args *args);
 void guard_record_after(guard_plugin *p, void *recorded, const PJRT_LoadedExecutable_Execute_Args *args, bool failed);
 void guard_record_took(guard_state *g, const char *module, double seconds);
 void guard_record_destroyed(PJRT_Buffer *b);
-/* Bytes that the host reads: in its own copy, or in the buffer's memory. */
+/* The host reads bytes: from its copy, or from the buffer's memory. */
 void guard_record_copied(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
 void guard_record_shared(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);
 
 /* profile_steps.c */
-void guard_profile_begin(guard_state *g);                            /* what the environment asks for */
-void guard_profile_look(guard_state *g);                             /* what the run folder asks for */
+void guard_profile_begin(guard_state *g);                            /* starts if the environment asks for it */
+void guard_profile_look(guard_state *g);                             /* starts or stops if the run folder asks for it */
 void guard_profile_end(guard_state *g);
-void guard_profile_forked(guard_state *g);                           /* a child has nothing under way */
-/* Around an execution, while g->profiling: the number of its slice goes from the one to the other. */
+void guard_profile_forked(guard_state *g);                           /* in a child: nothing is in progress */
+/* Around an execution, while g->profiling: pass the slice number from `before` to `after`. */
 uint32_t guard_profile_before(guard_plugin *p, xl_module_metrics *mm, bool step, double now);
 void guard_profile_after(guard_plugin *p, uint32_t slice, const PJRT_LoadedExecutable_Execute_Args *args, bool ok);
 
 /* watch.c */
 void guard_watch_start(guard_state *g);
-void guard_watch_stir(void);                               /* something is going on: wake the watcher if it sleeps */
+void guard_watch_stir(void);                               /* activity: wakes the watcher if it sleeps */
 /* `module` must live as long as the process (a name in g->metrics); `now` is xl_now(). NULL: too many at once. */
 flight *guard_takeoff(guard_state *g, const char *what, const char *module, double now);
 void guard_land(flight *f);
