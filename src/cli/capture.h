@@ -1,12 +1,12 @@
-/* src/cli/capture.h: captures for the verbs that look at one. */
+/* src/cli/capture.h: shared by the verbs that read a capture. */
 #ifndef XL_CLI_CAPTURE_H
 #define XL_CLI_CAPTURE_H
 
 #include "cli/cli.h"
 #include "lane/play.h"
 
-/* Reads the capture that `what` names (a file, or a RUN that has one) and, where `p` is given, opens a plugin for its
- * devices: `plugin`, or the one it was captured with. The caller closes both. */
+/* Reads the capture `what` (a file, or a RUN that has one). If `p` is given, also opens a plugin for its devices:
+ * `plugin`, or the one it was captured with. The caller closes both. */
 xl_error *xl_cli_capture(const xl_cli *cli, const char *what, const char *plugin, xl_capture *c,
                          xl_play *p) XL_MUST_USE;
 void xl_cli_about_capture(const xl_capture *c, xl_buf *out);        /* a line */

@@ -1,6 +1,5 @@
 /* src/cli/chart.h
- * HTML and SVG out: escaped text, numbers as people write them, line charts and bars that need no script and no
- * network. */
+ * HTML and SVG output: escaped text, readable numbers, line charts and bars without scripts or network access. */
 #ifndef XL_CLI_CHART_H
 #define XL_CLI_CHART_H
 
@@ -15,7 +14,7 @@ typedef struct {
 void xl_html_text(xl_buf *b, xl_str s);                                        /* escaped */
 const char *xl_html_bytes(char out[32], double bytes);                         /* "12.5 MiB" */
 const char *xl_html_seconds(char out[32], double s);                           /* "3.2 ms" */
-/* Up to four series over one x. `unit` stands at the y axis; what is shown starts at zero where `zero` is set. */
+/* Up to four series over one x axis. `unit` labels the y axis, which starts at zero if `zero` is set. */
 void xl_chart_lines(xl_buf *b, const char *title, const char *xname, const char *unit, const xl_series *s, size_t n,
                     bool zero);
 /* One bar of parts, each with its name and share. */

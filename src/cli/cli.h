@@ -1,6 +1,6 @@
 /* src/cli/cli.h
  * A verb is a file: src/cli/<verb>.c with `XL_VERB(<verb>) = { ... };`, and one row in verbs.def.
- * The frame parses its options, gives --help and --json to all, prints the one error as "xlane: ...", and exits:
+ * The framework parses its options, adds --help and --json, prints the one error as "xlane: ...", and exits:
  * 0 done, 1 failed, 2 misused, 3 the policy said stop, 4 stopped by a signal and saved, 5 done but not all was
  * recorded. Results go to standard output, everything else to standard error. */
 #ifndef XL_CLI_CLI_H
@@ -32,24 +32,25 @@ typedef struct {
     const char *more;      /* paragraphs for --help; NULL: none */
     const char *example;   /* one or more command lines, each with its newline but the last */
     const xl_opt *opts;    /* NULL: only --help and --json */
-    int min, max;          /* how many arguments besides options; max < 0: any number */
+    int min, max;          /* number of arguments besides options; max < 0: no limit */
     const char *no_json;   /* why --json is refused, and what to use; NULL: the verb has a JSON result */
     bool stop_at_first;    /* options end at the first argument: for `run CMD ...` */
-    xl_error *(*run)(const xl_cli *cli, int argc, char **argv); /* argv: the arguments that are no options */
+    xl_error *(*run)(const xl_cli *cli, int argc, char **argv); /* argv: the arguments that are not options */
 } xl_verb;
 
-/* Defines the verb. Without its row in verbs.def, which main.c makes a symbol of, it does not link. */
+/* Defines a verb. It refers to a symbol that main.c defines for each row of verbs.def: without a row it does not link.
+ * */
 #define XL_VERB(word)                                                    \
     extern const char xl_verb_row_##word;                                \
     __attribute__((used)) static const char *const row_##word = &xl_verb_row_##word; \
     extern const xl_verb xl_verb_##word;                                 \
     const xl_verb xl_verb_##word
 
-/* For a verb that has said its result on standard output and wants another exit status than 0. */
+/* Sets an exit status other than 0, for a verb that has printed its result. */
 void xl_cli_exit(const xl_cli *cli, int status);
-/* An error that makes the exit status 2: the user asked for something the verb cannot be asked. */
+/* An error with exit status 2: the command line is wrong. */
 xl_error *xl_cli_misuse(const xl_cli *cli, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
-/* Writes the buffer to standard output (with a newline where it lacks one) and frees it. */
+/* Writes the buffer to standard output, adding a final newline if it has none, and frees it. */
 xl_error *xl_cli_put(xl_buf *b) XL_MUST_USE;
 
 /* What main() does; `verbs` ends with NULL. Returns the exit status. */

@@ -1,7 +1,7 @@
 /* src/cli/gang.h
- * Several copies of a command, the ranks of one job: their output is passed on line by line behind the rank's number,
- * signals go to all of them, and when one fails the others are given a moment and then ended. For one thread; one gang
- * at a time. */
+ * Runs several copies of a command, the ranks of one job. Their output is forwarded line by line, prefixed with the
+ * rank; signals are forwarded to all; when one fails, the others are ended after a grace period. For one thread; one
+ * gang at a time. */
 #ifndef XL_CLI_GANG_H
 #define XL_CLI_GANG_H
 
@@ -11,10 +11,10 @@
 typedef struct {
     int n;
     char **argv;
-    void (*keep)(void *ctx, const char *p, size_t n);      /* may be NULL: sees what is written to standard error */
+    void (*keep)(void *ctx, const char *p, size_t n); /* may be NULL: gets what the ranks write to standard error */
     void *ctx;
-    double grace; /* seconds that the others have after the first failure, and again after SIGTERM */
-    bool bare;                                             /* standard output of rank 0 goes out as it is */
+    double grace; /* seconds before SIGTERM after the first failure, and again before SIGKILL */
+    bool bare;                                             /* forward standard output of rank 0 without a prefix */
 } xl_gang;
 
 typedef struct {
@@ -27,19 +27,19 @@ typedef struct {
 xl_error *xl_gang_run(const xl_gang *g, xl_gang_rank *ranks, int *first) XL_MUST_USE;
 /* "exited with 1", "was killed by signal 9 (Killed)". */
 xl_str xl_gang_words(xl_arena *a, int status);
-/* Who failed first and what became of the others, on standard error and as events; that line also into `words`. */
+/* Reports which rank failed first and how the others ended: on standard error, as events, and in `words`. */
 void xl_gang_tell(xl_arena *a, xl_run *run, const xl_gang *g, const xl_gang_rank *ranks, int first, xl_buf *words);
 
-/* The last words on standard error. */
+/* The end of standard error. */
 enum { XL_TAIL = 64 << 10 };
 typedef struct { char *p; size_t n; } xl_tail;             /* p NULL: nothing is kept; else XL_TAIL bytes */
 void xl_tail_keep(xl_tail *t, const char *p, size_t n);
 
-/* Whether a gang that failed is started again, at most `most` times. It is where a retry can help on this host, however
- * long it had run, and where it has not failed before of the same cause at the same place: `at` is how far it came. */
+/* Decides whether a gang that failed is restarted, at most `most` times: only if a retry can help on this host, and if
+ * it did not fail before of the same cause at the same place. `at` is how far it got. */
 typedef struct { const char *cause; int64_t at, made; } xl_restarts;
 bool xl_restart(xl_restarts *r, int64_t most, const xl_failure *f, int64_t at, const char **then);
-/* As an event, and in a line. */
+/* Reports the decision, as an event and on standard error. */
 void xl_restart_tell(xl_run *run, const xl_restarts *r, const xl_failure *f, int64_t at, const char *then);
 
 #endif

@@ -1,5 +1,5 @@
 /* src/cli/launch.h
- * What a user means by (RUN | conf.yaml | FILE): a program to compile, with the signature it has in the catalog. */
+ * Resolves an argument (RUN | conf.yaml | FILE) to a program to compile, with its signature in the catalog. */
 #ifndef XL_CLI_LAUNCH_H
 #define XL_CLI_LAUNCH_H
 
@@ -11,13 +11,13 @@
 
 typedef struct {
     const char *name;               /* short: "step.mlir", "jit_step" */
-    const char *about;              /* a line for people */
+    const char *about;              /* a line of description */
     xl_str code;
     xl_format format;
     int replicas, partitions;
     bool shardy;
     const xl_mesh *mesh;            /* its first mesh; NULL: none */
-    xl_signature sig;               /* hardware and bundle are for the caller to fill in */
+    xl_signature sig;               /* the caller fills in hardware and bundle */
     int64_t batch,
         batch_step; /* of a config, which must be a multiple of batch_step; 0 where the batch cannot be changed */
     xl_buf text;                    /* owns `code` where it was printed */
@@ -29,15 +29,15 @@ typedef struct {
 /* `words` are key=value settings of a config; `module` chooses a program of a run. */
 xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,
                          xl_launch *out) XL_MUST_USE;
-/* All programs that a run compiled, each once, the largest first; of anything else the one there is. Of several that
- * share a name each has the first digits of its hash after it. */
+/* All programs that a run compiled, without repetition, the largest first; for anything else its one program. If
+ * several have the same name, the first digits of their hashes are appended. */
 xl_error *xl_launch_all(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,
                         xl_launch **out, size_t *n) XL_MUST_USE;
-/* A configuration from the command line; a key or value that is wrong makes the exit status 2. */
+/* A configuration from the command line; a wrong key or value gives exit status 2. */
 xl_error *xl_cli_config(const xl_cli *cli, const char *file, char *const *words, int nword, xl_config *out) XL_MUST_USE;
 xl_error *xl_cli_run_config(const xl_cli *cli, const char *dir, char *const *words, int nword,
                             xl_config *out) XL_MUST_USE; /* of a run */
-/* The same config with another batch; 0: its own. */
+/* Changes the batch of the configuration; 0: back to its own. */
 xl_error *xl_launch_batch(const xl_cli *cli, xl_launch *l, int64_t batch) XL_MUST_USE;
 void xl_launch_fini(xl_launch *l);
 

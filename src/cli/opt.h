@@ -1,6 +1,6 @@
 /* src/cli/opt.h
- * The options of a verb, declared as a table whose rows point at where the value goes (one verb runs per process, so
- * those are statics of its file, holding the defaults):
+ * The options of a verb, declared as a table whose rows point to the variables they set. One verb runs per process, so
+ * these are static variables, initialised with the defaults:
  *     static struct { const char *plugin; int64_t limit; } opt = { .limit = 30 };
  *     static const xl_opt opts[] = {
  *         { "plugin", XL_OPT_STR, &opt.plugin, "PATH",    "the plugin to open" },
@@ -29,12 +29,12 @@ typedef struct {
     const char *name;    /* without the dashes; NULL ends the table */
     xl_opt_kind kind;
     void *out;
-    const char *value;   /* what the value is called in the help, "PATH"; NULL for a flag */
+    const char *value;   /* name of the value in the help, "PATH"; NULL for a flag */
     const char *help;
 } xl_opt;
 
-/* Sets what argv[0..argc) says and moves the other arguments to its front; *nargs tells how many. `table` and `common`
- * may be NULL. With `stop_at_first` the options end at the first argument that is none, as for `run CMD
+/* Parses the options in argv[0..argc) and moves the other arguments to its front; *nargs is their number. `table` and
+ * `common` may be NULL. With `stop_at_first` options end at the first argument that is not an option, as for `run CMD
  * --its-flags`. */
 xl_error *xl_opt_parse(xl_arena *a, const xl_opt *table, const xl_opt *common, bool stop_at_first, int argc,
                        char **argv, int *nargs) XL_MUST_USE;
