@@ -1,5 +1,5 @@
 /* src/train/config.h
- * The configuration of a run: a YAML file, then key=value words that win over it. Every key is one row of the table in
+ * The configuration of a run: a YAML file, then key=value words that override it. Every key is one row of the table in
  * config.c. */
 #ifndef XL_TRAIN_CONFIG_H
 #define XL_TRAIN_CONFIG_H
@@ -10,7 +10,7 @@
 
 enum { XL_BUCKETS_MAX = 16 };
 typedef struct {
-    const char *name, *device, *runs, *cache; /* device NULL: the best that is here; cache "none": none */
+    const char *name, *device, *runs, *cache; /* device NULL: the best available; cache "none": none */
     int64_t seed;
     xl_pairs mesh, sharding;                  /* axes and their sizes; how tensors are split, by name or pattern */
     xl_model model;
@@ -19,16 +19,16 @@ typedef struct {
         const char *format;                   /* auto, bytes, lines, nanogpt, llmc */
         int64_t batch, time, buckets[XL_BUCKETS_MAX];
         int nbucket;                          /* 0: one, of `time` */
-        bool pack;                            /* lines: several documents in a row, with segments */
+        bool pack;                            /* lines: several documents per row, with segments */
         int64_t end;                          /* a token that ends a document; -1: none */
     } data;
     xl_adamw opt;
     int64_t steps, log_every, eval_every, eval_batches, save_every, keep, warmup_steps;
-    bool bake_lr;                             /* a mistake on purpose, to see it caught */
+    bool bake_lr;                             /* a deliberate mistake, to test that it is caught */
     const char *plant;                        /* another, on a mesh: none, local, read, group, canary */
     const char *keep_for_backward;            /* carry, dots */
-    bool tune; /* deterministic kernels are chosen by measurement, where there is a choice */
-    bool deterministic;                       /* the same losses every time, where a backend has the choice */
+    bool tune; /* choose among deterministic kernels by measurement */
+    bool deterministic;                       /* ask the backend for reproducible losses */
     const char *policy;                       /* of a recompile after warmup_steps: allow, warn, stop */
 } xl_config;
 

@@ -1,7 +1,7 @@
 /* src/train/graph.h
- * What is inside an xl_graph, for the rest of train/. The graph's function has the inputs and parameters as arguments,
- * in the order in which they were named, and no RETURN: programs are made of it by copying its body into functions of
- * their own. */
+ * The inside of an xl_graph, for the rest of train/. The graph's function has the inputs and parameters as arguments,
+ * in the order in which they were declared, and no RETURN: programs are built by copying its body into other functions.
+ * */
 #ifndef XL_TRAIN_GRAPH_H
 #define XL_TRAIN_GRAPH_H
 
@@ -20,7 +20,7 @@ typedef struct {
     double scale;
     bool matrix; /* two dimensions or more (not counting that of a scan): decays, and is used as g->compute */
     xl_mesh_spec spec;                   /* of the optimizer's state too */
-    const char *said;                    /* where the sharding was given; NULL: by nobody */
+    const char *said;                    /* where the sharding was given; NULL: nowhere */
 } xl_param_info;
 
 typedef struct { xl_str name; const xl_type *type; xl_value arg; xl_mesh_spec spec; const char *said; } xl_input_info;
@@ -33,10 +33,10 @@ typedef struct {
     bool rows;                           /* the reduction is ours, with the count in the same collective */
 } xl_metric_info;
 
-/* What a model's tensors and activations are split over; see spread.h. */
+/* How tensors and activations are split over the mesh; see spread.h. */
 typedef struct xl_spread xl_spread;
 
-/* A function of somebody else's in the graph: what a platform must offer for it. */
+/* An external function that the graph calls: what a platform must offer for it. */
 typedef struct { const char *what, **custom, **platform; uint32_t ncustom, nplatform; } xl_foreign;
 
 struct xl_graph {
@@ -67,15 +67,15 @@ struct xl_graph {
         XL_PLANT_READ,
         XL_PLANT_GROUP,
         XL_PLANT_CANARY
-    } plant; /* a mistake on purpose in the metrics by row or the canary, to see it caught */
+    } plant; /* a deliberate mistake in the metrics by row or the canary, to test that it is caught */
     xl_value parts;                      /* with a mesh: f32 of its shape, a one from each device */
     bool gpu;                            /* for a backend whose scatter is atomic, and whose gather is cheap */
-    bool triton;                         /* with kernels of our own: norms and the loss (pass/triton.h) */
+    bool triton;                         /* with our own kernels for norms and the loss (pass/triton.h) */
     const xl_spread
-        *spread; /* asked for every argument while it is there; NULL: whole unless xl_sharded says otherwise */
+        *spread; /* decides the sharding of each argument; NULL: not split unless xl_sharded is called */
 };
 
-/* Says, once, that the graph needs these custom calls of CUDA. `what` is a literal. */
+/* Declares, once, that the graph needs these custom calls of CUDA. `what` is a literal. */
 void xl_graph_foreign(xl_graph *g, const char *what, const char *const *custom, uint32_t n);
 
 static inline xl_value xl_val_of(xl_tensor t) { return (xl_value){ t.id }; }
@@ -88,7 +88,7 @@ enum { XL_DIMS_MAX = 16 };
 xl_tensor xl_graph_fail(xl_graph *g, const char *fmt, ...) XL_PRINTF(2, 3);
 bool xl_graph_ok(xl_graph *g, const char *op, const xl_tensor *t, int n); /* no error yet, and these belong to g */
 static inline const xl_type *xl_graph_type(const xl_graph *g, xl_tensor t) { return xl_value_type(g->f, xl_val_of(t)); }
-/* The same as the public ones, by numbers. */
+/* The public functions with dimensions as numbers. */
 xl_tensor xl_input_dims(xl_graph *g, const char *name, xl_dtype d, xl_dims dims);
 xl_tensor xl_param_dims(xl_graph *g, const char *name, xl_dims dims, const char *init); /* f32; used as g->compute */
 xl_tensor xl_param_rows(xl_graph *g, const char *name, xl_dims dims,
@@ -107,9 +107,9 @@ xl_value xl_constrain(xl_graph *g, xl_value v, const xl_mesh_spec *spec);
 bool xl_graph_mesh_def(xl_graph *g, const xl_mesh_def *mesh);
 const xl_param_info *xl_graph_param(const xl_graph *g, xl_str name);
 const xl_input_info *xl_graph_input(const xl_graph *g, xl_str name);
-/* A module in which only *f is to be seen: for printing, hashing and compiling. It borrows everything. */
+/* A module that contains only *f, for printing, hashing and compiling. It borrows everything. */
 xl_module xl_graph_view(const xl_graph *g, xl_func **f);
-/* A new function that is not (yet) seen in the module. */
+/* A new function that is not yet in the module. */
 xl_func *xl_graph_func(xl_graph *g, const char *name);
 
 #endif

@@ -11,36 +11,36 @@
 #include "train/data.h"
 
 typedef struct {
-    const char *dir;                     /* an existing run to go on with; NULL: a new one */
-    bool fresh;                          /* `dir` was made for this run: no checkpoint there is nothing to speak of */
-    xl_job *job;                         /* the ranks that train together in `dir`; NULL: this process alone */
+    const char *dir;                     /* an existing run to resume; NULL: a new one */
+    bool fresh;                          /* `dir` was created for this run: do not report a missing checkpoint */
+    xl_job *job;                         /* the ranks that train together in `dir`; NULL: only this process */
     bool quiet;                          /* no progress line */
-    bool from_scratch;                   /* where no checkpoint of `dir` can be read, begin at step 0 */
+    bool from_scratch;                   /* start at step 0 if no checkpoint of `dir` can be read */
     FILE *say;                           /* progress and remarks; NULL: standard error */
 } xl_loop_opts;
 
 typedef struct {
     char *dir;
-    int64_t from, step, skipped;         /* from: the step it began behind */
-    double loss, eval_loss;              /* of the last; nan where there was none */
+    int64_t from, step, skipped;         /* from: the last step before this run */
+    double loss, eval_loss;              /* of the last step; nan: none */
     bool stopped;                        /* by a signal, after saving */
-    bool preempted;                      /* that was SIGTERM to one of several ranks */
+    bool preempted;                      /* by SIGTERM to one of several ranks */
     int64_t done,
-        left_out;      /* steps of this process, and those of them that updated nothing: loss or gradient not finite */
-    int64_t lost_from; /* every step from this one to the last was left out; 0: the last one was not */
+        left_out;      /* steps of this process, and those skipped because the loss or gradient was not finite */
+    int64_t lost_from; /* all steps from this one on were skipped; 0: the last one was not */
     const char *device, *cache;          /* the device's name; the cache's folder, NULL: none */
-    uint64_t unwritten;                  /* rows and events that could not be written down */
+    uint64_t unwritten;                  /* rows and events that could not be written */
 } xl_loop_result;
 
 /* Strings of the result live in the arena. */
 xl_error *xl_train_loop(xl_arena *a, const xl_config *c, const xl_loop_opts *opts, xl_loop_result *out) XL_MUST_USE;
-/* What the run would be, without a device: parameters, work, memory, buckets, the programs' hashes. */
+/* Describes the run without a device: parameters, work, memory, buckets, hashes of the programs. */
 xl_error *xl_train_plan(const xl_config *c, bool json, xl_buf *out) XL_MUST_USE;
 /* The program as text: "loss" (parameters, inputs -> loss), "step" or "eval". */
 xl_error *xl_train_print(const xl_config *c, const char *what, xl_buf *out) XL_MUST_USE;
-/* How many devices took part in a reduction, and over which axes; "" on one device. */
+/* The number of devices that took part in a reduction, and the axes; "" on one device. */
 typedef struct { int64_t n; char over[128]; } xl_participants;
-/* The whole validation part with the newest checkpoint of a run. */
+/* Evaluates the newest checkpoint of a run on all validation data. */
 xl_error *xl_train_eval(xl_arena *a, const xl_config *c, const char *dir, double *nll, int64_t *tokens, int64_t *step,
                         xl_participants *who) XL_MUST_USE;
 
@@ -50,13 +50,13 @@ typedef struct {
     int64_t tokens;
     double temperature, top_p;
     uint64_t seed;
-    bool recompute;                      /* the whole window for every token, without states: slow, to compare with */
+    bool recompute; /* run the whole window for every token, without states: slow, for comparison */
 } xl_sample_opts;
-/* Tokens drawn from the newest checkpoint of a run, after the prompt; `put` gets each as it comes. */
+/* Samples tokens from the newest checkpoint of a run, after the prompt; `put` is called with each. */
 xl_error *xl_train_sample(xl_arena *a, const xl_config *c, const char *dir, const xl_sample_opts *o,
                           void (*put)(void *ctx, int token), void *ctx) XL_MUST_USE;
 
-/* The configuration that a run folder keeps, with words over it. */
+/* The configuration stored in a run folder, overridden by `words`. */
 xl_error *xl_run_config(xl_arena *a, const char *dir, char *const *words, int n, xl_config *out) XL_MUST_USE;
 /* Shared by the above: device with its cache, and the graphs, one per bucket. */
 typedef struct {
@@ -80,7 +80,7 @@ typedef struct {
     double trial_seconds;                /* that they took */
     xl_trainer *t;
 } xl_setup;
-/* With a device (the other one first) the graphs may use what it offers; without, they are what every device can do. */
+/* Call xl_setup_device first, so that the graphs use what the device offers; without, they run on every device. */
 xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64_t batch, xl_setup *out) XL_MUST_USE;
 xl_error *xl_setup_device(const xl_config *c, xl_setup *s) XL_MUST_USE;
 void xl_setup_fini(xl_setup *s);

@@ -1,7 +1,7 @@
 /* src/train/metric.h
- * What a step reports: a vector of floats, whole on every device. First the loss and its like (step.h), then the
- * graph's metrics (a local one has a number per device), then, on a mesh, how many devices took part: one count for the
- * loss and its like, one for each metric. */
+ * The metrics of a step: a vector of floats, replicated on every device. First the standard ones, such as the loss
+ * (step.h), then the graph's own (a local one has a number per device), then, on a mesh, the number of devices that
+ * took part: one count for the standard ones, one for each other metric. */
 #ifndef XL_TRAIN_METRIC_H
 #define XL_TRAIN_METRIC_H
 
@@ -15,9 +15,10 @@ const xl_metric_info *xl_metric_of(const xl_graph *g, xl_step_kind kind, uint32_
 int xl_metric_find(const xl_graph *g, xl_step_kind kind, const char *name);      /* -1: there is none */
 int64_t xl_metric_expects(const xl_graph *g, uint32_t axes);                     /* participants, by the mesh */
 const char *xl_axes_text(const xl_mesh_def *mesh, uint32_t axes, char *out, size_t size); /* "data, model" */
-/* Inputs may have been split after a metric was named: is each still reduced over all that splits the batch? */
+/* Checks that each metric is reduced over all axes that split the batch: inputs may have been split after it was named.
+ * */
 xl_error *xl_metric_axes(const xl_graph *g) XL_MUST_USE;
-/* Did as many devices take part in each reduction as the mesh says? */
+/* Checks that as many devices took part in each reduction as the mesh has. */
 xl_error *xl_metric_check(const xl_graph *g, xl_step_kind kind, const float *v) XL_MUST_USE;
 /* Refuses a metric that has not been reduced. */
 xl_error *xl_metric_global(const xl_graph *g, xl_step_kind kind, uint32_t i) XL_MUST_USE;

@@ -1,7 +1,6 @@
 /* src/train/rung.h
- * The rungs of the ladder: one structural feature each, on a model so small that it costs nothing, with known losses. A
- * rung is run by a process of its own, first cold and then restored from the same cache; this is what such a process
- * does. */
+ * The rungs of the ladder: one structural feature each, on a tiny model with known losses. Each rung runs in its own
+ * process, first cold and then restored from the same cache; this is the code of such a process. */
 #ifndef XL_TRAIN_RUNG_H
 #define XL_TRAIN_RUNG_H
 
@@ -23,7 +22,7 @@ const xl_rung *xl_rungs(size_t *n);
 const xl_rung *xl_rung_find(const char *name);
 
 typedef struct {
-    xl_layer layer;                          /* of the failure; NONE: it went well */
+    xl_layer layer;                          /* of the failure; NONE: success */
     xl_str message;
     int64_t compiles, loaded, executes;
     xl_str reason;                           /* of the last cache miss */
@@ -32,11 +31,11 @@ typedef struct {
     double seconds;
 } xl_rung_result;
 
-/* The rung's configuration; words (key=value) win. */
+/* The rung's configuration, overridden by words (key=value). */
 xl_error *xl_rung_config(xl_arena *a, const xl_rung *r, const char *device, const char *cache, char *const *words,
                          int n, xl_config *out) XL_MUST_USE;
-/* Runs it here. `state`: a folder for the checkpoint of the resume rung. `at` is set to the layer at work, as it goes,
- * so that a crash can be blamed; it is called with each change. */
+/* Runs it here. `state`: a folder for the checkpoint of the resume rung. `at` is called whenever another layer begins
+ * its work, so that a crash can be blamed on it. */
 void xl_rung_run(xl_arena *a, const xl_rung *r, const xl_config *c, const char *state, bool restored,
                  void (*at)(xl_layer l), xl_rung_result *out);
 void xl_rung_json(xl_json *j, const xl_rung_result *r);

@@ -1,8 +1,8 @@
 /* src/train/safetensors.h
  * The safetensors format: eight bytes of length, a JSON header, then the tensors' bytes. The reader trusts nothing: a
- * header that is too long, not JSON, or whose tensors overlap, leave the file or have another size than their shape is
- * an error that names the tensor. A file that we write carries a BLAKE2b digest of each tensor and of its header in
- * __metadata__, where other readers pass over them; reading a tensor of such a file checks its digest. */
+ * header that is too long or not JSON is an error, and so are tensors that overlap, exceed the file or do not have the
+ * size of their shape; the error names the tensor. Files that we write have a BLAKE2b digest of each tensor and of the
+ * header in __metadata__, which other readers ignore; reading a tensor of such a file checks its digest. */
 #ifndef XL_TRAIN_SAFETENSORS_H
 #define XL_TRAIN_SAFETENSORS_H
 
@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct { xl_str key, value; } xl_meta;
 
-/* Written beside with mode 0600, synced, renamed over. What is there stays when this fails. */
+/* An atomic write with mode 0600: on failure the old file stays. */
 xl_error *xl_safetensors_write(const char *path, const xl_saved *t, size_t n, const xl_meta *meta,
                                size_t nmeta) XL_MUST_USE;
 
@@ -32,7 +32,7 @@ typedef struct {
     xl_meta *meta;
     size_t nmeta;
     uint64_t bytes;                          /* of the file */
-    bool digests;                            /* it has them; false: written by something else, nothing can be checked */
+    bool digests;                            /* it has digests; false: written by other software, cannot be checked */
     xl_digest header;                        /* as it was read, where there are digests */
 } xl_safetensors;
 xl_error *xl_safetensors_open(const char *path, xl_safetensors *out) XL_MUST_USE;

@@ -1,6 +1,6 @@
 /* src/train/step.h
- * Programs made of a graph. A training step takes and gives everything that changes, as tensors on the device:
- *   (parameters, first moments, second moments, counters i32[2], hyper f32[], inputs) -> (the same four kinds anew,
+ * Programs built from a graph. A training step takes and returns all state, as tensors on the device:
+ *   (parameters, first moments, second moments, counters i32[2], hyper f32[], inputs) -> (the same four, updated,
  *   metrics f32[])
  * with the first four kinds donated. An evaluation is (parameters, inputs) -> metrics. See the metric names below. */
 #ifndef XL_TRAIN_STEP_H
@@ -32,7 +32,7 @@ enum { /* the hyper tensor */
 xl_error *xl_hyper_fill(const xl_adamw *opt, float out[XL_HYPER_COUNT]) XL_MUST_USE;
 
 typedef struct {
-    bool bake_lr; /* a mistake on demand: the rate as a constant, for the tests of contracts (O4) */
+    bool bake_lr; /* a deliberate mistake: the rate as a constant, to test contracts (O4) */
     double baked;
     xl_grad_keep keep;
 } xl_step_opts;
@@ -44,7 +44,7 @@ xl_error *xl_step_build(xl_graph *g, xl_step_kind kind, const xl_str *names, uin
 /* A function (parameters, inputs) -> outputs. */
 xl_error *xl_forward_build(xl_graph *g, const xl_str *names, uint32_t n, const xl_tensor *outs, uint32_t nout,
                            xl_func **out) XL_MUST_USE;
-/* Argument `arg` goes away when the program runs, its memory holds result `out`. */
+/* Donates argument `arg`: result `out` reuses its memory. */
 void xl_func_donate(xl_func *f, uint32_t arg, uint32_t out);
 
 #endif

@@ -1,4 +1,5 @@
-/* src/train/tb.h: TensorBoard's event files, scalars only. Records are written whole or kept and tried again. */
+/* src/train/tb.h: TensorBoard's event files, scalars only. A record that cannot be written whole is kept and tried
+ * again. */
 #ifndef XL_TRAIN_TB_H
 #define XL_TRAIN_TB_H
 

@@ -1,5 +1,5 @@
 /* src/train/trainer.h
- * What is inside an xl_trainer, for the loop and the checkpoints: names and types of the parameters, their buffers and
+ * The inside of an xl_trainer, for the loop and the checkpoints: names and types of the parameters, their buffers and
  * those of the optimizer, and one program per graph and kind. */
 #ifndef XL_TRAIN_TRAINER_H
 #define XL_TRAIN_TRAINER_H
@@ -23,13 +23,13 @@ struct xl_trainer {
     xl_str *name;
     const xl_type **type;                /* of the first graph's module */
     xl_array **buf;                     /* 3n + 1: parameters, first and second moments, counters */
-    xl_array_type *shape;                /* of buf, then room for the metrics: what a step gives */
+    xl_array_type *shape;                /* the results of a step: types of buf, then space for the metrics */
     xl_array *hyper, *parts;             /* parts: with a mesh, a one on each device */
     xl_adamw opt;
     xl_step_opts how;
     xl_prepared *prog;
     uint32_t nprog, capprog;
-    bool half;                           /* a checkpoint was loaded in part: nothing else is to be done with it */
+    bool half;                           /* a checkpoint was loaded in part: the trainer must not be used */
     xl_array *metrics;                  /* of the last step */
     const xl_prepared *last;
     xl_graph *canary;                    /* with a mesh, once it ran */
@@ -38,7 +38,7 @@ struct xl_trainer {
 
 /* The program of a graph, compiled when first asked for. */
 xl_error *xl_trainer_prepare(xl_trainer *t, xl_graph *g, xl_step_kind kind, const xl_prepared **out) XL_MUST_USE;
-xl_error *xl_trainer_whole(const xl_trainer *t) XL_MUST_USE;    /* not loaded by half */
+xl_error *xl_trainer_whole(const xl_trainer *t) XL_MUST_USE;    /* an error if half-loaded */
 /* One update with inputs already on the device, in the order of the graph's. The metrics buffer is the caller's. */
 xl_error *xl_trainer_update(xl_trainer *t, const xl_prepared *p, xl_array *const *input,
                             xl_array **metrics) XL_MUST_USE;
@@ -47,14 +47,15 @@ xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *cons
 xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt) XL_MUST_USE;
 /* A number on each device, in the order of the mesh; value NULL: ones. */
 xl_error *xl_trainer_each(xl_lane *l, const xl_graph *g, const float *value, xl_array **out) XL_MUST_USE;
-/* Known values over the axes of the graph's metrics; once per trainer, and nothing on one device. See canary.c. */
+/* Checks reductions over the axes of the metrics with known values; once per trainer, not on one device. See canary.c.
+ * */
 xl_error *xl_trainer_canary(xl_trainer *t, const xl_graph *g) XL_MUST_USE;
-/* The metrics of an evaluation, read from every device: they must be the same bits on each, and of as many participants
- * as the mesh has. */
+/* The metrics of an evaluation, read from every device: they must be bit-identical, with as many participants as the
+ * mesh has devices. */
 xl_error *xl_trainer_metrics(const xl_prepared *p, const xl_array *b, float *v) XL_MUST_USE;
-/* Whether the parts of each parameter lie in the same order of dimensions on every device, in words. */
+/* Describes whether each parameter has the same layout on every device. */
 xl_str xl_trainer_layout(xl_arena *a, const xl_trainer *t);
-/* Draws a parameter: the same numbers from the same seed and name everywhere. */
+/* Initialises a parameter at random, as a function of its seed and name. */
 void xl_param_draw(const xl_param_info *p, uint64_t seed, float *out, size_t n);
 
 #endif
