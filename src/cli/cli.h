@@ -38,8 +38,7 @@ typedef struct {
     xl_error *(*run)(const xl_cli *cli, int argc, char **argv); /* argv: the arguments that are not options */
 } xl_verb;
 
-/* Defines a verb. It refers to a symbol that main.c defines for each row of verbs.def: without a row it does not link.
- * */
+/* Defines a verb. It refers to a symbol that main.c defines for each row of verbs.def, and does not link without. */
 #define XL_VERB(word)                                                    \
     extern const char xl_verb_row_##word;                                \
     __attribute__((used)) static const char *const row_##word = &xl_verb_row_##word; \

@@ -1,5 +1,4 @@
-/* src/train/blocks.h: the blocks of model.h. Each maps x [batch, time, dim] to the same shape, including the residual.
- * */
+/* src/train/blocks.h: the blocks of model.h. Each maps x [batch, time, dim] to the same shape, with the residual. */
 #ifndef XL_TRAIN_BLOCKS_H
 #define XL_TRAIN_BLOCKS_H
 

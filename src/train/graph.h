@@ -1,7 +1,6 @@
 /* src/train/graph.h
  * The inside of an xl_graph, for the rest of train/. The graph's function has the inputs and parameters as arguments,
- * in the order in which they were declared, and no RETURN: programs are built by copying its body into other functions.
- * */
+ * in the order in which they were declared, and no RETURN: programs are built by copying its body into others. */
 #ifndef XL_TRAIN_GRAPH_H
 #define XL_TRAIN_GRAPH_H
 

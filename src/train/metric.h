@@ -15,8 +15,7 @@ const xl_metric_info *xl_metric_of(const xl_graph *g, xl_step_kind kind, uint32_
 int xl_metric_find(const xl_graph *g, xl_step_kind kind, const char *name);      /* -1: there is none */
 int64_t xl_metric_expects(const xl_graph *g, uint32_t axes);                     /* participants, by the mesh */
 const char *xl_axes_text(const xl_mesh_def *mesh, uint32_t axes, char *out, size_t size); /* "data, model" */
-/* Checks that each metric is reduced over all axes that split the batch: inputs may have been split after it was named.
- * */
+/* Checks that each metric is reduced over all axes that split the batch, inputs being split later perhaps. */
 xl_error *xl_metric_axes(const xl_graph *g) XL_MUST_USE;
 /* Checks that as many devices took part in each reduction as the mesh has. */
 xl_error *xl_metric_check(const xl_graph *g, xl_step_kind kind, const float *v) XL_MUST_USE;

@@ -47,8 +47,7 @@ xl_error *xl_trainer_measure(xl_trainer *t, const xl_prepared *p, xl_array *cons
 xl_error *xl_trainer_set_hyper(xl_trainer *t, const xl_adamw *opt) XL_MUST_USE;
 /* A number on each device, in the order of the mesh; value NULL: ones. */
 xl_error *xl_trainer_each(xl_lane *l, const xl_graph *g, const float *value, xl_array **out) XL_MUST_USE;
-/* Checks reductions over the axes of the metrics with known values; once per trainer, not on one device. See canary.c.
- * */
+/* Checks reductions over the axes of the metrics with known values, once per trainer. See canary.c. */
 xl_error *xl_trainer_canary(xl_trainer *t, const xl_graph *g) XL_MUST_USE;
 /* The metrics of an evaluation, read from every device: they must be bit-identical, with as many participants as the
  * mesh has devices. */
