@@ -1,12 +1,12 @@
 /* src/ir/build.h
- * Building programs: each call appends an op whose result type is inferred at once. The first mistake sticks: from then
- * on every call does nothing and gives XL_NO_VALUE, and xl_b_error has the message, so that a builder of a thousand ops
- * checks once.
+ * Building programs: each call appends an op whose result type is inferred at once. Errors are
+ * sticky: after the first one every call does nothing and returns XL_NO_VALUE, so that xl_b_error need be checked only
+ * once, at the end.
  *     xl_b b = xl_b_func(m, XL_STR("main"));
  *     xl_value x = xl_b_arg(&b, t), y = xl_b_binary(&b, XL_OP_ADD, x, x);
  *     xl_b_return(&b, &y, 1);
  *     XL_DO(xl_b_error(&b));
- * Everything made belongs to the module. One thread at a time. */
+ * The module owns everything that is built. One thread at a time. */
 #ifndef XL_IR_BUILD_H
 #define XL_IR_BUILD_H
 
@@ -15,21 +15,21 @@
 typedef struct {
     xl_func *f;
     xl_region *r;                                          /* where ops are appended */
-    xl_loc loc;                                            /* of the ops made; set it as you go */
+    xl_loc loc;                                            /* of the ops that follow */
     xl_error **err;                                        /* shared by the builders of one function's regions */
 } xl_b;
 
-/* Builds a new function, or more of an existing one (r NULL: at the end of its body). */
+/* A builder of a new function, or at the end of an existing region (r NULL: of the body). */
 xl_b xl_b_func(xl_module *m, xl_str name);
 xl_b xl_b_at(xl_func *f, xl_region *r);
-/* The first mistake, or NULL; the caller owns it and the builder forgets it. */
+/* Returns and clears the first error, or NULL; the caller owns it. */
 xl_error *xl_b_error(xl_b *b) XL_MUST_USE;
 static inline bool xl_b_failed(const xl_b *b) { return *b->err != NULL; }
-const xl_type *xl_b_type(const xl_b *b, xl_value v);       /* never NULL: a scalar f32 once failed */
+const xl_type *xl_b_type(const xl_b *b, xl_value v);       /* never NULL: scalar f32 after an error */
 
-/* Any op. Begin makes it, with nout results whose types may be given (out or out[i] NULL: inferred); set attributes,
- * fill regions with the builder of each; end infers, appends, and leaves the results in op->out. A NULL op stands for a
- * failed builder. */
+/* Any op. Begin creates it with nout results, whose types may be given (out or out[i] NULL: inferred). Then set its
+ * attributes and fill its regions, with a builder for each. End infers the types and appends the op; the results are in
+ * op->out. After an error op is NULL, which all of these accept. */
 xl_op *xl_b_begin(xl_b *b, xl_opcode code, const xl_value *in, uint32_t nin, const xl_type *const *out, uint32_t nout,
                   uint32_t nregion);
 void xl_b_set(xl_b *b, xl_op *op, uint32_t slot, const xl_attr *a);
@@ -37,9 +37,9 @@ void xl_b_set_dims(xl_b *b, xl_op *op, uint32_t slot, xl_dims d);
 void xl_b_set_int(xl_b *b, xl_op *op, uint32_t slot, int64_t v);
 xl_b xl_b_region(xl_b *b, xl_op *op, uint32_t which);
 bool xl_b_end(xl_b *b, xl_op *op);
-xl_value xl_b_end1(xl_b *b, xl_op *op);                    /* the same, giving its first result */
+xl_value xl_b_end1(xl_b *b, xl_op *op);                    /* the same; returns the first result */
 
-xl_value xl_b_arg(xl_b *b, const xl_type *t);              /* of the function or the region at work */
+xl_value xl_b_arg(xl_b *b, const xl_type *t);              /* of the builder's function or region */
 void xl_b_return(xl_b *b, const xl_value *v, uint32_t n);  /* sets the function's type when it ends the body */
 
 /* Constants. Numbers are rounded to the element type. */
@@ -55,7 +55,7 @@ xl_value xl_b_binary(xl_b *b, xl_opcode code, xl_value x, xl_value y);
 xl_value xl_b_compare(xl_b *b, int64_t direction, xl_value x, xl_value y); /* XL_COMPARISON_DIRECTION_LT, ... */
 xl_value xl_b_select(xl_b *b, xl_value pred, xl_value x, xl_value y);
 xl_value xl_b_clamp(xl_b *b, xl_value min, xl_value x, xl_value max);
-xl_value xl_b_convert(xl_b *b, xl_value x, xl_dtype d);    /* x itself where nothing changes */
+xl_value xl_b_convert(xl_b *b, xl_value x, xl_dtype d);    /* x itself if it has that type */
 
 /* Shapes. */
 xl_value xl_b_broadcast(xl_b *b, xl_value x, xl_dims shape, xl_dims dims); /* broadcast_in_dim */
@@ -93,7 +93,7 @@ typedef struct {
     int64_t vector_dim;
     bool sorted, unique;
 } xl_b_scatter_dims;
-/* Combines with `code`; XL_OP_RETURN replaces what was there. */
+/* Combines with `code`; with XL_OP_RETURN updates replace elements. */
 xl_value xl_b_scatter(xl_b *b, xl_value x, xl_value index, xl_value update, const xl_b_scatter_dims *d, xl_opcode code);
 
 #endif

@@ -1,13 +1,14 @@
 /* src/ir/ir.h
- * The program. A module is an arena: functions, ops, types, attributes and locations live and die with it. A function
+ * The program. A module is an arena that owns its functions, ops, types, attributes and locations. A function
  * has one body region; ops may have regions of their own (a reduction's computation, the branches of an if). A region
- * is one block: arguments, then ops in order, the last a RETURN. StableHLO knows no other control flow.
+ * is one block: arguments, then ops in order, the last a RETURN. StableHLO has no other control flow.
  *
  * A value is an index into its function's table (`f->val`), the same table for all nested regions, so that a region may
- * use what its surroundings define. Ops are pointers and never move. Types are interned: within one module equal types
- * are equal pointers. Attributes and types are immutable once made; share them freely within the module.
+ * use values that are defined around it. Ops are pointers and never move. Types are interned: within one module equal
+ * types are equal pointers. Attributes and types are immutable, and shared within the module.
  *
- * Readers and builders make a module; passes change it; everybody else reads. One thread at a time may change it. */
+ * Readers and builders create a module, passes change it, all other code only reads. One thread at a time may change
+ * it. */
 #ifndef XL_IR_IR_H
 #define XL_IR_IR_H
 
@@ -80,7 +81,7 @@ bool xl_type_static(const xl_type *t);            /* a ranked tensor without `?`
 /* Elements of a static tensor; false if it is not one or the product does not fit in int64. */
 bool xl_type_count(const xl_type *t, int64_t *out);
 bool xl_type_bytes(const xl_type *t, int64_t *out);
-bool xl_type_eq(const xl_type *a, const xl_type *b); /* by structure: for types of two modules */
+bool xl_type_eq(const xl_type *a, const xl_type *b); /* structural, for types of different modules */
 static inline bool xl_type_is_tensor(const xl_type *t) { return t->kind == XL_TY_TENSOR; }
 
 /* ---- attributes ------------------------------------------------------------------------------------------------- */
@@ -101,7 +102,7 @@ typedef enum {
     XL_AT_SHARDING, /* sharding */
     XL_AT_MESH,     /* mesh */
     XL_AT_LOC,      /* loc */
-    XL_AT_OPAQUE    /* str: the text of an attribute we know nothing about, as MLIR prints it */
+    XL_AT_OPAQUE    /* str: the text of an unknown attribute, as MLIR prints it */
 } xl_attr_kind;
 
 typedef enum {
@@ -236,7 +237,7 @@ struct xl_op {
     const xl_attr **attr;                                  /* inherent, xl_op_nattr(code) of them, NULL = default */
     const xl_attr *extra;                                  /* discardable: a DICT, or NULL for none */
     xl_loc loc;
-    uint32_t mark;                                         /* scratch for the pass at work */
+    uint32_t mark;                                         /* scratch for the current pass */
     xl_str name;                                           /* UNKNOWN only: its full name */
     xl_region *parent;
 };
@@ -254,7 +255,7 @@ typedef struct {
     xl_region *region;                                     /* argument of this region, or NULL */
     uint32_t index;                                        /* which result or argument */
     xl_loc loc;                                            /* arguments only; results have their op's */
-    xl_str name;                                           /* as the text had it, without %; often empty */
+    xl_str name;                                           /* as in the text, without %; often empty */
 } xl_val;
 
 struct xl_func {
@@ -293,15 +294,15 @@ struct xl_module {
     uint32_t nmesh, capmesh;
     xl_loc_info *loc;                                      /* loc[0] is unknown */
     uint32_t nloc, caploc;
-    /* Locations may be decoded when first asked for: then entry id is filled by this. */
+    /* If locations are decoded on demand: fills the entry of `loc`. */
     void (*loc_decode)(xl_module *m, xl_loc loc);
     void *loc_ctx;
     struct xl_intern *intern;
 };
 
 /* ---- making ----------------------------------------------------------------------------------------------------- */
-xl_module *xl_module_new(void);                            /* owns itself: free with xl_module_free. NULL: no memory */
-/* The same with a bound on its memory and an exit for when it is reached: the arena jumps to *oom (see arena.h). */
+xl_module *xl_module_new(void);                            /* free with xl_module_free. NULL: no memory */
+/* The same with a bound on its memory: when that is reached, the arena jumps to *oom (see arena.h). */
 xl_module *xl_module_new_bounded(size_t limit, jmp_buf *oom);
 void xl_module_free(xl_module *m);
 xl_func *xl_module_func(const xl_module *m, xl_str name);  /* NULL if there is none */
@@ -315,7 +316,7 @@ const xl_type *xl_type_token(xl_module *m);
 const xl_type *xl_type_tuple(xl_module *m, const xl_type *const *elem, uint32_t n);
 const xl_type *xl_type_func(xl_module *m, const xl_type *const *in, uint32_t nin, const xl_type *const *out,
                             uint32_t nout);
-const xl_type *xl_type_intern(xl_module *m, const xl_type *t); /* copies t, from anywhere, into m */
+const xl_type *xl_type_intern(xl_module *m, const xl_type *t); /* copies t, of any module, into m */
 const xl_type *xl_type_with_dtype(xl_module *m, const xl_type *t, xl_dtype d); /* same shape, another element */
 
 const xl_attr *xl_attr_unit(xl_module *m);
@@ -330,7 +331,7 @@ const xl_attr *xl_attr_enum(xl_module *m, xl_enum e, int64_t v);
 const xl_attr *xl_attr_ints(xl_module *m, xl_dtype d, xl_dims v);
 const xl_attr *xl_attr_dims(xl_module *m, xl_dims v);      /* ints of i64 */
 const xl_attr *xl_attr_array(xl_module *m, const xl_attr *const *item, uint32_t n);
-/* Sorts by key; of a key given twice the later wins. */
+/* Sorts by key; if a key is repeated, the last one counts. */
 const xl_attr *xl_attr_dict(xl_module *m, const xl_str *key, const xl_attr *const *item, uint32_t n);
 const xl_attr *xl_attr_struct(xl_module *m, xl_str name, const xl_str *key, const xl_attr *const *item, uint32_t n);
 /* Data of one element makes a splat. The bytes are copied. */
@@ -347,15 +348,14 @@ xl_loc xl_loc_file(xl_module *m, xl_str file, uint32_t line, uint32_t col);
 xl_loc xl_loc_name(xl_module *m, xl_str name, xl_loc child);
 xl_loc xl_loc_add(xl_module *m, const xl_loc_info *info);
 const xl_loc_info *xl_loc_get(const xl_module *m, xl_loc loc);
-/* The line a person would look at: the innermost frame outside installed libraries. False if the location
- * carries none. */
+/* The user's line: the innermost frame outside installed libraries. False if the location has none. */
 bool xl_loc_line(const xl_module *m, xl_loc loc, xl_str *file, uint32_t *line, uint32_t *col);
 /* The outermost frame outside the libraries below the line that called the program, whose xl_loc_stack is `caller`: a
  * line of the function that was called. False: not recorded. */
 bool xl_loc_below(const xl_module *m, xl_loc loc, uint64_t caller, xl_str *file, uint32_t *line);
 xl_str xl_loc_label(const xl_module *m, xl_loc loc);       /* the outermost name, or empty */
-bool xl_loc_passes(const xl_module *m, xl_loc loc, const char *part); /* a frame is of a file with this in its path */
-uint64_t xl_loc_stack(const xl_module *m, xl_loc loc); /* a hash of the lines of all its frames; 0: it carries none */
+bool xl_loc_passes(const xl_module *m, xl_loc loc, const char *part); /* some frame's file has `part` in its path */
+uint64_t xl_loc_stack(const xl_module *m, xl_loc loc); /* a hash of the lines of all frames; 0: none */
 
 xl_func *xl_func_new(xl_module *m, xl_str name);           /* appended to the module, with an empty body */
 xl_region *xl_region_new(xl_func *f, xl_op *owner);
@@ -365,17 +365,17 @@ xl_op *xl_op_new(xl_func *f, xl_region *r, xl_opcode code, const xl_value *in, u
                  const xl_type *const *out, uint32_t nout, uint32_t nregion, xl_loc loc);
 void xl_region_append(xl_func *f, xl_region *r, xl_op *op);
 void xl_op_set(xl_op *op, uint32_t slot, const xl_attr *a);
-/* Puts default-valued attributes to NULL, sorts `extra`. Every reader calls it once an op's attributes are in. */
+/* Sets attributes with default values to NULL and sorts `extra`. Readers call it after setting attributes. */
 void xl_op_normalize(xl_module *m, xl_op *op);
 /* Sets f->type from the body's arguments and the operands of its RETURN. */
 void xl_func_set_type(xl_func *f);
 /* Deep copy of f's body ops into region r of function g (same module), values mapped by map[f value id]; used by
- * inlining and cloning. Arguments must be mapped already. The terminator is not copied: its operands come back in ret
- * (nret of them). */
+ * inlining and cloning. Arguments must be mapped already. The terminator is not copied; its nret operands are returned
+ * in ret. */
 void xl_region_clone_into(xl_func *g, xl_region *r, const xl_func *f, const xl_region *body, xl_value *map,
                           xl_value *ret, uint32_t nret);
-/* Ops from the first on, those of a callee, say who called it: frontends give the ops of their helper functions no
- * line. */
+/* Adds the caller's location to the ops from `first` on, which were copied from a callee: frontends give the ops of
+ * their helper functions no line. */
 void xl_region_called_from(xl_module *m, const xl_region *r, uint32_t first, xl_loc caller);
 xl_op *xl_op_clone(xl_func *g, xl_region *r, const xl_func *f, const xl_op *op, xl_value *map); /* with its regions */
 
@@ -392,7 +392,7 @@ static inline const xl_type *xl_out_type(const xl_func *f, const xl_op *op, uint
 static inline xl_op *xl_value_op(const xl_func *f, xl_value v) { return f->val[v.id].def; }
 static inline xl_op *xl_region_end(const xl_region *r) /* the RETURN; NULL before the program is verified */
 {
-    XL_KNOWN(r->nop);                             /* or the caller looks at the result */
+    XL_KNOWN(r->nop);                             /* otherwise the caller checks for NULL */
     return r->nop ? r->op[r->nop - 1] : NULL;
 }
 const char *xl_op_text(const xl_op *op);                   /* "stablehlo.add", or the unknown op's own name */

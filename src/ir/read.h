@@ -4,7 +4,7 @@
  * the byte.
  * On success the caller owns *out.
  *
- * The readers agree on one form, so that one program has one hash whichever format it came in:
+ * All readers produce the same form, so that a program has the same hash in every format:
  *   slot kinds    I64 I32 BOOL F32 ENUM  INT, BOOL, FLOAT, ENUM attributes (a unit flag becomes BOOL true)
  *                 DIMS, PAIRS            INTS of I64, pairs flat (lo0, hi0, lo1, ...), a splat written out; BOOLS: INTS
  *                 of I1 PRECISIONS             ARRAY of ENUM; SYMS: ARRAY of SYM; STRS: ARRAY of STR (manual_axes)
@@ -27,12 +27,11 @@
 #include "ir/ir.h"
 
 typedef struct {
-    size_t memory; /* bound on the module's arena; 0: a generous one by input size */
-    bool no_locations;                                     /* drop them: faster where nobody will ask */
+    size_t memory; /* bound on the module's arena; 0: one that grows with the input */
+    bool no_locations;                                     /* drop locations, which is faster */
 } xl_read_opts;
 
-/* Looks at the first bytes to tell the format. opts may be NULL. */
-/* Which of the three some bytes are in, from how they begin. */
+/* Detects the format from the first bytes; xl_read does so too. opts may be NULL. */
 typedef enum { XL_SYNTAX_TEXT, XL_SYNTAX_BYTECODE, XL_SYNTAX_HLO } xl_syntax;
 xl_syntax xl_syntax_of(xl_str bytes);
 xl_error *xl_read(xl_str bytes, const xl_read_opts *opts, xl_module **out) XL_MUST_USE;
@@ -46,7 +45,7 @@ xl_error *xl_read_text_type(xl_module *m, xl_str text, const xl_type **out) XL_M
 
 /* Puts attribute `name` of an op with this code into its slot (slot: xl_op_nattr(code) of them), in the form above;
  * structs that ops.def has flat (#stablehlo.dot, gather, scatter, conv, dot_algorithm, channel_handle) are taken apart.
- * NULL if done; else why not: "" where the op has no such attribute (it is discardable then), or what is wrong with the
+ * NULL on success; "" if the op has no such attribute (which is discardable then); otherwise what is wrong with the
  * value. */
 const char *xl_slot_put(xl_module *m, xl_opcode code, const xl_attr **slot, xl_str name, const xl_attr *a);
 

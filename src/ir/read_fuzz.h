@@ -1,4 +1,4 @@
-/* src/ir/read_fuzz.h: what the fuzzers of the binary readers do with a module that was read. */
+/* src/ir/read_fuzz.h: shared by the fuzzers of the binary readers: what they do with a module. */
 #ifndef XL_IR_READ_FUZZ_H
 #define XL_IR_READ_FUZZ_H
 

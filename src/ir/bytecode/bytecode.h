@@ -1,7 +1,7 @@
 /* src/ir/bytecode/bytecode.h
  * The inside of the bytecode reader, shared by its files: bytecode.c reads the container and the ops, bytecode_attr.c
- * the attribute and type tables. One reader serves one call. A mistake in the input leaves by longjmp to `fail`, with
- * the error in `err`; running out of the bounds on memory leaves the same way without one. */
+ * the attribute and type tables. One reader serves one call. Invalid input ends in a longjmp to `fail` with the error
+ * in `err`; exceeding a bound on memory does the same without an error. */
 #ifndef XL_IR_BYTECODE_H
 #define XL_IR_BYTECODE_H
 
@@ -11,7 +11,7 @@
 
 typedef struct { const uint8_t *p, *end; } xl_cur;
 
-/* One entry of the attribute or type table. It is decoded when first asked for. */
+/* One entry of the attribute or type table, decoded on demand. */
 typedef struct {
     xl_cur at;
     union { const xl_attr *attr; const xl_type *type; };
@@ -34,7 +34,7 @@ typedef enum {
     XL_BC_QUANT
 } xl_bc_dialect;
 
-/* Locations are most of a program's attributes and are seldom looked at: their bytes are kept and decoded on demand. */
+/* Most of a program's attributes are locations, which are rarely used: they are decoded on demand. */
 typedef struct {
     const xl_str *str;
     uint32_t nstr, nattr;
@@ -71,7 +71,7 @@ typedef struct {
     uint32_t nids, capids, scope;                          /* scope: where the innermost isolated one begins */
     uint64_t weight, max_weight;                           /* of all attributes and types the ops refer to */
     uint32_t depth, nest;                                  /* of attributes; of regions */
-    const xl_type **ty;                                    /* result types and operands of the op at hand */
+    const xl_type **ty;                                    /* result types and operands of the current op */
     xl_value *in;
     uint32_t capty, capin;
     xl_buf text;
@@ -101,7 +101,7 @@ static inline uint8_t xl_bc_byte(xl_bc *r, xl_cur *c)
 }
 xl_str xl_bc_str(xl_bc *r, xl_cur *c);                     /* a string reference */
 xl_str xl_bc_blob(xl_bc *r, xl_cur *c);
-/* A count of things that take at least `least` bytes each: more cannot follow than there are bytes. */
+/* A count of items of at least `least` bytes each; an error if so many cannot follow. */
 uint32_t xl_bc_count(xl_bc *r, xl_cur *c, size_t least);
 uint32_t xl_bc_attr_index(xl_bc *r, xl_cur *c);
 void xl_bc_charge(xl_bc *r, const uint8_t *at, uint64_t weight);

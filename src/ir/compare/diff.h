@@ -1,6 +1,6 @@
 /* src/ir/compare/diff.h
- * What differs between two programs, in words: the form of `explain` and of `xlane diff`. Two programs of one canonical
- * hash (see hash.h) do not differ: names, locations and the order of functions do not count. */
+ * The differences between two programs, in words, as `explain` and `xlane diff` print them. Programs with the same
+ * canonical hash (see hash.h) do not differ: names, locations and the order of functions do not count. */
 #ifndef XL_IR_DIFF_H
 #define XL_IR_DIFF_H
 
@@ -12,7 +12,7 @@ typedef enum {
     XL_DIFF_ORDER,                                         /* the same arguments in another order */
     XL_DIFF_KEY,                                           /* a random key of another kind */
     XL_DIFF_INDEX,                                         /* where a slice begins, with nothing else */
-    XL_DIFF_SETUP,                                         /* one program makes what the other has as an argument */
+    XL_DIFF_SETUP,                                         /* one program computes what is an argument of the other */
     XL_DIFF_IDENTICAL                                      /* nothing differs; never in xl_module_diff's list */
 } xl_diff_kind;
 
@@ -23,9 +23,9 @@ typedef struct {
     xl_str before, after;                                  /* "128", "160"; "0.1", "0.2"; "stablehlo.add" or empty */
     xl_str file;                                           /* of the op that uses the changed value; may be empty */
     uint32_t line, last;                                   /* last: of the ops that came or went here; 0: none did */
-    uint32_t times;                                        /* how often this very sentence was found */
-    uint32_t ops;                                          /* how many came or went here */
-    bool follows; /* from sizes or arguments that differ: a consequence, no cause */
+    uint32_t times;                                        /* how often this sentence was found */
+    uint32_t ops;                                          /* number of ops added or removed here */
+    bool follows; /* a consequence of other sizes or arguments, not a cause */
     bool recast;                                           /* CONSTANT: of another dtype */
     bool again;   /* ARGS: the other program has some of the same call */
     bool makes;   /* OP: they make arrays from numbers alone, or are of lines that both programs have */
@@ -39,8 +39,8 @@ typedef struct {
     xl_str text;                                           /* the whole sentence */
 } xl_diff;
 
-/* The differences from a to b, the arguments' first, then in program order, at most `most` of them, in the arena. What
- * merely follows from a difference already named (types of later ops, sizes in their attributes) is left out. */
+/* The differences from a to b, the arguments' first, then in program order, at most `most` of them, in the arena.
+ * Consequences of differences already listed (types of later ops, sizes in their attributes) are left out. */
 xl_diff *xl_module_diff(xl_arena *arena, const xl_module *a, const xl_module *b, uint32_t most, uint32_t *n);
 /* Of two programs that do not differ: the arguments that are named otherwise, in words; empty where all
  * names stayed. */

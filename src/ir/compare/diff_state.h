@@ -1,6 +1,6 @@
 /* src/ir/compare/diff_state.h
- * What the files behind diff.h share: the state of one comparison of two programs, and how a difference is recorded and
- * placed. One thread. Everything lives in the caller's arena. Who calls whom:
+ * Shared by the files behind diff.h: the state of one comparison of two programs, and functions that record and place a
+ * difference. One thread. Everything lives in the caller's arena. Calls between the files:
  *     diff_modules.c -> diff_args.c (the arguments), diff_ops.c (the ops) -> diff_note.c (lines, sizes, the list) */
 #ifndef XL_IR_DIFF_STATE_H
 #define XL_IR_DIFF_STATE_H

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "ir/ir.h"
 
-/* Where memory runs out, this jumps to the module's `arena.oom` (see arena.h), having freed what it took. */
+/* If memory runs out, frees its own and jumps to the module's `arena.oom` (see arena.h). */
 xl_digest xl_module_hash(const xl_module *m);
 /* A number per op (its code, attributes, operand and result types, regions; not its position): equal for ops that do
  * the same.

@@ -1,5 +1,5 @@
 /* src/ir/hlo/hlo_fields.h
- * Field numbers and element types of HLO's protos, for whoever reads or writes a part of one. */
+ * Field numbers and element types of HLO's protos, for code that reads or writes a part of one. */
 #ifndef XL_IR_HLO_FIELDS_H
 #define XL_IR_HLO_FIELDS_H
 
@@ -10,7 +10,7 @@ enum {
 #include "ir/hlo/hlo_fields.def"
 };
 
-enum { XL_HLO_TUPLE = 13, XL_HLO_TOKEN = 17 };             /* of PrimitiveType: those that are no array's */
+enum { XL_HLO_TUPLE = 13, XL_HLO_TOKEN = 17 };             /* of PrimitiveType: not of arrays */
 enum { XL_HLO_SHARDED_REPLICATED = 0, XL_HLO_SHARDED_MAXIMAL, XL_HLO_SHARDED_TUPLE, XL_HLO_SHARDED_OTHER,
        XL_HLO_SHARDED_MANUAL, XL_HLO_SHARDED_UNKNOWN, XL_HLO_SHARDED_UNREDUCED }; /* OpSharding.Type */
 

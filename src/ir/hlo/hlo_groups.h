@@ -1,5 +1,5 @@
 /* src/ir/hlo/hlo_groups.h
- * Who takes part in a collective of an HLO program. Any thread. */
+ * The participants of a collective of an HLO program. Any thread. */
 #ifndef XL_IR_HLO_GROUPS_H
 #define XL_IR_HLO_GROUPS_H
 

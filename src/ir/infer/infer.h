@@ -1,7 +1,7 @@
 /* src/ir/infer/infer.h
- * Between the rules of the `types` column and their engine (infer.c has the essay). A rule reads operand types and
- * attributes from its context and fills c->out; it returns an error made with BAD, which names the op and the source
- * line. */
+ * The interface between the rules of the `types` column and their engine (explained in infer.c). A rule reads operand
+ * types and attributes from its context and fills c->out; it returns an error made with BAD, which names the op and the
+ * source line. */
 #ifndef XL_IR_INFER_H
 #define XL_IR_INFER_H
 
@@ -11,7 +11,7 @@ typedef struct {
     xl_func *f;
     xl_module *m;
     const xl_op *op;
-    const xl_type **out;                                   /* in: what the op has, or NULL; out: what follows */
+    const xl_type **out;                                   /* in: the op's own types, or NULL; out: the inferred ones */
     uint32_t nout;
     char text[4][160];                                     /* of types in a message */
     unsigned ntext;
@@ -30,7 +30,7 @@ const char *xl_infer_show(xl_infer_ctx *c, const xl_type *t); /* "2x?xf32" */
 #define IN(i) xl_in_type(c->f, c->op, (i))
 #define SHOW(t) xl_infer_show(c, (t))
 
-/* Sizes that come from a program may be anything: sums and products of them are made in this. */
+/* Sizes in a program are untrusted: sums and products of them are computed in this type. */
 __extension__ typedef __int128 xl_wide;
 static inline bool xl_fits(xl_wide v) { return v >= 0 && v <= INT64_MAX; }
 

@@ -1,8 +1,8 @@
 /* src/ir/text/form.h
  * What the text writes as `key = value` after an op's operands, for reader and printer alike:
  *   stablehlo.broadcast_in_dim %0, dims = [1] : ...
- * KEY(op, key, attribute) in the order of printing. Ops with stranger forms (slice, dot_general, convolution, ...) are
- * code on both sides. */
+ * KEY(op, key, attribute) in the order of printing. Ops with irregular forms (slice, dot_general, convolution, ...)
+ * are code in both. */
 #ifndef XL_IR_FORM_H
 #define XL_IR_FORM_H
 

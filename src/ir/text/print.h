@@ -1,6 +1,5 @@
 /* src/ir/text/print.h
- * The canonical text: what MLIR's own parser takes back. Values are numbered, defaults left out,
- * dictionaries sorted. */
+ * The canonical text, which MLIR's own parser accepts. Values are numbered, defaults omitted, dictionaries sorted. */
 #ifndef XL_IR_PRINT_H
 #define XL_IR_PRINT_H
 
@@ -8,7 +7,7 @@
 
 typedef struct {
     bool locations;                                        /* print loc(...) on ops and arguments */
-    bool shorten; /* elide constants over 16 elements: for people, not for parsers */
+    bool shorten; /* elide constants of more than 16 elements: for people, not for parsers */
 } xl_print_opts;
 
 void xl_print_module(const xl_module *m, const xl_print_opts *opts, xl_buf *out);   /* opts may be NULL */

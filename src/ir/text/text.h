@@ -1,8 +1,8 @@
 /* src/ir/text/text.h
- * Inside the text reader. One pass over the characters, no tokens kept: a function reads what it expects at p->s and
- * moves on. A mistake in the text leaves by longjmp to xl_read_text, which owns everything; the arenas do the same when
- * memory runs out. The text is copied once, NUL-terminated, into the module, so names and plain strings are slices of
- * it. */
+ * The inside of the text reader. It makes one pass over the characters, without tokens: a function reads what it
+ * expects at p->s and advances. Errors in the text longjmp to xl_read_text, which owns everything; so do the arenas
+ * when memory runs out. The text is copied once, NUL-terminated, into the module, so names and plain strings are slices
+ * of it. */
 #ifndef XL_IR_TEXT_H
 #define XL_IR_TEXT_H
 
@@ -14,7 +14,7 @@
 enum { XL_TEXT_DEPTH = 256 };                              /* of regions, attributes and types in each other */
 
 typedef struct { xl_str name; int32_t binding; } xl_text_name;
-typedef struct { uint32_t name, first, count; int32_t below; } xl_text_binding;   /* what a name meant before: below */
+typedef struct { uint32_t name, first, count; int32_t below; } xl_text_binding;   /* below: the binding that it hides */
 typedef struct { xl_str name; const void *what; xl_loc loc; bool defined; const char *where; } xl_text_alias;
 typedef struct { xl_str text; const xl_type *type; } xl_text_type;
 typedef struct { xl_str key; const xl_attr *value; } xl_text_pair;
@@ -31,7 +31,7 @@ typedef struct {
     xl_arena tmp;
     jmp_buf out;
     xl_error *err;
-    const char *op;                                        /* name of the op at hand, for messages */
+    const char *op;                                        /* name of the current op, for messages */
     size_t nop;
     uint32_t depth;
     bool no_locations;
@@ -124,7 +124,7 @@ void xl_text_check_aliases(xl_text *p);                    /* all defined, none 
 
 /* ---- ops (text_op.c, text_form.c) ------------------------------------------------------------------------------- */
 enum { XL_TEXT_SLOTS = 24 };                               /* no op has more inherent attributes */
-typedef struct { /* the op at hand; what it has lies on the stacks above these marks */
+typedef struct { /* the current op; its parts are on the stacks above these marks */
     xl_region *r;
     xl_opcode code;
     xl_str name;
