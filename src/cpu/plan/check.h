@@ -1,7 +1,7 @@
 /* src/cpu/plan/check.h
- * Proves that a finished plan computes its program, from the program as it was before planning and the steps alone;
- * what the planner noted about lives, needs and places is not asked. It runs where XLANE_CPU_CHECK=1, and in builds
- * with a sanitizer or without optimisation.
+ * Proves that a finished plan computes its program. It uses only the steps and the program as it was before planning,
+ * not the planner's notes on live ranges, uses and offsets. It runs if XLANE_CPU_CHECK=1, and in builds with a
+ * sanitizer or without optimisation.
  * A plan that fails is an internal error that names the two ops. How it works: check.c. */
 #ifndef XL_CPU_CHECK_H
 #define XL_CPU_CHECK_H

@@ -4,8 +4,8 @@
  *   FULL: an element per point of the space,
  *   ROW:  an element per row (what a reduction of the columns gives, and what is computed from that),
  *   COL:  an element per column, or ALL: one, for reductions of the rows or of everything; these leave the group.
- * Reshapes, broadcasts, transposes and slices between members and around them are read through (view.h), never made,
- * unless somebody else needs them. How groups are found: fuse.h; how one runs: tile.h. */
+ * Reshapes, broadcasts, transposes and slices between members and around them are views (view.h), not materialised
+ * unless an op outside the group reads them. How groups are found: fuse.h; how one runs: tile.h. */
 #ifndef XL_CPU_GROUP_H
 #define XL_CPU_GROUP_H
 

@@ -1,5 +1,5 @@
 /* src/cpu/plan/heap.h
- * Numbers of which the smallest comes out first. Whoever makes one gives it room for all that will be in it at once. */
+ * A priority queue of numbers, the smallest first. The creator provides room for all that are in it at once. */
 #ifndef XL_CPU_HEAP_H
 #define XL_CPU_HEAP_H
 

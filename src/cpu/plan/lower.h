@@ -1,6 +1,6 @@
-/* src/cpu/plan/lower.h: what a module goes through before it is planned: every call and composite inlined (composites
- * that we know by name become the op of that name), regions that only group spliced in, elements gathered before the
- * elementwise ops that they come from, and ops whose results nobody reads dropped. */
+/* src/cpu/plan/lower.h: prepares a module for planning: inlines calls and composites (composites with a known name
+ * become the op of that name), splices in regions that only group ops, moves gathers before the elementwise ops whose
+ * results they read, and drops ops whose results are unused. */
 #ifndef XL_CPU_LOWER_H
 #define XL_CPU_LOWER_H
 

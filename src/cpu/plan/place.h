@@ -1,5 +1,5 @@
-/* src/cpu/plan/place.h: offsets for a plan's temporaries in one piece of memory, such that no two that live at once
- * overlap. */
+/* src/cpu/plan/place.h: assigns offsets in one allocation to a plan's temporaries; those that live at the same time do
+ * not overlap. */
 #ifndef XL_CPU_PLACE_H
 #define XL_CPU_PLACE_H
 

@@ -1,11 +1,10 @@
 /* src/cpu/plan/plan.h
- * A plan is a program made ready to run: steps over numbered buffers, one memory plan for all of them, constants stored
- * once.
- * A step is a function, the buffers it reads and writes, their shapes, and what its op's attributes said, decoded.
+ * A plan is a program that is ready to run: steps over numbered buffers, one memory plan for all of them, constants
+ * stored once.
+ * A step is a function, the buffers it reads and writes, their shapes, and the decoded attributes of its op.
  * Regions (the body of a while, the computation of a reduction) become blocks of steps of the same plan.
  *
- * A plan is made by one thread, then never changes: any number of threads may run it at once, each with a frame of its
- * own.
+ * One thread makes a plan; after that it never changes, and any number of threads may run it, each with its own frame.
  * Nothing in it is machine code; it owns the module it was made from. */
 #ifndef XL_CPU_PLAN_H
 #define XL_CPU_PLAN_H

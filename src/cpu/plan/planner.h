@@ -3,9 +3,8 @@
  * xl_kernel_<name>(p, op) is called once per op while the plan is made, decodes the attributes, and adds steps (or
  * none, when the result is the operand under another shape). A row without a function fails to link.
  *
- * A step's results may lie in the memory of an operand that nobody reads later, if its kernel says that it can work in
- * place: `inplace` has bit i set for operand i. The pointers may then be equal, or not: the kernel must do right by
- * both. */
+ * A step's results may reuse the memory of an operand that is not read later, if its kernel can work in place:
+ * `inplace` has bit i set for operand i. The pointers may then be equal or not; the kernel must handle both. */
 #ifndef XL_CPU_PLANNER_H
 #define XL_CPU_PLANNER_H
 

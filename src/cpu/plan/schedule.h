@@ -1,4 +1,4 @@
-/* src/cpu/plan/schedule.h: what gives memory back runs as soon as it can. */
+/* src/cpu/plan/schedule.h: units that free memory run as early as possible. */
 #ifndef XL_CPU_SCHEDULE_H
 #define XL_CPU_SCHEDULE_H
 

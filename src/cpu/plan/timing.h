@@ -1,6 +1,6 @@
 /* src/cpu/plan/timing.h
- * Where a plan spends its time: XLANE_CPU_PROFILE=1 prints, when the process ends, the time and number of each kind of
- * step to stderr. A loop's time holds that of the steps inside it. Any thread. */
+ * Profiles plans: with XLANE_CPU_PROFILE=1 the time and count of each kind of step is printed to stderr when the
+ * process ends. A loop's time includes its steps. Any thread. */
 #ifndef XL_CPU_TIMING_H
 #define XL_CPU_TIMING_H
 

@@ -1,6 +1,6 @@
 /* src/cpu/plan/units.h
- * What runs at once in a region: a group, or an op outside of groups; and which of them read which values. Made after
- * grouping, when `need` is known; remat.c and schedule.c work on it. */
+ * The units of a region that run as a whole (a group, or an op outside of groups), and the values that each reads. Made
+ * after grouping, when `need` is known; used by remat.c and schedule.c. */
 #ifndef XL_CPU_UNITS_H
 #define XL_CPU_UNITS_H
 

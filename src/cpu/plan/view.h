@@ -1,7 +1,7 @@
 /* src/cpu/plan/view.h
- * How a value can be read without making it: a chain of reshapes, broadcasts, transposes and slices is a set of strides
- * over the memory of the value it begins with. A constant that is one number throughout is one element with strides of
- * 0; an iota is a row of numbers with a stride along its dimension alone. Pure; any thread. */
+ * Views: a value that need not be materialised. A chain of reshapes, broadcasts, transposes and slices is a set of
+ * strides over the memory of the value it starts from. A constant that is one number throughout is one element with
+ * strides of 0; an iota is a row of numbers with a stride along its dimension alone. Pure; any thread. */
 #ifndef XL_CPU_VIEW_H
 #define XL_CPU_VIEW_H
 

@@ -1,9 +1,9 @@
 /* src/cpu/run/bell.h
- * A word that threads sleep on until there is news. It may lie in memory that several processes share (`shared`): then
- * a thread of one wakes those of another, with no thread in between. Zeroed memory is a bell.
+ * An event counter on which threads sleep (a futex). It may be in memory that several processes share (`shared`); a
+ * thread of one process then wakes those of another directly. Zeroed memory is a bell.
  *
- * Who waits reads the number of the latest news, looks for work, and waits with that number if there is none; who has
- * work makes it visible first, then rings. */
+ * A consumer reads the counter, looks for work, and if there is none waits for the counter to change. A producer first
+ * makes its work visible, then rings. */
 #ifndef XL_CPU_BELL_H
 #define XL_CPU_BELL_H
 

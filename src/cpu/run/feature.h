@@ -1,5 +1,5 @@
 /* src/cpu/run/feature.h
- * What this CPU can do, as far as a kernel asks. Found once; tests take bits away to reach the other kernels. */
+ * The CPU features that kernels ask for. Detected once; tests mask bits to reach the other kernels. */
 #ifndef XL_CPU_FEATURE_H
 #define XL_CPU_FEATURE_H
 

@@ -1,10 +1,9 @@
 /* src/cpu/run/fiber.h
- * A function with a stack of its own, which can stop in the middle and go on later, in whichever thread resumes it.
- * Devices that run one program together are fibers: as many threads run them as there are cores, and a device that
- * waits costs a switch of stacks, not a thread asleep in the kernel that must be woken on a core which may not be the
- * free one.
- * Inside a fiber nothing that belongs to a thread (a lock, thread-local memory) may be kept across xl_fiber_park, and
- * no code of the frontend is called: Python would take the stack for overflown. */
+ * A function with its own stack, which can be suspended and later resumed on any thread. Devices that run one program
+ * together are fibers, executed by as many threads as there are cores: a device that waits costs a switch of stacks,
+ * not a sleep in the kernel and a wake-up on a core that may be busy.
+ * A fiber must not keep anything of its thread (a lock, thread-local memory) across xl_fiber_park, nor call code of the
+ * frontend: Python would report a stack overflow. */
 #ifndef XL_CPU_FIBER_H
 #define XL_CPU_FIBER_H
 

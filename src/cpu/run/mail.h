@@ -1,14 +1,12 @@
 /* src/cpu/run/mail.h
- * Messages between the processes that share a client's devices. They find each other through a key-value store (the
- * frontend's), and each pair keeps one TCP connection. Between processes of one host a message goes through a ring in
- * memory that both have mapped (/proc/PID/fd), and whoever waits for it takes it from there; a large one by reference:
- * the sender copies it once into a memfd that all receivers map. What the ring has no room for takes the connection; so
- * do heartbeats. One thread per client receives from connections. Sending and taking are for any thread; opening and
- * closing for one.
+ * Messages between the processes that share a client's devices. They find each other through the
+ * frontend's key-value store, and each pair has one TCP connection. On one host a message goes through a ring in shared
+ * memory (/proc/PID/fd), from which its receiver takes it; a large one by reference: the sender copies it once into a
+ * memfd that all receivers map. Messages for which the ring has no room use the connection, and so do heartbeats. One
+ * thread per client receives from connections. Any thread may send and take; one thread opens and closes.
  *
- * A process that dies closes its connections, and is known at once; one that is stopped or unreachable misses its
- * heartbeats.
- * Nothing here waits without a limit. */
+ * A process that dies closes its connections, which is noticed at once; one that is stopped or unreachable misses its
+ * heartbeats. Every wait has a time limit. */
 #ifndef XL_CPU_MAIL_H
 #define XL_CPU_MAIL_H
 

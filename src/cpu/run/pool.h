@@ -1,11 +1,10 @@
 /* src/cpu/run/pool.h
- * Threads that share the chunks of a loop. The calling thread takes part, so a pool of N has N - 1 threads of its own;
- * they sleep when there is nothing to do, after a spin of some ten microseconds that keeps back-to-back loops cheap.
- * A loop's chunks depend on n and grain alone, never on N or on timing: what each chunk computes is therefore the same
- * with one thread or with sixty-four. A thread begins with the same part of a loop's chunks each time. Any thread may
- * call xl_pool_for; several loops may be under way, and threads without work help with whichever is open. A call from
- * inside a chunk runs its chunks one after another in the calling thread. A forked child does the same: it has no
- * threads. */
+ * A thread pool for parallel loops. The calling thread takes part, so a pool of N has N - 1 threads of its own. Idle
+ * threads spin for about ten microseconds, which keeps back-to-back loops cheap, then sleep.
+ * A loop is divided into chunks by n and grain alone, never by N or timing, so results do not depend on the number of
+ * threads. A thread starts with the same part of a loop's chunks each time. Any thread may call xl_pool_for; several
+ * loops may run at once, and idle threads help with any of them. A call from inside a chunk runs its chunks one after
+ * another on the calling thread, and so does a call in a forked child, which has no threads. */
 #ifndef XL_CPU_POOL_H
 #define XL_CPU_POOL_H
 

@@ -1,6 +1,6 @@
 /* src/cpu/run/ring.h
- * Small messages from one process to another of the same host: a ring of bytes in memory that both have mapped. One
- * thread writes at a time and one reads; a message is there whole or not at all. Zeroed memory is an empty ring. */
+ * Small messages between two processes of one host: a ring buffer in shared memory. One thread writes at a time and one
+ * reads; a message is never seen in part. Zeroed memory is an empty ring. */
 #ifndef XL_CPU_RING_H
 #define XL_CPU_RING_H
 
