@@ -298,6 +298,8 @@ case("dot.mixed", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32)
      arr((33, 8), "bfloat16"), ulps=64)
 case("dot.i8i32", lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32), arr((9, 33), "int8"),
      arr((33, 8), "int8"))
+case("dot.one.turned", lambda a, b: (lambda t: t @ b + t)(a.transpose(1, 0, 2)), arr((255, 255, 1), "float32"),
+     arr((1, 1), "float32"))                         # what is copied once is read under two names
 ends = np.array([[2**32 - 1, 2**32 - 1, 3], [2**31, 2**32 - 1, 2**32 - 2]], np.uint32)
 case("dot.integers.to.float", lambda a: (lax.dot(a, a.T, preferred_element_type=jnp.float32),
                                          lax.conv_general_dilated(a[:, :, None], a[:, :, None], (1,), [(1, 0)],

@@ -804,13 +804,26 @@ static void add_input(gathered *g, xl_value v, uint32_t operand)
     g->in[g->nin++] = v;
 }
 
-/* An operand that has the bytes of v under another name: read through a barrier, or computed twice and found to be the
- * same. */
+/* Whether operand k of a step is a view of another operand: its data follow from that one's. */
+static bool follows(const xl_check *c, const xl_step *s, uint32_t k)
+{
+    if (s->val[k] == UINT32_MAX || buf_of(c, s->buf[k])->kind == XL_BUF_CONST)
+        return false;
+    const xl_op *def = c->f->val[s->val[k]].def;
+    for (; def && xl_op_is_view(c->f, def); def = c->f->val[def->in[0].id].def)
+        for (uint32_t i = 0; i < s->nin; i++)
+            if (s->val[i] == def->in[0].id)
+                return true;
+    return false;
+}
+
+/* An operand that has the bytes of v under another name: read through a barrier, computed twice and found to be the
+ * same, or a reshape of what was copied. */
 static bool same_operand(xl_check *c, gathered *g, xl_value v, const xl_step *s)
 {
     const uint32_t *num = num_of(c, v);
     for (uint32_t i = 0; num && i < s->nin; i++)
-        if (s->val[i] != UINT32_MAX && leaves(xl_value_type(c->f, v)) == 1 &&
+        if (s->val[i] != UINT32_MAX && !follows(c, s, i) && leaves(xl_value_type(c->f, v)) == 1 &&
             num_of(c, (xl_value){ s->val[i] })[0] == num[0]) {
             add_input(g, v, i);
             return true;
@@ -834,24 +847,13 @@ static bool gather(xl_check *c, gathered *g, xl_value v, const xl_step *s)
         g->missing = v;
         return false;
     }
+    if (!member && xl_op_is_view(c->f, def) && same_operand(c, g, v, s))
+        return true;
     for (uint32_t i = 0; i < def->nin; i++)
         if (!gather(c, g, def->in[i], s))
             return false;
     XL_PUSH(c->a, g->op, g->n, g->cap, (xl_op *)(uintptr_t)def);
     return true;
-}
-
-/* Whether operand k of a step is a view of another operand: its data follow from that one's. */
-static bool follows(const xl_check *c, const xl_step *s, uint32_t k)
-{
-    if (s->val[k] == UINT32_MAX || buf_of(c, s->buf[k])->kind == XL_BUF_CONST)
-        return false;
-    const xl_op *def = c->f->val[s->val[k]].def;
-    for (; def && xl_op_is_view(c->f, def); def = c->f->val[def->in[0].id].def)
-        for (uint32_t i = 0; i < s->nin; i++)
-            if (s->val[i] == def->in[0].id)
-                return true;
-    return false;
 }
 
 static uint64_t next_random(uint64_t *x) { return *x = *x * 6364136223846793005u + 1442695040888963407u, *x >> 33; }
