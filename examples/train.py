@@ -20,4 +20,4 @@ w = {"in": rng.standard_normal((64, 256), np.float32) / 8, "out": np.zeros((256,
 for epoch in range(3):
     for at in range(0, len(images), 128):                    # 1000 = 7 x 128 + 104
         w, value = train_step(w, images[at:at + 128], labels[at:at + 128])
-print("loss", value)
+print(f"loss {value:.4f}")

@@ -1,11 +1,15 @@
 """Runs scripts under `xlane run` on the embedded device, and reads what the commands say of them. Shared by the tests of those words."""
+import fcntl
 import json
 import os
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 from _check import checked as check, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -64,6 +68,23 @@ def answers(text):
     """The triage answers: shapes, policy, branch, value."""
     return tuple(re.search(q + r"\s+(\w+)", text)[1] for q in (r"shapes change\?", r"policy move\?",
         r"become active\?", r"traced into it change\?"))
+
+
+def on_terminal(columns, *args, **env):
+    """What a command prints on a terminal of that width."""
+    mine, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    p = subprocess.Popen([XLANE, *args], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(**env))
+    os.close(theirs)
+    out = b""
+    try:
+        while piece := os.read(mine, 65536):
+            out += piece
+    except OSError:                                        # the other end was closed
+        pass
+    os.close(mine)
+    p.wait()
+    return out.decode().replace("\r\n", "\n")
 
 
 def events(folder):

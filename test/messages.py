@@ -76,6 +76,7 @@ ROWS = [
     ("print_of_a_wrong_program", ["print", "bad.mlir"], 1, ["line 2", "nonsense"], ["not a program"]),
     ("exec_of_an_empty_config", ["exec", "empty.yaml"], 2, ["data.train is not set", "data.train=book.txt"], []),
     ("exec_of_a_config_with_settings", ["exec", "empty.yaml", *TINY, "--show=1"], 0, ["compiled in"], []),
+    ("version_as_a_word", ["version"], 0, ["xlane "], ["there is no verb"]),
     ("run_of_no_command", ["run", "--cache=off", "--", "/no/such/program"], 127,
      ["/no/such/program: No such file or directory; nothing ran: check the command and its path"],
      ["loaded a PJRT plugin"]),

@@ -1,7 +1,7 @@
 """What `explain` says of one run and of two: the verdict of each step module, the triage answers, and what it does not say."""
 import re
 
-from _guarded import HERE, XLANE, answers, check, done, environment, events, line_of, python, run, script, xlane
+from _guarded import HERE, XLANE, answers, check, done, environment, events, line_of, on_terminal, python, run, script, xlane
 import os, subprocess, sys
 
 STEP = """
@@ -201,6 +201,17 @@ def _():
     assert "--profile=cpu" in err.split("the program goes on")[0], err
     folder, err = python("builtin_off", text, JAX_PLATFORMS="cpu", XLANE_GUARD="off")
     assert "JAX took" not in err, err
+
+
+@check("W3_on_a_terminal_lines_are_wrapped_and_a_manual_page_is_a_page")
+def _():
+    whole, _ = python("wrapped", BATCH)
+    said, shown = xlane("explain", whole), on_terminal(80, "explain", whole)
+    assert max(map(len, said.splitlines())) > 150 and "\n    " in shown, said
+    assert all(len(line) <= 80 or " " not in line.strip() for line in shown.splitlines()), shown
+    assert shown.split() == said.split(), (shown, said)
+    page = on_terminal(80, "man", "explain", MANPAGER="cat", TERM="dumb")
+    assert ".TH" not in page and "explain" in page and ".TH XLANE-EXPLAIN" in xlane("man", "explain"), page
 
 
 @check("README_shows_what_its_first_commands_print")

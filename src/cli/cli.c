@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/version.h"
@@ -20,6 +21,37 @@ xl_error *xl_cli_misuse(const xl_cli *cli, const char *fmt, ...)
 }
 
 static const bool *json_asked;
+
+void xl_cli_wrap(xl_buf *b)
+{
+    struct winsize w = { 0 };
+    if (!isatty(1) || ioctl(1, TIOCGWINSZ, &w) || w.ws_col < 40 || b->failed)
+        return;
+    xl_buf out = { 0 };
+    for (xl_str rest = xl_buf_view(b); rest.n;) {
+        xl_str line = xl_str_cut(&rest, '\n');
+        size_t indent = 0, width = w.ws_col;
+        while (indent < line.n && line.p[indent] == ' ')
+            indent++;
+        while (line.n > width) {
+            size_t at = width;
+            while (at > indent + 1 && line.p[at] != ' ')
+                at--;
+            if (line.p[at] != ' ' || at <= indent + 1)     /* one long word: as it is */
+                break;
+            xl_buf_add(&out, line.p, at);
+            xl_buf_printf(&out, "\n%*s", (int)indent + 4, "");
+            line = xl_str_trim((xl_str){ line.p + at, line.n - at });
+            if (width == w.ws_col)
+                width = w.ws_col > indent + 24 ? w.ws_col - indent - 4 : 20;
+            indent = 0;
+        }
+        xl_buf_add(&out, line.p, line.n);
+        xl_buf_putc(&out, '\n');
+    }
+    xl_buf_fini(b);
+    *b = out;
+}
 
 xl_error *xl_cli_put(xl_buf *b)
 {
@@ -132,7 +164,7 @@ static xl_error *run(const xl_cli *cli, bool *json, const xl_verb *const *verbs,
 
     *cli->status = XL_EXIT_MISUSED; /* until the verb has what it needs */
     XL_DO(xl_opt_parse(cli->arena, before, common, true, argc, argv, &n));
-    if (version) {
+    if (version || (n == 1 && !strcmp(argv[0], "version"))) {
         *cli->status = XL_EXIT_DONE;
         xl_buf_puts(&b, "xlane " XL_VERSION);
         return xl_cli_put(&b);

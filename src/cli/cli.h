@@ -51,6 +51,8 @@ void xl_cli_exit(const xl_cli *cli, int status);
 xl_error *xl_cli_misuse(const xl_cli *cli, const char *fmt, ...) XL_PRINTF(2, 3) XL_MUST_USE;
 /* Writes the buffer to standard output, adding a final newline if it has none, and frees it. */
 xl_error *xl_cli_put(xl_buf *b) XL_MUST_USE;
+/* On a terminal: breaks lines that are wider than it at spaces, the rest indented by four more. */
+void xl_cli_wrap(xl_buf *b);
 
 /* What main() does; `verbs` ends with NULL. Returns the exit status. */
 int xl_cli_main(const xl_verb *const *verbs, int argc, char **argv);

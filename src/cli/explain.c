@@ -200,6 +200,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     else if (v.torch && !v.placed && v.steps > 1)
         xl_buf_puts(&b, "PyTorch/XLA's graphs have no names: which line runs which, and whether two are of one line, "
                         "--profile debug-recompile tells\n");
+    xl_cli_wrap(&b);
     err = xl_cli_put(&b);
 out:
     xl_buf_fini(&b);

@@ -2,7 +2,9 @@
  * neither can say what the command does not do. */
 #include <ctype.h>
 #include <stdio.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/version.h"
 #include "cli/cli.h"
 
@@ -126,24 +128,43 @@ static void page_of_all(xl_buf *b)
     section(b, "SEE ALSO", "Each verb has a page of its own: xlane-run(1), xlane-explain(1), ...", false);
 }
 
+/* On a terminal as a page, or without man(1) as the help; elsewhere as it is written. */
+static xl_error *show(const xl_cli *cli, xl_buf *b, const char *verb)
+{
+    bool people = isatty(1) && !b->failed, man = access("/usr/bin/man", X_OK) == 0;
+    if (people && !man && *cli->dir) {
+        char *self = xl_path_join(cli->arena, cli->dir, "xlane");
+        execl(self, "xlane", verb ? verb : "--help", verb ? "--help" : NULL, NULL);
+    }
+    FILE *pager = people && man ? popen("/usr/bin/man -l -", "w") : NULL;
+    if (!pager)
+        return xl_cli_put(b);
+    fwrite(b->p, 1, b->n, pager);                          /* the reader may leave early */
+    xl_buf_fini(b);
+    return pclose(pager) ? XL_ERR(UNAVAILABLE, "`man -l -` failed; `xlane man VERB | cat` prints the page as troff")
+                         : NULL;
+}
+
 static xl_error *man(const xl_cli *cli, int argc, char **argv)
 {
     xl_buf b = { 0 };
     if (!argc) {
         page_of_all(&b);
-        return xl_cli_put(&b);
+        return show(cli, &b, NULL);
     }
     for (const xl_verb *const *v = verbs; *v; v++)
         if (!strcmp((*v)->name, argv[0])) {
             page_of_verb(&b, *v);
-            return xl_cli_put(&b);
+            return show(cli, &b, argv[0]);
         }
     return xl_cli_misuse(cli, "there is no verb \"%s\"; xlane --help lists them", argv[0]);
 }
 
 XL_VERB(man) = {
-    .name = "man", .args = "[VERB]", .max = 1, .run = man, .help = "print a manual page, of the command or of one verb",
-    .example = "xlane man explain | man -l -",
+    .name = "man", .args = "[VERB]", .max = 1, .run = man, .help = "show a manual page, of the command or of one verb",
+    .more = "On a terminal `man -l` shows the page, or without it the help; elsewhere it is printed as troff.",
+    .example = "xlane man explain\n"
+               "xlane man explain > explain.1",
     .no_json = "its result is a manual page",
 };
 

@@ -362,7 +362,7 @@ out:
 XL_VERB(try) = {
     .name = "try",
     .args = "[--plugin=PATH] [--steps=N]",
-    .help = "check that xlane works here: train, stop, resume, evaluate, report (two minutes)",
+    .help = "check that xlane works here: train, stop, resume, evaluate, report (some seconds)",
     .more =
         "Probes the device, trains a small hybrid model, stops it half way, resumes it in a new process that must "
         "find its\n"

@@ -234,7 +234,7 @@ xl_error *xl_plugin_find(xl_arena *a, const xl_plugin_wish *wish, xl_plugin_choi
     size_t cap = 0;
     *out = (xl_plugin_choice){ 0 };
     if (wish && wish->named)
-        return by_name(a, wish->named, "the user", out);
+        return by_name(a, wish->named, "an option or the configuration", out);
     if (env && *env)
         return by_name(a, env, "XLANE_PLUGIN", out);
     if (wish && wish->profile)
