@@ -317,6 +317,13 @@ static XLA_FFI_Error *extension(XLA_FFI_InvokeContext_FindExtension_Args *a)
     a->extension = NULL;
     return NULL;
 }
+/* Options of one execution, which no frontend of ours passes: none. */
+static XLA_FFI_Error *custom_options(XLA_FFI_CustomOptions_Get_Args *a)
+{
+    static const XLA_FFI_Attrs empty = { .struct_size = sizeof empty };
+    a->attrs = &empty;
+    return NULL;
+}
 static const XLA_FFI_Api api = {
     .struct_size = sizeof(XLA_FFI_Api),
     .api_version = { sizeof(XLA_FFI_Api_Version), NULL, XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR },
@@ -339,6 +346,7 @@ static const XLA_FFI_Api api = {
     .RunId_Get = run_id,
     .DeviceOrdinal_Get = ordinal,
     .InvokeContext_FindExtension = extension,
+    .CustomOptions_Get = custom_options,
 };
 
 static xl_error *invoke(ffi_call *c, XLA_FFI_Handler *fn, XLA_FFI_CallFrame *frame, const xl_frame *f)

@@ -1,8 +1,8 @@
 /* src/cpu/kernel/ffi_abi.h
- * The XLA FFI C API as this project sees it: version 0.4, written from facts about the interface (names, types,
+ * The XLA FFI C API as this project sees it: version 0.5, written from facts about the interface (names, types,
  * offsets). It is the C ABI between a runtime and the functions that users write for custom calls, with
  * xla/ffi/api/ffi.h or without, so nothing here may be renamed, reordered or resized. Every struct begins with its size
- * as its writer knows it: XLA_FFI_HAS says whether a field lies inside. Functions compiled for 0.1 to 0.4 can be
+ * as its writer knows it: XLA_FFI_HAS says whether a field lies inside. Functions compiled for 0.1 to 0.5 can be
  * called; those for 0.2 and older give the arguments of State_Set and State_Get without a stage. */
 #ifndef XL_CPU_FFI_ABI_H
 #define XL_CPU_FFI_ABI_H
@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define XLA_FFI_API_MAJOR 0
-#define XLA_FFI_API_MINOR 4
+#define XLA_FFI_API_MINOR 5
 
 #define XLA_FFI_SIZE(T, last) (offsetof(T, last) + sizeof(((T *)0)->last))
 #define XLA_FFI_HAS(p, field) ((p)->struct_size >= XLA_FFI_SIZE(__typeof__(*(p)), field))
@@ -109,6 +109,7 @@ typedef struct { XLA_FFI_HEAD; XLA_FFI_InvokeContext *ctx; int32_t device_ordina
 typedef struct {
     XLA_FFI_HEAD; XLA_FFI_InvokeContext *ctx; int64_t extension_type; const void *extension;
 } XLA_FFI_InvokeContext_FindExtension_Args;
+typedef struct { XLA_FFI_HEAD; XLA_FFI_InvokeContext *ctx; const XLA_FFI_Attrs *attrs; } XLA_FFI_CustomOptions_Get_Args;
 
 struct XLA_FFI_Api {
     XLA_FFI_HEAD; XLA_FFI_Api_Version api_version; const void *internal_api;
@@ -131,6 +132,7 @@ struct XLA_FFI_Api {
     XLA_FFI_Error *(*RunId_Get)(XLA_FFI_RunId_Get_Args *);
     XLA_FFI_Error *(*DeviceOrdinal_Get)(XLA_FFI_DeviceOrdinal_Get_Args *);
     XLA_FFI_Error *(*InvokeContext_FindExtension)(XLA_FFI_InvokeContext_FindExtension_Args *);
+    XLA_FFI_Error *(*CustomOptions_Get)(XLA_FFI_CustomOptions_Get_Args *);
 };
 
 #endif
