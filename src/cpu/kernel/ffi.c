@@ -529,8 +529,8 @@ static bool give_attr(xl_arena *a, const xl_attr *x, int *kind, void **out)
     XLA_FFI_Array *v = xl_new(a, XLA_FFI_Array, 1);
     XLA_FFI_Attrs *d = xl_new(a, XLA_FFI_Attrs, 1);
     size_t e = xl_dtype_bytes(x->dtype);
-    bool number = xl_dtype_class(x->dtype) == XL_CLASS_INT || xl_dtype_class(x->dtype) == XL_CLASS_UINT ||
-                  x->dtype == XL_F32 || x->dtype == XL_F64;
+    bool whole = xl_dtype_class(x->dtype) == XL_CLASS_INT || xl_dtype_class(x->dtype) == XL_CLASS_UINT,
+         number = (whole && xl_dtypes[x->dtype].bits >= 8) || x->dtype == XL_F32 || x->dtype == XL_F64;
     char *to;
     switch (x->kind) {
     case XL_AT_BOOL: case XL_AT_INT: case XL_AT_FLOAT:
