@@ -203,6 +203,28 @@ def _():
     assert "JAX took" not in err, err
 
 
+@check("W3_of_causes_that_mix_each_kind_is_in_the_headline_and_each_once")
+def _():
+    text = """
+import jax, jax.numpy as jnp, numpy as np
+def loss(w, x):
+    h = jnp.tanh(x @ w)
+    return h.mean() + (x * x).sum()
+x, w, step = np.ones((20, 8), "f"), jnp.ones((8, 4)), 0
+for epoch in range(3):
+    update = jax.jit(lambda w, x: w - 0.1 * jax.grad(loss)(w, x.astype("float32")))
+    for i in range(0, 20, 8):
+        b = x[i:i + 8]
+        w = update(w, b.astype("float16") if step % 4 == 1 else b)
+        step += 1
+"""
+    folder, _ = python("mixed", text)
+    said = xlane("explain", folder)
+    headline = re.split(r"in addition,|^ +\d+\.\d+ s ", said, flags=re.M)[0]
+    assert "traced again when called at" in headline and "dimension 0 took" in headline, said
+    assert len(re.findall(r"argument `x` took f\d+, f\d+", headline)) == 1, said
+
+
 @check("W3_on_a_terminal_lines_are_wrapped_and_a_manual_page_is_a_page")
 def _():
     whole, _ = python("wrapped", BATCH)

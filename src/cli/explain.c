@@ -422,7 +422,7 @@ static void compare_steps(xl_arena *a, xl_buf *b, const char *da, const char *db
     const xl_step_times *x = t[0], *y = t[1];
     if (x->median > 0 && y->median > 0 && (x->median > 1.2 * y->median || y->median > 1.2 * x->median))
         xl_buf_printf(b,
-                      "numbers  median step: %.4g ms -> %.4g ms (%.2fx): on the device %.4g -> %.4g ms, waiting for "
+                      "numbers  median step: %.4g ms -> %.4g ms (%.2gx): on the device %.4g -> %.4g ms, waiting for "
                       "the host %.4g -> %.4g ms\n",
                       x->median * 1e3, y->median * 1e3, y->median / x->median, x->busy * 1e3, y->busy * 1e3,
                       x->gap * 1e3, y->gap * 1e3);
@@ -445,7 +445,7 @@ static void compare_numbers(xl_arena *a, xl_buf *b, const char *da, const char *
     for (size_t i = 0; i < sizeof means / sizeof *means; i++) {
         double x = mean_of(a, da, means[i].metric), y = mean_of(a, db, means[i].metric);
         if (x > 0 && y > 0 && (y > 1.2 * x || x > 1.2 * y))
-            xl_buf_printf(b, "numbers  %s: %.4g ms -> %.4g ms (%.2fx)\n", means[i].what, x * 1e3, y * 1e3, y / x);
+            xl_buf_printf(b, "numbers  %s: %.4g ms -> %.4g ms (%.3gx)\n", means[i].what, x * 1e3, y * 1e3, y / x);
     }
 
     compare_steps(a, b, da, db);

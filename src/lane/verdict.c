@@ -198,6 +198,25 @@ static int by_weight(const void *a, const void *b)
     return x->nth < y->nth ? -1 : 1;
 }
 
+/* One argument that took the same values, first used on another line: told already. */
+static bool again(const xl_run_unit *u, size_t kept, const xl_cause_seen *c)
+{
+    for (size_t k = 0; k < kept; k++) {
+        const xl_cause_seen *x = &u->cause[k];
+        bool same = c->nvalue && x->cause == c->cause && xl_str_eq(x->what, c->what) &&
+                    xl_str_starts(c->what, XL_STR("argument ")) && x->nvalue == c->nvalue;
+        for (size_t i = 0; i < c->nvalue && same; i++) {
+            bool there = false;
+            for (size_t j = 0; j < x->nvalue; j++)
+                there |= xl_str_eq(c->value[i], x->value[j]);
+            same = there;
+        }
+        if (same)
+            return true;
+    }
+    return false;
+}
+
 /* Ops that came or went on one line are one cause. */
 static void tidy(xl_run_unit *u)
 {
@@ -220,7 +239,7 @@ static void tidy(xl_run_unit *u)
                 same = &u->cause[k];
         if (same)
             same->more += c->where.n > 0;
-        else
+        else if (!again(u, kept, c))
             u->cause[kept++] = *c;
     }
     u->ncause = kept;
@@ -387,7 +406,6 @@ static const char *times(int n, char out[32])
 
 void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
 {
-    (void)a;
     bool sum = u->processes > 1 && !u->ncause;             /* then all of them count, else those of one process */
     int all = sum ? u->all_compiles : u->compiles, stored = sum ? u->all_cached + u->all_loaded : u->cached + u->loaded;
     int made = all - stored;
@@ -418,20 +436,33 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
     if (u->processes > 1)
         xl_buf_printf(b, " in %s of %d processes", u->alike ? "each" : "one", u->processes);
     xl_buf_puts(b, ": ");
-    bool told[4] = { false };                              /* causes of one remedy share a line */
-    for (size_t i = 0; i < u->ncause && i < 4; i++) {
-        for (size_t k = i; k < u->ncause && k < 4 && !told[i]; k++) {
-            if (u->cause[k].cause != u->cause[i].cause)
-                continue;
-            xl_buf_puts(b, k > i ? ", and " : i ? "    and: " : "");
-            say_cause(&u->cause[k], b);
-            told[k] = k > i;
-        }
-        if (!told[i])
-            xl_buf_printf(b, "; %s\n", u->cause[i].cause->remedy);
+    enum { SHOWN = 4, KINDS = 6 };
+    bool *show = xl_new(a, bool, u->ncause), *told = xl_new(a, bool, u->ncause);
+    size_t n = 0;
+    for (size_t i = 0; i < u->ncause && n < KINDS; i++) {  /* one of each kind before a second of any */
+        show[i] = true;
+        for (size_t k = 0; k < i && show[i]; k++)
+            show[i] = u->cause[k].cause != u->cause[i].cause;
+        n += show[i];
     }
-    if (u->ncause > 4)
-        xl_buf_printf(b, "    and %zu more, below\n", u->ncause - 4);
+    for (size_t i = 0; i < u->ncause && n < SHOWN; i++) {
+        n += !show[i];
+        show[i] = true;
+    }
+    for (size_t i = 0, lines = 0; i < u->ncause; i++) {    /* causes of one remedy share a line */
+        if (!show[i] || told[i])
+            continue;
+        for (size_t k = i; k < u->ncause; k++) {
+            if (!show[k] || u->cause[k].cause != u->cause[i].cause)
+                continue;
+            xl_buf_puts(b, k > i ? ", and " : lines++ ? "    and: " : "");
+            say_cause(&u->cause[k], b);
+            told[k] = true;
+        }
+        xl_buf_printf(b, "; %s\n", u->cause[i].cause->remedy);
+    }
+    if (u->ncause > n)
+        xl_buf_printf(b, "    and %zu more, below\n", u->ncause - n);
 }
 
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
