@@ -99,7 +99,9 @@ p = xlane("calibrate", good)
 j = json.loads(xlane("calibrate", good, "--json").stdout)
 check("calibrate_shows_a_guarded_run", p.returncode == 0 and j["verdict"] == "observed"
       and j["entry"]["compiled"] == entries[0]["compiled"] and j["entry"]["observed"] == entries[0]["observed"]
-      and "the compiler's own figure" in p.stdout and p.stdout.startswith("observed: jit_train_step of run ") and "--module" not in p.stdout, p.stdout + p.stderr)
+      and j["fits"] is True and "the compiler's own figure" in p.stdout and "--module" not in p.stdout
+      and re.match(r"fits: [\d.]+ [KM]iB of [\d.]+ GiB \(observed\); jit_train_step of run ", p.stdout),
+      p.stdout + p.stderr)
 p = xlane("calibrate", "unguarded")
 check("calibrate_says_what_was_not_recorded", p.returncode == 1 and "recorded no compile" in p.stderr
       and "xlane run -- CMD" in p.stderr, p.stderr)

@@ -3,11 +3,14 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "lane/profile.h"
 
-static struct { const char *plugin; double timeout; } opt = { .timeout = 60 };
+static struct { const char *plugin, *profile; double timeout; } opt = { .timeout = 60 };
 static const xl_opt opts[] = {
     { "plugin", XL_OPT_STR, &opt.plugin, "PATH",
       "the plugin's file, or one of cpu, tpu, cuda; otherwise the first that is found" },
+    { "profile", XL_OPT_STR, &opt.profile, "NAME",
+      "as a launch with this profile would: its environment, flags and plugin (`xlane profile list`)" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "how long the plugin may take in all (60)" },
     { 0 },
 };
@@ -116,6 +119,11 @@ static xl_error *probe(const xl_cli *cli, int argc, char **argv)
         err = xl_cli_misuse(cli, "--timeout needs a number of seconds above 0");
         goto out;
     }
+    if (opt.profile) {                                     /* sets XLANE_PLUGIN too */
+        xl_profile profile;
+        XL_DO(xl_profile_effective(cli->arena, opt.profile, &profile));
+        XL_DO(xl_profile_apply(cli->arena, &profile));
+    }
     XL_DO(xl_probe_run(cli->arena, &(xl_probe_opts){ .plugin = opt.plugin, .timeout_s = opt.timeout }, &p));
     if (cli->json)
         xl_probe_json(&(xl_json){ .out = &b, .pretty = true }, &p);
@@ -131,7 +139,7 @@ out:
 
 XL_VERB(probe) = {
     .name = "probe",
-    .args = "[--plugin=PATH] [--timeout=SECONDS]",
+    .args = "[--plugin=PATH | --profile=NAME] [--timeout=SECONDS]",
     .help = "is this lane alive, and if not, which layer is not?",
     .more = "Opens the plugin in a child process, compiles a small program, runs it on every addressable device, reads "
             "the result\n"

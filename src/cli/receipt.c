@@ -89,9 +89,10 @@ static xl_error *show(const xl_cli *cli, const char *path)
     for (size_t i = 0; facts && i < facts->n; i++) {
         const xl_node *f = facts->kid[i];
         xl_buf_printf(&b,
-                      "%-16.*s %.*s\n"
+                      "%-16.*s %.*s%s\n"
                       "%-16s %.*s%s%.*s\n",
-                      XL_FMT(text_of(f, "fact")), XL_FMT(text_of(f, "value")), "", XL_FMT(text_of(f, "holds")),
+                      XL_FMT(text_of(f, "fact")), XL_FMT(text_of(f, "value")),
+                      xl_str_is(text_of(f, "fact"), "peak_memory") ? " bytes" : "", "", XL_FMT(text_of(f, "holds")),
                       text_of(f, "when").n ? ": " : "", XL_FMT(text_of(f, "when")));
     }
     for (size_t i = 0; notes && i < notes->n; i++)

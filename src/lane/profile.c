@@ -107,9 +107,16 @@ static xl_error *no_such(xl_arena *a, xl_str name)
             near = row[i].name;
         }
     }
+    xl_buf all = { 0 };
+    for (size_t i = 0; i < n; i++)
+        xl_buf_printf(&all, "%s%.*s", i ? ", " : "", XL_FMT(row[i].name));
+    const char *names = xl_str_c(a, xl_buf_view(&all));
+    xl_buf_fini(&all);
     if (near.n && best <= 1 + name.n / 3)
-        return XL_ERR(NOT_FOUND, "there is no profile '%.*s'; did you mean '%.*s'?", XL_FMT(name), XL_FMT(near));
-    return XL_ERR(NOT_FOUND, "there is no profile '%.*s'; `xlane profile list` shows those there are", XL_FMT(name));
+        return XL_ERR(NOT_FOUND, "there is no profile '%.*s'; did you mean '%.*s'? There are %s", XL_FMT(name),
+                      XL_FMT(near), names);
+    return XL_ERR(NOT_FOUND, "there is no profile '%.*s'; there are %s (`xlane profile list` says what they are for)",
+                  XL_FMT(name), names);
 }
 
 static xl_error *find(xl_arena *a, xl_str name, int from, source *out)

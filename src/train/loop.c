@@ -135,15 +135,18 @@ static void tell_phases(loop *l)
     xl_json_map(&e.j);
     for (int i = 0; i < l->nphase; i++) {
         xl_json_put_num(&e.j, l->phase[i].what, l->phase[i].seconds);
-        if (l->phase[i].seconds >= 0.05)
-            xl_buf_printf(&b, "%s %.2f, ", l->phase[i].what, l->phase[i].seconds);
-        else
+        if (l->phase[i].seconds < 0.05) {
             small += l->phase[i].seconds;
+            continue;
+        }
+        for (const char *c = l->phase[i].what; *c; c++)
+            xl_buf_putc(&b, *c == '_' ? ' ' : *c);
+        xl_buf_printf(&b, " %.2f s, ", l->phase[i].seconds);
     }
     xl_json_end(&e.j);
     xl_event_end(l->run, &e);
     if (!l->quiet && b.n)
-        fprintf(l->say, "%sfirst step after %.2f s: %.*sthe rest %.2f\n", l->tty ? "\r\033[K" : "", total,
+        fprintf(l->say, "%sfirst step after %.2f s: %.*sthe rest %.2f s\n", l->tty ? "\r\033[K" : "", total,
                 XL_FMT(xl_buf_view(&b)), small);
     xl_buf_fini(&b);
     l->nphase = -1;
