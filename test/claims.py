@@ -1,5 +1,5 @@
 """What is said of a run is what was seen of it: receipts, the catalog, retries, the matrix, and success words. Rows W6-W8, W10, W12. Under unmodified JAX on the embedded device."""
-import json, os, resource, shutil, signal, subprocess, sys, tempfile
+import json, os, re, resource, shutil, signal, subprocess, sys, tempfile
 import _check
 from _check import check, end
 
