@@ -372,6 +372,7 @@ static void reorder(char *to, const char *from, const xl_extent *x, const uint8_
         stride[d] = s;
     for (int64_t i = 0; i < x->count; i++) {
         size_t p = (size_t)i * x->elem, q = (size_t)off * x->elem;
+        XL_KNOWN(to != NULL);                              /* what has elements has room */
         memcpy(to + (back ? q : p), from + (back ? p : q), x->elem);
         for (uint32_t k = x->rank; k-- > 0; ) {
             uint8_t d = order[k];
