@@ -39,8 +39,8 @@ enum {
     DOT_KC = 4096,
     AXPY_KC = 256,
     LOCAL = 288, /* rows of a tile, at most */
-    SUB_M = 512,
-    SUB_N = 240,   /* with `part`: rows of A packed at a time, a fourth of an L2; columns finished at a time */
+    SUB_M = 256,
+    SUB_N = 240,   /* with `part`: rows of A packed at a time, a half of a small L2; columns finished at a time */
     SMALL_M = 128, /* rows that one thread multiplies without a tile of its own */
     AHEAD = 16,    /* steps of k of the next panel of B that are packed between two tiles */
     SPLIT = 100,   /* rows that use a vector of B that lies in two lines, above which packing it is worth its cost */
@@ -214,19 +214,19 @@ static void pack_panels(void *ctx, size_t begin, size_t end)
 /* While panel `panel` - 1 of B is multiplied by the first rows of A, the next one is packed, AHEAD steps of k between
  * two tiles, whose lines were asked for one tile earlier: so the memory that B comes from is never waited for. With
  * later rows the packed panel is brought near. `done` steps are ready; returns how many are now, all of them if `rest`.
- * */
-static size_t pack_ahead(const job *w, block b, size_t i0, size_t panel, size_t done, bool rest)
+ * What the tile that follows has to ask for is in *ask, which has no rows if that is nothing. */
+static size_t pack_ahead(const job *w, block b, size_t i0, size_t panel, size_t done, bool rest, xl_gemm_ask *ask)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
     size_t nr = kn->nr, at = panel * nr;
+    ask->rows = 0;
     if (at >= w->n || done >= b.k)
         return b.k;
     size_t k = rest ? b.k - done : min_size(AHEAD, b.k - done);
     char *to = w->pb + (b.p * w->npad + at * b.kpad + done * nr) * kn->size;
     if (i0) {
-        for (size_t x = 0; !rest && x < k * nr * kn->size; x += 64)
-            __builtin_prefetch(to + x, 0, 2);
+        *ask = (xl_gemm_ask){ .at = to, .rows = !rest, .lines = k * nr * kn->size / 64 };
         return done + k;
     }
     size_t size = type_size[g->b_type], cols = min_size(nr, w->n - at);
@@ -234,11 +234,19 @@ static size_t pack_ahead(const job *w, block b, size_t i0, size_t panel, size_t 
     const char *from = w->b + ((ptrdiff_t)(w->j0 + at) * rs + (ptrdiff_t)(w->p0 + b.p + done) * cs) * (ptrdiff_t)size;
     kn->pack_b[g->b_type](to, from, rs, cs, cols, k, done + k == b.k ? b.kpad - done : k);
     bool along = rs == 1;                       /* the columns of a step lie side by side; else steps of a column do */
-    size_t lines = along ? min_size(AHEAD, b.k - done - k) : cols, bytes = (along ? cols : AHEAD) * size;
+    size_t left = min_size(AHEAD, b.k - done - k), bytes = (along ? cols : left) * size;
     from += (ptrdiff_t)k * cs * (ptrdiff_t)size;
-    for (size_t r = 0; r < lines; r++, from += (along ? cs : rs) * (ptrdiff_t)size)
-        for (size_t x = 0; x < bytes; x += 64)
-            __builtin_prefetch(from + x);
+    size_t off = (uintptr_t)from & 63;
+    *ask = (xl_gemm_ask){ .at = from - off,
+                          .step = (along ? cs : rs) * (ptrdiff_t)size,
+                          .rows = !left ? 0 : along ? left : cols,
+                          .lines = (off + bytes + 63) / 64 };
+    if (w->raw) {                               /* the tiles have no time for it: bring them near at once */
+        for (size_t r = 0; r < ask->rows; r++)
+            for (size_t l = 0; l < ask->lines; l++)
+                __builtin_prefetch(ask->at + (ptrdiff_t)r * ask->step + 64 * l);
+        ask->rows = 0;
+    }
     return done + k;
 }
 
@@ -283,16 +291,18 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
                                               (ptrdiff_t)(w->j0 + j0 + j) * g->b_col) * kn->size
                                     : w->pb + (w->direct ? b.p * kn->nr : b.p * w->npad + (j0 + j) * b.kpad) * kn->size;
             for (size_t i = 0; i < m; i += kn->mr) {
+                xl_gemm_ask ask = { .rows = 0 };
                 if (w->stream && !w->direct)
-                    next = pack_ahead(w, b, i0, (j0 + j) / kn->nr + 1, next, i + kn->mr >= m);
+                    next = pack_ahead(w, b, i0, (j0 + j) / kn->nr + 1, next, i + kn->mr >= m, &ask);
                 const char *pa = w->raw ? w->a + ((ptrdiff_t)(w->i0 + i0 + i) * g->a_row +
                                                   (ptrdiff_t)(w->p0 + b.p) * g->a_col) * kn->size
                                         : w->pa + (b.p * w->mpad + (i0 - w->pa0 + i) * b.kpad) * kn->size;
                 char *c = sums + (ptrdiff_t)i * ld * (ptrdiff_t)w->acc_size;
                 bool inner = i + kn->mr <= m && cols == kn->nr, whole = w->local || inner;
-                if (kn->part && (w->raw || direct || !inner)) {
+                if (kn->part && (w->raw || direct || !inner || ask.rows)) {
                     kn->part(b.k, pa, w->raw ? g->a_row : 1, w->raw ? g->a_col : kn->mr, pb, direct ? g->b_row : kn->nr,
-                             direct && i == 0, c, ld, min_size(kn->mr, m - i), cols, accumulate);
+                             direct && i == 0, c, ld, min_size(kn->mr, m - i), cols, accumulate,
+                             ask.rows ? &ask : NULL);
                     continue;
                 }
                 char *to = whole ? c : edge;
@@ -560,7 +570,7 @@ static bool run_small(const job *w, size_t kblocks)
                          w->a + ((ptrdiff_t)i * g->a_row + (ptrdiff_t)p * g->a_col) * (ptrdiff_t)kn->size, g->a_row,
                          g->a_col, w->b + ((ptrdiff_t)p * g->b_row + (ptrdiff_t)j) * (ptrdiff_t)kn->size, g->b_row,
                          false, w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
-                         min_size(kn->mr, g->m - i), min_size(kn->nr, g->n - j), g->accumulate || p);
+                         min_size(kn->mr, g->m - i), min_size(kn->nr, g->n - j), g->accumulate || p, NULL);
     finish(w, w->c, g->c_row, 0, 0, g->m, g->n);
     return true;
 }

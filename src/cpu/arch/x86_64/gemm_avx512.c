@@ -19,6 +19,12 @@ __attribute__((always_inline)) static inline __m512 add16(__m512 x, __m512 y)
     return x;
 }
 
+/* Each sum gets a register of its own: of one zero for all, compilers keep copies, and copy back in the loop. */
+__attribute__((always_inline)) static inline void zero16(__m512 *x)
+{
+    __asm__ volatile("vpxord %0, %0, %0" : "=v"(*x));
+}
+
 /* One step of k. A packed panel of A comes from L2 and is asked for ahead; B stays in L1 or L2 for all rows of A, but
  * the first of them find it `far` where it is not packed. */
 __attribute__((always_inline)) static inline void step(const int MR, const int NV, const bool FAR, __m512 acc[MR8][3],
@@ -56,7 +62,7 @@ __attribute__((always_inline)) static inline void block(const int MR, const int 
     for (int i = 0; i < MR; i++)
         UNROLL
         for (int j = 0; j < NV; j++)
-            acc[i][j] = _mm512_setzero_ps();
+            zero16(&acc[i][j]);
     const float *line = c;
     if (k >= (size_t)(4 * MR))
         for (int i = 0; i < MR; i++, line += ldc, k -= 4) {
@@ -79,6 +85,46 @@ __attribute__((always_inline)) static inline void block(const int MR, const int 
             if (accumulate)
                 acc[i][j] = add16(_mm512_maskz_loadu_ps(some, to), acc[i][j]);
             _mm512_mask_storeu_ps(to, some, acc[i][j]);
+        }
+}
+
+/* A whole tile of packed factors, as block() makes it; where this is called, C comes from far and would be gone from L1
+ * again if its lines were asked for at once, so that is done in the last steps. There is one loop over k, in spans: with
+ * more than one, compilers no longer find each sum a register for all of them. */
+static void whole_8x48(size_t k, const float *a, const float *b, float *c, ptrdiff_t ldc, bool accumulate,
+                       const xl_gemm_ask *ask)
+{
+    enum { LATE = 2 };                          /* steps for each line of C */
+    __m512 acc[MR8][3];
+    UNROLL
+    for (int i = 0; i < MR8; i++)
+        UNROLL
+        for (int j = 0; j < 3; j++)
+            zero16(&acc[i][j]);
+    const xl_gemm_ask sums = { (const char *)c, ldc * 4, MR8, 3 }, none = { (const char *)a, 0, 1, 1 };
+    size_t late = k >= (size_t)(4 * LATE * 3 * MR8) ? LATE * 3 * MR8 : 0, lines = ask ? ask->rows * ask->lines : 1;
+    size_t every[3] = { lines ? (k - late) / lines : 0, late ? LATE : 0 };
+    every[2] = k - every[0] * lines - late;
+    const xl_gemm_ask *asks[3] = { ask ? ask : &none, &sums, &none };
+    for (int s = 0; s < 3; s++)
+        for (size_t r = 0; every[s] && r < asks[s]->rows; r++) {
+            const char *line = asks[s]->at + (ptrdiff_t)r * asks[s]->step;
+            for (size_t l = 0; l < asks[s]->lines; l++, line += 64) {
+                if (s == 1)
+                    __builtin_prefetch(line, 1);
+                else
+                    __builtin_prefetch(line, 0, 2);
+                for (size_t q = every[s]; q; q--, a += MR8, b += NR48)
+                    step(MR8, 3, false, acc, a, 1, MR8, b, NR48, 0xffff);
+            }
+        }
+    __asm__("" : "+r"(c), "+r"(ldc));
+    UNROLL
+    for (int i = 0; i < MR8; i++)
+        UNROLL
+        for (int j = 0; j < 3; j++) {
+            float *to = c + i * ldc + 16 * j;
+            _mm512_storeu_ps(to, accumulate ? add16(_mm512_loadu_ps(to), acc[i][j]) : acc[i][j]);
         }
 }
 
@@ -109,17 +155,21 @@ static block_fn *const blocks[2][3][4][3] = { { TABLE(packed), TABLE(along_k), T
 
 static void tile_8x48(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
 {
-    packed_8x3(k, a, 1, MR8, b, NR48, c, ldc, 0xffff, accumulate);
+    whole_8x48(k, a, b, c, ldc, accumulate, NULL);
 }
 
 static void part_8x48(size_t k, const void *av, ptrdiff_t ar, ptrdiff_t ak, const void *b, ptrdiff_t bk, bool far,
-                      void *cv, ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate)
+                      void *cv, ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate, const xl_gemm_ask *ask)
 {
     const float *a = av;
     float *c = cv;
     size_t nv = (cols + 15) / 16;
     __mmask16 last = (__mmask16)(0xffffu >> (16 * nv - cols));
     int kind = ar == 1 ? ak == MR8 ? 0 : 2 : 1;
+    if (kind == 0 && bk == NR48 && rows == MR8 && cols == NR48 && !far) {
+        whole_8x48(k, a, b, c, ldc, accumulate, ask);
+        return;
+    }
     for (int e = 3; e >= 0; e--)
         for (; rows >= 1u << e; rows -= 1u << e, a += (ptrdiff_t)(1 << e) * ar, c += (ptrdiff_t)(1 << e) * ldc)
             blocks[far][kind][e][nv - 1](k, a, ar, ak, b, bk, c, ldc, last, accumulate);
