@@ -89,8 +89,8 @@ __attribute__((always_inline)) static inline void block(const int MR, const int 
 }
 
 /* A whole tile of packed factors, as block() makes it; where this is called, C comes from far and would be gone from L1
- * again if its lines were asked for at once, so that is done in the last steps. There is one loop over k, in spans: with
- * more than one, compilers no longer find each sum a register for all of them. */
+ * again if its lines were asked for at once, so that is done in the last steps. There is one loop over k, in spans:
+ * with more than one, compilers no longer find each sum a register for all of them. */
 static void whole_8x48(size_t k, const float *a, const float *b, float *c, ptrdiff_t ldc, bool accumulate,
                        const xl_gemm_ask *ask)
 {
