@@ -30,11 +30,10 @@ enum {
     OWN = 1 << 20,
     DIRECT_KC = 128,
     TINY_MN = 1024,  /* so few results: their sums are made of sums over so many */
+    TINY_SIDE = 64,  /* and so few rows and columns */
     TINY_KC = 32,
-    SHORT_MN = 4096, /* few results, or few rows or columns of them: sums over more than this of sums over so many */
-    SHORT_SIDE = 16,
-    SHORT_K = 64,
-    SHORT_KC = 48,
+    SHORT_MN = 4096, /* few results */
+    SHORT_KC = 64,
     GROUP = 8,
     DOT_KC = 4096,
     AXPY_KC = 256,
@@ -549,10 +548,9 @@ static size_t least_blocks(const job *w)
     size_t count = g->m * g->n;
     if (w->kn->packed != XL_GEMM_F32)
         return 1;
-    if (count <= TINY_MN)
+    if (count <= TINY_MN && g->m <= TINY_SIDE && g->n <= TINY_SIDE)
         return min_size(ceil_div(g->k, TINY_KC), GROUP);
-    bool few = count <= SHORT_MN || min_size(g->m, g->n) <= SHORT_SIDE;
-    return few && g->k > SHORT_K ? min_size(ceil_div(g->k, SHORT_KC), GROUP) : 1;
+    return count <= SHORT_MN && g->k > SHORT_KC ? min_size(g->k / SHORT_KC, GROUP) : 1;
 }
 
 /* One thread, few blocks of k, nothing to pack: parts of tiles straight from the factors. */
