@@ -168,6 +168,30 @@ def _():
     assert all("again: constant 0." in w for w in warned) and len(warned[1]) < 150, warned
 
 
+FLOOD = """
+import jax, jax.numpy as jnp
+w = jnp.ones((8, 8))
+for i in range(130):
+    w = jax.jit(lambda w: jnp.tanh(w @ w) * (0.1 if i < 30 else 0.2 if i < 60 else 0.3))(w)  # HERE
+print(float(w.sum()))
+"""
+
+
+@check("W6_a_cause_that_repeats_is_told_at_growing_counts")
+def _():
+    global flood
+    flood, err = python("flood", FLOOD, args=("--summary",))
+    warned = [line for line in err.splitlines() if "jit__lambda" in line]
+    same = [line for line in warned if "the same program, traced again when called at" in line]
+    assert len(warned) == 5 and len(same) == 3 and "identical" not in err, err
+    assert [line.count("remedy:") for line in same] == [1, 0, 0], err
+    assert [re.findall(r"\((\d+) times by now", line) for line in same] == [[], ["10"], ["100"]], err
+    text = "import jax, jax.numpy as jnp\n@jax.jit\ndef step(w, x):\n    return w - x.sum()\nw = jnp.ones(4)\n" \
+           "for i in range(60):\n    w = step(w, jnp.ones(3 + max(0, i - 20)))\nprint(w)\n"
+    _, err = python("grow", text)
+    assert len([line for line in err.splitlines() if "jit_step is compiled again: shape:" in line]) == 4, err
+
+
 @check("B_ranks_join_with_a_bare_initialize_and_their_counts_are_sums")
 def _():
     text = """

@@ -284,7 +284,7 @@ typedef struct {
     const char *uncacheable;                               /* why it may not be cached, or NULL */
     const char *phase;
     uint64_t step;
-    bool stop, ahead;                                      /* ahead: it was loaded before it was asked for */
+    bool stop, ahead, quiet; /* ahead: it was loaded before it was asked for; quiet: `why` was told often enough */
     const char *reason;                                    /* why it compiled, in a word; static */
     xl_buf verdict;                                        /* what the contract says of it, a JSON map */
     xl_buf why;                                            /* for people: what changed, and the remedy */
@@ -322,37 +322,49 @@ static bool watched(guard_state *g, const compile *c, const xl_verdict *v)
     return !c->helper && v->against_module.n && c->own >= g->watch_after;
 }
 
-/* The first time that a module changes for a cause all of it is said, with the remedy; from then on what changed, in a
- * short line. Under compile_lock. */
-static bool told(const char *module, const char *reason)
+/* How often a module has changed in one way, this time included: for one reason, in one argument, on one line. Under
+ * compile_lock. */
+static uint32_t times_told(const char *module, const xl_verdict *v)
 {
-    static uint64_t known[64];
+    static struct { uint64_t key; uint32_t times; } known[64];
     static uint32_t n;
     xl_str group = xl_contract_group(xl_str_of(module));
-    uint64_t h = xl_hash64(reason, strlen(reason), xl_hash64(group.p, group.n, 0));
+    uint64_t h = xl_hash64(v->reason, strlen(v->reason), xl_hash64(group.p, group.n, 0));
+    const xl_diff *d = v->ndiff ? &v->diff[0] : NULL;
+    if (d)
+        h = xl_hash64(d->file.p, d->file.n, h + d->line + 31 * (uint64_t)(d->arg + 1) + 997 * (uint64_t)(d->dim + 1));
     for (uint32_t i = 0; i < n && i < 64; i++)
-        if (known[i] == h)
-            return true;
-    known[n++ % 64] = h;
-    return false;
+        if (known[i].key == h)
+            return ++known[i].times;
+    known[n % 64].key = h;
+    return known[n++ % 64].times = 1;
 }
 
+/* The first time that a module changes in one way all of it is said, with the remedy; then what changed, in a short
+ * line, twice, and from then on with the count, where that is a power of ten. The same program again has nothing new to
+ * tell: its first line is followed by the counts alone. */
 static void say_why(compile *c, const xl_verdict *v)
 {
     xl_buf *b = &c->why;
-    bool again = told(c->module, v->reason);
+    uint32_t times = times_told(c->module, v), next = 10;
+    bool same = !strcmp(v->reason, "identical"), again = times > 1;
+    while (next <= times && next < 1000000000)
+        next *= 10;
+    c->quiet = times > (same ? 1 : 3) && times != next / 10;
     uint32_t n = 0, most = again ? 1 : 4;
     for (uint32_t i = 0; i < v->ndiff; i++) {              /* what follows from them is left to explain */
         if (v->diff[i].follows || n++ >= most)
             continue;
-        if (n == 1 && !xl_str_starts(v->diff[i].text, xl_str_of(v->reason)))
+        if (n == 1 && !same && !xl_str_starts(v->diff[i].text, xl_str_of(v->reason)))
             xl_buf_printf(b, "%s: ", v->reason);
         xl_buf_printf(b, "%s%.*s", n > 1 ? "; " : "", XL_FMT(v->diff[i].text));
     }
     if (!n)
-        xl_buf_puts(b, v->reason);
+        xl_buf_puts(b, same ? "the same program, traced again" : v->reason);
     if (n > most)
         xl_buf_printf(b, "; and %u more", n - most);
+    if (times >= 3)
+        xl_buf_printf(b, " (%u times by now; the next line is at %u, explain has them all)", times, next);
     if (again)
         return;
     if (v->words.n)
@@ -780,7 +792,8 @@ static PJRT_Error *differing(guard_state *g, compile *c)
 static PJRT_Error *refuse(guard_state *g, compile *c)
 {
     xl_buf text = { 0 }, what = { 0 };
-    xl_buf_printf(&what, "%s changed: %.*s", c->module, XL_FMT(xl_buf_view(&c->why)));
+    xl_buf_printf(&what, "%s %s: %.*s", c->module, strcmp(c->reason, "identical") ? "changed" : "is compiled again",
+                  XL_FMT(xl_buf_view(&c->why)));
     xl_buf_printf(&text,
                   "xlane: the policy is to stop when a step's program changes after the warm-up window. %.*s. Run "
                   "`xlane explain` on the run for all of it, or use --policy warn to go on.",
@@ -848,8 +861,11 @@ static PJRT_Error *produce(guard_state *g, compile *c, bool cache)
                                     : c->together ? look_together(g, c, &found)
                                                   : look_alone(g, c, &found, &lease, &leased);
     PJRT_Error *out = NULL;
-    if (c->why.n && g->policy == XL_POLICY_WARN)           /* before it is compiled, which may take minutes */
-        guard_say("%s %s: %.*s", c->module, loaded ? "changed, and was loaded from the cache" : "is compiled again",
+    if (c->why.n && !c->quiet && g->policy == XL_POLICY_WARN) /* before it is compiled, which may take minutes */
+        guard_say("%s %s: %.*s", c->module,
+                  !loaded                           ? "is compiled again"
+                  : !strcmp(c->reason, "identical") ? "was loaded from the cache"
+                                                    : "changed, and was loaded from the cache",
                   XL_FMT(xl_buf_view(&c->why)));
     if (loaded) {
         c->args->executable = loaded;
