@@ -304,7 +304,7 @@ def _():
     here = [n for n, text in enumerate(INITIALISED.splitlines(), 1) if text.endswith("# HERE")][0]
     assert re.search(r"jit_step .* steady, constant \(step 18\)\n +constant 0.5 -> 0.25, .*initialised.py:%d.*\n"
                      % here, text), text
-    assert re.search(r"shapes change\? +no\n.*move\? no\n.*active\? +yes", text), text
+    assert re.search(r"shapes or dtypes change\? +no\n.*move\? no\n.*active\? +no\n.*into it change\? +yes", text), text
     assert "jit_init" not in text and "--all lists them" in text, text
     everything = subprocess.run([XLANE, "explain", "--all", folder], text=True, capture_output=True, check=True).stdout
     assert everything.count("jit_init ") == 5, everything

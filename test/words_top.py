@@ -71,7 +71,7 @@ def _():
                          % now["processes"][0]["pid"], frame), frame
         assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument `x`: dimension 0 is 5, before 4",
                          frame), frame
-        assert "newest events" in frame and "shapes change" not in frame, frame
+        assert "newest events" in frame and "dtypes change" not in frame, frame
         out = os.path.join(TMP, "follow.html")
         f = subprocess.Popen([XLANE, "report", folder, "--follow", "--out=" + out], env=environment(),
                              stdout=subprocess.PIPE, text=True)

@@ -2,7 +2,7 @@
 import re
 
 from _guarded import HERE, XLANE, answers, check, done, environment, events, line_of, on_terminal, python, run, script, xlane
-import os, subprocess, sys
+import json, os, subprocess, sys
 
 STEP = """
 import sys, jax, jax.numpy as jnp, numpy as np
@@ -76,7 +76,7 @@ def _():
     for name, cmd, env in ("plain", ["true"], {}), ("off", [sys.executable, "-c", "print(1)"], {"XLANE_GUARD": "off"}):
         folder, _ = run(name, *cmd, **env)
         text = xlane("explain", folder, status=1)
-        assert "not recorded" in text and "xlane run --" in text and "shapes change" not in text, text
+        assert "not recorded" in text and "xlane run --" in text and "dtypes change" not in text, text
         text = xlane("explain", folder, folder, status=1)
         assert "not recorded" in text and "same graphs" not in text, text
 
@@ -186,10 +186,23 @@ def _():
     assert len(warned) == 5 and len(same) == 3 and "identical" not in err, err
     assert [line.count("remedy:") for line in same] == [1, 0, 0], err
     assert [re.findall(r"\((\d+) times by now", line) for line in same] == [[], ["10"], ["100"]], err
+    assert "a step's program changed 0 times in the warm-up window, 2 after it; the same program was traced again " \
+        "127 times; `xlane explain last`" in err, err
     text = "import jax, jax.numpy as jnp\n@jax.jit\ndef step(w, x):\n    return w - x.sum()\nw = jnp.ones(4)\n" \
            "for i in range(60):\n    w = step(w, jnp.ones(3 + max(0, i - 20)))\nprint(w)\n"
     _, err = python("grow", text)
     assert len([line for line in err.splitlines() if "jit_step is compiled again: shape:" in line]) == 4, err
+
+
+@check("W6_the_same_program_traced_again_is_a_question_of_its_own_and_listed_once")
+def _():
+    text = xlane("explain", flood)
+    assert answers(text) == ("no", "no", "no",
+                             "yes") and "was the same program traced again?           yes\n" in text, text
+    assert len(text.splitlines()) < 30 and re.search(r"\d+ more like this", text), text
+    again = [e for e in json.loads(xlane("--json", "explain", flood)) if e.get("cause") == "identical" and e["of_step"]]
+    assert len(again) == 127, len(again)
+    assert "was the same program traced again?           no\n" in batch, batch
 
 
 @check("B_ranks_join_with_a_bare_initialize_and_their_counts_are_sums")
@@ -272,9 +285,9 @@ def _():
         printed += err + xlane("explain", folder)
     # as it is wrapped there, and with its paths
     flat = lambda text: re.sub(r"\s+", " ", text.replace(top + "/", ""))
-    shown = re.findall(r"^    (xlane: \d+ compiled.*|xlane: a step.*|xlane: \d+ steps? .*|did .*)$", page, re.M)
+    shown = re.findall(r"^    (xlane: \d+ compiled.*|xlane: a step.*|xlane: \d+ steps? .*|did .*|was .*)$", page, re.M)
     shown.append(re.search(r"^    (`train_step` compiled .*?)\n    \.\.\.", page, re.M | re.S)[1])
-    assert len(shown) == 9 and not [s for s in shown if flat(s) not in flat(printed)], (shown, printed)
+    assert len(shown) == 10 and not [s for s in shown if flat(s) not in flat(printed)], (shown, printed)
 
 
 done()

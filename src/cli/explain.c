@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "cli/cli.h"
 #include "ir/read.h"
 #include "lane/contract.h"
@@ -32,14 +33,9 @@ static double num_of(const xl_node *map, const char *key)
 
 /* ---- one run
  * ---------------------------------------------------------------------------------------------------------- */
-static void put_compile(xl_buf *b, const xl_node *e)
+static void put_why(xl_buf *b, const xl_node *e)
 {
-    xl_str reason = str_of(e, "reason"), words = str_of(e, "words"), cache = str_of(e, "cache_detail");
-    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %8.3f s  %.*s, %.*s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
-                  XL_FMT(str_of(e, "result")), num_of(e, "seconds"), XL_FMT(str_of(e, "phase")), XL_FMT(reason));
-    if (num_of(e, "step") > 0)
-        xl_buf_printf(b, " (step %.0f)", num_of(e, "step"));
-    xl_buf_putc(b, '\n');
+    xl_str words = str_of(e, "words"), cache = str_of(e, "cache_detail");
     const xl_node *detail = xl_node_get(e, "detail");
     for (int follows = 0; follows < 2; follows++)
         for (size_t i = 0, shown = 0; detail && i < detail->n; i++) {
@@ -68,6 +64,50 @@ static void put_compile(xl_buf *b, const xl_node *e)
         xl_buf_printf(b, "             not cached: %.*s\n", XL_FMT(str_of(e, "uncacheable")));
     if (str_of(e, "error").n)
         xl_buf_printf(b, "             %.*s\n", XL_FMT(str_of(e, "error")));
+}
+
+/* Compiles that read the same, but for their times and steps, are one entry. */
+typedef struct { uint64_t key; const xl_node *first, *last; size_t n; } alike;
+typedef struct { alike *p; size_t n, cap; } alikes;
+
+static void add_alike(xl_arena *a, alikes *g, const xl_node *e)
+{
+    static const char *const fields[] = { "module", "result", "phase", "reason" };
+    xl_buf why = { 0 };
+    uint64_t key = 0;
+    put_why(&why, e);
+    key = xl_hash64(why.p ? why.p : "", why.n, key);
+    xl_buf_fini(&why);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        key = xl_hash64(str_of(e, fields[i]).p, str_of(e, fields[i]).n, key);
+    for (size_t i = 0; i < g->n; i++)
+        if (g->p[i].key == key) {
+            g->p[i].last = e;
+            g->p[i].n++;
+            return;
+        }
+    XL_PUSH(a, g->p, g->n, g->cap, ((alike){ key, e, e, 1 }));
+}
+
+/* An entry, where `e` is the first of those that read like it. */
+static void put_compile(xl_buf *b, const alikes *g, const xl_node *e)
+{
+    const alike *mine = NULL;
+    for (size_t i = 0; i < g->n && !mine; i++)
+        if (g->p[i].first == e)
+            mine = &g->p[i];
+    if (!mine)
+        return;
+    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %8.3f s  %.*s, %.*s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
+                  XL_FMT(str_of(e, "result")), num_of(e, "seconds"), XL_FMT(str_of(e, "phase")),
+                  XL_FMT(str_of(e, "reason")));
+    if (num_of(e, "step") > 0)
+        xl_buf_printf(b, " (step %.0f)", num_of(e, "step"));
+    xl_buf_putc(b, '\n');
+    put_why(b, e);
+    if (mine->n > 1)
+        xl_buf_printf(b, "             %zu more like this, the last at %.3f s: --json has all\n", mine->n - 1,
+                      num_of(mine->last, "t"));
 }
 
 static void put_other(xl_buf *b, const xl_node *e)
@@ -179,12 +219,17 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     xl_buf_str(&b, xl_run_mark(cli->arena, dir));
     xl_verdict_say(cli->arena, &v, opt.all, &b);
     size_t opening = b.n;
+    alikes g = { 0 };
     for (size_t i = 0; i < v.nevent; i++) {
         const xl_node *e = v.event[i];
-        if (!v.of[i])
-            put_other(&b, e);
-        else if (opt.all || (v.of[i]->step && (xl_event_again(e) || is(e, "result", "failed"))))
-            put_compile(&b, e);
+        if (v.of[i] && (opt.all || (v.of[i]->step && (xl_event_again(e) || is(e, "result", "failed")))))
+            add_alike(cli->arena, &g, e);
+    }
+    for (size_t i = 0; i < v.nevent; i++) {
+        if (v.of[i])
+            put_compile(&b, &g, v.event[i]);
+        else
+            put_other(&b, v.event[i]);
     }
     if (b.n > opening)
         xl_buf_putc(&b, '\n');
@@ -562,10 +607,10 @@ XL_VERB(explain) = {
         "a function\n"
         "of yours that ran at least three times; initialisers, eager ops and library functions are summed up in one "
         "line (--all\n"
-        "lists them) and are not counted in the four answers at the end. Consequences of a changed shape are marked "
+        "lists them) and are not counted in the answers at the end. Consequences of a changed shape are marked "
         "as such.\n"
         "\"before\" is the nearest earlier program of the module, which need not be the one of the previous step.\n"
-        "--json prints the compile events.",
+        "Compiles that read the same are listed once, with their number; --json prints all compile events.",
     .example = "xlane explain last",
     .opts = opts,
     .min = 0,

@@ -292,15 +292,9 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
 {
     xl_metrics *m = NULL;
     xl_run_verdict v = { 0 };
-    size_t processes = 0, early = 0, late = 0;
+    size_t processes = 0;
     xl_error_free(xl_metrics_read(a, dir, &m, &processes));
     xl_error_free(xl_run_judge(a, dir, &v));
-    for (size_t i = 0; v.of && i < v.nevent; i++) {
-        const xl_node *phase = xl_node_get(v.event[i], "phase");
-        bool changed = v.of[i] && v.of[i]->step && xl_event_again(v.event[i]);
-        late += changed && phase && xl_str_is(phase->s, "steady");
-        early += changed && !(phase && xl_str_is(phase->s, "steady"));
-    }
     fprintf(stderr, "xlane: ran %.1f s, exit status %d%s\n", seconds, status, stopped ? " (the policy said stop)" : "");
     if (m) {
         fprintf(stderr,
@@ -311,8 +305,11 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
                 (unsigned long long)xl_metrics_total(m, XL_M_FrontendCacheHit),
                 (unsigned long long)xl_metrics_total(m, XL_M_ExecuteTime), processes, processes == 1 ? "" : "es");
         unsigned long long waited = xl_metrics_total(m, XL_M_HostSync);
-        fprintf(stderr, "xlane: a step's program changed %zu time%s in the warm-up window, %zu after it%s\n", early,
-                early == 1 ? "" : "s", late, early + late ? "; `xlane explain last` says why" : "");
+        fprintf(stderr, "xlane: a step's program changed %d time%s in the warm-up window, %d after it", v.early,
+                v.early == 1 ? "" : "s", v.late);
+        if (v.traced)
+            fprintf(stderr, "; the same program was traced again %d time%s", v.traced, v.traced == 1 ? "" : "s");
+        fprintf(stderr, "%s\n", v.early + v.late + v.traced ? "; `xlane explain last` says why" : "");
         fprintf(stderr, "xlane: %llu step%s waited for a read to the host\n", waited, waited == 1 ? "" : "s");
     }
     if (p->diagnostic)

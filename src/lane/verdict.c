@@ -129,6 +129,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         v->policy |= c->ask == XL_ASK_POLICY;
         v->branch |= c->ask == XL_ASK_BRANCH;
         v->value |= c->ask == XL_ASK_VALUE;
+        v->again |= c->ask == XL_ASK_AGAIN;
         bool sized = xl_node_get(d, "arg") && (xl_str_is(what, "shape") || xl_str_is(what, "dtype"));
         bool listed = xl_node_get(d, "arg") && xl_str_is(what, "args");
         bool number = xl_str_is(what, "constant") && str_of(d, "before").n < 24 && str_of(d, "after").n < 24 &&
@@ -174,6 +175,7 @@ static void add_causes(xl_arena *a, xl_run_verdict *v, xl_run_unit *u, const xl_
         v->policy |= c->ask == XL_ASK_POLICY;
         v->branch |= c->ask == XL_ASK_BRANCH;
         v->value |= c->ask == XL_ASK_VALUE;
+        v->again |= c->ask == XL_ASK_AGAIN;
         xl_str text = str_of(e, "against_run").n ? xl_strf(a, "%.*s since run %.*s", XL_FMT(str_of(e, "words")),
                                                            XL_FMT(str_of(e, "against_run")))
                                                  : str_of(e, "words");
@@ -370,9 +372,15 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
         v->eager_runs += v->unit[i]->helper ? v->unit[i]->runs : 0;
         v->steps += v->unit[i]->step;
     }
-    for (size_t i = 0; i < v->nevent; i++)
-        if (v->of[i] && v->of[i]->step && xl_event_again(v->event[i]))
-            add_causes(a, v, v->of[i], v->event[i]);
+    for (size_t i = 0; i < v->nevent; i++) {
+        if (!v->of[i] || !v->of[i]->step || !xl_event_again(v->event[i]))
+            continue;
+        bool same = xl_event_cause(v->event[i])->ask == XL_ASK_AGAIN, late = is(v->event[i], "phase", "steady");
+        v->traced += same;
+        v->early += !same && !late;
+        v->late += !same && late;
+        add_causes(a, v, v->of[i], v->event[i]);
+    }
     for (size_t i = 0; i < v->nunit; i++)
         tidy(v->unit[i]);
 out:
@@ -533,8 +541,9 @@ void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
         xl_buf_puts(b, "shapes, policy, branches and values: not recorded, since nothing was compiled\n");
         return;
     }
-    xl_buf_printf(b, "did input shapes change?                     %s\n", v->shape ? "yes" : "no");
+    xl_buf_printf(b, "did input shapes or dtypes change?           %s\n", v->shape ? "yes" : "no");
     xl_buf_printf(b, "did the runtime profile or SPMD policy move? %s\n", v->policy ? "yes" : "no");
     xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : "no");
     xl_buf_printf(b, "did a Python value traced into it change?    %s\n", v->value ? "yes" : "no");
+    xl_buf_printf(b, "was the same program traced again?           %s\n", v->again ? "yes" : "no");
 }

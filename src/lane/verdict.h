@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "lane/metrics.h"
 
-typedef enum { XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH, XL_ASK_VALUE } xl_ask;
+typedef enum { XL_ASK_NONE, XL_ASK_SHAPE, XL_ASK_POLICY, XL_ASK_BRANCH, XL_ASK_VALUE, XL_ASK_AGAIN } xl_ask;
 typedef struct { const char *word, *remedy; xl_ask ask; } xl_cause;
 const xl_cause *xl_cause_of(xl_str word);                  /* NULL: "first", or a word that has no row */
 
@@ -50,11 +50,12 @@ typedef struct {
     xl_run_unit **of;                                          /* of[i]: the unit of a compile event i, else NULL */
     xl_run_unit **unit;
     size_t nunit;
-    bool shape, policy, branch, value, lines, torch;
+    bool shape, policy, branch, value, again, lines, torch;
     bool placed;                                           /* the lines that run graphs were recorded */
     int steps;                                             /* units that are steps */
     uint64_t eager_runs;                                   /* executions of helpers */
     int compiled, cached, loaded, failed;                  /* of all modules */
+    int early, late, traced; /* steps' recompiles: changed in and after the warm-up window; the same program again */
 } xl_run_verdict;
 
 xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *out) XL_MUST_USE;
