@@ -81,6 +81,15 @@ def _():
         assert "not recorded" in text and "same graphs" not in text, text
 
 
+@check("W1_a_run_that_has_nothing_names_the_newest_that_has")
+def _():
+    good, _ = python("named", HEALTHY)
+    bad, _ = run("failed", "sh", "-c", "exit 3", runs=os.path.dirname(good), status=3)
+    for verb in "explain", "metrics", "calibrate":
+        text = xlane(verb, bad, status=1)
+        assert "; the newest run here that has some is %s\n" % good in text, (verb, text)
+
+
 @check("W5_small_step_is_a_step_and_the_gate_counts_it")
 def _():
     tiny = "import jax, jax.numpy as jnp\n@jax.jit\ndef train_step(w, x):\n    return w + x.sum()  # HERE\nw = jnp.ones(4)\n" \

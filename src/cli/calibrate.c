@@ -50,10 +50,11 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
     XL_DO(xl_run_find(a, what, &dir));
     xl_catalog_launch how = { 0 };
     if (!xl_catalog_of_run(a, dir, 0, &how, &e)) {
+        const char *other = xl_run_newest(a, dir);
         err = XL_ERR(NOT_FOUND,
                      "%s recorded no compile, so there is nothing to calibrate: run it under `xlane run -- CMD` with a "
-                     "plugin that the guard can attach to",
-                     dir);
+                     "plugin that the guard can attach to%s%s",
+                     dir, other ? "; the newest run here that has some is " : "", other ? other : "");
         goto out;
     }
     XL_DO(xl_launch_find(cli, dir, 0, NULL, NULL, &l));     /* the largest program is the step in nearly every case */

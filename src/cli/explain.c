@@ -159,32 +159,11 @@ static bool recorded(xl_node **e, size_t n)
     return false;
 }
 
-/* The newest other run beside this one that has compiles, or NULL. */
-static const char *newest_recorded(xl_arena *a, const char *dir)
-{
-    xl_str *names = NULL, own = xl_path_base(xl_str_of(dir));
-    size_t n = 0, events;
-    const char *runs = xl_str_c(a, xl_path_dir(xl_str_of(dir)));
-    xl_error_free(xl_dir_list(a, runs, &names, &n));
-    for (size_t i = n, looked = 0; i-- > 0 && looked < 50;) {
-        char *other = xl_path_join(a, runs, xl_str_c(a, names[i]));
-        xl_node **e;
-        if (xl_str_eq(names[i], own) || !xl_file_stat(xl_path_join(a, other, "events.jsonl"), NULL))
-            continue;
-        looked++;
-        xl_error *err = xl_run_events(a, other, &e, &events);
-        if (!err && recorded(e, events))
-            return other;
-        xl_error_free(err);
-    }
-    return NULL;
-}
-
 static xl_error *not_recorded(xl_arena *a, const char *dir)
 {
     const xl_run_info about = xl_run_about(a, dir);
     const xl_node *status = xl_node_get(about.json, "status");
-    const char *other = newest_recorded(a, dir);
+    const char *other = xl_run_newest(a, dir);
     return XL_ERR(
         NOT_FOUND, "%s: compiles were not recorded: %s%s%s", xl_str_c(a, xl_path_base(xl_str_of(dir))),
         status && status->i

@@ -101,7 +101,12 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
     size_t processes, ntimes = 0;
     xl_step_times *times = NULL;
     XL_DO(xl_run_find(cli->arena, argc ? argv[0] : "last", &dir));
-    XL_DO(xl_metrics_read(cli->arena, dir, &m, &processes));
+    err = xl_metrics_read(cli->arena, dir, &m, &processes);
+    const char *other = xl_error_code(err) == XL_CODE_NOT_FOUND ? xl_run_newest(cli->arena, dir) : NULL;
+    if (other)
+        err = xl_error_next(err, "the newest run here that has some is %s", other);
+    if (err)
+        goto out;
     XL_DO(xl_steps_read(cli->arena, dir, &times, &ntimes));
     fallbacks host = read_fallbacks(cli->arena, dir);
     bool torch = of_torch(cli->arena, dir);

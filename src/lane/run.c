@@ -213,6 +213,30 @@ out:
     return err;
 }
 
+const char *xl_run_newest(xl_arena *a, const char *dir)
+{
+    enum { LOOKED = 50 };
+    xl_str *names = NULL, own = xl_path_base(xl_str_of(dir));
+    size_t n = 0;
+    const char *runs = xl_str_c(a, xl_path_dir(xl_str_of(dir)));
+    xl_error_free(xl_dir_list(a, runs, &names, &n));
+    for (size_t i = n, looked = 0; i-- > 0 && looked < LOOKED;) {
+        char *other = xl_path_join(a, runs, xl_str_c(a, names[i]));
+        xl_node **e = NULL;
+        size_t events = 0;
+        if (xl_str_eq(names[i], own) || !xl_file_stat(xl_path_join(a, other, "events.jsonl"), NULL))
+            continue;
+        looked++;
+        xl_error_free(xl_run_events(a, other, &e, &events));
+        for (size_t k = 0; k < events; k++) {
+            const xl_node *what = xl_node_get(e[k], "event");
+            if (what && xl_str_is(what->s, "compile"))
+                return other;
+        }
+    }
+    return NULL;
+}
+
 /* `part` stands in `name` from a dash (or the start) to a dash (or the end): "train" in "20261118-005107-train-2", not
  * "ra". */
 static bool has_part(xl_str name, xl_str part)

@@ -39,6 +39,9 @@ xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t 
 /* The folder a user means by RUN: a path, a name under ./runs, or "last". */
 xl_error *xl_run_find(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
 
+/* The newest other run beside this one that has compiles: what an answer names where this one has none. NULL: none. */
+const char *xl_run_newest(xl_arena *a, const char *dir);
+
 /* What run.json says of the launch. A run under a diagnostic profile is no benchmark: whoever shows its timings shows
  * the mark. */
 typedef struct { xl_str profile; bool diagnostic; const xl_node *json; } xl_run_info;
