@@ -214,6 +214,32 @@ def _():
     assert "was the same program traced again?           no\n" in batch, batch
 
 
+@check("W4_ops_that_a_branch_added_are_told_of_on_its_line_alone")
+def _():
+    text = """
+import jax, jax.numpy as jnp
+def make(damp):
+    @jax.jit
+    def step(w, x):
+        def f(w):
+            h = jnp.tanh(x @ w)
+            if damp:
+                h = h * 0.5  # HERE
+            return jnp.mean(h ** 2)
+        return w - 0.1 * jax.grad(f)(w)
+    return step
+w, x = jnp.ones((8, 8)), jnp.ones((16, 8))
+for damp in False, True:
+    step = make(damp)
+    for i in range(4):
+        w = step(w, x)
+"""
+    folder, _ = python("damp", text)
+    said = xlane("explain", folder)
+    assert set(re.findall(r"(?:added|removed)\b.* at \S*damp\.py:(\d+)", said)) == {str(line_of(text))}, said
+    assert "operand" not in said and answers(said) == ("no", "no", "yes", "no"), said
+
+
 @check("B_ranks_join_with_a_bare_initialize_and_their_counts_are_sums")
 def _():
     text = """

@@ -744,6 +744,35 @@ static uint64_t kind_of(const xl_op *op, const xl_module *m, uint32_t own)
     return op->code == XL_OP_CUSTOM_CALL ? loose(op, false, m) : xl_hash64(&op->code, 2, 7);
 }
 
+static uint64_t on_line(const xl_op *op, const xl_module *m, uint64_t key)
+{
+    xl_str file;
+    uint32_t line, col;
+    return xl_loc_line(m, op->loc, &file, &line, &col) ? xl_hash64(file.p, file.n, key + line) : key;
+}
+
+/* Pairs ops by their keys. Of several that are alike those of one line are partners, as long as that leaves none more
+ * alone: lines move when a file is edited. */
+static void align_ops(xl_differ *d, xl_op *const *a, const uint64_t *x, uint32_t na, xl_op *const *b, const uint64_t *y,
+                      uint32_t nb, int32_t *to)
+{
+    uint64_t *u = xl_new(d->arena, uint64_t, na), *v = xl_new(d->arena, uint64_t, nb);
+    int32_t *lines = xl_new(d->arena, int32_t, na);
+    uint32_t n = 0, n_lines = 0;
+    for (uint32_t i = 0; i < na; i++)
+        u[i] = on_line(a[i], d->a, x[i]);
+    for (uint32_t i = 0; i < nb; i++)
+        v[i] = on_line(b[i], d->b, y[i]);
+    xl_align(d->arena, x, na, y, nb, to);
+    xl_align(d->arena, u, na, v, nb, lines);
+    for (uint32_t i = 0; i < na; i++) {
+        n += to[i] >= 0;
+        n_lines += lines[i] >= 0;
+    }
+    if (n_lines >= n && na)
+        memcpy(to, lines, na * sizeof *to);
+}
+
 /* Pairs the ops between two pairs by kind; what is left came or went. Constants are left to those that read them. */
 static void gap(pair *p, const xl_region *ra, uint32_t a0, uint32_t a1, const xl_region *rb, uint32_t b0, uint32_t b1)
 {
@@ -758,7 +787,7 @@ static void gap(pair *p, const xl_region *ra, uint32_t a0, uint32_t a1, const xl
         x[i] = kind_of(ra->op[a0 + i], d->a, 2 * i);
     for (uint32_t i = 0; i < nb; i++)
         y[i] = kind_of(rb->op[b0 + i], d->b, 2 * i + 1);
-    xl_align(d->arena, x, na, y, nb, to);
+    align_ops(d, ra->op + a0, x, na, rb->op + b0, y, nb, to);
     for (uint32_t i = 0; i <= na; i++) {
         if (i < na && to[i] < 0) {
             if (ra->op[a0 + i]->code != XL_OP_CONSTANT)
@@ -792,7 +821,7 @@ static void regions(pair *p, const xl_region *ra, const xl_region *rb)
         x[i] = loosely ? loose(ra->op[i], true, d->a) : xl_op_hash(p->fa, ra->op[i]);
     for (uint32_t i = 0; i < rb->nop; i++)
         y[i] = loosely ? loose(rb->op[i], true, d->b) : xl_op_hash(p->fb, rb->op[i]);
-    xl_align(d->arena, x, ra->nop, y, rb->nop, to);
+    align_ops(d, ra->op, x, ra->nop, rb->op, y, rb->nop, to);
     for (uint32_t i = 0; i < ra->nop; i++) {
         if (to[i] < 0)
             continue;
