@@ -114,7 +114,7 @@ END {
                   "`program` to " list)
     }
     for (t in rule) if (!(("refused", t) in covered))
-        lacks("test/bad.py", "no bad program for the rule " t ": add one, and a line `refused` to " list)
+        lacks("test/verifier_errors.py", "no bad program for the rule " t ": add one, and a line `refused` to " list)
     for (k in covered) {
         split(k, c, SUBSEP)
         if (c[1] == "refused" || c[1] == "floatless") stale = !(c[2] in rule)

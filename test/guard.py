@@ -413,12 +413,14 @@ print(jax.devices()[0].memory_stats()["peak_bytes_in_use"] >= 16 << 20)
 
 @checked("L2_what_cannot_be_guarded_is_said")
 def _():
-    p, _ = run("plain", "true")
     advice = "On this machine's CPU, `xlane run --profile=cpu` takes the embedded device, which is guarded"
+    clean = {"JAX_PLATFORMS": "", "PJRT_NAMES_AND_LIBRARY_PATHS": ""}
+    p, _ = run("plain", "true", env=clean)
     assert "nothing was guarded" in p.stderr and advice in p.stderr, p.stderr
+    p, _ = run("unused", "true")                          # a plugin is named already
+    assert "nothing was guarded" in p.stderr and advice not in p.stderr, p.stderr
     p, _ = run("status", "sh", "-c", "exit 7", status=7)
     step = "import jax, jax.numpy as jnp; print(jax.jit(jnp.sum)(jnp.ones(3)), jax.devices()[0].platform)"
-    clean = {"JAX_PLATFORMS": "", "PJRT_NAMES_AND_LIBRARY_PATHS": ""}
     p, _ = run("builtin", sys.executable, "-c", step, env=clean)
     assert p.stdout == "3.0 cpu\n" and "nothing was guarded" in p.stderr, (p.stdout, p.stderr)
     p = subprocess.run([XLANE, "run", "--profile=cpu", "--cache=off", "--runs", TMP + "/advice", "--", sys.executable,

@@ -814,13 +814,13 @@ static void tell_guard(xl_arena *a, const char *dir, int code, bool *stopped)
         attached |= what && xl_str_is(what->s, "attach");
         *stopped |= what && xl_str_is(what->s, "stop");
     }
-    const char *off = getenv("XLANE_GUARD");
+    const char *off = getenv("XLANE_GUARD"), *named = getenv("PJRT_NAMES_AND_LIBRARY_PATHS");
     bool guarding = !(off && !strcmp(off, "off")) && code != 127; /* 127: the command was not found */
     if (!attached && code && guarding)
         fprintf(stderr, "xlane: it ended with status %d before it had loaded a PJRT plugin under the guard, so no "
                         "compile was recorded; what it printed says why it failed\n",
                 code);
-    else if (!attached && guarding && getenv("PJRT_NAMES_AND_LIBRARY_PATHS"))
+    else if (!attached && guarding && named && *named)
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used no device, took "
                         "JAX's built-in cpu, or is a static or setuid program; nothing was guarded\n");
     else if (!attached && guarding)

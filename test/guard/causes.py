@@ -1,5 +1,5 @@
 """Training scripts with one planted cause of a recompile each, and healthy ones. They know nothing of xlane;
-words_causes.py runs each in a process of its own and grades what explain says: `cause` is the word in its JSON, LINE
+explain_causes.py runs each in a process of its own and grades what explain says: `cause` is the word in its JSON, LINE
 marks the line that must be named, `answers` are those to the triage questions. A case that a script needs more
 for (devices, PyTorch/XLA) says so."""
 

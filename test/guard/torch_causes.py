@@ -1,5 +1,5 @@
-"""PyTorch/XLA training scripts with one planted cause of a recompile each, and healthy ones; words_torch.py runs and
-grades them as words_causes.py does JAX's. LINE marks the line that must be named where programs carry lines (--profile
+"""PyTorch/XLA training scripts with one planted cause of a recompile each, and healthy ones; explain_causes_torch.py runs and
+grades them as explain_causes.py does JAX's. LINE marks the line that must be named where programs carry lines (--profile
 debug-recompile)."""
 
 HEAD = """

@@ -1,5 +1,5 @@
 /* Division by one number is the true quotient, bit for bit: what xl_strip_divisor prepares, as every set's instruction
- * uses it, against the machine's own division. The other instructions are checked by whole programs (test/fuse.py,
+ * uses it, against the machine's own division. The other instructions are checked by whole programs (test/fusion.py,
  * test/jax_ops.py). */
 #include "cpu/tile/strip.h"
 

@@ -13,7 +13,7 @@ import torch_causes as causes
 
 PYTHON = os.path.join(BUILD, "venv-torch", "bin", "python")
 if not os.path.exists(os.path.join(BUILD, "venv-torch", "done")):
-    print("skip words_torch: ./x test all installs torch and torch_xla (7 GB)")
+    print("skip explain_causes_torch: ./x test all installs torch and torch_xla (7 GB)")
     sys.exit(0)
 QUICK = {"last_batch", "lazy_adam", "loss_read_each_step"}
 PICK = os.environ.get("PICK")

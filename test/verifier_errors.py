@@ -1,7 +1,7 @@
 """Programs with one mistake each: the verifier names it, and jaxlib's own verifier refuses the program too.
 
 Each row: what is wrong, the op, its operand types, its result types, a part of the message, and attributes and regions.
-usage: python test/bad.py        (B=build folder)
+usage: python test/verifier_errors.py        (B=build folder)
 """
 import os
 import re
