@@ -551,7 +551,9 @@ static void m_matmul(gen *g)
     int64_t at = batch + (int64_t)below(g, rank - batch), k = t->dims[at], yc = batch + (int64_t)below(g, 2);
     for (uint32_t i = 0; i < batch; i++)
         xb[i] = yb[i] = i, yd[i] = t->dims[i], n *= yd[i];
-    int64_t cols = any_dim(g), rows = count_of(dims_of(g, x)) / (k && n ? k * n : 1);
+    int64_t cols = any_dim(g), rows = 1;
+    for (uint32_t i = batch; i < rank; i++) /* a product over nothing has rows too */
+        rows *= i == at ? 1 : t->dims[i];
     if (n * cols * rows > g->cap || n * k * cols > g->cap * 2 || rows * cols * k * n > (int64_t)1 << 22)
         cols = 1 + (int64_t)below(g, 4);
     yd[batch] = yc == batch ? k : cols;
