@@ -1,12 +1,12 @@
 /* An entry file `ab/cdef....xle`, named by its digest:
  *   header (48 bytes: magic, manifest size, packed size, raw size, seconds), manifest (JSON: module, created, host,
  *   parts), packed blob (zstd), MAC (32 bytes, keyed BLAKE2b over all before).
- * The digest in the name is that of the parts in the manifest: an entry renamed or replaced by another does not pass.
+ * The digest in the name is that of the parts in the manifest, so a renamed or exchanged entry is refused.
  *
- * Beside the 256 folders of entries: `size` (bytes and number of entries, so that nobody has to look at them all to
- * know), `near/` (by module and by program, the entries that a miss is compared with), `removed.log` (why an entry
- * went, the last of them), `writers/` (hosts that wrote), `segment-*` (caches of their own). The folder is its user's
- * alone: see own_folder. */
+ * Besides the 256 folders of entries there are `size` (bytes and number of entries, so that they need not be counted),
+ * `near/` (by module and by program, the entries that a miss is compared with), `removed.log` (why entries were
+ * removed, the latest of them), `writers/` (hosts that wrote) and `segment-*` (private caches). The folder belongs to
+ * its user alone: see own_folder. */
 #include "lane/cache.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* src/lane/cache.h
- * The executable cache: serialised executables in a folder, found by a key that has a name for each of its parts, so
- * that a miss can say which part differs from the nearest entry. Entries are code. They are written to a temporary
- * name, synced and renamed; compressed; authenticated with a key that only this user can read; and refused where
- * another user could have written them. A damaged entry is a miss with a reason. Any thread may use an open cache;
- * several processes share a folder.
+ * The executable cache: serialised executables in a folder, found by a key whose parts are named, so that a miss can
+ * say which part differs from the nearest entry. Entries are code. They are written to a temporary name, synced and
+ * renamed; compressed; authenticated with a key that only this user can read; and refused if another user could have
+ * written them. A damaged entry is a miss with a reason. Any thread may use an open cache; several processes share a
+ * folder.
  * Nothing here aborts: it also runs inside other people's programs. */
 #ifndef XL_LANE_CACHE_H
 #define XL_LANE_CACHE_H

@@ -1,5 +1,5 @@
-/* Any bytes as an entry of the executable cache. The pack around it gets the checksum it should have, so that what is
- * behind the checksum is reached: an import takes the entry or refuses it, and what it took can be listed. */
+/* Arbitrary bytes as a cache entry. The pack around it gets a valid checksum, so the code behind the checksum is
+ * reached: an import accepts the entry or refuses it, and what it accepted can be listed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

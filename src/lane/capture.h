@@ -1,12 +1,12 @@
 /* src/lane/capture.h
- * A capture (step.xlcap): one execution of a program with everything that is needed to do it again: the program, its
- * compile options, the inputs of every device, what it gave, and the run it came from. Where the inputs themselves
- * could not be kept, the executions before are in it, back to one whose inputs were: the last step is the captured one.
+ * A capture (step.xlcap): one execution of a program with everything needed to repeat it: the program, its compile
+ * options, the inputs of every device, its outputs, and the run it came from. If the inputs themselves could not be
+ * kept, the capture contains the previous executions, back to one with known inputs; the last step is the captured one.
  *
  * The file: "XLCAP001", the manifest's length (8 bytes, little-endian), the manifest's digest (32 bytes), the manifest
- * (JSON), zeros up to a multiple of 64, then the blobs that the manifest names by offset, length and digest.
- * The reader takes any bytes: counts and sizes are checked against the file, and an error says what is wrong.
- * Any thread; a capture is read by one at a time. */
+ * (JSON), zeros up to a multiple of 64, then the blobs, for which the manifest has offset, length and digest.
+ * The reader accepts any bytes: counts and sizes are checked against the file, and an error says what is wrong. Any
+ * thread may read, but each capture is for one thread at a time. */
 #ifndef XL_LANE_CAPTURE_H
 #define XL_LANE_CAPTURE_H
 

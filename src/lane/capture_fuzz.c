@@ -1,5 +1,5 @@
-/* Any bytes as a capture: the manifest gets the digest it should have, so that what is behind it is reached. What is
- * taken must be whole: every input has bytes or an earlier step. */
+/* Arbitrary bytes as a capture: the manifest gets a valid digest, so the code behind the digest is reached. An accepted
+ * capture must be whole: every input has bytes or an earlier step. */
 #include <stdlib.h>
 
 #include "lane/capture.h"

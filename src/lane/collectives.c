@@ -1,5 +1,5 @@
-/* A walk from the entry computation through what it calls. A loop counts as often as it turns, where the compiler has
- * noted that (XLA's CPU and GPU) or its condition says it (libtpu). */
+/* The entry computation is traversed, then everything that it calls. A loop counts as many times as it iterates, if the
+ * compiler has recorded that (XLA's CPU and GPU) or the loop's condition shows it (libtpu). */
 #include "lane/collectives.h"
 
 #include "ir/hlo/hlo_fields.h"

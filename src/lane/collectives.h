@@ -1,6 +1,5 @@
 /* src/lane/collectives.h
- * Collectives of a program as a plugin runs it, read out of its optimised form. Everything in a result is
- * the arena's. */
+ * The collectives of a compiled program, read from its optimised form. Everything in a result belongs to the arena. */
 #ifndef XL_LANE_COLLECTIVES_H
 #define XL_LANE_COLLECTIVES_H
 

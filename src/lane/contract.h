@@ -1,9 +1,9 @@
 /* src/lane/contract.h
- * Contracts: what each compile of a module was made of, remembered within a process and, in the folder of runs, across
- * them.
- * A later compile of a module of the same name is compared with the nearest one, and the difference is said in words.
- * Where names are only numbers (PyTorch/XLA's) the nearest must be of its kind.
- * Not for several threads at once: the caller locks. Nothing here aborts. */
+ * Contracts: the inputs of each compile of a module, remembered within a process and, in the folder of runs, across
+ * processes.
+ * A later compile of a module of the same name is compared with the nearest one, and the difference is described in
+ * words. Where names are only numbers (PyTorch/XLA's), the nearest must be of its kind.
+ * Not thread-safe: the caller locks. Nothing here aborts. */
 #ifndef XL_LANE_CONTRACT_H
 #define XL_LANE_CONTRACT_H
 

@@ -10,7 +10,7 @@
 
 static char root[64];
 
-/* A process of its own, as far as contracts know. */
+/* A separate process, as far as contracts can tell. */
 static xl_contracts *process(const char *runs, xl_run **run)
 {
     static xl_arena a;

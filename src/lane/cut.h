@@ -1,6 +1,6 @@
 /* src/lane/cut.h
- * Parts of a program as programs of their own. The entry function's calls are inlined; what is printed is text that any
- * plugin takes. Nothing of the module changes but its arena grows. One thread. */
+ * Extracts parts of a program as separate programs. The entry function's calls are inlined; the result is text that any
+ * plugin accepts. The module does not change, except that its arena grows. One thread. */
 #ifndef XL_LANE_CUT_H
 #define XL_LANE_CUT_H
 

@@ -1,7 +1,7 @@
 /* src/lane/flags.h
- * Which XLA flags does a library know? XLA ends the process on a flag it does not know, so that must be found out
- * before it starts. Flag names are strings of the library: they are read from its file, of which nothing is run. A file
- * of half a gigabyte takes some tenths of a second. One thread at a time; the set lives in the arena. */
+ * Which XLA flags does a library know? XLA ends the process on an unknown flag, so this must be found out before it
+ * starts. Flag names are strings in the library: they are read from its file, without executing any of it. A file of
+ * half a gigabyte takes some tenths of a second. One thread at a time; the set belongs to the arena. */
 #ifndef XL_LANE_FLAGS_H
 #define XL_LANE_FLAGS_H
 

@@ -1,6 +1,6 @@
 /* src/lane/holders.h
- * Who has a device open? Walks /proc/<pid>/fd. Processes of other users can be looked into by root alone: how many
- * could not be is told, so that "nobody" is never said on half the evidence. */
+ * Who has a device open? Reads /proc/<pid>/fd. Only root can examine processes of other users: the number of processes
+ * that could not be examined is reported, so that "nobody" is never claimed on half the evidence. */
 #ifndef XL_LANE_HOLDERS_H
 #define XL_LANE_HOLDERS_H
 

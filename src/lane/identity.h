@@ -1,7 +1,7 @@
 /* src/lane/identity.h
- * What an executable depends on besides its program and options: the plugin's file and the runtime's variables. One
- * form for the guard and for our own lane, so that both have the same parts in their cache keys. Nothing here allocates
- * from an arena or aborts. */
+ * What an executable depends on besides its program and options: the plugin's file and the runtime's variables. The
+ * guard and our own lane share this code, so their cache keys have the same parts. Nothing here allocates from an arena
+ * or aborts. */
 #ifndef XL_LANE_IDENTITY_H
 #define XL_LANE_IDENTITY_H
 

@@ -1,7 +1,7 @@
 /* src/lane/job.h
- * The processes of a job that a launcher started: which of them this one is, the run folder they share, and a key-value
- * store in that folder by which they find each other. A key is a file, made once and whole; it needs nothing of the
- * file system but that it is shared. Any thread, but open and close are for one. */
+ * The processes of a job that a launcher started: which of them this one is, their shared run folder, and a key-value
+ * store in that folder through which they find each other. A key is a file, created once and whole; the file system
+ * only has to be shared. Any thread; open and close are for one thread. */
 #ifndef XL_LANE_JOB_H
 #define XL_LANE_JOB_H
 

@@ -1,5 +1,5 @@
-/* Guarded launches in the catalog. The program of somebody else is known only once it compiles, so a launch is found
- * again by what was typed, less its secrets. */
+/* Guarded launches in the catalog. The program of a foreign process is only known once it compiles, so a launch is
+ * identified by its command line, with secrets removed. */
 #include <stdlib.h>
 #include <string.h>
 

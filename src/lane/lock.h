@@ -1,7 +1,7 @@
 /* src/lane/lock.h
- * A lock: everything a lane stands on, one item a line, so that it can be compared with this or another host and
- * rebuilt. Plugins are named by the hash of their whole file. Read and written whole; the file carries a checksum. One
- * thread at a time. */
+ * A lock: everything a lane depends on, one item per line, so that it can be compared with this or another host and
+ * restored. Plugins are identified by the hash of their whole file. Read and written whole; the file carries a
+ * checksum. One thread at a time. */
 #ifndef XL_LANE_LOCK_H
 #define XL_LANE_LOCK_H
 

@@ -1,8 +1,8 @@
 /* src/lane/matrix.h
- * The compatibility matrix: known breakages (matrix.def), each with a check that runs on the present lane. What opens
- * the plugin runs in a child process. Every check ends with a state and a sentence; `unknown` always says what would be
- * needed to know.
- * To be called while no other thread of ours runs (it forks). */
+ * The compatibility matrix: known breakages (matrix.def), each with a check that runs on the present lane. Checks that
+ * open the plugin run in a child process. Every check ends with a state and a sentence; `unknown` always says what is
+ * missing.
+ * Call this while no other thread of ours runs (it forks). */
 #ifndef XL_LANE_MATRIX_H
 #define XL_LANE_MATRIX_H
 

@@ -1,6 +1,7 @@
 /* src/lane/memory_csv.h
- * memory.csv of a run folder: what each physical device held, a line per sample. The guard and the training loop write
- * it; whoever reads it goes by the names of its first line, so that a file of another version is read as well. */
+ * memory.csv of a run folder: the memory in use on each physical device, one line per sample. The guard and the
+ * training loop write it; readers find columns by the names in its first line, so files of other versions can be read
+ * as well. */
 #ifndef XL_LANE_MEMORY_CSV_H
 #define XL_LANE_MEMORY_CSV_H
 

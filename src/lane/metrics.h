@@ -1,7 +1,7 @@
 /* src/lane/metrics.h
- * Counters and timings of a process, in total and by module, under the names PyTorch/XLA users know. Adding to one
- * costs some tens of nanoseconds and takes no memory after the first time; any thread may do so. They are written as
- * JSON beside the run's events and read back by `xlane metrics`, which adds up the processes of a run. */
+ * Counters and timings of a process, in total and by module, under the names that PyTorch/XLA users know. Incrementing
+ * one takes some tens of nanoseconds and allocates only the first time; any thread may do so. They are written as JSON
+ * beside the run's events; `xlane metrics` reads them and adds up the processes of a run. */
 #ifndef XL_LANE_METRICS_H
 #define XL_LANE_METRICS_H
 

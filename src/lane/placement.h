@@ -1,7 +1,7 @@
 /* src/lane/placement.h
- * Who holds what: the tensors of a program on several devices, with the slice and the bytes of each. Made of a program
- * (what would be) or of the real buffers of a run (sharding.json in its folder); drawn the same way. Everything lives
- * in an arena. */
+ * Which device holds what: the tensors of a program on several devices, with the slice and the bytes of each. Computed
+ * from a program (what would be) or from the real buffers of a run (sharding.json in its folder); both are drawn in the
+ * same way. Everything belongs to an arena. */
 #ifndef XL_LANE_PLACEMENT_H
 #define XL_LANE_PLACEMENT_H
 

@@ -1,6 +1,7 @@
 /* src/lane/play.h
- * Executing captured programs: a plugin opened for so many devices, a program compiled with the options it was captured
- * with, tensors in host memory in and out. Tensors that come out own their bytes (xl_play_drop). One thread. */
+ * Executes captured programs: opens a plugin with a given number of devices, compiles a program with the options it was
+ * captured with, and transfers tensors between host memory and devices. Output tensors own their bytes (xl_play_drop).
+ * One thread. */
 #ifndef XL_LANE_PLAY_H
 #define XL_LANE_PLAY_H
 

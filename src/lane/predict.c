@@ -1,11 +1,11 @@
-/* Region by region. What runs at once is a unit: one op, or, under the fused rule, elementwise ops and reductions that
- * read one another point by point or row by row. Such ops lie in one unit when the longest way to each of them from the
- * region's start passes the same number of other ops (products, gathers, loops): then none waits for another through
- * something outside, and no order is broken.
- * A unit stands where its last member stood. What takes memory is what another unit reads; reshapes, broadcasts, slices
- * and transposes are read through. A value lives from its unit to the last that reads it; regions of one op are
- * alternatives or turns of one loop, so the op's peak is that of the largest of them, and what a region reads from
- * outside lives as long as the op. */
+/* Memory is predicted region by region. Ops that execute together form a unit: one op, or, if the device fuses,
+ * elementwise ops and reductions that read one another point by point or row by row. Such ops are in the same unit if
+ * the longest path from the start of the region to each of them passes the same number of other ops (products, gathers,
+ * loops): then none waits for another through something outside the unit, and the order is preserved.
+ * A unit has the position of its last member. Memory is needed for values that another unit reads; reshapes,
+ * broadcasts, slices and transposes are looked through. A value lives from its unit to the last unit that reads it. The
+ * regions of an op are alternatives or iterations of one loop, so the op's peak is the maximum over its regions, and
+ * values that a region uses from outside live as long as the op. */
 #include "lane/predict.h"
 
 #include <stdlib.h>

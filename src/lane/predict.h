@@ -1,8 +1,8 @@
 /* src/lane/predict.h
- * How much memory a program will take, before anybody compiles it: liveness over our own program. A value takes memory
- * from the op that makes it to its last use; what a donated argument gives away is taken once. Compilers differ in what
- * they keep, and that one thing is a rule which can be measured: does the device write elementwise results to memory,
- * or fuse them into their readers? */
+ * How much memory a program will need, before it is compiled: liveness analysis of our own program. A value takes
+ * memory from the op that defines it to its last use; memory of a donated argument is counted once. Compilers differ in
+ * what they keep; the one measurable difference is a rule here: does the device write elementwise results to memory, or
+ * fuse them into their readers? */
 #ifndef XL_LANE_PREDICT_H
 #define XL_LANE_PREDICT_H
 

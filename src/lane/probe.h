@@ -1,10 +1,9 @@
 /* src/lane/probe.h
- * The probe: is this lane alive, and if not, which layer is not? A plugin is opened in a child process, a small program
- * with a known answer is compiled, run and read back on every addressable device, then the physical memory is asked
- * for.
- * A plugin that aborts or hangs is a finding, with the call it was in and its last words. Nothing falls back: the probe
- * is of one plugin, and says which and why that one.
- * To be called while no other thread of ours runs (it forks). Everything in the result is the arena's. */
+ * The probe: is this lane alive, and if not, which layer fails? A plugin is opened in a child process; a small program
+ * with a known result is compiled, run and read back on every addressable device; then the physical memory is queried.
+ * A plugin that aborts or hangs is a finding, with the call it was in and its last output. There is no fallback: the
+ * probe examines one plugin, and says which and why that one.
+ * Call this while no other thread of ours runs (it forks). Everything in the result belongs to the arena. */
 #ifndef XL_LANE_PROBE_H
 #define XL_LANE_PROBE_H
 

@@ -2,10 +2,10 @@
  * A profile: launch policy in a file. Groups: spmd, cache, shapes, debug, device (profile.def has their keys) and
  * flags, with raw flags for XLA_FLAGS (`xla`), LIBTPU_INIT_ARGS (`libtpu`) and variables (`environment`). A profile may
  * inherit others by name.
- * A name is looked for in ./.xlane/profiles, then in the user's ~/.config/xlane/profiles, then among the built-in ones;
- * a profile that inherits its own name means the next one of that name. The profile is stronger than the environment it
- * meets: flags are policy, not shell state; what it overrides is told.
- * Everything lives in the arena given. One thread at a time. */
+ * Names are looked up in ./.xlane/profiles, then in the user's ~/.config/xlane/profiles, then among the built-in ones;
+ * a profile that inherits its own name means the next one of that name. The profile overrides the environment: flags
+ * are policy, not shell state; overridden values are reported.
+ * Everything belongs to the arena given. One thread at a time. */
 #ifndef XL_LANE_PROFILE_H
 #define XL_LANE_PROFILE_H
 

@@ -1,4 +1,4 @@
-/* What can be said against a profile before anything starts. */
+/* Checks a profile before anything starts. */
 #include <stdio.h>
 #include <stdlib.h>
 

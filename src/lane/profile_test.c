@@ -10,7 +10,7 @@
 
 static xl_arena a;
 
-/* A folder of its own with a user's and a project's profiles. */
+/* A temporary folder with a user's and a project's profiles. */
 static void home(void)
 {
     static char dir[] = "/tmp/xlane-profile-XXXXXX";

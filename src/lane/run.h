@@ -1,9 +1,9 @@
 /* src/lane/run.h
- * A run: one recorded launch, a folder. `run.json` says what was launched, `events.jsonl` what happened, a line each,
- * from all of its processes; `programs/` keeps every program that was compiled. Everything that explains something
- * reads these.
- * Any thread may add events. What the disk does not take is kept, tried again and counted: a run never fails its
- * program. The folder is for its user alone (mode 0700, files 0600). */
+ * A run: one recorded launch, a folder. `run.json` says what was launched; `events.jsonl` has one line per event, from
+ * all of its processes; `programs/` keeps every program that was compiled. The commands that explain something read
+ * these.
+ * Any thread may add events. Events that cannot be written are kept, retried and counted: a run never fails its
+ * program. Only its user can read the folder (mode 0700, files 0600). */
 #ifndef XL_LANE_RUN_H
 #define XL_LANE_RUN_H
 

@@ -1,4 +1,4 @@
-/* JSON files that know when they were edited, and what differs between two. */
+/* JSON files with a checksum that reveals edits, and the differences between two of them. */
 #include "base/file.h"
 #include "base/hash.h"
 #include "lane/receipt.h"

@@ -1,5 +1,5 @@
 /* src/pass/calls.h
- * How large a program becomes once its calls are inlined, counted before anything is copied. */
+ * The size of a program after its calls are inlined, computed before anything is copied. */
 #ifndef XL_PASS_CALLS_H
 #define XL_PASS_CALLS_H
 

@@ -1,5 +1,6 @@
-/* canonical: one way to say a thing.
- * dot becomes dot_general, broadcast becomes broadcast_in_dim, and a constant stands to the right in what commutes.
+/* canonical: equivalent forms become one.
+ * dot becomes dot_general, broadcast becomes broadcast_in_dim, and constants become the right operand of commutative
+ * ops.
  * needs: nothing.  keeps: types, locations.  breaks: nothing. */
 #include "pass/pass.h"
 

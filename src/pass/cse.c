@@ -1,6 +1,7 @@
 /* cse: of two ops that do the same to the same values, the first serves for both.
  * needs: nothing.  keeps: types, locations.  breaks: nothing.
- * An op in a region sees those above it, so the table grows on the way in and shrinks on the way out. */
+ * An op in a region sees the ops above it, so entries are added when a region is entered and removed when it is
+ * left. */
 #include "ir/compare/hash.h"
 #include "pass/pass.h"
 

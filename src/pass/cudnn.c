@@ -1,7 +1,6 @@
-/* The JSON is a GpuBackendConfig of XLA's: 64-bit numbers are strings in it. Of what it holds only the shapes, the
- * scale and the mask are ours to choose; XLA's autotuner fills in the algorithm. force_deterministic must say what the
- * compile options say: XLA writes it into the first of several equal calls only, and then no longer finds the kernel of
- * the others. */
+/* The JSON is XLA's GpuBackendConfig, in which 64-bit numbers are strings. We choose only the shapes, the scale and the
+ * mask; XLA's autotuner fills in the algorithm. force_deterministic must agree with the compile options: XLA writes it
+ * only into the first of several equal calls, and otherwise does not find the kernel of the others. */
 #include "pass/cudnn.h"
 
 #include <stdio.h>

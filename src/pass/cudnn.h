@@ -1,7 +1,7 @@
 /* src/pass/cudnn.h
  * cuDNN's fused attention, as XLA's CUDA plugin offers it: one custom call in the forward pass and one in the backward
- * pass, each told what to do by JSON of XLA's own. Scores and probabilities never reach memory. Causal; every row is
- * one document. */
+ * pass, each configured by XLA's JSON. Scores and probabilities are never written to memory. Causal; every row is one
+ * document. */
 #ifndef XL_PASS_CUDNN_H
 #define XL_PASS_CUDNN_H
 

@@ -1,7 +1,7 @@
-/* dce: drop ops whose results nobody reads.
+/* dce: remove ops whose results are not used.
  * needs: nothing.  keeps: types, locations.  breaks: nothing; values are renumbered at the end.
- * Backwards, so that a dead chain falls in one sweep. A loop is also freed of values that it only carries around: those
- * whose result is not read and which feed nothing in the loop but themselves. */
+ * Ops are visited backwards, so one sweep removes a whole dead chain. Loops also lose carried values whose result is
+ * not used and which only feed themselves. */
 #include "pass/pass.h"
 
 static bool region_has_effect(const xl_module *m, const xl_region *r, int depth);

@@ -1,7 +1,7 @@
 /* src/pass/emit.h
- * The builder of ir/build.h for code that writes programs by rules (gradients, the frontend, the optimizer): the same
- * ops, and a few compound ones. A caller that takes shapes from a user checks them first; what the builder refuses here
- * is a mistake of ours, and ends the program with its message. */
+ * The builder of ir/build.h for code that generates programs (gradients, the frontend, the optimizer): the same ops,
+ * and a few compound ones. Callers check shapes that come from a user first; an op that the builder refuses here is a
+ * bug of ours, and ends the program with its message. */
 #ifndef XL_PASS_EMIT_H
 #define XL_PASS_EMIT_H
 

@@ -1,9 +1,9 @@
-/* fold: what constants make of each other.
- * Only what every device computes alike: integers, and of floats the operations that IEEE 754 rounds exactly (+ - * /
- * sqrt and the rounding ones). 16-bit floats are computed in f32 and rounded once more, which gives the same as
- * rounding once, since f32 has more than twice their digits. Functions such as exp are left to the device, so that
- * folding never changes a number.
- * A result of one number throughout stays one number; others are folded up to MOST elements.
+/* fold: evaluate ops on constants.
+ * Only ops with the same result on every device: integers, and the float operations that IEEE 754 rounds exactly (+ - *
+ * / sqrt and rounding to integers). 16-bit floats are computed in f32 and rounded again, which equals rounding once,
+ * since f32 has more than twice their digits. Functions such as exp are left to the device, so folding never changes a
+ * result.
+ * A result with equal elements stays a single number; others are folded up to MOST elements.
  * needs: nothing.  keeps: types, locations.  breaks: nothing. */
 #include <math.h>
 

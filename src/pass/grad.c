@@ -1,20 +1,19 @@
-/* grad: reverse-mode differentiation, in the program.
+/* grad: reverse-mode differentiation within the program.
  *
- * How it works. Forward over the ops: a value is active if it is of a float type and depends on one of the values we
- * differentiate by. Backward over the same ops: each active op whose results have a cotangent gives its operands
- * theirs.
- * A cotangent has the type of its value. Complex numbers follow JAX: cotangents are transposed, not conjugated, so that
- * the rule of a holomorphic function is the one of its real form.
+ * How it works. The forward pass marks active values: those of a float type that depend on one of the values to
+ * differentiate by. The backward pass visits the same ops in reverse: each active op whose results have a cotangent
+ * computes the cotangents of its operands. A cotangent has the type of its value. Complex numbers follow JAX:
+ * cotangents are transposed, not conjugated, so the rule of a holomorphic function is that of its real form.
  *
- * Regions. A branch is differentiated by a branch of the same kind that computes its side again and then walks it back
- * (grad_flow.c); a loop by a loop that runs the other way, over what the first one kept. Whatever a region uses of its
- * surroundings gets its cotangent as a result of that second op.
+ * Regions. The gradient of a branch is a branch of the same kind that recomputes its side and then differentiates it
+ * (grad_flow.c); the gradient of a loop is a loop in the opposite direction over values that the first one saved.
+ * Values that a region uses from outside get their cotangents as results of that second op.
  *
- * What a new rule must respect: emit with g->e only; use primal operands and results freely (they are still there, and
- * in a loop the pruning of unused ones decides what must be kept: so prefer the form that needs the fewest); never add
- * a cotangent of another type than its value; ask xl_cot_active before doing expensive work for an operand.
+ * What a new rule must respect: emit with g->e only; use primal operands and results freely (they are still there; in a
+ * loop, pruning decides which must be saved, so prefer the form that needs the fewest); never add a cotangent of
+ * another type than its value; ask xl_cot_active before doing expensive work for an operand.
  *
- * needs: no calls, no composites on the way.  keeps: types.  breaks: nothing that was there changes, but loops get more
+ * needs: no calls or composites on the path.  keeps: types.  breaks: existing ops do not change, but loops get more
  * results. */
 #include "pass/grad.h"
 

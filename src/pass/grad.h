@@ -1,8 +1,7 @@
 /* src/pass/grad.h
- * Reverse-mode gradients. The engine walks the ops of a region backwards; for each that a cotangent reaches it calls
- * the rule that the `gradient` column of ops.def names, and the rule appends the ops of the adjoint and hands each
- * operand its share. The program is changed in place: gradients are more ops at the end of the same region.
- * See grad.c. */
+ * Reverse-mode gradients. The engine visits the ops of a region backwards; for each op that a cotangent reaches, it
+ * calls the rule in the `gradient` column of ops.def, which appends the adjoint ops and adds to the cotangent of each
+ * operand. The program is changed in place: gradients are further ops at the end of the same region. See grad.c. */
 #ifndef XL_PASS_GRAD_H
 #define XL_PASS_GRAD_H
 

@@ -1,5 +1,5 @@
-/* Gradients by expansion: an op that is rarely differentiated is written out in ops that have a gradient, beside the
- * backward pass, and that is walked back instead. The forward program keeps the op as it is. */
+/* Gradients by expansion: an op that is rarely differentiated is rewritten with ops that have a gradient, beside the
+ * backward pass, and those are differentiated instead. The forward program keeps the op. */
 #include "pass/grad.h"
 
 #define RULE(name) xl_error *xl_grad_##name(xl_grad_ctx *g, xl_op *op, const xl_value *ct)

@@ -1,13 +1,13 @@
 /* Gradients of branches and loops.
  *
- * A branch: an op of the same kind on the same predicate. Each of its regions computes its side again, walks it back,
- * and returns the cotangents of everything active that any side uses.
+ * A branch: an op of the same kind on the same predicate. Each of its regions recomputes its side, differentiates it,
+ * and returns the cotangents of all active values that any side uses.
  *
- * A loop of known length: the forward loop gets one more carried buffer for each value that the backward pass needs, a
- * row a turn. A second loop runs from the last turn to the first: it reads its rows, computes the body again, walks it
- * back, and carries the cotangents of what goes round and the sums for what the body uses from outside. What the
- * backward pass needs is known only after its body is written and pruned, so that is done first, and the forward loop
- * is widened after. */
+ * A loop of known length: the forward loop gets an additional carried buffer for each value that the backward pass
+ * needs, with one row per iteration. A second loop runs from the last iteration to the first: it reads its rows,
+ * recomputes the body, differentiates it, and carries the cotangents of the carried values and the sums for values that
+ * the body uses from outside. What the backward pass needs is only known once its body is written and pruned, so that
+ * is done first; then the forward loop is widened. */
 #include "pass/grad.h"
 #include "pass/pass.h"
 #include "pass/triton.h"

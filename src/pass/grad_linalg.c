@@ -1,4 +1,4 @@
-/* Gradients of factorisations, solves and transforms. Cotangents are transposed, not conjugated (grad.c). */
+/* Gradients of factorizations, solves and transforms. Cotangents are transposed, not conjugated (grad.c). */
 #include "pass/grad.h"
 
 #define RULE(name) xl_error *xl_grad_##name(xl_grad_ctx *g, xl_op *op, const xl_value *ct)

@@ -1,18 +1,16 @@
-/* Gradients of lookups without a scatter that adds: XLA's CUDA scatter adds by atomics, so its sums differ from run to
- * run and its time depends on how often an id repeats; its deterministic form sorts every element.
+/* Gradients of lookups without a scatter that adds: XLA's CUDA scatter adds with atomics, so its sums differ from run
+ * to run and its time depends on how often an id repeats; its deterministic form sorts every element.
  *
  * One element of each row (the label's logit): the cotangent goes where the column is the index, zero elsewhere, which
- * fuses with whatever else the rows get.
+ * fuses with the other gradients of the rows.
  *
- * Rows of a table: the ids are sorted with their positions, and rows of equal ids, which are neighbours now, are
- * summed:
+ * Rows of a table: the ids are sorted with their positions, and rows with equal ids, now adjacent, are summed:
  *   - within a block of BLOCK rows by one product with a matrix of zeros and ones (row i, column j: the ids are equal),
- *   which gives
- *     every row the sum of its id in the block;
- *   - an id that goes on from earlier blocks is the last id of each of them: a second, small product adds their sums.
- * The last row of each id then has the whole sum, and goes to the table by a scatter whose indices are unique. All sums
- * have a fixed order, and the time is the same for every distribution of ids. A row that is not finite makes the sums
- * of its block NaN. */
+ *     which gives every row the sum of its id within the block;
+ *   - an id that continues from earlier blocks is the last id of each of them: a second, small product adds their sums.
+ * The last row of each id then has the whole sum, which a scatter with unique indices adds to the table. All sums have
+ * a fixed order, and the time is the same for every distribution of ids. A row that is not finite makes the sums of its
+ * block NaN. */
 #include "pass/grad.h"
 
 enum { BLOCK = 128, LEAST = 2 * BLOCK };                   /* fewer rows than LEAST are left to the scatter */

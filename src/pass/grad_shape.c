@@ -1,4 +1,5 @@
-/* Gradients of ops that move elements: the cotangent moves the other way, and what was read twice is added up. */
+/* Gradients of ops that move elements: the cotangent moves in the opposite direction, and elements read twice are
+ * summed. */
 #include "pass/grad.h"
 
 #define RULE(name) xl_error *xl_grad_##name(xl_grad_ctx *g, xl_op *op, const xl_value *ct)

@@ -1,8 +1,8 @@
-/* inline: every call becomes what it calls; composites their decomposition; named computations their body.
- * needs: no recursion (the verifier says so).  keeps: types, locations.  breaks: shardings on arguments of private
+/* inline: replace calls by the functions called, composites by their decomposition, named computations by their body.
+ * needs: no recursion (the verifier checks it).  keeps: types, locations.  breaks: shardings on arguments of private
  * functions.
- * Functions go callee first, so that what is copied has no calls left in it. Private functions that nothing reaches any
- * more are dropped. */
+ * Callees are processed first, so a copied function has no calls left. Private functions that are no longer reachable
+ * are dropped. */
 #include "pass/calls.h"
 #include "pass/pass.h"
 

@@ -1,14 +1,14 @@
 /* src/pass/mesh.h
- * A named mesh and shardings by axis name, for programs that are built here: checked before anything is compiled, and
- * written into the module as sdy attributes, or for plugins that do not read those as the older mhlo.sharding strings.
+ * A named mesh and shardings by axis name, for programs built here: checked before anything is compiled, and written
+ * into the module as sdy attributes, or as the older mhlo.sharding strings for plugins that do not read those.
  *     xl_mesh_def mesh;
  *     xl_mesh_spec spec;
  *     XL_DO(xl_mesh_parse(arena, XL_STR("data=2, model=4"), 8, &mesh));
  *     xl_mesh_define(m, &mesh);
  *     XL_DO(xl_mesh_spec_parse(&mesh, xl_type_dims(t), XL_STR("tokens"), XL_STR("data, -"), &spec));
  *     xl_mesh_shard_arg(m, f, 0, &mesh, &spec);
- * The device with number d stands in the mesh at the digits of d, the first axis the most significant. One thread at a
- * time; what is written into a module lives as long as it. */
+ * Device d's position in the mesh is the digits of d, the first axis being the most significant. One thread at a time;
+ * what is written into a module lives as long as the module. */
 #ifndef XL_PASS_MESH_H
 #define XL_PASS_MESH_H
 

@@ -1,8 +1,8 @@
 /* src/pass/pass.h
- * Transformations of a program. Each leaves a program that verifies and gives the same numbers, bit for bit: nothing
- * here reassociates or assumes that NaN does not happen. Locations stay with the ops. A pass is a file, a row
- * in passes.def and a place in the order of pipeline.c. Memory is the module's (see arena.h for what happens when it
- * ends); one thread at a time. */
+ * Transformations of a program. The result of a pass verifies and computes the same numbers, bit for bit: no pass
+ * reassociates or assumes the absence of NaN. Ops keep their locations. A pass is a file, a row in passes.def and a
+ * place in the order of pipeline.c. Memory is the module's (arena.h says what happens when it runs out); one thread at
+ * a time. */
 #ifndef XL_PASS_PASS_H
 #define XL_PASS_PASS_H
 

@@ -1,4 +1,4 @@
-/* Each pass on small programs: what is left must be the program written beside it. */
+/* Each pass on small programs: the result must be the program written beside it. */
 #include "base/test.h"
 #include "ir/compare/hash.h"
 #include "ir/read.h"

@@ -1,4 +1,4 @@
-/* The walk that rewriting passes share. */
+/* The traversal that rewriting passes share. */
 #include "pass/pass.h"
 
 static void region(xl_b *b, xl_region *r, xl_subst *s, xl_rewrite_fn *fn)

@@ -1,21 +1,21 @@
 /* src/pass/shard.h
- * SPMD: a program with global shapes and shardings becomes the program that every device runs on its own part.
+ * SPMD: turns a program with global shapes and shardings into the program that every device runs on its own part.
  *
- * The devices of a program are numbered 0..n-1 and the number is taken apart into *atoms*: digits of prime size, the
+ * The devices of a program are numbered 0..n-1, and the number is decomposed into *atoms*: digits of prime size, the
  * first the most significant. Every axis of every mesh, and every tile of the older annotations, is a list of atoms, so
- * one form serves both, and a sub-axis is nothing special. A *spec* has for each dimension of a tensor the atoms it is
- * split over, major first; an atom occurs at most once in a spec. Dimensions are split only where they divide evenly;
- * sizes that do not are padded before (shard_pad.c).
+ * one form serves both, and sub-axes need no special case. A *spec* has for each dimension of a tensor the atoms over
+ * which it is split, major first; an atom occurs at most once in a spec. Dimensions are split only if they divide
+ * evenly; other sizes are padded first (shard_pad.c).
  *
- * A *rule* (the sharding column of ops.def) says how the dimensions of an op's operands and results hang together: each
- * dimension is a product of *factors*, and two dimensions with the same factor are split alike. A factor is passed
- * through, or mirrored (the first part becomes the last), or summed over (the result is then a partial one), or indexed
- * (gather and scatter shift their indices). A dimension without a factor is never split.
+ * A *rule* (the sharding column of ops.def) relates the dimensions of an op's operands and results: each dimension is a
+ * product of *factors*, and dimensions with the same factor are split alike. A factor is passed through, or mirrored
+ * (the first part becomes the last), or summed over (the result is then partial), or indexed (gather and scatter shift
+ * their indices). A dimension without a factor is never split.
  *
- * Propagation (shard_propagate.c) carries specs along factors until nothing changes; partitioning (shard_partition.c)
- * walks the ops, chooses for each the split of its factors that costs the fewest bytes, brings the operands into that
- * form (shard_reshard.c), and emits the op on local shapes. An op without a rule is computed whole on every device from
- * gathered operands: slow, but always right. */
+ * Propagation (shard_propagate.c) copies specs along factors until nothing changes. Partitioning (shard_partition.c)
+ * visits the ops, chooses for each the split of its factors that moves the fewest bytes, reshards the operands
+ * accordingly (shard_reshard.c), and emits the op on local shapes. An op without a rule is computed whole on every
+ * device from gathered operands: slow, but always right. */
 #ifndef XL_PASS_SHARD_H
 #define XL_PASS_SHARD_H
 

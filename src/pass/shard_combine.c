@@ -1,7 +1,8 @@
-/* Fewer collectives. A sum of two all_reduces that nobody else reads becomes one of the sum: the gradients that meet at
- * the input of several projections cross once. Then small all_reduces over the same groups wait for each other, and so
- * do all_gathers: one is held back until something needs its result, and the others that come by until then join it.
- * The gradients of a data-parallel step thus cross in a few collectives instead of one per parameter. */
+/* Fewer collectives. A sum of two all_reduces with no other use becomes one all_reduce of the sum, so the gradients
+ * that meet at the input of several projections are reduced once. Then small all_reduces over the same groups are
+ * combined, and so are all_gathers: each is delayed until its result is needed, and others that become ready before
+ * then join it. The gradients of a data-parallel step are thus reduced in a few collectives instead of one per
+ * parameter. */
 #include "pass/shard.h"
 
 #include "pass/pass.h"

@@ -1,12 +1,11 @@
-/* Sizes that do not divide. A constraint that splits 12 rows over 8 devices makes them 16, of which the last four are
- * padding, and so do the ops around it, forwards and backwards, as far as their rules (shard_rule.c) pass the dimension
- * on: what is in the padding is nobody's business there. Where an op sums over the dimension its padding is replaced by
- * what changes no sum; where an op wants the true size, or the program returns the value, the padding is cut off, which
- * gathers the dimension. After this pass every such constraint divides, and the rest of the partitioner knows nothing
- * of it.
+/* Sizes that do not divide evenly. A constraint that splits 12 rows over 8 devices makes them 16, the last four of
+ * which are padding; so do the ops around it, forwards and backwards, as far as their rules (shard_rule.c) pass the
+ * dimension on. The contents of the padding do not matter there. Where an op sums over the dimension, its padding is
+ * replaced by a neutral element; where an op needs the true size, or the program returns the value, the padding is cut
+ * off, which gathers the dimension. After this pass every such constraint divides evenly, and the rest of the
+ * partitioner does not see the difference.
  *
- * First the sizes are settled (`want`), then the program is rewritten in place: a value that is padded changes its
- * type. */
+ * First the sizes are determined (`want`), then the program is rewritten in place: a padded value changes its type. */
 #include <math.h>
 
 #include "ir/verify.h"

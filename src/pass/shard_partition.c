@@ -1,12 +1,12 @@
-/* A value may be unreduced over some atoms: what the devices hold is still to be summed over them (`owed`).
- * Constraints, results and the borders of manual regions make it so. Linear ops, loops and branches whose result such a
- * constraint reads keep it so; every other op takes it summed.
+/* A value may be unreduced over some atoms: the devices hold parts that are still to be summed over them (`owed`).
+ * Constraints, results and the boundaries of manual regions create such values. Linear ops, loops and branches whose
+ * result such a constraint reads keep them unreduced; every other op uses the sum.
  *
- * Partitioning: the ops of the program as it came are walked in order, and each is emitted on local shapes into a new
- * body. `now` has for every value of the old program what stands for it, `at` the spec it is held in. For each op the
- * candidates are the splits that its operands or its results suggest; the one with the fewest bytes to move (and,
- * weighed lightly, the least work) is taken. Sums over a split factor give a partial result, which an all_reduce, or a
- * reduce_scatter where the result is split over the same atoms, makes whole. */
+ * Partitioning: the ops of the original program are visited in order, and each is emitted on local shapes into a new
+ * body. For every value of the original, `now` has its replacement and `at` the replacement's spec. The candidates for
+ * an op are the splits that its operands or its results suggest; the one that moves the fewest bytes (and, with a small
+ * weight, computes the least) is taken. Sums over a split factor give a partial result, completed by an all_reduce, or
+ * by a reduce_scatter if the result is split over the same atoms. */
 #include "pass/shard.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
-/* Propagation. Each op's tensors are seen through its factors; what one of them knows about a factor, the others take
- * over where they may.
- * In order: first ops that only move or map elements, to a fixed point, then all ops; within a sweep forwards and then
+/* Propagation. Each op's tensors are seen through its factors; what is known about a factor from one tensor is applied
+ * to the others where allowed.
+ * Order: first ops that only move or map elements, to a fixed point, then all ops; each sweep goes forwards and then
  * backwards.
- * Conflicts: when two tensors split a factor differently, what both begin with is taken and no more; when a tensor
- * could use an atom in two dimensions, the earlier factor of the op's rule has it (batch, then rows, then columns, then
- * sums); what an annotation closed stays. */
+ * Conflicts: if two tensors split a factor differently, only their common prefix is used; if a tensor could use an atom
+ * in two dimensions, the earlier factor of the op's rule gets it (batch, then rows, then columns, then sums);
+ * dimensions that an annotation closed stay as they are. */
 #include "pass/shard.h"
 
 enum { SPREAD = 64 << 10 }; /* bytes of a sum on each device from which it is worth a second meeting */

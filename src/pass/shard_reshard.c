@@ -1,6 +1,6 @@
-/* From one spec to another: slices where a tensor is split further (they cost nothing), one collective_permute where
- * only the owners change, all_to_all where atoms move from one dimension to another, all_gather for the rest. The same
- * walk counts the bytes and emits the ops. */
+/* Converts from one spec to another: slices where a tensor is split further (no communication), one collective_permute
+ * where only the owners change, all_to_all where atoms move from one dimension to another, all_gather for the rest. The
+ * same code counts the bytes and emits the ops. */
 #include "pass/shard.h"
 
 typedef enum { DONE, SLICE, PERMUTE, ALL_TO_ALL, GATHER } kind;

@@ -1,4 +1,5 @@
-/* The sharding column of ops.def: which dimensions hang together. A rule may say less than is true, never more. */
+/* The sharding column of ops.def: which dimensions are related. A rule may omit a relation, but never claim a false
+ * one. */
 #include "pass/shard.h"
 
 #include "pass/pass.h"

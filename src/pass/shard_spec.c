@@ -1,4 +1,4 @@
-/* Atoms, specs, and what annotations say: sdy shardings over named meshes, and the strings of the older partitioner. */
+/* Atoms, specs, and reading annotations: sdy shardings over named meshes, and the strings of the older partitioner. */
 #include "pass/shard.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* simplify: ops that do nothing, or less than they say.
+/* simplify: remove ops that do nothing, and reduce ops to simpler ones.
  * Only what is exact by the specification: x + 0 is x for integers, but for floats only x + (-0) and x - (+0) are,
- * since a sum of zeros has a sign. NaN stays NaN.
+ * because a sum of zeros has a sign. NaN stays NaN.
  * needs: nothing.  keeps: types, locations.  breaks: nothing. */
 #include "ir/scalar.h"
 #include "pass/pass.h"

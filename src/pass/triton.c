@@ -1,7 +1,7 @@
-/* How a kernel is written here: its text has the names $n (columns), $b (columns a block works on at once, a power of
- * two), $r (rows of one program), $m (all rows), $t (the narrow type), $f (1 / columns) and $e (epsilon), which are
- * filled in, and $l (where the last block of columns begins). The arguments are the operands, then the results. One
- * program (a block of threads) does one row, or $r rows one after the other. */
+/* The text of a kernel is a template with $n (columns), $b (columns that a block processes at once, a power of two), $r
+ * (rows of one program), $m (all rows), $t (the narrow type), $f (1 / columns), $e (epsilon) and $l (where the last
+ * block of columns begins). The arguments are the operands, then the results. One program (a block of threads)
+ * processes one row, or $r rows one after the other. */
 #include "pass/triton.h"
 
 #include <math.h>

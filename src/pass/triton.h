@@ -1,7 +1,7 @@
 /* src/pass/triton.h
- * Kernels of our own for XLA's CUDA plugin. They are written in Triton's IR and handed over as custom calls, as JAX's
- * Pallas does it; the plugin compiles them. Each reads and writes its tensors once, where XLA's fusions make several
- * passes. Sums have a fixed order: the same bits every time. */
+ * Our own kernels for XLA's CUDA plugin. They are written in Triton's IR and passed as custom calls, as JAX's Pallas
+ * does; the plugin compiles them. Each reads and writes its tensors once, where XLA's fusions make several passes. Sums
+ * have a fixed order: the same bits every time. */
 #ifndef XL_PASS_TRITON_H
 #define XL_PASS_TRITON_H
 

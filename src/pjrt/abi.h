@@ -1,15 +1,15 @@
 /* src/pjrt/abi.h
- * The PJRT C API as this project sees it: PJRT 0.114, written from facts about the interface (names, types, offsets)
- * and checked field by field in abi_check.c. It is a C ABI that XLA plugins (libtpu, the CUDA plugin, ours) share with
+ * The PJRT C API as this project uses it: PJRT 0.114, written from facts about the interface (names, types, offsets)
+ * and checked field by field in abi_check.c. It is the C ABI between XLA plugins (libtpu, the CUDA plugin, ours) and
  * XLA frontends, so nothing here may be renamed, reordered or resized; newer entries are added at the ends.
  *
- * How it grows, and what that asks of everybody who includes this:
+ * The rules for versions, for everyone who includes this:
  * - Every args struct begins with its size as the caller knows it. Read or write a field only if it lies inside:
- *   PJRT_HAS(args, field). An older caller's struct ends earlier, a newer one's later.
- * - The table of functions begins with its size as the plugin knows it. Call an entry only if it lies inside and is not
- *   NULL: PJRT_HAS(api, PJRT_Client_Load) && api->PJRT_Client_Load.
+ * PJRT_HAS(args, field). An older caller's struct ends earlier, a newer one's later.
+ * - The function table begins with its size as the plugin knows it. Call an entry only if it lies inside and is not
+ * NULL: PJRT_HAS(api, PJRT_Client_Load) && api->PJRT_Client_Load.
  * - Tables older than 0.57 have another order: refuse them.
- * - Out fields hold garbage before a call: a plugin sets every one, each *_is_set flag too.
+ * - Output fields are uninitialized before a call: a plugin sets every one, including each *_is_set flag.
  * Only pjrt/, guard/ and the plugin's entry file include this header; the rest of the code sees xl_ types. */
 #ifndef XL_PJRT_ABI_H
 #define XL_PJRT_ABI_H

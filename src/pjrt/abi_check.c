@@ -1,5 +1,5 @@
-/* The ABI, checked where it is compiled: every size and every offset of abi.h, the order of the table too, against
- * layout.def. Nothing here produces code. */
+/* Checks the ABI at compile time: every size and every offset of abi.h, and the order of the table, against layout.def.
+ * Nothing here produces code. */
 #include "pjrt/abi.h"
 
 #define SIZE(s, size) _Static_assert(sizeof(s) == (size), #s " has another size");

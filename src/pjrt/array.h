@@ -1,7 +1,7 @@
 /* src/pjrt/array.h
- * A tensor of a program that runs on several devices: its global shape, how it is spread, and one buffer per device. A
- * place is the devices with their mesh; one device without a mesh is the plain case. Where some of the devices belong
- * to other processes, their parts are NULL here, and each process does the same calls. Threads and lifetimes as in
+ * A tensor of a program that runs on several devices: its global shape, its sharding, and one buffer per device. A
+ * place is a list of devices with their mesh; one device without a mesh is the simple case. If some devices belong to
+ * other processes, their parts are NULL here, and every process makes the same calls. Threads and lifetimes as in
  * client.h; the place must outlive its arrays. */
 #ifndef XL_PJRT_ARRAY_H
 #define XL_PJRT_ARRAY_H

@@ -1,4 +1,5 @@
-/* Tensors over the embedded plugin's devices: every way to cut one, put and read back, and what lies where. */
+/* Tensors over the embedded plugin's devices: every way to shard one, upload and read back, and which device holds
+ * which part. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 /* src/pjrt/call.h
- * How the files of pjrt/ call a plugin: never past the end of its table, never a NULL entry, and every PJRT_Error
+ * How the files of pjrt/ call a plugin: never beyond the end of its table, never a NULL entry, and every PJRT_Error
  * becomes an xl_error that names the call. Not included outside pjrt/. */
 #ifndef XL_PJRT_CALL_H
 #define XL_PJRT_CALL_H

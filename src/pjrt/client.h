@@ -1,9 +1,9 @@
 /* src/pjrt/client.h
- * A client is one running plugin with its devices; buffers live on its devices, programs run on them. It works with
- * plugins older and newer than this project's header: what a plugin does not offer is an UNIMPLEMENTED error that names
- * the call and the plugin's version.
- * Any thread may use a client and what belongs to it; open, close and free are for one thread each. Free buffers,
- * fences and programs before their client is closed. Devices, memories and strings are borrowed until then. */
+ * A client is one running plugin with its devices; buffers live on its devices, and programs run on them. It works with
+ * plugins older and newer than this project's header: a function that a plugin lacks is an UNIMPLEMENTED error that
+ * names the call and the plugin's version.
+ * Any thread may use a client and its objects; open, close and free are for one thread each. Free buffers, fences and
+ * programs before their client is closed. Devices, memories and strings are borrowed until then. */
 #ifndef XL_PJRT_CLIENT_H
 #define XL_PJRT_CLIENT_H
 

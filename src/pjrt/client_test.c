@@ -6,7 +6,7 @@
 #include "pjrt/options.h"
 #include "pjrt/program.h"
 
-/* The test plugins lie beside this program's folder: build/test/pjrt/client_test, build/test/plugins/old.so. */
+/* The test plugins are found relative to this program: build/test/pjrt/client_test, build/test/plugins/old.so. */
 static xl_plugin *load(const char *name)
 {
     static char path[4096];

@@ -1,4 +1,4 @@
-/* The client over a whole plugin, our own: what the small test plugins do not have. */
+/* The client with a complete plugin, our own: covers what the small test plugins lack. */
 #include <unistd.h>
 
 #include "base/test.h"

@@ -1,4 +1,4 @@
-/* Where plugins are, in the order of plugin.h. Only names and device files are looked at here: nothing is opened. */
+/* Finds plugins, in the order given in plugin.h. Only names and device files are examined here: nothing is opened. */
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>

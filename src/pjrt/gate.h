@@ -1,7 +1,7 @@
 /* src/pjrt/gate.h
- * Two orders that XLA depends on and does not check: the environment before the runtime (it reads its flags once), SPMD
- * before the first tensor (what exists by then has no sharding). Here they are states of the process: passing a gate
- * too late is an error that names both moments. Any thread. */
+ * Two orders that XLA depends on and does not check: environment before runtime (it reads its flags once), and SPMD
+ * before the first tensor (an existing tensor has no sharding). Here they are states of the process: passing a gate too
+ * late is an error that names both moments. Any thread. */
 #ifndef XL_PJRT_GATE_H
 #define XL_PJRT_GATE_H
 

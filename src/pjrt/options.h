@@ -1,8 +1,8 @@
 /* src/pjrt/options.h
- * XLA's compile options (CompileOptionsProto), both ways: written for a compile of ours, and read from a frontend's
- * compile, to compare two of them in words and to hash one without what does not change the code. The reader takes any
- * bytes: fields of a newer XLA are kept as they are, anything that is not protobuf is one INVALID error with the byte.
- * Memory is the caller's arena, at most some tens of bytes per input byte. Any thread. */
+ * XLA's compile options (CompileOptionsProto): written for our own compiles; read from a frontend's compile, to
+ * describe how two of them differ and to hash one without fields that do not change the code. The reader accepts any
+ * bytes: fields of a newer XLA are kept as they are; input that is not protobuf is one INVALID error with the byte
+ * offset. Memory comes from the caller's arena, at most some tens of bytes per input byte. Any thread. */
 #ifndef XL_PJRT_OPTIONS_H
 #define XL_PJRT_OPTIONS_H
 

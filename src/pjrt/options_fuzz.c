@@ -1,5 +1,5 @@
-/* Compile options from anywhere: read, made canonical, read again (the same bytes must come out), compared with
- * themselves. */
+/* Compile options from arbitrary bytes: read, made canonical, read again (which must give the same bytes), compared
+ * with themselves. */
 #include <stdlib.h>
 
 #include "pjrt/options.h"

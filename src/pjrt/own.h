@@ -1,5 +1,5 @@
 /* src/pjrt/own.h
- * The handles' insides, shared by the files of pjrt/ and by nobody else. Each owns one thing of the plugin's. */
+ * The definitions of the handles, for the files of pjrt/ alone. Each handle owns one object of the plugin. */
 #ifndef XL_PJRT_OWN_H
 #define XL_PJRT_OWN_H
 

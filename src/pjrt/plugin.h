@@ -1,8 +1,8 @@
 /* src/pjrt/plugin.h
- * Finding and loading a PJRT plugin. A plugin is loaded once per process and stays: XLA plugins do not survive
- * dlclose. Any thread may load; the handle is shared and never freed.
- * Loading runs somebody else's constructors, which may abort or hang: whoever only wants to ask a plugin something does
- * so in a child process (lane/probe.h). */
+ * Finding and loading a PJRT plugin. A plugin is loaded once per process and stays loaded: XLA plugins do not survive
+ * dlclose. Any thread may load one; the handle is shared and never freed.
+ * Loading runs foreign constructors, which may abort or hang: code that only queries a plugin does so in a child
+ * process (lane/probe.h). */
 #ifndef XL_PJRT_PLUGIN_H
 #define XL_PJRT_PLUGIN_H
 

@@ -1,5 +1,6 @@
 /* src/pjrt/profiler.h
- * PJRT's profiler extension, as its header lays it out. Errors of its calls are read and freed by its own table. */
+ * PJRT's profiler extension, with the layout of its header. Errors of its calls are read and freed through its own
+ * table. */
 #ifndef XL_PJRT_PROFILER_H
 #define XL_PJRT_PROFILER_H
 

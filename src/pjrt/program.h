@@ -1,7 +1,7 @@
 /* src/pjrt/program.h
- * Compiled programs. An xl_executable is the result of a compile, for devices that may not be here; an xl_program is
- * one loaded on a client's devices, ready to run. A topology describes devices; a plugin can compile for one without
- * having it. Threads and lifetimes as in client.h. */
+ * Compiled programs. An xl_executable is the result of a compile, possibly for devices that are not present; an
+ * xl_program is one loaded on a client's devices, ready to run. A topology describes devices; a plugin can compile for
+ * a topology without having it. Threads and lifetimes as in client.h. */
 #ifndef XL_PJRT_PROGRAM_H
 #define XL_PJRT_PROGRAM_H
 

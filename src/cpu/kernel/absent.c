@@ -1,4 +1,4 @@
-/* Ops that reach the planner in no form that this device serves. */
+/* Ops that the planner should never see: this device does not support them in any form. */
 #include "cpu/plan/planner.h"
 
 #define ABSENT(name, why)                                                                                              \

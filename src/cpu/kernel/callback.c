@@ -1,6 +1,7 @@
-/* Calls into the frontend while a program runs. On one device, and in a manual region, each device calls for itself.
- * Elsewhere the program means one call: the partitioner has written down which device it belongs to (`xlane.device`),
- * all operands are whole, and the devices meet at it if there are results. */
+/* Calls into the frontend while a program runs. On one device, and inside a manual region, each device makes its own
+ * call.
+ * Otherwise the program means a single call: the partitioner has recorded which device makes it (`xlane.device`), its
+ * operands are whole, and if it has results, the devices meet there. */
 #include "cpu/kernel/callback.h"
 
 #include <stdatomic.h>

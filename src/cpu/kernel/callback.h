@@ -1,7 +1,7 @@
 /* src/cpu/kernel/callback.h
- * Host callbacks: the custom calls xlane_python_callback and xlane_partitioned_python_callback, whose attribute
- * `number` names a function of the frontend. The frontend gives one function that calls them all (cpu/pjrt/jax_rules.py
- * does). It may be called from any thread, by several at a time. */
+ * Host callbacks: the custom calls xlane_python_callback and xlane_partitioned_python_callback. Their attribute
+ * `number` identifies a function of the frontend, which registers one dispatcher for all of them
+ * (cpu/pjrt/jax_rules.py). Any thread may call the dispatcher, also several at a time. */
 #ifndef XL_CPU_CALLBACK_H
 #define XL_CPU_CALLBACK_H
 

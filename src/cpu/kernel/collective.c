@@ -1,13 +1,13 @@
-/* Collectives: the members of a group publish their buffers and meet; who comes last does the work for all
- * (cpu/meet/meeting.h). Everybody's memory is at hand, so nothing is staged: a sum is made once, in pieces that stay
- * in the cache, and written to everybody. Folding goes in the order of the group, so that all get the same bits,
- * whoever comes last.
+/* Collectives. The members of a group publish their buffers and meet (cpu/meet/meeting.h); the last one to arrive does
+ * the work for all. Every buffer is directly accessible, so nothing is staged: a sum is computed once, in pieces that
+ * fit in the cache, and written to every member. Operands are folded in group order, so every member gets the same
+ * bits, whoever arrives last.
  *
- * Where members belong to other processes, their operands have been brought here (cpu/meet/far.c) and each process
- * writes its own members' results.
- * A large all_reduce is shared out instead: each process folds a part of the elements, and they exchange the parts.
+ * If some members belong to other processes, their operands have been copied here (cpu/meet/far.c), and each process
+ * writes the results of its own members. A large all_reduce is divided instead: each process folds part of the
+ * elements, and the processes exchange the parts.
  *
- * A group of one gives back what it was given, and takes no step at all. */
+ * In a group of one, the result is the operand, without a step. */
 #include <stdlib.h>
 
 #include "cpu/kernel/index.h"

@@ -1,4 +1,4 @@
-/* Control flow: while, if, case, and the ops that stand for another function or region. */
+/* Control flow: while, if, case, and ops that call another function or region. */
 #include "cpu/kernel/index.h"
 #include "cpu/meet/meeting.h"
 #include "cpu/plan/planner.h"

@@ -1,19 +1,17 @@
-/* Convolution: patches of the input laid out as rows, times the kernel as a matrix, group by group, some rows at a
- * time.
- * Narrow floats are widened to f32, integers to i64.
+/* Convolution as a matrix product: patches of the input, laid out as rows, times the kernel as a matrix; group by
+ * group, a block of rows at a time. Narrow floats are widened to f32, integers to i64.
  *
- * With a dilated input most of a patch is zeros. Which of the kernel's elements meet an element of the input repeats
- * along the output with a period; so the outputs of each phase are an ordinary convolution of the input with every nth
- * element of the kernel, and the zeros are never multiplied. What is not dilated has one phase.
+ * With a dilated input, most of a patch is zeros. Which kernel elements meet a nonzero input element repeats
+ * periodically along the output. The outputs of each phase of that period are an ordinary convolution of the input with
+ * every nth element of the kernel, and the zeros are never multiplied. An undilated input has one phase.
  *
- * The gradient of a kernel is a convolution too, with images and features exchanged and a "kernel" as large as an
- * activation. Seen from the other side (outputs and elements of the kernel exchanged as well) its patches are those of
- * the convolution that it is the gradient of: rows that lie in one piece, multiplied from the left, while the
- * activation is a matrix as it lies.
+ * The gradient of a kernel is also a convolution, with images and features exchanged and a "kernel" as large as an
+ * activation. If outputs and kernel elements are exchanged too, its patches are those of the original convolution:
+ * contiguous rows that are multiplied from the left, while the activation is used as a matrix in place.
  *
- * With few features the patches cost more than the product. Then outputs of one row are computed from the input's rows,
- * padded where they must be (conv_line.h): each element is copied once for every row of the window, not for each of its
- * elements. */
+ * With few features, building patches costs more than the product. Outputs of one row are then computed directly from
+ * the input's rows, padded where necessary (conv_line.h): each element is copied once per row of the window, not once
+ * per element of the window. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

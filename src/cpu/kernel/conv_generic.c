@@ -1,4 +1,4 @@
-/* Outputs at a time: what fits into the registers. */
+/* conv_line.h with 16-byte vectors; the block of outputs fits in the registers. */
 #define BYTES 16
 #if defined(__aarch64__)
 #define ROWS 6

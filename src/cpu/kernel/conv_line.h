@@ -1,6 +1,6 @@
 /* src/cpu/kernel/conv_line.h
- * The inner loop of a convolution with a window: outputs side by side, read from the input's rows as they lie. Pure;
- * any thread. */
+ * The inner loop of a convolution with a window: adjacent outputs, computed directly from the input's rows. Pure; any
+ * thread. */
 #ifndef XL_CPU_KERNEL_CONV_LINE_H
 #define XL_CPU_KERNEL_CONV_LINE_H
 

@@ -1,7 +1,7 @@
-/* src/cpu/kernel/conv_line.inl: conv_line.h with the compiler's vectors. Include after defining BYTES (of a vector),
- * ROWS (outputs at a time), NEEDS and SET; WIDE_ROWS too where that many outputs of twice the features are better: each
- * number of the input is loaded once for two products then. The file is compiled with contraction: products here are
- * meant to be fused. */
+/* src/cpu/kernel/conv_line.inl: conv_line.h with the compiler's vectors. Define before including: BYTES (of a vector),
+ * ROWS (outputs computed together), NEEDS and SET; also WIDE_ROWS if computing that many outputs of twice the features
+ * is faster, because each input element is then loaded once for two products. The file is compiled with contraction:
+ * products are meant to be fused with their sums. */
 #include <stdbool.h>
 
 #include "cpu/run/feature.h"

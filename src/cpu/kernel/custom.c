@@ -1,4 +1,4 @@
-/* Custom calls that JAX and PyTorch/XLA emit for a device they do not know, by name, and those that were registered. */
+/* Custom calls, by name: those that JAX and PyTorch/XLA emit for an unknown device, and registered ones. */
 #include <stdlib.h>
 
 #include "cpu/kernel/callback.h"

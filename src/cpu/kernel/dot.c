@@ -1,5 +1,4 @@
-/* Products of matrices, through the GEMM where it has the types, through plain loops over a wide type where
- * it has not. */
+/* Matrix products: by the GEMM for the types that it supports, otherwise by plain loops over a wider type. */
 #include <stdlib.h>
 
 #include "cpu/kernel/ew.h"

@@ -1,8 +1,8 @@
 /* src/cpu/kernel/dtype.h
- * What the bits of a narrow float mean, and how to round into one. A type of N bits lives in the low bits of one byte
- * (or two); the bits above are ignored when read and zero when written. Conversions round once, to nearest, ties to
- * even, from f32 and from f64 alike, and treat NaN, infinity and overflow as ml_dtypes (and so numpy and JAX) do. Every
- * function is pure; any thread may call any of them.
+ * Narrow floats: their values, and rounding to them. A type of N bits is stored in the low bits of one byte (or two);
+ * the bits above are ignored on reads and written as zero. Conversions round once, to nearest, ties to even, from f32
+ * and from f64; NaN, infinity and overflow are handled as in ml_dtypes (and so in NumPy and JAX). Every function is
+ * pure; any thread may call it.
  *
  * For each row of XL_NARROW_FLOATS there are
  *   float    xl_f16_load(uint16_t)          exact

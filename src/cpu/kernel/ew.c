@@ -1,5 +1,5 @@
-/* Finding the elementwise function of an op: directly for the types that have loops of their own, through f32 for the
- * narrow floats. Conversions go through one wide type per class. */
+/* Finds the elementwise function of an op: directly for types with loops of their own, through f32 for the narrow
+ * floats. Conversions go through one wide type per class. */
 #include "cpu/kernel/ew.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* src/cpu/kernel/ew.h
- * Elementwise functions: y[i] = op(x0[i], x1[i], x2[i]) for i < n. y may be one of the x (or overlap none); pointers
- * are aligned to an element. They are the inner loops of elementwise steps, of the computations of reductions and
- * sorts, and of fused tile programs alike. Pure; any thread. */
+ * Elementwise functions: y[i] = op(x0[i], x1[i], x2[i]) for i < n. y is one of the x or does not overlap any of them;
+ * pointers are aligned to an element. They are the inner loops of elementwise steps, of the computations of reductions
+ * and sorts, and of fused tile programs. Pure; any thread. */
 #ifndef XL_CPU_EW_H
 #define XL_CPU_EW_H
 

@@ -1,5 +1,5 @@
-/* Elementwise functions over complex numbers, by way of C's own: of double for both, so that the parts of a complex of
- * floats are right to the last place or nearly so. */
+/* Elementwise functions over complex numbers, using C's own. Both types are computed in double, so the parts of a
+ * complex of floats are exact to the last place or nearly so. */
 #include <complex.h>
 #include <math.h>
 

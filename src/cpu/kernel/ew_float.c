@@ -1,4 +1,4 @@
-/* Elementwise functions over f32 and f64; the narrower floats go through f32. */
+/* Elementwise functions over f32 and f64; narrower floats are computed in f32. */
 #include <math.h>
 
 #include "cpu/kernel/ew.h"

@@ -1,5 +1,5 @@
-/* Elementwise functions of one float type. T: float or double; B: its bits; M(f): libm's function for T; NAME(f).
- * Each body is the specification's sentence about the op; the loop around it is the same everywhere. */
+/* Elementwise functions of one float type. T: float or double; B: its bits; M(f): libm's function for T; NAME(f). Each
+ * body states the op as the specification does; the loop around it is the same everywhere. */
 #define UNARY(name, expr)                                                                      \
     static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
     {                                                                                          \

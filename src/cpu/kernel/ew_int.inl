@@ -1,5 +1,5 @@
-/* Elementwise functions of one integer type. T: as stored; A: as computed with; U: its unsigned twin; BITS; SIGNED;
- * LOAD, STORE, NAME. Arithmetic wraps. */
+/* Elementwise functions of one integer type. T: stored type; A: type for arithmetic; U: its unsigned counterpart; BITS;
+ * SIGNED; LOAD, STORE, NAME. Arithmetic wraps. */
 #define UNARY(name, expr)                                                                      \
     static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
     {                                                                                          \

@@ -1,5 +1,5 @@
-/* The runtime's side of the XLA FFI. What XLA's CPU does not have is not here either: a stream, and the stages prepare
- * and initialize. Tasks for the thread pool run at once, in the thread that schedules them. */
+/* The runtime's side of the XLA FFI. As in XLA's CPU backend, there is no stream and no prepare or initialize stage.
+ * Tasks for the thread pool run immediately, in the thread that schedules them. */
 #include "cpu/kernel/ffi.h"
 
 #include <stdatomic.h>

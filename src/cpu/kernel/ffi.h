@@ -1,7 +1,7 @@
 /* src/cpu/kernel/ffi.h
- * Custom calls whose code somebody else registered, by the typed XLA FFI (ffi_abi.h). What is registered, functions and
- * types, stays for the life of the process. A call gets the memory of its operands and results; it is instantiated when
- * its program is planned, and its state ends with the plan. Any thread may call any of these. */
+ * Custom calls to code that somebody else registered through the typed XLA FFI (ffi_abi.h). Registered functions and
+ * types live as long as the process. A call gets the memory of its operands and results; it is instantiated when its
+ * program is planned, and its state lives as long as the plan. Any thread may call these functions. */
 #ifndef XL_CPU_FFI_H
 #define XL_CPU_FFI_H
 

@@ -1,9 +1,9 @@
 /* src/cpu/kernel/ffi_abi.h
- * The XLA FFI C API as this project sees it: version 0.5, written from facts about the interface (names, types,
- * offsets). It is the C ABI between a runtime and the functions that users write for custom calls, with
- * xla/ffi/api/ffi.h or without, so nothing here may be renamed, reordered or resized. Every struct begins with its size
- * as its writer knows it: XLA_FFI_HAS says whether a field lies inside. Functions compiled for 0.1 to 0.5 can be
- * called; those for 0.2 and older give the arguments of State_Set and State_Get without a stage. */
+ * The XLA FFI C API as this project uses it: version 0.5, written from facts about the interface (names, types,
+ * offsets). It is the C ABI between a runtime and the custom calls that users write, with xla/ffi/api/ffi.h or without,
+ * so nothing here may be renamed, reordered or resized. Every struct begins with its size as its writer knows it;
+ * XLA_FFI_HAS says whether a field lies inside. Functions compiled for 0.1 to 0.5 can be called; those for 0.2 and
+ * older pass the arguments of State_Set and State_Get without a stage. */
 #ifndef XL_CPU_FFI_ABI_H
 #define XL_CPU_FFI_ABI_H
 

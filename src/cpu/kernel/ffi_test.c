@@ -5,7 +5,8 @@
 #include "cpu/plan/lower.h"
 #include "ir/read.h"
 
-/* Handlers as a user writes them in C. The version they were compiled for is what a frame with that extension asks. */
+/* Handlers as users write them in C. A frame with the metadata extension asks a handler for the version it was compiled
+ * for. */
 static int version = XLA_FFI_API_MINOR;
 static bool asked_version(XLA_FFI_CallFrame *f)
 {

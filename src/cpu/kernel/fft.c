@@ -1,5 +1,5 @@
-/* Fourier transforms, in the type of the operand. Each dimension is a pass over its lines, some of them side by side
- * (fft.h); threads share the lines. Lengths of small prime factors go by stages of radix 4, 2, 3, 5, ...; others by
+/* Fourier transforms, computed in the type of the operand. Each dimension is one pass over its lines, several at a time
+ * (fft.h); threads share the lines. Lengths with small prime factors use stages of radix 4, 2, 3, 5, ...; others use
  * Bluestein's convolution. */
 #include "cpu/kernel/fft.h"
 

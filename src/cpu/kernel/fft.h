@@ -1,7 +1,7 @@
 /* src/cpu/kernel/fft.h
- * The inner loops of Fourier transforms. Several lines are done side by side: element k of line l lies at k * lanes +
- * l, real and imaginary parts apart. A transform is one of m points by stages of small radix, forward and unscaled;
- * other lengths and directions are made of it. Pure; any thread. */
+ * The inner loops of Fourier transforms. Several lines are transformed together: element k of line l is at k * lanes +
+ * l, with real and imaginary parts in separate arrays. The basic transform is forward, unscaled, of m points, in stages
+ * of small radix; other lengths and directions are built from it. Pure; any thread. */
 #ifndef XL_CPU_KERNEL_FFT_H
 #define XL_CPU_KERNEL_FFT_H
 

@@ -1,6 +1,6 @@
-/* src/cpu/kernel/fft.inl: the stages of a transform, and its lines in and out of memory (fft.h). Include after defining
- * T and NAME. Stockham's order: a stage of radix r takes n = r m points, each a row of s numbers (`lanes` lines side by
- * side to begin with), and leaves m points in rows of r s, so that inner loops run on, ever longer. */
+/* src/cpu/kernel/fft.inl: the stages of a transform, and loading and storing its lines (fft.h). Define T and NAME
+ * before including. Stockham's order: a stage of radix r takes n = r m points, each a row of s numbers (initially
+ * `lanes`, one per line), and leaves m points in rows of r s numbers, so the inner loops get longer with each stage. */
 typedef T NAME(vec) __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
 #define V NAME(vec)
 #define AT(p, i) (*(V *)((p) + (i)))

@@ -1,9 +1,9 @@
-/* src/cpu/kernel/fft_real.inl: transforms of an odd length between reals and half a spectrum, by stages on real
- * numbers: half the work of a complex transform. Included by fft.inl. A spectrum of n lies as r0, r1, i1, r2, i2, ...;
- * a stage of radix r joins l groups of r spectra of m = n / (r l) points to l spectra of r m points, or splits them
- * again. Every element is s numbers, those of the lines side by side.
- * Sums and their order are FFTPACK's, and products are rounded before they are added, so that results have the bits of
- * the libraries that descend from it (pocketfft, DUCC: NumPy, SciPy and XLA's CPU). */
+/* src/cpu/kernel/fft_real.inl: transforms of odd length between reals and half a spectrum, in stages on real numbers:
+ * half the work of a complex transform. Included by fft.inl. A spectrum of n points is stored as r0, r1, i1, r2, i2,
+ * ...; a stage of radix r joins l groups of r spectra of m = n / (r l) points into l spectra of r m points, or splits
+ * them again. Every element is s numbers, one per line.
+ * Sums use FFTPACK's order, and products are rounded before they are added, so the results are bit for bit those of the
+ * libraries that descend from it (pocketfft, DUCC: NumPy, SciPy and XLA's CPU). */
 #ifdef __clang__
 #pragma clang fp contract(off)
 #else

@@ -1,5 +1,5 @@
-/* src/cpu/kernel/fft_set.inl: the transforms of one instruction set. Include after defining BYTES (of a vector), NEEDS
- * and SET. */
+/* src/cpu/kernel/fft_set.inl: the transforms of one instruction set. Define before including: BYTES (of a vector),
+ * NEEDS and SET. */
 #include <string.h>
 
 #include "cpu/run/feature.h"

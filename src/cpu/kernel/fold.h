@@ -1,5 +1,5 @@
 /* src/cpu/kernel/fold.h
- * Applying a region of scalars to many elements at once: acc[i] = region(acc[i], x[i]). A region of one op is that op's
+ * Applies a region of scalars to many elements: acc[i] = region(acc[i], x[i]). A region of one op is that op's
  * elementwise function; any other is a vector block. */
 #ifndef XL_CPU_KERNEL_FOLD_H
 #define XL_CPU_KERNEL_FOLD_H

@@ -1,5 +1,6 @@
-/* One line of n elements folded into one: T, NAME. Blocks of XL_FOLD_BLOCK elements, joined in pairs, so that the
- * rounding error of a sum grows with log n; in a block sixteen partial results, joined in a fixed order. */
+/* Folds one line of n elements into one: T, NAME. The line is cut into blocks of XL_FOLD_BLOCK elements that are joined
+ * in pairs, so the rounding error of a sum grows with log n. Each block has sixteen partial results, joined in a fixed
+ * order. */
 #define FOLD(name, expr, keeps)                                                                                        \
     static T NAME(name##_pairs)(const T *p, size_t n)                                                                  \
     {                                                                                                                  \

@@ -1,7 +1,6 @@
-/* src/cpu/kernel/fold_set.inl: the loops of xl_fold_line (fold.h). Include after defining BYTES (of a vector), NEEDS
- * and SET (the name of the table). Sums and products have sixteen partial results whatever the vectors, so their order
- * is the same in every set.
- * */
+/* src/cpu/kernel/fold_set.inl: the loops of xl_fold_line (fold.h). Define before including: BYTES (of a vector), NEEDS
+ * and SET (the name of the table). Sums and products have sixteen partial results whatever the vector length, so their
+ * order is the same in every set. */
 #include "cpu/kernel/fold.h"
 #include "cpu/kernel/vmath_lane.inl"
 

@@ -1,6 +1,6 @@
-/* Folding a line, by every instruction set's loops: sums and products bit for bit as pairs of blocks with sixteen
- * partial results give them, maxima and minima as the specification has them. The same of the strip machine's maximum
- * and minimum, and of its folds. */
+/* Folding a line with every instruction set: sums and products must have exactly the bits of blocks with sixteen
+ * partial results, joined in pairs; maxima and minima follow the specification. The strip machine's maximum, minimum
+ * and folds are tested in the same way. */
 #include "cpu/kernel/fold.h"
 
 #include <math.h>

@@ -1,17 +1,21 @@
-/* C is cut into super-blocks (at most BLOCK x BLOCK), k into blocks of kc and those into spans that fit SPAN bytes. For
- * each span all panels of A and B that the super-block needs are packed (in parallel), then its tiles are computed (in
- * parallel): a tile is some 128 x 252 elements, a panel of B stays in L1 for all its rows of A, which are in L2. With
- * few tiles for each of several threads, a thread packs what its tile needs instead, some of it more than once: that
- * costs less than to meet and to fetch what others have just written. A kernel that multiplies any part of a tile from
- * where the factors lie (`part`) always works so, in larger tiles, and packs only what is used often: SUB_M rows of A
- * at a time, and of B one panel while it multiplies by the one before. Sums that are to be rounded into a narrower C
- * never leave the tile's thread if one span is enough. Problems too small to share are shared as a batch, each whole in
- * one thread, or not at all. A matrix with at most 4 rows or columns is never packed: the other factor is read where it
- * lies. The order of a sum follows from shapes and strides; how C is cut into tiles and what is packed change no sum,
- * so there the number of threads may decide.
+/* The driver of the micro-kernels (gemm_set.h).
  *
- * Sums over a long k are made in groups of its blocks, each from zero, so that the rounding error grows with the root
- * of their number and with that of kc, not with k. */
+ * C is cut into super-blocks of at most BLOCK x BLOCK, k into blocks of kc, and those into spans that fit in SPAN
+ * bytes. For each span, all panels of A and B that the super-block needs are packed in parallel; then its tiles are
+ * computed in parallel. A tile has about 128 x 252 elements: a panel of B stays in L1 for all its rows of A, which are
+ * in L2. If there are only a few tiles for each of several threads, every thread packs what its own tile needs, some of
+ * it more than once; that costs less than synchronizing and fetching what other threads have just written. A kernel
+ * that multiplies any part of a tile directly from the operands (`part`) always works like this, with larger tiles, and
+ * packs only what is used often: SUB_M rows of A at a time, and one panel of B while it multiplies by the previous one.
+ * Sums to be rounded into a narrower C stay in the tile's thread if one span is enough.
+ *
+ * Problems too small to divide are distributed as a batch, each computed by one thread, or not distributed at all. A
+ * matrix with at most 4 rows or columns is never packed: the other operand is read in place. The order of a sum depends
+ * on shapes and strides. How C is cut into tiles and what is packed changes no sum, so the number of threads may decide
+ * those.
+ *
+ * Sums over a long k are computed in groups of its blocks, each from zero, so that the rounding error grows with the
+ * root of the number of blocks and of kc, not with k. */
 #include "cpu/kernel/gemm.h"
 
 #include <math.h>

@@ -1,12 +1,12 @@
 /* src/cpu/kernel/gemm.h
- * C[m,n] = A[m,k] B[k,n], or +=, over a batch. A and B have a stride for each index, so a transpose is never written
- * out; C's rows are contiguous. Sums are kept in f32 for f32, bf16 and f16 (any mix of the three), in f64 for f64, in
- * i32 (wrapping) for the integers. The order in which a sum is taken depends on the shapes and strides alone: the
- * thread count changes no bit of the result. C may not overlap A or B. Any thread may call; the pool may be NULL.
+ * C[m,n] = A[m,k] B[k,n], or +=, over a batch. A and B have a stride for each index, so transposes are never written
+ * out; C's rows are contiguous. Sums are f32 for f32, bf16 and f16 (any mix of the three), f64 for f64, and i32
+ * (wrapping) for integers. The order of a sum depends only on shapes and strides: the thread count changes no bit of
+ * the result. C may not overlap A or B. Any thread may call; the pool may be NULL.
  *
- * An epilogue is called once for each tile of C, when the tile's sums are complete and still in cache, from whichever
- * thread made it, tiles of one C at the same time. It reads and changes the tile in the type of the sums; if C is
- * narrower, it is rounded afterwards. Tiles cover C exactly. */
+ * An epilogue is called once for each tile of C when its sums are complete and still in cache, by whichever thread
+ * computed it; tiles of the same C may be processed at the same time. It reads and changes the tile in the type of the
+ * sums; if C is narrower, the tile is rounded afterwards. Tiles cover C exactly. */
 #ifndef XL_CPU_GEMM_H
 #define XL_CPU_GEMM_H
 

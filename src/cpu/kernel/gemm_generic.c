@@ -1,5 +1,5 @@
-/* The kernels every machine can run, and the oracle for the others' tests: 16-byte vectors, which the compiler lowers
- * to whatever there is. Integers wrap, so they are multiplied as unsigned. */
+/* The kernels that every machine can run, and the reference for testing the others: 16-byte vectors, lowered by the
+ * compiler to what the machine has. Integers wrap, so they are multiplied as unsigned. */
 #define BYTES 16
 #define NEEDS 0
 #define F32_MR 4

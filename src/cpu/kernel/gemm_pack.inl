@@ -1,5 +1,5 @@
-/* src/cpu/kernel/gemm_pack.inl: packing S into panels of P, one always-inline body called with constants. Include after
- * defining S (source), P (packed), LOAD(s), NAME(f), and, if four elements can be had as a vector of P, LOAD4(p). */
+/* src/cpu/kernel/gemm_pack.inl: packs S into panels of P: one always-inline body, called with constants. Define before
+ * including: S (source), P (packed), LOAD(s), NAME(f), and LOAD4(p) if four elements can be loaded as a vector of P. */
 __attribute__((always_inline)) static inline void NAME(pack)(P *restrict dst, const S *restrict src, ptrdiff_t rs,
                                                              ptrdiff_t cs, size_t rows, size_t k, size_t kpad, size_t R,
                                                              size_t KR)

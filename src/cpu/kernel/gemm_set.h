@@ -1,7 +1,7 @@
 /* src/cpu/kernel/gemm_set.h
- * What a file of micro-kernels offers to the driver in gemm.c. A kernel multiplies a packed panel of A (mr rows) by a
- * packed panel of B (nr columns). Packed: groups of kr steps of k; in a group, row by row, kr elements each (a kernel
- * with its own packing may order a group otherwise); what lies past the matrix is zero. */
+ * What a file of micro-kernels provides to the driver in gemm.c. A kernel multiplies a packed panel of A (mr rows) by a
+ * packed panel of B (nr columns). A packed panel is a sequence of groups of kr steps of k; a group has kr elements for
+ * each row in turn (a kernel with its own packing may use another order); elements outside the matrix are zero. */
 #ifndef XL_CPU_KERNEL_GEMM_H
 #define XL_CPU_KERNEL_GEMM_H
 

@@ -1,7 +1,7 @@
-/* src/cpu/kernel/gemm_set.inl: all the kernels of one instruction set from the compiler's vectors. Include after
- * defining ISA(f), NEEDS, BYTES (of a vector), the tile shapes F32_MR, F32_NV (vectors), F64_MR, F64_NV, and the names
- * as strings. With F32_PART come F32_KC, F32_TILE_M, F32_TILE_N, F32_PACK_A and F32_PACK_B, faster packing for some
- * strides. */
+/* src/cpu/kernel/gemm_set.inl: all the kernels of one instruction set, with the compiler's vectors. Define before
+ * including: ISA(f), NEEDS, BYTES (of a vector), the tile shapes F32_MR, F32_NV (vectors), F64_MR, F64_NV, and the
+ * names as strings. F32_PART requires F32_KC, F32_TILE_M, F32_TILE_N, and F32_PACK_A and F32_PACK_B, faster packing for
+ * some strides. */
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif

@@ -1,5 +1,5 @@
-/* src/cpu/kernel/gemm_skinny.inl: when one of m and n is at most 4, the big matrix is read once, where it lies. Include
- * after defining S (type of the matrix), P (type of the sums), LANES, LOAD(s), GET(p) (LANES of them, as a vector of
+/* src/cpu/kernel/gemm_skinny.inl: products with m or n of at most 4: the large matrix is read once, in place. Define
+ * before including: S (type of the matrix), P (type of the sums), LANES, LOAD(s), GET(p) (LANES elements as a vector of
  * P), NAME(f). */
 typedef P NAME(vec) __attribute__((vector_size(LANES * sizeof(P)), aligned(sizeof(P)), may_alias));
 

@@ -1,6 +1,6 @@
-/* src/cpu/kernel/gemm_tile.inl: the micro-kernel with the compiler's vectors. Include after defining P (element), LANES
- * (in a vector), MR, NR (a multiple of LANES), TILE (its name). The file is compiled with contraction: products here
- * are meant to be fused. */
+/* src/cpu/kernel/gemm_tile.inl: the micro-kernel, with the compiler's vectors. Define before including: P (element),
+ * LANES (in a vector), MR, NR (a multiple of LANES), TILE (its name). The file is compiled with contraction: products
+ * are meant to be fused with their sums. */
 typedef P VEC(TILE) __attribute__((vector_size(LANES * sizeof(P)), aligned(sizeof(P)), may_alias));
 
 __attribute__((always_inline)) static inline void BODY(TILE)(size_t k, const void *av, const void *bv, ptrdiff_t step,

@@ -1,5 +1,5 @@
 /* src/cpu/kernel/index.h
- * Indices as programs give them: integers of any type. */
+ * Indices as programs pass them: integers of any type. */
 #ifndef XL_CPU_INDEX_H
 #define XL_CPU_INDEX_H
 

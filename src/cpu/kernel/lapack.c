@@ -1,8 +1,8 @@
-/* Decompositions, by LAPACK (openblas.h): the custom calls `lapack_<type><routine>_ffi` by which JAX leaves them to a
- * CPU, XLA's own `Eigh`, `Qr` and `ProductOfElementaryHouseholderReflectors`, and the ops cholesky and
- * triangular_solve. Matrices of a batch are shared among threads, and one large matrix where panels.h can. LAPACK has
- * matrices by columns: they are turned on the way in and out. The layouts that the calls carry do not matter here:
- * operands are logical matrices. Narrow floats are worked on as f32. */
+/* Decompositions by LAPACK (openblas.h): the custom calls `lapack_<type><routine>_ffi` that JAX emits for CPUs, XLA's
+ * own `Eigh`, `Qr` and `ProductOfElementaryHouseholderReflectors`, and the ops cholesky and triangular_solve. Threads
+ * share the matrices of a batch, and one large matrix where panels.h supports it. LAPACK's matrices are column-major,
+ * so they are transposed on the way in and out. The layouts in the calls do not matter here: operands are logical
+ * matrices. Narrow floats are computed in f32. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Ops that move elements and compute nothing. */
+/* Ops that only move elements. */
 #include "cpu/kernel/dtype.h"
 #include "cpu/kernel/index.h"
 #include "cpu/plan/planner.h"

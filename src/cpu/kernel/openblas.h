@@ -1,8 +1,8 @@
 /* src/cpu/kernel/openblas.h
- * LAPACK and BLAS from OpenBLAS, loaded when the first program asks for a decomposition and kept until the process
- * ends. The library is that of XLANE_LAPACK, or libscipy_openblas.so beside ours (the bundle and the wheel have it), or
- * the system's libopenblas.so.0. Its symbols stay out of the process's (RTLD_LOCAL), and it uses the calling thread
- * alone. Any thread. */
+ * LAPACK and BLAS from OpenBLAS, loaded when the first program needs a decomposition and kept until the process ends.
+ * The library is XLANE_LAPACK, or else libscipy_openblas.so beside ours (the bundle and the wheel have it), or else the
+ * system's libopenblas.so.0. Its symbols are not visible to the process (RTLD_LOCAL), and it uses only the calling
+ * thread. Any thread. */
 #ifndef XL_CPU_OPENBLAS_H
 #define XL_CPU_OPENBLAS_H
 

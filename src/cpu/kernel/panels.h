@@ -1,8 +1,8 @@
 /* src/cpu/kernel/panels.h
- * LU, Cholesky and QR of one large matrix, shared among the threads of a pool. LAPACK factors panels of some columns;
- * the columns to their right are updated in blocks, each by one thread, and the thread that updates the next panel
- * factors it as well. Panels and blocks depend on the shape alone, so any number of threads gives the same bits.
- * Matrices lie by columns without gaps. Any thread. */
+ * LU, Cholesky and QR of one large matrix, shared among the threads of a pool. LAPACK factors a panel of columns; the
+ * columns to its right are updated in blocks, one thread per block, and the thread that updates the next panel also
+ * factors it. Panels and blocks depend only on the shape, so the number of threads changes no bit. Matrices are
+ * column-major without gaps. Any thread. */
 #ifndef XL_CPU_PANELS_H
 #define XL_CPU_PANELS_H
 

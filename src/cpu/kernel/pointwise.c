@@ -1,4 +1,4 @@
-/* Elementwise ops as steps: cut into chunks that the pool shares. */
+/* Elementwise ops as steps, cut into chunks that the pool shares. */
 #include "cpu/kernel/ew.h"
 #include "cpu/plan/planner.h"
 

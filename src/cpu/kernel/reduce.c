@@ -1,8 +1,8 @@
-/* Reductions. With one op for a body, the operand is walked as it lies in memory: dimensions that are kept or reduced
- * together are joined, lines along a reduced dimension fold into one element, lines along a kept one fold elementwise,
- * both in levels (fold.h). Any other body runs as a vector block, its lanes over the results where there are many, over
- * segments of the reduced range otherwise.
- * The order of folding depends on the shapes alone. */
+/* Reductions. If the body is one op, the operand is traversed in memory order: adjacent dimensions that are both kept
+ * or both reduced are joined; a line along a reduced dimension is folded into one element, lines along a kept dimension
+ * are folded elementwise, both in levels (fold.h). Any other body runs as a vector block, with a lane per result if
+ * there are many results, and otherwise a lane per segment of the reduced range.
+ * The order of folding depends only on the shapes. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

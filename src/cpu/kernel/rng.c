@@ -1,4 +1,4 @@
-/* Random bits: counter-based generators whose bits and order are XLA's, and the distributions of the rng op. */
+/* Random bits: counter-based generators with XLA's bits and order, and the distributions of the rng op. */
 #include <math.h>
 
 #include "cpu/kernel/ew.h"

@@ -1,6 +1,6 @@
-/* Sort and top_k. A sort of positions per line, by radix where it is long and by merging otherwise: stable always.
- * Comparators that compare one operand's elements run on integer keys; others run as vector blocks, one level of merges
- * at a time, a lane for each pair of runs. */
+/* Sort and top_k. Each line sorts positions, by radix if it is long and by merging otherwise; always stable.
+ * Comparators that compare elements of one operand use integer keys; others run as vector blocks, one level of merges
+ * at a time, with a lane for each pair of runs. */
 #include <stdlib.h>
 
 #include "cpu/kernel/dtype.h"

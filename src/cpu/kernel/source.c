@@ -1,4 +1,4 @@
-/* Values from nothing: constants, iota, the device's own numbers. */
+/* Ops without operands: constants, iota, the device's own numbers. */
 #include "cpu/kernel/ew.h"
 #include "cpu/plan/planner.h"
 #include "cpu/kernel/strided.h"

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* A rough inverse (Winitzki) polished by Halley's steps on erf. Near +-1 the work is done on erfc, where
- * digits remain. */
+/* Inverse error function: Winitzki's approximation, refined by Halley's method on erf. Near +-1 it uses erfc, which
+ * keeps more digits there. */
 double xl_special_erf_inv(double x)
 {
     if (isnan(x) || fabs(x) > 1)

@@ -1,4 +1,4 @@
-/* src/cpu/kernel/special.h: functions that libm does not have, in double. */
+/* src/cpu/kernel/special.h: functions that libm lacks, in double. */
 #ifndef XL_CPU_KERNEL_SPECIAL_H
 #define XL_CPU_KERNEL_SPECIAL_H
 

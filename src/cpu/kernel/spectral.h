@@ -1,11 +1,11 @@
 /* src/cpu/kernel/spectral.h
- * Eigenvalues and vectors of a symmetric (Hermitian) or a real matrix, and singular values and vectors, of one large
- * matrix, shared among the threads of a pool. LAPACK's way, by LAPACK's and BLAS's routines: reduction to a
- * tridiagonal (bidiagonal, Hessenberg) matrix, divide and conquer (the QR iteration), back-transformation. What is
- * shared: of each reflection's product with the matrix the blocks of its columns, of each merge the roots and the
- * columns of its products, of the back-transformation blocks of columns. Blocks depend on the shape alone, so any
- * number of threads gives the same bits. Matrices lie by columns, without gaps where no distance is given. Any
- * thread. */
+ * Eigenvalues and eigenvectors of a symmetric (Hermitian) or a general real matrix, and singular values and vectors, of
+ * one large matrix, shared among the threads of a pool. The algorithms are LAPACK's, with LAPACK's and BLAS's routines:
+ * reduction to a tridiagonal (bidiagonal, Hessenberg) matrix, divide and conquer (the QR iteration),
+ * back-transformation. Threads share the column blocks of each reflection's product with the matrix, the roots and the
+ * columns of each merge's products, and the column blocks of the back-transformation. Blocks depend only on the shape,
+ * so the number of threads changes no bit. Matrices are column-major, without gaps unless a leading dimension is given.
+ * Any thread. */
 #ifndef XL_CPU_SPECTRAL_H
 #define XL_CPU_SPECTRAL_H
 

@@ -1,9 +1,9 @@
-/* Divide and conquer for tridiagonal and bidiagonal matrices: T, NAME. The matrix is torn into small ones, which LAPACK
- * solves; two neighbours are merged at a time. Small merges are LAPACK's, one for a thread. In a large one LAPACK says
- * which columns stay as they are (laed2, lasd2) and finds each root (laed4, lasd4); what is left, the vectors that
- * belong to the roots and their products with those of the two parts, is shared by blocks of columns.
- * The vectors come from the roots by Gu and Eisenstat's formula: not for the vector z of the merge but for the one
- * whose roots are exactly those that were found, which keeps them orthogonal. */
+/* Divide and conquer for tridiagonal and bidiagonal matrices: T, NAME. The matrix is split into small ones, which
+ * LAPACK solves; neighbours are then merged in pairs. Small merges are done by LAPACK, one per thread. In a large
+ * merge, LAPACK deflates (laed2, lasd2) and finds each root (laed4, lasd4); the rest, the vectors of the roots and
+ * their products with the vectors of the two parts, is shared by blocks of columns.
+ * The vectors are computed from the roots by Gu and Eisenstat's formula: not for the vector z of the merge, but for the
+ * one whose roots are exactly those found. This keeps them orthogonal. */
 static T NAME(norm)(const T *x, i32 n)
 {
     double part[8] = { 0 };                                /* no number here is large or small enough to harm */

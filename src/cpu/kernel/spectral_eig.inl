@@ -1,4 +1,4 @@
-/* Eigenvalues and vectors of a real matrix that need not be symmetric: T, NAME. */
+/* Eigenvalues and eigenvectors of a general real matrix: T, NAME. */
 typedef struct {
     const xl_spectral *f;
     i32 n, ld;

@@ -1,6 +1,6 @@
-/* Reduction of a real matrix to tridiagonal, bidiagonal and Hessenberg form: T, NAME. Panels of columns are reduced one
- * reflector after another; of what a reflector does to the rest of the matrix only its product with it is computed, by
- * blocks of columns. The rest is updated once per panel, by blocks of columns too. */
+/* Reduction of a real matrix to tridiagonal, bidiagonal and Hessenberg form: T, NAME. A panel of columns is reduced one
+ * reflector at a time; of a reflector's effect on the rest of the matrix only the product with it is computed, by
+ * blocks of columns. The rest is updated once per panel, also by blocks of columns. */
 typedef struct {
     const xl_spectral *f;
     xl_pool *pool;

@@ -1,5 +1,6 @@
-/* Eigenvalues and singular values of one matrix: products of the factors, orthogonal vectors, and the same bits from
- * pools of 1, 2 and 5 threads. And sums of scattered rows, by every instruction set. Without OpenBLAS only these. */
+/* Eigenvalues and singular values of one matrix: products of the factors, orthogonality of the vectors, and identical
+ * bits from pools of 1, 2 and 5 threads. Also sums of scattered rows with every instruction set, which do not need
+ * OpenBLAS. */
 #include "cpu/kernel/spectral.h"
 
 #include <math.h>

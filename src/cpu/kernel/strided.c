@@ -1,6 +1,6 @@
 #include "cpu/kernel/strided.h"
 
-/* A tensor without elements may have dimensions whose product no number holds; its strides are never used, and wrap. */
+/* The dimensions of an empty tensor may have a product that overflows; its strides wrap and are never used. */
 static int64_t times(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 void xl_row_major(int64_t *stride, uint32_t rank, const int64_t *dim, size_t elem)

@@ -1,6 +1,6 @@
 /* src/cpu/kernel/strided.h
- * Copies between strided views: what slices, transposes, broadcasts, reversals, pads and concatenations are. Made once
- * when planning (dimensions joined where they run on, the order chosen for the writer), run many times. */
+ * Copies between strided views: slices, transposes, broadcasts, reversals, pads and concatenations. A copy is prepared
+ * once when planning (contiguous dimensions joined, the loop order chosen for the destination) and run many times. */
 #ifndef XL_CPU_STRIDED_H
 #define XL_CPU_STRIDED_H
 

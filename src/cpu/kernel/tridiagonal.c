@@ -1,7 +1,7 @@
-/* Tridiagonal systems as JAX leaves them to a CPU: `lapack_<type>gtsv_ffi` and `tridiagonal_solve_perturbed_ffi`. The
- * diagonals are below, on and above, each of n elements (the first of the one below and the last of the one above are
- * not looked at), then k right-hand sides.
- * Elimination with row exchanges, in double complex whatever the type. */
+/* Tridiagonal systems as JAX emits them for CPUs: `lapack_<type>gtsv_ffi` and `tridiagonal_solve_perturbed_ffi`. The
+ * operands are the diagonals below, on and above the main one, each of n elements (the first element of the lower one
+ * and the last of the upper one are ignored), then k right-hand sides.
+ * Elimination with row exchanges, in double complex for every type. */
 #include <complex.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
 /* src/cpu/kernel/vmath.h
- * Elementary functions over arrays: y[i] = f(x[i]) for i < n. y may be x, but may not overlap it otherwise. No branches
- * on data but where elements take the slow way: in sin, cos and tan past 2^28, in lgamma and digamma left of 0. NaN,
- * infinity, -0 and subnormals are what libm makes of them, with one exception: which NaN comes out is not promised. Any
- * thread may call.
+ * Elementary functions over arrays: y[i] = f(x[i]) for i < n. y may be x, but may not overlap it otherwise. There are
+ * no data-dependent branches except for elements that need a slower method: sin, cos and tan beyond 2^28, lgamma and
+ * digamma of negative numbers. NaN, infinity, -0 and subnormals are handled as in libm, except that a NaN's bits may
+ * differ. Any thread may call.
  *
  * Errors in f32, in units in the last place of the true result (vmath_test.c measures them over all exponents):
  *   sqrt 0.5    exp exp2 log log2 log10 rsqrt cbrt sin cos tan sinh cosh asin acos atan asinh acosh atanh expm1 log1p
  *   pow atan2 erfc lgamma digamma 1 tanh logistic erf 2; sinh and cosh of StableHLO's expansion, which rounds x - ln 2
- * f64 is libm's, element by element; logistic and rsqrt 2 ulp. lgamma and digamma have zeros left of 0, and f64 has
- * some 1e-15 of 1 near those. */
+ * f64 uses libm for each element; logistic and rsqrt are within 2 ulp. Near the zeros of lgamma and digamma left of 0,
+ * the absolute error in f64 is about 1e-15. */
 #ifndef XL_CPU_VMATH_H
 #define XL_CPU_VMATH_H
 

@@ -1,4 +1,4 @@
-/* src/cpu/kernel/vmath.inl: the functions of vmath.h with the compiler's vectors. Include after defining BYTES (of a
+/* src/cpu/kernel/vmath.inl: the functions of vmath.h with the compiler's vectors. Define before including: BYTES (of a
  * vector), NEEDS and SET (the name of the table). */
 #include "cpu/kernel/special.h"
 #include "cpu/kernel/vmath_lane.inl"

@@ -1,9 +1,9 @@
-/* src/cpu/kernel/vmath_lane.inl: one vector in, one vector out. Include after defining BYTES (of a vector).
+/* src/cpu/kernel/vmath_lane.inl: functions of one vector. Define BYTES (of a vector) before including.
  *
- * exp, log, tanh, logistic, erf (what training spends its time in) are computed in f32. The others go through f64,
- * where a short polynomial leaves 1e-10 and the final rounding is all that is seen; a float's subnormals are ordinary
- * numbers there, and rounding to float does overflow and underflow by itself.
- * A polynomial's products are fused with its sums where the machine can; no step relies on it. */
+ * exp, log, tanh, logistic and erf, which training uses most, are computed in f32. The others go through f64, where a
+ * short polynomial leaves an error of 1e-10 and only the final rounding is visible; a float's subnormals are ordinary
+ * numbers there, and rounding to float handles overflow and underflow.
+ * A polynomial's products are fused with its sums if the machine can; nothing relies on it. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>

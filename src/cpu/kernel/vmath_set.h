@@ -1,5 +1,5 @@
-/* src/cpu/kernel/vmath_set.h: what each instruction set's file of elementary functions offers to the driver
- * in vmath.c. */
+/* src/cpu/kernel/vmath_set.h: what each instruction set's file of elementary functions provides to the driver in
+ * vmath.c. */
 #ifndef XL_CPU_KERNEL_VMATH_H
 #define XL_CPU_KERNEL_VMATH_H
 

@@ -1,5 +1,5 @@
-/* Every function over floats of every exponent and both signs, against libm in f64, whose error is nothing beside a
- * float's. */
+/* Every function over floats of every exponent and both signs, against libm in f64, whose error is negligible compared
+ * with a float's. */
 #include "cpu/kernel/vmath.h"
 
 #include <math.h>

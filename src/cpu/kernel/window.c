@@ -1,5 +1,6 @@
 /* Windows: reduce_window and select_and_scatter. A window as long as its dimension that grows from one end is a running
- * reduction and takes one pass; otherwise each position of the window is folded into a tile of results at a time. */
+ * reduction and takes one pass; otherwise the positions of the window are folded, one at a time, into a tile of
+ * results. */
 #include <stdatomic.h>
 #include <stdlib.h>
 

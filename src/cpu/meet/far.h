@@ -1,6 +1,6 @@
 /* src/cpu/meet/far.h
- * A meeting whose group has members in other processes (cpu/meet/meeting.h has the whole of it). Runs in the fiber of
- * the member that came last in this process. */
+ * A meeting (cpu/meet/meeting.h) whose group has members in other processes. Runs in the fiber of the last member to
+ * arrive in this process. */
 #ifndef XL_CPU_FAR_H
 #define XL_CPU_FAR_H
 

@@ -1,16 +1,16 @@
 /* src/cpu/meet/meeting.h
- * Where the devices of one execution meet, and who runs them. Each device is a fiber with a slot here; as many are at
- * work at a time as the pool has threads, each thread running one until it waits, then the next that can go on. A
- * thread that finds none helps with the loops of those that are at work. A collective is one meeting of its group: who
- * comes publishes its buffers and parks; who comes last does the work for all of them, with the help of threads that
- * are free, and lets them go on. A meeting fails, for everybody, as soon as it cannot take place: a member waits
- * elsewhere for one of us, has ended, or was at work for XLANE_CPU_COLLECTIVE_TIMEOUT seconds (30 unless set) without
- * coming. Nobody waits for ever.
+ * Where the devices of one execution meet, and which threads run them. Each device is a fiber with a slot here. As many
+ * fibers are active as the pool has threads; a thread runs a fiber until it waits, then another that is ready. A thread
+ * without a ready fiber helps with the loops of the active ones.
+ * A collective is one meeting of its group: each member that arrives publishes its buffers and parks; the last one does
+ * the work for all of them, with the help of idle threads, and releases them. A meeting fails for all members as soon
+ * as it cannot complete: a member waits at another meeting, has ended, or has been running for
+ * XLANE_CPU_COLLECTIVE_TIMEOUT seconds (30 by default) without arriving. Nothing waits forever.
  *
- * Devices of other processes have slots too, in which nothing runs. A group with such members meets here when those of
- * this process have come; their operands are sent to the other processes, theirs are awaited (the fiber is parked), and
- * each process works for its own members. What is computed, and in which order, does not depend on how the devices are
- * spread over processes. */
+ * Devices of other processes also have slots, in which nothing runs. A group with such members meets here when the
+ * members of this process have arrived; their operands are sent to the other processes, those of the other processes
+ * are awaited (the fiber is parked), and each process computes the results of its own members. What is computed, and in
+ * which order, does not depend on how the devices are distributed over processes. */
 #ifndef XL_CPU_COLLECTIVE_H
 #define XL_CPU_COLLECTIVE_H
 

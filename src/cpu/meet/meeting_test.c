@@ -1,5 +1,5 @@
-/* Eight devices as an execution runs them, on fewer and on more threads: what the collectives compute, and that nobody
- * waits for ever. */
+/* Eight devices of one execution, on fewer threads and on more: the collectives compute the right values, and nothing
+ * waits forever. */
 #include "cpu/meet/meeting.h"
 
 #include <stdatomic.h>

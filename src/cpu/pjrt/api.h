@@ -1,6 +1,6 @@
 /* src/cpu/pjrt/api.h
- * The plugin's own side of PJRT's handles. Everything is reference counted where PJRT lets two handles share it; any
- * thread may call any entry point. Nothing here aborts: an allocation that fails is RESOURCE_EXHAUSTED. */
+ * The plugin's objects behind PJRT's handles. Objects that several handles may share are reference counted; any thread
+ * may call any entry point. Nothing here aborts: a failed allocation is RESOURCE_EXHAUSTED. */
 #ifndef XL_CPU_API_H
 #define XL_CPU_API_H
 

@@ -1,4 +1,4 @@
-/* Buffers: memory of a device, from the host and back, shared, donated, let go. */
+/* Buffers: a device's memory, copied from and to the host, shared, donated, released. */
 #include <stdlib.h>
 
 #include "cpu/pjrt/api.h"

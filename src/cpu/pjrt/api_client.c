@@ -1,5 +1,5 @@
-/* The plugin, its client, devices, memories and topologies. Environment variables set their number
- * and memory (base/variables.def). */
+/* The plugin, its client, devices, memories and topologies. Environment variables set the number of devices and their
+ * memory (base/variables.def). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

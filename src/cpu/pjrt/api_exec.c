@@ -1,4 +1,4 @@
-/* Executables: compiling, running, and what frontends ask about them. */
+/* Executables: compiling, running, and queries from frontends. */
 #include <stdio.h>
 #include <stdlib.h>
 

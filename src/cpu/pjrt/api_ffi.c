@@ -1,4 +1,4 @@
-/* Custom calls: what a frontend registers through the FFI extension, and its data of one execution. */
+/* Custom calls registered by a frontend through the FFI extension, and their data for one execution. */
 #include <stdlib.h>
 
 #include "cpu/pjrt/api.h"

@@ -1,4 +1,4 @@
-/* The table that dlsym("GetPjrtApi") leads to. */
+/* The table that GetPjrtApi returns. */
 #include "cpu/pjrt/api.h"
 
 __attribute__((visibility("default"))) const PJRT_Api *GetPjrtApi(void);

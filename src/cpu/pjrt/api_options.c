@@ -1,4 +1,4 @@
-/* The compile options, as far as they mean something to this device. */
+/* The compile options that this device uses. */
 #include <stdlib.h>
 
 #include "cpu/pjrt/api.h"

@@ -1,7 +1,7 @@
-/* LoadedExecutable_Execute: arguments checked and held, outputs made or taken over from donated arguments, the plan
- * run.
- * Programs run in the calling thread (which the pool helps), those whose devices meet as fibers on all of the pool's
- * threads; when they return, all events are ready. */
+/* LoadedExecutable_Execute: checks and holds the arguments, creates the outputs or takes them over from donated
+ * arguments, and runs the plan.
+ * Programs run in the calling thread with help from the pool; programs whose devices meet run as fibers on all of the
+ * pool's threads. All events are ready when the call returns. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* src/cpu/pjrt/client_ranks.h
- * A client whose devices belong to several processes: what the frontend says about them, and how they find
- * each other. */
+ * A client whose devices belong to several processes: what the frontend tells about the processes, and how they
+ * connect. */
 #ifndef XL_CPU_PJRT_CLIENT_RANKS_H
 #define XL_CPU_PJRT_CLIENT_RANKS_H
 

@@ -1,7 +1,7 @@
-/* The order in which an array's dimensions lie in memory, where a program or a frontend asks for one that is not
- * row-major. The planner knows row-major arrays only: an argument or result of another layout is, to the planned
- * program, an array whose dimensions have the order of memory, with a transpose at the border. Transposes that meet
- * cancel, so a result in the layout that its value has anyway costs nothing. */
+/* Memory layouts other than row-major, where a program or a frontend asks for one. The planner only knows row-major
+ * arrays: an argument or result with another layout becomes, in the planned program, an array whose dimensions are in
+ * memory order, with a transpose where it enters or leaves. Adjacent transposes cancel, so a result whose value already
+ * has the requested layout costs nothing. */
 #include <stdlib.h>
 
 #include "cpu/pjrt/api.h"

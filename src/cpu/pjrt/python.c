@@ -1,7 +1,7 @@
-/* JAX knows some things only of its own platforms: host callbacks, the decompositions that it leaves to LAPACK, that
- * arguments can be donated. There is no way through PJRT to tell it, so where the plugin finds itself in a Python
- * process with JAX, it runs the script that does (jax_rules.py). That works however the plugin was registered. Python
- * is found among the symbols of the process: nothing is linked. Trouble is a warning in the log. */
+/* JAX enables some features only for its own platforms: host callbacks, decompositions by LAPACK, donation of
+ * arguments. PJRT offers no way to enable them, so when the plugin is loaded into a Python process with JAX, it runs a
+ * script that does (jax_rules.py), however the plugin was registered. Python's C API is looked up among the symbols of
+ * the process; nothing is linked. A failure is a warning in the log. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>

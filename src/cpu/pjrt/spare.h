@@ -1,6 +1,6 @@
 /* src/cpu/pjrt/spare.h
- * Memory that was given back, kept for the next buffer of the same size: a program that runs again and again would
- * otherwise have the system clear new pages for its results each time. Bounded in number and in bytes; any thread. */
+ * Keeps freed memory for the next buffer of the same size. Otherwise the system would clear new pages for the results
+ * of every execution of a program. Bounded in number and in bytes; any thread. */
 #ifndef XL_CPU_SPARE_H
 #define XL_CPU_SPARE_H
 

@@ -1,18 +1,18 @@
-/* Exact division by a number that is known beforehand, as a product and a fused product.
+/* Exact division by a constant, as one product and one fused multiply-add.
  *
- * Let 1 <= c < 2, high the largest float below 1/c, low the float nearest to 1/c - high, which is positive and at most
- * 2^-24. For 1 <= x < 2, q = x high + RN(x low) differs from x/c by less than 2^-49 x (low is rounded) and 2^-48 (the
- * product is): less than 2^-47. RN(q) is RN(x/c) unless a number halfway between two floats lies between q and x/c.
- * With c = C 2^-23 and x = X 2^-23 such a number is K 2^-24 where x >= c and K 2^-25 where x < c, K odd, and it is away
- * from x/c by |2^24 X - K C| / (2^24 C), or the same with 25: by |j| / c 2^-47 or |j| / c 2^-48, for a whole number j
- * that is never 0. So j is from -3 to 3, and each such j leaves, for a given C, at most a few X: K C = -j modulo 2^24
- * or 2^25. Those X are computed and tried, which settles the matter for this c. Where one fails, the neighbours of low
- * are tried: their error is at most 2^-49 x 3 + 2^-48 < 2^-46, and j goes up to 7. For about one number in forty none
- * will do; then numbers are divided by the divider.
+ * Let 1 <= c < 2, high the largest float below 1/c, and low the float nearest to 1/c - high, which is positive and at
+ * most 2^-24. For 1 <= x < 2, q = x high + RN(x low) differs from x/c by less than 2^-49 x (low is rounded) plus 2^-48
+ * (the product is): less than 2^-47. RN(q) is RN(x/c) unless a midpoint between two floats lies between q and x/c. With
+ * c = C 2^-23 and x = X 2^-23 such a midpoint is K 2^-24 if x >= c and K 2^-25 if x < c, K odd, and its distance from
+ * x/c is |2^24 X - K C| / (2^24 C), or the same with 25: |j| / c 2^-47 or |j| / c 2^-48, for an integer j that is never
+ * 0. So j is between -3 and 3, and for a given C each j allows only a few X: K C = -j modulo 2^24 or 2^25. These X are
+ * computed and tried, which proves or refutes exactness for this c. If one fails, the neighbours of low are tried:
+ * their error is at most 2^-49 x 3 + 2^-48 < 2^-46, and |j| is at most 7. For about one number in forty none works;
+ * those use the divide instruction.
  *
- * Other exponents change nothing as long as high and low are normal numbers, and so is x low: this is what out[3] is
- * for. Zeros, infinities and NaNs come out right by themselves, since high and low have the sign of c and neither is
- * zero; results that overflow do too. */
+ * Other exponents change nothing as long as high, low and x low are normal numbers: out[3] ensures that. Zeros,
+ * infinities and NaNs are correct because high and low have the sign of c and neither is zero; so are results that
+ * overflow. */
 #include "cpu/tile/strip.h"
 
 #include <float.h>

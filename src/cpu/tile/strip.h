@@ -1,14 +1,16 @@
 /* src/cpu/tile/strip.h
- * The strip machine: how a tile program's elementwise ops run. A strip is eight vectors of 4-byte elements (32 on NEON,
- * 64 with AVX2, 128 with AVX-512), and they live in registers: the one accumulator of a small machine. Every
- * instruction is a function that takes the strip, does one op on it, with operands read from memory where there are
- * more than one, and jumps to the next with the strip still in registers. A chain of ops thus costs its arithmetic and
- * one jump per strip and op; only what is used twice, and results, are stored. Instructions are data: no code is made.
+ * The strip machine: an interpreter for the elementwise ops of tile programs. A strip is eight vectors of 4-byte
+ * elements (32 elements on NEON, 64 with AVX2, 128 with AVX-512) held in registers: the machine's accumulator. Every
+ * instruction is a function that takes the strip, performs one op on it (a second operand is read from memory), and
+ * jumps to the next instruction with the strip still in registers. A chain of ops thus costs its arithmetic and one
+ * jump per strip and op; only results and values used twice are stored. Instructions are data: no machine code is
+ * generated.
  *
- * Operands are arrays (M: at the strip's place) or numbers (S: the same for all). Elements are f32, i32, u32, or truth
- * values of 4 bytes, all ones or all zeros. Loads and stores also know bf16, and truth values of one byte.
- * Code is read only and may be run by any thread; each resolves it (fills in functions and pointers) in memory of its
- * own. */
+ * Operands are arrays (M: read at the strip's position) or scalars (S: the same for all elements). Elements are f32,
+ * i32, u32, or truth values of 4 bytes, all ones or all zeros. Loads and stores also support bf16 and one-byte truth
+ * values.
+ * Code is read-only, and any thread may run it; each thread resolves it (fills in functions and pointers) in its own
+ * memory. */
 #ifndef XL_CPU_STRIP_H
 #define XL_CPU_STRIP_H
 

@@ -1,6 +1,6 @@
-/* src/cpu/tile/strip.inl: the strip machine of strip.h. Include after defining BYTES (of a vector), NEEDS and SET (the
- * name of the table). Vectors are passed from instruction to instruction in the registers of the calling convention,
- * which has eight for them. */
+/* src/cpu/tile/strip.inl: the strip machine of strip.h. Define before including: BYTES (of a vector), NEEDS and SET
+ * (the name of the table). Instructions pass the vectors in the registers of the calling convention, which has eight
+ * for vectors. */
 #include "cpu/kernel/vmath_lane.inl"
 #include "cpu/tile/strip.h"
 

@@ -1,6 +1,6 @@
-/* Division by one number is the true quotient, bit for bit: what xl_strip_divisor prepares, as every set's instruction
- * uses it, against the machine's own division. The other instructions are checked by whole programs (test/fusion.py,
- * test/jax_ops.py). */
+/* Division by a constant must be the true quotient, bit for bit: what xl_strip_divisor prepares, as every set's
+ * instruction uses it, is compared with the machine's own division. The other instructions are tested by whole programs
+ * (test/fusion.py, test/jax_ops.py). */
 #include "cpu/tile/strip.h"
 
 #include <float.h>

@@ -1,4 +1,4 @@
-/* Making tile programs (tile.h) of groups: where operands lie, which instructions there are, where results go. */
+/* Builds the tile program (tile.h) of a group: where its operands are, its instructions, where its results go. */
 #include "cpu/tile/tile.h"
 
 #include "cpu/kernel/dtype.h"

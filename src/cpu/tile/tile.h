@@ -1,17 +1,16 @@
 /* src/cpu/tile/tile.h
- * Tile programs: how a group (fuse.h) runs. The space of a group is rows and columns; a tile is some rows with all
- * their columns, or a piece of one row. For each tile a short list of instructions runs over slots of a few kilobytes
- * that stay in the first cache: loads of what does not lie there as it is wanted, elementwise ops, reductions, stores.
- * Operands that lie in order are read, and results that may be written are written, where they are; nothing is copied
- * then.
+ * Tile programs: how a group (fuse.h) runs. The iteration space of a group is rows and columns; a tile is some rows
+ * with all their columns, or part of one row. For each tile, a short list of instructions runs over slots of a few
+ * kilobytes that stay in the L1 cache: loads of operands that cannot be read in place, elementwise ops, reductions,
+ * stores. Contiguous operands are read in place, and results are written in place where possible, without copies.
  *
- * Elementwise ops on elements of four bytes run on the strip machine (strip.h), many of them in one pass over the tile;
- * the others an array at a time (ew.h). tile.c makes the instructions, tile_code.c puts them in stages and strip code,
- * tile_run.c runs them.
+ * Elementwise ops on 4-byte elements run on the strip machine (strip.h), many of them in one pass over the tile; others
+ * run one array at a time (ew.h). tile.c builds the instructions, tile_code.c arranges them in stages and strip code,
+ * and tile_run.c runs them.
  *
- * Narrow floats are f32 in slots, and rounded after each op, as the specification has it. What does not depend on the
- * tile (numbers, vectors along the columns) is laid out once per chunk. Chunks are what the pool shares; they and the
- * order in which their partial sums meet depend on the shapes alone. */
+ * Narrow floats are f32 in slots and rounded after each op, as the specification requires. Values that do not depend on
+ * the tile (scalars, vectors along the columns) are prepared once per chunk. The pool shares chunks; chunks and the
+ * order in which their partial sums are joined depend only on the shapes. */
 #ifndef XL_CPU_TILE_H
 #define XL_CPU_TILE_H
 

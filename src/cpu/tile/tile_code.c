@@ -1,12 +1,12 @@
-/* From instructions to stages and strip code.
+/* Arranges instructions in stages and strip code.
  *
- * Stages: array instructions of a stage run first, one after another over the whole tile, then its strip ops in one
- * pass. An instruction's stage is the first in which everything that it reads is there; strip ops whose result is
- * wanted later only are moved there, when that keeps no more in memory than their result would.
+ * Stages: the array instructions of a stage run first, one after another over the whole tile, then its strip ops in one
+ * pass. An instruction belongs to the first stage in which all its inputs are available; strip ops whose result is only
+ * used in a later stage are moved there, if that keeps no more in memory than their result would.
  *
- * Strip code of a stage: the machine has one accumulator. Values are computed where they are first used; those that are
- * used more often, or outside, are stored then. Of two operands that both must be computed, one waits in memory, unless
- * it is a product of what is there already. */
+ * Strip code of a stage: the machine has one accumulator. Values are computed where they are first used, and stored if
+ * they are used again or outside the stage. If both operands of an op must be computed, one is kept in memory, unless
+ * it is a product of values that are there already. */
 #include "cpu/tile/tile.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Running tile programs. */
+/* Runs tile programs. */
 #include <math.h>
 #include <stdatomic.h>
 

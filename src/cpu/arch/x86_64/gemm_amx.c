@@ -1,7 +1,7 @@
-/* AMX: TDPBF16PS adds 16x32 times 32x16 bf16 products to 16x16 sums. The tile is 32x32, four registers of sums, 32
- * steps of k at a time. Panels of A hold 32 steps of a row side by side, panels of B pairs of steps column by column;
- * what is stored the other way round is transposed by 16x16 pairs. Where the compiler has no AMX, the row asks for a
- * feature that no CPU reports. */
+/* AMX: TDPBF16PS adds the product of 16x32 and 32x16 bf16 to 16x16 sums. The tile is 32x32: four registers of sums, 32
+ * steps of k at a time. Panels of A hold 32 steps of each row, panels of B hold pairs of steps column by column;
+ * operands stored the other way are transposed in blocks of 16x16 pairs. If the compiler does not support AMX, the row
+ * requires a feature that no CPU reports. */
 #include "cpu/run/feature.h"
 #include "cpu/kernel/gemm_set.h"
 

@@ -1,5 +1,5 @@
-/* AVX-512: 8x48 f32, 24 sums in 32 registers, and 14x16 f64. Sizes of matrices are mostly multiples of 8 and 16, and
- * what is left over has its own code: columns by masks, rows as four, two and one. */
+/* AVX-512: 8x48 f32, 24 sums in 32 registers, and 14x16 f64. Matrix sizes are mostly multiples of 8 and 16; remainders
+ * have code of their own: masks for columns; blocks of four, two and one for rows. */
 #include <immintrin.h>
 
 #include "cpu/arch/x86_64/transpose.h"

@@ -1,5 +1,5 @@
 /* src/cpu/arch/x86_64/transpose.h
- * For kernels built with AVX-512: 16x16 elements of four bytes, rows to columns, in registers. */
+ * For kernels built with AVX-512: transposes 16x16 elements of four bytes in registers. */
 #ifndef XL_CPU_X86_TRANSPOSE_H
 #define XL_CPU_X86_TRANSPOSE_H
 
