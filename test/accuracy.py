@@ -63,10 +63,18 @@ def convolution(groups=1, layout=("NHWC", "HWIO", "NHWC")):
     return lambda x, k: lax.conv_general_dilated(x, k, (1,) * n, "SAME", dimension_numbers=layout,
                                                  feature_group_count=groups)
 for m, k, n in [(1, 33, 5), (5, 33, 1), (4, 33, 4), (8, 33, 8), (17, 33, 9), (3, 33, 64), (33, 33, 33), (5, 100, 7),
-                (64, 127, 64), (64, 200, 48), (6, 511, 6), (3, 1000, 5), (200, 65, 2),]:
+                (64, 127, 64), (64, 200, 48), (6, 511, 6), (3, 1000, 5), (200, 65, 2),
+                (300, 40, 300), (129, 129, 131), (300, 257, 300), (65, 300, 67), (301, 385, 299), (300, 512, 50),
+                (257, 513, 300), (101, 868, 293), (300, 1025, 100)]:
     cases.append(("dot %dx%dx%d" % (m, k, n), lambda a, b: a @ b, (U(m, k), U(k, n))))
-for b, m, k, n in [(64, 5, 33, 5), (16, 60, 100, 60)]:
+for b, m, k, n in [(64, 5, 33, 5), (16, 60, 100, 60), (6, 100, 129, 100), (3, 197, 385, 197)]:
     cases.append(("dot %dx%dx%dx%d" % (b, m, k, n), lambda a, b: a @ b, (U(b, m, k), U(b, k, n))))
+half = jnp.bfloat16
+for m, k, n in [(300, 129, 300), (300, 257, 300), (65, 513, 67)]:
+    cases.append(("dot of bf16 %dx%dx%d" % (m, k, n), lambda a, b: jnp.matmul(
+        a.astype(half), b.astype(half), preferred_element_type=a.dtype), (U(m, k), U(k, n))))
+cases += [("dot turned", lambda a, b: jnp.tanh((a @ b).T * 1e-4), (U(256, 257), U(257, 300))),
+          ("dot and bias", lambda a, b, c: jax.nn.relu(a @ b + c), (U(100, 200), U(200, 10), U(10)))]
 for s, c, k in [(20, 16, 7), (16, 32, 5)]:
     cases.append(("depthwise %dx%dx%d by %dx%d" % (s, s, c, k, k), convolution(c), (U(2, s, s, c), U(k, k, 1, c))))
 for s, c, o, k in [(16, 16, 16, 5), (16, 8, 8, 3), (28, 1, 6, 5)]:

@@ -6,6 +6,10 @@
 #include "cpu/kernel/gemm.h"
 #include "cpu/kernel/strided.h"
 
+/* XLA's CPU adds a product's terms one after another where the columns are a multiple of WHOLE, and elsewhere as four
+ * sums. So as to be as exact, each sum is one of PARTS sums there. */
+enum { WHOLE = 64, PARTS = 6 };
+
 typedef struct {
     int64_t n[XL_RANK_MAX], a[XL_RANK_MAX], b[XL_RANK_MAX];
     uint32_t rank;
@@ -271,6 +275,7 @@ static void plan_gemm(dot *d, const xl_extent *l, const xl_extent *r)
         }
     }
     g->m = (size_t)d->m.count, g->n = (size_t)d->n.count, g->k = (size_t)d->k.count;
+    g->parts = g->c_type == XL_GEMM_F32 && g->n % WHOLE ? PARTS : 0;
     g->a_row = ma, g->a_col = ka, g->b_row = kb, g->b_col = nb, g->c_row = d->n.count;
     int64_t run = 1;
     g->nbatch = bt.rank;

@@ -38,6 +38,8 @@ enum {
     TINY_KC = 32,
     SHORT_MN = 4096, /* few results */
     SHORT_KC = 64,
+    PART_KC = 50,    /* of the parts that the caller asks for, each is a sum over about so many, */
+    PARTS_K = 32,    /* but of more than this there are two parts */
     GROUP = 8,
     DOT_KC = 4096,
     AXPY_KC = 256,
@@ -115,6 +117,7 @@ typedef struct {
     size_t batch;
     size_t i0, j0, m, n;                /* this super-block */
     size_t p0, k, kc;                   /* this span of k, in blocks of kc */
+    size_t park;                        /* steps of k in one sum, which then goes to C: a block's, or fewer */
     size_t mpad, npad;                  /* m and n up to whole panels */
     char *pa, *pb;                      /* block by block */
     char *sum;                          /* where the super-block's sums lie: in C, or apart */
@@ -302,23 +305,26 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
                                         : w->pa + (b.p * w->mpad + (i0 - w->pa0 + i) * b.kpad) * kn->size;
                 char *c = sums + (ptrdiff_t)i * ld * (ptrdiff_t)w->acc_size;
                 bool inner = i + kn->mr <= m && cols == kn->nr, whole = w->local || inner;
-                if (kn->part && (w->raw || direct || !inner || ask.rows)) {
-                    kn->part(b.k, pa, w->raw ? g->a_row : 1, w->raw ? g->a_col : kn->mr, pb, direct ? g->b_row : kn->nr,
-                             direct && i == 0, c, ld, min_size(kn->mr, m - i), cols, accumulate,
-                             ask.rows ? &ask : NULL);
-                    continue;
-                }
                 char *to = whole ? c : edge;
-                ptrdiff_t ldto = whole ? ld : kn->nr;
-                if (direct)
-                    kn->direct(b.k, pa, pb, g->b_row, to, ldto, accumulate && whole);
-                else
-                    kn->tile(b.kpad, pa, pb, to, ldto, accumulate && whole);
-                if (whole)
-                    continue;
-                for (size_t r = 0; r < min_size(kn->mr, m - i); r++)
-                    add_edge(w->acc, c + (ptrdiff_t)r * ld * (ptrdiff_t)w->acc_size, edge + r * kn->nr * w->acc_size,
-                             cols, accumulate);
+                ptrdiff_t ldto = whole ? ld : kn->nr, ak = w->raw ? g->a_col : kn->mr, bk = direct ? g->b_row : kn->nr;
+                size_t rows = min_size(kn->mr, m - i), k;
+                for (size_t q = 0; q < b.k; q += k) {
+                    const char *qa = pa + (ptrdiff_t)q * ak * kn->size, *qb = pb + (ptrdiff_t)q * bk * kn->size;
+                    bool add = accumulate || q;
+                    k = min_size(w->park, b.k - q);
+                    if (kn->part && (w->raw || direct || !inner || ask.rows)) {
+                        kn->part(k, qa, w->raw ? g->a_row : 1, ak, qb, bk, direct && i == 0, c, ld, rows, cols, add,
+                                 ask.rows && !q ? &ask : NULL);
+                        continue;
+                    }
+                    if (direct)
+                        kn->direct(k, qa, qb, g->b_row, to, ldto, add && whole);
+                    else
+                        kn->tile(q + k == b.k ? b.kpad - q : k, qa, qb, to, ldto, add && whole);
+                    for (size_t r = 0; !whole && r < rows; r++)
+                        add_edge(w->acc, c + (ptrdiff_t)r * ld * (ptrdiff_t)w->acc_size,
+                                 edge + r * kn->nr * w->acc_size, cols, add);
+                }
             }
         }
         if (w->local)
@@ -545,16 +551,19 @@ static bool run_own(xl_pool *pool, job *w, size_t group)
     return true;
 }
 
-/* Few results are sums of shorter sums, at least so many blocks of k: that costs little there. */
-static size_t least_blocks(const job *w)
+/* At least so many sums make one: more of them where there are few results, which costs little, or the caller asks. */
+static size_t least_parts(const job *w)
 {
     const xl_gemm *g = w->g;
-    size_t count = g->m * g->n;
+    size_t count = g->m * g->n, few = 1;
+    size_t parts = min_size(g->parts, g->k <= PARTS_K ? 1 : g->k <= PART_KC ? 2 : ceil_div(g->k, PART_KC));
     if (w->kn->packed != XL_GEMM_F32)
         return 1;
     if (count <= TINY_MN && g->m <= TINY_SIDE && g->n <= TINY_SIDE)
-        return min_size(ceil_div(g->k, TINY_KC), GROUP);
-    return count <= SHORT_MN && g->k > SHORT_KC ? min_size(g->k / SHORT_KC, GROUP) : 1;
+        few = min_size(ceil_div(g->k, TINY_KC), GROUP);
+    else if (count <= SHORT_MN && g->k > SHORT_KC)
+        few = min_size(g->k / SHORT_KC, GROUP);
+    return few > parts ? few : parts > 1 ? parts : 1;
 }
 
 /* One thread, few blocks of k, nothing to pack: parts of tiles straight from the factors. */
@@ -562,13 +571,13 @@ static bool run_small(const job *w, size_t kblocks)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    if (!kn->part || w->narrow || kblocks > least_blocks(w) || g->m > SMALL_M || g->n > SUB_N ||
+    if (!kn->part || w->narrow || kblocks > least_parts(w) || g->m > SMALL_M || g->n > SUB_N ||
         !in_place(w, true, g->n) || !(w->direct || in_place(w, false, g->m)))
         return false;
     for (size_t j = 0; j < g->n; j += kn->nr)
         for (size_t i = 0; i < g->m; i += kn->mr)
-            for (size_t p = 0; p < g->k; p += w->kc)
-                kn->part(min_size(w->kc, g->k - p),
+            for (size_t p = 0; p < g->k; p += w->park)
+                kn->part(min_size(w->park, g->k - p),
                          w->a + ((ptrdiff_t)i * g->a_row + (ptrdiff_t)p * g->a_col) * (ptrdiff_t)kn->size, g->a_row,
                          g->a_col, w->b + ((ptrdiff_t)p * g->b_row + (ptrdiff_t)j) * (ptrdiff_t)kn->size, g->b_row,
                          false, w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
@@ -586,9 +595,9 @@ static void run_packed(xl_pool *pool, job *w)
     w->direct = (kn->direct || kn->part) && g->b_type == kn->packed && g->b_col == 1 &&
                 (g->m <= 4u * kn->mr || (g->k <= 64 && g->n <= 512 && g->k * g->n * kn->size <= 32768));
     size_t kblocks = ceil_div(g->k, w->direct ? DIRECT_KC : kn->kc);
-    if (kblocks < least_blocks(w))
-        kblocks = least_blocks(w);
-    w->kc = ceil_div(ceil_div(g->k, kblocks), kn->kr) * kn->kr;
+    size_t each = ceil_div(least_parts(w), kblocks);            /* parts of a block */
+    w->park = ceil_div(ceil_div(g->k, kblocks * each), kn->kr) * kn->kr;
+    w->kc = each * w->park;
     size_t mb = min_size(g->m, BLOCK), nb = min_size(g->n, BLOCK);
     if (2.0 * (double)g->m * (double)g->n * (double)g->k < SMALL * kn->speed)
         pool = NULL;

@@ -44,6 +44,7 @@ typedef struct {
         batch[XL_GEMM_BATCH]; /* sizes of the first nbatch, outermost first; one of 0: nothing is read or written */
     ptrdiff_t a_batch[XL_GEMM_BATCH], b_batch[XL_GEMM_BATCH], c_batch[XL_GEMM_BATCH];
     bool accumulate;                            /* C += A B; C is read in its own type */
+    size_t parts;                               /* f32: each sum is of at least so many shorter ones if k is long */
     xl_gemm_epilogue *epilogue;                 /* may be NULL */
     void *ctx;
 } xl_gemm;

@@ -101,6 +101,7 @@ static void one(xl_pool *pool, xl_pool *other, types t, size_t m, size_t n, size
                   .b_batch = { (ptrdiff_t)br * ldb },
                   .c_batch = { (ptrdiff_t)m * ldc },
                   .accumulate = accumulate,
+                  .parts = odd ? 6 : 0,
                   .epilogue = epilogue,
                   .ctx = &cov };
     CHECK(xl_gemm_run(pool, &g));
