@@ -44,10 +44,12 @@ enum {
     DOT_KC = 4096,
     AXPY_KC = 256,
     LOCAL = 288, /* rows of a tile, at most */
+    LONG = 512,  /* with `part`: steps of k that are packed in one go, at most, if a sum has fewer */
     SUB_M = 256,
     SUB_N = 240,   /* with `part`: rows of A packed at a time, a half of a small L2; columns finished at a time */
     SMALL_M = 128, /* rows that one thread multiplies without a tile of its own */
-    AHEAD = 16,    /* steps of k of the next panel of B that are packed between two tiles */
+    AHEAD = 16,    /* so many steps of k of the next panel of B, or a multiple, are packed between two tiles */
+    ASKS = 128,    /* lines that are asked for meanwhile, at most */
     SPLIT = 100,   /* rows that use a vector of B that lies in two lines, above which packing it is worth its cost */
     RAW = 256      /* columns that use an element of A, or rows one of B, above which packing it is worth its cost */
 };
@@ -217,43 +219,72 @@ static void pack_panels(void *ctx, size_t begin, size_t end)
     }
 }
 
-/* While panel `panel` - 1 of B is multiplied by the first rows of A, the next one is packed, AHEAD steps of k between
- * two tiles, whose lines were asked for one tile earlier: so the memory that B comes from is never waited for. With
- * later rows the packed panel is brought near. `done` steps are ready; returns how many are now, all of them if `rest`.
- * What the tile that follows has to ask for is in *ask, which has no rows if that is nothing. */
-static size_t pack_ahead(const job *w, block b, size_t i0, size_t panel, size_t done, bool rest, xl_gemm_ask *ask)
+/* While a panel of B is multiplied by the first rows of A, the next one is packed, some steps of k between two tiles,
+ * whose lines were asked for one tile earlier: so the memory that B comes from is never waited for. With later rows the
+ * packed panel is brought near. */
+typedef struct {
+    const char *from;                   /* NULL: it is packed */
+    char *to;
+    size_t cols, left;                  /* the panel's columns; its steps of k that are left */
+    size_t steps;                       /* between two tiles */
+    size_t lines;                       /* in the list: of each step, if its columns lie side by side, or of all */
+    ptrdiff_t list[ASKS];
+} ahead;
+
+/* The panel at column `at`, while `tiles` tiles are made. */
+static void start_ahead(const job *w, block b, size_t i0, size_t at, size_t tiles, ahead *next)
+{
+    const xl_gemm *g = w->g;
+    size_t size = type_size[g->b_type], nr = w->kn->nr;
+    next->left = 0;
+    if (!w->stream || w->direct || at >= w->n)
+        return;
+    next->cols = min_size(nr, w->n - at), next->left = b.k;
+    next->steps = ceil_div(ceil_div(b.k, tiles), AHEAD) * AHEAD;
+    next->to = w->pb + (b.p * w->npad + at * b.kpad) * w->kn->size;
+    next->from = i0 ? NULL
+                    : w->b + ((ptrdiff_t)(w->j0 + at) * g->b_col + (ptrdiff_t)(w->p0 + b.p) * g->b_row) *
+                          (ptrdiff_t)size;
+    bool along = g->b_col == 1;
+    size_t bytes = i0 ? next->steps * nr * w->kn->size : (along ? next->cols : next->steps) * size;
+    ptrdiff_t step = i0 ? 0 : (along ? g->b_row : g->b_col) * (ptrdiff_t)size;
+    size_t off = step & 63 ? 63 : (uintptr_t)next->from & 63, rows = i0 ? 1 : along ? next->steps : next->cols;
+    next->lines = ceil_div(off + bytes, 64);
+    for (size_t r = 0, n = 0; r < rows; r++)
+        for (size_t l = 0; l < next->lines && n < ASKS; l++)
+            next->list[n++] = (ptrdiff_t)r * step + (ptrdiff_t)l * 64;
+    if (i0 || !along)
+        next->lines *= rows;
+}
+
+/* Between two tiles: packs some steps, or all that are `rest`. What the tile that follows has to ask for is in *ask. */
+static void pack_ahead(const job *w, ahead *next, bool rest, xl_gemm_ask *ask)
 {
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    size_t nr = kn->nr, at = panel * nr;
-    ask->rows = 0;
-    if (at >= w->n || done >= b.k)
-        return b.k;
-    size_t k = rest ? b.k - done : min_size(AHEAD, b.k - done);
-    char *to = w->pb + (b.p * w->npad + at * b.kpad + done * nr) * kn->size;
-    if (i0) {
-        *ask = (xl_gemm_ask){ .at = to, .rows = !rest, .lines = k * nr * kn->size / 64 };
-        return done + k;
+    size_t k = rest ? next->left : min_size(next->steps, next->left);
+    *ask = (xl_gemm_ask){ 0 };
+    if (k == 0)
+        return;
+    next->left -= k;
+    if (next->from) {
+        kn->pack_b[g->b_type](next->to, next->from, g->b_col, g->b_row, next->cols, k,
+                              next->left ? k : ceil_div(k, kn->kr) * kn->kr);
+        next->from += (ptrdiff_t)k * g->b_row * (ptrdiff_t)type_size[g->b_type];
+        ask->at = (const char *)((uintptr_t)next->from & ~(uintptr_t)63);
+        ask->count = g->b_col == 1 ? min_size(next->steps, next->left) * next->lines : next->left ? next->lines : 0;
+    } else {
+        ask->at = next->to;
+        ask->count = rest ? 0 : next->lines;
     }
-    size_t size = type_size[g->b_type], cols = min_size(nr, w->n - at);
-    ptrdiff_t rs = g->b_col, cs = g->b_row;
-    const char *from = w->b + ((ptrdiff_t)(w->j0 + at) * rs + (ptrdiff_t)(w->p0 + b.p + done) * cs) * (ptrdiff_t)size;
-    kn->pack_b[g->b_type](to, from, rs, cs, cols, k, done + k == b.k ? b.kpad - done : k);
-    bool along = rs == 1;                       /* the columns of a step lie side by side; else steps of a column do */
-    size_t left = min_size(AHEAD, b.k - done - k), bytes = (along ? cols : left) * size;
-    from += (ptrdiff_t)k * cs * (ptrdiff_t)size;
-    size_t off = (uintptr_t)from & 63;
-    *ask = (xl_gemm_ask){ .at = from - off,
-                          .step = (along ? cs : rs) * (ptrdiff_t)size,
-                          .rows = !left ? 0 : along ? left : cols,
-                          .lines = (off + bytes + 63) / 64 };
+    next->to += k * kn->nr * kn->size;
+    ask->list = next->list;
+    ask->count = min_size(ask->count, ASKS);
     if (w->raw) {                               /* the tiles have no time for it: bring them near at once */
-        for (size_t r = 0; r < ask->rows; r++)
-            for (size_t l = 0; l < ask->lines; l++)
-                __builtin_prefetch(ask->at + (ptrdiff_t)r * ask->step + 64 * l);
-        ask->rows = 0;
+        for (size_t l = 0; l < ask->count; l++)
+            __builtin_prefetch(ask->at + ask->list[l]);
+        ask->count = 0;
     }
-    return done + k;
 }
 
 static void add_edge(xl_gemm_type t, void *c, const void *x, size_t n, bool accumulate)
@@ -280,7 +311,7 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
     char *out = w->sum + ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
     size_t blocks = ceil_div(w->k, w->kc);
     for (size_t j = 0; j < n; j += kn->nr) {
-        size_t cols = min_size(kn->nr, n - j), next = 0;
+        size_t cols = min_size(kn->nr, n - j);
         char *sums = w->local ? local : out + j * w->acc_size;
         ptrdiff_t ld = w->local ? kn->nr : w->ldsum;
         bool preload = w->first && w->narrow && g->accumulate && !w->total;
@@ -296,27 +327,29 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
             const char *pb = direct ? w->b + ((ptrdiff_t)(w->p0 + b.p) * g->b_row +
                                               (ptrdiff_t)(w->j0 + j0 + j) * g->b_col) * kn->size
                                     : w->pb + (w->direct ? b.p * kn->nr : b.p * w->npad + (j0 + j) * b.kpad) * kn->size;
+            ahead next;
+            start_ahead(w, b, i0, j0 + j + kn->nr, ceil_div(m, kn->mr), &next);
             for (size_t i = 0; i < m; i += kn->mr) {
-                xl_gemm_ask ask = { .rows = 0 };
-                if (w->stream && !w->direct)
-                    next = pack_ahead(w, b, i0, (j0 + j) / kn->nr + 1, next, i + kn->mr >= m, &ask);
+                xl_gemm_ask ask;
+                pack_ahead(w, &next, i + kn->mr >= m, &ask);
                 const char *pa = w->raw ? w->a + ((ptrdiff_t)(w->i0 + i0 + i) * g->a_row +
                                                   (ptrdiff_t)(w->p0 + b.p) * g->a_col) * kn->size
                                         : w->pa + (b.p * w->mpad + (i0 - w->pa0 + i) * b.kpad) * kn->size;
                 char *c = sums + (ptrdiff_t)i * ld * (ptrdiff_t)w->acc_size;
-                bool inner = i + kn->mr <= m && cols == kn->nr, whole = w->local || inner;
-                char *to = whole ? c : edge;
-                ptrdiff_t ldto = whole ? ld : kn->nr, ak = w->raw ? g->a_col : kn->mr, bk = direct ? g->b_row : kn->nr;
+                ptrdiff_t ak = w->raw ? g->a_col : kn->mr, bk = direct ? g->b_row : kn->nr;
                 size_t rows = min_size(kn->mr, m - i), k;
+                if (kn->part) {
+                    kn->part(b.k, w->park, pa, w->raw ? g->a_row : 1, ak, pb, bk, direct && i == 0, c, ld, rows, cols,
+                             accumulate, &ask);
+                    continue;
+                }
+                bool whole = w->local || (i + kn->mr <= m && cols == kn->nr);
+                char *to = whole ? c : edge;
+                ptrdiff_t ldto = whole ? ld : kn->nr;
                 for (size_t q = 0; q < b.k; q += k) {
                     const char *qa = pa + (ptrdiff_t)q * ak * kn->size, *qb = pb + (ptrdiff_t)q * bk * kn->size;
                     bool add = accumulate || q;
                     k = min_size(w->park, b.k - q);
-                    if (kn->part && (w->raw || direct || !inner || ask.rows)) {
-                        kn->part(k, qa, w->raw ? g->a_row : 1, ak, qb, bk, direct && i == 0, c, ld, rows, cols, add,
-                                 ask.rows && !q ? &ask : NULL);
-                        continue;
-                    }
                     if (direct)
                         kn->direct(k, qa, qb, g->b_row, to, ldto, add && whole);
                     else
@@ -491,23 +524,33 @@ static bool in_place(const job *w, bool is_a, size_t used)
     return used <= (far & 1023 ? RAW : RAW / 4);
 }
 
+/* Steps of k that are packed in one go: as many sums as fit, so that C is fetched seldom. */
+static size_t long_block(size_t k, size_t sum)
+{
+    size_t sums = ceil_div(k, sum), most = sum < LONG ? LONG / sum : 1;
+    return sum * ceil_div(sums, ceil_div(sums, most));
+}
+
 /* Tiles of which each thread packs its own factors, block by block of k; the whole of k if sums are `local`. */
 static void own_tiles(void *ctx, size_t begin, size_t end)
 {
     const job *w = ctx;
     const xl_gemm *g = w->g;
     const xl_gemm_kernel *kn = w->kn;
-    size_t step = w->local ? w->k : w->kc, kpad = ceil_div(step, kn->kr) * kn->kr;
+    bool stream = kn->part && !w->local;
+    size_t kc = stream ? long_block(g->k, w->kc) : w->kc, step = w->local ? w->k : kc,
+           kpad = ceil_div(step, kn->kr) * kn->kr;
     for (size_t t = begin; t < end; t++) {
         size_t i0 = t / w->tiles_n * w->mt, j0 = t % w->tiles_n * w->nt;
         job own = *w;
         own.i0 += i0, own.j0 += j0;
+        own.kc = kc;
         own.m = min_size(w->mt, w->m - i0), own.n = min_size(w->nt, w->n - j0);
         own.mpad = ceil_div(own.m, kn->mr) * kn->mr, own.npad = ceil_div(own.n, kn->nr) * kn->nr;
         if (!w->narrow)
             own.sum += ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
         own.raw = in_place(w, true, own.n), own.direct = w->direct || in_place(w, false, own.m);
-        own.stream = kn->part && !w->local;
+        own.stream = stream;
         /* one piece, so that one large page has both */
         size_t a_rows = own.stream ? min_size(SUB_M, w->mt) : w->mt;
         size_t a_bytes = own.raw ? 0 : a_rows * kpad * kn->size, b_bytes = own.direct ? 0 : w->nt * kpad * kn->size;
@@ -524,7 +567,7 @@ static void own_tiles(void *ctx, size_t begin, size_t end)
             own.first = own.p0 == 0;
             own.last = own.p0 + own.k >= g->k;
             if (!own.stream)
-                pack_panels(&own, 0, panels_of(&own) * ceil_div(own.k, w->kc));
+                pack_panels(&own, 0, panels_of(&own) * ceil_div(own.k, kc));
             compute_task(&own, 0, 0, own.m, own.n);
         }
         if (kn->leave)
@@ -576,12 +619,10 @@ static bool run_small(const job *w, size_t kblocks)
         return false;
     for (size_t j = 0; j < g->n; j += kn->nr)
         for (size_t i = 0; i < g->m; i += kn->mr)
-            for (size_t p = 0; p < g->k; p += w->park)
-                kn->part(min_size(w->park, g->k - p),
-                         w->a + ((ptrdiff_t)i * g->a_row + (ptrdiff_t)p * g->a_col) * (ptrdiff_t)kn->size, g->a_row,
-                         g->a_col, w->b + ((ptrdiff_t)p * g->b_row + (ptrdiff_t)j) * (ptrdiff_t)kn->size, g->b_row,
-                         false, w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
-                         min_size(kn->mr, g->m - i), min_size(kn->nr, g->n - j), g->accumulate || p, NULL);
+            kn->part(g->k, w->park, w->a + (ptrdiff_t)i * g->a_row * (ptrdiff_t)kn->size, g->a_row, g->a_col,
+                     w->b + j * kn->size, g->b_row, false,
+                     w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
+                     min_size(kn->mr, g->m - i), min_size(kn->nr, g->n - j), g->accumulate, NULL);
     finish(w, w->c, g->c_row, 0, 0, g->m, g->n);
     return true;
 }

@@ -19,18 +19,19 @@ typedef void xl_gemm_tile_fn(size_t k, const void *a, const void *b, void *c, pt
 /* The same with b where it lies: `step` elements from one step of k to the next. */
 typedef void xl_gemm_direct_fn(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc,
                                bool accumulate);
-/* Cache lines that are read soon after: `lines` of each of `rows` rows, which lie `step` bytes apart. */
+/* Cache lines that are read soon after: `count` of them, each so many bytes from `at` as the list says. */
 typedef struct {
     const char *at;
-    ptrdiff_t step;
-    size_t rows, lines;
+    const ptrdiff_t *list;
+    size_t count;
 } xl_gemm_ask;
 /* Any part of a tile, rows at most mr by cols at most nr, with a and b where they lie: a steps `ar` from row to row and
- * `ak` along k, one of them 1; packed, they are 1 and mr. `far`: b was not read just before. `ask`: a whole tile of a
- * packed A asks for these lines meanwhile, evenly over its steps of k; may be NULL. */
-typedef void xl_gemm_part_fn(size_t k, const void *a, ptrdiff_t ar, ptrdiff_t ak, const void *b, ptrdiff_t step,
-                             bool far, void *c, ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate,
-                             const xl_gemm_ask *ask);
+ * `ak` along k, one of them 1; packed, they are 1 and mr. Sums of `park` steps each are added to c one after another.
+ * `far`: b was not read just before. `ask`: a whole tile of packed factors asks for these lines meanwhile, or for the
+ * first of them; may be NULL. */
+typedef void xl_gemm_part_fn(size_t k, size_t park, const void *a, ptrdiff_t ar, ptrdiff_t ak, const void *b,
+                             ptrdiff_t step, bool far, void *c, ptrdiff_t ldc, size_t rows, size_t cols,
+                             bool accumulate, const xl_gemm_ask *ask);
 /* Packs `rows` (at most the panel's) by k elements of `src`, steps rs and cs, into kpad steps. */
 typedef void xl_gemm_pack_fn(void *dst, const void *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k,
                              size_t kpad);

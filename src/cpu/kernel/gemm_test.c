@@ -204,6 +204,8 @@ TEST(many_tiles)                                /* more than a thread packs at a
     for (int flavour = 0; flavour < 4; flavour += xl_test_amount(1, 1, 3))
         one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 405, 743, 21, flavour, 1);
     one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 131, 250, 530, 12, 1);
+    for (int flavour = 0; flavour < 8; flavour += xl_test_amount(1, 1, 4)) /* two blocks of k of several sums */
+        one(p, NULL, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 277, 150, 1100, flavour, 1);
     for (int flavour = 0; flavour < 4; flavour += 3) /* one thread, several pieces of A for the same panels of B */
         one(NULL, p, (types){ XL_GEMM_F32, XL_GEMM_F32, XL_GEMM_F32 }, 531, 330, 270, flavour, 1);
     xl_pool_free(p);

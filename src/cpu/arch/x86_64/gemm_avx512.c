@@ -2,6 +2,7 @@
  * have code of their own: masks for columns; blocks of four, two and one for rows. */
 #include <immintrin.h>
 
+#include "cpu/arch/x86_64/gemm_avx512_tile.h"
 #include "cpu/arch/x86_64/transpose.h"
 
 enum { MR8 = 8, NR48 = 48, AHEAD = 8 };
@@ -88,46 +89,6 @@ __attribute__((always_inline)) static inline void block(const int MR, const int 
         }
 }
 
-/* A whole tile of packed factors, as block() makes it; where this is called, C comes from far and would be gone from L1
- * again if its lines were asked for at once, so that is done in the last steps. There is one loop over k, in spans:
- * with more than one, compilers no longer find each sum a register for all of them. */
-static void whole_8x48(size_t k, const float *a, const float *b, float *c, ptrdiff_t ldc, bool accumulate,
-                       const xl_gemm_ask *ask)
-{
-    enum { LATE = 2 };                          /* steps for each line of C */
-    __m512 acc[MR8][3];
-    UNROLL
-    for (int i = 0; i < MR8; i++)
-        UNROLL
-        for (int j = 0; j < 3; j++)
-            zero16(&acc[i][j]);
-    const xl_gemm_ask sums = { (const char *)c, ldc * 4, MR8, 3 }, none = { (const char *)a, 0, 1, 1 };
-    size_t late = k >= (size_t)(4 * LATE * 3 * MR8) ? LATE * 3 * MR8 : 0, lines = ask ? ask->rows * ask->lines : 1;
-    size_t every[3] = { lines ? (k - late) / lines : 0, late ? LATE : 0 };
-    every[2] = k - every[0] * lines - late;
-    const xl_gemm_ask *asks[3] = { ask ? ask : &none, &sums, &none };
-    for (int s = 0; s < 3; s++)
-        for (size_t r = 0; every[s] && r < asks[s]->rows; r++) {
-            const char *line = asks[s]->at + (ptrdiff_t)r * asks[s]->step;
-            for (size_t l = 0; l < asks[s]->lines; l++, line += 64) {
-                if (s == 1)
-                    __builtin_prefetch(line, 1);
-                else
-                    __builtin_prefetch(line, 0, 2);
-                for (size_t q = every[s]; q; q--, a += MR8, b += NR48)
-                    step(MR8, 3, false, acc, a, 1, MR8, b, NR48, 0xffff);
-            }
-        }
-    __asm__("" : "+r"(c), "+r"(ldc));
-    UNROLL
-    for (int i = 0; i < MR8; i++)
-        UNROLL
-        for (int j = 0; j < 3; j++) {
-            float *to = c + i * ldc + 16 * j;
-            _mm512_storeu_ps(to, accumulate ? add16(_mm512_loadu_ps(to), acc[i][j]) : acc[i][j]);
-        }
-}
-
 #define BLOCK(name, MR, NV, FAR, AR, AK)                                                                               \
     static void name##_##MR##x##NV(size_t k, const float *a, ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk, \
                                    float *c, ptrdiff_t ldc, __mmask16 last, bool accumulate)                           \
@@ -146,6 +107,8 @@ BLOCKS(far_packed, true, 1, MR8)
 BLOCKS(far_along_k, true, ar, 1)
 BLOCKS(far_along_m, true, 1, ak)
 
+typedef void plain_tile_fn(size_t k, const float *a, ptrdiff_t as, const float *b, ptrdiff_t bs, float *c,
+                           ptrdiff_t cs, int add);
 typedef void block_fn(size_t k, const float *a, ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk, float *c,
                       ptrdiff_t ldc, __mmask16 last, bool accumulate);
 #define ROWS(name, MR) { name##_##MR##x1, name##_##MR##x2, name##_##MR##x3 }
@@ -155,24 +118,45 @@ static block_fn *const blocks[2][3][4][3] = { { TABLE(packed), TABLE(along_k), T
 
 static void tile_8x48(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
 {
-    whole_8x48(k, a, b, c, ldc, accumulate, NULL);
+    xl_tile_8x48_packed(k, a, b, c, ldc, accumulate, &(xl_gemm_ask){ 0 });
 }
 
-static void part_8x48(size_t k, const void *av, ptrdiff_t ar, ptrdiff_t ak, const void *b, ptrdiff_t bk, bool far,
-                      void *cv, ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate, const xl_gemm_ask *ask)
+enum { PACKED, ALONG_K, ALONG_M };
+
+/* One sum of a part of a tile. Of whole tiles those in assembly are faster, unless B is far. */
+static void sums_8x48(int kind, size_t k, const float *a, ptrdiff_t ar, ptrdiff_t ak, const float *b, ptrdiff_t bk,
+                      bool far, float *c, ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate)
 {
-    const float *a = av;
-    float *c = cv;
     size_t nv = (cols + 15) / 16;
     __mmask16 last = (__mmask16)(0xffffu >> (16 * nv - cols));
-    int kind = ar == 1 ? ak == MR8 ? 0 : 2 : 1;
-    if (kind == 0 && bk == NR48 && rows == MR8 && cols == NR48 && !far) {
-        whole_8x48(k, a, b, c, ldc, accumulate, ask);
+    if (rows == MR8 && nv > 1 && cols % 16 == 0 && !far) {
+        static plain_tile_fn *const whole[2][2] = { { xl_tile_8x32_along_k, xl_tile_8x48_along_k },
+                                                    { xl_tile_8x32_along_m, xl_tile_8x48_along_m } };
+        whole[kind != ALONG_K][nv - 2](k, a, 4 * (kind == ALONG_K ? ar : ak), b, 4 * bk, c, 4 * ldc, accumulate);
         return;
     }
     for (int e = 3; e >= 0; e--)
         for (; rows >= 1u << e; rows -= 1u << e, a += (ptrdiff_t)(1 << e) * ar, c += (ptrdiff_t)(1 << e) * ldc)
             blocks[far][kind][e][nv - 1](k, a, ar, ak, b, bk, c, ldc, last, accumulate);
+}
+
+static void part_8x48(size_t k, size_t park, const void *av, ptrdiff_t ar, ptrdiff_t ak, const void *bv, ptrdiff_t bk,
+                      bool far, void *c, ptrdiff_t ldc, size_t rows, size_t cols, bool accumulate,
+                      const xl_gemm_ask *ask)
+{
+    int kind = ar == 1 ? ak == MR8 ? PACKED : ALONG_M : ALONG_K;
+    bool packed = kind == PACKED && bk == NR48 && rows == MR8 && cols == NR48;
+    xl_gemm_ask left = { 0 };
+    if (ask)
+        left = *ask;
+    const float *a = av, *b = bv;
+    for (size_t p = 0; p < k; p += park, a += (ptrdiff_t)park * ak, b += (ptrdiff_t)park * bk) {
+        size_t steps = k - p < park ? k - p : park;
+        if (packed)
+            xl_tile_8x48_packed(steps, a, b, c, ldc, accumulate || p, &left);
+        else
+            sums_8x48(kind, steps, a, ar, ak, b, bk, far, c, ldc, rows, cols, accumulate || p);
+    }
 }
 
 /* f32 that lies along k into panels of 8, 16 steps at a time; of rows that are not there, zeros. */
