@@ -469,6 +469,22 @@ def _():
         other] and p.stdout == "12.0\n12.0\n", (p.stdout, attached)
 
 
+@checked("C3_a_program_that_is_rewritten_as_it_compiles_does_not_come_from_the_cache")
+def _():
+    path = script("rewritten.py", """import sys, jax, jax.numpy as jnp, jax.extend.xla as xla
+if len(sys.argv) > 1:
+    xla.register_hlo_module_transformation(lambda code: code.replace(b"\\x12\\x04sine", b"\\x12\\x04tanh"), name="t",
+                                           platforms="xlane")
+print("%.3f" % jax.jit(lambda v: jnp.sin(v).sum())(jnp.ones(4)))
+""")
+    said = []
+    for args in (), (), ("rewrite",), ():
+        p, folder = run("rewritten", sys.executable, path, *args, cache=os.path.join(TMP, "rewritten-cache"))
+        said.append((p.stdout.strip(), [e["result"] for e in compiles(folder) if "lambda" in e["module"]]))
+    assert said == [("3.366", ["compiled"]), ("3.366", ["cached"]), ("3.046", ["compiled"]),
+                    ("3.366", ["cached"])], said
+
+
 @checked("C3_a_follower_without_a_folder_runs")
 def _():
     p, _ = run("follower", "true", cache=os.path.join(TMP, "not-there"), args=("--cache-read-only",))

@@ -305,6 +305,13 @@ static PJRT_Error *on_Buffer_OpaqueDeviceMemoryDataPointer(guard_plugin *p,
     return err;
 }
 
+/* From here on a program may be compiled to something else than itself, and the cache's key does not say to what. */
+static PJRT_Error *on_register_transform(guard_plugin *p, PJRT_Register_Xla_Transform_Args *a)
+{
+    atomic_store(&p->g->rewrites, true);
+    return p->transform->register_xla_transform(a);
+}
+
 /* ---- one set of entries per plugin
  * ----------------------------------------------------------------------------------- */
 #define SETS(M) M(0) M(1) M(2) M(3)
@@ -359,6 +366,33 @@ static void put_hooks(PJRT_Api *t, uint32_t k)
     }
 }
 
+#define REGISTER_OF(k)                                                               \
+    static PJRT_Error *register_##k(PJRT_Register_Xla_Transform_Args *a)             \
+    {                                                                                \
+        return on_register_transform(&state.plugin[k], a);                           \
+    }
+SETS(REGISTER_OF)
+static PJRT_Register_Xla_Transform *const registers[GUARD_PLUGINS] = { register_0, register_1, register_2, register_3 };
+
+/* The first extension of a type counts: ours goes in front of the plugin's. */
+static void put_transform(guard_plugin *p, PJRT_Api *t, uint32_t k)
+{
+    const PJRT_Extension_Base *e = p->real->extension_start;
+    for (int i = 0; e && i < 1000 && e->type != PJRT_Extension_Type_XlaTransform; i++)
+        e = e->next;
+    if (!e || e->type != PJRT_Extension_Type_XlaTransform ||
+        e->struct_size < PJRT_SIZE(PJRT_Xla_Transform_Extension, register_xla_transform))
+        return;
+    PJRT_Xla_Transform_Extension *ours = calloc(1, e->struct_size > sizeof *ours ? e->struct_size : sizeof *ours);
+    if (!ours)
+        return;
+    memcpy(ours, e, e->struct_size);
+    p->transform = (const PJRT_Xla_Transform_Extension *)e;
+    ours->register_xla_transform = registers[k];
+    ours->base.next = t->extension_start;
+    t->extension_start = &ours->base;
+}
+
 static PJRT_GetPjrtApi *const getters[GUARD_PLUGINS] = { get_0, get_1, get_2, get_3 };
 
 static PJRT_GetPjrtApi *attach(guard_state *g, PJRT_GetPjrtApi *theirs, const PJRT_Api *real)
@@ -386,6 +420,7 @@ static PJRT_GetPjrtApi *attach(guard_state *g, PJRT_GetPjrtApi *theirs, const PJ
     identify(p, symbol);
     take_flags(p);
     put_hooks(t, g->nplugin);
+    put_transform(p, t, g->nplugin);
     xl_event e;
     xl_event_begin(g->run, &e, "attach");
     xl_json_put_text(&e.j, "plugin", p->path);

@@ -411,6 +411,8 @@ static xl_error *examine(xl_arena *a, void *ctx)
     }
     if (early_exit)
         c->uncacheable = "it stops after layout assignment";
+    if (atomic_load(&g->rewrites))
+        c->uncacheable = "an XLA transformation was registered, which is a function of this process";
     c->spmd = c->m ? guard_spmd_of(g, a, c->m, devices) : NULL;
     put_devices(assignment, &c->devices);
     XL_DO(ranks_of(c->p, args->client, assignment, devices, &c->ranks));

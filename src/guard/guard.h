@@ -39,6 +39,7 @@ typedef struct guard_plugin {
     guard_state *g;                                        /* the process's */
     const PJRT_Api *real;
     const PJRT_Api *table;                                 /* ours, which the frontend gets */
+    const PJRT_Xla_Transform_Extension *transform;         /* the plugin's; NULL: it has none */
     char path[4096];
     char identity[256]; /* part of the cache key: file digest or build id, versions */
     char flags[16384];  /* XLA_FLAGS, LIBTPU_INIT_ARGS, ... when it was loaded */
@@ -79,6 +80,7 @@ typedef struct {
 /* The state of the guard in this process. Functions get it as `g`, or through their plugin. */
 struct guard_state {
     _Atomic bool recording;                                /* the flight recorder is armed: see record.c */
+    _Atomic bool rewrites;                                 /* somebody registered to rewrite programs as they compile */
     xl_run *run;
     xl_metrics *metrics;
     xl_cache *cache;                                       /* NULL: off */

@@ -79,6 +79,10 @@ typedef struct PJRT_RecvCallbackInfo PJRT_RecvCallbackInfo;
 typedef struct PJRT_SendCallbackInfo PJRT_SendCallbackInfo;
 typedef struct PJRT_ShapeSpec PJRT_ShapeSpec;
 typedef struct PJRT_Shardings_Extension PJRT_Shardings_Extension;
+typedef struct PJRT_XlaTransform_Callbacks PJRT_XlaTransform_Callbacks;
+typedef struct PJRT_XlaTransform_string PJRT_XlaTransform_string;
+typedef struct PJRT_XlaTransform_version_and_error PJRT_XlaTransform_version_and_error;
+typedef struct PJRT_Xla_Transform_Extension PJRT_Xla_Transform_Extension;
 
 /* Arguments of the functions of the table, then of callbacks and extensions. */
 #define API(ret, name, since) typedef struct name##_Args name##_Args; typedef ret name(name##_Args *args);
@@ -87,6 +91,7 @@ typedef struct PJRT_Api PJRT_Api;
 typedef struct PJRT_Buffer_CopyRawToHostFuture_Callback_Args PJRT_Buffer_CopyRawToHostFuture_Callback_Args;
 typedef struct PJRT_Buffer_DonateWithControlDependency_Callback_Args
     PJRT_Buffer_DonateWithControlDependency_Callback_Args;
+typedef struct PJRT_Clear_Xla_Transform_Args PJRT_Clear_Xla_Transform_Args;
 typedef struct PJRT_DeviceDescription_MemoryDescriptions_Args PJRT_DeviceDescription_MemoryDescriptions_Args;
 typedef struct PJRT_FFI_Register_Handler_Args PJRT_FFI_Register_Handler_Args;
 typedef struct PJRT_FFI_Type_Register_Args PJRT_FFI_Type_Register_Args;
@@ -103,9 +108,11 @@ typedef struct PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args
     PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args;
 typedef struct PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args;
 typedef struct PJRT_MemoryDescription_Kind_Args PJRT_MemoryDescription_Kind_Args;
+typedef struct PJRT_Register_Xla_Transform_Args PJRT_Register_Xla_Transform_Args;
 typedef struct PJRT_Shardings_PJRT_Executable_OutputShardings_Args PJRT_Shardings_PJRT_Executable_OutputShardings_Args;
 typedef struct PJRT_Shardings_PJRT_Executable_ParameterShardings_Args
     PJRT_Shardings_PJRT_Executable_ParameterShardings_Args;
+typedef struct PJRT_XlaTransform_Args PJRT_XlaTransform_Args;
 
 /* ---- Version and extensions ---------------------------------------------------------------------------------
  * The chain from PJRT_Api.extension_start is read before PJRT_Plugin_Initialize; the first of a type counts. */
@@ -749,6 +756,41 @@ struct PJRT_Shardings_Extension {
     PJRT_Extension_Base base;
     PJRT_Shardings_PJRT_Executable_ParameterShardings *PJRT_Shardings_PJRT_Executable_ParameterShardings;
     PJRT_Shardings_PJRT_Executable_OutputShardings *PJRT_Shardings_PJRT_Executable_OutputShardings;
+};
+
+/* ---- Extension 24: rewriting of HLO -------------------------------------------------------------------------------
+ * A compile hands the program to every callback that was registered, as an HloModuleProto. Callbacks stay where they
+ * are until the plugin calls dtor. What a callback makes lives until cleanup_fn, which the plugin calls with data. */
+typedef enum {
+    PJRT_XlaTransform_PipelineStage_kPreScheduler = 0, PJRT_XlaTransform_PipelineStage_kPostScheduler = 1,
+} PJRT_XlaTransform_PipelineStage;
+struct PJRT_XlaTransform_string { const char *data; size_t size; };
+struct PJRT_XlaTransform_version_and_error {
+    int64_t api_version; void *data; void (*cleanup_fn)(void *data); bool has_error; PJRT_Error_Code code;
+    PJRT_XlaTransform_string error_msg;
+};
+struct PJRT_XlaTransform_Args {
+    size_t struct_size; PJRT_XlaTransform_version_and_error header; PJRT_XlaTransform_string hlo_module;
+    PJRT_XlaTransform_string transformed_hlo_module; bool changed;
+};
+struct PJRT_XlaTransform_Callbacks {
+    int64_t version; void (*dtor)(PJRT_XlaTransform_Callbacks *data);
+    void (*transform_hlo_module)(PJRT_XlaTransform_Callbacks *data, PJRT_XlaTransform_Args *args);
+};
+struct PJRT_Register_Xla_Transform_Args {
+    size_t struct_size; const char *name; size_t name_size; PJRT_XlaTransform_PipelineStage stage;
+    PJRT_XlaTransform_Callbacks *callbacks;
+};
+struct PJRT_Clear_Xla_Transform_Args {
+    size_t struct_size; PJRT_XlaTransform_PipelineStage stage; const char *name; size_t name_size;
+    PJRT_XlaTransform_Callbacks *callbacks; bool cleared;
+};
+typedef PJRT_Error *PJRT_Register_Xla_Transform(PJRT_Register_Xla_Transform_Args *args);
+typedef PJRT_Error *PJRT_Clear_Xla_Transform(PJRT_Clear_Xla_Transform_Args *args);
+struct PJRT_Xla_Transform_Extension {
+    PJRT_Extension_Base base; PJRT_Register_Xla_Transform *register_xla_transform;
+    PJRT_Clear_Xla_Transform *clear_xla_transform;
+    void (*get_hlo_pass_pipeline_trace)(void), (*destroy_hlo_pass_pipeline_trace)(void); /* not called here */
 };
 
 /* ---- The table -----------------------------------------------------------------------------------------------

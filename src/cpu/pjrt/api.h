@@ -9,6 +9,7 @@
 
 #include "cpu/plan/plan.h"
 #include "cpu/kernel/ffi.h"
+#include "pass/shard.h"
 #include "pjrt/abi.h"
 
 #define API(ret, name, since) ret xl_##name(name##_Args *args);
@@ -17,6 +18,7 @@ extern PJRT_Layouts_Extension xl_layouts_extension;
 extern PJRT_MemoryDescriptions_Extension xl_memory_descriptions_extension;
 extern PJRT_Shardings_Extension xl_shardings_extension;
 extern PJRT_FFI_Extension xl_ffi_extension;
+extern PJRT_Xla_Transform_Extension xl_transform_extension;
 struct PJRT_ExecuteContext { xl_ffi_context user; };
 
 PJRT_Error *xl_api_error(xl_error *err);                   /* takes err; NULL gives NULL */
@@ -25,6 +27,17 @@ PJRT_Error *xl_api_none(const char *name);
 
 /* JAX's own rules for this platform (jax_rules.py), if the process is a Python with JAX in it; else nothing. */
 void xl_python_setup(const char *platform);
+bool xl_python_logs_passes(void);                          /* jaxlib was told to log them */
+
+/* ---- HLO (transform.c) ------------------------------------------------------------------------------------------ */
+/* The number of the host callback that writes HLO: jaxlib's. */
+void xl_hlo_writer_set(uint64_t number);
+bool xl_hlo_writer(void);                                  /* there is one */
+/* An HloModuleProto of a program in MLIR. */
+xl_error *xl_hlo_write(xl_str program, xl_buf *out) XL_MUST_USE;
+/* Hands the module to what was registered to rewrite HLO. If something changed, *out is another module, the caller's,
+ * and `hlo` that module as it came; otherwise they are NULL and empty. */
+xl_error *xl_transform(xl_module *m, xl_module **out, xl_buf *hlo) XL_MUST_USE;
 
 /* ---- devices ---------------------------------------------------------------------------------------------------- */
 typedef struct xl_user { const void *key; void *value; void (*drop)(void *); struct xl_user *next; } xl_user;
@@ -168,6 +181,7 @@ typedef struct {
     uint32_t nloose;
     bool portable;
     xl_buf options, program;                               /* as they came */
+    xl_buf rewritten;                                      /* HLO that somebody made of the program, or empty */
     char fingerprint[65];
     PJRT_Buffer_Type *out_types;
     int64_t *out_dims;
@@ -178,6 +192,7 @@ typedef struct {
     PJRT_NamedValue cost[6];
     xl_buf gathered; /* what the partitioner gathered operands for; the last of cost */
     xl_buf text;                                           /* the optimised program, made when asked */
+    bool text_is_hlo;                                      /* HloModuleProtoWithConfig, not MLIR */
     const PJRT_Layouts_MemoryLayout **layouts[2];                /* of outputs and parameters */
     char **shardings[2]; /* OpSharding messages of outputs and parameters; NULL on one device */
     size_t *sharding_sizes[2];
@@ -187,6 +202,8 @@ typedef struct {
 } xl_compiled;
 /* Reads a CompileOptionsProto into the fields above. */
 xl_error *xl_compiled_options(xl_compiled *e, xl_str bytes) XL_MUST_USE;
+/* From a program as it came to what is planned, with layouts as the program has them. *shards is filled in. */
+xl_error *xl_compiled_ready(const xl_compiled *e, xl_module *m, xl_shard_info *shards) XL_MUST_USE;
 
 /* Frontends compile in one thread and use the handle in another. The compiling thread stores `e` last and
  * readers load it first, so a reader sees all of the executable, however it got the handle. */

@@ -187,9 +187,27 @@ PJRT_Error *xl_PJRT_Device_DefaultMemory(PJRT_Device_DefaultMemory_Args *args)
     args->memory = &args->device->memory[XL_SPACE_DEVICE].base;
     return NULL;
 }
+/* Without a limit of their own, devices share what the machine has left. */
+static bool reservable(const PJRT_Device *d, int64_t *out)
+{
+    FILE *f = d->limit ? NULL : fopen("/proc/meminfo", "re");
+    char line[128];
+    long long kib = 0;
+    bool known = d->limit != 0;
+    *out = d->limit;
+    while (f && !known && fgets(line, sizeof line, f))
+        known = sscanf(line, "MemAvailable: %lld", &kib) == 1;
+    if (f) {
+        fclose(f);
+        *out = kib * 1024 / (int64_t)d->client->nlocal + atomic_load(&d->in_use);
+    }
+    return known;
+}
 PJRT_Error *xl_PJRT_Device_MemoryStats(PJRT_Device_MemoryStats_Args *args)
 {
     PJRT_Device *d = args->device;
+    int64_t most;
+    bool is_known = reservable(d, &most);
     args->bytes_in_use = atomic_load(&d->in_use);
 #define STAT(field, value, known)                                            \
     do {                                                                     \
@@ -204,7 +222,7 @@ PJRT_Error *xl_PJRT_Device_MemoryStats(PJRT_Device_MemoryStats_Args *args)
     STAT(bytes_limit, d->limit ? d->limit : d->total, true);
     STAT(bytes_reserved, 0, false);
     STAT(peak_bytes_reserved, 0, false);
-    STAT(bytes_reservable_limit, 0, false);
+    STAT(bytes_reservable_limit, most, is_known);
     STAT(largest_free_block_bytes, 0, false);
     STAT(pool_bytes, 0, false);
     STAT(peak_pool_bytes, 0, false);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/proto.h"
 #include "base/version.h"
 #include "cpu/kernel/callback.h"
@@ -10,7 +11,6 @@
 #include "cpu/plan/lower.h"
 #include "cpu/run/env.h"
 #include "ir/hlo/hlo_fields.h"
-#include "ir/text/print.h"
 #include "ir/read.h"
 #include "pass/pass.h"
 #include "pass/shard.h"
@@ -28,6 +28,7 @@ static void exec_unref(xl_compiled *e)
     free(e->loose);
     xl_buf_fini(&e->options);
     xl_buf_fini(&e->program);
+    xl_buf_fini(&e->rewritten);
     xl_buf_fini(&e->text);
     xl_buf_fini(&e->gathered);
     free(e->out_types);
@@ -145,35 +146,6 @@ static xl_error *keep_shardings(xl_compiled *e, const xl_shard_info *info)
     return NULL;
 }
 
-/* The module says how its results and arguments are split, for who asks for the optimised program. */
-static xl_error *write_shardings(xl_module *m, const xl_shard_info *info)
-{
-    xl_func *f = xl_module_entry(m);
-    const xl_op *end = xl_region_end(f->body);
-    const xl_attr **args = xl_new(&m->arena, const xl_attr *, info->narg);
-    xl_buf b = { 0 };
-    for (uint32_t i = 0; i < info->narg; i++) {
-        b.n = 0;
-        xl_shard_text(info, info->arg[i], xl_shard_rank(xl_value_type(f, f->body->arg[i])), &info->arg_owed[i],
-                      info->arg_order[i], &b);
-        args[i] = xl_attr_str(m, xl_buf_view(&b));
-    }
-    b.n = 0;
-    xl_buf_puts(&b, info->nout == 1 ? "" : "{");
-    for (uint32_t i = 0; i < info->nout; i++) {
-        xl_buf_puts(&b, i ? ", " : "");
-        xl_shard_text(info, info->out[i], xl_shard_rank(xl_in_type(f, end, i)), &info->out_owed[i], info->out_order[i],
-                      &b);
-    }
-    xl_buf_puts(&b, info->nout == 1 ? "" : "}");
-    bool failed = b.failed;
-    m->extra = xl_dict_with(m, m->extra, XL_STR("mhlo.spmd_parameters_shardings"), xl_attr_array(m, args, info->narg));
-    if (info->nout)
-        m->extra = xl_dict_with(m, m->extra, XL_STR("mhlo.spmd_output_sharding"), xl_attr_str(m, xl_buf_view(&b)));
-    xl_buf_fini(&b);
-    return failed ? XL_ERR(EXHAUSTED, "no memory for shardings") : NULL;
-}
-
 /* Tells the frontend how the values are split that it asked for. */
 static xl_error *tell_inspected(const xl_shard_info *info)
 {
@@ -225,8 +197,17 @@ static xl_error *ask_partition(int64_t number, const xl_buf *in, uint32_t n, xl_
     return err ? err : xl_lower(*out, false);
 }
 
-/* From a program as it came to what is planned: one function, on the shapes of one device. */
-static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica, xl_shard_info *shards,
+/* What XLA logs at this level of detail, under the name by which it was asked for. */
+static void log_pass(void *ctx, const char *name, const xl_module *m)
+{
+    const xl_func *f = xl_module_entry(m);
+    (void)ctx;
+    xl_log_write(XL_LOG_INFO, "pass/pipeline.c (hlo_pass_pipeline.cc in XLA): %.*s: after pass %s %u ops",
+                 XL_FMT(m->name), name, f ? f->body->nop : 0);
+}
+
+/* From a program as it came to one function, on the shapes of one device. */
+static xl_error *make_local(xl_module *m, uint32_t npartition, uint32_t nreplica, xl_shard_info *shards,
                             const PJRT_Layouts_MemoryLayout **layouts[2])
 {
     xl_error *err = xl_verify(m);                          /* kernels trust shapes and attributes from here on */
@@ -236,11 +217,50 @@ static xl_error *make_ready(xl_module *m, uint32_t npartition, uint32_t nreplica
         err = xl_shard(m, npartition, nreplica, shards);
     if (!err && layouts)
         err = xl_layouts_apply(m, layouts);
+    return err;
+}
+static xl_error *simplify(xl_module *m)
+{
     bool plain = xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) ==
                  XL_ENV_PLAIN; /* the oracle does without what only makes programs faster */
-    return err ? err
-               : xl_pipeline_run(
-                     m, &(xl_pipeline_opts){ .device = true, .only = plain ? "canonical" : NULL });
+    return xl_pipeline_run(m, &(xl_pipeline_opts){ .device = true,
+                                                   .only = plain ? "canonical" : NULL,
+                                                   .after = xl_python_logs_passes() ? log_pass : NULL });
+}
+/* The stages of a compile that grow the module. */
+static xl_error *localise(xl_compiled *e, xl_module *m, xl_shard_info *shards)
+{
+    jmp_buf oom, *outer = m->arena.oom;
+    if (setjmp(oom)) {
+        m->arena.oom = outer;
+        return XL_ERR(EXHAUSTED, "no memory left while compiling the program");
+    }
+    m->arena.oom = &oom;
+    if (xl_syntax_of(xl_buf_view(&e->program)) == XL_SYNTAX_HLO)
+        xl_layouts_forget(m);
+    xl_error *err = make_local(m, e->npartition, e->nreplica, shards, e->layouts);
+    if (!err)
+        err = tell_inspected(shards);
+    m->arena.oom = outer;
+    return err;
+}
+xl_error *xl_compiled_ready(const xl_compiled *e, xl_module *m, xl_shard_info *shards)
+{
+    *shards = (xl_shard_info){ .loose = e->loose, .nloose = e->nloose, .partition = ask_partition };
+    xl_error *err = make_local(m, e->npartition, e->nreplica, shards, NULL);
+    return err ? err : simplify(m);
+}
+static xl_error *simplify_bounded(xl_module *m)
+{
+    jmp_buf oom, *outer = m->arena.oom;
+    if (setjmp(oom)) {
+        m->arena.oom = outer;
+        return XL_ERR(EXHAUSTED, "no memory left while compiling the program");
+    }
+    m->arena.oom = &oom;
+    xl_error *err = simplify(m);
+    m->arena.oom = outer;
+    return err;
 }
 
 /* What frontends ask of the outputs: types, ranks, dimensions. */
@@ -293,10 +313,11 @@ static void keep_costs(xl_compiled *e, const xl_shard_info *shards)
                                     .value_size = e->gathered.n };
 }
 
-static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_compiled **out)
+/* rewrite: it is compiled, not loaded, so what was registered to rewrite programs gets it. */
+static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, bool rewrite, xl_compiled **out)
 {
     xl_error *err = NULL;
-    xl_module *m = NULL;
+    xl_module *m = NULL, *came = NULL, *rewritten = NULL;
     xl_compiled *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e)
@@ -314,25 +335,16 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_compiled
     xl_buf_str(&e->program, program);
     xl_buf_str(&e->options, opts);
     XL_DO(xl_read(program, NULL, &m));
-    jmp_buf oom;
-    jmp_buf *outer = m->arena.oom;
-    if (setjmp(oom)) {
-        xl_module_free(m);
-        exec_unref(e);
-        return XL_ERR(EXHAUSTED, "no memory left while compiling the program");
-    }
-    m->arena.oom = &oom;
-    if (xl_syntax_of(program) == XL_SYNTAX_HLO)
-        xl_layouts_forget(m);
     e->name = strndup(m->name.n ? m->name.p : "main", m->name.n ? m->name.n : 4);
-    err = make_ready(m, e->npartition, e->nreplica, &shards, e->layouts);
-    if (!err)
-        err = tell_inspected(&shards);
-    m->arena.oom = outer;
-    if (!err)
-        err = xl_plan_new(m, e->nreplica * e->npartition, &e->plan);
-    if (err)
-        goto out;
+    XL_DO(localise(e, m, &shards));
+    if (rewrite)
+        XL_DO(xl_transform(m, &rewritten, &e->rewritten));
+    if (rewritten) {
+        came = m;                                          /* shards point into it */
+        m = rewritten;
+    }
+    XL_DO(simplify_bounded(m));
+    XL_DO(xl_plan_new(m, e->nreplica * e->npartition, &e->plan));
     m = NULL;                                              /* the plan's now */
     const xl_plan *p = e->plan;
     size_t arg, res, alias, need = memory_needed(p, &arg, &res, &alias);
@@ -353,11 +365,13 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, xl_compiled
     xl_hash_str(&h, XL_STR(XL_VERSION));
     xl_hash_str(&h, program);
     xl_hash_str(&h, opts);
+    xl_hash_str(&h, xl_buf_view(&e->rewritten));
     xl_digest digest = xl_hash_final(&h);
     xl_digest_hex(&digest, e->fingerprint);
     keep_costs(e, &shards);
     *out = e;
 out:
+    xl_module_free(came);
     if (err) {
         xl_module_free(m);
         exec_unref(e);
@@ -425,7 +439,7 @@ PJRT_Error *xl_PJRT_Client_Compile(PJRT_Client_Compile_Args *args)
     xl_compiled *e = NULL;
     xl_str program = { args->program->code, args->program->code_size },
            opts = { args->compile_options, args->compile_options_size };
-    xl_error *err = exec_new(program, opts, (size_t)args->client->device[0].limit, &e);
+    xl_error *err = exec_new(program, opts, (size_t)args->client->device[0].limit, true, &e);
     if (!err)
         err = load(args->client, e, &args->executable);
     if (err && e)
@@ -447,7 +461,7 @@ PJRT_Error *xl_PJRT_Compile(PJRT_Compile_Args *args)
     xl_compiled *e = NULL;
     xl_str program = { args->program->code, args->program->code_size },
            opts = { args->compile_options, args->compile_options_size };
-    xl_error *err = exec_new(program, opts, (size_t)xl_env_get(XL_ENV_HBM, 0), &e);
+    xl_error *err = exec_new(program, opts, (size_t)xl_env_get(XL_ENV_HBM, 0), true, &e);
     if (!err && (size_t)e->nreplica * e->npartition > args->topology->n)
         err = XL_ERR(INVALID, "%u replicas of %u partitions do not fit a topology of %zu devices", e->nreplica,
                      e->npartition, args->topology->n);
@@ -499,6 +513,10 @@ PJRT_Error *xl_PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args *args)
     if (e->plan->host)
         return xl_api_fail(XL_CODE_UNIMPLEMENTED,
                            "%s has host callbacks, which are functions of this process: it cannot be serialised",
+                           e->name);
+    if (e->rewritten.n)
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED,
+                           "%s was rewritten by an XLA transformation of this process: it cannot be serialised",
                            e->name);
     PJRT_SerializedExecutable *s = calloc(1, sizeof *s);
     if (!s)
@@ -568,7 +586,7 @@ PJRT_Error *xl_PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAnd
         args->overridden_serialized_compile_options_size)
         opts =
             (xl_str){ args->overridden_serialized_compile_options, args->overridden_serialized_compile_options_size };
-    err = exec_new(program, opts, (size_t)args->client->device[0].limit, &e);
+    err = exec_new(program, opts, (size_t)args->client->device[0].limit, false, &e);
     if (!err)
         err = load(args->client, e, &args->loaded_executable);
     if (err && e)
@@ -676,200 +694,6 @@ PJRT_Error *xl_PJRT_Executable_GetCompiledMemoryStats(PJRT_Executable_GetCompile
     FIELD(indefinite_allocations, 0);
     FIELD(peak_unpadded_heap_bytes, need);
     return NULL;
-}
-/* The module's spmd_output_sharding and spmd_parameters_shardings: where the parts of a partitioned program's results
- * lie. */
-static void put_shardings(const xl_compiled *e, xl_buf *module)
-{
-    xl_buf tuple = { 0 };
-    xl_proto_put_int(&tuple, XL_HLO_SHARDING_type, XL_HLO_SHARDED_TUPLE);
-    for (uint32_t i = 0; i < e->nsharding[0]; i++)
-        xl_proto_put_bytes(&tuple, XL_HLO_SHARDING_tuple_shardings,
-                           (xl_str){ e->shardings[0][i], e->sharding_sizes[0][i] });
-    xl_proto_put_bytes(module, XL_HLO_MODULE_spmd_output_sharding, xl_buf_view(&tuple));
-    for (uint32_t i = 0; i < e->nsharding[1]; i++)
-        xl_proto_put_bytes(module, XL_HLO_MODULE_spmd_parameters_shardings,
-                           (xl_str){ e->shardings[1][i], e->sharding_sizes[1][i] });
-    module->failed = module->failed || tuple.failed;
-    xl_buf_fini(&tuple);
-}
-/* HloModuleProtoWithConfig around the HLO the program came as. PyTorch/XLA throws without it, and its reader aborts
- * without the entry computation's layout, which is the module's own program shape. It learns from it alone how results
- * are split. */
-static xl_error *hlo_with_config(const xl_compiled *e, xl_str hlo, xl_buf *b)
-{
-    xl_error *err = NULL;
-    xl_buf config = { 0 }, module = { 0 };
-    xl_proto r = xl_proto_of(hlo);
-    xl_proto_field f;
-    bool more;
-    for (;;) {
-        XL_DO(xl_proto_next(&r, &f, &more));
-        if (!more)
-            break;
-        if (f.number == XL_HLO_MODULE_host_program_shape && f.wire == XL_WIRE_BYTES) {
-            config.n = 0;
-            xl_proto_put_bytes(&config, XL_HLO_CONFIG_entry_computation_layout, f.bytes);
-        }
-    }
-    xl_buf_str(&module, hlo);
-    if (e->npartition > 1)
-        put_shardings(e, &module);
-    xl_proto_put_bytes(b, XL_HLO_WITH_CONFIG_hlo_module, xl_buf_view(&module));
-    xl_proto_put_bytes(b, XL_HLO_WITH_CONFIG_config, xl_buf_view(&config));
-    if (config.failed || module.failed || b->failed)
-        err = XL_ERR(EXHAUSTED, "no memory for the optimised program");
-out:
-    xl_buf_fini(&config);
-    xl_buf_fini(&module);
-    return err;
-}
-/* Ops that XLA's reader does not take for HLO are custom calls of the same name. */
-static void name_chlo(xl_module *m, xl_region *r, bool *calls)
-{
-    for (uint32_t i = 0; i < r->nop; i++) {
-        xl_op *op = r->op[i];
-        xl_str name = { xl_op_text(op), strlen(xl_op_text(op)) };
-        for (uint32_t k = 0; k < op->nregion; k++)
-            name_chlo(m, op->region[k], calls);
-        if (op->code == XL_OP_CUSTOM_CALL && XL_ATTR(op, CUSTOM_CALL, called_computations) &&
-            XL_ATTR(op, CUSTOM_CALL, called_computations)->n)
-            *calls = true;
-        if (op->code == XL_OP_UNKNOWN || !xl_str_starts(name, XL_STR("chlo.")))
-            continue;
-        op->code = XL_OP_CUSTOM_CALL;
-        op->attr = xl_new(&m->arena, const xl_attr *, xl_op_nattr(XL_OP_CUSTOM_CALL));
-        xl_op_set(op, XL_SLOT(CUSTOM_CALL, call_target_name), xl_attr_str(m, name));
-    }
-}
-
-/* The module says in what order its arguments and results lie, if any does not lie by rows. In what memory they lie can
- * only be said in HLO. */
-static void write_layouts(const xl_compiled *e, xl_module *m)
-{
-    static const char *const names[] = { "mhlo.xla_entry_computation_result_layout",
-                                         "mhlo.xla_entry_computation_parameter_layouts" };
-    const xl_func *f = xl_module_entry(m);
-    const xl_op *end = xl_region_end(f->body);
-    for (int k = 0; k < 2; k++) {
-        uint32_t n = k ? f->body->narg : end->nin;
-        const xl_attr **all = xl_new(&m->arena, const xl_attr *, n + 1);
-        bool plain = true;
-        if (n != (k ? e->plan->narg : e->plan->nout))
-            continue;
-        for (uint32_t i = 0; i < n; i++) {
-            const PJRT_Layouts_MemoryLayout *l = e->layouts[k][i];
-            const xl_type *t = xl_value_type(f, k ? f->body->arg[i] : end->in[i]);
-            int64_t rank = t->kind == XL_TY_TENSOR ? t->rank : 0;
-            for (int64_t d = 0; d < rank; d++)
-                plain = plain && l->minor_to_major[d] == rank - 1 - d;
-            const xl_type *list = xl_type_tensor(m, XL_INDEX, (xl_dims){ &rank, 1 });
-            all[i] = xl_attr_dense(m, list, (xl_str){ (const char *)l->minor_to_major, (size_t)rank * 8 });
-        }
-        if (!plain)
-            m->extra = xl_dict_with(m, m->extra, xl_str_of(names[k]), xl_attr_array(m, all, n));
-    }
-}
-
-/* The program as it goes to the planner, in words that XLA's reader knows. It is made again: the planner takes the
- * module apart. */
-static xl_error *print_ready(const xl_compiled *e, xl_module *m, xl_buf *out)
-{
-    jmp_buf oom;
-    if (setjmp(oom))
-        return XL_ERR(EXHAUSTED, "no memory to print the program");
-    m->arena.oom = &oom;
-    xl_shard_info shards = { .loose = e->loose, .nloose = e->nloose, .partition = ask_partition };
-    xl_error *err = make_ready(m, e->npartition, e->nreplica, &shards, NULL);
-    if (!err && e->npartition > 1)
-        err = write_shardings(m, &shards);
-    if (err)
-        return err;
-    xl_func *entry = xl_module_entry(m);
-    bool calls = false;
-    name_chlo(m, entry->body, &calls);
-    write_layouts(e, m);
-    if (!calls) { /* the others were inlined, and may say what XLA's reader does not take */
-        m->func[0] = entry;
-        m->nfunc = 1;
-    }
-    xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
-    return out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program") : NULL;
-}
-static bool keep_every(const xl_op *op)
-{
-    (void)op;
-    return true;
-}
-/* What jax.jit(inline=jax.Inline.XLA_LATE) asks for. */
-static bool keep_late(const xl_op *op)
-{
-    const xl_attr *how =
-        xl_dict_get(xl_dict_get(op->extra, XL_STR("mhlo.frontend_attributes")), XL_STR("inlineable"));
-    return how && how->kind == XL_AT_STR && (xl_str_is(how->str, "xla_late") || xl_str_is(how->str, "false"));
-}
-/* A program for one device, its calls inlined. */
-static xl_error *print_inlined(const xl_compiled *e, xl_module *m, xl_buf *out)
-{
-    jmp_buf oom;
-    if (setjmp(oom))
-        return XL_ERR(EXHAUSTED, "no memory to print the program");
-    m->arena.oom = &oom;
-    xl_error *err =
-        xl_pass_inline(m, &(xl_pipeline_opts){ .keep_composite = keep_every, .keep_call = keep_late });
-    if (!err) {
-        write_layouts(e, m);
-        xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
-    }
-    return err         ? err
-           : out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program")
-                         : NULL;
-}
-static xl_error *print_optimised(const xl_compiled *e, bool inlined, xl_buf *out)
-{
-    xl_module *m = NULL;
-    xl_error *err = xl_read(xl_buf_view(&e->program), NULL, &m);
-    if (!err)
-        err = inlined ? print_inlined(e, m, out) : print_ready(e, m, out);
-    xl_module_free(m);
-    return err;
-}
-
-PJRT_Error *xl_PJRT_Executable_OptimizedProgram(PJRT_Executable_OptimizedProgram_Args *args)
-{
-    xl_compiled *e = args->executable->e;
-    PJRT_Program *p = args->program;
-    xl_str code = xl_buf_view(&e->program);
-    xl_error *err = NULL;
-    xl_buf hlo = { 0 };
-    p->format = "mlir";
-    xl_syntax syntax = xl_syntax_of(code);
-    bool bytecode = syntax == XL_SYNTAX_BYTECODE;
-    if (syntax == XL_SYNTAX_TEXT || bytecode) {
-        pthread_mutex_lock(&e->lock);
-        if (!e->text.n)
-            err = print_optimised(e, bytecode && e->npartition == 1, &e->text);
-        code = xl_buf_view(&e->text);
-        pthread_mutex_unlock(&e->lock);
-        if (err)
-            goto out;
-    } else {
-        XL_DO(hlo_with_config(e, code, &hlo));
-        code = xl_buf_view(&hlo);
-        p->format = "hlo_with_config";
-    }
-    p->format_size = strlen(p->format);
-    if (p->code) {
-        if (p->code_size < code.n) {
-            err = XL_ERR(INVALID, "room for %zu bytes, the program has %zu", p->code_size, code.n);
-            goto out;
-        }
-        memcpy(p->code, code.p, code.n);
-    }
-    p->code_size = code.n;
-out:
-    xl_buf_fini(&hlo);
-    return xl_api_error(err);
 }
 struct PJRT_SerializedCompileOptions { char *p; };
 static void options_free(PJRT_SerializedCompileOptions *o)

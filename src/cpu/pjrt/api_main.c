@@ -17,5 +17,6 @@ const PJRT_Api *GetPjrtApi(void)
     xl_layouts_extension.base.next = &xl_memory_descriptions_extension.base;
     xl_memory_descriptions_extension.base.next = &xl_shardings_extension.base;
     xl_shardings_extension.base.next = &xl_ffi_extension.base;
+    xl_ffi_extension.base.next = &xl_transform_extension.base;
     return &api;
 }

@@ -1,8 +1,9 @@
 """What JAX knows for its own platforms only, told for this one. The plugin runs this in its process when it makes a
 client and JAX is there.
 
-platform is given, and the addresses of what takes the function that calls callbacks (set_callback_at), and of what takes
-custom calls and their types (register_call_at, register_type_at). A host callback is a custom call with a number;
+platform is given, and the addresses of what takes the function that calls callbacks (set_callback_at), custom calls and
+their types (register_call_at, register_type_at), the number of what writes HLO (set_writer_at) and what jaxlib is told
+to log (set_verbose_at). A host callback is a custom call with a number;
 `called` below gets the number and the operands. Whatever a version of JAX does not have is
 left out: programs that need it then fail with JAX's own words."""
 import ctypes, itertools, threading, traceback
@@ -13,6 +14,7 @@ class Array(ctypes.Structure):                       # xl_host_array in cpu/kern
 numbers = itertools.count(1)
 hosts = {}                                           # number: (function, dtypes of operands and results, in place?)
 here = threading.local()                             # .inside: this thread is in a callback
+kept = []                                            # Hosts of the process
 
 class Host:
     """Keeps a function callable for as long as the programs that call it."""
@@ -389,6 +391,44 @@ def call_exported():
         return rule(ctx, *values, exported=exported)
     mlir._platform_specific_lowerings[platform][_export.call_exported_p] = mlir.LoweringRuleEntry(lower, False)
 
+def write_hlo():
+    """Programs as HLO, for what jax.extend.xla registers and for texts that only HLO can say."""
+    from jax._src.lib import _jax
+    import numpy as np
+    to_hlo = _jax.mlir.mlir_module_to_xla_computation
+
+    def scheduled(code):
+        """With an order of its instructions: the one that they are in."""
+        from jax._src.lib import hlo
+        module = hlo.HloModule.from_serialized_hlo_module_proto(code)
+        schedule = module.create_empty_schedule()
+        for computation in module.make_nonfusion_computations():
+            schedule.set_sequence(computation, computation.instructions())
+        module.set_schedule(schedule)
+        return module.as_serialized_hlo_module_proto()
+
+    def write(program, has_hlo):
+        code = program.tobytes()
+        here.hlo = scheduled(code) if has_hlo[0] else to_hlo(
+            code, use_tuple_args=False, return_tuple=False).as_serialized_hlo_module_proto()
+        return (np.array([ctypes.cast(ctypes.c_char_p(here.hlo), ctypes.c_void_p).value, len(here.hlo)], np.uint64),)
+
+    host = Host(write, [np.dtype(np.uint8)] * 2, [np.dtype(np.uint64)])
+    kept.append(host)
+    ctypes.CFUNCTYPE(None, ctypes.c_uint64)(set_writer_at)(host.number)
+
+def log_like_xla():
+    """jaxlib keeps to itself what it was told to log."""
+    from jax._src.lib import utils
+    set_level = getattr(utils, "absl_set_vlog_level", None)
+    if set_level is None:
+        return
+    told = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int)(set_verbose_at)
+    def absl_set_vlog_level(file, level):
+        told(file.encode(), level)
+        return set_level(file, level)
+    utils.absl_set_vlog_level = absl_set_vlog_level
+
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
 served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu", "ormqr",
           "debug_callback", "debug_print", "spsolve", "check")
@@ -430,6 +470,8 @@ def setup():
         call_exported()
         custom_calls()
         buffer_callbacks()
+        write_hlo()
+        log_like_xla()
 
 ctypes.CFUNCTYPE(None, ctypes.c_void_p)(set_callback_at)(ctypes.cast(trampoline, ctypes.c_void_p).value)
 setup()

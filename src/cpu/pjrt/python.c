@@ -45,6 +45,15 @@ static int register_type(const char *name, int64_t *id, const XLA_FFI_TypeInfo *
     return told(xl_ffi_type((xl_str){ name, strlen(name) }, id, info ? info->deleter : NULL), error, size);
 }
 
+/* The verbosity that jaxlib was given for its source file of that name; passes are logged like XLA's. */
+static atomic_bool passes_logged;
+static void set_verbose(const char *file, int level)
+{
+    if (!strcmp(file, "hlo_pass_pipeline") || !strcmp(file, "*"))
+        atomic_store(&passes_logged, level >= 1);
+}
+bool xl_python_logs_passes(void) { return atomic_load_explicit(&passes_logged, memory_order_relaxed); }
+
 void xl_python_setup(const char *platform)
 {
     typedef struct object object;
@@ -72,6 +81,8 @@ void xl_python_setup(const char *platform)
         { "set_callback_at", (uintptr_t)set_callback },
         { "register_call_at", (uintptr_t)register_call },
         { "register_type_at", (uintptr_t)register_type },
+        { "set_writer_at", (uintptr_t)xl_hlo_writer_set },
+        { "set_verbose_at", (uintptr_t)set_verbose },
     };
     static xl_mutex once = XL_MUTEX_INIT;
     bool jax = false;

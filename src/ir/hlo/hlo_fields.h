@@ -13,6 +13,7 @@ enum {
 enum { XL_HLO_TUPLE = 13, XL_HLO_TOKEN = 17 };             /* of PrimitiveType: not of arrays */
 enum { XL_HLO_SHARDED_REPLICATED = 0, XL_HLO_SHARDED_MAXIMAL, XL_HLO_SHARDED_TUPLE, XL_HLO_SHARDED_OTHER,
        XL_HLO_SHARDED_MANUAL, XL_HLO_SHARDED_UNKNOWN, XL_HLO_SHARDED_UNREDUCED }; /* OpSharding.Type */
+enum { XL_HLO_SPACE_HOST = 5 };                            /* LayoutProto.memory_space of memory of the host */
 
 /* Bytes of an element of this PrimitiveType: 0 for a tuple or a token, 1 for one that is not known. */
 uint32_t xl_hlo_elem_bytes(uint64_t primitive);
