@@ -219,6 +219,18 @@ static void pack_panels(void *ctx, size_t begin, size_t end)
     }
 }
 
+/* Columns of the next panel when `left` are. Of a B that is read where it lies, or packed panel by panel, the last two
+ * share what would leave one of them a third or less, with which its tiles would wait for each other's sums. Their
+ * places in a packed B are as wide as all others. */
+static size_t panel_cols(const job *w, size_t left)
+{
+    size_t nr = w->kn->nr;
+    bool share = w->kn->part && (w->stream || w->direct) && left > nr && left <= nr + nr / 3;
+    return share ? nr - nr / 3 : min_size(nr, left);
+}
+
+static size_t panel_place(const xl_gemm_kernel *kn, size_t col) { return ceil_div(col, kn->nr) * kn->nr; }
+
 /* While a panel of B is multiplied by the first rows of A, the next one is packed, some steps of k between two tiles,
  * whose lines were asked for one tile earlier: so the memory that B comes from is never waited for. With later rows the
  * packed panel is brought near. */
@@ -239,9 +251,9 @@ static void start_ahead(const job *w, block b, size_t i0, size_t at, size_t tile
     next->left = 0;
     if (!w->stream || w->direct || at >= w->n)
         return;
-    next->cols = min_size(nr, w->n - at), next->left = b.k;
+    next->cols = panel_cols(w, w->n - at), next->left = b.k;
     next->steps = ceil_div(ceil_div(b.k, tiles), AHEAD) * AHEAD;
-    next->to = w->pb + (b.p * w->npad + at * b.kpad) * w->kn->size;
+    next->to = w->pb + (b.p * w->npad + panel_place(w->kn, at) * b.kpad) * w->kn->size;
     next->from = i0 ? NULL
                     : w->b + ((ptrdiff_t)(w->j0 + at) * g->b_col + (ptrdiff_t)(w->p0 + b.p) * g->b_row) *
                           (ptrdiff_t)size;
@@ -310,8 +322,8 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
     _Alignas(64) char edge[32 * 32 * 4], local[LOCAL * 48 * 4];
     char *out = w->sum + ((ptrdiff_t)i0 * w->ldsum + (ptrdiff_t)j0) * (ptrdiff_t)w->acc_size;
     size_t blocks = ceil_div(w->k, w->kc);
-    for (size_t j = 0; j < n; j += kn->nr) {
-        size_t cols = min_size(kn->nr, n - j);
+    for (size_t j = 0, cols; j < n; j += cols) {
+        cols = panel_cols(w, n - j);
         char *sums = w->local ? local : out + j * w->acc_size;
         ptrdiff_t ld = w->local ? kn->nr : w->ldsum;
         bool preload = w->first && w->narrow && g->accumulate && !w->total;
@@ -326,9 +338,10 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
             bool direct = w->direct && (kn->part || cols == kn->nr);
             const char *pb = direct ? w->b + ((ptrdiff_t)(w->p0 + b.p) * g->b_row +
                                               (ptrdiff_t)(w->j0 + j0 + j) * g->b_col) * kn->size
-                                    : w->pb + (w->direct ? b.p * kn->nr : b.p * w->npad + (j0 + j) * b.kpad) * kn->size;
+                                    : w->pb + (w->direct ? b.p * kn->nr
+                                                  : b.p * w->npad + panel_place(kn, j0 + j) * b.kpad) * kn->size;
             ahead next;
-            start_ahead(w, b, i0, j0 + j + kn->nr, ceil_div(m, kn->mr), &next);
+            start_ahead(w, b, i0, j0 + j + cols, ceil_div(m, kn->mr), &next);
             for (size_t i = 0; i < m; i += kn->mr) {
                 xl_gemm_ask ask;
                 pack_ahead(w, &next, i + kn->mr >= m, &ask);
@@ -371,7 +384,9 @@ static void compute_tile(const job *w, size_t i0, size_t j0, size_t m, size_t n)
 static void compute_task(job *w, size_t i0, size_t j0, size_t m, size_t n)
 {
     const xl_gemm_kernel *kn = w->kn;
-    size_t sub_m = !kn->part ? m : w->local ? SMALL_M : SUB_M, sub_n = kn->part ? SUB_N : n;
+    size_t most = w->local ? SMALL_M : SUB_M;
+    size_t sub_m = kn->part ? ceil_div(ceil_div(m, ceil_div(m, most)), kn->mr) * kn->mr : m,
+           sub_n = kn->part ? SUB_N : n;
     if (w->stream && !w->direct)
         pack_factor(w, block_of(w, 0), false, 0, 1);
     for (size_t i = 0; i < m; i += sub_m) {
@@ -380,8 +395,10 @@ static void compute_task(job *w, size_t i0, size_t j0, size_t m, size_t n)
             w->pa0 = i;
             pack_factor(w, block_of(w, 0), true, i / kn->mr, ceil_div(i + rows, kn->mr));
         }
-        for (size_t j = 0; j < n; j += sub_n)
-            compute_tile(w, i0 + i, j0 + j, rows, min_size(sub_n, n - j));
+        for (size_t j = 0, cols; j < n; j += cols) {
+            cols = n - j < sub_n + 2u * kn->nr ? n - j : sub_n;
+            compute_tile(w, i0 + i, j0 + j, rows, cols);
+        }
     }
 }
 
@@ -617,12 +634,16 @@ static bool run_small(const job *w, size_t kblocks)
     if (!kn->part || w->narrow || kblocks > least_parts(w) || g->m > SMALL_M || g->n > SUB_N ||
         !in_place(w, true, g->n) || !(w->direct || in_place(w, false, g->m)))
         return false;
-    for (size_t j = 0; j < g->n; j += kn->nr)
+    job all = *w;
+    all.direct = true;
+    for (size_t j = 0, cols; j < g->n; j += cols) {
+        cols = panel_cols(&all, g->n - j);
         for (size_t i = 0; i < g->m; i += kn->mr)
             kn->part(g->k, w->park, w->a + (ptrdiff_t)i * g->a_row * (ptrdiff_t)kn->size, g->a_row, g->a_col,
                      w->b + j * kn->size, g->b_row, false,
                      w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
-                     min_size(kn->mr, g->m - i), min_size(kn->nr, g->n - j), g->accumulate, NULL);
+                     min_size(kn->mr, g->m - i), cols, g->accumulate, NULL);
+    }
     finish(w, w->c, g->c_row, 0, 0, g->m, g->n);
     return true;
 }

@@ -159,47 +159,62 @@ static void part_8x48(size_t k, size_t park, const void *av, ptrdiff_t ar, ptrdi
     }
 }
 
-/* f32 that lies along k into panels of 8, 16 steps at a time; of rows that are not there, zeros. */
+/* Sixteen steps of eight rows that lie along k, into a panel; of less, `rows` and `n` of them, zeros for other rows. */
+__attribute__((always_inline)) static inline void pack_16(float *dst, const float *src, ptrdiff_t rs, size_t rows,
+                                                          size_t n)
+{
+    const __m512i lo = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), hi = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+    __m512i x[MR8], y[MR8];
+    UNROLL
+    for (size_t i = 0; i < MR8; i++)
+        x[i] = i >= rows ? _mm512_setzero_si512()
+               : n == 16 ? _mm512_loadu_si512(src + (ptrdiff_t)i * rs)
+                         : _mm512_maskz_loadu_epi32((__mmask16)((1u << n) - 1), src + (ptrdiff_t)i * rs);
+    UNROLL
+    for (int i = 0; i < MR8; i++) {             /* the next panel's rows, and where this one goes on */
+        __builtin_prefetch(src + (i + MR8) * rs);
+        __builtin_prefetch(dst + 4 * 16 * MR8 + 16 * i, 1);
+    }
+    UNROLL
+    for (int i = 0; i < MR8; i += 2) {
+        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    }
+    UNROLL
+    for (int h = 0; h < MR8; h += 4)            /* x[h + q]: rows h to h + 3 of steps q, 4 + q, 8 + q, 12 + q */
+        UNROLL
+        for (int q = 0; q < 2; q++) {
+            x[h + 2 * q] = _mm512_unpacklo_epi64(y[h + q], y[h + 2 + q]);
+            x[h + 2 * q + 1] = _mm512_unpackhi_epi64(y[h + q], y[h + 2 + q]);
+        }
+    UNROLL
+    for (size_t q = 0; q < 4; q++) {            /* y[q]: steps q and 4 + q; y[4 + q]: 8 + q and 12 + q */
+        y[q] = _mm512_permutex2var_epi64(x[q], lo, x[4 + q]);
+        y[4 + q] = _mm512_permutex2var_epi64(x[q], hi, x[4 + q]);
+    }
+    UNROLL
+    for (size_t s = 0; s < 16; s += 2) {
+        size_t at = s / 8 * 4 + s % 4;
+        __m512i two = s % 8 < 4 ? _mm512_shuffle_i64x2(y[at], y[at + 1], 0x44)
+                                : _mm512_shuffle_i64x2(y[at], y[at + 1], 0xee);
+        if (s + 1 < n)
+            _mm512_storeu_si512(dst + s * MR8, two);
+        else if (s < n)
+            _mm256_storeu_si256((__m256i *)(dst + s * MR8), _mm512_castsi512_si256(two));
+    }
+}
+
+/* f32 that lies along k into panels of 8; of rows that are not there, zeros. */
 static bool pack_rows(float *dst, const float *src, ptrdiff_t rs, ptrdiff_t cs, size_t rows, size_t k)
 {
     if (cs != 1)
         return false;
-    const __m512i lo = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), hi = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-    for (size_t p = 0; p < k; p += 16, src += 16, dst += 16 * MR8) {
-        size_t n = k - p < 16 ? k - p : 16;
-        __mmask16 steps = (__mmask16)((1u << n) - 1);
-        __m512i x[MR8], y[MR8];
-        UNROLL
-        for (size_t i = 0; i < MR8; i++)
-            x[i] = i < rows ? _mm512_maskz_loadu_epi32(steps, src + (ptrdiff_t)i * rs) : _mm512_setzero_si512();
-        UNROLL
-        for (int i = 0; i < MR8; i++) {             /* the next panel's rows, and where this one goes on */
-            __builtin_prefetch(src + (i + MR8) * rs);
-            __builtin_prefetch(dst + 4 * 16 * MR8 + 16 * i, 1);
-        }
-        UNROLL
-        for (int i = 0; i < MR8; i += 2) {
-            y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
-            y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
-        }
-        UNROLL
-        for (int h = 0; h < MR8; h += 4)            /* x[h + q]: rows h to h + 3 of steps q, 4 + q, 8 + q, 12 + q */
-            UNROLL
-            for (int q = 0; q < 2; q++) {
-                x[h + 2 * q] = _mm512_unpacklo_epi64(y[h + q], y[h + 2 + q]);
-                x[h + 2 * q + 1] = _mm512_unpackhi_epi64(y[h + q], y[h + 2 + q]);
-            }
-        UNROLL
-        for (size_t q = 0; q < 4; q++) {
-            __m512i a = _mm512_permutex2var_epi64(x[q], lo, x[4 + q]),
-                    b = _mm512_permutex2var_epi64(x[q], hi, x[4 + q]);
-            __m256i part[4] = { _mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1), _mm512_castsi512_si256(b),
-                                _mm512_extracti64x4_epi64(b, 1) };
-            UNROLL
-            for (size_t l = 0; l < 4; l++)
-                if (4 * l + q < n)
-                    _mm256_storeu_si256((__m256i *)(dst + (4 * l + q) * MR8), part[l]);
-        }
+    for (; k >= 16 && rows == MR8; k -= 16, src += 16, dst += 16 * MR8)
+        pack_16(dst, src, rs, MR8, 16);
+    for (; k; src += 16, dst += 16 * MR8) {
+        size_t n = k < 16 ? k : 16;
+        pack_16(dst, src, rs, rows, n);
+        k -= n;
     }
     return true;
 }

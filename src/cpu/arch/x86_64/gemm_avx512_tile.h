@@ -80,8 +80,8 @@
         "zmm13", "zmm14", "zmm15", "zmm16", "zmm17", "zmm18", "zmm19", "zmm20", "zmm21", "zmm22", "zmm23", "zmm24",    \
         "zmm25", "zmm26", "zmm27", "zmm28", "zmm29", "zmm30", "zmm31", "memory", "cc"
 
-/* The lines of C are asked for row by row in the last steps (`last` times four): they come from far where this is
- * called with packed factors, and asked for earlier they would be gone from L1 again. */
+/* A row of C. With packed factors it comes from far, and all rows are asked for in the last 64 steps: earlier, they
+ * would be gone from L1 again. */
 #define ASK_C2 "prefetchw (%[line])\n\tprefetchw 64(%[line])\n\tadd %[cs], %[line]\n\t"
 #define ASK_C3 "prefetchw (%[line])\n\tprefetchw 64(%[line])\n\tprefetchw 128(%[line])\n\tadd %[cs], %[line]\n\t"
 /* Cache lines of others, one in four steps: `asks` of them, each so far from %[at] as the list says. */
@@ -95,8 +95,8 @@
 static inline void xl_tile_8x48_packed(size_t k, const float *a, const float *b, float *c, ptrdiff_t ldc,
                                        bool accumulate, xl_gemm_ask *ask)
 {
-    size_t ones = k & 3, fours = k / 4, last = fours < 8 ? 0 : 8, n;
-    size_t asks = ask->count < fours - last ? ask->count : fours - last, plain = fours - last - asks;
+    size_t ones = k & 3, fours = k / 4, rows = fours < 16 ? 0 : 8, n;
+    size_t asks = ask->count < fours - 2 * rows ? ask->count : fours - 2 * rows, plain = fours - 2 * rows - asks;
     ptrdiff_t cs = ldc * 4;
     const char *line;
     int add = accumulate;
@@ -105,9 +105,9 @@ static inline void xl_tile_8x48_packed(size_t k, const float *a, const float *b,
         TIMES(2, asks, ASK_A ASK FOUR(3, PACKED_A, PACKED_B))
         TIMES(3, plain, ASK_A FOUR(3, PACKED_A, PACKED_B))
         "mov %[c], %[line]\n\t"
-        TIMES(4, last, ASK_A ASK_C3 FOUR(3, PACKED_A, PACKED_B)) FINISH(3)
+        TIMES(4, rows, ASK_A ASK_C3 FOUR(3, PACKED_A, PACKED_B) ASK_A FOUR(3, PACKED_A, PACKED_B)) FINISH(3)
         : [a] "+r"(a), [b] "+r"(b), [c] "+r"(c), [n] "=&r"(n), [line] "=&r"(line), [list] "+r"(ask->list)
-        : [cs] "r"(cs), [at] "r"(ask->at), [ones] "m"(ones), [asks] "m"(asks), [plain] "m"(plain), [last] "m"(last),
+        : [cs] "r"(cs), [at] "r"(ask->at), [ones] "m"(ones), [asks] "m"(asks), [plain] "m"(plain), [rows] "m"(rows),
           [add] "m"(add)
         : CLOBBERS);
     ask->count -= asks;
