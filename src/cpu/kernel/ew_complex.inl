@@ -79,14 +79,22 @@ static inline C NAME(tan1)(C x)
 {
     return isinf(RE(x)) && isfinite(IM(x)) ? NAME(make)((T)NAN, (T)NAN) : M(ctan)(x);
 }
+/* On the branch cuts a part of -0 counts as 0, as in the decomposition that other devices run: C's functions tell the
+ * sides of a cut apart by it. */
+static inline C NAME(above)(C x) { return NAME(make)(RE(x), IM(x) == 0 ? 0 : IM(x)); }
+static inline C NAME(right)(C x) { return NAME(make)(RE(x) == 0 ? 0 : RE(x), IM(x)); }
 static inline C NAME(cbrt1)(C x) { return M(cpow)(x, NAME(make)((T)(1.0 / 3), 0)); }
 static inline C NAME(pow1)(C x, C y)
 {
     if (RE(y) == 0 && IM(y) == 0)
         return NAME(make)(1, 0);
-    bool zero = RE(x) == 0 && IM(x) == 0;
-    if (zero && RE(y) > 0 && IM(y) == 0)
+    if (RE(x) == 1 && IM(x) == 0)
+        return NAME(make)(1, 0);
+    bool zero = RE(x) == 0 && IM(x) == 0, real = IM(y) == 0;
+    if (zero && RE(y) > 0 && real)
         return NAME(make)(0, 0);
+    if (RE(x) == (T)INFINITY && IM(x) == 0 && real && RE(y) == RE(y))
+        return NAME(make)(RE(y) > 0 ? (T)INFINITY : 0, 0);
     if (zero || !isfinite(RE(x)) || !isfinite(IM(x)) || !isfinite(RE(y)) || !isfinite(IM(y))) {
         T r = R(hypot)(RE(x), IM(x)), at = R(atan2)(IM(x), RE(x)), a = RE(y) * at + IM(y) * R(log)(r);
         T size = R(pow)(r, RE(y)) * R(exp)(-IM(y) * at);   /* C's cpow has a number where the angle is none */
@@ -119,10 +127,10 @@ UNARY(sign, NAME(sign1)(x))
 UNARY(sqrt, M(csqrt)(x))
 UNARY(cbrt, NAME(cbrt1)(x))
 UNARY(tanh, M(ctanh)(x))
-UNARY(acos, M(cacos)(x))
-UNARY(acosh, M(cacosh)(x))
-UNARY(asin, M(casin)(x))
-UNARY(asinh, M(casinh)(x))
+UNARY(acos, M(cacos)(NAME(above)(x)))
+UNARY(acosh, M(cacosh)(NAME(above)(x)))
+UNARY(asin, M(casin)(NAME(above)(x)))
+UNARY(asinh, M(casinh)(NAME(right)(x)))
 UNARY(atan, M(catan)(x))
 UNARY(atanh, M(catanh)(x))
 UNARY(cosh, NAME(cosh1)(x))

@@ -152,13 +152,14 @@ typedef struct {
     xl_frame *f;
     int64_t stride[XL_RANK_MAX], across, chunk, places, count; /* chunk: of `across`; places: in a tile, of count */
     uint32_t rank;                                             /* dimensions before those */
+    bool once;                                                 /* the initial value counts once, the padding not */
     xl_error *err;
     atomic_bool lacking;
 } tiles;
 
-/* Window position w of m places: elements, or the initial value in the padding. */
+/* Window position w of m places: elements, or the initial value in the padding, where `padded` says so. */
 static void read_tile(const tiles *t, const int64_t *coord, size_t m, const int64_t *w, int64_t from, size_t width,
-                      uint32_t k, char *to)
+                      uint32_t k, char *to, bool *padded)
 {
     const windows *d = t->d;
     const xl_extent *x = xl_in_shape(t->s, 0);
@@ -178,6 +179,7 @@ static void read_tile(const tiles *t, const int64_t *coord, size_t m, const int6
                        (p /= d->base[last]) < x->dims[last];
             p = in_reach ? at + p * t->stride[last] : 0;
         }
+        padded[i] = !in_reach;
         if (!in_reach)
             xl_fill(to, none, e, width);
         else if (e == 4 && width == 1)
@@ -187,6 +189,44 @@ static void read_tile(const tiles *t, const int64_t *coord, size_t m, const int6
     }
 }
 
+/* Folds a window position into acc, and of `once` not what is padded. `kept`: as much memory as acc has. */
+static xl_error *fold_position(const tiles *t, void *const *acc, const void *const *in, size_t m, size_t width,
+                               const bool *padded, char *kept)
+{
+    const windows *d = t->d;
+    xl_error *err = NULL;
+    for (uint32_t k = 0; t->once && k < d->n; k++)
+        memcpy(kept + (size_t)k * W * 16, acc[k], m * width * d->fold.elem[k]);
+    XL_DO(xl_fold_run(&d->fold, t->f, acc, in, m * width));
+    for (uint32_t k = 0; t->once && k < d->n; k++) {
+        size_t bytes = width * d->fold.elem[k];
+        for (size_t i = 0; i < m; i++)
+            if (padded[i])
+                memcpy((char *)acc[k] + i * bytes, kept + (size_t)k * W * 16 + i * bytes, bytes);
+    }
+out:
+    return err;
+}
+
+/* Whether it matters how often the initial values are folded in: not where they are neutral. */
+static xl_error *counts_once(const windows *d, const xl_step *s, xl_frame *f, bool *once)
+{
+    _Alignas(16) char value[16][16];
+    void *acc[16] = { 0 };
+    const void *in[16] = { 0 };
+    xl_error *err = NULL;
+    for (uint32_t k = 0; k < d->n; k++) {
+        in[k] = xl_in(s, f, d->n + k);
+        acc[k] = memcpy(value[k], in[k], d->fold.elem[k]);
+    }
+    XL_DO(xl_fold_run(&d->fold, f, acc, in, 1));
+    *once = false;
+    for (uint32_t k = 0; k < d->n; k++)
+        *once = *once || memcmp(acc[k], in[k], d->fold.elem[k]) != 0;
+out:
+    return err;
+}
+
 static void run_tiles(void *ctx, size_t begin, size_t end)
 {
     tiles *t = ctx;
@@ -194,13 +234,16 @@ static void run_tiles(void *ctx, size_t begin, size_t end)
     const xl_extent *y = xl_out_shape(t->s, 0);
     uint32_t n = d->n;
     xl_error *err = NULL;
-    char *tile = malloc((size_t)n * W * 16 * 2 + W * XL_RANK_MAX * sizeof(int64_t) + XL_CASCADE_LEVELS * W * 16);
+    size_t levels = t->once ? (size_t)n * W * 16 : XL_CASCADE_LEVELS * W * 16;
+    char *tile = malloc((size_t)n * W * 16 * 2 + W * XL_RANK_MAX * sizeof(int64_t) + levels);
     if (!tile) {
         atomic_store(&t->lacking, true);
         return;
     }
     int64_t *coord = (int64_t *)(void *)(tile + (size_t)n * W * 32), w[XL_RANK_MAX], c[XL_RANK_MAX];
-    char *level = d->fold.ew.fn && !d->fold.ordered ? (char *)(coord + W * XL_RANK_MAX) : NULL; /* (fold.h) */
+    char *more = (char *)(coord + W * XL_RANK_MAX),
+         *level = d->fold.ew.fn && !d->fold.ordered && !t->once ? more : NULL; /* (fold.h) */
+    bool padded[W];
     size_t line = W * d->fold.elem[0];
     int64_t chunks = (t->across + t->chunk - 1) / t->chunk;
     for (size_t q = begin; q < end; q++) {
@@ -223,11 +266,11 @@ static void run_tiles(void *ctx, size_t begin, size_t end)
         memset(w, 0, sizeof w);
         for (int64_t p = 0; p < d->window; p++) {
             for (uint32_t k = 0; k < n; k++)
-                read_tile(t, coord, m, w, from, width, k, (char *)(uintptr_t)in[k]);
+                read_tile(t, coord, m, w, from, width, k, (char *)(uintptr_t)in[k], padded);
             if (level)
                 xl_cascade_row(&d->fold.ew, d->fold.elem[0], level, line, (size_t)p, in[0], all);
             else
-                XL_DO(xl_fold_run(&d->fold, t->f, acc, in, all));
+                XL_DO(fold_position(t, acc, in, m, width, padded, more));
             advance(w, d->size, d->rank);
         }
         if (level) {
@@ -252,8 +295,10 @@ static xl_error *run_window(const xl_step *s, xl_frame *f)
     const windows *d = s->data;
     const xl_extent *x = xl_in_shape(s, 0), *y = xl_out_shape(s, 0);
     tiles t = { .d = d, .s = s, .f = f, .across = 1, .rank = d->rank };
+    xl_error *err = NULL;
     if (!y->count)
         return NULL;
+    XL_DO(counts_once(d, s, f, &t.once));
     xl_row_major(t.stride, x->rank, x->dims, 1);
     for (uint32_t k = d->rank; k-- > 0 && d->size[k] == 1 && d->step[k] == 1 && d->low[k] == 0 && d->base[k] == 1 &&
                                x->dims[k] == y->dims[k]; t.rank = k)
@@ -269,7 +314,9 @@ static xl_error *run_window(const xl_step *s, xl_frame *f)
         run_tiles(&t, 0, (size_t)total);
     if (atomic_load(&t.lacking))
         return XL_ERR(EXHAUSTED, "no memory for windows");
-    return t.err;
+    err = t.err;
+out:
+    return err;
 }
 
 static const int64_t FAR = INT64_C(1) << 31; /* of strides, dilations and paddings; keeps positions within 64 bits */
