@@ -66,7 +66,7 @@ def python(name, text, *args, **kw):
 
 def answers(text):
     """The triage answers: shapes, policy, branch, value."""
-    return tuple(re.search(q + r"\s+(\w+)", text)[1] for q in (r"shapes or dtypes change\?", r"policy move\?",
+    return tuple(re.search(q + r"\s+(\w+)", text)[1] for q in (r"shapes or dtypes change\?", r"policy change\?",
         r"become active\?", r"traced into it change\?"))
 
 

@@ -109,6 +109,9 @@ END {
         has = gradient[o] != "zero" && gradient[o] != "none"
         if (has && !(("gradient", o) in covered))
             lacks("test/grad_fd.py", "no case for the gradient of " o ": add one, and a line `gradient` to " list)
+        if (kernel[o] != "none" && kernel[o] != "chlo_broadcast" && !(("value", o) in covered))
+            lacks("test/jax_ops.py", "no case compares the values of " o ": add one there or to test/cases/, and a line " \
+                  "`value` to " list)
         if (!has && kernel[o] != "chlo_broadcast" && !(("program", o) in covered))
             lacks("test/corpus.py", "no program has " o ": add one there or to test/forms.mlir, and a line " \
                   "`program` to " list)
@@ -121,7 +124,7 @@ END {
         else if (!(c[2] in op)) stale = 1
         else if (c[1] == "zero") stale = gradient[c[2]] != "zero"
         else stale = 0
-        if (c[1] !~ /^(gradient|program|refused|zero|floatless|shaped)$/) stale = 1
+        if (c[1] !~ /^(gradient|program|value|refused|zero|floatless|shaped)$/) stale = 1
         if (stale) lacks(list ":" line[k], c[1] " " c[2] " is of no row of " ops)
     }
     exit wrong > 0

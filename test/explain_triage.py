@@ -45,13 +45,14 @@ def _():
     first = text.splitlines()[0]
     assert re.match(r"`train_step` compiled 2 times: argument `x` dimension 0 took 32, 36 at \S*batch.py:%d; pad "
                     % line_of(BATCH), first), first
-    assert re.search(r"follows: constant 128 -> 144, used by stablehlo.divide", text), text
+    assert re.search(r"as a result: constant 128 -> 144, used by stablehlo.divide", text), text
 
 
 @check("W3_verdict_first_then_one_line_for_helpers_then_details_and_a_remedy_for_every_cause")
 def _():
-    verdict, helpers, detail = batch.splitlines()[:3]
+    verdict, helpers, heads, detail = batch.splitlines()[:4]
     assert verdict.startswith("`train_step` compiled 2 times: ") and helpers.startswith("in addition, "), batch
+    assert heads.split() == ["at", "module", "took", "phase,", "reason"], batch
     assert re.match(r" +\d+\.\d+ s  jit_train_step ", detail), batch
     assert batch.count("broadcast_in_dim") == 0 and batch.count("other modules") == 1, batch
     table = open(os.path.join(HERE, "..", "src", "lane", "cause.def")).read()
@@ -124,7 +125,7 @@ def _():
     assert "same graphs, same inputs, same flags and plugin, same use of the cache" in text, text
     other, _ = run("other", sys.executable, script("again.py", BATCH), **kw)
     text = xlane("explain", again, other)
-    assert "inputs" in text and "dimension 0 is 36, before 8" in text and "is the machine" not in text, text
+    assert "inputs" in text and "dimension 0 changed from 8 to 36" in text and "is the machine" not in text, text
 
 
 @check("W2_unrelated_scripts_with_one_function_name_are_not_compared")
@@ -144,10 +145,10 @@ def _():
 def _():
     text = HEALTHY.replace("\nfor n in", "\nprint(float(w.sum()))\nfor n in")
     folder, err = python("read_first", text, args=("--summary",))
-    assert "xlane: 0 steps waited for a read to the host\n" in err, err
+    assert "xlane: 0 steps waited until the host had read a result (float, print, .item())\n" in err, err
     _, err = python("read_each", text.replace("jnp.ones((n, 16)))", "jnp.ones((n, 16))); float(w.sum())"),
                     args=("--summary",))
-    assert "xlane: 11 steps waited for a read to the host\n" in err, err
+    assert "xlane: 11 steps waited until the host had read a result (float, print, .item())\n" in err, err
 
 
 @check("W4_the_line_of_a_function_is_its_own_and_not_that_of_what_it_calls")
@@ -194,7 +195,7 @@ def _():
     same = [line for line in warned if "the same program, traced again when called at" in line]
     assert len(warned) == 5 and len(same) == 3 and "identical" not in err, err
     assert [line.count("remedy:") for line in same] == [1, 0, 0], err
-    assert [re.findall(r"\((\d+) times by now", line) for line in same] == [[], ["10"], ["100"]], err
+    assert [re.findall(r"\((\d+) times so far", line) for line in same] == [[], ["10"], ["100"]], err
     assert "a step's program changed 0 times in the warm-up window, 2 after it; the same program was traced again " \
         "127 times; `xlane explain last`" in err, err
     text = "import jax, jax.numpy as jnp\n@jax.jit\ndef step(w, x):\n    return w - x.sum()\nw = jnp.ones(4)\n" \

@@ -52,16 +52,33 @@ asks("rung", ("src/train/rungs.def", "RUNG(\"dense\"", "RUNG(\"fresh\", \"F\", \
 out = complete([("src/train/rungs.def", 'RUNG("dense"', 'RUNG("dense", "D", "", TRAIN, 1, 1)\n')])
 check("rung: its losses are 1", out[0] == 1 and "the losses of dense are 1: build/venv/bin/python" in out[1], out)
 OP = "OP(FRESH, \"stablehlo.fresh\", 1, 1, 0, %s, %s, pointwise, unary, %s)\n"
+VALUE = ("test/ops.covered", "\ngradient stablehlo.abs ", "\nvalue stablehlo.fresh case",
+         "no case compares the values of stablehlo.fresh")
 PLACE, COVERED = "OP(ABS,", "\ngradient stablehlo.abs "
 asks("op", ("src/ir/ops.def", PLACE, OP % ("new_rule", "add", "ELEMWISE")),
      ("test/ops.covered", COVERED, "\nrefused new_rule stablehlo.fresh", "no bad program for the rule new_rule"),
-     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case", "no case for the gradient of stablehlo.fresh"))
+     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case",
+      "no case for the gradient of stablehlo.fresh"), VALUE)
 asks("op_without_gradient", ("src/ir/ops.def", PLACE, OP % ("unary_float", "zero", "ELEMWISE")),
      ("test/ops.covered", COVERED, "\nprogram stablehlo.fresh some", "no program has stablehlo.fresh"),
-     ("test/ops.covered", COVERED, "\nzero stablehlo.fresh pieces", "stablehlo.fresh has the gradient `zero`"))
+     ("test/ops.covered", COVERED, "\nzero stablehlo.fresh pieces", "stablehlo.fresh has the gradient `zero`"), VALUE)
 asks("op_without_flag", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "0")),
-     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case"),
+     ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case"), VALUE[:3],
      ("test/ops.covered", COVERED, "\nshaped stablehlo.fresh a reason", "but has no ELEMWISE flag"))
+
+# The functions that a row of ops.def names: where one does not exist, the table that has it does not link.
+with tempfile.TemporaryDirectory() as tmp:
+    os.mkdir(tmp + "/ir")
+    with open(tmp + "/ir/ops.def", "w", encoding="utf-8") as h:
+        h.write(read("src/ir/ops.def").replace("OP(ABS,", OP.replace("pointwise, unary", "%s, %s")
+                                               % ((NEW,) * 4 + ("0",)) + "OP(ABS,", 1))
+    for table, function in (("ir/infer/infer.c", "xl_infer_unheard"), ("pass/grad.c", "xl_grad_unheard"),
+                            ("pass/shard_rule.c", "xl_shard_unheard"), ("cpu/plan/make_plan.c", "xl_kernel_unheard")):
+        p = subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-c", "-w", "-I" + tmp, "-I" + ROOT + "/src",
+                            "-I" + ROOT + "/include", "-o", tmp + "/o", ROOT + "/src/" + table],
+                           capture_output=True, text=True)
+        p = p if p.returncode else subprocess.run(["nm", "-u", tmp + "/o"], capture_output=True, text=True)
+        check("op: without " + function + " nothing links", function in p.stdout.split(), p.stdout + p.stderr)
 
 # Constant in pieces: the same values a little to both sides.
 TABLE = {r[0]: (r[1], r[2]) for r in re.findall(r'^OP\(\w+,\s*"([^"]+)",\s*(\w+),\s*\w+,\s*\w+,\s*(\w+),', 

@@ -251,7 +251,7 @@ def _():
 def _():
     path = script("steady.py", STEADY)
     p, folder = run("stop", sys.executable, path, args=("--policy", "stop", "--warmup", "5"), status=3)
-    assert "Traceback" in p.stderr and "argument `batch`: dimension 0 is 9, before 8" in p.stderr, p.stderr[-2000:]
+    assert "Traceback" in p.stderr and "argument `batch`: dimension 0 changed from 8 to 9" in p.stderr, p.stderr[-2000:]
     assert "jit_step changed: shape: argument" in p.stderr and "compiled again" not in p.stderr, p.stderr[-2000:]
     warm, loaded = ("--policy", "warn", "--warmup", "5"), "jit_step changed, and was loaded from the cache: shape: arg"
     p, folder = run("warn", sys.executable, path, args=warm, cache=os.path.join(TMP, "steady-cache"))
@@ -304,7 +304,8 @@ def _():
     here = [n for n, text in enumerate(INITIALISED.splitlines(), 1) if text.endswith("# HERE")][0]
     assert re.search(r"jit_step .* steady, constant \(step 18\)\n +constant 0.5 -> 0.25, .*initialised.py:%d.*\n"
                      % here, text), text
-    assert re.search(r"shapes or dtypes change\? +no\n.*move\? no\n.*active\? +no\n.*into it change\? +yes", text), text
+    assert re.search(r"shapes or dtypes change\? +no\n.*change\?   no\n.*active\? +no\n.*into it change\? +yes",
+                     text), text
     assert "jit_init" not in text and "--all lists them" in text, text
     everything = subprocess.run([XLANE, "explain", "--all", folder], text=True, capture_output=True, check=True).stdout
     assert everything.count("jit_init ") == 5, everything

@@ -1,7 +1,8 @@
 """Runs many small JAX programs on the xlane device and on JAX's own CPU in one process, and compares: integers and
 booleans exactly, floats within a few units in the last place of their type (or a tolerance that the case names)."""
-import os, sys, time
+import glob, os, re, sys, time
 import _quick
+from _covered import covered
 from _jax import here, lib
 import numpy as np
 import jax
@@ -13,6 +14,8 @@ cpu, xl = jax.devices("cpu")[0], jax.devices("xlane")[0]
 only = tuple(sys.argv[1].split(",")) if len(sys.argv) > 1 else ()
 rng = np.random.default_rng(0)
 bad = total = 0
+VALUE = covered("value")                                  # {op: the case, or file of test/cases/, that computes it}
+met = {}                                                  # {such a case: the ops of its program}
 
 F = ["float32", "float64", "bfloat16", "float16"]
 SMALL = ["float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e3m4"]
@@ -68,6 +71,9 @@ def same(a, b, ulps):
         return "%r, not %r (at %d of %d, %d differ)" % (x.ravel()[i], y.ravel()[i], i, x.size, (~ok).sum())
     return None
 
+def ops_in(text):
+    return set(re.findall(r"\b(?:stablehlo|chlo|sdy)\.[\w-]+", text)) | ({"func.call"} if " call @" in text else set())
+
 def case(name, f, *args, ulps=8):
     global bad, total
     if only and not name.startswith(only):
@@ -79,6 +85,9 @@ def case(name, f, *args, ulps=8):
     except Exception as e:
         print("skip %s: JAX's CPU: %s" % (name, str(e).split("\n")[0][:100]))
         return
+    if name in VALUE.values():
+        with jax.default_device(xl):
+            met[name] = ops_in(f.lower(*args).as_text())
     try:
         with jax.default_device(xl):
             have = jax.tree.leaves(f(*[jax.device_put(a, xl) for a in args]))
@@ -505,6 +514,14 @@ for co in (16, 32, 48, 64):
 case("conv.zeros", lambda g: conv(NH, window_strides=(1, 1), padding=((0, 1), (0, 1)), lhs_dilation=(2, 2))(
     g, jnp.ones((1, 1, 3, 5), jnp.float32)), arr((2, 4, 5, 3), "float32"))
 
+if not only and jax.__version__.startswith("0.10."):       # others may lower to other ops
+    for path in glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "cases", "*.mlir")):
+        with open(path, encoding="utf-8") as f:
+            met["cases/" + os.path.basename(path)] = ops_in(f.read())
+    lies = ["%s has no %s" % (name, op) for op, name in VALUE.items() if op not in met.get(name, ())]
+    if lies:
+        bad += 1
+        print("FAIL ops.covered: %s" % "; ".join(lies))
 print("jax_ops: %d cases, %d failed, %.0f s" % (total, bad, time.time() - t0), file=sys.stderr)
 print("%s jax_ops" % ("FAIL" if bad else "ok"))
 sys.exit(1 if bad else 0)

@@ -103,7 +103,7 @@ check("train_run_has_its_figures", p and "(drawn)" in p.sections["Loss and step 
       in p.sections["Memory of the physical devices"]
       and "train_" in p.sections["Compiles and their causes"] and "viability" in p.sections["Receipt"] and "AMER" in p.sections["Ladder"], p and p.sections)
 p = report("jax_run", SECTIONS[:6], *jax[:1])
-check("jax_run_names_the_cause", p and "dimension 0 is 40, before 32" in p.sections["Compiles and their causes"]
+check("jax_run_names_the_cause", p and "dimension 0 changed from 32 to 40" in p.sections["Compiles and their causes"]
       and "step.py" in p.sections["Compiles and their causes"]
       and "jit_step" in p.sections["Where the time went"], p and p.sections)
 two = [sorted(glob.glob(TMP + "/runs/*-" + n))[-1] for n in ("first", "second")]

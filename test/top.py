@@ -67,9 +67,9 @@ def _():
         now = json.loads(xlane("top", "--json", folder))
         assert now["running"] and now["processes"][0]["rank"] == 0 and now["memory"], now
         frame = xlane("top", "--once", folder)
-        assert re.search(r"^xlane top  \S+-live  running\nrank 0  pid %d  step \d+  .* a step  .*host gap "
+        assert re.search(r"^xlane top  \S+-live  running\nrank 0  pid %d  step \d+  .* a step  .*waiting for the host "
                          % now["processes"][0]["pid"], frame), frame
-        assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument `x`: dimension 0 is 5, before 4",
+        assert re.search(r"last compile: jit_step at [\d.]+ s, shape: argument `x`: dimension 0 changed from 4 to 5",
                          frame), frame
         assert "newest events" in frame and "dtypes change" not in frame, frame
         out = os.path.join(TMP, "follow.html")
@@ -130,7 +130,8 @@ def in_tmux():
     try:
         tmux("new-session", "-d", "-s", "top", "-x", "110", "-y", "30")
         tmux("send-keys", "-t", "top", "%s top %s" % (XLANE, folder), "Enter")
-        wait(lambda: re.search(r"rank 0  pid \d+  step \d+ .*[▁▂▃▄▅▆▇█]+  host gap", screen()), "steps on the screen")
+        wait(lambda: re.search(r"rank 0  pid \d+  step \d+ .*[▁▂▃▄▅▆▇█]+  waiting for the host", screen()),
+             "steps on the screen")
         seen = int(re.search(r"step (\d+) ", screen())[1])
         wait(lambda: int(re.search(r"step (\d+) ", screen())[1]) > seen, "more steps on the screen")
         assert "memory of rank 0 device 0" in screen() and "newest events" in screen() and "q ends this view" in screen(), screen()
@@ -141,12 +142,12 @@ def in_tmux():
         lines = screen().splitlines()
         assert len(lines) <= 12 and lines[0].startswith("xlane top") and lines[1].startswith("rank 0"), screen()
         tmux("resize-window", "-t", "top", "-x", "120", "-y", "30")
-        wait(lambda: "host gap" in screen(), "the wide screen again")
+        wait(lambda: "waiting for the host" in screen(), "the wide screen again")
         tmux("send-keys", "-t", "top", "q")
         wait(lambda: "goes on" in screen(), "the shell again")
         assert p.poll() is None, "q ended the run"
         tmux("send-keys", "-t", "top", "clear; %s top %s" % (XLANE, folder), "Enter")
-        wait(lambda: "host gap" in screen(), "the second view")
+        wait(lambda: "waiting for the host" in screen(), "the second view")
     finally:
         open(end, "w").close()
         p.wait(60)

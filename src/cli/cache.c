@@ -75,8 +75,8 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
             char iso[XL_TIME_ISO];
             if (verify && !e[i].bad)
                 continue;
-            xl_buf_printf(&b, "%.12s  %9.1f KiB  %8.3f s to compile  used %s  %.*s%s%s\n", e[i].file.p,
-                          (double)e[i].bytes / 1024, e[i].compile_seconds, xl_time_iso(e[i].used, iso),
+            xl_buf_printf(&b, "%.12s  %9.1f KiB  %10.1f ms to compile  used %s  %.*s%s%s\n", e[i].file.p,
+                          (double)e[i].bytes / 1024, e[i].compile_seconds * 1e3, xl_time_iso(e[i].used, iso),
                           XL_FMT(e[i].module.n ? e[i].module : XL_STR("?")), e[i].bad ? "  BAD: " : "",
                           e[i].bad ? e[i].bad : "");
         }

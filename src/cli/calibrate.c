@@ -18,22 +18,8 @@ static const xl_opt opts[] = {
 
 static void put_row(xl_buf *b, const char *what, int64_t v, const char *note)
 {
-    if (v >= 0)
-        xl_buf_printf(b, v < 1 << 20 ? "%-11s %10.2f KiB   %s\n" : "%-11s %10.2f MiB   %s\n", what,
-                      (double)v / (v < 1 << 20 ? 1 << 10 : 1 << 20), note);
-    else
-        xl_buf_printf(b, "%-11s %10s       %s\n", what, "-", note);
-}
-
-static const char *size_words(char out[32], int64_t v)
-{
-    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
-    double x = (double)v;
-    int u = 0;
-    for (; x >= 1024 && u < 4; u++)
-        x /= 1024;
-    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", x, unit[u]);
-    return out;
+    char size[32];
+    xl_buf_printf(b, "%-11s %12s   %s\n", what, v >= 0 ? xl_cli_size((double)v, size) : "not recorded", note);
 }
 
 /* A guarded run of somebody else's program: what was recorded of its step, nothing runs again. */
@@ -81,7 +67,7 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
         char took[32], of[32];
         if (need >= 0 && e.limit > 0)
             xl_buf_printf(&b, "%s: %s of %s (%s); %s of run %s\n", need <= e.limit ? "fits" : "does not fit",
-                          size_words(took, need), size_words(of, e.limit),
+                          xl_cli_size((double)need, took), xl_cli_size((double)e.limit, of),
                           e.observed >= 0 ? "observed" : "not observed", l.name, dir);
         else
             xl_buf_printf(&b, "%s: %s of run %s; the device names no limit\n", verdict, l.name, dir);

@@ -43,10 +43,10 @@ static void put_why(xl_buf *b, const xl_node *e)
             if ((f && f->b) != (follows == 1))
                 continue;
             if (shown++ == 8) {
-                xl_buf_puts(b, "             and more of the same kind: --json has all\n");
+                xl_buf_puts(b, "             and more like these: --json lists all\n");
                 break;
             }
-            xl_buf_printf(b, "             %s%.*s\n", follows ? "follows: " : "",
+            xl_buf_printf(b, "             %s%.*s\n", follows ? "as a result: " : "",
                           XL_FMT(str_of(detail->kid[i], "text")));
         }
     if (words.n)
@@ -98,15 +98,15 @@ static void put_compile(xl_buf *b, const alikes *g, const xl_node *e)
             mine = &g->p[i];
     if (!mine)
         return;
-    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %8.3f s  %.*s, %.*s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
-                  XL_FMT(str_of(e, "result")), num_of(e, "seconds"), XL_FMT(str_of(e, "phase")),
+    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %7.1f ms  %.*s, %.*s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
+                  XL_FMT(str_of(e, "result")), num_of(e, "seconds") * 1e3, XL_FMT(str_of(e, "phase")),
                   XL_FMT(str_of(e, "reason")));
     if (num_of(e, "step") > 0)
         xl_buf_printf(b, " (step %.0f)", num_of(e, "step"));
     xl_buf_putc(b, '\n');
     put_why(b, e);
     if (mine->n > 1)
-        xl_buf_printf(b, "             %zu more like this, the last at %.3f s: --json has all\n", mine->n - 1,
+        xl_buf_printf(b, "             %zu more like this, the last at %.3f s: --json lists all\n", mine->n - 1,
                       num_of(mine->last, "t"));
 }
 
@@ -199,12 +199,17 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     xl_verdict_say(cli->arena, &v, opt.all, &b);
     size_t opening = b.n;
     alikes g = { 0 };
+    bool headed = false;
     for (size_t i = 0; i < v.nevent; i++) {
         const xl_node *e = v.event[i];
         if (v.of[i] && (opt.all || (v.of[i]->step && (xl_event_again(e) || is(e, "result", "failed")))))
             add_alike(cli->arena, &g, e);
     }
     for (size_t i = 0; i < v.nevent; i++) {
+        if (v.of[i] && !headed && g.n) {
+            xl_buf_printf(&b, "%11s  %-24s %-8s %10s  %s\n", "at", "module", "", "took", "phase, reason");
+            headed = true;
+        }
         if (v.of[i])
             put_compile(&b, &g, v.event[i]);
         else
@@ -588,7 +593,8 @@ XL_VERB(explain) = {
         "line (--all\n"
         "lists them) and are not counted in the answers at the end. Consequences of a changed shape are marked "
         "as such.\n"
-        "\"before\" is the nearest earlier program of the module, which need not be the one of the previous step.\n"
+        "\"changed from\" compares with the nearest earlier program of the module, not always that of the previous "
+        "step.\n"
         "Compiles that read the same are listed once, with their number; --json prints all compile events.",
     .example = "xlane explain last",
     .opts = opts,

@@ -482,10 +482,12 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
     free(whole);
     XL_DO(xl_dir_make(w.state));
     chmod(w.state, 0700);
-    fprintf(cli->json ? stderr : stdout, opt.topology ? "%-8s %-10s %31s %11s  %s\n" : "%-8s %-10s %17s %17s %8s  %s\n",
-            "rung", "verdict", opt.topology ? "needs" : "cold comp    exec",
-            opt.topology ? "compile" : "restored c   exec", opt.topology ? "what it adds" : "time",
-            opt.topology ? "" : "what it adds");
+    FILE *out = cli->json ? stderr : stdout;
+    if (opt.topology)
+        fprintf(out, "%-8s %-10s %31s %11s  %s\n", "rung", "verdict", "needs", "compile", "what it adds");
+    else
+        fprintf(out, "%19s %17s %17s\n%-8s %-10s %8s %8s %8s %8s %8s  %s\n", "", "---- cold start -",
+                "---- restored ---", "rung", "verdict", "compiles", "runs", "compiles", "runs", "time", "what it adds");
     for (size_t i = 0; i < n && !stop; i++) {
         climb *k = &c[done];
         k->r = &all[i];
@@ -514,7 +516,7 @@ static xl_error *ladder(const xl_cli *cli, int argc, char **argv)
     if (cli->json)
         XL_DO(xl_cli_put(&b));
     else
-        printf("%.*s in %.1f s; kept in %s/ladder.json\n", XL_FMT(xl_buf_view(&said)), xl_now() - start, dir);
+        printf("%.*s; it took %.1f s; recorded in %s/ladder.json\n", XL_FMT(xl_buf_view(&said)), xl_now() - start, dir);
     xl_buf_fini(&said);
     if (bad)
         xl_cli_exit(cli, XL_EXIT_FAILED);

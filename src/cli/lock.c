@@ -55,7 +55,10 @@ static xl_error *write_lock(const xl_cli *cli)
     if (cli->json)
         xl_buf_printf(&b, "{\"items\":%zu}", l.n);
     else
-        xl_buf_printf(&b, "%s: %zu items of this lane; `xlane lock verify` compares\n", opt.file, l.n);
+        xl_buf_printf(
+            &b,
+            "wrote %s: %zu items (plugin, driver, versions, settings); `xlane lock verify` compares a host with it\n",
+            opt.file, l.n);
     err = xl_cli_put(&b);
 out:
     return err;

@@ -52,7 +52,7 @@ static xl_error *matrix(const xl_cli *cli, int argc, char **argv)
         XL_DO(xl_run_find(cli->arena, argv[1], &run));
     XL_DO(xl_matrix(cli->arena, &(xl_matrix_wish){ opt.plugin, opt.cache, run }, check, &r, &n));
     XL_DO(known_rows(cli, r, n));
-    size_t stop = 0;
+    size_t stop = 0, waiting = 0;
     if (cli->json)
         xl_json_list(&j);
     for (size_t i = 0; i < n; i++) {
@@ -84,15 +84,25 @@ static xl_error *matrix(const xl_cli *cli, int argc, char **argv)
                           "    see %s\n",
                           r[i].name, r[i].surface, r[i].class, r[i].symptom, r[i].remedy, r[i].how, r[i].seen,
                           r[i].source);
-        } else if (opt.all || r[i].state == XL_MATRIX_HIT || r[i].state == XL_MATRIX_UNKNOWN) {
+        }
+    }
+    for (int pass = 0; pass < 2 && check && !cli->json; pass++) /* what affects this lane first */
+        for (size_t i = 0; i < n; i++) {
+            bool hit = r[i].state == XL_MATRIX_HIT, unknown = r[i].state == XL_MATRIX_UNKNOWN;
+            bool wants_run = unknown && !opt.all && xl_str_is(r[i].text, XL_MATRIX_NO_RUN);
+            waiting += pass && wants_run;
+            if (hit == (pass > 0) || wants_run || !(hit || unknown || opt.all))
+                continue;
             xl_buf_printf(&b, "%-9s %-18s %.*s\n", xl_matrix_word(r[i].state), r[i].name, XL_FMT(r[i].text));
-            if (r[i].state == XL_MATRIX_HIT)
+            if (hit)
                 xl_buf_printf(&b,
                               "%-9s %s: %s\n"
                               "%-9s do: %s (%s)\n",
                               "", r[i].surface, r[i].symptom, "", r[i].remedy, r[i].source);
         }
-    }
+    if (waiting)
+        xl_buf_printf(&b, "%-9s %zu rows show in a recorded run alone: `xlane matrix check last` (--all names them)\n",
+                      "unknown", waiting);
     if (cli->json)
         xl_json_end(&j);
     else if (check)

@@ -17,19 +17,15 @@ static const xl_opt opts[] = {
 
 static void put_bytes(xl_buf *b, int64_t n)
 {
-    if (n >= (int64_t)1 << 30)
-        xl_buf_printf(b, "%.1f GiB", (double)n / (1 << 30));
-    else if (n >= 1 << 20)
-        xl_buf_printf(b, "%.1f MiB", (double)n / (1 << 20));
-    else
-        xl_buf_printf(b, "%lld bytes", (long long)n);
+    char size[32];
+    xl_buf_puts(b, xl_cli_size((double)n, size));
 }
 
 static void put_device(xl_buf *b, const xl_probe_device *d)
 {
     xl_buf_printf(b, "device    %d  %.*s: ", d->id, XL_FMT(d->kind));
     if (d->right)
-        xl_buf_printf(b, "right answer; compiled in %.4g ms, moved and ran in %.4g ms", d->compile_s * 1e3,
+        xl_buf_printf(b, "right answer; compiled in %.3g ms, copied and ran in %.3g ms", d->compile_s * 1e3,
                       d->run_s * 1e3);
     else
         xl_buf_str(b, d->trouble);

@@ -27,7 +27,7 @@ static char *find(xl_arena *a, const char *word)
 static void put_pass(xl_buf *b, const char *word, const xl_node *p)
 {
     if (!p || p->kind != XL_NODE_MAP) {
-        xl_buf_printf(b, "; %s not seen", word);
+        xl_buf_printf(b, "; %s not recorded", word);
         return;
     }
     const xl_node *compiled = xl_node_get(p, "compiled"), *cached = xl_node_get(p, "from_cache"),
@@ -50,6 +50,18 @@ static void put_rung(xl_buf *b, const xl_node *r)
     xl_buf_putc(b, '\n');
 }
 
+static void put_fact(xl_buf *b, const xl_node *f)
+{
+    xl_str value = text_of(f, "value"), when = text_of(f, "when");
+    int64_t bytes;
+    char size[32];
+    if (xl_str_is(text_of(f, "fact"), "peak_memory") && xl_str_i64(value, &bytes))
+        value = xl_str_of(xl_cli_size((double)bytes, size));
+    xl_buf_printf(b, "  %-14.*s %.*s\n", XL_FMT(text_of(f, "fact")), XL_FMT(value.n ? value : XL_STR("none")));
+    if (when.n)
+        xl_buf_printf(b, "  %-14s %.*s\n", "", XL_FMT(when));
+}
+
 static xl_error *show(const xl_cli *cli, const char *path)
 {
     xl_error *err = NULL;
@@ -66,34 +78,34 @@ static xl_error *show(const xl_cli *cli, const char *path)
     }
     xl_str why = text_of(r, "why"), claim = text_of(r, "claim");
     xl_buf_printf(
-        &b, "%.*s receipt of %.*s: %.*s%s%.*s, %s%.*s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")),
+        &b, "%.*s receipt of %.*s: %.*s%s%.*s, %s%.*s%s%s\n", XL_FMT(text_of(r, "kind")), XL_FMT(text_of(r, "made")),
         XL_FMT(text_of(r, "proof")), why.n ? ": " : "", XL_FMT(why),
         xl_str_is(claim, "none") ? "so it proves nothing" : "", XL_FMT(xl_str_is(claim, "none") ? XL_STR("") : claim),
+        xl_str_is(claim, "viability") ? " (it works here; nothing is said of the quality of its results)" : "",
         xl_node_get(r, "diagnostic") && xl_node_get(r, "diagnostic")->b ? " (diagnostic profile: timings do not count)"
                                                                         : "");
     const xl_node *rungs = xl_node_get(r, "rungs"), *restore = xl_node_get(r, "restore"),
                   *owners = xl_node_get(r, "owners");
     xl_str passing = text_of(rungs, "first_passing"), failing = text_of(rungs, "next_failing");
     if (passing.n || failing.n)
-        xl_buf_printf(&b, "rungs     first passing %.*s, next failing %.*s\n",
+        xl_buf_printf(&b, "rungs     first that passed: %.*s; first that failed after it: %.*s\n",
                       XL_FMT(passing.n ? passing : XL_STR("none")), XL_FMT(failing));
     const xl_node *each = xl_node_get(rungs, "each");
     for (size_t i = 0; each && i < each->n; i++)
         put_rung(&b, each->kid[i]);
-    xl_buf_printf(&b, "restore   %.*s\n", XL_FMT(text_of(restore, "method")));
+    xl_str method = text_of(restore, "method");
+    xl_buf_printf(&b, "restore   %.*s%s\n", XL_FMT(method),
+                  xl_str_is(method, "cold") ? ": nothing came from a cache" : "");
     for (size_t i = 0; owners && i < owners->n; i++)
         xl_buf_printf(&b, "%s%.*s: %.*s", i ? "; " : "owners    ", XL_FMT(owners->kid[i]->key),
                       XL_FMT(owners->kid[i]->s));
     xl_buf_putc(&b, '\n');
     const xl_node *facts = xl_node_get(r, "facts"), *notes = xl_node_get(r, "notes");
-    for (size_t i = 0; facts && i < facts->n; i++) {
-        const xl_node *f = facts->kid[i];
-        xl_buf_printf(&b,
-                      "%-16.*s %.*s%s\n"
-                      "%-16s %.*s%s%.*s\n",
-                      XL_FMT(text_of(f, "fact")), XL_FMT(text_of(f, "value")),
-                      xl_str_is(text_of(f, "fact"), "peak_memory") ? " bytes" : "", "", XL_FMT(text_of(f, "holds")),
-                      text_of(f, "when").n ? ": " : "", XL_FMT(text_of(f, "when")));
+    for (int again = 0; again < 2; again++) {
+        xl_buf_puts(&b, again ? "true until something changes; check again:\n" : "true for good:\n");
+        for (size_t i = 0; facts && i < facts->n; i++)
+            if (xl_str_is(text_of(facts->kid[i], "holds"), "durable") == !again)
+                put_fact(&b, facts->kid[i]);
     }
     for (size_t i = 0; notes && i < notes->n; i++)
         xl_buf_printf(&b, "note             %.*s (%.*s)\n", XL_FMT(text_of(notes->kid[i], "text")),

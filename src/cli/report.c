@@ -950,7 +950,8 @@ static xl_error *report(const xl_cli *cli, int argc, char **argv)
         xl_json_put_int(&j, "bytes", (int64_t)bytes);
         xl_json_end(&j);
     } else
-        xl_buf_printf(&said, "%s: %zu KiB, opens in any browser without a network", opt.out, (bytes + 1023) / 1024);
+        xl_buf_printf(&said, "wrote %s (%zu KiB); it opens in any browser, without a network", opt.out,
+                      (bytes + 1023) / 1024);
     err = xl_cli_put(&said);
 out:
     xl_buf_fini(&said);

@@ -310,7 +310,8 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
         if (v.traced)
             fprintf(stderr, "; the same program was traced again %d time%s", v.traced, v.traced == 1 ? "" : "s");
         fprintf(stderr, "%s\n", v.early + v.late + v.traced ? "; `xlane explain last` says why" : "");
-        fprintf(stderr, "xlane: %llu step%s waited for a read to the host\n", waited, waited == 1 ? "" : "s");
+        fprintf(stderr, "xlane: %llu step%s waited until the host had read a result (float, print, .item())\n", waited,
+                waited == 1 ? "" : "s");
     }
     if (p->diagnostic)
         fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",

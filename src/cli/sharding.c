@@ -52,11 +52,8 @@ static const xl_mesh *mesh_of(const xl_module *m)
 
 static void size_text(xl_buf *b, double v)
 {
-    static const char *const unit[] = { "bytes", "KiB", "MiB", "GiB", "TiB" };
-    int i = 0;
-    while (v >= 1024 && i < 4)
-        v /= 1024, i++;
-    xl_buf_printf(b, i ? "%.1f %s" : "%.0f %s", v, unit[i]);
+    char size[32];
+    xl_buf_puts(b, xl_cli_size(v, size));
 }
 
 /* Bytes per device and what is held more than once; the tensors that cost the most by that. */

@@ -225,7 +225,7 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
             put_ms(b, d[n - 1]);
             xl_buf_puts(b, " a step  ");
             spark(b, d, n, 24);
-            xl_buf_puts(b, "  host gap ");
+            xl_buf_puts(b, "  waiting for the host ");
             put_ms(b, t->gap);
         }
     } else if (v->trains) {
@@ -238,7 +238,7 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
     } else {
         xl_buf_puts(b, v->ended ? "no steps recorded" : "no step yet");
     }
-    xl_buf_printf(b, "\n  cache: %d loaded, %d compiled", p->loaded, p->compiled);
+    xl_buf_printf(b, "\n  programs: %d compiled, %d loaded from a cache", p->compiled, p->loaded);
     if (p->compile) {
         const xl_node *e = p->compile, *detail = xl_node_get(e, "detail");
         xl_buf_printf(b, "; last compile: %.*s at %.1f s", XL_FMT(str_of(e, "module")), num_of(e, "t"));
@@ -252,12 +252,30 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
 
 static void put_event(xl_buf *b, const xl_node *e)
 {
-    xl_str text = str_of(e, "text");
-    xl_buf_printf(b, "  %8.1f s  %.*s", num_of(e, "t"), XL_FMT(str_of(e, "event")));
-    static const char *const keys[] = { "module", "result", "reason" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (str_of(e, keys[i]).n)
-            xl_buf_printf(b, " %.*s", XL_FMT(str_of(e, keys[i])));
+    static const struct { const char *event, *words; } say[] = {
+        { "launch", "launched" },          { "start", "started" },          { "attach", "plugin loaded" },
+        { "client", "runtime started" },   { "first_buffer", "first tensor" }, { "first_step", "first step done" },
+        { "eval", "evaluated" },           { "checkpoint", "checkpoint saved" }, { "stop", "stopped" },
+    };
+    xl_str text = str_of(e, "text"), what = str_of(e, "event"), module = str_of(e, "module"),
+           reason = str_of(e, "reason");
+    xl_buf_printf(b, "  %8.1f s  ", num_of(e, "t"));
+    if (xl_str_is(what, "compile")) {
+        xl_str result = str_of(e, "result");
+        xl_buf_printf(b, "%.*s ", XL_FMT(module));
+        if (xl_str_is(result, "cached") || xl_str_is(result, "loaded"))
+            xl_buf_puts(b, "loaded from a cache");
+        else
+            xl_buf_str(b, result);
+        if (reason.n && !xl_str_is(reason, "first"))
+            xl_buf_printf(b, " again: %.*s", XL_FMT(reason));
+    } else {
+        for (size_t i = 0; i < sizeof say / sizeof *say; i++)
+            what = xl_str_is(what, say[i].event) ? xl_str_of(say[i].words) : what;
+        xl_buf_str(b, what);
+        if (module.n)
+            xl_buf_printf(b, " %.*s", XL_FMT(module));
+    }
     if (text.n)
         xl_buf_printf(b, ": %.*s", XL_FMT(text));
     xl_buf_putc(b, '\n');
@@ -298,11 +316,12 @@ static void put_frame(xl_arena *a, const view *v, size_t rows, xl_buf *b)
         put_process(a, b, v, &v->p[i]);
     for (size_t i = 0; i < v->nmem; i++, used++) {
         const memory *m = &v->mem[i];
-        xl_buf_printf(b, "memory of rank %.*s device %.*s: %.1f MiB, peak %.1f MiB", XL_FMT(m->rank), XL_FMT(m->device),
-                      (double)m->use / (1 << 20), (double)m->peak / (1 << 20));
+        char size[3][32];
+        xl_buf_printf(b, "memory of rank %.*s device %.*s: %s in use, peak %s", XL_FMT(m->rank), XL_FMT(m->device),
+                      xl_cli_size((double)m->use, size[0]), xl_cli_size((double)m->peak, size[1]));
         if (m->limit > 0)
-            xl_buf_printf(b, ", %.1f%% of %.1f MiB", 100.0 * (double)m->peak / (double)m->limit,
-                          (double)m->limit / (1 << 20));
+            xl_buf_printf(b, " (%.1f%% of the device's %s)", 100.0 * (double)m->peak / (double)m->limit,
+                          xl_cli_size((double)m->limit, size[2]));
         xl_buf_putc(b, '\n');
     }
     size_t room = rows > used + 1 ? rows - used - 1 : 3, n = v->v.nevent, from = n > room ? n - room : 0;

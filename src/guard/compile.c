@@ -362,9 +362,9 @@ static void say_why(compile *c, const xl_verdict *v)
     if (!n)
         xl_buf_puts(b, same ? "the same program, traced again" : v->reason);
     if (n > most)
-        xl_buf_printf(b, "; and %u more", n - most);
+        xl_buf_printf(b, "; and %u more, in `xlane explain`", n - most);
     if (times >= 3)
-        xl_buf_printf(b, " (%u times by now; the next line is at %u, explain has them all)", times, next);
+        xl_buf_printf(b, " (%u times so far; the next warning comes at %u, `xlane explain` lists all)", times, next);
     if (again)
         return;
     if (v->words.n)
@@ -481,7 +481,8 @@ static xl_error *judge(xl_arena *a, void *ctx)
     if (steady && strcmp(v.reason, "first")) {
         say_why(c, &v);
         c->stop = g->policy == XL_POLICY_STOP;
-        xl_metrics_count(g->metrics, mm, XL_M_SteadyRecompile, 1);
+        xl_metrics_count(g->metrics, mm,
+                         strcmp(v.reason, "identical") ? XL_M_SteadyRecompile : XL_M_SteadyRetrace, 1);
     }
 out:
     return err;
@@ -794,10 +795,11 @@ static PJRT_Error *differing(guard_state *g, compile *c)
 static PJRT_Error *refuse(guard_state *g, compile *c)
 {
     xl_buf text = { 0 }, what = { 0 };
-    xl_buf_printf(&what, "%s %s: %.*s", c->module, strcmp(c->reason, "identical") ? "changed" : "is compiled again",
+    xl_buf_printf(&what, "%s %s: %.*s", c->module, strcmp(c->reason, "identical") ? "changed" : "was requested again",
                   XL_FMT(xl_buf_view(&c->why)));
     xl_buf_printf(&text,
-                  "xlane: the policy is to stop when a step's program changes after the warm-up window. %.*s. Run "
+                  "xlane: the policy is to stop when a step's program changes or is traced again after the warm-up "
+                  "window. %.*s. Run "
                   "`xlane explain` on the run for all of it, or use --policy warn to go on.",
                   XL_FMT(xl_buf_view(&what)));
     PJRT_Error *out = guard_error(PJRT_Error_Code_FAILED_PRECONDITION, xl_buf_view(&text));

@@ -564,8 +564,8 @@ xl_error *xl_contract_compare(xl_arena *a, const xl_module *before, const xl_mod
                         .before = number ? XL_STR("an array") : XL_STR("a Python number"),
                         .after = number ? XL_STR("a Python number") : XL_STR("an array") };
         xl_str who = d->name.n ? xl_strf(a, "argument `%.*s`", XL_FMT(d->name)) : xl_strf(a, "argument %d", weak);
-        d->text = xl_strf(a, "%.*s: %.*s, before %.*s of the same type: its weak type changed%s%.*s%s",
-                          XL_FMT(who), XL_FMT(d->after), XL_FMT(d->before), d->file.n ? " at " : "",
+        d->text = xl_strf(a, "%.*s: %.*s instead of %.*s of the same type: its weak type changed%s%.*s%s",
+                          XL_FMT(who), XL_FMT(d->after), XL_FMT(d->before), d->file.n ? ", used at " : "",
                           XL_FMT(d->file), d->file.n ? xl_strf(a, ":%u", d->line).p : "");
         for (uint32_t i = 1; i <= n; i++)
             d[i].follows = true;
@@ -663,7 +663,7 @@ static bool same_again(xl_arena *a, const char *what, const xl_module *before, c
     bool moved = here && then && (line[0] != line[1] || !xl_str_eq(file[0], file[1]));
     d->text = xl_strf(a, "%s, traced again when called at %.*s:%u", what, XL_FMT(file[at]), line[at]);
     if (moved)
-        d->text = xl_strf(a, "%.*s, before at %.*s:%u", XL_FMT(d->text), XL_FMT(file[1]), line[1]);
+        d->text = xl_strf(a, "%.*s (previously at %.*s:%u)", XL_FMT(d->text), XL_FMT(file[1]), line[1]);
     if (line[2] && at == 0)
         d->text = xl_strf(a, "%.*s; the function is at %.*s:%u", XL_FMT(d->text), XL_FMT(file[2]), line[2]);
     out->diff = d;
@@ -770,7 +770,7 @@ static xl_error *compare_with(xl_contracts *c, xl_arena *a, const nearest *near,
             if (best->m && m)
                 same_again(a, "the same program for another device", best->m, m, out);
             out->words =
-                xl_strf(a, "for device %.*s, before for %.*s", XL_FMT(site->devices), XL_FMT(best->site.devices));
+                xl_strf(a, "for device %.*s instead of %.*s", XL_FMT(site->devices), XL_FMT(best->site.devices));
         } else if (!part && near->here && best->m && m) {  /* what a frontend looks its own programs up by */
             out->words = xl_module_renames(a, best->m, m);
             same_again(a, "the same program", best->m, m, out);

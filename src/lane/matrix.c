@@ -169,7 +169,7 @@ static const char *env(const char *name)
 static finding no_package(const lane *l, const char *name) { return FOUND(l, ABSENT, "no %s in this Python", name); }
 static finding no_run(const lane *l)
 {
-    return FOUND(l, UNKNOWN, "it shows in a recorded run, and none was named: `xlane matrix check RUN`");
+    return FOUND(l, UNKNOWN, XL_MATRIX_NO_RUN);
 }
 
 static xl_str field(const xl_node *e, const char *key)

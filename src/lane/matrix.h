@@ -12,6 +12,9 @@
 typedef enum { XL_MATRIX_CLEAR, XL_MATRIX_ABSENT, XL_MATRIX_HIT, XL_MATRIX_UNKNOWN } xl_matrix_state;
 const char *xl_matrix_word(xl_matrix_state s);   /* "clear", "not here", "affected", "unknown" */
 
+/* The text of an unknown row whose check reads a recorded run, if none was named. */
+#define XL_MATRIX_NO_RUN "it shows in a recorded run, and none was named: `xlane matrix check RUN`"
+
 typedef struct {
     const char *name, *class, *surface, *symptom, *remedy, *how, *seen, *source;
     xl_matrix_state state;

@@ -22,7 +22,8 @@
     COUNTER(UncachedCompile, "compiles that were not written to the cache")                         \
     COUNTER(CachedCompile, "compiles that the cache answered")                                      \
     COUNTER(FrontendCacheHit, "executables that the frontend's own cache answered")                 \
-    COUNTER(SteadyRecompile, "recompiles of a watched module after the warm-up window")             \
+    COUNTER(SteadyRecompile, "changes of a watched module's program after the warm-up window")      \
+    COUNTER(SteadyRetrace, "times a watched module's same program was traced again after that")     \
     COUNTER(InboundData, "bytes to the device")                                                     \
     COUNTER(OutboundData, "bytes from the device")                                                  \
     COUNTER(TransferToDevice, "transfers to the device")                                            \

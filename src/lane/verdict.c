@@ -397,7 +397,7 @@ static void say_cause(const xl_cause_seen *c, xl_buf *b)
     for (size_t i = 0; i < c->nvalue && i < 12; i++)
         xl_buf_printf(b, "%s%.*s", i ? ", " : "", XL_FMT(c->value[i]));
     if (c->nvalue > 12)
-        xl_buf_printf(b, " and %zu more", c->nvalue - 12);
+        xl_buf_printf(b, " and %zu more (--json lists all)", c->nvalue - 12);
     if (c->where.n && !memmem(c->what.p, c->what.n, c->where.p, c->where.n))
         xl_buf_printf(b, " at %.*s", XL_FMT(c->where));
     if (!c->nvalue && c->times > 1)
@@ -470,7 +470,7 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
         xl_buf_printf(b, "; %s\n", u->cause[i].cause->remedy);
     }
     if (u->ncause > n)
-        xl_buf_printf(b, "    and %zu more, below\n", u->ncause - n);
+        xl_buf_printf(b, "    and %zu more: the list below has them\n", u->ncause - n);
 }
 
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b)
@@ -542,7 +542,7 @@ void xl_triage_say(const xl_run_verdict *v, xl_buf *b)
         return;
     }
     xl_buf_printf(b, "did input shapes or dtypes change?           %s\n", v->shape ? "yes" : "no");
-    xl_buf_printf(b, "did the runtime profile or SPMD policy move? %s\n", v->policy ? "yes" : "no");
+    xl_buf_printf(b, "did the profile or the SPMD policy change?   %s\n", v->policy ? "yes" : "no");
     xl_buf_printf(b, "did a hidden graph branch become active?     %s\n", v->branch ? "yes" : "no");
     xl_buf_printf(b, "did a Python value traced into it change?    %s\n", v->value ? "yes" : "no");
     xl_buf_printf(b, "was the same program traced again?           %s\n", v->again ? "yes" : "no");

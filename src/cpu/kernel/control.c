@@ -211,7 +211,7 @@ xl_error *xl_kernel_case(xl_planner *p, const xl_op *op) { return branch(p, op);
 /* ---- calls that should be gone ---------------------------------------------------------------------------------- */
 xl_error *xl_kernel_call(xl_planner *p, const xl_op *op)
 {
-    return xl_plan_unsupported(p, op, "a call that was not inlined (recursion is not served)");
+    return xl_plan_unsupported(p, op, "a call that was not inlined (recursion is not supported)");
 }
 xl_error *xl_kernel_none(xl_planner *p, const xl_op *op)
 {

@@ -465,7 +465,7 @@ xl_error *xl_kernel_get_dimension_size(xl_planner *p, const xl_op *op)
 xl_error *xl_kernel_set_dimension_size(xl_planner *p, const xl_op *op)
 {
     if (!xl_type_static(xl_out_type(p->f, op, 0)))
-        return xl_plan_unsupported(p, op, "dynamic sizes are not served by this device: give static shapes");
+        return xl_plan_unsupported(p, op, "dynamic sizes are not supported by this device: give static shapes");
     xl_plan_alias(p, op->out[0], op->in[0]);
     return NULL;
 }

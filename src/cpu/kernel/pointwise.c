@@ -71,8 +71,8 @@ static xl_error *plan_pointwise(xl_planner *p, const xl_op *op)
     for (uint32_t k = 0; k < op->nin; k++) {
         const xl_type *t = xl_in_type(p->f, op, k);
         if (t->kind != XL_TY_TENSOR || t->quant || to->quant)
-            return xl_plan_unsupported(p, op,
-                                       "quantised tensors are not served by this device: dequantise before compiling");
+            return xl_plan_unsupported(
+                p, op, "quantised tensors are not supported by this device: dequantise before compiling");
         in[k] = t->dtype;
         d->in_bytes[k] = xl_dtype_bytes(t->dtype);
         int64_t n = 0, m = 0;

@@ -164,7 +164,7 @@ static PJRT_Error *check_shape(PJRT_Buffer_Type type, const int64_t *dims, size_
 {
     *dtype = xl_api_dtype(type);
     if (*dtype == XL_DT_NONE)
-        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "buffers of element type %d are not served by this device",
+        return xl_api_fail(XL_CODE_UNIMPLEMENTED, "buffers of element type %d are not supported by this device",
                            (int)type);
     if (rank > XL_RANK_MAX)
         return xl_api_fail(XL_CODE_UNIMPLEMENTED, "a buffer of %zu dimensions: this device goes up to %d", rank,

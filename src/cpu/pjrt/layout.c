@@ -50,7 +50,7 @@ xl_error *xl_layout_read(const PJRT_Buffer_MemoryLayout *l, size_t rank, const P
 {
     *out = NULL;
     if (l && (l->type != PJRT_Buffer_MemoryLayout_Type_Tiled || l->tiled.num_tiles))
-        return XL_ERR(UNIMPLEMENTED, "layouts of tiles or strides are not served: give an order of dimensions");
+        return XL_ERR(UNIMPLEMENTED, "layouts of tiles or strides are not supported: give an order of dimensions");
     if (l && !is_order(l->tiled.minor_to_major, l->tiled.minor_to_major_size, rank))
         return XL_ERR(INVALID, "the layout does not name each of the %zu dimensions once", rank);
     *out = xl_layout_of(rank, l ? l->tiled.minor_to_major : NULL);

@@ -155,8 +155,8 @@ static bool pure(const xl_op *op, uint16_t code)
 
 static bool same_bytes(xl_check *c, const xl_op *op, uint16_t code)
 {
-    if (code == XL_OP_RESHAPE || code == XL_OP_SDY_CONSTRAINT || code == XL_OP_SDY_RESHARD ||
-        code == XL_OP_SDY_BARRIER || code == XL_OP_OPTIMIZATION_BARRIER)
+    if (code == XL_OP_RESHAPE || code == XL_OP_DYNAMIC_RESHAPE || code == XL_OP_SDY_CONSTRAINT ||
+        code == XL_OP_SDY_RESHARD || code == XL_OP_SDY_BARRIER || code == XL_OP_OPTIMIZATION_BARRIER)
         return true;
     if (code == XL_OP_CONVERT && xl_in_type(c->f, op, 0)->dtype == xl_out_type(c->f, op, 0)->dtype)
         return true;

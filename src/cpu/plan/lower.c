@@ -487,7 +487,7 @@ static void invariants(lower *l, const xl_op *op)
 static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
 {
     if (depth > DEPTH_MAX)
-        return XL_ERR(UNIMPLEMENTED, "calls are nested more than %d deep: recursion is not served", DEPTH_MAX);
+        return XL_ERR(UNIMPLEMENTED, "calls are nested more than %d deep: recursion is not supported", DEPTH_MAX);
     xl_op **old = r->op;
     uint32_t n = r->nop;
     xl_error *err;
@@ -523,9 +523,8 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
             break;
         case XL_OP_ASYNC_START:                            /* it is done when it is started */
             if (!xl_region_end(op->region[0]) || xl_region_end(op->region[0])->nin != 1) {
-                err = XL_ERR(
-                    UNIMPLEMENTED,
-                    "stablehlo.async_start: a region of several results is not served: start one collective at a time");
+                err = XL_ERR(UNIMPLEMENTED, "stablehlo.async_start: a region of several results is not supported: "
+                                            "start one collective at a time");
                 break;
             }
             err = splice(l, r, op, op->region[0], depth);
@@ -533,7 +532,7 @@ static xl_error *flatten(lower *l, xl_region *r, uint32_t depth)
         case XL_OP_ASYNC_DONE:
             if (op->nout != 1) {
                 err = XL_ERR(UNIMPLEMENTED,
-                             "stablehlo.async_done: several results are not served: start one collective at a time");
+                             "stablehlo.async_done: several results are not supported: start one collective at a time");
                 break;
             }
             replace(l, op->out[0], op->in[0]);

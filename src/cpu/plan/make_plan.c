@@ -45,9 +45,9 @@ xl_error *xl_shape_of(xl_planner *p, const xl_type *t, xl_extent *out)
     if (t->kind != XL_TY_TENSOR || t->unranked)
         return XL_ERR(UNIMPLEMENTED, "a value that is neither a ranked tensor nor a token");
     if (t->quant)
-        return XL_ERR(UNIMPLEMENTED, "quantised tensors are not served by this device: dequantise before compiling");
+        return XL_ERR(UNIMPLEMENTED, "quantised tensors are not supported by this device: dequantise before compiling");
     if (t->dtype == XL_TF32 || t->dtype == XL_INDEX || t->dtype == XL_DT_NONE)
-        return XL_ERR(UNIMPLEMENTED, "element type %s is not served by this device", xl_dtypes[t->dtype].text);
+        return XL_ERR(UNIMPLEMENTED, "element type %s is not supported by this device", xl_dtypes[t->dtype].text);
     if (t->rank > XL_RANK_MAX)
         return XL_ERR(UNIMPLEMENTED, "a tensor of %u dimensions: this device goes up to %d", t->rank, XL_RANK_MAX);
     if (!xl_type_count(t, &n))

@@ -55,6 +55,12 @@ static xl_str traced_words(xl_differ *d, const xl_func *f, uint32_t i, xl_str fr
     return from.n ? xl_strf(d->arena, "%.*s, from %.*s", XL_FMT(words), XL_FMT(from)) : words;
 }
 
+/* Where an argument is first used. */
+static xl_str used_at(const xl_differ *d, const xl_diff *x)
+{
+    return x->file.n ? xl_strf(d->arena, ", used at %.*s:%u", XL_FMT(x->file), x->line) : (xl_str){ "", 0 };
+}
+
 static xl_str arg_words(xl_differ *d, const xl_func *f, const xl_diff *x)
 {
     if (x->name.n) /* as the user wrote it; JSON has the number too */
@@ -118,8 +124,8 @@ void xl_diff_arg_attr(void *ctx, xl_str key, const xl_attr *before, const xl_att
         if (before && after) {
             x.before = xl_say_attr(d->arena, before);
             x.after = xl_say_attr(d->arena, after);
-            x.text = xl_strf(d->arena, "%.*s is donated to output %.*s, before to %.*s", XL_FMT(who), XL_FMT(x.after),
-                             XL_FMT(x.before));
+            x.text = xl_strf(d->arena, "%.*s is donated to output %.*s instead of %.*s", XL_FMT(who),
+                             XL_FMT(x.after), XL_FMT(x.before));
         } else
             x.text = after ? xl_strf(d->arena, "%.*s is now donated", XL_FMT(who))
                            : xl_strf(d->arena, "%.*s is no longer donated", XL_FMT(who));
@@ -192,11 +198,12 @@ static void one_arg(xl_differ *d, const xl_func *fa, uint32_t i, const xl_func *
                                       : XL_STR("?");
             if (key)
                 x.text =
-                    xl_strf(d->arena, "%.*s: a random key of %.*s words, before of %.*s%.*s",
-                            XL_FMT(arg_words(d, fb, &x)), XL_FMT(x.after), XL_FMT(x.before), XL_FMT(xl_diff_at(d, &x)));
+                    xl_strf(d->arena, "%.*s: a random key changed from %.*s to %.*s words%.*s",
+                            XL_FMT(arg_words(d, fb, &x)), XL_FMT(x.before), XL_FMT(x.after), XL_FMT(used_at(d, &x)));
             else
-                x.text = xl_strf(d->arena, "%.*s: dimension %u is %.*s, before %.*s%.*s", XL_FMT(arg_words(d, fb, &x)),
-                                 q, XL_FMT(x.after), XL_FMT(x.before), XL_FMT(xl_diff_at(d, &x)));
+                x.text = xl_strf(d->arena, "%.*s: dimension %u changed from %.*s to %.*s%.*s",
+                                 XL_FMT(arg_words(d, fb, &x)), q, XL_FMT(x.before), XL_FMT(x.after),
+                                 XL_FMT(used_at(d, &x)));
             d->shapes = true;
             xl_diff_size(d, s->dims[q], t->dims[q]);
             xl_diff_note(d, x);
@@ -205,8 +212,8 @@ static void one_arg(xl_differ *d, const xl_func *fa, uint32_t i, const xl_func *
             xl_diff x = about_arg(d, fb, k, XL_DIFF_DTYPE);
             x.before = xl_str_of(xl_dtypes[s->dtype].text);
             x.after = xl_str_of(xl_dtypes[t->dtype].text);
-            x.text = xl_strf(d->arena, "%.*s: %.*s, before %.*s%.*s", XL_FMT(arg_words(d, fb, &x)), XL_FMT(x.after),
-                             XL_FMT(x.before), XL_FMT(xl_diff_at(d, &x)));
+            x.text = xl_strf(d->arena, "%.*s: dtype changed from %.*s to %.*s%.*s", XL_FMT(arg_words(d, fb, &x)),
+                             XL_FMT(x.before), XL_FMT(x.after), XL_FMT(used_at(d, &x)));
             d->dtypes = true;
             xl_diff_note(d, x);
         }

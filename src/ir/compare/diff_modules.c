@@ -73,7 +73,7 @@ static void results(xl_differ *d, const xl_func *fa, const xl_func *fb)
                       .follows = true,
                       .before = xl_strf(d->arena, "%u", na),
                       .after = xl_strf(d->arena, "%u", nb) };
-        x.text = xl_strf(d->arena, "the program returns %u values, before %u", nb, na);
+        x.text = xl_strf(d->arena, "the number of results changed from %u to %u", na, nb);
         xl_diff_note(d, x);
     }
 }
@@ -206,8 +206,8 @@ xl_str xl_module_renames(xl_arena *arena, const xl_module *a, const xl_module *b
         if (!x.n || !y.n || xl_str_eq(x, y))
             continue;
         if (shown++ < 4)
-            xl_buf_printf(&words, "%sargument %u is named %.*s, before %.*s", shown > 1 ? "; " : "", i, XL_FMT(y),
-                          XL_FMT(x));
+            xl_buf_printf(&words, "%sargument %u is named %.*s instead of %.*s", shown > 1 ? "; " : "", i,
+                          XL_FMT(y), XL_FMT(x));
     }
     if (shown > 4)
         xl_buf_printf(&words, "; and %u more", shown - 4);

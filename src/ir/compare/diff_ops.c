@@ -155,16 +155,16 @@ static void constant(pair *p, const xl_op *a, const xl_op *b, const xl_op *use, 
             }
         x.before = element_words(d, s, first);
         x.after = element_words(d, t, first);
-        x.text =
-            xl_strf(d->arena, "constant %.*s, used by %s: element %.*s is %.*s, before %.*s (%zu of %zu differ)%.*s",
-                    XL_FMT(xl_say_type(d->arena, t->type)), by, XL_FMT(index_words(d, t->type, first / size)),
-                    XL_FMT(x.after), XL_FMT(x.before), differ, s->data.n / size, XL_FMT(xl_diff_at(d, &x)));
+        x.text = xl_strf(d->arena,
+                         "constant %.*s, used by %s: element %.*s changed from %.*s to %.*s (%zu of %zu differ)%.*s",
+                         XL_FMT(xl_say_type(d->arena, t->type)), by, XL_FMT(index_words(d, t->type, first / size)),
+                         XL_FMT(x.before), XL_FMT(x.after), differ, s->data.n / size, XL_FMT(xl_diff_at(d, &x)));
     } else if (s->dtype == t->dtype && s->type->rank && t->type->rank && !s->splat && !t->splat) { /* other lengths */
         size_t size = xl_dtype_bytes(s->dtype), most = s->data.n < t->data.n ? s->data.n : t->data.n, i = 0;
         while (i < most && !memcmp(s->data.p + i, t->data.p + i, size))
             i += size;
-        xl_str from = i < most ? xl_strf(d->arena, "element %zu is %.*s, before %.*s", i / size,
-                                         XL_FMT(element_words(d, t, i)), XL_FMT(element_words(d, s, i)))
+        xl_str from = i < most ? xl_strf(d->arena, "element %zu changed from %.*s to %.*s", i / size,
+                                         XL_FMT(element_words(d, s, i)), XL_FMT(element_words(d, t, i)))
                                : xl_strf(d->arena, "the first %zu elements are the same", i / size);
         x.text =
             xl_strf(d->arena, "constant %.*s -> %.*s, used by %s: %.*s%.*s", XL_FMT(xl_say_type(d->arena, s->type)),
@@ -333,7 +333,7 @@ void xl_diff_numbers(xl_differ *d, const xl_func *fa, const xl_func *fb)
             d->fixed[own] = true;
             xl_str now = value_words(d, fb, r->vb);
             note_number(d, r, false, xl_strf(d->arena, "argument %d", r->a), now,
-                        xl_strf(d->arena, "a number: %.*s is traced into the program, before argument %d (%s)",
+                        xl_strf(d->arena, "a number: %.*s is now traced into the program, it was argument %d (%s)",
                                 XL_FMT(now), r->a, rule));
         } else if (r->a == -1 &&
                    (own = unexplained(fb, d->came, d->freed, xl_diff_arg_type(fb, (uint32_t)r->b))) >= 0) {
@@ -343,7 +343,7 @@ void xl_diff_numbers(xl_differ *d, const xl_func *fa, const xl_func *fb)
             note_number(d, r, state, was, xl_strf(d->arena, "argument %d", r->b),
                         xl_strf(d->arena,
                                 state ? "a scalar tensor: argument %d, began as %.*s, traced into the program (%s)"
-                                      : "a number: argument %d, before %.*s was traced into the program (%s)",
+                                      : "a number: it is now argument %d, %.*s was traced into the program (%s)",
                                 r->b, XL_FMT(was), rule));
         }
     }
@@ -358,7 +358,7 @@ void xl_diff_numbers(xl_differ *d, const xl_func *fa, const xl_func *fb)
                 note_number(d, r, false, xl_strf(d->arena, "argument %d", r->a), xl_strf(d->arena, "argument %d", r->b),
                             xl_strf(d->arena,
                                     "two numbers are equal now, and PyTorch/XLA passes them as one argument "
-                                    "(%d, before %d and %d)",
+                                    "(%d instead of %d and %d)",
                                     r->b, q->a, r->a));
             } else if (paired && r->a == q->a && r->b != q->b &&
                        (own = unexplained(fb, d->came, d->freed, xl_diff_arg_type(fb, (uint32_t)r->b))) >= 0) {
@@ -366,7 +366,7 @@ void xl_diff_numbers(xl_differ *d, const xl_func *fa, const xl_func *fb)
                 note_number(d, r, false, xl_strf(d->arena, "argument %d", r->a), xl_strf(d->arena, "argument %d", r->b),
                             xl_strf(d->arena,
                                     "two numbers are no longer equal, and PyTorch/XLA passes them as two "
-                                    "arguments (%d and %d, before %d)",
+                                    "arguments (%d and %d instead of %d)",
                                     q->b, r->b, r->a));
             }
         }

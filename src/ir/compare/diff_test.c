@@ -69,12 +69,12 @@ TEST(arguments)
         "func.func public @main(%a: tensor<8x160xf32> loc(#w)) -> tensor<8x160xf32> { %0 = stablehlo.sine %a : "
         "tensor<8x160xf32> loc(#a)\n"
         " return %0 : tensor<8x160xf32> }\n" LOCS,
-        XL_DIFF_SHAPE, "argument `batch['w']`: dimension 1 is 160, before 128 at train.py:41");
+        XL_DIFF_SHAPE, "argument `batch['w']`: dimension 1 changed from 128 to 160, used at train.py:41");
     one("func.func public @main(%a: tensor<8xf32>) -> tensor<8xf32> { %0 = stablehlo.sine %a : tensor<8xf32>\n"
         " return %0 : tensor<8xf32> }",
         "func.func public @main(%a: tensor<8xbf16>) -> tensor<8xbf16> { %0 = stablehlo.sine %a : tensor<8xbf16>\n"
         " return %0 : tensor<8xbf16> }",
-        XL_DIFF_DTYPE, "argument 0: bf16, before f32");
+        XL_DIFF_DTYPE, "argument 0: dtype changed from f32 to bf16");
     one(MAIN("%a: tensor<4xf32> {tf.aliasing_output = 0 : i32}", "return %a : tensor<4xf32>"),
         MAIN("%a: tensor<4xf32>", "return %a : tensor<4xf32>"), XL_DIFF_DONATION, "argument 0 is no longer donated");
     one(MAIN("%a: tensor<4xf32> {mhlo.sharding = \"{replicated}\"}", "return %a : tensor<4xf32>"),
@@ -112,7 +112,7 @@ TEST(constants)
     one(CONST("1.0"), CONST("1.5"), XL_DIFF_CONSTANT,
         "constant all 1 in 4xf32 -> all 1.5 in 4xf32, used by stablehlo.add at train.py:41");
     one(CONST("[1.0, 2.0, 3.0, 4.0]"), CONST("[1.0, 2.0, 3.1, 4.0]"), XL_DIFF_CONSTANT,
-        "constant 4xf32, used by stablehlo.add: element 2 is 3.1, before 3 (1 of 4 differ) at train.py:41");
+        "constant 4xf32, used by stablehlo.add: element 2 changed from 3 to 3.1 (1 of 4 differ) at train.py:41");
     one(MAIN("%a: tensor<4xf32>", "%c = stablehlo.constant dense<0.1> : tensor<f32>\n"
                                   " %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<f32>) -> tensor<4xf32>\n"
                                   " return %0 : tensor<4xf32>"),
@@ -150,7 +150,7 @@ TEST(a_constant_is_placed_where_the_changed_reader_is)
     " %1 = stablehlo.reshape %0 : (tensor<2x2xf32>) -> tensor<4xf32>\n" \
     " return %1 : tensor<4xf32>")
     one(MASK("[[0.0, 1.0], [2.0, 3.0]]", "f32"), MASK("[[0.0, 1.0], [5.0, 3.0]]", "f32"), XL_DIFF_CONSTANT,
-        "constant 2x2xf32, used by stablehlo.convert: element [1, 0] is 5, before 2 (1 of 4 differ) at c.py:1");
+        "constant 2x2xf32, used by stablehlo.convert: element [1, 0] changed from 2 to 5 (1 of 4 differ) at c.py:1");
     one(MASK("[[0.0, 1.0], [2.0, 3.0]]", "f32"), MASK("[[0.0, 1.0], [2.0, 3.0]]", "f16"), XL_DIFF_CONSTANT,
         "constant 2x2xf32 -> 2x2xf16 ([0, 1, 2, 3] -> [0, 1, 2, 3]), used by stablehlo.convert at c.py:1");
 }
@@ -184,7 +184,7 @@ TEST(renames_of_equal_programs)
 {
     xl_module *a = read_text(MAIN("%a: tensor<4xf32> loc(#x)", "return %a : tensor<4xf32>") LOCS),
               *b = read_text(MAIN("%a: tensor<4xf32> loc(#y)", "return %a : tensor<4xf32>") LOCS);
-    CHECK_STR(xl_str_c(&arena, xl_module_renames(&arena, a, b)), "argument 0 is named y, before x");
+    CHECK_STR(xl_str_c(&arena, xl_module_renames(&arena, a, b)), "argument 0 is named y instead of x");
     CHECK_INT(xl_module_renames(&arena, a, a).n, 0);
 }
 
@@ -252,7 +252,7 @@ TEST(inside_regions_and_calls)
 TEST(keys_and_slices)
 {
     uint32_t n;
-    one(KEY("2"), KEY("4"), XL_DIFF_KEY, "argument 0: a random key of 4 words, before of 2");
+    one(KEY("2"), KEY("4"), XL_DIFF_KEY, "argument 0: a random key changed from 2 to 4 words");
     one(SLICE("0", "4", "4"), SLICE("2", "6", "4"), XL_DIFF_INDEX, "stablehlo.slice: start_indices [0] -> [2]");
     xl_diff *d = differ(SLICE("0", "4", "4"), SLICE("0", "7", "7"), &n);
     CHECK_INT(n, 1);
@@ -276,7 +276,7 @@ TEST(arguments_without_names)
     d = differ(MAIN(ARG("a", "4xf32") "," ARG("b", "3x2xf32"), "return %a : tensor<4xf32>") TORCH,
                MAIN(ARG("b", "5x2xf32") "," ARG("a", "4xf32"), "return %a : tensor<4xf32>") TORCH, &n);
     CHECK(n >= 1);
-    CHECK_STR(xl_str_c(&arena, d[0].text), "argument 0 (5x2xf32): dimension 0 is 5, before 3");
+    CHECK_STR(xl_str_c(&arena, d[0].text), "argument 0 (5x2xf32): dimension 0 changed from 3 to 5");
     d = differ(MAIN(ARG("s", "i64") "," ARG("a", "4xf32"), "return %a : tensor<4xf32>") TORCH,
                MAIN(ARG("b", "3x2xf32") "," ARG("a", "4xf32"), "return %a : tensor<4xf32>") TORCH, &n);
     for (uint32_t i = 0; i < n; i++)
@@ -311,9 +311,9 @@ TEST(arguments_without_names)
 TEST(an_op_that_repeats_another_is_none)
 {
     one(SHARED("8", "", "%0"), SHARED("5", AGAIN, "%2"), XL_DIFF_SHAPE,
-        "argument 1 (5x2xf32): dimension 0 is 5, before 8");
+        "argument 1 (5x2xf32): dimension 0 changed from 8 to 5");
     one(SHARED("8", AGAIN, "%2"), SHARED("5", "", "%0"), XL_DIFF_SHAPE,
-        "argument 1 (5x2xf32): dimension 0 is 5, before 8");
+        "argument 1 (5x2xf32): dimension 0 changed from 8 to 5");
 }
 
 /* The same where the repeated op is paired with another one: what reads it reads the same. */
@@ -330,7 +330,7 @@ TEST(an_op_that_repeats_another_is_none_whatever_it_pairs_with)
     "return %4 : tensor<" rows "x2xf32> }\n" TORCH
 #define MORE "%1 = stablehlo.transpose %w, dims = [1, 0] : (tensor<2x3xf32>) -> tensor<3x2xf32>\n"
     one(TWICE("6", "", "%0"), TWICE("3", MORE, "%1"), XL_DIFF_SHAPE,
-        "argument 1 (3x2xf32): dimension 0 is 3, before 6");
+        "argument 1 (3x2xf32): dimension 0 changed from 6 to 3");
 }
 
 /* The numbers of PyTorch/XLA have no names, and of two on one line either may be the one that went. */
@@ -349,7 +349,7 @@ TEST(numbers_without_names)
                                     SPREAD("0", "a") SPREAD("1", "b")), &n);
     for (uint32_t i = 0; i < n; i++)
         CHECK_INT(d[i].kind == XL_DIFF_CONSTANT, !d[i].follows); /* the first of them became 1, and nothing else did */
-    CHECK(n == 2 && memmem(d[1].text.p, d[1].text.n, "constant 1 is traced into the program", 37));
+    CHECK(n == 2 && memmem(d[1].text.p, d[1].text.n, "constant 1 is now traced into the program", 41));
     d = differ(SCALED("", "%a = stablehlo.constant dense<0.0> : tensor<f32>\n", SPREAD("0", "a") SPREAD("1", "a")),
                SCALED(", %a: tensor<f32> {jax.buffer_donor = true} loc(#d)", SPREAD("0", "a"), SPREAD("1", "a")), &n);
     for (uint32_t i = 0; i < n; i++)                       /* what the program writes anew is state, and no number */
