@@ -40,12 +40,14 @@ def build(terminal, **env):
 
 status, said = build(False)
 counts = [int(n) for n in re.findall(r"^x: compiling file (\d+) of 40$", said, re.M)]
-check("lines_off_a_terminal", status == 0 and len(counts) > 1 and counts == sorted(set(counts)) and "\r" not in said, said)
+check("lines_off_a_terminal", status == 0 and len(counts) > 1 and counts == sorted(set(counts)) and "\r" not in said,
+      said)
 check("what_is_to_be_done_comes_first", said.startswith("x: building; files to compile: 40; build/build.log"), said)
 status, said = build(True)
 check("one_line_on_a_terminal", status == 0 and len(re.findall(r"\rx: compiling file \d+ of 40 ", said)) > 1
       and "are ready" in said.splitlines()[-1], said)
 status, said = build(False, BROKEN="1")
-check("the_error_is_shown", status == 1 and "src/40.c:1: error: planted" in said and "all of it is in build/build.log" in said,
+check("the_error_is_shown", status == 1 and "src/40.c:1: error: planted" in said and "all of it is in build/build.log"
+      in said,
       said)
 sys.exit(end())
