@@ -14,18 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cpu/kernel/gemm_type.h"
 #include "cpu/run/pool.h"
-
-typedef enum {
-    XL_GEMM_F32,
-    XL_GEMM_F64,
-    XL_GEMM_BF16,
-    XL_GEMM_F16,
-    XL_GEMM_I8,
-    XL_GEMM_U8,
-    XL_GEMM_I32,
-    XL_GEMM_TYPES
-} xl_gemm_type;
 
 /* tile[i * ld + j] is element (i0 + i, j0 + j) of C number `batch` (row-major over the batch dimensions). */
 typedef void xl_gemm_epilogue(void *ctx, void *tile, ptrdiff_t ld, size_t batch, size_t i0, size_t j0, size_t m,

@@ -2,14 +2,14 @@
  * What a file of micro-kernels provides to the driver in gemm.c. A kernel multiplies a packed panel of A (mr rows) by a
  * packed panel of B (nr columns). A packed panel is a sequence of groups of kr steps of k; a group has kr elements for
  * each row in turn (a kernel with its own packing may use another order); elements outside the matrix are zero. */
-#ifndef XL_CPU_KERNEL_GEMM_H
-#define XL_CPU_KERNEL_GEMM_H
+#ifndef XL_CPU_KERNEL_GEMM_SET_H
+#define XL_CPU_KERNEL_GEMM_SET_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cpu/kernel/gemm.h"
+#include "cpu/kernel/gemm_type.h"
 
 /* Sums stay in registers only if the loops over them are gone before the compiler looks for such arrays. */
 #define UNROLL _Pragma("GCC unroll 32")

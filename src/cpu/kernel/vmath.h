@@ -14,12 +14,7 @@
 
 #include <stddef.h>
 
-#define XL_VMATH_UNARY(F)                                                                                              \
-    F(exp)                                                                                                             \
-    F(exp2) F(expm1) F(log) F(log2) F(log10) F(log1p) F(tanh) F(logistic) F(sin) F(cos) F(tan) F(sqrt) F(rsqrt)        \
-        F(cbrt) F(erf) F(erfc) F(sinh) F(cosh) F(asin) F(acos) F(atan) F(asinh) F(acosh) F(atanh) F(lgamma)    \
-            F(digamma)
-#define XL_VMATH_BINARY(F) F(pow) F(atan2)
+#include "cpu/kernel/vmath_names.h"
 
 #define XL_VMATH_DECLARE(f)                              \
     void xl_v##f##_f32(float *y, const float *x, size_t n); \

@@ -1,11 +1,12 @@
 /* src/cpu/kernel/vmath_set.h: what each instruction set's file of elementary functions provides to the driver in
  * vmath.c. */
-#ifndef XL_CPU_KERNEL_VMATH_H
-#define XL_CPU_KERNEL_VMATH_H
+#ifndef XL_CPU_KERNEL_VMATH_SET_H
+#define XL_CPU_KERNEL_VMATH_SET_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-#include "cpu/kernel/vmath.h"
+#include "cpu/kernel/vmath_names.h"
 
 typedef struct {
     uint32_t needs;

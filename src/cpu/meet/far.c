@@ -7,19 +7,17 @@
 #include "base/time.h"
 #include "cpu/run/env.h"
 
-enum { ALIGN = 64, SHARED_LEAST = 32 << 10, SLICED_LEAST = 64 << 10, FEW = 16 };
+enum { ALIGN = 64, SHARED_LEAST = 32 << 10, FEW = 16 };
 
 struct xl_far_meeting {
-    xl_meet *m;
+    const xl_far_host *host;
     const xl_meet_far *far;
-    uint32_t me, nproc, part;
+    uint32_t nproc, part;
     uint32_t *proc;                                        /* those with members, ascending */
     xl_channel c;
     xl_mail_tag tag;
     xl_parcel *room;                                       /* what fn gives to the others */
     xl_letter *letter;                                     /* of each process: the operands, then what fn exchanged */
-    double entered;                                        /* the execution */
-    bool first;                                            /* meeting of it */
     double since, next;                                    /* when the wait began; when the next word about it is due */
     bool said;
 };
@@ -82,7 +80,7 @@ static xl_error *await_all(struct xl_far_meeting *w)
     w->next = w->since + stuck;
     w->said = false;
     for (;;) {
-        xl_error *err = xl_meet_stopped(w->m);
+        xl_error *err = w->host->stopped(w->host->m);
         if (err)
             return err;
         uint32_t k = 0;
@@ -107,7 +105,7 @@ static xl_error *await_all(struct xl_far_meeting *w)
             name_late(w, waited, waited > 4 * stuck);
             w->next = xl_now() + (w->said == before && !before ? 1 : waited > 60 ? 60 : waited);
         }
-        xl_meet_park(w->m, w->me, ready, w);
+        w->host->park(w->host->m, w->host->me, ready, w);
     }
 }
 
@@ -137,7 +135,7 @@ static void tell_entries(struct xl_far_meeting *w)
     if (!when)
         return;
     for (uint32_t k = 0; k < w->nproc; k++)
-        when[k] = k == w->part ? w->entered : w->letter[k].came - w->letter[k].tag->entered_us * 1e-6;
+        when[k] = k == w->part ? w->host->entered : w->letter[k].came - w->letter[k].tag->entered_us * 1e-6;
     xl_mail_entered(w->far->mail, w->far->program, w->proc, when, w->nproc);
     if (when != few)
         free(when);
@@ -152,21 +150,6 @@ static void drop_all(struct xl_far_meeting *w, xl_letter *l)
 
 /* ---- operands
  * ----------------------------------------------------------------------------------------------------------- */
-void xl_meet_slice(size_t count, uint32_t part, uint32_t parts, size_t *from, size_t *to)
-{
-    size_t each = (count / parts + 15) & ~(size_t)15;      /* whole cache lines */
-    *from = each * part < count ? each * part : count;
-    *to = part + 1 == parts || each * (part + 1) > count ? count : each * (part + 1);
-}
-
-bool xl_meet_sliced(const xl_step *s, uint32_t parts)
-{
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < s->nin; i++)
-        bytes += s->shape[i].bytes;
-    return parts > 1 && s->op->code == XL_OP_ALL_REDUCE && bytes >= SLICED_LEAST;
-}
-
 static size_t aligned(size_t n) { return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
 
 /* Bytes [*from, *to) of operand i that go to process k. */
@@ -326,12 +309,13 @@ xl_error *xl_meet_exchange(const xl_group_view *g, const void **theirs, const si
     return err;
 }
 
-xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t me, const uint32_t *member,
-                      const xl_step *step, xl_frame *f, void *const **in, xl_group_view *g, xl_meet_fn *fn)
+xl_error *xl_far_meet(const xl_far_host *host, const uint32_t *member, const xl_step *step, xl_frame *f,
+                      void *const **in, xl_group_view *g, xl_meet_fn *fn)
 {
     xl_error *err = NULL;
+    const xl_meet_far *far = host->far;
     uint32_t n = xl_mail_count(far->mail), shape[2] = { step->op->code, step->nin };
-    struct xl_far_meeting w = { .m = m, .far = far, .me = me };
+    struct xl_far_meeting w = { .host = host, .far = far };
     char *mem = calloc(1, n * (sizeof *w.proc + 2 * sizeof *w.letter) + (size_t)g->n * step->nin * sizeof(void *));
     if (!mem)
         return XL_ERR(EXHAUSTED, "no memory for a collective");
@@ -347,15 +331,14 @@ xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t
         if (has)
             w.proc[w.nproc++] = q;
     }
-    w.c = (xl_channel){ far->devices, fnv(0xcbf29ce484222325ULL, member, g->n * sizeof *member), run };
+    w.c = (xl_channel){ far->devices, fnv(0xcbf29ce484222325ULL, member, g->n * sizeof *member), host->run };
     w.tag.what = fnv(0xcbf29ce484222325ULL, shape, sizeof shape);
     for (uint32_t i = 0; i < step->nin; i++) {
         w.tag.what = fnv(w.tag.what, step->shape[i].dims, step->shape[i].rank * sizeof *step->shape[i].dims);
         w.tag.what = fnv(w.tag.what, &(uint32_t){ step->shape[i].dtype }, sizeof(uint32_t));
     }
     xl_meet_where(step, w.tag.text, sizeof w.tag.text);
-    w.entered = xl_meet_entered(m, &w.first);
-    double ago = (xl_now() - w.entered) * 1e6;
+    double ago = (xl_now() - host->entered) * 1e6;
     w.tag.entered_us = ago < UINT32_MAX ? (uint32_t)ago : UINT32_MAX;
     xl_mail_doing(far->mail, true, "in %s of %s", w.tag.text, far->program);
     g->part = w.part;
@@ -364,7 +347,7 @@ xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t
     XL_DO(send_operands(&w, step, member, g));
     XL_DO(await_all(&w));
     XL_DO(take_all(&w, w.letter));
-    if (w.first)
+    if (host->first)
         tell_entries(&w);
     XL_DO(find_operands(&w, step, member, in, g, ptr));
     err = fn(step, f, g);

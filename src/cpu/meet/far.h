@@ -4,18 +4,24 @@
 #ifndef XL_CPU_FAR_H
 #define XL_CPU_FAR_H
 
-#include "cpu/meet/meeting.h"
+#include "cpu/meet/members.h"
+
+/* What the meeting lends: how its fiber waits, and what it knows of the execution. */
+typedef struct {
+    xl_meet *m;
+    uint32_t me;                                           /* the device whose fiber this is */
+    void (*park)(xl_meet *m, uint32_t me, bool (*ready)(void *ctx), void *ctx); /* until it is ready, or all failed */
+    xl_error *(*stopped)(const xl_meet *m);                /* NULL while nothing has failed */
+    const xl_meet_far *far;
+    uint32_t run;                                          /* of its devices, counted alike in every process */
+    double entered;                                        /* when this process began the execution */
+    bool first;                                            /* meeting of it with other processes */
+} xl_far_host;
 
 /* in and out have the entries of this process's members; those of the others' operands are filled in. */
-xl_error *xl_far_meet(xl_meet *m, const xl_meet_far *far, uint32_t run, uint32_t me, const uint32_t *member,
-                      const xl_step *step, xl_frame *f, void *const **in, xl_group_view *g, xl_meet_fn *fn) XL_MUST_USE;
+xl_error *xl_far_meet(const xl_far_host *host, const uint32_t *member, const xl_step *step, xl_frame *f,
+                      void *const **in, xl_group_view *g, xl_meet_fn *fn) XL_MUST_USE;
 /* Tells the other processes of an execution why this one has stopped. */
 void xl_far_stop(const xl_meet_far *far, uint32_t ndevice, uint32_t run, const char *why);
-
-/* The fiber of device `me` waits until ready(ctx) or the execution has failed. */
-void xl_meet_park(xl_meet *m, uint32_t me, bool (*ready)(void *ctx), void *ctx);
-double xl_meet_entered(xl_meet *m, bool *first); /* when the execution began; *first: asked for the first time */
-xl_error *xl_meet_stopped(const xl_meet *m) XL_MUST_USE;
-void xl_meet_where(const xl_step *s, char *text, size_t size);
 
 #endif

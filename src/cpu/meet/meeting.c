@@ -95,17 +95,6 @@ void xl_meet_free(xl_meet *m)
     free(m);
 }
 
-void xl_meet_where(const xl_step *s, char *text, size_t size)
-{
-    size_t at = (size_t)snprintf(text, size, "%s", s->name);
-    for (uint32_t i = 0; i < s->nin && i < 2 && at < size - 32; i++) {
-        at += (size_t)snprintf(text + at, size - at, "%s", i ? ", " : " of ");
-        for (uint32_t k = 0; k < s->shape[i].rank && at < size - 32; k++)
-            at += (size_t)snprintf(text + at, size - at, "%lldx", (long long)s->shape[i].dims[k]);
-        at += (size_t)snprintf(text + at, size - at, "%s", xl_dtypes[s->shape[i].dtype].text);
-    }
-}
-
 static bool has(const uint32_t *list, uint32_t n, uint32_t x)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -230,7 +219,7 @@ static void look_once(xl_meet *m, int64_t now)
     pthread_mutex_unlock(&m->lock);
 }
 
-xl_error *xl_meet_stopped(const xl_meet *m) { return m->failed ? XL_ERR(ABORTED, "%s", m->why) : NULL; }
+static xl_error *stopped(const xl_meet *m) { return m->failed ? XL_ERR(ABORTED, "%s", m->why) : NULL; }
 
 xl_error *xl_meet_turn(const xl_frame *f)
 {
@@ -246,7 +235,20 @@ xl_error *xl_meet_turn(const xl_frame *f)
         pthread_mutex_unlock(&m->lock);
         xl_fiber_park(s->fiber);
     }
-    return xl_meet_stopped(m);
+    return stopped(m);
+}
+
+/* The fiber of device `me` waits until ready(ctx) or the execution has failed. */
+static void park(xl_meet *m, uint32_t me, bool (*ready)(void *), void *ctx)
+{
+    slot *s = &m->slot[me];
+    pthread_mutex_lock(&m->lock);
+    s->ready = ready;
+    s->ready_ctx = ctx;
+    s->state = AWAITING;
+    atomic_fetch_add(&m->awaiting, 1);
+    pthread_mutex_unlock(&m->lock);
+    xl_fiber_park(s->fiber);
 }
 
 enum { FEW = 64 };
@@ -264,8 +266,14 @@ static xl_error *meet_now(xl_meet *m, const slot *s, xl_pool *pool, xl_frame *f,
         view[s->n + k] = m->slot[s->member[k]].out;
         far = far || m->slot[s->member[k]].state == FAR;
     }
-    xl_error *err = far ? xl_far_meet(m, m->far, m->run, (uint32_t)(s - m->slot), s->member, s->step, f, view, &g, fn)
-                        : fn(s->step, f, &g);
+    xl_error *err;
+    if (far) {
+        xl_far_host host = { .m = m, .me = (uint32_t)(s - m->slot), .park = park, .stopped = stopped, .far = m->far,
+                             .run = m->run, .entered = m->entered, .first = !atomic_exchange(&m->met_far, true) };
+        err = xl_far_meet(&host, s->member, s->step, f, view, &g, fn);
+    } else {
+        err = fn(s->step, f, &g);
+    }
     if (view != few)
         free(view);
     return err;
@@ -318,25 +326,7 @@ xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n
         if (waits)
             xl_fiber_park(s->fiber);
     }
-    return err ? err : xl_meet_stopped(m);
-}
-
-double xl_meet_entered(xl_meet *m, bool *first)
-{
-    *first = !atomic_exchange(&m->met_far, true);
-    return m->entered;
-}
-
-void xl_meet_park(xl_meet *m, uint32_t me, bool (*ready)(void *), void *ctx)
-{
-    slot *s = &m->slot[me];
-    pthread_mutex_lock(&m->lock);
-    s->ready = ready;
-    s->ready_ctx = ctx;
-    s->state = AWAITING;
-    atomic_fetch_add(&m->awaiting, 1);
-    pthread_mutex_unlock(&m->lock);
-    xl_fiber_park(s->fiber);
+    return err ? err : stopped(m);
 }
 
 /* Those for whom other processes have come. */

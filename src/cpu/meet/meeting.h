@@ -11,24 +11,12 @@
  * members of this process have arrived; their operands are sent to the other processes, those of the other processes
  * are awaited (the fiber is parked), and each process computes the results of its own members. What is computed, and in
  * which order, does not depend on how the devices are distributed over processes. */
-#ifndef XL_CPU_COLLECTIVE_H
-#define XL_CPU_COLLECTIVE_H
+#ifndef XL_CPU_MEETING_H
+#define XL_CPU_MEETING_H
 
-#include "cpu/run/fiber.h"
+#include "cpu/meet/members.h"
 #include "cpu/plan/plan.h"
-#include "cpu/run/mail.h"
-
-/* The members of a meeting in the order of their group, and what each brought: in[k] and out[k] are member k's operands
- * and results; out[k] is NULL where that is another process's. `parts` processes have members, `part` is this one's
- * place among them (1 and 0 where there is no other). */
-typedef struct {
-    uint32_t n;
-    xl_pool *pool;
-    void *const *const *in, *const *const *out;
-    uint32_t part, parts;
-    struct xl_far_meeting *far;
-} xl_group_view;
-typedef xl_error *xl_meet_fn(const xl_step *s, xl_frame *f, const xl_group_view *g);
+#include "cpu/run/fiber.h"
 
 typedef struct {
     void *ctx;
@@ -36,14 +24,6 @@ typedef struct {
     void (*end)(void *ctx,
                 uint32_t device); /* then, in a thread's own stack; also of a device for which there was no stack */
 } xl_meet_task;
-
-/* Where the devices of an execution are, when other processes have some of them. Borrowed. */
-typedef struct {
-    xl_mail *mail;
-    const uint32_t *process;                               /* of each device */
-    uint64_t devices;                                      /* a hash of which they are, the same in every process */
-    const char *program;
-} xl_meet_far;
 
 /* far: NULL when all devices are this process's. */
 xl_error *xl_meet_new(uint32_t ndevice, xl_pool *pool, const xl_meet_far *far, xl_meet **out) XL_MUST_USE;
@@ -53,14 +33,6 @@ void xl_meet_run(xl_meet *m, xl_fibers *fibers, const xl_meet_task *task);
 /* Device `me` comes to `step` with in and out; returns when all n members have and the last of them has called fn. */
 xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n, const xl_step *step, xl_frame *f,
                      void *const *in, void *const *out, xl_meet_fn *fn) XL_MUST_USE;
-/* From inside fn, where g->parts > 1: room for what goes to every other process of the meeting (NULL: no memory), then
- * the exchange: theirs[q] has bytes_of[q] bytes of process q's and lies there until fn returns. */
-void *xl_meet_room(const xl_group_view *g, size_t bytes);
-xl_error *xl_meet_exchange(const xl_group_view *g, const void **theirs, const size_t *bytes_of) XL_MUST_USE;
-/* Elements [*from, *to) of `count` are what process `part` of `parts` folds of a large all_reduce; it is sent no
- * others. */
-void xl_meet_slice(size_t count, uint32_t part, uint32_t parts, size_t *from, size_t *to);
-bool xl_meet_sliced(const xl_step *s, uint32_t parts);     /* whether a step is done so */
 /* Device `me` runs no more: err NULL when it came to the end of its program, else why it stopped (borrowed). */
 void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err);
 /* A loop's turn: an error when the others have failed, or wait for this device longer than they may. After a long time
