@@ -1,6 +1,6 @@
 /* A hybrid language model on the bytes of a file: attention, state space, experts and recurrence in one model.
- *     hybrid [FILE [STEPS]]        trains on FILE (this source, unless given), saves, and says what it costs per byte
- *     */
+ *     hybrid [FILE [STEPS [SAVE]]]        trains on FILE (this source, unless given), says what it costs per byte, and
+ *                                         saves to SAVE if that is given */
 #include <stdio.h>
 #include <stdlib.h>
 #include <xlane/xlane.h>
@@ -64,7 +64,8 @@ int main(int argc, char **argv)
             printf("step %3d  %.3f bits per byte, %g tokens found no expert\n", step, loss / 0.6931, dropped);
         }
     }
-    TRY(xl_trainer_save(t, "hybrid.safetensors"));
+    if (argc > 3)
+        TRY(xl_trainer_save(t, argv[3]));
     xl_trainer_free(t);
     xl_lane_close(lane);
     xl_graph_free(g);

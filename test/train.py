@@ -51,9 +51,11 @@ def examples():
         exe = os.path.join(tmp, name)
         subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", src, "-I", ROOT + "/include", "-L",
                         ROOT + "/build", "-lxlane", "-o", exe], check=True)
-        p = subprocess.run([exe] + ([src] if name == "hybrid" else []), capture_output=True, text=True, env=env,
-                           cwd=tmp)
+        saved = os.path.join(tmp, "hybrid.safetensors")
+        p = subprocess.run([exe] + ([src, "60", saved] if name == "hybrid" else []), capture_output=True, text=True,
+                           env=env, cwd=tmp)
         assert p.returncode == 0, f"{name}: {p.stdout} {p.stderr}"
+    assert os.path.getsize(saved) > 1 << 20, saved
     # the device is found beside the library, wherever the program lies
     alone = {k: v for k, v in env.items() if k not in ("XLANE_CPU_PLUGIN", "XLANE_PLUGIN")}
     alone["LD_LIBRARY_PATH"] = ROOT + "/build"
