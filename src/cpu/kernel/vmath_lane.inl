@@ -163,11 +163,12 @@ INLINE vd dsqrt(vd x)
 /* ---- f32 ---- */
 
 /* e^x = 2^n e^r. 2^n in two factors, so that results reach down into the subnormals and up to the last finite number:
- * the low bits of t are n + 254, those of u n/2 + 127, which are exponents once shifted. Polynomials are split into
+ * the low bits of t are n + 254, those of u n/2 + 127, which are exponents once shifted. At -176 both factors are 0, so
+ * what is masked out is 0 without an underflow, for which x86 stops for some 150 cycles. Polynomials are split into
  * short chains here and below: what the machine looks ahead is less than a strip of eight. */
 INLINE vf f_exp(vf x)
 {
-    x = f_clamp(x, -104.0f, 89.0f);
+    x = f_clamp(x, -176.0f, 89.0f);
     vf t = x * 0x1.715476p0f + (0x1.8p23f + 254.0f), u = x * 0x1.715476p-1f + (0x1.8p23f + 127.0f);
     vf n = t - (0x1.8p23f + 254.0f);
     vf high = x - n * 0x1.62e4p-1f, low = n * -0x1.7f7d1cp-20f, r = high + low,
