@@ -1,9 +1,11 @@
 /* Several jobs may be open at a time. A poster takes a job, fills it, opens it (OPEN in `state`), bumps `epoch` and
  * wakes whoever sleeps on it. A thread that finds a job open counts itself into `state`, takes chunks until there are
  * none, and counts itself out. The chunks are cut into lanes, one for each thread: a thread empties its own before it
- * takes from others, so that of loops over the same data each thread gets the part that is in its own cache. The poster
- * closes the job when it finds no more chunks, after which nobody can join, and waits for the count to drop to zero:
- * only then is the job's memory free to be filled again. */
+ * takes from others, so that of loops over the same data each thread gets the part that is in its own cache. A job has
+ * seats for as many threads as it has chunks, so that of many threads those it has no work for do not pass its words
+ * around among their caches; who has a chunk of its own sits down first. The poster closes the job when it finds no
+ * more chunks, after which nobody can join, and waits for the count to drop to zero: only then is the job's memory free
+ * to be filled again. */
 #include "cpu/run/pool.h"
 
 #include <errno.h>
@@ -23,8 +25,12 @@
 
 #define OPEN 0x80000000u
 #define CREW 0x40000000u /* its chunks post loops themselves */
-#define INSIDE(state) ((state) & ~(OPEN | CREW))
-enum { JOBS = 64, LANES = 64 };
+#define INSIDE(state) ((state) & MOST)
+#define FREE(state) ((state) >> 10 & MOST)
+#define SEATS(state) ((state) >> 20 & MOST)
+#define SEAT (1u << 10)
+#define SEATED(n) ((unsigned)(n) << 20 | (unsigned)(n) << 10)
+enum { JOBS = 64, LANES = 64, MOST = 1023, LATE = 16 };
 
 typedef struct {
     _Alignas(64) atomic_size_t next;
@@ -32,7 +38,7 @@ typedef struct {
 } lane; /* chunks of a job: next to take, behind the last */
 
 typedef struct {
-    _Alignas(64) atomic_uint state;    /* OPEN | CREW | threads inside */
+    _Alignas(64) atomic_uint state;    /* OPEN | CREW | seats | free ones | threads inside */
     atomic_bool taken;                 /* by a poster */
     _Alignas(64) size_t n, grain, lanes;
     xl_pool_fn *fn;
@@ -85,6 +91,20 @@ static bool take_chunks(job *j, bool crew, size_t own)
     return some;
 }
 
+/* One with a `first` beyond the seats waits a moment: their chunks are others' own. */
+static bool join(job *j, size_t first, unsigned refused)
+{
+    unsigned s = atomic_load(&j->state);
+    for (int i = 0; i < LATE && (s & OPEN) && !(s & refused) && FREE(s) && first > SEATS(s); i++) {
+        xl_cpu_pause();
+        s = atomic_load_explicit(&j->state, memory_order_relaxed);
+    }
+    while ((s & OPEN) && !(s & refused) && FREE(s))
+        if (atomic_compare_exchange_weak(&j->state, &s, s + 1 - SEAT))
+            return true;
+    return false;
+}
+
 /* Chunks of every open job, beginning with one that differs from thread to thread. False: there were none. */
 static bool help(xl_pool *p, size_t first, bool crews)
 {
@@ -92,13 +112,10 @@ static bool help(xl_pool *p, size_t first, bool crews)
     size_t high = atomic_load_explicit(&p->high, memory_order_acquire);
     for (size_t i = 0; i < high; i++) {
         job *j = &p->job[(first + i) % high];
-        unsigned s = atomic_load(&j->state), refused = crews ? 0 : CREW;
-        while ((s & OPEN) && !(s & refused) && !atomic_compare_exchange_weak(&j->state, &s, s + 1))
-            ;
-        if (!(s & OPEN) || (s & refused))
+        if (!join(j, first, crews ? 0 : CREW))
             continue;
-        some |= take_chunks(j, s & CREW, first);
-        s = atomic_fetch_sub(&j->state, 1);
+        some |= take_chunks(j, atomic_load_explicit(&j->state, memory_order_relaxed) & CREW, first);
+        unsigned s = atomic_fetch_sub(&j->state, 1);
         if (!(s & OPEN) && INSIDE(s) == 1)                   /* closed, and we were the last */
             futex_wake(&j->state, 1);
     }
@@ -209,7 +226,7 @@ static void run(xl_pool *p, job *j, unsigned kind, size_t n, size_t grain, size_
         at += chunks / j->lanes + (i < chunks % j->lanes);
         j->lane[i].end = at;
     }
-    atomic_store(&j->state, OPEN | kind);
+    atomic_store(&j->state, OPEN | kind | SEATED(chunks - 1 < MOST ? chunks - 1 : MOST));
     xl_pool_tell(p, chunks - 1);
     take_chunks(j, kind, 0);
     unsigned s = atomic_fetch_and(&j->state, ~OPEN) & ~OPEN;
