@@ -435,14 +435,15 @@ static void add_group(void *ctx, size_t begin, size_t end)
 }
 
 /* The largest tiles, or those with which the last thread is done first: none below what pays for a task. Threads are
- * not equally fast on a machine that others use too: where each packs for itself, up to half a tile is what the last
- * one takes longer, and smaller tiles leave more for the others to take. To pack an
- * element costs as much as some products, more where it comes from far. */
+ * not equally fast: where each packs for itself, up to half a tile is what the last of many takes longer, and smaller
+ * tiles leave more for the others to take; two threads have too much to pack twice for that. To pack an element costs
+ * as much as some products, more where it comes from far, and little if both factors are read where they lie. */
 static void choose_tile(job *w, size_t threads)
 {
-    bool own = w->kn->part;
+    bool own = w->kn->part, small = own && w->m <= RAW && w->n <= RAW;
     size_t more = own ? 16 : 8;
-    double tail = own ? 0.5 - 0.5 / (double)threads : 0, pack = own ? 20 : 10;
+    double each = 1 / (double)threads, tail = small ? 0.25 - 0.25 * each : own ? 0.5 - each : 0;
+    double pack = small ? 4 : own ? 20 : 10, least_flops = (small ? SMALL / 4 : SMALL / 2) * w->kn->speed;
     size_t mr = w->kn->mr, nr = w->kn->nr, mp = w->mpad / mr, np = w->npad / nr;
     size_t rows = ceil_div(mp, ceil_div(w->kn->tile_m, mr)), cols = ceil_div(np, w->kn->tile_n / nr);
     size_t best_m = ceil_div(mp, rows), best_n = ceil_div(np, cols);
@@ -452,7 +453,7 @@ static void choose_tile(job *w, size_t threads)
             size_t pm = ceil_div(mp, tm), pn = ceil_div(np, tn), tiles = ceil_div(mp, pm) * ceil_div(np, pn);
             double m = (double)(pm * mr), n = (double)(pn * nr);
             double cost = ((double)ceil_div(tiles, threads) + tail) * (m * n + pack * (m + n));
-            if (tiles > 1 && 2 * m * n * (double)w->k < SMALL / 2 * w->kn->speed)
+            if (tiles > 1 && 2 * m * n * (double)w->k < least_flops)
                 break;
             if (least == 0 || cost < least)
                 least = cost, best_m = pm, best_n = pn;
@@ -528,8 +529,9 @@ static void empty_k(job *w)
 }
 
 /* Whether a factor of a tile is read where it lies: `used` times each element, so that packing costs more than it
- * saves. Rows a multiple of a page apart have few places in the cache, and vectors of B that begin anywhere lie in two
- * lines each (NumPy's arrays begin at a multiple of 16 bytes). */
+ * saves. Rows a multiple of a page apart have few places in the cache, of many rows those a multiple of half a kilobyte
+ * apart too, and vectors of B that begin anywhere lie in two lines each (NumPy's arrays begin at a multiple of 16
+ * bytes). */
 static bool in_place(const job *w, bool is_a, size_t used)
 {
     const xl_gemm *g = w->g;
@@ -538,7 +540,7 @@ static bool in_place(const job *w, bool is_a, size_t used)
         return false;
     if (!is_a && used > SPLIT && (((uintptr_t)w->b | (uintptr_t)far * w->kn->size) & 63))
         return false;
-    return used <= (far & 1023 ? RAW : RAW / 4);
+    return used <= (far % 1024 == 0 ? RAW / 4 : far % 128 == 0 && g->k > RAW ? RAW / 2 : RAW);
 }
 
 /* Steps of k that are packed in one go: as many sums as fit, so that C is fetched seldom. */
