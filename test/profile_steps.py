@@ -71,18 +71,20 @@ else:
 HAS = dict(PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + os.path.abspath("build/test/plugins/profiler.so"), XLANE_WRAPPED=CPU)
 READ = ("import sys; from jax.profiler import ProfileData\nfor p in ProfileData.from_file(sys.argv[1]).planes:\n"
         "    print(p.name, [[e.name for e in l.events] for l in p.lines])")
-r = xlane(*RUN, "--name=has", "--", sys.executable, "loop.py", XLANE_PROFILE_STEPS="5:9", **HAS)
-has = (glob.glob(TMP + "/runs/*-has") or [""])[0]
-r = xlane("profile-steps", has)
-numbers, _ = steps(has + "/trace.json") if r.returncode == 0 else ([], [])
-space = glob.glob(has + "/xprof/plugins/profile/*/*.xplane.pb")
-check("the_plugins_own_profile", numbers == [5, 6, 7, 8, 9] and len(space) == 1 and "no profiler extension" not
-      in r.stdout
-      and "the plugin's own profile:" in r.stdout, (numbers, space, r.stdout + r.stderr))
-if space:
-    r = subprocess.run([sys.executable, "-c", READ, space[0]], capture_output=True, text=True,
-                       env=dict(ENV, JAX_PLATFORMS="cpu"))
-    check("has_those_steps", r.stdout.strip() == "/device:TEST:0 " + str([["execute"] * 5]), r.stdout + r.stderr[-500:])
+for name, words in (("has", {}), ("copies", dict(XLANE_PROFILER_COPIES="1"))):
+    r = xlane(*RUN, f"--name={name}", "--", sys.executable, "loop.py", XLANE_PROFILE_STEPS="5:9", **HAS, **words)
+    has = (glob.glob(TMP + f"/runs/*-{name}") or [""])[0]
+    r = xlane("profile-steps", has)
+    numbers, _ = steps(has + "/trace.json") if r.returncode == 0 else ([], [])
+    space = glob.glob(has + "/xprof/plugins/profile/*/*.xplane.pb")
+    check("the_plugins_own_profile" if name == "has" else "a_profile_that_is_copied", numbers == [5, 6, 7, 8, 9]
+          and len(space) == 1 and "no profiler extension" not in r.stdout
+          and "the plugin's own profile:" in r.stdout, (numbers, space, r.stdout + r.stderr))
+    if space:
+        r = subprocess.run([sys.executable, "-c", READ, space[0]], capture_output=True, text=True,
+                           env=dict(ENV, JAX_PLATFORMS="cpu"))
+        check(f"{name}_those_steps", r.stdout.strip() == "/device:TEST:0 " + str([["execute"] * 5]),
+              r.stdout + r.stderr[-500:])
 for call in ("create", "start", "stop", "collect"):
     r = xlane(*RUN, "--name=no" + call, "--", sys.executable, "loop.py", XLANE_PROFILE_STEPS="5:9",
               XLANE_PROFILER_FAILS=call, **HAS)

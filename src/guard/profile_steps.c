@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/proto.h"
 #include "base/time.h"
 #include "guard/guard.h"
 #include "pjrt/profiler.h"
@@ -79,7 +80,27 @@ static void profiler_start(guard_plugin *p)
         P.profiler = c.profiler;
 }
 
-/* The bytes of an XSpace, in malloc'ed memory; NULL: none. */
+/* How many of the bytes are fields: XLA's profiler gives a zero more than the XSpace has, and readers refuse it. */
+static size_t without_end(const uint8_t *bytes, size_t n)
+{
+    xl_proto r = xl_proto_of((xl_str){ (const char *)bytes, n });
+    xl_proto_field f;
+    size_t size = 0;
+    bool more = true;
+    while (more) {
+        xl_error *err = xl_proto_next(&r, &f, &more);
+        if (err)
+            more = false;
+        else
+            size = (size_t)(r.p - r.start);
+        xl_error_free(err);
+    }
+    return n - size > 1 ? n : size;
+}
+
+/* The bytes of an XSpace, in malloc'ed memory; NULL: none. Asked without a buffer, a profiler says how long they are;
+ * XLA's has them in a buffer of its own by then and writes to no other, one that has none writes to ours when it is
+ * asked again. */
 static uint8_t *profiler_stop(size_t *n)
 {
     uint8_t *bytes = NULL;
@@ -90,12 +111,16 @@ static uint8_t *profiler_stop(size_t *n)
     PJRT_Profiler_Collect_Args c = { .struct_size = sizeof c, .profiler = P.profiler };
     if (!failed("stop", P.api->stop(&s)) && !failed("collect", P.api->collect_data(&c)) && c.size &&
         (bytes = malloc(c.size))) {
-        c.buffer = bytes;
-        if (failed("collect", P.api->collect_data(&c))) {
-            free(bytes);
-            bytes = NULL;
+        if (c.buffer)
+            memcpy(bytes, c.buffer, c.size);
+        else {
+            c.buffer = bytes;
+            if (failed("collect", P.api->collect_data(&c))) {
+                free(bytes);
+                bytes = NULL;
+            }
         }
-        *n = c.size;
+        *n = bytes ? without_end(bytes, c.size) : 0;
     }
     P.api->destroy(&s);
     P.profiler = NULL;
