@@ -89,6 +89,16 @@ def main():
     p, compiles, fourth = train("name=fourth", "train.tune=false")
     check("tuning_off", p.returncode == 0 and not compiles.count("measured ") and not events(fourth) and
           not os.path.exists(os.path.join(fourth, "tuning.txt")), compiles)
+    # kernels of a loop over layers may run side by side, where the plugin knows how; written out layers and turns for
+    # the batch are compiled without
+    asked = {}
+    for name, words, env in (("loop", ["model.scan=true"], {}),
+                             ("old", ["model.scan=true"], dict(XLANE_MEASURES_OLD="1")),
+                             ("out", ["model.scan=false"], {}), ("turns", ["model.scan=true", "model.micro=2"], {})):
+        forget()
+        p, compiles, run = train("name=" + name, "model.pattern=A*2", *words, **env)
+        asked[name] = [compiles.count("overlapping CONCURRENT"), compiles.count("measured ")]
+    check("tuning_overlaps_a_loop", asked == dict(loop=[3, 1], old=[1, 1], out=[0, 1], turns=[0, 1]), asked)
     shutil.rmtree(tmp)
     return end()
 

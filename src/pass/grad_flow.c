@@ -218,13 +218,20 @@ static bool factor(const xl_region *r, const xl_op *op)
 
 static bool worth_keeping(const xl_op *op, const xl_region *r, xl_grad_keep keep, bool gpu)
 {
-    return keep == XL_KEEP_DOTS && (is_dot(op) || op->code == XL_OP_CONVOLUTION || op->code == XL_OP_CUSTOM_CALL ||
-                                    (gpu && factor(r, op)));
+    return keep == XL_KEEP_DOTS &&
+           (is_dot(op) || op->code == XL_OP_CONVOLUTION ||
+            (op->code == XL_OP_CUSTOM_CALL && !xl_triton_again(op)) || (gpu && factor(r, op)));
 }
 
 /* A value of the forward body that the backward pass reads from its row: `slice` is the op that reads, whose first
  * operand is filled in once the forward loop carries the rows. */
-typedef struct { xl_value primal, seen; xl_op *slice; xl_type const *type; } kept;
+typedef struct {
+    xl_value primal, seen;
+    xl_op *slice;
+    const xl_type *type;
+    uint32_t first, slot;                                  /* turn t writes row t + first; see round_by_row */
+    xl_value arg;
+} kept;
 
 static xl_value read_row(xl_emit *e, xl_value primal, int64_t count, xl_value t, kept *out)
 {
@@ -244,7 +251,10 @@ static xl_value read_row(xl_emit *e, xl_value primal, int64_t count, xl_value t,
     xl_op *s = xl_em_op(e, XL_OP_DYNAMIC_SLICE, start, ty->rank + 2, row);
     xl_op_set(s, XL_SLOT(DYNAMIC_SLICE, slice_sizes), xl_attr_dims(f->m, (xl_dims){ one, ty->rank + 1 }));
     xl_value v = xl_em_reshape(e, s->out[0], (xl_dims){ ty->dims, ty->rank });
-    *out = (kept){ primal, v, s, xl_type_tensor(f->m, ty->dtype, (xl_dims){ d, ty->rank + 1 }) };
+    *out = (kept){ .primal = primal,
+                   .seen = v,
+                   .slice = s,
+                   .type = xl_type_tensor(f->m, ty->dtype, (xl_dims){ d, ty->rank + 1 }) };
     return v;
 }
 
@@ -289,6 +299,7 @@ typedef struct {
     uint32_t *round, nround, *as;                          /* those that change and are active; as: see sweep_body */
     xl_value *caps;                                        /* active values that the body uses as they are */
     uint32_t ncap, capcap;
+    bool *later;                                           /* per cap: see sum_later */
     xl_op *w;                                              /* the backward loop: counter, round, caps */
     const xl_type **types;
     uint32_t ncarry;
@@ -330,6 +341,7 @@ static void backward_loop(loop_grad *l, const xl_value *ct)
     xl_grad_ctx *g = l->g;
     xl_func *f = g->e.f;
     uint32_t ncarry = l->ncarry = 1 + l->nround + l->ncap;
+    l->later = xl_new(mem(g), bool, l->ncap + 1);
     const xl_type *it = xl_value_type(f, l->op->in[l->tr.slot]);
     xl_value *init = xl_new(mem(g), xl_value, ncarry);
     l->types = xl_new(mem(g), const xl_type *, ncarry);
@@ -415,6 +427,94 @@ static void read_instead(xl_op *op, xl_value from, xl_value to)
             read_instead(op->region[k]->op[i], from, to);
 }
 
+static uint32_t uses_in(const xl_region *r, xl_value v)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < r->nop; i++) {
+        for (uint32_t k = 0; k < r->op[i]->nin; k++)
+            n += r->op[i]->in[k].id == v.id;
+        for (uint32_t k = 0; k < r->op[i]->nregion; k++)
+            n += uses_in(r->op[i]->region[k], v);
+    }
+    return n;
+}
+
+/* `next` is what the body makes of `sum`: is it the sum with something added to row t, and is nothing else read of it?
+ * Then every turn has a row of its own, and the rows need neither zeros before the loop nor to be read: a product can
+ * be written where it belongs. *added is what is added, *put the op that puts it there. */
+static bool adds_row(const xl_func *f, const xl_region *r, xl_value sum, xl_value next, xl_value t, int64_t turns,
+                     xl_op **put, xl_value *added)
+{
+    xl_op *to = xl_value_op(f, next);
+    if (!to || to->code != XL_OP_DYNAMIC_UPDATE_SLICE || to->in[0].id != sum.id || to->in[2].id != t.id ||
+        uses_in(r, sum) != 2 || uses_in(r, next))
+        return false;
+    const xl_op *add = xl_value_op(f, to->in[1]);
+    const xl_type *all = xl_value_type(f, sum), *row = xl_value_type(f, to->in[1]);
+    bool whole = all->dims[0] == turns && row->dims[0] == 1;
+    for (uint32_t i = 1; i < all->rank; i++)             /* as long as the whole: it begins at 0 */
+        whole &= row->dims[i] == all->dims[i];
+    for (uint32_t k = 0; whole && add && add->code == XL_OP_ADD && k < 2; k++) {
+        const xl_op *from = xl_value_op(f, add->in[k]);
+        if (!from || from->code != XL_OP_DYNAMIC_SLICE || from->in[0].id != sum.id || from->in[1].id != t.id)
+            continue;
+        *put = to;
+        *added = add->in[1 - k];
+        return true;
+    }
+    return false;
+}
+
+static void retype(xl_func *f, xl_op *loop, uint32_t at, const xl_type *t)
+{
+    f->val[loop->out[at].id].type = t;
+    for (int k = 0; k < 2; k++)
+        f->val[loop->region[k]->arg[at].id].type = t;
+}
+
+/* A row that is the sum, over the first dimension, of what a kernel of ours can write to rows: those go round in its
+ * place, and are summed after the loop, all at once. */
+static bool sum_later(loop_grad *l, uint32_t at, xl_value row, xl_value *next)
+{
+    xl_func *f = l->g->e.f;
+    const xl_region *wb = l->w->region[1];
+    const xl_op *sum = xl_value_op(f, row);
+    while (sum && sum->code == XL_OP_RESHAPE)
+        sum = xl_value_op(f, sum->in[0]);
+    if (!sum || sum->code != XL_OP_REDUCE || sum->nin != 2 || sum->region[0]->op[0]->code != XL_OP_ADD)
+        return false;
+    xl_dims over = xl_op_dims(sum, XL_SLOT(REDUCE, dimensions));
+    xl_op *made = xl_value_op(f, sum->in[0]);
+    if (over.n != 1 || over.p[0] || !made || !xl_triton_puts_rows(f, made, sum->in[0], l->t) ||
+        uses_in(wb, sum->in[0]) != 1)
+        return false;
+    const xl_type *part = xl_value_type(f, sum->in[0]);
+    int64_t *d = xl_new(mem(l->g), int64_t, part->rank + 1);
+    memcpy(d + 1, part->dims, part->rank * sizeof *d);
+    d[0] = l->tr.count;
+    l->types[at] = xl_type_tensor(f->m, part->dtype, (xl_dims){ d, part->rank + 1 });
+    retype(f, l->w, at, l->types[at]);
+    *next = sum->in[0];
+    xl_triton_put_row(f, made, *next, wb->arg[at], l->t);
+    return true;
+}
+
+/* Sums of which each turn adds to its own row become rows that are written once. */
+static void write_rows_once(loop_grad *l, xl_value *next)
+{
+    xl_region *wb = l->w->region[1];
+    for (uint32_t i = 0; i < l->ncap; i++) {
+        const uint32_t at = 1 + l->nround + i;
+        xl_op *put;
+        xl_value added;
+        if (!adds_row(l->g->e.f, wb, wb->arg[at], next[at], l->t, l->tr.count, &put, &added))
+            continue;
+        put->in[1] = added;
+        l->later[i] = sum_later(l, at, added, &next[at]);
+        l->w->in[at] = unwritten(l->g, &l->g->e, l->types[at]);
+    }
+}
+
 /* Cotangents through the copy, from its results to its arguments, and what the backward loop carries on. */
 static xl_error *sweep_body(loop_grad *l, xl_grad_ctx *in)
 {
@@ -463,6 +563,8 @@ static xl_error *sweep_body(loop_grad *l, xl_grad_ctx *in)
     }
     for (uint32_t i = 0; i < l->ncap; i++)
         next[1 + l->nround + i] = xl_cot_get(in, l->caps[i]);
+    if (l->g->opts.gpu)
+        write_rows_once(l, next);
     l->as = xl_new(a, uint32_t, l->nround);
     for (uint32_t i = 0; i < l->nround; i++) {           /* cotangents that are always equal: one of them is read */
         l->as[i] = i;
@@ -478,43 +580,104 @@ out:
     return err;
 }
 
-/* The buffer of a row for each turn must exist before the loop: it is made where the loop stands, just before it. */
-static xl_value rows_before(loop_grad *l, const xl_type *t)
+/* What was appended to r from place `from` on goes to place `to`, before what stands there. */
+static void move_ops(xl_arena *a, xl_region *r, uint32_t from, uint32_t to)
 {
-    xl_region *home = l->op->parent;
-    uint32_t pos = 0;
-    while (home->op[pos] != l->op)
-        pos++;
-    xl_emit oe = xl_em_in(&l->g->e, home);
-    xl_value rows = unwritten(l->g, &oe, t);
-    xl_op *made = home->op[--home->nop];
-    xl_region_append(l->g->e.f, home, made);             /* room for one more, then shift */
-    memmove(home->op + pos + 1, home->op + pos, (home->nop - 1 - pos) * sizeof *home->op);
-    home->op[pos] = made;
-    return rows;
+    const uint32_t n = r->nop - from;
+    xl_op **moved = xl_new(a, xl_op *, n + 1);
+    memcpy(moved, r->op + from, n * sizeof *moved);
+    memmove(r->op + to + n, r->op + to, (from - to) * sizeof *r->op);
+    memcpy(r->op + to, moved, n * sizeof *moved);
 }
 
-/* One more buffer that goes round the forward loop, with row `row_at` replaced. Gives the buffer after that. *in_place:
- * the op itself writes there, and its result is that buffer. */
-static xl_value carry_row(loop_grad *l, xl_emit *fe, const kept *r, xl_value row_at, xl_op *fret, bool *in_place)
+static uint32_t place_of(const xl_region *r, const xl_op *op)
 {
-    xl_grad_ctx *g = l->g;
-    xl_op *op = l->op;
-    uint32_t nin = op->nin, nret = fret->nin;
-    extend(&op->in, &nin, mem(g), rows_before(l, r->type));
-    op->nin = nin;
-    xl_region_add_arg(g->e.f, op->region[0], r->type, g->e.loc);
-    xl_value arg = xl_region_add_arg(g->e.f, l->body, r->type, g->e.loc), all = r->primal;
-    xl_op *def = xl_value_op(g->e.f, r->primal);
-    uint32_t at;
-    *in_place = g->opts.gpu && def && index_of(def->out, def->nout, r->primal, &at) &&
-                xl_triton_put_row(g->e.f, def, at, arg, row_at);
-    if (!*in_place)
-        all = xl_em_put_row(fe, arg, r->primal, row_at);
-    extend(&fret->in, &nret, mem(g), all);
+    uint32_t i = 0;
+    while (r->op[i] != op)
+        i++;
+    return i;
+}
+
+/* The rows of r are one more buffer that goes round the forward loop: from before it, to the backward loop. */
+static void carry_more(loop_grad *l, kept *r, xl_op *fret, const xl_value *first)
+{
+    xl_region *home = l->op->parent;
+    const uint32_t end = home->nop;
+    uint32_t nin = l->op->nin, nret = fret->nin;
+    xl_emit oe = xl_em_in(&l->g->e, home);
+    xl_value rows = unwritten(l->g, &oe, r->type);
+    if (first)
+        rows = xl_em_put_row(&oe, rows, *first, xl_em_scalar(&oe, XL_I32, 0));
+    move_ops(mem(l->g), home, end, place_of(home, l->op));
+    extend(&l->op->in, &nin, mem(l->g), rows);
+    l->op->nin = nin;
+    xl_region_add_arg(l->g->e.f, l->op->region[0], r->type, l->g->e.loc);
+    r->arg = xl_region_add_arg(l->g->e.f, l->body, r->type, l->g->e.loc);
+    r->slot = nret;
+    extend(&fret->in, &nret, mem(l->g), r->arg);
     fret->nin = nret;
-    r->slice->in[0] = add_result(g->e.f, op, r->type);
-    return all;
+    r->slice->in[0] = add_result(l->g->e.f, l->op, r->type);
+}
+
+/* What the body returns as value u of those that go round, if it is kept and a kernel of ours writes its row, and what
+ * came in as u is not kept itself. */
+static kept *goes_by_row(loop_grad *l, const xl_op *fret, uint32_t u)
+{
+    const xl_func *f = l->g->e.f;
+    kept *r = NULL;
+    for (uint32_t i = 0; i < l->nkept; i++) {
+        const xl_value v = l->rows[i].primal;
+        if (!in_region(l->w->region[1], l->rows[i].slice))
+            continue;
+        if (v.id == l->body->arg[u].id)
+            return NULL;
+        if (v.id == fret->in[u].id && xl_value_op(f, v) && xl_triton_puts_rows(f, xl_value_op(f, v), v, l->t))
+            r = &l->rows[i];
+    }
+    return r && !r->first ? r : NULL;
+}
+
+/* A value that goes round and is kept, too, would be copied from its row to where the next turn finds it. Instead there
+ * is a row more: row 0 is what the loop begins with, turn t reads row t and writes row t + 1, and the last one is what
+ * the loop ends with. The loop still returns it for those who come later; XLA removes what nobody reads. */
+static void round_by_row(loop_grad *l, xl_emit *fe, xl_op **ops, uint32_t n, xl_op *fret, uint32_t u, xl_value row_at)
+{
+    xl_func *f = l->g->e.f;
+    xl_region *wb = l->w->region[1], *home = l->op->parent;
+    kept *r = home == l->g->e.r ? goes_by_row(l, fret, u) : NULL;
+    if (!r)
+        return;
+    int64_t *d = xl_new(mem(l->g), int64_t, r->type->rank);
+    memcpy(d, r->type->dims, r->type->rank * sizeof *d);
+    d[0] += r->first = 1;
+    r->type = xl_type_tensor(f->m, r->type->dtype, (xl_dims){ d, r->type->rank });
+    carry_more(l, r, fret, &l->op->in[u]);
+    xl_value before = xl_em_row(fe, r->arg, row_at);
+    for (uint32_t i = 0; i < n; i++)
+        read_instead(ops[i], l->body->arg[u], before);
+    uint32_t end = wb->nop;
+    xl_emit we = xl_em_in(&l->g->e, wb);
+    r->slice->in[1] = xl_em_binary(&we, XL_OP_ADD, r->slice->in[1], xl_em_like(&we, r->slice->in[1], 1));
+    move_ops(mem(l->g), wb, end, place_of(wb, r->slice));
+    end = home->nop;
+    xl_emit he = xl_em_in(&l->g->e, home);
+    xl_value last = xl_em_row(&he, r->slice->in[0], xl_em_scalar(&he, XL_I32, (double)l->tr.count));
+    const uint32_t after = place_of(home, l->op) + 1 + home->nop - end;
+    move_ops(mem(l->g), home, end, after - (home->nop - end));
+    for (uint32_t i = after; i < home->nop; i++)
+        read_instead(home->op[i], l->op->out[u], last);
+}
+
+/* Row `row_at` of what the body has as r->arg is replaced. Gives the buffer after that. *in_place: the op itself writes
+ * there, and its result is that buffer. */
+static xl_value write_row(loop_grad *l, xl_emit *fe, const kept *r, xl_value row_at, xl_op *fret, bool *in_place)
+{
+    xl_func *f = l->g->e.f;
+    xl_op *def = xl_value_op(f, r->primal);
+    *in_place = l->g->opts.gpu && def && xl_triton_puts_rows(f, def, r->primal, row_at);
+    if (*in_place)
+        xl_triton_put_row(f, def, r->primal, r->arg, row_at);
+    return fret->in[r->slot] = *in_place ? r->primal : xl_em_put_row(fe, r->arg, r->primal, row_at);
 }
 
 /* Now it is known which rows are read: let the forward loop carry those. On a GPU the rest of the body then reads a
@@ -532,23 +695,29 @@ static void carry_rows(loop_grad *l)
     body->nop = 0;
     xl_emit fe = xl_em_in(&g->e, body);
     xl_value row_at = XL_NO_VALUE;
-    if (g->opts.gpu)                                     /* known before the first op that writes there */
+    if (g->opts.gpu) {                                   /* known before the first op that writes there */
         row_at = turn(&fe, &l->tr, body->arg[l->tr.slot]);
+        for (uint32_t u = 0; u < l->n; u++)
+            round_by_row(l, &fe, ops, n, fret, u, row_at);
+    }
     for (uint32_t k = 0; k <= n; k++) {                  /* first the rows of the arguments, then those of each op */
         const xl_op *def = k ? ops[k - 1] : NULL;
         if (k)
             xl_region_append(g->e.f, body, ops[k - 1]);
         for (uint32_t i = 0; i < l->nkept; i++) {
-            const kept *r = &l->rows[i];
+            kept *r = &l->rows[i];
             if (xl_value_op(g->e.f, r->primal) != def || !in_region(l->w->region[1], r->slice))
                 continue;
             if (!xl_has(row_at))
                 row_at = turn(&fe, &l->tr, body->arg[l->tr.slot]);
+            if (!r->first)
+                carry_more(l, r, fret, NULL);
+            xl_value to = r->first ? xl_em_binary(&fe, XL_OP_ADD, row_at, xl_em_like(&fe, row_at, r->first)) : row_at;
             bool in_place;
-            xl_value all = carry_row(l, &fe, r, row_at, fret, &in_place);
+            xl_value all = write_row(l, &fe, r, to, fret, &in_place);
             if (!in_place && (!g->opts.gpu || !def || def->code == XL_OP_CUSTOM_CALL))
                 continue;
-            xl_value seen = xl_em_row(&fe, all, row_at);
+            xl_value seen = xl_em_row(&fe, all, to);
             for (uint32_t u = k; u < n; u++)
                 read_instead(ops[u], r->primal, seen);
             for (uint32_t u = 0; u < l->n; u++)          /* not where the rows themselves go round */
@@ -567,6 +736,7 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     if (!find_trips(g->e.f, op, &l.tr))
         return XL_ERR(UNIMPLEMENTED,
                       "a loop whose number of turns is not a constant; count up to a constant, as a scan does");
+    xl_cot_prune(g->e.f, l.body);        /* what nobody reads needs no gradient */
     split_carry(&l, ct);
     if (!l.nround && !l.ncap)
         return NULL;
@@ -582,7 +752,8 @@ xl_error *xl_grad_while(xl_grad_ctx *g, xl_op *op, const xl_value *ct)
     for (uint32_t i = 0; i < l.nround; i++)
         xl_cot_add(g, op->in[l.round[i]], l.w->out[1 + l.as[i]]);
     for (uint32_t i = 0; i < l.ncap; i++)
-        xl_cot_add(g, l.caps[i], l.w->out[1 + l.nround + i]);
+        xl_cot_add(g, l.caps[i], l.later[i] ? xl_em_sum(&g->e, l.w->out[1 + l.nround + i], XL_DIMS(1))
+                                            : l.w->out[1 + l.nround + i]);
 out:
     return err;
 }

@@ -14,11 +14,14 @@ enum {
     BACK_PROGRAMS = 1024,
     JOIN_BLOCK = 2048,
     JOIN_EACH = 4 * JOIN_BLOCK,          /* elements of one program */
-    PARTS_MAX = 256
+    PARTS_MAX = 256,
+    COLUMNS_EACH = 32,                   /* of a tile with 128 rows */
+    COLUMNS_TILE = 2048
 };
 static const char LOSS[] = "xlane_loss", NORM[] = "xlane_norm", NORM_SUM[] = "xlane_norm_sum",
                   NORM_BACK[] = "xlane_norm_back", NORM_SUM_BACK[] = "xlane_norm_sum_back", JOIN[] = "xlane_join",
-                  AFTER[] = "xlane_after";
+                  AFTER[] = "xlane_after", ROPE[] = "xlane_rope", ROPE_BACK[] = "xlane_rope_back",
+                  COLUMNS[] = "xlane_columns";
 
 #define FIRST_ROW "xlane.first_row"      /* of xl_triton_after, in the op's `extra` */
 
@@ -281,6 +284,55 @@ static const char *const join_text[] = {
     "  tt.return\n"
     "}\n" };
 
+/* Sums of the columns of parts with $m rows of $n columns, 32 columns of one part to a program: %p, number %part. */
+static const char columns_text[] =
+    "  %zero = arith.constant dense<0.0> : tensor<128x32xf32>\n"
+    "  %c0 = arith.constant 0 : i32\n"
+    "  %cb = arith.constant 128 : i32\n"
+    "  %ce = arith.constant $m : i32\n"
+    "  %cn = arith.constant $n : i32\n"
+    "  %c32 = arith.constant 32 : i32\n"
+    "  %rows = arith.constant dense<$m> : tensor<128x32xi32>\n"
+    "  %wide = arith.constant dense<$n> : tensor<128x32xi32>\n"
+    "  %end = arith.constant dense<$n> : tensor<32xi32>\n"
+    "  %within = arith.remsi %id, %cr : i32\n"
+    "  %first = arith.muli %within, %c32 : i32\n"
+    "  %firsts = tt.splat %first : i32 -> tensor<32xi32>\n"
+    "  %range = tt.make_range {start = 0 : i32, end = 32 : i32} : tensor<32xi32>\n"
+    "  %col = arith.addi %firsts, %range : tensor<32xi32>\n"
+    "  %in = arith.cmpi slt, %col, %end : tensor<32xi32>\n"
+    "  %col1 = tt.expand_dims %col {axis = 0 : i32} : tensor<32xi32> -> tensor<1x32xi32>\n"
+    "  %cols = tt.broadcast %col1 : tensor<1x32xi32> -> tensor<128x32xi32>\n"
+    "  %down = tt.make_range {start = 0 : i32, end = 128 : i32} : tensor<128xi32>\n"
+    "  %down1 = tt.expand_dims %down {axis = 1 : i32} : tensor<128xi32> -> tensor<128x1xi32>\n"
+    "  %downs = tt.broadcast %down1 : tensor<128x1xi32> -> tensor<128x32xi32>\n"
+    "  %inside = arith.cmpi slt, %cols, %wide : tensor<128x32xi32>\n"
+    "  %ps = tt.splat %p : !tt.ptr<f32> -> tensor<128x32x!tt.ptr<f32>>\n"
+    "  %acc = scf.for %j = %c0 to %ce step %cb iter_args(%a = %zero) -> (tensor<128x32xf32>) : i32 {\n"
+    "    %js = tt.splat %j : i32 -> tensor<128x32xi32>\n"
+    "    %row = arith.addi %js, %downs : tensor<128x32xi32>\n"
+    "    %left = arith.cmpi slt, %row, %rows : tensor<128x32xi32>\n"
+    "    %mask = arith.andi %left, %inside : tensor<128x32xi1>\n"
+    "    %rw = arith.muli %row, %wide : tensor<128x32xi32>\n"
+    "    %off = arith.addi %rw, %cols : tensor<128x32xi32>\n"
+    "    %pp = tt.addptr %ps, %off : tensor<128x32x!tt.ptr<f32>>, tensor<128x32xi32>\n"
+    "    %v = tt.load %pp, %mask, %zero : tensor<128x32x!tt.ptr<f32>>\n"
+    "    %an = arith.addf %a, %v : tensor<128x32xf32>\n"
+    "    scf.yield %an : tensor<128x32xf32>\n"
+    "  }\n"
+    "  %sum = \"tt.reduce\"(%acc) <{axis = 0 : i32}> ({\n"
+    "  ^bb0(%r0: f32, %r1: f32):\n"
+    "    %r2 = arith.addf %r0, %r1 : f32\n"
+    "    tt.reduce.return %r2 : f32\n"
+    "  }) : (tensor<128x32xf32>) -> tensor<32xf32>\n"
+    "  %at = arith.muli %part, %cn : i32\n"
+    "  %to = tt.addptr %out, %at : !tt.ptr<f32>, i32\n"
+    "  %ts = tt.splat %to : !tt.ptr<f32> -> tensor<32x!tt.ptr<f32>>\n"
+    "  %tp = tt.addptr %ts, %col : tensor<32x!tt.ptr<f32>>, tensor<32xi32>\n"
+    "  tt.store %tp, %sum, %in : tensor<32x!tt.ptr<f32>>\n"
+    "  tt.return\n"
+    "}\n";
+
 /* A copy of $n elements from element $m on. */
 static const char after_text[] =
     "  %zero_t = arith.constant dense<0.0> : tensor<$bx$t>\n"
@@ -302,6 +354,80 @@ static const char after_text[] =
     "  tt.store %op, %v, %in : tensor<$bx!tt.ptr<$t>>\n"
     "  tt.return\n"
     "}\n";
+
+/* One row of q, k and v side by side. A lane has number j of the first half of head h, and that of the second; the
+ * pair turns by the angle that cos and sin [rows, $m] have at j. What is known of the sizes stands before: %half, %size
+ * (of a head), %wide, %qs and %ks (of a row of q and k), %kat and %vat (where k and v begin), %qn and %kn (pairs). */
+#define ROPE_AT                                                                                                        \
+    "  %id = tt.get_program_id x : i32\n"                                                                              \
+    "  %row = arith.extsi %id : i32 to i64\n"                                                                          \
+    "  %range = tt.make_range {start = 0 : i32, end = $b : i32} : tensor<$bxi32>\n"                                    \
+    "  %h = arith.divsi %range, %half : tensor<$bxi32>\n"                                                              \
+    "  %j = arith.remsi %range, %half : tensor<$bxi32>\n"                                                              \
+    "  %hs = arith.muli %h, %size : tensor<$bxi32>\n"                                                                  \
+    "  %lo = arith.addi %hs, %j : tensor<$bxi32>\n"                                                                    \
+    "  %hi = arith.addi %lo, %half : tensor<$bxi32>\n"                                                                 \
+    "  %inq = arith.cmpi slt, %range, %qn : tensor<$bxi32>\n"                                                          \
+    "  %ink = arith.cmpi slt, %range, %kn : tensor<$bxi32>\n"                                                          \
+    "  %zero = arith.constant dense<0.0> : tensor<$bx$t>\n"                                                            \
+    "  %zero_f = arith.constant dense<0.0> : tensor<$bxf32>\n"                                                         \
+    "  %xrow = arith.muli %row, %wide : i64\n"                                                                         \
+    "  %qrow = arith.muli %row, %qs : i64\n"                                                                           \
+    "  %krow = arith.muli %row, %ks : i64\n"                                                                           \
+    "  %kx = arith.addi %xrow, %kat : i64\n"                                                                           \
+    "  %vx = arith.addi %xrow, %vat : i64\n"                                                                           \
+    "  %arow = arith.muli %row, %turns : i64\n"                                                                        \
+    ROPE_TO("%c", "%cos", "%arow", "%j", "f32")                                                                        \
+    "  %c = tt.load %c_p, %inq, %zero_f : tensor<$bx!tt.ptr<f32>>\n"                                                   \
+    ROPE_TO("%s", "%sin", "%arow", "%j", "f32")                                                                        \
+    "  %s = tt.load %s_p, %inq, %zero_f : tensor<$bx!tt.ptr<f32>>\n"
+#define ROPE_TO(to, from, row, at, type)                                                                               \
+    "  " to "_r = tt.addptr " from ", " row " : !tt.ptr<" type ">, i64\n"                                              \
+    "  " to "_s = tt.splat " to "_r : !tt.ptr<" type "> -> tensor<$bx!tt.ptr<" type ">>\n"                             \
+    "  " to "_p = tt.addptr " to "_s, " at " : tensor<$bx!tt.ptr<" type ">>, tensor<$bxi32>\n"
+#define ROPE_LOAD(to, from, row, in)                                                                                   \
+    ROPE_TO(to "0", from, row, "%lo", "$t")                                                                            \
+    ROPE_TO(to "1", from, row, "%hi", "$t")                                                                            \
+    "  " to "0 = tt.load " to "0_p, " in ", %zero : tensor<$bx!tt.ptr<$t>>\n"                                          \
+    "  " to "1 = tt.load " to "1_p, " in ", %zero : tensor<$bx!tt.ptr<$t>>\n"
+#define ROPE_STORE(at, v0, v1, to, row, in)                                                                            \
+    ROPE_TO(at "0", to, row, "%lo", "$t")                                                                              \
+    ROPE_TO(at "1", to, row, "%hi", "$t")                                                                              \
+    "  tt.store " at "0_p, " v0 ", " in " : tensor<$bx!tt.ptr<$t>>\n"                                                  \
+    "  tt.store " at "1_p, " v1 ", " in " : tensor<$bx!tt.ptr<$t>>\n"
+/* (v0, v1) turned: v0 cos `first` v1 sin, and v1 cos `second` v0 sin. */
+#define ROPE_TURN(v, first, second)                                                                                    \
+    "  " v "0f = arith.extf " v "0 : tensor<$bx$t> to tensor<$bxf32>\n"                                                \
+    "  " v "1f = arith.extf " v "1 : tensor<$bx$t> to tensor<$bxf32>\n"                                                \
+    "  " v "0c = arith.mulf " v "0f, %c : tensor<$bxf32>\n"                                                            \
+    "  " v "1s = arith.mulf " v "1f, %s : tensor<$bxf32>\n"                                                            \
+    "  " v "1c = arith.mulf " v "1f, %c : tensor<$bxf32>\n"                                                            \
+    "  " v "0s = arith.mulf " v "0f, %s : tensor<$bxf32>\n"                                                            \
+    "  " v "a = " first " " v "0c, " v "1s : tensor<$bxf32>\n"                                                         \
+    "  " v "b = " second " " v "1c, " v "0s : tensor<$bxf32>\n"                                                        \
+    "  " v "x = arith.truncf " v "a : tensor<$bxf32> to tensor<$bx$t>\n"                                               \
+    "  " v "y = arith.truncf " v "b : tensor<$bxf32> to tensor<$bx$t>\n"
+
+static const char *const rope_text[] = {
+    "tt.func public @xlane_rope(%x: " PTR("$t") ", %cos: " PTR("f32") ", %sin: " PTR("f32") ", %q: " PTR("$t")
+    ", %k: " PTR("$t") ", %v: " PTR("$t") ") {\n",
+    ROPE_AT, ROPE_LOAD("%a", "%x", "%xrow", "%inq") ROPE_LOAD("%b", "%x", "%kx", "%ink")
+    ROPE_LOAD("%d", "%x", "%vx", "%ink"), ROPE_TURN("%a", "arith.subf", "arith.addf")
+    ROPE_STORE("%o", "%ax", "%ay", "%q", "%qrow", "%inq"), ROPE_TURN("%b", "arith.subf", "arith.addf")
+    ROPE_STORE("%p", "%bx", "%by", "%k", "%krow", "%ink") ROPE_STORE("%w", "%d0", "%d1", "%v", "%krow", "%ink")
+    "  tt.return\n"
+    "}\n", NULL
+};
+static const char *const rope_back_text[] = {
+    "tt.func public @xlane_rope_back(%q: " PTR("$t") ", %k: " PTR("$t") ", %v: " PTR("$t") ", %cos: " PTR("f32")
+    ", %sin: " PTR("f32") ", %x: " PTR("$t") ") {\n",
+    ROPE_AT, ROPE_LOAD("%a", "%q", "%qrow", "%inq") ROPE_LOAD("%b", "%k", "%krow", "%ink")
+    ROPE_LOAD("%d", "%v", "%krow", "%ink"), ROPE_TURN("%a", "arith.addf", "arith.subf")
+    ROPE_STORE("%o", "%ax", "%ay", "%x", "%xrow", "%inq"), ROPE_TURN("%b", "arith.addf", "arith.subf")
+    ROPE_STORE("%p", "%bx", "%by", "%x", "%kx", "%ink") ROPE_STORE("%w", "%d0", "%d1", "%x", "%vx", "%ink")
+    "  tt.return\n"
+    "}\n", NULL
+};
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 typedef struct { int64_t columns, block, rows, rows_each; xl_dtype type; double eps; } sizes;
@@ -486,6 +612,88 @@ static uint32_t parts_of(const xl_func *f, xl_value v, cut part[PARTS_MAX])
     return op->nin;
 }
 
+/* The head of a kernel whose operands are n parts of `type`, then its result %out and `more` of them; $r programs work
+ * on each: which it is is %part, and its pointer %p. */
+static void pick_part(xl_buf *body, const char *name, const char *type, uint32_t n, const char *more, const sizes *s)
+{
+    xl_buf_printf(body, "tt.func public @%s(", name);
+    for (uint32_t i = 0; i < n; i++)
+        xl_buf_printf(body, "%%g%u: !tt.ptr<%s> {tt.divisibility = 16 : i32}, ", i, type);
+    xl_buf_printf(body, "%%out: !tt.ptr<%s> {tt.divisibility = 16 : i32}%s) {\n", type, more);
+    fill_one(body, "  %cr = arith.constant $r : i32\n"
+                   "  %id = tt.get_program_id x : i32\n"
+                   "  %part = arith.divsi %id, %cr : i32\n", s);
+    char so_far[16] = "g0", next[16];
+    for (uint32_t i = 1; i < n; i++) {
+        snprintf(next, sizeof next, i + 1 < n ? "p%u" : "p", i);
+        xl_buf_printf(body, "  %%k%u = arith.constant %u : i32\n", i, i);
+        xl_buf_printf(body, "  %%is%u = arith.cmpi eq, %%part, %%k%u : i32\n", i, i);
+        xl_buf_printf(body, "  %%%s = arith.select %%is%u, %%g%u, %%%s : !tt.ptr<%s>\n", next, i, i, so_far, type);
+        memcpy(so_far, next, sizeof so_far);
+    }
+}
+
+/* What v is the sum over the first of two dimensions of; XL_NO_VALUE: it is none. */
+static xl_value summed_rows(const xl_func *f, xl_value v)
+{
+    const xl_op *op = xl_value_op(f, v);
+    while (op && op->code == XL_OP_RESHAPE)
+        op = xl_value_op(f, op->in[0]);
+    if (!op || op->code != XL_OP_REDUCE || op->nin != 2 || op->region[0]->op[0]->code != XL_OP_ADD)
+        return XL_NO_VALUE;
+    xl_dims over = xl_op_dims(op, XL_SLOT(REDUCE, dimensions));
+    const xl_type *t = xl_value_type(f, op->in[0]);
+    return t->rank == 2 && t->dtype == XL_F32 && over.n == 1 && over.p[0] == 0 ? op->in[0] : XL_NO_VALUE;
+}
+
+/* v is the sum over the second of three dimensions. */
+static bool summed_stack(const xl_func *f, xl_value v, xl_value *of)
+{
+    const xl_op *op = xl_value_op(f, v);
+    if (!op || op->code != XL_OP_REDUCE || op->nin != 2 || op->region[0]->op[0]->code != XL_OP_ADD)
+        return false;
+    xl_dims over = xl_op_dims(op, XL_SLOT(REDUCE, dimensions));
+    const xl_type *t = xl_value_type(f, *of = op->in[0]);
+    return t->rank == 3 && t->dtype == XL_F32 && over.n == 1 && over.p[0] == 1;
+}
+
+bool xl_triton_columns(xl_emit *e, xl_value v, xl_value *out)
+{
+    xl_module *m = e->f->m;
+    const xl_op *op = xl_value_op(e->f, v);
+    const xl_type *t = xl_em_type(e, v);
+    xl_value stack = XL_NO_VALUE, *in = &stack;
+    const bool one = summed_stack(e->f, v, &stack);
+    const uint32_t n = !op || one ? 1 : op->nin;
+    if (!one && (!op || op->code != XL_OP_CONCATENATE || n < 2 || n > PARTS_MAX || t->rank != 2 ||
+                 xl_op_int(op, XL_SLOT(CONCATENATE, dimension)) != 0 || t->dims[0] != n))
+        return false;
+    if (!one)
+        in = xl_new(&m->arena, xl_value, n);
+    for (uint32_t i = 0; i < n && !one; i++) {
+        in[i] = summed_rows(e->f, op->in[i]);
+        if (!xl_has(in[i]) || xl_em_type(e, in[i]) != xl_em_type(e, in[0]))
+            return false;
+    }
+    const xl_type *part = xl_em_type(e, in[0]);
+    const int64_t rows = part->dims[one], c = t->dims[1], each = (c + COLUMNS_EACH - 1) / COLUMNS_EACH;
+    if (part->dims[1 + one] != c || rows * c >= INT32_MAX / 2)
+        return false;
+    const sizes s = { c, COLUMNS_TILE, rows, each, XL_F32, 0 };
+    xl_buf body = { 0 };
+    pick_part(&body, COLUMNS, "f32", n, "", &s);
+    if (one) {
+        xl_buf_printf(&body, "  %%size = arith.constant %lld : i64\n", (long long)(rows * c));
+        xl_buf_puts(&body, "  %part64 = arith.extsi %part : i32 to i64\n"
+                           "  %begin = arith.muli %part64, %size : i64\n"
+                           "  %p = tt.addptr %g0, %begin : !tt.ptr<f32>, i64\n");
+    }
+    fill_one(&body, columns_text, &s);
+    *out = launch(e, COLUMNS, xl_buf_view(&body), t->dims[0] * each, COLUMNS_TILE, in, n, &t, 1, -1)->out[0];
+    xl_buf_fini(&body);
+    return true;
+}
+
 bool xl_triton_join(xl_emit *e, xl_value v, xl_value *joined, xl_value *squares)
 {
     xl_module *m = e->f->m;
@@ -502,23 +710,9 @@ bool xl_triton_join(xl_emit *e, xl_value v, xl_value *joined, xl_value *squares)
     const char *type = xl_dtypes[t->dtype].text;
     xl_value *in = xl_new(&m->arena, xl_value, n);
     xl_buf body = { 0 };
-    xl_buf_printf(&body, "tt.func public @%s(", JOIN);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         in[i] = part[i].of;
-        xl_buf_printf(&body, "%%g%u: !tt.ptr<%s> {tt.divisibility = 16 : i32}, ", i, type);
-    }
-    fill_one(&body, "%out: " PTR("$t") ", %squares: " PTR("f32") ") {\n"
-                    "  %cr = arith.constant $r : i32\n"
-                    "  %id = tt.get_program_id x : i32\n"
-                    "  %part = arith.divsi %id, %cr : i32\n", &s);
-    char so_far[16] = "g0", next[16];
-    for (uint32_t i = 1; i < n; i++) {
-        snprintf(next, sizeof next, i + 1 < n ? "p%u" : "p", i);
-        xl_buf_printf(&body, "  %%k%u = arith.constant %u : i32\n", i, i);
-        xl_buf_printf(&body, "  %%is%u = arith.cmpi eq, %%part, %%k%u : i32\n", i, i);
-        xl_buf_printf(&body, "  %%%s = arith.select %%is%u, %%g%u, %%%s : !tt.ptr<%s>\n", next, i, i, so_far, type);
-        memcpy(so_far, next, sizeof so_far);
-    }
+    pick_part(&body, JOIN, type, n, ", %squares: " PTR("f32"), &s);
     fill_one(&body, join_text[0], &s);
     if (part[0].wide == part[0].columns)
         fill_one(&body, "    %off = arith.addi %js, %range : tensor<$bxi32>\n", &s);
@@ -570,6 +764,41 @@ xl_value xl_triton_after(xl_emit *e, xl_value x, int64_t lo, int64_t hi, const x
     return op->out[0];
 }
 
+/* `heads` of q, `groups` of k and of v, of `size` channels each; back: from the gradients of the three to that of x. */
+static xl_op *turn_by(xl_emit *e, const char *const *text, const char *name, int64_t rows, int64_t heads,
+                      int64_t groups, int64_t size, const xl_value *in, uint32_t nin, const xl_type **out,
+                      uint32_t nout)
+{
+    const long long half = size / 2, wide = (heads + 2 * groups) * size, b = power_of_two(heads * half);
+    const sizes s = { wide, b, rows, 1, xl_em_type(e, in[0])->dtype, 0 };
+    const struct { const char *name; long long value; } wide_number[] = {
+        { "wide", wide }, { "qs", heads * size }, { "ks", groups * size }, { "kat", heads * size },
+        { "vat", (heads + groups) * size }, { "turns", half } },
+    number[] = { { "half", half }, { "size", size }, { "qn", heads * half }, { "kn", groups * half } };
+    xl_buf body = { 0 };
+    fill_one(&body, text[0], &s);
+    for (size_t i = 0; i < sizeof wide_number / sizeof *wide_number; i++)
+        xl_buf_printf(&body, "  %%%s = arith.constant %lld : i64\n", wide_number[i].name, wide_number[i].value);
+    for (size_t i = 0; i < sizeof number / sizeof *number; i++)
+        xl_buf_printf(&body, "  %%%s = arith.constant dense<%lld> : tensor<%lldxi32>\n", number[i].name,
+                      number[i].value, b);
+    fill(&body, text + 1, &s);
+    xl_op *op = launch(e, name, xl_buf_view(&body), rows, b, in, nin, out, nout, -1);
+    xl_buf_fini(&body);
+    return op;
+}
+
+void xl_triton_rope(xl_emit *e, xl_value x, xl_value cos, xl_value sin, int64_t heads, int64_t groups, xl_value out[3])
+{
+    const xl_type *t = xl_em_type(e, x);
+    const int64_t B = t->dims[0], T = t->dims[1], S = t->dims[2] / (heads + 2 * groups);
+    const xl_type *q = xl_type_tensor(e->f->m, t->dtype, XL_DIMS(B, T, heads, S)),
+                  *k = xl_type_tensor(e->f->m, t->dtype, XL_DIMS(B, T, groups, S)), *types[] = { q, k, k };
+    xl_op *op = turn_by(e, rope_text, ROPE, B * T, heads, groups, S, (xl_value[]){ x, cos, sin }, 3, types, 3);
+    for (int i = 0; i < 3; i++)
+        out[i] = op->out[i];
+}
+
 /* ---- rows of stacked tensors ------------------------------------------------------------------------------------ */
 /* Of a call that is ours; others' kernels (JAX's Pallas has the same call) have none. */
 static xl_str kernel_name(const xl_op *op)
@@ -584,9 +813,11 @@ static xl_str kernel_name(const xl_op *op)
     return ours ? name->str : XL_STR("");
 }
 
-/* Argument `arg` of the kernel (operands, then results) becomes row *index of a stack of rows of `count` elements. The
- * kernel gets as many more operands as `more` says, after the first nin; the last of them is the index. */
-static xl_str text_of_row(xl_arena *a, xl_str ir, uint32_t arg, uint32_t nin, uint32_t more, int64_t count)
+typedef struct { int64_t count, shift; } place; /* of a row: its elements, and what to add to the index */
+
+/* Argument `arg` of the kernel (operands, then results) becomes row *index + shift of a stack of rows. The kernel gets
+ * as many more operands as `more` says, after the first nin; the last of them is the index. */
+static xl_str text_of_row(xl_arena *a, xl_str ir, uint32_t arg, uint32_t nin, uint32_t more, place row)
 {
     xl_buf out = { 0 }, head = { 0 };
     const char *c = memchr(ir.p, '(', ir.n), *end = ir.p + ir.n;
@@ -609,9 +840,11 @@ static xl_str text_of_row(xl_arena *a, xl_str ir, uint32_t arg, uint32_t nin, ui
         if (n == arg) {
             const char *type = colon + 2;
             xl_buf_puts(&out, "_all");
-            xl_buf_printf(&head, "  %%at%u = tt.load %%row%u : !tt.ptr<i32>\n", nin, nin);
+            xl_buf_printf(&head, "  %%index%u = tt.load %%row%u : !tt.ptr<i32>\n", nin, nin);
+            xl_buf_printf(&head, "  %%shift%u = arith.constant %lld : i32\n", nin, (long long)row.shift);
+            xl_buf_printf(&head, "  %%at%u = arith.addi %%index%u, %%shift%u : i32\n", nin, nin, nin);
             xl_buf_printf(&head, "  %%wide%u = arith.extsi %%at%u : i32 to i64\n", nin, nin);
-            xl_buf_printf(&head, "  %%count%u = arith.constant %lld : i64\n", nin, (long long)count);
+            xl_buf_printf(&head, "  %%count%u = arith.constant %lld : i64\n", nin, (long long)row.count);
             xl_buf_printf(&head, "  %%from%u = arith.muli %%wide%u, %%count%u : i64\n", nin, nin, nin);
             xl_buf_printf(&head, "  %.*s = tt.addptr %.*s_all, %%from%u : %.*s, i64\n", (int)(colon - name), name,
                           (int)(colon - name), name, nin, (int)(stop + 1 - type), type);
@@ -632,11 +865,11 @@ static xl_str text_of_row(xl_arena *a, xl_str ir, uint32_t arg, uint32_t nin, ui
     return text;
 }
 
-static void take_row(xl_func *f, xl_op *op, uint32_t arg, const xl_value *more, uint32_t nmore, int64_t count)
+static void take_row(xl_func *f, xl_op *op, uint32_t arg, const xl_value *more, uint32_t nmore, place at)
 {
     xl_module *m = f->m;
     const xl_attr *config = op->attr[XL_SLOT(CUSTOM_CALL, backend_config)];
-    xl_str text = text_of_row(&m->arena, xl_dict_get(config, XL_STR("ir"))->str, arg, op->nin, nmore, count);
+    xl_str text = text_of_row(&m->arena, xl_dict_get(config, XL_STR("ir"))->str, arg, op->nin, nmore, at);
     op->attr[XL_SLOT(CUSTOM_CALL, backend_config)] = xl_dict_with(m, config, XL_STR("ir"), xl_attr_str(m, text));
     xl_value *in = xl_new(&m->arena, xl_value, op->nin + nmore);
     memcpy(in, op->in, op->nin * sizeof *in);
@@ -653,23 +886,43 @@ static void take_row(xl_func *f, xl_op *op, uint32_t arg, const xl_value *more, 
     op->attr[XL_SLOT(CUSTOM_CALL, result_layouts)] = xl_attr_array(m, outs, op->nout);
 }
 
+bool xl_triton_again(const xl_op *op) { return xl_str_is(kernel_name(op), ROPE); }
+
 static bool is_i32(const xl_func *f, xl_value v)
 {
     const xl_type *t = xl_value_type(f, v);
     return t->dtype == XL_I32 && !t->rank;
 }
 
-bool xl_triton_put_row(xl_func *f, xl_op *op, uint32_t result, xl_value rows, xl_value index)
+/* An index that is another and a constant: the kernel adds it. */
+static int64_t shift_of(const xl_func *f, xl_value *index)
+{
+    const xl_op *op = xl_value_op(f, *index), *by = op && op->code == XL_OP_ADD ? xl_value_op(f, op->in[1]) : NULL;
+    if (!by || by->code != XL_OP_CONSTANT)
+        return 0;
+    *index = op->in[0];
+    return xl_dense_int(XL_ATTR(by, CONSTANT, value), 0);
+}
+
+bool xl_triton_puts_rows(const xl_func *f, const xl_op *op, xl_value result, xl_value index)
 {
     xl_str name = kernel_name(op);
-    if ((!xl_str_is(name, NORM) && !xl_str_is(name, NORM_SUM)) || !is_i32(f, index))
-        return false;
+    bool back = xl_str_is(name, NORM_BACK) || xl_str_is(name, NORM_SUM_BACK), mine = false;
+    for (uint32_t i = back; i < op->nout; i++)           /* of a gradient: the sums for the gain */
+        mine |= op->out[i].id == result.id;
+    return mine && (back || xl_str_is(name, NORM) || xl_str_is(name, NORM_SUM)) && is_i32(f, index);
+}
+
+void xl_triton_put_row(xl_func *f, xl_op *op, xl_value result, xl_value rows, xl_value index)
+{
     const xl_type *all = xl_value_type(f, rows);
-    const int64_t nin = op->nin;
-    f->val[op->out[result].id].type = all;
-    take_row(f, op, op->nin + result, (xl_value[]){ rows, index }, 2, count_of(all) / all->dims[0]);
-    alias(f->m, op, result, nin);
-    return true;
+    const int64_t nin = op->nin, shift = shift_of(f, &index);
+    uint32_t at = 0;
+    while (op->out[at].id != result.id)
+        at++;
+    f->val[result.id].type = all;
+    take_row(f, op, op->nin + at, (xl_value[]){ rows, index }, 2, (place){ count_of(all) / all->dims[0], shift });
+    alias(f->m, op, at, nin);
 }
 
 /* v is row *index of *rows, whole, in another shape or not. */
@@ -696,8 +949,9 @@ void xl_triton_read_rows(xl_func *f, xl_region *r)
         for (uint32_t k = 0, n = kernel_name(r->op[i]).n ? r->op[i]->nin : 0; k < n; k++)
             if (row_of(f, r->op[i]->in[k], &rows, &index)) {
                 const xl_type *all = xl_value_type(f, rows);
+                const int64_t shift = shift_of(f, &index);
                 r->op[i]->in[k] = rows;
-                take_row(f, r->op[i], k, &index, 1, count_of(all) / all->dims[0]);
+                take_row(f, r->op[i], k, &index, 1, (place){ count_of(all) / all->dims[0], shift });
             }
 }
 
@@ -762,12 +1016,29 @@ static xl_error *norm_grad(xl_grad_ctx *g, const xl_op *op, const xl_value *ct, 
     return NULL;
 }
 
+static void rope_grad(xl_grad_ctx *g, const xl_op *op, const xl_value *ct)
+{
+    xl_emit *e = &g->e;
+    const xl_type *q = xl_em_type(e, op->out[0]), *k = xl_em_type(e, op->out[1]), *x = xl_em_type(e, op->in[0]);
+    xl_value in[5] = { XL_NO_VALUE, XL_NO_VALUE, XL_NO_VALUE, op->in[1], op->in[2] };
+    for (int i = 0; i < 3; i++)
+        in[i] = xl_has(ct[i]) ? ct[i] : xl_em_splat(e, xl_em_type(e, op->out[i]), 0);
+    xl_op *b = turn_by(e, rope_back_text, ROPE_BACK, q->dims[0] * q->dims[1], q->dims[2], k->dims[2], q->dims[3], in, 5,
+                       &x, 1);
+    xl_cot_add(g, op->in[0], b->out[0]);
+}
+
 xl_error *xl_triton_grad(xl_grad_ctx *g, xl_op *op, const xl_value *ct, bool *mine)
 {
     xl_str name = kernel_name(op);
-    *mine = xl_str_is(name, LOSS) || xl_str_is(name, NORM) || xl_str_is(name, NORM_SUM) || xl_str_is(name, AFTER);
+    *mine = xl_str_is(name, LOSS) || xl_str_is(name, NORM) || xl_str_is(name, NORM_SUM) || xl_str_is(name, AFTER) ||
+            xl_str_is(name, ROPE);
     if (!*mine)
         return NULL;
+    if (xl_str_is(name, ROPE)) {
+        rope_grad(g, op, ct);
+        return NULL;
+    }
     if (xl_str_is(name, AFTER)) {
         if (xl_has(ct[0]))
             xl_cot_add_part(g, op->in[0], 0, xl_dict_get(op->extra, XL_STR(FIRST_ROW))->i, ct[0]);

@@ -22,8 +22,30 @@ static xl_tensor of_this_layer(const xl_blocks *b, xl_tensor all, xl_dims dims)
     return xl_reshape_dims(b->g, xl_slice(b->g, all, 0, b->row, b->row + 1), dims);
 }
 
+/* Is the unit a loop of a GPU's program? Its matrices are then put side by side before the loop (see side_by_side). */
+static bool joined_before(const xl_blocks *b)
+{
+    return b->g->gpu && !b->stepping && (b->making ? b->c->scan && b->rows > 1 : b->turn.id != UINT32_MAX);
+}
+
+/* Call it where parameters are made, after the last of a block: of all layers at once, the n matrices from `first` on,
+ * counted from the last one made. In a loop every turn would put its own side by side, in the forward pass and in the
+ * backward pass, and would take the gradient apart again. */
+static void side_by_side(xl_blocks *b, int first, int n)
+{
+    if (joined_before(b) && !b->g->err && b->nmade < XL_MADE_MAX) {
+        b->made[b->nmade] = xl_concat(b->g, b->made + b->nmade - first, n, 2);
+        b->nmade++;
+    }
+}
+
 /* x times each of n matrices [k, size[i]]. A GPU does it as one product with all of them side by side: fewer, larger
  * products, and in the backward pass one for x instead of a sum of n. */
+static xl_tensor projection(xl_blocks *b, xl_tensor x, const xl_tensor *w, int n)
+{
+    return xl_matmul(b->g, x, joined_before(b) ? xl_row(b->g, b->made[b->at++], b->turn) : xl_concat(b->g, w, n, 1));
+}
+
 static void projections(xl_blocks *b, xl_tensor x, const xl_tensor *w, int n, xl_tensor *out)
 {
     xl_graph *g = b->g;
@@ -32,7 +54,7 @@ static void projections(xl_blocks *b, xl_tensor x, const xl_tensor *w, int n, xl
             out[i] = xl_matmul(g, x, w[i]);
         return;
     }
-    xl_tensor all = xl_matmul(g, x, xl_concat(g, w, n, 1));
+    xl_tensor all = projection(b, x, w, n);
     int64_t at = 0;
     for (int i = 0; i < n && !g->err; i++) {
         int64_t size = xl_dim(g, w[i], 1);
@@ -149,6 +171,17 @@ static xl_tensor rope(xl_blocks *b, xl_tensor x)
     return xl_cast_to(g, xl_concat(g, turned, 2, 3), d);
 }
 
+/* The same for q and k, side by side with v in x: one kernel turns them and takes the three apart. */
+static void turned(xl_blocks *b, xl_tensor x, int64_t heads, int64_t groups, xl_tensor *q, xl_tensor *k, xl_tensor *v)
+{
+    xl_value out[3] = { XL_NO_VALUE, XL_NO_VALUE, XL_NO_VALUE };
+    if (!b->g->err)
+        xl_triton_rope(&b->g->e, xl_val_of(x), xl_val_of(b->cos), xl_val_of(b->sin), heads, groups, out);
+    *q = xl_tensor_of(out[0]);
+    *k = xl_tensor_of(out[1]);
+    *v = xl_tensor_of(out[2]);
+}
+
 /* Scores and their softmax as ops. q [batch, time, heads, size], k and v [batch, time, groups, size]; the result is as
  * q. */
 static xl_tensor plain(xl_blocks *b, xl_tensor q, xl_tensor k, xl_tensor v)
@@ -206,16 +239,21 @@ static xl_tensor attention(xl_blocks *b, xl_tensor x)
               wv = PARAM("wv", s1, D, G * S);
     xl_tensor wo = PARAM("wo", scaled(s2, 0.5 / sqrt((double)(H * S))), H * S, D);
     if (b->making) {
+        side_by_side(b, 4, 3);
         for (int i = 0; b->stepping && i < 2; i++)
             xl_block_state(b, i ? "v" : "k", g->compute, XL_DIMS(B, b->window, G, S));
         return x;
     }
     xl_tensor n = xl_block_norm(b, &x, gain);
-    xl_tensor qkv[3] = { 0 };
-    projections(b, n, (xl_tensor[]){ wq, wk, wv }, 3, qkv);
-    xl_tensor q = rope(b, xl_reshape_dims(g, qkv[0], XL_DIMS(B, T, H, S)));
-    xl_tensor k = rope(b, xl_reshape_dims(g, qkv[1], XL_DIMS(B, T, G, S)));
-    xl_tensor v = xl_reshape_dims(g, qkv[2], XL_DIMS(B, T, G, S));
+    xl_tensor q, k, v, qkv[3] = { 0 }, w[3] = { wq, wk, wv };
+    if (g->triton && !b->stepping && xl_has(xl_val_of(b->cos))) {
+        turned(b, projection(b, n, w, 3), H, G, &q, &k, &v);
+    } else {
+        projections(b, n, w, 3, qkv);
+        q = rope(b, xl_reshape_dims(g, qkv[0], XL_DIMS(B, T, H, S)));
+        k = rope(b, xl_reshape_dims(g, qkv[1], XL_DIMS(B, T, G, S)));
+        v = xl_reshape_dims(g, qkv[2], XL_DIMS(B, T, G, S));
+    }
     if (b->stepping) {
         k = cached(b, "k", g->compute, XL_DIMS(B, b->window, G, S), k);
         v = cached(b, "v", g->compute, XL_DIMS(B, b->window, G, S), v);
@@ -236,8 +274,10 @@ static xl_tensor swiglu(xl_blocks *b, xl_tensor x)
     xl_tensor gain = PARAM("ffn_norm", "ones", D);
     xl_tensor gate = PARAM("gate", scaled(s1, 1 / sqrt((double)D)), D, F), up = PARAM("up", s1, D, F);
     xl_tensor down = PARAM("down", scaled(s2, 0.5 / sqrt((double)F)), F, D);
-    if (b->making)
+    if (b->making) {
+        side_by_side(b, 3, 2);
         return x;
+    }
     xl_tensor n = xl_block_norm(b, &x, gain);
     xl_tensor part[2] = { 0 };
     projections(b, n, (xl_tensor[]){ gate, up }, 2, part);

@@ -69,6 +69,7 @@ struct xl_graph {
     } plant; /* a deliberate mistake in the metrics by row or the canary, to test that it is caught */
     xl_value parts;                      /* with a mesh: f32 of its shape, a one from each device */
     bool gpu;                            /* for a backend whose scatter is atomic, and whose gather is cheap */
+    bool layers_loop;                    /* its layers are a loop: see xl_lane_compile */
     bool triton;                         /* with our own kernels for norms and the loss (pass/triton.h) */
     const xl_spread
         *spread; /* decides the sharding of each argument; NULL: not split unless xl_sharded is called */

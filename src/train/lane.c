@@ -357,6 +357,42 @@ xl_error *xl_lane_compile_text(xl_lane *l, const char *module, xl_str text, cons
     return err;
 }
 
+/* A loop over layers copies some of what it keeps to rows and back, while nothing else runs. XLA captures a turn as a
+ * CUDA graph, whose nodes wait only for those they need with this option. On an H200 a step of GPT-2 small takes 30.70
+ * instead of 30.84 ms, one of 774M 88.2 instead of 88.4; layers that are written out gain nothing, and it takes memory
+ * (200 MB of 8.8 GB). The kernels are the same, and so are the bits. */
+static xl_named side_by_side(void)
+{
+    return (xl_named){ .name = XL_STR("xla_gpu_command_buffer_scheduling_mode"),
+                       .kind = XL_NAMED_STR,
+                       .str = XL_STR("CONCURRENT") };
+}
+
+/* Whether the plugin knows the option: an older one refuses a compile with it. */
+static bool overlaps(xl_lane *l)
+{
+    static const char nothing[] = "module @trial {\n"
+                                  "  func.func public @main() -> tensor<f32> {\n"
+                                  "    %0 = stablehlo.constant dense<0.0> : tensor<f32>\n"
+                                  "    return %0 : tensor<f32>\n"
+                                  "  }\n"
+                                  "}\n";
+    xl_buf options = { 0 };
+    xl_program *p = NULL;
+    if (!l->overlap) {
+        const xl_named option = side_by_side();
+        xl_options_build(&options, &(xl_options){ .replicas = 1, .partitions = 1, .option = &option, .noption = 1 });
+        xl_error *no = xl_program_compile(l->client, XL_STR(nothing), XL_FORMAT_MLIR, xl_buf_view(&options), &p);
+        l->overlap = no ? -1 : 1;
+        if (no)
+            XL_LOG(INFO, "kernels of a turn run one after the other: %s", xl_error_message(no));
+        xl_error_free(no);
+        xl_program_free(p);
+        xl_buf_fini(&options);
+    }
+    return l->overlap > 0;
+}
+
 xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *module, xl_program **out)
 {
     xl_error *err = NULL;
@@ -393,9 +429,15 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
     /* XLA's GPU scatter adds in whatever order comes, unless it is told not to: a resumed run must give the same
      * losses. Products by Triton, which XLA prefers where something can be fused into them, are slower than cuBLAS's:
      * 34.9 against 32.6 ms for a step of GPT-2 small on an H200. */
-    const xl_named cuda[] = { { .name = XL_STR("xla_gpu_enable_triton_gemm"), .kind = XL_NAMED_BOOL, .b = false },
-                              { .name = XL_STR("xla_gpu_deterministic_ops"), .kind = XL_NAMED_BOOL, .b = true } };
     const bool gpu = xl_str_is(xl_client_platform(l->client), "cuda");
+    xl_named cuda[3];
+    size_t ncuda = 0;
+    if (gpu)
+        cuda[ncuda++] = (xl_named){ .name = XL_STR("xla_gpu_enable_triton_gemm"), .kind = XL_NAMED_BOOL, .b = false };
+    if (gpu && l->deterministic)
+        cuda[ncuda++] = (xl_named){ .name = XL_STR("xla_gpu_deterministic_ops"), .kind = XL_NAMED_BOOL, .b = true };
+    if (gpu && g->layers_loop && overlaps(l))
+        cuda[ncuda++] = side_by_side();
     int64_t *ids = xl_new(&tmp, int64_t, l->place.n);
     for (size_t i = 0; i < l->place.n; i++)
         ids[i] = l->place.dev[i]->id;
@@ -405,9 +447,7 @@ xl_error *xl_lane_compile(xl_lane *l, xl_graph *g, xl_func *f, const char *modul
                      .spmd = many,
                      .shardy = sdy,
                      .option = cuda,
-                     .noption = !gpu               ? 0
-                                : l->deterministic ? 2
-                                                   : 1 },
+                     .noption = ncuda },
                    { XL_STR(""), "" } };
     if (gpu && l->deterministic && l->tune && l->run && *xl_run_dir(l->run) && !l->job && !many &&
         xl_str_starts(xl_str_of(module), XL_STR("train_")))

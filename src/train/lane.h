@@ -21,6 +21,7 @@ struct xl_lane {
     char *flags;               /* the runtime's variables when the plugin was loaded */
     bool tune;                 /* measure kernels for training steps, where deterministic ops would leave that out */
     bool tuned;                /* XLA knows the choices of the run in this process */
+    int overlap;               /* may kernels of a turn run side by side? 0: not known yet, 1, or -1: no */
     bool deterministic;        /* ask the backend for reproducible results */
     xl_cache *cache;           /* NULL: none */
     xl_run *run;               /* NULL: not recorded. Neither is owned */

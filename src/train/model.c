@@ -421,6 +421,7 @@ xl_tensor xl_model_build(xl_graph *g, const xl_model *c, int64_t batch, int64_t 
     w.head = c->tie ? xl_transpose_dims(g, w.table, XL_DIMS(1, 0))
                     : xl_param_dims(g, "head", XL_DIMS(c->dim, c->vocab), "normal 0.02");
     rows_out o = c->micro > 1 ? in_turns(&w, batch, time) : forward(&w, &w.in, batch);
+    g->layers_loop = w.did.scanned && c->micro <= 1; /* turns for the batch are there to save memory */
     if (why)
         *why = w.did.scanned == w.did.repeated ? "" : "scan is off in the configuration";
     xl_tensor ce = xl_has(xl_val_of(o.mean)) ? o.mean : xl_masked_mean(g, o.nll, o.valid);

@@ -268,11 +268,17 @@ static void settle(xl_emit *e, bool kernels, xl_value *grad, xl_value *squares, 
     for (uint32_t i = 0; i < n; i++) {
         const xl_op *from = xl_value_op(e->f, grad[i]);
         xl_value narrow = from && from->code == XL_OP_CONVERT ? from->in[0] : grad[i];
+        if (kernels && xl_triton_columns(e, grad[i], &grad[i]))
+            continue;
         if (kernels && xl_triton_join(e, narrow, &joined, &squares[i])) {
             grad[i] = xl_em_convert(e, joined, xl_em_type(e, grad[i])->dtype);
             squares[i] = xl_em_sum(e, squares[i], XL_DIMS(0));
             continue;
         }
+        const xl_op *cut = xl_value_op(e->f, narrow),
+                    *whole = cut && cut->code == XL_OP_SLICE ? xl_value_op(e->f, cut->in[0]) : NULL;
+        if (whole && whole->code == XL_OP_WHILE)
+            continue;                    /* a loop has joined them: the optimizer reads its part where it lies */
         who[nbar] = i;
         in[nbar] = narrow;
         t[nbar++] = xl_em_type(e, narrow);

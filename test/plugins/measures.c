@@ -1,6 +1,7 @@
 /* Says it is "cuda", and does as XLA does there when it is asked to write down what it measured: a file appears. Each
- * compile is a line in the file XLANE_MEASURES_LOG: "measured", "loaded FILE" or "plain". With XLANE_MEASURES_FAIL a
- * compile with measurements fails. */
+ * compile is a line in the file XLANE_MEASURES_LOG: "measured", "loaded FILE" or "plain", and one before it where
+ * kernels may run side by side: "overlapping HOW". With XLANE_MEASURES_FAIL a compile with measurements fails, with
+ * XLANE_MEASURES_OLD one with kernels side by side. */
 #include "wrap.h"
 
 static PJRT_Error *platform_name(PJRT_Client_PlatformName_Args *a)
@@ -36,6 +37,14 @@ static PJRT_Error *compile(PJRT_Client_Compile_Args *a)
 {
     char file[256];
     PJRT_Program none = *a->program;
+    if (option(a, "xla_gpu_command_buffer_scheduling_mode", file, sizeof file)) {
+        note("overlapping", file);
+        if (getenv("XLANE_MEASURES_OLD")) {
+            none.code_size = 0;
+            a->program = &none;
+            return real.PJRT_Client_Compile(a);
+        }
+    }
     if (option(a, "xla_gpu_dump_autotune_results_to", file, sizeof file)) {
         note("measured", "");
         if (getenv("XLANE_MEASURES_FAIL")) {
