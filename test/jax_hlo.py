@@ -80,7 +80,8 @@ def everything_comes_back():
     def f(m):
         keys = jax.random.normal(jax.random.key(0), (4,))
         loop = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] @ m * .1), (0, m))[1]
-        sums = [jnp.sort(m, 0), *jax.lax.top_k(m, 2), jnp.cumsum(m, 1), m.at[jnp.array([1, 2])].add(3.), jax.nn.softmax(m)]
+        sums = [jnp.sort(m, 0), *jax.lax.top_k(m, 2), jnp.cumsum(m, 1), m.at[jnp.array([1, 2])].add(3.),
+                jax.nn.softmax(m)]
         linear = [jnp.linalg.svd(m)[1], jnp.linalg.eigh(m @ m.T)[0], jnp.linalg.inv(m), jnp.linalg.qr(m)[1]]
         shapes = [jnp.fft.fft(m), jax.lax.conv_general_dilated(m[None, None], m[None, None], (1, 1), "SAME"),
                   m.astype(jnp.bfloat16), jnp.where(m > 0, m, jnp.nan), (m * 9).astype(jnp.int4).astype(jnp.int32)]

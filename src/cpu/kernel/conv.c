@@ -307,6 +307,19 @@ static bool is_matrix(const conv *c, const phase *h, const work *v, int64_t nout
     return ok && (nout == 1 || v->xn == v->xs[0] * c->in[0]);
 }
 
+/* Results of so few products have them rounded and added in order, as XLA's CPU has, bit for bit. */
+enum { FEW_PRODUCTS = 3 };
+static void few(const float *a, const float *b, float *y, int64_t m, int64_t n, int64_t k, int64_t ld)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float sum = a[i * k] * b[j];
+            for (int64_t q = 1; q < k; q++)
+                sum += a[i * k + q] * b[q * n + j];
+            y[i * ld + j] = sum;
+        }
+}
+
 /* The product for rows first..first + m of a phase and the part of the kernel that is laid out; again: added to what is
  * there. */
 static void multiply(const conv *c, const phase *h, const work *v, int64_t cog, int64_t xoff, int64_t first, int64_t m,
@@ -318,6 +331,11 @@ static void multiply(const conv *c, const phase *h, const work *v, int64_t cog, 
         xl_pool_for(v->pool, (size_t)m, (size_t)(16384 / (K + 1) + 1), fill_rows, &p);
     if (c->wide != XL_F32 && c->wide != XL_F64) {
         plain(v->temp[ROWS], v->temp[KERNEL], dst, m, cog, K, c->wide);
+        return;
+    }
+    if (c->wide == XL_F32 && K && K <= FEW_PRODUCTS && cog < XL_CONV_COLUMNS && !matrix && !again) {
+        few((const float *)(const void *)v->temp[ROWS], (const float *)(const void *)v->temp[KERNEL],
+            (float *)(void *)dst, m, cog, K, ld);
         return;
     }
     xl_gemm_type t = c->wide == XL_F32 ? XL_GEMM_F32 : XL_GEMM_F64;

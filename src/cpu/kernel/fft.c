@@ -15,6 +15,7 @@ XL_CPU_SETS(xl_fft_set, xl_fft)
 
 enum { NEAR = 1 << 13, WIDE = 1 << 16, WORTH = 1 << 15 };  /* points at a time: of lines, of columns; for threads */
 enum { REAL_MAX = NEAR / XL_FFT_LANES, SHORT = 1 << 10 }; /* lengths: by stages on reals; of factors with more digits */
+enum { EIGHTS = 64 };                                      /* lengths below it use radix 8 */
 
 typedef struct { xl_fft_pass p; int64_t total, lanes; bool wide; atomic_bool *lacking; } job;
 
@@ -44,11 +45,19 @@ static void root(int64_t k, int64_t n, double *re, double *im)
         *re = -*re, *im = -*im;
 }
 
-static bool factors(xl_fft_line *l)
+/* Radix 8 is slower than 4. Short lengths have it for the sake of their bits (fft_exact.inl): a single 2 goes first. */
+static bool factors(xl_fft_line *l, bool real)
 {
     static const uint8_t radix[] = { 4, 2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31 };
     int64_t n = l->m;
     l->nfactor = 0;
+    if (real && n % 2 == 0 && __builtin_ctzll((uint64_t)n) % 2)
+        l->factor[l->nfactor++] = 2, n /= 2;
+    if (!real && n < EIGHTS && n % 8 == 0) {
+        if (n % 16 == 0 && n % 32)
+            l->factor[l->nfactor++] = 2, n /= 2;
+        l->factor[l->nfactor++] = 8, n /= 8;
+    }
     for (size_t i = 0; i < sizeof radix; i++)
         for (; n % radix[i] == 0 && n > 1; n /= radix[i])
             l->factor[l->nfactor++] = radix[i];
@@ -130,7 +139,7 @@ static void real_stages(xl_arena *a, xl_fft_line *l, bool wide)
         double re, im;
         g->u = numbers(a, r * r, wide);
         g->w = numbers(a, (r - 1) * m + 1, wide);
-        for (size_t t = 1; t <= r / 2; t++)
+        for (size_t t = 1; t <= r / 2 && r % 2; t++)
             for (size_t j = 1; j <= r / 2; j++) {
                 if (r <= 5)                                /* these are written out there */
                     root((int64_t)(t * j), (int64_t)r, &re, &im);
@@ -151,8 +160,9 @@ static xl_fft_line *line_of(xl_arena *a, int64_t n, bool real, bool wide)
 {
     xl_fft_line *l = xl_new(a, xl_fft_line, 1), d;
     l->n = l->m = n;
-    if (factors(l)) {
-        if (real && n % 2 && n > 1 && n <= REAL_MAX) {
+    bool in_reals = real && n > 1 && n <= REAL_MAX;
+    if (factors(l, in_reals)) {
+        if (in_reals) {
             real_stages(a, l, wide);
             return l;
         }
@@ -162,12 +172,12 @@ static xl_fft_line *line_of(xl_arena *a, int64_t n, bool real, bool wide)
     }
     for (l->m = 1; l->m < 2 * n - 1; )
         l->m *= 2;
-    factors(l);
+    factors(l, false);
     stages(a, l, wide);
     l->chirp = numbers(a, 2 * (size_t)n, wide);
     l->kernel = numbers(a, 2 * (size_t)l->m, wide);
     d = (xl_fft_line){ .n = l->m, .m = l->m };             /* the kernel's own transform, in double */
-    factors(&d);
+    factors(&d, false);
     stages(a, &d, true);
     double *k0 = xl_new(a, double, 2 * (size_t)l->m), *mem = xl_new(a, double, 4 * (size_t)l->m);
     for (int64_t k = 0; k < n; k++) {
@@ -236,17 +246,19 @@ static xl_error *run_fft(const xl_step *s, xl_frame *f)
     end.sn = xl, end.dn = yl;
     end.real_in = real_in, end.real_out = end.half = real_out;
     if (!real_out) {
-        end.scale = p.inverse && d->n == 1 ? 1 / total : 1;
+        end.scale = p.inverse ? 1 / total : 1;
         run_pass(&end, y->count / yl, d->wide, &lacking, f->pool);
     }
-    for (int64_t k = last - 1, inner = width; k >= 0; inner *= d->len[k], k--) {
+    for (int64_t i = 0; i < last; i++) {                   /* in the order, and scaled where, DUCC does it */
+        int64_t k = real_out ? i : last - 1 - i;
         p.l = d->l[k];
-        p.src = real_out ? k == last - 1 ? xl_in(s, f, 0) : tmp : out;
+        p.src = real_out ? i == 0 ? xl_in(s, f, 0) : tmp : out;
         p.dst = real_out ? tmp : out;
-        p.inner = inner;
+        p.inner = width;
+        for (int64_t j = k + 1; j < last; j++)
+            p.inner *= d->len[j];
         p.sn = p.dn = d->len[k];
-        p.scale = p.inverse && !real_out && k == 0 ? 1 / total : 1;
-        run_pass(&p, (real_out ? x->count : y->count) / (inner * d->len[k]), d->wide, &lacking, f->pool);
+        run_pass(&p, (real_out ? x->count : y->count) / (p.inner * d->len[k]), d->wide, &lacking, f->pool);
     }
     if (real_out) {
         end.scale = 1 / total;

@@ -6,19 +6,8 @@ typedef T NAME(vec) __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_a
 #define AT(p, i) (*(V *)((p) + (i)))
 #define SEE(p, i) (*(const V *)((p) + (i)))
 
-static void NAME(two)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, size_t m,
-                      size_t s)
-{
-    for (size_t p = 0; p < m; p++, w += 2)
-        for (size_t q = 0; q < s; q++) {
-            size_t x = q + s * p, y = x + s * m, to = q + s * 2 * p;
-            T xr = a[x] - a[y], xi = b[x] - b[y];
-            c[to] = a[x] + a[y];
-            d[to] = b[x] + b[y];
-            c[to + s] = xr * w[0] - xi * w[1];
-            d[to + s] = xr * w[1] + xi * w[0];
-        }
-}
+#include "cpu/kernel/fft_exact.inl"
+
 /* The four results of a butterfly, before their factors. */
 #define BUTTERFLY(E, AR, AI)                                                                                  \
     E pr = AR(0) + AR(2), pi = AI(0) + AI(2), mr = AR(0) - AR(2), mi = AI(0) - AI(2);                         \
@@ -94,34 +83,6 @@ FIRST(second, LOW4_, HIGH4_)
 #undef FIRST
 #undef BUTTERFLY
 
-/* An odd radix: elements k and r - k together, whose factors are conjugates. `u` has cos and -sin of 2 pi k / r. */
-static void NAME(odd)(const T *restrict a, const T *restrict b, T *restrict c, T *restrict d, const T *w, const T *u,
-                      size_t r, size_t m, size_t s)
-{
-    for (size_t p = 0; p < m; p++, w += 2 * (r - 1))
-        for (size_t j = 0; j < r; j++) {
-            T *cr = c + s * (r * p + j), *ci = d + s * (r * p + j), wr = j ? w[2 * j - 2] : 1,
-              wi = j ? w[2 * j - 1] : 0;
-            for (size_t q = 0; q < s; q++)
-                cr[q] = a[s * p + q], ci[q] = b[s * p + q];
-            for (size_t k = 1; k <= r / 2; k++) {
-                const T *x = a + s * (p + k * m), *y = a + s * (p + (r - k) * m), *xi = b + s * (p + k * m),
-                        *yi = b + s * (p + (r - k) * m);
-                T cs = u[2 * (j * k % r)], sn = u[2 * (j * k % r) + 1];
-                for (size_t q = 0; q < s; q++) {
-                    cr[q] += cs * (x[q] + y[q]) - sn * (xi[q] - yi[q]);
-                    ci[q] += cs * (xi[q] + yi[q]) + sn * (x[q] - y[q]);
-                }
-            }
-            if (j)
-                for (size_t q = 0; q < s; q++) {
-                    T re = cr[q] * wr - ci[q] * wi;
-                    ci[q] = cr[q] * wi + ci[q] * wr;
-                    cr[q] = re;
-                }
-        }
-}
-
 /* Gives 0 if the result lies in re[0] and im[0], 1 if in the others. */
 static int NAME(run)(const xl_fft_line *f, void *const re[2], void *const im[2], size_t lanes)
 {
@@ -138,6 +99,8 @@ static int NAME(run)(const xl_fft_line *f, void *const re[2], void *const im[2],
 #endif
         } else if (r == 4) {
             NAME(four)(re[at], im[at], re[!at], im[!at], w, m, s);
+        } else if (r == 8) {
+            NAME(eight)(re[at], im[at], re[!at], im[!at], w, m, s);
         } else if (r == 2) {
             NAME(two)(re[at], im[at], re[!at], im[!at], w, m, s);
         } else {

@@ -1,7 +1,7 @@
-/* src/cpu/kernel/fft_real.inl: transforms of odd length between reals and half a spectrum, in stages on real numbers:
- * half the work of a complex transform. Included by fft.inl. A spectrum of n points is stored as r0, r1, i1, r2, i2,
- * ...; a stage of radix r joins l groups of r spectra of m = n / (r l) points into l spectra of r m points, or splits
- * them again. Every element is s numbers, one per line.
+/* src/cpu/kernel/fft_real.inl: transforms between reals and half a spectrum, in stages on real numbers: half the work
+ * of a complex transform. Included by fft.inl. A spectrum of n points is stored as r0, r1, i1, r2, i2, ...; a stage of
+ * radix r joins l groups of r spectra of m = n / (r l) points into l spectra of r m points, or splits them again. Every
+ * element is s numbers, one per line.
  * Sums use FFTPACK's order, and products are rounded before they are added, so the results are bit for bit those of the
  * libraries that descend from it (pocketfft, DUCC: NumPy, SciPy and XLA's CPU). */
 #ifdef __clang__
@@ -153,6 +153,150 @@ static inline __attribute__((always_inline)) void NAME(split)(ARGS)
     }
 }
 
+/* The same for radix 2 and 4; the middle number of an even m has half a turn. L and P read and write element i of a row
+ * at q: of vectors of lines, then of the lines that are left. */
+#define ROWS_OF(BODY)                                                                                         \
+    {                                                                                                         \
+        size_t q = 0;                                                                                         \
+        for (; q + W <= s; q += W) {                                                                          \
+            BODY(V, SEE, AT)                                                                                  \
+        }                                                                                                     \
+        for (; q < s; q++) {                                                                                  \
+            BODY(T, SCALARS, SCALARS)                                                                         \
+        }                                                                                                     \
+    }
+#define SCALARS(p, i) ((p)[i])
+#define SUM_AND_DIFFERENCE(E, L, P)                                                                           \
+    E xr = L(x, q), yr = L(y, q);                                                                             \
+    P(a, q) = xr + yr, P(b, q) = xr - yr;
+#define JOIN_TWO(E, L, P)                                                                                              \
+    E yr = w[0] * L(y, q) + w[1] * L(y, q + s), yi = w[0] * L(y, q + s) - w[1] * L(y, q), xr = L(x, q),                \
+      xi = L(x, q + s);                                                                                                \
+    P(a, q) = xr + yr, P(b, q) = xr - yr, P(a, q + s) = yi + xi, P(b, q + s) = yi - xi;
+#define SPLIT_TWO(E, L, P)                                                                                    \
+    E zr = L(x, q) - L(y, q), zi = L(x, q + s) + L(y, q + s), xr = L(x, q) + L(y, q), xi = L(x, q + s) - L(y, q + s); \
+    P(a, q) = xr, P(a, q + s) = xi, P(b, q + s) = w[0] * zi + w[1] * zr, P(b, q) = w[0] * zr - w[1] * zi;
+static inline __attribute__((always_inline)) void NAME(join_two)(ARGS)
+{
+    const size_t r = 2;
+    for (size_t k = 0; k < l; k++) {
+        const T *x = APART(0, k, 0), *y = APART(0, k, 1);
+        T *a = WHOLE(0, 0, k), *b = WHOLE(m - 1, 1, k);
+        ROWS_OF(SUM_AND_DIFFERENCE)
+        if (m % 2 == 0) {
+            x = APART(m - 1, k, 0), y = APART(m - 1, k, 1);
+            EACH WHOLE(0, 1, k)[q] = -y[q], WHOLE(m - 1, 0, k)[q] = x[q];
+        }
+        for (size_t i = 1; i + 1 < m; i += 2) {
+            const T *w = (const T *)g->w + i - 1;
+            a = WHOLE(i, 0, k), b = WHOLE(m - i - 2, 1, k);
+            x = APART(i, k, 0), y = APART(i, k, 1);
+            ROWS_OF(JOIN_TWO)
+        }
+    }
+}
+static inline __attribute__((always_inline)) void NAME(split_two)(ARGS)
+{
+    const size_t r = 2;
+    for (size_t k = 0; k < l; k++) {
+        const T *x = WHOLE(0, 0, k), *y = WHOLE(m - 1, 1, k);
+        T *a = APART(0, k, 0), *b = APART(0, k, 1);
+        ROWS_OF(SUM_AND_DIFFERENCE)
+        if (m % 2 == 0) {
+            x = WHOLE(m - 1, 0, k), y = WHOLE(0, 1, k);
+            EACH APART(m - 1, k, 0)[q] = 2 * x[q], APART(m - 1, k, 1)[q] = -2 * y[q];
+        }
+        for (size_t i = 1; i + 1 < m; i += 2) {
+            const T *w = (const T *)g->w + i - 1;
+            a = APART(i, k, 0), b = APART(i, k, 1);
+            x = WHOLE(i, 0, k), y = WHOLE(m - i - 2, 1, k);
+            ROWS_OF(SPLIT_TWO)
+        }
+    }
+}
+#define JOIN_FIRST(E, L, P)                                                                                   \
+    E odd = L(x3, q) + L(x1, q), even = L(x0, q) + L(x2, q), left = L(x3, q) - L(x1, q), rest = L(x0, q) - L(x2, q); \
+    P(c, q) = left, P(b, q) = rest, P(a, q) = even + odd, P(d, q) = even - odd;
+#define JOIN_MIDDLE(E, L, P)                                                                                  \
+    E im = -root * (L(x1, q) + L(x3, q)), re = root * (L(x1, q) - L(x3, q)), xr = L(x0, q), xi = L(x2, q);     \
+    P(a, q) = xr + re, P(c, q) = xr - re, P(d, q) = im + xi, P(b, q) = im - xi;
+#define JOIN_FOUR(E, L, P)                                                                                    \
+    E cr2 = u[0] * L(x1, q) + u[1] * L(x1, q + s), ci2 = u[0] * L(x1, q + s) - u[1] * L(x1, q);               \
+    E cr3 = v[0] * L(x2, q) + v[1] * L(x2, q + s), ci3 = v[0] * L(x2, q + s) - v[1] * L(x2, q);               \
+    E cr4 = w[0] * L(x3, q) + w[1] * L(x3, q + s), ci4 = w[0] * L(x3, q + s) - w[1] * L(x3, q);               \
+    E r1 = cr4 + cr2, r4 = cr4 - cr2, i1 = ci2 + ci4, i4 = ci2 - ci4, xr = L(x0, q), xi = L(x0, q + s);       \
+    E r2 = xr + cr3, r3 = xr - cr3, i2 = xi + ci3, i3 = xi - ci3;                                             \
+    P(a, q) = r2 + r1, P(d, q) = r2 - r1, P(a, q + s) = i1 + i2, P(d, q + s) = i1 - i2;                       \
+    P(c, q) = r3 + i4, P(b, q) = r3 - i4, P(c, q + s) = r4 + i3, P(b, q + s) = r4 - i3;
+static inline __attribute__((always_inline)) void NAME(join_four)(ARGS)
+{
+    const size_t r = 4;
+    const T root = (T)0.707106781186547524400844362104849L;
+    for (size_t k = 0; k < l; k++) {
+        const T *x0 = APART(0, k, 0), *x1 = APART(0, k, 1), *x2 = APART(0, k, 2), *x3 = APART(0, k, 3);
+        T *a = WHOLE(0, 0, k), *b = WHOLE(m - 1, 1, k), *c = WHOLE(0, 2, k), *d = WHOLE(m - 1, 3, k);
+        ROWS_OF(JOIN_FIRST)
+        if (m % 2 == 0) {
+            x0 = APART(m - 1, k, 0), x1 = APART(m - 1, k, 1), x2 = APART(m - 1, k, 2), x3 = APART(m - 1, k, 3);
+            a = WHOLE(m - 1, 0, k), b = WHOLE(0, 1, k), c = WHOLE(m - 1, 2, k), d = WHOLE(0, 3, k);
+            ROWS_OF(JOIN_MIDDLE)
+        }
+        for (size_t i = 1; i + 1 < m; i += 2) {
+            const T *u = (const T *)g->w + i - 1, *v = u + (m - 1), *w = v + (m - 1);
+            a = WHOLE(i, 0, k), b = WHOLE(m - i - 2, 1, k), c = WHOLE(i, 2, k), d = WHOLE(m - i - 2, 3, k);
+            x0 = APART(i, k, 0), x1 = APART(i, k, 1), x2 = APART(i, k, 2), x3 = APART(i, k, 3);
+            ROWS_OF(JOIN_FOUR)
+        }
+    }
+}
+#define SPLIT_FIRST(E, L, P)                                                                                  \
+    E r2 = L(x0, q) + L(x3, q), r1 = L(x0, q) - L(x3, q), r3 = 2 * L(x1, q), r4 = 2 * L(x2, q);               \
+    P(a, q) = r2 + r3, P(c, q) = r2 - r3, P(d, q) = r1 + r4, P(b, q) = r1 - r4;
+#define SPLIT_MIDDLE(E, L, P)                                                                                 \
+    E i1 = L(x3, q) + L(x1, q), i2 = L(x3, q) - L(x1, q), r2 = L(x0, q) + L(x2, q), r1 = L(x0, q) - L(x2, q); \
+    P(a, q) = r2 + r2, P(b, q) = twice * (r1 - i1), P(c, q) = i2 + i2, P(d, q) = -twice * (r1 + i1);
+#define SPLIT_FOUR(E, L, P)                                                                                   \
+    E r2 = L(x0, q) + L(x3, q), r1 = L(x0, q) - L(x3, q), i1 = L(x0, q + s) + L(x3, q + s);                   \
+    E i2 = L(x0, q + s) - L(x3, q + s), r4 = L(x2, q + s) + L(x1, q + s), i3 = L(x2, q + s) - L(x1, q + s);   \
+    E r3 = L(x2, q) + L(x1, q), i4 = L(x2, q) - L(x1, q), cr3 = r2 - r3, ci3 = i2 - i3;                       \
+    E cr4 = r1 + r4, cr2 = r1 - r4, ci2 = i1 + i4, ci4 = i1 - i4;                                             \
+    P(a, q) = r2 + r3, P(a, q + s) = i2 + i3;                                                                 \
+    P(b, q + s) = u[0] * ci2 + u[1] * cr2, P(b, q) = u[0] * cr2 - u[1] * ci2;                                 \
+    P(c, q + s) = v[0] * ci3 + v[1] * cr3, P(c, q) = v[0] * cr3 - v[1] * ci3;                                 \
+    P(d, q + s) = w[0] * ci4 + w[1] * cr4, P(d, q) = w[0] * cr4 - w[1] * ci4;
+static inline __attribute__((always_inline)) void NAME(split_four)(ARGS)
+{
+    const size_t r = 4;
+    const T twice = (T)1.414213562373095048801688724209698L;
+    for (size_t k = 0; k < l; k++) {
+        const T *x0 = WHOLE(0, 0, k), *x1 = WHOLE(m - 1, 1, k), *x2 = WHOLE(0, 2, k), *x3 = WHOLE(m - 1, 3, k);
+        T *a = APART(0, k, 0), *b = APART(0, k, 1), *c = APART(0, k, 2), *d = APART(0, k, 3);
+        ROWS_OF(SPLIT_FIRST)
+        if (m % 2 == 0) {
+            x0 = WHOLE(m - 1, 0, k), x1 = WHOLE(0, 1, k), x2 = WHOLE(m - 1, 2, k), x3 = WHOLE(0, 3, k);
+            a = APART(m - 1, k, 0), b = APART(m - 1, k, 1), c = APART(m - 1, k, 2), d = APART(m - 1, k, 3);
+            ROWS_OF(SPLIT_MIDDLE)
+        }
+        for (size_t i = 1; i + 1 < m; i += 2) {
+            const T *u = (const T *)g->w + i - 1, *v = u + (m - 1), *w = v + (m - 1);
+            a = APART(i, k, 0), b = APART(i, k, 1), c = APART(i, k, 2), d = APART(i, k, 3);
+            x0 = WHOLE(i, 0, k), x1 = WHOLE(m - i - 2, 1, k), x2 = WHOLE(i, 2, k), x3 = WHOLE(m - i - 2, 3, k);
+            ROWS_OF(SPLIT_FOUR)
+        }
+    }
+}
+#undef ROWS_OF
+#undef SCALARS
+#undef SUM_AND_DIFFERENCE
+#undef JOIN_TWO
+#undef SPLIT_TWO
+#undef JOIN_FIRST
+#undef JOIN_MIDDLE
+#undef JOIN_FOUR
+#undef SPLIT_FIRST
+#undef SPLIT_MIDDLE
+#undef SPLIT_FOUR
+
 /* All stages, from at[0]; gives where the result lies. */
 static inline __attribute__((always_inline)) T *NAME(real_run)(const xl_fft_line *f, bool join, T *from, T *to,
                                                                size_t s)
@@ -164,7 +308,15 @@ static inline __attribute__((always_inline)) T *NAME(real_run)(const xl_fft_line
         l = join ? l / r : l;
         m = n / (r * l);
         T *apart = join ? from : to, *whole = join ? to : from;
-        if (join)
+        if (r == 2 && join)
+            NAME(join_two)(g, apart, whole, m, l, s);
+        else if (r == 2)
+            NAME(split_two)(g, apart, whole, m, l, s);
+        else if (r == 4 && join)
+            NAME(join_four)(g, apart, whole, m, l, s);
+        else if (r == 4)
+            NAME(split_four)(g, apart, whole, m, l, s);
+        else if (join)
             NAME(join)(g, apart, whole, m, l, s);
         else
             NAME(split)(g, apart, whole, m, l, s);
@@ -192,6 +344,8 @@ static void NAME(real_lines)(const xl_fft_pass *p, const T *const *src, T *const
     EACH dst[q][0] = at[q] * scale, dst[q][1] = 0;
     for (size_t k = 1; k < n; k++)
         EACH dst[q][k + 1] = at[k * s + q] * scale;
+    if (n % 2 == 0)
+        EACH dst[q][n + 1] = 0;
 }
 #undef APART
 #undef WHOLE

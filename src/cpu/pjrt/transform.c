@@ -1,7 +1,7 @@
 /* Programs as HLO. PJRT's XlaTransform extension (jax.extend.xla) lets a frontend rewrite a program while it is
- * compiled, in XLA's own form. jaxlib writes it (jax_rules.py): the program goes there as MLIR, after calls were inlined
- * and it was split over devices, and what comes back is read like any other HLO. A program that nobody changed goes on
- * as it was. Any thread may register, clear and compile. */
+ * compiled, in XLA's own form. jaxlib writes it (jax_rules.py): the program goes there as MLIR, after calls were
+ * inlined and it was split over devices, and what comes back is read like any other HLO. A program that nobody changed
+ * goes on as it was. Any thread may register, clear and compile. */
 #include <stdlib.h>
 
 #include "base/thread.h"
