@@ -244,6 +244,9 @@ for damp in False, True:
 @check("B_ranks_join_with_a_bare_initialize_and_their_counts_are_sums")
 def _():
     text = """
+import atexit, time
+ended = []
+atexit.register(lambda: print("left", "at once" if time.time() - ended[0] < 4 else "late"))  # after JAX has
 import jax; jax.distributed.initialize()
 import jax.numpy as jnp
 @jax.jit
@@ -253,12 +256,14 @@ w = jnp.ones(8)
 for i in range(20):
     w = train_step(w)
 print("rank", jax.process_index(), "of", jax.process_count(), float(w.sum()))
+ended.append(time.time())
 """
     kw = {k: os.path.join(os.path.dirname(script("x", "")), k + "-bare") for k in ("runs", "cache")}
     p = subprocess.run([XLANE, "run", "-n", "2", "--runs", kw["runs"], "--cache", kw["cache"], "--", sys.executable,
                         script("bare.py", text)], text=True, capture_output=True, timeout=300,
                        env=environment(XLANE_CPU_DEVICES=1))
     assert p.returncode == 0 and "rank 0 of 2 " in p.stdout and "rank 1 of 2 " in p.stdout, p.stdout + p.stderr
+    assert p.stdout.count("left at once") == 2, p.stdout
     assert "WatchTasks" not in p.stderr and "experimental" not in p.stderr, p.stderr
     folder, = [d for d in os.listdir(kw["runs"]) if d != "contracts"]
     said = xlane("explain", os.path.join(kw["runs"], folder))

@@ -429,6 +429,24 @@ def log_like_xla():
         return set_level(file, level)
     utils.absl_set_vlog_level = absl_set_vlog_level
 
+def end_at_once():
+    """Rank 0's service waits 5 s for a call of its own client, which every array that is left keeps alive. As the process
+    ends it need not: all ranks have left by then, since JAX's client waits for them first."""
+    import atexit
+    from jax._src import distributed
+    state, ending = distributed.global_state, []
+    class Service:
+        def __init__(self, service):
+            self.service = service
+        def shutdown(self):
+            if ending:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.service))
+            else:
+                self.service.shutdown()
+    if getattr(state, "service", None) is not None:
+        state.service = Service(state.service)
+        atexit.register(ending.append, True)         # before JAX's own, which was registered earlier
+
 # Primitives that JAX lowers for named platforms only, to what this device serves: LAPACK's names, and callbacks.
 served = ("eig", "eigh", "svd", "schur", "hessenberg", "tridiagonal", "tridiagonal_solve", "geqp3", "lu", "ormqr",
           "debug_callback", "debug_print", "spsolve", "check")
@@ -472,6 +490,7 @@ def setup():
         buffer_callbacks()
         write_hlo()
         log_like_xla()
+        end_at_once()
 
 ctypes.CFUNCTYPE(None, ctypes.c_void_p)(set_callback_at)(ctypes.cast(trampoline, ctypes.c_void_p).value)
 setup()
