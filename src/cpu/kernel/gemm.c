@@ -51,6 +51,8 @@ enum {
     AHEAD = 16,    /* so many steps of k of the next panel of B, or a multiple, are packed between two tiles */
     ASKS = 128,    /* lines that are asked for meanwhile, at most */
     SPLIT = 100,   /* rows that use a vector of B that lies in two lines, above which packing it is worth its cost */
+    STEPS = 32,    /* the same of rows of B more than FETCHED bytes apart, which no prefetcher of L1 finds */
+    FETCHED = 2048,
     RAW = 256      /* columns that use an element of A, or rows one of B, above which packing it is worth its cost */
 };
 #define SMALL 1e6   /* flops, of a kernel with speed 1: not worth waking anybody */
@@ -538,6 +540,8 @@ static bool in_place(const job *w, bool is_a, size_t used)
     ptrdiff_t rs = is_a ? g->a_row : g->b_col, cs = is_a ? g->a_col : g->b_row, far = rs == 1 ? cs : rs;
     if (!w->kn->part || (is_a ? g->a_type : g->b_type) != w->kn->packed || (rs != 1 && (cs != 1 || !is_a)))
         return false;
+    if (!is_a && used > STEPS && far * w->kn->size > FETCHED)
+        return false;
     if (!is_a && used > SPLIT && (((uintptr_t)w->b | (uintptr_t)far * w->kn->size) & 63))
         return false;
     return used <= (far % 1024 == 0 ? RAW / 4 : far % 128 == 0 && g->k > RAW ? RAW / 2 : RAW);
@@ -642,7 +646,7 @@ static bool run_small(const job *w, size_t kblocks)
         cols = panel_cols(&all, g->n - j);
         for (size_t i = 0; i < g->m; i += kn->mr)
             kn->part(g->k, w->park, w->a + (ptrdiff_t)i * g->a_row * (ptrdiff_t)kn->size, g->a_row, g->a_col,
-                     w->b + j * kn->size, g->b_row, false,
+                     w->b + j * kn->size, g->b_row, i == 0 && g->nbatch,
                      w->c + ((ptrdiff_t)i * g->c_row + (ptrdiff_t)j) * (ptrdiff_t)w->acc_size, g->c_row,
                      min_size(kn->mr, g->m - i), cols, g->accumulate, NULL);
     }
