@@ -3,6 +3,7 @@ branch would fail only there). The C part takes minutes: ./x lint."""
 import ast
 import builtins
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,17 @@ def undefined(path):
             known.add(n.name)
     return [] if "*" in known else [f"{path}:{line}: {name}" for name, line in read.items() if name not in known]
 
+
+def first(path, pattern):
+    return (re.findall(pattern, open(os.path.join(ROOT, path), encoding="utf-8").read()) or ["none"])[0]
+
+
+versions = {"src/base/version.h": r'XL_VERSION "([^"]+)"', "include/xlane/xlane.h": r'XLANE_VERSION "([^"]+)"',
+            "CHANGELOG.md": r"\n## (\S+) \(\d{4}-\d\d-\d\d\)"}
+found = {path: first(path, pattern) for path, pattern in versions.items()}
+minor = first("README.md", r"version\s+(\d+\.\d+),")
+check("lint_versions_agree", len(set(found.values())) == 1 and found["CHANGELOG.md"].startswith(minor + "."),
+      (found, minor))
 
 wrong = [w for f in files if f.endswith(".py") and f != "src/cpu/pjrt/jax_rules.py" for w in undefined(f)]
 check("lint_python_names", not wrong, "; ".join(wrong))

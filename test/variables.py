@@ -27,8 +27,8 @@ KINDS = {"SIZE": "a number, `16MiB`", "SECONDS": "seconds", "FLAG": "0 or 1", "P
 
 def page():
     out = ["# Environment variables", "",
-           "Made from `src/base/variables.def` by `python test/variables.py --fix`. A variable that is not set has the",
-           "default of the page of its part."]
+           "Made from `src/base/variables.def` by `python test/variables.py --fix`. None of them has to be set; what holds without",
+           "one is on the page of the part that reads it."]
     for group, title, what in GROUPS:
         out += ["", f"## {title}", "", f"| variable | for example | {what} |", "|---|---|---|"]
         out += [f"| `XLANE_{n}` | {f'`{e}`' if e else ''} | {t} |" for n, g, e, t in vars_ if g == group]
