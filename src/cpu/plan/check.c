@@ -804,13 +804,13 @@ static void add_input(gathered *g, xl_value v, uint32_t operand)
     g->in[g->nin++] = v;
 }
 
-/* Whether operand k of a step is a view of another operand: its data follow from that one's. */
+/* Whether operand k of a step is a view of another operand, or its bits: its data follow from that one's. */
 static bool follows(const xl_check *c, const xl_step *s, uint32_t k)
 {
     if (s->val[k] == UINT32_MAX || buf_of(c, s->buf[k])->kind == XL_BUF_CONST)
         return false;
     const xl_op *def = c->f->val[s->val[k]].def;
-    for (; def && xl_op_is_view(c->f, def); def = c->f->val[def->in[0].id].def)
+    for (; def && (def->code == XL_OP_BITCAST_CONVERT || xl_op_is_view(c->f, def)); def = c->f->val[def->in[0].id].def)
         for (uint32_t i = 0; i < s->nin; i++)
             if (s->val[i] == def->in[0].id)
                 return true;
