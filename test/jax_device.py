@@ -110,6 +110,16 @@ assert c.cost_analysis()["flops"] > 0
 client = jax.devices()[0].client
 raw = client.serialize_executable(c._executable.xla_executable) if hasattr(client, "serialize_executable") else None
 """)
+ok &= run("a loaded executable's text does not say who called", """
+import jax, jax.numpy as jnp, numpy as np
+from jax.experimental import serialize_executable as se
+f = lambda x: jnp.tanh(x) * 2
+def again(compiled):
+    return se.deserialize_and_load(*se.serialize(compiled))
+here, there = jax.jit(f).lower(np.ones(5)).compile(), jax.jit(lambda x: f(x)).lower(np.ones(5)).compile()
+assert "column" in again(here).as_text() or "source_line" in again(here).as_text()
+assert here.as_text().count("file_location_id") > again(here).as_text().count("file_location_id")
+""")
 ok &= run("leaks", """
 import gc, jax, jax.numpy as jnp, numpy as np, resource
 def grown(device, first, n):

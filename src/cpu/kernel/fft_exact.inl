@@ -80,8 +80,8 @@ static void NAME(eight)(STAGE_ARGS, size_t m, size_t s)
 }
 #undef EIGHT
 
-/* An odd radix: elements k and r - k together, whose factors are conjugates. `u` has cos and -sin of 2 pi k / r. From 13
- * on, products are added in pairs after the second. */
+/* An odd radix: elements k and r - k together, whose factors are conjugates. `u` has cos and -sin of 2 pi k / r. From
+ * 13 on, products are added in pairs after the second. */
 #define ODD(E, SEE_, AT_)                                                                                     \
     E tr[16], ti[16], dr[16], di[16], zr = SEE_(ar, q), zi = SEE_(ai, q), sr = zr, si = zi;                   \
     for (size_t k = 1; k <= r / 2; k++) {                                                                     \

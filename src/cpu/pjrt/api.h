@@ -179,7 +179,7 @@ typedef struct {
     int64_t *assignment;                                   /* replica-major device ids; NULL: not given */
     uint8_t *loose;                                        /* per argument: its sharding may be chosen */
     uint32_t nloose;
-    bool portable;
+    bool portable, loaded;                                 /* loaded: made elsewhere, with calls of its own */
     xl_buf options, program;                               /* as they came */
     xl_buf rewritten;                                      /* HLO that somebody made of the program, or empty */
     char fingerprint[65];

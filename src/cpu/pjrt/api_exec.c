@@ -325,6 +325,7 @@ static xl_error *exec_new(xl_str program, xl_str opts, size_t limit, bool rewrit
     atomic_init(&e->ref, 1);
     XL_DO(xl_env_check());
     pthread_mutex_init(&e->lock, NULL);
+    e->loaded = !rewrite;
     XL_DO(xl_compiled_options(e, opts));
     xl_shard_info shards = { .loose = e->loose, .nloose = e->nloose, .partition = ask_partition };
     e->spare = calloc((size_t)e->nreplica * e->npartition, sizeof *e->spare);

@@ -257,7 +257,7 @@ static xl_error *print_ready(const xl_compiled *e, xl_module *m, xl_buf *out)
         m->func[0] = entry;
         m->nfunc = 1;
     }
-    xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
+    xl_print_module(m, &(xl_print_opts){ .locations = true, .no_callers = e->loaded }, out);
     return out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program") : NULL;
 }
 static bool keep_every(const xl_op *op)
@@ -283,7 +283,7 @@ static xl_error *print_inlined(const xl_compiled *e, xl_module *m, xl_buf *out)
         xl_pass_inline(m, &(xl_pipeline_opts){ .keep_composite = keep_every, .keep_call = keep_late });
     if (!err) {
         write_layouts(e, m);
-        xl_print_module(m, &(xl_print_opts){ .locations = true }, out);
+        xl_print_module(m, &(xl_print_opts){ .locations = true, .no_callers = e->loaded }, out);
     }
     return err         ? err
            : out->failed ? XL_ERR(EXHAUSTED, "no memory to print the program")

@@ -11,7 +11,7 @@ typedef struct {
     xl_buf *b;
     const xl_module *m;
     const xl_func *f;
-    bool locations, shorten;
+    bool locations, no_callers, shorten;
     uint32_t *number;                                      /* per value; NULL: names as they are, for messages */
     uint32_t nresult, narg;
     int indent;
@@ -90,6 +90,10 @@ static void location_def(printer *w, uint32_t id, const xl_loc_info *l)
             xl_buf_printf(b, "(#loc%u)", l->a.id);
         break;
     case XL_LOC_CALL:
+        if (w->no_callers) {
+            location_ref(w, l->a);
+            break;
+        }
         xl_buf_puts(b, "callsite(");
         location_ref(w, l->a);
         xl_buf_puts(b, " at ");
@@ -880,7 +884,11 @@ static void function(printer *w, const xl_func *f)
 
 void xl_print_module(const xl_module *m, const xl_print_opts *opts, xl_buf *out)
 {
-    printer w = { .b = out, .m = m, .locations = opts && opts->locations, .shorten = opts && opts->shorten };
+    printer w = { .b = out,
+                  .m = m,
+                  .locations = opts && opts->locations,
+                  .no_callers = opts && opts->no_callers,
+                  .shorten = opts && opts->shorten };
     if (w.locations)
         location_defs(&w);
     xl_buf_puts(out, "module");

@@ -7,6 +7,7 @@
 
 typedef struct {
     bool locations;                                        /* print loc(...) on ops and arguments */
+    bool no_callers;                                       /* each op's own place, not where that was called */
     bool shorten; /* elide constants of more than 16 elements: for people, not for parsers */
 } xl_print_opts;
 
