@@ -15,8 +15,9 @@ static const xl_opt opts[] = {
 
 static void put_size(xl_buf *b, const char *what, int64_t v)
 {
+    char size[32];
     if (v >= 0)
-        xl_buf_printf(b, ", %s %.2f MiB", what, (double)v / (1 << 20));
+        xl_buf_printf(b, ", %s %s", what, xl_cli_size((double)v, size));
 }
 
 static void put_entry(xl_buf *b, const xl_catalog_entry *e)

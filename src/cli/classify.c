@@ -81,7 +81,15 @@ static xl_error *classify(const xl_cli *cli, int argc, char **argv)
         return xl_cli_misuse(cli, "--phase is startup, compile or run, not %s", opt.phase);
     if (strcmp(from, "-") && (!xl_file_stat(from, &info) || info.dir)) {
         char *dir;
-        XL_DO(xl_run_find(a, from, &dir));
+        err = xl_run_find(a, from, &dir);
+        if (err) {
+            xl_error_free(err);
+            err = XL_ERR(NOT_FOUND,
+                         "%s is neither a file nor a run (`ls runs` shows those there are); `xlane classify -` reads "
+                         "the text of an error from standard input",
+                         from);
+            goto out;
+        }
         if (attempts(cli, dir, &b))
             return xl_cli_put(&b);
         phase = xl_run_phase(a, dir, &texts);

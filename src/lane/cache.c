@@ -432,6 +432,16 @@ static xl_str no_dashes(xl_str s)
     return s;
 }
 
+/* A digest is told by its beginning. */
+static xl_str brief(xl_str value)
+{
+    enum { DIGEST = 40, SHOWN = 12 };
+    size_t n = 0;
+    while (n < value.n && strchr("0123456789abcdef", value.p[n]))
+        n++;
+    return n == value.n && n >= DIGEST ? (xl_str){ value.p, SHOWN } : value;
+}
+
 void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
 {
     xl_str word, rest = before;
@@ -443,15 +453,15 @@ void xl_words_diff(xl_str before, xl_str after, xl_buf *out)
         if (!find_word(after, name, &now))
             now = XL_STR("absent");
         if (!xl_str_eq(old, now))
-            xl_buf_printf(out, "%s%.*s %.*s -> %.*s", said++ ? ", " : "", XL_FMT(no_dashes(name)), XL_FMT(old),
-                          XL_FMT(now));
+            xl_buf_printf(out, "%s%.*s %.*s -> %.*s", said++ ? ", " : "", XL_FMT(no_dashes(name)), XL_FMT(brief(old)),
+                          XL_FMT(brief(now)));
     }
     rest = after;
     while (next_word(&rest, &word) && said < 8) {
         xl_str now = word, name = xl_str_cut(&now, '='), old;
         if (!find_word(before, name, &old))
             xl_buf_printf(out, "%s%.*s absent -> %.*s", said++ ? ", " : "", XL_FMT(no_dashes(name)),
-                          XL_FMT(now.p ? now : XL_STR("set")));
+                          XL_FMT(now.p ? brief(now) : XL_STR("set")));
     }
     if (!said)
         xl_buf_puts(out, "the order or spacing of the words");

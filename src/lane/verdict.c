@@ -322,7 +322,7 @@ xl_error *xl_run_judge(xl_arena *a, const char *dir, xl_run_verdict *v)
             if (m && !known)
                 u->runs += xl_module_metrics_count(xl_metrics_module(m, one->module), XL_M_ExecuteTime);
         }
-        one->n += !is(e, "result", "failed");
+        one->n += !is(e, "result", "failed") && !is(e, "result", "stopped");
         one->cached += is(e, "result", "cached");
         one->loaded += is(e, "result", "loaded");
         one->failed += is(e, "result", "failed");
@@ -428,7 +428,7 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
     if (!stored)
         xl_buf_printf(b, "compiled %s", all == 1 ? "once" : "");
     else if (!made)
-        xl_buf_printf(b, "was loaded from the cache%s", all == 1 ? "" : ", ");
+        xl_buf_printf(b, "was loaded from the cache%s", all == 1 ? "" : " ");
     else
         xl_buf_printf(b, "compiled %s and was loaded from the cache %s", times(made, word[0]), times(stored, word[1]));
     if (all > 1 && (!stored || !made))
