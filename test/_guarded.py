@@ -1,5 +1,6 @@
 """Runs scripts under `xlane run` on the embedded device, and reads what the commands say of them. Shared by the tests of those words."""
 import fcntl
+import functools
 import json
 import os
 import pty
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import _warm
 from _check import checked as check, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -60,8 +62,12 @@ def run(name, *cmd, runs=None, cache="off", args=(), status=0, **env):
     return os.path.join(runs, new[0]), p.stderr
 
 
-def python(name, text, *args, **kw):
-    return run(name, sys.executable, script(name + ".py", text), *args, **kw)
+forked = functools.cache(lambda: _warm.python(TMP))
+
+
+def python(name, text, *args, fresh=False, **kw):
+    """Runs a JAX script, in a fork of a Python that has imported JAX unless it is to be a fresh one."""
+    return run(name, sys.executable if fresh else forked(), script(name + ".py", text), *args, **kw)
 
 
 def answers(text):

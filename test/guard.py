@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import _warm
 from _check import checked, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -40,8 +41,13 @@ def run(name, *cmd, runs=None, cache="off", env=None, args=(), status=0, plugin=
     return p, os.path.join(runs, new[0])
 
 
+# Causes and policies are tried in forks of one Python that has imported JAX; what is said of the cache, of several
+# plugins and of how the guard gets into a program (C2, L2, G6) in a Python of its own.
+forked = functools.cache(lambda: _warm.python(TMP))
+
+
 def case(name, phase="", **kw):
-    return run(name, sys.executable, CASES, name, phase, **kw)
+    return run(name, forked(), CASES, name, phase, **kw)
 
 
 def compiles(folder):
@@ -250,22 +256,22 @@ def _():
 @checked("G3_policy_stop_ends_with_the_reason_in_the_traceback")
 def _():
     path = script("steady.py", STEADY)
-    p, folder = run("stop", sys.executable, path, args=("--policy", "stop", "--warmup", "5"), status=3)
+    p, folder = run("stop", forked(), path, args=("--policy", "stop", "--warmup", "5"), status=3)
     assert "Traceback" in p.stderr and "argument `batch`: dimension 0 changed from 8 to 9" in p.stderr, p.stderr[-2000:]
     assert "jit_step changed: shape: argument" in p.stderr and "compiled again" not in p.stderr, p.stderr[-2000:]
     warm, loaded = ("--policy", "warn", "--warmup", "5"), "jit_step changed, and was loaded from the cache: shape: arg"
-    p, folder = run("warn", sys.executable, path, args=warm, cache=os.path.join(TMP, "steady-cache"))
+    p, folder = run("warn", forked(), path, args=warm, cache=os.path.join(TMP, "steady-cache"))
     assert "jit_step is compiled again: shape: argument" in p.stderr and "loaded from" not in p.stderr, p.stderr
     assert "; called at %s:8; remedy" % path in p.stderr, p.stderr
     said = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
     assert said.count("called at") == 1 and "             called at %s:8\n" % path in said, said
-    p, _ = run("warm", sys.executable, path, args=warm, cache=os.path.join(TMP, "steady-cache"))
+    p, _ = run("warm", forked(), path, args=warm, cache=os.path.join(TMP, "steady-cache"))
     assert loaded in p.stderr and "compiled again" not in p.stderr, p.stderr
     steady = [e for e in step_of(folder) if e["phase"] == "steady"]
     assert len(steady) == 1 and steady[0]["reason"] == "shape", step_of(folder)
-    p, folder = run("compiles", sys.executable, path, args=("--warmup-compiles", "1000"))
+    p, folder = run("compiles", forked(), path, args=("--warmup-compiles", "1000"))
     assert not [e for e in step_of(folder) if e["phase"] == "steady"], step_of(folder)
-    p, folder = run("compiles", sys.executable, path, args=("--policy", "stop", "--warmup", "1000", "--warmup-compiles",
+    p, folder = run("compiles", forked(), path, args=("--policy", "stop", "--warmup", "1000", "--warmup-compiles",
                                                             "2"), status=3)
 
 
@@ -299,7 +305,7 @@ print(float(w[0, 0]))
 @checked("G2_initialisers_answer_no_question_and_one_slow_call_makes_no_step")
 def _():
     path = script("initialised.py", INITIALISED)
-    _, folder = run("initialised", sys.executable, path)
+    _, folder = run("initialised", forked(), path)
     text = subprocess.run([XLANE, "explain", folder], text=True, capture_output=True, check=True).stdout
     here = [n for n, text in enumerate(INITIALISED.splitlines(), 1) if text.endswith("# HERE")][0]
     assert re.search(r"jit_step .* steady, constant \(step 18\)\n +constant 0.5 -> 0.25, .*initialised.py:%d.*\n"
@@ -404,7 +410,7 @@ del big
 run(12)
 print(jax.devices()[0].memory_stats()["peak_bytes_in_use"] >= 16 << 20)
 """)
-    p, folder = run("peak", sys.executable, path)
+    p, folder = run("peak", forked(), path)
     lines = [line.split(",") for line in open(os.path.join(folder, "memory.csv")).read().splitlines()]
     since = [int(f[9]) for f in lines[1:]]
     assert max(int(f[5]) for f in lines[1:]) >= 16 << 20, lines

@@ -44,7 +44,7 @@ def _():
 
 @check("W9_steady_steps_have_no_drift_and_a_restart_is_told_with_its_parts")
 def _():
-    even, own = STEPS.replace("SLEEP", "0.02"), dict(kw, cache=os.path.join(TMP, "cache-even"))
+    even, own = STEPS.replace("SLEEP", "0.02"), dict(kw, cache=os.path.join(TMP, "cache-even"), fresh=True)
     cold, _ = python("even", even, **own)
     warm, _ = python("even", even, **own)
     assert "Drift: none" in xlane("metrics", cold), xlane("metrics", cold)

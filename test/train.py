@@ -52,7 +52,7 @@ def examples():
         subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", src, "-I", ROOT + "/include", "-L",
                         ROOT + "/build", "-lxlane", "-o", exe], check=True)
         saved = os.path.join(tmp, "hybrid.safetensors")
-        p = subprocess.run([exe] + ([src, "60", saved] if name == "hybrid" else []), capture_output=True, text=True,
+        p = subprocess.run([exe] + ([src, "24", saved] if name == "hybrid" else []), capture_output=True, text=True,
                            env=env, cwd=tmp)
         assert p.returncode == 0, f"{name}: {p.stdout} {p.stderr}"
     assert os.path.getsize(saved) > 1 << 20, saved

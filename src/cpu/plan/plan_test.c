@@ -143,8 +143,8 @@ static void line(xl_buf *b, const char *fmt, int i, int k) /* %1$d is i, %2$d is
     xl_buf_str(b, xl_str_of(s));
 }
 
-enum { MAT = 256 * 256 * 4 };                              /* bytes of the matrices below */
-#define M "tensor<256x256xf32>"
+enum { MAT = 128 * 128 * 4 };                              /* bytes of the matrices below */
+#define M "tensor<128x128xf32>"
 #define DOT "contracting_dims = [1] x [0] : (" M ", " M ") -> " M "\n"
 
 TEST(cheap_values_are_made_again_not_kept)
