@@ -20,7 +20,7 @@ import _socket, marshal, os, signal, sys
 env = {k: v for k, v in os.environ.items()}
 plugin = env.get("PJRT_NAMES_AND_LIBRARY_PATHS", "")
 odd = [k for k in env if k.startswith("JAX_") and k != "JAX_PLATFORMS" or k in ("XLA_FLAGS", "XLANE_RANKS")]
-if (odd or "XLANE_GUARD_LIBRARY" not in env or env.get("XLANE_GUARD") == "off" or env.get("JAX_PLATFORMS") != "xlane"
+if (odd or "XLANE_GUARD_LIBRARY" not in env or env.get("XLANE_GUARD") == "off" or env.get("JAX_PLATFORMS") not in ("xlane", "xlane,cpu")
         or not plugin.startswith("xlane:") or "," in plugin or not sys.argv[1].endswith(".py")):
     os.execv(%(python)r, [%(python)r] + sys.argv[1:])
 s = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -154,6 +154,7 @@ if __name__ == "__main__":
     os.environ.clear()
     os.environ.update({**imported, **env}, XLANE_GUARD_PLUGIN=env["PJRT_NAMES_AND_LIBRARY_PATHS"].split(":", 1)[1],
                       PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + env["XLANE_GUARD_LIBRARY"])
+    jax.config.update("jax_platforms", env["JAX_PLATFORMS"])        # it was read when JAX was imported
     rename(words)
     sys.argv[:] = words
     sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))

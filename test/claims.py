@@ -1,6 +1,7 @@
 """What is said of a run is what was seen of it: receipts, the catalog, retries, the matrix, and success words. Rows W6-W8, W10, W12. Under unmodified JAX on the embedded device."""
 import json, os, re, resource, shutil, signal, subprocess, sys, tempfile
 import _check
+import _warm
 from _check import check, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -56,7 +57,7 @@ if a.kill:
     os.kill(os.getpid(), signal.SIGKILL)
 print(float(x[0, 0]))
 """)
-PY = [sys.executable, "step.py"]
+PY = [_warm.python(TMP), "step.py"]
 
 # ---- receipts --------------------------------------------------------------------------------------------------------
 p, folder = run("good", *PY, args=("--profile", "cpu"))
@@ -196,7 +197,7 @@ def deep(w, x):
 print(float(deep(w, x).sum()))
 """)
 for how, state in (("written", "affected"), ("scan", "clear")):
-    _, folder = run("deep-" + how, sys.executable, "deep.py", how, args=("--profile", "cpu"))
+    _, folder = run("deep-" + how, PY[0], "deep.py", how, args=("--profile", "cpu"))
     status, got = matrix(folder)
     check("layers_%s_are_%s" % (how, state), got["scan"]["state"] == state
           and ("16 products tensor<4x8xf32> x tensor<8x8xf32>"

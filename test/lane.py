@@ -1,4 +1,5 @@
 """Launch policy, retries, receipts, locks and the matrix, under unmodified JAX on the embedded device. Rows L1-L6, M4, M5, B2, B3, X1-X3."""
+import functools
 import glob
 import json
 import os
@@ -6,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import _warm
 from _check import checked, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -36,6 +38,9 @@ def run(name, *cmd, args=(), env=None, status=0):
     new = [d for d in os.listdir(runs) if d not in before and d != "contracts"]
     assert len(new) == 1, new
     return p, os.path.join(runs, new[0])
+
+
+forked = functools.cache(lambda: _warm.python(TMP))    # for retries and for what moved between runs
 
 
 def events(folder, what):
@@ -145,11 +150,11 @@ def _():
 
 @checked("L5_two_runs_say_what_moved")
 def _():
-    _, one = run("one", sys.executable, STEP, args=("--profile", "cpu"))
-    _, two = run("two", sys.executable, STEP, args=("--profile", "cpu"))
-    _, inputs = run("inputs", sys.executable, STEP, "--n", "48", args=("--profile", "cpu"))
+    _, one = run("one", forked(), STEP, args=("--profile", "cpu"))
+    _, two = run("two", forked(), STEP, args=("--profile", "cpu"))
+    _, inputs = run("inputs", forked(), STEP, "--n", "48", args=("--profile", "cpu"))
     profile("other", "inherits: cpu\nspmd:\n  enabled: true\n")
-    _, policy = run("policy", sys.executable, STEP, args=("--profile", "other"))
+    _, policy = run("policy", forked(), STEP, args=("--profile", "other"))
     moved = lambda a, b: {m["moved"] for m in json.loads(xlane("explain", a, b, "--json").stdout)}
     assert moved(one, two) == set(), moved(one, two)
     assert "inputs" in moved(one, inputs) and "profile" not in moved(one, inputs), moved(one, inputs)
@@ -180,7 +185,7 @@ def _():
 
 @checked("M4_a_smaller_candidate_is_tried_in_the_compile_window")
 def _():
-    p, folder = run("smaller", sys.executable, STEP, "--n", "2048",
+    p, folder = run("smaller", forked(), STEP, "--n", "2048",
                     args=("--profile", "cpu", "--retries", "3", "--smaller", "--n 1024", "--smaller", "--n 128"),
                     env={"XLANE_CPU_HBM": "3MiB"})
     tries = events(folder, "retry")
@@ -190,16 +195,16 @@ def _():
     receipt = json.load(open(os.path.join(folder, "receipt.json")))
     assert receipt["claim"] == "viability" and any("3 attempts" in n["text"] for n
                                                    in receipt["notes"]), receipt["notes"]
-    p, folder = run("none", sys.executable, STEP, "--n", "2048", args=("--profile", "cpu", "--retries", "3"),
+    p, folder = run("none", forked(), STEP, "--n", "2048", args=("--profile", "cpu", "--retries", "3"),
                     env={"XLANE_CPU_HBM": "3MiB"}, status=1)
     assert "no smaller candidate was given" in p.stderr and len(events(folder, "retry")) == 1, p.stderr
 
 
 @checked("M4_a_busy_device_is_tried_again_and_a_late_failure_never")
 def _():
-    p, folder = run("busy", sys.executable, STEP, "--die", "busy", args=("--profile", "cpu", "--retries", "2"))
+    p, folder = run("busy", forked(), STEP, "--die", "busy", args=("--profile", "cpu", "--retries", "2"))
     assert [(t["cause"], t["phase"]) for t in events(folder, "retry")] == [("held", "startup")], events(folder, "retry")
-    p, folder = run("late", sys.executable, STEP, "--die", "late", args=("--profile", "cpu", "--retries", "2",
+    p, folder = run("late", forked(), STEP, "--die", "late", args=("--profile", "cpu", "--retries", "2",
         "--smaller", "--n 8"), status=1)
     tries = events(folder, "retry")
     assert len(tries) == 1 and tries[0]["phase"] == "run" and not tries[0]["retry"], tries

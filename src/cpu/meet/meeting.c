@@ -266,14 +266,10 @@ static xl_error *meet_now(xl_meet *m, const slot *s, xl_pool *pool, xl_frame *f,
         view[s->n + k] = m->slot[s->member[k]].out;
         far = far || m->slot[s->member[k]].state == FAR;
     }
-    xl_error *err;
-    if (far) {
-        xl_far_host host = { .m = m, .me = (uint32_t)(s - m->slot), .park = park, .stopped = stopped, .far = m->far,
-                             .run = m->run, .entered = m->entered, .first = !atomic_exchange(&m->met_far, true) };
-        err = xl_far_meet(&host, s->member, s->step, f, view, &g, fn);
-    } else {
-        err = fn(s->step, f, &g);
-    }
+    xl_far_host host = { .m = m, .me = (uint32_t)(s - m->slot), .park = park, .stopped = stopped, .far = m->far,
+                         .run = m->run, .entered = m->entered };
+    host.first = far && !atomic_exchange(&m->met_far, true);
+    xl_error *err = far ? xl_far_meet(&host, s->member, s->step, f, view, &g, fn) : fn(s->step, f, &g);
     if (view != few)
         free(view);
     return err;
