@@ -204,6 +204,27 @@ def _():
     assert len([line for line in err.splitlines() if "jit_step is compiled again: shape:" in line]) == 4, err
 
 
+BESIDE = """
+import jax, jax.numpy as jnp, multiprocessing as mp, time
+def work(k):
+    for i in range(4):
+        print(float(jax.jit(lambda x: x * k)(jnp.ones(3)).sum()))
+    return k
+if __name__ == "__main__":
+    with mp.get_context("spawn").Pool(1) as p:
+        p.map(work, range(1, 3))
+"""
+
+
+@check("R_an_eager_op_beside_a_jitted_function_and_a_process_that_is_killed")
+def _():
+    folder, err = python("beside", BESIDE, args=("--summary",))
+    text = xlane("explain", folder)
+    assert "op by op" not in text, text
+    compiled = int(re.search(r"^(\d+) compiled, ", text, re.M)[1])
+    assert "xlane: %d compiled, " % compiled in err and compiled >= 2, err + text
+
+
 @check("W6_the_same_program_traced_again_is_a_question_of_its_own_and_listed_once")
 def _():
     text = xlane("explain", flood)

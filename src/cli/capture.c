@@ -54,7 +54,11 @@ xl_error *xl_cli_capture(const xl_cli *cli, const char *what, const char *plugin
         if (!xl_file_stat(file, NULL))
             file = xl_path_join(a, dir, "step-0.xlcap");
         if (!xl_file_stat(file, NULL))
-            return XL_ERR(NOT_FOUND, "%s captured nothing; run it under `xlane run --capture=nonfinite -- CMD`", dir);
+            return XL_ERR(
+                NOT_FOUND,
+                "%s holds no capture: it ran without --capture, or what that waits for did not happen; `xlane run "
+                "--capture=nonfinite -- CMD` records the first step with a NaN or Inf",
+                dir);
     }
     XL_DO(xl_capture_read(a, file, c));
     if (!p)

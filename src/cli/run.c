@@ -297,13 +297,18 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
     xl_error_free(xl_run_judge(a, dir, &v));
     fprintf(stderr, "xlane: ran %.1f s, exit status %d%s\n", seconds, status, stopped ? " (the policy said stop)" : "");
     if (m) {
+        /* Events are written as they happen, counters every two seconds and at the end. */
+        uint64_t made = xl_metrics_total(m, XL_M_CompileTime), cached = xl_metrics_total(m, XL_M_CachedCompile),
+                 loaded = xl_metrics_total(m, XL_M_FrontendCacheHit);
+        bool lost = (uint64_t)v.compiled > made || (uint64_t)v.cached > cached;
         fprintf(stderr,
-                "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own cache; %llu executions in "
-                "%zu process%s\n",
-                (unsigned long long)xl_metrics_total(m, XL_M_CompileTime),
-                (unsigned long long)xl_metrics_total(m, XL_M_CachedCompile),
-                (unsigned long long)xl_metrics_total(m, XL_M_FrontendCacheHit),
-                (unsigned long long)xl_metrics_total(m, XL_M_ExecuteTime), processes, processes == 1 ? "" : "es");
+                "xlane: %llu compiled, %llu from the cache, %llu from the frontend's own cache; %s%llu executions in "
+                "%zu process%s%s\n",
+                (unsigned long long)(lost ? (uint64_t)v.compiled : made),
+                (unsigned long long)(lost ? (uint64_t)v.cached : cached),
+                (unsigned long long)(lost ? (uint64_t)v.loaded : loaded), lost ? "at least " : "",
+                (unsigned long long)xl_metrics_total(m, XL_M_ExecuteTime), processes, processes == 1 ? "" : "es",
+                lost ? " (one was killed before it wrote its last counts)" : "");
         unsigned long long waited = xl_metrics_total(m, XL_M_HostSync);
         fprintf(stderr, "xlane: a step's program changed %d time%s in the warm-up window, %d after it", v.early,
                 v.early == 1 ? "" : "s", v.late);

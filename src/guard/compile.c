@@ -371,7 +371,10 @@ static void say_why(compile *c, const xl_verdict *v)
         xl_buf_printf(b, "; %.*s", XL_FMT(v->words));
     if (v->called.n)
         xl_buf_printf(b, "; called at %.*s", XL_FMT(v->called));
-    const xl_cause *cause = xl_cause_of(xl_str_of(v->reason));
+    bool read = false;
+    for (uint32_t i = 0; i < v->ndiff; i++)
+        read |= v->diff[i].read_back && !v->diff[i].follows;
+    const xl_cause *cause = xl_cause_of(read ? XL_STR("read-back") : xl_str_of(v->reason));
     if (cause)
         xl_buf_printf(b, "; remedy: %s", cause->remedy);
 }

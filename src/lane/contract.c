@@ -620,8 +620,36 @@ static record *transformed(xl_contracts *c, const record *now)
     return NULL;
 }
 
-/* A function of this process whose lines the frontend now runs op by op: the line that called this helper is one of
- * its. */
+/* Does an op of the region, or of one inside it, come from this very place? */
+static bool comes_from(const xl_module *m, const xl_region *g, xl_str file, uint32_t line, uint32_t col)
+{
+    xl_str at;
+    uint32_t l, c;
+    for (uint32_t i = 0; g && i < g->nop; i++) {
+        const xl_op *op = g->op[i];
+        if (xl_loc_line(m, op->loc, &at, &l, &c) && l == line && c == col && xl_str_eq(at, file))
+            return true;
+        for (uint32_t k = 0; k < op->nregion; k++)
+            if (comes_from(m, op->region[k], file, line, col))
+                return true;
+    }
+    return false;
+}
+
+static bool has_place(const xl_module *m, xl_str file, uint32_t line, uint32_t col)
+{
+    xl_str from;
+    uint32_t l, c;
+    if (xl_loc_line(m, called_at(m), &from, &l, &c) && l == line && c == col && xl_str_eq(from, file))
+        return false;                                      /* the expression that calls the function itself */
+    for (uint32_t i = 0; i < m->nfunc; i++)
+        if (comes_from(m, m->func[i]->body, file, line, col))
+            return true;
+    return false;
+}
+
+/* A function of this process whose ops the frontend now runs one by one: the expression that called this helper is one
+ * of its. The line alone does not tell: a call of a jitted lambda may stand beside an eager op. */
 static const record *op_by_op(const xl_contracts *c, const record *now)
 {
     xl_str file;
@@ -631,7 +659,7 @@ static const record *op_by_op(const xl_contracts *c, const record *now)
     uint64_t number = xl_hash64(file.p, file.n, line);
     for (const record *r = c->all; r; r = r->next)
         if (r->m && !r->run.n && !r->helper && r->nline &&
-            bsearch(&number, r->line, r->nline, sizeof number, by_number))
+            bsearch(&number, r->line, r->nline, sizeof number, by_number) && has_place(r->m, file, line, col))
             return r;
     return NULL;
 }

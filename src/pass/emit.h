@@ -47,7 +47,7 @@ xl_value xl_em_dynamic_slice(xl_emit *e, xl_value a, const xl_value *start, cons
 xl_value xl_em_dynamic_update(xl_emit *e, xl_value a, xl_value upd, const xl_value *start);
 xl_value xl_em_dot(xl_emit *e, xl_value a, xl_value b, xl_dims abatch, xl_dims bbatch, xl_dims acontract,
                    xl_dims bcontract, xl_dtype out);
-/* Element i along a leading axis, that axis gone; and the reverse: `row` put there. */
+/* Element i along the leading axis, with that axis removed; and the reverse: stores `row` there. */
 xl_value xl_em_row(xl_emit *e, xl_value a, xl_value i);
 xl_value xl_em_put_row(xl_emit *e, xl_value a, xl_value row, xl_value i);
 void xl_em_return(xl_emit *e, const xl_value *v, uint32_t n);

@@ -24,11 +24,11 @@ typedef struct {
 xl_error *xl_grad(xl_func *f, xl_value loss, const xl_value *wrt, uint32_t n, const xl_grad_opts *opts,
                   xl_value *out) XL_MUST_USE;
 
-/* Ops whose `extra` has this key (an integer, the same for all ops of one group, which are neighbours) are computed
- * again in the backward pass instead of kept: rematerialisation by region. */
+/* Ops whose `extra` has this key (an integer, the same for all ops of one group, which are adjacent) are recomputed
+ * in the backward pass instead of kept: rematerialisation by region. */
 #define XL_GRAD_REMAT "xlane.remat"
-/* A loop whose op has this key keeps only what goes round it, whatever the options say of loops; those inside it are as
- * they say. */
+/* A loop whose op has this key keeps only its carried values, whatever the options say about loops; loops inside it
+ * follow the options. */
 #define XL_GRAD_LEAN "xlane.lean"
 /* An op with this key in `extra` passes no cotangent on. These keys are for us: xl_grad_strip takes them off
  * a program. */
@@ -47,7 +47,7 @@ struct xl_grad_ctx {
     uint32_t npart, cappart;
 };
 
-/* ct[i]: the cotangent of result i, XL_NO_VALUE where there is none; at least one is there. */
+/* ct[i]: the cotangent of result i, XL_NO_VALUE if there is none; at least one exists. */
 typedef xl_error *xl_grad_fn(xl_grad_ctx *g, xl_op *op, const xl_value *ct);
 
 bool xl_cot_active(const xl_grad_ctx *g, xl_value v);
@@ -65,7 +65,7 @@ void xl_cot_mark(xl_grad_ctx *g, xl_op *const *ops, uint32_t n);
 xl_error *xl_cot_sweep(xl_grad_ctx *g, xl_op *const *ops, uint32_t n) XL_MUST_USE;
 /* Values that op's regions use and do not define, each once. */
 xl_value *xl_cot_captures(const xl_func *f, const xl_op *op, uint32_t *n);
-/* Takes ops that nobody in `r` uses out of it: a region of our own making, where that is known at once. */
+/* Removes ops without uses from `r`, a region that we built, so uses are easy to find. */
 void xl_cot_prune(xl_func *f, xl_region *r);
 static inline bool xl_cot_float(const xl_type *t)
 {

@@ -20,8 +20,8 @@ typedef struct { xl_mesh_axis axis[XL_MESH_AXES]; uint32_t naxis; } xl_mesh_def;
  * whole everywhere. */
 typedef struct { uint32_t rank; struct { uint8_t n, axis[XL_MESH_AXES]; } dim[XL_MESH_RANK]; } xl_mesh_spec;
 
-/* "data=2, model=4" for ndevice devices (0: as many as it takes): an axis named twice, a size below one, a product that
- * is not ndevice is an error that says so. */
+/* "data=2, model=4" for ndevice devices (0: any number): a repeated axis, a size below one, or a product other than
+ * ndevice is an error that says so. */
 xl_error *xl_mesh_parse(xl_arena *a, xl_str text, int64_t ndevice, xl_mesh_def *out) XL_MUST_USE;
 int64_t xl_mesh_size(const xl_mesh_def *mesh);
 int xl_mesh_find(const xl_mesh_def *mesh, xl_str axis);    /* -1: it has none of that name */

@@ -9,7 +9,7 @@
 #include "ir/build.h"
 
 typedef struct {
-    /* Composites for which this says true stay as they are, for a backend that has the op; NULL: none. */
+    /* Composites for which this returns true are kept, for a backend that has the op; NULL: none. */
     bool (*keep_composite)(const xl_op *op);
     bool (*keep_call)(const xl_op *op);                    /* calls that stay, likewise */
     bool device;                                           /* those that the embedded device runs on each program */
@@ -48,13 +48,14 @@ static inline void xl_subst_op(const xl_subst *s, xl_op *op)
         op->in[i] = xl_subst_get(s, op->in[i]);
 }
 
-/* Rewriting op by op. `fn` sees each op in program order, its operands already replaced and its regions done; it may
- * append ops with b (which stands before the op) and either keeps the op (false), or gives a value for each of its
- * results with xl_subst_set and has it dropped (true). The builder's error ends the walk. */
+/* Rewriting op by op. `fn` sees each op in program order, after its operands were replaced and its regions
+ * rewritten; it may append ops with b (positioned before the op) and either keeps the op (returns false), or sets a
+ * value for each of its results with xl_subst_set and has it removed (returns true). An error of the builder ends
+ * the traversal. */
 typedef bool xl_rewrite_fn(xl_b *b, xl_subst *s, xl_op *op);
 xl_error *xl_rewrite(xl_module *m, xl_rewrite_fn *fn) XL_MUST_USE;
 
-/* How often a while loop turns, where the program says it: a counter, a constant limit. */
+/* The number of iterations of a while loop, if the program shows it: a counter with a constant limit. */
 bool xl_while_turns(const xl_func *f, const xl_op *op, int64_t *turns);
 /* The constant that v is, or NULL; and whether it is one number throughout. */
 const xl_attr *xl_value_const(const xl_func *f, xl_value v);

@@ -38,8 +38,8 @@ typedef struct { const char *op; xl_str file; uint32_t line, times; double bytes
  * minimum is to be taken (MAXIMUM, MINIMUM). */
 typedef struct { xl_axes over; xl_opcode combine; } xl_owed;
 
-/* A value whose split the frontend asked for: the custom call xlane_inspect_sharding, whose backend_config
- * is a number. */
+/* A value whose sharding the frontend asked for: the custom call xlane_inspect_sharding, whose backend_config is a
+ * number. */
 typedef struct { int64_t number; bool manual; const xl_axes *spec; uint32_t rank; xl_owed owed; } xl_inspected;
 
 /* Asks the frontend how it partitions a call of its own, the custom call xlane_partition whose backend_config is a
@@ -52,7 +52,7 @@ typedef xl_error *xl_partition_fn(int64_t number, const xl_buf *in, uint32_t n, 
 typedef struct {
     const uint8_t *loose; /* set by the caller, nloose of them: the split of argument i is ours to choose */
     uint32_t nloose;
-    xl_partition_fn *partition;                            /* set by the caller; NULL: nobody to ask */
+    xl_partition_fn *partition;                            /* set by the caller; NULL: no frontend to ask */
     xl_axes **arg, **out; /* the spec of each argument and result; NULL for what is no tensor */
     xl_owed *arg_owed, *out_owed;                          /* what they are unreduced over */
     const int64_t **arg_order, **out_order; /* which device has the part of number p; NULL: that of number p */
@@ -89,7 +89,7 @@ typedef struct {
     xl_dim_factors **map;                                  /* per operand, then per result; per dimension */
     double work; /* operations per element of the product of all factors; 0: of the result */
 } xl_rule;
-/* Fills r, whose maps are there and empty; false: no rule, the op is computed whole. */
+/* Fills r, whose maps are allocated and empty; false: there is no rule, and the op is computed whole. */
 typedef bool xl_shard_fn(const xl_func *f, const xl_op *op, xl_rule *r);
 #define OP(name, text, nin, nout, nregion, types, grad, shard, ...) xl_shard_fn xl_shard_##shard;
 #include "ir/ops.def"
@@ -141,11 +141,11 @@ int64_t xl_axes_parts(const xl_shard_ctx *c, const xl_axes *a);
 const xl_type *xl_shard_local(const xl_shard_ctx *c, const xl_type *t, const xl_axes *spec);
 xl_axes *xl_spec_copy(const xl_shard_ctx *c, const xl_axes *spec, uint32_t rank);
 
-/* shard_spec.c: what the program says. */
+/* shard_spec.c: annotations in the program. */
 xl_error *xl_shard_atoms(xl_shard_ctx *c) XL_MUST_USE;
-/* A spec for a tensor of type t from an annotation (sdy.sharding or an mhlo.sharding string); closed gets the bits.
- * Dimensions that do not divide are an error when `strict`, else split as far as they do (c->uneven). *out NULL: it
- * says nothing (manual, unknown). */
+/* A spec for a tensor of type t from an annotation (sdy.sharding or an mhlo.sharding string); `closed` receives the
+ * bits of closed dimensions. Dimensions that do not divide evenly are an error if `strict`, otherwise they are split
+ * as far as possible (c->uneven). *out is NULL if the annotation has no sharding (manual, unknown). */
 xl_error *xl_shard_read(xl_shard_ctx *c, const xl_attr *a, const xl_type *t, bool strict, xl_axes **out,
                         uint32_t *closed) XL_MUST_USE;
 xl_error *xl_shard_owed(xl_shard_ctx *c, const xl_attr *a, xl_owed *out) XL_MUST_USE; /* of an annotation */
@@ -173,7 +173,8 @@ double xl_shard_cost(const xl_shard_ctx *c, const xl_type *t, const xl_axes *fro
                      const xl_axes *to); /* ring bytes per device */
 xl_value xl_shard_move(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_type *global, const xl_axes *from,
                        const xl_axes *to);
-/* v, whose dims each device has reversed in its own part, with the parts in reverse order too. */
+/* v, whose dims each device has already reversed in its own part; exchanges the parts so that they are in reverse
+ * order too. */
 xl_value xl_shard_mirror(xl_shard_ctx *c, xl_b *b, xl_value v, const xl_axes *spec, xl_dims dims);
 /* From the devices of xl_shard_order to 0, 1, 2, ... (an argument), or back (a result). */
 xl_value xl_shard_renumber(xl_shard_ctx *c, xl_b *b, xl_value v, const int64_t *order, bool argument);

@@ -26,29 +26,30 @@ xl_value xl_triton_norm(xl_emit *e, xl_value *x, xl_value delta, xl_value gain, 
  * cos and sin f32 [batch, time, 1, size / 2], which have no gradient, are those of the pairs (i, i + size / 2). */
 void xl_triton_rope(xl_emit *e, xl_value x, xl_value cos, xl_value sin, int64_t heads, int64_t groups, xl_value out[3]);
 
-/* The same values as v, a concatenation along dimension 0 of parts in bf16 or f16 that are alike, copied at once, and
- * sums of their squares, which add up to that of v. A part that is a slice is read where it is. False, and nothing was
- * done, where v is something else. */
+/* The same values as v, a concatenation along dimension 0 of equal parts in bf16 or f16, copied by one kernel, and
+ * sums of their squares, which add up to that of v. A part that is a slice is read in place. Returns false without
+ * changes if v is something else. */
 bool xl_triton_join(xl_emit *e, xl_value v, xl_value *joined, xl_value *squares);
 
-/* The same values as v, whose rows are each the sum of the rows of a matrix in f32: a concatenation of such sums, or
- * the sum over the second dimension of matrices that lie in one tensor. Gradients of the gains of norms are like that.
- * False, and nothing was done, where v is something else. */
+/* The same values as v, each row of which is the sum of the rows of a matrix in f32: a concatenation of such sums,
+ * or the sum over the second dimension of a tensor of matrices. Gradients of the gains of norms have this form.
+ * Returns false without changes if v is something else. */
 bool xl_triton_columns(xl_emit *e, xl_value v, xl_value *out);
 
-/* Rows lo to hi of x, there only once all of `after` are: XLA, which is free to compute in any order, frees what those
- * were made of before it begins with these rows. (It removes its own barriers before it chooses the order.) */
+/* Rows lo to hi of x, available only once all of `after` are: XLA may compute in any order, and this makes it free
+ * the inputs of those before it starts with these rows. (It removes its own barriers before it chooses the order.) */
 xl_value xl_triton_after(xl_emit *e, xl_value x, int64_t lo, int64_t hi, const xl_value *after, uint32_t n);
 
 /* Whether op is a norm, or the gradient of one, that can write this result of its to a row of stacked tensors, in
  * place, at an i32 index. */
 bool xl_triton_puts_rows(const xl_func *f, const xl_op *op, xl_value result, xl_value index);
-/* Then: `result` goes to row `index` of `rows`, and is all rows from now on. The caller lets those who read it read
- * that row. An index that is another one and a constant may be computed after op: only the other one is read. */
+/* Then `result` is stored in row `index` of `rows`, and stands for all rows from now on; the caller makes its
+ * readers read that row. If the index is another value plus a constant, it may be computed after op: only the other
+ * value is read. */
 void xl_triton_put_row(xl_func *f, xl_op *op, xl_value result, xl_value rows, xl_value index);
 /* Whether the results of a call of ours take no longer to make again than to copy from a row. */
 bool xl_triton_again(const xl_op *op);
-/* Calls of ours in r whose operands are rows of stacked tensors read them where they lie. */
+/* Our own calls in r whose operands are rows of stacked tensors read them in place. */
 void xl_triton_read_rows(xl_func *f, xl_region *r);
 
 /* The gradient of such a call. *mine is false, and nothing was done, for a custom call of another kind. */

@@ -28,7 +28,7 @@
 #define PJRT_SIZE(T, last) (offsetof(T, last) + sizeof(((T *)0)->last))
 #define PJRT_HEAD size_t struct_size; PJRT_Extension_Base *extension_start
 
-/* Handles that belong to the plugin and that nobody else looks into. */
+/* Opaque handles that belong to the plugin. */
 typedef struct PJRT_Client PJRT_Client;
 typedef struct PJRT_Device PJRT_Device;
 typedef struct PJRT_DeviceDescription PJRT_DeviceDescription;

@@ -28,11 +28,11 @@ typedef struct {
  * spec NULL: whole on every device. The caller owns *out. */
 xl_error *xl_array_put(const xl_place *p, xl_elem elem, xl_dims dims, const xl_mesh_spec *spec, const void *data,
                        xl_array **out) XL_MUST_USE;
-/* The whole tensor, each part read once, from the first device here that has it; at most one part is held besides
- * `dst`. An error where a part lies only on devices of other processes. With `done` it does not wait: that is for
- * tensors that are whole on every device. */
+/* Reads the whole tensor: each part once, from the first local device that has it; at most one part is buffered
+ * besides `dst`. It is an error if only devices of other processes have a part. With `done` it does not wait; this
+ * is for tensors that are whole on every device. */
 xl_error *xl_array_get(const xl_array *x, void *dst, size_t size, xl_fence **done) XL_MUST_USE;
-/* The real buffers: is each on its device, and of the shape that the sharding says? */
+/* Checks the real buffers: is each on its device, with the shape that the sharding requires? */
 xl_error *xl_array_check(const xl_array *x) XL_MUST_USE;
 size_t xl_array_local(const xl_array *x);     /* elements of one part */
 /* Where part d begins in the whole, and its shape; XL_MESH_RANK entries each. */

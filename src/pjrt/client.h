@@ -78,8 +78,8 @@ xl_error *xl_device_memory_read(const xl_device *d, xl_device_memory *out) XL_MU
 xl_error *xl_device_memory_reset_peak(const xl_device *d) XL_MUST_USE;
 
 /* ---- Buffers ---- */
-/* What the plugin may do with the host's bytes. With DURING_CALL they are the caller's again on return; with the others
- * when `done` is ready. */
+/* What the plugin may do with the host's bytes. With DURING_CALL the caller may reuse them on return; with the
+ * others once `done` is ready. */
 typedef enum { XL_HOST_DURING_CALL, XL_HOST_UNTIL_DONE, XL_HOST_ZERO_COPY } xl_host_rule;
 typedef struct {
     xl_host_rule rule;

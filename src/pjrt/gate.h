@@ -15,7 +15,7 @@ typedef enum {
     XL_GATE_COUNT
 } xl_gate;
 
-/* `who` says what is being done, for the other one's message; it is copied. */
+/* `who` names the caller, for the message of the other gate; it is copied. */
 xl_error *xl_gate_pass(xl_gate g, const char *who) XL_MUST_USE;
 /* The first moment a gate was passed: seconds on xl_now's clock, 0 if never. */
 double xl_gate_when(xl_gate g);

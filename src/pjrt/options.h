@@ -16,7 +16,7 @@ typedef struct {
     bool spmd;                       /* the program is to be partitioned by the plugin … */
     bool shardy;                     /* … and its shardings are sdy ones */
     bool portable;                   /* compiled for one device, any of them (xl_exec.only) */
-    int64_t device_memory;           /* bytes the scheduler may count on; 0: not said */
+    int64_t device_memory;           /* bytes the scheduler may use; 0: not set */
     const xl_named *option;          /* compiler options by name, as jit(compiler_options=…) gives them */
     size_t noption;
 } xl_options;
@@ -56,7 +56,7 @@ int64_t xl_options_int(const xl_option *root, const char *path, int64_t otherwis
 /* The same options in one order and spelling: fields by number, maps by key, lists packed, QUIET ones left out. Equal
  * bytes mean equal code; it is itself a valid CompileOptionsProto. Sorts `root` in place. */
 void xl_options_canonical(xl_option *root, xl_buf *out);
-void xl_options_write(const xl_option *root, xl_buf *out); /* all of them, in the order they stand in */
+void xl_options_write(const xl_option *root, xl_buf *out); /* all of them, in order */
 
 typedef struct { xl_str path, before, after; bool quiet; } xl_option_change;  /* empty: was not there, is no longer */
 /* What differs, in the order of the field numbers. Both trees get sorted. */

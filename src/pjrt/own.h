@@ -26,6 +26,6 @@ xl_error *xl_buffer_own(const xl_client *c, PJRT_Buffer *handle, xl_buffer **out
 /* Gives the event away if `done` is set, and waits for it otherwise. */
 xl_error *xl_fence_settle(const xl_plugin *p, PJRT_Event *handle, xl_fence **done) XL_MUST_USE;
 xl_error *xl_describe_device(const xl_plugin *p, xl_arena *a, PJRT_DeviceDescription *desc, xl_device *d) XL_MUST_USE;
-const xl_device *xl_device_of(const xl_client *c, const PJRT_Device *handle);   /* NULL if it is none of the client's */
+const xl_device *xl_device_of(const xl_client *c, const PJRT_Device *handle);   /* NULL if not the client's */
 
 #endif

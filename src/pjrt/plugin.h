@@ -46,24 +46,24 @@ size_t xl_plugin_extensions(const xl_plugin *p, int *number, size_t cap);
 const char *xl_extension_name(int number);                  /* "Layouts"; "unknown" past the ones we know */
 xl_error *xl_plugin_attributes(xl_plugin *p, xl_arena *a, const xl_named **out, size_t *n) XL_MUST_USE;
 
-/* Where a plugin may be, in order: named by the user (`named`: a path or one of cpu, tpu, cuda; then XLANE_PLUGIN); in
- * the profile; jax_plugins and libtpu in the Python of the environment; system folders; the embedded one, which is
- * libxlane-cpu.so beside the executable. What was named is taken or refused, never replaced. Of the others the first is
- * taken whose devices this machine has. */
+/* Where plugins are searched, in order: named by the user (`named`: a path or one of cpu, tpu, cuda; then
+ * XLANE_PLUGIN); named in the profile; jax_plugins and libtpu in the Python of the environment; system folders; the
+ * embedded one, libxlane-cpu.so beside the executable. A named plugin is used or refused, never replaced. Of the
+ * others, the first whose devices this machine has is used. */
 typedef struct {
     const char *named, *profile;  /* NULL: not given */
 } xl_plugin_wish;
 typedef struct {
     const char *path;             /* the one chosen */
     const char *why;              /* "named by --plugin", "the embedded device, as nothing else was found" */
-    bool fallback;                /* nobody asked for it by name and another was passed over */
+    bool fallback;                /* it was not requested by name, and another one was passed over */
     const char **passed_over;     /* "…/libtpu.so: this machine has no TPU device file" */
     size_t npassed_over;
 } xl_plugin_choice;
 xl_error *xl_plugin_find(xl_arena *a, const xl_plugin_wish *wish, xl_plugin_choice *out) XL_MUST_USE;
-/* Which devices a plugin wants, by its file name: "tpu", "cuda", "rocm", "cpu"; NULL if the name does not tell. */
+/* Which devices a plugin is for, by its file name: "tpu", "cuda", "rocm", "cpu"; NULL if the name does not say. */
 const char *xl_plugin_kind(const char *path);
-bool xl_plugin_has_devices(const char *path);   /* are their device files here? true where the name does not tell */
+bool xl_plugin_has_devices(const char *path);   /* are their device files here? true if the name does not say */
 /* site-packages folders of the Python in the environment (VIRTUAL_ENV, CONDA_PREFIX, python3 in PATH, ~/.local). */
 const char **xl_python_sites(xl_arena *a, size_t *n);
 

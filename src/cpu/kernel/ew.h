@@ -10,14 +10,13 @@
 typedef void xl_ew_fn(void *y, const void *const *x, size_t n, const void *ctx);
 typedef struct { xl_ew_fn *fn; const void *ctx; } xl_ew;
 
-/* The function for `op`, whose operands have element types in[] and whose result has `out`. fn is NULL where there is
- * none. */
+/* The function for `op` with operands of element types in[] and a result of type `out`. fn is NULL if there is none. */
 xl_ew xl_ew_find(xl_arena *a, const xl_op *op, const xl_dtype *in, xl_dtype out);
 /* The same for an op without attributes. */
 xl_ew xl_ew_of(xl_arena *a, xl_opcode code, xl_dtype in, xl_dtype out);
 xl_ew xl_ew_convert(xl_arena *a, xl_dtype from, xl_dtype to);
 
-/* By class of type; NULL where there is none. In kernel/ew_*.c. */
+/* By class of type; NULL if there is none. In kernel/ew_*.c. */
 xl_ew_fn *xl_ew_f32(xl_opcode code);
 xl_ew_fn *xl_ew_f64(xl_opcode code);
 xl_ew_fn *xl_ew_c64(xl_opcode code);

@@ -16,7 +16,7 @@ xl_error *xl_ffi_type(xl_str name, int64_t *id, void (*deleter)(void *)) XL_MUST
 /* What one execution hands to its calls (xl_frame.context): data of the frontend, by the ids of their types. */
 typedef struct { uint32_t n; struct { int64_t type; void *data; } item[16]; } xl_ffi_context;
 
-/* Sets *known to false, and does nothing, where nobody registered the name. */
+/* Sets *known to false, and does nothing, if the name is not registered. */
 xl_error *xl_plan_ffi(xl_planner *p, const xl_op *op, xl_str name, bool *known) XL_MUST_USE;
 
 #endif

@@ -23,10 +23,10 @@ xl_put xl_fold_put(xl_dtype d, xl_opcode code);
 /* The value that such an op leaves the other operand unchanged with; up to 8 bytes. */
 void xl_fold_identity(xl_dtype d, xl_opcode code, void *out);
 
-/* Arrays of n elements folded one after another, in levels: XL_CASCADE of them make one of the next level, so that the
- * rounding error of a sum grows with the logarithm of their number. Level l lies at level + l * stride bytes; row i
- * (from 0) must follow row i - 1. xl_cascade_end gives the result of `rows` rows (at least one), which lies in one of
- * the levels. */
+/* Folds arrays of n elements one after another, in levels: XL_CASCADE of them make one of the next level, so that
+ * the rounding error of a sum grows with the logarithm of their number. Level l is at level + l * stride bytes; row
+ * i (from 0) must follow row i - 1. xl_cascade_end returns the result of `rows` rows (at least one), which is in one
+ * of the levels. */
 enum { XL_FOLD_BLOCK = 512, XL_CASCADE = 16, XL_CASCADE_LEVELS = 4 };
 void xl_cascade_row(const xl_ew *ew, size_t elem, char *level, size_t stride, size_t i, const void *x, size_t n);
 char *xl_cascade_end(const xl_ew *ew, char *level, size_t stride, size_t rows, size_t n);

@@ -21,9 +21,9 @@ xl_error *xl_panels_find(xl_panels_kind kind, char type, xl_panels *p) XL_MUST_U
 /* Whether a matrix is large enough; otherwise LAPACK's own routine is as quick. */
 bool xl_panels_pay(int64_t m, int64_t n);
 
-/* As LAPACK's getrf, potrf, geqrf and orgqr (ungqr) have it: the result is its info; -1000 says that there was no
- * memory. Cholesky leaves anything in the other triangle. xl_panels_q takes the reflectors from v and makes the first n
- * columns of their product in q. */
+/* Like LAPACK's getrf, potrf, geqrf and orgqr (ungqr): the result is LAPACK's info; -1000 means out of memory. After
+ * Cholesky the contents of the other triangle are undefined. xl_panels_q takes the reflectors from v and computes
+ * the first n columns of their product in q. */
 int32_t xl_panels_lu(const xl_panels *p, xl_pool *pool, int32_t m, int32_t n, void *a, int32_t *pivots);
 int32_t xl_panels_cholesky(const xl_panels *p, xl_pool *pool, bool lower, int32_t n, void *a);
 int32_t xl_panels_qr(const xl_panels *p, xl_pool *pool, int32_t m, int32_t n, void *a, void *tau);

@@ -35,8 +35,8 @@ xl_error *xl_spectral_find(char type, xl_spectral *f) XL_MUST_USE;
 /* Whether a matrix is large enough; otherwise LAPACK's own routine is as quick. */
 bool xl_spectral_pays(int64_t m, int64_t n);
 
-/* The result is LAPACK's info; XL_SPECTRAL_LACKING says that there was no memory, XL_SPECTRAL_SCALE that numbers are so
- * large or small that LAPACK's own routine should be asked, which scales them; nothing was written then but to a. */
+/* The result is LAPACK's info; XL_SPECTRAL_LACKING means out of memory, XL_SPECTRAL_SCALE that numbers are so large
+ * or small that LAPACK's own routine, which scales them, should be used; only a was overwritten then. */
 enum { XL_SPECTRAL_LACKING = -1000, XL_SPECTRAL_SCALE = -1001 };
 /* Of the lower triangle of a, which is overwritten: n ascending eigenvalues, and the vectors as columns of z. */
 int32_t xl_spectral_eigh(const xl_spectral *f, xl_pool *pool, int32_t n, void *a, void *w, void *z);

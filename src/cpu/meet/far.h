@@ -13,12 +13,12 @@ typedef struct {
     void (*park)(xl_meet *m, uint32_t me, bool (*ready)(void *ctx), void *ctx); /* until it is ready, or all failed */
     xl_error *(*stopped)(const xl_meet *m);                /* NULL while nothing has failed */
     const xl_meet_far *far;
-    uint32_t run;                                          /* of its devices, counted alike in every process */
+    uint32_t run;                                          /* of its devices, the same count in every process */
     double entered;                                        /* when this process began the execution */
     bool first;                                            /* meeting of it with other processes */
 } xl_far_host;
 
-/* in and out have the entries of this process's members; those of the others' operands are filled in. */
+/* in and out have the entries of this process's members; entries for operands of other processes are filled in. */
 xl_error *xl_far_meet(const xl_far_host *host, const uint32_t *member, const xl_step *step, xl_frame *f,
                       void *const **in, xl_group_view *g, xl_meet_fn *fn) XL_MUST_USE;
 /* Tells the other processes of an execution why this one has stopped. */

@@ -35,8 +35,8 @@ xl_error *xl_meet_at(xl_meet *m, uint32_t me, const uint32_t *member, uint32_t n
                      void *const *in, void *const *out, xl_meet_fn *fn) XL_MUST_USE;
 /* Device `me` runs no more: err NULL when it came to the end of its program, else why it stopped (borrowed). */
 void xl_meet_leave(xl_meet *m, uint32_t me, const xl_error *err);
-/* A loop's turn: an error when the others have failed, or wait for this device longer than they may. After a long time
- * of turning, devices that are queued come first. */
+/* One iteration of a loop: an error if other devices have failed, or have waited for this one beyond the limit.
+ * After long looping, queued devices run first. */
 xl_error *xl_meet_turn(const xl_frame *f) XL_MUST_USE;
 static inline uint32_t xl_meet_number(const xl_frame *f)
 {

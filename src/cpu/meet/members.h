@@ -27,8 +27,8 @@ typedef struct {
     const char *program;
 } xl_meet_far;
 
-/* From inside fn, where g->parts > 1: room for what goes to every other process of the meeting (NULL: no memory), then
- * the exchange: theirs[q] has bytes_of[q] bytes of process q's and lies there until fn returns. */
+/* Called inside fn if g->parts > 1: returns space for the data to send to every other process of the meeting (NULL:
+ * no memory); then the exchange: theirs[q] has bytes_of[q] bytes from process q and is valid until fn returns. */
 void *xl_meet_room(const xl_group_view *g, size_t bytes);
 xl_error *xl_meet_exchange(const xl_group_view *g, const void **theirs, const size_t *bytes_of) XL_MUST_USE;
 /* Elements [*from, *to) of `count` are what process `part` of `parts` folds of a large all_reduce; it is sent no

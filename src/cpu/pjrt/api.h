@@ -27,7 +27,7 @@ PJRT_Error *xl_api_none(const char *name);
 
 /* JAX's own rules for this platform (jax_rules.py), if the process is a Python with JAX in it; else nothing. */
 void xl_python_setup(const char *platform);
-bool xl_python_logs_passes(void);                          /* jaxlib was told to log them */
+bool xl_python_logs_passes(void);                          /* jaxlib was asked to log them */
 
 /* ---- HLO (transform.c) ------------------------------------------------------------------------------------------ */
 /* The number of the host callback that writes HLO: jaxlib's. */
@@ -86,7 +86,7 @@ struct PJRT_Client {
     PJRT_Device **list;
     PJRT_Memory **memories;
     int process;                                           /* this one */
-    struct xl_mail *mail;                                  /* to the others; NULL when there are none */
+    struct xl_mail *mail;                                  /* to other processes; NULL if there are none */
     xl_pool *pool;
     struct xl_fibers *fibers;
     PJRT_TopologyDescription topology;
@@ -111,7 +111,7 @@ struct PJRT_Layouts_MemoryLayout {
     struct PJRT_Layouts_MemoryLayout *next;
 };
 enum { XL_LAYOUT_TEXT = 8 + 4 * XL_RANK_MAX };
-/* The one of this order (NULL: row-major), which nobody frees. NULL: no memory. */
+/* The shared object for this order (NULL: row-major), which is never freed. Returns NULL if there is no memory. */
 const PJRT_Layouts_MemoryLayout *xl_layout_of(size_t rank, const int64_t *minor_to_major);
 xl_error *xl_layout_read(const PJRT_Buffer_MemoryLayout *l, size_t rank,
                          const PJRT_Layouts_MemoryLayout **out) XL_MUST_USE;
@@ -135,7 +135,7 @@ typedef struct {                                           /* the memory behind 
     PJRT_Device *device;                                   /* whose memory it counts as */
     bool foreign;                                          /* somebody else's: never written, not freed here */
     bool within;                                           /* data is of one piece with this */
-    PJRT_Event *done;                                      /* foreign: set when it is let go */
+    PJRT_Event *done;                                      /* foreign: set when it is released */
     void (*on_delete)(void *, void *);
     void *on_delete_arg;
 } xl_store;
@@ -166,7 +166,7 @@ xl_error *xl_buffer_new(PJRT_Device *d, xl_dtype dtype, bool token, size_t rank,
 void xl_cpu_buffer_free(PJRT_Buffer *b);
 PJRT_Buffer_Type xl_api_type(xl_dtype d);
 xl_dtype xl_api_dtype(PJRT_Buffer_Type t);
-/* Takes n bytes of the device's limit, or says that there are not so many. */
+/* Reserves n bytes of the device's limit, or fails. */
 xl_error *xl_device_take(PJRT_Device *d, size_t n) XL_MUST_USE;
 void xl_device_give(PJRT_Device *d, size_t n);
 
@@ -181,7 +181,7 @@ typedef struct {
     uint32_t nloose;
     bool portable, loaded;                                 /* loaded: made elsewhere, with calls of its own */
     xl_buf options, program;                               /* as they came */
-    xl_buf rewritten;                                      /* HLO that somebody made of the program, or empty */
+    xl_buf rewritten;                                      /* HLO that a pass of the frontend made */
     char fingerprint[65];
     PJRT_Buffer_Type *out_types;
     int64_t *out_dims;

@@ -35,7 +35,7 @@ typedef enum {
     XL_STRIP_PLUS_PRODUCT,
     XL_STRIP_MINUS_PRODUCT,
     XL_STRIP_PRODUCT_LESS, /* A + x y, A - x y, x y - A: MM and SM */
-    XL_STRIP_DIVIDE_BY,    /* form AS; x: what xl_strip_divisor made of the number */
+    XL_STRIP_DIVIDE_BY,    /* form AS; x: what xl_strip_divisor computed for the divisor */
     XL_STRIP_DIVIDE_BY_SQRT,
     XL_STRIP_DIVIDE_BY_DIVIDE, /* the same, and then the root, or the quotient by the array y */
     XL_STRIP_DIVIDE_BY_UNDER,  /* the array y by the number, and that by the accumulator */

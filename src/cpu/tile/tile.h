@@ -28,9 +28,9 @@ enum {
     XL_NO_REG = 0xffff
 };
 
-/* DO_EW: an array function; SPREAD: one number per row to the whole tile; LOAD: what is not read where it lies, a
- * number per row, or one for all; ROW, COL, ALL: reductions;
- * STRIPS: a piece of strip code; DIVISOR: what strips want to know of a number to divide by it. */
+/* DO_EW: an array function; SPREAD: broadcasts one number per row to the whole tile; LOAD: loads an operand that is
+ * not read in place, a number per row, or one for all; ROW, COL, ALL: reductions; STRIPS: a piece of strip code;
+ * DIVISOR: prepares division by a number in strip code. */
 typedef enum {
     DO_EW,
     DO_SPREAD,
@@ -50,7 +50,7 @@ typedef struct {
     size_t elem;
 } xl_tile_direct; /* elements: off + r * row + c * col */
 
-typedef struct {                                           /* what is not read where it lies */
+typedef struct {                                           /* operands that are not read in place */
     uint32_t buf;
     int64_t off;
     size_t elem;
@@ -158,7 +158,7 @@ typedef struct {
     xl_tile_direct *d; uint32_t nd, capd;
     xl_tile_leaf *leaf; uint32_t nleaf, capleaf;
     xl_tile_partial *part; uint32_t npart, cappart;
-    uint32_t *in; xl_value *val; xl_extent *shape; uint32_t nin, capin, capval, capshape; /* val: what lies there */
+    uint32_t *in; xl_value *val; xl_extent *shape; uint32_t nin, capin, capval, capshape; /* val: the value there */
     uint32_t inplace;
     bool lines;                                            /* rows are long enough for strips */
     uint32_t *stage, nstage;                               /* per instruction */
