@@ -157,7 +157,7 @@ static const xl_opt sample_opts[] = {
     { "temperature", XL_OPT_NUM, &opt.temperature, "T", "0 always takes the most likely token (0.8)" },
     { "top-p", XL_OPT_NUM, &opt.top_p, "P", "sample from the most likely tokens whose probabilities add up to P "
                                             "(0.95)" },
-    { "seed", XL_OPT_INT, &opt.seed, "N", "of the draw (1)" },
+    { "seed", XL_OPT_INT, &opt.seed, "N", "the random seed (1)" },
     { "recompute", XL_OPT_FLAG, &opt.recompute, NULL,
       "recompute the whole window for every token instead of caching keys, values and states (slow; for comparison)" },
     { "device", XL_OPT_STR, &opt.device, "PLUGIN", "cpu, cuda, tpu or the path of a plugin (that of the run)" },

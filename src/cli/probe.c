@@ -136,7 +136,7 @@ out:
 XL_VERB(probe) = {
     .name = "probe",
     .args = "[--plugin=PATH | --profile=NAME] [--timeout=SECONDS]",
-    .help = "is this lane alive, and if not, which layer is not?",
+    .help = "does the accelerator answer, and if not, what is broken: driver, plugin or program?",
     .more = "Opens the plugin in a child process, compiles a small program, runs it on every addressable device, reads "
             "the result\n"
             "back and compares it with the known answer; then asks for the physical memory. The first line is one of: "

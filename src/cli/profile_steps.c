@@ -16,7 +16,7 @@ static struct {
 } opt = { .timeout = 600 };
 static const xl_opt opts[] = {
     { "steps", XL_OPT_STR, &opt.steps, "A:B",
-      "from step A to step B, as `xlane top` counts them; those past are made up for" },
+      "from step A to step B, as `xlane top` counts them; steps that are past are replaced by later ones" },
     { "out", XL_OPT_STR, &opt.out, "FILE", "where the trace goes (RUN/trace.json)" },
     { "timeout", XL_OPT_SECONDS, &opt.timeout, "SECONDS", "give up waiting for the steps after this long (600)" },
     { 0 },

@@ -60,7 +60,7 @@ static const xl_opt opts[] = {
       "read the cache but never write it: for hosts that share one writer's cache" },
     { "cache-segment", XL_OPT_STR, &opt.segment, "NAME", "a private part of the cache for this process or host" },
     { "policy", XL_OPT_STR, &opt.policy, "WORD",
-      "allow, warn or stop when a step's program changes after the warm-up window (warn)" },
+      "allow, warn or stop when a step's program changes or is traced again after the warm-up window (warn)" },
     { "warmup", XL_OPT_COUNT, &opt.warmup, "STEPS", "length of the warm-up window in steps (10)" },
     { "warmup-compiles", XL_OPT_COUNT, &opt.warmup_compiles, "N",
       "end the warm-up window after N compiles instead" },
