@@ -195,10 +195,13 @@ static xl_error *fold_position(const tiles *t, void *const *acc, const void *con
 {
     const windows *d = t->d;
     xl_error *err = NULL;
-    for (uint32_t k = 0; t->once && k < d->n; k++)
+    bool some = false;
+    for (size_t i = 0; t->once && i < m; i++)
+        some = some || padded[i];
+    for (uint32_t k = 0; some && k < d->n; k++)
         memcpy(kept + (size_t)k * W * 16, acc[k], m * width * d->fold.elem[k]);
     XL_DO(xl_fold_run(&d->fold, t->f, acc, in, m * width));
-    for (uint32_t k = 0; t->once && k < d->n; k++) {
+    for (uint32_t k = 0; some && k < d->n; k++) {
         size_t bytes = width * d->fold.elem[k];
         for (size_t i = 0; i < m; i++)
             if (padded[i])
@@ -208,7 +211,8 @@ out:
     return err;
 }
 
-/* Whether it matters how often the initial values are folded in: not where they are neutral. */
+/* Whether it matters how often the initial values are folded in: not where they are neutral, but a region of the
+ * program's own may have no neutral ones (of NaN, comparisons). */
 static xl_error *counts_once(const windows *d, const xl_step *s, xl_frame *f, bool *once)
 {
     _Alignas(16) char value[16][16];
@@ -219,8 +223,10 @@ static xl_error *counts_once(const windows *d, const xl_step *s, xl_frame *f, bo
         in[k] = xl_in(s, f, d->n + k);
         acc[k] = memcpy(value[k], in[k], d->fold.elem[k]);
     }
+    *once = !d->fold.ew.fn;
+    if (*once)
+        goto out;
     XL_DO(xl_fold_run(&d->fold, f, acc, in, 1));
-    *once = false;
     for (uint32_t k = 0; k < d->n; k++)
         *once = *once || memcmp(acc[k], in[k], d->fold.elem[k]) != 0;
 out:
