@@ -114,6 +114,16 @@ INS(store_truth)
 #define MS(v, i, OP) v = OP(x[i], y);
 #define SM(v, i, OP) v = OP(x, y[i]);
 #define UNARY(name, expr) OPS(name##_am, WITH(ONE, do_##name))
+/* TANH is made in steps of some vectors, as many as there are registers for. */
+enum { STEPS = BYTES == 64 ? 4 : 1 };
+#define KEEP(v, i, _) x[i] = v;
+#define GIVE(v, i, _) v = x[i];
+#define TOGETHER(name, expr) OPS(name##_am, TANHS)
+#define TANHS                                                                                                          \
+    vf x[VECTORS];                                                                                                     \
+    EACH(KEEP)                                                                                                         \
+    _Pragma("GCC unroll 8") for (int i = 0; i < VECTORS; i += STEPS) f_tanhs(x + i, STEPS);                            \
+    EACH(GIVE)
 #define BINARY(name, expr)                                                                     \
     NOT_BY_NUMBER(name)                                                               \
     OPS(name##_as, vf y = NUMBER(x); WITH(AS, do_##name))                             \
