@@ -79,7 +79,7 @@ static void sums(xl_arena *a, const xl_placements *l, xl_buf *b)
         xl_buf_printf(b, "| %lld bytes, %lld also elsewhere\n", (long long)n, (long long)w);
     }
     if (l->ndevice > show)
-        xl_buf_printf(b, "  ... and %u more devices\n", l->ndevice - show);
+        xl_buf_printf(b, "  ... and %u more devices (`xlane sharding --json` lists all)\n", l->ndevice - show);
     bool *said = xl_new(a, bool, l->n);
     for (int k = 0; k < 5 && waste; k++) {
         int64_t best = 0;

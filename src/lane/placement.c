@@ -328,7 +328,7 @@ void xl_placement_draw(const xl_placement *t, uint32_t most, xl_buf *b)   /* mos
         xl_buf_puts(b, "\n");
     }
     if (most && copies < t->npart && t->npart > most)
-        xl_buf_printf(b, "  ... and %u more devices\n", t->npart - most);
+        xl_buf_printf(b, "  ... and %u more devices (`xlane sharding --json` lists all)\n", t->npart - most);
 }
 
 static void ints(xl_json *j, const char *key, const int64_t *v, uint32_t n)
