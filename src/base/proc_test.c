@@ -116,6 +116,7 @@ TEST(proc_calls_a_function_in_a_child)
     CHECK(xl_str_is(xl_proc_words(&a, &r), "ended by signal 6 (Aborted)"));
     CHECK_OK(xl_proc_call(&a, hang, NULL, 100, &r));
     CHECK(r.timed_out);
-    CHECK(xl_str_starts(xl_proc_words(&a, &r), XL_STR("did not end within 0.1")));
+    CHECK(r.seconds > 0.09);                               /* on a busy machine it is more */
+    CHECK(xl_str_starts(xl_proc_words(&a, &r), XL_STR("did not end within ")));
     xl_arena_fini(&a);
 }
