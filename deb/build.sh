@@ -36,7 +36,7 @@ pack() { # package: its rows of deb/control, with what is known only now
              s/@SIZE@/$(du -sk "$root" | cut -f1)/" >"$root/DEBIAN/control"
     (cd "$root" && find usr -type f | LC_ALL=C sort | xargs md5sum >DEBIAN/md5sums)
     find "$root" -type d -exec chmod 755 {} +
-    dpkg-deb --root-owner-group -Zxz -z6 --build "$root" "$out/$1_${version}_$arch.deb" >/dev/null
+    dpkg-deb --root-owner-group -Zxz -z"${DEB_LEVEL:-6}" --build "$root" "$out/$1_${version}_$arch.deb" >/dev/null
     echo "$out/$1_${version}_$arch.deb"
 }
 

@@ -17,7 +17,7 @@ if tools:
     sys.exit(0)
 tmp = tempfile.mkdtemp(prefix="xlane-deb-")
 p = subprocess.run(["sh", ROOT + "/deb/build.sh", tmp], capture_output=True, text=True,
-                   env=dict(os.environ, B=os.path.join(ROOT, "build")))
+                   env=dict(os.environ, B=os.path.join(ROOT, "build"), DEB_LEVEL="0")) # packed quickly
 debs = p.stdout.split()
 if check("packages", p.returncode == 0 and len(debs) == 2, p.stdout + p.stderr):
     for d in debs:
