@@ -1,5 +1,5 @@
-"""Runs a kernel in Triton's IR, as src/pass/triton.c writes it, on NumPy arrays: one program after the other, each op as
-its name says. Pointers are pairs of an argument and offsets. Only what those kernels use is known here."""
+"""Runs a kernel in Triton's IR, as src/pass/triton.c writes it, on NumPy arrays: one program after the other, each op
+as its name says. Pointers are pairs of an argument and offsets. Only what those kernels use is known here."""
 import re
 
 import ml_dtypes

@@ -83,7 +83,7 @@ check("one_rung_alone", r.returncode == 0 and [x["rung"] for x in j["rungs"]] ==
 said = lambda *args, **env: subprocess.run([XLANE, "ladder", "--runs=" + TMP + "/runs", *args], capture_output=True,
                                            text=True, env=dict(ENV, **env), timeout=400).stdout
 text = said("--plugin=cpu", "--only=mesh", XLANE_CPU_DEVICES="1")
-check("a_skipped_rung_is_said",
+check("a_skipped_rung_is_named_with_its_reason",
       f"1 of 1 rungs passed; skipped: mesh (one device only); {len(ALL) - 2} not tried; it took"
       in text
       and "every rung" not in text, text)

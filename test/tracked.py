@@ -1,5 +1,5 @@
-"""What git keeps: nothing large, and nothing binary but recorded programs. A file that an example or a test left behind is
-found here when somebody adds it."""
+"""What git keeps: nothing large, and nothing binary but recorded programs. A file that an example or a test left behind
+is found here when somebody adds it."""
 import os
 import re
 import subprocess
@@ -19,8 +19,10 @@ def git(*words):
 
 def main():
     files = git("ls-files")
-    if not files:
+    if not files and not os.path.exists(os.path.join(ROOT, ".git")):
         skip("tracked", "not a git repository")
+        return end()
+    if not check("tracked_files_are_listed", files, "git ls-files fails here, or lists nothing"):
         return end()
     files = [f for f in files if os.path.isfile(os.path.join(ROOT, f))]
     large = [f for f in files if os.path.getsize(os.path.join(ROOT, f)) > MOST]
