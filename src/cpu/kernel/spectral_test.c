@@ -89,11 +89,10 @@ static void one(char type, int m, int n, bool eigh)
     }
     free(a), free(copy), free(u), free(s), free(vt), free(first);
 }
-/* More rows than one thread multiplies as quickly (WHOLE), and than LAPACK merges (SMALL); under an emulator in one of
- * the two types. */
+/* More rows than one thread multiplies as quickly (WHOLE), and than LAPACK merges (SMALL). */
 TEST(eigh_f32) { int n = xl_test_amount(450, 450, 340); one('s', n, n, true); }
 TEST(eigh_f64) { one('d', 211, 211, true); }
-TEST(svd_f32) { int n = xl_test_amount(400, 400, 96); one('s', n + 20, n, false); }
+TEST(svd_f32) { int n = xl_test_amount(400, 400, 220); one('s', n + 20, n, false); }
 TEST(svd_f64) { one('d', xl_test_amount(300, 300, 230), 210, false); }
 
 /* a x = w x for the vectors on the right, x' a = w x' for those on the left, of length 1; a pair of conjugates is two
@@ -150,7 +149,7 @@ static void eig_of(char type, int n, bool apart)
     }
     free(a), free(copy), free(w), free(v[0]), free(v[1]), free(first);
 }
-TEST(eig_f32) { eig_of('s', xl_test_amount(401, 401, 96), false); }
+TEST(eig_f32) { eig_of('s', xl_test_amount(401, 401, 210), false); }
 TEST(eig_f64) { eig_of('d', xl_test_amount(290, 290, 195), false); }
 TEST(eig_apart) { eig_of('d', 200, true); }
 TEST(eig_scale)
