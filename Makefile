@@ -85,20 +85,31 @@ plugins := $(if $(filter src/cpu/%,$(src_c)),$(B)/libxlane-cpu.so) \
            $(if $(wildcard src/guard/preload_main.c),$(B)/libxlane-preload.so)
 all: $(B)/xlane $(B)/libxlane.a $(B)/libxlane.so $(plugins) $(B)/libscipy_openblas.so
 
-# What a row of a table wants elsewhere (documentation, a test, a flag) and no compiler sees; a tarball without docs/ or
-# test/ has no such check.
-complete := src/ir/ops.def src/pass/passes.def src/cli/verbs.def src/train/rungs.def test/ops.covered \
-            $(wildcard src/cli/*.c src/pass/*.c) README.md docs/program.md docs/bring-up.md \
-            $(filter-out docs/program.md docs/bring-up.md,$(wildcard docs/*.md)) $(wildcard test/[!_]*.py)
-ifneq ($(and $(wildcard docs/program.md),$(wildcard test/complete.awk)),)
-all: $(B)/complete
-endif
-$(B)/complete: test/complete.awk $(complete) | $(B)/xlane $(plugins)
+# What a row of a table wants elsewhere (test/complete.awk): before anything is compiled, the functions of the rows and
+# the rows of the functions; at the end documentation, tests and flags, which no compiler sees. A tarball without docs/
+# or test/ has no such check.
+tables := $(addprefix src/,ir/ops.def pass/passes.def cli/verbs.def train/rungs.def cpu/kernel/ew.def)
+complete_code := $(tables) $(wildcard src/cli/*.c src/pass/*.c src/ir/infer/*.c src/cpu/kernel/*.c) \
+                 src/train/rung.c src/train/rung.h
+complete_rest := $(tables) $(addprefix src/,lane/cause.def lane/retry.def lane/probe.def lane/profile.def) \
+                 src/base/variables.def src/train/config.c test/ops.covered test/errors.yaml \
+                 $(wildcard src/cli/*.c src/pass/*.c src/*/*_test.c src/*/*/*_test.c docs/*.md) README.md \
+                 $(wildcard test/[!_]*.py test/guard/*.py)
+# Files that may read a variable.
+readers := $(filter-out %/variables.def,$(wildcard $(foreach d,src/*/ src/*/*/ src/*/*/*/ include/*/ examples/ wheel/ \
+               bench/ test/ test/*/ profiles/,$(addprefix $(d)*.,c h inl def py sh yaml))) x Makefile)
+checked := $(and $(wildcard docs/program.md),$(wildcard test/complete.awk))
+all: $(if $(checked),$(B)/complete)
+$(B)/named: test/complete.awk $(complete_code)
 	@mkdir -p $(@D)
-	@awk -f test/complete.awk $(complete) >$@.new || { cat $@.new >&2; exit 1; }
+	@LC_ALL=C awk -v stage=code -f test/complete.awk $(complete_code) >$@.new || { cat $@.new >&2; exit 1; }
+	@mv $@.new $@
+$(B)/complete: test/complete.awk $(complete_rest) $(readers) | $(B)/xlane $(plugins)
+	@grep -oE '\<XLANE_[A-Z0-9_]*[A-Z0-9]\>' $(readers) /dev/null | sed 's/\(.*\):\(.*\)/\2 \1/' | \
+	    LC_ALL=C awk -v stage=rest -f test/complete.awk - $(complete_rest) >$@.new || { cat $@.new >&2; exit 1; }
 	@mv $@.new $@
 print-complete:
-	@echo $(complete)
+	@echo $($(FILES))
 
 # LAPACK for the embedded device (src/cpu/kernel/openblas.h): OpenBLAS as PyPI has it, one file that needs only libc. If
 # it cannot be fetched, the build goes on without it, and the device looks for the system's.
@@ -151,7 +162,7 @@ kernel   = $(or $(findstring /arch/,$(1)),$(filter gemm_% vmath_% strip_% fold_%
 plain    = $(if $(SAN),$(if $(kernel),-O1 $(if $(FUZZ),-fno-sanitize=all)))
 # Test programs run once: compiling them well would take longer than running them.
 $(B)/obj/%_test.o $(B)/test/%: private OPT = -O1
-$(B)/obj/%.o: src/%.c
+$(B)/obj/%.o: src/%.c | $(if $(checked),$(B)/named)
 	@mkdir -p $(@D)
 	$(CC) $(XCFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) $(call plain,$*) -c $< -o $@
 

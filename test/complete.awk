@@ -1,15 +1,25 @@
-# What belongs to a row of a table and no compiler sees. `make` runs this when a file that it reads has changed, and
-# fails with what is missing and the file that wants it. docs/architecture.md says how to add each thing.
-#   awk -f test/complete.awk TABLES test/ops.covered src/cli/*.c src/pass/*.c docs/*.md README.md test/*.py
+# What belongs to a row of a table. `make` runs this twice, when a file that it reads has changed: with stage=code before
+# the first file is compiled (where a row has no function or a function no row, compiler and linker would say so in their
+# own words), with stage=rest when the programs are built (documentation, tests, flags, which no compiler sees). It fails
+# with the file, what is missing there, and what to write. docs/architecture.md says how to add each thing.
+#   awk -v stage=code -f test/complete.awk FILES, or stage=rest; a name on standard input is a variable XLANE_* in use
 function lacks(file, what) { print file ": error: " what; wrong++ }
 function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }
+function quoted(n,   c) { split($0, c, /"/); return c[2 * n] }       # the n-th string of a row, without \" in it
+function named(at, text) {                                         # at: FILE's index of words; every word of the line
+    gsub(/[^A-Za-z0-9_-]+/, " ", text)
+    while (match(text, /[^ ]+/)) {
+        seen[at, substr(text, RSTART, RLENGTH)] = 1
+        text = substr(text, RSTART + RLENGTH)
+    }
+}
 
 # ---- the tables ----
 /^OP\(/ && FILENAME ~ /ops\.def$/ {
     split(substr($0, 4), c, ",")
     name = trim(c[2]); gsub(/"/, "", name)
     if (name == "") next                                   # what is unknown
-    op[name] = 1; rule[trim(c[6])] = 1
+    op[name] = 1; ident[name] = trim(c[1]); rule[trim(c[6])] = 1
     types[name] = trim(c[6]); gradient[name] = trim(c[7]); sharding[name] = trim(c[8]); kernel[name] = trim(c[9])
     flags[name] = c[10]
 }
@@ -18,7 +28,8 @@ function trim(s) { gsub(/^[ \t]+|[ \t]+$/, "", s); return s }
 /^RUNG\(/ && FILENAME ~ /rungs\.def$/ {
     split($0, c, /"/)
     rung[c[2]] = 1
-    if (/(TRAIN|SCAN),[ \t]*1(\.0*)?f?,[ \t]*1(\.0*)?f?\)/)
+    if (match(c[7], /[A-Z]+/)) kind[c[2]] = substr(c[7], RSTART, RLENGTH)
+    if (stage == "rest" && /(TRAIN|SCAN),[ \t]*1(\.0*)?f?,[ \t]*1(\.0*)?f?\)/)
         lacks(FILENAME ":" FNR, "the losses of " c[2] " are 1: build/venv/bin/python test/_rungs.py " c[2] " computes them")
 }
 FILENAME ~ /ops\.covered$/ && /^[a-z]/ {
@@ -26,16 +37,57 @@ FILENAME ~ /ops\.covered$/ && /^[a-z]/ {
     covered[$1, $2] = $3; line[$1, $2] = FNR
     if (NF < 3 && $1 != "floatless" || $3 == "-" && NF < 4) lacks(FILENAME ":" FNR, $0 ": a name or a reason is missing")
 }
+/^EW\(/ && FILENAME ~ /ew\.def$/ { split($0, c, /[(,]/); loops[trim(c[2])] = 1 }
+/^CAUSE\(/ && FILENAME ~ /cause\.def$/ { cause[quoted(1)] = 1 }
+/^CAUSE\(/ && FILENAME ~ /retry\.def$/ { split($0, c, /[(,]/); failure[c[2]] = 1 }
+/^CLASS\(/ && FILENAME ~ /probe\.def$/ { class[quoted(1)] = 1 }
+/^SETTING\(/ && FILENAME ~ /profile\.def$/ {
+    split($0, c, /[(,]/)
+    k = trim(c[2]) "." trim(c[3])
+    n = split($0, c, /"/)
+    setting[k] = "| `" k "` | " (trim($4) == "NULL," ? "" : "`" c[2] "`") " | " c[n - 1] " |"
+}
+/^(VAR|ENV)\(/ && FILENAME ~ /variables\.def$/ {
+    split($0, c, /[(,]/)
+    k = (/^VAR/ ? "XLANE_" : "XLANE_CPU_") c[2]
+    variable[k] = $0
+    sub(/"\)[^"]*$/, "", variable[k])
+    sub(/.*[^\\]", *"/, "", variable[k])
+    gsub(/\\"/, "\"", variable[k])
+}
+FILENAME == "-" || FILENAME == "" { if ($1 ~ /^XLANE_/) used[$1] = $2; next }
+FILENAME ~ /train\/config\.c$/ && /^ *\{ "[a-z_.0-9]+", [A-Z_]+, AT/ { key[quoted(1)] = 1 }
 
-# ---- verbs and passes in C ----
+# ---- what is written in C ----
 FILENAME ~ /^src\/cli\// {
     if ($0 ~ /->json/) speaks[FILENAME] = 1
     if (match($0, /^XL_VERB\([a-z_]+\)/)) { at = substr($0, 9, RLENGTH - 9); file[at] = FILENAME }
     if (at && $0 ~ /\.help[ \t]*=/) help[at] = 1
     if (at && $0 ~ /\.example[ \t]*=/) example[at] = 1
     if (at && $0 ~ /\.no_json[ \t]*=/) refuses[at] = 1
+    if (at && $0 ~ /\.name[ \t]*=/) called_so[at] = quoted(1)
+    if (at && $0 ~ /\.run[ \t]*=/) runs[at] = 1
+    if (at && $0 ~ /\.opts[ \t]*=/) takes[at] = 1
+    if (at && $0 ~ /\.(min|max)[ \t]*=/) counts[at] = 1
+    if (at && $0 ~ /\.args[ \t]*=/) usage[at] = quoted(1)
+    if ($0 ~ /^static const xl_opt [a-z_]+\[\]/) options[FILENAME] = 1
     if ($0 ~ /^};/) at = ""
 }
+FILENAME ~ /\.c$/ && /^(RULE|ABSENT)\([a-z_0-9]+/ {
+    split($0, c, /[(,)]/)
+    written[(/^ABSENT/ ? "kernel" : FILENAME ~ /infer/ ? "infer" : FILENAME ~ /shard/ ? "shard" : "grad") "_" c[2]] = 1
+}
+match($0, /^(bool|xl_error \*) *xl_(infer|grad|shard|kernel|pass)_[a-z_0-9]+\(/) {
+    k = substr($0, RSTART, RLENGTH - 1)
+    sub(/.*xl_/, "", k)
+    written[k] = 1
+    if (k ~ /^pass_/) { sub(/^pass_/, "", k); pass_in[k] = FILENAME }
+}
+FILENAME ~ /pipeline\.c$/ && /^#define ORDER/ {
+    for (text = $0; match(text, /X\([a-z_]+\)/); text = substr(text, RSTART + RLENGTH))
+        placed[substr(text, RSTART + 2, RLENGTH - 3)] = 1
+}
+FILENAME ~ /rung\.[ch]$/ { named(substr(FILENAME, length(FILENAME)), $0) }
 FILENAME ~ /^src\/pass\// && FNR == 1 { n = split(FILENAME, c, /[\/.]/); of = c[n - 1]; essay = 1 }
 FILENAME ~ /^src\/pass\// && essay {
     if ($0 ~ /needs:/) needs[of] = 1
@@ -49,8 +101,14 @@ FILENAME ~ /pass_test\.c$/ {
     n = split(text, c, " ")
     for (i = 1; i <= n; i++) { sub(/^xl_pass_/, "", c[i]); tested[c[i]] = 1 }
 }
+FILENAME ~ /retry_test\.c$|errors\.yaml$/ { named("errors", $0) }
 
 # ---- documentation and tests ----
+FILENAME ~ /docs\/(recompiles|probe|train)\.md$/ { named(FILENAME, $0) }
+FILENAME ~ /docs\/profiles\.md$/ && /^\| `[a-z]+\.[a-z_]+` \|/ { split($0, c, /`/); setting_row[c[2]] = $0 }
+FILENAME ~ /docs\/variables\.md$/ && /^\| `XLANE_/ { split($0, c, /`/); variable_row[c[2]] = $0 }
+FILENAME ~ /^(test|src)\// && /^plant\(|(\/\*|#) cause: / { named("causes", $0) }
+FILENAME ~ /test\/probe\.py$/ { named("probe", $0) }
 FILENAME ~ /\.md$/ {
     if (FILENAME ~ /\/program\.md$/ && /^\| pass \|/ || FILENAME ~ /\/bring-up\.md$/ && /^\| rung \|/) table = $2
     else if (!/^\|/) table = ""
@@ -75,7 +133,61 @@ FILENAME ~ /\.py$/ {
     }
 }
 
+# ---- what is asked before anything is compiled ----
+function wants(o, column, name, where) {
+    if (!((column "_" name) in written))
+        lacks("src/ir/ops.def", "the row of " o " names " name ", and there is no xl_" column "_" name ": write " where)
+}
+function code(   v, d, p, g, o, text) {
+    for (v in verb) {
+        d = verb[v]
+        if (!(v in file)) {
+            lacks("src/cli/verbs.def", "VERB(" v ") has no verb: write src/cli/" v ".c with XL_VERB(" v ") = { ... }")
+            continue
+        }
+        if (called_so[v] != d) lacks(file[v], "XL_VERB(" v ") is called \"" called_so[v] "\": write .name = \"" d "\"")
+        if (!(v in runs)) lacks(file[v], "XL_VERB(" v ") has no .run, the function that is called")
+        if (file[v] in options && !(v in takes)) lacks(file[v], "XL_VERB(" v ") has no .opts, and the file has a table")
+        if ((v in counts || v in takes) && !(v in usage))
+            lacks(file[v], "XL_VERB(" v ") has no .args, the options and arguments of its usage line")
+        text = usage[v]
+        while (sub(/\[--[^][]*(\[[^][]*\])?[^][]*\]/, "", text)) ;   # what is left of it are arguments
+        if (text ~ /[A-Za-z]/ && !(v in counts))
+            lacks(file[v], "XL_VERB(" v ") has no .min and .max, and its usage line has arguments: " trim(text))
+    }
+    for (v in file) if (!(v in verb))
+        lacks(file[v], "XL_VERB(" v ") has no row: write VERB(" v ") in src/cli/verbs.def, at its place in the help")
+    for (p in pass) {
+        if (!(p in pass_in))
+            lacks("src/pass/passes.def", "PASS(" p ") has no pass: write xl_pass_" p " in src/pass/" p ".c")
+        if (!(p in placed)) lacks("src/pass/pipeline.c", "ORDER has no X(" p "): give the pass its place there")
+    }
+    for (p in pass_in) if (!(p in pass))
+        lacks(pass_in[p], "xl_pass_" p " has no row: write PASS(" p ", ASKED) or PASS(" p ", DEVICE) in " \
+              "src/pass/passes.def")
+    for (p in placed) if (!(p in pass) && !(p in pass_in)) lacks("src/pass/pipeline.c", "ORDER has X(" p "), which passes.def has not")
+    for (g in kind) {
+        if (!(("h", "XL_RUNG_" kind[g]) in seen))
+            lacks("src/train/rung.h", "the rung " g " is of kind " kind[g] ": write XL_RUNG_" kind[g] " into xl_rung_kind")
+        if (!(("c", "XL_RUNG_" kind[g]) in seen))
+            lacks("src/train/rung.c", "the rung " g " is of kind " kind[g] ": write its case in xl_rung_run")
+    }
+    for (o in op) {
+        wants(o, "infer", types[o], "RULE(" types[o] ") in src/ir/infer/")
+        wants(o, "grad", gradient[o], "RULE(" gradient[o] ") in src/pass/grad_*.c, or take none")
+        wants(o, "shard", sharding[o], "RULE(" sharding[o] ") in src/pass/shard_rule.c")
+        wants(o, "kernel", kernel[o], "it in src/cpu/kernel/")
+        if (kernel[o] ~ /^(unary|binary|select|clamp)$/ && !(ident[o] in loops))
+            lacks("src/cpu/kernel/ew.def", "no row for " o ": write EW(" ident[o] ", its loops for floats, integers and " \
+                  "complex numbers)")
+    }
+}
+
 END {
+    if (stage == "code") {
+        code()
+        exit wrong > 0
+    }
     for (v in verb) {
         d = verb[v]
         if (v in file) {
@@ -97,6 +209,34 @@ END {
     for (p in pass_row) if (!(p in pass)) lacks("docs/program.md", "a row for `" p "`, which is no pass")
     for (g in rung) if (!(g in rung_row)) lacks("docs/bring-up.md", "the table of rungs does not name " g)
     for (g in rung_row) if (!(g in rung) && g != "probe") lacks("docs/bring-up.md", "a row for " g ", which is no rung")
+
+    for (k in cause) {
+        if (!(("docs/recompiles.md", k) in seen)) lacks("docs/recompiles.md", "the list of causes has no `" k "`")
+        if (!(("causes", k) in seen))
+            lacks("test/guard/causes.py", "no program has the cause " k ": plant it here, or say `cause: " k "` in a comment " \
+                  "at the test that has it")
+    }
+    for (k in failure) if (!(("errors", k) in seen))
+        lacks("test/errors.yaml", "no text of the failure " k ": add one, with what a retry of it can teach")
+    for (k in class) {
+        if (!(("docs/probe.md", k) in seen)) lacks("docs/probe.md", "nothing says what `" k "` is")
+        if (!(("probe", k) in seen)) lacks("test/probe.py", "no probe ends in \"" k "\"")
+    }
+    for (k in setting) if (setting_row[k] != setting[k]) lacks("docs/profiles.md", "no such row, write it: " setting[k])
+    for (k in setting_row) if (!(k in setting)) lacks("docs/profiles.md", "a row for " k ", which profile.def has not")
+    for (k in key) {
+        d = k
+        sub(/.*\./, "", d)
+        if (!(("docs/train.md", d) in seen)) lacks("docs/train.md", "nothing says what " k " sets")
+    }
+    for (k in variable) {
+        if (index(variable_row[k], "| " variable[k] " |") == 0)
+            lacks("docs/variables.md", "no row for " k " with these words: python3 test/variables.py --fix writes it")
+        if (!(k in used) && k !~ /^XLANE_CPU_/) lacks("src/base/variables.def", "a row for " k ", which nothing reads")
+    }
+    # not variables: a header's guard, the library's symbol version, a name in a usage line
+    for (k in used) if (!(k in variable) && k !~ /^XLANE_(CPU_.*|H|VERSION|FILE|X_PASSWORD)$/)
+        lacks(used[k], k " has no row: add one to src/base/variables.def, then python3 test/variables.py --fix")
 
     ops = "src/ir/ops.def"; list = "test/ops.covered"
     for (o in op) {

@@ -1,84 +1,138 @@
-"""What is easily forgotten when something is added, and no compiler sees. The build asks for it (test/complete.awk): here
-a verb, a pass, a rung and ops are added with one part left out at a time. And what test/ops.covered calls constant in
-pieces is tried out. docs/architecture.md says how to add each of them."""
-import json, os, re, struct, subprocess, sys, tempfile
+"""What is easily forgotten when something is added. The build asks for it (test/complete.awk), before it compiles
+anything or when the programs are there: here a verb, a pass, a rung, ops, a setting, a variable, causes and failures are
+added with one part left out at a time. And what test/ops.covered calls constant in pieces is tried out.
+docs/architecture.md says how to add each of them."""
+import json, os, re, shutil, struct, subprocess, sys, tempfile
 from _check import check, end
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 read = lambda p: open(os.path.join(ROOT, p), encoding="utf-8").read()
-FILES = subprocess.run(["make", "-s", "-C", ROOT, "print-complete"], capture_output=True, text=True).stdout.split()
-check("the_build_asks", len(FILES) > 100, FILES)
+FILES = {stage: subprocess.run(["make", "-s", "-C", ROOT, "print-complete", "FILES=complete_" + stage],
+                               capture_output=True, text=True).stdout.split() for stage in ("code", "rest")}
+check("the_build_asks", all(len(f) > 80 for f in FILES.values()), FILES)
+USED = "".join("XLANE_%s x\n" % n for n in re.findall(r"^VAR\((\w+)", read("src/base/variables.def"), re.M))
 
 
-def complete(parts):
-    """What the build's check says of the tree with these parts, each before a text of a file."""
-    with tempfile.TemporaryDirectory() as tmp:
-        for f in FILES:
-            os.makedirs(os.path.dirname(os.path.join(tmp, f)), exist_ok=True)
-            text = read(f)
-            for _, before, new in (p[:3] for p in parts if p[0] == f):
-                assert before in text, (f, before)
-                text = text.replace(before, new + before, 1)
-            with open(os.path.join(tmp, f), "w", encoding="utf-8") as h:
-                h.write(text)
-        p = subprocess.run(["awk", "-f", os.path.join(ROOT, "test", "complete.awk"), *FILES], cwd=tmp,
-                           capture_output=True, text=True)
-        return p.returncode, p.stdout + p.stderr
+TREE = {}                                             # stage: a folder with those files
 
 
-def asks(what, *parts):
+def complete(stage, parts):
+    """What the build's check says of the tree with these parts, each before a text of a file, or at its end."""
+    if stage not in TREE:
+        TREE[stage] = tempfile.TemporaryDirectory()
+        for f in FILES[stage]:
+            os.makedirs(os.path.dirname(os.path.join(TREE[stage].name, f)), exist_ok=True)
+            shutil.copyfile(os.path.join(ROOT, f), os.path.join(TREE[stage].name, f))
+    texts = {}
+    for f, before, new in (p[:3] for p in parts if p[0] != "used"):
+        text = texts.get(f) or (read(f) if os.path.exists(os.path.join(ROOT, f)) else "")
+        assert before in text, (f, before)
+        texts[f] = text.replace(before, new + before, 1) if before else text + new
+    for f, text in texts.items():
+        with open(os.path.join(TREE[stage].name, f), "w", encoding="utf-8") as h:
+            h.write(text)
+    p = subprocess.run(["awk", "-v", "stage=" + stage, "-f", os.path.join(ROOT, "test", "complete.awk"), "-",
+                        *FILES[stage], *(f for f in texts if f not in FILES[stage])], cwd=TREE[stage].name,
+                       input=USED + "".join(p[2] for p in parts if p[0] == "used"), capture_output=True, text=True)
+    for f in texts:
+        if f in FILES[stage]:
+            shutil.copyfile(os.path.join(ROOT, f), os.path.join(TREE[stage].name, f))
+        else:
+            os.unlink(os.path.join(TREE[stage].name, f))
+    return p.returncode, p.stdout + p.stderr
+
+
+def asks(what, stage, *parts):
     """Complete with all parts. Without one of those that have a fourth field, this is said, and nothing else."""
-    out = complete(parts)
+    out = complete(stage, parts)
     check(what + "_with_all_parts", out == (0, ""), out)
     for part in (p for p in parts if len(p) > 3):
-        status, out = complete([p for p in parts if p is not part])
+        status, out = complete(stage, [p for p in parts if p is not part])
         check("%s: %s" % (what, part[3]), status == 1 and out.count("\n") == 1 and part[3] in out, out)
 
 
-HERE, NEW = "#include", "un" + "heard"                # of a file that has no verb; a word that no script has
-asks("verb", ("src/cli/verbs.def", "VERB(try)", f"VERB({NEW})\n"), ("src/cli/chart.c", HERE, "XL_VERB(%s) = {\n" % NEW),
-     ("src/cli/chart.c", HERE, "    .help = 0,\n", f"XL_VERB({NEW}) has no .help"),
-     ("src/cli/chart.c", HERE, "    .example = 0,\n", f"XL_VERB({NEW}) has no .example"),
-     ("src/cli/chart.c", HERE, "    .no_json = 0,\n", f"XL_VERB({NEW}) takes --json and never reads cli->json"),
-     ("src/cli/chart.c", HERE, "};\n"),
+NEW = "un" + "heard"                                  # a word that no script has
+FILE = "src/cli/" + NEW + ".c"
+VERB = [(FILE, "", "XL_VERB(%s) = {\n" % NEW), ("src/cli/verbs.def", "VERB(try)", f"VERB({NEW})\n")]
+asks("verb", "code", (*VERB[0], f"verbs.def: error: VERB({NEW}) has no verb: write {FILE}"),
+     (FILE, "", f'    .name = "{NEW}",\n', f'{FILE}: error: XL_VERB({NEW}) is called "": write .name = "{NEW}"'),
+     (FILE, "", "    .run = 0,\n", f"XL_VERB({NEW}) has no .run"),
+     (FILE, "", '    .args = "[--all] NAME",\n', f"XL_VERB({NEW}) has no .args"),
+     (FILE, "", "    .max = 1,\n", f"XL_VERB({NEW}) has no .min and .max, and its usage line has arguments: NAME"),
+     (FILE, "", "};\n"),
+     (*VERB[1], f"XL_VERB({NEW}) has no row: write VERB({NEW}) in src/cli/verbs.def"))
+asks("verb_with_options", "code", VERB[0], (FILE, "", f'    .name = "{NEW}",\n    .run = 0,\n    .args = "[--all]",\n'),
+     (FILE, "", "    .opts = opts,\n", f"XL_VERB({NEW}) has no .opts"), (FILE, "", "};\n"), VERB[1],
+     (FILE, "", "static const xl_opt opts[] = {\n"))
+asks("verb", "rest", *VERB,
+     (FILE, "", "    .help = 0,\n", f"XL_VERB({NEW}) has no .help"),
+     (FILE, "", "    .example = 0,\n", f"XL_VERB({NEW}) has no .example"),
+     (FILE, "", "    .no_json = 0,\n", f"XL_VERB({NEW}) takes --json and never reads cli->json"),
+     (FILE, "", "};\n"),
      ("README.md", "**xlane", f"`xlane {NEW}`\n", f"no page shows `xlane {NEW}`"),
      ("test/cases.py", "import", f'run("{NEW}")\n', f'no script calls "{NEW}"'))
-asks("pass", ("src/pass/passes.def", "PASS(dce", "PASS(calls, ASKED)\n"),
-     ("src/pass/calls.c", "/*", "/* needs: keeps: breaks: */\n", "src/pass/calls.c: error: its first comment must say"),
-     ("src/pass/pass_test.c", "#include", "calls\n", "no test of the pass calls"),
-     ("docs/program.md", "| `dce`", "| `calls` | |\n", "no row for `calls`"))
-asks("rung", ("src/train/rungs.def", "RUNG(\"dense\"", "RUNG(\"fresh\", \"F\", \"\", TRAIN, 1.5f, 1.2f)\n"),
+PASS = ("src/pass/passes.def", "PASS(dce", f"PASS({NEW}, ASKED)\n")
+asks("pass", "code", (*PASS, f"xl_pass_{NEW} has no row: write PASS({NEW}, ASKED)"),
+     ("src/pass/pipeline.c", " X(dce)\n", f" X({NEW})", f"pipeline.c: error: ORDER has no X({NEW})"),
+     (f"src/pass/{NEW}.c", "", f"xl_error *xl_pass_{NEW}(xl_module *m)\n",
+      f"passes.def: error: PASS({NEW}) has no pass: write xl_pass_{NEW} in src/pass/{NEW}.c"))
+asks("pass", "rest", PASS,
+     (f"src/pass/{NEW}.c", "", "/* needs: keeps: breaks: */\n", f"src/pass/{NEW}.c: error: its first comment must say"),
+     ("src/pass/pass_test.c", "#include", NEW + "\n", "no test of the pass " + NEW),
+     ("docs/program.md", "| `dce`", f"| `{NEW}` | |\n", f"no row for `{NEW}`"))
+RUNG = "RUNG(\"fresh\", \"F\", \"\", %s, 1.5f, 1.2f)\n"
+asks("rung", "rest", ("src/train/rungs.def", "RUNG(\"dense\"", RUNG % "TRAIN"),
      ("docs/bring-up.md", "| dense", "| fresh | |\n", "does not name fresh"))
-out = complete([("src/train/rungs.def", 'RUNG("dense"', 'RUNG("dense", "D", "", TRAIN, 1, 1)\n')])
+out = complete("rest", [("src/train/rungs.def", 'RUNG("dense"', 'RUNG("dense", "D", "", TRAIN, 1, 1)\n')])
 check("rung: its losses are 1", out[0] == 1 and "the losses of dense are 1: build/venv/bin/python" in out[1], out)
-OP = "OP(FRESH, \"stablehlo.fresh\", 1, 1, 0, %s, %s, pointwise, unary, %s)\n"
-VALUE = ("test/ops.covered", "\ngradient stablehlo.abs ", "\nvalue stablehlo.fresh case",
-         "no case compares the values of stablehlo.fresh")
+asks("rung_of_a_new_kind", "code", ("src/train/rungs.def", "RUNG(\"dense\"", RUNG % "TWICE"),
+     ("src/train/rung.h", "XL_RUNG_MESH", "XL_RUNG_TWICE, ", "rung.h: error: the rung fresh is of kind TWICE"),
+     ("src/train/rung.c", "    case XL_RUNG_MESH:", "    case XL_RUNG_TWICE:\n", "its case in xl_rung_run"))
+OP = "OP(FRESH, \"stablehlo.fresh\", 1, 1, 0, %s, %s, %s, %s, %s)\n"
 PLACE, COVERED = "OP(ABS,", "\ngradient stablehlo.abs "
-asks("op", ("src/ir/ops.def", PLACE, OP % ("new_rule", "add", "ELEMWISE")),
+asks("op", "code", ("src/ir/ops.def", PLACE, OP % ((NEW,) * 3 + ("unary", "ELEMWISE"))),
+     ("src/ir/infer/infer_math.c", "RULE(", f"RULE({NEW})\n", f"no xl_infer_{NEW}: write RULE({NEW}) in src/ir/infer/"),
+     ("src/pass/grad_math.c", "RULE(abs", f"RULE({NEW})\n",
+      f"no xl_grad_{NEW}: write RULE({NEW}) in src/pass/grad_*.c"),
+     ("src/pass/shard_rule.c", "RULE(pointwise", f"RULE({NEW})\n", f"no xl_shard_{NEW}: write RULE({NEW})"),
+     ("src/cpu/kernel/ew.def", "EW(ABS,", "EW(FRESH, abs, none, none)\n", "ew.def: error: no row for stablehlo.fresh"))
+asks("kernel", "code", ("src/ir/ops.def", PLACE, OP % ("unary_float", "abs", "pointwise", NEW, "0")),
+     ("src/cpu/kernel/control.c", "xl_error *xl_kernel_none", f"xl_error *xl_kernel_{NEW}(xl_planner *p)\n",
+      f"no xl_kernel_{NEW}: write it in src/cpu/kernel/"))
+VALUE = ("test/ops.covered", COVERED, "\nvalue stablehlo.fresh case", "no case compares the values of stablehlo.fresh")
+asks("op", "rest", ("src/ir/ops.def", PLACE, OP % ("new_rule", "add", "pointwise", "unary", "ELEMWISE")),
      ("test/ops.covered", COVERED, "\nrefused new_rule stablehlo.fresh", "no bad program for the rule new_rule"),
      ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case",
       "no case for the gradient of stablehlo.fresh"), VALUE)
-asks("op_without_gradient", ("src/ir/ops.def", PLACE, OP % ("unary_float", "zero", "ELEMWISE")),
+asks("op_without_gradient", "rest",
+     ("src/ir/ops.def", PLACE, OP % ("unary_float", "zero", "pointwise", "unary", "ELEMWISE")),
      ("test/ops.covered", COVERED, "\nprogram stablehlo.fresh some", "no program has stablehlo.fresh"),
      ("test/ops.covered", COVERED, "\nzero stablehlo.fresh pieces", "stablehlo.fresh has the gradient `zero`"), VALUE)
-asks("op_without_flag", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "0")),
+asks("op_without_flag", "rest", ("src/ir/ops.def", PLACE, OP % ("unary_float", "add", "pointwise", "unary", "0")),
      ("test/ops.covered", COVERED, "\ngradient stablehlo.fresh case"), VALUE[:3],
      ("test/ops.covered", COVERED, "\nshaped stablehlo.fresh a reason", "but has no ELEMWISE flag"))
-
-# The functions that a row of ops.def names: where one does not exist, the table that has it does not link.
-with tempfile.TemporaryDirectory() as tmp:
-    os.mkdir(tmp + "/ir")
-    with open(tmp + "/ir/ops.def", "w", encoding="utf-8") as h:
-        h.write(read("src/ir/ops.def").replace("OP(ABS,", OP.replace("pointwise, unary", "%s, %s")
-                                               % ((NEW,) * 4 + ("0",)) + "OP(ABS,", 1))
-    for table, function in (("ir/infer/infer.c", "xl_infer_unheard"), ("pass/grad.c", "xl_grad_unheard"),
-                            ("pass/shard_rule.c", "xl_shard_unheard"), ("cpu/plan/make_plan.c", "xl_kernel_unheard")):
-        p = subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-c", "-w", "-I" + tmp, "-I" + ROOT + "/src",
-                            "-I" + ROOT + "/include", "-o", tmp + "/o", ROOT + "/src/" + table],
-                           capture_output=True, text=True)
-        p = p if p.returncode else subprocess.run(["nm", "-u", tmp + "/o"], capture_output=True, text=True)
-        check("op: without " + function + " nothing links", function in p.stdout.split(), p.stdout + p.stderr)
+asks("setting", "rest", ("src/lane/profile.def", "SETTING(cache,  dir",
+                         'SETTING(cache, fresh, INT, "XLANE_CACHE", LANE, "", "what it is")\n'),
+     ("docs/profiles.md", "| `cache.dir`", "| `cache.fresh` | `XLANE_CACHE` | what it is |\n",
+      "profiles.md: error: no such row, write it: | `cache.fresh` | `XLANE_CACHE` | what it is |"))
+V = "XLANE_" + "FRESH"                                # in pieces: it has no row
+asks("variable", "rest", ("src/base/variables.def", "VAR(CACHE,", 'VAR(FRESH, USER, "1", "what it is")\n',
+                          f"src/cli/x.c: error: {V} has no row: add one to src/base/variables.def"),
+     ("docs/variables.md", "| `XLANE_CACHE`", f"| `{V}` | `1` | what it is |\n",
+      f"no row for {V} with these words: python3 test/variables.py --fix"),
+     ("used", "", V + " src/cli/x.c\n", f"a row for {V}, which nothing reads"))
+asks("cause", "rest", ("src/lane/cause.def", 'CAUSE("dtype"', f'CAUSE("{NEW}", NONE, "do it")\n'),
+     ("docs/recompiles.md", "## While it runs", f"`{NEW}`\n", f"the list of causes has no `{NEW}`"),
+     ("test/guard/causes.py", "plant(\"ragged_epoch", f'plant("it", "{NEW}", NO)\n',
+      f"causes.py: error: no program has the cause {NEW}"))
+asks("failure", "rest", ("src/lane/retry.def", "CAUSE(vmem,", f'CAUSE({NEW}, ROOT, 0, "", "x", FIX, GRAPH, "y")\n'),
+     ("test/errors.yaml", "- { name: e1000_tpu", f"- {{ cause: {NEW} }}\n", f"no text of the failure {NEW}"))
+asks("class_of_a_probe", "rest", ("src/lane/probe.def", "CLASS(ABI", f'CLASS(X, "{NEW}", "y")\n'),
+     ("docs/probe.md", "", f"`{NEW}`\n", f"nothing says what `{NEW}` is"),
+     ("test/probe.py", "import", f'check("{NEW}")\n', f'no probe ends in "{NEW}"'))
+asks("key_of_a_configuration", "rest", ("src/train/config.c", '    { "device", STR',
+                                        f'    {{ "{NEW}.{NEW}", INT, AT(x) }},\n'),
+     ("docs/train.md", "", f"`{NEW}`\n", f"nothing says what {NEW}.{NEW} sets"))
 
 # Constant in pieces: the same values a little to both sides.
 TABLE = {r[0]: (r[1], r[2]) for r in re.findall(r'^OP\(\w+,\s*"([^"]+)",\s*(\w+),\s*\w+,\s*\w+,\s*(\w+),', 

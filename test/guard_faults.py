@@ -118,7 +118,7 @@ def _():
         folder = glob.glob(os.path.join(TMP, "runs-lost", "*-" + name))[0]
         return [json.loads(line)["reason"] for line in open(os.path.join(folder, "events.jsonl"))
                 if '"event":"compile"' in line]
-    assert reasons("lost-first") == ["first"]
+    assert reasons("lost-first") == ["first"]                # cause: evicted unreadable
     subprocess.run([XLANE, "cache", "prune", "--max", "1", "--cache", cache], check=True, capture_output=True, env=ENV)
     assert reasons("lost-evicted") == ["evicted"]
     entry = glob.glob(os.path.join(cache, "??", "*.xle"))[0]

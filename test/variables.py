@@ -1,17 +1,14 @@
-"""Every environment variable XLANE_* that a source file names has a row in src/base/variables.def, every row is used,
-and docs/variables.md is what the rows say. `--fix` writes that page."""
+"""docs/variables.md is what the rows of src/base/variables.def say; `--fix` writes that page. That every variable in use
+has a row, and every row a use, is asked by the build (test/complete.awk)."""
 import os
 import re
-import subprocess
 import sys
 
-from _check import check, end, skip
+from _check import check, end
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAGE = os.path.join(ROOT, "docs", "variables.md")
 TABLE = open(os.path.join(ROOT, "src", "base", "variables.def"), encoding="utf-8").read()
-# names with the prefix that are no variables: a header's guard, the library's symbol version, a name in a usage line
-NOT = {"XLANE_H", "XLANE_VERSION", "XLANE_FILE", "XLANE_X_PASSWORD"}
 
 text = r'"((?:[^"\\]|\\.)*)"'
 vars_ = re.findall(rf"^VAR\((\w+), *(\w+), *{text}, *{text}\)", TABLE, re.M)
@@ -47,24 +44,6 @@ if "--fix" in sys.argv:
 rows = len(re.findall(r"^(?:VAR|ENV)\(", TABLE, re.M))
 check("variables_rows_parse", rows == len(names) == len(set(names)),
       f"{len(names)} of {rows} rows, {len(set(names))} names")
-files = [f for f in subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True).stdout.split("\n")
-         if re.fullmatch(r"(?:src|include|test|bench|wheel|examples|profiles)/.*\.(?:c|h|inl|def|py|sh|yaml)|x|Makefile", f)
-         and f not in ("src/base/variables.def", "test/variables.py")]
-used = {}
-for f in sorted(files, key=lambda f: f.startswith(("test/", "bench/"))):
-    path = os.path.join(ROOT, f)
-    if os.path.exists(path):
-        for n in re.findall(r"\bXLANE_[A-Z0-9_]*[A-Z0-9]\b", open(path, encoding="utf-8").read()):
-            used.setdefault(n, f)
-# the device's own are read through XL_ENV_<name>, and the test of its errors has names that it does not know
-missing = sorted(n for n in used if n not in names and n not in NOT and not n.startswith("XLANE_CPU_"))
-told = lambda names_: "; ".join(f"{n} in {used[n]}" for n in names_) + ": add rows to src/base/variables.def"
-own = [n for n in missing if not used[n].startswith(("test/", "bench/"))]
-check("variables_have_rows", not own, told(own))
-if set(missing) - set(own):
-    skip("variables_of_tests", told(sorted(set(missing) - set(own))))
-idle = sorted(n for n in names if n not in used and not n.startswith("XLANE_CPU_"))
-check("variables_rows_are_used", not idle, ", ".join(idle) + ": no file names them")
 check("variables_page", open(PAGE, encoding="utf-8").read() == page(),
       "docs/variables.md is not what the table says; run python test/variables.py --fix")
 sys.exit(end())

@@ -25,6 +25,7 @@ static xl_contracts *process(const char *runs, xl_run **run)
 /* Judges the program of n ops of a vector of `size`, of another kind and with one more argument if `other`; gives the
  * reason. */
 static xl_compile_site site;                               /* of the next compile */
+static const char *part = "options", *value = "plain";     /* of its key, besides the program */
 
 static const char *judge(xl_contracts *c, const char *name, int n, int size, bool other)
 {
@@ -48,6 +49,7 @@ static const char *judge(xl_contracts *c, const char *name, int n, int size, boo
     xl_digest_hex(&d, hex);
     xl_cache_key k = { .module = xl_str_of(name) };
     xl_cache_key_add(&k, "program", xl_str_of(hex));
+    xl_cache_key_add(&k, part, xl_str_of(value));
     xl_cache_key_seal(&k);
     CHECK_OK(xl_contracts_judge(c, &a, &k, &site, m, xl_buf_view(&text), &v));
     xl_buf_fini(&text);
@@ -98,6 +100,26 @@ TEST(G1_the_same_program_for_another_device)
     site.devices = (xl_str){ "", 0 };
     xl_contracts_free(c);
     xl_run_close(run);
+}
+
+/* cause: options flags profile plugin topology */
+TEST(C3_the_part_of_the_key_that_differs_is_the_reason)
+{
+    static const char *const reason[][2] = { { "options", "options" }, { "flags", "flags" }, { "profile", "profile" },
+                                             { "plugin", "plugin" }, { "versions", "plugin" },
+                                             { "topology", "topology" } };
+    for (size_t i = 0; i < sizeof reason / sizeof *reason; i++) {
+        xl_run *run;
+        xl_contracts *c = process(reason[i][0], &run);
+        part = reason[i][0];
+        CHECK_STR(judge(c, "jit_step", 10, 4, false), "first");
+        value = "another";
+        CHECK_STR(judge(c, "jit_step", 10, 4, false), reason[i][1]);
+        CHECK_STR(judge(c, "jit_step", 10, 4, false), "identical");
+        part = "options", value = "plain";
+        xl_contracts_free(c);
+        xl_run_close(run);
+    }
 }
 
 TEST(C2_a_restart_knows_every_program_of_the_run_before)

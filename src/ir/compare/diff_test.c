@@ -82,7 +82,7 @@ TEST(arguments)
         XL_DIFF_SHARDING, "argument 0: sharding {replicated} -> {devices=[2]<=[2]}");
     one(MAIN("%a: tensor<4xf32> {mhlo.layout_mode = \"default\"}", "return %a : tensor<4xf32>"),
         MAIN("%a: tensor<4xf32> {mhlo.layout_mode = \"auto\"}", "return %a : tensor<4xf32>"), XL_DIFF_LAYOUT,
-        "argument 0: mhlo.layout_mode default -> auto");
+        "argument 0: mhlo.layout_mode default -> auto"); /* cause: layout */
     one(MAIN("%a: tensor<4xf32> loc(#x), %b: tensor<4xf32> loc(#y)", "%0 = stablehlo.subtract %a, %b : tensor<4xf32>\n"
                                                                      " return %0 : tensor<4xf32>") LOCS,
         MAIN("%a: tensor<4xf32> loc(#y), %b: tensor<4xf32> loc(#x)", "%0 = stablehlo.subtract %b, %a : tensor<4xf32>\n"
