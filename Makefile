@@ -58,6 +58,9 @@ CFLAGS_vmath_avx512 = $(CFLAGS_gemm_avx512)
 CFLAGS_strip_generic = -O3 -ffp-contract=fast -fno-trapping-math
 CFLAGS_strip_avx2 = $(CFLAGS_gemm_avx2) -fno-trapping-math -mprfchw
 CFLAGS_strip_avx512 = $(CFLAGS_gemm_avx512) -fno-trapping-math
+CFLAGS_cholesky_generic = -O3 -ffp-contract=fast
+CFLAGS_cholesky_avx2 = $(CFLAGS_gemm_avx2)
+CFLAGS_cholesky_avx512 = $(CFLAGS_gemm_avx512)
 CFLAGS_conv_generic = -O3 -ffp-contract=fast
 CFLAGS_conv_avx2 = $(CFLAGS_gemm_avx2)
 CFLAGS_conv_avx512 = $(CFLAGS_gemm_avx512)

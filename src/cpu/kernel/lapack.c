@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "cpu/kernel/cholesky.h"
 #include "cpu/kernel/ew.h"
 #include "cpu/kernel/linalg.h"
 #include "cpu/kernel/openblas.h"
@@ -14,6 +15,7 @@
 #include "cpu/kernel/spectral.h"
 #include "cpu/kernel/strided.h"
 #include "cpu/plan/planner.h"
+#include "cpu/run/feature.h"
 #include "cpu/run/pool.h"
 
 enum { OUTS = 6 };
@@ -201,14 +203,19 @@ static i32 run_syevd(matrix *x)
     x->out[0] = x->a;
     return info;
 }
-/* to[c][r] = from[r][c]. */
-static void turn(void *to, const void *from, int64_t rows, int64_t cols, size_t elem, xl_pool *pool)
+/* to[c][r] = from[r][c]; lines of `to` are to_step elements apart, those of `from` from_step. */
+static void turn_apart(void *to, int64_t to_step, const void *from, int64_t from_step, int64_t rows, int64_t cols,
+                       size_t elem, xl_pool *pool)
 {
     xl_strided s;
-    xl_strided_init(&s, elem, 2, (const int64_t[]){ cols, rows },
-                    (const int64_t[]){ rows * (int64_t)elem, (int64_t)elem },
-                    (const int64_t[]){ (int64_t)elem, cols * (int64_t)elem });
+    int64_t e = (int64_t)elem;
+    xl_strided_init(&s, elem, 2, (const int64_t[]){ cols, rows }, (const int64_t[]){ to_step * e, e },
+                    (const int64_t[]){ e, from_step * e });
     xl_strided_run(&s, to, from, pool);
+}
+static void turn(void *to, const void *from, int64_t rows, int64_t cols, size_t elem, xl_pool *pool)
+{
+    turn_apart(to, rows, from, cols, rows, cols, elem, pool);
 }
 
 /* m >= n. A tall matrix is made a square one by QR first. */
@@ -836,7 +843,7 @@ typedef struct {
     char trans;
     int64_t n, rows, cols, mats, pieces;                   /* of b; pieces of its rows or columns */
 } factor;
-typedef struct { const xl_step *s; xl_frame *f; const factor *d; char *a, *b; } job;
+typedef struct { const xl_step *s; xl_frame *f; const factor *d; char *a, *b; atomic_bool lacking; } job;
 
 static double number(const factor *d, const char *a, int64_t at)
 {
@@ -845,50 +852,81 @@ static double number(const factor *d, const char *a, int64_t at)
            : d->work == XL_C64 ? (double)((const float *)(const void *)a)[2 * at]
                                : ((const double *)(const void *)a)[2 * at];
 }
-/* Transposes a square matrix of elements of e bytes in place, by tiles. */
-__attribute__((always_inline)) static inline void flip_of(char *a, size_t n, size_t e)
+XL_CPU_SETS(xl_cholesky_set, xl_cholesky)
+enum { TURN_MIN = 48 }; /* OpenBLAS's lower form takes two thirds of its upper form's time from here on */
+static bool small_matrix(const factor *d)
 {
-    enum { TILE = 16 };
-    char x[16];
-    for (size_t r0 = 0; r0 < n; r0 += TILE)
-        for (size_t c0 = r0; c0 < n; c0 += TILE)
-            for (size_t r = r0; r < n && r < r0 + TILE; r++)
-                for (size_t c = c0 > r ? c0 : r + 1; c < n && c < c0 + TILE; c++) {
-                    char *p = a + (r * n + c) * e, *q = a + (c * n + r) * e;
-                    memcpy(x, p, e);
-                    memcpy(p, q, e);
-                    memcpy(q, x, e);
-                }
+    return d->n <= xl_cholesky_best()->most && (d->work == XL_F32 || d->work == XL_F64);
 }
-static void flip(char *a, size_t n, size_t e)
+/* Elements from one row of a copy to the next: whole vectors, and not all in a few sets of the cache. */
+static int64_t row_step(int64_t n)
 {
-    if (e == 4)
-        flip_of(a, n, 4);
-    else if (e == 8)
-        flip_of(a, n, 8);
-    else
-        flip_of(a, n, 16);
+    int64_t step = (n + XL_CHOLESKY_COLUMNS - 1) / XL_CHOLESKY_COLUMNS * XL_CHOLESKY_COLUMNS;
+    return step % 64 ? step : step + XL_CHOLESKY_COLUMNS;
 }
-enum { FLIP_MIN = 48 }; /* OpenBLAS's lower form takes two thirds of its upper form's time from here on */
+static int64_t copy_rows(int64_t n) { return (n + XL_CHOLESKY_ROWS - 1) / XL_CHOLESKY_ROWS * XL_CHOLESKY_ROWS; }
+/* By cholesky.h, in a copy whose upper triangle is the one that counts. */
+static i32 factor_small(const job *j, char *a, char *copy)
+{
+    const factor *d = j->d;
+    size_t e = xl_dtype_bytes(d->work), n = (size_t)d->n, step = (size_t)row_step(d->n), rows = (size_t)copy_rows(d->n);
+    if (d->lower)
+        turn_apart(copy, (int64_t)step, a, d->n, d->n, d->n, e, j->f->pool);
+    for (size_t r = 0; r < rows; r++) {
+        char *to = copy + r * step * e;
+        size_t given = r < n ? n : 0;
+        if (given && !d->lower)
+            memcpy(to, a + r * n * e, n * e);
+        memset(to + given * e, 0, (step - given) * e);
+        if (r >= n && e == 8)
+            ((double *)(void *)to)[r] = 1;
+        else if (r >= n)
+            ((float *)(void *)to)[r] = 1;
+    }
+    const xl_cholesky_set *set = xl_cholesky_best();
+    i32 info = e == 8 ? set->f64((double *)(void *)copy, (i32)rows, (i32)step)
+                      : set->f32((float *)(void *)copy, (i32)rows, (i32)step);
+    if (d->lower)
+        turn_apart(a, d->n, copy, (int64_t)step, d->n, d->n, e, j->f->pool);
+    for (size_t r = 0; r < n && !d->lower; r++)
+        memcpy(a + r * n * e, copy + r * step * e, n * e);
+    return info;
+}
+/* By LAPACK's lower form, which takes columns. */
+static i32 factor_turned(const job *j, char *a, char *copy)
+{
+    size_t e = xl_dtype_bytes(j->d->work);
+    char lower = 'L';
+    i32 info = 0, n = (i32)j->d->n;
+    turn(copy, a, n, n, e, j->f->pool);
+    ((void (*)(P, P, P, P, P, L))j->d->fn)(&lower, &n, copy, &n, &info, 1);
+    turn(a, copy, n, n, e, j->f->pool);
+    return info;
+}
 
 static void factor_one(void *ctx, size_t begin, size_t end)
 {
-    const job *j = ctx;
+    job *j = ctx;
     const factor *d = j->d;
-    size_t e = xl_dtype_bytes(d->work);
+    size_t e = xl_dtype_bytes(d->work), total = (size_t)(d->n * d->n);
+    bool little = small_matrix(d), turned = !little && !d->panels.elem && d->lower && d->n >= TURN_MIN;
+    size_t room = little ? (size_t)(copy_rows(d->n) * row_step(d->n)) : turned ? total : 0;
+    char *copy = room ? malloc(room * e) : NULL;
+    if (room && !copy) {
+        atomic_store(&j->lacking, true);
+        return;
+    }
     for (size_t q = begin; q < end; q++) {
-        char *a = j->a + q * (size_t)(d->n * d->n) * e, uplo = d->lower ? 'U' : 'L';
+        char *a = j->a + q * total * e, uplo = d->lower ? 'U' : 'L';
         i32 n = (i32)d->n, info = 0;
-        if (d->panels.elem)
+        if (little)
+            info = factor_small(j, a, copy);
+        else if (d->panels.elem)
             info = xl_panels_cholesky(&d->panels, j->f->pool, !d->lower, n, a);
-        else {
-            bool flipped = d->lower && n >= FLIP_MIN;
-            if (flipped)
-                flip(a, (size_t)n, e), uplo = 'L';
+        else if (turned)
+            info = factor_turned(j, a, copy);
+        else
             ((void (*)(P, P, P, P, P, L))d->fn)(&uplo, &n, a, &n, &info, 1);
-            if (flipped)
-                flip(a, (size_t)n, e);
-        }
         bool bad = info != 0;
         for (int64_t i = 0; i < d->n && !bad; i++)
             bad = !(number(d, a, i * d->n + i) > 0);
@@ -900,10 +938,11 @@ static void factor_one(void *ctx, size_t begin, size_t end)
         }
         bool wide = d->work == XL_F64 || d->work == XL_C128;
         if (bad)
-            fill_nan(a, (size_t)(d->n * d->n) * e, wide);
+            fill_nan(a, total * e, wide);
         if (j->s->nout == 2)
             ((i32 *)xl_out(j->s, j->f, 1))[q] = bad && !info ? 1 : info;
     }
+    free(copy);
 }
 static xl_error *run_cholesky(const xl_step *s, xl_frame *f)
 {
@@ -911,7 +950,7 @@ static xl_error *run_cholesky(const xl_step *s, xl_frame *f)
     const xl_extent *x = xl_in_shape(s, 0);
     char *y = xl_out(s, f, 0), *mem = NULL;
     const void *in[1] = { xl_in(s, f, 0) };
-    job j = { s, f, d, y, NULL };
+    job j = { .s = s, .f = f, .d = d, .a = y };
     if (d->load[0].fn) {
         if (!(mem = j.a = malloc((size_t)x->count * xl_dtype_bytes(d->work) + 1)))
             return XL_ERR(EXHAUSTED, "no memory to factor");
@@ -922,10 +961,11 @@ static xl_error *run_cholesky(const xl_step *s, xl_frame *f)
     if (s->nout == 2)
         memset(xl_out(s, f, 1), 0, xl_out_shape(s, 1)->bytes);
     xl_pool_for(f->pool, d->n ? (size_t)d->mats : 0, 1, factor_one, &j);
-    if (mem)
+    bool lacking = atomic_load(&j.lacking);
+    if (mem && !lacking)
         d->store.fn(y, (const void *[]){ mem }, (size_t)x->count, d->store.ctx);
     free(mem);
-    return NULL;
+    return lacking ? XL_ERR(EXHAUSTED, "no memory to factor") : NULL;
 }
 
 static void solve_one(void *ctx, size_t begin, size_t end)
@@ -958,7 +998,7 @@ static xl_error *run_solve(const xl_step *s, xl_frame *f)
     size_t e = xl_dtype_bytes(d->work);
     char *out = xl_out(s, f, 0), *mem = NULL;
     const void *a[1] = { xl_in(s, f, 0) }, *b[1] = { xl_in(s, f, 1) };
-    job j = { s, f, d, (char *)(uintptr_t)a[0], out };
+    job j = { .s = s, .f = f, .d = d, .a = (char *)(uintptr_t)a[0], .b = out };
     if (d->load[0].fn) {
         if (!(mem = malloc((size_t)(x->count + y->count) * e + 1)))
             return XL_ERR(EXHAUSTED, "no memory to solve");
@@ -1007,7 +1047,7 @@ static xl_error *plan_cholesky(xl_planner *p, const xl_op *op, bool lower)
                                            xl_type_count(xl_out_type(p->f, op, 1), &n) && n == d->mats)));
     if (!fits)
         return xl_plan_unsupported(p, op, "a result shape does not match this routine's");
-    if (!err && xl_panels_pay(d->n, d->n))
+    if (!err && xl_panels_pay(d->n, d->n) && !small_matrix(d))
         err = found(p, op, xl_panels_find(XL_PANELS_CHOLESKY, letter(d->work), &d->panels));
     if (err)
         return err;
