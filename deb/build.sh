@@ -55,9 +55,9 @@ install -m 644 profiles/*.yaml "$root/usr/share/xlane/profiles/"
 "$B/xlane" completion bash >"$root/usr/share/bash-completion/completions/xlane"
 "$B/xlane" completion zsh >"$root/usr/share/zsh/vendor-completions/_xlane"
 "$B/xlane" completion fish >"$root/usr/share/fish/vendor_completions.d/xlane.fish"
-"$B/xlane" man | zipped "$root/usr/share/man/man1/xlane.1.gz"
+"$B/xlane" man --troff | zipped "$root/usr/share/man/man1/xlane.1.gz"
 for verb in $(sed -n 's/^VERB(\(.*\))/\1/p' src/cli/verbs.def | tr _ -); do
-    "$B/xlane" man "$verb" | zipped "$root/usr/share/man/man1/xlane-$verb.1.gz"
+    "$B/xlane" man --troff "$verb" | zipped "$root/usr/share/man/man1/xlane-$verb.1.gz"
 done
 doc xlane
 objects=$(cd "$B" && pwd)/deb/xlane/usr/lib/xlane

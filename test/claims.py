@@ -1,5 +1,5 @@
 """What is said of a run is what was seen of it: receipts, the catalog, retries, the matrix, and success words. Rows W6-W8, W10, W12. Under unmodified JAX on the embedded device."""
-import json, os, re, resource, shutil, signal, subprocess, sys, tempfile
+import json, os, re, resource, shutil, signal, subprocess, sys, tempfile, time
 import _check
 import _warm
 from _check import check, end
@@ -103,6 +103,27 @@ check("calibrate_shows_a_guarded_run", p.returncode == 0 and j["verdict"] == "ob
       and j["fits"] is True and "the compiler's own figure" in p.stdout and "--module" not in p.stdout
       and re.match(r"fits: [\d.]+ [KM]iB of [\d.]+ GiB \(observed\); jit_train_step of run ", p.stdout),
       p.stdout + p.stderr)
+check("calibrate_says_how_it_was_launched", j["entry"]["detail"]["command"].endswith("step.py")
+      and j["entry"]["detail"]["folder"] == TMP and "profile cpu" in j["entry"]["signature"]["features"]
+      and j["entry"]["time"][:4] == time.strftime("%Y") and j["entry"]["signature"]["model"].endswith("step.py"), j)
+p, folder = run("large_start", sys.executable, "-c", """
+import jax, jax.numpy as jnp
+@jax.jit
+def start():
+    return jnp.sin(jnp.arange(1 << 20, dtype=jnp.float32)).reshape(1024, 1024) @ jnp.ones((1024, 64))
+@jax.jit
+def step(w):
+    return jnp.tanh(w) * 0.9
+w = start()[:8]
+for i in range(12):
+    w = step(w)
+print(float(w[0, 0]))
+""", args=("--profile", "cpu"))
+j = json.loads(xlane("calibrate", folder, "--json").stdout)["entry"]
+bytes_of = {e["program"]: e.get("compiled_bytes", 0) for e in events(folder, "compile")}
+check("all_figures_are_of_the_program_that_runs_again_and_again", p.returncode == 0
+      and j["compiled"] == bytes_of[j["signature"]["code"]] < max(bytes_of.values())
+      and j["predicted"] < 1 << 16 and j["observed"] > 1 << 20, (j, bytes_of, p.stderr))
 p = xlane("calibrate", "unguarded")
 check("calibrate_says_what_was_not_recorded", p.returncode == 1 and "recorded no compile" in p.stderr
       and "xlane run -- CMD" in p.stderr, p.stderr)

@@ -67,10 +67,10 @@ FILENAME ~ /^src\/cli\// {
     if (at && $0 ~ /\.no_json[ \t]*=/) refuses[at] = 1
     if (at && $0 ~ /\.name[ \t]*=/) called_so[at] = quoted(1)
     if (at && $0 ~ /\.run[ \t]*=/) runs[at] = 1
-    if (at && $0 ~ /\.opts[ \t]*=/) takes[at] = 1
+    if (at && $0 ~ /\.opts[ \t]*=/) { takes[at] = 1; given[FILENAME]++ }
     if (at && $0 ~ /\.(min|max)[ \t]*=/) counts[at] = 1
     if (at && $0 ~ /\.args[ \t]*=/) usage[at] = quoted(1)
-    if ($0 ~ /^static const xl_opt [a-z_]+\[\]/) options[FILENAME] = 1
+    if ($0 ~ /^static const xl_opt [a-z_]+\[\]/) options[FILENAME]++
     if ($0 ~ /^};/) at = ""
 }
 FILENAME ~ /\.c$/ && /^(RULE|ABSENT)\([a-z_0-9]+/ {
@@ -147,7 +147,8 @@ function code(   v, d, p, g, o, text) {
         }
         if (called_so[v] != d) lacks(file[v], "XL_VERB(" v ") is called \"" called_so[v] "\": write .name = \"" d "\"")
         if (!(v in runs)) lacks(file[v], "XL_VERB(" v ") has no .run, the function that is called")
-        if (file[v] in options && !(v in takes)) lacks(file[v], "XL_VERB(" v ") has no .opts, and the file has a table")
+        if (!(v in takes) && given[file[v]] < options[file[v]])
+            lacks(file[v], "XL_VERB(" v ") has no .opts, and no verb takes a table of this file")
         if ((v in counts || v in takes) && !(v in usage))
             lacks(file[v], "XL_VERB(" v ") has no .args, the options and arguments of its usage line")
         text = usage[v]

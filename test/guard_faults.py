@@ -133,6 +133,34 @@ FAULTS = ["malloc:1", "malloc:2", "malloc:3", "malloc:7", "malloc:50", "write:EN
           "rename:EROFS", "mkdir:EACCES"]
 
 
+@checked("Q1_only_what_cannot_be_serialised_is_called_uncached")
+def _():
+    text = """
+import jax, jax.numpy as jnp
+@jax.jit
+def speaks(x):
+    jax.debug.print("{}", x.sum())
+    return x + 1
+quiet = jax.jit(lambda x: x * 2)
+for i in range(5):
+    quiet(speaks(jnp.ones(3))).block_until_ready()
+"""
+    cache, name = os.path.join(TMP, "speaks"), os.path.join(TMP, "speaks.py")
+    with open(name, "w") as f:
+        f.write(text)
+    for run, made in ("speaks-cold", "compiled"), ("speaks-warm", "cached"):
+        out, err = guarded([sys.executable, name], cache, run, env=dict(
+            JAX_PLATFORMS="xlane", PJRT_NAMES_AND_LIBRARY_PATHS="xlane:" + PLUGIN)).communicate(timeout=600)
+        assert err.count("is not cached") == 1 and "jit_speaks is not cached and will compile in every run" in err, err
+        assert "nothing is cached" not in err and "without them it is" in err, err
+        folder = glob.glob(os.path.join(TMP, "runs", "*-" + run))[0]
+        with open(os.path.join(folder, "events.jsonl")) as f:
+            seen = [json.loads(line) for line in f]
+        result = {e["module"]: (e["result"], "uncacheable" in e) for e in seen if e["event"] == "compile"}
+        assert result["jit_speaks"] == ("compiled", True) and result["jit__lambda"] == (made, False), result
+        assert not any(e["event"] == "fault" for e in seen), seen
+
+
 @checked("B4_faults_of_the_guard_do_not_reach_the_program")
 def _():
     want = bare(driver(6, 2))

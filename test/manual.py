@@ -20,9 +20,9 @@ def out(*words, **kw):
 verbs = [v.replace("_", "-") for v in re.findall(r"^VERB\((\w+)\)",
                                                  open(os.path.join(ROOT, "src", "cli",
                                                      "verbs.def")).read(), re.M)]   # a file has no dash
-whole, wrong, groff = out("man").stdout, [], []
+whole, wrong, groff = out("man", "--troff").stdout, [], []
 for verb in verbs:
-    page, help_ = out("man", verb), out(verb, "--help").stdout
+    page, help_ = out("man", "--troff", verb), out(verb, "--help").stdout
     options = set(re.findall(r"^ +--([\w-]+)", help_, re.M))
     told = {o.replace("\\-", "-") for o in re.findall(r"^\.B \\-\\-([\w\\-]+)", page.stdout, re.M)}
     usage = re.search(r"^usage: xlane \S+(.*)", help_, re.M)
@@ -44,6 +44,9 @@ if shutil.which("groff"):
     check("groff_has_no_complaint", not groff, "; ".join(groff[:3]))
 else:
     print("skip manual_groff: there is no groff")
+piped = out("man", "explain", env=dict(os.environ, TERM="dumb")).stdout
+check("a_pipe_gets_the_page", ".TH" not in piped and "explain" in piped and "SYNOPSIS" in piped or not os.path.exists("/usr/bin/man")
+      and "usage: xlane explain" in piped, piped[:300])
 p = out("man", "nonsense")
 check("unknown_verb", p.returncode == 2 and "xlane --help" in p.stderr, p.stderr)
 

@@ -22,7 +22,7 @@ check("try_stopped_half_way", 30 <= j.get("stopped_at", 0) <= 60, j)
 check("try_leaves_files", {"report.html", "receipt.json", "metrics.csv", "events.jsonl",
                            "checkpoints"} <= set(os.listdir(j["run"])), j)
 text = xlane("try", "--plugin=cpu", "--steps=40")
-check("try_says_five_lines", text.returncode == 0 and [x[0] for x in text.stdout.splitlines()] == list("12345"),
+check("try_says_five_lines", text.returncode == 0 and [x[0] for x in text.stdout.splitlines()] == list("12345n"),
       text.stdout + text.stderr)
 r = xlane("try", "--plugin=" + os.path.abspath("build/test/plugins/nodevice.so"))
 check("try_is_honest", r.returncode == 1 and "no card is plugged in" in r.stderr and not r.stdout, r.stdout + r.stderr)

@@ -42,6 +42,18 @@ def _():
         html) and "Step time" in html, html[:3000]
 
 
+@check("Q2_the_summary_says_when_the_device_waits_for_the_host")
+def _():
+    said = {}
+    for name, sleep, size in ("waits", "0.02", 64), ("works", "0", 512):
+        text = STEPS.replace("SLEEP", sleep).replace("64", str(size))
+        folder, said[name] = python("gap-" + name, text, args=("--summary",), **dict(kw, runs=kw["runs"] + "-gap"))
+        assert "waited until the host had read" in said[name], said[name]
+    told = re.search(r"a step of jit_step takes ([\d.]+) ms, and the device waits ([\d.]+) ms of it for the host",
+                     said["waits"])
+    assert told and 20 <= float(told[2]) <= float(told[1]) and "for the host (medians)" not in said["works"], said
+
+
 @check("W9_steady_steps_have_no_drift_and_a_restart_is_told_with_its_parts")
 def _():
     even, own = STEPS.replace("SLEEP", "0.02"), dict(kw, cache=os.path.join(TMP, "cache-even"), fresh=True)

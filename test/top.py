@@ -85,7 +85,12 @@ def _():
     assert f.returncode == 0 and "http-equiv=\"refresh\"" not in open(out).read(), "the last page no longer reloads itself"
     frame = xlane("top", "--once", folder)
     assert "ended after" in frame and "with status 0" in frame and "`step` compiled 2 times: argument `x` dimension 0 took 4, 5" in frame, frame
-    assert json.loads(xlane("top", "--json", folder))["running"] is False
+    ended = json.loads(xlane("top", "--json", folder))
+    assert ended["running"] is False, ended
+    said, steps = re.search(r"([\d.]+) (ms|s) a step \(median\) .* waiting for the host ([\d.]+) (ms|s)", frame), \
+        ended["processes"][0]["steps"]
+    told = [float(said[k]) * (1e-3 if said[k + 1] == "ms" else 1) for k in (1, 3)]
+    assert abs(told[0] / steps["median"] - 1) < 0.01 and told[1] <= told[0] and "but for eager ops" not in frame, (frame, steps)
 
 
 @check("W13_killed_run_is_told_from_a_running_one")

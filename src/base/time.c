@@ -46,6 +46,13 @@ static const char *format(double wall, const char *fmt, char out[XL_TIME_ISO])
 const char *xl_time_iso(double wall, char out[XL_TIME_ISO]) { return format(wall, "%Y-%m-%dT%H:%M:%SZ", out); }
 const char *xl_time_name(double wall, char out[XL_TIME_ISO]) { return format(wall, "%Y%m%d-%H%M%S", out); }
 
+double xl_time_read(const char *iso)
+{
+    struct tm tm = { 0 };
+    const char *end = strptime(iso, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return end && !*end ? (double)timegm(&tm) : 0;
+}
+
 void xl_sleep(double seconds)
 {
     if (!(seconds > 0))

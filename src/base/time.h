@@ -11,6 +11,7 @@ double xl_now_cpu(void);    /* CPU seconds of this process so far, all threads: 
 double xl_now_wall(void);   /* seconds since 1970 */
 double xl_process_age(void); /* seconds since this process was started, to a hundredth; 0 where /proc does not say */
 const char *xl_time_iso(double wall, char out[XL_TIME_ISO]);  /* 2026-01-31T12:00:00Z */
+double xl_time_read(const char *iso);                         /* seconds since 1970; 0: not of that form */
 const char *xl_time_name(double wall, char out[XL_TIME_ISO]); /* 20260131-120000: sorts, and is fit for a file name */
 void xl_sleep(double seconds);
 

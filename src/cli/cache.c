@@ -126,7 +126,7 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
     uint64_t freed = 0;
     if (carries != (argc == 2))
         return xl_cli_misuse(cli, carries ? "%s which file?" : "%s takes no file", what);
-    if (!strcmp(what, "ls") || !strcmp(what, "verify"))
+    if (!strcmp(what, "ls") || !strcmp(what, "list") || !strcmp(what, "verify"))
         return list(cli, dir, what[0] == 'v');
     if (!strcmp(what, "prune")) {
         XL_DO(xl_cache_prune(cli->arena, dir, opt.max, &n, &freed));
@@ -142,7 +142,8 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
         XL_DO(xl_cache_import(cli->arena, dir, argv[1], &n));
         err = done(cli, dir, argv[1], n, 0, xl_strf(cli->arena, "%zu entries taken into %s", n, dir).p);
     } else {
-        return xl_cli_misuse(cli, "the cache can be asked for ls, verify, prune, export and import, not %s", what);
+        return xl_cli_misuse(cli, "there is no `cache %s`; there are ls (or list), verify, prune, export FILE and import FILE",
+                              what);
     }
 out:
     return err;
@@ -150,7 +151,7 @@ out:
 
 XL_VERB(cache) = {
     .name = "cache",
-    .args = "ls|verify|prune|export FILE|import FILE",
+    .args = "ls|list|verify|prune|export FILE|import FILE",
     .help = "the executable cache: list, verify, prune, export, import",
     .more =
         "verify exits with 1 when an entry is damaged. export writes all valid entries into one file; import adds "

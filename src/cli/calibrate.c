@@ -4,8 +4,10 @@
 #include <stdio.h>
 
 #include "base/file.h"
+#include "base/time.h"
 #include "cli/launch.h"
 #include "ir/read.h"
+#include "lane/contract.h"
 #include "lane/run.h"
 #include "train/calibrate.h"
 
@@ -22,19 +24,36 @@ static void put_row(xl_buf *b, const char *what, int64_t v, const char *note)
     xl_buf_printf(b, "%-11s %12s   %s\n", what, v >= 0 ? xl_cli_size((double)v, size) : "not recorded", note);
 }
 
+/* How it was launched, as far as run.json says. */
+static xl_catalog_launch launched(xl_arena *a, const char *dir, double *began)
+{
+    xl_run_info info = xl_run_about(a, dir);
+    const xl_node *command = xl_node_get(info.json, "command"), *folder = xl_node_get(info.json, "folder"),
+                  *flags = xl_node_get(info.json, "flags_at_load"), *at = xl_node_get(info.json, "began");
+    xl_catalog_launch l = { .folder = folder ? xl_str_c(a, folder->s) : "", .flags = flags ? xl_str_c(a, flags->s) : "",
+                            .profile = xl_str_c(a, info.profile) };
+    char **argv = xl_new(a, char *, command ? command->n + 1 : 1);
+    for (size_t i = 0; command && i < command->n; i++)
+        argv[l.argc++] = xl_str_c(a, command->kid[i]->s);
+    l.argv = argv;
+    *began = at ? xl_time_read(xl_str_c(a, at->s)) : 0;
+    return l;
+}
+
 /* A guarded run of somebody else's program: what was recorded of its step, nothing runs again. */
 static xl_error *of_run(const xl_cli *cli, const char *what)
 {
     xl_error *err = NULL;
     xl_arena *a = cli->arena;
-    xl_launch l = { 0 };
     xl_catalog_entry e;
     xl_module *m = NULL;
+    xl_str code;
     xl_prediction p;
     xl_buf b = { 0 };
     char *dir;
     XL_DO(xl_run_find(a, what, &dir));
-    xl_catalog_launch how = { 0 };
+    double began;
+    xl_catalog_launch how = launched(a, dir, &began);
     if (!xl_catalog_of_run(a, dir, 0, &how, &e)) {
         const char *other = xl_run_newest(a, dir);
         err = XL_ERR(NOT_FOUND,
@@ -43,14 +62,18 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
                      dir, other ? "; the newest run here that has some is " : "", other ? other : "");
         goto out;
     }
-    XL_DO(xl_launch_find(cli, dir, 0, NULL, NULL, &l));     /* the largest program is the step in nearly every case */
-    err = xl_read(l.code, NULL, &m);
+    e.when = began;
+    err = xl_recorded_load(a, dir, xl_str_c(a, e.sig.code), &code);
+    if (!err)
+        err = xl_read(code, NULL, &m);
     if (!err)
         err = xl_predict(m, XL_RULE_FUSED, &p);
     if (!err)
         e.predicted = p.total;
     xl_error_free(err);
     err = NULL;
+    xl_str name = e.sig.model;                             /* "jit_step of python train.py" */
+    name = xl_str_cut(&name, ' ');
     /* What the device was seen to hold counts most, then the compiler's figure, then ours. */
     int64_t need = e.observed >= 0 ? e.observed : e.compiled >= 0 ? e.compiled : e.predicted;
     const char *verdict = e.observed >= 0 ? "observed" : "not observed";
@@ -66,14 +89,15 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
     } else {
         char took[32], of[32];
         if (need >= 0 && e.limit > 0)
-            xl_buf_printf(&b, "%s: %s of %s (%s); %s of run %s\n", need <= e.limit ? "fits" : "does not fit",
+            xl_buf_printf(&b, "%s: %s of %s (%s); %.*s of run %s\n", need <= e.limit ? "fits" : "does not fit",
                           xl_cli_size((double)need, took), xl_cli_size((double)e.limit, of),
-                          e.observed >= 0 ? "observed" : "not observed", l.name, dir);
+                          e.observed >= 0 ? "observed" : "not observed", XL_FMT(name), dir);
         else
-            xl_buf_printf(&b, "%s: %s of run %s; the device names no limit\n", verdict, l.name, dir);
+            xl_buf_printf(&b, "%s: %.*s of run %s; the device names no limit\n", verdict, XL_FMT(name), dir);
         xl_buf_printf(&b, "%-11s %.*s\n", "device", XL_FMT(e.sig.hardware));
         put_row(&b, "predicted", e.predicted,
-                "from the program alone: what is alive at once, if elementwise ops are fused");
+                e.predicted >= 0 ? "from the program alone: what is alive at once, if elementwise ops are fused"
+                                 : "the program was not recorded");
         put_row(&b, "compiled", e.compiled,
                 e.compiled >= 0 ? "the compiler's own figure" : "the plugin gives no figure");
         put_row(&b, "observed", e.observed,
@@ -86,7 +110,6 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
         xl_cli_exit(cli, XL_EXIT_FAILED);
 out:
     xl_module_free(m);
-    xl_launch_fini(&l);
     xl_buf_fini(&b);
     return err;
 }

@@ -57,7 +57,9 @@ static void put_why(xl_buf *b, const xl_node *e)
         xl_buf_printf(b, "             the host had read the number %.0f from the device since the last step\n",
                       num_of(e, "read_back"));
     if (str_of(e, "against_run").n)
-        xl_buf_printf(b, "             compared with run %.*s\n", XL_FMT(str_of(e, "against_run")));
+        xl_buf_printf(b, "             %s run %.*s\n",
+                      is(e, "reason", "first") && !(detail && detail->n) ? "the same program as in" : "compared with",
+                      XL_FMT(str_of(e, "against_run")));
     if (cache.n && !is(e, "cache_reason", "first") && !is(e, "cache_reason", "program"))
         xl_buf_printf(b, "             not in the cache: %.*s\n", XL_FMT(cache));
     if (str_of(e, "uncacheable").n)
@@ -98,9 +100,9 @@ static void put_compile(xl_buf *b, const alikes *g, const xl_node *e)
             mine = &g->p[i];
     if (!mine)
         return;
-    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %7.1f ms  %.*s, %.*s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
+    xl_buf_printf(b, "%9.3f s  %-24.*s %-8.*s %7.1f ms  %.*s, %.*s%s", num_of(e, "t"), XL_FMT(str_of(e, "module")),
                   XL_FMT(str_of(e, "result")), num_of(e, "seconds") * 1e3, XL_FMT(str_of(e, "phase")),
-                  XL_FMT(str_of(e, "reason")));
+                  XL_FMT(str_of(e, "reason")), is(e, "reason", "first") ? " of its name" : "");
     if (num_of(e, "step") > 0)
         xl_buf_printf(b, " (step %.0f)", num_of(e, "step"));
     xl_buf_putc(b, '\n');

@@ -2,6 +2,7 @@
  * neither can say what the command does not do. */
 #include <ctype.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -25,6 +26,12 @@ static const struct { const char *name, *what; } variables[] = {
 #define VAR(name, who, example, what) who(#name, what)
 #define ENV(name, kind, least, most, words, what) { "XLANE_CPU_" #name, what },
 #include "base/variables.def"
+};
+
+static bool troff;
+static const xl_opt man_opts[] = {
+    { "troff", XL_OPT_FLAG, &troff, NULL, "print the page's source, wherever it goes" },
+    { 0 },
 };
 
 /* ---- manual pages, in man's macros ------------------------------------------------------------------------------- */
@@ -128,10 +135,13 @@ static void page_of_all(xl_buf *b)
     section(b, "SEE ALSO", "Each verb has a page of its own: xlane-run(1), xlane-explain(1), ...", false);
 }
 
-/* On a terminal as a page, or without man(1) as the help; elsewhere as it is written. */
+/* For people as a page, or without man(1) as the help: on a terminal, and in a pipe, as `man` does it; in a file, or with
+ * --troff, as it is written. */
 static xl_error *show(const xl_cli *cli, xl_buf *b, const char *verb)
 {
-    bool people = isatty(1) && !b->failed, man = access("/usr/bin/man", X_OK) == 0;
+    struct stat out;
+    bool piped = !fstat(1, &out) && S_ISFIFO(out.st_mode), man = access("/usr/bin/man", X_OK) == 0;
+    bool people = (isatty(1) || piped) && !troff && !b->failed;
     if (people && !man && *cli->dir) {
         char *self = xl_path_join(cli->arena, cli->dir, "xlane");
         execl(self, "xlane", verb ? verb : "--help", verb ? "--help" : NULL, NULL);
@@ -141,7 +151,7 @@ static xl_error *show(const xl_cli *cli, xl_buf *b, const char *verb)
         return xl_cli_put(b);
     fwrite(b->p, 1, b->n, pager);                          /* the reader may leave early */
     xl_buf_fini(b);
-    return pclose(pager) ? XL_ERR(UNAVAILABLE, "`man -l -` failed; `xlane man VERB | cat` prints the page as troff")
+    return pclose(pager) ? XL_ERR(UNAVAILABLE, "`man -l -` failed; `xlane man --troff VERB` prints the page as troff")
                          : NULL;
 }
 
@@ -161,8 +171,9 @@ static xl_error *man(const xl_cli *cli, int argc, char **argv)
 }
 
 XL_VERB(man) = {
-    .name = "man", .args = "[VERB]", .max = 1, .run = man, .help = "show a manual page, of the command or of one verb",
-    .more = "On a terminal `man -l` shows the page, or without it the help; elsewhere it is printed as troff.",
+    .name = "man", .args = "[--troff] [VERB]", .max = 1, .run = man, .opts = man_opts,
+    .help = "show a manual page, of the command or of one verb",
+    .more = "On a terminal and in a pipe `man -l` shows the page, or without it the help; a file gets it as troff.",
     .example = "xlane man explain\n"
                "xlane man explain > explain.1",
     .no_json = "its result is a manual page",

@@ -15,10 +15,11 @@ static int64_t number(xl_str s)
 
 static void put_size(xl_buf *b, int64_t v)
 {
+    char size[32];
     if (v < 0)
         xl_buf_printf(b, "%12s", "-");
     else
-        xl_buf_printf(b, "%8.1f MiB", (double)v / (1 << 20));
+        xl_buf_printf(b, "%12s", xl_cli_size((double)v, size));
 }
 
 static xl_error *memory(const xl_cli *cli, int argc, char **argv)

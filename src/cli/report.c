@@ -18,9 +18,9 @@
 #include "lane/steps.h"
 #include "lane/upgrade.h"
 
-static struct { const char *out; bool follow; } opt = { .out = "report.html" };
+static struct { const char *out; bool follow; } opt = { 0 };
 static const xl_opt opts[] = {
-    { "out", XL_OPT_STR, &opt.out, "FILE", "where to write it (report.html)" },
+    { "out", XL_OPT_STR, &opt.out, "FILE", "where to write it (report.html in the run's folder; here if there are several runs)" },
     { "o", XL_OPT_STR, &opt.out, "FILE", "the same" },
     { "follow", XL_OPT_FLAG, &opt.follow, NULL,
       "write it again every few seconds until the runs have ended; the page reloads itself" },
@@ -933,6 +933,8 @@ static xl_error *report(const xl_cli *cli, int argc, char **argv)
     char **run = xl_new(cli->arena, char *, (size_t)argc);
     for (int i = 0; i < argc; i++)                         /* "last" stays the run it is now */
         XL_DO(xl_run_find(cli->arena, argv[i], &run[i]));
+    if (!opt.out)
+        opt.out = argc == 1 ? xl_path_join(cli->arena, run[0], "report.html") : "report.html";
     while (on) {
         xl_arena a = { 0 };
         err = draw(&a, argc, run, &on, &bytes);

@@ -22,6 +22,7 @@
 #include "lane/identity.h"
 #include "lane/job.h"
 #include "lane/metrics.h"
+#include "lane/steps.h"
 #include "lane/probe.h"
 #include "lane/profile.h"
 #include "lane/receipt.h"
@@ -288,6 +289,22 @@ static void suggest_growth(xl_arena *a, const char *dir, double seconds)
             took);
 }
 
+/* Where the device waits for most of a step, whatever the host does meanwhile. */
+static void say_gap(xl_arena *a, const char *dir)
+{
+    xl_step_times *t = NULL;
+    size_t n = 0;
+    xl_error_free(xl_steps_read(a, dir, &t, &n));
+    for (size_t i = 0; i < n; i++)
+        if (t[i].steps >= 10 && t[i].gap > 0.5 * t[i].median && t[i].gap > 1e-3) {
+            fprintf(stderr,
+                    "xlane: a step of %.*s takes %.3g ms, and the device waits %.3g ms of it for the host (medians); "
+                    "`xlane metrics last` has more\n",
+                    XL_FMT(t[i].module), t[i].median * 1e3, t[i].gap * 1e3);
+            return;
+        }
+}
+
 static void summary(xl_arena *a, const char *dir, const xl_profile *p, double seconds, int status, bool stopped)
 {
     xl_metrics *m = NULL;
@@ -317,6 +334,7 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
         fprintf(stderr, "%s\n", v.early + v.late + v.traced ? "; `xlane explain last` says why" : "");
         fprintf(stderr, "xlane: %llu step%s waited until the host had read a result (float, print, .item())\n", waited,
                 waited == 1 ? "" : "s");
+        say_gap(a, dir);
     }
     if (p->diagnostic)
         fprintf(stderr, "xlane: diagnostic: profile %.*s adds work of its own; its timings are no benchmark\n",
@@ -812,13 +830,14 @@ static void tell_guard(xl_arena *a, const char *dir, int code, bool *stopped)
 {
     xl_node **e = NULL;
     size_t n = 0;
-    bool attached = false;
+    bool attached = false, builtin = false;
     *stopped = false;
     xl_error_free(xl_run_events(a, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
         const xl_node *what = xl_node_get(e[i], "event");
         attached |= what && xl_str_is(what->s, "attach");
         *stopped |= what && xl_str_is(what->s, "stop");
+        builtin |= what && xl_str_is(what->s, "unguarded"); /* said already, with the remedy */
     }
     const char *off = getenv("XLANE_GUARD"), *named = getenv("PJRT_NAMES_AND_LIBRARY_PATHS");
     bool guarding = !(off && !strcmp(off, "off")) && code != 127; /* 127: the command was not found */
@@ -826,6 +845,8 @@ static void tell_guard(xl_arena *a, const char *dir, int code, bool *stopped)
         fprintf(stderr, "xlane: it ended with status %d before it had loaded a PJRT plugin under the guard, so no "
                         "compile was recorded; what it printed says why it failed\n",
                 code);
+    else if (!attached && guarding && builtin)
+        fprintf(stderr, "xlane: JAX used its built-in cpu backend; nothing was guarded\n");
     else if (!attached && guarding && named && *named)
         fprintf(stderr, "xlane: no process of this run loaded a PJRT plugin under the guard: it used no device, took "
                         "JAX's built-in cpu, or is a static or setuid program; nothing was guarded\n");

@@ -41,7 +41,7 @@ static double num_of(const xl_node *map, const char *key)
 typedef struct {
     int rank, pid;
     const xl_step_times *times;                            /* NULL: no steps yet */
-    const xl_node *compile;                                /* the last one */
+    const xl_node *last, *compile;                         /* the last one, and that of a step, or of no eager op */
     int compiled, loaded;
 } process;
 
@@ -148,6 +148,7 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
         if (is(e, "event", "compile")) {
             p->compiled += is(e, "result", "compiled");
             p->loaded += is(e, "result", "cached") || is(e, "result", "loaded");
+            p->last = e;
             if (v->v.of[i] && (v->v.of[i]->step || !p->compile || !v->v.of[i]->helper))
                 p->compile = e;
         }
@@ -215,18 +216,20 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
     const xl_step_times *t = p->times;
     xl_buf_printf(b, "rank %d  pid %d  ", p->rank, p->pid);
     if (t) {
-        double *d = xl_new(a, double, t->nwindow + 1);
+        double *d = xl_new(a, double, t->nwindow + 1), gap = 0;
         size_t n = 0;
         for (uint32_t i = 0; i < t->nwindow; i++)
-            if (t->window[i].n)
+            if (t->window[i].n) {
                 d[n++] = t->window[i].time / t->window[i].n;
+                gap = t->window[i].gap / t->window[i].n;
+            }
         xl_buf_printf(b, "step %llu  ", (unsigned long long)t->steps);
-        if (n) {
-            put_ms(b, d[n - 1]);
-            xl_buf_puts(b, " a step  ");
+        if (n) { /* the newest steps while it runs, afterwards all, as `xlane metrics` has them */
+            put_ms(b, v->ended ? t->median : d[n - 1]);
+            xl_buf_puts(b, v->ended ? " a step (median)  " : " a step  ");
             spark(b, d, n, 24);
             xl_buf_puts(b, "  waiting for the host ");
-            put_ms(b, t->gap);
+            put_ms(b, v->ended ? t->gap : gap);
         }
     } else if (v->trains) {
         xl_buf_printf(b, "step %.0f  loss %.4f  ", v->step, v->loss);
@@ -241,11 +244,14 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
     xl_buf_printf(b, "\n  programs: %d compiled, %d loaded from a cache", p->compiled, p->loaded);
     if (p->compile) {
         const xl_node *e = p->compile, *detail = xl_node_get(e, "detail");
-        xl_buf_printf(b, "; last compile: %.*s at %.1f s", XL_FMT(str_of(e, "module")), num_of(e, "t"));
-        if (!is(e, "reason", "first"))
-            xl_buf_printf(b, ", %s", xl_event_cause(e)->word);
-        if (detail && detail->n)
-            xl_buf_printf(b, ": %.*s", XL_FMT(str_of(detail->kid[0], "text")));
+        xl_str text = detail && detail->n ? str_of(detail->kid[0], "text") : XL_STR("");
+        const char *word = is(e, "reason", "first") ? "" : xl_event_cause(e)->word;
+        xl_buf_printf(b, "; last compile%s: %.*s at %.1f s", p->last == e ? "" : " but for eager ops",
+                      XL_FMT(str_of(e, "module")), num_of(e, "t"));
+        if (*word && !xl_str_starts(text, xl_str_of(word))) /* "constant 0.1 -> 0.2" has it */
+            xl_buf_printf(b, ", %s", word);
+        if (text.n)
+            xl_buf_printf(b, ": %.*s", XL_FMT(text));
     }
     xl_buf_putc(b, '\n');
 }
@@ -255,6 +261,8 @@ static void put_event(xl_buf *b, const xl_node *e)
     static const struct { const char *event, *words; } say[] = {
         { "launch", "launched" },          { "start", "started" },          { "attach", "plugin loaded" },
         { "client", "runtime started" },   { "first_buffer", "first tensor" }, { "first_step", "first step done" },
+        { "ahead", "executables loaded ahead of their first use" },
+        { "fault", "xlane could not do something, and the program went on" },
         { "eval", "evaluated" },           { "checkpoint", "checkpoint saved" }, { "stop", "stopped" },
     };
     xl_str text = str_of(e, "text"), what = str_of(e, "event"), module = str_of(e, "module"),
@@ -276,6 +284,8 @@ static void put_event(xl_buf *b, const xl_node *e)
         if (module.n)
             xl_buf_printf(b, " %.*s", XL_FMT(module));
     }
+    if (!text.n && is(e, "event", "fault"))
+        xl_buf_printf(b, ": %.*s: %.*s", XL_FMT(str_of(e, "what")), XL_FMT(str_of(e, "error")));
     if (text.n)
         xl_buf_printf(b, ": %.*s", XL_FMT(text));
     xl_buf_putc(b, '\n');

@@ -333,6 +333,9 @@ static bool tell(const trial *t, bool json, xl_buf *b)
     xl_buf_printf(b,
                   "5 files    %s: report.html, receipt.json, checkpoints, metrics.csv, events.jsonl (%.0f s in all)\n",
                   t->dir, xl_now() - t->began);
+    if (proved)
+        xl_buf_puts(b, "next       xlane run --profile=cpu --summary -- python your_script.py, or xlane train "
+                       "data.train=your_text.txt\n");
     return proved;
 }
 
@@ -366,9 +369,9 @@ XL_VERB(try) = {
     .more =
         "Probes the device, trains a small hybrid model, stops it half way, resumes it in a new process that must "
         "find its\n"
-        "executable in the cache, evaluates it and writes the report. The last five lines say what was shown and "
-        "where the files\n"
-        "are.",
+        "executable in the cache, evaluates it and writes the report. The last lines say what was shown, where the "
+        "files are, and\n"
+        "what to type next.",
     .example = "xlane try",
     .opts = opts,
     .min = 0,

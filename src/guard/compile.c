@@ -282,6 +282,7 @@ typedef struct {
     guard_ranks ranks;                                     /* those of its devices */
     bool together;                                         /* they load or compile together */
     const char *uncacheable;                               /* why it may not be cached, or NULL */
+    char refused[512];                                     /* the plugin's own words for that */
     const char *phase;
     uint64_t step;
     bool stop, ahead, quiet; /* ahead: it was loaded before it was asked for; quiet: `why` was told often enough */
@@ -590,10 +591,14 @@ out:
     }
     if (err) {
         xl_metrics_count(g->metrics, NULL, XL_M_UncachedCompile, 1);
-        if (xl_error_code(err) == XL_CODE_UNIMPLEMENTED && !c->p->no_serialize_warned) {
+        if (xl_error_code(err) == XL_CODE_UNIMPLEMENTED) { /* a plugin's limit, for this program or for all */
+            snprintf(c->refused, sizeof c->refused, "%s", xl_error_message(err));
+            c->uncacheable = c->refused;
+            if (!c->p->no_serialize_warned)
+                guard_say("%s is not cached and will compile in every run: %s", c->module, c->refused);
             c->p->no_serialize_warned = true;
-            guard_say("%s cannot serialise its executables, so nothing is cached: %s", c->p->path,
-                      xl_error_message(err));
+            xl_error_free(err);
+            return;
         }
         guard_fault(g, "writing to the cache", err);
     }

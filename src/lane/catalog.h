@@ -67,7 +67,8 @@ const xl_catalog_entry *xl_catalog_before(const xl_catalog_entry *e, size_t n, c
  * ---------------------------------------------------------------------- */
 /* A guarded launch before its programs are known: the command, where it is started, and the flags that hold then. */
 typedef struct { int argc; char *const *argv; const char *folder, *flags, *profile; } xl_catalog_launch;
-/* The outcome of one attempt of a guarded run, from its folder: the step is the program that needs most memory.
+/* The outcome of one attempt of a guarded run, from its folder: of a program that did not compile, else of a step's
+ * (lane/verdict.h), else of any; among those, of the one that needs most memory.
  * `first_event` is the number of events before the attempt. False: it compiled nothing. */
 bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const xl_catalog_launch *l,
                        xl_catalog_entry *out);

@@ -9,6 +9,7 @@
 #include "lane/catalog.h"
 #include "lane/memory_csv.h"
 #include "lane/run.h"
+#include "lane/verdict.h"
 #include "pjrt/plugin.h"
 
 static xl_str field(const xl_node *e, const char *key)
@@ -49,9 +50,12 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
     xl_node **e = NULL;
     size_t n = 0;
     const xl_node *step = NULL, *attach = NULL;
+    xl_run_verdict v = { 0 };
     int64_t most = -2;
+    int heaviest = 0;
     xl_buf detail = { 0 };
     xl_error_free(xl_run_events(a, dir, &e, &n));
+    xl_error_free(xl_run_judge(a, dir, &v));
     *out = xl_catalog_blank();
     for (size_t i = first_event; i < n; i++) {
         const xl_node *bytes = xl_node_get(e[i], "compiled_bytes");
@@ -60,10 +64,10 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
             attach = e[i];
         if (!xl_str_is(what, "compile") || !field(e[i], "program").n || xl_str_is(result, "stopped"))
             continue;
-        int64_t size = xl_str_is(result, "failed") ? INT64_MAX
-                       : bytes                     ? bytes->i
-                                                   : -1; /* what did not compile is what matters */
-        if (size > most) {
+        int64_t size = bytes ? bytes->i : -1;
+        int heavy = xl_str_is(result, "failed") ? 2 : i < v.nevent && v.of[i] && v.of[i]->step;
+        if (heavy > heaviest || (heavy == heaviest && size > most)) {
+            heaviest = heavy;
             most = size;
             step = e[i];
         }

@@ -145,10 +145,11 @@ static uint32_t bucket_of(uint64_t ns)
     return b < XL_HIST ? b : XL_HIST - 1;
 }
 /* The middle of a bucket. */
-static double bucket_seconds(int b)
+/* At: 0 is where the bucket begins, 1 where it ends. */
+static double bucket_seconds(int b, double at)
 {
     int octave = b / 8;
-    return 1e-9 * 128 * exp2(octave) * (1 + (b % 8 + 0.5) / 8);
+    return 1e-9 * 128 * exp2(octave) * (1 + (b % 8 + at) / 8);
 }
 
 static void add(xl_meter *t, uint64_t value, int bucket)
@@ -302,11 +303,12 @@ static double percentile(const xl_meter *t, double q)
 {
     uint64_t n = 0, want = (uint64_t)(q * (double)t->n);
     for (int b = 0; b < XL_HIST; b++) {
-        n += bucket_at(t, b);
-        if (n > want)
-            return bucket_seconds(b);
+        uint64_t here = bucket_at(t, b);
+        if (n + here > want) /* as if those of a bucket were spread evenly in it */
+            return bucket_seconds(b, ((double)(want - n) + 0.5) / (double)here);
+        n += here;
     }
-    return bucket_seconds(XL_HIST - 1);
+    return bucket_seconds(XL_HIST - 1, 0.5);
 }
 
 static void print_set(const xl_meter *set, xl_buf *out)

@@ -389,7 +389,8 @@ out:
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
-static void say_cause(const xl_cause_seen *c, xl_buf *b)
+/* counted: how often it was is said already */
+static void say_cause(const xl_cause_seen *c, bool counted, xl_buf *b)
 {
     xl_buf_printf(b, "%.*s", XL_FMT(c->what));
     if (c->nvalue)
@@ -400,7 +401,7 @@ static void say_cause(const xl_cause_seen *c, xl_buf *b)
         xl_buf_printf(b, " and %zu more (--json lists all)", c->nvalue - 12);
     if (c->where.n && !memmem(c->what.p, c->what.n, c->where.p, c->where.n))
         xl_buf_printf(b, " at %.*s", XL_FMT(c->where));
-    if (!c->nvalue && c->times > 1)
+    if (!c->nvalue && c->times > 1 && !counted)
         xl_buf_printf(b, " (%d times)", c->times);
     if (c->more)
         xl_buf_printf(b, " (with %u more change%s there)", c->more, c->more == 1 ? "" : "s");
@@ -464,7 +465,7 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b)
             if (!show[k] || u->cause[k].cause != u->cause[i].cause)
                 continue;
             xl_buf_puts(b, k > i ? ", and " : lines++ ? "    and: " : "");
-            say_cause(&u->cause[k], b);
+            say_cause(&u->cause[k], u->ncause == 1 && u->cause[k].times + 1 >= all, b);
             told[k] = true;
         }
         xl_buf_printf(b, "; %s\n", u->cause[i].cause->remedy);
