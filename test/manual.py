@@ -45,7 +45,8 @@ if shutil.which("groff"):
 else:
     print("skip manual_groff: there is no groff")
 piped = out("man", "explain", env=dict(os.environ, TERM="dumb")).stdout
-check("a_pipe_gets_the_page", ".TH" not in piped and "explain" in piped and "SYNOPSIS" in piped or not os.path.exists("/usr/bin/man")
+check("a_pipe_gets_the_page", ".TH" not in piped and "explain" in piped and "SYNOPSIS" in piped
+      or not os.path.exists("/usr/bin/man")
       and "usage: xlane explain" in piped, piped[:300])
 p = out("man", "nonsense")
 check("unknown_verb", p.returncode == 2 and "xlane --help" in p.stderr, p.stderr)

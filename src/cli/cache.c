@@ -142,8 +142,8 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
         XL_DO(xl_cache_import(cli->arena, dir, argv[1], &n));
         err = done(cli, dir, argv[1], n, 0, xl_strf(cli->arena, "%zu entries taken into %s", n, dir).p);
     } else {
-        return xl_cli_misuse(cli, "there is no `cache %s`; there are ls (or list), verify, prune, export FILE and import FILE",
-                              what);
+        return xl_cli_misuse(
+            cli, "there is no `cache %s`; there are ls (or list), verify, prune, export FILE and import FILE", what);
     }
 out:
     return err;

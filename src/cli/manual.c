@@ -135,8 +135,8 @@ static void page_of_all(xl_buf *b)
     section(b, "SEE ALSO", "Each verb has a page of its own: xlane-run(1), xlane-explain(1), ...", false);
 }
 
-/* For people as a page, or without man(1) as the help: on a terminal, and in a pipe, as `man` does it; in a file, or with
- * --troff, as it is written. */
+/* For people as a page, or without man(1) as the help: on a terminal, and in a pipe, as `man` does it; in a file, or
+ * with --troff, as it is written. */
 static xl_error *show(const xl_cli *cli, xl_buf *b, const char *verb)
 {
     struct stat out;

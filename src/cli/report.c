@@ -20,7 +20,8 @@
 
 static struct { const char *out; bool follow; } opt = { 0 };
 static const xl_opt opts[] = {
-    { "out", XL_OPT_STR, &opt.out, "FILE", "where to write it (report.html in the run's folder; here if there are several runs)" },
+    { "out", XL_OPT_STR, &opt.out, "FILE",
+      "where to write it (report.html in the run's folder; here if there are several runs)" },
     { "o", XL_OPT_STR, &opt.out, "FILE", "the same" },
     { "follow", XL_OPT_FLAG, &opt.follow, NULL,
       "write it again every few seconds until the runs have ended; the page reloads itself" },

@@ -37,7 +37,7 @@ static const char guard_preload_jax[] =
     "def quiet():\n"
     "    from jax._src.lib import utils\n"
     "    utils.absl_set_min_log_level(2)\n"
-    "def note():\n"                                       /* an event, so that the end of the run need not guess */
+    "def note():\n" /* an event, so that the end of the run need not guess */
     "    import json, time\n"
     "    try:\n"
     "        t = time.time() - float(os.environ['XLANE_RUN_BEGAN'].split()[0])\n"
@@ -59,7 +59,8 @@ static const char guard_preload_jax[] =
     "            if module._default_backend.platform == 'cpu' and os.environ.get('XLANE_GUARD') != 'off' \\\n"
     "                    and os.environ.get('XLANE_RANK', '0') == '0':\n"
     "                print('xlane: JAX took its built-in cpu backend, which is not a PJRT plugin, so its programs '\n"
-    "                      'are neither recorded nor cached; `xlane run --profile=cpu` takes the embedded CPU device',\n"
+    "                      'are neither recorded nor cached; `xlane run --profile=cpu` takes the embedded CPU "
+    "device',\n"
     "                      file=sys.stderr, flush=True)\n"
     "                note()\n"
     "        return out\n"

@@ -512,10 +512,11 @@ PJRT_Error *xl_PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args *args)
 {
     const xl_compiled *e = args->executable->e;
     if (e->plan->host)
-        return xl_api_fail(XL_CODE_UNIMPLEMENTED,
-                           "%s has host callbacks (jax.debug.print, pure_callback, io_callback), which are functions of this "
-                           "process, so it cannot be serialised; without them it is",
-                           e->name);
+        return xl_api_fail(
+            XL_CODE_UNIMPLEMENTED,
+            "%s has host callbacks (jax.debug.print, pure_callback, io_callback), which are functions of this "
+            "process, so it cannot be serialised; without them it is",
+            e->name);
     if (e->rewritten.n)
         return xl_api_fail(XL_CODE_UNIMPLEMENTED,
                            "%s was rewritten by an XLA transformation of this process, so it cannot be serialised",
