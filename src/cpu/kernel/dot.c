@@ -70,6 +70,45 @@ static xl_error *run_gemm(const xl_step *s, xl_frame *f)
     return xl_gemm_run(f->pool, &g) ? NULL : XL_ERR(INTERNAL, "the matrix product refused its types");
 }
 
+static xl_error *run_members(const xl_step *s, xl_frame *f, size_t begin, size_t end)
+{
+    const dot *d = s->data;
+    xl_gemm g = d->g;
+    g.a = (const char *)xl_in(s, f, 0) + d->off_a;
+    g.b = (const char *)xl_in(s, f, 1) + d->off_b;
+    g.c = xl_out(s, f, 0);
+    xl_gemm_members(&g, begin, end);
+    return NULL;
+}
+
+/* The elements of a factor that a member of the batch has for itself, one member after the other; 0 if there are none.
+ * It is rows x k. */
+static int64_t member_of(const xl_gemm *g, const ptrdiff_t *batch, int64_t off, size_t rows, ptrdiff_t row, ptrdiff_t k)
+{
+    int64_t each = batch[g->nbatch - 1], run = each;
+    for (size_t i = g->nbatch; i-- > 0; run *= (int64_t)g->batch[i])
+        if (batch[i] != run)
+            return 0;
+    int64_t last = off + (int64_t)(rows - 1) * row + (int64_t)(g->k - 1) * k;
+    return off >= 0 && row >= 0 && k >= 0 && last < each ? each : 0;
+}
+
+static const xl_slices *slices_of(xl_arena *a, const dot *d, size_t elem_a, size_t elem_b, size_t elem_c)
+{
+    const xl_gemm *g = &d->g;
+    if (!g->nbatch || d->copy_a || d->copy_b || !g->m || !g->n || !g->k)
+        return NULL;
+    xl_slices *s = xl_new(a, xl_slices, 1);
+    size_t *stride = xl_new(a, size_t, 3);
+    stride[0] = (size_t)member_of(g, g->a_batch, d->off_a / (int64_t)elem_a, g->m, g->a_row, g->a_col) * elem_a;
+    stride[1] = (size_t)member_of(g, g->b_batch, d->off_b / (int64_t)elem_b, g->n, g->b_col, g->b_row) * elem_b;
+    stride[2] = g->m * g->n * elem_c;
+    *s = (xl_slices){ run_members, 1, stride };
+    for (size_t i = 0; i < g->nbatch; i++)
+        s->units *= (int64_t)g->batch[i];
+    return s;
+}
+
 static int64_t offset(const axes *x, const int64_t *stride, int64_t i)
 {
     int64_t at = 0;
@@ -175,7 +214,8 @@ static void add_axis(axes *x, int64_t n, int64_t a, int64_t b)
     x->count *= n;
 }
 
-static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot *d, const xl_view *a, const xl_view *b)
+static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot *d, const xl_view *a, const xl_view *b,
+                     xl_step **s)
 {
     uint32_t in[2] = { p->leaf[a->base.id].buf[0], p->leaf[b->base.id].buf[0] };
     xl_value val[2] = { a->base, b->base };
@@ -183,14 +223,13 @@ static xl_error *add(xl_planner *p, const xl_op *op, xl_step_fn *run, const dot 
     ops[0] = (xl_op *)(uintptr_t)op;
     xl_extent shape[2];
     bool in_place = false;
-    xl_step *s;
     xl_error *err = xl_shape_of(p, xl_value_type(p->f, a->base), &shape[0]);
     if (!err)
         err = xl_shape_of(p, xl_value_type(p->f, b->base), &shape[1]);
     size_t temp[2] = { d->copy_a ? d->bytes_a : 0, d->copy_b ? d->bytes_b : 0 };
     return err ? err
                : xl_plan_step_group(p, xl_op_text(op), run, d, ops, 1, in, val, shape, 2, op->out, &in_place, 1, 0,
-                                    temp, d->copy_a || d->copy_b ? 2 : 0, &s);
+                                    temp, d->copy_a || d->copy_b ? 2 : 0, s);
 }
 
 /* Does the matrix kernel take these types? It sums in the type of the result, or wider. */
@@ -309,6 +348,7 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
     dot *d = xl_new(p->a, dot, 1);
     d->batch.count = d->m.count = d->n.count = d->k.count = 1;
     xl_view va, vb;
+    xl_step *s;
     xl_dot_view(p, op, 0, &va);
     xl_dot_view(p, op, 1, &vb);
     memcpy(ls, va.stride, l.rank * sizeof *ls);
@@ -332,13 +372,15 @@ static xl_error *plan_dot(xl_planner *p, const xl_op *op, xl_dims lb, xl_dims rb
     d->out = o.dtype;
     if (gemm_types(&d->g, l.dtype, r.dtype, o.dtype)) {
         plan_gemm(d, &l, &r);
-        return add(p, op, run_gemm, d, &va, &vb);
+        if (!(err = add(p, op, run_gemm, d, &va, &vb, &s)))
+            s->slices = slices_of(p->a, d, l.elem, r.elem, o.elem);
+        return err;
     }
     d->wide = wide_type(l.dtype, r.dtype, o.dtype);
     d->load = xl_ew_convert(p->a, l.dtype, d->wide);
     d->loadb = xl_ew_convert(p->a, r.dtype, d->wide);
     d->store = xl_ew_convert(p->a, d->wide, o.dtype);
-    return add(p, op, run_plain, d, &va, &vb);
+    return add(p, op, run_plain, d, &va, &vb, &s);
 }
 
 xl_error *xl_kernel_dot_general(xl_planner *p, const xl_op *op)

@@ -862,6 +862,12 @@ static void run_members(void *ctx, size_t begin, size_t end)
         run_one(NULL, b->g, b->kn, i);
 }
 
+void xl_gemm_members(const xl_gemm *g, size_t begin, size_t end)
+{
+    batch_job b = { g, find(g->a_type, g->b_type, g->m, g->n) };
+    run_members(&b, begin, end);
+}
+
 bool xl_gemm_run(xl_pool *pool, const xl_gemm *g)
 {
     const xl_gemm_kernel *kn = find(g->a_type, g->b_type, g->m, g->n);

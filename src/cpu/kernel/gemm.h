@@ -42,6 +42,10 @@ typedef struct {
 /* False if the combination of types is none of the above; nothing is written then. */
 bool xl_gemm_run(xl_pool *pool, const xl_gemm *g);
 
+/* Members begin to end of the batch alone, by the calling thread: the same bits as by xl_gemm_run, which must accept
+ * the types. */
+void xl_gemm_members(const xl_gemm *g, size_t begin, size_t end);
+
 /* The name of the kernel that would run on large matrices, for reports: "neon 8x12". */
 const char *xl_gemm_kernel_name(xl_gemm_type a, xl_gemm_type b);
 

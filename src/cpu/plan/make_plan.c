@@ -1,6 +1,6 @@
 /* From a module to steps. Three sweeps: number the ops and find each value's last use; walk them in order, letting
  * every op's kernel add its steps and deciding as we go where results lie; then give offsets to what was left
- * (place.c).
+ * (place.c), and joins steps that treat the members of a batch apart (slices.c).
  *
  * Positions count ops in the order they stand, a region's ops between the begin and the end of their owner. What is
  * defined outside a region and read inside is live until the region's owner ends, since loops come round again.
@@ -13,7 +13,7 @@
 
 #include "cpu/plan/check.h"
 #include "cpu/plan/fuse.h"
-#include "cpu/plan/place.h"
+#include "cpu/plan/slices.h"
 #include "cpu/run/env.h"
 #include "cpu/plan/timing.h"
 
@@ -153,7 +153,7 @@ static xl_step *step_new(xl_planner *p, const char *name, xl_step_fn *run, const
                          uint32_t nout)
 {
     xl_block *b = p->block;
-    xl_step s = { .run = run, .name = name, .data = data, .nin = nin, .nout = nout };
+    xl_step s = { .run = run, .name = name, .data = data, .nin = nin, .nout = nout, .pos = p->pos };
     s.buf = xl_new(p->a, uint32_t, (size_t)nin + nout);
     s.shape = xl_new(p->a, xl_extent, (size_t)nin + nout);
     XL_PUSH(p->a, b->step, b->nstep, b->capstep, s);
@@ -801,8 +801,10 @@ static xl_error *plan_func(xl_plan *plan, xl_func *f, bool plain)
     XL_DO(plan_main(p));
     for (uint32_t i = 0; i < plan->nbuf && p->plain; i++)  /* no memory is used twice */
         plan->buf[i].def = 0, plan->buf[i].end = pos;
-    xl_place_buffers(p->a, plan, pos);
+    xl_slice_runs *runs = xl_slices_find(p);
+    xl_slices_place(p, runs, pos);
     XL_DO(xl_check_plan(check));
+    xl_slices_join(p, runs);
 out:
     return err;
 }

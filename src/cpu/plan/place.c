@@ -133,8 +133,11 @@ static void use_outputs(xl_arena *a, xl_plan *plan)
 
 void xl_place_buffers(xl_arena *a, xl_plan *plan, int64_t npos)
 {
-    use_outputs(a, plan);
     uint32_t n = plan->nbuf;
+    plan->temp_bytes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        plan->buf[i].host = 0;
+    use_outputs(a, plan);
     size_t slots = (size_t)(npos + 3);
     uint32_t *first = xl_new(a, uint32_t, slots), *last = xl_new(a, uint32_t, slots); /* lists by position, 0 ends */
     uint32_t *next1 = xl_new(a, uint32_t, (size_t)n + 1), *next2 = xl_new(a, uint32_t, (size_t)n + 1);

@@ -5,7 +5,8 @@
 
 #include "cpu/plan/plan.h"
 
-/* Sets offset of every TEMP buffer and plan->temp_bytes. npos: positions run from -1 to npos. */
+/* Sets host and offset of every TEMP buffer and plan->temp_bytes, once more if called again. npos: positions run from
+ * -1 to npos. */
 void xl_place_buffers(xl_arena *a, xl_plan *plan, int64_t npos);
 
 #endif

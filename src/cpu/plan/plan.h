@@ -28,6 +28,14 @@ typedef struct xl_block xl_block;
 typedef struct xl_frame xl_frame;
 typedef xl_error *xl_step_fn(const xl_step *s, xl_frame *f);
 
+/* Of a step that treats `units` members of a batch apart: run does those from begin to end. stride: per buffer, the
+ * bytes of a member, if member i reads and writes those from i * stride on alone; 0 if not. */
+typedef struct {
+    xl_error *(*run)(const xl_step *s, xl_frame *f, size_t begin, size_t end);
+    int64_t units;
+    const size_t *stride;
+} xl_slices;
+
 struct xl_step {
     xl_step_fn *run;
     const char *name;                                      /* of the op, for messages */
@@ -42,6 +50,8 @@ struct xl_step {
     xl_op *const *ops;                                     /* those ops */
     uint32_t nop, nres;                                    /* how many; results proper, before the memory it works in */
     uint32_t inplace;                                      /* operands that results may overwrite, as the kernel says */
+    int64_t pos;                                           /* of its op */
+    const xl_slices *slices;                               /* or NULL */
 };
 
 struct xl_block {

@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/test.h"
 #include "cpu/plan/lower.h"
@@ -337,3 +338,60 @@ TEST(collectives_that_are_started)
         xl_module_free(m);
     }
 }
+
+/* tanh(x x') x for twelve matrices; turned: the last product takes those of tanh in another order. */
+static void matrices(bool turned)
+{
+    enum { A = 3, B = 4, N = 40, ALL = A * B * N * N };
+    char text[2048];
+    snprintf(text, sizeof text,
+             "func.func public @main(%%x: tensor<3x4x40x40xf32>) -> tensor<%sx40x40xf32> {\n"
+             "%%0 = stablehlo.dot_general %%x, %%x, batching_dims = [0, 1] x [0, 1], contracting_dims = [3] x [3] : "
+             "(tensor<3x4x40x40xf32>, tensor<3x4x40x40xf32>) -> tensor<3x4x40x40xf32>\n"
+             "%%1 = stablehlo.tanh %%0 : tensor<3x4x40x40xf32>\n"
+             "%%2 = stablehlo.dot_general %%1, %%x, batching_dims = [%s] x [%s], contracting_dims = [3] x [2] : "
+             "(tensor<3x4x40x40xf32>, tensor<3x4x40x40xf32>) -> tensor<%sx40x40xf32>\n"
+             "return %%2 : tensor<%sx40x40xf32> }",
+             turned ? "4x3" : "3x4", turned ? "1, 0" : "0, 1", turned ? "1, 0" : "0, 1", turned ? "4x3" : "3x4",
+             turned ? "4x3" : "3x4");
+    xl_plan *p = plan_of(text);
+    size_t steps = 0;
+    for (uint32_t i = 0; i < p->body->nstep; i++)
+        steps += strstr(p->body->step[i].name, turned ? "2 steps in 12 slices" : "3 steps in 12 slices") != NULL;
+    CHECK_INT(steps, 1);
+    float *x = xl_data_alloc(ALL * sizeof *x), *y = xl_data_alloc(2 * ALL * sizeof *y), *again = y + ALL;
+    void *temp = xl_data_alloc(p->temp_bytes + 64);
+    CHECK(x && y && temp);
+    for (int i = 0; i < ALL; i++)
+        x[i] = (float)((i * 7919) % 2011) * 1e-3f - 1;
+    for (size_t threads = 1; threads <= 5; threads++) {    /* five and two thirds of their slices: step by step */
+        xl_pool *pool = xl_pool_new(threads);
+        xl_frame f = { .pool = pool };
+        CHECK_OK(xl_plan_run(p, &f, (void *[]){ x }, (void *[]){ threads == 1 ? y : again }, temp));
+        CHECK(threads == 1 || !memcmp(y, again, ALL * sizeof *y));
+        xl_pool_free(pool);
+    }
+    double far = 0;
+    for (int b = 0; b < A * B; b++)
+        for (int i = 0; i < N; i += 13) {
+            double row[N] = { 0 };
+            const float *m = x + b * N * N;
+            for (int k = 0; k < N; k++) {
+                double t = 0;
+                for (int j = 0; j < N; j++)
+                    t += (double)m[i * N + j] * m[k * N + j];
+                for (int j = 0; j < N; j++)
+                    row[j] += tanh(t) * m[k * N + j];
+            }
+            int at = turned ? b % B * A + b / B : b;
+            for (int j = 0; j < N; j++)
+                far = fmax(far, fabs(row[j] - y[(at * N + i) * N + j]));
+        }
+    CHECK(far < 1e-4);
+    free(x);
+    free(y);
+    free(temp);
+    xl_plan_free(p);
+}
+TEST(members_of_a_batch_go_through_several_steps_together) { matrices(false); }
+TEST(members_in_another_order_do_not) { matrices(true); }

@@ -88,6 +88,7 @@ enum {
 
 typedef void xl_strip_fn(void);                            /* its real type is the set's own */
 typedef struct { xl_strip_fn *fn; const char *x, *y, *z; } xl_strip_ins;
+typedef struct { int64_t none, x, y, z; } xl_strip_step;   /* how far they are apart from one line to the next, bytes */
 
 /* Memory that is too large for the cache and will be wanted soon: lines to ask for while strips run, as many for each
  * as a strip has. A store without that waits for its line, and no CPU has room for many that wait. */
@@ -101,11 +102,24 @@ typedef struct {
     } of[XL_STRIP_AHEADS];
 } xl_strip_ahead;
 
+/* A fold of whole lines: where its instruction has the partial results, what they are joined with, in this order, and
+ * where the result of the first line goes and those of the others. */
+typedef struct {
+    uint16_t op;
+    float *part, first;
+    char *to;
+    int64_t step;
+} xl_strip_fold;
+
 typedef struct {
     uint32_t needs;                                        /* features (feature.h) */
     size_t width;                                          /* elements of a strip */
     xl_strip_fn *fn[XL_STRIP_COUNT][XL_STRIP_FORMS];
     void (*run)(const xl_strip_ins *code, size_t n, const xl_strip_ahead *ahead); /* over n whole strips */
+    /* Over lines of n strips each; `code` ends with XL_STRIP_END and is moved on by `step`, an entry for each of its
+     * `ncode` others. */
+    void (*lines)(xl_strip_ins *code, const xl_strip_step *step, uint32_t ncode, size_t n, size_t lines,
+                  const xl_strip_ahead *ahead, const xl_strip_fold *fold, uint32_t nfold);
 } xl_strip_set;
 
 /* What is to be known of a divisor c that many numbers are divided by: out[0] is c; out[1] + out[2] is 1/c, rounded

@@ -433,12 +433,12 @@ INLINE void ask_ahead(const xl_strip_ahead *ahead, size_t strip)
                 __builtin_prefetch(p + b, 0, 2);
     }
 }
-static void run(const xl_strip_ins *code, size_t n, const xl_strip_ahead *ahead)
+INLINE void run_line(const xl_strip_ins *code, size_t from, size_t n, const xl_strip_ahead *ahead)
 {
     op_fn *first = (op_fn *)code->fn;
     for (size_t i = 0; i < n; i++) {
         if (ahead)
-            ask_ahead(ahead, i);
+            ask_ahead(ahead, from + i);
         EACH(ANYTHING)
         first(code, i * VECTORS * BYTES, a, b, c, d, e, f, g, h);
     }
@@ -446,12 +446,63 @@ static void run(const xl_strip_ins *code, size_t n, const xl_strip_ahead *ahead)
     _mm256_zeroupper(); /* instruction from here on would wait for the register that it overwrites */
 #endif
 }
+static void run(const xl_strip_ins *code, size_t n, const xl_strip_ahead *ahead) { run_line(code, 0, n, ahead); }
+
+/* The folds of a line: halves onto halves. Four at a time, or the registers of the strip would have to be cleared. */
+typedef float f4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t i4 __attribute__((vector_size(16), aligned(4), may_alias));
+INLINE f4 fold4(uint16_t op, f4 x, f4 y)
+{
+    if (op == XL_STRIP_SUM)
+        return x + y;
+    i4 less = op == XL_STRIP_MAX ? x > y : x < y, same = x == y, nan = (x != x) | (y != y);
+    i4 equal = op == XL_STRIP_MAX ? (i4)x & (i4)y : (i4)x | (i4)y; /* of two zeros the one with the right sign */
+    i4 r = (less & (i4)x) | (~less & ((same & equal) | (~same & (i4)y)));
+    return (f4)((nan & (i4)(x + y)) | (~nan & r));
+}
+INLINE float join(uint16_t op, const float *part, float first)
+{
+    const f4 *p = (const f4 *)(const void *)part;
+    f4 all = fold4(op, fold4(op, p[0], p[2]), fold4(op, p[1], p[3]));
+    all = fold4(op, all, (f4){ all[2], all[3], all[2], all[3] });
+    all = fold4(op, all, (f4){ all[1], all[1], all[1], all[1] });
+    return fold4(op, (f4){ first, first, first, first }, all)[0];
+}
+INLINE void begin_fold(const xl_strip_fold *f)
+{
+    float none = f->op == XL_STRIP_SUM ? -0.0f : f->op == XL_STRIP_MAX ? -INFINITY : INFINITY;
+    for (int k = 0; k < XL_STRIP_PARTS / FL; k++)
+        ((vf *)(void *)f->part)[k] = fset(0) + none;
+}
+
+static void lines(xl_strip_ins *code, const xl_strip_step *step, uint32_t ncode, size_t n, size_t lines,
+                  const xl_strip_ahead *ahead, const xl_strip_fold *fold, uint32_t nfold)
+{
+    for (size_t l = 0; l < lines; l++) {
+        for (uint32_t k = 0; k < nfold; k++)
+            begin_fold(&fold[k]);
+        run_line(code, l * n, n, ahead);
+        for (uint32_t k = 0; k < nfold; k++) {
+            const xl_strip_fold *f = &fold[k];
+            float all = f->op == XL_STRIP_SUM   ? join(XL_STRIP_SUM, f->part, f->first)
+                        : f->op == XL_STRIP_MAX ? join(XL_STRIP_MAX, f->part, f->first)
+                                                : join(XL_STRIP_MIN, f->part, f->first);
+            memcpy(f->to + (int64_t)l * f->step, &all, sizeof all);
+        }
+        for (uint32_t k = 0; k < ncode; k++) {
+            code[k].x += step[k].x;
+            code[k].y += step[k].y;
+            code[k].z += step[k].z;
+        }
+    }
+}
 
 #define BOTH(form, f) [form] = F(f), [XL_FORM_STORE + (form)] = F(f##_store)
 const xl_strip_set SET = {
     .needs = NEEDS,
     .width = VECTORS * FL,
     .run = run,
+    .lines = lines,
     .fn = {
         [XL_STRIP_LOAD] = { BOTH(XL_FORM_AM, load_m), BOTH(XL_FORM_AS, load_s) },
         [XL_STRIP_STORE] = { F(store) },

@@ -646,6 +646,39 @@ static double weight(const xl_func *f, const xl_op *op)
     }
 }
 
+/* Rows are made apart unless sums are made of them, and so are the elements of a single row that nothing is made of as
+ * a whole. Buffers that are read or written one after another as they lie: through `dir`, and in no other way. */
+static const xl_slices *slices_of(xl_arena *a, const xl_tile_program *pr, const xl_step *s)
+{
+    bool by_element = pr->by_cols && pr->rows == 1;
+    if (pr->npart || (pr->by_cols && !by_element))
+        return NULL;
+    xl_slices *out = xl_new(a, xl_slices, 1);
+    size_t *stride = xl_new(a, size_t, (size_t)s->nin + s->nout);
+    bool *shared = xl_new(a, bool, (size_t)s->nin + s->nout);
+    for (uint32_t i = 0; i < pr->ndirect; i++) {
+        const xl_tile_direct *d = &pr->dir[i];
+        size_t unit = (size_t)(by_element ? d->col : d->row) * d->elem;
+        bool full = d->col == 1 && (by_element || d->row == pr->cols), one = !by_element && d->row == 1 && d->col == 0;
+        shared[d->buf] |= d->off || !(full || one) || (stride[d->buf] && stride[d->buf] != unit);
+        stride[d->buf] = unit;
+    }
+    for (uint32_t i = 0; i < pr->nload; i++)
+        shared[pr->loads[i].buf] = true;
+    for (uint32_t i = 0; i < pr->ninstr; i++) {            /* initial values */
+        const xl_tile_instr *x = &pr->ins[i];
+        if (x->act == DO_ROW)
+            shared[x->arg] = true;
+        for (uint32_t k = 0; x->act == DO_STRIPS && k < x->ncode; k++)
+            if (pr->code[x->arg + k].fold)
+                shared[pr->code[x->arg + k].fold->arg] = true;
+    }
+    for (uint32_t k = 0; k < s->nin + s->nout; k++)
+        stride[k] = shared[k] ? 0 : stride[k];
+    *out = (xl_slices){ xl_tile_run_part, by_element ? pr->cols : pr->rows, stride };
+    return out;
+}
+
 xl_error *xl_tile_plan(xl_planner *p, xl_group *g)
 {
     xl_tile_program *pr = xl_new(p->a, xl_tile_program, 1);
@@ -689,6 +722,7 @@ xl_error *xl_tile_plan(xl_planner *p, xl_group *g)
     place_results(m, s, res, nout);
     for (uint32_t i = 0; i < g->nop; i++)
         pr->work += (double)g->count * weight(p->f, g->op[i]);
+    s->slices = slices_of(p->a, pr, s);
 out:
     return err;
 }

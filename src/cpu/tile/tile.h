@@ -121,6 +121,7 @@ typedef struct {
 } xl_tile_program;
 
 xl_step_fn xl_tile_run;                                    /* of a step whose data is a program */
+xl_error *xl_tile_run_part(const xl_step *s, xl_frame *f, size_t begin, size_t end); /* rows, or elements of a row */
 
 /* ---- while planning ---- */
 typedef struct {

@@ -20,6 +20,7 @@ typedef struct {
     size_t tiles;                                          /* done so far */
     const xl_strip_set *set;
     xl_strip_ins *code;
+    xl_strip_step *step;                                   /* of the code, from line to line */
     char *edge;                                            /* a strip for each ref, and for each fold */
     float (*part)[XL_STRIP_PARTS];                         /* of the reductions in a piece of strip code */
     float (*level)[XL_CASCADE_LEVELS];                     /* and of the pieces of a long row (fold.h) */
@@ -301,14 +302,26 @@ static void resolve(const worker *w, const xl_tile_code *t, uint32_t n, int64_t 
     w->code[n].fn = w->set->fn[XL_STRIP_END][0];
 }
 
-/* From a line to the next. */
-static void advance(const worker *w, const xl_tile_code *t, uint32_t n)
+/* Lines of whole strips: what is the same for all of them is looked up once. False, and nothing done, if there are more
+ * folds than that. */
+enum { LINE_FOLDS = 8 };
+static bool run_whole_lines(const worker *w, const xl_tile_code *t, uint32_t n, size_t lines, size_t strips,
+                            const xl_strip_ahead *ahead)
 {
+    xl_strip_fold fold[LINE_FOLDS];
+    uint32_t nfold = 0;
     for (uint32_t i = 0; i < n; i++) {
-        w->code[i].x += t[i].x.step;
-        w->code[i].y += t[i].y.step;
-        w->code[i].z += t[i].z.step;
+        w->step[i] = (xl_strip_step){ 0, t[i].x.step, t[i].y.step, t[i].z.step };
+        if (!folds(t[i].op))
+            continue;
+        if (nfold == LINE_FOLDS)
+            return false;
+        fold[nfold] = (xl_strip_fold){ t[i].op, w->part[t[i].x.of], 0, w->ref[t[i].y.of], t[i].y.step };
+        initial(w->j, t[i].fold, (char *)&fold[nfold++].first);
     }
+    resolve(w, t, n, 0);
+    w->set->lines(w->code, w->step, n, strips, lines, ahead, fold, nfold);
+    return true;
 }
 
 /* The elements past the last whole strip, `rest` of them after `done`: operands in memory go through a strip of their
@@ -433,13 +446,13 @@ static void run_strips(const worker *w, const xl_tile_instr *x)
         run_pieces(w, x, l, len);
     if (x->folds && len > PIECE)
         return;
+    if (whole && len == done && lines > 1 &&
+        run_whole_lines(w, t, x->ncode, (size_t)lines, whole, look_ahead(w, x, 0, 0, &ahead)))
+        return;
     for (int64_t l = 0; l < lines; l++) {
         if (x->folds)
             fold_begin(w, t, x->ncode);
-        if (l == 0 || len > done)
-            resolve(w, t, x->ncode, l);
-        else
-            advance(w, t, x->ncode);
+        resolve(w, t, x->ncode, l);
         if (whole)
             w->set->run(w->code, whole, look_ahead(w, x, l, 0, &ahead));
         if (len > done)
@@ -522,8 +535,9 @@ static bool set_out(worker *w)
     size_t levels = 0;
     for (uint32_t i = 0; i < p->npart; i++)
         levels += level_bytes(w, &p->part[i]);
-    char *mem = xl_scratch(XL_SCRATCH_PLAN, slots + edge + part + pieces + levels + (p->longest + 1) * sizeof *w->code +
-                                                nref * sizeof *w->ref);
+    char *mem =
+        xl_scratch(XL_SCRATCH_PLAN, slots + edge + part + pieces + levels +
+                                        (p->longest + 1) * (sizeof *w->code + sizeof *w->step) + nref * sizeof *w->ref);
     if (!mem)
         return false;
     w->edge = mem + slots;
@@ -531,7 +545,8 @@ static bool set_out(worker *w)
     w->level = (float (*)[XL_CASCADE_LEVELS])(void *)(w->edge + edge + part);
     char *level = w->edge + edge + part + pieces;
     w->code = (xl_strip_ins *)(void *)(level + levels);
-    w->ref = (char **)(void *)(w->code + p->longest + 1);
+    w->step = (xl_strip_step *)(void *)(w->code + p->longest + 1);
+    w->ref = (char **)(void *)(w->step + p->longest + 1);
     w->acc = w->ref + p->ndirect + p->nslot;
     w->set = xl_strips();
     for (uint32_t i = 0; i < p->nslot; i++)
@@ -616,6 +631,19 @@ static void combine(const job *j, const xl_tile_partial *q)
     }
 }
 
+static xl_error *no_memory(const xl_tile_program *p)
+{
+    return XL_ERR(EXHAUSTED, "no memory for %u tiles of %zu bytes", p->nslot, p->slot_bytes);
+}
+
+xl_error *xl_tile_run_part(const xl_step *s, xl_frame *f, size_t begin, size_t end)
+{
+    atomic_bool failed = false;
+    job j = { s->data, s, f->ptr, &failed };
+    run_chunk(&j, begin, end);
+    return atomic_load(&failed) ? no_memory(s->data) : NULL;
+}
+
 xl_error *xl_tile_run(const xl_step *s, xl_frame *f)
 {
     const xl_tile_program *p = s->data;
@@ -627,7 +655,7 @@ xl_error *xl_tile_run(const xl_step *s, xl_frame *f)
     else
         xl_pool_for(f->pool, p->n, p->grain, run_chunk, &j);
     if (atomic_load(&failed))
-        return XL_ERR(EXHAUSTED, "no memory for %u tiles of %zu bytes", p->nslot, p->slot_bytes);
+        return no_memory(p);
     for (uint32_t i = 0; i < p->npart; i++)
         if (p->part[i].out != UINT32_MAX)                  /* else nobody reads it */
             combine(&j, &p->part[i]);
