@@ -38,6 +38,19 @@ with tempfile.TemporaryDirectory() as tmp:
                            stderr=subprocess.PIPE)
     check("default_stays", plain.returncode == 0 and set(json.loads(plain.stdout)) == {"cpu"},
           plain.stdout + plain.stderr[-300:])
+    check("jax_does_not_warn_of_it", "xlane" not in plain.stderr, plain.stderr[-300:])
+    # The profile names the plugin too: it is registered once.
+    under = dict(env, XLANE_STATE=tmp + "/state")
+    guarded = subprocess.run([site + "/bin/xlane", "run", "--profile=cpu", "--summary", "--cache=off", "--runs=" + tmp
+                              + "/runs", "--", sys.executable, "-c", ask], env=under, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
+    check("profile_cpu_beside_the_wheel", guarded.returncode == 0 and set(json.loads(guarded.stdout or "[]")) ==
+          {"xlane"} and "exit status 0" in guarded.stderr, guarded.stdout + guarded.stderr[-500:])
+    guarded = subprocess.run([site + "/bin/xlane", "run", "--summary", "--cache=off", "--runs=" + tmp + "/runs", "--",
+                              sys.executable, "-c", ask], env=dict(under, JAX_PLATFORMS="xlane"), text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    check("guarded_without_a_profile", guarded.returncode == 0 and set(json.loads(guarded.stdout or "[]")) == {"xlane"}
+          and "nothing was guarded" not in guarded.stderr, guarded.stdout + guarded.stderr[-500:])
     with open(site + "/xlane/lib/libxlane-cpu.so", "rb") as f:
         has_entry = b"\0GetPjrtApi\0" in f.read()
     if has_entry:
