@@ -1,17 +1,13 @@
 """Runs scripts under `xlane run` on the embedded device, and reads what the commands say of them. Shared by the tests of those words."""
-import fcntl
 import functools
 import json
 import os
-import pty
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
-import _warm
+import _terminal, _warm
 from _check import checked as check, end
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -78,19 +74,7 @@ def answers(text):
 
 def on_terminal(columns, *args, **env):
     """What a command prints on a terminal of that width."""
-    mine, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    p = subprocess.Popen([XLANE, *args], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(**env))
-    os.close(theirs)
-    out = b""
-    try:
-        while piece := os.read(mine, 65536):
-            out += piece
-    except OSError:                                        # the other end was closed
-        pass
-    os.close(mine)
-    p.wait()
-    return out.decode().replace("\r\n", "\n")
+    return _terminal.on_terminal([XLANE, *args], environment(**env), columns)[1]
 
 
 def events(folder):

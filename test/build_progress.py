@@ -1,6 +1,7 @@
 """./x build tells how far it is, on a terminal and off one, and shows what failed. `make` is a stand-in here."""
-import os, pty, re, shutil, subprocess, sys, tempfile
+import os, re, shutil, subprocess, sys, tempfile
 from _check import check, end
+from _terminal import on_terminal
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MAKE = """#!/bin/sh
@@ -26,16 +27,7 @@ def build(terminal, **env):
         if not terminal:
             p = subprocess.run([tmp + "/x", "build"], capture_output=True, text=True, env=env, timeout=60)
             return p.returncode, p.stderr
-        mine, theirs = pty.openpty()
-        p = subprocess.Popen([tmp + "/x", "build"], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
-        os.close(theirs)
-        said = b""
-        try:
-            while more := os.read(mine, 4096):
-                said += more
-        except OSError:                               # the other end is closed
-            pass
-        return p.wait(), said.decode()
+        return on_terminal([tmp + "/x", "build"], env)
 
 
 status, said = build(False)

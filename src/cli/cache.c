@@ -154,9 +154,9 @@ XL_VERB(cache) = {
     .args = "ls|list|verify|prune|export FILE|import FILE",
     .help = "the executable cache: list, verify, prune, export, import",
     .more =
-        "verify exits with 1 when an entry is damaged. export writes all valid entries into one file; import adds "
-        "the entries of\n"
-        "such a file, so that one host can warm the caches of a fleet.",
+        "verify exits with 1 when an entry is damaged.\n"
+        "export writes all valid entries into one file; import adds the entries of such a file, so that one host can\n"
+        "warm the caches of a fleet.",
     .example = "xlane cache ls --cache /var/cache/xlane",
     .opts = opts,
     .min = 1,

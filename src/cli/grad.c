@@ -67,9 +67,8 @@ XL_VERB(grad) = {
     .args = "[--keep=WHAT] [--gpu] FILE",
     .help = "print the gradient of a StableHLO program",
     .more =
-        "The program's first result must be a float scalar. The printed program returns that result, followed by its "
-        "derivative\n"
-        "with respect to every float argument. Calls are inlined first.",
+        "The program's first result must be a float scalar. Calls are inlined first.\n"
+        "The printed program returns that result, followed by its derivative with respect to every float argument.",
     .example = "xlane grad loss.mlir >loss_and_grad.mlir",
     .opts = opts,
     .min = 1,

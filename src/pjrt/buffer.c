@@ -6,24 +6,19 @@
 
 static void destroy(const xl_client *c, PJRT_Buffer *handle)
 {
-    PJRT_Buffer_Destroy_Args args = { .struct_size = sizeof args, .buffer = handle };
     if (handle)
-        xl_error_free(PJRT_CALL(c->plugin, PJRT_Buffer_Destroy, &args));
+        PJRT_DESTROY(c->plugin, Buffer, buffer, handle);
 }
 
 xl_error *xl_buffer_own(const xl_client *c, PJRT_Buffer *handle, xl_buffer **out)
 {
-    *out = NULL;
-    if (!handle)
-        return XL_ERR(INTERNAL, "%s returned no buffer, which the PJRT interface requires", c->plugin->file);
-    xl_buffer *b = malloc(sizeof *b);
-    if (!b) {
+    xl_error *err = NULL;
+    xl_buffer *b = *out = xl_plugin_gave(c->plugin, handle, "buffer", sizeof *b, &err);
+    if (b)
+        *b = (xl_buffer){ c, handle };
+    else
         destroy(c, handle);
-        return XL_ERR(EXHAUSTED, "out of memory");
-    }
-    *b = (xl_buffer){ c, handle };
-    *out = b;
-    return NULL;
+    return err;
 }
 
 void xl_buffer_free(xl_buffer *b)

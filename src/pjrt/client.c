@@ -236,8 +236,7 @@ void xl_client_close(xl_client *c)
     if (!c)
         return;
     if (c->handle) {
-        PJRT_Client_Destroy_Args args = { .struct_size = sizeof args, .client = c->handle };
-        xl_error_free(PJRT_CALL(c->plugin, PJRT_Client_Destroy, &args));
+        PJRT_DESTROY(c->plugin, Client, client, c->handle);
     }
     xl_arena_fini(&c->arena);
     free(c);
@@ -304,26 +303,19 @@ xl_error *xl_device_memory_reset_peak(const xl_device *d)
 
 xl_error *xl_fence_own(const xl_plugin *p, PJRT_Event *handle, xl_fence **out)
 {
-    *out = NULL;
-    if (!handle)
-        return XL_ERR(INTERNAL, "%s returned no event, which the PJRT interface requires", p->file);
-    xl_fence *e = malloc(sizeof *e);
-    if (!e) {
-        PJRT_Event_Destroy_Args gone = { .struct_size = sizeof gone, .event = handle };
-        xl_error_free(PJRT_CALL(p, PJRT_Event_Destroy, &gone));
-        return XL_ERR(EXHAUSTED, "out of memory");
-    }
-    *e = (xl_fence){ p, handle };
-    *out = e;
-    return NULL;
+    xl_error *err = NULL;
+    xl_fence *e = *out = xl_plugin_gave(p, handle, "event", sizeof *e, &err);
+    if (e)
+        *e = (xl_fence){ p, handle };
+    else if (handle)
+        PJRT_DESTROY(p, Event, event, handle);
+    return err;
 }
 
 void xl_fence_free(xl_fence *e)
 {
-    if (!e)
-        return;
-    PJRT_Event_Destroy_Args args = { .struct_size = sizeof args, .event = e->handle };
-    xl_error_free(PJRT_CALL(e->plugin, PJRT_Event_Destroy, &args));
+    if (e)
+        PJRT_DESTROY(e->plugin, Event, event, e->handle);
     free(e);
 }
 

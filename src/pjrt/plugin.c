@@ -276,6 +276,15 @@ xl_error *xl_plugin_lacks(const xl_plugin *p, const char *fn)
                   fn, xl_plugin_major(p), xl_plugin_minor(p), PJRT_API_MAJOR, since);
 }
 
+void *xl_plugin_gave(const xl_plugin *p, const void *handle, const char *what, size_t size, xl_error **err)
+{
+    void *made = handle ? calloc(1, size) : NULL;
+    *err = !handle ? XL_ERR(INTERNAL, "%s returned no %s, which the PJRT interface requires", p->file, what)
+           : made  ? NULL
+                   : XL_ERR(EXHAUSTED, "out of memory");
+    return made;
+}
+
 xl_error *xl_plugin_error(const xl_plugin *p, const char *fn, PJRT_Error *e)
 {
     if (!e)

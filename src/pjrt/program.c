@@ -23,45 +23,31 @@ static PJRT_Program program_of(xl_str code, xl_format format)
 
 static xl_error *own_executable(const xl_plugin *p, PJRT_Executable *handle, xl_executable **out)
 {
-    *out = NULL;
-    if (!handle)
-        return XL_ERR(INTERNAL, "%s returned no executable, which the PJRT interface requires", p->file);
-    xl_executable *e = malloc(sizeof *e);
-    if (!e) {
-        PJRT_Executable_Destroy_Args gone = { .struct_size = sizeof gone, .executable = handle };
-        xl_error_free(PJRT_CALL(p, PJRT_Executable_Destroy, &gone));
-        return XL_ERR(EXHAUSTED, "out of memory");
-    }
-    *e = (xl_executable){ p, handle };
-    *out = e;
-    return NULL;
+    xl_error *err = NULL;
+    xl_executable *e = *out = xl_plugin_gave(p, handle, "executable", sizeof *e, &err);
+    if (e)
+        *e = (xl_executable){ p, handle };
+    else if (handle)
+        PJRT_DESTROY(p, Executable, executable, handle);
+    return err;
 }
 
 void xl_executable_free(xl_executable *e)
 {
-    if (!e)
-        return;
-    PJRT_Executable_Destroy_Args args = { .struct_size = sizeof args, .executable = e->handle };
-    xl_error_free(PJRT_CALL(e->plugin, PJRT_Executable_Destroy, &args));
+    if (e)
+        PJRT_DESTROY(e->plugin, Executable, executable, e->handle);
     free(e);
 }
 
 static xl_error *own_program(xl_client *c, PJRT_LoadedExecutable *handle, xl_program **out)
 {
     xl_error *err = NULL;
-    xl_program *p = NULL;
+    xl_program *p = xl_plugin_gave(c->plugin, handle, "program", sizeof *p, &err);
     *out = NULL;
-    if (!handle) {
-        err = XL_ERR(INTERNAL, "%s returned no program, which the PJRT interface requires", c->plugin->file);
+    if (!p && handle)
+        PJRT_DESTROY(c->plugin, LoadedExecutable, executable, handle);
+    if (!p)
         goto out;
-    }
-    p = calloc(1, sizeof *p);
-    if (!p) {
-        PJRT_LoadedExecutable_Destroy_Args gone = { .struct_size = sizeof gone, .executable = handle };
-        xl_error_free(PJRT_CALL(c->plugin, PJRT_LoadedExecutable_Destroy, &gone));
-        err = XL_ERR(EXHAUSTED, "out of memory");
-        goto out;
-    }
     p->client = c;
     p->handle = handle;
     PJRT_LoadedExecutable_GetExecutable_Args get = { .struct_size = sizeof get, .loaded_executable = handle };
@@ -79,8 +65,7 @@ void xl_program_free(xl_program *p)
     if (!p)
         return;
     xl_executable_free(p->executable); /* first this one: frontends do it in this order */
-    PJRT_LoadedExecutable_Destroy_Args args = { .struct_size = sizeof args, .executable = p->handle };
-    xl_error_free(PJRT_CALL(p->client->plugin, PJRT_LoadedExecutable_Destroy, &args));
+    PJRT_DESTROY(p->client->plugin, LoadedExecutable, executable, p->handle);
     free(p);
 }
 
@@ -385,15 +370,13 @@ out:
 
 static xl_error *own_topology(xl_plugin *p, PJRT_TopologyDescription *handle, bool owned, xl_topology **out)
 {
-    xl_topology *t = calloc(1, sizeof *t);
-    *out = t;
+    xl_error *err = NULL;
+    xl_topology *t = *out = xl_plugin_gave(p, handle, "topology", sizeof *t, &err);
     if (t)
         *t = (xl_topology){ p, handle, owned };
-    if (!t && owned) {
-        PJRT_TopologyDescription_Destroy_Args gone = { .struct_size = sizeof gone, .topology = handle };
-        xl_error_free(PJRT_CALL(p, PJRT_TopologyDescription_Destroy, &gone));
-    }
-    return t ? NULL : XL_ERR(EXHAUSTED, "out of memory");
+    else if (handle && owned)
+        PJRT_DESTROY(p, TopologyDescription, topology, handle);
+    return err;
 }
 
 xl_error *xl_topology_create(xl_plugin *p, xl_str name, const xl_named *option, size_t noption, xl_topology **out)
@@ -446,10 +429,8 @@ out:
 
 void xl_topology_free(xl_topology *t)
 {
-    if (t && t->owned) {
-        PJRT_TopologyDescription_Destroy_Args args = { .struct_size = sizeof args, .topology = t->handle };
-        xl_error_free(PJRT_CALL(t->plugin, PJRT_TopologyDescription_Destroy, &args));
-    }
+    if (t && t->owned)
+        PJRT_DESTROY(t->plugin, TopologyDescription, topology, t->handle);
     free(t);
 }
 

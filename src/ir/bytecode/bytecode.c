@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ir/read.h"
+#include "ir/reading.h"
 
 enum {
     SEC_STRING,
@@ -1078,35 +1078,29 @@ static void read_all(xl_bc *r)
         XL_BC_FAIL(r, c.p, "%zu bytes are left over after the module", (size_t)(c.end - c.p));
 }
 
+/* False if it left by longjmp; then r->err says why, or is NULL for want of memory. */
+static bool attempt(xl_bc *r)
+{
+    if (setjmp(r->fail))
+        return false;
+    read_all(r);
+    return true;
+}
+
 xl_error *xl_read_bytecode(xl_str bytes, const xl_read_opts *opts, xl_module **out)
 {
     *out = NULL;
     xl_bc *r = calloc(1, sizeof *r);                       /* in memory of its own: longjmp must not lose its fields */
     if (!r)
         return XL_ERR(EXHAUSTED, "no memory for a bytecode reader");
-    size_t limit = opts && opts->memory ? opts->memory : ((size_t)64 << 20) + 256 * bytes.n;
-    r->m = xl_module_new_bounded(limit, &r->fail);
-    r->tmp.limit = limit;
-    r->tmp.oom = &r->fail;
+    size_t limit = xl_reading_limit(bytes, opts);
+    r->m = xl_reading_begin(limit, &r->tmp, &r->fail);
     r->base = (const uint8_t *)bytes.p;
     r->end = r->base + bytes.n;
     r->no_locations = opts && opts->no_locations;
     r->max_weight = ((uint64_t)1 << 20) + 64 * (uint64_t)bytes.n;
-    bool failed = r->m == NULL;
-    if (!failed && setjmp(r->fail) == 0)
-        read_all(r);
-    else
-        failed = true;
-    xl_error *err = r->err;
-    if (failed && !err)
-        err = XL_ERR(EXHAUSTED, "bytecode: reading %zu bytes takes more than %zu bytes of memory", bytes.n, limit);
-    if (failed) {
-        xl_module_free(r->m);
-    } else {
-        r->m->arena.limit = 0;
-        r->m->arena.oom = NULL;
-        *out = r->m;
-    }
+    bool done = r->m && attempt(r);
+    xl_error *err = xl_reading_end("bytecode", r->m, done, limit, bytes.n, r->err, out);
     xl_buf_fini(&r->text);
     xl_arena_fini(&r->tmp);
     free(r);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ir/read.h"
+#include "ir/reading.h"
 
 enum { LOWER_DEPTH_MAX = 128 };
 
@@ -488,34 +488,28 @@ static void read_all(xl_hlo *h)
     entry_attrs(h, c, main, root);
 }
 
+/* False if it left by longjmp; then h->err says why, or is NULL for want of memory. */
+static bool attempt(xl_hlo *h)
+{
+    if (setjmp(h->fail))
+        return false;
+    read_all(h);
+    return true;
+}
+
 xl_error *xl_read_hlo(xl_str bytes, const xl_read_opts *opts, xl_module **out)
 {
     *out = NULL;
     xl_hlo *h = calloc(1, sizeof *h);                      /* in memory of its own: longjmp must not lose its fields */
     if (!h)
         return XL_ERR(EXHAUSTED, "no memory for an HLO reader");
-    size_t limit = opts && opts->memory ? opts->memory : ((size_t)64 << 20) + 256 * bytes.n;
-    h->m = xl_module_new_bounded(limit, &h->fail);
-    h->tmp.limit = limit;
-    h->tmp.oom = &h->fail;
+    size_t limit = xl_reading_limit(bytes, opts);
+    h->m = xl_reading_begin(limit, &h->tmp, &h->fail);
     h->bytes = bytes;
     h->no_locations = opts && opts->no_locations;
     h->max_work = ((uint64_t)1 << 18) + bytes.n;
-    bool failed = h->m == NULL;
-    if (!failed && setjmp(h->fail) == 0)
-        read_all(h);
-    else
-        failed = true;
-    xl_error *err = h->err;
-    if (failed && !err)
-        err = XL_ERR(EXHAUSTED, "HLO: reading %zu bytes takes more than %zu bytes of memory", bytes.n, limit);
-    if (failed) {
-        xl_module_free(h->m);
-    } else {
-        h->m->arena.limit = 0;
-        h->m->arena.oom = NULL;
-        *out = h->m;
-    }
+    bool done = h->m && attempt(h);
+    xl_error *err = xl_reading_end("HLO", h->m, done, limit, bytes.n, h->err, out);
     xl_buf_fini(&h->text);
     xl_arena_fini(&h->tmp);
     free(h);

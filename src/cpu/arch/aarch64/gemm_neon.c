@@ -7,22 +7,24 @@
 
 #include "cpu/kernel/gemm_set.h"
 
-__attribute__((always_inline)) static inline void body_f32(size_t k, const void *av, const void *bv, ptrdiff_t step,
-                                                           void *cv, ptrdiff_t ldc, bool accumulate)
+__attribute__((always_inline)) static inline void body_f32(int columns, size_t k, const void *av, const void *bv,
+                                                           ptrdiff_t step, void *cv, ptrdiff_t ldc, bool accumulate)
 {
     const float *a = av, *b = bv;
     float *c = cv;
-    float32x4_t acc[8][3];
+    float32x4_t acc[8][3], x[3];
     UNROLL
     for (int i = 0; i < 8; i++)
         UNROLL
-        for (int j = 0; j < 3; j++)
+        for (int j = 0; j < columns; j++)
             acc[i][j] = vdupq_n_f32(0);
     for (size_t p = 0; p < k; p++, a += 8, b += step) {
-        float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4),
-                    x[3] = { vld1q_f32(b), vld1q_f32(b + 4), vld1q_f32(b + 8) };
+        float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4);
         UNROLL
-        for (int j = 0; j < 3; j++) {
+        for (int j = 0; j < columns; j++)
+            x[j] = vld1q_f32(b + 4 * j);
+        UNROLL
+        for (int j = 0; j < columns; j++) {
             acc[0][j] = vfmaq_laneq_f32(acc[0][j], x[j], a0, 0);
             acc[1][j] = vfmaq_laneq_f32(acc[1][j], x[j], a0, 1);
             acc[2][j] = vfmaq_laneq_f32(acc[2][j], x[j], a0, 2);
@@ -36,39 +38,7 @@ __attribute__((always_inline)) static inline void body_f32(size_t k, const void 
     UNROLL
     for (int i = 0; i < 8; i++)
         UNROLL
-        for (int j = 0; j < 3; j++) {
-            float *y = c + i * ldc + j * 4;
-            vst1q_f32(y, accumulate ? vaddq_f32(vld1q_f32(y), acc[i][j]) : acc[i][j]);
-        }
-}
-
-__attribute__((always_inline)) static inline void body8_f32(size_t k, const void *av, const void *bv, ptrdiff_t step,
-                                                            void *cv, ptrdiff_t ldc, bool accumulate)
-{
-    const float *a = av, *b = bv;
-    float *c = cv;
-    float32x4_t acc[8][2];
-    UNROLL
-    for (int i = 0; i < 8; i++)
-        acc[i][0] = acc[i][1] = vdupq_n_f32(0);
-    for (size_t p = 0; p < k; p++, a += 8, b += step) {
-        float32x4_t a0 = vld1q_f32(a), a1 = vld1q_f32(a + 4), x[2] = { vld1q_f32(b), vld1q_f32(b + 4) };
-        UNROLL
-        for (int j = 0; j < 2; j++) {
-            acc[0][j] = vfmaq_laneq_f32(acc[0][j], x[j], a0, 0);
-            acc[1][j] = vfmaq_laneq_f32(acc[1][j], x[j], a0, 1);
-            acc[2][j] = vfmaq_laneq_f32(acc[2][j], x[j], a0, 2);
-            acc[3][j] = vfmaq_laneq_f32(acc[3][j], x[j], a0, 3);
-            acc[4][j] = vfmaq_laneq_f32(acc[4][j], x[j], a1, 0);
-            acc[5][j] = vfmaq_laneq_f32(acc[5][j], x[j], a1, 1);
-            acc[6][j] = vfmaq_laneq_f32(acc[6][j], x[j], a1, 2);
-            acc[7][j] = vfmaq_laneq_f32(acc[7][j], x[j], a1, 3);
-        }
-    }
-    UNROLL
-    for (int i = 0; i < 8; i++)
-        UNROLL
-        for (int j = 0; j < 2; j++) {
+        for (int j = 0; j < columns; j++) {
             float *y = c + i * ldc + j * 4;
             vst1q_f32(y, accumulate ? vaddq_f32(vld1q_f32(y), acc[i][j]) : acc[i][j]);
         }
@@ -76,12 +46,12 @@ __attribute__((always_inline)) static inline void body8_f32(size_t k, const void
 
 static void neon8_f32(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
 {
-    body8_f32(k, a, b, 8, c, ldc, accumulate);
+    body_f32(2, k, a, b, 8, c, ldc, accumulate);
 }
 
 static void direct8_f32(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate)
 {
-    body8_f32(k, a, b, step, c, ldc, accumulate);
+    body_f32(2, k, a, b, step, c, ldc, accumulate);
 }
 
 __attribute__((always_inline)) static inline void body_f64(size_t k, const void *av, const void *bv, ptrdiff_t step,
@@ -118,7 +88,7 @@ __attribute__((always_inline)) static inline void body_f64(size_t k, const void 
 
 static void neon_f32(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
 {
-    body_f32(k, a, b, 12, c, ldc, accumulate);
+    body_f32(3, k, a, b, 12, c, ldc, accumulate);
 }
 
 static void neon_f64(size_t k, const void *a, const void *b, void *c, ptrdiff_t ldc, bool accumulate)
@@ -128,7 +98,7 @@ static void neon_f64(size_t k, const void *a, const void *b, void *c, ptrdiff_t 
 
 static void direct_f32(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate)
 {
-    body_f32(k, a, b, step, c, ldc, accumulate);
+    body_f32(3, k, a, b, step, c, ldc, accumulate);
 }
 
 static void direct_f64(size_t k, const void *a, const void *b, ptrdiff_t step, void *c, ptrdiff_t ldc, bool accumulate)
