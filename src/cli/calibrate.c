@@ -55,14 +55,23 @@ static xl_error *of_run(const xl_cli *cli, const char *what)
     double began;
     xl_catalog_launch how = launched(a, dir, &began);
     if (!xl_catalog_of_run(a, dir, 0, &how, &e)) {
-        const char *other = xl_run_newest(a, dir);
-        err = XL_ERR(NOT_FOUND,
-                     "%s recorded no compile, so there is nothing to calibrate: run it under `xlane run -- CMD` with a "
-                     "plugin that the guard can attach to%s%s",
-                     dir, other ? "; the newest run here that has some is " : "", other ? other : "");
+        const char *other = xl_run_newest(a, dir, XL_RUN_PROGRAMS);
+        err = xl_run_loaded(a, dir)
+                  ? XL_ERR(NOT_FOUND, "%s recorded no program: the frontend's own cache answered, which has none to "
+                                      "record; run it once without that cache (" XL_FRONTEND_CACHE_OFF ")",
+                           dir)
+                  : XL_ERR(NOT_FOUND,
+                           "%s recorded no compile, so there is nothing to calibrate: run it under `xlane run -- CMD` "
+                           "with a plugin that the guard can attach to",
+                           dir);
+        if (other)
+            err = xl_error_next(err, "the newest run here that has some is %s", other);
         goto out;
     }
     e.when = began;
+    const xl_node *device = xl_node_get(xl_run_about(a, dir).json, "device"); /* of `xlane train` */
+    if (device && device->s.n)
+        e.sig.hardware = device->s;
     err = xl_recorded_load(a, dir, xl_str_c(a, e.sig.code), &code);
     if (!err)
         err = xl_read(code, NULL, &m);

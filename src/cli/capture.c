@@ -40,6 +40,32 @@ out:
     return err;
 }
 
+/* Why the run has none, as far as it was recorded, and what makes one. */
+static xl_error *no_capture(xl_arena *a, const char *dir)
+{
+    static const char next[] =
+        "`xlane run --capture=nonfinite -- CMD` records the first step with a NaN or Inf";
+    const xl_node *environment = xl_node_get(xl_run_about(a, dir).json, "environment"),
+                  *asked = xl_node_get(environment, "XLANE_CAPTURE");
+    if (xl_run_trained(a, dir))
+        return XL_ERR(
+            NOT_FOUND,
+            "%s holds no capture: `xlane train` makes none by itself; `xlane run --capture=nonfinite -- xlane "
+            "train ... cache=none` records the first step with a NaN or Inf in a run folder of its own",
+            dir);
+    if (!asked)
+        return XL_ERR(NOT_FOUND, "%s holds no capture: it ran without --capture; %s", dir, next);
+    if (xl_run_loaded(a, dir))
+        return XL_ERR(
+            NOT_FOUND,
+            "%s holds no capture: its programs came from the frontend's own cache, which has none to capture; "
+            "run it again without that cache (" XL_FRONTEND_CACHE_OFF ")",
+            dir);
+    return XL_ERR(NOT_FOUND, "%s holds no capture: what --capture=%.*s waits for did not happen, or could not be "
+                             "recorded, as it then said; %s",
+                  dir, XL_FMT(asked->s), next);
+}
+
 xl_error *xl_cli_capture(const xl_cli *cli, const char *what, const char *plugin, xl_capture *c, xl_play *p)
 {
     xl_error *err = NULL;
@@ -54,11 +80,7 @@ xl_error *xl_cli_capture(const xl_cli *cli, const char *what, const char *plugin
         if (!xl_file_stat(file, NULL))
             file = xl_path_join(a, dir, "step-0.xlcap");
         if (!xl_file_stat(file, NULL))
-            return XL_ERR(
-                NOT_FOUND,
-                "%s holds no capture: it ran without --capture, or what that waits for did not happen; `xlane run "
-                "--capture=nonfinite -- CMD` records the first step with a NaN or Inf",
-                dir);
+            return no_capture(a, dir);
     }
     XL_DO(xl_capture_read(a, file, c));
     if (!p)

@@ -23,7 +23,7 @@ static xl_error *eval(const xl_cli *cli, int argc, char **argv)
     double nll;
     xl_participants who = { 0 };
     int64_t tokens, step;
-    XL_DO(xl_run_find(cli->arena, argv[0], &dir));
+    XL_DO(xl_run_find_trained(cli->arena, argv[0], &dir));
     XL_DO(xl_cli_run_config(cli, dir, argv + 1, argc - 1, &c));
     if (opt.device)
         c.device = opt.device;
@@ -110,7 +110,7 @@ static xl_error *sample(const xl_cli *cli, int argc, char **argv)
     char *dir;
     int32_t *in;
     uint32_t n;
-    XL_DO(xl_run_find(cli->arena, argv[0], &dir));
+    XL_DO(xl_run_find_trained(cli->arena, argv[0], &dir));
     XL_DO(xl_cli_run_config(cli, dir, argv + 1, argc - 1, &c));
     if (opt.device)
         c.device = opt.device;

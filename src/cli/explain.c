@@ -165,7 +165,7 @@ static xl_error *not_recorded(xl_arena *a, const char *dir)
 {
     const xl_run_info about = xl_run_about(a, dir);
     const xl_node *status = xl_node_get(about.json, "status");
-    const char *other = xl_run_newest(a, dir);
+    const char *other = xl_run_newest(a, dir, XL_RUN_COMPILES);
     return XL_ERR(
         NOT_FOUND, "%s: compiles were not recorded: %s%s%s", xl_str_c(a, xl_path_base(xl_str_of(dir))),
         status && status->i

@@ -91,11 +91,19 @@ static xl_error *none_of(xl_arena *a, const char *dir, const char *module, const
     for (size_t i = 0; i < n; i++)
         if (!names.n || !strstr(names.p, xl_str_c(a, r[i].name)))
             xl_buf_printf(&names, "%s%.*s", names.n ? ", " : "", XL_FMT(r[i].name));
-    xl_error *err =
-        module && names.n
-            ? XL_ERR(NOT_FOUND, "%s compiled no module called %s; it has %s", dir, module, names.p)
-            : XL_ERR(NOT_FOUND, "%s has no recorded programs; run it under `xlane run -- CMD`, which records them",
+    const char *other = xl_run_newest(a, dir, XL_RUN_PROGRAMS);
+    xl_error *err = NULL;
+    if (module && names.n)
+        err = XL_ERR(NOT_FOUND, "%s compiled no module called %s; it has %s", dir, module, names.p);
+    else if (xl_run_loaded(a, dir))
+        err = XL_ERR(NOT_FOUND, "%s has no recorded programs: the frontend's own cache answered, which has none to "
+                                "record; run it once without that cache (" XL_FRONTEND_CACHE_OFF ")",
                      dir);
+    else
+        err =
+            XL_ERR(NOT_FOUND, "%s has no recorded programs; run it under `xlane run -- CMD`, which records them", dir);
+    if (other && !names.n)
+        err = xl_error_next(err, "the newest run here that has some is %s", other);
     xl_buf_fini(&names);
     return err;
 }
@@ -173,13 +181,28 @@ out:
     return err;
 }
 
+/* Of a run of `xlane train`, which keeps no programs, the configuration that its step is made from; NULL: it is none.
+ * */
+static const char *trained_config(xl_arena *a, const char *what)
+{
+    char *dir;
+    xl_error *err = xl_run_find(a, what, &dir);
+    if (err || !xl_run_trained(a, dir)) {
+        xl_error_free(err);
+        return NULL;
+    }
+    char *conf = xl_path_join(a, dir, "config.yaml");
+    return xl_file_stat(conf, NULL) ? conf : NULL;
+}
+
 xl_error *xl_launch_all(const xl_cli *cli, const char *what, int nword, char *const *words, const char *module,
                         xl_launch **out, size_t *n)
 {
     xl_file_info info;
     xl_str name = xl_str_of(what);
     char *dir;
-    bool config = xl_str_ends(name, XL_STR(".yaml")) || xl_str_ends(name, XL_STR(".yml"));
+    bool config = xl_str_ends(name, XL_STR(".yaml")) || xl_str_ends(name, XL_STR(".yml")) ||
+                  trained_config(cli->arena, what);
     *n = 0;
     if (config || nword || (xl_file_stat(what, &info) && !info.dir)) {
         *out = xl_new(cli->arena, xl_launch, 1);
@@ -202,6 +225,13 @@ xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *c
     if (xl_str_ends(name, XL_STR(".yaml")) || xl_str_ends(name, XL_STR(".yml"))) {
         l->conf = what;
         err = xl_launch_batch(cli, l, 0);
+        goto out;
+    }
+    if (!(xl_file_stat(what, &info) && !info.dir) && (l->conf = trained_config(a, what))) {
+        if (module)
+            err = xl_cli_misuse(cli, "--module chooses a program of a recorded run; %s is of `xlane train`", what);
+        else
+            err = xl_launch_batch(cli, l, 0);
         goto out;
     }
     if (nword) {

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "lane/run.h"
 #include "lane/steps.h"
+#include "lane/trained.h"
 
 static struct { bool modules, prometheus; } opt;
 static const xl_opt opts[] = {
@@ -92,6 +93,24 @@ static void say_fallbacks(const fallbacks *f, xl_buf *b)
         xl_buf_puts(b, "aten:: ops that ran on the host were not recorded: run it with --profile debug-light\n");
 }
 
+/* What would lead to metrics, where the run has none. */
+static xl_error *none(xl_arena *a, const char *dir, xl_error *err)
+{
+    xl_str unended = xl_run_unended(a, dir);
+    const char *other = xl_run_newest(a, dir, XL_RUN_METRICS);
+    if (xl_run_trained(a, dir)) {
+        xl_error_free(err);
+        err =
+            XL_ERR(NOT_FOUND,
+                   "%s is a run of `xlane train`, which counts no calls of a plugin: its figures are in %s/metrics.csv"
+                   "; `xlane run -- xlane train ...` counts them",
+                   dir, dir);
+    } else if (unended.n) {
+        err = xl_error_next(err, "%.*s", XL_FMT(unended));
+    }
+    return other ? xl_error_next(err, "the newest run here that has metrics is %s", other) : err;
+}
+
 static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
 {
     xl_error *err = NULL;
@@ -100,11 +119,18 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
     char *dir;
     size_t processes, ntimes = 0;
     xl_step_times *times = NULL;
+    xl_trained train = { 0 };
     XL_DO(xl_run_find(cli->arena, argc ? argv[0] : "last", &dir));
     err = xl_metrics_read(cli->arena, dir, &m, &processes);
-    const char *other = xl_error_code(err) == XL_CODE_NOT_FOUND ? xl_run_newest(cli->arena, dir) : NULL;
-    if (other)
-        err = xl_error_next(err, "the newest run here that has some is %s", other);
+    if (xl_error_code(err) == XL_CODE_NOT_FOUND) {
+        train = xl_trained_read(cli->arena, dir);
+        if (train.steps && !opt.prometheus) {              /* not guarded, but it wrote down its steps itself */
+            xl_error_free(err);
+            err = (m = xl_metrics_new()) ? NULL : XL_ERR(EXHAUSTED, "out of memory");
+        } else {
+            err = none(cli->arena, dir, err);
+        }
+    }
     if (err)
         goto out;
     XL_DO(xl_steps_read(cli->arena, dir, &times, &ntimes));
@@ -123,6 +149,10 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
         for (size_t i = 0; i < ntimes; i++)
             xl_steps_put(&times[i], &j);
         xl_json_end(&j);
+        if (train.steps) {
+            xl_json_key(&j, "training");
+            xl_trained_put(&train, &j);
+        }
         if (host.recorded) {
             xl_json_key(&j, "fallbacks");
             xl_json_map(&j);
@@ -139,6 +169,11 @@ static xl_error *metrics(const xl_cli *cli, int argc, char **argv)
         xl_buf_str(&b, xl_run_mark(cli->arena, dir));
         for (size_t i = 0; i < ntimes; i++)                /* what most people came for */
             xl_steps_say(&times[i], &b);
+        if (train.steps) {
+            xl_trained_say(&train, &b);
+            xl_buf_printf(&b, "every step is in %s/metrics.csv; calls, transfers and waiting are counted under "
+                              "`xlane run -- xlane train ...`\n", dir);
+        }
         xl_metrics_print(m, opt.modules, &b);
         if (torch)
             say_fallbacks(&host, &b);

@@ -62,6 +62,21 @@ static void put_fact(xl_buf *b, const xl_node *f)
         xl_buf_printf(b, "  %-14s %.*s\n", "", XL_FMT(when));
 }
 
+/* A training run leaves one each time that it goes on. */
+static void put_others(xl_arena *a, xl_buf *b, const char *path)
+{
+    xl_file_info info;
+    xl_str *names = NULL, dir = xl_file_stat(path, &info) && info.dir ? xl_str_of(path) : xl_path_dir(xl_str_of(path)),
+           own = info.dir ? XL_STR("receipt.json") : xl_path_base(xl_str_of(path));
+    size_t n = 0, shown = 0;
+    xl_error_free(xl_dir_list(a, xl_str_c(a, dir), &names, &n));
+    for (size_t i = 0; i < n; i++)
+        if (xl_str_starts(names[i], XL_STR("receipt")) && xl_str_ends(names[i], XL_STR(".json")) &&
+            !xl_str_eq(names[i], own))
+            xl_buf_printf(b, "%s%s/%.*s", shown++ ? ", " : "others    ", xl_str_c(a, dir), XL_FMT(names[i]));
+    xl_buf_puts(b, shown ? "\n" : "");
+}
+
 static xl_error *show(const xl_cli *cli, const char *path)
 {
     xl_error *err = NULL;
@@ -93,6 +108,7 @@ static xl_error *show(const xl_cli *cli, const char *path)
     const xl_node *each = xl_node_get(rungs, "each");
     for (size_t i = 0; each && i < each->n; i++)
         put_rung(&b, each->kid[i]);
+    put_others(cli->arena, &b, path);
     xl_str method = text_of(restore, "method");
     xl_buf_printf(&b, "restore   %.*s%s\n", XL_FMT(method),
                   xl_str_is(method, "cold") ? ": nothing came from a cache" : "");

@@ -16,6 +16,7 @@
 #include "lane/memory_csv.h"
 #include "lane/run.h"
 #include "lane/steps.h"
+#include "lane/trained.h"
 #include "lane/verdict.h"
 
 static struct { bool once; double every; } opt = { .every = 1 };
@@ -58,9 +59,7 @@ typedef struct {
     bool has_status;                                       /* of `xlane run`; a training run says why it ended: */
     xl_str end;
     double status, seconds;
-    double step, loss, *took;                              /* of a training run: metrics.csv */
-    size_t ntook;
-    bool trains;
+    xl_trained train;                                      /* of a training run: metrics.csv */
 } view;
 
 static process *process_of(xl_arena *a, view *v, size_t *cap, int pid, int rank)
@@ -91,45 +90,6 @@ static void read_memory(xl_arena *a, const char *dir, view *v)
     }
 }
 
-static void read_training(xl_arena *a, const char *dir, view *v)
-{
-    xl_str text;
-    char *path = xl_path_join(a, dir, "metrics.csv");
-    int loss = -1, wall = -1, k = 0;
-    size_t cap = 0;
-    if (!xl_file_stat(path, NULL))
-        return;
-    xl_error *err = xl_file_read_max(a, path, 256 << 20, &text);
-    if (err) {
-        xl_error_free(err);
-        return;
-    }
-    xl_str head = xl_str_cut(&text, '\n');
-    for (; head.n; k++) {
-        xl_str name = xl_str_trim(xl_str_cut(&head, ','));
-        loss = xl_str_is(name, "loss") ? k : loss;
-        wall = xl_str_is(name, "seconds") ? k : wall;
-    }
-    double before = NAN;
-    while (text.n) {
-        xl_str line = xl_str_cut(&text, '\n');
-        double at = NAN, x;
-        for (int i = 0; line.n; i++) {
-            if (!xl_str_f64(xl_str_cut(&line, ','), &x))
-                continue;
-            if (i == 0)
-                v->step = x, v->trains = true;
-            if (i == loss)
-                v->loss = x;
-            if (i == wall)
-                at = x;
-        }
-        if (at - before >= 0)
-            XL_PUSH(a, v->took, v->ntook, cap, at - before);
-        before = at;
-    }
-}
-
 static xl_error *look(xl_arena *a, const char *dir, view *v)
 {
     xl_error *err = NULL;
@@ -157,7 +117,7 @@ static xl_error *look(xl_arena *a, const char *dir, view *v)
     for (size_t i = 0; i < ntimes; i++)
         process_of(a, v, &cap, times[i].pid, 0)->times = &times[i];
     read_memory(a, dir, v);
-    read_training(a, dir, v);
+    v->train = xl_trained_read(a, dir);
     xl_run_info about = xl_run_about(a, dir);
     v->known_end = v->ended = xl_node_get(about.json, "ended") != NULL;
     v->status = num_of(about.json, "status");
@@ -231,12 +191,13 @@ static void put_process(xl_arena *a, xl_buf *b, const view *v, const process *p)
             xl_buf_puts(b, "  waiting for the host ");
             put_ms(b, v->ended ? t->gap : gap);
         }
-    } else if (v->trains) {
-        xl_buf_printf(b, "step %.0f  loss %.4f  ", v->step, v->loss);
-        if (v->ntook) {
-            put_ms(b, v->took[v->ntook - 1]);
-            xl_buf_puts(b, " a step  ");
-            spark(b, v->took, v->ntook, 24);
+    } else if (v->train.steps) {
+        const xl_trained *r = &v->train;
+        xl_buf_printf(b, "step %.0f  loss %.4f  ", r->step, r->loss);
+        if (r->ntook) {
+            put_ms(b, v->ended ? r->median : r->took[r->ntook - 1]);
+            xl_buf_puts(b, v->ended ? " a step (median)  " : " a step  ");
+            spark(b, r->took, r->ntook, 24);
         }
     } else {
         xl_buf_puts(b, v->ended ? "no steps recorded" : "no step yet");
@@ -370,9 +331,11 @@ static void put_json(const view *v, xl_buf *b)
         xl_json_end(&j);
     }
     xl_json_end(&j);
-    if (v->trains) {
-        xl_json_put_num(&j, "step", v->step);
-        xl_json_put_num(&j, "loss", v->loss);
+    if (v->train.steps) {
+        xl_json_put_num(&j, "step", v->train.step);
+        xl_json_put_num(&j, "loss", v->train.loss);
+        if (v->train.ntook)
+            xl_json_put_num(&j, "median", v->train.median);
     }
     xl_json_key(&j, "memory");
     xl_json_list(&j);
@@ -513,7 +476,7 @@ static xl_error *top(const xl_cli *cli, int argc, char **argv)
     if (v.ended && v.v.recorded) {
         xl_verdict_say(cli->arena, &v.v, false, &b);
         xl_triage_say(&v.v, &b);
-    } else if (v.ended && !v.trains) {
+    } else if (v.ended && !v.train.steps) {
         xl_buf_puts(&b, "compiles were not recorded: no process of it was guarded\n");
     }
     err = xl_cli_put(&b);

@@ -56,11 +56,19 @@ static void say(void *ctx, const char *line)
  * the model. */
 static bool lost(const xl_loop_result *r) { return r->lost_from && (r->step > r->lost_from || r->left_out == r->done); }
 
+/* What it exits with, which its receipt says too. */
+static int status_of(const xl_loop_result *r)
+{
+    return lost(r)                         ? XL_EXIT_FAILED
+           : r->unwritten                  ? XL_EXIT_INCOMPLETE
+           : r->stopped && !r->preempted   ? XL_EXIT_INTERRUPTED
+                                           : XL_EXIT_DONE;
+}
+
 static xl_error *judged_loss(const xl_cli *cli, const xl_config *c, const xl_loop_result *r)
 {
     if (!lost(r))
         return NULL;
-    xl_cli_exit(cli, XL_EXIT_FAILED);                      /* also where it was stopped */
     const char *back =
         r->lost_from > 1
             ? xl_strf(cli->arena, "start again, or from a checkpoint before step %lld, with", (long long)r->lost_from).p
@@ -68,16 +76,18 @@ static xl_error *judged_loss(const xl_cli *cli, const xl_config *c, const xl_loo
     return XL_ERR(RANGE,
                   "loss or gradient was not finite from step %lld to the last, %lld: %lld of %lld steps updated "
                   "nothing; %s a lower rate (optimizer.lr is %g), optimizer.clip=1 "
-                  "or a longer optimizer.warmup",
+                  "or a longer optimizer.warmup%s",
                   (long long)r->lost_from, (long long)r->step, (long long)r->left_out, (long long)r->done, back,
-                  c->opt.lr);
+                  c->opt.lr,
+                  getenv("XLANE_CAPTURE") ? "" /* the guard says what it captured */
+                                          : "; `xlane run --capture=nonfinite -- xlane train ... cache=none`, then "
+                                            "`xlane nan last`, names the op that made the first one");
 }
 
 static xl_error *result(const xl_cli *cli, const xl_loop_result *r)
 {
     xl_buf b = { 0 };
-    if (r->unwritten || (r->stopped && !r->preempted))
-        xl_cli_exit(cli, r->unwritten ? XL_EXIT_INCOMPLETE : XL_EXIT_INTERRUPTED);
+    xl_cli_exit(cli, status_of(r));
     if (cli->json) {
         xl_json j = { .out = &b };
         xl_json_map(&j);
@@ -146,6 +156,10 @@ static void leave_receipt(xl_arena *a, const xl_config *c, const xl_loop_result 
                                       : xl_strf(a, "receipt-%lld.json", (long long)r->step))
                                 .p);
     xl_error_free(xl_plugin_find(a, &(xl_plugin_wish){ .named = c->device }, &plugin));
+    int status = status_of(r);
+    const char *yet = status == XL_EXIT_INTERRUPTED  ? "stopped by a signal and saved"
+                      : status == XL_EXIT_INCOMPLETE ? "not everything could be recorded"
+                                                     : NULL;
     xl_error *err = xl_receipt_write(a,
                                      &(xl_receipt_facts){ .kind = "train",
                                                           .dir = r->dir,
@@ -155,7 +169,8 @@ static void leave_receipt(xl_arena *a, const xl_config *c, const xl_loop_result 
                                                           .cache = r->cache,
                                                           .devices = xl_strf(a, "yes: %s", r->device).p,
                                                           .executed = r->step - r->from,
-                                                          .status = lost(r) ? XL_EXIT_FAILED : 0 },
+                                                          .status = status,
+                                                          .yet = yet },
                                      path);
     if (err)
         fprintf(stderr, "xlane: no receipt: %s\n", xl_error_message(err));
@@ -382,7 +397,7 @@ static xl_error *resume(const xl_cli *cli, int argc, char **argv)
     xl_error *err = NULL;
     xl_config c;
     char *dir;
-    XL_DO(xl_run_find(cli->arena, argv[0], &dir));
+    XL_DO(xl_run_find_trained(cli->arena, argv[0], &dir));
     XL_DO(xl_cli_run_config(cli, dir, argv + 1, argc - 1, &c));
     XL_DO(misused(cli));
     XL_DO(launch(cli->arena, &c));

@@ -158,7 +158,7 @@ static PJRT_Error *on_Client_Destroy(guard_plugin *p, PJRT_Client_Destroy_Args *
 {
     guard_state *g = p->g;
     guard_ahead_stop(g, a->client);
-    guard_record_end(g);
+    guard_record_end(g, false);
     xl_mutex_lock(&g->client_lock);
     if (g->client == a->client)
         g->client = NULL;

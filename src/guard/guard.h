@@ -214,7 +214,7 @@ extern const uint8_t guard_type_bytes[GUARD_TYPES]; /* by PJRT_Buffer_Type; sub-
 
 /* record.c: the flight recorder. Called only while it is recording; start, end and forked always. */
 void guard_record_start(guard_state *g);
-void guard_record_end(guard_state *g);                               /* writes what is still unwritten */
+void guard_record_end(guard_state *g, bool exits); /* writes what is still unwritten; exits: the process does */
 void guard_record_forked(guard_state *g);
 void guard_record_program(guard_plugin *p, const PJRT_Client_Compile_Args *args, const char *module);
 void guard_record_dropped(const void *executable);

@@ -468,10 +468,11 @@ static void write_capture(guard_state *g, entry *e)
     xl_json_put_int(&ev.j, "forward", (int64_t)w.steps - 1);
     xl_json_put_num(&ev.j, "seconds", xl_now() - t);
     xl_event_end(g->run, &ev);
-    guard_say("captured execution %llu of %s, because %s, %s%s: %s, %s", (unsigned long long)e->number, e->prog->module,
-              R.why, w.steps > 1 ? "to be computed forward from a copy" : "with an exact copy of its inputs",
+    guard_say("captured execution %llu of %s, because %s, %s%s: %s, %s; next: xlane %s %s",
+              (unsigned long long)e->number, e->prog->module, R.why,
+              w.steps > 1 ? "to be computed forward from a copy" : "with an exact copy of its inputs",
               w.steps > 1 ? " of earlier inputs, and unverified until `xlane replay` has done so" : "", w.path,
-              human(w.size, size));
+              human(w.size, size), R.trigger == NONFINITE ? "nan" : "replay", xl_run_dir(g->run));
 }
 
 static void fire(guard_state *g, entry *e, const char *fmt, ...) XL_PRINTF(3, 4);
@@ -708,7 +709,7 @@ void *guard_record_before(guard_plugin *p, exec_info *info, const PJRT_LoadedExe
     xl_mutex_unlock(&R.lock);
     if (say)
         guard_say("capture: %s was loaded from the frontend's own cache, which has no program to capture; switch that "
-                  "cache off (JAX_ENABLE_COMPILATION_CACHE=false)",
+                  "cache off (" XL_FRONTEND_CACHE_OFF ")",
                   info ? info->module : "an executable");
     if (!want || !room(pr, args))
         return NULL;
@@ -988,11 +989,11 @@ void guard_record_forked(guard_state *g)
     xl_mutex_init(&R.lock);
 }
 
-void guard_record_end(guard_state *g)
+void guard_record_end(guard_state *g, bool exits)
 {
     if (R.fired)
         write_fired(g);
-    else if (atomic_load(&g->recording) && R.trigger == STEP)
+    else if (exits && atomic_load(&g->recording) && R.trigger == STEP)
         guard_say("capture: no program was executed %llu times, so nothing was captured", (unsigned long long)R.step);
 }
 

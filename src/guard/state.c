@@ -104,7 +104,7 @@ static void at_exit(void)
         return;
     guard_profile_end(g);
     guard_spmd_end(g);
-    guard_record_end(g);
+    guard_record_end(g, true);
     guard_write_metrics(g);
     guard_ahead_write(g, true);
     xl_event e;

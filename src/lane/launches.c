@@ -75,12 +75,14 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
     if (!step)
         return false;
     const xl_node *bytes = xl_node_get(step, "compiled_bytes"), *seconds = xl_node_get(step, "seconds"),
+                  *predicted = xl_node_get(step, "predicted_bytes"), /* of `xlane train` */
                   *t = xl_node_get(attach, "t");
     xl_str plugin = field(attach, "plugin"), command = xl_secret_command(a, l->argc, l->argv);
     xl_str build = plugin.n ? xl_plugin_build_id(a, xl_str_c(a, plugin)) : XL_STR("");
     out->what = XL_STR("run");
     out->outcome = XL_OUTCOME_RAN;
     out->compiled = bytes ? bytes->i : -1;
+    out->predicted = predicted ? predicted->i : -1;
     out->seconds = seconds ? seconds->f : -1;
     observe(a, dir, t ? t->f : 0, out);
     out->sig = (xl_signature){ .code = field(step, "program"),

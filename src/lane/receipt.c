@@ -138,13 +138,14 @@ static xl_str text_of(const xl_node *n, const char *key)
 static const char *proof_of(xl_arena *a, const xl_receipt_facts *f, const story *s, const char **claim, xl_str *why)
 {
     *claim = "none";
-    if (f->status > 128 && f->status < 128 + 65)
+    bool failed = f->status && !f->yet;
+    if (failed && f->status > 128 && f->status < 128 + 65)
         *why = xl_strf(a, "it was ended by signal %d (%s)", f->status - 128, strsignal(f->status - 128));
-    else if (f->status)
+    else if (failed)
         *why =
             xl_strf(a, "it ended with exit status %d%s%s", f->status,
                     f->next_failing ? "; the first rung that failed is " : "", f->next_failing ? f->next_failing : "");
-    if (f->status)
+    if (failed)
         return "failed";
     if (f->rehearsed) {
         *claim = "compiles";
@@ -152,13 +153,15 @@ static const char *proof_of(xl_arena *a, const xl_receipt_facts *f, const story 
         return "rehearsed";
     }
     if (!s->executed) {
-        *why = s->any
+        *why = !strcmp(f->kind, "train")
+                   ? XL_STR("no step was trained: all were done before, or it was stopped before the first")
+               : s->any
                    ? XL_STR("a plugin was loaded under the guard, and nothing was executed on it")
                    : XL_STR("no process loaded a plugin under the guard, so nothing that it did on a device was seen");
         return "not observed";
     }
     *claim = "viability"; /* that it starts, compiles and runs here; nothing of how good the result is */
-    *why = (xl_str){ "", 0 };
+    *why = f->yet ? xl_strf(a, "it ended with exit status %d: %s", f->status, f->yet) : (xl_str){ "", 0 };
     return "ran";
 }
 

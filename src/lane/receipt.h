@@ -22,6 +22,7 @@ typedef struct {
     int argc;
     char **argv;                 /* the command */
     int status;                  /* its exit status */
+    const char *yet;             /* what a status other than 0 means that is no failure; NULL: it is one */
     const char *plugin;          /* NULL: as the run's events say */
     const char *cache;           /* NULL: none */
     const char *first_passing;   /* rungs; NULL: none was asked for */

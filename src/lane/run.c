@@ -213,7 +213,29 @@ out:
     return err;
 }
 
-const char *xl_run_newest(xl_arena *a, const char *dir)
+static bool has(xl_arena *a, const char *dir, xl_run_part part)
+{
+    xl_node **e = NULL;
+    xl_str *names = NULL;
+    size_t n = 0;
+    if (part != XL_RUN_COMPILES) {
+        bool programs = part == XL_RUN_PROGRAMS;
+        xl_error_free(xl_dir_list(a, programs ? xl_path_join(a, dir, "programs") : dir, &names, &n));
+        for (size_t i = 0; i < n; i++)
+            if (programs ? xl_str_ends(names[i], XL_STR(".zst")) : xl_str_starts(names[i], XL_STR("metrics-")))
+                return true;
+        return false;
+    }
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t k = 0; k < n; k++) {
+        const xl_node *what = xl_node_get(e[k], "event");
+        if (what && xl_str_is(what->s, "compile"))
+            return true;
+    }
+    return false;
+}
+
+const char *xl_run_newest(xl_arena *a, const char *dir, xl_run_part part)
 {
     enum { LOOKED = 50 };
     xl_str *names = NULL, own = xl_path_base(xl_str_of(dir));
@@ -222,19 +244,29 @@ const char *xl_run_newest(xl_arena *a, const char *dir)
     xl_error_free(xl_dir_list(a, runs, &names, &n));
     for (size_t i = n, looked = 0; i-- > 0 && looked < LOOKED;) {
         char *other = xl_path_join(a, runs, xl_str_c(a, names[i]));
-        xl_node **e = NULL;
-        size_t events = 0;
         if (xl_str_eq(names[i], own) || !xl_file_stat(xl_path_join(a, other, "events.jsonl"), NULL))
             continue;
         looked++;
-        xl_error_free(xl_run_events(a, other, &e, &events));
-        for (size_t k = 0; k < events; k++) {
-            const xl_node *what = xl_node_get(e[k], "event");
-            if (what && xl_str_is(what->s, "compile"))
-                return other;
-        }
+        if (has(a, other, part))
+            return other;
     }
     return NULL;
+}
+
+bool xl_run_loaded(xl_arena *a, const char *dir)
+{
+    xl_node **e = NULL;
+    size_t n = 0;
+    int loaded = 0, others = 0;
+    xl_error_free(xl_run_events(a, dir, &e, &n));
+    for (size_t i = 0; i < n; i++) {
+        const xl_node *what = xl_node_get(e[i], "event"), *result = xl_node_get(e[i], "result");
+        if (!what || !result || !xl_str_is(what->s, "compile"))
+            continue;
+        loaded += xl_str_is(result->s, "loaded");
+        others += !xl_str_is(result->s, "loaded");
+    }
+    return loaded && !others;
 }
 
 /* `part` stands in `name` from a dash (or the start) to a dash (or the end): "train" in "20261118-005107-train-2", not
@@ -254,6 +286,44 @@ static bool is_run(xl_arena *a, const char *dir)
     return xl_file_stat(xl_path_join(a, dir, "events.jsonl"), NULL) ||
            xl_file_stat(xl_path_join(a, dir, "config.yaml"), NULL) ||
            xl_file_stat(xl_path_join(a, dir, "run.json"), NULL);
+}
+
+bool xl_run_trained(xl_arena *a, const char *dir)
+{
+    xl_run_info about = xl_run_about(a, dir);
+    const xl_node *kind = xl_node_get(about.json, "kind");
+    return kind ? xl_str_is(kind->s, "train") : !about.json && xl_file_stat(xl_path_join(a, dir, "config.yaml"), NULL);
+}
+
+enum { SECOND = sizeof "20260101-120000" - 1 };
+
+/* The run of `xlane run -- xlane train`, beside this one, in which this one was made; NULL: none. */
+static char *outer_of(xl_arena *a, const char *dir)
+{
+    const xl_node *within = xl_node_get(xl_run_about(a, dir).json, "within");
+    if (!within || !within->s.n)
+        return NULL;
+    xl_str beside = xl_path_dir(xl_str_of(dir));
+    char *outer = xl_path_join(a, xl_str_c(a, beside), xl_str_c(a, xl_path_base(within->s)));
+    return is_run(a, outer) ? outer : NULL;
+}
+
+xl_error *xl_run_find_trained(xl_arena *a, const char *word, char **dir)
+{
+    xl_error *err = xl_run_find(a, word, dir);
+    if (err || xl_run_trained(a, *dir))
+        return err;
+    xl_str *names = NULL, runs = xl_path_dir(xl_str_of(*dir));
+    size_t n = 0;
+    xl_error_free(xl_dir_list(a, xl_str_c(a, runs), &names, &n));
+    for (size_t i = n; i-- > 0 && strncmp(names[i].p, xl_path_base(xl_str_of(*dir)).p, SECOND) >= 0;) {
+        char *d = xl_path_join(a, xl_str_c(a, runs), xl_str_c(a, names[i])), *outer = outer_of(a, d);
+        if (outer && xl_str_eq(xl_path_base(xl_str_of(outer)), xl_path_base(xl_str_of(*dir)))) {
+            *dir = d;
+            break;
+        }
+    }
+    return NULL;
 }
 
 xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
@@ -293,12 +363,18 @@ xl_error *xl_run_find(xl_arena *a, const char *word, char **dir)
     xl_error *err = xl_dir_list(a, runs, &names, &n);
     if (err)
         return xl_error_wrap(err, "looking for the last run");
-    for (size_t i = n; i-- > 0;) {                         /* names begin with the time */
+    const char *newest = NULL;
+    for (size_t i = n; i-- > 0;) {                         /* names begin with the time, to the second */
         char *d = xl_path_join(a, runs, xl_str_c(a, names[i]));
-        if (is_run(a, d)) {
-            *dir = d;
-            return NULL;
-        }
+        if (newest && strncmp(names[i].p, newest, SECOND))
+            break;
+        if (is_run(a, d) && (!newest || born(d) > born(*dir)))
+            newest = names[i].p, *dir = d;
+    }
+    if (newest) {
+        char *outer = outer_of(a, *dir);
+        *dir = outer ? outer : *dir;
+        return NULL;
     }
     return XL_ERR(NOT_FOUND, "no runs in %s; make one with `xlane run -- CMD`", runs);
 }

@@ -36,11 +36,22 @@ void xl_event_end(xl_run *r, xl_event *e);
 
 /* Reading: the events of a run folder, in time order, as a list of maps. */
 xl_error *xl_run_events(xl_arena *a, const char *dir, xl_node ***events, size_t *n) XL_MUST_USE;
-/* The folder a user means by RUN: a path, a name under ./runs, or "last". */
+/* The folder a user means by RUN: a path, a name under ./runs, or "last". `xlane run -- xlane train` makes two: "last"
+ * is that of `xlane run`. */
 xl_error *xl_run_find(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
+/* The same, but of those two the one that `xlane train` made, which has the checkpoints. */
+xl_error *xl_run_find_trained(xl_arena *a, const char *word, char **dir) XL_MUST_USE;
+bool xl_run_trained(xl_arena *a, const char *dir);         /* the folder is of `xlane train`, or a rung of the ladder */
 
-/* The newest other run beside this one that has compiles: what an answer names where this one has none. NULL: none. */
-const char *xl_run_newest(xl_arena *a, const char *dir);
+/* The newest other run beside this one that has what this one has not: what an answer names as a next step. NULL: none.
+ * Compiles; those whose programs were recorded too; counters of a guarded process. */
+typedef enum { XL_RUN_COMPILES, XL_RUN_PROGRAMS, XL_RUN_METRICS } xl_run_part;
+const char *xl_run_newest(xl_arena *a, const char *dir, xl_run_part part);
+
+/* Whether programs were used and none compiled or taken from our cache: the frontend's own cache answered for all, so
+ * nothing of them could be recorded. */
+bool xl_run_loaded(xl_arena *a, const char *dir);
+#define XL_FRONTEND_CACHE_OFF "JAX: JAX_ENABLE_COMPILATION_CACHE=false; xlane train: cache=none"
 
 /* What run.json says of the launch. A run under a diagnostic profile is no benchmark: whoever shows its timings shows
  * the mark. */

@@ -537,6 +537,9 @@ static xl_error *write_run_json(loop *l, const char *dir, const char *ended, uin
             xl_json_end(&j);
         }
     }
+    const char *within = getenv("XLANE_RUN"); /* of `xlane run` */
+    if (within && *within)
+        xl_json_put_text(&j, "within", within);
     xl_json_put_text(&j, "device", xl_lane_name(l->s.lane));
     xl_json_put_text(&j, "plugin", l->s.lane->choice.path);
     const char *diagnostic = getenv("XLANE_DIAGNOSTIC");
