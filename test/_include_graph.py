@@ -68,21 +68,27 @@ def upward(arrows):
                 for order in itertools.permutations(folders)), default=0)
 
 
+def figures(commit, layer):
+    """How many folders, modules, arrows, arrows on a cycle, the modules of the largest cycle, arrows upward."""
+    files = includes(commit, layer)
+    module = lambda f: re.sub(r"\.(c|h|inl)$", "", f)
+    arrows = {module(f): set() for f in files}
+    for f, others in files.items():
+        arrows[module(f)] |= {module(o) for o in others if o.startswith(layer + "/")} - {module(f)}
+    loops = cycles(arrows)
+    lying = sum(w in loop for loop in loops for v in loop for w in arrows.get(v, ()))
+    return (len({os.path.dirname(f) for f in files}), len(arrows), sum(map(len, arrows.values())), lying,
+            max(map(len, loops), default=0), upward(arrows))
+
+
 def main():
-    sys.setrecursionlimit(10000)
     print("| commit | layer | folders | modules | arrows | on a cycle | largest cycle | upward |\n"
           "|---|---|---|---|---|---|---|---|")
     for commit in sys.argv[1:] or [""]:
         for layer in LAYERS:
-            files = includes(commit, layer)
-            module = lambda f: re.sub(r"\.(c|h|inl)$", "", f)
-            arrows = {module(f): set() for f in files}
-            for f, others in files.items():
-                arrows[module(f)] |= {module(o) for o in others if o.startswith(layer + "/")} - {module(f)}
-            loops = cycles(arrows)
-            lying = sum(w in loop for loop in loops for v in loop for w in arrows.get(v, ()))
-            print(f"| {commit or 'here'} | `{layer}` | {len({os.path.dirname(f) for f in files})} | {len(arrows)} | "
-                  f"{sum(map(len, arrows.values()))} | {lying} | {max(map(len, loops), default=0)} | {upward(arrows)} |")
+            print(f"| {commit or 'here'} | `{layer}` | " + " | ".join(map(str, figures(commit, layer))) + " |")
 
 
-main()
+sys.setrecursionlimit(10000)
+if __name__ == "__main__":
+    main()

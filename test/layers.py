@@ -1,8 +1,11 @@
-"""Every #include of src/ against the table of rooms in docs/architecture.md. A folder without a row fails, so does a row without a
-folder, and a row that names one below it."""
+"""Every #include of src/ against the table of rooms in docs/architecture.md. A folder without a row fails, so does a row
+without a folder, and a row that names one below it. And within ir, cpu and guard no include leads back on a cycle of
+modules, or upward."""
 import os
 import re
 import sys
+
+import _include_graph
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DEEP = ("ir", "cpu")                             # layers that have rooms
@@ -62,6 +65,13 @@ def main():
         wrong.setdefault(here, []).append(f"docs/architecture.md has a row for {here}, and src/ has no such folder")
     for here in sorted(seen | set(rows)):
         print(f"FAIL layers_{here}: " + "; ".join(wrong[here][:5]) if here in wrong else f"ok layers_{here}")
+    if os.path.exists(os.path.join(ROOT, ".git")):   # it asks git
+        for layer in _include_graph.LAYERS:
+            _, modules, _, lying, _, upward = _include_graph.figures("", layer)
+            good = modules > 10 and not lying and not upward
+            wrong.update({} if good else {layer: [layer]})
+            print(f"ok layers_graph_{layer}" if good else f"FAIL layers_graph_{layer}: of {modules} modules, {lying} "
+                  f"arrows lie on a cycle, {upward} lead upward: python3 test/_include_graph.py")
     return 1 if wrong else 0
 
 

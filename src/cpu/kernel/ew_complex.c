@@ -3,7 +3,7 @@
 #include <complex.h>
 #include <math.h>
 
-#include "cpu/kernel/ew.h"
+#include "cpu/kernel/ew_loop.h"
 
 xl_ew_fn *xl_ew_compare_c64(int direction);
 xl_ew_fn *xl_ew_compare_c128(int direction);

@@ -1,38 +1,8 @@
 /* Elementwise functions of one complex type. T: its part; C: its C type; M(f): libm's function for C; R(f): for T;
  * NAME(f). */
-#define UNARY(name, expr)                                                                      \
-    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
-    {                                                                                          \
-        (void)ctx;                                                                             \
-        C *y = y_;                                                                             \
-        const C *a = x_[0];                                                                    \
-        for (size_t i = 0; i < n; i++) {                                                       \
-            C x = a[i];                                                                        \
-            y[i] = (expr);                                                                     \
-        }                                                                                      \
-    }
-#define PART(name, expr)                                                                       \
-    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
-    {                                                                                          \
-        (void)ctx;                                                                             \
-        T *y = y_;                                                                             \
-        const C *a = x_[0];                                                                    \
-        for (size_t i = 0; i < n; i++) {                                                       \
-            C x = a[i];                                                                        \
-            y[i] = (expr);                                                                     \
-        }                                                                                      \
-    }
-#define BINARY(name, expr)                                                                     \
-    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
-    {                                                                                          \
-        (void)ctx;                                                                             \
-        C *r = y_;                                                                             \
-        const C *a = x_[0], *b = x_[1];                                                        \
-        for (size_t i = 0; i < n; i++) {                                                       \
-            C x = a[i], y = b[i];                                                              \
-            r[i] = (expr);                                                                     \
-        }                                                                                      \
-    }
+#define UNARY(name, expr) XL_EW_UNARY(NAME(name), , C, C, C, , expr)
+#define PART(name, expr) XL_EW_UNARY(NAME(name), , T, C, C, , expr)
+#define BINARY(name, expr) XL_EW_BINARY(NAME(name), , C, C, C, , expr)
 #define RE(x) M(creal)(x)
 #define IM(x) M(cimag)(x)
 

@@ -1,7 +1,7 @@
 /* Elementwise functions over f32 and f64; narrower floats are computed in f32. */
 #include <math.h>
 
-#include "cpu/kernel/ew.h"
+#include "cpu/kernel/ew_loop.h"
 #include "cpu/kernel/special.h"
 #include "cpu/kernel/vmath.h"
 

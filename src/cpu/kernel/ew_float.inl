@@ -1,40 +1,8 @@
 /* Elementwise functions of one float type. T: float or double; B: its bits; M(f): libm's function for T; NAME(f). Each
  * body states the op as the specification does; the loop around it is the same everywhere. */
-#define UNARY(name, expr)                                                                      \
-    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
-    {                                                                                          \
-        (void)ctx;                                                                             \
-        T *y = y_;                                                                             \
-        const T *a = x_[0];                                                                    \
-        XL_IVDEP                                                                               \
-        for (size_t i = 0; i < n; i++) {                                                       \
-            T x = a[i];                                                                        \
-            y[i] = (expr);                                                                     \
-        }                                                                                      \
-    }
-#define TEST1(name, expr)                                                                      \
-    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
-    {                                                                                          \
-        (void)ctx;                                                                             \
-        uint8_t *y = y_;                                                                       \
-        const T *a = x_[0];                                                                    \
-        for (size_t i = 0; i < n; i++) {                                                       \
-            T x = a[i];                                                                        \
-            y[i] = (expr);                                                                     \
-        }                                                                                      \
-    }
-#define BINARY(name, expr)                                                                     \
-    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
-    {                                                                                          \
-        (void)ctx;                                                                             \
-        T *r = y_;                                                                             \
-        const T *a = x_[0], *b = x_[1];                                                        \
-        XL_IVDEP                                                                               \
-        for (size_t i = 0; i < n; i++) {                                                       \
-            T x = a[i], y = b[i];                                                              \
-            r[i] = (expr);                                                                     \
-        }                                                                                      \
-    }
+#define UNARY(name, expr) XL_EW_UNARY(NAME(name), XL_IVDEP, T, T, T, , expr)
+#define TEST1(name, expr) XL_EW_UNARY(NAME(name), , uint8_t, T, T, , expr)
+#define BINARY(name, expr) XL_EW_BINARY(NAME(name), XL_IVDEP, T, T, T, , expr)
 
 /* The functions that vmath has over arrays. */
 #define ARRAY(name, v)                                                                         \

@@ -1,6 +1,6 @@
 /* Elementwise functions over the integers and booleans. */
 #include "cpu/kernel/dtype.h"
-#include "cpu/kernel/ew.h"
+#include "cpu/kernel/ew_loop.h"
 
 #pragma GCC diagnostic ignored "-Wpedantic"                /* __int128, for the high half of a product */
 #pragma GCC diagnostic ignored "-Wtype-limits"

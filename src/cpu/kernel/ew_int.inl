@@ -1,29 +1,7 @@
 /* Elementwise functions of one integer type. T: stored type; A: type for arithmetic; U: its unsigned counterpart; BITS;
  * SIGNED; LOAD, STORE, NAME. Arithmetic wraps. */
-#define UNARY(name, expr)                                                                      \
-    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
-    {                                                                                          \
-        (void)ctx;                                                                             \
-        T *y = y_;                                                                             \
-        const T *a = x_[0];                                                                    \
-        XL_IVDEP                                                                               \
-        for (size_t i = 0; i < n; i++) {                                                       \
-            A x = LOAD(a[i]);                                                                  \
-            y[i] = STORE((A)(expr));                                                           \
-        }                                                                                      \
-    }
-#define BINARY(name, expr)                                                                     \
-    static void NAME(name)(void *y_, const void *const *x_, size_t n, const void *ctx)         \
-    {                                                                                          \
-        (void)ctx;                                                                             \
-        T *r = y_;                                                                             \
-        const T *a = x_[0], *b = x_[1];                                                        \
-        XL_IVDEP                                                                               \
-        for (size_t i = 0; i < n; i++) {                                                       \
-            A x = LOAD(a[i]), y = LOAD(b[i]);                                                  \
-            r[i] = STORE((A)(expr));                                                           \
-        }                                                                                      \
-    }
+#define UNARY(name, expr) XL_EW_UNARY(NAME(name), XL_IVDEP, T, T, A, LOAD, STORE((A)(expr)))
+#define BINARY(name, expr) XL_EW_BINARY(NAME(name), XL_IVDEP, T, T, A, LOAD, STORE((A)(expr)))
 #define UBITS(x) ((U)((U)(x) & (U)((U)-1 >> (8 * sizeof(U) - BITS)))) /* the value's own bits, no more */
 
 static inline A NAME(div1)(A x, A y)
