@@ -7,6 +7,7 @@
 XL_CPU_SETS(xl_fold_set, xl_fold)
 
 xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code) { return xl_fold_best()->find(d, code); }
+xl_rows_fn *xl_fold_rows(xl_dtype d, xl_opcode code) { return xl_fold_best()->rows(d, code); }
 xl_put xl_fold_put(xl_dtype d, xl_opcode code) { return xl_fold_best()->put(d, code); }
 
 void xl_fold_identity(xl_dtype d, xl_opcode code, void *out)

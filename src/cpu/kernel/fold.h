@@ -11,6 +11,10 @@
  * loop. */
 typedef void xl_line_fn(void *acc, const void *x, size_t n);
 xl_line_fn *xl_fold_line(xl_dtype d, xl_opcode code);
+/* The same for rows of n elements one after another, n less than 32: acc[r] with those of row r. Several rows are
+ * folded side by side, since each is a chain of ops that wait for each other. NULL: fold one after another. */
+typedef void xl_rows_fn(void *acc, const void *x, size_t rows, size_t n);
+xl_rows_fn *xl_fold_rows(xl_dtype d, xl_opcode code);
 /* y[place[i]] = y[place[i]] op x[i * step], one after another; a negative place takes none. at32: places from 0 to most
  * count, and step is 1. rows: n elements each, from y + place[b] and x + b * step on. All NULL if there are no such
  * loops. */
@@ -34,6 +38,7 @@ char *xl_cascade_end(const xl_ew *ew, char *level, size_t stride, size_t rows, s
 typedef struct {
     uint32_t needs;
     xl_line_fn *(*find)(xl_dtype d, xl_opcode code);
+    xl_rows_fn *(*rows)(xl_dtype d, xl_opcode code);
     xl_put (*put)(xl_dtype d, xl_opcode code);
 } xl_fold_set;
 

@@ -100,6 +100,36 @@ TEST(lines)
     xl_cpu_features_mask(~0u);
 }
 
+/* Many short rows at once have the bits of each on its own. */
+TEST(short_rows)
+{
+    enum { ROWS = 21, WIDEST = 31 };
+    float x[ROWS * WIDEST], acc[ROWS];
+    for (int m = 0; m < 3; m++) {
+        xl_cpu_features_mask(masks[m]);
+        xl_rows_fn *add = xl_fold_rows(XL_F32, XL_OP_ADD);
+        xl_line_fn *each = xl_fold_line(XL_F32, XL_OP_ADD);
+        for (size_t n = 0; add && n <= WIDEST; n++)
+            for (size_t rows = 0; rows <= ROWS; rows++)
+                for (int kind = 0; kind < 4; kind++) {
+                    float want[ROWS];
+                    for (size_t i = 0; i < rows * n; i++)
+                        x[i] = (float)number(kind);
+                    for (size_t r = 0; r < rows; r++) {
+                        acc[r] = want[r] = (float)number(kind);
+                        each(&want[r], x + r * n, n);
+                    }
+                    add(acc, x, rows, n);
+                    for (size_t r = 0; r < rows; r++)
+                        if (!same((double)acc[r], (double)want[r]))
+                            FAIL("row %zu of %zu, %zu numbers of kind %d, features %x: %a, not %a", r, rows, n, kind,
+                                 masks[m], (double)acc[r], (double)want[r]);
+                }
+        CHECK(add);
+    }
+    xl_cpu_features_mask(~0u);
+}
+
 TEST(lines_of_integers)
 {
     static const xl_opcode ops[] = { XL_OP_ADD, XL_OP_MULTIPLY, XL_OP_MAXIMUM, XL_OP_MINIMUM,

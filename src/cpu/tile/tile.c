@@ -435,6 +435,7 @@ static xl_error *add_reduce(xl_tile_maker *m, uint32_t at)
                         .src = { src, src, src },
                         .elem = xl_dtype_bytes(sum),
                         .line = xl_fold_line(sum, single),
+                        .rows = xl_fold_rows(sum, single),
                         .widen = xl_widen(d),
                         .ew = xl_ew_of(p->a, single, sum, sum),
                         .dst = XL_NO_REG,

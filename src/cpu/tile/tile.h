@@ -78,6 +78,7 @@ typedef struct {
     size_t elem;
     xl_ew ew;
     xl_line_fn *line;
+    xl_rows_fn *rows;                                      /* ROW: the same for many short rows, or NULL */
     xl_widen_fn *widen;                                    /* of the initial value */
 } xl_tile_instr;
 

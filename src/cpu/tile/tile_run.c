@@ -104,28 +104,34 @@ static inline void walk_on(const xl_tile_program *p, const int64_t *stride, walk
 /* Short rows of 4-byte elements that stand still (stride 0) or run on, `step` apart: no call per row. */
 typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
 
-static void short_rows(uint32_t *restrict to, const uint32_t *restrict from, int64_t n, int64_t step, int64_t nc,
-                       int64_t stride)
+/* Rows of nc elements, or of one width that is known where this is called. */
+__attribute__((always_inline)) static inline void rows_of(uint32_t *restrict to, const uint32_t *restrict from,
+                                                          int64_t n, int64_t step, int64_t nc, bool still)
 {
-    if (stride == 0) {
-        for (int64_t r = 0; r < n; r++, to += nc, from += step) {
-            uint32_t v = *from;
-            four all = { v, v, v, v };
-            int64_t i = 0;
-            for (; i + 4 <= nc; i += 4)
-                *(four *)(void *)(to + i) = all;
-            for (; i < nc; i++)
-                to[i] = v;
-        }
-        return;
-    }
     for (int64_t r = 0; r < n; r++, to += nc, from += step) {
+        uint32_t v = *from;
+        four all = { v, v, v, v };
         int64_t i = 0;
         for (; i + 4 <= nc; i += 4)
-            *(four *)(void *)(to + i) = *(const four *)(const void *)(from + i);
+            *(four *)(void *)(to + i) = still ? all : *(const four *)(const void *)(from + i);
         for (; i < nc; i++)
-            to[i] = from[i];
+            to[i] = still ? v : from[i];
     }
+}
+
+static void short_rows(uint32_t *restrict to, const uint32_t *restrict from, int64_t n, int64_t step, int64_t nc,
+                       bool still)
+{
+#define WIDTH(width) case width: still ? rows_of(to, from, n, step, width, true)                                       \
+                                       : rows_of(to, from, n, step, width, false); return;
+    switch (nc) {
+    WIDTH(4)
+    WIDTH(8)
+    WIDTH(16)
+    WIDTH(32)
+    default: rows_of(to, from, n, step, nc, still);
+    }
+#undef WIDTH
 }
 
 static void load_short(const xl_tile_program *p, const xl_tile_load *l, uint32_t *to, const uint32_t *base, int64_t r0,
@@ -134,13 +140,13 @@ static void load_short(const xl_tile_program *p, const xl_tile_load *l, uint32_t
     walker w;
     walk_from(p, l->stride, r0, &w);
     if (!p->split) {
-        short_rows(to, base, nr, 0, nc, stride);
+        short_rows(to, base, nr, 0, nc, !stride);
         return;
     }
     uint32_t k = p->split - 1;
     for (int64_t r = 0; r < nr; ) {
         int64_t n = p->dim[k] - w.at[k] < nr - r ? p->dim[k] - w.at[k] : nr - r;
-        short_rows(to + r * nc, base + w.offset, n, l->stride[k], nc, stride);
+        short_rows(to + r * nc, base + w.offset, n, l->stride[k], nc, !stride);
         r += n;
         w.at[k] += n - 1;                                  /* to the last of them, then on */
         w.offset += (n - 1) * l->stride[k];
@@ -491,6 +497,13 @@ static void run_instr(const worker *w, const xl_tile_instr *x)
     case DO_LOAD: run_load(j, &j->p->loads[x->arg], dst, w->r0, nr, w->c0, nc); break;
     case DO_LOAD_ROW: run_load_row(j, &j->p->loads[x->arg], dst, w->r0, nr); break;
     case DO_ROW:
+        if (x->rows && nc < 2 * XL_STRIP_PARTS) {
+            char one[16];
+            initial(j, x, one);
+            xl_fill(dst, one, x->elem, (size_t)nr);
+            x->rows(dst, src, (size_t)nr, (size_t)nc);
+            break;
+        }
         for (int64_t r = 0; r < nr; r++) {
             char *a = dst + (size_t)r * x->elem;
             initial(j, x, a);
