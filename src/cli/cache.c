@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/time.h"
 #include "cli/cli.h"
 
@@ -16,11 +17,15 @@ static const xl_opt opts[] = {
 
 static const char *folder(xl_arena *a)
 {
-    const char *xdg = getenv("XDG_CACHE_HOME"), *env = getenv("XLANE_CACHE"), *home = getenv("HOME");
-    return opt.dir       ? opt.dir
-           : env && *env ? env
-           : xdg && *xdg ? xl_path_join(a, xdg, "xlane")
-                         : xl_path_join(a, home ? home : ".", ".cache/xlane");
+    const char *env = getenv("XLANE_CACHE");
+    return opt.dir ? opt.dir : env && *env ? env : xl_home_cache(a);
+}
+
+static xl_error *none(const char *dir)
+{
+    return XL_ERR(NOT_FOUND,
+                  "there is no cache folder %s; `xlane run --cache=%s -- CMD` makes it, --cache=DIR names another", dir,
+                  dir);
 }
 
 static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
@@ -31,9 +36,7 @@ static xl_error *list(const xl_cli *cli, const char *dir, bool verify)
     uint64_t bytes = 0;
     xl_buf b = { 0 };
     if (!xl_file_stat(dir, NULL))
-        return XL_ERR(NOT_FOUND,
-                      "there is no cache folder %s; `xlane run --cache=%s -- CMD` makes it, --cache=DIR names another",
-                      dir, dir);
+        return none(dir);
     XL_DO(xl_cache_list(cli->arena, dir, &e, &n));
     for (size_t i = 0; i < n; i++) {
         bad += e[i].bad != NULL;
@@ -126,8 +129,14 @@ static xl_error *cache(const xl_cli *cli, int argc, char **argv)
     uint64_t freed = 0;
     if (carries != (argc == 2))
         return xl_cli_misuse(cli, carries ? "%s which file?" : "%s takes no file", what);
+    if (dir && xl_home_off(dir))
+        return XL_ERR(NOT_FOUND, "the cache is switched off (XLANE_CACHE=%s); --cache=DIR names one", dir);
+    if (!dir)
+        return XL_ERR(NOT_FOUND, "HOME is not set, so there is no cache folder; --cache=DIR names one");
     if (!strcmp(what, "ls") || !strcmp(what, "list") || !strcmp(what, "verify"))
         return list(cli, dir, what[0] == 'v');
+    if ((!strcmp(what, "prune") || !strcmp(what, "export")) && !xl_file_stat(dir, NULL))
+        return none(dir);
     if (!strcmp(what, "prune")) {
         XL_DO(xl_cache_prune(cli->arena, dir, opt.max, &n, &freed));
         err = done(cli, dir, NULL, n, freed,

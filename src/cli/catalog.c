@@ -68,6 +68,8 @@ static xl_error *catalog(const xl_cli *cli, int argc, char **argv)
     }
     if (cli->json)
         xl_json_end(&j);
+    else if (!dir)
+        xl_buf_puts(&b, "there is no catalog: HOME is not set; XLANE_CATALOG=DIR names a folder for it\n");
     else if (!n)
         xl_buf_printf(&b, "the catalog %s is empty; `xlane run`, `rehearse`, `calibrate` and `train --fit` fill it\n",
                       dir);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/log.h"
 #include "base/ranks.h"
 #include "base/secret.h"
@@ -690,16 +691,22 @@ out:
     return err;
 }
 
-static const char *cache_folder(xl_arena *a)
+/* *named: by the user or a profile, who then want to know if it cannot be had. */
+static const char *cache_folder(xl_arena *a, bool *named)
 {
-    const char *cache = opt.cache, *home = getenv("XDG_CACHE_HOME");
+    const char *cache = opt.cache;
     if (!cache)
         cache = getenv("XLANE_CACHE");
-    if (!cache || !*cache)
-        cache = home && *home    ? xl_path_join(a, home, "xlane")
-                : getenv("HOME") ? xl_path_join(a, getenv("HOME"), ".cache/xlane")
-                                 : "off";
-    if (strcmp(cache, "off") && !strstr(cache, "://") && cache[0] != '/') { /* the program may change folders */
+    *named = cache && *cache;
+    if (!*named)
+        cache = xl_home_cache(a);
+    if (!cache) {
+        fprintf(stderr, "xlane: no cache of executables: HOME is not set; --cache=DIR names a folder for it\n");
+        cache = "off";
+    }
+    if (xl_home_off(cache))
+        return "off";
+    if (!strstr(cache, "://") && cache[0] != '/') { /* the program may change folders */
         char cwd[4096];
         if (getcwd(cwd, sizeof cwd))
             cache = xl_path_join(a, cwd, cache);
@@ -767,7 +774,8 @@ out:
 static xl_error *choose_cache(xl_arena *a, const char **out)
 {
     xl_error *err = NULL;
-    const char *cache = cache_folder(a);
+    bool named;
+    const char *cache = cache_folder(a, &named);
     if (opt.read_only && strcmp(cache, "off") && !strstr(cache, "://") && !xl_file_stat(cache, NULL)) {
         fprintf(stderr,
                 "xlane: %s is not there yet, so a follower that only reads it runs without a cache; start the one that "
@@ -778,8 +786,19 @@ static xl_error *choose_cache(xl_arena *a, const char **out)
     if (strcmp(cache, "off")) {
         xl_cache *probe;
         xl_cache_opts how = { .read_only = opt.read_only, .segment = opt.segment };
-        XL_DO(xl_error_next(xl_cache_open(cache, &how, &probe),
-                            "--cache=DIR names another folder for executables, --cache=off goes without one"));
+        err = xl_cache_open(cache, &how, &probe);
+        if (err && named) {
+            err = xl_error_next(err, "--cache=DIR names another folder for executables, --cache=off goes without one");
+            goto out;
+        }
+        if (err) {                                         /* nobody asked for it: the program runs all the same */
+            fprintf(stderr, "xlane: no cache of executables: %s; --cache=DIR names another folder for it\n",
+                    xl_error_message(err));
+            xl_error_free(err);
+            err = NULL;
+            *out = "off";
+            goto out;
+        }
         xl_cache_close(probe);
         const char *others = xl_cache_writers(a, cache);
         if (*others)

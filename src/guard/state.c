@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/str.h"
 #include "guard/guard.h"
 
@@ -169,7 +170,7 @@ static void start(void)
     const char *profile = env("XLANE_PROFILE", "none"), *at = strrchr(profile, '@');
     snprintf(g->profile, sizeof g->profile, "%s", at ? at + 1 : profile);
     const char *cache = env("XLANE_CACHE", "off");
-    if (strcmp(cache, "off")) {
+    if (!xl_home_off(cache)) {
         xl_cache_opts opts = { .max_bytes = env_number("XLANE_CACHE_MAX", 0),
                                .read_only = env_number("XLANE_CACHE_READ_ONLY", 0) != 0,
                                .segment = getenv("XLANE_CACHE_SEGMENT") };

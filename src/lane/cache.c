@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/json.h"
 #include "base/time.h"
 #include "base/zip.h"
@@ -44,14 +45,9 @@ static const uint64_t most_entry = UINT64_C(8) << 30;
 
 /* ---- the user's key ------------------------------------------------------------------------------------------------
  * It lies outside the cache folder, so that whoever can write there cannot make entries that pass. */
-static xl_error *load_key(xl_arena *a, const char *cache_dir, xl_key *out)
+static xl_error *key_in(xl_arena *a, const char *dir, xl_key *out)
 {
     xl_error *err = NULL;
-    const char *state = getenv("XLANE_STATE"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    char *dir = state && *state ? xl_str_c(a, xl_str_of(state))
-                : xdg && *xdg   ? xl_path_join(a, xdg, "xlane")
-                : home && *home ? xl_path_join(a, home, ".local/state/xlane")
-                                : xl_str_c(a, xl_str_of(cache_dir));
     char *path = xl_path_join(a, dir, "cache.key");
     xl_str bytes;
     for (int tries = 0; tries < 3; tries++) {
@@ -81,6 +77,19 @@ static xl_error *load_key(xl_arena *a, const char *cache_dir, xl_key *out)
     err = XL_ERR(UNAVAILABLE, "could not settle on a cache key in %s", dir);
 out:
     return err;
+}
+
+/* Where there is no home folder, or none that can be written, it lies in the cache folder, which is the user's own. */
+static xl_error *load_key(xl_arena *a, const char *cache_dir, xl_key *out)
+{
+    const char *named = getenv("XLANE_STATE");
+    char *state = xl_home_state(a);
+    xl_error *err = state ? key_in(a, state, out) : NULL;
+    if (state && (!err || (named && *named) || xl_error_code(err) == XL_CODE_UNAUTHENTICATED ||
+                  xl_error_code(err) == XL_CODE_DATA_LOSS))
+        return err;
+    xl_error_free(err);
+    return key_in(a, cache_dir, out);
 }
 
 /* The folder that is really used, for every verb alike: one that only this user and root can write, on the whole way to

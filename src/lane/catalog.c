@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/time.h"
 
 static const char *const words[] = { "predicted", "rehearsed", "ran", "failed", "killed" };
@@ -30,20 +31,11 @@ xl_digest xl_signature_digest(const xl_signature *s, bool with_bundle)
     return xl_hash_final(&h);
 }
 
-char *xl_state_dir(xl_arena *a)
-{
-    const char *state = getenv("XLANE_STATE"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    if (state && *state)
-        return xl_str_c(a, xl_str_of(state));
-    if (xdg && *xdg)
-        return xl_path_join(a, xdg, "xlane");
-    return home && *home ? xl_path_join(a, home, ".local/state/xlane") : xl_str_c(a, XL_STR("."));
-}
-
 char *xl_catalog_dir(xl_arena *a)
 {
     const char *named = getenv("XLANE_CATALOG");
-    return named && *named ? xl_str_c(a, xl_str_of(named)) : xl_path_join(a, xl_state_dir(a), "catalog");
+    char *state = xl_home_state(a);
+    return named && *named ? xl_str_c(a, xl_str_of(named)) : state ? xl_path_join(a, state, "catalog") : NULL;
 }
 
 static void host_name(char out[128])
@@ -120,6 +112,10 @@ xl_error *xl_catalog_add(const char *dir, const xl_catalog_entry *e)
     host_name(host);
     x.where = xl_str_of(host);
     x.when = xl_now_wall();
+    if (!dir) {
+        err = XL_ERR(UNAVAILABLE, "HOME is not set, so there is no folder for it");
+        goto out;
+    }
     XL_TRY(xl_dir_make(dir), "making the catalog");
     char *path = xl_path_join(&a, dir, xl_strf(&a, "%s.jsonl", host).p);
     XL_TRY(mend(&a, path), "the catalog");
@@ -198,7 +194,7 @@ xl_error *xl_catalog_read(xl_arena *a, const char *dir, xl_catalog_entry **out, 
     *n = 0;
     if (torn)
         *torn = 0;
-    if (!xl_file_stat(dir, NULL))
+    if (!dir || !xl_file_stat(dir, NULL))
         return NULL;
     XL_TRY(xl_dir_list(a, dir, &names, &nname), "the catalog");
     for (size_t i = 0; i < nname; i++) {

@@ -48,9 +48,8 @@ typedef struct {
 } xl_catalog_entry;
 xl_catalog_entry xl_catalog_blank(void);        /* nothing known */
 
-char *xl_state_dir(xl_arena *a);    /* XLANE_STATE, else XDG_STATE_HOME/xlane, else ~/.local/state/xlane */
 /* XLANE_CATALOG, else `catalog` in the folder for state. */
-char *xl_catalog_dir(xl_arena *a);
+char *xl_catalog_dir(xl_arena *a);  /* XLANE_CATALOG, else in xl_home_state(); NULL: there is none */
 /* Adds one line; `when` and `where` are filled in. */
 xl_error *xl_catalog_add(const char *dir, const xl_catalog_entry *e) XL_MUST_USE;
 /* All files of the folder in the order of time. No folder: no entries. `torn` (may be NULL) gets the lines

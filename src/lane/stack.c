@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/home.h"
 #include "base/json.h"
 #include "base/proc.h"
 #include "base/time.h"
@@ -97,9 +98,8 @@ static void remove_all(const char *dir) { nftw(dir, remove_one, 16, FTW_DEPTH | 
 
 static char *plugins_dir(xl_arena *a)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    return cache && *cache ? xl_path_join(a, cache, "xlane/plugins")
-                           : xl_path_join(a, home && *home ? home : ".", ".cache/xlane/plugins");
+    char *cache = xl_home_cache(a);
+    return cache ? xl_path_join(a, cache, "plugins") : NULL;
 }
 
 static const char *python(xl_arena *a)
@@ -177,8 +177,10 @@ static xl_error *fetch(xl_arena *a, xl_str package, xl_str version, xl_stack *s)
     xl_error *err = NULL;
     xl_proc_result r;
     xl_stack got = { 0 };
-    char *parent = plugins_dir(a),
-         *dir = xl_path_join(a, parent, xl_strf(a, "%.*s-%.*s", XL_FMT(package), XL_FMT(version)).p), *tmp = NULL;
+    char *parent = plugins_dir(a), *dir, *tmp = NULL;
+    if (!parent)
+        return XL_ERR(UNAVAILABLE, "HOME is not set, so there is no folder for plugins; XDG_CACHE_HOME=DIR names one");
+    dir = xl_path_join(a, parent, xl_strf(a, "%.*s-%.*s", XL_FMT(package), XL_FMT(version)).p);
     if (xl_file_stat(xl_path_join(a, dir, "plugin.json"), NULL)) {
         err = open_fetched(a, dir, s);
         goto out;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/home.h"
 #include "base/time.h"
 #include "base/version.h"
 #include "lane/catalog.h"
@@ -387,9 +388,11 @@ void xl_upgrade_json(xl_json *j, const xl_upgrade *u)
     xl_json_end(j);
 }
 
+/* NULL: there is no folder for it. */
 static char *file_of(xl_arena *a, const char *dir)
 {
-    return xl_path_join(a, dir ? dir : xl_state_dir(a), "upgrades.jsonl");
+    const char *of = dir ? dir : xl_home_state(a);
+    return of ? xl_path_join(a, of, "upgrades.jsonl") : NULL;
 }
 
 xl_error *xl_upgrade_save(const char *dir, const xl_upgrade *u)
@@ -398,8 +401,12 @@ xl_error *xl_upgrade_save(const char *dir, const xl_upgrade *u)
     xl_arena a = { 0 };
     xl_buf b = { 0 };
     xl_upgrade_json(&(xl_json){ .out = &b }, u);
+    if (!dir && !xl_home_state(&a)) {
+        err = XL_ERR(UNAVAILABLE, "HOME is not set, so there is no folder for it; XLANE_STATE=DIR names one");
+        goto out;
+    }
     if (!dir)
-        XL_DO(xl_dir_make_private(xl_state_dir(&a)));
+        XL_DO(xl_dir_make_private(xl_home_state(&a)));
     err = xl_file_append(file_of(&a, dir), xl_buf_view(&b));
 out:
     xl_buf_fini(&b);
@@ -429,7 +436,7 @@ xl_error *xl_upgrade_load(xl_arena *a, const char *dir, xl_node ***out, size_t *
     size_t cap = 0;
     *out = NULL;
     *n = 0;
-    if (!xl_file_stat(path, NULL))
+    if (!path || !xl_file_stat(path, NULL))
         return NULL;
     XL_DO(xl_file_read_plain(a, path, 256 << 20, &text));
     while (text.n) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "base/home.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "pass/cudnn.h"
@@ -235,14 +236,11 @@ xl_error *xl_setup_graphs(const xl_config *c, const int64_t *times, int n, int64
 static xl_error *open_cache(const xl_config *c, xl_setup *s)
 {
     xl_arena a = { 0 };
-    const char *home = getenv("HOME"), *base = getenv("XDG_CACHE_HOME"),
-               *dir = c->cache ? c->cache : getenv("XLANE_CACHE");
+    const char *dir = c->cache ? c->cache : getenv("XLANE_CACHE");
     if (!dir || !*dir)
-        dir = base && *base   ? xl_path_join(&a, base, "xlane")
-              : home && *home ? xl_path_join(&a, home, ".cache/xlane")
-                              : NULL;
+        dir = xl_home_cache(&a);
     xl_error *err = NULL;
-    if (dir && strcmp(dir, "none")) {
+    if (!xl_home_off(dir)) {
         err = xl_cache_open(dir, NULL, &s->cache);
         if (err && !c->cache) {          /* nobody asked for it by name: go on without */
             XL_LOG(INFO, "no executable cache: %s", xl_error_message(err));
