@@ -62,9 +62,11 @@ CFLAGS_cholesky_generic = -O3 -ffp-contract=fast
 CFLAGS_cholesky_avx2 = $(CFLAGS_gemm_avx2)
 CFLAGS_cholesky_avx512 = $(CFLAGS_gemm_avx512)
 CFLAGS_conv_generic = -O3 -ffp-contract=fast
+CFLAGS_conv_fma = $(CFLAGS_gemm_fma)
 CFLAGS_conv_avx2 = $(CFLAGS_gemm_avx2)
 CFLAGS_conv_avx512 = $(CFLAGS_gemm_avx512)
 CFLAGS_gemm_generic = -O3 -ffp-contract=fast
+CFLAGS_gemm_fma = -O3 -ffp-contract=fast -mfma
 CFLAGS_gemm_neon = -O3 -ffp-contract=fast
 CFLAGS_gemm_bf16 = -O3 -march=armv8.2-a+bf16
 CFLAGS_gemm_avx2 = -O3 -ffp-contract=fast -mavx2 -mfma -mf16c

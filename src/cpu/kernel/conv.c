@@ -25,6 +25,16 @@
 
 XL_CPU_SETS(xl_conv_set, xl_conv)
 
+static const xl_conv_set *best_lines(void)
+{
+#if defined(__x86_64__)
+    extern const xl_conv_set xl_conv_fma;
+    if (xl_conv_best() == &xl_conv_generic && xl_cpu_features() & XL_CPU_FMA)
+        return &xl_conv_fma;
+#endif
+    return xl_conv_best();
+}
+
 typedef struct conv {
     uint32_t ns;
     int64_t n, ci, co, groups, batch_groups;               /* ci: of one group */
@@ -404,7 +414,7 @@ static bool by_lines(const conv *c, const phase *h, const work *v, int64_t cog)
     uint32_t d = c->ns - 1;
     return c->wide == XL_F32 && c->ns && v->xc == 1 && h->sker > 1 && h->spread[d] == 1 && cog % XL_CONV_COLUMNS == 0 &&
            cog <= FEATURES_MAX && h->sker * c->ci <= WINDOW_MAX && h->sker / h->ker[d] <= XL_CONV_LINES &&
-           h->out[d] >= (int64_t)xl_conv_best()->rows;
+           h->out[d] >= (int64_t)best_lines()->rows;
 }
 
 static void run_lines(void *ctx, size_t begin, size_t end)
@@ -456,7 +466,7 @@ static void run_lines(void *ctx, size_t begin, size_t end)
             l.x[l.lines] = to;
             l.k[l.lines++] = (const float *)(const void *)v->temp[KERNEL] + s * run * q->cog;
         }
-        xl_conv_best()->f32(&l);
+        best_lines()->f32(&l);
     }
 }
 

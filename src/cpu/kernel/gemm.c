@@ -63,10 +63,10 @@ extern const xl_gemm_kernel xl_gemm_neon_f32, xl_gemm_neon_f64, xl_gemm_neon_bf1
 #define ARCH_KERNELS &xl_gemm_neon_bf16, &xl_gemm_neon_f32, &xl_gemm_neon_f64,
 #elif defined(__x86_64__)
 extern const xl_gemm_kernel xl_gemm_amx_bf16, xl_gemm_avx512_bf16, xl_gemm_avx512_f32, xl_gemm_avx512_f64,
-    xl_gemm_avx2_f32, xl_gemm_avx2_f64;
+    xl_gemm_avx2_f32, xl_gemm_avx2_f64, xl_gemm_fma_f32, xl_gemm_fma_f64;
 #define ARCH_KERNELS                                                                                                   \
     &xl_gemm_amx_bf16, &xl_gemm_avx512_bf16, &xl_gemm_avx512_f32, &xl_gemm_avx512_f64, &xl_gemm_avx2_f32,              \
-        &xl_gemm_avx2_f64,
+        &xl_gemm_avx2_f64, &xl_gemm_fma_f32, &xl_gemm_fma_f64,
 #else
 #define ARCH_KERNELS
 #endif

@@ -239,6 +239,41 @@ TEST(nans_are_the_same)
         xl_pool_free(p[t]);
 }
 
+/* As long as no set cuts k into blocks (128 is the least), f32 sums have the same bits on all that fuse products. */
+TEST(sets_of_instructions_that_fuse_have_the_same_bits)
+{
+    static const size_t shapes[][3] = { { 64, 64, 64 }, { 33, 29, 7 }, { 256, 192, 64 }, { 5, 130, 128 },
+                                        { 70, 70, 100 } };
+    uint32_t have = xl_cpu_features(), least = have & XL_CPU_AVX2 ? XL_CPU_FMA : 0;
+#if defined(__x86_64__)
+    if (!least)
+        return;
+#endif
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int turned = 0; turned < 4; turned++) {
+            size_t m = shapes[i][0], n = shapes[i][1], k = shapes[i][2];
+            ptrdiff_t sm = (ptrdiff_t)m, sn = (ptrdiff_t)n, sk = (ptrdiff_t)k;
+            float *a = calloc(m * k, 4), *b = calloc(k * n, 4), *c[2] = { calloc(m * n, 4), calloc(m * n, 4) };
+            for (size_t q = 0; q < m * k; q++) a[q] = (float)(draw() / 3);
+            for (size_t q = 0; q < k * n; q++) b[q] = (float)(draw() / 3);
+            for (uint32_t drop = 1u << 31, t = 0; drop > least; drop >>= 1) {
+                if (t && !(have & drop))
+                    continue;
+                xl_cpu_features_mask(t ? drop - 1 : ~0u);
+                xl_gemm g = { .m = m, .n = n, .k = k, .a = a, .b = b, .c = c[t], .a_row = turned & 1 ? 1 : sk,
+                              .a_col = turned & 1 ? sm : 1, .b_row = turned & 2 ? 1 : sn,
+                              .b_col = turned & 2 ? sk : 1, .c_row = sn };
+                CHECK(xl_gemm_run(NULL, &g));
+                if (t && memcmp(c[0], c[1], m * n * 4))
+                    FAIL("%zux%zux%zu, turned %d: %s has other bits", m, n, k, turned,
+                         xl_gemm_kernel_name(XL_GEMM_F32, XL_GEMM_F32));
+                t = 1;
+            }
+            xl_cpu_features_mask(~0u);
+            free(a), free(b), free(c[0]), free(c[1]);
+        }
+}
+
 TEST(where_b_begins_changes_no_bit)             /* in a line: it is packed then, or read where it lies */
 {
     static const size_t shapes[][3] = { { 64, 64, 64 }, { 130, 144, 70 }, { 256, 256, 96 }, { 160, 48, 300 } };

@@ -310,8 +310,8 @@ PJRT_Error *xl_PJRT_Client_Create(PJRT_Client_Create_Args *args)
     xl_error *err = xl_env_check();
     uint64_t n = (uint64_t)xl_env_get(XL_ENV_DEVICES, 1), limit = (uint64_t)xl_env_get(XL_ENV_HBM, 0),
              grain = (uint64_t)xl_env_get(XL_ENV_GRAIN, 0);
-    xl_cpu_features_mask(
-        xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN ? 0 : ~0u); /* the oracle runs generic kernels */
+    /* the oracle runs generic kernels; fused like the others', or sums would differ where the program magnifies that */
+    xl_cpu_features_mask(xl_env_get(XL_ENV_PLAN, XL_ENV_PLANNED) == XL_ENV_PLAIN ? XL_CPU_FMA : ~0u);
     for (size_t i = 0; i < args->num_options && !err; i++) {
         const PJRT_NamedValue *v = &args->create_options[i];
         xl_str name = { v->name, v->name_size };

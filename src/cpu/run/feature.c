@@ -23,7 +23,7 @@ static uint32_t probe(void)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) &&
         (c & 1u << 29))
-        f |= XL_CPU_AVX2;
+        f |= XL_CPU_AVX2 | XL_CPU_FMA;
     if ((f & XL_CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
         f |= XL_CPU_AVX512;
@@ -52,7 +52,7 @@ static uint32_t chosen(void)
 {
     switch ((int)xl_env_get(XL_ENV_ISA, XL_ENV_ISA_ALL)) {
     case XL_ENV_ISA_GENERIC: return 0;
-    case XL_ENV_ISA_AVX2: return XL_CPU_AVX2;
+    case XL_ENV_ISA_AVX2: return XL_CPU_AVX2 | XL_CPU_FMA;
     case XL_ENV_ISA_AVX512: return ~(uint32_t)XL_CPU_AMX_BF16;
     default: return ~0u;
     }

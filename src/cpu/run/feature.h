@@ -9,6 +9,7 @@ enum {
     XL_CPU_NEON = 1 << 0,
     XL_CPU_NEON_BF16 = 1 << 1,
     XL_CPU_NEON_I8MM = 1 << 2,
+    XL_CPU_FMA = 1 << 7,            /* of x86-64, for 16-byte vectors; on the others it is part of their vectors */
     XL_CPU_AVX2 = 1 << 8,           /* with FMA and F16C */
     XL_CPU_AVX512 = 1 << 9,         /* F, VL, DQ, BW */
     XL_CPU_AVX512_BF16 = 1 << 10,
