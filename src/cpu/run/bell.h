@@ -17,12 +17,14 @@ typedef struct {
     _Atomic unsigned sleepers;
 } xl_bell;
 
-enum { XL_BELL_SPINS = 1500 };                             /* some 10 to 30 us */
+#define XL_BELL_SPIN 10e-6 /* seconds: about what it costs to sleep and to be woken */
 
 unsigned xl_bell_news(xl_bell *b);
-/* Until there is news since `seen`, or for `ms` milliseconds (-1: for as long as it takes). The first `spins` looks are
- * made without sleeping: worth it where whoever rings has a core of its own. */
-void xl_bell_wait(xl_bell *b, unsigned seen, int spins, int64_t ms, bool shared);
+/* Until there is news since `seen`, or for `ms` milliseconds (-1: for as long as it takes). The first `spin` seconds
+ * are spent looking, without sleeping: worth it where whoever rings has a core of its own. True: it slept. */
+bool xl_bell_wait(xl_bell *b, unsigned seen, double spin, int64_t ms, bool shared);
+/* Looks at *word for up to `spin` seconds, while it is `seen`. Returns what it is now. */
+unsigned xl_bell_look(const _Atomic unsigned *word, unsigned seen, double spin);
 /* Wakes up to n of those who sleep. */
 void xl_bell_ring(xl_bell *b, size_t n, bool shared);
 void xl_cpu_pause(void);                                   /* one turn of a loop that spins */

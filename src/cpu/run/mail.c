@@ -89,7 +89,7 @@ struct xl_mail {
     int wake, listener, inbox_fd;
     inbox *inbox;                                          /* NULL: no memory to share */
     xl_bell alone;                                         /* then */
-    int spins;                                             /* of who waits for the others */
+    double spin;                                           /* of who waits for the others */
     xl_pool *_Atomic pool;                                 /* to be told that something came */
     xl_thread thread;
     bool started;
@@ -1013,7 +1013,7 @@ xl_error *xl_mail_open(const xl_mail_opts *o, xl_mail **out)
         XL_DO(connect_to(m, q, b.p, until));
     }
     XL_DO(accept_all(m, token, until, limit));
-    m->spins = xl_mail_neighbours(m) <= (uint32_t)xl_thread_cores() ? XL_BELL_SPINS : 0;
+    m->spin = xl_mail_neighbours(m) <= (uint32_t)xl_thread_cores() ? XL_BELL_SPIN : 0;
     for (uint32_t q = 0; q < m->n; q++) {
         m->peer[q].shares = q != m->me && can_share(m, &m->peer[q]);
         m->peer[q].heard = xl_now();
@@ -1096,7 +1096,7 @@ void xl_mail_serve(xl_mail *m, xl_pool *pool)
 uint32_t xl_mail_me(const xl_mail *m) { return m->me; }
 
 unsigned xl_mail_news(xl_mail *m) { return xl_bell_news(bell(m)); }
-void xl_mail_rest(xl_mail *m, unsigned seen, int64_t ms) { xl_bell_wait(bell(m), seen, m->spins, ms, true); }
+void xl_mail_rest(xl_mail *m, unsigned seen, int64_t ms) { xl_bell_wait(bell(m), seen, m->spin, ms, true); }
 
 uint32_t xl_mail_count(const xl_mail *m) { return m->n; }
 uint32_t xl_mail_devices(const xl_mail *m, uint32_t process) { return m->peer[process].devices; }

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/time.h"
 #include "cpu/run/env.h"
 
 #define OPEN 0x80000000u
@@ -30,6 +31,7 @@
 #define SEATS(state) ((state) >> 20 & MOST)
 #define SEAT (1u << 10)
 #define SEATED(n) ((unsigned)(n) << 20 | (unsigned)(n) << 10)
+#define SPIN_MOST 100e-6 /* seconds */
 enum { JOBS = 64, LANES = 64, MOST = 1023, LATE = 16 };
 
 typedef struct {
@@ -52,6 +54,7 @@ struct xl_pool {
     atomic_int waker;                  /* the CPU of who woke them last, which they keep off */
     cpu_set_t cpus;                    /* that this process might use when the pool was made */
     atomic_bool quit;
+    bool own_cores;                    /* no more threads than there are cores: who spins takes none from the others */
     atomic_size_t high;                /* jobs from here on were never taken */
     job job[JOBS];
     size_t lanes;                      /* of a job, at most */
@@ -122,16 +125,31 @@ static bool help(xl_pool *p, size_t first, bool crews)
     return some;
 }
 
+/* Waits for the next loop and returns how long to look for the one after it before sleeping. Between the loops of one
+ * program, and between short programs that a frontend runs one after another, there are some 10 to 100 us, and to be
+ * woken may take as long: who was woken that soon looks for longer the next time, and who sleeps for long soon looks no
+ * longer than before. */
+static double rest(xl_pool *p, unsigned seen, double spin)
+{
+    double from = xl_now();
+    if (!xl_bell_wait(&p->bell, seen, spin, -1, false))
+        return spin;
+    if (p->own_cores && xl_now() - from < SPIN_MOST)
+        return SPIN_MOST;
+    return spin / 2 < XL_BELL_SPIN ? XL_BELL_SPIN : spin / 2;
+}
+
 typedef struct { xl_pool *p; size_t k; } worker;
 
 static void *work(void *arg)
 {
     worker w = *(worker *)arg;
     free(arg);
+    double spin = XL_BELL_SPIN;
     while (!atomic_load(&w.p->quit)) {
         unsigned seen = xl_bell_news(&w.p->bell);
         if (!help(w.p, w.k + 1, true) && !atomic_load(&w.p->quit))
-            xl_bell_wait(&w.p->bell, seen, XL_BELL_SPINS, -1, false);
+            spin = rest(w.p, seen, spin);
     }
     return NULL;
 }
@@ -178,6 +196,7 @@ xl_pool *xl_pool_new(size_t n)
     p->waker = -1;
     if (sched_getaffinity(0, sizeof p->cpus, &p->cpus))
         CPU_ZERO(&p->cpus);
+    p->own_cores = n <= (size_t)CPU_COUNT(&p->cpus);
     while (p->threads + 1 < n && start(p, p->threads))
         p->threads++;
     return p;
@@ -230,10 +249,9 @@ static void run(xl_pool *p, job *j, unsigned kind, size_t n, size_t grain, size_
     xl_pool_tell(p, chunks - 1);
     take_chunks(j, kind, 0);
     unsigned s = atomic_fetch_and(&j->state, ~OPEN) & ~OPEN;
-    for (int i = 0; INSIDE(s) && i < XL_BELL_SPINS; i++) {
-        xl_cpu_pause();
-        s = atomic_load_explicit(&j->state, memory_order_acquire);
-    }
+    double end = INSIDE(s) ? xl_now() + (p->own_cores ? SPIN_MOST : XL_BELL_SPIN) : 0;
+    while (INSIDE(s) && xl_now() < end)
+        s = xl_bell_look(&j->state, s, XL_BELL_SPIN);
     while (INSIDE(s)) {
         futex_wait(&j->state, s, NULL);
         s = atomic_load_explicit(&j->state, memory_order_acquire);
@@ -312,7 +330,7 @@ bool xl_pool_rest(xl_pool *p, unsigned seen, int64_t ms)
         return nanosleep(&(struct timespec){ (time_t)(ms / 1000), (long)(ms % 1000) * 1000000 }, NULL), false;
     if (xl_pool_help(p))
         return true;
-    xl_bell_wait(&p->bell, seen, XL_BELL_SPINS, ms, false);
+    xl_bell_wait(&p->bell, seen, XL_BELL_SPIN, ms, false);
     return false;
 }
 

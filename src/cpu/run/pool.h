@@ -1,6 +1,6 @@
 /* src/cpu/run/pool.h
  * A thread pool for parallel loops. The calling thread takes part, so a pool of N has N - 1 threads of its own. Idle
- * threads spin for about ten microseconds, which keeps back-to-back loops cheap, then sleep.
+ * threads spin for 10 us, and for up to 100 us while loops come so soon after each other, then sleep.
  * A loop is divided into chunks by n and grain alone, never by N or timing, so results do not depend on the number of
  * threads. A thread starts with the same part of a loop's chunks each time. Any thread may call xl_pool_for; several
  * loops may run at once, and idle threads help with any of them. A call from inside a chunk runs its chunks one after
