@@ -124,6 +124,7 @@ bytes_of = {e["program"]: e.get("compiled_bytes", 0) for e in events(folder, "co
 check("all_figures_are_of_the_program_that_runs_again_and_again", p.returncode == 0
       and j["compiled"] == bytes_of[j["signature"]["code"]] < max(bytes_of.values())
       and j["predicted"] < 1 << 16 and j["observed"] > 1 << 20, (j, bytes_of, p.stderr))
+stepping = folder
 p = xlane("calibrate", "unguarded")
 check("calibrate_says_what_was_not_recorded", p.returncode == 1 and "recorded no compile" in p.stderr
       and "xlane run -- CMD" in p.stderr, p.stderr)
@@ -292,6 +293,17 @@ known = json.loads(xlane("catalog", "--json", "--outcome=rehearsed").stdout)
 check("rehearse_takes_a_profile", p.returncode == 0 and len(known) == 2 and "xla_tpu_scoped_vmem_limit_kib" not
       in known[0]["signature"]["bundle"]
       and "xla_tpu_scoped_vmem_limit_kib=98304" in known[1]["signature"]["bundle"], (p.stderr, known))
+for words in (["rehearse", "--topology=xlane:1", stepping], ["rehearse", "--topology=xlane:1", "--module=jit_start",
+                                                           stepping]):
+    p = xlane(*words)
+    again = len(words) == 3
+    check("a_run_is_rehearsed_by_its_step" + ("" if again else "_but_for_module"), p.returncode == 0
+          and ("program        jit_%s of run " % ("step" if again else "start")) in p.stdout
+          and ("runs again and again" in p.stdout) == again, p.stdout + p.stderr)
+check("print_shows_the_step", "module @jit_step" in xlane("print", stepping).stdout)
+p = xlane("rehearse", "--topology=xlane:1", "step.py")
+check("what_is_no_program_is_not_rehearsed", p.returncode == 1 and "step.py is not a program" in p.stderr
+      and "refused" not in p.stdout, p.stdout + p.stderr)
 p = xlane("rehearse", "--topology=bad", "--plugin=cpu", "add.mlir")
 check("the_hint_names_topologies_that_every_libtpu_takes", "v6e:2x2" in p.stdout and "1x1" not in p.stdout and "tpu7x"
       not in p.stdout, p.stdout)

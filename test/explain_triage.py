@@ -151,6 +151,36 @@ def _():
     assert "xlane: 11 steps waited until the host had read a result (float, print, .item())\n" in err, err
 
 
+@check("W6_steps_that_read_are_counted_and_a_size_that_forces_it_is_named")
+def _():
+    text = """
+import jax, jax.numpy as jnp
+@jax.jit
+def step(w, x):
+    return w + x.sum()
+w = jnp.zeros(())
+x = jnp.arange(16.0)
+for i in range(20):
+    SIZE
+    w = step(w, y)
+    READ
+"""
+    said = {}
+    for name, size, read in ("some", "y = x", "i < 8 and float(w)"), ("masked", "y = x[x > i % 5]", ""):
+        folder, said[name] = python("reads_" + name, text.replace("SIZE", size).replace("READ", read),
+                                    args=("--summary",))
+        said[name] += xlane("explain", folder)
+    assert "xlane: 8 steps waited until the host had read a result (float, print, .item())\n" in said["some"], said["some"]
+    assert "each of the last 5 steps read from the device" in said["some"] and "(8 of 20 steps in all)" in said["some"]
+    assert "every step reads" not in said["some"] and "size that depends on data" not in said["some"], said["some"]
+    assert "steps waited until the host had read a result (float, print, .item(), or a size that depends on data)" \
+        in said["masked"], said["masked"]
+    assert "`step` compiled 5 times: argument `x` dimension 0 took 15, 14, 13, 12, 11" in said["masked"] \
+        and "a value read from the device decided the size: keep a fixed size and a mask (jnp.where" in said["masked"] \
+        and "had read a mask with 14 true elements" in said["masked"] and "pad to a few" not in said["masked"], \
+        said["masked"]
+
+
 @check("W4_the_line_of_a_function_is_its_own_and_not_that_of_what_it_calls")
 def _():
     text = """

@@ -9,7 +9,7 @@
 static struct { int64_t most; const char *module; bool unchecked; } opt = { .most = 20 };
 static const xl_opt opts[] = {
     { "most", XL_OPT_INT, &opt.most, "N", "print at most N differences (20)" },
-    { "module", XL_OPT_STR, &opt.module, "NAME", "which program of a RUN (the largest)" },
+    { "module", XL_OPT_STR, &opt.module, "NAME", "which program of a RUN (that of the step)" },
     { "unchecked", XL_OPT_FLAG, &opt.unchecked, NULL, "compare even programs that do not verify" },
     { 0 } };
 

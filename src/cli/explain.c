@@ -54,7 +54,11 @@ static void put_why(xl_buf *b, const xl_node *e)
     if (str_of(e, "called").n)
         xl_buf_printf(b, "             called at %.*s\n", XL_FMT(str_of(e, "called")));
     if (xl_node_get(e, "read_back"))
-        xl_buf_printf(b, "             the host had read the number %.0f from the device since the last step\n",
+        xl_buf_printf(b,
+                      xl_node_get(e, "read_mask")
+                          ? "             the host had read a mask with %.0f true elements from the device since the "
+                            "last step\n"
+                          : "             the host had read the number %.0f from the device since the last step\n",
                       num_of(e, "read_back"));
     if (str_of(e, "against_run").n)
         xl_buf_printf(b, "             %s run %.*s\n",
@@ -112,10 +116,27 @@ static void put_compile(xl_buf *b, const alikes *g, const xl_node *e)
                       num_of(mine->last, "t"));
 }
 
+/* How many steps did so in the whole run, and what is known of why. */
+static void put_sync(xl_buf *b, const xl_node *e, const xl_metrics *m, const xl_run_verdict *v)
+{
+    const xl_module_metrics *mm = NULL;
+    for (uint32_t i = 0; m && (mm = xl_metrics_at(m, i)); i++)
+        if (is(e, "module", xl_module_metrics_name(mm)))
+            break;
+    xl_buf_printf(b, "%9.3f s  sync: %.*s", num_of(e, "t"), XL_FMT(str_of(e, "text")));
+    if (mm)
+        xl_buf_printf(b, " (%llu of %llu steps in all)", (unsigned long long)xl_module_metrics_count(mm, XL_M_HostSync),
+                      (unsigned long long)xl_module_metrics_count(mm, XL_M_ExecuteTime));
+    if (xl_verdict_sized(v))
+        xl_buf_puts(b, "; a size that depends on data, named above, is such a read");
+    xl_buf_putc(b, '\n');
+}
+
 static void put_other(xl_buf *b, const xl_node *e)
 {
-    static const char *const told[] = { "late-flag",  "late-spmd",  "sync",    "not-reduced",
-                                        "local-read", "collective", "gathered" };
+    static const char *const told[] = {
+        "late-flag", "late-spmd", "not-reduced", "local-read", "collective", "gathered"
+    };
     if (is(e, "event", "retry"))
         xl_buf_printf(b, "%9.3f s  attempt %.0f failed at %.*s: %.*s (%.*s, %.*s); %.*s\n", num_of(e, "t"),
                       num_of(e, "attempt"), XL_FMT(str_of(e, "phase")), XL_FMT(str_of(e, "text")),
@@ -187,6 +208,8 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     xl_error *err = NULL;
     xl_buf b = { 0 };
     xl_run_verdict v;
+    xl_metrics *m = NULL;
+    size_t processes;
     XL_DO(xl_run_judge(cli->arena, dir, &v));
     if (!v.recorded) {
         err = not_recorded(cli->arena, dir);
@@ -201,6 +224,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     xl_verdict_say(cli->arena, &v, opt.all, &b);
     size_t opening = b.n;
     alikes g = { 0 };
+    xl_error_free(xl_metrics_read(cli->arena, dir, &m, &processes));
     bool headed = false;
     for (size_t i = 0; i < v.nevent; i++) {
         const xl_node *e = v.event[i];
@@ -214,6 +238,8 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
         }
         if (v.of[i])
             put_compile(&b, &g, v.event[i]);
+        else if (is(v.event[i], "event", "sync"))
+            put_sync(&b, v.event[i], m, &v);
         else
             put_other(&b, v.event[i]);
     }
@@ -234,6 +260,7 @@ static xl_error *one_run(const xl_cli *cli, const char *dir)
     xl_cli_wrap(&b);
     err = xl_cli_put(&b);
 out:
+    xl_metrics_free(m);
     xl_buf_fini(&b);
     return err;
 }

@@ -9,6 +9,7 @@
 #include "ir/read.h"
 #include "lane/contract.h"
 #include "lane/run.h"
+#include "lane/verdict.h"
 #include "train/calibrate.h"
 #include "train/loop.h"
 
@@ -115,6 +116,11 @@ static xl_error *of_run(const xl_cli *cli, const char *dir, const char *module, 
     recorded *r = NULL;
     size_t n = 0, others = 0;
     XL_DO(recorded_of(a, dir, &r, &n));
+    xl_run_verdict v;
+    XL_DO(xl_run_judge(a, dir, &v));
+    const xl_node *step = xl_run_step_compile(&v, 0), *program = step ? xl_node_get(step, "program") : NULL;
+    const xl_node *result = step ? xl_node_get(step, "result") : NULL;
+    bool failed = result && xl_str_is(result->s, "failed"), known = false;
     for (size_t i = 0; i < n; i++) {
         xl_str code;
         if (module && !xl_str_is(r[i].name, module))
@@ -124,8 +130,10 @@ static xl_error *of_run(const xl_cli *cli, const char *dir, const char *module, 
         if (gone)
             continue;
         others++;
-        /* With a name the newest, without one the largest: that is the training step of nearly every program. */
-        if (!l->code.p || module || code.n > l->code.n) {
+        /* With a name the newest, without one the step's, else the largest. */
+        bool mine = !module && program && xl_str_eq(r[i].hash, program->s);
+        if (!l->code.p || module || mine || (!known && code.n > l->code.n)) {
+            known |= mine && (failed || v.steps);
             l->code = code;
             l->name = xl_str_c(a, r[i].name);
         }
@@ -136,7 +144,10 @@ static xl_error *of_run(const xl_cli *cli, const char *dir, const char *module, 
     }
     describe(a, l);
     l->about = xl_strf(a, "%s of run %s%s", l->name, dir,
-                       others > 1 && !module ? ", the largest it compiled (--module names another)" : "")
+                       others < 2 || module ? ""
+                       : known && failed    ? ", which failed to compile (--module names another)"
+                       : known              ? ", which runs again and again (--module names another)"
+                                            : ", the largest it compiled (--module names another)")
                    .p;
     l->sig.model = xl_strf(a, "module %s", l->name);
 out:
@@ -244,6 +255,13 @@ xl_error *xl_launch_find(const xl_cli *cli, const char *what, int nword, char *c
             goto out;
         }
         XL_DO(xl_cli_bytes(cli, what, &l->code));
+        if (!xl_cli_like_program(l->code)) {               /* one that only the compiler reads may still be one */
+            xl_module *m = NULL;
+            err = xl_cli_parse(what, l->code, &m);
+            xl_module_free(m);
+            if (err)
+                goto out;
+        }
         l->name = xl_str_c(a, xl_path_base(name));
         l->about = what;
         l->sig.model = xl_strf(a, "file %s", l->name);

@@ -108,7 +108,7 @@ static xl_error *none(xl_arena *a, const char *dir, xl_error *err)
     } else if (unended.n) {
         err = xl_error_next(err, "%.*s", XL_FMT(unended));
     }
-    return other ? xl_error_next(err, "the newest run here that has metrics is %s", other) : err;
+    return other ? xl_error_next(err, "the newest run here that has some is %s", other) : err;
 }
 
 static xl_error *metrics(const xl_cli *cli, int argc, char **argv)

@@ -11,7 +11,7 @@ static const xl_opt opts[] = {
     { "locations", XL_OPT_FLAG, &opt.locations, NULL, "with the source line of every op" },
     { "shorten", XL_OPT_FLAG, &opt.shorten, NULL,
       "leave out the middle of large constants: for reading, not for parsers" },
-    { "module", XL_OPT_STR, &opt.module, "NAME", "which program of a RUN (the largest)" },
+    { "module", XL_OPT_STR, &opt.module, "NAME", "which program of a RUN (that of the step)" },
     { "unchecked", XL_OPT_FLAG, &opt.unchecked, NULL, "print it even if it does not verify" },
     { "optimise", XL_OPT_FLAG, &opt.optimise, NULL, "run the passes first" },
     { "passes", XL_OPT_STR, &opt.passes, "LIST", "run only these passes, separated by commas" },
@@ -105,7 +105,7 @@ XL_VERB(print) = {
     .more =
         "FILE is StableHLO text, MLIR bytecode or an HloModuleProto, detected by content (also compressed with "
         "zstd); - is\n"
-        "standard input. For a RUN, the largest compiled program is printed, or the one named by --module. The "
+        "standard input. For a RUN, the program of the step is printed, or the one named by --module. The "
         "program is\n"
         "verified first; an error names the op and its source line. The hash does not depend on names, locations, or "
         "the order\n"

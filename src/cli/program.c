@@ -23,8 +23,7 @@ out:
     return err;
 }
 
-/* Something that was meant to be a program, so that what is wrong with it is worth reading. */
-static bool like_program(xl_str s)
+bool xl_cli_like_program(xl_str s)
 {
     return xl_syntax_of(s) == XL_SYNTAX_BYTECODE || memmem(s.p, s.n, "func", 4) || memmem(s.p, s.n, "module", 6) ||
            memmem(s.p, s.n, "stablehlo", 9);
@@ -33,7 +32,7 @@ static bool like_program(xl_str s)
 xl_error *xl_cli_parse(const char *name, xl_str bytes, xl_module **out)
 {
     xl_error *err = xl_read(bytes, NULL, out);
-    if (!err || (bytes.n && like_program(bytes) && !xl_str_starts(bytes, XL_STR("\177ELF"))))
+    if (!err || (bytes.n && xl_cli_like_program(bytes) && !xl_str_starts(bytes, XL_STR("\177ELF"))))
         return xl_error_wrap(err, "%s", name);
     xl_error_free(err);
     return XL_ERR(INVALID,

@@ -333,8 +333,8 @@ static void summary(xl_arena *a, const char *dir, const xl_profile *p, double se
         if (v.traced)
             fprintf(stderr, "; the same program was traced again %d time%s", v.traced, v.traced == 1 ? "" : "s");
         fprintf(stderr, "%s\n", v.early + v.late + v.traced ? "; `xlane explain last` says why" : "");
-        fprintf(stderr, "xlane: %llu step%s waited until the host had read a result (float, print, .item())\n", waited,
-                waited == 1 ? "" : "s");
+        fprintf(stderr, "xlane: %llu step%s waited until the host had read a result (float, print, .item()%s)\n",
+                waited, waited == 1 ? "" : "s", xl_verdict_sized(&v) ? ", or a size that depends on data" : "");
         say_gap(a, dir);
     }
     if (p->diagnostic)

@@ -471,16 +471,20 @@ static xl_error *judge(xl_arena *a, void *ctx)
     xl_json j = { .out = &c->verdict };
     c->reason = v.reason;
     int64_t size = 0;
+    bool mask = false, masked = false;
     for (uint32_t i = 0; i < v.ndiff; i++) {
         xl_diff *d = &v.diff[i];
-        bool number = d->kind == XL_DIFF_SHAPE && d->size && guard_number_read(g, d->size);
+        bool number = d->kind == XL_DIFF_SHAPE && d->size && guard_number_read(g, d->size, &masked);
         d->read_back = number || (d->kind == XL_DIFF_SHAPE && d->from.n && guard_frame_read(d->from));
+        mask = size ? mask : number && masked;
         size = size ? size : number ? d->size : 0;
     }
     xl_json_map(&j);
     xl_verdict_json(&v, &j);
     if (size)                                              /* the host read this very number since the last step */
         xl_json_put_int(&j, "read_back", size);
+    if (mask)
+        xl_json_put_bool(&j, "read_mask", true);
     xl_json_end(&j);
     if (steady && strcmp(v.reason, "first")) {
         say_why(c, &v);

@@ -43,8 +43,8 @@ static void count_step(guard_state *g, xl_module_metrics *mm)
         xl_json_put_int(&e.j, "step", (int64_t)g->step);
         xl_json_put_text(
             &e.j, "text",
-            "every step reads from the device before the next one starts, so the device waits for the host; "
-            "read every N steps, or keep the value on the device");
+            "each of the last 5 steps read from the device before the next one started, so the device waited for the "
+            "host; read every N steps, or keep the value on the device");
         xl_event_end(g->run, &e);
     }
 }
@@ -58,13 +58,19 @@ void guard_read(guard_state *g, const char *how, uint64_t bytes)
     atomic_fetch_add_explicit(&g->read_bytes, bytes, memory_order_relaxed);
 }
 
-typedef struct { guard_plugin *p; const void *at; size_t size; } arrival;
+/* What may decide a size: one whole number, or an array of booleans that picks elements. */
+typedef enum { NOTHING, NUMBER, MASK } sizing;
+enum { MASK_MAX = 1 << 16 };
+typedef struct { guard_plugin *p; const void *at; size_t size; sizing is; } arrival;
 
-static void keep_number(guard_state *g, const void *at, size_t size)
+static void keep_number(guard_state *g, sizing is, const void *at, size_t size)
 {
     int64_t v = 0;
     int32_t four;
-    if (size == 4) {
+    if (is == MASK) {
+        for (size_t i = 0; i < size; i++)
+            v += ((const uint8_t *)at)[i] != 0;
+    } else if (size == 4) {
         memcpy(&four, at, 4);
         v = four;
     } else {
@@ -72,6 +78,7 @@ static void keep_number(guard_state *g, const void *at, size_t size)
     }
     uint32_t slot = atomic_fetch_add_explicit(&g->nnumber, 1, memory_order_relaxed) % GUARD_NUMBERS;
     atomic_store_explicit(&g->number_step[slot], g->step, memory_order_relaxed);
+    atomic_store_explicit(&g->number_mask[slot], is == MASK, memory_order_relaxed);
     atomic_store_explicit(&g->number[slot], v, memory_order_release);
 }
 
@@ -81,29 +88,34 @@ static void arrived(PJRT_Error *err, void *ctx)
     if (err)
         xl_error_free(guard_take(x->p, err, "PJRT_Event_OnReady"));
     else
-        keep_number(x->p->g, x->at, x->size);
+        keep_number(x->p->g, x->is, x->at, x->size);
     free(x);
 }
 
-/* One whole number of 32 or 64 bits, as sizes are. */
-static bool one_number(guard_plugin *p, PJRT_Buffer *b, uint64_t bytes)
+/* One whole number of 32 or 64 bits, as sizes are; or booleans. */
+static sizing sizing_of(guard_plugin *p, PJRT_Buffer *b, uint64_t bytes)
 {
     PJRT_Buffer_ElementType_Args t = { .struct_size = sizeof t, .buffer = b };
-    if (bytes != 4 && bytes != 8)
-        return false;
+    if (bytes < 2 || bytes > MASK_MAX)
+        return NOTHING;
     xl_error *err = guard_take(p, p->real->PJRT_Buffer_ElementType(&t), "PJRT_Buffer_ElementType");
-    bool yes =
-        !err && t.type >= PJRT_Buffer_Type_S8 && t.type <= PJRT_Buffer_Type_U64 && guard_type_bytes[t.type] == bytes;
+    sizing is = err                                ? NOTHING
+                : t.type == PJRT_Buffer_Type_PRED  ? MASK
+                : (bytes == 4 || bytes == 8) && t.type >= PJRT_Buffer_Type_S8 && t.type <= PJRT_Buffer_Type_U64 &&
+                        guard_type_bytes[t.type] == bytes
+                    ? NUMBER
+                    : NOTHING;
     xl_error_free(err);
-    return yes;
+    return is;
 }
 
 void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a)
 {
-    arrival *x = a->event && one_number(p, a->src, a->dst_size) ? malloc(sizeof *x) : NULL;
+    sizing is = a->event ? sizing_of(p, a->src, a->dst_size) : NOTHING;
+    arrival *x = is ? malloc(sizeof *x) : NULL;
     if (!x)
         return;
-    *x = (arrival){ p, a->dst, a->dst_size };
+    *x = (arrival){ p, a->dst, a->dst_size, is };
     PJRT_Event_OnReady_Args r = { .struct_size = sizeof r, .event = a->event, .callback = arrived, .user_arg = x };
     xl_error *err = guard_take(p, p->real->PJRT_Event_OnReady(&r), "PJRT_Event_OnReady");
     if (err)
@@ -116,7 +128,8 @@ void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64
     guard_state *g = p->g;
     PJRT_Buffer_IsOnCpu_Args cpu = { .struct_size = sizeof cpu, .buffer = b };
     PJRT_Buffer_ReadyEvent_Args ready = { .struct_size = sizeof ready, .buffer = b };
-    if (!at || !one_number(p, b, bytes))
+    sizing size = at ? sizing_of(p, b, bytes) : NOTHING;
+    if (!size)
         return;
     xl_error *err = guard_take(p, p->real->PJRT_Buffer_IsOnCpu(&cpu), "PJRT_Buffer_IsOnCpu");
     if (!err && cpu.is_on_cpu)
@@ -126,18 +139,20 @@ void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64
         PJRT_Event_Destroy_Args gone = { .struct_size = sizeof gone, .event = ready.event };
         err = guard_take(p, p->real->PJRT_Event_IsReady(&is), "PJRT_Event_IsReady");
         if (!err && is.is_ready)
-            keep_number(g, at, bytes);
+            keep_number(g, size, at, bytes);
         xl_error_free(guard_take(p, p->real->PJRT_Event_Destroy(&gone), "PJRT_Event_Destroy"));
     }
     xl_error_free(err);
 }
 
-bool guard_number_read(guard_state *g, int64_t n)
+bool guard_number_read(guard_state *g, int64_t n, bool *mask)
 {
     uint32_t all = atomic_load(&g->nnumber);
     for (uint32_t i = 0; i < all && i < GUARD_NUMBERS; i++)
-        if (g->number[i] == n && g->number_step[i] == g->step)
+        if (g->number[i] == n && g->number_step[i] == g->step) {
+            *mask = g->number_mask[i];
             return true;
+        }
     return false;
 }
 

@@ -112,6 +112,7 @@ struct guard_state {
     /* the latest integers that the host read, and the step after which: one of them may decide a shape */
     _Atomic int64_t number[GUARD_NUMBERS];
     _Atomic uint64_t number_step[GUARD_NUMBERS];
+    _Atomic bool number_mask[GUARD_NUMBERS]; /* it is how many of an array of booleans are true */
     _Atomic uint32_t nnumber;
     flight flight[GUARD_FLIGHTS];
     guard_plugin plugin[GUARD_PLUGINS];
@@ -199,7 +200,8 @@ void guard_read(guard_state *g, const char *how, uint64_t bytes);
 /* Remembers an integer that the host reads: from its copy once that has arrived, or in the buffer itself. */
 void guard_copied_number(guard_plugin *p, const PJRT_Buffer_ToHostBuffer_Args *a);
 void guard_shared_number(guard_plugin *p, PJRT_Buffer *b, const void *at, uint64_t bytes);
-bool guard_number_read(guard_state *g, int64_t n);                         /* since the last step */
+/* Since the last step; *mask: as the true ones of an array of booleans. */
+bool guard_number_read(guard_state *g, int64_t n, bool *mask);
 
 /* spmd.c */
 spmd_info *guard_spmd_of(guard_state *g, xl_arena *a, xl_module *m, int64_t devices); /* NULL: nothing to watch */

@@ -49,29 +49,15 @@ bool xl_catalog_of_run(xl_arena *a, const char *dir, size_t first_event, const x
 {
     xl_node **e = NULL;
     size_t n = 0;
-    const xl_node *step = NULL, *attach = NULL;
+    const xl_node *attach = NULL;
     xl_run_verdict v = { 0 };
-    int64_t most = -2;
-    int heaviest = 0;
     xl_buf detail = { 0 };
     xl_error_free(xl_run_events(a, dir, &e, &n));
     xl_error_free(xl_run_judge(a, dir, &v));
     *out = xl_catalog_blank();
-    for (size_t i = first_event; i < n; i++) {
-        const xl_node *bytes = xl_node_get(e[i], "compiled_bytes");
-        xl_str what = field(e[i], "event"), result = field(e[i], "result");
-        if (xl_str_is(what, "attach") && !attach)
-            attach = e[i];
-        if (!xl_str_is(what, "compile") || !field(e[i], "program").n || xl_str_is(result, "stopped"))
-            continue;
-        int64_t size = bytes ? bytes->i : -1;
-        int heavy = xl_str_is(result, "failed") ? 2 : i < v.nevent && v.of[i] && v.of[i]->step;
-        if (heavy > heaviest || (heavy == heaviest && size > most)) {
-            heaviest = heavy;
-            most = size;
-            step = e[i];
-        }
-    }
+    for (size_t i = first_event; i < n && !attach; i++)
+        attach = xl_str_is(field(e[i], "event"), "attach") ? e[i] : NULL;
+    const xl_node *step = xl_run_step_compile(&v, first_event);
     if (!step)
         return false;
     const xl_node *bytes = xl_node_get(step, "compiled_bytes"), *seconds = xl_node_get(step, "seconds"),

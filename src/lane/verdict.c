@@ -388,6 +388,37 @@ out:
     return err;
 }
 
+const xl_node *xl_run_step_compile(const xl_run_verdict *v, size_t first_event)
+{
+    const xl_node *step = NULL;
+    int64_t most = -2;
+    int heaviest = 0;
+    for (size_t i = first_event; i < v->nevent; i++) {
+        const xl_node *bytes = xl_node_get(v->event[i], "compiled_bytes");
+        xl_str result = str_of(v->event[i], "result");
+        if (!xl_str_is(str_of(v->event[i], "event"), "compile") || !str_of(v->event[i], "program").n ||
+            xl_str_is(result, "stopped"))
+            continue;
+        int64_t size = bytes ? bytes->i : -1;
+        int heavy = xl_str_is(result, "failed") ? 2 : v->of[i] && v->of[i]->step;
+        if (heavy > heaviest || (heavy == heaviest && size > most)) {
+            heaviest = heavy;
+            most = size;
+            step = v->event[i];
+        }
+    }
+    return step;
+}
+
+bool xl_verdict_sized(const xl_run_verdict *v)
+{
+    for (size_t i = 0; i < v->nunit; i++)
+        for (size_t k = 0; v->unit[i]->step && k < v->unit[i]->ncause; k++)
+            if (!strcmp(v->unit[i]->cause[k].cause->word, "read-back"))
+                return true;
+    return false;
+}
+
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 /* counted: how often it was is said already */
 static void say_cause(const xl_cause_seen *c, bool counted, xl_buf *b)

@@ -64,6 +64,11 @@ void xl_run_unit_say(xl_arena *a, const xl_run_unit *u, xl_buf *b);
 /* The opening of explain: a sentence for each step, then one line for all else; `listed`: the rest follows. */
 void xl_verdict_say(xl_arena *a, const xl_run_verdict *v, bool listed, xl_buf *b);
 void xl_triage_say(const xl_run_verdict *v, xl_buf *b);    /* the answers */
+/* The compile whose program a run is about, from that event on: of one that did not compile, else of a step's, else of
+ * any; among those, of the one that needs most memory. NULL: none was recorded. */
+const xl_node *xl_run_step_compile(const xl_run_verdict *v, size_t first_event);
+/* Whether a value that the host read decided a size of a step. */
+bool xl_verdict_sized(const xl_run_verdict *v);
 bool xl_event_again(const xl_node *e);                     /* a compile event that is a recompile in its run */
 /* The cause of a compile event that was not its module's first: never NULL for those. */
 const xl_cause *xl_event_cause(const xl_node *e);
